@@ -1,0 +1,105 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors of lookup and life cycle.
+var (
+	ErrNotFound  = errors.New("no such process")
+	ErrAmbiguous = errors.New("more than one process matches")
+	ErrExists    = errors.New("a process with this id exists and was started with another spec")
+	ErrExited    = errors.New("the process has exited")
+	ErrRunning   = errors.New("the process is still running; kill it first")
+	ErrLagged    = errors.New("the watcher fell behind; list again")
+)
+
+// Errors of input and terminals.
+var (
+	ErrStdinClosed = errors.New("stdin is closed, or was not asked for at the start")
+	ErrPTY         = errors.New("the process has a terminal, not a stdin pipe")
+	ErrNoPTY       = errors.New("the process has no terminal")
+	ErrOffset      = errors.New("the offset is past the end of the stream")
+)
+
+// Errors of the daemon and the machine.
+var (
+	// ErrUnavailable: the keeper or the server cannot be reached now. The
+	// call may be repeated.
+	ErrUnavailable = errors.New("the process runtime is not reachable now; try again")
+	// ErrUnsupported: this machine cannot do what was asked.
+	ErrUnsupported = errors.New("not supported on this machine")
+	// ErrLimit: a limit on processes, readers or descriptors is reached.
+	ErrLimit = errors.New("a limit of the process runtime is reached")
+	// ErrPermission: the daemon may not do this, or the caller may not ask.
+	ErrPermission = errors.New("permission denied")
+)
+
+// InvalidError: a field of the request is wrong. Nothing was done.
+type InvalidError struct {
+	Field  string // as in the Go types, lower case: "argv[3]"
+	Reason string // completes "<field> …": "has 70000 words; the limit is 65536"
+}
+
+func (e *InvalidError) Error() string { return e.Field + " " + e.Reason }
+
+// StartReason says at which step a start failed.
+type StartReason uint8
+
+const (
+	StartNotFound   StartReason = iota + 1 // the program does not exist
+	StartPermission                        // the program is not executable for the user
+	StartFormat                            // the file is no program the kernel knows
+	StartBadDir                            // the working directory is missing, no directory, or closed to the user
+	StartBadUser                           // the user is unknown, or tend may not become it
+	StartTooLong                           // argv and environment exceed the kernel's limit
+	StartResources                         // no processes, memory or descriptors left
+	StartLimits                            // a limit of the spec could not be set
+	StartPTY                               // no terminal could be opened
+	StartOther
+)
+
+var startReasonNames = [...]string{"", "not_found", "permission_denied", "not_executable", "bad_cwd", "bad_user", "too_long", "resources", "limits", "pty", "other"}
+
+func (r StartReason) String() string {
+	if int(r) < len(startReasonNames) {
+		return startReasonNames[r]
+	}
+	return fmt.Sprintf("reason(%d)", uint8(r))
+}
+
+// StartError: the process did not come to run. No trace of it is left.
+type StartError struct {
+	Reason StartReason
+	// What is the program, directory or user concerned.
+	What string
+	Err  error // the system's error, if there was one
+}
+
+func (e *StartError) Error() string {
+	switch e.Reason {
+	case StartNotFound:
+		return fmt.Sprintf("program %q is not found; give a path, or a name that is in PATH", e.What)
+	case StartPermission:
+		return fmt.Sprintf("program %q may not be executed by this user", e.What)
+	case StartFormat:
+		return fmt.Sprintf("program %q is not an executable format (a script needs a #! line)", e.What)
+	case StartBadDir:
+		return fmt.Sprintf("working directory %q cannot be entered: %v", e.What, e.Err)
+	case StartBadUser:
+		return fmt.Sprintf("user %q cannot be used: %v", e.What, e.Err)
+	case StartTooLong:
+		return "arguments and environment are longer than the kernel allows (one word at most 128 KiB, a quarter of the stack limit in all)"
+	}
+	return fmt.Sprintf("start %s: %s: %v", e.What, e.Reason, e.Err)
+}
+
+func (e *StartError) Unwrap() error { return e.Err }
+
+// GapError: a reader without events (an io.Reader) met freed bytes.
+type GapError struct{ Gap }
+
+func (e *GapError) Error() string {
+	return fmt.Sprintf("bytes %d to %d of %s were freed by retention before they were read", e.From, e.To, e.Stream)
+}

@@ -1,0 +1,136 @@
+package process
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// State of a process. Observations such as "blocked on input" are not states:
+// ask [Process.Wait].
+type State uint8
+
+const (
+	Running State = iota
+	Stopped       // by SIGSTOP or a terminal stop
+	Exited
+)
+
+func (s State) String() string {
+	switch s {
+	case Running:
+		return "running"
+	case Stopped:
+		return "stopped"
+	case Exited:
+		return "exited"
+	}
+	return fmt.Sprintf("state(%d)", uint8(s))
+}
+
+// Info is what is known of a process at one moment.
+type Info struct {
+	ID      ID
+	PID     int // 0 until started; kept after the exit
+	Spec    Spec
+	State   State
+	Started time.Time
+	// Exit is nil while the process runs.
+	Exit *Exit
+	// TreeGone: no descendant is left. Known only where the kernel can tell
+	// (a cgroup of its own); false otherwise until nothing is left.
+	TreeGone bool
+	// Streams of output, stdout and stderr or pty.
+	Streams []StreamInfo
+	Stdin   StdinInfo
+}
+
+// Stream returns what is known of one output stream.
+func (i *Info) Stream(s Stream) (StreamInfo, bool) {
+	for _, si := range i.Streams {
+		if si.Stream == s {
+			return si, true
+		}
+	}
+	return StreamInfo{}, false
+}
+
+// StreamInfo describes one output stream: bytes [Base, End) can be read.
+type StreamInfo struct {
+	Stream Stream
+	Base   int64 // bytes before it were freed
+	End    int64 // total bytes written so far
+	EOF    bool  // nobody holds the writing end any more
+}
+
+// StdinInfo describes the input of a process.
+type StdinInfo struct {
+	Open     bool  // more can be written
+	Accepted int64 // bytes taken from writers: the offset of the next write
+}
+
+// Cause says why a process ended.
+type Cause uint8
+
+const (
+	CauseExited    Cause = iota // by itself, with a code
+	CauseSignalled              // by a signal that tend did not send on its own account
+	CauseTimeout                // tend killed it at Spec.Timeout
+	CauseOOM                    // the kernel killed it for memory
+	CauseShutdown               // tend ended it when it was told to stop
+	CauseKilled                 // a caller asked tend for Kill or Signal
+	CauseNoReaders              // tend killed it by Spec.KillWithoutReaders
+	CauseLost                   // its end was not witnessed (machine or all roles died): no status is known
+)
+
+var causeNames = [...]string{"exited", "signalled", "timeout", "oom", "shutdown", "killed", "no_readers", "lost"}
+
+func (c Cause) String() string {
+	if int(c) < len(causeNames) {
+		return causeNames[c]
+	}
+	return fmt.Sprintf("cause(%d)", uint8(c))
+}
+
+// Exit is how a process ended: the kernel's word, never a guess.
+type Exit struct {
+	// Code is the exit code if Signal is 0 and Cause is not CauseLost.
+	Code int
+	// Signal that ended the process, or 0.
+	Signal     int
+	CoreDumped bool
+	Cause      Cause
+	Time       time.Time
+	// Usage of the process and the children it waited for. Zero when the
+	// process was reaped by another role than the keeper on an old kernel.
+	UserTime, SystemTime time.Duration
+	MaxRSS               int64 // bytes
+}
+
+// ShellStatus is the status a shell would show: the code, 128+signal, 124 for
+// a timeout as timeout(1) does, or -1 when it is not known.
+func (e *Exit) ShellStatus() int {
+	switch {
+	case e.Cause == CauseLost:
+		return -1
+	case e.Cause == CauseTimeout:
+		return 124
+	case e.Signal != 0:
+		return 128 + e.Signal
+	}
+	return e.Code
+}
+
+// String is the text that Go's os.ProcessState gives: "exit status 3",
+// "signal: killed", "signal: aborted (core dumped)".
+func (e *Exit) String() string {
+	switch {
+	case e.Cause == CauseLost:
+		return "exit status unknown (lost)"
+	case e.Signal != 0 && e.CoreDumped:
+		return "signal: " + syscall.Signal(e.Signal).String() + " (core dumped)"
+	case e.Signal != 0:
+		return "signal: " + syscall.Signal(e.Signal).String()
+	}
+	return fmt.Sprintf("exit status %d", e.Code)
+}

@@ -1,0 +1,175 @@
+package process
+
+import (
+	"context"
+	"time"
+)
+
+// Manager starts processes and finds them again. All methods may be called
+// concurrently. A context cancels the call, never the process.
+type Manager interface {
+	// Start starts a process and returns when the kernel runs the program.
+	// Errors: *InvalidError, ErrExists, *StartError, ErrUnavailable.
+	Start(ctx context.Context, spec Spec) (Process, error)
+	// Get finds one process, live or finished. ErrNotFound, ErrAmbiguous.
+	Get(ctx context.Context, sel Selector) (Process, error)
+	// List returns all processes that match, oldest first.
+	List(ctx context.Context, f Filter) ([]Info, error)
+	// Watch delivers the lifecycle facts (no output) of all processes from
+	// now on: EventStarted, EventExited, EventTreeGone, EventRemoved. A
+	// watcher that lags more than 4,096 events behind gets ErrLagged and
+	// must List again.
+	Watch(ctx context.Context) (Watcher, error)
+}
+
+// Watcher delivers lifecycle events, like [Reader] without the output.
+type Watcher interface {
+	Next() (ev Event, ok bool, err error)
+	Ready() <-chan struct{}
+	Close() error
+}
+
+// Process is a handle to one process. It holds no connection and no lock; any
+// number may exist for one process.
+type Process interface {
+	ID() ID
+	// Info returns what is known now. ErrNotFound once it was removed.
+	Info(ctx context.Context) (Info, error)
+	// Read opens a reader. Errors: ErrOffset, *InvalidError, ErrNotFound.
+	Read(ctx context.Context, opts ReadOptions) (Reader, error)
+	// Write feeds stdin or the terminal.
+	Write(ctx context.Context, in Input) (Accepted, error)
+	Controller
+}
+
+// Controller acts on a running process.
+type Controller interface {
+	// Signal sends sig. ErrExited if there is nobody left to receive it.
+	Signal(ctx context.Context, sig int, scope Scope) error
+	// Kill ends the whole tree with SIGKILL and returns when the kernel says
+	// that it is empty, or with the survivors (a process in the kernel's
+	// uninterruptible sleep). On a finished process it kills what is left of
+	// the tree; with nothing left it returns ErrExited.
+	Kill(ctx context.Context) (KillResult, error)
+	// Resize changes the size of the terminal. ErrNoPTY without one.
+	Resize(ctx context.Context, size Size) error
+	// Trim frees output before the offset, for Retention.Policy Block.
+	Trim(ctx context.Context, s Stream, before int64) error
+	// Wait returns when the condition holds or the process has exited,
+	// whichever is first.
+	Wait(ctx context.Context, until Until) (WaitResult, error)
+	// Remove forgets a finished process and frees its output. ErrRunning.
+	Remove(ctx context.Context) error
+}
+
+// Selector finds one process. Exactly one field is set.
+type Selector struct {
+	ID  ID
+	PID int    // the newest process that has this pid
+	Tag string // the newest process with this tag
+	// Name finds the newest process with this name.
+	Name string
+	// Any is for people: id, unique prefix of an id (at least 4 bytes), name,
+	// tag or pid, tried in this order.
+	Any string
+}
+
+// Filter selects processes for List. The zero value selects all.
+type Filter struct {
+	Live   bool              // only those that have not exited
+	Tag    string            // only with this tag
+	Labels map[string]string // only with all these labels
+}
+
+// Input is one write to stdin or the terminal.
+type Input struct {
+	Data []byte
+	// Offset makes the write safe to repeat: it is the position of Data[0]
+	// in the stream of all input. Bytes before StdinInfo.Accepted were taken
+	// already and are acknowledged, not applied again; an offset past it is
+	// ErrOffset. Nil: append.
+	Offset *int64
+	// EOF closes stdin after Data. On a terminal it is ErrPTY: send the
+	// terminal's own end-of-file character (0x04) instead.
+	EOF bool
+}
+
+// Accepted is the answer to a write: all input before Offset was taken and
+// will reach the process in order, even if a role of tend dies now.
+type Accepted struct{ Offset int64 }
+
+// KillResult tells what Kill did.
+type KillResult struct {
+	// Verified: the kernel said that nobody is left. Without a cgroup of the
+	// process's own it is the result of walking the process table.
+	Verified  bool
+	Survivors []int // pids
+}
+
+// Until is a condition for Wait; the first field that is set counts. The zero
+// value waits for the exit.
+type Until struct {
+	// Quiet: no output for this long.
+	Quiet time.Duration
+	// Match: a line of output, from offset From on, matches this RE2 regular
+	// expression. It is searched as output arrives, in windows of at most
+	// 64 KiB.
+	Match string
+	From  [4]int64
+	// Port: something in the tree listens on this TCP port.
+	Port int
+	// Input: the tree reads from its stdin or terminal and nobody has
+	// written anything.
+	Input bool
+	// TreeGone: no descendant is left.
+	TreeGone bool
+	// EOF: exited, and each stream reached its end.
+	EOF bool
+}
+
+// WaitResult says which condition ended a Wait.
+type WaitResult struct {
+	// Exit is set if the process has exited, whatever was waited for.
+	Exit *Exit
+	// Met: the condition asked for holds. With Exit set and Met false the
+	// process ended before it did.
+	Met bool
+	// Match of Until.Match: the text, at most 4 KiB, and where.
+	Match  string
+	Stream Stream
+	Offset int64
+	// Listening addresses found for Until.Port.
+	Listening []Listener
+	// Input observed for Until.Input.
+	Input InputState
+}
+
+// Listener is a listening TCP socket of the tree.
+type Listener struct {
+	Address string // host:port
+	PID     int
+}
+
+// InputState is the observation behind "waiting for input".
+type InputState uint8
+
+const (
+	InputNone     InputState = iota
+	InputLikely              // polls a terminal or stdin, as line editors and dev servers do
+	InputCertain             // blocked in read(2) on its stdin or terminal
+	InputPassword            // blocked in read(2) on a terminal with echo off
+)
+
+func (s InputState) String() string {
+	switch s {
+	case InputNone:
+		return "none"
+	case InputLikely:
+		return "likely"
+	case InputCertain:
+		return "certain"
+	case InputPassword:
+		return "password"
+	}
+	return "unknown"
+}
