@@ -1,0 +1,134 @@
+// Command protogen compiles the .proto files of a directory and writes the Go
+// code of the pinned plugins. It stands in for protoc and buf, so that
+// generating needs nothing but Go:
+//
+//	go -C tools run ./protogen -I ../proto -out ../gen
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/bufbuild/protocompile"
+	"github.com/bufbuild/protocompile/linker"
+	"github.com/bufbuild/protocompile/protoutil"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/pluginpb"
+)
+
+// plugins and their options. The import path of a generated file, less the
+// module, is its place under -out.
+var plugins = []string{"protoc-gen-go", "protoc-gen-connect-go"}
+
+func main() {
+	include := flag.String("I", "proto", "directory of the .proto files")
+	out := flag.String("out", "gen", "directory to write to")
+	module := flag.String("module", "github.com/tend-run/tend/gen", "import path of -out")
+	flag.Parse()
+	if err := run(*include, *out, *module); err != nil {
+		fmt.Fprintln(os.Stderr, "protogen:", err)
+		os.Exit(1)
+	}
+}
+
+func run(include, out, module string) error {
+	names, err := protoFiles(include)
+	if err != nil {
+		return err
+	}
+	compiler := protocompile.Compiler{
+		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{include}}),
+		SourceInfoMode: protocompile.SourceInfoStandard,
+	}
+	files, err := compiler.Compile(context.Background(), names...)
+	if err != nil {
+		return err
+	}
+	req := &pluginpb.CodeGeneratorRequest{
+		FileToGenerate: names,
+		Parameter:      proto.String("module=" + module),
+		ProtoFile:      closure(files),
+	}
+	body, err := proto.Marshal(req)
+	if err != nil {
+		return err
+	}
+	for _, plugin := range plugins {
+		if err := generate(plugin, body, out); err != nil {
+			return fmt.Errorf("%s: %w", plugin, err)
+		}
+	}
+	return nil
+}
+
+func protoFiles(dir string) ([]string, error) {
+	var names []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".proto") {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		names = append(names, filepath.ToSlash(rel))
+		return err
+	})
+	sort.Strings(names)
+	return names, err
+}
+
+// closure lists the files and all their imports, imports first, as the plugin
+// protocol demands.
+func closure(files linker.Files) []*descriptorpb.FileDescriptorProto {
+	var all []*descriptorpb.FileDescriptorProto
+	seen := map[string]bool{}
+	var visit func(fd protoreflect.FileDescriptor)
+	visit = func(fd protoreflect.FileDescriptor) {
+		if seen[fd.Path()] {
+			return
+		}
+		seen[fd.Path()] = true
+		for i := range fd.Imports().Len() {
+			visit(fd.Imports().Get(i).FileDescriptor)
+		}
+		all = append(all, protoutil.ProtoFromFileDescriptor(fd))
+	}
+	for _, f := range files {
+		visit(f)
+	}
+	return all
+}
+
+func generate(plugin string, request []byte, out string) error {
+	cmd := exec.Command("go", "tool", plugin)
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(request), os.Stderr
+	answer, err := cmd.Output()
+	if err != nil {
+		return err
+	}
+	var resp pluginpb.CodeGeneratorResponse
+	if err := proto.Unmarshal(answer, &resp); err != nil {
+		return err
+	}
+	if resp.Error != nil {
+		return fmt.Errorf("%s", resp.GetError())
+	}
+	for _, f := range resp.File {
+		path := filepath.Join(out, filepath.FromSlash(f.GetName()))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(f.GetContent()), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
