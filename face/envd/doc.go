@@ -1,0 +1,31 @@
+// Package envd serves the process half of the protocol of E2B's envd, so that
+// unmodified E2B SDKs run their commands and terminals on tend: the service
+// process.Process over Connect, gRPC and gRPC-Web, and the REST paths /health,
+// /init, /envs and /metrics. Package envd/envdfs serves the other half, files.
+//
+//	f, err := envd.New(envd.Config{Manager: m})
+//	…
+//	f.Register(mux)
+//	defer f.Close()
+//
+// docs/protocols/envd.md says what is served, how it differs from the original
+// and which headers ask for more than the original has.
+//
+// # The hot path
+//
+// The SDKs call Start and Connect with the JSON codec over HTTP/1.1. Such a
+// request is parsed here, its connection is taken over from net/http, and its
+// events are written by hand: base64 straight into pooled frames, or sendfile
+// from the spool for the binary codec. After the end the connection goes back
+// to the HTTP server. The one goroutine of an idle stream holds no buffer.
+//
+//	request ── hotCodec ──┬── serveStream ── takeOver ── face.Stream ── frameSink ── connOutlet
+//	                      │                └ HTTP/2, 1.0 ────────────── frameSink ── httpOutlet
+//	                      └── connect-go ───────────────── face.Stream ── messageSink
+//
+// Whatever is unusual (gzip, gRPC, half a message, a malformed header) goes
+// to connect-go, so that its wording of refusals is the only one.
+//
+// A reader that stops reading holds its place in the spool and at most one
+// batch of small events (16 KiB): large frames are made again when it goes on.
+package envd

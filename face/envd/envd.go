@@ -1,0 +1,177 @@
+package envd
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/gen/envd/process/processconnect"
+	"github.com/tend-run/tend/process"
+)
+
+// compatVersion is the version of the original whose behaviour is served. It
+// is told in X-Envd-Version.
+const compatVersion = "0.6.13"
+
+// maxMessage bounds one message from a client in bytes.
+const maxMessage = 16 << 20
+
+// bodyTimeout is how long a client may take to send the body of a request
+// other than StreamInput.
+const bodyTimeout = time.Minute
+
+// stopGrace is how long streams get to say that the server stops.
+const stopGrace = time.Second
+
+// Config of the face. Manager is needed; the rest has defaults.
+type Config struct {
+	Manager process.Manager
+	// DefaultUser acts for requests without an Authorization header, until
+	// /init names another. Empty: the user tend runs as.
+	DefaultUser string
+	// DefaultWorkdir is the working directory of processes that name none,
+	// until /init names another. Empty: the user's home.
+	DefaultWorkdir string
+	// Token is needed in X-Access-Token from the start. Empty: /init may set
+	// one later, and until then only the guard keeps strangers out.
+	Token face.Token
+	// Guard refuses requests of foreign web pages while no token is set. Its
+	// Protected field is set by New.
+	Guard face.Guard
+	// Store keeps the settings of /init over restarts. nil: they are lost.
+	Store Store
+	// Version in X-Envd-Version. Empty: that of the original described by
+	// docs/protocols/envd.md.
+	Version string
+	// Log gets one line for each request that failed in the server. nil: none.
+	Log *slog.Logger
+}
+
+// Face serves the process half of envd's protocol. It implements [face.Face].
+type Face struct {
+	manager  process.Manager
+	settings *settings
+	guard    face.Guard
+	version  string
+	log      *slog.Logger
+	errors   *connect.ErrorWriter
+	machine  machine
+	rpc      http.Handler // generic Connect, gRPC and gRPC-Web
+
+	ctx     context.Context // ends with Close; parent of the streams, which outlive their requests
+	cancel  context.CancelCauseFunc
+	streams sync.WaitGroup // on connections that were taken over
+	hangups hangups
+}
+
+// New returns the face. Close it when the server has stopped.
+func New(c Config) (*Face, error) {
+	if c.Manager == nil {
+		return nil, &process.InvalidError{Field: "manager", Reason: "is missing; the face needs one to start processes"}
+	}
+	s, err := newSettings(&c)
+	if err != nil {
+		return nil, err
+	}
+	f := &Face{manager: c.Manager, settings: s, guard: c.Guard, version: c.Version, log: c.Log, errors: connect.NewErrorWriter()}
+	if f.version == "" {
+		f.version = compatVersion
+	}
+	if f.log == nil {
+		f.log = slog.New(slog.DiscardHandler)
+	}
+	f.guard.Protected = func() bool { return s.get().AccessToken.Set() }
+	f.ctx, f.cancel = context.WithCancelCause(context.Background())
+	_, f.rpc = processconnect.NewProcessHandler(&service{f}, connect.WithReadMaxBytes(maxMessage), connect.WithRecover(f.recovered),
+		connect.WithCodec(jsonCodec{"json"}), connect.WithCodec(jsonCodec{"json; charset=utf-8"}))
+	return f, nil
+}
+
+// Name implements [face.Face].
+func (f *Face) Name() string { return "envd" }
+
+// Register implements [face.Face].
+func (f *Face) Register(mux *http.ServeMux) error {
+	for path, h := range map[string]http.HandlerFunc{
+		processconnect.ProcessStartProcedure:   f.serveStart,
+		processconnect.ProcessConnectProcedure: f.serveConnect,
+		"/process.Process/":                    f.serveRPC,
+		"GET /health":                          f.health,
+		"POST /init":                           f.init,
+		"GET /envs":                            f.envs,
+		"GET /metrics":                         f.metrics,
+		// Preflights of the REST paths end in the CORS handler.
+		"OPTIONS /health": http.NotFound, "OPTIONS /init": http.NotFound, "OPTIONS /envs": http.NotFound, "OPTIONS /metrics": http.NotFound,
+	} {
+		mux.Handle(path, f.Wrap(h))
+	}
+	return nil
+}
+
+// cors as the original answers (envd.md §1).
+var cors = face.CORS{
+	Methods: []string{"HEAD", "GET", "POST", "PUT", "PATCH", "DELETE"},
+	Expose:  "Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin, Location, Cache-Control, X-Content-Type-Options, Tend-Id, Tend-Offset",
+	MaxAge:  "7200",
+}
+
+// Wrap puts what stands in front of every path of this protocol around h: the
+// guard against foreign web pages, CORS, the access token, the user. The
+// filesystem half of the protocol is wrapped with it, too.
+func (f *Face) Wrap(h http.Handler) http.Handler {
+	return f.guard.Wrap(cors.Wrap(f.authorize(f.authenticate(h))))
+}
+
+// authorize asks for the access token once one is set. /files is excepted as
+// its own signatures stand in for the token.
+func (f *Face) authorize(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token := f.settings.get().AccessToken
+		if token.Set() && !open(r) && !token.Matches(face.AccessToken(r)) {
+			restError(w, http.StatusUnauthorized, "unauthorized access, please provide a valid access token or method signing if supported")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func open(r *http.Request) bool {
+	switch r.URL.Path {
+	case "/health":
+		return r.Method == http.MethodGet
+	case "/files":
+		return r.Method == http.MethodGet || r.Method == http.MethodPost
+	case "/init":
+		return r.Method == http.MethodPost
+	}
+	return false
+}
+
+// DefaultUser, DefaultWorkdir and AccessToken are the settings of this moment,
+// for the filesystem half of the protocol.
+func (f *Face) DefaultUser() string     { return f.settings.get().DefaultUser }
+func (f *Face) DefaultWorkdir() string  { return f.settings.get().DefaultWorkdir }
+func (f *Face) AccessToken() face.Token { return f.settings.get().AccessToken }
+
+// Close ends the streams with "unavailable", so that clients connect again,
+// and returns when they have ended. Call it before or while the HTTP server
+// shuts down; the processes go on.
+func (f *Face) Close() error {
+	f.cancel(errStopping)
+	timer := time.AfterFunc(stopGrace, f.hangups.closeAll)
+	f.streams.Wait()
+	timer.Stop()
+	f.hangups.stop()
+	return nil
+}
+
+// recovered turns a panic in one request into an error of that request.
+func (f *Face) recovered(_ context.Context, s connect.Spec, _ http.Header, p any) error {
+	f.log.Error("request panicked", "face", "envd", "rpc", s.Procedure, "panic", p)
+	return errorf(connect.CodeInternal, "a fault in the server ended this request; the processes are not affected")
+}

@@ -1,0 +1,126 @@
+package envd
+
+import (
+	"errors"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// waitPiece is how long a wait for a stalled reader lasts before the stream's
+// context is looked at again.
+const waitPiece = 10 * time.Second
+
+// sendfile sends a binary frame from the spool file without copying its
+// output through this process. done is false if this connection cannot do it
+// and nothing was sent.
+func (o *connOutlet) sendfile(enc *frameEncoder) (done bool, err error) {
+	raw, err := o.rawConn()
+	if err != nil {
+		return false, nil
+	}
+	n := enc.len()
+	var room [chunkRoom + maxDataOverhead + 32]byte
+	head := enc.codec.appendDataHead(room[:chunkRoom], enc.ev.Stream, n)
+	// The chunk covers the payload too: write its line for the whole size.
+	at := putChunkSize(head, len(head)-chunkRoom+n)
+	head = head[at:]
+	switch {
+	case o.head != nil:
+		head = append(o.head, head...)
+	case o.owed:
+		head = append([]byte("\r\n"), head...)
+	}
+	o.head, o.owed = nil, false
+
+	off, left := enc.out.Span.Offset, n
+	file := int(enc.out.Span.File.Fd())
+	step := func(fd uintptr) (again bool, err error) {
+		for len(head) > 0 {
+			m, err := unix.SendmsgN(int(fd), head, nil, nil, unix.MSG_MORE|unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+			if err == unix.EINTR {
+				continue
+			}
+			if err != nil {
+				return err == unix.EAGAIN, err
+			}
+			head = head[m:]
+		}
+		for left > 0 {
+			m, err := unix.Sendfile(int(fd), file, &off, left)
+			switch {
+			case err == unix.EINTR:
+				continue
+			case err != nil:
+				return err == unix.EAGAIN, err
+			case m == 0:
+				return false, io.ErrUnexpectedEOF
+			}
+			left -= m
+		}
+		return false, nil
+	}
+	if err := o.drive(raw, step); err != nil {
+		return true, err
+	}
+	if !enc.out.Valid(enc.ev) {
+		return true, errDamaged
+	}
+	o.owed = true
+	return true, nil
+}
+
+// drive runs step each time the connection can take more, until it wants no
+// more or the stream ends.
+func (o *connOutlet) drive(raw syscall.RawConn, step func(fd uintptr) (again bool, err error)) error {
+	for {
+		if err := o.ctx.Err(); err != nil {
+			return err
+		}
+		if err := o.conn.SetWriteDeadline(time.Now().Add(waitPiece)); err != nil {
+			return err
+		}
+		var stepErr error
+		err := raw.Write(func(fd uintptr) bool {
+			var again bool
+			again, stepErr = step(fd)
+			return !again
+		})
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			continue
+		case err != nil:
+			return err
+		}
+		return stepErr
+	}
+}
+
+// writable waits until the connection takes bytes again.
+func (o *connOutlet) writable() error {
+	raw, err := o.rawConn()
+	if err != nil {
+		return o.ctx.Err()
+	}
+	return o.drive(raw, func(fd uintptr) (bool, error) {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		n, err := unix.Poll(p, 0)
+		return n == 0 || err == unix.EINTR, nil
+	})
+}
+
+func (o *connOutlet) rawConn() (syscall.RawConn, error) {
+	if o.raw != nil {
+		return o.raw, nil
+	}
+	sc, ok := o.conn.(syscall.Conn)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	raw, err := sc.SyscallConn()
+	o.raw = raw
+	return raw, err
+}

@@ -1,0 +1,217 @@
+package envd
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tend-run/tend/face"
+	pb "github.com/tend-run/tend/gen/envd/process"
+	"github.com/tend-run/tend/process"
+)
+
+// deadlineGrace is how long after its deadline a Start still waits for the
+// process's end, so that the last output before the kill is delivered.
+const deadlineGrace = time.Second
+
+var unmarshalJSON = protojson.UnmarshalOptions{DiscardUnknown: true}
+
+func (f *Face) serveStart(w http.ResponseWriter, r *http.Request) {
+	f.serveStream(w, r, new(pb.StartRequest), func(ctx context.Context, req proto.Message) (*opened, error) {
+		return f.openStart(ctx, r.Header, req.(*pb.StartRequest))
+	})
+}
+
+func (f *Face) serveConnect(w http.ResponseWriter, r *http.Request) {
+	f.serveStream(w, r, new(pb.ConnectRequest), func(ctx context.Context, req proto.Message) (*opened, error) {
+		return f.openConnect(ctx, r.Header, req.(*pb.ConnectRequest))
+	})
+}
+
+// serveStream answers Start and Connect. Requests as SDKs send them take the
+// hot path; whatever is unusual or malformed goes to connect-go, which words
+// the refusal.
+func (f *Face) serveStream(w http.ResponseWriter, r *http.Request, req proto.Message, open func(context.Context, proto.Message) (*opened, error)) {
+	c := hotCodec(r)
+	if c == 0 {
+		f.serveRPC(w, r)
+		return
+	}
+	limitBody(w, r)
+	read, msg, err := readRequest(r.Body, c)
+	if err == nil {
+		err = unmarshal(c, msg, req)
+	}
+	if err != nil {
+		if c == codecLines {
+			f.refuse(w, c, errorf(connect.CodeInvalidArgument, "the body is not a request of this method in JSON: %v", err))
+			return
+		}
+		r.Body = &replayed{io.MultiReader(bytes.NewReader(read), r.Body), r.Body}
+		f.rpc.ServeHTTP(w, r)
+		return
+	}
+	o, err := open(r.Context(), req)
+	if err != nil {
+		f.refuse(w, c, wireErr(err))
+		return
+	}
+	reader, err := o.proc.Read(r.Context(), o.opts)
+	if err != nil {
+		f.refuse(w, c, wireErr(err))
+		return
+	}
+	setHeaders(w.Header(), o)
+	s := &stream{face: f, opened: o, reader: reader, keepalive: keepaliveOf(r.Header), sink: frameSink{codec: c}}
+	if s.takeOver(w, r) {
+		f.streams.Go(s.runTaken)
+		return
+	}
+	s.runHere(w, r)
+}
+
+// serveRPC answers everything that has no path of its own.
+func (f *Face) serveRPC(w http.ResponseWriter, r *http.Request) {
+	limitBody(w, r)
+	f.rpc.ServeHTTP(w, r)
+}
+
+// hotCodec decides whether a request takes the hot path, and in which form.
+// 0: it does not.
+func hotCodec(r *http.Request) codec {
+	h := r.Header
+	if v := h.Get("Connect-Protocol-Version"); r.Method != http.MethodPost || v != "" && v != "1" {
+		return 0
+	}
+	if _, ok := timeoutOf(h); !ok {
+		return 0
+	}
+	if v := h.Get("Connect-Content-Encoding"); v != "" && v != "identity" {
+		return 0
+	}
+	if strings.Contains(h.Get("Connect-Accept-Encoding"), "gzip") {
+		return 0
+	}
+	switch kind := strings.ToLower(strings.ReplaceAll(h.Get("Content-Type"), " ", "")); kind {
+	case "application/connect+json", "application/connect+json;charset=utf-8":
+		return codecJSON
+	case "application/connect+proto":
+		return codecProto
+	case "application/json", "application/json;charset=utf-8":
+		if h.Get("Content-Encoding") == "" {
+			return codecLines
+		}
+	}
+	return 0
+}
+
+var errRequest = errors.New("not one whole message")
+
+// readRequest reads the one message of a server-streaming request. read is
+// all that was taken from body, for connect-go to look at again.
+func readRequest(body io.Reader, c codec) (read, msg []byte, err error) {
+	read, err = io.ReadAll(io.LimitReader(body, maxMessage+envelopeSize+1))
+	if err != nil {
+		return read, nil, err
+	}
+	if c == codecLines {
+		if len(read) > maxMessage {
+			return read, nil, errors.New("it is larger than 16 MiB")
+		}
+		return read, read, nil
+	}
+	if len(read) < envelopeSize || len(read) > maxMessage+envelopeSize || read[0] != 0 ||
+		uint64(binary.BigEndian.Uint32(read[1:])) != uint64(len(read)-envelopeSize) {
+		return read, nil, errRequest
+	}
+	return read, read[envelopeSize:], nil
+}
+
+func unmarshal(c codec, msg []byte, req proto.Message) error {
+	if c == codecProto {
+		return proto.Unmarshal(msg, req)
+	}
+	return unmarshalJSON.Unmarshal(msg, req)
+}
+
+// replayed is a request body from its beginning.
+type replayed struct {
+	io.Reader
+	io.Closer
+}
+
+// refuse answers a request that did not come to stream: with an end frame and
+// HTTP status 200, or for plain JSON as a unary error.
+func (f *Face) refuse(w http.ResponseWriter, c codec, e *connect.Error) {
+	if e.Code() == connect.CodeInternal || e.Code() == connect.CodeUnavailable {
+		f.log.Warn("request failed", "face", "envd", "code", e.Code().String(), "err", e)
+	}
+	w.Header().Set("Content-Type", c.contentType())
+	// Writes fail when the client has left; nobody is there to be told.
+	if c == codecLines {
+		w.WriteHeader(statusOf(e.Code()))
+		text, _ := unaryErrorText(e)
+		_, _ = w.Write(text)
+		return
+	}
+	w.Header().Set("Connect-Accept-Encoding", "gzip")
+	_, _ = w.Write(c.appendTrailer(nil, e))
+}
+
+// stream is one response of Start or Connect on the hot path.
+type stream struct {
+	face *Face
+	*opened
+	reader    process.Reader
+	keepalive time.Duration
+	sink      frameSink
+	taken     taken // set if the connection was taken over
+}
+
+// runHere streams through net/http, until the client leaves.
+func (s *stream) runHere(w http.ResponseWriter, r *http.Request) {
+	defer s.reader.Close()
+	h := w.Header()
+	h.Set("Content-Type", s.sink.codec.contentType())
+	if s.sink.codec != codecLines {
+		h.Set("Connect-Accept-Encoding", "gzip")
+	}
+	s.sink.out = newHTTPOutlet(w)
+	ctx, cancel := s.face.joined(r.Context())
+	defer cancel()
+	ctx, stop := s.deadline(ctx)
+	defer stop()
+	// An error here means that the client has left.
+	_ = s.sink.finish(s.pump(ctx))
+}
+
+// pump moves the output and returns how the stream ends.
+func (s *stream) pump(ctx context.Context) *connect.Error {
+	err := face.Stream(ctx, s.reader, &s.sink, s.keepalive)
+	if err == nil && s.timedOut(s.sink.exit) {
+		err = context.DeadlineExceeded
+	}
+	return wireErr(err)
+}
+
+// deadline bounds the stream by its timeout. A Start ends when its process
+// does, which is killed at the deadline: the bound here is only the fallback.
+func (s *stream) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if s.timeout == 0 {
+		return ctx, func() {}
+	}
+	d := s.timeout
+	if s.lifetime {
+		d += deadlineGrace
+	}
+	return context.WithTimeout(ctx, d)
+}

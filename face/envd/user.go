@@ -1,0 +1,93 @@
+package envd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/user"
+	"path/filepath"
+	"strings"
+
+	"connectrpc.com/connect"
+)
+
+// account is the user a request acts as.
+type account struct {
+	// name as the spec wants it: empty for the user tend runs as.
+	name string
+	home string
+}
+
+type accountKey struct{}
+
+// authenticate resolves the user of the Authorization header in front of
+// every path; an unknown one is refused everywhere (envd.md §3.1). The
+// password is ignored: the name says for whom to act, the access token who
+// may ask. Any other scheme than Basic counts as no user.
+func (f *Face) authenticate(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, _, ok := r.BasicAuth()
+		if !ok {
+			next.ServeHTTP(w, r)
+			return
+		}
+		a, err := lookup(name)
+		if err != nil {
+			refusal := connect.NewError(connect.CodeUnauthenticated, fmt.Errorf("invalid username: '%s'", name))
+			// The client has left if this fails; nobody is there to be told.
+			_ = f.errors.Write(w, r, refusal)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), accountKey{}, a)))
+	})
+}
+
+// accountFor returns the user of the request, or the default one.
+func (f *Face) accountFor(ctx context.Context, cur *saved) (*account, error) {
+	if a, ok := ctx.Value(accountKey{}).(*account); ok {
+		return a, nil
+	}
+	if cur.DefaultUser == "" {
+		u, err := user.Current()
+		if err != nil {
+			return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("no user specified"))
+		}
+		return &account{home: u.HomeDir}, nil
+	}
+	a, err := lookup(cur.DefaultUser)
+	if err != nil {
+		return nil, connect.NewError(connect.CodeUnauthenticated, fmt.Errorf("invalid default user: '%s'", cur.DefaultUser))
+	}
+	return a, nil
+}
+
+func lookup(name string) (*account, error) {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	return &account{name: u.Username, home: u.HomeDir}, nil
+}
+
+// resolveDir makes a working directory absolute: empty is the default
+// directory, then the home; ~ is the home; relative paths start at the home
+// and not at the default directory. Symbolic links are not resolved.
+func resolveDir(dir, defaultDir string, a *account) (string, error) {
+	if dir == "" {
+		dir = defaultDir
+	}
+	if strings.HasPrefix(dir, "~") {
+		if len(dir) > 1 && dir[1] != '/' {
+			return "", fmt.Errorf("failed to expand path '%s' for user '%s': cannot expand user-specific home dir", dir, a.name)
+		}
+		dir = a.home + dir[1:]
+	}
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(a.home, dir)
+	}
+	if !filepath.IsAbs(dir) { // a user without a home
+		dir = "/" + dir
+	}
+	return filepath.Clean(dir), nil
+}

@@ -1,0 +1,110 @@
+package face
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// Guard refuses requests that a foreign web page could have made a browser
+// send. Without a token, whoever can reach the port can run programs; a page
+// can reach a loopback port in two ways, and both are closed here: by a
+// cross-site request (the Origin header tells), and by DNS rebinding, where
+// the page's own name is made to resolve to 127.0.0.1 (the Host header tells).
+//
+// The zero value guards every request.
+type Guard struct {
+	// Protected reports whether callers must show a secret, which no foreign
+	// page has. The guard then lets all origins and hosts pass. nil: never.
+	Protected func() bool
+	// Hosts are DNS names, besides localhost, by which this server may be
+	// called without a token.
+	Hosts []string
+	// Off disables the guard (an operator's explicit wish).
+	Off bool
+}
+
+// Check returns nil for a request that may pass, or an error that says why
+// it may not and what to do.
+func (g *Guard) Check(r *http.Request) error {
+	if g.Off || g.Protected != nil && g.Protected() || onUnixSocket(r) {
+		return nil
+	}
+	host := hostname(r.Host)
+	if !g.knownHost(host) {
+		return fmt.Errorf("the host name %q may be a web page's in disguise (DNS rebinding); call this server as localhost or by address, or set a token", host)
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return nil
+	}
+	u, err := url.Parse(origin)
+	if err == nil && (strings.EqualFold(u.Host, r.Host) || g.knownOrigin(u.Hostname())) {
+		return nil
+	}
+	return fmt.Errorf("requests from web pages of %q are refused while no token is set; set a token, or open the page from localhost", origin)
+}
+
+// Wrap answers 403 with the reason where Check refuses.
+func (g *Guard) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := g.Check(r); err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// knownHost accepts what no attacker's DNS can make up: addresses, localhost
+// and the names the operator listed. A missing Host (HTTP/1.0) passes, as
+// browsers always send one.
+func (g *Guard) knownHost(host string) bool {
+	if host == "" || localName(host) {
+		return true
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	return g.listed(host)
+}
+
+// knownOrigin is stricter about addresses than knownHost: a page served from
+// another machine's address is a stranger.
+func (g *Guard) knownOrigin(host string) bool {
+	if localName(host) || g.listed(host) {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Unmap().IsLoopback()
+}
+
+func (g *Guard) listed(host string) bool {
+	for _, h := range g.Hosts {
+		if strings.EqualFold(h, host) {
+			return true
+		}
+	}
+	return false
+}
+
+func localName(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	return host == "localhost" || strings.HasSuffix(host, ".localhost")
+}
+
+func hostname(hostport string) string {
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		return h
+	}
+	return strings.Trim(hostport, "[]")
+}
+
+// onUnixSocket: no browser can be made to call a unix socket.
+func onUnixSocket(r *http.Request) bool {
+	a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && a.Network() == "unix"
+}
