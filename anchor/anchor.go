@@ -1,0 +1,290 @@
+//go:build linux
+
+// Package anchor is the role that holds what must not close, and the launcher
+// in front of it.
+//
+// # Anchor
+//
+// The anchor holds a duplicate of each descriptor whose closing would hurt a
+// process (the keeper deposits them, see wire's vault protocol) and of the
+// listening sockets; it is the subreaper to which processes fall whose keeper
+// died, collects their exit statuses for the next keeper (package orphan), and
+// starts keeper and server again when they die. It does nothing else, so that
+// it hardly ever needs a new version.
+//
+// # Launcher
+//
+// The launcher is the foreground process of `tend serve`: it holds the lock on
+// the state directory and the listening sockets, starts the anchor again when
+// that dies, reaps what falls to it, and turns SIGTERM into an orderly end. It
+// may be killed too: the others go on, and the next `tend serve` finds them.
+//
+// # When the anchor dies
+//
+// Nothing stops. The launcher starts another, which finds keeper and server by
+// the roles file, and asks the keeper (vault.sock) to deposit everything anew.
+//
+// Only the standard library and x/sys are imported, and neither net nor
+// os/exec: this role must stay small.
+package anchor
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/orphan"
+	"github.com/tend-run/tend/keeper/rundir"
+	"github.com/tend-run/tend/keeper/wire"
+)
+
+// How long roles get to end in good order, before SIGKILL.
+const (
+	serverGrace = 5 * time.Second
+	keeperGrace = 20 * time.Second
+)
+
+// Config of an anchor.
+type Config struct {
+	StateDir string
+	// Self is the program that holds the roles anchor and keeper.
+	Self string
+	// Listeners are the listening sockets, passed to the server as 3, 4, ….
+	Listeners []int
+	Log       io.Writer
+}
+
+type anchor struct {
+	cfg   Config
+	run   *rundir.Dir
+	vault vault
+
+	mu        sync.Mutex
+	listeners []int         // guarded by mu
+	keeper    role          // guarded by mu
+	server    role          // guarded by mu
+	vaultConn chan struct{} // closed when the last keeper's deposits are all read; guarded by mu
+}
+
+// Run serves until it is told to shut down.
+func Run(cfg Config) error {
+	run, err := rundir.Open(cfg.StateDir)
+	if err != nil {
+		return err
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become the subreaper: %w", err)
+	}
+	a := &anchor{cfg: cfg, run: run, listeners: cfg.Listeners, vault: vault{items: map[wire.Ref]map[byte]int{}}}
+	a.keeper = role{name: "keeper", start: a.startKeeper}
+	a.server = role{name: "server", start: a.startServer}
+	term := notify(unix.SIGTERM)
+	go a.reap(notify(unix.SIGCHLD))
+	control, err := run.Listen(rundir.AnchorSocket, unix.SOCK_SEQPACKET)
+	if err != nil {
+		return err
+	}
+	known, _ := os.ReadFile(run.Path(rundir.Roles))
+	a.mu.Lock()
+	a.resume(&a.keeper, known)
+	a.resume(&a.server, known)
+	a.mu.Unlock()
+	go a.control(control)
+	<-term
+	a.shutdown(false)
+	return nil
+}
+
+func notify(s os.Signal) <-chan os.Signal {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, s)
+	return c
+}
+
+func (a *anchor) logf(format string, v ...any) {
+	fmt.Fprintf(a.cfg.Log, "tend anchor[%d]: "+format+"\n", append([]any{os.Getpid()}, v...)...)
+}
+
+// resume adopts a role that a former anchor started, or starts it.
+func (a *anchor) resume(r *role, known []byte) {
+	if r.adopt(parseRoles(known, r.name)) {
+		if r == &a.keeper {
+			a.connectKeeper()
+		}
+		go a.keep(r, r.pidfd, r.ended)
+		return
+	}
+	a.begin(r)
+}
+
+// begin starts a role and watches it. a.mu is held.
+func (a *anchor) begin(r *role) {
+	pid, err := r.start()
+	if err != nil {
+		a.logf("%v", err)
+		r.pause = nextPause(r.pause, 0)
+		time.AfterFunc(r.pause, func() {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if !r.stopped && r.pid == 0 {
+				a.begin(r)
+			}
+		})
+		return
+	}
+	// The child is not reaped before reap sees its pid here, so the pidfd is
+	// its own.
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		a.logf("watch %s: %v", r.name, err)
+		return
+	}
+	r.set(pid, startTicks(pid), fd)
+	if err := a.run.WriteFile(rundir.Roles, formatRoles(&a.keeper, &a.server)); err != nil {
+		a.logf("%v", err)
+	}
+	go a.keep(r, fd, r.ended)
+}
+
+// keep waits for a role's end and starts it again.
+func (a *anchor) keep(r *role, pidfd int, ended chan struct{}) {
+	waitEnd(pidfd)
+	a.mu.Lock()
+	lived := time.Since(r.since)
+	pid := r.pid
+	stopped := r.stopped
+	r.pid = 0
+	unix.Close(pidfd)
+	close(ended)
+	r.pause = nextPause(r.pause, lived)
+	pause := r.pause
+	a.mu.Unlock()
+	if stopped {
+		return
+	}
+	a.logf("%s[%d] ended after %v, starting another", r.name, pid, lived.Round(time.Millisecond))
+	time.Sleep(pause)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !r.stopped && r.pid == 0 {
+		a.begin(r)
+	}
+}
+
+// reap collects children: roles, which keep knows of by their pidfds, and
+// processes that fell to us, whose statuses are written down for the keeper.
+func (a *anchor) reap(chld <-chan os.Signal) {
+	for range chld {
+		// A role's pid must be known before it is reaped: begin holds mu from
+		// before the fork until it is.
+		a.mu.Lock()
+		orphan.Reap(a.run.Path(rundir.Orphans), false, func(pid int, _ unix.WaitStatus) bool {
+			return pid == a.keeper.pid || pid == a.server.pid
+		}, func(err error) { a.logf("an exit status could not be written down: %v", err) })
+		a.mu.Unlock()
+	}
+}
+
+func (a *anchor) startKeeper() (int, error) {
+	if a.vaultConn != nil { // all deposits of the former keeper first
+		select {
+		case <-a.vaultConn:
+		case <-time.After(time.Second):
+			a.logf("the former keeper's socket does not end; going on")
+		}
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("vault socket: %w", err)
+	}
+	defer unix.Close(pair[1])
+	pid, err := spawn(a.cfg.Self, []string{"tend-keeper", "keeper", "--state-dir", a.cfg.StateDir, "--vault", "3"}, []int{pair[1]})
+	if err != nil {
+		unix.Close(pair[0])
+		return 0, err
+	}
+	a.serveVault(pair[0])
+	return pid, nil
+}
+
+func (a *anchor) serveVault(sock int) {
+	done := make(chan struct{})
+	a.vaultConn = done
+	go func() {
+		defer close(done)
+		a.vault.serve(sock)
+	}()
+}
+
+// connectKeeper asks a living keeper to deposit everything here.
+func (a *anchor) connectKeeper() {
+	for range 100 {
+		sock, err := a.run.Dial(rundir.VaultSocket, unix.SOCK_SEQPACKET)
+		if err == nil {
+			a.serveVault(sock)
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	a.logf("keeper[%d] cannot be reached: if it dies now, its processes lose their pipes", a.keeper.pid)
+}
+
+func (a *anchor) startServer() (int, error) {
+	b, err := os.ReadFile(a.run.Path(rundir.ServerArgv))
+	if err != nil {
+		return 0, fmt.Errorf("the server's command line: %w", err)
+	}
+	argv := splitArgv(b)
+	if len(argv) == 0 {
+		return 0, fmt.Errorf("the server's command line is empty")
+	}
+	return spawn(argv[0], argv, a.listeners)
+}
+
+func splitArgv(b []byte) []string {
+	var argv []string
+	for f := range bytes.SplitSeq(bytes.TrimSuffix(b, []byte{0}), []byte{0}) {
+		argv = append(argv, string(f))
+	}
+	return argv
+}
+
+// stop ends a role in good order, and not at all in bad order before grace has
+// passed. a.mu is not held.
+func (a *anchor) stop(r *role, forGood bool, grace time.Duration) {
+	a.mu.Lock()
+	r.stopped = r.stopped || forGood
+	pid, ended := r.pid, r.ended
+	if pid > 0 {
+		unix.PidfdSendSignal(r.pidfd, unix.SIGTERM, nil, 0)
+	}
+	a.mu.Unlock()
+	if pid == 0 {
+		return
+	}
+	select {
+	case <-ended:
+	case <-time.After(grace):
+		a.mu.Lock()
+		if r.pid == pid {
+			unix.PidfdSendSignal(r.pidfd, unix.SIGKILL, nil, 0)
+		}
+		a.mu.Unlock()
+		<-ended
+	}
+}
+
+// shutdown stops the server and, unless keep, the keeper with its processes.
+func (a *anchor) shutdown(keep bool) {
+	a.stop(&a.server, true, serverGrace)
+	if !keep {
+		a.stop(&a.keeper, true, keeperGrace)
+		os.Remove(a.run.Path(rundir.Roles))
+	}
+}

@@ -1,0 +1,227 @@
+//go:build linux
+
+package anchor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/rundir"
+	"github.com/tend-run/tend/keeper/wire"
+)
+
+// The control protocol: one request and one answer, each a packet of words
+// separated by NUL; descriptors travel along. Requests:
+//
+//	roles                      → "ok" anchor keeper server (pids)
+//	listeners                  → "ok", with the listening sockets
+//	serve                      → "ok"; sockets along replace the held ones, the
+//	                             server is started or restarted
+//	restart server|keeper      → "ok" when the old one has ended
+//	shutdown                   → "ok", then everything ends
+//	release                    → "ok" when the server has ended; keeper and
+//	                             processes stay
+//
+// An error is answered "error" text.
+func (a *anchor) control(l int) {
+	for {
+		fd, _, err := unix.Accept4(l, unix.SOCK_CLOEXEC)
+		if err != nil {
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		if !rundir.Trusted(fd) {
+			unix.Close(fd)
+			continue
+		}
+		go a.answer(fd)
+	}
+}
+
+func (a *anchor) answer(fd int) {
+	defer unix.Close(fd)
+	buf := make([]byte, 4096)
+	n, fds, err := wire.Recv(fd, buf)
+	if err != nil || n == 0 {
+		closeAll(fds)
+		return
+	}
+	words := strings.Split(string(buf[:n]), "\x00")
+	out, send, err := a.command(words, fds)
+	if err != nil {
+		out = []string{"error", err.Error()}
+	}
+	wire.Send(fd, []byte(strings.Join(out, "\x00")), send)
+}
+
+func (a *anchor) command(words []string, fds []int) (out []string, send []int, err error) {
+	if words[0] != "serve" {
+		closeAll(fds)
+	}
+	switch words[0] {
+	case "roles":
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return []string{"ok", strconv.Itoa(os.Getpid()), strconv.Itoa(a.keeper.pid), strconv.Itoa(a.server.pid)}, nil, nil
+	case "listeners":
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return []string{"ok"}, a.listeners, nil
+	case "serve":
+		a.mu.Lock()
+		if len(fds) > 0 {
+			closeAll(a.listeners)
+			a.listeners = fds
+		}
+		a.server.stopped = false
+		running := a.server.pid != 0
+		if !running {
+			a.begin(&a.server)
+		}
+		a.mu.Unlock()
+		if running {
+			a.stop(&a.server, false, serverGrace)
+		}
+		return []string{"ok"}, nil, nil
+	case "restart":
+		switch {
+		case len(words) == 2 && words[1] == "server":
+			a.stop(&a.server, false, serverGrace)
+		case len(words) == 2 && words[1] == "keeper":
+			a.mu.Lock()
+			pidfd, pid, ended := a.keeper.pidfd, a.keeper.pid, a.keeper.ended
+			a.mu.Unlock()
+			if pid != 0 {
+				unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
+				<-ended
+			}
+		default:
+			return nil, nil, fmt.Errorf("restart what? server or keeper")
+		}
+		return []string{"ok"}, nil, nil
+	case "shutdown":
+		unix.Kill(os.Getpid(), unix.SIGTERM)
+		return []string{"ok"}, nil, nil
+	case "release":
+		a.shutdown(true)
+		return []string{"ok"}, nil, nil
+	}
+	return nil, nil, fmt.Errorf("unknown command %q", words[0])
+}
+
+// Client talks to the anchor of a state directory.
+type Client struct{ run *rundir.Dir }
+
+// ErrNotRunning: no anchor lives on the state directory.
+var ErrNotRunning = errors.New("no tend runs on this state directory")
+
+// Dial finds the anchor. ErrNotRunning if there is none.
+func Dial(stateDir string) (*Client, error) {
+	run, err := rundir.Open(stateDir)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{run}
+	if _, err := c.Roles(); err != nil {
+		run.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Close releases the client.
+func (c *Client) Close() { c.run.Close() }
+
+func (c *Client) call(fds []int, words ...string) ([]string, []int, error) {
+	sock, err := c.run.Dial(rundir.AnchorSocket, unix.SOCK_SEQPACKET)
+	if errors.Is(err, rundir.ErrNobody) {
+		return nil, nil, ErrNotRunning
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	defer unix.Close(sock)
+	if err := wire.Send(sock, []byte(strings.Join(words, "\x00")), fds); err != nil {
+		return nil, nil, fmt.Errorf("anchor: %w", err)
+	}
+	buf := make([]byte, 4096)
+	n, got, err := wire.Recv(sock, buf)
+	if err != nil {
+		return nil, nil, fmt.Errorf("anchor: %w", err)
+	}
+	out := strings.Split(string(buf[:n]), "\x00")
+	if n == 0 || out[0] != "ok" {
+		closeAll(got)
+		return nil, nil, fmt.Errorf("anchor: %s", strings.Join(out, ": "))
+	}
+	return out[1:], got, nil
+}
+
+// Pids of the roles; 0 for one that is not running at this moment.
+type Pids struct{ Anchor, Keeper, Server int }
+
+// Roles asks for the pids.
+func (c *Client) Roles() (Pids, error) {
+	w, _, err := c.call(nil, "roles")
+	if err != nil || len(w) != 3 {
+		return Pids{}, err
+	}
+	var p Pids
+	p.Anchor, _ = strconv.Atoi(w[0])
+	p.Keeper, _ = strconv.Atoi(w[1])
+	p.Server, _ = strconv.Atoi(w[2])
+	return p, nil
+}
+
+// Listeners returns duplicates of the listening sockets.
+func (c *Client) Listeners() ([]int, error) {
+	_, fds, err := c.call(nil, "listeners")
+	return fds, err
+}
+
+// Serve gives the anchor these listening sockets and (re)starts the server
+// with the command line in the run directory.
+func (c *Client) Serve(listeners []int) error {
+	_, _, err := c.call(listeners, "serve")
+	return err
+}
+
+// SetServer changes the command line of the server for its next start.
+func (c *Client) SetServer(argv []string) error {
+	return c.run.WriteFile(rundir.ServerArgv, []byte(strings.Join(argv, "\x00")))
+}
+
+// Server returns the command line of the server.
+func (c *Client) Server() ([]string, error) {
+	b, err := os.ReadFile(c.run.Path(rundir.ServerArgv))
+	return splitArgv(b), err
+}
+
+// RestartServer ends the server in good order; another takes its place.
+func (c *Client) RestartServer() error {
+	_, _, err := c.call(nil, "restart", "server")
+	return err
+}
+
+// RestartKeeper replaces the keeper; nothing is lost.
+func (c *Client) RestartKeeper() error {
+	_, _, err := c.call(nil, "restart", "keeper")
+	return err
+}
+
+// Shutdown ends everything, processes too; keep leaves anchor, keeper and
+// processes running and returns when the server has ended.
+func (c *Client) Shutdown(keep bool) error {
+	word := "shutdown"
+	if keep {
+		word = "release"
+	}
+	_, _, err := c.call(nil, word)
+	return err
+}

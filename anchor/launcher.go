@@ -1,0 +1,143 @@
+//go:build linux
+
+package anchor
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/orphan"
+	"github.com/tend-run/tend/keeper/rundir"
+)
+
+// LauncherConfig of the foreground process.
+type LauncherConfig struct {
+	StateDir  string
+	Self      string
+	Listeners []int
+	// Keep: SIGTERM ends the server and the launcher only; anchor, keeper and
+	// processes stay for the next `tend serve`.
+	Keep bool
+	Log  io.Writer
+}
+
+// RunLauncher keeps an anchor alive until SIGTERM, SIGINT or SIGHUP (unless it
+// was ignored, as by nohup), then ends everything in good order. It returns
+// nil after such an end.
+func RunLauncher(cfg LauncherConfig) error {
+	run, err := rundir.Open(cfg.StateDir)
+	if err != nil {
+		return err
+	}
+	// Second subreaper: takes what an anchor that died leaves behind.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become the subreaper: %w", err)
+	}
+	l := &launcher{cfg: cfg, run: run}
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, unix.SIGTERM, unix.SIGINT)
+	if !signal.Ignored(unix.SIGHUP) {
+		signal.Notify(end, unix.SIGHUP)
+	}
+	chld := notify(unix.SIGCHLD)
+	ended, err := l.anchor()
+	if err != nil {
+		return err
+	}
+	for pause := time.Duration(0); ; {
+		since := time.Now()
+		stopped := l.attend(chld, end, ended)
+		if stopped {
+			return nil
+		}
+		pause = nextPause(pause, time.Since(since))
+		time.Sleep(pause)
+		if ended, err = l.anchor(); err != nil {
+			fmt.Fprintf(cfg.Log, "tend: %v\n", err)
+			ended = make(chan struct{})
+			time.AfterFunc(maxPause, func() { close(ended) })
+		}
+	}
+}
+
+type launcher struct {
+	cfg LauncherConfig
+	run *rundir.Dir
+	pid int // of the anchor
+}
+
+// anchor finds the living anchor, or starts one; the channel closes at its end.
+func (l *launcher) anchor() (chan struct{}, error) {
+	c := &Client{l.run}
+	pids, err := c.Roles()
+	switch {
+	case err == nil:
+		// It was left by a former launcher; its server gets our command line.
+		if err := c.Serve(l.cfg.Listeners); err != nil {
+			return nil, err
+		}
+		l.pid = pids.Anchor
+	default:
+		argv := []string{"tend-keeper", "anchor", "--state-dir", l.cfg.StateDir, "--listeners", fmt.Sprint(len(l.cfg.Listeners))}
+		if l.pid, err = spawn(l.cfg.Self, argv, l.cfg.Listeners); err != nil {
+			return nil, err
+		}
+	}
+	fd, err := unix.PidfdOpen(l.pid, 0)
+	if err != nil {
+		return nil, fmt.Errorf("watch the anchor: %w", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		waitEnd(fd)
+		unix.Close(fd)
+		close(ended)
+	}()
+	return ended, nil
+}
+
+// attend reaps and waits for the end: of tend (true) or of the anchor (false).
+func (l *launcher) attend(chld, end <-chan os.Signal, ended <-chan struct{}) (stopped bool) {
+	for {
+		select {
+		case <-chld:
+			l.reap()
+		case <-end:
+			l.stop(ended)
+			return true
+		case <-ended:
+			l.reap()
+			if _, err := os.Stat(l.run.Path(rundir.Roles)); err != nil {
+				return true // an orderly end: the anchor was told to shut down
+			}
+			fmt.Fprintf(l.cfg.Log, "tend: anchor[%d] ended, starting another\n", l.pid)
+			return false
+		}
+	}
+}
+
+func (l *launcher) reap() {
+	orphan.Reap(l.run.Path(rundir.Orphans), false, func(pid int, _ unix.WaitStatus) bool { return pid == l.pid },
+		func(err error) { fmt.Fprintf(l.cfg.Log, "tend: an exit status could not be written down: %v\n", err) })
+}
+
+func (l *launcher) stop(ended <-chan struct{}) {
+	c := &Client{l.run}
+	if l.cfg.Keep {
+		if err := c.Shutdown(true); err != nil {
+			fmt.Fprintf(l.cfg.Log, "tend: the server could not be stopped: %v\n", err)
+		}
+		return
+	}
+	unix.Kill(l.pid, unix.SIGTERM)
+	select {
+	case <-ended:
+	case <-time.After(serverGrace + keeperGrace + time.Second):
+		fmt.Fprintf(l.cfg.Log, "tend: anchor[%d] does not end; leaving it\n", l.pid)
+	}
+}

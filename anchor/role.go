@@ -1,0 +1,138 @@
+//go:build linux
+
+package anchor
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// role is a process that is kept alive: started, or found alive, watched by
+// its pidfd, and started again when it dies.
+type role struct {
+	name  string
+	start func() (pid int, err error)
+
+	pid     int
+	ticks   uint64 // start time, to tell it from a later owner of the pid
+	pidfd   int
+	since   time.Time
+	pause   time.Duration
+	stopped bool          // must not be started again
+	ended   chan struct{} // closed when the current process ended
+}
+
+// Pauses between a role's death and its next start: none if it lived for a
+// second, else doubling up to a second.
+const (
+	firstPause = 10 * time.Millisecond
+	maxPause   = time.Second
+	livedLong  = time.Second
+)
+
+// nextPause is the rule, as a function.
+func nextPause(last, lived time.Duration) time.Duration {
+	if lived >= livedLong {
+		return 0
+	}
+	return min(max(2*last, firstPause), maxPause)
+}
+
+// adopt takes a living process over; false if it is gone.
+func (r *role) adopt(pid int, ticks uint64) bool {
+	if pid <= 0 {
+		return false
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return false
+	}
+	if startTicks(pid) != ticks {
+		unix.Close(fd)
+		return false
+	}
+	r.set(pid, ticks, fd)
+	return true
+}
+
+func (r *role) set(pid int, ticks uint64, pidfd int) {
+	r.pid, r.ticks, r.pidfd, r.since, r.ended = pid, ticks, pidfd, time.Now(), make(chan struct{})
+}
+
+// waitEnd blocks until the process with this pidfd has exited.
+func waitEnd(pidfd int) {
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, -1)
+		if err == nil && n > 0 {
+			return
+		}
+		if err != nil && err != unix.EINTR {
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+}
+
+// spawn starts a role's program in a session of its own: a terminal's Ctrl-C
+// is for the launcher alone. stdin is /dev/null.
+func spawn(path string, argv []string, extra []int) (int, error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close()
+	files := []uintptr{null.Fd(), 1, 2}
+	for _, fd := range extra {
+		files = append(files, uintptr(fd))
+	}
+	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
+		Env:   os.Environ(),
+		Files: files,
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("start %s: %w", strings.Join(argv, " "), err)
+	}
+	return pid, nil
+}
+
+// startTicks is the kernel's start time of a process; 0 if it is gone.
+func startTicks(pid int) uint64 {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(f) < 20 || f[0][0] == 'Z' {
+		return 0
+	}
+	n, _ := strconv.ParseUint(string(f[19]), 10, 64)
+	return n
+}
+
+// formatRoles and parseRoles are the text of the roles file: a line "name pid
+// ticks" for each.
+func formatRoles(roles ...*role) []byte {
+	var b bytes.Buffer
+	for _, r := range roles {
+		fmt.Fprintf(&b, "%s %d %d\n", r.name, r.pid, r.ticks)
+	}
+	return b.Bytes()
+}
+
+func parseRoles(b []byte, name string) (pid int, ticks uint64) {
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		if len(f) == 3 && f[0] == name {
+			pid, _ = strconv.Atoi(f[1])
+			ticks, _ = strconv.ParseUint(f[2], 10, 64)
+		}
+	}
+	return pid, ticks
+}

@@ -1,0 +1,111 @@
+//go:build linux
+
+package anchor
+
+import (
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/wire"
+)
+
+// vault holds the descriptors that a keeper deposited. Nothing is read from or
+// written to any of them.
+type vault struct {
+	mu    sync.Mutex
+	items map[wire.Ref]map[byte]int // guarded by mu
+}
+
+// serve takes a keeper's messages until its socket ends.
+func (v *vault) serve(sock int) {
+	defer unix.Close(sock)
+	buf := make([]byte, 4096)
+	for {
+		n, fds, err := wire.Recv(sock, buf)
+		if err != nil || n == 0 {
+			return
+		}
+		m, err := wire.ParseVault(buf[:n])
+		if err != nil {
+			closeAll(fds)
+			return
+		}
+		v.mu.Lock()
+		switch m.Op {
+		case wire.VaultPut:
+			v.put(m, fds)
+			fds = nil
+		case wire.VaultDrop:
+			v.drop(m)
+		case wire.VaultReset:
+			for ref := range v.items {
+				v.drop(wire.VaultMessage{Ref: ref})
+			}
+		case wire.VaultFetch:
+			err = v.sendAll(sock)
+		}
+		v.mu.Unlock()
+		closeAll(fds)
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (v *vault) put(m wire.VaultMessage, fds []int) {
+	if len(fds) != len(m.Kinds) {
+		closeAll(fds)
+		return
+	}
+	held := v.items[m.Ref]
+	if held == nil && len(fds) > 0 {
+		held = make(map[byte]int, len(fds))
+		v.items[m.Ref] = held
+	}
+	for i, kind := range m.Kinds {
+		if old, ok := held[kind]; ok {
+			unix.Close(old)
+		}
+		held[kind] = fds[i]
+	}
+}
+
+func (v *vault) drop(m wire.VaultMessage) {
+	held := v.items[m.Ref]
+	if len(m.Kinds) == 0 {
+		for _, fd := range held {
+			unix.Close(fd)
+		}
+		delete(v.items, m.Ref)
+		return
+	}
+	for _, kind := range m.Kinds {
+		if fd, ok := held[kind]; ok {
+			unix.Close(fd)
+			delete(held, kind)
+		}
+	}
+}
+
+// sendAll hands everything to a new keeper; the vault keeps its own copies.
+func (v *vault) sendAll(sock int) error {
+	for ref, held := range v.items {
+		m := wire.VaultMessage{Op: wire.VaultItem, Ref: ref}
+		var fds []int
+		for kind, fd := range held {
+			m.Kinds, fds = append(m.Kinds, kind), append(fds, fd)
+		}
+		if err := wire.Send(sock, m.Append(nil), fds); err != nil {
+			return err
+		}
+	}
+	end := wire.VaultMessage{Op: wire.VaultEnd}
+	return wire.Send(sock, end.Append(nil), nil)
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/anchor"
+	"github.com/tend-run/tend/keeper"
+)
+
+func run(args []string) error {
+	if len(args) == 0 {
+		return errors.New("tend-keeper is started by `tend serve`")
+	}
+	// The roles allocate next to nothing; a small heap keeps them small.
+	debug.SetGCPercent(50)
+	unix.Prctl(unix.PR_SET_NAME, nameOf("tend-"+args[0]), 0, 0, 0)
+	fs := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	stateDir := fs.String("state-dir", "", "state directory")
+	listeners := fs.Int("listeners", 0, "number of listening sockets, from descriptor 3 on")
+	vault := fs.Int("vault", -1, "descriptor of the anchor's vault")
+	sockets := fs.String("sockets", "", "descriptors of the listening sockets")
+	keep := fs.Bool("keep", false, "leave processes running at the end")
+	if err := fs.Parse(args[1:]); err != nil {
+		return err
+	}
+	if *stateDir == "" {
+		return errors.New("--state-dir is missing")
+	}
+	switch args[0] {
+	case "launcher":
+		fds, err := parseFDs(*sockets)
+		if err != nil {
+			return err
+		}
+		return anchor.RunLauncher(anchor.LauncherConfig{StateDir: *stateDir, Self: "/proc/self/exe", Listeners: fds, Keep: *keep, Log: os.Stderr})
+	case "anchor":
+		var fds []int
+		for i := range *listeners {
+			unix.CloseOnExec(3 + i)
+			fds = append(fds, 3+i)
+		}
+		return anchor.Run(anchor.Config{StateDir: *stateDir, Self: "/proc/self/exe", Listeners: fds, Log: os.Stderr})
+	case "keeper":
+		if *vault >= 0 {
+			unix.CloseOnExec(*vault)
+		}
+		return keeper.Run(keeper.Config{StateDir: *stateDir, Vault: *vault, Log: os.Stderr})
+	}
+	return fmt.Errorf("unknown role %q", args[0])
+}
+
+func parseFDs(s string) (fds []int, err error) {
+	for f := range strings.SplitSeq(s, ",") {
+		if f == "" {
+			continue
+		}
+		fd, err := strconv.Atoi(f)
+		if err != nil || fd < 3 {
+			return nil, fmt.Errorf("--sockets has %q", f)
+		}
+		unix.CloseOnExec(fd)
+		fds = append(fds, fd)
+	}
+	return fds, nil
+}
+
+// nameOf makes the role's name the name of the process, as ps shows it: the
+// program runs from a descriptor and would be called by its number.
+func nameOf(s string) uintptr {
+	b := append([]byte(s), 0)
+	return uintptr(unsafe.Pointer(&b[0]))
+}

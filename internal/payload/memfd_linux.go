@@ -1,0 +1,38 @@
+package payload
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// inMemory writes the binary to a memfd, or, where memfds may not be executed
+// (vm.memfd_noexec), to a file without a name in the temporary directory.
+func inMemory(b []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate(Name, unix.MFD_CLOEXEC|unix.MFD_EXEC)
+	if err == unix.EINVAL { // before Linux 6.3
+		fd, err = unix.MemfdCreate(Name, unix.MFD_CLOEXEC)
+	}
+	if err == nil {
+		f := os.NewFile(uintptr(fd), Name)
+		if _, err := f.Write(b); err != nil {
+			f.Close()
+			return nil, err
+		}
+		return f, nil
+	}
+	f, ferr := os.CreateTemp("", Name)
+	if ferr != nil {
+		return nil, fmt.Errorf("neither memory (%v) nor a temporary file (%w) can hold %s", err, ferr, Name)
+	}
+	defer f.Close()
+	defer os.Remove(f.Name())
+	if _, err := f.Write(b); err != nil {
+		return nil, err
+	}
+	if err := f.Chmod(0o700); err != nil {
+		return nil, err
+	}
+	return os.Open(f.Name()) // read-only: a file open for writing is not executed
+}

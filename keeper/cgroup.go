@@ -1,0 +1,212 @@
+//go:build linux
+
+package keeper
+
+import (
+	"bytes"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cgroups is the place where each process gets a cgroup v2 of its own, to find
+// the whole tree and to end it. It needs no controller, so the "unified" tree
+// beside v1 controllers does. Directories are named after slots and used
+// again: making and removing one costs more than everything else in a spawn.
+type cgroups struct {
+	root  string // "" if there is none
+	why   string // then the reason
+	kill1 bool   // cgroup.kill exists (Linux 5.14)
+}
+
+// findCgroups looks in mountinfo for a cgroup2 mount that shows our own group,
+// and makes a directory in it.
+func findCgroups(stateDir string) *cgroups {
+	none := func(format string, a ...any) *cgroups { return &cgroups{why: fmt.Sprintf(format, a...)} }
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return none("%v", err)
+	}
+	mount, root, ok := cgroup2Mount(string(info))
+	if !ok {
+		return none("no cgroup2 filesystem is mounted")
+	}
+	self, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return none("%v", err)
+	}
+	own := ownCgroup(string(self))
+	rel, err := filepath.Rel(root, own)
+	if err != nil || strings.HasPrefix(rel, "..") {
+		rel = "."
+	}
+	h := fnv.New32a()
+	h.Write([]byte(stateDir))
+	// A keeper that another keeper's anchor started is in that daemon's own
+	// group already; its processes' groups go beside it, not below.
+	name := fmt.Sprintf("tend-%08x", h.Sum32())
+	var firstErr error
+	for _, base := range []string{filepath.Join(mount, rel), mount} {
+		dir := filepath.Join(base, name)
+		if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
+			if firstErr == nil {
+				firstErr = err
+			}
+			continue
+		}
+		probe := filepath.Join(dir, "probe")
+		if err := os.Mkdir(probe, 0o755); err != nil && !os.IsExist(err) {
+			if firstErr == nil {
+				firstErr = err
+			}
+			continue
+		}
+		defer os.Remove(probe)
+		g := &cgroups{root: dir}
+		_, err := os.Stat(filepath.Join(probe, "cgroup.kill"))
+		g.kill1 = err == nil
+		return g
+	}
+	return none("cgroup2 at %s cannot be written: %v", mount, firstErr)
+}
+
+// cgroup2Mount finds the cgroup2 mount in the text of mountinfo (proc(5)) and
+// the group that is its root.
+func cgroup2Mount(info string) (mount, root string, ok bool) {
+	for line := range strings.Lines(info) {
+		before, after, found := strings.Cut(line, " - ")
+		f := strings.Fields(before)
+		if found && len(f) >= 5 && strings.HasPrefix(after, "cgroup2 ") {
+			return unescapeMount(f[4]), unescapeMount(f[3]), true
+		}
+	}
+	return "", "", false
+}
+
+func unescapeMount(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}
+
+// ownCgroup returns the v2 group in the text of /proc/self/cgroup.
+func ownCgroup(self string) string {
+	for line := range strings.Lines(self) {
+		if path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
+			return path
+		}
+	}
+	return "/"
+}
+
+func (g *cgroups) dir(slot uint32) string {
+	return g.root + "/p" + strconv.FormatUint(uint64(slot), 10)
+}
+
+var errNoCgroup = fmt.Errorf("no cgroup tree: %w", unix.ENOTSUP)
+
+// open returns a descriptor of the slot's directory for clone3, made at need.
+func (g *cgroups) open(slot uint32) (int, error) {
+	if g.root == "" {
+		return -1, errNoCgroup
+	}
+	dir := g.dir(slot)
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err == unix.ENOENT {
+		if err := unix.Mkdir(dir, 0o755); err != nil && err != unix.EEXIST {
+			return -1, err
+		}
+		fd, err = unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	}
+	return fd, err
+}
+
+func (g *cgroups) openEvents(slot uint32) (int, error) {
+	return unix.Open(g.dir(slot)+"/cgroup.events", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+}
+
+// populated reads "populated 0|1" of an open cgroup.events; an unreadable one
+// (the directory is gone) is empty.
+func populated(fd int) bool {
+	var b [128]byte
+	n, err := unix.Pread(fd, b[:], 0)
+	return err == nil && bytes.Contains(b[:n], []byte("populated 1"))
+}
+
+func (g *cgroups) kill(slot uint32) error {
+	if !g.kill1 {
+		return unix.ENOTSUP
+	}
+	return writeFile(g.dir(slot)+"/cgroup.kill", "1")
+}
+
+// procs lists the members, of the group itself and of groups below it that a
+// privileged descendant may have made.
+func (g *cgroups) procs(slot uint32) ([]int, error) {
+	if g.root == "" {
+		return nil, errNoCgroup
+	}
+	var pids []int
+	err := filepath.WalkDir(g.dir(slot), func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path + "/cgroup.procs")
+		for f := range bytes.FieldsSeq(b) {
+			if pid, err := strconv.Atoi(string(f)); err == nil && pid > 0 {
+				pids = append(pids, pid)
+			}
+		}
+		return err
+	})
+	return pids, err
+}
+
+// oomKilled reports whether the kernel's OOM killer struck in the group. It
+// needs the memory controller.
+func (g *cgroups) oomKilled(slot uint32) bool {
+	b, err := os.ReadFile(g.dir(slot) + "/memory.events")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "oom_kill "); ok {
+			return strings.TrimSpace(v) != "0"
+		}
+	}
+	return false
+}
+
+// removeAll removes the directories, best effort: at shutdown. The kernel may
+// need a moment after the last exit.
+func (g *cgroups) removeAll() {
+	if g.root == "" {
+		return
+	}
+	for range 20 {
+		entries, _ := os.ReadDir(g.root)
+		for _, e := range entries {
+			if e.IsDir() {
+				unix.Rmdir(filepath.Join(g.root, e.Name()))
+			}
+		}
+		if err := unix.Rmdir(g.root); err == nil || err == unix.ENOENT {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func writeFile(path, s string) error {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_, err = unix.Write(fd, []byte(s))
+	return err
+}

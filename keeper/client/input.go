@@ -1,0 +1,225 @@
+//go:build linux
+
+package client
+
+import (
+	"context"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/process"
+)
+
+// window is how much input may wait in memory for a process that does not read.
+const window = 1 << 20
+
+// input is the writing side of one process. turn holds one token: writers take
+// turns, so that the bytes of one write stay together.
+type input struct {
+	turn chan struct{}
+	mem  int // memfd of the keeper, or 0
+}
+
+// Write implements process.Process. The bytes go to the memfd from which the
+// keeper feeds the process, at their offsets; once the board says that they
+// are accepted they are delivered whoever dies.
+func (p *proc) Write(ctx context.Context, in process.Input) (process.Accepted, error) {
+	if in.EOF && p.spec.PTY != nil {
+		return process.Accepted{}, process.ErrPTY
+	}
+	if err := p.writable(); err != nil {
+		return p.repeated(in, err)
+	}
+	if len(in.Data) == 0 {
+		// Closing does not queue behind a writer who waits for room.
+		return p.closeInput(in)
+	}
+	if err := p.takeTurn(ctx); err != nil {
+		return process.Accepted{}, err
+	}
+	defer func() { p.input.turn <- struct{}{} }()
+	data := in.Data
+	if in.Offset != nil {
+		accepted := p.slot.End(process.Stdin)
+		if *in.Offset < 0 || *in.Offset > accepted {
+			return process.Accepted{Offset: accepted}, process.ErrOffset
+		}
+		data = data[min(int64(len(data)), accepted-*in.Offset):]
+	}
+	if err := p.openInput(ctx); err != nil {
+		return process.Accepted{}, err
+	}
+	for len(data) > 0 {
+		n, err := p.offer(ctx, data)
+		if err != nil {
+			return process.Accepted{Offset: p.slot.End(process.Stdin)}, err
+		}
+		data = data[n:]
+	}
+	if in.EOF {
+		return p.closeInput(process.Input{EOF: true})
+	}
+	return process.Accepted{Offset: p.slot.End(process.Stdin)}, nil
+}
+
+// repeated acknowledges a write that was applied before stdin was closed.
+func (p *proc) repeated(in process.Input, err error) (process.Accepted, error) {
+	if !p.live || p.final.Load() != nil || in.Offset == nil {
+		return process.Accepted{}, err
+	}
+	accepted := p.slot.End(process.Stdin)
+	if p.slot.Wishes()&board.StdinEOF != 0 && *in.Offset >= 0 && *in.Offset+int64(len(in.Data)) <= accepted {
+		return process.Accepted{Offset: accepted}, nil
+	}
+	return process.Accepted{}, err
+}
+
+// writable reports why nothing more can be written.
+func (p *proc) writable() error {
+	if !p.live || p.final.Load() != nil {
+		return process.ErrExited
+	}
+	flags := p.slot.Flags()
+	switch {
+	case flags&board.FlagExited != 0:
+		return process.ErrExited
+	case flags&board.FlagStdinOpen == 0, p.slot.Wishes()&board.StdinEOF != 0:
+		return process.ErrStdinClosed
+	}
+	return nil
+}
+
+func (p *proc) closeInput(in process.Input) (process.Accepted, error) {
+	accepted := p.slot.End(process.Stdin)
+	if in.Offset != nil && *in.Offset > accepted {
+		return process.Accepted{Offset: accepted}, process.ErrOffset
+	}
+	if in.EOF {
+		p.slot.SetWishes(board.StdinEOF)
+		p.feed()
+		p.changed() // a writer who waits for room gives up
+	}
+	return process.Accepted{Offset: accepted}, nil
+}
+
+func (p *proc) takeTurn(ctx context.Context) error {
+	p.mu.Lock()
+	if p.input.turn == nil {
+		p.input.turn = make(chan struct{}, 1)
+		p.input.turn <- struct{}{}
+	}
+	p.mu.Unlock()
+	select {
+	case <-p.input.turn:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// openInput asks for the memfd at the first write.
+func (p *proc) openInput(ctx context.Context) error {
+	p.mu.Lock()
+	have := p.input.mem != 0
+	p.mu.Unlock()
+	if have {
+		return nil
+	}
+	rep, _, err := p.call(ctx, wire.OpStdin, true, nil)
+	if err != nil {
+		return err
+	}
+	if len(rep.fds) != 1 {
+		closeFDs(rep.fds)
+		return process.ErrUnavailable
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.final.Load() != nil {
+		closeFDs(rep.fds)
+		return process.ErrExited
+	}
+	p.input.mem = rep.fds[0]
+	return nil
+}
+
+// offer accepts as much as there is room for, and waits while there is none.
+func (p *proc) offer(ctx context.Context, data []byte) (int, error) {
+	var ready chan struct{}
+	for {
+		if err := p.writable(); err != nil {
+			return 0, err
+		}
+		at := p.slot.End(process.Stdin)
+		if room := window - (at - p.slot.Base(process.Stdin)); room > 0 {
+			n := int(min(room, int64(len(data))))
+			if err := p.store(data[:n], at); err != nil {
+				return 0, err
+			}
+			p.slot.SetEnd(process.Stdin, at+int64(n))
+			p.feed()
+			return n, nil
+		}
+		if ready == nil {
+			ready = make(chan struct{}, 1)
+			defer p.listen(ready)()
+			continue // look once more: it may have moved before we listened
+		}
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+func (p *proc) store(data []byte, at int64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.input.mem == 0 {
+		return process.ErrExited
+	}
+	for len(data) > 0 {
+		n, err := unix.Pwrite(p.input.mem, data, at)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		data, at = data[n:], at+int64(n)
+	}
+	return nil
+}
+
+// listen is Subscribe without counting as a reader.
+func (p *proc) listen(ready chan<- struct{}) (cancel func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.subs == nil {
+		p.subs = map[chan<- struct{}]struct{}{}
+	}
+	p.subs[ready] = struct{}{}
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.subs, ready)
+	}
+}
+
+// feed tells the keeper that there is more.
+func (p *proc) feed() {
+	var e wire.Enc
+	p.ref.Append(&e)
+	p.m.link.tell(wire.OpFeed, e.B)
+}
+
+// endInput lets go of the memfd. p.mu is held.
+func (p *proc) endInput() {
+	if p.input.mem != 0 {
+		unix.Close(p.input.mem)
+		p.input.mem = 0
+	}
+}

@@ -1,0 +1,323 @@
+//go:build linux
+
+package client
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/rundir"
+	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/process"
+)
+
+// link is the connection to the keeper. When the keeper dies the link connects
+// to the next one, and requests that may be repeated are.
+type link struct {
+	run *rundir.Dir
+	log *slog.Logger
+	// connected is called with each new keeper's hello, before any request
+	// goes to it. It takes over the two descriptors.
+	connected func(h wire.Hello, board, wake int) error
+
+	mu      sync.Mutex
+	conn    *net.UnixConn           // nil while there is no keeper; guarded by mu
+	up      chan struct{}           // closed while conn != nil; guarded by mu
+	next    uint64                  // guarded by mu
+	pending map[uint64]chan<- reply // guarded by mu
+	hello   wire.Hello              // guarded by mu
+	wmu     sync.Mutex              // one frame at a time
+	closed  chan struct{}
+	done    chan struct{}
+}
+
+type reply struct {
+	body []byte
+	werr *wire.Error
+	fds  []int
+	err  error // errLost
+}
+
+// errLost: the connection broke after the request was sent.
+var errLost = errors.New("the keeper went away before it answered")
+
+// unavailableAfter bounds how long a request waits for a keeper to be there.
+const unavailableAfter = 10 * time.Second
+
+func newLink(run *rundir.Dir, log *slog.Logger, connected func(wire.Hello, int, int) error) *link {
+	return &link{run: run, log: log, connected: connected, up: make(chan struct{}), pending: map[uint64]chan<- reply{},
+		closed: make(chan struct{}), done: make(chan struct{})}
+}
+
+// keep connects, reads answers, and connects again, until close.
+func (l *link) keep() {
+	defer close(l.done)
+	for {
+		conn, err := l.dial()
+		if err != nil {
+			return // closed
+		}
+		err = l.greet(conn)
+		if err == nil {
+			err = l.read(conn)
+		}
+		conn.Close()
+		l.drop()
+		select {
+		case <-l.closed:
+			return
+		default:
+			l.log.Warn("keeper connection ended, connecting again", "err", err)
+		}
+	}
+}
+
+func (l *link) dial() (*net.UnixConn, error) {
+	for pause := 200 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: l.run.Addr(rundir.KeeperSocket), Net: "unix"})
+		if err == nil {
+			return c, nil
+		}
+		select {
+		case <-l.closed:
+			return nil, net.ErrClosed
+		case <-time.After(pause):
+		}
+	}
+}
+
+// greet says hello and maps the keeper's board.
+func (l *link) greet(c *net.UnixConn) error {
+	var e wire.Enc
+	e.U32(wire.Version)
+	if _, err := c.Write(frame(1, wire.OpHello, e.B)); err != nil {
+		return err
+	}
+	c.SetReadDeadline(time.Now().Add(unavailableAfter))
+	r := reader{conn: c}
+	req, rep, err := r.next()
+	if err != nil {
+		return fmt.Errorf("hello: %w", err)
+	}
+	c.SetReadDeadline(time.Time{})
+	if req != 1 || rep.werr != nil || len(rep.fds) != 2 {
+		closeFDs(rep.fds)
+		return fmt.Errorf("the keeper's hello is not understood (%v)", rep.werr)
+	}
+	h, err := wire.ParseHello(rep.body)
+	if err != nil {
+		closeFDs(rep.fds)
+		return err
+	}
+	if err := l.connected(h, rep.fds[0], rep.fds[1]); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hello, l.conn = h, c
+	close(l.up)
+	return nil
+}
+
+func (l *link) read(c *net.UnixConn) error {
+	r := reader{conn: c}
+	for {
+		req, rep, err := r.next()
+		if err != nil {
+			return err
+		}
+		l.mu.Lock()
+		ch := l.pending[req]
+		delete(l.pending, req)
+		l.mu.Unlock()
+		if ch == nil {
+			closeFDs(rep.fds)
+			continue
+		}
+		ch <- rep
+	}
+}
+
+// drop ends what waits for answers.
+func (l *link) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn != nil {
+		l.conn = nil
+		l.up = make(chan struct{})
+	}
+	for req, ch := range l.pending {
+		ch <- reply{err: errLost}
+		delete(l.pending, req)
+	}
+}
+
+func (l *link) close() {
+	close(l.closed)
+	l.mu.Lock()
+	if l.conn != nil {
+		l.conn.Close()
+	}
+	l.mu.Unlock()
+	<-l.done
+}
+
+// call sends a request and waits for its answer. With again, a request whose
+// answer was lost is repeated with the next keeper; repeated tells so.
+func (l *link) call(ctx context.Context, op byte, body []byte, again bool) (rep reply, repeated bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, max(unavailableAfter, callBound(op)))
+	defer cancel()
+	for {
+		rep, err = l.try(ctx, op, body)
+		if !errors.Is(err, errLost) || !again {
+			break
+		}
+		repeated = true
+	}
+	switch {
+	case errors.Is(err, errLost):
+		return rep, repeated, fmt.Errorf("%w: %w", process.ErrUnavailable, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return rep, repeated, fmt.Errorf("%w: the keeper does not answer", process.ErrUnavailable)
+	}
+	return rep, repeated, err
+}
+
+// callBound is longer for a kill, which waits for the kernel.
+func callBound(op byte) time.Duration {
+	if op == wire.OpKill {
+		return 30 * time.Second
+	}
+	return 0
+}
+
+func (l *link) try(ctx context.Context, op byte, body []byte) (reply, error) {
+	for {
+		l.mu.Lock()
+		if l.conn != nil {
+			break
+		}
+		up := l.up
+		l.mu.Unlock()
+		select {
+		case <-up:
+		case <-l.closed:
+			return reply{}, process.ErrUnavailable
+		case <-ctx.Done():
+			return reply{}, ctx.Err()
+		}
+	}
+	conn := l.conn
+	l.next++
+	req := l.next
+	ch := make(chan reply, 1)
+	l.pending[req] = ch
+	l.mu.Unlock()
+	l.write(conn, req, op, body)
+	select {
+	case rep := <-ch:
+		if rep.err != nil {
+			return rep, rep.err
+		}
+		return rep, nil
+	case <-ctx.Done():
+		l.mu.Lock()
+		delete(l.pending, req)
+		l.mu.Unlock()
+		return reply{}, ctx.Err()
+	}
+}
+
+// tell sends a request without an answer, if a keeper is there: the board
+// holds what matters.
+func (l *link) tell(op byte, body []byte) {
+	l.mu.Lock()
+	conn := l.conn
+	l.mu.Unlock()
+	if conn != nil {
+		l.write(conn, 0, op, body)
+	}
+}
+
+// write sends a frame. A failure needs no report: the reader of the connection
+// meets it too, and drop answers whoever waits.
+func (l *link) write(conn *net.UnixConn, req uint64, op byte, body []byte) {
+	l.wmu.Lock()
+	defer l.wmu.Unlock()
+	if _, err := conn.Write(frame(req, op, body)); err != nil {
+		conn.Close()
+	}
+}
+
+func frame(req uint64, op byte, body []byte) []byte {
+	b := make([]byte, 0, 13+len(body))
+	b = binary.LittleEndian.AppendUint32(b, uint32(9+len(body)))
+	b = binary.LittleEndian.AppendUint64(b, req)
+	b = append(b, op)
+	return append(b, body...)
+}
+
+// reader takes frames and their descriptors from the stream. Descriptors
+// arrive in the order of the frames that carry them, not after them.
+type reader struct {
+	conn *net.UnixConn
+	buf  []byte
+	fds  []int
+	oob  [256]byte
+}
+
+func (r *reader) next() (req uint64, rep reply, err error) {
+	for {
+		f, rest, err := wire.Cut(r.buf)
+		if err != nil {
+			return 0, reply{}, err
+		}
+		if f != nil {
+			req = binary.LittleEndian.Uint64(f)
+			if f[8]&1 != 0 {
+				rep.werr, err = wire.ParseError(f[9:])
+			} else {
+				rep.body = append([]byte(nil), f[9:]...)
+				n := min(int(f[8]>>1), len(r.fds))
+				rep.fds = append([]int(nil), r.fds[:n]...)
+				r.fds = append(r.fds[:0], r.fds[n:]...)
+			}
+			r.buf = append(r.buf[:0], rest...)
+			return req, rep, err
+		}
+		chunk := make([]byte, 4096)
+		n, oobn, _, _, err := r.conn.ReadMsgUnix(chunk, r.oob[:])
+		if n == 0 && err == nil {
+			err = net.ErrClosed
+		}
+		if err != nil {
+			closeFDs(r.fds)
+			return 0, reply{}, err
+		}
+		r.buf = append(r.buf, chunk[:n]...)
+		if oobn > 0 {
+			msgs, err := unix.ParseSocketControlMessage(r.oob[:oobn])
+			if err != nil {
+				return 0, reply{}, err
+			}
+			for i := range msgs {
+				fds, _ := unix.ParseUnixRights(&msgs[i])
+				r.fds = append(r.fds, fds...)
+			}
+		}
+	}
+}
+
+func closeFDs(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}

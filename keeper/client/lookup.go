@@ -1,0 +1,239 @@
+//go:build linux
+
+package client
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/process"
+)
+
+// register adds a process to the indexes.
+func (m *Manager) register(p *proc) {
+	m.mu.Lock()
+	if m.procs[p.id] != nil {
+		m.mu.Unlock()
+		return
+	}
+	m.procs[p.id] = p
+	m.order = append(m.order, p)
+	if p.live {
+		m.slots[p.ref.Slot] = p
+	}
+	m.mu.Unlock()
+	if p.live {
+		p.mu.Lock()
+		p.startIdle()
+		p.mu.Unlock()
+		p.changed() // what was marked before we listened
+	}
+}
+
+// retired frees the slot of a process that is over.
+func (m *Manager) retired(p *proc) {
+	m.mu.Lock()
+	if m.slots[p.ref.Slot] == p {
+		m.slots[p.ref.Slot] = nil
+	}
+	m.mu.Unlock()
+	p.mu.Lock()
+	p.stopIdle()
+	p.endInput()
+	p.mu.Unlock()
+	var e wire.Enc
+	p.ref.Append(&e)
+	m.link.tell(wire.OpRetire, e.B)
+}
+
+// sortOrder puts the processes in the order of their start.
+func (m *Manager) sortOrder() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	slices.SortStableFunc(m.order, func(a, b *proc) int {
+		return cmp.Or(a.started.Compare(b.started), cmp.Compare(a.id, b.id))
+	})
+}
+
+// Get implements process.Manager.
+func (m *Manager) Get(_ context.Context, sel process.Selector) (process.Process, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	switch {
+	case sel.ID != "":
+		if p := m.procs[sel.ID]; p != nil {
+			return p, nil
+		}
+		return nil, fmt.Errorf("%w: id %s", process.ErrNotFound, sel.ID)
+	case sel.PID != 0:
+		return m.newest("pid "+strconv.Itoa(sel.PID), func(p *proc) bool { return p.pid == sel.PID })
+	case sel.Tag != "":
+		return m.newest("tag "+sel.Tag, func(p *proc) bool { return p.spec.Tag == sel.Tag })
+	case sel.Name != "":
+		return m.newest("name "+sel.Name, func(p *proc) bool { return p.spec.Name == sel.Name })
+	case sel.Any != "":
+		return m.any(sel.Any)
+	}
+	return nil, &process.InvalidError{Field: "selector", Reason: "is empty; give an id, pid, tag or name"}
+}
+
+// newest finds the process that was started last among those that match.
+// m.mu is held.
+func (m *Manager) newest(what string, match func(*proc) bool) (process.Process, error) {
+	for _, p := range slices.Backward(m.order) {
+		if match(p) {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %s", process.ErrNotFound, what)
+}
+
+// minPrefix is the shortest prefix of an id that is taken for one.
+const minPrefix = 4
+
+func (m *Manager) any(s string) (process.Process, error) {
+	if p := m.procs[process.ID(s)]; p != nil {
+		return p, nil
+	}
+	if len(s) >= minPrefix {
+		var found []*proc
+		for _, p := range m.order {
+			if strings.HasPrefix(string(p.id), s) {
+				found = append(found, p)
+			}
+		}
+		switch {
+		case len(found) == 1:
+			return found[0], nil
+		case len(found) > 1:
+			return nil, fmt.Errorf("%w: %d ids begin with %q; give more of it", process.ErrAmbiguous, len(found), s)
+		}
+	}
+	pid, err := strconv.Atoi(s)
+	for _, match := range []func(*proc) bool{
+		func(p *proc) bool { return p.spec.Name == s },
+		func(p *proc) bool { return p.spec.Tag == s },
+		func(p *proc) bool { return err == nil && p.pid == pid },
+	} {
+		if p, err := m.newest(s, match); err == nil {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %q is no id, prefix of an id, name, tag or pid", process.ErrNotFound, s)
+}
+
+// List implements process.Manager.
+func (m *Manager) List(ctx context.Context, f process.Filter) ([]process.Info, error) {
+	m.mu.RLock()
+	all := slices.Clone(m.order)
+	m.mu.RUnlock()
+	out := []process.Info{}
+	for _, p := range all {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if f.Tag != "" && p.spec.Tag != f.Tag || !hasLabels(p.spec.Labels, f.Labels) {
+			continue
+		}
+		pr := p.Progress()
+		if pr.Removed || f.Live && pr.Exit != nil {
+			continue
+		}
+		out = append(out, p.info(pr))
+	}
+	return out, nil
+}
+
+func hasLabels(have, want map[string]string) bool {
+	for k, v := range want {
+		if got, ok := have[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+// lag is how many events may wait for a watcher.
+const lag = 4096
+
+// watcher implements process.Watcher.
+type watcher struct {
+	m     *Manager
+	ready chan struct{}
+
+	mu     sync.Mutex
+	events []process.Event // guarded by mu
+	err    error           // guarded by mu
+}
+
+// Watch implements process.Manager.
+func (m *Manager) Watch(context.Context) (process.Watcher, error) {
+	w := &watcher{m: m, ready: make(chan struct{}, 1)}
+	m.mu.Lock()
+	m.watchers[w] = struct{}{}
+	m.mu.Unlock()
+	return w, nil
+}
+
+func (m *Manager) emit(ev process.Event) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for w := range m.watchers {
+		w.add(ev)
+	}
+}
+
+func (w *watcher) add(ev process.Event) {
+	w.mu.Lock()
+	if len(w.events) >= lag {
+		w.err, w.events = process.ErrLagged, nil
+	}
+	if w.err == nil {
+		w.events = append(w.events, ev)
+	}
+	w.mu.Unlock()
+	select {
+	case w.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (w *watcher) fail(err error) {
+	w.mu.Lock()
+	if w.err == nil {
+		w.err = err
+	}
+	w.mu.Unlock()
+	select {
+	case w.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (w *watcher) Next() (process.Event, bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.events) > 0 {
+		ev := w.events[0]
+		w.events = w.events[1:]
+		return ev, true, nil
+	}
+	return process.Event{}, false, w.err
+}
+
+func (w *watcher) Ready() <-chan struct{} { return w.ready }
+
+func (w *watcher) Close() error {
+	w.m.mu.Lock()
+	delete(w.m.watchers, w)
+	w.m.mu.Unlock()
+	w.fail(io.EOF)
+	return nil
+}

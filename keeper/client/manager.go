@@ -1,0 +1,339 @@
+//go:build linux
+
+// Package client implements process.Manager over the local keeper: the server
+// side of the pair.
+//
+// Nothing here is the truth. What processes there are is on the board and in
+// the spool's journals; this package reads both when it opens, and keeps an
+// index. Output never passes through it: readers read the spool files, and are
+// woken when the board says that there is more.
+//
+// # Locks
+//
+// Manager.mu guards the indexes; proc.mu guards one process's subscribers and
+// its final state. proc.mu may be taken under Manager.mu, not the reverse.
+package client
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tend-run/tend/keeper"
+	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/rundir"
+	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/spool"
+)
+
+// Config of a Manager.
+type Config struct {
+	// StateDir is the state directory of the keeper, absolute.
+	StateDir string
+	Log      *slog.Logger
+	// Budget bounds the bytes of all spools together; finished processes go
+	// first, oldest first. 0: 16 GiB, or a quarter of the filesystem's free
+	// space at the start if that is less.
+	Budget int64
+	// TTL is how long a finished process is kept when its spec does not say.
+	// 0: 24 hours.
+	TTL time.Duration
+}
+
+// Manager implements process.Manager. Close it after use.
+type Manager struct {
+	cfg   Config
+	spool string
+	run   *rundir.Dir
+	link  *link
+	users users
+	wake  atomic.Pointer[os.File]
+	board atomic.Pointer[board.Board]
+
+	mu       sync.RWMutex
+	procs    map[process.ID]*proc         // guarded by mu
+	order    []*proc                      // by start; guarded by mu
+	slots    [board.Slots]*proc           // live processes by slot; guarded by mu
+	starting map[process.ID]chan struct{} // guarded by mu
+	watchers map[*watcher]struct{}        // guarded by mu
+	hello    wire.Hello                   // guarded by mu
+	keepers  int                          // hellos so far; guarded by mu
+
+	scanned chan struct{} // closed when the spool has been read once
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
+}
+
+var _ process.Manager = (*Manager)(nil)
+
+// Open connects to the keeper, reads the spool, and returns when both are done.
+// It waits for a keeper that is just starting.
+func Open(ctx context.Context, cfg Config) (*Manager, error) {
+	run, err := rundir.Open(cfg.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.TTL == 0 {
+		cfg.TTL = 24 * time.Hour
+	}
+	m := &Manager{cfg: cfg, spool: filepath.Join(cfg.StateDir, keeper.SpoolDir), run: run,
+		procs: map[process.ID]*proc{}, starting: map[process.ID]chan struct{}{}, watchers: map[*watcher]struct{}{}, scanned: make(chan struct{})}
+	if err := os.MkdirAll(m.spool, 0o700); err != nil {
+		return nil, fmt.Errorf("spool: %w", err)
+	}
+	if m.cfg.Budget == 0 {
+		m.cfg.Budget = defaultBudget(m.spool)
+	}
+	// The directory first, the board second: what is unfinished in the one
+	// and not on the other has been lost, not just started.
+	dirs, err := os.ReadDir(m.spool)
+	if err != nil {
+		return nil, fmt.Errorf("spool: %w", err)
+	}
+	m.link = newLink(run, cfg.Log, m.connected)
+	m.wg.Go(m.link.keep)
+	m.link.mu.Lock()
+	up := m.link.up
+	m.link.mu.Unlock()
+	select {
+	case <-up:
+	case <-ctx.Done():
+		m.link.close()
+		run.Close()
+		return nil, fmt.Errorf("%w: no keeper on %s: %w", process.ErrUnavailable, cfg.StateDir, ctx.Err())
+	}
+	m.scan(dirs)
+	runCtx, stop := context.WithCancel(context.Background())
+	m.stop = stop
+	m.wg.Go(func() { m.retain(runCtx) })
+	return m, nil
+}
+
+// Close lets go of everything. Processes go on.
+func (m *Manager) Close() error {
+	m.stop()
+	m.link.close()
+	if f := m.wake.Load(); f != nil {
+		f.Close()
+	}
+	m.wg.Wait()
+	m.mu.Lock()
+	for w := range m.watchers {
+		w.fail(process.ErrUnavailable)
+	}
+	m.mu.Unlock()
+	m.run.Close()
+	return nil
+}
+
+// connected takes over a keeper's board. The same board comes again after a
+// crash of the keeper; another one means that the vault was lost too, and with
+// it the processes on the former board.
+func (m *Manager) connected(h wire.Hello, boardFD, wakeFD int) error {
+	b, err := board.Open(boardFD)
+	if err != nil {
+		closeFDs([]int{boardFD, wakeFD})
+		return err
+	}
+	f := os.NewFile(uintptr(wakeFD), "wake")
+	m.mu.Lock()
+	m.hello = h
+	m.keepers++
+	old := m.board.Load()
+	if old != nil && old.Same(b) {
+		m.mu.Unlock()
+		b.Close()
+		f.Close()
+		m.wakeAll()
+		return nil
+	}
+	var lost []*proc
+	if old != nil {
+		for i, p := range m.slots {
+			if p != nil {
+				lost = append(lost, p)
+				m.slots[i] = nil
+			}
+		}
+	}
+	m.board.Store(b) // the old board stays mapped: readers may look at it
+	m.mu.Unlock()
+	for _, p := range lost {
+		m.lose(p)
+	}
+	if was := m.wake.Swap(f); was != nil {
+		was.Close()
+	}
+	m.adoptBoard(b)
+	m.wg.Go(func() { m.dispatch(f, b) })
+	return nil
+}
+
+// adoptBoard takes over the processes that a server before us started.
+func (m *Manager) adoptBoard(b *board.Board) {
+	for i := range uint32(board.Slots) {
+		s := b.Slot(i)
+		gen := s.Gen()
+		if s.Flags()&board.FlagUsed == 0 || s.Flags()&board.FlagStarted == 0 {
+			continue
+		}
+		dir := filepath.Join(m.spool, string(s.ID()))
+		j, err := spool.ReadJournal(dir)
+		if err != nil || s.Gen() != gen {
+			m.cfg.Log.Warn("process on the board has no journal", "id", s.ID(), "err", err)
+			continue
+		}
+		p := &proc{m: m, id: s.ID(), spec: j.Spec, dir: dir, ref: wire.Ref{Slot: i, Gen: gen}, slot: s, live: true, started: s.Started(), pid: s.PID()}
+		m.register(p)
+	}
+}
+
+// scan reads the finished processes from the spool. An unfinished one that is
+// not on the board lost its end to a crash of the machine or of all roles.
+func (m *Manager) scan(dirs []os.DirEntry) {
+	for _, d := range dirs {
+		id := process.ID(d.Name())
+		if !d.IsDir() || id.Validate() != nil {
+			continue
+		}
+		m.mu.RLock()
+		known := m.procs[id] != nil
+		m.mu.RUnlock()
+		if known || m.onBoard(id) {
+			continue
+		}
+		p, err := m.loadFinished(id)
+		if err != nil {
+			m.cfg.Log.Warn("spool of a process is not readable, leaving it", "id", id, "err", err)
+			continue
+		}
+		m.register(p)
+	}
+	m.sortOrder()
+	close(m.scanned)
+}
+
+func (m *Manager) onBoard(id process.ID) bool {
+	b := m.board.Load()
+	for i := range uint32(board.Slots) {
+		if s := b.Slot(i); s.Flags()&board.FlagUsed != 0 && s.ID() == id {
+			return true
+		}
+	}
+	return false
+}
+
+// loadFinished reads one process from its files. The end of one that has none
+// is written down as lost, never invented.
+func (m *Manager) loadFinished(id process.ID) (*proc, error) {
+	dir := filepath.Join(m.spool, string(id))
+	src, j, err := spool.Finished(dir)
+	if err != nil {
+		return nil, err
+	}
+	if j.Exit == nil {
+		if _, err := spool.Recover(dir); err != nil {
+			return nil, err
+		}
+		lost := &process.Exit{Cause: process.CauseLost, Time: time.Now()}
+		if err := writeLost(dir, lost); err != nil {
+			return nil, err
+		}
+		if src, j, err = spool.Finished(dir); err != nil {
+			return nil, err
+		}
+		m.cfg.Log.Warn("process lost: its end was not witnessed", "id", id)
+	}
+	p := &proc{m: m, id: id, spec: j.Spec, dir: dir, started: j.StartedTime}
+	if j.Started != nil {
+		p.pid = j.Started.PID
+	}
+	final := src.Progress()
+	final.PID, final.Started = p.pid, p.started
+	p.final.Store(&final)
+	return p, nil
+}
+
+// lose ends a process whose keeper and vault are both gone.
+func (m *Manager) lose(p *proc) {
+	fresh, err := m.loadFinished(p.id)
+	if err != nil {
+		m.cfg.Log.Error("process lost, and its spool is not readable", "id", p.id, "err", err)
+		pr := p.board()
+		pr.Exit = &process.Exit{Cause: process.CauseLost, Time: time.Now()}
+		p.final.CompareAndSwap(nil, &pr)
+	} else {
+		p.final.CompareAndSwap(nil, fresh.final.Load())
+	}
+	p.changed()
+}
+
+// dispatch wakes the readers of processes that the board says have moved.
+func (m *Manager) dispatch(f *os.File, b *board.Board) {
+	var buf [8]byte
+	var touched []*proc
+	look := func() {
+		touched = touched[:0]
+		m.mu.RLock()
+		b.Take(func(slot uint32) {
+			if p := m.slots[slot]; p != nil {
+				touched = append(touched, p)
+			}
+		})
+		m.mu.RUnlock()
+		for _, p := range touched {
+			p.changed()
+		}
+	}
+	for {
+		look()
+		b.Arm()
+		look()
+		if _, err := f.Read(buf[:]); err != nil {
+			return
+		}
+	}
+}
+
+func (m *Manager) wakeAll() {
+	m.mu.RLock()
+	var all []*proc
+	for _, p := range m.slots {
+		if p != nil {
+			all = append(all, p)
+		}
+	}
+	m.mu.RUnlock()
+	for _, p := range all {
+		p.changed()
+	}
+}
+
+// Facts about this machine, as the keeper found them: "name=detail" for a
+// promise that is kept, "name!reason" for one that is not.
+func (m *Manager) Facts() []string {
+	if rep, _, err := m.link.call(context.Background(), wire.OpHello, helloBody(), true); err == nil {
+		closeFDs(rep.fds)
+		if h, err := wire.ParseHello(rep.body); err == nil {
+			return h.Facts
+		}
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.hello.Facts
+}
+
+func helloBody() []byte {
+	var e wire.Enc
+	e.U32(wire.Version)
+	return e.B
+}

@@ -1,0 +1,332 @@
+//go:build linux
+
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/observe"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/spool"
+)
+
+// proc is what the server knows of one process. While it is live, its place on
+// the board is the truth; then final is.
+type proc struct {
+	m       *Manager
+	id      process.ID
+	spec    process.Spec
+	dir     string
+	pid     int
+	started time.Time
+
+	live bool // was on the board when it was registered
+	ref  wire.Ref
+	slot board.Slot
+
+	final atomic.Pointer[spool.Progress] // set once, when nothing changes any more
+
+	mu      sync.Mutex
+	subs    map[chan<- struct{}]struct{} // guarded by mu
+	told    uint32                       // board flags whose event was sent; guarded by mu
+	readers int                          // followers of the output; guarded by mu
+	idle    *time.Timer                  // Spec.KillWithoutReaders; guarded by mu
+	input   input
+}
+
+var _ process.Process = (*proc)(nil)
+var _ spool.Source = (*proc)(nil)
+
+func (p *proc) ID() process.ID { return p.id }
+
+// board copies the live state. The caller has checked that the slot is ours.
+func (p *proc) board() spool.Progress {
+	pr := spool.Progress{PID: p.pid, Started: p.started}
+	// Flags first: what they announce was stored before them. The ends after:
+	// they only grow, and an exit seen here includes all output before it.
+	f := p.slot.Flags()
+	pr.Exit = p.slot.Exit()
+	pr.TreeGone = f&board.FlagTreeGone != 0
+	for s := process.Stdout; s <= process.PTY; s++ {
+		pr.EOF[s] = f&board.FlagEOF(s) != 0
+		pr.End[s] = p.slot.End(s)
+		pr.Base[s] = p.slot.Base(s)
+	}
+	pr.IndexEnd = p.slot.IndexEnd()
+	return pr
+}
+
+// Progress implements spool.Source.
+func (p *proc) Progress() spool.Progress {
+	if f := p.final.Load(); f != nil {
+		return *f
+	}
+	pr := p.board()
+	if p.slot.Gen() != p.ref.Gen { // retired meanwhile: final is set before
+		if f := p.final.Load(); f != nil {
+			return *f
+		}
+	}
+	return pr
+}
+
+// Subscribe implements spool.Source. A subscriber counts as a reader.
+func (p *proc) Subscribe(ready chan<- struct{}) (cancel func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.subs == nil {
+		p.subs = map[chan<- struct{}]struct{}{}
+	}
+	p.subs[ready] = struct{}{}
+	p.readers++
+	p.stopIdle()
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if _, ok := p.subs[ready]; ok {
+			delete(p.subs, ready)
+			if p.readers--; p.readers == 0 {
+				p.startIdle()
+			}
+		}
+	}
+}
+
+// changed looks at the board, tells watchers what is new, and wakes readers.
+func (p *proc) changed() {
+	if p.live && p.final.Load() == nil && p.slot.Gen() == p.ref.Gen {
+		p.tell()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for ch := range p.subs {
+		select {
+		case ch <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// tell turns new flags into events, and takes the process over from the board
+// when it is over.
+func (p *proc) tell() {
+	flags := p.slot.Flags()
+	p.mu.Lock()
+	fresh := flags &^ p.told
+	p.told |= flags
+	if flags&board.FlagExited != 0 {
+		p.stopIdle()
+	}
+	p.mu.Unlock()
+	if fresh&board.FlagExited != 0 {
+		e := p.slot.Exit()
+		p.m.emit(process.Event{Kind: process.EventExited, ID: p.id, PID: p.pid, Exit: e, Time: e.Time})
+	}
+	if fresh&board.FlagTreeGone != 0 {
+		p.m.emit(process.Event{Kind: process.EventTreeGone, ID: p.id, PID: p.pid, Time: time.Now()})
+	}
+	if fresh&board.FlagNoSpace != 0 {
+		p.m.noSpace()
+	}
+	if flags&board.FlagNoSpace == 0 {
+		p.mu.Lock()
+		p.told &^= board.FlagNoSpace
+		p.mu.Unlock()
+	}
+	if flags&board.FlagFinal != 0 {
+		pr := p.board()
+		if p.final.CompareAndSwap(nil, &pr) {
+			p.m.retired(p)
+		}
+	}
+}
+
+// Info implements process.Process.
+func (p *proc) Info(context.Context) (process.Info, error) {
+	pr := p.Progress()
+	if pr.Removed {
+		return process.Info{}, process.ErrNotFound
+	}
+	return p.info(pr), nil
+}
+
+func (p *proc) info(pr spool.Progress) process.Info {
+	in := process.Info{ID: p.id, PID: p.pid, Spec: p.spec, Started: p.started, Exit: pr.Exit, TreeGone: pr.TreeGone}
+	for _, s := range p.streams() {
+		in.Streams = append(in.Streams, process.StreamInfo{Stream: s, Base: pr.Base[s], End: pr.End[s], EOF: pr.EOF[s]})
+	}
+	switch {
+	case pr.Exit != nil:
+		in.State = process.Exited
+	case isStopped(p.pid):
+		in.State = process.Stopped
+	}
+	if p.live && p.final.Load() == nil {
+		in.Stdin = process.StdinInfo{
+			Open:     p.slot.Flags()&board.FlagStdinOpen != 0 && p.slot.Wishes()&board.StdinEOF == 0,
+			Accepted: p.slot.End(process.Stdin),
+		}
+	}
+	return in
+}
+
+func (p *proc) streams() []process.Stream {
+	if p.spec.PTY != nil {
+		return []process.Stream{process.PTY}
+	}
+	return []process.Stream{process.Stdout, process.Stderr}
+}
+
+// Read implements process.Process.
+func (p *proc) Read(_ context.Context, opts process.ReadOptions) (process.Reader, error) {
+	if p.Progress().Removed {
+		return nil, process.ErrNotFound
+	}
+	return spool.NewReader(p.dir, p.id, p.streams(), p, opts)
+}
+
+// Signal implements process.Process.
+func (p *proc) Signal(ctx context.Context, sig int, scope process.Scope) error {
+	if sig < 0 || sig > 64 {
+		return &process.InvalidError{Field: "signal", Reason: fmt.Sprintf("is %d; 0 to 64 are signals", sig)}
+	}
+	if scope > process.ScopeGroup {
+		return &process.InvalidError{Field: "scope", Reason: "is unknown"}
+	}
+	_, _, err := p.call(ctx, wire.OpSignal, false, func(e *wire.Enc) { e.U32(uint32(sig)); e.U8(uint8(scope)) })
+	return err
+}
+
+// Kill implements process.Process.
+func (p *proc) Kill(ctx context.Context) (process.KillResult, error) {
+	return p.kill(ctx, process.CauseKilled)
+}
+
+func (p *proc) kill(ctx context.Context, cause process.Cause) (process.KillResult, error) {
+	rep, repeated, err := p.call(ctx, wire.OpKill, true, func(e *wire.Enc) { e.U8(uint8(cause)) })
+	if errors.Is(err, process.ErrExited) && repeated {
+		return process.KillResult{Verified: true}, nil // our first try did it
+	}
+	if err != nil {
+		return process.KillResult{}, err
+	}
+	k, err := wire.ParseKilled(rep.body)
+	if err != nil {
+		return process.KillResult{}, err
+	}
+	out := process.KillResult{Verified: k.Verified}
+	for _, pid := range k.Survivors {
+		out.Survivors = append(out.Survivors, int(pid))
+	}
+	return out, nil
+}
+
+// Resize implements process.Process.
+func (p *proc) Resize(ctx context.Context, size process.Size) error {
+	if p.spec.PTY == nil {
+		return process.ErrNoPTY
+	}
+	_, _, err := p.call(ctx, wire.OpResize, true, func(e *wire.Enc) { e.U32(uint32(size.Cols)); e.U32(uint32(size.Rows)) })
+	return err
+}
+
+// Trim implements process.Process.
+func (p *proc) Trim(ctx context.Context, s process.Stream, before int64) error {
+	if s < process.Stdout || s > process.PTY {
+		return &process.InvalidError{Field: "stream", Reason: "is no output stream"}
+	}
+	if p.final.Load() != nil {
+		return p.trimFinished(s, before)
+	}
+	_, _, err := p.call(ctx, wire.OpTrim, true, func(e *wire.Enc) { e.U8(uint8(s)); e.U64(uint64(before)) })
+	return err
+}
+
+// Wait implements process.Process.
+func (p *proc) Wait(ctx context.Context, until process.Until) (process.WaitResult, error) {
+	return observe.Wait(ctx, p, until)
+}
+
+// call asks the keeper about this process.
+func (p *proc) call(ctx context.Context, op byte, again bool, body func(*wire.Enc)) (reply, bool, error) {
+	if !p.live || p.final.Load() != nil {
+		return reply{}, false, process.ErrExited
+	}
+	var e wire.Enc
+	p.ref.Append(&e)
+	if body != nil {
+		body(&e)
+	}
+	rep, repeated, err := p.m.link.call(ctx, op, e.B, again)
+	if err != nil {
+		return rep, repeated, err
+	}
+	if rep.werr != nil {
+		if rep.werr.Code == wire.CodeNotFound { // retired: it is over
+			return rep, repeated, process.ErrExited
+		}
+		return rep, repeated, domainError(rep.werr, "")
+	}
+	return rep, repeated, nil
+}
+
+// startIdle and stopIdle run Spec.KillWithoutReaders. p.mu is held.
+func (p *proc) startIdle() {
+	d := p.spec.KillWithoutReaders
+	if d <= 0 || !p.live || p.idle != nil || p.final.Load() != nil {
+		return
+	}
+	p.idle = time.AfterFunc(d, func() {
+		p.mu.Lock()
+		if p.readers > 0 || p.idle == nil {
+			p.mu.Unlock()
+			return
+		}
+		p.mu.Unlock()
+		if _, err := p.kill(context.Background(), process.CauseNoReaders); err != nil && !errors.Is(err, process.ErrExited) {
+			p.m.cfg.Log.Error("process without readers could not be killed", "id", p.id, "err", err)
+		}
+	})
+}
+
+func (p *proc) stopIdle() {
+	if p.idle != nil {
+		p.idle.Stop()
+		p.idle = nil
+	}
+}
+
+// isStopped reads the state letter of /proc/PID/stat.
+func isStopped(pid int) bool {
+	var buf [128]byte
+	fd, err := unix.Open(fmt.Sprintf("/proc/%d/stat", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	n, _ := unix.Read(fd, buf[:])
+	for i := n - 3; i > 0; i-- {
+		if buf[i] == ')' && buf[i+1] == ' ' {
+			return buf[i+2] == 'T' || buf[i+2] == 't'
+		}
+	}
+	return false
+}
+
+// removeDir frees the spool of a process that is over.
+func (p *proc) removeDir() error {
+	if err := os.RemoveAll(p.dir); err != nil {
+		return fmt.Errorf("remove %s: %w", p.id, err)
+	}
+	return nil
+}

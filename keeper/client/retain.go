@@ -1,0 +1,190 @@
+//go:build linux
+
+package client
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/spool"
+)
+
+// retainEvery is how often expired processes are looked for.
+const retainEvery = 15 * time.Second
+
+// emergency is how many bytes are freed when the filesystem is full and the
+// budget is not spent.
+const emergency = 64 << 20
+
+// retain keeps all spools within the budget, and finished processes within
+// their time.
+func (m *Manager) retain(ctx context.Context) {
+	t := time.NewTicker(retainEvery)
+	defer t.Stop()
+	for {
+		m.sweep(ctx, m.cfg.Budget)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (m *Manager) sweep(ctx context.Context, budget int64) {
+	usage, _ := m.usage()
+	for _, a := range spool.Plan(time.Now(), budget, m.cfg.TTL, usage) {
+		m.mu.RLock()
+		p := m.procs[a.ID]
+		m.mu.RUnlock()
+		if p == nil {
+			continue
+		}
+		var err error
+		if a.Remove {
+			err = p.Remove(ctx)
+		} else {
+			err = p.Trim(ctx, a.Stream, a.Before)
+		}
+		if err != nil && !errors.Is(err, process.ErrNotFound) && !errors.Is(err, process.ErrExited) {
+			m.cfg.Log.Warn("spool could not be kept within its budget", "id", a.ID, "err", err)
+		}
+	}
+}
+
+// usage is what each spool holds.
+func (m *Manager) usage() (all []spool.Usage, total int64) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for _, p := range m.order {
+		pr := p.Progress()
+		u := spool.Usage{ID: p.id, Live: pr.Exit == nil || p.final.Load() == nil, TTL: p.spec.Retention.TTL, Policy: p.spec.Retention.Policy}
+		if pr.Exit != nil {
+			u.FinishedAt = pr.Exit.Time
+		}
+		for _, s := range p.streams() {
+			u.Streams = append(u.Streams, spool.StreamUsage{Stream: s, Base: pr.Base[s], End: pr.End[s]})
+			total += pr.End[s] - pr.Base[s]
+		}
+		all = append(all, u)
+	}
+	return all, total
+}
+
+// noSpace makes room on a full filesystem at the expense of finished processes,
+// and tells the keeper.
+func (m *Manager) noSpace() {
+	m.wg.Go(func() {
+		_, total := m.usage()
+		m.sweep(context.Background(), max(min(m.cfg.Budget, total-emergency), 0))
+		m.link.tell(wire.OpSpaceFree, nil)
+	})
+}
+
+// Usage is the number of processes known, the live ones among them, and the
+// bytes of output kept.
+func (m *Manager) Usage() (known, live int, bytes int64) {
+	all, total := m.usage()
+	for _, u := range all {
+		if u.FinishedAt.IsZero() {
+			live++
+		}
+	}
+	return len(all), live, total
+}
+
+// Remove implements process.Process.
+func (p *proc) Remove(context.Context) error {
+	pr := p.final.Load()
+	switch {
+	case pr == nil:
+		return process.ErrRunning
+	case pr.Removed:
+		return process.ErrNotFound
+	}
+	gone := *pr
+	gone.Removed = true
+	if !p.final.CompareAndSwap(pr, &gone) {
+		return process.ErrNotFound
+	}
+	m := p.m
+	m.mu.Lock()
+	delete(m.procs, p.id)
+	for i, o := range m.order {
+		if o == p {
+			m.order = append(m.order[:i], m.order[i+1:]...)
+			break
+		}
+	}
+	m.mu.Unlock()
+	err := p.removeDir()
+	p.changed()
+	m.emit(process.Event{Kind: process.EventRemoved, ID: p.id, PID: p.pid, Time: time.Now()})
+	return err
+}
+
+// trimFinished frees the head of a finished stream. The keeper has forgotten
+// the process, so its files are ours.
+func (p *proc) trimFinished(s process.Stream, before int64) error {
+	for {
+		pr := p.final.Load()
+		if pr.Removed {
+			return process.ErrNotFound
+		}
+		if before < 0 || before > pr.End[s] {
+			return process.ErrOffset
+		}
+		base := before &^ (spool.BlockSize - 1)
+		if base <= pr.Base[s] {
+			return nil
+		}
+		next := *pr
+		next.Base[s] = base
+		if !p.final.CompareAndSwap(pr, &next) {
+			continue
+		}
+		fd, err := unix.Open(filepath.Join(p.dir, spool.IndexName), unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC, 0)
+		if err == nil {
+			var rec [spool.IndexSize]byte
+			spool.IndexRecord{Kind: spool.IndexTrim, Stream: s, Offset: base, Wall: time.Now().UnixNano()}.Put(&rec)
+			_, err = unix.Write(fd, rec[:])
+			unix.Close(fd)
+		}
+		if err != nil {
+			return err
+		}
+		data, err := spool.OpenStream(p.dir, s)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(data)
+		return spool.Punch(data, pr.Base[s], base)
+	}
+}
+
+// writeLost appends the lost exit to a journal.
+func writeLost(dir string, e *process.Exit) error {
+	fd, err := unix.Open(filepath.Join(dir, spool.JournalName), unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_, err = unix.Write(fd, spool.AppendExited(nil, e.Time, e))
+	return err
+}
+
+// defaultBudget is a quarter of the filesystem's free space, 16 GiB at most.
+func defaultBudget(dir string) int64 {
+	const most = 16 << 30
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) != nil {
+		return most
+	}
+	return max(min(most, int64(st.Bavail)*st.Bsize/4), 64<<20)
+}

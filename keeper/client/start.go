@@ -1,0 +1,250 @@
+//go:build linux
+
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/spool"
+)
+
+// Start implements process.Manager.
+func (m *Manager) Start(ctx context.Context, spec process.Spec) (process.Process, error) {
+	if spec.ID == "" {
+		spec.ID = process.NewID()
+	}
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	p, done, err := m.claim(ctx, &spec)
+	if p != nil || err != nil {
+		return p, err
+	}
+	defer done()
+	req, err := m.prepare(&spec)
+	if err != nil {
+		return nil, err
+	}
+	var e wire.Enc
+	req.Append(&e)
+	for {
+		rep, _, err := m.link.call(ctx, wire.OpSpawn, e.B, true)
+		if err != nil {
+			return nil, err
+		}
+		if rep.werr == nil {
+			s, err := wire.ParseSpawned(rep.body)
+			if err != nil {
+				return nil, err
+			}
+			return m.started(spec, s), nil
+		}
+		if rep.werr.Code != wire.CodeBusy {
+			return nil, domainError(rep.werr, spec.Dir)
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// claim makes one caller the starter of an id; others wait for it and get the
+// same process, if they asked for the same.
+func (m *Manager) claim(ctx context.Context, spec *process.Spec) (process.Process, func(), error) {
+	for {
+		m.mu.Lock()
+		if p := m.procs[spec.ID]; p != nil {
+			m.mu.Unlock()
+			if !p.spec.Equal(spec) {
+				return nil, nil, fmt.Errorf("%w: %s", process.ErrExists, spec.ID)
+			}
+			return p, nil, nil
+		}
+		under := m.starting[spec.ID]
+		if under == nil {
+			mine := make(chan struct{})
+			m.starting[spec.ID] = mine
+			m.mu.Unlock()
+			return nil, func() {
+				m.mu.Lock()
+				delete(m.starting, spec.ID)
+				m.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		m.mu.Unlock()
+		select {
+		case <-under:
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+}
+
+// started registers a process that the keeper has started.
+func (m *Manager) started(spec process.Spec, s wire.Spawned) *proc {
+	slot := m.board.Load().Slot(s.Slot)
+	p := &proc{m: m, id: spec.ID, spec: spec, dir: filepath.Join(m.spool, string(spec.ID)), ref: s.Ref, slot: slot,
+		live: true, started: slot.Started(), pid: int(s.PID)}
+	m.register(p)
+	m.emit(process.Event{Kind: process.EventStarted, ID: p.id, PID: p.pid, Time: p.started})
+	return p
+}
+
+// prepare works out what the kernel is to be told: user, environment, working
+// directory and the program's path.
+func (m *Manager) prepare(spec *process.Spec) (*wire.Spawn, error) {
+	u, err := m.users.find(spec.User)
+	if err != nil {
+		return nil, &process.StartError{Reason: process.StartBadUser, What: spec.User, Err: err}
+	}
+	req := &wire.Spawn{Spec: spool.EncodeSpec(nil, spec), Argv: spec.Argv, Dir: spec.Dir, Env: environ(spec, u)}
+	if u.other {
+		req.Cred, req.UID, req.GID, req.Groups = true, u.uid, u.gid, u.groups
+	}
+	if req.Dir == "" {
+		req.Dir = u.home
+		if fi, err := os.Stat(req.Dir); err != nil || !fi.IsDir() {
+			req.Dir = "/" // a home that does not exist is common for system users
+		}
+	} else if fi, err := os.Stat(req.Dir); err != nil || !fi.IsDir() {
+		if err == nil {
+			err = syscall.ENOTDIR
+		}
+		return nil, &process.StartError{Reason: process.StartBadDir, What: req.Dir, Err: cause(err)}
+	}
+	if spec.Shell != "" {
+		req.Argv = []string{"/bin/sh", "-c", spec.Shell}
+	}
+	if req.Path, err = lookPath(req.Argv[0], req.Dir, req.Env); err != nil {
+		return nil, err
+	}
+	return req, nil
+}
+
+func cause(err error) error {
+	var pe *os.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+// lookPath finds the program as execvp would, in the PATH of the process's own
+// environment. What the kernel thinks of the file is left to the kernel.
+func lookPath(file, dir string, env []string) (string, error) {
+	if strings.Contains(file, "/") {
+		return file, nil
+	}
+	path := "/usr/local/bin:/usr/bin:/bin"
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
+			path = v
+		}
+	}
+	denied := false
+	for d := range strings.SplitSeq(path, ":") {
+		if d == "" {
+			d = "."
+		}
+		full := filepath.Join(d, file)
+		if !filepath.IsAbs(d) {
+			full = filepath.Join(dir, full)
+		}
+		fi, err := os.Stat(full)
+		if err != nil || !fi.Mode().IsRegular() {
+			continue
+		}
+		if fi.Mode()&0o111 == 0 {
+			denied = true
+			continue
+		}
+		return full, nil
+	}
+	if denied {
+		return "", &process.StartError{Reason: process.StartPermission, What: file, Err: syscall.EACCES}
+	}
+	return "", &process.StartError{Reason: process.StartNotFound, What: file, Err: syscall.ENOENT}
+}
+
+// environ lays the spec's environment over what it inherits.
+func environ(spec *process.Spec, u *account) []string {
+	env := make([]string, 0, len(spec.Env)+4)
+	add := func(k, v string) {
+		if _, own := spec.Env[k]; !own {
+			env = append(env, k+"="+v)
+		}
+	}
+	switch spec.Inherit {
+	case process.InheritUser:
+		add("PATH", daemonPath())
+	case process.InheritDaemon:
+		for _, kv := range os.Environ() {
+			k, v, _ := strings.Cut(kv, "=")
+			if k != "HOME" && k != "USER" && k != "LOGNAME" {
+				add(k, v)
+			}
+		}
+	}
+	if spec.Inherit != process.InheritNone {
+		add("HOME", u.home)
+		add("USER", u.name)
+		add("LOGNAME", u.name)
+	}
+	for k, v := range spec.Env {
+		env = append(env, k+"="+v)
+	}
+	return env
+}
+
+func daemonPath() string {
+	if p := os.Getenv("PATH"); p != "" {
+		return p
+	}
+	return "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+}
+
+// domainError translates the keeper's answer.
+func domainError(e *wire.Error, dir string) error {
+	var sys error
+	if e.Errno != 0 {
+		sys = syscall.Errno(e.Errno)
+	}
+	switch e.Code {
+	case wire.CodeStart:
+		reason := process.StartReason(e.Reason)
+		if reason == process.StartLimits {
+			sys = errors.Join(process.ErrUnsupported, errors.New(e.What))
+		}
+		if sys == nil {
+			sys = errors.New(e.What)
+		}
+		return &process.StartError{Reason: reason, What: e.What, Err: sys}
+	case wire.CodeInvalid:
+		field, reason, _ := strings.Cut(e.What, " ")
+		return &process.InvalidError{Field: field, Reason: reason}
+	}
+	base, ok := map[uint8]error{
+		wire.CodeNotFound: process.ErrNotFound, wire.CodeExists: process.ErrExists, wire.CodeExited: process.ErrExited,
+		wire.CodeStdinClosed: process.ErrStdinClosed, wire.CodeNoPTY: process.ErrNoPTY, wire.CodeOffset: process.ErrOffset,
+		wire.CodeUnsupported: process.ErrUnsupported, wire.CodeLimit: process.ErrLimit,
+	}[e.Code]
+	switch {
+	case !ok:
+		return fmt.Errorf("keeper: %s", e.What)
+	case e.What != "":
+		return fmt.Errorf("%w: %s", base, e.What)
+	}
+	return base
+}

@@ -1,0 +1,276 @@
+//go:build linux
+
+package keeper
+
+import (
+	"encoding/binary"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/rundir"
+	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/process"
+)
+
+// sendTimeout bounds how long an answer waits for a server that does not read.
+const sendTimeout = 5 * time.Second
+
+// conn is one server's connection.
+type conn struct {
+	k  *Keeper
+	f  *os.File
+	fd int
+
+	mu sync.Mutex // guards writing
+}
+
+func (k *Keeper) accept() {
+	for {
+		fd, _, err := unix.Accept4(k.listen, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+		if err != nil {
+			if err != unix.EINTR && err != unix.ECONNABORTED {
+				k.shedFiles() // EMFILE: the server must always get in
+				time.Sleep(10 * time.Millisecond)
+			}
+			continue
+		}
+		if !rundir.Trusted(fd) {
+			unix.Close(fd)
+			continue
+		}
+		c := &conn{k: k, fd: fd, f: os.NewFile(uintptr(fd), "server")}
+		go c.serve()
+	}
+}
+
+// acceptAnchors waits for an anchor that was started anew beside this keeper.
+func (k *Keeper) acceptAnchors() {
+	l, err := k.run.Listen(rundir.VaultSocket, unix.SOCK_SEQPACKET)
+	if err != nil {
+		k.logf("a new anchor will not find this keeper: %v", err)
+		return
+	}
+	for {
+		fd, _, err := unix.Accept4(l, unix.SOCK_CLOEXEC)
+		if err != nil {
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		if !rundir.Trusted(fd) {
+			unix.Close(fd)
+			continue
+		}
+		k.vault.adopt(fd)
+	}
+}
+
+func (c *conn) serve() {
+	defer c.f.Close()
+	buf := make([]byte, 0, 4096)
+	for {
+		frame, rest, err := wire.Cut(buf)
+		if err != nil {
+			c.k.logf("server connection: %v", err)
+			return
+		}
+		if frame != nil {
+			c.handle(frame)
+			buf = append(buf[:0], rest...)
+			if cap(buf) > 1<<16 && len(buf) < 4096 {
+				buf = append(make([]byte, 0, 4096), buf...)
+			}
+			continue
+		}
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+		n, err := c.f.Read(buf[len(buf):cap(buf)])
+		if n == 0 && err != nil {
+			if err != io.EOF {
+				c.k.logf("server connection: %v", err)
+			}
+			return
+		}
+		buf = buf[:len(buf)+n]
+	}
+}
+
+// handle runs one request. What can take long runs beside the reader.
+func (c *conn) handle(frame []byte) {
+	req := binary.LittleEndian.Uint64(frame)
+	op, body := frame[8], frame[9:]
+	switch op {
+	case wire.OpSpawn:
+		spawn, err := wire.ParseSpawn(append([]byte(nil), body...))
+		if err != nil {
+			c.fail(req, &wire.Error{Code: wire.CodeInvalid, What: err.Error()})
+			return
+		}
+		go func() {
+			out, werr := c.k.spawn(&spawn)
+			c.answer(req, werr, func(e *wire.Enc) { out.Append(e) })
+		}()
+		return
+	case wire.OpHello:
+		h := wire.Hello{Version: wire.Version, PID: uint32(os.Getpid()), Facts: c.k.stats.facts(c.k)}
+		c.send(req, nil, h.Append, c.k.board.FD(), c.k.wakeFD)
+		return
+	case wire.OpSpaceFree:
+		c.k.spaceFreed()
+		return
+	}
+	d := wire.Dec{B: body}
+	ref := wire.ParseRef(&d)
+	a, b := uint32(0), uint64(0)
+	switch op {
+	case wire.OpSignal:
+		a, b = d.U32(), uint64(d.U8())
+	case wire.OpResize:
+		a, b = d.U32(), uint64(d.U32())
+	case wire.OpTrim:
+		a, b = uint32(d.U8()), d.U64()
+	case wire.OpKill:
+		a = uint32(d.U8())
+	}
+	if d.Err() != nil {
+		c.fail(req, &wire.Error{Code: wire.CodeInvalid, What: d.Err().Error()})
+		return
+	}
+	p := c.k.lookup(ref)
+	if p == nil {
+		c.fail(req, &wire.Error{Code: wire.CodeNotFound})
+		return
+	}
+	switch op {
+	case wire.OpKill:
+		go func() {
+			out, werr := c.k.kill(p, process.Cause(a))
+			c.answer(req, werr, func(e *wire.Enc) { out.Append(e) })
+		}()
+	case wire.OpSignal:
+		c.answer(req, c.k.signalRequest(p, unix.Signal(a), process.Scope(b)), nil)
+	case wire.OpResize:
+		c.answer(req, c.k.resize(p, process.Size{Cols: uint16(a), Rows: uint16(b)}), nil)
+	case wire.OpStdin:
+		p.mu.Lock()
+		fd, werr := c.k.openStdin(p)
+		c.send(req, werr, nil, fd)
+		p.mu.Unlock()
+	case wire.OpFeed:
+		p.mu.Lock()
+		c.k.feed(p)
+		p.mu.Unlock()
+	case wire.OpTrim:
+		c.answer(req, c.k.trim(p, process.Stream(a), int64(b)), nil)
+	case wire.OpRetire:
+		c.k.retire(p)
+	default:
+		c.fail(req, &wire.Error{Code: wire.CodeUnsupported, What: "unknown operation; the server is of another version"})
+	}
+}
+
+func (c *conn) fail(req uint64, werr *wire.Error) { c.answer(req, werr, nil) }
+
+func (c *conn) answer(req uint64, werr *wire.Error, body func(*wire.Enc)) { c.send(req, werr, body) }
+
+// send writes one answer; descriptors go along only without an error.
+func (c *conn) send(req uint64, werr *wire.Error, body func(*wire.Enc), fds ...int) {
+	if req == 0 {
+		return
+	}
+	var e wire.Enc
+	e.U32(0)
+	e.U64(req)
+	if werr != nil {
+		e.U8(1)
+		werr.Append(&e)
+		fds = nil
+	} else {
+		e.U8(uint8(len(fds)) << 1)
+		if body != nil {
+			body(&e)
+		}
+	}
+	binary.LittleEndian.PutUint32(e.B, uint32(len(e.B)-4))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(fds) > 0 {
+		if err := wire.Send(c.fd, e.B, fds); err != nil {
+			c.k.logf("server connection: %v", err)
+			c.f.Close()
+		}
+		return
+	}
+	c.f.SetWriteDeadline(time.Now().Add(sendTimeout))
+	if _, err := c.f.Write(e.B); err != nil {
+		c.f.Close()
+	}
+}
+
+func (k *Keeper) signalRequest(p *proc, sig unix.Signal, scope process.Scope) *wire.Error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.exited && p.cause == 0 && sig != 0 {
+		p.cause, p.causeSig = process.CauseKilled, int(sig)
+	}
+	if !k.signal(p, sig, scope) {
+		return &wire.Error{Code: wire.CodeExited}
+	}
+	return nil
+}
+
+func (k *Keeper) resize(p *proc, size process.Size) *wire.Error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case !p.pty:
+		return &wire.Error{Code: wire.CodeNoPTY}
+	case p.out[0].fd < 0:
+		return &wire.Error{Code: wire.CodeExited}
+	}
+	if err := setSize(p.out[0].fd, size); err != nil {
+		return &wire.Error{What: "resize: " + err.Error(), Errno: errno(err)}
+	}
+	return nil
+}
+
+func (k *Keeper) trim(p *proc, s process.Stream, before int64) *wire.Error {
+	p.mu.Lock()
+	for i := range p.out {
+		if out := &p.out[i]; out.stream == s {
+			if before > out.end || before < 0 {
+				p.mu.Unlock()
+				return &wire.Error{Code: wire.CodeOffset}
+			}
+			k.dropHead(p, out, before)
+		}
+	}
+	p.mu.Unlock()
+	k.resume(p)
+	return nil
+}
+
+// spaceFreed wakes the streams that wait for the filesystem.
+func (k *Keeper) spaceFreed() {
+	for i := range k.procs {
+		if p := k.procs[i].Load(); p != nil && p.slot.Flags()&board.FlagNoSpace != 0 {
+			k.resume(p)
+		}
+	}
+}
+
+// retire frees the slot of a process that is over and that the server has
+// taken note of.
+func (k *Keeper) retire(p *proc) {
+	p.mu.Lock()
+	final := p.final
+	p.mu.Unlock()
+	if final {
+		k.release(p)
+	}
+}

@@ -1,0 +1,233 @@
+//go:build linux
+
+package keeper
+
+import (
+	"encoding/binary"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/orphan"
+	"github.com/tend-run/tend/keeper/rundir"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/spool"
+)
+
+// onPidfd: the leader has exited. p.mu is held.
+func (k *Keeper) onPidfd(p *proc) {
+	if p.exited || p.pidfd < 0 {
+		return
+	}
+	var info unix.Siginfo
+	var usage unix.Rusage
+	err := unix.Waitid(unix.P_PIDFD, p.pidfd, &info, unix.WEXITED|unix.WNOHANG, &usage)
+	switch {
+	case err == unix.ECHILD:
+		// Its keeper died: it is the anchor's child now.
+		go k.adoptExit(p)
+		return
+	case err != nil || info.Signo == 0:
+		k.watch(unix.EPOLL_CTL_MOD, p.pidfd, unix.EPOLLIN, p, onPid)
+		return
+	}
+	e := exitOf(&info)
+	e.UserTime, e.SystemTime = time.Duration(usage.Utime.Nano()), time.Duration(usage.Stime.Nano())
+	e.MaxRSS = usage.Maxrss << 10
+	k.exit(p, e)
+}
+
+// exitOf reads code and status out of a siginfo_t (offsets 8 and 24 on all
+// 64-bit Linux).
+func exitOf(info *unix.Siginfo) *process.Exit {
+	raw := siginfoBytes(info)
+	status := int(int32(binary.NativeEndian.Uint32(raw[24:])))
+	const exited, dumped = 1, 3 // CLD_EXITED, CLD_DUMPED; CLD_KILLED is 2
+	if info.Code == exited {
+		return &process.Exit{Code: status}
+	}
+	return &process.Exit{Signal: status, CoreDumped: info.Code == dumped}
+}
+
+// adoptExit waits for the status that another role collected: the anchor or
+// the launcher, whose child the process became when its keeper died, or the
+// kernel itself (6.15 and later keep it for holders of a pidfd). Without
+// either, the status is not known and is not invented.
+func (k *Keeper) adoptExit(p *proc) {
+	p.mu.Lock()
+	pid, started := p.pid, p.slot.Started()
+	p.mu.Unlock()
+	var e *process.Exit
+	for wait := time.Millisecond; e == nil && wait < 4*time.Second; wait *= 2 {
+		if e = orphan.Find(k.run.Path(rundir.Orphans), pid, started); e == nil {
+			p.mu.Lock()
+			if p.pidfd >= 0 {
+				e = pidfdExit(p.pidfd)
+			}
+			p.mu.Unlock()
+		}
+		if e == nil {
+			time.Sleep(wait)
+		}
+	}
+	if e == nil {
+		e = &process.Exit{Cause: process.CauseLost}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.exited {
+		k.exit(p, e)
+	}
+}
+
+// exit makes the exit a fact: what the pipes held first, then the journal,
+// then the board.
+func (k *Keeper) exit(p *proc, e *process.Exit) {
+	p.exited = true
+	e.Time = time.Now()
+	switch {
+	case e.Cause == process.CauseLost:
+	case e.Signal == 0:
+		e.Cause = process.CauseExited
+	case p.cause == process.CauseTimeout || p.cause == process.CauseShutdown:
+		e.Cause = p.cause
+	case (p.cause == process.CauseKilled || p.cause == process.CauseNoReaders) && e.Signal == p.causeSig:
+		e.Cause = p.cause
+	case e.Signal == int(unix.SIGKILL) && p.group && k.groups.oomKilled(p.ref.Slot):
+		e.Cause = process.CauseOOM
+	default:
+		e.Cause = process.CauseSignalled
+	}
+	if p.timer != nil && (e.Cause == process.CauseTimeout || !p.hasTreeTimeout) {
+		p.timer.Stop()
+	}
+	open := [2]bool{!p.out[0].eof, !p.out[1].eof}
+	k.drain(p)
+	var rec []byte
+	var eof uint32
+	for i := range p.out {
+		if s := &p.out[i]; open[i] && s.eof {
+			rec = spool.AppendEOF(rec, e.Time, s.stream, s.end)
+			eof |= board.FlagEOF(s.stream)
+		}
+	}
+	if err := k.appendJournal(p, spool.AppendExited(rec, e.Time, e)); err != nil {
+		k.logf("process %s: exit status %d/%d could not be written to the journal: %v", p.id, e.Code, e.Signal, err)
+	}
+	k.unwatch(p.pidfd)
+	p.slot.Set(eof)
+	p.slot.SetExit(e)
+	k.announce(p)
+	closeFD(&p.pidfd)
+	if !p.pty {
+		k.closeStdin(p)
+	}
+	k.checkTree(p)
+}
+
+// checkTree finds out whether descendants are left, and watches them if so.
+func (k *Keeper) checkTree(p *proc) {
+	if !p.exited || p.gone {
+		return
+	}
+	if !p.group {
+		p.gone = p.out[0].eof && p.out[1].eof && !sessionAlive(p.pid)
+	} else {
+		p.gone = k.watchTree(p)
+	}
+	if p.gone {
+		if err := k.appendJournal(p, spool.AppendTreeGone(nil, time.Now())); err != nil {
+			k.logf("process %s: journal: %v", p.id, err)
+		}
+		p.slot.Set(board.FlagTreeGone)
+		k.finish(p)
+		return
+	}
+	if !p.group {
+		time.AfterFunc(250*time.Millisecond, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			k.checkTree(p)
+		})
+	}
+}
+
+// watchTree reports whether the cgroup is empty; if it is not, the kernel will
+// tell (cgroup.events becomes readable with EPOLLPRI).
+func (k *Keeper) watchTree(p *proc) bool {
+	if p.treeFD < 0 {
+		fd, err := k.groups.openEvents(p.ref.Slot)
+		if err != nil {
+			return true
+		}
+		if !populated(fd) {
+			unix.Close(fd)
+			return true
+		}
+		p.treeFD = fd
+		k.watch(unix.EPOLL_CTL_ADD, fd, unix.EPOLLPRI, p, onTree)
+	}
+	if populated(p.treeFD) {
+		k.watch(unix.EPOLL_CTL_MOD, p.treeFD, unix.EPOLLPRI, p, onTree)
+		return !populated(p.treeFD)
+	}
+	return true
+}
+
+// finish lets the process go once nothing can happen to it any more: it has
+// exited, its tree is gone, and its streams ended. With the tree gone nobody
+// can hold a stream (but for a process that passed the descriptor to a
+// stranger: that stranger is then not heard any more).
+func (k *Keeper) finish(p *proc) {
+	if !p.exited || !p.gone || p.final {
+		return
+	}
+	if p.group {
+		for i := range p.out {
+			if s := &p.out[i]; !s.eof && !s.waiting {
+				k.drain(p)
+				if !s.eof {
+					k.closeStream(p, s)
+				}
+				if err := k.appendJournal(p, spool.AppendEOF(nil, time.Now(), s.stream, s.end)); err != nil {
+					k.logf("process %s: journal: %v", p.id, err)
+				}
+				p.slot.Set(board.FlagEOF(s.stream))
+			}
+		}
+	}
+	if !p.out[0].eof || !p.out[1].eof {
+		return
+	}
+	p.final = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	k.closeStdin(p)
+	if p.treeFD >= 0 {
+		k.unwatch(p.treeFD)
+		closeFD(&p.treeFD)
+	}
+	k.closeFiles(p)
+	p.slot.Set(board.FlagFinal)
+	k.announce(p)
+	k.vault.drop(&p.vaulted, p.ref)
+}
+
+// setTimeout arms the end of the process's time. It is kept by the keeper, so
+// that it holds while no server runs.
+func (k *Keeper) setTimeout(p *proc, at time.Time, scope process.Scope) {
+	p.hasTreeTimeout = scope == process.ScopeTree
+	p.timer = time.AfterFunc(time.Until(at), func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.final {
+			return
+		}
+		if !p.exited {
+			p.cause = process.CauseTimeout
+		}
+		k.signal(p, unix.SIGKILL, scope)
+	})
+}

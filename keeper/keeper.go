@@ -1,0 +1,238 @@
+//go:build linux
+
+// Package keeper owns the processes: it spawns them, moves their output into
+// the spool, feeds their stdin, reaps them and ends them. It knows no protocol
+// but package wire's, and no policy but the limits in a spec.
+//
+// # What it holds
+//
+// For each process a few integers (see proc): no goroutine, no buffer. One
+// epoll instance watches all pipes and pidfds; a fixed number of workers takes
+// events from it, each armed once (EPOLLONESHOT), so that a worker blocked in
+// the filesystem's writeback stalls nobody else.
+//
+// # Why nothing is lost when it is killed
+//
+// Bytes move by splice(2) from the pipe to an explicit offset of the spool
+// file: a kill is taken between system calls, or inside splice at a page
+// border where exactly the bytes written were consumed. The next keeper goes
+// on at the file's size. All descriptors are also in the anchor's vault, so no
+// pipe breaks meanwhile; the board (package board) is a memfd in the same
+// vault. Exit statuses of processes whose keeper died are collected by the
+// anchor, whose children they become (package orphan).
+//
+// # Order of announcements
+//
+// data file → index record → board → wake. For retention: board (base) →
+// index record → punch. For the exit: journal → board → wake.
+//
+// # Locks
+//
+// Keeper.mu guards ids and free; proc.mu guards one process. proc.mu is taken
+// first; Keeper.mu is never held while taking a proc.mu.
+package keeper
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/rundir"
+	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/process"
+)
+
+// DefaultLimit is the number of bytes kept of each output stream when the spec
+// does not say.
+const DefaultLimit int64 = 4 << 30
+
+// shutdownGrace is the time between SIGTERM and SIGKILL at shutdown.
+const shutdownGrace = 2 * time.Second
+
+// Config of a keeper.
+type Config struct {
+	StateDir string // absolute
+	// Vault is a socket to the anchor, or -1.
+	Vault int
+	// Log receives one line for each event worth an operator's time.
+	Log io.Writer
+}
+
+// SpoolDir is the directory of the spools, below the state directory.
+const SpoolDir = "spool"
+
+// Keeper is the role's state.
+type Keeper struct {
+	cfg     Config
+	spool   string
+	run     *rundir.Dir
+	ep      int
+	board   *board.Board
+	wakeFD  int
+	listen  int
+	vault   *vault
+	groups  *cgroups
+	stats   machine
+	vaulted uint32       // the vault epoch of the global descriptors
+	cached  atomic.Int32 // open spool files
+
+	mu    sync.Mutex
+	ids   map[process.ID]*proc // guarded by mu
+	free  []uint32             // slots, last one first; guarded by mu
+	procs [board.Slots]atomic.Pointer[proc]
+
+	stopping atomic.Bool
+}
+
+// Run takes over what a keeper before left in the vault, serves until SIGTERM,
+// ends all processes then, and returns.
+func Run(cfg Config) error {
+	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, SpoolDir), ids: map[process.ID]*proc{}, listen: -1, wakeFD: -1}
+	if err := os.MkdirAll(k.spool, 0o700); err != nil {
+		return fmt.Errorf("spool: %w", err)
+	}
+	var err error
+	if k.run, err = rundir.Open(cfg.StateDir); err != nil {
+		return err
+	}
+	if k.ep, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return fmt.Errorf("epoll: %w", err)
+	}
+	k.vault = newVault(cfg.Vault)
+	held, err := k.vault.fetch()
+	if err != nil {
+		k.logf("vault of the anchor is not readable, starting without: %v", err)
+	}
+	k.groups = findCgroups(cfg.StateDir)
+	k.stats = probeMachine(k.spool, k.groups)
+	if err := k.takeOver(held); err != nil {
+		return err
+	}
+	term := notifyTerm()
+	for range min(max(2, runtime.NumCPU()), 8) {
+		go k.work()
+	}
+	go k.accept()
+	go k.acceptAnchors()
+	<-term
+	k.shutdown()
+	return nil
+}
+
+func (k *Keeper) logf(format string, a ...any) {
+	fmt.Fprintf(k.cfg.Log, "tend keeper[%d]: "+format+"\n", append([]any{os.Getpid()}, a...)...)
+}
+
+// What an epoll event is about.
+const (
+	onOut0 = iota // stdout or the terminal
+	onOut1        // stderr
+	onStdin
+	onPid
+	onTree // cgroup.events
+)
+
+func (k *Keeper) watch(op int, fd int, events uint32, p *proc, what int) error {
+	return unix.EpollCtl(k.ep, op, fd, &unix.EpollEvent{Events: events | unix.EPOLLONESHOT, Fd: int32(p.ref.Slot)<<3 | int32(what), Pad: int32(p.ref.Gen)})
+}
+
+func (k *Keeper) unwatch(fd int) { unix.EpollCtl(k.ep, unix.EPOLL_CTL_DEL, fd, nil) }
+
+// work takes events for ever. Four at a time: a worker that is held up by the
+// filesystem holds up at most three others' events.
+func (k *Keeper) work() {
+	var events [4]unix.EpollEvent
+	for {
+		n, err := unix.EpollWait(k.ep, events[:], -1)
+		if err != nil && err != unix.EINTR {
+			k.logf("epoll: %v", err)
+			time.Sleep(time.Second)
+		}
+		for _, ev := range events[:max(n, 0)] {
+			p := k.procs[uint32(ev.Fd)>>3].Load()
+			if p == nil || p.ref.Gen != uint32(ev.Pad) {
+				continue
+			}
+			p.mu.Lock()
+			switch what := int(ev.Fd & 7); what {
+			case onOut0, onOut1:
+				if k.isInput(p, what, ev.Events) {
+					k.feed(p)
+				}
+				k.pump(p, &p.out[what])
+			case onStdin:
+				k.feed(p)
+			case onPid:
+				k.onPidfd(p)
+			case onTree:
+				k.checkTree(p)
+			}
+			p.mu.Unlock()
+		}
+	}
+}
+
+// isInput: a terminal's one descriptor is for both directions.
+func (k *Keeper) isInput(p *proc, what int, events uint32) bool {
+	return what == onOut0 && p.pty && events&unix.EPOLLOUT != 0
+}
+
+// announce tells the server that the slot changed.
+func (k *Keeper) announce(p *proc) {
+	if k.board.Mark(p.ref.Slot) {
+		one := [8]byte{1}
+		unix.Write(k.wakeFD, one[:])
+	}
+}
+
+// reserve takes a slot for a new process. It fails when the id is taken by a
+// process that the keeper still knows.
+func (k *Keeper) reserve(id process.ID) (*proc, *wire.Error, *proc) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if old := k.ids[id]; old != nil {
+		return nil, nil, old
+	}
+	if len(k.free) == 0 {
+		return nil, &wire.Error{Code: wire.CodeLimit, What: fmt.Sprintf("%d processes are live or not yet collected; that is the limit of one keeper", board.Slots)}, nil
+	}
+	slot := k.free[len(k.free)-1]
+	k.free = k.free[:len(k.free)-1]
+	s := k.board.Slot(slot)
+	p := newProc(wire.Ref{Slot: slot, Gen: s.Reserve(id)}, id, s)
+	k.ids[id] = p
+	k.procs[slot].Store(p)
+	return p, nil, nil
+}
+
+// release gives the slot back. p must have no descriptors left.
+func (k *Keeper) release(p *proc) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ids[p.id] == p {
+		delete(k.ids, p.id)
+	}
+	if k.procs[p.ref.Slot].CompareAndSwap(p, nil) {
+		p.slot.Release()
+		k.free = append(k.free, p.ref.Slot)
+	}
+}
+
+// lookup finds a process by reference; nil if the slot has another owner now.
+func (k *Keeper) lookup(r wire.Ref) *proc {
+	if r.Slot >= board.Slots {
+		return nil
+	}
+	if p := k.procs[r.Slot].Load(); p != nil && p.ref == r {
+		return p
+	}
+	return nil
+}

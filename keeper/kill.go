@@ -1,0 +1,222 @@
+//go:build linux
+
+package keeper
+
+import (
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/process"
+)
+
+// killWait bounds how long a kill waits for the kernel to empty the tree.
+const killWait = 10 * time.Second
+
+// signal sends sig to the leader, its process group or the whole tree, and
+// reports whether anybody was there to receive it. p.mu is held.
+func (k *Keeper) signal(p *proc, sig unix.Signal, scope process.Scope) bool {
+	if !p.started || p.gone {
+		return false
+	}
+	leader := !p.exited && unix.PidfdSendSignal(p.pidfd, sig, nil, 0) == nil
+	switch scope {
+	case process.ScopeGroup:
+		// The leader made the group (setsid). While it is not reaped, or the
+		// cgroup still has the group's members, the number is not used again.
+		if !p.exited {
+			unix.Kill(-p.pid, sig)
+		} else if p.group {
+			return k.eachMember(p, sig, func(pid int) bool { g, err := unix.Getpgid(pid); return err == nil && g == p.pid })
+		}
+		return leader
+	case process.ScopeTree:
+		if sig == unix.SIGKILL && p.group && k.groups.kill(p.ref.Slot) == nil {
+			return true
+		}
+		return k.eachMember(p, sig, func(pid int) bool { return pid != p.pid || p.exited }) || leader
+	}
+	return leader
+}
+
+// eachMember signals the members of the tree that match and reports whether
+// there were any. A pid can be used again between the listing and the signal;
+// the pidfd is opened first and membership checked after, which closes the gap.
+func (k *Keeper) eachMember(p *proc, sig unix.Signal, match func(pid int) bool) bool {
+	any := false
+	for _, pid := range k.members(p) {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue
+		}
+		if match(pid) && k.isMember(p, pid) && unix.PidfdSendSignal(fd, sig, nil, 0) == nil {
+			any = true
+		}
+		unix.Close(fd)
+	}
+	return any
+}
+
+// members lists the pids of the tree: the cgroup's, or without one those of
+// the session and of all descendants that still hang together.
+func (k *Keeper) members(p *proc) []int {
+	if p.group {
+		if pids, err := k.groups.procs(p.ref.Slot); err == nil {
+			return pids
+		}
+	}
+	return descendants(p.pid)
+}
+
+func (k *Keeper) isMember(p *proc, pid int) bool {
+	for _, m := range k.members(p) {
+		if m == pid {
+			return true
+		}
+	}
+	return false
+}
+
+// kill ends the tree for a cause (CauseKilled or CauseNoReaders) and waits until
+// the kernel says that it is empty. p.mu is not held.
+func (k *Keeper) kill(p *proc, cause process.Cause) (*wire.Killed, *wire.Error) {
+	p.mu.Lock()
+	if !p.started || p.gone {
+		p.mu.Unlock()
+		return nil, &wire.Error{Code: wire.CodeExited}
+	}
+	if !p.exited && p.cause == 0 {
+		p.cause, p.causeSig = cause, int(unix.SIGKILL)
+	}
+	k.signal(p, unix.SIGKILL, process.ScopeTree)
+	group, slot := p.group, p.ref.Slot
+	p.mu.Unlock()
+
+	deadline := time.Now().Add(killWait)
+	if group {
+		if fd, err := k.groups.openEvents(slot); err == nil {
+			defer unix.Close(fd)
+			for populated(fd) && time.Now().Before(deadline) {
+				unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}, 50)
+			}
+		}
+	}
+	for pause := time.Millisecond; ; pause = min(pause*2, 50*time.Millisecond) {
+		p.mu.Lock()
+		if p.exited {
+			k.checkTree(p)
+		}
+		done := p.gone
+		var left []int
+		if !done {
+			left = k.members(p)
+			if !group && len(left) > 0 {
+				k.signal(p, unix.SIGKILL, process.ScopeTree) // somebody forked meanwhile
+			}
+		}
+		p.mu.Unlock()
+		if done {
+			return &wire.Killed{Verified: group}, nil
+		}
+		if time.Now().After(deadline) {
+			out := &wire.Killed{}
+			for _, pid := range left {
+				out.Survivors = append(out.Survivors, uint32(pid))
+			}
+			return out, nil
+		}
+		time.Sleep(pause)
+	}
+}
+
+// shutdown ends all processes: SIGTERM, a grace, SIGKILL to the trees.
+func (k *Keeper) shutdown() {
+	k.stopping.Store(true)
+	each := func(f func(p *proc)) (live int) {
+		for i := range k.procs {
+			p := k.procs[i].Load()
+			if p == nil {
+				continue
+			}
+			p.mu.Lock()
+			if p.started && !p.final {
+				live++
+				f(p)
+			}
+			p.mu.Unlock()
+		}
+		return live
+	}
+	each(func(p *proc) {
+		if !p.exited {
+			p.cause = process.CauseShutdown
+		}
+		k.signal(p, unix.SIGTERM, process.ScopeTree)
+	})
+	for end := time.Now().Add(shutdownGrace); time.Now().Before(end) && each(func(*proc) {}) > 0; {
+		time.Sleep(5 * time.Millisecond)
+	}
+	for end := time.Now().Add(killWait); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if each(func(p *proc) {
+			k.signal(p, unix.SIGKILL, process.ScopeTree)
+			if p.exited {
+				k.checkTree(p)
+			}
+		}) == 0 {
+			break
+		}
+	}
+	k.groups.removeAll()
+}
+
+// procStat returns ppid and session of a process; ok is false if it is gone or
+// a zombie.
+func procStat(pid int) (ppid, session int, ok bool) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, 0, false
+	}
+	return parseStat(b)
+}
+
+// descendants walks the process table for the members of the session and
+// everything below them. Without a cgroup it is the best that can be known: a
+// descendant that made a session of its own and lost its parent is not found.
+func descendants(leader int) []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	parent := map[int]int{}
+	in := map[int]bool{}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if ppid, session, ok := procStat(pid); ok {
+			parent[pid] = ppid
+			if session == leader || pid == leader {
+				in[pid] = true
+			}
+		}
+	}
+	for grew := true; grew; {
+		grew = false
+		for pid, ppid := range parent {
+			if !in[pid] && in[ppid] {
+				in[pid], grew = true, true
+			}
+		}
+	}
+	pids := make([]int, 0, len(in))
+	for pid := range in {
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+func sessionAlive(leader int) bool { return len(descendants(leader)) > 0 }

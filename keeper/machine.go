@@ -1,0 +1,142 @@
+//go:build linux
+
+package keeper
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/spool"
+)
+
+// machine is what this kernel and filesystem allow, found out once at the
+// start by trying.
+type machine struct {
+	cacheFiles int    // open spool files at most
+	resetOOM   bool   // children must not inherit our oom_score_adj
+	splice     string // "" or why splice to the spool does not work
+	punch      string // "" or why heads cannot be freed
+	pidfdInfo  bool   // the kernel keeps exit statuses with pidfds
+	files      uint64 // RLIMIT_NOFILE
+}
+
+// fdsPerProcess is what one running process with two pipes costs the keeper.
+const fdsPerProcess = 3
+
+func probeMachine(spoolDir string, g *cgroups) machine {
+	m := machine{cacheFiles: 256}
+	var r unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) == nil {
+		m.files = r.Cur
+		m.cacheFiles = int(min(r.Cur/4, 4096))
+	}
+	// The keeper and the anchor should be the last that the kernel kills for
+	// memory. Lowering needs CAP_SYS_RESOURCE; without it nothing changes.
+	if setOOMScore(os.Getpid(), -900) == nil {
+		m.resetOOM = true
+	} else if b, err := os.ReadFile("/proc/self/oom_score_adj"); err == nil {
+		if n, _ := strconv.Atoi(string(bytes.TrimSpace(b))); n < 0 {
+			m.resetOOM = true
+		}
+	}
+	m.splice, m.punch = probeFilesystem(spoolDir)
+	if fd, err := unix.PidfdOpen(os.Getpid(), 0); err == nil {
+		info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT | unix.PIDFD_INFO_PID | 1<<5} // 1<<5: report what is supported (6.17)
+		m.pidfdInfo = unix.IoctlPidfdInfo(fd, &info) == nil && kernelAtLeast(6, 15)
+		unix.Close(fd)
+	}
+	return m
+}
+
+// probeFilesystem tries a splice and a punch in the spool's filesystem.
+func probeFilesystem(dir string) (splice, punch string) {
+	path := filepath.Join(dir, ".probe")
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err.Error(), err.Error()
+	}
+	defer unix.Close(fd)
+	defer unix.Unlink(path)
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		return err.Error(), err.Error()
+	}
+	defer unix.Close(pipe[0])
+	unix.Write(pipe[1], make([]byte, 2*blockSize))
+	unix.Close(pipe[1])
+	off := int64(0)
+	if n, err := unix.Splice(pipe[0], nil, fd, &off, 2*blockSize, 0); err != nil || n != 2*blockSize {
+		splice = fmt.Sprintf("splice to this filesystem does not work (%d bytes, %v): a keeper that is killed may lose the bytes in its hands", n, err)
+		unix.Ftruncate(fd, 2*blockSize)
+	}
+	if err := spool.Punch(fd, 0, blockSize); err != nil {
+		punch = fmt.Sprintf("this filesystem cannot free the head of a file (%v): output that retention drops keeps its space until the process is removed", err)
+	}
+	return splice, punch
+}
+
+func kernelAtLeast(major, minor int) bool {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return false
+	}
+	var a, b int
+	fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &a, &b)
+	return a > major || a == major && b >= minor
+}
+
+// facts for the hello: "name=detail" for a promise that is kept here,
+// "name!reason" for one that is not.
+func (m *machine) facts(k *Keeper) []string {
+	var out []string
+	fact := func(name, ok, broken string) {
+		if broken != "" {
+			out = append(out, name+"!"+broken)
+		} else {
+			out = append(out, name+"="+ok)
+		}
+	}
+	fact("output survives a killed keeper", "splice(2) into the spool", m.splice)
+	fact("retention frees space", "FALLOC_FL_PUNCH_HOLE", m.punch)
+	switch {
+	case k.groups.root == "":
+		fact("kill reaches the whole tree", "", k.groups.why+": a descendant that made its own session and lost its parent is not found")
+	case !k.groups.kill1:
+		fact("kill reaches the whole tree", "", "this kernel has no cgroup.kill (Linux 5.14): members are killed one by one")
+	default:
+		fact("kill reaches the whole tree", "cgroup.kill in "+k.groups.root, "")
+	}
+	vault := ""
+	if !k.vault.complete() {
+		vault = "the anchor does not hold all descriptors at this moment: a keeper killed now breaks pipes"
+	}
+	fact("processes survive a killed keeper", "descriptors are in the anchor's vault", vault)
+	info := ""
+	if !m.pidfdInfo {
+		info = "Linux 6.15 is needed: the exit status of a process whose keeper and then launcher were killed is reported as lost"
+	}
+	fact("exit status survives two killed roles", "PIDFD_GET_INFO", info)
+	out = append(out, fmt.Sprintf("process limit=about %d by the file limit of %d", m.files/fdsPerProcess*9/10, m.files))
+	return out
+}
+
+// parseStat takes ppid and session from the text of /proc/PID/stat; ok is
+// false for a zombie.
+func parseStat(stat []byte) (ppid, session int, ok bool) {
+	i := bytes.LastIndexByte(stat, ')')
+	if i < 0 {
+		return 0, 0, false
+	}
+	f := bytes.Fields(stat[i+1:])
+	if len(f) < 4 || f[0][0] == 'Z' || f[0][0] == 'X' {
+		return 0, 0, false
+	}
+	ppid, err1 := strconv.Atoi(string(f[1]))
+	session, err2 := strconv.Atoi(string(f[3]))
+	return ppid, session, err1 == nil && err2 == nil
+}

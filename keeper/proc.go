@@ -1,0 +1,194 @@
+//go:build linux
+
+package keeper
+
+import (
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/spool"
+)
+
+// proc is one process, from the reservation of its slot until the server has
+// retired it. Deliberately small: there may be thousands. A descriptor that is
+// not open is -1.
+type proc struct {
+	mu   sync.Mutex
+	ref  wire.Ref
+	id   process.ID
+	slot board.Slot
+	dir  string
+
+	pid     int
+	pidfd   int
+	pty     bool
+	started bool // the program runs; what follows is guarded by mu
+	exited  bool
+	gone    bool // the tree is empty
+	final   bool
+
+	out   [2]outStream
+	stdin stdin
+
+	vaulted  uint32 // the vault's epoch in which all descriptors were deposited
+	journal  int    // spool files, opened at need and closed under pressure
+	index    int
+	indexEnd int64
+
+	treeFD int // cgroup.events, watched after the exit while somebody is left
+	group  bool
+
+	limit  int64
+	policy process.RetentionPolicy
+
+	// cause of the death that the keeper itself brought about, and the signal.
+	cause    process.Cause
+	causeSig int
+	timer    *time.Timer
+	// hasTreeTimeout: the timeout is for the tree and outlives the leader.
+	hasTreeTimeout bool
+}
+
+// outStream is one output stream. A process with a terminal has one, with a
+// staging pipe: a terminal cannot be spliced to a file directly.
+type outStream struct {
+	stream   process.Stream
+	fd       int // reading end of the pipe, or the terminal's master
+	stageR   int
+	stageW   int
+	file     int
+	base     int64
+	end      int64
+	full     uint8 // times in a row a full pipe was found
+	fallback bool  // this filesystem cannot be spliced to
+	waiting  bool  // not armed: at its limit with policy block, or out of space
+	eof      bool
+}
+
+// stdin is the input side.
+type stdin struct {
+	fd    int // writing end of the pipe; for a terminal out[0].fd
+	mem   int // memfd whose file position is the next byte to deliver
+	feedR int // staging pipe, terminals only
+	feedW int
+	pos   int64 // bytes that left mem
+	punch int64 // bytes of mem that were freed
+	open  bool
+	armed bool // an EPOLLOUT is outstanding
+}
+
+func newProc(ref wire.Ref, id process.ID, s board.Slot) *proc {
+	p := &proc{ref: ref, id: id, slot: s, pidfd: -1, journal: -1, index: -1, treeFD: -1, limit: DefaultLimit}
+	for i := range p.out {
+		p.out[i] = outStream{stream: process.Stream(i + 1), fd: -1, stageR: -1, stageW: -1, file: -1, eof: true}
+	}
+	p.stdin = stdin{fd: -1, mem: -1, feedR: -1, feedW: -1}
+	return p
+}
+
+// setSpec takes over what the keeper needs to remember of a spec.
+func (p *proc) setSpec(s *process.Spec) {
+	p.pty = s.PTY != nil
+	if s.Retention.Limit > 0 {
+		p.limit = s.Retention.Limit
+	}
+	p.policy = s.Retention.Policy
+	if p.pty {
+		p.out[0].stream = process.PTY
+	}
+}
+
+// openJournal, openIndex and openFile open spool files at need.
+func (k *Keeper) openJournal(p *proc) (int, error) {
+	return k.openCached(&p.journal, filepath.Join(p.dir, spool.JournalName), unix.O_APPEND)
+}
+
+func (k *Keeper) openIndex(p *proc) (int, error) {
+	return k.openCached(&p.index, filepath.Join(p.dir, spool.IndexName), 0)
+}
+
+func (k *Keeper) openFile(p *proc, s *outStream) (int, error) {
+	return k.openCached(&s.file, filepath.Join(p.dir, spool.FileName(s.stream)), 0)
+}
+
+func (k *Keeper) openCached(fd *int, path string, flags int) (int, error) {
+	if *fd >= 0 {
+		return *fd, nil
+	}
+	for try := 0; ; try++ {
+		n, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW|flags, 0o600)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case (err == unix.EMFILE || err == unix.ENFILE) && try == 0:
+			k.shedFiles()
+			continue
+		case err != nil:
+			return -1, err
+		}
+		*fd = n
+		if int(k.cached.Add(1)) > k.stats.cacheFiles {
+			k.shedFiles()
+		}
+		return n, nil
+	}
+}
+
+// shedFiles closes the spool files of all processes that nobody works on now;
+// they are opened again at need.
+func (k *Keeper) shedFiles() {
+	for i := range k.procs {
+		p := k.procs[i].Load()
+		if p == nil || !p.mu.TryLock() {
+			continue
+		}
+		k.closeFiles(p)
+		p.mu.Unlock()
+	}
+}
+
+func (k *Keeper) closeFiles(p *proc) {
+	for _, fd := range []*int{&p.journal, &p.index, &p.out[0].file, &p.out[1].file} {
+		if *fd >= 0 {
+			unix.Close(*fd)
+			*fd = -1
+			k.cached.Add(-1)
+		}
+	}
+}
+
+// appendJournal writes whole records to the journal.
+func (k *Keeper) appendJournal(p *proc, rec []byte) error {
+	fd, err := k.openJournal(p)
+	if err != nil {
+		return err
+	}
+	return writeAll(fd, rec)
+}
+
+func writeAll(fd int, b []byte) error {
+	for len(b) > 0 {
+		n, err := unix.Write(fd, b)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+func closeFD(fd *int) {
+	if *fd >= 0 {
+		unix.Close(*fd)
+		*fd = -1
+	}
+}

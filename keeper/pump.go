@@ -1,0 +1,298 @@
+//go:build linux
+
+package keeper
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/spool"
+)
+
+const (
+	spliceMax  = 1 << 20
+	rounds     = 8       // splices before another stream gets its turn
+	bigPipe    = 1 << 20 // for a stream that keeps filling its pipe
+	smallPipe  = 64 << 10
+	retryAfter = 100 * time.Millisecond // when the filesystem is full
+	blockSize  = 4096
+)
+
+// pump moves what one stream holds into the spool and arms it again. p.mu is
+// held.
+func (k *Keeper) pump(p *proc, s *outStream) {
+	if s.fd < 0 || s.eof || !p.started {
+		return
+	}
+	moved := int64(0)
+	for range rounds {
+		n, err := k.move(p, s)
+		moved += n
+		switch err {
+		case nil:
+			if n > 0 {
+				continue
+			}
+			k.endStream(p, s)
+			return
+		case unix.EAGAIN:
+			k.arm(p, s)
+			return
+		case errBlocked:
+			s.waiting = true
+			return
+		case unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.EIO, unix.EROFS, unix.ENOMEM:
+			k.starved(p, s, err)
+			return
+		default:
+			k.logf("process %s: %s cannot be spooled, trying again: %v", p.id, s.stream, err)
+			k.starved(p, s, err)
+			return
+		}
+	}
+	k.arm(p, s)
+}
+
+// drain moves what the pipes held when the process exited, and no more: a
+// descendant may write for ever.
+func (k *Keeper) drain(p *proc) {
+	for i := range p.out {
+		s := &p.out[i]
+		for held := int64(2 * bigPipe); held > 0 && s.fd >= 0 && !s.eof && !s.waiting; {
+			n, err := k.move(p, s)
+			held -= n
+			if err == nil && n == 0 {
+				k.closeStream(p, s)
+			}
+			if err != nil || n == 0 {
+				break
+			}
+		}
+	}
+}
+
+var errBlocked = unix.Errno(0x7fff) // not a kernel errno: the stream is at its limit
+
+// move splices once: (n, nil), (0, nil) at the end of the stream, or an error.
+func (k *Keeper) move(p *proc, s *outStream) (int64, error) {
+	room := int64(spliceMax)
+	if kept := s.end - s.base; kept+room > p.limit {
+		if p.policy == process.DropOldest {
+			// In steps of a quarter, so that a stream at its limit does not
+			// punch at each splice.
+			k.dropHead(p, s, s.end-p.limit+p.limit/4)
+		} else if room = p.limit - kept; room <= 0 {
+			p.slot.Set(board.FlagBlocked)
+			return 0, errBlocked
+		}
+	}
+	fd, err := k.openFile(p, s)
+	if err != nil {
+		return 0, err
+	}
+	src := s.fd
+	if p.pty {
+		if src, err = k.stage(s); src < 0 {
+			return 0, err
+		}
+	}
+	n, err := k.splice(s, src, fd, room)
+	if n <= 0 || err != nil {
+		return 0, err
+	}
+	from := s.end
+	s.end += n
+	if err := k.index(p, spool.IndexRecord{Kind: spool.IndexData, Stream: s.stream, Offset: from, Len: uint32(n)}); err != nil {
+		// The bytes are safe; only their time and order are not. Recovery
+		// and the reader both fill the hole from the file's size.
+		k.logf("process %s: index: %v", p.id, err)
+	}
+	p.slot.SetEnd(s.stream, s.end)
+	k.announce(p)
+	k.growPipe(p, s, n)
+	return n, nil
+}
+
+// splice moves bytes to the spool at s.end, by splice(2) or, on a filesystem
+// that cannot be spliced to, by reading and writing.
+func (k *Keeper) splice(s *outStream, src, dst int, room int64) (int64, error) {
+	for !s.fallback {
+		off := s.end
+		n, err := unix.Splice(src, nil, dst, &off, int(room), unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
+		switch err {
+		case unix.EINTR:
+			continue
+		case unix.EINVAL:
+			s.fallback = true
+		default:
+			return n, err
+		}
+	}
+	buf := make([]byte, min(room, smallPipe))
+	n, err := unix.Read(src, buf)
+	if n <= 0 || err != nil {
+		return 0, err
+	}
+	for at := 0; at < n; {
+		w, err := unix.Pwrite(dst, buf[at:n], s.end+int64(at))
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			// Read from the pipe and not written: the rest would be lost, so
+			// insist; the caller's process waits meanwhile.
+			time.Sleep(retryAfter)
+			continue
+		}
+		at += w
+	}
+	return int64(n), nil
+}
+
+// stage moves bytes from the terminal to its staging pipe, unless some wait
+// there already, and returns the pipe; or -1 with the reason: nil at the end.
+func (k *Keeper) stage(s *outStream) (int, error) {
+	if waiting, _ := unix.IoctlGetInt(s.stageR, unix.TIOCINQ); waiting > 0 {
+		return s.stageR, nil
+	}
+	for {
+		n, err := unix.Splice(s.fd, nil, s.stageW, nil, smallPipe, unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EIO: // no holder of the other side is left
+			return -1, nil
+		case err != nil:
+			return -1, err
+		case n == 0:
+			return -1, nil
+		}
+		return s.stageR, nil
+	}
+}
+
+// index appends one record.
+func (k *Keeper) index(p *proc, r spool.IndexRecord) error {
+	fd, err := k.openIndex(p)
+	if err != nil {
+		return err
+	}
+	var ts unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	r.Wall, r.Mono = time.Now().UnixNano(), uint32(ts.Nano()/1e6)
+	var b [spool.IndexSize]byte
+	r.Put(&b)
+	if _, err := unix.Pwrite(fd, b[:], p.indexEnd); err != nil {
+		return err
+	}
+	p.indexEnd += spool.IndexSize
+	p.slot.SetIndexEnd(p.indexEnd)
+	return nil
+}
+
+// growPipe gives a stream that fills its pipe again and again a larger one:
+// fewer, larger splices. Failure (the user's pipe budget is spent) is fine.
+func (k *Keeper) growPipe(p *proc, s *outStream, n int64) {
+	if p.pty || s.full == 255 {
+		return
+	}
+	if n < smallPipe {
+		s.full = 0
+		return
+	}
+	if s.full++; s.full >= 4 {
+		s.full = 255
+		unix.FcntlInt(uintptr(s.fd), unix.F_SETPIPE_SZ, bigPipe)
+	}
+}
+
+// dropHead frees the head of a stream up to the block that holds before.
+func (k *Keeper) dropHead(p *proc, s *outStream, before int64) {
+	base := min(before, s.end) &^ (blockSize - 1)
+	if base <= s.base {
+		return
+	}
+	old := s.base
+	s.base = base
+	p.slot.SetBase(s.stream, base)
+	if err := k.index(p, spool.IndexRecord{Kind: spool.IndexTrim, Stream: s.stream, Offset: base}); err != nil {
+		k.logf("process %s: index: %v", p.id, err)
+	}
+	k.announce(p)
+	if fd, err := k.openFile(p, s); err == nil {
+		if err := spool.Punch(fd, old, base); err != nil {
+			k.logf("process %s: output cannot be freed on this filesystem: %v", p.id, err)
+		}
+	}
+}
+
+// starved: the spool's filesystem or a table of the kernel is full. Room is
+// made where the policy allows; then the pipe holds the process back, and the
+// keeper tries again.
+func (k *Keeper) starved(p *proc, s *outStream, err error) {
+	if (err == unix.ENOSPC || err == unix.EDQUOT) && p.policy == process.DropOldest && s.end-s.base > 4*blockSize {
+		k.dropHead(p, s, s.base+(s.end-s.base)/2)
+	}
+	if err == unix.EMFILE || err == unix.ENFILE {
+		k.shedFiles()
+	}
+	s.waiting = true
+	p.slot.Set(board.FlagNoSpace)
+	k.announce(p)
+	time.AfterFunc(retryAfter, func() { k.resume(p) })
+}
+
+// resume lets streams that were not armed go on.
+func (k *Keeper) resume(p *proc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slot.Clear(board.FlagNoSpace | board.FlagBlocked)
+	for i := range p.out {
+		if s := &p.out[i]; s.waiting {
+			s.waiting = false
+			k.pump(p, s)
+		}
+	}
+}
+
+// arm watches a stream again. A terminal is watched for room too while input
+// waits for it.
+func (k *Keeper) arm(p *proc, s *outStream) {
+	events := uint32(unix.EPOLLIN)
+	what := onOut0
+	if s == &p.out[1] {
+		what = onOut1
+	}
+	if p.pty && p.stdin.armed {
+		events |= unix.EPOLLOUT
+	}
+	k.watch(unix.EPOLL_CTL_MOD, s.fd, events, p, what)
+}
+
+// endStream records the end of a stream that was met while the process lives
+// on, or after its exit.
+func (k *Keeper) endStream(p *proc, s *outStream) {
+	k.closeStream(p, s)
+	if err := k.appendJournal(p, spool.AppendEOF(nil, time.Now(), s.stream, s.end)); err != nil {
+		k.logf("process %s: journal: %v", p.id, err)
+	}
+	p.slot.Set(board.FlagEOF(s.stream))
+	k.announce(p)
+	k.finish(p)
+}
+
+// closeStream lets go of a stream's descriptors. The vault holds others, so
+// the epoll registration must be ended by hand.
+func (k *Keeper) closeStream(p *proc, s *outStream) {
+	s.eof = true
+	k.unwatch(s.fd)
+	closeFD(&s.stageR)
+	closeFD(&s.stageW)
+	if p.pty {
+		k.closeStdin(p)
+	}
+	closeFD(&s.fd)
+}

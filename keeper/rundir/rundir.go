@@ -1,0 +1,117 @@
+//go:build linux
+
+// Package rundir is the directory in which the roles find each other: sockets,
+// the lock and small files. It is <state>/run, 0700.
+package rundir
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Names in the directory.
+const (
+	KeeperSocket = "keeper.sock" // SOCK_STREAM; the keeper, for servers
+	VaultSocket  = "vault.sock"  // SOCK_SEQPACKET; the keeper, for a new anchor
+	AnchorSocket = "anchor.sock" // SOCK_SEQPACKET; the anchor's control
+	Orphans      = "orphans"     // see package orphan
+	Roles        = "roles"       // pids of keeper and server, by the anchor
+	ServerArgv   = "server.argv" // the server's command line, NUL-separated
+	Lock         = "lock"        // held by the launcher
+)
+
+// Dir is an open run directory. Socket addresses go through /proc/self/fd,
+// because a unix socket's path is limited to 107 bytes and a state directory's
+// is not.
+type Dir struct {
+	dir string
+	fd  int
+}
+
+// Open makes the directory below the state directory at need.
+func Open(stateDir string) (*Dir, error) {
+	dir := filepath.Join(stateDir, "run")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("run directory: %w", err)
+	}
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("run directory %s: %w", dir, err)
+	}
+	return &Dir{dir, fd}, nil
+}
+
+// Close closes the directory.
+func (d *Dir) Close() { unix.Close(d.fd) }
+
+// Path of a name in the directory.
+func (d *Dir) Path(name string) string { return filepath.Join(d.dir, name) }
+
+// Addr of a socket, short enough for the kernel.
+func (d *Dir) Addr(name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", d.fd, name) }
+
+// Listen binds a socket of the given type at 0600. The umask would be for the
+// whole process; the directory is 0700, so the moment before chmod is safe.
+func (d *Dir) Listen(name string, typ int) (int, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, typ|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	unix.Unlink(d.Path(name))
+	err = unix.Bind(fd, &unix.SockaddrUnix{Name: d.Addr(name)})
+	if err == nil {
+		err = unix.Chmod(d.Path(name), 0o600)
+	}
+	if err == nil {
+		err = unix.Listen(fd, 128)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("socket %s: %w", d.Path(name), err)
+	}
+	return fd, nil
+}
+
+// Dial connects to a socket of the given type. ErrNobody if nothing listens.
+func (d *Dir) Dial(name string, typ int) (int, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, typ|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	for {
+		err = unix.Connect(fd, &unix.SockaddrUnix{Name: d.Addr(name)})
+		if err != unix.EINTR {
+			break
+		}
+	}
+	if err == nil {
+		return fd, nil
+	}
+	unix.Close(fd)
+	if err == unix.ENOENT || err == unix.ECONNREFUSED {
+		return -1, ErrNobody
+	}
+	return -1, fmt.Errorf("connect to %s: %w", d.Path(name), err)
+}
+
+// ErrNobody: no role listens on the socket.
+var ErrNobody = errors.New("nobody listens")
+
+// Trusted reports whether the peer runs as our own user or as root.
+func Trusted(sock int) bool {
+	c, err := unix.GetsockoptUcred(sock, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	return err == nil && (c.Uid == uint32(os.Geteuid()) || c.Uid == 0)
+}
+
+// WriteFile replaces a small file as a whole.
+func (d *Dir) WriteFile(name string, b []byte) error {
+	tmp := d.Path(name + ".new")
+	if err := os.WriteFile(tmp, b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, d.Path(name))
+}

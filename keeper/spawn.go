@@ -1,0 +1,372 @@
+//go:build linux
+
+package keeper
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/spool"
+)
+
+// spawn starts a process. The steps are in the order that a death of the
+// keeper between any two needs: the slot is reserved (a slot that never came
+// to be started is cleaned up by the next keeper), the spec is on disk, the
+// program runs, the vault holds the descriptors, the start is on disk, the
+// board says so, the server is answered.
+func (k *Keeper) spawn(req *wire.Spawn) (*wire.Spawned, *wire.Error) {
+	spec, err := spool.DecodeSpec(req.Spec)
+	if err != nil {
+		return nil, &wire.Error{Code: wire.CodeInvalid, What: "spec: " + err.Error()}
+	}
+	if err := spec.Validate(); err != nil {
+		return nil, &wire.Error{Code: wire.CodeInvalid, What: err.Error()}
+	}
+	if spec.ID == "" || len(req.Argv) == 0 {
+		return nil, &wire.Error{Code: wire.CodeInvalid, What: "id and argv are needed"}
+	}
+	if k.stopping.Load() {
+		return nil, &wire.Error{Code: wire.CodeLimit, What: "the daemon is shutting down"}
+	}
+	p, werr, old := k.reserve(spec.ID)
+	if old != nil {
+		return k.existing(old, &spec)
+	}
+	if werr != nil {
+		return nil, werr
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.setSpec(&spec)
+	if werr := k.start(p, &spec, req); werr != nil {
+		k.abandon(p)
+		return nil, werr
+	}
+	return &wire.Spawned{Ref: p.ref, PID: uint32(p.pid)}, nil
+}
+
+// existing answers a start of an id that the keeper knows.
+func (k *Keeper) existing(p *proc, spec *process.Spec) (*wire.Spawned, *wire.Error) {
+	p.mu.Lock() // waits for the start that may be under way
+	defer p.mu.Unlock()
+	if !p.started {
+		return nil, &wire.Error{Code: wire.CodeBusy}
+	}
+	j, err := spool.ReadJournal(p.dir)
+	if err != nil || !j.Spec.Equal(spec) {
+		return nil, &wire.Error{Code: wire.CodeExists}
+	}
+	return &wire.Spawned{Ref: p.ref, PID: uint32(p.pid), Existing: true}, nil
+}
+
+func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error {
+	now := time.Now()
+	var err error
+	if p.dir, err = spool.CreateDir(k.spool, p.id); err != nil {
+		if errors.Is(err, process.ErrExists) {
+			p.dir = "" // not ours: abandon must not remove it
+			return &wire.Error{Code: wire.CodeExists}
+		}
+		return resourceError("spool", err)
+	}
+	if err := k.appendJournal(p, spool.AppendSpec(nil, now, spec)); err != nil {
+		return resourceError("spool", err)
+	}
+	child, werr := k.openStreams(p, spec, req)
+	defer func() {
+		for i, fd := range child {
+			if i == 0 || fd != child[i-1] {
+				unix.Close(fd)
+			}
+		}
+	}()
+	if werr != nil {
+		return werr
+	}
+	if werr := k.fork(p, spec, req, child); werr != nil {
+		return werr
+	}
+	p.started = true
+	k.deposit(p)
+	if err := k.appendJournal(p, spool.AppendStarted(nil, now, spool.Started{PID: p.pid, BootID: bootID()})); err != nil {
+		// The program runs, so the start is a fact: say it without the disk.
+		k.logf("process %s: journal: %v", p.id, err)
+	}
+	if p.stdin.open {
+		p.slot.Set(board.FlagStdinOpen)
+	}
+	p.slot.SetStarted(p.pid, now)
+	if spec.Timeout > 0 {
+		k.setTimeout(p, now.Add(spec.Timeout), spec.TimeoutScope)
+	}
+	for i := range p.out {
+		if s := &p.out[i]; !s.eof {
+			k.watch(unix.EPOLL_CTL_ADD, s.fd, unix.EPOLLIN, p, i)
+		}
+	}
+	if p.stdin.fd >= 0 {
+		k.watch(unix.EPOLL_CTL_ADD, p.stdin.fd, 0, p, onStdin)
+	}
+	k.watch(unix.EPOLL_CTL_ADD, p.pidfd, unix.EPOLLIN, p, onPid)
+	return nil
+}
+
+// openStreams makes the pipes or the terminal and returns the child's ends of
+// stdin, stdout and stderr, which the caller closes.
+func (k *Keeper) openStreams(p *proc, spec *process.Spec, req *wire.Spawn) ([]int, *wire.Error) {
+	if spec.PTY != nil {
+		return k.openTerminal(p, *spec.PTY, req)
+	}
+	var child []int
+	fail := func(err error) ([]int, *wire.Error) { return child, resourceError("pipes", err) }
+	var pipe [2]int
+	if spec.Stdin == process.StdinPipe {
+		if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+			return fail(err)
+		}
+		child, p.stdin.fd, p.stdin.open = append(child, pipe[0]), pipe[1], true
+		unix.SetNonblock(pipe[1], true)
+	} else {
+		null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fail(err)
+		}
+		child = append(child, null)
+	}
+	for i := range p.out {
+		// Only our end may be non-blocking: a pipe's ends are separate open
+		// files, and the program expects a blocking one.
+		if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+			return fail(err)
+		}
+		p.out[i].fd, p.out[i].eof, child = pipe[0], false, append(child, pipe[1])
+	}
+	return child, nil
+}
+
+// openTerminal opens a pseudo-terminal. The slave is opened through the master
+// (TIOCGPTPEER), so /dev/pts of another mount namespace cannot mislead us, and
+// given to the user, so that the program can open it by name.
+func (k *Keeper) openTerminal(p *proc, size process.Size, req *wire.Spawn) ([]int, *wire.Error) {
+	fail := func(err error) ([]int, *wire.Error) {
+		return nil, wire.StartError(process.StartPTY, errno(err), "terminal: "+err.Error())
+	}
+	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return fail(err)
+	}
+	s := &p.out[0]
+	s.fd, s.eof, p.stdin.open = master, false, true
+	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
+		return fail(err)
+	}
+	if err := setSize(master, size); err != nil {
+		return fail(err)
+	}
+	slave, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
+	if e != 0 {
+		return fail(e)
+	}
+	fd := int(slave)
+	if req.Cred {
+		if err := unix.Fchown(fd, int(req.UID), -1); err != nil {
+			k.logf("process %s: terminal stays with uid %d: %v", p.id, os.Getuid(), err)
+		}
+	}
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		unix.Close(fd)
+		return fail(err)
+	}
+	s.stageR, s.stageW = pipe[0], pipe[1]
+	return []int{fd, fd, fd}, nil
+}
+
+func setSize(fd int, size process.Size) error {
+	return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: size.Cols, Row: size.Rows})
+}
+
+// fork runs the program: own session, own cgroup, and no wrapper process. The
+// descriptors of the keeper are all close-on-exec.
+func (k *Keeper) fork(p *proc, spec *process.Spec, req *wire.Spawn, child []int) *wire.Error {
+	attr := &syscall.ProcAttr{
+		Dir: req.Dir, Env: req.Env,
+		Files: []uintptr{uintptr(child[0]), uintptr(child[1]), uintptr(child[2])},
+		Sys:   &syscall.SysProcAttr{Setsid: true, PidFD: &p.pidfd},
+	}
+	if spec.PTY != nil {
+		attr.Sys.Setctty, attr.Sys.Ctty = true, 0
+	}
+	if req.Cred {
+		attr.Sys.Credential = &syscall.Credential{Uid: req.UID, Gid: req.GID, Groups: req.Groups}
+	}
+	if fd, err := k.groups.open(p.ref.Slot); err == nil {
+		defer unix.Close(fd)
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
+		p.group = true
+	}
+	lim := limitsOf(spec, k.groups, p)
+	if err := lim.prepare(); err != nil {
+		return wire.StartError(process.StartLimits, errno(err), err.Error())
+	}
+	if lim.any() {
+		// The child stops at its first instruction, so that no part of the
+		// program runs without its limits. Tracing is per thread.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		attr.Sys.Ptrace = true
+	}
+	pid, err := syscall.ForkExec(req.Path, req.Argv, attr)
+	if err != nil {
+		return startError(err, req)
+	}
+	p.pid = pid
+	if lim.any() {
+		if err := lim.apply(pid); err != nil {
+			unix.Kill(pid, unix.SIGKILL)
+			unix.Wait4(pid, nil, 0, nil)
+			return wire.StartError(process.StartLimits, errno(err), err.Error())
+		}
+	} else if k.stats.resetOOM {
+		setOOMScore(pid, 0)
+	}
+	for i := range p.out {
+		if s := &p.out[i]; !s.eof {
+			unix.SetNonblock(s.fd, true)
+		}
+	}
+	return nil
+}
+
+// abandon takes back what a failed start did.
+func (k *Keeper) abandon(p *proc) {
+	for i := range p.out {
+		s := &p.out[i]
+		closeFD(&s.fd)
+		closeFD(&s.stageR)
+		closeFD(&s.stageW)
+	}
+	closeFD(&p.stdin.fd)
+	closeFD(&p.pidfd)
+	k.closeFiles(p)
+	if p.dir != "" {
+		os.RemoveAll(p.dir)
+	}
+	k.release(p)
+}
+
+// deposit puts all of the process's descriptors into the vault and reports
+// whether that worked. p.mu is held.
+func (k *Keeper) deposit(p *proc) bool {
+	var kinds []byte
+	var fds []int
+	add := func(kind byte, fd int) {
+		if fd >= 0 {
+			kinds, fds = append(kinds, kind), append(fds, fd)
+		}
+	}
+	if p.pty {
+		add(wire.FDPTY, p.out[0].fd)
+		add(wire.FDStageR, p.out[0].stageR)
+		add(wire.FDStageW, p.out[0].stageW)
+	} else {
+		add(wire.FDStdout, p.out[0].fd)
+		add(wire.FDStderr, p.out[1].fd)
+		add(wire.FDStdin, p.stdin.fd)
+	}
+	add(wire.FDStdinMem, p.stdin.mem)
+	add(wire.FDFeedR, p.stdin.feedR)
+	add(wire.FDFeedW, p.stdin.feedW)
+	add(wire.FDPid, p.pidfd)
+	return len(fds) == 0 || k.vault.put(&p.vaulted, true, p.ref, kinds, fds)
+}
+
+func errno(err error) uint32 {
+	var e syscall.Errno
+	if errors.As(err, &e) {
+		return uint32(e)
+	}
+	return 0
+}
+
+func resourceError(what string, err error) *wire.Error {
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		what = "no file descriptors are left (ulimit -n): " + what
+	}
+	return wire.StartError(process.StartResources, errno(err), what+": "+err.Error())
+}
+
+// startError finds out which step of the child's way to the program failed:
+// the kernel gives one errno for all.
+func startError(err error, req *wire.Spawn) *wire.Error {
+	e := errno(err)
+	if req.Dir != "" {
+		if fi, derr := os.Stat(req.Dir); derr != nil || !fi.IsDir() {
+			return wire.StartError(process.StartBadDir, e, req.Dir)
+		}
+	}
+	switch syscall.Errno(e) {
+	case unix.ENOENT:
+		return wire.StartError(process.StartNotFound, e, req.Argv[0])
+	case unix.EACCES:
+		if _, serr := os.Stat(req.Path); serr == nil && req.Cred && !executable(req.Path) {
+			return wire.StartError(process.StartPermission, e, req.Argv[0])
+		} else if serr == nil && req.Cred && req.Dir != "" && !enterable(req) {
+			return wire.StartError(process.StartBadDir, e, req.Dir)
+		}
+		return wire.StartError(process.StartPermission, e, req.Argv[0])
+	case unix.EPERM:
+		return wire.StartError(process.StartBadUser, e, fmt.Sprintf("uid %d, gid %d", req.UID, req.GID))
+	case unix.ENOEXEC:
+		return wire.StartError(process.StartFormat, e, req.Argv[0])
+	case unix.ENOTDIR:
+		return wire.StartError(process.StartNotFound, e, req.Argv[0])
+	case unix.E2BIG:
+		return wire.StartError(process.StartTooLong, e, req.Argv[0])
+	case unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE:
+		return wire.StartError(process.StartResources, e, err.Error())
+	}
+	return wire.StartError(process.StartOther, e, err.Error())
+}
+
+func executable(path string) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0
+}
+
+// enterable guesses from the permission bits whether the user may enter the
+// directory.
+func enterable(req *wire.Spawn) bool {
+	var st unix.Stat_t
+	if unix.Stat(req.Dir, &st) != nil {
+		return false
+	}
+	switch {
+	case st.Uid == req.UID:
+		return st.Mode&0o100 != 0
+	case st.Gid == req.GID:
+		return st.Mode&0o010 != 0
+	}
+	for _, g := range req.Groups {
+		if g == st.Gid {
+			return st.Mode&0o010 != 0
+		}
+	}
+	return st.Mode&0o001 != 0
+}
+
+var bootID = sync.OnceValue(func() string {
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return string(bytes.TrimSpace(b))
+})

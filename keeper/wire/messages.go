@@ -1,0 +1,170 @@
+package wire
+
+import (
+	"github.com/tend-run/tend/process"
+)
+
+// Operations.
+const (
+	OpHello     = 1 + iota // version → Hello, with the board and the wake eventfd
+	OpSpawn                // Spawn → Spawned
+	OpSignal               // Ref, u32 signal, u8 scope
+	OpKill                 // Ref, u8 cause → Killed
+	OpResize               // Ref, u32 cols, u32 rows
+	OpStdin                // Ref → nothing, with the stdin memfd
+	OpFeed                 // Ref: the board says more was accepted; no answer
+	OpTrim                 // Ref, u8 stream, u64 before
+	OpRetire               // Ref: the server has taken over; the slot is free; no answer
+	OpSpaceFree            // nothing: space was freed, try again; no answer
+)
+
+// Ref names a process by its place on the board.
+type Ref struct{ Slot, Gen uint32 }
+
+func (r Ref) Append(e *Enc) { e.U32(r.Slot); e.U32(r.Gen) }
+func ParseRef(d *Dec) Ref   { return Ref{d.U32(), d.U32()} }
+
+// Hello is the keeper's answer to a hello.
+type Hello struct {
+	Version uint32
+	PID     uint32
+	// Facts about this machine, as "name=value" or "name!reason" when a
+	// promise is not kept.
+	Facts []string
+}
+
+func (h *Hello) Append(e *Enc) { e.U32(h.Version); e.U32(h.PID); e.Strs(h.Facts) }
+func ParseHello(b []byte) (h Hello, err error) {
+	d := Dec{B: b}
+	h = Hello{d.U32(), d.U32(), d.Strs()}
+	return h, d.Err()
+}
+
+// Spawn asks for a process. Spec is the encoded process.Spec as it goes to the
+// journal; the other fields are what the kernel is told, worked out by the
+// server (PATH, user and environment), so that the keeper looks nothing up.
+type Spawn struct {
+	Spec     []byte
+	Path     string
+	Argv     []string
+	Env      []string
+	Dir      string
+	Cred     bool
+	UID, GID uint32
+	Groups   []uint32
+}
+
+func (s *Spawn) Append(e *Enc) {
+	e.Bytes(s.Spec)
+	e.Str(s.Path)
+	e.Strs(s.Argv)
+	e.Strs(s.Env)
+	e.Str(s.Dir)
+	e.Bool(s.Cred)
+	e.U32(s.UID)
+	e.U32(s.GID)
+	e.U32(uint32(len(s.Groups)))
+	for _, g := range s.Groups {
+		e.U32(g)
+	}
+}
+
+func ParseSpawn(b []byte) (s Spawn, err error) {
+	d := Dec{B: b}
+	s = Spawn{Spec: d.Bytes(), Path: d.Str(), Argv: d.Strs(), Env: d.Strs(), Dir: d.Str(),
+		Cred: d.Bool(), UID: d.U32(), GID: d.U32()}
+	n := int(d.U32())
+	if d.err == nil && n > len(d.B)/4 {
+		return s, ErrShort
+	}
+	for range n {
+		s.Groups = append(s.Groups, d.U32())
+	}
+	return s, d.Err()
+}
+
+// Spawned is the answer to a Spawn.
+type Spawned struct {
+	Ref
+	PID uint32
+	// Existing: a process with this id and an equal spec was there already.
+	Existing bool
+}
+
+func (s *Spawned) Append(e *Enc) { s.Ref.Append(e); e.U32(s.PID); e.Bool(s.Existing) }
+func ParseSpawned(b []byte) (s Spawned, err error) {
+	d := Dec{B: b}
+	s = Spawned{ParseRef(&d), d.U32(), d.Bool()}
+	return s, d.Err()
+}
+
+// Killed is the answer to a Kill.
+type Killed struct {
+	Verified  bool
+	Survivors []uint32
+}
+
+func (k *Killed) Append(e *Enc) {
+	e.Bool(k.Verified)
+	e.U32(uint32(len(k.Survivors)))
+	for _, p := range k.Survivors {
+		e.U32(p)
+	}
+}
+
+func ParseKilled(b []byte) (k Killed, err error) {
+	d := Dec{B: b}
+	k.Verified = d.Bool()
+	n := int(d.U32())
+	if d.err == nil && n > len(d.B)/4 {
+		return k, ErrShort
+	}
+	for range n {
+		k.Survivors = append(k.Survivors, d.U32())
+	}
+	return k, d.Err()
+}
+
+// Codes of an Error: the sentinels of package process.
+const (
+	CodeOther = iota
+	CodeStart // Reason, Errno and What make a process.StartError
+	CodeInvalid
+	CodeNotFound
+	CodeExists
+	CodeExited
+	CodeStdinClosed
+	CodeNoPTY
+	CodeOffset
+	CodeUnsupported
+	CodeLimit
+	CodeBusy // the same id is being started by another request
+)
+
+// Error is a failed request.
+type Error struct {
+	Code   uint8
+	Reason uint8
+	Errno  uint32
+	What   string
+}
+
+func (e *Error) Error() string { return e.What }
+
+func (e *Error) Append(enc *Enc) {
+	enc.U8(e.Code)
+	enc.U8(e.Reason)
+	enc.U32(e.Errno)
+	enc.Str(e.What)
+}
+
+func ParseError(b []byte) (*Error, error) {
+	d := Dec{B: b}
+	e := &Error{d.U8(), d.U8(), d.U32(), d.Str()}
+	return e, d.Err()
+}
+
+// StartError builds the Error for a start that failed at reason.
+func StartError(reason process.StartReason, errno uint32, what string) *Error {
+	return &Error{Code: CodeStart, Reason: uint8(reason), Errno: errno, What: what}
+}

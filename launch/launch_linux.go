@@ -1,0 +1,226 @@
+// Package launch turns `tend serve` into the launcher role: it opens the
+// listening sockets, takes the lock on the state directory, and replaces the
+// program by the small binary that keeps the roles alive.
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/anchor"
+	"github.com/tend-run/tend/internal/payload"
+	"github.com/tend-run/tend/keeper/rundir"
+)
+
+// Config of a launch.
+type Config struct {
+	// StateDir, absolute, made with mode 0700 if missing.
+	StateDir string
+	// Listen are addresses: "host:port", or "unix:/path". With port 0 the
+	// kernel picks, unless a daemon that still runs on the state directory
+	// has a socket on that host: then its socket is used again.
+	Listen []string
+	// ServerArgv is the command line of the server role. argv[0] is a path.
+	// It finds the sockets by Inherited(len(Listen)), in the order of Listen.
+	ServerArgv []string
+	// Keep: at the end, leave anchor, keeper and processes running.
+	Keep bool
+}
+
+// BusyError: another `tend serve` holds the state directory.
+type BusyError struct {
+	StateDir string
+	PID      int
+}
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("another tend (pid %d) serves %s: stop it, or give this one its own --state-dir", e.PID, e.StateDir)
+}
+
+// Exec replaces the current process by the launcher. It returns only with an
+// error: *BusyError, or a socket that cannot be opened.
+func Exec(cfg Config) error {
+	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	run, err := rundir.Open(cfg.StateDir)
+	if err != nil {
+		return err
+	}
+	if err := lock(run, cfg.StateDir); err != nil {
+		return err
+	}
+	sockets, err := open(cfg)
+	if err != nil {
+		return err
+	}
+	if err := run.WriteFile(rundir.ServerArgv, []byte(strings.Join(cfg.ServerArgv, "\x00"))); err != nil {
+		return err
+	}
+	f, err := payload.Open()
+	if err != nil {
+		return err
+	}
+	argv := []string{payload.Name, "launcher", "--state-dir", cfg.StateDir, "--sockets", join(sockets)}
+	if cfg.Keep {
+		argv = append(argv, "--keep")
+	}
+	err = unix.Exec(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), argv, os.Environ())
+	return fmt.Errorf("start %s: %w", payload.Name, err)
+}
+
+// lock takes the lock of the state directory for as long as this process, and
+// the launcher that it becomes, lives.
+func lock(run *rundir.Dir, stateDir string) error {
+	fd, err := unix.Open(run.Path(rundir.Lock), unix.O_RDWR|unix.O_CREAT, 0o600) // stays open over the exec
+	if err != nil {
+		return fmt.Errorf("lock: %w", err)
+	}
+	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		b := make([]byte, 32)
+		n, _ := unix.Pread(fd, b, 0)
+		pid, _ := strconv.Atoi(strings.TrimSpace(string(b[:max(n, 0)])))
+		unix.Close(fd)
+		return &BusyError{stateDir, pid}
+	}
+	unix.Ftruncate(fd, 0)
+	unix.Pwrite(fd, []byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return nil
+}
+
+// open returns a listening socket for each address, not close-on-exec.
+func open(cfg Config) ([]int, error) {
+	var held []int
+	if c, err := anchor.Dial(cfg.StateDir); err == nil {
+		held, err = c.Listeners()
+		c.Close()
+		if err != nil {
+			return nil, err
+		}
+	} else if !errors.Is(err, anchor.ErrNotRunning) {
+		return nil, err
+	}
+	var out []int
+	for _, addr := range cfg.Listen {
+		fd := pick(&held, addr)
+		if fd < 0 {
+			var err error
+			if fd, err = listen(addr); err != nil {
+				return nil, err
+			}
+		}
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
+			return nil, err
+		}
+		out = append(out, fd)
+	}
+	return out, nil
+}
+
+// pick takes the held socket that serves the address, or returns -1.
+func pick(held *[]int, addr string) int {
+	for i, fd := range *held {
+		sa, err := unix.Getsockname(fd)
+		if err == nil && matches(addr, sa) {
+			*held = append((*held)[:i], (*held)[i+1:]...)
+			return fd
+		}
+	}
+	return -1
+}
+
+func matches(addr string, sa unix.Sockaddr) bool {
+	path, isUnix := strings.CutPrefix(addr, "unix:")
+	var ip net.IP
+	var port int
+	switch sa := sa.(type) {
+	case *unix.SockaddrUnix:
+		if !isUnix || sa.Name != path {
+			return false
+		}
+		_, err := os.Stat(path)
+		return err == nil
+	case *unix.SockaddrInet4:
+		ip, port = sa.Addr[:], sa.Port
+	case *unix.SockaddrInet6:
+		ip, port = sa.Addr[:], sa.Port
+	}
+	want, err := net.ResolveTCPAddr("tcp", addr)
+	return !isUnix && ip != nil && err == nil && want.IP.Equal(ip) && (want.Port == 0 || want.Port == port)
+}
+
+// listen opens a new socket. A unix socket is 0600, in a directory that is
+// made 0700 if missing; a stale file is replaced, a live one is not.
+func listen(addr string) (int, error) {
+	path, isUnix := strings.CutPrefix(addr, "unix:")
+	if !isUnix {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			return -1, fmt.Errorf("listen on %s: %w (choose another with --listen)", addr, err)
+		}
+		defer l.Close()
+		return dup(l.(*net.TCPListener))
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return -1, fmt.Errorf("socket directory: %w", err)
+	}
+	if c, err := net.Dial("unix", path); err == nil {
+		c.Close()
+		return -1, fmt.Errorf("socket %s is in use by another daemon (choose another with --socket)", path)
+	}
+	os.Remove(path)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return -1, fmt.Errorf("listen on %s: %w (choose another with --socket)", path, err)
+	}
+	l.SetUnlinkOnClose(false)
+	defer l.Close()
+	if err := os.Chmod(path, 0o600); err != nil {
+		return -1, err
+	}
+	return dup(l)
+}
+
+func dup(l interface{ File() (*os.File, error) }) (int, error) {
+	f, err := l.File()
+	if err != nil {
+		return -1, err
+	}
+	defer f.Close()
+	return unix.Dup(int(f.Fd()))
+}
+
+func join(fds []int) string {
+	var s []string
+	for _, fd := range fds {
+		s = append(s, strconv.Itoa(fd))
+	}
+	return strings.Join(s, ",")
+}
+
+// Inherited returns the n listening sockets that the anchor passed to the
+// server role, as descriptors 3 to 3+n-1.
+func Inherited(n int) ([]net.Listener, error) {
+	var out []net.Listener
+	for fd := 3; fd < 3+n; fd++ {
+		unix.CloseOnExec(fd)
+		f := os.NewFile(uintptr(fd), "listener")
+		l, err := net.FileListener(f)
+		f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("listening socket %d of %d: %w", fd-2, n, err)
+		}
+		if u, ok := l.(*net.UnixListener); ok {
+			u.SetUnlinkOnClose(false) // the anchor listens on
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}

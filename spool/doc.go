@@ -1,0 +1,76 @@
+// Package spool is the place of all output: append-only files, addressed by
+// absolute byte offset, that the keeper writes and any number of readers read
+// at their own pace. The format below is public: other tools may read it.
+//
+// # Layout
+//
+// One directory for each process, named by its ID, mode 0700:
+//
+//	journal   what was asked for and what happened, as records
+//	stdout    raw bytes; file offset == stream offset
+//	stderr    the same
+//	pty       the same, in place of both, for a process with a terminal
+//	index     in which order the bytes arrived, and when
+//
+// A data file is made with its first byte: a missing one is an empty stream.
+// Retention frees the head of a data file by punching holes (whole blocks of
+// BlockSize): offsets never move, `cat` still works, and the last trim record
+// of the index says where the kept bytes begin. All numbers are little-endian;
+// all checksums are CRC-32C (Castagnoli).
+//
+// # Journal (do not change; new kinds may be added)
+//
+//	u32  length of the record, all of it (17 to 32 MiB)
+//	u8   kind
+//	i64  time, unix ns
+//	…    body
+//	u32  crc of all before it
+//
+//	kind  body
+//	1     spec: fields as uvarint tag, uvarint length, value (see EncodeSpec)
+//	2     started: u64 pid, u64 start ticks (0: not recorded), boot id
+//	3     exited: u8 cause, u8 core dumped, i64 code, i64 signal,
+//	      i64 user ns, i64 system ns, i64 max rss
+//	4     end of stream: u8 stream, u64 length
+//	5     tree gone
+//
+// The first record is the spec. Unknown kinds and tags are skipped. A record
+// that is cut short or damaged ends the journal (a torn tail).
+//
+// # Index (do not change; new kinds may be added)
+//
+// Records of 32 bytes, in the order of arrival:
+//
+//	0   u8   kind: 1 data, 2 trim
+//	1   u8   stream: 1 stdout, 2 stderr, 3 pty
+//	4   u32  length of the data
+//	8   u64  offset of the data; for trim, of the oldest byte kept
+//	16  i64  time, unix ns; 0: unknown (found by repair)
+//	24  u32  monotonic clock, ms, wrapping
+//	28  u32  crc of all before it
+//
+// Bytes that no record covers are delivered without a time, before the next
+// record of their stream.
+//
+// # Order of writing
+//
+// Data, then its index record, then the announcement to readers. To free:
+// the announcement of the new base, then the trim record, then the punch; so a
+// reader looks at the base again after it has read, and takes what lies below
+// it for a gap. A full filesystem (ENOSPC) is the writer's affair: nothing
+// partial is ever announced.
+package spool
+
+import "github.com/tend-run/tend/process"
+
+// Names in a process's directory.
+const (
+	JournalName = "journal"
+	IndexName   = "index"
+)
+
+// BlockSize is the grain in which heads are freed, in bytes.
+const BlockSize = 4096
+
+// FileName is the name of a stream's data file.
+func FileName(s process.Stream) string { return s.String() }

@@ -1,0 +1,52 @@
+package spool
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+
+	"github.com/tend-run/tend/process"
+)
+
+// IndexSize is the length of an index record in bytes.
+const IndexSize = 32
+
+// IndexKind tells index records apart. Part of the format: do not change.
+type IndexKind uint8
+
+const (
+	IndexData IndexKind = 1 // Len bytes of Stream were written at Offset
+	IndexTrim IndexKind = 2 // bytes of Stream before Offset were freed
+)
+
+// IndexRecord is one record of the index.
+type IndexRecord struct {
+	Kind   IndexKind
+	Stream process.Stream
+	Len    uint32
+	Offset int64
+	Wall   int64  // unix ns; 0: unknown
+	Mono   uint32 // ms of the machine's monotonic clock, wrapping
+}
+
+// Put encodes the record.
+func (r IndexRecord) Put(b *[IndexSize]byte) {
+	le := binary.LittleEndian
+	b[0], b[1], b[2], b[3] = byte(r.Kind), byte(r.Stream), 0, 0
+	le.PutUint32(b[4:], r.Len)
+	le.PutUint64(b[8:], uint64(r.Offset))
+	le.PutUint64(b[16:], uint64(r.Wall))
+	le.PutUint32(b[24:], r.Mono)
+	le.PutUint32(b[28:], crc32.Checksum(b[:28], castagnoli))
+}
+
+// ParseIndex decodes the record at the head of b; ok is false if it is cut
+// short or damaged.
+func ParseIndex(b []byte) (r IndexRecord, ok bool) {
+	le := binary.LittleEndian
+	if len(b) < IndexSize || crc32.Checksum(b[:28], castagnoli) != le.Uint32(b[28:]) {
+		return r, false
+	}
+	r = IndexRecord{Kind: IndexKind(b[0]), Stream: process.Stream(b[1]), Len: le.Uint32(b[4:]),
+		Offset: int64(le.Uint64(b[8:])), Wall: int64(le.Uint64(b[16:])), Mono: le.Uint32(b[24:])}
+	return r, r.Stream >= process.Stdout && r.Stream <= process.PTY && r.Offset >= 0 && r.Offset+int64(r.Len) >= 0
+}

@@ -1,0 +1,186 @@
+package spool
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tend-run/tend/process"
+)
+
+// Kinds of journal records. Part of the format: do not change or reuse.
+const (
+	recSpec = 1 + iota
+	recStarted
+	recExited
+	recEOF
+	recTreeGone
+)
+
+const (
+	recHeader  = 4 + 1 + 8 // length, kind, time
+	recTrailer = 4         // crc
+	maxRecord  = 32 << 20
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func appendRecord(b []byte, kind byte, at time.Time, body func([]byte) []byte) []byte {
+	start := len(b)
+	b = append(b, 0, 0, 0, 0, kind)
+	b = binary.LittleEndian.AppendUint64(b, uint64(at.UnixNano()))
+	if body != nil {
+		b = body(b)
+	}
+	binary.LittleEndian.PutUint32(b[start:], uint32(len(b)-start+recTrailer))
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+}
+
+// AppendSpec appends the record of what was asked for: always the first one.
+func AppendSpec(b []byte, at time.Time, s *process.Spec) []byte {
+	return appendRecord(b, recSpec, at, func(b []byte) []byte { return EncodeSpec(b, s) })
+}
+
+// Started says which process of which boot of the machine was started.
+type Started struct {
+	PID        int
+	StartTicks uint64 // 0: not recorded
+	BootID     string
+}
+
+// AppendStarted appends the record of the start.
+func AppendStarted(b []byte, at time.Time, st Started) []byte {
+	return appendRecord(b, recStarted, at, func(b []byte) []byte {
+		b = binary.LittleEndian.AppendUint64(b, uint64(st.PID))
+		b = binary.LittleEndian.AppendUint64(b, st.StartTicks)
+		return append(b, st.BootID...)
+	})
+}
+
+// AppendExited appends the record of the exit; at is not used where e.Time is
+// set.
+func AppendExited(b []byte, at time.Time, e *process.Exit) []byte {
+	if !e.Time.IsZero() {
+		at = e.Time
+	}
+	return appendRecord(b, recExited, at, func(b []byte) []byte {
+		core := byte(0)
+		if e.CoreDumped {
+			core = 1
+		}
+		b = append(b, byte(e.Cause), core)
+		for _, v := range []int64{int64(e.Code), int64(e.Signal), int64(e.UserTime), int64(e.SystemTime), e.MaxRSS} {
+			b = binary.LittleEndian.AppendUint64(b, uint64(v))
+		}
+		return b
+	})
+}
+
+// AppendEOF appends the record that a stream ended at end.
+func AppendEOF(b []byte, at time.Time, s process.Stream, end int64) []byte {
+	return appendRecord(b, recEOF, at, func(b []byte) []byte {
+		return binary.LittleEndian.AppendUint64(append(b, byte(s)), uint64(end))
+	})
+}
+
+// AppendTreeGone appends the record that no descendant is left.
+func AppendTreeGone(b []byte, at time.Time) []byte { return appendRecord(b, recTreeGone, at, nil) }
+
+// Journal is the content of a journal.
+type Journal struct {
+	Spec        process.Spec
+	SpecTime    time.Time
+	Started     *Started
+	StartedTime time.Time
+	Exit        *process.Exit
+	EOF         [4]bool
+	EOFAt       [4]int64 // where EOF is set: the length of the stream
+	TreeGone    bool
+	Size        int64 // of the whole records
+	Torn        bool  // something follows them
+}
+
+// ReadJournal reads the journal of a process's directory. A torn tail (a
+// record cut short or damaged, and all after it) is left out and reported.
+// process.ErrNotFound if there is no journal or no whole spec in it.
+func ReadJournal(dir string) (*Journal, error) {
+	b, err := os.ReadFile(filepath.Join(dir, JournalName))
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, process.ErrNotFound
+		}
+		return nil, err
+	}
+	return parseJournal(b)
+}
+
+func parseJournal(b []byte) (*Journal, error) {
+	j := &Journal{}
+	for rest := b; ; {
+		kind, at, body, n := cutRecord(rest)
+		if n == 0 || !j.apply(kind, at, body) {
+			j.Torn = len(rest) > 0
+			break
+		}
+		rest = rest[n:]
+		j.Size += int64(n)
+	}
+	if j.SpecTime.IsZero() {
+		return nil, process.ErrNotFound
+	}
+	return j, nil
+}
+
+// cutRecord returns the first record and its whole length, or 0.
+func cutRecord(b []byte) (kind byte, at time.Time, body []byte, n int) {
+	if len(b) < recHeader+recTrailer {
+		return
+	}
+	size := int(binary.LittleEndian.Uint32(b))
+	if size < recHeader+recTrailer || size > maxRecord || size > len(b) {
+		return
+	}
+	if crc32.Checksum(b[:size-recTrailer], castagnoli) != binary.LittleEndian.Uint32(b[size-recTrailer:]) {
+		return
+	}
+	at = time.Unix(0, int64(binary.LittleEndian.Uint64(b[5:])))
+	return b[4], at, b[recHeader : size-recTrailer], size
+}
+
+// apply takes one record in; false if it does not hold what its kind needs.
+// Unknown kinds are of a newer version and are skipped.
+func (j *Journal) apply(kind byte, at time.Time, body []byte) bool {
+	le := binary.LittleEndian
+	switch kind {
+	case recSpec:
+		s, err := DecodeSpec(body)
+		if err != nil {
+			return false
+		}
+		j.Spec, j.SpecTime = s, at
+	case recStarted:
+		if len(body) < 16 {
+			return false
+		}
+		j.Started, j.StartedTime = &Started{int(le.Uint64(body)), le.Uint64(body[8:]), string(body[16:])}, at
+	case recExited:
+		if len(body) < 42 {
+			return false
+		}
+		v := func(i int) int64 { return int64(le.Uint64(body[2+8*i:])) }
+		j.Exit = &process.Exit{Cause: process.Cause(body[0]), CoreDumped: body[1] == 1, Code: int(v(0)), Signal: int(v(1)),
+			UserTime: time.Duration(v(2)), SystemTime: time.Duration(v(3)), MaxRSS: v(4), Time: at}
+	case recEOF:
+		if len(body) < 9 || body[0] > byte(process.PTY) {
+			return false
+		}
+		j.EOF[body[0]], j.EOFAt[body[0]] = true, int64(le.Uint64(body[1:]))
+	case recTreeGone:
+		j.TreeGone = true
+	}
+	return true
+}

@@ -1,0 +1,331 @@
+package spool
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tend-run/tend/process"
+)
+
+// Bounds of process.ReadOptions.MaxChunk.
+const (
+	defaultChunk = 256 << 10
+	maxChunk     = 1 << 20
+)
+
+// reader implements process.Reader and process.Spanner. While it has nothing
+// to deliver it holds no buffer and no goroutine: there may be thousands.
+type reader struct {
+	dir    string
+	id     process.ID
+	src    Source
+	opts   process.ReadOptions
+	want   [4]bool
+	ready  chan struct{}
+	cancel func()
+
+	mu    sync.Mutex
+	files [4]*os.File
+	buf   *[]byte // lent by pool while the last event's data is in use
+	cur   cursor
+	pos   [4]int64 // next byte to deliver
+	stop  [4]int64 // NoFollow: where to end
+
+	sentStart, sentExit, closed bool
+	sentEOF                     [4]bool
+	exitEnd                     [4]int64 // ends when the exit was first seen
+	sawExit                     *process.Exit
+	drained                     bool // the drain time has passed
+	timer                       *time.Timer
+}
+
+var (
+	_ process.Reader  = (*reader)(nil)
+	_ process.Spanner = (*reader)(nil)
+)
+
+var pool = sync.Pool{New: func() any { b := make([]byte, defaultChunk); return &b }}
+
+// NewReader opens a reader on the directory of a process that has the given
+// output streams. Errors: process.ErrOffset, *process.InvalidError.
+func NewReader(dir string, id process.ID, streams []process.Stream, src Source, opts process.ReadOptions) (process.Reader, error) {
+	r := &reader{dir: dir, id: id, src: src, opts: opts, ready: make(chan struct{}, 1)}
+	switch {
+	case opts.MaxChunk == 0:
+		r.opts.MaxChunk = defaultChunk
+	case opts.MaxChunk < 1 || opts.MaxChunk > maxChunk:
+		return nil, &process.InvalidError{Field: "max_chunk", Reason: fmt.Sprintf("is %d bytes; 1 to %d are allowed, 0 for %d", opts.MaxChunk, maxChunk, defaultChunk)}
+	}
+	has := [4]bool{}
+	for _, s := range streams {
+		has[s] = true
+		r.want[s] = len(opts.Streams) == 0
+	}
+	for _, s := range opts.Streams {
+		if s < process.Stdout || s > process.PTY {
+			return nil, &process.InvalidError{Field: "streams", Reason: fmt.Sprintf("has %s; stdout, stderr and pty can be read", s)}
+		}
+		r.want[s] = has[s]
+	}
+	p := src.Progress()
+	now := true
+	for s := range r.want {
+		from := opts.From[s]
+		r.stop[s] = p.End[s]
+		if !r.want[s] {
+			continue
+		}
+		switch {
+		case from == process.FromNow:
+			from = p.End[s]
+		case from < 0:
+			return nil, &process.InvalidError{Field: "from", Reason: fmt.Sprintf("is %d for %s; 0 or more, or FromNow", from, process.Stream(s))}
+		case from > p.End[s]:
+			return nil, fmt.Errorf("%w: %s ends at %d, %d was asked for", process.ErrOffset, process.Stream(s), p.End[s], from)
+		}
+		r.pos[s] = from
+		now = now && from == p.End[s]
+	}
+	if now {
+		r.cur.at = p.IndexEnd
+	}
+	if opts.NoFollow && p.Exit == nil {
+		r.drained = true
+	}
+	r.cancel = src.Subscribe(r.ready)
+	return r, nil
+}
+
+// Ready implements process.Reader.
+func (r *reader) Ready() <-chan struct{} { return r.ready }
+
+// Close implements process.Reader.
+func (r *reader) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil
+	}
+	r.closed = true
+	r.cancel()
+	r.release()
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	for _, f := range r.files {
+		if f != nil {
+			f.Close()
+		}
+	}
+	r.cur.close()
+	return nil
+}
+
+// Next implements process.Reader.
+func (r *reader) Next() (process.Event, bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		ev, span, ok, err := r.next(r.opts.MaxChunk)
+		if err != nil || !ok || ev.Kind != process.EventOutput {
+			return ev, ok, err
+		}
+		data, err := r.load(span)
+		if err != nil {
+			return process.Event{}, false, err
+		}
+		if base := r.src.Progress().Base[ev.Stream]; base > ev.Offset {
+			// Freed while it was read: what was read may be zeros. The
+			// position tells what is due, wherever the cursor stands.
+			r.pos[ev.Stream] = ev.Offset
+			continue
+		}
+		ev.Data = data
+		return ev, true, nil
+	}
+}
+
+// NextSpan implements process.Spanner.
+func (r *reader) NextSpan(max int) (process.Event, process.Span, bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if max <= 0 || max > 64*maxChunk {
+		max = r.opts.MaxChunk
+	}
+	return r.next(max)
+}
+
+// Valid implements process.Spanner.
+func (r *reader) Valid(s process.Stream, offset int64) bool {
+	return r.src.Progress().Base[s] <= offset
+}
+
+// next decides what comes next. Output is returned as a span.
+func (r *reader) next(max int) (ev process.Event, span process.Span, ok bool, err error) {
+	r.release()
+	if r.closed {
+		return ev, span, false, io.EOF
+	}
+	p := r.src.Progress()
+	ev.ID = r.id
+	if !r.sentStart {
+		r.sentStart = true
+		ev.Kind, ev.PID, ev.Time = process.EventStarted, p.PID, p.Started
+		return ev, span, true, nil
+	}
+	if p.Exit != nil && r.sawExit == nil {
+		r.sawExit, r.exitEnd = p.Exit, p.End
+	}
+	piece, ok, err := r.pick(&p, max)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && p.Removed:
+		r.drained, r.sentExit, r.sawExit = true, true, p.Exit
+		r.src = finished{Progress{Removed: true, Base: r.pos, End: r.pos, Exit: p.Exit, EOF: [4]bool{true, true, true, true}}}
+		r.sentEOF = [4]bool{true, true, true, true}
+		ev.Kind = process.EventRemoved
+		return ev, span, true, nil
+	case err != nil:
+		return ev, span, false, fmt.Errorf("read output of %s: %w", r.id, err)
+	case ok && piece.gap:
+		ev.Kind, ev.Stream, ev.Offset = process.EventGap, piece.stream, piece.from
+		ev.Gap = process.Gap{Stream: piece.stream, From: piece.from, To: piece.to}
+		r.pos[piece.stream] = piece.to
+		return ev, span, true, nil
+	case ok:
+		ev.Kind, ev.Stream, ev.Offset = process.EventOutput, piece.stream, piece.from
+		if piece.wall != 0 {
+			ev.Time = time.Unix(0, piece.wall)
+		}
+		r.pos[piece.stream] = piece.to
+		span = process.Span{File: r.files[piece.stream], Offset: piece.from, Len: int(piece.to - piece.from)}
+		return ev, span, true, nil
+	}
+	if ev, ok := r.fact(&p); ok {
+		return ev, span, true, nil
+	}
+	if r.over(&p) {
+		return process.Event{}, span, false, io.EOF
+	}
+	r.idle()
+	return process.Event{}, span, false, nil
+}
+
+// fact returns the exit or an end of stream that is due. All output before it
+// was delivered.
+func (r *reader) fact(p *Progress) (ev process.Event, ok bool) {
+	ev.ID = r.id
+	if r.sawExit != nil && !r.sentExit && r.reached(&r.exitEnd) {
+		r.sentExit = true
+		ev.Kind, ev.Exit, ev.Time, ev.PID = process.EventExited, r.sawExit, r.sawExit.Time, p.PID
+		if r.opts.Drain > 0 && !r.allEOF(p) && !r.opts.NoFollow {
+			r.timer = time.AfterFunc(r.opts.Drain, r.drainEnd)
+		} else if r.opts.Drain == 0 || r.opts.NoFollow {
+			r.drained = true
+		}
+		return ev, true
+	}
+	for s := range r.want {
+		if r.want[s] && p.EOF[s] && !r.sentEOF[s] && r.pos[s] >= p.End[s] {
+			r.sentEOF[s] = true
+			ev.Kind, ev.Stream, ev.Offset = process.EventEOF, process.Stream(s), p.End[s]
+			return ev, true
+		}
+	}
+	return ev, false
+}
+
+func (r *reader) drainEnd() {
+	r.mu.Lock()
+	r.drained = true
+	r.mu.Unlock()
+	select {
+	case r.ready <- struct{}{}:
+	default:
+	}
+}
+
+// over: nothing more is to be delivered.
+func (r *reader) over(p *Progress) bool {
+	if r.opts.NoFollow && r.sawExit == nil {
+		return r.reached(&r.stop)
+	}
+	return r.sentExit && (r.drained || r.allEOF(p))
+}
+
+func (r *reader) reached(end *[4]int64) bool {
+	for s := range r.want {
+		if r.want[s] && r.pos[s] < end[s] {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *reader) allEOF(p *Progress) bool {
+	for s := range r.want {
+		if r.want[s] && !(p.EOF[s] && r.pos[s] >= p.End[s]) {
+			return false
+		}
+	}
+	return true
+}
+
+// limit is how far a stream may be read now.
+func (r *reader) limit(s process.Stream, p *Progress) int64 {
+	end := p.End[s]
+	if r.opts.NoFollow {
+		end = min(end, r.stop[s])
+	}
+	if r.sentExit && r.drained {
+		end = min(end, max(r.exitEnd[s], r.pos[s]))
+	}
+	return end
+}
+
+// idle lets go of what a waiting reader need not hold.
+func (r *reader) idle() { r.cur.release() }
+
+// file opens a stream's data at need.
+func (r *reader) file(s process.Stream) error {
+	if r.files[s] != nil {
+		return nil
+	}
+	f, err := os.Open(filepath.Join(r.dir, FileName(s)))
+	r.files[s] = f
+	if err != nil {
+		r.files[s] = nil
+	}
+	return err
+}
+
+// load reads a span into a lent buffer.
+func (r *reader) load(span process.Span) ([]byte, error) {
+	if span.Len > defaultChunk {
+		b := make([]byte, span.Len)
+		_, err := io.ReadFull(io.NewSectionReader(span.File, span.Offset, int64(span.Len)), b)
+		return b, err
+	}
+	r.buf = pool.Get().(*[]byte)
+	b := (*r.buf)[:span.Len]
+	for at := 0; at < len(b); {
+		n, err := span.File.ReadAt(b[at:], span.Offset+int64(at))
+		at += n
+		if err != nil && at < len(b) {
+			return nil, fmt.Errorf("output is shorter than announced: %w", err)
+		}
+	}
+	return b, nil
+}
+
+func (r *reader) release() {
+	if r.buf != nil {
+		pool.Put(r.buf)
+		r.buf = nil
+	}
+}

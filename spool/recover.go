@@ -1,0 +1,128 @@
+package spool
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tend-run/tend/process"
+)
+
+// Recovered is what a process's directory holds after repair.
+type Recovered struct {
+	Journal  Journal
+	Base     [4]int64 // by stream: the oldest byte kept
+	End      [4]int64 // by stream: the length
+	IndexEnd int64
+}
+
+// Recover repairs the directory of a process whose keeper died: torn tails of
+// journal and index are cut off, and bytes that the index does not cover get a
+// record with the time unknown. Nobody may write meanwhile.
+func Recover(dir string) (*Recovered, error) {
+	r, covered, size, err := look(dir)
+	if err != nil {
+		return nil, err
+	}
+	if r.Journal.Torn {
+		if err := os.Truncate(filepath.Join(dir, JournalName), r.Journal.Size); err != nil {
+			return nil, err
+		}
+	}
+	if r.IndexEnd < size {
+		if err := os.Truncate(filepath.Join(dir, IndexName), r.IndexEnd); err != nil {
+			return nil, err
+		}
+	}
+	return r, r.cover(dir, covered)
+}
+
+// inspect is Recover without the repair.
+func inspect(dir string) (*Recovered, error) {
+	r, _, _, err := look(dir)
+	return r, err
+}
+
+// look reads everything but the data: also what the index covers of each
+// stream, and its size with the torn tail.
+func look(dir string) (r *Recovered, covered [4]int64, indexSize int64, err error) {
+	j, err := ReadJournal(dir)
+	if err != nil {
+		return nil, covered, 0, err
+	}
+	r = &Recovered{Journal: *j}
+	for s := process.Stdout; s <= process.PTY; s++ {
+		if r.End[s], err = fileSize(filepath.Join(dir, FileName(s))); err != nil {
+			return nil, covered, 0, err
+		}
+	}
+	covered, indexSize, err = r.readIndex(dir)
+	for s := range r.Base {
+		r.Base[s] = min(r.Base[s], r.End[s])
+	}
+	return r, covered, indexSize, err
+}
+
+func fileSize(path string) (int64, error) {
+	fi, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return fi.Size(), nil
+}
+
+// readIndex takes bases and the end of the whole records from the index.
+func (r *Recovered) readIndex(dir string) (covered [4]int64, size int64, err error) {
+	b, err := os.ReadFile(filepath.Join(dir, IndexName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return covered, 0, nil
+	}
+	if err != nil {
+		return covered, 0, err
+	}
+	for at := 0; at < len(b); at += IndexSize {
+		rec, ok := ParseIndex(b[at:])
+		if !ok {
+			break
+		}
+		switch rec.Kind {
+		case IndexData:
+			covered[rec.Stream] = max(covered[rec.Stream], rec.Offset+int64(rec.Len))
+		case IndexTrim:
+			r.Base[rec.Stream] = max(r.Base[rec.Stream], rec.Offset)
+		}
+		r.IndexEnd = int64(at + IndexSize)
+	}
+	return covered, int64(len(b)), nil
+}
+
+// cover adds records for bytes that are in the data files alone.
+func (r *Recovered) cover(dir string, covered [4]int64) error {
+	var add []byte
+	for s := process.Stdout; s <= process.PTY; s++ {
+		for at := max(covered[s], r.Base[s]); at < r.End[s]; {
+			n := min(r.End[s]-at, 1<<30)
+			var rec [IndexSize]byte
+			IndexRecord{Kind: IndexData, Stream: s, Offset: at, Len: uint32(n)}.Put(&rec)
+			add = append(add, rec[:]...)
+			at += n
+		}
+	}
+	if len(add) == 0 {
+		return nil
+	}
+	f, err := os.OpenFile(filepath.Join(dir, IndexName), os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(add, r.IndexEnd); err != nil {
+		return err
+	}
+	r.IndexEnd += int64(len(add))
+	return nil
+}

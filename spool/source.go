@@ -1,0 +1,49 @@
+package spool
+
+import (
+	"time"
+
+	"github.com/tend-run/tend/process"
+)
+
+// Progress is how far a process has come: what a reader may read, and what it
+// is to tell.
+type Progress struct {
+	Base, End [4]int64 // by stream
+	EOF       [4]bool
+	IndexEnd  int64
+	Exit      *process.Exit
+	TreeGone  bool
+	Removed   bool
+	PID       int
+	Started   time.Time
+}
+
+// Source tells a reader how far the process has come. Progress must be taken
+// in this order: flags and exit first, then ends, then the index's end.
+type Source interface {
+	Progress() Progress
+	// Subscribe sends to ready, without ever blocking, after each change.
+	Subscribe(ready chan<- struct{}) (cancel func())
+}
+
+type finished struct{ p Progress }
+
+func (f finished) Progress() Progress             { return f.p }
+func (finished) Subscribe(chan<- struct{}) func() { return func() {} }
+
+// Finished is the source of a process that is over, from its files alone. All
+// streams are at their end: nobody writes any more.
+func Finished(dir string) (Source, *Journal, error) {
+	r, err := inspect(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	j := &r.Journal
+	p := Progress{Base: r.Base, End: r.End, EOF: [4]bool{true, true, true, true}, IndexEnd: r.IndexEnd,
+		Exit: j.Exit, TreeGone: true, Started: j.StartedTime}
+	if j.Started != nil {
+		p.PID = j.Started.PID
+	}
+	return finished{p}, j, nil
+}

@@ -1,0 +1,55 @@
+package spool
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/process"
+)
+
+// CreateDir makes the directory of a process, 0700. process.ErrExists if it is
+// there already.
+func CreateDir(root string, id process.ID) (string, error) {
+	dir := filepath.Join(root, string(id))
+	switch err := unix.Mkdir(dir, 0o700); err {
+	case nil:
+		return dir, nil
+	case unix.EEXIST:
+		return "", process.ErrExists
+	default:
+		return "", fmt.Errorf("make %s: %w", dir, err)
+	}
+}
+
+// OpenStream opens the data file of a stream for reading and writing, made
+// 0600 at need. Never with O_APPEND: splice(2) refuses that.
+func OpenStream(dir string, s process.Stream) (int, error) {
+	for {
+		fd, err := unix.Open(filepath.Join(dir, FileName(s)), unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// Punch frees the whole blocks of [from, to) of an open data file; offsets do
+// not move. process.ErrUnsupported where the filesystem cannot.
+func Punch(fd int, from, to int64) error {
+	from = (from + BlockSize - 1) &^ (BlockSize - 1)
+	to &^= BlockSize - 1
+	if to <= from {
+		return nil
+	}
+	for {
+		err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
+		switch err {
+		case unix.EINTR:
+			continue
+		case unix.EOPNOTSUPP, unix.ENOSYS:
+			return fmt.Errorf("%w: %w", process.ErrUnsupported, err)
+		}
+		return err
+	}
+}
