@@ -1,0 +1,29 @@
+// Package server assembles the part of tend that clients talk to: listeners,
+// authentication, limits, the faces, metrics and probes. It owns no process
+// and no output; it can be killed and started again at any moment.
+//
+// # Who may call
+//
+// A unix socket admits the user that runs the server and root, by the
+// kernel's word (peer credentials); they need no token. Every TCP caller needs
+// the token if there is one. Without a token a TCP listener must be on a
+// loopback address, or New refuses it ([CheckListen]), and requests that a
+// foreign web page could have caused are refused (package face, Guard).
+//
+//	/-/healthz, /-/readyz                      open to all, no facts in them
+//	/health, and /files with a signature       as envd has it
+//	/tend.v1.*, /-/metrics                     Authorization: Bearer <token>
+//	all other paths of envd, /init included    X-Access-Token: <token>
+//
+// With a token the envd face starts as if /init had set it: there is no
+// moment at which it is open.
+//
+// # Limits
+//
+// Each number of [Limits] has a default. What is above one is refused with
+// 503, a Retry-After header and a text that names the limit.
+//
+// # Files in the state directory
+//
+//	envd-settings.json   what /init set (0600): variables, default user, …
+package server

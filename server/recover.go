@@ -1,0 +1,57 @@
+package server
+
+import (
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+)
+
+// recovered ends one request on a panic, and nothing else.
+func (s *Server) recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			p := recover()
+			switch {
+			case p == nil:
+				return
+			case p == http.ErrAbortHandler: // a deliberate end, known to net/http
+				panic(p)
+			}
+			s.metrics.Panicked()
+			s.log.Error("request panicked", slog.String("path", r.URL.Path), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			// The answer may have begun, so nothing can be added to it: cutting
+			// it off is what tells the client that it is not whole.
+			panic(http.ErrAbortHandler)
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// counted counts requests by face.
+func (s *Server) counted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer s.metrics.Requested(faceOf(r.URL.Path))()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// faceOf names the face of a path, as a label with few values.
+func faceOf(path string) string {
+	switch {
+	case strings.HasPrefix(path, "/tend.v1."):
+		return "native"
+	case strings.HasPrefix(path, "/-/"):
+		return "probe"
+	}
+	return "envd"
+}
+
+// errorLog takes what net/http itself has to say, which is about broken
+// connections and not worth more than the debug level.
+type errorLog struct{ log *slog.Logger }
+
+func (e errorLog) Write(b []byte) (int, error) {
+	e.log.Debug("http", slog.String("text", strings.TrimSpace(string(b))))
+	return len(b), nil
+}

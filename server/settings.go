@@ -1,0 +1,40 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+)
+
+// settingsName is the file in the state directory that keeps what envd's
+// /init set.
+const settingsName = "envd-settings.json"
+
+// settingsFile implements envd.Store: it keeps the settings over a restart of
+// the server. They hold a secret, so only the server's user may read them.
+type settingsFile struct{ path string }
+
+func settingsIn(stateDir string) settingsFile {
+	return settingsFile{filepath.Join(stateDir, settingsName)}
+}
+
+// Load implements envd.Store.
+func (f settingsFile) Load() ([]byte, error) {
+	data, err := os.ReadFile(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
+}
+
+// Save implements envd.Store. The file is replaced as a whole.
+func (f settingsFile) Save(data []byte) error {
+	if err := renameio.WriteFile(f.path, data, 0o600, renameio.WithStaticPermissions(0o600)); err != nil {
+		return fmt.Errorf("write %s: %w", f.path, err)
+	}
+	return nil
+}
