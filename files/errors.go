@@ -1,0 +1,131 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+)
+
+// What went wrong, for errors.Is. The errors of this package name the path.
+var (
+	ErrNotExist    = errors.New("no such file or directory")
+	ErrExists      = errors.New("it exists already")
+	ErrIsDir       = errors.New("it is a directory")
+	ErrNotDir      = errors.New("it is not a directory")
+	ErrNotRegular  = errors.New("it is not a regular file")
+	ErrLoop        = errors.New("cyclic symlink or chain >255 links")
+	ErrNoSpace     = errors.New("not enough disk space available")
+	ErrPermission  = errors.New("permission denied")
+	ErrCrossDevice = errors.New("source and destination are on different file systems; copy, then remove the source")
+	// ErrTooMany: a listing has more than [MaxEntries] entries.
+	ErrTooMany = fmt.Errorf("there are more than %d entries; list with a smaller depth", MaxEntries)
+	// ErrNetworkMount: watching a network file system was not allowed, since
+	// changes made by other machines are not told there.
+	ErrNetworkMount = errors.New("cannot watch path on network filesystem")
+	// ErrOverflow: more changes than a watch keeps. Some were not told; list
+	// the directory and watch again.
+	ErrOverflow = errors.New("changes came faster than they were read and some are lost; list the directory and watch it again")
+	// ErrWatchLimit: the kernel allows no more watches.
+	ErrWatchLimit = errors.New("the kernel's limit on watches is reached (sysctl fs.inotify.max_user_watches, fs.inotify.max_user_instances)")
+	// ErrClosed: the watch was closed.
+	ErrClosed = errors.New("the watch is closed")
+	// ErrUnknownUser: no account has the name.
+	ErrUnknownUser = errors.New("unknown user")
+)
+
+// PathError says what failed on which path. It wraps one of the errors above,
+// if one fits, and the system's error.
+type PathError struct {
+	Op   string // "stat", "list", "open", "write", …
+	Path string
+	Kind error // one of the errors above, or nil
+	Err  error // the system's error, or nil
+}
+
+func (e *PathError) Error() string {
+	switch {
+	case e.Err != nil:
+		return e.Op + " " + e.Path + ": " + e.Err.Error()
+	case e.Kind != nil:
+		return e.Op + " " + e.Path + ": " + e.Kind.Error()
+	}
+	return e.Op + " " + e.Path
+}
+
+func (e *PathError) Unwrap() []error {
+	errs := make([]error, 0, 2)
+	for _, err := range []error{e.Kind, e.Err} {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// InvalidError: an argument is wrong. Nothing was done.
+type InvalidError struct {
+	Field  string // "path", "source_paths[3]", "metadata"
+	Reason string // completes "<field> …"
+}
+
+func (e *InvalidError) Error() string { return e.Field + " " + e.Reason }
+
+// bodyError is an error of the reader that an upload comes from. It is kept
+// apart from errors of the disk.
+type bodyError struct{ err error }
+
+func (e *bodyError) Error() string { return e.err.Error() }
+func (e *bodyError) Unwrap() error { return e.err }
+
+// IsBodyError reports whether err came from the reader given to [FS.Write]
+// and not from the file.
+func IsBodyError(err error) bool {
+	var b *bodyError
+	return errors.As(err, &b)
+}
+
+// pathError wraps err; nil stays nil, errors that say it all stay themselves.
+func pathError(op, path string, err error) error {
+	var done *PathError
+	var invalid *InvalidError
+	if err == nil || errors.As(err, &done) || errors.As(err, &invalid) {
+		return err
+	}
+	// The system's errors repeat operation and path.
+	var fe *fs.PathError
+	if errors.As(err, &fe) {
+		err = fe.Err
+	}
+	if errors.Is(err, syscall.ENAMETOOLONG) {
+		return &InvalidError{Field: "path", Reason: fmt.Sprintf("%.40q… has a name of more than 255 bytes, or is too long", path)}
+	}
+	return &PathError{Op: op, Path: path, Kind: kindOf(err), Err: err}
+}
+
+func kindOf(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return ErrNotExist
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return ErrNoSpace
+	case errors.Is(err, syscall.EISDIR):
+		return ErrIsDir
+	case errors.Is(err, syscall.ENOTDIR):
+		return ErrNotDir
+	case errors.Is(err, syscall.ELOOP), isTooManyLinks(err):
+		return ErrLoop
+	case errors.Is(err, syscall.EXDEV):
+		return ErrCrossDevice
+	case errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.ENODEV):
+		return ErrNotRegular
+	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTEMPTY):
+		return ErrExists
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return ErrPermission
+	}
+	return nil
+}
+
+// isTooManyLinks knows the error of filepath.EvalSymlinks, which has no value.
+func isTooManyLinks(err error) bool { return err.Error() == "EvalSymlinks: too many links" }

@@ -1,0 +1,17 @@
+package files
+
+import "golang.org/x/sys/unix"
+
+// onNetwork reports whether the path is on a file system whose changes may be
+// made by other machines (linux/magic.h).
+func onNetwork(path string) (bool, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return false, err
+	}
+	switch uint32(st.Type) {
+	case unix.NFS_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.FUSE_SUPER_MAGIC:
+		return true, nil
+	}
+	return false, nil
+}

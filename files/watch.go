@@ -1,0 +1,372 @@
+package files
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// Op is what happened to a path.
+type Op uint8
+
+const (
+	OpCreate Op = iota + 1
+	OpWrite
+	OpRemove
+	OpRename // the old name of what was renamed; the new one is an OpCreate
+	OpChmod  // mode, owner, times or attributes
+)
+
+var opNames = [...]string{"", "CREATE", "WRITE", "REMOVE", "RENAME", "CHMOD"}
+
+func (o Op) String() string {
+	if int(o) < len(opNames) {
+		return opNames[o]
+	}
+	return "UNKNOWN"
+}
+
+// Event is one change.
+type Event struct {
+	// Name is relative to the watched directory; "." is the directory itself.
+	Name string
+	Op   Op
+	// Entry is set if asked for, and if the path was still there when the
+	// event was seen. Removed and renamed paths have none: another file may
+	// have taken the name.
+	Entry *Entry
+}
+
+// WatchOptions say what a watch tells.
+type WatchOptions struct {
+	// Recursive watches all directories below, new ones too.
+	Recursive bool
+	// IncludeEntry sets Event.Entry.
+	IncludeEntry bool
+	// AllowNetwork watches network file systems also, where only changes made
+	// on this machine are told.
+	AllowNetwork bool
+	// Queue is the most events kept for the reader; 0 means 10,000.
+	Queue int
+}
+
+const (
+	defaultQueue = 10_000
+	// maxWatchDirs is the most directories of one recursive watch.
+	maxWatchDirs = 100_000
+)
+
+// Watch tells the changes in a directory. Close it when done.
+type Watch struct {
+	root string // as asked for, clean
+	opts WatchOptions
+	fsn  *fsnotify.Watcher
+	done sync.WaitGroup // the goroutines of run and runErrors
+
+	ready chan struct{} // capacity 1
+
+	mu    sync.Mutex
+	queue []Event // guarded by mu
+	err   error   // guarded by mu; why there will be no more events
+
+	// What follows belongs to the goroutine of run.
+	names *owners
+	// dirs are the directories below root that are watched.
+	dirs map[string]bool
+	// told are paths that were found in a new directory and told as created
+	// before the kernel's own event for them may come.
+	told map[string]bool
+	// renamed are former names of watched directories: their parent has told
+	// it, and the directory itself may tell it once more.
+	renamed map[string]bool
+}
+
+// Watch starts watching the directory: changes made after it returns are
+// told. Errors are [ErrNotExist], [ErrNotDir], [ErrNetworkMount],
+// [ErrWatchLimit].
+func (f FS) Watch(path string, opts WatchOptions) (*Watch, error) {
+	root, err := f.Resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(root)
+	if err != nil {
+		return nil, pathError("watch", root, err)
+	}
+	if !info.IsDir() {
+		return nil, &PathError{Op: "watch", Path: root, Kind: ErrNotDir}
+	}
+	if !opts.AllowNetwork {
+		network, err := onNetwork(root)
+		if err != nil {
+			return nil, pathError("watch", root, err)
+		}
+		if network {
+			return nil, &PathError{Op: "watch", Path: root, Kind: ErrNetworkMount}
+		}
+	}
+	if opts.Queue <= 0 {
+		opts.Queue = defaultQueue
+	}
+	fsn, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, watchError(root, err)
+	}
+	w := &Watch{
+		root: root, opts: opts, fsn: fsn, ready: make(chan struct{}, 1), names: newOwners(),
+		dirs: make(map[string]bool), told: make(map[string]bool), renamed: make(map[string]bool),
+	}
+	if err := w.start(); err != nil {
+		return nil, watchError(root, errors.Join(err, fsn.Close()))
+	}
+	w.done.Go(w.run)
+	w.done.Go(w.runErrors)
+	return w, nil
+}
+
+// Root is the watched directory.
+func (w *Watch) Root() string { return w.root }
+
+// Ready is sent to when Take has something to return.
+func (w *Watch) Ready() <-chan struct{} { return w.ready }
+
+// Take returns the events since the last call, in order. The error is set
+// when there will be no more: [ErrOverflow], [ErrWatchLimit], [ErrClosed]; the
+// events before it come with it.
+func (w *Watch) Take() ([]Event, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	events := w.queue
+	w.queue = nil
+	return events, w.err
+}
+
+// Close ends the watch and waits for its goroutine. It may be called twice.
+func (w *Watch) Close() error {
+	err := w.fsn.Close()
+	w.done.Wait()
+	w.end(ErrClosed)
+	return err
+}
+
+// start adds the first watches. The kernel may tell of changes at once, but
+// nobody reads them yet: fsnotify keeps them.
+func (w *Watch) start() error {
+	if err := w.fsn.Add(w.root); err != nil {
+		return err
+	}
+	if !w.opts.Recursive {
+		return nil
+	}
+	return w.follow(w.root, false)
+}
+
+// run moves events from fsnotify to the queue until the watch is closed or
+// has failed.
+func (w *Watch) run() {
+	for e := range w.fsn.Events {
+		if err := w.handle(e); err != nil {
+			w.end(watchError(w.root, err))
+			return
+		}
+	}
+	w.end(ErrClosed)
+}
+
+// runErrors reads fsnotify's errors. It has a goroutine of its own because
+// fsnotify may send them while it holds the lock that adding a watch needs.
+func (w *Watch) runErrors() {
+	for err := range w.fsn.Errors {
+		// A watch of a directory that was moved and then removed: the kernel
+		// has dropped it before fsnotify did.
+		if !errors.Is(err, syscall.EINVAL) {
+			w.end(watchError(w.root, err))
+		}
+	}
+}
+
+// end says that there are no more events; the first reason stays.
+func (w *Watch) end(err error) {
+	w.mu.Lock()
+	if w.err == nil {
+		w.err = err
+	}
+	w.mu.Unlock()
+	w.wake()
+}
+
+func (w *Watch) wake() {
+	select {
+	case w.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (w *Watch) handle(e fsnotify.Event) error {
+	path := e.Name
+	if w.opts.Recursive {
+		if e.Has(fsnotify.Create) {
+			delete(w.renamed, path)
+			if w.told[path] {
+				e.Op &^= fsnotify.Create
+			}
+		}
+		delete(w.told, path)
+		if e.Has(fsnotify.Rename) {
+			if w.renamed[path] {
+				delete(w.renamed, path)
+				e.Op &^= fsnotify.Rename
+			} else if w.dirs[path] {
+				w.renamed[path] = true
+			}
+			w.forget(path)
+		}
+		if e.Has(fsnotify.Remove) {
+			w.forget(path)
+		}
+	}
+	// The order of envd for an event that is several things at once.
+	for _, op := range [...]struct {
+		is   fsnotify.Op
+		tell Op
+	}{
+		{fsnotify.Create, OpCreate}, {fsnotify.Rename, OpRename}, {fsnotify.Chmod, OpChmod},
+		{fsnotify.Write, OpWrite}, {fsnotify.Remove, OpRemove},
+	} {
+		if e.Has(op.is) {
+			if err := w.tell(path, op.tell); err != nil {
+				return err
+			}
+		}
+	}
+	if w.opts.Recursive && e.Has(fsnotify.Create) {
+		if info, err := os.Lstat(path); err == nil && info.IsDir() {
+			return w.add(path)
+		}
+	}
+	return nil
+}
+
+// tell queues an event.
+func (w *Watch) tell(path string, op Op) error {
+	name, err := filepath.Rel(w.root, path)
+	if err != nil {
+		return err
+	}
+	ev := Event{Name: strings.ToValidUTF8(name, "\uFFFD"), Op: op}
+	if w.opts.IncludeEntry && op != OpRemove && op != OpRename {
+		// A path that has gone meanwhile has no entry.
+		if entry, err := stat(path, w.names); err == nil {
+			ev.Entry = &entry
+		}
+	}
+	w.mu.Lock()
+	if len(w.queue) >= w.opts.Queue {
+		w.mu.Unlock()
+		return ErrOverflow
+	}
+	w.queue = append(w.queue, ev)
+	w.mu.Unlock()
+	w.wake()
+	return nil
+}
+
+// add watches a new directory and what is below it.
+func (w *Watch) add(dir string) error {
+	if len(w.dirs) >= maxWatchDirs {
+		return ErrWatchLimit
+	}
+	if err := w.fsn.Add(dir); err != nil {
+		return unlessGone(err)
+	}
+	w.dirs[dir] = true
+	return w.follow(dir, true)
+}
+
+// follow watches the directories in dir. What was made there before the
+// kernel watched it is told here (tell); what was made after may be seen here
+// and be told by the kernel, too, so it is remembered.
+func (w *Watch) follow(dir string, tell bool) error {
+	children, err := os.ReadDir(dir)
+	if err != nil {
+		return unlessGone(err)
+	}
+	for _, child := range children {
+		path := filepath.Join(dir, child.Name())
+		if tell && !w.told[path] {
+			w.told[path] = true
+			if err := w.tell(path, OpCreate); err != nil {
+				return err
+			}
+			// Content that came before the watch is told as written. If the
+			// kernel tells it, too, that is once more, and no harm.
+			if info, err := child.Info(); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
+				if err := w.tell(path, OpWrite); err != nil {
+					return err
+				}
+			}
+		}
+		if !child.IsDir() {
+			continue
+		}
+		if len(w.dirs) >= maxWatchDirs {
+			return ErrWatchLimit
+		}
+		if err := w.fsn.Add(path); err != nil {
+			if err := unlessGone(err); err != nil {
+				return err
+			}
+			continue
+		}
+		w.dirs[path] = true
+		if err := w.follow(path, tell); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forget drops the watches of a directory that has lost its name, and of all
+// below it: under its new name it is found as a new one.
+func (w *Watch) forget(path string) {
+	if !w.dirs[path] {
+		return
+	}
+	for dir := range w.dirs {
+		if dir == path || strings.HasPrefix(dir, path+"/") {
+			// It fails if the kernel has dropped the watch by itself.
+			_ = w.fsn.Remove(dir)
+			delete(w.dirs, dir)
+		}
+	}
+	for known := range w.told {
+		if strings.HasPrefix(known, path+"/") {
+			delete(w.told, known)
+		}
+	}
+}
+
+// unlessGone drops errors of directories that vanished or are closed to the
+// daemon: they cannot be watched, and the rest still can.
+func unlessGone(err error) error {
+	switch kindOf(err) {
+	case ErrNotExist, ErrNotDir, ErrPermission, ErrLoop:
+		return nil
+	}
+	return err
+}
+
+func watchError(root string, err error) error {
+	switch {
+	case errors.Is(err, fsnotify.ErrEventOverflow), errors.Is(err, ErrOverflow):
+		return &PathError{Op: "watch", Path: root, Kind: ErrOverflow}
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EMFILE), errors.Is(err, ErrWatchLimit):
+		return &PathError{Op: "watch", Path: root, Kind: ErrWatchLimit}
+	}
+	return pathError("watch", root, err)
+}

@@ -1,0 +1,198 @@
+package files
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// limit bounds the wait for an event that does not come; it is no assertion
+// about speed.
+const limit = 20 * time.Second
+
+func watch(t *testing.T, f FS, path string, opts WatchOptions) *Watch {
+	t.Helper()
+	w, err := f.Watch(path, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// until reads events up to the wanted one and returns all.
+func until(t *testing.T, w *Watch, name string, op Op) []Event {
+	t.Helper()
+	timeout := time.After(limit)
+	var all []Event
+	for {
+		select {
+		case <-w.Ready():
+		case <-timeout:
+			t.Fatalf("no %s of %s in %v", op, name, all)
+		}
+		events, err := w.Take()
+		all = append(all, events...)
+		for _, e := range events {
+			if e.Name == name && e.Op == op {
+				return all
+			}
+		}
+		if err != nil {
+			t.Fatalf("ended with %v after %v", err, all)
+		}
+	}
+}
+
+func count(events []Event, name string, op Op) (n int) {
+	for _, e := range events {
+		if e.Name == name && e.Op == op {
+			n++
+		}
+	}
+	return n
+}
+
+func TestWatchTellsEachKindOfChange(t *testing.T) {
+	f := self(t)
+	at := func(name string) string { return filepath.Join(f.User.Home, name) }
+	w := watch(t, f, "", WatchOptions{IncludeEntry: true})
+	steps := []struct {
+		name string
+		do   func() error
+		file string
+		op   Op
+	}{
+		{"create", func() error { return os.WriteFile(at("a"), []byte("x"), 0o600) }, "a", OpWrite},
+		{"chmod", func() error { return os.Chmod(at("a"), 0o644) }, "a", OpChmod},
+		{"rename tells the old name", func() error { return os.Rename(at("a"), at("b")) }, "a", OpRename},
+		{"and the new one", func() error { return nil }, "b", OpCreate},
+		{"remove", func() error { return os.Remove(at("b")) }, "b", OpRemove},
+	}
+	var rest []Event
+	for _, s := range steps {
+		if err := s.do(); err != nil {
+			t.Fatal(err)
+		}
+		if count(rest, s.file, s.op) > 0 {
+			continue
+		}
+		rest = until(t, w, s.file, s.op)
+		for _, e := range rest {
+			if (e.Op == OpRemove || e.Op == OpRename) && e.Entry != nil {
+				t.Errorf("%s: %s carries an entry", s.name, e.Op)
+			}
+			if e.Op == OpChmod && (e.Entry == nil || e.Entry.Mode != 0o644) {
+				t.Errorf("%s: entry %+v", s.name, e.Entry)
+			}
+		}
+	}
+}
+
+func TestRecursiveWatchFollowsNewDirectories(t *testing.T) {
+	f := self(t)
+	at := func(name string) string { return filepath.Join(f.User.Home, name) }
+	if err := os.MkdirAll(at("old/deep"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w := watch(t, f, "", WatchOptions{Recursive: true})
+	if err := os.WriteFile(at("old/deep/f"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	until(t, w, "old/deep/f", OpWrite)
+
+	// All of this is there before a watch on it can be.
+	if err := os.MkdirAll(at("n1/n2/n3"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(at("n1/n2/n3/f"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all := until(t, w, "n1/n2/n3/f", OpWrite)
+	for _, name := range []string{"n1", "n1/n2", "n1/n2/n3", "n1/n2/n3/f"} {
+		if n := count(all, name, OpCreate); n != 1 {
+			t.Errorf("%s was told as created %d times: %v", name, n, all)
+		}
+	}
+
+	// A directory that is renamed is followed under its new name.
+	if err := os.Rename(at("n1/n2"), at("moved")); err != nil {
+		t.Fatal(err)
+	}
+	until(t, w, "moved/n3/f", OpCreate)
+	if err := os.WriteFile(at("moved/n3/later"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all = until(t, w, "moved/n3/later", OpCreate)
+	if n := count(all, "n1/n2/n3/later", OpCreate); n != 0 {
+		t.Errorf("told under the old name: %v", all)
+	}
+	if err := os.RemoveAll(at("moved")); err != nil {
+		t.Fatal(err)
+	}
+	until(t, w, "moved", OpRemove)
+}
+
+func TestNewDirectoriesAreNotFollowedUnlessRecursive(t *testing.T) {
+	f := self(t)
+	at := func(name string) string { return filepath.Join(f.User.Home, name) }
+	w := watch(t, f, "", WatchOptions{})
+	for _, step := range []func() error{
+		func() error { return os.Mkdir(at("d"), 0o755) },
+		func() error { return os.WriteFile(at("d/hidden"), nil, 0o600) },
+		func() error { return os.WriteFile(at("end"), nil, 0o600) },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all := until(t, w, "end", OpCreate); count(all, "d/hidden", OpCreate) != 0 {
+		t.Errorf("told %v", all)
+	}
+}
+
+func TestOverflowIsToldAfterTheEventsBeforeIt(t *testing.T) {
+	f := self(t)
+	w := watch(t, f, "", WatchOptions{Queue: 3})
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		if err := os.Mkdir(filepath.Join(f.User.Home, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deadline := time.After(limit)
+	for {
+		w.mu.Lock()
+		ended := w.err != nil
+		w.mu.Unlock()
+		if ended {
+			break
+		}
+		select {
+		case <-w.Ready():
+		case <-deadline:
+			t.Fatal("no overflow")
+		}
+	}
+	events, err := w.Take()
+	if len(events) != 3 || !errors.Is(err, ErrOverflow) {
+		t.Errorf("%d events, %v", len(events), err)
+	}
+	if _, err := w.Take(); !errors.Is(err, ErrOverflow) {
+		t.Errorf("the error does not stay: %v", err)
+	}
+}
+
+func TestWatchRefusals(t *testing.T) {
+	f := tree(t)
+	for path, want := range map[string]error{"missing": ErrNotExist, "dir/file": ErrNotDir, "fifo": ErrNotDir, "loop": ErrLoop} {
+		if _, err := f.Watch(path, WatchOptions{}); !errors.Is(err, want) {
+			t.Errorf("watch %s: %v, want %v", path, err, want)
+		}
+	}
+}
