@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,11 +19,16 @@ import (
 // cgroups is the place where each process gets a cgroup v2 of its own, to find
 // the whole tree and to end it. It needs no controller, so the "unified" tree
 // beside v1 controllers does. Directories are named after slots and used
-// again: making and removing one costs more than everything else in a spawn.
+// again: making and removing one is a tenth of what a spawn costs. Except after
+// a kill: recent kernels (seen on 6.18) also kill whatever is cloned into a
+// group that was killed before, so that directory is removed and made anew.
 type cgroups struct {
-	root  string // "" if there is none
-	why   string // then the reason
-	kill1 bool   // cgroup.kill exists (Linux 5.14)
+	root    string // "" if there is none
+	why     string // then the reason
+	canKill bool   // cgroup.kill exists (Linux 5.14)
+
+	mu     sync.Mutex
+	killed map[uint32]bool // slots whose directory must not be used again; guarded by mu
 }
 
 // findCgroups looks in mountinfo for a cgroup2 mount that shows our own group,
@@ -68,9 +74,10 @@ func findCgroups(stateDir string) *cgroups {
 			continue
 		}
 		defer os.Remove(probe)
-		g := &cgroups{root: dir}
+		g := &cgroups{root: dir, killed: map[uint32]bool{}}
+		g.removeEmpty()
 		_, err := os.Stat(filepath.Join(probe, "cgroup.kill"))
-		g.kill1 = err == nil
+		g.canKill = err == nil
 		return g
 	}
 	return none("cgroup2 at %s cannot be written: %v", mount, firstErr)
@@ -115,6 +122,15 @@ func (g *cgroups) open(slot uint32) (int, error) {
 		return -1, errNoCgroup
 	}
 	dir := g.dir(slot)
+	g.mu.Lock()
+	if g.killed[slot] {
+		if err := unix.Rmdir(dir); err != nil && err != unix.ENOENT {
+			g.mu.Unlock()
+			return -1, err
+		}
+		delete(g.killed, slot)
+	}
+	g.mu.Unlock()
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT {
 		if err := unix.Mkdir(dir, 0o755); err != nil && err != unix.EEXIST {
@@ -138,9 +154,12 @@ func populated(fd int) bool {
 }
 
 func (g *cgroups) kill(slot uint32) error {
-	if !g.kill1 {
+	if !g.canKill {
 		return unix.ENOTSUP
 	}
+	g.mu.Lock()
+	g.killed[slot] = true
+	g.mu.Unlock()
 	return writeFile(g.dir(slot)+"/cgroup.kill", "1")
 }
 
@@ -181,19 +200,25 @@ func (g *cgroups) oomKilled(slot uint32) bool {
 	return false
 }
 
-// removeAll removes the directories, best effort: at shutdown. The kernel may
+// removeEmpty removes the directories of a former keeper that nobody is in: it
+// is not known which of them were killed.
+func (g *cgroups) removeEmpty() {
+	entries, _ := os.ReadDir(g.root)
+	for _, e := range entries {
+		if e.IsDir() {
+			unix.Rmdir(filepath.Join(g.root, e.Name()))
+		}
+	}
+}
+
+// removeAll removes the whole tree, best effort: at shutdown. The kernel may
 // need a moment after the last exit.
 func (g *cgroups) removeAll() {
 	if g.root == "" {
 		return
 	}
 	for range 20 {
-		entries, _ := os.ReadDir(g.root)
-		for _, e := range entries {
-			if e.IsDir() {
-				unix.Rmdir(filepath.Join(g.root, e.Name()))
-			}
-		}
+		g.removeEmpty()
 		if err := unix.Rmdir(g.root); err == nil || err == unix.ENOENT {
 			return
 		}

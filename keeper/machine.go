@@ -106,7 +106,7 @@ func (m *machine) facts(k *Keeper) []string {
 	switch {
 	case k.groups.root == "":
 		fact("kill reaches the whole tree", "", k.groups.why+": a descendant that made its own session and lost its parent is not found")
-	case !k.groups.kill1:
+	case !k.groups.canKill:
 		fact("kill reaches the whole tree", "", "this kernel has no cgroup.kill (Linux 5.14): members are killed one by one")
 	default:
 		fact("kill reaches the whole tree", "cgroup.kill in "+k.groups.root, "")

@@ -20,6 +20,8 @@ func run(args []string) error {
 	if len(args) == 0 {
 		return errors.New("tend-keeper is started by `tend serve`")
 	}
+	// What the starter left open must not reach the processes.
+	closeOnExec()
 	// The roles allocate next to nothing; a small heap keeps them small.
 	debug.SetGCPercent(50)
 	unix.Prctl(unix.PR_SET_NAME, nameOf("tend-"+args[0]), 0, 0, 0)
@@ -45,14 +47,10 @@ func run(args []string) error {
 	case "anchor":
 		var fds []int
 		for i := range *listeners {
-			unix.CloseOnExec(3 + i)
 			fds = append(fds, 3+i)
 		}
 		return anchor.Run(anchor.Config{StateDir: *stateDir, Self: "/proc/self/exe", Listeners: fds, Log: os.Stderr})
 	case "keeper":
-		if *vault >= 0 {
-			unix.CloseOnExec(*vault)
-		}
 		return keeper.Run(keeper.Config{StateDir: *stateDir, Vault: *vault, Log: os.Stderr})
 	}
 	return fmt.Errorf("unknown role %q", args[0])
@@ -67,7 +65,6 @@ func parseFDs(s string) (fds []int, err error) {
 		if err != nil || fd < 3 {
 			return nil, fmt.Errorf("--sockets has %q", f)
 		}
-		unix.CloseOnExec(fd)
 		fds = append(fds, fd)
 	}
 	return fds, nil
@@ -78,4 +75,17 @@ func parseFDs(s string) (fds []int, err error) {
 func nameOf(s string) uintptr {
 	b := append([]byte(s), 0)
 	return uintptr(unsafe.Pointer(&b[0]))
+}
+
+// closeOnExec marks every descriptor but 0, 1 and 2.
+func closeOnExec() {
+	if unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC) == nil { // Linux 5.11
+		return
+	}
+	entries, _ := os.ReadDir("/proc/self/fd")
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
 }
