@@ -2239,7 +2239,9 @@ type ErrorDetail struct {
 	SystemError string      `protobuf:"bytes,6,opt,name=system_error,json=systemError,proto3" json:"system_error,omitempty"`
 	Errno       int32       `protobuf:"varint,7,opt,name=errno,proto3" json:"errno,omitempty"`
 	// GAP: the bytes that were freed.
-	Gap           *Gap `protobuf:"bytes,8,opt,name=gap,proto3" json:"gap,omitempty"`
+	Gap *Gap `protobuf:"bytes,8,opt,name=gap,proto3" json:"gap,omitempty"`
+	// START: what kind of error made it fail, if it is one of these.
+	Cause         ErrorKind `protobuf:"varint,9,opt,name=cause,proto3,enum=tend.v1.ErrorKind" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2328,6 +2330,13 @@ func (x *ErrorDetail) GetGap() *Gap {
 		return x.Gap
 	}
 	return nil
+}
+
+func (x *ErrorDetail) GetCause() ErrorKind {
+	if x != nil {
+		return x.Cause
+	}
+	return ErrorKind_ERROR_KIND_UNSPECIFIED
 }
 
 type Event_Empty struct {
@@ -2769,7 +2778,7 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\fTrimResponse\"<\n" +
 	"\rRemoveRequest\x12+\n" +
 	"\aprocess\x18\x01 \x01(\v2\x11.tend.v1.SelectorR\aprocess\"\x10\n" +
-	"\x0eRemoveResponse\"\x89\x02\n" +
+	"\x0eRemoveResponse\"\xb3\x02\n" +
 	"\vErrorDetail\x12&\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x12.tend.v1.ErrorKindR\x04kind\x12\x14\n" +
 	"\x05field\x18\x02 \x01(\tR\x05field\x12\x16\n" +
@@ -2778,7 +2787,8 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x04what\x18\x05 \x01(\tR\x04what\x12!\n" +
 	"\fsystem_error\x18\x06 \x01(\tR\vsystemError\x12\x14\n" +
 	"\x05errno\x18\a \x01(\x05R\x05errno\x12\x1e\n" +
-	"\x03gap\x18\b \x01(\v2\f.tend.v1.GapR\x03gap*m\n" +
+	"\x03gap\x18\b \x01(\v2\f.tend.v1.GapR\x03gap\x12(\n" +
+	"\x05cause\x18\t \x01(\x0e2\x12.tend.v1.ErrorKindR\x05cause*m\n" +
 	"\n" +
 	"InputState\x12\x14\n" +
 	"\x10INPUT_STATE_NONE\x10\x00\x12\x16\n" +
@@ -2948,43 +2958,44 @@ var file_tend_v1_process_proto_depIdxs = []int32{
 	1,  // 43: tend.v1.ErrorDetail.kind:type_name -> tend.v1.ErrorKind
 	2,  // 44: tend.v1.ErrorDetail.start_reason:type_name -> tend.v1.StartReason
 	47, // 45: tend.v1.ErrorDetail.gap:type_name -> tend.v1.Gap
-	44, // 46: tend.v1.Event.Output.stream:type_name -> tend.v1.Stream
-	44, // 47: tend.v1.Event.StreamEnd.stream:type_name -> tend.v1.Stream
-	12, // 48: tend.v1.Event.Hello.from:type_name -> tend.v1.StreamOffset
-	12, // 49: tend.v1.WaitRequest.Match.from:type_name -> tend.v1.StreamOffset
-	3,  // 50: tend.v1.ProcessService.Hello:input_type -> tend.v1.HelloRequest
-	6,  // 51: tend.v1.ProcessService.Start:input_type -> tend.v1.StartRequest
-	8,  // 52: tend.v1.ProcessService.Get:input_type -> tend.v1.GetRequest
-	10, // 53: tend.v1.ProcessService.List:input_type -> tend.v1.ListRequest
-	13, // 54: tend.v1.ProcessService.Read:input_type -> tend.v1.ReadRequest
-	18, // 55: tend.v1.ProcessService.Write:input_type -> tend.v1.WriteRequest
-	18, // 56: tend.v1.ProcessService.WriteStream:input_type -> tend.v1.WriteRequest
-	20, // 57: tend.v1.ProcessService.Resize:input_type -> tend.v1.ResizeRequest
-	22, // 58: tend.v1.ProcessService.Signal:input_type -> tend.v1.SignalRequest
-	24, // 59: tend.v1.ProcessService.Kill:input_type -> tend.v1.KillRequest
-	26, // 60: tend.v1.ProcessService.Wait:input_type -> tend.v1.WaitRequest
-	30, // 61: tend.v1.ProcessService.Trim:input_type -> tend.v1.TrimRequest
-	32, // 62: tend.v1.ProcessService.Remove:input_type -> tend.v1.RemoveRequest
-	15, // 63: tend.v1.ProcessService.Events:input_type -> tend.v1.EventsRequest
-	4,  // 64: tend.v1.ProcessService.Hello:output_type -> tend.v1.HelloResponse
-	7,  // 65: tend.v1.ProcessService.Start:output_type -> tend.v1.StartResponse
-	9,  // 66: tend.v1.ProcessService.Get:output_type -> tend.v1.GetResponse
-	11, // 67: tend.v1.ProcessService.List:output_type -> tend.v1.ListResponse
-	14, // 68: tend.v1.ProcessService.Read:output_type -> tend.v1.ReadResponse
-	19, // 69: tend.v1.ProcessService.Write:output_type -> tend.v1.WriteResponse
-	19, // 70: tend.v1.ProcessService.WriteStream:output_type -> tend.v1.WriteResponse
-	21, // 71: tend.v1.ProcessService.Resize:output_type -> tend.v1.ResizeResponse
-	23, // 72: tend.v1.ProcessService.Signal:output_type -> tend.v1.SignalResponse
-	25, // 73: tend.v1.ProcessService.Kill:output_type -> tend.v1.KillResponse
-	27, // 74: tend.v1.ProcessService.Wait:output_type -> tend.v1.WaitResponse
-	31, // 75: tend.v1.ProcessService.Trim:output_type -> tend.v1.TrimResponse
-	33, // 76: tend.v1.ProcessService.Remove:output_type -> tend.v1.RemoveResponse
-	16, // 77: tend.v1.ProcessService.Events:output_type -> tend.v1.EventsResponse
-	64, // [64:78] is the sub-list for method output_type
-	50, // [50:64] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	1,  // 46: tend.v1.ErrorDetail.cause:type_name -> tend.v1.ErrorKind
+	44, // 47: tend.v1.Event.Output.stream:type_name -> tend.v1.Stream
+	44, // 48: tend.v1.Event.StreamEnd.stream:type_name -> tend.v1.Stream
+	12, // 49: tend.v1.Event.Hello.from:type_name -> tend.v1.StreamOffset
+	12, // 50: tend.v1.WaitRequest.Match.from:type_name -> tend.v1.StreamOffset
+	3,  // 51: tend.v1.ProcessService.Hello:input_type -> tend.v1.HelloRequest
+	6,  // 52: tend.v1.ProcessService.Start:input_type -> tend.v1.StartRequest
+	8,  // 53: tend.v1.ProcessService.Get:input_type -> tend.v1.GetRequest
+	10, // 54: tend.v1.ProcessService.List:input_type -> tend.v1.ListRequest
+	13, // 55: tend.v1.ProcessService.Read:input_type -> tend.v1.ReadRequest
+	18, // 56: tend.v1.ProcessService.Write:input_type -> tend.v1.WriteRequest
+	18, // 57: tend.v1.ProcessService.WriteStream:input_type -> tend.v1.WriteRequest
+	20, // 58: tend.v1.ProcessService.Resize:input_type -> tend.v1.ResizeRequest
+	22, // 59: tend.v1.ProcessService.Signal:input_type -> tend.v1.SignalRequest
+	24, // 60: tend.v1.ProcessService.Kill:input_type -> tend.v1.KillRequest
+	26, // 61: tend.v1.ProcessService.Wait:input_type -> tend.v1.WaitRequest
+	30, // 62: tend.v1.ProcessService.Trim:input_type -> tend.v1.TrimRequest
+	32, // 63: tend.v1.ProcessService.Remove:input_type -> tend.v1.RemoveRequest
+	15, // 64: tend.v1.ProcessService.Events:input_type -> tend.v1.EventsRequest
+	4,  // 65: tend.v1.ProcessService.Hello:output_type -> tend.v1.HelloResponse
+	7,  // 66: tend.v1.ProcessService.Start:output_type -> tend.v1.StartResponse
+	9,  // 67: tend.v1.ProcessService.Get:output_type -> tend.v1.GetResponse
+	11, // 68: tend.v1.ProcessService.List:output_type -> tend.v1.ListResponse
+	14, // 69: tend.v1.ProcessService.Read:output_type -> tend.v1.ReadResponse
+	19, // 70: tend.v1.ProcessService.Write:output_type -> tend.v1.WriteResponse
+	19, // 71: tend.v1.ProcessService.WriteStream:output_type -> tend.v1.WriteResponse
+	21, // 72: tend.v1.ProcessService.Resize:output_type -> tend.v1.ResizeResponse
+	23, // 73: tend.v1.ProcessService.Signal:output_type -> tend.v1.SignalResponse
+	25, // 74: tend.v1.ProcessService.Kill:output_type -> tend.v1.KillResponse
+	27, // 75: tend.v1.ProcessService.Wait:output_type -> tend.v1.WaitResponse
+	31, // 76: tend.v1.ProcessService.Trim:output_type -> tend.v1.TrimResponse
+	33, // 77: tend.v1.ProcessService.Remove:output_type -> tend.v1.RemoveResponse
+	16, // 78: tend.v1.ProcessService.Events:output_type -> tend.v1.EventsResponse
+	65, // [65:79] is the sub-list for method output_type
+	51, // [51:65] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_tend_v1_process_proto_init() }

@@ -1,0 +1,82 @@
+package tend
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+)
+
+// Status is what a daemon tells of itself.
+type Status struct {
+	Version  string
+	URL      string
+	StateDir string
+	// Roles holds the pids of anchor, keeper and server.
+	Roles     map[string]int
+	Processes int
+	// Promises says what this machine allows, by name.
+	Promises map[string]Promise
+}
+
+// Promise is something tend does where the kernel lets it.
+type Promise struct {
+	Kept bool
+	// Detail says what is done instead, and what would help.
+	Detail string
+}
+
+// Upgrade says which parts of the daemon to replace.
+type Upgrade struct {
+	Server, Keeper bool // neither means both
+	// Binary is the new program, an absolute path on the daemon's machine.
+	// Empty: the one it was started from.
+	Binary string
+}
+
+// Status asks the daemon about itself.
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	var s Status
+	err := c.call(ctx, true, func(ctx context.Context) error {
+		resp, err := c.admin.Status(ctx, connect.NewRequest(&tendv1.StatusRequest{}))
+		if err != nil {
+			return err
+		}
+		m := resp.Msg
+		s = Status{
+			Version: m.GetVersion(), URL: m.GetUrl(), StateDir: m.GetStateDir(), Processes: int(m.GetProcesses()),
+			Roles: roles(m.GetRoles()), Promises: make(map[string]Promise, len(m.GetPromises())),
+		}
+		for name, p := range m.GetPromises() {
+			s.Promises[name] = Promise{Kept: p.GetKept(), Detail: p.GetDetail()}
+		}
+		return nil
+	})
+	return s, err
+}
+
+// Upgrade replaces parts of the daemon in place; processes and their output
+// are not touched. It returns the pids of the roles afterwards. It is not
+// repeated when the answer is lost: ask for the Status.
+func (c *Client) Upgrade(ctx context.Context, u Upgrade) (map[string]int, error) {
+	resp, err := c.admin.Upgrade(ctx, connect.NewRequest(&tendv1.UpgradeRequest{Server: u.Server, Keeper: u.Keeper, Binary: u.Binary}))
+	if err != nil {
+		return nil, c.domainError(ctx, err)
+	}
+	return roles(resp.Msg.GetRoles()), nil
+}
+
+// Shutdown ends the daemon, and its processes unless they are to be kept for
+// the next one on the same state directory.
+func (c *Client) Shutdown(ctx context.Context, keep bool) error {
+	_, err := c.admin.Shutdown(ctx, connect.NewRequest(&tendv1.ShutdownRequest{Keep: keep}))
+	return c.domainError(ctx, err)
+}
+
+func roles(m map[string]*tendv1.Role) map[string]int {
+	out := make(map[string]int, len(m))
+	for name, r := range m {
+		out[name] = int(r.GetPid())
+	}
+	return out
+}

@@ -1,0 +1,227 @@
+package tend
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
+	"github.com/tend-run/tend/internal/tendpb"
+	"github.com/tend-run/tend/process"
+)
+
+var errClosed = errors.New("the client was closed")
+
+// Options of [Dial]. The zero value is useful.
+type Options struct {
+	// Token is shown to the server, if it wants one.
+	Token string
+	// HTTP1 keeps to HTTP/1.1, with a connection for each stream. By default
+	// HTTP/2 is tried first (without TLS, too), then HTTP/1.1.
+	HTTP1 bool
+	// TLS for https URLs. Nil: the system's roots.
+	TLS *tls.Config
+	// DialContext opens connections. Nil: the network's. It is not used for
+	// unix sockets.
+	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Retry says how lost connections are made anew.
+	Retry Retry
+	// Silence is how long a server may say nothing before its connection
+	// counts as lost. 0: 45 s, three of the server's heartbeats.
+	Silence time.Duration
+	// Log receives reconnects at level debug. Nil: nobody.
+	Log *slog.Logger
+}
+
+// Client speaks to one tend server. It implements [process.Manager], so
+// whatever works with local processes works with it. All methods may be called
+// concurrently.
+type Client struct {
+	url     string
+	retry   Retry
+	silence time.Duration
+	log     *slog.Logger
+	http    *http.Transport
+	rpc     tendv1connect.ProcessServiceClient
+	admin   tendv1connect.AdminServiceClient
+
+	// closed ends every stream when Close is called. It is the one context
+	// that is kept: it belongs to the client and to no call.
+	closed context.Context
+	close  context.CancelFunc
+	wg     sync.WaitGroup // goroutines of streams
+}
+
+var _ process.Manager = (*Client)(nil)
+
+// Dial reaches the server at url, http://HOST:PORT, https://HOST[:PORT] or
+// unix:///PATH, and says hello to it. It tries once and returns an error
+// wrapping [process.ErrUnavailable] if nobody answers; from then on lost
+// connections are made anew by themselves. Close the client at the end.
+func Dial(ctx context.Context, url string, opts Options) (*Client, error) {
+	t, err := parseTarget(url)
+	if err != nil {
+		return nil, err
+	}
+	c := newClient(url, t, opts, !opts.HTTP1)
+	err = c.hello(ctx)
+	if err == nil {
+		return c, nil
+	}
+	c.Close()
+	if opts.HTTP1 || t.tls || connect.IsWireError(err) || unreached(err) || ctx.Err() != nil {
+		return nil, c.dialError(ctx, err)
+	}
+	// Something answered that speaks no HTTP/2.
+	c = newClient(url, t, opts, false)
+	if err := c.hello(ctx); err != nil {
+		c.Close()
+		return nil, c.dialError(ctx, err)
+	}
+	return c, nil
+}
+
+func newClient(url string, t target, opts Options, http2 bool) *Client {
+	c := &Client{url: url, retry: opts.Retry.withDefaults(), silence: opts.Silence, log: opts.Log, http: t.transport(opts, http2)}
+	if c.silence <= 0 {
+		c.silence = 3 * tendpb.Heartbeat
+	}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	c.closed, c.close = context.WithCancel(context.Background())
+	client := &http.Client{Transport: bearer{c.http, opts.Token}}
+	// No compression: the server is near, and output is large.
+	noGzip := connect.WithAcceptCompression("gzip", nil, nil)
+	c.rpc = tendv1connect.NewProcessServiceClient(client, t.base, noGzip)
+	c.admin = tendv1connect.NewAdminServiceClient(client, t.base, noGzip)
+	return c
+}
+
+func (c *Client) hello(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	_, err := c.rpc.Hello(ctx, connect.NewRequest(&tendv1.HelloRequest{}))
+	return err
+}
+
+// unreached: no connection came about at all.
+func unreached(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
+}
+
+func (c *Client) dialError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if known := tendpb.FromError(err); errors.Is(known, process.ErrPermission) {
+		return known
+	}
+	if e, ok := errors.AsType[*connect.Error](err); ok {
+		if e.Code() == connect.CodeUnimplemented {
+			return fmt.Errorf("%s answers, but it is no tend server (%s)", c.url, e.Message())
+		}
+		return fmt.Errorf("%s: %s: %w", c.url, e.Message(), process.ErrUnavailable)
+	}
+	return fmt.Errorf("%s: %w: %w", c.url, err, process.ErrUnavailable)
+}
+
+// Close ends all streams and connections of the client, and waits until they
+// have ended. Processes are not touched.
+func (c *Client) Close() error {
+	c.close()
+	c.wg.Wait()
+	c.http.CloseIdleConnections()
+	return nil
+}
+
+// URL is the URL the client was made with.
+func (c *Client) URL() string { return c.url }
+
+// Start implements [process.Manager]. A spec without an id gets a fresh one,
+// so that a repeated call after a lost answer starts nothing twice.
+func (c *Client) Start(ctx context.Context, spec process.Spec) (process.Process, error) {
+	info, err := c.start(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return &remote{client: c, id: info.ID}, nil
+}
+
+func (c *Client) start(ctx context.Context, spec process.Spec) (process.Info, error) {
+	if spec.ID == "" {
+		spec.ID = process.NewID()
+	}
+	// Said here, a wrong spec costs no round trip.
+	if err := spec.Validate(); err != nil {
+		return process.Info{}, err
+	}
+	if err := tendpb.CheckText(&spec); err != nil {
+		return process.Info{}, err
+	}
+	req := &tendv1.StartRequest{Spec: tendpb.Spec(&spec)}
+	var info process.Info
+	err := c.call(ctx, true, func(ctx context.Context) error {
+		resp, err := c.rpc.Start(ctx, connect.NewRequest(req))
+		if err != nil {
+			return err
+		}
+		info, err = tendpb.ToInfo(resp.Msg.GetInfo())
+		return err
+	})
+	return info, err
+}
+
+// Get implements [process.Manager].
+func (c *Client) Get(ctx context.Context, sel process.Selector) (process.Process, error) {
+	info, err := c.info(ctx, sel)
+	if err != nil {
+		return nil, err
+	}
+	return &remote{client: c, id: info.ID}, nil
+}
+
+func (c *Client) info(ctx context.Context, sel process.Selector) (process.Info, error) {
+	req := &tendv1.GetRequest{Process: tendpb.Selector(sel)}
+	var info process.Info
+	err := c.call(ctx, true, func(ctx context.Context) error {
+		resp, err := c.rpc.Get(ctx, connect.NewRequest(req))
+		if err != nil {
+			return err
+		}
+		info, err = tendpb.ToInfo(resp.Msg.GetInfo())
+		return err
+	})
+	return info, err
+}
+
+// List implements [process.Manager].
+func (c *Client) List(ctx context.Context, f process.Filter) ([]process.Info, error) {
+	req := tendpb.Filter(f)
+	var infos []process.Info
+	err := c.call(ctx, true, func(ctx context.Context) error {
+		resp, err := c.rpc.List(ctx, connect.NewRequest(req))
+		if err != nil {
+			return err
+		}
+		infos = make([]process.Info, 0, len(resp.Msg.GetProcesses()))
+		for _, m := range resp.Msg.GetProcesses() {
+			info, err := tendpb.ToInfo(m)
+			if err != nil {
+				return err
+			}
+			infos = append(infos, info)
+		}
+		return nil
+	})
+	return infos, err
+}

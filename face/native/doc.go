@@ -1,0 +1,22 @@
+// Package native serves tend.v1, tend's own API, over Connect (HTTP/1.1 and
+// HTTP/2, binary and JSON, gRPC and gRPC-Web): the whole of [process.Manager],
+// and the administration of the daemon. The messages are specified in
+// proto/tend/v1; the Go client is the root package of this module.
+//
+// # Streams
+//
+// Read, Events and Wait begin by showing that they are open (Read and Events
+// with a hello), send a heartbeat when nothing else was sent for 15 seconds,
+// and end with going_away when the server stops. A client that hears nothing
+// for three heartbeats may take the connection for dead.
+//
+// The offset -1 ("now") of Read is resolved before the reader is opened and
+// told in the hello, so that a client that loses the stream can come back to
+// where it began.
+//
+// # Limits
+//
+// A message has at most 16 MiB; each field has the bounds of the domain, and
+// what exceeds them is refused with the name of the field. Compressed requests
+// are refused: a few bytes could stand for gigabytes.
+package native

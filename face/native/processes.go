@@ -1,0 +1,173 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"connectrpc.com/connect"
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/tendpb"
+	"github.com/tend-run/tend/process"
+)
+
+// processes implements the ProcessService. It holds no state.
+type processes struct{ cfg Config }
+
+func (s *processes) find(ctx context.Context, sel *tendv1.Selector) (process.Process, error) {
+	by, err := tendpb.ToSelector(sel)
+	if err != nil {
+		return nil, err
+	}
+	return s.cfg.Manager.Get(ctx, by)
+}
+
+func (s *processes) Hello(context.Context, *connect.Request[tendv1.HelloRequest]) (*connect.Response[tendv1.HelloResponse], error) {
+	return connect.NewResponse(&tendv1.HelloResponse{Instance: s.cfg.Instance, Version: s.cfg.Version}), nil
+}
+
+func (s *processes) Start(ctx context.Context, req *connect.Request[tendv1.StartRequest]) (*connect.Response[tendv1.StartResponse], error) {
+	spec, err := tendpb.ToSpec(req.Msg.GetSpec())
+	if err != nil {
+		return nil, tendpb.Error(err)
+	}
+	if err := spec.Validate(); err != nil {
+		return nil, tendpb.Error(err)
+	}
+	p, err := s.cfg.Manager.Start(ctx, spec)
+	if err != nil {
+		return nil, tendpb.Error(err)
+	}
+	info, err := p.Info(ctx)
+	return answer(&tendv1.StartResponse{Info: tendpb.Info(&info)}, err)
+}
+
+func (s *processes) Get(ctx context.Context, req *connect.Request[tendv1.GetRequest]) (*connect.Response[tendv1.GetResponse], error) {
+	p, err := s.find(ctx, req.Msg.GetProcess())
+	if err != nil {
+		return nil, tendpb.Error(err)
+	}
+	info, err := p.Info(ctx)
+	return answer(&tendv1.GetResponse{Info: tendpb.Info(&info)}, err)
+}
+
+func (s *processes) List(ctx context.Context, req *connect.Request[tendv1.ListRequest]) (*connect.Response[tendv1.ListResponse], error) {
+	filter, err := tendpb.ToFilter(req.Msg)
+	if err != nil {
+		return nil, tendpb.Error(err)
+	}
+	infos, err := s.cfg.Manager.List(ctx, filter)
+	if err != nil {
+		return nil, tendpb.Error(err)
+	}
+	m := &tendv1.ListResponse{Processes: make([]*tendv1.Info, len(infos))}
+	for i := range infos {
+		m.Processes[i] = tendpb.Info(&infos[i])
+	}
+	return connect.NewResponse(m), nil
+}
+
+func (s *processes) Write(ctx context.Context, req *connect.Request[tendv1.WriteRequest]) (*connect.Response[tendv1.WriteResponse], error) {
+	p, err := s.find(ctx, req.Msg.GetProcess())
+	if err != nil {
+		return nil, tendpb.Error(err)
+	}
+	return answer(write(ctx, p, req.Msg))
+}
+
+func write(ctx context.Context, p process.Process, m *tendv1.WriteRequest) (*tendv1.WriteResponse, error) {
+	if m.Offset != nil && *m.Offset < 0 {
+		return nil, &process.InvalidError{Field: "offset", Reason: fmt.Sprintf("is %d; an offset of input is 0 or more", *m.Offset)}
+	}
+	taken, err := p.Write(ctx, process.Input{Data: m.GetData(), Offset: m.Offset, EOF: m.GetEof()})
+	return &tendv1.WriteResponse{Offset: taken.Offset}, err
+}
+
+func (s *processes) WriteStream(ctx context.Context, stream *connect.BidiStream[tendv1.WriteRequest, tendv1.WriteResponse]) error {
+	var p process.Process
+	for {
+		m, err := stream.Receive()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return tendpb.Error(err)
+		}
+		if p == nil {
+			if p, err = s.find(ctx, m.GetProcess()); err != nil {
+				return tendpb.Error(err)
+			}
+		} else if m.GetProcess() != nil {
+			return tendpb.Error(&process.InvalidError{Field: "process", Reason: "is set in a later message; one stream writes to the process of its first message"})
+		}
+		taken, err := write(ctx, p, m)
+		if err != nil {
+			return tendpb.Error(err)
+		}
+		if err := stream.Send(taken); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *processes) Resize(ctx context.Context, req *connect.Request[tendv1.ResizeRequest]) (*connect.Response[tendv1.ResizeResponse], error) {
+	size, err := tendpb.ToSize("size", req.Msg.GetSize())
+	if err != nil {
+		return nil, tendpb.Error(err)
+	}
+	p, err := s.find(ctx, req.Msg.GetProcess())
+	if err != nil {
+		return nil, tendpb.Error(err)
+	}
+	return answer(&tendv1.ResizeResponse{}, p.Resize(ctx, size))
+}
+
+func (s *processes) Signal(ctx context.Context, req *connect.Request[tendv1.SignalRequest]) (*connect.Response[tendv1.SignalResponse], error) {
+	sig := req.Msg.GetSignal()
+	if sig < 1 || sig > 64 {
+		return nil, tendpb.Error(&process.InvalidError{Field: "signal", Reason: fmt.Sprintf("is %d; 1 to 64 are allowed", sig)})
+	}
+	scope, err := tendpb.Scope(req.Msg.GetScope())
+	if err != nil {
+		return nil, tendpb.Error(err)
+	}
+	p, err := s.find(ctx, req.Msg.GetProcess())
+	if err != nil {
+		return nil, tendpb.Error(err)
+	}
+	return answer(&tendv1.SignalResponse{}, p.Signal(ctx, int(sig), scope))
+}
+
+func (s *processes) Kill(ctx context.Context, req *connect.Request[tendv1.KillRequest]) (*connect.Response[tendv1.KillResponse], error) {
+	p, err := s.find(ctx, req.Msg.GetProcess())
+	if err != nil {
+		return nil, tendpb.Error(err)
+	}
+	res, err := p.Kill(ctx)
+	return answer(tendpb.KillResult(res), err)
+}
+
+func (s *processes) Trim(ctx context.Context, req *connect.Request[tendv1.TrimRequest]) (*connect.Response[tendv1.TrimResponse], error) {
+	stream, err := tendpb.Stream("stream", req.Msg.GetStream())
+	if err != nil {
+		return nil, tendpb.Error(err)
+	}
+	before := req.Msg.GetBefore()
+	if before < 0 {
+		return nil, tendpb.Error(&process.InvalidError{Field: "before", Reason: fmt.Sprintf("is %d; an offset is 0 or more", before)})
+	}
+	p, err := s.find(ctx, req.Msg.GetProcess())
+	if err != nil {
+		return nil, tendpb.Error(err)
+	}
+	return answer(&tendv1.TrimResponse{}, p.Trim(ctx, stream, before))
+}
+
+func (s *processes) Remove(ctx context.Context, req *connect.Request[tendv1.RemoveRequest]) (*connect.Response[tendv1.RemoveResponse], error) {
+	p, err := s.find(ctx, req.Msg.GetProcess())
+	if err != nil {
+		return nil, tendpb.Error(err)
+	}
+	return answer(&tendv1.RemoveResponse{}, p.Remove(ctx))
+}

@@ -1,0 +1,170 @@
+package tendpb
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"connectrpc.com/connect"
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/process"
+)
+
+// sentinels is the table of errors without data: what the domain calls them,
+// their detail, and the code for clients that know no details.
+var sentinels = []struct {
+	err  error
+	kind tendv1.ErrorKind
+	code connect.Code
+}{
+	{process.ErrNotFound, tendv1.ErrorKind_ERROR_KIND_NOT_FOUND, connect.CodeNotFound},
+	{process.ErrAmbiguous, tendv1.ErrorKind_ERROR_KIND_AMBIGUOUS, connect.CodeInvalidArgument},
+	{process.ErrExists, tendv1.ErrorKind_ERROR_KIND_EXISTS, connect.CodeAlreadyExists},
+	{process.ErrExited, tendv1.ErrorKind_ERROR_KIND_EXITED, connect.CodeFailedPrecondition},
+	{process.ErrRunning, tendv1.ErrorKind_ERROR_KIND_RUNNING, connect.CodeFailedPrecondition},
+	{process.ErrLagged, tendv1.ErrorKind_ERROR_KIND_LAGGED, connect.CodeAborted},
+	{process.ErrStdinClosed, tendv1.ErrorKind_ERROR_KIND_STDIN_CLOSED, connect.CodeFailedPrecondition},
+	{process.ErrPTY, tendv1.ErrorKind_ERROR_KIND_PTY, connect.CodeFailedPrecondition},
+	{process.ErrNoPTY, tendv1.ErrorKind_ERROR_KIND_NO_PTY, connect.CodeFailedPrecondition},
+	{process.ErrOffset, tendv1.ErrorKind_ERROR_KIND_OFFSET, connect.CodeOutOfRange},
+	{process.ErrUnavailable, tendv1.ErrorKind_ERROR_KIND_UNAVAILABLE, connect.CodeUnavailable},
+	{process.ErrUnsupported, tendv1.ErrorKind_ERROR_KIND_UNSUPPORTED, connect.CodeUnimplemented},
+	{process.ErrLimit, tendv1.ErrorKind_ERROR_KIND_LIMIT, connect.CodeResourceExhausted},
+	{process.ErrPermission, tendv1.ErrorKind_ERROR_KIND_PERMISSION, connect.CodePermissionDenied},
+}
+
+// startCodes says how a failed start looks to clients that know no details.
+var startCodes = map[process.StartReason]connect.Code{
+	process.StartNotFound:   connect.CodeNotFound,
+	process.StartPermission: connect.CodePermissionDenied,
+	process.StartFormat:     connect.CodeInvalidArgument,
+	process.StartBadDir:     connect.CodeInvalidArgument,
+	process.StartBadUser:    connect.CodeInvalidArgument,
+	process.StartTooLong:    connect.CodeInvalidArgument,
+	process.StartResources:  connect.CodeResourceExhausted,
+	process.StartLimits:     connect.CodeInvalidArgument,
+	process.StartPTY:        connect.CodeResourceExhausted,
+	process.StartOther:      connect.CodeInternal,
+}
+
+// Error turns a domain error into one for the wire. A context that ended under
+// the handler is "unavailable": to a client that is still there it means that
+// the server stops.
+func Error(err error) *connect.Error {
+	if done, ok := errors.AsType[*connect.Error](err); ok {
+		return done
+	}
+	code, detail := connect.CodeInternal, &tendv1.ErrorDetail{}
+	if e, ok := errors.AsType[*process.InvalidError](err); ok {
+		code = connect.CodeInvalidArgument
+		detail.Kind, detail.Field, detail.Reason = tendv1.ErrorKind_ERROR_KIND_INVALID, text(e.Field), text(e.Reason)
+	} else if e, ok := errors.AsType[*process.StartError](err); ok {
+		code = connect.CodeInternal
+		if c, ok := startCodes[e.Reason]; ok {
+			code = c
+		}
+		detail.Kind, detail.StartReason, detail.What = tendv1.ErrorKind_ERROR_KIND_START, tendv1.StartReason(e.Reason), text(e.What)
+		if e.Err != nil {
+			detail.SystemError = text(e.Err.Error())
+			if no, ok := errors.AsType[syscall.Errno](e.Err); ok {
+				detail.Errno = int32(no)
+			}
+			for _, s := range sentinels {
+				if errors.Is(e.Err, s.err) {
+					detail.Cause = s.kind
+					break
+				}
+			}
+		}
+	} else if e, ok := errors.AsType[*process.GapError](err); ok {
+		code = connect.CodeOutOfRange
+		detail.Kind, detail.Gap = tendv1.ErrorKind_ERROR_KIND_GAP, Gap(e.Gap)
+	} else {
+		for _, s := range sentinels {
+			if errors.Is(err, s.err) {
+				code, detail.Kind = s.code, s.kind
+				break
+			}
+		}
+		if detail.Kind == 0 && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+			code, detail.Kind = connect.CodeUnavailable, tendv1.ErrorKind_ERROR_KIND_UNAVAILABLE
+		}
+	}
+	out := connect.NewError(code, errors.New(text(err.Error())))
+	if detail.Kind != 0 {
+		if d, err := connect.NewErrorDetail(detail); err == nil {
+			out.AddDetail(d)
+		}
+	}
+	return out
+}
+
+// FromError turns an error of the wire into the domain's. Its text is the
+// server's; errors.Is and errors.As find what the server knew. Errors without
+// a detail are returned as they are.
+func FromError(err error) error {
+	wire, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		return err
+	}
+	for _, d := range wire.Details() {
+		value, err := d.Value()
+		if err != nil {
+			continue // a detail of a type this client does not know
+		}
+		if detail, ok := value.(*tendv1.ErrorDetail); ok {
+			if known := fromDetail(detail); known != nil {
+				return said(wire.Message(), known)
+			}
+		}
+	}
+	if wire.Code() == connect.CodeUnauthenticated || wire.Code() == connect.CodePermissionDenied {
+		return &remoteError{text: "the server refuses the token, or wants one: " + wire.Message(), err: process.ErrPermission}
+	}
+	return err
+}
+
+func fromDetail(d *tendv1.ErrorDetail) error {
+	switch d.GetKind() {
+	case tendv1.ErrorKind_ERROR_KIND_INVALID:
+		return &process.InvalidError{Field: d.GetField(), Reason: d.GetReason()}
+	case tendv1.ErrorKind_ERROR_KIND_START:
+		e := &process.StartError{Reason: process.StartReason(d.GetStartReason()), What: d.GetWhat()}
+		if cause := sentinel(d.GetCause()); cause != nil {
+			e.Err = said(d.GetSystemError(), cause)
+		} else if d.GetErrno() > 0 && d.GetErrno() < 4096 {
+			e.Err = said(d.GetSystemError(), syscall.Errno(d.GetErrno()))
+		} else if d.GetSystemError() != "" {
+			e.Err = errors.New(d.GetSystemError())
+		}
+		return e
+	case tendv1.ErrorKind_ERROR_KIND_GAP:
+		return &process.GapError{Gap: ToGap(d.GetGap())}
+	}
+	return sentinel(d.GetKind())
+}
+
+func sentinel(kind tendv1.ErrorKind) error {
+	for _, s := range sentinels {
+		if s.kind == kind {
+			return s.err
+		}
+	}
+	return nil
+}
+
+// said keeps the other side's words where they are not the error's own.
+func said(text string, err error) error {
+	if text == "" || text == err.Error() {
+		return err
+	}
+	return &remoteError{text: text, err: err}
+}
+
+type remoteError struct {
+	text string
+	err  error
+}
+
+func (e *remoteError) Error() string { return e.text }
+func (e *remoteError) Unwrap() error { return e.err }

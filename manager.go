@@ -1,0 +1,150 @@
+package tend
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/tend-run/tend/process"
+)
+
+// Processes is the process manager of one sandbox: spawn, list, get, kill,
+// release. Embed it in a provider of one's own, and give it Ensure:
+//
+//	type MySandbox struct {
+//		tend.Processes
+//		// …
+//	}
+//
+//	func New() *MySandbox {
+//		s := &MySandbox{}
+//		s.Ensure = s.start // starts the sandbox, dials the tend in it
+//		return s
+//	}
+//
+// It holds nothing of the processes: the server does.
+type Processes struct {
+	// Ensure makes sure that the sandbox runs and returns what manages its
+	// processes, a [*Client] or any other [process.Manager]. It is called
+	// before each operation, by one caller at a time, and so it is cheap when
+	// the sandbox runs already. Required.
+	Ensure func(context.Context) (process.Manager, error)
+	// Env is laid under the environment of each command. Do not change it
+	// while commands are spawned.
+	Env map[string]string
+
+	once sync.Once
+	turn chan struct{} // capacity 1: held by who calls Ensure
+}
+
+// Processes returns a manager of the processes of this client's server, with
+// the methods that providers have.
+func (c *Client) Processes() *Processes {
+	return &Processes{Ensure: func(context.Context) (process.Manager, error) { return c, nil }}
+}
+
+// ensure calls Ensure, one caller at a time, so that a sandbox is not started
+// twice; one who waits for another's start gives up with the context.
+func (m *Processes) ensure(ctx context.Context) (process.Manager, error) {
+	if m.Ensure == nil {
+		return nil, errors.New("tend.Processes has no Ensure; set it to a function that starts the sandbox")
+	}
+	m.once.Do(func() { m.turn = make(chan struct{}, 1) })
+	select {
+	case m.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-m.turn }()
+	return m.Ensure(ctx)
+}
+
+// Spawn starts a command and returns without waiting for its end.
+func (m *Processes) Spawn(ctx context.Context, cmd Cmd) (*Process, error) {
+	mgr, err := m.ensure(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cmd.Env = overlay(m.Env, cmd.Env)
+	return Spawn(ctx, mgr, cmd)
+}
+
+// Run spawns a command, waits for its end and releases it.
+func (m *Processes) Run(ctx context.Context, cmd Cmd) (Result, error) {
+	p, err := m.Spawn(ctx, cmd)
+	if err != nil {
+		return Result{}, err
+	}
+	defer p.Close()
+	res, err := p.Wait(ctx)
+	if err != nil {
+		return res, err
+	}
+	return res, p.Raw().Remove(ctx)
+}
+
+// List returns all processes of the sandbox, live and finished, oldest first.
+func (m *Processes) List(ctx context.Context) ([]process.Info, error) {
+	mgr, err := m.ensure(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return mgr.List(ctx, process.Filter{})
+}
+
+// Get returns a handle to the newest process with this pid;
+// [process.ErrNotFound] if there is none, or it was released.
+func (m *Processes) Get(ctx context.Context, pid int) (*Process, error) {
+	mgr, err := m.ensure(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := mgr.Get(ctx, process.Selector{PID: pid})
+	if err != nil {
+		return nil, err
+	}
+	return Open(ctx, p)
+}
+
+// Kill ends the process with this pid and all its descendants, waits until
+// they are gone, and releases it. killed is false if there was none, or it had
+// exited.
+func (m *Processes) Kill(ctx context.Context, pid int) (killed bool, err error) {
+	p, err := m.Get(ctx, pid)
+	if errors.Is(err, process.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer p.Close()
+	if killed, err = p.Kill(ctx); err != nil {
+		return killed, err
+	}
+	if _, err := p.Raw().Wait(ctx, process.Until{}); err != nil {
+		return killed, err
+	}
+	return killed, gone(p.Raw().Remove(ctx))
+}
+
+// Release forgets a finished process and its output, so that Get and List do
+// not show it any more. [process.ErrRunning] if it still runs. What is not
+// there needs no release.
+func (m *Processes) Release(ctx context.Context, pid int) error {
+	mgr, err := m.ensure(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := mgr.Get(ctx, process.Selector{PID: pid})
+	if err != nil {
+		return gone(err)
+	}
+	return gone(p.Remove(ctx))
+}
+
+func gone(err error) error {
+	if errors.Is(err, process.ErrNotFound) {
+		return nil
+	}
+	return err
+}

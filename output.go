@@ -1,0 +1,160 @@
+package tend
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/tend-run/tend/process"
+)
+
+// Output reads one stream of a process from the spool, at its own offset. It
+// is an io.ReadCloser and io.WriterTo. Read blocks until the process writes;
+// it returns io.EOF when nothing more comes, and a [*process.GapError] once
+// for bytes that retention freed before they were read, after which it goes on
+// behind them.
+type Output struct {
+	proc   process.Process
+	stream process.Stream
+
+	mu     sync.Mutex // held by the one who reads
+	reader process.Reader
+	rest   []byte // of the reader's last event
+	offset int64  // of the next byte
+	err    error
+
+	stop    sync.Once
+	closed  chan struct{}
+	makeone sync.Once
+}
+
+func (o *Output) closing() chan struct{} {
+	o.makeone.Do(func() { o.closed = make(chan struct{}) })
+	return o.closed
+}
+
+// Read implements io.Reader.
+func (o *Output) Read(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if len(o.rest) == 0 {
+		if err := o.fill(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, o.rest)
+	o.rest = o.rest[n:]
+	o.offset += int64(n)
+	return n, nil
+}
+
+// WriteTo implements io.WriterTo: pieces go to w as they came.
+func (o *Output) WriteTo(w io.Writer) (int64, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var total int64
+	for {
+		if len(o.rest) == 0 {
+			if err := o.fill(); errors.Is(err, io.EOF) {
+				return total, nil
+			} else if err != nil {
+				return total, err
+			}
+		}
+		n, err := w.Write(o.rest)
+		o.rest = o.rest[n:]
+		o.offset += int64(n)
+		total += int64(n)
+		if err != nil {
+			return total, err
+		}
+	}
+}
+
+// fill waits for the next bytes of the stream.
+func (o *Output) fill() error {
+	closed := o.closing()
+	select {
+	case <-closed:
+		return io.ErrClosedPipe
+	default:
+	}
+	if o.err != nil {
+		return o.err
+	}
+	if o.reader == nil {
+		if err := o.open(closed); err != nil {
+			return err
+		}
+	}
+	for {
+		ev, ok, err := o.reader.Next()
+		switch {
+		case err != nil:
+			o.err = err
+			o.reader.Close()
+			return err
+		case !ok:
+			select {
+			case <-o.reader.Ready():
+			case <-closed:
+				return io.ErrClosedPipe
+			}
+		case ev.Kind == process.EventGap:
+			o.offset = ev.Gap.To
+			return &process.GapError{Gap: ev.Gap}
+		case ev.Kind == process.EventOutput && len(ev.Data) > 0:
+			o.rest = ev.Data
+			return nil
+		}
+	}
+}
+
+// open starts at the offset. A reader that was kept from opening may be tried
+// again.
+func (o *Output) open(closed chan struct{}) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	opened := make(chan struct{})
+	watching := make(chan struct{})
+	go func() { // ends with this call
+		defer close(watching)
+		select {
+		case <-closed:
+			cancel()
+		case <-opened:
+		}
+	}()
+	opts := process.ReadOptions{Streams: []process.Stream{o.stream}, Unordered: true}
+	opts.From[o.stream] = o.offset
+	r, err := o.proc.Read(ctx, opts)
+	close(opened)
+	<-watching
+	o.reader = r
+	if err != nil {
+		o.reader = nil
+	}
+	return err
+}
+
+// Offset is the position of the next byte in the stream.
+func (o *Output) Offset() int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.offset
+}
+
+// Close ends a Read that waits, and all later ones. It is safe to call twice.
+func (o *Output) Close() error {
+	o.stop.Do(func() { close(o.closing()) })
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.reader != nil {
+		return o.reader.Close()
+	}
+	return nil
+}

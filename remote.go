@@ -1,0 +1,219 @@
+package tend
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"connectrpc.com/connect"
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/tendpb"
+	"github.com/tend-run/tend/process"
+)
+
+// remote is a process of the server: process.Process over the network.
+type remote struct {
+	client *Client
+	id     process.ID
+	// killed: the caller asked for its death through this handle. Its streams
+	// are not made anew from then on.
+	killed atomic.Bool
+}
+
+var _ process.Process = (*remote)(nil)
+
+func (p *remote) ID() process.ID { return p.id }
+
+func (p *remote) selector() *tendv1.Selector {
+	return tendpb.Selector(process.Selector{ID: p.id})
+}
+
+func (p *remote) Info(ctx context.Context) (process.Info, error) {
+	return p.client.info(ctx, process.Selector{ID: p.id})
+}
+
+// maxWrite bounds the data of one write request in bytes.
+const maxWrite = 1 << 20
+
+// Write sends input in requests of at most maxWrite. With an offset, requests
+// are repeated when the answer is lost; without one they can't be.
+func (p *remote) Write(ctx context.Context, in process.Input) (process.Accepted, error) {
+	if in.Offset != nil {
+		at := *in.Offset
+		in.Offset = &at
+	}
+	for {
+		part := in
+		if len(part.Data) > maxWrite {
+			part.Data, part.EOF = part.Data[:maxWrite], false
+		}
+		taken, err := p.write(ctx, part)
+		if err != nil {
+			return taken, err
+		}
+		in.Data = in.Data[len(part.Data):]
+		if in.Offset != nil {
+			*in.Offset += int64(len(part.Data))
+		}
+		if len(in.Data) == 0 {
+			return taken, nil
+		}
+	}
+}
+
+func (p *remote) write(ctx context.Context, in process.Input) (process.Accepted, error) {
+	c := p.client
+	req := connect.NewRequest(&tendv1.WriteRequest{Process: p.selector(), Data: in.Data, Offset: in.Offset, Eof: in.EOF})
+	send := func(ctx context.Context) (process.Accepted, error) {
+		resp, err := c.rpc.Write(ctx, req)
+		if err != nil {
+			return process.Accepted{}, err
+		}
+		return process.Accepted{Offset: resp.Msg.GetOffset()}, nil
+	}
+	if in.Offset == nil {
+		taken, err := send(ctx)
+		return taken, c.domainError(ctx, err)
+	}
+	r := c.retrying()
+	for {
+		attempt, cancel := context.WithTimeoutCause(ctx, c.silence, errSilent)
+		taken, err := send(attempt)
+		silent := errors.Is(context.Cause(attempt), errSilent)
+		cancel()
+		switch {
+		case err == nil || ctx.Err() != nil || !silent && !transient(err):
+			return taken, c.domainError(ctx, err)
+		case silent && c.hello(ctx) == nil:
+			// The server is there: it is the process that does not read.
+			r.progress()
+			continue
+		}
+		wait, ok := r.next(false)
+		if !ok || p.killed.Load() {
+			return taken, c.domainError(ctx, err)
+		}
+		c.log.Debug("write again", "id", p.id, "in", wait, "err", err)
+		if pause(ctx, wait) != nil {
+			return taken, c.domainError(ctx, err)
+		}
+	}
+}
+
+// Signal is not repeated: a signal may have an effect each time it is sent.
+func (p *remote) Signal(ctx context.Context, sig int, scope process.Scope) error {
+	req := &tendv1.SignalRequest{Process: p.selector(), Signal: int32(sig), Scope: tendv1.Scope(scope)}
+	return p.client.call(ctx, false, func(ctx context.Context) error {
+		_, err := p.client.rpc.Signal(ctx, connect.NewRequest(req))
+		return err
+	})
+}
+
+// Kill is not repeated either, and what is killed is not reconnected to.
+func (p *remote) Kill(ctx context.Context) (process.KillResult, error) {
+	p.killed.Store(true)
+	var res process.KillResult
+	err := p.client.call(ctx, false, func(ctx context.Context) error {
+		resp, err := p.client.rpc.Kill(ctx, connect.NewRequest(&tendv1.KillRequest{Process: p.selector()}))
+		if err == nil {
+			res = tendpb.ToKillResult(resp.Msg)
+		}
+		return err
+	})
+	if errors.Is(err, process.ErrExited) {
+		p.killed.Store(false) // nothing was killed
+	}
+	return res, err
+}
+
+func (p *remote) Resize(ctx context.Context, size process.Size) error {
+	req := &tendv1.ResizeRequest{Process: p.selector(), Size: tendpb.Size(size)}
+	return p.client.call(ctx, true, func(ctx context.Context) error {
+		_, err := p.client.rpc.Resize(ctx, connect.NewRequest(req))
+		return err
+	})
+}
+
+func (p *remote) Trim(ctx context.Context, s process.Stream, before int64) error {
+	req := &tendv1.TrimRequest{Process: p.selector(), Stream: tendv1.Stream(s), Before: before}
+	return p.client.call(ctx, true, func(ctx context.Context) error {
+		_, err := p.client.rpc.Trim(ctx, connect.NewRequest(req))
+		return err
+	})
+}
+
+// Remove is repeated when the answer is lost; that a repeated one finds
+// nothing means that the first one did its work.
+func (p *remote) Remove(ctx context.Context) error {
+	attempts := 0
+	err := p.client.call(ctx, true, func(ctx context.Context) error {
+		attempts++
+		_, err := p.client.rpc.Remove(ctx, connect.NewRequest(&tendv1.RemoveRequest{Process: p.selector()}))
+		return err
+	})
+	if attempts > 1 && errors.Is(err, process.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// Wait keeps one stream open, which the server fills with heartbeats, and
+// opens it again when it is lost.
+func (p *remote) Wait(ctx context.Context, until process.Until) (process.WaitResult, error) {
+	c := p.client
+	req := tendpb.Until(until)
+	req.Process = p.selector()
+	r := c.retrying()
+	for {
+		res, away, err := p.waitOnce(ctx, req, r)
+		switch {
+		case err == nil && !away:
+			return res, nil
+		case ctx.Err() != nil, err != nil && !transient(err), p.killed.Load() && !away:
+			return res, c.domainError(ctx, err)
+		}
+		wait, ok := r.next(away)
+		if !ok {
+			return res, c.domainError(ctx, errOr(err, errGone))
+		}
+		c.log.Debug("wait again", "id", p.id, "in", wait, "err", err)
+		if pause(ctx, wait) != nil {
+			return res, ctx.Err()
+		}
+	}
+}
+
+var errGone = connect.NewError(connect.CodeUnavailable, errors.New("the server went away again and again"))
+
+func errOr(err, other error) error {
+	if err != nil {
+		return err
+	}
+	return other
+}
+
+func (p *remote) waitOnce(ctx context.Context, req *tendv1.WaitRequest, r *retrying) (res process.WaitResult, away bool, err error) {
+	ctx, cancel := p.client.stream(ctx)
+	defer cancel(nil)
+	silence := p.client.watchSilence(cancel)
+	defer silence.stop()
+	stream, err := p.client.rpc.Wait(ctx, connect.NewRequest(req))
+	if err != nil {
+		return res, false, causeOf(ctx, err)
+	}
+	defer stream.Close()
+	for stream.Receive() {
+		silence.heard()
+		switch answer := stream.Msg().GetAnswer().(type) {
+		case *tendv1.WaitResponse_Result:
+			return tendpb.ToWaitResult(answer.Result), false, nil
+		case *tendv1.WaitResponse_GoingAway:
+			return res, true, nil
+		}
+		r.progress()
+	}
+	if err := stream.Err(); err != nil {
+		return res, false, causeOf(ctx, err)
+	}
+	return res, false, connect.NewError(connect.CodeUnavailable, errors.New("the server ended the wait without a result"))
+}

@@ -1,0 +1,141 @@
+package tend
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/tend-run/tend/process"
+)
+
+// stream derives the context of one stream: it ends with ctx, with cancel and
+// with the client.
+func (c *Client) stream(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.closed, func() { cancel(errClosed) })
+	return ctx, func(err error) {
+		stop()
+		cancel(err)
+	}
+}
+
+// causeOf prefers the reason for which we ended a stream to what the stream
+// says about its end.
+func causeOf(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), errSilent) {
+		return errSilent
+	}
+	return err
+}
+
+// silence ends a stream on which nothing is heard for too long. HTTP/1.1 has
+// no other way to notice a peer that is gone.
+type silence struct {
+	timer *time.Timer
+	limit time.Duration
+}
+
+func (c *Client) watchSilence(cancel context.CancelCauseFunc) *silence {
+	return &silence{timer: time.AfterFunc(c.silence, func() { cancel(errSilent) }), limit: c.silence}
+}
+
+func (s *silence) heard() { s.timer.Reset(s.limit) }
+func (s *silence) stop()  { s.timer.Stop() }
+
+// maxQueued bounds what a reader holds that its caller has not taken, in
+// bytes: enough for the network to go on while the caller works, little enough
+// for a thousand readers. One event more than that may be held.
+const maxQueued = 256 << 10
+
+// eventCost is what an event counts for in a queue besides its data.
+const eventCost = 256
+
+// feed hands events from the goroutine that receives them to a caller that
+// never blocks. One goroutine puts, one caller takes.
+type feed struct {
+	ready chan struct{} // capacity 1: something may have come
+	room  chan struct{} // capacity 1: something was taken
+
+	mu     sync.Mutex
+	queue  []process.Event // guarded by mu
+	bytes  int             // guarded by mu
+	err    error           // guarded by mu; comes after the queue
+	closed bool            // guarded by mu
+}
+
+func newFeed() *feed {
+	return &feed{ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+}
+
+// Ready implements process.Reader.
+func (f *feed) Ready() <-chan struct{} { return f.ready }
+
+// Next implements process.Reader.
+func (f *feed) Next() (process.Event, bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.closed:
+		return process.Event{}, false, io.ErrClosedPipe
+	case len(f.queue) > 0:
+		ev := f.queue[0]
+		f.queue[0] = process.Event{}
+		if f.queue = f.queue[1:]; len(f.queue) == 0 {
+			f.queue = nil
+		}
+		f.bytes -= len(ev.Data) + eventCost
+		notify(f.room)
+		return ev, true, nil
+	}
+	return process.Event{}, false, f.err
+}
+
+// put adds an event when there is room; false: the feed ended meanwhile.
+func (f *feed) put(ctx context.Context, ev process.Event) bool {
+	for {
+		f.mu.Lock()
+		if f.closed {
+			f.mu.Unlock()
+			return false
+		}
+		if f.bytes < maxQueued {
+			f.queue = append(f.queue, ev)
+			f.bytes += len(ev.Data) + eventCost
+			f.mu.Unlock()
+			notify(f.ready)
+			return true
+		}
+		f.mu.Unlock()
+		select {
+		case <-f.room:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// end is the last word of the feed.
+func (f *feed) end(err error) {
+	f.mu.Lock()
+	f.err = err
+	f.mu.Unlock()
+	notify(f.ready)
+}
+
+// shut makes the feed deliver nothing more. It reports whether it did before.
+func (f *feed) shut() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	was := !f.closed
+	f.closed, f.queue, f.bytes = true, nil, 0
+	return was
+}
+
+func notify(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}

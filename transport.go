@@ -1,0 +1,139 @@
+package tend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/tend-run/tend/internal/tendpb"
+	"github.com/tend-run/tend/process"
+)
+
+// errSilent: the server said nothing for longer than it may.
+var errSilent = errors.New("the server has gone silent")
+
+// target is where a URL points to.
+type target struct {
+	base   string // of the API's URLs
+	socket string // path of a unix socket, or ""
+	tls    bool
+}
+
+func parseTarget(raw string) (target, error) {
+	if path, ok := strings.CutPrefix(raw, "unix:"); ok {
+		path = strings.TrimPrefix(path, "//")
+		if path == "" {
+			return target{}, errors.New("the URL unix:// names no socket; write unix:///run/tend.sock")
+		}
+		return target{base: "http://tend", socket: path}, nil
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return target{}, fmt.Errorf("the URL of the server is wrong: %w", err)
+	}
+	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return target{}, fmt.Errorf("the URL %q has no form that is known; write http://HOST:PORT, https://HOST or unix:///PATH", raw)
+	}
+	return target{base: strings.TrimSuffix(u.Scheme+"://"+u.Host+u.Path, "/"), tls: u.Scheme == "https"}, nil
+}
+
+// transport makes the HTTP side. HTTP/2 carries any number of streams over one
+// connection and notices a dead peer by pings; over HTTP/1.1 each stream has a
+// connection.
+func (t target) transport(opts Options, http2 bool) *http.Transport {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
+	dial := opts.DialContext
+	if dial == nil {
+		dial = dialer.DialContext
+	}
+	if t.socket != "" {
+		dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", t.socket)
+		}
+	}
+	tr := &http.Transport{
+		DialContext:         dial,
+		TLSClientConfig:     opts.TLS,
+		TLSHandshakeTimeout: 10 * time.Second,
+		MaxIdleConnsPerHost: 64,
+		IdleConnTimeout:     90 * time.Second,
+		DisableCompression:  true,
+		Protocols:           new(http.Protocols),
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second, MaxReadFrameSize: 1 << 20},
+	}
+	if t.socket == "" && opts.DialContext == nil {
+		tr.Proxy = http.ProxyFromEnvironment
+	}
+	switch {
+	case http2 && t.tls:
+		tr.Protocols.SetHTTP2(true)
+		tr.Protocols.SetHTTP1(true)
+	case http2:
+		tr.Protocols.SetUnencryptedHTTP2(true)
+	default:
+		tr.Protocols.SetHTTP1(true)
+	}
+	return tr
+}
+
+// bearer adds the token to each request.
+type bearer struct {
+	next  http.RoundTripper
+	token string
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b.token != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	return b.next.RoundTrip(r)
+}
+
+// transient reports whether the same call may succeed on another connection.
+// What the server itself said is its word, unless it said "unavailable";
+// everything else that ended a call came from the way between.
+func transient(err error) bool {
+	if errors.Is(err, errSilent) {
+		return true
+	}
+	e, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		return false
+	}
+	if connect.IsWireError(err) {
+		return e.Code() == connect.CodeUnavailable
+	}
+	switch e.Code() {
+	case connect.CodeUnavailable, connect.CodeUnknown, connect.CodeInternal, connect.CodeAborted,
+		connect.CodeCanceled, connect.CodeDeadlineExceeded, connect.CodeDataLoss:
+		return true
+	}
+	return false
+}
+
+// domainError turns what a call returned into the domain's error. Whether the
+// caller's own context ended the call is looked at first.
+func (c *Client) domainError(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case c.closed.Err() != nil:
+		return errClosed
+	case errors.Is(err, errSilent):
+		return fmt.Errorf("%s: %w: %w", c.url, err, process.ErrUnavailable)
+	}
+	known := tendpb.FromError(err)
+	if e, ok := errors.AsType[*connect.Error](known); ok && transient(err) {
+		return fmt.Errorf("%s: %s: %w", c.url, e.Message(), process.ErrUnavailable)
+	}
+	return known
+}

@@ -1,0 +1,161 @@
+package tend
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/tend-run/tend/process"
+)
+
+// Result is how a process ended, and what it said.
+type Result struct {
+	// Success: the exit code is 0.
+	Success bool
+	// ExitCode as a shell shows it: 128+n for signal n, 124 for a timeout, -1
+	// if the end was not witnessed.
+	ExitCode int
+	// Stdout and Stderr hold the newest Cmd.MaxOutput bytes of each stream;
+	// a terminal's output is Stdout. The dropped bytes are those before.
+	Stdout, Stderr               string
+	StdoutDropped, StderrDropped int64
+	ExecutionTime                time.Duration
+	// TimedOut: Cmd.Timeout ended it. Killed: a signal did, the timeout's
+	// too.
+	TimedOut, Killed bool
+	// Exit has the rest: signal, cause, usage.
+	Exit process.Exit
+}
+
+// WaitOptions of [Process.Wait].
+type WaitOptions struct {
+	// OnStdout and OnStderr are called with the output while Wait waits, from
+	// the first byte that is kept, and never after it has returned.
+	OnStdout, OnStderr func([]byte)
+	// Drain is how long to go on after the exit while a descendant holds the
+	// output open. What was written before the exit is always delivered.
+	Drain time.Duration
+}
+
+// Wait waits for the end of the process and returns its result. It may be
+// called at any time and any number of times. ctx ends the waiting only.
+func (p *Process) Wait(ctx context.Context, opts ...WaitOptions) (Result, error) {
+	var o WaitOptions
+	if len(opts) > 0 {
+		o = opts[0]
+	}
+	exit, err := p.waitExit(ctx, o)
+	if err != nil {
+		return Result{}, err
+	}
+	if exit == nil {
+		return Result{}, errors.New("the output ended without an exit status")
+	}
+	// Callbacks of the spawn have seen everything when Wait returns.
+	select {
+	case <-p.followed:
+	case <-ctx.Done():
+		return Result{}, ctx.Err()
+	}
+	res := Result{
+		ExitCode: exit.ShellStatus(), ExecutionTime: exit.Time.Sub(p.started), Exit: *exit,
+		TimedOut: exit.Cause == process.CauseTimeout, Killed: exit.Signal != 0 || exit.Cause == process.CauseTimeout,
+	}
+	res.Success = res.ExitCode == 0 && exit.Cause != process.CauseLost
+	text, err := p.tail(ctx, process.ReadOptions{Drain: o.Drain})
+	res.Stdout, res.StdoutDropped = text.Stdout, text.StdoutDropped
+	res.Stderr, res.StderrDropped = text.Stderr, text.StderrDropped
+	return res, err
+}
+
+func (p *Process) waitExit(ctx context.Context, o WaitOptions) (*process.Exit, error) {
+	if o.OnStdout != nil || o.OnStderr != nil {
+		return p.deliver(ctx, process.ReadOptions{Drain: o.Drain}, o.OnStdout, o.OnStderr)
+	}
+	res, err := p.proc.Wait(ctx, process.Until{})
+	return res.Exit, err
+}
+
+// deliver calls back with output until the reader ends, and returns the exit.
+func (p *Process) deliver(ctx context.Context, opts process.ReadOptions, onStdout, onStderr func([]byte)) (*process.Exit, error) {
+	r, err := p.proc.Read(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	var exit *process.Exit
+	for ev, err := range process.Follow(ctx, r) {
+		if err != nil {
+			return exit, err
+		}
+		call := onStdout
+		switch ev.Kind {
+		case process.EventExited:
+			exit = ev.Exit
+			continue
+		case process.EventOutput:
+			if ev.Stream == process.Stderr {
+				call = onStderr
+			}
+			if call != nil {
+				call(ev.Data)
+			}
+		}
+	}
+	return exit, nil
+}
+
+// Text is the output of a process so far.
+type Text struct {
+	Stdout, Stderr               string
+	StdoutDropped, StderrDropped int64 // bytes before
+}
+
+// Output returns what the process has said so far, the newest Cmd.MaxOutput
+// bytes of each stream. A terminal's output is Stdout.
+func (p *Process) Output(ctx context.Context) (Text, error) {
+	return p.tail(ctx, process.ReadOptions{NoFollow: true})
+}
+
+func (p *Process) tail(ctx context.Context, opts process.ReadOptions) (Text, error) {
+	info, err := p.proc.Info(ctx)
+	if err != nil {
+		return Text{}, err
+	}
+	var kept [4][]byte
+	var dropped [4]int64
+	for _, s := range info.Streams {
+		// After a drain there may be more than this; it is cut off below.
+		opts.From[s.Stream] = max(s.Base, s.End-p.max)
+		dropped[s.Stream] = opts.From[s.Stream]
+	}
+	opts.Unordered = true
+	r, err := p.proc.Read(ctx, opts)
+	if err != nil {
+		return Text{}, err
+	}
+	for ev, err := range process.Follow(ctx, r) {
+		if err != nil && !errors.Is(err, io.EOF) {
+			return Text{}, err
+		}
+		switch at := ev.Stream; ev.Kind {
+		case process.EventGap:
+			at = ev.Gap.Stream
+			kept[at], dropped[at] = nil, ev.Gap.To
+		case process.EventOutput:
+			kept[at] = append(kept[at], ev.Data...)
+			if over := int64(len(kept[at])) - p.max; over > 0 {
+				kept[at] = kept[at][over:]
+				dropped[at] += over
+			}
+		}
+	}
+	out := process.Stdout
+	if p.pty {
+		out = process.PTY
+	}
+	return Text{
+		Stdout: string(kept[out]), StdoutDropped: dropped[out],
+		Stderr: string(kept[process.Stderr]), StderrDropped: dropped[process.Stderr],
+	}, nil
+}
