@@ -1,0 +1,47 @@
+package envdfs
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	"github.com/tend-run/tend/files"
+)
+
+// fsFor returns the file system as the user sees it whom a REST request
+// names; "" is the default user.
+func (f *Face) fsFor(name string) (files.FS, *failure) {
+	if name == "" {
+		name = f.cfg.DefaultUser()
+	}
+	u, err := files.Lookup(name)
+	switch {
+	case errors.Is(err, files.ErrPermission):
+		return files.FS{}, &failure{http.StatusForbidden, err.Error()}
+	case err != nil:
+		return files.FS{}, &failure{http.StatusUnauthorized, fmt.Sprintf("error looking up user '%.64s': user: unknown user %.64s", name, name)}
+	}
+	return files.FS{User: u, Workdir: f.cfg.DefaultWorkdir()}, nil
+}
+
+// fsOf does the same for a call of the service, which names the user in the
+// Authorization header. Any other scheme than Basic counts as no user.
+func (f *Face) fsOf(h http.Header) (files.FS, error) {
+	name, _, named := (&http.Request{Header: h}).BasicAuth()
+	text := "invalid username: '%.64s'"
+	if !named {
+		name, text = f.cfg.DefaultUser(), "invalid default user: '%.64s'"
+	} else if name == "" {
+		return files.FS{}, connect.NewError(connect.CodeUnauthenticated, errors.New("invalid username: ''"))
+	}
+	u, err := files.Lookup(name)
+	switch {
+	case errors.Is(err, files.ErrPermission):
+		return files.FS{}, connect.NewError(connect.CodePermissionDenied, err)
+	case err != nil:
+		return files.FS{}, connect.NewError(connect.CodeUnauthenticated, fmt.Errorf(text, name))
+	}
+	return files.FS{User: u, Workdir: f.cfg.DefaultWorkdir()}, nil
+}

@@ -1,0 +1,126 @@
+package envdfs
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/gen/envd/filesystem/filesystemconnect"
+)
+
+// Config says how a Face behaves. The zero value serves without a token, as
+// the user the daemon runs as.
+type Config struct {
+	// Token returns the access token, "" if none is set. It may change: POST
+	// /init sets it. nil: none.
+	Token func() face.Token
+	// Wrap puts around every path what the whole protocol shares: CORS, the
+	// access token. nil: nothing, and all but /files is open.
+	Wrap func(http.Handler) http.Handler
+	// DefaultUser returns the user of requests that name none; "" is the
+	// user the daemon runs as. nil: always "".
+	DefaultUser func() string
+	// DefaultWorkdir returns the directory that the empty path means; "" is
+	// the user's home. nil: always "".
+	DefaultWorkdir func() string
+	// MaxWatchers bounds the polled watchers, and separately the streams of
+	// WatchDir, each of which has one; 0 means 256. One more is refused.
+	MaxWatchers int
+	// WatcherIdle is how long a polled watcher lives without being asked; 0
+	// means an hour.
+	WatcherIdle time.Duration
+	// MaxEvents bounds the events kept for one watcher; 0 means 10,000.
+	MaxEvents int
+	// Options go to the connect handlers, after those of this package.
+	Options []connect.HandlerOption
+	// Log gets what no client is told; nil: nothing is logged.
+	Log *slog.Logger
+}
+
+const (
+	defaultMaxWatchers = 256
+	defaultWatcherIdle = time.Hour
+	// maxMessage bounds the messages of the service: no request needs more
+	// than two paths.
+	maxMessage = 1 << 20
+)
+
+// Face serves the file half of the protocol.
+type Face struct {
+	cfg      Config
+	log      *slog.Logger
+	watchers *watchers
+	// streams has room for each WatchDir that may run.
+	streams chan struct{}
+	// done ends the streams when the Face is closed.
+	done context.Context
+	stop context.CancelFunc
+}
+
+// New makes a Face. Close it to end its watchers.
+func New(cfg Config) *Face {
+	none := func() string { return "" }
+	if cfg.Token == nil {
+		cfg.Token = func() face.Token { return "" }
+	}
+	if cfg.Wrap == nil {
+		cfg.Wrap = func(h http.Handler) http.Handler { return h }
+	}
+	if cfg.DefaultUser == nil {
+		cfg.DefaultUser = none
+	}
+	if cfg.DefaultWorkdir == nil {
+		cfg.DefaultWorkdir = none
+	}
+	if cfg.MaxWatchers <= 0 {
+		cfg.MaxWatchers = defaultMaxWatchers
+	}
+	if cfg.WatcherIdle <= 0 {
+		cfg.WatcherIdle = defaultWatcherIdle
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	done, stop := context.WithCancel(context.Background())
+	return &Face{
+		cfg:      cfg,
+		log:      cfg.Log,
+		watchers: newWatchers(cfg.MaxWatchers, cfg.WatcherIdle),
+		streams:  make(chan struct{}, cfg.MaxWatchers),
+		done:     done,
+		stop:     stop,
+	}
+}
+
+// Register mounts the paths.
+func (f *Face) Register(mux *http.ServeMux) {
+	for pattern, h := range map[string]http.HandlerFunc{
+		"GET /files":          f.download, // HEAD, too
+		"POST /files":         f.upload,
+		"POST /files/compose": f.compose,
+		// Preflights end in the CORS handler of Wrap.
+		"OPTIONS /files": http.NotFound, "OPTIONS /files/compose": http.NotFound,
+	} {
+		mux.Handle(pattern, f.cfg.Wrap(h))
+	}
+	options := append([]connect.HandlerOption{connect.WithReadMaxBytes(maxMessage), connect.WithRecover(f.recovered)}, f.cfg.Options...)
+	path, h := filesystemconnect.NewFilesystemHandler(service{f}, options...)
+	mux.Handle(path, f.cfg.Wrap(h))
+}
+
+// recovered turns a panic in one request into an error of that request.
+func (f *Face) recovered(_ context.Context, s connect.Spec, _ http.Header, p any) error {
+	f.log.Error("request panicked", "face", "envd", "rpc", s.Procedure, "panic", p)
+	return connect.NewError(connect.CodeInternal, errors.New("a fault in the server ended this request"))
+}
+
+// Close ends all watchers, and with them the streams of WatchDir.
+func (f *Face) Close() error {
+	f.stop()
+	return f.watchers.close()
+}

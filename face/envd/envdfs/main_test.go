@@ -1,0 +1,82 @@
+package envdfs
+
+import (
+	"encoding/base64"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os/user"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/tend-run/tend/face"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// server is a running Face whose empty path means dir.
+type server struct {
+	t     *testing.T
+	face  *Face
+	url   string
+	dir   string
+	user  string
+	token face.Token
+	http  *http.Client
+}
+
+func serve(t *testing.T, cfg Config) *server {
+	t.Helper()
+	s := &server{t: t, dir: t.TempDir()}
+	u, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.user = u.Username
+	cfg.DefaultWorkdir = func() string { return s.dir }
+	cfg.Token = func() face.Token { return s.token }
+	s.face = New(cfg)
+	mux := http.NewServeMux()
+	s.face.Register(mux)
+	srv := httptest.NewServer(mux)
+	s.url = srv.URL
+	transport := &http.Transport{DisableCompression: true}
+	s.http = &http.Client{Transport: transport}
+	t.Cleanup(func() {
+		if err := s.face.Close(); err != nil {
+			t.Error(err)
+		}
+		transport.CloseIdleConnections()
+		srv.Close()
+	})
+	return s
+}
+
+// do sends a request; headers are "Name: value" lines.
+func (s *server) do(method, path, body string, headers ...string) (*http.Response, string) {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Add(name, value)
+	}
+	res, err := s.http.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return res, string(text)
+}
+
+func basic(name string) string {
+	return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(name+":"))
+}
