@@ -47,7 +47,7 @@ func (a *anchor) control(l int) {
 func (a *anchor) answer(fd int) {
 	defer unix.Close(fd)
 	buf := make([]byte, 4096)
-	n, fds, err := wire.Recv(fd, buf)
+	n, fds, err := wire.Recv(fd, buf, 0)
 	if err != nil || n == 0 {
 		closeAll(fds)
 		return
@@ -151,7 +151,7 @@ func (c *Client) call(fds []int, words ...string) ([]string, []int, error) {
 		return nil, nil, fmt.Errorf("anchor: %w", err)
 	}
 	buf := make([]byte, 4096)
-	n, got, err := wire.Recv(sock, buf)
+	n, got, err := wire.Recv(sock, buf, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("anchor: %w", err)
 	}

@@ -17,12 +17,36 @@ type vault struct {
 	items map[wire.Ref]map[byte]int // guarded by mu
 }
 
+// nap is the pause between two looks at the socket, in ms. Deposits are safe in
+// the socket's queue, so the anchor need not run for each: that would cost each
+// short process a wake-up. A drop that somebody waits for (the last writer of a
+// stdin) is announced by the keeper's urgent eventfd, which ends the nap.
+const nap = 5
+
+func (v *vault) rest() {
+	v.mu.Lock()
+	urgent, ok := v.items[wire.Ref{Slot: wire.VaultGlobal}][wire.FDUrgent]
+	v.mu.Unlock()
+	if !ok {
+		return
+	}
+	fds := []unix.PollFd{{Fd: int32(urgent), Events: unix.POLLIN}}
+	if n, err := unix.Poll(fds, nap); err == nil && n > 0 {
+		var b [8]byte
+		unix.Read(urgent, b[:])
+	}
+}
+
 // serve takes a keeper's messages until its socket ends.
 func (v *vault) serve(sock int) {
 	defer unix.Close(sock)
 	buf := make([]byte, 4096)
 	for {
-		n, fds, err := wire.Recv(sock, buf)
+		n, fds, err := wire.Recv(sock, buf, unix.MSG_DONTWAIT)
+		if err == unix.EAGAIN {
+			v.rest()
+			n, fds, err = wire.Recv(sock, buf, 0)
+		}
 		if err != nil || n == 0 {
 			return
 		}

@@ -27,8 +27,9 @@ type cgroups struct {
 	why     string // then the reason
 	canKill bool   // cgroup.kill exists (Linux 5.14)
 
-	mu     sync.Mutex
-	killed map[uint32]bool // slots whose directory must not be used again; guarded by mu
+	mu      sync.Mutex
+	killed  map[uint32]bool // slots whose directory must not be used again; guarded by mu
+	limited map[uint32]bool // slots whose directory has limits set; guarded by mu
 }
 
 // findCgroups looks in mountinfo for a cgroup2 mount that shows our own group,
@@ -74,7 +75,7 @@ func findCgroups(stateDir string) *cgroups {
 			continue
 		}
 		defer os.Remove(probe)
-		g := &cgroups{root: dir, killed: map[uint32]bool{}}
+		g := &cgroups{root: dir, killed: map[uint32]bool{}, limited: map[uint32]bool{}}
 		g.removeEmpty()
 		_, err := os.Stat(filepath.Join(probe, "cgroup.kill"))
 		g.canKill = err == nil
@@ -139,6 +140,21 @@ func (g *cgroups) open(slot uint32) (int, error) {
 		fd, err = unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	}
 	return fd, err
+}
+
+func (g *cgroups) setLimited(slot uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.limited[slot] = true
+}
+
+// takeLimited reports whether a former owner's limits must be lifted.
+func (g *cgroups) takeLimited(slot uint32) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	had := g.limited[slot]
+	delete(g.limited, slot)
+	return had
 }
 
 func (g *cgroups) openEvents(slot uint32) (int, error) {

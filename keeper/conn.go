@@ -26,6 +26,8 @@ type conn struct {
 	f  *os.File
 	fd int
 
+	buf []byte // read and not yet handled; the reading goroutine's
+
 	mu sync.Mutex // guards writing
 }
 
@@ -43,7 +45,7 @@ func (k *Keeper) accept() {
 			unix.Close(fd)
 			continue
 		}
-		c := &conn{k: k, fd: fd, f: os.NewFile(uintptr(fd), "server")}
+		c := &conn{k: k, fd: fd, f: os.NewFile(uintptr(fd), "server"), buf: make([]byte, 0, 4096)}
 		go c.serve()
 	}
 }
@@ -69,56 +71,81 @@ func (k *Keeper) acceptAnchors() {
 	}
 }
 
+// serve reads and handles requests. A request that may take long is handled by
+// the goroutine that read it, while another goroutine takes over the reading:
+// that keeps a thread switch out of the way of the answer.
 func (c *conn) serve() {
-	defer c.f.Close()
-	buf := make([]byte, 0, 4096)
 	for {
-		frame, rest, err := wire.Cut(buf)
+		frame, rest, err := wire.Cut(c.buf)
 		if err != nil {
-			c.k.logf("server connection: %v", err)
+			c.end(err)
 			return
 		}
 		if frame != nil {
-			c.handle(frame)
-			buf = append(buf[:0], rest...)
-			if cap(buf) > 1<<16 && len(buf) < 4096 {
-				buf = append(make([]byte, 0, 4096), buf...)
+			if frame[8] == wire.OpSpawn || frame[8] == wire.OpKill {
+				own := append([]byte(nil), frame...)
+				c.keep(rest)
+				go c.serve()
+				c.handle(own)
+				return
 			}
+			c.handle(frame)
+			c.keep(rest)
 			continue
 		}
-		if len(buf) == cap(buf) {
-			buf = append(buf, 0)[:len(buf)]
+		if len(c.buf) == cap(c.buf) {
+			c.buf = append(c.buf, 0)[:len(c.buf)]
 		}
-		n, err := c.f.Read(buf[len(buf):cap(buf)])
+		n, err := c.f.Read(c.buf[len(c.buf):cap(c.buf)])
 		if n == 0 && err != nil {
-			if err != io.EOF {
-				c.k.logf("server connection: %v", err)
-			}
+			c.end(err)
 			return
 		}
-		buf = buf[:len(buf)+n]
+		c.buf = c.buf[:len(c.buf)+n]
 	}
 }
 
-// handle runs one request. What can take long runs beside the reader.
+// keep leaves what was read beyond the last frame, without the room that a
+// large frame took.
+func (c *conn) keep(rest []byte) {
+	if cap(c.buf) > 1<<16 && len(rest) < 4096 {
+		c.buf = append(make([]byte, 0, 4096), rest...)
+		return
+	}
+	c.buf = append(c.buf[:0], rest...)
+}
+
+func (c *conn) end(err error) {
+	if err != io.EOF {
+		c.k.logf("server connection: %v", err)
+	}
+	c.f.Close()
+}
+
+// handle runs one request.
 func (c *conn) handle(frame []byte) {
 	req := binary.LittleEndian.Uint64(frame)
 	op, body := frame[8], frame[9:]
 	switch op {
 	case wire.OpSpawn:
-		spawn, err := wire.ParseSpawn(append([]byte(nil), body...))
+		spawn, err := wire.ParseSpawn(body)
 		if err != nil {
 			c.fail(req, &wire.Error{Code: wire.CodeInvalid, What: err.Error()})
 			return
 		}
-		go func() {
-			out, werr := c.k.spawn(&spawn)
-			c.answer(req, werr, func(e *wire.Enc) { out.Append(e) })
-		}()
+		out, werr := c.k.spawn(&spawn)
+		c.answer(req, werr, func(e *wire.Enc) { out.Append(e) })
 		return
 	case wire.OpHello:
 		h := wire.Hello{Version: wire.Version, PID: uint32(os.Getpid()), Facts: c.k.stats.facts(c.k)}
 		c.send(req, nil, h.Append, c.k.board.FD(), c.k.wakeFD)
+		return
+	case wire.OpRetire:
+		for d := (wire.Dec{B: body}); len(d.B) >= 8; {
+			if p := c.k.lookup(wire.ParseRef(&d)); p != nil {
+				c.k.retire(p)
+			}
+		}
 		return
 	case wire.OpSpaceFree:
 		c.k.spaceFreed()
@@ -148,10 +175,8 @@ func (c *conn) handle(frame []byte) {
 	}
 	switch op {
 	case wire.OpKill:
-		go func() {
-			out, werr := c.k.kill(p, process.Cause(a))
-			c.answer(req, werr, func(e *wire.Enc) { out.Append(e) })
-		}()
+		out, werr := c.k.kill(p, process.Cause(a))
+		c.answer(req, werr, func(e *wire.Enc) { out.Append(e) })
 	case wire.OpSignal:
 		c.answer(req, c.k.signalRequest(p, unix.Signal(a), process.Scope(b)), nil)
 	case wire.OpResize:
@@ -167,8 +192,6 @@ func (c *conn) handle(frame []byte) {
 		p.mu.Unlock()
 	case wire.OpTrim:
 		c.answer(req, c.k.trim(p, process.Stream(a), int64(b)), nil)
-	case wire.OpRetire:
-		c.k.retire(p)
 	default:
 		c.fail(req, &wire.Error{Code: wire.CodeUnsupported, What: "unknown operation; the server is of another version"})
 	}

@@ -167,6 +167,9 @@ func (k *Keeper) work() {
 				if k.isInput(p, what, ev.Events) {
 					k.feed(p)
 				}
+				if ev.Events&(unix.EPOLLIN|unix.EPOLLHUP) == unix.EPOLLHUP && exitFollows(p) {
+					k.onPidfd(p)
+				}
 				k.pump(p, &p.out[what])
 			case onStdin:
 				k.feed(p)
@@ -178,6 +181,17 @@ func (k *Keeper) work() {
 			p.mu.Unlock()
 		}
 	}
+}
+
+// exitFollows: a pipe is broken because its process is exiting, as is most often
+// the case: the kernel closes files a moment before it tells of the exit. Both
+// facts then make one announcement.
+func exitFollows(p *proc) bool {
+	if p.exited || p.pidfd < 0 {
+		return false
+	}
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}, 1)
+	return err == nil && n > 0
 }
 
 // isInput: a terminal's one descriptor is for both directions.

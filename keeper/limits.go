@@ -17,13 +17,14 @@ import (
 // instruction (PTRACE_TRACEME, then the stop that exec makes), so no part of
 // the program ever runs without them.
 type limits struct {
-	spec  process.Limits
-	group string // the process's cgroup v2 directory, or ""
-	root  string
+	spec   process.Limits
+	group  string // the process's cgroup v2 directory, or ""
+	groups *cgroups
+	slot   uint32
 }
 
 func limitsOf(s *process.Spec, g *cgroups, p *proc) *limits {
-	l := &limits{spec: s.Limits, root: g.root}
+	l := &limits{spec: s.Limits, groups: g, slot: p.ref.Slot}
 	if p.group {
 		l.group = g.dir(p.ref.Slot)
 	}
@@ -52,21 +53,21 @@ func (l *limits) any() bool {
 // used again, so limits of a former owner are lifted.
 func (l *limits) prepare() error {
 	want := l.cgroupLimits()
+	if l.groups.takeLimited(l.slot) {
+		l.lift()
+	}
 	if len(want) == 0 {
-		if l.group != "" {
-			l.lift()
-		}
 		return nil
 	}
 	if l.group == "" {
 		return fmt.Errorf("limits of memory, pids and cpu need a cgroup v2 tree that tend may write; here there is none: %w", process.ErrUnsupported)
 	}
-	l.lift()
+	l.groups.setLimited(l.slot)
 	for _, w := range want {
 		path := l.group + "/" + w.file
 		if _, err := os.Stat(path); err != nil {
 			// Not switched on for our subtree yet.
-			for _, dir := range []string{parentDir(l.root), l.root} {
+			for _, dir := range []string{parentDir(l.groups.root), l.groups.root} {
 				writeFile(dir+"/cgroup.subtree_control", "+"+w.controller)
 			}
 		}

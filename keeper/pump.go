@@ -127,6 +127,7 @@ func (k *Keeper) splice(s *outStream, src, dst int, room int64) (int64, error) {
 			continue
 		case unix.EINVAL:
 			s.fallback = true
+			unix.SetNonblock(src, true)
 		default:
 			return n, err
 		}

@@ -136,7 +136,6 @@ func (k *Keeper) openStreams(p *proc, spec *process.Spec, req *wire.Spawn) ([]in
 			return fail(err)
 		}
 		child, p.stdin.fd, p.stdin.open = append(child, pipe[0]), pipe[1], true
-		unix.SetNonblock(pipe[1], true)
 	} else {
 		null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -145,8 +144,8 @@ func (k *Keeper) openStreams(p *proc, spec *process.Spec, req *wire.Spawn) ([]in
 		child = append(child, null)
 	}
 	for i := range p.out {
-		// Only our end may be non-blocking: a pipe's ends are separate open
-		// files, and the program expects a blocking one.
+		// Neither end is non-blocking: the program expects that, and splice
+		// has a flag for it.
 		if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 			return fail(err)
 		}
@@ -240,11 +239,6 @@ func (k *Keeper) fork(p *proc, spec *process.Spec, req *wire.Spawn, child []int)
 		}
 	} else if k.stats.resetOOM {
 		setOOMScore(pid, 0)
-	}
-	for i := range p.out {
-		if s := &p.out[i]; !s.eof {
-			unix.SetNonblock(s.fd, true)
-		}
 	}
 	return nil
 }

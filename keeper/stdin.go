@@ -142,6 +142,7 @@ func (k *Keeper) closeStdin(p *proc) {
 		k.unwatch(p.stdin.fd)
 		closeFD(&p.stdin.fd)
 		k.vault.drop(&p.vaulted, p.ref, wire.FDStdin)
+		k.vault.hurry()
 	}
 	k.closeFeed(p)
 	k.announce(p)

@@ -25,7 +25,7 @@ func (k *Keeper) takeOver(held map[wire.Ref]held) error {
 		return err
 	}
 	k.vault.refill = k.handOver
-	k.vault.put(&k.vaulted, true, wire.Ref{Slot: wire.VaultGlobal}, []byte{wire.FDBoard, wire.FDWake, wire.FDListen}, []int{k.board.FD(), k.wakeFD, k.listen})
+	k.vault.put(&k.vaulted, true, wire.Ref{Slot: wire.VaultGlobal}, globalKinds, k.globalFDs())
 	for slot := uint32(board.Slots); slot > 0; slot-- {
 		s := k.board.Slot(slot - 1)
 		ref := wire.Ref{Slot: slot - 1, Gen: s.Gen()}
@@ -44,6 +44,10 @@ func (k *Keeper) takeOver(held map[wire.Ref]held) error {
 	unix.Write(k.wakeFD, one[:])
 	return nil
 }
+
+var globalKinds = []byte{wire.FDBoard, wire.FDWake, wire.FDListen, wire.FDUrgent}
+
+func (k *Keeper) globalFDs() []int { return []int{k.board.FD(), k.wakeFD, k.listen, k.vault.urgent} }
 
 func (h held) close() {
 	for _, fd := range h {
@@ -64,6 +68,11 @@ func (k *Keeper) openGlobals(h held) (err error) {
 	} else if k.wakeFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return fmt.Errorf("eventfd: %w", err)
 	}
+	if fd, ok := h[wire.FDUrgent]; ok {
+		k.vault.urgent = fd
+	} else if k.vault.urgent, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return fmt.Errorf("eventfd: %w", err)
+	}
 	if fd, ok := h[wire.FDListen]; ok {
 		k.listen = fd
 		return nil
@@ -77,7 +86,7 @@ func (k *Keeper) openGlobals(h held) (err error) {
 // until the anchor takes it.
 func (k *Keeper) handOver(again func(put func() bool) bool) bool {
 	ok := again(func() bool {
-		return k.vault.put(&k.vaulted, true, wire.Ref{Slot: wire.VaultGlobal}, []byte{wire.FDBoard, wire.FDWake, wire.FDListen}, []int{k.board.FD(), k.wakeFD, k.listen})
+		return k.vault.put(&k.vaulted, true, wire.Ref{Slot: wire.VaultGlobal}, globalKinds, k.globalFDs())
 	})
 	for i := 0; i < len(k.procs) && ok; i++ {
 		p := k.procs[i].Load()

@@ -23,6 +23,7 @@ type vault struct {
 	sock   int    // -1: no anchor; guarded by mu
 	epoch  uint32 // guarded by mu
 	behind bool   // catchUp runs; guarded by mu
+	urgent int    // eventfd that ends the anchor's nap; set once before the workers start
 	// refill hands over everything by put with whole set; done reports each
 	// result. Set once before the workers start.
 	refill func(again func(put func() bool) bool) bool
@@ -45,7 +46,7 @@ func (v *vault) fetch() (map[wire.Ref]held, error) {
 	}
 	buf := make([]byte, 4096)
 	for {
-		n, fds, err := wire.Recv(v.sock, buf)
+		n, fds, err := wire.Recv(v.sock, buf, 0)
 		if err != nil {
 			return all, err
 		}
@@ -81,6 +82,12 @@ func (v *vault) put(epoch *uint32, whole bool, ref wire.Ref, kinds []byte, fds [
 func (v *vault) drop(epoch *uint32, ref wire.Ref, kinds ...byte) {
 	m := wire.VaultMessage{Op: wire.VaultDrop, Ref: ref, Kinds: kinds}
 	v.send(epoch, false, m.Append(nil), nil)
+}
+
+// hurry makes the anchor look at once: somebody waits for a drop.
+func (v *vault) hurry() {
+	one := [8]byte{1}
+	unix.Write(v.urgent, one[:])
 }
 
 func (v *vault) send(epoch *uint32, whole bool, b []byte, fds []int) bool {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -48,8 +49,30 @@ func (m *Manager) retired(p *proc) {
 	p.stopIdle()
 	p.endInput()
 	p.mu.Unlock()
+	m.retireSlot(p.ref)
+}
+
+func (m *Manager) retireSlot(ref wire.Ref) {
+	m.retiring.Lock()
+	defer m.retiring.Unlock()
+	m.retiring.refs = append(m.retiring.refs, ref)
+	if len(m.retiring.refs) == 1 {
+		time.AfterFunc(retireAfter, m.retire)
+	}
+}
+
+// retireAfter gathers slots to give back: the keeper is woken for many at once.
+const retireAfter = 20 * time.Millisecond
+
+func (m *Manager) retire() {
+	m.retiring.Lock()
+	refs := m.retiring.refs
+	m.retiring.refs = nil
+	m.retiring.Unlock()
 	var e wire.Enc
-	p.ref.Append(&e)
+	for _, ref := range refs {
+		ref.Append(&e)
+	}
 	m.link.tell(wire.OpRetire, e.B)
 }
 

@@ -65,6 +65,11 @@ type Manager struct {
 	hello    wire.Hello                   // guarded by mu
 	keepers  int                          // hellos so far; guarded by mu
 
+	retiring struct {
+		sync.Mutex
+		refs []wire.Ref
+	}
+
 	scanned chan struct{} // closed when the spool has been read once
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
@@ -154,6 +159,7 @@ func (m *Manager) connected(h wire.Hello, boardFD, wakeFD int) error {
 		b.Close()
 		f.Close()
 		m.wakeAll()
+		m.retireAgain(old)
 		return nil
 	}
 	var lost []*proc
@@ -300,6 +306,17 @@ func (m *Manager) dispatch(f *os.File, b *board.Board) {
 		look()
 		if _, err := f.Read(buf[:]); err != nil {
 			return
+		}
+	}
+}
+
+// retireAgain gives back the slots whose retirement died with a keeper.
+func (m *Manager) retireAgain(b *board.Board) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for i := range uint32(board.Slots) {
+		if s := b.Slot(i); m.slots[i] == nil && s.Flags()&board.FlagFinal != 0 {
+			m.retireSlot(wire.Ref{Slot: i, Gen: s.Gen()})
 		}
 	}
 }

@@ -29,12 +29,12 @@ func Send(sock int, b []byte, fds []int) error {
 }
 
 // Recv reads one message and its descriptors, which are close-on-exec and the
-// caller's. A message with more bytes or descriptors than fit is an error.
-func Recv(sock int, b []byte) (n int, fds []int, err error) {
+// caller's. flag may be MSG_DONTWAIT. A message with more bytes or descriptors than fit is an error.
+func Recv(sock int, b []byte, flag int) (n int, fds []int, err error) {
 	oob := make([]byte, unix.CmsgSpace(MaxFDs*4))
 	var oobn, flags int
 	for {
-		n, oobn, flags, _, err = unix.Recvmsg(sock, b, oob, unix.MSG_CMSG_CLOEXEC)
+		n, oobn, flags, _, err = unix.Recvmsg(sock, b, oob, unix.MSG_CMSG_CLOEXEC|flag)
 		if err != unix.EINTR {
 			break
 		}

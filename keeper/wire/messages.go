@@ -14,7 +14,7 @@ const (
 	OpStdin                // Ref → nothing, with the stdin memfd
 	OpFeed                 // Ref: the board says more was accepted; no answer
 	OpTrim                 // Ref, u8 stream, u64 before
-	OpRetire               // Ref: the server has taken over; the slot is free; no answer
+	OpRetire               // Ref, repeated: the server has taken over; the slots are free; no answer
 	OpSpaceFree            // nothing: space was freed, try again; no answer
 )
 

@@ -37,6 +37,7 @@ const (
 	FDBoard               // global: the board
 	FDWake                // global: the eventfd that wakes the server
 	FDListen              // global: the keeper's listening socket
+	FDUrgent              // global: eventfd, written when a drop must not wait (see anchor)
 )
 
 // VaultMessage is one packet without its descriptors.
