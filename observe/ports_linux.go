@@ -1,0 +1,67 @@
+package observe
+
+import (
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/tend-run/tend/process"
+)
+
+// Listening returns the TCP sockets on which the tree of the leader listens.
+// A socket that several processes share is told once, for the lowest pid.
+func Listening(leader int) ([]process.Listener, error) {
+	namespaces := map[string]map[string]listener{} // by socket inode
+	seen := map[string]bool{}
+	var out []process.Listener
+	for _, pid := range Tree(leader) {
+		dir := "/proc/" + strconv.Itoa(pid)
+		ns, err := os.Readlink(dir + "/ns/net")
+		if err != nil {
+			continue // gone, or not ours to see
+		}
+		sockets, ok := namespaces[ns]
+		if !ok {
+			sockets = listeners(dir)
+			namespaces[ns] = sockets
+		}
+		if len(sockets) == 0 {
+			continue
+		}
+		fds, err := os.ReadDir(dir + "/fd")
+		if err != nil {
+			continue
+		}
+		for _, fd := range fds {
+			link, err := os.Readlink(dir + "/fd/" + fd.Name())
+			if err != nil {
+				continue
+			}
+			inode, ok := strings.CutPrefix(link, "socket:[")
+			if !ok {
+				continue
+			}
+			inode = strings.TrimSuffix(inode, "]")
+			if l, ok := sockets[inode]; ok && !seen[inode] {
+				seen[inode] = true
+				out = append(out, process.Listener{Address: l.addr.String(), PID: pid})
+			}
+		}
+	}
+	return out, nil
+}
+
+// listeners reads the tables of one network namespace.
+func listeners(dir string) map[string]listener {
+	all := map[string]listener{}
+	for _, name := range []string{"/net/tcp", "/net/tcp6"} {
+		b, err := os.ReadFile(dir + name)
+		if err != nil {
+			continue // no IPv6, or the process is gone
+		}
+		for _, l := range parseTCP(b) {
+			all[l.inode] = l
+		}
+	}
+	return all
+}

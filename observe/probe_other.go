@@ -1,0 +1,22 @@
+//go:build !linux
+
+package observe
+
+import (
+	"fmt"
+
+	"github.com/tend-run/tend/process"
+)
+
+// Tree knows nothing here: it returns no pids.
+func Tree(int) []int { return nil }
+
+// Listening reports process.ErrUnsupported.
+func Listening(int) ([]process.Listener, error) {
+	return nil, fmt.Errorf("%w: listening ports are known on Linux only", process.ErrUnsupported)
+}
+
+// Input reports process.ErrUnsupported.
+func Input(int) (process.InputState, error) {
+	return process.InputNone, fmt.Errorf("%w: waiting for input is observed on Linux only", process.ErrUnsupported)
+}
