@@ -29,12 +29,12 @@ type role struct {
 	ended   chan struct{} // closed when the current process ended
 }
 
-// Pauses between a role's death and its next start: none if it lived for a
-// second, else doubling up to a second.
+// Pauses between a role's death and its next start: none if it lived for
+// livedLong, else doubling up to a second.
 const (
 	firstPause = 10 * time.Millisecond
 	maxPause   = time.Second
-	livedLong  = time.Second
+	livedLong  = 100 * time.Millisecond
 )
 
 // nextPause is the rule, as a function.

@@ -99,9 +99,17 @@ func (m *Manager) Usage() (known, live int, bytes int64) {
 	return len(all), live, total
 }
 
+// settle bounds how long Remove waits for the kernel to empty the tree of a
+// process that has exited: it lags a little behind the exit.
+const settle = 200 * time.Millisecond
+
 // Remove implements process.Process.
-func (p *proc) Remove(context.Context) error {
+func (p *proc) Remove(ctx context.Context) error {
 	pr := p.final.Load()
+	if pr == nil && p.Progress().Exit != nil {
+		p.awaitFinal(ctx, settle)
+		pr = p.final.Load()
+	}
 	switch {
 	case pr == nil:
 		return process.ErrRunning
@@ -127,6 +135,23 @@ func (p *proc) Remove(context.Context) error {
 	p.changed()
 	m.emit(process.Event{Kind: process.EventRemoved, ID: p.id, PID: p.pid, Time: time.Now()})
 	return err
+}
+
+// awaitFinal waits until nothing about the process can change any more.
+func (p *proc) awaitFinal(ctx context.Context, bound time.Duration) {
+	ready := make(chan struct{}, 1)
+	defer p.listen(ready)()
+	t := time.NewTimer(bound)
+	defer t.Stop()
+	for p.final.Load() == nil {
+		select {
+		case <-ready:
+		case <-t.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // trimFinished frees the head of a finished stream. The keeper has forgotten
