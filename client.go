@@ -49,7 +49,7 @@ type Client struct {
 	retry   Retry
 	silence time.Duration
 	log     *slog.Logger
-	http    *http.Transport
+	road    *road
 	rpc     tendv1connect.ProcessServiceClient
 	admin   tendv1connect.AdminServiceClient
 
@@ -90,15 +90,16 @@ func Dial(ctx context.Context, url string, opts Options) (*Client, error) {
 }
 
 func newClient(url string, t target, opts Options, http2 bool) *Client {
-	c := &Client{url: url, retry: opts.Retry.withDefaults(), silence: opts.Silence, log: opts.Log, http: t.transport(opts, http2)}
+	c := &Client{url: url, retry: opts.Retry.withDefaults(), silence: opts.Silence, log: opts.Log}
 	if c.silence <= 0 {
 		c.silence = 3 * tendpb.Heartbeat
 	}
+	c.road = &road{token: opts.Token, now: t.transport(opts, http2, c.silence)}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
 	c.closed, c.close = context.WithCancel(context.Background())
-	client := &http.Client{Transport: bearer{c.http, opts.Token}}
+	client := &http.Client{Transport: c.road}
 	// No compression: the server is near, and output is large.
 	noGzip := connect.WithAcceptCompression("gzip", nil, nil)
 	c.rpc = tendv1connect.NewProcessServiceClient(client, t.base, noGzip)
@@ -140,7 +141,7 @@ func (c *Client) dialError(ctx context.Context, err error) error {
 func (c *Client) Close() error {
 	c.close()
 	c.wg.Wait()
-	c.http.CloseIdleConnections()
+	c.road.close()
 	return nil
 }
 

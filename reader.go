@@ -68,7 +68,11 @@ func (r *reader) Close() error {
 func (r *reader) run(ctx context.Context, opened chan<- error) {
 	c, attempts := r.proc.client, r.proc.client.retrying()
 	for {
+		turn := c.road.taken()
 		away, err := r.once(ctx, attempts, opened)
+		if away || errors.Is(err, errSilent) {
+			c.road.leave(turn)
+		}
 		switch {
 		case ctx.Err() != nil:
 			err = errClosed

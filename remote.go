@@ -76,18 +76,29 @@ func (p *remote) write(ctx context.Context, in process.Input) (process.Accepted,
 		return taken, c.domainError(ctx, err)
 	}
 	r := c.retrying()
-	for {
+	for again := false; ; again = true {
+		turn := c.road.taken()
 		attempt, cancel := context.WithTimeoutCause(ctx, c.silence, errSilent)
 		taken, err := send(attempt)
 		silent := errors.Is(context.Cause(attempt), errSilent)
 		cancel()
 		switch {
 		case err == nil || ctx.Err() != nil || !silent && !transient(err):
-			return taken, c.domainError(ctx, err)
+			err = c.domainError(ctx, err)
+			if again && (errors.Is(err, process.ErrStdinClosed) || errors.Is(err, process.ErrExited)) {
+				// Perhaps by the very write whose answer was lost.
+				end := *in.Offset + int64(len(in.Data))
+				if info, e := p.Info(ctx); e == nil && info.Stdin.Accepted == end {
+					return process.Accepted{Offset: end}, nil
+				}
+			}
+			return taken, err
 		case silent && c.hello(ctx) == nil:
 			// The server is there: it is the process that does not read.
 			r.progress()
 			continue
+		case silent:
+			c.road.leave(turn)
 		}
 		wait, ok := r.next(false)
 		if !ok || p.killed.Load() {
@@ -165,7 +176,11 @@ func (p *remote) Wait(ctx context.Context, until process.Until) (process.WaitRes
 	req.Process = p.selector()
 	r := c.retrying()
 	for {
+		turn := c.road.taken()
 		res, away, err := p.waitOnce(ctx, req, r)
+		if away || errors.Is(err, errSilent) {
+			c.road.leave(turn)
+		}
 		switch {
 		case err == nil && !away:
 			return res, nil

@@ -98,10 +98,12 @@ func (c *Client) call(ctx context.Context, repeatable bool, f func(context.Conte
 	}
 	r := c.retrying()
 	for {
+		turn := c.road.taken()
 		attempt, cancel := context.WithTimeoutCause(ctx, c.silence, errSilent)
 		err := f(attempt)
 		if err != nil && errors.Is(context.Cause(attempt), errSilent) {
 			err = errSilent
+			c.road.leave(turn)
 		}
 		cancel()
 		if err == nil || ctx.Err() != nil || !transient(err) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -44,9 +45,10 @@ func parseTarget(raw string) (target, error) {
 }
 
 // transport makes the HTTP side. HTTP/2 carries any number of streams over one
-// connection and notices a dead peer by pings; over HTTP/1.1 each stream has a
+// connection and notices a dead peer by pings, early enough that the streams
+// which then give up find a new connection; over HTTP/1.1 each stream has a
 // connection.
-func (t target) transport(opts Options, http2 bool) *http.Transport {
+func (t target) transport(opts Options, http2 bool, silence time.Duration) *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
 	dial := opts.DialContext
 	if dial == nil {
@@ -65,7 +67,7 @@ func (t target) transport(opts Options, http2 bool) *http.Transport {
 		IdleConnTimeout:     90 * time.Second,
 		DisableCompression:  true,
 		Protocols:           new(http.Protocols),
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second, MaxReadFrameSize: 1 << 20},
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: silence / 3, PingTimeout: silence / 3, MaxReadFrameSize: 1 << 20},
 	}
 	if t.socket == "" && opts.DialContext == nil {
 		tr.Proxy = http.ProxyFromEnvironment
@@ -82,18 +84,62 @@ func (t target) transport(opts Options, http2 bool) *http.Transport {
 	return tr
 }
 
-// bearer adds the token to each request.
-type bearer struct {
-	next  http.RoundTripper
+// road is the way of requests to the server: it shows the token, and can be
+// replaced by a fresh one with connections of its own. A server that goes away
+// still answers on the connections it has, and a dead one holds HTTP/2
+// connections that look alive, so whoever comes back must not use them.
+type road struct {
 	token string
+
+	mu   sync.Mutex
+	now  *http.Transport // guarded by mu
+	old  *http.Transport // guarded by mu; streams may still use it
+	turn int             // guarded by mu: how often it was replaced
 }
 
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	if b.token != "" {
+// RoundTrip implements http.RoundTripper.
+func (w *road) RoundTrip(r *http.Request) (*http.Response, error) {
+	if w.token != "" {
 		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+b.token)
+		r.Header.Set("Authorization", "Bearer "+w.token)
 	}
-	return b.next.RoundTrip(r)
+	w.mu.Lock()
+	tr := w.now
+	w.mu.Unlock()
+	return tr.RoundTrip(r)
+}
+
+// taken returns the turn that requests made from now on use at least.
+func (w *road) taken() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.turn
+}
+
+// leave makes later requests use new connections, unless somebody who used the
+// same ones has seen to it.
+func (w *road) leave(turn int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if turn != w.turn {
+		return
+	}
+	w.turn++
+	if w.old != nil {
+		w.old.CloseIdleConnections()
+	}
+	w.old, w.now = w.now, w.now.Clone()
+	w.old.CloseIdleConnections()
+}
+
+// close ends connections without requests.
+func (w *road) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.old != nil {
+		w.old.CloseIdleConnections()
+	}
+	w.now.CloseIdleConnections()
 }
 
 // transient reports whether the same call may succeed on another connection.

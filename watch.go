@@ -56,7 +56,11 @@ func (w *watcher) Close() error {
 func (w *watcher) run(ctx context.Context, c *Client, opened chan<- error) {
 	attempts := c.retrying()
 	for {
+		turn := c.road.taken()
 		open, err := w.once(ctx, c, opened)
+		if !open && err == nil || errors.Is(err, errSilent) {
+			c.road.leave(turn)
+		}
 		switch {
 		case ctx.Err() != nil:
 			err = errClosed
