@@ -1,0 +1,112 @@
+package tend_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/face/native"
+	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/process"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("TEND_TEST_PEER") != "" {
+		languageServer(os.Stdin, os.Stdout)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// quick makes reconnects fast enough for tests; their pace has tests of its
+// own.
+var quick = tend.Retry{First: time.Millisecond, Max: 10 * time.Millisecond, Attempts: 200}
+
+// serve starts a server of the native API on mgr.
+func serve(t testing.TB, mgr process.Manager, stopping <-chan struct{}, around func(http.Handler) http.Handler) *httptest.Server {
+	t.Helper()
+	mux := http.NewServeMux()
+	face := native.New(native.Config{Manager: mgr, Instance: "test", Version: "v0", Stopping: stopping, Heartbeat: 50 * time.Millisecond})
+	if err := face.Register(mux); err != nil {
+		t.Fatal(err)
+	}
+	var h http.Handler = mux
+	if around != nil {
+		h = around(h)
+	}
+	srv := httptest.NewUnstartedServer(h)
+	srv.Config.Protocols = new(http.Protocols)
+	srv.Config.Protocols.SetHTTP1(true)
+	srv.Config.Protocols.SetUnencryptedHTTP2(true)
+	srv.Start()
+	t.Cleanup(func() {
+		srv.CloseClientConnections()
+		srv.Close()
+	})
+	return srv
+}
+
+func dial(t testing.TB, url string, opts tend.Options) *tend.Client {
+	t.Helper()
+	if opts.Retry == (tend.Retry{}) {
+		opts.Retry = quick
+	}
+	c, err := tend.Dial(context.Background(), url, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// connected is a client of a fresh server.
+func connected(t testing.TB) *tend.Client {
+	t.Helper()
+	return dial(t, serve(t, fakeproc.New(t), nil, nil).URL, tend.Options{})
+}
+
+func spawn(t testing.TB, c *tend.Client, cmd tend.Cmd) *tend.Process {
+	t.Helper()
+	if cmd.Dir == "" {
+		cmd.Dir = "/"
+	}
+	p, err := c.Spawn(context.Background(), cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// losing runs each call of a method and loses the answers of those that lose
+// says: the client sees a broken connection, the server has done the work.
+func losing(method string, lose func(nth int32) bool, calls *atomic.Int32) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/tend.v1.ProcessService/"+method {
+				next.ServeHTTP(w, r)
+				return
+			}
+			if n := calls.Add(1); lose(n) {
+				next.ServeHTTP(httptest.NewRecorder(), r)
+				panic(http.ErrAbortHandler)
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// numbered is a command that writes n lines, and what it writes.
+func numbered(n int) (cmd tend.Cmd, want []byte) {
+	for i := 1; i <= n; i++ {
+		want = fmt.Appendln(want, i)
+	}
+	return tend.Cmd{Args: []string{"seq", fmt.Sprint(n)}}, want
+}

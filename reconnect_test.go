@@ -1,0 +1,219 @@
+package tend_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/process"
+)
+
+func TestOutputIsByteExactWhateverHappensToConnections(t *testing.T) {
+	for name, kind := range map[string]faultKind{"they are closed": closes, "they are reset": resets, "they go silent": silent} {
+		for version, http1 := range map[string]bool{"HTTP/2": false, "HTTP/1.1": true} {
+			t.Run(name+", over "+version, func(t *testing.T) {
+				t.Parallel()
+				var faults []fault
+				for i := range int64(6) {
+					// Cuts inside headers, frames and messages. The first
+					// connections carry the hello and the start.
+					faults = append(faults, fault{after: 20_000 + i*77_777, kind: kind})
+				}
+				srv := serve(t, fakeproc.New(t), nil, nil)
+				px := newProxy(t, srv.Listener.Addr().String(), faults...)
+				c := dial(t, px.url(), tend.Options{HTTP1: http1, Silence: 250 * time.Millisecond})
+				cmd, want := numbered(300_000)
+				got, err := io.ReadAll(spawn(t, c, cmd).Stdout())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(got, want) {
+					t.Fatalf("got %d bytes, want %d; they differ", len(got), len(want))
+				}
+				if px.breaks() < 3 {
+					t.Fatalf("only %d connections were broken: the test proves nothing", px.breaks())
+				}
+			})
+		}
+	}
+}
+
+func TestEachFactIsToldOnceOverReconnects(t *testing.T) {
+	srv := serve(t, fakeproc.New(t), nil, nil)
+	px := newProxy(t, srv.Listener.Addr().String())
+	c := dial(t, px.url(), tend.Options{})
+	p := spawn(t, c, tend.Cmd{Line: "echo one; read x; echo $x"})
+	r, err := p.Raw().Read(t.Context(), process.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []process.EventKind
+	var text []byte
+	for ev, err := range process.Follow(t.Context(), r) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Kind == process.EventOutput {
+			if len(text) == 0 {
+				// Lose the connection while the process waits for input.
+				px.cutAll()
+				if err := p.SendStdin(t.Context(), "two\n"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			text = append(text, ev.Data...)
+			continue
+		}
+		kinds = append(kinds, ev.Kind)
+	}
+	seen := map[process.EventKind]int{}
+	for _, k := range kinds {
+		seen[k]++
+	}
+	if string(text) != "one\ntwo\n" || seen[process.EventStarted] != 1 || seen[process.EventExited] != 1 {
+		t.Fatalf("text %q, facts %v", text, kinds)
+	}
+}
+
+func TestAClientGoesOnWithTheNextServer(t *testing.T) {
+	mgr, stopping := fakeproc.New(t), make(chan struct{})
+	first, second := serve(t, mgr, stopping, nil), serve(t, mgr, nil, nil)
+	px := newProxy(t, first.Listener.Addr().String())
+	// A second connection attempt after a pause would last an hour: only
+	// coming back at once lets the test end.
+	c := dial(t, px.url(), tend.Options{Retry: tend.Retry{First: time.Hour, Max: time.Hour}})
+	p := spawn(t, c, tend.Cmd{Line: "echo one; read x; echo $x"})
+	out := p.Stdout()
+	buf := make([]byte, 4)
+	if _, err := io.ReadFull(out, buf); err != nil {
+		t.Fatal(err)
+	}
+	waited := make(chan tend.Result, 1)
+	go func() {
+		res, err := p.Wait(context.Background())
+		if err != nil {
+			t.Error(err)
+		}
+		waited <- res
+	}()
+	px.retarget(second.Listener.Addr().String())
+	close(stopping)
+	if err := p.SendStdin(t.Context(), "two\n"); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := io.ReadAll(out)
+	if err != nil || string(rest) != "two\n" {
+		t.Fatalf("after the restart: %q, %v", rest, err)
+	}
+	if res := <-waited; res.Stdout != "one\ntwo\n" || !res.Success {
+		t.Fatalf("result %+v", res)
+	}
+}
+
+func TestAKillIsSentOnce(t *testing.T) {
+	var kills, reads atomic.Int32
+	lost := losing("Kill", func(int32) bool { return true }, &kills)
+	cut := losing("Read", func(int32) bool { return false }, &reads)
+	srv := serve(t, fakeproc.New(t), nil, func(h http.Handler) http.Handler { return lost(cut(h)) })
+	px := newProxy(t, srv.Listener.Addr().String())
+	c := dial(t, px.url(), tend.Options{})
+	p := spawn(t, c, tend.Cmd{Line: "echo ready; exec sleep 1000"})
+	r, err := p.Raw().Read(t.Context(), process.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+
+	if _, err := p.Kill(t.Context()); !errors.Is(err, process.ErrUnavailable) {
+		t.Fatalf("kill: %v, want that the answer was lost", err)
+	}
+	if n := kills.Load(); n != 1 {
+		t.Fatalf("the kill was sent %d times", n)
+	}
+	px.cutAll()
+	for ev, err := range process.Follow(t.Context(), r) {
+		if err != nil && !errors.Is(err, process.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		_ = ev
+	}
+	if n := reads.Load(); n != 1 {
+		t.Fatalf("the output was opened %d times; after a kill it must not be opened again", n)
+	}
+}
+
+func TestInputIsTakenOnceWhenAnswersAreLost(t *testing.T) {
+	var writes atomic.Int32
+	srv := serve(t, fakeproc.New(t), nil, losing("Write", func(n int32) bool { return n%2 == 1 }, &writes))
+	c := dial(t, srv.URL, tend.Options{})
+	p := spawn(t, c, tend.Cmd{Args: []string{"cat"}})
+	_, want := numbered(20_000)
+	read := make(chan []byte, 1)
+	go func() {
+		got, err := io.ReadAll(p.Stdout())
+		if err != nil {
+			t.Error(err)
+		}
+		read <- got
+	}()
+	in := p.Stdin()
+	for rest := want; len(rest) > 0; {
+		n := min(len(rest), 10_000)
+		if _, err := in.Write(rest[:n]); err != nil {
+			t.Fatal(err)
+		}
+		rest = rest[n:]
+	}
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-read; !bytes.Equal(got, want) {
+		t.Fatalf("got %d bytes, want %d; they differ", len(got), len(want))
+	}
+	if n := writes.Load(); n < 20 {
+		t.Fatalf("%d writes: none was repeated", n)
+	}
+}
+
+func TestAStartWhoseAnswerIsLostStartsOnce(t *testing.T) {
+	var starts atomic.Int32
+	srv := serve(t, fakeproc.New(t), nil, losing("Start", func(n int32) bool { return n == 1 }, &starts))
+	c := dial(t, srv.URL, tend.Options{})
+	p := spawn(t, c, tend.Cmd{Line: "echo once"})
+	if _, err := p.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	infos, err := c.List(t.Context(), process.Filter{})
+	if err != nil || len(infos) != 1 || starts.Load() != 2 {
+		t.Fatalf("%d processes after %d requests, %v", len(infos), starts.Load(), err)
+	}
+}
+
+func TestTheLastAttemptEndsWithUnavailable(t *testing.T) {
+	srv := serve(t, fakeproc.New(t), nil, nil)
+	px := newProxy(t, srv.Listener.Addr().String())
+	c := dial(t, px.url(), tend.Options{Retry: tend.Retry{First: time.Millisecond, Attempts: 3}})
+	p := spawn(t, c, tend.Cmd{Line: "exec sleep 1000"})
+	r, err := p.Raw().Read(t.Context(), process.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	px.close()
+	var last error
+	for _, err := range process.Follow(t.Context(), r) {
+		last = err
+	}
+	if !errors.Is(last, process.ErrUnavailable) {
+		t.Fatalf("the reader ended with %v", last)
+	}
+	if _, err := p.Exit(t.Context()); !errors.Is(err, process.ErrUnavailable) {
+		t.Fatalf("a call ended with %v", err)
+	}
+}
