@@ -1,0 +1,145 @@
+package processtest
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+)
+
+// roleVariable names the environment variable that makes the test binary a
+// child of the suite.
+const roleVariable = "TEND_PROCESSTEST"
+
+// Main plays a role and ends the program if the environment asks for one;
+// otherwise it returns. Call it first in TestMain.
+func Main() {
+	role := os.Getenv(roleVariable)
+	if role == "" {
+		return
+	}
+	os.Unsetenv(roleVariable)
+	play, ok := map[string]func(args []string) error{
+		"pattern":  pattern,
+		"listen":   listen,
+		"session":  session,
+		"checksum": checksum,
+	}[role]
+	if !ok {
+		fmt.Fprintf(os.Stderr, "processtest: unknown role %q\n", role)
+		os.Exit(120)
+	}
+	if err := play(os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "processtest: %s: %v\n", role, err)
+		os.Exit(121)
+	}
+	os.Exit(0)
+}
+
+// patternAt fills b with the suite's self-describing bytes from offset on:
+// each eighth of them is a word that tells its own offset.
+func patternAt(b []byte, offset int64) {
+	for i := range b {
+		at := offset + int64(i)
+		var word [8]byte
+		binary.BigEndian.PutUint64(word[:], uint64(at/8)*0x9e3779b97f4a7c15)
+		b[i] = word[at%8]
+	}
+}
+
+// checkPattern returns the first byte that is not as patternAt makes it, or -1.
+func checkPattern(b []byte, offset int64) int64 {
+	want := make([]byte, 1<<16)
+	for at := 0; at < len(b); {
+		n := min(len(want), len(b)-at)
+		patternAt(want[:n], offset+int64(at))
+		for i := range n {
+			if b[at+i] != want[i] {
+				return offset + int64(at+i)
+			}
+		}
+		at += n
+	}
+	return -1
+}
+
+// pattern writes the first args[1] bytes of the pattern to the descriptors
+// args[0] ("1", "2" or "12"), in pieces of odd sizes.
+func pattern(args []string) error {
+	total, err := strconv.ParseInt(args[1], 10, 64)
+	if err != nil {
+		return err
+	}
+	buf := make([]byte, 70001)
+	size := 1
+	for at := int64(0); at < total; {
+		n := min(int64(size), total-at)
+		patternAt(buf[:n], at)
+		for _, c := range args[0] {
+			f := os.Stdout
+			if c == '2' {
+				f = os.Stderr
+			}
+			if _, err := f.Write(buf[:n]); err != nil {
+				return err
+			}
+		}
+		at += n
+		size = size*3%len(buf) + 1
+	}
+	return nil
+}
+
+// listen listens on a free port, tells which, and goes on until stdin ends.
+func listen([]string) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	fmt.Println(l.Addr().(*net.TCPAddr).Port)
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// session runs a command in a session of its own and waits for it, or with
+// "-" first leaves it alone.
+func session(args []string) error {
+	alone := args[0] == "-"
+	if alone {
+		args = args[1:]
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil || alone {
+		return err
+	}
+	return cmd.Wait()
+}
+
+// checksum checks that stdin is the pattern and tells its length.
+func checksum([]string) error {
+	in := bufio.NewReaderSize(os.Stdin, 1<<16)
+	buf := make([]byte, 1<<16)
+	at := int64(0)
+	for {
+		n, err := in.Read(buf)
+		if bad := checkPattern(buf[:n], at); bad >= 0 {
+			return fmt.Errorf("byte %d of stdin is wrong", bad)
+		}
+		at += int64(n)
+		if err == io.EOF {
+			fmt.Println(at)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

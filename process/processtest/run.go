@@ -1,0 +1,212 @@
+package processtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tend-run/tend/process"
+)
+
+// deadline of one subtest. Only a broken implementation reaches it.
+const deadline = time.Minute
+
+// Ability is something that an implementation may lack by its nature.
+type Ability uint8
+
+const (
+	// Orphans: a descendant that left the session and lost its parent is
+	// still known to belong to the tree, as a cgroup tells.
+	Orphans Ability = iota + 1
+	// Limits: resource limits of a spec are set. Without it a spec with
+	// limits must be refused with process.ErrUnsupported.
+	Limits
+)
+
+// Option changes what Run asks for.
+type Option func(*suite)
+
+// Without tells that the implementation lacks abilities. What it must do in
+// their place is tested instead.
+func Without(abilities ...Ability) Option {
+	return func(s *suite) { s.without = append(s.without, abilities...) }
+}
+
+type suite struct {
+	open    func(t *testing.T) process.Manager
+	without []Ability
+}
+
+func (s *suite) lacks(a Ability) bool { return slices.Contains(s.without, a) }
+
+// Run tests the manager that open returns. open is called once for each
+// subtest and may return the same manager each time; what it opens it closes
+// with t.Cleanup.
+func Run(t *testing.T, open func(t *testing.T) process.Manager, opts ...Option) {
+	s := &suite{open: open}
+	for _, o := range opts {
+		o(s)
+	}
+	for _, group := range []struct {
+		name  string
+		tests []test
+	}{
+		{"facts", facts},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			for _, tt := range group.tests {
+				t.Run(tt.name, func(t *testing.T) {
+					t.Parallel()
+					ctx, cancel := context.WithTimeout(t.Context(), deadline)
+					t.Cleanup(cancel)
+					tt.run(&T{T: t, suite: s, m: open(t), ctx: ctx})
+				})
+			}
+		})
+	}
+}
+
+// test is one subtest; its name is a sentence about any manager.
+type test struct {
+	name string
+	run  func(t *T)
+}
+
+// T is one running subtest.
+type T struct {
+	*testing.T
+	suite *suite
+	m     process.Manager
+	ctx   context.Context // ends at the deadline
+}
+
+// start starts a process that is killed and removed when the subtest ends.
+func (t *T) start(spec process.Spec) process.Process {
+	t.Helper()
+	if spec.Dir == "" {
+		spec.Dir = "/"
+	}
+	p, err := t.m.Start(t.ctx, spec)
+	if err != nil {
+		t.Fatalf("start %s: %v", spec.Command(), err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), deadline)
+		defer cancel()
+		if _, err := p.Kill(ctx); err != nil && !errors.Is(err, process.ErrExited) && !errors.Is(err, process.ErrNotFound) {
+			t.Errorf("kill %s at the end: %v", p.ID(), err)
+		}
+	})
+	return p
+}
+
+// sh starts a shell line.
+func (t *T) sh(line string) process.Process {
+	t.Helper()
+	return t.start(process.Spec{Shell: line})
+}
+
+// shIn starts a shell line with a stdin pipe.
+func (t *T) shIn(line string) process.Process {
+	t.Helper()
+	return t.start(process.Spec{Shell: line, Stdin: process.StdinPipe})
+}
+
+// play starts the test binary in a role.
+func (t *T) play(role string, args ...string) process.Spec {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return process.Spec{Argv: append([]string{self}, args...), Env: map[string]string{roleVariable: role}}
+}
+
+// info returns what is known now.
+func (t *T) info(p process.Process) process.Info {
+	t.Helper()
+	in, err := p.Info(t.ctx)
+	if err != nil {
+		t.Fatalf("info: %v", err)
+	}
+	return in
+}
+
+// exit waits for the exit.
+func (t *T) exit(p process.Process) *process.Exit {
+	t.Helper()
+	res, err := p.Wait(t.ctx, process.Until{})
+	if err != nil {
+		t.Fatalf("wait for the exit: %v", err)
+	}
+	if res.Exit == nil || !res.Met {
+		t.Fatalf("wait for the exit returned %+v; want an exit and Met", res)
+	}
+	return res.Exit
+}
+
+// write feeds stdin or the terminal.
+func (t *T) write(p process.Process, data string) {
+	t.Helper()
+	if _, err := p.Write(t.ctx, process.Input{Data: []byte(data)}); err != nil {
+		t.Fatalf("write: %v", err)
+	}
+}
+
+// closeInput ends stdin.
+func (t *T) closeInput(p process.Process) {
+	t.Helper()
+	if _, err := p.Write(t.ctx, process.Input{EOF: true}); err != nil {
+		t.Fatalf("close stdin: %v", err)
+	}
+}
+
+// eventually asks until ok, for things that no event tells.
+func (t *T) eventually(what string, ok func() bool) {
+	t.Helper()
+	for !ok() {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-t.ctx.Done():
+			t.Fatalf("%s: not before the deadline", what)
+		}
+	}
+}
+
+// unique returns a word that no other subtest uses.
+func unique(prefix string) string { return prefix + "-" + string(process.NewID()) }
+
+// within fails unless the error is an *InvalidError about field.
+func (t *T) wantInvalid(err error, field string) {
+	t.Helper()
+	var invalid *process.InvalidError
+	if !errors.As(err, &invalid) {
+		t.Errorf("got error %v; want an *InvalidError about %s", err, field)
+	} else if invalid.Field != field {
+		t.Errorf("got an *InvalidError about %q (%v); want it about %q", invalid.Field, err, field)
+	}
+}
+
+// wantError fails unless the error is target.
+func (t *T) wantError(what string, err, target error) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Errorf("%s: got error %v; want %q", what, err, target)
+	}
+}
+
+// quote puts a word into a shell line.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// abbreviate makes much data fit for a message.
+func abbreviate(b []byte) string {
+	if len(b) > 200 {
+		return fmt.Sprintf("%q… (%d bytes)", b[:200], len(b))
+	}
+	return fmt.Sprintf("%q", b)
+}
