@@ -74,11 +74,10 @@ func findCgroups(stateDir string) *cgroups {
 			}
 			continue
 		}
-		defer os.Remove(probe)
 		g := &cgroups{root: dir, killed: map[uint32]bool{}, limited: map[uint32]bool{}}
-		g.removeEmpty()
 		_, err := os.Stat(filepath.Join(probe, "cgroup.kill"))
 		g.canKill = err == nil
+		g.removeEmpty()
 		return g
 	}
 	return none("cgroup2 at %s cannot be written: %v", mount, firstErr)

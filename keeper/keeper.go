@@ -87,6 +87,7 @@ type Keeper struct {
 	mu    sync.Mutex
 	ids   map[process.ID]*proc // guarded by mu
 	free  []uint32             // slots, last one first; guarded by mu
+	fresh uint32               // the first slot that was never used; guarded by mu
 	procs [board.Slots]atomic.Pointer[proc]
 
 	stopping atomic.Bool
@@ -214,6 +215,10 @@ func (k *Keeper) reserve(id process.ID) (*proc, *wire.Error, *proc) {
 	defer k.mu.Unlock()
 	if old := k.ids[id]; old != nil {
 		return nil, nil, old
+	}
+	if len(k.free) == 0 && k.fresh < board.Slots {
+		k.free = append(k.free, k.fresh)
+		k.fresh++
 	}
 	if len(k.free) == 0 {
 		return nil, &wire.Error{Code: wire.CodeLimit, What: fmt.Sprintf("%d processes are live or not yet collected; that is the limit of one keeper", board.Slots)}, nil

@@ -26,7 +26,8 @@ func (k *Keeper) takeOver(held map[wire.Ref]held) error {
 	}
 	k.vault.refill = k.handOver
 	k.vault.put(&k.vaulted, true, wire.Ref{Slot: wire.VaultGlobal}, globalKinds, k.globalFDs())
-	for slot := uint32(board.Slots); slot > 0; slot-- {
+	k.fresh = k.board.Used()
+	for slot := k.fresh; slot > 0; slot-- {
 		s := k.board.Slot(slot - 1)
 		ref := wire.Ref{Slot: slot - 1, Gen: s.Gen()}
 		h := held[ref]

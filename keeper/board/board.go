@@ -18,6 +18,7 @@
 //	12      4     number of slots
 //	16      4     armed: the server sets 1 before it sleeps; the keeper swaps
 //	              in 0 and, if it was 1, writes the wake eventfd
+//	20      4     slots ever used: the ones from here on are untouched memory
 //	64      2048  dirty: one bit a slot, set by the keeper, taken by the server
 //	4096    256*n slots
 //
@@ -184,16 +185,20 @@ func (b *Board) Arm() { atomic.StoreUint32(b.u32(16), 1) }
 
 // Take calls f for each slot marked since the last Take.
 func (b *Board) Take(f func(slot uint32)) {
-	for w := range Slots / 64 {
-		p := b.u64(dirtyOff + w*8)
+	for w := range (b.Used() + 63) / 64 {
+		p := b.u64(dirtyOff + int(w)*8)
 		if atomic.LoadUint64(p) == 0 {
 			continue
 		}
 		for word := atomic.SwapUint64(p, 0); word != 0; word &= word - 1 {
-			f(uint32(w*64 + bits.TrailingZeros64(word)))
+			f(w*64 + uint32(bits.TrailingZeros64(word)))
 		}
 	}
 }
+
+// Used is the number of slots that were ever used: [0, Used). Looking at the
+// others would make the kernel give them memory.
+func (b *Board) Used() uint32 { return min(atomic.LoadUint32(b.u32(20)), Slots) }
 
 // Slot gives access to one slot.
 func (b *Board) Slot(i uint32) Slot { return Slot{b, headerSize + int(i)*slotSize} }
@@ -216,6 +221,9 @@ func (s Slot) Clear(f uint32) { atomic.AndUint32(s.b.u32(s.off+4), ^f) }
 
 // Reserve gives the slot to a new owner, with a new gen.
 func (s Slot) Reserve(id process.ID) (gen uint32) {
+	if i := uint32(s.off-headerSize)/slotSize + 1; i > s.b.Used() {
+		atomic.StoreUint32(s.b.u32(20), i)
+	}
 	atomic.StoreUint32(s.b.u32(s.off+4), 0)
 	clear(s.b.mem[s.off+8 : s.off+slotSize])
 	s.b.mem[s.off+12] = byte(copy(s.b.mem[s.off+16:s.off+120], id))

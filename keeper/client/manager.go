@@ -186,7 +186,7 @@ func (m *Manager) connected(h wire.Hello, boardFD, wakeFD int) error {
 
 // adoptBoard takes over the processes that a server before us started.
 func (m *Manager) adoptBoard(b *board.Board) {
-	for i := range uint32(board.Slots) {
+	for i := range b.Used() {
 		s := b.Slot(i)
 		gen := s.Gen()
 		if s.Flags()&board.FlagUsed == 0 || s.Flags()&board.FlagStarted == 0 {
@@ -230,7 +230,7 @@ func (m *Manager) scan(dirs []os.DirEntry) {
 
 func (m *Manager) onBoard(id process.ID) bool {
 	b := m.board.Load()
-	for i := range uint32(board.Slots) {
+	for i := range b.Used() {
 		if s := b.Slot(i); s.Flags()&board.FlagUsed != 0 && s.ID() == id {
 			return true
 		}
@@ -314,7 +314,7 @@ func (m *Manager) dispatch(f *os.File, b *board.Board) {
 func (m *Manager) retireAgain(b *board.Board) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	for i := range uint32(board.Slots) {
+	for i := range b.Used() {
 		if s := b.Slot(i); m.slots[i] == nil && s.Flags()&board.FlagFinal != 0 {
 			m.retireSlot(wire.Ref{Slot: i, Gen: s.Gen()})
 		}

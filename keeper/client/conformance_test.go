@@ -1,0 +1,118 @@
+//go:build linux
+
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tend-run/tend/keeper/client"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/processtest"
+)
+
+// keeperBinary is the program of launcher, anchor and keeper, built once.
+var keeperBinary string
+
+func TestMain(m *testing.M) {
+	processtest.Main()
+	os.Exit(testMain(m))
+}
+
+func testMain(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "tend-keeper-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	keeperBinary = filepath.Join(dir, "tend-keeper")
+	build := exec.Command("go", "build", "-o", keeperBinary, "github.com/tend-run/tend/cmd/tend-keeper")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build tend-keeper: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// TestConformance runs the suite on one real keeper.
+func TestConformance(t *testing.T) {
+	manager := open(t, daemon(t))
+	processtest.Run(t, func(*testing.T) process.Manager { return manager })
+}
+
+// daemon starts launcher, anchor and keeper on a new state directory and ends
+// them with the test.
+func daemon(t *testing.T) (stateDir string) {
+	t.Helper()
+	// Short, as socket names have to be, and not under the test's name.
+	stateDir, err := os.MkdirTemp("", "tend-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(stateDir) })
+	if err := os.MkdirAll(filepath.Join(stateDir, "run"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// The server's command line; the test is the server, so this only waits.
+	if err := os.WriteFile(filepath.Join(stateDir, "run", "server.argv"), []byte("sleep\x00infinity"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log syncBuffer
+	cmd := exec.Command(keeperBinary, "launcher", "--state-dir", stateDir)
+	cmd.Stdout, cmd.Stderr = &log, &log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the launcher ended with %v", err)
+		}
+		if t.Failed() {
+			t.Logf("log of the roles:\n%s", log.String())
+		}
+	})
+	return stateDir
+}
+
+// open returns a manager on the state directory.
+func open(t *testing.T, stateDir string) *client.Manager {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	m, err := client.Open(ctx, client.Config{StateDir: stateDir, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// syncBuffer is a buffer that several may write to.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer // guarded by mu
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
