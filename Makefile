@@ -1,0 +1,76 @@
+# One entry point for people and CI. `make` lists what there is.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# VERSION goes into the binary; the commit when nothing is given.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+DIST_PLATFORMS ?= linux/amd64 linux/arm64
+SOAK ?= 30m
+GO_FILES = $(shell git ls-files --cached --others --exclude-standard '*.go' ':!gen')
+STATIC = CGO_ENABLED=0 go build -trimpath
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+.PHONY: build
+build: need-go ## Build bin/tend, one static binary
+	@mkdir -p bin
+	$(STATIC) -ldflags '-s -w' -o internal/payload/tend-keeper ./cmd/tend-keeper
+	$(STATIC) -ldflags '-X main.version=$(VERSION)' -o bin/tend ./cmd/tend
+
+.PHONY: test
+test: need-go ## Run everything that CI runs; installs what it lacks
+	@scripts/test
+
+.PHONY: check
+check: fmt-check vet unit ## Run the fast part: format, vet, unit tests
+
+.PHONY: fmt-check
+fmt-check: need-go
+	@out=$$(gofmt -l $(GO_FILES)); if [ -n "$$out" ]; then echo "run 'make fmt'; not formatted:"; echo "$$out"; exit 1; fi
+
+.PHONY: vet
+vet: need-go
+	go vet ./...
+
+.PHONY: lint
+lint: need-go ## Run staticcheck, pinned in tools/lint
+	go tool -modfile=tools/lint/go.mod staticcheck ./...
+
+.PHONY: unit
+unit: need-go build ## Run the Go tests
+	go test ./...
+
+.PHONY: e2b
+e2b: build ## Run the E2B suites: raw, npm, PyPI (ONLY=js picks one)
+	@conformance/e2b/run $(ONLY)
+
+.PHONY: bench
+bench: need-go build ## Measure against bare fork+exec and pipes; prints ratios
+	go run ./bench
+
+.PHONY: soak
+soak: need-go build ## Run the crash and resume tests over and over for SOAK=30m
+	@scripts/soak $(SOAK)
+
+.PHONY: gen
+gen: need-go ## Generate gen/ from proto/
+	go -C tools run ./protogen -I ../proto -out ../gen
+
+.PHONY: fmt
+fmt: need-go ## Format the Go code
+	gofmt -w $(GO_FILES)
+
+.PHONY: dist
+dist: need-go ## Build release archives with checksums into dist/
+	@VERSION='$(VERSION)' scripts/dist $(DIST_PLATFORMS)
+
+.PHONY: clean
+clean: ## Remove what was built and installed here
+	rm -rf bin dist internal/payload/tend-keeper conformance/e2b/js/node_modules conformance/e2b/python/.venv
+
+.PHONY: need-go
+need-go:
+	@command -v go >/dev/null || { echo "make needs Go $$(awk '/^go /{print $$2}' go.mod) or newer in PATH (https://go.dev/dl)"; exit 1; }

@@ -1,0 +1,43 @@
+// What the suites share: the sandbox, and waiting for things that must happen.
+import { Sandbox } from 'e2b'
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, chmodSync, rmSync } from 'node:fs'
+import { tmpdir, userInfo } from 'node:os'
+import { join } from 'node:path'
+
+/** The user that serves, and another one; equal unless root runs the suites. */
+export const me = userInfo().username
+export const other = process.env.TEND_E2B_USER ?? me
+
+/** Users as a caller gives them: none (the default user), oneself, another. */
+export const users = [...new Set([undefined, me, other])]
+export const named = (user) => user ?? 'default user'
+export const homeOf = (user) =>
+  execFileSync('getent', ['passwd', user ?? me], { encoding: 'utf8' }).trim().split(':')[5]
+
+if (!process.env.E2B_SANDBOX_URL) throw new Error('E2B_SANDBOX_URL is not set; run conformance/e2b/run js')
+
+export const sandbox = () => Sandbox.create()
+
+/** A directory that every user may write to, removed after the test. */
+export function scratch(t) {
+  const dir = mkdtempSync(join(tmpdir(), 'tend-e2b-js-'))
+  chmodSync(dir, 0o777)
+  t.after(() => rmSync(dir, { recursive: true, force: true }))
+  return dir
+}
+
+/** Resolves once check() is truthy; the bound only ends a test that fails. */
+export async function until(what, check, bound = 20_000) {
+  const end = Date.now() + bound
+  for (;;) {
+    const value = await check()
+    if (value) return value
+    if (Date.now() > end) throw new Error(`waited ${bound} ms in vain: ${what}`)
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+}
+
+/** Whether a process exists and is no zombie. */
+export const alive = async (sbx, pid) =>
+  (await sbx.commands.run(`grep -qs '^State:.[^Z]' /proc/${pid}/status && echo yes || echo no`)).stdout === 'yes\n'
