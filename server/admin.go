@@ -69,13 +69,13 @@ func (s *Server) upgrade(ctx context.Context, req *tendv1.UpgradeRequest) (*tend
 }
 
 // shutdown answers AdminService.Shutdown. The daemon ends after the answer.
-func (s *Server) shutdown(_ context.Context, req *tendv1.ShutdownRequest) (*tendv1.ShutdownResponse, error) {
+func (s *Server) shutdown(_ context.Context, keep bool) error {
 	if s.cfg.Shutdown == nil {
-		return nil, errNoAnchor
+		return errNoAnchor
 	}
-	s.log.Info("shutdown asked for", "keep", req.GetKeep())
-	if err := s.cfg.Shutdown(req.GetKeep()); err != nil {
-		return nil, fmt.Errorf("shut down: %w", err)
+	s.log.Info("shutdown asked for", "keep", keep)
+	if err := s.cfg.Shutdown(keep); err != nil {
+		return fmt.Errorf("shut down: %w", err)
 	}
-	return &tendv1.ShutdownResponse{}, nil
+	return nil
 }

@@ -1,16 +1,19 @@
 package server
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net/http"
 
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/envd"
 	"github.com/tend-run/tend/face/envd/envdfs"
+	"github.com/tend-run/tend/face/native"
+	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 )
 
-// mount puts every face and the server's own paths on the mux. A new face is
-// one more line in the list.
+// mount puts every face and the server's own paths on the mux: the place to
+// add a face.
 func (s *Server) mount(mux *http.ServeMux) error {
 	var err error
 	s.envd, err = envd.New(envd.Config{
@@ -31,15 +34,26 @@ func (s *Server) mount(mux *http.ServeMux) error {
 		DefaultWorkdir: s.envd.DefaultWorkdir,
 		Log:            s.log,
 	})
-	for _, f := range []face.Face{s.envd} {
-		if err := f.Register(mux); err != nil {
-			return fmt.Errorf("mount %s: %w", f.Name(), err)
-		}
+	if err := s.envd.Register(mux); err != nil {
+		return fmt.Errorf("mount envd: %w", err)
 	}
 	files := http.NewServeMux()
 	s.files.Register(files)
 	for _, path := range []string{"/files", "/files/", "/filesystem.Filesystem/"} {
 		mux.Handle(path, s.envd.Wrap(files))
+	}
+	api := http.NewServeMux()
+	err = native.New(native.Config{
+		Manager: s.manager,
+		Status:  s.status, Upgrade: s.upgrade, Shutdown: s.shutdown,
+		Stopping: s.leaving,
+		Instance: rand.Text(), Version: s.cfg.Version,
+	}).Register(api)
+	if err != nil {
+		return fmt.Errorf("mount the native API: %w", err)
+	}
+	for _, service := range []string{tendv1connect.ProcessServiceName, tendv1connect.AdminServiceName} {
+		mux.Handle("/"+service+"/", s.needsToken(api))
 	}
 	mux.HandleFunc("GET /-/healthz", healthz)
 	mux.HandleFunc("GET /-/readyz", s.readyz)
