@@ -14,10 +14,12 @@ import (
 	"github.com/tend-run/tend/face/native"
 	"github.com/tend-run/tend/internal/fakeproc"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/processtest"
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
+	processtest.Main() // plays a part of the suite if it was started as one
 	if os.Getenv("TEND_TEST_PEER") != "" {
 		languageServer(os.Stdin, os.Stdout)
 		return

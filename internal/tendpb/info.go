@@ -270,7 +270,7 @@ func ToOffsets(field string, from []*tendv1.StreamOffset) ([4]int64, error) {
 			return out, err
 		}
 		if f.GetOffset() < process.FromNow {
-			return out, invalid(field+"["+s.String()+"]", "is %d; an offset is 0 or more, or -1 for the end", f.GetOffset())
+			return out, invalid(field, "of %s is %d; an offset is 0 or more, or -1 for the end", s, f.GetOffset())
 		}
 		out[s] = f.GetOffset()
 	}

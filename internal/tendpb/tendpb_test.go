@@ -252,7 +252,7 @@ func TestNumbersOutOfRangeNameTheirField(t *testing.T) {
 		{"max_chunk", read(&tendv1.ReadRequest{MaxChunk: MaxChunk + 1})},
 		{"streams", read(&tendv1.ReadRequest{Streams: []tendv1.Stream{4}})},
 		{"streams", read(&tendv1.ReadRequest{Streams: []tendv1.Stream{0}})},
-		{"from[stdout]", read(&tendv1.ReadRequest{From: []*tendv1.StreamOffset{{Stream: 1, Offset: -2}}})},
+		{"from", read(&tendv1.ReadRequest{From: []*tendv1.StreamOffset{{Stream: 1, Offset: -2}}})},
 		{"from.stream", read(&tendv1.ReadRequest{From: []*tendv1.StreamOffset{{Stream: 77}}})},
 		{"port", wait(&tendv1.WaitRequest{Until: &tendv1.WaitRequest_Port{Port: 65536}})},
 		{"quiet", wait(&tendv1.WaitRequest{Until: &tendv1.WaitRequest_Quiet{Quiet: durationpb.New(-1)}})},

@@ -1,0 +1,20 @@
+package tend_test
+
+import (
+	"testing"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/processtest"
+)
+
+func TestTheClientIsAManager(t *testing.T) {
+	for name, http1 := range map[string]bool{"over HTTP/2": false, "over HTTP/1.1": true} {
+		t.Run(name, func(t *testing.T) {
+			processtest.Run(t, func(t *testing.T) process.Manager {
+				return dial(t, serve(t, fakeproc.New(t), nil, nil).URL, tend.Options{HTTP1: http1})
+			}, processtest.Without(processtest.Orphans, processtest.Limits))
+		})
+	}
+}
