@@ -1,0 +1,169 @@
+package observe
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	statCat = "4242 (cat) S 4200 4242 4100 34816 4242 4194304 103 0 0 0 0 0 0 0 20 0 1 0 8137731 2600960 208 18446744073709551615 94 94 14 0 0 0 0 0 0 1 0 0 17 1 0 0 0 0 0 9 9 9 1 1 1 1 0\n"
+	statOdd = "77 (a) Z (b\n) R 1 77 77 -1 -1 4194304 103 0 0 0 0 0 0 0 20 0 1 0 55 2600960 208 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0\n"
+	statZom = "78 (sh) Z 77 78 77 0 -1 4227084 0 0 0 0 0 0 0 0 20 0 1 0 56 0 0 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 256\n"
+	tableV4 = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 31337 1 0000000000000000 100 0 0 10 0
+   1: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 31338 1 0000000000000000 100 0 0 10 0
+   2: 0100007F:1F90 0100007F:D2F0 01 00000000:00000000 00:00000000 00000000     0        0 31339 1 0000000000000000 20 4 30 10 -1
+   3: 0100007F:1F91 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 0 1 0000000000000000 100 0 0 10 0
+`
+	tableV6 = `  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 00000000000000000000000001000000:2328 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 41 1 0000000000000000 100 0 0 10 0
+   1: 00000000000000000000000000000000:0BB8 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 42 1 0000000000000000 100 0 0 10 0
+`
+	epollInfo = "pos:\t0\nflags:\t02000002\nmnt_id:\t15\nino:\t1057\n" +
+		"tfd:       11 events: 8000001d data:                b  pos:0 ino:2055 sdev:f\n" +
+		"tfd:        4 events:        4 data:                4  pos:0 ino:421 sdev:f\n" +
+		"tfd:       17 events:       19 data:               11  pos:0 ino:7 sdev:18\n"
+)
+
+func TestParseStat(t *testing.T) {
+	tests := []struct {
+		name, text string
+		want       stat
+		ok         bool
+	}{
+		{"reads a process on a terminal", statCat, stat{state: 'S', ppid: 4200, session: 4100, tty: 34816, start: 8137731}, true},
+		{"is not misled by the name", statOdd, stat{state: 'R', ppid: 1, session: 77, tty: -1, start: 55}, true},
+		{"reads a zombie", statZom, stat{state: 'Z', ppid: 77, session: 77, start: 56}, true},
+		{"refuses an empty text", "", stat{}, false},
+		{"refuses a text that is cut off", statCat[:40], stat{}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, ok := parseStat([]byte(tt.text))
+			if ok != tt.ok || ok && got != tt.want {
+				t.Errorf("got %+v, %v; want %+v, %v", got, ok, tt.want, tt.ok)
+			}
+		})
+	}
+}
+
+func TestParseTCP(t *testing.T) {
+	tests := []struct {
+		name, text string
+		want       []listener
+	}{
+		{"keeps those that listen and have an inode", tableV4, []listener{
+			{netip.MustParseAddrPort("127.0.0.1:8080"), "31337"},
+			{netip.MustParseAddrPort("0.0.0.0:22"), "31338"},
+		}},
+		{"reads IPv6", tableV6, []listener{
+			{netip.MustParseAddrPort("[::1]:9000"), "41"},
+			{netip.MustParseAddrPort("[::]:3000"), "42"},
+		}},
+		{"passes over what it does not understand", "x\n 0: zz:1 0:0 0A 0 0 0 0 0 9\n 1: 0100007F:FFFFF 0 0A 0 0 0 0 0 9 1\n", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := parseTCP([]byte(tt.text))
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(listener{}), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
+				t.Errorf("sockets (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseSyscall(t *testing.T) {
+	tests := []struct {
+		name, text string
+		want       call
+		ok         bool
+	}{
+		{"reads a blocked call", "0 0x3 0x7ffd8b1f1fd7 0x1 0x0 0x0 0x0 0x7ffd8b1f1f98 0x7f9d\n", call{0, [6]uint64{3, 0x7ffd8b1f1fd7, 1}}, true},
+		{"refuses a running thread", "running\n", call{}, false},
+		{"refuses a thread blocked in no call", "-1 0x7ffd 0x7f\n", call{}, false},
+		{"refuses a negative number with arguments", "-1 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0x0\n", call{}, false},
+		{"refuses what is no number", "0 x y z 0 0 0 0 0\n", call{}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, ok := parseSyscall([]byte(tt.text))
+			if ok != tt.ok || got != tt.want {
+				t.Errorf("got %+v, %v; want %+v, %v", got, ok, tt.want, tt.ok)
+			}
+		})
+	}
+}
+
+func TestParseEpollKeepsWhatIsWatchedForInput(t *testing.T) {
+	if diff := cmp.Diff([]int{11, 17}, parseEpoll([]byte(epollInfo))); diff != "" {
+		t.Errorf("descriptors (-want +got):\n%s", diff)
+	}
+}
+
+func FuzzParseStat(f *testing.F) {
+	for _, s := range []string{statCat, statOdd, statZom, ")", "1 () S"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if s, ok := parseStat(b); ok && s.state == 0 {
+			t.Errorf("%q is taken for a process without a state", b)
+		}
+	})
+}
+
+func FuzzParseTCP(f *testing.F) {
+	for _, s := range []string{tableV4, tableV6, "0: :: 0 0A 0 0 0 0 0 1"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, l := range parseTCP(b) {
+			if !l.addr.IsValid() || l.inode == "" {
+				t.Errorf("%q gives the socket %+v", b, l)
+			}
+		}
+	})
+}
+
+func FuzzParseSyscall(f *testing.F) {
+	for _, s := range []string{"0 0x3 0x7ffd8b1f1fd7 0x1 0x0 0x0 0x0 0x7ffd8b1f1f98 0x7f9d\n", "running\n", "-1 0x0 0x0"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if c, ok := parseSyscall(b); ok && c.nr < 0 {
+			t.Errorf("%q gives call %d", b, c.nr)
+		}
+	})
+}
+
+func FuzzParseEpoll(f *testing.F) {
+	f.Add([]byte(epollInfo))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, fd := range parseEpoll(b) {
+			if fd < 0 {
+				t.Errorf("%q gives descriptor %d", b, fd)
+			}
+		}
+	})
+}
+
+func FuzzMatcher(f *testing.F) {
+	f.Add("a+b", "xaab\nb", 3)
+	f.Add("^$", "\n\n", 1)
+	f.Fuzz(func(t *testing.T, expr, text string, cut int) {
+		whole, err := NewMatcher(expr)
+		if err != nil || cut < 0 || cut > len(text) || len(text) > 4096 {
+			return
+		}
+		want, found := whole.Add(1, 0, []byte(text))
+		parts, _ := NewMatcher(expr)
+		got, ok := parts.Add(1, 0, []byte(text[:cut]))
+		if !ok {
+			got, ok = parts.Add(1, int64(cut), []byte(text[cut:]))
+		}
+		if ok != found || got != want {
+			t.Errorf("%q in %q cut at %d: %+v, %v; uncut %+v, %v", expr, text, cut, got, ok, want, found)
+		}
+	})
+}
