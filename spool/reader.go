@@ -42,6 +42,7 @@ type reader struct {
 	exitEnd                     [4]int64 // ends when the exit was first seen
 	sawExit                     *process.Exit
 	drained                     bool // the drain time has passed
+	past                        bool // NoFollow on a live process: its exit came after the call
 	timer                       *time.Timer
 }
 
@@ -95,9 +96,7 @@ func NewReader(dir string, id process.ID, streams []process.Stream, src Source, 
 	if now {
 		r.cur.at = p.IndexEnd
 	}
-	if opts.NoFollow && p.Exit == nil {
-		r.drained = true
-	}
+	r.past = opts.NoFollow && p.Exit == nil
 	r.cancel = src.Subscribe(r.ready)
 	return r, nil
 }
@@ -179,7 +178,7 @@ func (r *reader) next(max int) (ev process.Event, span process.Span, ok bool, er
 		ev.Kind, ev.PID, ev.Time = process.EventStarted, p.PID, p.Started
 		return ev, span, true, nil
 	}
-	if p.Exit != nil && r.sawExit == nil {
+	if p.Exit != nil && r.sawExit == nil && !r.past {
 		r.sawExit, r.exitEnd = p.Exit, p.End
 	}
 	piece, ok, err := r.pick(&p, max)
@@ -252,7 +251,7 @@ func (r *reader) drainEnd() {
 
 // over: nothing more is to be delivered.
 func (r *reader) over(p *Progress) bool {
-	if r.opts.NoFollow && r.sawExit == nil {
+	if r.past {
 		return r.reached(&r.stop)
 	}
 	return r.sentExit && (r.drained || r.allEOF(p))
