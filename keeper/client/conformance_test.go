@@ -64,7 +64,7 @@ func daemon(t *testing.T) (stateDir string) {
 		t.Fatal(err)
 	}
 	// The server's command line; the test is the server, so this only waits.
-	if err := os.WriteFile(filepath.Join(stateDir, "run", "server.argv"), []byte("sleep\x00infinity"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(stateDir, "run", "server.argv"), []byte("/bin/sleep\x00infinity"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var log syncBuffer

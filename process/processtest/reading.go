@@ -2,6 +2,7 @@ package processtest
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 
@@ -40,7 +41,6 @@ type tail struct {
 	transcript
 	pos   [4]int64
 	known [4]bool // pos is known
-	ended bool
 }
 
 // read opens a reader that is closed when the subtest ends.
@@ -54,29 +54,47 @@ func (t *T) read(p process.Process, opts process.ReadOptions) *tail {
 	return &tail{t: t, r: r}
 }
 
-// next waits for the next event; false after the last.
-func (l *tail) next() (process.Event, bool) {
-	t := l.t
-	t.Helper()
+// advance waits for the next event; more is false after the last.
+func (l *tail) advance() (ev process.Event, more bool, err error) {
+	l.t.Helper()
 	for {
 		ev, ok, err := l.r.Next()
 		switch {
 		case errors.Is(err, io.EOF):
-			l.ended = true
-			return process.Event{}, false
+			return process.Event{}, false, nil
 		case err != nil:
-			t.Fatalf("next: %v", err)
+			return process.Event{}, false, fmt.Errorf("next: %w", err)
 		case ok:
 			l.add(ev)
-			return ev, true
+			return ev, true, nil
 		}
 		select {
 		case <-l.r.Ready():
-		case <-t.ctx.Done():
-			t.Fatalf("the reader delivered %v, stdout %s, stderr %s, pty %s, and then nothing before the deadline",
+		case <-l.t.ctx.Done():
+			return process.Event{}, false, fmt.Errorf("the reader delivered %v, stdout %s, stderr %s, pty %s, and then nothing before the deadline",
 				l.kinds(), abbreviate(l.out[process.Stdout]), abbreviate(l.out[process.Stderr]), abbreviate(l.out[process.PTY]))
 		}
 	}
+}
+
+// next waits for the next event; false after the last.
+func (l *tail) next() (process.Event, bool) {
+	l.t.Helper()
+	ev, more, err := l.advance()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return ev, more
+}
+
+// step is next for another goroutine than the subtest's.
+func (l *tail) step() bool {
+	l.t.Helper()
+	_, more, err := l.advance()
+	if err != nil {
+		l.t.Error(err)
+	}
+	return more
 }
 
 // add keeps an event and checks what holds for all of them.
@@ -126,6 +144,14 @@ func (l *tail) until(what string, ok func() bool) {
 				abbreviate(l.out[process.Stdout]), abbreviate(l.out[process.Stderr]), abbreviate(l.out[process.PTY]))
 		}
 	}
+}
+
+// stdoutOf waits until stdout has n bytes, and returns them.
+func (t *T) stdoutOf(p process.Process, n int) string {
+	t.Helper()
+	l := t.read(p, process.ReadOptions{})
+	l.until(fmt.Sprintf("byte %d of stdout", n), func() bool { return len(l.out[process.Stdout]) >= n })
+	return l.stdout()
 }
 
 // rest reads to the end of the reader.

@@ -57,6 +57,7 @@ func Run(t *testing.T, open func(t *testing.T) process.Manager, opts ...Option) 
 		tests []test
 	}{
 		{"facts", facts},
+		{"output", output},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, tt := range group.tests {
