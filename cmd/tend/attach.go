@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/tend-run/tend/process"
+)
+
+type attachCmd struct {
+	NoInput bool  `name:"no-input" help:"Watch only: keys do not reach the process."`
+	Replay  int64 `default:"1048576" placeholder:"BYTES" help:"How much earlier output the screen is built from."`
+
+	ID string `arg:"" help:"The process."`
+}
+
+func (c *attachCmd) Run(ctx context.Context, inv *invocation) error {
+	signals, stop := catchSignals()
+	defer stop()
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	p, err := d.find(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	info, err := p.Info(ctx)
+	if err != nil {
+		return about(c.ID, err)
+	}
+	_, tty := info.Stream(process.PTY)
+	f := &foreground{
+		inv: inv, proc: p, tty: tty, signals: signals,
+		input: !c.NoInput && info.Exit == nil && (tty || info.Stdin.Open),
+	}
+	if tty {
+		if f.from, err = c.showScreen(ctx, inv, p, &info); err != nil {
+			return about(c.ID, err)
+		}
+	} else {
+		for _, s := range info.Streams {
+			f.from[s.Stream] = max(s.Base, s.End-c.Replay)
+		}
+	}
+	exit, err := f.run(ctx)
+	if tty && f.raw {
+		// What a full-screen program left switched on is its terminal's
+		// state, not ours.
+		io.WriteString(inv.out, leaveScreen)
+	}
+	if errors.Is(err, errDetached) {
+		fmt.Fprintf(inv.errs, "tend: detached; the process goes on, tend attach %s comes back\n", c.ID)
+		return nil
+	}
+	if err != nil {
+		return about(c.ID, err)
+	}
+	return inv.exitAs(exit)
+}
+
+// showScreen draws what a terminal that had been there from the start would
+// show, gives the process the size of ours, and returns where to go on. The
+// earlier output itself is not sent to the terminal: it may hold questions
+// (cursor position, device attributes) whose answers would arrive as typing.
+func (c *attachCmd) showScreen(ctx context.Context, inv *invocation, p process.Process, info *process.Info) (from [4]int64, err error) {
+	stream, _ := info.Stream(process.PTY)
+	from[process.PTY] = max(stream.Base, stream.End-c.Replay)
+	size, ok := terminalSize(inv.out)
+	if !ok {
+		return from, nil // no screen: the output itself, for scripts
+	}
+	screen, next, err := replay(ctx, p, from, size)
+	if err != nil {
+		return from, err
+	}
+	if err := screen.draw(inv.out); err != nil {
+		return from, err
+	}
+	from[process.PTY] = next
+	if info.Exit != nil {
+		return from, nil
+	}
+	return from, nudge(ctx, p, size)
+}
+
+// nudge makes a full-screen program draw itself again. The kernel signals a
+// change of size only if it is one, so the size is changed twice.
+func nudge(ctx context.Context, p process.Process, size process.Size) error {
+	other := size
+	if other.Rows--; size.Rows <= 1 {
+		other.Rows = size.Rows + 1
+	}
+	for _, s := range []process.Size{other, size} {
+		if err := p.Resize(ctx, s); err != nil && !errors.Is(err, process.ErrExited) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/tend-run/tend/process"
+)
+
+// terminal is a tend command with a terminal of its own, as a person has it.
+type terminal struct {
+	cmd  *exec.Cmd
+	keys *os.File
+
+	mu   sync.Mutex
+	seen bytes.Buffer // guarded by mu
+	end  chan struct{}
+}
+
+func openTerminal(t *testing.T, state string, args ...string) *terminal {
+	t.Helper()
+	x := &terminal{cmd: exec.Command(filepath.Join(binaries, "tend"), args...), end: make(chan struct{})}
+	x.cmd.Env = append(os.Environ(), "TEND_STATE_DIR="+state, "TERM=xterm")
+	var err error
+	if x.keys, err = pty.StartWithSize(x.cmd, &pty.Winsize{Cols: 40, Rows: 10}); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(x.end)
+		buf := make([]byte, 4096)
+		for {
+			n, err := x.keys.Read(buf)
+			x.mu.Lock()
+			x.seen.Write(buf[:n])
+			x.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { x.keys.Close() })
+	return x
+}
+
+func (x *terminal) text() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.seen.String()
+}
+
+func (x *terminal) waitFor(t *testing.T, text string) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !strings.Contains(x.text(), text) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%q never appeared; the terminal shows %q", text, x.text())
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (x *terminal) typeKeys(t *testing.T, keys string) {
+	t.Helper()
+	if _, err := io.WriteString(x.keys, keys); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// status waits for the end of the command.
+func (x *terminal) status(t *testing.T) int {
+	t.Helper()
+	<-x.end
+	if err := x.cmd.Wait(); err != nil {
+		if exit, ok := err.(*exec.ExitError); ok {
+			return exit.ExitCode()
+		}
+		t.Fatal(err)
+	}
+	return 0
+}
+
+func TestATerminalCanBeLeftAndComeBackTo(t *testing.T) {
+	state := t.TempDir()
+	defer endDaemon(t, state)
+
+	first := openTerminal(t, state, "run", "-t", "--name", "sh", "--", "sh", "-c",
+		`stty size; trap 'echo size $(stty size)' WINCH; while :; do read x && { [ "$x" = quit ] && exit 4; echo "said $x"; }; done`)
+	first.waitFor(t, "10 40")
+	first.typeKeys(t, "hello\r")
+	first.waitFor(t, "said hello")
+	first.typeKeys(t, "\x1d")
+	if got := first.status(t); got != 0 {
+		t.Fatalf("detaching ended with %d: %q", got, first.text())
+	}
+	if !strings.Contains(first.text(), "tend attach") {
+		t.Errorf("the way back is not told: %q", first.text())
+	}
+
+	// The screen is there again, and the program hears of the size.
+	second := openTerminal(t, state, "attach", "sh")
+	second.waitFor(t, "said hello")
+	second.waitFor(t, "size 10 40")
+	if err := pty.Setsize(second.keys, &pty.Winsize{Cols: 50, Rows: 20}); err != nil {
+		t.Fatal(err)
+	}
+	second.waitFor(t, "size 20 50")
+	second.typeKeys(t, "quit\r")
+	if got := second.status(t); got != 4 {
+		t.Errorf("attach ended with %d; want the status of the process, 4: %q", got, second.text())
+	}
+}
+
+func TestControlCGoesToTheProcessOnTheTerminal(t *testing.T) {
+	state := t.TempDir()
+	defer endDaemon(t, state)
+	x := openTerminal(t, state, "run", "-t", "--", "sh", "-c", `echo ready; sleep 1000`)
+	x.waitFor(t, "ready")
+	x.typeKeys(t, "\x03")
+	if got := x.status(t); got != 130 {
+		t.Errorf("the status is %d; want 130, that of SIGINT: %q", got, x.text())
+	}
+}
+
+func TestControlCInACookedTerminalIsForwarded(t *testing.T) {
+	state := t.TempDir()
+	defer endDaemon(t, state)
+	x := openTerminal(t, state, "run", "--", "sh", "-c", `trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.02; done`)
+	x.waitFor(t, "ready")
+	x.typeKeys(t, "\x03")
+	if got := x.status(t); got != 5 || !strings.Contains(x.text(), "caught") {
+		t.Errorf("the status is %d, the output %q; want 5 from the trap", got, x.text())
+	}
+}
+
+func TestNudgeChangesTheSizeTwice(t *testing.T) {
+	for _, size := range []process.Size{{Cols: 80, Rows: 24}, {Cols: 1, Rows: 1}, {}} {
+		p := &sizes{}
+		if err := nudge(t.Context(), p, size); err != nil {
+			t.Fatal(err)
+		}
+		if len(p.all) != 2 || p.all[0] == size || p.all[1] != size {
+			t.Errorf("nudge to %v sets %v", size, p.all)
+		}
+	}
+}
+
+// sizes records what a terminal is resized to.
+type sizes struct {
+	process.Process
+	all []process.Size
+}
+
+func (s *sizes) Resize(_ context.Context, size process.Size) error {
+	s.all = append(s.all, size)
+	return nil
+}

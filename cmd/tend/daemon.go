@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/process"
+)
+
+// daemon is a connection to the daemon that a command line is about.
+type daemon struct {
+	*tend.Client
+	// local: on this machine, by its unix socket; paths and /proc are ours.
+	local bool
+}
+
+// find looks up a process as people name it.
+func (d *daemon) find(ctx context.Context, id string) (process.Process, error) {
+	p, err := d.Get(ctx, process.Selector{Any: id})
+	if err != nil {
+		return nil, about(id, err)
+	}
+	return p, nil
+}
+
+// noDaemonError: there is nobody to talk to.
+type noDaemonError struct {
+	tried []string
+	err   error
+}
+
+func (e *noDaemonError) Error() string {
+	return fmt.Sprintf("no daemon is running (tried %s); tend run starts one, tend serve runs one in the foreground, and --url or TEND_URL names another", strings.Join(e.tried, ", "))
+}
+
+func (e *noDaemonError) Unwrap() error { return e.err }
+
+// connect finds the daemon. It does not start one.
+func (inv *invocation) connect(ctx context.Context) (*daemon, error) {
+	if url := inv.flags.URL; url != "" {
+		return inv.dial(ctx, url)
+	}
+	tried, err := inv.ownURLs()
+	if err != nil {
+		return nil, err
+	}
+	var last error
+	for _, url := range tried {
+		d, err := inv.dial(ctx, url)
+		if err == nil {
+			return d, nil
+		}
+		if !nobodyAt(ctx, url) {
+			return nil, err
+		}
+		last = err
+	}
+	return nil, &noDaemonError{tried: tried, err: last}
+}
+
+// ownURLs returns where the user's own daemon may be: where it said it is, and
+// where it is by default.
+func (inv *invocation) ownURLs() ([]string, error) {
+	dir, err := inv.stateDir()
+	if err != nil {
+		return nil, err
+	}
+	socket, err := inv.socketPath(dir)
+	if err != nil {
+		return nil, err
+	}
+	urls := []string{"unix://" + socket}
+	if said, err := os.ReadFile(filepath.Join(dir, urlName)); err == nil {
+		if url := strings.TrimSpace(string(said)); url != "" && url != urls[0] {
+			urls = append([]string{url}, urls...)
+		}
+	} else if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
+		return nil, err
+	}
+	return urls, nil
+}

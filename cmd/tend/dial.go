@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"syscall"
+
+	"github.com/tend-run/tend"
+)
+
+// dial reaches the daemon at one URL.
+func (inv *invocation) dial(ctx context.Context, target string) (*daemon, error) {
+	c, err := tend.Dial(ctx, target, tend.Options{Token: inv.flags.Token})
+	if err != nil {
+		return nil, err
+	}
+	return &daemon{
+		Client: c,
+		// Over TCP the daemon may be in a container, even on a loopback
+		// address: its paths and pids are not ours.
+		local: strings.HasPrefix(target, "unix:"),
+	}, nil
+}
+
+// nobodyAt: nobody listens at a URL of our own, so another place may be tried,
+// or a daemon started. A daemon that listens and does not answer is another
+// matter: a second one would not help.
+func nobodyAt(ctx context.Context, target string) bool {
+	network, address := "unix", strings.TrimPrefix(target, "unix://")
+	if u, err := url.Parse(target); err == nil && u.Scheme != "unix" {
+		network, address = "tcp", u.Host
+	}
+	var d net.Dialer
+	c, err := d.DialContext(ctx, network, address)
+	if err == nil {
+		c.Close()
+		return false
+	}
+	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOTDIR)
+}

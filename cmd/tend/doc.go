@@ -1,0 +1,34 @@
+// Command tend runs processes for agents and people, and keeps them.
+//
+//	tend run -- npm run dev        start a process and follow it
+//	tend run -d --name web -- …    start it and go on
+//	tend logs -f web               its output, from the first byte
+//	tend attach web                its terminal
+//	tend serve                     the daemon, in the foreground
+//
+// A command finds its daemon by --url or TEND_URL; without them it uses the
+// daemon of the current user, on a unix socket, and "tend run" starts one if
+// there is none.
+//
+// # Exit statuses
+//
+//	0    done
+//	1    not done; the reason is on stderr
+//	2    the command line is wrong
+//	124  a timeout: of "run --timeout", or of "wait --timeout"
+//	125  "run" could not reach or start a daemon, or lost it for good
+//	126  "run": the program cannot be executed
+//	127  "run": the program was not found
+//
+// "run", "attach" and "wait" end with the status of the process itself: its
+// code, or 128+n if signal n ended it.
+//
+// # Environment
+//
+//	TEND_URL        the daemon: http://host:port or unix:///path
+//	TEND_TOKEN      its token
+//	TEND_STATE_DIR  the state directory of one's own daemon
+//	NO_COLOR        no colour, whatever the terminal
+//
+// This is the only package of the module that reads flags and environment.
+package main

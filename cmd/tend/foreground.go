@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/tend-run/tend/process"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+)
+
+// detachKey is ctrl-], as telnet(1) has it: rarely meant for a program.
+const detachKey = 0x1d
+
+// errDetached: the person left; the process goes on.
+var errDetached = errors.New("detached")
+
+// foreground connects one process with the streams of this program until the
+// process ends, the person detaches, or the connection is lost for good.
+type foreground struct {
+	inv  *invocation
+	proc process.Process
+
+	from    [4]int64         // where output starts
+	streams []process.Stream // which output; empty: all
+	tty     bool             // the process has a terminal
+	input   bool             // forward stdin
+	eof     bool             // end of stdin closes stdin of the process
+	// forward passes SIGINT, SIGTERM, SIGHUP and SIGQUIT on to the process;
+	// without it they end this program and leave the process alone.
+	forward bool
+	// signals received since before the start, so that none is missed.
+	signals <-chan os.Signal
+	// at holds the offset of input, nil to append.
+	at *int64
+
+	raw bool // the local terminal is in raw mode
+}
+
+// catchSignals starts to collect the signals of a foreground command.
+func catchSignals() (received <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 16)
+	signal.Notify(c, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGWINCH)
+	return c, func() { signal.Stop(c) }
+}
+
+// run returns the exit of the process, or errDetached.
+func (f *foreground) run(ctx context.Context) (*process.Exit, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	restore, err := f.makeRaw()
+	if err != nil {
+		return nil, err
+	}
+	defer restore()
+
+	reader, err := f.proc.Read(ctx, process.ReadOptions{Streams: f.streams, From: f.from})
+	if err != nil {
+		return nil, err
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if f.input {
+		in, err := newCancelReader(f.inv.in)
+		if err != nil {
+			return nil, err
+		}
+		defer in.release()
+		wg.Go(func() {
+			if err := f.pumpInput(ctx, in); err != nil {
+				cancel(err)
+			}
+		})
+		defer wg.Wait()
+		defer in.cancel()
+	}
+	wg.Go(func() {
+		if err := f.handleSignals(ctx); err != nil {
+			cancel(err)
+		}
+	})
+	exit, err := f.copyOutput(ctx, reader)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	cancel(nil)
+	return exit, err
+}
+
+// makeRaw switches the local terminal to raw mode if the process has a
+// terminal of its own: keys then reach its line discipline, not ours.
+func (f *foreground) makeRaw() (restore func(), err error) {
+	fd, ok := terminalOf(f.inv.in)
+	if !f.tty || !f.input || !ok {
+		return func() {}, nil
+	}
+	old, err := term.MakeRaw(fd)
+	if err != nil {
+		return nil, fmt.Errorf("switch the terminal to raw mode: %w", err)
+	}
+	f.raw = true
+	return func() { term.Restore(fd, old) }, nil
+}
+
+// copyOutput writes the output to the streams of this program to its end.
+func (f *foreground) copyOutput(ctx context.Context, reader process.Reader) (*process.Exit, error) {
+	var exit *process.Exit
+	for ev, err := range process.Follow(ctx, reader) {
+		if err != nil {
+			return exit, err
+		}
+		switch ev.Kind {
+		case process.EventOutput:
+			if _, err := f.inv.sink(ev.Stream).Write(ev.Data); err != nil {
+				return exit, err
+			}
+		case process.EventGap:
+			f.say(gapText(ev.Gap))
+		case process.EventExited:
+			exit = ev.Exit
+		case process.EventRemoved:
+			return exit, process.ErrNotFound
+		}
+	}
+	return exit, nil
+}
+
+// sink returns where one stream of output goes.
+func (inv *invocation) sink(s process.Stream) io.Writer {
+	if s == process.Stderr {
+		return inv.errs
+	}
+	return inv.out
+}
+
+func gapText(g process.Gap) string {
+	return fmt.Sprintf("%d bytes of %s (%d to %d) were freed by retention before they were read", g.To-g.From, g.Stream, g.From, g.To)
+}
+
+// say prints a line of our own between the output of the process.
+func (f *foreground) say(text string) {
+	end := "\n"
+	if f.raw {
+		end = "\r\n"
+	}
+	fmt.Fprint(f.inv.errs, "tend: ", text, end)
+}
+
+// pumpInput forwards stdin until its end, the detach key, or the process
+// stops taking it.
+func (f *foreground) pumpInput(ctx context.Context, in io.Reader) error {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := in.Read(buf)
+		data, leave := buf[:n], false
+		if f.raw {
+			data, leave = cutAtDetachKey(data)
+		}
+		if len(data) > 0 {
+			if done, werr := f.write(ctx, process.Input{Data: data}); done || werr != nil {
+				return werr
+			}
+		}
+		switch {
+		case leave:
+			return errDetached
+		case errors.Is(err, os.ErrClosed):
+			return nil
+		case err == io.EOF && f.tty && f.eof:
+			// A terminal has no end but the character its reader takes for one.
+			_, werr := f.write(ctx, process.Input{Data: []byte{4}})
+			return werr
+		case err == io.EOF && f.eof:
+			_, werr := f.write(ctx, process.Input{EOF: true})
+			return werr
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return fmt.Errorf("read stdin: %w", err)
+		}
+	}
+}
+
+func cutAtDetachKey(data []byte) (before []byte, found bool) {
+	for i, b := range data {
+		if b == detachKey {
+			return data[:i], true
+		}
+	}
+	return data, false
+}
+
+// write sends one piece of input. With an offset it repeats what may have been
+// lost on the way. done: nobody reads input any more, which is no failure: the
+// process may still have output to give.
+func (f *foreground) write(ctx context.Context, in process.Input) (done bool, err error) {
+	in.Offset = f.at
+	acc, err := f.proc.Write(ctx, in)
+	switch {
+	case errors.Is(err, process.ErrExited), errors.Is(err, process.ErrStdinClosed), errors.Is(err, process.ErrNotFound):
+		return true, nil
+	case err != nil:
+		return true, fmt.Errorf("send input: %w", err)
+	}
+	if f.at != nil {
+		*f.at = acc.Offset
+	}
+	return false, nil
+}
+
+// handleSignals forwards signals and sizes until ctx ends.
+func (f *foreground) handleSignals(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case s := <-f.signals:
+			if s == syscall.SIGWINCH {
+				if err := f.resize(ctx); err != nil {
+					return err
+				}
+				continue
+			}
+			if !f.forward {
+				return errDetached
+			}
+			sig, ok := s.(syscall.Signal)
+			if !ok {
+				continue
+			}
+			// The group is what a terminal would signal: a shell and what it
+			// runs in the foreground.
+			err := f.proc.Signal(ctx, int(sig), process.ScopeGroup)
+			if err != nil && !errors.Is(err, process.ErrExited) && ctx.Err() == nil {
+				f.say(fmt.Sprintf("%s could not be passed on: %v", unix.SignalName(sig), err))
+			}
+		}
+	}
+}
+
+// resize gives the process's terminal the size of ours.
+func (f *foreground) resize(ctx context.Context) error {
+	size, ok := terminalSize(f.inv.out)
+	if !ok || !f.tty {
+		return nil
+	}
+	err := f.proc.Resize(ctx, size)
+	if errors.Is(err, process.ErrExited) || ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

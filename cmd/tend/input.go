@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/tend-run/tend/process"
+)
+
+type inputCmd struct {
+	EOF       bool   `name:"eof" help:"Close the input of the process afterwards (on a terminal: send ctrl-D)."`
+	NoNewline bool   `short:"n" name:"no-newline" help:"No newline after TEXT."`
+	Offset    *int64 `placeholder:"N" help:"Where in all input the first byte belongs: what was accepted before is not written twice."`
+
+	ID   string   `arg:"" help:"The process."`
+	Text []string `arg:"" optional:"" help:"What to write, with a newline. Without it, stdin is copied."`
+}
+
+func (c *inputCmd) Run(ctx context.Context, inv *invocation) error {
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	p, err := d.find(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	info, err := p.Info(ctx)
+	if err != nil {
+		return about(c.ID, err)
+	}
+	_, tty := info.Stream(process.PTY)
+	var from io.Reader = inv.in
+	switch text := strings.Join(c.Text, " "); {
+	case len(c.Text) > 0 && c.NoNewline:
+		from = strings.NewReader(text)
+	case len(c.Text) > 0 && tty:
+		from = strings.NewReader(text + "\r") // the key that ends a line
+	case len(c.Text) > 0:
+		from = strings.NewReader(text + "\n")
+	case c.EOF && inv.in == nil:
+		from = strings.NewReader("")
+	}
+	accepted := info.Stdin.Accepted
+	write := func(in process.Input) error {
+		in.Offset = c.Offset
+		acc, err := p.Write(ctx, in)
+		if err != nil {
+			return about(c.ID, err)
+		}
+		accepted = acc.Offset
+		if c.Offset != nil {
+			*c.Offset = max(*c.Offset+int64(len(in.Data)), 0)
+		}
+		return nil
+	}
+	buf := make([]byte, 256<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			if err := write(process.Input{Data: buf[:n]}); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("read stdin: %w", err)
+		}
+	}
+	if c.EOF {
+		end := process.Input{EOF: true}
+		if tty {
+			end = process.Input{Data: []byte{4}}
+		}
+		if err := write(end); err != nil {
+			return err
+		}
+	}
+	if inv.flags.JSON {
+		return printJSON(inv.out, map[string]any{"id": p.ID(), "accepted": accepted})
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/google/renameio/v2"
+	"github.com/tend-run/tend/anchor"
+	"github.com/tend-run/tend/server"
+)
+
+// rolesName is the file in the state directory that counts starts of roles.
+const rolesName = "roles.json"
+
+// localRoles asks the anchor for the daemon's own processes and counts how
+// often they changed. The count outlives the server, which cannot see its own
+// death, and begins anew with each anchor.
+type localRoles struct {
+	stateDir string
+	log      func(error) // a count that could not be saved
+
+	mu   sync.Mutex
+	seen roleCount // guarded by mu
+}
+
+// roleCount is the content of the file.
+type roleCount struct {
+	Anchor         int   `json:"anchor"` // pids
+	Keeper         int   `json:"keeper"`
+	Server         int   `json:"server"`
+	KeeperRestarts int64 `json:"keeper_restarts"`
+	ServerRestarts int64 `json:"server_restarts"`
+}
+
+// openRoles reads the count and adds this start of the server to it.
+func openRoles(stateDir string, log func(error)) (*localRoles, error) {
+	r := &localRoles{stateDir: stateDir, log: log}
+	data, err := os.ReadFile(filepath.Join(stateDir, rolesName))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case json.Unmarshal(data, &r.seen) != nil:
+		r.seen = roleCount{} // a count is not worth failing for
+	}
+	_, err = r.get()
+	return r, err
+}
+
+// get returns the roles as they are now.
+func (r *localRoles) get() (server.Roles, error) {
+	c, err := anchor.Dial(r.stateDir)
+	if err != nil {
+		return server.Roles{}, err
+	}
+	defer c.Close()
+	pids, err := c.Roles()
+	if err != nil {
+		return server.Roles{}, err
+	}
+	// The server asks for itself: while it starts, the anchor may not have
+	// noted it yet.
+	count := r.note(pids.Anchor, pids.Keeper, os.Getpid())
+	return server.Roles{
+		Anchor: server.Role{PID: pids.Anchor},
+		Keeper: server.Role{PID: pids.Keeper, Restarts: count.KeeperRestarts},
+		Server: server.Role{PID: os.Getpid(), Restarts: count.ServerRestarts},
+	}, nil
+}
+
+// note counts what changed since the last look.
+func (r *localRoles) note(anchor, keeper, server int) roleCount {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := r.seen.next(anchor, keeper, server)
+	if next != r.seen {
+		r.seen = next
+		if err := r.save(next); err != nil {
+			r.log(fmt.Errorf("save the count of role restarts: %w", err))
+		}
+	}
+	return next
+}
+
+func (r *localRoles) save(c roleCount) error {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return renameio.WriteFile(filepath.Join(r.stateDir, rolesName), data, 0o600)
+}
+
+// next is the rule of counting: a role with another pid was restarted, unless
+// the anchor is another too, which begins a new count. A role without a pid is
+// between two starts.
+func (c roleCount) next(anchor, keeper, server int) roleCount {
+	if c.Anchor != anchor {
+		return roleCount{Anchor: anchor, Keeper: keeper, Server: server}
+	}
+	if keeper != 0 && keeper != c.Keeper {
+		if c.Keeper != 0 {
+			c.KeeperRestarts++
+		}
+		c.Keeper = keeper
+	}
+	if server != 0 && server != c.Server {
+		if c.Server != 0 {
+			c.ServerRestarts++
+		}
+		c.Server = server
+	}
+	return c
+}
+
+// upgrade replaces parts of the daemon. The server's own end comes after this
+// call has returned: its answer is sent while it drains.
+func (r *localRoles) upgrade(ctx context.Context, what server.Upgrade) error {
+	c, err := anchor.Dial(r.stateDir)
+	if err != nil {
+		return err
+	}
+	if what.Binary != "" {
+		if err := setBinary(c, what.Binary); err != nil {
+			c.Close()
+			return err
+		}
+	}
+	if what.Keeper {
+		if err := c.RestartKeeper(); err != nil {
+			c.Close()
+			return fmt.Errorf("restart the keeper: %w", err)
+		}
+	}
+	if !what.Server {
+		c.Close()
+		return nil
+	}
+	go func() {
+		defer c.Close()
+		// Asking for one's own end: the answer, if any, comes too late.
+		if err := c.RestartServer(); err != nil && ctx.Err() == nil {
+			r.log(fmt.Errorf("restart the server: %w", err))
+		}
+	}()
+	return nil
+}
+
+// setBinary makes another program the server of the next start.
+func setBinary(c *anchor.Client, binary string) error {
+	fi, err := os.Stat(binary)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the new binary: %w", err)
+	case !filepath.IsAbs(binary), !fi.Mode().IsRegular(), fi.Mode()&0o111 == 0:
+		return fmt.Errorf("the new binary %s is not the absolute path of an executable file", binary)
+	}
+	argv, err := c.Server()
+	if err != nil {
+		return err
+	}
+	if len(argv) == 0 {
+		return errors.New("the command line of the server is not known")
+	}
+	argv[0] = binary
+	return c.SetServer(argv)
+}
+
+// shutdown begins the end of the daemon. This server is told to end while it
+// still answers.
+func (r *localRoles) shutdown(keep bool) error {
+	c, err := anchor.Dial(r.stateDir)
+	if err != nil {
+		return err
+	}
+	go func() {
+		defer c.Close()
+		if err := c.Shutdown(keep); err != nil {
+			r.log(fmt.Errorf("shut down: %w", err))
+		}
+	}()
+	return nil
+}

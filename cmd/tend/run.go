@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tend-run/tend/process"
+)
+
+type runCmd struct {
+	TTY    bool   `short:"t" name:"tty" help:"Give it a terminal."`
+	Detach bool   `short:"d" help:"Print its id and go on."`
+	Input  bool   `short:"i" name:"interactive" help:"Connect stdin."`
+	Remove bool   `name:"rm" help:"Forget it and its output when it has ended."`
+	ID     string `name:"id" placeholder:"ID" help:"An id of one's own: running the same twice starts one process."`
+	Name   string `placeholder:"NAME" help:"A name to find it by."`
+	Tag    string `placeholder:"TAG" help:"A tag to find it by."`
+
+	Cwd     string            `placeholder:"DIR" help:"Working directory. Default: this one, if the daemon is on this machine."`
+	Env     []string          `short:"e" sep:"none" placeholder:"K=V" help:"Environment variable; K alone takes the value it has here. Repeatable."`
+	User    string            `short:"u" placeholder:"USER" help:"Run as this user: a name, uid or uid:gid."`
+	Timeout time.Duration     `placeholder:"30s" help:"Kill it, with all descendants, after this long (exit status 124)."`
+	Shell   bool              `short:"c" help:"CMD is a command line for /bin/sh."`
+	Label   map[string]string `mapsep:"none" placeholder:"K=V" help:"A label. Repeatable."`
+
+	Keep   string        `placeholder:"SIZE" help:"Keep this much of each output stream, such as 64MiB; the oldest goes first."`
+	Memory string        `placeholder:"SIZE" help:"Memory limit for the process and its descendants."`
+	Pids   int64         `placeholder:"N" help:"Limit of tasks for the process and its descendants."`
+	Nice   int           `placeholder:"N" help:"Priority, -20 to 19."`
+	Orphan time.Duration `name:"kill-without-readers" placeholder:"1m" help:"Kill it when nobody has followed its output for this long."`
+
+	Cmd []string `arg:"" passthrough:"" optional:"" name:"cmd" help:"The program and its arguments, after --."`
+}
+
+func (c *runCmd) Run(ctx context.Context, inv *invocation) error {
+	spec, err := c.spec(inv)
+	if err != nil {
+		return err
+	}
+	if c.Detach && c.Remove {
+		return usageError("--rm needs somebody who waits for the end; leave -d or --rm out")
+	}
+	// From here on a signal belongs to the process, even one that arrives
+	// before it has started.
+	signals, stop := catchSignals()
+	defer stop()
+
+	d, err := inv.connectOrStart(ctx)
+	if err != nil {
+		return runFailure(err)
+	}
+	defer d.Close()
+	if d.local {
+		c.likeHere(inv, &spec)
+	}
+	p, err := d.Start(ctx, spec)
+	if err != nil {
+		return runFailure(err)
+	}
+	if c.Detach {
+		return c.announce(ctx, inv, p)
+	}
+
+	f := &foreground{
+		inv: inv, proc: p, tty: c.TTY, input: c.wantsInput(inv), eof: true,
+		forward: true, signals: signals, at: new(int64),
+	}
+	exit, err := f.run(ctx)
+	switch {
+	case errors.Is(err, errDetached):
+		fmt.Fprintf(inv.errs, "tend: detached; tend attach %s comes back\n", shortID(p.ID(), 14))
+		return nil
+	case err != nil:
+		return runFailure(err)
+	}
+	if c.Remove {
+		if err := p.Remove(ctx); err != nil && !errors.Is(err, process.ErrNotFound) {
+			fmt.Fprintf(inv.errs, "tend: remove %s: %s\n", p.ID(), explain(err))
+		}
+	}
+	return inv.exitAs(exit)
+}
+
+// announce prints what a person or a script needs to come back.
+func (c *runCmd) announce(ctx context.Context, inv *invocation, p process.Process) error {
+	if !inv.flags.JSON {
+		_, err := fmt.Fprintln(inv.out, p.ID())
+		return err
+	}
+	info, err := p.Info(ctx)
+	if err != nil {
+		return err
+	}
+	return printJSON(inv.out, factsOf(&info))
+}
+
+// wantsInput: with -i always; with -t alone when a person sits there.
+func (c *runCmd) wantsInput(inv *invocation) bool {
+	_, person := terminalOf(inv.in)
+	return c.Input || c.TTY && person
+}
+
+func (c *runCmd) spec(inv *invocation) (process.Spec, error) {
+	s := process.Spec{
+		ID: process.ID(c.ID), Name: c.Name, Tag: c.Tag, Dir: c.Cwd, User: c.User,
+		Timeout: c.Timeout, KillWithoutReaders: c.Orphan, Labels: c.Label,
+	}
+	words := c.Cmd
+	if len(words) > 0 && words[0] == "--" {
+		words = words[1:]
+	}
+	if len(words) == 0 {
+		return s, usageError("no command is given: tend run [flags] -- CMD ARG…")
+	}
+	if s.Argv = words; c.Shell {
+		s.Argv, s.Shell = nil, strings.Join(words, " ")
+	}
+	for _, e := range c.Env {
+		k, v, ok := strings.Cut(e, "=")
+		if !ok {
+			v = inv.getenv(k)
+		}
+		if s.Env == nil {
+			s.Env = make(map[string]string, len(c.Env))
+		}
+		s.Env[k] = v
+	}
+	if c.Cwd != "" && !filepath.IsAbs(c.Cwd) {
+		dir, err := filepath.Abs(c.Cwd)
+		if err != nil {
+			return s, err
+		}
+		s.Dir = dir
+	}
+	if c.Input || c.TTY {
+		s.Stdin = process.StdinPipe
+	}
+	if c.TTY {
+		size, ok := terminalSize(inv.out)
+		if !ok {
+			size = fallbackSize
+		}
+		s.PTY, s.Stdin = &size, process.StdinNull
+		for _, k := range []string{"TERM", "COLORTERM", "LANG"} {
+			if v := inv.getenv(k); v != "" {
+				s.Env = withDefault(s.Env, k, v)
+			}
+		}
+		s.Env = withDefault(s.Env, "TERM", "xterm-256color")
+	}
+	s.Limits.PidsMax, s.Limits.Nice = c.Pids, c.Nice
+	for _, size := range []struct {
+		flag, text string
+		into       *int64
+	}{{"--keep", c.Keep, &s.Retention.Limit}, {"--memory", c.Memory, &s.Limits.MemoryMax}} {
+		if size.text == "" {
+			continue
+		}
+		n, err := parseSize(size.text)
+		if err != nil {
+			return s, usageError(fmt.Sprintf("%s %s: %v", size.flag, size.text, err))
+		}
+		*size.into = n
+	}
+	if err := s.Validate(); err != nil {
+		return s, usageError(err.Error())
+	}
+	return s, nil
+}
+
+// likeHere lets a process on this machine find what the person's shell finds:
+// it starts in the current directory and searches the caller's PATH. No other
+// variable is taken along: a spec is kept on disk, and environments hold
+// secrets.
+func (c *runCmd) likeHere(inv *invocation, s *process.Spec) {
+	if s.Dir == "" {
+		if wd, err := os.Getwd(); err == nil {
+			s.Dir = wd
+		}
+	}
+	// Another user has another PATH; sudo(8) does the same.
+	if path := inv.getenv("PATH"); path != "" && c.User == "" {
+		s.Env = withDefault(s.Env, "PATH", path)
+	}
+}
+
+func withDefault(env map[string]string, k, v string) map[string]string {
+	if _, ok := env[k]; ok {
+		return env
+	}
+	if env == nil {
+		env = make(map[string]string)
+	}
+	env[k] = v
+	return env
+}
+
+// exitAs turns the end of a process into the end of this program.
+func (inv *invocation) exitAs(exit *process.Exit) error {
+	if exit == nil {
+		return errors.New("the output ended and the exit status is not known; tend ps -a tells what is")
+	}
+	if exit.Cause == process.CauseLost {
+		return errors.New("the end of the process was not witnessed: its exit status is not known")
+	}
+	if exit.Cause == process.CauseTimeout {
+		fmt.Fprintln(inv.errs, "tend: the timeout ended it")
+	}
+	if status := exit.ShellStatus(); status != 0 {
+		return statusError(status)
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// binaries is the directory with tend and tend-keeper, built once: the scripts
+// run the real programs and the real roles.
+var binaries string
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "tend")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if err := build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	binaries = dir
+	return m.Run()
+}
+
+// build builds tend-keeper, and tend around it as "make build" does, but
+// without a file in the source tree: one that lies there may be old.
+func build(dir string) error {
+	payload, err := filepath.Abs("../../internal/payload/tend-keeper")
+	if err != nil {
+		return err
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{payload: filepath.Join(dir, "tend-keeper")}})
+	if err != nil {
+		return err
+	}
+	overlayFile := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
+		return err
+	}
+	for _, args := range [][]string{{"../tend-keeper"}, {"-overlay", overlayFile, "."}} {
+		cmd := exec.Command("go", append([]string{"build", "-o", dir}, args...)...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build the programs: %w\n%s", err, out)
+		}
+	}
+	return nil
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, scriptParams(t, "testdata/script"))
+}
+
+// TestREADME runs the session that the README opens with.
+func TestREADME(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "readme.txtar"), []byte(sessionScript(t, string(readme))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, scriptParams(t, dir))
+}
+
+func scriptParams(t *testing.T, dir string) testscript.Params {
+	return testscript.Params{
+		Dir:  dir,
+		Cmds: scriptCommands(),
+		Setup: func(env *testscript.Env) error {
+			state := filepath.Join(env.WorkDir, "state")
+			env.Setenv("PATH", binaries+string(os.PathListSeparator)+os.Getenv("PATH"))
+			env.Setenv("TEND_STATE_DIR", state)
+			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("TERM", "xterm")
+			env.Defer(func() { endDaemon(t, state) })
+			return nil
+		},
+	}
+}
+
+// endDaemon ends what a script has started, whether it passed or not.
+func endDaemon(t *testing.T, state string) {
+	if _, err := os.Stat(state); err != nil {
+		return
+	}
+	before := roles(state, "")
+	cmd := exec.Command(filepath.Join(binaries, "tend"), "--state-dir", state, "shutdown")
+	if out, err := cmd.CombinedOutput(); err != nil && !bytes.Contains(out, []byte("no daemon is running")) {
+		t.Errorf("shut down %s: %v %s", state, err, out)
+	}
+	for _, pid := range before {
+		for range 1000 {
+			if pid == 0 || !alive(pid) {
+				break
+			}
+			time.Sleep(5 * time.Millisecond) // nobody tells of the end of a process that is not our child
+		}
+		if pid != 0 && alive(pid) {
+			t.Errorf("process %d of the daemon on %s is still there 5 s after its shutdown", pid, state)
+		}
+	}
+}
+
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !bytes.Contains(stat, []byte(") Z "))
+}
+
+// roles asks a daemon for the pids of its roles.
+func roles(state, url string) map[string]int {
+	args := []string{"--state-dir", state, "status", "--json"}
+	if url != "" {
+		args = append([]string{"--url", url}, args...)
+	}
+	out, err := exec.Command(filepath.Join(binaries, "tend"), args...).Output()
+	if err != nil {
+		return nil
+	}
+	var s statusFacts
+	if json.Unmarshal(out, &s) != nil {
+		return nil
+	}
+	pids := map[string]int{}
+	for name, r := range s.Roles {
+		pids[name] = r.PID
+	}
+	return pids
+}
+
+var sessionBlock = regexp.MustCompile("(?s)<!-- session -->\\s*```console\n(.*?)```")
+
+// sessionScript turns "$ command" lines and the output below them into a
+// script. "…" in the output stands for anything.
+func sessionScript(t *testing.T, readme string) string {
+	t.Helper()
+	block := sessionBlock.FindStringSubmatch(readme)
+	if block == nil {
+		t.Fatal("README.md has no console block after <!-- session -->")
+	}
+	var script, files strings.Builder
+	fmt.Fprintf(&script, "mkdir bin\nsymlink bin/tend -> %s/tend\n", binaries)
+	var want []string
+	expect := func() {
+		if len(want) > 0 {
+			pattern := strings.ReplaceAll(regexp.QuoteMeta(strings.Join(want, "\n")), "…", ".*")
+			pattern = strings.ReplaceAll(pattern, "\n", `\n`)
+			fmt.Fprintf(&script, "stdout '%s'\n", strings.ReplaceAll(`(?m)^`+pattern+`$`, "'", "''"))
+		}
+		want = nil
+	}
+	n := 0
+	for line := range strings.Lines(block[1]) {
+		line = strings.TrimSuffix(line, "\n")
+		command, ok := strings.CutPrefix(line, "$ ")
+		if !ok {
+			want = append(want, line)
+			continue
+		}
+		expect()
+		if command == "make build" {
+			continue // the programs under test are built already
+		}
+		n++
+		fmt.Fprintf(&script, "exec sh command%d\n", n)
+		fmt.Fprintf(&files, "-- command%d --\n%s\n", n, command)
+	}
+	expect()
+	if n < 4 {
+		t.Fatalf("the session has %d commands; it should show what tend does", n)
+	}
+	return script.String() + files.String()
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tend-run/tend/server"
+)
+
+// serveFlags are what "tend serve" passes on to the server role.
+type serveFlags struct {
+	Socket         string `name:"socket" placeholder:"PATH" help:"Unix socket; none for no socket. Default: in the state directory if one is given, else /run/tend or $XDG_RUNTIME_DIR/tend."`
+	PortFile       string `name:"port-file" placeholder:"FILE" help:"Write the URL here once it serves."`
+	TokenFile      string `name:"token-file" placeholder:"FILE" help:"File with the token that callers over TCP must show."`
+	DefaultUser    string `name:"default-user" placeholder:"NAME" help:"User of envd requests that name none. Default: the user that serves."`
+	DefaultWorkdir string `name:"default-workdir" placeholder:"DIR" help:"Working directory of envd requests that name none. Default: the user's home."`
+	Insecure       bool   `name:"insecure" help:"Listen on any address without a token, and answer any web page. Whoever reaches the port can run programs."`
+	Debug          bool   `name:"debug" help:"Log more."`
+}
+
+type serveCmd struct {
+	serveFlags
+	Listen []string `sep:"none" default:"127.0.0.1:49983" placeholder:"ADDR" help:"TCP address, :0 picks a port; none for no TCP. Repeatable."`
+	Keep   bool     `help:"When it is told to end, leave the processes running for the next tend serve on the same state directory."`
+}
+
+// plan is a checked serve command line.
+type plan struct {
+	stateDir string
+	listen   []string // as launch wants them: "127.0.0.1:49983", "unix:/path"
+	token    bool
+	flags    serveFlags // paths made absolute
+	keep     bool
+}
+
+func (c *serveCmd) plan(inv *invocation) (*plan, error) {
+	dir, err := inv.stateDir()
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{stateDir: dir, flags: c.serveFlags, keep: c.Keep}
+	for _, path := range []*string{&p.flags.PortFile, &p.flags.TokenFile} {
+		if *path == "" {
+			continue
+		}
+		if *path, err = filepath.Abs(*path); err != nil {
+			return nil, err
+		}
+	}
+	if p.flags.TokenFile != "" {
+		// Read again by the server role at each of its starts; read here so
+		// that a mistake is told at once.
+		if _, err := readToken(p.flags.TokenFile); err != nil {
+			return nil, err
+		}
+		p.token = true
+	}
+	if dir := p.flags.DefaultWorkdir; dir != "" && !filepath.IsAbs(dir) {
+		return nil, usageError(fmt.Sprintf("--default-workdir %s is not absolute", dir))
+	}
+	for _, addr := range c.Listen {
+		if addr == "none" {
+			continue
+		}
+		resolved, err := resolve(addr)
+		if err != nil {
+			return nil, err
+		}
+		if err := server.CheckListen("tcp", resolved, p.token, c.Insecure); err != nil {
+			return nil, err
+		}
+		p.listen = append(p.listen, resolved)
+	}
+	switch socket := p.flags.Socket; socket {
+	case "none":
+	case "":
+		if socket, err = inv.socketPath(dir); err != nil {
+			return nil, err
+		}
+		p.listen = append(p.listen, "unix:"+socket)
+	default:
+		if socket, err = filepath.Abs(socket); err != nil {
+			return nil, err
+		}
+		if err := checkSocketPath(socket); err != nil {
+			return nil, err
+		}
+		p.listen = append(p.listen, "unix:"+socket)
+	}
+	if len(p.listen) == 0 {
+		return nil, usageError("--listen none together with --socket none leaves nobody who could call; leave one of them out")
+	}
+	return p, nil
+}
+
+// prepare makes the directories that the daemon needs.
+func (p *plan) prepare() error {
+	if err := os.MkdirAll(p.stateDir, 0o700); err != nil {
+		return fmt.Errorf("make the state directory: %w (give another with --state-dir)", err)
+	}
+	for _, l := range p.listen {
+		path, ok := strings.CutPrefix(l, "unix:")
+		if !ok {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return fmt.Errorf("make the directory of the socket: %w (give another with --socket)", err)
+		}
+	}
+	return nil
+}
+
+// serverArgs is the command line of the server role.
+func (p *plan) serverArgs(exe string) []string {
+	args := []string{exe, "server", "--state-dir", p.stateDir, "--listeners", fmt.Sprint(len(p.listen))}
+	for _, f := range []struct{ name, value string }{
+		{"--port-file", p.flags.PortFile}, {"--token-file", p.flags.TokenFile},
+		{"--default-user", p.flags.DefaultUser}, {"--default-workdir", p.flags.DefaultWorkdir},
+	} {
+		if f.value != "" {
+			args = append(args, f.name, f.value)
+		}
+	}
+	if p.flags.Insecure {
+		args = append(args, "--insecure")
+	}
+	if p.flags.Debug {
+		args = append(args, "--debug")
+	}
+	return args
+}
+
+// resolve turns an address into numbers: the launcher has no resolver.
+func resolve(addr string) (string, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", usageError(fmt.Sprintf("--listen %s: %v; write HOST:PORT, such as 127.0.0.1:49983", addr, err))
+	}
+	a, err := net.ResolveTCPAddr("tcp", addr)
+	if err != nil {
+		return "", usageError(fmt.Sprintf("--listen %s: %v", addr, err))
+	}
+	if host == "" {
+		// All addresses, as everywhere; [::] takes IPv4 too where the kernel
+		// has IPv6, and 0.0.0.0 works everywhere.
+		return net.JoinHostPort("0.0.0.0", fmt.Sprint(a.Port)), nil
+	}
+	ip, ok := netip.AddrFromSlice(a.IP)
+	if !ok {
+		return "", usageError(fmt.Sprintf("--listen %s has no address", addr))
+	}
+	return netip.AddrPortFrom(ip.Unmap(), uint16(a.Port)).String(), nil
+}
+
+// readToken reads a token file: one line, spaces around it ignored.
+func readToken(path string) (string, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read the token: %w", err)
+	}
+	token := strings.TrimSpace(string(data))
+	switch {
+	case token == "":
+		return "", fmt.Errorf("the token file %s is empty; put a secret into it, such as the output of: head -c 32 /dev/urandom | base64", path)
+	case strings.ContainsAny(token, " \t\r\n"):
+		return "", errors.New("the token file " + path + " has more than one word; a token is one word")
+	}
+	return token, nil
+}

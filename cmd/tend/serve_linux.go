@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/tend-run/tend/keeper/client"
+	"github.com/tend-run/tend/launch"
+	"github.com/tend-run/tend/server"
+)
+
+// Run becomes the launcher: it does not return unless it could not.
+func (c *serveCmd) Run(inv *invocation) error {
+	p, err := c.plan(inv)
+	if err != nil {
+		return err
+	}
+	if err := p.prepare(); err != nil {
+		return err
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	err = launch.Exec(launch.Config{StateDir: p.stateDir, Listen: p.listen, ServerArgv: p.serverArgs(exe), Keep: p.keep})
+	if busy, ok := errors.AsType[*launch.BusyError](err); ok {
+		return fmt.Errorf("a daemon (pid %d) serves %s already; end it, or give another --state-dir", busy.PID, p.stateDir)
+	}
+	return err
+}
+
+// serverCmd is the server role: the anchor starts it with the listeners open.
+type serverCmd struct {
+	serveFlags
+	Listeners int `hidden:"" default:"1" help:"Listeners inherited from fd 3 on."`
+}
+
+func (c *serverCmd) Run(ctx context.Context, inv *invocation) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	dir, err := inv.stateDir()
+	if err != nil {
+		return err
+	}
+	level := slog.LevelInfo
+	if c.Debug {
+		level = slog.LevelDebug
+	}
+	_, tty := terminalOf(inv.errs)
+	log := server.NewLogger(inv.errs, tty, level)
+	token := ""
+	if c.TokenFile != "" {
+		if token, err = readToken(c.TokenFile); err != nil {
+			return err
+		}
+	}
+	listeners, err := launch.Inherited(c.Listeners)
+	if err != nil {
+		return err
+	}
+	manager, err := client.Open(ctx, client.Config{StateDir: dir, Log: log})
+	if err != nil {
+		return err
+	}
+	defer manager.Close()
+	roles, err := openRoles(dir, func(err error) { log.Warn("roles", slog.Any("err", err)) })
+	if err != nil {
+		return err
+	}
+	srv, err := server.New(server.Config{
+		Manager: manager, Listeners: listeners, StateDir: dir,
+		Token: token, Insecure: c.Insecure,
+		DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
+		PortFile: c.PortFile, URLFile: filepath.Join(dir, urlName),
+		Roles: roles.get, Promises: func() []server.Promise { return promises(manager.Facts()) }, Upgrade: roles.upgrade, Shutdown: roles.shutdown,
+		Version: versionText(), Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	return srv.Run(ctx)
+}

@@ -1,0 +1,23 @@
+//go:build !linux
+
+package main
+
+import (
+	"fmt"
+	"runtime"
+)
+
+// Run says that there is no daemon here. The other commands work with a
+// daemon elsewhere.
+func (c *serveCmd) Run(inv *invocation) error {
+	if _, err := c.plan(inv); err != nil {
+		return err
+	}
+	return fmt.Errorf("tend serve needs Linux; on %s use a daemon elsewhere through --url or TEND_URL", runtime.GOOS)
+}
+
+type serverCmd struct{ serveFlags }
+
+func (c *serverCmd) Run() error {
+	return fmt.Errorf("the server role needs Linux; this is %s", runtime.GOOS)
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/process"
+)
+
+// statusFacts is the JSON of "tend status".
+type statusFacts struct {
+	Version   string                  `json:"version"`
+	URL       string                  `json:"url"`
+	StateDir  string                  `json:"state_dir"`
+	Roles     map[string]roleFacts    `json:"roles"`
+	Processes int                     `json:"processes"` // running
+	Promises  map[string]promiseFacts `json:"promises"`
+}
+
+type roleFacts struct {
+	PID int `json:"pid"`
+}
+
+type promiseFacts struct {
+	Kept   bool   `json:"kept"`
+	Detail string `json:"detail,omitempty"`
+}
+
+type statusCmd struct{}
+
+func (c *statusCmd) Run(ctx context.Context, inv *invocation) error {
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	s, err := d.facts(ctx)
+	if err != nil {
+		return err
+	}
+	if inv.flags.JSON {
+		return printJSON(inv.out, s)
+	}
+	return s.print(inv)
+}
+
+// facts asks the daemon about itself.
+func (d *daemon) facts(ctx context.Context) (*statusFacts, error) {
+	status, err := d.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &statusFacts{
+		Version: status.Version, URL: status.URL, StateDir: status.StateDir, Processes: status.Processes,
+		Roles: map[string]roleFacts{}, Promises: map[string]promiseFacts{},
+	}
+	for _, name := range []string{"anchor", "keeper", "server"} {
+		s.Roles[name] = roleFacts{PID: status.Roles[name]}
+	}
+	for name, p := range status.Promises {
+		s.Promises[name] = promiseFacts(p)
+	}
+	return s, nil
+}
+
+func (s *statusFacts) print(inv *invocation) error {
+	colour := inv.colours(inv.out)
+	rows := [][]string{
+		{"version", s.Version}, {"url", s.URL}, {"state", s.StateDir}, {"processes", fmt.Sprintf("%d running", s.Processes)},
+	}
+	for _, name := range []string{"anchor", "keeper", "server"} {
+		text := "not there"
+		if pid := s.Roles[name].PID; pid != 0 {
+			text = fmt.Sprintf("pid %d", pid)
+		}
+		rows = append(rows, []string{name, text})
+	}
+	first := len(rows)
+	names := slices.Sorted(maps.Keys(s.Promises))
+	for _, name := range names {
+		word := "yes"
+		if !s.Promises[name].Kept {
+			word = "no"
+		}
+		text := word
+		if detail := s.Promises[name].Detail; detail != "" {
+			text += ": " + printable(detail)
+		}
+		rows = append(rows, []string{name, text})
+	}
+	lines, err := alignRows(rows)
+	if err != nil {
+		return err
+	}
+	for i, line := range lines {
+		if i >= first && !s.Promises[names[i-first]].Kept {
+			line = paint(colour, yellow, line)
+		}
+		if _, err := fmt.Fprintln(inv.out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type upgradeCmd struct {
+	Server bool   `help:"Only the server."`
+	Keeper bool   `help:"Only the keeper."`
+	Binary string `placeholder:"FILE" help:"The new program, on the daemon's machine. Default: what lies where the running one was started from."`
+}
+
+// upgradeTimeout is how long the new server may take to answer.
+const upgradeTimeout = 30 * time.Second
+
+func (c *upgradeCmd) Run(ctx context.Context, inv *invocation) error {
+	what := tend.Upgrade{Server: c.Server || !c.Keeper, Keeper: c.Keeper || !c.Server}
+	if c.Binary != "" {
+		path, err := filepath.Abs(c.Binary)
+		if err != nil {
+			return err
+		}
+		what.Binary = path
+	}
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if d.local && what.Binary != "" {
+		if _, err := os.Stat(what.Binary); err != nil {
+			return fmt.Errorf("the new binary: %w", err)
+		}
+	}
+	before, err := d.facts(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := d.Upgrade(ctx, what); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, upgradeTimeout)
+	defer cancel()
+	done := inv.progress("upgrading")
+	after, err := inv.upgraded(ctx, before, what)
+	done()
+	if err != nil {
+		return err
+	}
+	if inv.flags.JSON {
+		return printJSON(inv.out, after)
+	}
+	for _, name := range []string{"server", "keeper"} {
+		was, is := before.Roles[name].PID, after.Roles[name].PID
+		if was != is {
+			fmt.Fprintf(inv.out, "%s: pid %d, was %d\n", name, is, was)
+		}
+	}
+	fmt.Fprintf(inv.out, "version %s, was %s; %d processes run on\n", after.Version, before.Version, after.Processes)
+	return nil
+}
+
+// upgraded waits until each replaced part answers as another process.
+func (inv *invocation) upgraded(ctx context.Context, before *statusFacts, what tend.Upgrade) (*statusFacts, error) {
+	var last error
+	for {
+		now, err := inv.askAgain(ctx)
+		switch {
+		case err != nil:
+			last = err
+		case what.Server && now.Roles["server"].PID == before.Roles["server"].PID:
+			last = errors.New("the old server still answers")
+		case what.Keeper && (now.Roles["keeper"].PID == 0 || now.Roles["keeper"].PID == before.Roles["keeper"].PID):
+			last = errors.New("the keeper is not back yet")
+		default:
+			return now, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the upgrade did not come to its end within %v: %w; tend status shows what is there", upgradeTimeout, last)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// askAgain uses a new connection: an old one may lead to the old server.
+func (inv *invocation) askAgain(ctx context.Context) (*statusFacts, error) {
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.facts(ctx)
+}
+
+type shutdownCmd struct {
+	Keep bool `help:"Leave the processes running for the next daemon on the same state directory."`
+}
+
+func (c *shutdownCmd) Run(ctx context.Context, inv *invocation) error {
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if !c.Keep {
+		live, err := d.List(ctx, process.Filter{Live: true})
+		if err != nil {
+			return err
+		}
+		if len(live) > 0 {
+			fmt.Fprintf(inv.errs, "tend: %d running processes end with the daemon\n", len(live))
+		}
+	}
+	return d.Shutdown(ctx, c.Keep)
+}

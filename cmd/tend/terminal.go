@@ -1,0 +1,117 @@
+package main
+
+import (
+	"io"
+	"os"
+	"strings"
+
+	"github.com/tend-run/tend/process"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+)
+
+// fallbackSize is what a terminal program gets when it is started from
+// something that is no terminal.
+var fallbackSize = process.Size{Cols: 80, Rows: 24}
+
+// terminalOf returns the file descriptor of w or r if it is a terminal.
+func terminalOf(stream any) (fd int, ok bool) {
+	f, isFile := stream.(*os.File)
+	if !isFile || f == nil {
+		return -1, false
+	}
+	return int(f.Fd()), term.IsTerminal(int(f.Fd()))
+}
+
+// terminalSize returns the size of the terminal behind stream.
+func terminalSize(stream any) (process.Size, bool) {
+	fd, ok := terminalOf(stream)
+	if !ok {
+		return process.Size{}, false
+	}
+	cols, rows, err := term.GetSize(fd)
+	if err != nil || cols <= 0 || rows <= 0 {
+		return process.Size{}, false
+	}
+	return process.Size{Cols: clampSide(cols), Rows: clampSide(rows)}, true
+}
+
+func clampSide(n int) uint16 {
+	return uint16(max(0, min(n, process.MaxTermSide)))
+}
+
+// colours says whether stream wants them: a terminal that is not dumb, and no
+// NO_COLOR (https://no-color.org: present and not empty).
+func (inv *invocation) colours(stream io.Writer) bool {
+	_, ok := terminalOf(stream)
+	return ok && inv.getenv("NO_COLOR") == "" && inv.getenv("TERM") != "dumb"
+}
+
+// Colours of the SGR sequence.
+const (
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+	dim    = "2"
+	bold   = "1"
+)
+
+func paint(on bool, sgr, text string) string {
+	if !on || text == "" {
+		return text
+	}
+	return "\x1b[" + sgr + "m" + text + "\x1b[0m"
+}
+
+// printable replaces control characters, so that a command line or a name
+// cannot act on the terminal it is listed on.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < 0x20 || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '·'
+		}
+		return r
+	}, s)
+}
+
+// cancelReader reads a file and can be stopped while it waits: a plain read of
+// a terminal ends only when somebody types.
+type cancelReader struct {
+	file *os.File
+	wake *os.File // the reading end of a pipe, closed at the other end by cancel
+	stop *os.File
+}
+
+func newCancelReader(f *os.File) (*cancelReader, error) {
+	wake, stop, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	return &cancelReader{file: f, wake: wake, stop: stop}, nil
+}
+
+// Read waits for input and reads it. It returns io.EOF at the end of the
+// input and os.ErrClosed after cancel.
+func (r *cancelReader) Read(b []byte) (int, error) {
+	for {
+		fds := []unix.PollFd{
+			{Fd: int32(r.file.Fd()), Events: unix.POLLIN},
+			{Fd: int32(r.wake.Fd()), Events: unix.POLLIN},
+		}
+		if _, err := unix.Poll(fds, -1); err == unix.EINTR {
+			continue
+		} else if err != nil {
+			return 0, err
+		}
+		if fds[1].Revents != 0 {
+			return 0, os.ErrClosed
+		}
+		return r.file.Read(b)
+	}
+}
+
+// cancel makes the pending and all later reads fail. The reader must not be
+// in use any more when release is called.
+func (r *cancelReader) cancel() { r.stop.Close() }
+
+func (r *cancelReader) release() { r.wake.Close() }

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"github.com/tend-run/tend/process"
+)
+
+type topCmd struct {
+	Interval time.Duration `short:"d" default:"2s" placeholder:"2s" help:"Time between two refreshes, at least 100ms."`
+	Count    int           `short:"n" placeholder:"N" help:"Stop after this many tables. Default: for ever on a terminal, else 1."`
+}
+
+type topFacts struct {
+	processFacts
+	// CPU is the share of one processor since the last table (or the start),
+	// RSS the resident bytes of the session; null if not known here.
+	CPU *float64 `json:"cpu"`
+	RSS *int64   `json:"rss"`
+}
+
+func (c *topCmd) Run(ctx context.Context, inv *invocation) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	interval := max(c.Interval, 100*time.Millisecond)
+	_, live := terminalOf(inv.out)
+	count := c.Count
+	if count == 0 && (!live || inv.flags.JSON) {
+		count = 1
+	}
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	before := map[int]usage{}
+	for n := 1; ; n++ {
+		infos, err := d.List(ctx, process.Filter{Live: true})
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		now := map[int]usage{}
+		if d.local {
+			now = sessions(time.Now())
+		}
+		if live && !inv.flags.JSON {
+			io.WriteString(inv.out, "\x1b[H\x1b[2J")
+		}
+		if err := c.print(inv, infos, before, now); err != nil {
+			return err
+		}
+		if n == count {
+			return nil
+		}
+		before = now
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(interval):
+		}
+	}
+}
+
+func (c *topCmd) print(inv *invocation, infos []process.Info, before, now map[int]usage) error {
+	facts := make([]topFacts, 0, len(infos))
+	for i := range infos {
+		f := topFacts{processFacts: factsOf(&infos[i])}
+		if u, ok := now[infos[i].PID]; ok {
+			f.RSS = &u.rss
+			cpu := u.share(before[infos[i].PID], infos[i].Started)
+			f.CPU = &cpu
+		}
+		facts = append(facts, f)
+	}
+	if inv.flags.JSON {
+		return printJSON(inv.out, facts)
+	}
+	slices.SortStableFunc(facts, func(a, b topFacts) int { return compareCPU(b.CPU, a.CPU) })
+	rows := [][]string{{"ID", "PID", "CPU%", "RSS", "OUT", "AGE", "NAME", "COMMAND"}}
+	for _, f := range facts {
+		cpu, rss, out := "-", "-", int64(0)
+		if f.CPU != nil {
+			cpu, rss = fmt.Sprintf("%.1f", *f.CPU*100), sizeText(*f.RSS)
+		}
+		for _, s := range f.Streams {
+			out += s.End
+		}
+		name := f.Name
+		if name == "" {
+			name = "-"
+		}
+		rows = append(rows, []string{shortID(f.ID, 14), fmt.Sprint(f.PID), cpu, rss, sizeText(out), age(time.Since(f.Started)), printable(name), printable(f.Command)})
+	}
+	lines, err := alignRows(rows)
+	if err != nil {
+		return err
+	}
+	if size, ok := terminalSize(inv.out); ok {
+		lines = lines[:min(len(lines), max(2, int(size.Rows)-1))]
+		for i := range lines {
+			lines[i] = cut(lines[i], int(size.Cols))
+		}
+	}
+	lines[0] = paint(inv.colours(inv.out), bold, lines[0])
+	_, err = fmt.Fprintln(inv.out, strings.Join(lines, "\n"))
+	return err
+}
+
+func compareCPU(a, b *float64) int {
+	switch {
+	case a == nil || b == nil || *a == *b:
+		return 0
+	case *a < *b:
+		return -1
+	}
+	return 1
+}
+
+// usage is what a session used up to a moment.
+type usage struct {
+	at  time.Time
+	cpu float64 // seconds
+	rss int64   // bytes
+}
+
+// share is the part of one processor used since before, or since the start.
+func (u usage) share(before usage, started time.Time) float64 {
+	if before.at.IsZero() {
+		before.at, before.cpu = started, 0
+	}
+	if d := u.at.Sub(before.at).Seconds(); d > 0 {
+		return max(0, (u.cpu-before.cpu)/d)
+	}
+	return 0
+}
+
+// sessions adds up the use of all processes of this machine by session. tend
+// starts each process as the leader of its own session, so its pid is the key.
+// Where there is no /proc it is empty.
+func sessions(now time.Time) map[int]usage {
+	all, err := procfs.AllProcs()
+	if err != nil {
+		return nil
+	}
+	sums := make(map[int]usage, len(all))
+	for _, p := range all {
+		st, err := p.Stat()
+		if err != nil {
+			continue // it ended while we looked
+		}
+		u := sums[st.Session]
+		u.at, u.cpu, u.rss = now, u.cpu+st.CPUTime(), u.rss+int64(st.ResidentMemory())
+		sums[st.Session] = u
+	}
+	return sums
+}

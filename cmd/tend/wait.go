@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/signal"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tend-run/tend/process"
+)
+
+type waitCmd struct {
+	Until   string        `default:"exit" placeholder:"CONDITION" help:"exit, eof, tree, input, quiet=2s, port=3000 or match=REGEX."`
+	From    int64         `default:"0" placeholder:"OFFSET" help:"Where match= starts to look in each stream."`
+	Timeout time.Duration `placeholder:"30s" help:"Give up after this long, with exit status 124."`
+
+	ID string `arg:"" help:"The process."`
+}
+
+func (c *waitCmd) Run(ctx context.Context, inv *invocation) error {
+	until, err := parseUntil(c.Until)
+	if err != nil {
+		return err
+	}
+	for _, s := range []process.Stream{process.Stdout, process.Stderr, process.PTY} {
+		until.From[s] = c.From
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	interrupted := ctx
+	if c.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.Timeout)
+		defer cancel()
+	}
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	p, err := d.find(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	done := inv.progress("waiting for " + c.Until)
+	res, err := p.Wait(ctx, until)
+	done()
+	switch {
+	case interrupted.Err() != nil:
+		return statusError(130)
+	case err != nil && ctx.Err() != nil:
+		fmt.Fprintf(inv.errs, "tend: %s: not so within %v\n", c.ID, c.Timeout)
+		return statusError(124)
+	case err != nil:
+		return about(c.ID, err)
+	}
+	return c.result(inv, p.ID(), res)
+}
+
+// result prints what was found. The status is that of the process if its end
+// was waited for, else 0 if the condition held and 1 if the process ended
+// before it did.
+func (c *waitCmd) result(inv *invocation, id process.ID, res process.WaitResult) error {
+	if inv.flags.JSON {
+		if err := printJSON(inv.out, waitFactsOf(id, c.Until, res)); err != nil {
+			return err
+		}
+	} else {
+		c.print(inv, res)
+	}
+	word, _, _ := strings.Cut(c.Until, "=")
+	switch {
+	case res.Exit != nil && (word == "exit" || word == "eof" || word == "tree"):
+		return inv.exitAs(res.Exit)
+	case res.Met:
+		return nil
+	case res.Exit != nil:
+		return fmt.Errorf("%s: the process ended first (%s)", c.ID, res.Exit)
+	}
+	return fmt.Errorf("%s: the wait ended without %s", c.ID, c.Until)
+}
+
+func (c *waitCmd) print(inv *invocation, res process.WaitResult) {
+	switch {
+	case res.Met && res.Match != "":
+		fmt.Fprintln(inv.out, strings.TrimRight(res.Match, "\r\n"))
+	case res.Met && len(res.Listening) > 0:
+		for _, l := range res.Listening {
+			fmt.Fprintln(inv.out, l.Address)
+		}
+	case res.Met && c.Until == "input":
+		fmt.Fprintln(inv.out, res.Input)
+	case res.Exit != nil:
+		fmt.Fprintln(inv.out, res.Exit)
+	}
+}
+
+// parseUntil reads the argument of --until.
+func parseUntil(text string) (process.Until, error) {
+	word, arg, has := strings.Cut(text, "=")
+	bad := func(format string, args ...any) (process.Until, error) {
+		return process.Until{}, usageError(fmt.Sprintf("--until %s: ", text) + fmt.Sprintf(format, args...))
+	}
+	plain := map[string]process.Until{
+		"exit": {}, "eof": {EOF: true}, "tree": {TreeGone: true}, "input": {Input: true},
+	}
+	if until, ok := plain[word]; ok && !has {
+		return until, nil
+	}
+	switch {
+	case word == "quiet" && has:
+		d, err := time.ParseDuration(arg)
+		if err != nil || d <= 0 {
+			return bad("%q is no duration; write quiet=2s", arg)
+		}
+		return process.Until{Quiet: d}, nil
+	case word == "port" && has:
+		n, err := strconv.Atoi(arg)
+		if err != nil || n < 1 || n > 65535 {
+			return bad("%q is no TCP port; write port=3000", arg)
+		}
+		return process.Until{Port: n}, nil
+	case word == "match" && has:
+		if arg == "" {
+			return bad("the expression is empty; write match=REGEX")
+		}
+		if _, err := regexp.Compile(arg); err != nil {
+			return bad("%v (RE2 syntax: https://golang.org/s/re2syntax)", err)
+		}
+		return process.Until{Match: arg}, nil
+	}
+	return bad("is not known; give exit, eof, tree, input, quiet=2s, port=3000 or match=REGEX")
+}
