@@ -71,9 +71,10 @@ func (k *Keeper) acceptAnchors() {
 	}
 }
 
-// serve reads and handles requests. A request that may take long is handled by
-// the goroutine that read it, while another goroutine takes over the reading:
-// that keeps a thread switch out of the way of the answer.
+// serve reads requests and handles them in place: a thread switch would cost
+// as much as the request. A server has connections for starts, one start at a
+// time on each, and another for everything else; only a kill, which waits for
+// the kernel, gets a goroutine.
 func (c *conn) serve() {
 	for {
 		frame, rest, err := wire.Cut(c.buf)
@@ -82,13 +83,6 @@ func (c *conn) serve() {
 			return
 		}
 		if frame != nil {
-			if frame[8] == wire.OpSpawn || frame[8] == wire.OpKill {
-				own := append([]byte(nil), frame...)
-				c.keep(rest)
-				go c.serve()
-				c.handle(own)
-				return
-			}
 			c.handle(frame)
 			c.keep(rest)
 			continue
@@ -175,8 +169,10 @@ func (c *conn) handle(frame []byte) {
 	}
 	switch op {
 	case wire.OpKill:
-		out, werr := c.k.kill(p, process.Cause(a))
-		c.answer(req, werr, func(e *wire.Enc) { out.Append(e) })
+		go func() {
+			out, werr := c.k.kill(p, process.Cause(a))
+			c.answer(req, werr, func(e *wire.Enc) { out.Append(e) })
+		}()
 	case wire.OpSignal:
 		c.answer(req, c.k.signalRequest(p, unix.Signal(a), process.Scope(b)), nil)
 	case wire.OpResize:

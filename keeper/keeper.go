@@ -80,6 +80,7 @@ type Keeper struct {
 	listen  int
 	vault   *vault
 	groups  *cgroups
+	spares  *sparePool
 	stats   machine
 	vaulted uint32       // the vault epoch of the global descriptors
 	cached  atomic.Int32 // open spool files
@@ -118,6 +119,8 @@ func Run(cfg Config) error {
 		return err
 	}
 	term := notifyTerm()
+	k.spares = newSparePool(k.spool)
+	go k.spares.fill()
 	for range min(max(2, runtime.NumCPU()), 8) {
 		go k.work()
 	}

@@ -170,6 +170,7 @@ func (k *Keeper) shutdown() {
 		}
 	}
 	k.groups.removeAll()
+	k.spares.removeAll()
 }
 
 // procStat returns ppid and session of a process; ok is false if it is gone or

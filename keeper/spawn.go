@@ -53,7 +53,7 @@ func (k *Keeper) spawn(req *wire.Spawn) (*wire.Spawned, *wire.Error) {
 		k.abandon(p)
 		return nil, werr
 	}
-	return &wire.Spawned{Ref: p.ref, PID: uint32(p.pid)}, nil
+	return &wire.Spawned{Ref: p.ref, PID: uint32(p.pid), Keeper: uint32(os.Getpid())}, nil
 }
 
 // existing answers a start of an id that the keeper knows.
@@ -67,18 +67,21 @@ func (k *Keeper) existing(p *proc, spec *process.Spec) (*wire.Spawned, *wire.Err
 	if err != nil || !j.Spec.Equal(spec) {
 		return nil, &wire.Error{Code: wire.CodeExists}
 	}
-	return &wire.Spawned{Ref: p.ref, PID: uint32(p.pid), Existing: true}, nil
+	return &wire.Spawned{Ref: p.ref, PID: uint32(p.pid), Existing: true, Keeper: uint32(os.Getpid())}, nil
 }
 
 func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error {
 	now := time.Now()
 	var err error
-	if p.dir, err = spool.CreateDir(k.spool, p.id); err != nil {
+	if p.dir, p.journal, err = k.spares.take(p.id); err != nil {
+		p.dir = "" // not ours: abandon must not remove it
 		if errors.Is(err, process.ErrExists) {
-			p.dir = "" // not ours: abandon must not remove it
 			return &wire.Error{Code: wire.CodeExists}
 		}
 		return resourceError("spool", err)
+	}
+	if p.journal >= 0 {
+		k.cached.Add(1)
 	}
 	if err := k.appendJournal(p, spool.AppendSpec(nil, now, spec)); err != nil {
 		return resourceError("spool", err)

@@ -48,13 +48,14 @@ type Config struct {
 
 // Manager implements process.Manager. Close it after use.
 type Manager struct {
-	cfg   Config
-	spool string
-	run   *rundir.Dir
-	link  *link
-	users users
-	wake  atomic.Pointer[os.File]
-	board atomic.Pointer[board.Board]
+	cfg      Config
+	spool    string
+	run      *rundir.Dir
+	link     *link
+	starters *starters
+	users    users
+	wake     atomic.Pointer[os.File]
+	board    atomic.Pointer[board.Board]
 
 	mu       sync.RWMutex
 	procs    map[process.ID]*proc         // guarded by mu
@@ -104,6 +105,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("spool: %w", err)
 	}
+	m.starters = newStarters(run)
 	m.link = newLink(run, cfg.Log, m.connected)
 	m.wg.Go(m.link.keep)
 	m.link.mu.Lock()
@@ -127,6 +129,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 func (m *Manager) Close() error {
 	m.stop()
 	m.link.close()
+	m.starters.close()
 	if f := m.wake.Load(); f != nil {
 		f.Close()
 	}

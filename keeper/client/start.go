@@ -37,24 +37,55 @@ func (m *Manager) Start(ctx context.Context, spec process.Spec) (process.Process
 	var e wire.Enc
 	req.Append(&e)
 	for {
-		rep, _, err := m.link.call(ctx, wire.OpSpawn, e.B, true)
+		rep, err := m.starters.call(ctx, e.B, func(rep reply) { m.conclude(context.Background(), spec, rep) })
 		if err != nil {
 			return nil, err
 		}
-		if rep.werr == nil {
-			s, err := wire.ParseSpawned(rep.body)
-			if err != nil {
-				return nil, err
-			}
-			return m.started(spec, s), nil
-		}
-		if rep.werr.Code != wire.CodeBusy {
-			return nil, domainError(rep.werr, spec.Dir)
+		p, busy, err := m.conclude(ctx, spec, rep)
+		if !busy {
+			return p, err
 		}
 		select {
 		case <-time.After(time.Millisecond):
 		case <-ctx.Done():
 			return nil, ctx.Err()
+		}
+	}
+}
+
+// conclude takes note of the keeper's answer to a start. busy: the same id is
+// just being started by another request.
+func (m *Manager) conclude(ctx context.Context, spec process.Spec, rep reply) (p process.Process, busy bool, err error) {
+	if rep.werr != nil {
+		return nil, rep.werr.Code == wire.CodeBusy, domainError(rep.werr, spec.Dir)
+	}
+	s, err := wire.ParseSpawned(rep.body)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := m.awaitKeeper(ctx, s.Keeper); err != nil {
+		return nil, false, err
+	}
+	return m.started(spec, s), false, nil
+}
+
+// awaitKeeper waits until the board at hand is of the keeper with this pid:
+// right after a restart a start can be answered before the hello is.
+func (m *Manager) awaitKeeper(ctx context.Context, pid uint32) error {
+	for deadline := time.Now().Add(unavailableAfter); ; {
+		m.mu.RLock()
+		have := m.hello.PID
+		m.mu.RUnlock()
+		if have == pid {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%w: keeper %d says no hello", process.ErrUnavailable, pid)
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }

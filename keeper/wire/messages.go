@@ -89,12 +89,15 @@ type Spawned struct {
 	PID uint32
 	// Existing: a process with this id and an equal spec was there already.
 	Existing bool
+	// Keeper is the pid of the keeper that answers: the place on the board is
+	// on the board of its hello.
+	Keeper uint32
 }
 
-func (s *Spawned) Append(e *Enc) { s.Ref.Append(e); e.U32(s.PID); e.Bool(s.Existing) }
+func (s *Spawned) Append(e *Enc) { s.Ref.Append(e); e.U32(s.PID); e.Bool(s.Existing); e.U32(s.Keeper) }
 func ParseSpawned(b []byte) (s Spawned, err error) {
 	d := Dec{B: b}
-	s = Spawned{ParseRef(&d), d.U32(), d.Bool()}
+	s = Spawned{ParseRef(&d), d.U32(), d.Bool(), d.U32()}
 	return s, d.Err()
 }
 
