@@ -58,6 +58,9 @@ func Run(t *testing.T, open func(t *testing.T) process.Manager, opts ...Option) 
 	}{
 		{"facts", facts},
 		{"output", output},
+		{"exit", exits},
+		{"start", starts},
+		{"environment", environment},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, tt := range group.tests {
