@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/process"
 )
@@ -33,6 +36,9 @@ func New(t testing.TB) process.Manager {
 		watchers: map[*watcher]struct{}{},
 	}
 	t.Cleanup(m.close)
+	// What the test itself was started with is not for its processes. A kernel
+	// before 5.11 refuses, and they see it.
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	return m
 }
 

@@ -61,6 +61,7 @@ func Run(t *testing.T, open func(t *testing.T) process.Manager, opts ...Option) 
 		{"exit", exits},
 		{"start", starts},
 		{"environment", environment},
+		{"waiting", waiting},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, tt := range group.tests {
