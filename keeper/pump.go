@@ -89,6 +89,13 @@ func (k *Keeper) move(p *proc, s *outStream) (int64, error) {
 			return 0, errBlocked
 		}
 	}
+	// A data file is made with its first byte: most processes write nothing to
+	// stderr, and making a file costs as much as a start.
+	if s.file < 0 && !p.pty {
+		if held, err := poll(s.fd); held == 0 {
+			return 0, err
+		}
+	}
 	fd, err := k.openFile(p, s)
 	if err != nil {
 		return 0, err
@@ -114,6 +121,26 @@ func (k *Keeper) move(p *proc, s *outStream) (int64, error) {
 	k.announce(p)
 	k.growPipe(p, s, n)
 	return n, nil
+}
+
+// poll reports whether a pipe holds bytes (1), or not (0) with the reason: nil
+// at its end, else EAGAIN.
+func poll(fd int) (held int, err error) {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for {
+		_, err := unix.Poll(fds, 0)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return 0, err
+		case fds[0].Revents&unix.POLLIN != 0:
+			return 1, nil
+		case fds[0].Revents&unix.POLLHUP != 0:
+			return 0, nil
+		}
+		return 0, unix.EAGAIN
+	}
 }
 
 // splice moves bytes to the spool at s.end, by splice(2) or, on a filesystem

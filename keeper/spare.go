@@ -15,11 +15,13 @@ import (
 	"github.com/tend-run/tend/spool"
 )
 
-// Making a directory and its journal costs more than half as much as the fork:
-// the filesystem looks for two free inodes. So some are made beforehand, by a
-// goroutine of their own, and a start only renames one.
+// Making a directory and its journal can cost more than the fork: the
+// filesystem looks for two free inodes. So some are made beforehand, by a
+// goroutine of their own, and a start only renames one. They are made in
+// batches, each in a parent of its own: making a directory holds its parent's
+// lock for long, and a rename needs that lock.
 const (
-	spares      = 16
+	batchSize   = 16
 	sparePrefix = ".spare-"
 )
 
@@ -31,47 +33,75 @@ type spare struct {
 // sparePool holds directories that are ready.
 type sparePool struct {
 	root  string
-	ready chan spare
-	want  chan struct{} // capacity 1: the pool is below half
+	ready chan spare    // capacity: two batches
+	want  chan struct{} // capacity 1: there is less than one batch
 }
 
 func newSparePool(root string) *sparePool {
-	return &sparePool{root: root, ready: make(chan spare, spares), want: make(chan struct{}, 1)}
+	return &sparePool{root: root, ready: make(chan spare, 2*batchSize), want: make(chan struct{}, 1)}
 }
 
 // fill keeps the pool filled for ever. Trouble (a full disk) is left to the
 // start that meets it.
 func (s *sparePool) fill() {
-	entries, _ := os.ReadDir(s.root)
-	for _, e := range entries { // of a former keeper
-		if strings.HasPrefix(e.Name(), sparePrefix) {
-			os.RemoveAll(filepath.Join(s.root, e.Name()))
-		}
-	}
-	for n := 0; ; {
-		for len(s.ready) < spares {
-			sp, err := s.make(n)
-			if err != nil {
+	s.removeAll() // of a former keeper
+	for n := 0; ; n++ {
+		for len(s.ready) < batchSize {
+			if !s.batch(n) {
 				break
 			}
 			n++
-			s.ready <- sp
 		}
 		<-s.want
 	}
 }
 
-func (s *sparePool) make(n int) (spare, error) {
-	dir := filepath.Join(s.root, fmt.Sprintf("%s%d-%d", sparePrefix, os.Getpid(), n))
+// batch makes one batch and then offers all of it. The parents of former
+// batches go when they are empty.
+func (s *sparePool) batch(n int) bool {
+	unix.Rmdir(s.parent(n - 2))
+	unix.Rmdir(s.parent(n - 3))
+	parent := s.parent(n)
+	if err := unix.Mkdir(parent, 0o700); err != nil {
+		return false
+	}
+	var made [batchSize]spare
+	for i := range made {
+		sp, err := makeSpare(filepath.Join(parent, fmt.Sprint(i)))
+		if err != nil {
+			for _, sp := range made[:i] {
+				sp.remove()
+			}
+			unix.Rmdir(parent)
+			return false
+		}
+		made[i] = sp
+	}
+	for _, sp := range made {
+		s.ready <- sp
+	}
+	return true
+}
+
+func (s *sparePool) parent(n int) string {
+	return filepath.Join(s.root, fmt.Sprintf("%s%d-%d", sparePrefix, os.Getpid(), n))
+}
+
+func makeSpare(dir string) (spare, error) {
 	if err := unix.Mkdir(dir, 0o700); err != nil {
 		return spare{}, err
 	}
 	fd, err := unix.Open(filepath.Join(dir, spool.JournalName), unix.O_RDWR|unix.O_CREAT|unix.O_APPEND|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		os.RemoveAll(dir)
+		unix.Rmdir(dir)
 		return spare{}, err
 	}
 	return spare{dir, fd}, nil
+}
+
+func (sp spare) remove() {
+	unix.Close(sp.journal)
+	os.RemoveAll(sp.dir)
 }
 
 // take makes the directory of a process and returns it with its open journal,
@@ -79,7 +109,7 @@ func (s *sparePool) make(n int) (spare, error) {
 func (s *sparePool) take(id process.ID) (dir string, journal int, err error) {
 	select {
 	case sp := <-s.ready:
-		if len(s.ready) < spares/2 {
+		if len(s.ready) < batchSize {
 			select {
 			case s.want <- struct{}{}:
 			default:
@@ -90,8 +120,7 @@ func (s *sparePool) take(id process.ID) (dir string, journal int, err error) {
 		if err == nil {
 			return dir, sp.journal, nil
 		}
-		unix.Close(sp.journal)
-		os.RemoveAll(sp.dir)
+		sp.remove()
 		if errors.Is(err, unix.EEXIST) {
 			return "", -1, process.ErrExists
 		}
@@ -103,13 +132,10 @@ func (s *sparePool) take(id process.ID) (dir string, journal int, err error) {
 
 // removeAll removes what was not used, at shutdown.
 func (s *sparePool) removeAll() {
-	for {
-		select {
-		case sp := <-s.ready:
-			unix.Close(sp.journal)
-			os.RemoveAll(sp.dir)
-		default:
-			return
+	entries, _ := os.ReadDir(s.root)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), sparePrefix) {
+			os.RemoveAll(filepath.Join(s.root, e.Name()))
 		}
 	}
 }
