@@ -8,7 +8,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -16,15 +18,19 @@ import (
 // child of the suite.
 const roleVariable = "TEND_PROCESSTEST"
 
-// Main plays a role and ends the program if the environment asks for one;
-// otherwise it returns. Call it first in TestMain.
+// Main plays a role and ends the program if the environment asks for one.
+// Otherwise it makes sure that descriptors which the starter of the test left
+// open do not reach the children of a manager inside the test, and returns.
+// Call it first in TestMain.
 func Main() {
 	role := os.Getenv(roleVariable)
 	if role == "" {
+		closeOnExec()
 		return
 	}
 	os.Unsetenv(roleVariable)
 	play, ok := map[string]func(args []string) error{
+		"answer":   answer,
 		"pattern":  pattern,
 		"listen":   listen,
 		"session":  session,
@@ -39,6 +45,18 @@ func Main() {
 		os.Exit(121)
 	}
 	os.Exit(0)
+}
+
+func closeOnExec() {
+	entries, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
 }
 
 // patternAt fills b with the suite's self-describing bytes from offset on:
@@ -107,14 +125,30 @@ func listen([]string) error {
 	return err
 }
 
+// answer says that it is ready, and then one line for each SIGUSR1.
+func answer(args []string) error {
+	got := make(chan os.Signal, 8)
+	signal.Notify(got, syscall.SIGUSR1)
+	fmt.Printf("%s ready\n", args[0])
+	for range got {
+		fmt.Printf("%s got it\n", args[0])
+	}
+	return nil
+}
+
 // session runs a command in a session of its own and waits for it, or with
-// "-" first leaves it alone.
+// "-" first leaves it alone. The command may be a role, as "role=name".
 func session(args []string) error {
+	signal.Ignore(syscall.SIGUSR1)
 	alone := args[0] == "-"
 	if alone {
 		args = args[1:]
 	}
 	cmd := exec.Command(args[0], args[1:]...)
+	if role, ok := strings.CutPrefix(args[0], "role="); ok {
+		cmd = exec.Command("/proc/self/exe", args[1:]...)
+		cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil || alone {

@@ -61,6 +61,12 @@ func Run(t *testing.T, open func(t *testing.T) process.Manager, opts ...Option) 
 		{"exit", exits},
 		{"start", starts},
 		{"environment", environment},
+		{"input", inputs},
+		{"control", control},
+		{"terminal", terminals},
+		{"identity", identities},
+		{"watch", watches},
+		{"retention", retentions},
 		{"waiting", waiting},
 	} {
 		t.Run(group.name, func(t *testing.T) {

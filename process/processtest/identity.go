@@ -1,0 +1,4 @@
+package processtest
+
+// identities are about ids, selectors and filters.
+var identities = []test{}

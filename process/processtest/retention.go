@@ -1,0 +1,208 @@
+package processtest
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tend-run/tend/process"
+)
+
+// block is the unit in which an implementation may free output: it keeps at
+// most this many bytes more than it was told to free.
+const block = 4096
+
+// retentions are about output and processes that are kept, and for how long.
+var retentions = []test{
+	{"the oldest output is dropped at the limit, and readers behind it are told the gap", func(t *T) {
+		const size, limit = 8<<20 + 1, 1 << 20
+		spec := t.play("pattern", "12", strconv.Itoa(size))
+		spec.Retention.Limit = limit
+		p := t.start(spec)
+		tr := t.all(p) // may meet gaps: the suite checks that offsets join
+		late := t.read(p, toTheEnd)
+		rest := late.rest()
+		in := t.info(p)
+		for _, s := range in.Streams {
+			if s.End != size || s.End-s.Base > limit || s.Base == 0 {
+				t.Errorf("%s is told as %+v; want %d bytes, of which at most %d are kept", s.Stream, s, size, limit)
+			}
+			gap := process.Gap{Stream: s.Stream, From: 0, To: s.Base}
+			if i := rest.index(func(ev *process.Event) bool { return ev.Kind == process.EventGap && ev.Stream == s.Stream }); i < 0 || rest.events[i].Gap != gap {
+				t.Errorf("a late reader of %s was not told the gap %+v: %+v", s.Stream, gap, rest.events)
+			}
+			if got := rest.out[s.Stream]; int64(len(got)) != s.End-s.Base || checkPattern(got, s.Base) >= 0 {
+				t.Errorf("a late reader got %d bytes of %s; want the %d from %d on, unchanged", len(got), s.Stream, s.End-s.Base, s.Base)
+			}
+		}
+		for _, s := range []process.Stream{process.Stdout, process.Stderr} {
+			told := int64(len(tr.out[s]))
+			for _, ev := range tr.events {
+				if ev.Kind == process.EventGap && ev.Gap.Stream == s {
+					told += ev.Gap.To - ev.Gap.From
+				}
+			}
+			if told != size {
+				t.Errorf("the bytes and gaps of %s make %d; want %d", s, told, size)
+			}
+		}
+	}},
+	{"a reader that starts in freed output is told the gap from there", func(t *T) {
+		p := t.start(t.play("pattern", "1", "100000"))
+		t.all(p)
+		if err := p.Trim(t.ctx, process.Stdout, 50000); err != nil {
+			t.Fatalf("trim: %v", err)
+		}
+		in := t.info(p)
+		si, _ := in.Stream(process.Stdout)
+		if si.Base > 50000 || si.Base <= 50000-block || si.End != 100000 {
+			t.Fatalf("after a trim before 50000 stdout is %+v", si)
+		}
+		for _, from := range []int64{0, 1, si.Base - 1, si.Base, si.Base + 1, 100000} {
+			tr := t.read(p, process.ReadOptions{Drain: -1, From: [4]int64{process.Stdout: from}}).rest()
+			var gaps []process.Gap
+			for _, ev := range tr.events {
+				if ev.Kind == process.EventGap {
+					gaps = append(gaps, ev.Gap)
+				}
+			}
+			var want []process.Gap
+			if from < si.Base {
+				want = []process.Gap{{Stream: process.Stdout, From: from, To: si.Base}}
+			}
+			start := max(from, si.Base)
+			if got := tr.out[process.Stdout]; !slices.Equal(gaps, want) || int64(len(got)) != 100000-start || checkPattern(got, start) >= 0 {
+				t.Errorf("from %d came %d bytes and the gaps %v; want %d and %v", from, len(got), gaps, 100000-start, want)
+			}
+		}
+	}},
+	{"a trim past the end is refused", func(t *T) {
+		p := t.shIn("printf 0123456789; read x")
+		t.stdoutOf(p, 10)
+		for _, moment := range []string{"live", "finished"} {
+			t.wantError(moment, p.Trim(t.ctx, process.Stdout, 11), process.ErrOffset)
+			t.wantInvalid(p.Trim(t.ctx, process.Stdin, 0), "stream")
+			if moment == "live" {
+				t.closeInput(p)
+				t.all(p)
+			}
+		}
+	}},
+	{"policy block holds the process at the limit until output is trimmed", func(t *T) {
+		const size, limit = 1<<20 + 5, 64 << 10
+		spec := t.play("pattern", "1", strconv.Itoa(size))
+		spec.Retention = process.Retention{Limit: limit, Policy: process.Block}
+		p := t.start(spec)
+		t.eventually("the stream is full", func() bool {
+			in := t.info(p)
+			si, _ := in.Stream(process.Stdout)
+			if si.End > limit || in.State != process.Running {
+				t.Fatalf("the process is %s with %+v; want it held at %d", in.State, si, limit)
+			}
+			return si.End == limit
+		})
+		l := t.read(p, toTheEnd)
+		for {
+			ev, more := l.next()
+			if !more {
+				break
+			}
+			if ev.Kind == process.EventOutput {
+				if err := p.Trim(t.ctx, process.Stdout, l.pos[process.Stdout]); err != nil {
+					t.Fatalf("trim: %v", err)
+				}
+			}
+		}
+		if got := l.out[process.Stdout]; len(got) != size || checkPattern(got, 0) >= 0 || count(&l.transcript, process.EventGap) != 0 {
+			t.Errorf("got %d bytes and %d gaps; want %d and none", len(got), count(&l.transcript, process.EventGap), size)
+		}
+		if l.exit == nil || l.exit.Code != 0 {
+			t.Errorf("the process ended with %v", l.exit)
+		}
+	}},
+	{"a process held at its limit can be killed", func(t *T) {
+		spec := t.play("pattern", "1", strconv.Itoa(1<<20))
+		spec.Retention = process.Retention{Limit: 64 << 10, Policy: process.Block}
+		p := t.start(spec)
+		t.eventually("the stream is full", func() bool {
+			in := t.info(p)
+			si, _ := in.Stream(process.Stdout)
+			return si.End == 64<<10
+		})
+		if k, err := p.Kill(t.ctx); err != nil || len(k.Survivors) > 0 {
+			t.Errorf("kill: %+v, %v", k, err)
+		}
+		if e := t.exit(p); e.Cause != process.CauseKilled {
+			t.Errorf("the process ended with %+v", e)
+		}
+	}},
+	{"a running process is not removed", func(t *T) {
+		p := t.shIn("read x")
+		t.wantError("remove", p.Remove(t.ctx), process.ErrRunning)
+		if in := t.info(p); in.State != process.Running {
+			t.Errorf("the process is %s after it", in.State)
+		}
+	}},
+	{"a removed process is not found any more and its id is free", func(t *T) {
+		spec := process.Spec{ID: process.ID(unique("removed")), Name: unique("name"), Tag: unique("tag"), Shell: "echo x; exit 1", Dir: "/"}
+		p := t.start(spec)
+		pid := t.info(p).PID
+		open := t.read(p, toTheEnd)
+		open.next()
+		t.remove(p)
+		_, err := p.Info(t.ctx)
+		t.wantError("info", err, process.ErrNotFound)
+		_, err = p.Read(t.ctx, process.ReadOptions{})
+		t.wantError("read", err, process.ErrNotFound)
+		t.wantError("a second remove", p.Remove(t.ctx), process.ErrNotFound)
+		for _, sel := range []process.Selector{{ID: spec.ID}, {Name: spec.Name}, {Tag: spec.Tag}, {Any: string(spec.ID)}} {
+			_, err := t.m.Get(t.ctx, sel)
+			t.wantError("get", err, process.ErrNotFound)
+		}
+		all, err := t.m.List(t.ctx, process.Filter{Tag: spec.Tag})
+		if err != nil || len(all) != 0 {
+			t.Errorf("list: %v, %v; want none", all, err)
+		}
+		open.rest() // a reader that was open ends
+		again := t.start(spec)
+		if now := t.info(again); now.PID == pid || now.PID == 0 {
+			t.Errorf("the id was started again with pid %d; the first was %d", now.PID, pid)
+		}
+		if tr := t.all(again); tr.stdout() != "x\n" {
+			t.Errorf("the second process wrote %q", tr.stdout())
+		}
+	}},
+	{"a process without readers is killed when its time is over", func(t *T) {
+		p := t.start(process.Spec{Shell: "exec sleep 100000", KillWithoutReaders: 20 * time.Millisecond})
+		t.eventually("the exit", func() bool { return t.info(p).Exit != nil })
+		if e := t.info(p).Exit; e.Cause != process.CauseNoReaders || e.Signal != 9 {
+			t.Errorf("it ended with %+v; want SIGKILL for want of readers", e)
+		}
+	}},
+	{"a reader that follows keeps the process, and its end does not", func(t *T) {
+		// The reader has to be there within the time; nothing else is timed.
+		p := t.start(process.Spec{Shell: "sleep 4; echo alive; exec sleep 100000", KillWithoutReaders: 3 * time.Second})
+		l := t.read(p, process.ReadOptions{})
+		l.until("a sign of life after the time", func() bool { return l.stdout() == "alive\n" })
+		l.r.Close()
+		t.eventually("the exit", func() bool { return t.info(p).Exit != nil })
+		if e := t.info(p).Exit; e.Cause != process.CauseNoReaders {
+			t.Errorf("it ended with %+v; want SIGKILL for want of readers", e)
+		}
+	}},
+}
+
+// remove removes a process once nothing is left of it.
+func (t *T) remove(p process.Process) {
+	t.Helper()
+	t.wait(p, process.Until{EOF: true})
+	t.wait(p, process.Until{TreeGone: true})
+	t.eventually("the removal", func() bool {
+		err := p.Remove(t.ctx)
+		if err != nil && !errors.Is(err, process.ErrRunning) {
+			t.Fatalf("remove: %v", err)
+		}
+		return err == nil
+	})
+}

@@ -1,0 +1,4 @@
+package processtest
+
+// terminals are about terminals, their size and their keys.
+var terminals = []test{}

@@ -1,0 +1,4 @@
+package processtest
+
+// watches are about the events of the manager.
+var watches = []test{}
