@@ -57,7 +57,9 @@ type Config struct {
 	Self string
 	// Listeners are the listening sockets, passed to the server as 3, 4, ….
 	Listeners []int
-	Log       io.Writer
+	// Environ of the roles, "K=V".
+	Environ []string
+	Log     io.Writer
 }
 
 type anchor struct {
@@ -204,7 +206,7 @@ func (a *anchor) startKeeper() (int, error) {
 		return 0, fmt.Errorf("vault socket: %w", err)
 	}
 	defer unix.Close(pair[1])
-	pid, err := spawn(a.cfg.Self, []string{"tend-keeper", "keeper", "--state-dir", a.cfg.StateDir, "--vault", "3"}, []int{pair[1]})
+	pid, err := spawn(a.cfg.Self, []string{"tend-keeper", "keeper", "--state-dir", a.cfg.StateDir, "--vault", "3"}, a.cfg.Environ, []int{pair[1]})
 	if err != nil {
 		unix.Close(pair[0])
 		return 0, err
@@ -244,7 +246,7 @@ func (a *anchor) startServer() (int, error) {
 	if len(argv) == 0 {
 		return 0, fmt.Errorf("the server's command line is empty")
 	}
-	return spawn(argv[0], argv, a.listeners)
+	return spawn(argv[0], argv, a.cfg.Environ, a.listeners)
 }
 
 func splitArgv(b []byte) []string {

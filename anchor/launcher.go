@@ -22,8 +22,9 @@ type LauncherConfig struct {
 	Listeners []int
 	// Keep: SIGTERM ends the server and the launcher only; anchor, keeper and
 	// processes stay for the next `tend serve`.
-	Keep bool
-	Log  io.Writer
+	Keep    bool
+	Environ []string // of the roles
+	Log     io.Writer
 }
 
 // RunLauncher keeps an anchor alive until SIGTERM, SIGINT or SIGHUP (unless it
@@ -84,7 +85,7 @@ func (l *launcher) anchor() (chan struct{}, error) {
 		l.pid = pids.Anchor
 	default:
 		argv := []string{"tend-keeper", "anchor", "--state-dir", l.cfg.StateDir, "--listeners", fmt.Sprint(len(l.cfg.Listeners))}
-		if l.pid, err = spawn(l.cfg.Self, argv, l.cfg.Listeners); err != nil {
+		if l.pid, err = spawn(l.cfg.Self, argv, l.cfg.Environ, l.cfg.Listeners); err != nil {
 			return nil, err
 		}
 	}

@@ -81,7 +81,7 @@ func waitEnd(pidfd int) {
 
 // spawn starts a role's program in a session of its own: a terminal's Ctrl-C
 // is for the launcher alone. stdin is /dev/null.
-func spawn(path string, argv []string, extra []int) (int, error) {
+func spawn(path string, argv, env []string, extra []int) (int, error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return 0, err
@@ -92,7 +92,7 @@ func spawn(path string, argv []string, extra []int) (int, error) {
 		files = append(files, uintptr(fd))
 	}
 	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
-		Env:   os.Environ(),
+		Env:   env,
 		Files: files,
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})

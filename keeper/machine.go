@@ -101,27 +101,27 @@ func (m *machine) facts(k *Keeper) []string {
 			out = append(out, name+"="+ok)
 		}
 	}
-	fact("output survives a killed keeper", "splice(2) into the spool", m.splice)
-	fact("retention frees space", "FALLOC_FL_PUNCH_HOLE", m.punch)
+	fact("output_survives_keeper", "splice(2) into the spool", m.splice)
+	fact("retention_frees_space", "FALLOC_FL_PUNCH_HOLE", m.punch)
 	switch {
 	case k.groups.root == "":
-		fact("kill reaches the whole tree", "", k.groups.why+": a descendant that made its own session and lost its parent is not found")
+		fact("kill_reaches_tree", "", k.groups.why+": a descendant that made its own session and lost its parent is not found")
 	case !k.groups.canKill:
-		fact("kill reaches the whole tree", "", "this kernel has no cgroup.kill (Linux 5.14): members are killed one by one")
+		fact("kill_reaches_tree", "", "this kernel has no cgroup.kill (Linux 5.14): members are killed one by one")
 	default:
-		fact("kill reaches the whole tree", "cgroup.kill in "+k.groups.root, "")
+		fact("kill_reaches_tree", "cgroup.kill in "+k.groups.root, "")
 	}
 	vault := ""
 	if !k.vault.complete() {
 		vault = "the anchor does not hold all descriptors at this moment: a keeper killed now breaks pipes"
 	}
-	fact("processes survive a killed keeper", "descriptors are in the anchor's vault", vault)
+	fact("processes_survive_keeper", "descriptors are in the anchor's vault", vault)
 	info := ""
 	if !m.pidfdInfo {
 		info = "Linux 6.15 is needed: the exit status of a process whose keeper and then launcher were killed is reported as lost"
 	}
-	fact("exit status survives two killed roles", "PIDFD_GET_INFO", info)
-	out = append(out, fmt.Sprintf("process limit=about %d by the file limit of %d", m.files/fdsPerProcess*9/10, m.files))
+	fact("exit_status_survives_two_roles", "PIDFD_GET_INFO", info)
+	out = append(out, fmt.Sprintf("process_limit=about %d by the file limit of %d", m.files/fdsPerProcess*9/10, m.files))
 	return out
 }
 

@@ -32,6 +32,8 @@ type Config struct {
 	ServerArgv []string
 	// Keep: at the end, leave anchor, keeper and processes running.
 	Keep bool
+	// Environ of the roles, "K=V".
+	Environ []string
 }
 
 // BusyError: another `tend serve` holds the state directory.
@@ -72,7 +74,7 @@ func Exec(cfg Config) error {
 	if cfg.Keep {
 		argv = append(argv, "--keep")
 	}
-	err = unix.Exec(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), argv, os.Environ())
+	err = unix.Exec(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), argv, cfg.Environ)
 	return fmt.Errorf("start %s: %w", payload.Name, err)
 }
 

@@ -13,6 +13,7 @@ type Config struct {
 	Listen     []string
 	ServerArgv []string
 	Keep       bool
+	Environ    []string
 }
 
 // BusyError: another `tend serve` holds the state directory.

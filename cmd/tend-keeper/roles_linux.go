@@ -43,13 +43,13 @@ func run(args []string) error {
 		if err != nil {
 			return err
 		}
-		return anchor.RunLauncher(anchor.LauncherConfig{StateDir: *stateDir, Self: "/proc/self/exe", Listeners: fds, Keep: *keep, Log: os.Stderr})
+		return anchor.RunLauncher(anchor.LauncherConfig{StateDir: *stateDir, Self: "/proc/self/exe", Listeners: fds, Keep: *keep, Environ: os.Environ(), Log: os.Stderr})
 	case "anchor":
 		var fds []int
 		for i := range *listeners {
 			fds = append(fds, 3+i)
 		}
-		return anchor.Run(anchor.Config{StateDir: *stateDir, Self: "/proc/self/exe", Listeners: fds, Log: os.Stderr})
+		return anchor.Run(anchor.Config{StateDir: *stateDir, Self: "/proc/self/exe", Listeners: fds, Environ: os.Environ(), Log: os.Stderr})
 	case "keeper":
 		return keeper.Run(keeper.Config{StateDir: *stateDir, Vault: *vault, Log: os.Stderr})
 	}

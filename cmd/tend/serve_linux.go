@@ -28,7 +28,7 @@ func (c *serveCmd) Run(inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	err = launch.Exec(launch.Config{StateDir: p.stateDir, Listen: p.listen, ServerArgv: p.serverArgs(exe), Keep: p.keep})
+	err = launch.Exec(launch.Config{StateDir: p.stateDir, Listen: p.listen, ServerArgv: p.serverArgs(exe), Keep: p.keep, Environ: os.Environ()})
 	if busy, ok := errors.AsType[*launch.BusyError](err); ok {
 		return fmt.Errorf("a daemon (pid %d) serves %s already; end it, or give another --state-dir", busy.PID, p.stateDir)
 	}
@@ -64,7 +64,7 @@ func (c *serverCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	manager, err := client.Open(ctx, client.Config{StateDir: dir, Log: log})
+	manager, err := client.Open(ctx, client.Config{StateDir: dir, Environ: os.Environ(), Log: log})
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func open(t *testing.T, stateDir string) *client.Manager {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	m, err := client.Open(ctx, client.Config{StateDir: stateDir, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	m, err := client.Open(ctx, client.Config{StateDir: stateDir, Environ: os.Environ(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,9 @@ import (
 type Config struct {
 	// StateDir is the state directory of the keeper, absolute.
 	StateDir string
-	Log      *slog.Logger
+	// Environ is the daemon's environment, "K=V", for process.Inherit.
+	Environ []string
+	Log     *slog.Logger
 	// Budget bounds the bytes of all spools together; finished processes go
 	// first, oldest first. 0: 16 GiB, or a quarter of the filesystem's free
 	// space at the start if that is less.

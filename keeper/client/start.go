@@ -140,7 +140,7 @@ func (m *Manager) prepare(spec *process.Spec) (*wire.Spawn, error) {
 	if err != nil {
 		return nil, &process.StartError{Reason: process.StartBadUser, What: spec.User, Err: err}
 	}
-	req := &wire.Spawn{Spec: spool.EncodeSpec(nil, spec), Argv: spec.Argv, Dir: spec.Dir, Env: environ(spec, u)}
+	req := &wire.Spawn{Spec: spool.EncodeSpec(nil, spec), Argv: spec.Argv, Dir: spec.Dir, Env: environ(spec, u, m.cfg.Environ)}
 	if u.other {
 		req.Cred, req.UID, req.GID, req.Groups = true, u.uid, u.gid, u.groups
 	}
@@ -210,7 +210,7 @@ func lookPath(file, dir string, env []string) (string, error) {
 }
 
 // environ lays the spec's environment over what it inherits.
-func environ(spec *process.Spec, u *account) []string {
+func environ(spec *process.Spec, u *account, daemon []string) []string {
 	env := make([]string, 0, len(spec.Env)+4)
 	add := func(k, v string) {
 		if _, own := spec.Env[k]; !own {
@@ -219,9 +219,9 @@ func environ(spec *process.Spec, u *account) []string {
 	}
 	switch spec.Inherit {
 	case process.InheritUser:
-		add("PATH", daemonPath())
+		add("PATH", pathOf(daemon))
 	case process.InheritDaemon:
-		for _, kv := range os.Environ() {
+		for _, kv := range daemon {
 			k, v, _ := strings.Cut(kv, "=")
 			if k != "HOME" && k != "USER" && k != "LOGNAME" {
 				add(k, v)
@@ -239,9 +239,12 @@ func environ(spec *process.Spec, u *account) []string {
 	return env
 }
 
-func daemonPath() string {
-	if p := os.Getenv("PATH"); p != "" {
-		return p
+// pathOf returns the PATH of an environment, or the usual one.
+func pathOf(env []string) string {
+	for _, kv := range env {
+		if p, ok := strings.CutPrefix(kv, "PATH="); ok && p != "" {
+			return p
+		}
 	}
 	return "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 }

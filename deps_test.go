@@ -1,0 +1,177 @@
+package tend_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/tend-run/tend"
+
+// pkg is what `go list -json` tells of one package.
+type pkg struct {
+	ImportPath string
+	Dir        string
+	Standard   bool
+	Imports    []string
+	Deps       []string
+	GoFiles    []string
+}
+
+func list(t *testing.T, args ...string) map[string]*pkg {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Dir,Standard,Imports,Deps,GoFiles"}, args...)...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pkgs := map[string]*pkg{}
+	for dec := json.NewDecoder(out); ; {
+		p := new(pkg)
+		if err := dec.Decode(p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs[strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")] = p
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return pkgs
+}
+
+// ours returns the module's packages that p depends on, without the module
+// path.
+func ours(paths []string) (out []string) {
+	for _, path := range paths {
+		if path == module {
+			out = append(out, ".")
+		} else if rest, ok := strings.CutPrefix(path, module+"/"); ok {
+			out = append(out, rest)
+		}
+	}
+	return out
+}
+
+func within(path string, dirs ...string) bool {
+	for _, d := range dirs {
+		if path == d || strings.HasPrefix(path, d+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// TestDeps holds the dependency arrows of ARCHITECTURE.md.
+func TestDeps(t *testing.T) {
+	pkgs := list(t, "./...")
+
+	t.Run("the roles that hold processes import std and x/sys only, and neither os/exec nor net", func(t *testing.T) {
+		p := pkgs["cmd/tend-keeper"]
+		for _, dep := range p.Deps {
+			first, _, _ := strings.Cut(dep, "/")
+			switch {
+			case within(dep, "os/exec", "net", "net/http", "encoding/json"):
+				t.Errorf("cmd/tend-keeper depends on %s", dep)
+			case !strings.Contains(first, "."): // std
+			case within(dep, module, "golang.org/x/sys", "github.com/creack/pty"):
+			default:
+				t.Errorf("cmd/tend-keeper depends on %s", dep)
+			}
+		}
+		for _, dep := range ours(p.Deps) {
+			if !within(dep, "anchor", "keeper", "spool", "process") || within(dep, "keeper/client") {
+				t.Errorf("cmd/tend-keeper depends on %s", dep)
+			}
+		}
+	})
+
+	// Who may import whom, directly. A package that is not named here may
+	// import nothing of the module.
+	arrows := []struct {
+		from string
+		to   []string
+	}{
+		{"process/processtest", []string{"process"}},
+		{"process", nil},
+		{"spool", []string{"process"}},
+		{"observe", []string{"process"}},
+		{"files", nil},
+		{"metrics", []string{"process"}},
+		{"keeper/client", []string{"process", "spool", "observe", "keeper", "keeper/board", "keeper/wire", "keeper/rundir"}},
+		{"keeper", []string{"process", "spool", "keeper"}},
+		{"anchor", []string{"process", "keeper/wire", "keeper/rundir", "keeper/orphan"}},
+		{"launch", []string{"anchor", "keeper/rundir", "internal/payload"}},
+		{"face/native", []string{"process", "face", "gen/tend", "internal/tendpb"}},
+		{"face/envd", []string{"process", "face", "face/envd", "files", "gen/envd"}},
+		{"face", []string{"process", "face"}},
+		{"gen", []string{"gen"}},
+		{"internal/tendpb", []string{"process", "gen/tend"}},
+		{"internal/fakeproc", []string{"process", "observe"}},
+		{"internal/payload", nil},
+		{"internal/daemontest", []string{"process", "."}},
+		{"server", []string{"process", "face", "files", "gen", "metrics", "internal/tendpb"}},
+		{"bench", []string{".", "process", "anchor", "gen"}},
+		{"cmd/tend-keeper", []string{"anchor", "keeper"}},
+		{"cmd/tend", []string{".", "process", "server", "metrics", "anchor", "launch", "keeper/client", "gen/tend", "internal/payload"}},
+		{"", []string{"process", "gen/tend", "internal/tendpb"}},
+	}
+	for path, p := range pkgs {
+		var allowed []string
+		found := false
+		for _, a := range arrows {
+			if path == a.from || a.from != "" && within(path, a.from) {
+				allowed, found = a.to, true
+				break
+			}
+		}
+		if !found {
+			t.Errorf("package %s has no place in the arrows: give it one here and in ARCHITECTURE.md", path)
+			continue
+		}
+		for _, dep := range ours(p.Imports) {
+			if !within(dep, allowed...) {
+				t.Errorf("%s imports %s; it may import only %v of this module", path, dep, allowed)
+			}
+		}
+	}
+
+	t.Run("only cmd reads flags and the environment", func(t *testing.T) {
+		for path, p := range pkgs {
+			// processtest re-executes the test binary; bench is a command.
+			if within(path, "cmd", "bench", "process/processtest", "internal/fakeproc", "internal/daemontest") {
+				continue
+			}
+			for _, file := range p.GoFiles {
+				b, err := os.ReadFile(filepath.Join(p.Dir, file))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, word := range []string{"os.Getenv(", "os.LookupEnv(", "os.Environ(", "\"flag\"\n"} {
+					if strings.Contains(string(b), word) {
+						t.Errorf("%s/%s uses %s", path, file, strings.TrimSpace(word))
+					}
+				}
+			}
+		}
+	})
+
+	t.Run("the public SDK needs connect and protobuf alone", func(t *testing.T) {
+		for _, dep := range pkgs[""].Deps {
+			first, _, _ := strings.Cut(dep, "/")
+			if strings.Contains(first, ".") && !within(dep, module, "connectrpc.com/connect", "google.golang.org/protobuf", "golang.org/x/net", "golang.org/x/text") {
+				t.Errorf("the SDK depends on %s", dep)
+			}
+		}
+	})
+}
