@@ -35,6 +35,9 @@ func (p *proc) Write(ctx context.Context, in process.Input) (process.Accepted, e
 	if acc, done, err := p.unwritable(&in); done {
 		return acc, err
 	}
+	if len(in.Data) == 0 {
+		return p.closeInput(&in) // does not queue behind a writer who waits for room
+	}
 	select {
 	case <-p.in.turn:
 	case <-ctx.Done():
@@ -71,6 +74,22 @@ func (p *proc) Write(ctx context.Context, in process.Input) (process.Accepted, e
 			return p.acceptedNow(), ctx.Err()
 		}
 	}
+}
+
+// closeInput takes a write without data: it ends the input, if that was asked.
+func (p *proc) closeInput(in *process.Input) (process.Accepted, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	acc := process.Accepted{Offset: p.in.accepted}
+	if in.Offset != nil && *in.Offset > acc.Offset {
+		return acc, fmt.Errorf("%w: %d bytes of input were taken, the end is for %d", process.ErrOffset, acc.Offset, *in.Offset)
+	}
+	if in.EOF {
+		p.in.eof = true
+		p.in.more.Signal()
+		wake(p.in.room) // a writer who waits gives up
+	}
+	return acc, nil
 }
 
 func (p *proc) acceptedNow() process.Accepted {
