@@ -260,6 +260,10 @@ func (k *Keeper) resize(p *proc, size process.Size) *wire.Error {
 
 func (k *Keeper) trim(p *proc, s process.Stream, before int64) *wire.Error {
 	p.mu.Lock()
+	if p.final { // the server may have copied the board already: its turn
+		p.mu.Unlock()
+		return &wire.Error{Code: wire.CodeExited}
+	}
 	for i := range p.out {
 		if out := &p.out[i]; out.stream == s {
 			if before > out.end || before < 0 {

@@ -29,7 +29,7 @@
 // # Locks
 //
 // Keeper.mu guards ids and free; proc.mu guards one process. proc.mu is taken
-// first; Keeper.mu is never held while taking a proc.mu.
+// first; a proc.mu is never taken while Keeper.mu is held.
 package keeper
 
 import (

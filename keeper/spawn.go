@@ -40,8 +40,12 @@ func (k *Keeper) spawn(req *wire.Spawn) (*wire.Spawned, *wire.Error) {
 		return nil, &wire.Error{Code: wire.CodeLimit, What: "the daemon is shutting down"}
 	}
 	p, werr, old := k.reserve(spec.ID)
-	if old != nil {
-		return k.existing(old, &spec)
+	for old != nil {
+		out, werr, removed := k.existing(old, &spec)
+		if !removed {
+			return out, werr
+		}
+		p, werr, old = k.reserve(spec.ID)
 	}
 	if werr != nil {
 		return nil, werr
@@ -56,18 +60,28 @@ func (k *Keeper) spawn(req *wire.Spawn) (*wire.Spawned, *wire.Error) {
 	return &wire.Spawned{Ref: p.ref, PID: uint32(p.pid), Keeper: uint32(os.Getpid())}, nil
 }
 
-// existing answers a start of an id that the keeper knows.
-func (k *Keeper) existing(p *proc, spec *process.Spec) (*wire.Spawned, *wire.Error) {
+// existing answers a start of an id that the keeper knows. removed: that one is
+// over and its output was removed; only its slot is not given back yet, and the
+// id is free now.
+func (k *Keeper) existing(p *proc, spec *process.Spec) (out *wire.Spawned, werr *wire.Error, removed bool) {
 	p.mu.Lock() // waits for the start that may be under way
 	defer p.mu.Unlock()
 	if !p.started {
-		return nil, &wire.Error{Code: wire.CodeBusy}
+		return nil, &wire.Error{Code: wire.CodeBusy}, false
 	}
 	j, err := spool.ReadJournal(p.dir)
-	if err != nil || !j.Spec.Equal(spec) {
-		return nil, &wire.Error{Code: wire.CodeExists}
+	if p.final && errors.Is(err, process.ErrNotFound) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.ids[p.id] == p {
+			delete(k.ids, p.id)
+		}
+		return nil, nil, true
 	}
-	return &wire.Spawned{Ref: p.ref, PID: uint32(p.pid), Existing: true, Keeper: uint32(os.Getpid())}, nil
+	if err != nil || !j.Spec.Equal(spec) {
+		return nil, &wire.Error{Code: wire.CodeExists}, false
+	}
+	return &wire.Spawned{Ref: p.ref, PID: uint32(p.pid), Existing: true, Keeper: uint32(os.Getpid())}, nil, false
 }
 
 func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error {
