@@ -181,10 +181,16 @@ var retentions = []test{
 		}
 	}},
 	{"a reader that follows keeps the process, and its end does not", func(t *T) {
-		// The reader has to be there within the time; nothing else is timed.
-		p := t.start(process.Spec{Shell: "sleep 4; echo alive; exec sleep 100000", KillWithoutReaders: 3 * time.Second})
+		// The reader has to be there within the time. That the time is over is
+		// told by a process that was started later and has no reader.
+		spec := process.Spec{Shell: "exec sleep 100000", KillWithoutReaders: 2 * time.Second}
+		p := t.start(spec)
 		l := t.read(p, process.ReadOptions{})
-		l.until("a sign of life after the time", func() bool { return l.stdout() == "alive\n" })
+		clock := t.start(spec)
+		t.eventually("the exit of a process without a reader", func() bool { return t.info(clock).Exit != nil })
+		if in := t.info(p); in.State != process.Running {
+			t.Errorf("with a reader it is %s, %v", in.State, in.Exit)
+		}
 		l.r.Close()
 		t.eventually("the exit", func() bool { return t.info(p).Exit != nil })
 		if e := t.info(p).Exit; e.Cause != process.CauseNoReaders {
