@@ -184,17 +184,20 @@ func (k *Keeper) finish(p *proc) {
 		return
 	}
 	if p.group {
+		open := [2]bool{!p.out[0].eof, !p.out[1].eof} // drain may find both ends
+		k.drain(p)
 		for i := range p.out {
-			if s := &p.out[i]; !s.eof && !s.waiting {
-				k.drain(p)
-				if !s.eof {
-					k.closeStream(p, s)
-				}
-				if err := k.appendJournal(p, spool.AppendEOF(nil, time.Now(), s.stream, s.end)); err != nil {
-					k.logf("process %s: journal: %v", p.id, err)
-				}
-				p.slot.Set(board.FlagEOF(s.stream))
+			s := &p.out[i]
+			if !open[i] || s.waiting {
+				continue
 			}
+			if !s.eof {
+				k.closeStream(p, s)
+			}
+			if err := k.appendJournal(p, spool.AppendEOF(nil, time.Now(), s.stream, s.end)); err != nil {
+				k.logf("process %s: journal: %v", p.id, err)
+			}
+			p.slot.Set(board.FlagEOF(s.stream))
 		}
 	}
 	if !p.out[0].eof || !p.out[1].eof {
