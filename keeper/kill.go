@@ -22,18 +22,16 @@ func (k *Keeper) signal(p *proc, sig unix.Signal, scope process.Scope) bool {
 	if !p.started || p.gone {
 		return false
 	}
-	leader := !p.exited && unix.PidfdSendSignal(p.pidfd, sig, nil, 0) == nil
-	switch scope {
-	case process.ScopeGroup:
+	if scope == process.ScopeGroup {
 		// The leader made the group (setsid). While it is not reaped, or the
 		// cgroup still has the group's members, the number is not used again.
 		if !p.exited {
-			unix.Kill(-p.pid, sig)
-		} else if p.group {
-			return k.eachMember(p, sig, func(pid int) bool { g, err := unix.Getpgid(pid); return err == nil && g == p.pid })
+			return unix.Kill(-p.pid, sig) == nil
 		}
-		return leader
-	case process.ScopeTree:
+		return p.group && k.eachMember(p, sig, func(pid int) bool { g, err := unix.Getpgid(pid); return err == nil && g == p.pid })
+	}
+	leader := !p.exited && unix.PidfdSendSignal(p.pidfd, sig, nil, 0) == nil
+	if scope == process.ScopeTree {
 		if sig == unix.SIGKILL && p.group && k.groups.kill(p.ref.Slot) == nil {
 			return true
 		}
