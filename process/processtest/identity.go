@@ -1,4 +1,233 @@
 package processtest
 
-// identities are about ids, selectors and filters.
-var identities = []test{}
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/tend-run/tend/process"
+)
+
+// identities are about starting once, and finding again.
+var identities = []test{
+	{"starting an id again with the same spec is the same process", func(t *T) {
+		spec := process.Spec{ID: process.NewID(), Shell: "echo once; read x; exit 2", Stdin: process.StdinPipe, Dir: "/",
+			Env: map[string]string{"A": "1", "B": "2"}, Labels: map[string]string{"c": "3"}}
+		p := t.start(spec)
+		again := t.start(spec)
+		if p.ID() != spec.ID || again.ID() != spec.ID || t.info(p).PID != t.info(again).PID {
+			t.Errorf("got %s with pid %d and %s with pid %d", p.ID(), t.info(p).PID, again.ID(), t.info(again).PID)
+		}
+		t.write(again, "\n")
+		if e := t.exit(p); e.Code != 2 {
+			t.Errorf("got %+v", e)
+		}
+		// After the exit too.
+		late := t.start(spec)
+		if tr := t.all(late); tr.stdout() != "once\n" || tr.exit.Code != 2 {
+			t.Errorf("started after the exit it has %q and %+v", tr.stdout(), tr.exit)
+		}
+	}},
+	{"starting an id again with another spec is an error", func(t *T) {
+		spec := process.Spec{ID: process.NewID(), Shell: "read x", Stdin: process.StdinPipe, Dir: "/"}
+		p := t.start(spec)
+		for _, moment := range []string{"live", "finished"} {
+			if moment == "finished" {
+				t.write(p, "\n")
+				t.exit(p)
+			}
+			for _, change := range []func(*process.Spec){
+				func(s *process.Spec) { s.Shell = "read y" },
+				func(s *process.Spec) { s.Tag = "other" },
+				func(s *process.Spec) { s.Env = map[string]string{"A": "1"} },
+				func(s *process.Spec) { s.PTY = &process.Size{} },
+			} {
+				other := spec
+				change(&other)
+				_, err := t.m.Start(t.ctx, other)
+				t.wantError(moment, err, process.ErrExists)
+			}
+		}
+	}},
+	{"twenty starts of one id at once start one process", func(t *T) {
+		spec := process.Spec{ID: process.NewID(), Shell: "echo once; exec sleep 100000", Dir: "/"}
+		var mu sync.Mutex
+		pids := map[int]int{}
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				p, err := t.m.Start(t.ctx, spec)
+				if err != nil {
+					t.Errorf("start: %v", err)
+					return
+				}
+				in, err := p.Info(t.ctx)
+				if err != nil {
+					t.Errorf("info: %v", err)
+				}
+				mu.Lock()
+				pids[in.PID]++
+				mu.Unlock()
+			})
+		}
+		wg.Wait()
+		t.start(spec) // for its end
+		if len(pids) != 1 {
+			t.Errorf("got the pids %v; want one", pids)
+		}
+	}},
+	{"each start without an id is a process of its own", func(t *T) {
+		a, b := t.sh("exec sleep 100000"), t.sh("exec sleep 100000")
+		if a.ID() == b.ID() || a.ID() == "" || a.ID().Validate() != nil || t.info(a).PID == t.info(b).PID {
+			t.Errorf("got %q and %q", a.ID(), b.ID())
+		}
+	}},
+	{"info tells the spec as it was given", func(t *T) {
+		spec := process.Spec{ID: process.NewID(), Name: unique("name"), Tag: unique("tag"), Argv: []string{"/bin/sh", "-c", "exit 1", "\xff"}, Dir: "/",
+			Env: map[string]string{"K": "v\n"}, Stdin: process.StdinPipe, Timeout: 3600e9, TimeoutScope: process.ScopeLeader,
+			Retention: process.Retention{Limit: 1 << 20, TTL: 7200e9}, Labels: map[string]string{"a": "", "b": "é"}}
+		p := t.start(spec)
+		t.exit(p)
+		if in := t.info(p); in.ID != spec.ID || !in.Spec.Equal(&spec) {
+			t.Errorf("got %+v; want %+v", in.Spec, spec)
+		}
+	}},
+	{"a process is found by id, pid, tag and name", func(t *T) {
+		spec := process.Spec{Shell: "exec sleep 100000", Tag: unique("tag"), Name: unique("name")}
+		p := t.start(spec)
+		pid := t.info(p).PID
+		for _, sel := range []process.Selector{
+			{ID: p.ID()}, {PID: pid}, {Tag: spec.Tag}, {Name: spec.Name},
+			{Any: string(p.ID())}, {Any: string(p.ID())[:len(p.ID())-1]}, {Any: spec.Name}, {Any: spec.Tag}, {Any: strconv.Itoa(pid)},
+		} {
+			got, err := t.m.Get(t.ctx, sel)
+			if err != nil {
+				t.Errorf("%+v: %v", sel, err)
+			} else if got.ID() != p.ID() {
+				t.Errorf("%+v found %s; want %s", sel, got.ID(), p.ID())
+			}
+		}
+		if _, err := p.Kill(t.ctx); err != nil {
+			t.Fatal(err)
+		}
+		t.exit(p)
+		if got, err := t.m.Get(t.ctx, process.Selector{Tag: spec.Tag}); err != nil || got.ID() != p.ID() {
+			t.Errorf("after the exit the tag found %v, %v", got, err)
+		}
+	}},
+	{"the newest holder of a tag or name wins, whoever else has another", func(t *T) {
+		tag, name := unique("tag"), unique("name")
+		var last process.Process
+		for range 3 {
+			t.start(process.Spec{Shell: "exec sleep 100000", Tag: unique("other"), Name: unique("other")})
+			last = t.start(process.Spec{Shell: "exec sleep 100000", Tag: tag, Name: name})
+			t.start(process.Spec{Shell: "exec sleep 100000", Tag: tag + "x", Name: name + "x"})
+		}
+		for _, sel := range []process.Selector{{Tag: tag}, {Name: name}, {Any: name}, {Any: tag}} {
+			if got, err := t.m.Get(t.ctx, sel); err != nil || got.ID() != last.ID() {
+				t.Errorf("%+v: got %v, %v; want %s", sel, got, err, last.ID())
+			}
+		}
+	}},
+	{"what matches nothing is not found, and what matches more than one is told", func(t *T) {
+		for _, sel := range []process.Selector{{ID: process.NewID()}, {PID: 1 << 29}, {Tag: unique("tag")}, {Name: unique("name")}, {Any: unique("any")}} {
+			_, err := t.m.Get(t.ctx, sel)
+			t.wantError("get", err, process.ErrNotFound)
+		}
+		prefix := unique("prefix")
+		a := t.start(process.Spec{ID: process.ID(prefix + "-a"), Shell: "exec sleep 100000"})
+		t.start(process.Spec{ID: process.ID(prefix + "-b"), Shell: "exec sleep 100000"})
+		_, err := t.m.Get(t.ctx, process.Selector{Any: prefix})
+		t.wantError("a prefix of two", err, process.ErrAmbiguous)
+		if got, err := t.m.Get(t.ctx, process.Selector{Any: prefix + "-a"}); err != nil || got.ID() != a.ID() {
+			t.Errorf("the whole id found %v, %v", got, err)
+		}
+		_, err = t.m.Get(t.ctx, process.Selector{})
+		t.wantInvalid(err, "selector")
+	}},
+	{"a list is in the order of the starts and holds what the filter lets through", func(t *T) {
+		tag := unique("tag")
+		var ids []string
+		for i := range 6 {
+			p := t.start(process.Spec{Shell: "read x", Stdin: process.StdinPipe, Tag: tag,
+				Labels: map[string]string{"parity": strconv.Itoa(i % 2), "third": strconv.Itoa(i / 3)}})
+			ids = append(ids, string(p.ID()))
+			if i == 0 {
+				t.closeInput(p)
+				t.exit(p)
+			}
+		}
+		for _, tt := range []struct {
+			filter process.Filter
+			want   string
+		}{
+			{process.Filter{Tag: tag}, "012345"},
+			{process.Filter{Tag: tag, Live: true}, "12345"},
+			{process.Filter{Tag: tag, Labels: map[string]string{"parity": "0"}}, "024"},
+			{process.Filter{Tag: tag, Labels: map[string]string{"parity": "1", "third": "1"}}, "35"},
+			{process.Filter{Tag: tag, Labels: map[string]string{"parity": "0"}, Live: true}, "24"},
+			{process.Filter{Tag: tag, Labels: map[string]string{"parity": "2"}}, ""},
+			{process.Filter{Tag: tag, Labels: map[string]string{"none": ""}}, ""},
+			{process.Filter{Tag: unique("none")}, ""},
+		} {
+			infos, err := t.m.List(t.ctx, tt.filter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got strings.Builder
+			for _, in := range infos {
+				got.WriteString(strconv.Itoa(slices.Index(ids, string(in.ID))))
+			}
+			if got.String() != tt.want {
+				t.Errorf("%+v lets %s through; want %s", tt.filter, got.String(), tt.want)
+			}
+		}
+		all, err := t.m.List(t.ctx, process.Filter{})
+		if err != nil || len(all) < 6 {
+			t.Errorf("all are %d, %v; want these at least", len(all), err)
+		}
+	}},
+	{"a removed process is forgotten, a running one is not removed", func(t *T) {
+		tag := unique("tag")
+		spec := process.Spec{ID: process.NewID(), Shell: "echo old; read x", Stdin: process.StdinPipe, Tag: tag, Dir: "/"}
+		p := t.start(spec)
+		t.wantError("removing a running process", p.Remove(t.ctx), process.ErrRunning)
+		t.closeInput(p)
+		t.all(p)
+		t.eventually("the tree is gone", func() bool { return t.info(p).TreeGone })
+		if err := p.Remove(t.ctx); err != nil {
+			t.Fatal(err)
+		}
+		_, err := p.Info(t.ctx)
+		t.wantError("info", err, process.ErrNotFound)
+		_, err = p.Read(t.ctx, process.ReadOptions{})
+		t.wantError("read", err, process.ErrNotFound)
+		_, err = t.m.Get(t.ctx, process.Selector{Tag: tag})
+		t.wantError("get", err, process.ErrNotFound)
+		if all, err := t.m.List(t.ctx, process.Filter{Tag: tag}); err != nil || len(all) != 0 {
+			t.Errorf("the list has %+v, %v", all, err)
+		}
+		t.wantError("a second remove", p.Remove(t.ctx), process.ErrNotFound)
+		// The id is free again.
+		spec.Shell = "echo new"
+		if tr := t.all(t.start(spec)); tr.stdout() != "new\n" {
+			t.Errorf("the new process of that id has %q", tr.stdout())
+		}
+	}},
+	{"handles to one process are equal in what they tell", func(t *T) {
+		p := t.shIn("echo hi; read x; exit 7")
+		other, err := t.m.Get(t.ctx, process.Selector{ID: p.ID()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.write(other, "\n")
+		if a, b := t.exit(p), t.exit(other); *a != *b || a.Code != 7 {
+			t.Errorf("got %+v and %+v", a, b)
+		}
+		if err := other.Signal(t.ctx, 15, process.ScopeLeader); !errors.Is(err, process.ErrExited) {
+			t.Errorf("a signal to it: %v", err)
+		}
+	}},
+}

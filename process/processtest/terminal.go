@@ -1,4 +1,141 @@
 package processtest
 
-// terminals are about terminals, their size and their keys.
-var terminals = []test{}
+import (
+	"strings"
+	"syscall"
+
+	"github.com/tend-run/tend/process"
+)
+
+// small is the size of a terminal that is no default of anything.
+var small = process.Size{Cols: 83, Rows: 27}
+
+// terminals are about processes with a terminal.
+var terminals = []test{
+	{"a terminal is stdin, stdout and stderr, and the controlling one", func(t *T) {
+		p := t.start(process.Spec{Shell: "tty <&1; tty <&2; for fd in 0 1 2; do test -t $fd && echo $fd; done; echo out; echo err >&2; echo self >/dev/tty", PTY: &small})
+		tr := t.all(p)
+		lines := strings.Fields(tr.pty())
+		if len(lines) != 8 || !strings.HasPrefix(lines[0], "/dev/") || lines[0] != lines[1] || strings.Join(lines[2:], " ") != "0 1 2 out err self" {
+			t.Errorf("got %q", tr.pty())
+		}
+		if tr.stdout() != "" || tr.stderr() != "" || tr.exit.Code != 0 {
+			t.Errorf("got stdout %q, stderr %q, exit %+v; want the terminal alone", tr.stdout(), tr.stderr(), tr.exit)
+		}
+		in := t.info(p)
+		if len(in.Streams) != 1 || in.Streams[0].Stream != process.PTY || in.Streams[0].End != int64(len(tr.pty())) || !in.Streams[0].EOF {
+			t.Errorf("info has %+v; want the terminal alone, with %d bytes and at its end", in.Streams, len(tr.pty()))
+		}
+	}},
+	{"a terminal ends lines with a carriage return and a newline", func(t *T) {
+		if tr := t.all(t.start(process.Spec{Shell: "echo one; echo two", PTY: &small})); tr.pty() != "one\r\ntwo\r\n" {
+			t.Errorf("got %q", tr.pty())
+		}
+	}},
+	{"a terminal has the size asked for", func(t *T) {
+		if tr := t.all(t.start(process.Spec{Argv: []string{"stty", "size"}, PTY: &small})); tr.pty() != "27 83\r\n" {
+			t.Errorf("got %q", tr.pty())
+		}
+	}},
+	{"a new size is told by SIGWINCH and kept", func(t *T) {
+		p := t.start(process.Spec{Shell: "stty -echo; trap 'stty size; exit 4' WINCH; echo ready; read x; read x; read x", PTY: &small})
+		l := t.read(p, toTheEnd)
+		l.until("the process is ready", func() bool { return l.pty() == "ready\r\n" })
+		if err := p.Resize(t.ctx, process.Size{Cols: 101, Rows: 52}); err != nil {
+			t.Fatal(err)
+		}
+		// A shell may run the trap only when the read returns.
+		p.Write(t.ctx, process.Input{Data: []byte("\n\n\n")})
+		if tr := l.rest(); tr.pty() != "ready\r\n52 101\r\n" || tr.exit.Code != 4 {
+			t.Errorf("got %q, %+v", tr.pty(), tr.exit)
+		}
+	}},
+	{"a process without a terminal has no size", func(t *T) {
+		t.wantError("resize", t.sh("exec sleep 100000").Resize(t.ctx, small), process.ErrNoPTY)
+	}},
+	{"a terminal echoes what is typed until it is told not to", func(t *T) {
+		p := t.start(process.Spec{Shell: "echo ready; read x; echo got $x; stty -echo; echo ready; read x; echo got $x", PTY: &small})
+		l := t.read(p, toTheEnd)
+		l.until("the process is ready", func() bool { return l.pty() == "ready\r\n" })
+		t.write(p, "one\n")
+		l.until("it is ready again", func() bool { return strings.Count(l.pty(), "ready") == 2 })
+		t.write(p, "two\n")
+		if tr := l.rest(); tr.pty() != "ready\r\none\r\ngot one\r\nready\r\ngot two\r\n" {
+			t.Errorf("got %q", tr.pty())
+		}
+	}},
+	{"the end-of-file key ends the input of a terminal", func(t *T) {
+		p := t.start(process.Spec{Shell: "stty -echo; echo ready; cat; echo over", PTY: &small})
+		l := t.read(p, toTheEnd)
+		l.until("the process is ready", func() bool { return l.pty() == "ready\r\n" })
+		t.write(p, "line\n")
+		t.write(p, "\x04")
+		if tr := l.rest(); tr.pty() != "ready\r\nline\r\nover\r\n" || tr.exit.Code != 0 {
+			t.Errorf("got %q, %+v", tr.pty(), tr.exit)
+		}
+	}},
+	{"the interrupt key sends SIGINT to the program in the foreground", func(t *T) {
+		p := t.start(process.Spec{Shell: "echo ready; exec sleep 100000", PTY: &small})
+		l := t.read(p, toTheEnd)
+		l.until("the process is ready", func() bool { return l.pty() == "ready\r\n" })
+		t.write(p, "\x03")
+		if tr := l.rest(); tr.exit.Signal != int(syscall.SIGINT) || tr.exit.Cause != process.CauseSignalled {
+			t.Errorf("got %+v; want signal 2", tr.exit)
+		}
+	}},
+	{"the input of a terminal has no end of its own", func(t *T) {
+		p := t.start(process.Spec{Shell: "read x", PTY: &small})
+		_, err := p.Write(t.ctx, process.Input{EOF: true})
+		t.wantError("an end", err, process.ErrPTY)
+		if !t.info(p).Stdin.Open {
+			t.Error("info says that the input is closed")
+		}
+	}},
+	{"input to a terminal is repeated safely too", func(t *T) {
+		p := t.start(process.Spec{Shell: "stty -echo; echo ready; read x; echo got $x; read x; echo got $x", PTY: &small})
+		l := t.read(p, toTheEnd)
+		l.until("the process is ready", func() bool { return l.pty() == "ready\r\n" })
+		first, zero := int64(4), int64(0)
+		for range 3 {
+			got, err := p.Write(t.ctx, process.Input{Data: []byte("one\n"), Offset: &zero})
+			if err != nil || got.Offset != first {
+				t.Fatalf("write: %+v, %v; want offset %d", got, err, first)
+			}
+		}
+		if _, err := p.Write(t.ctx, process.Input{Data: []byte("two\n"), Offset: &first}); err != nil {
+			t.Fatal(err)
+		}
+		if tr := l.rest(); tr.pty() != "ready\r\ngot one\r\ngot two\r\n" {
+			t.Errorf("got %q; want each line once", tr.pty())
+		}
+	}},
+	{"the last words of a terminal are not lost", func(t *T) {
+		line := strings.Repeat("x", 70)
+		for range 10 {
+			p := t.start(process.Spec{Shell: "i=0; while [ $i -lt 50 ]; do echo " + line + "; i=$((i+1)); done", PTY: &small})
+			if got := t.read(p, process.ReadOptions{}).rest().pty(); got != strings.Repeat(line+"\r\n", 50) {
+				t.Fatalf("got %d bytes; want %d", len(got), 50*72)
+			}
+		}
+	}},
+	{"much input to a terminal arrives line by line", func(t *T) {
+		p := t.start(process.Spec{Shell: "stty -echo; echo ready; i=0; while read x; do i=$((i+1)); [ \"$x\" = end ] && break; done; echo $i", PTY: &small})
+		l := t.read(p, toTheEnd)
+		l.until("the process is ready", func() bool { return l.pty() == "ready\r\n" })
+		t.write(p, strings.Repeat("a line of some length for the terminal\n", 2000)+"end\n")
+		if tr := l.rest(); tr.pty() != "ready\r\n2001\r\n" {
+			t.Errorf("got %q", tr.pty())
+		}
+	}},
+	{"kill ends a terminal and all on it", func(t *T) {
+		p := t.start(process.Spec{Shell: "trap '' HUP INT TERM; sleep 100000 & echo ready; wait", PTY: &small})
+		l := t.read(p, toTheEnd)
+		l.until("the process is ready", func() bool { return l.pty() == "ready\r\n" })
+		if _, err := p.Kill(t.ctx); err != nil {
+			t.Fatal(err)
+		}
+		if tr := l.rest(); tr.exit.Signal != 9 || tr.exit.Cause != process.CauseKilled {
+			t.Errorf("got %+v", tr.exit)
+		}
+	}},
+}
