@@ -9,7 +9,7 @@
 // Verified, and a descendant that left the session and lost its parent is
 // not found.
 //
-// All processes end with the test.
+// All processes end with the test. It works on Linux.
 //
 // There is one mutex for each process and one for the manager. The manager's
 // may be held when a process's is taken, never the other way round.
