@@ -39,6 +39,7 @@ type proc struct {
 	mu      sync.Mutex
 	subs    map[chan<- struct{}]struct{} // guarded by mu
 	told    uint32                       // board flags whose event was sent; guarded by mu
+	fresh   bool                         // its start is still to be told, before all else; guarded by mu
 	readers int                          // followers of the output; guarded by mu
 	idle    *time.Timer                  // Spec.KillWithoutReaders; guarded by mu
 	input   input
@@ -122,6 +123,10 @@ func (p *proc) changed() {
 func (p *proc) tell() {
 	flags := p.slot.Flags()
 	p.mu.Lock()
+	if p.fresh {
+		p.mu.Unlock()
+		return // started looks again
+	}
 	fresh := flags &^ p.told
 	p.told |= flags
 	if flags&board.FlagExited != 0 {

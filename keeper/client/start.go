@@ -127,9 +127,13 @@ func (m *Manager) claim(ctx context.Context, spec *process.Spec) (process.Proces
 func (m *Manager) started(spec process.Spec, s wire.Spawned) *proc {
 	slot := m.board.Load().Slot(s.Slot)
 	p := &proc{m: m, id: spec.ID, spec: spec, dir: filepath.Join(m.spool, string(spec.ID)), ref: s.Ref, slot: slot,
-		live: true, started: slot.Started(), pid: int(s.PID)}
+		live: true, started: slot.Started(), pid: int(s.PID), fresh: true}
 	m.register(p)
 	m.emit(process.Event{Kind: process.EventStarted, ID: p.id, PID: p.pid, Time: p.started})
+	p.mu.Lock()
+	p.fresh = false
+	p.mu.Unlock()
+	p.changed() // what happened meanwhile
 	return p
 }
 
