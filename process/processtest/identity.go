@@ -189,33 +189,6 @@ var identities = []test{
 			t.Errorf("all are %d, %v; want these at least", len(all), err)
 		}
 	}},
-	{"a removed process is forgotten, a running one is not removed", func(t *T) {
-		tag := unique("tag")
-		spec := process.Spec{ID: process.NewID(), Shell: "echo old; read x", Stdin: process.StdinPipe, Tag: tag, Dir: "/"}
-		p := t.start(spec)
-		t.wantError("removing a running process", p.Remove(t.ctx), process.ErrRunning)
-		t.closeInput(p)
-		t.all(p)
-		t.eventually("the tree is gone", func() bool { return t.info(p).TreeGone })
-		if err := p.Remove(t.ctx); err != nil {
-			t.Fatal(err)
-		}
-		_, err := p.Info(t.ctx)
-		t.wantError("info", err, process.ErrNotFound)
-		_, err = p.Read(t.ctx, process.ReadOptions{})
-		t.wantError("read", err, process.ErrNotFound)
-		_, err = t.m.Get(t.ctx, process.Selector{Tag: tag})
-		t.wantError("get", err, process.ErrNotFound)
-		if all, err := t.m.List(t.ctx, process.Filter{Tag: tag}); err != nil || len(all) != 0 {
-			t.Errorf("the list has %+v, %v", all, err)
-		}
-		t.wantError("a second remove", p.Remove(t.ctx), process.ErrNotFound)
-		// The id is free again.
-		spec.Shell = "echo new"
-		if tr := t.all(t.start(spec)); tr.stdout() != "new\n" {
-			t.Errorf("the new process of that id has %q", tr.stdout())
-		}
-	}},
 	{"handles to one process are equal in what they tell", func(t *T) {
 		p := t.shIn("echo hi; read x; exit 7")
 		other, err := t.m.Get(t.ctx, process.Selector{ID: p.ID()})
