@@ -14,7 +14,7 @@ func TestTheClientIsAManager(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			processtest.Run(t, func(t *testing.T) process.Manager {
 				return dial(t, serve(t, fakeproc.New(t), nil, nil).URL, tend.Options{HTTP1: http1})
-			}, processtest.Without(processtest.Orphans, processtest.Limits))
+			}, processtest.Without(processtest.Orphans))
 		})
 	}
 }

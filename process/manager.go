@@ -95,7 +95,8 @@ type Input struct {
 }
 
 // Accepted is the answer to a write: all input before Offset was taken and
-// will reach the process in order, even if a role of tend dies now.
+// will reach the process in order, even if a role of tend dies now. With an
+// error Offset may be 0, where it is not known: ask Info.
 type Accepted struct{ Offset int64 }
 
 // KillResult tells what Kill did.

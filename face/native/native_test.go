@@ -68,7 +68,7 @@ func TestWrongRequestsNameTheField(t *testing.T) {
 		"a bad id":              {"Start", `{"spec":{"id":"../x","argv":["a"]}}`, "invalid_argument", "id has the byte"},
 		"an endless timeout":    {"Start", `{"spec":{"argv":["a"],"timeout":"400000000s"}}`, "invalid_argument", "timeout is"},
 		"a program that is not": {"Start", `{"spec":{"argv":["/no/such/program"],"dir":"/"}}`, "not_found", "is not found"},
-		"no selector":           {"Get", `{}`, "invalid_argument", "process names no process"},
+		"no selector":           {"Get", `{}`, "invalid_argument", "selector names no process"},
 		"an unknown process":    {"Get", `{"process":{"id":"nobody"}}`, "not_found", "no such process"},
 		"signal 0":              {"Signal", `{"process":{"id":"a"},"signal":0}`, "invalid_argument", "signal is 0"},
 		"signal 65":             {"Signal", `{"process":{"id":"a"},"signal":65}`, "invalid_argument", "signal is 65"},

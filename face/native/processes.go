@@ -125,8 +125,8 @@ func (s *processes) Resize(ctx context.Context, req *connect.Request[tendv1.Resi
 
 func (s *processes) Signal(ctx context.Context, req *connect.Request[tendv1.SignalRequest]) (*connect.Response[tendv1.SignalResponse], error) {
 	sig := req.Msg.GetSignal()
-	if sig < 1 || sig > 64 {
-		return nil, tendpb.Error(&process.InvalidError{Field: "signal", Reason: fmt.Sprintf("is %d; 1 to 64 are allowed", sig)})
+	if sig < 0 || sig > 64 {
+		return nil, tendpb.Error(&process.InvalidError{Field: "signal", Reason: fmt.Sprintf("is %d; 0 (is anybody there?) to 64 are allowed", sig)})
 	}
 	scope, err := tendpb.Scope(req.Msg.GetScope())
 	if err != nil {

@@ -95,7 +95,7 @@ func ToSelector(m *tendv1.Selector) (process.Selector, error) {
 		s.Any = by.Any
 	}
 	if s == (process.Selector{}) {
-		return s, invalid("process", "names no process; give an id, pid, tag or name")
+		return s, invalid("selector", "names no process; give an id, pid, tag or name")
 	}
 	if n := len(s.ID) + len(s.Tag) + len(s.Name) + len(s.Any); n > process.MaxNameLen {
 		return s, invalid("process", "has a selector of %d bytes; the limit is %d", n, process.MaxNameLen)

@@ -136,7 +136,7 @@ var inputs = []test{
 		t.eventually("some input is accepted", func() bool { return t.info(p).Stdin.Accepted > 0 })
 		cancel()
 		t.wantError("the write", <-wrote, context.Canceled)
-		if n := t.info(p).Stdin.Accepted; got.Offset != n || n >= 16<<20 {
+		if n := t.info(p).Stdin.Accepted; got.Offset != n && got.Offset != 0 || n >= 16<<20 {
 			t.Errorf("the write told offset %d; info has %d accepted", got.Offset, n)
 		}
 		if _, err := p.Kill(t.ctx); err != nil {
