@@ -70,7 +70,7 @@ func TestWrongRequestsNameTheField(t *testing.T) {
 		"a program that is not": {"Start", `{"spec":{"argv":["/no/such/program"],"dir":"/"}}`, "not_found", "is not found"},
 		"no selector":           {"Get", `{}`, "invalid_argument", "selector names no process"},
 		"an unknown process":    {"Get", `{"process":{"id":"nobody"}}`, "not_found", "no such process"},
-		"signal 0":              {"Signal", `{"process":{"id":"a"},"signal":0}`, "invalid_argument", "signal is 0"},
+		"signal -1":             {"Signal", `{"process":{"id":"a"},"signal":-1}`, "invalid_argument", "signal is -1"},
 		"signal 65":             {"Signal", `{"process":{"id":"a"},"signal":65}`, "invalid_argument", "signal is 65"},
 		"an unknown scope":      {"Signal", `{"process":{"id":"a"},"signal":9,"scope":9}`, "invalid_argument", "scope has the unknown value"},
 		"trimming stdin":        {"Trim", `{"process":{"id":"a"},"before":9}`, "invalid_argument", "stream is 0"},
