@@ -1,0 +1,20 @@
+// Command bench measures tend beside the bare limit of the same machine in the
+// same minute: fork, exec and pipes used directly by this process. Client,
+// daemon and workload share the machine's cores.
+//
+//	make bench
+//	go run ./bench -only 'true|pty' -n 2000
+//	go run ./bench -json
+//
+// It builds the binary, starts a daemon of its own on a temporary state
+// directory, and leaves nothing behind. Bare and tend samples take turns, since
+// a machine is never equally fast for long; medians are quoted unless a row
+// says otherwise. A missed goal is told and is no failure; a wrong byte is one.
+//
+// # Rules of the clients
+//
+// The clients are raw sockets with hand-written HTTP/1.1 and Connect framing,
+// so that their own cost hides little. They check every length they are told
+// and decode nothing else. The native API is measured through the Go client of
+// this module, as its users see it.
+package main

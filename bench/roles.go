@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// roles are the pids of the daemon's parts.
+type roles map[string]int
+
+func (d *daemon) roles(ctx context.Context) (roles, error) {
+	status, err := d.sdk.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"anchor", "keeper", "server"} {
+		if status.Roles[name] == 0 {
+			return nil, fmt.Errorf("the daemon has no %s at the moment", name)
+		}
+	}
+	return status.Roles, nil
+}
+
+// userHZ is the unit of /proc/PID/stat on every Linux that Go runs on.
+const userHZ = 100
+
+// cpu is the time that the roles have used, user and system. The kernel counts
+// it exactly and tells it in steps of 10 ms.
+func (r roles) cpu() (time.Duration, error) {
+	var ticks int64
+	for _, pid := range r {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return 0, err
+		}
+		// The name may hold spaces and brackets; the fields begin behind its
+		// last one. utime and stime are the 14th and 15th of proc_pid_stat(5).
+		f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+		if len(f) < 13 {
+			return 0, errors.New("short /proc/PID/stat")
+		}
+		for _, s := range f[11:13] {
+			n, err := strconv.ParseInt(s, 10, 64)
+			if err != nil {
+				return 0, err
+			}
+			ticks += n
+		}
+	}
+	return time.Duration(ticks) * time.Second / userHZ, nil
+}
+
+// memory is what processes occupy, in KiB.
+type memory struct {
+	rss, pss float64
+}
+
+func (r roles) memory(names ...string) (sum memory, err error) {
+	for _, name := range names {
+		m, err := memoryOf(r[name])
+		if err != nil {
+			return sum, err
+		}
+		sum.rss += m.rss
+		sum.pss += m.pss
+	}
+	return sum, nil
+}
+
+// memoryOf reads smaps_rollup, whose Rss is exact where VmRSS of status may
+// lag behind by some pages a thread.
+func memoryOf(pid int) (m memory, err error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return m, err
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		name, rest, _ := strings.Cut(s.Text(), ":")
+		n, _ := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 64)
+		switch name {
+		case "Rss":
+			m.rss = n
+		case "Pss":
+			m.pss = n
+		}
+	}
+	if m.rss == 0 {
+		return m, fmt.Errorf("pid %d: smaps_rollup tells no Rss", pid)
+	}
+	return m, nil
+}
