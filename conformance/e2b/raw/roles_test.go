@@ -53,6 +53,7 @@ func TestKillingARoleLosesNothing(t *testing.T) {
 	for _, role := range []string{"server", "keeper", "anchor"} {
 		for _, c := range []codec{inJSON, inProto} {
 			t.Run(fmt.Sprintf("%s, read in %s", role, c), func(t *testing.T) {
+				t.Parallel()
 				d := own(t)
 				idle := d.open(t, c, "Start", withTag(sh("exec sleep 300"), "idle")).started(t)
 				typed := d.open(t, c, "Start", withStdin(sh("cat"))).started(t)
