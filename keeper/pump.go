@@ -84,9 +84,11 @@ func (k *Keeper) move(p *proc, s *outStream) (int64, error) {
 			// In steps of a quarter, so that a stream at its limit does not
 			// punch at each splice.
 			k.dropHead(p, s, s.end-p.limit+p.limit/4)
-		} else if room = p.limit - kept; room <= 0 {
-			p.slot.Set(board.FlagBlocked)
-			return 0, errBlocked
+		} else if !p.gone { // with the tree gone nobody is left to be held back
+			if room = p.limit - kept; room <= 0 {
+				p.slot.Set(board.FlagBlocked)
+				return 0, errBlocked
+			}
 		}
 	}
 	// A data file is made with its first byte: most processes write nothing to
