@@ -136,6 +136,11 @@ var retentions = []test{
 		if e := t.exit(p); e.Cause != process.CauseKilled {
 			t.Errorf("the process ended with %+v", e)
 		}
+		tr := t.all(p) // what the pipe held comes without a trim: nobody is left to be held back
+		if got := tr.out[process.Stdout]; len(got) < 64<<10 || checkPattern(got, 0) >= 0 {
+			t.Errorf("%d bytes can be read; want all that it wrote", len(got))
+		}
+		t.remove(p)
 	}},
 	{"a running process is not removed", func(t *T) {
 		p := t.shIn("read x")
