@@ -27,4 +27,5 @@ require (
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
 	golang.org/x/tools v0.26.0 // indirect
+	pgregory.net/rapid v1.3.0 // indirect
 )

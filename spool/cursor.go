@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -39,7 +40,7 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 // up to end.
 func (c *cursor) peek(dir string, end int64) (*IndexRecord, bool, error) {
 	for c.i >= c.n {
-		if c.at >= end {
+		if c.at+IndexSize > end {
 			return nil, false, nil
 		}
 		if err := c.fill(dir, end); err != nil {
@@ -83,19 +84,27 @@ func (c *cursor) fill(dir string, end int64) error {
 	return nil
 }
 
-// release gives the batch back, if it holds nothing.
+// mark is the place of the record that peek returns next.
+func (c *cursor) mark() int64 { return c.at - int64(c.n-c.i)*IndexSize }
+
+// rewind goes back to a mark.
+func (c *cursor) rewind(mark int64) {
+	if mark != c.mark() {
+		c.at, c.i, c.n = mark, 0, 0
+	}
+}
+
+// release gives the batch back; what it held ahead is read again.
 func (c *cursor) release() {
-	if c.batch != nil && c.i >= c.n {
+	if c.batch != nil {
+		c.at = c.mark()
 		batches.Put(c.batch)
 		c.batch, c.i, c.n = nil, 0, 0
 	}
 }
 
 func (c *cursor) close() {
-	if c.batch != nil {
-		batches.Put(c.batch)
-		c.batch, c.i, c.n = nil, 0, 0
-	}
+	c.release()
 	if c.f != nil {
 		c.f.Close()
 		c.f = nil
@@ -106,66 +115,106 @@ func (c *cursor) close() {
 // was given up, and opens its file. ok is false when there is none now.
 func (r *reader) pick(p *Progress, max int) (piece, bool, error) {
 	if !r.opts.Unordered {
-		pc, ok, err := r.pickOrdered(p, max)
-		if ok || err != nil {
-			return pc, ok, err
+		pc, v, err := r.pickOrdered(p, max)
+		if v != indexEnds || err != nil {
+			return pc, v == picked, err
 		}
 	}
-	// What the index does not cover (yet), and everything without order.
+	// What the index does not cover, and everything without order.
 	for s := process.Stdout; s <= process.PTY; s++ {
 		if end := r.limit(s, p); r.want[s] && r.pos[s] < end {
-			return r.cut(p, s, min(end, r.pos[s]+int64(max)), 0)
+			if r.pos[s] < p.Base[s] {
+				return r.gap(p, s), true, nil
+			}
+			return r.cut(s, min(end, r.pos[s]+int64(max)), 0)
 		}
 	}
 	return piece{}, false, nil
 }
 
-func (r *reader) pickOrdered(p *Progress, max int) (piece, bool, error) {
+// verdict is what the index says about what comes next.
+type verdict uint8
+
+const (
+	picked    verdict = iota
+	indexEnds         // it says nothing (more)
+	notYet            // bytes whose end is about to be announced: nothing may overtake them
+)
+
+func (r *reader) pickOrdered(p *Progress, max int) (piece, verdict, error) {
 	c := &r.cur
 	for {
 		rec, ok, err := c.peek(r.dir, p.IndexEnd)
 		if err != nil && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.ErrUnexpectedEOF)) {
-			return piece{}, false, nil // no index: the order is not known
+			return piece{}, indexEnds, nil // no index: the order is not known
 		}
 		if !ok || err != nil {
-			return piece{}, false, err
+			return piece{}, indexEnds, err
 		}
 		s := rec.Stream
-		end := min(rec.Offset+int64(rec.Len), r.limit(s, p))
-		if rec.Kind != IndexData || !r.want[s] || end <= r.pos[s] {
-			if rec.Kind == IndexData && r.want[s] && rec.Offset+int64(rec.Len) > r.limit(s, p) && r.pos[s] < rec.Offset+int64(rec.Len) {
-				return piece{}, false, nil // announced in the index, not yet by the ends
-			}
+		recEnd := rec.Offset + int64(rec.Len)
+		if rec.Kind != IndexData || !r.want[s] || min(recEnd, r.bound(s, p)) <= r.pos[s] {
 			c.i++
 			continue
 		}
+		end := min(recEnd, r.limit(s, p))
+		switch {
+		case end <= r.pos[s]:
+			// The ends were looked at before the index was.
+			return piece{}, notYet, nil
+		case r.pos[s] < p.Base[s]:
+			return r.gap(p, s), picked, nil
+		}
 		wall := rec.Wall
 		if rec.Offset > r.pos[s] { // a hole in the index
-			return r.cut(p, s, min(rec.Offset, r.pos[s]+int64(max)), 0)
-		}
-		// Join what follows at once.
-		for end-r.pos[s] < int64(max) && end == rec.Offset+int64(rec.Len) {
-			c.i++
-			next, ok, err := c.peek(r.dir, p.IndexEnd)
-			if err != nil || !ok || next.Kind != IndexData || next.Stream != s || next.Offset != end {
-				break
+			end, wall = min(rec.Offset, end), 0
+		} else {
+			// Join what follows at once. Where it reaches the end of a record
+			// the cursor passes it.
+			for end-r.pos[s] < int64(max) && end == recEnd {
+				c.i++
+				next, ok, err := c.peek(r.dir, p.IndexEnd)
+				if err != nil || !ok || next.Kind != IndexData || next.Stream != s || next.Offset != end {
+					break
+				}
+				recEnd = next.Offset + int64(next.Len)
+				end = min(recEnd, r.limit(s, p))
 			}
-			rec = next
-			end = min(rec.Offset+int64(rec.Len), r.limit(s, p))
 		}
-		return r.cut(p, s, min(end, r.pos[s]+int64(max)), wall)
+		pc, _, err := r.cut(s, min(end, r.pos[s]+int64(max)), wall)
+		return pc, picked, err
 	}
 }
 
-// cut makes the piece of s from its position to end, or the gap that lies at
-// the position.
-func (r *reader) cut(p *Progress, s process.Stream, end, wall int64) (piece, bool, error) {
-	from := r.pos[s]
-	if base := p.Base[s]; base > from {
-		return piece{stream: s, from: from, to: base, gap: true}, true, nil
-	}
+// gap is the piece of s that was freed before it was read.
+func (r *reader) gap(p *Progress, s process.Stream) piece {
+	return piece{stream: s, from: r.pos[s], to: min(p.Base[s], r.bound(s, p)), gap: true}
+}
+
+// cut makes the piece of s from its position to end.
+func (r *reader) cut(s process.Stream, end, wall int64) (piece, bool, error) {
 	if err := r.file(s); err != nil {
 		return piece{}, false, err
 	}
-	return piece{stream: s, from: from, to: end, wall: wall}, true, nil
+	return piece{stream: s, from: r.pos[s], to: end, wall: wall}, true, nil
+}
+
+// bound is where this reader ends a stream, however far that will grow.
+func (r *reader) bound(s process.Stream, p *Progress) int64 {
+	end := int64(math.MaxInt64)
+	if p.EOF[s] {
+		end = max(p.End[s], r.pos[s])
+	}
+	if r.opts.NoFollow {
+		end = min(end, r.stop[s])
+	}
+	if r.sentExit && r.drained {
+		end = min(end, max(r.exitEnd[s], r.pos[s]))
+	}
+	return end
+}
+
+// limit is how far a stream may be read now.
+func (r *reader) limit(s process.Stream, p *Progress) int64 {
+	return min(p.End[s], r.bound(s, p))
 }

@@ -51,6 +51,9 @@
 //
 // Bytes that no record covers are delivered without a time, before the next
 // record of their stream.
+// A damaged record is as good as none. Repair cuts off what follows the last
+// whole record, and appends records without a time for bytes at the end of a
+// stream that no record covers.
 //
 // # Order of writing
 //

@@ -175,8 +175,11 @@ func (j *Journal) apply(kind byte, at time.Time, body []byte) bool {
 		j.Exit = &process.Exit{Cause: process.Cause(body[0]), CoreDumped: body[1] == 1, Code: int(v(0)), Signal: int(v(1)),
 			UserTime: time.Duration(v(2)), SystemTime: time.Duration(v(3)), MaxRSS: v(4), Time: at}
 	case recEOF:
-		if len(body) < 9 || body[0] > byte(process.PTY) {
+		if len(body) < 9 {
 			return false
+		}
+		if body[0] > byte(process.PTY) {
+			return true // a stream of a newer version
 		}
 		j.EOF[body[0]], j.EOFAt[body[0]] = true, int64(le.Uint64(body[1:]))
 	case recTreeGone:

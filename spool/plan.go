@@ -47,20 +47,25 @@ const overhead = 3 * BlockSize
 // Plan says what to free so that all spools together keep within the budget in
 // bytes: finished processes whose time is up, then finished ones from the
 // oldest on, then the heads of live streams with policy drop-oldest, the
-// largest first, down to half of each. Streams with policy block are left.
+// largest stream first, down to half of each. Streams with policy block are
+// left. A ttl of 0 or less, where a process has none of its own, is no limit.
 func Plan(now time.Time, budget int64, ttl time.Duration, usage []Usage) []Action {
 	var actions []Action
 	var total int64
-	var finished, live []Usage
+	var finished []Usage
+	var trims []trim
 	for _, u := range usage {
 		keep := u.TTL
 		if keep == 0 {
 			keep = ttl
 		}
 		switch {
+		case u.Live && u.Policy == process.DropOldest:
+			for _, s := range u.Streams {
+				trims = append(trims, trim{u.ID, s})
+			}
 		case u.Live:
-			live = append(live, u)
-		case now.Sub(u.FinishedAt) >= keep:
+		case keep > 0 && now.Sub(u.FinishedAt) >= keep:
 			actions = append(actions, Action{ID: u.ID, Remove: true})
 			continue
 		default:
@@ -76,20 +81,21 @@ func Plan(now time.Time, budget int64, ttl time.Duration, usage []Usage) []Actio
 		actions = append(actions, Action{ID: u.ID, Remove: true})
 		total -= u.bytes() + overhead
 	}
-	slices.SortStableFunc(live, func(a, b Usage) int { return cmp.Compare(b.bytes(), a.bytes()) })
-	for _, u := range live {
-		if u.Policy != process.DropOldest {
-			continue
+	slices.SortStableFunc(trims, func(a, b trim) int { return cmp.Compare(b.End-b.Base, a.End-a.Base) })
+	for _, t := range trims {
+		if total <= budget {
+			return actions
 		}
-		for _, s := range u.Streams {
-			if total <= budget {
-				return actions
-			}
-			if before := (s.Base + (s.End-s.Base)/2) &^ (BlockSize - 1); before > s.Base {
-				actions = append(actions, Action{ID: u.ID, Stream: s.Stream, Before: before})
-				total -= before - s.Base
-			}
+		if before := (t.Base + (t.End-t.Base)/2) &^ (BlockSize - 1); before > t.Base {
+			actions = append(actions, Action{ID: t.id, Stream: t.Stream, Before: before})
+			total -= before - t.Base
 		}
 	}
 	return actions
+}
+
+// trim is a stream whose head may be freed.
+type trim struct {
+	id process.ID
+	StreamUsage
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,12 +33,13 @@ type reader struct {
 
 	mu    sync.Mutex
 	files [4]*os.File
-	buf   *[]byte // lent by pool while the last event's data is in use
+	buf   *buffer // lent while the last event's data is in use
 	cur   cursor
 	pos   [4]int64 // next byte to deliver
 	stop  [4]int64 // NoFollow: where to end
 
 	sentStart, sentExit, closed bool
+	ended                       bool // io.EOF was returned
 	sentEOF                     [4]bool
 	exitEnd                     [4]int64 // ends when the exit was first seen
 	sawExit                     *process.Exit
@@ -50,8 +52,6 @@ var (
 	_ process.Reader  = (*reader)(nil)
 	_ process.Spanner = (*reader)(nil)
 )
-
-var pool = sync.Pool{New: func() any { b := make([]byte, defaultChunk); return &b }}
 
 // NewReader opens a reader on the directory of a process that has the given
 // output streams. Errors: process.ErrOffset, *process.InvalidError.
@@ -74,6 +74,12 @@ func NewReader(dir string, id process.ID, streams []process.Stream, src Source, 
 		}
 		r.want[s] = has[s]
 	}
+	var early int64
+	if slices.Contains(opts.From[:], process.FromNow) {
+		// The index's end is taken before the ends are: nothing that arrives
+		// in between is then behind the cursor.
+		early = src.Progress().IndexEnd
+	}
 	p := src.Progress()
 	now := true
 	for s := range r.want {
@@ -91,12 +97,16 @@ func NewReader(dir string, id process.ID, streams []process.Stream, src Source, 
 			return nil, fmt.Errorf("%w: %s ends at %d, %d was asked for", process.ErrOffset, process.Stream(s), p.End[s], from)
 		}
 		r.pos[s] = from
-		now = now && from == p.End[s]
+		now = now && opts.From[s] == process.FromNow
 	}
 	if now {
-		r.cur.at = p.IndexEnd
+		r.cur.at = early - early%IndexSize
 	}
-	r.past = opts.NoFollow && p.Exit == nil
+	if opts.NoFollow {
+		// The exit is told if it precedes the call; output of descendants
+		// after the call must not keep it waiting.
+		r.past, r.sawExit, r.exitEnd = p.Exit == nil, p.Exit, p.End
+	}
 	r.cancel = src.Subscribe(r.ready)
 	return r, nil
 }
@@ -131,22 +141,25 @@ func (r *reader) Next() (process.Event, bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
+		mark := r.cur.mark()
 		ev, span, ok, err := r.next(r.opts.MaxChunk)
 		if err != nil || !ok || ev.Kind != process.EventOutput {
 			return ev, ok, err
 		}
-		data, err := r.load(span)
+		r.buf = lend(span.Len)
+		data := r.buf.b[:span.Len]
+		err = readFull(span.File, data, span.Offset)
+		if err == nil && r.src.Progress().Base[ev.Stream] <= ev.Offset {
+			ev.Data = data
+			return ev, true, nil
+		}
+		// Not delivered. Most likely it was freed while it was read, and what
+		// was read may be zeros: the next round finds the gap.
+		r.pos[ev.Stream] = ev.Offset
+		r.cur.rewind(mark)
 		if err != nil {
-			return process.Event{}, false, err
+			return process.Event{}, false, fmt.Errorf("read output of %s: %w", r.id, err)
 		}
-		if base := r.src.Progress().Base[ev.Stream]; base > ev.Offset {
-			// Freed while it was read: what was read may be zeros. The
-			// position tells what is due, wherever the cursor stands.
-			r.pos[ev.Stream] = ev.Offset
-			continue
-		}
-		ev.Data = data
-		return ev, true, nil
 	}
 }
 
@@ -162,13 +175,13 @@ func (r *reader) NextSpan(max int) (process.Event, process.Span, bool, error) {
 
 // Valid implements process.Spanner.
 func (r *reader) Valid(s process.Stream, offset int64) bool {
-	return r.src.Progress().Base[s] <= offset
+	return s <= process.PTY && r.src.Progress().Base[s] <= offset
 }
 
 // next decides what comes next. Output is returned as a span.
 func (r *reader) next(max int) (ev process.Event, span process.Span, ok bool, err error) {
 	r.release()
-	if r.closed {
+	if r.closed || r.ended {
 		return ev, span, false, io.EOF
 	}
 	p := r.src.Progress()
@@ -179,18 +192,19 @@ func (r *reader) next(max int) (ev process.Event, span process.Span, ok bool, er
 		return ev, span, true, nil
 	}
 	if p.Exit != nil && r.sawExit == nil && !r.past {
+		p = r.src.Progress() // with the ends of streams that came with the exit
 		r.sawExit, r.exitEnd = p.Exit, p.End
 	}
+	mark := r.cur.mark()
 	piece, ok, err := r.pick(&p, max)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && p.Removed:
-		r.drained, r.sentExit, r.sawExit = true, true, p.Exit
-		r.src = finished{Progress{Removed: true, Base: r.pos, End: r.pos, Exit: p.Exit, EOF: [4]bool{true, true, true, true}}}
-		r.sentEOF = [4]bool{true, true, true, true}
+	case errors.Is(err, fs.ErrNotExist) && r.src.Progress().Removed:
+		r.remove()
 		ev.Kind = process.EventRemoved
 		return ev, span, true, nil
 	case err != nil:
-		return ev, span, false, fmt.Errorf("read output of %s: %w", r.id, err)
+		r.cur.rewind(mark)
+		return process.Event{}, span, false, fmt.Errorf("read output of %s: %w", r.id, err)
 	case ok && piece.gap:
 		ev.Kind, ev.Stream, ev.Offset = process.EventGap, piece.stream, piece.from
 		ev.Gap = process.Gap{Stream: piece.stream, From: piece.from, To: piece.to}
@@ -209,9 +223,10 @@ func (r *reader) next(max int) (ev process.Event, span process.Span, ok bool, er
 		return ev, span, true, nil
 	}
 	if r.over(&p) {
+		r.ended = true
 		return process.Event{}, span, false, io.EOF
 	}
-	r.idle()
+	r.cur.release() // a waiting reader holds nothing
 	return process.Event{}, span, false, nil
 }
 
@@ -275,20 +290,13 @@ func (r *reader) allEOF(p *Progress) bool {
 	return true
 }
 
-// limit is how far a stream may be read now.
-func (r *reader) limit(s process.Stream, p *Progress) int64 {
-	end := p.End[s]
-	if r.opts.NoFollow {
-		end = min(end, r.stop[s])
-	}
-	if r.sentExit && r.drained {
-		end = min(end, max(r.exitEnd[s], r.pos[s]))
-	}
-	return end
+// remove ends the reader where it stands.
+func (r *reader) remove() {
+	r.src = finished{Progress{Removed: true, Base: r.pos, End: r.pos, EOF: [4]bool{true, true, true, true}}}
+	r.drained, r.sentExit, r.stop = true, true, r.pos
+	r.sentEOF = [4]bool{true, true, true, true}
+	r.cur.at, r.cur.i, r.cur.n = 0, 0, 0
 }
-
-// idle lets go of what a waiting reader need not hold.
-func (r *reader) idle() { r.cur.release() }
 
 // file opens a stream's data at need.
 func (r *reader) file(s process.Stream) error {
@@ -303,28 +311,10 @@ func (r *reader) file(s process.Stream) error {
 	return err
 }
 
-// load reads a span into a lent buffer.
-func (r *reader) load(span process.Span) ([]byte, error) {
-	if span.Len > defaultChunk {
-		b := make([]byte, span.Len)
-		_, err := io.ReadFull(io.NewSectionReader(span.File, span.Offset, int64(span.Len)), b)
-		return b, err
-	}
-	r.buf = pool.Get().(*[]byte)
-	b := (*r.buf)[:span.Len]
-	for at := 0; at < len(b); {
-		n, err := span.File.ReadAt(b[at:], span.Offset+int64(at))
-		at += n
-		if err != nil && at < len(b) {
-			return nil, fmt.Errorf("output is shorter than announced: %w", err)
-		}
-	}
-	return b, nil
-}
-
+// release gives the last event's data back.
 func (r *reader) release() {
 	if r.buf != nil {
-		pool.Put(r.buf)
+		r.buf.giveBack()
 		r.buf = nil
 	}
 }

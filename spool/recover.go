@@ -2,6 +2,7 @@ package spool
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -75,29 +76,44 @@ func fileSize(path string) (int64, error) {
 	return fi.Size(), nil
 }
 
-// readIndex takes bases and the end of the whole records from the index.
+// readIndex takes bases and the end of the last whole record from the index.
+// Damaged records before that are left where they are: a reader fills the hole
+// from the data, but a trim after them must not be forgotten, or the zeros of
+// freed blocks would be taken for output.
 func (r *Recovered) readIndex(dir string) (covered [4]int64, size int64, err error) {
-	b, err := os.ReadFile(filepath.Join(dir, IndexName))
+	f, err := os.Open(filepath.Join(dir, IndexName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return covered, 0, nil
 	}
 	if err != nil {
 		return covered, 0, err
 	}
-	for at := 0; at < len(b); at += IndexSize {
-		rec, ok := ParseIndex(b[at:])
-		if !ok {
-			break
+	defer f.Close()
+	b := lend(64 << 10)
+	defer b.giveBack()
+	for {
+		n, err := io.ReadFull(f, b.b)
+		for at := 0; at+IndexSize <= n; at += IndexSize {
+			rec, ok := ParseIndex(b.b[at:n])
+			if !ok {
+				continue
+			}
+			switch rec.Kind {
+			case IndexData:
+				covered[rec.Stream] = max(covered[rec.Stream], rec.Offset+int64(rec.Len))
+			case IndexTrim:
+				r.Base[rec.Stream] = max(r.Base[rec.Stream], rec.Offset)
+			}
+			r.IndexEnd = size + int64(at+IndexSize)
 		}
-		switch rec.Kind {
-		case IndexData:
-			covered[rec.Stream] = max(covered[rec.Stream], rec.Offset+int64(rec.Len))
-		case IndexTrim:
-			r.Base[rec.Stream] = max(r.Base[rec.Stream], rec.Offset)
+		size += int64(n)
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			return covered, size, nil
 		}
-		r.IndexEnd = int64(at + IndexSize)
+		if err != nil {
+			return covered, size, err
+		}
 	}
-	return covered, int64(len(b)), nil
 }
 
 // cover adds records for bytes that are in the data files alone.

@@ -20,7 +20,9 @@ type Progress struct {
 }
 
 // Source tells a reader how far the process has come. Progress must be taken
-// in this order: flags and exit first, then ends, then the index's end.
+// in this order: exit and flags first, then ends, then bases, then the index's
+// end; so what the first say is never ahead of what the last do. The index may
+// be ahead of the ends. End and Base of a stream never fall.
 type Source interface {
 	Progress() Progress
 	// Subscribe sends to ready, without ever blocking, after each change.
