@@ -122,6 +122,7 @@ func TestDeps(t *testing.T) {
 		{"internal/daemontest", []string{"process", "."}},
 		{"server", []string{"process", "face", "files", "gen", "metrics", "internal/tendpb"}},
 		{"conformance", []string{"process", "anchor", "gen"}},
+		{"crashtest", nil},
 		{"bench", []string{".", "process", "anchor", "gen"}},
 		{"cmd/tend-keeper", []string{"anchor", "keeper"}},
 		{"cmd/tend", []string{".", "process", "server", "metrics", "anchor", "launch", "keeper/client", "gen/tend", "internal/payload"}},

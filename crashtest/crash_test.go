@@ -1,0 +1,181 @@
+package crashtest
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tend-run/tend"
+)
+
+// stream is one workload and what is expected of it.
+type stream struct {
+	counters uint64
+	code     int
+	pause    time.Duration
+}
+
+// follow runs the workload and checks each byte and the exit status.
+func (s stream) follow(ctx context.Context, c *tend.Client) error {
+	p, err := c.Spawn(ctx, tend.Cmd{
+		Args:      []string{self},
+		Env:       map[string]string{roleVariable: fmt.Sprintf("%d %d %s", s.counters, s.code, s.pause)},
+		NoStdin:   true,
+		MaxOutput: -1,
+	})
+	if err != nil {
+		return fmt.Errorf("spawn: %w", err)
+	}
+	defer p.Close()
+	if err := checkCounters(p.Stdout(), s.counters); err != nil {
+		return fmt.Errorf("process %s: %w", p.ID(), err)
+	}
+	r, err := p.Wait(ctx)
+	if err != nil {
+		return fmt.Errorf("process %s: wait: %w", p.ID(), err)
+	}
+	if e := r.Exit; e.Code != s.code || e.Signal != 0 {
+		return fmt.Errorf("process %s: %v, cause %v; want exit status %d", p.ID(), &e, e.Cause, s.code)
+	}
+	return nil
+}
+
+// checkCounters reads 8-byte counters to the end and demands each, once and in
+// order.
+func checkCounters(r io.Reader, n uint64) error {
+	buf := make([]byte, 0, 1<<16)
+	next := uint64(0)
+	for {
+		m, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+m]
+		for len(buf) >= 8 {
+			if got := binary.LittleEndian.Uint64(buf); got != next {
+				return fmt.Errorf("at byte %d: counter %d, want %d", next*8, got, next)
+			}
+			next++
+			buf = buf[8:]
+		}
+		buf = append(make([]byte, 0, 1<<16), buf...)
+		if err == io.EOF {
+			if next != n || len(buf) > 0 {
+				return fmt.Errorf("ended after %d counters and %d bytes; want %d", next, len(buf), n)
+			}
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("at byte %d: %w", next*8, err)
+		}
+	}
+}
+
+// killer kills roles at random moments, n times; wait tells how many it was.
+func (d *daemon) killer(ctx context.Context, c *tend.Client, n int, roles ...string) (wait func() int) {
+	done := make(chan int, 1)
+	go func() {
+		killed := 0
+		defer func() { done <- killed }()
+		for killed < n && ctx.Err() == nil {
+			pause := time.Duration(20+d.rnd.IntN(150)) * time.Millisecond
+			role := roles[d.rnd.IntN(len(roles))]
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return
+			}
+			st, err := c.Status(ctx)
+			if err != nil {
+				continue
+			}
+			// The whole set must be up: two roles dead at once is a harder
+			// case than this one.
+			if st.Roles["anchor"] == 0 || st.Roles["keeper"] == 0 || st.Roles["server"] == 0 {
+				continue
+			}
+			if syscall.Kill(st.Roles[role], syscall.SIGKILL) == nil {
+				killed++
+			}
+		}
+	}()
+	return func() int { return <-done }
+}
+
+func testKills(t *testing.T, streams []stream, roles ...string) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	d := serve(t)
+	c := d.dial(ctx)
+	killed := d.killer(ctx, d.dial(ctx), kills(t), roles...)
+	var wg sync.WaitGroup
+	for i, s := range streams {
+		wg.Go(func() {
+			if err := s.follow(ctx, c); err != nil {
+				t.Errorf("stream %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	n := killed()
+	t.Logf("%d kills of %s, %d streams", n, strings.Join(roles, ", "), len(streams))
+	if n < kills(t) {
+		t.Errorf("only %d kills; want %d", n, kills(t))
+	}
+	d.eventually("all roles are back", func() bool {
+		st, err := c.Status(ctx)
+		return err == nil && st.Roles["anchor"] > 0 && st.Roles["keeper"] > 0 && st.Roles["server"] > 0
+	})
+}
+
+// mixed are slow and fast streams that outlast a few kills.
+func mixed() []stream {
+	var all []stream
+	for i := range 6 {
+		all = append(all,
+			stream{counters: 200_000, code: i, pause: 100 * time.Millisecond},
+			stream{counters: 4 << 20, code: 40 + i, pause: 50 * time.Millisecond})
+	}
+	return all
+}
+
+func TestAKilledServerLosesNothing(t *testing.T) { testKills(t, mixed(), "server") }
+func TestAKilledKeeperLosesNothing(t *testing.T) { testKills(t, mixed(), "keeper") }
+func TestAKilledAnchorLosesNothing(t *testing.T) { testKills(t, mixed(), "anchor") }
+
+func TestAGigabyteAnd200CommandsSurviveKillsOfTheServer(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	d := serve(t)
+	c := d.dial(ctx)
+	var wg sync.WaitGroup
+	check := func(s stream) {
+		wg.Go(func() {
+			if err := s.follow(ctx, c); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	check(stream{counters: 1 << 27, code: 7})
+	for i := range 200 {
+		check(stream{counters: 1000, code: i % 100, pause: 100 * time.Millisecond})
+	}
+	d.eventually("200 commands run", func() bool {
+		st, err := c.Status(ctx)
+		return err == nil && st.Processes >= 150
+	})
+	for range 3 {
+		st, err := c.Status(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(st.Roles["server"], syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(100+d.rnd.IntN(300)) * time.Millisecond)
+	}
+	wg.Wait()
+}
