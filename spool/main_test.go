@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/tend-run/tend/process"
 )
 
 // TestMain fails when a test leaves a goroutine or a descriptor behind.
@@ -40,3 +42,5 @@ func openFiles() (names []string) {
 	}
 	return names
 }
+
+var outputs = []process.Stream{process.Stdout, process.Stderr}

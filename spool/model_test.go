@@ -38,8 +38,6 @@ type modelReader struct {
 	exitAtNew bool
 }
 
-var outputs = []process.Stream{process.Stdout, process.Stderr}
-
 func TestReadersSeeWhatAModelSees(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir, err := os.MkdirTemp("", "spool")
