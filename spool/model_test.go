@@ -79,7 +79,7 @@ func (m *model) write(t *rapid.T) {
 	m.wrote++
 	for i := range b {
 		at := len(m.content[s]) + i
-		b[i] = byte(1 + (at*7+at>>8+int(s)*101)%251) // never zero, as freed blocks are
+		b[i] = pattern(s, int64(at))
 		if index == whole {
 			m.seq[s] = append(m.seq[s], m.wrote)
 		} else {
