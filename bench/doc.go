@@ -11,6 +11,11 @@
 // a machine is never equally fast for long; medians are quoted unless a row
 // says otherwise. A missed goal is told and is no failure; a wrong byte is one.
 //
+// The state directory lies where TMPDIR says: on a disk, pages that wait to be
+// written slow a spool down, and "dd into a file" beside a figure shows how
+// much. Several processes suffer more than one from other programs on the same
+// cores; the benchmark tells when there are such.
+//
 // # Rules of the clients
 //
 // The clients are raw sockets with hand-written HTTP/1.1 and Connect framing,

@@ -76,6 +76,9 @@ func run() int {
 	if *asJSON {
 		print = printJSON
 	}
+	if busy, err := othersBusy(ctx); err == nil && busy > 0.1 {
+		fmt.Fprintf(os.Stderr, "bench: other programs use %.0f %% of a core: what takes several processes suffers more than the bare limit does\n", 100*busy)
+	}
 	rows, err := measure(ctx, match, *n, *url)
 	if perr := print(os.Stdout, rows); perr != nil {
 		err = errors.Join(err, perr)

@@ -31,30 +31,50 @@ func (d *daemon) roles(ctx context.Context) (roles, error) {
 // userHZ is the unit of /proc/PID/stat on every Linux that Go runs on.
 const userHZ = 100
 
-// cpu is the time that the roles have used, user and system. The kernel counts
+// usage is the processor time of each role, user and system. The kernel counts
 // it exactly and tells it in steps of 10 ms.
-func (r roles) cpu() (time.Duration, error) {
-	var ticks int64
-	for _, pid := range r {
+type usage map[string]time.Duration
+
+func (r roles) cpu() (usage, error) {
+	u := usage{}
+	for name, pid := range r {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		// The name may hold spaces and brackets; the fields begin behind its
 		// last one. utime and stime are the 14th and 15th of proc_pid_stat(5).
 		f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 		if len(f) < 13 {
-			return 0, errors.New("short /proc/PID/stat")
+			return nil, errors.New("short /proc/PID/stat")
 		}
 		for _, s := range f[11:13] {
 			n, err := strconv.ParseInt(s, 10, 64)
 			if err != nil {
-				return 0, err
+				return nil, err
 			}
-			ticks += n
+			u[name] += time.Duration(n) * time.Second / userHZ
 		}
 	}
-	return time.Duration(ticks) * time.Second / userHZ, nil
+	return u, nil
+}
+
+// add adds what was used between two readings.
+func (u usage) add(before, after usage) {
+	for name := range after {
+		u[name] += after[name] - before[name]
+	}
+}
+
+// per returns the seconds a unit of all roles together, and the text of each.
+func (u usage) per(units float64) (sum float64, each string) {
+	var parts []string
+	for _, name := range []string{"anchor", "keeper", "server"} {
+		v := u[name].Seconds() / units
+		sum += v
+		parts = append(parts, fmt.Sprintf("%s %.2f", name, v))
+	}
+	return sum, strings.Join(parts, ", ")
 }
 
 // memory is what processes occupy, in KiB.

@@ -116,7 +116,7 @@ func (c *conn) streamWith(path, header string, message []byte) (*frames, error) 
 		return nil, fmt.Errorf("%s: %s: %s", path, resp.Status, text)
 	}
 	c.body.Reset(resp.Body)
-	return &frames{r: c.body}, nil
+	return &frames{r: c.body, id: resp.Header.Get("Tend-Id")}, nil
 }
 
 // wide gives the connection a buffer for streams of much data.
@@ -134,7 +134,8 @@ func envelope(b, message []byte) []byte {
 
 // frames reads Connect's envelopes.
 type frames struct {
-	r *bufio.Reader
+	r  *bufio.Reader
+	id string // of the process
 }
 
 const (
