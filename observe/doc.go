@@ -11,7 +11,8 @@
 //
 // The tree is every process of the leader's session and all descendants that
 // still hang together. A descendant that made a session of its own and whose
-// parent died is not found this way; only a cgroup can tell of it.
+// parent died is not found this way; only a cgroup can tell of it, so the
+// members of the leader's cgroup count too if it is not its parent's.
 //
 // Waiting for input is read from /proc/PID/task/TID/syscall, which needs the
 // right to trace the process. A process counts when it is blocked

@@ -133,3 +133,14 @@ func parseEpoll(b []byte) []int {
 	}
 	return fds
 }
+
+// parseCgroup returns the path in the unified hierarchy from /proc/PID/cgroup,
+// whose line is "0::/path"; the others are of version 1.
+func parseCgroup(b []byte) string {
+	for row := range strings.Lines(string(b)) {
+		if path, ok := strings.CutPrefix(strings.TrimSuffix(row, "\n"), "0::"); ok {
+			return path
+		}
+	}
+	return ""
+}

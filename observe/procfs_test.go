@@ -167,3 +167,28 @@ func FuzzMatcher(f *testing.F) {
 		}
 	})
 }
+
+func TestParseCgroup(t *testing.T) {
+	for name, tt := range map[string]struct{ text, want string }{
+		"the unified hierarchy alone":        {"0::/user.slice/x\n", "/user.slice/x"},
+		"beside hierarchies of version 1":    {"9:name=systemd:/\n4:memory:/a\n0::/tend-1/7\n", "/tend-1/7"},
+		"a path with colons":                 {"0::/a:b::c\n", "/a:b::c"},
+		"version 1 alone":                    {"4:memory:/a\n", ""},
+		"nothing":                            {"", ""},
+		"a line that is cut before its path": {"0:", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := parseCgroup([]byte(tt.text)); got != tt.want {
+				t.Errorf("got %q; want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestAGroupIsBelowItselfAndItsAncestors(t *testing.T) {
+	for path, want := range map[string]bool{"/a/b": true, "/a/b/c": true, "/a/bc": false, "/a": false, "": false, "/": false} {
+		if got := isBelow(path, "/a/b"); got != want {
+			t.Errorf("%q below /a/b: %v; want %v", path, got, want)
+		}
+	}
+}

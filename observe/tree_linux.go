@@ -4,10 +4,11 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 )
 
-// Tree returns the pids of the leader's session and of all descendants, in
-// ascending order, without those that are dead and only not reaped yet. Empty:
+// Tree returns the pids of the leader's session, of its own cgroup if it has
+// one, and of all descendants, in ascending order, without those that are dead and only not reaped yet. Empty:
 // nothing is left.
 func Tree(leader int) []int {
 	pids, _ := tree(leader)
@@ -24,8 +25,9 @@ func tree(leader int) ([]int, map[int]stat) {
 			pids = append(pids, pid)
 		}
 	}
+	group := ownGroup(leader, stats)
 	for pid, s := range stats {
-		if pid == leader || s.session == leader {
+		if pid == leader || s.session == leader || group != "" && isBelow(groupOf(pid), group) {
 			add(pid)
 		}
 	}
@@ -40,6 +42,36 @@ func tree(leader int) ([]int, map[int]stat) {
 	}
 	slices.Sort(pids)
 	return pids, stats
+}
+
+// ownGroup returns the cgroup that was made for the leader, or "": a leader in
+// the group of its parent has none of its own.
+func ownGroup(leader int, stats map[int]stat) string {
+	s, ok := stats[leader]
+	if !ok {
+		return ""
+	}
+	own, parent := groupOf(leader), groupOf(s.ppid)
+	if parent == "" || own == parent {
+		return ""
+	}
+	return own
+}
+
+// groupOf returns the path of a process's cgroup in the unified hierarchy, or
+// "" if there is none or it can't be read.
+func groupOf(pid int) string {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	if err != nil {
+		return ""
+	}
+	return parseCgroup(b)
+}
+
+// isBelow reports whether a cgroup is another or lies within it.
+func isBelow(path, group string) bool {
+	rest, ok := strings.CutPrefix(path, group)
+	return ok && (rest == "" || rest[0] == '/')
 }
 
 // processTable reads the state of every process there is.

@@ -23,9 +23,6 @@ const (
 	// Orphans: a descendant that left the session and lost its parent is
 	// still known to belong to the tree, as a cgroup tells.
 	Orphans Ability = iota + 1
-	// Limits: resource limits of a spec are set. Without it a spec with
-	// limits must be refused with process.ErrUnsupported.
-	Limits
 )
 
 // Option changes what Run asks for.
@@ -192,7 +189,7 @@ func (t *T) eventually(what string, ok func() bool) {
 // unique returns a word that no other subtest uses.
 func unique(prefix string) string { return prefix + "-" + string(process.NewID()) }
 
-// within fails unless the error is an *InvalidError about field.
+// wantInvalid fails unless the error is an *InvalidError about field.
 func (t *T) wantInvalid(err error, field string) {
 	t.Helper()
 	var invalid *process.InvalidError

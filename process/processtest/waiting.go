@@ -97,6 +97,23 @@ var waiting = []test{
 			t.Errorf("it listens on %q, %v; want port %d of loopback", res.Listening[0].Address, err, port)
 		}
 	}},
+	{"a port of a descendant in a session of its own is found", func(t *T) {
+		words := []string{"role=listen"}
+		if !t.suite.lacks(Orphans) {
+			words = []string{"-", "role=listen"} // then even one that lost its parent
+		}
+		spec := t.play("session", words...)
+		spec.Argv = append([]string{"/bin/sh", "-c", `"$@"; read x`, "sh"}, spec.Argv...)
+		spec.Stdin = process.StdinPipe
+		p := t.start(spec)
+		port, err := strconv.Atoi(t.wait(p, process.Until{Match: `^\d+$`}).Match)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res := t.wait(p, process.Until{Port: port}); !res.Met || len(res.Listening) != 1 || res.Listening[0].PID == t.info(p).PID {
+			t.Errorf("got %+v; want one listener, the descendant", res)
+		}
+	}},
 	{"a process that reads its stdin waits for input, certainly", func(t *T) {
 		t.wantInput(t.shIn("printf 'name: '; read x"), process.InputCertain)
 		t.wantInput(t.shIn("cat; true"), process.InputCertain)
