@@ -265,8 +265,22 @@ func (p *proc) Trim(ctx context.Context, s process.Stream, before int64) error {
 
 // Wait implements process.Process.
 func (p *proc) Wait(ctx context.Context, until process.Until) (process.WaitResult, error) {
-	return observe.Wait(ctx, p, until)
+	return observe.Wait(ctx, onlooker{p}, until)
 }
+
+// onlooker reads without counting as a reader: who waits for a condition does
+// not keep a process alive that lives for its readers.
+type onlooker struct{ *proc }
+
+func (o onlooker) Read(_ context.Context, opts process.ReadOptions) (process.Reader, error) {
+	if o.Progress().Removed {
+		return nil, process.ErrNotFound
+	}
+	return spool.NewReader(o.dir, o.id, o.streams(), o, opts)
+}
+
+// Subscribe implements spool.Source.
+func (o onlooker) Subscribe(ready chan<- struct{}) (cancel func()) { return o.listen(ready) }
 
 // call asks the keeper about this process.
 func (p *proc) call(ctx context.Context, op byte, again bool, body func(*wire.Enc)) (reply, bool, error) {
