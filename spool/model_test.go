@@ -191,6 +191,9 @@ func (m *model) check(t *rapid.T, r *modelReader, ev process.Event, p *Progress)
 		if to > int64(len(m.content[s])) || !bytes.Equal(ev.Data, m.content[s][ev.Offset:to]) {
 			t.Fatalf("%s: wrong bytes at %d", s, ev.Offset)
 		}
+		if r.opts.NoFollow && to > r.stop[s] {
+			t.Fatalf("%s: bytes up to %d to a reader that ends at %d", s, to, r.stop[s])
+		}
 		r.at[s] = to
 		for _, seq := range m.seq[s][ev.Offset:to] {
 			if seq > 0 && !r.opts.Unordered {

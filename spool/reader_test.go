@@ -146,6 +146,15 @@ func TestAReaderThatDoesNotFollowEndsThoughADescendantGoesOn(t *testing.T) {
 	wantNotes(t, tell(t, r), "end")
 }
 
+func TestAHoleInTheIndexIsReadNoFurtherThanTheReaderGoes(t *testing.T) {
+	w := testWriter(t)
+	w.data(process.Stdout, []byte("old"), hole)
+	r := w.open(t, process.ReadOptions{NoFollow: true})
+	w.data(process.Stdout, []byte("new"), hole)
+	w.data(process.Stdout, []byte("newer"), whole)
+	wantNotes(t, tell(t, r), "started", "stdout old", "end")
+}
+
 func TestARemovedProcessIsTold(t *testing.T) {
 	for name, noFollow := range map[string]bool{"to a follower": false, "to a reader that does not follow": true} {
 		t.Run(name, func(t *testing.T) {
