@@ -78,10 +78,11 @@ type daemon struct {
 }
 
 // own starts a daemon for one test, and checks at the test's end that it ends
-// by SIGTERM with status 0 and leaves no process behind.
-func own(t *testing.T) *daemon {
+// by SIGTERM with status 0 and leaves no process behind. through is a command
+// that starts the command in its arguments.
+func own(t *testing.T, through ...string) *daemon {
 	t.Helper()
-	d, err := serve(t.TempDir())
+	d, err := serve(t.TempDir(), through...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func own(t *testing.T) *daemon {
 	return d
 }
 
-func serve(dir string) (*daemon, error) {
+func serve(dir string, through ...string) (*daemon, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -107,8 +108,9 @@ func serve(dir string) (*daemon, error) {
 	}
 	d := &daemon{dir: dir, log: log, done: make(chan error, 1)}
 	port := filepath.Join(dir, "url")
-	d.cmd = exec.Command(bin, "serve", "--listen", "127.0.0.1:0", "--socket", "none",
+	args := append(through, bin, "serve", "--listen", "127.0.0.1:0", "--socket", "none",
 		"--state-dir", filepath.Join(dir, "state"), "--port-file", port, "--default-workdir", dir)
+	d.cmd = exec.Command(args[0], args[1:]...)
 	d.cmd.Env = append(os.Environ(), d.mark())
 	d.cmd.Stderr = log
 	if err := d.cmd.Start(); err != nil {

@@ -61,10 +61,11 @@ func TestKillingARoleLosesNothing(t *testing.T) {
 
 				var got []byte
 				var progress atomic.Int64
+				var cuts int
 				var end *pb.ProcessEvent_EndEvent
 				var err error
 				var wg sync.WaitGroup
-				wg.Go(func() { _, end, err = d.follow(t, s, c, s.pid, &got, &progress) })
+				wg.Go(func() { cuts, end, err = d.follow(t, s, c, s.pid, &got, &progress) })
 				eventually(t, "a tenth of the output", func() bool { return progress.Load() > lines*16/10 })
 				d.kill9(t, role)
 				wg.Wait()
@@ -74,6 +75,9 @@ func TestKillingARoleLosesNothing(t *testing.T) {
 				}
 				if string(got) != counted(0, lines) {
 					t.Errorf("%d bytes of %d, or others", len(got), lines*16)
+				}
+				if (cuts > 0) != (role == "server") {
+					t.Errorf("the stream was cut %d times; it ends with the server alone", cuts)
 				}
 				if end.GetExitCode() != 6 {
 					t.Errorf("end is %v", end)
