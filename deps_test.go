@@ -108,7 +108,7 @@ func TestDeps(t *testing.T) {
 		{"observe", []string{"process"}},
 		{"files", nil},
 		{"metrics", []string{"process"}},
-		{"keeper/client", []string{"process", "spool", "observe", "keeper", "keeper/board", "keeper/wire", "keeper/rundir"}},
+		{"keeper/client", []string{"process", "spool", "observe", "keeper", "keeper/board", "keeper/feed", "keeper/wire", "keeper/rundir"}},
 		{"keeper", []string{"process", "spool", "keeper"}},
 		{"anchor", []string{"process", "keeper/wire", "keeper/rundir", "keeper/orphan"}},
 		{"launch", []string{"anchor", "keeper/rundir", "internal/payload"}},

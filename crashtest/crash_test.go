@@ -146,6 +146,62 @@ func TestAKilledServerLosesNothing(t *testing.T) { testKills(t, mixed(), "server
 func TestAKilledKeeperLosesNothing(t *testing.T) { testKills(t, mixed(), "keeper") }
 func TestAKilledAnchorLosesNothing(t *testing.T) { testKills(t, mixed(), "anchor") }
 
+// Input goes through cat and must come back once and in order.
+func TestInputIsDeliveredOnceOverKilledRoles(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	d := serve(t)
+	c := d.dial(ctx)
+	killed := d.killer(ctx, d.dial(ctx), kills(t), "server", "keeper")
+	const counters = 1 << 19
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			if err := echo(ctx, c, counters, time.Duration(i)*time.Millisecond); err != nil {
+				t.Errorf("echo %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d kills", killed())
+}
+
+func echo(ctx context.Context, c *tend.Client, n uint64, pause time.Duration) error {
+	p, err := c.Spawn(ctx, tend.Cmd{Args: []string{"cat"}, MaxOutput: -1})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	wrote := make(chan error, 1)
+	go func() {
+		in := p.Stdin()
+		buf := make([]byte, 0, 8*1024)
+		for i := range n {
+			buf = binary.LittleEndian.AppendUint64(buf, i)
+			if len(buf) == cap(buf) || i == n-1 {
+				if _, err := in.Write(buf); err != nil {
+					wrote <- fmt.Errorf("write: %w", err)
+					return
+				}
+				buf = buf[:0]
+				time.Sleep(pause)
+			}
+		}
+		wrote <- in.Close()
+	}()
+	if err := checkCounters(p.Stdout(), n); err != nil {
+		return err
+	}
+	if err := <-wrote; err != nil {
+		return err
+	}
+	r, err := p.Wait(ctx)
+	if err == nil && !r.Success {
+		err = fmt.Errorf("cat ended with %v", &r.Exit)
+	}
+	return err
+}
+
 func TestAGigabyteAnd200CommandsSurviveKillsOfTheServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

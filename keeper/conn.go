@@ -26,7 +26,9 @@ type conn struct {
 	f  *os.File
 	fd int
 
-	buf []byte // read and not yet handled; the reading goroutine's
+	pid   int
+	hello bool   // a server's own connection, not one for starts alone
+	buf   []byte // read and not yet handled; the reading goroutine's
 
 	mu sync.Mutex // guards writing
 }
@@ -45,7 +47,7 @@ func (k *Keeper) accept() {
 			unix.Close(fd)
 			continue
 		}
-		c := &conn{k: k, fd: fd, f: os.NewFile(uintptr(fd), "server"), buf: make([]byte, 0, 4096)}
+		c := &conn{k: k, fd: fd, pid: rundir.Peer(fd), f: os.NewFile(uintptr(fd), "server"), buf: make([]byte, 0, 4096)}
 		go c.serve()
 	}
 }
@@ -114,6 +116,9 @@ func (c *conn) end(err error) {
 		c.k.logf("server connection: %v", err)
 	}
 	c.f.Close()
+	if c.hello {
+		c.k.serverGone(c.pid)
+	}
 }
 
 // handle runs one request.
@@ -131,6 +136,7 @@ func (c *conn) handle(frame []byte) {
 		c.answer(req, werr, func(e *wire.Enc) { out.Append(e) })
 		return
 	case wire.OpHello:
+		c.hello = true
 		h := wire.Hello{Version: wire.Version, PID: uint32(os.Getpid()), Facts: c.k.stats.facts(c.k)}
 		c.send(req, nil, h.Append, c.k.board.FD(), c.k.wakeFD)
 		return
@@ -179,8 +185,8 @@ func (c *conn) handle(frame []byte) {
 		c.answer(req, c.k.resize(p, process.Size{Cols: uint16(a), Rows: uint16(b)}), nil)
 	case wire.OpStdin:
 		p.mu.Lock()
-		fd, werr := c.k.openStdin(p)
-		c.send(req, werr, nil, fd)
+		fds, werr := c.k.openStdin(p)
+		c.send(req, werr, nil, fds...)
 		p.mu.Unlock()
 	case wire.OpFeed:
 		p.mu.Lock()

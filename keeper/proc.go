@@ -58,17 +58,18 @@ type proc struct {
 // outStream is one output stream. A process with a terminal has one, with a
 // staging pipe: a terminal cannot be spliced to a file directly.
 type outStream struct {
-	stream   process.Stream
-	fd       int // reading end of the pipe, or the terminal's master
-	stageR   int
-	stageW   int
-	file     int
-	base     int64
-	end      int64
-	full     uint8 // times in a row a full pipe was found
-	fallback bool  // this filesystem cannot be spliced to
-	waiting  bool  // not armed: at its limit with policy block, or out of space
-	eof      bool
+	stream    process.Stream
+	fd        int // reading end of the pipe, or the terminal's master
+	stageR    int
+	stageW    int
+	file      int
+	base      int64
+	unpunched int64 // freed from here on, but not punched yet; base if nothing is
+	end       int64
+	full      uint8 // times in a row a full pipe was found
+	fallback  bool  // this filesystem cannot be spliced to
+	waiting   bool  // not armed: at its limit with policy block, or out of space
+	eof       bool
 }
 
 // stdin is the input side.
@@ -77,8 +78,6 @@ type stdin struct {
 	mem   int // memfd whose file position is the next byte to deliver
 	feedR int // staging pipe, terminals only
 	feedW int
-	pos   int64 // bytes that left mem
-	punch int64 // bytes of mem that were freed
 	open  bool
 	armed bool // an EPOLLOUT is outstanding
 }

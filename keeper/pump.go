@@ -215,7 +215,10 @@ func (k *Keeper) index(p *proc, r spool.IndexRecord) error {
 	r.Wall, r.Mono = time.Now().UnixNano(), uint32(ts.Nano()/1e6)
 	var b [spool.IndexSize]byte
 	r.Put(&b)
-	if _, err := unix.Pwrite(fd, b[:], p.indexEnd); err != nil {
+	if n, err := unix.Pwrite(fd, b[:], p.indexEnd); err != nil || n < len(b) {
+		if err == nil {
+			err = unix.ENOSPC // the next record goes to the same place
+		}
 		return err
 	}
 	p.indexEnd += spool.IndexSize
@@ -248,14 +251,19 @@ func (k *Keeper) dropHead(p *proc, s *outStream, before int64) {
 	old := s.base
 	s.base = base
 	p.slot.SetBase(s.stream, base)
-	if err := k.index(p, spool.IndexRecord{Kind: spool.IndexTrim, Stream: s.stream, Offset: base}); err != nil {
-		k.logf("process %s: index: %v", p.id, err)
-	}
 	k.announce(p)
+	if err := k.index(p, spool.IndexRecord{Kind: spool.IndexTrim, Stream: s.stream, Offset: base}); err != nil {
+		// Without the record a later reader would take the hole for output,
+		// so the bytes stay; the next trim frees them too.
+		k.logf("process %s: index: %v", p.id, err)
+		s.unpunched = min(s.unpunched, old)
+		return
+	}
 	if fd, err := k.openFile(p, s); err == nil {
-		if err := spool.Punch(fd, old, base); err != nil {
+		if err := spool.Punch(fd, min(s.unpunched, old), base); err != nil {
 			k.logf("process %s: output cannot be freed on this filesystem: %v", p.id, err)
 		}
+		s.unpunched = base
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
 )
 
@@ -123,8 +124,20 @@ func (k *Keeper) readopt(ref wire.Ref, s board.Slot, h held) bool {
 	}
 	rec, err := spool.Recover(p.dir)
 	if err != nil {
-		k.logf("process %s: spool: %v", id, err)
-		rec = &spool.Recovered{}
+		// What the board says is what readers were told. The spec is lost:
+		// limits and timeout fall back to their defaults.
+		k.logf("process %s: its spool cannot be repaired, going on where the board says: %v", id, err)
+		rec = &spool.Recovered{IndexEnd: s.IndexEnd()}
+		for st := process.Stdout; st <= process.PTY; st++ {
+			rec.End[st] = s.End(st)
+		}
+		if _, ok := h[wire.FDPTY]; ok {
+			rec.Journal.Spec.PTY = &process.Size{}
+		}
+	}
+	for st := process.Stdout; st <= process.PTY; st++ {
+		// A base never falls: the trim record may not have been written.
+		rec.Base[st] = max(rec.Base[st], min(s.Base(st), rec.End[st]))
 	}
 	p.setSpec(&rec.Journal.Spec)
 	p.indexEnd = rec.IndexEnd
@@ -156,7 +169,7 @@ func (k *Keeper) adoptFDs(p *proc, h held, rec *spool.Recovered) {
 	}
 	for i := range p.out {
 		s := &p.out[i]
-		s.base, s.end = rec.Base[s.stream], rec.End[s.stream]
+		s.base, s.end, s.unpunched = rec.Base[s.stream], rec.End[s.stream], rec.Base[s.stream]
 		s.eof = s.fd < 0 || p.slot.Flags()&board.FlagEOF(s.stream) != 0
 		if s.eof && i == 1 && p.pty {
 			continue
@@ -172,8 +185,12 @@ func (k *Keeper) adoptFDs(p *proc, h held, rec *spool.Recovered) {
 	in.open = p.slot.Flags()&board.FlagStdinOpen != 0 && (in.fd >= 0 || p.pty && !p.out[0].eof)
 	in.mem, in.feedR, in.feedW = take(wire.FDStdinMem), take(wire.FDFeedR), take(wire.FDFeedW)
 	if in.mem >= 0 {
-		if pos, err := unix.Seek(in.mem, 0, unix.SEEK_CUR); err == nil {
-			in.pos, in.punch = pos, pos&^(punchStep-1)
+		// The former keeper may have died while it fed. A server that feeds
+		// at this moment goes on, and one that died with its keeper does not.
+		who := p.slot.Feeder()
+		if _, _, alive := procStat(who); !alive {
+			p.slot.ClearFeeder(who)
+			p.feeder().Resync()
 		}
 	}
 	if !in.open {

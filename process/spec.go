@@ -190,6 +190,9 @@ func (s *Spec) Validate() error {
 		total += len(k) + len(v) + 2
 	}
 	for k, v := range s.Labels {
+		if k == "" || strings.IndexByte(k, 0) >= 0 {
+			return invalid("labels", fmt.Sprintf("has the name %q; a name is not empty and has no NUL byte", k))
+		}
 		total += len(k) + len(v)
 	}
 	if total > MaxSpecBytes {

@@ -35,7 +35,7 @@
 //	120     32    end[4]: bytes in the spool by stream;        keeper
 //	              end[0]: bytes of stdin accepted              server
 //	152     32    base[4]: oldest byte kept by stream;         keeper
-//	              base[0]: bytes of stdin delivered            keeper
+//	              base[0]: bytes of stdin delivered            feeder
 //	184     8     end of the index file                        keeper
 //	192     8     start, unix ns                               keeper
 //	200     4     exit code                                    keeper
@@ -47,6 +47,7 @@
 //	224     8     system time, ns                              keeper
 //	232     8     max rss, bytes                               keeper
 //	240     4     stdin wishes (StdinEOF)                      server
+//	244     4     feeder: pid of the role that feeds stdin     both
 //
 // Fields are stored before the flag that announces them, and all words that
 // change are accessed atomically.
@@ -89,7 +90,8 @@ const (
 	FlagStdinOpen             // stdin takes more
 	FlagNoSpace               // the keeper waits for space on the spool's filesystem
 	FlagBlocked               // a stream is at its limit with policy block
-	flagEOF                   // and the three bits above it: EOF of streams 1..3 at flagEOF<<stream
+	FlagFeedArmed             // the keeper waits for room in stdin and will deliver
+	flagEOF                   // and the bits above it: EOF of streams 1..3 at flagEOF<<stream
 )
 
 // FlagEOF returns the flag for the end of an output stream.
@@ -313,3 +315,23 @@ func (s Slot) Exit() *process.Exit {
 // Wishes are the server's: StdinEOF.
 func (s Slot) Wishes() uint32     { return atomic.LoadUint32(s.b.u32(s.off + 240)) }
 func (s Slot) SetWishes(v uint32) { atomic.OrUint32(s.b.u32(s.off+240), v) }
+
+// TakeFeeder makes owner (a pid) the one that feeds stdin, unless another role
+// does.
+func (s Slot) TakeFeeder(owner int) bool {
+	return atomic.CompareAndSwapUint32(s.b.u32(s.off+244), 0, uint32(owner))
+}
+
+// DropFeeder lets go.
+func (s Slot) DropFeeder(owner int) {
+	atomic.CompareAndSwapUint32(s.b.u32(s.off+244), uint32(owner), 0)
+}
+
+// ClearFeeder lets go for a role that died while it fed, and reports whether it
+// did.
+func (s Slot) ClearFeeder(owner int) bool {
+	return owner > 0 && atomic.CompareAndSwapUint32(s.b.u32(s.off+244), uint32(owner), 0)
+}
+
+// Feeder is the pid of the role that feeds, or 0.
+func (s Slot) Feeder() int { return int(atomic.LoadUint32(s.b.u32(s.off + 244))) }

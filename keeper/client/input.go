@@ -4,10 +4,13 @@ package client
 
 import (
 	"context"
+	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/feed"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 )
@@ -18,8 +21,10 @@ const window = 1 << 20
 // input is the writing side of one process. turn holds one token: writers take
 // turns, so that the bytes of one write stay together.
 type input struct {
-	turn chan struct{}
-	mem  int // memfd of the keeper, or 0
+	turn chan struct{} // made under proc.mu
+
+	mu   sync.Mutex
+	feed *feed.Feed // the server's own copies of the descriptors; guarded by mu
 }
 
 // Write implements process.Process. The bytes go to the memfd from which the
@@ -98,7 +103,8 @@ func (p *proc) closeInput(in process.Input) (process.Accepted, error) {
 	}
 	if in.EOF {
 		p.slot.SetWishes(board.StdinEOF)
-		p.feed()
+		p.endInput() // our copy would keep the pipe open
+		p.tellFeed()
 		p.changed() // a writer who waits for room gives up
 	}
 	return process.Accepted{Offset: accepted}, nil
@@ -121,27 +127,30 @@ func (p *proc) takeTurn(ctx context.Context) error {
 
 // openInput asks for the memfd at the first write.
 func (p *proc) openInput(ctx context.Context) error {
-	p.mu.Lock()
-	have := p.input.mem != 0
-	p.mu.Unlock()
-	if have {
+	p.input.mu.Lock()
+	defer p.input.mu.Unlock()
+	if p.input.feed != nil {
 		return nil
 	}
 	rep, _, err := p.call(ctx, wire.OpStdin, true, nil)
 	if err != nil {
 		return err
 	}
-	if len(rep.fds) != 1 {
+	f := &feed.Feed{Slot: p.slot, StageR: -1, StageW: -1}
+	switch len(rep.fds) {
+	case 2:
+		f.Mem, f.Out = rep.fds[0], rep.fds[1]
+	case 4:
+		f.Mem, f.Out, f.StageR, f.StageW = rep.fds[0], rep.fds[1], rep.fds[2], rep.fds[3]
+	default:
 		closeFDs(rep.fds)
 		return process.ErrUnavailable
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.final.Load() != nil {
-		closeFDs(rep.fds)
-		return process.ErrExited
+	p.input.feed = f
+	if err := p.writable(); err != nil { // closed meanwhile
+		p.input.drop()
+		return err
 	}
-	p.input.mem = rep.fds[0]
 	return nil
 }
 
@@ -155,12 +164,7 @@ func (p *proc) offer(ctx context.Context, data []byte) (int, error) {
 		at := p.slot.End(process.Stdin)
 		if room := window - (at - p.slot.Base(process.Stdin)); room > 0 {
 			n := int(min(room, int64(len(data))))
-			if err := p.store(data[:n], at); err != nil {
-				return 0, err
-			}
-			p.slot.SetEnd(process.Stdin, at+int64(n))
-			p.feed()
-			return n, nil
+			return n, p.store(data[:n], at)
 		}
 		if ready == nil {
 			ready = make(chan struct{}, 1)
@@ -175,14 +179,21 @@ func (p *proc) offer(ctx context.Context, data []byte) (int, error) {
 	}
 }
 
+// store accepts data at its offset and delivers it, unless the pipe is full:
+// then the keeper does, when there is room.
 func (p *proc) store(data []byte, at int64) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.input.mem == 0 {
-		return process.ErrExited
+	in := &p.input
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.feed == nil {
+		if err := p.writable(); err != nil {
+			return err
+		}
+		return process.ErrStdinClosed
 	}
+	end := at + int64(len(data))
 	for len(data) > 0 {
-		n, err := unix.Pwrite(p.input.mem, data, at)
+		n, err := unix.Pwrite(in.feed.Mem, data, at)
 		if err == unix.EINTR {
 			continue
 		}
@@ -190,6 +201,13 @@ func (p *proc) store(data []byte, at int64) error {
 			return err
 		}
 		data, at = data[n:], at+int64(n)
+	}
+	p.slot.SetEnd(process.Stdin, end)
+	if p.slot.Flags()&board.FlagFeedArmed != 0 {
+		return nil
+	}
+	if r := in.feed.Run(os.Getpid()); r == feed.Full || r == feed.Broken {
+		p.tellFeed()
 	}
 	return nil
 }
@@ -209,17 +227,28 @@ func (p *proc) listen(ready chan<- struct{}) (cancel func()) {
 	}
 }
 
-// feed tells the keeper that there is more.
-func (p *proc) feed() {
+// tellFeed tells the keeper to go on with the input: to wait for room, or to
+// close it.
+func (p *proc) tellFeed() {
 	var e wire.Enc
 	p.ref.Append(&e)
 	p.m.link.tell(wire.OpFeed, e.B)
 }
 
-// endInput lets go of the memfd. p.mu is held.
+// endInput lets go of the descriptors.
 func (p *proc) endInput() {
-	if p.input.mem != 0 {
-		unix.Close(p.input.mem)
-		p.input.mem = 0
+	p.input.mu.Lock()
+	defer p.input.mu.Unlock()
+	p.input.drop()
+}
+
+// drop closes the descriptors. in.mu is held.
+func (in *input) drop() {
+	if f := in.feed; f != nil {
+		closeFDs([]int{f.Mem, f.Out})
+		if f.StageR >= 0 {
+			closeFDs([]int{f.StageR, f.StageW})
+		}
+		in.feed = nil
 	}
 }

@@ -47,8 +47,8 @@ func (m *Manager) retired(p *proc) {
 	m.mu.Unlock()
 	p.mu.Lock()
 	p.stopIdle()
-	p.endInput()
 	p.mu.Unlock()
+	p.endInput()
 	m.retireSlot(p.ref)
 }
 

@@ -107,6 +107,15 @@ func Trusted(sock int) bool {
 	return err == nil && (c.Uid == uint32(os.Geteuid()) || c.Uid == 0)
 }
 
+// Peer is the pid of the process that connected; 0 if the kernel does not say.
+func Peer(sock int) int {
+	c, err := unix.GetsockoptUcred(sock, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return 0
+	}
+	return int(c.Pid)
+}
+
 // WriteFile replaces a small file as a whole.
 func (d *Dir) WriteFile(name string, b []byte) error {
 	tmp := d.Path(name + ".new")

@@ -1,0 +1,133 @@
+//go:build linux
+
+// Package feed moves input from its memfd to the process. Server and keeper
+// both do it: the server right after it has written, so that input costs no
+// switch to the keeper; the keeper when the pipe was full, and whenever a
+// server died.
+//
+// Input waits in a memfd at the stream's own offsets; the board says how much
+// of it is accepted. It is spliced from the memfd's file position to the pipe.
+// The kernel advances the position with the bytes it moved, and all roles hold
+// the same open file, so input is delivered exactly once whoever dies: no role
+// has to remember how far it got. A terminal cannot be spliced to from a file,
+// so a staging pipe, shared in the same way, stands between.
+//
+// One role feeds at a time: the slot's feeder word holds its pid. Who lets go
+// looks once more whether something was accepted meanwhile, so nothing is left
+// lying. The keeper clears the word of a server that died.
+package feed
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/process"
+)
+
+const (
+	most      = 1 << 20   // bytes a splice
+	stageMost = 64 << 10  // bytes the staging pipe holds
+	punchStep = 512 << 10 // memory is freed in steps of this
+)
+
+// Feed is one process's input. The descriptors are the caller's.
+type Feed struct {
+	Slot   board.Slot
+	Mem    int // the memfd
+	Out    int // writing end of the pipe, or the terminal's master
+	StageR int // staging pipe, terminals only; else -1
+	StageW int
+}
+
+// Result says why feeding stopped.
+type Result int
+
+const (
+	Empty  Result = iota // everything accepted was delivered
+	Full                 // the pipe is full; wait until it can be written
+	Busy                 // another role is feeding
+	Broken               // nobody reads any more
+)
+
+// Run delivers what is accepted, as far as there is room. owner is the
+// caller's pid.
+func (f *Feed) Run(owner int) Result {
+	for {
+		if !f.Slot.TakeFeeder(owner) {
+			return Busy
+		}
+		r := f.deliver()
+		f.Slot.DropFeeder(owner)
+		if r != Empty || f.Slot.Base(process.Stdin) >= f.Slot.End(process.Stdin) {
+			return r
+		}
+	}
+}
+
+// Resync takes the delivered offset from the memfd's position: the feeder
+// before may have died between moving bytes and saying so. Nobody may feed.
+func (f *Feed) Resync() {
+	if pos, err := unix.Seek(f.Mem, 0, unix.SEEK_CUR); err == nil {
+		f.Slot.SetBase(process.Stdin, pos)
+	}
+}
+
+func (f *Feed) deliver() Result {
+	start := f.Slot.Base(process.Stdin)
+	defer func() { f.free(start, f.Slot.Base(process.Stdin)) }()
+	for {
+		if f.StageR >= 0 && staged(f.StageR) {
+			if r := result(splice(f.StageR, f.Out, stageMost)); r != Empty {
+				return r
+			}
+			continue
+		}
+		pos := f.Slot.Base(process.Stdin)
+		left := f.Slot.End(process.Stdin) - pos
+		if left <= 0 {
+			return Empty
+		}
+		to, limit := f.Out, int64(most)
+		if f.StageW >= 0 {
+			to, limit = f.StageW, stageMost
+		}
+		n, err := splice(f.Mem, to, min(left, limit))
+		if r := result(n, err); r != Empty {
+			return r
+		}
+		f.Slot.SetBase(process.Stdin, pos+n)
+	}
+}
+
+func result(n int64, err error) Result {
+	switch {
+	case err == unix.EAGAIN:
+		return Full
+	case err != nil || n == 0: // EPIPE, or EIO of a terminal
+		return Broken
+	}
+	return Empty
+}
+
+// free gives memory behind the delivered offset back. Pages that still lie in
+// the pipe are not touched by it.
+func (f *Feed) free(from, to int64) {
+	from, to = from&^(punchStep-1), to&^(punchStep-1)
+	if to > from {
+		unix.Fallocate(f.Mem, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
+	}
+}
+
+func staged(pipe int) bool {
+	n, _ := unix.IoctlGetInt(pipe, unix.TIOCINQ)
+	return n > 0
+}
+
+func splice(src, dst int, n int64) (int64, error) {
+	for {
+		m, err := unix.Splice(src, nil, dst, nil, int(n), unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
+		if err != unix.EINTR {
+			return m, err
+		}
+	}
+}
