@@ -90,7 +90,7 @@ func TestDeps(t *testing.T) {
 			}
 		}
 		for _, dep := range ours(p.Deps) {
-			if !within(dep, "anchor", "keeper", "spool", "process") || within(dep, "keeper/client") {
+			if !within(dep, "anchor", "keeper", "spool", "process", "internal/cleansignals") || within(dep, "keeper/client") {
 				t.Errorf("cmd/tend-keeper depends on %s", dep)
 			}
 		}
@@ -102,7 +102,7 @@ func TestDeps(t *testing.T) {
 		from string
 		to   []string
 	}{
-		{"process/processtest", []string{"process"}},
+		{"process/processtest", []string{"process", "internal/cleansignals"}},
 		{"process", nil},
 		{"spool", []string{"process"}},
 		{"observe", []string{"process"}},
@@ -119,12 +119,13 @@ func TestDeps(t *testing.T) {
 		{"internal/tendpb", []string{"process", "gen/tend"}},
 		{"internal/fakeproc", []string{"process", "observe"}},
 		{"internal/payload", nil},
+		{"internal/cleansignals", nil},
 		{"internal/daemontest", []string{"process", "."}},
 		{"server", []string{"process", "face", "files", "gen", "metrics", "internal/tendpb"}},
 		{"conformance", []string{"process", "anchor", "gen"}},
 		{"crashtest", nil},
 		{"bench", []string{".", "process", "anchor", "gen"}},
-		{"cmd/tend-keeper", []string{"anchor", "keeper"}},
+		{"cmd/tend-keeper", []string{"anchor", "keeper", "internal/cleansignals"}},
 		{"cmd/tend", []string{".", "process", "server", "metrics", "anchor", "launch", "keeper/client", "gen/tend", "internal/payload"}},
 		{"", []string{"process", "gen/tend", "internal/tendpb"}},
 	}

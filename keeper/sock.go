@@ -13,18 +13,9 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// notifyTerm also takes over every signal that was ignored when the keeper
-// started (by nohup, or a shell's &): Go resets handled signals to their
-// default in children, but passes ignored ones on.
 func notifyTerm() <-chan os.Signal {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, unix.SIGTERM)
-	ignored := make(chan os.Signal, 1)
-	for s := unix.Signal(1); s < 65; s++ {
-		if s != unix.SIGTERM && signal.Ignored(s) {
-			signal.Notify(ignored, s)
-		}
-	}
 	return term
 }
 

@@ -41,9 +41,9 @@ func (k *Keeper) spawn(req *wire.Spawn) (*wire.Spawned, *wire.Error) {
 	}
 	p, werr, old := k.reserve(spec.ID)
 	for old != nil {
-		out, werr, removed := k.existing(old, &spec)
+		out, refusal, removed := k.existing(old, &spec)
 		if !removed {
-			return out, werr
+			return out, refusal
 		}
 		p, werr, old = k.reserve(spec.ID)
 	}

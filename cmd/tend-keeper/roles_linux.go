@@ -13,12 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/anchor"
+	"github.com/tend-run/tend/internal/cleansignals"
 	"github.com/tend-run/tend/keeper"
 )
 
 func run(args []string) error {
 	if len(args) == 0 {
 		return errors.New("tend-keeper is started by `tend serve`")
+	}
+	if args[0] == "keeper" {
+		// Before anything is close-on-exec.
+		if err := cleansignals.Exec(os.Args, os.Environ()); err != nil {
+			fmt.Fprintf(os.Stderr, "tend: keeper: %v; processes may start with signals ignored or blocked\n", err)
+		}
 	}
 	// What the starter left open must not reach the processes.
 	closeOnExec()

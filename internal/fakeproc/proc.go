@@ -150,9 +150,9 @@ func (p *proc) Remove(context.Context) error {
 // end of the tree.
 func (p *proc) reap() {
 	defer p.pidfd.Close()
-	conn, err := p.pidfd.SyscallConn()
-	if err == nil {
-		err = conn.Read(func(fd uintptr) bool {
+	if conn, err := p.pidfd.SyscallConn(); err == nil {
+		// An error means that the wait is over, and collect tells how.
+		_ = conn.Read(func(fd uintptr) bool {
 			var info unix.Siginfo
 			err := unix.Waitid(unix.P_PIDFD, int(fd), &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
 			return err == nil && info.Signo != 0 || err != nil && err != unix.EINTR && err != unix.EAGAIN

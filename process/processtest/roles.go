@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/tend-run/tend/internal/cleansignals"
 )
 
 // roleVariable names the environment variable that makes the test binary a
@@ -20,11 +22,15 @@ const roleVariable = "TEND_PROCESSTEST"
 
 // Main plays a role and ends the program if the environment asks for one.
 // Otherwise it makes sure that descriptors which the starter of the test left
-// open do not reach the children of a manager inside the test, and returns.
-// Call it first in TestMain.
+// open, and signals it left ignored or blocked, do not reach the children of a
+// manager inside the test, and returns. Call it first in TestMain.
 func Main() {
 	role := os.Getenv(roleVariable)
 	if role == "" {
+		if err := cleansignals.Exec(os.Args, os.Environ()); err != nil {
+			fmt.Fprintf(os.Stderr, "processtest: %v\n", err)
+			os.Exit(120)
+		}
 		closeOnExec()
 		return
 	}
