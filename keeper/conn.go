@@ -4,7 +4,6 @@ package keeper
 
 import (
 	"encoding/binary"
-	"io"
 	"os"
 	"sync"
 	"time"
@@ -20,22 +19,24 @@ import (
 // sendTimeout bounds how long an answer waits for a server that does not read.
 const sendTimeout = 5 * time.Second
 
-// conn is one server's connection.
+// conn is one server's connection. It is read by blocking calls on a thread of
+// its own: a start is a question and an answer, and Go's poller would put two
+// thread switches between them.
 type conn struct {
 	k  *Keeper
-	f  *os.File
-	fd int
+	fd int // closed by the reading goroutine alone, under mu
 
 	pid   int
 	hello bool   // a server's own connection, not one for starts alone
 	buf   []byte // read and not yet handled; the reading goroutine's
 
-	mu sync.Mutex // guards writing
+	mu     sync.Mutex // one answer at a time
+	closed bool       // guarded by mu
 }
 
 func (k *Keeper) accept() {
 	for {
-		fd, _, err := unix.Accept4(k.listen, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+		fd, _, err := unix.Accept4(k.listen, unix.SOCK_CLOEXEC)
 		if err != nil {
 			if err != unix.EINTR && err != unix.ECONNABORTED {
 				k.shedFiles() // EMFILE: the server must always get in
@@ -47,7 +48,11 @@ func (k *Keeper) accept() {
 			unix.Close(fd)
 			continue
 		}
-		c := &conn{k: k, fd: fd, pid: rundir.Peer(fd), f: os.NewFile(uintptr(fd), "server"), buf: make([]byte, 0, 4096)}
+		timeout := unix.NsecToTimeval(sendTimeout.Nanoseconds())
+		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout); err != nil {
+			k.logf("server connection: an answer may wait without bound: %v", err)
+		}
+		c := &conn{k: k, fd: fd, pid: rundir.Peer(fd), buf: make([]byte, 0, 4096)}
 		go c.serve()
 	}
 }
@@ -92,8 +97,11 @@ func (c *conn) serve() {
 		if len(c.buf) == cap(c.buf) {
 			c.buf = append(c.buf, 0)[:len(c.buf)]
 		}
-		n, err := c.f.Read(c.buf[len(c.buf):cap(c.buf)])
-		if n == 0 && err != nil {
+		n, err := unix.Read(c.fd, c.buf[len(c.buf):cap(c.buf)])
+		if err == unix.EINTR {
+			continue
+		}
+		if n <= 0 {
 			c.end(err)
 			return
 		}
@@ -111,11 +119,15 @@ func (c *conn) keep(rest []byte) {
 	c.buf = append(c.buf[:0], rest...)
 }
 
+// end closes the connection; nil is the peer's own end of it.
 func (c *conn) end(err error) {
-	if err != io.EOF {
+	if err != nil {
 		c.k.logf("server connection: %v", err)
 	}
-	c.f.Close()
+	c.mu.Lock()
+	c.closed = true
+	unix.Close(c.fd)
+	c.mu.Unlock()
 	if c.hello {
 		c.k.serverGone(c.pid)
 	}
@@ -224,16 +236,12 @@ func (c *conn) send(req uint64, werr *wire.Error, body func(*wire.Enc), fds ...i
 	binary.LittleEndian.PutUint32(e.B, uint32(len(e.B)-4))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(fds) > 0 {
-		if err := wire.Send(c.fd, e.B, fds); err != nil {
-			c.k.logf("server connection: %v", err)
-			c.f.Close()
-		}
+	if c.closed {
 		return
 	}
-	c.f.SetWriteDeadline(time.Now().Add(sendTimeout))
-	if _, err := c.f.Write(e.B); err != nil {
-		c.f.Close()
+	if err := wire.Send(c.fd, e.B, fds); err != nil {
+		// Half an answer may be out: nothing that follows would be understood.
+		unix.Shutdown(c.fd, unix.SHUT_RDWR)
 	}
 }
 

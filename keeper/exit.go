@@ -115,15 +115,19 @@ func (k *Keeper) exit(p *proc, e *process.Exit) {
 	if err := k.appendJournal(p, spool.AppendExited(rec, e.Time, e)); err != nil {
 		k.logf("process %s: exit status %d/%d could not be written to the journal: %v", p.id, e.Code, e.Signal, err)
 	}
-	k.unwatch(p.pidfd)
 	p.slot.Set(eof)
 	p.slot.SetExit(e)
-	k.announce(p)
+	// Most often the tree is gone too, and what is left to say goes into the
+	// same announcement: each one wakes the server.
+	k.checkTree(p)
+	if !p.final {
+		k.announce(p)
+	}
+	k.unwatch(p.pidfd)
 	closeFD(&p.pidfd)
 	if !p.pty {
 		k.closeStdin(p)
 	}
-	k.checkTree(p)
 }
 
 // checkTree finds out whether descendants are left, and watches them if so.
@@ -212,14 +216,14 @@ func (k *Keeper) finish(p *proc) {
 	if p.timer != nil {
 		p.timer.Stop()
 	}
+	p.slot.Set(board.FlagFinal)
+	k.announce(p)
 	k.closeStdin(p)
 	if p.treeFD >= 0 {
 		k.unwatch(p.treeFD)
 		closeFD(&p.treeFD)
 	}
 	k.closeFiles(p)
-	p.slot.Set(board.FlagFinal)
-	k.announce(p)
 	k.vault.drop(&p.vaulted, p.ref)
 }
 

@@ -78,6 +78,7 @@ type Keeper struct {
 	board   *board.Board
 	wakeFD  int
 	listen  int
+	null    int // /dev/null, for processes without input
 	vault   *vault
 	groups  *cgroups
 	spares  *sparePool
@@ -107,6 +108,9 @@ func Run(cfg Config) error {
 	}
 	if k.ep, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return fmt.Errorf("epoll: %w", err)
+	}
+	if k.null, err = unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
+		return fmt.Errorf("/dev/null: %w", err)
 	}
 	k.vault = newVault(cfg.Vault)
 	held, err := k.vault.fetch()

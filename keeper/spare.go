@@ -3,7 +3,6 @@
 package keeper
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -104,8 +103,8 @@ func (sp spare) remove() {
 	os.RemoveAll(sp.dir)
 }
 
-// take makes the directory of a process and returns it with its open journal,
-// or -1 for a journal still to be opened.
+// take returns a directory for a process, which has its final name only after
+// settle, with its open journal, or -1 for a journal still to be opened.
 func (s *sparePool) take(id process.ID) (dir string, journal int, err error) {
 	select {
 	case sp := <-s.ready:
@@ -115,19 +114,26 @@ func (s *sparePool) take(id process.ID) (dir string, journal int, err error) {
 			default:
 			}
 		}
-		dir = filepath.Join(s.root, string(id))
-		err := unix.Renameat2(unix.AT_FDCWD, sp.dir, unix.AT_FDCWD, dir, unix.RENAME_NOREPLACE)
-		if err == nil {
-			return dir, sp.journal, nil
-		}
-		sp.remove()
-		if errors.Is(err, unix.EEXIST) {
+		var st unix.Stat_t
+		if unix.Lstat(filepath.Join(s.root, string(id)), &st) == nil {
+			sp.remove()
 			return "", -1, process.ErrExists
 		}
+		return sp.dir, sp.journal, nil
 	default:
 	}
 	dir, err = spool.CreateDir(s.root, id)
 	return dir, -1, err
+}
+
+// settle gives a directory that take returned its final name. Renaming takes as
+// long as a tenth of a start, so it is done while the program already loads.
+func (s *sparePool) settle(dir string, id process.ID) (string, error) {
+	final := filepath.Join(s.root, string(id))
+	if dir == final {
+		return dir, nil
+	}
+	return final, unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, final, unix.RENAME_NOREPLACE)
 }
 
 // removeAll removes what was not used, at shutdown.

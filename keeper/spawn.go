@@ -103,7 +103,7 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 	child, werr := k.openStreams(p, spec, req)
 	defer func() {
 		for i, fd := range child {
-			if i == 0 || fd != child[i-1] {
+			if fd != k.null && (i == 0 || fd != child[i-1]) {
 				unix.Close(fd)
 			}
 		}
@@ -116,6 +116,13 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 	}
 	p.started = true
 	k.deposit(p)
+	if final, err := k.spares.settle(p.dir, p.id); err != nil {
+		k.killNow(p)
+		p.started = false
+		return resourceError("spool", err)
+	} else {
+		p.dir = final
+	}
 	if err := k.appendJournal(p, spool.AppendStarted(nil, now, spool.Started{PID: p.pid, BootID: bootID()})); err != nil {
 		// The program runs, so the start is a fact: say it without the disk.
 		k.logf("process %s: journal: %v", p.id, err)
@@ -140,7 +147,7 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 }
 
 // openStreams makes the pipes or the terminal and returns the child's ends of
-// stdin, stdout and stderr, which the caller closes.
+// stdin, stdout and stderr, which the caller closes, all but k.null.
 func (k *Keeper) openStreams(p *proc, spec *process.Spec, req *wire.Spawn) ([]int, *wire.Error) {
 	if spec.PTY != nil {
 		return k.openTerminal(p, *spec.PTY, req)
@@ -154,11 +161,7 @@ func (k *Keeper) openStreams(p *proc, spec *process.Spec, req *wire.Spawn) ([]in
 		}
 		child, p.stdin.fd, p.stdin.open = append(child, pipe[0]), pipe[1], true
 	} else {
-		null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return fail(err)
-		}
-		child = append(child, null)
+		child = append(child, k.null)
 	}
 	for i := range p.out {
 		// Neither end is non-blocking: the program expects that, and splice
@@ -258,6 +261,16 @@ func (k *Keeper) fork(p *proc, spec *process.Spec, req *wire.Spawn, child []int)
 		setOOMScore(pid, 0)
 	}
 	return nil
+}
+
+// killNow ends a process whose start cannot be completed.
+func (k *Keeper) killNow(p *proc) {
+	if p.group {
+		k.groups.kill(p.ref.Slot)
+	}
+	unix.Kill(p.pid, unix.SIGKILL)
+	unix.Wait4(p.pid, nil, 0, nil)
+	k.vault.drop(&p.vaulted, p.ref)
 }
 
 // abandon takes back what a failed start did.

@@ -281,11 +281,7 @@ func (r *reader) next() (req uint64, rep reply, err error) {
 			return 0, reply{}, err
 		}
 		if f != nil {
-			req = binary.LittleEndian.Uint64(f)
-			if f[8]&1 != 0 {
-				rep.werr, err = wire.ParseError(f[9:])
-			} else {
-				rep.body = append([]byte(nil), f[9:]...)
+			if req, rep, err = parseReply(f); err == nil && rep.werr == nil {
 				n := min(int(f[8]>>1), len(r.fds))
 				rep.fds = append([]int(nil), r.fds[:n]...)
 				r.fds = append(r.fds[:0], r.fds[n:]...)
@@ -314,6 +310,17 @@ func (r *reader) next() (req uint64, rep reply, err error) {
 			}
 		}
 	}
+}
+
+// parseReply reads an answer's frame but for its descriptors.
+func parseReply(f []byte) (req uint64, rep reply, err error) {
+	req = binary.LittleEndian.Uint64(f)
+	if f[8]&1 != 0 {
+		rep.werr, err = wire.ParseError(f[9:])
+	} else {
+		rep.body = append([]byte(nil), f[9:]...)
+	}
+	return req, rep, err
 }
 
 func closeFDs(fds []int) {

@@ -56,7 +56,7 @@ type Manager struct {
 	link     *link
 	starters *starters
 	users    users
-	wake     atomic.Pointer[os.File]
+	wake     atomic.Pointer[waker]
 	board    atomic.Pointer[board.Board]
 
 	mu       sync.RWMutex
@@ -132,8 +132,8 @@ func (m *Manager) Close() error {
 	m.stop()
 	m.link.close()
 	m.starters.close()
-	if f := m.wake.Load(); f != nil {
-		f.Close()
+	if w := m.wake.Load(); w != nil {
+		w.stop()
 	}
 	m.wg.Wait()
 	m.mu.Lock()
@@ -154,7 +154,11 @@ func (m *Manager) connected(h wire.Hello, boardFD, wakeFD int) error {
 		closeFDs([]int{boardFD, wakeFD})
 		return err
 	}
-	f := os.NewFile(uintptr(wakeFD), "wake")
+	w, err := newWaker(wakeFD)
+	if err != nil {
+		b.Close()
+		return err
+	}
 	m.mu.Lock()
 	m.hello = h
 	m.keepers++
@@ -162,7 +166,7 @@ func (m *Manager) connected(h wire.Hello, boardFD, wakeFD int) error {
 	if old != nil && old.Same(b) {
 		m.mu.Unlock()
 		b.Close()
-		f.Close()
+		w.discard()
 		m.wakeAll()
 		m.retireAgain(old)
 		return nil
@@ -181,11 +185,11 @@ func (m *Manager) connected(h wire.Hello, boardFD, wakeFD int) error {
 	for _, p := range lost {
 		m.lose(p)
 	}
-	if was := m.wake.Swap(f); was != nil {
-		was.Close()
+	if was := m.wake.Swap(w); was != nil {
+		was.stop()
 	}
 	m.adoptBoard(b)
-	m.wg.Go(func() { m.dispatch(f, b) })
+	m.wg.Go(func() { m.dispatch(w, b) })
 	return nil
 }
 
@@ -289,8 +293,7 @@ func (m *Manager) lose(p *proc) {
 }
 
 // dispatch wakes the readers of processes that the board says have moved.
-func (m *Manager) dispatch(f *os.File, b *board.Board) {
-	var buf [8]byte
+func (m *Manager) dispatch(w *waker, b *board.Board) {
 	var touched []*proc
 	look := func() {
 		touched = touched[:0]
@@ -309,7 +312,7 @@ func (m *Manager) dispatch(f *os.File, b *board.Board) {
 		look()
 		b.Arm()
 		look()
-		if _, err := f.Read(buf[:]); err != nil {
+		if !w.wait() {
 			return
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/wire"
@@ -16,11 +16,12 @@ import (
 )
 
 // starters are connections to the keeper for starts: each is used by one
-// caller at a time, who writes the request and reads the answer itself. A
-// reader in between would cost each start two thread switches.
+// caller at a time, who writes the request and reads the answer itself, by
+// blocking calls. A reader in between, or Go's poller, would cost each start two
+// thread switches.
 type starters struct {
 	run  *rundir.Dir
-	idle chan *reader
+	idle chan *starter
 }
 
 // idleStarters bounds the connections that are kept; more are made at need.
@@ -30,8 +31,12 @@ const idleStarters = 8
 // filesystem that hangs.
 const startTimeout = 5 * time.Minute
 
+// patience is how long a start waits for its answer without looking at its
+// context; almost all are over in less than a millisecond.
+const patience = 20 * time.Millisecond
+
 func newStarters(run *rundir.Dir) *starters {
-	return &starters{run: run, idle: make(chan *reader, idleStarters)}
+	return &starters{run: run, idle: make(chan *starter, idleStarters)}
 }
 
 // call sends one start and waits for the answer. When the context ends first,
@@ -57,67 +62,150 @@ func (s *starters) call(ctx context.Context, body []byte, late func(reply)) (rep
 }
 
 func (s *starters) try(ctx context.Context, body []byte, late func(reply)) (reply, error) {
-	r, err := s.get()
+	c, err := s.get()
 	if err != nil {
 		return reply{}, err
 	}
-	r.conn.SetDeadline(time.Now().Add(startTimeout))
-	if _, err := r.conn.Write(frame(1, wire.OpSpawn, body)); err != nil {
-		r.conn.Close()
+	if err := c.send(frame(1, wire.OpSpawn, body)); err != nil {
+		c.close()
 		return reply{}, err
 	}
-	stop := context.AfterFunc(ctx, func() { r.conn.SetReadDeadline(time.Unix(1, 0)) })
-	_, rep, err := r.next()
-	if stop() && err == nil {
-		s.put(r)
-		return rep, nil
+	rep, err := c.receive()
+	if err != errSlow {
+		s.put(c, err)
+		return rep, err
 	}
-	if err == nil { // the answer and the end of the context came together
-		r.conn.Close()
-		return rep, nil
+	type answer struct {
+		rep reply
+		err error
 	}
-	if ctx.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded) {
-		go func() {
-			defer r.conn.Close()
-			r.conn.SetDeadline(time.Now().Add(startTimeout))
-			if _, rep, err := r.next(); err == nil {
+	answered := make(chan answer)
+	go func() {
+		rep, err := c.receive()
+		for end := time.Now().Add(startTimeout); err == errSlow && time.Now().Before(end); {
+			rep, err = c.receive()
+		}
+		s.put(c, err)
+		select {
+		case answered <- answer{rep, err}:
+		case <-ctx.Done():
+			if err == nil {
 				late(rep)
 			}
-		}()
+		}
+	}()
+	select {
+	case a := <-answered:
+		return a.rep, a.err
+	case <-ctx.Done():
 		return reply{}, ctx.Err()
 	}
-	r.conn.Close()
-	return reply{}, err
 }
 
-func (s *starters) get() (*reader, error) {
+func (s *starters) get() (*starter, error) {
 	select {
-	case r := <-s.idle:
-		return r, nil
+	case c := <-s.idle:
+		return c, nil
 	default:
 	}
-	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: s.run.Addr(rundir.KeeperSocket), Net: "unix"})
+	return dialStarter(s.run.Addr(rundir.KeeperSocket))
+}
+
+// put keeps a connection for the next start, unless there was trouble with it.
+func (s *starters) put(c *starter, err error) {
 	if err != nil {
-		return nil, err
+		c.close()
+		return
 	}
-	return &reader{conn: c}, nil
-}
-
-func (s *starters) put(r *reader) {
 	select {
-	case s.idle <- r:
+	case s.idle <- c:
 	default:
-		r.conn.Close()
+		c.close()
 	}
 }
 
 func (s *starters) close() {
 	for {
 		select {
-		case r := <-s.idle:
-			r.conn.Close()
+		case c := <-s.idle:
+			c.close()
 		default:
 			return
 		}
+	}
+}
+
+// starter is one connection.
+type starter struct {
+	fd  int
+	buf []byte // read and not yet handled
+}
+
+// errSlow: no answer came within patience; receive may be called again.
+var errSlow = errors.New("the keeper has not answered yet")
+
+func dialStarter(path string) (*starter, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	c := &starter{fd: fd}
+	// A keeper that does not even read is dead, or stopped.
+	read, write := unix.NsecToTimeval(patience.Nanoseconds()), unix.NsecToTimeval(unavailableAfter.Nanoseconds())
+	err = errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &read), unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &write))
+	if err == nil {
+		err = unix.Connect(fd, &unix.SockaddrUnix{Name: path})
+	}
+	if err != nil {
+		c.close()
+		return nil, fmt.Errorf("connect to the keeper: %w", err)
+	}
+	return c, nil
+}
+
+func (c *starter) close() { unix.Close(c.fd) }
+
+func (c *starter) send(b []byte) error {
+	for len(b) > 0 {
+		n, err := unix.SendmsgN(c.fd, b, nil, nil, unix.MSG_NOSIGNAL)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("ask the keeper: %w", err)
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// receive waits for one answer, which has no descriptors: for patience, then
+// errSlow.
+func (c *starter) receive() (reply, error) {
+	for {
+		f, rest, err := wire.Cut(c.buf)
+		if err != nil {
+			return reply{}, err
+		}
+		if f != nil {
+			_, rep, err := parseReply(f)
+			c.buf = append(c.buf[:0], rest...)
+			return rep, err
+		}
+		if cap(c.buf)-len(c.buf) < 512 {
+			c.buf = append(make([]byte, 0, 2*cap(c.buf)+1024), c.buf...)
+		}
+		n, err := unix.Read(c.fd, c.buf[len(c.buf):cap(c.buf)])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+			return reply{}, errSlow
+		case err != nil:
+			return reply{}, fmt.Errorf("answer of the keeper: %w", err)
+		case n == 0:
+			return reply{}, errLost
+		}
+		c.buf = c.buf[:len(c.buf)+n]
 	}
 }

@@ -1,0 +1,58 @@
+//go:build linux
+
+package client
+
+import (
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// waker waits for the keeper's word that the board has changed. It waits in a
+// blocking call on a thread of its own: between the end of a process and the
+// reader who waits for it Go's poller would put two more thread switches.
+type waker struct {
+	wake, end int // eventfds; wake is shared with the keeper and non-blocking
+	once      sync.Once
+}
+
+// newWaker takes over wake.
+func newWaker(wake int) (*waker, error) {
+	end, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		unix.Close(wake)
+		return nil, err
+	}
+	return &waker{wake: wake, end: end}, nil
+}
+
+// wait returns true after a change, maybe of long ago, and false after stop. It
+// must not be called again then: it has given the descriptors back.
+func (w *waker) wait() bool {
+	fds := []unix.PollFd{{Fd: int32(w.wake), Events: unix.POLLIN}, {Fd: int32(w.end), Events: unix.POLLIN}}
+	for {
+		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR && err != unix.EAGAIN {
+			return true // ENOMEM: look at the board all the same
+		}
+		if fds[1].Revents != 0 {
+			w.discard()
+			return false
+		}
+		var count [8]byte
+		if fds[0].Revents != 0 {
+			unix.Read(w.wake, count[:]) // EAGAIN: another server took it, and it was for us too
+			return true
+		}
+	}
+}
+
+// discard gives the descriptors of a waker back that nobody waits on.
+func (w *waker) discard() {
+	unix.Close(w.wake)
+	unix.Close(w.end)
+}
+
+// stop ends wait, now or when it is called next.
+func (w *waker) stop() {
+	w.once.Do(func() { unix.Write(w.end, []byte{1, 0, 0, 0, 0, 0, 0, 0}) })
+}
