@@ -1,0 +1,12 @@
+// Package driver makes places where programs run: sandboxes. A [Driver]
+// creates and finds them; a [Sandbox] starts, stops and destroys one of them
+// and gives access to what is inside: its processes, files and ports.
+//
+// The control planes of the E2B and LangSmith protocols are faces over a
+// Driver, so a sandbox that an SDK creates can be a directory of this machine
+// (package driver/host), a namespace, a container or a pod. What a driver
+// really isolates it says in [Capabilities]; what it cannot do is an error
+// that matches [ErrUnsupported] and is never dropped in silence.
+//
+// Package driver/drivertest holds the suite that each driver passes.
+package driver

@@ -1,0 +1,83 @@
+package driver
+
+import (
+	"context"
+	"net"
+
+	"github.com/tend-run/tend/files"
+	"github.com/tend-run/tend/process"
+)
+
+// Driver creates sandboxes and finds them again. All methods may be called
+// concurrently. A context cancels the call, never the sandbox.
+type Driver interface {
+	// Create makes a sandbox and returns when programs can run in it. Errors:
+	// *InvalidError, ErrExists, ErrUnsupported, ErrNotFound for a snapshot
+	// that there is not.
+	Create(ctx context.Context, spec Spec) (Sandbox, error)
+	// Get finds a sandbox by its ID or name. ErrNotFound.
+	Get(ctx context.Context, key string) (Sandbox, error)
+	// List returns all sandboxes, oldest first.
+	List(ctx context.Context) ([]Info, error)
+	// Capabilities tells what the driver does on this machine.
+	Capabilities() Capabilities
+}
+
+// Sandbox is a handle to one sandbox. It holds no connection; any number may
+// exist for one sandbox.
+type Sandbox interface {
+	// Info returns what is known now. ErrNotFound once it was destroyed.
+	Info(ctx context.Context) (Info, error)
+	// Update changes what can be changed. Errors: *InvalidError, ErrExists,
+	// ErrNotFound.
+	Update(ctx context.Context, c Change) (Info, error)
+	Controller
+	Access
+}
+
+// Controller begins and ends the life of a sandbox. The methods return when it
+// is done; repeating them is no error.
+type Controller interface {
+	// Start makes a stopped sandbox ready again, with its files.
+	Start(ctx context.Context) error
+	// Stop ends all processes of the sandbox and keeps its files.
+	Stop(ctx context.Context) error
+	// Destroy ends all processes and removes all that belongs to the sandbox.
+	Destroy(ctx context.Context) error
+}
+
+// Access reaches into a sandbox. Using it counts as activity for Spec.IdleTTL.
+type Access interface {
+	// Processes are the processes of this sandbox alone. What is started
+	// through it runs inside: with the sandbox's user, working directory and
+	// environment where the process's spec has none.
+	Processes() process.Manager
+	// Files does file operations inside, for a user; "" is the sandbox's own.
+	// Relative paths start at its working directory. The errors are those of
+	// package files.
+	Files(user string) (files.FS, error)
+	// Dial connects to a TCP port that a process inside listens on.
+	Dial(ctx context.Context, port int) (net.Conn, error)
+}
+
+// Capabilities say which layers of isolation are really there.
+type Capabilities struct {
+	Name string // "host"
+	// Layers that are active, as words: "pid", "mount", "network", "user",
+	// "seccomp", "landlock", "memory", "cpu", "disk". None: the sandbox is a
+	// convention between friends.
+	Layers []string
+	// Snapshots: the driver implements Snapshotter.
+	Snapshots bool
+}
+
+// Snapshotter is an optional ability of a [Driver].
+type Snapshotter interface {
+	// Snapshot keeps the files of a sandbox under a name.
+	Snapshot(ctx context.Context, sandbox ID, spec SnapshotSpec) (Snapshot, error)
+	// GetSnapshot finds a snapshot by its ID or name. ErrNotFound.
+	GetSnapshot(ctx context.Context, key string) (Snapshot, error)
+	// Snapshots returns all, oldest first.
+	Snapshots(ctx context.Context) ([]Snapshot, error)
+	DeleteSnapshot(ctx context.Context, key string) error
+}

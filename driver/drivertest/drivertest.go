@@ -1,0 +1,322 @@
+// Package drivertest is the suite that each sandbox driver passes:
+//
+//	drivertest.Run(t, func(t *testing.T) driver.Driver { … })
+package drivertest
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/process"
+)
+
+// Run runs the suite. open returns a fresh driver.
+func Run(t *testing.T, open func(t *testing.T) driver.Driver) {
+	for _, tc := range []struct {
+		name string
+		run  func(*testing.T, driver.Driver)
+	}{
+		{"a sandbox is found by id and by name until it is destroyed", life},
+		{"names are unique and checked", names},
+		{"what is wrong is told before anything is made", invalid},
+		{"processes get the sandbox's directory and environment", inherited},
+		{"a sandbox sees its own processes alone", apart},
+		{"files and processes share the working directory", shared},
+		{"ports inside can be reached", ports},
+		{"a stopped sandbox has no processes and keeps its files", stopAndStart},
+		{"an update changes what it names and nothing else", update},
+		{"destroying ends all processes", destroy},
+	} {
+		t.Run(tc.name, func(t *testing.T) { tc.run(t, open(t)) })
+	}
+}
+
+func create(t *testing.T, d driver.Driver, spec driver.Spec) (driver.Sandbox, driver.Info) {
+	t.Helper()
+	s, err := d.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, info
+}
+
+// sh runs a line inside and returns its output and shell status.
+func sh(t *testing.T, s driver.Sandbox, line string) (string, int) {
+	t.Helper()
+	p, err := s.Processes().Start(t.Context(), process.Spec{Shell: line})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.Read(t.Context(), process.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	status := -1
+	for ev, err := range process.Follow(t.Context(), r) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch ev.Kind {
+		case process.EventOutput:
+			out.Write(ev.Data)
+		case process.EventExited:
+			status = ev.Exit.ShellStatus()
+		}
+	}
+	return out.String(), status
+}
+
+func life(t *testing.T, d driver.Driver) {
+	s, info := create(t, d, driver.Spec{Name: "one", Metadata: map[string]string{"k": "v"}})
+	if info.State != driver.Ready || info.Name != "one" || info.Metadata["k"] != "v" || info.Created.IsZero() {
+		t.Errorf("the new sandbox is %+v", info)
+	}
+	for _, key := range []string{"one", string(info.ID)} {
+		found, err := d.Get(t.Context(), key)
+		if err != nil {
+			t.Fatalf("Get(%q): %v", key, err)
+		}
+		again, err := found.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(info, again); diff != "" {
+			t.Errorf("found by %q:\n%s", key, diff)
+		}
+	}
+	all, err := d.List(t.Context())
+	if err != nil || len(all) != 1 || all[0].ID != info.ID {
+		t.Errorf("List: %+v, %v", all, err)
+	}
+	for range 2 { // repeating is no error
+		if err := s.Destroy(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, key := range []string{"one", string(info.ID), "other"} {
+		if _, err := d.Get(t.Context(), key); !errors.Is(err, driver.ErrNotFound) {
+			t.Errorf("Get(%q) after the end: %v", key, err)
+		}
+	}
+	if _, err := s.Info(t.Context()); !errors.Is(err, driver.ErrNotFound) {
+		t.Errorf("Info after the end: %v", err)
+	}
+	create(t, d, driver.Spec{Name: "one"}) // the name is free again
+}
+
+func names(t *testing.T, d driver.Driver) {
+	_, a := create(t, d, driver.Spec{})
+	_, b := create(t, d, driver.Spec{})
+	if a.Name == "" || a.Name == b.Name || a.ID == b.ID {
+		t.Errorf("made up: %q %q, %q %q", a.Name, b.Name, a.ID, b.ID)
+	}
+	if _, err := d.Create(t.Context(), driver.Spec{Name: a.Name}); !errors.Is(err, driver.ErrExists) {
+		t.Errorf("a second %q: %v", a.Name, err)
+	}
+}
+
+func invalid(t *testing.T, d driver.Driver) {
+	for name, spec := range map[string]driver.Spec{
+		"a name with a slash":      {Name: "a/b"},
+		"a name that is too long":  {Name: strings.Repeat("a", driver.MaxName+1)},
+		"a negative time":          {IdleTTL: -time.Second},
+		"a relative directory":     {Run: driver.RunConfig{Dir: "work"}},
+		"a variable without name":  {Run: driver.RunConfig{Env: map[string]string{"": "x"}}},
+		"a NUL byte in a variable": {Run: driver.RunConfig{Env: map[string]string{"A": "\x00"}}},
+		"a user that there is not": {Run: driver.RunConfig{User: "no-such-user-here"}},
+		"a negative size":          {Size: driver.Size{Memory: -1}},
+	} {
+		var wrong *driver.InvalidError
+		if _, err := d.Create(t.Context(), spec); !errors.As(err, &wrong) || wrong.Field == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if all, err := d.List(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("left behind: %+v, %v", all, err)
+	}
+}
+
+func inherited(t *testing.T, d driver.Driver) {
+	s, info := create(t, d, driver.Spec{Run: driver.RunConfig{Env: map[string]string{"FROM": "sandbox", "A": "1"}}})
+	out, status := sh(t, s, `pwd -P; echo "$FROM $A"; exit 3`)
+	dir, err := filepath.EvalSymlinks(info.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := dir + "\nsandbox 1\n"; out != want || status != 3 {
+		t.Errorf("got %q and status %d, want %q and 3", out, status, want)
+	}
+	p, err := s.Processes().Start(t.Context(), process.Spec{Shell: `test "$FROM $A" = "process 1" && test "$PWD" = /`, Dir: "/", Env: map[string]string{"FROM": "process"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := p.Wait(t.Context(), process.Until{}); err != nil || res.Exit.Code != 0 {
+		t.Errorf("what the process says does not win: %+v, %v", res.Exit, err)
+	}
+}
+
+func apart(t *testing.T, d driver.Driver) {
+	a, _ := create(t, d, driver.Spec{Name: "a"})
+	b, _ := create(t, d, driver.Spec{Name: "b"})
+	p, err := a.Processes().Start(t.Context(), process.Spec{Shell: "sleep 600", Tag: "t", Labels: map[string]string{"mine": "yes"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sel := range []process.Selector{{ID: p.ID()}, {Tag: "t"}} {
+		if _, err := b.Processes().Get(t.Context(), sel); !errors.Is(err, process.ErrNotFound) {
+			t.Errorf("the other sandbox finds %+v: %v", sel, err)
+		}
+		if q, err := a.Processes().Get(t.Context(), sel); err != nil || q.ID() != p.ID() {
+			t.Errorf("its own does not find %+v: %v", sel, err)
+		}
+	}
+	for s, want := range map[driver.Sandbox]int{a: 1, b: 0} {
+		infos, err := s.Processes().List(t.Context(), process.Filter{Labels: map[string]string{"mine": "yes"}})
+		if err != nil || len(infos) != want {
+			t.Errorf("List: %d processes, %v; want %d", len(infos), err, want)
+		}
+	}
+}
+
+func shared(t *testing.T, d driver.Driver) {
+	s, info := create(t, d, driver.Spec{})
+	fs, err := s.Files("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fs.Write("sub/file", strings.NewReader("from outside\n"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := sh(t, s, "cat sub/file; echo from inside > other"); out != "from outside\n" {
+		t.Errorf("the process sees %q", out)
+	}
+	f, _, err := fs.Open("other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if text, err := io.ReadAll(f); err != nil || string(text) != "from inside\n" {
+		t.Errorf("outside sees %q, %v", text, err)
+	}
+	if err := s.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(info.Dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the files are left behind: %v", err)
+	}
+}
+
+func ports(t *testing.T, d driver.Driver) {
+	s, _ := create(t, d, driver.Spec{})
+	for _, port := range []int{0, -1, 65536} {
+		if _, err := s.Dial(t.Context(), port); err == nil {
+			t.Errorf("port %d can be dialled", port)
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := s.Dial(t.Context(), l.Addr().(*net.TCPAddr).Port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
+
+func stopAndStart(t *testing.T, d driver.Driver) {
+	s, _ := create(t, d, driver.Spec{})
+	if _, status := sh(t, s, "echo kept > file"); status != 0 {
+		t.Fatal("status", status)
+	}
+	p, err := s.Processes().Start(t.Context(), process.Spec{Shell: "sleep 600"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if res, err := p.Wait(t.Context(), process.Until{}); err != nil || res.Exit == nil {
+		t.Errorf("the process goes on: %+v, %v", res, err)
+	}
+	if info, err := s.Info(t.Context()); err != nil || info.State != driver.Stopped || info.StoppedAt.IsZero() {
+		t.Errorf("stopped: %+v, %v", info, err)
+	}
+	if _, err := s.Processes().Start(t.Context(), process.Spec{Shell: "true"}); !errors.Is(err, driver.ErrStopped) {
+		t.Errorf("a start in a stopped sandbox: %v", err)
+	}
+	for range 2 {
+		if err := s.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, _ := sh(t, s, "cat file"); out != "kept\n" {
+		t.Errorf("the file holds %q", out)
+	}
+	if info, err := s.Info(t.Context()); err != nil || info.State != driver.Ready || !info.StoppedAt.IsZero() {
+		t.Errorf("started: %+v, %v", info, err)
+	}
+}
+
+func update(t *testing.T, d driver.Driver) {
+	s, before := create(t, d, driver.Spec{Name: "old", IdleTTL: time.Hour, Run: driver.RunConfig{Env: map[string]string{"A": "1", "B": "2"}}})
+	create(t, d, driver.Spec{Name: "taken"})
+	name, taken, bad, ttl := "new", "taken", "not a name", 2*time.Hour
+	if _, err := s.Update(t.Context(), driver.Change{Name: &taken}); !errors.Is(err, driver.ErrExists) {
+		t.Errorf("a name that is taken: %v", err)
+	}
+	var wrong *driver.InvalidError
+	if _, err := s.Update(t.Context(), driver.Change{Name: &bad}); !errors.As(err, &wrong) {
+		t.Errorf("a bad name: %v", err)
+	}
+	after, err := s.Update(t.Context(), driver.Change{Name: &name, DeleteAfterStop: &ttl, Run: &driver.RunConfig{Env: map[string]string{"B": "3"}}, Metadata: map[string]string{"m": "1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := before
+	want.Name, want.DeleteAfterStop, want.Updated, want.Metadata = name, ttl, after.Updated, map[string]string{"m": "1"}
+	want.Run.Env = map[string]string{"A": "1", "B": "3"}
+	if diff := cmp.Diff(want, after); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := d.Get(t.Context(), "old"); !errors.Is(err, driver.ErrNotFound) {
+		t.Errorf("the old name: %v", err)
+	}
+	if _, err := d.Get(t.Context(), "new"); err != nil {
+		t.Errorf("the new name: %v", err)
+	}
+}
+
+func destroy(t *testing.T, d driver.Driver) {
+	s, _ := create(t, d, driver.Spec{})
+	p, err := s.Processes().Start(t.Context(), process.Spec{Shell: "sleep 600 & sleep 600"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Info(t.Context()); !errors.Is(err, process.ErrNotFound) {
+		t.Errorf("the process is still known: %v", err)
+	}
+	if _, err := s.Processes().Start(t.Context(), process.Spec{Shell: "true"}); !errors.Is(err, driver.ErrNotFound) {
+		t.Errorf("a start after the end: %v", err)
+	}
+}

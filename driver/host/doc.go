@@ -1,0 +1,16 @@
+// Package host is the sandbox driver without isolation: every sandbox is this
+// machine, with a working directory and processes of its own. It is what a
+// daemon that runs inside a container or virtual machine needs, whose walls
+// are already there.
+//
+// # On disk
+//
+//	<dir>/<id>/box.json   what is known of the sandbox, replaced as a whole
+//	<dir>/<id>/work       its working directory
+//
+// A sandbox for another user than the daemon's own, who could not enter the
+// daemon's directory, works in ~/.tend/boxes/<id> of that user instead.
+//
+// The processes of a sandbox carry the label tend.sandbox=<id>, so they are
+// found again by whatever server comes next.
+package host

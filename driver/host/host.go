@@ -1,0 +1,205 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/process"
+)
+
+// Label is the label of processes that holds the ID of their sandbox.
+const Label = "tend.sandbox"
+
+// MaxSandboxes is the most sandboxes of one driver.
+const MaxSandboxes = 10_000
+
+// sweepEvery is how often idle and stopped sandboxes are looked for.
+const sweepEvery = 15 * time.Second
+
+// Config of a Driver. Dir and Manager are needed.
+type Config struct {
+	// Dir holds the sandboxes; it is made if it is missing.
+	Dir string
+	// Manager of the machine's processes.
+	Manager process.Manager
+	// DefaultUser acts for sandboxes that name no user. Empty: the daemon's.
+	DefaultUser string
+	Log         *slog.Logger // nil: nothing is logged
+}
+
+// Driver implements driver.Driver.
+type Driver struct {
+	cfg Config
+	log *slog.Logger
+
+	mu     sync.Mutex
+	boxes  map[driver.ID]*box // guarded by mu
+	byName map[string]*box    // guarded by mu
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// Open reads the sandboxes that there are. Run ends those whose time is up.
+func Open(cfg Config) (*Driver, error) {
+	if cfg.Manager == nil || cfg.Dir == "" {
+		return nil, &driver.InvalidError{Field: "config", Reason: "needs a manager and a directory"}
+	}
+	d := &Driver{cfg: cfg, log: cfg.Log, boxes: map[driver.ID]*box{}, byName: map[string]*box{}}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("directory of the sandboxes: %w", err)
+	}
+	entries, err := os.ReadDir(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("directory of the sandboxes: %w", err)
+	}
+	for _, e := range entries {
+		rec, err := readRecord(filepath.Join(cfg.Dir, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // a creation that did not come to its end
+		}
+		if err != nil || string(rec.ID) != e.Name() || d.byName[rec.Name] != nil {
+			d.log.Warn("record of a sandbox is not usable, leaving it", slog.String("dir", e.Name()), slog.Any("err", err))
+			continue
+		}
+		d.add(d.newBox(*rec))
+	}
+	return d, nil
+}
+
+// add puts a box into the indexes. d.mu is held, or nobody knows d yet.
+func (d *Driver) add(b *box) {
+	d.boxes[b.rec.ID] = b
+	d.byName[b.rec.Name] = b
+}
+
+// Capabilities implements driver.Driver.
+func (d *Driver) Capabilities() driver.Capabilities { return driver.Capabilities{Name: "host"} }
+
+// Create implements driver.Driver.
+func (d *Driver) Create(_ context.Context, spec driver.Spec) (driver.Sandbox, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	if spec.Snapshot != "" {
+		return nil, fmt.Errorf("snapshot %q: %w: the host driver has no snapshots", spec.Snapshot, driver.ErrUnsupported)
+	}
+	id := driver.NewID()
+	if spec.Name == "" {
+		spec.Name = "box-" + string(id[:8])
+	}
+	now := time.Now().UTC()
+	rec := record{
+		ID: id, Name: spec.Name, User: spec.Run.User, Dir: spec.Run.Dir, Env: spec.Run.Env,
+		IdleTTL: spec.IdleTTL, DeleteAfterStop: spec.DeleteAfterStop, Metadata: spec.Metadata,
+		Created: now, Updated: now,
+	}
+	b := d.newBox(rec)
+	// The name is taken before anything is made, so that of two creations
+	// one fails without a trace.
+	d.mu.Lock()
+	switch {
+	case d.byName[spec.Name] != nil:
+		d.mu.Unlock()
+		return nil, fmt.Errorf("%q: %w", spec.Name, driver.ErrExists)
+	case len(d.boxes) >= MaxSandboxes:
+		d.mu.Unlock()
+		return nil, fmt.Errorf("%w: there are %d sandboxes, which is the limit", process.ErrLimit, MaxSandboxes)
+	}
+	b.mu.Lock() // whoever finds it waits until it is made
+	defer b.mu.Unlock()
+	d.add(b)
+	d.mu.Unlock()
+	if err := b.make(); err != nil {
+		d.forget(b)
+		b.gone = true
+		return nil, errors.Join(err, os.RemoveAll(b.home()))
+	}
+	d.log.Info("sandbox created", slog.String("id", string(id)), slog.String("name", spec.Name))
+	return b, nil
+}
+
+// Get implements driver.Driver.
+func (d *Driver) Get(_ context.Context, key string) (driver.Sandbox, error) {
+	d.mu.Lock()
+	b := d.byName[key]
+	if b == nil {
+		b = d.boxes[driver.ID(key)]
+	}
+	d.mu.Unlock()
+	if b == nil || b.isGone() {
+		return nil, fmt.Errorf("%.200q: %w", key, driver.ErrNotFound)
+	}
+	return b, nil
+}
+
+// List implements driver.Driver.
+func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
+	var infos []driver.Info
+	for _, b := range d.all() {
+		info, err := b.Info(ctx)
+		if err == nil {
+			infos = append(infos, info)
+		}
+	}
+	slices.SortFunc(infos, func(a, b driver.Info) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
+	return infos, nil
+}
+
+func (d *Driver) all() []*box {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := make([]*box, 0, len(d.boxes))
+	for _, b := range d.boxes {
+		all = append(all, b)
+	}
+	return all
+}
+
+func (d *Driver) forget(b *box) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.boxes, b.rec.ID)
+	for name, other := range d.byName {
+		if other == b {
+			delete(d.byName, name)
+		}
+	}
+}
+
+// Run stops idle sandboxes, destroys stopped ones whose time is up, and ends
+// destructions that a crash cut short. It returns when ctx ends.
+func (d *Driver) Run(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		d.sweep(ctx, time.Now())
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (d *Driver) sweep(ctx context.Context, now time.Time) {
+	for _, b := range d.all() {
+		if err := b.expire(ctx, now); err != nil && ctx.Err() == nil {
+			d.log.Warn("sandbox could not be ended at its time", slog.String("id", string(b.id)), slog.Any("err", err))
+		}
+	}
+}

@@ -1,0 +1,28 @@
+// Package transcode turns the raw bytes of a process into UTF-8 text, the same
+// text each time, and finds the raw byte that belongs to a text offset again.
+//
+// # The text
+//
+// A byte of the raw stream belongs to a character if it is part of a whole,
+// valid UTF-8 sequence (as unicode/utf8 defines it: shortest form, no
+// surrogates, at most U+10FFFF). Each byte that does not is replaced by one
+// U+FFFD, which is three bytes long in UTF-8. Therefore
+//
+//	text offset = raw offset + 2 × (replaced bytes before it)
+//
+// and the text of a raw stream does not depend on how the stream was cut into
+// pieces: sequences do not overlap, so what a byte is can be told from the
+// three bytes before it and the three behind it. Up to three bytes at the end
+// of what there is may still become a character; they are held back ([Settled])
+// until more bytes come or the stream ends.
+//
+// These rules are part of the wire protocol: clients resume by text offsets,
+// also at another server than the one that told them. Do not change them.
+//
+// # The map
+//
+// [Map] keeps the number of replaced bytes at some raw offsets. Where nothing
+// was replaced two points describe any distance; where something was there is
+// a point at least every 64 KiB of raw bytes, so that an offset is found by a
+// binary search and a look at 64 KiB at most.
+package transcode
