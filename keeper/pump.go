@@ -27,17 +27,20 @@ func (k *Keeper) pump(p *proc, s *outStream) {
 	if s.fd < 0 || s.eof || !p.started {
 		return
 	}
-	moved := int64(0)
 	for range rounds {
 		n, err := k.move(p, s)
-		moved += n
 		switch err {
 		case nil:
-			if n > 0 {
-				continue
+			if n == 0 {
+				k.endStream(p, s)
+				return
 			}
-			k.endStream(p, s)
-			return
+			if n < smallPipe {
+				// All there was. Arming tells at once if more has come, for
+				// less than another splice.
+				k.arm(p, s)
+				return
+			}
 		case unix.EAGAIN:
 			k.arm(p, s)
 			return
