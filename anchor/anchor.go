@@ -17,6 +17,8 @@
 // The launcher is the foreground process of `tend serve`: it holds the lock on
 // the state directory and the listening sockets, starts the anchor again when
 // that dies, reaps what falls to it, and turns SIGTERM into an orderly end. It
+// holds a mirror of the vault: the keeper deposits each descriptor with both,
+// so anchor and keeper (and the server) may be killed at the same instant. It
 // may be killed too: the others go on, and the next `tend serve` finds them.
 //
 // # When the anchor dies
@@ -41,7 +43,6 @@ import (
 
 	"github.com/tend-run/tend/keeper/orphan"
 	"github.com/tend-run/tend/keeper/rundir"
-	"github.com/tend-run/tend/keeper/wire"
 )
 
 // How long roles get to end in good order, before SIGKILL.
@@ -65,7 +66,7 @@ type Config struct {
 type anchor struct {
 	cfg   Config
 	run   *rundir.Dir
-	vault vault
+	vault *vault
 
 	mu        sync.Mutex
 	listeners []int         // guarded by mu
@@ -83,7 +84,7 @@ func Run(cfg Config) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become the subreaper: %w", err)
 	}
-	a := &anchor{cfg: cfg, run: run, listeners: cfg.Listeners, vault: vault{items: map[wire.Ref]map[byte]int{}}}
+	a := &anchor{cfg: cfg, run: run, listeners: cfg.Listeners, vault: newVault()}
 	a.keeper = role{name: "keeper", start: a.startKeeper}
 	a.server = role{name: "server", start: a.startServer}
 	term := notify(unix.SIGTERM)
@@ -117,7 +118,7 @@ func (a *anchor) logf(format string, v ...any) {
 func (a *anchor) resume(r *role, known []byte) {
 	if r.adopt(parseRoles(known, r.name)) {
 		if r == &a.keeper {
-			a.connectKeeper()
+			go a.connectKeeper(r.pid, r.ended)
 		}
 		go a.keep(r, r.pidfd, r.ended)
 		return
@@ -215,6 +216,7 @@ func (a *anchor) startKeeper() (int, error) {
 	return pid, nil
 }
 
+// serveVault takes a keeper's deposits from the socket. a.mu is held.
 func (a *anchor) serveVault(sock int) {
 	done := make(chan struct{})
 	a.vaultConn = done
@@ -224,17 +226,28 @@ func (a *anchor) serveVault(sock int) {
 	}()
 }
 
-// connectKeeper asks a living keeper to deposit everything here.
-func (a *anchor) connectKeeper() {
-	for range 100 {
+// connectKeeper asks a living keeper to deposit everything here, unless it ends
+// first. The launcher's mirror has it all meanwhile.
+func (a *anchor) connectKeeper(pid int, ended <-chan struct{}) {
+	for range 1000 {
 		sock, err := a.run.Dial(rundir.VaultSocket, unix.SOCK_SEQPACKET)
 		if err == nil {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if a.keeper.pid != pid { // another was started meanwhile, with a socket of its own
+				unix.Close(sock)
+				return
+			}
 			a.serveVault(sock)
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
+		select {
+		case <-ended:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
-	a.logf("keeper[%d] cannot be reached: if it dies now, its processes lose their pipes", a.keeper.pid)
+	a.logf("keeper[%d] cannot be reached: its descriptors are in the launcher alone", pid)
 }
 
 func (a *anchor) startServer() (int, error) {

@@ -39,7 +39,13 @@ func RunLauncher(cfg LauncherConfig) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become the subreaper: %w", err)
 	}
-	l := &launcher{cfg: cfg, run: run}
+	l := &launcher{cfg: cfg, run: run, mirror: newVault()}
+	// Before the anchor: a keeper that starts fetches from the mirror.
+	mirror, err := run.Listen(rundir.MirrorSocket, unix.SOCK_SEQPACKET)
+	if err != nil {
+		return err
+	}
+	go l.serveMirror(mirror)
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, unix.SIGTERM, unix.SIGINT)
 	if !signal.Ignored(unix.SIGHUP) {
@@ -67,9 +73,27 @@ func RunLauncher(cfg LauncherConfig) error {
 }
 
 type launcher struct {
-	cfg LauncherConfig
-	run *rundir.Dir
-	pid int // of the anchor
+	cfg    LauncherConfig
+	run    *rundir.Dir
+	mirror *vault
+	pid    int // of the anchor
+}
+
+// serveMirror takes keepers' deposits, of one keeper at a time: what the one
+// before said is all read before the next is answered.
+func (l *launcher) serveMirror(listen int) {
+	for {
+		fd, _, err := unix.Accept4(listen, unix.SOCK_CLOEXEC)
+		if err != nil {
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		if !rundir.Trusted(fd) {
+			unix.Close(fd)
+			continue
+		}
+		l.mirror.serve(fd)
+	}
 }
 
 // anchor finds the living anchor, or starts one; the channel closes at its end.

@@ -10,12 +10,24 @@ import (
 	"github.com/tend-run/tend/keeper/wire"
 )
 
-// vault holds the descriptors that a keeper deposited. Nothing is read from or
+// vault holds the descriptors that a keeper deposited: in the anchor, and a
+// mirror of it in the launcher, so that anchor and keeper may die together. Nothing is read from or
 // written to any of them.
 type vault struct {
 	mu    sync.Mutex
-	items map[wire.Ref]map[byte]int // guarded by mu
+	items map[wire.Ref]*item // guarded by mu
 }
+
+// item is what is held of one process, by kind.
+type item struct {
+	fds map[byte]int
+	// old: from before the last VaultMark. The next put takes its place as a
+	// whole; VaultSweep forgets it. Until then it is as good as any: there is
+	// no moment in which a keeper that dies would find less than it had.
+	old bool
+}
+
+func newVault() *vault { return &vault{items: map[wire.Ref]*item{}} }
 
 // nap is the pause between two looks at the socket, in ms. Deposits are safe in
 // the socket's queue, so the anchor need not run for each: that would cost each
@@ -25,7 +37,10 @@ const nap = 5
 
 func (v *vault) rest() {
 	v.mu.Lock()
-	urgent, ok := v.items[wire.Ref{Slot: wire.VaultGlobal}][wire.FDUrgent]
+	urgent, ok := -1, false
+	if global := v.items[wire.Ref{Slot: wire.VaultGlobal}]; global != nil {
+		urgent, ok = global.fds[wire.FDUrgent]
+	}
 	v.mu.Unlock()
 	if !ok {
 		return
@@ -62,10 +77,12 @@ func (v *vault) serve(sock int) {
 			fds = nil
 		case wire.VaultDrop:
 			v.drop(m)
-		case wire.VaultReset:
-			for ref := range v.items {
-				v.drop(wire.VaultMessage{Ref: ref})
+		case wire.VaultMark:
+			for _, it := range v.items {
+				it.old = true
 			}
+		case wire.VaultSweep:
+			v.sweep()
 		case wire.VaultFetch:
 			err = v.sendAll(sock)
 		}
@@ -82,42 +99,64 @@ func (v *vault) put(m wire.VaultMessage, fds []int) {
 		closeAll(fds)
 		return
 	}
-	held := v.items[m.Ref]
-	if held == nil && len(fds) > 0 {
-		held = make(map[byte]int, len(fds))
-		v.items[m.Ref] = held
+	it := v.items[m.Ref]
+	if it == nil && len(fds) == 0 {
+		return
+	}
+	if it == nil {
+		it = &item{fds: make(map[byte]int, len(fds))}
+		v.items[m.Ref] = it
+	}
+	if it.old {
+		for kind, fd := range it.fds {
+			unix.Close(fd)
+			delete(it.fds, kind)
+		}
+		it.old = false
 	}
 	for i, kind := range m.Kinds {
-		if old, ok := held[kind]; ok {
-			unix.Close(old)
+		if was, ok := it.fds[kind]; ok {
+			unix.Close(was)
 		}
-		held[kind] = fds[i]
+		it.fds[kind] = fds[i]
 	}
 }
 
 func (v *vault) drop(m wire.VaultMessage) {
-	held := v.items[m.Ref]
+	it := v.items[m.Ref]
+	if it == nil {
+		return
+	}
 	if len(m.Kinds) == 0 {
-		for _, fd := range held {
+		for _, fd := range it.fds {
 			unix.Close(fd)
 		}
 		delete(v.items, m.Ref)
 		return
 	}
 	for _, kind := range m.Kinds {
-		if fd, ok := held[kind]; ok {
+		if fd, ok := it.fds[kind]; ok {
 			unix.Close(fd)
-			delete(held, kind)
+			delete(it.fds, kind)
+		}
+	}
+}
+
+// sweep forgets what did not come again since the mark.
+func (v *vault) sweep() {
+	for ref, it := range v.items {
+		if it.old {
+			v.drop(wire.VaultMessage{Ref: ref})
 		}
 	}
 }
 
 // sendAll hands everything to a new keeper; the vault keeps its own copies.
 func (v *vault) sendAll(sock int) error {
-	for ref, held := range v.items {
+	for ref, it := range v.items {
 		m := wire.VaultMessage{Op: wire.VaultItem, Ref: ref}
 		var fds []int
-		for kind, fd := range held {
+		for kind, fd := range it.fds {
 			m.Kinds, fds = append(m.Kinds, kind), append(fds, fd)
 		}
 		if err := wire.Send(sock, m.Append(nil), fds); err != nil {

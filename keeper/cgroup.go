@@ -226,6 +226,36 @@ func (g *cgroups) removeEmpty() {
 	}
 }
 
+// endFormer kills what a former daemon left in the groups, and removes them.
+// It gives the kernel a bounded time.
+func (g *cgroups) endFormer(logf func(string, ...any)) {
+	if g.root == "" {
+		return
+	}
+	entries, err := os.ReadDir(g.root)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		dir := filepath.Join(g.root, e.Name())
+		fd, err := unix.Open(dir+"/cgroup.events", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue
+		}
+		if populated(fd) {
+			logf("ending what a former daemon left behind in %s", dir)
+			if err := writeFile(dir+"/cgroup.kill", "1"); err != nil {
+				logf("%s: %v", dir, err)
+			}
+			for end := time.Now().Add(time.Second); populated(fd) && time.Now().Before(end); {
+				unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}, 20)
+			}
+		}
+		unix.Close(fd)
+		unix.Rmdir(dir)
+	}
+}
+
 // removeAll removes the whole tree, best effort: at shutdown. The kernel may
 // need a moment after the last exit.
 func (g *cgroups) removeAll() {

@@ -74,7 +74,7 @@ func (k *Keeper) acceptAnchors() {
 			unix.Close(fd)
 			continue
 		}
-		k.vault.adopt(fd)
+		k.vaults[inAnchor].adopt(fd)
 	}
 }
 

@@ -22,7 +22,9 @@ func (k *Keeper) onPidfd(p *proc) {
 	}
 	var info unix.Siginfo
 	var usage unix.Rusage
-	err := unix.Waitid(unix.P_PIDFD, p.pidfd, &info, unix.WEXITED|unix.WNOHANG, &usage)
+	// Not reaped before it is written down: a keeper that dies in between
+	// leaves the status to the next one.
+	err := unix.Waitid(unix.P_PIDFD, p.pidfd, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, &usage)
 	switch {
 	case err == unix.ECHILD:
 		// Its keeper died: it is the anchor's child now.
@@ -35,7 +37,12 @@ func (k *Keeper) onPidfd(p *proc) {
 	e := exitOf(&info)
 	e.UserTime, e.SystemTime = time.Duration(usage.Utime.Nano()), time.Duration(usage.Stime.Nano())
 	e.MaxRSS = usage.Maxrss << 10
+	pidfd := p.pidfd
+	p.pidfd = -1
 	k.exit(p, e)
+	unix.Waitid(unix.P_PIDFD, pidfd, &info, unix.WEXITED|unix.WNOHANG, nil)
+	k.unwatch(pidfd)
+	unix.Close(pidfd)
 }
 
 // exitOf reads code and status out of a siginfo_t (offsets 8 and 24 on all
@@ -112,9 +119,7 @@ func (k *Keeper) exit(p *proc, e *process.Exit) {
 			eof |= board.FlagEOF(s.stream)
 		}
 	}
-	if err := k.appendJournal(p, spool.AppendExited(rec, e.Time, e)); err != nil {
-		k.logf("process %s: exit status %d/%d could not be written to the journal: %v", p.id, e.Code, e.Signal, err)
-	}
+	k.record(p, spool.AppendExited(rec, e.Time, e))
 	p.slot.Set(eof)
 	p.slot.SetExit(e)
 	// Most often the tree is gone too, and what is left to say goes into the
@@ -123,8 +128,10 @@ func (k *Keeper) exit(p *proc, e *process.Exit) {
 	if !p.final {
 		k.announce(p)
 	}
-	k.unwatch(p.pidfd)
-	closeFD(&p.pidfd)
+	if p.pidfd >= 0 {
+		k.unwatch(p.pidfd)
+		closeFD(&p.pidfd)
+	}
 	if !p.pty {
 		k.closeStdin(p)
 	}
@@ -141,9 +148,7 @@ func (k *Keeper) checkTree(p *proc) {
 		p.gone = k.watchTree(p)
 	}
 	if p.gone {
-		if err := k.appendJournal(p, spool.AppendTreeGone(nil, time.Now())); err != nil {
-			k.logf("process %s: journal: %v", p.id, err)
-		}
+		k.record(p, spool.AppendTreeGone(nil, time.Now()))
 		p.slot.Set(board.FlagTreeGone)
 		k.finish(p)
 		return
@@ -203,13 +208,11 @@ func (k *Keeper) finish(p *proc) {
 			if !s.eof {
 				k.closeStream(p, s)
 			}
-			if err := k.appendJournal(p, spool.AppendEOF(nil, time.Now(), s.stream, s.end)); err != nil {
-				k.logf("process %s: journal: %v", p.id, err)
-			}
+			k.record(p, spool.AppendEOF(nil, time.Now(), s.stream, s.end))
 			p.slot.Set(board.FlagEOF(s.stream))
 		}
 	}
-	if !p.out[0].eof || !p.out[1].eof {
+	if !p.out[0].eof || !p.out[1].eof || len(p.owed) > 0 {
 		return
 	}
 	p.final = true
@@ -224,7 +227,7 @@ func (k *Keeper) finish(p *proc) {
 		closeFD(&p.treeFD)
 	}
 	k.closeFiles(p)
-	k.vault.drop(&p.vaulted, p.ref)
+	k.vaults.drop(&p.vaulted, p.ref)
 }
 
 // setTimeout arms the end of the process's time. It is kept by the keeper, so

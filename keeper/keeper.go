@@ -16,10 +16,11 @@
 // Bytes move by splice(2) from the pipe to an explicit offset of the spool
 // file: a kill is taken between system calls, or inside splice at a page
 // border where exactly the bytes written were consumed. The next keeper goes
-// on at the file's size. All descriptors are also in the anchor's vault, so no
-// pipe breaks meanwhile; the board (package board) is a memfd in the same
-// vault. Exit statuses of processes whose keeper died are collected by the
-// anchor, whose children they become (package orphan).
+// on at the file's size. All descriptors are also in two vaults, the anchor's
+// and the launcher's, so no pipe breaks meanwhile; the board (package board) is
+// a memfd in the same vaults. Exit statuses of processes whose keeper died are
+// collected by the anchor or the launcher, whose children they become (package
+// orphan).
 //
 // # Order of announcements
 //
@@ -79,11 +80,11 @@ type Keeper struct {
 	wakeFD  int
 	listen  int
 	null    int // /dev/null, for processes without input
-	vault   *vault
+	vaults  vaults
 	groups  *cgroups
 	spares  *sparePool
 	stats   machine
-	vaulted uint32       // the vault epoch of the global descriptors
+	vaulted epochs       // of the global descriptors
 	cached  atomic.Int32 // open spool files
 
 	mu    sync.Mutex
@@ -112,19 +113,21 @@ func Run(cfg Config) error {
 	if k.null, err = unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("/dev/null: %w", err)
 	}
-	k.vault = newVault(cfg.Vault)
-	held, err := k.vault.fetch()
-	if err != nil {
-		k.logf("vault of the anchor is not readable, starting without: %v", err)
+	for i, sock := range []int{cfg.Vault, -1} {
+		if k.vaults[i], err = newVault(sock); err != nil {
+			return err
+		}
 	}
 	k.groups = findCgroups(cfg.StateDir)
 	k.stats = probeMachine(k.spool, k.groups)
-	if err := k.takeOver(held); err != nil {
+	if err := k.takeOver(); err != nil {
 		return err
 	}
 	term := notifyTerm()
 	k.spares = newSparePool(k.spool)
 	go k.spares.fill()
+	k.vaults[inMirror].onLost = k.findMirror
+	k.findMirror()
 	for range min(max(2, runtime.NumCPU()), 8) {
 		go k.work()
 	}
@@ -148,6 +151,9 @@ const (
 	onTree // cgroup.events
 )
 
+// onMirror is the event, in place of a slot, that the launcher hung up.
+const onMirror = board.Slots << 3
+
 func (k *Keeper) watch(op int, fd int, events uint32, p *proc, what int) error {
 	return unix.EpollCtl(k.ep, op, fd, &unix.EpollEvent{Events: events | unix.EPOLLONESHOT, Fd: int32(p.ref.Slot)<<3 | int32(what), Pad: int32(p.ref.Gen)})
 }
@@ -165,6 +171,10 @@ func (k *Keeper) work() {
 			time.Sleep(time.Second)
 		}
 		for _, ev := range events[:max(n, 0)] {
+			if ev.Fd == onMirror {
+				k.vaults[inMirror].lost()
+				continue
+			}
 			p := k.procs[uint32(ev.Fd)>>3].Load()
 			if p == nil || p.ref.Gen != uint32(ev.Pad) {
 				continue

@@ -111,11 +111,16 @@ func (m *machine) facts(k *Keeper) []string {
 	default:
 		fact("kill_reaches_tree", "cgroup.kill in "+k.groups.root, "")
 	}
-	vault := ""
-	if !k.vault.complete() {
-		vault = "the anchor does not hold all descriptors at this moment: a keeper killed now breaks pipes"
+	anchor, mirror := k.vaults[inAnchor].complete(), k.vaults[inMirror].complete()
+	vault, both := "", ""
+	if !anchor && !mirror {
+		vault = "neither anchor nor launcher holds all descriptors at this moment: a keeper killed now breaks pipes"
 	}
-	fact("processes_survive_keeper", "descriptors are in the anchor's vault", vault)
+	if !anchor || !mirror {
+		both = "only one of anchor and launcher holds all descriptors at this moment: a keeper killed together with it breaks pipes"
+	}
+	fact("processes_survive_keeper", "descriptors are in the vaults of anchor and launcher", vault)
+	fact("processes_survive_anchor_and_keeper", "the launcher holds a mirror of the anchor's vault", both)
 	info := ""
 	if !m.pidfdInfo {
 		info = "Linux 6.15 is needed: the exit status of a process whose keeper and then launcher were killed is reported as lost"

@@ -36,7 +36,8 @@ type proc struct {
 	out   [2]outStream
 	stdin stdin
 
-	vaulted  uint32 // the vault's epoch in which all descriptors were deposited
+	vaulted  epochs // the vaults' in which all descriptors were deposited
+	owed     []byte // journal records that found no room yet
 	journal  int    // spool files, opened at need and closed under pressure
 	index    int
 	indexEnd int64
@@ -160,29 +161,6 @@ func (k *Keeper) closeFiles(p *proc) {
 			k.cached.Add(-1)
 		}
 	}
-}
-
-// appendJournal writes whole records to the journal.
-func (k *Keeper) appendJournal(p *proc, rec []byte) error {
-	fd, err := k.openJournal(p)
-	if err != nil {
-		return err
-	}
-	return writeAll(fd, rec)
-}
-
-func writeAll(fd int, b []byte) error {
-	for len(b) > 0 {
-		n, err := unix.Write(fd, b)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		b = b[n:]
-	}
-	return nil
 }
 
 func closeFD(fd *int) {

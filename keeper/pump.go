@@ -317,9 +317,7 @@ func (k *Keeper) arm(p *proc, s *outStream) {
 // on, or after its exit.
 func (k *Keeper) endStream(p *proc, s *outStream) {
 	k.closeStream(p, s)
-	if err := k.appendJournal(p, spool.AppendEOF(nil, time.Now(), s.stream, s.end)); err != nil {
-		k.logf("process %s: journal: %v", p.id, err)
-	}
+	k.record(p, spool.AppendEOF(nil, time.Now(), s.stream, s.end))
 	p.slot.Set(board.FlagEOF(s.stream))
 	k.announce(p)
 	k.finish(p)

@@ -123,10 +123,7 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 	} else {
 		p.dir = final
 	}
-	if err := k.appendJournal(p, spool.AppendStarted(nil, now, spool.Started{PID: p.pid, BootID: bootID()})); err != nil {
-		// The program runs, so the start is a fact: say it without the disk.
-		k.logf("process %s: journal: %v", p.id, err)
-	}
+	k.record(p, spool.AppendStarted(nil, now, spool.Started{PID: p.pid, BootID: bootID()}))
 	if p.stdin.open {
 		p.slot.Set(board.FlagStdinOpen)
 	}
@@ -270,7 +267,7 @@ func (k *Keeper) killNow(p *proc) {
 	}
 	unix.Kill(p.pid, unix.SIGKILL)
 	unix.Wait4(p.pid, nil, 0, nil)
-	k.vault.drop(&p.vaulted, p.ref)
+	k.vaults.drop(&p.vaulted, p.ref)
 }
 
 // abandon takes back what a failed start did.
@@ -290,11 +287,14 @@ func (k *Keeper) abandon(p *proc) {
 	k.release(p)
 }
 
-// deposit puts all of the process's descriptors into the vault and reports
-// whether that worked. p.mu is held.
-func (k *Keeper) deposit(p *proc) bool {
-	var kinds []byte
-	var fds []int
+// deposit puts all of the process's descriptors into both vaults. p.mu is held.
+func (k *Keeper) deposit(p *proc) {
+	kinds, fds := p.holdings()
+	k.vaults.put(&p.vaulted, true, p.ref, kinds, fds)
+}
+
+// holdings are the descriptors that must outlive the keeper.
+func (p *proc) holdings() (kinds []byte, fds []int) {
 	add := func(kind byte, fd int) {
 		if fd >= 0 {
 			kinds, fds = append(kinds, kind), append(fds, fd)
@@ -313,7 +313,7 @@ func (k *Keeper) deposit(p *proc) bool {
 	add(wire.FDFeedR, p.stdin.feedR)
 	add(wire.FDFeedW, p.stdin.feedW)
 	add(wire.FDPid, p.pidfd)
-	return len(fds) == 0 || k.vault.put(&p.vaulted, true, p.ref, kinds, fds)
+	return kinds, fds
 }
 
 func errno(err error) uint32 {

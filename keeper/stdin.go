@@ -50,7 +50,7 @@ func (k *Keeper) makeStdin(p *proc) error {
 		p.stdin.feedR, p.stdin.feedW = pipe[0], pipe[1]
 		kinds, fds = append(kinds, wire.FDFeedR, wire.FDFeedW), append(fds, pipe[0], pipe[1])
 	}
-	k.vault.put(&p.vaulted, false, p.ref, kinds, fds)
+	k.vaults.put(&p.vaulted, false, p.ref, kinds, fds)
 	return nil
 }
 
@@ -132,8 +132,8 @@ func (k *Keeper) closeStdin(p *proc) {
 	if p.stdin.fd >= 0 {
 		k.unwatch(p.stdin.fd)
 		closeFD(&p.stdin.fd)
-		k.vault.drop(&p.vaulted, p.ref, wire.FDStdin)
-		k.vault.hurry()
+		k.vaults.drop(&p.vaulted, p.ref, wire.FDStdin)
+		k.vaults.hurry()
 	}
 	k.closeFeed(p)
 	k.announce(p)
@@ -144,6 +144,6 @@ func (k *Keeper) closeFeed(p *proc) {
 		closeFD(&p.stdin.mem)
 		closeFD(&p.stdin.feedR)
 		closeFD(&p.stdin.feedW)
-		k.vault.drop(&p.vaulted, p.ref, wire.FDStdinMem, wire.FDFeedR, wire.FDFeedW)
+		k.vaults.drop(&p.vaulted, p.ref, wire.FDStdinMem, wire.FDFeedR, wire.FDFeedW)
 	}
 }

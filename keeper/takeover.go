@@ -3,6 +3,7 @@
 package keeper
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,16 +18,31 @@ import (
 	"github.com/tend-run/tend/spool"
 )
 
-// takeOver starts from what a former keeper left in the vault, or afresh. Crash
-// and upgrade of a keeper are this one path.
-func (k *Keeper) takeOver(held map[wire.Ref]held) error {
-	global := held[wire.Ref{Slot: wire.VaultGlobal}]
-	delete(held, wire.Ref{Slot: wire.VaultGlobal})
-	if err := k.openGlobals(global); err != nil {
+// takeOver starts from what a former keeper left in the vaults, or afresh.
+func (k *Keeper) takeOver() error {
+	held, err := k.vaults[inAnchor].fetch()
+	if err != nil {
+		k.logf("vault of the anchor is not readable: %v", err)
+	}
+	global := wire.Ref{Slot: wire.VaultGlobal}
+	complete := k.complete(held)
+	if !complete {
+		// The anchor died too, and was started anew: the launcher has the rest.
+		if more, err := k.fetchMirror(); err != nil {
+			k.logf("the launcher's mirror is not readable: %v", err)
+		} else {
+			merge(held, more)
+		}
+	}
+	globals := held[global]
+	delete(held, global)
+	if err := k.openGlobals(globals); err != nil {
 		return err
 	}
-	k.vault.refill = k.handOver
-	k.vault.put(&k.vaulted, true, wire.Ref{Slot: wire.VaultGlobal}, globalKinds, k.globalFDs())
+	for i, v := range k.vaults {
+		v.refill = func(again func(put func() bool) bool) bool { return k.handOver(i, again) }
+		k.depositGlobals(i)
+	}
 	k.fresh = k.board.Used()
 	for slot := k.fresh; slot > 0; slot-- {
 		s := k.board.Slot(slot - 1)
@@ -38,8 +54,13 @@ func (k *Keeper) takeOver(held map[wire.Ref]held) error {
 			k.free = append(k.free, slot-1)
 		}
 	}
-	for _, h := range held { // of a slot that has another owner by now
+	for ref, h := range held { // of a slot that has another owner by now
 		h.close()
+		e := epochs{1, 1}
+		k.vaults.drop(&e, ref)
+	}
+	if !complete {
+		k.vaults[inAnchor].renew()
 	}
 	// The server sleeps on news of the former keeper: let it look at all.
 	one := [8]byte{1}
@@ -47,9 +68,81 @@ func (k *Keeper) takeOver(held map[wire.Ref]held) error {
 	return nil
 }
 
+// complete reports whether the anchor's holdings are everything.
+func (k *Keeper) complete(all map[wire.Ref]held) bool {
+	fd, ok := all[wire.Ref{Slot: wire.VaultGlobal}][wire.FDBoard]
+	if !ok {
+		return false
+	}
+	fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return false
+	}
+	b, err := board.Open(fd)
+	if err != nil {
+		unix.Close(fd)
+		return false
+	}
+	defer b.Close()
+	for i := range b.Used() {
+		s := b.Slot(i)
+		if !covered(s.Flags(), all[wire.Ref{Slot: i, Gen: s.Gen()}]) {
+			return false
+		}
+	}
+	return true
+}
+
+// fetchMirror asks the launcher for what it holds. The connection is not kept:
+// findMirror makes another, on which everything is deposited anew.
+func (k *Keeper) fetchMirror() (map[wire.Ref]held, error) {
+	sock, err := k.run.Dial(rundir.MirrorSocket, unix.SOCK_SEQPACKET)
+	if errors.Is(err, rundir.ErrNobody) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(sock)
+	v := vault{sock: sock}
+	return v.fetch()
+}
+
+// How often a keeper without a launcher looks for one: often at first, since a
+// launcher starts a moment before or after.
+const (
+	mirrorSoon  = 100 * time.Millisecond
+	mirrorLater = time.Second
+)
+
+// findMirror connects to the launcher as soon as there is one, and deposits
+// everything there.
+func (k *Keeper) findMirror() { k.tryMirror(0) }
+
+func (k *Keeper) tryMirror(tries int) {
+	sock, err := k.run.Dial(rundir.MirrorSocket, unix.SOCK_SEQPACKET)
+	if err == nil {
+		ev := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: onMirror}
+		if err = unix.EpollCtl(k.ep, unix.EPOLL_CTL_ADD, sock, &ev); err == nil {
+			k.vaults[inMirror].adopt(sock)
+			return
+		}
+		unix.Close(sock)
+	}
+	pause := mirrorLater
+	if tries < 50 {
+		pause = mirrorSoon
+	}
+	time.AfterFunc(pause, func() { k.tryMirror(tries + 1) })
+}
+
 var globalKinds = []byte{wire.FDBoard, wire.FDWake, wire.FDListen, wire.FDUrgent}
 
-func (k *Keeper) globalFDs() []int { return []int{k.board.FD(), k.wakeFD, k.listen, k.vault.urgent} }
+// depositGlobals puts what belongs to no process into one vault.
+func (k *Keeper) depositGlobals(i int) bool {
+	v := k.vaults[i]
+	return v.put(&k.vaulted[i], true, wire.Ref{Slot: wire.VaultGlobal}, globalKinds, []int{k.board.FD(), k.wakeFD, k.listen, v.urgent})
+}
 
 func (h held) close() {
 	for _, fd := range h {
@@ -58,21 +151,24 @@ func (h held) close() {
 }
 
 func (k *Keeper) openGlobals(h held) (err error) {
+	if fd, ok := h[wire.FDUrgent]; ok {
+		unix.Close(fd) // each keeper has its own
+	}
 	if fd, ok := h[wire.FDBoard]; ok {
 		if k.board, err = board.Open(fd); err != nil {
 			return fmt.Errorf("the board that the former keeper left: %w", err)
 		}
-	} else if k.board, err = board.Create(); err != nil {
-		return err
+	} else {
+		// Whatever runs in our groups belongs to no board any more: it is
+		// reported as lost, its pipes are broken, and nobody could end it.
+		k.groups.endFormer(k.logf)
+		if k.board, err = board.Create(); err != nil {
+			return err
+		}
 	}
 	if fd, ok := h[wire.FDWake]; ok {
 		k.wakeFD = fd
 	} else if k.wakeFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		return fmt.Errorf("eventfd: %w", err)
-	}
-	if fd, ok := h[wire.FDUrgent]; ok {
-		k.vault.urgent = fd
-	} else if k.vault.urgent, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return fmt.Errorf("eventfd: %w", err)
 	}
 	if fd, ok := h[wire.FDListen]; ok {
@@ -84,21 +180,23 @@ func (k *Keeper) openGlobals(h held) (err error) {
 	return err
 }
 
-// handOver deposits everything with a new anchor. again repeats one deposit
-// until the anchor takes it.
-func (k *Keeper) handOver(again func(put func() bool) bool) bool {
-	ok := again(func() bool {
-		return k.vault.put(&k.vaulted, true, wire.Ref{Slot: wire.VaultGlobal}, globalKinds, k.globalFDs())
-	})
-	for i := 0; i < len(k.procs) && ok; i++ {
-		p := k.procs[i].Load()
+// handOver deposits everything with a new holder of a vault. again repeats one
+// deposit until the holder takes it.
+func (k *Keeper) handOver(i int, again func(put func() bool) bool) bool {
+	ok := again(func() bool { return k.depositGlobals(i) })
+	for slot := 0; slot < len(k.procs) && ok; slot++ {
+		p := k.procs[slot].Load()
 		if p == nil {
 			continue
 		}
 		ok = again(func() bool {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			return !p.started || p.final || k.deposit(p)
+			if !p.started || p.final {
+				return true
+			}
+			kinds, fds := p.holdings()
+			return k.vaults[i].put(&p.vaulted[i], true, p.ref, kinds, fds)
 		})
 	}
 	return ok
@@ -110,7 +208,7 @@ func (k *Keeper) readopt(ref wire.Ref, s board.Slot, h held) bool {
 	p := newProc(ref, id, s)
 	p.dir = filepath.Join(k.spool, string(id))
 	if flags&board.FlagStarted == 0 {
-		k.undoStart(p)
+		k.undoStart(p, h)
 		return false
 	}
 	k.ids[id] = p
@@ -144,11 +242,15 @@ func (k *Keeper) readopt(ref wire.Ref, s board.Slot, h held) bool {
 	s.SetIndexEnd(rec.IndexEnd)
 	k.adoptFDs(p, h, rec)
 	p.exited = flags&board.FlagExited != 0
-	if j := &rec.Journal; !p.exited && j.Exit != nil {
-		s.SetExit(j.Exit) // died between journal and board
+	switch j := &rec.Journal; {
+	case !p.exited && j.Exit != nil: // died between journal and board
+		s.SetExit(j.Exit)
 		p.exited = true
+	case p.exited && j.Exit == nil: // died while it owed the journal
+		e := s.Exit()
+		k.record(p, spool.AppendExited(nil, e.Time, e))
 	}
-	k.vault.put(&p.vaulted, true, ref, nil, nil) // the anchor holds all: note the epoch
+	p.vaulted[inAnchor] = 1 // it holds all, or everything is deposited anew
 	k.rewatch(p, rec)
 	return true
 }
@@ -195,6 +297,16 @@ func (k *Keeper) adoptFDs(p *proc, h held, rec *spool.Recovered) {
 	}
 	if !in.open {
 		p.slot.Clear(board.FlagStdinOpen)
+		// What a vault still had, because it missed the drop, would hold the
+		// input open for ever.
+		if in.fd >= 0 || in.mem >= 0 {
+			closeFD(&in.fd)
+			closeFD(&in.mem)
+			closeFD(&in.feedR)
+			closeFD(&in.feedW)
+			p.vaulted = epochs{1, 1}
+			k.vaults.drop(&p.vaulted, p.ref, wire.FDStdin, wire.FDStdinMem, wire.FDFeedR, wire.FDFeedW)
+		}
 	}
 	p.pidfd = take(wire.FDPid)
 	h.close() // kinds this version does not know
@@ -243,7 +355,10 @@ func (k *Keeper) rewatch(p *proc, rec *spool.Recovered) {
 
 // undoStart cleans up after a start that was never announced: the caller was
 // not told that it worked and will repeat it.
-func (k *Keeper) undoStart(p *proc) {
+func (k *Keeper) undoStart(p *proc, h held) {
+	if fd, ok := h[wire.FDPid]; ok {
+		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	}
 	if k.groups.root != "" {
 		k.groups.kill(p.ref.Slot)
 		if fd, err := k.groups.openEvents(p.ref.Slot); err == nil {

@@ -9,36 +9,90 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/process"
 )
 
-// vault is the keeper's side of the anchor's vault. Deposits never wait: when
-// the anchor does not take one (it is dead, stopped or slow), a new epoch
-// begins, and a goroutine hands every process over again as soon as an anchor
-// listens. Until it reaches a process, that one's own changes are not sent:
-// its descriptors go as a whole, with the epoch noted, under the process's
-// lock.
-type vault struct {
-	mu     sync.Mutex
-	sock   int    // -1: no anchor; guarded by mu
-	epoch  uint32 // guarded by mu
-	behind bool   // catchUp runs; guarded by mu
-	urgent int    // eventfd that ends the anchor's nap; set once before the workers start
-	// refill hands over everything by put with whole set; done reports each
-	// result. Set once before the workers start.
-	refill func(again func(put func() bool) bool) bool
+// The two who hold copies of the descriptors.
+const (
+	inAnchor = iota
+	inMirror // the launcher
+	vaultCount
+)
+
+// vaults are both. A deposit goes to each before a start is answered, so the
+// keeper may die together with either one of them.
+type vaults [vaultCount]*vault
+
+// epochs are a process's, one for each vault; guarded by its lock.
+type epochs [vaultCount]uint32
+
+// put deposits descriptors of one process with both. whole: these are all it
+// has.
+func (vs *vaults) put(e *epochs, whole bool, ref wire.Ref, kinds []byte, fds []int) {
+	for i, v := range vs {
+		v.put(&e[i], whole, ref, kinds, fds)
+	}
 }
 
-func newVault(sock int) *vault { return &vault{sock: sock, epoch: 1} }
+// drop lets both close their copies; no kinds: all of the process.
+func (vs *vaults) drop(e *epochs, ref wire.Ref, kinds ...byte) {
+	for i, v := range vs {
+		v.drop(&e[i], ref, kinds...)
+	}
+}
+
+// hurry makes both look at once: somebody waits for a drop.
+func (vs *vaults) hurry() {
+	for _, v := range vs {
+		v.hurry()
+	}
+}
+
+// vault is the keeper's side of one vault. Deposits never wait: when the holder
+// does not take one (it is dead, stopped or slow), a new epoch begins, and a
+// goroutine hands every process over again as soon as there is a holder that
+// listens. Until it reaches a process, that one's own changes are not sent: its
+// descriptors go as a whole, with the epoch noted, under the process's lock.
+type vault struct {
+	mu     sync.Mutex
+	sock   int    // -1: nobody; guarded by mu
+	epoch  uint32 // guarded by mu
+	behind bool   // catchUp runs; guarded by mu
+	urgent int    // eventfd that ends the holder's nap
+	// refill hands over everything by put with whole set; again repeats one
+	// until it is taken. Set once before the workers start.
+	refill func(again func(put func() bool) bool) bool
+	// onLost is called, on a goroutine of its own, when the holder hung up; or
+	// nil. Set as refill is.
+	onLost func()
+}
+
+func newVault(sock int) (*vault, error) {
+	urgent, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("eventfd: %w", err)
+	}
+	return &vault{sock: sock, epoch: 1, urgent: urgent}, nil
+}
 
 // held are the descriptors of one process, or the global ones, by kind.
 type held map[byte]int
+
+// fetchTimeout bounds how long a holder that does not answer (it is stopped)
+// keeps a new keeper waiting for each message.
+const fetchTimeout = 2 * time.Second
 
 // fetch takes all that a former keeper left.
 func (v *vault) fetch() (map[wire.Ref]held, error) {
 	all := map[wire.Ref]held{}
 	if v.sock < 0 {
 		return all, nil
+	}
+	limit := unix.NsecToTimeval(fetchTimeout.Nanoseconds())
+	if err := unix.SetsockoptTimeval(v.sock, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
+		return all, err
 	}
 	ask := wire.VaultMessage{Op: wire.VaultFetch}
 	if err := wire.Send(v.sock, ask.Append(nil), nil); err != nil {
@@ -51,11 +105,11 @@ func (v *vault) fetch() (map[wire.Ref]held, error) {
 			return all, err
 		}
 		if n == 0 {
-			return all, fmt.Errorf("the anchor closed the connection")
+			return all, fmt.Errorf("the holder closed the connection")
 		}
 		m, err := wire.ParseVault(buf[:n])
 		if err != nil || m.Op != wire.VaultItem && m.Op != wire.VaultEnd || len(m.Kinds) != len(fds) {
-			return all, fmt.Errorf("unexpected message %v of the anchor", m)
+			return all, fmt.Errorf("unexpected message %v", m)
 		}
 		if m.Op == wire.VaultEnd {
 			return all, nil
@@ -71,20 +125,16 @@ func (v *vault) fetch() (map[wire.Ref]held, error) {
 	}
 }
 
-// put deposits descriptors of one process and reports whether it was sent.
-// *epoch is the process's, guarded by its lock; whole: these are all it has.
 func (v *vault) put(epoch *uint32, whole bool, ref wire.Ref, kinds []byte, fds []int) bool {
 	m := wire.VaultMessage{Op: wire.VaultPut, Ref: ref, Kinds: kinds}
 	return v.send(epoch, whole, m.Append(nil), fds)
 }
 
-// drop lets the anchor close its copies; no kinds: all of the process.
 func (v *vault) drop(epoch *uint32, ref wire.Ref, kinds ...byte) {
 	m := wire.VaultMessage{Op: wire.VaultDrop, Ref: ref, Kinds: kinds}
 	v.send(epoch, false, m.Append(nil), nil)
 }
 
-// hurry makes the anchor look at once: somebody waits for a drop.
 func (v *vault) hurry() {
 	one := [8]byte{1}
 	unix.Write(v.urgent, one[:])
@@ -101,13 +151,11 @@ func (v *vault) send(epoch *uint32, whole bool, b []byte, fds []int) bool {
 		*epoch = v.epoch
 		return true
 	}
-	v.epoch++
 	if gone(err) {
-		unix.Close(v.sock)
-		v.sock = -1
-	} else if !v.behind {
-		v.behind = true
-		go v.catchUp()
+		v.hangUp()
+	} else {
+		v.epoch++
+		v.startCatchUp()
 	}
 	return false
 }
@@ -128,7 +176,7 @@ func sendNow(sock int, b []byte, fds []int) error {
 	}
 }
 
-// adopt connects a new anchor and hands everything over.
+// adopt connects a new holder and hands everything over.
 func (v *vault) adopt(sock int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -137,17 +185,50 @@ func (v *vault) adopt(sock int) {
 	}
 	v.sock = sock
 	v.epoch++
+	v.startCatchUp()
+}
+
+// startCatchUp hands everything over again. v.mu is held.
+func (v *vault) startCatchUp() {
 	if !v.behind {
 		v.behind = true
 		go v.catchUp()
 	}
 }
 
-// catchUp tells the anchor to forget all and hands everything over, until a
-// whole pass belongs to one epoch or no anchor is left. It waits for room in
-// the socket without holding a lock.
+// renew is for a holder that is connected but does not have everything.
+func (v *vault) renew() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.epoch++
+	v.startCatchUp()
+}
+
+// lost is for a holder that hung up.
+func (v *vault) lost() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.hangUp()
+}
+
+// hangUp: v.mu is held.
+func (v *vault) hangUp() {
+	if v.sock < 0 {
+		return
+	}
+	unix.Close(v.sock)
+	v.sock = -1
+	v.epoch++
+	if v.onLost != nil {
+		go v.onLost()
+	}
+}
+
+// catchUp hands everything over and lets the holder forget the rest, until a
+// whole pass belongs to one epoch or nobody is left to hold it. It waits for
+// room in the socket without holding a lock.
 func (v *vault) catchUp() {
-	reset := wire.VaultMessage{Op: wire.VaultReset}
+	mark, sweep := wire.VaultMessage{Op: wire.VaultMark}, wire.VaultMessage{Op: wire.VaultSweep}
 	for {
 		v.mu.Lock()
 		epoch, sock := v.epoch, v.sock
@@ -156,7 +237,7 @@ func (v *vault) catchUp() {
 			v.mu.Unlock()
 			return
 		}
-		err := sendNow(sock, reset.Append(nil), nil)
+		err := sendNow(sock, mark.Append(nil), nil)
 		v.mu.Unlock()
 		complete := err == nil && v.refill(func(put func() bool) bool {
 			for try := 0; !put(); try++ {
@@ -172,12 +253,10 @@ func (v *vault) catchUp() {
 			return true
 		})
 		v.mu.Lock()
-		if gone(err) {
-			unix.Close(v.sock)
-			v.sock = -1
-			v.epoch++
+		if gone(err) && v.sock == sock {
+			v.hangUp()
 		}
-		if complete && v.epoch == epoch {
+		if complete && v.epoch == epoch && sendNow(sock, sweep.Append(nil), nil) == nil {
 			v.behind = false
 			v.mu.Unlock()
 			return
@@ -187,9 +266,54 @@ func (v *vault) catchUp() {
 	}
 }
 
-// complete: an anchor is connected and holds everything.
+// complete: the holder is connected and has everything.
 func (v *vault) complete() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.sock >= 0 && !v.behind
+}
+
+// merge adds to all what is in more alone, and closes the rest of more.
+func merge(all, more map[wire.Ref]held) {
+	for ref, h := range more {
+		mine := all[ref]
+		if mine == nil {
+			all[ref] = h
+			continue
+		}
+		for kind, fd := range h {
+			if _, ok := mine[kind]; ok {
+				unix.Close(fd)
+			} else {
+				mine[kind] = fd
+			}
+		}
+	}
+}
+
+// covered reports whether a vault's holdings are all that a slot with these
+// flags may need: what the process's facts say is still open must be there.
+func covered(flags uint32, h held) bool {
+	const live = board.FlagUsed | board.FlagStarted
+	if flags&live != live || flags&board.FlagFinal != 0 {
+		return true
+	}
+	has := func(kinds ...byte) bool {
+		for _, k := range kinds {
+			if _, ok := h[k]; !ok {
+				return false
+			}
+		}
+		return true
+	}
+	if flags&board.FlagExited == 0 && !has(wire.FDPid) {
+		return false
+	}
+	if has(wire.FDPTY) {
+		return has(wire.FDStageR, wire.FDStageW)
+	}
+	ended := func(s process.Stream) bool { return flags&board.FlagEOF(s) != 0 }
+	return (ended(process.Stdout) || has(wire.FDStdout) || ended(process.PTY)) &&
+		(ended(process.Stderr) || has(wire.FDStderr) || ended(process.PTY)) &&
+		(flags&board.FlagStdinOpen == 0 || has(wire.FDStdin))
 }

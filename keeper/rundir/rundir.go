@@ -18,6 +18,7 @@ const (
 	KeeperSocket = "keeper.sock" // SOCK_STREAM; the keeper, for servers
 	VaultSocket  = "vault.sock"  // SOCK_SEQPACKET; the keeper, for a new anchor
 	AnchorSocket = "anchor.sock" // SOCK_SEQPACKET; the anchor's control
+	MirrorSocket = "mirror.sock" // SOCK_SEQPACKET; the launcher's mirror of the vault, for keepers
 	Orphans      = "orphans"     // see package orphan
 	Roles        = "roles"       // pids of keeper and server, by the anchor
 	ServerArgv   = "server.argv" // the server's command line, NUL-separated

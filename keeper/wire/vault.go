@@ -1,7 +1,8 @@
 package wire
 
-// The vault protocol runs between keeper and anchor on a SOCK_SEQPACKET
-// socket, one message a packet:
+// The vault protocol runs between the keeper and those who hold its
+// descriptors (the anchor, and the launcher with a mirror of it) on a
+// SOCK_SEQPACKET socket, one message a packet:
 //
 //	u8   operation (Vault*)
 //	u32  slot; u32 gen        the process, or VaultGlobal
@@ -16,7 +17,8 @@ const (
 	VaultFetch            // keeper → anchor: send me all you hold
 	VaultItem             // anchor → keeper, with descriptors
 	VaultEnd              // anchor → keeper: that was all
-	VaultReset            // keeper → anchor: forget all; the whole follows
+	VaultMark             // keeper → anchor: everything follows anew; what is held stays until VaultSweep
+	VaultSweep            // keeper → anchor: that was everything; forget what did not come again
 )
 
 // VaultGlobal is the slot of descriptors that belong to no process.

@@ -1,0 +1,75 @@
+//go:build linux
+
+package keeper
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/board"
+)
+
+// record appends facts to the journal. A fact is told on the board in any case;
+// one that finds no room on the filesystem is owed, and the process is not
+// final, and so keeps its place on the board, until it is written: who reads
+// the files alone must come to the same facts. p.mu is held.
+func (k *Keeper) record(p *proc, rec []byte) {
+	if len(p.owed) == 0 {
+		err := k.appendJournal(p, rec)
+		if err == nil {
+			return
+		}
+		k.logf("process %s: journal, trying again: %v", p.id, err)
+		p.slot.Set(board.FlagNoSpace)
+		k.announce(p)
+		time.AfterFunc(retryAfter, func() { k.payOwed(p) })
+	}
+	p.owed = append(p.owed, rec...)
+}
+
+// payOwed writes what is owed, or tries again later.
+func (k *Keeper) payOwed(p *proc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := k.appendJournal(p, p.owed); err != nil {
+		time.AfterFunc(retryAfter, func() { k.payOwed(p) })
+		return
+	}
+	p.owed = nil
+	p.slot.Clear(board.FlagNoSpace)
+	k.finish(p)
+}
+
+// appendJournal writes whole records to the journal, or nothing: a record cut
+// short would hide all that follow it.
+func (k *Keeper) appendJournal(p *proc, rec []byte) error {
+	fd, err := k.openJournal(p)
+	if err != nil {
+		return err
+	}
+	n, err := writeAll(fd, rec)
+	if err == nil || n == 0 {
+		return err
+	}
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) == nil {
+		unix.Ftruncate(fd, st.Size-int64(n))
+	}
+	return err
+}
+
+// writeAll writes b and returns how much of it was written.
+func writeAll(fd int, b []byte) (n int, err error) {
+	for n < len(b) {
+		m, err := unix.Write(fd, b[n:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return n, err
+		}
+		n += m
+	}
+	return n, nil
+}

@@ -1,0 +1,71 @@
+//go:build linux
+
+package keeper
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/process"
+)
+
+func TestAVaultCoversASlotOnlyWithAllThatMayStillBeNeeded(t *testing.T) {
+	const live = board.FlagUsed | board.FlagStarted
+	ended := board.FlagEOF(process.Stdout) | board.FlagEOF(process.Stderr)
+	for _, c := range []struct {
+		name  string
+		flags uint32
+		kinds []byte
+		want  bool
+	}{
+		{"a free slot needs nothing", 0, nil, true},
+		{"a start that was not announced needs nothing", board.FlagUsed, nil, true},
+		{"a process that is over needs nothing", live | board.FlagFinal, nil, true},
+		{"a live process with both pipes and its pidfd", live, []byte{wire.FDStdout, wire.FDStderr, wire.FDPid}, true},
+		{"a live process without its pidfd", live, []byte{wire.FDStdout, wire.FDStderr}, false},
+		{"a live process without stderr", live, []byte{wire.FDStdout, wire.FDPid}, false},
+		{"a stream that ended is not needed", live | board.FlagEOF(process.Stderr), []byte{wire.FDStdout, wire.FDPid}, true},
+		{"an open stdin is needed", live | board.FlagStdinOpen, []byte{wire.FDStdout, wire.FDStderr, wire.FDPid}, false},
+		{"an exited process whose descendant holds stdout", live | board.FlagExited, []byte{wire.FDStderr}, false},
+		{"an exited process with ended streams", live | board.FlagExited | ended, nil, true},
+		{"a terminal needs its staging pipe", live | board.FlagStdinOpen, []byte{wire.FDPTY, wire.FDPid}, false},
+		{"a terminal with its staging pipe", live | board.FlagStdinOpen, []byte{wire.FDPTY, wire.FDStageR, wire.FDStageW, wire.FDPid}, true},
+		{"nothing is held of a live process", live, nil, false},
+	} {
+		h := held{}
+		for _, k := range c.kinds {
+			h[k] = 0
+		}
+		if got := covered(c.flags, h); got != c.want {
+			t.Errorf("%s: covered is %v", c.name, got)
+		}
+	}
+}
+
+func TestMergingVaultsTakesWhatIsMissingAndClosesTheRest(t *testing.T) {
+	open := func() int {
+		fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fd
+	}
+	isOpen := func(fd int) bool { _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); return err == nil }
+	a, b := wire.Ref{Slot: 1, Gen: 1}, wire.Ref{Slot: 2, Gen: 1}
+	mine, double, more, other := open(), open(), open(), open()
+	all := map[wire.Ref]held{a: {wire.FDStdout: mine}}
+	merge(all, map[wire.Ref]held{a: {wire.FDStdout: double, wire.FDPid: more}, b: {wire.FDPid: other}})
+	if all[a][wire.FDStdout] != mine || all[a][wire.FDPid] != more || all[b][wire.FDPid] != other {
+		t.Errorf("merged to %v", all)
+	}
+	if isOpen(double) || !isOpen(mine) || !isOpen(more) || !isOpen(other) {
+		t.Error("exactly the duplicate must be closed")
+	}
+	for _, h := range all {
+		h.close()
+	}
+}
