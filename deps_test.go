@@ -116,6 +116,7 @@ func TestDeps(t *testing.T) {
 		{"face/native", []string{"process", "face", "gen/tend", "internal/tendpb"}},
 		{"face/langsmith", []string{"process", "face", "face/langsmith", "files", "driver"}},
 		{"face/envd", []string{"process", "face", "face/envd", "files", "gen/envd"}},
+		{"face/distant", []string{"process", "face", "face/distant", "files"}},
 		{"face", []string{"process", "face"}},
 		{"gen", []string{"gen"}},
 		{"internal/tendpb", []string{"process", "gen/tend"}},
@@ -128,7 +129,7 @@ func TestDeps(t *testing.T) {
 		{"crashtest", nil},
 		{"bench", []string{".", "process", "anchor", "gen"}},
 		{"cmd/tend-keeper", []string{"anchor", "keeper", "internal/cleansignals"}},
-		{"cmd/tend", []string{".", "process", "server", "metrics", "anchor", "launch", "keeper/client", "gen/tend", "internal/payload"}},
+		{"cmd/tend", []string{".", "process", "server", "face/distant", "metrics", "anchor", "launch", "keeper/client", "gen/tend", "internal/payload"}},
 		{"", []string{"process", "gen/tend", "internal/tendpb"}},
 	}
 	for path, p := range pkgs {

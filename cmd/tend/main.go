@@ -42,6 +42,8 @@ type grammar struct {
 	Upgrade  upgradeCmd  `cmd:"" help:"Replace the parts of a running daemon; nothing is lost."`
 	Shutdown shutdownCmd `cmd:"" help:"End the daemon and its processes."`
 
+	Distant distantCmd `cmd:"" help:"Serve distant's protocol: JSON lines, or encrypted for the distant command line."`
+
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 

@@ -35,13 +35,20 @@ func (c *serveCmd) Run(inv *invocation) error {
 	return err
 }
 
-// serverCmd is the server role: the anchor starts it with the listeners open.
+// serverCmd is the server role, and, as distant's launcher calls it, "server
+// listen".
 type serverCmd struct {
+	Role   serverRoleCmd    `cmd:"" default:"withargs" hidden:"" help:"The server role; tend serve starts it."`
+}
+
+// serverRoleCmd is the server role: the anchor starts it with the listeners
+// open.
+type serverRoleCmd struct {
 	serveFlags
 	Listeners int `hidden:"" default:"1" help:"Listeners inherited from fd 3 on."`
 }
 
-func (c *serverCmd) Run(ctx context.Context, inv *invocation) error {
+func (c *serverRoleCmd) Run(ctx context.Context, inv *invocation) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	dir, err := inv.stateDir()

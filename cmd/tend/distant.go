@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/google/renameio/v2"
+	"github.com/tend-run/tend/face/distant"
+	"github.com/tend-run/tend/server"
+)
+
+type distantCmd struct {
+	Lines distantLinesCmd `cmd:"" default:"withargs" help:"Serve JSON lines."`
+}
+
+// distantLinesCmd serves distant's messages as JSON lines.
+type distantLinesCmd struct {
+	Stdio      bool   `help:"On stdin and stdout."`
+	Unix       string `name:"unix" placeholder:"PATH" help:"On a unix socket that only this user may open."`
+	ListenJSON string `name:"listen-json" placeholder:"ADDR" help:"On a TCP address; whoever reaches it can run programs, so it has to be a loopback one."`
+	PortFile   string `name:"port-file" placeholder:"FILE" help:"Write the TCP address here once it serves."`
+	Insecure   bool   `help:"Listen on any address."`
+}
+
+func (c *distantLinesCmd) Run(ctx context.Context, inv *invocation) error {
+	if !c.Stdio && c.Unix == "" && c.ListenJSON == "" {
+		return usageError("give --stdio, --unix PATH or --listen-json ADDR, or use tend distant listen for the distant command line")
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer stop()
+	listeners, err := c.listen()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, l := range listeners {
+			l.Close()
+		}
+	}()
+	f, d, err := inv.distantFace(ctx, "")
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := c.announce(inv, listeners); err != nil {
+		return err
+	}
+	if !c.Stdio {
+		return serveListeners(ctx, f, listeners)
+	}
+	// Reading from stdin cannot be broken off: the end of this program does it.
+	served := make(chan error, 1)
+	go func() { served <- f.ServeLines(ctx, inv.in, inv.out) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// distantFace is the face over the daemon of this command line, in the
+// directory and with the environment of this program.
+func (inv *invocation) distantFace(ctx context.Context, dir string) (*distant.Face, *daemon, error) {
+	d, err := inv.connectOrStart(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg := distant.Config{Manager: d, Remote: !d.local, Version: versionText(), Shell: inv.getenv("SHELL"), Dir: dir}
+	if d.local {
+		cfg.Environ = os.Environ()
+		if dir == "" {
+			cfg.Dir, err = os.Getwd()
+		} else {
+			cfg.Dir, err = filepath.Abs(dir)
+		}
+	}
+	var f *distant.Face
+	if err == nil {
+		f, err = distant.New(cfg)
+	}
+	if err != nil {
+		d.Close()
+		return nil, nil, err
+	}
+	return f, d, nil
+}
+
+func (c *distantLinesCmd) listen() (listeners []net.Listener, err error) {
+	defer func() {
+		if err != nil {
+			for _, l := range listeners {
+				l.Close()
+			}
+		}
+	}()
+	if c.Unix != "" {
+		l, err := listenUnix(c.Unix)
+		if err != nil {
+			return nil, err
+		}
+		listeners = append(listeners, l)
+	}
+	if c.ListenJSON != "" {
+		addr, err := resolve(c.ListenJSON)
+		if err != nil {
+			return listeners, err
+		}
+		// These lines know no secret that a caller could show.
+		if server.CheckListen("tcp", addr, false, c.Insecure) != nil {
+			return listeners, fmt.Errorf("listening on %s would let everybody who reaches it run programs here, as JSON lines know no token; "+
+				"listen on 127.0.0.1, use tend distant listen, or accept the risk with --insecure", addr)
+		}
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			return listeners, err
+		}
+		listeners = append(listeners, l)
+	}
+	return listeners, nil
+}
+
+// listenUnix makes a socket for this user alone, in place of one that nobody
+// serves any more.
+func listenUnix(path string) (net.Listener, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSocketPath(path); err != nil {
+		return nil, err
+	}
+	if fi, err := os.Lstat(path); err == nil && fi.Mode()&os.ModeSocket != 0 {
+		if c, err := net.Dial("unix", path); err == nil {
+			c.Close()
+			return nil, fmt.Errorf("somebody serves %s already; give another --unix PATH", path)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	old := syscall.Umask(0o177)
+	l, err := net.Listen("unix", path)
+	syscall.Umask(old)
+	return l, err
+}
+
+// announce tells where it listens: for people, and for programs.
+func (c *distantLinesCmd) announce(inv *invocation, listeners []net.Listener) error {
+	for _, l := range listeners {
+		fmt.Fprintf(inv.errs, "tend: JSON lines on %s\n", l.Addr())
+		if l.Addr().Network() == "tcp" && c.PortFile != "" {
+			if err := renameio.WriteFile(c.PortFile, []byte(l.Addr().String()+"\n"), 0o644); err != nil {
+				return fmt.Errorf("write the address: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// maxLineConns bounds the connections of JSON lines that are open at once.
+const maxLineConns = 1024
+
+// serveListeners serves every connection until ctx ends.
+func serveListeners(ctx context.Context, f *distant.Face, listeners []net.Listener) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	free := make(chan struct{}, maxLineConns)
+	for _, l := range listeners {
+		stop := context.AfterFunc(ctx, func() { l.Close() })
+		defer stop()
+		wg.Go(func() {
+			for {
+				free <- struct{}{}
+				conn, err := l.Accept()
+				if err != nil {
+					cancel(err)
+					return
+				}
+				wg.Go(func() {
+					defer func() { <-free }()
+					serveConn(ctx, f, conn)
+				})
+			}
+		})
+	}
+	<-ctx.Done()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+func serveConn(ctx context.Context, f *distant.Face, conn io.ReadWriteCloser) {
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	defer conn.Close()
+	// How a connection ends concerns its client, who knows it.
+	_ = f.ServeLines(ctx, conn, conn)
+}

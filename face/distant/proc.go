@@ -1,0 +1,250 @@
+package distant
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"strings"
+
+	"github.com/tend-run/tend/process"
+)
+
+// tagPrefix begins the tag of a process; its number follows.
+const tagPrefix = "distant-"
+
+func tagOf(id uint32) string { return fmt.Sprint(tagPrefix, id) }
+
+// numberOf is the number by which clients know a process. It comes from the
+// id, so that the same request gives the same number when it is repeated.
+func numberOf(id process.ID) uint32 {
+	sum := sha256.Sum256([]byte(id))
+	return binary.BigEndian.Uint32(sum[:])
+}
+
+func (c *client) procSpawn(ctx context.Context, call call, f *fields) (message, func(), error) {
+	spec, err := c.spawnSpec(f)
+	if err != nil {
+		return nil, nil, err
+	}
+	st := &stream{origin: call.origin, pty: spec.PTY != nil}
+	spec.ID = c.freeID(call.key)
+	st.id = numberOf(spec.ID)
+	spec.Tag = tagOf(st.id)
+	st.proc, err = c.face.manager.Start(ctx, spec)
+	if errors.Is(err, process.ErrExists) && call.key != "" {
+		// It was started before the server died, with another environment.
+		st.proc, err = c.face.manager.Get(ctx, process.Selector{ID: spec.ID})
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.follow(st, call, true)
+}
+
+// follow makes st a source that begins once its number is told.
+func (c *client) follow(st *stream, call call, own bool) (message, func(), error) {
+	c.mu.Lock()
+	c.slots++
+	st.slot = c.slots
+	if own {
+		c.streams[st.id] = st
+	}
+	c.mu.Unlock()
+	if c.keys != nil {
+		c.keys.started(st, call)
+	}
+	return idMessage{"proc_spawned", st.id}, func() { c.add(st) }, nil
+}
+
+// freeID returns an id whose number no other process of this client has.
+func (c *client) freeID(key string) process.ID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for n := 0; ; n++ {
+		id := process.ID(key)
+		switch {
+		case key == "":
+			id = process.NewID()
+		case n > 0:
+			id = process.ID(fmt.Sprint(key, "-", n))
+		}
+		if _, taken := c.streams[numberOf(id)]; !taken {
+			return id
+		}
+	}
+}
+
+// spawnSpec translates proc_spawn.
+func (c *client) spawnSpec(f *fields) (process.Spec, error) {
+	cmd := f.str("cmd")
+	given := map[string]string{}
+	if v := f.get("environment"); v != nil {
+		if env := f.inside("environment", v); env.err == nil {
+			for _, e := range env.all {
+				value, err := e.Value.Str()
+				if err != nil {
+					f.fail("environment."+e.Name, err)
+					break
+				}
+				given[e.Name] = value
+			}
+		}
+	}
+	dir := f.optStr("current_dir")
+	var size *process.Size
+	if pty := f.object("pty"); pty != nil {
+		size = sizeOf(f, pty)
+	}
+	if err := f.end(); err != nil {
+		return process.Spec{}, err
+	}
+	argv, err := split(cmd)
+	if err != nil {
+		return process.Spec{}, &fault{kindInvalidInput, err.Error()}
+	}
+	face := c.face
+	env := given
+	if face.environ != nil {
+		env = maps.Clone(face.environ)
+		maps.Copy(env, given)
+	}
+	spec := process.Spec{Argv: argv, Env: env, Inherit: face.inherit, Dir: face.workdir(dir), User: face.account, PTY: size}
+	if size == nil {
+		spec.Stdin = process.StdinPipe
+	}
+	return spec, nil
+}
+
+// workdir is the directory of a process: a relative one starts at the server's.
+func (f *Face) workdir(dir string) string {
+	switch {
+	case dir == "":
+		return f.dir
+	case filepath.IsAbs(dir), f.dir == "":
+		return dir // relative to another machine's directory: the daemon refuses it
+	}
+	return strings.TrimSuffix(f.dir, "/") + "/" + dir
+}
+
+// sizeOf reads the size of a terminal. The sizes in pixels are checked and not
+// used: no program that tend starts has a terminal with pixels.
+func sizeOf(f, pty *fields) *process.Size {
+	rows, cols := pty.uint("rows", process.MaxTermSide), pty.uint("cols", process.MaxTermSide)
+	pty.optUint("pixel_width", 0, math.MaxUint16)
+	pty.optUint("pixel_height", 0, math.MaxUint16)
+	if err := pty.end(); err != nil && f.err == nil {
+		f.err = err
+	}
+	return &process.Size{Cols: uint16(cols), Rows: uint16(rows)}
+}
+
+// find returns a running process of this client, or one that another
+// connection has started.
+func (c *client) find(ctx context.Context, id uint32) (process.Process, error) {
+	c.mu.Lock()
+	st := c.streams[id]
+	c.mu.Unlock()
+	if st != nil {
+		return st.proc, nil
+	}
+	p, _, err := c.lookUp(ctx, id)
+	return p, err
+}
+
+// lookUp finds a running process by its tag.
+func (c *client) lookUp(ctx context.Context, id uint32) (process.Process, process.Info, error) {
+	p, err := c.face.manager.Get(ctx, process.Selector{Tag: tagOf(id)})
+	if err == nil {
+		var info process.Info
+		if info, err = p.Info(ctx); err == nil && info.Exit == nil {
+			return p, info, nil
+		}
+	}
+	if err == nil || errors.Is(err, process.ErrNotFound) {
+		err = unknownProcess(id)
+	}
+	return nil, process.Info{}, err
+}
+
+// gone words the errors of a process that has ended as the original does.
+func gone(id uint32, err error) error {
+	if errors.Is(err, process.ErrExited) || errors.Is(err, process.ErrNotFound) {
+		return unknownProcess(id)
+	}
+	return err
+}
+
+// procKill ends the process and all its descendants.
+func (c *client) procKill(ctx context.Context, f *fields) (message, error) {
+	id := f.id()
+	if err := f.end(); err != nil {
+		return nil, err
+	}
+	p, err := c.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.Kill(ctx); err != nil {
+		return nil, gone(id, err)
+	}
+	return okMessage{}, nil
+}
+
+func (c *client) procStdin(ctx context.Context, call call, f *fields, t *ticket) (message, error) {
+	id, data := f.id(), f.bytes("data")
+	if err := f.end(); err != nil {
+		return nil, err
+	}
+	if t != nil {
+		if err := t.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+	p, err := c.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	in := process.Input{Data: data}
+	if c.keys != nil {
+		info, err := p.Info(ctx)
+		if err != nil {
+			return nil, gone(id, err)
+		}
+		at := c.keys.inputAt(call, info.Stdin.Accepted)
+		in.Offset = &at
+	}
+	_, err = p.Write(ctx, in)
+	if errors.Is(err, process.ErrOffset) {
+		// Somebody else wrote meanwhile: there is no repeating it safely.
+		in.Offset = nil
+		_, err = p.Write(ctx, in)
+	}
+	if err != nil {
+		return nil, gone(id, err)
+	}
+	return okMessage{}, nil
+}
+
+func (c *client) procResize(ctx context.Context, f *fields) (message, error) {
+	id := f.id()
+	size := sizeOf(f, f.needObject("size"))
+	if err := f.end(); err != nil {
+		return nil, err
+	}
+	p, err := c.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	switch err := p.Resize(ctx, *size); {
+	case errors.Is(err, process.ErrNoPTY):
+		return nil, &fault{kindOther, "Process does not use pty"} // the original's words
+	case err != nil:
+		return nil, gone(id, err)
+	}
+	return okMessage{}, nil
+}

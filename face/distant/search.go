@@ -1,0 +1,3 @@
+package distant
+
+type search struct{}

@@ -1,0 +1,5 @@
+package distant
+
+type watch struct{}
+
+func (w *watch) close() {}
