@@ -4,10 +4,13 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/http"
+	"path/filepath"
 
+	"github.com/tend-run/tend/driver/host"
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/envd"
 	"github.com/tend-run/tend/face/envd/envdfs"
+	"github.com/tend-run/tend/face/langsmith"
 	"github.com/tend-run/tend/face/native"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 )
@@ -55,8 +58,33 @@ func (s *Server) mount(mux *http.ServeMux) error {
 	for _, service := range []string{tendv1connect.ProcessServiceName, tendv1connect.AdminServiceName} {
 		mux.Handle("/"+service+"/", s.needsToken(api))
 	}
+	if err := s.mountSandboxes(mux); err != nil {
+		return err
+	}
 	mux.HandleFunc("GET /-/healthz", healthz)
 	mux.HandleFunc("GET /-/readyz", s.readyz)
 	mux.Handle("GET /-/metrics", s.needsToken(s.metrics.Handler()))
+	return nil
+}
+
+// mountSandboxes puts the control planes on the mux, over one driver.
+func (s *Server) mountSandboxes(mux *http.ServeMux) error {
+	var err error
+	s.boxes, err = host.Open(host.Config{
+		Dir: filepath.Join(s.cfg.StateDir, "boxes"), Manager: s.manager, DefaultUser: s.cfg.DefaultUser, Log: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.langsmith, err = langsmith.New(langsmith.Config{
+		Driver: s.boxes, Manager: s.manager, Token: s.token, Trusted: func(r *http.Request) bool { ok, _ := trusted(r); return ok },
+		Dir: filepath.Join(s.cfg.StateDir, "langsmith"), Log: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.langsmith.Register(mux); err != nil {
+		return fmt.Errorf("mount langsmith: %w", err)
+	}
 	return nil
 }

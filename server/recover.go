@@ -41,6 +41,8 @@ func faceOf(path string) string {
 	switch {
 	case strings.HasPrefix(path, "/tend.v1."):
 		return "native"
+	case strings.HasPrefix(path, "/langsmith/"), strings.HasPrefix(path, "/v2/sandboxes/"), strings.HasPrefix(path, "/api/v2/sandboxes/"):
+		return "langsmith"
 	case strings.HasPrefix(path, "/-/"):
 		return "probe"
 	}

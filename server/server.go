@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
+	"github.com/tend-run/tend/driver/host"
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/envd"
 	"github.com/tend-run/tend/face/envd/envdfs"
+	"github.com/tend-run/tend/face/langsmith"
 	"github.com/tend-run/tend/metrics"
 	"github.com/tend-run/tend/process"
 )
@@ -31,10 +33,12 @@ type Server struct {
 	handler http.Handler
 	// leaving is closed when the server begins to drain: streams that can say
 	// so tell their clients to connect again at once.
-	leaving chan struct{}
-	envd    *envd.Face
-	files   *envdfs.Face
-	listens []*face.Listener
+	leaving   chan struct{}
+	envd      *envd.Face
+	files     *envdfs.Face
+	boxes     *host.Driver
+	langsmith *langsmith.Face
+	listens   []*face.Listener
 }
 
 // New checks the configuration and mounts the faces. It does not serve yet.
@@ -85,6 +89,7 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 		})
 	}
+	wg.Go(func() { s.boxes.Run(ctx) })
 	err := s.announce()
 	if err == nil {
 		select {
@@ -196,7 +201,7 @@ func (s *Server) drain(servers []*http.Server, cut context.CancelFunc) {
 }
 
 func (s *Server) closeFaces() {
-	for _, err := range []error{s.envd.Close(), s.files.Close()} {
+	for _, err := range []error{s.langsmith.Close(), s.envd.Close(), s.files.Close()} {
 		if err != nil {
 			s.log.Warn("face not closed", slog.Any("err", err))
 		}

@@ -249,11 +249,16 @@ func (b *box) Destroy(ctx context.Context) error {
 	return nil
 }
 
+// awaitStarts returns when each start that has not seen the new state is over.
+func (b *box) awaitStarts() {
+	b.starting.Lock()
+	defer b.starting.Unlock()
+}
+
 // end kills the processes of the sandbox, and removes the finished ones with
 // their output if remove is set.
 func (b *box) end(ctx context.Context, remove bool) error {
-	b.starting.Lock()
-	b.starting.Unlock() //nolint:staticcheck // a barrier: starts from now on see the new state
+	b.awaitStarts()
 	infos, err := b.d.cfg.Manager.List(ctx, process.Filter{Labels: map[string]string{Label: string(b.id)}, Live: !remove})
 	if err != nil {
 		return err

@@ -1,0 +1,230 @@
+package langsmith
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/process"
+)
+
+const (
+	// stopGrace is how long connections get to say that the server stops.
+	stopGrace = time.Second
+	// defaultConnections is the most WebSockets of this face at a time.
+	defaultConnections = 10_000
+	// sweepMapsEvery is how often maps of removed commands are looked for.
+	sweepMapsEvery = 10 * time.Minute
+	// dataPath begins the paths of the data plane.
+	dataPath   = "/langsmith/"
+	secretName = "secret"
+)
+
+// Config of the face. Driver and Manager are needed.
+type Config struct {
+	Driver driver.Driver
+	// Manager of all processes that the driver's sandboxes use.
+	Manager process.Manager
+	// Token returns the key that callers must show, as X-Api-Key or as a
+	// bearer token; nil, or a token that is not set: none.
+	Token func() face.Token
+	// Trusted reports whether a caller needs no key; nil: nobody.
+	Trusted func(*http.Request) bool
+	// Dir keeps the secret behind links and the maps of long output. It is
+	// made if it is missing. Empty: links end with this face, maps are made
+	// again.
+	Dir string
+	// PublicURL is how clients reach this server: http://host:port, without a
+	// path at its end. Empty: as the request came in (Host, X-Forwarded-*).
+	PublicURL string
+	// MaxConnections bounds the WebSockets. 0: 10,000.
+	MaxConnections int
+	Log            *slog.Logger // nil: nothing is logged
+}
+
+// Face serves the protocol. It implements [face.Face].
+type Face struct {
+	driver    driver.Driver
+	manager   process.Manager
+	token     func() face.Token
+	trusted   func(*http.Request) bool
+	dir       string
+	publicURL string
+	maxConns  int
+	secret    []byte
+	log       *slog.Logger
+
+	ctx      context.Context // ends with Close; parent of the sessions, which outlive their requests
+	cancel   context.CancelCauseFunc
+	sessions sync.WaitGroup
+	inputs   sync.WaitGroup // input of sessions that have ended
+
+	mu      sync.Mutex
+	closing bool                  // guarded by mu
+	conns   map[net.Conn]struct{} // of the sessions; guarded by mu
+	clients map[process.ID]int    // connections of each command; guarded by mu
+	maps    map[mapKey]*textMap   // in use; guarded by mu
+}
+
+// New returns the face. Close it when the server stops.
+func New(c Config) (*Face, error) {
+	if c.Driver == nil || c.Manager == nil {
+		return nil, errors.New("langsmith: a driver and a manager are needed")
+	}
+	f := &Face{
+		driver: c.Driver, manager: c.Manager, token: c.Token, trusted: c.Trusted, dir: c.Dir, maxConns: c.MaxConnections,
+		publicURL: strings.TrimRight(c.PublicURL, "/"), log: c.Log,
+		conns: map[net.Conn]struct{}{}, clients: map[process.ID]int{}, maps: map[mapKey]*textMap{},
+	}
+	if f.log == nil {
+		f.log = slog.New(slog.DiscardHandler)
+	}
+	if f.token == nil {
+		f.token = func() face.Token { return "" }
+	}
+	if f.trusted == nil {
+		f.trusted = func(*http.Request) bool { return false }
+	}
+	if f.maxConns <= 0 {
+		f.maxConns = defaultConnections
+	}
+	if err := f.loadSecret(); err != nil {
+		return nil, err
+	}
+	f.ctx, f.cancel = context.WithCancelCause(context.Background())
+	f.sessions.Go(f.housekeep)
+	return f, nil
+}
+
+// loadSecret reads what links are signed with, or makes it.
+func (f *Face) loadSecret() error {
+	f.secret = make([]byte, 32)
+	rand.Read(f.secret)
+	if f.dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		return fmt.Errorf("langsmith: %w", err)
+	}
+	path := filepath.Join(f.dir, secretName)
+	b, err := os.ReadFile(path)
+	if err == nil && len(b) == len(f.secret) {
+		f.secret = b
+		return nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("langsmith: %w", err)
+	}
+	if err := renameio.WriteFile(path, f.secret, 0o600, renameio.WithStaticPermissions(0o600)); err != nil {
+		return fmt.Errorf("langsmith: keep the secret of links: %w", err)
+	}
+	return nil
+}
+
+func (f *Face) housekeep() {
+	if f.dir == "" {
+		return
+	}
+	tick := time.NewTicker(sweepMapsEvery)
+	defer tick.Stop()
+	for {
+		f.sweepMaps(f.ctx)
+		select {
+		case <-tick.C:
+		case <-f.ctx.Done():
+			return
+		}
+	}
+}
+
+// Name implements [face.Face].
+func (f *Face) Name() string { return "langsmith" }
+
+// Register implements [face.Face].
+func (f *Face) Register(mux *http.ServeMux) error {
+	// Two prefixes: the generated OpenAPI clients use the second (§1).
+	for _, prefix := range []string{"/v2/sandboxes", "/api/v2/sandboxes"} {
+		for _, resource := range []string{"boxes", "snapshots", "snapshots-by-name", "registries"} {
+			h := f.needsKey(http.StripPrefix(prefix, f.controlPlane()))
+			mux.Handle(prefix+"/"+resource, h)
+			mux.Handle(prefix+"/"+resource+"/", h)
+		}
+	}
+	data := f.dataPlane()
+	mux.Handle(dataPath, data)
+	return nil
+}
+
+// needsKey refuses callers that do not show the key, if there is one.
+func (f *Face) needsKey(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token := f.token()
+		if token.Set() && !f.trusted(r) && !token.Matches(r.Header.Get("X-Api-Key")) && !token.Matches(face.Bearer(r)) {
+			writeError(w, http.StatusUnauthorized, kindUnauthorized, "this server needs its key: set LANGSMITH_API_KEY, which is sent as X-Api-Key")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// begin runs a session on a connection that was taken over. It reports false
+// if the face is closing, and then does nothing.
+func (f *Face) begin(conn net.Conn, run func()) bool {
+	f.mu.Lock()
+	if f.closing {
+		f.mu.Unlock()
+		return false
+	}
+	f.conns[conn] = struct{}{}
+	// Under the lock, so that Close does not wait before it is counted.
+	f.sessions.Go(func() {
+		defer func() {
+			f.mu.Lock()
+			delete(f.conns, conn)
+			f.mu.Unlock()
+		}()
+		run()
+	})
+	f.mu.Unlock()
+	return true
+}
+
+func (f *Face) full() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.conns) >= f.maxConns
+}
+
+// Close tells the clients that the server reloads, and returns when their
+// connections have ended. The commands go on.
+func (f *Face) Close() error {
+	f.mu.Lock()
+	f.closing = true
+	f.mu.Unlock()
+	f.cancel(errStopping)
+	timer := time.AfterFunc(stopGrace, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for conn := range f.conns {
+			conn.Close()
+		}
+	})
+	defer timer.Stop()
+	f.sessions.Wait()
+	f.inputs.Wait()
+	return nil
+}

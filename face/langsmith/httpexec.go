@@ -1,0 +1,128 @@
+package langsmith
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/face/langsmith/transcode"
+	"github.com/tend-run/tend/process"
+)
+
+// executeHTTP runs a command to its end: POST /execute. The output is written
+// from the spool, so that its size costs no memory.
+func (f *Face) executeHTTP(w http.ResponseWriter, r *http.Request, box driver.Sandbox) error {
+	r.Body = http.MaxBytesReader(w, r.Body, maxMessage)
+	var req struct {
+		executeRequest
+		Timeout *seconds `json:"timeout"`
+	}
+	if err := decode(r, &req); err != nil {
+		return err
+	}
+	info, err := box.Info(r.Context())
+	if err != nil {
+		return err
+	}
+	spec, err := req.executeRequest.spec(&info, false)
+	if err != nil {
+		return err
+	}
+	timeout := or(req.Timeout, defaultTimeout)
+	if timeout < 0 {
+		return requestErrorf("timeout is %v; a number of seconds is wanted, 0 for none", float64(timeout))
+	}
+	spec.Timeout = timeout.duration()
+	// Nobody can find this command again: it ends with its request.
+	spec.Retention.TTL = time.Minute
+	p, err := f.start(r.Context(), box, spec)
+	if err != nil {
+		return err
+	}
+	exit, err := waitExit(r.Context(), p)
+	if err != nil {
+		if r.Context().Err() != nil {
+			f.kill(p)
+		}
+		return err
+	}
+	if err := endError(exit); err != nil {
+		return err
+	}
+	f.writeResult(r.Context(), w, p, exit)
+	return nil
+}
+
+// waitExit waits for the exit, and for the end of the output for a moment.
+func waitExit(ctx context.Context, p process.Process) (*process.Exit, error) {
+	res, err := p.Wait(ctx, process.Until{})
+	if err != nil {
+		return nil, err
+	}
+	if res.Exit == nil {
+		return nil, process.ErrNotFound
+	}
+	short, cancel := context.WithTimeout(ctx, drainAfterExit)
+	defer cancel()
+	if _, err := p.Wait(short, process.Until{EOF: true}); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return nil, err
+	}
+	return res.Exit, nil
+}
+
+// writeResult answers with both streams and the code. What goes wrong now cuts
+// the answer off, which no client takes for a whole one.
+func (f *Face) writeResult(ctx context.Context, w http.ResponseWriter, p process.Process, exit *process.Exit) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	buf := []byte(`{"stdout":"`)
+	var err error
+	if buf, err = f.writeStream(ctx, w, buf, p, process.Stdout); err == nil {
+		buf = append(buf, `","stderr":"`...)
+		buf, err = f.writeStream(ctx, w, buf, p, process.Stderr)
+	}
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	buf = append(buf, `","exit_code":`...)
+	buf = strconv.AppendInt(buf, int64(exit.ShellStatus()), 10)
+	_, _ = w.Write(append(buf, "}\n"...)) // the client may have left
+}
+
+// writeStream writes the text of one stream behind what is in buf, and returns
+// what is still to be written.
+func (f *Face) writeStream(ctx context.Context, w http.ResponseWriter, buf []byte, p process.Process, s process.Stream) ([]byte, error) {
+	r, err := p.Read(ctx, process.ReadOptions{Streams: []process.Stream{s}, NoFollow: true, MaxChunk: chunkSize})
+	if err != nil {
+		return buf, err
+	}
+	var held []byte
+	for ev, err := range process.Follow(ctx, r) {
+		switch {
+		case err != nil:
+			return buf, err
+		case ev.Kind == process.EventGap:
+			return buf, &process.GapError{Gap: ev.Gap}
+		case ev.Kind != process.EventOutput:
+			continue
+		}
+		raw := ev.Data
+		if len(held) > 0 {
+			raw = append(held, raw...)
+		}
+		n := transcode.Settled(raw)
+		buf, _ = transcode.AppendJSON(buf, raw[:n])
+		held = append([]byte(nil), raw[n:]...)
+		if len(buf) >= chunkSize/2 {
+			if _, err := w.Write(buf); err != nil {
+				return buf, err
+			}
+			buf = buf[:0]
+		}
+	}
+	buf, _ = transcode.AppendJSON(buf, held)
+	return buf, nil
+}

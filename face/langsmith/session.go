@@ -1,0 +1,366 @@
+package langsmith
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/process"
+)
+
+const (
+	// firstMessage is how long a client may take to say what it wants.
+	firstMessage = 30 * time.Second
+	// pingEvery is the longest silence; a peer that does not answer within
+	// pongWithin is gone.
+	pingEvery  = 30 * time.Second
+	pongWithin = 60 * time.Second
+	// killWithin bounds the wait for a killed tree to be gone.
+	killWithin = 30 * time.Second
+	// drainAfterExit is how long a connection waits for more output once the
+	// command has ended and a descendant still holds a pipe.
+	drainAfterExit = 200 * time.Millisecond
+	// lingering is how long received messages are still looked for once
+	// nothing can be sent any more: a kill may be among them.
+	lingering = 5 * time.Second
+)
+
+var (
+	errStopping   = errors.New("the server is reloading")
+	errClientLeft = errors.New("the client has left")
+)
+
+// session is one execution WebSocket: one command, from its first message to
+// its end. The goroutine that runs it reads; another one writes.
+type session struct {
+	face *Face
+	box  driver.Sandbox
+	info driver.Info
+	ws   *websocket.Conn
+	conn net.Conn // below ws
+
+	ctx    context.Context // ends with the session: errStopping, errClientLeft
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup // of the writer and pings
+	pings  chan struct{}  // holds a token while a ping is under way
+
+	proc    process.Process
+	command string
+	pty     bool
+	input   *inputQueue
+}
+
+// serveWS takes the connection over and lets the request go.
+func (f *Face) serveWS(w http.ResponseWriter, r *http.Request, box driver.Sandbox, info driver.Info) {
+	ws, conn, ok := f.upgrade(w, r)
+	if !ok {
+		return
+	}
+	s := &session{face: f, box: box, info: info, ws: ws, conn: conn, pings: make(chan struct{}, 1)}
+	if !f.begin(conn, s.run) {
+		// Clean and before "started": each SDK tries again (§5.3).
+		closeNow(ws, conn, websocket.StatusNormalClosure, "the server is reloading")
+	}
+}
+
+// upgrade answers the WebSocket handshake.
+func (f *Face) upgrade(w http.ResponseWriter, r *http.Request) (*websocket.Conn, net.Conn, bool) {
+	if !headerHas(r.Header, "Upgrade", "websocket") || !headerHas(r.Header, "Connection", "upgrade") || r.ProtoMajor != 1 {
+		w.Header().Set("Upgrade", "websocket")
+		w.Header().Set("Connection", "Upgrade")
+		writeError(w, http.StatusUpgradeRequired, kindInvalid, "this path speaks WebSocket over HTTP/1.1; ask for an upgrade")
+		return nil, nil, false
+	}
+	if f.full() {
+		w.Header().Set("Retry-After", "1")
+		writeError(w, http.StatusServiceUnavailable, kindUnavailable, fmt.Sprintf("%d connections are open, which is the limit of this server; try again", f.maxConns))
+		return nil, nil, false
+	}
+	hj := &hijacker{ResponseWriter: w}
+	// Origins are the guard's business, which stands in front of all faces.
+	ws, err := websocket.Accept(hj, r, &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled})
+	if err != nil {
+		return nil, nil, false // Accept has answered
+	}
+	ws.SetReadLimit(maxMessage)
+	return ws, hj.conn, true
+}
+
+// hijacker remembers the connection that was taken over, so that it can be
+// cut when a closing handshake hangs.
+type hijacker struct {
+	http.ResponseWriter
+	conn net.Conn
+}
+
+// Hijack implements [http.Hijacker].
+func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	if err == nil {
+		// net/http set deadlines of its own; an error shows in the first write.
+		_ = conn.SetDeadline(time.Time{})
+	}
+	h.conn = conn
+	return conn, rw, err
+}
+
+// closeNow sends a close frame and does not wait for an answer for long.
+func closeNow(ws *websocket.Conn, conn net.Conn, code websocket.StatusCode, reason string) {
+	cut := time.AfterFunc(stopGrace, func() { conn.Close() })
+	defer cut.Stop()
+	_ = ws.Close(code, reason) // the peer may be gone, which is what is wanted
+}
+
+// run serves the connection.
+func (s *session) run() {
+	s.ctx, s.cancel = context.WithCancelCause(s.face.ctx)
+	defer s.ws.CloseNow()
+	defer s.wg.Wait()
+	defer s.cancel(errClientLeft)
+	defer func() {
+		if p := recover(); p != nil {
+			s.face.log.Error("connection panicked", "face", "langsmith", "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	first, err := s.first()
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	if err := s.open(first); err != nil {
+		s.fail(err)
+		return
+	}
+	defer s.face.attach(s.proc)()
+	s.read()
+	if errors.Is(context.Cause(s.ctx), errClientLeft) {
+		s.conn.Close() // a writer that is stuck notices
+		return
+	}
+	cut := time.AfterFunc(lingering, func() { s.conn.Close() })
+	defer cut.Stop()
+	s.wg.Wait()
+}
+
+// first reads the first message. Until "started" was sent only a clean close
+// makes the SDKs try again, so nothing here may break the connection.
+func (s *session) first() (*message, error) {
+	stop := context.AfterFunc(s.ctx, func() { s.fail(errStopping) })
+	late := time.AfterFunc(firstMessage, func() { s.fail(requestErrorf("no message came within %v", firstMessage)) })
+	m, err := s.next()
+	late.Stop()
+	switch {
+	case !stop():
+		return nil, errStopping
+	case err != nil:
+		return nil, err
+	case m.Type == "execute" || m.Type == "reconnect":
+		return m, nil
+	}
+	return nil, requestErrorf("the first message is %.40q; it must be execute or reconnect", m.Type)
+}
+
+// next reads one message. It takes no context: a cancelled one would make the
+// library break the connection before what came is read.
+func (s *session) next() (*message, error) {
+	kind, b, err := s.ws.Read(context.Background())
+	if err != nil {
+		return nil, errClientLeft // one that sent too much was told by close code 1009
+	}
+	if kind != websocket.MessageText {
+		return nil, requestErrorf("the message is binary; this protocol sends text")
+	}
+	return parseMessage(b)
+}
+
+// open finds or starts the command and starts the writer.
+func (s *session) open(m *message) error {
+	var from [4]int64
+	var err error
+	switch m.Type {
+	case "execute":
+		s.proc, s.command, err = s.face.execute(s.ctx, s.box, &s.info, m)
+	default:
+		if m.StdoutOffset < 0 || m.StderrOffset < 0 {
+			return requestErrorf("an offset is negative; offsets count from 0")
+		}
+		s.command = m.CommandID
+		s.proc, err = s.face.find(s.ctx, s.box, &s.info, m.CommandID)
+		from[process.Stdout], from[process.Stderr], from[process.PTY] = m.StdoutOffset, m.StderrOffset, m.StdoutOffset
+	}
+	if err != nil {
+		return err
+	}
+	info, err := s.proc.Info(s.ctx)
+	if errors.Is(err, process.ErrNotFound) {
+		return &commandNotFound{m.CommandID}
+	}
+	if err != nil {
+		return err
+	}
+	s.pty = info.Spec.PTY != nil
+	s.input = newInputQueue(s.face.ctx, &s.face.inputs, s.proc, s.face.log)
+	if err := s.ws.Write(context.Background(), websocket.MessageText, appendStarted(nil, s.command, info.PID)); err != nil {
+		return errClientLeft
+	}
+	s.wg.Go(func() { s.write(&info, from) })
+	return nil
+}
+
+// write sends the output and the end.
+func (s *session) write(info *process.Info, from [4]int64) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.face.log.Error("connection panicked", "face", "langsmith", "panic", p, "stack", string(debug.Stack()))
+			s.conn.Close()
+		}
+	}()
+	out := &sink{ctx: s.ctx, ws: s.ws, proc: s.proc, ping: s.ping}
+	err := s.pump(out, info, from)
+	if err == nil {
+		err = out.finish()
+	}
+	if err == nil {
+		err = s.finish(out.exit)
+	}
+	switch {
+	case err == nil:
+		closeNow(s.ws, s.conn, websocket.StatusNormalClosure, "")
+	case errors.Is(err, errStopping):
+		// After "started" this is what makes the SDKs come back at once.
+		closeNow(s.ws, s.conn, websocket.StatusGoingAway, errStopping.Error())
+	case s.ctx.Err() != nil, isSendError(err):
+		// The client has left. What it sent before is still read: see run.
+		cut := time.AfterFunc(lingering, func() { s.conn.Close() })
+		defer cut.Stop()
+		<-s.ctx.Done()
+	default:
+		s.fail(err)
+	}
+}
+
+func (s *session) pump(out *sink, info *process.Info, from [4]int64) error {
+	opts := process.ReadOptions{MaxChunk: chunkSize, Drain: drainAfterExit}
+	for _, si := range info.Streams {
+		m := s.face.textMap(s.proc.ID(), si.Stream)
+		defer s.face.releaseMap(s.proc.ID(), si.Stream)
+		at, err := m.locate(s.ctx, s.proc, si.Stream, from[si.Stream])
+		if err != nil {
+			return err
+		}
+		out.streams[si.Stream] = &outStream{stream: si.Stream, m: m, at: at}
+		opts.From[si.Stream] = at.Raw
+	}
+	r, err := s.proc.Read(s.ctx, opts)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return face.Stream(s.ctx, r, out, pingEvery)
+}
+
+// finish sends the end of the command.
+func (s *session) finish(exit *process.Exit) error {
+	if exit == nil {
+		return &commandNotFound{s.command} // removed while it was read
+	}
+	if err := endError(exit); err != nil {
+		return err
+	}
+	return s.ws.Write(context.Background(), websocket.MessageText, appendExit(nil, exit.ShellStatus()))
+}
+
+// ping asks whether the client is still there, beside the output.
+func (s *session) ping() {
+	select {
+	case s.pings <- struct{}{}:
+	default:
+		return // one is under way
+	}
+	s.wg.Go(func() {
+		defer func() { <-s.pings }()
+		ctx, cancel := context.WithTimeout(s.ctx, pongWithin)
+		defer cancel()
+		if err := s.ws.Ping(ctx); err != nil && s.ctx.Err() == nil {
+			s.conn.Close() // the reader notices, and ends the session
+		}
+	})
+}
+
+// read acts on the client's messages until it leaves.
+func (s *session) read() {
+	for {
+		m, err := s.next()
+		if err == nil {
+			err = s.act(m)
+		}
+		var bad *requestError
+		switch {
+		case err == nil:
+			continue
+		case errors.As(err, &bad):
+			s.cancel(bad) // the writer tells it
+		default:
+			s.cancel(errClientLeft)
+		}
+		return
+	}
+}
+
+// act does what a message asks for.
+func (s *session) act(m *message) error {
+	switch m.Type {
+	case "input":
+		s.input.put(process.Input{Data: []byte(m.Data)})
+	case "close_stdin":
+		if !s.pty { // a terminal ends its input with a character
+			s.input.put(process.Input{EOF: true})
+		}
+	case "kill":
+		s.input.drop()
+		s.face.kill(s.proc)
+	case "resize":
+		if s.pty {
+			size := process.Size{Cols: side(m.Cols, 0), Rows: side(m.Rows, 0)}
+			if err := s.proc.Resize(s.face.ctx, size); err != nil && !errors.Is(err, process.ErrExited) && s.face.ctx.Err() == nil {
+				s.face.log.Warn("terminal not resized", "id", s.proc.ID(), "err", err)
+			}
+		}
+	case "ssh_agent_data", "ssh_agent_close":
+		// Nothing was forwarded.
+	case "execute", "reconnect":
+		return requestErrorf("a second %s came on one connection; open another connection for another command", m.Type)
+	default:
+		return requestErrorf("the message type %.40q is unknown", m.Type)
+	}
+	return nil
+}
+
+// fail tells an error as the last frame and closes.
+func (s *session) fail(err error) {
+	if s.ctx.Err() != nil {
+		err = context.Cause(s.ctx)
+	}
+	if errors.Is(err, errClientLeft) {
+		return
+	}
+	if errors.Is(err, errStopping) || errors.Is(err, process.ErrUnavailable) {
+		// Before "started" a clean close is what makes the SDKs try again.
+		closeNow(s.ws, s.conn, websocket.StatusNormalClosure, "try again")
+		return
+	}
+	kind, text := s.face.describe(err)
+	if s.ws.Write(context.Background(), websocket.MessageText, appendError(nil, kind, text)) == nil {
+		closeNow(s.ws, s.conn, websocket.StatusNormalClosure, "")
+	}
+}

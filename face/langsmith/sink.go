@@ -1,0 +1,167 @@
+package langsmith
+
+import (
+	"context"
+	"strconv"
+	"sync"
+
+	"github.com/coder/websocket"
+
+	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/face/langsmith/transcode"
+	"github.com/tend-run/tend/process"
+)
+
+const (
+	// chunkSize is the most raw bytes in one frame. All of them could be
+	// control characters: 128 KiB become 768 KiB then, and a frame stays
+	// below the 1 MiB that Python's websockets accepts.
+	chunkSize = 128 << 10
+	// frameOverhead is what a frame has besides its data, at most.
+	frameOverhead = 128
+	// usualFrame is room for a frame of text; larger buffers are not kept.
+	usualFrame = chunkSize + chunkSize/4 + frameOverhead
+)
+
+var (
+	frames = sync.Pool{New: func() any { b := make([]byte, 0, usualFrame); return &b }}
+	smalls = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
+)
+
+// sink is the [face.Sink] of one connection: it turns output into frames.
+type sink struct {
+	ctx     context.Context // of the session that owns the sink
+	ws      *websocket.Conn
+	proc    process.Process
+	streams [4]*outStream
+	exit    *process.Exit
+	ping    func()
+}
+
+// outStream is where one connection stands in one stream.
+type outStream struct {
+	stream process.Stream
+	m      *textMap
+	at     transcode.Point // what was sent, or held back
+	held   [3]byte         // raw bytes that may become a character
+	nheld  int
+}
+
+// Event implements [face.Sink].
+func (s *sink) Event(ev process.Event, _ face.Output) error {
+	switch ev.Kind {
+	case process.EventOutput:
+		return s.output(s.streams[ev.Stream], ev.Data, false)
+	case process.EventEOF:
+		if st := s.streams[ev.Stream]; st != nil {
+			return s.output(st, nil, true)
+		}
+	case process.EventGap:
+		return s.gap(ev.Gap)
+	case process.EventExited:
+		s.exit = ev.Exit // told when the output behind it was sent
+	}
+	return nil
+}
+
+// output sends raw bytes. end: no more can come, so what was held back is no
+// character.
+func (s *sink) output(st *outStream, raw []byte, end bool) error {
+	if st == nil {
+		return nil
+	}
+	if st.nheld > 0 {
+		joined := make([]byte, 0, st.nheld+len(raw))
+		raw = append(append(joined, st.held[:st.nheld]...), raw...)
+		st.nheld = 0
+	}
+	whole := len(raw)
+	if !end {
+		whole = transcode.Settled(raw)
+		st.nheld = copy(st.held[:], raw[whole:])
+	}
+	return s.send(st, raw[:whole], true)
+}
+
+// finish sends what is held back of streams that somebody still holds open.
+// That goes into no map: the missing bytes may come.
+func (s *sink) finish() error {
+	for _, st := range s.streams {
+		if st == nil || st.nheld == 0 {
+			continue
+		}
+		n := st.nheld
+		st.nheld = 0
+		if err := s.send(st, st.held[:n], false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send makes one frame of whole characters and sends it.
+func (s *sink) send(st *outStream, raw []byte, settled bool) error {
+	if len(raw) == 0 {
+		return nil
+	}
+	pool := &frames
+	if len(raw) <= 2<<10 {
+		pool = &smalls
+	}
+	buf := pool.Get().(*[]byte)
+	b := append((*buf)[:0], `{"type":"`...)
+	b = append(b, nameOf(st.stream)...)
+	b = append(b, `","offset":`...)
+	b = strconv.AppendInt(b, st.at.Text(), 10)
+	b = append(b, `,"data":"`...)
+	b, replaced := transcode.AppendJSON(b, raw)
+	b = append(b, `"}`...)
+	if settled {
+		st.m.add(st.at.Raw, raw, replaced)
+	}
+	st.at.Raw += int64(len(raw))
+	st.at.Replaced += int64(replaced)
+	err := s.ws.Write(context.Background(), websocket.MessageText, b)
+	if cap(b) <= 2*usualFrame {
+		*buf = b
+		pool.Put(buf)
+	}
+	return err
+}
+
+// gap ends the stream: a client that goes on would take what is left for all.
+func (s *sink) gap(g process.Gap) error {
+	st := s.streams[g.Stream]
+	if st == nil {
+		return nil
+	}
+	to, err := st.m.afterGap(s.ctx, s.proc, g.Stream, g.To)
+	if err != nil {
+		return err
+	}
+	return &gapError{g.Stream, st.at.Text(), to.Text()}
+}
+
+// Flush implements [face.Sink]: each frame is sent at once.
+func (s *sink) Flush() error { return nil }
+
+// Keepalive implements [face.Sink].
+func (s *sink) Keepalive() error {
+	s.ping()
+	return nil
+}
+
+// nameOf is the stream's name on the wire: a terminal's output is stdout.
+func nameOf(s process.Stream) string {
+	if s == process.Stderr {
+		return "stderr"
+	}
+	return "stdout"
+}
+
+// appendString appends a JSON string.
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	b, _ = transcode.AppendJSON(b, []byte(s))
+	return append(b, '"')
+}

@@ -1,0 +1,300 @@
+package langsmith
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/tend-run/tend/face/langsmith/transcode"
+	"github.com/tend-run/tend/process"
+)
+
+const (
+	// saveClean is after how many bytes of clean text the map is kept: what is
+	// behind is read again after a crash, which takes a few milliseconds.
+	saveClean = 16 << 20
+	// saveReplaced is the same where bytes were replaced.
+	saveReplaced = 1 << 20
+	// scanChunk is how much is read at once to complete a map.
+	scanChunk = 1 << 20
+	mapSuffix = ".map"
+)
+
+// textMap is the map of one stream of one process, shared by the connections
+// that read it.
+type textMap struct {
+	path string // of the kept part; "" where nothing is kept
+
+	mu    sync.Mutex
+	m     *transcode.Map  // guarded by mu
+	saved transcode.Point // last point that is kept; guarded by mu
+	refs  int             // guarded by Face.mu
+}
+
+type mapKey struct {
+	id     process.ID
+	stream process.Stream
+}
+
+// textMap returns the shared map of a stream. Give it back with release.
+func (f *Face) textMap(id process.ID, s process.Stream) *textMap {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := mapKey{id, s}
+	t := f.maps[key]
+	if t == nil {
+		t = &textMap{}
+		if f.dir != "" {
+			t.path = filepath.Join(f.dir, string(id)+"."+s.String()+mapSuffix)
+		}
+		f.maps[key] = t
+	}
+	t.refs++
+	return t
+}
+
+func (f *Face) releaseMap(id process.ID, s process.Stream) {
+	key := mapKey{id, s}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if t := f.maps[key]; t != nil {
+		if t.refs--; t.refs == 0 {
+			delete(f.maps, key)
+		}
+	}
+}
+
+// load reads what was kept. t.mu is held.
+func (t *textMap) load() {
+	if t.m != nil {
+		return
+	}
+	var b []byte
+	if t.path != "" {
+		b, _ = os.ReadFile(t.path) // without it the stream is read again
+	}
+	t.m = transcode.Parse(b)
+	t.saved = t.m.End()
+	if whole := len(b) / transcode.PointSize * transcode.PointSize; whole != len(b) {
+		// A torn write: what follows must begin at a whole point.
+		_ = os.Truncate(t.path, int64(whole))
+	}
+}
+
+// add takes raw bytes, which begin at offset from where a character does, and
+// end so, into the map, as far as it does not have them.
+func (t *textMap) add(from int64, raw []byte, replaced int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.load()
+	have := t.m.End().Raw
+	switch {
+	case from > have || from+int64(len(raw)) <= have:
+		return
+	case from == have && (replaced == 0 || len(raw) <= 64<<10):
+		t.m.AddCounted(len(raw), replaced)
+	default:
+		t.m.Add(raw[have-from:])
+	}
+	t.saveSome()
+}
+
+// saveSome keeps the map if it has grown enough. t.mu is held.
+func (t *textMap) saveSome() {
+	end := t.m.End()
+	grown := end.Raw - t.saved.Raw
+	if grown >= saveClean || grown >= saveReplaced && end.Replaced != t.saved.Replaced {
+		t.save()
+	}
+}
+
+// save appends the new points. Without them a later server reads the stream
+// again, so an error costs time only. t.mu is held.
+func (t *textMap) save() {
+	if t.path == "" {
+		return
+	}
+	var b []byte
+	for _, p := range t.m.After(t.saved.Raw) {
+		b = transcode.AppendPoint(b, p)
+	}
+	f, err := os.OpenFile(t.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if _, err := f.Write(b); err == nil {
+		t.saved = t.m.End()
+	}
+}
+
+// offsetError: a client asked for text that there is not.
+type offsetError struct {
+	stream    process.Stream
+	asked, at int64
+}
+
+func (e *offsetError) Error() string {
+	return fmt.Sprintf("%s_offset %d is beyond the end of the output, which has %d bytes now; use an offset that the stream told", nameOf(e.stream), e.asked, e.at)
+}
+
+// gapError: the text between two offsets cannot be read any more.
+type gapError struct {
+	stream   process.Stream
+	from, to int64 // text offsets
+}
+
+func (e *gapError) Error() string {
+	n := nameOf(e.stream)
+	return fmt.Sprintf("bytes %d to %d of %s were freed by retention before they were read; reconnect with %s_offset %d for what is left", e.from, e.to, n, n, e.to)
+}
+
+// locate finds the raw place of a text offset, and reads on in the stream
+// where the map does not reach that far.
+func (t *textMap) locate(ctx context.Context, p process.Process, s process.Stream, text int64) (transcode.Point, error) {
+	if text == 0 {
+		return transcode.Point{}, nil
+	}
+	for {
+		t.mu.Lock()
+		t.load()
+		if text <= t.m.End().Text() {
+			pt, err := t.m.Locate(text, spoolAt{ctx, p, s})
+			t.mu.Unlock()
+			return pt, err
+		}
+		end, more, err := t.scan(ctx, p, s)
+		t.mu.Unlock()
+		switch {
+		case err != nil:
+			return transcode.Point{}, err
+		case !more && text > end.Text():
+			return transcode.Point{}, &offsetError{s, text, end.Text()}
+		}
+	}
+}
+
+// scan takes one chunk of the stream into the map. more: there may be more.
+// t.mu is held.
+func (t *textMap) scan(ctx context.Context, p process.Process, s process.Stream) (end transcode.Point, more bool, err error) {
+	opts := process.ReadOptions{Streams: []process.Stream{s}, NoFollow: true, Unordered: true, MaxChunk: scanChunk}
+	opts.From[s] = t.m.End().Raw
+	r, err := p.Read(ctx, opts)
+	if errors.Is(err, process.ErrOffset) { // the map knows more than the spool: its file is of another stream
+		return t.m.End(), false, nil
+	}
+	if err != nil {
+		return end, false, err
+	}
+	var held []byte
+	for ev, err := range process.Follow(ctx, r) {
+		if err != nil {
+			return end, false, err
+		}
+		switch ev.Kind {
+		case process.EventGap:
+			t.m.Add(held)
+			held = nil
+			t.m.Skip(ev.Gap.To)
+			t.save()
+		case process.EventOutput:
+			raw := ev.Data
+			if len(held) > 0 {
+				raw = append(held, raw...)
+			}
+			n := transcode.Settled(raw)
+			t.m.Add(raw[:n])
+			held = append([]byte(nil), raw[n:]...)
+			more = true
+			if len(ev.Data) == scanChunk {
+				// One chunk at a time: others wait for the lock.
+				t.saveSome()
+				return t.m.End(), true, nil
+			}
+		case process.EventEOF:
+			t.m.Add(held)
+			held = nil
+		}
+	}
+	t.saveSome()
+	return t.m.End(), false, nil
+}
+
+// afterGap returns the first point at or behind raw from which text can be
+// read, where [.., raw) was freed.
+func (t *textMap) afterGap(ctx context.Context, p process.Process, s process.Stream, raw int64) (transcode.Point, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.load()
+	if raw >= t.m.End().Raw {
+		t.m.Skip(raw)
+		t.save()
+		return t.m.End(), nil
+	}
+	for at := raw; ; at++ {
+		pt, err := t.m.LocateRaw(min(at, t.m.End().Raw), spoolAt{ctx, p, s})
+		if err != nil || pt.Raw >= raw {
+			return pt, err
+		}
+	}
+}
+
+// spoolAt reads a stream of a process at any offset. Freed bytes read as
+// zeros.
+type spoolAt struct {
+	ctx    context.Context // of the one call it lives for
+	p      process.Process
+	stream process.Stream
+}
+
+func (a spoolAt) ReadAt(b []byte, off int64) (int, error) {
+	opts := process.ReadOptions{Streams: []process.Stream{a.stream}, NoFollow: true, Unordered: true, MaxChunk: min(max(len(b), 1), scanChunk)}
+	opts.From[a.stream] = off
+	r, err := a.p.Read(a.ctx, opts)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for ev, err := range process.Follow(a.ctx, r) {
+		switch {
+		case err != nil:
+			return n, err
+		case ev.Kind == process.EventGap:
+			skipped := min(int(ev.Gap.To-ev.Gap.From), len(b)-n)
+			clear(b[n : n+skipped])
+			n += skipped
+		case ev.Kind == process.EventOutput:
+			n += copy(b[n:], ev.Data)
+		}
+		if n == len(b) {
+			return n, nil
+		}
+	}
+	return n, io.EOF
+}
+
+// sweepMaps removes the maps of processes that are no more.
+func (f *Face) sweepMaps(ctx context.Context) {
+	entries, err := os.ReadDir(f.dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), mapSuffix)
+		if !ok {
+			continue
+		}
+		id := process.ID(strings.TrimSuffix(name, filepath.Ext(name)))
+		if _, err := f.manager.Get(ctx, process.Selector{ID: id}); errors.Is(err, process.ErrNotFound) {
+			if err := os.Remove(filepath.Join(f.dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				f.log.Warn("map of a process that is gone not removed", "file", e.Name(), "err", err)
+			}
+		}
+	}
+}
