@@ -45,7 +45,7 @@ func (p *Process) Wait(ctx context.Context, opts ...WaitOptions) (Result, error)
 	if len(opts) > 0 {
 		o = opts[0]
 	}
-	exit, err := p.waitExit(ctx, o)
+	exit, streams, err := p.waitExit(ctx, o)
 	if err != nil {
 		return Result{}, err
 	}
@@ -63,18 +63,20 @@ func (p *Process) Wait(ctx context.Context, opts ...WaitOptions) (Result, error)
 		TimedOut: exit.Cause == process.CauseTimeout, Killed: exit.Signal != 0 || exit.Cause == process.CauseTimeout,
 	}
 	res.Success = res.ExitCode == 0 && exit.Cause != process.CauseLost
-	text, err := p.tail(ctx, process.ReadOptions{Drain: o.Drain})
+	text, err := p.tail(ctx, streams, process.ReadOptions{Drain: o.Drain})
 	res.Stdout, res.StdoutDropped = text.Stdout, text.StdoutDropped
 	res.Stderr, res.StderrDropped = text.Stderr, text.StderrDropped
 	return res, err
 }
 
-func (p *Process) waitExit(ctx context.Context, o WaitOptions) (*process.Exit, error) {
+// waitExit also returns what streams there were then, if it knows.
+func (p *Process) waitExit(ctx context.Context, o WaitOptions) (*process.Exit, []process.StreamInfo, error) {
 	if o.OnStdout != nil || o.OnStderr != nil {
-		return p.deliver(ctx, process.ReadOptions{Drain: o.Drain}, o.OnStdout, o.OnStderr)
+		exit, err := p.deliver(ctx, process.ReadOptions{Drain: o.Drain}, o.OnStdout, o.OnStderr)
+		return exit, nil, err
 	}
 	res, err := p.proc.Wait(ctx, process.Until{})
-	return res.Exit, err
+	return res.Exit, res.Streams, err
 }
 
 // deliver calls back with output until the reader ends, and returns the exit.
@@ -105,6 +107,16 @@ func (p *Process) deliver(ctx context.Context, opts process.ReadOptions, onStdou
 	return exit, nil
 }
 
+// silent: nothing was ever said, and nothing can come any more.
+func silent(streams []process.StreamInfo) bool {
+	for _, s := range streams {
+		if s.End > 0 || !s.EOF {
+			return false
+		}
+	}
+	return len(streams) > 0
+}
+
 // Text is the output of a process so far.
 type Text struct {
 	Stdout, Stderr               string
@@ -114,17 +126,24 @@ type Text struct {
 // Output returns what the process has said so far, the newest Cmd.MaxOutput
 // bytes of each stream. A terminal's output is Stdout.
 func (p *Process) Output(ctx context.Context) (Text, error) {
-	return p.tail(ctx, process.ReadOptions{NoFollow: true})
+	return p.tail(ctx, nil, process.ReadOptions{NoFollow: true})
 }
 
-func (p *Process) tail(ctx context.Context, opts process.ReadOptions) (Text, error) {
-	info, err := p.proc.Info(ctx)
-	if err != nil {
-		return Text{}, err
+// tail reads the newest output. streams: as they were just now; nil: ask.
+func (p *Process) tail(ctx context.Context, streams []process.StreamInfo, opts process.ReadOptions) (Text, error) {
+	if streams == nil {
+		info, err := p.proc.Info(ctx)
+		if err != nil {
+			return Text{}, err
+		}
+		streams = info.Streams
+	}
+	if silent(streams) {
+		return Text{}, nil
 	}
 	var kept [4][]byte
 	var dropped [4]int64
-	for _, s := range info.Streams {
+	for _, s := range streams {
 		// After a drain there may be more than this; it is cut off below.
 		opts.From[s.Stream] = max(s.Base, s.End-p.max)
 		dropped[s.Stream] = opts.From[s.Stream]

@@ -41,14 +41,15 @@ func Wait(ctx context.Context, p Target, until process.Until) (process.WaitResul
 	if err != nil {
 		return process.WaitResult{}, err
 	}
-	if res.Exit == nil {
-		in, err := p.Info(ctx)
-		switch {
-		case err == nil:
+	in, err := p.Info(ctx)
+	switch {
+	case err == nil:
+		if res.Exit == nil {
 			res.Exit = in.Exit
-		case !res.Met:
-			return process.WaitResult{}, err
 		}
+		res.Streams = in.Streams
+	case res.Exit == nil && !res.Met:
+		return process.WaitResult{}, err
 	}
 	return res, nil
 }

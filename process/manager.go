@@ -143,6 +143,8 @@ type WaitResult struct {
 	Listening []Listener
 	// Input observed for Until.Input.
 	Input InputState
+	// Streams are the output streams as they were when Wait returned.
+	Streams []StreamInfo
 }
 
 // Listener is a listening TCP socket of the tree.

@@ -14,10 +14,22 @@ func Info(i *process.Info) *tendv1.Info {
 		Started: Time(i.Started), Exit: Exit(i.Exit), TreeGone: i.TreeGone,
 		Stdin: &tendv1.StdinInfo{Open: i.Stdin.Open, Accepted: i.Stdin.Accepted},
 	}
-	for _, s := range i.Streams {
-		m.Streams = append(m.Streams, &tendv1.StreamInfo{Stream: tendv1.Stream(s.Stream), Base: s.Base, End: s.End, Eof: s.EOF})
+	m.Streams = streams(i.Streams)
+	return m
+}
+
+func streams(all []process.StreamInfo) (m []*tendv1.StreamInfo) {
+	for _, s := range all {
+		m = append(m, &tendv1.StreamInfo{Stream: tendv1.Stream(s.Stream), Base: s.Base, End: s.End, Eof: s.EOF})
 	}
 	return m
+}
+
+func toStreams(m []*tendv1.StreamInfo) (all []process.StreamInfo) {
+	for _, s := range m {
+		all = append(all, process.StreamInfo{Stream: process.Stream(s.GetStream()), Base: s.GetBase(), End: s.GetEnd(), EOF: s.GetEof()})
+	}
+	return all
 }
 
 // ToInfo converts from a message.
@@ -31,9 +43,7 @@ func ToInfo(m *tendv1.Info) (process.Info, error) {
 		Started: ToTime(m.GetStarted()), Exit: ToExit(m.GetExit()), TreeGone: m.GetTreeGone(),
 		Stdin: process.StdinInfo{Open: m.GetStdin().GetOpen(), Accepted: m.GetStdin().GetAccepted()},
 	}
-	for _, s := range m.GetStreams() {
-		i.Streams = append(i.Streams, process.StreamInfo{Stream: process.Stream(s.GetStream()), Base: s.GetBase(), End: s.GetEnd(), EOF: s.GetEof()})
-	}
+	i.Streams = toStreams(m.GetStreams())
 	return i, nil
 }
 
@@ -197,7 +207,7 @@ func ToUntil(m *tendv1.WaitRequest) (process.Until, error) {
 
 // WaitResult converts to a message.
 func WaitResult(r *process.WaitResult) *tendv1.WaitResult {
-	m := &tendv1.WaitResult{Exit: Exit(r.Exit), Met: r.Met, Match: []byte(r.Match), Stream: tendv1.Stream(r.Stream), Offset: r.Offset, Input: tendv1.InputState(r.Input)}
+	m := &tendv1.WaitResult{Exit: Exit(r.Exit), Met: r.Met, Match: []byte(r.Match), Stream: tendv1.Stream(r.Stream), Offset: r.Offset, Input: tendv1.InputState(r.Input), Streams: streams(r.Streams)}
 	for _, l := range r.Listening {
 		m.Listening = append(m.Listening, &tendv1.Listener{Address: l.Address, Pid: uint32(l.PID)})
 	}
@@ -206,7 +216,7 @@ func WaitResult(r *process.WaitResult) *tendv1.WaitResult {
 
 // ToWaitResult converts from a message.
 func ToWaitResult(m *tendv1.WaitResult) process.WaitResult {
-	r := process.WaitResult{Exit: ToExit(m.GetExit()), Met: m.GetMet(), Match: string(m.GetMatch()), Stream: process.Stream(m.GetStream()), Offset: m.GetOffset(), Input: process.InputState(m.GetInput())}
+	r := process.WaitResult{Exit: ToExit(m.GetExit()), Met: m.GetMet(), Match: string(m.GetMatch()), Stream: process.Stream(m.GetStream()), Offset: m.GetOffset(), Input: process.InputState(m.GetInput()), Streams: toStreams(m.GetStreams())}
 	for _, l := range m.GetListening() {
 		r.Listening = append(r.Listening, process.Listener{Address: l.GetAddress(), PID: int(l.GetPid())})
 	}

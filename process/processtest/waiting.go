@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,6 +21,13 @@ var waiting = []test{
 			if !res.Met || res.Exit == nil || res.Exit.Code != 3 {
 				t.Errorf("got %+v; want it met, with code 3", res)
 			}
+		}
+	}},
+	{"a wait returns how much output there was", func(t *T) {
+		p := t.sh("echo four; echo 12 >&2")
+		want := []process.StreamInfo{{Stream: process.Stdout, End: 5, EOF: true}, {Stream: process.Stderr, End: 3, EOF: true}}
+		if res := t.wait(p, process.Until{EOF: true}); !slices.Equal(res.Streams, want) {
+			t.Errorf("got %+v; want %+v", res.Streams, want)
 		}
 	}},
 	{"a wait for quiet is met while the process says nothing", func(t *T) {

@@ -1910,11 +1910,13 @@ type WaitResult struct {
 	Exit  *Exit                  `protobuf:"bytes,1,opt,name=exit,proto3" json:"exit,omitempty"`
 	Met   bool                   `protobuf:"varint,2,opt,name=met,proto3" json:"met,omitempty"`
 	// Text of the match, at most 4 KiB; it need not be UTF-8.
-	Match         []byte      `protobuf:"bytes,3,opt,name=match,proto3" json:"match,omitempty"`
-	Stream        Stream      `protobuf:"varint,4,opt,name=stream,proto3,enum=tend.v1.Stream" json:"stream,omitempty"`
-	Offset        int64       `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
-	Listening     []*Listener `protobuf:"bytes,6,rep,name=listening,proto3" json:"listening,omitempty"`
-	Input         InputState  `protobuf:"varint,7,opt,name=input,proto3,enum=tend.v1.InputState" json:"input,omitempty"`
+	Match     []byte      `protobuf:"bytes,3,opt,name=match,proto3" json:"match,omitempty"`
+	Stream    Stream      `protobuf:"varint,4,opt,name=stream,proto3,enum=tend.v1.Stream" json:"stream,omitempty"`
+	Offset    int64       `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
+	Listening []*Listener `protobuf:"bytes,6,rep,name=listening,proto3" json:"listening,omitempty"`
+	Input     InputState  `protobuf:"varint,7,opt,name=input,proto3,enum=tend.v1.InputState" json:"input,omitempty"`
+	// The output streams as they are now.
+	Streams       []*StreamInfo `protobuf:"bytes,8,rep,name=streams,proto3" json:"streams,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1996,6 +1998,13 @@ func (x *WaitResult) GetInput() InputState {
 		return x.Input
 	}
 	return InputState_INPUT_STATE_NONE
+}
+
+func (x *WaitResult) GetStreams() []*StreamInfo {
+	if x != nil {
+		return x.Streams
+	}
+	return nil
 }
 
 type Listener struct {
@@ -2758,7 +2767,7 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x06result\x18\x02 \x01(\v2\x13.tend.v1.WaitResultH\x00R\x06result\x125\n" +
 	"\n" +
 	"going_away\x18\x03 \x01(\v2\x14.tend.v1.Event.EmptyH\x00R\tgoingAwayB\b\n" +
-	"\x06answer\"\xf4\x01\n" +
+	"\x06answer\"\xa3\x02\n" +
 	"\n" +
 	"WaitResult\x12!\n" +
 	"\x04exit\x18\x01 \x01(\v2\r.tend.v1.ExitR\x04exit\x12\x10\n" +
@@ -2767,7 +2776,8 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x06stream\x18\x04 \x01(\x0e2\x0f.tend.v1.StreamR\x06stream\x12\x16\n" +
 	"\x06offset\x18\x05 \x01(\x03R\x06offset\x12/\n" +
 	"\tlistening\x18\x06 \x03(\v2\x11.tend.v1.ListenerR\tlistening\x12)\n" +
-	"\x05input\x18\a \x01(\x0e2\x13.tend.v1.InputStateR\x05input\"6\n" +
+	"\x05input\x18\a \x01(\x0e2\x13.tend.v1.InputStateR\x05input\x12-\n" +
+	"\astreams\x18\b \x03(\v2\x13.tend.v1.StreamInfoR\astreams\"6\n" +
 	"\bListener\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\rR\x03pid\"{\n" +
@@ -2910,6 +2920,7 @@ var file_tend_v1_process_proto_goTypes = []any{
 	(*Exit)(nil),                  // 48: tend.v1.Exit
 	(*Size)(nil),                  // 49: tend.v1.Size
 	(Scope)(0),                    // 50: tend.v1.Scope
+	(*StreamInfo)(nil),            // 51: tend.v1.StreamInfo
 }
 var file_tend_v1_process_proto_depIdxs = []int32{
 	42, // 0: tend.v1.StartRequest.spec:type_name -> tend.v1.Spec
@@ -2952,50 +2963,51 @@ var file_tend_v1_process_proto_depIdxs = []int32{
 	44, // 37: tend.v1.WaitResult.stream:type_name -> tend.v1.Stream
 	29, // 38: tend.v1.WaitResult.listening:type_name -> tend.v1.Listener
 	0,  // 39: tend.v1.WaitResult.input:type_name -> tend.v1.InputState
-	5,  // 40: tend.v1.TrimRequest.process:type_name -> tend.v1.Selector
-	44, // 41: tend.v1.TrimRequest.stream:type_name -> tend.v1.Stream
-	5,  // 42: tend.v1.RemoveRequest.process:type_name -> tend.v1.Selector
-	1,  // 43: tend.v1.ErrorDetail.kind:type_name -> tend.v1.ErrorKind
-	2,  // 44: tend.v1.ErrorDetail.start_reason:type_name -> tend.v1.StartReason
-	47, // 45: tend.v1.ErrorDetail.gap:type_name -> tend.v1.Gap
-	1,  // 46: tend.v1.ErrorDetail.cause:type_name -> tend.v1.ErrorKind
-	44, // 47: tend.v1.Event.Output.stream:type_name -> tend.v1.Stream
-	44, // 48: tend.v1.Event.StreamEnd.stream:type_name -> tend.v1.Stream
-	12, // 49: tend.v1.Event.Hello.from:type_name -> tend.v1.StreamOffset
-	12, // 50: tend.v1.WaitRequest.Match.from:type_name -> tend.v1.StreamOffset
-	3,  // 51: tend.v1.ProcessService.Hello:input_type -> tend.v1.HelloRequest
-	6,  // 52: tend.v1.ProcessService.Start:input_type -> tend.v1.StartRequest
-	8,  // 53: tend.v1.ProcessService.Get:input_type -> tend.v1.GetRequest
-	10, // 54: tend.v1.ProcessService.List:input_type -> tend.v1.ListRequest
-	13, // 55: tend.v1.ProcessService.Read:input_type -> tend.v1.ReadRequest
-	18, // 56: tend.v1.ProcessService.Write:input_type -> tend.v1.WriteRequest
-	18, // 57: tend.v1.ProcessService.WriteStream:input_type -> tend.v1.WriteRequest
-	20, // 58: tend.v1.ProcessService.Resize:input_type -> tend.v1.ResizeRequest
-	22, // 59: tend.v1.ProcessService.Signal:input_type -> tend.v1.SignalRequest
-	24, // 60: tend.v1.ProcessService.Kill:input_type -> tend.v1.KillRequest
-	26, // 61: tend.v1.ProcessService.Wait:input_type -> tend.v1.WaitRequest
-	30, // 62: tend.v1.ProcessService.Trim:input_type -> tend.v1.TrimRequest
-	32, // 63: tend.v1.ProcessService.Remove:input_type -> tend.v1.RemoveRequest
-	15, // 64: tend.v1.ProcessService.Events:input_type -> tend.v1.EventsRequest
-	4,  // 65: tend.v1.ProcessService.Hello:output_type -> tend.v1.HelloResponse
-	7,  // 66: tend.v1.ProcessService.Start:output_type -> tend.v1.StartResponse
-	9,  // 67: tend.v1.ProcessService.Get:output_type -> tend.v1.GetResponse
-	11, // 68: tend.v1.ProcessService.List:output_type -> tend.v1.ListResponse
-	14, // 69: tend.v1.ProcessService.Read:output_type -> tend.v1.ReadResponse
-	19, // 70: tend.v1.ProcessService.Write:output_type -> tend.v1.WriteResponse
-	19, // 71: tend.v1.ProcessService.WriteStream:output_type -> tend.v1.WriteResponse
-	21, // 72: tend.v1.ProcessService.Resize:output_type -> tend.v1.ResizeResponse
-	23, // 73: tend.v1.ProcessService.Signal:output_type -> tend.v1.SignalResponse
-	25, // 74: tend.v1.ProcessService.Kill:output_type -> tend.v1.KillResponse
-	27, // 75: tend.v1.ProcessService.Wait:output_type -> tend.v1.WaitResponse
-	31, // 76: tend.v1.ProcessService.Trim:output_type -> tend.v1.TrimResponse
-	33, // 77: tend.v1.ProcessService.Remove:output_type -> tend.v1.RemoveResponse
-	16, // 78: tend.v1.ProcessService.Events:output_type -> tend.v1.EventsResponse
-	65, // [65:79] is the sub-list for method output_type
-	51, // [51:65] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	51, // 40: tend.v1.WaitResult.streams:type_name -> tend.v1.StreamInfo
+	5,  // 41: tend.v1.TrimRequest.process:type_name -> tend.v1.Selector
+	44, // 42: tend.v1.TrimRequest.stream:type_name -> tend.v1.Stream
+	5,  // 43: tend.v1.RemoveRequest.process:type_name -> tend.v1.Selector
+	1,  // 44: tend.v1.ErrorDetail.kind:type_name -> tend.v1.ErrorKind
+	2,  // 45: tend.v1.ErrorDetail.start_reason:type_name -> tend.v1.StartReason
+	47, // 46: tend.v1.ErrorDetail.gap:type_name -> tend.v1.Gap
+	1,  // 47: tend.v1.ErrorDetail.cause:type_name -> tend.v1.ErrorKind
+	44, // 48: tend.v1.Event.Output.stream:type_name -> tend.v1.Stream
+	44, // 49: tend.v1.Event.StreamEnd.stream:type_name -> tend.v1.Stream
+	12, // 50: tend.v1.Event.Hello.from:type_name -> tend.v1.StreamOffset
+	12, // 51: tend.v1.WaitRequest.Match.from:type_name -> tend.v1.StreamOffset
+	3,  // 52: tend.v1.ProcessService.Hello:input_type -> tend.v1.HelloRequest
+	6,  // 53: tend.v1.ProcessService.Start:input_type -> tend.v1.StartRequest
+	8,  // 54: tend.v1.ProcessService.Get:input_type -> tend.v1.GetRequest
+	10, // 55: tend.v1.ProcessService.List:input_type -> tend.v1.ListRequest
+	13, // 56: tend.v1.ProcessService.Read:input_type -> tend.v1.ReadRequest
+	18, // 57: tend.v1.ProcessService.Write:input_type -> tend.v1.WriteRequest
+	18, // 58: tend.v1.ProcessService.WriteStream:input_type -> tend.v1.WriteRequest
+	20, // 59: tend.v1.ProcessService.Resize:input_type -> tend.v1.ResizeRequest
+	22, // 60: tend.v1.ProcessService.Signal:input_type -> tend.v1.SignalRequest
+	24, // 61: tend.v1.ProcessService.Kill:input_type -> tend.v1.KillRequest
+	26, // 62: tend.v1.ProcessService.Wait:input_type -> tend.v1.WaitRequest
+	30, // 63: tend.v1.ProcessService.Trim:input_type -> tend.v1.TrimRequest
+	32, // 64: tend.v1.ProcessService.Remove:input_type -> tend.v1.RemoveRequest
+	15, // 65: tend.v1.ProcessService.Events:input_type -> tend.v1.EventsRequest
+	4,  // 66: tend.v1.ProcessService.Hello:output_type -> tend.v1.HelloResponse
+	7,  // 67: tend.v1.ProcessService.Start:output_type -> tend.v1.StartResponse
+	9,  // 68: tend.v1.ProcessService.Get:output_type -> tend.v1.GetResponse
+	11, // 69: tend.v1.ProcessService.List:output_type -> tend.v1.ListResponse
+	14, // 70: tend.v1.ProcessService.Read:output_type -> tend.v1.ReadResponse
+	19, // 71: tend.v1.ProcessService.Write:output_type -> tend.v1.WriteResponse
+	19, // 72: tend.v1.ProcessService.WriteStream:output_type -> tend.v1.WriteResponse
+	21, // 73: tend.v1.ProcessService.Resize:output_type -> tend.v1.ResizeResponse
+	23, // 74: tend.v1.ProcessService.Signal:output_type -> tend.v1.SignalResponse
+	25, // 75: tend.v1.ProcessService.Kill:output_type -> tend.v1.KillResponse
+	27, // 76: tend.v1.ProcessService.Wait:output_type -> tend.v1.WaitResponse
+	31, // 77: tend.v1.ProcessService.Trim:output_type -> tend.v1.TrimResponse
+	33, // 78: tend.v1.ProcessService.Remove:output_type -> tend.v1.RemoveResponse
+	16, // 79: tend.v1.ProcessService.Events:output_type -> tend.v1.EventsResponse
+	66, // [66:80] is the sub-list for method output_type
+	52, // [52:66] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_tend_v1_process_proto_init() }
