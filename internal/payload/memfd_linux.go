@@ -2,6 +2,7 @@ package payload
 
 import (
 	"fmt"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -9,14 +10,14 @@ import (
 
 // inMemory writes the binary to a memfd, or, where memfds may not be executed
 // (vm.memfd_noexec), to a file without a name in the temporary directory.
-func inMemory(b []byte) (*os.File, error) {
+func inMemory(r io.Reader) (*os.File, error) {
 	fd, err := unix.MemfdCreate(Name, unix.MFD_CLOEXEC|unix.MFD_EXEC)
 	if err == unix.EINVAL { // before Linux 6.3
 		fd, err = unix.MemfdCreate(Name, unix.MFD_CLOEXEC)
 	}
 	if err == nil {
 		f := os.NewFile(uintptr(fd), Name)
-		if _, err := f.Write(b); err != nil {
+		if _, err := io.Copy(f, r); err != nil {
 			f.Close()
 			return nil, err
 		}
@@ -28,7 +29,7 @@ func inMemory(b []byte) (*os.File, error) {
 	}
 	defer f.Close()
 	defer os.Remove(f.Name())
-	if _, err := f.Write(b); err != nil {
+	if _, err := io.Copy(f, r); err != nil {
 		return nil, err
 	}
 	if err := f.Chmod(0o700); err != nil {

@@ -4,9 +4,10 @@ package payload
 
 import (
 	"errors"
+	"io"
 	"os"
 )
 
-func inMemory([]byte) (*os.File, error) {
+func inMemory(io.Reader) (*os.File, error) {
 	return nil, errors.New("the roles run on Linux only")
 }

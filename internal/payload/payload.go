@@ -18,8 +18,9 @@ const Name = "tend-keeper"
 
 // Open returns an executable file that holds the binary.
 func Open() (*os.File, error) {
-	if b, err := files.ReadFile(Name); err == nil {
-		return inMemory(b)
+	if f, err := files.Open(Name); err == nil {
+		defer f.Close()
+		return inMemory(f)
 	}
 	self, err := os.Executable()
 	if err != nil {
