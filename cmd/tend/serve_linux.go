@@ -39,6 +39,7 @@ func (c *serveCmd) Run(inv *invocation) error {
 // listen".
 type serverCmd struct {
 	Role   serverRoleCmd    `cmd:"" default:"withargs" hidden:"" help:"The server role; tend serve starts it."`
+	Listen distantListenCmd `cmd:"" help:"As tend distant listen."`
 }
 
 // serverRoleCmd is the server role: the anchor starts it with the listeners
@@ -66,6 +67,9 @@ func (c *serverRoleCmd) Run(ctx context.Context, inv *invocation) error {
 		if token, err = readToken(c.TokenFile); err != nil {
 			return err
 		}
+	}
+	if err := launch.HoldServer(dir); err != nil {
+		return err
 	}
 	listeners, err := launch.Inherited(c.Listeners)
 	if err != nil {

@@ -31,10 +31,10 @@ type outlet interface {
 // connection of lines never repeats a request.
 type keyed interface {
 	// started tells of a new stream, before anything of it is sent.
-	started(st *stream, c call)
+	started(st *stream, c call, own bool)
 	// inputAt returns the offset at which the input of this request begins,
 	// if it was tried before, or notes it.
-	inputAt(c call, accepted int64) int64
+	inputAt(c call, id uint32, accepted int64) int64
 }
 
 // call is one request of a packet.

@@ -175,6 +175,16 @@ func (a *answer) put(w wire.Writer, batch bool) {
 	w.EndArray()
 }
 
+// interrupted reports whether something was broken off.
+func (a *answer) interrupted() bool {
+	for _, m := range a.messages {
+		if f, ok := m.(*fault); ok && f.kind == kindInterrupted && f.text != canceledByEarlier {
+			return true
+		}
+	}
+	return false
+}
+
 func (a *answer) sent() {
 	for _, after := range a.after {
 		if after != nil {
@@ -182,4 +192,3 @@ func (a *answer) sent() {
 		}
 	}
 }
-

@@ -143,4 +143,3 @@ func (f *Face) abs(path string) string {
 	}
 	return f.dir + "/" + path
 }
-

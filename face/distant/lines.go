@@ -20,10 +20,6 @@ import (
 const (
 	// maxLine bounds one line of JSON in bytes.
 	maxLine = 64 << 20
-	// maxCalls and maxCallBytes bound the packets of one connection that are
-	// being answered. At the limit nothing more is read.
-	maxCalls     = 256
-	maxCallBytes = 64 << 20
 	// linger is how long a connection whose input has ended goes on with the
 	// output of its processes.
 	linger = time.Second
@@ -39,16 +35,12 @@ var httpRequest = regexp.MustCompile(`^[A-Z]+ \S+ HTTP/1\.[0-9]\r?$`)
 type lines struct {
 	client *client
 	cancel context.CancelCauseFunc
+	room   *gate
 
 	mu      sync.Mutex
 	w       io.Writer  // guarded by mu
 	serial  uint64     // guarded by mu; of the next response's id
 	pending []*pending // guarded by mu; bare answers in the order of their requests
-
-	room sync.Cond // of limit
-	// guarded by limit:
-	limit        sync.Mutex
-	calls, bytes int
 }
 
 type pending struct {
@@ -64,8 +56,7 @@ func (f *Face) ServeLines(ctx context.Context, r io.Reader, w io.Writer) error {
 		stop := context.AfterFunc(ctx, func() { c.Close() })
 		defer stop()
 	}
-	l := &lines{w: w, cancel: cancel}
-	l.room.L = &l.limit
+	l := &lines{w: w, cancel: cancel, room: newGate()}
 	l.client = f.newClient(ctx, l)
 	l.client.attach(ctx)
 	err := l.read(ctx, r)
@@ -111,7 +102,7 @@ func (l *lines) read(ctx context.Context, r io.Reader) error {
 			return errHTTP
 		}
 		if line = bytes.TrimSpace(line); len(line) > 0 {
-			l.take(line)
+			l.take(ctx, line)
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -155,7 +146,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 }
 
 // take starts the work on one line, or answers that it is none.
-func (l *lines) take(line []byte) {
+func (l *lines) take(ctx context.Context, line []byte) {
 	v, err := wire.ParseJSON(line)
 	if err == nil && !v.IsObject() {
 		err = &wire.Error{Reason: "is no JSON object"}
@@ -169,14 +160,16 @@ func (l *lines) take(line []byte) {
 		l.refuse(p.origin, &fault{kindInvalidData, err.Error()}, p.origin.bare)
 		return
 	}
-	l.enter(len(line))
+	if l.room.enter(ctx, len(line)) != nil {
+		return // the connection is gone
+	}
 	l.client.admit(p)
 	var slot *pending
 	if p.origin.bare {
 		slot = l.reserve()
 	}
 	l.client.calls.Go(func() {
-		defer l.leave(len(line))
+		defer l.room.leave(len(line))
 		a := l.client.run(p)
 		if slot == nil {
 			l.answerEnvelope(p, &a)
@@ -218,25 +211,6 @@ func (l *lines) refuse(o origin, f *fault, bare bool) {
 		return
 	}
 	l.answerEnvelope(&packet{origin: o}, a)
-}
-
-// enter waits until the connection may have more packets in work.
-func (l *lines) enter(n int) {
-	l.limit.Lock()
-	for l.calls > 0 && (l.calls >= maxCalls || l.bytes+n > maxCallBytes) {
-		l.room.Wait()
-	}
-	l.calls++
-	l.bytes += n
-	l.limit.Unlock()
-}
-
-func (l *lines) leave(n int) {
-	l.limit.Lock()
-	l.calls--
-	l.bytes -= n
-	l.limit.Unlock()
-	l.room.Signal()
 }
 
 func (l *lines) reserve() *pending {

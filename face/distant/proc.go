@@ -31,6 +31,9 @@ func (c *client) procSpawn(ctx context.Context, call call, f *fields) (message, 
 	if err != nil {
 		return nil, nil, err
 	}
+	if st := c.again(call.key); st != nil {
+		return idMessage{"proc_spawned", st.id}, nil, nil
+	}
 	st := &stream{origin: call.origin, pty: spec.PTY != nil}
 	spec.ID = c.freeID(call.key)
 	st.id = numberOf(spec.ID)
@@ -56,9 +59,22 @@ func (c *client) follow(st *stream, call call, own bool) (message, func(), error
 	}
 	c.mu.Unlock()
 	if c.keys != nil {
-		c.keys.started(st, call)
+		c.keys.started(st, call, own)
 	}
 	return idMessage{"proc_spawned", st.id}, func() { c.add(st) }, nil
+}
+
+// again returns the stream of a request that comes once more.
+func (c *client) again(key string) *stream {
+	if key == "" {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if st := c.streams[numberOf(process.ID(key))]; st != nil && st.proc != nil && st.proc.ID() == process.ID(key) {
+		return st
+	}
+	return nil
 }
 
 // freeID returns an id whose number no other process of this client has.
@@ -149,7 +165,7 @@ func (c *client) find(ctx context.Context, id uint32) (process.Process, error) {
 	c.mu.Lock()
 	st := c.streams[id]
 	c.mu.Unlock()
-	if st != nil {
+	if st != nil && st.proc != nil {
 		return st.proc, nil
 	}
 	p, _, err := c.lookUp(ctx, id)
@@ -215,7 +231,7 @@ func (c *client) procStdin(ctx context.Context, call call, f *fields, t *ticket)
 		if err != nil {
 			return nil, gone(id, err)
 		}
-		at := c.keys.inputAt(call, info.Stdin.Accepted)
+		at := c.keys.inputAt(call, id, info.Stdin.Accepted)
 		in.Offset = &at
 	}
 	_, err = p.Write(ctx, in)

@@ -12,9 +12,9 @@ import (
 
 // stream is the output of one process on its way to one client.
 type stream struct {
-	slot   uint32 // names the stream within its client
-	id     uint32 // of the process, as clients know it
-	proc   process.Process
+	slot   uint32          // names the stream within its client
+	id     uint32          // of the process, as clients know it
+	proc   process.Process // nil: it is not known any more
 	origin origin
 	pty    bool
 	// next are the offsets from which output is still to be sent. They belong
@@ -62,6 +62,9 @@ func (st *stream) run(ctx context.Context, c *client) bool {
 var errSend = errors.New("the connection is gone")
 
 func (st *stream) pump(ctx context.Context, out outlet) (*process.Exit, error) {
+	if st.proc == nil {
+		return nil, process.ErrNotFound
+	}
 	r, err := st.proc.Read(ctx, process.ReadOptions{From: st.next, Drain: drainAfterExit, MaxChunk: maxChunk})
 	if err != nil {
 		return nil, err
