@@ -119,6 +119,7 @@ func TestDeps(t *testing.T) {
 		{"face/distant", []string{"process", "face", "face/distant", "files"}},
 		{"face", []string{"process", "face"}},
 		{"gen", []string{"gen"}},
+		{"internal/torture", []string{".", "process"}},
 		{"internal/tendpb", []string{"process", "gen/tend"}},
 		{"internal/fakeproc", []string{"process", "observe"}},
 		{"internal/payload", nil},

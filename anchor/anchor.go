@@ -81,6 +81,9 @@ func Run(cfg Config) error {
 	if err != nil {
 		return err
 	}
+	if _, err := run.Hold("anchor"); err != nil {
+		return err
+	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become the subreaper: %w", err)
 	}
@@ -117,17 +120,35 @@ func (a *anchor) logf(format string, v ...any) {
 // resume adopts a role that a former anchor started, or starts it.
 func (a *anchor) resume(r *role, known []byte) {
 	if r.adopt(parseRoles(known, r.name)) {
-		if r == &a.keeper {
-			go a.connectKeeper(r.pid, r.ended)
-		}
-		go a.keep(r, r.pidfd, r.ended)
+		a.adopted(r)
 		return
 	}
 	a.begin(r)
 }
 
-// begin starts a role and watches it. a.mu is held.
+// adopted watches a role that another anchor started. a.mu is held.
+func (a *anchor) adopted(r *role) {
+	if r == &a.keeper {
+		go a.connectKeeper(r.pid, r.ended)
+	}
+	a.note()
+	go a.keep(r, r.pidfd, r.ended)
+}
+
+// note writes down which processes play the roles. a.mu is held.
+func (a *anchor) note() {
+	if err := a.run.WriteFile(rundir.Roles, formatRoles(&a.keeper, &a.server)); err != nil {
+		a.logf("%v", err)
+	}
+}
+
+// begin starts a role and watches it, unless somebody plays it whom an anchor
+// started that died before it could write that down. a.mu is held.
 func (a *anchor) begin(r *role) {
+	if pid := a.run.Holder(r.name); pid > 0 && r.adopt(pid, startTicks(pid)) {
+		a.adopted(r)
+		return
+	}
 	pid, err := r.start()
 	if err != nil {
 		a.logf("%v", err)
@@ -149,9 +170,7 @@ func (a *anchor) begin(r *role) {
 		return
 	}
 	r.set(pid, startTicks(pid), fd)
-	if err := a.run.WriteFile(rundir.Roles, formatRoles(&a.keeper, &a.server)); err != nil {
-		a.logf("%v", err)
-	}
+	a.note()
 	go a.keep(r, fd, r.ended)
 }
 
@@ -187,7 +206,7 @@ func (a *anchor) reap(chld <-chan os.Signal) {
 		// A role's pid must be known before it is reaped: begin holds mu from
 		// before the fork until it is.
 		a.mu.Lock()
-		orphan.Reap(a.run.Path(rundir.Orphans), false, func(pid int, _ unix.WaitStatus) bool {
+		orphan.Reap(a.run.Path(rundir.Orphans), func(pid int) bool {
 			return pid == a.keeper.pid || pid == a.server.pid
 		}, func(err error) { a.logf("an exit status could not be written down: %v", err) })
 		a.mu.Unlock()

@@ -147,7 +147,7 @@ func (l *launcher) attend(chld, end <-chan os.Signal, ended <-chan struct{}) (st
 }
 
 func (l *launcher) reap() {
-	orphan.Reap(l.run.Path(rundir.Orphans), false, func(pid int, _ unix.WaitStatus) bool { return pid == l.pid },
+	orphan.Reap(l.run.Path(rundir.Orphans), func(pid int) bool { return pid == l.pid },
 		func(err error) { fmt.Fprintf(l.cfg.Log, "tend: an exit status could not be written down: %v\n", err) })
 }
 

@@ -47,7 +47,7 @@ func nextPause(last, lived time.Duration) time.Duration {
 
 // adopt takes a living process over; false if it is gone.
 func (r *role) adopt(pid int, ticks uint64) bool {
-	if pid <= 0 {
+	if pid <= 0 || ticks == 0 {
 		return false
 	}
 	fd, err := unix.PidfdOpen(pid, 0)

@@ -193,16 +193,12 @@ func (k *Keeper) finish(p *proc) {
 		return
 	}
 	if p.group {
-		for i := range p.out {
-			if s := &p.out[i]; s.waiting && p.policy == process.Block && s.end-s.base >= p.limit {
-				s.waiting = false // what its pipe holds comes on top of the limit
-			}
-		}
 		open := [2]bool{!p.out[0].eof, !p.out[1].eof} // drain may find both ends
 		k.drain(p)
 		for i := range p.out {
 			s := &p.out[i]
-			if !open[i] || s.waiting {
+			full := p.policy == process.Block && s.end-s.base >= p.limit
+			if !open[i] || s.waiting && !full {
 				continue
 			}
 			if !s.eof {

@@ -75,6 +75,7 @@ type Keeper struct {
 	cfg     Config
 	spool   string
 	run     *rundir.Dir
+	lock    int // of the role
 	ep      int
 	board   *board.Board
 	wakeFD  int
@@ -105,6 +106,9 @@ func Run(cfg Config) error {
 	}
 	var err error
 	if k.run, err = rundir.Open(cfg.StateDir); err != nil {
+		return err
+	}
+	if k.lock, err = k.run.Hold("keeper"); err != nil {
 		return err
 	}
 	if k.ep, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {

@@ -42,6 +42,8 @@ type proc struct {
 	index    int
 	indexEnd int64
 
+	overflow bool // drain is under way: no limit holds
+
 	treeFD int // cgroup.events, watched after the exit while somebody is left
 	group  bool
 

@@ -62,8 +62,17 @@ func (k *Keeper) pump(p *proc, s *outStream) {
 // drain moves what the pipes held when the process exited, and no more: a
 // descendant may write for ever.
 func (k *Keeper) drain(p *proc) {
+	// What was written before the exit is delivered before it, so it comes on
+	// top of the limit of a stream that blocks.
+	p.overflow = true
+	defer func() { p.overflow = false }()
 	for i := range p.out {
 		s := &p.out[i]
+		blocked := s.waiting && p.policy == process.Block && s.end-s.base >= p.limit
+		if blocked {
+			s.waiting = false
+			defer func() { s.waiting = s.waiting || !s.eof }()
+		}
 		for held := int64(2 * bigPipe); held > 0 && s.fd >= 0 && !s.eof && !s.waiting; {
 			n, err := k.move(p, s)
 			held -= n
@@ -87,7 +96,7 @@ func (k *Keeper) move(p *proc, s *outStream) (int64, error) {
 			// In steps of a quarter, so that a stream at its limit does not
 			// punch at each splice.
 			k.dropHead(p, s, s.end-p.limit+p.limit/4)
-		} else if !p.gone { // with the tree gone nobody is left to be held back
+		} else if !p.gone && !p.overflow { // with the tree gone nobody is left to be held back
 			if room = p.limit - kept; room <= 0 {
 				p.slot.Set(board.FlagBlocked)
 				return 0, errBlocked

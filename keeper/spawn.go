@@ -21,10 +21,12 @@ import (
 )
 
 // spawn starts a process. The steps are in the order that a death of the
-// keeper between any two needs: the slot is reserved (a slot that never came
-// to be started is cleaned up by the next keeper), the spec is on disk, the
-// program runs, the vault holds the descriptors, the start is on disk, the
-// board says so, the server is answered.
+// keeper between any two needs: the slot is reserved, the spec is on disk, the
+// vaults hold the pipes, the program runs in the slot's cgroup, its pid is on
+// the board, the directory has its name, the start is on disk, the board
+// announces it, the server is answered. The next keeper finds out how far it
+// came (see adoptStart): from the fork on the start is completed, before it is
+// undone, so a start that the server repeats is done once.
 func (k *Keeper) spawn(req *wire.Spawn) (*wire.Spawned, *wire.Error) {
 	spec, err := spool.DecodeSpec(req.Spec)
 	if err != nil {
@@ -111,11 +113,14 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 	if werr != nil {
 		return werr
 	}
+	k.deposit(p)
+	p.slot.NotePID(board.Forking)
 	if werr := k.fork(p, spec, req, child); werr != nil {
 		return werr
 	}
+	p.slot.NotePID(p.pid)
 	p.started = true
-	k.deposit(p)
+	k.vaults.put(&p.vaulted, false, p.ref, []byte{wire.FDPid}, []int{p.pidfd})
 	if final, err := k.spares.settle(p.dir, p.id); err != nil {
 		k.killNow(p)
 		p.started = false
@@ -267,7 +272,6 @@ func (k *Keeper) killNow(p *proc) {
 	}
 	unix.Kill(p.pid, unix.SIGKILL)
 	unix.Wait4(p.pid, nil, 0, nil)
-	k.vaults.drop(&p.vaulted, p.ref)
 }
 
 // abandon takes back what a failed start did.
@@ -280,6 +284,7 @@ func (k *Keeper) abandon(p *proc) {
 	}
 	closeFD(&p.stdin.fd)
 	closeFD(&p.pidfd)
+	k.vaults.drop(&p.vaulted, p.ref)
 	k.closeFiles(p)
 	if p.dir != "" {
 		os.RemoveAll(p.dir)

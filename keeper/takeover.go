@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/orphan"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -208,8 +209,11 @@ func (k *Keeper) readopt(ref wire.Ref, s board.Slot, h held) bool {
 	p := newProc(ref, id, s)
 	p.dir = filepath.Join(k.spool, string(id))
 	if flags&board.FlagStarted == 0 {
-		k.undoStart(p, h)
-		return false
+		if !k.adoptStart(p, h) {
+			k.undoStart(p, h)
+			return false
+		}
+		flags = s.Flags()
 	}
 	k.ids[id] = p
 	k.procs[ref.Slot].Store(p)
@@ -328,9 +332,11 @@ func (k *Keeper) rewatch(p *proc, rec *spool.Recovered) {
 	case p.pidfd >= 0:
 		k.watch(unix.EPOLL_CTL_ADD, p.pidfd, unix.EPOLLIN, p, onPid)
 	default:
-		// The start was announced but the vault never got the pidfd: the
-		// anchor died in that moment too.
-		if fd, err := unix.PidfdOpen(p.pid, 0); err == nil {
+		// No vault ever got the pidfd. If somebody has reaped the process, its
+		// pid may be another's by now.
+		if orphan.Find(k.run.Path(rundir.Orphans), p.pid, p.slot.Started()) != nil {
+			go k.adoptExit(p)
+		} else if fd, err := unix.PidfdOpen(p.pid, 0); err == nil {
 			p.pidfd = fd
 			k.watch(unix.EPOLL_CTL_ADD, fd, unix.EPOLLIN, p, onPid)
 		} else {
@@ -351,27 +357,6 @@ func (k *Keeper) rewatch(p *proc, rec *spool.Recovered) {
 			k.finish(p)
 		}
 	}()
-}
-
-// undoStart cleans up after a start that was never announced: the caller was
-// not told that it worked and will repeat it.
-func (k *Keeper) undoStart(p *proc, h held) {
-	if fd, ok := h[wire.FDPid]; ok {
-		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-	}
-	if k.groups.root != "" {
-		k.groups.kill(p.ref.Slot)
-		if fd, err := k.groups.openEvents(p.ref.Slot); err == nil {
-			for end := time.Now().Add(time.Second); populated(fd) && time.Now().Before(end); {
-				unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}, 20)
-			}
-			unix.Close(fd)
-		}
-	}
-	if j, err := spool.ReadJournal(p.dir); err != nil || j.Exit == nil {
-		os.RemoveAll(p.dir)
-	}
-	p.slot.Release()
 }
 
 func dirExists(path string) bool {

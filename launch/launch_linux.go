@@ -207,6 +207,18 @@ func join(fds []int) string {
 	return strings.Join(s, ",")
 }
 
+// HoldServer makes this process the only server on the state directory, for as
+// long as it lives.
+func HoldServer(stateDir string) error {
+	run, err := rundir.Open(stateDir)
+	if err != nil {
+		return err
+	}
+	defer run.Close()
+	_, err = run.Hold("server")
+	return err
+}
+
 // Inherited returns the n listening sockets that the anchor passed to the
 // server role, as descriptors 3 to 3+n-1.
 func Inherited(n int) ([]net.Listener, error) {

@@ -97,6 +97,9 @@ const (
 // FlagEOF returns the flag for the end of an output stream.
 func FlagEOF(s process.Stream) uint32 { return uint32(flagEOF) << s }
 
+// Forking in place of a pid: the process may exist, and its pid is not known.
+const Forking = 1<<32 - 1
+
 // StdinEOF in the stdin wishes: close stdin after the accepted bytes.
 const StdinEOF = 1
 
@@ -248,6 +251,11 @@ func (s Slot) ID() process.ID {
 
 // PID of the process.
 func (s Slot) PID() int { return int(atomic.LoadUint32(s.b.u32(s.off + 8))) }
+
+// NotePID writes down the pid of a process whose start is not announced yet:
+// for a keeper that takes over in the middle of it.
+// Forking stands for it from just before the fork.
+func (s Slot) NotePID(pid int) { atomic.StoreUint32(s.b.u32(s.off+8), uint32(pid)) }
 
 // SetStarted announces the pid and the time of the start.
 func (s Slot) SetStarted(pid int, at time.Time) {

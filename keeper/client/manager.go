@@ -203,6 +203,11 @@ func (m *Manager) adoptBoard(b *board.Board) {
 		}
 		dir := filepath.Join(m.spool, string(s.ID()))
 		j, err := spool.ReadJournal(dir)
+		if err != nil && s.Flags()&board.FlagFinal != 0 && s.Gen() == gen {
+			// Removed by a server that died before it gave the slot back.
+			m.retireSlot(wire.Ref{Slot: i, Gen: gen})
+			continue
+		}
 		if err != nil || s.Gen() != gen {
 			m.cfg.Log.Warn("process on the board has no journal", "id", s.ID(), "err", err)
 			continue

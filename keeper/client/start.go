@@ -56,6 +56,13 @@ func (m *Manager) Start(ctx context.Context, spec process.Spec) (process.Process
 // conclude takes note of the keeper's answer to a start. busy: the same id is
 // just being started by another request.
 func (m *Manager) conclude(ctx context.Context, spec process.Spec, rep reply) (p process.Process, busy bool, err error) {
+	if rep.werr != nil && rep.werr.Code == wire.CodeExists {
+		// Our own start, answered by a keeper that died: over by now, and
+		// forgotten by the next keeper.
+		if p := m.finishedTwin(&spec); p != nil {
+			return p, false, nil
+		}
+	}
 	if rep.werr != nil {
 		return nil, rep.werr.Code == wire.CodeBusy, domainError(rep.werr, spec.Dir)
 	}
@@ -67,6 +74,23 @@ func (m *Manager) conclude(ctx context.Context, spec process.Spec, rep reply) (p
 		return nil, false, err
 	}
 	return m.started(spec, s), false, nil
+}
+
+// finishedTwin finds a finished process in the spool that nobody has registered
+// and that was started with the same spec; nil if there is none.
+func (m *Manager) finishedTwin(spec *process.Spec) process.Process {
+	j, err := spool.ReadJournal(filepath.Join(m.spool, string(spec.ID)))
+	if err != nil || j.Exit == nil || !j.Spec.Equal(spec) || m.onBoard(spec.ID) {
+		return nil
+	}
+	p, err := m.loadFinished(spec.ID)
+	if err != nil {
+		return nil
+	}
+	m.register(p)
+	m.emit(process.Event{Kind: process.EventStarted, ID: p.id, PID: p.pid, Time: p.started})
+	m.emit(process.Event{Kind: process.EventExited, ID: p.id, PID: p.pid, Exit: j.Exit, Time: j.Exit.Time})
+	return p
 }
 
 // awaitKeeper waits until the board at hand is of the keeper with this pid:

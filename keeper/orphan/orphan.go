@@ -15,6 +15,7 @@
 //	0   u32  magic 0x0f09a001
 //	4   u32  pid
 //	8   i32  wait status as of wait4(2)
+//	12  u32  number of the keeper's slot whose cgroup it was in, and 1; 0: none
 //	16  i64  time of the reaping, unix ns
 //	24  i64  user time, ns
 //	32  i64  system time, ns
@@ -24,7 +25,10 @@ package orphan
 import (
 	"encoding/binary"
 	"os"
+	"strconv"
+	"strings"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -37,8 +41,8 @@ const (
 	maxBytes = 1 << 20 // the file starts anew beyond
 )
 
-// Append records the status of a reaped process in the file.
-func Append(path string, pid int, status unix.WaitStatus, usage *unix.Rusage) error {
+// Append records the status of a reaped process in the file. slot is -1 for none.
+func Append(path string, pid, slot int, status unix.WaitStatus, usage *unix.Rusage) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -52,6 +56,7 @@ func Append(path string, pid int, status unix.WaitStatus, usage *unix.Rusage) er
 	o.PutUint32(b[0:], magic)
 	o.PutUint32(b[4:], uint32(pid))
 	o.PutUint32(b[8:], uint32(status))
+	o.PutUint32(b[12:], uint32(slot+1))
 	o.PutUint64(b[16:], uint64(time.Now().UnixNano()))
 	o.PutUint64(b[24:], uint64(usage.Utime.Nano()))
 	o.PutUint64(b[32:], uint64(usage.Stime.Nano()))
@@ -63,22 +68,78 @@ func Append(path string, pid int, status unix.WaitStatus, usage *unix.Rusage) er
 // Find returns the exit of the process with this pid that was reaped after
 // started, or nil. The newest record counts: pids are used again.
 func Find(path string, pid int, started time.Time) *process.Exit {
+	e, _ := find(path, started, func(p, _ int) bool { return p == pid })
+	return e
+}
+
+// FindSlot is Find for a process whose pid nobody wrote down: by the slot whose
+// cgroup it was in. The oldest record counts: the first process in a group is
+// the one that was started there.
+func FindSlot(path string, slot uint32, reserved time.Time) (pid int, ok bool) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return nil
+		return 0, false
 	}
-	o := binary.NativeEndian
+	for ; len(b) >= size; b = b[size:] {
+		if r, ok := parse(b); ok && r.slot == int(slot) && r.at >= reserved.UnixNano() {
+			return r.pid, true
+		}
+	}
+	return 0, false
+}
+
+func find(path string, since time.Time, match func(pid, slot int) bool) (*process.Exit, bool) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, false
+	}
 	for at := len(b)/size*size - size; at >= 0; at -= size {
-		r := b[at : at+size]
-		if o.Uint32(r) != magic || int(o.Uint32(r[4:])) != pid || int64(o.Uint64(r[16:])) < started.UnixNano() {
+		r, ok := parse(b[at:])
+		if !ok || !match(r.pid, r.slot) || r.at < since.UnixNano() {
 			continue
 		}
-		e := FromStatus(unix.WaitStatus(o.Uint32(r[8:])))
-		e.UserTime, e.SystemTime = time.Duration(o.Uint64(r[24:])), time.Duration(o.Uint64(r[32:]))
-		e.MaxRSS = int64(o.Uint64(r[40:]))
-		return e
+		e := FromStatus(r.status)
+		e.UserTime, e.SystemTime, e.MaxRSS = r.user, r.system, r.rss
+		return e, true
 	}
-	return nil
+	return nil, false
+}
+
+// record is one record.
+type record struct {
+	pid, slot    int
+	status       unix.WaitStatus
+	at           int64
+	user, system time.Duration
+	rss          int64
+}
+
+// parse reads the record at the head of b.
+func parse(b []byte) (r record, ok bool) {
+	o := binary.NativeEndian
+	if len(b) < size || o.Uint32(b) != magic {
+		return r, false
+	}
+	return record{
+		pid: int(o.Uint32(b[4:])), status: unix.WaitStatus(o.Uint32(b[8:])), slot: int(o.Uint32(b[12:])) - 1,
+		at: int64(o.Uint64(b[16:])), user: time.Duration(o.Uint64(b[24:])), system: time.Duration(o.Uint64(b[32:])), rss: int64(o.Uint64(b[40:])),
+	}, true
+}
+
+// slotOf reads from the text of /proc/PID/cgroup in which slot's cgroup ("…/pN")
+// a process is, or was when it became a zombie; -1 for none.
+func slotOf(text string) int {
+	for line := range strings.Lines(text) {
+		path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::")
+		if !ok {
+			continue
+		}
+		name := strings.TrimSuffix(path[strings.LastIndexByte(path, '/')+1:], " (deleted)")
+		if n, err := strconv.ParseUint(strings.TrimPrefix(name, "p"), 10, 31); err == nil && name[0] == 'p' {
+			return int(n)
+		}
+	}
+	return -1
 }
 
 // FromStatus turns a wait status into an exit without cause and time.
@@ -89,29 +150,47 @@ func FromStatus(ws unix.WaitStatus) *process.Exit {
 	return &process.Exit{Code: ws.ExitStatus()}
 }
 
-// Reap collects children until none is left or, without block, until none has
-// exited, and records those that mine does not claim. It returns when there is
-// nothing more to collect.
-func Reap(path string, block bool, mine func(pid int, status unix.WaitStatus) bool, failed func(error)) {
-	flags := unix.WNOHANG
-	if block {
-		flags = 0
-	}
+// Reap collects the children that have exited, and records those that mine does
+// not claim. The record is written before the child is reaped: a role that dies
+// in between leaves the status to whoever becomes the parent then.
+func Reap(path string, mine func(pid int) bool, failed func(error)) {
 	for {
-		var ws unix.WaitStatus
+		var info unix.Siginfo
 		var usage unix.Rusage
-		pid, err := unix.Wait4(-1, &ws, flags, &usage)
+		err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, &usage)
 		if err == unix.EINTR {
 			continue
 		}
+		pid := pidOf(&info)
 		if err != nil || pid <= 0 {
 			return
 		}
-		if mine(pid, ws) {
-			continue
+		if !mine(pid) {
+			text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+			if err := Append(path, pid, slotOf(string(text)), statusOf(&info), &usage); err != nil {
+				failed(err)
+			}
 		}
-		if err := Append(path, pid, ws, &usage); err != nil {
-			failed(err)
-		}
+		unix.Wait4(pid, nil, unix.WNOHANG, nil)
 	}
+}
+
+// pidOf and statusOf read a siginfo_t of SIGCHLD (offsets on 64-bit Linux).
+func pidOf(info *unix.Siginfo) int { return int(int32(word(info, 16))) }
+
+// statusOf is the wait status as wait4(2) gives it.
+func statusOf(info *unix.Siginfo) unix.WaitStatus {
+	const exited, dumped = 1, 3 // CLD_EXITED, CLD_DUMPED
+	status := word(info, 24)
+	switch info.Code {
+	case exited:
+		return unix.WaitStatus(status & 0xff << 8)
+	case dumped:
+		return unix.WaitStatus(status&0x7f | 0x80)
+	}
+	return unix.WaitStatus(status & 0x7f)
+}
+
+func word(info *unix.Siginfo, at uintptr) uint32 {
+	return *(*uint32)(unsafe.Add(unsafe.Pointer(info), at))
 }

@@ -117,6 +117,55 @@ func Peer(sock int) int {
 	return int(c.Pid)
 }
 
+// HeldError: another process plays the role.
+type HeldError struct {
+	Role string
+	PID  int
+}
+
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("another %s (pid %d) runs on this state directory", e.Role, e.PID)
+}
+
+// Hold makes this process the only one that plays a role. It is a record lock,
+// which the kernel lets go of at the process's end and not before, which an exec
+// keeps as long as the returned descriptor is open, and whose owner others can
+// ask for: an anchor that died between starting a role and writing that down
+// leaves no second one behind. *HeldError if another process has it.
+func (d *Dir) Hold(role string) (fd int, err error) {
+	fd, err = unix.Open(d.Path(role+".lock"), unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return -1, fmt.Errorf("lock of the %s: %w", role, err)
+	}
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	err = unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &lock)
+	switch err {
+	case nil:
+		return fd, nil
+	case unix.EAGAIN, unix.EACCES:
+		err = &HeldError{role, d.Holder(role)}
+	default:
+		err = fmt.Errorf("lock of the %s: %w", role, err)
+	}
+	unix.Close(fd)
+	return -1, err
+}
+
+// Holder is the pid of the process that plays a role; 0: nobody, as far as we
+// can see. Not for the role itself: closing the file lets go of its lock.
+func (d *Dir) Holder(role string) int {
+	fd, err := unix.Open(d.Path(role+".lock"), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(fd)
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	if unix.FcntlFlock(uintptr(fd), unix.F_GETLK, &lock) != nil || lock.Type == unix.F_UNLCK {
+		return 0
+	}
+	return int(lock.Pid)
+}
+
 // WriteFile replaces a small file as a whole.
 func (d *Dir) WriteFile(name string, b []byte) error {
 	tmp := d.Path(name + ".new")

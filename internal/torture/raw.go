@@ -1,0 +1,193 @@
+//go:build linux
+
+package torture
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// The raw clients know the wire and nothing else: Connect's envelopes (a flag
+// byte, a length, JSON), and for both faces the way back into a stream at an
+// offset. They check one process's stdout from its first byte to its end.
+
+// rawEvent is one message of either face, in its JSON form.
+type rawEvent struct {
+	data   string // base64
+	offset int64  // -1: the face does not say
+	exited bool
+	code   int
+}
+
+// errCut: the stream broke; it goes on at the offset reached.
+var errCut = errors.New("the stream was cut")
+
+// rawFace is one protocol.
+type rawFace struct {
+	name  string
+	path  string
+	body  func(id string, pid int, at int64) (string, map[string]string)
+	parse func(msg []byte) (rawEvent, error)
+}
+
+var nativeFace = rawFace{
+	name: "native", path: "/tend.v1.ProcessService/Read",
+	body: func(id string, _ int, at int64) (string, map[string]string) {
+		return fmt.Sprintf(`{"process":{"id":%q},"streams":["STREAM_STDOUT"],"from":[{"stream":"STREAM_STDOUT","offset":"%d"}]}`, id, at), nil
+	},
+	parse: func(msg []byte) (rawEvent, error) {
+		var m struct {
+			Event struct {
+				Output *struct {
+					Offset string `json:"offset"`
+					Data   string `json:"data"`
+				} `json:"output"`
+				Exited *struct {
+					Code int `json:"code"`
+				} `json:"exited"`
+			} `json:"event"`
+		}
+		if err := json.Unmarshal(msg, &m); err != nil {
+			return rawEvent{}, err
+		}
+		ev := rawEvent{offset: -1}
+		if o := m.Event.Output; o != nil {
+			ev.data = o.Data
+			ev.offset, _ = strconv.ParseInt("0"+o.Offset, 10, 64)
+		}
+		if e := m.Event.Exited; e != nil {
+			ev.exited, ev.code = true, e.Code
+		}
+		return ev, nil
+	},
+}
+
+var envdFace = rawFace{
+	name: "envd", path: "/process.Process/Connect",
+	body: func(_ string, pid int, at int64) (string, map[string]string) {
+		return fmt.Sprintf(`{"process":{"pid":%d}}`, pid), map[string]string{"Tend-From": fmt.Sprintf("stdout=%d", at)}
+	},
+	parse: func(msg []byte) (rawEvent, error) {
+		var m struct {
+			Event struct {
+				Data *struct {
+					Stdout string `json:"stdout"`
+				} `json:"data"`
+				End *struct {
+					ExitCode int `json:"exitCode"`
+				} `json:"end"`
+			} `json:"event"`
+		}
+		if err := json.Unmarshal(msg, &m); err != nil {
+			return rawEvent{}, err
+		}
+		ev := rawEvent{offset: -1}
+		if m.Event.Data != nil {
+			ev.data = m.Event.Data.Stdout
+		}
+		if m.Event.End != nil {
+			ev.exited, ev.code = true, m.Event.End.ExitCode
+		}
+		return ev, nil
+	},
+}
+
+// follow reads to the exit and checks every byte. It connects again, at the
+// offset reached, as often as it must.
+func (f *rawFace) follow(ctx context.Context, url, id string, pid int, n int64, code int) error {
+	at := int64(0)
+	for {
+		done, err := f.once(ctx, url, id, pid, &at, n, code)
+		switch {
+		case done:
+			return nil
+		case err != nil && !errors.Is(err, errCut):
+			return fmt.Errorf("%s, at byte %d: %w", f.name, at, err)
+		case ctx.Err() != nil:
+			return fmt.Errorf("%s, at byte %d of %d: %w (last: %v)", f.name, at, n, ctx.Err(), err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (f *rawFace) once(ctx context.Context, url, id string, pid int, at *int64, n int64, code int) (bool, error) {
+	body, header := f.body(id, pid, *at)
+	var frame bytes.Buffer
+	frame.WriteByte(0)
+	binary.Write(&frame, binary.BigEndian, uint32(len(body)))
+	frame.WriteString(body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+f.path, &frame)
+	if err != nil {
+		return false, err
+	}
+	req.Header.Set("Content-Type", "application/connect+json")
+	req.Header.Set("Connect-Protocol-Version", "1")
+	for k, v := range header {
+		req.Header.Set(k, v)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", errCut, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return false, fmt.Errorf("status %s", resp.Status)
+	}
+	for {
+		var head [5]byte
+		if _, err := io.ReadFull(resp.Body, head[:]); err != nil {
+			return false, fmt.Errorf("%w: %w", errCut, err)
+		}
+		msg := make([]byte, binary.BigEndian.Uint32(head[1:]))
+		if _, err := io.ReadFull(resp.Body, msg); err != nil {
+			return false, fmt.Errorf("%w: %w", errCut, err)
+		}
+		if head[0]&2 != 0 { // the end of the stream, with its error
+			return false, endOfStream(msg)
+		}
+		ev, err := f.parse(msg)
+		if err != nil {
+			return false, err
+		}
+		data, err := base64.StdEncoding.DecodeString(ev.data)
+		if err != nil {
+			return false, err
+		}
+		if len(data) > 0 && ev.offset >= 0 && ev.offset != *at {
+			return false, fmt.Errorf("the server says offset %d", ev.offset)
+		}
+		if err := check(data, *at); err != nil {
+			return false, err
+		}
+		*at += int64(len(data))
+		if ev.exited {
+			if *at != n || ev.code != code {
+				return false, fmt.Errorf("ended after %d bytes with status %d; want %d and %d", *at, ev.code, n, code)
+			}
+			return true, nil
+		}
+	}
+}
+
+// endOfStream tells an end that is worth another try from one that is not.
+func endOfStream(msg []byte) error {
+	var end struct {
+		Error *struct{ Code, Message string } `json:"error"`
+	}
+	if err := json.Unmarshal(msg, &end); err != nil {
+		return err
+	}
+	if end.Error == nil || end.Error.Code == "unavailable" || end.Error.Code == "canceled" {
+		return errCut
+	}
+	return fmt.Errorf("%s: %s", end.Error.Code, end.Error.Message)
+}

@@ -1,0 +1,434 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/process"
+)
+
+// bench is what one scenario works with.
+type bench struct {
+	c        *tend.Client
+	url      string
+	workload []string // command line of Work
+	dir      string   // for the workload's own files
+	rnd      *rand.Rand
+	bytes    *atomic.Int64 // checked
+	statuses *atomic.Int64 // checked
+}
+
+func (b *bench) argv(args ...any) []string {
+	argv := append([]string(nil), b.workload...)
+	for _, a := range args {
+		argv = append(argv, fmt.Sprint(a))
+	}
+	return argv
+}
+
+// group runs functions together and keeps their errors.
+type group struct {
+	wg   sync.WaitGroup
+	mu   sync.Mutex
+	errs []error // guarded by mu
+}
+
+func (g *group) Go(f func() error) {
+	g.wg.Go(func() {
+		if err := f(); err != nil {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.errs = append(g.errs, err)
+		}
+	})
+}
+
+func (g *group) Wait() error {
+	g.wg.Wait()
+	return errors.Join(g.errs...)
+}
+
+// scenario is one round of something that must work whoever is killed.
+type scenario struct {
+	name string
+	run  func(ctx context.Context, b *bench) error
+}
+
+// Scenarios by name.
+var scenarios = []scenario{
+	{"spawn", spawn}, {"stream", stream}, {"stdin", stdin}, {"exit", exits}, {"pty", terminal},
+	{"retention", dropOldest}, {"block", block},
+}
+
+// end waits for the end, checks the status, and forgets the process.
+func (b *bench) end(ctx context.Context, p process.Process, want process.Exit) error {
+	var r process.WaitResult
+	err := insist(ctx, func() (err error) {
+		r, err = p.Wait(ctx, process.Until{EOF: true})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("process %s: wait: %w", p.ID(), err)
+	}
+	got := r.Exit
+	if got == nil || got.Code != want.Code || got.Signal != want.Signal || got.Cause != want.Cause {
+		return fmt.Errorf("process %s ended with %+v; want %+v", p.ID(), got, want)
+	}
+	b.statuses.Add(1)
+	err = insist(ctx, func() error {
+		err := p.Remove(ctx)
+		switch {
+		case errors.Is(err, process.ErrNotFound): // an earlier try did it
+			return nil
+		case errors.Is(err, process.ErrRunning): // a moment before the tree is gone
+			return process.ErrUnavailable
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("process %s: remove: %w", p.ID(), err)
+	}
+	return nil
+}
+
+// insist tries again while a role is dead. The SDK does most of that by itself,
+// but not for what a caller asked to kill, nor for what it cannot know to be
+// safe to repeat.
+func insist(ctx context.Context, f func() error) error {
+	for {
+		err := f()
+		if err == nil || !errors.Is(err, process.ErrUnavailable) || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// spawn: a start is done once, whatever dies, and has its effect once.
+func spawn(ctx context.Context, b *bench) error {
+	code := b.rnd.IntN(90)
+	id := process.NewID()
+	file := filepath.Join(b.dir, string(id))
+	p, err := b.c.Start(ctx, process.Spec{ID: id, Argv: b.argv("once", file, code)})
+	if err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	if err := b.end(ctx, p, process.Exit{Code: code}); err != nil {
+		return err
+	}
+	fi, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	if fi.Size() != 1 {
+		return fmt.Errorf("process %s ran %d times", id, fi.Size())
+	}
+	return os.Remove(file)
+}
+
+// stream: one process, read by the SDK, by raw native HTTP and by raw envd HTTP.
+func stream(ctx context.Context, b *bench) error {
+	n := int64(1+b.rnd.IntN(4<<20))&^7 + int64(b.rnd.IntN(8))
+	code := b.rnd.IntN(90)
+	pause := time.Duration(b.rnd.IntN(60)) * time.Millisecond
+	p, err := b.c.Start(ctx, process.Spec{Argv: b.argv("write", n, pause, code)})
+	if err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	info, err := p.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("info: %w", err)
+	}
+	var g group
+	g.Go(func() error { return b.read(ctx, p, n, nil) })
+	g.Go(func() error { return nativeFace.follow(ctx, b.url, string(p.ID()), info.PID, n, code) })
+	g.Go(func() error { return envdFace.follow(ctx, b.url, string(p.ID()), info.PID, n, code) })
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("process %s: %w", p.ID(), err)
+	}
+	b.bytes.Add(2 * n)
+	return b.end(ctx, p, process.Exit{Code: code})
+}
+
+// read checks all output of a process by the SDK. Gaps are an error unless gap
+// is given; then it is asked. passed, if the process is of policy block, is told
+// how far it is read.
+func (b *bench) read(ctx context.Context, p process.Process, n int64, each func(ev *process.Event) error) error {
+	r, err := p.Read(ctx, process.ReadOptions{})
+	if err != nil {
+		return fmt.Errorf("read: %w", err)
+	}
+	var at [4]int64
+	var exited bool
+	for ev, err := range process.Follow(ctx, r) {
+		if err != nil {
+			return fmt.Errorf("read, at bytes %v of %d: %w", at, n, err)
+		}
+		switch ev.Kind {
+		case process.EventOutput:
+			if ev.Offset != at[ev.Stream] {
+				return fmt.Errorf("%s goes on at %d after %d", ev.Stream, ev.Offset, at[ev.Stream])
+			}
+			if err := check(ev.Data, ev.Offset); err != nil {
+				return fmt.Errorf("%s: %w", ev.Stream, err)
+			}
+			at[ev.Stream] += int64(len(ev.Data))
+			b.bytes.Add(int64(len(ev.Data)))
+		case process.EventGap:
+			if each == nil {
+				return fmt.Errorf("%s has a gap from %d to %d", ev.Stream, ev.Gap.From, ev.Gap.To)
+			}
+			if ev.Gap.From != at[ev.Gap.Stream] || ev.Gap.To <= ev.Gap.From {
+				return fmt.Errorf("%s: gap from %d to %d at %d", ev.Gap.Stream, ev.Gap.From, ev.Gap.To, at[ev.Gap.Stream])
+			}
+			at[ev.Gap.Stream] = ev.Gap.To
+		case process.EventExited:
+			if exited {
+				return errors.New("the exit was told twice")
+			}
+			exited = true
+		}
+		if each != nil {
+			if err := each(&ev); err != nil {
+				return err
+			}
+		}
+	}
+	if !exited || at[process.Stdout] != n || at[process.Stderr] != n {
+		return fmt.Errorf("ended at bytes %v (exit told: %v); %d were written to each stream", at, exited, n)
+	}
+	return nil
+}
+
+// stdin: what is written comes back once and in order.
+func stdin(ctx context.Context, b *bench) error {
+	n := int64(1 + b.rnd.IntN(1<<20))
+	p, err := b.c.Start(ctx, process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
+	if err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	var g group
+	g.Go(func() error { return b.write(ctx, p, n, true) })
+	g.Go(func() error { return b.readOne(ctx, p, process.Stdout, n, "", "") })
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("process %s: %w", p.ID(), err)
+	}
+	return b.end(ctx, p, process.Exit{})
+}
+
+// write sends n bytes of the pattern at their offsets, each piece again and
+// again until it is acknowledged.
+func (b *bench) write(ctx context.Context, p process.Process, n int64, eof bool) error {
+	buf := make([]byte, 16<<10)
+	for at := int64(0); at < n; {
+		piece := buf[:min(n-at, 1+rand.Int64N(int64(len(buf))))]
+		fill(piece, at)
+		end := at + int64(len(piece))
+		if err := put(ctx, p, process.Input{Data: piece, Offset: &at, EOF: eof && end == n}); err != nil {
+			return fmt.Errorf("write at %d of %d: %w", at, n, err)
+		}
+		at = end
+		if rand.IntN(8) == 0 {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+// put repeats a write that may have been applied or not; its offset makes that
+// safe.
+func put(ctx context.Context, p process.Process, in process.Input) error {
+	return insist(ctx, func() error {
+		_, err := p.Write(ctx, in)
+		return err
+	})
+}
+
+// readOne checks one stream: head, n bytes of the pattern, tail.
+func (b *bench) readOne(ctx context.Context, p process.Process, s process.Stream, n int64, head, tail string) error {
+	r, err := p.Read(ctx, process.ReadOptions{Streams: []process.Stream{s}, Drain: -1})
+	if err != nil {
+		return fmt.Errorf("read: %w", err)
+	}
+	at := -int64(len(head))
+	var rest []byte
+	for ev, err := range process.Follow(ctx, r) {
+		if err != nil {
+			return fmt.Errorf("read, at byte %d of %d: %w", at, n, err)
+		}
+		if ev.Kind == process.EventGap {
+			return fmt.Errorf("gap from %d to %d", ev.Gap.From, ev.Gap.To)
+		}
+		data := ev.Data
+		for len(data) > 0 && at < 0 {
+			if data[0] != head[int64(len(head))+at] {
+				return fmt.Errorf("it begins with %q instead of %q", data, head)
+			}
+			data, at = data[1:], at+1
+		}
+		mid := data[:min(int64(len(data)), max(n-at, 0))]
+		if err := check(mid, at); err != nil {
+			return err
+		}
+		at += int64(len(mid))
+		b.bytes.Add(int64(len(mid)))
+		rest = append(rest, data[len(mid):]...)
+	}
+	if at != n || string(rest) != tail {
+		return fmt.Errorf("%d of %d bytes and then %q; want %q", at, n, rest, tail)
+	}
+	return nil
+}
+
+// exits: each way to end is told as it was.
+func exits(ctx context.Context, b *bench) error {
+	type end struct {
+		spec process.Spec
+		do   func(p process.Process) error
+		want process.Exit
+	}
+	code := b.rnd.IntN(90)
+	ends := []end{
+		{spec: process.Spec{Argv: b.argv("write", 8, "0s", code)}, want: process.Exit{Code: code}},
+		{spec: process.Spec{Argv: b.argv("signal", 9)}, want: process.Exit{Signal: 9, Cause: process.CauseSignalled}},
+		{spec: process.Spec{Argv: b.argv("signal", 15)}, want: process.Exit{Signal: 15, Cause: process.CauseSignalled}},
+		{spec: process.Spec{Argv: b.argv("sleep"), Timeout: time.Duration(20+b.rnd.IntN(100)) * time.Millisecond},
+			want: process.Exit{Signal: 9, Cause: process.CauseTimeout}},
+		{spec: process.Spec{Argv: b.argv("sleep")}, want: process.Exit{Signal: 9},
+			do: func(p process.Process) error {
+				return insist(ctx, func() error {
+					_, err := p.Kill(ctx)
+					if errors.Is(err, process.ErrExited) { // an earlier try did it
+						return nil
+					}
+					return err
+				})
+			}},
+	}
+	var g group
+	for i, e := range ends {
+		g.Go(func() error {
+			p, err := b.c.Start(ctx, e.spec)
+			if err != nil {
+				return fmt.Errorf("start: %w", err)
+			}
+			if e.do == nil {
+				return b.end(ctx, p, e.want)
+			}
+			if err := e.do(p); err != nil {
+				return fmt.Errorf("kill: %w", err)
+			}
+			// Whose SIGKILL it was is the keeper's memory alone: one that died
+			// between signal and exit tells the signal, which is the kernel's.
+			// The SDK does not try again what follows a kill.
+			var r process.WaitResult
+			err = insist(ctx, func() (err error) {
+				r, err = p.Wait(ctx, process.Until{EOF: true})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			e.want.Cause = process.CauseKilled
+			if r.Exit != nil && r.Exit.Cause == process.CauseSignalled {
+				e.want.Cause = process.CauseSignalled
+			}
+			if err := b.end(ctx, p, e.want); err != nil {
+				return fmt.Errorf("end %d: %w", i, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// terminal: mode, size, input and output of a terminal outlive the roles.
+func terminal(ctx context.Context, b *bench) error {
+	n := int64(1 + b.rnd.IntN(64<<10))
+	p, err := b.c.Start(ctx, process.Spec{Argv: b.argv("terminal", n), PTY: &process.Size{Cols: 80, Rows: 24}})
+	if err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	size := process.Size{Cols: uint16(20 + b.rnd.IntN(200)), Rows: uint16(10 + b.rnd.IntN(50))}
+	var g group
+	g.Go(func() error {
+		if _, err := p.Wait(ctx, process.Until{Match: "R"}); err != nil { // raw mode is on
+			return fmt.Errorf("wait for raw mode: %w", err)
+		}
+		if err := b.write(ctx, p, n-1, false); err != nil {
+			return err
+		}
+		if err := insist(ctx, func() error { return p.Resize(ctx, size) }); err != nil {
+			return fmt.Errorf("resize: %w", err)
+		}
+		last := make([]byte, 1)
+		fill(last, n-1)
+		at := n - 1
+		return put(ctx, p, process.Input{Data: last, Offset: &at})
+	})
+	g.Go(func() error {
+		return b.readOne(ctx, p, process.PTY, n, "R", strconv.Itoa(int(size.Cols))+"x"+strconv.Itoa(int(size.Rows)))
+	})
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("process %s: %w", p.ID(), err)
+	}
+	return b.end(ctx, p, process.Exit{})
+}
+
+// dropOldest: a reader that is too slow is told each gap, and gets every other
+// byte.
+func dropOldest(ctx context.Context, b *bench) error {
+	n := int64(2<<20 + b.rnd.IntN(2<<20))
+	code := b.rnd.IntN(90)
+	p, err := b.c.Start(ctx, process.Spec{Argv: b.argv("write", n, "10ms", code), Retention: process.Retention{Limit: 256 << 10}})
+	if err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	err = b.read(ctx, p, n, func(*process.Event) error {
+		time.Sleep(2 * time.Millisecond)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("process %s: %w", p.ID(), err)
+	}
+	return b.end(ctx, p, process.Exit{Code: code})
+}
+
+// block: a process at its limit waits for whoever consumes, and loses nothing.
+func block(ctx context.Context, b *bench) error {
+	n := int64(1<<20 + b.rnd.IntN(1<<20))
+	code := b.rnd.IntN(90)
+	p, err := b.c.Start(ctx, process.Spec{Argv: b.argv("write", n, "0s", code),
+		Retention: process.Retention{Limit: 128 << 10, Policy: process.Block}})
+	if err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	err = b.read(ctx, p, n, func(ev *process.Event) error {
+		if ev.Kind == process.EventGap {
+			return fmt.Errorf("gap from %d to %d, with policy block", ev.Gap.From, ev.Gap.To)
+		}
+		if ev.Kind != process.EventOutput {
+			return nil
+		}
+		err := insist(ctx, func() error { return p.Trim(ctx, ev.Stream, ev.Offset+int64(len(ev.Data))) })
+		if err != nil && !errors.Is(err, process.ErrExited) {
+			return fmt.Errorf("trim: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("process %s: %w", p.ID(), err)
+	}
+	return b.end(ctx, p, process.Exit{Code: code})
+}

@@ -1,0 +1,270 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/tend-run/tend"
+)
+
+// Config of a run.
+type Config struct {
+	// Tend is the program of the daemon.
+	Tend string
+	// Workload is the command line that reaches Work.
+	Workload []string
+	// Dir is where the daemon keeps its state: the filesystem under test.
+	Dir string
+	// Env is the daemon's environment.
+	Env []string
+	// Seed of the moments and choices.
+	Seed uint64
+	// Victims to kill; nil kills nobody.
+	Victims Victims
+	// Strikes is how often they are killed.
+	Strikes int
+	// Upgrade also replaces roles in good order, over and over.
+	Upgrade bool
+	// Binaries are programs to upgrade to in turn; none: the one that runs.
+	Binaries []string
+	// Only runs these scenarios; none: all.
+	Only []string
+	// Pause is the longest time between two strikes. 0: 100 ms.
+	Pause time.Duration
+}
+
+// Report of a run.
+type Report struct {
+	Victims  string
+	Seed     uint64
+	Killed   int // processes of the daemon
+	Strikes  int
+	Upgrades int
+	Rounds   map[string]int
+	Bytes    int64
+	Statuses int64
+	Dials    int64 // connections that were not refused
+	Problems []string
+	Log      string // of the daemon, with problems only
+}
+
+// roundTimeout is how long one round may take before it counts as hung.
+const roundTimeout = 60 * time.Second
+
+// Run runs all scenarios over and over while victims die.
+func Run(ctx context.Context, cfg Config) (*Report, error) {
+	dir, err := os.MkdirTemp(cfg.Dir, "torture-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	d, err := Serve(cfg.Tend, dir, cfg.Env...)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Pause == 0 {
+		cfg.Pause = 100 * time.Millisecond
+	}
+	r := &runner{cfg: cfg, d: d, dir: dir, report: Report{Victims: cfg.Victims.String(), Seed: cfg.Seed, Rounds: map[string]int{}}}
+	if len(cfg.Victims) == 0 {
+		r.report.Victims = "nobody"
+	}
+	r.run(ctx)
+	if err := d.Stop(); err != nil {
+		r.problem("%v", err)
+	}
+	if len(r.report.Problems) > 0 {
+		r.report.Log = d.Log()
+	}
+	return &r.report, nil
+}
+
+type runner struct {
+	cfg Config
+	d   *Daemon
+	dir string
+
+	bytes, statuses, dials atomic.Int64
+	mu                     sync.Mutex
+	report                 Report // guarded by mu
+}
+
+func (r *runner) problem(format string, a ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.report.Problems) < 20 {
+		r.report.Problems = append(r.report.Problems, fmt.Sprintf(format, a...))
+	}
+}
+
+func (r *runner) run(ctx context.Context) {
+	stop := make(chan struct{}) // no more rounds
+	var wg sync.WaitGroup
+	for i, s := range scenarios {
+		if r.skips(s.name) {
+			continue
+		}
+		wg.Go(func() { r.repeat(ctx, s, rand.New(rand.NewPCG(r.cfg.Seed, uint64(i+1))), stop) })
+	}
+	wg.Go(func() { r.knock(ctx, stop) })
+	var aside sync.WaitGroup
+	if r.cfg.Upgrade {
+		aside.Go(func() { r.upgrade(ctx, stop) })
+	}
+	rnd := rand.New(rand.NewPCG(r.cfg.Seed, 0))
+	k := killer{d: r.d, rnd: rnd, victims: r.cfg.Victims, pause: r.cfg.Pause}
+	if len(k.victims) > 0 {
+		killed, struck := k.run(ctx, r.cfg.Strikes)
+		r.mu.Lock()
+		r.report.Killed, r.report.Strikes = killed, struck
+		r.mu.Unlock()
+	} else {
+		select {
+		case <-time.After(time.Duration(r.cfg.Strikes) * r.cfg.Pause):
+		case <-ctx.Done():
+		}
+	}
+	close(stop)
+	aside.Wait()
+	wg.Wait()
+	settled, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if !k.settle(settled) && ctx.Err() == nil {
+		r.problem("not all roles are back: %v", r.d.Roles())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.report.Bytes, r.report.Statuses, r.report.Dials = r.bytes.Load(), r.statuses.Load(), r.dials.Load()
+}
+
+func (r *runner) skips(name string) bool {
+	for _, only := range r.cfg.Only {
+		if only == name {
+			return false
+		}
+	}
+	return len(r.cfg.Only) > 0
+}
+
+// repeat runs rounds of one scenario until stop, at least one.
+func (r *runner) repeat(ctx context.Context, s scenario, rnd *rand.Rand, stop <-chan struct{}) {
+	c, err := r.d.Dial(ctx)
+	if err != nil {
+		r.problem("%s: dial: %v", s.name, err)
+		return
+	}
+	defer c.Close()
+	b := &bench{c: c, url: r.d.URL, workload: r.cfg.Workload, dir: r.dir, rnd: rnd, bytes: &r.bytes, statuses: &r.statuses}
+	for {
+		round, cancel := context.WithTimeout(ctx, roundTimeout)
+		err := s.run(round, b)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			r.problem("%s: %v", s.name, err)
+			return
+		}
+		r.mu.Lock()
+		r.report.Rounds[s.name]++
+		r.mu.Unlock()
+		select {
+		case <-stop:
+			return
+		default:
+		}
+	}
+}
+
+// knock opens connections all the time: none may be refused, whoever is dead.
+func (r *runner) knock(ctx context.Context, stop <-chan struct{}) {
+	addr := strings.TrimPrefix(r.d.URL, "http://")
+	for {
+		c, err := net.DialTimeout("tcp", addr, 10*time.Second)
+		switch {
+		case err == nil:
+			r.dials.Add(1)
+			c.Close()
+		case errors.Is(err, syscall.ECONNREFUSED):
+			r.problem("a connection was refused")
+			return
+		}
+		select {
+		case <-stop:
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(3 * time.Millisecond):
+		}
+	}
+}
+
+// upgrade replaces server and keeper in turn.
+func (r *runner) upgrade(ctx context.Context, stop <-chan struct{}) {
+	c, err := r.d.Dial(ctx)
+	if err != nil {
+		r.problem("upgrade: dial: %v", err)
+		return
+	}
+	defer c.Close()
+	for n := 0; ; n++ {
+		select {
+		case <-stop:
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(200 * time.Millisecond):
+		}
+		what := tend.Upgrade{Server: n%2 == 1, Keeper: n%2 == 0}
+		if b := r.cfg.Binaries; len(b) > 0 {
+			what.Binary = b[n/2%len(b)]
+		}
+		call, cancel := context.WithTimeout(ctx, 20*time.Second)
+		_, err := c.Upgrade(call, what)
+		cancel()
+		if err == nil {
+			r.mu.Lock()
+			r.report.Upgrades++
+			r.mu.Unlock()
+		} else if len(r.cfg.Victims) == 0 && ctx.Err() == nil && what.Keeper {
+			r.problem("upgrade of the keeper: %v", err)
+			return
+		}
+	}
+}
+
+// Print writes the report for people.
+func (r *Report) Print(w io.Writer) {
+	verdict := "nothing lost"
+	if len(r.Problems) > 0 {
+		verdict = fmt.Sprintf("%d PROBLEMS", len(r.Problems))
+	}
+	rounds := 0
+	for _, n := range r.Rounds {
+		rounds += n
+	}
+	fmt.Fprintf(w, "%-22s %5d kills %4d upgrades %6d rounds %8.1f MB %6d exit statuses %7d connections  %s\n",
+		r.Victims, r.Killed, r.Upgrades, rounds, float64(r.Bytes)/1e6, r.Statuses, r.Dials, verdict)
+	for _, p := range r.Problems {
+		fmt.Fprintf(w, "    %s\n", p)
+	}
+}
+
+// LogPath is where a log is kept for a report with problems.
+func (r *Report) LogPath(dir string) string {
+	return filepath.Join(dir, fmt.Sprintf("torture-%s-%d.log", r.Victims, r.Seed))
+}

@@ -1,0 +1,143 @@
+//go:build linux
+
+package keeper
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/orphan"
+	"github.com/tend-run/tend/keeper/rundir"
+	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/spool"
+)
+
+// adoptStart completes a start in whose middle the former keeper died, if the
+// program was forked: it runs, or has run, and must not be run again when the
+// server repeats its request. False: nothing ran, or nobody can know what did.
+func (k *Keeper) adoptStart(p *proc, h held) bool {
+	dir, j := k.findSpec(p.id)
+	if j == nil {
+		return false // not even the spec was written
+	}
+	pid := p.slot.PID()
+	if pid == 0 {
+		return false // not forked
+	}
+	if pid == board.Forking {
+		// Limits are set after the fork: without them the program must not go on.
+		if len(j.Spec.Limits.Rlimits) > 0 || j.Spec.Limits.Nice != 0 || j.Spec.Limits.OOMScoreAdj != 0 {
+			return false
+		}
+		if pid = k.findForked(p.ref.Slot, j.SpecTime); pid == 0 {
+			return false
+		}
+		if k.stats.resetOOM {
+			setOOMScore(pid, 0)
+		}
+	}
+	if dir != p.dir {
+		if err := unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, p.dir, unix.RENAME_NOREPLACE); err != nil {
+			k.logf("process %s: its start cannot be completed: %v", p.id, err)
+			return false
+		}
+	}
+	k.logf("process %s: completing the start of pid %d", p.id, pid)
+	if j.Started == nil {
+		k.record(p, spool.AppendStarted(nil, j.SpecTime, spool.Started{PID: pid, BootID: bootID()}))
+	}
+	if _, ok := h[wire.FDStdin]; ok || j.Spec.PTY != nil {
+		p.slot.Set(board.FlagStdinOpen)
+	}
+	p.slot.SetStarted(pid, j.SpecTime)
+	return true
+}
+
+// forkedWait bounds how long a process is looked for that may have been forked:
+// it may have come to its end already and wait for the anchor to collect it.
+const forkedWait = 100 * time.Millisecond
+
+// findForked finds the process that was forked into a slot's cgroup, alive or
+// dead; 0: there was none.
+func (k *Keeper) findForked(slot uint32, reserved time.Time) int {
+	if k.groups.root == "" {
+		return 0
+	}
+	for end := time.Now().Add(forkedWait); ; time.Sleep(time.Millisecond) {
+		if pid := k.firstMember(slot); pid > 0 {
+			return pid
+		}
+		if pid, ok := orphan.FindSlot(k.run.Path(rundir.Orphans), slot, reserved); ok {
+			return pid
+		}
+		if time.Now().After(end) {
+			return 0
+		}
+	}
+}
+
+// findSpec looks for the directory with the spec of a process: under its own
+// name, or still among the spare ones.
+func (k *Keeper) findSpec(id process.ID) (string, *spool.Journal) {
+	dirs := []string{filepath.Join(k.spool, string(id))}
+	parents, _ := os.ReadDir(k.spool)
+	for _, parent := range parents {
+		if !strings.HasPrefix(parent.Name(), sparePrefix) {
+			continue
+		}
+		spares, _ := os.ReadDir(filepath.Join(k.spool, parent.Name()))
+		for _, s := range spares {
+			dirs = append(dirs, filepath.Join(k.spool, parent.Name(), s.Name()))
+		}
+	}
+	for _, dir := range dirs {
+		if j, err := spool.ReadJournal(dir); err == nil && j.Spec.ID == id {
+			return dir, j
+		}
+	}
+	return "", nil
+}
+
+// firstMember is the leader of what runs in a slot's cgroup; 0 if nothing does.
+func (k *Keeper) firstMember(slot uint32) int {
+	pids, err := k.groups.procs(slot)
+	if err != nil {
+		return 0
+	}
+	for _, pid := range pids {
+		if _, session, ok := procStat(pid); ok && session == pid {
+			return pid
+		}
+	}
+	return 0
+}
+
+// undoStart cleans up after a start that was never announced: the caller was
+// not told that it worked and will repeat it.
+func (k *Keeper) undoStart(p *proc, h held) {
+	k.logf("process %s: taking back a start that did not come to the fork", p.id)
+	if fd, ok := h[wire.FDPid]; ok {
+		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	}
+	if k.groups.root != "" {
+		k.groups.kill(p.ref.Slot)
+		if fd, err := k.groups.openEvents(p.ref.Slot); err == nil {
+			for end := time.Now().Add(time.Second); populated(fd) && time.Now().Before(end); {
+				unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}, 20)
+			}
+			unix.Close(fd)
+		}
+	}
+	if j, err := spool.ReadJournal(p.dir); err != nil || j.Exit == nil {
+		os.RemoveAll(p.dir)
+	}
+	p.vaulted = epochs{1, 1}
+	k.vaults.drop(&p.vaulted, p.ref)
+	p.slot.Release()
+}
