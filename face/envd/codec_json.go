@@ -61,6 +61,8 @@ var errNoMessage = errors.New("not a protobuf message")
 type inputParser struct {
 	b  []byte
 	at int
+	// payload, if set, is where the input is decoded to; it grows at need.
+	payload *[]byte
 }
 
 func (p *inputParser) sendInput(req *pb.SendInputRequest) bool {
@@ -138,7 +140,7 @@ func (p *inputParser) input(in *pb.ProcessInput) bool {
 		if !ok || len(text)%4 != 0 {
 			return false
 		}
-		data := make([]byte, base64Std.DecodedLen(len(text)))
+		data := p.room(base64Std.DecodedLen(len(text)))
 		n, err := base64Std.Decode(data, text)
 		if key == "stdin" {
 			in.Input = &pb.ProcessInput_Stdin{Stdin: data[:n]}
@@ -147,6 +149,16 @@ func (p *inputParser) input(in *pb.ProcessInput) bool {
 		}
 		return err == nil
 	})
+}
+
+func (p *inputParser) room(n int) []byte {
+	if p.payload == nil {
+		return make([]byte, n)
+	}
+	if cap(*p.payload) < n {
+		*p.payload = make([]byte, max(n, 4<<10))
+	}
+	return (*p.payload)[:n]
 }
 
 // object reads {"key": value, …}; field reads the value of each key.

@@ -98,13 +98,15 @@ func (f *Face) Name() string { return "envd" }
 // Register implements [face.Face].
 func (f *Face) Register(mux *http.ServeMux) error {
 	for path, h := range map[string]http.HandlerFunc{
-		processconnect.ProcessStartProcedure:   f.serveStart,
-		processconnect.ProcessConnectProcedure: f.serveConnect,
-		"/process.Process/":                    f.serveRPC,
-		"GET /health":                          f.health,
-		"POST /init":                           f.init,
-		"GET /envs":                            f.envs,
-		"GET /metrics":                         f.metrics,
+		processconnect.ProcessStartProcedure:       f.serveStart,
+		processconnect.ProcessConnectProcedure:     f.serveConnect,
+		processconnect.ProcessSendInputProcedure:   f.serveSendInput,
+		processconnect.ProcessStreamInputProcedure: f.serveStreamInput,
+		"/process.Process/":                        f.serveRPC,
+		"GET /health":                              f.health,
+		"POST /init":                               f.init,
+		"GET /envs":                                f.envs,
+		"GET /metrics":                             f.metrics,
 		// Preflights of the REST paths end in the CORS handler.
 		"OPTIONS /health": http.NotFound, "OPTIONS /init": http.NotFound, "OPTIONS /envs": http.NotFound, "OPTIONS /metrics": http.NotFound,
 	} {

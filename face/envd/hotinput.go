@@ -1,0 +1,285 @@
+package envd
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"net/http"
+	"sync"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/tend-run/tend/gen/envd/process"
+)
+
+// hotMessage bounds the messages that are read into pooled buffers, in bytes.
+// SDKs send pieces of 64 KiB. What is larger gets memory only as it arrives.
+const hotMessage = 128 << 10
+
+// inputBuffers hold one message and its payload. Nothing that a write is given
+// is kept by it, so the next message may have them.
+type inputBuffers struct{ message, payload []byte }
+
+var inputPool = sync.Pool{New: func() any { return new(inputBuffers) }}
+
+// room returns the message buffer with n bytes.
+func (b *inputBuffers) room(n int) []byte {
+	if cap(b.message) < n {
+		b.message = make([]byte, max(n, 4<<10))
+	}
+	return b.message[:n]
+}
+
+// serveSendInput answers SendInput. As with streams, requests as SDKs send
+// them take the hot path, and all else goes to connect-go.
+func (f *Face) serveSendInput(w http.ResponseWriter, r *http.Request) {
+	c := hotUnary(r)
+	if c == 0 || r.ContentLength < 0 || r.ContentLength > hotMessage {
+		f.serveRPC(w, r)
+		return
+	}
+	limitBody(w, r)
+	b := inputPool.Get().(*inputBuffers)
+	defer inputPool.Put(b)
+	message := b.room(int(r.ContentLength))
+	n, err := io.ReadFull(r.Body, message)
+	var req pb.SendInputRequest
+	if err != nil || !b.parseSendInput(c, message, &req) {
+		r.Body = &replayed{io.MultiReader(bytes.NewReader(message[:n]), r.Body), r.Body}
+		f.rpc.ServeHTTP(w, r)
+		return
+	}
+	ctx, stop := inputContext(r)
+	defer stop()
+	w.Header().Set("Accept-Encoding", "gzip")
+	if err := wireErr(f.guarded(func() error { return f.sendInput(ctx, &req) })); err != nil {
+		_ = f.errors.Write(w, r, err) // fails when the client has left
+		return
+	}
+	w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
+	if c == codecJSON {
+		_, _ = w.Write([]byte("{}"))
+	}
+}
+
+// serveStreamInput answers StreamInput.
+func (f *Face) serveStreamInput(w http.ResponseWriter, r *http.Request) {
+	c := hotCodec(r)
+	if c != codecJSON && c != codecProto {
+		f.serveRPC(w, r)
+		return
+	}
+	ctx, stop := inputContext(r)
+	defer stop()
+	err := wireErr(f.guarded(func() error { return f.readInput(ctx, r.Body, c) }))
+	w.Header().Set("Content-Type", c.contentType())
+	w.Header().Set("Connect-Accept-Encoding", "gzip")
+	var answer []byte
+	if err == nil {
+		answer = appendEnvelope(answer, 0, 0)
+		if c == codecJSON {
+			answer = append(appendEnvelope(answer[:0], 0, 2), "{}"...)
+		}
+	}
+	_, _ = w.Write(c.appendTrailer(answer, err)) // fails when the client has left
+}
+
+// readInput applies the messages of one StreamInput call, to its end.
+func (f *Face) readInput(ctx context.Context, body io.Reader, c codec) error {
+	var to inputTarget
+	for {
+		// Without a buffer: the next message may be hours away.
+		size, err := nextEnvelope(body)
+		if err == nil {
+			err = f.readMessage(ctx, body, size, c, &to)
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil && ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return err
+		}
+	}
+}
+
+func (f *Face) readMessage(ctx context.Context, body io.Reader, size int64, c codec, to *inputTarget) error {
+	b := inputPool.Get().(*inputBuffers)
+	defer inputPool.Put(b)
+	message, err := b.read(body, size)
+	if err != nil {
+		return err
+	}
+	var req pb.StreamInputRequest
+	if !b.parseStreamInput(c, message, &req) {
+		req.Reset()
+		// No bytes are the empty message in JSON, too: connect-go reads it so.
+		if err := unmarshal(c, message, &req); err != nil && size > 0 {
+			return errorf(connect.CodeInvalidArgument, "unmarshal message: %w", err)
+		}
+	}
+	return f.streamInput(ctx, to, &req)
+}
+
+// nextEnvelope returns the size of the next message; io.EOF is the end of the
+// body between two.
+func nextEnvelope(body io.Reader) (int64, error) {
+	var head [envelopeSize]byte
+	if n, err := io.ReadFull(body, head[:]); err == io.EOF {
+		return 0, io.EOF
+	} else if err != nil {
+		return 0, bodyErr(err, "the stream ended in the envelope of a message, after %d of %d bytes", n, envelopeSize)
+	}
+	if head[0] != 0 {
+		return 0, errorf(connect.CodeInternal, "protocol error: a message has the flags %#02x; messages of this method come uncompressed, with flags 0", head[0])
+	}
+	size := int64(binary.BigEndian.Uint32(head[1:]))
+	if size > maxMessage {
+		return 0, errorf(connect.CodeResourceExhausted, "message size %d is larger than configured max %d", size, maxMessage)
+	}
+	return size, nil
+}
+
+// read reads a message of this size.
+func (b *inputBuffers) read(body io.Reader, size int64) ([]byte, error) {
+	var message []byte
+	var n int64
+	var err error
+	if size > hotMessage {
+		var large bytes.Buffer
+		n, err = io.CopyN(&large, body, size)
+		message = large.Bytes()
+	} else {
+		message = b.room(int(size))
+		var read int
+		read, err = io.ReadFull(body, message)
+		n = int64(read)
+	}
+	if err != nil {
+		return nil, bodyErr(err, "the stream ended in a message, after %d of %d bytes", n, size)
+	}
+	return message, nil
+}
+
+func bodyErr(err error, format string, a ...any) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return errorf(connect.CodeInvalidArgument, "protocol error: "+format, a...)
+	}
+	return connect.NewError(connect.CodeUnknown, err)
+}
+
+// guarded turns a panic into an error of the request.
+func (f *Face) guarded(do func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = f.recovered(nil, connect.Spec{Procedure: "input"}, nil, v)
+		}
+	}()
+	return do()
+}
+
+// inputContext is the request's context with the deadline its headers set.
+func inputContext(r *http.Request) (context.Context, context.CancelFunc) {
+	if d, _ := timeoutOf(r.Header); r.Header.Get(headerTimeout) != "" {
+		return context.WithTimeout(r.Context(), d)
+	}
+	return r.Context(), func() {}
+}
+
+// hotUnary decides whether a unary call takes the hot path, and in which form.
+func hotUnary(r *http.Request) codec {
+	h := r.Header
+	if v := h.Get("Connect-Protocol-Version"); r.Method != http.MethodPost || v != "" && v != "1" {
+		return 0
+	}
+	if h.Get("Content-Encoding") != "" {
+		return 0
+	}
+	if _, ok := timeoutOf(h); !ok {
+		return 0
+	}
+	switch h.Get("Content-Type") {
+	case "application/json":
+		return codecJSON
+	case "application/proto":
+		return codecProto
+	}
+	return 0
+}
+
+func (b *inputBuffers) parseSendInput(c codec, message []byte, req *pb.SendInputRequest) bool {
+	if c == codecJSON {
+		p := inputParser{b: message, payload: &b.payload}
+		return p.sendInput(req)
+	}
+	return protoFields(message, func(field protowire.Number, v []byte) bool {
+		switch {
+		case field == 1 && req.Process == nil:
+			req.Process = new(pb.ProcessSelector)
+			return proto.Unmarshal(v, req.Process) == nil
+		case field == 2 && req.Input == nil:
+			req.Input = new(pb.ProcessInput)
+			return protoInput(v, req.Input)
+		}
+		return false
+	})
+}
+
+func (b *inputBuffers) parseStreamInput(c codec, message []byte, req *pb.StreamInputRequest) bool {
+	if c == codecJSON {
+		p := inputParser{b: message, payload: &b.payload}
+		return p.streamInput(req)
+	}
+	return protoFields(message, func(field protowire.Number, v []byte) bool {
+		if field != 2 || req.Event != nil { // start and keepalive are rare
+			return false
+		}
+		data := new(pb.StreamInputRequest_DataEvent)
+		req.Event = &pb.StreamInputRequest_Data{Data: data}
+		return protoFields(v, func(field protowire.Number, v []byte) bool {
+			if field != 2 || data.Input != nil {
+				return false
+			}
+			data.Input = new(pb.ProcessInput)
+			return protoInput(v, data.Input)
+		})
+	})
+}
+
+// protoInput reads a ProcessInput without copying its payload.
+func protoInput(b []byte, in *pb.ProcessInput) bool {
+	return protoFields(b, func(field protowire.Number, v []byte) bool {
+		switch {
+		case in.Input != nil:
+			return false
+		case field == 1:
+			in.Input = &pb.ProcessInput_Stdin{Stdin: v}
+			return true
+		case field == 2:
+			in.Input = &pb.ProcessInput_Pty{Pty: v}
+			return true
+		}
+		return false
+	})
+}
+
+// protoFields calls back with each field of a message that has only fields
+// with a length, and reports false for any other message.
+func protoFields(b []byte, field func(protowire.Number, []byte) bool) bool {
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 || typ != protowire.BytesType {
+			return false
+		}
+		v, m := protowire.ConsumeBytes(b[n:])
+		if m < 0 || !field(num, v) {
+			return false
+		}
+		b = b[n+m:]
+	}
+	return true
+}
