@@ -55,7 +55,7 @@ func (f *Face) serveSendInput(w http.ResponseWriter, r *http.Request) {
 	ctx, stop := inputContext(r)
 	defer stop()
 	w.Header().Set("Accept-Encoding", "gzip")
-	if err := wireErr(f.guarded(func() error { return f.sendInput(ctx, &req) })); err != nil {
+	if err := wireErr(f.guarded(ctx, func() error { return f.sendInput(ctx, &req) })); err != nil {
 		_ = f.errors.Write(w, r, err) // fails when the client has left
 		return
 	}
@@ -74,7 +74,7 @@ func (f *Face) serveStreamInput(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, stop := inputContext(r)
 	defer stop()
-	err := wireErr(f.guarded(func() error { return f.readInput(ctx, r.Body, c) }))
+	err := wireErr(f.guarded(ctx, func() error { return f.readInput(ctx, r.Body, c) }))
 	w.Header().Set("Content-Type", c.contentType())
 	w.Header().Set("Connect-Accept-Encoding", "gzip")
 	var answer []byte
@@ -173,10 +173,10 @@ func bodyErr(err error, format string, a ...any) error {
 }
 
 // guarded turns a panic into an error of the request.
-func (f *Face) guarded(do func() error) (err error) {
+func (f *Face) guarded(ctx context.Context, do func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = f.recovered(nil, connect.Spec{Procedure: "input"}, nil, v)
+			err = f.recovered(ctx, connect.Spec{Procedure: "input"}, nil, v)
 		}
 	}()
 	return do()
