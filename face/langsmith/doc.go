@@ -32,5 +32,6 @@
 //
 // # Locks
 //
-// Face.mu and textMap.mu; neither is held while the other is taken.
+// Face.mu, textMap.mu and inputQueue.mu. Face.mu may be taken under
+// inputQueue.mu; otherwise none is held while another is taken.
 package langsmith

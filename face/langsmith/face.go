@@ -71,13 +71,18 @@ type Face struct {
 	ctx      context.Context // ends with Close; parent of the sessions, which outlive their requests
 	cancel   context.CancelCauseFunc
 	sessions sync.WaitGroup
-	inputs   sync.WaitGroup // input of sessions that have ended
+	// Input that was read is fed though its session has ended; feeding ends
+	// this context only when it takes too long.
+	feeding     context.Context
+	stopFeeding context.CancelFunc
+	inputs      sync.WaitGroup
 
 	mu      sync.Mutex
-	closing bool                  // guarded by mu
-	conns   map[net.Conn]struct{} // of the sessions; guarded by mu
-	clients map[process.ID]int    // connections of each command; guarded by mu
-	maps    map[mapKey]*textMap   // in use; guarded by mu
+	closing bool                       // guarded by mu
+	conns   map[net.Conn]struct{}      // of the sessions; guarded by mu
+	clients map[process.ID]int         // connections of each command; guarded by mu
+	maps    map[mapKey]*textMap        // in use; guarded by mu
+	queues  map[process.ID]*inputQueue // in use; guarded by mu
 }
 
 // New returns the face. Close it when the server stops.
@@ -88,7 +93,7 @@ func New(c Config) (*Face, error) {
 	f := &Face{
 		driver: c.Driver, manager: c.Manager, token: c.Token, trusted: c.Trusted, dir: c.Dir, maxConns: c.MaxConnections,
 		publicURL: strings.TrimRight(c.PublicURL, "/"), log: c.Log,
-		conns: map[net.Conn]struct{}{}, clients: map[process.ID]int{}, maps: map[mapKey]*textMap{},
+		conns: map[net.Conn]struct{}{}, clients: map[process.ID]int{}, maps: map[mapKey]*textMap{}, queues: map[process.ID]*inputQueue{},
 	}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
@@ -106,6 +111,7 @@ func New(c Config) (*Face, error) {
 		return nil, err
 	}
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
+	f.feeding, f.stopFeeding = context.WithCancel(context.Background())
 	f.sessions.Go(f.housekeep)
 	return f, nil
 }
@@ -225,6 +231,9 @@ func (f *Face) Close() error {
 	})
 	defer timer.Stop()
 	f.sessions.Wait()
+	late := time.AfterFunc(stopGrace, f.stopFeeding)
+	defer late.Stop()
 	f.inputs.Wait()
+	f.stopFeeding()
 	return nil
 }

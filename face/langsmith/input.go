@@ -13,13 +13,15 @@ import (
 // While there is more, no message of the connection is read.
 const maxPending = 16 << 20
 
-// inputQueue feeds a process in order, beside the messages that must not wait
-// behind input, such as kill. It runs only while there is something to feed.
+// inputQueue feeds one process in the order in which messages were read, from
+// whichever connection, beside the messages that must not wait behind input,
+// such as kill. It has a goroutine only while there is something to feed.
 type inputQueue struct {
 	proc process.Process
 	log  *slog.Logger
 	wg   *sync.WaitGroup // owns the feeding goroutine
 	ctx  context.Context // ends with the face: input that was taken is fed though its client has left
+	refs int             // connections and the feeding goroutine; guarded by Face.mu
 
 	mu      sync.Mutex
 	room    *sync.Cond
@@ -29,14 +31,30 @@ type inputQueue struct {
 	closed  bool            // the process takes no more; guarded by mu
 }
 
-func newInputQueue(ctx context.Context, wg *sync.WaitGroup, p process.Process, log *slog.Logger) *inputQueue {
-	q := &inputQueue{proc: p, log: log, wg: wg, ctx: ctx}
-	q.room = sync.NewCond(&q.mu)
+// inputOf returns the queue of a process. Give it up with dropInput.
+func (f *Face) inputOf(p process.Process) *inputQueue {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	q := f.queues[p.ID()]
+	if q == nil {
+		q = &inputQueue{proc: p, log: f.log, wg: &f.inputs, ctx: f.feeding}
+		q.room = sync.NewCond(&q.mu)
+		f.queues[p.ID()] = q
+	}
+	q.refs++
 	return q
 }
 
+func (f *Face) dropInput(q *inputQueue) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if q.refs--; q.refs == 0 {
+		delete(f.queues, q.proc.ID())
+	}
+}
+
 // put appends input. It waits while too much is pending.
-func (q *inputQueue) put(in process.Input) {
+func (q *inputQueue) put(f *Face, in process.Input) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for q.pending > maxPending && !q.closed {
@@ -49,7 +67,11 @@ func (q *inputQueue) put(in process.Input) {
 	q.pending += len(in.Data)
 	if !q.running {
 		q.running = true
-		q.wg.Go(q.run)
+		f.inputOf(q.proc) // the goroutine's own reference
+		q.wg.Go(func() {
+			defer f.dropInput(q)
+			q.run()
+		})
 	}
 }
 
@@ -73,13 +95,13 @@ func (q *inputQueue) run() {
 		}
 		q.room.Broadcast()
 		q.mu.Unlock()
-		if err != nil && !errors.Is(err, process.ErrExited) && !errors.Is(err, process.ErrStdinClosed) && q.ctx.Err() == nil {
+		if err != nil && !errors.Is(err, process.ErrExited) && !errors.Is(err, process.ErrStdinClosed) && !errors.Is(err, process.ErrNotFound) && q.ctx.Err() == nil {
 			q.log.Warn("input not delivered", slog.String("id", string(q.proc.ID())), slog.Any("err", err))
 		}
 	}
 }
 
-// drop gives up what is pending: the process was killed.
+// drop gives up what is pending: the process is to be killed.
 func (q *inputQueue) drop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

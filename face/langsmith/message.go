@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/coder/websocket"
+
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/process"
 )
@@ -87,22 +89,25 @@ func or(s *seconds, def float64) seconds {
 // parseMessage decodes a frame. The errors are for the client.
 func parseMessage(b []byte) (*message, error) {
 	if !utf8.Valid(b) {
-		return nil, &requestError{"the message is not valid UTF-8"}
+		return nil, requestErrorf("the message is not valid UTF-8")
 	}
 	m := new(message)
 	if err := json.Unmarshal(b, m); err != nil {
-		return nil, &requestError{"the message is not what this protocol sends: " + err.Error()}
+		return nil, requestErrorf("the message is not what this protocol sends: %v", err)
 	}
 	return m, nil
 }
 
 // requestError is a mistake in a request. Its text says what to change.
-type requestError struct{ text string }
+type requestError struct {
+	text string
+	code websocket.StatusCode // that the connection closes with; 0: 1000
+}
 
 func (e *requestError) Error() string { return e.text }
 
 func requestErrorf(format string, args ...any) error {
-	return &requestError{fmt.Sprintf(format, args...)}
+	return &requestError{text: fmt.Sprintf(format, args...)}
 }
 
 // Defaults of a command, as the SDKs send them.
@@ -185,7 +190,7 @@ func (e *executeRequest) spec(box *driver.Info, pty bool) (process.Spec, error) 
 		run = *e.RunConfig
 	}
 	if err := driver.CheckEnv("env", run.EnvVars); err != nil {
-		return spec, &requestError{err.Error()}
+		return spec, &requestError{text: err.Error()}
 	}
 	shell := e.Shell
 	if shell == "" {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -92,7 +93,7 @@ func (f *Face) upgrade(w http.ResponseWriter, r *http.Request) (*websocket.Conn,
 	if err != nil {
 		return nil, nil, false // Accept has answered
 	}
-	ws.SetReadLimit(maxMessage)
+	ws.SetReadLimit(-1) // next has its own, after which it can still speak
 	return ws, hj.conn, true
 }
 
@@ -137,7 +138,11 @@ func (s *session) run() {
 		s.fail(err)
 		return
 	}
-	if err := s.open(first); err != nil {
+	err = s.open(first)
+	if s.input != nil {
+		defer s.face.dropInput(s.input)
+	}
+	if err != nil {
 		s.fail(err)
 		return
 	}
@@ -173,9 +178,18 @@ func (s *session) first() (*message, error) {
 // next reads one message. It takes no context: a cancelled one would make the
 // library break the connection before what came is read.
 func (s *session) next() (*message, error) {
-	kind, b, err := s.ws.Read(context.Background())
+	kind, r, err := s.ws.Reader(context.Background())
 	if err != nil {
-		return nil, errClientLeft // one that sent too much was told by close code 1009
+		return nil, errClientLeft
+	}
+	b, err := io.ReadAll(io.LimitReader(r, maxMessage+1))
+	if err != nil {
+		return nil, errClientLeft
+	}
+	if len(b) > maxMessage {
+		// The client hears what is wrong only if what it sends is taken.
+		_, _ = io.Copy(io.Discard, io.LimitReader(r, 4*maxMessage))
+		return nil, &requestError{text: fmt.Sprintf("the message is larger than %d bytes", maxMessage), code: websocket.StatusMessageTooBig}
 	}
 	if kind != websocket.MessageText {
 		return nil, requestErrorf("the message is binary; this protocol sends text")
@@ -209,7 +223,7 @@ func (s *session) open(m *message) error {
 		return err
 	}
 	s.pty = info.Spec.PTY != nil
-	s.input = newInputQueue(s.face.ctx, &s.face.inputs, s.proc, s.face.log)
+	s.input = s.face.inputOf(s.proc)
 	if err := s.ws.Write(context.Background(), websocket.MessageText, appendStarted(nil, s.command, info.PID)); err != nil {
 		return errClientLeft
 	}
@@ -239,7 +253,7 @@ func (s *session) write(info *process.Info, from [4]int64) {
 	case errors.Is(err, errStopping):
 		// After "started" this is what makes the SDKs come back at once.
 		closeNow(s.ws, s.conn, websocket.StatusGoingAway, errStopping.Error())
-	case s.ctx.Err() != nil, isSendError(err):
+	case errors.Is(context.Cause(s.ctx), errClientLeft), isSendError(err):
 		// The client has left. What it sent before is still read: see run.
 		cut := time.AfterFunc(lingering, func() { s.conn.Close() })
 		defer cut.Stop()
@@ -321,10 +335,10 @@ func (s *session) read() {
 func (s *session) act(m *message) error {
 	switch m.Type {
 	case "input":
-		s.input.put(process.Input{Data: []byte(m.Data)})
+		s.input.put(s.face, process.Input{Data: []byte(m.Data)})
 	case "close_stdin":
 		if !s.pty { // a terminal ends its input with a character
-			s.input.put(process.Input{EOF: true})
+			s.input.put(s.face, process.Input{EOF: true})
 		}
 	case "kill":
 		s.input.drop()
@@ -360,7 +374,12 @@ func (s *session) fail(err error) {
 		return
 	}
 	kind, text := s.face.describe(err)
+	code := websocket.StatusNormalClosure
+	var bad *requestError
+	if errors.As(err, &bad) && bad.code != 0 {
+		code = bad.code
+	}
 	if s.ws.Write(context.Background(), websocket.MessageText, appendError(nil, kind, text)) == nil {
-		closeNow(s.ws, s.conn, websocket.StatusNormalClosure, "")
+		closeNow(s.ws, s.conn, code, "")
 	}
 }

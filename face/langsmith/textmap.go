@@ -19,8 +19,9 @@ const (
 	// saveClean is after how many bytes of clean text the map is kept: what is
 	// behind is read again after a crash, which takes a few milliseconds.
 	saveClean = 16 << 20
-	// saveReplaced is the same where bytes were replaced.
-	saveReplaced = 1 << 20
+	// saveReplaced is the same where bytes were replaced: retention could free
+	// what it would have to be made of.
+	saveReplaced = 64 << 10
 	// scanChunk is how much is read at once to complete a map.
 	scanChunk = 1 << 20
 	mapSuffix = ".map"
@@ -62,11 +63,20 @@ func (f *Face) textMap(id process.ID, s process.Stream) *textMap {
 func (f *Face) releaseMap(id process.ID, s process.Stream) {
 	key := mapKey{id, s}
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if t := f.maps[key]; t != nil {
-		if t.refs--; t.refs == 0 {
-			delete(f.maps, key)
+	t := f.maps[key]
+	last := t.refs == 1
+	f.mu.Unlock()
+	if last {
+		t.mu.Lock()
+		if t.m != nil && t.m.End().Replaced != t.saved.Replaced {
+			t.save()
 		}
+		t.mu.Unlock()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if t.refs--; t.refs == 0 {
+		delete(f.maps, key)
 	}
 }
 
@@ -232,17 +242,11 @@ func (t *textMap) afterGap(ctx context.Context, p process.Process, s process.Str
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.load()
-	if raw >= t.m.End().Raw {
+	if raw > t.m.End().Raw {
 		t.m.Skip(raw)
 		t.save()
-		return t.m.End(), nil
 	}
-	for at := raw; ; at++ {
-		pt, err := t.m.LocateRaw(min(at, t.m.End().Raw), spoolAt{ctx, p, s})
-		if err != nil || pt.Raw >= raw {
-			return pt, err
-		}
-	}
+	return t.m.AfterGap(raw, spoolAt{ctx, p, s})
 }
 
 // spoolAt reads a stream of a process at any offset. Freed bytes read as
@@ -251,6 +255,16 @@ type spoolAt struct {
 	ctx    context.Context // of the one call it lives for
 	p      process.Process
 	stream process.Stream
+}
+
+// Base implements [transcode.Source].
+func (a spoolAt) Base() (int64, error) {
+	info, err := a.p.Info(a.ctx)
+	if err != nil {
+		return 0, err
+	}
+	si, _ := info.Stream(a.stream)
+	return si.Base, nil
 }
 
 func (a spoolAt) ReadAt(b []byte, off int64) (int, error) {

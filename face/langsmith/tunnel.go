@@ -39,7 +39,6 @@ func (f *Face) tunnel(w http.ResponseWriter, r *http.Request, box driver.Sandbox
 	if !ok {
 		return nil
 	}
-	ws.SetReadLimit(-1) // a message is a stream's next bytes, read as they come
 	run := func() {
 		ctx, cancel := context.WithCancel(f.ctx)
 		defer cancel()

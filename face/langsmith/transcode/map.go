@@ -84,19 +84,52 @@ func (m *Map) Skip(raw int64) {
 
 // Locate returns the last point at or before the text offset where a character
 // begins: Text() is at most three bytes less than text, and equal to it if a
-// character begins there. text lies within the map. src reads the raw stream;
-// bytes that were freed it reads as zeros.
-func (m *Map) Locate(text int64, src io.ReaderAt) (Point, error) {
+// character begins there. text lies within the map. Of a text offset whose
+// bytes were freed it says only that: the point is before src.Base().
+func (m *Map) Locate(text int64, src Source) (Point, error) {
 	return m.locate(text, Point.Text, src)
 }
 
+// Source is a raw stream whose head may have been freed.
+type Source interface {
+	// ReadAt reads freed bytes as zeros.
+	io.ReaderAt
+	// Base is the first byte that was not freed.
+	Base() (int64, error)
+}
+
+// AfterGap returns the first point at or behind base where a character begins
+// for certain, where all before base was freed: the rest of a character that
+// was cut is left out.
+func (m *Map) AfterGap(base int64, src Source) (Point, error) {
+	if base >= m.End().Raw {
+		return m.End(), nil
+	}
+	var head [maxSequence - 1]byte
+	n, err := src.ReadAt(head[:], base)
+	if err != nil && err != io.EOF {
+		return Point{}, err
+	}
+	return m.LocateRaw(min(base+int64(continuations(head[:n])), m.End().Raw), src)
+}
+
+// continuations counts the bytes at the beginning of raw, three at most, that
+// may belong to a character that began before.
+func continuations(raw []byte) int {
+	n := 0
+	for n < len(raw) && n < maxSequence-1 && raw[n]&0xC0 == 0x80 {
+		n++
+	}
+	return n
+}
+
 // LocateRaw is Locate for a raw offset.
-func (m *Map) LocateRaw(raw int64, src io.ReaderAt) (Point, error) {
+func (m *Map) LocateRaw(raw int64, src Source) (Point, error) {
 	return m.locate(raw, func(p Point) int64 { return p.Raw }, src)
 }
 
 // locate finds the last point where of(point) is at most want.
-func (m *Map) locate(want int64, of func(Point) int64, src io.ReaderAt) (Point, error) {
+func (m *Map) locate(want int64, of func(Point) int64, src Source) (Point, error) {
 	end := m.End()
 	if want < 0 || want > of(end) {
 		return Point{}, fmt.Errorf("offset %d is outside the map, which ends at %d", want, of(end))
@@ -118,17 +151,34 @@ func (m *Map) locate(want int64, of func(Point) int64, src io.ReaderAt) (Point, 
 		at.Raw -= int64(w.at - characterStart(w.raw, w.at))
 		return at, nil
 	}
+	base, err := src.Base()
+	if err != nil {
+		return Point{}, err
+	}
 	w, err := window(src, from.Raw, to.Raw)
 	if err != nil {
 		return Point{}, err
+	}
+	if base > from.Raw {
+		// What was replaced in the freed part is told by the end alone.
+		w.at += int(min(base, to.Raw) - from.Raw)
+		w.at += continuations(w.raw[w.at:])
+		end := len(w.raw) - w.behind
+		w.at = min(w.at, end)
+		at := Point{to.Raw - int64(end-w.at), to.Replaced - int64(Replaced(w.raw[w.at:end]))}
+		if of(at) > want {
+			return from, nil
+		}
+		from = at
 	}
 	return w.walk(from, want, of), nil
 }
 
 // part is a range of the raw stream with what is around it.
 type part struct {
-	raw []byte
-	at  int // where the range begins in raw
+	raw    []byte
+	at     int // where the range begins in raw
+	behind int // bytes of raw behind the range
 }
 
 // window reads the raw bytes [from, to) and three on either side.
@@ -142,7 +192,7 @@ func window(src io.ReaderAt, from, to int64) (part, error) {
 	if begin+int64(n) < to {
 		return part{}, fmt.Errorf("raw bytes %d to %d: %w", begin, to, io.ErrUnexpectedEOF)
 	}
-	return part{raw[:n], int(from - begin)}, nil
+	return part{raw[:n], int(from - begin), int(begin + int64(n) - to)}, nil
 }
 
 // walk goes from a point, where a character begins, to the wanted offset,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math/rand/v2"
+	"sort"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -138,9 +139,25 @@ func starts(raw []byte) []Point {
 	return points
 }
 
+// stream is a raw stream in memory, of which the first freed bytes are gone.
+type stream struct {
+	raw   []byte
+	freed int64
+}
+
+func (s stream) Base() (int64, error) { return s.freed, nil }
+
+func (s stream) ReadAt(b []byte, off int64) (int, error) {
+	n, err := bytes.NewReader(s.raw).ReadAt(b, off)
+	if gone := min(s.freed-off, int64(n)); gone > 0 {
+		clear(b[:gone])
+	}
+	return n, err
+}
+
 func checkMap(t *testing.T, m *Map, raw []byte, every int) {
 	t.Helper()
-	src := bytes.NewReader(raw)
+	src := stream{raw: raw}
 	points := starts(raw)
 	for i := 0; i < len(points); i += every {
 		p := points[i]
@@ -221,6 +238,37 @@ func TestAMapThatWasKeptInPartsIsTheSameMap(t *testing.T) {
 	torn.Add(raw[torn.End().Raw:])
 	if torn.End() != m.End() {
 		t.Errorf("a torn map, completed from the stream, ends at %+v; want %+v", torn.End(), m.End())
+	}
+}
+
+func TestOffsetsBehindAFreedHeadStay(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 4))
+	raw := append(noise(r, 100_000), strings.Repeat("aé€𝄞\n", 4000)...)
+	var m Map
+	cut(r, raw, &m)
+	all := starts(raw)
+	for range 300 {
+		src := stream{raw, r.Int64N(int64(len(raw)))}
+		got, err := m.AfterGap(src.freed, src)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := sort.Search(len(all), func(i int) bool { return all[i].Raw >= got.Raw })
+		if all[i] != got || got.Raw < src.freed || got.Raw > src.freed+3 {
+			t.Fatalf("behind %d freed bytes the stream goes on at %+v; nearby is %+v", src.freed, got, all[i])
+		}
+		for range 20 {
+			p := all[i+r.IntN(len(all)-i)]
+			if got, err := m.Locate(p.Text(), src); err != nil || got != p {
+				t.Fatalf("with %d bytes freed Locate(%d) = %+v, %v; want %+v", src.freed, p.Text(), got, err, p)
+			}
+		}
+		if i > 3 {
+			p := all[r.IntN(i-3)]
+			if got, err := m.Locate(p.Text(), src); err != nil || got.Raw > p.Raw || p.Raw < src.freed && got.Raw >= src.freed {
+				t.Fatalf("with %d bytes freed Locate(%d) = %+v, %v", src.freed, p.Text(), got, err)
+			}
+		}
 	}
 }
 
