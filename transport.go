@@ -1,9 +1,11 @@
 package tend
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -106,7 +108,26 @@ func (w *road) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	tr := w.now
 	w.mu.Unlock()
-	return tr.RoundTrip(r)
+	resp, err := tr.RoundTrip(r)
+	if err != nil || resp.StatusCode == http.StatusOK {
+		return resp, err
+	}
+	return whole(resp)
+}
+
+// maxErrorBody bounds the body of an error, in bytes.
+const maxErrorBody = 1 << 20
+
+// whole reads the body of a refusal. It says which refusal it is: one that a
+// dying server left half said is a broken connection, not an unknown error.
+func whole(resp *http.Response) (*http.Response, error) {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	resp.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, nil
 }
 
 // taken returns the turn that requests made from now on use at least.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/torture"
 )
 
 // roleVariable makes the test binary one of the workloads instead.
@@ -27,7 +28,13 @@ var (
 	self string
 )
 
+// workArgument makes the test binary a workload of the engine.
+const workArgument = "crashtest-workload"
+
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == workArgument {
+		torture.Work(os.Args[2:])
+	}
 	if role := os.Getenv(roleVariable); role != "" {
 		work(role)
 	}

@@ -139,5 +139,4 @@ func (k *Keeper) undoStart(p *proc, h held) {
 	}
 	p.vaulted = epochs{1, 1}
 	k.vaults.drop(&p.vaulted, p.ref)
-	p.slot.Release()
 }

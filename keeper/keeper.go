@@ -95,6 +95,8 @@ type Keeper struct {
 	procs [board.Slots]atomic.Pointer[proc]
 
 	stopping atomic.Bool
+	// unsettled are the starts in whose middle a former keeper died.
+	unsettled []func()
 }
 
 // Run takes over what a keeper before left in the vault, serves until SIGTERM,
@@ -129,7 +131,12 @@ func Run(cfg Config) error {
 	}
 	term := notifyTerm()
 	k.spares = newSparePool(k.spool)
-	go k.spares.fill()
+	go func() {
+		for _, settle := range k.unsettled {
+			settle()
+		}
+		k.spares.fill() // not before: a start may still need a former keeper's directory
+	}()
 	k.vaults[inMirror].onLost = k.findMirror
 	k.findMirror()
 	for range min(max(2, runtime.NumCPU()), 8) {

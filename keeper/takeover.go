@@ -50,10 +50,12 @@ func (k *Keeper) takeOver() error {
 		ref := wire.Ref{Slot: slot - 1, Gen: s.Gen()}
 		h := held[ref]
 		delete(held, ref)
-		if s.Flags()&board.FlagUsed == 0 || !k.readopt(ref, s, h) {
+		if s.Flags()&board.FlagUsed == 0 {
 			h.close()
 			k.free = append(k.free, slot-1)
+			continue
 		}
+		k.readopt(ref, s, h)
 	}
 	for ref, h := range held { // of a slot that has another owner by now
 		h.close()
@@ -203,26 +205,42 @@ func (k *Keeper) handOver(i int, again func(put func() bool) bool) bool {
 	return ok
 }
 
-// readopt takes one process over. False: its slot is free.
-func (k *Keeper) readopt(ref wire.Ref, s board.Slot, h held) bool {
-	id, flags := s.ID(), s.Flags()
-	p := newProc(ref, id, s)
-	p.dir = filepath.Join(k.spool, string(id))
-	if flags&board.FlagStarted == 0 {
-		if !k.adoptStart(p, h) {
-			k.undoStart(p, h)
-			return false
-		}
-		flags = s.Flags()
-	}
-	k.ids[id] = p
+// readopt takes one process over.
+func (k *Keeper) readopt(ref wire.Ref, s board.Slot, h held) {
+	p := newProc(ref, s.ID(), s)
+	p.dir = filepath.Join(k.spool, string(p.id))
+	k.ids[p.id] = p
 	k.procs[ref.Slot].Store(p)
+	if s.Flags()&board.FlagStarted != 0 {
+		k.goOn(p, h)
+		return
+	}
+	// What was forked may take a moment to be found. Nobody touches the
+	// process, nor its descriptors in the vaults, before this is settled.
+	p.mu.Lock()
+	k.unsettled = append(k.unsettled, func() {
+		if k.adoptStart(p, h) {
+			k.goOn(p, h)
+			p.mu.Unlock()
+			k.announce(p)
+			return
+		}
+		k.undoStart(p, h)
+		h.close()
+		p.mu.Unlock()
+		k.release(p)
+	})
+}
+
+// goOn continues a process that was started.
+func (k *Keeper) goOn(p *proc, h held) {
+	ref, s, id, flags := p.ref, p.slot, p.id, p.slot.Flags()
 	p.started, p.pid = true, s.PID()
 	p.group = k.groups.root != "" && dirExists(k.groups.dir(ref.Slot))
 	if flags&board.FlagFinal != 0 {
 		p.exited, p.gone, p.final = true, true, true
 		h.close()
-		return true
+		return
 	}
 	rec, err := spool.Recover(p.dir)
 	if err != nil {
@@ -256,7 +274,6 @@ func (k *Keeper) readopt(ref wire.Ref, s board.Slot, h held) bool {
 	}
 	p.vaulted[inAnchor] = 1 // it holds all, or everything is deposited anew
 	k.rewatch(p, rec)
-	return true
 }
 
 // adoptFDs gives the descriptors their places and the streams their offsets.

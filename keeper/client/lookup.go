@@ -89,67 +89,17 @@ func (m *Manager) sortOrder() {
 func (m *Manager) Get(_ context.Context, sel process.Selector) (process.Process, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	switch {
-	case sel.ID != "":
-		if p := m.procs[sel.ID]; p != nil {
-			return p, nil
-		}
-		return nil, fmt.Errorf("%w: id %s", process.ErrNotFound, sel.ID)
-	case sel.PID != 0:
-		return m.newest("pid "+strconv.Itoa(sel.PID), func(p *proc) bool { return p.pid == sel.PID })
-	case sel.Tag != "":
-		return m.newest("tag "+sel.Tag, func(p *proc) bool { return p.spec.Tag == sel.Tag })
-	case sel.Name != "":
-		return m.newest("name "+sel.Name, func(p *proc) bool { return p.spec.Name == sel.Name })
-	case sel.Any != "":
-		return m.any(sel.Any)
-	}
-	return nil, &process.InvalidError{Field: "selector", Reason: "is empty; give an id, pid, tag or name"}
-}
-
-// newest finds the process that was started last among those that match.
-// m.mu is held.
-func (m *Manager) newest(what string, match func(*proc) bool) (process.Process, error) {
-	for _, p := range slices.Backward(m.order) {
-		if match(p) {
-			return p, nil
-		}
-	}
-	return nil, fmt.Errorf("%w: %s", process.ErrNotFound, what)
-}
-
-// minPrefix is the shortest prefix of an id that is taken for one.
-const minPrefix = 4
-
-func (m *Manager) any(s string) (process.Process, error) {
-	if p := m.procs[process.ID(s)]; p != nil {
+	if p := m.procs[sel.ID]; p != nil {
 		return p, nil
 	}
-	if len(s) >= minPrefix {
-		var found []*proc
-		for _, p := range m.order {
-			if strings.HasPrefix(string(p.id), s) {
-				found = append(found, p)
-			}
-		}
-		switch {
-		case len(found) == 1:
-			return found[0], nil
-		case len(found) > 1:
-			return nil, fmt.Errorf("%w: %d ids begin with %q; give more of it", process.ErrAmbiguous, len(found), s)
-		}
+	i, err := process.Resolve(sel, len(m.order), func(i int) process.Names {
+		p := m.order[i]
+		return process.Names{ID: p.id, PID: p.pid, Name: p.spec.Name, Tag: p.spec.Tag}
+	})
+	if err != nil {
+		return nil, err
 	}
-	pid, err := strconv.Atoi(s)
-	for _, match := range []func(*proc) bool{
-		func(p *proc) bool { return p.spec.Name == s },
-		func(p *proc) bool { return p.spec.Tag == s },
-		func(p *proc) bool { return err == nil && p.pid == pid },
-	} {
-		if p, err := m.newest(s, match); err == nil {
-			return p, nil
-		}
-	}
-	return nil, fmt.Errorf("%w: %q is no id, prefix of an id, name, tag or pid", process.ErrNotFound, s)
+	return m.order[i], nil
 }
 
 // List implements process.Manager.

@@ -328,7 +328,8 @@ func (m *Manager) retireAgain(b *board.Board) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for i := range b.Used() {
-		if s := b.Slot(i); m.slots[i] == nil && s.Flags()&board.FlagFinal != 0 {
+		// Not one whose start is still to be answered: it will be registered.
+		if s := b.Slot(i); m.slots[i] == nil && s.Flags()&board.FlagFinal != 0 && m.starting[s.ID()] == nil {
 			m.retireSlot(wire.Ref{Slot: i, Gen: s.Gen()})
 		}
 	}

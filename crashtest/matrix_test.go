@@ -1,0 +1,70 @@
+package crashtest
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tend-run/tend/internal/torture"
+)
+
+// seed of a test: CRASHTEST_SEED repeats a run.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	if s := os.Getenv("CRASHTEST_SEED"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	return rand.Uint64()
+}
+
+// play runs the engine and fails the test with what it found.
+func play(t *testing.T, cfg torture.Config) *torture.Report {
+	t.Helper()
+	cfg.Tend, cfg.Workload, cfg.Seed = bin, []string{self, workArgument}, seed(t)
+	cfg.Dir = t.TempDir()
+	cfg.Env = append(os.Environ(), cfg.Env...)
+	t.Logf("CRASHTEST_SEED=%d", cfg.Seed)
+	r, err := torture.Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	r.Print(&b)
+	t.Log(strings.TrimSpace(b.String()))
+	if len(r.Problems) > 0 {
+		t.Errorf("%d problems; log of the daemon:\n%s", len(r.Problems), r.Log)
+	}
+	return r
+}
+
+// Every set of roles is killed at random moments, at the same instant, while
+// processes start, write, read, end, have terminals, and lose output to
+// retention.
+func TestNothingIsLostWhoeverIsKilled(t *testing.T) {
+	for _, victims := range torture.Combinations {
+		t.Run(victims.String(), func(t *testing.T) {
+			r := play(t, torture.Config{Victims: victims, Strikes: kills(t)})
+			if r.Strikes < kills(t) {
+				t.Errorf("%d strikes; want %d", r.Strikes, kills(t))
+			}
+		})
+	}
+}
+
+func TestNothingIsLostOverUpgrades(t *testing.T) {
+	r := play(t, torture.Config{Upgrade: true, Strikes: 30})
+	if r.Upgrades < 4 {
+		t.Errorf("%d upgrades; want 4", r.Upgrades)
+	}
+}
+
+func TestNothingIsLostWhenUpgradesMeetKills(t *testing.T) {
+	play(t, torture.Config{Victims: torture.Victims{torture.Keeper}, Upgrade: true, Strikes: kills(t), Pause: 300 * time.Millisecond})
+}
