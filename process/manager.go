@@ -81,6 +81,20 @@ type Filter struct {
 	Labels map[string]string // only with all these labels
 }
 
+// Matches says whether a process with this spec, live or not, is among those
+// that the filter is for.
+func (f *Filter) Matches(spec *Spec, live bool) bool {
+	if f.Live && !live || f.Tag != "" && spec.Tag != f.Tag {
+		return false
+	}
+	for k, v := range f.Labels {
+		if got, ok := spec.Labels[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
 // Input is one write to stdin or the terminal.
 type Input struct {
 	Data []byte

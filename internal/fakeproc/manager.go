@@ -8,8 +8,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -121,64 +119,14 @@ func (m *manager) forget(p *proc) bool {
 func (m *manager) Get(_ context.Context, sel process.Selector) (process.Process, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch {
-	case sel.ID != "":
-		return m.newest("id "+string(sel.ID), func(p *proc) bool { return p.id == sel.ID })
-	case sel.PID != 0:
-		return m.newest("pid "+strconv.Itoa(sel.PID), func(p *proc) bool { return p.pid == sel.PID })
-	case sel.Tag != "":
-		return m.newest("tag "+sel.Tag, func(p *proc) bool { return p.spec.Tag == sel.Tag })
-	case sel.Name != "":
-		return m.newest("name "+sel.Name, func(p *proc) bool { return p.spec.Name == sel.Name })
-	case sel.Any != "":
-		return m.any(sel.Any)
+	i, err := process.Resolve(sel, len(m.order), func(i int) process.Names {
+		p := m.order[i]
+		return process.Names{ID: p.id, PID: p.pid, Name: p.spec.Name, Tag: p.spec.Tag}
+	})
+	if err != nil {
+		return nil, err
 	}
-	return nil, &process.InvalidError{Field: "selector", Reason: "is empty; give an id, pid, tag or name"}
-}
-
-// newest finds the last started process that matches. m.mu is held.
-func (m *manager) newest(what string, match func(*proc) bool) (process.Process, error) {
-	for _, p := range slices.Backward(m.order) {
-		if match(p) {
-			return p, nil
-		}
-	}
-	return nil, fmt.Errorf("%w: %s", process.ErrNotFound, what)
-}
-
-// minPrefix is the shortest prefix of an id that is taken for one, in bytes.
-const minPrefix = 4
-
-// any resolves Selector.Any. m.mu is held.
-func (m *manager) any(s string) (process.Process, error) {
-	if p := m.procs[process.ID(s)]; p != nil {
-		return p, nil
-	}
-	if len(s) >= minPrefix {
-		var found []*proc
-		for _, p := range m.order {
-			if strings.HasPrefix(string(p.id), s) {
-				found = append(found, p)
-			}
-		}
-		switch {
-		case len(found) == 1:
-			return found[0], nil
-		case len(found) > 1:
-			return nil, fmt.Errorf("%w: %d ids begin with %q; give more of it", process.ErrAmbiguous, len(found), s)
-		}
-	}
-	pid, err := strconv.Atoi(s)
-	for _, match := range []func(*proc) bool{
-		func(p *proc) bool { return p.spec.Name == s },
-		func(p *proc) bool { return p.spec.Tag == s },
-		func(p *proc) bool { return err == nil && p.pid == pid },
-	} {
-		if p, err := m.newest(s, match); err == nil {
-			return p, nil
-		}
-	}
-	return nil, fmt.Errorf("%w: %q is no id, prefix of an id, name, tag or pid", process.ErrNotFound, s)
+	return m.order[i], nil
 }
 
 // List implements process.Manager.
@@ -191,24 +139,12 @@ func (m *manager) List(ctx context.Context, f process.Filter) ([]process.Info, e
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if f.Tag != "" && p.spec.Tag != f.Tag || !hasLabels(p.spec.Labels, f.Labels) {
-			continue
-		}
 		in, err := p.Info(ctx)
-		if err == nil && !(f.Live && in.Exit != nil) {
+		if err == nil && f.Matches(&p.spec, in.Exit == nil) {
 			out = append(out, in)
 		}
 	}
 	return out, nil
-}
-
-func hasLabels(have, want map[string]string) bool {
-	for k, v := range want {
-		if got, ok := have[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
 }
 
 // maxLag is how many events may wait for a watcher.

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/account"
 	"github.com/tend-run/tend/process"
 )
 
@@ -66,7 +67,7 @@ func (m *manager) start(spec *process.Spec) (*proc, error) {
 	if l.MemoryMax != 0 || l.PidsMax != 0 || l.CPUWeight != 0 {
 		return nil, &process.StartError{Reason: process.StartLimits, What: "limits of the tree need a cgroup", Err: process.ErrUnsupported}
 	}
-	acc, err := findAccount(spec.User)
+	acc, err := account.Lookup(spec.User)
 	if err != nil {
 		return nil, &process.StartError{Reason: process.StartBadUser, What: spec.User, Err: err}
 	}
@@ -75,7 +76,7 @@ func (m *manager) start(spec *process.Spec) (*proc, error) {
 		prog.argv = []string{"/bin/sh", "-c", spec.Shell}
 	}
 	if prog.dir == "" {
-		prog.dir = acc.home
+		prog.dir = acc.Home
 		if fi, err := os.Stat(prog.dir); err != nil || !fi.IsDir() {
 			prog.dir = "/"
 		}
@@ -118,7 +119,7 @@ type program struct {
 	argv []string
 	env  []string
 	dir  string
-	acc  *account
+	acc  *account.Account
 }
 
 // fork runs the program in a session of its own.
@@ -131,8 +132,8 @@ func (p *proc) fork(prog *program, child []int) error {
 	if p.spec.PTY != nil {
 		attr.Sys.Setctty, attr.Sys.Ctty = true, 0
 	}
-	if prog.acc.other {
-		attr.Sys.Credential = &syscall.Credential{Uid: prog.acc.uid, Gid: prog.acc.gid, Groups: prog.acc.groups}
+	if prog.acc.Other {
+		attr.Sys.Credential = &syscall.Credential{Uid: prog.acc.UID, Gid: prog.acc.GID, Groups: prog.acc.Groups}
 	}
 	lim := &p.spec.Limits
 	stopped := len(lim.Rlimits) > 0 || lim.Nice != 0 || lim.OOMScoreAdj != 0
@@ -169,7 +170,7 @@ func startError(err error, prog *program) error {
 		e.Reason = process.StartNotFound
 	case unix.EACCES:
 		e.Reason = process.StartPermission
-		if prog.acc.other && !prog.acc.mayEnter(prog.dir) {
+		if prog.acc.Other && !mayEnter(prog.acc, prog.dir) {
 			e.Reason, e.What = process.StartBadDir, prog.dir
 		}
 	case unix.EPERM:

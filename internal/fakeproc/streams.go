@@ -10,12 +10,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/account"
 	"github.com/tend-run/tend/process"
 )
 
 // openStreams makes the pipes or the terminal. It returns the child's
 // descriptors 0, 1 and 2, which the caller closes, with an error too.
-func (p *proc) openStreams(acc *account) (child []int, err error) {
+func (p *proc) openStreams(acc *account.Account) (child []int, err error) {
 	defer func() {
 		if err != nil {
 			reason := process.StartResources
@@ -53,7 +54,7 @@ func (p *proc) openStreams(acc *account) (child []int, err error) {
 	return child, nil
 }
 
-func (p *proc) openTerminal(size process.Size, acc *account) ([]int, error) {
+func (p *proc) openTerminal(size process.Size, acc *account.Account) ([]int, error) {
 	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -70,8 +71,8 @@ func (p *proc) openTerminal(size process.Size, acc *account) ([]int, error) {
 		return nil, no
 	}
 	child := []int{int(slave), int(slave), int(slave)}
-	if acc.other {
-		if err := unix.Fchown(int(slave), int(acc.uid), -1); err != nil {
+	if acc.Other {
+		if err := unix.Fchown(int(slave), int(acc.UID), -1); err != nil {
 			return child, err
 		}
 	}

@@ -5,11 +5,8 @@ package client
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -112,25 +109,12 @@ func (m *Manager) List(ctx context.Context, f process.Filter) ([]process.Info, e
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if f.Tag != "" && p.spec.Tag != f.Tag || !hasLabels(p.spec.Labels, f.Labels) {
-			continue
-		}
 		pr := p.Progress()
-		if pr.Removed || f.Live && pr.Exit != nil {
-			continue
+		if !pr.Removed && f.Matches(&p.spec, pr.Exit == nil) {
+			out = append(out, p.info(pr))
 		}
-		out = append(out, p.info(pr))
 	}
 	return out, nil
-}
-
-func hasLabels(have, want map[string]string) bool {
-	for k, v := range want {
-		if got, ok := have[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
 }
 
 // lag is how many events may wait for a watcher.

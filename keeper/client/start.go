@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tend-run/tend/internal/account"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
@@ -169,11 +170,11 @@ func (m *Manager) prepare(spec *process.Spec) (*wire.Spawn, error) {
 		return nil, &process.StartError{Reason: process.StartBadUser, What: spec.User, Err: err}
 	}
 	req := &wire.Spawn{Spec: spool.EncodeSpec(nil, spec), Argv: spec.Argv, Dir: spec.Dir, Env: environ(spec, u, m.cfg.Environ)}
-	if u.other {
-		req.Cred, req.UID, req.GID, req.Groups = true, u.uid, u.gid, u.groups
+	if u.Other {
+		req.Cred, req.UID, req.GID, req.Groups = true, u.UID, u.GID, u.Groups
 	}
 	if req.Dir == "" {
-		req.Dir = u.home
+		req.Dir = u.Home
 		if fi, err := os.Stat(req.Dir); err != nil || !fi.IsDir() {
 			req.Dir = "/" // a home that does not exist is common for system users
 		}
@@ -238,7 +239,7 @@ func lookPath(file, dir string, env []string) (string, error) {
 }
 
 // environ lays the spec's environment over what it inherits.
-func environ(spec *process.Spec, u *account, daemon []string) []string {
+func environ(spec *process.Spec, u *account.Account, daemon []string) []string {
 	env := make([]string, 0, len(spec.Env)+4)
 	add := func(k, v string) {
 		if _, own := spec.Env[k]; !own {
@@ -257,9 +258,9 @@ func environ(spec *process.Spec, u *account, daemon []string) []string {
 		}
 	}
 	if spec.Inherit != process.InheritNone {
-		add("HOME", u.home)
-		add("USER", u.name)
-		add("LOGNAME", u.name)
+		add("HOME", u.Home)
+		add("USER", u.Name)
+		add("LOGNAME", u.Name)
 	}
 	for k, v := range spec.Env {
 		env = append(env, k+"="+v)

@@ -77,13 +77,15 @@ var environment = []test{
 		}
 	}},
 	{"a user given by number is the one the process runs as", func(t *T) {
-		uid, gid := os.Getuid(), os.Getgid()
-		if uid == 0 {
-			uid, gid = 65534, 65533
+		asked := [][2]int{{os.Getuid(), os.Getgid()}}
+		if os.Getuid() == 0 {
+			asked = [][2]int{{65534, 65533}, {0, 65533}}
 		}
-		p := t.start(process.Spec{Shell: "id -u; id -g", User: fmt.Sprintf("%d:%d", uid, gid), Dir: "/"})
-		if tr := t.all(p); tr.stdout() != fmt.Sprintf("%d\n%d\n", uid, gid) {
-			t.Errorf("got %q, %q; want %d and %d", tr.stdout(), tr.stderr(), uid, gid)
+		for _, want := range asked {
+			p := t.start(process.Spec{Shell: "id -u; id -g", User: fmt.Sprintf("%d:%d", want[0], want[1]), Dir: "/"})
+			if tr := t.all(p); tr.stdout() != fmt.Sprintf("%d\n%d\n", want[0], want[1]) {
+				t.Errorf("got %q, %q; want %d and %d", tr.stdout(), tr.stderr(), want[0], want[1])
+			}
 		}
 	}},
 	{"a process leads a session and a group of its own and has no terminal", func(t *T) {
