@@ -47,6 +47,8 @@ type proc struct {
 	treeFD int // cgroup.events, watched after the exit while somebody is left
 	group  bool
 
+	retrying bool // a timer will resume the streams that wait
+
 	limit  int64
 	policy process.RetentionPolicy
 
@@ -69,9 +71,10 @@ type outStream struct {
 	base      int64
 	unpunched int64 // freed from here on, but not punched yet; base if nothing is
 	end       int64
-	full      uint8 // times in a row a full pipe was found
+	filled    uint8 // times in a row a full pipe was found
 	fallback  bool  // this filesystem cannot be spliced to
-	waiting   bool  // not armed: at its limit with policy block, or out of space
+	waiting   bool  // not armed: at its limit with policy block, or starved
+	full      bool  // waiting for space on the filesystem
 	eof       bool
 }
 

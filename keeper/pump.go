@@ -79,6 +79,9 @@ func (k *Keeper) drain(p *proc) {
 			if err == nil && n == 0 {
 				k.closeStream(p, s)
 			}
+			if err != nil && err != unix.EAGAIN && err != errBlocked {
+				k.starved(p, s, err) // what the pipe holds is not given up for want of room
+			}
 			if err != nil || n == 0 {
 				break
 			}
@@ -241,15 +244,15 @@ func (k *Keeper) index(p *proc, r spool.IndexRecord) error {
 // growPipe gives a stream that fills its pipe again and again a larger one:
 // fewer, larger splices. Failure (the user's pipe budget is spent) is fine.
 func (k *Keeper) growPipe(p *proc, s *outStream, n int64) {
-	if p.pty || s.full == 255 {
+	if p.pty || s.filled == 255 {
 		return
 	}
 	if n < smallPipe {
-		s.full = 0
+		s.filled = 0
 		return
 	}
-	if s.full++; s.full >= 4 {
-		s.full = 255
+	if s.filled++; s.filled >= 4 {
+		s.filled = 255
 		unix.FcntlInt(uintptr(s.fd), unix.F_SETPIPE_SZ, bigPipe)
 	}
 }
@@ -281,31 +284,52 @@ func (k *Keeper) dropHead(p *proc, s *outStream, before int64) {
 
 // starved: the spool's filesystem or a table of the kernel is full. Room is
 // made where the policy allows; then the pipe holds the process back, and the
-// keeper tries again.
+// keeper tries again. The server is told of a full filesystem once, not at each
+// try.
 func (k *Keeper) starved(p *proc, s *outStream, err error) {
-	if (err == unix.ENOSPC || err == unix.EDQUOT) && p.policy == process.DropOldest && s.end-s.base > 4*blockSize {
+	full := err == unix.ENOSPC || err == unix.EDQUOT
+	if full && p.policy == process.DropOldest && s.end-s.base > 4*blockSize {
 		k.dropHead(p, s, s.base+(s.end-s.base)/2)
 	}
 	if err == unix.EMFILE || err == unix.ENFILE {
 		k.shedFiles()
 	}
 	s.waiting = true
-	p.slot.Set(board.FlagNoSpace)
-	k.announce(p)
-	time.AfterFunc(retryAfter, func() { k.resume(p) })
+	// Only for want of space: the server answers by removing finished processes.
+	if s.full = full; full && p.slot.Flags()&board.FlagNoSpace == 0 {
+		p.slot.Set(board.FlagNoSpace)
+		k.announce(p)
+	}
+	if !p.retrying {
+		p.retrying = true
+		time.AfterFunc(retryAfter, func() {
+			p.mu.Lock()
+			p.retrying = false
+			p.mu.Unlock()
+			k.resume(p)
+		})
+	}
 }
 
 // resume lets streams that were not armed go on.
 func (k *Keeper) resume(p *proc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.slot.Clear(board.FlagNoSpace | board.FlagBlocked)
+	if p.final {
+		return // the slot may be another's already
+	}
+	p.slot.Clear(board.FlagBlocked)
 	for i := range p.out {
 		if s := &p.out[i]; s.waiting {
-			s.waiting = false
+			s.waiting, s.full = false, false
 			k.pump(p, s)
 		}
 	}
+	if !p.out[0].full && !p.out[1].full && p.slot.Flags()&board.FlagNoSpace != 0 {
+		p.slot.Clear(board.FlagNoSpace)
+		k.announce(p)
+	}
+	k.finish(p)
 }
 
 // arm watches a stream again. A terminal is watched for room too while input

@@ -60,6 +60,13 @@ func daemon(t *testing.T) (stateDir string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(stateDir) })
+	daemonOn(t, stateDir)
+	return stateDir
+}
+
+// daemonOn starts them on an existing directory.
+func daemonOn(t *testing.T, stateDir string) {
+	t.Helper()
 	if err := os.MkdirAll(filepath.Join(stateDir, "run"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +90,6 @@ func daemon(t *testing.T) (stateDir string) {
 			t.Logf("log of the roles:\n%s", log.String())
 		}
 	})
-	return stateDir
 }
 
 // open returns a manager on the state directory.

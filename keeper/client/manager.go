@@ -73,6 +73,7 @@ type Manager struct {
 		refs []wire.Ref
 	}
 
+	short   chan struct{} // holds one value when space is short
 	scanned chan struct{} // closed when the spool has been read once
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
@@ -94,7 +95,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		cfg.TTL = 24 * time.Hour
 	}
 	m := &Manager{cfg: cfg, spool: filepath.Join(cfg.StateDir, keeper.SpoolDir), run: run,
-		procs: map[process.ID]*proc{}, starting: map[process.ID]chan struct{}{}, watchers: map[*watcher]struct{}{}, scanned: make(chan struct{})}
+		procs: map[process.ID]*proc{}, starting: map[process.ID]chan struct{}{}, watchers: map[*watcher]struct{}{}, short: make(chan struct{}, 1), scanned: make(chan struct{})}
 	if err := os.MkdirAll(m.spool, 0o700); err != nil {
 		return nil, fmt.Errorf("spool: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
@@ -18,19 +19,33 @@ import (
 // retainEvery is how often expired processes are looked for.
 const retainEvery = 15 * time.Second
 
-// emergency is how many bytes are freed when the filesystem is full and the
-// budget is not spent.
+// starvedEvery is how often space is made while a filesystem is full.
+const starvedEvery = time.Second
+
+// emergency is how many bytes are freed at most at a time when the filesystem
+// is full and the budget is not spent.
 const emergency = 64 << 20
 
 // retain keeps all spools within the budget, and finished processes within
-// their time.
+// their time. While the filesystem is full it makes room, not more often than
+// once in starvedEvery: what others keep there may leave nothing to be gained.
 func (m *Manager) retain(ctx context.Context) {
 	t := time.NewTicker(retainEvery)
 	defer t.Stop()
-	for {
+	for asked := false; ; {
 		m.sweep(ctx, m.cfg.Budget)
+		var again <-chan time.Time
+		short := m.short
+		if asked || m.starving() {
+			m.makeRoom(ctx)
+			again, short = time.After(starvedEvery), nil
+		}
+		asked = false
 		select {
 		case <-t.C:
+		case <-again:
+		case <-short:
+			asked = true
 		case <-ctx.Done():
 			return
 		}
@@ -77,14 +92,43 @@ func (m *Manager) usage() (all []spool.Usage, total int64) {
 	return all, total
 }
 
-// noSpace makes room on a full filesystem at the expense of finished processes,
-// and tells the keeper.
+// noSpace has room made soon; it does not wait for it.
 func (m *Manager) noSpace() {
-	m.wg.Go(func() {
+	select {
+	case m.short <- struct{}{}:
+	default:
+	}
+}
+
+// starving reports whether output of a process waits for space.
+func (m *Manager) starving() bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for _, p := range m.slots {
+		if p != nil && p.slot.Flags()&board.FlagNoSpace != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// makeRoom frees space on a full filesystem at the expense of finished
+// processes, a quarter of what is kept at a time, and tells the keeper.
+func (m *Manager) makeRoom(ctx context.Context) {
+	if !roomy(m.spool) {
 		_, total := m.usage()
-		m.sweep(context.Background(), max(min(m.cfg.Budget, total-emergency), 0))
-		m.link.tell(wire.OpSpaceFree, nil)
-	})
+		m.cfg.Log.Warn("the filesystem of the spool is full: output waits, and the oldest finished processes are removed", "kept", total)
+		m.sweep(ctx, min(m.cfg.Budget, total-min(total/4, emergency)))
+	}
+	m.link.tell(wire.OpSpaceFree, nil)
+}
+
+// roomy reports whether a filesystem that was full has space again, which then
+// others have freed.
+func roomy(dir string) bool {
+	const enough = 1 << 20
+	var st unix.Statfs_t
+	return unix.Statfs(dir, &st) == nil && int64(st.Bavail)*st.Bsize >= enough && (st.Files == 0 || st.Ffree > 0)
 }
 
 // Usage is the number of processes known, the live ones among them, and the
