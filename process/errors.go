@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Errors of lookup and life cycle.
@@ -92,7 +93,12 @@ func (e *StartError) Error() string {
 	case StartTooLong:
 		return "arguments and environment are longer than the kernel allows (one word at most 128 KiB, a quarter of the stack limit in all)"
 	}
-	return fmt.Sprintf("start %s: %s: %v", e.What, e.Reason, e.Err)
+	// What says all here, the system's error included, but for managers that
+	// know less.
+	if e.Err == nil || strings.Contains(e.What, e.Err.Error()) {
+		return fmt.Sprintf("the process could not be started (%s): %s", e.Reason, e.What)
+	}
+	return fmt.Sprintf("the process could not be started (%s): %s: %v", e.Reason, e.What, e.Err)
 }
 
 func (e *StartError) Unwrap() error { return e.Err }

@@ -16,6 +16,7 @@ const (
 	MaxSpecBytes = 8 << 20 // argv, environment, labels and names together
 	MaxNameLen   = 256     // bytes of Name and of Tag
 	MaxLabels    = 64      // labels of one process
+	MaxRlimits   = 16      // resource limits of one process: the kernel has as many resources
 	MaxTimeout   = 10 * 365 * 24 * time.Hour
 	MaxTermSide  = 1<<16 - 1 // columns or rows of a terminal
 	MaxRetention = int64(1) << 50
@@ -196,7 +197,7 @@ func (s *Spec) Validate() error {
 		total += len(k) + len(v)
 	}
 	if total > MaxSpecBytes {
-		return invalid("argv and env", fmt.Sprintf("have %d bytes together; the limit is %d", total, MaxSpecBytes))
+		return invalid("argv and env", fmt.Sprintf("(with labels and names) have %d bytes together; the limit is %d", total, MaxSpecBytes))
 	}
 	for _, f := range []struct{ name, v string }{{"shell", s.Shell}, {"dir", s.Dir}, {"user", s.User}, {"name", s.Name}, {"tag", s.Tag}} {
 		if strings.IndexByte(f.v, 0) >= 0 {
@@ -243,6 +244,9 @@ func (l *Limits) validate() error {
 		return invalid("limits.pids_max", "is negative; give a number of tasks, or 0 for none")
 	case l.CPUWeight < 0 || l.CPUWeight > 10000:
 		return invalid("limits.cpu_weight", fmt.Sprintf("is %d; 1 to 10000 are allowed, 0 for the default", l.CPUWeight))
+	}
+	if len(l.Rlimits) > MaxRlimits {
+		return invalid("limits.rlimits", fmt.Sprintf("has %d entries; the limit is %d", len(l.Rlimits), MaxRlimits))
 	}
 	for i, r := range l.Rlimits {
 		if r.Resource < 0 || r.Resource > 15 {

@@ -88,6 +88,7 @@ var starts = []test{
 			{process.Spec{Argv: word, KillWithoutReaders: -1}, "kill_without_readers"},
 			{process.Spec{Argv: word, Retention: process.Retention{Limit: 1}}, "retention.limit"},
 			{process.Spec{Argv: word, Limits: process.Limits{Nice: 20}}, "limits.nice"},
+			{process.Spec{Argv: word, Limits: process.Limits{Rlimits: make([]process.Rlimit, process.MaxRlimits+1)}}, "limits.rlimits"},
 		} {
 			_, err := t.m.Start(t.ctx, tt.spec)
 			t.wantInvalid(err, tt.field)
