@@ -22,7 +22,9 @@ func limitBody(w http.ResponseWriter, r *http.Request) {
 }
 
 // timedBody sets a read deadline with the first read and takes it away at the
-// end: net/http would take a deadline that passes later for a client that left.
+// end of the body: net/http would take a deadline that passes later for a client
+// that left. A body that was not read to its end keeps its deadline, as net/http
+// reads the rest before it sends the response.
 type timedBody struct {
 	io.ReadCloser
 	rc      *http.ResponseController
@@ -36,22 +38,11 @@ func (b *timedBody) Read(p []byte) (int, error) {
 		_ = b.rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // not all connections can; then there is no bound
 	}
 	n, err := b.ReadCloser.Read(p)
-	if err != nil {
-		b.clear()
-	}
-	return n, err
-}
-
-func (b *timedBody) Close() error {
-	b.clear()
-	return b.ReadCloser.Close()
-}
-
-func (b *timedBody) clear() {
-	if b.started && !b.ended {
+	if err == io.EOF && !b.ended {
 		b.ended = true
 		_ = b.rc.SetReadDeadline(time.Time{})
 	}
+	return n, err
 }
 
 // unaryErrorText is the body of a Connect unary error.
