@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/face/distant/journal"
 	"github.com/tend-run/tend/face/distant/wire"
 	"github.com/tend-run/tend/process"
 )
@@ -35,6 +36,9 @@ type keyed interface {
 	// inputAt returns the offset at which the input of this request begins,
 	// if it was tried before, or notes it.
 	inputAt(c call, id uint32, accepted int64) int64
+	// watching and searching tell of what begins or ends.
+	watching(w journal.Watch)
+	searching(s journal.Search)
 }
 
 // call is one request of a packet.
@@ -67,6 +71,7 @@ type client struct {
 
 	calls sync.WaitGroup // handlers that run
 	runs  sync.WaitGroup // sources that run
+	works sync.WaitGroup // searches
 }
 
 // source sends messages by itself: the output of a process, a watch, a search.
@@ -143,6 +148,7 @@ func (c *client) busy() int {
 // was detached.
 func (c *client) close() {
 	c.calls.Wait()
+	c.works.Wait()
 	c.mu.Lock()
 	watches := c.watches
 	c.watches = map[string]*watch{}

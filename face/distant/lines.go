@@ -29,7 +29,7 @@ const (
 // a browser send a request to this port, with lines of JSON in its body.
 var errHTTP = errors.New("this port speaks JSON lines and no HTTP")
 
-var httpRequest = regexp.MustCompile(`^[A-Z]+ \S+ HTTP/1\.[0-9]\r?$`)
+var httpRequest = regexp.MustCompile(`^[A-Z]+ \S+ HTTP/[0-9.]+$`)
 
 // lines is one connection of JSON lines.
 type lines struct {
@@ -98,10 +98,10 @@ func (l *lines) read(ctx context.Context, r io.Reader) error {
 			l.refuse(packetOf(&wire.Request{}).origin, faultf(kindInvalidData, "the line is longer than %d MiB", maxLine>>20), true)
 			continue
 		}
-		if first && httpRequest.Match(line) {
+		if first && httpRequest.Match(bytes.TrimRight(line, "\r\n")) {
 			return errHTTP
 		}
-		if line = bytes.TrimSpace(line); len(line) > 0 {
+		if line = bytes.Trim(line, " \t\r\n"); len(line) > 0 {
 			l.take(ctx, line)
 		}
 		if errors.Is(err, io.EOF) {

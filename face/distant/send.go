@@ -233,3 +233,23 @@ func (s *session) inputAt(c call, id uint32, accepted int64) int64 {
 	_ = s.append(journal.Record{Kind: journal.KindInput, Request: c.frame, Index: uint32(c.index), Process: id, Offset: accepted})
 	return accepted
 }
+
+// watching implements [keyed].
+func (s *session) watching(w journal.Watch) {
+	s.journal.Lock()
+	defer s.journal.Unlock()
+	if !s.closed {
+		// If it cannot be noted, the answer cannot either.
+		_ = s.log.AppendWatch(w)
+	}
+}
+
+// searching implements [keyed].
+func (s *session) searching(js journal.Search) {
+	s.journal.Lock()
+	defer s.journal.Unlock()
+	if !s.closed {
+		// If it cannot be noted, the answer cannot either.
+		_ = s.log.AppendSearch(js)
+	}
+}

@@ -85,6 +85,7 @@ func (s *session) restore(ctx context.Context) {
 		s.client.add(st)
 	}
 	s.client.rewatch(state.Watches)
+	s.client.endSearches(state.Searches)
 }
 
 // admits reports whether a password is good now, in constant time.

@@ -1,9 +1,227 @@
 package distant
 
-import "github.com/tend-run/tend/face/distant/journal"
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
 
-type watch struct{}
+	"github.com/tend-run/tend/face/distant/journal"
+	"github.com/tend-run/tend/face/distant/wire"
+	"github.com/tend-run/tend/files"
+)
 
-func (w *watch) close() {}
+// maxWatches bounds the paths that one client watches.
+const maxWatches = 256
 
-func (c *client) rewatch(map[string]journal.Watch) {}
+// changeKinds are the kinds of change that clients may ask for. Those that are
+// never told are accepted, too.
+var changeKinds = []string{
+	"access", "attribute", "close_write", "close_no_write", "create", "delete", "modify", "open", "rename", "unknown",
+}
+
+func kindOfChange(op files.Op) string {
+	switch op {
+	case files.OpCreate:
+		return "create"
+	case files.OpWrite:
+		return "modify"
+	case files.OpRemove:
+		return "delete"
+	case files.OpRename:
+		return "rename"
+	case files.OpChmod:
+		return "attribute"
+	}
+	return "unknown"
+}
+
+type changedMessage struct {
+	at         time.Time
+	kind, path string
+}
+
+func (m changedMessage) put(w wire.Writer) {
+	begin(w, "changed", 3)
+	w.Key("timestamp")
+	w.Uint(uint64(m.at.Unix()))
+	w.Key("kind")
+	w.Str(m.kind)
+	w.Key("path")
+	w.Str(m.path)
+	w.EndObject()
+}
+
+// watch tells the changes of one path. It is a [source].
+type watch struct {
+	path   string // absolute
+	only   string // a file's name in the directory that is watched; "": all
+	origin origin
+	kinds  []string // that are told; empty: all
+	files  *files.Watch
+	// pending are messages that were taken and not sent yet. They belong to
+	// the run.
+	pending []message
+}
+
+func (w *watch) close() { w.files.Close() }
+
+// run implements [source].
+func (w *watch) run(ctx context.Context, c *client) bool {
+	for {
+		for len(w.pending) > 0 {
+			if c.out.event(w.origin, w.pending[0]) != nil {
+				return false
+			}
+			w.pending = w.pending[1:]
+		}
+		events, err := w.files.Take()
+		for _, ev := range events {
+			w.tell(ev)
+		}
+		if err != nil && len(w.pending) == 0 {
+			if errors.Is(err, files.ErrClosed) {
+				return true
+			}
+			c.unwatched(w)
+			return c.out.event(w.origin, faultOf(err)) == nil
+		}
+		if len(w.pending) > 0 {
+			continue
+		}
+		select {
+		case <-w.files.Ready():
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (w *watch) tell(ev files.Event) {
+	kind := kindOfChange(ev.Op)
+	if w.only != "" && ev.Name != w.only || len(w.kinds) > 0 && !slices.Contains(w.kinds, kind) {
+		return
+	}
+	w.pending = append(w.pending, changedMessage{time.Now(), kind, filepath.Join(w.files.Root(), ev.Name)})
+}
+
+func (r *fileRequest) watch() (message, func(), error) {
+	path, recursive := r.path("path"), r.f.flag("recursive")
+	only, except := r.f.strs("only"), r.f.strs("except")
+	if err := r.f.end(); err != nil {
+		return nil, nil, err
+	}
+	kinds := only
+	if len(except) > 0 {
+		if len(kinds) == 0 {
+			kinds = changeKinds
+		}
+		kinds = slices.DeleteFunc(slices.Clone(kinds), func(k string) bool { return slices.Contains(except, k) })
+		if len(kinds) == 0 {
+			return nil, nil, faultf(kindInvalidInput, "no kind of change is left to tell; leave some out of except")
+		}
+	}
+	for _, k := range slices.Concat(only, except) {
+		if !slices.Contains(changeKinds, k) {
+			return nil, nil, faultf(kindInvalidInput, "%.40q is no kind of change", k)
+		}
+	}
+	abs, err := r.fs.Resolve(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	js := journal.Watch{Path: abs, Origin: r.call.origin.id, Recursive: recursive, Kinds: kinds}
+	w, err := r.c.openWatch(js)
+	if err != nil {
+		return nil, nil, err
+	}
+	w.origin = r.call.origin
+	if r.c.keys != nil {
+		r.c.keys.watching(js)
+	}
+	return okMessage{}, func() { r.c.add(w) }, nil
+}
+
+// openWatch begins to watch, in place of an earlier watch of the path.
+func (c *client) openWatch(js journal.Watch) (*watch, error) {
+	w := &watch{path: js.Path, origin: origin{id: js.Origin}, kinds: js.Kinds}
+	root := js.Path
+	info, err := os.Stat(root)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		root, w.only = filepath.Dir(root), filepath.Base(root)
+	}
+	w.files, err = c.face.fs.Watch(root, files.WatchOptions{Recursive: js.Recursive && w.only == "", AllowNetwork: true})
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	before := c.watches[js.Path]
+	full := before == nil && len(c.watches) >= maxWatches
+	if !full {
+		c.watches[js.Path] = w
+	}
+	c.mu.Unlock()
+	if full {
+		w.close()
+		return nil, faultf(kindWouldBlock, "%d paths are watched already; unwatch some", maxWatches)
+	}
+	if before != nil {
+		before.close()
+	}
+	return w, nil
+}
+
+func (r *fileRequest) unwatch() (message, error) {
+	path := r.path("path")
+	if err := r.f.end(); err != nil {
+		return nil, err
+	}
+	abs, err := r.fs.Resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	r.c.mu.Lock()
+	w := r.c.watches[abs]
+	r.c.mu.Unlock()
+	if w == nil {
+		return nil, faultf(kindNotFound, "%s is not watched", path)
+	}
+	r.c.unwatched(w)
+	w.close()
+	return okMessage{}, nil
+}
+
+// unwatched forgets a watch.
+func (c *client) unwatched(w *watch) {
+	c.mu.Lock()
+	mine := c.watches[w.path] == w
+	if mine {
+		delete(c.watches, w.path)
+	}
+	c.mu.Unlock()
+	if mine && c.keys != nil {
+		c.keys.watching(journal.Watch{Path: w.path, Removed: true})
+	}
+}
+
+// rewatch takes the watches of a journal up again. What changed meanwhile is
+// not known, and the client is told so.
+func (c *client) rewatch(watches map[string]journal.Watch) {
+	if c.face.fs == nil {
+		return
+	}
+	for _, js := range watches {
+		w, err := c.openWatch(js)
+		if err != nil {
+			c.face.log.Info("path not watched any more", "face", "distant", "path", js.Path, "err", err)
+			continue
+		}
+		w.pending = []message{changedMessage{time.Now(), "unknown", js.Path}}
+		c.add(w)
+	}
+}

@@ -25,6 +25,7 @@
 //	7     request | index u32 | process u32 | offset                   input begins here
 //	8     one-time passwords, 32 bytes each
 //	9     watch as JSON: path and origin, removed or not
+//	10    search as JSON: id and origin, ended or not
 //
 // Records are appended with one write, before what they say happens on the
 // wire. A kill between two instructions therefore loses nothing: at worst a

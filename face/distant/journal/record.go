@@ -22,6 +22,7 @@ const (
 	KindInput
 	KindOTP
 	KindWatch
+	KindSearch
 )
 
 // Record is one entry. Which fields count depends on the kind.

@@ -30,7 +30,9 @@ type State struct {
 	Inputs map[uint32]Input `json:",omitempty"`
 	// Watches, by path.
 	Watches map[string]Watch `json:",omitempty"`
-	Slots   uint32           // given out so far
+	// Searches that run.
+	Searches map[uint32]Search `json:",omitempty"`
+	Slots    uint32            // given out so far
 }
 
 // Stream is one process whose output is sent.
@@ -60,6 +62,13 @@ type Watch struct {
 	Recursive    bool     `json:",omitempty"`
 	Kinds        []string `json:",omitempty"` // that are told; empty: all
 	Removed      bool     `json:",omitempty"`
+}
+
+// Search is a search that runs. It ends with its server.
+type Search struct {
+	ID      uint32
+	Origin  string
+	Removed bool `json:",omitempty"`
 }
 
 // apply adds a record to the state. Records that contradict it are ignored:
@@ -104,6 +113,15 @@ func (s *State) apply(r *Record) {
 				delete(s.Watches, w.Path)
 			} else {
 				set(&s.Watches, w.Path, w)
+			}
+		}
+	case KindSearch:
+		var js Search
+		if json.Unmarshal(r.Data, &js) == nil {
+			if js.Removed {
+				delete(s.Searches, js.ID)
+			} else {
+				set(&s.Searches, js.ID, js)
 			}
 		}
 	}
@@ -157,5 +175,6 @@ func (s *State) clone() State {
 	c := *s
 	c.OTPs, c.Above = slices.Clone(s.OTPs), slices.Clone(s.Above)
 	c.Streams, c.Inputs, c.Watches = maps.Clone(s.Streams), maps.Clone(s.Inputs), maps.Clone(s.Watches)
+	c.Searches = maps.Clone(s.Searches)
 	return c
 }

@@ -12,7 +12,7 @@ type jsonValue []byte
 
 // ParseJSON checks one JSON text and returns its value.
 func ParseJSON(text []byte) (Value, error) {
-	text = bytes.TrimSpace(text)
+	text = bytes.Trim(text, " \t\r\n")
 	switch {
 	case !utf8.Valid(text):
 		return nil, malformed("is not UTF-8")

@@ -1,0 +1,145 @@
+package distant
+
+import (
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tend-run/tend/face/distant/wire"
+	"github.com/tend-run/tend/files"
+)
+
+// dirEntry is an entry of dir_read. What is directly in the directory has depth
+// 1, the directory itself 0.
+type dirEntry struct {
+	path, fileType string
+	depth          int
+}
+
+type dirMessage struct {
+	entries []dirEntry
+	errors  []*fault
+}
+
+func (m dirMessage) put(w wire.Writer) {
+	begin(w, "dir_entries", 2)
+	w.Key("entries")
+	w.Array(len(m.entries))
+	for _, e := range m.entries {
+		w.Object(3)
+		w.Key("path")
+		w.Str(e.path)
+		w.Key("file_type")
+		w.Str(e.fileType)
+		w.Key("depth")
+		w.Uint(uint64(e.depth))
+		w.EndObject()
+	}
+	w.EndArray()
+	w.Key("errors")
+	w.Array(len(m.errors))
+	for _, f := range m.errors {
+		w.Object(2)
+		w.Key("kind")
+		w.Str(string(f.kind))
+		w.Key("description")
+		w.Str(f.text)
+		w.EndObject()
+	}
+	w.EndArray()
+	w.EndObject()
+}
+
+// maxDirErrors bounds the errors that a listing tells.
+const maxDirErrors = 1000
+
+// listing is one call of dir_read.
+type listing struct {
+	r                      *fileRequest
+	root                   string // real
+	depth                  int
+	absolute, canonicalize bool
+	out                    dirMessage
+}
+
+func (r *fileRequest) readDir() (message, error) {
+	path := r.path("path")
+	depth := r.f.optUint("depth", 1, math.MaxUint32)
+	l := &listing{r: r, depth: int(depth), absolute: r.f.flag("absolute"), canonicalize: r.f.flag("canonicalize")}
+	includeRoot := r.f.flag("include_root")
+	if err := r.f.end(); err != nil {
+		return nil, err
+	}
+	if l.depth == 0 || l.depth > files.MaxDepth {
+		l.depth = files.MaxDepth
+	}
+	abs, err := r.fs.Resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	if l.root, err = filepath.EvalSymlinks(abs); err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(l.root)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, faultf(kindOther, "%s is no directory", path)
+	}
+	if includeRoot {
+		l.out.entries = append(l.out.entries, dirEntry{l.root, "dir", 0})
+	}
+	if err := l.walk(l.root, 1); err != nil {
+		return nil, err
+	}
+	return l.out, nil
+}
+
+// walk lists a directory. What is in directories that cannot be read is told
+// among the errors, but for the first.
+func (l *listing) walk(dir string, depth int) error {
+	if err := l.r.ctx.Err(); err != nil {
+		return err
+	}
+	children, err := os.ReadDir(dir)
+	if err != nil {
+		if depth == 1 {
+			return err
+		}
+		if len(l.out.errors) < maxDirErrors {
+			l.out.errors = append(l.out.errors, faultOf(err))
+		}
+		return nil
+	}
+	for _, child := range children {
+		if len(l.out.entries) == files.MaxEntries {
+			return files.ErrTooMany
+		}
+		path := filepath.Join(dir, child.Name())
+		l.out.entries = append(l.out.entries, dirEntry{l.show(path, child.Type()), typeName(child.Type()), depth})
+		if child.IsDir() && depth < l.depth {
+			if err := l.walk(path, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// show is the path of an entry as it was asked for.
+func (l *listing) show(path string, mode fs.FileMode) string {
+	if l.canonicalize && mode&fs.ModeSymlink != 0 {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			path = real
+		}
+	}
+	if !l.absolute {
+		if rel, err := filepath.Rel(l.root, path); err == nil && filepath.IsLocal(rel) {
+			path = rel
+		}
+	}
+	return strings.ToValidUTF8(path, "\uFFFD")
+}

@@ -1,0 +1,190 @@
+package distant
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tend-run/tend/face/distant/wire"
+	"github.com/tend-run/tend/files"
+)
+
+// permissionNames are the bits of a mode from the highest down.
+var permissionNames = [9]string{
+	"owner_read", "owner_write", "owner_exec", "group_read", "group_write", "group_exec", "other_read", "other_write", "other_exec",
+}
+
+type metadataMessage struct {
+	canonical string // "" if it was not asked for
+	info      fs.FileInfo
+	fileType  string
+}
+
+// typeName is the type of a file in the original's words: what is neither a
+// directory nor a link is a file.
+func typeName(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "dir"
+	case mode&fs.ModeSymlink != 0:
+		return "symlink"
+	}
+	return "file"
+}
+
+func (m metadataMessage) put(w wire.Writer) {
+	t := timesOf(m.info)
+	n := 5
+	for _, there := range []bool{m.canonical != "", t.accessed >= 0, t.created >= 0} {
+		if there {
+			n++
+		}
+	}
+	begin(w, "metadata", n)
+	if m.canonical != "" {
+		w.Key("canonicalized_path")
+		w.Str(m.canonical)
+	}
+	w.Key("file_type")
+	w.Str(m.fileType)
+	w.Key("len")
+	w.Uint(uint64(m.info.Size()))
+	w.Key("readonly")
+	w.Bool(m.info.Mode()&0o222 == 0)
+	for _, f := range []struct {
+		name string
+		at   int64
+	}{{"accessed", t.accessed}, {"created", t.created}} {
+		if f.at >= 0 {
+			w.Key(f.name)
+			w.Uint(uint64(f.at))
+		}
+	}
+	w.Key("modified")
+	w.Uint(uint64(max(0, m.info.ModTime().Unix())))
+	w.Key("unix")
+	w.Object(len(permissionNames))
+	for i, name := range permissionNames {
+		w.Key(name)
+		w.Bool(m.info.Mode()&(1<<(8-i)) != 0)
+	}
+	w.EndObject()
+	w.EndObject()
+}
+
+// fileTimes are seconds since 1970; negative: not known.
+type fileTimes struct{ accessed, created int64 }
+
+func (r *fileRequest) metadata() (message, error) {
+	path, canonicalize, resolve := r.path("path"), r.f.flag("canonicalize"), r.f.flag("resolve_file_type")
+	if err := r.f.end(); err != nil {
+		return nil, err
+	}
+	abs, err := r.fs.Resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Lstat(abs)
+	if err != nil {
+		return nil, err
+	}
+	m := metadataMessage{info: info, fileType: typeName(info.Mode())}
+	if canonicalize {
+		if m.canonical, err = filepath.EvalSymlinks(abs); err != nil {
+			return nil, err
+		}
+	}
+	if resolve && info.Mode()&fs.ModeSymlink != 0 {
+		target, err := os.Stat(abs)
+		if err != nil {
+			return nil, err
+		}
+		m.fileType = typeName(target.Mode())
+	}
+	return m, nil
+}
+
+// change is what set_permissions asks for: bits to set and bits to clear.
+type change struct{ set, clear fs.FileMode }
+
+func (c change) apply(mode fs.FileMode) fs.FileMode { return mode&^c.clear | c.set }
+
+func (r *fileRequest) setPermissions() (message, error) {
+	path := r.path("path")
+	p := r.f.needObject("permissions")
+	var ch change
+	for i, name := range permissionNames {
+		v := p.get(name)
+		if v == nil || v.Null() {
+			continue
+		}
+		if decoded(p, name, v.Bool) {
+			ch.set |= 1 << (8 - i)
+		} else {
+			ch.clear |= 1 << (8 - i)
+		}
+	}
+	if err := p.done(); err != nil {
+		return nil, err
+	}
+	var excludeLinks, followLinks, recursive bool
+	if o := r.f.object("options"); o != nil {
+		excludeLinks, followLinks, recursive = o.flag("exclude_symlinks"), o.flag("follow_symlinks"), o.flag("recursive")
+		if err := o.end(); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.f.end(); err != nil {
+		return nil, err
+	}
+	abs, err := r.fs.Resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Lstat(abs)
+	if err != nil {
+		return nil, err
+	}
+	link := info.Mode()&fs.ModeSymlink != 0
+	if link && excludeLinks {
+		return okMessage{}, nil
+	}
+	if !recursive || link && !followLinks {
+		return okMessage{}, r.fs.Chmod(abs, ch.apply)
+	}
+	return okMessage{}, r.chmodAll(abs, ch, excludeLinks)
+}
+
+// chmodAll changes what is in a directory before the directory, which may be
+// closed by the change. Links below are not entered.
+func (r *fileRequest) chmodAll(root string, ch change, excludeLinks bool) error {
+	if real, err := filepath.EvalSymlinks(root); err == nil {
+		root = real
+	}
+	var paths []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if r.ctx.Err() != nil {
+			return r.ctx.Err()
+		}
+		if d.Type()&fs.ModeSymlink != 0 && excludeLinks {
+			return nil
+		}
+		if len(paths) == files.MaxEntries {
+			return files.ErrTooMany
+		}
+		paths = append(paths, path)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i := len(paths) - 1; i >= 0; i-- {
+		if err := r.fs.Chmod(paths[i], ch.apply); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package distant
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// maxSearchLine bounds a line in which a search looks; longer ones are looked
+// at in pieces.
+const maxSearchLine = 1 << 20
+
+// errEnough: the limit of results is reached.
+var errEnough = errors.New("enough results")
+
+// searcher collects the results of one search.
+type searcher struct {
+	q     *query
+	ctx   context.Context // of the one search that it lives for
+	id    uint32
+	out   chan<- message
+	found []match
+	left  uint64
+	seen  map[string]bool // directories behind links
+}
+
+// walk sends what it finds to out. It returns at the end, or when ctx ends.
+func (q *query) walk(ctx context.Context, id uint32, out chan<- message) {
+	s := &searcher{q: q, ctx: ctx, id: id, out: out, left: q.limit, seen: map[string]bool{}}
+	for _, path := range q.paths {
+		err := s.root(path)
+		if errors.Is(err, errEnough) || ctx.Err() != nil {
+			break
+		}
+	}
+	s.flush()
+}
+
+func (s *searcher) flush() {
+	if len(s.found) == 0 {
+		return
+	}
+	select {
+	case s.out <- resultsMessage{s.id, s.found}:
+	case <-s.ctx.Done():
+	}
+	s.found = nil
+}
+
+func (s *searcher) add(m match) error {
+	if s.left == 0 {
+		return errEnough
+	}
+	s.left--
+	s.found = append(s.found, m)
+	if uint64(len(s.found)) >= s.q.batch {
+		s.flush()
+	}
+	if s.left == 0 {
+		return errEnough
+	}
+	return s.ctx.Err()
+}
+
+func (s *searcher) root(path string) error {
+	if !s.q.upward {
+		return s.visit(path, 0, s.q.depth)
+	}
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		path = filepath.Dir(path)
+	}
+	// The entries of the directory, and of each one above.
+	for depth := uint64(0); depth <= s.q.depth; depth++ {
+		if err := s.visit(path, 0, 1); err != nil {
+			return err
+		}
+		if path == "/" {
+			break
+		}
+		path = filepath.Dir(path)
+	}
+	return nil
+}
+
+// visit looks at a path, and below it down to the depth. What cannot be read
+// is left out, as a search does.
+func (s *searcher) visit(path string, depth, deepest uint64) error {
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil
+	}
+	mode := info.Mode()
+	if mode&fs.ModeSymlink != 0 && s.q.follow {
+		if target, err := os.Stat(path); err == nil {
+			mode = target.Mode()
+		}
+	}
+	if depth > 0 && !s.q.hidden && strings.HasPrefix(filepath.Base(path), ".") {
+		return nil
+	}
+	if err := s.look(path, mode); err != nil {
+		return err
+	}
+	if !mode.IsDir() || depth >= deepest || s.again(path) {
+		return nil
+	}
+	children, err := os.ReadDir(path)
+	if err != nil {
+		return nil
+	}
+	for _, child := range children {
+		if err := s.visit(filepath.Join(path, child.Name()), depth+1, deepest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// again reports whether a directory was visited before, by way of a link.
+func (s *searcher) again(path string) bool {
+	if !s.q.follow {
+		return false
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil || s.seen[real] {
+		return true
+	}
+	s.seen[real] = true
+	return false
+}
+
+// look matches one path.
+func (s *searcher) look(path string, mode fs.FileMode) error {
+	if len(s.q.types) > 0 && !slices.Contains(s.q.types, typeName(mode)) ||
+		s.q.include != nil && !s.q.include.MatchString(path) || s.q.exclude != nil && s.q.exclude.MatchString(path) {
+		return nil
+	}
+	if s.q.contents {
+		if !mode.IsRegular() {
+			return nil
+		}
+		return s.contents(path)
+	}
+	name := strings.ToValidUTF8(path, "\uFFFD")
+	if at := submatches(s.q.condition, []byte(name)); len(at) > 0 {
+		return s.add(match{path: name, at: at})
+	}
+	return nil
+}
+
+func submatches(re *regexp.Regexp, b []byte) []submatch {
+	var out []submatch
+	for _, place := range re.FindAllIndex(b, 1000) {
+		out = append(out, submatch{string(b[place[0]:place[1]]), place[0], place[1]})
+	}
+	return out
+}
+
+// contents looks through the lines of a file, up to the first NUL byte, behind
+// which a file is no text.
+func (s *searcher) contents(path string) error {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	in := bufio.NewReaderSize(file, maxSearchLine)
+	var offset int64
+	for number := 1; ; {
+		line, err := in.ReadSlice('\n')
+		if bytes.IndexByte(line, 0) >= 0 {
+			return nil
+		}
+		if len(line) > 0 {
+			if at := submatches(s.q.condition, bytes.TrimSuffix(line, []byte("\n"))); len(at) > 0 {
+				m := match{path: strings.ToValidUTF8(path, "\uFFFD"), line: bytes.Clone(line), number: number, offset: offset, at: at}
+				if err := s.add(m); err != nil {
+					return err
+				}
+			}
+		}
+		offset += int64(len(line))
+		switch {
+		case err == nil:
+			number++
+		case errors.Is(err, io.EOF):
+			return nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil // it cannot be read any more
+		}
+		if s.ctx.Err() != nil {
+			return s.ctx.Err()
+		}
+	}
+}
