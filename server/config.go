@@ -18,6 +18,8 @@ import (
 type Config struct {
 	Manager   process.Manager
 	Listeners []net.Listener
+	// Distant is where distant's encrypted transport is served; nil: nowhere.
+	Distant net.Listener
 	// StateDir is an existing directory, owned by the server's user.
 	StateDir string
 

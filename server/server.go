@@ -76,7 +76,16 @@ func (s *Server) Run(ctx context.Context) error {
 	defer cut()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	broken := make(chan error, len(s.cfg.Listeners))
+	broken := make(chan error, len(s.cfg.Listeners)+1)
+	distantCtx, endDistant := context.WithCancel(ctx)
+	defer endDistant()
+	if l := s.cfg.Distant; l != nil {
+		wg.Go(func() {
+			if err := s.serveDistant(distantCtx, l); err != nil {
+				broken <- fmt.Errorf("serve distant on %s: %w", l.Addr(), err)
+			}
+		})
+	}
 	servers := make([]*http.Server, 0, len(s.cfg.Listeners))
 	for _, inner := range s.cfg.Listeners {
 		l := face.NewListener(inner)

@@ -25,14 +25,16 @@ type serveFlags struct {
 
 type serveCmd struct {
 	serveFlags
-	Listen []string `sep:"none" default:"127.0.0.1:49983" placeholder:"ADDR" help:"TCP address, :0 picks a port; none for no TCP. Repeatable."`
-	Keep   bool     `help:"When it is told to end, leave the processes running for the next tend serve on the same state directory."`
+	Distant string   `placeholder:"ADDR" help:"Serve distant's encrypted transport on this TCP address; its URI is in distant/uri in the state directory. Default: not served."`
+	Listen  []string `sep:"none" default:"127.0.0.1:49983" placeholder:"ADDR" help:"TCP address, :0 picks a port; none for no TCP. Repeatable."`
+	Keep    bool     `help:"When it is told to end, leave the processes running for the next tend serve on the same state directory."`
 }
 
 // plan is a checked serve command line.
 type plan struct {
 	stateDir string
 	listen   []string // as launch wants them: "127.0.0.1:49983", "unix:/path"
+	distant  bool     // the last of listen is for distant
 	token    bool
 	flags    serveFlags // paths made absolute
 	keep     bool
@@ -95,6 +97,14 @@ func (c *serveCmd) plan(inv *invocation) (*plan, error) {
 	if len(p.listen) == 0 {
 		return nil, usageError("--listen none together with --socket none leaves nobody who could call; leave one of them out")
 	}
+	if c.Distant != "" {
+		// Callers show a key, so any address will do.
+		resolved, err := resolve(c.Distant)
+		if err != nil {
+			return nil, err
+		}
+		p.listen, p.distant = append(p.listen, resolved), true
+	}
 	return p, nil
 }
 
@@ -125,6 +135,9 @@ func (p *plan) serverArgs(exe string) []string {
 		if f.value != "" {
 			args = append(args, f.name, f.value)
 		}
+	}
+	if p.distant {
+		args = append(args, "--distant")
 	}
 	if p.flags.Insecure {
 		args = append(args, "--insecure")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -46,7 +47,8 @@ type serverCmd struct {
 // open.
 type serverRoleCmd struct {
 	serveFlags
-	Listeners int `hidden:"" default:"1" help:"Listeners inherited from fd 3 on."`
+	Listeners int  `hidden:"" default:"1" help:"Listeners inherited from fd 3 on."`
+	Distant   bool `hidden:"" help:"The last of them is for distant."`
 }
 
 func (c *serverRoleCmd) Run(ctx context.Context, inv *invocation) error {

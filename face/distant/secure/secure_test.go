@@ -173,9 +173,9 @@ func pair(t *testing.T) (client, server net.Conn) {
 type side struct {
 	conn  *Conn
 	hello Hello
-	id    uint32
-	otp   Key
-	err   error
+
+	otp Key
+	err error
 }
 
 // accept is a whole server side.
