@@ -86,8 +86,12 @@ func (c *serverRoleCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
+	var distant net.Listener
+	if last := len(listeners) - 1; c.Distant {
+		listeners, distant = listeners[:last], listeners[last]
+	}
 	srv, err := server.New(server.Config{
-		Manager: manager, Listeners: listeners, StateDir: dir,
+		Manager: manager, Listeners: listeners, Distant: distant, StateDir: dir,
 		Token: token, Insecure: c.Insecure,
 		DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		PortFile: c.PortFile, URLFile: filepath.Join(dir, urlName),
