@@ -52,6 +52,7 @@ type Client struct {
 	road    *road
 	rpc     tendv1connect.ProcessServiceClient
 	admin   tendv1connect.AdminServiceClient
+	views   tendv1connect.ViewServiceClient
 
 	// closed ends every stream when Close is called. It is the one context
 	// that is kept: it belongs to the client and to no call.
@@ -104,6 +105,7 @@ func newClient(url string, t target, opts Options, http2 bool) *Client {
 	noGzip := connect.WithAcceptCompression("gzip", nil, nil)
 	c.rpc = tendv1connect.NewProcessServiceClient(client, t.base, noGzip)
 	c.admin = tendv1connect.NewAdminServiceClient(client, t.base, noGzip)
+	c.views = tendv1connect.NewViewServiceClient(client, t.base, noGzip)
 	return c
 }
 

@@ -55,7 +55,7 @@ func (s *Server) mount(mux *http.ServeMux) error {
 	if err != nil {
 		return fmt.Errorf("mount the native API: %w", err)
 	}
-	for _, service := range []string{tendv1connect.ProcessServiceName, tendv1connect.AdminServiceName} {
+	for _, service := range []string{tendv1connect.ProcessServiceName, tendv1connect.ViewServiceName, tendv1connect.AdminServiceName} {
 		mux.Handle("/"+service+"/", s.needsToken(api))
 	}
 	if err := s.mountSandboxes(mux); err != nil {

@@ -19,10 +19,14 @@ type logsCmd struct {
 	Follow bool          `short:"f" help:"Go on with what is written, to the end of the process."`
 	From   int64         `placeholder:"OFFSET" default:"0" help:"Start at this byte offset of each stream."`
 	Since  time.Duration `placeholder:"5m" help:"Only what was written in this last time."`
-	Head   string        `placeholder:"N" xor:"end" help:"The first N lines; N with a unit (16KiB) is bytes."`
-	Tail   string        `placeholder:"N" xor:"end" help:"The last N lines; N with a unit (16KiB) is bytes. With -f, and then what follows."`
-	Stdout bool          `xor:"stream" help:"Only standard output."`
-	Stderr bool          `xor:"stream" help:"Only standard error, printed on standard output."`
+	Head   string        `placeholder:"N" help:"The first N lines; N with a unit (16KiB) is bytes. With --tail: both ends, and what lies between is told."`
+	Tail   string        `placeholder:"N" help:"The last N lines; N with a unit (16KiB) is bytes. With -f, and then what follows."`
+
+	StripANSI bool   `name:"strip-ansi" help:"Take terminal escape sequences away."`
+	MaxLine   string `name:"max-line" placeholder:"SIZE" help:"Cut lines after this many bytes (2KiB), and tell what is left out."`
+
+	Stdout bool `xor:"stream" help:"Only standard output."`
+	Stderr bool `xor:"stream" help:"Only standard error, printed on standard output."`
 
 	ID string `arg:"" help:"The process."`
 }
@@ -37,6 +41,10 @@ type outputFacts struct {
 	Base64 *string    `json:"base64,omitempty"`
 	// GapTo is set where bytes [Offset, GapTo) were freed before they were read.
 	GapTo *int64 `json:"gap_to,omitempty"`
+	// To and Omitted are of views: text stands for the raw bytes [Offset, To),
+	// or they are left out for the reason "middle", "long_line" or "freed".
+	To      *int64 `json:"to,omitempty"`
+	Omitted string `json:"omitted,omitempty"`
 }
 
 func (c *logsCmd) Run(ctx context.Context, inv *invocation) error {
@@ -54,6 +62,10 @@ func (c *logsCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.From < 0 {
 		return usageError("--from is negative; offsets count from 0")
 	}
+	shown, err := c.view(head, tail)
+	if err != nil {
+		return err
+	}
 	d, err := inv.connect(ctx)
 	if err != nil {
 		return err
@@ -62,6 +74,9 @@ func (c *logsCmd) Run(ctx context.Context, inv *invocation) error {
 	p, err := d.find(ctx, c.ID)
 	if err != nil {
 		return err
+	}
+	if shown != nil {
+		return about(c.ID, inv.printView(ctx, d, p, *shown))
 	}
 	opts := process.ReadOptions{NoFollow: !c.Follow, Streams: c.streams()}
 	for _, s := range []process.Stream{process.Stdout, process.Stderr, process.PTY} {

@@ -28,6 +28,7 @@ type grammar struct {
 	Run    runCmd    `cmd:"" help:"Start a process and follow it."`
 	Ps     psCmd     `cmd:"" help:"List processes."`
 	Logs   logsCmd   `cmd:"" help:"Print the output of a process."`
+	Grep   grepCmd   `cmd:"" help:"Print the lines of a process's output that match."`
 	Attach attachCmd `cmd:"" help:"Connect this terminal to a process (detach: ctrl-])."`
 	Input  inputCmd  `cmd:"" help:"Write to the input of a process."`
 	Signal signalCmd `cmd:"" help:"Send a signal to a process."`
@@ -47,7 +48,8 @@ type grammar struct {
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 
-	Server serverCmd `cmd:"" hidden:"" help:"The server role; tend serve starts it."`
+	Server  serverCmd  `cmd:"" hidden:"" help:"The server role; tend serve starts it."`
+	Payload payloadCmd `cmd:"" hidden:"" help:"Write the keeper's program to stdout."`
 }
 
 // globals are the flags of every command.

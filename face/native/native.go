@@ -49,7 +49,8 @@ func New(cfg Config) *Face {
 // Name is "native".
 func (f *Face) Name() string { return "native" }
 
-// Register mounts /tend.v1.ProcessService/ and /tend.v1.AdminService/.
+// Register mounts /tend.v1.ProcessService/, /tend.v1.ViewService/ and
+// /tend.v1.AdminService/.
 func (f *Face) Register(mux *http.ServeMux) error {
 	if f.cfg.Manager == nil {
 		return errors.New("the native face needs a manager of processes")
@@ -62,6 +63,7 @@ func (f *Face) Register(mux *http.ServeMux) error {
 		}),
 	}
 	mux.Handle(tendv1connect.NewProcessServiceHandler(&processes{cfg: f.cfg}, opts...))
+	mux.Handle(tendv1connect.NewViewServiceHandler(&views{processes{cfg: f.cfg}}, opts...))
 	mux.Handle(tendv1connect.NewAdminServiceHandler(&admin{cfg: f.cfg}, opts...))
 	return nil
 }

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/view"
+)
+
+// view returns what logs is to show if that is a view, and nil if it is the
+// output as it is.
+func (c *logsCmd) view(head, tail *amount) (*view.Options, error) {
+	if (head == nil || tail == nil) && !c.StripANSI && c.MaxLine == "" {
+		return nil, nil
+	}
+	if c.Follow || c.Since > 0 {
+		return nil, usageError("-f and --since do not go with --head and --tail together, --strip-ansi or --max-line")
+	}
+	o := &view.Options{Streams: c.streams(), Head: viewAmount(head), Tail: viewAmount(tail), StripANSI: c.StripANSI}
+	for _, s := range []process.Stream{process.Stdout, process.Stderr, process.PTY} {
+		o.From[s] = c.From
+	}
+	if c.MaxLine != "" {
+		n, err := parseSize(c.MaxLine)
+		if err != nil {
+			return nil, usageError(fmt.Sprintf("--max-line %q %v", c.MaxLine, err))
+		}
+		if n < view.MinLine || n > view.MaxBytes {
+			return nil, usageError(fmt.Sprintf("--max-line %q is out of range; %d bytes to 16MiB are allowed", c.MaxLine, view.MinLine))
+		}
+		o.MaxLine = int(n)
+	}
+	return o, nil
+}
+
+func viewAmount(a *amount) view.Amount {
+	switch {
+	case a == nil:
+		return view.Amount{}
+	case a.bytes:
+		return view.Amount{Bytes: a.n}
+	}
+	return view.Amount{Lines: a.n}
+}
+
+// printView prints a view. What is left out is told where it would be, as the
+// reader is most likely a program that sees nothing else.
+func (inv *invocation) printView(ctx context.Context, d *daemon, p process.Process, o view.Options) error {
+	lineStart := true
+	return d.View(ctx, process.Selector{ID: p.ID()}, o, func(it view.Item) error {
+		switch {
+		case inv.flags.JSON:
+			return printJSONLine(inv.out, viewFacts(it))
+		case it.Omitted == view.LongLine:
+			_, err := fmt.Fprintf(inv.sink(it.Stream), "[… %d bytes …]", it.To-it.From)
+			return err
+		case it.Omitted != 0:
+			begin, why := "", "left out"
+			if !lineStart {
+				begin = "\n"
+			}
+			if it.Omitted == view.Freed {
+				why = "no longer kept"
+			}
+			lineStart = true
+			_, err := fmt.Fprintf(inv.out, "%s[… %d bytes of %s %s: offsets %d to %d …]\n", begin, it.To-it.From, it.Stream, why, it.From, it.To)
+			return err
+		case len(it.Text) == 0:
+			return nil
+		}
+		lineStart = bytes.HasSuffix(it.Text, []byte{'\n'})
+		_, err := inv.sink(it.Stream).Write(it.Text)
+		return err
+	})
+}
+
+func viewFacts(it view.Item) outputFacts {
+	f := outputFacts{Stream: it.Stream.String(), Offset: it.From, To: &it.To}
+	if it.Omitted != 0 {
+		f.Omitted = it.Omitted.String()
+		return f
+	}
+	f.Text, f.Base64 = textOrBase64(it.Text)
+	return f
+}
+
+// textOrBase64 returns bytes as JSON shows them: text if they are valid UTF-8.
+func textOrBase64(b []byte) (text, encoded *string) {
+	if utf8.Valid(b) {
+		s := string(b)
+		return &s, nil
+	}
+	s := base64.StdEncoding.EncodeToString(b)
+	return nil, &s
+}

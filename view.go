@@ -1,0 +1,57 @@
+package tend
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+	"github.com/tend-run/tend/internal/tendpb"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/view"
+)
+
+// View shows what a process has written until now to item: the beginning and
+// the end, with what lies between told as left out. It is made by the server,
+// so that only what is shown comes over the network. A view that breaks off is
+// an error; it is not made anew.
+func (c *Client) View(ctx context.Context, by process.Selector, o view.Options, item func(view.Item) error) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	ctx, end := c.stream(ctx)
+	defer end(nil)
+	answer, err := c.views.View(ctx, connect.NewRequest(tendpb.ViewRequest(by, &o)))
+	if err != nil {
+		return c.domainError(ctx, err)
+	}
+	defer answer.Close()
+	for answer.Receive() {
+		if err := item(tendpb.ToViewItem(answer.Msg())); err != nil {
+			return err
+		}
+	}
+	return c.domainError(ctx, answer.Err())
+}
+
+// Grep delivers the lines of a process's output that match. freed is told the
+// ranges that could not be searched; nil: they are not told.
+func (c *Client) Grep(ctx context.Context, by process.Selector, o view.GrepOptions, match func(view.Match) error, freed func(process.Gap) error) error {
+	ctx, end := c.stream(ctx)
+	defer end(nil)
+	answer, err := c.views.Grep(ctx, connect.NewRequest(tendpb.GrepRequest(by, &o)))
+	if err != nil {
+		return c.domainError(ctx, err)
+	}
+	defer answer.Close()
+	for answer.Receive() {
+		m := answer.Msg()
+		if found := m.GetMatch(); found != nil {
+			err = match(tendpb.ToMatch(found))
+		} else if g := m.GetFreed(); g != nil && freed != nil {
+			err = freed(process.Gap{Stream: process.Stream(g.GetStream()), From: g.GetFrom(), To: g.GetTo()})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return c.domainError(ctx, answer.Err())
+}

@@ -1,0 +1,180 @@
+package view
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"regexp"
+
+	"github.com/tend-run/tend/process"
+)
+
+const (
+	// Window is how much of a line is searched at once: a longer one is
+	// searched in pieces of this size.
+	Window     = 64 << 10
+	maxPattern = 4 << 10
+)
+
+// GrepOptions say what to look for.
+type GrepOptions struct {
+	// Pattern is an RE2 regular expression, at most 4 KiB.
+	Pattern string
+	Streams []process.Stream // empty: all
+	From    [4]int64         // where each stream starts
+	// Limit ends the search after this many matches; 0: never.
+	Limit int64
+	// StripANSI takes terminal escape sequences away before the search.
+	StripANSI bool
+	// MaxLine cuts the text of a match to this many bytes; 0: not.
+	MaxLine int
+}
+
+// Match is a line that matches.
+type Match struct {
+	Stream process.Stream
+	// From and To are the raw range of the line without its end.
+	From, To int64
+	// Line counts from 1 where the search of the stream began.
+	Line int64
+	// Text of the line, at most a Window; valid until the next match.
+	Text []byte
+	// Cut: the text is not all of the line.
+	Cut bool
+}
+
+// Grep delivers the lines of what the process has written until now that match
+// the pattern, in the order in which they ended; freed tells a range that was
+// freed and could not be searched.
+func Grep(ctx context.Context, p process.Process, o GrepOptions, match func(Match) error, freed func(process.Gap) error) error {
+	if len(o.Pattern) > maxPattern {
+		return &process.InvalidError{Field: "pattern", Reason: fmt.Sprintf("has %d bytes; the limit is %d", len(o.Pattern), maxPattern)}
+	}
+	re, err := regexp.Compile(o.Pattern)
+	if err != nil {
+		return &process.InvalidError{Field: "pattern", Reason: "is no RE2 regular expression: " + err.Error()}
+	}
+	if o.Limit < 0 || o.MaxLine < 0 {
+		return &process.InvalidError{Field: "limit", Reason: "or max_line is negative"}
+	}
+	info, err := p.Info(ctx)
+	if err != nil {
+		return err
+	}
+	v := &viewer{ctx: ctx, p: p}
+	g := &grep{re: re, o: &o, match: match}
+	for _, si := range info.Streams {
+		if wanted(o.Streams, si.Stream) {
+			v.streams[si.Stream] = &filter{}
+			v.end[si.Stream], v.from[si.Stream] = si.End, min(o.From[si.Stream], si.End)
+			g.lines[si.Stream] = &line{stream: si.Stream, at: v.from[si.Stream]}
+		}
+	}
+	err = v.read(v.from, func(ev process.Event) (bool, error) {
+		l := g.lines[ev.Stream]
+		if ev.Kind == process.EventGap {
+			if err := g.end(l); err != nil {
+				return false, err
+			}
+			*l = line{stream: l.stream, at: ev.Gap.To, buf: l.buf[:0], n: l.n}
+			return true, freed(ev.Gap)
+		}
+		err := g.add(l, ev.Data)
+		return !g.done, err
+	})
+	for _, l := range g.lines {
+		if err == nil && l != nil && !g.done {
+			err = g.end(l)
+		}
+	}
+	return err
+}
+
+type grep struct {
+	re    *regexp.Regexp
+	o     *GrepOptions
+	match func(Match) error
+	lines [4]*line
+	found int64
+	done  bool
+}
+
+// line is the current line of one stream.
+type line struct {
+	stream process.Stream
+	at     int64 // raw offset of buf[0]
+	buf    []byte
+	n      int64 // lines that ended
+	pieces bool  // of a line longer than a window
+	text   []byte
+}
+
+func (g *grep) add(l *line, data []byte) error {
+	for len(data) > 0 && !g.done {
+		i := bytes.IndexByte(data, '\n')
+		part := data
+		if i >= 0 {
+			part = data[:i]
+		}
+		if room := Window - len(l.buf); len(part) > room {
+			l.buf = append(l.buf, part[:room]...)
+			data = data[room:]
+			if err := g.search(l, true); err != nil {
+				return err
+			}
+			l.at += int64(len(l.buf))
+			l.buf, l.pieces = l.buf[:0], true
+			continue
+		}
+		l.buf = append(l.buf, part...)
+		if i < 0 {
+			return nil
+		}
+		data = data[i+1:]
+		if err := g.search(l, l.pieces); err != nil {
+			return err
+		}
+		l.at += int64(len(l.buf)) + 1
+		l.n++
+		l.buf, l.pieces = l.buf[:0], false
+	}
+	return nil
+}
+
+// end searches a last line without an end.
+func (g *grep) end(l *line) error {
+	if len(l.buf) == 0 {
+		return nil
+	}
+	err := g.search(l, l.pieces)
+	l.at += int64(len(l.buf))
+	l.buf = l.buf[:0]
+	return err
+}
+
+func (g *grep) search(l *line, cut bool) error {
+	text := l.buf
+	if g.o.StripANSI {
+		var a ansi
+		l.text = l.text[:0]
+		for _, c := range l.buf {
+			if a.shows(c) {
+				l.text = append(l.text, c)
+			}
+		}
+		text = l.text
+	}
+	if !g.re.Match(bytes.TrimSuffix(text, []byte{'\r'})) {
+		return nil
+	}
+	m := Match{Stream: l.stream, From: l.at, To: l.at + int64(len(l.buf)), Line: l.n + 1, Text: text, Cut: cut}
+	if g.o.MaxLine > 0 && len(text) > g.o.MaxLine {
+		m.Text, m.Cut = text[:g.o.MaxLine], true
+	}
+	if err := g.match(m); err != nil {
+		return err
+	}
+	g.found++
+	g.done = g.o.Limit > 0 && g.found >= g.o.Limit
+	return nil
+}
