@@ -86,7 +86,7 @@ func serve(ctx context.Context, binary string) (d *daemon, err error) {
 		}
 	}()
 	portFile := filepath.Join(dir, "url")
-	d.cmd = exec.Command(binary, "serve", "--listen", "127.0.0.1:0", "--port-file", portFile, "--state-dir", filepath.Join(dir, "state"))
+	d.cmd = exec.Command(binary, "serve", "--listen", "127.0.0.1:0", "--distant", "127.0.0.1:0", "--port-file", portFile, "--state-dir", filepath.Join(dir, "state"))
 	// A file, not a pipe: the roles inherit it and exec would wait for them.
 	logFile, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {

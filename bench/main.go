@@ -32,9 +32,12 @@ func benches() []bench {
 		{"pty", false, benchPTY},
 		{"stdin", false, benchStdin},
 		{"readers", false, benchReaders},
+		{"langsmith", false, benchLangsmith},
 		{"idle", true, benchIdle},
+		{"idle-langsmith", true, benchLangsmithIdle},
 		{"serve", true, benchServe},
 		{"crash", true, benchCrash},
+		{"distant", true, benchDistant},
 	}
 }
 
@@ -54,7 +57,7 @@ func main() {
 }
 
 func run() int {
-	only := flag.String("only", "", "run the benches whose name matches this `REGEX`: true, at-once, binary, json, pty, stdin, readers, idle, serve, crash")
+	only := flag.String("only", "", "run the benches whose name matches this `REGEX`: true, at-once, binary, json, pty, stdin, readers, idle, serve, crash, distant")
 	n := flag.Int("n", 1000, "samples of each latency, 10 to 100000")
 	asJSON := flag.Bool("json", false, "print one JSON object a row instead of a table")
 	url := flag.String("url", "", "measure the daemon that runs at this `URL` (http://HOST:PORT), on this machine; leaves out what needs a daemon of its own")

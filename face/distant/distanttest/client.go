@@ -32,6 +32,7 @@ type Client struct {
 	sent     uint64       // guarded by mu; frames, as the real client counts
 	backup   [][]byte     // guarded by mu; the newest frames that were sent
 	received uint64       // of the receiving goroutine
+	buf      []byte       // of the receiving goroutine
 	serial   uint64       // guarded by mu; of request ids
 	closed   bool         // guarded by mu
 }
@@ -47,7 +48,7 @@ func Connect(dial func() (net.Conn, error), key secure.Key) (*Client, error) {
 		nc.Close()
 		return nil, err
 	}
-	c := &Client{Dial: dial, key: key, conn: conn, sent: secure.ConnectReceived, received: secure.ConnectSent}
+	c := &Client{Dial: dial, key: key, conn: conn, buf: make([]byte, 256<<10), sent: secure.ConnectReceived, received: secure.ConnectSent}
 	if c.id, err = conn.Login(key); err == nil {
 		c.otp, err = conn.Exchange()
 	}
@@ -130,14 +131,15 @@ func (c *Client) rawLocked(frame []byte) {
 var ErrClosed = errors.New("the client was closed")
 
 // Frame returns the next frame of the server, and resumes when the connection
-// is cut. Heartbeats are left out.
+// is cut. Heartbeats are left out. The bytes are good until the next call.
 func (c *Client) Frame() ([]byte, error) {
 	for {
 		c.mu.Lock()
 		conn := c.conn
 		c.mu.Unlock()
-		frame, err := conn.ReadFrame()
+		frame, err := conn.ReadFrameInto(c.buf)
 		if err == nil {
+
 			c.received++ // heartbeats, too
 			if len(frame) > 0 {
 				return frame, nil

@@ -48,7 +48,10 @@ func (c *Conn) Trust() { c.limit = MaxFrame }
 
 // ReadFrame returns the plaintext of the next frame, in memory of its own. A
 // heartbeat is empty.
-func (c *Conn) ReadFrame() ([]byte, error) {
+func (c *Conn) ReadFrame() ([]byte, error) { return c.ReadFrameInto(nil) }
+
+// ReadFrameInto is ReadFrame into the memory of buf, if it is large enough.
+func (c *Conn) ReadFrameInto(buf []byte) ([]byte, error) {
 	var head [lengthSize]byte
 	if _, err := io.ReadFull(c.r, head[:]); err != nil {
 		return nil, err
@@ -57,7 +60,10 @@ func (c *Conn) ReadFrame() ([]byte, error) {
 	if n > c.limit {
 		return nil, fmt.Errorf("%w: %d bytes are announced, and at most %d allowed", ErrFrame, n, c.limit)
 	}
-	item := make([]byte, n)
+	if n > uint64(cap(buf)) {
+		buf = make([]byte, n)
+	}
+	item := buf[:n]
 	if _, err := io.ReadFull(c.r, item); err != nil {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
