@@ -1,7 +1,6 @@
 package langsmith
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -95,24 +94,6 @@ func (f *Face) upgrade(w http.ResponseWriter, r *http.Request) (*websocket.Conn,
 	}
 	ws.SetReadLimit(-1) // next has its own, after which it can still speak
 	return ws, hj.conn, true
-}
-
-// hijacker remembers the connection that was taken over, so that it can be
-// cut when a closing handshake hangs.
-type hijacker struct {
-	http.ResponseWriter
-	conn net.Conn
-}
-
-// Hijack implements [http.Hijacker].
-func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
-	if err == nil {
-		// net/http set deadlines of its own; an error shows in the first write.
-		_ = conn.SetDeadline(time.Time{})
-	}
-	h.conn = conn
-	return conn, rw, err
 }
 
 // closeNow sends a close frame and does not wait for an answer for long.
