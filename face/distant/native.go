@@ -203,15 +203,17 @@ func (n *Native) handshake(nc net.Conn) error {
 	if err := conn.Authenticate(id, n.key); err != nil {
 		return err
 	}
-	otp, err := conn.Exchange()
-	if err != nil {
+	// The session is on disk before the client can believe that it has one. It
+	// stays there if this fails: what of it the client got is not known.
+	var s *session
+	err = conn.ExchangeSecond(func(otp secure.Key) (err error) {
+		s, err = n.newSession(id, otp)
 		return err
+	})
+	if err == nil {
+		err = n.trusted(conn)
 	}
-	s, err := n.newSession(id, otp)
 	if err != nil {
-		return err
-	}
-	if err := n.trusted(conn); err != nil {
 		return err
 	}
 	s.serve(conn, nil)

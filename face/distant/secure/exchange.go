@@ -108,6 +108,28 @@ func (c *Conn) Exchange() (Key, error) {
 	return mine.derive(theirs)
 }
 
+// ExchangeSecond is Exchange for the side that speaks second: keep gets the key
+// before the other side can have it, so that what is kept is never behind what
+// the other side believes. An error of keep ends the exchange.
+func (c *Conn) ExchangeSecond(keep func(Key) error) error {
+	mine, err := newShare()
+	if err != nil {
+		return err
+	}
+	theirs, err := c.ReadFrame()
+	if err != nil {
+		return err
+	}
+	key, err := mine.derive(theirs)
+	if err != nil {
+		return err
+	}
+	if err := keep(key); err != nil {
+		return err
+	}
+	return c.WriteFrame(mine.message())
+}
+
 // encrypt turns encryption on.
 func (c *Conn) encrypt() error {
 	key, err := c.Exchange()
