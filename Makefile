@@ -47,6 +47,10 @@ unit: need-go build ## Run the Go tests
 e2b: build ## Run the E2B suites: raw, npm, PyPI (ONLY=js picks one)
 	@conformance/e2b/run $(ONLY)
 
+.PHONY: langsmith
+langsmith: build ## Run the LangSmith suites: js, upgrade, kill, python (ONLY=js picks one)
+	@conformance/langsmith/run $(ONLY)
+
 .PHONY: bench
 bench: need-go build ## Measure against bare fork+exec and pipes; prints ratios
 	go run ./bench
@@ -69,7 +73,7 @@ dist: need-go ## Build release archives with checksums into dist/
 
 .PHONY: clean
 clean: ## Remove what was built and installed here
-	rm -rf bin dist internal/payload/tend-keeper conformance/e2b/js/node_modules conformance/e2b/python/.venv
+	rm -rf bin dist internal/payload/tend-keeper conformance/e2b/js/node_modules conformance/e2b/python/.venv conformance/langsmith/js/node_modules conformance/langsmith/python/.venv
 
 .PHONY: need-go
 need-go:

@@ -1,0 +1,62 @@
+"""Commands through upgrades and crashes of the server."""
+
+import threading
+
+import pytest
+from conftest import drain, kill_server, upgrade
+from langsmith.sandbox import CommandHandle
+
+LINES = 60
+COMMAND = f"for i in $(seq {LINES}); do echo line$i; printf '\\xff%d\\n' $i; echo warn$i >&2; sleep 0.05; done; exit 6"
+STDOUT = "".join(f"line{i}\n\ufffd{i}\n" for i in range(1, LINES + 1))
+STDERR = "".join(f"warn{i}\n" for i in range(1, LINES + 1))
+
+
+@pytest.mark.parametrize("restart", [upgrade, kill_server])
+def test_fifty_commands_stream_on(sandbox, restart):
+    handles = [sandbox.run(COMMAND, wait=False) for _ in range(50)]
+    results = [None] * len(handles)
+    third = threading.Event()
+
+    def read(n):
+        def seen(chunk):
+            if "line15\n" in chunk.data:
+                third.set()
+
+        results[n] = drain(handles[n], on_chunk=seen)
+
+    threads = [threading.Thread(target=read, args=(n,)) for n in range(len(handles))]
+    for t in threads:
+        t.start()
+    assert third.wait(20)
+    restart()
+    for t in threads:
+        t.join(60)
+    for handle, result in zip(handles, results):
+        assert result == (STDOUT, STDERR)
+        assert handle.result.exit_code == 6
+        assert getattr(handle, "_reconnect_attempts", 0) <= CommandHandle.MAX_AUTO_RECONNECTS
+
+
+@pytest.mark.parametrize("restart", [upgrade, kill_server])
+def test_finished_and_running_commands_are_found_again(sandbox, restart):
+    done = sandbox.run("printf 'kept \\xff'; exit 2", wait=False)
+    assert done.result.exit_code == 2
+    waiting = sandbox.run("read x; echo got $x", wait=False, close_input=False)
+    restart()
+    again = sandbox.reconnect(done.command_id).result
+    assert (again.stdout, again.exit_code) == ("kept \ufffd", 2)
+    handle = sandbox.reconnect(waiting.command_id)
+    got = []
+
+    def answer():
+        for chunk in handle:
+            got.append(chunk.data)
+
+    reader = threading.Thread(target=answer)
+    reader.start()
+    while handle._control._ws is None:  # a reconnect opens on the first read
+        reader.join(0.02)
+    handle.send_input("it\n")
+    reader.join(20)
+    assert "".join(got) == "got it\n"

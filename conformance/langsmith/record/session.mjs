@@ -1,0 +1,30 @@
+// What is recorded of the npm SDK: session.mjs URL.
+import { createRequire } from "node:module";
+const { SandboxClient } = createRequire(new URL("../js/package.json", import.meta.url))("langsmith/sandbox");
+
+const client = new SandboxClient({ apiEndpoint: `${process.argv[2]}/v2/sandboxes`, apiKey: "key" });
+const box = await client.createSandbox({ name: "recorded" });
+await box.run("echo out; sleep 0.2; echo err >&2; exit 3");
+await box.run('printf \'a\\377"\\n\'; printf "$A"', { env: { A: "b" }, cwd: "/" });
+const handle = await box.run("read x; echo got $x; cat", { wait: false, closeInput: false });
+handle.sendInput("it\n");
+handle.sendInput("more");
+handle.closeInput();
+await handle.result;
+await (await box.reconnect(handle.commandId, { stdoutOffset: 4 })).result;
+const killed = await box.run("echo up; sleep 300", { wait: false });
+for await (const c of killed) if (c.data) killed.kill();
+await box.run("sleep 300", { timeout: 1 }).catch(() => {});
+await (await box.reconnect("nobody")).result.catch(() => {});
+await box.run("true", { cwd: "/no/such/dir" }).catch(() => {});
+await box.run("stty size", { pty: true });
+await box.write("f.txt", "text");
+await box.read("f.txt");
+await box.readRange("f.txt", { start: 1, end: 2 });
+await box.read("missing").catch(() => {});
+await box.glob("*.none", "/proc/self/fdinfo/..").catch(() => {});
+await client.getSandboxStatus("recorded");
+await client.getSandbox("unknown").catch(() => {});
+await box.stop();
+await box.start();
+await box.delete();
