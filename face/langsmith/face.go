@@ -187,26 +187,24 @@ func (f *Face) needsKey(next http.Handler) http.Handler {
 	})
 }
 
-// begin runs a session on a connection that was taken over. It reports false
-// if the face is closing, and then does nothing.
+// begin runs a session on a connection that was taken over; it calls ended at
+// its end. begin reports false if the face is closing, and then does nothing.
 func (f *Face) begin(conn net.Conn, run func()) bool {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.closing {
-		f.mu.Unlock()
 		return false
 	}
 	f.conns[conn] = struct{}{}
 	// Under the lock, so that Close does not wait before it is counted.
-	f.sessions.Go(func() {
-		defer func() {
-			f.mu.Lock()
-			delete(f.conns, conn)
-			f.mu.Unlock()
-		}()
-		run()
-	})
-	f.mu.Unlock()
+	f.sessions.Go(run)
 	return true
+}
+
+func (f *Face) ended(conn net.Conn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.conns, conn)
 }
 
 func (f *Face) full() bool {

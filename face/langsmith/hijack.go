@@ -11,8 +11,8 @@ import (
 // most of the time: they hold a header and a short message, and what is larger
 // goes past them.
 const (
-	readBuffer  = 1 << 10
-	writeBuffer = 1 << 10
+	readBuffer  = 512
+	writeBuffer = 512
 )
 
 // hijacker takes a connection over with small buffers, and remembers it so

@@ -58,6 +58,9 @@ type session struct {
 	command string
 	pty     bool
 	input   *inputQueue
+	from    [4]int64 // text offsets to begin at
+	streams []process.StreamInfo
+	detach  func()
 }
 
 // serveWS takes the connection over and lets the request go.
@@ -103,31 +106,53 @@ func closeNow(ws *websocket.Conn, conn net.Conn, code websocket.StatusCode, reas
 	_ = ws.Close(code, reason) // the peer may be gone, which is what is wanted
 }
 
-// run serves the connection.
+// run begins the session and hands it on to a fresh goroutine: the stack that
+// the beginning has needed is several times what waiting needs.
 func (s *session) run() {
 	s.ctx, s.cancel = context.WithCancelCause(s.face.ctx)
-	defer s.ws.CloseNow()
-	defer s.wg.Wait()
-	defer s.cancel(errClientLeft)
+	handed := false
 	defer func() {
-		if p := recover(); p != nil {
-			s.face.log.Error("connection panicked", "face", "langsmith", "panic", p, "stack", string(debug.Stack()))
+		s.recovered(recover())
+		if !handed {
+			s.end()
 		}
 	}()
 	first, err := s.first()
+	if err == nil {
+		err = s.open(first)
+	}
 	if err != nil {
 		s.fail(err)
 		return
 	}
-	err = s.open(first)
+	handed = true
+	s.face.sessions.Go(s.serve)
+}
+
+// end lets go of all that the session holds.
+func (s *session) end() {
+	s.cancel(errClientLeft)
+	s.wg.Wait()
+	s.ws.CloseNow()
 	if s.input != nil {
-		defer s.face.dropInput(s.input)
+		s.face.dropInput(s.input)
 	}
-	if err != nil {
-		s.fail(err)
-		return
+	s.face.ended(s.conn)
+}
+
+func (s *session) recovered(p any) {
+	if p != nil {
+		s.face.log.Error("connection panicked", "face", "langsmith", "panic", p, "stack", string(debug.Stack()))
+		s.conn.Close()
 	}
-	defer s.face.attach(s.proc)()
+}
+
+// serve serves a session that was opened.
+func (s *session) serve() {
+	defer s.end()
+	defer func() { s.recovered(recover()) }()
+	defer s.detach()
+	s.wg.Go(s.write)
 	s.read()
 	if errors.Is(context.Cause(s.ctx), errClientLeft) {
 		s.conn.Close() // a writer that is stuck notices
@@ -208,20 +233,16 @@ func (s *session) open(m *message) error {
 	if err := s.ws.Write(context.Background(), websocket.MessageText, appendStarted(nil, s.command, info.PID)); err != nil {
 		return errClientLeft
 	}
-	s.wg.Go(func() { s.write(&info, from) })
+	s.from, s.streams = from, info.Streams
+	s.detach = s.face.attach(s.proc)
 	return nil
 }
 
 // write sends the output and the end.
-func (s *session) write(info *process.Info, from [4]int64) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.face.log.Error("connection panicked", "face", "langsmith", "panic", p, "stack", string(debug.Stack()))
-			s.conn.Close()
-		}
-	}()
+func (s *session) write() {
+	defer func() { s.recovered(recover()) }()
 	out := &sink{ctx: s.ctx, ws: s.ws, proc: s.proc, ping: s.ping}
-	err := s.pump(out, info, from)
+	err := s.pump(out)
 	if err == nil {
 		err = out.finish()
 	}
@@ -244,12 +265,12 @@ func (s *session) write(info *process.Info, from [4]int64) {
 	}
 }
 
-func (s *session) pump(out *sink, info *process.Info, from [4]int64) error {
+func (s *session) pump(out *sink) error {
 	opts := process.ReadOptions{MaxChunk: chunkSize, Drain: drainAfterExit}
-	for _, si := range info.Streams {
+	for _, si := range s.streams {
 		m := s.face.textMap(s.proc.ID(), si.Stream)
 		defer s.face.releaseMap(s.proc.ID(), si.Stream)
-		at, err := m.locate(s.ctx, s.proc, si.Stream, from[si.Stream])
+		at, err := m.locate(s.ctx, s.proc, si.Stream, s.from[si.Stream])
 		if err != nil {
 			return err
 		}

@@ -40,6 +40,7 @@ func (f *Face) tunnel(w http.ResponseWriter, r *http.Request, box driver.Sandbox
 		return nil
 	}
 	run := func() {
+		defer f.ended(conn)
 		ctx, cancel := context.WithCancel(f.ctx)
 		defer cancel()
 		serveTunnel(ctx, websocket.NetConn(context.Background(), ws, websocket.MessageBinary), box, f.log)
