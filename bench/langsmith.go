@@ -137,7 +137,7 @@ func (c *command) drain(ctx context.Context) (n int64, err error) {
 			n += int64(len(d))
 			continue
 		}
-		if string(c.buf.Bytes()) != `{"type":"exit","exit_code":0}` {
+		if c.buf.String() != `{"type":"exit","exit_code":0}` {
 			return n, fmt.Errorf("the command ended with %.200s", c.buf.Bytes())
 		}
 		return n, nil

@@ -91,10 +91,10 @@ func TestTextOffsetsResumeExactly(t *testing.T) {
 	s := serve(t, nil)
 	// Bytes that are text, bytes that are not, and characters cut by the
 	// pieces in which they are written.
-	line := `for i in $(seq 400); do printf 'text %d \377\303\250\342\202' $i; printf '\254\360\237\n'; done; head -c 300000 /bin/bash; exit 4`
+	line := `for i in $(seq 400); do printf 'text %d \377\303\250\342\202' $i; printf '\254\360\237\n'; done; head -c 150000 /bin/bash; exit 4`
 	c, f := s.execute(object{"command": line})
 	whole := c.rest(0, 0)
-	if whole.Exit == nil || *whole.Exit != 4 || len(whole.Stdout) < 300_000 {
+	if whole.Exit == nil || *whole.Exit != 4 || len(whole.Stdout) < 150_000 {
 		t.Fatalf("exit %v after %d bytes", whole.Exit, len(whole.Stdout))
 	}
 	check := func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestTextOffsetsResumeExactly(t *testing.T) {
 		for i := range whole.Stdout { // where characters begin
 			starts = append(starts, i)
 		}
-		for i := 0; i < len(starts); i += len(starts)/150 + 1 {
+		for i := 0; i < len(starts); i += len(starts)/40 + 1 {
 			at := starts[i]
 			again, _ := s.reconnect(f.CommandID, int64(at), 0)
 			if o := again.rest(int64(at), 0); o.Stdout != whole.Stdout[at:] || o.Exit == nil || *o.Exit != 4 {
