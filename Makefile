@@ -51,6 +51,10 @@ e2b: build ## Run the E2B suites: raw, npm, PyPI (ONLY=js picks one)
 langsmith: build ## Run the LangSmith suites: js, upgrade, kill, python (ONLY=js picks one)
 	@conformance/langsmith/run $(ONLY)
 
+.PHONY: conformance-distant
+conformance-distant: build ## Run the released distant command line; cargo installs it, which takes minutes
+	@conformance/distant/real
+
 .PHONY: bench
 bench: need-go build ## Measure against bare fork+exec and pipes; prints ratios
 	go run ./bench
