@@ -249,13 +249,16 @@ func (s *session) write() {
 	if err == nil {
 		err = s.finish(out.exit)
 	}
+	if err != nil && s.ctx.Err() != nil {
+		err = context.Cause(s.ctx) // what it says itself is only the consequence
+	}
 	switch {
 	case err == nil:
 		closeNow(s.ws, s.conn, websocket.StatusNormalClosure, "")
 	case errors.Is(err, errStopping):
 		// After "started" this is what makes the SDKs come back at once.
 		closeNow(s.ws, s.conn, websocket.StatusGoingAway, errStopping.Error())
-	case errors.Is(context.Cause(s.ctx), errClientLeft), isSendError(err):
+	case errors.Is(err, errClientLeft), isSendError(err):
 		// The client has left. What it sent before is still read: see run.
 		cut := time.AfterFunc(lingering, func() { s.conn.Close() })
 		defer cut.Stop()
