@@ -30,7 +30,7 @@ type distantListenCmd struct {
 	Shutdown     string `default:"never" placeholder:"WHEN" help:"never, after=SECONDS, or lonely=SECONDS without a connection."`
 	CurrentDir   string `name:"current-dir" placeholder:"DIR" help:"Directory of processes that name none. Default: this one."`
 	Daemon       bool   `help:"Go on in the background once it serves."`
-	KeyFromStdin bool   `name:"key-from-stdin" help:"Take the first 32 bytes of stdin as the key. Default: the one used on this port before, or a new one."`
+	KeyFromStdin bool   `name:"key-from-stdin" help:"Take the first 32 bytes of stdin as the key. Default: the one used on this address before, or a new one."`
 
 	// The original's flags that mean nothing here.
 	LogLevel     string  `hidden:"" name:"log-level"`
@@ -97,18 +97,15 @@ func (c *distantListenCmd) Run(ctx context.Context, inv *invocation) error {
 }
 
 // serverOn makes the server for a listener, with its key and the sessions of
-// an earlier one on the same port.
+// an earlier one on the same address.
 func (c *distantListenCmd) serverOn(ctx context.Context, inv *invocation, l net.Listener) (*distant.Native, secure.Key, *daemon, error) {
 	var key secure.Key
 	state, err := inv.stateDir()
 	if err != nil {
 		return nil, key, nil, err
 	}
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		return nil, key, nil, err
-	}
-	dir := filepath.Join(state, "distant", "port-"+port)
+	// Nobody else can listen on the address, so the directory is ours.
+	dir := filepath.Join(state, "distant", strings.ReplaceAll(l.Addr().String(), ":", "_"))
 	if c.KeyFromStdin {
 		if _, err := io.ReadFull(inv.in, key[:]); err != nil {
 			return nil, key, nil, fmt.Errorf("--key-from-stdin needs 32 bytes: %w", err)
