@@ -2,13 +2,16 @@ package distant_test
 
 import (
 	"fmt"
+	"io"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tend-run/tend/face/distant/distanttest"
 	"github.com/tend-run/tend/face/distant/secure"
+	"github.com/tend-run/tend/internal/fakeproc"
 )
 
 func TestBadLines(t *testing.T) {
@@ -99,6 +102,37 @@ func TestFlood(t *testing.T) {
 			}
 			break
 		}
+	}
+}
+
+// TestSlowCallers: who does not show the key in time is dropped, whatever they
+// have sent until then; who has shown it may be silent for as long as they like.
+func TestSlowCallers(t *testing.T) {
+	n := &native{t: t, manager: fakeproc.New(t), dir: filepath.Join(t.TempDir(), "sessions"), setup: time.Second}
+	n.start()
+	t.Cleanup(func() { n.stop() })
+	c := n.connect()
+	var callers []net.Conn
+	for _, sent := range []string{"", "\x00\x00", "\x00\x00\x00\x00\x00\x00\x00\x10half", "GET / HTTP/1.1\r\n\r\n"} {
+		nc, err := n.dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		nc.SetDeadline(time.Now().Add(patience))
+		if _, err := nc.Write([]byte(sent)); err != nil {
+			t.Fatal(err)
+		}
+		callers = append(callers, nc)
+	}
+	for i, nc := range callers {
+		_, err := io.Copy(io.Discard, nc)
+		if e, ok := err.(net.Error); ok && e.Timeout() {
+			t.Errorf("caller %d is still there", i)
+		}
+	}
+	if got := untilDone(t, c, spawned(t, c, "true")); got.code != 0 {
+		t.Error(got)
 	}
 }
 

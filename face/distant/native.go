@@ -32,7 +32,7 @@ const (
 	heartbeat = 5 * time.Second
 )
 
-// NativeConfig of the encrypted transport. All but Keep are needed.
+// NativeConfig of the encrypted transport. All but the times are needed.
 type NativeConfig struct {
 	Face *Face
 	// Dir holds the sessions. It is made if it is missing, for its owner alone.
@@ -41,6 +41,8 @@ type NativeConfig struct {
 	Key secure.Key
 	// Keep is how long a session waits for its client; 0: 24 h.
 	Keep time.Duration
+	// Setup is how long a caller may take to show the key; 0: 20 s.
+	Setup time.Duration
 }
 
 // Native serves the encrypted transport. Its sessions outlive connections, and
@@ -50,6 +52,8 @@ type Native struct {
 	dir  string
 	key  secure.Key
 	keep time.Duration
+	// setup is how long a caller may take to show the key.
+	setup time.Duration
 
 	ctx    context.Context // ends with Close; parent of the sessions, which outlive connections
 	cancel context.CancelFunc
@@ -68,10 +72,13 @@ func NewNative(c NativeConfig) (*Native, error) {
 	if c.Keep <= 0 {
 		c.Keep = keepSessions
 	}
+	if c.Setup <= 0 {
+		c.Setup = setupTime
+	}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory of the sessions: %w", err)
 	}
-	n := &Native{face: c.Face, dir: c.Dir, key: c.Key, keep: c.Keep, sessions: map[uint32]*session{}, since: time.Now()}
+	n := &Native{face: c.Face, dir: c.Dir, key: c.Key, keep: c.Keep, setup: c.Setup, sessions: map[uint32]*session{}, since: time.Now()}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	if err := n.sweep(); err != nil {
 		return nil, err
@@ -189,7 +196,7 @@ func (n *Native) leave(nc net.Conn) {
 
 // handshake lets a caller in and serves it. The error says why it was refused.
 func (n *Native) handshake(nc net.Conn) error {
-	if err := nc.SetDeadline(time.Now().Add(setupTime)); err != nil {
+	if err := nc.SetDeadline(time.Now().Add(n.setup)); err != nil {
 		return err
 	}
 	conn, hello, err := secure.Server(nc)

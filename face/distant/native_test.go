@@ -35,7 +35,8 @@ type native struct {
 	t       *testing.T
 	manager process.Manager
 	dir     string
-	addr    atomic.Value // string
+	setup   time.Duration // 0: the default
+	addr    atomic.Value  // string
 	stop    func()
 }
 
@@ -67,7 +68,7 @@ func newFace(t *testing.T, m process.Manager) *distant.Face {
 
 func (n *native) start() {
 	n.t.Helper()
-	server, err := distant.NewNative(distant.NativeConfig{Face: newFace(n.t, n.manager), Dir: n.dir, Key: key})
+	server, err := distant.NewNative(distant.NativeConfig{Face: newFace(n.t, n.manager), Dir: n.dir, Key: key, Setup: n.setup})
 	if err != nil {
 		n.t.Fatal(err)
 	}
