@@ -72,6 +72,7 @@ type anchor struct {
 	listeners []int         // guarded by mu
 	keeper    role          // guarded by mu
 	server    role          // guarded by mu
+	failures  int           // keepers that ended by themselves soon after their start, in a row; guarded by mu
 	vaultConn chan struct{} // closed when the last keeper's deposits are all read; guarded by mu
 }
 
@@ -206,10 +207,22 @@ func (a *anchor) reap(chld <-chan os.Signal) {
 		// A role's pid must be known before it is reaped: begin holds mu from
 		// before the fork until it is.
 		a.mu.Lock()
-		orphan.Reap(a.run.Path(rundir.Orphans), func(pid int) bool {
+		orphan.Reap(a.run.Path(rundir.Orphans), func(pid int, status unix.WaitStatus) bool {
+			if pid == a.keeper.pid {
+				a.judge(status)
+			}
 			return pid == a.keeper.pid || pid == a.server.pid
 		}, func(err error) { a.logf("an exit status could not be written down: %v", err) })
 		a.mu.Unlock()
+	}
+}
+
+// judge counts keepers that cannot live. a.mu is held.
+func (a *anchor) judge(status unix.WaitStatus) {
+	if status.Exited() && status.ExitStatus() != 0 && time.Since(a.keeper.since) < livedLong {
+		a.failures++
+	} else {
+		a.failures = 0
 	}
 }
 
@@ -226,13 +239,34 @@ func (a *anchor) startKeeper() (int, error) {
 		return 0, fmt.Errorf("vault socket: %w", err)
 	}
 	defer unix.Close(pair[1])
-	pid, err := spawn(a.cfg.Self, []string{"tend-keeper", "keeper", "--state-dir", a.cfg.StateDir, "--vault", "3"}, a.cfg.Environ, []int{pair[1]})
+	pid, err := a.spawnKeeper([]string{"tend-keeper", "keeper", "--state-dir", a.cfg.StateDir, "--vault", "3"}, pair[1])
 	if err != nil {
 		unix.Close(pair[0])
 		return 0, err
 	}
 	a.serveVault(pair[0])
 	return pid, nil
+}
+
+// failuresToRollBack is how many keepers of an upgrade's program may end by
+// themselves at once, in a row, before the program that came with us is used.
+const failuresToRollBack = 3
+
+// spawnKeeper starts the program of the last upgrade, or our own.
+func (a *anchor) spawnKeeper(argv []string, vault int) (int, error) {
+	program := a.run.Path(rundir.Program)
+	if unix.Access(program, unix.X_OK) == nil {
+		if a.failures < failuresToRollBack {
+			pid, err := spawn(program, argv, a.cfg.Environ, []int{vault})
+			if err == nil {
+				return pid, nil
+			}
+			a.logf("%v", err)
+		}
+		a.logf("the program of the last upgrade does not run; going back to the one before")
+		os.Remove(program)
+	}
+	return spawn(a.cfg.Self, argv, a.cfg.Environ, []int{vault})
 }
 
 // serveVault takes a keeper's deposits from the socket. a.mu is held.

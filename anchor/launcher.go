@@ -108,6 +108,9 @@ func (l *launcher) anchor() (chan struct{}, error) {
 		}
 		l.pid = pids.Anchor
 	default:
+		if l.pid == 0 {
+			os.Remove(l.run.Path(rundir.Program)) // we are newer
+		}
 		argv := []string{"tend-keeper", "anchor", "--state-dir", l.cfg.StateDir, "--listeners", fmt.Sprint(len(l.cfg.Listeners))}
 		if l.pid, err = spawn(l.cfg.Self, argv, l.cfg.Environ, l.cfg.Listeners); err != nil {
 			return nil, err
@@ -147,7 +150,7 @@ func (l *launcher) attend(chld, end <-chan os.Signal, ended <-chan struct{}) (st
 }
 
 func (l *launcher) reap() {
-	orphan.Reap(l.run.Path(rundir.Orphans), func(pid int) bool { return pid == l.pid },
+	orphan.Reap(l.run.Path(rundir.Orphans), func(pid int, _ unix.WaitStatus) bool { return pid == l.pid },
 		func(err error) { fmt.Fprintf(l.cfg.Log, "tend: an exit status could not be written down: %v\n", err) })
 }
 

@@ -24,8 +24,10 @@ import (
 const roleVariable = "CRASHTEST_ROLE"
 
 var (
-	bin  string
-	self string
+	bin      string
+	previous string // a tend whose keeper writes snapshots of the version before
+	broken   string // a tend whose keeper ends at once
+	self     string
 )
 
 // workArgument makes the test binary a workload of the engine.
@@ -63,7 +65,35 @@ func run(m *testing.M) int {
 		}
 	}
 	bin = filepath.Join(dir, "tend")
+	if previous, err = beside(dir, "previous", func(keeper string) error {
+		cmd := exec.Command("go", "build", "-tags", "tend_previous", "-o", keeper, "../cmd/tend-keeper")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, out)
+		}
+		return err
+	}); err == nil {
+		broken, err = beside(dir, "broken", func(keeper string) error { return os.WriteFile(keeper, []byte("#!/bin/sh\nexit 1\n"), 0o700) })
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	return m.Run()
+}
+
+// beside makes a tend with another keeper beside it.
+func beside(dir, name string, keeper func(path string) error) (string, error) {
+	sub := filepath.Join(dir, name)
+	if err := os.Mkdir(sub, 0o700); err != nil {
+		return "", err
+	}
+	tend := filepath.Join(sub, "tend")
+	if err := os.Link(filepath.Join(dir, "tend"), tend); err != nil {
+		return "", err
+	}
+	return tend, keeper(filepath.Join(sub, "tend-keeper"))
 }
 
 // overlay hides a payload that an earlier `make build` left in the tree.

@@ -59,12 +59,29 @@ func TestNothingIsLostWhoeverIsKilled(t *testing.T) {
 }
 
 func TestNothingIsLostOverUpgrades(t *testing.T) {
-	r := play(t, torture.Config{Upgrade: true, Strikes: 30})
+	r := play(t, torture.Config{Upgrade: true, Strikes: 40, Binaries: []string{bin}})
 	if r.Upgrades < 4 {
 		t.Errorf("%d upgrades; want 4", r.Upgrades)
 	}
 }
 
+// The previous version's snapshots are read, and it reads ours.
+func TestNothingIsLostOverUpgradesFromAndToThePreviousVersion(t *testing.T) {
+	r := play(t, torture.Config{Upgrade: true, Strikes: 60, Binaries: []string{previous, bin}})
+	if r.Upgrades < 6 {
+		t.Errorf("%d upgrades; want 6", r.Upgrades)
+	}
+}
+
+// A program that cannot go on ends; the anchor goes back to the one before.
+func TestNothingIsLostOverAnUpgradeToAProgramThatEndsAtOnce(t *testing.T) {
+	play(t, torture.Config{Upgrade: true, Strikes: 60, Binaries: []string{broken, bin}})
+}
+
 func TestNothingIsLostWhenUpgradesMeetKills(t *testing.T) {
-	play(t, torture.Config{Victims: torture.Victims{torture.Keeper}, Upgrade: true, Strikes: kills(t), Pause: 300 * time.Millisecond})
+	for _, victims := range []torture.Victims{{torture.Keeper}, {torture.Anchor}, {torture.Anchor, torture.Keeper, torture.Server}} {
+		t.Run(victims.String(), func(t *testing.T) {
+			play(t, torture.Config{Victims: victims, Upgrade: true, Strikes: kills(t), Pause: 300 * time.Millisecond, Binaries: []string{bin, previous}})
+		})
+	}
 }

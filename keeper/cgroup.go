@@ -77,7 +77,6 @@ func findCgroups(stateDir string) *cgroups {
 		g := &cgroups{root: dir, killed: map[uint32]bool{}, limited: map[uint32]bool{}}
 		_, err := os.Stat(filepath.Join(probe, "cgroup.kill"))
 		g.canKill = err == nil
-		g.removeEmpty()
 		return g
 	}
 	return none("cgroup2 at %s cannot be written: %v", mount, firstErr)
@@ -215,13 +214,19 @@ func (g *cgroups) oomKilled(slot uint32) bool {
 	return false
 }
 
-// removeEmpty removes the directories of a former keeper that nobody is in: it
-// is not known which of them were killed.
+// removeEmpty removes the directories of a former keeper that nobody is in. It
+// is not known which of them were killed; one that somebody is still in may
+// have been, a moment ago, and is not used again either.
 func (g *cgroups) removeEmpty() {
 	entries, _ := os.ReadDir(g.root)
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	for _, e := range entries {
-		if e.IsDir() {
-			unix.Rmdir(filepath.Join(g.root, e.Name()))
+		if !e.IsDir() || unix.Rmdir(filepath.Join(g.root, e.Name())) == nil {
+			continue
+		}
+		if slot, err := strconv.ParseUint(strings.TrimPrefix(e.Name(), "p"), 10, 32); err == nil {
+			g.killed[uint32(slot)] = true
 		}
 	}
 }

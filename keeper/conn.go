@@ -159,6 +159,9 @@ func (c *conn) handle(frame []byte) {
 			}
 		}
 		return
+	case wire.OpUpgrade:
+		go c.upgrade(req, string(body)) // not on this goroutine: its own answer may wait for the peer
+		return
 	case wire.OpSpaceFree:
 		c.k.spaceFreed()
 		return

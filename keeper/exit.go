@@ -226,11 +226,13 @@ func (k *Keeper) finish(p *proc) {
 	k.vaults.drop(&p.vaulted, p.ref)
 }
 
-// setTimeout arms the end of the process's time. It is kept by the keeper, so
-// that it holds while no server runs.
-func (k *Keeper) setTimeout(p *proc, at time.Time, scope process.Scope) {
+// setTimeout kills what scope says when CLOCK_BOOTTIME reaches a time. A clock
+// that somebody sets moves no timeout, whatever dies meanwhile. It is kept by
+// the keeper, so that it holds while no server runs.
+func (k *Keeper) setTimeout(p *proc, bootNS int64, scope process.Scope) {
+	p.slot.SetDeadline(bootNS, scope)
 	p.hasTreeTimeout = scope == process.ScopeTree
-	p.timer = time.AfterFunc(time.Until(at), func() {
+	p.timer = time.AfterFunc(time.Duration(bootNS-bootTime()), func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.final {
@@ -241,4 +243,13 @@ func (k *Keeper) setTimeout(p *proc, at time.Time, scope process.Scope) {
 		}
 		k.signal(p, unix.SIGKILL, scope)
 	})
+}
+
+// bootTime is CLOCK_BOOTTIME in ns: it goes on while the machine sleeps.
+func bootTime() int64 {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+		unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	}
+	return ts.Nano()
 }

@@ -63,6 +63,10 @@ type Config struct {
 	StateDir string // absolute
 	// Vault is a socket to the anchor, or -1.
 	Vault int
+	// Snapshot is a descriptor of what the keeper before left in this same
+	// process, or 0: an upgrade in place.
+	Snapshot int
+	Environ  []string // for the program of an upgrade, "K=V"
 	// Log receives one line for each event worth an operator's time.
 	Log io.Writer
 }
@@ -95,6 +99,10 @@ type Keeper struct {
 	procs [board.Slots]atomic.Pointer[proc]
 
 	stopping atomic.Bool
+	still    atomic.Pointer[stillness] // an upgrade under way, or nil
+	crew     int                       // workers
+	upgrades int64
+	last     time.Duration // that the last upgrade took
 	// unsettled are the starts in whose middle a former keeper died.
 	unsettled []func()
 }
@@ -110,27 +118,20 @@ func Run(cfg Config) error {
 	if k.run, err = rundir.Open(cfg.StateDir); err != nil {
 		return err
 	}
-	if k.lock, err = k.run.Hold("keeper"); err != nil {
-		return err
-	}
-	if k.ep, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return fmt.Errorf("epoll: %w", err)
-	}
 	if k.null, err = unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("/dev/null: %w", err)
 	}
-	for i, sock := range []int{cfg.Vault, -1} {
-		if k.vaults[i], err = newVault(sock); err != nil {
-			return err
-		}
+	if cfg.Snapshot > 0 {
+		err = k.restore(cfg.Snapshot)
+	} else {
+		err = k.begin()
 	}
-	k.groups = findCgroups(cfg.StateDir)
-	k.stats = probeMachine(k.spool, k.groups)
-	if err := k.takeOver(); err != nil {
+	if err != nil {
 		return err
 	}
 	term := notifyTerm()
 	k.spares = newSparePool(k.spool)
+	k.crew = min(max(2, runtime.NumCPU()), 8)
 	go func() {
 		for _, settle := range k.unsettled {
 			settle()
@@ -138,8 +139,10 @@ func Run(cfg Config) error {
 		k.spares.fill() // not before: a start may still need a former keeper's directory
 	}()
 	k.vaults[inMirror].onLost = k.findMirror
-	k.findMirror()
-	for range min(max(2, runtime.NumCPU()), 8) {
+	if !k.vaults[inMirror].connected() {
+		k.findMirror()
+	}
+	for range k.crew {
 		go k.work()
 	}
 	go k.accept()
@@ -147,6 +150,25 @@ func Run(cfg Config) error {
 	<-term
 	k.shutdown()
 	return nil
+}
+
+// begin starts from what the vaults hold, or afresh.
+func (k *Keeper) begin() (err error) {
+	if k.lock, err = k.run.Hold("keeper"); err != nil {
+		return err
+	}
+	if k.ep, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return fmt.Errorf("epoll: %w", err)
+	}
+	for i, sock := range []int{k.cfg.Vault, -1} {
+		if k.vaults[i], err = newVault(sock); err != nil {
+			return err
+		}
+	}
+	k.groups = findCgroups(k.cfg.StateDir)
+	k.groups.removeEmpty()
+	k.stats = probeMachine(k.spool, k.groups)
+	return k.takeOver()
 }
 
 func (k *Keeper) logf(format string, a ...any) {
@@ -163,7 +185,11 @@ const (
 )
 
 // onMirror is the event, in place of a slot, that the launcher hung up.
-const onMirror = board.Slots << 3
+// onFreeze: the workers are to stand still for an upgrade.
+const (
+	onMirror = board.Slots << 3
+	onFreeze = onMirror + 1
+)
 
 func (k *Keeper) watch(op int, fd int, events uint32, p *proc, what int) error {
 	return unix.EpollCtl(k.ep, op, fd, &unix.EpollEvent{Events: events | unix.EPOLLONESHOT, Fd: int32(p.ref.Slot)<<3 | int32(what), Pad: int32(p.ref.Gen)})
@@ -182,8 +208,11 @@ func (k *Keeper) work() {
 			time.Sleep(time.Second)
 		}
 		for _, ev := range events[:max(n, 0)] {
-			if ev.Fd == onMirror {
+			switch ev.Fd {
+			case onMirror:
 				k.vaults[inMirror].lost()
+				continue
+			case onFreeze:
 				continue
 			}
 			p := k.procs[uint32(ev.Fd)>>3].Load()
@@ -209,6 +238,7 @@ func (k *Keeper) work() {
 			}
 			p.mu.Unlock()
 		}
+		k.standStill()
 	}
 }
 

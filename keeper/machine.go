@@ -126,6 +126,9 @@ func (m *machine) facts(k *Keeper) []string {
 		info = "Linux 6.15 is needed: the exit status of a process whose keeper and then launcher were killed is reported as lost"
 	}
 	fact("exit_status_survives_two_roles", "PIDFD_GET_INFO", info)
+	if k.upgrades > 0 {
+		out = append(out, fmt.Sprintf("keeper_upgrades=%d in place; the last took %v", k.upgrades, k.last))
+	}
 	out = append(out, fmt.Sprintf("process_limit=about %d by the file limit of %d", m.files/fdsPerProcess*9/10, m.files))
 	return out
 }

@@ -38,6 +38,9 @@ func (k *Keeper) spawn(req *wire.Spawn) (*wire.Spawned, *wire.Error) {
 	if spec.ID == "" || len(req.Argv) == 0 {
 		return nil, &wire.Error{Code: wire.CodeInvalid, What: "id and argv are needed"}
 	}
+	if k.still.Load() != nil {
+		return nil, &wire.Error{Code: wire.CodeBusy} // the server asks again
+	}
 	if k.stopping.Load() {
 		return nil, &wire.Error{Code: wire.CodeLimit, What: "the daemon is shutting down"}
 	}
@@ -134,7 +137,7 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 	}
 	p.slot.SetStarted(p.pid, now)
 	if spec.Timeout > 0 {
-		k.setTimeout(p, now.Add(spec.Timeout), spec.TimeoutScope)
+		k.setTimeout(p, bootTime()+spec.Timeout.Nanoseconds(), spec.TimeoutScope)
 	}
 	for i := range p.out {
 		if s := &p.out[i]; !s.eof {

@@ -41,6 +41,7 @@ func (k *Keeper) makeStdin(p *proc) error {
 		return err
 	}
 	p.stdin.mem = mem
+	p.slot.Set(board.FlagStdinMem)
 	kinds, fds := []byte{wire.FDStdinMem}, []int{mem}
 	if p.pty {
 		var pipe [2]int
@@ -144,6 +145,7 @@ func (k *Keeper) closeFeed(p *proc) {
 		closeFD(&p.stdin.mem)
 		closeFD(&p.stdin.feedR)
 		closeFD(&p.stdin.feedW)
+		p.slot.Clear(board.FlagStdinMem)
 		k.vaults.drop(&p.vaulted, p.ref, wire.FDStdinMem, wire.FDFeedR, wire.FDFeedW)
 	}
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/tend-run/tend/spool"
 )
 
-// takeOver starts from what a former keeper left in the vaults, or afresh.
+// takeOver starts from what a former keeper left in the vaults, or afresh: the
+// way after a crash.
 func (k *Keeper) takeOver() error {
 	held, err := k.vaults[inAnchor].fetch()
 	if err != nil {
@@ -360,9 +361,11 @@ func (k *Keeper) rewatch(p *proc, rec *spool.Recovered) {
 			go k.adoptExit(p)
 		}
 	}
-	if t := rec.Journal.Spec.Timeout; t > 0 {
-		at := rec.Journal.StartedTime.Add(t)
-		k.setTimeout(p, at, rec.Journal.Spec.TimeoutScope)
+	if at, scope, ok := p.slot.Deadline(); ok {
+		k.setTimeout(p, at, scope)
+	} else if t := rec.Journal.Spec.Timeout; t > 0 { // its start was just completed
+		left := time.Until(rec.Journal.StartedTime.Add(t))
+		k.setTimeout(p, bootTime()+left.Nanoseconds(), rec.Journal.Spec.TimeoutScope)
 	}
 	go func() { // once the workers run
 		p.mu.Lock()

@@ -266,6 +266,12 @@ func (v *vault) catchUp() {
 	}
 }
 
+func (v *vault) connected() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.sock >= 0
+}
+
 // complete: the holder is connected and has everything.
 func (v *vault) complete() bool {
 	v.mu.Lock()
@@ -309,7 +315,13 @@ func covered(flags uint32, h held) bool {
 	if flags&board.FlagExited == 0 && !has(wire.FDPid) {
 		return false
 	}
+	if flags&board.FlagStdinMem != 0 && !has(wire.FDStdinMem) {
+		return false
+	}
 	if has(wire.FDPTY) {
+		if flags&board.FlagStdinMem != 0 && !has(wire.FDFeedR, wire.FDFeedW) {
+			return false
+		}
 		return has(wire.FDStageR, wire.FDStageW)
 	}
 	ended := func(s process.Stream) bool { return flags&board.FlagEOF(s) != 0 }

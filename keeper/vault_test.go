@@ -35,6 +35,8 @@ func TestAVaultCoversASlotOnlyWithAllThatMayStillBeNeeded(t *testing.T) {
 		{"a terminal needs its staging pipe", live | board.FlagStdinOpen, []byte{wire.FDPTY, wire.FDPid}, false},
 		{"a terminal with its staging pipe", live | board.FlagStdinOpen, []byte{wire.FDPTY, wire.FDStageR, wire.FDStageW, wire.FDPid}, true},
 		{"nothing is held of a live process", live, nil, false},
+		{"input that waits is needed", live | board.FlagStdinMem, []byte{wire.FDStdout, wire.FDStderr, wire.FDPid}, false},
+		{"input that waits is held", live | board.FlagStdinMem, []byte{wire.FDStdout, wire.FDStderr, wire.FDPid, wire.FDStdinMem}, true},
 	} {
 		h := held{}
 		for _, k := range c.kinds {

@@ -207,6 +207,10 @@ func join(fds []int) string {
 	return strings.Join(s, ",")
 }
 
+// KeeperProgram is where the program of an upgraded keeper is put: the anchor
+// starts it from there on.
+func KeeperProgram(stateDir string) string { return filepath.Join(stateDir, "run", rundir.Program) }
+
 // HoldServer makes this process the only server on the state directory, for as
 // long as it lives.
 func HoldServer(stateDir string) error {

@@ -8,7 +8,6 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -31,11 +30,12 @@ func run(args []string) error {
 	closeOnExec()
 	// The roles allocate next to nothing; a small heap keeps them small.
 	debug.SetGCPercent(50)
-	unix.Prctl(unix.PR_SET_NAME, nameOf("tend-"+args[0]), 0, 0, 0)
+	setName("tend-" + args[0])
 	fs := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	stateDir := fs.String("state-dir", "", "state directory")
 	listeners := fs.Int("listeners", 0, "number of listening sockets, from descriptor 3 on")
 	vault := fs.Int("vault", -1, "descriptor of the anchor's vault")
+	snapshot := fs.Int("snapshot", 0, "descriptor of what the keeper before left in this process")
 	sockets := fs.String("sockets", "", "descriptors of the listening sockets")
 	keep := fs.Bool("keep", false, "leave processes running at the end")
 	if err := fs.Parse(args[1:]); err != nil {
@@ -58,7 +58,7 @@ func run(args []string) error {
 		}
 		return anchor.Run(anchor.Config{StateDir: *stateDir, Self: "/proc/self/exe", Listeners: fds, Environ: os.Environ(), Log: os.Stderr})
 	case "keeper":
-		return keeper.Run(keeper.Config{StateDir: *stateDir, Vault: *vault, Log: os.Stderr})
+		return keeper.Run(keeper.Config{StateDir: *stateDir, Vault: *vault, Snapshot: *snapshot, Environ: os.Environ(), Log: os.Stderr})
 	}
 	return fmt.Errorf("unknown role %q", args[0])
 }
@@ -77,12 +77,11 @@ func parseFDs(s string) (fds []int, err error) {
 	return fds, nil
 }
 
-// nameOf makes the role's name the name of the process, as ps shows it: the
-// program runs from a descriptor and would be called by its number.
-func nameOf(s string) uintptr {
-	b := append([]byte(s), 0)
-	return uintptr(unsafe.Pointer(&b[0]))
-}
+// setName makes the role's name the name of the process, as ps shows it: the
+// program runs from a descriptor and would be called by its number. The name of
+// a process is that of its first thread, which need not be ours. Without it
+// nothing is wrong but the looks.
+func setName(name string) { _ = os.WriteFile("/proc/self/comm", []byte(name), 0) }
 
 // closeOnExec marks every descriptor but 0, 1 and 2.
 func closeOnExec() {

@@ -48,7 +48,8 @@ type grammar struct {
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 
-	Server serverCmd `cmd:"" hidden:"" help:"The server role; tend serve starts it."`
+	Server  serverCmd  `cmd:"" hidden:"" help:"The server role; tend serve starts it."`
+	Payload payloadCmd `cmd:"" hidden:"" help:"Write the keeper's program to stdout."`
 }
 
 // globals are the flags of every command.

@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/google/renameio/v2"
 	"github.com/tend-run/tend/anchor"
+	"github.com/tend-run/tend/launch"
 	"github.com/tend-run/tend/server"
 )
 
@@ -23,7 +26,9 @@ const rolesName = "roles.json"
 // death, and begins anew with each anchor.
 type localRoles struct {
 	stateDir string
-	log      func(error) // a count that could not be saved
+	log      func(error)
+	// inPlace makes the keeper go on as another program.
+	inPlace func(ctx context.Context, path string) error
 
 	mu   sync.Mutex
 	seen roleCount // guarded by mu
@@ -39,8 +44,8 @@ type roleCount struct {
 }
 
 // openRoles reads the count and adds this start of the server to it.
-func openRoles(stateDir string, log func(error)) (*localRoles, error) {
-	r := &localRoles{stateDir: stateDir, log: log}
+func openRoles(stateDir string, log func(error), inPlace func(ctx context.Context, path string) error) (*localRoles, error) {
+	r := &localRoles{stateDir: stateDir, log: log, inPlace: inPlace}
 	data, err := os.ReadFile(filepath.Join(stateDir, rolesName))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -125,16 +130,14 @@ func (r *localRoles) upgrade(ctx context.Context, what server.Upgrade) error {
 	if err != nil {
 		return err
 	}
-	if what.Binary != "" {
+	if err := r.upgradeKeeper(ctx, c, what); err != nil {
+		c.Close()
+		return err
+	}
+	if what.Server && what.Binary != "" {
 		if err := setBinary(c, what.Binary); err != nil {
 			c.Close()
 			return err
-		}
-	}
-	if what.Keeper {
-		if err := c.RestartKeeper(); err != nil {
-			c.Close()
-			return fmt.Errorf("restart the keeper: %w", err)
 		}
 	}
 	if !what.Server {
@@ -151,14 +154,61 @@ func (r *localRoles) upgrade(ctx context.Context, what server.Upgrade) error {
 	return nil
 }
 
-// setBinary makes another program the server of the next start.
-func setBinary(c *anchor.Client, binary string) error {
+// upgradeKeeper puts the keeper's program of the new binary into the run
+// directory, where the anchor finds it too, and lets the keeper go on as it. A
+// keeper that cannot is replaced; nothing is lost either way.
+func (r *localRoles) upgradeKeeper(ctx context.Context, c *anchor.Client, what server.Upgrade) error {
+	if !what.Keeper {
+		return nil
+	}
+	binary := what.Binary
+	if binary == "" {
+		argv, err := c.Server()
+		if err != nil || len(argv) == 0 {
+			return fmt.Errorf("the program of the server is not known: %w", err)
+		}
+		binary = argv[0]
+	}
+	if err := checkBinary(binary); err != nil {
+		return err
+	}
+	program, err := exec.CommandContext(ctx, binary, "payload").Output()
+	if err != nil {
+		if e, ok := errors.AsType[*exec.ExitError](err); ok && len(e.Stderr) > 0 {
+			err = errors.New(strings.TrimSpace(string(e.Stderr)))
+		}
+		return fmt.Errorf("%s does not give its keeper: %w", binary, err)
+	}
+	path := launch.KeeperProgram(r.stateDir)
+	if err := renameio.WriteFile(path, program, 0o700); err != nil {
+		return fmt.Errorf("install the keeper: %w", err)
+	}
+	if err = r.inPlace(ctx, path); err == nil {
+		return nil
+	}
+	r.log(fmt.Errorf("the keeper did not go on in place, replacing it: %w", err))
+	if err := c.RestartKeeper(); err != nil {
+		return fmt.Errorf("restart the keeper: %w", err)
+	}
+	return nil
+}
+
+// checkBinary reports why a file cannot be executed.
+func checkBinary(binary string) error {
 	fi, err := os.Stat(binary)
 	switch {
 	case err != nil:
 		return fmt.Errorf("the new binary: %w", err)
 	case !filepath.IsAbs(binary), !fi.Mode().IsRegular(), fi.Mode()&0o111 == 0:
 		return fmt.Errorf("the new binary %s is not the absolute path of an executable file", binary)
+	}
+	return nil
+}
+
+// setBinary makes another program the server of the next start.
+func setBinary(c *anchor.Client, binary string) error {
+	if err := checkBinary(binary); err != nil {
+		return err
 	}
 	argv, err := c.Server()
 	if err != nil {

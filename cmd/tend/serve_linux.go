@@ -82,7 +82,7 @@ func (c *serverRoleCmd) Run(ctx context.Context, inv *invocation) error {
 		return err
 	}
 	defer manager.Close()
-	roles, err := openRoles(dir, func(err error) { log.Warn("roles", slog.Any("err", err)) })
+	roles, err := openRoles(dir, func(err error) { log.Warn("roles", slog.Any("err", err)) }, manager.UpgradeKeeper)
 	if err != nil {
 		return err
 	}

@@ -158,12 +158,21 @@ func (c *upgradeCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	for _, name := range []string{"server", "keeper"} {
 		was, is := before.Roles[name].PID, after.Roles[name].PID
-		if was != is {
+		switch {
+		case was != is:
 			fmt.Fprintf(inv.out, "%s: pid %d, was %d\n", name, is, was)
+		case name == "keeper" && what.Keeper:
+			fmt.Fprintf(inv.out, "keeper: pid %d, went on %s\n", is, after.Promises["keeper_upgrades"].Detail)
 		}
 	}
 	fmt.Fprintf(inv.out, "version %s, was %s; %d processes run on\n", after.Version, before.Version, after.Processes)
 	return nil
+}
+
+// keeperImage tells one program of the keeper from the next, which may have the
+// same pid.
+func (s *statusFacts) keeperImage() string {
+	return fmt.Sprint(s.Roles["keeper"].PID, s.Promises["keeper_upgrades"].Detail)
 }
 
 // upgraded waits until each replaced part answers as another process.
@@ -176,7 +185,7 @@ func (inv *invocation) upgraded(ctx context.Context, before *statusFacts, what t
 			last = err
 		case what.Server && now.Roles["server"].PID == before.Roles["server"].PID:
 			last = errors.New("the old server still answers")
-		case what.Keeper && (now.Roles["keeper"].PID == 0 || now.Roles["keeper"].PID == before.Roles["keeper"].PID):
+		case what.Keeper && (now.Roles["keeper"].PID == 0 || now.keeperImage() == before.keeperImage()):
 			last = errors.New("the keeper is not back yet")
 		default:
 			return now, nil

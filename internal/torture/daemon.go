@@ -9,10 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend"
 )
@@ -95,52 +96,20 @@ func (d *Daemon) Dial(ctx context.Context) (*tend.Client, error) {
 	return tend.Dial(ctx, d.URL, tend.Options{Retry: tend.Retry{First: 5 * time.Millisecond, Max: 100 * time.Millisecond, Attempts: 2000}})
 }
 
-// Roles finds the living roles by the process table alone, so that it works
+// Roles finds the living roles by the locks that they hold, so that it works
 // whatever else is dead.
 func (d *Daemon) Roles() map[string]int {
-	type proc struct {
-		pid, ppid int
-		comm      string
-	}
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
-	var all []proc
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
+	found := map[string]int{Launcher: d.cmd.Process.Pid}
+	for _, role := range []string{Anchor, Keeper, Server} {
+		f, err := os.OpenFile(filepath.Join(d.StateDir(), "run", role+".lock"), os.O_RDWR, 0)
 		if err != nil {
 			continue
 		}
-		b, err := os.ReadFile("/proc/" + e.Name() + "/stat")
-		i, j := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
-		if err != nil || i < 0 || j < i {
-			continue
+		lock := unix.Flock_t{Type: unix.F_WRLCK}
+		if unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock) == nil && lock.Type != unix.F_UNLCK && lock.Pid > 0 {
+			found[role] = int(lock.Pid)
 		}
-		f := bytes.Fields(b[j+1:])
-		if len(f) < 2 || f[0][0] == 'Z' || f[0][0] == 'X' {
-			continue
-		}
-		ppid, _ := strconv.Atoi(string(f[1]))
-		all = append(all, proc{pid, ppid, string(b[i+1 : j])})
-	}
-	launcher := d.cmd.Process.Pid
-	found := map[string]int{Launcher: launcher}
-	for _, p := range all {
-		if p.ppid == launcher && p.comm == "tend-anchor" {
-			found[Anchor] = p.pid
-		}
-	}
-	for _, p := range all {
-		if p.ppid != launcher && p.ppid != found[Anchor] {
-			continue
-		}
-		switch p.comm {
-		case "tend-keeper":
-			found[Keeper] = p.pid
-		case "tend":
-			found[Server] = p.pid
-		}
+		f.Close()
 	}
 	return found
 }

@@ -62,8 +62,13 @@ func (k *killer) run(ctx context.Context, n int) (killed, struck int) {
 	return killed, struck
 }
 
+// settleTime is how long a role may be missing.
+const settleTime = 30 * time.Second
+
 // settle waits until all roles are alive.
 func (k *killer) settle(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
 	for {
 		roles := k.d.Roles()
 		if roles[Anchor] > 0 && roles[Keeper] > 0 && roles[Server] > 0 {

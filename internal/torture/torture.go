@@ -140,9 +140,7 @@ func (r *runner) run(ctx context.Context) {
 	close(stop)
 	aside.Wait()
 	wg.Wait()
-	settled, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	if !k.settle(settled) && ctx.Err() == nil {
+	if !k.settle(ctx) && ctx.Err() == nil {
 		r.problem("not all roles are back: %v", r.d.Roles())
 	}
 	r.mu.Lock()

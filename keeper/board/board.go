@@ -48,6 +48,8 @@
 //	232     8     max rss, bytes                               keeper
 //	240     4     stdin wishes (StdinEOF)                      server
 //	244     4     feeder: pid of the role that feeds stdin     both
+//	248     8     timeout: CLOCK_BOOTTIME ns, lowest two bits  keeper
+//	              what it kills; 0: none, or see the journal
 //
 // Fields are stored before the flag that announces them, and all words that
 // change are accessed atomically.
@@ -93,6 +95,9 @@ const (
 	FlagFeedArmed             // the keeper waits for room in stdin and will deliver
 	flagEOF                   // and the bits above it: EOF of streams 1..3 at flagEOF<<stream
 )
+
+// FlagStdinMem: input was written, so there is memory that holds it.
+const FlagStdinMem = 1 << 16
 
 // FlagEOF returns the flag for the end of an output stream.
 func FlagEOF(s process.Stream) uint32 { return uint32(flagEOF) << s }
@@ -343,3 +348,15 @@ func (s Slot) ClearFeeder(owner int) bool {
 
 // Feeder is the pid of the role that feeds, or 0.
 func (s Slot) Feeder() int { return int(atomic.LoadUint32(s.b.u32(s.off + 244))) }
+
+// SetDeadline notes when the process's timeout is, on a clock that nobody sets,
+// and what it kills.
+func (s Slot) SetDeadline(bootNS int64, scope process.Scope) {
+	atomic.StoreUint64(s.b.u64(s.off+248), uint64(bootNS)&^3|uint64(scope)&3)
+}
+
+// Deadline returns the timeout; ok is false if none was noted.
+func (s Slot) Deadline() (bootNS int64, scope process.Scope, ok bool) {
+	v := atomic.LoadUint64(s.b.u64(s.off + 248))
+	return int64(v &^ 3), process.Scope(v & 3), v != 0
+}

@@ -69,16 +69,33 @@ func (p *proc) Write(ctx context.Context, in process.Input) (process.Accepted, e
 	return process.Accepted{Offset: p.slot.End(process.Stdin)}, nil
 }
 
-// repeated acknowledges a write that was applied before stdin was closed.
+// repeated acknowledges a write that was applied before stdin was closed, or
+// before the process ended.
 func (p *proc) repeated(in process.Input, err error) (process.Accepted, error) {
-	if !p.live || p.final.Load() != nil || in.Offset == nil {
+	if !p.live || in.Offset == nil || *in.Offset < 0 {
 		return process.Accepted{}, err
 	}
-	accepted := p.slot.End(process.Stdin)
-	if p.slot.Wishes()&board.StdinEOF != 0 && *in.Offset >= 0 && *in.Offset+int64(len(in.Data)) <= accepted {
-		return process.Accepted{Offset: accepted}, nil
+	took := p.took.Load()
+	if took == nil {
+		took = p.inputTaken()
+		if p.slot.Gen() != p.ref.Gen {
+			return process.Accepted{}, err
+		}
 	}
-	return process.Accepted{}, err
+	if end := *in.Offset + int64(len(in.Data)); end > took.accepted || in.EOF && !took.eof || len(in.Data) == 0 && !in.EOF {
+		return process.Accepted{}, err
+	}
+	return process.Accepted{Offset: took.accepted}, nil
+}
+
+// taken is what was taken of the input.
+type taken struct {
+	accepted int64
+	eof      bool
+}
+
+func (p *proc) inputTaken() *taken {
+	return &taken{p.slot.End(process.Stdin), p.slot.Wishes()&board.StdinEOF != 0}
 }
 
 // writable reports why nothing more can be written.

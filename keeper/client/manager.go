@@ -170,6 +170,7 @@ func (m *Manager) connected(h wire.Hello, boardFD, wakeFD int) error {
 		w.discard()
 		m.wakeAll()
 		m.retireAgain(old)
+		m.feedAgain()
 		return nil
 	}
 	var lost []*proc
@@ -334,6 +335,31 @@ func (m *Manager) retireAgain(b *board.Board) {
 			m.retireSlot(wire.Ref{Slot: i, Gen: s.Gen()})
 		}
 	}
+}
+
+// feedAgain tells the keeper, once the link is up, of input that still waits:
+// what was told while there was no keeper was told to nobody.
+func (m *Manager) feedAgain() {
+	m.link.mu.Lock()
+	up := m.link.up
+	m.link.mu.Unlock()
+	m.wg.Go(func() {
+		select {
+		case <-up:
+		case <-m.link.closed:
+			return
+		}
+		m.mu.RLock()
+		defer m.mu.RUnlock()
+		for _, p := range m.slots {
+			if p == nil || p.slot.Gen() != p.ref.Gen {
+				continue
+			}
+			if p.slot.Base(process.Stdin) < p.slot.End(process.Stdin) || p.slot.Wishes()&board.StdinEOF != 0 {
+				p.tellFeed()
+			}
+		}
+	})
 }
 
 func (m *Manager) wakeAll() {

@@ -34,6 +34,7 @@ type proc struct {
 	ref  wire.Ref
 	slot board.Slot
 
+	took  atomic.Pointer[taken]          // of the input; set before final
 	final atomic.Pointer[spool.Progress] // set once, when nothing changes any more
 
 	mu      sync.Mutex
@@ -150,6 +151,7 @@ func (p *proc) tell() {
 	}
 	if flags&board.FlagFinal != 0 {
 		pr := p.board()
+		p.took.CompareAndSwap(nil, p.inputTaken())
 		if p.final.CompareAndSwap(nil, &pr) {
 			p.m.retired(p)
 		}

@@ -153,7 +153,7 @@ func FromStatus(ws unix.WaitStatus) *process.Exit {
 // Reap collects the children that have exited, and records those that mine does
 // not claim. The record is written before the child is reaped: a role that dies
 // in between leaves the status to whoever becomes the parent then.
-func Reap(path string, mine func(pid int) bool, failed func(error)) {
+func Reap(path string, mine func(pid int, status unix.WaitStatus) bool, failed func(error)) {
 	for {
 		var info unix.Siginfo
 		var usage unix.Rusage
@@ -165,7 +165,7 @@ func Reap(path string, mine func(pid int) bool, failed func(error)) {
 		if err != nil || pid <= 0 {
 			return
 		}
-		if !mine(pid) {
+		if !mine(pid, statusOf(&info)) {
 			text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
 			if err := Append(path, pid, slotOf(string(text)), statusOf(&info), &usage); err != nil {
 				failed(err)

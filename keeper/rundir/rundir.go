@@ -22,6 +22,7 @@ const (
 	Orphans      = "orphans"     // see package orphan
 	Roles        = "roles"       // pids of keeper and server, by the anchor
 	ServerArgv   = "server.argv" // the server's command line, NUL-separated
+	Program      = "tend-keeper" // the program of keepers after an upgrade
 	Lock         = "lock"        // held by the launcher
 )
 

@@ -16,6 +16,7 @@ const (
 	OpTrim                 // Ref, u8 stream, u64 before
 	OpRetire               // Ref, repeated: the server has taken over; the slots are free; no answer
 	OpSpaceFree            // nothing: space was freed, try again; no answer
+	OpUpgrade              // path of a program to go on as; answered only if that fails
 )
 
 // Ref names a process by its place on the board.

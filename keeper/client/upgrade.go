@@ -1,0 +1,65 @@
+//go:build linux
+
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/process"
+)
+
+// UpgradeKeeper makes the keeper go on as the program at path, in place. It
+// returns when the keeper answers again. process.ErrUnsupported: this keeper
+// cannot do that; any other error: it goes on as it was, or as the anchor has
+// started it anew. Nothing is lost in any case.
+func (m *Manager) UpgradeKeeper(ctx context.Context, path string) error {
+	before := m.image()
+	rep, _, err := m.link.call(ctx, wire.OpUpgrade, []byte(path), false)
+	switch {
+	case rep.werr != nil && rep.werr.Code == wire.CodeUnsupported:
+		return fmt.Errorf("%w: %s", process.ErrUnsupported, rep.werr.What)
+	case rep.werr != nil:
+		return errors.New(rep.werr.What)
+	case err == nil:
+		return errors.New("the keeper answered an upgrade as if nothing had happened")
+	}
+	// It went away before it answered: as it should.
+	for deadline := time.Now().Add(unavailableAfter); ; {
+		if after := m.image(); after != before && after != "" {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%w: %w", process.ErrUnavailable, err)
+		}
+		select {
+		case <-time.After(2 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// image tells one program of the keeper from the next.
+func (m *Manager) image() string {
+	rep, _, err := m.link.call(context.Background(), wire.OpHello, helloBody(), true)
+	if err != nil {
+		return ""
+	}
+	closeFDs(rep.fds)
+	h, err := wire.ParseHello(rep.body)
+	if err != nil {
+		return ""
+	}
+	upgrades := ""
+	for _, f := range h.Facts {
+		if strings.HasPrefix(f, "keeper_upgrades=") {
+			upgrades = f
+		}
+	}
+	return fmt.Sprintf("%d %s", h.PID, upgrades)
+}
