@@ -122,6 +122,12 @@ func (l *link) greet(c *net.UnixConn) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	select {
+	case <-l.closed:
+		// close came while there was no connection that it could end.
+		return net.ErrClosed
+	default:
+	}
 	l.hello, l.conn = h, c
 	close(l.up)
 	return nil
