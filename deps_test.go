@@ -132,7 +132,7 @@ func TestDeps(t *testing.T) {
 		{"crashtest", nil},
 		{"bench", []string{".", "process", "anchor", "gen", "face/distant"}},
 		{"cmd/tend-keeper", []string{"anchor", "keeper", "internal/cleansignals"}},
-		{"cmd/tend", []string{".", "process", "view", "server", "face/distant", "metrics", "anchor", "launch", "keeper/client", "gen/tend", "internal/payload"}},
+		{"cmd/tend", []string{".", "process", "view", "server", "face/distant", "metrics", "anchor", "launch", "keeper/client", "gen/tend", "internal/payload", "internal/torture"}},
 		{"", []string{"process", "view", "gen/tend", "internal/tendpb"}},
 	}
 	for path, p := range pkgs {

@@ -42,14 +42,16 @@ type grammar struct {
 	Status   statusCmd   `cmd:"" help:"Show the daemon: its roles and what this machine allows."`
 	Upgrade  upgradeCmd  `cmd:"" help:"Replace the parts of a running daemon; nothing is lost."`
 	Shutdown shutdownCmd `cmd:"" help:"End the daemon and its processes."`
+	Torture  tortureCmd  `cmd:"" help:"Prove on this machine and filesystem that nothing is lost: kill the roles of a daemon of its own."`
 
 	Distant distantCmd `cmd:"" help:"Serve distant's protocol: JSON lines, or encrypted for the distant command line."`
 
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 
-	Server  serverCmd  `cmd:"" hidden:"" help:"The server role; tend serve starts it."`
-	Payload payloadCmd `cmd:"" hidden:"" help:"Write the keeper's program to stdout."`
+	Server      serverCmd      `cmd:"" hidden:"" help:"The server role; tend serve starts it."`
+	Payload     payloadCmd     `cmd:"" hidden:"" help:"Write the keeper's program to stdout."`
+	TortureWork tortureWorkCmd `cmd:"" hidden:"" help:"A program that runs under torture."`
 }
 
 // globals are the flags of every command.

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,8 +33,10 @@ type Config struct {
 	Seed uint64
 	// Victims to kill; nil kills nobody.
 	Victims Victims
-	// Strikes is how often they are killed.
+	// Strikes is how often they are killed, at most; For, if it is set, how
+	// long. Rounds under way then are finished.
 	Strikes int
+	For     time.Duration
 	// Upgrade also replaces roles in good order, over and over.
 	Upgrade bool
 	// Binaries are programs to upgrade to in turn; none: the one that runs.
@@ -57,6 +58,7 @@ type Report struct {
 	Bytes    int64
 	Statuses int64
 	Dials    int64 // connections that were not refused
+	Promises map[string]tend.Promise
 	Problems []string
 	Log      string // of the daemon, with problems only
 }
@@ -111,6 +113,7 @@ func (r *runner) problem(format string, a ...any) {
 }
 
 func (r *runner) run(ctx context.Context) {
+	r.askPromises(ctx)
 	stop := make(chan struct{}) // no more rounds
 	var wg sync.WaitGroup
 	for i, s := range scenarios {
@@ -124,17 +127,23 @@ func (r *runner) run(ctx context.Context) {
 	if r.cfg.Upgrade {
 		aside.Go(func() { r.upgrade(ctx, stop) })
 	}
+	during := ctx
+	if r.cfg.For > 0 {
+		var cancel context.CancelFunc
+		during, cancel = context.WithTimeout(ctx, r.cfg.For)
+		defer cancel()
+	}
 	rnd := rand.New(rand.NewPCG(r.cfg.Seed, 0))
 	k := killer{d: r.d, rnd: rnd, victims: r.cfg.Victims, pause: r.cfg.Pause}
 	if len(k.victims) > 0 {
-		killed, struck := k.run(ctx, r.cfg.Strikes)
+		killed, struck := k.run(during, r.cfg.Strikes)
 		r.mu.Lock()
 		r.report.Killed, r.report.Strikes = killed, struck
 		r.mu.Unlock()
 	} else {
 		select {
 		case <-time.After(time.Duration(r.cfg.Strikes) * r.cfg.Pause):
-		case <-ctx.Done():
+		case <-during.Done():
 		}
 	}
 	close(stop)
@@ -146,6 +155,22 @@ func (r *runner) run(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.report.Bytes, r.report.Statuses, r.report.Dials = r.bytes.Load(), r.statuses.Load(), r.dials.Load()
+}
+
+// askPromises notes what this machine allows.
+func (r *runner) askPromises(ctx context.Context) {
+	c, err := r.d.Dial(ctx)
+	if err != nil {
+		r.problem("dial: %v", err)
+		return
+	}
+	defer c.Close()
+	st, err := c.Status(ctx)
+	if err != nil {
+		r.problem("status: %v", err)
+		return
+	}
+	r.report.Promises = st.Promises
 }
 
 func (r *runner) skips(name string) bool {
@@ -260,9 +285,4 @@ func (r *Report) Print(w io.Writer) {
 	for _, p := range r.Problems {
 		fmt.Fprintf(w, "    %s\n", p)
 	}
-}
-
-// LogPath is where a log is kept for a report with problems.
-func (r *Report) LogPath(dir string) string {
-	return filepath.Join(dir, fmt.Sprintf("torture-%s-%d.log", r.Victims, r.Seed))
 }

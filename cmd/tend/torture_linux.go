@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/tend-run/tend/internal/torture"
+)
+
+// manyStrikes never ends a run before its time does.
+const manyStrikes = 1 << 30
+
+// Run kills every set of roles of a daemon of its own in turn, for the same time
+// each, and upgrades in between.
+func (c *tortureCmd) Run(ctx context.Context, inv *invocation) error {
+	if c.Minutes <= 0 {
+		return usageError(fmt.Sprintf("--minutes %g is no time", c.Minutes))
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return err
+	}
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64()
+	}
+	turns := append([]torture.Victims{nil}, torture.Combinations...)
+	each := time.Duration(c.Minutes * float64(time.Minute) / float64(len(turns)))
+	fmt.Fprintf(inv.out, "tend torture: %d turns of %v in %s, seed %d\n", len(turns), each.Round(time.Second), dir, c.Seed)
+	var killed, problems int
+	for i, victims := range turns {
+		cfg := torture.Config{Tend: exe, Workload: []string{exe, "torture-work"}, Dir: dir, Env: os.Environ(),
+			Seed: c.Seed + uint64(i), Victims: victims, Strikes: manyStrikes, For: each}
+		if victims == nil {
+			cfg.Upgrade, cfg.Binaries = true, []string{exe}
+		}
+		r, err := torture.Run(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			for _, name := range slices.Sorted(maps.Keys(r.Promises)) {
+				word := "kept"
+				if p := r.Promises[name]; !p.Kept {
+					word = "NOT KEPT HERE"
+				}
+				fmt.Fprintf(inv.out, "  %-36s %s: %s\n", name, word, printable(r.Promises[name].Detail))
+			}
+		}
+		r.Print(inv.out)
+		killed, problems = killed+r.Killed, problems+len(r.Problems)
+		if len(r.Problems) > 0 {
+			path := filepath.Join(dir, fmt.Sprintf("tend-torture-%d.log", cfg.Seed))
+			if err := os.WriteFile(path, []byte(r.Log), 0o600); err != nil {
+				return err
+			}
+			fmt.Fprintf(inv.out, "    log of the daemon: %s\n", path)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	fmt.Fprintf(inv.out, "%d roles killed, %d problems\n", killed, problems)
+	if problems > 0 {
+		return errors.New("something was lost on this machine; please report it with the output above and the logs")
+	}
+	return nil
+}
+
+func (c *tortureWorkCmd) Run() error {
+	torture.Work(c.Args)
+	return nil
+}
