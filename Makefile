@@ -6,7 +6,7 @@ SHELL := /bin/bash
 # VERSION goes into the binary; the commit when nothing is given.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 DIST_PLATFORMS ?= linux/amd64 linux/arm64
-SOAK ?= 30m
+KILLS ?= 10000
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard '*.go' ':!gen')
 STATIC = CGO_ENABLED=0 go build -trimpath
 
@@ -60,8 +60,8 @@ bench: need-go build ## Measure against bare fork+exec and pipes; prints ratios
 	go run ./bench
 
 .PHONY: soak
-soak: need-go build ## Run the crash and resume tests over and over for SOAK=30m
-	@scripts/soak $(SOAK)
+soak: need-go build ## Kill KILLS=10000 roles, and resume streams, with zeros at the end
+	@scripts/soak $(KILLS)
 
 .PHONY: gen
 gen: need-go ## Generate gen/ from proto/

@@ -3,6 +3,7 @@
 package keeper
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,27 +60,56 @@ func (k *Keeper) adoptStart(p *proc, h held) bool {
 	return true
 }
 
-// forkedWait bounds how long a process is looked for that may have been forked:
-// it may have come to its end already and wait for the anchor to collect it.
-const forkedWait = 100 * time.Millisecond
+// forkedWait bounds how long a process is looked for that has just been forked
+// and is not the leader of its session yet, or waits to be collected.
+const forkedWait = time.Second
 
-// findForked finds the process that was forked into a slot's cgroup, alive or
-// dead; 0: there was none.
+// findForked finds the process that was forked into a slot's cgroup: alive, or
+// written down by who collected it; 0: there was none. A process is written
+// down before it stops being a zombie, so none is overlooked in between.
 func (k *Keeper) findForked(slot uint32, reserved time.Time) int {
 	if k.groups.root == "" {
 		return 0
 	}
 	for end := time.Now().Add(forkedWait); ; time.Sleep(time.Millisecond) {
-		if pid := k.firstMember(slot); pid > 0 {
-			return pid
+		pids, err := k.groups.procs(slot)
+		if err == nil {
+			for _, pid := range pids {
+				if _, session, ok := procStat(pid); ok && session == pid {
+					return pid
+				}
+			}
 		}
+		zombie := zombieIn(slot)
 		if pid, ok := orphan.FindSlot(k.run.Path(rundir.Orphans), slot, reserved); ok {
 			return pid
 		}
-		if time.Now().After(end) {
+		if len(pids) == 0 && !zombie || time.Now().After(end) {
 			return 0
 		}
 	}
+}
+
+// zombieIn reports whether a process that ended in a slot's cgroup is still to
+// be collected.
+func zombieIn(slot uint32) bool {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		if c := e.Name()[0]; c < '0' || c > '9' {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if i := bytes.LastIndexByte(stat, ')'); err != nil || i < 0 || !bytes.HasPrefix(stat[i:], []byte(") Z")) {
+			continue
+		}
+		if text, err := os.ReadFile("/proc/" + e.Name() + "/cgroup"); err == nil && orphan.SlotOf(string(text)) == int(slot) {
+			return true
+		}
+	}
+	return false
 }
 
 // findSpec looks for the directory with the spec of a process: under its own
@@ -102,20 +132,6 @@ func (k *Keeper) findSpec(id process.ID) (string, *spool.Journal) {
 		}
 	}
 	return "", nil
-}
-
-// firstMember is the leader of what runs in a slot's cgroup; 0 if nothing does.
-func (k *Keeper) firstMember(slot uint32) int {
-	pids, err := k.groups.procs(slot)
-	if err != nil {
-		return 0
-	}
-	for _, pid := range pids {
-		if _, session, ok := procStat(pid); ok && session == pid {
-			return pid
-		}
-	}
-	return 0
 }
 
 // undoStart cleans up after a start that was never announced: the caller was

@@ -133,9 +133,11 @@ func Run(cfg Config) error {
 	k.spares = newSparePool(k.spool)
 	k.crew = min(max(2, runtime.NumCPU()), 8)
 	go func() {
+		var wg sync.WaitGroup
 		for _, settle := range k.unsettled {
-			settle()
+			wg.Go(settle)
 		}
+		wg.Wait()
 		k.spares.fill() // not before: a start may still need a former keeper's directory
 	}()
 	k.vaults[inMirror].onLost = k.findMirror

@@ -126,9 +126,9 @@ func parse(b []byte) (r record, ok bool) {
 	}, true
 }
 
-// slotOf reads from the text of /proc/PID/cgroup in which slot's cgroup ("…/pN")
+// SlotOf reads from the text of /proc/PID/cgroup in which slot's cgroup ("…/pN")
 // a process is, or was when it became a zombie; -1 for none.
-func slotOf(text string) int {
+func SlotOf(text string) int {
 	for line := range strings.Lines(text) {
 		path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::")
 		if !ok {
@@ -167,7 +167,7 @@ func Reap(path string, mine func(pid int, status unix.WaitStatus) bool, failed f
 		}
 		if !mine(pid, statusOf(&info)) {
 			text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
-			if err := Append(path, pid, slotOf(string(text)), statusOf(&info), &usage); err != nil {
+			if err := Append(path, pid, SlotOf(string(text)), statusOf(&info), &usage); err != nil {
 				failed(err)
 			}
 		}

@@ -1,0 +1,109 @@
+//go:build linux
+
+package orphan
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestAnExitStatusIsFoundByPidAndBySlot(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orphans")
+	before := time.Now()
+	for _, r := range []struct {
+		pid, slot int
+		status    unix.WaitStatus
+	}{{100, 7, 3 << 8}, {200, -1, 9}, {100, 8, 4 << 8}} {
+		if err := Append(path, r.pid, r.slot, r.status, &unix.Rusage{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if e := Find(path, 100, before); e == nil || e.Code != 4 {
+		t.Errorf("pid 100: %+v; want the newest, code 4", e)
+	}
+	if e := Find(path, 200, before); e == nil || e.Signal != 9 {
+		t.Errorf("pid 200: %+v; want signal 9", e)
+	}
+	if e := Find(path, 100, time.Now().Add(time.Hour)); e != nil {
+		t.Errorf("a record from before the start was taken: %+v", e)
+	}
+	if pid, ok := FindSlot(path, 7, before); !ok || pid != 100 {
+		t.Errorf("slot 7: %d, %v", pid, ok)
+	}
+	if _, ok := FindSlot(path, 9, before); ok {
+		t.Error("slot 9 was found")
+	}
+}
+
+func TestADamagedFileHoldsNoStatus(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orphans")
+	if err := Append(path, 1, 1, 0, &unix.Rusage{}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range b {
+		if err := os.WriteFile(path, b[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if e := Find(path, 1, time.Time{}); e != nil {
+			t.Fatalf("a record cut to %d bytes was taken: %+v", n, e)
+		}
+	}
+}
+
+func TestTheSlotIsReadFromTheCgroupOfAProcess(t *testing.T) {
+	for text, want := range map[string]int{
+		"0::/tend-12345678/p17\n":               17,
+		"1:name=systemd:/p3\n0::/x/tend-1/p0\n": 0,
+		"0::/tend-12345678/p17 (deleted)\n":     17,
+		"0::/\n":                                -1,
+		"0::/user.slice\n":                      -1,
+		"0::/tend-1/probe\n":                    -1,
+		"":                                      -1,
+		"garbage":                               -1,
+		"0::/tend-1/p99999999999999999999999\n": -1,
+		"0::\n":                                 -1,
+	} {
+		if got := SlotOf(text); got != want {
+			t.Errorf("%q: slot %d, want %d", text, got, want)
+		}
+	}
+}
+
+func TestAWaitStatusIsMadeAsTheKernelMakesIt(t *testing.T) {
+	for _, c := range []struct {
+		command string
+		code    int
+		signal  unix.Signal
+	}{{"exit 0", 0, 0}, {"exit 255", 255, 0}, {"kill -9 $$", 0, unix.SIGKILL}, {"kill -15 $$", 0, unix.SIGTERM}} {
+		p, err := os.StartProcess("/bin/sh", []string{"sh", "-c", c.command}, &os.ProcAttr{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var info unix.Siginfo
+		if err := unix.Waitid(unix.P_PID, p.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+			t.Fatal(err)
+		}
+		if pidOf(&info) != p.Pid {
+			t.Errorf("%s: pid %d, want %d", c.command, pidOf(&info), p.Pid)
+		}
+		var ws unix.WaitStatus
+		if _, err := unix.Wait4(p.Pid, &ws, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := statusOf(&info); got != ws {
+			t.Errorf("%s: status %#x, want %#x", c.command, got, ws)
+		}
+		if e := FromStatus(ws); e.Code != c.code || e.Signal != int(c.signal) {
+			t.Errorf("%s: %+v", c.command, e)
+		}
+		p.Release()
+	}
+}
