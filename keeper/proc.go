@@ -41,6 +41,8 @@ type proc struct {
 	journal  int    // spool files, opened at need and closed under pressure
 	index    int
 	indexEnd int64
+	// indexBase: the records before it are freed. A next keeper looks again.
+	indexBase int64
 
 	overflow bool // drain is under way: no limit holds
 

@@ -3,6 +3,7 @@
 package keeper
 
 import (
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -280,6 +281,32 @@ func (k *Keeper) dropHead(p *proc, s *outStream, before int64) {
 		}
 		s.unpunched = base
 	}
+	k.trimIndex(p)
+}
+
+// indexLook bounds how much of the index one trim looks through, in bytes: the
+// process waits meanwhile.
+const indexLook = 8 << 20
+
+// trimIndex frees the records of what was freed. Trims lag behind only while a
+// stream's records are more than indexLook for each quarter of its limit.
+func (k *Keeper) trimIndex(p *proc) {
+	fd, err := k.openIndex(p)
+	if err != nil {
+		return
+	}
+	var base [4]int64
+	for i := range base {
+		base[i] = math.MaxInt64 // a stream that it does not have
+	}
+	for i := range p.out {
+		base[p.out[i].stream] = p.out[i].base
+	}
+	at, err := spool.TrimIndex(fd, p.indexBase, p.indexEnd, indexLook, &base)
+	if err != nil {
+		return // as with the data: it keeps its space
+	}
+	p.indexBase = at
 }
 
 // starved: the spool's filesystem or a table of the kernel is full. Room is

@@ -51,6 +51,8 @@
 //
 // Bytes that no record covers are delivered without a time, before the next
 // record of their stream.
+// Records of bytes that were freed, at the head of the index, are freed with
+// them: a hole there reads as damaged records.
 // A damaged record is as good as none. Repair cuts off what follows the last
 // whole record, and appends records without a time for bytes at the end of a
 // stream that no record covers.

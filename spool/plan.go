@@ -16,6 +16,7 @@ type Usage struct {
 	TTL        time.Duration // 0: the default
 	Policy     process.RetentionPolicy
 	Streams    []StreamUsage
+	Index      int64 // bytes of the index that are not freed
 }
 
 // StreamUsage is what one stream of it holds.
@@ -28,7 +29,7 @@ func (u *Usage) bytes() (n int64) {
 	for _, s := range u.Streams {
 		n += s.End - s.Base
 	}
-	return n
+	return n + u.Index
 }
 
 // Action frees space: removal of a finished process, or trimming of a live

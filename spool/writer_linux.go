@@ -53,3 +53,31 @@ func Punch(fd int, from, to int64) error {
 		return err
 	}
 }
+
+// TrimIndex frees the head of an open index: the records, from byte from to
+// byte end, before the first one that says something about bytes at or above
+// base of its stream. It looks at no more than most bytes and returns how far
+// it came, which is where to go on from. A hole in the index reads as damaged
+// records, which readers and repair skip.
+func TrimIndex(fd int, from, end, most int64, base *[4]int64) (int64, error) {
+	at := from
+	buf := make([]byte, 32<<10)
+look:
+	for at < end && at-from < most {
+		n, err := unix.Pread(fd, buf[:min(int64(len(buf)), end-at)], at)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n < IndexSize {
+			break
+		}
+		for i := 0; i+IndexSize <= n; i += IndexSize {
+			r, ok := ParseIndex(buf[i:n])
+			if ok && (r.Kind != IndexData && r.Kind != IndexTrim || r.Kind == IndexData && r.Offset+int64(r.Len) > base[r.Stream] || r.Kind == IndexTrim && r.Offset >= base[r.Stream]) {
+				break look
+			}
+			at += IndexSize
+		}
+	}
+	return at, Punch(fd, from&^(BlockSize-1), at)
+}

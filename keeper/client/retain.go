@@ -87,6 +87,12 @@ func (m *Manager) usage() (all []spool.Usage, total int64) {
 			u.Streams = append(u.Streams, spool.StreamUsage{Stream: s, Base: pr.Base[s], End: pr.End[s]})
 			total += pr.End[s] - pr.Base[s]
 		}
+		// The index of a process whose heads are freed is freed with them, in
+		// proportion; its true size is the kernel's to tell.
+		if kept, written := keptOf(&u); written > 0 {
+			u.Index = int64(float64(pr.IndexEnd) * float64(kept) / float64(written))
+			total += u.Index
+		}
 		all = append(all, u)
 	}
 	return all, total
@@ -256,4 +262,12 @@ func defaultBudget(dir string) int64 {
 		return most
 	}
 	return max(min(most, int64(st.Bavail)*st.Bsize/4), 64<<20)
+}
+
+// keptOf is how many bytes of output are kept of how many that were written.
+func keptOf(u *spool.Usage) (kept, written int64) {
+	for _, s := range u.Streams {
+		kept, written = kept+s.End-s.Base, written+s.End
+	}
+	return kept, written
 }
