@@ -292,7 +292,7 @@ func TestKeepalive(t *testing.T) {
 // process nor a healthy reader, and get every byte when they read after all.
 func TestStalledReaders(t *testing.T) {
 	t.Parallel()
-	const size = 24 << 20
+	const size = 16 << 20
 	want, file := garbage(t, size)
 	s := serve(t, nil)
 	starter := s.stream("Start", sh("read x; cat "+file, `"tag":"big"`)).started()
