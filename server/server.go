@@ -77,11 +77,12 @@ func (s *Server) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	broken := make(chan error, len(s.cfg.Listeners)+1)
-	distantCtx, endDistant := context.WithCancel(ctx)
-	defer endDistant()
+	// What runs beside the HTTP servers ends with them, whatever ended them.
+	beside, end := context.WithCancel(ctx)
+	defer end()
 	if l := s.cfg.Distant; l != nil {
 		wg.Go(func() {
-			if err := s.serveDistant(distantCtx, l); err != nil {
+			if err := s.serveDistant(beside, l); err != nil {
 				broken <- fmt.Errorf("serve distant on %s: %w", l.Addr(), err)
 			}
 		})
@@ -98,7 +99,7 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 		})
 	}
-	wg.Go(func() { s.boxes.Run(ctx) })
+	wg.Go(func() { s.boxes.Run(beside) })
 	err := s.announce()
 	if err == nil {
 		select {
