@@ -252,7 +252,7 @@ func (k *Keeper) signalRequest(p *proc, sig unix.Signal, scope process.Scope) *w
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.exited && p.cause == 0 && sig != 0 {
-		p.cause, p.causeSig = process.CauseKilled, int(sig)
+		p.intend(process.CauseKilled, sig)
 	}
 	if !k.signal(p, sig, scope) {
 		return &wire.Error{Code: wire.CodeExited}

@@ -239,7 +239,7 @@ func (k *Keeper) setTimeout(p *proc, bootNS int64, scope process.Scope) {
 			return
 		}
 		if !p.exited {
-			p.cause = process.CauseTimeout
+			p.intend(process.CauseTimeout, unix.SIGKILL)
 		}
 		k.signal(p, unix.SIGKILL, scope)
 	})

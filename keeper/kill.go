@@ -16,6 +16,13 @@ import (
 // killWait bounds how long a kill waits for the kernel to empty the tree.
 const killWait = 10 * time.Second
 
+// intend notes why a signal is about to be sent. p.mu is held, and the process
+// has not exited.
+func (p *proc) intend(cause process.Cause, sig unix.Signal) {
+	p.cause, p.causeSig = cause, int(sig)
+	p.slot.NoteCause(cause, int(sig))
+}
+
 // signal sends sig to the leader, its process group or the whole tree, and
 // reports whether anybody was there to receive it. p.mu is held.
 func (k *Keeper) signal(p *proc, sig unix.Signal, scope process.Scope) bool {
@@ -87,7 +94,7 @@ func (k *Keeper) kill(p *proc, cause process.Cause) (*wire.Killed, *wire.Error) 
 		return nil, &wire.Error{Code: wire.CodeExited}
 	}
 	if !p.exited && p.cause == 0 {
-		p.cause, p.causeSig = cause, int(unix.SIGKILL)
+		p.intend(cause, unix.SIGKILL)
 	}
 	k.signal(p, unix.SIGKILL, process.ScopeTree)
 	group, slot := p.group, p.ref.Slot
@@ -150,7 +157,7 @@ func (k *Keeper) shutdown() {
 	}
 	each(func(p *proc) {
 		if !p.exited {
-			p.cause = process.CauseShutdown
+			p.intend(process.CauseShutdown, unix.SIGTERM)
 		}
 		k.signal(p, unix.SIGTERM, process.ScopeTree)
 	})

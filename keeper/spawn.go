@@ -123,7 +123,7 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 	}
 	p.slot.NotePID(p.pid)
 	p.started = true
-	k.vaults.put(&p.vaulted, false, p.ref, []byte{wire.FDPid}, []int{p.pidfd})
+	k.depositMore(p, []byte{wire.FDPid}, []int{p.pidfd})
 	if final, err := k.spares.settle(p.dir, p.id); err != nil {
 		k.killNow(p)
 		p.started = false
@@ -299,6 +299,18 @@ func (k *Keeper) abandon(p *proc) {
 func (k *Keeper) deposit(p *proc) {
 	kinds, fds := p.holdings()
 	k.vaults.put(&p.vaulted, true, p.ref, kinds, fds)
+}
+
+// depositMore adds descriptors. A vault that is just being filled anew gets all
+// that the process has: what depends on the new ones happens next. p.mu is held.
+func (k *Keeper) depositMore(p *proc, kinds []byte, fds []int) {
+	for i, v := range k.vaults {
+		if v.put(&p.vaulted[i], false, p.ref, kinds, fds) {
+			continue
+		}
+		all, allFDs := p.holdings()
+		v.put(&p.vaulted[i], true, p.ref, all, allFDs)
+	}
 }
 
 // holdings are the descriptors that must outlive the keeper.

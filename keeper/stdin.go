@@ -51,7 +51,7 @@ func (k *Keeper) makeStdin(p *proc) error {
 		p.stdin.feedR, p.stdin.feedW = pipe[0], pipe[1]
 		kinds, fds = append(kinds, wire.FDFeedR, wire.FDFeedW), append(fds, pipe[0], pipe[1])
 	}
-	k.vaults.put(&p.vaulted, false, p.ref, kinds, fds)
+	k.depositMore(p, kinds, fds)
 	return nil
 }
 

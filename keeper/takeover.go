@@ -265,6 +265,9 @@ func (k *Keeper) goOn(p *proc, h held) {
 	s.SetIndexEnd(rec.IndexEnd)
 	k.adoptFDs(p, h, rec)
 	p.exited = flags&board.FlagExited != 0
+	if cause, sig, ok := s.NotedCause(); ok && !p.exited {
+		p.cause, p.causeSig = cause, sig
+	}
 	switch j := &rec.Journal; {
 	case !p.exited && j.Exit != nil: // died between journal and board
 		s.SetExit(j.Exit)

@@ -329,21 +329,7 @@ func exits(ctx context.Context, b *bench) error {
 			if err := e.do(p); err != nil {
 				return fmt.Errorf("kill: %w", err)
 			}
-			// Whose SIGKILL it was is the keeper's memory alone: one that died
-			// between signal and exit tells the signal, which is the kernel's.
-			// The SDK does not try again what follows a kill.
-			var r process.WaitResult
-			err = insist(ctx, func() (err error) {
-				r, err = p.Wait(ctx, process.Until{EOF: true})
-				return err
-			})
-			if err != nil {
-				return err
-			}
 			e.want.Cause = process.CauseKilled
-			if r.Exit != nil && r.Exit.Cause == process.CauseSignalled {
-				e.want.Cause = process.CauseSignalled
-			}
 			if err := b.end(ctx, p, e.want); err != nil {
 				return fmt.Errorf("end %d: %w", i, err)
 			}

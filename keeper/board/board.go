@@ -39,7 +39,10 @@
 //	184     8     end of the index file                        keeper
 //	192     8     start, unix ns                               keeper
 //	200     4     exit code                                    keeper
-//	204     2     exit signal                                  keeper
+//	204     1     exit signal                                  keeper
+//	205     1     before the exit: 1 more than the cause of    keeper
+//	              the death that the keeper is bringing about
+//	              by the signal at 204; 0: none
 //	206     1     exit cause                                   keeper
 //	207     1     1: core dumped                               keeper
 //	208     8     exit time, unix ns                           keeper
@@ -291,6 +294,20 @@ func (s Slot) SetBase(st process.Stream, v int64) {
 // IndexEnd is the length of the index file.
 func (s Slot) IndexEnd() int64     { return int64(atomic.LoadUint64(s.b.u64(s.off + 184))) }
 func (s Slot) SetIndexEnd(v int64) { atomic.StoreUint64(s.b.u64(s.off+184), uint64(v)) }
+
+// NoteCause writes down, before the signal is sent, why the keeper ends a
+// process: the next keeper may be the one that sees the exit.
+func (s Slot) NoteCause(c process.Cause, sig int) {
+	s.b.mem[s.off+204], s.b.mem[s.off+205] = byte(sig), byte(c)+1
+}
+
+// NotedCause returns it; ok is false if there is none.
+func (s Slot) NotedCause() (c process.Cause, sig int, ok bool) {
+	if s.b.mem[s.off+205] == 0 {
+		return 0, 0, false
+	}
+	return process.Cause(s.b.mem[s.off+205] - 1), int(s.b.mem[s.off+204]), true
+}
 
 // SetExit announces the exit.
 func (s Slot) SetExit(e *process.Exit) {

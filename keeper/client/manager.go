@@ -355,7 +355,8 @@ func (m *Manager) feedAgain() {
 			if p == nil || p.slot.Gen() != p.ref.Gen {
 				continue
 			}
-			if p.slot.Base(process.Stdin) < p.slot.End(process.Stdin) || p.slot.Wishes()&board.StdinEOF != 0 {
+			// What was delivered may still lie in a terminal's staging pipe.
+			if p.slot.Flags()&board.FlagStdinMem != 0 || p.slot.Wishes()&board.StdinEOF != 0 {
 				p.tellFeed()
 			}
 		}
