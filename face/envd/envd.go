@@ -62,6 +62,7 @@ type Face struct {
 	errors   *connect.ErrorWriter
 	machine  machine
 	rpc      http.Handler // generic Connect, gRPC and gRPC-Web
+	fed      fedProcesses
 
 	ctx     context.Context // ends with Close; parent of the streams, which outlive their requests
 	cancel  context.CancelCauseFunc

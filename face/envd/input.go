@@ -94,11 +94,24 @@ func (t *target) wireErr(doing string, err error) error {
 }
 
 func (f *Face) sendInput(ctx context.Context, req *pb.SendInputRequest) error {
-	t, err := f.find(ctx, req.GetProcess())
+	sel, in := req.GetProcess(), req.GetInput()
+	if t := f.fedBefore(ctx, sel); t != nil && t.takes(in) {
+		err := t.input(ctx, in)
+		if err == nil {
+			return nil
+		}
+		// That it has ended comes before any other reason.
+		if _, ended := f.find(ctx, sel); ended != nil {
+			return ended
+		}
+		return err
+	}
+	t, err := f.find(ctx, sel)
 	if err != nil {
 		return err
 	}
-	return t.input(ctx, req.GetInput())
+	f.rememberFed(t)
+	return t.input(ctx, in)
 }
 
 // inputTarget is where the messages of one StreamInput go.
