@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds waits for things that must happen; it is no measurement.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // server is a face behind a real HTTP server on a loopback port.
 type server struct {

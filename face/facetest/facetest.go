@@ -96,8 +96,8 @@ func input(t *testing.T, c Client) {
 }
 
 func stalled(t *testing.T, c Client) {
-	const size = 16 << 20
-	s := c.Start(t, "read x; head -c 16777216 /dev/zero; exit 1")
+	const size = 12 << 20
+	s := c.Start(t, "read x; head -c 12582912 /dev/zero; exit 1")
 	lazy := c.Resume(t, s, 0)
 	c.Input(t, s, "\n")
 	got := rest(t, s)

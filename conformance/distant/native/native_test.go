@@ -22,7 +22,7 @@ import (
 	"github.com/tend-run/tend/face/distant/secure"
 )
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 var tend string
 

@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds waits for things that must happen; it is no measurement.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // bin is the tend under test, and shared the daemon of all tests that leave
 // the roles alone.
