@@ -1,6 +1,7 @@
 package face
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -39,6 +40,11 @@ func (g *Guard) Check(r *http.Request) error {
 	}
 	origin := r.Header.Get("Origin")
 	if origin == "" {
+		// Images, scripts and the like come without an Origin. A link that
+		// somebody follows is no more than an address typed by hand.
+		if h := r.Header; h.Get("Sec-Fetch-Site") == "cross-site" && h.Get("Sec-Fetch-Mode") != "navigate" {
+			return errors.New("requests from web pages of other sites are refused while no token is set; set a token, or open the page from localhost")
+		}
 		return nil
 	}
 	u, err := url.Parse(origin)

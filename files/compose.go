@@ -35,6 +35,9 @@ func (f FS) Compose(ctx context.Context, sources []string, destination string) (
 	}
 	if info, err := os.Stat(dest); err == nil && info.IsDir() {
 		return Entry{}, &PathError{Op: "compose", Path: dest, Kind: ErrIsDir}
+	} else if err == nil && !info.Mode().IsRegular() {
+		// The rename would replace a device for everybody on the machine.
+		return Entry{}, &InvalidError{Field: "destination", Reason: fmt.Sprintf("%.200q is not a regular file", dest)}
 	}
 	paths, err := f.checkSources(sources, dest)
 	if err != nil {

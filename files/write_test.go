@@ -161,6 +161,7 @@ func TestCompose(t *testing.T) {
 		"no source":         {nil, "whole", nil},
 		"no destination":    {[]string{"p1"}, "", nil},
 		"itself":            {[]string{"p1", "whole"}, "whole", nil},
+		"onto a FIFO":       {[]string{"p1"}, "fifo", nil},
 		"a NUL in a source": {[]string{"p1\x00"}, "whole", nil},
 	} {
 		_, err := f.Compose(t.Context(), tt.sources, tt.dest)

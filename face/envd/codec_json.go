@@ -3,6 +3,7 @@ package envd
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -50,7 +51,22 @@ func (c jsonCodec) Unmarshal(b []byte, m any) error {
 	if len(b) == 0 {
 		return errors.New("zero-length payload is not a valid JSON object")
 	}
-	return unmarshalJSON.Unmarshal(b, msg)
+	if err := unmarshalJSON.Unmarshal(b, msg); err != nil {
+		// protojson quotes the value that it does not like, of any length.
+		return errors.New(clipped(err.Error()))
+	}
+	return nil
+}
+
+// maxQuoted bounds what of a client's text is quoted in an error, in bytes.
+const maxQuoted = 512
+
+// clipped cuts text to a length fit for an error.
+func clipped(text string) string {
+	if len(text) <= maxQuoted {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxQuoted], "") + "…"
 }
 
 var errNoMessage = errors.New("not a protobuf message")

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -22,6 +23,15 @@ const hotMessage = 128 << 10
 // inputBuffers hold one message and its payload. Nothing that a write is given
 // is kept by it, so the next message may have them.
 type inputBuffers struct{ message, payload []byte }
+
+// putInput gives buffers back. The payload of a large message is left to the
+// garbage collector: an idle server would keep it for minutes.
+func putInput(b *inputBuffers) {
+	if cap(b.payload) > hotMessage {
+		b.payload = nil
+	}
+	inputPool.Put(b)
+}
 
 var inputPool = sync.Pool{New: func() any { return new(inputBuffers) }}
 
@@ -43,7 +53,7 @@ func (f *Face) serveSendInput(w http.ResponseWriter, r *http.Request) {
 	}
 	limitBody(w, r)
 	b := inputPool.Get().(*inputBuffers)
-	defer inputPool.Put(b)
+	defer putInput(b)
 	message := b.room(int(r.ContentLength))
 	n, err := io.ReadFull(r.Body, message)
 	var req pb.SendInputRequest
@@ -74,6 +84,11 @@ func (f *Face) serveStreamInput(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, stop := inputContext(r)
 	defer stop()
+	rc := http.NewResponseController(w)
+	// Half duplex, net/http reads on to the end of the body before it sends a
+	// response: an error would be told to nobody who has not finished sending.
+	_ = rc.EnableFullDuplex() // HTTP/2 is so always
+	defer endReadsWith(ctx, rc)()
 	err := wireErr(f.guarded(ctx, func() error { return f.readInput(ctx, r.Body, c) }))
 	w.Header().Set("Content-Type", c.contentType())
 	w.Header().Set("Connect-Accept-Encoding", "gzip")
@@ -85,6 +100,25 @@ func (f *Face) serveStreamInput(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	_, _ = w.Write(c.appendTrailer(answer, err)) // fails when the client has left
+}
+
+// endReadsWith ends the reads of a request's body with ctx, whose deadline may
+// pass while the client is silent. Call the function that it returns at the end
+// of the request.
+func endReadsWith(ctx context.Context, rc *http.ResponseController) func() {
+	if _, ok := ctx.Deadline(); !ok {
+		return func() {}
+	}
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		_ = rc.SetReadDeadline(time.Now()) // not all connections can; then the next message ends the call
+	})
+	return func() {
+		if !stop() {
+			<-ended // or the deadline would be the next request's
+		}
+	}
 }
 
 // readInput applies the messages of one StreamInput call, to its end.
@@ -109,7 +143,7 @@ func (f *Face) readInput(ctx context.Context, body io.Reader, c codec) error {
 
 func (f *Face) readMessage(ctx context.Context, body io.Reader, size int64, c codec, to *inputTarget) error {
 	b := inputPool.Get().(*inputBuffers)
-	defer inputPool.Put(b)
+	defer putInput(b)
 	message, err := b.read(body, size)
 	if err != nil {
 		return err
@@ -119,7 +153,7 @@ func (f *Face) readMessage(ctx context.Context, body io.Reader, size int64, c co
 		req.Reset()
 		// No bytes are the empty message in JSON, too: connect-go reads it so.
 		if err := unmarshal(c, message, &req); err != nil && size > 0 {
-			return errorf(connect.CodeInvalidArgument, "unmarshal message: %w", err)
+			return errorf(connect.CodeInvalidArgument, "unmarshal message: %s", clipped(err.Error()))
 		}
 	}
 	return f.streamInput(ctx, to, &req)
@@ -139,6 +173,8 @@ func nextEnvelope(body io.Reader) (int64, error) {
 	}
 	size := int64(binary.BigEndian.Uint32(head[1:]))
 	if size > maxMessage {
+		// Most clients read the answer only when all is sent.
+		_, _ = io.CopyN(io.Discard, body, min(size, 4*maxMessage))
 		return 0, errorf(connect.CodeResourceExhausted, "message size %d is larger than configured max %d", size, maxMessage)
 	}
 	return size, nil

@@ -76,7 +76,7 @@ func (f *Face) resolve(ctx context.Context, sel *pb.ProcessSelector) (process.Pr
 
 func notFound(sel *pb.ProcessSelector) *connect.Error {
 	if t, ok := sel.GetSelector().(*pb.ProcessSelector_Tag); ok {
-		return errorf(connect.CodeNotFound, "process with tag %s not found", t.Tag)
+		return errorf(connect.CodeNotFound, "process with tag %s not found", clipped(t.Tag))
 	}
 	return errorf(connect.CodeNotFound, "process with pid %d not found", sel.GetPid())
 }

@@ -151,12 +151,7 @@ func wrapStart(err error) error {
 
 // commandLine is the command for an error text, cut to a readable length.
 func commandLine(argv []string) string {
-	const limit = 512
-	line := strings.Join(argv, " ")
-	if len(line) > limit {
-		line = strings.ToValidUTF8(line[:limit], "") + "…"
-	}
-	return line
+	return clipped(strings.Join(argv, " "))
 }
 
 // startMissing stands in for a command that cannot be run. The original

@@ -24,11 +24,18 @@ type accountKey struct{}
 // authenticate resolves the user of the Authorization header in front of
 // every path; an unknown one is refused everywhere (envd.md §3.1). The
 // password is ignored: the name says for whom to act, the access token who
-// may ask. Any other scheme than Basic counts as no user.
+// may ask. Any other scheme than Basic counts as no user. Deliberately unlike
+// the original, a Basic header that names nobody is refused: what was meant for
+// one user must not run as the default one, who is often root.
 func (f *Face) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, _, ok := r.BasicAuth()
 		if !ok {
+			if scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Basic") {
+				refusal := errorf(connect.CodeUnauthenticated, "the Authorization header names no user: Basic is followed by the base64 text of name and colon")
+				_ = f.errors.Write(w, r, refusal) // fails when the client has left
+				return
+			}
 			next.ServeHTTP(w, r)
 			return
 		}

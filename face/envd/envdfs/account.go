@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"connectrpc.com/connect"
 
@@ -27,13 +28,18 @@ func (f *Face) fsFor(name string) (files.FS, *failure) {
 }
 
 // fsOf does the same for a call of the service, which names the user in the
-// Authorization header. Any other scheme than Basic counts as no user.
+// Authorization header. Any other scheme than Basic counts as no user; a Basic
+// header that names nobody is refused.
 func (f *Face) fsOf(h http.Header) (files.FS, error) {
 	name, _, named := (&http.Request{Header: h}).BasicAuth()
 	text := "invalid username: '%.64s'"
-	if !named {
+	scheme, _, _ := strings.Cut(h.Get("Authorization"), " ")
+	switch {
+	case !named && strings.EqualFold(scheme, "Basic"):
+		return files.FS{}, connect.NewError(connect.CodeUnauthenticated, errors.New("the Authorization header names no user: Basic is followed by the base64 text of name and colon"))
+	case !named:
 		name, text = f.cfg.DefaultUser(), "invalid default user: '%.64s'"
-	} else if name == "" {
+	case name == "":
 		return files.FS{}, connect.NewError(connect.CodeUnauthenticated, errors.New("invalid username: ''"))
 	}
 	u, err := files.Lookup(name)

@@ -1,6 +1,7 @@
 package envdfs
 
 import (
+	"bytes"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -43,6 +44,10 @@ func (f *Face) serveFile(w http.ResponseWriter, r *http.Request) *failure {
 	if err != nil {
 		return &failure{http.StatusInternalServerError, err.Error()}
 	}
+	content, fail := contentOf(file, info.Size(), path)
+	if fail != nil {
+		return fail
+	}
 	zip, plainRefused, err := useGzip(strings.Join(r.Header.Values("Accept-Encoding"), ","))
 	if err != nil {
 		return &failure{http.StatusNotAcceptable, "error parsing Accept-Encoding: " + err.Error()}
@@ -59,7 +64,7 @@ func (f *Face) serveFile(w http.ResponseWriter, r *http.Request) *failure {
 	name := strings.ToValidUTF8(filepath.Base(path), "\uFFFD")
 	w.Header().Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": name}))
 	if !zip {
-		http.ServeContent(w, r, name, info.ModTime(), file)
+		http.ServeContent(w, r, name, info.ModTime(), content)
 		return nil
 	}
 	kind := mime.TypeByExtension(filepath.Ext(name))
@@ -72,7 +77,7 @@ func (f *Face) serveFile(w http.ResponseWriter, r *http.Request) *failure {
 		return nil
 	}
 	zw := gzip.NewWriter(w)
-	if _, err := io.Copy(zw, file); err != nil {
+	if _, err := io.Copy(zw, content); err != nil {
 		// The status is sent. A gzip stream without its end is the only way
 		// left to say that the bytes are not all.
 		f.log.Warn("file download broke off", "path", path, "err", err)
@@ -81,6 +86,30 @@ func (f *Face) serveFile(w http.ResponseWriter, r *http.Request) *failure {
 	// A client that has left is no error of ours.
 	_ = zw.Close()
 	return nil
+}
+
+const (
+	// unsureSize is up to which size a file may have another one: those of
+	// /proc say 0 and those of /sys a page, whatever is in them.
+	unsureSize = 4096
+	// maxUnsized bounds what is read of a file that has more than it said.
+	maxUnsized = 16 << 20
+)
+
+// contentOf returns what is in the file. Where its size cannot be trusted it
+// is read at once, as ranges and lengths are made from the size.
+func contentOf(file *os.File, size int64, path string) (io.ReadSeeker, *failure) {
+	if size > unsureSize {
+		return file, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(file, maxUnsized+1))
+	switch {
+	case err != nil:
+		return nil, &failure{http.StatusInternalServerError, fmt.Sprintf("error reading file '%s': %v", path, err)}
+	case len(data) > maxUnsized:
+		return nil, &failure{http.StatusInternalServerError, fmt.Sprintf("file '%s' says it has %d bytes and has more than %d; read it with a command", path, size, maxUnsized)}
+	}
+	return bytes.NewReader(data), nil
 }
 
 // openFile opens the file for GET and words what fails as the original does.

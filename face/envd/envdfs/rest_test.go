@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -103,6 +104,7 @@ func TestRESTAnswers(t *testing.T) {
 		{"compose to nothing", "POST", "/files/compose", `{"source_paths":["DIR/p1"]}`, nil, 400, `{"code":400,"message":"destination is required"}` + "\n"},
 		{"compose of a missing file", "POST", "/files/compose", `{"source_paths":["DIR/p1"],"destination":"DIR/x"}`, nil, 404, `{"code":404,"message":"source file not found: DIR/p1"}` + "\n"},
 		{"compose of a FIFO", "POST", "/files/compose", `{"source_paths":["DIR/fifo"],"destination":"DIR/x"}`, nil, 400, `{"code":400,"message":"source path is not a regular file: DIR/fifo"}` + "\n"},
+		{"compose onto a FIFO", "POST", "/files/compose", `{"source_paths":["DIR/p2"],"destination":"DIR/fifo"}`, nil, 400, `{"code":400,"message":"destination \"DIR/fifo\" is not a regular file"}` + "\n"},
 		{"compose of no JSON", "POST", "/files/compose", `{`, nil, 400, `{"code":400,"message":"invalid request body: unexpected end of JSON input"}` + "\n"},
 	}
 	for _, tt := range tests {
@@ -241,5 +243,32 @@ func TestSignatures(t *testing.T) {
 	// A value computed by hand from the protocol, so that Sign cannot drift.
 	if got, want := Sign("/a", "read", "u", "t", nil), "v1_CIceZ3P4fdLAoTAEm1NUdI+9xwhVISPtWXXnALyRHTw"; got != want {
 		t.Errorf("Sign = %s, want %s", got, want)
+	}
+}
+
+// TestFilesThatLieAboutTheirSize reads files of /proc and /sys, which say that
+// they have 0 bytes, or a page.
+func TestFilesThatLieAboutTheirSize(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return // there is nothing of the kind
+	}
+	s := serve(t, Config{})
+	for _, path := range []string{"/proc/sys/kernel/ostype", "/proc/version", "/sys/kernel/mm/transparent_hugepage/enabled"} {
+		want, err := os.ReadFile(path)
+		if os.IsNotExist(err) {
+			continue // a kernel without it
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res, got := s.do("GET", "/files?path="+path, ""); res.StatusCode != 200 || got != string(want) {
+			t.Errorf("%s: %d %q, want %q", path, res.StatusCode, got, want)
+		}
+		if res, got := s.do("GET", "/files?path="+path, "", "Range: bytes=1-2"); res.StatusCode != 206 || got != string(want[1:3]) {
+			t.Errorf("a range of %s: %d %q, want %q", path, res.StatusCode, got, want[1:3])
+		}
+	}
+	if res, got := s.do("GET", "/files?path=/proc/self/mem", ""); res.StatusCode != 500 || !strings.Contains(got, "error reading file '/proc/self/mem'") {
+		t.Errorf("memory: %d %q", res.StatusCode, got)
 	}
 }

@@ -51,6 +51,7 @@ func TestServiceTranscripts(t *testing.T) {
 		{"unknown fields are ignored", "Stat", `{"path":"DIR/f","new":1}`, nil, 200, `{"entry":` + file + `}`},
 		{"stat of nothing", "Stat", `{"path":"DIR/x"}`, nil, 404, `{"code":"not_found","message":"file not found: stat DIR/x: no such file or directory"}`},
 		{"an unknown user", "Stat", `{"path":"DIR/f"}`, []string{basic("nix")}, 401, `{"code":"unauthenticated","message":"invalid username: 'nix'"}`},
+		{"a user without a colon", "Stat", `{"path":"DIR/f"}`, []string{"Authorization: Basic bm9ib2R5"}, 401, `{"code":"unauthenticated","message":"the Authorization header names no user: Basic is followed by the base64 text of name and colon"}`},
 		{"another user's home", "Stat", `{"path":"~root"}`, nil, 400, `{"code":"invalid_argument","message":"path '~root' names another user's home; write it out"}`},
 		{"a NUL byte", "Stat", `{"path":"/a\u0000"}`, nil, 400, `{"code":"invalid_argument","message":"path \"/a\\x00\" has a NUL byte"}`},
 		{"a long path", "Stat", `{"path":"/` + strings.Repeat("a", 500_000) + `"}`, nil, 400, `{"code":"invalid_argument","message":"path has 500001 bytes; the limit is 4095"}`},
