@@ -85,6 +85,7 @@ type Limits struct {
 	StreamsPer    int           // concurrent HTTP/2 streams of one connection; 1,000
 	HeaderBytes   int           // 64 KiB
 	HeaderTimeout time.Duration // from the first byte to the end of the header; 10 s
+	BodyPause     time.Duration // between two pieces of a request's body; 1 min
 	IdleTimeout   time.Duration // of a kept connection between requests; 2 min
 	Drain         time.Duration // for running requests at the end; 2 s
 }
@@ -105,6 +106,9 @@ func (l Limits) withDefaults(descriptors int) Limits {
 	def(&l.HeaderBytes, 64<<10)
 	if l.HeaderTimeout <= 0 {
 		l.HeaderTimeout = 10 * time.Second
+	}
+	if l.BodyPause <= 0 {
+		l.BodyPause = time.Minute
 	}
 	if l.IdleTimeout <= 0 {
 		l.IdleTimeout = 2 * time.Minute

@@ -60,7 +60,7 @@ func New(cfg Config) (*Server, error) {
 	if err := s.mount(mux); err != nil {
 		return nil, err
 	}
-	s.handler = s.counted(s.recovered(s.limited(s.admit(s.guarded(mux)))))
+	s.handler = s.counted(s.recovered(s.limited(s.paced(s.admit(s.guarded(mux))))))
 	return s, nil
 }
 

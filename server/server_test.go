@@ -338,3 +338,28 @@ func checkRefused(t *testing.T, c *http.Client, url, text string) {
 		t.Errorf("refused with %d %+v; want 503 unavailable with %q", status, said, text)
 	}
 }
+
+func TestBodiesThatStopArrivingAreEnded(t *testing.T) {
+	s := serve(t, func(c *Config) { c.Limits.BodyPause, c.Limits.IdleTimeout = 50*time.Millisecond, 50*time.Millisecond })
+	for _, path := range []string{
+		"/tend.v1.ProcessService/Start", "/tend.v1.ProcessService/Read", "/init", "/files?path=/tmp/never-there",
+		"/files/compose", "/filesystem.Filesystem/Stat", "/no/such/path",
+	} {
+		for _, kind := range []string{"application/json", "application/connect+json"} {
+			t.Run(path+" in "+kind, func(t *testing.T) {
+				t.Parallel()
+				conn, err := net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				conn.SetDeadline(time.Now().Add(20 * time.Second))
+				fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: 100\r\n\r\n{", path, kind)
+				// An answer, and the end of the connection.
+				if _, err := io.ReadAll(conn); err != nil && !strings.Contains(err.Error(), "reset") {
+					t.Errorf("the connection ended with %v", err)
+				}
+			})
+		}
+	}
+}
