@@ -114,6 +114,7 @@ func (n *Native) Serve(ctx context.Context, l net.Listener) error {
 			}
 			continue
 		}
+		n.enter(nc) // here, where callers come in their order
 		n.conns.Go(func() { n.serveConn(ctx, nc) })
 	}
 }
@@ -154,7 +155,6 @@ func (n *Native) serveConn(ctx context.Context, nc net.Conn) {
 	defer stop()
 	stopAll := context.AfterFunc(n.ctx, func() { nc.Close() })
 	defer stopAll()
-	n.enter(nc)
 	defer n.leave(nc)
 	if err := n.handshake(nc); err != nil && ctx.Err() == nil && n.ctx.Err() == nil {
 		n.face.log.Info("connection refused", slog.String("face", "distant"), slog.String("peer", nc.RemoteAddr().String()), slog.Any("err", err))
