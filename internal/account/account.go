@@ -54,11 +54,15 @@ func Lookup(name string) (*Account, error) {
 	return a, nil
 }
 
+// maxID is the largest uid and gid: one more is (uid_t)-1, which the kernel
+// takes for "unchanged", and a process meant for it would run as root.
+const maxID = 1<<32 - 2
+
 func numeric(s string) (*Account, error) {
 	us, gs, hasGID := strings.Cut(s, ":")
 	uid, err := strconv.ParseUint(us, 10, 32)
-	if err != nil {
-		return nil, fmt.Errorf("%q is no uid", us)
+	if err != nil || uid > maxID {
+		return nil, fmt.Errorf("%q is no uid; 0 to %d are", us, maxID)
 	}
 	a := &Account{Name: us, Home: "/", UID: uint32(uid), GID: uint32(uid)}
 	if pw, err := user.LookupId(us); err == nil {
@@ -68,8 +72,8 @@ func numeric(s string) (*Account, error) {
 	}
 	if hasGID {
 		gid, err := strconv.ParseUint(gs, 10, 32)
-		if err != nil {
-			return nil, fmt.Errorf("%q is no gid", gs)
+		if err != nil || gid > maxID {
+			return nil, fmt.Errorf("%q is no gid; 0 to %d are", gs, maxID)
 		}
 		a.GID, a.Groups = uint32(gid), nil
 	}

@@ -10,6 +10,10 @@ import (
 	"github.com/tend-run/tend/internal/account"
 )
 
+// maxKnown bounds the accounts that are remembered: numbers need no entry in
+// /etc/passwd, so there are billions of them.
+const maxKnown = 1024
+
 // users looks accounts up and remembers them while /etc/passwd and /etc/group
 // stay as they are.
 type users struct {
@@ -38,6 +42,9 @@ func (u *users) find(name string) (*account.Account, error) {
 	a, err := account.Lookup(name)
 	if err != nil {
 		return nil, err
+	}
+	if len(u.known) >= maxKnown {
+		clear(u.known)
 	}
 	u.known[name] = a
 	return a, nil

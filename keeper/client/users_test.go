@@ -1,0 +1,24 @@
+//go:build linux
+
+package client
+
+import (
+	"fmt"
+	"os"
+	"testing"
+)
+
+func TestAsManyAccountsAsThereAreNumbersAreNotRemembered(t *testing.T) {
+	t.Parallel()
+	var u users
+	for i := range 3 * maxKnown {
+		// The leading zeros make other names of the own number, which nobody
+		// is refused.
+		if _, err := u.find(fmt.Sprintf("%0*d", 10+i, os.Geteuid())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(u.known) > maxKnown {
+		t.Errorf("%d accounts are remembered; the limit is %d", len(u.known), maxKnown)
+	}
+}
