@@ -376,7 +376,7 @@ func startError(err error, req *wire.Spawn) *wire.Error {
 		return wire.StartError(process.StartFormat, e, req.Argv[0])
 	case unix.ENOTDIR:
 		return wire.StartError(process.StartNotFound, e, req.Argv[0])
-	case unix.E2BIG:
+	case unix.E2BIG, unix.ENAMETOOLONG:
 		return wire.StartError(process.StartTooLong, e, req.Argv[0])
 	case unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE:
 		return wire.StartError(process.StartResources, e, err.Error())

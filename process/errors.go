@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 )
 
 // Errors of lookup and life cycle.
@@ -54,7 +55,7 @@ const (
 	StartFormat                            // the file is no program the kernel knows
 	StartBadDir                            // the working directory is missing, no directory, or closed to the user
 	StartBadUser                           // the user is unknown, or tend may not become it
-	StartTooLong                           // argv and environment exceed the kernel's limit
+	StartTooLong                           // argv and environment, or the program's path, exceed the kernel's limit
 	StartResources                         // no processes, memory or descriptors left
 	StartLimits                            // a limit of the spec could not be set
 	StartPTY                               // no terminal could be opened
@@ -91,6 +92,9 @@ func (e *StartError) Error() string {
 	case StartBadUser:
 		return fmt.Sprintf("user %q cannot be used: %v", e.What, e.Err)
 	case StartTooLong:
+		if errors.Is(e.Err, syscall.ENAMETOOLONG) {
+			return fmt.Sprintf("the program's path %.40q… is longer than the kernel allows (255 bytes a name, 4095 bytes in all)", e.What)
+		}
 		return "arguments and environment are longer than the kernel allows (one word at most 128 KiB, a quarter of the stack limit in all)"
 	}
 	// What says all here, the system's error included, but for managers that

@@ -132,7 +132,9 @@ func startFailed(argv []string, failed *process.StartError) error {
 	case process.StartResources, process.StartLimits:
 		code = connect.CodeResourceExhausted
 	case process.StartTooLong:
-		cause = fmt.Errorf("fork/exec /bin/sh: argument list too long")
+		if !errors.Is(failed.Err, syscall.ENAMETOOLONG) {
+			cause = fmt.Errorf("fork/exec /bin/sh: argument list too long")
+		}
 	case process.StartBadDir:
 		var errno syscall.Errno
 		if errors.As(failed.Err, &errno) {

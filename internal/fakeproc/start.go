@@ -177,7 +177,7 @@ func startError(err error, prog *program) error {
 		e.Reason = process.StartBadUser
 	case unix.ENOEXEC:
 		e.Reason = process.StartFormat
-	case unix.E2BIG:
+	case unix.E2BIG, unix.ENAMETOOLONG:
 		e.Reason = process.StartTooLong
 	case unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE:
 		e.Reason = process.StartResources

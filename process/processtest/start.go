@@ -42,6 +42,10 @@ var starts = []test{
 			{"a directory that does not exist", process.Spec{Argv: []string{"true"}, Dir: "/does/not/exist"}, process.StartBadDir, "/does/not/exist"},
 			{"a directory that is a file", process.Spec{Argv: []string{"true"}, Dir: plain}, process.StartBadDir, plain},
 			{"a user who does not exist", process.Spec{Argv: []string{"true"}, User: "no-such-user"}, process.StartBadUser, "no-such-user"},
+			{"a path longer than the kernel allows", process.Spec{Argv: []string{"/" + strings.Repeat("x/", 2500)}}, process.StartTooLong, "/" + strings.Repeat("x/", 2500)},
+			{"a name in a path longer than the kernel allows", process.Spec{Argv: []string{"./" + strings.Repeat("x", 256)}}, process.StartTooLong, "./" + strings.Repeat("x", 256)},
+			{"a working directory longer than the kernel allows", process.Spec{Argv: []string{"true"}, Dir: "/" + strings.Repeat("x/", 2500)}, process.StartBadDir, "/" + strings.Repeat("x/", 2500)},
+			{"a name longer than any program's", process.Spec{Argv: []string{strings.Repeat("x", 5000)}}, process.StartNotFound, ""},
 			{"a word longer than the kernel allows", process.Spec{Argv: []string{"/bin/sh", "-c", ":", strings.Repeat("x", 200<<10)}}, process.StartTooLong, ""},
 			{"a variable longer than the kernel allows", process.Spec{Argv: []string{"/bin/sh", "-c", ":"}, Env: map[string]string{"X": strings.Repeat("x", 200<<10)}}, process.StartTooLong, ""},
 		} {
