@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,13 +59,21 @@ func (c *grepCmd) Run(ctx context.Context, inv *invocation) error {
 		o.From[s] = c.From
 	}
 	found := false
+	// A person sees each line when it is found. For a program, a million of them
+	// are not written one by one.
+	_, person := terminalOf(inv.out)
+	out := bufio.NewWriter(inv.out)
 	err = d.Grep(ctx, process.Selector{ID: p.ID()}, o, func(m view.Match) error {
 		found = true
-		return c.print(inv, &m)
+		if err := c.print(inv, out, &m); err != nil || !person {
+			return err
+		}
+		return out.Flush()
 	}, func(g process.Gap) error {
 		_, err := fmt.Fprintf(inv.errs, "tend: %s\n", gapText(g))
 		return err
 	})
+	err = cmp.Or(err, out.Flush())
 	if invalid, ok := errors.AsType[*process.InvalidError](err); ok && invalid.Field == "pattern" {
 		return usageError(err.Error())
 	}
@@ -73,11 +83,11 @@ func (c *grepCmd) Run(ctx context.Context, inv *invocation) error {
 	return about(c.ID, err)
 }
 
-func (c *grepCmd) print(inv *invocation, m *view.Match) error {
+func (c *grepCmd) print(inv *invocation, out io.Writer, m *view.Match) error {
 	if inv.flags.JSON {
 		f := matchFacts{Stream: m.Stream.String(), Line: m.Line, Offset: m.From, To: m.To, Cut: m.Cut}
 		f.Text, f.Base64 = textOrBase64(m.Text)
-		return printJSONLine(inv.out, f)
+		return printJSONLine(out, f)
 	}
 	prefix := ""
 	if c.Line || c.Byte {
@@ -93,12 +103,12 @@ func (c *grepCmd) print(inv *invocation, m *view.Match) error {
 	if m.Cut {
 		end = "[…]\n"
 	}
-	if _, err := io.WriteString(inv.out, prefix); err != nil {
+	if _, err := io.WriteString(out, prefix); err != nil {
 		return err
 	}
-	if _, err := inv.out.Write(m.Text); err != nil {
+	if _, err := out.Write(m.Text); err != nil {
 		return err
 	}
-	_, err := io.WriteString(inv.out, end)
+	_, err := io.WriteString(out, end)
 	return err
 }

@@ -113,6 +113,9 @@ func (c *runCmd) spec(inv *invocation) (process.Spec, error) {
 	words := c.Cmd
 	if len(words) > 0 && words[0] == "--" {
 		words = words[1:]
+	} else if len(words) > 0 && len(words[0]) > 1 && words[0][0] == '-' {
+		// A flag with a typing error, far more likely than a program.
+		return s, usageError(fmt.Sprintf("unknown flag %s; see tend run --help (a program of that name comes after --)", words[0]))
 	}
 	if len(words) == 0 {
 		return s, usageError("no command is given: tend run [flags] -- CMD ARG…")

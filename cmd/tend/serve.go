@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tend-run/tend/server"
 )
 
@@ -52,6 +54,12 @@ func (c *serveCmd) plan(inv *invocation) (*plan, error) {
 		}
 		if *path, err = filepath.Abs(*path); err != nil {
 			return nil, err
+		}
+	}
+	if path := p.flags.PortFile; path != "" {
+		// The server role writes it at each of its starts, and would fail each time.
+		if err := unix.Access(filepath.Dir(path), unix.W_OK); err != nil {
+			return nil, fmt.Errorf("--port-file %s: its directory cannot be written to: %w", path, err)
 		}
 	}
 	if p.flags.TokenFile != "" {

@@ -21,7 +21,7 @@ type waitCmd struct {
 	ID string `arg:"" help:"The process."`
 }
 
-func (c *waitCmd) Run(ctx context.Context, inv *invocation) error {
+func (c *waitCmd) Run(ctx context.Context, inv *invocation) (err error) {
 	until, err := parseUntil(c.Until)
 	if err != nil {
 		return err
@@ -29,9 +29,20 @@ func (c *waitCmd) Run(ctx context.Context, inv *invocation) error {
 	for _, s := range []process.Stream{process.Stdout, process.Stderr, process.PTY} {
 		until.From[s] = c.From
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stop()
+	terminated := ctx
+	ctx, stop = signal.NotifyContext(ctx, syscall.SIGINT)
 	defer stop()
 	interrupted := ctx
+	defer func() { // whatever it was about to do
+		switch {
+		case terminated.Err() != nil:
+			err = statusError(128 + int(syscall.SIGTERM))
+		case interrupted.Err() != nil:
+			err = statusError(128 + int(syscall.SIGINT))
+		}
+	}()
 	if c.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.Timeout)
@@ -51,7 +62,7 @@ func (c *waitCmd) Run(ctx context.Context, inv *invocation) error {
 	done()
 	switch {
 	case interrupted.Err() != nil:
-		return statusError(130)
+		return err
 	case err != nil && ctx.Err() != nil:
 		fmt.Fprintf(inv.errs, "tend: %s: not so within %v\n", c.ID, c.Timeout)
 		return statusError(124)
