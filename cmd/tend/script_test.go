@@ -28,6 +28,10 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
+	// Tests that end their daemon must not end the one the developer works with.
+	for _, name := range []string{"TEND_URL", "TEND_TOKEN", "TEND_STATE_DIR"} {
+		os.Unsetenv(name)
+	}
 	if err := build(dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
