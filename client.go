@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -53,6 +54,7 @@ type Client struct {
 	rpc     tendv1connect.ProcessServiceClient
 	admin   tendv1connect.AdminServiceClient
 	views   tendv1connect.ViewServiceClient
+	held    atomic.Bool // as the server's last hello said
 
 	// closed ends every stream when Close is called. It is the one context
 	// that is kept: it belongs to the client and to no call.
@@ -112,7 +114,10 @@ func newClient(url string, t target, opts Options, http2 bool) *Client {
 func (c *Client) hello(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
-	_, err := c.rpc.Hello(ctx, connect.NewRequest(&tendv1.HelloRequest{}))
+	resp, err := c.rpc.Hello(ctx, connect.NewRequest(&tendv1.HelloRequest{}))
+	if err == nil {
+		c.held.Store(resp.Msg.GetListenersHeld())
+	}
 	return err
 }
 

@@ -12,8 +12,10 @@ import (
 // random so that many clients do not come at once; at most 10 times without
 // progress.
 //
-// A server that says it is going away is called again at once. What a caller
-// asked to kill is never tried again, neither the kill nor its output.
+// A server that says it is going away is called again at once, and so is one
+// that said in its hello that its listening sockets outlive it: the connection
+// then waits for the next server. What a caller asked to kill is never tried
+// again, neither the kill nor its output.
 type Retry struct {
 	First    time.Duration // 0: 500 ms
 	Max      time.Duration // 0: 8 s
@@ -50,26 +52,27 @@ func (r Retry) delay(n int, random float64) time.Duration {
 // retrying counts the attempts of one call or stream.
 type retrying struct {
 	policy Retry
+	held   bool // the server's listening sockets outlive it
 	n      int
 	random func() float64
 }
 
 func (c *Client) retrying() *retrying {
-	return &retrying{policy: c.retry, random: rand.Float64}
+	return &retrying{policy: c.retry, held: c.held.Load(), random: rand.Float64}
 }
 
 // progress starts the count anew.
 func (r *retrying) progress() { r.n = 0 }
 
 // next returns how long to wait before the next attempt, and false when there
-// was the last. A server that goes away is called at once, but a second one
-// in a row is not: nothing may spin.
+// was the last. A server that goes away, or whose listening sockets are held,
+// is called at once, but a second one in a row is not: nothing may spin.
 func (r *retrying) next(goingAway bool) (time.Duration, bool) {
 	r.n++
 	if r.n > r.policy.Attempts {
 		return 0, false
 	}
-	if goingAway && r.n == 1 {
+	if (goingAway || r.held) && r.n == 1 {
 		return 0, true
 	}
 	return r.policy.delay(r.n, r.random()), true

@@ -41,6 +41,17 @@ func TestAServerThatGoesAwayIsCalledAtOnceButNotTwice(t *testing.T) {
 	}
 }
 
+func TestAServerWhoseSocketsOutliveItIsCalledAtOnceWhenItDies(t *testing.T) {
+	r := &retrying{policy: Retry{}.withDefaults(), held: true, random: func() float64 { return 0 }}
+	first, _ := r.next(false)
+	second, _ := r.next(false)
+	r.progress()
+	third, _ := r.next(false)
+	if diff := cmp.Diff([]time.Duration{0, time.Second, 0}, []time.Duration{first, second, third}); diff != "" {
+		t.Fatal(diff)
+	}
+}
+
 func TestAttemptsAreBoundedAndCountedAnewAfterProgress(t *testing.T) {
 	r := &retrying{policy: Retry{Attempts: 2}.withDefaults(), random: func() float64 { return 0 }}
 	var got []bool

@@ -18,6 +18,9 @@ import (
 type Config struct {
 	Manager   process.Manager
 	Listeners []net.Listener
+	// Held: another process holds the listening sockets too, and gives them to
+	// the server that follows this one.
+	Held bool
 	// Distant is where distant's encrypted transport is served; nil: nowhere.
 	Distant net.Listener
 	// StateDir is an existing directory, owned by the server's user.

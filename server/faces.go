@@ -50,7 +50,7 @@ func (s *Server) mount(mux *http.ServeMux) error {
 		Manager: s.manager,
 		Status:  s.status, Upgrade: s.upgrade, Shutdown: s.shutdown,
 		Stopping: s.leaving,
-		Instance: rand.Text(), Version: s.cfg.Version,
+		Instance: rand.Text(), Version: s.cfg.Version, Held: s.cfg.Held,
 	}).Register(api)
 	if err != nil {
 		return fmt.Errorf("mount the native API: %w", err)

@@ -91,7 +91,7 @@ func (c *serverRoleCmd) Run(ctx context.Context, inv *invocation) error {
 		listeners, distant = listeners[:last], listeners[last]
 	}
 	srv, err := server.New(server.Config{
-		Manager: manager, Listeners: listeners, Distant: distant, StateDir: dir,
+		Manager: manager, Listeners: listeners, Held: true, Distant: distant, StateDir: dir,
 		Token: token, Insecure: c.Insecure,
 		DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		PortFile: c.PortFile, URLFile: filepath.Join(dir, urlName),

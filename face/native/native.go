@@ -31,6 +31,9 @@ type Config struct {
 	Stopping <-chan struct{}
 	// Instance names this run of the server. Version is that of the program.
 	Instance, Version string
+	// Held: the listening sockets outlive this server. Clients are told, and
+	// come back at once when it dies.
+	Held bool
 	// Heartbeat is the longest silence of a stream. 0: 15 s.
 	Heartbeat time.Duration
 }

@@ -283,8 +283,11 @@ func (*HelloRequest) Descriptor() ([]byte, []int) {
 type HelloResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Another instance means that the server was restarted.
-	Instance      string `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
-	Version       string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Instance string `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
+	Version  string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// The listening sockets outlive this server, so that no connection is
+	// refused while it is replaced: whoever loses one may make it anew at once.
+	ListenersHeld bool `protobuf:"varint,3,opt,name=listeners_held,json=listenersHeld,proto3" json:"listeners_held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -331,6 +334,13 @@ func (x *HelloResponse) GetVersion() string {
 		return x.Version
 	}
 	return ""
+}
+
+func (x *HelloResponse) GetListenersHeld() bool {
+	if x != nil {
+		return x.ListenersHeld
+	}
+	return false
 }
 
 // Selector finds one process.
@@ -2653,10 +2663,11 @@ var File_tend_v1_process_proto protoreflect.FileDescriptor
 const file_tend_v1_process_proto_rawDesc = "" +
 	"\n" +
 	"\x15tend/v1/process.proto\x12\atend.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12tend/v1/spec.proto\"\x0e\n" +
-	"\fHelloRequest\"E\n" +
+	"\fHelloRequest\"l\n" +
 	"\rHelloResponse\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\tR\aversion\"t\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12%\n" +
+	"\x0elisteners_held\x18\x03 \x01(\bR\rlistenersHeld\"t\n" +
 	"\bSelector\x12\x10\n" +
 	"\x02id\x18\x01 \x01(\tH\x00R\x02id\x12\x12\n" +
 	"\x03pid\x18\x02 \x01(\rH\x00R\x03pid\x12\x12\n" +
