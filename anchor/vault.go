@@ -11,8 +11,8 @@ import (
 )
 
 // vault holds the descriptors that a keeper deposited: in the anchor, and a
-// mirror of it in the launcher, so that anchor and keeper may die together. Nothing is read from or
-// written to any of them.
+// mirror of it in the launcher, so that anchor and keeper may die together.
+// Nothing is read from or written to any of them.
 type vault struct {
 	mu    sync.Mutex
 	items map[wire.Ref]*item // guarded by mu
@@ -32,10 +32,11 @@ func newVault() *vault { return &vault{items: map[wire.Ref]*item{}} }
 // nap is the pause between two looks at the socket, in ms. Deposits are safe in
 // the socket's queue, so the anchor need not run for each: that would cost each
 // short process a wake-up. A drop that somebody waits for (the last writer of a
-// stdin) is announced by the keeper's urgent eventfd, which ends the nap.
+// stdin) is announced by the keeper's urgent eventfd, which ends the nap, and so
+// does the keeper's death: the next keeper waits for what this one deposited.
 const nap = 5
 
-func (v *vault) rest() {
+func (v *vault) rest(sock int) {
 	v.mu.Lock()
 	urgent, ok := -1, false
 	if global := v.items[wire.Ref{Slot: wire.VaultGlobal}]; global != nil {
@@ -45,8 +46,8 @@ func (v *vault) rest() {
 	if !ok {
 		return
 	}
-	fds := []unix.PollFd{{Fd: int32(urgent), Events: unix.POLLIN}}
-	if n, err := unix.Poll(fds, nap); err == nil && n > 0 {
+	fds := []unix.PollFd{{Fd: int32(urgent), Events: unix.POLLIN}, {Fd: int32(sock)}} // of sock, the hang-up alone
+	if _, err := unix.Poll(fds, nap); err == nil && fds[0].Revents != 0 {
 		var b [8]byte
 		unix.Read(urgent, b[:])
 	}
@@ -56,15 +57,19 @@ func (v *vault) rest() {
 func (v *vault) serve(sock int) {
 	defer unix.Close(sock)
 	buf := make([]byte, 4096)
+	first := true
 	for {
 		n, fds, err := wire.Recv(sock, buf, unix.MSG_DONTWAIT)
 		if err == unix.EAGAIN {
-			v.rest()
+			if !first { // a keeper that comes asks for what there is, and its processes wait
+				v.rest(sock)
+			}
 			n, fds, err = wire.Recv(sock, buf, 0)
 		}
 		if err != nil || n == 0 {
 			return
 		}
+		first = false
 		m, err := wire.ParseVault(buf[:n])
 		if err != nil {
 			closeAll(fds)
