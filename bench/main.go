@@ -13,7 +13,7 @@ import (
 )
 
 // wholeRun bounds everything: a benchmark that hangs is a bug that should show.
-const wholeRun = 4 * time.Minute
+const wholeRun = 6 * time.Minute
 
 // bench is one subject: a few rows of the table that are measured together.
 type bench struct {
@@ -37,6 +37,8 @@ func benches() []bench {
 		{"idle-langsmith", true, benchLangsmithIdle},
 		{"serve", true, benchServe},
 		{"crash", true, benchCrash},
+		{"upgrade", true, benchUpgrade},
+		{"replay", true, benchReplay},
 		{"distant", true, benchDistant},
 	}
 }
@@ -57,7 +59,7 @@ func main() {
 }
 
 func run() int {
-	only := flag.String("only", "", "run the benches whose name matches this `REGEX`: true, at-once, binary, json, pty, stdin, readers, idle, serve, crash, distant")
+	only := flag.String("only", "", "run the benches whose name matches this `REGEX`: true, at-once, binary, json, pty, stdin, readers, idle, serve, crash, upgrade, replay, distant")
 	n := flag.Int("n", 1000, "samples of each latency, 10 to 100000")
 	asJSON := flag.Bool("json", false, "print one JSON object a row instead of a table")
 	url := flag.String("url", "", "measure the daemon that runs at this `URL` (http://HOST:PORT), on this machine; leaves out what needs a daemon of its own")
