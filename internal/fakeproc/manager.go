@@ -5,7 +5,6 @@ package fakeproc
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"sync"
@@ -18,14 +17,14 @@ import (
 
 // manager implements process.Manager.
 type manager struct {
-	wg sync.WaitGroup // every goroutine of every process
+	wg       sync.WaitGroup // every goroutine of every process
+	watchers process.Watchers
 
 	mu       sync.Mutex
 	closed   bool                         // guarded by mu
 	procs    map[process.ID]*proc         // guarded by mu
 	order    []*proc                      // in the order of the starts; guarded by mu
 	starting map[process.ID]chan struct{} // closed when the start is over; guarded by mu
-	watchers map[*watcher]struct{}        // guarded by mu
 }
 
 // New returns a manager whose processes are killed when the test ends.
@@ -33,7 +32,6 @@ func New(t testing.TB) process.Manager {
 	m := &manager{
 		procs:    map[process.ID]*proc{},
 		starting: map[process.ID]chan struct{}{},
-		watchers: map[*watcher]struct{}{},
 	}
 	t.Cleanup(m.close)
 	// What the test itself was started with is not for its processes. A kernel
@@ -100,7 +98,7 @@ func (m *manager) register(p *proc) {
 	m.procs[p.id] = p
 	m.order = append(m.order, p)
 	m.mu.Unlock()
-	m.emit(process.Event{Kind: process.EventStarted, ID: p.id, PID: p.pid, Time: p.started})
+	m.watchers.Tell(process.Event{Kind: process.EventStarted, ID: p.id, PID: p.pid, Time: p.started})
 }
 
 // forget takes a process out of the indexes; false if it was out already.
@@ -147,75 +145,8 @@ func (m *manager) List(ctx context.Context, f process.Filter) ([]process.Info, e
 	return out, nil
 }
 
-// maxLag is how many events may wait for a watcher.
-const maxLag = 4096
-
-// watcher implements process.Watcher.
-type watcher struct {
-	m     *manager
-	ready chan struct{}
-
-	mu     sync.Mutex
-	events []process.Event // guarded by mu
-	err    error           // guarded by mu
-}
-
 // Watch implements process.Manager.
-func (m *manager) Watch(context.Context) (process.Watcher, error) {
-	w := &watcher{m: m, ready: make(chan struct{}, 1)}
-	m.mu.Lock()
-	m.watchers[w] = struct{}{}
-	m.mu.Unlock()
-	return w, nil
-}
-
-// emit tells all watchers. No process's mutex is held.
-func (m *manager) emit(ev process.Event) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for w := range m.watchers {
-		w.add(ev)
-	}
-}
-
-func (w *watcher) add(ev process.Event) {
-	w.mu.Lock()
-	if len(w.events) >= maxLag {
-		w.events, w.err = nil, process.ErrLagged
-	}
-	if w.err == nil {
-		w.events = append(w.events, ev)
-	}
-	w.mu.Unlock()
-	wake(w.ready)
-}
-
-// Next implements process.Watcher.
-func (w *watcher) Next() (process.Event, bool, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.events) > 0 {
-		ev := w.events[0]
-		w.events = w.events[1:]
-		return ev, true, nil
-	}
-	return process.Event{}, false, w.err
-}
-
-// Ready implements process.Watcher.
-func (w *watcher) Ready() <-chan struct{} { return w.ready }
-
-// Close implements process.Watcher.
-func (w *watcher) Close() error {
-	w.m.mu.Lock()
-	delete(w.m.watchers, w)
-	w.m.mu.Unlock()
-	w.mu.Lock()
-	w.events, w.err = nil, io.EOF
-	w.mu.Unlock()
-	wake(w.ready)
-	return nil
-}
+func (m *manager) Watch(context.Context) (process.Watcher, error) { return m.watchers.Open(), nil }
 
 // wake makes a channel of capacity 1 ready.
 func wake(ch chan<- struct{}) {

@@ -142,7 +142,7 @@ func (p *proc) Remove(context.Context) error {
 	p.wakeReaders()
 	p.mu.Unlock()
 	p.m.forget(p)
-	p.m.emit(process.Event{Kind: process.EventRemoved, ID: p.id, PID: p.pid, Time: time.Now()})
+	p.m.watchers.Tell(process.Event{Kind: process.EventRemoved, ID: p.id, PID: p.pid, Time: time.Now()})
 	return nil
 }
 
@@ -162,7 +162,7 @@ func (p *proc) reap() {
 	p.collect()
 	p.mu.Unlock()
 	close(p.exited)
-	p.m.emit(process.Event{Kind: process.EventExited, ID: p.id, PID: p.pid, Exit: p.exit, Time: p.exit.Time})
+	p.m.watchers.Tell(process.Event{Kind: process.EventExited, ID: p.id, PID: p.pid, Exit: p.exit, Time: p.exit.Time})
 	for pause := time.Millisecond; !p.checkTree(); pause = min(pause*2, 100*time.Millisecond) {
 		select {
 		case <-time.After(pause):
@@ -236,7 +236,7 @@ func (p *proc) checkTree() bool {
 		p.timeout.Stop()
 	}
 	p.mu.Unlock()
-	p.m.emit(process.Event{Kind: process.EventTreeGone, ID: p.id, PID: p.pid, Time: time.Now()})
+	p.m.watchers.Tell(process.Event{Kind: process.EventTreeGone, ID: p.id, PID: p.pid, Time: time.Now()})
 	return true
 }
 

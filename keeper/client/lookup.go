@@ -5,9 +5,7 @@ package client
 import (
 	"cmp"
 	"context"
-	"io"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/tend-run/tend/keeper/wire"
@@ -117,80 +115,5 @@ func (m *Manager) List(ctx context.Context, f process.Filter) ([]process.Info, e
 	return out, nil
 }
 
-// lag is how many events may wait for a watcher.
-const lag = 4096
-
-// watcher implements process.Watcher.
-type watcher struct {
-	m     *Manager
-	ready chan struct{}
-
-	mu     sync.Mutex
-	events []process.Event // guarded by mu
-	err    error           // guarded by mu
-}
-
 // Watch implements process.Manager.
-func (m *Manager) Watch(context.Context) (process.Watcher, error) {
-	w := &watcher{m: m, ready: make(chan struct{}, 1)}
-	m.mu.Lock()
-	m.watchers[w] = struct{}{}
-	m.mu.Unlock()
-	return w, nil
-}
-
-func (m *Manager) emit(ev process.Event) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	for w := range m.watchers {
-		w.add(ev)
-	}
-}
-
-func (w *watcher) add(ev process.Event) {
-	w.mu.Lock()
-	if len(w.events) >= lag {
-		w.err, w.events = process.ErrLagged, nil
-	}
-	if w.err == nil {
-		w.events = append(w.events, ev)
-	}
-	w.mu.Unlock()
-	select {
-	case w.ready <- struct{}{}:
-	default:
-	}
-}
-
-func (w *watcher) fail(err error) {
-	w.mu.Lock()
-	if w.err == nil {
-		w.err = err
-	}
-	w.mu.Unlock()
-	select {
-	case w.ready <- struct{}{}:
-	default:
-	}
-}
-
-func (w *watcher) Next() (process.Event, bool, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.events) > 0 {
-		ev := w.events[0]
-		w.events = w.events[1:]
-		return ev, true, nil
-	}
-	return process.Event{}, false, w.err
-}
-
-func (w *watcher) Ready() <-chan struct{} { return w.ready }
-
-func (w *watcher) Close() error {
-	w.m.mu.Lock()
-	delete(w.m.watchers, w)
-	w.m.mu.Unlock()
-	w.fail(io.EOF)
-	return nil
-}
+func (m *Manager) Watch(context.Context) (process.Watcher, error) { return m.watchers.Open(), nil }

@@ -56,6 +56,7 @@ type Manager struct {
 	link     *link
 	starters *starters
 	users    users
+	watchers process.Watchers
 	wake     atomic.Pointer[waker]
 	board    atomic.Pointer[board.Board]
 
@@ -64,7 +65,6 @@ type Manager struct {
 	order    []*proc                      // by start; guarded by mu
 	slots    [board.Slots]*proc           // live processes by slot; guarded by mu
 	starting map[process.ID]chan struct{} // guarded by mu
-	watchers map[*watcher]struct{}        // guarded by mu
 	hello    wire.Hello                   // guarded by mu
 	keepers  int                          // hellos so far; guarded by mu
 
@@ -95,7 +95,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		cfg.TTL = 24 * time.Hour
 	}
 	m := &Manager{cfg: cfg, spool: filepath.Join(cfg.StateDir, keeper.SpoolDir), run: run,
-		procs: map[process.ID]*proc{}, starting: map[process.ID]chan struct{}{}, watchers: map[*watcher]struct{}{}, short: make(chan struct{}, 1), scanned: make(chan struct{})}
+		procs: map[process.ID]*proc{}, starting: map[process.ID]chan struct{}{}, short: make(chan struct{}, 1), scanned: make(chan struct{})}
 	if err := os.MkdirAll(m.spool, 0o700); err != nil {
 		return nil, fmt.Errorf("spool: %w", err)
 	}
@@ -137,11 +137,7 @@ func (m *Manager) Close() error {
 		w.stop()
 	}
 	m.wg.Wait()
-	m.mu.Lock()
-	for w := range m.watchers {
-		w.fail(process.ErrUnavailable)
-	}
-	m.mu.Unlock()
+	m.watchers.End(process.ErrUnavailable)
 	m.run.Close()
 	return nil
 }

@@ -183,7 +183,7 @@ func (p *proc) Remove(ctx context.Context) error {
 	m.mu.Unlock()
 	err := p.removeDir()
 	p.changed()
-	m.emit(process.Event{Kind: process.EventRemoved, ID: p.id, PID: p.pid, Time: time.Now()})
+	m.watchers.Tell(process.Event{Kind: process.EventRemoved, ID: p.id, PID: p.pid, Time: time.Now()})
 	return err
 }
 

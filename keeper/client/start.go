@@ -89,8 +89,8 @@ func (m *Manager) finishedTwin(spec *process.Spec) process.Process {
 		return nil
 	}
 	m.register(p)
-	m.emit(process.Event{Kind: process.EventStarted, ID: p.id, PID: p.pid, Time: p.started})
-	m.emit(process.Event{Kind: process.EventExited, ID: p.id, PID: p.pid, Exit: j.Exit, Time: j.Exit.Time})
+	m.watchers.Tell(process.Event{Kind: process.EventStarted, ID: p.id, PID: p.pid, Time: p.started})
+	m.watchers.Tell(process.Event{Kind: process.EventExited, ID: p.id, PID: p.pid, Exit: j.Exit, Time: j.Exit.Time})
 	return p
 }
 
@@ -154,7 +154,7 @@ func (m *Manager) started(spec process.Spec, s wire.Spawned) *proc {
 	p := &proc{m: m, id: spec.ID, spec: spec, dir: filepath.Join(m.spool, string(spec.ID)), ref: s.Ref, slot: slot,
 		live: true, started: slot.Started(), pid: int(s.PID), fresh: true}
 	m.register(p)
-	m.emit(process.Event{Kind: process.EventStarted, ID: p.id, PID: p.pid, Time: p.started})
+	m.watchers.Tell(process.Event{Kind: process.EventStarted, ID: p.id, PID: p.pid, Time: p.started})
 	p.mu.Lock()
 	p.fresh = false
 	p.mu.Unlock()
