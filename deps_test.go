@@ -126,6 +126,7 @@ func TestDeps(t *testing.T) {
 		{"internal/fakeproc", []string{"process", "observe", "internal/account"}},
 		{"internal/payload", nil},
 		{"internal/cleansignals", nil},
+		{"internal/poorkernel", nil},
 		{"internal/daemontest", []string{"process", "."}},
 		{"server", []string{"process", "face", "files", "driver", "gen", "metrics", "internal/tendpb"}},
 		{"conformance", []string{"process", "anchor", "gen", "face/distant"}},

@@ -40,6 +40,7 @@ func benches() []bench {
 		{"upgrade", true, benchUpgrade},
 		{"replay", true, benchReplay},
 		{"distant", true, benchDistant},
+		{"fsync", true, benchFsync},
 	}
 }
 
@@ -59,7 +60,7 @@ func main() {
 }
 
 func run() int {
-	only := flag.String("only", "", "run the benches whose name matches this `REGEX`: true, at-once, binary, json, pty, stdin, readers, idle, serve, crash, upgrade, replay, distant")
+	only := flag.String("only", "", "run the benches whose name matches this `REGEX`: true, at-once, binary, json, pty, stdin, readers, idle, serve, crash, upgrade, replay, distant, fsync")
 	n := flag.Int("n", 1000, "samples of each latency, 10 to 100000")
 	asJSON := flag.Bool("json", false, "print one JSON object a row instead of a table")
 	url := flag.String("url", "", "measure the daemon that runs at this `URL` (http://HOST:PORT), on this machine; leaves out what needs a daemon of its own")

@@ -120,12 +120,18 @@ func (k *Keeper) exit(p *proc, e *process.Exit) {
 		}
 	}
 	k.record(p, spool.AppendExited(rec, e.Time, e))
-	p.slot.Set(eof)
-	p.slot.SetExit(e)
+	if p.sync == process.SyncExit {
+		p.untold = e
+		k.syncs.now(p) // goes on when p.mu is let go
+	}
+	p.tell(eof)
+	if p.untold == nil {
+		p.slot.SetExit(e)
+	}
 	// Most often the tree is gone too, and what is left to say goes into the
 	// same announcement: each one wakes the server.
 	k.checkTree(p)
-	if !p.final {
+	if !p.final && p.untold == nil {
 		k.announce(p)
 	}
 	if p.pidfd >= 0 {
@@ -149,7 +155,7 @@ func (k *Keeper) checkTree(p *proc) {
 	}
 	if p.gone {
 		k.record(p, spool.AppendTreeGone(nil, time.Now()))
-		p.slot.Set(board.FlagTreeGone)
+		p.tell(board.FlagTreeGone)
 		k.finish(p)
 		return
 	}
@@ -205,10 +211,16 @@ func (k *Keeper) finish(p *proc) {
 				k.closeStream(p, s)
 			}
 			k.record(p, spool.AppendEOF(nil, time.Now(), s.stream, s.end))
-			p.slot.Set(board.FlagEOF(s.stream))
+			p.tell(board.FlagEOF(s.stream))
 		}
 	}
 	if !p.out[0].eof || !p.out[1].eof || len(p.owed) > 0 {
+		return
+	}
+	if p.busy || p.dirty { // a last sync, after which this is called again
+		if !p.busy {
+			k.syncs.now(p)
+		}
 		return
 	}
 	p.final = true

@@ -25,12 +25,13 @@
 // # Order of announcements
 //
 // data file → index record → board → wake. For retention: board (base) →
-// index record → punch. For the exit: journal → board → wake.
+// index record → punch. For the exit: journal → disk, if the process asks for it
+// (syncer) → board → wake.
 //
 // # Locks
 //
 // Keeper.mu guards ids and free; proc.mu guards one process. proc.mu is taken
-// first; a proc.mu is never taken while Keeper.mu is held.
+// first; a proc.mu is never taken while Keeper.mu is held. syncer.mu is taken last.
 package keeper
 
 import (
@@ -89,6 +90,7 @@ type Keeper struct {
 	groups  *cgroups
 	spares  *sparePool
 	stats   machine
+	syncs   *syncer
 	vaulted epochs       // of the global descriptors
 	cached  atomic.Int32 // open spool files
 
@@ -114,6 +116,7 @@ func Run(cfg Config) error {
 	if err := os.MkdirAll(k.spool, 0o700); err != nil {
 		return fmt.Errorf("spool: %w", err)
 	}
+	k.syncs = k.newSyncer()
 	var err error
 	if k.run, err = rundir.Open(cfg.StateDir); err != nil {
 		return err

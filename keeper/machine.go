@@ -126,6 +126,7 @@ func (m *machine) facts(k *Keeper) []string {
 		info = "Linux 6.15 is needed: the exit status of a process whose keeper and then launcher were killed is reported as lost"
 	}
 	fact("exit_status_survives_two_roles", "PIDFD_GET_INFO", info)
+	fact("output_survives_power_loss", "fsync works", k.syncs.trouble())
 	if k.upgrades > 0 {
 		out = append(out, fmt.Sprintf("keeper_upgrades=%d in place; the last took %v", k.upgrades, k.last))
 	}

@@ -51,6 +51,13 @@ type proc struct {
 
 	retrying bool // a timer will resume the streams that wait
 
+	sync   process.Sync
+	dirty  bool          // written since the last sync began; only with a policy
+	busy   bool          // a sync is under way
+	queued bool          // for a sync; guarded by syncer.mu
+	untold *process.Exit // in the journal, and told when it is on the disk
+	held   uint32        // flags to be told after it
+
 	limit  int64
 	policy process.RetentionPolicy
 

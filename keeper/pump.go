@@ -137,6 +137,7 @@ func (k *Keeper) move(p *proc, s *outStream) (int64, error) {
 	}
 	p.slot.SetEnd(s.stream, s.end)
 	k.announce(p)
+	k.wrote(p)
 	k.growPipe(p, s, n)
 	return n, nil
 }
@@ -378,7 +379,7 @@ func (k *Keeper) arm(p *proc, s *outStream) {
 func (k *Keeper) endStream(p *proc, s *outStream) {
 	k.closeStream(p, s)
 	k.record(p, spool.AppendEOF(nil, time.Now(), s.stream, s.end))
-	p.slot.Set(board.FlagEOF(s.stream))
+	p.tell(board.FlagEOF(s.stream))
 	k.announce(p)
 	k.finish(p)
 }

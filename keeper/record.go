@@ -18,6 +18,7 @@ func (k *Keeper) record(p *proc, rec []byte) {
 	if len(p.owed) == 0 {
 		err := k.appendJournal(p, rec)
 		if err == nil {
+			k.wrote(p)
 			return
 		}
 		k.logf("process %s: journal, trying again: %v", p.id, err)
@@ -37,6 +38,7 @@ func (k *Keeper) payOwed(p *proc) {
 		return
 	}
 	p.owed = nil
+	k.wrote(p)
 	p.slot.Clear(board.FlagNoSpace)
 	k.finish(p)
 }

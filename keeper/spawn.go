@@ -58,6 +58,7 @@ func (k *Keeper) spawn(req *wire.Spawn) (*wire.Spawned, *wire.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.setSpec(&spec)
+	p.setSync(req.Sync)
 	if werr := k.start(p, &spec, req); werr != nil {
 		k.abandon(p)
 		return nil, werr

@@ -261,6 +261,7 @@ func (k *Keeper) goOn(p *proc, h held) {
 		rec.Base[st] = max(rec.Base[st], min(s.Base(st), rec.End[st]))
 	}
 	p.setSpec(&rec.Journal.Spec)
+	k.adoptSync(p)
 	p.indexEnd = rec.IndexEnd
 	s.SetIndexEnd(rec.IndexEnd)
 	k.adoptFDs(p, h, rec)
@@ -270,8 +271,12 @@ func (k *Keeper) goOn(p *proc, h held) {
 	}
 	switch j := &rec.Journal; {
 	case !p.exited && j.Exit != nil: // died between journal and board
-		s.SetExit(j.Exit)
 		p.exited = true
+		if p.sync == process.SyncExit {
+			p.untold = j.Exit
+		} else {
+			s.SetExit(j.Exit)
+		}
 	case p.exited && j.Exit == nil: // died while it owed the journal
 		e := s.Exit()
 		k.record(p, spool.AppendExited(nil, e.Time, e))
@@ -374,6 +379,7 @@ func (k *Keeper) rewatch(p *proc, rec *spool.Recovered) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		k.feed(p)
+		k.resumeSync(p)
 		k.announce(p)
 		if p.exited {
 			k.checkTree(p)

@@ -170,7 +170,7 @@ func (k *Keeper) lockAll(st *stillness, end time.Time) error {
 		if p == nil || have[p] {
 			continue
 		}
-		for !p.mu.TryLock() {
+		for !p.tryStill() {
 			if time.Now().After(end) {
 				return fmt.Errorf("process %s is held by the filesystem or by a start that does not end", p.id)
 			}
@@ -179,6 +179,19 @@ func (k *Keeper) lockAll(st *stillness, end time.Time) error {
 		st.locked = append(st.locked, p)
 	}
 	return nil
+}
+
+// tryStill takes the lock, unless the exit is just being forced to the disk:
+// snapshots know of no such state.
+func (p *proc) tryStill() bool {
+	if !p.mu.TryLock() {
+		return false
+	}
+	if p.untold != nil {
+		p.mu.Unlock()
+		return false
+	}
+	return true
 }
 
 // allLocked: k.mu is held, so no slot gets an owner now.
@@ -375,9 +388,11 @@ func (k *Keeper) restoreProc(in *snapshotProc, g *snapshotKeeper) {
 			p.vaulted[i] = 1
 		}
 	}
+	k.adoptSync(p)
 	k.ids[p.id] = p
 	k.procs[in.Slot].Store(p)
 	if !p.final {
+		k.resumeSync(p)
 		k.rearm(p)
 	}
 }

@@ -129,6 +129,35 @@ type Retention struct {
 	// TTL is how long a finished process and its output are kept at most.
 	// 0: the daemon's default.
 	TTL time.Duration
+	// Sync says what a loss of power may take.
+	Sync Sync
+}
+
+// Sync says when output and facts are forced to the disk (fsync). It is for a
+// loss of power alone: no death of a program, tend's own included, takes
+// anything with it that was written.
+type Sync uint8
+
+const (
+	// SyncDefault is the daemon's default: SyncNone unless it was told another.
+	SyncDefault Sync = iota
+	// SyncNone leaves it to the kernel, which writes back within about 30 s.
+	SyncNone
+	// SyncExit announces the exit only when it, and all output before it, is on
+	// the disk. A process that has not ended may be lost as a whole.
+	SyncExit
+	// SyncInterval forces out what was written about once a second, and does
+	// not make the announcement of the exit wait.
+	SyncInterval
+)
+
+var syncNames = [...]string{"default", "none", "exit", "interval"}
+
+func (s Sync) String() string {
+	if int(s) < len(syncNames) {
+		return syncNames[s]
+	}
+	return fmt.Sprintf("sync(%d)", uint8(s))
 }
 
 // RetentionPolicy says what happens when a stream reaches its limit.
@@ -213,8 +242,8 @@ func (s *Spec) Validate() error {
 	if s.KillWithoutReaders < 0 || s.KillWithoutReaders > MaxTimeout {
 		return invalid("kill_without_readers", fmt.Sprintf("is %v; 0 (never) to %v are allowed", s.KillWithoutReaders, MaxTimeout))
 	}
-	if s.Inherit > InheritNone || s.Stdin > StdinPipe || s.TimeoutScope > ScopeGroup || s.Retention.Policy > Block {
-		return invalid("spec", "has an unknown value in inherit, stdin, timeout_scope or retention.policy")
+	if s.Inherit > InheritNone || s.Stdin > StdinPipe || s.TimeoutScope > ScopeGroup || s.Retention.Policy > Block || s.Retention.Sync > SyncInterval {
+		return invalid("spec", "has an unknown value in inherit, stdin, timeout_scope, retention.policy or retention.sync")
 	}
 	if err := s.Retention.validate(); err != nil {
 		return err

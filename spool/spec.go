@@ -37,6 +37,7 @@ const (
 	tagRetentionTTL
 	tagKillWithoutReaders
 	tagLabel // repeated, key NUL value
+	tagRetentionSync
 )
 
 // EncodeSpec appends the encoded spec: tag and length as uvarints, then the
@@ -88,6 +89,7 @@ func EncodeSpec(b []byte, s *process.Spec) []byte {
 	num(tagRetentionLimit, s.Retention.Limit)
 	num(tagRetentionPolicy, int64(s.Retention.Policy))
 	num(tagRetentionTTL, int64(s.Retention.TTL))
+	num(tagRetentionSync, int64(s.Retention.Sync))
 	num(tagKillWithoutReaders, int64(s.KillWithoutReaders))
 	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
 		b = field(b, tagLabel, k+"\x00"+s.Labels[k])
@@ -178,6 +180,8 @@ func setField(s *process.Spec, tag uint64, v []byte) error {
 		s.Retention.Policy = process.RetentionPolicy(num())
 	case tagRetentionTTL:
 		s.Retention.TTL = time.Duration(num())
+	case tagRetentionSync:
+		s.Retention.Sync = process.Sync(num())
 	case tagKillWithoutReaders:
 		s.KillWithoutReaders = time.Duration(num())
 	}

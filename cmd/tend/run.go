@@ -29,6 +29,7 @@ type runCmd struct {
 	Label   map[string]string `mapsep:"none" placeholder:"K=V" help:"A label. Repeatable."`
 
 	Keep   string        `placeholder:"SIZE" help:"Keep this much of each output stream, such as 64MiB; the oldest goes first."`
+	Fsync  string        `enum:"default,none,exit,interval" default:"default" placeholder:"WHEN" help:"When its output is forced to the disk: none, exit or interval, as of tend serve. Default: the daemon's."`
 	Memory string        `placeholder:"SIZE" help:"Memory limit for the process and its descendants."`
 	Pids   int64         `placeholder:"N" help:"Limit of tasks for the process and its descendants."`
 	Nice   int           `placeholder:"N" help:"Priority, -20 to 19."`
@@ -157,6 +158,7 @@ func (c *runCmd) spec(inv *invocation) (process.Spec, error) {
 		s.Env = withDefault(s.Env, "TERM", "xterm-256color")
 	}
 	s.Limits.PidsMax, s.Limits.Nice = c.Pids, c.Nice
+	s.Retention.Sync = syncOf(c.Fsync)
 	for _, size := range []struct {
 		flag, text string
 		into       *int64
@@ -190,6 +192,16 @@ func (c *runCmd) likeHere(inv *invocation, s *process.Spec) {
 	if path := inv.getenv("PATH"); path != "" && c.User == "" {
 		s.Env = withDefault(s.Env, "PATH", path)
 	}
+}
+
+// syncOf reads the value of --fsync; kong has checked that it is one of them.
+func syncOf(text string) process.Sync {
+	for s := process.SyncNone; s <= process.SyncInterval; s++ {
+		if s.String() == text {
+			return s
+		}
+	}
+	return process.SyncDefault
 }
 
 func withDefault(env map[string]string, k, v string) map[string]string {

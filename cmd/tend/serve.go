@@ -22,6 +22,7 @@ type serveFlags struct {
 	DefaultUser    string `name:"default-user" placeholder:"NAME" help:"User of envd requests that name none. Default: the user that serves."`
 	DefaultWorkdir string `name:"default-workdir" placeholder:"DIR" help:"Working directory of envd requests that name none. Default: the user's home."`
 	Insecure       bool   `name:"insecure" help:"Listen on any address without a token, and answer any web page. Whoever reaches the port can run programs."`
+	Fsync          string `name:"fsync" enum:"none,exit,interval" default:"none" placeholder:"WHEN" help:"When output is forced to the disk, for processes that do not say: none; exit (an exit is told when it and all output is on the disk); interval (once a second). For a loss of power alone."`
 	Debug          bool   `name:"debug" help:"Log more."`
 }
 
@@ -138,7 +139,7 @@ func (p *plan) serverArgs(exe string) []string {
 	args := []string{exe, "server", "--state-dir", p.stateDir, "--listeners", fmt.Sprint(len(p.listen))}
 	for _, f := range []struct{ name, value string }{
 		{"--port-file", p.flags.PortFile}, {"--token-file", p.flags.TokenFile},
-		{"--default-user", p.flags.DefaultUser}, {"--default-workdir", p.flags.DefaultWorkdir},
+		{"--default-user", p.flags.DefaultUser}, {"--default-workdir", p.flags.DefaultWorkdir}, {"--fsync", p.flags.Fsync},
 	} {
 		if f.value != "" {
 			args = append(args, f.name, f.value)

@@ -77,7 +77,8 @@ func (c *serverRoleCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	manager, err := client.Open(ctx, client.Config{StateDir: dir, Environ: os.Environ(), Log: log})
+	sync := syncOf(c.Fsync)
+	manager, err := client.Open(ctx, client.Config{StateDir: dir, Environ: os.Environ(), Log: log, Sync: sync})
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func (c *serverRoleCmd) Run(ctx context.Context, inv *invocation) error {
 		Token: token, Insecure: c.Insecure,
 		DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		PortFile: c.PortFile, URLFile: filepath.Join(dir, urlName),
-		Roles: roles.get, Promises: func() []server.Promise { return promises(manager.Facts()) }, Upgrade: roles.upgrade, Shutdown: roles.shutdown,
+		Roles: roles.get, Promises: func() []server.Promise { return powerLoss(promises(manager.Facts()), sync) }, Upgrade: roles.upgrade, Shutdown: roles.shutdown,
 		Version: versionText(), Log: log,
 	})
 	if err != nil {

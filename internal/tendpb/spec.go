@@ -94,7 +94,7 @@ func Spec(s *process.Spec) *tendv1.Spec {
 		}
 	}
 	if s.Retention != (process.Retention{}) {
-		m.Retention = &tendv1.Retention{Limit: s.Retention.Limit, Policy: tendv1.RetentionPolicy(s.Retention.Policy), Ttl: duration(s.Retention.TTL)}
+		m.Retention = &tendv1.Retention{Limit: s.Retention.Limit, Policy: tendv1.RetentionPolicy(s.Retention.Policy), Ttl: duration(s.Retention.TTL), Sync: tendv1.Sync(s.Retention.Sync)}
 	}
 	return m
 }
@@ -129,6 +129,7 @@ func ToSpec(m *tendv1.Spec) (process.Spec, error) {
 	s.Stdin, err = enum[process.StdinMode](err, "stdin", m.GetStdin(), process.StdinPipe)
 	s.TimeoutScope, err = enum[process.Scope](err, "timeout_scope", m.GetTimeoutScope(), process.ScopeGroup)
 	s.Retention.Policy, err = enum[process.RetentionPolicy](err, "retention.policy", m.GetRetention().GetPolicy(), process.Block)
+	s.Retention.Sync, err = enum[process.Sync](err, "retention.sync", m.GetRetention().GetSync(), process.SyncInterval)
 	if err != nil {
 		return s, err
 	}

@@ -102,6 +102,13 @@ const (
 // FlagStdinMem: input was written, so there is memory that holds it.
 const FlagStdinMem = 1 << 16
 
+// FlagSyncExit and FlagSyncInterval: when output is forced to the disk
+// (process.Sync); neither: never.
+const (
+	FlagSyncExit     = 1 << 17
+	FlagSyncInterval = 1 << 18
+)
+
 // FlagEOF returns the flag for the end of an output stream.
 func FlagEOF(s process.Stream) uint32 { return uint32(flagEOF) << s }
 

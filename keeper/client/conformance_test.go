@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/poorkernel"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/processtest"
@@ -24,6 +25,7 @@ import (
 var keeperBinary string
 
 func TestMain(m *testing.M) {
+	poorkernel.Main(os.Environ())
 	processtest.Main()
 	os.Exit(testMain(m))
 }
@@ -67,6 +69,13 @@ func daemon(t *testing.T) (stateDir string) {
 // daemonOn starts them on an existing directory.
 func daemonOn(t *testing.T, stateDir string) {
 	t.Helper()
+	cmd := exec.Command(keeperBinary, "launcher", "--state-dir", stateDir)
+	roles(t, stateDir, cmd, cmd.Start)
+}
+
+// roles starts them by a command and ends them with the test.
+func roles(t *testing.T, stateDir string, cmd *exec.Cmd, start func() error) {
+	t.Helper()
 	if err := os.MkdirAll(filepath.Join(stateDir, "run"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -75,10 +84,9 @@ func daemonOn(t *testing.T, stateDir string) {
 		t.Fatal(err)
 	}
 	var log syncBuffer
-	cmd := exec.Command(keeperBinary, "launcher", "--state-dir", stateDir)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
+	if err := start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -46,6 +46,9 @@ type Config struct {
 	// TTL is how long a finished process is kept when its spec does not say.
 	// 0: 24 hours.
 	TTL time.Duration
+	// Sync is when output is forced to the disk if the spec does not say.
+	// SyncDefault: never.
+	Sync process.Sync
 }
 
 // Manager implements process.Manager. Close it after use.

@@ -170,6 +170,9 @@ func (m *Manager) prepare(spec *process.Spec) (*wire.Spawn, error) {
 		return nil, &process.StartError{Reason: process.StartBadUser, What: spec.User, Err: err}
 	}
 	req := &wire.Spawn{Spec: spool.EncodeSpec(nil, spec), Argv: spec.Argv, Dir: spec.Dir, Env: environ(spec, u, m.cfg.Environ)}
+	if req.Sync = spec.Retention.Sync; req.Sync == process.SyncDefault {
+		req.Sync = m.cfg.Sync
+	}
 	if u.Other {
 		req.Cred, req.UID, req.GID, req.Groups = true, u.UID, u.GID, u.Groups
 	}

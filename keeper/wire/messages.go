@@ -53,6 +53,8 @@ type Spawn struct {
 	Cred     bool
 	UID, GID uint32
 	Groups   []uint32
+	// Sync is when output is forced to the disk; SyncDefault is none here.
+	Sync process.Sync
 }
 
 func (s *Spawn) Append(e *Enc) {
@@ -68,6 +70,7 @@ func (s *Spawn) Append(e *Enc) {
 	for _, g := range s.Groups {
 		e.U32(g)
 	}
+	e.U8(uint8(s.Sync))
 }
 
 func ParseSpawn(b []byte) (s Spawn, err error) {
@@ -80,6 +83,9 @@ func ParseSpawn(b []byte) (s Spawn, err error) {
 	}
 	for range n {
 		s.Groups = append(s.Groups, d.U32())
+	}
+	if d.err == nil && len(d.B) > 0 { // a server before this version says nothing
+		s.Sync = process.Sync(d.U8())
 	}
 	return s, d.Err()
 }

@@ -227,6 +227,64 @@ func (Scope) EnumDescriptor() ([]byte, []int) {
 	return file_tend_v1_spec_proto_rawDescGZIP(), []int{3}
 }
 
+// Sync says when output and facts are forced to the disk. It is for a loss of
+// power alone.
+type Sync int32
+
+const (
+	// The server's default.
+	Sync_SYNC_DEFAULT Sync = 0
+	// Left to the kernel.
+	Sync_SYNC_NONE Sync = 1
+	// The exit is announced when it, and all output before it, is on the disk.
+	Sync_SYNC_EXIT Sync = 2
+	// About once a second.
+	Sync_SYNC_INTERVAL Sync = 3
+)
+
+// Enum value maps for Sync.
+var (
+	Sync_name = map[int32]string{
+		0: "SYNC_DEFAULT",
+		1: "SYNC_NONE",
+		2: "SYNC_EXIT",
+		3: "SYNC_INTERVAL",
+	}
+	Sync_value = map[string]int32{
+		"SYNC_DEFAULT":  0,
+		"SYNC_NONE":     1,
+		"SYNC_EXIT":     2,
+		"SYNC_INTERVAL": 3,
+	}
+)
+
+func (x Sync) Enum() *Sync {
+	p := new(Sync)
+	*p = x
+	return p
+}
+
+func (x Sync) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Sync) Descriptor() protoreflect.EnumDescriptor {
+	return file_tend_v1_spec_proto_enumTypes[4].Descriptor()
+}
+
+func (Sync) Type() protoreflect.EnumType {
+	return &file_tend_v1_spec_proto_enumTypes[4]
+}
+
+func (x Sync) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Sync.Descriptor instead.
+func (Sync) EnumDescriptor() ([]byte, []int) {
+	return file_tend_v1_spec_proto_rawDescGZIP(), []int{4}
+}
+
 type RetentionPolicy int32
 
 const (
@@ -258,11 +316,11 @@ func (x RetentionPolicy) String() string {
 }
 
 func (RetentionPolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_tend_v1_spec_proto_enumTypes[4].Descriptor()
+	return file_tend_v1_spec_proto_enumTypes[5].Descriptor()
 }
 
 func (RetentionPolicy) Type() protoreflect.EnumType {
-	return &file_tend_v1_spec_proto_enumTypes[4]
+	return &file_tend_v1_spec_proto_enumTypes[5]
 }
 
 func (x RetentionPolicy) Number() protoreflect.EnumNumber {
@@ -271,7 +329,7 @@ func (x RetentionPolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RetentionPolicy.Descriptor instead.
 func (RetentionPolicy) EnumDescriptor() ([]byte, []int) {
-	return file_tend_v1_spec_proto_rawDescGZIP(), []int{4}
+	return file_tend_v1_spec_proto_rawDescGZIP(), []int{5}
 }
 
 type State int32
@@ -307,11 +365,11 @@ func (x State) String() string {
 }
 
 func (State) Descriptor() protoreflect.EnumDescriptor {
-	return file_tend_v1_spec_proto_enumTypes[5].Descriptor()
+	return file_tend_v1_spec_proto_enumTypes[6].Descriptor()
 }
 
 func (State) Type() protoreflect.EnumType {
-	return &file_tend_v1_spec_proto_enumTypes[5]
+	return &file_tend_v1_spec_proto_enumTypes[6]
 }
 
 func (x State) Number() protoreflect.EnumNumber {
@@ -320,7 +378,7 @@ func (x State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use State.Descriptor instead.
 func (State) EnumDescriptor() ([]byte, []int) {
-	return file_tend_v1_spec_proto_rawDescGZIP(), []int{5}
+	return file_tend_v1_spec_proto_rawDescGZIP(), []int{6}
 }
 
 type Cause int32
@@ -372,11 +430,11 @@ func (x Cause) String() string {
 }
 
 func (Cause) Descriptor() protoreflect.EnumDescriptor {
-	return file_tend_v1_spec_proto_enumTypes[6].Descriptor()
+	return file_tend_v1_spec_proto_enumTypes[7].Descriptor()
 }
 
 func (Cause) Type() protoreflect.EnumType {
-	return &file_tend_v1_spec_proto_enumTypes[6]
+	return &file_tend_v1_spec_proto_enumTypes[7]
 }
 
 func (x Cause) Number() protoreflect.EnumNumber {
@@ -385,7 +443,7 @@ func (x Cause) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Cause.Descriptor instead.
 func (Cause) EnumDescriptor() ([]byte, []int) {
-	return file_tend_v1_spec_proto_rawDescGZIP(), []int{6}
+	return file_tend_v1_spec_proto_rawDescGZIP(), []int{7}
 }
 
 // Spec says what to start. Each field's absence is its default.
@@ -808,6 +866,7 @@ type Retention struct {
 	Policy RetentionPolicy `protobuf:"varint,2,opt,name=policy,proto3,enum=tend.v1.RetentionPolicy" json:"policy,omitempty"`
 	// How long a finished process is kept. 0: the server's default.
 	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Sync          Sync                 `protobuf:"varint,4,opt,name=sync,proto3,enum=tend.v1.Sync" json:"sync,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -861,6 +920,13 @@ func (x *Retention) GetTtl() *durationpb.Duration {
 		return x.Ttl
 	}
 	return nil
+}
+
+func (x *Retention) GetSync() Sync {
+	if x != nil {
+		return x.Sync
+	}
+	return Sync_SYNC_DEFAULT
 }
 
 // Info is what is known of a process at one moment.
@@ -1365,11 +1431,12 @@ const file_tend_v1_spec_proto_rawDesc = "" +
 	"\x06Rlimit\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\rR\bresource\x12\x12\n" +
 	"\x04soft\x18\x02 \x01(\x04R\x04soft\x12\x12\n" +
-	"\x04hard\x18\x03 \x01(\x04R\x04hard\"\x80\x01\n" +
+	"\x04hard\x18\x03 \x01(\x04R\x04hard\"\xa3\x01\n" +
 	"\tRetention\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\x03R\x05limit\x120\n" +
 	"\x06policy\x18\x02 \x01(\x0e2\x18.tend.v1.RetentionPolicyR\x06policy\x12+\n" +
-	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\xc0\x02\n" +
+	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12!\n" +
+	"\x04sync\x18\x04 \x01(\x0e2\r.tend.v1.SyncR\x04sync\"\xc0\x02\n" +
 	"\x04Info\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\rR\x03pid\x12!\n" +
@@ -1421,7 +1488,12 @@ const file_tend_v1_spec_proto_rawDesc = "" +
 	"\n" +
 	"SCOPE_TREE\x10\x00\x12\x10\n" +
 	"\fSCOPE_LEADER\x10\x01\x12\x0f\n" +
-	"\vSCOPE_GROUP\x10\x02*O\n" +
+	"\vSCOPE_GROUP\x10\x02*I\n" +
+	"\x04Sync\x12\x10\n" +
+	"\fSYNC_DEFAULT\x10\x00\x12\r\n" +
+	"\tSYNC_NONE\x10\x01\x12\r\n" +
+	"\tSYNC_EXIT\x10\x02\x12\x11\n" +
+	"\rSYNC_INTERVAL\x10\x03*O\n" +
 	"\x0fRetentionPolicy\x12 \n" +
 	"\x1cRETENTION_POLICY_DROP_OLDEST\x10\x00\x12\x1a\n" +
 	"\x16RETENTION_POLICY_BLOCK\x10\x01*?\n" +
@@ -1452,64 +1524,66 @@ func file_tend_v1_spec_proto_rawDescGZIP() []byte {
 	return file_tend_v1_spec_proto_rawDescData
 }
 
-var file_tend_v1_spec_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_tend_v1_spec_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
 var file_tend_v1_spec_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_tend_v1_spec_proto_goTypes = []any{
 	(Stream)(0),                   // 0: tend.v1.Stream
 	(Inherit)(0),                  // 1: tend.v1.Inherit
 	(StdinMode)(0),                // 2: tend.v1.StdinMode
 	(Scope)(0),                    // 3: tend.v1.Scope
-	(RetentionPolicy)(0),          // 4: tend.v1.RetentionPolicy
-	(State)(0),                    // 5: tend.v1.State
-	(Cause)(0),                    // 6: tend.v1.Cause
-	(*Spec)(nil),                  // 7: tend.v1.Spec
-	(*Size)(nil),                  // 8: tend.v1.Size
-	(*Limits)(nil),                // 9: tend.v1.Limits
-	(*Rlimit)(nil),                // 10: tend.v1.Rlimit
-	(*Retention)(nil),             // 11: tend.v1.Retention
-	(*Info)(nil),                  // 12: tend.v1.Info
-	(*StreamInfo)(nil),            // 13: tend.v1.StreamInfo
-	(*StdinInfo)(nil),             // 14: tend.v1.StdinInfo
-	(*Exit)(nil),                  // 15: tend.v1.Exit
-	(*Gap)(nil),                   // 16: tend.v1.Gap
-	nil,                           // 17: tend.v1.Spec.EnvEntry
-	nil,                           // 18: tend.v1.Spec.LabelsEntry
-	(*Spec_RawVariable)(nil),      // 19: tend.v1.Spec.RawVariable
-	(*durationpb.Duration)(nil),   // 20: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(Sync)(0),                     // 4: tend.v1.Sync
+	(RetentionPolicy)(0),          // 5: tend.v1.RetentionPolicy
+	(State)(0),                    // 6: tend.v1.State
+	(Cause)(0),                    // 7: tend.v1.Cause
+	(*Spec)(nil),                  // 8: tend.v1.Spec
+	(*Size)(nil),                  // 9: tend.v1.Size
+	(*Limits)(nil),                // 10: tend.v1.Limits
+	(*Rlimit)(nil),                // 11: tend.v1.Rlimit
+	(*Retention)(nil),             // 12: tend.v1.Retention
+	(*Info)(nil),                  // 13: tend.v1.Info
+	(*StreamInfo)(nil),            // 14: tend.v1.StreamInfo
+	(*StdinInfo)(nil),             // 15: tend.v1.StdinInfo
+	(*Exit)(nil),                  // 16: tend.v1.Exit
+	(*Gap)(nil),                   // 17: tend.v1.Gap
+	nil,                           // 18: tend.v1.Spec.EnvEntry
+	nil,                           // 19: tend.v1.Spec.LabelsEntry
+	(*Spec_RawVariable)(nil),      // 20: tend.v1.Spec.RawVariable
+	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
 }
 var file_tend_v1_spec_proto_depIdxs = []int32{
-	17, // 0: tend.v1.Spec.env:type_name -> tend.v1.Spec.EnvEntry
+	18, // 0: tend.v1.Spec.env:type_name -> tend.v1.Spec.EnvEntry
 	1,  // 1: tend.v1.Spec.inherit:type_name -> tend.v1.Inherit
 	2,  // 2: tend.v1.Spec.stdin:type_name -> tend.v1.StdinMode
-	8,  // 3: tend.v1.Spec.pty:type_name -> tend.v1.Size
-	20, // 4: tend.v1.Spec.timeout:type_name -> google.protobuf.Duration
+	9,  // 3: tend.v1.Spec.pty:type_name -> tend.v1.Size
+	21, // 4: tend.v1.Spec.timeout:type_name -> google.protobuf.Duration
 	3,  // 5: tend.v1.Spec.timeout_scope:type_name -> tend.v1.Scope
-	9,  // 6: tend.v1.Spec.limits:type_name -> tend.v1.Limits
-	11, // 7: tend.v1.Spec.retention:type_name -> tend.v1.Retention
-	20, // 8: tend.v1.Spec.kill_without_readers:type_name -> google.protobuf.Duration
-	18, // 9: tend.v1.Spec.labels:type_name -> tend.v1.Spec.LabelsEntry
-	19, // 10: tend.v1.Spec.raw_env:type_name -> tend.v1.Spec.RawVariable
-	10, // 11: tend.v1.Limits.rlimits:type_name -> tend.v1.Rlimit
-	4,  // 12: tend.v1.Retention.policy:type_name -> tend.v1.RetentionPolicy
-	20, // 13: tend.v1.Retention.ttl:type_name -> google.protobuf.Duration
-	7,  // 14: tend.v1.Info.spec:type_name -> tend.v1.Spec
-	5,  // 15: tend.v1.Info.state:type_name -> tend.v1.State
-	21, // 16: tend.v1.Info.started:type_name -> google.protobuf.Timestamp
-	15, // 17: tend.v1.Info.exit:type_name -> tend.v1.Exit
-	13, // 18: tend.v1.Info.streams:type_name -> tend.v1.StreamInfo
-	14, // 19: tend.v1.Info.stdin:type_name -> tend.v1.StdinInfo
-	0,  // 20: tend.v1.StreamInfo.stream:type_name -> tend.v1.Stream
-	6,  // 21: tend.v1.Exit.cause:type_name -> tend.v1.Cause
-	21, // 22: tend.v1.Exit.time:type_name -> google.protobuf.Timestamp
-	20, // 23: tend.v1.Exit.user_time:type_name -> google.protobuf.Duration
-	20, // 24: tend.v1.Exit.system_time:type_name -> google.protobuf.Duration
-	0,  // 25: tend.v1.Gap.stream:type_name -> tend.v1.Stream
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	10, // 6: tend.v1.Spec.limits:type_name -> tend.v1.Limits
+	12, // 7: tend.v1.Spec.retention:type_name -> tend.v1.Retention
+	21, // 8: tend.v1.Spec.kill_without_readers:type_name -> google.protobuf.Duration
+	19, // 9: tend.v1.Spec.labels:type_name -> tend.v1.Spec.LabelsEntry
+	20, // 10: tend.v1.Spec.raw_env:type_name -> tend.v1.Spec.RawVariable
+	11, // 11: tend.v1.Limits.rlimits:type_name -> tend.v1.Rlimit
+	5,  // 12: tend.v1.Retention.policy:type_name -> tend.v1.RetentionPolicy
+	21, // 13: tend.v1.Retention.ttl:type_name -> google.protobuf.Duration
+	4,  // 14: tend.v1.Retention.sync:type_name -> tend.v1.Sync
+	8,  // 15: tend.v1.Info.spec:type_name -> tend.v1.Spec
+	6,  // 16: tend.v1.Info.state:type_name -> tend.v1.State
+	22, // 17: tend.v1.Info.started:type_name -> google.protobuf.Timestamp
+	16, // 18: tend.v1.Info.exit:type_name -> tend.v1.Exit
+	14, // 19: tend.v1.Info.streams:type_name -> tend.v1.StreamInfo
+	15, // 20: tend.v1.Info.stdin:type_name -> tend.v1.StdinInfo
+	0,  // 21: tend.v1.StreamInfo.stream:type_name -> tend.v1.Stream
+	7,  // 22: tend.v1.Exit.cause:type_name -> tend.v1.Cause
+	22, // 23: tend.v1.Exit.time:type_name -> google.protobuf.Timestamp
+	21, // 24: tend.v1.Exit.user_time:type_name -> google.protobuf.Duration
+	21, // 25: tend.v1.Exit.system_time:type_name -> google.protobuf.Duration
+	0,  // 26: tend.v1.Gap.stream:type_name -> tend.v1.Stream
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_tend_v1_spec_proto_init() }
@@ -1522,7 +1596,7 @@ func file_tend_v1_spec_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tend_v1_spec_proto_rawDesc), len(file_tend_v1_spec_proto_rawDesc)),
-			NumEnums:      7,
+			NumEnums:      8,
 			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,

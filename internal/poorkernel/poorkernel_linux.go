@@ -1,0 +1,229 @@
+// Package poorkernel runs a program, in tests, as on a kernel that lacks
+// something: a seccomp filter answers chosen system calls with an error, or
+// lets the test see each of them and decide. The filter holds for all that the
+// program starts.
+package poorkernel
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Rule is for one system call.
+type Rule struct {
+	Call uintptr // unix.SYS_*
+	// Arg and Value narrow it to calls whose argument number Arg (0 to 5) has
+	// this low word. Arg -1: all calls.
+	Arg   int
+	Value uint32
+	// Errno is the answer; 0: the test decides, see [Listener].
+	Errno unix.Errno
+}
+
+// argument makes the test binary install a filter and execute the rest of its
+// command line.
+const argument = "poorkernel-exec"
+
+// Main is to be called at the start of TestMain: it does not return in a
+// process that [Command] started. environ is the program's environment.
+func Main(environ []string) {
+	if len(os.Args) < 4 || os.Args[1] != argument {
+		return
+	}
+	err := execute(os.Args[2], os.Args[3:], environ)
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// Command is a command for argv under the rules. If one of them has no Errno,
+// the listener is sent over the socket that the caller puts first into
+// ExtraFiles; see [Listen].
+func Command(rules []Rule, argv ...string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	var words []string
+	for _, r := range rules {
+		words = append(words, fmt.Sprintf("%d:%d:%d:%d", r.Call, r.Arg, r.Value, uint(r.Errno)))
+	}
+	return exec.Command(self, append([]string{argument, strings.Join(words, ",")}, argv...)...), nil
+}
+
+func execute(text string, argv, environ []string) error {
+	var rules []Rule
+	for word := range strings.SplitSeq(text, ",") {
+		var r Rule
+		if _, err := fmt.Sscanf(word, "%d:%d:%d:%d", &r.Call, &r.Arg, &r.Value, &r.Errno); err != nil {
+			return fmt.Errorf("rule %q: %w", word, err)
+		}
+		rules = append(rules, r)
+	}
+	runtime.LockOSThread() // the filter is this thread's, and goes with its exec
+	if err := install(rules); err != nil {
+		return fmt.Errorf("seccomp: %w", err)
+	}
+	return fmt.Errorf("execute %s: %w", argv[0], unix.Exec(argv[0], argv, environ))
+}
+
+// install puts the filter on the calling thread.
+func install(rules []Rule) error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	listen := false
+	stmt := func(code uint16, k uint32) unix.SockFilter { return unix.SockFilter{Code: code, K: k} }
+	skipUnless := func(k uint32, skip uint8) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: k, Jf: skip}
+	}
+	const load, ret = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_RET | unix.BPF_K
+	var prog []unix.SockFilter
+	for _, r := range rules {
+		action := uint32(unix.SECCOMP_RET_ERRNO) | uint32(r.Errno)
+		if r.Errno == 0 {
+			action, listen = unix.SECCOMP_RET_USER_NOTIF, true
+		}
+		prog = append(prog, stmt(load, 0)) // seccomp_data.nr
+		if r.Arg < 0 {
+			prog = append(prog, skipUnless(uint32(r.Call), 1), stmt(ret, action))
+			continue
+		}
+		prog = append(prog, skipUnless(uint32(r.Call), 3), stmt(load, uint32(16+8*r.Arg)), // the low word: little-endian
+			skipUnless(r.Value, 1), stmt(ret, action))
+	}
+	prog = append(prog, stmt(ret, unix.SECCOMP_RET_ALLOW))
+	fprog := unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}
+	flags := uintptr(0)
+	if listen {
+		flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+	}
+	fd, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&fprog)))
+	runtime.KeepAlive(prog)
+	if errno != 0 {
+		return errno
+	}
+	if !listen {
+		return nil
+	}
+	const socket = 3 // the first of ExtraFiles
+	defer unix.Close(socket)
+	defer unix.Close(int(fd))
+	return unix.Sendmsg(socket, []byte{0}, unix.UnixRights(int(fd)), nil, 0)
+}
+
+// Listener sees the system calls of rules without an Errno. Each waits for
+// Continue.
+type Listener struct{ fd int }
+
+// Call is one of them.
+type Call struct {
+	id   uint64
+	Call uintptr
+	PID  int // the thread's
+	Args [6]uint64
+}
+
+// Listen makes a command of [Command] hand over its listener. After start, which
+// starts it, the listener is there.
+func Listen(cmd *exec.Cmd, start func() error) (*Listener, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(pair[0])
+	theirs := os.NewFile(uintptr(pair[1]), "listener")
+	cmd.ExtraFiles = append([]*os.File{theirs}, cmd.ExtraFiles...)
+	err = start()
+	theirs.Close()
+	if err != nil {
+		return nil, err
+	}
+	oob := make([]byte, unix.CmsgSpace(4))
+	_, n, _, _, err := unix.Recvmsg(pair[0], make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := unix.ParseSocketControlMessage(oob[:n])
+	if err != nil || len(messages) != 1 {
+		return nil, fmt.Errorf("the listener did not come: %v", err)
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil {
+		return nil, err
+	}
+	return &Listener{fds[0]}, nil
+}
+
+// notification is struct seccomp_notif, and answer struct seccomp_notif_resp.
+type notification struct {
+	ID         uint64
+	PID, Flags uint32
+	Nr         int32
+	Arch       uint32
+	IP         uint64
+	Args       [6]uint64
+}
+
+type answer struct {
+	ID    uint64
+	Val   int64
+	Error int32
+	Flags uint32
+}
+
+const (
+	ioctlRecv    = 0xc0502100 // _IOWR('!', 0, struct seccomp_notif)
+	ioctlSend    = 0xc0182101 // _IOWR('!', 1, struct seccomp_notif_resp)
+	flagContinue = 1
+)
+
+// Next waits for a call. It fails when nobody is under the filter any more.
+func (l *Listener) Next() (*Call, error) {
+	for {
+		fds := []unix.PollFd{{Fd: int32(l.fd), Events: unix.POLLIN}}
+		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
+			return nil, err
+		}
+		if fds[0].Revents&unix.POLLHUP != 0 {
+			return nil, os.ErrClosed
+		}
+		if fds[0].Revents&unix.POLLIN == 0 {
+			continue
+		}
+		var n notification
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlRecv, uintptr(unsafe.Pointer(&n)))
+		switch errno {
+		case 0:
+			return &Call{n.ID, uintptr(n.Nr), int(n.PID), n.Args}, nil
+		case unix.EINTR, unix.ENOENT: // ENOENT: it was killed meanwhile
+		default:
+			return nil, errno
+		}
+	}
+}
+
+// Continue lets the kernel do what was asked.
+func (l *Listener) Continue(c *Call) {
+	a := answer{ID: c.id, Flags: flagContinue}
+	// Its only error is that the caller has died.
+	unix.Syscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlSend, uintptr(unsafe.Pointer(&a)))
+}
+
+// File is the path behind a call's first argument, a descriptor.
+func (c *Call) File() string {
+	path, err := os.Readlink("/proc/" + strconv.Itoa(c.PID) + "/fd/" + strconv.FormatUint(c.Args[0], 10))
+	if err != nil {
+		return err.Error()
+	}
+	return path
+}
+
+// Close lets all calls fail with ENOSYS from now on.
+func (l *Listener) Close() { unix.Close(l.fd) }

@@ -1,0 +1,54 @@
+//go:build linux
+
+package client_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/keeper/client"
+)
+
+// poor starts the roles on a kernel that lacks something.
+func poor(t *testing.T, rules ...poorkernel.Rule) *client.Manager {
+	t.Helper()
+	stateDir := shortDir(t)
+	cmd, err := poorkernel.Command(rules, keeperBinary, "launcher", "--state-dir", stateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roles(t, stateDir, cmd, cmd.Start)
+	return open(t, stateDir)
+}
+
+// watched starts the roles so that the test sees each of the calls.
+func watched(t *testing.T, calls ...uintptr) (stateDir string, l *poorkernel.Listener) {
+	t.Helper()
+	stateDir = shortDir(t)
+	var rules []poorkernel.Rule
+	for _, call := range calls {
+		rules = append(rules, poorkernel.Rule{Call: call, Arg: -1})
+	}
+	cmd, err := poorkernel.Command(rules, keeperBinary, "launcher", "--state-dir", stateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() }) // after the roles have ended
+	roles(t, stateDir, cmd, func() error {
+		l, err = poorkernel.Listen(cmd, cmd.Start)
+		return err
+	})
+	return stateDir, l
+}
+
+// shortDir is a directory with room for the names of sockets.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "tend-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}

@@ -1,0 +1,251 @@
+//go:build linux
+
+package client_test
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/anchor"
+	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/keeper/client"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/spool"
+)
+
+// syncs makes calls of fsync and fdatasync wait until they are allowed, and
+// collects what they were about.
+type syncs struct {
+	files chan string // of a call that waits
+	allow chan struct{}
+}
+
+func watchSyncs(t *testing.T) (stateDir string, s *syncs) {
+	stateDir, l := watched(t, unix.SYS_FSYNC, unix.SYS_FDATASYNC)
+	s = &syncs{make(chan string), make(chan struct{})}
+	ctx := t.Context()
+	go func() {
+		for {
+			call, err := l.Next()
+			if err != nil {
+				return
+			}
+			file := strings.TrimPrefix(call.File(), stateDir)
+			select {
+			case s.files <- file:
+			case <-ctx.Done():
+			}
+			select {
+			case <-s.allow:
+			case <-ctx.Done():
+			}
+			l.Continue(call)
+		}
+	}()
+	return stateDir, s
+}
+
+func (s *syncs) next(t *testing.T) string {
+	t.Helper()
+	select {
+	case file := <-s.files:
+		return file
+	case <-time.After(time.Minute):
+		t.Fatal("nothing is forced to the disk")
+		return ""
+	}
+}
+
+// until allows calls until one is about file, which then waits.
+func (s *syncs) until(t *testing.T, file string) {
+	t.Helper()
+	for s.next(t) != file {
+		s.allow <- struct{}{}
+	}
+}
+
+// release allows the call that waits, and all that follow.
+func (s *syncs) release(t *testing.T) {
+	ctx := t.Context()
+	go func() {
+		for {
+			select {
+			case s.allow <- struct{}{}:
+			case <-s.files:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+}
+
+func TestAnExitIsToldWhenItIsOnTheDisk(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		before func(t *testing.T, m *client.Manager, stateDir string)
+	}{
+		{"by the keeper that started it", func(*testing.T, *client.Manager, string) {}},
+		{"by the keeper after one that was killed", func(t *testing.T, _ *client.Manager, stateDir string) {
+			unix.Kill(pids(t, stateDir).Keeper, unix.SIGKILL)
+		}},
+		{"by the keeper after an upgrade in place", func(t *testing.T, m *client.Manager, _ string) {
+			if err := m.UpgradeKeeper(t.Context(), keeperBinary); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			stateDir, disk := watchSyncs(t)
+			m := open(t, stateDir)
+			p, err := m.Start(t.Context(), process.Spec{Shell: "read x; echo said $x; exit 4", Stdin: process.StdinPipe, Retention: process.Retention{Sync: process.SyncExit}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.before(t, m, stateDir)
+			if _, err := p.Write(t.Context(), process.Input{Data: []byte("yes\n")}); err != nil {
+				t.Fatal(err)
+			}
+			dir := filepath.Join("/spool", string(p.ID()))
+			for _, name := range []string{"/stdout", "/index", "/journal", ""} {
+				disk.until(t, dir+name)
+				j, err := spool.ReadJournal(stateDir + dir)
+				if err != nil || j.Exit == nil || j.Exit.Code != 4 {
+					t.Fatalf("the journal of which %q is forced out has %+v, %v", name, j, err)
+				}
+				if info, err := p.Info(t.Context()); err != nil || info.Exit != nil {
+					t.Fatalf("told before %q is on the disk: %+v, %v", name, info.Exit, err)
+				}
+				disk.allow <- struct{}{}
+			}
+			disk.until(t, "/spool")
+			disk.release(t)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			r, err := p.Wait(ctx, process.Until{EOF: true})
+			if err != nil || r.Exit == nil || r.Exit.Code != 4 {
+				t.Fatalf("after that it ended with %+v, %v", r, err)
+			}
+			if got := whole(t, p, process.Stdout); got != "said yes\n" {
+				t.Errorf("stdout is %q", got)
+			}
+		})
+	}
+}
+
+// A keeper that dies while an exit waits for the disk leaves it to the next.
+func TestAnExitThatWaitedForTheDiskIsToldByTheNextKeeper(t *testing.T) {
+	stateDir, disk := watchSyncs(t)
+	m := open(t, stateDir)
+	p, err := m.Start(t.Context(), process.Spec{Argv: []string{"false"}, Retention: process.Retention{Sync: process.SyncExit}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	journal := filepath.Join("/spool", string(p.ID()), "journal")
+	disk.until(t, journal)
+	unix.Kill(pids(t, stateDir).Keeper, unix.SIGKILL)
+	disk.allow <- struct{}{}
+	disk.until(t, journal)
+	if info, err := p.Info(t.Context()); err != nil || info.Exit != nil {
+		t.Fatalf("told before it is on the disk: %+v, %v", info.Exit, err)
+	}
+	disk.release(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if r, err := p.Wait(ctx, process.Until{}); err != nil || r.Exit == nil || r.Exit.Code != 1 {
+		t.Fatalf("it ended with %+v, %v", r, err)
+	}
+}
+
+func TestOutputIsForcedOutWhileTheProcessRuns(t *testing.T) {
+	stateDir, disk := watchSyncs(t)
+	m := open(t, stateDir)
+	p, err := m.Start(t.Context(), process.Spec{Shell: "while read x; do echo $x; done", Stdin: process.StdinPipe, Retention: process.Retention{Sync: process.SyncInterval}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join("/spool", string(p.ID()), "stdout")
+	for i := range 2 {
+		if _, err := p.Write(t.Context(), process.Input{Data: []byte("line\n")}); err != nil {
+			t.Fatal(err)
+		}
+		for wrote := false; !wrote; { // a sync may have begun before the line
+			disk.until(t, file)
+			var st unix.Stat_t
+			if err := unix.Stat(stateDir+file, &st); err != nil {
+				t.Fatal(err)
+			}
+			wrote = st.Size == int64(i+1)*int64(len("line\n"))
+			disk.allow <- struct{}{}
+		}
+	}
+}
+
+func TestNothingIsForcedOutUnlessItIsAskedFor(t *testing.T) {
+	stateDir, disk := watchSyncs(t)
+	m := open(t, stateDir)
+	quiet, err := m.Start(t.Context(), process.Spec{Shell: "echo this stays in memory"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := quiet.Wait(t.Context(), process.Until{EOF: true}); err != nil || r.Exit == nil {
+		t.Fatalf("it ended with %+v, %v", r, err)
+	}
+	// The first call is that of a process which asks.
+	p, err := m.Start(t.Context(), process.Spec{Argv: []string{"true"}, Retention: process.Retention{Sync: process.SyncExit}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if file := disk.next(t); !strings.Contains(file, string(p.ID())) {
+		t.Errorf("%s was forced to the disk", file)
+	}
+	disk.allow <- struct{}{}
+}
+
+func TestADiskThatFailsIsTold(t *testing.T) {
+	m := poor(t, poorkernel.Rule{Call: unix.SYS_FDATASYNC, Arg: -1, Errno: unix.EIO})
+	if got := fact(t, m.Facts(), "output_survives_power_loss"); got == "" {
+		t.Errorf("before anything failed the keeper says %q", got)
+	}
+	p, err := m.Start(t.Context(), process.Spec{Shell: "exit 3", Retention: process.Retention{Sync: process.SyncExit}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.Wait(t.Context(), process.Until{})
+	if err != nil || r.Exit == nil || r.Exit.Code != 3 {
+		t.Fatalf("on a disk that fails it ended with %+v, %v", r, err)
+	}
+	if got := broken(t, m.Facts(), "output_survives_power_loss"); !strings.Contains(got, "input/output error") {
+		t.Errorf("the keeper says %q", got)
+	}
+}
+
+// broken is what the keeper says of a promise that it does not keep.
+func broken(t *testing.T, facts []string, name string) string {
+	t.Helper()
+	for _, f := range facts {
+		if rest, ok := strings.CutPrefix(f, name+"!"); ok {
+			return rest
+		}
+	}
+	t.Fatalf("%s is kept, or not known: %q", name, facts)
+	return ""
+}
+
+func pids(t *testing.T, stateDir string) anchor.Pids {
+	t.Helper()
+	c, err := anchor.Dial(stateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	p, err := c.Roles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
