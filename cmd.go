@@ -26,6 +26,11 @@ type Cmd struct {
 	// for the time of the call only. They end with the output,
 	// [Process.Close] or the client.
 	OnStdout, OnStderr func([]byte)
+	// OnGap is called, in their order, for bytes that retention freed before
+	// these callbacks got them: they were slower than the process for as long
+	// as it took to write Spec.Retention.Limit. Nil: [Process.Wait] returns
+	// the first such gap as a [*process.GapError].
+	OnGap func(process.Gap)
 
 	// MaxOutput bounds the text that [Process.Output] and [Result] hold of
 	// each stream, in bytes: the newest is kept. 0: 1 MiB; negative: nothing.

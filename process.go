@@ -29,7 +29,8 @@ type Process struct {
 	stdout, stderr *Output
 	stdin          *Input
 
-	followed chan struct{} // closed when the callbacks have seen everything
+	followed chan struct{}     // closed when the callbacks have seen everything
+	missed   *process.GapError // by the callbacks, if it was not told; set before followed is closed
 	close    context.CancelFunc
 	closing  context.Context // ends when the handle is closed; of no call
 }
@@ -84,9 +85,10 @@ func Spawn(ctx context.Context, m process.Manager, cmd Cmd) (*Process, error) {
 	}
 	go func() { // Close and Wait wait for it
 		defer close(h.followed)
-		// What keeps the callbacks from the rest of the output is told by
-		// Wait, which reads the same.
-		_, _ = h.deliver(h.closing, process.ReadOptions{}, cmd.OnStdout, cmd.OnStderr)
+		// What else keeps the callbacks from the rest of the output is told
+		// by Wait, which reads the same.
+		_, err := h.deliver(h.closing, process.ReadOptions{}, callbacks{cmd.OnStdout, cmd.OnStderr, cmd.OnGap, false})
+		h.missed, _ = errors.AsType[*process.GapError](err)
 	}()
 	return h, nil
 }

@@ -156,14 +156,14 @@ func (s *readerSet) remove(r *reader) {
 }
 
 // lag returns the number of open readers and how many bytes the one furthest
-// behind has before it.
+// behind has before it, those that retention has freed among them.
 func (s *readerSet) lag(ends map[process.ID][]process.StreamInfo) (open int, worst int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for r := range s.open {
 		for _, st := range ends[r.id] {
 			if at := r.at[st.Stream&3].Load(); at >= 0 {
-				worst = max(worst, st.End-max(at, st.Base))
+				worst = max(worst, st.End-at)
 			}
 		}
 	}

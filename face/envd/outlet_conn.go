@@ -20,6 +20,9 @@ type connOutlet struct {
 	conn net.Conn
 	head []byte          // response head, until it was sent
 	raw  syscall.RawConn // of conn, once it was needed
+	// sendBuffer of the socket in bytes when the reader last kept us waiting;
+	// the kernel lets it grow. 0: not asked yet.
+	sendBuffer int
 	// owed: the CR LF of the chunk before is still to be sent (see sendfile).
 	owed bool
 	// broken: a write failed or was given up, so nothing may follow.

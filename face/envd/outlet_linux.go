@@ -14,6 +14,54 @@ import (
 // context is looked at again.
 const waitPiece = 10 * time.Second
 
+// piece lets a reader stall between two frames: it waits until the socket has
+// room, and has the frame be what fits. Retention may then free what comes next,
+// and the reader is told; half a frame could neither be ended nor taken back.
+func (o *connOutlet) piece(n int, encoded func(int) int) (int, error) {
+	if o.broken != nil {
+		return 0, o.broken
+	}
+	raw, err := o.rawConn()
+	if err != nil {
+		return n, nil
+	}
+	room, ok := o.room(raw, o.sendBuffer == 0)
+	if !ok || room >= encoded(n)+maxDataOverhead {
+		return n, nil
+	}
+	// Not writable is less than a third of the buffer: what is full now is
+	// filled in large steps.
+	if err := o.writable(); err != nil {
+		o.broken = err
+		return 0, err
+	}
+	if room, ok = o.room(raw, true); !ok {
+		return n, nil
+	}
+	return min(n, max(largeEvent, (room-maxDataOverhead)*3/4)), nil
+}
+
+// room is how many bytes the socket takes at once. ok is false if it cannot be
+// known.
+func (o *connOutlet) room(raw syscall.RawConn, refresh bool) (n int, ok bool) {
+	err := raw.Control(func(fd uintptr) {
+		if refresh {
+			if o.sendBuffer, ok = sockoptInt(fd, unix.SO_SNDBUF); !ok {
+				return
+			}
+		}
+		queued, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
+		// A quarter of the buffer is for what the kernel keeps with the bytes.
+		n, ok = o.sendBuffer*3/4-queued, err == nil
+	})
+	return n, ok && err == nil
+}
+
+func sockoptInt(fd uintptr, opt int) (int, bool) {
+	n, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, opt)
+	return n, err == nil && n > 0
+}
+
 // sendfile sends a binary frame from the spool file without copying its
 // output through this process. done is false if this connection cannot do it
 // and nothing was sent.
@@ -21,6 +69,9 @@ func (o *connOutlet) sendfile(enc *frameEncoder) (done bool, err error) {
 	raw, err := o.rawConn()
 	if err != nil {
 		return false, nil
+	}
+	if !enc.out.Valid(enc.ev) {
+		return false, nil // encode finds it out, too, and tells it
 	}
 	n := enc.len()
 	var room [chunkRoom + maxDataOverhead + 32]byte

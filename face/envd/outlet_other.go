@@ -7,3 +7,5 @@ func (o *connOutlet) sendfile(*frameEncoder) (done bool, err error) { return fal
 
 // writable lets the next write do the waiting, in pieces of stallAfter.
 func (o *connOutlet) writable() error { return o.ctx.Err() }
+
+func (o *connOutlet) piece(n int, _ func(int) int) (int, error) { return n, o.broken }

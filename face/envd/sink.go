@@ -51,6 +51,9 @@ type outlet interface {
 	// batch sends buf, whose first chunkRoom bytes are free, and does not keep
 	// it. more says that more follows at once. It ends the response if last.
 	batch(buf []byte, more, last bool) error
+	// piece returns how many of n bytes of output the next frame is to carry
+	// (encoded, they take len bytes), at least 1. It may wait for the reader.
+	piece(n int, len func(n int) int) (int, error)
 	// frame sends one large data event; it may call enc again to get the same
 	// bytes once more, so that a stalled reader need not hold them.
 	frame(enc *frameEncoder) error
@@ -123,8 +126,12 @@ func (s *frameSink) output(ev process.Event, out face.Output) error {
 // large sends one event by itself, in pieces of at most chunkSize.
 func (s *frameSink) large(ev process.Event, out face.Output, n int) error {
 	enc := frameEncoder{codec: s.codec}
-	for from := 0; from < n; from += chunkSize {
-		to := min(n, from+chunkSize)
+	for from, to := 0, 0; from < n; from = to {
+		size, err := s.out.piece(min(n-from, chunkSize), s.codec.payloadLen)
+		if err != nil {
+			return err
+		}
+		to = from + size
 		enc.ev, enc.out = ev, out
 		enc.ev.Offset += int64(from)
 		if out.Span.File != nil {
@@ -250,7 +257,12 @@ func readSpan(b []byte, ev process.Event, out face.Output) ([]byte, error) {
 		return nil, fmt.Errorf("read the spool at %s:%d: %w", ev.Stream, ev.Offset, err)
 	}
 	if !out.Valid(ev) {
-		return nil, gapError(process.Gap{Stream: ev.Stream, From: ev.Offset, To: ev.Offset + int64(out.Span.Len)})
+		return nil, freed(ev, out)
 	}
 	return b, nil
+}
+
+// freed is the error for a span that retention freed before it was sent.
+func freed(ev process.Event, out face.Output) error {
+	return &process.GapError{Gap: process.Gap{Stream: ev.Stream, From: ev.Offset, To: ev.Offset + int64(out.Span.Len)}}
 }

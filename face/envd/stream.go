@@ -197,6 +197,12 @@ func (s *stream) runHere(w http.ResponseWriter, r *http.Request) {
 // pump moves the output and returns how the stream ends.
 func (s *stream) pump(ctx context.Context) *connect.Error {
 	err := face.Stream(ctx, s.reader, &s.sink, s.keepalive)
+	if lost, ok := errors.AsType[*process.GapError](err); ok {
+		// The reader knows how far it goes on behind what was lost.
+		if ev, ok, _ := s.reader.Next(); ok && ev.Kind == process.EventGap && ev.Gap.Stream == lost.Stream {
+			lost.To = ev.Gap.To
+		}
+	}
 	if err == nil && s.timedOut(s.sink.exit) {
 		err = context.DeadlineExceeded
 	}

@@ -1,0 +1,267 @@
+package crashtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/process"
+)
+
+// What a process writes in these tests: first less than is kept, more than
+// sockets, pipes and programs on the way hold, so that its reader stalls in
+// the middle of it; then so much more that nothing of the first is left.
+const (
+	kept    = 24 << 20
+	overrun = 4 * kept
+	written = kept + overrun + int64(len("end\n"))
+)
+
+// letGo is a little longer than the envd face keeps a frame for a reader that
+// has stalled.
+const letGo = 1100 * time.Millisecond
+
+// twice is a shell line that writes the first part when it gets a line of
+// input, and the rest when it gets another.
+var twice = fmt.Sprintf("read x; head -c %d /dev/zero; read x; head -c %d /dev/zero; echo end", kept, overrun)
+
+// lateReader is a client of one face that does not read until it is told to.
+type lateReader struct {
+	name string
+	// stall is how long it stalls before it is overtaken.
+	stall time.Duration
+	// spec changes how the process is started.
+	spec func(*process.Spec)
+	// open begins to read the output of a process from its first byte. The
+	// returned function reads to the end and returns what was told of the gap.
+	open func(t *testing.T, d *daemon, p process.Process, pid int) (rest func() (told string, err error))
+	want string // of what is told, with the gap as two groups
+}
+
+// A reader that falls behind retention is told which bytes it lacks, on every
+// face, in that face's words. Each reader stalls while its process writes a
+// thousand times what is kept.
+func TestAReaderBehindRetentionIsToldTheGapOnEveryFace(t *testing.T) {
+	d := serve(t)
+	c := d.dial(t.Context())
+	for _, r := range []lateReader{
+		{name: "the Go SDK, as an event", open: sdkEvents, want: `^gap (\d+) (\d+)$`},
+		{name: "the Go SDK, as an error of Read", open: sdkOutput, want: `^bytes (\d+) to (\d+) of stdout were freed by retention before they were read$`},
+		{name: "the Go SDK, as an error of Wait", open: sdkWait, want: `^bytes (\d+) to (\d+) of stdout were freed by retention before they were read$`},
+		{name: "the Go SDK, as a call of OnGap", open: sdkOnGap, want: `^gap (\d+) (\d+)$`},
+		{name: "the native API in JSON", open: nativeJSON, want: `^\{"stream":"STREAM_STDOUT","from":"(\d+)","to":"(\d+)"\}$`},
+		{stall: letGo, name: "envd in JSON", open: envdIn("application/connect+json"), want: `^data_loss: bytes (\d+) to (\d+) of stdout were freed`},
+		{stall: letGo, name: "envd in binary", open: envdIn("application/connect+proto"), want: `^data_loss: bytes (\d+) to (\d+) of stdout were freed`},
+		{stall: letGo, name: "envd in lines", open: envdLines, want: `^data_loss: bytes (\d+) to (\d+) of stdout were freed`},
+		{name: "tend logs -f", open: logsFollow(), want: `^tend: \d+ bytes of stdout \((\d+) to (\d+)\) were freed by retention before they were read$`},
+		{name: "tend logs -f --json", open: logsFollow("--json"), want: `"stream":"stdout","offset":(\d+),.*"gap_to":(\d+)\}$`},
+		{name: "distant in lines", open: distantLines, spec: func(s *process.Spec) { s.Tag = "distant-77" },
+			want: `^unexpected_eof: bytes (\d+) to (\d+) of proc_stdout of process 77 were freed by retention`},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			spec := process.Spec{Shell: twice, Stdin: process.StdinPipe, Retention: process.Retention{Limit: kept + kept/4}}
+			if r.spec != nil {
+				r.spec(&spec)
+			}
+			p, err := c.Start(t.Context(), spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { p.Kill(context.WithoutCancel(t.Context())) })
+			info, err := p.Info(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			rest := r.open(t, d, p, info.PID)
+			d.overtake(t, p, r.stall)
+			told, err := rest()
+			checkGap(t, r.want, told, err)
+		})
+	}
+	t.Run("LangSmith", func(t *testing.T) { langsmithGap(t, d, c) })
+}
+
+// overtake lets the process write, waits until its reader has stalled, which
+// is seen in the metrics, and lets it write the rest.
+func (d *daemon) overtake(t *testing.T, p process.Process, stall time.Duration) {
+	t.Helper()
+	ctx := t.Context()
+	write := func() {
+		t.Helper()
+		if _, err := p.Write(ctx, process.Input{Data: []byte("go\n")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	was, since := int64(0), time.Now()
+	for end := since.Add(time.Minute); time.Since(since) < 200*time.Millisecond+stall; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the reader does not stall: it is %d bytes behind", was)
+		}
+		info, err := p.Info(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lag := d.readerLag(t)
+		if lag != was || lag == 0 || info.Streams[0].End < kept {
+			was, since = lag, time.Now()
+		}
+	}
+	write()
+	if _, err := p.Wait(ctx, process.Until{EOF: true}); err != nil {
+		t.Fatal(err)
+	}
+	if lag := d.readerLag(t); lag <= was {
+		t.Errorf("the metrics say that the reader is %d bytes behind; it was %d before %d more were written", lag, was, overrun)
+	}
+}
+
+var readerLag = regexp.MustCompile(`(?m)^tend_reader_lag_bytes (\S+)$`)
+
+// readerLag is how far the reader that is furthest behind is.
+func (d *daemon) readerLag(t *testing.T) int64 {
+	t.Helper()
+	resp, err := http.Get(d.url + "/-/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	m := readerLag.FindSubmatch(text)
+	if err != nil || m == nil {
+		t.Fatalf("no lag in the metrics (%v):\n%s", err, text)
+	}
+	lag, err := strconv.ParseFloat(string(m[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int64(lag)
+}
+
+func checkGap(t *testing.T, want, told string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("the stream broke: %v (told: %q)", err, told)
+	}
+	m := regexp.MustCompile(want).FindStringSubmatch(told)
+	if m == nil {
+		t.Fatalf("the gap was told as %.300q; want %s", told, want)
+	}
+	var from, to int64
+	fmt.Sscan(m[1]+" "+m[2], &from, &to)
+	if from < 0 || to <= from || to > written {
+		t.Errorf("the gap is %d to %d of %d", from, to, written)
+	}
+}
+
+func sdkEvents(t *testing.T, _ *daemon, p process.Process, _ int) func() (string, error) {
+	r, err := p.Read(t.Context(), process.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() (told string, err error) {
+		at := int64(0)
+		for ev, err := range process.Follow(t.Context(), r) {
+			switch {
+			case err != nil:
+				return told, err
+			case ev.Kind == process.EventGap:
+				told = fmt.Sprintf("gap %d %d", ev.Gap.From, ev.Gap.To)
+				if ev.Gap.From != at {
+					return told, fmt.Errorf("the gap begins at %d, after byte %d", ev.Gap.From, at)
+				}
+				at = ev.Gap.To
+			case ev.Kind == process.EventOutput:
+				if ev.Offset != at {
+					return told, fmt.Errorf("byte %d comes after byte %d", ev.Offset, at)
+				}
+				at += int64(len(ev.Data))
+			}
+		}
+		if at != written {
+			err = fmt.Errorf("it ended at byte %d", at)
+		}
+		return told, err
+	}
+}
+
+func sdkOutput(t *testing.T, d *daemon, p process.Process, _ int) func() (string, error) {
+	h, err := tend.Open(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	// The stream opens with the first byte that is asked for.
+	first := make(chan error, 1)
+	go func() {
+		_, err := io.ReadFull(h.Stdout(), make([]byte, 1))
+		first <- err
+	}()
+	return func() (told string, err error) {
+		if err := <-first; err != nil {
+			return "", err
+		}
+		for at := int64(1); ; {
+			n, err := io.Copy(io.Discard, h.Stdout())
+			at += n
+			gap, ok := errors.AsType[*process.GapError](err)
+			switch {
+			case !ok && err == nil && at != written:
+				return told, fmt.Errorf("it ended at byte %d of %d", at, written)
+			case !ok:
+				return told, err
+			case gap.From != at:
+				return told, fmt.Errorf("the gap begins at %d, after byte %d", gap.From, at)
+			}
+			told, at = gap.Error(), gap.To
+		}
+	}
+}
+
+func sdkWait(t *testing.T, d *daemon, p process.Process, _ int) func() (string, error) {
+	return sdkCallbacks(t, p, nil)
+}
+
+func sdkOnGap(t *testing.T, d *daemon, p process.Process, _ int) func() (string, error) {
+	var gap process.Gap
+	rest := sdkCallbacks(t, p, func(g process.Gap) { gap = g })
+	return func() (string, error) {
+		if told, err := rest(); told != "" || err != nil {
+			return told, err
+		}
+		return fmt.Sprintf("gap %d %d", gap.From, gap.To), nil
+	}
+}
+
+// sdkCallbacks stalls in the first call back.
+func sdkCallbacks(t *testing.T, p process.Process, onGap func(process.Gap)) func() (string, error) {
+	h, err := tend.Open(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	goOn, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		res, err := h.Wait(t.Context(), tend.WaitOptions{OnStdout: func([]byte) { <-goOn }, OnGap: onGap})
+		if !res.Success || !strings.HasSuffix(res.Stdout, "end\n") {
+			err = fmt.Errorf("the result is not whole: %v %w", &res.Exit, err)
+		}
+		ended <- err
+	}()
+	return func() (string, error) {
+		close(goOn)
+		err := <-ended
+		if gap, ok := errors.AsType[*process.GapError](err); ok {
+			return gap.Error(), nil
+		}
+		return "", err
+	}
+}
