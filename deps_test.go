@@ -131,6 +131,7 @@ func TestDeps(t *testing.T) {
 		{"server", []string{"process", "face", "files", "driver", "gen", "metrics", "internal/tendpb"}},
 		{"conformance", []string{"process", "anchor", "gen", "face/distant"}},
 		{"crashtest", nil},
+		{"limits", nil},
 		{"bench", []string{".", "process", "anchor", "gen", "face/distant"}},
 		{"cmd/tend-keeper", []string{"anchor", "keeper", "internal/cleansignals"}},
 		{"cmd/tend", []string{".", "process", "view", "server", "face/distant", "metrics", "anchor", "launch", "keeper/client", "gen/tend", "internal/payload", "internal/torture"}},

@@ -32,6 +32,7 @@ func benches() []bench {
 		{"pty", false, benchPTY},
 		{"stdin", false, benchStdin},
 		{"readers", false, benchReaders},
+		{"stalled", false, benchStalled},
 		{"langsmith", false, benchLangsmith},
 		{"idle", true, benchIdle},
 		{"idle-langsmith", true, benchLangsmithIdle},
@@ -60,7 +61,7 @@ func main() {
 }
 
 func run() int {
-	only := flag.String("only", "", "run the benches whose name matches this `REGEX`: true, at-once, binary, json, pty, stdin, readers, idle, serve, crash, upgrade, replay, distant, fsync")
+	only := flag.String("only", "", "run the benches whose name matches this `REGEX`: true, at-once, binary, json, pty, stdin, readers, stalled, idle, serve, crash, upgrade, replay, distant, fsync")
 	n := flag.Int("n", 1000, "samples of each latency, 10 to 100000")
 	asJSON := flag.Bool("json", false, "print one JSON object a row instead of a table")
 	url := flag.String("url", "", "measure the daemon that runs at this `URL` (http://HOST:PORT), on this machine; leaves out what needs a daemon of its own")

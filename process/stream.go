@@ -94,7 +94,8 @@ type ReadOptions struct {
 	// still open, held by a descendant. Negative: until EOF of each stream.
 	// 0: what the pipes held at the exit, which is always delivered.
 	Drain time.Duration
-	// MaxChunk bounds Data of one event in bytes; 0: 256 KiB. 1..1 MiB.
+	// MaxChunk bounds Data of one event in bytes; 0: 256 KiB. 1..1 MiB. Less
+	// comes at a time while many readers leave unread what they were given.
 	MaxChunk int
 }
 

@@ -142,7 +142,7 @@ func (r *reader) Next() (process.Event, bool, error) {
 	defer r.mu.Unlock()
 	for {
 		mark := r.cur.mark()
-		ev, span, ok, err := r.next(r.opts.MaxChunk)
+		ev, span, ok, err := r.next(pieceNow(r.opts.MaxChunk))
 		if err != nil || !ok || ev.Kind != process.EventOutput {
 			return ev, ok, err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -13,6 +14,14 @@ import (
 // buffer is taken away. The frame is then made again from the spool once the
 // reader goes on, so that a thousand readers that never read hold nothing.
 const stallAfter = time.Second
+
+// crowd is how many frames may wait at a time for stallAfter; those of more
+// readers wait a moment only. It bounds what a thousand readers hold in the
+// second in which they all stall.
+const crowd = 64
+
+// waiting is how many frames wait for their readers, in all streams.
+var waiting atomic.Int64
 
 // connOutlet writes chunked HTTP/1.1 to a connection taken over from net/http.
 type connOutlet struct {
@@ -113,7 +122,12 @@ func (o *connOutlet) sendFrame(enc *frameEncoder) (tried bool, err error) {
 		}
 		start := putChunkLine(buf.b)
 		p := append(buf.b, '\r', '\n')[start:]
-		n, err := o.try(p[sent:])
+		patience := stallAfter
+		if waiting.Add(1) > crowd {
+			patience = stallAfter / 1000
+		}
+		n, err := o.tryFor(patience, p[sent:])
+		waiting.Add(-1)
 		frames.Put(buf)
 		sent += n
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -137,8 +151,10 @@ func (o *connOutlet) settle() error {
 
 // try writes p for at most stallAfter and returns how much was written. The
 // error wraps os.ErrDeadlineExceeded if the reader did not take it all.
-func (o *connOutlet) try(p []byte) (int, error) {
-	if err := o.conn.SetWriteDeadline(time.Now().Add(stallAfter)); err != nil {
+func (o *connOutlet) try(p []byte) (int, error) { return o.tryFor(stallAfter, p) }
+
+func (o *connOutlet) tryFor(patience time.Duration, p []byte) (int, error) {
+	if err := o.conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
 		return 0, err
 	}
 	return o.conn.Write(p)

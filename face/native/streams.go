@@ -13,6 +13,11 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
+// maxPiece bounds the output of one message in bytes, whatever the client
+// allows: a stream holds its message twice (as data and encoded) for as long as
+// its client does not read.
+const maxPiece = 64 << 10
+
 // source is what Reader and Watcher have in common.
 type source interface {
 	Next() (ev process.Event, ok bool, err error)
@@ -35,6 +40,9 @@ func (s *processes) Read(ctx context.Context, req *connect.Request[tendv1.ReadRe
 	}
 	if err := settle(ctx, p, &opts); err != nil {
 		return tendpb.Error(err)
+	}
+	if opts.MaxChunk == 0 || opts.MaxChunk > maxPiece {
+		opts.MaxChunk = maxPiece
 	}
 	r, err := p.Read(ctx, opts)
 	if err != nil {

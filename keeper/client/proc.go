@@ -43,7 +43,11 @@ type proc struct {
 	fresh   bool                         // its start is still to be told, before all else; guarded by mu
 	readers int                          // followers of the output; guarded by mu
 	idle    *time.Timer                  // Spec.KillWithoutReaders; guarded by mu
-	input   input
+	rouse   struct {                     // of a crowd; guarded by mu
+		pending bool // a timer will do it
+		next    time.Time
+	}
+	input input
 }
 
 var _ process.Process = (*proc)(nil)
@@ -111,11 +115,44 @@ func (p *proc) changed() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.subs) <= crowd {
+		p.rouseAll()
+		return
+	}
+	if p.rouse.pending {
+		return
+	}
+	if wait := time.Until(p.rouse.next); wait > 0 {
+		p.rouse.pending = true
+		time.AfterFunc(wait, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.rouse.pending = false
+			p.rouseAll()
+		})
+		return
+	}
+	p.rouseAll()
+}
+
+// crowd is how many readers of one process are woken at each change. More are
+// woken in a tenth of the time at most, all at once: a process that writes much
+// would else compete for its core with its readers' being woken, which most of
+// a crowd have no use for.
+const crowd = 64
+
+// rouseAll wakes all readers. p.mu is held.
+func (p *proc) rouseAll() {
+	begun := time.Now()
 	for ch := range p.subs {
 		select {
 		case ch <- struct{}{}:
 		default:
 		}
+	}
+	if len(p.subs) > crowd {
+		now := time.Now()
+		p.rouse.next = now.Add(9 * now.Sub(begun))
 	}
 }
 

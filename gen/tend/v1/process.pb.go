@@ -827,7 +827,8 @@ type ReadRequest struct {
 	// How long to go on after the exit while a descendant holds a stream open.
 	// Negative: until the end of each stream.
 	Drain *durationpb.Duration `protobuf:"bytes,6,opt,name=drain,proto3" json:"drain,omitempty"`
-	// Largest piece of output in bytes, 1 to 1 MiB; 0: 256 KiB.
+	// Largest piece of output that the client takes, in bytes, 1 to 1 MiB. The
+	// server sends at most 64 KiB at a time; 0: as much as that.
 	MaxChunk      uint32 `protobuf:"varint,7,opt,name=max_chunk,json=maxChunk,proto3" json:"max_chunk,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
