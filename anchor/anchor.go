@@ -41,6 +41,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/orphan"
 	"github.com/tend-run/tend/keeper/rundir"
 )
@@ -91,6 +92,7 @@ func Run(cfg Config) error {
 	a := &anchor{cfg: cfg, run: run, listeners: cfg.Listeners, vault: newVault()}
 	a.keeper = role{name: "keeper", start: a.startKeeper}
 	a.server = role{name: "server", start: a.startServer}
+	failpoint.Hit(failpoint.AnchorHeld)
 	term := notify(unix.SIGTERM)
 	go a.reap(notify(unix.SIGCHLD))
 	control, err := run.Listen(rundir.AnchorSocket, unix.SOCK_SEQPACKET)
@@ -100,6 +102,7 @@ func Run(cfg Config) error {
 	known, _ := os.ReadFile(run.Path(rundir.Roles))
 	a.mu.Lock()
 	a.resume(&a.keeper, known)
+	failpoint.Hit(failpoint.AnchorResumed)
 	a.resume(&a.server, known)
 	a.mu.Unlock()
 	go a.control(control)
@@ -244,6 +247,7 @@ func (a *anchor) startKeeper() (int, error) {
 		unix.Close(pair[0])
 		return 0, err
 	}
+	failpoint.Hit(failpoint.KeeperForked)
 	a.serveVault(pair[0])
 	return pid, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/wire"
 )
 
@@ -78,6 +79,7 @@ func (v *vault) serve(sock int) {
 		v.mu.Lock()
 		switch m.Op {
 		case wire.VaultPut:
+			failpoint.Hit(failpoint.VaultPut)
 			v.put(m, fds)
 			fds = nil
 		case wire.VaultDrop:
@@ -86,6 +88,7 @@ func (v *vault) serve(sock int) {
 			for _, it := range v.items {
 				it.old = true
 			}
+			failpoint.Hit(failpoint.VaultMarked)
 		case wire.VaultSweep:
 			v.sweep()
 		case wire.VaultFetch:
@@ -167,6 +170,7 @@ func (v *vault) sendAll(sock int) error {
 		if err := wire.Send(sock, m.Append(nil), fds); err != nil {
 			return err
 		}
+		failpoint.Hit(failpoint.VaultSent)
 	}
 	end := wire.VaultMessage{Op: wire.VaultEnd}
 	return wire.Send(sock, end.Append(nil), nil)

@@ -27,6 +27,7 @@ var (
 	bin      string
 	previous string // a tend whose keeper writes snapshots of the version before
 	broken   string // a tend whose keeper ends at once
+	pointed  string // a tend whose roles can be killed at named points
 	self     string
 )
 
@@ -76,11 +77,27 @@ func run(m *testing.M) int {
 	}); err == nil {
 		broken, err = beside(dir, "broken", func(keeper string) error { return os.WriteFile(keeper, []byte("#!/bin/sh\nexit 1\n"), 0o700) })
 	}
+	if err == nil {
+		pointed, err = withPoints(dir)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
+}
+
+// withPoints builds both programs with the points at which roles can be killed.
+func withPoints(dir string) (string, error) {
+	sub := filepath.Join(dir, "points")
+	for _, name := range []string{"tend-keeper", "tend"} {
+		cmd := exec.Command("go", "build", "-tags", "tend_failpoint", "-overlay", overlay(dir), "-o", filepath.Join(sub, name), "../cmd/"+name)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
+		}
+	}
+	return filepath.Join(sub, "tend"), nil
 }
 
 // beside makes a tend with another keeper beside it.
@@ -164,6 +181,8 @@ func serve(t *testing.T) *daemon {
 	defer f.Close()
 	cmd := exec.Command(bin, "serve", "--listen", "127.0.0.1:0", "--state-dir", filepath.Join(dir, "state"), "--port-file", port)
 	cmd.Stdout, cmd.Stderr = f, f
+	// Not to outlive a test that is killed.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

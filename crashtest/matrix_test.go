@@ -27,7 +27,10 @@ func seed(t *testing.T) uint64 {
 // play runs the engine and fails the test with what it found.
 func play(t *testing.T, cfg torture.Config) *torture.Report {
 	t.Helper()
-	cfg.Tend, cfg.Workload, cfg.Seed = bin, []string{self, workArgument}, seed(t)
+	if cfg.Tend == "" {
+		cfg.Tend = bin
+	}
+	cfg.Workload, cfg.Seed = []string{self, workArgument}, seed(t)
 	cfg.Dir = t.TempDir()
 	cfg.Env = append(os.Environ(), cfg.Env...)
 	t.Logf("CRASHTEST_SEED=%d", cfg.Seed)

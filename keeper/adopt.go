@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/orphan"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/wire"
@@ -31,11 +32,9 @@ func (k *Keeper) adoptStart(p *proc, h held) bool {
 	if pid == 0 {
 		return false // not forked
 	}
+	lim := limitsOf(&j.Spec, k.groups, p)
+	leashed := lim.any() && (pid == board.Forking || p.slot.Flags()&board.FlagLeashed != 0)
 	if pid == board.Forking {
-		// Limits are set after the fork: without them the program must not go on.
-		if len(j.Spec.Limits.Rlimits) > 0 || j.Spec.Limits.Nice != 0 || j.Spec.Limits.OOMScoreAdj != 0 {
-			return false
-		}
 		if pid = k.findForked(p.ref.Slot, j.SpecTime); pid == 0 {
 			return false
 		}
@@ -43,6 +42,14 @@ func (k *Keeper) adoptStart(p *proc, h held) bool {
 			setOOMScore(pid, 0)
 		}
 	}
+	if leashed {
+		p.group = k.groups.root != "" && dirExists(k.groups.dir(p.ref.Slot))
+		if !k.settleLimits(p, pid, &j.Spec, j.SpecTime) {
+			return false
+		}
+		p.slot.Clear(board.FlagLeashed)
+	}
+	failpoint.Hit(failpoint.AdoptFound)
 	if dir != p.dir {
 		if err := unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, p.dir, unix.RENAME_NOREPLACE); err != nil {
 			k.logf("process %s: its start cannot be completed: %v", p.id, err)
@@ -150,6 +157,7 @@ func (k *Keeper) undoStart(p *proc, h held) {
 			unix.Close(fd)
 		}
 	}
+	failpoint.Hit(failpoint.UndoKilled)
 	if j, err := spool.ReadJournal(p.dir); err != nil || j.Exit == nil {
 		os.RemoveAll(p.dir)
 	}

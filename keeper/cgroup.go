@@ -161,10 +161,12 @@ func (g *cgroups) openEvents(slot uint32) (int, error) {
 
 // populated reads "populated 0|1" of an open cgroup.events; an unreadable one
 // (the directory is gone) is empty.
-func populated(fd int) bool {
+func populated(fd int) bool { return hasEvent(fd, "populated 1") }
+
+func hasEvent(fd int, line string) bool {
 	var b [128]byte
 	n, err := unix.Pread(fd, b[:], 0)
-	return err == nil && bytes.Contains(b[:n], []byte("populated 1"))
+	return err == nil && bytes.Contains(b[:n], []byte(line))
 }
 
 func (g *cgroups) kill(slot uint32) error {
@@ -175,6 +177,22 @@ func (g *cgroups) kill(slot uint32) error {
 	g.killed[slot] = true
 	g.mu.Unlock()
 	return writeFile(g.dir(slot)+"/cgroup.kill", "1")
+}
+
+// freeze stops all members, waits until they stand, and returns what lets them
+// go on. Where the kernel cannot (before 5.2), nothing stops.
+func (g *cgroups) freeze(slot uint32, bound time.Duration) (thaw func()) {
+	path := g.dir(slot) + "/cgroup.freeze"
+	if g.root == "" || writeFile(path, "1") != nil {
+		return func() {}
+	}
+	if fd, err := g.openEvents(slot); err == nil {
+		for end := time.Now().Add(bound); !hasEvent(fd, "frozen 1") && time.Now().Before(end); {
+			unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}, 20)
+		}
+		unix.Close(fd)
+	}
+	return func() { writeFile(path, "0") }
 }
 
 // procs lists the members, of the group itself and of groups below it that a

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -311,6 +312,7 @@ func (k *Keeper) retire(p *proc) {
 	final := p.final
 	p.mu.Unlock()
 	if final {
+		failpoint.Hit(failpoint.Retired)
 		k.release(p)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/orphan"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/process"
@@ -40,6 +41,7 @@ func (k *Keeper) onPidfd(p *proc) {
 	pidfd := p.pidfd
 	p.pidfd = -1
 	k.exit(p, e)
+	failpoint.Hit(failpoint.ExitAnnounced)
 	unix.Waitid(unix.P_PIDFD, pidfd, &info, unix.WEXITED|unix.WNOHANG, nil)
 	k.unwatch(pidfd)
 	unix.Close(pidfd)
@@ -110,7 +112,9 @@ func (k *Keeper) exit(p *proc, e *process.Exit) {
 		p.timer.Stop()
 	}
 	open := [2]bool{!p.out[0].eof, !p.out[1].eof}
+	failpoint.Hit(failpoint.ExitSeen)
 	k.drain(p)
+	failpoint.Hit(failpoint.ExitDrained)
 	var rec []byte
 	var eof uint32
 	for i := range p.out {
@@ -120,6 +124,7 @@ func (k *Keeper) exit(p *proc, e *process.Exit) {
 		}
 	}
 	k.record(p, spool.AppendExited(rec, e.Time, e))
+	failpoint.Hit(failpoint.ExitRecorded)
 	if p.sync == process.SyncExit {
 		p.untold = e
 		k.syncs.now(p) // goes on when p.mu is let go
@@ -155,6 +160,7 @@ func (k *Keeper) checkTree(p *proc) {
 	}
 	if p.gone {
 		k.record(p, spool.AppendTreeGone(nil, time.Now()))
+		failpoint.Hit(failpoint.TreeRecorded)
 		p.tell(board.FlagTreeGone)
 		k.finish(p)
 		return
@@ -229,6 +235,7 @@ func (k *Keeper) finish(p *proc) {
 	}
 	p.slot.Set(board.FlagFinal)
 	k.announce(p)
+	failpoint.Hit(failpoint.Final)
 	k.closeStdin(p)
 	if p.treeFD >= 0 {
 		k.unwatch(p.treeFD)

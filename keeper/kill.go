@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 )
@@ -96,7 +97,9 @@ func (k *Keeper) kill(p *proc, cause process.Cause) (*wire.Killed, *wire.Error) 
 	if !p.exited && p.cause == 0 {
 		p.intend(cause, unix.SIGKILL)
 	}
+	failpoint.Hit(failpoint.KillNoted)
 	k.signal(p, unix.SIGKILL, process.ScopeTree)
+	failpoint.Hit(failpoint.KillSent)
 	group, slot := p.group, p.ref.Slot
 	p.mu.Unlock()
 

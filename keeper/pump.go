@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
 )
@@ -123,11 +124,13 @@ func (k *Keeper) move(p *proc, s *outStream) (int64, error) {
 		if src, err = k.stage(s); src < 0 {
 			return 0, err
 		}
+		failpoint.Hit(failpoint.Staged)
 	}
 	n, err := k.splice(s, src, fd, room)
 	if n <= 0 || err != nil {
 		return 0, err
 	}
+	failpoint.Hit(failpoint.Spliced)
 	from := s.end
 	s.end += n
 	if err := k.index(p, spool.IndexRecord{Kind: spool.IndexData, Stream: s.stream, Offset: from, Len: uint32(n)}); err != nil {
@@ -135,6 +138,7 @@ func (k *Keeper) move(p *proc, s *outStream) (int64, error) {
 		// and the reader both fill the hole from the file's size.
 		k.logf("process %s: index: %v", p.id, err)
 	}
+	failpoint.Hit(failpoint.Indexed)
 	p.slot.SetEnd(s.stream, s.end)
 	k.announce(p)
 	k.wrote(p)
@@ -269,6 +273,7 @@ func (k *Keeper) dropHead(p *proc, s *outStream, before int64) {
 	s.base = base
 	p.slot.SetBase(s.stream, base)
 	k.announce(p)
+	failpoint.Hit(failpoint.TrimBase)
 	if err := k.index(p, spool.IndexRecord{Kind: spool.IndexTrim, Stream: s.stream, Offset: base}); err != nil {
 		// Without the record a later reader would take the hole for output,
 		// so the bytes stay; the next trim frees them too.
@@ -276,12 +281,14 @@ func (k *Keeper) dropHead(p *proc, s *outStream, before int64) {
 		s.unpunched = min(s.unpunched, old)
 		return
 	}
+	failpoint.Hit(failpoint.TrimRecorded)
 	if fd, err := k.openFile(p, s); err == nil {
 		if err := spool.Punch(fd, min(s.unpunched, old), base); err != nil {
 			k.logf("process %s: output cannot be freed on this filesystem: %v", p.id, err)
 		}
 		s.unpunched = base
 	}
+	failpoint.Hit(failpoint.TrimPunched)
 	k.trimIndex(p)
 }
 

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
@@ -57,12 +58,14 @@ func (k *Keeper) spawn(req *wire.Spawn) (*wire.Spawned, *wire.Error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	failpoint.Hit(failpoint.SpawnReserved)
 	p.setSpec(&spec)
 	p.setSync(req.Sync)
 	if werr := k.start(p, &spec, req); werr != nil {
 		k.abandon(p)
 		return nil, werr
 	}
+	failpoint.Hit(failpoint.SpawnUnanswered)
 	return &wire.Spawned{Ref: p.ref, PID: uint32(p.pid), Keeper: uint32(os.Getpid())}, nil
 }
 
@@ -106,6 +109,7 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 	if err := k.appendJournal(p, spool.AppendSpec(nil, now, spec)); err != nil {
 		return resourceError("spool", err)
 	}
+	failpoint.Hit(failpoint.SpawnSpec)
 	child, werr := k.openStreams(p, spec, req)
 	defer func() {
 		for i, fd := range child {
@@ -118,13 +122,18 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 		return werr
 	}
 	k.deposit(p)
+	failpoint.Hit(failpoint.SpawnVaulted)
 	p.slot.NotePID(board.Forking)
+	failpoint.Hit(failpoint.SpawnForking)
 	if werr := k.fork(p, spec, req, child); werr != nil {
 		return werr
 	}
+	failpoint.Hit(failpoint.SpawnForked)
 	p.slot.NotePID(p.pid)
 	p.started = true
+	failpoint.Hit(failpoint.SpawnNoted)
 	k.depositMore(p, []byte{wire.FDPid}, []int{p.pidfd})
+	failpoint.Hit(failpoint.SpawnPidfd)
 	if final, err := k.spares.settle(p.dir, p.id); err != nil {
 		k.killNow(p)
 		p.started = false
@@ -132,11 +141,14 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 	} else {
 		p.dir = final
 	}
+	failpoint.Hit(failpoint.SpawnSettled)
 	k.record(p, spool.AppendStarted(nil, now, spool.Started{PID: p.pid, BootID: bootID()}))
 	if p.stdin.open {
 		p.slot.Set(board.FlagStdinOpen)
 	}
+	failpoint.Hit(failpoint.SpawnRecorded)
 	p.slot.SetStarted(p.pid, now)
+	failpoint.Hit(failpoint.SpawnAnnounced)
 	if spec.Timeout > 0 {
 		k.setTimeout(p, bootTime()+spec.Timeout.Nanoseconds(), spec.TimeoutScope)
 	}
@@ -258,11 +270,22 @@ func (k *Keeper) fork(p *proc, spec *process.Spec, req *wire.Spawn, child []int)
 	}
 	p.pid = pid
 	if lim.any() {
-		if err := lim.apply(pid); err != nil {
+		failpoint.Hit(failpoint.SpawnLimits)
+		// The pid is on the board before the program runs: a next keeper must
+		// not start it again. What the keeper leaves at its first instruction
+		// dies with the keeper (see adoptStart).
+		known := func() {
+			p.slot.Set(board.FlagLeashed)
+			p.slot.NotePID(pid)
+			failpoint.Hit(failpoint.SpawnLeashed)
+		}
+		if err := lim.apply(pid, known); err != nil {
 			unix.Kill(pid, unix.SIGKILL)
 			unix.Wait4(pid, nil, 0, nil)
 			return wire.StartError(process.StartLimits, errno(err), err.Error())
 		}
+		failpoint.Hit(failpoint.SpawnUnleashed)
+		p.slot.Clear(board.FlagLeashed)
 	} else if k.stats.resetOOM {
 		setOOMScore(pid, 0)
 	}

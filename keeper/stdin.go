@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/feed"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -51,6 +52,7 @@ func (k *Keeper) makeStdin(p *proc) error {
 		p.stdin.feedR, p.stdin.feedW = pipe[0], pipe[1]
 		kinds, fds = append(kinds, wire.FDFeedR, wire.FDFeedW), append(fds, pipe[0], pipe[1])
 	}
+	failpoint.Hit(failpoint.StdinMade)
 	k.depositMore(p, kinds, fds)
 	return nil
 }
@@ -133,6 +135,7 @@ func (k *Keeper) closeStdin(p *proc) {
 	if p.stdin.fd >= 0 {
 		k.unwatch(p.stdin.fd)
 		closeFD(&p.stdin.fd)
+		failpoint.Hit(failpoint.StdinClosed)
 		k.vaults.drop(&p.vaulted, p.ref, wire.FDStdin)
 		k.vaults.hurry()
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
 )
@@ -232,6 +233,7 @@ func (k *Keeper) synced(p *proc, err error) {
 		if len(p.owed) > 0 {
 			k.logf("process %s: its exit is told before it is on the disk, which has no room for it", p.id)
 		}
+		failpoint.Hit(failpoint.ExitSynced)
 		p.slot.SetExit(p.untold)
 		p.untold = nil
 		p.slot.Set(p.held)

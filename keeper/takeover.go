@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/orphan"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/wire"
@@ -36,6 +37,7 @@ func (k *Keeper) takeOver() error {
 			merge(held, more)
 		}
 	}
+	failpoint.Hit(failpoint.TakeoverFetched)
 	globals := held[global]
 	delete(held, global)
 	if err := k.openGlobals(globals); err != nil {
@@ -45,6 +47,7 @@ func (k *Keeper) takeOver() error {
 		v.refill = func(again func(put func() bool) bool) bool { return k.handOver(i, again) }
 		k.depositGlobals(i)
 	}
+	failpoint.Hit(failpoint.TakeoverGlobals)
 	k.fresh = k.board.Used()
 	for slot := k.fresh; slot > 0; slot-- {
 		s := k.board.Slot(slot - 1)
@@ -57,6 +60,7 @@ func (k *Keeper) takeOver() error {
 			continue
 		}
 		k.readopt(ref, s, h)
+		failpoint.Hit(failpoint.TakeoverAdopted)
 	}
 	for ref, h := range held { // of a slot that has another owner by now
 		h.close()
@@ -66,6 +70,7 @@ func (k *Keeper) takeOver() error {
 	if !complete {
 		k.vaults[inAnchor].renew()
 	}
+	failpoint.Hit(failpoint.TakeoverDone)
 	// The server sleeps on news of the former keeper: let it look at all.
 	one := [8]byte{1}
 	unix.Write(k.wakeFD, one[:])
@@ -193,6 +198,7 @@ func (k *Keeper) handOver(i int, again func(put func() bool) bool) bool {
 		if p == nil {
 			continue
 		}
+		failpoint.Hit(failpoint.VaultRefilled)
 		ok = again(func() bool {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -221,6 +227,7 @@ func (k *Keeper) readopt(ref wire.Ref, s board.Slot, h held) {
 	p.mu.Lock()
 	k.unsettled = append(k.unsettled, func() {
 		if k.adoptStart(p, h) {
+			failpoint.Hit(failpoint.AdoptCompleted)
 			k.goOn(p, h)
 			p.mu.Unlock()
 			k.announce(p)
@@ -380,6 +387,9 @@ func (k *Keeper) rewatch(p *proc, rec *spool.Recovered) {
 		defer p.mu.Unlock()
 		k.feed(p)
 		k.resumeSync(p)
+		if s := &p.out[0]; p.pty && !s.eof {
+			k.pump(p, s) // what lies in the staging pipe makes the terminal no more readable
+		}
 		k.announce(p)
 		if p.exited {
 			k.checkTree(p)

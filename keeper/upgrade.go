@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 )
@@ -69,6 +70,7 @@ func (k *Keeper) upgrade(path string) error {
 	if err := k.freeze(st); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.UpgradeFrozen)
 	s := k.takeSnapshot(st)
 	mem, err := unix.MemfdCreate("tend-snapshot", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -85,6 +87,7 @@ func (k *Keeper) upgrade(path string) error {
 			return fmt.Errorf("descriptor %d: %w", fd, err)
 		}
 	}
+	failpoint.Hit(failpoint.UpgradeSnapshot)
 	argv := []string{"tend-keeper", "keeper", "--state-dir", k.cfg.StateDir, "--snapshot", fmt.Sprint(mem)}
 	err = syscall.Exec(path, argv, k.cfg.Environ)
 	if errors.Is(err, unix.EACCES) { // a filesystem from which nothing may be executed
@@ -313,6 +316,7 @@ func (k *Keeper) restore(fd int) error {
 	if err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.UpgradeDecoded)
 	g := &s.Keeper
 	k.ep, k.wakeFD, k.listen, k.lock = fdIn(g.EP), fdIn(g.Wake), fdIn(g.Listen), fdIn(g.Lock)
 	if k.board, err = board.Open(fdIn(g.Board)); err != nil {
@@ -355,6 +359,7 @@ func (k *Keeper) restore(fd int) error {
 	}
 	one := [8]byte{1}
 	unix.Write(k.wakeFD, one[:])
+	failpoint.Hit(failpoint.UpgradeRestored)
 	k.upgrades, k.last = g.Upgrades, time.Duration(bootTime()-g.Began)
 	k.logf("went on in place with %d processes after %v", len(s.Procs), k.last)
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/tend-run/tend/anchor"
 	"github.com/tend-run/tend/internal/cleansignals"
 	"github.com/tend-run/tend/keeper"
+	"github.com/tend-run/tend/keeper/failpoint"
 )
 
 func run(args []string) error {
@@ -43,6 +44,9 @@ func run(args []string) error {
 	}
 	if *stateDir == "" {
 		return errors.New("--state-dir is missing")
+	}
+	if args[0] != "launcher" { // whose death is another promise
+		failpoint.Open(*stateDir)
 	}
 	switch args[0] {
 	case "launcher":

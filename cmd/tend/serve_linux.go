@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/tend-run/tend/keeper/client"
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/launch"
 	"github.com/tend-run/tend/server"
 )
@@ -70,6 +71,7 @@ func (c *serverRoleCmd) Run(ctx context.Context, inv *invocation) error {
 			return err
 		}
 	}
+	failpoint.Open(dir)
 	if err := launch.HoldServer(dir); err != nil {
 		return err
 	}

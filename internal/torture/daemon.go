@@ -50,7 +50,8 @@ func (d *Daemon) start(program, listen string, env []string) error {
 	os.Remove(port)
 	d.cmd = exec.Command(program, "serve", "--listen", listen, "--socket", "none", "--state-dir", d.StateDir(), "--port-file", port)
 	d.cmd.Stdout, d.cmd.Stderr, d.cmd.Env = f, f, env
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// A daemon must not outlive who torments it, not even one that was killed.
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := d.cmd.Start(); err != nil {
 		return err
 	}

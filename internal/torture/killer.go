@@ -24,53 +24,87 @@ var Combinations = []Victims{
 	{Anchor, Keeper, Server},
 }
 
-// killer kills victims at random moments.
+// striker is one way to hurt roles.
+type striker interface {
+	// strike hurts once. It returns how many processes it killed, and false if
+	// nobody was there.
+	strike(ctx context.Context) (killed int, hit bool)
+	// patient: the next strike must wait until everything is up again.
+	patient() bool
+}
+
+// killer kills victims at one instant.
 type killer struct {
 	d       *Daemon
 	rnd     *rand.Rand
 	victims Victims
-	// longest pause between two kills.
+}
+
+func (k *killer) patient() bool { return false }
+
+func (k *killer) strike(context.Context) (killed int, hit bool) {
+	roles := k.d.Roles()
+	for _, i := range k.rnd.Perm(len(k.victims)) {
+		if pid := roles[k.victims[i]]; pid > 0 && syscall.Kill(pid, syscall.SIGKILL) == nil {
+			killed++
+			hit = true
+		}
+	}
+	return killed, hit
+}
+
+// blows strikes at random moments.
+type blows struct {
+	d   *Daemon
+	rnd *rand.Rand
+	striker
+	// longest pause between two strikes.
 	pause time.Duration
 }
 
-// run kills n times, or until the context ends, and returns how many processes
-// it killed and how many times it struck.
-func (k *killer) run(ctx context.Context, n int) (killed, struck int) {
+// run strikes n times, or until the context ends, and returns how many
+// processes it killed and how many times it struck.
+func (b *blows) run(ctx context.Context, n int) (killed, struck int) {
 	for struck < n {
 		// Mostly everything is up again before the next strike; sometimes it
 		// falls into the middle of the recovery.
-		if k.rnd.IntN(4) > 0 && !k.settle(ctx) {
+		if (b.patient() || b.rnd.IntN(4) > 0) && !b.d.settle(ctx) {
 			return killed, struck
 		}
+		pause := time.Duration(b.rnd.Int64N(int64(b.pause)))
+		if b.patient() {
+			pause += rest
+		}
 		select {
-		case <-time.After(time.Duration(k.rnd.Int64N(int64(k.pause)))):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return killed, struck
 		}
-		roles := k.d.Roles()
-		hit := false
-		for _, i := range k.rnd.Perm(len(k.victims)) {
-			if pid := roles[k.victims[i]]; pid > 0 && syscall.Kill(pid, syscall.SIGKILL) == nil {
-				killed++
-				hit = true
-			}
-		}
+		dead, hit := b.strike(ctx)
+		killed += dead
 		if hit {
 			struck++
+		}
+		if ctx.Err() != nil {
+			return killed, struck
 		}
 	}
 	return killed, struck
 }
 
+// rest is a little more than a role must live for its next start not to be
+// delayed: strikes that wait for a certain moment are not to wait for that too.
+const rest = 110 * time.Millisecond
+
 // settleTime is how long a role may be missing.
 const settleTime = 30 * time.Second
 
 // settle waits until all roles are alive.
-func (k *killer) settle(ctx context.Context) bool {
+func (d *Daemon) settle(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	for {
-		roles := k.d.Roles()
+		roles := d.Roles()
 		if roles[Anchor] > 0 && roles[Keeper] > 0 && roles[Server] > 0 {
 			return true
 		}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/tend-run/tend"
@@ -120,7 +121,11 @@ func spawn(ctx context.Context, b *bench) error {
 	code := b.rnd.IntN(90)
 	id := process.NewID()
 	file := filepath.Join(b.dir, string(id))
-	p, err := b.c.Start(ctx, process.Spec{ID: id, Argv: b.argv("once", file, code)})
+	spec := process.Spec{ID: id, Argv: b.argv("once", file, code)}
+	if b.rnd.IntN(2) == 0 { // the child is stopped for its limits
+		spec.Limits.Rlimits = []process.Rlimit{{Resource: syscall.RLIMIT_CORE}}
+	}
+	p, err := b.c.Start(ctx, spec)
 	if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
@@ -300,7 +305,7 @@ func exits(ctx context.Context, b *bench) error {
 	}
 	code := b.rnd.IntN(90)
 	ends := []end{
-		{spec: process.Spec{Argv: b.argv("write", 8, "0s", code)}, want: process.Exit{Code: code}},
+		{spec: process.Spec{Argv: b.argv("write", 8, "0s", code), Retention: process.Retention{Sync: process.SyncExit}}, want: process.Exit{Code: code}},
 		{spec: process.Spec{Argv: b.argv("signal", 9)}, want: process.Exit{Signal: 9, Cause: process.CauseSignalled}},
 		{spec: process.Spec{Argv: b.argv("signal", 15)}, want: process.Exit{Signal: 15, Cause: process.CauseSignalled}},
 		{spec: process.Spec{Argv: b.argv("sleep"), Timeout: time.Duration(20+b.rnd.IntN(100)) * time.Millisecond},
@@ -388,7 +393,19 @@ func dropOldest(ctx context.Context, b *bench) error {
 	if err != nil {
 		return fmt.Errorf("process %s: %w", p.ID(), err)
 	}
+	if err := b.trimFinished(ctx, p, n); err != nil {
+		return fmt.Errorf("process %s: %w", p.ID(), err)
+	}
 	return b.end(ctx, p, process.Exit{Code: code})
+}
+
+// trimFinished frees the head of a finished process's output: what is left is
+// what was written.
+func (b *bench) trimFinished(ctx context.Context, p process.Process, n int64) error {
+	if err := insist(ctx, func() error { return p.Trim(ctx, process.Stdout, n-8<<10) }); err != nil {
+		return fmt.Errorf("trim: %w", err)
+	}
+	return b.read(ctx, p, n, func(*process.Event) error { return nil })
 }
 
 // block: a process at its limit waits for whoever consumes, and loses nothing.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/keeper/failpoint"
 )
 
 // Config of a run.
@@ -45,6 +46,11 @@ type Config struct {
 	Only []string
 	// Pause is the longest time between two strikes. 0: 100 ms.
 	Pause time.Duration
+	// Points are where roles die, in turn, instead of at random moments; for a
+	// Tend built with the tag tend_failpoint. Together: other roles die at the
+	// instant at which one stands at a point, or it alone, or both.
+	Points   []failpoint.Point
+	Together bool
 }
 
 // Report of a run.
@@ -57,7 +63,8 @@ type Report struct {
 	Rounds   map[string]int
 	Bytes    int64
 	Statuses int64
-	Dials    int64 // connections that were not refused
+	Dials    int64          // connections that were not refused
+	Points   map[string]int // strikes by point
 	Promises map[string]tend.Promise
 	Problems []string
 	Log      string // of the daemon, with problems only
@@ -73,16 +80,20 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
+	r := &runner{cfg: cfg, dir: dir, report: Report{Victims: cfg.what(), Seed: cfg.Seed, Rounds: map[string]int{}}}
+	if len(cfg.Points) > 0 {
+		if r.table, err = newTable(dir); err != nil {
+			return nil, err
+		}
+		defer r.table.Close()
+	}
 	d, err := Serve(cfg.Tend, dir, cfg.Env...)
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Pause == 0 {
-		cfg.Pause = 100 * time.Millisecond
-	}
-	r := &runner{cfg: cfg, d: d, dir: dir, report: Report{Victims: cfg.Victims.String(), Seed: cfg.Seed, Rounds: map[string]int{}}}
-	if len(cfg.Victims) == 0 {
-		r.report.Victims = "nobody"
+	r.d = d
+	if r.cfg.Pause == 0 {
+		r.cfg.Pause = 100 * time.Millisecond
 	}
 	r.run(ctx)
 	if err := d.Stop(); err != nil {
@@ -94,10 +105,33 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return &r.report, nil
 }
 
+// what names the run in reports.
+func (c *Config) what() string {
+	switch {
+	case len(c.Points) > 0 && c.Together:
+		return "sets at points"
+	case len(c.Points) > 0:
+		return "at points"
+	case len(c.Victims) == 0:
+		return "nobody"
+	}
+	return c.Victims.String()
+}
+
+// newTable makes the points' file below dir, where the daemon will be.
+func newTable(dir string) (*failpoint.Table, error) {
+	d := &Daemon{dir: dir}
+	if err := os.MkdirAll(d.StateDir(), 0o700); err != nil {
+		return nil, err
+	}
+	return failpoint.Create(d.StateDir())
+}
+
 type runner struct {
-	cfg Config
-	d   *Daemon
-	dir string
+	cfg   Config
+	d     *Daemon
+	dir   string
+	table *failpoint.Table // or nil
 
 	bytes, statuses, dials atomic.Int64
 	mu                     sync.Mutex
@@ -134,9 +168,11 @@ func (r *runner) run(ctx context.Context) {
 		defer cancel()
 	}
 	rnd := rand.New(rand.NewPCG(r.cfg.Seed, 0))
-	k := killer{d: r.d, rnd: rnd, victims: r.cfg.Victims, pause: r.cfg.Pause}
-	if len(k.victims) > 0 {
-		killed, struck := k.run(during, r.cfg.Strikes)
+	s, done := r.striker(ctx, rnd)
+	defer done()
+	if s != nil {
+		b := blows{d: r.d, rnd: rnd, striker: s, pause: r.cfg.Pause}
+		killed, struck := b.run(during, r.cfg.Strikes)
 		r.mu.Lock()
 		r.report.Killed, r.report.Strikes = killed, struck
 		r.mu.Unlock()
@@ -149,12 +185,35 @@ func (r *runner) run(ctx context.Context) {
 	close(stop)
 	aside.Wait()
 	wg.Wait()
-	if !k.settle(ctx) && ctx.Err() == nil {
+	if !r.d.settle(ctx) && ctx.Err() == nil {
 		r.problem("not all roles are back: %v", r.d.Roles())
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.report.Bytes, r.report.Statuses, r.report.Dials = r.bytes.Load(), r.statuses.Load(), r.dials.Load()
+	if r.table != nil {
+		r.notePoints()
+	}
+}
+
+// striker is what hurts roles in this run; nil: nothing does.
+func (r *runner) striker(ctx context.Context, rnd *rand.Rand) (s striker, done func()) {
+	switch {
+	case len(r.cfg.Points) > 0:
+		c, err := r.d.Dial(ctx)
+		if err != nil {
+			r.problem("dial: %v", err)
+			return nil, func() {}
+		}
+		s := r.strikePoints(c, rnd)
+		return s, func() {
+			s.wg.Wait()
+			c.Close()
+		}
+	case len(r.cfg.Victims) > 0:
+		return &killer{d: r.d, rnd: rnd, victims: r.cfg.Victims}, func() {}
+	}
+	return nil, func() {}
 }
 
 // askPromises notes what this machine allows.

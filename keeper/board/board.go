@@ -109,6 +109,10 @@ const (
 	FlagSyncInterval = 1 << 18
 )
 
+// FlagLeashed: the process may still stand at its first instruction, until its
+// limits are set.
+const FlagLeashed = 1 << 19
+
 // FlagEOF returns the flag for the end of an output stream.
 func FlagEOF(s process.Stream) uint32 { return uint32(flagEOF) << s }
 

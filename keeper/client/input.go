@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/feed"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -219,7 +220,9 @@ func (p *proc) store(data []byte, at int64) error {
 		}
 		data, at = data[n:], at+int64(n)
 	}
+	failpoint.Hit(failpoint.InputWritten)
 	p.slot.SetEnd(process.Stdin, end)
+	failpoint.Hit(failpoint.InputAccepted)
 	if p.slot.Flags()&board.FlagFeedArmed != 0 {
 		return nil
 	}

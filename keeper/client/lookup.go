@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 )
@@ -44,6 +45,7 @@ func (m *Manager) retired(p *proc) {
 	p.stopIdle()
 	p.mu.Unlock()
 	p.endInput()
+	failpoint.Hit(failpoint.FinalCopied)
 	m.retireSlot(p.ref)
 }
 

@@ -26,6 +26,7 @@ import (
 
 	"github.com/tend-run/tend/keeper"
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -190,6 +191,7 @@ func (m *Manager) connected(h wire.Hello, boardFD, wakeFD int) error {
 		was.stop()
 	}
 	m.adoptBoard(b)
+	failpoint.Hit(failpoint.BoardAdopted)
 	m.wg.Go(func() { m.dispatch(w, b) })
 	return nil
 }

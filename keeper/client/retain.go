@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
@@ -181,6 +182,7 @@ func (p *proc) Remove(ctx context.Context) error {
 		}
 	}
 	m.mu.Unlock()
+	failpoint.Hit(failpoint.Removed)
 	err := p.removeDir()
 	p.changed()
 	m.watchers.Tell(process.Event{Kind: process.EventRemoved, ID: p.id, PID: p.pid, Time: time.Now()})
@@ -234,6 +236,7 @@ func (p *proc) trimFinished(s process.Stream, before int64) error {
 		if err != nil {
 			return err
 		}
+		failpoint.Hit(failpoint.FinishedTrimmed)
 		data, err := spool.OpenStream(p.dir, s)
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/account"
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
@@ -71,6 +72,7 @@ func (m *Manager) conclude(ctx context.Context, spec process.Spec, rep reply) (p
 	if err != nil {
 		return nil, false, err
 	}
+	failpoint.Hit(failpoint.StartAnswered)
 	if err := m.awaitKeeper(ctx, s.Keeper); err != nil {
 		return nil, false, err
 	}

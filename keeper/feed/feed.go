@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/process"
 )
 
@@ -95,6 +96,7 @@ func (f *Feed) deliver() Result {
 		if r := result(n, err); r != Empty {
 			return r
 		}
+		failpoint.Hit(failpoint.Fed)
 		f.Slot.SetBase(process.Stdin, pos+n)
 	}
 }

@@ -32,6 +32,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/process"
 )
 
@@ -170,6 +171,7 @@ func Reap(path string, mine func(pid int, status unix.WaitStatus) bool, failed f
 			if err := Append(path, pid, SlotOf(string(text)), statusOf(&info), &usage); err != nil {
 				failed(err)
 			}
+			failpoint.Hit(failpoint.OrphanRecorded)
 		}
 		unix.Wait4(pid, nil, unix.WNOHANG, nil)
 	}

@@ -1,0 +1,164 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/keeper/failpoint"
+)
+
+// stir is what brings roles to a point that the work alone does not lead to.
+type stir struct {
+	kill    Victims          // these die
+	at      *failpoint.Point // the role that comes by there dies
+	upgrade bool             // the keeper is upgraded in place
+}
+
+func at(p failpoint.Point) stir { return stir{at: &p} }
+
+var stirs = map[failpoint.Point]stir{
+	failpoint.UpgradeFrozen: {upgrade: true}, failpoint.UpgradeSnapshot: {upgrade: true},
+	failpoint.UpgradeDecoded: {upgrade: true}, failpoint.UpgradeRestored: {upgrade: true},
+
+	failpoint.TakeoverFetched: {kill: Victims{Keeper}}, failpoint.TakeoverGlobals: {kill: Victims{Anchor, Keeper}},
+	failpoint.TakeoverAdopted: {kill: Victims{Keeper}}, failpoint.TakeoverDone: {kill: Victims{Keeper}},
+	failpoint.AdoptFound: at(failpoint.SpawnForked), failpoint.AdoptCompleted: at(failpoint.SpawnPidfd), failpoint.UndoKilled: at(failpoint.SpawnVaulted),
+	failpoint.VaultRefilled: {kill: Victims{Anchor}},
+
+	failpoint.AnchorHeld: {kill: Victims{Anchor}}, failpoint.AnchorResumed: {kill: Victims{Anchor}}, failpoint.KeeperForked: {kill: Victims{Keeper}},
+	failpoint.VaultMarked: {kill: Victims{Anchor}}, failpoint.VaultSent: {kill: Victims{Keeper}}, failpoint.OrphanRecorded: {kill: Victims{Keeper}},
+
+	failpoint.BoardAdopted: {kill: Victims{Server}},
+}
+
+// pointTime bounds the wait for a role to come by, and stirTime that after one
+// stir.
+const (
+	pointTime = 20 * time.Second
+	stirTime  = 300 * time.Millisecond
+)
+
+// pointStriker has roles die at named points, in turn. together, if it is set,
+// chooses who dies at the same instant, and the role at the point only stands
+// still unless it is among them.
+type pointStriker struct {
+	d        *Daemon
+	rnd      *rand.Rand
+	table    *failpoint.Table
+	points   []failpoint.Point
+	together func() Victims
+	upgrade  func(ctx context.Context)
+	missed   func(failpoint.Point)
+
+	next int
+	wg   sync.WaitGroup // of upgrades under way
+}
+
+func (s *pointStriker) patient() bool { return true }
+
+func (s *pointStriker) strike(ctx context.Context) (killed int, hit bool) {
+	p := s.points[s.next%len(s.points)]
+	s.next++
+	var others Victims
+	if s.together != nil {
+		others = s.together()
+	}
+	before, _ := s.table.Struck(p)
+	struck := func() bool { n, _ := s.table.Struck(p); return n > before }
+	s.table.Arm(p, 1+s.rnd.IntN(3), others != nil)
+	for end := time.Now().Add(pointTime); !struck(); {
+		if ctx.Err() != nil || time.Now().After(end) {
+			s.table.Disarm(p)
+			if ctx.Err() == nil {
+				s.missed(p)
+			}
+			return killed, false
+		}
+		killed += s.stir(ctx, stirs[p])
+		if !await(ctx, stirTime, struck) {
+			s.table.Arm(p, 1, others != nil)
+		}
+	}
+	if others == nil {
+		return killed + 1, true
+	}
+	k := killer{d: s.d, rnd: s.rnd, victims: others}
+	dead, _ := k.strike(ctx)
+	s.table.Disarm(p)
+	_, pid := s.table.Struck(p)
+	syscall.Kill(pid, syscall.SIGCONT) // not at all, if it was among them
+	return killed + dead, true
+}
+
+// stir does what leads to a point, and returns how many it killed.
+func (s *pointStriker) stir(ctx context.Context, what stir) (killed int) {
+	switch {
+	case what.kill != nil:
+		if s.d.settle(ctx) {
+			k := killer{d: s.d, rnd: s.rnd, victims: what.kill}
+			killed, _ = k.strike(ctx)
+		}
+	case what.at != nil:
+		before, _ := s.table.Struck(*what.at)
+		s.table.Arm(*what.at, 1, false)
+		if await(ctx, pointTime, func() bool { n, _ := s.table.Struck(*what.at); return n > before }) {
+			killed = 1
+		}
+	case what.upgrade:
+		if s.d.settle(ctx) {
+			s.wg.Go(func() { s.upgrade(ctx) })
+		}
+	}
+	return killed
+}
+
+// await polls for an event.
+func await(ctx context.Context, bound time.Duration, ok func() bool) bool {
+	for end := time.Now().Add(bound); !ok(); time.Sleep(time.Millisecond) {
+		if ctx.Err() != nil || time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
+// strikePoints is the run's striker for its points.
+func (r *runner) strikePoints(c *tend.Client, rnd *rand.Rand) *pointStriker {
+	s := &pointStriker{d: r.d, rnd: rnd, table: r.table, points: r.cfg.Points,
+		missed: func(p failpoint.Point) {
+			r.problem("nobody came by at %s in %v (%d times before): the run proves nothing for it", p, pointTime, r.table.Passed(p))
+		},
+		upgrade: func(ctx context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+			defer cancel()
+			what := tend.Upgrade{Keeper: true}
+			if len(r.cfg.Binaries) > 0 {
+				what.Binary = r.cfg.Binaries[0]
+			}
+			if _, err := c.Upgrade(ctx, what); err == nil {
+				r.mu.Lock()
+				r.report.Upgrades++
+				r.mu.Unlock()
+			}
+		}}
+	if r.cfg.Together {
+		s.together = func() Victims { return Combinations[rnd.IntN(len(Combinations))] }
+	}
+	return s
+}
+
+// notePoints counts what became of each point.
+func (r *runner) notePoints() {
+	r.report.Points = map[string]int{}
+	for _, p := range failpoint.All() {
+		n, _ := r.table.Struck(p)
+		r.report.Points[fmt.Sprint(p)] = n
+	}
+}

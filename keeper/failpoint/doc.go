@@ -1,0 +1,54 @@
+// Package failpoint names the places in the roles where a death is most
+// interesting, and lets a test have a role die at each, at a passage of its
+// choice.
+//
+// In a release nothing of it exists: [Hit] is empty and is inlined away. Built
+// with the tag tend_failpoint, a role maps a file in the run directory of its
+// state directory at its start, if a test has made one ([Create]), and looks at
+// it at each point.
+//
+// # The file
+//
+// One record of 32 bytes for each point, in the order of the names; 32-bit
+// words in native order, accessed atomically:
+//
+//	0   passed: how often a role came by             roles add
+//	4   armed: strike at this many more passages; 0: never
+//	                                                 test stores, roles count down
+//	8   struck: how often it struck                  roles add
+//	12  pid of the role that was struck last         roles
+//	16  hold: 1: the role stops (SIGSTOP) instead    test
+//	    of dying, and goes on when this is 0 again
+package failpoint
+
+import "fmt"
+
+// File is the name in the run directory.
+const File = "failpoints"
+
+const recordSize = 32
+
+// Words of a record.
+const (
+	passed = iota
+	armed
+	struck
+	pid
+	hold
+)
+
+func (p Point) String() string {
+	if int(p) < len(names) {
+		return names[p]
+	}
+	return fmt.Sprintf("point %d", int(p))
+}
+
+// All returns every point.
+func All() []Point {
+	all := make([]Point, len(names))
+	for i := range all {
+		all[i] = Point(i)
+	}
+	return all
+}

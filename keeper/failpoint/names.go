@@ -1,0 +1,104 @@
+package failpoint
+
+// Point is a place in a role.
+type Point int
+
+// The points. What has happened by then is in the comment, and what has not.
+const (
+	// A start, in the keeper.
+	SpawnReserved   Point = iota // the slot is taken; nothing is on disk
+	SpawnSpec                    // the spec is in the journal; there are no pipes
+	SpawnVaulted                 // both vaults have the pipes
+	SpawnForking                 // the board says that a fork is coming; it is not done
+	SpawnForked                  // the program runs; nobody knows its pid
+	SpawnNoted                   // the board has the pid; no vault has the pidfd
+	SpawnPidfd                   // the vaults have the pidfd; the directory has no name
+	SpawnSettled                 // the directory has its name; the journal has no start
+	SpawnRecorded                // the journal has the start; the board does not
+	SpawnAnnounced               // the board has the start; nothing is watched yet
+	SpawnUnanswered              // everything is done but the answer
+	SpawnLimits                  // the child stands at its first instruction, without its limits
+	SpawnLeashed                 // its limits are set and its pid is on the board; it still stands
+	SpawnUnleashed               // it runs; the board says that it may still stand
+
+	// Output, in the keeper.
+	Spliced      // bytes are in the file; there is no index record
+	Indexed      // the index record is there; the board does not say so
+	Staged       // a terminal's bytes are in the staging pipe, not in the file
+	TrimBase     // the board has the new base; there is no trim record
+	TrimRecorded // the trim record is there; nothing is punched
+	TrimPunched  // data is punched; the index is not
+
+	// The exit, in the keeper.
+	ExitSeen      // the status is known; nothing is drained nor written
+	ExitDrained   // the pipes are empty; nothing is written
+	ExitRecorded  // the journal has the exit; the board does not
+	ExitAnnounced // the board has it; the process is not reaped
+	ExitSynced    // it is on the disk; the board does not have it
+	TreeRecorded  // the journal knows that the tree is gone; the board does not
+	Final         // the board says final; the vaults hold the descriptors
+	Retired       // the server gave the slot back; it is not free yet
+
+	// Input: the keeper, but for Fed, where it is keeper or server.
+	StdinMade   // the memory of the input is there; no vault has it
+	Fed         // bytes are on their way; the board does not say so
+	StdinClosed // the keeper's end is closed; the vaults' are not
+
+	// A kill, in the keeper.
+	KillNoted // the board has the cause; no signal is sent
+	KillSent  // the signal is sent; nothing is answered
+
+	// An upgrade in place, in the keeper.
+	UpgradeFrozen   // everything stands still; there is no snapshot
+	UpgradeSnapshot // the snapshot is written; the program is the old one
+	UpgradeDecoded  // the new program has read the snapshot, and done nothing
+	UpgradeRestored // it has everything; nothing runs yet
+
+	// A keeper that takes over after a crash.
+	TakeoverFetched // it has the vaults' descriptors; it has looked at none
+	TakeoverGlobals // it has the board; no process is adopted
+	TakeoverAdopted // one process more is adopted
+	TakeoverDone    // all are; nothing runs yet
+	AdoptFound      // a half-done start is found running; its directory may have no name
+	AdoptCompleted  // that start is on the board; nothing is watched
+	UndoKilled      // a half-done start is ended; its directory is there
+	VaultRefilled   // one process more is deposited anew
+
+	// The anchor, and for OrphanRecorded the launcher too.
+	AnchorHeld     // it holds the role; it looks for the others
+	AnchorResumed  // it has found or started the keeper; not the server
+	KeeperForked   // another keeper runs; nobody wrote that down
+	VaultMarked    // a keeper deposits everything anew; nothing of it came
+	VaultPut       // descriptors have arrived
+	VaultSent      // a new keeper got one process's descriptors, not all
+	OrphanRecorded // a stranger's exit status is written down; it is not reaped
+
+	// The server.
+	StartAnswered   // the keeper has answered a start; the client has not heard
+	InputWritten    // input is in memory; the board does not say that it is accepted
+	InputAccepted   // the board says so; nothing is delivered
+	FinalCopied     // a finished process is copied from the board; its slot is not given back
+	FinishedTrimmed // a finished stream's trim is recorded; nothing is punched
+	Removed         // a finished process is forgotten; its files are there
+	BoardAdopted    // the processes of the server before are known; the finished ones are not
+
+	count
+)
+
+var names = [...]string{
+	SpawnReserved: "spawn-reserved", SpawnSpec: "spawn-spec", SpawnVaulted: "spawn-vaulted", SpawnForking: "spawn-forking", SpawnForked: "spawn-forked",
+	SpawnNoted: "spawn-noted", SpawnPidfd: "spawn-pidfd", SpawnSettled: "spawn-settled", SpawnRecorded: "spawn-recorded", SpawnAnnounced: "spawn-announced",
+	SpawnUnanswered: "spawn-unanswered", SpawnLimits: "spawn-limits", SpawnLeashed: "spawn-leashed", SpawnUnleashed: "spawn-unleashed",
+	Spliced: "spliced", Indexed: "indexed", Staged: "staged", TrimBase: "trim-base", TrimRecorded: "trim-recorded", TrimPunched: "trim-punched",
+	ExitSeen: "exit-seen", ExitDrained: "exit-drained", ExitRecorded: "exit-recorded", ExitAnnounced: "exit-announced", ExitSynced: "exit-synced", TreeRecorded: "tree-recorded",
+	Final: "final", Retired: "retired",
+	StdinMade: "stdin-made", Fed: "fed", StdinClosed: "stdin-closed",
+	KillNoted: "kill-noted", KillSent: "kill-sent",
+	UpgradeFrozen: "upgrade-frozen", UpgradeSnapshot: "upgrade-snapshot", UpgradeDecoded: "upgrade-decoded", UpgradeRestored: "upgrade-restored",
+	TakeoverFetched: "takeover-fetched", TakeoverGlobals: "takeover-globals", TakeoverAdopted: "takeover-adopted", TakeoverDone: "takeover-done",
+	AdoptFound: "adopt-found", AdoptCompleted: "adopt-completed", UndoKilled: "undo-killed", VaultRefilled: "vault-refilled",
+	AnchorHeld: "anchor-held", AnchorResumed: "anchor-resumed", KeeperForked: "keeper-forked", VaultMarked: "vault-marked", VaultPut: "vault-put",
+	VaultSent: "vault-sent", OrphanRecorded: "orphan-recorded",
+	StartAnswered: "start-answered", InputWritten: "input-written", InputAccepted: "input-accepted", FinalCopied: "final-copied",
+	FinishedTrimmed: "finished-trimmed", Removed: "removed", BoardAdopted: "board-adopted",
+}
