@@ -36,6 +36,9 @@ type cgroups struct {
 // and makes a directory in it.
 func findCgroups(stateDir string) *cgroups {
 	none := func(format string, a ...any) *cgroups { return &cgroups{why: fmt.Sprintf(format, a...)} }
+	if why := cloneRefused(); why != "" {
+		return none("%s", why)
+	}
 	info, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return none("%v", err)
@@ -80,6 +83,20 @@ func findCgroups(stateDir string) *cgroups {
 		return g
 	}
 	return none("cgroup2 at %s cannot be written: %v", mount, firstErr)
+}
+
+// cloneRefused says why no process can be forked into a cgroup here; "" if it
+// can. Sandboxes filter clone3 because they cannot see its flags.
+func cloneRefused() string {
+	// Too small to be valid: a kernel that knows the call says so.
+	_, _, err := unix.RawSyscall(unix.SYS_CLONE3, 0, 0, 0)
+	switch {
+	case err != unix.EINVAL:
+		return fmt.Sprintf("clone3 is refused (%v)", err)
+	case !kernelAtLeast(5, 7):
+		return "Linux 5.7 is needed to fork into a cgroup"
+	}
+	return ""
 }
 
 // cgroup2Mount finds the cgroup2 mount in the text of mountinfo (proc(5)) and

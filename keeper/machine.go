@@ -126,12 +126,33 @@ func (m *machine) facts(k *Keeper) []string {
 		info = "Linux 6.15 is needed: the exit status of a process whose keeper and then launcher were killed is reported as lost"
 	}
 	fact("exit_status_survives_two_roles", "PIDFD_GET_INFO", info)
+	fact("spool_takes_output", "written at once to "+k.spool, k.waiting())
 	fact("output_survives_power_loss", "fsync works", k.syncs.trouble())
 	if k.upgrades > 0 {
 		out = append(out, fmt.Sprintf("keeper_upgrades=%d in place; the last took %v", k.upgrades, k.last))
 	}
 	out = append(out, fmt.Sprintf("process_limit=about %d by the file limit of %d", m.files/fdsPerProcess*9/10, m.files))
 	return out
+}
+
+// waiting says for what processes wait that the filesystem does not take
+// anything from; "" if none does. One that is just being worked on is left out.
+func (k *Keeper) waiting() string {
+	n, why := 0, error(nil)
+	for i := range k.procs {
+		p := k.procs[i].Load()
+		if p == nil || !p.mu.TryLock() {
+			continue
+		}
+		if p.retrying || len(p.owed) > 0 {
+			n, why = n+1, p.stuck
+		}
+		p.mu.Unlock()
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d processes wait, held back by their pipes and losing nothing: %s: %v", n, k.spool, why)
 }
 
 // parseStat takes ppid and session from the text of /proc/PID/stat; ok is

@@ -49,7 +49,8 @@ type proc struct {
 	treeFD int // cgroup.events, watched after the exit while somebody is left
 	group  bool
 
-	retrying bool // a timer will resume the streams that wait
+	retrying bool  // a timer will resume the streams that wait
+	stuck    error // why the filesystem last refused something, while retrying or owed
 
 	sync   process.Sync
 	dirty  bool          // written since the last sync began; only with a policy
@@ -80,10 +81,11 @@ type outStream struct {
 	base      int64
 	unpunched int64 // freed from here on, but not punched yet; base if nothing is
 	end       int64
-	filled    uint8 // times in a row a full pipe was found
-	fallback  bool  // this filesystem cannot be spliced to
-	waiting   bool  // not armed: at its limit with policy block, or starved
-	full      bool  // waiting for space on the filesystem
+	filled    uint8  // times in a row a full pipe was found
+	fallback  bool   // this filesystem cannot be spliced to
+	rest      []byte // fallback: read from the pipe, and not written yet
+	waiting   bool   // not armed: at its limit with policy block, or starved
+	full      bool   // waiting for space on the filesystem
 	eof       bool
 }
 

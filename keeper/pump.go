@@ -37,7 +37,7 @@ func (k *Keeper) pump(p *proc, s *outStream) {
 				k.endStream(p, s)
 				return
 			}
-			if n < smallPipe {
+			if n < smallPipe && len(s.rest) == 0 {
 				// All there was. Arming tells at once if more has come, for
 				// less than another splice.
 				k.arm(p, s)
@@ -110,7 +110,7 @@ func (k *Keeper) move(p *proc, s *outStream) (int64, error) {
 	}
 	// A data file is made with its first byte: most processes write nothing to
 	// stderr, and making a file costs as much as a start.
-	if s.file < 0 && !p.pty {
+	if s.file < 0 && !p.pty && len(s.rest) == 0 {
 		if held, err := poll(s.fd); held == 0 {
 			return 0, err
 		}
@@ -120,7 +120,7 @@ func (k *Keeper) move(p *proc, s *outStream) (int64, error) {
 		return 0, err
 	}
 	src := s.fd
-	if p.pty {
+	if p.pty && len(s.rest) == 0 {
 		if src, err = k.stage(s); src < 0 {
 			return 0, err
 		}
@@ -167,7 +167,8 @@ func poll(fd int) (held int, err error) {
 }
 
 // splice moves bytes to the spool at s.end, by splice(2) or, on a filesystem
-// that cannot be spliced to, by reading and writing.
+// that cannot be spliced to, by reading and writing. What was read then and
+// finds no room stays in s.rest: it is what a keeper that is killed loses.
 func (k *Keeper) splice(s *outStream, src, dst int, room int64) (int64, error) {
 	for !s.fallback {
 		off := s.end
@@ -175,32 +176,38 @@ func (k *Keeper) splice(s *outStream, src, dst int, room int64) (int64, error) {
 		switch err {
 		case unix.EINTR:
 			continue
-		case unix.EINVAL:
+		case unix.EINVAL, unix.EOPNOTSUPP, unix.ENOSYS, unix.EPERM:
 			s.fallback = true
 			unix.SetNonblock(src, true)
 		default:
 			return n, err
 		}
 	}
-	buf := make([]byte, min(room, smallPipe))
-	n, err := unix.Read(src, buf)
-	if n <= 0 || err != nil {
-		return 0, err
+	if len(s.rest) == 0 {
+		buf := make([]byte, min(room, smallPipe))
+		n, err := unix.Read(src, buf)
+		if n <= 0 || err != nil {
+			return 0, err
+		}
+		s.rest = buf[:n]
 	}
-	for at := 0; at < n; {
-		w, err := unix.Pwrite(dst, buf[at:n], s.end+int64(at))
+	for at := s.end; ; {
+		n, err := unix.Pwrite(dst, s.rest, at)
 		if err == unix.EINTR {
 			continue
 		}
 		if err != nil {
-			// Read from the pipe and not written: the rest would be lost, so
-			// insist; the caller's process waits meanwhile.
-			time.Sleep(retryAfter)
-			continue
+			if at > s.end {
+				err = nil // it comes again at the next try
+			}
+			return at - s.end, err
 		}
-		at += w
+		at += int64(n)
+		if s.rest = s.rest[n:]; len(s.rest) == 0 {
+			s.rest = nil
+			return at - s.end, nil
+		}
 	}
-	return int64(n), nil
 }
 
 // stage moves bytes from the terminal to its staging pipe, unless some wait
@@ -329,7 +336,7 @@ func (k *Keeper) starved(p *proc, s *outStream, err error) {
 	if err == unix.EMFILE || err == unix.ENFILE {
 		k.shedFiles()
 	}
-	s.waiting = true
+	s.waiting, p.stuck = true, err
 	// Only for want of space: the server answers by removing finished processes.
 	if s.full = full; full && p.slot.Flags()&board.FlagNoSpace == 0 {
 		p.slot.Set(board.FlagNoSpace)

@@ -21,6 +21,7 @@ func (k *Keeper) record(p *proc, rec []byte) {
 			k.wrote(p)
 			return
 		}
+		p.stuck = err
 		k.logf("process %s: journal, trying again: %v", p.id, err)
 		p.slot.Set(board.FlagNoSpace)
 		k.announce(p)

@@ -372,6 +372,9 @@ func resourceError(what string, err error) *wire.Error {
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
 		what = "no file descriptors are left (ulimit -n): " + what
 	}
+	if errors.Is(err, unix.EAGAIN) {
+		what = "no more processes are allowed (ulimit -u, pids.max): " + what
+	}
 	return wire.StartError(process.StartResources, errno(err), what+": "+err.Error())
 }
 
@@ -403,7 +406,7 @@ func startError(err error, req *wire.Spawn) *wire.Error {
 	case unix.E2BIG, unix.ENAMETOOLONG:
 		return wire.StartError(process.StartTooLong, e, req.Argv[0])
 	case unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE:
-		return wire.StartError(process.StartResources, e, err.Error())
+		return resourceError("fork", err)
 	}
 	return wire.StartError(process.StartOther, e, err.Error())
 }

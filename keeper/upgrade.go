@@ -184,13 +184,13 @@ func (k *Keeper) lockAll(st *stillness, end time.Time) error {
 	return nil
 }
 
-// tryStill takes the lock, unless the exit is just being forced to the disk:
-// snapshots know of no such state.
+// tryStill takes the lock, unless the exit is just being forced to the disk, or
+// bytes are in our own memory: snapshots know of no such state.
 func (p *proc) tryStill() bool {
 	if !p.mu.TryLock() {
 		return false
 	}
-	if p.untold != nil {
+	if p.untold != nil || len(p.out[0].rest) > 0 || len(p.out[1].rest) > 0 {
 		p.mu.Unlock()
 		return false
 	}

@@ -49,8 +49,8 @@ func (e *BusyError) Error() string {
 // Exec replaces the current process by the launcher. It returns only with an
 // error: *BusyError, or a socket that cannot be opened.
 func Exec(cfg Config) error {
-	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
-		return fmt.Errorf("state directory: %w", err)
+	if err := Usable(cfg.StateDir); err != nil {
+		return err
 	}
 	run, err := rundir.Open(cfg.StateDir)
 	if err != nil {
@@ -76,6 +76,26 @@ func Exec(cfg Config) error {
 	}
 	err = unix.Exec(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), argv, cfg.Environ)
 	return fmt.Errorf("start %s: %w", payload.Name, err)
+}
+
+// Usable reports what is missing here without which no role can work; it makes the
+// state directory.
+func Usable(stateDir string) error {
+	if _, err := os.Stat("/proc/self/fd"); err != nil {
+		return fmt.Errorf("tend needs /proc, which is not there (%w); mount it: mount -t proc proc /proc", err)
+	}
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return fmt.Errorf("tend needs pidfd_open, which this kernel or a sandbox around it refuses (%w): use Linux 5.4 or later, and a seccomp profile that allows it", err)
+	}
+	unix.Close(fd)
+	if err := os.MkdirAll(stateDir, 0o700); err != nil {
+		return fmt.Errorf("make the state directory: %w (choose another with --state-dir)", err)
+	}
+	if err := unix.Access(stateDir, unix.W_OK|unix.X_OK); err != nil {
+		return fmt.Errorf("state directory %s cannot be written to: %w (choose another with --state-dir)", stateDir, err)
+	}
+	return nil
 }
 
 // lock takes the lock of the state directory for as long as this process, and

@@ -13,13 +13,17 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/tend-run/tend/internal/poorkernel"
 )
 
 // binaries is the directory with tend and tend-keeper, built once: the scripts
 // run the real programs and the real roles.
 var binaries string
 
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+func TestMain(m *testing.M) {
+	poorkernel.Main(os.Environ())
+	os.Exit(testMain(m))
+}
 
 func testMain(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "tend")

@@ -23,6 +23,9 @@ func (c *serveCmd) Run(inv *invocation) error {
 	if err != nil {
 		return err
 	}
+	if err := launch.Usable(p.stateDir); err != nil {
+		return err
+	}
 	if err := p.prepare(); err != nil {
 		return err
 	}

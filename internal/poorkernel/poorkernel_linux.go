@@ -1,16 +1,16 @@
-// Package poorkernel runs a program, in tests, as on a kernel that lacks
-// something: a seccomp filter answers chosen system calls with an error, or
-// lets the test see each of them and decide. The filter holds for all that the
-// program starts.
+// Package poorkernel runs a program, in tests, as on a kernel or a machine that
+// lacks something: a seccomp filter answers chosen system calls with an error,
+// or lets the test see each of them and decide; and mounts are changed in a
+// namespace of its own. Both hold for all that the program starts.
 package poorkernel
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
 	"strconv"
-	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +25,28 @@ type Rule struct {
 	Value uint32
 	// Errno is the answer; 0: the test decides, see [Listener].
 	Errno unix.Errno
+}
+
+// Mount is a change of what is mounted. Only root may make one.
+type Mount struct {
+	Kind MountKind
+	Path string
+}
+
+// MountKind says what happens at the path.
+type MountKind string
+
+const (
+	Gone     MountKind = "gone"      // what is mounted there is not, nor anything below
+	ReadOnly MountKind = "read-only" // writing fails with EROFS
+	Cgroup2  MountKind = "cgroup2"   // the cgroup v2 tree is mounted there
+	Empty    MountKind = "empty"     // an empty directory covers it
+)
+
+// World is what is special about the machine.
+type World struct {
+	Rules  []Rule
+	Mounts []Mount
 }
 
 // argument makes the test binary install a filter and execute the rest of its
@@ -42,35 +64,62 @@ func Main(environ []string) {
 	os.Exit(1)
 }
 
-// Command is a command for argv under the rules. If one of them has no Errno,
-// the listener is sent over the socket that the caller puts first into
-// ExtraFiles; see [Listen].
-func Command(rules []Rule, argv ...string) (*exec.Cmd, error) {
+// Command is a command for argv in a world. If a rule has no Errno, the command
+// is to be started by [Listen].
+func Command(w World, argv ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	var words []string
-	for _, r := range rules {
-		words = append(words, fmt.Sprintf("%d:%d:%d:%d", r.Call, r.Arg, r.Value, uint(r.Errno)))
+	text, err := json.Marshal(w)
+	if err != nil {
+		return nil, err
 	}
-	return exec.Command(self, append([]string{argument, strings.Join(words, ",")}, argv...)...), nil
+	return exec.Command(self, append([]string{argument, string(text)}, argv...)...), nil
 }
 
 func execute(text string, argv, environ []string) error {
-	var rules []Rule
-	for word := range strings.SplitSeq(text, ",") {
-		var r Rule
-		if _, err := fmt.Sscanf(word, "%d:%d:%d:%d", &r.Call, &r.Arg, &r.Value, &r.Errno); err != nil {
-			return fmt.Errorf("rule %q: %w", word, err)
-		}
-		rules = append(rules, r)
+	var w World
+	if err := json.Unmarshal([]byte(text), &w); err != nil {
+		return err
 	}
-	runtime.LockOSThread() // the filter is this thread's, and goes with its exec
-	if err := install(rules); err != nil {
-		return fmt.Errorf("seccomp: %w", err)
+	runtime.LockOSThread() // filter and namespace are this thread's, and go with its exec
+	if len(w.Mounts) > 0 {
+		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			return fmt.Errorf("unshare: %w", err)
+		}
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			return err
+		}
+	}
+	for _, m := range w.Mounts {
+		if err := m.make(); err != nil {
+			return fmt.Errorf("%s %s: %w", m.Kind, m.Path, err)
+		}
+	}
+	if len(w.Rules) > 0 {
+		if err := install(w.Rules); err != nil {
+			return fmt.Errorf("seccomp: %w", err)
+		}
 	}
 	return fmt.Errorf("execute %s: %w", argv[0], unix.Exec(argv[0], argv, environ))
+}
+
+func (m *Mount) make() error {
+	switch m.Kind {
+	case Gone:
+		return unix.Unmount(m.Path, unix.MNT_DETACH)
+	case ReadOnly:
+		if err := unix.Mount(m.Path, m.Path, "", unix.MS_BIND, ""); err != nil {
+			return err
+		}
+		return unix.Mount("", m.Path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
+	case Cgroup2:
+		return unix.Mount("cgroup2", m.Path, "cgroup2", 0, "")
+	case Empty:
+		return unix.Mount("tmpfs", m.Path, "tmpfs", 0, "")
+	}
+	return unix.EINVAL
 }
 
 // install puts the filter on the calling thread.
@@ -212,17 +261,41 @@ func (l *Listener) Next() (*Call, error) {
 // Continue lets the kernel do what was asked.
 func (l *Listener) Continue(c *Call) {
 	a := answer{ID: c.id, Flags: flagContinue}
-	// Its only error is that the caller has died.
-	unix.Syscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlSend, uintptr(unsafe.Pointer(&a)))
+	l.answer(&a)
 }
 
-// File is the path behind a call's first argument, a descriptor.
-func (c *Call) File() string {
-	path, err := os.Readlink("/proc/" + strconv.Itoa(c.PID) + "/fd/" + strconv.FormatUint(c.Args[0], 10))
+// Fail answers with an error.
+func (l *Listener) Fail(c *Call, errno unix.Errno) {
+	l.answer(&answer{ID: c.id, Error: -int32(errno)})
+}
+
+func (l *Listener) answer(a *answer) {
+	// Its only error is that the caller has died.
+	unix.Syscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlSend, uintptr(unsafe.Pointer(a)))
+}
+
+// File is the path behind an argument that is a descriptor.
+func (c *Call) File(arg int) string {
+	path, err := os.Readlink("/proc/" + strconv.Itoa(c.PID) + "/fd/" + strconv.Itoa(int(int32(c.Args[arg]))))
 	if err != nil {
 		return err.Error()
 	}
 	return path
+}
+
+// Path is an argument that is the address of a path.
+func (c *Call) Path(arg int) string {
+	mem, err := os.Open("/proc/" + strconv.Itoa(c.PID) + "/mem")
+	if err != nil {
+		return err.Error()
+	}
+	defer mem.Close()
+	b := make([]byte, unix.PathMax)
+	n, err := mem.ReadAt(b, int64(c.Args[arg]))
+	if n == 0 {
+		return err.Error()
+	}
+	return unix.ByteSliceToString(b[:n])
 }
 
 // Close lets all calls fail with ENOSYS from now on.

@@ -11,15 +11,15 @@ import (
 )
 
 // poor starts the roles on a kernel that lacks something.
-func poor(t *testing.T, rules ...poorkernel.Rule) *client.Manager {
+func poor(t *testing.T, w poorkernel.World) (m *client.Manager, stateDir string) {
 	t.Helper()
-	stateDir := shortDir(t)
-	cmd, err := poorkernel.Command(rules, keeperBinary, "launcher", "--state-dir", stateDir)
+	stateDir = shortDir(t)
+	cmd, err := poorkernel.Command(w, keeperBinary, "launcher", "--state-dir", stateDir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	roles(t, stateDir, cmd, cmd.Start)
-	return open(t, stateDir)
+	return open(t, stateDir), stateDir
 }
 
 // watched starts the roles so that the test sees each of the calls.
@@ -30,7 +30,7 @@ func watched(t *testing.T, calls ...uintptr) (stateDir string, l *poorkernel.Lis
 	for _, call := range calls {
 		rules = append(rules, poorkernel.Rule{Call: call, Arg: -1})
 	}
-	cmd, err := poorkernel.Command(rules, keeperBinary, "launcher", "--state-dir", stateDir)
+	cmd, err := poorkernel.Command(poorkernel.World{Rules: rules}, keeperBinary, "launcher", "--state-dir", stateDir)
 	if err != nil {
 		t.Fatal(err)
 	}

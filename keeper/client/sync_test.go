@@ -35,7 +35,7 @@ func watchSyncs(t *testing.T) (stateDir string, s *syncs) {
 			if err != nil {
 				return
 			}
-			file := strings.TrimPrefix(call.File(), stateDir)
+			file := strings.TrimPrefix(call.File(0), stateDir)
 			select {
 			case s.files <- file:
 			case <-ctx.Done():
@@ -207,7 +207,7 @@ func TestNothingIsForcedOutUnlessItIsAskedFor(t *testing.T) {
 }
 
 func TestADiskThatFailsIsTold(t *testing.T) {
-	m := poor(t, poorkernel.Rule{Call: unix.SYS_FDATASYNC, Arg: -1, Errno: unix.EIO})
+	m, _ := poor(t, poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_FDATASYNC, Arg: -1, Errno: unix.EIO}}})
 	if got := fact(t, m.Facts(), "output_survives_power_loss"); got == "" {
 		t.Errorf("before anything failed the keeper says %q", got)
 	}

@@ -1,0 +1,327 @@
+//go:build linux
+
+package client_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/keeper/client"
+	"github.com/tend-run/tend/process"
+)
+
+const cgroups = "/sys/fs/cgroup"
+
+// A machine without a usable cgroup tree does all but find descendants that hide.
+func TestAProcessLivesAndIsKilledWhateverTheCgroupTreeIs(t *testing.T) {
+	if !mayMount() {
+		return // only root can change mounts
+	}
+	gone := poorkernel.Mount{Kind: poorkernel.Gone, Path: cgroups}
+	for _, c := range []struct {
+		name  string
+		world poorkernel.World
+		says  string // of the promise that is not kept; "": it is kept
+	}{
+		{"no cgroup filesystem at all", poorkernel.World{Mounts: []poorkernel.Mount{gone}}, "no cgroup2 filesystem is mounted"},
+		{"a cgroup2 tree alone", poorkernel.World{Mounts: []poorkernel.Mount{gone, {Kind: poorkernel.Cgroup2, Path: cgroups}}}, ""},
+		{"a cgroup2 tree that is read-only", poorkernel.World{Mounts: []poorkernel.Mount{gone, {Kind: poorkernel.Cgroup2, Path: cgroups}, {Kind: poorkernel.ReadOnly, Path: cgroups}}}, "cannot be written"},
+		{"clone3 refused by a sandbox", poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}}, "clone3 is refused"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, stateDir := poor(t, c.world)
+			if c.says == "" {
+				fact(t, m.Facts(), "kill_reaches_tree")
+			} else if got := broken(t, m.Facts(), "kill_reaches_tree"); !strings.Contains(got, c.says) {
+				t.Errorf("the keeper says %q; want %q", got, c.says)
+			}
+			livesAndDies(t, m, stateDir)
+			_, err := m.Start(t.Context(), process.Spec{Argv: []string{"true"}, Limits: process.Limits{PidsMax: 10}})
+			if c.says != "" && !errors.Is(err, process.ErrUnsupported) {
+				t.Errorf("a limit that cannot be set says %v", err)
+			}
+		})
+	}
+}
+
+// mayMount reports whether this process may change mounts: root may, unless it
+// is in a container that keeps the capability from it.
+func mayMount() bool {
+	b, err := os.ReadFile("/proc/self/status")
+	_, after, ok := strings.Cut(string(b), "\nCapEff:\t")
+	if err != nil || !ok {
+		return false
+	}
+	caps, err := strconv.ParseUint(strings.TrimSpace(strings.SplitN(after, "\n", 2)[0]), 16, 64)
+	return err == nil && caps&(1<<unix.CAP_SYS_ADMIN) != 0
+}
+
+// livesAndDies: input, output, a descendant, a kill of both, and a keeper that
+// is killed in the middle.
+func livesAndDies(t *testing.T, m *client.Manager, stateDir string) {
+	t.Helper()
+	p, err := m.Start(t.Context(), process.Spec{Shell: "sleep 1000 & echo $!; read x; echo got $x; wait", Stdin: process.StdinPipe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Kill(pids(t, stateDir).Keeper, unix.SIGKILL)
+	if _, err := p.Write(t.Context(), process.Input{Data: []byte("that\n")}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Wait(t.Context(), process.Until{Match: "got that"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.Wait(t.Context(), process.Until{EOF: true})
+	if err != nil || r.Exit == nil || r.Exit.Signal != int(unix.SIGKILL) || r.Exit.Cause != process.CauseKilled {
+		t.Fatalf("killed, it ended with %+v, %v", r.Exit, err)
+	}
+	child, rest, _ := strings.Cut(whole(t, p, process.Stdout), "\n")
+	if rest != "got that\n" {
+		t.Errorf("after the first line stdout is %q", rest)
+	}
+	if b, err := os.ReadFile("/proc/" + child + "/stat"); err == nil && !strings.Contains(string(b), ") Z ") {
+		t.Errorf("its descendant lives on: %s", b)
+	}
+	if q, err := m.Start(t.Context(), process.Spec{Shell: "exit 9"}); err != nil {
+		t.Error(err)
+	} else if r, err := q.Wait(t.Context(), process.Until{}); err != nil || r.Exit == nil || r.Exit.Code != 9 {
+		t.Errorf("the next process ended with %+v, %v", r.Exit, err)
+	}
+}
+
+func TestExitStatusesSurviveTheKeeperWithoutPidfdInfo(t *testing.T) {
+	for _, errno := range []unix.Errno{unix.ENOTTY, unix.EINVAL} {
+		t.Run(errno.Error(), func(t *testing.T) {
+			m, stateDir := poor(t, poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_IOCTL, Arg: 1, Value: unix.PIDFD_GET_INFO, Errno: errno}}})
+			if got := broken(t, m.Facts(), "exit_status_survives_two_roles"); !strings.Contains(got, "6.15") {
+				t.Errorf("the keeper says %q", got)
+			}
+			p, err := m.Start(t.Context(), process.Spec{Shell: "read x; exit 6", Stdin: process.StdinPipe})
+			if err != nil {
+				t.Fatal(err)
+			}
+			unix.Kill(pids(t, stateDir).Keeper, unix.SIGKILL)
+			if _, err := p.Write(t.Context(), process.Input{Data: []byte("\n")}); err != nil {
+				t.Fatal(err)
+			}
+			if r, err := p.Wait(t.Context(), process.Until{}); err != nil || r.Exit == nil || r.Exit.Code != 6 {
+				t.Errorf("it ended with %+v, %v", r.Exit, err)
+			}
+		})
+	}
+}
+
+func TestOutputThatCannotBePunchedIsDroppedAllTheSame(t *testing.T) {
+	m, _ := poor(t, poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_FALLOCATE, Arg: -1, Errno: unix.EOPNOTSUPP}}})
+	if got := broken(t, m.Facts(), "retention_frees_space"); !strings.Contains(got, "keeps its space") {
+		t.Errorf("the keeper says %q", got)
+	}
+	p, err := m.Start(t.Context(), process.Spec{Shell: "yes | head -c 1000000; echo; echo end", Retention: process.Retention{Limit: process.MinRetention}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Wait(t.Context(), process.Until{EOF: true}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := p.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range info.Streams {
+		if kept := s.End - s.Base; s.Stream == process.Stdout && (s.End != 1000005 || s.Base == 0 || kept > process.MinRetention) {
+			t.Errorf("stdout has %d bytes, of which %d are kept", s.End, kept)
+		}
+	}
+}
+
+// A filesystem that cannot be spliced to: only calls that write to the spool
+// are refused.
+func TestOutputIsReadAndWrittenWhereItCannotBeSpliced(t *testing.T) {
+	stateDir, l := watched(t, unix.SYS_SPLICE)
+	go func() {
+		for {
+			call, err := l.Next()
+			if err != nil {
+				return
+			}
+			if strings.HasPrefix(call.File(2), stateDir) {
+				l.Fail(call, unix.EINVAL)
+			} else {
+				l.Continue(call)
+			}
+		}
+	}()
+	m := open(t, stateDir)
+	if got := broken(t, m.Facts(), "output_survives_keeper"); !strings.Contains(got, "may lose") {
+		t.Errorf("the keeper says %q", got)
+	}
+	for _, pty := range []*process.Size{nil, {Cols: 80, Rows: 24}} {
+		p, err := m.Start(t.Context(), process.Spec{Shell: "seq 1 20000", PTY: pty})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream, newline := process.Stdout, "\n"
+		if pty != nil {
+			stream, newline = process.PTY, "\r\n"
+		}
+		got := strings.Split(whole(t, p, stream), newline)
+		if len(got) != 20001 || got[0] != "1" || got[19999] != "20000" {
+			t.Errorf("%s has %d lines; want 20001, the last one empty", stream, len(got))
+		}
+	}
+	livesAndDies(t, m, stateDir)
+}
+
+// readOnly makes all that writes below a directory fail while it is switched on.
+func readOnly(t *testing.T) (stateDir string, on *atomic.Bool) {
+	t.Helper()
+	stateDir, l := watched(t, unix.SYS_SPLICE, unix.SYS_PWRITE64, unix.SYS_WRITE, unix.SYS_OPENAT, unix.SYS_MKDIRAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE)
+	on = new(atomic.Bool)
+	go func() {
+		for {
+			call, err := l.Next()
+			if err != nil {
+				return
+			}
+			var file string
+			switch {
+			case !on.Load():
+			case call.Call == unix.SYS_SPLICE:
+				file = call.File(2)
+			case call.Call == unix.SYS_OPENAT:
+				if call.Args[2]&(unix.O_WRONLY|unix.O_RDWR|unix.O_CREAT) != 0 {
+					file = call.Path(1)
+				}
+			case call.Call == unix.SYS_MKDIRAT || call.Call == unix.SYS_RENAMEAT || call.Call == unix.SYS_RENAMEAT2:
+				file = call.Path(1)
+			default:
+				file = call.File(0)
+			}
+			if strings.HasPrefix(file, stateDir) {
+				l.Fail(call, unix.EROFS)
+			} else {
+				l.Continue(call)
+			}
+		}
+	}()
+	return stateDir, on
+}
+
+func TestAStateDirectoryThatBecomesReadOnlyHoldsOutputBackAndEndsNoRole(t *testing.T) {
+	stateDir, on := readOnly(t)
+	m := open(t, stateDir)
+	before := pids(t, stateDir)
+	p, err := m.Start(t.Context(), process.Spec{Shell: "read x; seq 1 10000; exit 8", Stdin: process.StdinPipe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, err := m.Start(t.Context(), process.Spec{Shell: "read x; exit 7", Stdin: process.StdinPipe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	on.Store(true)
+	for _, p := range []process.Process{p, short} {
+		if _, err := p.Write(t.Context(), process.Input{Data: []byte("\n")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r, err := short.Wait(t.Context(), process.Until{}); err != nil || r.Exit == nil || r.Exit.Code != 7 {
+		t.Errorf("a process without output ended with %+v, %v", r.Exit, err)
+	}
+	eventually(t, "the keeper says that processes wait", func() bool {
+		for _, f := range m.Facts() {
+			if strings.HasPrefix(f, "spool_takes_output!") && strings.Contains(f, "read-only file system") {
+				return true
+			}
+		}
+		return false
+	})
+	_, err = m.Start(t.Context(), process.Spec{Argv: []string{"true"}})
+	var failed *process.StartError
+	if !errors.As(err, &failed) || failed.Reason != process.StartResources || !errors.Is(err, unix.EROFS) {
+		t.Errorf("a start says %v", err)
+	}
+	on.Store(false)
+	if got := whole(t, p, process.Stdout); strings.Count(got, "\n") != 10000 || !strings.HasSuffix(got, "\n10000\n") {
+		t.Errorf("%d bytes of output after the directory became writable", len(got))
+	}
+	if r, err := p.Wait(t.Context(), process.Until{EOF: true}); err != nil || r.Exit == nil || r.Exit.Code != 8 {
+		t.Errorf("then it ended with %+v, %v", r.Exit, err)
+	}
+	eventually(t, "the keeper says that nobody waits", func() bool {
+		for _, f := range m.Facts() {
+			if strings.HasPrefix(f, "spool_takes_output=") {
+				return true
+			}
+		}
+		return false
+	})
+	if after := pids(t, stateDir); after != before {
+		t.Errorf("roles were %+v and are %+v", before, after)
+	}
+	if _, err := os.Stat(filepath.Join(stateDir, "spool", string(p.ID()), "journal")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheFileLimitIsToldAlsoWhenItIsReached(t *testing.T) {
+	stateDir := shortDir(t)
+	cmd := exec.Command("/bin/sh", "-c", `ulimit -n 120 && exec "$0" launcher --state-dir "$1"`, keeperBinary, stateDir)
+	roles(t, stateDir, cmd, cmd.Start)
+	m := open(t, stateDir)
+	if got := fact(t, m.Facts(), "process_limit"); !strings.Contains(got, "file limit of 120") {
+		t.Errorf("the keeper says %q", got)
+	}
+	before := pids(t, stateDir)
+	var err error
+	var running []process.Process
+	for err == nil && len(running) < 120 {
+		var p process.Process
+		if p, err = m.Start(t.Context(), process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe}); err == nil {
+			running = append(running, p)
+		}
+	}
+	var failed *process.StartError
+	if !errors.As(err, &failed) || failed.Reason != process.StartResources || !strings.Contains(err.Error(), "ulimit -n") {
+		t.Fatalf("start %d says %v", len(running)+1, err)
+	}
+	fact(t, m.Facts(), "process_limit")
+	for i, p := range running {
+		text := strings.Repeat("x", i)
+		if _, err := p.Write(t.Context(), process.Input{Data: []byte(text), EOF: true}); err != nil {
+			t.Fatalf("process %d takes no input: %v", i, err)
+		}
+		if got := whole(t, p, process.Stdout); got != text {
+			t.Errorf("process %d wrote %q", i, got)
+		}
+	}
+	eventually(t, "a process starts when others have ended", func() bool {
+		_, err = m.Start(t.Context(), process.Spec{Argv: []string{"true"}})
+		return err == nil
+	})
+	if after := pids(t, stateDir); after != before {
+		t.Errorf("roles were %+v and are %+v", before, after)
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
