@@ -6,7 +6,7 @@ import (
 	"net"
 	"path/filepath"
 
-	"github.com/google/renameio/v2"
+	"github.com/tend-run/tend/internal/replace"
 
 	"github.com/tend-run/tend/face/distant"
 )
@@ -35,7 +35,7 @@ func (s *Server) serveDistant(ctx context.Context, l net.Listener) error {
 		return err
 	}
 	path := filepath.Join(s.cfg.StateDir, distantURIName)
-	if err := renameio.WriteFile(path, []byte(distant.URI(l.Addr(), key)+"\n"), 0o600); err != nil {
+	if err := replace.File(path, []byte(distant.URI(l.Addr(), key)+"\n"), 0o600); err != nil {
 		return fmt.Errorf("write the URI: %w", err)
 	}
 	s.log.Info("distant ready", "addr", l.Addr().String(), "uri_file", path)

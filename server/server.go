@@ -12,12 +12,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"github.com/tend-run/tend/driver/host"
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/envd"
 	"github.com/tend-run/tend/face/envd/envdfs"
 	"github.com/tend-run/tend/face/langsmith"
+	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/metrics"
 	"github.com/tend-run/tend/process"
 )
@@ -155,7 +155,7 @@ func (s *Server) announce() error {
 		if path == "" {
 			continue
 		}
-		if err := renameio.WriteFile(path, []byte(url+"\n"), 0o644); err != nil {
+		if err := replace.File(path, []byte(url+"\n"), 0o644); err != nil {
 			return fmt.Errorf("write the URL: %w", err)
 		}
 	}

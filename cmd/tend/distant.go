@@ -12,8 +12,8 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/google/renameio/v2"
 	"github.com/tend-run/tend/face/distant"
+	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/server"
 )
 
@@ -159,7 +159,7 @@ func (c *distantLinesCmd) announce(inv *invocation, listeners []net.Listener) er
 	for _, l := range listeners {
 		fmt.Fprintf(inv.errs, "tend: JSON lines on %s\n", l.Addr())
 		if l.Addr().Network() == "tcp" && c.PortFile != "" {
-			if err := renameio.WriteFile(c.PortFile, []byte(l.Addr().String()+"\n"), 0o644); err != nil {
+			if err := replace.File(c.PortFile, []byte(l.Addr().String()+"\n"), 0o644); err != nil {
 				return fmt.Errorf("write the address: %w", err)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/renameio/v2"
 	"github.com/tend-run/tend/anchor"
+	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/launch"
 	"github.com/tend-run/tend/server"
 )
@@ -98,7 +99,7 @@ func (r *localRoles) save(c roleCount) error {
 	if err != nil {
 		return err
 	}
-	return renameio.WriteFile(filepath.Join(r.stateDir, rolesName), data, 0o600)
+	return replace.File(filepath.Join(r.stateDir, rolesName), data, 0o600)
 }
 
 // next is the rule of counting: a role with another pid was restarted, unless

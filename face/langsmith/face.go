@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/renameio/v2"
+	"github.com/tend-run/tend/internal/replace"
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/face"
@@ -116,7 +116,8 @@ func New(c Config) (*Face, error) {
 	return f, nil
 }
 
-// loadSecret reads what links are signed with, or makes it.
+// loadSecret reads what links are signed with, or makes it. A power loss just
+// after may make older links void.
 func (f *Face) loadSecret() error {
 	f.secret = make([]byte, 32)
 	rand.Read(f.secret)
@@ -135,7 +136,7 @@ func (f *Face) loadSecret() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("langsmith: %w", err)
 	}
-	if err := renameio.WriteFile(path, f.secret, 0o600, renameio.WithStaticPermissions(0o600)); err != nil {
+	if err := replace.File(path, f.secret, 0o600); err != nil {
 		return fmt.Errorf("langsmith: keep the secret of links: %w", err)
 	}
 	return nil
