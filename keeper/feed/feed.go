@@ -29,6 +29,7 @@ const (
 	most      = 1 << 20   // bytes a splice
 	stageMost = 64 << 10  // bytes the staging pipe holds
 	punchStep = 512 << 10 // memory is freed in steps of this
+	wide      = 256 << 10 // bytes a pipe holds that was found full once
 )
 
 // Feed is one process's input. The descriptors are the caller's.
@@ -38,6 +39,8 @@ type Feed struct {
 	Out    int // writing end of the pipe, or the terminal's master
 	StageR int // staging pipe, terminals only; else -1
 	StageW int
+
+	widened bool // tried to make the pipe hold more
 }
 
 // Result says why feeding stopped.
@@ -93,12 +96,27 @@ func (f *Feed) deliver() Result {
 			to, limit = f.StageW, stageMost
 		}
 		n, err := splice(f.Mem, to, min(left, limit))
+		if err == unix.EAGAIN && f.widen() {
+			continue
+		}
 		if r := result(n, err); r != Empty {
 			return r
 		}
 		failpoint.Hit(failpoint.Fed)
 		f.Slot.SetBase(process.Stdin, pos+n)
 	}
+}
+
+// widen makes a full pipe hold more, once: what feeds a process much input then
+// switches to it, and to the keeper, a quarter as often. It fails where the
+// user's pipes hold too much already, and then all is as it was.
+func (f *Feed) widen() bool {
+	if f.widened || f.StageW >= 0 {
+		return false
+	}
+	f.widened = true
+	n, err := unix.FcntlInt(uintptr(f.Out), unix.F_SETPIPE_SZ, wide)
+	return err == nil && n >= wide
 }
 
 func result(n int64, err error) Result {
