@@ -209,6 +209,13 @@ func (p *Process) Signal(ctx context.Context, sig syscall.Signal) error {
 	return p.proc.Signal(ctx, int(sig), process.ScopeTree)
 }
 
+// Pin keeps the process and its output when it has finished, beyond its TTL and
+// the server's budget, until it is unpinned or removed.
+func (p *Process) Pin(ctx context.Context) error { return p.proc.Pin(ctx, true) }
+
+// Unpin gives the process up to its TTL and the server's budget again.
+func (p *Process) Unpin(ctx context.Context) error { return p.proc.Pin(ctx, false) }
+
 // Resize changes the size of the terminal, in character cells.
 func (p *Process) Resize(ctx context.Context, cols, rows uint16) error {
 	return p.proc.Resize(ctx, process.Size{Cols: cols, Rows: rows})

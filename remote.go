@@ -153,6 +153,14 @@ func (p *remote) Trim(ctx context.Context, s process.Stream, before int64) error
 	})
 }
 
+func (p *remote) Pin(ctx context.Context, pinned bool) error {
+	req := &tendv1.PinRequest{Process: p.selector(), Pinned: pinned}
+	return p.client.call(ctx, true, func(ctx context.Context) error {
+		_, err := p.client.rpc.Pin(ctx, connect.NewRequest(req))
+		return err
+	})
+}
+
 // Remove is repeated when the answer is lost; that a repeated one finds
 // nothing means that the first one did its work.
 func (p *remote) Remove(ctx context.Context) error {

@@ -177,7 +177,7 @@ func (c *conn) handle(frame []byte) {
 		a, b = d.U32(), uint64(d.U32())
 	case wire.OpTrim:
 		a, b = uint32(d.U8()), d.U64()
-	case wire.OpKill:
+	case wire.OpKill, wire.OpPin:
 		a = uint32(d.U8())
 	}
 	if d.Err() != nil {
@@ -210,6 +210,8 @@ func (c *conn) handle(frame []byte) {
 		p.mu.Unlock()
 	case wire.OpTrim:
 		c.answer(req, c.k.trim(p, process.Stream(a), int64(b)), nil)
+	case wire.OpPin:
+		c.answer(req, c.k.pin(p, a == 1), nil)
 	default:
 		c.fail(req, &wire.Error{Code: wire.CodeUnsupported, What: "unknown operation; the server is of another version"})
 	}

@@ -8,6 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/spool"
 )
 
 // record appends facts to the journal. A fact is told on the board in any case;
@@ -42,6 +44,28 @@ func (k *Keeper) payOwed(p *proc) {
 	k.wrote(p)
 	p.slot.Clear(board.FlagNoSpace)
 	k.finish(p)
+}
+
+// pin writes down that the process is pinned, or is not any more. The keeper
+// does nothing else with it: what it removes are not processes.
+func (k *Keeper) pin(p *proc, pinned bool) *wire.Error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.final { // its files are the server's
+		return &wire.Error{Code: wire.CodeExited}
+	}
+	if !p.started {
+		return &wire.Error{Code: wire.CodeNotFound}
+	}
+	// What is owed must stay in order, and the caller can be told.
+	err := error(unix.ENOSPC)
+	if len(p.owed) == 0 {
+		err = k.appendJournal(p, spool.AppendPinned(nil, time.Now(), pinned))
+	}
+	if err != nil {
+		return &wire.Error{What: "journal: " + err.Error(), Errno: errno(err)}
+	}
+	return nil
 }
 
 // appendJournal writes whole records to the journal, or nothing: a record cut

@@ -40,6 +40,9 @@ type Info struct {
 	// TreeGone: no descendant is left. Known only where the kernel can tell
 	// (a cgroup of its own); false otherwise until nothing is left.
 	TreeGone bool
+	// Pinned: it is kept when it has finished, until it is unpinned or
+	// removed.
+	Pinned bool
 	// Streams of output, stdout and stderr or pty.
 	Streams []StreamInfo
 	Stdin   StdinInfo

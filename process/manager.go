@@ -55,6 +55,11 @@ type Controller interface {
 	Resize(ctx context.Context, size Size) error
 	// Trim frees output before the offset, for Retention.Policy Block.
 	Trim(ctx context.Context, s Stream, before int64) error
+	// Pin keeps a process that has finished, or will, from being removed for
+	// its TTL or for the daemon's budget, or gives it up to them again. Remove
+	// removes it all the same, and output is trimmed as ever. It holds over
+	// the death of every role, and of the machine.
+	Pin(ctx context.Context, pinned bool) error
 	// Wait returns when the condition holds or the process has exited,
 	// whichever is first.
 	Wait(ctx context.Context, until Until) (WaitResult, error)

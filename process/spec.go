@@ -131,6 +131,9 @@ type Retention struct {
 	TTL time.Duration
 	// Sync says what a loss of power may take.
 	Sync Sync
+	// Pin starts the process pinned: neither its TTL nor the daemon's budget
+	// removes it once it has finished, until Process.Pin says otherwise.
+	Pin bool
 }
 
 // Sync says when output and facts are forced to the disk (fsync). It is for a

@@ -33,6 +33,8 @@
 //	      i64 user ns, i64 system ns, i64 max rss
 //	4     end of stream: u8 stream, u64 length
 //	5     tree gone
+//	6     pinned: u8 1 or unpinned: u8 0, from here on; before the first it is
+//	      as the spec says
 //
 // The first record is the spec. Unknown kinds and tags are skipped. A record
 // that is cut short or damaged ends the journal (a torn tail).

@@ -19,6 +19,7 @@ const (
 	recExited
 	recEOF
 	recTreeGone
+	recPinned
 )
 
 const (
@@ -90,6 +91,16 @@ func AppendEOF(b []byte, at time.Time, s process.Stream, end int64) []byte {
 // AppendTreeGone appends the record that no descendant is left.
 func AppendTreeGone(b []byte, at time.Time) []byte { return appendRecord(b, recTreeGone, at, nil) }
 
+// AppendPinned appends the record that the process was pinned or unpinned.
+func AppendPinned(b []byte, at time.Time, pinned bool) []byte {
+	return appendRecord(b, recPinned, at, func(b []byte) []byte {
+		if pinned {
+			return append(b, 1)
+		}
+		return append(b, 0)
+	})
+}
+
 // Journal is the content of a journal.
 type Journal struct {
 	Spec        process.Spec
@@ -100,6 +111,7 @@ type Journal struct {
 	EOF         [4]bool
 	EOFAt       [4]int64 // where EOF is set: the length of the stream
 	TreeGone    bool
+	Pinned      bool
 	Size        int64 // of the whole records
 	Torn        bool  // something follows them
 }
@@ -161,7 +173,7 @@ func (j *Journal) apply(kind byte, at time.Time, body []byte) bool {
 		if err != nil {
 			return false
 		}
-		j.Spec, j.SpecTime = s, at
+		j.Spec, j.SpecTime, j.Pinned = s, at, s.Retention.Pin
 	case recStarted:
 		if len(body) < 16 {
 			return false
@@ -184,6 +196,11 @@ func (j *Journal) apply(kind byte, at time.Time, body []byte) bool {
 		j.EOF[body[0]], j.EOFAt[body[0]] = true, int64(le.Uint64(body[1:]))
 	case recTreeGone:
 		j.TreeGone = true
+	case recPinned:
+		if len(body) < 1 {
+			return false
+		}
+		j.Pinned = body[0] == 1
 	}
 	return true
 }

@@ -14,6 +14,7 @@ type Usage struct {
 	Live       bool // not to be removed
 	FinishedAt time.Time
 	TTL        time.Duration // 0: the default
+	Pinned     bool          // not to be removed, though finished
 	Policy     process.RetentionPolicy
 	Streams    []StreamUsage
 	Index      int64 // bytes of the index that are not freed
@@ -49,7 +50,7 @@ const overhead = 3 * BlockSize
 // bytes: finished processes whose time is up, then finished ones from the
 // oldest on, then the heads of live streams with policy drop-oldest, the
 // largest stream first, down to half of each. Streams with policy block are
-// left. A ttl of 0 or less, where a process has none of its own, is no limit.
+// left, and so are finished processes that are pinned. A ttl of 0 or less, where a process has none of its own, is no limit.
 func Plan(now time.Time, budget int64, ttl time.Duration, usage []Usage) []Action {
 	var actions []Action
 	var total int64
@@ -65,7 +66,7 @@ func Plan(now time.Time, budget int64, ttl time.Duration, usage []Usage) []Actio
 			for _, s := range u.Streams {
 				trims = append(trims, trim{u.ID, s})
 			}
-		case u.Live:
+		case u.Live, u.Pinned:
 		case keep > 0 && now.Sub(u.FinishedAt) >= keep:
 			actions = append(actions, Action{ID: u.ID, Remove: true})
 			continue

@@ -43,6 +43,11 @@ func TestPlan(t *testing.T) {
 			[]Action{{ID: "b", Stream: process.Stderr, Before: 4 * mib}}},
 		"a live stream with policy block is left": {0, time.Hour,
 			[]Usage{{ID: "a", Live: true, Policy: process.Block, Streams: both}}, nil},
+		"a finished process that is pinned is left, whatever its time and the budget, and counts": {3 * mib / 2, time.Hour,
+			[]Usage{{ID: "kept", Pinned: true, FinishedAt: ago(2 * time.Hour), Streams: stdout(0, mib)}, {ID: "done", FinishedAt: ago(9), Streams: stdout(0, mib)}},
+			[]Action{{ID: "done", Remove: true}}},
+		"a live process that is pinned is trimmed": {0, time.Hour, []Usage{{ID: "a", Live: true, Pinned: true, Streams: stdout(0, 8*mib)}},
+			[]Action{{ID: "a", Stream: process.Stdout, Before: 4 * mib}}},
 		"what is smaller than two blocks is left": {0, time.Hour, []Usage{{ID: "a", Live: true, Streams: stdout(4096, 4096+8191)}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,6 +64,7 @@ func TestAnyPlanKeepsItsPromises(t *testing.T) {
 		for i := range rapid.IntRange(0, 8).Draw(t, "processes") {
 			u := Usage{
 				ID: process.ID(fmt.Sprint(i)), Live: rapid.Bool().Draw(t, "live"), FinishedAt: now.Add(-time.Duration(rapid.IntRange(0, 100).Draw(t, "age"))),
+				Pinned: rapid.Bool().Draw(t, "pinned"),
 				TTL:    time.Duration(rapid.IntRange(0, 100).Draw(t, "ttl")),
 				Policy: rapid.SampledFrom([]process.RetentionPolicy{process.DropOldest, process.Block}).Draw(t, "policy"),
 			}
@@ -78,7 +84,7 @@ func TestAnyPlanKeepsItsPromises(t *testing.T) {
 				}
 			}
 			if a.Remove {
-				if u.Live || removed[u.ID] {
+				if u.Live || u.Pinned || removed[u.ID] {
 					t.Fatalf("%+v is removed", u)
 				}
 				removed[u.ID] = true
@@ -97,13 +103,13 @@ func TestAnyPlanKeepsItsPromises(t *testing.T) {
 			if keep == 0 {
 				keep = ttl
 			}
-			if !u.Live && now.Sub(u.FinishedAt) >= keep && !removed[u.ID] {
+			if !u.Live && !u.Pinned && now.Sub(u.FinishedAt) >= keep && !removed[u.ID] {
 				t.Fatalf("%+v is past its time and kept", u)
 			}
 			if removed[u.ID] {
 				continue
 			}
-			more = more || !u.Live
+			more = more || !u.Live && !u.Pinned
 			total += u.bytes() + overhead
 			for _, s := range u.Streams {
 				freed := trimmed[fmt.Sprint(u.ID, s.Stream)]

@@ -38,6 +38,7 @@ const (
 	tagKillWithoutReaders
 	tagLabel // repeated, key NUL value
 	tagRetentionSync
+	tagRetentionPin
 )
 
 // EncodeSpec appends the encoded spec: tag and length as uvarints, then the
@@ -90,6 +91,9 @@ func EncodeSpec(b []byte, s *process.Spec) []byte {
 	num(tagRetentionPolicy, int64(s.Retention.Policy))
 	num(tagRetentionTTL, int64(s.Retention.TTL))
 	num(tagRetentionSync, int64(s.Retention.Sync))
+	if s.Retention.Pin {
+		num(tagRetentionPin, 1)
+	}
 	num(tagKillWithoutReaders, int64(s.KillWithoutReaders))
 	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
 		b = field(b, tagLabel, k+"\x00"+s.Labels[k])
@@ -182,6 +186,8 @@ func setField(s *process.Spec, tag uint64, v []byte) error {
 		s.Retention.TTL = time.Duration(num())
 	case tagRetentionSync:
 		s.Retention.Sync = process.Sync(num())
+	case tagRetentionPin:
+		s.Retention.Pin = num() == 1
 	case tagKillWithoutReaders:
 		s.KillWithoutReaders = time.Duration(num())
 	}

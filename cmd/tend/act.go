@@ -138,6 +138,41 @@ func (c *rmCmd) Run(ctx context.Context, inv *invocation) error {
 	})
 }
 
+type pinCmd struct {
+	IDs []string `arg:"" name:"id" help:"The processes."`
+}
+
+func (c *pinCmd) Run(ctx context.Context, inv *invocation) error { return inv.pin(ctx, c.IDs, true) }
+
+type unpinCmd struct {
+	IDs []string `arg:"" name:"id" help:"The processes."`
+}
+
+func (c *unpinCmd) Run(ctx context.Context, inv *invocation) error {
+	return inv.pin(ctx, c.IDs, false)
+}
+
+func (inv *invocation) pin(ctx context.Context, ids []string, pinned bool) error {
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return each(ids, func(id string) error {
+		p, err := d.find(ctx, id)
+		if err != nil {
+			return err
+		}
+		if err := about(id, p.Pin(ctx, pinned)); err != nil {
+			return err
+		}
+		if inv.flags.JSON {
+			return printJSONLine(inv.out, map[string]any{"id": p.ID(), "pinned": pinned})
+		}
+		return nil
+	})
+}
+
 // each calls act for every id and goes on after failures.
 func each(ids []string, act func(id string) error) error {
 	var failed []error

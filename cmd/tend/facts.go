@@ -28,6 +28,7 @@ type processFacts struct {
 	Started  time.Time         `json:"started"`
 	Exit     *exitFacts        `json:"exit"` // null while it runs
 	TreeGone bool              `json:"tree_gone"`
+	Pinned   bool              `json:"pinned"`
 	PTY      *sizeFacts        `json:"pty"`
 	Stdin    stdinFacts        `json:"stdin"`
 	Streams  []streamFacts     `json:"streams"`
@@ -104,7 +105,7 @@ func factsOf(info *process.Info) processFacts {
 		Command: info.Spec.Command(), Argv: info.Spec.Argv, Shell: info.Spec.Shell,
 		Cwd: info.Spec.Dir, User: info.Spec.User,
 		State: info.State.String(), Started: info.Started.UTC(),
-		Exit: exitFactsOf(info.Exit), TreeGone: info.TreeGone,
+		Exit: exitFactsOf(info.Exit), TreeGone: info.TreeGone, Pinned: info.Pinned,
 		Stdin:   stdinFacts{Open: info.Stdin.Open, Accepted: info.Stdin.Accepted},
 		Streams: []streamFacts{},
 		Labels:  info.Spec.Labels,

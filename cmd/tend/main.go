@@ -35,6 +35,8 @@ type grammar struct {
 	Kill   killCmd   `cmd:"" help:"End a process and all its descendants."`
 	Wait   waitCmd   `cmd:"" help:"Wait for a process to end, or for something about it."`
 	Rm     rmCmd     `cmd:"" help:"Forget finished processes and free their output."`
+	Pin    pinCmd    `cmd:"" help:"Keep processes and their output when they have finished, until they are unpinned or removed."`
+	Unpin  unpinCmd  `cmd:"" help:"Let pinned processes go when their time or the space is up."`
 	Events eventsCmd `cmd:"" help:"Print what happened to processes."`
 	Top    topCmd    `cmd:"" help:"Show the running processes, refreshed."`
 

@@ -61,7 +61,7 @@ func printTable(inv *invocation, infos []process.Info, prefix int, now time.Time
 	for i := range infos {
 		info := &infos[i]
 		rows = append(rows, []string{
-			shortID(info.ID, prefix), fmt.Sprint(info.PID), stateText(info), age(now.Sub(info.Started)),
+			shortID(info.ID, prefix), fmt.Sprint(info.PID), stateAndPin(info), age(now.Sub(info.Started)),
 			printable(cmp.Or(info.Spec.Name, info.Spec.Tag, "-")), printable(info.Spec.Command()),
 		})
 	}
@@ -111,6 +111,13 @@ func cut(line string, width int) string {
 		return line
 	}
 	return string([]rune(line)[:width])
+}
+
+func stateAndPin(info *process.Info) string {
+	if info.Pinned {
+		return stateText(info) + ", pinned"
+	}
+	return stateText(info)
 }
 
 // stateText is the state, and for a finished process how it ended.

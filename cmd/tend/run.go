@@ -29,6 +29,7 @@ type runCmd struct {
 	Label   map[string]string `mapsep:"none" placeholder:"K=V" help:"A label. Repeatable."`
 
 	Keep   string        `placeholder:"SIZE" help:"Keep this much of each output stream, such as 64MiB; the oldest goes first."`
+	Pin    bool          `help:"Keep it and its output when it has finished, until tend unpin or tend rm."`
 	Fsync  string        `enum:"default,none,exit,interval" default:"default" placeholder:"WHEN" help:"When its output is forced to the disk: none, exit or interval, as of tend serve. Default: the daemon's."`
 	Memory string        `placeholder:"SIZE" help:"Memory limit for the process and its descendants."`
 	Pids   int64         `placeholder:"N" help:"Limit of tasks for the process and its descendants."`
@@ -158,7 +159,7 @@ func (c *runCmd) spec(inv *invocation) (process.Spec, error) {
 		s.Env = withDefault(s.Env, "TERM", "xterm-256color")
 	}
 	s.Limits.PidsMax, s.Limits.Nice = c.Pids, c.Nice
-	s.Retention.Sync = syncOf(c.Fsync)
+	s.Retention.Sync, s.Retention.Pin = syncOf(c.Fsync), c.Pin
 	for _, size := range []struct {
 		flag, text string
 		into       *int64

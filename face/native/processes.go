@@ -164,6 +164,14 @@ func (s *processes) Trim(ctx context.Context, req *connect.Request[tendv1.TrimRe
 	return answer(&tendv1.TrimResponse{}, p.Trim(ctx, stream, before))
 }
 
+func (s *processes) Pin(ctx context.Context, req *connect.Request[tendv1.PinRequest]) (*connect.Response[tendv1.PinResponse], error) {
+	p, err := s.find(ctx, req.Msg.GetProcess())
+	if err != nil {
+		return nil, tendpb.Error(err)
+	}
+	return answer(&tendv1.PinResponse{}, p.Pin(ctx, req.Msg.GetPinned()))
+}
+
 func (s *processes) Remove(ctx context.Context, req *connect.Request[tendv1.RemoveRequest]) (*connect.Response[tendv1.RemoveResponse], error) {
 	p, err := s.find(ctx, req.Msg.GetProcess())
 	if err != nil {

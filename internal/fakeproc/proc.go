@@ -37,6 +37,7 @@ type proc struct {
 	exitEnd  [4]int64      // ends of the output that precedes the exit; guarded by mu
 	treeGone bool          // guarded by mu
 	removed  bool          // guarded by mu
+	pinned   bool          // guarded by mu
 	cause    process.Cause // what we are about to end it for; guarded by mu
 	causeSig int           // guarded by mu
 
@@ -60,7 +61,7 @@ func (p *proc) Info(context.Context) (process.Info, error) {
 	if p.removed {
 		return process.Info{}, fmt.Errorf("%w: id %s", process.ErrNotFound, p.id)
 	}
-	in := process.Info{ID: p.id, PID: p.pid, Spec: p.spec, Started: p.started, Exit: p.exit, TreeGone: p.treeGone,
+	in := process.Info{ID: p.id, PID: p.pid, Spec: p.spec, Started: p.started, Exit: p.exit, TreeGone: p.treeGone, Pinned: p.pinned,
 		Stdin: process.StdinInfo{Open: p.in.open && !p.in.eof, Accepted: p.in.accepted}}
 	for _, o := range p.outputs {
 		in.Streams = append(in.Streams, process.StreamInfo{Stream: o.stream, Base: o.base, End: o.end(), EOF: o.eof})
@@ -115,6 +116,18 @@ func (p *proc) Trim(_ context.Context, s process.Stream, before int64) error {
 	o.free(before)
 	p.dropPieces()
 	o.room.Broadcast()
+	return nil
+}
+
+// Pin implements process.Process. Nothing is ever removed for its time or a
+// budget here.
+func (p *proc) Pin(_ context.Context, pinned bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.removed {
+		return process.ErrNotFound
+	}
+	p.pinned = pinned
 	return nil
 }
 

@@ -87,7 +87,7 @@ func (m *manager) start(spec *process.Spec) (*proc, error) {
 	if prog.path, err = lookPath(prog.argv[0], prog.dir, prog.env); err != nil {
 		return nil, err
 	}
-	p := &proc{m: m, id: spec.ID, spec: *spec, exited: make(chan struct{}), stop: make(chan struct{})}
+	p := &proc{m: m, id: spec.ID, spec: *spec, pinned: spec.Retention.Pin, exited: make(chan struct{}), stop: make(chan struct{})}
 	p.in.more, p.in.turn, p.in.room = sync.NewCond(&p.mu), make(chan struct{}, 1), make(chan struct{}, 1)
 	p.in.turn <- struct{}{}
 	child, err := p.openStreams(acc)

@@ -11,7 +11,7 @@ import (
 func Info(i *process.Info) *tendv1.Info {
 	m := &tendv1.Info{
 		Id: text(string(i.ID)), Pid: uint32(i.PID), Spec: Spec(&i.Spec), State: tendv1.State(i.State),
-		Started: Time(i.Started), Exit: Exit(i.Exit), TreeGone: i.TreeGone,
+		Started: Time(i.Started), Exit: Exit(i.Exit), TreeGone: i.TreeGone, Pinned: i.Pinned,
 		Stdin: &tendv1.StdinInfo{Open: i.Stdin.Open, Accepted: i.Stdin.Accepted},
 	}
 	m.Streams = streams(i.Streams)
@@ -40,7 +40,7 @@ func ToInfo(m *tendv1.Info) (process.Info, error) {
 	}
 	i := process.Info{
 		ID: process.ID(m.GetId()), PID: int(m.GetPid()), Spec: spec, State: process.State(m.GetState()),
-		Started: ToTime(m.GetStarted()), Exit: ToExit(m.GetExit()), TreeGone: m.GetTreeGone(),
+		Started: ToTime(m.GetStarted()), Exit: ToExit(m.GetExit()), TreeGone: m.GetTreeGone(), Pinned: m.GetPinned(),
 		Stdin: process.StdinInfo{Open: m.GetStdin().GetOpen(), Accepted: m.GetStdin().GetAccepted()},
 	}
 	i.Streams = toStreams(m.GetStreams())

@@ -94,7 +94,7 @@ func Spec(s *process.Spec) *tendv1.Spec {
 		}
 	}
 	if s.Retention != (process.Retention{}) {
-		m.Retention = &tendv1.Retention{Limit: s.Retention.Limit, Policy: tendv1.RetentionPolicy(s.Retention.Policy), Ttl: duration(s.Retention.TTL), Sync: tendv1.Sync(s.Retention.Sync)}
+		m.Retention = &tendv1.Retention{Limit: s.Retention.Limit, Policy: tendv1.RetentionPolicy(s.Retention.Policy), Ttl: duration(s.Retention.TTL), Sync: tendv1.Sync(s.Retention.Sync), Pin: s.Retention.Pin}
 	}
 	return m
 }
@@ -147,6 +147,7 @@ func ToSpec(m *tendv1.Spec) (process.Spec, error) {
 		}
 	}
 	s.Retention.Limit = m.GetRetention().GetLimit()
+	s.Retention.Pin = m.GetRetention().GetPin()
 	if m.GetPty() != nil {
 		size, err := ToSize("pty", m.GetPty())
 		if err != nil {

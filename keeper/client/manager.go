@@ -216,6 +216,7 @@ func (m *Manager) adoptBoard(b *board.Board) {
 			continue
 		}
 		p := &proc{m: m, id: s.ID(), spec: j.Spec, dir: dir, ref: wire.Ref{Slot: i, Gen: gen}, slot: s, live: true, started: s.Started(), pid: s.PID()}
+		p.pinned.Store(j.Pinned)
 		m.register(p)
 	}
 }
@@ -277,6 +278,7 @@ func (m *Manager) loadFinished(id process.ID) (*proc, error) {
 		m.cfg.Log.Warn("process lost: its end was not witnessed", "id", id)
 	}
 	p := &proc{m: m, id: id, spec: j.Spec, dir: dir, started: j.StartedTime}
+	p.pinned.Store(j.Pinned)
 	if j.Started != nil {
 		p.pid = j.Started.PID
 	}

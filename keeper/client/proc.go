@@ -34,8 +34,10 @@ type proc struct {
 	ref  wire.Ref
 	slot board.Slot
 
-	took  atomic.Pointer[taken]          // of the input; set before final
-	final atomic.Pointer[spool.Progress] // set once, when nothing changes any more
+	pinned atomic.Bool                    // as the journal has it; set by pin
+	pins   sync.Mutex                     // held while a pin is written, so that both are in one order
+	took   atomic.Pointer[taken]          // of the input; set before final
+	final  atomic.Pointer[spool.Progress] // set once, when nothing changes any more
 
 	mu      sync.Mutex
 	subs    map[chan<- struct{}]struct{} // guarded by mu
@@ -205,7 +207,7 @@ func (p *proc) Info(context.Context) (process.Info, error) {
 }
 
 func (p *proc) info(pr spool.Progress) process.Info {
-	in := process.Info{ID: p.id, PID: p.pid, Spec: p.spec, Started: p.started, Exit: pr.Exit, TreeGone: pr.TreeGone}
+	in := process.Info{ID: p.id, PID: p.pid, Spec: p.spec, Started: p.started, Exit: pr.Exit, TreeGone: pr.TreeGone, Pinned: p.pinned.Load()}
 	for _, s := range p.streams() {
 		in.Streams = append(in.Streams, process.StreamInfo{Stream: s, Base: pr.Base[s], End: pr.End[s], EOF: pr.EOF[s]})
 	}

@@ -64,7 +64,7 @@ func (m *Manager) sweep(ctx context.Context, budget int64) {
 		}
 		var err error
 		if a.Remove {
-			err = p.Remove(ctx)
+			err = p.expire(ctx)
 		} else {
 			err = p.Trim(ctx, a.Stream, a.Before)
 		}
@@ -80,7 +80,7 @@ func (m *Manager) usage() (all []spool.Usage, total int64) {
 	defer m.mu.RUnlock()
 	for _, p := range m.order {
 		pr := p.Progress()
-		u := spool.Usage{ID: p.id, Live: pr.Exit == nil || p.final.Load() == nil, TTL: p.spec.Retention.TTL, Policy: p.spec.Retention.Policy}
+		u := spool.Usage{ID: p.id, Live: pr.Exit == nil || p.final.Load() == nil, TTL: p.spec.Retention.TTL, Pinned: p.pinned.Load(), Policy: p.spec.Retention.Policy}
 		if pr.Exit != nil {
 			u.FinishedAt = pr.Exit.Time
 		}
@@ -246,14 +246,66 @@ func (p *proc) trimFinished(s process.Stream, before int64) error {
 	}
 }
 
+// Pin implements process.Process.
+func (p *proc) Pin(ctx context.Context, pinned bool) error {
+	p.pins.Lock()
+	defer p.pins.Unlock()
+	err := process.ErrExited
+	if p.final.Load() == nil {
+		_, _, err = p.call(ctx, wire.OpPin, true, func(e *wire.Enc) {
+			if pinned {
+				e.U8(1)
+			} else {
+				e.U8(0)
+			}
+		})
+		if errors.Is(err, process.ErrExited) {
+			p.awaitFinal(ctx, settle) // over a moment ago: the keeper leaves its files to us
+		}
+	}
+	if pr := p.final.Load(); pr != nil && errors.Is(err, process.ErrExited) {
+		if pr.Removed {
+			return process.ErrNotFound
+		}
+		err = appendJournal(p.dir, spool.AppendPinned(nil, time.Now(), pinned))
+	}
+	if err == nil {
+		p.pinned.Store(pinned)
+	}
+	return err
+}
+
+// expire removes the process unless it was pinned a moment ago.
+func (p *proc) expire(ctx context.Context) error {
+	p.pins.Lock()
+	defer p.pins.Unlock()
+	if p.pinned.Load() {
+		return nil
+	}
+	return p.Remove(ctx)
+}
+
 // writeLost appends the lost exit to a journal.
 func writeLost(dir string, e *process.Exit) error {
+	return appendJournal(dir, spool.AppendExited(nil, e.Time, e))
+}
+
+// appendJournal appends a record to the journal of a process that is over, or
+// nothing: half a record would hide what follows.
+func appendJournal(dir string, rec []byte) error {
 	fd, err := unix.Open(filepath.Join(dir, spool.JournalName), unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	_, err = unix.Write(fd, spool.AppendExited(nil, e.Time, e))
+	n, err := unix.Write(fd, rec)
+	if err == nil && n < len(rec) {
+		err = unix.ENOSPC
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) == nil {
+			_ = unix.Ftruncate(fd, st.Size-int64(n)) // if not, repair cuts it off
+		}
+	}
 	return err
 }
 

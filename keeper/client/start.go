@@ -155,6 +155,7 @@ func (m *Manager) started(spec process.Spec, s wire.Spawned) *proc {
 	slot := m.board.Load().Slot(s.Slot)
 	p := &proc{m: m, id: spec.ID, spec: spec, dir: filepath.Join(m.spool, string(spec.ID)), ref: s.Ref, slot: slot,
 		live: true, started: slot.Started(), pid: int(s.PID), fresh: true}
+	p.pinned.Store(spec.Retention.Pin)
 	m.register(p)
 	m.watchers.Tell(process.Event{Kind: process.EventStarted, ID: p.id, PID: p.pid, Time: p.started})
 	p.mu.Lock()

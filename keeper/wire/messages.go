@@ -17,6 +17,7 @@ const (
 	OpRetire               // Ref, repeated: the server has taken over; the slots are free; no answer
 	OpSpaceFree            // nothing: space was freed, try again; no answer
 	OpUpgrade              // path of a program to go on as; answered only if that fails
+	OpPin                  // Ref, u8 1 pinned or 0
 )
 
 // Ref names a process by its place on the board.

@@ -178,6 +178,32 @@ var retentions = []test{
 			t.Errorf("the second process wrote %q", tr.stdout())
 		}
 	}},
+	{"a process is pinned and unpinned, from the start, while it runs and afterwards", func(t *T) {
+		p := t.start(process.Spec{Shell: "read x", Stdin: process.StdinPipe, Retention: process.Retention{Pin: true}, Dir: "/"})
+		pin := func(moment string, pinned bool) {
+			if err := p.Pin(t.ctx, pinned); err != nil {
+				t.Errorf("%s: %v", moment, err)
+			}
+			if in := t.info(p); in.Pinned != pinned {
+				t.Errorf("%s: pinned is %v", moment, in.Pinned)
+			}
+		}
+		if !t.info(p).Pinned {
+			t.Error("it does not start pinned")
+		}
+		pin("unpin", false)
+		pin("unpin again", false)
+		pin("pin", true)
+		if in := t.info(p); !in.Spec.Retention.Pin {
+			t.Error("the spec has changed")
+		}
+		t.write(p, "\n")
+		t.exit(p)
+		pin("unpin after the exit", false)
+		pin("pin after the exit", true)
+		t.remove(p) // is asked for, and done
+		t.wantError("pin of a removed one", p.Pin(t.ctx, true), process.ErrNotFound)
+	}},
 	{"a process without readers is killed when its time is over", func(t *T) {
 		p := t.start(process.Spec{Shell: "exec sleep 100000", KillWithoutReaders: 20 * time.Millisecond})
 		t.eventually("the exit", func() bool { return t.info(p).Exit != nil })

@@ -2166,6 +2166,94 @@ func (*TrimResponse) Descriptor() ([]byte, []int) {
 	return file_tend_v1_process_proto_rawDescGZIP(), []int{28}
 }
 
+type PinRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Process       *Selector              `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
+	Pinned        bool                   `protobuf:"varint,2,opt,name=pinned,proto3" json:"pinned,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PinRequest) Reset() {
+	*x = PinRequest{}
+	mi := &file_tend_v1_process_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PinRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PinRequest) ProtoMessage() {}
+
+func (x *PinRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_process_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PinRequest.ProtoReflect.Descriptor instead.
+func (*PinRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *PinRequest) GetProcess() *Selector {
+	if x != nil {
+		return x.Process
+	}
+	return nil
+}
+
+func (x *PinRequest) GetPinned() bool {
+	if x != nil {
+		return x.Pinned
+	}
+	return false
+}
+
+type PinResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PinResponse) Reset() {
+	*x = PinResponse{}
+	mi := &file_tend_v1_process_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PinResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PinResponse) ProtoMessage() {}
+
+func (x *PinResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_process_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PinResponse.ProtoReflect.Descriptor instead.
+func (*PinResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{30}
+}
+
 type RemoveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Process       *Selector              `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
@@ -2175,7 +2263,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_tend_v1_process_proto_msgTypes[29]
+	mi := &file_tend_v1_process_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2187,7 +2275,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[29]
+	mi := &file_tend_v1_process_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2200,7 +2288,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{29}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RemoveRequest) GetProcess() *Selector {
@@ -2218,7 +2306,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_tend_v1_process_proto_msgTypes[30]
+	mi := &file_tend_v1_process_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2230,7 +2318,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[30]
+	mi := &file_tend_v1_process_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2243,7 +2331,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{30}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{32}
 }
 
 // ErrorDetail makes an error readable by a program.
@@ -2268,7 +2356,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_tend_v1_process_proto_msgTypes[31]
+	mi := &file_tend_v1_process_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2280,7 +2368,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[31]
+	mi := &file_tend_v1_process_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2293,7 +2381,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{31}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ErrorDetail) GetKind() ErrorKind {
@@ -2367,7 +2455,7 @@ type Event_Empty struct {
 
 func (x *Event_Empty) Reset() {
 	*x = Event_Empty{}
-	mi := &file_tend_v1_process_proto_msgTypes[33]
+	mi := &file_tend_v1_process_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2379,7 +2467,7 @@ func (x *Event_Empty) String() string {
 func (*Event_Empty) ProtoMessage() {}
 
 func (x *Event_Empty) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[33]
+	mi := &file_tend_v1_process_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2404,7 +2492,7 @@ type Event_Started struct {
 
 func (x *Event_Started) Reset() {
 	*x = Event_Started{}
-	mi := &file_tend_v1_process_proto_msgTypes[34]
+	mi := &file_tend_v1_process_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2416,7 +2504,7 @@ func (x *Event_Started) String() string {
 func (*Event_Started) ProtoMessage() {}
 
 func (x *Event_Started) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[34]
+	mi := &file_tend_v1_process_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2451,7 +2539,7 @@ type Event_Output struct {
 
 func (x *Event_Output) Reset() {
 	*x = Event_Output{}
-	mi := &file_tend_v1_process_proto_msgTypes[35]
+	mi := &file_tend_v1_process_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2463,7 +2551,7 @@ func (x *Event_Output) String() string {
 func (*Event_Output) ProtoMessage() {}
 
 func (x *Event_Output) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[35]
+	mi := &file_tend_v1_process_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2511,7 +2599,7 @@ type Event_StreamEnd struct {
 
 func (x *Event_StreamEnd) Reset() {
 	*x = Event_StreamEnd{}
-	mi := &file_tend_v1_process_proto_msgTypes[36]
+	mi := &file_tend_v1_process_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2523,7 +2611,7 @@ func (x *Event_StreamEnd) String() string {
 func (*Event_StreamEnd) ProtoMessage() {}
 
 func (x *Event_StreamEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[36]
+	mi := &file_tend_v1_process_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2564,7 +2652,7 @@ type Event_Hello struct {
 
 func (x *Event_Hello) Reset() {
 	*x = Event_Hello{}
-	mi := &file_tend_v1_process_proto_msgTypes[37]
+	mi := &file_tend_v1_process_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2576,7 +2664,7 @@ func (x *Event_Hello) String() string {
 func (*Event_Hello) ProtoMessage() {}
 
 func (x *Event_Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[37]
+	mi := &file_tend_v1_process_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2617,7 +2705,7 @@ type WaitRequest_Match struct {
 
 func (x *WaitRequest_Match) Reset() {
 	*x = WaitRequest_Match{}
-	mi := &file_tend_v1_process_proto_msgTypes[38]
+	mi := &file_tend_v1_process_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2629,7 +2717,7 @@ func (x *WaitRequest_Match) String() string {
 func (*WaitRequest_Match) ProtoMessage() {}
 
 func (x *WaitRequest_Match) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[38]
+	mi := &file_tend_v1_process_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +2885,12 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\aprocess\x18\x01 \x01(\v2\x11.tend.v1.SelectorR\aprocess\x12'\n" +
 	"\x06stream\x18\x02 \x01(\x0e2\x0f.tend.v1.StreamR\x06stream\x12\x16\n" +
 	"\x06before\x18\x03 \x01(\x03R\x06before\"\x0e\n" +
-	"\fTrimResponse\"<\n" +
+	"\fTrimResponse\"Q\n" +
+	"\n" +
+	"PinRequest\x12+\n" +
+	"\aprocess\x18\x01 \x01(\v2\x11.tend.v1.SelectorR\aprocess\x12\x16\n" +
+	"\x06pinned\x18\x02 \x01(\bR\x06pinned\"\r\n" +
+	"\vPinResponse\"<\n" +
 	"\rRemoveRequest\x12+\n" +
 	"\aprocess\x18\x01 \x01(\v2\x11.tend.v1.SelectorR\aprocess\"\x10\n" +
 	"\x0eRemoveResponse\"\xb3\x02\n" +
@@ -2849,7 +2942,7 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x13START_REASON_LIMITS\x10\b\x12\x14\n" +
 	"\x10START_REASON_PTY\x10\t\x12\x16\n" +
 	"\x12START_REASON_OTHER\x10\n" +
-	"2\xa7\x06\n" +
+	"2\xd9\x06\n" +
 	"\x0eProcessService\x126\n" +
 	"\x05Hello\x12\x15.tend.v1.HelloRequest\x1a\x16.tend.v1.HelloResponse\x126\n" +
 	"\x05Start\x12\x15.tend.v1.StartRequest\x1a\x16.tend.v1.StartResponse\x120\n" +
@@ -2862,7 +2955,8 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x06Signal\x12\x16.tend.v1.SignalRequest\x1a\x17.tend.v1.SignalResponse\x123\n" +
 	"\x04Kill\x12\x14.tend.v1.KillRequest\x1a\x15.tend.v1.KillResponse\x125\n" +
 	"\x04Wait\x12\x14.tend.v1.WaitRequest\x1a\x15.tend.v1.WaitResponse0\x01\x123\n" +
-	"\x04Trim\x12\x14.tend.v1.TrimRequest\x1a\x15.tend.v1.TrimResponse\x129\n" +
+	"\x04Trim\x12\x14.tend.v1.TrimRequest\x1a\x15.tend.v1.TrimResponse\x120\n" +
+	"\x03Pin\x12\x13.tend.v1.PinRequest\x1a\x14.tend.v1.PinResponse\x129\n" +
 	"\x06Remove\x12\x16.tend.v1.RemoveRequest\x1a\x17.tend.v1.RemoveResponse\x12;\n" +
 	"\x06Events\x12\x16.tend.v1.EventsRequest\x1a\x17.tend.v1.EventsResponse0\x01B-Z+github.com/tend-run/tend/gen/tend/v1;tendv1b\x06proto3"
 
@@ -2879,7 +2973,7 @@ func file_tend_v1_process_proto_rawDescGZIP() []byte {
 }
 
 var file_tend_v1_process_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_tend_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_tend_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_tend_v1_process_proto_goTypes = []any{
 	(InputState)(0),               // 0: tend.v1.InputState
 	(ErrorKind)(0),                // 1: tend.v1.ErrorKind
@@ -2913,113 +3007,118 @@ var file_tend_v1_process_proto_goTypes = []any{
 	(*Listener)(nil),              // 29: tend.v1.Listener
 	(*TrimRequest)(nil),           // 30: tend.v1.TrimRequest
 	(*TrimResponse)(nil),          // 31: tend.v1.TrimResponse
-	(*RemoveRequest)(nil),         // 32: tend.v1.RemoveRequest
-	(*RemoveResponse)(nil),        // 33: tend.v1.RemoveResponse
-	(*ErrorDetail)(nil),           // 34: tend.v1.ErrorDetail
-	nil,                           // 35: tend.v1.ListRequest.LabelsEntry
-	(*Event_Empty)(nil),           // 36: tend.v1.Event.Empty
-	(*Event_Started)(nil),         // 37: tend.v1.Event.Started
-	(*Event_Output)(nil),          // 38: tend.v1.Event.Output
-	(*Event_StreamEnd)(nil),       // 39: tend.v1.Event.StreamEnd
-	(*Event_Hello)(nil),           // 40: tend.v1.Event.Hello
-	(*WaitRequest_Match)(nil),     // 41: tend.v1.WaitRequest.Match
-	(*Spec)(nil),                  // 42: tend.v1.Spec
-	(*Info)(nil),                  // 43: tend.v1.Info
-	(Stream)(0),                   // 44: tend.v1.Stream
-	(*durationpb.Duration)(nil),   // 45: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 46: google.protobuf.Timestamp
-	(*Gap)(nil),                   // 47: tend.v1.Gap
-	(*Exit)(nil),                  // 48: tend.v1.Exit
-	(*Size)(nil),                  // 49: tend.v1.Size
-	(Scope)(0),                    // 50: tend.v1.Scope
-	(*StreamInfo)(nil),            // 51: tend.v1.StreamInfo
+	(*PinRequest)(nil),            // 32: tend.v1.PinRequest
+	(*PinResponse)(nil),           // 33: tend.v1.PinResponse
+	(*RemoveRequest)(nil),         // 34: tend.v1.RemoveRequest
+	(*RemoveResponse)(nil),        // 35: tend.v1.RemoveResponse
+	(*ErrorDetail)(nil),           // 36: tend.v1.ErrorDetail
+	nil,                           // 37: tend.v1.ListRequest.LabelsEntry
+	(*Event_Empty)(nil),           // 38: tend.v1.Event.Empty
+	(*Event_Started)(nil),         // 39: tend.v1.Event.Started
+	(*Event_Output)(nil),          // 40: tend.v1.Event.Output
+	(*Event_StreamEnd)(nil),       // 41: tend.v1.Event.StreamEnd
+	(*Event_Hello)(nil),           // 42: tend.v1.Event.Hello
+	(*WaitRequest_Match)(nil),     // 43: tend.v1.WaitRequest.Match
+	(*Spec)(nil),                  // 44: tend.v1.Spec
+	(*Info)(nil),                  // 45: tend.v1.Info
+	(Stream)(0),                   // 46: tend.v1.Stream
+	(*durationpb.Duration)(nil),   // 47: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 48: google.protobuf.Timestamp
+	(*Gap)(nil),                   // 49: tend.v1.Gap
+	(*Exit)(nil),                  // 50: tend.v1.Exit
+	(*Size)(nil),                  // 51: tend.v1.Size
+	(Scope)(0),                    // 52: tend.v1.Scope
+	(*StreamInfo)(nil),            // 53: tend.v1.StreamInfo
 }
 var file_tend_v1_process_proto_depIdxs = []int32{
-	42, // 0: tend.v1.StartRequest.spec:type_name -> tend.v1.Spec
-	43, // 1: tend.v1.StartResponse.info:type_name -> tend.v1.Info
+	44, // 0: tend.v1.StartRequest.spec:type_name -> tend.v1.Spec
+	45, // 1: tend.v1.StartResponse.info:type_name -> tend.v1.Info
 	5,  // 2: tend.v1.GetRequest.process:type_name -> tend.v1.Selector
-	43, // 3: tend.v1.GetResponse.info:type_name -> tend.v1.Info
-	35, // 4: tend.v1.ListRequest.labels:type_name -> tend.v1.ListRequest.LabelsEntry
-	43, // 5: tend.v1.ListResponse.processes:type_name -> tend.v1.Info
-	44, // 6: tend.v1.StreamOffset.stream:type_name -> tend.v1.Stream
+	45, // 3: tend.v1.GetResponse.info:type_name -> tend.v1.Info
+	37, // 4: tend.v1.ListRequest.labels:type_name -> tend.v1.ListRequest.LabelsEntry
+	45, // 5: tend.v1.ListResponse.processes:type_name -> tend.v1.Info
+	46, // 6: tend.v1.StreamOffset.stream:type_name -> tend.v1.Stream
 	5,  // 7: tend.v1.ReadRequest.process:type_name -> tend.v1.Selector
-	44, // 8: tend.v1.ReadRequest.streams:type_name -> tend.v1.Stream
+	46, // 8: tend.v1.ReadRequest.streams:type_name -> tend.v1.Stream
 	12, // 9: tend.v1.ReadRequest.from:type_name -> tend.v1.StreamOffset
-	45, // 10: tend.v1.ReadRequest.drain:type_name -> google.protobuf.Duration
+	47, // 10: tend.v1.ReadRequest.drain:type_name -> google.protobuf.Duration
 	17, // 11: tend.v1.ReadResponse.event:type_name -> tend.v1.Event
 	17, // 12: tend.v1.EventsResponse.event:type_name -> tend.v1.Event
-	46, // 13: tend.v1.Event.time:type_name -> google.protobuf.Timestamp
-	37, // 14: tend.v1.Event.started:type_name -> tend.v1.Event.Started
-	38, // 15: tend.v1.Event.output:type_name -> tend.v1.Event.Output
-	47, // 16: tend.v1.Event.gap:type_name -> tend.v1.Gap
-	48, // 17: tend.v1.Event.exited:type_name -> tend.v1.Exit
-	39, // 18: tend.v1.Event.eof:type_name -> tend.v1.Event.StreamEnd
-	36, // 19: tend.v1.Event.tree_gone:type_name -> tend.v1.Event.Empty
-	36, // 20: tend.v1.Event.removed:type_name -> tend.v1.Event.Empty
-	40, // 21: tend.v1.Event.hello:type_name -> tend.v1.Event.Hello
-	36, // 22: tend.v1.Event.heartbeat:type_name -> tend.v1.Event.Empty
-	36, // 23: tend.v1.Event.going_away:type_name -> tend.v1.Event.Empty
+	48, // 13: tend.v1.Event.time:type_name -> google.protobuf.Timestamp
+	39, // 14: tend.v1.Event.started:type_name -> tend.v1.Event.Started
+	40, // 15: tend.v1.Event.output:type_name -> tend.v1.Event.Output
+	49, // 16: tend.v1.Event.gap:type_name -> tend.v1.Gap
+	50, // 17: tend.v1.Event.exited:type_name -> tend.v1.Exit
+	41, // 18: tend.v1.Event.eof:type_name -> tend.v1.Event.StreamEnd
+	38, // 19: tend.v1.Event.tree_gone:type_name -> tend.v1.Event.Empty
+	38, // 20: tend.v1.Event.removed:type_name -> tend.v1.Event.Empty
+	42, // 21: tend.v1.Event.hello:type_name -> tend.v1.Event.Hello
+	38, // 22: tend.v1.Event.heartbeat:type_name -> tend.v1.Event.Empty
+	38, // 23: tend.v1.Event.going_away:type_name -> tend.v1.Event.Empty
 	5,  // 24: tend.v1.WriteRequest.process:type_name -> tend.v1.Selector
 	5,  // 25: tend.v1.ResizeRequest.process:type_name -> tend.v1.Selector
-	49, // 26: tend.v1.ResizeRequest.size:type_name -> tend.v1.Size
+	51, // 26: tend.v1.ResizeRequest.size:type_name -> tend.v1.Size
 	5,  // 27: tend.v1.SignalRequest.process:type_name -> tend.v1.Selector
-	50, // 28: tend.v1.SignalRequest.scope:type_name -> tend.v1.Scope
+	52, // 28: tend.v1.SignalRequest.scope:type_name -> tend.v1.Scope
 	5,  // 29: tend.v1.KillRequest.process:type_name -> tend.v1.Selector
 	5,  // 30: tend.v1.WaitRequest.process:type_name -> tend.v1.Selector
-	45, // 31: tend.v1.WaitRequest.quiet:type_name -> google.protobuf.Duration
-	41, // 32: tend.v1.WaitRequest.match:type_name -> tend.v1.WaitRequest.Match
-	36, // 33: tend.v1.WaitResponse.heartbeat:type_name -> tend.v1.Event.Empty
+	47, // 31: tend.v1.WaitRequest.quiet:type_name -> google.protobuf.Duration
+	43, // 32: tend.v1.WaitRequest.match:type_name -> tend.v1.WaitRequest.Match
+	38, // 33: tend.v1.WaitResponse.heartbeat:type_name -> tend.v1.Event.Empty
 	28, // 34: tend.v1.WaitResponse.result:type_name -> tend.v1.WaitResult
-	36, // 35: tend.v1.WaitResponse.going_away:type_name -> tend.v1.Event.Empty
-	48, // 36: tend.v1.WaitResult.exit:type_name -> tend.v1.Exit
-	44, // 37: tend.v1.WaitResult.stream:type_name -> tend.v1.Stream
+	38, // 35: tend.v1.WaitResponse.going_away:type_name -> tend.v1.Event.Empty
+	50, // 36: tend.v1.WaitResult.exit:type_name -> tend.v1.Exit
+	46, // 37: tend.v1.WaitResult.stream:type_name -> tend.v1.Stream
 	29, // 38: tend.v1.WaitResult.listening:type_name -> tend.v1.Listener
 	0,  // 39: tend.v1.WaitResult.input:type_name -> tend.v1.InputState
-	51, // 40: tend.v1.WaitResult.streams:type_name -> tend.v1.StreamInfo
+	53, // 40: tend.v1.WaitResult.streams:type_name -> tend.v1.StreamInfo
 	5,  // 41: tend.v1.TrimRequest.process:type_name -> tend.v1.Selector
-	44, // 42: tend.v1.TrimRequest.stream:type_name -> tend.v1.Stream
-	5,  // 43: tend.v1.RemoveRequest.process:type_name -> tend.v1.Selector
-	1,  // 44: tend.v1.ErrorDetail.kind:type_name -> tend.v1.ErrorKind
-	2,  // 45: tend.v1.ErrorDetail.start_reason:type_name -> tend.v1.StartReason
-	47, // 46: tend.v1.ErrorDetail.gap:type_name -> tend.v1.Gap
-	1,  // 47: tend.v1.ErrorDetail.cause:type_name -> tend.v1.ErrorKind
-	44, // 48: tend.v1.Event.Output.stream:type_name -> tend.v1.Stream
-	44, // 49: tend.v1.Event.StreamEnd.stream:type_name -> tend.v1.Stream
-	12, // 50: tend.v1.Event.Hello.from:type_name -> tend.v1.StreamOffset
-	12, // 51: tend.v1.WaitRequest.Match.from:type_name -> tend.v1.StreamOffset
-	3,  // 52: tend.v1.ProcessService.Hello:input_type -> tend.v1.HelloRequest
-	6,  // 53: tend.v1.ProcessService.Start:input_type -> tend.v1.StartRequest
-	8,  // 54: tend.v1.ProcessService.Get:input_type -> tend.v1.GetRequest
-	10, // 55: tend.v1.ProcessService.List:input_type -> tend.v1.ListRequest
-	13, // 56: tend.v1.ProcessService.Read:input_type -> tend.v1.ReadRequest
-	18, // 57: tend.v1.ProcessService.Write:input_type -> tend.v1.WriteRequest
-	18, // 58: tend.v1.ProcessService.WriteStream:input_type -> tend.v1.WriteRequest
-	20, // 59: tend.v1.ProcessService.Resize:input_type -> tend.v1.ResizeRequest
-	22, // 60: tend.v1.ProcessService.Signal:input_type -> tend.v1.SignalRequest
-	24, // 61: tend.v1.ProcessService.Kill:input_type -> tend.v1.KillRequest
-	26, // 62: tend.v1.ProcessService.Wait:input_type -> tend.v1.WaitRequest
-	30, // 63: tend.v1.ProcessService.Trim:input_type -> tend.v1.TrimRequest
-	32, // 64: tend.v1.ProcessService.Remove:input_type -> tend.v1.RemoveRequest
-	15, // 65: tend.v1.ProcessService.Events:input_type -> tend.v1.EventsRequest
-	4,  // 66: tend.v1.ProcessService.Hello:output_type -> tend.v1.HelloResponse
-	7,  // 67: tend.v1.ProcessService.Start:output_type -> tend.v1.StartResponse
-	9,  // 68: tend.v1.ProcessService.Get:output_type -> tend.v1.GetResponse
-	11, // 69: tend.v1.ProcessService.List:output_type -> tend.v1.ListResponse
-	14, // 70: tend.v1.ProcessService.Read:output_type -> tend.v1.ReadResponse
-	19, // 71: tend.v1.ProcessService.Write:output_type -> tend.v1.WriteResponse
-	19, // 72: tend.v1.ProcessService.WriteStream:output_type -> tend.v1.WriteResponse
-	21, // 73: tend.v1.ProcessService.Resize:output_type -> tend.v1.ResizeResponse
-	23, // 74: tend.v1.ProcessService.Signal:output_type -> tend.v1.SignalResponse
-	25, // 75: tend.v1.ProcessService.Kill:output_type -> tend.v1.KillResponse
-	27, // 76: tend.v1.ProcessService.Wait:output_type -> tend.v1.WaitResponse
-	31, // 77: tend.v1.ProcessService.Trim:output_type -> tend.v1.TrimResponse
-	33, // 78: tend.v1.ProcessService.Remove:output_type -> tend.v1.RemoveResponse
-	16, // 79: tend.v1.ProcessService.Events:output_type -> tend.v1.EventsResponse
-	66, // [66:80] is the sub-list for method output_type
-	52, // [52:66] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	46, // 42: tend.v1.TrimRequest.stream:type_name -> tend.v1.Stream
+	5,  // 43: tend.v1.PinRequest.process:type_name -> tend.v1.Selector
+	5,  // 44: tend.v1.RemoveRequest.process:type_name -> tend.v1.Selector
+	1,  // 45: tend.v1.ErrorDetail.kind:type_name -> tend.v1.ErrorKind
+	2,  // 46: tend.v1.ErrorDetail.start_reason:type_name -> tend.v1.StartReason
+	49, // 47: tend.v1.ErrorDetail.gap:type_name -> tend.v1.Gap
+	1,  // 48: tend.v1.ErrorDetail.cause:type_name -> tend.v1.ErrorKind
+	46, // 49: tend.v1.Event.Output.stream:type_name -> tend.v1.Stream
+	46, // 50: tend.v1.Event.StreamEnd.stream:type_name -> tend.v1.Stream
+	12, // 51: tend.v1.Event.Hello.from:type_name -> tend.v1.StreamOffset
+	12, // 52: tend.v1.WaitRequest.Match.from:type_name -> tend.v1.StreamOffset
+	3,  // 53: tend.v1.ProcessService.Hello:input_type -> tend.v1.HelloRequest
+	6,  // 54: tend.v1.ProcessService.Start:input_type -> tend.v1.StartRequest
+	8,  // 55: tend.v1.ProcessService.Get:input_type -> tend.v1.GetRequest
+	10, // 56: tend.v1.ProcessService.List:input_type -> tend.v1.ListRequest
+	13, // 57: tend.v1.ProcessService.Read:input_type -> tend.v1.ReadRequest
+	18, // 58: tend.v1.ProcessService.Write:input_type -> tend.v1.WriteRequest
+	18, // 59: tend.v1.ProcessService.WriteStream:input_type -> tend.v1.WriteRequest
+	20, // 60: tend.v1.ProcessService.Resize:input_type -> tend.v1.ResizeRequest
+	22, // 61: tend.v1.ProcessService.Signal:input_type -> tend.v1.SignalRequest
+	24, // 62: tend.v1.ProcessService.Kill:input_type -> tend.v1.KillRequest
+	26, // 63: tend.v1.ProcessService.Wait:input_type -> tend.v1.WaitRequest
+	30, // 64: tend.v1.ProcessService.Trim:input_type -> tend.v1.TrimRequest
+	32, // 65: tend.v1.ProcessService.Pin:input_type -> tend.v1.PinRequest
+	34, // 66: tend.v1.ProcessService.Remove:input_type -> tend.v1.RemoveRequest
+	15, // 67: tend.v1.ProcessService.Events:input_type -> tend.v1.EventsRequest
+	4,  // 68: tend.v1.ProcessService.Hello:output_type -> tend.v1.HelloResponse
+	7,  // 69: tend.v1.ProcessService.Start:output_type -> tend.v1.StartResponse
+	9,  // 70: tend.v1.ProcessService.Get:output_type -> tend.v1.GetResponse
+	11, // 71: tend.v1.ProcessService.List:output_type -> tend.v1.ListResponse
+	14, // 72: tend.v1.ProcessService.Read:output_type -> tend.v1.ReadResponse
+	19, // 73: tend.v1.ProcessService.Write:output_type -> tend.v1.WriteResponse
+	19, // 74: tend.v1.ProcessService.WriteStream:output_type -> tend.v1.WriteResponse
+	21, // 75: tend.v1.ProcessService.Resize:output_type -> tend.v1.ResizeResponse
+	23, // 76: tend.v1.ProcessService.Signal:output_type -> tend.v1.SignalResponse
+	25, // 77: tend.v1.ProcessService.Kill:output_type -> tend.v1.KillResponse
+	27, // 78: tend.v1.ProcessService.Wait:output_type -> tend.v1.WaitResponse
+	31, // 79: tend.v1.ProcessService.Trim:output_type -> tend.v1.TrimResponse
+	33, // 80: tend.v1.ProcessService.Pin:output_type -> tend.v1.PinResponse
+	35, // 81: tend.v1.ProcessService.Remove:output_type -> tend.v1.RemoveResponse
+	16, // 82: tend.v1.ProcessService.Events:output_type -> tend.v1.EventsResponse
+	68, // [68:83] is the sub-list for method output_type
+	53, // [53:68] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_tend_v1_process_proto_init() }
@@ -3067,7 +3166,7 @@ func file_tend_v1_process_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tend_v1_process_proto_rawDesc), len(file_tend_v1_process_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   39,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

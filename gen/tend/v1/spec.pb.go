@@ -865,8 +865,10 @@ type Retention struct {
 	Limit  int64           `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
 	Policy RetentionPolicy `protobuf:"varint,2,opt,name=policy,proto3,enum=tend.v1.RetentionPolicy" json:"policy,omitempty"`
 	// How long a finished process is kept. 0: the server's default.
-	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	Sync          Sync                 `protobuf:"varint,4,opt,name=sync,proto3,enum=tend.v1.Sync" json:"sync,omitempty"`
+	Ttl  *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Sync Sync                 `protobuf:"varint,4,opt,name=sync,proto3,enum=tend.v1.Sync" json:"sync,omitempty"`
+	// Start it pinned: see Pin.
+	Pin           bool `protobuf:"varint,5,opt,name=pin,proto3" json:"pin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -929,6 +931,13 @@ func (x *Retention) GetSync() Sync {
 	return Sync_SYNC_DEFAULT
 }
 
+func (x *Retention) GetPin() bool {
+	if x != nil {
+		return x.Pin
+	}
+	return false
+}
+
 // Info is what is known of a process at one moment.
 type Info struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -940,9 +949,11 @@ type Info struct {
 	// Absent while the process runs.
 	Exit *Exit `protobuf:"bytes,6,opt,name=exit,proto3" json:"exit,omitempty"`
 	// No descendant is left.
-	TreeGone      bool          `protobuf:"varint,7,opt,name=tree_gone,json=treeGone,proto3" json:"tree_gone,omitempty"`
-	Streams       []*StreamInfo `protobuf:"bytes,8,rep,name=streams,proto3" json:"streams,omitempty"`
-	Stdin         *StdinInfo    `protobuf:"bytes,9,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	TreeGone bool          `protobuf:"varint,7,opt,name=tree_gone,json=treeGone,proto3" json:"tree_gone,omitempty"`
+	Streams  []*StreamInfo `protobuf:"bytes,8,rep,name=streams,proto3" json:"streams,omitempty"`
+	Stdin    *StdinInfo    `protobuf:"bytes,9,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	// Kept when it has finished, until it is unpinned or removed.
+	Pinned        bool `protobuf:"varint,10,opt,name=pinned,proto3" json:"pinned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1038,6 +1049,13 @@ func (x *Info) GetStdin() *StdinInfo {
 		return x.Stdin
 	}
 	return nil
+}
+
+func (x *Info) GetPinned() bool {
+	if x != nil {
+		return x.Pinned
+	}
+	return false
 }
 
 // StreamInfo: bytes from base to end can be read.
@@ -1431,12 +1449,13 @@ const file_tend_v1_spec_proto_rawDesc = "" +
 	"\x06Rlimit\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\rR\bresource\x12\x12\n" +
 	"\x04soft\x18\x02 \x01(\x04R\x04soft\x12\x12\n" +
-	"\x04hard\x18\x03 \x01(\x04R\x04hard\"\xa3\x01\n" +
+	"\x04hard\x18\x03 \x01(\x04R\x04hard\"\xb5\x01\n" +
 	"\tRetention\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\x03R\x05limit\x120\n" +
 	"\x06policy\x18\x02 \x01(\x0e2\x18.tend.v1.RetentionPolicyR\x06policy\x12+\n" +
 	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12!\n" +
-	"\x04sync\x18\x04 \x01(\x0e2\r.tend.v1.SyncR\x04sync\"\xc0\x02\n" +
+	"\x04sync\x18\x04 \x01(\x0e2\r.tend.v1.SyncR\x04sync\x12\x10\n" +
+	"\x03pin\x18\x05 \x01(\bR\x03pin\"\xd8\x02\n" +
 	"\x04Info\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\rR\x03pid\x12!\n" +
@@ -1446,7 +1465,9 @@ const file_tend_v1_spec_proto_rawDesc = "" +
 	"\x04exit\x18\x06 \x01(\v2\r.tend.v1.ExitR\x04exit\x12\x1b\n" +
 	"\ttree_gone\x18\a \x01(\bR\btreeGone\x12-\n" +
 	"\astreams\x18\b \x03(\v2\x13.tend.v1.StreamInfoR\astreams\x12(\n" +
-	"\x05stdin\x18\t \x01(\v2\x12.tend.v1.StdinInfoR\x05stdin\"m\n" +
+	"\x05stdin\x18\t \x01(\v2\x12.tend.v1.StdinInfoR\x05stdin\x12\x16\n" +
+	"\x06pinned\x18\n" +
+	" \x01(\bR\x06pinned\"m\n" +
 	"\n" +
 	"StreamInfo\x12'\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x0f.tend.v1.StreamR\x06stream\x12\x12\n" +

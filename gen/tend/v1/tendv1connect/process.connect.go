@@ -60,6 +60,8 @@ const (
 	ProcessServiceWaitProcedure = "/tend.v1.ProcessService/Wait"
 	// ProcessServiceTrimProcedure is the fully-qualified name of the ProcessService's Trim RPC.
 	ProcessServiceTrimProcedure = "/tend.v1.ProcessService/Trim"
+	// ProcessServicePinProcedure is the fully-qualified name of the ProcessService's Pin RPC.
+	ProcessServicePinProcedure = "/tend.v1.ProcessService/Pin"
 	// ProcessServiceRemoveProcedure is the fully-qualified name of the ProcessService's Remove RPC.
 	ProcessServiceRemoveProcedure = "/tend.v1.ProcessService/Remove"
 	// ProcessServiceEventsProcedure is the fully-qualified name of the ProcessService's Events RPC.
@@ -97,6 +99,9 @@ type ProcessServiceClient interface {
 	Wait(context.Context, *connect.Request[v1.WaitRequest]) (*connect.ServerStreamForClient[v1.WaitResponse], error)
 	// Trim frees output before an offset, for retention policy "block".
 	Trim(context.Context, *connect.Request[v1.TrimRequest]) (*connect.Response[v1.TrimResponse], error)
+	// Pin keeps a process from being removed for its TTL or the server's budget
+	// once it has finished, or gives it up to them again. It is safe to repeat.
+	Pin(context.Context, *connect.Request[v1.PinRequest]) (*connect.Response[v1.PinResponse], error)
 	// Remove forgets a finished process and frees its output.
 	Remove(context.Context, *connect.Request[v1.RemoveRequest]) (*connect.Response[v1.RemoveResponse], error)
 	// Events delivers the lifecycle facts of all processes from now on, with
@@ -187,6 +192,12 @@ func NewProcessServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(processServiceMethods.ByName("Trim")),
 			connect.WithClientOptions(opts...),
 		),
+		pin: connect.NewClient[v1.PinRequest, v1.PinResponse](
+			httpClient,
+			baseURL+ProcessServicePinProcedure,
+			connect.WithSchema(processServiceMethods.ByName("Pin")),
+			connect.WithClientOptions(opts...),
+		),
 		remove: connect.NewClient[v1.RemoveRequest, v1.RemoveResponse](
 			httpClient,
 			baseURL+ProcessServiceRemoveProcedure,
@@ -216,6 +227,7 @@ type processServiceClient struct {
 	kill        *connect.Client[v1.KillRequest, v1.KillResponse]
 	wait        *connect.Client[v1.WaitRequest, v1.WaitResponse]
 	trim        *connect.Client[v1.TrimRequest, v1.TrimResponse]
+	pin         *connect.Client[v1.PinRequest, v1.PinResponse]
 	remove      *connect.Client[v1.RemoveRequest, v1.RemoveResponse]
 	events      *connect.Client[v1.EventsRequest, v1.EventsResponse]
 }
@@ -280,6 +292,11 @@ func (c *processServiceClient) Trim(ctx context.Context, req *connect.Request[v1
 	return c.trim.CallUnary(ctx, req)
 }
 
+// Pin calls tend.v1.ProcessService.Pin.
+func (c *processServiceClient) Pin(ctx context.Context, req *connect.Request[v1.PinRequest]) (*connect.Response[v1.PinResponse], error) {
+	return c.pin.CallUnary(ctx, req)
+}
+
 // Remove calls tend.v1.ProcessService.Remove.
 func (c *processServiceClient) Remove(ctx context.Context, req *connect.Request[v1.RemoveRequest]) (*connect.Response[v1.RemoveResponse], error) {
 	return c.remove.CallUnary(ctx, req)
@@ -321,6 +338,9 @@ type ProcessServiceHandler interface {
 	Wait(context.Context, *connect.Request[v1.WaitRequest], *connect.ServerStream[v1.WaitResponse]) error
 	// Trim frees output before an offset, for retention policy "block".
 	Trim(context.Context, *connect.Request[v1.TrimRequest]) (*connect.Response[v1.TrimResponse], error)
+	// Pin keeps a process from being removed for its TTL or the server's budget
+	// once it has finished, or gives it up to them again. It is safe to repeat.
+	Pin(context.Context, *connect.Request[v1.PinRequest]) (*connect.Response[v1.PinResponse], error)
 	// Remove forgets a finished process and frees its output.
 	Remove(context.Context, *connect.Request[v1.RemoveRequest]) (*connect.Response[v1.RemoveResponse], error)
 	// Events delivers the lifecycle facts of all processes from now on, with
@@ -407,6 +427,12 @@ func NewProcessServiceHandler(svc ProcessServiceHandler, opts ...connect.Handler
 		connect.WithSchema(processServiceMethods.ByName("Trim")),
 		connect.WithHandlerOptions(opts...),
 	)
+	processServicePinHandler := connect.NewUnaryHandler(
+		ProcessServicePinProcedure,
+		svc.Pin,
+		connect.WithSchema(processServiceMethods.ByName("Pin")),
+		connect.WithHandlerOptions(opts...),
+	)
 	processServiceRemoveHandler := connect.NewUnaryHandler(
 		ProcessServiceRemoveProcedure,
 		svc.Remove,
@@ -445,6 +471,8 @@ func NewProcessServiceHandler(svc ProcessServiceHandler, opts ...connect.Handler
 			processServiceWaitHandler.ServeHTTP(w, r)
 		case ProcessServiceTrimProcedure:
 			processServiceTrimHandler.ServeHTTP(w, r)
+		case ProcessServicePinProcedure:
+			processServicePinHandler.ServeHTTP(w, r)
 		case ProcessServiceRemoveProcedure:
 			processServiceRemoveHandler.ServeHTTP(w, r)
 		case ProcessServiceEventsProcedure:
@@ -504,6 +532,10 @@ func (UnimplementedProcessServiceHandler) Wait(context.Context, *connect.Request
 
 func (UnimplementedProcessServiceHandler) Trim(context.Context, *connect.Request[v1.TrimRequest]) (*connect.Response[v1.TrimResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.ProcessService.Trim is not implemented"))
+}
+
+func (UnimplementedProcessServiceHandler) Pin(context.Context, *connect.Request[v1.PinRequest]) (*connect.Response[v1.PinResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.ProcessService.Pin is not implemented"))
 }
 
 func (UnimplementedProcessServiceHandler) Remove(context.Context, *connect.Request[v1.RemoveRequest]) (*connect.Response[v1.RemoveResponse], error) {
