@@ -88,3 +88,16 @@ func TestNothingIsLostWhenUpgradesMeetKills(t *testing.T) {
 		})
 	}
 }
+
+// Roles stand still for a while, each alone and all together with the
+// processes, as on a machine that was frozen; sometimes others die meanwhile.
+func TestNothingIsLostWhenRolesStandStill(t *testing.T) {
+	for _, victims := range torture.Frozen {
+		t.Run(victims.String(), func(t *testing.T) {
+			r := play(t, torture.Config{Victims: victims, Freeze: 1500 * time.Millisecond, Strikes: 2 + kills(t)/4, Pause: 50 * time.Millisecond})
+			if r.Strikes < 2+kills(t)/4 {
+				t.Errorf("%d strikes; want %d", r.Strikes, 2+kills(t)/4)
+			}
+		})
+	}
+}

@@ -254,7 +254,7 @@ func (c *conn) send(req uint64, werr *wire.Error, body func(*wire.Enc), fds ...i
 func (k *Keeper) signalRequest(p *proc, sig unix.Signal, scope process.Scope) *wire.Error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.exited && p.cause == 0 && sig != 0 {
+	if !p.exited && p.undecided() && sig != 0 {
 		p.intend(process.CauseKilled, sig)
 	}
 	if !k.signal(p, sig, scope) {

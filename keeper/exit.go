@@ -99,9 +99,9 @@ func (k *Keeper) exit(p *proc, e *process.Exit) {
 	case e.Cause == process.CauseLost:
 	case e.Signal == 0:
 		e.Cause = process.CauseExited
-	case p.cause == process.CauseTimeout || p.cause == process.CauseShutdown:
+	case p.cause == process.CauseShutdown: // by one signal or another
 		e.Cause = p.cause
-	case (p.cause == process.CauseKilled || p.cause == process.CauseNoReaders) && e.Signal == p.causeSig:
+	case p.cause != 0 && e.Signal == p.causeSig:
 		e.Cause = p.cause
 	case e.Signal == int(unix.SIGKILL) && p.group && k.groups.oomKilled(p.ref.Slot):
 		e.Cause = process.CauseOOM

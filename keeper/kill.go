@@ -17,11 +17,25 @@ import (
 // killWait bounds how long a kill waits for the kernel to empty the tree.
 const killWait = 10 * time.Second
 
-// intend notes why a signal is about to be sent. p.mu is held, and the process
-// has not exited.
+// intend notes why a signal is about to be sent. p.mu is held, and nobody has
+// seen the process exit. If it did all the same, its death is not the signal's:
+// a keeper that stood still, or came late, finds exit and deadline at once.
 func (p *proc) intend(cause process.Cause, sig unix.Signal) {
+	if p.pidfd < 0 || isOver(p.pidfd) {
+		return
+	}
 	p.cause, p.causeSig = cause, int(sig)
 	p.slot.NoteCause(cause, int(sig))
+}
+
+// undecided: nothing that surely ends the process is under way.
+func (p *proc) undecided() bool {
+	return p.cause == 0 || p.cause == process.CauseKilled && p.causeSig != int(unix.SIGKILL)
+}
+
+func isOver(pidfd int) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
+	return err == nil && n > 0
 }
 
 // signal sends sig to the leader, its process group or the whole tree, and
@@ -94,7 +108,7 @@ func (k *Keeper) kill(p *proc, cause process.Cause) (*wire.Killed, *wire.Error) 
 		p.mu.Unlock()
 		return nil, &wire.Error{Code: wire.CodeExited}
 	}
-	if !p.exited && p.cause == 0 {
+	if !p.exited && p.undecided() {
 		p.intend(cause, unix.SIGKILL)
 	}
 	failpoint.Hit(failpoint.KillNoted)

@@ -3,17 +3,13 @@
 package keeper
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/keeper/orphan"
-	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/process"
 )
 
@@ -135,46 +131,6 @@ func (l *limits) set(pid int) error {
 		}
 	}
 	return nil
-}
-
-// settleLimits is for a child whose keeper died before it had let it go. One
-// that stood at its first instruction dies by that: the stop is a SIGTRAP of
-// ptrace(2), which ends it when its tracer is gone. One that had not come that
-// far runs, free of limits, and gets them now, with all that it may have forked;
-// or it is still on its way there, where it would be stopped by its new parent.
-// settleLimits reports whether the program runs, or has run.
-func (k *Keeper) settleLimits(p *proc, pid int, spec *process.Spec, reserved time.Time) bool {
-	thaw := k.groups.freeze(p.ref.Slot, forkedWait) // who stands still now is not about to die
-	defer thaw()
-	if _, _, alive := procStat(pid); alive {
-		if !executes(pid) {
-			return false
-		}
-		l := limitsOf(spec, k.groups, p)
-		for _, member := range k.members(p) {
-			if err := l.set(member); err != nil {
-				k.logf("process %s: limits of pid %d: %v", p.id, member, err)
-			}
-		}
-		return true
-	}
-	for end := time.Now().Add(forkedWait); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if e := orphan.Find(k.run.Path(rundir.Orphans), pid, reserved); e != nil {
-			return e.Signal != int(unix.SIGTRAP)
-		}
-	}
-	return true
-}
-
-// executes reports whether a child that stands still has begun its program: it
-// is no copy of a keeper any more, and not stopped at the first instruction.
-func executes(pid int) bool {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if i := bytes.LastIndexByte(stat, ')'); err != nil || i < 0 || bytes.HasPrefix(stat[i:], []byte(") t")) {
-		return false
-	}
-	exe, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/exe")
-	return err == nil && !strings.Contains(exe, "tend-keeper")
 }
 
 func setOOMScore(pid, adj int) error {

@@ -23,7 +23,7 @@ import (
 // takeOver starts from what a former keeper left in the vaults, or afresh: the
 // way after a crash.
 func (k *Keeper) takeOver() error {
-	held, err := k.vaults[inAnchor].fetch()
+	held, err := k.vaults[inAnchor].fetch(fetchTimeout)
 	if err != nil {
 		k.logf("vault of the anchor is not readable: %v", err)
 	}
@@ -114,7 +114,7 @@ func (k *Keeper) fetchMirror() (map[wire.Ref]held, error) {
 	}
 	defer unix.Close(sock)
 	v := vault{sock: sock}
-	return v.fetch()
+	return v.fetch(lastFetchTimeout)
 }
 
 // How often a keeper without a launcher looks for one: often at first, since a

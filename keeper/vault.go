@@ -84,13 +84,17 @@ type held map[byte]int
 // keeps a new keeper waiting for each message.
 const fetchTimeout = 2 * time.Second
 
+// lastFetchTimeout is the same where nobody else has what is asked for: without
+// it all processes would be given up.
+const lastFetchTimeout = time.Minute
+
 // fetch takes all that a former keeper left.
-func (v *vault) fetch() (map[wire.Ref]held, error) {
+func (v *vault) fetch(timeout time.Duration) (map[wire.Ref]held, error) {
 	all := map[wire.Ref]held{}
 	if v.sock < 0 {
 		return all, nil
 	}
-	limit := unix.NsecToTimeval(fetchTimeout.Nanoseconds())
+	limit := unix.NsecToTimeval(timeout.Nanoseconds())
 	if err := unix.SetsockoptTimeval(v.sock, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
 		return all, err
 	}

@@ -17,8 +17,8 @@ import (
 // manyStrikes never ends a run before its time does.
 const manyStrikes = 1 << 30
 
-// Run kills every set of roles of a daemon of its own in turn, for the same time
-// each, and upgrades in between.
+// Run hurts daemons of its own in all the ways that there are, in turn, for the
+// same time each: upgrades, each set of roles killed, roles standing still.
 func (c *tortureCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.Minutes <= 0 {
 		return usageError(fmt.Sprintf("--minutes %g is no time", c.Minutes))
@@ -34,15 +34,15 @@ func (c *tortureCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64()
 	}
-	turns := append([]torture.Victims{nil}, torture.Combinations...)
+	turns := torture.Turns()
 	each := time.Duration(c.Minutes * float64(time.Minute) / float64(len(turns)))
 	fmt.Fprintf(inv.out, "tend torture: %d turns of %v in %s, seed %d\n", len(turns), each.Round(time.Second), dir, c.Seed)
 	var killed, problems int
-	for i, victims := range turns {
-		cfg := torture.Config{Tend: exe, Workload: []string{exe, "torture-work"}, Dir: dir, Env: os.Environ(),
-			Seed: c.Seed + uint64(i), Victims: victims, Strikes: manyStrikes, For: each}
-		if victims == nil {
-			cfg.Upgrade, cfg.Binaries = true, []string{exe}
+	for i, cfg := range turns {
+		cfg.Tend, cfg.Workload, cfg.Dir, cfg.Env = exe, []string{exe, "torture-work"}, dir, os.Environ()
+		cfg.Seed, cfg.Strikes, cfg.For = c.Seed+uint64(i), manyStrikes, each
+		if cfg.Upgrade {
+			cfg.Binaries = []string{exe}
 		}
 		r, err := torture.Run(ctx, cfg)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,6 +35,8 @@ type Config struct {
 	Seed uint64
 	// Victims to kill; nil kills nobody.
 	Victims Victims
+	// Freeze stops the victims instead, for so long at most, and has them go on.
+	Freeze time.Duration
 	// Strikes is how often they are killed, at most; For, if it is set, how
 	// long. Rounds under way then are finished.
 	Strikes int
@@ -51,6 +54,19 @@ type Config struct {
 	// instant at which one stands at a point, or it alone, or both.
 	Points   []failpoint.Point
 	Together bool
+}
+
+// Turns are the runs that together are the whole proof, each without what the
+// caller has to say.
+func Turns() []Config {
+	turns := []Config{{Upgrade: true}}
+	for _, v := range Combinations {
+		turns = append(turns, Config{Victims: v})
+	}
+	for _, v := range Frozen {
+		turns = append(turns, Config{Victims: v, Freeze: 5 * time.Second})
+	}
+	return turns
 }
 
 // Report of a run.
@@ -114,6 +130,10 @@ func (c *Config) what() string {
 		return "at points"
 	case len(c.Victims) == 0:
 		return "nobody"
+	case c.Freeze > 0 && slices.Contains(c.Victims, Launcher):
+		return "frozen machine"
+	case c.Freeze > 0:
+		return "frozen " + c.Victims.String()
 	}
 	return c.Victims.String()
 }
@@ -210,6 +230,12 @@ func (r *runner) striker(ctx context.Context, rnd *rand.Rand) (s striker, done f
 			s.wg.Wait()
 			c.Close()
 		}
+	case r.cfg.Freeze > 0:
+		f := &freezer{d: r.d, rnd: rnd, victims: r.cfg.Victims, longest: r.cfg.Freeze}
+		if slices.Contains(f.victims, Launcher) {
+			f.tree = treeOf(r.report.Promises)
+		}
+		return f, func() {}
 	case len(r.cfg.Victims) > 0:
 		return &killer{d: r.d, rnd: rnd, victims: r.cfg.Victims}, func() {}
 	}
@@ -339,8 +365,8 @@ func (r *Report) Print(w io.Writer) {
 	for _, n := range r.Rounds {
 		rounds += n
 	}
-	fmt.Fprintf(w, "%-22s %5d kills %4d upgrades %6d rounds %8.1f MB %6d exit statuses %7d connections  %s\n",
-		r.Victims, r.Killed, r.Upgrades, rounds, float64(r.Bytes)/1e6, r.Statuses, r.Dials, verdict)
+	fmt.Fprintf(w, "%-22s %5d strikes %5d kills %4d upgrades %6d rounds %8.1f MB %6d exit statuses %7d connections  %s\n",
+		r.Victims, r.Strikes, r.Killed, r.Upgrades, rounds, float64(r.Bytes)/1e6, r.Statuses, r.Dials, verdict)
 	for _, p := range r.Problems {
 		fmt.Fprintf(w, "    %s\n", p)
 	}

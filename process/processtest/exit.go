@@ -93,6 +93,19 @@ var exits = []test{
 			t.Errorf("got %+v; want signal 9, cause killed", e)
 		}
 	}},
+	{"kill is told as the cause of a process that a signal did not end before", func(t *T) {
+		p := t.sh("trap '' TERM; echo ready; while :; do sleep 100000; done")
+		t.stdoutOf(p, 6)
+		if err := p.Signal(t.ctx, int(syscall.SIGTERM), process.ScopeLeader); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Kill(t.ctx); err != nil {
+			t.Fatal(err)
+		}
+		if e := t.exit(p); e.Signal != int(syscall.SIGKILL) || e.Cause != process.CauseKilled {
+			t.Errorf("got %+v; want signal 9, cause killed", e)
+		}
+	}},
 	{"a timeout kills the whole tree and is told as the cause", func(t *T) {
 		p := t.start(process.Spec{Shell: "sleep 100000 & echo early; wait", Timeout: 50 * time.Millisecond})
 		tr := t.all(p) // ends only when the child has let go of the pipe

@@ -1,0 +1,104 @@
+package crashtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tend-run/tend/internal/torture"
+	"github.com/tend-run/tend/process"
+)
+
+// awhile is how long nobody looks: longer than lateness, the timeout of the
+// processes that end themselves meanwhile.
+const (
+	awhile   = 2500 * time.Millisecond
+	lateness = 2 * time.Second
+)
+
+// A process that ended itself before its time was over has not timed out, even
+// if nobody could look before that.
+func TestAProcessThatEndedInTimeHasNotTimedOut(t *testing.T) {
+	for name, away := range map[string]func(t *testing.T, roles map[string]int){
+		"while the keeper stood still": func(t *testing.T, roles map[string]int) {
+			stop(t, roles[torture.Keeper])
+		},
+		"while there was no keeper": func(t *testing.T, roles map[string]int) {
+			stop(t, roles[torture.Anchor]) // who would start another
+			if err := syscall.Kill(roles[torture.Keeper], syscall.SIGKILL); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			d := torment(t)
+			c, err := d.Dial(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			var all []process.Process
+			for i := range 20 {
+				p, err := c.Start(ctx, process.Spec{ID: process.ID(fmt.Sprintf("ends-itself-%d", i)), Shell: "sleep 0.3; kill -TERM $$", Timeout: lateness})
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, p)
+			}
+			away(t, d.Roles())
+			time.Sleep(awhile)
+			for role, pid := range d.Roles() {
+				if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+					t.Errorf("%s: %v", role, err)
+				}
+			}
+			inTime := 0
+			for _, p := range all {
+				r, err := p.Wait(ctx, process.Until{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r.Exit.Signal != int(syscall.SIGTERM) { // a slow machine
+					continue
+				}
+				if inTime++; r.Exit.Cause != process.CauseSignalled {
+					t.Errorf("%s: %v, cause %v; want signalled", p.ID(), r.Exit, r.Exit.Cause)
+				}
+			}
+			if inTime == 0 {
+				t.Error("no process ended in time: the test proves nothing")
+			}
+		})
+	}
+}
+
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Error(err)
+	}
+}
+
+// torment starts a daemon for tests that hurt it by themselves.
+func torment(t *testing.T) *torture.Daemon {
+	t.Helper()
+	d, err := torture.Serve(bin, t.TempDir(), os.Environ()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Stop(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("log of the daemon:\n%s", d.Log())
+		}
+	})
+	return d
+}
