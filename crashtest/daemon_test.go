@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/poorkernel"
 	"github.com/tend-run/tend/internal/torture"
 )
 
@@ -35,6 +36,7 @@ var (
 const workArgument = "crashtest-workload"
 
 func TestMain(m *testing.M) {
+	poorkernel.Main(os.Environ())
 	if len(os.Args) > 1 && os.Args[1] == workArgument {
 		torture.Work(os.Args[2:])
 	}

@@ -133,6 +133,9 @@ func (k *Keeper) exit(p *proc, e *process.Exit) {
 	if p.untold == nil {
 		p.slot.SetExit(e)
 	}
+	if !p.group && p.untold == nil {
+		k.announce(p) // to look for descendants takes a walk through /proc
+	}
 	// Most often the tree is gone too, and what is left to say goes into the
 	// same announcement: each one wakes the server.
 	k.checkTree(p)
@@ -154,7 +157,7 @@ func (k *Keeper) checkTree(p *proc) {
 		return
 	}
 	if !p.group {
-		p.gone = p.out[0].eof && p.out[1].eof && !sessionAlive(p.pid)
+		p.gone = p.out[0].eof && p.out[1].eof && len(session(p)) == 0
 	} else {
 		p.gone = k.watchTree(p)
 	}

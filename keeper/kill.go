@@ -4,6 +4,7 @@ package keeper
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -52,6 +53,9 @@ func (k *Keeper) signal(p *proc, sig unix.Signal, scope process.Scope) bool {
 		}
 		return p.group && k.eachMember(p, sig, func(pid int) bool { g, err := unix.Getpgid(pid); return err == nil && g == p.pid })
 	}
+	if scope == process.ScopeTree && sig == unix.SIGKILL && !p.group {
+		return k.killWalk(p)
+	}
 	leader := !p.exited && unix.PidfdSendSignal(p.pidfd, sig, nil, 0) == nil
 	if scope == process.ScopeTree {
 		if sig == unix.SIGKILL && p.group && k.groups.kill(p.ref.Slot) == nil {
@@ -88,7 +92,45 @@ func (k *Keeper) members(p *proc) []int {
 			return pids
 		}
 	}
-	return descendants(p.pid)
+	return session(p)
+}
+
+// killWalk kills the tree where there is no cgroup. Who is killed hands its
+// children to a subreaper, where they are not found any more; so all are stopped
+// first, until a walk finds nobody new. What escapes by forking faster is met
+// when the kill looks again.
+func (k *Keeper) killWalk(p *proc) bool {
+	stopped := map[int]int{} // pid to pidfd
+	for range 16 {
+		fresh := map[int]int{}
+		for _, pid := range session(p) {
+			if _, ok := stopped[pid]; ok {
+				continue
+			}
+			if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+				fresh[pid] = fd
+			}
+		}
+		if len(fresh) == 0 {
+			break
+		}
+		// A pid can be used again between the walk and the pidfd.
+		still := session(p)
+		for pid, fd := range fresh {
+			if !slices.Contains(still, pid) {
+				unix.Close(fd)
+				continue
+			}
+			unix.PidfdSendSignal(fd, unix.SIGSTOP, nil, 0)
+			stopped[pid] = fd
+		}
+	}
+	any := false
+	for _, fd := range stopped {
+		any = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil || any
+		unix.Close(fd)
+	}
+	return any
 }
 
 func (k *Keeper) isMember(p *proc, pid int) bool {
@@ -242,4 +284,14 @@ func descendants(leader int) []int {
 	return pids
 }
 
-func sessionAlive(leader int) bool { return len(descendants(leader)) > 0 }
+// session is descendants of a process's leader. The number of a leader that was
+// collected is not used again while its session has members: if somebody has it,
+// it is a stranger, and nobody is left.
+func session(p *proc) []int {
+	if p.exited {
+		if _, _, alive := procStat(p.pid); alive {
+			return nil
+		}
+	}
+	return descendants(p.pid)
+}

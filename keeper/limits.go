@@ -117,7 +117,7 @@ func (l *limits) apply(pid int, ready func()) error {
 func (l *limits) set(pid int) error {
 	for i, r := range l.spec.Rlimits {
 		if err := unix.Prlimit(pid, r.Resource, &unix.Rlimit{Cur: r.Soft, Max: r.Hard}, nil); err != nil {
-			return fmt.Errorf("limits.rlimits[%d] (resource %d, soft %d, hard %d): %w", i, r.Resource, r.Soft, r.Hard, err)
+			return rlimitError(i, r, err)
 		}
 	}
 	if l.spec.Nice != 0 {
@@ -131,6 +131,10 @@ func (l *limits) set(pid int) error {
 		}
 	}
 	return nil
+}
+
+func rlimitError(i int, r process.Rlimit, err error) error {
+	return fmt.Errorf("limits.rlimits[%d] (resource %d, soft %d, hard %d): %w", i, r.Resource, r.Soft, r.Hard, err)
 }
 
 func setOOMScore(pid, adj int) error {

@@ -118,6 +118,9 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 			}
 		}
 	}()
+	if werr == nil && k.groups.root == "" {
+		child, werr = k.addGate(p, child)
+	}
 	if werr != nil {
 		return werr
 	}
@@ -237,6 +240,9 @@ func setSize(fd int, size process.Size) error {
 // fork runs the program: own session, own cgroup, and no wrapper process. The
 // descriptors of the keeper are all close-on-exec.
 func (k *Keeper) fork(p *proc, spec *process.Spec, req *wire.Spawn, child []int) *wire.Error {
+	if p.gate >= 0 {
+		return k.forkGated(p, spec, req, child)
+	}
 	attr := &syscall.ProcAttr{
 		Dir: req.Dir, Env: req.Env,
 		Files: []uintptr{uintptr(child[0]), uintptr(child[1]), uintptr(child[2])},
@@ -311,6 +317,7 @@ func (k *Keeper) abandon(p *proc) {
 	}
 	closeFD(&p.stdin.fd)
 	closeFD(&p.pidfd)
+	closeFD(&p.gate)
 	k.vaults.drop(&p.vaulted, p.ref)
 	k.closeFiles(p)
 	if p.dir != "" {
@@ -357,6 +364,7 @@ func (p *proc) holdings() (kinds []byte, fds []int) {
 	add(wire.FDFeedR, p.stdin.feedR)
 	add(wire.FDFeedW, p.stdin.feedW)
 	add(wire.FDPid, p.pidfd)
+	add(wire.FDGate, p.gate)
 	return kinds, fds
 }
 

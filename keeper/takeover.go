@@ -346,6 +346,10 @@ func (k *Keeper) adoptFDs(p *proc, h held, rec *spool.Recovered) {
 		}
 	}
 	p.pidfd = take(wire.FDPid)
+	if p.gate = take(wire.FDGate); p.gate >= 0 { // its child may wait, or have gone on
+		p.vaulted = epochs{1, 1}
+		k.openGate(p)
+	}
 	h.close() // kinds this version does not know
 }
 

@@ -21,6 +21,9 @@ func run(args []string) error {
 	if len(args) == 0 {
 		return errors.New("tend-keeper is started by `tend serve`")
 	}
+	if args[0] == keeper.GateRole {
+		keeper.PassGate(args[1:])
+	}
 	if args[0] == "keeper" {
 		// Before anything is close-on-exec.
 		if err := cleansignals.Exec(os.Args, os.Environ()); err != nil {

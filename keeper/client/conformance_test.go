@@ -48,6 +48,7 @@ func testMain(m *testing.M) int {
 
 // TestConformance runs the suite on one real keeper.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	manager := open(t, daemon(t))
 	processtest.Run(t, func(*testing.T) process.Manager { return manager })
 }

@@ -25,11 +25,17 @@ func poor(t *testing.T, w poorkernel.World) (m *client.Manager, stateDir string)
 // watched starts the roles so that the test sees each of the calls.
 func watched(t *testing.T, calls ...uintptr) (stateDir string, l *poorkernel.Listener) {
 	t.Helper()
-	stateDir = shortDir(t)
 	var rules []poorkernel.Rule
 	for _, call := range calls {
 		rules = append(rules, poorkernel.Rule{Call: call, Arg: -1})
 	}
+	return watchedIn(t, rules...)
+}
+
+// watchedIn is watched with rules, some of which may refuse calls.
+func watchedIn(t *testing.T, rules ...poorkernel.Rule) (stateDir string, l *poorkernel.Listener) {
+	t.Helper()
+	stateDir = shortDir(t)
 	cmd, err := poorkernel.Command(poorkernel.World{Rules: rules}, keeperBinary, "launcher", "--state-dir", stateDir)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,126 @@
+//go:build linux
+
+package client_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/processtest"
+)
+
+// noCgroups is a machine on which no process gets a cgroup.
+var noCgroups = poorkernel.Rule{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}
+
+// All that processes promise holds without cgroups too.
+func TestConformanceWithoutCgroups(t *testing.T) {
+	t.Parallel()
+	manager, _ := poor(t, poorkernel.World{Rules: []poorkernel.Rule{noCgroups}})
+	processtest.Run(t, func(*testing.T) process.Manager { return manager }, processtest.Without(processtest.Orphans))
+}
+
+// The keeper is killed while its child stands at a system call, between the
+// fork and the program. Whatever the next keeper finds, the program runs once.
+func TestAProgramRunsOnceThoughTheKeeperDiesAroundItsFork(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		call uintptr
+		by   func(call *poorkernel.Call, keeper int) bool
+	}{
+		{"before the child has a session", unix.SYS_SETSID, child},
+		{"before the child executes what waits at the gate", unix.SYS_EXECVE, child},
+		{"before the child looks at the gate", unix.SYS_READ, func(call *poorkernel.Call, keeper int) bool { return child(call, keeper) && call.Args[0] == 3 }},
+		{"before the child is let through", unix.SYS_WRITE, func(call *poorkernel.Call, keeper int) bool { return leader(call.PID) == keeper && call.Args[2] == 1 }},
+		{"before the child executes the program", unix.SYS_EXECVE, func(call *poorkernel.Call, keeper int) bool { return child(call, keeper) && call.Path(0) == "/bin/sh" }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			stateDir, l := watchedIn(t, noCgroups, poorkernel.Rule{Call: c.call, Arg: -1})
+			armed, struck := make(chan int, 1), make(chan struct{})
+			go func() {
+				keeper := 0
+				for {
+					call, err := l.Next()
+					if err != nil {
+						return
+					}
+					select {
+					case keeper = <-armed:
+					default:
+					}
+					if keeper > 0 && c.by(call, keeper) {
+						unix.Kill(keeper, unix.SIGKILL)
+						waitGone(keeper)
+						keeper = 0
+						close(struck)
+					}
+					l.Continue(call)
+				}
+			}()
+			m := open(t, stateDir)
+			if p, err := m.Start(t.Context(), process.Spec{Argv: []string{"true"}}); err != nil {
+				t.Fatal(err)
+			} else if _, err := p.Wait(t.Context(), process.Until{TreeGone: true}); err != nil {
+				t.Fatal(err)
+			}
+			armed <- pids(t, stateDir).Keeper
+			ran := filepath.Join(stateDir, "ran")
+			p, err := m.Start(t.Context(), process.Spec{Shell: "echo once >> " + ran + "; echo said; exit 5"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := p.Wait(t.Context(), process.Until{EOF: true})
+			if err != nil || r.Exit == nil || r.Exit.Code != 5 {
+				t.Errorf("it ended with %+v, %v", r.Exit, err)
+			}
+			select {
+			case <-struck:
+			default:
+				t.Fatal("the keeper was not killed")
+			}
+			if got := whole(t, p, process.Stdout); got != "said\n" {
+				t.Errorf("stdout is %q", got)
+			}
+			if b, err := os.ReadFile(ran); err != nil || string(b) != "once\n" {
+				t.Errorf("the program left %q, %v", b, err)
+			}
+		})
+	}
+}
+
+// child: the call is made by a child that the keeper has forked.
+func child(call *poorkernel.Call, keeper int) bool { return parent(call.PID) == keeper }
+
+// leader is the process of a thread, and parent its parent; 0: it is gone.
+func leader(tid int) int { return statusNumber(tid, "Tgid:") }
+func parent(tid int) int { return statusNumber(tid, "PPid:") }
+
+func statusNumber(tid int, name string) int {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(tid) + "/status")
+	if err != nil {
+		return 0
+	}
+	_, after, _ := strings.Cut(string(b), "\n"+name)
+	n, _ := strconv.Atoi(strings.TrimSpace(strings.SplitN(after, "\n", 2)[0]))
+	return n
+}
+
+// waitGone waits until a process has ended.
+func waitGone(pid int) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	for {
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1); err == nil && n > 0 {
+			return
+		}
+	}
+}
