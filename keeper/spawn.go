@@ -5,7 +5,6 @@ package keeper
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 	"sync"
@@ -167,76 +166,6 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 	return nil
 }
 
-// openStreams makes the pipes or the terminal and returns the child's ends of
-// stdin, stdout and stderr, which the caller closes, all but k.null.
-func (k *Keeper) openStreams(p *proc, spec *process.Spec, req *wire.Spawn) ([]int, *wire.Error) {
-	if spec.PTY != nil {
-		return k.openTerminal(p, *spec.PTY, req)
-	}
-	var child []int
-	fail := func(err error) ([]int, *wire.Error) { return child, resourceError("pipes", err) }
-	var pipe [2]int
-	if spec.Stdin == process.StdinPipe {
-		if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-			return fail(err)
-		}
-		child, p.stdin.fd, p.stdin.open = append(child, pipe[0]), pipe[1], true
-	} else {
-		child = append(child, k.null)
-	}
-	for i := range p.out {
-		// Neither end is non-blocking: the program expects that, and splice
-		// has a flag for it.
-		if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-			return fail(err)
-		}
-		p.out[i].fd, p.out[i].eof, child = pipe[0], false, append(child, pipe[1])
-	}
-	return child, nil
-}
-
-// openTerminal opens a pseudo-terminal. The slave is opened through the master
-// (TIOCGPTPEER), so /dev/pts of another mount namespace cannot mislead us, and
-// given to the user, so that the program can open it by name.
-func (k *Keeper) openTerminal(p *proc, size process.Size, req *wire.Spawn) ([]int, *wire.Error) {
-	fail := func(err error) ([]int, *wire.Error) {
-		return nil, wire.StartError(process.StartPTY, errno(err), "terminal: "+err.Error())
-	}
-	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return fail(err)
-	}
-	s := &p.out[0]
-	s.fd, s.eof, p.stdin.open = master, false, true
-	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
-		return fail(err)
-	}
-	if err := setSize(master, size); err != nil {
-		return fail(err)
-	}
-	slave, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
-	if e != 0 {
-		return fail(e)
-	}
-	fd := int(slave)
-	if req.Cred {
-		if err := unix.Fchown(fd, int(req.UID), -1); err != nil {
-			k.logf("process %s: terminal stays with uid %d: %v", p.id, os.Getuid(), err)
-		}
-	}
-	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		unix.Close(fd)
-		return fail(err)
-	}
-	s.stageR, s.stageW = pipe[0], pipe[1]
-	return []int{fd, fd, fd}, nil
-}
-
-func setSize(fd int, size process.Size) error {
-	return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: size.Cols, Row: size.Rows})
-}
-
 // fork runs the program: own session, own cgroup, and no wrapper process. The
 // descriptors of the keeper are all close-on-exec.
 func (k *Keeper) fork(p *proc, spec *process.Spec, req *wire.Spawn, child []int) *wire.Error {
@@ -366,83 +295,6 @@ func (p *proc) holdings() (kinds []byte, fds []int) {
 	add(wire.FDPid, p.pidfd)
 	add(wire.FDGate, p.gate)
 	return kinds, fds
-}
-
-func errno(err error) uint32 {
-	var e syscall.Errno
-	if errors.As(err, &e) {
-		return uint32(e)
-	}
-	return 0
-}
-
-func resourceError(what string, err error) *wire.Error {
-	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
-		what = "no file descriptors are left (ulimit -n): " + what
-	}
-	if errors.Is(err, unix.EAGAIN) {
-		what = "no more processes are allowed (ulimit -u, pids.max): " + what
-	}
-	return wire.StartError(process.StartResources, errno(err), what+": "+err.Error())
-}
-
-// startError finds out which step of the child's way to the program failed:
-// the kernel gives one errno for all.
-func startError(err error, req *wire.Spawn) *wire.Error {
-	e := errno(err)
-	if req.Dir != "" {
-		if fi, derr := os.Stat(req.Dir); derr != nil || !fi.IsDir() {
-			return wire.StartError(process.StartBadDir, e, req.Dir)
-		}
-	}
-	switch syscall.Errno(e) {
-	case unix.ENOENT:
-		return wire.StartError(process.StartNotFound, e, req.Argv[0])
-	case unix.EACCES:
-		if _, serr := os.Stat(req.Path); serr == nil && req.Cred && !executable(req.Path) {
-			return wire.StartError(process.StartPermission, e, req.Argv[0])
-		} else if serr == nil && req.Cred && req.Dir != "" && !enterable(req) {
-			return wire.StartError(process.StartBadDir, e, req.Dir)
-		}
-		return wire.StartError(process.StartPermission, e, req.Argv[0])
-	case unix.EPERM:
-		return wire.StartError(process.StartBadUser, e, fmt.Sprintf("uid %d, gid %d", req.UID, req.GID))
-	case unix.ENOEXEC:
-		return wire.StartError(process.StartFormat, e, req.Argv[0])
-	case unix.ENOTDIR:
-		return wire.StartError(process.StartNotFound, e, req.Argv[0])
-	case unix.E2BIG, unix.ENAMETOOLONG:
-		return wire.StartError(process.StartTooLong, e, req.Argv[0])
-	case unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE:
-		return resourceError("fork", err)
-	}
-	return wire.StartError(process.StartOther, e, err.Error())
-}
-
-func executable(path string) bool {
-	fi, err := os.Stat(path)
-	return err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0
-}
-
-// enterable guesses from the permission bits whether the user may enter the
-// directory.
-func enterable(req *wire.Spawn) bool {
-	var st unix.Stat_t
-	if unix.Stat(req.Dir, &st) != nil {
-		return false
-	}
-	switch {
-	case st.Uid == req.UID:
-		return st.Mode&0o100 != 0
-	case st.Gid == req.GID:
-		return st.Mode&0o010 != 0
-	}
-	for _, g := range req.Groups {
-		if g == st.Gid {
-			return st.Mode&0o010 != 0
-		}
-	}
-	return st.Mode&0o001 != 0
 }
 
 var bootID = sync.OnceValue(func() string {

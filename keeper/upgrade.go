@@ -5,18 +5,12 @@ package keeper
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"runtime/debug"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/wire"
-	"github.com/tend-run/tend/process"
 )
 
 // An upgrade executes another program in this process. It stays the parent of
@@ -27,26 +21,6 @@ import (
 //
 // A program that cannot read the snapshot ends, and the anchor starts a keeper
 // that takes over from the vaults: upgrade and crash are one path from there.
-
-// freezeTime bounds how long everything may take to come to a stand.
-const freezeTime = 2 * time.Second
-
-// stillness is an upgrade under way: where the workers wait.
-type stillness struct {
-	begun   int64         // CLOCK_BOOTTIME, ns
-	arrived chan struct{} // capacity: one for each worker
-	over    chan struct{} // closed when they may go on
-	locked  []*proc       // whose locks the upgrade holds
-	whole   bool          // it holds the keeper's and the vaults' locks too
-}
-
-// standStill keeps a worker while an upgrade is under way.
-func (k *Keeper) standStill() {
-	if st := k.still.Load(); st != nil {
-		st.arrived <- struct{}{}
-		<-st.over
-	}
-}
 
 // upgrade goes on as the program at path. It returns only if that fails, and
 // everything goes on as before then.
@@ -125,107 +99,6 @@ func closeOnExec(fds []int) {
 	}
 }
 
-// freeze brings everything to a stand: no worker runs, no process is touched,
-// no start begins. What it locks, thaw lets go.
-func (k *Keeper) freeze(st *stillness) error {
-	event, err := unix.Eventfd(1, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(event)
-	if err := unix.EpollCtl(k.ep, unix.EPOLL_CTL_ADD, event, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: onFreeze}); err != nil {
-		return err
-	}
-	late := time.NewTimer(freezeTime)
-	defer late.Stop()
-	for range k.crew {
-		select {
-		case <-st.arrived:
-		case <-late.C:
-			return errors.New("a worker is held up by the filesystem")
-		}
-	}
-	end := time.Now().Add(freezeTime)
-	for {
-		if err := k.lockAll(st, end); err != nil {
-			return err
-		}
-		k.mu.Lock()
-		if k.allLocked(st) {
-			for _, v := range k.vaults {
-				v.mu.Lock()
-			}
-			st.whole = true
-			return nil
-		}
-		k.mu.Unlock()
-	}
-}
-
-// lockAll takes the locks of all processes that it does not hold yet.
-func (k *Keeper) lockAll(st *stillness, end time.Time) error {
-	have := make(map[*proc]bool, len(st.locked))
-	for _, p := range st.locked {
-		have[p] = true
-	}
-	for i := range k.procs {
-		p := k.procs[i].Load()
-		if p == nil || have[p] {
-			continue
-		}
-		for !p.tryStill() {
-			if time.Now().After(end) {
-				return fmt.Errorf("process %s is held by the filesystem or by a start that does not end", p.id)
-			}
-			time.Sleep(50 * time.Microsecond)
-		}
-		st.locked = append(st.locked, p)
-	}
-	return nil
-}
-
-// tryStill takes the lock, unless the exit is just being forced to the disk, or
-// bytes are in our own memory: snapshots know of no such state.
-func (p *proc) tryStill() bool {
-	if !p.mu.TryLock() {
-		return false
-	}
-	if p.untold != nil || len(p.out[0].rest) > 0 || len(p.out[1].rest) > 0 {
-		p.mu.Unlock()
-		return false
-	}
-	return true
-}
-
-// allLocked: k.mu is held, so no slot gets an owner now.
-func (k *Keeper) allLocked(st *stillness) bool {
-	have := make(map[*proc]bool, len(st.locked))
-	for _, p := range st.locked {
-		have[p] = true
-	}
-	for i := range k.procs {
-		if p := k.procs[i].Load(); p != nil && !have[p] {
-			return false
-		}
-	}
-	return true
-}
-
-// thaw lets everything go on.
-func (k *Keeper) thaw(st *stillness) {
-	if st.whole {
-		for _, v := range k.vaults {
-			v.mu.Unlock()
-		}
-		k.mu.Unlock()
-	}
-	for _, p := range st.locked {
-		p.mu.Unlock()
-	}
-	k.still.Store(nil)
-	close(st.over)
-}
-
 // takeSnapshot reads the frozen keeper.
 func (k *Keeper) takeSnapshot(st *stillness) *snapshot {
 	s := &snapshot{Keeper: snapshotKeeper{
@@ -300,141 +173,4 @@ func (s *snapshot) descriptors() []int {
 		}
 	}
 	return fds
-}
-
-// restore goes on from a snapshot that the program before left in this process.
-func (k *Keeper) restore(fd int) error {
-	// Full pipes wait for the end of this; garbage does not matter so long.
-	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	f := os.NewFile(uintptr(fd), "snapshot")
-	defer f.Close()
-	b, err := io.ReadAll(io.NewSectionReader(f, 0, maxSnapshot))
-	if err != nil {
-		return fmt.Errorf("snapshot: %w", err)
-	}
-	s, err := decodeSnapshot(b)
-	if err != nil {
-		return err
-	}
-	failpoint.Hit(failpoint.UpgradeDecoded)
-	g := &s.Keeper
-	k.ep, k.wakeFD, k.listen, k.lock = fdIn(g.EP), fdIn(g.Wake), fdIn(g.Listen), fdIn(g.Lock)
-	if k.board, err = board.Open(fdIn(g.Board)); err != nil {
-		return err
-	}
-	for i := range k.vaults {
-		if k.vaults[i], err = newVault(fdIn(g.Vaults[i])); err != nil {
-			return err
-		}
-		v := k.vaults[i]
-		v.refill = func(again func(put func() bool) bool) bool { return k.handOver(i, again) }
-	}
-	k.groups = findCgroups(k.cfg.StateDir)
-	if k.groups.root != "" {
-		k.groups.killed, k.groups.limited = slotsOf(g.Killed), slotsOf(g.Limited)
-	}
-	k.stats = probeMachine(k.spool, k.groups)
-	for i := range s.Procs {
-		k.restoreProc(&s.Procs[i], g)
-	}
-	k.fresh = k.board.Used()
-	for slot := k.fresh; slot > 0; slot-- {
-		if k.procs[slot-1].Load() != nil {
-			continue
-		}
-		if s := k.board.Slot(slot - 1); s.Flags()&board.FlagUsed != 0 {
-			s.Release() // reserved, and nothing done yet; the server asks again
-		}
-		k.free = append(k.free, slot-1)
-	}
-	for i, v := range k.vaults {
-		k.depositGlobals(i)
-		if v.sock >= 0 && !g.Complete[i] {
-			v.renew()
-		}
-	}
-	if sock := k.vaults[inMirror].sock; sock >= 0 {
-		ev := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: onMirror}
-		unix.EpollCtl(k.ep, unix.EPOLL_CTL_MOD, sock, &ev)
-	}
-	one := [8]byte{1}
-	unix.Write(k.wakeFD, one[:])
-	failpoint.Hit(failpoint.UpgradeRestored)
-	k.upgrades, k.last = g.Upgrades, time.Duration(bootTime()-g.Began)
-	k.logf("went on in place with %d processes after %v", len(s.Procs), k.last)
-	return nil
-}
-
-func (k *Keeper) restoreProc(in *snapshotProc, g *snapshotKeeper) {
-	if in.Slot < 0 || in.Slot >= board.Slots {
-		return
-	}
-	slot := k.board.Slot(uint32(in.Slot))
-	p := newProc(wire.Ref{Slot: uint32(in.Slot), Gen: uint32(in.Gen)}, slot.ID(), slot)
-	p.dir = k.spool + "/" + string(p.id)
-	has := func(bit int64) bool { return in.Flags&bit != 0 }
-	p.started, p.exited, p.gone, p.final = has(snapStarted), has(snapExited), has(snapGone), has(snapFinal)
-	p.pty, p.group, p.hasTreeTimeout = has(snapPTY), has(snapGroup), has(snapTreeTimeout)
-	p.pid, p.pidfd, p.treeFD = int(in.PID), fdIn(in.PIDFD), fdIn(in.TreeFD)
-	p.indexEnd, p.limit, p.policy = in.IndexEnd, in.Limit, process.RetentionPolicy(in.Policy)
-	p.cause, p.causeSig, p.owed = process.Cause(in.Cause), int(in.CauseSig), in.Owed
-	p.stdin = stdin{fd: fdIn(in.StdinFD), mem: fdIn(in.Mem), feedR: fdIn(in.FeedR), feedW: fdIn(in.FeedW), open: has(snapStdinOpen)}
-	if p.pty {
-		p.out[0].stream = process.PTY
-	}
-	for i := range p.out {
-		s, from := &p.out[i], &in.Out[i]
-		s.fd, s.stageR, s.stageW = fdIn(from.FD), fdIn(from.StageR), fdIn(from.StageW)
-		s.base, s.end, s.unpunched = from.Base, from.End, from.Unpunched
-		s.fallback, s.waiting, s.eof = from.Flags&snapFallback != 0, from.Flags&snapWaiting != 0, from.Flags&snapEOF != 0
-	}
-	for i := range p.vaulted {
-		if g.Complete[i] {
-			p.vaulted[i] = 1
-		}
-	}
-	k.adoptSync(p)
-	k.ids[p.id] = p
-	k.procs[in.Slot].Store(p)
-	if !p.final {
-		k.resumeSync(p)
-		k.rearm(p)
-	}
-}
-
-// rearm takes up what was under way. All descriptors are registered and armed
-// as they were: no event was taken that a worker did not see through. Only an
-// exit may have been left to a goroutine that is no more.
-func (k *Keeper) rearm(p *proc) {
-	waits := p.out[0].waiting || p.out[1].waiting
-	if p.pidfd >= 0 && !p.exited {
-		k.watch(unix.EPOLL_CTL_MOD, p.pidfd, unix.EPOLLIN, p, onPid)
-	}
-	if p.stdin.mem >= 0 {
-		if who := p.slot.Feeder(); who != 0 {
-			if _, _, alive := procStat(who); !alive || who == os.Getpid() {
-				p.slot.ClearFeeder(who)
-				p.feeder().Resync()
-			}
-		}
-	}
-	if at, scope, ok := p.slot.Deadline(); ok && (!p.exited || p.hasTreeTimeout) {
-		k.setTimeout(p, at, scope)
-	}
-	if p.stdin.mem < 0 && !waits && len(p.owed) == 0 && !p.exited {
-		return
-	}
-	time.AfterFunc(time.Millisecond, func() { // once the workers run
-		if len(p.owed) > 0 {
-			k.payOwed(p)
-		}
-		k.resume(p)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		k.feed(p)
-		if p.exited {
-			k.checkTree(p)
-			k.finish(p)
-		}
-	})
 }

@@ -1,0 +1,92 @@
+//go:build linux
+
+package keeper
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/process"
+)
+
+func errno(err error) uint32 {
+	var e syscall.Errno
+	if errors.As(err, &e) {
+		return uint32(e)
+	}
+	return 0
+}
+
+func resourceError(what string, err error) *wire.Error {
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		what = "no file descriptors are left (ulimit -n): " + what
+	}
+	if errors.Is(err, unix.EAGAIN) {
+		what = "no more processes are allowed (ulimit -u, pids.max): " + what
+	}
+	return wire.StartError(process.StartResources, errno(err), what+": "+err.Error())
+}
+
+// startError finds out which step of the child's way to the program failed:
+// the kernel gives one errno for all.
+func startError(err error, req *wire.Spawn) *wire.Error {
+	e := errno(err)
+	if req.Dir != "" {
+		if fi, derr := os.Stat(req.Dir); derr != nil || !fi.IsDir() {
+			return wire.StartError(process.StartBadDir, e, req.Dir)
+		}
+	}
+	switch syscall.Errno(e) {
+	case unix.ENOENT:
+		return wire.StartError(process.StartNotFound, e, req.Argv[0])
+	case unix.EACCES:
+		if _, serr := os.Stat(req.Path); serr == nil && req.Cred && !executable(req.Path) {
+			return wire.StartError(process.StartPermission, e, req.Argv[0])
+		} else if serr == nil && req.Cred && req.Dir != "" && !enterable(req) {
+			return wire.StartError(process.StartBadDir, e, req.Dir)
+		}
+		return wire.StartError(process.StartPermission, e, req.Argv[0])
+	case unix.EPERM:
+		return wire.StartError(process.StartBadUser, e, fmt.Sprintf("uid %d, gid %d", req.UID, req.GID))
+	case unix.ENOEXEC:
+		return wire.StartError(process.StartFormat, e, req.Argv[0])
+	case unix.ENOTDIR:
+		return wire.StartError(process.StartNotFound, e, req.Argv[0])
+	case unix.E2BIG, unix.ENAMETOOLONG:
+		return wire.StartError(process.StartTooLong, e, req.Argv[0])
+	case unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE:
+		return resourceError("fork", err)
+	}
+	return wire.StartError(process.StartOther, e, err.Error())
+}
+
+func executable(path string) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0
+}
+
+// enterable guesses from the permission bits whether the user may enter the
+// directory.
+func enterable(req *wire.Spawn) bool {
+	var st unix.Stat_t
+	if unix.Stat(req.Dir, &st) != nil {
+		return false
+	}
+	switch {
+	case st.Uid == req.UID:
+		return st.Mode&0o100 != 0
+	case st.Gid == req.GID:
+		return st.Mode&0o010 != 0
+	}
+	for _, g := range req.Groups {
+		if g == st.Gid {
+			return st.Mode&0o010 != 0
+		}
+	}
+	return st.Mode&0o001 != 0
+}
