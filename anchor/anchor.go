@@ -185,11 +185,9 @@ func (a *anchor) keep(r *role, pidfd int, ended chan struct{}) {
 	lived := time.Since(r.since)
 	pid := r.pid
 	stopped := r.stopped
-	r.pid = 0
+	pause := r.gone(lived)
 	unix.Close(pidfd)
 	close(ended)
-	r.pause = nextPause(r.pause, lived)
-	pause := r.pause
 	a.mu.Unlock()
 	if stopped {
 		return
@@ -333,9 +331,7 @@ func (a *anchor) stop(r *role, forGood bool, grace time.Duration) {
 	a.mu.Lock()
 	r.stopped = r.stopped || forGood
 	pid, ended := r.pid, r.ended
-	if pid > 0 {
-		unix.PidfdSendSignal(r.pidfd, unix.SIGTERM, nil, 0)
-	}
+	r.end(unix.SIGTERM)
 	a.mu.Unlock()
 	if pid == 0 {
 		return
@@ -345,7 +341,7 @@ func (a *anchor) stop(r *role, forGood bool, grace time.Duration) {
 	case <-time.After(grace):
 		a.mu.Lock()
 		if r.pid == pid {
-			unix.PidfdSendSignal(r.pidfd, unix.SIGKILL, nil, 0)
+			r.end(unix.SIGKILL)
 		}
 		a.mu.Unlock()
 		<-ended

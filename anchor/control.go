@@ -95,10 +95,10 @@ func (a *anchor) command(words []string, fds []int) (out []string, send []int, e
 			a.stop(&a.server, false, serverGrace)
 		case len(words) == 2 && words[1] == "keeper":
 			a.mu.Lock()
-			pidfd, pid, ended := a.keeper.pidfd, a.keeper.pid, a.keeper.ended
+			pid, ended := a.keeper.pid, a.keeper.ended
+			a.keeper.end(unix.SIGKILL)
 			a.mu.Unlock()
 			if pid != 0 {
-				unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
 				<-ended
 			}
 		default:

@@ -26,6 +26,7 @@ type role struct {
 	since   time.Time
 	pause   time.Duration
 	stopped bool          // must not be started again
+	asked   bool          // its end was asked for, as by an upgrade: no crash
 	ended   chan struct{} // closed when the current process ended
 }
 
@@ -43,6 +44,26 @@ func nextPause(last, lived time.Duration) time.Duration {
 		return 0
 	}
 	return min(max(2*last, firstPause), maxPause)
+}
+
+// gone takes note of the end of the current process and says how long to wait
+// before the next.
+func (r *role) gone(lived time.Duration) time.Duration {
+	if r.asked {
+		lived = livedLong
+	}
+	r.pid, r.asked = 0, false
+	r.pause = nextPause(r.pause, lived)
+	return r.pause
+}
+
+// end sends a signal that is to end the role. The caller holds the lock of the
+// role, whose pidfd is nobody else's so long.
+func (r *role) end(sig unix.Signal) {
+	if r.pid > 0 {
+		r.asked = true
+		unix.PidfdSendSignal(r.pidfd, sig, nil, 0)
+	}
 }
 
 // adopt takes a living process over; false if it is gone.
