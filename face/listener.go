@@ -72,10 +72,23 @@ func (l *Listener) Close() error {
 
 type listenerKey struct{}
 
-// ConnContext makes the listener known to the handlers of its connections. It
-// has the form of http.Server.ConnContext.
-func (l *Listener) ConnContext(ctx context.Context, _ net.Conn) context.Context {
-	return context.WithValue(ctx, listenerKey{}, l)
+// accepter is what handlers know of their connection.
+type accepter struct {
+	listener *Listener
+	conn     net.Conn
+}
+
+// ConnContext makes listener and connection known to the handlers. It has the
+// form of http.Server.ConnContext.
+func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, listenerKey{}, accepter{l, c})
+}
+
+// ConnOf returns the connection that a request came on, to look at its state:
+// net/http reads and writes it. nil: not known.
+func ConnOf(ctx context.Context) net.Conn {
+	a, _ := ctx.Value(listenerKey{}).(accepter)
+	return a.conn
 }
 
 // Returner gives back a connection that was taken over by Hijack.
@@ -89,8 +102,8 @@ type Returner interface {
 // can be given back. nil: nowhere, so the response must say that the
 // connection closes.
 func ReturnerOf(ctx context.Context) Returner {
-	if l, ok := ctx.Value(listenerKey{}).(*Listener); ok {
-		return l
+	if a, ok := ctx.Value(listenerKey{}).(accepter); ok {
+		return a.listener
 	}
 	return nil
 }

@@ -12,35 +12,39 @@ import (
 )
 
 // limitBody gives the client a bounded time to send the body, so that half a
-// request does not hold a goroutine for ever. StreamInput lasts as long as it
-// lasts.
-func limitBody(w http.ResponseWriter, r *http.Request) {
+// request does not hold a goroutine for ever, nor one that no handler reads:
+// net/http reads it before it sends the response. StreamInput lasts as long as
+// it lasts.
+func (f *Face) limitBody(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == processconnect.ProcessStreamInputProcedure || r.Body == nil || r.Body == http.NoBody {
 		return
 	}
-	r.Body = &timedBody{ReadCloser: r.Body, rc: http.NewResponseController(w)}
+	b := &timedBody{ReadCloser: r.Body, rc: http.NewResponseController(w)}
+	if r.ProtoMajor == 1 {
+		b.header = w.Header()
+	}
+	_ = b.rc.SetReadDeadline(time.Now().Add(f.bodyTimeout)) // not all connections can; then there is no bound
+	r.Body = b
 }
 
-// timedBody sets a read deadline with the first read and takes it away at the
-// end of the body: net/http would take a deadline that passes later for a client
-// that left. A body that was not read to its end keeps its deadline, as net/http
-// reads the rest before it sends the response.
+// timedBody takes the read deadline away at the end of the body: net/http would
+// take a deadline that passes later for a client that left. A body that was not
+// read to its end keeps its deadline.
 type timedBody struct {
 	io.ReadCloser
-	rc      *http.ResponseController
-	started bool
-	ended   bool
+	rc     *http.ResponseController
+	header http.Header // of the response, HTTP/1 only
+	ended  bool
 }
 
 func (b *timedBody) Read(p []byte) (int, error) {
-	if !b.started {
-		b.started = true
-		_ = b.rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // not all connections can; then there is no bound
-	}
 	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF && !b.ended {
+	switch {
+	case err == io.EOF && !b.ended:
 		b.ended = true
 		_ = b.rc.SetReadDeadline(time.Time{})
+	case err != nil && err != io.EOF && b.header != nil:
+		b.header.Set("Connection", "close") // or the rest of the body would be the next request
 	}
 	return n, err
 }

@@ -1,6 +1,7 @@
 package envd
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -21,9 +22,10 @@ const compatVersion = "0.6.13"
 // maxMessage bounds one message from a client in bytes.
 const maxMessage = 16 << 20
 
-// bodyTimeout is how long a client may take to send the body of a request
-// other than StreamInput.
-const bodyTimeout = time.Minute
+const (
+	bodyTimeout = time.Minute      // Config.BodyTimeout
+	afterHangup = 10 * time.Second // Config.AfterHangup
+)
 
 // stopGrace is how long streams get to say that the server stops.
 const stopGrace = time.Second
@@ -45,6 +47,13 @@ type Config struct {
 	Guard face.Guard
 	// Store keeps the settings of /init over restarts. nil: they are lost.
 	Store Store
+	// BodyTimeout is how long a client may take to send the body of a request
+	// other than StreamInput. 0: 1 minute.
+	BodyTimeout time.Duration
+	// AfterHangup is how long a process that does not read has for the input of
+	// a StreamInput whose client has left. What it has not taken then is
+	// dropped: nobody was told that it was taken. 0: 10 s.
+	AfterHangup time.Duration
 	// Version in X-Envd-Version. Empty: that of the original described by
 	// docs/protocols/envd.md.
 	Version string
@@ -64,6 +73,8 @@ type Face struct {
 	rpc      http.Handler // generic Connect, gRPC and gRPC-Web
 	fed      fedProcesses
 
+	bodyTimeout, afterHangup time.Duration
+
 	ctx     context.Context // ends with Close; parent of the streams, which outlive their requests
 	cancel  context.CancelCauseFunc
 	streams sync.WaitGroup // on connections that were taken over
@@ -79,7 +90,8 @@ func New(c Config) (*Face, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Face{manager: c.Manager, settings: s, guard: c.Guard, version: c.Version, log: c.Log, errors: connect.NewErrorWriter()}
+	f := &Face{manager: c.Manager, settings: s, guard: c.Guard, version: c.Version, log: c.Log, errors: connect.NewErrorWriter(),
+		bodyTimeout: cmp.Or(c.BodyTimeout, bodyTimeout), afterHangup: cmp.Or(c.AfterHangup, afterHangup)}
 	if f.version == "" {
 		f.version = compatVersion
 	}

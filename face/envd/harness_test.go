@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +35,7 @@ type server struct {
 	addr    string
 	manager process.Manager
 	face    *envd.Face
+	conns   atomic.Int64 // that net/http serves, or waits on
 }
 
 func serve(t *testing.T, change func(*envd.Config)) *server {
@@ -61,6 +63,14 @@ func serve(t *testing.T, change func(*envd.Config)) *server {
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	hs := &http.Server{Handler: mux, ConnContext: l.ConnContext, Protocols: protocols, ReadHeaderTimeout: patience}
+	hs.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			s.conns.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			s.conns.Add(-1)
+		}
+	}
 	served := make(chan error, 1)
 	go func() { served <- hs.Serve(l) }()
 	s.addr = inner.Addr().String()

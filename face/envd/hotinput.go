@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tend-run/tend/face"
 	pb "github.com/tend-run/tend/gen/envd/process"
 )
 
@@ -51,7 +52,7 @@ func (f *Face) serveSendInput(w http.ResponseWriter, r *http.Request) {
 		f.serveRPC(w, r)
 		return
 	}
-	limitBody(w, r)
+	f.limitBody(w, r)
 	b := inputPool.Get().(*inputBuffers)
 	defer putInput(b)
 	message := b.room(int(r.ContentLength))
@@ -77,6 +78,8 @@ func (f *Face) serveSendInput(w http.ResponseWriter, r *http.Request) {
 
 // serveStreamInput answers StreamInput.
 func (f *Face) serveStreamInput(w http.ResponseWriter, r *http.Request) {
+	r, stopWatching := f.watchClient(r)
+	defer stopWatching()
 	c := hotCodec(r)
 	if c != codecJSON && c != codecProto {
 		f.serveRPC(w, r)
@@ -100,6 +103,39 @@ func (f *Face) serveStreamInput(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	_, _ = w.Write(c.appendTrailer(answer, err)) // fails when the client has left
+}
+
+// watchClient ends the request's context AfterHangup after its client has left.
+// While a process does not read, nor does the request: net/http would notice at
+// the next read, when the process goes on, and until then the request holds its
+// connection and a message. A client whose bytes still lie in its own kernel
+// cannot be told from one that waits, until that kernel gives up (minutes).
+// Call the function that it returns at the end.
+func (f *Face) watchClient(r *http.Request) (*http.Request, func()) {
+	conn := face.ConnOf(r.Context())
+	if conn == nil || !canWatch || r.ProtoMajor != 1 || r.TLS != nil { // HTTP/2 always reads
+		return r, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	late := time.AfterFunc(time.Hour, func() { cancel(errClientLeft) })
+	late.Stop()
+	var over sync.Mutex // held to change late, which is let go of at the end
+	token, err := f.hangups.add(conn, func() {
+		over.Lock()
+		defer over.Unlock()
+		if ctx.Err() == nil {
+			late.Reset(f.afterHangup)
+		}
+	})
+	return r.WithContext(ctx), func() {
+		if err == nil {
+			f.hangups.remove(token)
+		}
+		cancel(nil)
+		over.Lock()
+		defer over.Unlock()
+		late.Stop()
+	}
 }
 
 // endReadsWith ends the reads of a request's body with ctx, whose deadline may

@@ -46,7 +46,7 @@ func (f *Face) serveStream(w http.ResponseWriter, r *http.Request, req proto.Mes
 		f.serveRPC(w, r)
 		return
 	}
-	limitBody(w, r)
+	f.limitBody(w, r)
 	read, msg, err := readRequest(r.Body, c)
 	if err == nil {
 		err = unmarshal(c, msg, req)
@@ -81,7 +81,7 @@ func (f *Face) serveStream(w http.ResponseWriter, r *http.Request, req proto.Mes
 
 // serveRPC answers everything that has no path of its own.
 func (f *Face) serveRPC(w http.ResponseWriter, r *http.Request) {
-	limitBody(w, r)
+	f.limitBody(w, r)
 	f.rpc.ServeHTTP(w, r)
 }
 
