@@ -310,6 +310,9 @@ func (k *Keeper) adoptFDs(p *proc, h held, rec *spool.Recovered) {
 		s := &p.out[i]
 		s.base, s.end, s.unpunched = rec.Base[s.stream], rec.End[s.stream], rec.Base[s.stream]
 		s.eof = s.fd < 0 || p.slot.Flags()&board.FlagEOF(s.stream) != 0
+		if s.fd < 0 && p.slot.Flags()&board.FlagEOF(s.stream) == 0 && !(i == 1 && p.pty) {
+			k.logf("process %s: no vault holds its %s: what it writes from now on is lost", p.id, s.stream)
+		}
 		if s.eof && i == 1 && p.pty {
 			continue
 		}

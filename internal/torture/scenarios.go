@@ -179,7 +179,7 @@ func (b *bench) read(ctx context.Context, p process.Process, n int64, each func(
 		return fmt.Errorf("read: %w", err)
 	}
 	var at [4]int64
-	var exited bool
+	var exited *process.Exit
 	for ev, err := range process.Follow(ctx, r) {
 		if err != nil {
 			return fmt.Errorf("read, at bytes %v of %d: %w", at, n, err)
@@ -203,10 +203,10 @@ func (b *bench) read(ctx context.Context, p process.Process, n int64, each func(
 			}
 			at[ev.Gap.Stream] = ev.Gap.To
 		case process.EventExited:
-			if exited {
+			if exited != nil {
 				return errors.New("the exit was told twice")
 			}
-			exited = true
+			exited = ev.Exit
 		}
 		if each != nil {
 			if err := each(&ev); err != nil {
@@ -214,8 +214,8 @@ func (b *bench) read(ctx context.Context, p process.Process, n int64, each func(
 			}
 		}
 	}
-	if !exited || at[process.Stdout] != n || at[process.Stderr] != n {
-		return fmt.Errorf("ended at bytes %v (exit told: %v); %d were written to each stream", at, exited, n)
+	if exited == nil || at[process.Stdout] != n || at[process.Stderr] != n {
+		return fmt.Errorf("ended at bytes %v (exit told: %+v); %d were written to each stream", at, exited, n)
 	}
 	return nil
 }
