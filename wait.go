@@ -69,7 +69,7 @@ func (p *Process) Wait(ctx context.Context, opts ...WaitOptions) (Result, error)
 		ExitCode: exit.ShellStatus(), ExecutionTime: exit.Time.Sub(p.started), Exit: *exit,
 		TimedOut: exit.Cause == process.CauseTimeout, Killed: exit.Signal != 0 || exit.Cause == process.CauseTimeout,
 	}
-	res.Success = res.ExitCode == 0 && exit.Cause != process.CauseLost
+	res.Success = res.ExitCode == 0 && !exit.Lost()
 	text, err := p.tail(ctx, streams, process.ReadOptions{Drain: o.Drain})
 	res.Stdout, res.StdoutDropped = text.Stdout, text.StdoutDropped
 	res.Stderr, res.StderrDropped = text.Stderr, text.StderrDropped

@@ -81,7 +81,7 @@ func (k *Keeper) adoptExit(p *proc) {
 		}
 	}
 	if e == nil {
-		e = &process.Exit{Cause: process.CauseLost}
+		e = &process.Exit{Code: -1, Cause: process.CauseLost}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,7 +16,7 @@
 //
 // exited never waits for eof: a descendant that inherited a pipe may keep it
 // open for days. Nothing here ever invents an exit status: a process whose end
-// was not witnessed is reported with [CauseLost] and no code.
+// was not witnessed is reported as lost ([Exit.Lost]) and with no code.
 //
 // # Offsets
 //

@@ -80,10 +80,10 @@ const (
 	CauseSignalled              // by a signal that tend did not send on its own account
 	CauseTimeout                // tend killed it at Spec.Timeout
 	CauseOOM                    // the kernel killed it for memory
-	CauseShutdown               // tend ended it when it was told to stop
+	CauseShutdown               // tend ended it when it was told to stop; or it was lost when the machine or all of tend died, see Lost
 	CauseKilled                 // a caller asked tend for Kill or Signal
 	CauseNoReaders              // tend killed it by Spec.KillWithoutReaders
-	CauseLost                   // its end was not witnessed (machine or all roles died): no status is known
+	CauseLost                   // its end was not witnessed, by nobody's fault that is known: no status is known
 )
 
 var causeNames = [...]string{"exited", "signalled", "timeout", "oom", "shutdown", "killed", "no_readers", "lost"}
@@ -97,7 +97,7 @@ func (c Cause) String() string {
 
 // Exit is how a process ended: the kernel's word, never a guess.
 type Exit struct {
-	// Code is the exit code if Signal is 0 and Cause is not CauseLost.
+	// Code is the exit code if Signal is 0 and it is not Lost; then it is -1 or 0.
 	Code int
 	// Signal that ended the process, or 0.
 	Signal     int
@@ -110,11 +110,19 @@ type Exit struct {
 	MaxRSS               int64 // bytes
 }
 
+// Lost: nobody witnessed the end, and no status is known. The cause is
+// CauseShutdown if it was running when the machine or all of tend died, else
+// CauseLost. (A process that tend ends when it is told to stop has a signal, or,
+// if it ended by its own code, CauseExited.)
+func (e *Exit) Lost() bool {
+	return e.Cause == CauseLost || e.Cause == CauseShutdown && e.Signal == 0
+}
+
 // ShellStatus is the status a shell would show: the code, 128+signal, 124 for
 // a timeout as timeout(1) does, or -1 when it is not known.
 func (e *Exit) ShellStatus() int {
 	switch {
-	case e.Cause == CauseLost:
+	case e.Lost():
 		return -1
 	case e.Cause == CauseTimeout:
 		return 124
@@ -130,6 +138,8 @@ func (e *Exit) String() string {
 	switch {
 	case e.Cause == CauseLost:
 		return "exit status unknown (lost)"
+	case e.Lost():
+		return "exit status unknown (lost in a shutdown)"
 	case e.Signal != 0 && e.CoreDumped:
 		return "signal: " + syscall.Signal(e.Signal).String() + " (core dumped)"
 	case e.Signal != 0:

@@ -128,7 +128,7 @@ func exitFactsOf(e *process.Exit) *exitFacts {
 		UserSeconds: e.UserTime.Seconds(), SystemSeconds: e.SystemTime.Seconds(), MaxRSS: e.MaxRSS,
 	}
 	switch {
-	case e.Cause == process.CauseLost:
+	case e.Lost():
 	case e.Signal != 0:
 		name := signalName(e.Signal)
 		f.Signal = &name

@@ -90,7 +90,7 @@ func TestFailuresOfRunHaveTheStatusesOfEnvAndNohup(t *testing.T) {
 func TestStateTextSaysHowAProcessEnded(t *testing.T) {
 	for want, exit := range map[string]*process.Exit{
 		"running": nil, "exited 3": {Code: 3}, "exited SIGKILL": {Signal: 9, Cause: process.CauseKilled},
-		"timeout": {Signal: 9, Cause: process.CauseTimeout}, "oom": {Signal: 9, Cause: process.CauseOOM}, "lost": {Cause: process.CauseLost},
+		"timeout": {Signal: 9, Cause: process.CauseTimeout}, "oom": {Signal: 9, Cause: process.CauseOOM}, "lost": {Code: -1, Cause: process.CauseShutdown},
 	} {
 		if got := stateText(&process.Info{Exit: exit}); got != want {
 			t.Errorf("stateText(%+v) = %q; want %q", exit, got, want)

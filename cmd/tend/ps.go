@@ -127,7 +127,7 @@ func stateText(info *process.Info) string {
 		return info.State.String()
 	}
 	switch {
-	case e.Cause == process.CauseLost:
+	case e.Lost():
 		return "lost"
 	case e.Cause == process.CauseTimeout:
 		return "timeout"

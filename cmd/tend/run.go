@@ -221,7 +221,7 @@ func (inv *invocation) exitAs(exit *process.Exit) error {
 	if exit == nil {
 		return errors.New("the output ended and the exit status is not known; tend ps -a tells what is")
 	}
-	if exit.Cause == process.CauseLost {
+	if exit.Lost() {
 		return errors.New("the end of the process was not witnessed: its exit status is not known")
 	}
 	if exit.Cause == process.CauseTimeout {

@@ -47,7 +47,7 @@ type doneMessage struct {
 func (m doneMessage) put(w wire.Writer) {
 	code := -1
 	switch {
-	case m.exit == nil || m.exit.Cause == process.CauseLost:
+	case m.exit == nil || m.exit.Lost():
 	case m.exit.Signal != 0:
 		code = 128 + m.exit.Signal
 	default:

@@ -51,6 +51,7 @@ func TestDone(t *testing.T) {
 		{"a code", &process.Exit{Code: 3}, `{"type":"proc_done","id":7,"success":false,"code":3}`},
 		{"a signal is 128 and its number", &process.Exit{Signal: 9, Cause: process.CauseKilled}, `{"type":"proc_done","id":7,"success":false,"code":137}`},
 		{"an end that nobody saw has no code", &process.Exit{Cause: process.CauseLost}, `{"type":"proc_done","id":7,"success":false}`},
+		{"nor has one that was lost with all of tend", &process.Exit{Code: -1, Cause: process.CauseShutdown}, `{"type":"proc_done","id":7,"success":false}`},
 		{"nor has one that is forgotten", nil, `{"type":"proc_done","id":7,"success":false}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -146,7 +146,7 @@ type end struct {
 // status says so.
 func endOf(x *process.Exit) end {
 	e := end{Status: x.String()}
-	if x.Signal != 0 || x.Cause == process.CauseLost {
+	if x.Signal != 0 || x.Lost() {
 		e.ExitCode = -1
 	} else {
 		e.ExitCode, e.Exited = int32(x.Code), true

@@ -99,10 +99,10 @@ func (f *Face) find(ctx context.Context, box driver.Sandbox, info *driver.Info, 
 // endError is the error that the end of a command is, if it is one: a timeout
 // is told as an error, also each time it is told again.
 func endError(e *process.Exit) error {
-	switch e.Cause {
-	case process.CauseTimeout:
+	switch {
+	case e.Cause == process.CauseTimeout:
 		return &commandTimeout{"Command timed out and was killed with all its children"}
-	case process.CauseLost:
+	case e.Lost():
 		return commandLost{}
 	}
 	return nil

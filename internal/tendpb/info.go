@@ -55,6 +55,7 @@ func Exit(e *process.Exit) *tendv1.Exit {
 	return &tendv1.Exit{
 		Code: int32(e.Code), Signal: int32(e.Signal), CoreDumped: e.CoreDumped, Cause: tendv1.Cause(e.Cause),
 		Time: Time(e.Time), UserTime: duration(e.UserTime), SystemTime: duration(e.SystemTime), MaxRss: e.MaxRSS,
+		Lost: e.Lost(),
 	}
 }
 

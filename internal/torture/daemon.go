@@ -32,11 +32,14 @@ type Daemon struct {
 	dir string
 	log string
 	cmd *exec.Cmd
+
+	program string
+	env     []string
 }
 
 // Serve starts a daemon whose state and log are in dir. env is its environment.
 func Serve(program, dir string, env ...string) (*Daemon, error) {
-	d := &Daemon{dir: dir, log: filepath.Join(dir, "log")}
+	d := &Daemon{dir: dir, log: filepath.Join(dir, "log"), program: program, env: env}
 	return d, d.start(program, "127.0.0.1:0", env)
 }
 
@@ -90,6 +93,35 @@ func (d *Daemon) Stop() error {
 		return fmt.Errorf("tend serve ended with %w", err)
 	}
 	return nil
+}
+
+// KillAll kills all roles, the launcher too, as a loss of power would: none has
+// time to start another.
+func (d *Daemon) KillAll() error {
+	for range 2 { // one that was just being started is found the second time
+		for _, pid := range d.Roles() {
+			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil && err != syscall.ESRCH {
+				return err
+			}
+		}
+	}
+	for role, pid := range d.Roles() {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			return fmt.Errorf("kill %s: %w", role, err)
+		}
+	}
+	d.cmd.Wait() // it did not end well
+	for end := time.Now().Add(settleTime); len(d.Roles()) > 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			return fmt.Errorf("roles outlive SIGKILL: %v", d.Roles())
+		}
+	}
+	return nil
+}
+
+// ServeAgain starts the daemon again, on the same state and address.
+func (d *Daemon) ServeAgain() error {
+	return d.start(d.program, strings.TrimPrefix(d.URL, "http://"), d.env)
 }
 
 // Dial returns a client that does not give up while roles die.

@@ -31,3 +31,7 @@ func check(b []byte, offset int64) error {
 	}
 	return nil
 }
+
+// Check is check for who reads output of Work without the engine: nil if b is
+// what the program writes from offset on.
+func Check(b []byte, offset int64) error { return check(b, offset) }

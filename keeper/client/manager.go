@@ -268,14 +268,14 @@ func (m *Manager) loadFinished(id process.ID) (*proc, error) {
 		if _, err := spool.Recover(dir); err != nil {
 			return nil, err
 		}
-		lost := &process.Exit{Cause: process.CauseLost, Time: time.Now()}
+		lost := &process.Exit{Code: -1, Cause: process.CauseShutdown, Time: time.Now()}
 		if err := writeLost(dir, lost); err != nil {
 			return nil, err
 		}
 		if src, j, err = spool.Finished(dir); err != nil {
 			return nil, err
 		}
-		m.cfg.Log.Warn("process lost: its end was not witnessed", "id", id)
+		m.cfg.Log.Warn("process lost in a shutdown of everything: its end was not witnessed", "id", id)
 	}
 	p := &proc{m: m, id: id, spec: j.Spec, dir: dir, started: j.StartedTime}
 	p.pinned.Store(j.Pinned)
@@ -294,7 +294,7 @@ func (m *Manager) lose(p *proc) {
 	if err != nil {
 		m.cfg.Log.Error("process lost, and its spool is not readable", "id", p.id, "err", err)
 		pr := p.board()
-		pr.Exit = &process.Exit{Cause: process.CauseLost, Time: time.Now()}
+		pr.Exit = &process.Exit{Code: -1, Cause: process.CauseShutdown, Time: time.Now()}
 		p.final.CompareAndSwap(nil, &pr)
 	} else {
 		p.final.CompareAndSwap(nil, fresh.final.Load())

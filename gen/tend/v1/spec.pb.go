@@ -391,7 +391,7 @@ const (
 	Cause_CAUSE_SHUTDOWN   Cause = 4
 	Cause_CAUSE_KILLED     Cause = 5
 	Cause_CAUSE_NO_READERS Cause = 6
-	// The end was not witnessed: no status is known.
+	// The end was not witnessed, for no reason that is known.
 	Cause_CAUSE_LOST Cause = 7
 )
 
@@ -1184,7 +1184,7 @@ func (x *StdinInfo) GetAccepted() int64 {
 // Exit is how a process ended: the kernel's word.
 type Exit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The exit code, if signal is 0 and cause is not lost.
+	// The exit code, if signal is 0 and it is not lost; else -1 or 0.
 	Code       int32                  `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
 	Signal     int32                  `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
 	CoreDumped bool                   `protobuf:"varint,3,opt,name=core_dumped,json=coreDumped,proto3" json:"core_dumped,omitempty"`
@@ -1193,7 +1193,10 @@ type Exit struct {
 	UserTime   *durationpb.Duration   `protobuf:"bytes,6,opt,name=user_time,json=userTime,proto3" json:"user_time,omitempty"`
 	SystemTime *durationpb.Duration   `protobuf:"bytes,7,opt,name=system_time,json=systemTime,proto3" json:"system_time,omitempty"`
 	// Bytes.
-	MaxRss        int64 `protobuf:"varint,8,opt,name=max_rss,json=maxRss,proto3" json:"max_rss,omitempty"`
+	MaxRss int64 `protobuf:"varint,8,opt,name=max_rss,json=maxRss,proto3" json:"max_rss,omitempty"`
+	// Nobody witnessed the end, and no status is known. The cause is shutdown if
+	// it was running when the machine or the whole daemon died, else lost.
+	Lost          bool `protobuf:"varint,9,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1282,6 +1285,13 @@ func (x *Exit) GetMaxRss() int64 {
 		return x.MaxRss
 	}
 	return 0
+}
+
+func (x *Exit) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
 }
 
 // Gap is a range of bytes that cannot be read any more.
@@ -1476,7 +1486,7 @@ const file_tend_v1_spec_proto_rawDesc = "" +
 	"\x03eof\x18\x04 \x01(\bR\x03eof\";\n" +
 	"\tStdinInfo\x12\x12\n" +
 	"\x04open\x18\x01 \x01(\bR\x04open\x12\x1a\n" +
-	"\baccepted\x18\x02 \x01(\x03R\baccepted\"\xb6\x02\n" +
+	"\baccepted\x18\x02 \x01(\x03R\baccepted\"\xca\x02\n" +
 	"\x04Exit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x1f\n" +
@@ -1487,7 +1497,8 @@ const file_tend_v1_spec_proto_rawDesc = "" +
 	"\tuser_time\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\buserTime\x12:\n" +
 	"\vsystem_time\x18\a \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"systemTime\x12\x17\n" +
-	"\amax_rss\x18\b \x01(\x03R\x06maxRss\"R\n" +
+	"\amax_rss\x18\b \x01(\x03R\x06maxRss\x12\x12\n" +
+	"\x04lost\x18\t \x01(\bR\x04lost\"R\n" +
 	"\x03Gap\x12'\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x0f.tend.v1.StreamR\x06stream\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x03R\x04from\x12\x0e\n" +

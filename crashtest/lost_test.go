@@ -1,0 +1,297 @@
+package crashtest
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/torture"
+	"github.com/tend-run/tend/process"
+)
+
+// finishedBytes is what each stream of the process has that ends before the
+// crash, and runningBytes what each of one has that runs then.
+const (
+	finishedBytes = 1<<20 + 3
+	runningBytes  = 64 << 20
+)
+
+// beforeTheCrash is what runs, or has run, in a daemon that dies as a whole.
+type beforeTheCrash struct {
+	finished, writer, tree, terminal process.Process
+	pids                             []int // of what ran
+}
+
+func runBefore(ctx context.Context, t *testing.T, c *tend.Client) *beforeTheCrash {
+	t.Helper()
+	start := func(s process.Spec) process.Process {
+		p, err := c.Start(ctx, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	engine := func(args ...string) []string { return append([]string{self, workArgument}, args...) }
+	b := &beforeTheCrash{
+		finished: start(process.Spec{Argv: engine("write", strconv.Itoa(finishedBytes), "0s", "7")}),
+		writer:   start(process.Spec{Argv: engine("write", strconv.Itoa(runningBytes), "20s", "0")}),
+		tree:     start(process.Spec{Shell: "setsid sleep 100000 & echo $!; trap '' HUP TERM; wait"}),
+		terminal: start(process.Spec{Argv: []string{"cat"}, PTY: &process.Size{Cols: 80, Rows: 24}}),
+	}
+	if _, err := b.finished.Wait(ctx, process.Until{EOF: true}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := b.tree.Wait(ctx, process.Until{Match: "[0-9]+"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err := strconv.Atoi(strings.TrimSpace(r.Match))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.pids = []int{child}
+	for _, p := range []process.Process{b.writer, b.tree, b.terminal} {
+		info, err := p.Info(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.pids = append(b.pids, info.PID)
+	}
+	// All that the writer has written before its first pause.
+	if _, err := b.writer.Wait(ctx, process.Until{Quiet: 200 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// outputOf checks what is kept of a process's stdout and returns how much it is.
+func outputOf(ctx context.Context, t *testing.T, p process.Process) (n int64, exit *process.Exit) {
+	t.Helper()
+	r, err := p.Read(ctx, process.ReadOptions{Streams: []process.Stream{process.Stdout}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ev, err := range process.Follow(ctx, r) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch ev.Kind {
+		case process.EventGap:
+			t.Errorf("gap from %d to %d", ev.Gap.From, ev.Gap.To)
+		case process.EventOutput:
+			if err := torture.Check(ev.Data, ev.Offset); err != nil || ev.Offset != n {
+				t.Fatalf("at byte %d, told as %d: %v", n, ev.Offset, err)
+			}
+			n += int64(len(ev.Data))
+		case process.EventExited:
+			exit = ev.Exit
+		}
+	}
+	return n, exit
+}
+
+func wantLost(t *testing.T, what string, e *process.Exit) {
+	t.Helper()
+	if e == nil || !e.Lost() || e.Cause != process.CauseShutdown || e.ShellStatus() != -1 {
+		t.Errorf("%s: %+v; want that it was lost, with cause shutdown", what, e)
+	}
+}
+
+func exitOf(ctx context.Context, t *testing.T, p process.Process) *process.Exit {
+	t.Helper()
+	info, err := p.Info(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Exit
+}
+
+// All roles die at one instant, the launcher too. The next daemon has all that
+// finished, tells what ran as lost, and leaves nothing of it running.
+func TestAfterTheDeathOfAllRolesWhatRanIsLostWithCauseShutdown(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	d := torment(t)
+	c, err := d.Dial(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	b := runBefore(ctx, t, c)
+	if err := d.KillAll(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.ServeAgain(); err != nil {
+		t.Fatal(err)
+	}
+
+	if n, e := outputOf(ctx, t, b.finished); n != finishedBytes || e == nil || e.Code != 7 || e.Cause != process.CauseExited {
+		t.Errorf("the finished process: %d bytes, %+v; want %d and code 7", n, e, finishedBytes)
+	}
+	n, e := outputOf(ctx, t, b.writer)
+	if n == 0 {
+		t.Error("nothing is left of what the running process had written")
+	}
+	wantLost(t, "the writer", e)
+	wantLost(t, "the tree", exitOf(ctx, t, b.tree))
+	wantLost(t, "the terminal", exitOf(ctx, t, b.terminal))
+
+	got := postJSON(t, d.URL+"/tend.v1.ProcessService/Get", `{"process":{"id":"`+string(b.writer.ID())+`"}}`)
+	var native struct {
+		Info struct {
+			Exit struct {
+				Code  int
+				Cause string
+				Lost  bool
+			}
+		}
+	}
+	if err := json.Unmarshal(got, &native); err != nil || !native.Info.Exit.Lost || native.Info.Exit.Cause != "CAUSE_SHUTDOWN" || native.Info.Exit.Code != -1 {
+		t.Errorf("native API: %s, %v", got, err)
+	}
+
+	st, err := c.Status(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.Promises["kill_reaches_tree"].Kept {
+		for _, pid := range b.pids {
+			gone(ctx, t, pid)
+		}
+	}
+}
+
+// A loss of power also tears files: journals and indexes end anywhere, and
+// behind their end is anything.
+func TestTornFilesAreRepairedAfterTheDeathOfAllRoles(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	n := seed(t)
+	t.Logf("CRASHTEST_SEED=%d", n)
+	rnd := rand.New(rand.NewPCG(n, 0))
+	d := torment(t)
+	c, err := d.Dial(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for round := range 4 {
+		b := runBefore(ctx, t, c)
+		if err := d.KillAll(); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range []process.Process{b.finished, b.writer, b.tree, b.terminal} {
+			dir := filepath.Join(d.StateDir(), "spool", string(p.ID()))
+			tear(t, rnd, filepath.Join(dir, "index"), 0)
+			if p != b.finished || round%2 == 0 {
+				tear(t, rnd, filepath.Join(dir, "journal"), specEnd(t, dir))
+			}
+		}
+		if err := d.ServeAgain(); err != nil {
+			t.Fatal(err)
+		}
+		n, e := outputOf(ctx, t, b.finished)
+		if n != finishedBytes || e == nil || !e.Lost() && (e.Code != 7 || e.Cause != process.CauseExited) {
+			t.Errorf("the finished process: %d bytes, %+v; want %d and code 7, or lost if its journal was torn", n, e, finishedBytes)
+		}
+		if round%2 != 0 && (e == nil || e.Code != 7) {
+			t.Errorf("the finished process, with its journal whole: %+v; want code 7", e)
+		}
+		n, e = outputOf(ctx, t, b.writer)
+		if n == 0 {
+			t.Error("nothing is left of what the running process had written")
+		}
+		wantLost(t, "the writer", e)
+		wantLost(t, "the tree", exitOf(ctx, t, b.tree))
+		wantLost(t, "the terminal", exitOf(ctx, t, b.terminal))
+	}
+}
+
+// specEnd is how much of a journal is its first record: without it nobody knows
+// what the process was.
+func specEnd(t *testing.T, dir string) int64 {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, "journal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(b) < 4 {
+		t.Fatalf("a journal of %d bytes", len(b))
+	}
+	return int64(binary.LittleEndian.Uint32(b)) // package spool: the record's length
+}
+
+// tear cuts a file at a random byte, not before least, and sometimes puts
+// garbage behind.
+func tear(t *testing.T, rnd *rand.Rand, path string, least int64) {
+	t.Helper()
+	fi, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := least + rnd.Int64N(fi.Size()-least+1)
+	if err := os.Truncate(path, at); err != nil {
+		t.Fatal(err)
+	}
+	if rnd.IntN(2) == 0 {
+		return
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	garbage := make([]byte, rnd.IntN(100))
+	for i := range garbage {
+		garbage[i] = byte(rnd.Uint32())
+	}
+	if _, err := f.Write(garbage); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func postJSON(t *testing.T, url, body string) []byte {
+	t.Helper()
+	resp, err := http.Post(url, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// gone waits for the end of a process that is nobody's child here.
+func gone(ctx context.Context, t *testing.T, pid int) {
+	t.Helper()
+	for {
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if err != nil || strings.Contains(string(stat), ") Z ") || syscall.Kill(pid, 0) == syscall.ESRCH {
+			return
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			t.Errorf("process %d is left: %s", pid, stat)
+			return
+		}
+	}
+}
