@@ -169,12 +169,16 @@ func (k *Keeper) checkTree(p *proc) {
 		return
 	}
 	if !p.group {
-		time.AfterFunc(250*time.Millisecond, func() {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			k.checkTree(p)
-		})
+		k.checkTreeLater(p)
 	}
+}
+
+func (k *Keeper) checkTreeLater(p *proc) {
+	time.AfterFunc(250*time.Millisecond, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		k.checkTree(p)
+	})
 }
 
 // watchTree reports whether the cgroup is empty; if it is not, the kernel will
@@ -182,6 +186,13 @@ func (k *Keeper) checkTree(p *proc) {
 func (k *Keeper) watchTree(p *proc) bool {
 	if p.treeFD < 0 {
 		fd, err := k.groups.openEvents(p.ref.Slot)
+		if err == unix.EMFILE || err == unix.ENFILE {
+			k.shedFiles()
+			if fd, err = k.groups.openEvents(p.ref.Slot); err == unix.EMFILE || err == unix.ENFILE {
+				k.checkTreeLater(p) // nothing is known
+				return false
+			}
+		}
 		if err != nil {
 			return true
 		}

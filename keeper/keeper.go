@@ -133,7 +133,7 @@ func Run(cfg Config) error {
 		return err
 	}
 	term := notifyTerm()
-	k.spares = newSparePool(k.spool)
+	k.spares = newSparePool(k.spool, k.stats.files)
 	k.crew = min(max(2, runtime.NumCPU()), 8)
 	go func() {
 		var wg sync.WaitGroup

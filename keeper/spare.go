@@ -20,7 +20,7 @@ import (
 // batches, each in a parent of its own: making a directory holds its parent's
 // lock for long, and a rename needs that lock.
 const (
-	batchSize   = 16
+	mostSpares  = 16 // in one batch
 	sparePrefix = ".spare-"
 )
 
@@ -32,12 +32,15 @@ type spare struct {
 // sparePool holds directories that are ready.
 type sparePool struct {
 	root  string
+	size  int           // of a batch
 	ready chan spare    // capacity: two batches
 	want  chan struct{} // capacity 1: there is less than one batch
 }
 
-func newSparePool(root string) *sparePool {
-	return &sparePool{root: root, ready: make(chan spare, 2*batchSize), want: make(chan struct{}, 1)}
+// newSparePool makes a pool that holds a 32nd of the descriptors at most.
+func newSparePool(root string, files uint64) *sparePool {
+	size := int(max(1, min(mostSpares, files/64)))
+	return &sparePool{root: root, size: size, ready: make(chan spare, 2*size), want: make(chan struct{}, 1)}
 }
 
 // fill keeps the pool filled for ever. Trouble (a full disk) is left to the
@@ -45,7 +48,7 @@ func newSparePool(root string) *sparePool {
 func (s *sparePool) fill() {
 	s.removeAll() // of a former keeper
 	for n := 0; ; n++ {
-		for len(s.ready) < batchSize {
+		for len(s.ready) < s.size {
 			if !s.batch(n) {
 				break
 			}
@@ -64,7 +67,7 @@ func (s *sparePool) batch(n int) bool {
 	if err := unix.Mkdir(parent, 0o700); err != nil {
 		return false
 	}
-	var made [batchSize]spare
+	made := make([]spare, s.size)
 	for i := range made {
 		sp, err := makeSpare(filepath.Join(parent, fmt.Sprint(i)))
 		if err != nil {
@@ -100,7 +103,7 @@ func makeSpare(dir string) (spare, error) {
 
 func (sp spare) remove() {
 	unix.Close(sp.journal)
-	os.RemoveAll(sp.dir)
+	spool.RemoveDir(sp.dir)
 }
 
 // take returns a directory for a process, which has its final name only after
@@ -108,12 +111,7 @@ func (sp spare) remove() {
 func (s *sparePool) take(id process.ID) (dir string, journal int, err error) {
 	select {
 	case sp := <-s.ready:
-		if len(s.ready) < batchSize {
-			select {
-			case s.want <- struct{}{}:
-			default:
-			}
-		}
+		s.refill()
 		var st unix.Stat_t
 		if unix.Lstat(filepath.Join(s.root, string(id)), &st) == nil {
 			sp.remove()
@@ -122,8 +120,19 @@ func (s *sparePool) take(id process.ID) (dir string, journal int, err error) {
 		return sp.dir, sp.journal, nil
 	default:
 	}
+	s.refill() // what kept it from being filled may have passed
 	dir, err = spool.CreateDir(s.root, id)
 	return dir, -1, err
+}
+
+func (s *sparePool) refill() {
+	if len(s.ready) >= s.size {
+		return
+	}
+	select {
+	case s.want <- struct{}{}:
+	default:
+	}
 }
 
 // settle gives a directory that take returned its final name. Renaming takes as

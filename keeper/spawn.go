@@ -20,14 +20,25 @@ import (
 	"github.com/tend-run/tend/spool"
 )
 
-// spawn starts a process. The steps are in the order that a death of the
+// spawn starts a process. For want of descriptors it is tried once more
+// without those that only save time.
+func (k *Keeper) spawn(req *wire.Spawn) (*wire.Spawned, *wire.Error) {
+	out, werr := k.spawnOnce(req)
+	if werr != nil && (werr.Errno == uint32(unix.EMFILE) || werr.Errno == uint32(unix.ENFILE)) && k.cached.Load() > 0 {
+		k.shedFiles()
+		out, werr = k.spawnOnce(req)
+	}
+	return out, werr
+}
+
+// spawnOnce starts a process. The steps are in the order that a death of the
 // keeper between any two needs: the slot is reserved, the spec is on disk, the
 // vaults hold the pipes, the program runs in the slot's cgroup, its pid is on
 // the board, the directory has its name, the start is on disk, the board
 // announces it, the server is answered. The next keeper finds out how far it
 // came (see adoptStart): from the fork on the start is completed, before it is
 // undone, so a start that the server repeats is done once.
-func (k *Keeper) spawn(req *wire.Spawn) (*wire.Spawned, *wire.Error) {
+func (k *Keeper) spawnOnce(req *wire.Spawn) (*wire.Spawned, *wire.Error) {
 	spec, err := spool.DecodeSpec(req.Spec)
 	if err != nil {
 		return nil, &wire.Error{Code: wire.CodeInvalid, What: "spec: " + err.Error()}
@@ -123,6 +134,9 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 	if werr != nil {
 		return werr
 	}
+	if k.isLast(child[2]) {
+		return resourceError("pipes", unix.EMFILE)
+	}
 	k.deposit(p)
 	failpoint.Hit(failpoint.SpawnVaulted)
 	p.slot.NotePID(board.Forking)
@@ -183,10 +197,13 @@ func (k *Keeper) fork(p *proc, spec *process.Spec, req *wire.Spawn, child []int)
 	if req.Cred {
 		attr.Sys.Credential = &syscall.Credential{Uid: req.UID, Gid: req.GID, Groups: req.Groups}
 	}
-	if fd, err := k.groups.open(p.ref.Slot); err == nil {
+	switch fd, err := k.groups.open(p.ref.Slot); err {
+	case nil:
 		defer unix.Close(fd)
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
 		p.group = true
+	case unix.EMFILE, unix.ENFILE:
+		return resourceError("cgroup", err)
 	}
 	lim := limitsOf(spec, k.groups, p)
 	if err := lim.prepare(); err != nil {
@@ -250,7 +267,9 @@ func (k *Keeper) abandon(p *proc) {
 	k.vaults.drop(&p.vaulted, p.ref)
 	k.closeFiles(p)
 	if p.dir != "" {
-		os.RemoveAll(p.dir)
+		if err := spool.RemoveDir(p.dir); err != nil {
+			k.logf("process %s was not started, and its directory stays: %v", p.id, err)
+		}
 	}
 	k.release(p)
 }

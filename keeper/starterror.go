@@ -23,11 +23,17 @@ func errno(err error) uint32 {
 }
 
 func resourceError(what string, err error) *wire.Error {
-	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
-		what = "no file descriptors are left (ulimit -n): " + what
-	}
-	if errors.Is(err, unix.EAGAIN) {
-		what = "no more processes are allowed (ulimit -u, pids.max): " + what
+	switch {
+	case errors.Is(err, unix.EMFILE):
+		what = "no file descriptors are left to tend; end some processes, or raise ulimit -n: " + what
+	case errors.Is(err, unix.ENFILE):
+		what = "no file descriptors are left on this machine; end some processes, or raise fs.file-max: " + what
+	case errors.Is(err, unix.EAGAIN):
+		what = "no more processes are allowed; end some, or raise ulimit -u or pids.max: " + what
+	case errors.Is(err, unix.ENOMEM):
+		what = "no memory is left; end some processes: " + what
+	case errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
+		what = "the filesystem of the state directory is full; free some space: " + what
 	}
 	return wire.StartError(process.StartResources, errno(err), what+": "+err.Error())
 }

@@ -80,3 +80,14 @@ func (k *Keeper) openTerminal(p *proc, size process.Size, req *wire.Spawn) ([]in
 func setSize(fd int, size process.Size) error {
 	return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: size.Cols, Row: size.Rows})
 }
+
+// lastFiles is how many descriptors no start may take: a child needs some
+// before it runs its program, and processes must be killed, reaped and written
+// down when there are no others.
+const lastFiles = 12
+
+// isLast reports whether a descriptor, which is the lowest that was free, is of
+// the last ones.
+func (k *Keeper) isLast(fd int) bool {
+	return k.stats.files > 0 && uint64(fd)+lastFiles >= k.stats.files
+}

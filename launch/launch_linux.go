@@ -46,8 +46,12 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("another tend (pid %d) serves %s: stop it, or give this one its own --state-dir", e.PID, e.StateDir)
 }
 
+// LeastFiles is how many descriptors each role must be allowed. With fewer it
+// could not take the connections that tell it to end a process.
+const LeastFiles = 64
+
 // Exec replaces the current process by the launcher. It returns only with an
-// error: *BusyError, or a socket that cannot be opened.
+// error: *BusyError, a socket that cannot be opened, or too few descriptors.
 func Exec(cfg Config) error {
 	if err := Usable(cfg.StateDir); err != nil {
 		return err
@@ -83,6 +87,10 @@ func Exec(cfg Config) error {
 func Usable(stateDir string) error {
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
 		return fmt.Errorf("tend needs /proc, which is not there (%w); mount it: mount -t proc proc /proc", err)
+	}
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil && files.Max < LeastFiles {
+		return fmt.Errorf("a program may open %d files here, and tend needs %d to serve at all, three for each process on top: raise the limit (ulimit -n)", files.Max, LeastFiles)
 	}
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {

@@ -68,7 +68,14 @@
 // partial is ever announced.
 package spool
 
-import "github.com/tend-run/tend/process"
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tend-run/tend/process"
+)
 
 // Names in a process's directory.
 const (
@@ -81,3 +88,18 @@ const BlockSize = 4096
 
 // FileName is the name of a stream's data file.
 func FileName(s process.Stream) string { return s.String() }
+
+// RemoveDir removes a process's directory, the journal last: until then it is
+// that of a finished process. It opens no file, so that it works when no
+// descriptors are left.
+func RemoveDir(dir string) error {
+	for _, name := range []string{FileName(process.Stdout), FileName(process.Stderr), FileName(process.PTY), IndexName, JournalName} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := os.Remove(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return os.RemoveAll(dir) // somebody put other files there
+}

@@ -105,6 +105,9 @@ func NewReader(dir string, id process.ID, streams []process.Stream, src Source, 
 	if opts.NoFollow {
 		// The exit is told if it precedes the call; output of descendants
 		// after the call must not keep it waiting.
+		if p.Held {
+			p.Exit = nil // as if it came after the call: there is output before it
+		}
 		r.past, r.sawExit, r.exitEnd = p.Exit == nil, p.Exit, p.End
 	}
 	r.cancel = src.Subscribe(r.ready)
@@ -191,7 +194,7 @@ func (r *reader) next(max int) (ev process.Event, span process.Span, ok bool, er
 		ev.Kind, ev.PID, ev.Time = process.EventStarted, p.PID, p.Started
 		return ev, span, true, nil
 	}
-	if p.Exit != nil && r.sawExit == nil && !r.past {
+	if p.Exit != nil && r.sawExit == nil && !r.past && !p.Held {
 		p = r.src.Progress() // with the ends of streams that came with the exit
 		r.sawExit, r.exitEnd = p.Exit, p.End
 	}

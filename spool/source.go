@@ -15,8 +15,11 @@ type Progress struct {
 	Exit      *process.Exit
 	TreeGone  bool
 	Removed   bool
-	PID       int
-	Started   time.Time
+	// Held: output is held back, or facts are not written down, for want of
+	// space. An exit is then not told yet: there is output before it.
+	Held    bool
+	PID     int
+	Started time.Time
 }
 
 // Source tells a reader how far the process has come. Progress must be taken

@@ -77,6 +77,11 @@ type Manager struct {
 		refs []wire.Ref
 	}
 
+	made struct {
+		sync.Mutex
+		next chan struct{} // closed when room was made, or tried; guarded by the lock
+	}
+
 	short   chan struct{} // holds one value when space is short
 	scanned chan struct{} // closed when the spool has been read once
 	stop    context.CancelFunc
@@ -100,6 +105,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	}
 	m := &Manager{cfg: cfg, spool: filepath.Join(cfg.StateDir, keeper.SpoolDir), run: run,
 		procs: map[process.ID]*proc{}, starting: map[process.ID]chan struct{}{}, short: make(chan struct{}, 1), scanned: make(chan struct{})}
+	m.made.next = make(chan struct{})
 	if err := os.MkdirAll(m.spool, 0o700); err != nil {
 		return nil, fmt.Errorf("spool: %w", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,6 +64,7 @@ func (p *proc) board() spool.Progress {
 	f := p.slot.Flags()
 	pr.Exit = p.slot.Exit()
 	pr.TreeGone = f&board.FlagTreeGone != 0
+	pr.Held = f&board.FlagNoSpace != 0
 	for s := process.Stdout; s <= process.PTY; s++ {
 		pr.EOF[s] = f&board.FlagEOF(s) != 0
 		pr.End[s] = p.slot.End(s)
@@ -320,6 +320,14 @@ func (o onlooker) Read(_ context.Context, opts process.ReadOptions) (process.Rea
 	return spool.NewReader(o.dir, o.id, o.streams(), o, opts)
 }
 
+// Progress implements spool.Source. An exit ends a wait at once, even if there
+// is no room for the output before it.
+func (o onlooker) Progress() spool.Progress {
+	p := o.proc.Progress()
+	p.Held = false
+	return p
+}
+
 // Subscribe implements spool.Source.
 func (o onlooker) Subscribe(ready chan<- struct{}) (cancel func()) { return o.listen(ready) }
 
@@ -391,7 +399,7 @@ func isStopped(pid int) bool {
 
 // removeDir frees the spool of a process that is over.
 func (p *proc) removeDir() error {
-	if err := os.RemoveAll(p.dir); err != nil {
+	if err := spool.RemoveDir(p.dir); err != nil {
 		return fmt.Errorf("remove %s: %w", p.id, err)
 	}
 	return nil

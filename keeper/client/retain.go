@@ -99,6 +99,27 @@ func (m *Manager) usage() (all []spool.Usage, total int64) {
 	return all, total
 }
 
+// roomWithin bounds how long a start waits for room to be made.
+const roomWithin = 2 * starvedEvery
+
+// awaitRoom has room made on a full filesystem, and reports whether it was
+// tried.
+func (m *Manager) awaitRoom(ctx context.Context) bool {
+	m.made.Lock()
+	made := m.made.next
+	m.made.Unlock()
+	m.noSpace()
+	t := time.NewTimer(roomWithin)
+	defer t.Stop()
+	select {
+	case <-made:
+		return true
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
 // noSpace has room made soon; it does not wait for it.
 func (m *Manager) noSpace() {
 	select {
@@ -128,6 +149,10 @@ func (m *Manager) makeRoom(ctx context.Context) {
 		m.sweep(ctx, min(m.cfg.Budget, total-min(total/4, emergency)))
 	}
 	m.link.tell(wire.OpSpaceFree, nil)
+	m.made.Lock()
+	close(m.made.next)
+	m.made.next = make(chan struct{})
+	m.made.Unlock()
 }
 
 // roomy reports whether a filesystem that was full has space again, which then

@@ -38,12 +38,19 @@ func (m *Manager) Start(ctx context.Context, spec process.Spec) (process.Process
 	}
 	var e wire.Enc
 	req.Append(&e)
-	for {
+	for asked := false; ; {
 		rep, err := m.starters.call(ctx, e.B, func(rep reply) { m.conclude(context.Background(), spec, rep) })
 		if err != nil {
 			return nil, err
 		}
 		p, busy, err := m.conclude(ctx, spec, rep)
+		if !asked && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) {
+			// Once: who needs more room than finished processes take is told.
+			asked = true
+			if m.awaitRoom(ctx) {
+				continue
+			}
+		}
 		if !busy {
 			return p, err
 		}
@@ -294,7 +301,11 @@ func domainError(e *wire.Error, dir string) error {
 	case wire.CodeStart:
 		reason := process.StartReason(e.Reason)
 		if reason == process.StartLimits {
-			sys = errors.Join(process.ErrUnsupported, errors.New(e.What))
+			if sys == nil {
+				sys = process.ErrUnsupported
+			} else {
+				sys = fmt.Errorf("%w (%w)", process.ErrUnsupported, sys)
+			}
 		}
 		if sys == nil {
 			sys = errors.New(e.What)
