@@ -215,21 +215,32 @@ func (c *Client) info(ctx context.Context, sel process.Selector) (process.Info, 
 // List implements [process.Manager].
 func (c *Client) List(ctx context.Context, f process.Filter) ([]process.Info, error) {
 	req := tendpb.Filter(f)
-	var infos []process.Info
-	err := c.call(ctx, true, func(ctx context.Context) error {
-		resp, err := c.rpc.List(ctx, connect.NewRequest(req))
-		if err != nil {
-			return err
-		}
-		infos = make([]process.Info, 0, len(resp.Msg.GetProcesses()))
-		for _, m := range resp.Msg.GetProcesses() {
-			info, err := tendpb.ToInfo(m)
+	infos := []process.Info{}
+	for {
+		var page []process.Info
+		var next string
+		err := c.call(ctx, true, func(ctx context.Context) error {
+			resp, err := c.rpc.List(ctx, connect.NewRequest(req))
 			if err != nil {
 				return err
 			}
-			infos = append(infos, info)
+			page, next = make([]process.Info, 0, len(resp.Msg.GetProcesses())), resp.Msg.GetNext()
+			for _, m := range resp.Msg.GetProcesses() {
+				info, err := tendpb.ToInfo(m)
+				if err != nil {
+					return err
+				}
+				page = append(page, info)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
-		return nil
-	})
-	return infos, err
+		infos = append(infos, page...)
+		if next == "" {
+			return infos, nil
+		}
+		req.After = next
+	}
 }

@@ -57,15 +57,15 @@ func (s *processes) List(ctx context.Context, req *connect.Request[tendv1.ListRe
 	if err != nil {
 		return nil, tendpb.Error(err)
 	}
+	after, err := parsePlace(req.Msg.GetAfter())
+	if err != nil {
+		return nil, tendpb.Error(err)
+	}
 	infos, err := s.cfg.Manager.List(ctx, filter)
 	if err != nil {
 		return nil, tendpb.Error(err)
 	}
-	m := &tendv1.ListResponse{Processes: make([]*tendv1.Info, len(infos))}
-	for i := range infos {
-		m.Processes[i] = tendpb.Info(&infos[i])
-	}
-	return connect.NewResponse(m), nil
+	return connect.NewResponse(page(after.rest(infos), int(min(req.Msg.GetLimit(), 1<<30)))), nil
 }
 
 func (s *processes) Write(ctx context.Context, req *connect.Request[tendv1.WriteRequest]) (*connect.Response[tendv1.WriteResponse], error) {

@@ -659,7 +659,12 @@ type ListRequest struct {
 	Live bool   `protobuf:"varint,1,opt,name=live,proto3" json:"live,omitempty"`
 	Tag  string `protobuf:"bytes,2,opt,name=tag,proto3" json:"tag,omitempty"`
 	// Only those with all these labels.
-	Labels        map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// At most so many in one answer; 0: as many as fit in about 4 MiB, which
+	// bounds an answer in any case (but for a single one that is larger).
+	Limit uint32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Go on where an answer ended: its next.
+	After         string `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -715,10 +720,26 @@ func (x *ListRequest) GetLabels() map[string]string {
 	return nil
 }
 
+func (x *ListRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
 type ListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Oldest first.
-	Processes     []*Info `protobuf:"bytes,1,rep,name=processes,proto3" json:"processes,omitempty"`
+	Processes []*Info `protobuf:"bytes,1,rep,name=processes,proto3" json:"processes,omitempty"`
+	// What to give as after for the rest; empty when there is none.
+	Next          string `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -758,6 +779,13 @@ func (x *ListResponse) GetProcesses() []*Info {
 		return x.Processes
 	}
 	return nil
+}
+
+func (x *ListResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
 }
 
 type StreamOffset struct {
@@ -2772,16 +2800,19 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"GetRequest\x12+\n" +
 	"\aprocess\x18\x01 \x01(\v2\x11.tend.v1.SelectorR\aprocess\"0\n" +
 	"\vGetResponse\x12!\n" +
-	"\x04info\x18\x01 \x01(\v2\r.tend.v1.InfoR\x04info\"\xa8\x01\n" +
+	"\x04info\x18\x01 \x01(\v2\r.tend.v1.InfoR\x04info\"\xd4\x01\n" +
 	"\vListRequest\x12\x12\n" +
 	"\x04live\x18\x01 \x01(\bR\x04live\x12\x10\n" +
 	"\x03tag\x18\x02 \x01(\tR\x03tag\x128\n" +
-	"\x06labels\x18\x03 \x03(\v2 .tend.v1.ListRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\x03 \x03(\v2 .tend.v1.ListRequest.LabelsEntryR\x06labels\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x14\n" +
+	"\x05after\x18\x05 \x01(\tR\x05after\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\";\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"O\n" +
 	"\fListResponse\x12+\n" +
-	"\tprocesses\x18\x01 \x03(\v2\r.tend.v1.InfoR\tprocesses\"O\n" +
+	"\tprocesses\x18\x01 \x03(\v2\r.tend.v1.InfoR\tprocesses\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"O\n" +
 	"\fStreamOffset\x12'\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x0f.tend.v1.StreamR\x06stream\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\"\x99\x02\n" +
