@@ -19,11 +19,7 @@ func TestNothingIsLostWithoutCgroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	poor := filepath.Join(t.TempDir(), "tend")
-	script := "#!/bin/sh\nexec '" + strings.Join(cmd.Args, "' '") + "' \"$@\"\n"
-	if err := os.WriteFile(poor, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	poor := wrapped(t, "'"+strings.Join(cmd.Args, "' '")+"' \"$@\"")
 	for _, victims := range []torture.Victims{{torture.Keeper}, {torture.Anchor, torture.Keeper, torture.Server}} {
 		t.Run(victims.String(), func(t *testing.T) {
 			r := play(t, torture.Config{Tend: poor, Victims: victims, Strikes: kills(t)})
@@ -32,4 +28,27 @@ func TestNothingIsLostWithoutCgroups(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A policy of fsync makes exits wait; none is lost over that.
+func TestNothingIsLostWhenExitsWaitForTheDisk(t *testing.T) {
+	syncing := wrapped(t, "'"+bin+"' \"$@\" --fsync=exit")
+	for _, victims := range []torture.Victims{{torture.Keeper}, {torture.Keeper, torture.Server}} {
+		t.Run(victims.String(), func(t *testing.T) {
+			r := play(t, torture.Config{Tend: syncing, Victims: victims, Strikes: kills(t)})
+			if got := r.Promises["output_survives_power_loss"]; !got.Kept {
+				t.Errorf("the daemon says %+v", got)
+			}
+		})
+	}
+}
+
+// wrapped is a program that executes a shell's command line.
+func wrapped(t *testing.T, line string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tend")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\nexec "+line+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

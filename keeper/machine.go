@@ -58,7 +58,8 @@ func probeFilesystem(dir string) (splice, punch string) {
 	path := filepath.Join(dir, ".probe")
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return err.Error(), err.Error()
+		untried := fmt.Sprintf("it could not be tried: %v", err)
+		return untried, untried
 	}
 	defer unix.Close(fd)
 	defer unix.Unlink(path)
@@ -70,10 +71,11 @@ func probeFilesystem(dir string) (splice, punch string) {
 	unix.Write(pipe[1], make([]byte, 2*blockSize))
 	unix.Close(pipe[1])
 	off := int64(0)
-	if n, err := unix.Splice(pipe[0], nil, fd, &off, 2*blockSize, 0); err != nil || n != 2*blockSize {
-		splice = fmt.Sprintf("splice to this filesystem does not work (%d bytes, %v): a keeper that is killed may lose the bytes in its hands", n, err)
-		unix.Ftruncate(fd, 2*blockSize)
+	// A filesystem that is full takes the call, if not the bytes.
+	if _, err := unix.Splice(pipe[0], nil, fd, &off, 2*blockSize, 0); err != nil && err != unix.ENOSPC && err != unix.EDQUOT {
+		splice = fmt.Sprintf("splice to this filesystem does not work (%v): a keeper that is killed may lose the bytes in its hands", err)
 	}
+	unix.Ftruncate(fd, 2*blockSize)
 	if err := spool.Punch(fd, 0, blockSize); err != nil {
 		punch = fmt.Sprintf("this filesystem cannot free the head of a file (%v): output that retention drops keeps its space until the process is removed", err)
 	}

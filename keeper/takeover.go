@@ -184,7 +184,9 @@ func (k *Keeper) openGlobals(h held) (err error) {
 		k.listen = fd
 		return nil
 	}
-	os.Remove(k.run.Path(rundir.Orphans))
+	if err := orphan.Reserve(k.run.Path(rundir.Orphans)); err != nil {
+		k.logf("exit statuses that others collect: %v", err)
+	}
 	k.listen, err = k.run.Listen(rundir.KeeperSocket, unix.SOCK_STREAM)
 	return err
 }

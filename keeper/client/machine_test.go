@@ -14,25 +14,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/poorkernel"
 	"github.com/tend-run/tend/process"
 )
 
 func TestAFullFilesystemHoldsOutputBackAndLosesNothing(t *testing.T) {
-	if os.Geteuid() != 0 {
+	disk := smallDisk(t)
+	if disk == "" {
 		return // only root can mount a small filesystem
 	}
-	disk, err := os.MkdirTemp("", "tend-full-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(disk) })
-	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=8m"); err != nil {
-		if errors.Is(err, unix.EPERM) {
-			return // root without the capability, in a container
-		}
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Unmount(disk, unix.MNT_DETACH) })
 	state := filepath.Join(disk, "s")
 	daemonOn(t, state)
 	m := open(t, state)
@@ -81,6 +71,67 @@ func TestAFullFilesystemHoldsOutputBackAndLosesNothing(t *testing.T) {
 			t.Fatalf("a start after room was made says %v", err)
 		}
 	}
+}
+
+// What the anchor collects for the next keeper has room of its own. The kernel
+// keeps no statuses here.
+func TestAKeeperThatDiesOnAFullFilesystemLosesNoExitStatus(t *testing.T) {
+	disk := smallDisk(t)
+	if disk == "" {
+		return // only root can mount a small filesystem
+	}
+	state := filepath.Join(disk, "s")
+	cmd, err := poorkernel.Command(poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_IOCTL, Arg: 1, Value: unix.PIDFD_GET_INFO, Errno: unix.ENOTTY}}},
+		keeperBinary, "launcher", "--state-dir", state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roles(t, state, cmd, cmd.Start)
+	m := open(t, state)
+	var procs []process.Process
+	for range 100 {
+		p, err := m.Start(t.Context(), process.Spec{Shell: "read x; echo said; exit 7", Stdin: process.StdinPipe})
+		if err != nil {
+			t.Fatal(err)
+		}
+		procs = append(procs, p)
+	}
+	filler := filepath.Join(disk, "filler")
+	fill(t, filler)
+	before := pids(t, state).Keeper
+	unix.Kill(before, unix.SIGKILL)
+	eventually(t, "another keeper is there", func() bool { now := pids(t, state).Keeper; return now != 0 && now != before })
+	for i, p := range procs {
+		if _, err := p.Write(t.Context(), process.Input{Data: []byte("\n")}); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := p.Wait(t.Context(), process.Until{}); err != nil || r.Exit == nil || r.Exit.Code != 7 || r.Exit.Cause != process.CauseExited {
+			t.Fatalf("process %d ended with %+v, %v", i, r.Exit, err)
+		}
+	}
+	fact(t, m.Facts(), "output_survives_keeper")
+	if err := os.Truncate(filler, 0); err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range procs {
+		if got := whole(t, p, process.Stdout); got != "said\n" {
+			t.Errorf("process %d wrote %q", i, got)
+		}
+	}
+}
+
+// smallDisk mounts a filesystem of 8 MiB; "" if this process may not.
+func smallDisk(t *testing.T) string {
+	t.Helper()
+	if !mayMount() {
+		return ""
+	}
+	disk := shortDir(t)
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=8m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(disk, unix.MNT_DETACH) })
+	return disk
 }
 
 // fill writes a file until the filesystem has no room for it.

@@ -42,6 +42,27 @@ const (
 	maxBytes = 1 << 20 // the file starts anew beyond
 )
 
+// reserved is how many bytes of room the file has beyond its end, half of it at
+// least: a filesystem that fills up must not cost a status.
+const reserved = 64 << 10
+
+// Reserve makes an empty file with room for records.
+func Reserve(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	reserve(f, 0)
+	return nil
+}
+
+// reserve: where it is not supported, and where there is no room any more, a
+// record has to find its own.
+func reserve(f *os.File, end int64) {
+	_ = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, end, reserved)
+}
+
 // Append records the status of a reaped process in the file. slot is -1 for none.
 func Append(path string, pid, slot int, status unix.WaitStatus, usage *unix.Rusage) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
@@ -49,8 +70,15 @@ func Append(path string, pid, slot int, status unix.WaitStatus, usage *unix.Rusa
 		return err
 	}
 	defer f.Close()
-	if fi, err := f.Stat(); err == nil && fi.Size() > maxBytes {
-		f.Truncate(0)
+	end := int64(0)
+	if fi, err := f.Stat(); err == nil {
+		end = fi.Size()
+	}
+	if end > maxBytes && f.Truncate(0) == nil {
+		end = 0
+	}
+	if end%(reserved/2) < size {
+		reserve(f, end)
 	}
 	var b [size]byte
 	o := binary.NativeEndian
