@@ -150,6 +150,7 @@ func (c *conn) handle(frame []byte) {
 		return
 	case wire.OpHello:
 		c.hello = true
+		c.k.serverCame()
 		h := wire.Hello{Version: wire.Version, PID: uint32(os.Getpid()), Facts: c.k.stats.facts(c.k)}
 		c.send(req, nil, h.Append, c.k.board.FD(), c.k.wakeFD)
 		return

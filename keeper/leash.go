@@ -30,7 +30,7 @@ func (k *Keeper) settleLimits(p *proc, pid int, spec *process.Spec, reserved tim
 		if state == stands {
 			break
 		}
-		if state == traced {
+		if state == traced || state == doomed {
 			return false
 		}
 		if e := orphan.Find(k.run.Path(rundir.Orphans), pid, reserved); state == over && e != nil {
@@ -56,12 +56,28 @@ const (
 	goes   childState = iota // on the way into the kernel's hands; or to its end
 	stands                   // frozen or stopped: it lives
 	traced                   // stopped at its first instruction
+	doomed                   // frozen there: what was the stop ends it as soon as it goes on
 	over                     // dead, collected or not
 )
 
 // dying are the flags (PF_EXITING, PF_DUMPCORE, PF_SIGNALED) of a process that
 // sleeps for the last time.
 const dying = 0x4 | 0x200 | 0x400
+
+// pending reports whether a signal waits for the process whose
+// /proc/PID/status this is.
+func pending(status []byte, sig unix.Signal) bool {
+	for line := range bytes.Lines(status) {
+		name, mask, _ := bytes.Cut(line, []byte(":"))
+		if string(name) != "SigPnd" && string(name) != "ShdPnd" {
+			continue
+		}
+		if m, err := strconv.ParseUint(string(bytes.TrimSpace(mask)), 16, 64); err == nil && m>>(sig-1)&1 != 0 {
+			return true
+		}
+	}
+	return false
+}
 
 func stateOf(pid int) childState {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -82,6 +98,9 @@ func stateOf(pid int) childState {
 	case f[0][0] == 't':
 		return traced
 	case f[0][0] == 'S' || f[0][0] == 'T':
+		if status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status"); err == nil && pending(status, unix.SIGTRAP) {
+			return doomed
+		}
 		return stands
 	}
 	return goes

@@ -126,12 +126,8 @@ func (k *Keeper) rearm(p *proc) {
 		k.watch(unix.EPOLL_CTL_MOD, p.pidfd, unix.EPOLLIN, p, onPid)
 	}
 	if p.stdin.mem >= 0 {
-		if who := p.slot.Feeder(); who != 0 {
-			if _, _, alive := procStat(who); !alive || who == os.Getpid() {
-				p.slot.ClearFeeder(who)
-				p.feeder().Resync()
-			}
-		}
+		p.feeder().Recover(os.Getpid(), os.Getpid()) // it was ours, before
+		p.recoverFeeder()
 	}
 	if at, scope, ok := p.slot.Deadline(); ok && (!p.exited || p.hasTreeTimeout) {
 		k.setTimeout(p, at, scope)

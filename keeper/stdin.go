@@ -41,6 +41,12 @@ func (k *Keeper) makeStdin(p *proc) error {
 	if err != nil {
 		return err
 	}
+	// Offsets in the file are those of the stream. They begin at 0 but for a
+	// process whose memory was lost with all that held it.
+	if _, err := unix.Seek(mem, p.slot.Base(process.Stdin), unix.SEEK_SET); err != nil {
+		unix.Close(mem)
+		return err
+	}
 	p.stdin.mem = mem
 	p.slot.Set(board.FlagStdinMem)
 	kinds, fds := []byte{wire.FDStdinMem}, []int{mem}
@@ -106,7 +112,16 @@ func (k *Keeper) armInput(p *proc) {
 	}
 }
 
-// serverGone takes over what a server that died was just feeding.
+// recoverFeeder lets go for a role that fed and is dead.
+func (p *proc) recoverFeeder() {
+	who := p.slot.Feeder()
+	if _, _, alive := procStat(who); who != 0 && !alive {
+		p.feeder().Recover(who, os.Getpid())
+	}
+}
+
+// serverGone takes over what a server that died was just feeding, and what it
+// had accepted. Its descriptors are closed.
 func (k *Keeper) serverGone(pid int) {
 	for i := range k.procs {
 		p := k.procs[i].Load()
@@ -115,9 +130,24 @@ func (k *Keeper) serverGone(pid int) {
 		}
 		p.mu.Lock()
 		if p.stdin.mem >= 0 {
-			if p.slot.ClearFeeder(pid) {
-				p.feeder().Resync()
-			}
+			p.feeder().Recover(pid, os.Getpid())
+			k.feed(p)
+		}
+		p.mu.Unlock()
+	}
+}
+
+// serverCame takes over what a server was feeding that died before it had
+// connected to this keeper: the one that connects is its successor.
+func (k *Keeper) serverCame() {
+	for i := range k.procs {
+		p := k.procs[i].Load()
+		if p == nil || p.slot.Feeder() == 0 {
+			continue
+		}
+		p.mu.Lock()
+		if p.stdin.mem >= 0 {
+			p.recoverFeeder()
 			k.feed(p)
 		}
 		p.mu.Unlock()

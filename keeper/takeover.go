@@ -311,6 +311,9 @@ func (k *Keeper) adoptFDs(p *proc, h held, rec *spool.Recovered) {
 	for i := range p.out {
 		s := &p.out[i]
 		s.base, s.end, s.unpunched = rec.Base[s.stream], rec.End[s.stream], rec.Base[s.stream]
+		if s.fd < 0 && p.slot.Flags()&board.FlagEOF(s.stream) == 0 && !(i == 1 && p.pty) {
+			k.logf("process %s: its %s is in no vault: what it still writes there is lost", p.id, s.stream)
+		}
 		s.eof = s.fd < 0 || p.slot.Flags()&board.FlagEOF(s.stream) != 0
 		if s.fd < 0 && p.slot.Flags()&board.FlagEOF(s.stream) == 0 && !(i == 1 && p.pty) {
 			k.logf("process %s: no vault holds its %s: what it writes from now on is lost", p.id, s.stream)
@@ -326,16 +329,15 @@ func (k *Keeper) adoptFDs(p *proc, h held, rec *spool.Recovered) {
 		}
 	}
 	in := &p.stdin
+	if !p.pty && in.fd < 0 && p.slot.Flags()&board.FlagStdinOpen != 0 {
+		k.logf("process %s: its stdin is in no vault, so it ends", p.id)
+	}
 	in.open = p.slot.Flags()&board.FlagStdinOpen != 0 && (in.fd >= 0 || p.pty && !p.out[0].eof)
 	in.mem, in.feedR, in.feedW = take(wire.FDStdinMem), take(wire.FDFeedR), take(wire.FDFeedW)
 	if in.mem >= 0 {
 		// The former keeper may have died while it fed. A server that feeds
 		// at this moment goes on, and one that died with its keeper does not.
-		who := p.slot.Feeder()
-		if _, _, alive := procStat(who); !alive {
-			p.slot.ClearFeeder(who)
-			p.feeder().Resync()
-		}
+		p.recoverFeeder()
 	}
 	if !in.open {
 		p.slot.Clear(board.FlagStdinOpen)

@@ -235,6 +235,9 @@ func (v *vault) catchUp() {
 	mark, sweep := wire.VaultMessage{Op: wire.VaultMark}, wire.VaultMessage{Op: wire.VaultSweep}
 	for {
 		v.mu.Lock()
+		// Behind the mark, what a process changes would take the place of all
+		// that is held of it: each pass is an epoch of its own.
+		v.epoch++
 		epoch, sock := v.epoch, v.sock
 		if sock < 0 {
 			v.behind = false

@@ -368,10 +368,10 @@ func (s Slot) DropFeeder(owner int) {
 	atomic.CompareAndSwapUint32(s.b.u32(s.off+244), uint32(owner), 0)
 }
 
-// ClearFeeder lets go for a role that died while it fed, and reports whether it
-// did.
-func (s Slot) ClearFeeder(owner int) bool {
-	return owner > 0 && atomic.CompareAndSwapUint32(s.b.u32(s.off+244), uint32(owner), 0)
+// PassFeeder makes owner the one that feeds in place of a role that died while
+// it did, and reports whether that was so.
+func (s Slot) PassFeeder(dead, owner int) bool {
+	return dead > 0 && atomic.CompareAndSwapUint32(s.b.u32(s.off+244), uint32(dead), uint32(owner))
 }
 
 // Feeder is the pid of the role that feeds, or 0.

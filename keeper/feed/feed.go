@@ -68,9 +68,21 @@ func (f *Feed) Run(owner int) Result {
 	}
 }
 
-// Resync takes the delivered offset from the memfd's position: the feeder
-// before may have died between moving bytes and saying so. Nobody may feed.
-func (f *Feed) Resync() {
+// Recover lets go for a role that died while it fed, and reports whether it
+// did. owner is the caller's pid: until the board says what was delivered, it
+// is the one that feeds, or another role would go on from a wrong offset.
+func (f *Feed) Recover(dead, owner int) bool {
+	if !f.Slot.PassFeeder(dead, owner) {
+		return false
+	}
+	f.resync()
+	f.Slot.DropFeeder(owner)
+	return true
+}
+
+// resync takes the delivered offset from the memfd's position: the feeder
+// before may have died between moving bytes and saying so. The caller feeds.
+func (f *Feed) resync() {
 	if pos, err := unix.Seek(f.Mem, 0, unix.SEEK_CUR); err == nil {
 		f.Slot.SetBase(process.Stdin, pos)
 	}
