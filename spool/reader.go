@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -74,14 +73,11 @@ func NewReader(dir string, id process.ID, streams []process.Stream, src Source, 
 		}
 		r.want[s] = has[s]
 	}
-	var early int64
-	if slices.Contains(opts.From[:], process.FromNow) {
-		// The index's end is taken before the ends are: nothing that arrives
-		// in between is then behind the cursor.
-		early = src.Progress().IndexEnd
-	}
+	// The index's end is taken before the ends are: nothing that arrives in
+	// between is then behind the cursor.
+	early := src.Progress().IndexEnd
 	p := src.Progress()
-	now := true
+	var begin [4]int64 // what is kept of what was asked for
 	for s := range r.want {
 		from := opts.From[s]
 		r.stop[s] = p.End[s]
@@ -97,10 +93,12 @@ func NewReader(dir string, id process.ID, streams []process.Stream, src Source, 
 			return nil, fmt.Errorf("%w: %s ends at %d, %d was asked for", process.ErrOffset, process.Stream(s), p.End[s], from)
 		}
 		r.pos[s] = from
-		now = now && opts.From[s] == process.FromNow
+		begin[s] = max(from, p.Base[s])
 	}
-	if now {
-		r.cur.at = early - early%IndexSize
+	if !opts.Unordered {
+		if err := r.cur.seek(dir, r.want, begin, p.End, early); err != nil {
+			return nil, fmt.Errorf("find the place in the output of %s: %w", id, err)
+		}
 	}
 	if opts.NoFollow {
 		// The exit is told if it precedes the call; output of descendants

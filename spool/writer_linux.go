@@ -2,6 +2,7 @@ package spool
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -80,4 +81,14 @@ look:
 		}
 	}
 	return at, Punch(fd, from&^(BlockSize-1), at)
+}
+
+// dataStart is where the hole at the head of a file ends, in bytes; 0 if that
+// is not known.
+func dataStart(f *os.File) int64 {
+	at, err := f.Seek(0, unix.SEEK_DATA)
+	if err != nil {
+		return 0
+	}
+	return at
 }

@@ -1,0 +1,100 @@
+package spool
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tend-run/tend/process"
+)
+
+// seek puts the cursor where a reader has to begin that has everything of each
+// stream before pos: no record before that is about anything else. The index
+// ends at indexEnd, and all that it says before is about bytes before end.
+//
+// It halves: in the index the offsets of one stream only grow. A damaged index
+// may lead it too far, which costs the order and times of what it passed, and
+// no bytes: those that no record covers are delivered all the same.
+func (c *cursor) seek(dir string, want [4]bool, pos, end [4]int64, indexEnd int64) error {
+	if pos == [4]int64{} {
+		return nil
+	}
+	records := indexEnd / IndexSize
+	first := records
+	var f *os.File
+	var at int64 // the first record that is not in the hole at the head
+	for s := process.Stdout; s <= process.PTY; s++ {
+		if !want[s] || pos[s] >= end[s] {
+			continue // what follows is behind indexEnd
+		}
+		if f == nil {
+			var err error
+			if f, err = os.Open(filepath.Join(dir, IndexName)); errors.Is(err, fs.ErrNotExist) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			defer f.Close()
+			at = min(dataStart(f)/IndexSize, records)
+		}
+		found, err := firstAfter(f, s, pos[s], at, first)
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil // shorter than was told: the reader makes do with it
+		}
+		if err != nil {
+			return err
+		}
+		first = found
+	}
+	c.at = first * IndexSize
+	return nil
+}
+
+// firstAfter finds, among the records from lo to hi, the first one of a stream
+// that reaches beyond pos; hi if there is none.
+func firstAfter(f *os.File, s process.Stream, pos, lo, hi int64) (int64, error) {
+	b := batches.Get().(*batch)
+	defer batches.Put(b)
+	found := hi
+	for lo < hi {
+		mid := lo + (hi-lo)/2
+		// The next record of the stream speaks for those between. What was
+		// looked at is not looked at again, whatever it says.
+		at, end, err := b.next(f, s, mid, hi)
+		switch {
+		case err != nil:
+			return 0, err
+		case at < hi && end <= pos:
+			lo = at + 1
+		case at < hi:
+			found, hi = at, mid
+		default:
+			hi = mid
+		}
+	}
+	return found, nil
+}
+
+// next returns the first data record of a stream among those from at to hi, and
+// where it ends; hi if there is none.
+func (b *batch) next(f *os.File, s process.Stream, at, hi int64) (int64, int64, error) {
+	for at < hi {
+		raw := b.raw[:min(int64(len(b.raw)), (hi-at)*IndexSize)]
+		n, err := f.ReadAt(raw, at*IndexSize)
+		if n < IndexSize {
+			if err == nil || errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return 0, 0, err
+		}
+		for i := 0; i+IndexSize <= n; i += IndexSize {
+			if rec, ok := ParseIndex(raw[i:]); ok && rec.Kind == IndexData && rec.Stream == s {
+				return at + int64(i/IndexSize), rec.Offset + int64(rec.Len), nil
+			}
+		}
+		at += int64(n / IndexSize)
+	}
+	return hi, 0, nil
+}
