@@ -74,6 +74,7 @@ func TestStatusSaysWhatAPoorMachineCannotPromise(t *testing.T) {
 		{Call: unix.SYS_IOCTL, Arg: 1, Value: unix.PIDFD_GET_INFO, Errno: unix.ENOTTY},
 		{Call: unix.SYS_FALLOCATE, Arg: -1, Errno: unix.EOPNOTSUPP},
 		{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.EPERM},
+		{Call: unix.SYS_MEMFD_CREATE, Arg: 1, Value: unix.MFD_CLOEXEC | unix.MFD_EXEC, Errno: unix.EACCES}, // as with vm.memfd_noexec=2
 	}}, filepath.Join(binaries, "tend"), "serve", "--listen", "none", "--fsync=interval", "--state-dir", state)
 	if err != nil {
 		t.Fatal(err)
@@ -97,6 +98,9 @@ func TestStatusSaysWhatAPoorMachineCannotPromise(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatalf("status: %v", err)
 		}
+	}
+	if out, err := exec.Command(filepath.Join(binaries, "tend"), "--state-dir", state, "run", "--", "echo", "hello").Output(); err != nil || string(out) != "hello\n" {
+		t.Errorf("tend run says %q, %v", out, err)
 	}
 	for name, says := range map[string]string{
 		"exit_status_survives_two_roles": "no: Linux 6.15 is needed",
