@@ -28,16 +28,22 @@ func TestAProcessLivesAndIsKilledWhateverTheCgroupTreeIs(t *testing.T) {
 		return // only root can change mounts
 	}
 	gone := poorkernel.Mount{Kind: poorkernel.Gone, Path: cgroups}
-	for _, c := range []struct {
+	type machine struct {
 		name  string
 		world poorkernel.World
 		says  string // of the promise that is not kept; "": it is kept
-	}{
+	}
+	machines := []machine{
 		{"no cgroup filesystem at all", poorkernel.World{Mounts: []poorkernel.Mount{gone}}, "no cgroup2 filesystem is mounted"},
 		{"a cgroup2 tree alone", poorkernel.World{Mounts: []poorkernel.Mount{gone, {Kind: poorkernel.Cgroup2, Path: cgroups}}}, ""},
 		{"a cgroup2 tree that is read-only", poorkernel.World{Mounts: []poorkernel.Mount{gone, {Kind: poorkernel.Cgroup2, Path: cgroups}, {Kind: poorkernel.ReadOnly, Path: cgroups}}}, "cannot be written"},
 		{"clone3 refused by a sandbox", poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}}, "clone3 is refused"},
-	} {
+	}
+	var st unix.Statfs_t
+	if unified := cgroups + "/unified"; unix.Statfs(unified, &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC {
+		machines = append(machines, machine{"v1 controllers alone", poorkernel.World{Mounts: []poorkernel.Mount{{Kind: poorkernel.Gone, Path: unified}}}, "no cgroup2 filesystem is mounted"})
+	}
+	for _, c := range machines {
 		t.Run(c.name, func(t *testing.T) {
 			m, stateDir := poor(t, c.world)
 			if c.says == "" {
