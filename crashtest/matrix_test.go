@@ -101,3 +101,16 @@ func TestNothingIsLostWhenRolesStandStill(t *testing.T) {
 		})
 	}
 }
+
+// The connections of all clients are closed, reset and left half-open after
+// any number of bytes, some are slow, and some readers never read.
+func TestNothingIsLostWhenConnectionsBreak(t *testing.T) {
+	for _, victims := range []torture.Victims{nil, {torture.Server}} {
+		t.Run(torture.Victims(append(torture.Victims{"connections"}, victims...)).String(), func(t *testing.T) {
+			r := play(t, torture.Config{Victims: victims, Cut: true, Strikes: 2 * kills(t), Pause: 200 * time.Millisecond})
+			if r.Cut < int64(kills(t)) {
+				t.Errorf("%d connections were broken; want %d", r.Cut, kills(t))
+			}
+		})
+	}
+}

@@ -18,7 +18,8 @@ import (
 const manyStrikes = 1 << 30
 
 // Run hurts daemons of its own in all the ways that there are, in turn, for the
-// same time each: upgrades, each set of roles killed, roles standing still.
+// same time each: upgrades, each set of roles killed, roles standing still, connections
+// broken.
 func (c *tortureCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.Minutes <= 0 {
 		return usageError(fmt.Sprintf("--minutes %g is no time", c.Minutes))

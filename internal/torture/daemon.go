@@ -124,9 +124,16 @@ func (d *Daemon) ServeAgain() error {
 	return d.start(d.program, strings.TrimPrefix(d.URL, "http://"), d.env)
 }
 
+// patient clients do not give up while roles die.
+var patient = tend.Options{Retry: tend.Retry{First: 5 * time.Millisecond, Max: 100 * time.Millisecond, Attempts: 2000}}
+
+// shortSilence is after what silence clients whose connections are broken look
+// for another one. The default of 45 s would leave no time to come to anything.
+const shortSilence = 500 * time.Millisecond
+
 // Dial returns a client that does not give up while roles die.
 func (d *Daemon) Dial(ctx context.Context) (*tend.Client, error) {
-	return tend.Dial(ctx, d.URL, tend.Options{Retry: tend.Retry{First: 5 * time.Millisecond, Max: 100 * time.Millisecond, Attempts: 2000}})
+	return tend.Dial(ctx, d.URL, patient)
 }
 
 // Roles finds the living roles by the locks that they hold, so that it works

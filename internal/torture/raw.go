@@ -103,10 +103,10 @@ var envdFace = rawFace{
 
 // follow reads to the exit and checks every byte. It connects again, at the
 // offset reached, as often as it must.
-func (f *rawFace) follow(ctx context.Context, url, id string, pid int, n int64, code int) error {
+func (f *rawFace) follow(ctx context.Context, b *bench, id string, pid int, n int64, code int) error {
 	at := int64(0)
 	for {
-		done, err := f.once(ctx, url, id, pid, &at, n, code)
+		done, err := f.once(ctx, b, id, pid, &at, n, code)
 		switch {
 		case done:
 			return nil
@@ -119,20 +119,49 @@ func (f *rawFace) follow(ctx context.Context, url, id string, pid int, n int64, 
 	}
 }
 
-func (f *rawFace) once(ctx context.Context, url, id string, pid int, at *int64, n int64, code int) (bool, error) {
-	body, header := f.body(id, pid, *at)
+// request is the one that opens the stream.
+func (f *rawFace) request(ctx context.Context, url, id string, pid int, at int64) (*http.Request, error) {
+	body, header := f.body(id, pid, at)
 	var frame bytes.Buffer
 	frame.WriteByte(0)
 	binary.Write(&frame, binary.BigEndian, uint32(len(body)))
 	frame.WriteString(body)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+f.path, &frame)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/connect+json")
 	req.Header.Set("Connect-Protocol-Version", "1")
 	for k, v := range header {
 		req.Header.Set(k, v)
+	}
+	return req, nil
+}
+
+// stall opens the stream and never reads it.
+func (f *rawFace) stall(ctx context.Context, b *bench, id string, pid int) {
+	req, err := f.request(ctx, b.url, id, pid, 0)
+	if err != nil {
+		return
+	}
+	var wire bytes.Buffer
+	if req.Write(&wire) == nil {
+		stall(ctx, req.URL.Host, wire.Bytes())
+	}
+}
+
+func (f *rawFace) once(ctx context.Context, b *bench, id string, pid int, at *int64, n int64, code int) (bool, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	heard := func() {}
+	if b.cut { // a connection may be half-open: another one, when nothing comes
+		silence := time.AfterFunc(shortSilence, cancel)
+		defer silence.Stop()
+		heard = func() { silence.Reset(shortSilence) }
+	}
+	req, err := f.request(ctx, b.url, id, pid, *at)
+	if err != nil {
+		return false, err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -147,6 +176,7 @@ func (f *rawFace) once(ctx context.Context, url, id string, pid int, at *int64, 
 		if _, err := io.ReadFull(resp.Body, head[:]); err != nil {
 			return false, fmt.Errorf("%w: %w", errCut, err)
 		}
+		heard()
 		msg := make([]byte, binary.BigEndian.Uint32(head[1:]))
 		if _, err := io.ReadFull(resp.Body, msg); err != nil {
 			return false, fmt.Errorf("%w: %w", errCut, err)

@@ -9,57 +9,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/process"
 )
-
-// bench is what one scenario works with.
-type bench struct {
-	c        *tend.Client
-	url      string
-	workload []string // command line of Work
-	dir      string   // for the workload's own files
-	rnd      *rand.Rand
-	bytes    *atomic.Int64 // checked
-	statuses *atomic.Int64 // checked
-}
-
-func (b *bench) argv(args ...any) []string {
-	argv := append([]string(nil), b.workload...)
-	for _, a := range args {
-		argv = append(argv, fmt.Sprint(a))
-	}
-	return argv
-}
-
-// group runs functions together and keeps their errors.
-type group struct {
-	wg   sync.WaitGroup
-	mu   sync.Mutex
-	errs []error // guarded by mu
-}
-
-func (g *group) Go(f func() error) {
-	g.wg.Go(func() {
-		if err := f(); err != nil {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			g.errs = append(g.errs, err)
-		}
-	})
-}
-
-func (g *group) Wait() error {
-	g.wg.Wait()
-	return errors.Join(g.errs...)
-}
 
 // scenario is one round of something that must work whoever is killed.
 type scenario struct {
@@ -71,53 +26,6 @@ type scenario struct {
 var scenarios = []scenario{
 	{"spawn", spawn}, {"stream", stream}, {"stdin", stdin}, {"exit", exits}, {"pty", terminal},
 	{"retention", dropOldest}, {"block", block},
-}
-
-// end waits for the end, checks the status, which is want or one of the others,
-// and forgets the process.
-func (b *bench) end(ctx context.Context, p process.Process, want process.Exit, or ...process.Exit) error {
-	var r process.WaitResult
-	err := insist(ctx, func() (err error) {
-		r, err = p.Wait(ctx, process.Until{EOF: true})
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("process %s: wait: %w", p.ID(), err)
-	}
-	same := func(want process.Exit) bool {
-		return r.Exit != nil && r.Exit.Code == want.Code && r.Exit.Signal == want.Signal && r.Exit.Cause == want.Cause
-	}
-	if !same(want) && !slices.ContainsFunc(or, same) {
-		return fmt.Errorf("process %s ended with %+v; want %+v", p.ID(), r.Exit, append(or, want))
-	}
-	b.statuses.Add(1)
-	err = insist(ctx, func() error {
-		err := p.Remove(ctx)
-		switch {
-		case errors.Is(err, process.ErrNotFound): // an earlier try did it
-			return nil
-		case errors.Is(err, process.ErrRunning): // a moment before the tree is gone
-			return process.ErrUnavailable
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("process %s: remove: %w", p.ID(), err)
-	}
-	return nil
-}
-
-// insist tries again while a role is dead. The SDK does most of that by itself,
-// but not for what a caller asked to kill, nor for what it cannot know to be
-// safe to repeat.
-func insist(ctx context.Context, f func() error) error {
-	for {
-		err := f()
-		if err == nil || !errors.Is(err, process.ErrUnavailable) || ctx.Err() != nil {
-			return err
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }
 
 // spawn: a start is done once, whatever dies, and has its effect once.
@@ -160,9 +68,16 @@ func stream(ctx context.Context, b *bench) error {
 		return fmt.Errorf("info: %w", err)
 	}
 	var g group
+	if b.cut { // readers that never read hold up nobody
+		aside, cancel := context.WithCancel(ctx)
+		defer cancel()
+		for _, f := range []rawFace{nativeFace, envdFace} {
+			go f.stall(aside, b, string(p.ID()), info.PID)
+		}
+	}
 	g.Go(func() error { return b.read(ctx, p, n, nil) })
-	g.Go(func() error { return nativeFace.follow(ctx, b.url, string(p.ID()), info.PID, n, code) })
-	g.Go(func() error { return envdFace.follow(ctx, b.url, string(p.ID()), info.PID, n, code) })
+	g.Go(func() error { return nativeFace.follow(ctx, b, string(p.ID()), info.PID, n, code) })
+	g.Go(func() error { return envdFace.follow(ctx, b, string(p.ID()), info.PID, n, code) })
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("process %s: %w", p.ID(), err)
 	}

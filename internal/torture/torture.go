@@ -41,6 +41,8 @@ type Config struct {
 	// long. Rounds under way then are finished.
 	Strikes int
 	For     time.Duration
+	// Cut breaks the clients' connections, over and over.
+	Cut bool
 	// Upgrade also replaces roles in good order, over and over.
 	Upgrade bool
 	// Binaries are programs to upgrade to in turn; none: the one that runs.
@@ -66,7 +68,7 @@ func Turns() []Config {
 	for _, v := range Frozen {
 		turns = append(turns, Config{Victims: v, Freeze: 5 * time.Second})
 	}
-	return turns
+	return append(turns, Config{Cut: true}, Config{Cut: true, Victims: Victims{Server}})
 }
 
 // Report of a run.
@@ -81,6 +83,7 @@ type Report struct {
 	Statuses int64
 	Dials    int64          // connections that were not refused
 	Points   map[string]int // strikes by point
+	Cut      int64          // connections of clients that were broken
 	Promises map[string]tend.Promise
 	Problems []string
 	Log      string // of the daemon, with problems only
@@ -128,6 +131,10 @@ func (c *Config) what() string {
 		return "sets at points"
 	case len(c.Points) > 0:
 		return "at points"
+	case c.Cut && len(c.Victims) > 0:
+		return "connections+" + c.Victims.String()
+	case c.Cut:
+		return "connections"
 	case len(c.Victims) == 0:
 		return "nobody"
 	case c.Freeze > 0 && slices.Contains(c.Victims, Launcher):
@@ -152,6 +159,7 @@ type runner struct {
 	d     *Daemon
 	dir   string
 	table *failpoint.Table // or nil
+	cut   *cutter          // or nil
 
 	bytes, statuses, dials atomic.Int64
 	mu                     sync.Mutex
@@ -168,6 +176,14 @@ func (r *runner) problem(format string, a ...any) {
 
 func (r *runner) run(ctx context.Context) {
 	r.askPromises(ctx)
+	if r.cfg.Cut {
+		var err error
+		if r.cut, err = newCutter(strings.TrimPrefix(r.d.URL, "http://"), rand.New(rand.NewPCG(r.cfg.Seed, 1<<32))); err != nil {
+			r.problem("proxy: %v", err)
+			return
+		}
+		defer r.cut.close()
+	}
 	stop := make(chan struct{}) // no more rounds
 	var wg sync.WaitGroup
 	for i, s := range scenarios {
@@ -213,6 +229,9 @@ func (r *runner) run(ctx context.Context) {
 	r.report.Bytes, r.report.Statuses, r.report.Dials = r.bytes.Load(), r.statuses.Load(), r.dials.Load()
 	if r.table != nil {
 		r.notePoints()
+	}
+	if r.cut != nil {
+		r.report.Cut = r.cut.broken.Load()
 	}
 }
 
@@ -269,13 +288,21 @@ func (r *runner) skips(name string) bool {
 
 // repeat runs rounds of one scenario until stop, at least one.
 func (r *runner) repeat(ctx context.Context, s scenario, rnd *rand.Rand, stop <-chan struct{}) {
-	c, err := r.d.Dial(ctx)
+	url, opts := r.d.URL, patient
+	if r.cut != nil {
+		url, opts.Silence = r.cut.url(), shortSilence
+	}
+	var c *tend.Client
+	err := insist(ctx, func() (err error) { // the very first connection may be cut
+		c, err = tend.Dial(ctx, url, opts)
+		return err
+	})
 	if err != nil {
 		r.problem("%s: dial: %v", s.name, err)
 		return
 	}
 	defer c.Close()
-	b := &bench{c: c, url: r.d.URL, workload: r.cfg.Workload, dir: r.dir, rnd: rnd, bytes: &r.bytes, statuses: &r.statuses}
+	b := &bench{c: c, url: url, cut: r.cut != nil, workload: r.cfg.Workload, dir: r.dir, rnd: rnd, bytes: &r.bytes, statuses: &r.statuses}
 	for {
 		round, cancel := context.WithTimeout(ctx, roundTimeout)
 		err := s.run(round, b)
@@ -365,8 +392,8 @@ func (r *Report) Print(w io.Writer) {
 	for _, n := range r.Rounds {
 		rounds += n
 	}
-	fmt.Fprintf(w, "%-22s %5d strikes %5d kills %4d upgrades %6d rounds %8.1f MB %6d exit statuses %7d connections  %s\n",
-		r.Victims, r.Strikes, r.Killed, r.Upgrades, rounds, float64(r.Bytes)/1e6, r.Statuses, r.Dials, verdict)
+	fmt.Fprintf(w, "%-22s %5d strikes %5d kills %4d upgrades %6d rounds %8.1f MB %6d exit statuses %7d connections (%d cut)  %s\n",
+		r.Victims, r.Strikes, r.Killed, r.Upgrades, rounds, float64(r.Bytes)/1e6, r.Statuses, r.Dials, r.Cut, verdict)
 	for _, p := range r.Problems {
 		fmt.Fprintf(w, "    %s\n", p)
 	}
