@@ -131,9 +131,18 @@ var patient = tend.Options{Retry: tend.Retry{First: 5 * time.Millisecond, Max: 1
 // for another one. The default of 45 s would leave no time to come to anything.
 const shortSilence = 500 * time.Millisecond
 
-// Dial returns a client that does not give up while roles die.
+// Dial returns a client that does not give up while roles die, even at the
+// first connection.
 func (d *Daemon) Dial(ctx context.Context) (*tend.Client, error) {
-	return tend.Dial(ctx, d.URL, patient)
+	return dial(ctx, d.URL, patient)
+}
+
+func dial(ctx context.Context, url string, opts tend.Options) (c *tend.Client, err error) {
+	err = insist(ctx, func() error {
+		c, err = tend.Dial(ctx, url, opts)
+		return err
+	})
+	return c, err
 }
 
 // Roles finds the living roles by the locks that they hold, so that it works

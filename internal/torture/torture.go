@@ -292,11 +292,7 @@ func (r *runner) repeat(ctx context.Context, s scenario, rnd *rand.Rand, stop <-
 	if r.cut != nil {
 		url, opts.Silence = r.cut.url(), shortSilence
 	}
-	var c *tend.Client
-	err := insist(ctx, func() (err error) { // the very first connection may be cut
-		c, err = tend.Dial(ctx, url, opts)
-		return err
-	})
+	c, err := dial(ctx, url, opts)
 	if err != nil {
 		r.problem("%s: dial: %v", s.name, err)
 		return
