@@ -82,6 +82,8 @@ type Manager struct {
 		next chan struct{} // closed when room was made, or tried; guarded by the lock
 	}
 
+	grown   atomic.Int64  // bytes added to the spools since retain looked at them
+	grew    chan struct{} // holds one value when that is much
 	short   chan struct{} // holds one value when space is short
 	scanned chan struct{} // closed when the spool has been read once
 	stop    context.CancelFunc
@@ -104,7 +106,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		cfg.TTL = 24 * time.Hour
 	}
 	m := &Manager{cfg: cfg, spool: filepath.Join(cfg.StateDir, keeper.SpoolDir), run: run,
-		procs: map[process.ID]*proc{}, starting: map[process.ID]chan struct{}{}, short: make(chan struct{}, 1), scanned: make(chan struct{})}
+		procs: map[process.ID]*proc{}, starting: map[process.ID]chan struct{}{}, short: make(chan struct{}, 1), grew: make(chan struct{}, 1), scanned: make(chan struct{})}
 	m.made.next = make(chan struct{})
 	if err := os.MkdirAll(m.spool, 0o700); err != nil {
 		return nil, fmt.Errorf("spool: %w", err)

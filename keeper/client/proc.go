@@ -40,6 +40,7 @@ type proc struct {
 
 	mu      sync.Mutex
 	subs    map[chan<- struct{}]struct{} // guarded by mu
+	written int64                        // bytes of output and index when it was last looked at; guarded by mu
 	told    uint32                       // board flags whose event was sent; guarded by mu
 	fresh   bool                         // its start is still to be told, before all else; guarded by mu
 	readers int                          // followers of the output; guarded by mu
@@ -167,6 +168,12 @@ func (p *proc) tell() {
 		p.mu.Unlock()
 		return // started looks again
 	}
+	written := p.slot.IndexEnd()
+	for s := process.Stdout; s <= process.PTY; s++ {
+		written += p.slot.End(s)
+	}
+	p.m.grow(written - p.written)
+	p.written = written
 	fresh := flags &^ p.told
 	p.told |= flags
 	if flags&board.FlagExited != 0 {

@@ -27,13 +27,32 @@ const starvedEvery = time.Second
 // is full and the budget is not spent.
 const emergency = 64 << 20
 
-// retain keeps all spools within the budget, and finished processes within
-// their time. While the filesystem is full it makes room, not more often than
+// grain is the part of the budget by which the spools may grow before they are
+// looked at again: 1/grain.
+const grain = 16
+
+// perProcess is what a process takes beside output and index, in bytes.
+const perProcess = 2 * spool.BlockSize
+
+// grow counts bytes that were added to the spools.
+func (m *Manager) grow(n int64) {
+	if m.grown.Add(n) < m.cfg.Budget/grain {
+		return
+	}
+	select {
+	case m.grew <- struct{}{}:
+	default:
+	}
+}
+
+// retain keeps all spools within the budget, but for a part of it by which they
+// may grow meanwhile, and finished processes within their time. While the filesystem is full it makes room, not more often than
 // once in starvedEvery: what others keep there may leave nothing to be gained.
 func (m *Manager) retain(ctx context.Context) {
 	t := time.NewTicker(retainEvery)
 	defer t.Stop()
 	for asked := false; ; {
+		m.grown.Store(0)
 		m.sweep(ctx, m.cfg.Budget)
 		var again <-chan time.Time
 		short := m.short
@@ -44,6 +63,7 @@ func (m *Manager) retain(ctx context.Context) {
 		asked = false
 		select {
 		case <-t.C:
+		case <-m.grew:
 		case <-again:
 		case <-short:
 			asked = true

@@ -164,6 +164,7 @@ func (m *Manager) started(spec process.Spec, s wire.Spawned) *proc {
 		live: true, started: slot.Started(), pid: int(s.PID), fresh: true}
 	p.pinned.Store(spec.Retention.Pin)
 	m.register(p)
+	m.grow(perProcess)
 	m.watchers.Tell(process.Event{Kind: process.EventStarted, ID: p.id, PID: p.pid, Time: p.started})
 	p.mu.Lock()
 	p.fresh = false
