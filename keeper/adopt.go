@@ -35,7 +35,7 @@ func (k *Keeper) adoptStart(p *proc, h held) bool {
 	lim := limitsOf(&j.Spec, k.groups, p)
 	leashed := lim.any() && (pid == board.Forking || p.slot.Flags()&board.FlagLeashed != 0)
 	if pid == board.Forking {
-		if pid = k.findForked(p.ref.Slot, j.SpecTime); pid == 0 {
+		if pid = k.findForked(p.ref.Slot, p.slot.Reserved()); pid == 0 {
 			return false
 		}
 		if k.stats.resetOOM {
@@ -44,7 +44,7 @@ func (k *Keeper) adoptStart(p *proc, h held) bool {
 	}
 	if leashed {
 		p.group = k.groups.root != "" && dirExists(k.groups.dir(p.ref.Slot))
-		if !k.settleLimits(p, pid, &j.Spec, j.SpecTime) {
+		if !k.settleLimits(p, pid, &j.Spec) {
 			return false
 		}
 		p.slot.Clear(board.FlagLeashed)
@@ -74,7 +74,7 @@ const forkedWait = time.Second
 // findForked finds the process that was forked into a slot's cgroup: alive, or
 // written down by who collected it; 0: there was none. A process is written
 // down before it stops being a zombie, so none is overlooked in between.
-func (k *Keeper) findForked(slot uint32, reserved time.Time) int {
+func (k *Keeper) findForked(slot uint32, reserved int64) int {
 	if k.groups.root == "" {
 		return 0
 	}

@@ -65,11 +65,11 @@ func exitOf(info *unix.Siginfo) *process.Exit {
 // either, the status is not known and is not invented.
 func (k *Keeper) adoptExit(p *proc) {
 	p.mu.Lock()
-	pid, started := p.pid, p.slot.Started()
+	pid, reserved := p.pid, p.slot.Reserved()
 	p.mu.Unlock()
 	var e *process.Exit
 	for wait := time.Millisecond; e == nil && wait < 4*time.Second; wait *= 2 {
-		if e = orphan.Find(k.run.Path(rundir.Orphans), pid, started); e == nil {
+		if e = orphan.Find(k.run.Path(rundir.Orphans), pid, reserved); e == nil {
 			p.mu.Lock()
 			if p.pidfd >= 0 {
 				e = pidfdExit(p.pidfd)

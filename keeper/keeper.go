@@ -290,6 +290,7 @@ func (k *Keeper) reserve(id process.ID) (*proc, *wire.Error, *proc) {
 	k.free = k.free[:len(k.free)-1]
 	s := k.board.Slot(slot)
 	p := newProc(wire.Ref{Slot: slot, Gen: s.Reserve(id)}, id, s)
+	s.NoteReserved(bootTime())
 	k.ids[id] = p
 	k.procs[slot].Store(p)
 	return p, nil, nil

@@ -22,7 +22,7 @@ import (
 // far runs, free of limits, and gets them now, with all that it may have forked;
 // or it is still on its way there, where it would be stopped by its new parent.
 // settleLimits reports whether the program runs, or has run.
-func (k *Keeper) settleLimits(p *proc, pid int, spec *process.Spec, reserved time.Time) bool {
+func (k *Keeper) settleLimits(p *proc, pid int, spec *process.Spec) bool {
 	thaw := k.groups.freeze(p.ref.Slot, forkedWait)
 	defer thaw()
 	for end := time.Now().Add(forkedWait); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -33,7 +33,7 @@ func (k *Keeper) settleLimits(p *proc, pid int, spec *process.Spec, reserved tim
 		if state == traced || state == doomed {
 			return false
 		}
-		if e := orphan.Find(k.run.Path(rundir.Orphans), pid, reserved); state == over && e != nil {
+		if e := orphan.Find(k.run.Path(rundir.Orphans), pid, p.slot.Reserved()); state == over && e != nil {
 			return e.Signal != int(unix.SIGTRAP)
 		}
 	}

@@ -378,7 +378,7 @@ func (k *Keeper) rewatch(p *proc, rec *spool.Recovered) {
 	default:
 		// No vault ever got the pidfd. If somebody has reaped the process, its
 		// pid may be another's by now.
-		if orphan.Find(k.run.Path(rundir.Orphans), p.pid, p.slot.Started()) != nil {
+		if orphan.Find(k.run.Path(rundir.Orphans), p.pid, p.slot.Reserved()) != nil {
 			go k.adoptExit(p)
 		} else if fd, err := unix.PidfdOpen(p.pid, 0); err == nil {
 			p.pidfd = fd
@@ -390,8 +390,11 @@ func (k *Keeper) rewatch(p *proc, rec *spool.Recovered) {
 	if at, scope, ok := p.slot.Deadline(); ok {
 		k.setTimeout(p, at, scope)
 	} else if t := rec.Journal.Spec.Timeout; t > 0 { // its start was just completed
-		left := time.Until(rec.Journal.StartedTime.Add(t))
-		k.setTimeout(p, bootTime()+left.Nanoseconds(), rec.Journal.Spec.TimeoutScope)
+		began := p.slot.Reserved()
+		if began == 0 {
+			began = bootTime()
+		}
+		k.setTimeout(p, began+t.Nanoseconds(), rec.Journal.Spec.TimeoutScope)
 	}
 	go func() { // once the workers run
 		p.mu.Lock()

@@ -30,7 +30,8 @@
 //	1     spec: fields as uvarint tag, uvarint length, value (see EncodeSpec)
 //	2     started: u64 pid, u64 start ticks (0: not recorded), boot id
 //	3     exited: u8 cause, u8 core dumped, i64 code, i64 signal,
-//	      i64 user ns, i64 system ns, i64 max rss
+//	      i64 user ns, i64 system ns, i64 max rss; since then also i64 time
+//	      on CLOCK_BOOTTIME, ns; 0: not known
 //	4     end of stream: u8 stream, u64 length
 //	5     tree gone
 //	6     pinned: u8 1 or unpinned: u8 0, from here on; before the first it is

@@ -77,7 +77,7 @@ func AppendExited(b []byte, at time.Time, e *process.Exit) []byte {
 		for _, v := range []int64{int64(e.Code), int64(e.Signal), int64(e.UserTime), int64(e.SystemTime), e.MaxRSS} {
 			b = binary.LittleEndian.AppendUint64(b, uint64(v))
 		}
-		return b
+		return binary.LittleEndian.AppendUint64(b, uint64(BootTime()))
 	})
 }
 
@@ -113,6 +113,7 @@ type Journal struct {
 	TreeGone    bool
 	Pinned      bool
 	Size        int64 // of the whole records
+	ExitBoot    int64 // when it exited on CLOCK_BOOTTIME of the boot it started in, ns; 0: not known
 	Torn        bool  // something follows them
 }
 
@@ -186,6 +187,9 @@ func (j *Journal) apply(kind byte, at time.Time, body []byte) bool {
 		v := func(i int) int64 { return int64(le.Uint64(body[2+8*i:])) }
 		j.Exit = &process.Exit{Cause: process.Cause(body[0]), CoreDumped: body[1] == 1, Code: int(v(0)), Signal: int(v(1)),
 			UserTime: time.Duration(v(2)), SystemTime: time.Duration(v(3)), MaxRSS: v(4), Time: at}
+		if len(body) >= 50 {
+			j.ExitBoot = v(5)
+		}
 	case recEOF:
 		if len(body) < 9 {
 			return false

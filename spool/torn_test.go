@@ -27,8 +27,22 @@ func TestAJournalIsReadAsItWasWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if got.ExitBoot > BootTime() || got.ExitBoot < BootTime()-time.Minute.Nanoseconds() {
+		t.Errorf("it exited at %d ns since the boot; now it is %d", got.ExitBoot, BootTime())
+	}
+	got.ExitBoot = 0
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Journals from before the exit had its time since the boot.
+func TestAnExitWithoutTheTimeSinceTheBootIsRead(t *testing.T) {
+	b := AppendSpec(nil, time.Now(), &process.Spec{ID: "id", Argv: []string{"true"}})
+	b = appendRecord(b, recExited, time.Now(), func(b []byte) []byte { return append(b, make([]byte, 42)...) })
+	j, err := parseJournal(b)
+	if err != nil || j.Torn || j.Exit == nil || j.ExitBoot != 0 {
+		t.Errorf("%+v, %v; want an exit and no time", j, err)
 	}
 }
 

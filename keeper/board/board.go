@@ -45,7 +45,8 @@
 //	              by the signal at 204; 0: none
 //	206     1     exit cause                                   keeper
 //	207     1     1: core dumped                               keeper
-//	208     8     exit time, unix ns                           keeper
+//	208     8     exit time, unix ns; before the exit: when     keeper
+//	              the slot was reserved, CLOCK_BOOTTIME ns
 //	216     8     user time, ns                                keeper
 //	224     8     system time, ns                              keeper
 //	232     8     max rss, bytes                               keeper
@@ -300,6 +301,19 @@ func (s Slot) Base(st process.Stream) int64 {
 }
 func (s Slot) SetBase(st process.Stream, v int64) {
 	atomic.StoreUint64(s.b.u64(s.off+152+int(st)*8), uint64(v))
+}
+
+// NoteReserved writes down when the slot was reserved, on a clock that nobody
+// sets: the process started later.
+func (s Slot) NoteReserved(bootNS int64) { atomic.StoreUint64(s.b.u64(s.off+208), uint64(bootNS)) }
+
+// Reserved returns it, up to the exit; then, and if nobody wrote it down, 0.
+func (s Slot) Reserved() (bootNS int64) {
+	at := int64(atomic.LoadUint64(s.b.u64(s.off + 208)))
+	if s.Flags()&FlagExited != 0 {
+		return 0
+	}
+	return at
 }
 
 // IndexEnd is the length of the index file.

@@ -292,6 +292,7 @@ func (m *Manager) loadFinished(id process.ID) (*proc, error) {
 	}
 	final := src.Progress()
 	final.PID, final.Started = p.pid, p.started
+	p.ended.Store(endedAt(j))
 	p.final.Store(&final)
 	return p, nil
 }
@@ -303,8 +304,10 @@ func (m *Manager) lose(p *proc) {
 		m.cfg.Log.Error("process lost, and its spool is not readable", "id", p.id, "err", err)
 		pr := p.board()
 		pr.Exit = &process.Exit{Code: -1, Cause: process.CauseShutdown, Time: time.Now()}
+		p.ended.Store(spool.BootTime())
 		p.final.CompareAndSwap(nil, &pr)
 	} else {
+		p.ended.Store(fresh.ended.Load())
 		p.final.CompareAndSwap(nil, fresh.final.Load())
 	}
 	p.changed()

@@ -36,6 +36,7 @@ type proc struct {
 	pinned atomic.Bool                    // as the journal has it; set by pin
 	pins   sync.Mutex                     // held while a pin is written, so that both are in one order
 	took   atomic.Pointer[taken]          // of the input; set before final
+	ended  atomic.Int64                   // when it was over, CLOCK_BOOTTIME ns; set before final
 	final  atomic.Pointer[spool.Progress] // set once, when nothing changes any more
 
 	mu      sync.Mutex
@@ -198,6 +199,7 @@ func (p *proc) tell() {
 	if flags&board.FlagFinal != 0 {
 		pr := p.board()
 		p.took.CompareAndSwap(nil, p.inputTaken())
+		p.ended.CompareAndSwap(0, spool.BootTime())
 		if p.final.CompareAndSwap(nil, &pr) {
 			p.m.retired(p)
 		}

@@ -5,7 +5,10 @@ package client
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -74,8 +77,9 @@ func (m *Manager) retain(ctx context.Context) {
 }
 
 func (m *Manager) sweep(ctx context.Context, budget int64) {
-	usage, _ := m.usage()
-	for _, a := range spool.Plan(time.Now(), budget, m.cfg.TTL, usage) {
+	now := time.Now()
+	usage, _ := m.usage(now)
+	for _, a := range spool.Plan(now, budget, m.cfg.TTL, usage) {
 		m.mu.RLock()
 		p := m.procs[a.ID]
 		m.mu.RUnlock()
@@ -94,8 +98,10 @@ func (m *Manager) sweep(ctx context.Context, budget int64) {
 	}
 }
 
-// usage is what each spool holds.
-func (m *Manager) usage() (all []spool.Usage, total int64) {
+// usage is what each spool holds. Times are as if the clock had always gone as
+// it does now: who sets it makes nothing older or younger.
+func (m *Manager) usage(now time.Time) (all []spool.Usage, total int64) {
+	boot := spool.BootTime()
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, p := range m.order {
@@ -103,6 +109,9 @@ func (m *Manager) usage() (all []spool.Usage, total int64) {
 		u := spool.Usage{ID: p.id, Live: pr.Exit == nil || p.final.Load() == nil, TTL: p.spec.Retention.TTL, Pinned: p.pinned.Load(), Policy: p.spec.Retention.Policy}
 		if pr.Exit != nil {
 			u.FinishedAt = pr.Exit.Time
+		}
+		if !u.Live {
+			u.FinishedAt = now.Add(-time.Duration(boot - p.ended.Load()))
 		}
 		for _, s := range p.streams() {
 			u.Streams = append(u.Streams, spool.StreamUsage{Stream: s, Base: pr.Base[s], End: pr.End[s]})
@@ -164,7 +173,7 @@ func (m *Manager) starving() bool {
 // processes, a quarter of what is kept at a time, and tells the keeper.
 func (m *Manager) makeRoom(ctx context.Context) {
 	if !roomy(m.spool) {
-		_, total := m.usage()
+		_, total := m.usage(time.Now())
 		m.cfg.Log.Warn("the filesystem of the spool is full: output waits, and the oldest finished processes are removed", "kept", total)
 		m.sweep(ctx, min(m.cfg.Budget, total-min(total/4, emergency)))
 	}
@@ -186,7 +195,7 @@ func roomy(dir string) bool {
 // Usage is the number of processes known, the live ones among them, and the
 // bytes of output kept.
 func (m *Manager) Usage() (known, live int, bytes int64) {
-	all, total := m.usage()
+	all, total := m.usage(time.Now())
 	for _, u := range all {
 		if u.FinishedAt.IsZero() {
 			live++
@@ -371,3 +380,19 @@ func keptOf(u *spool.Usage) (kept, written int64) {
 	}
 	return kept, written
 }
+
+// endedAt is when a process was over on CLOCK_BOOTTIME, in ns. The journal knows
+// it of one that started since the machine was booted; the age of others is what
+// the clock on the wall says now, and not less than nothing.
+func endedAt(j *spool.Journal) int64 {
+	boot := spool.BootTime()
+	if j.ExitBoot > 0 && j.ExitBoot <= boot && j.Started != nil && j.Started.BootID != "" && j.Started.BootID == bootID() {
+		return j.ExitBoot
+	}
+	return boot - max(time.Since(j.Exit.Time), 0).Nanoseconds()
+}
+
+var bootID = sync.OnceValue(func() string {
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b))
+})

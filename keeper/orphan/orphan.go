@@ -12,11 +12,11 @@
 //
 // 48-byte records in native byte order, appended by one write each:
 //
-//	0   u32  magic 0x0f09a001
+//	0   u32  magic 0x0f09a002
 //	4   u32  pid
 //	8   i32  wait status as of wait4(2)
 //	12  u32  number of the keeper's slot whose cgroup it was in, and 1; 0: none
-//	16  i64  time of the reaping, unix ns
+//	16  i64  time of the reaping, CLOCK_BOOTTIME ns: nobody sets that clock
 //	24  i64  user time, ns
 //	32  i64  system time, ns
 //	40  i64  max rss, bytes
@@ -37,7 +37,7 @@ import (
 )
 
 const (
-	magic    = 0x0f09a001
+	magic    = 0x0f09a002
 	size     = 48
 	maxBytes = 1 << 20 // the file starts anew beyond
 )
@@ -86,7 +86,7 @@ func Append(path string, pid, slot int, status unix.WaitStatus, usage *unix.Rusa
 	o.PutUint32(b[4:], uint32(pid))
 	o.PutUint32(b[8:], uint32(status))
 	o.PutUint32(b[12:], uint32(slot+1))
-	o.PutUint64(b[16:], uint64(time.Now().UnixNano()))
+	o.PutUint64(b[16:], uint64(now()))
 	o.PutUint64(b[24:], uint64(usage.Utime.Nano()))
 	o.PutUint64(b[32:], uint64(usage.Stime.Nano()))
 	o.PutUint64(b[40:], uint64(usage.Maxrss<<10))
@@ -94,37 +94,47 @@ func Append(path string, pid, slot int, status unix.WaitStatus, usage *unix.Rusa
 	return err
 }
 
-// Find returns the exit of the process with this pid that was reaped after
-// started, or nil. The newest record counts: pids are used again.
-func Find(path string, pid int, started time.Time) *process.Exit {
-	e, _ := find(path, started, func(p, _ int) bool { return p == pid })
+// now is CLOCK_BOOTTIME in ns.
+func now() int64 {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+		return 1<<63 - 1 // later than anything
+	}
+	return ts.Nano()
+}
+
+// Find returns the exit of the process with this pid that was reaped after a
+// time on CLOCK_BOOTTIME, in ns, or nil. The newest record counts: pids are used
+// again.
+func Find(path string, pid int, since int64) *process.Exit {
+	e, _ := find(path, since, func(p, _ int) bool { return p == pid })
 	return e
 }
 
 // FindSlot is Find for a process whose pid nobody wrote down: by the slot whose
 // cgroup it was in. The oldest record counts: the first process in a group is
 // the one that was started there.
-func FindSlot(path string, slot uint32, reserved time.Time) (pid int, ok bool) {
+func FindSlot(path string, slot uint32, since int64) (pid int, ok bool) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return 0, false
 	}
 	for ; len(b) >= size; b = b[size:] {
-		if r, ok := parse(b); ok && r.slot == int(slot) && r.at >= reserved.UnixNano() {
+		if r, ok := parse(b); ok && r.slot == int(slot) && r.at >= since {
 			return r.pid, true
 		}
 	}
 	return 0, false
 }
 
-func find(path string, since time.Time, match func(pid, slot int) bool) (*process.Exit, bool) {
+func find(path string, since int64, match func(pid, slot int) bool) (*process.Exit, bool) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, false
 	}
 	for at := len(b)/size*size - size; at >= 0; at -= size {
 		r, ok := parse(b[at:])
-		if !ok || !match(r.pid, r.slot) || r.at < since.UnixNano() {
+		if !ok || !match(r.pid, r.slot) || r.at < since {
 			continue
 		}
 		e := FromStatus(r.status)
