@@ -86,7 +86,7 @@ func roles(t *testing.T, stateDir string, cmd *exec.Cmd, start func() error) {
 	}
 	var log syncBuffer
 	cmd.Stdout, cmd.Stderr = &log, &log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM} // not to outlive a test that is killed
 	if err := start(); err != nil {
 		t.Fatal(err)
 	}
