@@ -92,8 +92,12 @@ func (s *pointStriker) strike(ctx context.Context) (killed int, hit bool) {
 	k := killer{d: s.d, rnd: s.rnd, victims: others}
 	dead, _ := k.strike(ctx)
 	s.table.Disarm(p)
-	_, pid := s.table.Struck(p)
-	syscall.Kill(pid, syscall.SIGCONT) // not at all, if it was among them
+	// Until it goes on, if it was not among them: it says that it is struck a
+	// moment before it stops.
+	await(ctx, pointTime, func() bool {
+		_, pid := s.table.Struck(p)
+		return pid == 0 || syscall.Kill(pid, syscall.SIGCONT) != nil
+	})
 	return killed + dead, true
 }
 

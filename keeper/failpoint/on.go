@@ -53,4 +53,5 @@ func Hit(p Point) {
 	for atomic.LoadUint32(t.word(p, hold)) == 1 {
 		time.Sleep(100 * time.Microsecond)
 	}
+	atomic.CompareAndSwapUint32(t.word(p, pid), uint32(os.Getpid()), 0)
 }

@@ -67,7 +67,8 @@ func (t *Table) Disarm(p Point) {
 // Passed is how often roles came by.
 func (t *Table) Passed(p Point) int { return int(atomic.LoadUint32(t.word(p, passed))) }
 
-// Struck is how often a role died or stopped there, and the last one's pid.
+// Struck is how often a role died or stopped there, and the last one's pid; 0
+// when that one has gone on.
 func (t *Table) Struck(p Point) (times, role int) {
 	return int(atomic.LoadUint32(t.word(p, struck))), int(atomic.LoadUint32(t.word(p, pid)))
 }
