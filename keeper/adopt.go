@@ -43,7 +43,7 @@ func (k *Keeper) adoptStart(p *proc, h held) bool {
 		}
 	}
 	if leashed {
-		p.group = k.groups.root != "" && dirExists(k.groups.dir(p.ref.Slot))
+		p.group = k.inGroup(p)
 		if !k.settleLimits(p, pid, &j.Spec) {
 			return false
 		}

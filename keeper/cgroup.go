@@ -30,6 +30,7 @@ type cgroups struct {
 	mu      sync.Mutex
 	killed  map[uint32]bool // slots whose directory must not be used again; guarded by mu
 	limited map[uint32]bool // slots whose directory has limits set; guarded by mu
+	last    error           // why a slot got no directory; guarded by mu
 }
 
 // findCgroups looks in mountinfo for a cgroup2 mount that shows our own group,
@@ -155,6 +156,13 @@ func (g *cgroups) open(slot uint32) (int, error) {
 		fd, err = unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	}
 	return fd, err
+}
+
+// refused notes that a process goes without a cgroup of its own.
+func (g *cgroups) refused(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.last = err
 }
 
 func (g *cgroups) setLimited(slot uint32) {

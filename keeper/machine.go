@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/spool"
 )
 
@@ -111,7 +112,7 @@ func (m *machine) facts(k *Keeper) []string {
 	case !k.groups.canKill:
 		fact("kill_reaches_tree", "", "this kernel has no cgroup.kill (Linux 5.14): members are killed one by one")
 	default:
-		fact("kill_reaches_tree", "cgroup.kill in "+k.groups.root, "")
+		fact("kill_reaches_tree", "cgroup.kill in "+k.groups.root, k.groupless())
 	}
 	anchor, mirror := k.vaults[inAnchor].complete(), k.vaults[inMirror].complete()
 	vault, both := "", ""
@@ -135,6 +136,22 @@ func (m *machine) facts(k *Keeper) []string {
 	}
 	out = append(out, fmt.Sprintf("process_limit=about %d by the file limit of %d", m.files/fdsPerProcess*9/10, m.files))
 	return out
+}
+
+// groupless says of running processes that got no cgroup; "" if all have one.
+func (k *Keeper) groupless() string {
+	n := 0
+	for i := range k.procs {
+		if p := k.procs[i].Load(); p != nil && p.slot.Flags()&(board.FlagNoGroup|board.FlagTreeGone) == board.FlagNoGroup {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	k.groups.mu.Lock()
+	defer k.groups.mu.Unlock()
+	return fmt.Sprintf("%d of the running processes could get no cgroup in %s (%v): a descendant of theirs that made its own session and lost its parent is not found", n, k.groups.root, k.groups.last)
 }
 
 // waiting says for what processes wait that the filesystem does not take

@@ -120,6 +120,17 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 		return resourceError("spool", err)
 	}
 	failpoint.Hit(failpoint.SpawnSpec)
+	group, err := k.groups.open(p.ref.Slot)
+	switch err {
+	case nil:
+		defer unix.Close(group)
+		p.group = true
+	case unix.EMFILE, unix.ENFILE:
+		return resourceError("cgroup", err)
+	default:
+		k.groups.refused(err)
+		p.slot.Set(board.FlagNoGroup)
+	}
 	child, werr := k.openStreams(p, spec, req)
 	defer func() {
 		for i, fd := range child {
@@ -128,7 +139,7 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 			}
 		}
 	}()
-	if werr == nil && k.groups.root == "" {
+	if werr == nil && !p.group {
 		child, werr = k.addGate(p, child)
 	}
 	if werr != nil {
@@ -141,7 +152,7 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 	failpoint.Hit(failpoint.SpawnVaulted)
 	p.slot.NotePID(board.Forking)
 	failpoint.Hit(failpoint.SpawnForking)
-	if werr := k.fork(p, spec, req, child); werr != nil {
+	if werr := k.fork(p, spec, req, child, group); werr != nil {
 		return werr
 	}
 	failpoint.Hit(failpoint.SpawnForked)
@@ -182,28 +193,20 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 
 // fork runs the program: own session, own cgroup, and no wrapper process. The
 // descriptors of the keeper are all close-on-exec.
-func (k *Keeper) fork(p *proc, spec *process.Spec, req *wire.Spawn, child []int) *wire.Error {
+func (k *Keeper) fork(p *proc, spec *process.Spec, req *wire.Spawn, child []int, group int) *wire.Error {
 	if p.gate >= 0 {
 		return k.forkGated(p, spec, req, child)
 	}
 	attr := &syscall.ProcAttr{
 		Dir: req.Dir, Env: req.Env,
 		Files: []uintptr{uintptr(child[0]), uintptr(child[1]), uintptr(child[2])},
-		Sys:   &syscall.SysProcAttr{Setsid: true, PidFD: &p.pidfd},
+		Sys:   &syscall.SysProcAttr{Setsid: true, PidFD: &p.pidfd, UseCgroupFD: true, CgroupFD: group},
 	}
 	if spec.PTY != nil {
 		attr.Sys.Setctty, attr.Sys.Ctty = true, 0
 	}
 	if req.Cred {
 		attr.Sys.Credential = &syscall.Credential{Uid: req.UID, Gid: req.GID, Groups: req.Groups}
-	}
-	switch fd, err := k.groups.open(p.ref.Slot); err {
-	case nil:
-		defer unix.Close(fd)
-		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
-		p.group = true
-	case unix.EMFILE, unix.ENFILE:
-		return resourceError("cgroup", err)
 	}
 	lim := limitsOf(spec, k.groups, p)
 	if err := lim.prepare(); err != nil {

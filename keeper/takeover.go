@@ -244,9 +244,9 @@ func (k *Keeper) readopt(ref wire.Ref, s board.Slot, h held) {
 
 // goOn continues a process that was started.
 func (k *Keeper) goOn(p *proc, h held) {
-	ref, s, id, flags := p.ref, p.slot, p.id, p.slot.Flags()
+	s, id, flags := p.slot, p.id, p.slot.Flags()
 	p.started, p.pid = true, s.PID()
-	p.group = k.groups.root != "" && dirExists(k.groups.dir(ref.Slot))
+	p.group = k.inGroup(p)
 	if flags&board.FlagFinal != 0 {
 		p.exited, p.gone, p.final = true, true, true
 		h.close()
@@ -410,6 +410,11 @@ func (k *Keeper) rewatch(p *proc, rec *spool.Recovered) {
 			k.finish(p)
 		}
 	}()
+}
+
+// inGroup reports whether a process that another keeper started has a cgroup.
+func (k *Keeper) inGroup(p *proc) bool {
+	return k.groups.root != "" && p.slot.Flags()&board.FlagNoGroup == 0 && dirExists(k.groups.dir(p.ref.Slot))
 }
 
 func dirExists(path string) bool {

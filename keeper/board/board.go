@@ -114,6 +114,9 @@ const (
 // limits are set.
 const FlagLeashed = 1 << 19
 
+// FlagNoGroup: the process has no cgroup of its own, though others may.
+const FlagNoGroup = 1 << 20
+
 // FlagEOF returns the flag for the end of an output stream.
 func FlagEOF(s process.Stream) uint32 { return uint32(flagEOF) << s }
 

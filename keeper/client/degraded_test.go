@@ -72,6 +72,51 @@ func mayMount() bool {
 	return err == nil && caps&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
+// A tree in which no group can be made any more: what starts from then on goes
+// without one, and that is told while it runs.
+func TestAProcessThatGetsNoCgroupLivesAndIsKilled(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // only root can limit the tree
+	}
+	var tree string
+	t.Cleanup(func() { // the last keeper takes the tree for unusable, and leaves it
+		groups, _ := filepath.Glob(filepath.Join(tree, "*"))
+		for _, g := range groups {
+			unix.Rmdir(g)
+		}
+		unix.Rmdir(tree)
+	})
+	stateDir := daemon(t)
+	m := open(t, stateDir)
+	_, root, ok := strings.Cut(fact(t, m.Facts(), "kill_reaches_tree"), "cgroup.kill in ")
+	if !ok {
+		t.Fatalf("the keeper says %q", m.Facts())
+	}
+	tree = root
+	if err := os.WriteFile(filepath.Join(tree, "cgroup.max.descendants"), []byte("0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := m.Start(t.Context(), process.Spec{Argv: []string{"sleep", "1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := broken(t, m.Facts(), "kill_reaches_tree"); !strings.Contains(got, "1 of the running processes") || !strings.Contains(got, "temporarily unavailable") {
+		t.Errorf("the keeper says %q", got)
+	}
+	if k, err := p.Kill(t.Context()); err != nil || k.Verified || len(k.Survivors) > 0 {
+		t.Errorf("the kill says %+v, %v", k, err)
+	}
+	eventually(t, "the keeper has no process without a cgroup", func() bool {
+		for _, f := range m.Facts() {
+			if strings.HasPrefix(f, "kill_reaches_tree=") {
+				return true
+			}
+		}
+		return false
+	})
+	livesAndDies(t, m, stateDir)
+}
+
 // livesAndDies: input, output, a descendant, a kill of both, and a keeper that
 // is killed in the middle.
 func livesAndDies(t *testing.T, m *client.Manager, stateDir string) {
