@@ -217,7 +217,7 @@ func TestAGigabyteAnd200CommandsSurviveKillsOfTheServer(t *testing.T) {
 	}
 	check(stream{counters: 1 << 27, code: 7})
 	for i := range 200 {
-		check(stream{counters: 1000, code: i % 100, pause: 100 * time.Millisecond})
+		check(stream{counters: 1000, code: i % 100, pause: 300 * time.Millisecond})
 	}
 	d.eventually("200 commands run", func() bool {
 		st, err := c.Status(ctx)
