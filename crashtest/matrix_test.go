@@ -94,6 +94,7 @@ func TestNothingIsLostWhenUpgradesMeetKills(t *testing.T) {
 func TestNothingIsLostWhenRolesStandStill(t *testing.T) {
 	for _, victims := range torture.Frozen {
 		t.Run(victims.String(), func(t *testing.T) {
+			t.Parallel() // most of the time everything waits
 			r := play(t, torture.Config{Victims: victims, Freeze: 1500 * time.Millisecond, Strikes: 2 + kills(t)/4, Pause: 50 * time.Millisecond})
 			if r.Strikes < 2+kills(t)/4 {
 				t.Errorf("%d strikes; want %d", r.Strikes, 2+kills(t)/4)
@@ -107,6 +108,7 @@ func TestNothingIsLostWhenRolesStandStill(t *testing.T) {
 func TestNothingIsLostWhenConnectionsBreak(t *testing.T) {
 	for _, victims := range []torture.Victims{nil, {torture.Server}} {
 		t.Run(torture.Victims(append(torture.Victims{"connections"}, victims...)).String(), func(t *testing.T) {
+			t.Parallel() // most of the time everything waits
 			r := play(t, torture.Config{Victims: victims, Cut: true, Strikes: 2 * kills(t), Pause: 200 * time.Millisecond})
 			if r.Cut < int64(kills(t)) {
 				t.Errorf("%d connections were broken; want %d", r.Cut, kills(t))

@@ -14,6 +14,7 @@ import (
 func TestNothingIsLostAtAnyPoint(t *testing.T) {
 	for name, together := range map[string]bool{"the role that comes by dies": false, "sets of roles die meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of the time it waits for roles to come by
 			points := failpoint.All()
 			r := play(t, torture.Config{Tend: pointed, Points: points, Together: together, Strikes: len(points) * (1 + kills(t)/50), Pause: time.Millisecond,
 				Binaries: []string{pointed}})

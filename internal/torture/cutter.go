@@ -152,7 +152,7 @@ func (c *cutter) serve(client net.Conn) {
 			case <-halfOpen:
 				// Who waits for the other side must find out by itself.
 				if err == nil {
-					_, err = io.Copy(io.Discard, from)
+					io.Copy(io.Discard, from)
 				}
 				from.Close()
 				to.Close()
