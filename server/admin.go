@@ -37,7 +37,8 @@ func (s *Server) roles() (map[string]*tendv1.Role, error) {
 	}
 	r, err := s.cfg.Roles()
 	if err != nil {
-		return nil, fmt.Errorf("ask for the roles: %w", err)
+		// The anchor is between two starts: worth another try.
+		return nil, fmt.Errorf("ask for the roles: %w: %w", process.ErrUnavailable, err)
 	}
 	return map[string]*tendv1.Role{
 		"anchor": {Pid: int64(r.Anchor.PID)}, "keeper": {Pid: int64(r.Keeper.PID)}, "server": {Pid: int64(r.Server.PID)},

@@ -116,6 +116,23 @@ func TestFromNowKeepsTheOrderOfWhatArrivesMeanwhile(t *testing.T) {
 	wantNotes(t, tell(t, r), "started", "stderr e", "stdout o")
 }
 
+// Order is the order of arrival, not of the times.
+func TestAClockThatIsSetBackChangesNoOrder(t *testing.T) {
+	w := testWriter(t)
+	w.wall = 1 << 60
+	w.data(process.Stdout, []byte("one"), whole)
+	w.wall = 1 << 50
+	w.data(process.Stderr, []byte("two"), whole)
+	w.wall = 1 << 61
+	w.data(process.Stdout, []byte("three"), whole)
+	r, err := NewReader(w.dir, "p", outputs, w, process.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	wantNotes(t, tell(t, r), "started", "stdout one", "stderr two", "stdout three")
+}
+
 func TestAChunkFreedWhileItIsReadIsAGapAndTheRestStaysInOrder(t *testing.T) {
 	w := testWriter(t)
 	big := bytes.Repeat([]byte("x"), BlockSize)

@@ -119,6 +119,15 @@ func (d *Daemon) KillAll() error {
 	return nil
 }
 
+// KillLauncher kills the launcher alone.
+func (d *Daemon) KillLauncher() error {
+	if err := d.cmd.Process.Kill(); err != nil {
+		return err
+	}
+	d.cmd.Wait() // it did not end well
+	return nil
+}
+
 // ServeAgain starts the daemon again, on the same state and address.
 func (d *Daemon) ServeAgain() error {
 	return d.start(d.program, strings.TrimPrefix(d.URL, "http://"), d.env)

@@ -1,0 +1,75 @@
+package crashtest
+
+import (
+	"context"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tend-run/tend/internal/torture"
+	"github.com/tend-run/tend/process"
+)
+
+// The launcher dies and nothing stops; the next `tend serve` takes its place,
+// with the same listening socket, and holds the mirror again: anchor and keeper
+// may die at one instant then.
+func TestTheNextServeTakesTheKilledLaunchersPlace(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	d := torment(t)
+	c, err := d.Dial(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const n, code = 8 << 20, 7
+	p, err := c.Start(ctx, process.Spec{Argv: []string{self, workArgument, "write", strconv.Itoa(n), "150ms", strconv.Itoa(code)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if got, e := outputOf(ctx, t, p); got != n || e == nil || e.Code != code {
+			t.Errorf("%d bytes, %+v; want %d and code %d", got, e, n, code)
+		}
+	}()
+	defer func() { <-done }()
+	for range 2 {
+		before := d.Roles()
+		if err := d.KillLauncher(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Status(ctx); err != nil {
+			t.Errorf("without a launcher: %v", err)
+		}
+		if err := d.ServeAgain(); err != nil {
+			t.Fatal(err)
+		}
+		after := d.Roles()
+		for _, role := range []string{torture.Anchor, torture.Keeper} {
+			if before[role] != after[role] {
+				t.Errorf("%s[%d] is %d now: a new launcher needs no new one", role, before[role], after[role])
+			}
+		}
+		for { // until the mirror has everything
+			st, err := c.Status(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if st.Promises["processes_survive_anchor_and_keeper"].Kept {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		for _, role := range []string{torture.Anchor, torture.Keeper} {
+			if err := syscall.Kill(after[role], syscall.SIGKILL); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := c.Status(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
