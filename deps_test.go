@@ -108,7 +108,7 @@ func TestDeps(t *testing.T) {
 		{"observe", []string{"process"}},
 		{"view", []string{"process"}},
 		{"files", nil},
-		{"driver", []string{"process", "files", "driver"}},
+		{"driver", []string{"process", "files", "driver", "internal/replace"}},
 		{"metrics", []string{"process"}},
 		{"keeper/failpoint", nil},
 		{"keeper/client", []string{"process", "internal/account", "spool", "observe", "keeper", "keeper/failpoint", "keeper/board", "keeper/feed", "keeper/wire", "keeper/rundir"}},
@@ -118,7 +118,7 @@ func TestDeps(t *testing.T) {
 		{"face/native", []string{"process", "view", "face", "gen/tend", "internal/tendpb"}},
 		{"face/langsmith", []string{"process", "face", "face/langsmith", "files", "driver", "internal/replace"}},
 		{"face/envd", []string{"process", "face", "face/envd", "files", "gen/envd"}},
-		{"face/distant", []string{"process", "face", "face/distant", "files"}},
+		{"face/distant", []string{"process", "face", "face/distant", "files", "internal/replace"}},
 		{"face", []string{"process", "face"}},
 		{"gen", []string{"gen"}},
 		{"internal/torture", []string{".", "process", "keeper/failpoint"}},
@@ -136,7 +136,7 @@ func TestDeps(t *testing.T) {
 		{"limits", nil},
 		{"bench", []string{".", "process", "anchor", "gen", "face/distant"}},
 		{"cmd/tend-keeper", []string{"anchor", "keeper", "internal/cleansignals"}},
-		{"cmd/tend", []string{".", "process", "view", "server", "face/distant", "metrics", "anchor", "launch", "keeper/client", "keeper/failpoint", "gen/tend", "internal/payload", "internal/replace", "internal/torture"}},
+		{"cmd/tend", []string{".", "process", "view", "server", "face/distant", "metrics", "anchor", "launch", "keeper/client", "keeper/failpoint", "gen/tend", "internal/account", "internal/payload", "internal/replace", "internal/torture"}},
 		{"", []string{"process", "view", "gen/tend", "internal/tendpb"}},
 	}
 	for path, p := range pkgs {

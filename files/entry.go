@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -89,11 +88,4 @@ func entryOf(path string, info fs.FileInfo, names *owners) Entry {
 		e.Metadata = readMetadata(path)
 	}
 	return e
-}
-
-func idsOf(info fs.FileInfo) (uid, gid uint32) {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return st.Uid, st.Gid
-	}
-	return 0, 0
 }

@@ -122,7 +122,7 @@ func (f FS) ensureDir(dir string) error {
 // giveDir hands the directory to the user through a descriptor that follows
 // no link: a process that swaps the directory for one gains nothing.
 func (f FS) giveDir(dir string) error {
-	d, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+	d, err := os.OpenFile(dir, os.O_RDONLY|openDirectory, 0)
 	if err != nil {
 		return pathError("mkdir", dir, err)
 	}

@@ -2,7 +2,6 @@ package process
 
 import (
 	"fmt"
-	"syscall"
 	"time"
 )
 
@@ -141,9 +140,9 @@ func (e *Exit) String() string {
 	case e.Lost():
 		return "exit status unknown (lost in a shutdown)"
 	case e.Signal != 0 && e.CoreDumped:
-		return "signal: " + syscall.Signal(e.Signal).String() + " (core dumped)"
+		return "signal: " + signalText(e.Signal) + " (core dumped)"
 	case e.Signal != 0:
-		return "signal: " + syscall.Signal(e.Signal).String()
+		return "signal: " + signalText(e.Signal)
 	}
 	return fmt.Sprintf("exit status %d", e.Code)
 }

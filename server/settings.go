@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/google/renameio/v2"
+	"github.com/tend-run/tend/internal/replace"
 )
 
 // settingsName is the file in the state directory that keeps what envd's
@@ -33,7 +33,7 @@ func (f settingsFile) Load() ([]byte, error) {
 
 // Save implements envd.Store. The file is replaced as a whole.
 func (f settingsFile) Save(data []byte) error {
-	if err := renameio.WriteFile(f.path, data, 0o600, renameio.WithStaticPermissions(0o600)); err != nil {
+	if err := replace.Synced(f.path, data, 0o600); err != nil {
 		return fmt.Errorf("write %s: %w", f.path, err)
 	}
 	return nil

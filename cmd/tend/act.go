@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/tend-run/tend/process"
-	"golang.org/x/sys/unix"
 )
 
 type signalCmd struct {
@@ -56,12 +55,8 @@ func parseSignal(text string) (int, error) {
 		}
 		return n, nil
 	}
-	name := strings.ToUpper(text)
-	if !strings.HasPrefix(name, "SIG") {
-		name = "SIG" + name
-	}
-	if sig := unix.SignalNum(name); sig != 0 {
-		return int(sig), nil
+	if sig := process.SignalNumber(text); sig != 0 {
+		return sig, nil
 	}
 	return 0, usageError(fmt.Sprintf("signal %q is not known; give a name like TERM or a number (kill -l lists them)", text))
 }

@@ -34,7 +34,7 @@ func (c *attachCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	_, tty := info.Stream(process.PTY)
 	f := &foreground{
-		inv: inv, proc: p, tty: tty, signals: signals,
+		inv: inv, proc: p, tty: tty, signals: signals, detachable: info.Exit == nil,
 		input: !c.NoInput && info.Exit == nil && (tty || info.Stdin.Open),
 	}
 	if tty {

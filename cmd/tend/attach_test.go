@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -162,4 +164,50 @@ type sizes struct {
 func (s *sizes) Resize(_ context.Context, size process.Size) error {
 	s.all = append(s.all, size)
 	return nil
+}
+
+// TestAttachToAProcessWithoutATerminalCanBeLeft: by the key, at any moment, and
+// by ctrl-c; the line is edited here as ever.
+func TestAttachToAProcessWithoutATerminalCanBeLeft(t *testing.T) {
+	state := t.TempDir()
+	defer endDaemon(t, state)
+	for name, line := range map[string]string{"cat": "run -d -i --name cat -- sh -c 'echo ready; exec cat'", "deaf": "run -d --name deaf -- sh -c 'echo ready; exec sleep 1000'"} {
+		cmd := exec.Command("sh", "-c", filepath.Join(binaries, "tend")+" "+line)
+		cmd.Env = append(os.Environ(), "TEND_STATE_DIR="+state)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v %s", name, err, out)
+		}
+	}
+	for _, tc := range []struct {
+		name string
+		args []string
+		keys string
+		want string // shown before the key is typed
+	}{
+		{"a process that reads", []string{"attach", "cat"}, "\x1d", "ready"},
+		{"in the middle of a line", []string{"attach", "cat"}, "half a li\x1d", "ready"},
+		{"a process without stdin", []string{"attach", "deaf"}, "\x1d", "ready"},
+		{"watching only", []string{"attach", "--no-input", "cat"}, "x\x1d", "ready"},
+		{"by ctrl-c", []string{"attach", "deaf"}, "\x03", "ready"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			x := openTerminal(t, state, tc.args...)
+			x.waitFor(t, tc.want)
+			x.typeKeys(t, tc.keys)
+			x.waitFor(t, "tend: detached")
+			if got := x.status(t); got != 0 {
+				t.Errorf("it ended with %d: %q", got, x.text())
+			}
+		})
+	}
+	// What was typed before the key has reached the process, what was typed for
+	// --no-input has not, and lines are edited before they are sent.
+	x := openTerminal(t, state, "attach", "cat")
+	x.waitFor(t, "ready")
+	x.typeKeys(t, "ne!\x7f\r")
+	x.waitFor(t, "\r\nne\r\n")
+	x.typeKeys(t, "\x1d")
+	if got := x.status(t); got != 0 || !strings.Contains(x.text(), "ready\r\nhalf a li") {
+		t.Errorf("it ended with %d: %q", got, x.text())
+	}
 }

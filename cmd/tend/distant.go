@@ -131,8 +131,8 @@ func (c *distantLinesCmd) listen() (listeners []net.Listener, err error) {
 
 // listenUnix makes a socket for this user alone, in place of one that nobody
 // serves any more.
-func listenUnix(path string) (net.Listener, error) {
-	path, err := filepath.Abs(path)
+func listenUnix(path string) (l net.Listener, err error) {
+	path, err = filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
@@ -148,9 +148,7 @@ func listenUnix(path string) (net.Listener, error) {
 			return nil, err
 		}
 	}
-	old := syscall.Umask(0o177)
-	l, err := net.Listen("unix", path)
-	syscall.Umask(old)
+	privately(func() { l, err = net.Listen("unix", path) })
 	return l, err
 }
 

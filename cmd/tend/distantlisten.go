@@ -205,7 +205,7 @@ func (c *distantListenCmd) background(inv *invocation) error {
 	args := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(a string) bool { return a == "--daemon" })
 	cmd := exec.Command(exe, args...)
 	cmd.Stdin, cmd.Stderr = inv.in, inv.errs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.SysProcAttr = apart()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/process"
-	"golang.org/x/sys/unix"
 )
 
 // The types of this file are the JSON of the command line. They are API:
@@ -163,7 +162,7 @@ func waitFactsOf(id process.ID, until string, r process.WaitResult) waitFacts {
 
 // signalName returns "SIGTERM" for 15, and "SIG64" for what has no name.
 func signalName(sig int) string {
-	if name := unix.SignalName(unix.Signal(sig)); name != "" {
+	if name := process.SignalName(sig); name != "" {
 		return name
 	}
 	return "SIG" + strconv.Itoa(sig)

@@ -7,11 +7,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 
 	"github.com/tend-run/tend/process"
-	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 )
 
@@ -40,13 +40,18 @@ type foreground struct {
 	// at holds the offset of input, nil to append.
 	at *int64
 
+	// detachable: on a terminal the detach key leaves, whatever the process
+	// takes of what is typed.
+	detachable bool
+
 	raw bool // the local terminal is in raw mode
+	key bool // the detach key is read as soon as it is typed
 }
 
 // catchSignals starts to collect the signals of a foreground command.
 func catchSignals() (received <-chan os.Signal, stop func()) {
 	c := make(chan os.Signal, 16)
-	signal.Notify(c, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGWINCH)
+	signal.Notify(c, append(resizeSignals(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)...)
 	return c, func() { signal.Stop(c) }
 }
 
@@ -66,7 +71,7 @@ func (f *foreground) run(ctx context.Context) (*process.Exit, error) {
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	if f.input {
+	if f.input || f.key {
 		in, err := newCancelReader(f.inv.in)
 		if err != nil {
 			return nil, err
@@ -94,9 +99,19 @@ func (f *foreground) run(ctx context.Context) (*process.Exit, error) {
 }
 
 // makeRaw switches the local terminal to raw mode if the process has a
-// terminal of its own: keys then reach its line discipline, not ours.
+// terminal of its own: keys then reach its line discipline, not ours. Otherwise
+// it has the detach key read at once if that is asked for.
 func (f *foreground) makeRaw() (restore func(), err error) {
 	fd, ok := terminalOf(f.inv.in)
+	if ok && f.detachable && !(f.tty && f.input) {
+		// The line stays the person's to edit, and only the key ends it.
+		restore, err := endLinesAt(fd, detachKey)
+		f.key = err == nil
+		if err != nil { // ctrl-c leaves, too
+			restore = func() {}
+		}
+		return restore, nil
+	}
 	if !f.tty || !f.input || !ok {
 		return func() {}, nil
 	}
@@ -104,7 +119,7 @@ func (f *foreground) makeRaw() (restore func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("switch the terminal to raw mode: %w", err)
 	}
-	f.raw = true
+	f.raw, f.key = true, true
 	return func() { term.Restore(fd, old) }, nil
 }
 
@@ -159,10 +174,10 @@ func (f *foreground) pumpInput(ctx context.Context, in io.Reader) error {
 	for {
 		n, err := in.Read(buf)
 		data, leave := buf[:n], false
-		if f.raw {
+		if f.key {
 			data, leave = cutAtDetachKey(data)
 		}
-		if len(data) > 0 {
+		if len(data) > 0 && f.input {
 			if done, werr := f.write(ctx, process.Input{Data: data}); done || werr != nil {
 				return werr
 			}
@@ -171,6 +186,8 @@ func (f *foreground) pumpInput(ctx context.Context, in io.Reader) error {
 		case leave:
 			return errDetached
 		case errors.Is(err, os.ErrClosed):
+			return nil
+		case err == io.EOF && !f.input:
 			return nil
 		case err == io.EOF && f.tty && f.eof:
 			// A terminal has no end but the character its reader takes for one.
@@ -221,7 +238,7 @@ func (f *foreground) handleSignals(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case s := <-f.signals:
-			if s == syscall.SIGWINCH {
+			if slices.Contains(resizeSignals(), s) {
 				if err := f.resize(ctx); err != nil {
 					return err
 				}
@@ -238,7 +255,7 @@ func (f *foreground) handleSignals(ctx context.Context) error {
 			// runs in the foreground.
 			err := f.proc.Signal(ctx, int(sig), process.ScopeGroup)
 			if err != nil && !errors.Is(err, process.ErrExited) && ctx.Err() == nil {
-				f.say(fmt.Sprintf("%s could not be passed on: %v", unix.SignalName(sig), err))
+				f.say(fmt.Sprintf("%s could not be passed on: %v", signalName(int(sig)), err))
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/tend-run/tend/anchor"
 	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/launch"
+	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/server"
 )
 
@@ -178,7 +180,11 @@ func (r *localRoles) upgradeKeeper(ctx context.Context, c *anchor.Client, what s
 		if e, ok := errors.AsType[*exec.ExitError](err); ok && len(e.Stderr) > 0 {
 			err = errors.New(strings.TrimSpace(string(e.Stderr)))
 		}
-		return fmt.Errorf("%s does not give its keeper: %w", binary, err)
+		return notABinary(binary, fmt.Sprintf("does not give its keeper, as a tend does: %v", err))
+	}
+	// Any program may be called with any argument and end well.
+	if !bytes.HasPrefix(program, []byte("\x7fELF")) && !bytes.HasPrefix(program, []byte("#!")) {
+		return notABinary(binary, "does not give its keeper, as a tend does: what it writes is no program")
 	}
 	path := launch.KeeperProgram(r.stateDir)
 	if err := renameio.WriteFile(path, program, 0o700); err != nil {
@@ -199,11 +205,15 @@ func checkBinary(binary string) error {
 	fi, err := os.Stat(binary)
 	switch {
 	case err != nil:
-		return fmt.Errorf("the new binary: %w", err)
+		return notABinary(binary, fmt.Sprintf("cannot be used as the new program: %v; give a file on the daemon's machine", err))
 	case !filepath.IsAbs(binary), !fi.Mode().IsRegular(), fi.Mode()&0o111 == 0:
-		return fmt.Errorf("the new binary %s is not the absolute path of an executable file", binary)
+		return notABinary(binary, "is not the absolute path of an executable file")
 	}
 	return nil
+}
+
+func notABinary(path, reason string) error {
+	return &process.InvalidError{Field: "binary", Reason: path + " " + reason}
 }
 
 // setBinary makes another program the server of the next start.

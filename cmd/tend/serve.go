@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tend-run/tend/server"
 )
 
@@ -59,7 +57,7 @@ func (c *serveCmd) plan(inv *invocation) (*plan, error) {
 	}
 	if path := p.flags.PortFile; path != "" {
 		// The server role writes it at each of its starts, and would fail each time.
-		if err := unix.Access(filepath.Dir(path), unix.W_OK); err != nil {
+		if err := canWriteTo(filepath.Dir(path)); err != nil {
 			return nil, fmt.Errorf("--port-file %s: its directory cannot be written to: %w", path, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/tend-run/tend/internal/account"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/launch"
@@ -25,6 +26,12 @@ func (c *serveCmd) Run(inv *invocation) error {
 	}
 	if err := launch.Usable(p.stateDir); err != nil {
 		return err
+	}
+	if name := p.flags.DefaultUser; name != "" {
+		// Each request that names no user would fail for it.
+		if _, err := account.Lookup(name); err != nil {
+			return fmt.Errorf("--default-user %s: %w; name a user of this machine that tend may act for, or leave it out", name, err)
+		}
 	}
 	if err := p.prepare(); err != nil {
 		return err

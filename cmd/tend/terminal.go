@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/tend-run/tend/process"
-	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 )
 
@@ -73,45 +72,3 @@ func printable(s string) string {
 		return r
 	}, s)
 }
-
-// cancelReader reads a file and can be stopped while it waits: a plain read of
-// a terminal ends only when somebody types.
-type cancelReader struct {
-	file *os.File
-	wake *os.File // the reading end of a pipe, closed at the other end by cancel
-	stop *os.File
-}
-
-func newCancelReader(f *os.File) (*cancelReader, error) {
-	wake, stop, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	return &cancelReader{file: f, wake: wake, stop: stop}, nil
-}
-
-// Read waits for input and reads it. It returns io.EOF at the end of the
-// input and os.ErrClosed after cancel.
-func (r *cancelReader) Read(b []byte) (int, error) {
-	for {
-		fds := []unix.PollFd{
-			{Fd: int32(r.file.Fd()), Events: unix.POLLIN},
-			{Fd: int32(r.wake.Fd()), Events: unix.POLLIN},
-		}
-		if _, err := unix.Poll(fds, -1); err == unix.EINTR {
-			continue
-		} else if err != nil {
-			return 0, err
-		}
-		if fds[1].Revents != 0 {
-			return 0, os.ErrClosed
-		}
-		return r.file.Read(b)
-	}
-}
-
-// cancel makes the pending and all later reads fail. The reader must not be
-// in use any more when release is called.
-func (r *cancelReader) cancel() { r.stop.Close() }
-
-func (r *cancelReader) release() { r.wake.Close() }

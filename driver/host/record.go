@@ -7,9 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/internal/replace"
 )
 
 const (
@@ -52,7 +51,7 @@ func (r *record) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := renameio.WriteFile(filepath.Join(dir, recordName), append(b, '\n'), 0o600, renameio.WithStaticPermissions(0o600)); err != nil {
+	if err := replace.Synced(filepath.Join(dir, recordName), append(b, '\n'), 0o600); err != nil {
 		return fmt.Errorf("record of sandbox %s: %w", r.ID, err)
 	}
 	return nil

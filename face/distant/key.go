@@ -10,9 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/tend-run/tend/face/distant/secure"
+	"github.com/tend-run/tend/internal/replace"
 )
 
 // keyName is the file with the key, in the directory of the sessions.
@@ -50,7 +49,7 @@ func SaveKey(dir string, key secure.Key) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the directory of the key: %w", err)
 	}
-	if err := renameio.WriteFile(filepath.Join(dir, keyName), []byte(key.String()+"\n"), 0o600); err != nil {
+	if err := replace.Synced(filepath.Join(dir, keyName), []byte(key.String()+"\n"), 0o600); err != nil {
 		return fmt.Errorf("keep the key: %w", err)
 	}
 	return nil

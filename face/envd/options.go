@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/process"
 )
@@ -90,12 +89,8 @@ func signalOf(v string) (int, error) {
 		}
 		return n, nil
 	}
-	name := v
-	if !strings.HasPrefix(name, "SIG") {
-		name = "SIG" + name
-	}
-	if s := unix.SignalNum(name); s != 0 {
-		return int(s), nil
+	if sig := process.SignalNumber(v); sig != 0 {
+		return sig, nil
 	}
 	return 0, errorf(connect.CodeInvalidArgument, "%s is %q; give a number or a name such as INT or SIGUSR1", headerSignal, v)
 }

@@ -1,6 +1,15 @@
 package langsmith
 
-import "syscall"
+import (
+	"io/fs"
+	"syscall"
+)
 
-// changeTime is when the file's content or attributes changed, in nanoseconds.
-func changeTime(st *syscall.Stat_t) int64 { return st.Ctim.Nano() }
+// identity is the file's inode, and when its content or attributes changed, in
+// nanoseconds.
+func identity(info fs.FileInfo) (inode uint64, changed int64) {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return st.Ino, st.Ctim.Nano()
+	}
+	return 0, 0
+}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/tend-run/tend/driver"
@@ -101,11 +100,7 @@ func (f *Face) serveFile(w http.ResponseWriter, r *http.Request, box driver.Sand
 // etag changes with each write: it is made of inode, size and the time of the
 // last change in nanoseconds.
 func etag(info fs.FileInfo) string {
-	var inode uint64
-	var changed int64
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		inode, changed = st.Ino, changeTime(st)
-	}
+	inode, changed := identity(info)
 	return fmt.Sprintf(`"%x-%x-%x-%x"`, inode, info.Size(), info.ModTime().UnixNano(), changed)
 }
 

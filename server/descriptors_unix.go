@@ -1,3 +1,5 @@
+//go:build unix
+
 package server
 
 import "golang.org/x/sys/unix"

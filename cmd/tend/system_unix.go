@@ -1,0 +1,94 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// resizeSignals come when the size of this terminal has changed.
+func resizeSignals() []os.Signal { return []os.Signal{syscall.SIGWINCH} }
+
+// apart makes a program outlive this one's terminal.
+func apart() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+
+// tryLock takes the lock on an open file, which ends with it; false if another
+// program has it.
+func tryLock(f *os.File) (bool, error) {
+	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == unix.EWOULDBLOCK || err == unix.EINTR {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// privately makes files that only this user may open, whatever do asks for.
+func privately(do func()) {
+	old := syscall.Umask(0o177)
+	defer syscall.Umask(old)
+	do()
+}
+
+// canWriteTo reports why no file can be made in a directory.
+func canWriteTo(dir string) error { return unix.Access(dir, unix.W_OK) }
+
+// cancelReader reads a file and can be stopped while it waits: a plain read of
+// a terminal ends only when somebody types.
+type cancelReader struct {
+	file *os.File
+	wake *os.File // the reading end of a pipe, closed at the other end by cancel
+	stop *os.File
+}
+
+func newCancelReader(f *os.File) (*cancelReader, error) {
+	wake, stop, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	return &cancelReader{file: f, wake: wake, stop: stop}, nil
+}
+
+// Read waits for input and reads it. It returns io.EOF at the end of the
+// input and os.ErrClosed after cancel.
+func (r *cancelReader) Read(b []byte) (int, error) {
+	for {
+		fds := []unix.PollFd{
+			{Fd: int32(r.file.Fd()), Events: unix.POLLIN},
+			{Fd: int32(r.wake.Fd()), Events: unix.POLLIN},
+		}
+		if _, err := unix.Poll(fds, -1); errors.Is(err, unix.EINTR) {
+			continue
+		} else if err != nil {
+			return 0, err
+		}
+		if fds[1].Revents != 0 {
+			return 0, os.ErrClosed
+		}
+		return r.file.Read(b)
+	}
+}
+
+// cancel makes the pending and all later reads fail. The reader must not be
+// in use any more when release is called.
+func (r *cancelReader) cancel() { r.stop.Close() }
+
+func (r *cancelReader) release() { r.wake.Close() }
+
+// endLinesAt has a terminal that hands on whole lines hand on what was typed
+// when this key is, too. The returned function takes it back.
+func endLinesAt(fd int, key byte) (restore func(), err error) {
+	was, err := unix.IoctlGetTermios(fd, getTermios)
+	if err != nil {
+		return nil, err
+	}
+	now := *was
+	now.Cc[unix.VEOL] = key
+	if err := unix.IoctlSetTermios(fd, setTermios, &now); err != nil {
+		return nil, err
+	}
+	return func() { _ = unix.IoctlSetTermios(fd, setTermios, was) }, nil // a terminal that is gone
+}
