@@ -129,6 +129,9 @@ func TestServePlan(t *testing.T) {
 	dir := t.TempDir()
 	token := writeFile(t, dir, "token", "s3cret\n")
 	plan := func(c serveCmd) (*plan, error) {
+		if c.KeepFinished == 0 {
+			c.KeepFinished = time.Hour // the parser sets a default
+		}
 		inv := &invocation{flags: &globals{StateDir: dir}, getenv: func(string) string { return "" }}
 		return c.plan(inv)
 	}
@@ -162,6 +165,12 @@ func TestServePlan(t *testing.T) {
 		"an empty token file":        {Listen: []string{"none"}, serveFlags: serveFlags{TokenFile: writeFile(t, dir, "empty", " \n")}},
 		"two words of token":         {Listen: []string{"none"}, serveFlags: serveFlags{TokenFile: writeFile(t, dir, "two", "a b")}},
 		"a relative workdir":         {Listen: []string{"none"}, serveFlags: serveFlags{DefaultWorkdir: "x"}},
+		"a budget of nothing":        {Listen: []string{"none"}, serveFlags: serveFlags{SpoolBudget: "0"}},
+		"a budget below the least":   {Listen: []string{"none"}, serveFlags: serveFlags{SpoolBudget: "63MiB"}},
+		"a budget beyond the most":   {Listen: []string{"none"}, serveFlags: serveFlags{SpoolBudget: "2000TiB"}},
+		"a budget that is no size":   {Listen: []string{"none"}, serveFlags: serveFlags{SpoolBudget: "1GiBi"}},
+		"keeping for less than none": {Listen: []string{"none"}, serveFlags: serveFlags{KeepFinished: -time.Second}},
+		"keeping for centuries":      {Listen: []string{"none"}, serveFlags: serveFlags{KeepFinished: 20 * 365 * 24 * time.Hour}},
 		"a long socket path":         {Listen: []string{"none"}, serveFlags: serveFlags{Socket: "/" + string(make([]byte, 120))}},
 	} {
 		if p, err := plan(c); err == nil {

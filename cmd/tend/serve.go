@@ -8,20 +8,24 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
+	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/server"
 )
 
 // serveFlags are what "tend serve" passes on to the server role.
 type serveFlags struct {
-	Socket         string `name:"socket" placeholder:"PATH" help:"Unix socket; none for no socket. Default: in the state directory if one is given, else /run/tend or $XDG_RUNTIME_DIR/tend."`
-	PortFile       string `name:"port-file" placeholder:"FILE" help:"Write the URL here once it serves."`
-	TokenFile      string `name:"token-file" placeholder:"FILE" help:"File with the token that callers over TCP must show."`
-	DefaultUser    string `name:"default-user" placeholder:"NAME" help:"User of envd requests that name none. Default: the user that serves."`
-	DefaultWorkdir string `name:"default-workdir" placeholder:"DIR" help:"Working directory of envd requests that name none. Default: the user's home."`
-	Insecure       bool   `name:"insecure" help:"Listen on any address without a token, and answer any web page. Whoever reaches the port can run programs."`
-	Fsync          string `name:"fsync" enum:"none,exit,interval" default:"none" placeholder:"WHEN" help:"When output is forced to the disk, for processes that do not say: none; exit (an exit is told when it and all output is on the disk); interval (once a second). For a loss of power alone."`
-	Debug          bool   `name:"debug" help:"Log more."`
+	Socket         string        `name:"socket" placeholder:"PATH" help:"Unix socket; none for no socket. Default: in the state directory if one is given, else /run/tend or $XDG_RUNTIME_DIR/tend."`
+	PortFile       string        `name:"port-file" placeholder:"FILE" help:"Write the URL here once it serves."`
+	TokenFile      string        `name:"token-file" placeholder:"FILE" help:"File with the token that callers over TCP must show."`
+	DefaultUser    string        `name:"default-user" placeholder:"NAME" help:"User of envd requests that name none. Default: the user that serves."`
+	DefaultWorkdir string        `name:"default-workdir" placeholder:"DIR" help:"Working directory of envd requests that name none. Default: the user's home."`
+	Insecure       bool          `name:"insecure" help:"Listen on any address without a token, and answer any web page. Whoever reaches the port can run programs."`
+	Fsync          string        `name:"fsync" enum:"none,exit,interval" default:"none" placeholder:"WHEN" help:"When output is forced to the disk, for processes that do not say: none; exit (an exit is told when it and all output is on the disk); interval (once a second). For a loss of power alone."`
+	SpoolBudget    string        `name:"spool-budget" placeholder:"SIZE" help:"What all output that is kept may take of the disk, 64MiB or more; then the oldest finished processes go, and after them the heads of live streams. Default: a quarter of what is free, 16GiB at most."`
+	KeepFinished   time.Duration `name:"keep-finished" default:"24h" placeholder:"DUR" help:"How long finished processes and their output are kept that do not say."`
+	Debug          bool          `name:"debug" help:"Log more."`
 }
 
 type serveCmd struct {
@@ -68,6 +72,12 @@ func (c *serveCmd) plan(inv *invocation) (*plan, error) {
 			return nil, err
 		}
 		p.token = true
+	}
+	if _, err := p.flags.budget(); err != nil {
+		return nil, err
+	}
+	if keep := p.flags.KeepFinished; keep <= 0 || keep > process.MaxTimeout {
+		return nil, usageError(fmt.Sprintf("--keep-finished %v: give more than 0 and at most %v", keep, process.MaxTimeout))
 	}
 	if dir := p.flags.DefaultWorkdir; dir != "" && !filepath.IsAbs(dir) {
 		return nil, usageError(fmt.Sprintf("--default-workdir %s is not absolute", dir))
@@ -132,12 +142,32 @@ func (p *plan) prepare() error {
 	return nil
 }
 
+// minBudget is the least that --spool-budget takes, in bytes. With less, what
+// was just written would be gone before anybody had read it.
+const minBudget = 64 << 20
+
+// budget is --spool-budget in bytes; 0: not given.
+func (f *serveFlags) budget() (int64, error) {
+	if f.SpoolBudget == "" {
+		return 0, nil
+	}
+	n, err := parseSize(f.SpoolBudget)
+	if err == nil && (n < minBudget || n > process.MaxRetention) {
+		err = fmt.Errorf("is out of bounds; give %s to %s", sizeText(minBudget), sizeText(process.MaxRetention))
+	}
+	if err != nil {
+		return 0, usageError(fmt.Sprintf("--spool-budget %s %v", f.SpoolBudget, err))
+	}
+	return n, nil
+}
+
 // serverArgs is the command line of the server role.
 func (p *plan) serverArgs(exe string) []string {
 	args := []string{exe, "server", "--state-dir", p.stateDir, "--listeners", fmt.Sprint(len(p.listen))}
 	for _, f := range []struct{ name, value string }{
 		{"--port-file", p.flags.PortFile}, {"--token-file", p.flags.TokenFile},
 		{"--default-user", p.flags.DefaultUser}, {"--default-workdir", p.flags.DefaultWorkdir}, {"--fsync", p.flags.Fsync},
+		{"--spool-budget", p.flags.SpoolBudget}, {"--keep-finished", p.flags.KeepFinished.String()},
 	} {
 		if f.value != "" {
 			args = append(args, f.name, f.value)

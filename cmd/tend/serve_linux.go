@@ -90,7 +90,11 @@ func (c *serverRoleCmd) Run(ctx context.Context, inv *invocation) error {
 		return err
 	}
 	sync := syncOf(c.Fsync)
-	manager, err := client.Open(ctx, client.Config{StateDir: dir, Environ: os.Environ(), Log: log, Sync: sync})
+	budget, err := c.budget()
+	if err != nil {
+		return err
+	}
+	manager, err := client.Open(ctx, client.Config{StateDir: dir, Environ: os.Environ(), Log: log, Sync: sync, Budget: budget, TTL: c.KeepFinished})
 	if err != nil {
 		return err
 	}

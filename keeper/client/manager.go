@@ -41,8 +41,8 @@ type Config struct {
 	Environ []string
 	Log     *slog.Logger
 	// Budget bounds the bytes of all spools together; finished processes go
-	// first, oldest first. 0: 16 GiB, or a quarter of the filesystem's free
-	// space at the start if that is less.
+	// first, oldest first. 0: 16 GiB, or a quarter of what the filesystem has
+	// free and the spools hold at the start if that is less.
 	Budget int64
 	// TTL is how long a finished process is kept when its spec does not say.
 	// 0: 24 hours.
@@ -85,6 +85,7 @@ type Manager struct {
 	grown   atomic.Int64  // bytes added to the spools since retain looked at them
 	grew    chan struct{} // holds one value when that is much
 	short   chan struct{} // holds one value when space is short
+	budget  atomic.Int64  // of all spools, in bytes
 	scanned chan struct{} // closed when the spool has been read once
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
@@ -111,8 +112,9 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	if err := os.MkdirAll(m.spool, 0o700); err != nil {
 		return nil, fmt.Errorf("spool: %w", err)
 	}
-	if m.cfg.Budget == 0 {
-		m.cfg.Budget = defaultBudget(m.spool)
+	m.budget.Store(cfg.Budget)
+	if cfg.Budget == 0 {
+		m.budget.Store(defaultBudget(m.spool, 0)) // until it is known what the spools hold
 	}
 	// The directory first, the board second: what is unfinished in the one
 	// and not on the other has been lost, not just started.

@@ -39,7 +39,7 @@ const perProcess = 2 * spool.BlockSize
 
 // grow counts bytes that were added to the spools.
 func (m *Manager) grow(n int64) {
-	if m.grown.Add(n) < m.cfg.Budget/grain {
+	if m.grown.Add(n) < m.budget.Load()/grain {
 		return
 	}
 	select {
@@ -49,14 +49,24 @@ func (m *Manager) grow(n int64) {
 }
 
 // retain keeps all spools within the budget, but for a part of it by which they
-// may grow meanwhile, and finished processes within their time. While the filesystem is full it makes room, not more often than
-// once in starvedEvery: what others keep there may leave nothing to be gained.
+// may grow meanwhile, and finished processes within their time. While the
+// filesystem is full it makes room, not more often than once in starvedEvery:
+// what others keep there may leave nothing to be gained.
 func (m *Manager) retain(ctx context.Context) {
 	t := time.NewTicker(retainEvery)
 	defer t.Stop()
+	select {
+	case <-m.scanned:
+	case <-ctx.Done():
+		return
+	}
+	if m.cfg.Budget == 0 {
+		_, held := m.usage(time.Now())
+		m.budget.Store(defaultBudget(m.spool, held))
+	}
 	for asked := false; ; {
 		m.grown.Store(0)
-		m.sweep(ctx, m.cfg.Budget)
+		m.sweep(ctx, m.budget.Load())
 		var again <-chan time.Time
 		short := m.short
 		if asked || m.starving() {
@@ -175,7 +185,7 @@ func (m *Manager) makeRoom(ctx context.Context) {
 	if !roomy(m.spool) {
 		_, total := m.usage(time.Now())
 		m.cfg.Log.Warn("the filesystem of the spool is full: output waits, and the oldest finished processes are removed", "kept", total)
-		m.sweep(ctx, min(m.cfg.Budget, total-min(total/4, emergency)))
+		m.sweep(ctx, min(m.budget.Load(), total-min(total/4, emergency)))
 	}
 	m.link.tell(wire.OpSpaceFree, nil)
 	m.made.Lock()
@@ -363,14 +373,16 @@ func appendJournal(dir string, rec []byte) error {
 	return err
 }
 
-// defaultBudget is a quarter of the filesystem's free space, 16 GiB at most.
-func defaultBudget(dir string) int64 {
+// defaultBudget is a quarter of what is free on the filesystem and what the
+// spools hold of it: were it of the free space alone, each start of a server
+// would allow less. 64 MiB to 16 GiB.
+func defaultBudget(dir string, held int64) int64 {
 	const most = 16 << 30
 	var st unix.Statfs_t
 	if unix.Statfs(dir, &st) != nil {
 		return most
 	}
-	return max(min(most, int64(st.Bavail)*st.Bsize/4), 64<<20)
+	return max(min(most, (int64(st.Bavail)*st.Bsize+held)/4), 64<<20)
 }
 
 // keptOf is how many bytes of output are kept of how many that were written.
