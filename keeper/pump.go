@@ -69,8 +69,9 @@ func (k *Keeper) drain(p *proc) {
 	defer func() { p.overflow = false }()
 	for i := range p.out {
 		s := &p.out[i]
-		blocked := s.waiting && p.policy == process.Block && s.end-s.base >= p.limit
-		if blocked {
+		// Whatever it waited for: it may have come a moment ago, and what goes on
+		// with the stream then comes after the exit.
+		if s.waiting {
 			s.waiting = false
 			defer func() { s.waiting = s.waiting || !s.eof }()
 		}
