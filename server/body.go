@@ -15,7 +15,15 @@ import (
 // Limits.BodyPause.
 func (s *Server) paced(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Body == nil || r.Body == http.NoBody || !bodyIsPaced(r.URL.Path) {
+		if r.Body == nil || r.Body == http.NoBody {
+			next.ServeHTTP(w, r)
+			return
+		}
+		// Whoever replaces the body does so in a copy: net/http looks at the body
+		// that it made when it decides whether the connection may have another
+		// request, or what is left of this one would be taken for it.
+		r = r.WithContext(r.Context())
+		if !bodyIsPaced(r.URL.Path) {
 			next.ServeHTTP(w, r)
 			return
 		}
