@@ -185,11 +185,15 @@ func serve(t *testing.T) *daemon {
 	defer f.Close()
 	cmd := exec.Command(bin, "serve", "--listen", "127.0.0.1:0", "--state-dir", filepath.Join(dir, "state"), "--port-file", port)
 	cmd.Stdout, cmd.Stderr = f, f
-	// Not to outlive a test that is killed.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	release, err := torture.Lifeline(cmd.Process.Pid)
+	if err != nil {
+		t.Error(err)
+		release = func() {}
+	}
+	t.Cleanup(func() { release() })
 	t.Cleanup(func() {
 		cmd.Process.Signal(syscall.SIGTERM)
 		if err := cmd.Wait(); err != nil {

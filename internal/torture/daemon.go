@@ -35,6 +35,7 @@ type Daemon struct {
 
 	program string
 	env     []string
+	release func() // of the lifeline
 }
 
 // Serve starts a daemon whose state and log are in dir. env is its environment.
@@ -53,9 +54,13 @@ func (d *Daemon) start(program, listen string, env []string) error {
 	os.Remove(port)
 	d.cmd = exec.Command(program, "serve", "--listen", listen, "--socket", "none", "--state-dir", d.StateDir(), "--port-file", port)
 	d.cmd.Stdout, d.cmd.Stderr, d.cmd.Env = f, f, env
-	// A daemon must not outlive who torments it, not even one that was killed.
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := d.cmd.Start(); err != nil {
+		return err
+	}
+	if d.release, err = Lifeline(d.cmd.Process.Pid); err != nil {
+		d.cmd.Process.Kill()
+		d.cmd.Wait()
 		return err
 	}
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -89,6 +94,7 @@ func (d *Daemon) Stop() error {
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
+	defer d.release()
 	if err := d.cmd.Wait(); err != nil {
 		return fmt.Errorf("tend serve ended with %w", err)
 	}
@@ -110,6 +116,7 @@ func (d *Daemon) KillAll() error {
 			return fmt.Errorf("kill %s: %w", role, err)
 		}
 	}
+	d.release()
 	d.cmd.Wait() // it did not end well
 	for end := time.Now().Add(settleTime); len(d.Roles()) > 1; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -124,6 +131,7 @@ func (d *Daemon) KillLauncher() error {
 	if err := d.cmd.Process.Kill(); err != nil {
 		return err
 	}
+	d.release()
 	d.cmd.Wait() // it did not end well
 	return nil
 }
