@@ -95,7 +95,7 @@ func (k *Keeper) complete(all map[wire.Ref]held) bool {
 	defer b.Close()
 	for i := range b.Used() {
 		s := b.Slot(i)
-		if !covered(s.Flags(), all[wire.Ref{Slot: i, Gen: s.Gen()}]) {
+		if !covered(s.Flags(), s.PID() != 0, all[wire.Ref{Slot: i, Gen: s.Gen()}]) {
 			return false
 		}
 	}
@@ -311,9 +311,6 @@ func (k *Keeper) adoptFDs(p *proc, h held, rec *spool.Recovered) {
 	for i := range p.out {
 		s := &p.out[i]
 		s.base, s.end, s.unpunched = rec.Base[s.stream], rec.End[s.stream], rec.Base[s.stream]
-		if s.fd < 0 && p.slot.Flags()&board.FlagEOF(s.stream) == 0 && !(i == 1 && p.pty) {
-			k.logf("process %s: its %s is in no vault: what it still writes there is lost", p.id, s.stream)
-		}
 		s.eof = s.fd < 0 || p.slot.Flags()&board.FlagEOF(s.stream) != 0
 		if s.fd < 0 && p.slot.Flags()&board.FlagEOF(s.stream) == 0 && !(i == 1 && p.pty) {
 			k.logf("process %s: no vault holds its %s: what it writes from now on is lost", p.id, s.stream)

@@ -306,9 +306,9 @@ func merge(all, more map[wire.Ref]held) {
 
 // covered reports whether a vault's holdings are all that a slot with these
 // flags may need: what the process's facts say is still open must be there.
-func covered(flags uint32, h held) bool {
-	const live = board.FlagUsed | board.FlagStarted
-	if flags&live != live || flags&board.FlagFinal != 0 {
+// forked: its program was forked, or may have been.
+func covered(flags uint32, forked bool, h held) bool {
+	if flags&board.FlagUsed == 0 || flags&board.FlagFinal != 0 {
 		return true
 	}
 	has := func(kinds ...byte) bool {
@@ -318,6 +318,11 @@ func covered(flags uint32, h held) bool {
 			}
 		}
 		return true
+	}
+	if flags&board.FlagStarted == 0 {
+		// Its pipes were deposited, all in one message, before the fork; what
+		// else there is, the start that is completed asks for.
+		return !forked || has(wire.FDStdout) || has(wire.FDPTY)
 	}
 	if flags&board.FlagExited == 0 && !has(wire.FDPid) {
 		return false

@@ -23,7 +23,9 @@ func TestAVaultCoversASlotOnlyWithAllThatMayStillBeNeeded(t *testing.T) {
 		want  bool
 	}{
 		{"a free slot needs nothing", 0, nil, true},
-		{"a start that was not announced needs nothing", board.FlagUsed, nil, true},
+		{"a start that may have forked needs its pipes", board.FlagUsed, nil, false},
+		{"a start that may have forked, with its pipes", board.FlagUsed, []byte{wire.FDStdout, wire.FDStderr}, true},
+		{"a start that may have forked, with its terminal", board.FlagUsed, []byte{wire.FDPTY, wire.FDStageR, wire.FDStageW}, true},
 		{"a process that is over needs nothing", live | board.FlagFinal, nil, true},
 		{"a live process with both pipes and its pidfd", live, []byte{wire.FDStdout, wire.FDStderr, wire.FDPid}, true},
 		{"a live process without its pidfd", live, []byte{wire.FDStdout, wire.FDStderr}, false},
@@ -42,9 +44,15 @@ func TestAVaultCoversASlotOnlyWithAllThatMayStillBeNeeded(t *testing.T) {
 		for _, k := range c.kinds {
 			h[k] = 0
 		}
-		if got := covered(c.flags, h); got != c.want {
+		if got := covered(c.flags, true, h); got != c.want {
 			t.Errorf("%s: covered is %v", c.name, got)
 		}
+	}
+}
+
+func TestAStartThatDidNotForkNeedsNothing(t *testing.T) {
+	if !covered(board.FlagUsed, false, nil) {
+		t.Error("something is missed")
 	}
 }
 
