@@ -56,6 +56,14 @@ type grammar struct {
 	TortureWork tortureWorkCmd `cmd:"" hidden:"" help:"A program that runs under torture."`
 }
 
+// roleGrammar is the part of the grammar that the server role needs. To build
+// the whole takes 2 ms, and clients wait while a server starts.
+type roleGrammar struct {
+	globals
+
+	Server serverCmd `cmd:"" hidden:""`
+}
+
 // globals are the flags of every command.
 type globals struct {
 	URL      string `name:"url" env:"TEND_URL" placeholder:"URL" help:"The daemon: http://host:port or unix:///path. Default: the daemon of the current user."`
@@ -87,10 +95,16 @@ func (e usageError) Error() string { return string(e) }
 
 // execute runs one command line and returns the exit status.
 func execute(ctx context.Context, inv *invocation, args []string) int {
-	var g grammar
-	inv.flags = &g.globals
+	var g any
+	if len(args) > 0 && args[0] == "server" {
+		role := new(roleGrammar)
+		g, inv.flags = role, &role.globals
+	} else {
+		whole := new(grammar)
+		g, inv.flags = whole, &whole.globals
+	}
 	exited := -1
-	parser, err := kong.New(&g,
+	parser, err := kong.New(g,
 		kong.Name("tend"),
 		kong.Description("A process runtime: starts processes, keeps their output, and gives both back to whoever asks.\n\nID is an id, the beginning of one, a name, a tag or a pid."),
 		kong.Writers(inv.out, inv.errs),
