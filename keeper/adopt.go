@@ -29,8 +29,8 @@ func (k *Keeper) adoptStart(p *proc, h held) bool {
 		return false // not even the spec was written
 	}
 	pid := p.slot.PID()
-	if pid == 0 {
-		return false // not forked
+	if pid == 0 || p.slot.Flags()&board.FlagTakenBack != 0 {
+		return false // not forked, or ended since by a keeper that died meanwhile
 	}
 	lim := limitsOf(&j.Spec, k.groups, p)
 	leashed := lim.any() && (pid == board.Forking || p.slot.Flags()&board.FlagLeashed != 0)
@@ -144,7 +144,8 @@ func (k *Keeper) findSpec(id process.ID) (string, *spool.Journal) {
 // undoStart cleans up after a start that was never announced: the caller was
 // not told that it worked and will repeat it.
 func (k *Keeper) undoStart(p *proc, h held) {
-	k.logf("process %s: taking back a start that did not come to the fork", p.id)
+	k.logf("process %s: taking back a start that did not come to the program", p.id)
+	p.slot.Set(board.FlagTakenBack)
 	if fd, ok := h[wire.FDPid]; ok {
 		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 	}

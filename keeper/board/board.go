@@ -117,6 +117,10 @@ const FlagLeashed = 1 << 19
 // FlagNoGroup: the process has no cgroup of its own, though others may.
 const FlagNoGroup = 1 << 20
 
+// FlagTakenBack: the start is being undone. What was forked for it may be killed
+// already, so no keeper may complete it.
+const FlagTakenBack = 1 << 21
+
 // FlagEOF returns the flag for the end of an output stream.
 func FlagEOF(s process.Stream) uint32 { return uint32(flagEOF) << s }
 
