@@ -16,7 +16,9 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -246,6 +248,9 @@ func (m *Manager) scan(dirs []os.DirEntry) {
 			continue
 		}
 		p, err := m.loadFinished(id)
+		if errors.Is(err, process.ErrNotFound) && m.removeRest(id) {
+			continue
+		}
 		if err != nil {
 			m.cfg.Log.Warn("spool of a process is not readable, leaving it", "id", id, "err", err)
 			continue
@@ -254,6 +259,16 @@ func (m *Manager) scan(dirs []os.DirEntry) {
 	}
 	m.sortOrder()
 	close(m.scanned)
+}
+
+// removeRest removes a directory without a journal: whoever removed it, or took
+// back its start, died before it was done.
+func (m *Manager) removeRest(id process.ID) bool {
+	dir := filepath.Join(m.spool, string(id))
+	if _, err := os.Lstat(filepath.Join(dir, spool.JournalName)); !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	return spool.RemoveDir(dir) == nil
 }
 
 func (m *Manager) onBoard(id process.ID) bool {
