@@ -234,7 +234,11 @@ func (k *Keeper) finish(p *proc) {
 			p.tell(board.FlagEOF(s.stream))
 		}
 	}
-	if !p.out[0].eof || !p.out[1].eof || len(p.owed) > 0 {
+	if !p.out[0].eof || !p.out[1].eof {
+		return
+	}
+	k.recordInput(p)
+	if len(p.owed) > 0 {
 		return
 	}
 	if p.busy || p.dirty { // a last sync, after which this is called again

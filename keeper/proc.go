@@ -98,6 +98,8 @@ type stdin struct {
 	feedW int
 	open  bool
 	armed bool // an EPOLLOUT is outstanding
+	// recorded is what the journal says about it.
+	recorded spool.Input
 }
 
 func newProc(ref wire.Ref, id process.ID, s board.Slot) *proc {

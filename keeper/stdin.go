@@ -4,6 +4,7 @@ package keeper
 
 import (
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/tend-run/tend/keeper/feed"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/spool"
 )
 
 // openStdin makes the memfd at the first write, and returns what the server
@@ -151,6 +153,16 @@ func (k *Keeper) serverCame() {
 			k.feed(p)
 		}
 		p.mu.Unlock()
+	}
+}
+
+// recordInput writes down what was taken of the input: a writer whose answer was
+// lost repeats its write, and the next server has to know that it was taken.
+func (k *Keeper) recordInput(p *proc) {
+	in := spool.Input{Accepted: p.slot.End(process.Stdin), EOF: p.slot.Wishes()&board.StdinEOF != 0}
+	if in != p.stdin.recorded {
+		p.stdin.recorded = in
+		k.record(p, spool.AppendInput(nil, time.Now(), in))
 	}
 }
 

@@ -36,6 +36,8 @@
 //	5     tree gone
 //	6     pinned: u8 1 or unpinned: u8 0, from here on; before the first it is
 //	      as the spec says
+//	7     input: u64 bytes accepted, u8 1 if it was closed after them; written
+//	      when no more can come, if there was any
 //
 // The first record is the spec. Unknown kinds and tags are skipped. A record
 // that is cut short or damaged ends the journal (a torn tail).

@@ -20,6 +20,7 @@ const (
 	recEOF
 	recTreeGone
 	recPinned
+	recInput
 )
 
 const (
@@ -101,6 +102,24 @@ func AppendPinned(b []byte, at time.Time, pinned bool) []byte {
 	})
 }
 
+// Input is what was taken of a process's input.
+type Input struct {
+	Accepted int64 // bytes
+	EOF      bool  // closed after them
+}
+
+// AppendInput appends the record of what was taken of the input, once no more
+// can be.
+func AppendInput(b []byte, at time.Time, in Input) []byte {
+	return appendRecord(b, recInput, at, func(b []byte) []byte {
+		eof := byte(0)
+		if in.EOF {
+			eof = 1
+		}
+		return append(binary.LittleEndian.AppendUint64(b, uint64(in.Accepted)), eof)
+	})
+}
+
 // Journal is the content of a journal.
 type Journal struct {
 	Spec        process.Spec
@@ -112,6 +131,7 @@ type Journal struct {
 	EOFAt       [4]int64 // where EOF is set: the length of the stream
 	TreeGone    bool
 	Pinned      bool
+	Input       Input // of a finished process
 	Size        int64 // of the whole records
 	ExitBoot    int64 // when it exited on CLOCK_BOOTTIME of the boot it started in, ns; 0: not known
 	Torn        bool  // something follows them
@@ -205,6 +225,11 @@ func (j *Journal) apply(kind byte, at time.Time, body []byte) bool {
 			return false
 		}
 		j.Pinned = body[0] == 1
+	case recInput:
+		if len(body) < 9 {
+			return false
+		}
+		j.Input = Input{Accepted: int64(le.Uint64(body)), EOF: body[8] == 1}
 	}
 	return true
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tend-run/tend/keeper/feed"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/spool"
 )
 
 // window is how much input may wait in memory for a process that does not read.
@@ -73,7 +74,7 @@ func (p *proc) Write(ctx context.Context, in process.Input) (process.Accepted, e
 // repeated acknowledges a write that was applied before stdin was closed, or
 // before the process ended.
 func (p *proc) repeated(in process.Input, err error) (process.Accepted, error) {
-	if !p.live || in.Offset == nil || *in.Offset < 0 {
+	if in.Offset == nil || *in.Offset < 0 {
 		return process.Accepted{}, err
 	}
 	took := p.took.Load()
@@ -83,20 +84,15 @@ func (p *proc) repeated(in process.Input, err error) (process.Accepted, error) {
 			return process.Accepted{}, err
 		}
 	}
-	if end := *in.Offset + int64(len(in.Data)); end > took.accepted || in.EOF && !took.eof || len(in.Data) == 0 && !in.EOF {
+	if end := *in.Offset + int64(len(in.Data)); end > took.Accepted || in.EOF && !took.EOF || len(in.Data) == 0 && !in.EOF {
 		return process.Accepted{}, err
 	}
-	return process.Accepted{Offset: took.accepted}, nil
+	return process.Accepted{Offset: took.Accepted}, nil
 }
 
-// taken is what was taken of the input.
-type taken struct {
-	accepted int64
-	eof      bool
-}
-
-func (p *proc) inputTaken() *taken {
-	return &taken{p.slot.End(process.Stdin), p.slot.Wishes()&board.StdinEOF != 0}
+// inputTaken is what was taken of the input of a process on the board.
+func (p *proc) inputTaken() *spool.Input {
+	return &spool.Input{Accepted: p.slot.End(process.Stdin), EOF: p.slot.Wishes()&board.StdinEOF != 0}
 }
 
 // writable reports why nothing more can be written.

@@ -227,6 +227,15 @@ func (m *Manager) adoptBoard(b *board.Board) {
 			m.cfg.Log.Warn("process on the board has no journal", "id", s.ID(), "err", err)
 			continue
 		}
+		if s.Flags()&board.FlagFinal != 0 && j.Exit != nil {
+			// The server before us may have freed output since, and pinned: its
+			// files say so, and the board does not.
+			if p, err := m.loadFinished(j.Spec.ID); err == nil {
+				m.register(p)
+				m.retireSlot(wire.Ref{Slot: i, Gen: gen})
+				continue
+			}
+		}
 		p := &proc{m: m, id: s.ID(), spec: j.Spec, dir: dir, ref: wire.Ref{Slot: i, Gen: gen}, slot: s, live: true, started: s.Started(), pid: s.PID()}
 		p.pinned.Store(j.Pinned)
 		m.register(p)
@@ -310,6 +319,7 @@ func (m *Manager) loadFinished(id process.ID) (*proc, error) {
 	final := src.Progress()
 	final.PID, final.Started = p.pid, p.started
 	p.ended.Store(endedAt(j))
+	p.took.Store(&j.Input)
 	p.final.Store(&final)
 	return p, nil
 }
@@ -322,9 +332,11 @@ func (m *Manager) lose(p *proc) {
 		pr := p.board()
 		pr.Exit = &process.Exit{Code: -1, Cause: process.CauseShutdown, Time: time.Now()}
 		p.ended.Store(spool.BootTime())
+		p.took.CompareAndSwap(nil, p.inputTaken())
 		p.final.CompareAndSwap(nil, &pr)
 	} else {
 		p.ended.Store(fresh.ended.Load())
+		p.took.CompareAndSwap(nil, fresh.took.Load())
 		p.final.CompareAndSwap(nil, fresh.final.Load())
 	}
 	p.changed()

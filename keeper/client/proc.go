@@ -35,7 +35,7 @@ type proc struct {
 
 	pinned atomic.Bool                    // as the journal has it; set by pin
 	pins   sync.Mutex                     // held while a pin is written, so that both are in one order
-	took   atomic.Pointer[taken]          // of the input; set before final
+	took   atomic.Pointer[spool.Input]    // of the input; set before final
 	ended  atomic.Int64                   // when it was over, CLOCK_BOOTTIME ns; set before final
 	final  atomic.Pointer[spool.Progress] // set once, when nothing changes any more
 
@@ -226,7 +226,9 @@ func (p *proc) info(pr spool.Progress) process.Info {
 	case isStopped(p.pid):
 		in.State = process.Stopped
 	}
-	if p.live && p.final.Load() == nil {
+	if took := p.took.Load(); took != nil {
+		in.Stdin.Accepted = took.Accepted
+	} else if p.live {
 		in.Stdin = process.StdinInfo{
 			Open:     p.slot.Flags()&board.FlagStdinOpen != 0 && p.slot.Wishes()&board.StdinEOF == 0,
 			Accepted: p.slot.End(process.Stdin),
