@@ -109,5 +109,7 @@ func journalBytes() (b []byte, ends []int) {
 	add(AppendExited(b, at, &process.Exit{Code: 3, Signal: 9, Cause: process.CauseTimeout, CoreDumped: true,
 		UserTime: 5, SystemTime: 6, MaxRSS: 7, Time: at.Add(4)}))
 	add(AppendTreeGone(b, at.Add(5)))
+	add(AppendPinned(b, at.Add(6), true))
+	add(AppendInput(b, at.Add(7), Input{Accepted: 1 << 33, EOF: true}))
 	return b, ends
 }

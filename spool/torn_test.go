@@ -21,7 +21,7 @@ func TestAJournalIsReadAsItWasWritten(t *testing.T) {
 		SpecTime: at, StartedTime: at.Add(1), Started: &Started{PID: 42, StartTicks: 77, BootID: "boot"},
 		Exit: &process.Exit{Code: 3, Signal: 9, Cause: process.CauseTimeout, CoreDumped: true,
 			UserTime: 5, SystemTime: 6, MaxRSS: 7, Time: at.Add(4)},
-		EOF: [4]bool{2: true}, EOFAt: [4]int64{2: 1 << 40}, TreeGone: true, Size: int64(ends[len(ends)-1]),
+		EOF: [4]bool{2: true}, EOFAt: [4]int64{2: 1 << 40}, TreeGone: true, Pinned: true, Input: Input{Accepted: 1 << 33, EOF: true}, Size: int64(ends[len(ends)-1]),
 	}
 	got, err := parseJournal(b)
 	if err != nil {
