@@ -32,22 +32,17 @@ func (k *Keeper) adoptStart(p *proc, h held) bool {
 	if pid == 0 || p.slot.Flags()&board.FlagTakenBack != 0 {
 		return false // not forked, or ended since by a keeper that died meanwhile
 	}
-	lim := limitsOf(&j.Spec, k.groups, p)
-	leashed := lim.any() && (pid == board.Forking || p.slot.Flags()&board.FlagLeashed != 0)
 	if pid == board.Forking {
+		p.group = k.inGroup(p)
+		if p.gated(&j.Spec) {
+			return false // it waits at the gate, and ends there
+		}
 		if pid = k.findForked(p.ref.Slot, p.slot.Reserved()); pid == 0 {
 			return false
 		}
 		if k.stats.resetOOM {
 			setOOMScore(pid, 0)
 		}
-	}
-	if leashed {
-		p.group = k.inGroup(p)
-		if !k.settleLimits(p, pid, &j.Spec) {
-			return false
-		}
-		p.slot.Clear(board.FlagLeashed)
 	}
 	failpoint.Hit(failpoint.AdoptFound)
 	if dir != p.dir {

@@ -204,22 +204,6 @@ func (g *cgroups) kill(slot uint32) error {
 	return writeFile(g.dir(slot)+"/cgroup.kill", "1")
 }
 
-// freeze stops all members, waits until they stand, and returns what lets them
-// go on. Where the kernel cannot (before 5.2), nothing stops.
-func (g *cgroups) freeze(slot uint32, bound time.Duration) (thaw func()) {
-	path := g.dir(slot) + "/cgroup.freeze"
-	if g.root == "" || writeFile(path, "1") != nil {
-		return func() {}
-	}
-	if fd, err := g.openEvents(slot); err == nil {
-		for end := time.Now().Add(bound); !hasEvent(fd, "frozen 1") && time.Now().Before(end); {
-			unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}, 20)
-		}
-		unix.Close(fd)
-	}
-	return func() { writeFile(path, "0") }
-}
-
 // procs lists the members, of the group itself and of groups below it that a
 // privileged descendant may have made.
 func (g *cgroups) procs(slot uint32) ([]int, error) {

@@ -4,28 +4,31 @@ package keeper
 
 import (
 	"encoding/binary"
-	"fmt"
-	"io"
-	"os"
+	"errors"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
-	"github.com/tend-run/tend/spool"
 )
 
-// A gate makes a start happen once where there is no cgroup v2, by which the
-// next keeper would find what was forked: the child is this program again, which
-// waits at the gate and executes the program when it opens. The pid is on the
-// board before that, and the vaults hold the gate. So if the keeper dies before
-// the pid is written down, the next one drops the gate, and the child ends
-// without having done anything; after that, the next one opens it.
+// A gate keeps a child from its program. Two starts need one: of a process with
+// limits that the kernel gives to a process and not to a cgroup, since no part
+// of the program may run without them; and of a process without a cgroup v2, by
+// which the next keeper would find what was forked.
 //
-// The child has on its descriptors 3, 4 and 5: the gate, a pipe for what goes
-// wrong, which the exec closes, and a memfd with the wire.Spawn. What goes wrong
-// is a byte (failed*), the errno as u32 LE, and a text.
+// The child is this program again. It limits itself, changes to its user and its
+// directory, reports that it is ready, and waits. Then its pid goes to the board
+// and the gate opens; to execute the program is all that is left. The vaults hold
+// the gate. So if the keeper dies before the pid is on the board, the next one
+// drops the gate, and the child ends without having run anything; after that,
+// the next one opens it.
+//
+// The child has on its descriptors 3, 4 and 5: the gate, the report, which the
+// exec closes, and a memfd with the wire.Spawn. A report is a byte (report*);
+// what goes wrong is followed by the errno as u32 LE, and a text.
 const (
 	gateFD = 3 + iota
 	reportFD
@@ -33,12 +36,16 @@ const (
 )
 
 const (
-	failedLimits = 1 + iota
-	failedExec
+	reportLimits = 1 + iota // limits could not be set
+	reportExec              // anything else went wrong
+	reportReady
 )
 
-// gateShut is the exit status of a child whose gate was dropped.
-const gateShut = 125
+// Exit statuses of a child that does not come to the program.
+const (
+	gateShut   = 125 // its gate was dropped
+	notStarted = 127
+)
 
 // GateRole is the first argument of the program that waits at a gate, and
 // gateResetOOM may be the second.
@@ -46,6 +53,15 @@ const (
 	GateRole     = "gate"
 	gateResetOOM = "reset-oom"
 )
+
+// gateEnv keeps the Go runtime of what waits from making threads.
+var gateEnv = []string{"GOMAXPROCS=1", "GOGC=off"}
+
+// gated reports whether a start needs a gate.
+func (p *proc) gated(spec *process.Spec) bool {
+	l := &spec.Limits
+	return !p.group || len(l.Rlimits) > 0 || l.Nice != 0 || l.OOMScoreAdj != 0
+}
 
 // addGate makes the gate of a process; the child's end is appended to child.
 func (k *Keeper) addGate(p *proc, child []int) ([]int, *wire.Error) {
@@ -65,11 +81,7 @@ func (k *Keeper) openGate(p *proc) {
 }
 
 // forkGated is fork with a gate.
-func (k *Keeper) forkGated(p *proc, spec *process.Spec, req *wire.Spawn, child []int) *wire.Error {
-	if l := limitsOf(spec, k.groups, p); len(l.cgroupLimits()) > 0 {
-		err := l.prepare()
-		return wire.StartError(process.StartLimits, errno(err), err.Error())
-	}
+func (k *Keeper) forkGated(p *proc, req *wire.Spawn, child []int, group int, lim *limits) *wire.Error {
 	var e wire.Enc
 	req.Append(&e)
 	mem, err := unix.MemfdCreate("tend-start", unix.MFD_CLOEXEC)
@@ -85,7 +97,7 @@ func (k *Keeper) forkGated(p *proc, spec *process.Spec, req *wire.Spawn, child [
 		return resourceError("pipes", err)
 	}
 	defer unix.Close(report[0])
-	attr := &syscall.ProcAttr{Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &p.pidfd, Setctty: spec.PTY != nil}}
+	attr := &syscall.ProcAttr{Env: gateEnv, Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &p.pidfd, Setctty: p.pty, UseCgroupFD: p.group, CgroupFD: group}}
 	for _, fd := range append(child, report[1], mem) {
 		attr.Files = append(attr.Files, uintptr(fd))
 	}
@@ -99,120 +111,49 @@ func (k *Keeper) forkGated(p *proc, spec *process.Spec, req *wire.Spawn, child [
 		return resourceError("fork", err)
 	}
 	p.pid = pid
+	failpoint.Hit(failpoint.GateForked)
+	var said [512]byte
+	if n := readSome(report[0], said[:1]); n == 0 || said[0] != reportReady {
+		n += readSome(report[0], said[n:])
+		return k.failedAtGate(p, said[:n], req)
+	}
+	// Only now: what waits is larger than what such a limit may allow.
+	if err := lim.impose(); err != nil {
+		k.killNow(p)
+		return wire.StartError(process.StartLimits, errno(err), err.Error())
+	}
+	failpoint.Hit(failpoint.GateReached)
 	p.slot.NotePID(pid)
+	failpoint.Hit(failpoint.GateNoted)
 	k.openGate(p)
-	var failed []byte
-	for buf := make([]byte, 512); ; {
-		n, err := unix.Read(report[0], buf)
-		if err == unix.EINTR {
-			continue
-		}
-		if n <= 0 { // the exec has closed it, or the child has ended
-			break
-		}
-		failed = append(failed, buf[:n]...)
-	}
-	if len(failed) < 5 {
-		return nil
-	}
-	unix.Wait4(pid, nil, 0, nil)
-	no := syscall.Errno(binary.LittleEndian.Uint32(failed[1:]))
-	if failed[0] == failedLimits {
-		return wire.StartError(process.StartLimits, uint32(no), string(failed[5:]))
-	}
-	return startError(no, req)
-}
-
-// PassGate is the child: it waits at the gate and becomes the program. It does
-// not return.
-func PassGate(args []string) {
-	for fd := gateFD; fd <= requestFD; fd++ {
-		unix.CloseOnExec(fd)
-	}
-	b, err := io.ReadAll(io.NewSectionReader(os.NewFile(requestFD, "request"), 0, wire.MaxFrame))
-	if err != nil {
-		reportFailure(failedExec, err)
-	}
-	req, err := wire.ParseSpawn(b)
-	if err != nil {
-		reportFailure(failedExec, err)
-	}
-	spec, err := spool.DecodeSpec(req.Spec)
-	if err != nil {
-		reportFailure(failedExec, err)
-	}
-	var open [1]byte
-	for {
-		n, err := unix.Read(gateFD, open[:])
-		if err == unix.EINTR {
-			continue
-		}
-		if n != 1 {
-			os.Exit(gateShut)
-		}
-		break
-	}
-	if err := limitSelf(&spec.Limits, len(args) > 0 && args[0] == gateResetOOM); err != nil {
-		reportFailure(failedLimits, err)
-	}
-	if err := becomeUser(&req); err != nil {
-		reportFailure(failedExec, err)
-	}
-	if req.Dir != "" {
-		if err := unix.Chdir(req.Dir); err != nil {
-			reportFailure(failedExec, err)
-		}
-	}
-	for i, r := range spec.Limits.Rlimits { // last: they are not for us
-		if err := syscall.Setrlimit(r.Resource, &syscall.Rlimit{Cur: r.Soft, Max: r.Hard}); err != nil {
-			reportFailure(failedLimits, rlimitError(i, r, err))
-		}
-	}
-	reportFailure(failedExec, syscall.Exec(req.Path, req.Argv, req.Env))
-}
-
-// limitSelf sets what only the daemon's user may set.
-func limitSelf(l *process.Limits, resetOOM bool) error {
-	if l.Nice != 0 {
-		if err := unix.Setpriority(unix.PRIO_PROCESS, 0, l.Nice); err != nil {
-			return fmt.Errorf("limits.nice %d: %w", l.Nice, err)
-		}
-	}
-	if l.OOMScoreAdj != 0 || resetOOM {
-		if err := setOOMScore(os.Getpid(), l.OOMScoreAdj); err != nil && l.OOMScoreAdj != 0 {
-			return fmt.Errorf("limits.oom_score_adj %d: %w", l.OOMScoreAdj, err)
-		}
-	}
-	for i, r := range l.Rlimits { // raising a hard limit takes a privilege
-		var now syscall.Rlimit
-		if err := syscall.Getrlimit(r.Resource, &now); err == nil && r.Hard > now.Max {
-			if err := syscall.Setrlimit(r.Resource, &syscall.Rlimit{Cur: now.Cur, Max: r.Hard}); err != nil {
-				return rlimitError(i, r, err)
-			}
-		}
+	failpoint.Hit(failpoint.GateOpened)
+	if n := readSome(report[0], said[:]); n > 0 { // else the exec has closed it
+		return k.failedAtGate(p, said[:n], req)
 	}
 	return nil
 }
 
-func becomeUser(req *wire.Spawn) error {
-	if !req.Cred {
-		return nil
+// failedAtGate collects a child that came to its end before the program.
+func (k *Keeper) failedAtGate(p *proc, report []byte, req *wire.Spawn) *wire.Error {
+	if len(report) < 5 {
+		k.killNow(p)
+		return resourceError("fork", errors.New("the child ended before it came to the program"))
 	}
-	groups := make([]int, len(req.Groups))
-	for i, g := range req.Groups {
-		groups[i] = int(g)
+	unix.Wait4(p.pid, nil, 0, nil)
+	no := syscall.Errno(binary.LittleEndian.Uint32(report[1:]))
+	if report[0] == reportLimits {
+		return wire.StartError(process.StartLimits, uint32(no), string(report[5:]))
 	}
-	if err := syscall.Setgroups(groups); err != nil {
-		return err
-	}
-	if err := syscall.Setgid(int(req.GID)); err != nil {
-		return err
-	}
-	return syscall.Setuid(int(req.UID))
+	return startError(no, req)
 }
 
-func reportFailure(kind byte, err error) {
-	b := binary.LittleEndian.AppendUint32([]byte{kind}, errno(err))
-	unix.Write(reportFD, append(b, err.Error()...))
-	os.Exit(127)
+// readSome is read(2) that goes on after a signal; 0 at the end and for errors.
+func readSome(fd int, b []byte) int {
+	for {
+		n, err := unix.Read(fd, b)
+		if err == unix.EINTR {
+			continue
+		}
+		return max(n, 0)
+	}
 }

@@ -8,14 +8,11 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tend-run/tend/process"
 )
 
-// limits of one process. They are set while the child stands at its first
-// instruction (PTRACE_TRACEME, then the stop that exec makes), so no part of
-// the program ever runs without them.
+// limits are those of a process's cgroup. The others a child sets for itself
+// (see gate.go).
 type limits struct {
 	spec   process.Limits
 	group  string // the process's cgroup v2 directory, or ""
@@ -44,18 +41,16 @@ func (l *limits) cgroupLimits() []struct{ file, controller, value string } {
 	return out
 }
 
-// any: the child must be stopped for its limits.
-func (l *limits) any() bool {
-	return len(l.spec.Rlimits) > 0 || l.spec.Nice != 0 || l.spec.OOMScoreAdj != 0
-}
-
-// prepare sets the limits of the cgroup, before the fork. A slot's group is
-// used again, so limits of a former owner are lifted.
-func (l *limits) prepare() error {
-	want := l.cgroupLimits()
+// clear lifts what a former owner of the slot had: its cgroup is used again.
+func (l *limits) clear() {
 	if l.groups.takeLimited(l.slot) {
 		l.lift()
 	}
+}
+
+// impose sets the limits of the cgroup, before the program runs.
+func (l *limits) impose() error {
+	want := l.cgroupLimits()
 	if len(want) == 0 {
 		return nil
 	}
@@ -85,53 +80,6 @@ func (l *limits) lift() {
 }
 
 func parentDir(path string) string { return path[:strings.LastIndexByte(path, '/')] }
-
-// apply sets the limits of the stopped child, calls ready, and lets it go. The
-// caller is on the thread that forked it.
-func (l *limits) apply(pid int, ready func()) error {
-	var ws unix.WaitStatus
-	for {
-		_, err := unix.Wait4(pid, &ws, 0, nil)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("wait for the child to stop: %w", err)
-		}
-		break
-	}
-	if !ws.Stopped() {
-		return fmt.Errorf("the child ended before its limits were set")
-	}
-	if err := l.set(pid); err != nil {
-		return err
-	}
-	ready()
-	if err := unix.PtraceDetach(pid); err != nil {
-		return fmt.Errorf("let the child go: %w", err)
-	}
-	return nil
-}
-
-// set gives one process its limits.
-func (l *limits) set(pid int) error {
-	for i, r := range l.spec.Rlimits {
-		if err := unix.Prlimit(pid, r.Resource, &unix.Rlimit{Cur: r.Soft, Max: r.Hard}, nil); err != nil {
-			return rlimitError(i, r, err)
-		}
-	}
-	if l.spec.Nice != 0 {
-		if err := unix.Setpriority(unix.PRIO_PROCESS, pid, l.spec.Nice); err != nil {
-			return fmt.Errorf("limits.nice %d: %w", l.spec.Nice, err)
-		}
-	}
-	if l.spec.OOMScoreAdj != 0 {
-		if err := setOOMScore(pid, l.spec.OOMScoreAdj); err != nil {
-			return fmt.Errorf("limits.oom_score_adj %d: %w", l.spec.OOMScoreAdj, err)
-		}
-	}
-	return nil
-}
 
 func rlimitError(i int, r process.Rlimit, err error) error {
 	return fmt.Errorf("limits.rlimits[%d] (resource %d, soft %d, hard %d): %w", i, r.Resource, r.Soft, r.Hard, err)

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"os"
-	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -139,7 +138,7 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 			}
 		}
 	}()
-	if werr == nil && !p.group {
+	if werr == nil && p.gated(spec) {
 		child, werr = k.addGate(p, child)
 	}
 	if werr != nil {
@@ -194,8 +193,13 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 // fork runs the program: own session, own cgroup, and no wrapper process. The
 // descriptors of the keeper are all close-on-exec.
 func (k *Keeper) fork(p *proc, spec *process.Spec, req *wire.Spawn, child []int, group int) *wire.Error {
+	lim := limitsOf(spec, k.groups, p)
+	lim.clear()
 	if p.gate >= 0 {
-		return k.forkGated(p, spec, req, child)
+		return k.forkGated(p, req, child, group, lim)
+	}
+	if err := lim.impose(); err != nil {
+		return wire.StartError(process.StartLimits, errno(err), err.Error())
 	}
 	attr := &syscall.ProcAttr{
 		Dir: req.Dir, Env: req.Env,
@@ -208,40 +212,12 @@ func (k *Keeper) fork(p *proc, spec *process.Spec, req *wire.Spawn, child []int,
 	if req.Cred {
 		attr.Sys.Credential = &syscall.Credential{Uid: req.UID, Gid: req.GID, Groups: req.Groups}
 	}
-	lim := limitsOf(spec, k.groups, p)
-	if err := lim.prepare(); err != nil {
-		return wire.StartError(process.StartLimits, errno(err), err.Error())
-	}
-	if lim.any() {
-		// The child stops at its first instruction, so that no part of the
-		// program runs without its limits. Tracing is per thread.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		attr.Sys.Ptrace = true
-	}
 	pid, err := syscall.ForkExec(req.Path, req.Argv, attr)
 	if err != nil {
 		return startError(err, req)
 	}
 	p.pid = pid
-	if lim.any() {
-		failpoint.Hit(failpoint.SpawnLimits)
-		// The pid is on the board before the program runs: a next keeper must
-		// not start it again. What the keeper leaves at its first instruction
-		// dies with the keeper (see adoptStart).
-		known := func() {
-			p.slot.Set(board.FlagLeashed)
-			p.slot.NotePID(pid)
-			failpoint.Hit(failpoint.SpawnLeashed)
-		}
-		if err := lim.apply(pid, known); err != nil {
-			unix.Kill(pid, unix.SIGKILL)
-			unix.Wait4(pid, nil, 0, nil)
-			return wire.StartError(process.StartLimits, errno(err), err.Error())
-		}
-		failpoint.Hit(failpoint.SpawnUnleashed)
-		p.slot.Clear(board.FlagLeashed)
-	} else if k.stats.resetOOM {
+	if k.stats.resetOOM {
 		setOOMScore(pid, 0)
 	}
 	return nil

@@ -34,7 +34,7 @@ func spawn(ctx context.Context, b *bench) error {
 	id := process.NewID()
 	file := filepath.Join(b.dir, string(id))
 	spec := process.Spec{ID: id, Argv: b.argv("once", file, code)}
-	if b.rnd.IntN(2) == 0 { // the child is stopped for its limits
+	if b.rnd.IntN(2) == 0 { // the child waits at the gate with its limits
 		spec.Limits.Rlimits = []process.Rlimit{{Resource: syscall.RLIMIT_CORE}}
 	}
 	p, err := b.c.Start(ctx, spec)

@@ -110,12 +110,8 @@ const (
 	FlagSyncInterval = 1 << 18
 )
 
-// FlagLeashed: the process may still stand at its first instruction, until its
-// limits are set.
-const FlagLeashed = 1 << 19
-
 // FlagNoGroup: the process has no cgroup of its own, though others may.
-const FlagNoGroup = 1 << 20
+const FlagNoGroup = 1 << 20 // 1 << 19 was used by former versions
 
 // FlagTakenBack: the start is being undone. What was forked for it may be killed
 // already, so no keeper may complete it.

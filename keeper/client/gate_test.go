@@ -3,6 +3,8 @@
 package client_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -40,58 +42,115 @@ func TestAProgramRunsOnceThoughTheKeeperDiesAroundItsFork(t *testing.T) {
 		{"before the child is let through", unix.SYS_WRITE, func(call *poorkernel.Call, keeper int) bool { return leader(call.PID) == keeper && call.Args[2] == 1 }},
 		{"before the child executes the program", unix.SYS_EXECVE, func(call *poorkernel.Call, keeper int) bool { return child(call, keeper) && call.Path(0) == "/bin/sh" }},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			stateDir, l := watchedIn(t, noCgroups, poorkernel.Rule{Call: c.call, Arg: -1})
-			armed, struck := make(chan int, 1), make(chan struct{})
-			go func() {
-				keeper := 0
-				for {
-					call, err := l.Next()
-					if err != nil {
-						return
-					}
-					select {
-					case keeper = <-armed:
-					default:
-					}
-					if keeper > 0 && c.by(call, keeper) {
-						unix.Kill(keeper, unix.SIGKILL)
-						waitGone(keeper)
-						keeper = 0
-						close(struck)
-					}
-					l.Continue(call)
-				}
-			}()
-			m := open(t, stateDir)
-			if p, err := m.Start(t.Context(), process.Spec{Argv: []string{"true"}}); err != nil {
-				t.Fatal(err)
-			} else if _, err := p.Wait(t.Context(), process.Until{TreeGone: true}); err != nil {
-				t.Fatal(err)
-			}
-			armed <- pids(t, stateDir).Keeper
-			ran := filepath.Join(stateDir, "ran")
-			p, err := m.Start(t.Context(), process.Spec{Shell: "echo once >> " + ran + "; echo said; exit 5"})
+		t.Run("without cgroups, "+c.name, func(t *testing.T) {
+			runsOnce(t, process.Limits{}, c.by, noCgroups, poorkernel.Rule{Call: c.call, Arg: -1})
+		})
+		t.Run("with limits, "+c.name, func(t *testing.T) {
+			runsOnce(t, process.Limits{Nice: 3}, c.by, poorkernel.Rule{Call: c.call, Arg: -1})
+		})
+	}
+}
+
+func runsOnce(t *testing.T, limits process.Limits, by func(*poorkernel.Call, int) bool, rules ...poorkernel.Rule) {
+	stateDir, l := watchedIn(t, rules...)
+	armed, struck := make(chan int, 1), make(chan struct{})
+	go func() {
+		keeper := 0
+		for {
+			call, err := l.Next()
 			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := p.Wait(t.Context(), process.Until{EOF: true})
-			if err != nil || r.Exit == nil || r.Exit.Code != 5 {
-				t.Errorf("it ended with %+v, %v", r.Exit, err)
+				return
 			}
 			select {
-			case <-struck:
+			case keeper = <-armed:
 			default:
-				t.Fatal("the keeper was not killed")
 			}
-			if got := whole(t, p, process.Stdout); got != "said\n" {
-				t.Errorf("stdout is %q", got)
+			if keeper > 0 && by(call, keeper) {
+				unix.Kill(keeper, unix.SIGKILL)
+				waitGone(keeper)
+				keeper = 0
+				close(struck)
 			}
-			if b, err := os.ReadFile(ran); err != nil || string(b) != "once\n" {
-				t.Errorf("the program left %q, %v", b, err)
+			l.Continue(call)
+		}
+	}()
+	m := open(t, stateDir)
+	if p, err := m.Start(t.Context(), process.Spec{Argv: []string{"true"}}); err != nil {
+		t.Fatal(err)
+	} else if _, err := p.Wait(t.Context(), process.Until{TreeGone: true}); err != nil {
+		t.Fatal(err)
+	}
+	armed <- pids(t, stateDir).Keeper
+	ran := filepath.Join(stateDir, "ran")
+	p, err := m.Start(t.Context(), process.Spec{Shell: "nice >> " + ran + "; echo said; exit 5", Limits: limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.Wait(t.Context(), process.Until{EOF: true})
+	if err != nil || r.Exit == nil || r.Exit.Code != 5 {
+		t.Errorf("it ended with %+v, %v", r.Exit, err)
+	}
+	select {
+	case <-struck:
+	default:
+		t.Fatal("the keeper was not killed")
+	}
+	if got := whole(t, p, process.Stdout); got != "said\n" {
+		t.Errorf("stdout is %q", got)
+	}
+	if b, err := os.ReadFile(ran); err != nil || string(b) != fmt.Sprintln(limits.Nice) {
+		t.Errorf("the program left %q, %v", b, err)
+	}
+}
+
+// What waits at the gate needs more than the program may have.
+func TestLimitsThatTheGateItselfExceeds(t *testing.T) {
+	m := open(t, daemon(t))
+	unlimited := whole(t, start(t, m, process.Spec{Shell: "ulimit -Sn"}), process.Stdout)
+	for name, c := range map[string]struct {
+		script string
+		limits process.Limits
+		want   string
+	}{
+		"no descriptor more": {"ulimit -n", process.Limits{Rlimits: []process.Rlimit{{Resource: unix.RLIMIT_NOFILE, Soft: 4, Hard: 4}}}, "4\n"},
+		"little memory":      {"ulimit -v; ulimit -d", process.Limits{Rlimits: []process.Rlimit{{Resource: unix.RLIMIT_AS, Soft: 16 << 20, Hard: 16 << 20}, {Resource: unix.RLIMIT_DATA, Soft: 4 << 20, Hard: 4 << 20}}}, "16384\n4096\n"},
+		"no process more":    {"ulimit -p", process.Limits{Rlimits: []process.Rlimit{{Resource: unix.RLIMIT_NPROC, Soft: 0, Hard: 0}}}, "0\n"},
+		"no file":            {"ulimit -f", process.Limits{Rlimits: []process.Rlimit{{Resource: unix.RLIMIT_FSIZE, Soft: 0, Hard: 0}}}, "0\n"},
+		"the limit of descriptors that Go raises for itself": {"ulimit -Sn; nice", process.Limits{Nice: 7}, unlimited + "7\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 20 {
+				p := start(t, m, process.Spec{Shell: c.script, Limits: c.limits})
+				if got := whole(t, p, process.Stdout); got != c.want {
+					t.Fatalf("%q, with %q; want %q", got, whole(t, p, process.Stderr), c.want)
+				}
 			}
 		})
 	}
+	t.Run("one task and a MiB", func(t *testing.T) {
+		both := process.Limits{Nice: 1, PidsMax: 1, MemoryMax: 1 << 20}
+		for range 20 {
+			p, err := m.Start(t.Context(), process.Spec{Shell: "echo $(nice)", Limits: both})
+			if errors.Is(err, process.ErrUnsupported) {
+				t.Skip(err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := whole(t, p, process.Stderr); !strings.Contains(got, "fork") {
+				t.Fatalf("a second task: %q", got)
+			}
+		}
+	})
+}
+
+func start(t *testing.T, m process.Manager, spec process.Spec) process.Process {
+	t.Helper()
+	p, err := m.Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // child: the call is made by a child that the keeper has forked.
