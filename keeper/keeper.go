@@ -141,6 +141,7 @@ func Run(cfg Config) error {
 			wg.Go(settle)
 		}
 		wg.Wait()
+		k.stats.filesystem()
 		k.spares.fill() // not before: a start may still need a former keeper's directory
 	}()
 	k.vaults[inMirror].onLost = k.findMirror
@@ -172,7 +173,7 @@ func (k *Keeper) begin() (err error) {
 	}
 	k.groups = findCgroups(k.cfg.StateDir)
 	k.groups.removeEmpty()
-	k.stats = probeMachine(k.spool, k.groups)
+	k.stats = probeMachine(k.spool)
 	return k.takeOver()
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -15,13 +16,14 @@ import (
 	"github.com/tend-run/tend/spool"
 )
 
-// machine is what this kernel and filesystem allow, found out once at the
-// start by trying.
+// machine is what this kernel and filesystem allow, found out once by trying.
 type machine struct {
-	cacheFiles int    // open spool files at most
-	resetOOM   bool   // children must not inherit our oom_score_adj
-	splice     string // "" or why splice to the spool does not work
-	punch      string // "" or why heads cannot be freed
+	cacheFiles int  // open spool files at most
+	resetOOM   bool // children must not inherit our oom_score_adj
+	// filesystem returns "" or why splice to the spool does not work, and "" or
+	// why heads cannot be freed. It takes a moment, for which nobody waits who
+	// wants the output to flow.
+	filesystem func() (splice, punch string)
 	pidfdInfo  bool   // the kernel keeps exit statuses with pidfds
 	files      uint64 // RLIMIT_NOFILE
 }
@@ -29,7 +31,7 @@ type machine struct {
 // fdsPerProcess is what one running process with two pipes costs the keeper.
 const fdsPerProcess = 3
 
-func probeMachine(spoolDir string, g *cgroups) machine {
+func probeMachine(spoolDir string) machine {
 	m := machine{cacheFiles: 256}
 	var r unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) == nil {
@@ -45,7 +47,7 @@ func probeMachine(spoolDir string, g *cgroups) machine {
 			m.resetOOM = true
 		}
 	}
-	m.splice, m.punch = probeFilesystem(spoolDir)
+	m.filesystem = sync.OnceValues(func() (splice, punch string) { return probeFilesystem(spoolDir) })
 	if fd, err := unix.PidfdOpen(os.Getpid(), 0); err == nil {
 		info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT | unix.PIDFD_INFO_PID | 1<<5} // 1<<5: report what is supported (6.17)
 		m.pidfdInfo = unix.IoctlPidfdInfo(fd, &info) == nil && kernelAtLeast(6, 15)
@@ -104,8 +106,9 @@ func (m *machine) facts(k *Keeper) []string {
 			out = append(out, name+"="+ok)
 		}
 	}
-	fact("output_survives_keeper", "splice(2) into the spool", m.splice)
-	fact("retention_frees_space", "FALLOC_FL_PUNCH_HOLE", m.punch)
+	splice, punch := m.filesystem()
+	fact("output_survives_keeper", "splice(2) into the spool", splice)
+	fact("retention_frees_space", "FALLOC_FL_PUNCH_HOLE", punch)
 	switch {
 	case k.groups.root == "":
 		fact("kill_reaches_tree", "", k.groups.why+": a descendant that made its own session and lost its parent is not found")

@@ -48,7 +48,7 @@ func (k *Keeper) restore(fd int) error {
 	if k.groups.root != "" {
 		k.groups.killed, k.groups.limited = slotsOf(g.Killed), slotsOf(g.Limited)
 	}
-	k.stats = probeMachine(k.spool, k.groups)
+	k.stats = probeMachine(k.spool)
 	for i := range s.Procs {
 		k.restoreProc(&s.Procs[i], g)
 	}
