@@ -64,23 +64,23 @@ func TestNothingIsLostWhoeverIsKilled(t *testing.T) {
 }
 
 func TestNothingIsLostOverUpgrades(t *testing.T) {
-	r := play(t, torture.Config{Upgrade: true, Strikes: 40, Binaries: []string{bin}})
-	if r.Upgrades < 4 {
-		t.Errorf("%d upgrades; want 4", r.Upgrades)
+	r := play(t, torture.Config{Upgrade: true, Strikes: 12, Binaries: []string{bin}})
+	if r.Upgrades < 12 {
+		t.Errorf("%d upgrades; want 12", r.Upgrades)
 	}
 }
 
 // The previous version's snapshots are read, and it reads ours.
 func TestNothingIsLostOverUpgradesFromAndToThePreviousVersion(t *testing.T) {
-	r := play(t, torture.Config{Upgrade: true, Strikes: 60, Binaries: []string{previous, bin}})
-	if r.Upgrades < 6 {
-		t.Errorf("%d upgrades; want 6", r.Upgrades)
+	r := play(t, torture.Config{Upgrade: true, Strikes: 16, Binaries: []string{previous, bin}})
+	if r.Upgrades < 16 {
+		t.Errorf("%d upgrades; want 16", r.Upgrades)
 	}
 }
 
 // A program that cannot go on ends; the anchor goes back to the one before.
 func TestNothingIsLostOverAnUpgradeToAProgramThatEndsAtOnce(t *testing.T) {
-	play(t, torture.Config{Upgrade: true, Strikes: 60, Binaries: []string{broken, bin}})
+	play(t, torture.Config{Upgrade: true, Strikes: 16, Binaries: []string{broken, bin}})
 }
 
 func TestNothingIsLostWhenUpgradesMeetKills(t *testing.T) {

@@ -33,7 +33,6 @@ func (k *Keeper) adoptStart(p *proc, h held) bool {
 		return false // not forked, or ended since by a keeper that died meanwhile
 	}
 	if pid == board.Forking {
-		p.group = k.inGroup(p)
 		if p.gated(&j.Spec) {
 			return false // it waits at the gate, and ends there
 		}

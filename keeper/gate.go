@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -57,10 +58,11 @@ const (
 // gateEnv keeps the Go runtime of what waits from making threads.
 var gateEnv = []string{"GOMAXPROCS=1", "GOGC=off"}
 
-// gated reports whether a start needs a gate.
+// gated reports whether a start needs a gate. The next keeper asks, too, when the
+// process may have ended, and its cgroup be gone.
 func (p *proc) gated(spec *process.Spec) bool {
 	l := &spec.Limits
-	return !p.group || len(l.Rlimits) > 0 || l.Nice != 0 || l.OOMScoreAdj != 0
+	return p.slot.Flags()&board.FlagNoGroup != 0 || len(l.Rlimits) > 0 || l.Nice != 0 || l.OOMScoreAdj != 0
 }
 
 // addGate makes the gate of a process; the child's end is appended to child.

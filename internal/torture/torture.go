@@ -43,7 +43,8 @@ type Config struct {
 	For     time.Duration
 	// Cut breaks the clients' connections, over and over.
 	Cut bool
-	// Upgrade also replaces roles in good order, over and over.
+	// Upgrade also replaces roles in good order, over and over. Where nobody is
+	// killed, Strikes is how often.
 	Upgrade bool
 	// Binaries are programs to upgrade to in turn; none: the one that runs.
 	Binaries []string
@@ -194,8 +195,9 @@ func (r *runner) run(ctx context.Context) {
 	}
 	wg.Go(func() { r.knock(ctx, stop) })
 	var aside sync.WaitGroup
+	upgraded := make(chan struct{}) // as often as was asked for
 	if r.cfg.Upgrade {
-		aside.Go(func() { r.upgrade(ctx, stop) })
+		aside.Go(func() { r.upgrade(ctx, stop, upgraded) })
 	}
 	during := ctx
 	if r.cfg.For > 0 {
@@ -212,6 +214,11 @@ func (r *runner) run(ctx context.Context) {
 		r.mu.Lock()
 		r.report.Killed, r.report.Strikes = killed, struck
 		r.mu.Unlock()
+	} else if r.cfg.Upgrade {
+		select {
+		case <-upgraded:
+		case <-during.Done():
+		}
 	} else {
 		select {
 		case <-time.After(time.Duration(r.cfg.Strikes) * r.cfg.Pause):
@@ -344,8 +351,11 @@ func (r *runner) knock(ctx context.Context, stop <-chan struct{}) {
 	}
 }
 
-// upgrade replaces server and keeper in turn.
-func (r *runner) upgrade(ctx context.Context, stop <-chan struct{}) {
+// upgrade replaces server and keeper in turn, until stop. It closes enough when
+// it has done so as often as was asked for, or cannot.
+func (r *runner) upgrade(ctx context.Context, stop <-chan struct{}, enough chan<- struct{}) {
+	tell := sync.OnceFunc(func() { close(enough) })
+	defer tell()
 	c, err := r.d.Dial(ctx)
 	if err != nil {
 		r.problem("upgrade: dial: %v", err)
@@ -370,6 +380,9 @@ func (r *runner) upgrade(ctx context.Context, stop <-chan struct{}) {
 		if err == nil {
 			r.mu.Lock()
 			r.report.Upgrades++
+			if r.report.Upgrades == r.cfg.Strikes {
+				tell()
+			}
 			r.mu.Unlock()
 		} else if len(r.cfg.Victims) == 0 && ctx.Err() == nil && what.Keeper {
 			r.problem("upgrade of the keeper: %v", err)
