@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -133,6 +134,9 @@ func (c *Client) dialError(ctx context.Context, err error) error {
 	}
 	if known := tendpb.FromError(err); errors.Is(known, process.ErrPermission) {
 		return known
+	}
+	if unreached(err) && errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%s: %w: the socket admits the user of the server and root alone", c.url, process.ErrPermission)
 	}
 	if e, ok := errors.AsType[*connect.Error](err); ok {
 		if e.Code() == connect.CodeUnimplemented {

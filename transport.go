@@ -38,7 +38,7 @@ func parseTarget(raw string) (target, error) {
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return target{}, fmt.Errorf("the URL of the server is wrong: %w", err)
+		return target{}, fmt.Errorf("the URL of the server is wrong: %w; write http://HOST:PORT, https://HOST or unix:///PATH", err)
 	}
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return target{}, fmt.Errorf("the URL %q has no form that is known; write http://HOST:PORT, https://HOST or unix:///PATH", raw)

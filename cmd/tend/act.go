@@ -176,8 +176,5 @@ func each(ids []string, act func(id string) error) error {
 			failed = append(failed, err)
 		}
 	}
-	if len(failed) == 1 {
-		return failed[0]
-	}
 	return errors.Join(failed...)
 }

@@ -17,6 +17,9 @@ type attachCmd struct {
 }
 
 func (c *attachCmd) Run(ctx context.Context, inv *invocation) error {
+	if c.Replay < 0 {
+		return usageError("--replay is negative; give a number of bytes")
+	}
 	signals, stop := catchSignals()
 	defer stop()
 	d, err := inv.connect(ctx)

@@ -21,6 +21,10 @@ type daemon struct {
 
 // find looks up a process as people name it.
 func (d *daemon) find(ctx context.Context, id string) (process.Process, error) {
+	if id == "" {
+		// A variable of a script that is not set, most likely.
+		return nil, usageError("the name of the process is empty; give an id, a name, a tag or a pid")
+	}
 	p, err := d.Get(ctx, process.Selector{Any: id})
 	if err != nil {
 		return nil, about(id, err)

@@ -37,6 +37,11 @@ func (c *distantLinesCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer stop()
+	if c.PortFile != "" {
+		if err := checkPortFile(c.PortFile); err != nil {
+			return err
+		}
+	}
 	listeners, err := c.listen()
 	if err != nil {
 		return err
@@ -111,7 +116,7 @@ func (c *distantLinesCmd) listen() (listeners []net.Listener, err error) {
 		listeners = append(listeners, l)
 	}
 	if c.ListenJSON != "" {
-		addr, err := resolve(c.ListenJSON)
+		addr, err := resolve("--listen-json", c.ListenJSON)
 		if err != nil {
 			return listeners, err
 		}

@@ -16,12 +16,19 @@
 //	1    not done; the reason is on stderr
 //	2    the command line is wrong
 //	124  a timeout: of "run --timeout", or of "wait --timeout"
-//	125  "run" could not reach or start a daemon, or lost it for good
+//	125  "run" could not reach or start a daemon, lost it for good, could not
+//	     start the process (no such directory, user or limit), or could not
+//	     print its output
 //	126  "run": the program cannot be executed
 //	127  "run": the program was not found
 //
 // "run", "attach" and "wait" end with the status of the process itself: its
-// code, or 128+n if signal n ended it.
+// code, or 128+n if signal n ended it. "wait" that is interrupted ends with 130
+// or 143; to leave "logs -f", "events -f", "top" and "attach" by ctrl-c is no
+// failure.
+//
+// With --json, stdout has JSON values and nothing else; errors are text on
+// stderr all the same, and the status tells them apart.
 //
 // # Environment
 //

@@ -55,8 +55,8 @@ func (c *grepCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.IgnoreCase {
 		o.Pattern = "(?i)" + o.Pattern
 	}
-	for _, s := range []process.Stream{process.Stdout, process.Stderr, process.PTY} {
-		o.From[s] = c.From
+	if o.From, err = startAt(ctx, p, c.From, o.Streams); err != nil {
+		return about(c.ID, err)
 	}
 	found := false
 	// A person sees each line when it is found. For a program, a million of them
@@ -70,6 +70,9 @@ func (c *grepCmd) Run(ctx context.Context, inv *invocation) error {
 		}
 		return out.Flush()
 	}, func(g process.Gap) error {
+		if inv.flags.JSON {
+			return printJSONLine(out, outputFacts{Stream: g.Stream.String(), Offset: g.From, GapTo: &g.To})
+		}
 		_, err := fmt.Fprintf(inv.errs, "tend: %s\n", gapText(g))
 		return err
 	})

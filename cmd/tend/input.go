@@ -20,6 +20,9 @@ type inputCmd struct {
 }
 
 func (c *inputCmd) Run(ctx context.Context, inv *invocation) error {
+	if c.Offset != nil && *c.Offset < 0 {
+		return usageError("--offset is negative; offsets count from 0")
+	}
 	d, err := inv.connect(ctx)
 	if err != nil {
 		return err

@@ -62,6 +62,9 @@ func (c *logsCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.From < 0 {
 		return usageError("--from is negative; offsets count from 0")
 	}
+	if c.Since < 0 {
+		return usageError("--since is negative; give how long ago, such as 5m")
+	}
 	shown, err := c.view(head, tail)
 	if err != nil {
 		return err
@@ -75,12 +78,13 @@ func (c *logsCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	if shown != nil {
-		return about(c.ID, inv.printView(ctx, d, p, *shown))
-	}
 	opts := process.ReadOptions{NoFollow: !c.Follow, Streams: c.streams()}
-	for _, s := range []process.Stream{process.Stdout, process.Stderr, process.PTY} {
-		opts.From[s] = c.From
+	if opts.From, err = startAt(ctx, p, c.From, opts.Streams); err != nil {
+		return about(c.ID, err)
+	}
+	if shown != nil {
+		shown.From = opts.From
+		return about(c.ID, inv.printView(ctx, d, p, *shown))
 	}
 	if c.Stderr {
 		inv = &invocation{out: inv.out, errs: inv.out, flags: inv.flags}
@@ -105,6 +109,30 @@ func (c *logsCmd) streams() []process.Stream {
 		return []process.Stream{process.Stderr}
 	}
 	return nil
+}
+
+// startAt returns where to begin in each stream for --from. An offset, such as
+// tend grep -b tells it, is of one stream; others that are not so long begin at
+// their end. It is an error only if it is past the end of all.
+func startAt(ctx context.Context, p process.Process, offset int64, streams []process.Stream) (from [4]int64, err error) {
+	if offset == 0 {
+		return from, nil
+	}
+	info, err := p.Info(ctx)
+	if err != nil {
+		return from, err
+	}
+	var longest int64
+	for _, s := range info.Streams {
+		if wanted(streams, s.Stream) {
+			from[s.Stream] = min(offset, s.End)
+			longest = max(longest, s.End)
+		}
+	}
+	if offset > longest {
+		return from, fmt.Errorf("%w: it ends at %d, %d was asked for", process.ErrOffset, longest, offset)
+	}
+	return from, nil
 }
 
 func optionalAmount(flag, text string) (*amount, error) {
@@ -275,7 +303,7 @@ func tailStart(ctx context.Context, p process.Process, s process.StreamInfo, wan
 		}
 		// One more than wanted: the first is cut by the place it starts at,
 		// and the last may have no end yet.
-		if lines > want.n+1 {
+		if lines-1 > want.n {
 			return start, nil
 		}
 	}

@@ -124,6 +124,9 @@ func execute(ctx context.Context, inv *invocation, args []string) int {
 	if exited >= 0 { // --help was printed
 		return exited
 	}
+	if _, ok := errors.AsType[*os.PathError](err); ok { // or could not be
+		return inv.report(err)
+	}
 	if err != nil {
 		fmt.Fprintf(inv.errs, "tend: %v\n", err)
 		if kctx := parseContext(err); kctx != nil {
@@ -163,6 +166,13 @@ func (inv *invocation) report(err error) int {
 	}
 	if status, ok := errors.AsType[statusError](err); ok {
 		return int(status)
+	}
+	if each, ok := err.(interface{ Unwrap() []error }); ok { // of several processes, each with its own reason
+		status := 0
+		for _, err := range each.Unwrap() {
+			status = max(status, inv.report(err))
+		}
+		return status
 	}
 	fmt.Fprintf(inv.errs, "tend: %s\n", explain(err))
 	if _, ok := errors.AsType[usageError](err); ok {

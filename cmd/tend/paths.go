@@ -53,7 +53,7 @@ func (inv *invocation) socketPath(stateDir string) (string, error) {
 
 func checkSocketPath(path string) error {
 	if len(path) > socketMaxLen {
-		return fmt.Errorf("socket path %s has %d bytes; the kernel allows %d: give a shorter --socket PATH", path, len(path), socketMaxLen)
+		return fmt.Errorf("socket path %s has %d bytes; the kernel allows %d: give a shorter --state-dir DIR, or --socket PATH to tend serve", path, len(path), socketMaxLen)
 	}
 	return nil
 }

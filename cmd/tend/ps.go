@@ -44,7 +44,9 @@ func (c *psCmd) Run(ctx context.Context, inv *invocation) error {
 		return printJSON(inv.out, facts)
 	case c.Quiet:
 		for i := range shown {
-			fmt.Fprintln(inv.out, shown[i].ID)
+			if _, err := fmt.Fprintln(inv.out, shown[i].ID); err != nil {
+				return err
+			}
 		}
 		return nil
 	}

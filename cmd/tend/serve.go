@@ -61,8 +61,8 @@ func (c *serveCmd) plan(inv *invocation) (*plan, error) {
 	}
 	if path := p.flags.PortFile; path != "" {
 		// The server role writes it at each of its starts, and would fail each time.
-		if err := canWriteTo(filepath.Dir(path)); err != nil {
-			return nil, fmt.Errorf("--port-file %s: its directory cannot be written to: %w", path, err)
+		if err := checkPortFile(path); err != nil {
+			return nil, err
 		}
 	}
 	if p.flags.TokenFile != "" {
@@ -86,7 +86,7 @@ func (c *serveCmd) plan(inv *invocation) (*plan, error) {
 		if addr == "none" {
 			continue
 		}
-		resolved, err := resolve(addr)
+		resolved, err := resolve("--listen", addr)
 		if err != nil {
 			return nil, err
 		}
@@ -116,13 +116,25 @@ func (c *serveCmd) plan(inv *invocation) (*plan, error) {
 	}
 	if c.Distant != "" {
 		// Callers show a key, so any address will do.
-		resolved, err := resolve(c.Distant)
+		resolved, err := resolve("--distant", c.Distant)
 		if err != nil {
 			return nil, err
 		}
 		p.listen, p.distant = append(p.listen, resolved), true
 	}
 	return p, nil
+}
+
+// checkPortFile reports why a file cannot be written, and replaced each time,
+// at path. Replacing /dev/stdout or a socket would take it from all others.
+func checkPortFile(path string) error {
+	if err := canWriteTo(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("--port-file %s: its directory cannot be written to: %w", path, err)
+	}
+	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
+		return usageError(fmt.Sprintf("--port-file %s is there and no regular file; it would be replaced: name another", path))
+	}
+	return nil
 }
 
 // prepare makes the directories that the daemon needs.
@@ -185,15 +197,15 @@ func (p *plan) serverArgs(exe string) []string {
 	return args
 }
 
-// resolve turns an address into numbers: the launcher has no resolver.
-func resolve(addr string) (string, error) {
+// resolve turns the address of a flag into numbers: the launcher has no resolver.
+func resolve(flag, addr string) (string, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return "", usageError(fmt.Sprintf("--listen %s: %v; write HOST:PORT, such as 127.0.0.1:49983", addr, err))
+		return "", usageError(fmt.Sprintf("%s %s: %v; write HOST:PORT, such as 127.0.0.1:49983", flag, addr, err))
 	}
 	a, err := net.ResolveTCPAddr("tcp", addr)
 	if err != nil {
-		return "", usageError(fmt.Sprintf("--listen %s: %v", addr, err))
+		return "", usageError(fmt.Sprintf("%s %s: %v", flag, addr, err))
 	}
 	if host == "" {
 		// All addresses, as everywhere; [::] takes IPv4 too where the kernel
@@ -202,7 +214,7 @@ func resolve(addr string) (string, error) {
 	}
 	ip, ok := netip.AddrFromSlice(a.IP)
 	if !ok {
-		return "", usageError(fmt.Sprintf("--listen %s has no address", addr))
+		return "", usageError(fmt.Sprintf("%s %s has no address", flag, addr))
 	}
 	return netip.AddrPortFrom(ip.Unmap(), uint16(a.Port)).String(), nil
 }

@@ -28,6 +28,9 @@ type topFacts struct {
 }
 
 func (c *topCmd) Run(ctx context.Context, inv *invocation) error {
+	if c.Count < 0 || c.Interval < 0 {
+		return usageError("-n and -d are not negative")
+	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	interval := max(c.Interval, 100*time.Millisecond)

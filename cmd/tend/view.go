@@ -21,9 +21,6 @@ func (c *logsCmd) view(head, tail *amount) (*view.Options, error) {
 		return nil, usageError("-f and --since do not go with --head and --tail together, --strip-ansi or --max-line")
 	}
 	o := &view.Options{Streams: c.streams(), Head: viewAmount(head), Tail: viewAmount(tail), StripANSI: c.StripANSI}
-	for _, s := range []process.Stream{process.Stdout, process.Stderr, process.PTY} {
-		o.From[s] = c.From
-	}
 	if c.MaxLine != "" {
 		n, err := parseSize(c.MaxLine)
 		if err != nil {

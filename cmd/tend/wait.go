@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/signal"
 	"regexp"
@@ -26,8 +27,11 @@ func (c *waitCmd) Run(ctx context.Context, inv *invocation) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, s := range []process.Stream{process.Stdout, process.Stderr, process.PTY} {
-		until.From[s] = c.From
+	switch {
+	case c.From < 0:
+		return usageError("--from is negative; offsets count from 0")
+	case c.Timeout < 0:
+		return usageError("--timeout is negative; leave it out to wait for ever")
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
@@ -35,12 +39,16 @@ func (c *waitCmd) Run(ctx context.Context, inv *invocation) (err error) {
 	ctx, stop = signal.NotifyContext(ctx, syscall.SIGINT)
 	defer stop()
 	interrupted := ctx
+	over := false  // the end of the wait is known
 	defer func() { // whatever it was about to do
 		switch {
 		case terminated.Err() != nil:
 			err = statusError(128 + int(syscall.SIGTERM))
 		case interrupted.Err() != nil:
 			err = statusError(128 + int(syscall.SIGINT))
+		case err != nil && !over && errors.Is(ctx.Err(), context.DeadlineExceeded):
+			fmt.Fprintf(inv.errs, "tend: %s: not so within %v\n", c.ID, c.Timeout)
+			err = statusError(124)
 		}
 	}()
 	if c.Timeout > 0 {
@@ -57,18 +65,16 @@ func (c *waitCmd) Run(ctx context.Context, inv *invocation) (err error) {
 	if err != nil {
 		return err
 	}
+	if until.From, err = startAt(ctx, p, c.From, nil); err != nil {
+		return about(c.ID, err)
+	}
 	done := inv.progress("waiting for " + c.Until)
 	res, err := p.Wait(ctx, until)
 	done()
-	switch {
-	case interrupted.Err() != nil:
-		return err
-	case err != nil && ctx.Err() != nil:
-		fmt.Fprintf(inv.errs, "tend: %s: not so within %v\n", c.ID, c.Timeout)
-		return statusError(124)
-	case err != nil:
+	if err != nil {
 		return about(c.ID, err)
 	}
+	over = true
 	return c.result(inv, p.ID(), res)
 }
 
@@ -80,8 +86,8 @@ func (c *waitCmd) result(inv *invocation, id process.ID, res process.WaitResult)
 		if err := printJSON(inv.out, waitFactsOf(id, c.Until, res)); err != nil {
 			return err
 		}
-	} else {
-		c.print(inv, res)
+	} else if err := c.print(inv, res); err != nil {
+		return err
 	}
 	word, _, _ := strings.Cut(c.Until, "=")
 	switch {
@@ -95,19 +101,20 @@ func (c *waitCmd) result(inv *invocation, id process.ID, res process.WaitResult)
 	return fmt.Errorf("%s: the wait ended without %s", c.ID, c.Until)
 }
 
-func (c *waitCmd) print(inv *invocation, res process.WaitResult) {
+func (c *waitCmd) print(inv *invocation, res process.WaitResult) (err error) {
 	switch {
 	case res.Met && res.Match != "":
-		fmt.Fprintln(inv.out, strings.TrimRight(res.Match, "\r\n"))
+		_, err = fmt.Fprintln(inv.out, strings.TrimRight(res.Match, "\r\n"))
 	case res.Met && len(res.Listening) > 0:
 		for _, l := range res.Listening {
-			fmt.Fprintln(inv.out, l.Address)
+			_, err = fmt.Fprintln(inv.out, l.Address)
 		}
 	case res.Met && c.Until == "input":
-		fmt.Fprintln(inv.out, res.Input)
+		_, err = fmt.Fprintln(inv.out, res.Input)
 	case res.Exit != nil:
-		fmt.Fprintln(inv.out, res.Exit)
+		_, err = fmt.Fprintln(inv.out, res.Exit)
 	}
+	return err
 }
 
 // parseUntil reads the argument of --until.
@@ -125,8 +132,8 @@ func parseUntil(text string) (process.Until, error) {
 	switch {
 	case word == "quiet" && has:
 		d, err := time.ParseDuration(arg)
-		if err != nil || d <= 0 {
-			return bad("%q is no duration; write quiet=2s", arg)
+		if err != nil || d <= 0 || d > process.MaxTimeout {
+			return bad("%q is no duration up to %v; write quiet=2s", arg, process.MaxTimeout)
 		}
 		return process.Until{Quiet: d}, nil
 	case word == "port" && has:
