@@ -1,0 +1,143 @@
+package tend_test
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	docLink = regexp.MustCompile(`\]\(([^)#:]+)\)`)
+	docCode = regexp.MustCompile("`([^`\n]+)`")
+	docPath = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$`)
+	docTest = regexp.MustCompile(`^(…|Test)([A-Z][A-Za-z0-9]*)?`)
+	docMake = regexp.MustCompile(`\bmake ([a-z][a-z0-9-]*)(?: ([A-Z]+)=)?`)
+	anyTest = regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(`)
+)
+
+// TestDocumentsNameWhatExists finds links, paths, tests and make targets that
+// documents name and nobody has.
+func TestDocumentsNameWhatExists(t *testing.T) {
+	docs, tests, names := documents(t)
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for doc, text := range docs {
+		exists := func(path string) bool {
+			for _, base := range []string{".", filepath.Dir(doc)} {
+				if _, err := os.Stat(filepath.Join(base, path)); err == nil {
+					return true
+				}
+			}
+			return false
+		}
+		for _, m := range docLink.FindAllStringSubmatch(text, -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(doc), m[1])); err != nil {
+				t.Errorf("%s links to %s, which is not there", doc, m[1])
+			}
+		}
+		for _, m := range docCode.FindAllStringSubmatch(text, -1) {
+			code := m[1]
+			first, _, nested := strings.Cut(code, "/")
+			switch {
+			case !docPath.MatchString(code):
+			case nested && exists(first) && !exists(code):
+				t.Errorf("%s names the path %s, which is not there", doc, code)
+			case !nested && slices.Contains([]string{".go", ".md", ".txtar"}, filepath.Ext(code)) && !names[code]:
+				t.Errorf("%s names the file %s, which is nowhere", doc, code)
+			}
+			if m := docTest.FindStringSubmatch(code); m != nil && m[2] != "" {
+				known := func(test string) bool { return strings.Contains(test, m[2]) }
+				if !slices.ContainsFunc(tests, known) {
+					t.Errorf("%s names the test %s, which is nowhere", doc, code)
+				}
+			}
+		}
+		for _, m := range docMake.FindAllStringSubmatch(commands(text), -1) {
+			if !strings.Contains(string(makefile), "\n"+m[1]+":") {
+				t.Errorf("%s says make %s, which the Makefile does not have", doc, m[1])
+			}
+			if m[2] != "" && !strings.Contains(string(makefile), "$("+m[2]+")") {
+				t.Errorf("%s says make %s %s=…, which the Makefile does not read", doc, m[1], m[2])
+			}
+		}
+	}
+}
+
+// TestArchitectureNamesEachPackage: the table of packages is the map of the
+// module.
+func TestArchitectureNamesEachPackage(t *testing.T) {
+	text, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range slices.Sorted(maps.Keys(list(t, "./..."))) {
+		if path == module || strings.HasPrefix(path, "gen/") || strings.HasPrefix(path, "conformance/") {
+			continue // generated; rows of their own
+		}
+		if !strings.Contains(string(text), "`"+path+"`") {
+			t.Errorf("ARCHITECTURE.md does not say what package %s is", path)
+		}
+	}
+}
+
+// documents returns the text of all documents, the names of all tests, and the
+// names of all files.
+func documents(t *testing.T) (docs map[string]string, tests []string, names map[string]bool) {
+	t.Helper()
+	docs, names = map[string]string{}, map[string]bool{}
+	out, err := exec.CommandContext(t.Context(), "git", "ls-files", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path := range strings.Lines(string(out)) {
+		path = strings.TrimSuffix(path, "\n")
+		names[filepath.Base(path)] = true
+		if ext := filepath.Ext(path); ext != ".md" && !strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if os.IsNotExist(err) {
+			continue // removed, and not committed yet
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filepath.Ext(path) == ".md" {
+			docs[path] = string(text)
+			continue
+		}
+		for _, m := range anyTest.FindAllStringSubmatch(string(text), -1) {
+			tests = append(tests, m[1])
+		}
+	}
+	if len(docs) < 5 || len(tests) < 100 {
+		t.Fatalf("found %d documents and %d tests", len(docs), len(tests))
+	}
+	return docs, tests, names
+}
+
+// commands returns what a document shows as code.
+func commands(text string) string {
+	var b strings.Builder
+	fenced := false
+	for line := range strings.Lines(text) {
+		switch {
+		case strings.HasPrefix(line, "```"):
+			fenced = !fenced
+		case fenced || strings.HasPrefix(line, "    "):
+			b.WriteString(line)
+		default:
+			for _, m := range docCode.FindAllStringSubmatch(line, -1) {
+				b.WriteString(m[1] + "\n")
+			}
+		}
+	}
+	return b.String()
+}
