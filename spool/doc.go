@@ -92,11 +92,11 @@ const BlockSize = 4096
 // FileName is the name of a stream's data file.
 func FileName(s process.Stream) string { return s.String() }
 
-// RemoveDir removes a process's directory, the journal last: until then it is
-// that of a finished process. It opens no file, so that it works when no
-// descriptors are left.
+// RemoveDir removes a process's directory, the journal first: what is left when
+// that is cut short is no process, rather than one whose output is missing. It
+// opens no file, so that it works when no descriptors are left.
 func RemoveDir(dir string) error {
-	for _, name := range []string{FileName(process.Stdout), FileName(process.Stderr), FileName(process.PTY), IndexName, JournalName} {
+	for _, name := range []string{JournalName, IndexName, FileName(process.Stdout), FileName(process.Stderr), FileName(process.PTY)} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

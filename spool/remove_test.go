@@ -1,0 +1,38 @@
+package spool
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tend-run/tend/process"
+)
+
+// Were the journal left, the next server would show the process with what it
+// wrote missing, and no gap told.
+func TestWhatARemovalThatWasCutShortLeavesIsNoProcess(t *testing.T) {
+	for _, stops := range []string{IndexName, FileName(process.Stdout), FileName(process.Stderr)} {
+		dir := t.TempDir()
+		exit := AppendExited(AppendSpec(nil, time.Now(), &process.Spec{ID: "half", Shell: "true"}), time.Now(), &process.Exit{})
+		for name, data := range map[string][]byte{JournalName: exit, IndexName: nil, FileName(process.Stdout): []byte("output")} {
+			if name == stops {
+				continue
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// A directory with something in it is not removed as a file is.
+		if err := os.MkdirAll(filepath.Join(dir, stops, "full"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := RemoveDir(dir); err == nil {
+			t.Fatalf("%s stopped nothing: the test proves nothing", stops)
+		}
+		if _, _, err := Finished(dir); !errors.Is(err, process.ErrNotFound) {
+			t.Errorf("stopped at %s: %v; want %v", stops, err, process.ErrNotFound)
+		}
+	}
+}
