@@ -297,6 +297,16 @@ func (k *Keeper) reserve(id process.ID) (*proc, *wire.Error, *proc) {
 	return p, nil, nil
 }
 
+// name makes p, of a former keeper, the process with its id. A process that was
+// removed keeps its slot until the server gives it back, and its id may be that
+// of a later one by then.
+func (k *Keeper) name(p *proc) {
+	old := k.ids[p.id]
+	if old == nil || old.slot.Flags()&board.FlagFinal != 0 && (p.slot.Flags()&board.FlagFinal == 0 || p.slot.Started().After(old.slot.Started())) {
+		k.ids[p.id] = p
+	}
+}
+
 // release gives the slot back. p must have no descriptors left.
 func (k *Keeper) release(p *proc) {
 	k.mu.Lock()

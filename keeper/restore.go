@@ -109,7 +109,7 @@ func (k *Keeper) restoreProc(in *snapshotProc, g *snapshotKeeper) {
 		}
 	}
 	k.adoptSync(p)
-	k.ids[p.id] = p
+	k.name(p)
 	k.procs[in.Slot].Store(p)
 	if !p.final {
 		k.resumeSync(p)

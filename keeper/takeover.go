@@ -218,7 +218,7 @@ func (k *Keeper) handOver(i int, again func(put func() bool) bool) bool {
 func (k *Keeper) readopt(ref wire.Ref, s board.Slot, h held) {
 	p := newProc(ref, s.ID(), s)
 	p.dir = filepath.Join(k.spool, string(p.id))
-	k.ids[p.id] = p
+	k.name(p)
 	k.procs[ref.Slot].Store(p)
 	if s.Flags()&board.FlagStarted != 0 {
 		k.goOn(p, h)

@@ -2,7 +2,10 @@
 
 package client
 
-import "github.com/tend-run/tend/keeper/wire"
+import (
+	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/process"
+)
 
 // HoldSlots keeps the slots of finished processes from being given back, as the
 // death of the server does that comes before.
@@ -10,4 +13,22 @@ func (m *Manager) HoldSlots() {
 	m.retiring.Lock()
 	defer m.retiring.Unlock()
 	m.retiring.refs = append(m.retiring.refs, wire.Ref{Slot: wire.VaultGlobal}) // whoever comes first sends
+}
+
+// ReplaceHello makes the keeper one that is not known to have started anything,
+// as its successor is.
+func (m *Manager) ReplaceHello() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hello.PID++
+}
+
+// SameSlot reports whether q has the place on the board that p had.
+func SameSlot(p, q process.Process) bool { return p.(*proc).ref.Slot == q.(*proc).ref.Slot }
+
+// CloseInput is Write with EOF by one who has seen the process run, and went on
+// when it was over.
+func CloseInput(p process.Process) error {
+	_, err := p.(*proc).closeInput(process.Input{EOF: true})
+	return err
 }

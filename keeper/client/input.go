@@ -116,8 +116,14 @@ func (p *proc) closeInput(in process.Input) (process.Accepted, error) {
 		return process.Accepted{Offset: accepted}, process.ErrOffset
 	}
 	if in.EOF {
+		p.input.mu.Lock()
+		if p.final.Load() != nil { // the slot may be another's by now
+			p.input.mu.Unlock()
+			return p.repeated(in, process.ErrExited)
+		}
 		p.slot.SetWishes(board.StdinEOF)
-		p.endInput() // our copy would keep the pipe open
+		p.input.drop() // our copy would keep the pipe open
+		p.input.mu.Unlock()
 		p.tellFeed()
 		p.changed() // a writer who waits for room gives up
 	}

@@ -13,15 +13,24 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// register adds a process to the indexes.
-func (m *Manager) register(p *proc) {
+// register adds a process to the indexes, unless there is one with its id, and
+// returns the one that is there then.
+func (m *Manager) register(p *proc) *proc {
 	m.mu.Lock()
-	if m.procs[p.id] != nil {
+	if in := m.procs[p.id]; in != nil {
 		m.mu.Unlock()
-		return
+		return in
 	}
 	m.procs[p.id] = p
-	m.order = append(m.order, p)
+	at := len(m.order)
+	select {
+	case <-m.scanned: // answers to starts may come in another order
+		for at > 0 && byStart(m.order[at-1], p) > 0 {
+			at--
+		}
+	default: // sorted when all are there
+	}
+	m.order = slices.Insert(m.order, at, p)
 	if p.live {
 		m.slots[p.ref.Slot] = p
 	}
@@ -32,6 +41,7 @@ func (m *Manager) register(p *proc) {
 		p.mu.Unlock()
 		p.changed() // what was marked before we listened
 	}
+	return p
 }
 
 // retired frees the slot of a process that is over.
@@ -77,9 +87,12 @@ func (m *Manager) retire() {
 func (m *Manager) sortOrder() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	slices.SortStableFunc(m.order, func(a, b *proc) int {
-		return cmp.Or(a.started.Compare(b.started), cmp.Compare(a.id, b.id))
-	})
+	slices.SortStableFunc(m.order, byStart)
+}
+
+// byStart is the order of m.order.
+func byStart(a, b *proc) int {
+	return cmp.Or(a.started.Compare(b.started), cmp.Compare(a.id, b.id))
 }
 
 // Get implements process.Manager.

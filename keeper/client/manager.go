@@ -181,7 +181,7 @@ func (m *Manager) connected(h wire.Hello, boardFD, wakeFD int) error {
 		b.Close()
 		w.discard()
 		m.wakeAll()
-		m.retireAgain(old)
+		m.adoptBoard(old)
 		m.feedAgain()
 		return nil
 	}
@@ -208,40 +208,6 @@ func (m *Manager) connected(h wire.Hello, boardFD, wakeFD int) error {
 	return nil
 }
 
-// adoptBoard takes over the processes that a server before us started.
-func (m *Manager) adoptBoard(b *board.Board) {
-	for i := range b.Used() {
-		s := b.Slot(i)
-		gen := s.Gen()
-		if s.Flags()&board.FlagUsed == 0 || s.Flags()&board.FlagStarted == 0 {
-			continue
-		}
-		dir := filepath.Join(m.spool, string(s.ID()))
-		j, err := spool.ReadJournal(dir)
-		if err != nil && s.Flags()&board.FlagFinal != 0 && s.Gen() == gen {
-			// Removed by a server that died before it gave the slot back.
-			m.retireSlot(wire.Ref{Slot: i, Gen: gen})
-			continue
-		}
-		if err != nil || s.Gen() != gen {
-			m.cfg.Log.Warn("process on the board has no journal", "id", s.ID(), "err", err)
-			continue
-		}
-		if s.Flags()&board.FlagFinal != 0 && j.Exit != nil {
-			// The server before us may have freed output since, and pinned: its
-			// files say so, and the board does not.
-			if p, err := m.loadFinished(j.Spec.ID); err == nil {
-				m.register(p)
-				m.retireSlot(wire.Ref{Slot: i, Gen: gen})
-				continue
-			}
-		}
-		p := &proc{m: m, id: s.ID(), spec: j.Spec, dir: dir, ref: wire.Ref{Slot: i, Gen: gen}, slot: s, live: true, started: s.Started(), pid: s.PID()}
-		p.pinned.Store(j.Pinned)
-		m.register(p)
-	}
-}
-
 // scan reads the finished processes from the spool. An unfinished one that is
 // not on the board lost its end to a crash of the machine or of all roles.
 func (m *Manager) scan(dirs []os.DirEntry) {
@@ -266,8 +232,8 @@ func (m *Manager) scan(dirs []os.DirEntry) {
 		}
 		m.register(p)
 	}
-	m.sortOrder()
 	close(m.scanned)
+	m.sortOrder()
 }
 
 // removeRest removes a directory without a journal: whoever removed it, or took
@@ -298,6 +264,12 @@ func (m *Manager) loadFinished(id process.ID) (*proc, error) {
 	if err != nil {
 		return nil, err
 	}
+	if j.Exit != nil && j.Torn {
+		// Nothing that is written behind a torn tail is ever read.
+		if _, err := spool.Recover(dir); err != nil {
+			m.cfg.Log.Warn("journal of a finished process cannot be repaired", "id", id, "err", err)
+		}
+	}
 	if j.Exit == nil {
 		if _, err := spool.Recover(dir); err != nil {
 			return nil, err
@@ -326,7 +298,7 @@ func (m *Manager) loadFinished(id process.ID) (*proc, error) {
 
 // lose ends a process whose keeper and vault are both gone.
 func (m *Manager) lose(p *proc) {
-	fresh, err := m.loadFinished(p.id)
+	loaded, err := m.loadFinished(p.id)
 	if err != nil {
 		m.cfg.Log.Error("process lost, and its spool is not readable", "id", p.id, "err", err)
 		pr := p.board()
@@ -335,9 +307,21 @@ func (m *Manager) lose(p *proc) {
 		p.took.CompareAndSwap(nil, p.inputTaken())
 		p.final.CompareAndSwap(nil, &pr)
 	} else {
-		p.ended.Store(fresh.ended.Load())
-		p.took.CompareAndSwap(nil, fresh.took.Load())
-		p.final.CompareAndSwap(nil, fresh.final.Load())
+		p.ended.Store(loaded.ended.Load())
+		p.took.CompareAndSwap(nil, loaded.took.Load())
+		p.final.CompareAndSwap(nil, loaded.final.Load())
+	}
+	p.endInput()
+	p.mu.Lock()
+	p.stopIdle()
+	fresh := (board.FlagExited | board.FlagTreeGone) &^ p.told
+	p.told |= fresh
+	p.mu.Unlock()
+	if e := p.final.Load().Exit; fresh&board.FlagExited != 0 {
+		m.watchers.Tell(process.Event{Kind: process.EventExited, ID: p.id, PID: p.pid, Exit: e, Time: e.Time})
+	}
+	if fresh&board.FlagTreeGone != 0 {
+		m.watchers.Tell(process.Event{Kind: process.EventTreeGone, ID: p.id, PID: p.pid, Time: time.Now()})
 	}
 	p.changed()
 }
@@ -345,17 +329,23 @@ func (m *Manager) lose(p *proc) {
 // dispatch wakes the readers of processes that the board says have moved.
 func (m *Manager) dispatch(w *waker, b *board.Board) {
 	var touched []*proc
+	var strays []uint32
 	look := func() {
-		touched = touched[:0]
+		touched, strays = touched[:0], strays[:0]
 		m.mu.RLock()
 		b.Take(func(slot uint32) {
 			if p := m.slots[slot]; p != nil {
 				touched = append(touched, p)
+			} else {
+				strays = append(strays, slot)
 			}
 		})
 		m.mu.RUnlock()
 		for _, p := range touched {
 			p.changed()
+		}
+		for _, slot := range strays {
+			m.adopt(b, slot)
 		}
 	}
 	for {
@@ -364,18 +354,6 @@ func (m *Manager) dispatch(w *waker, b *board.Board) {
 		look()
 		if !w.wait() {
 			return
-		}
-	}
-}
-
-// retireAgain gives back the slots whose retirement died with a keeper.
-func (m *Manager) retireAgain(b *board.Board) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	for i := range b.Used() {
-		// Not one whose start is still to be answered: it will be registered.
-		if s := b.Slot(i); m.slots[i] == nil && s.Flags()&board.FlagFinal != 0 && m.starting[s.ID()] == nil {
-			m.retireSlot(wire.Ref{Slot: i, Gen: s.Gen()})
 		}
 	}
 }

@@ -76,6 +76,7 @@ func (m *Manager) retain(ctx context.Context) {
 		asked = false
 		select {
 		case <-t.C:
+			m.adoptBoard(m.board.Load())
 		case <-m.grew:
 		case <-again:
 		case <-short:
@@ -231,13 +232,30 @@ func (p *proc) Remove(ctx context.Context) error {
 	case pr.Removed:
 		return process.ErrNotFound
 	}
-	gone := *pr
-	gone.Removed = true
-	if !p.final.CompareAndSwap(pr, &gone) {
-		return process.ErrNotFound
-	}
 	m := p.m
 	m.mu.Lock()
+	for under := m.starting[p.id]; under != nil; under = m.starting[p.id] {
+		m.mu.Unlock()
+		select {
+		case <-under:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		m.mu.Lock()
+	}
+	for {
+		if pr = p.final.Load(); pr.Removed {
+			m.mu.Unlock()
+			return process.ErrNotFound
+		}
+		gone := *pr
+		gone.Removed = true
+		if p.final.CompareAndSwap(pr, &gone) { // else it was trimmed
+			break
+		}
+	}
+	// The id is free when its files are gone.
+	defer m.hold(p.id)()
 	delete(m.procs, p.id)
 	for i, o := range m.order {
 		if o == p {

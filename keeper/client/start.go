@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/account"
+	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -31,7 +32,12 @@ func (m *Manager) Start(ctx context.Context, spec process.Spec) (process.Process
 	if p != nil || err != nil {
 		return p, err
 	}
-	defer done()
+	left := false
+	defer func() {
+		if !left {
+			done()
+		}
+	}()
 	req, err := m.prepare(&spec)
 	if err != nil {
 		return nil, err
@@ -39,7 +45,17 @@ func (m *Manager) Start(ctx context.Context, spec process.Spec) (process.Process
 	var e wire.Enc
 	req.Append(&e)
 	for asked := false; ; {
-		rep, err := m.starters.call(ctx, e.B, func(rep reply) { m.conclude(context.Background(), spec, rep) })
+		var rep reply
+		rep, left, err = m.starters.call(ctx, e.B, func(rep reply, err error) {
+			// Who asks for the same id meanwhile waits for this answer.
+			if err == nil {
+				m.conclude(context.Background(), spec, rep)
+			}
+			done()
+			if err != nil {
+				m.adoptBoard(m.board.Load()) // it may have been done before the keeper went away
+			}
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -80,7 +96,7 @@ func (m *Manager) conclude(ctx context.Context, spec process.Spec, rep reply) (p
 		return nil, false, err
 	}
 	failpoint.Hit(failpoint.StartAnswered)
-	if err := m.awaitKeeper(ctx, s.Keeper); err != nil {
+	if err := m.awaitKeeper(ctx, spec.ID, s); err != nil {
 		return nil, false, err
 	}
 	return m.started(spec, s), false, nil
@@ -97,24 +113,23 @@ func (m *Manager) finishedTwin(spec *process.Spec) process.Process {
 	if err != nil {
 		return nil
 	}
-	m.register(p)
-	m.watchers.Tell(process.Event{Kind: process.EventStarted, ID: p.id, PID: p.pid, Time: p.started})
-	m.watchers.Tell(process.Event{Kind: process.EventExited, ID: p.id, PID: p.pid, Exit: j.Exit, Time: j.Exit.Time})
-	return p
+	return m.enrol(p)
 }
 
-// awaitKeeper waits until the board at hand is of the keeper with this pid:
-// right after a restart a start can be answered before the hello is.
-func (m *Manager) awaitKeeper(ctx context.Context, pid uint32) error {
+// awaitKeeper waits until the board at hand is that of the keeper which has
+// started id: right after a restart a start can be answered before the hello is.
+// A keeper that is gone by now left its board to the next one.
+func (m *Manager) awaitKeeper(ctx context.Context, id process.ID, s wire.Spawned) error {
 	for deadline := time.Now().Add(unavailableAfter); ; {
 		m.mu.RLock()
 		have := m.hello.PID
 		m.mu.RUnlock()
-		if have == pid {
+		slot := m.board.Load().Slot(s.Slot)
+		if have == s.Keeper || slot.Gen() == s.Gen && slot.PID() == int(s.PID) && slot.ID() == id && slot.Flags()&board.FlagStarted != 0 {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%w: keeper %d says no hello", process.ErrUnavailable, pid)
+			return fmt.Errorf("%w: keeper %d says no hello", process.ErrUnavailable, s.Keeper)
 		}
 		select {
 		case <-time.After(time.Millisecond):
@@ -138,15 +153,9 @@ func (m *Manager) claim(ctx context.Context, spec *process.Spec) (process.Proces
 		}
 		under := m.starting[spec.ID]
 		if under == nil {
-			mine := make(chan struct{})
-			m.starting[spec.ID] = mine
+			done := m.hold(spec.ID)
 			m.mu.Unlock()
-			return nil, func() {
-				m.mu.Lock()
-				delete(m.starting, spec.ID)
-				m.mu.Unlock()
-				close(mine)
-			}, nil
+			return nil, done, nil
 		}
 		m.mu.Unlock()
 		select {
@@ -163,14 +172,8 @@ func (m *Manager) started(spec process.Spec, s wire.Spawned) *proc {
 	p := &proc{m: m, id: spec.ID, spec: spec, dir: filepath.Join(m.spool, string(spec.ID)), ref: s.Ref, slot: slot,
 		live: true, started: slot.Started(), pid: int(s.PID), fresh: true}
 	p.pinned.Store(spec.Retention.Pin)
-	m.register(p)
 	m.grow(perProcess)
-	m.watchers.Tell(process.Event{Kind: process.EventStarted, ID: p.id, PID: p.pid, Time: p.started})
-	p.mu.Lock()
-	p.fresh = false
-	p.mu.Unlock()
-	p.changed() // what happened meanwhile
-	return p
+	return m.enrol(p)
 }
 
 // prepare works out what the kernel is to be told: user, environment, working

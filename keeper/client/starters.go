@@ -40,40 +40,40 @@ func newStarters(run *rundir.Dir) *starters {
 }
 
 // call sends one start and waits for the answer. When the context ends first,
-// late is called with the answer, whenever it comes: the process runs, and must
-// be known.
-func (s *starters) call(ctx context.Context, body []byte, late func(reply)) (reply, error) {
+// left is true, and late is called once with the answer, whenever it comes: the
+// process runs, and must be known.
+func (s *starters) call(ctx context.Context, body []byte, late func(reply, error)) (rep reply, left bool, err error) {
 	giveUp := time.Now().Add(unavailableAfter)
 	for {
-		rep, err := s.try(ctx, body, late)
+		rep, left, err := s.try(ctx, body, late)
 		if err == nil || ctx.Err() != nil {
-			return rep, err
+			return rep, left, err
 		}
 		// The keeper went away: the next one knows whether it was done.
 		if time.Now().After(giveUp) {
-			return reply{}, fmt.Errorf("%w: %w", process.ErrUnavailable, err)
+			return reply{}, false, fmt.Errorf("%w: %w", process.ErrUnavailable, err)
 		}
 		select {
 		case <-time.After(time.Millisecond):
 		case <-ctx.Done():
-			return reply{}, ctx.Err()
+			return reply{}, false, ctx.Err()
 		}
 	}
 }
 
-func (s *starters) try(ctx context.Context, body []byte, late func(reply)) (reply, error) {
+func (s *starters) try(ctx context.Context, body []byte, late func(reply, error)) (rep reply, left bool, err error) {
 	c, err := s.get()
 	if err != nil {
-		return reply{}, err
+		return reply{}, false, err
 	}
 	if err := c.send(frame(1, wire.OpSpawn, body)); err != nil {
 		c.close()
-		return reply{}, err
+		return reply{}, false, err
 	}
-	rep, err := c.receive()
+	rep, err = c.receive()
 	if err != errSlow {
 		s.put(c, err)
-		return rep, err
+		return rep, false, err
 	}
 	type answer struct {
 		rep reply
@@ -89,16 +89,14 @@ func (s *starters) try(ctx context.Context, body []byte, late func(reply)) (repl
 		select {
 		case answered <- answer{rep, err}:
 		case <-ctx.Done():
-			if err == nil {
-				late(rep)
-			}
+			late(rep, err)
 		}
 	}()
 	select {
 	case a := <-answered:
-		return a.rep, a.err
+		return a.rep, false, a.err
 	case <-ctx.Done():
-		return reply{}, ctx.Err()
+		return reply{}, true, ctx.Err()
 	}
 }
 
