@@ -141,6 +141,7 @@ func (k *Keeper) failedAtGate(p *proc, report []byte, req *wire.Spawn) *wire.Err
 		k.killNow(p)
 		return resourceError("fork", errors.New("the child ended before it came to the program"))
 	}
+	p.slot.Set(board.FlagTakenBack) // as in killNow
 	unix.Wait4(p.pid, nil, 0, nil)
 	no := syscall.Errno(binary.LittleEndian.Uint32(report[1:]))
 	if report[0] == reportLimits {

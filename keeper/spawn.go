@@ -225,6 +225,7 @@ func (k *Keeper) fork(p *proc, spec *process.Spec, req *wire.Spawn, child []int,
 
 // killNow ends a process whose start cannot be completed.
 func (k *Keeper) killNow(p *proc) {
+	p.slot.Set(board.FlagTakenBack) // before it can be collected: the next keeper would complete the start
 	if p.group {
 		k.groups.kill(p.ref.Slot)
 	}

@@ -103,6 +103,46 @@ func runsOnce(t *testing.T, limits process.Limits, by func(*poorkernel.Call, int
 	}
 }
 
+// A program that cannot be executed is a start that failed, although the keeper
+// is killed when it has collected the child and not yet answered.
+func TestAFailureAtTheGateIsToldThoughTheKeeperDiesAfterIt(t *testing.T) {
+	stateDir, l := watched(t, unix.SYS_UNLINKAT)
+	armed, struck := make(chan int, 1), make(chan struct{})
+	go func() {
+		keeper := 0
+		for {
+			call, err := l.Next()
+			if err != nil {
+				return
+			}
+			select {
+			case keeper = <-armed:
+			default:
+			}
+			if keeper > 0 && leader(call.PID) == keeper && filepath.Base(call.Path(1)) == "stdout" { // it removes the spool
+				unix.Kill(keeper, unix.SIGKILL)
+				waitGone(keeper)
+				keeper = 0
+				close(struck)
+			}
+			l.Continue(call)
+		}
+	}()
+	m := open(t, stateDir)
+	start(t, m, process.Spec{Argv: []string{"true"}})
+	armed <- pids(t, stateDir).Keeper
+	p, err := m.Start(t.Context(), process.Spec{Argv: []string{"/no/such/program"}, Limits: process.Limits{Nice: 3}})
+	var failed *process.StartError
+	if !errors.As(err, &failed) || failed.Reason != process.StartNotFound {
+		t.Errorf("it says %v, %v", p, err)
+	}
+	select {
+	case <-struck:
+	default:
+		t.Fatal("the keeper was not killed")
+	}
+}
+
 // What waits at the gate needs more than the program may have.
 func TestLimitsThatTheGateItselfExceeds(t *testing.T) {
 	m := open(t, daemon(t))
