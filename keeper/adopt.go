@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -62,44 +63,65 @@ func (k *Keeper) adoptStart(p *proc, h held) bool {
 }
 
 // forkedWait bounds how long a process is looked for that has just been forked
-// and is not the leader of its session yet, or waits to be collected.
+// and is not the leader of its session yet.
 const forkedWait = time.Second
 
 // findForked finds the process that was forked into a slot's cgroup: alive, or
-// written down by who collected it; 0: there was none. A process is written
-// down before it stops being a zombie, so none is overlooked in between.
+// written down by who collected it; 0: there was none. Of all that are or were
+// there it is the one that started first: a descendant may have a session of its
+// own, or be collected before it. A process is written down before it stops being
+// a zombie, so none is overlooked in between; and who is to collect it may stand
+// still.
 func (k *Keeper) findForked(slot uint32, reserved int64) int {
 	if k.groups.root == "" {
 		return 0
 	}
-	for end := time.Now().Add(forkedWait); ; time.Sleep(time.Millisecond) {
-		pids, err := k.groups.procs(slot)
-		if err == nil {
-			for _, pid := range pids {
-				if _, session, ok := procStat(pid); ok && session == pid {
-					return pid
-				}
+	for begun, pause := time.Now(), time.Millisecond; ; time.Sleep(pause) {
+		first, at := 0, int64(0)
+		add := func(pid int, started int64) {
+			if first == 0 || started < at || started == at && pid < first {
+				first, at = pid, started
 			}
 		}
-		zombie := zombieIn(slot)
-		if pid, ok := orphan.FindSlot(k.run.Path(rundir.Orphans), slot, reserved); ok {
-			return pid
+		pids, _ := k.groups.procs(slot)
+		for _, pid := range pids {
+			add(pid, orphan.Started(pid))
 		}
-		if len(pids) == 0 && !zombie || time.Now().After(end) {
+		for _, pid := range zombiesIn(slot) {
+			if started := orphan.Started(pid); !orphan.Before(started, reserved) {
+				add(pid, started)
+			}
+		}
+		if pid, started, ok := orphan.FindSlot(k.run.Path(rundir.Orphans), slot, reserved); ok {
+			if add(pid, started); first == pid {
+				return pid
+			}
+		}
+		if first == 0 {
 			return 0
+		}
+		_, session, alive := procStat(first)
+		switch waited := time.Since(begun); {
+		case alive && session == first:
+			return first
+		case alive && waited > forkedWait, waited > collectWait:
+			return 0
+		case waited > forkedWait:
+			pause = 20 * time.Millisecond // to look for zombies takes a walk through /proc
 		}
 	}
 }
 
-// zombieIn reports whether a process that ended in a slot's cgroup is still to
+// zombiesIn finds the processes that ended in a slot's cgroup and are still to
 // be collected.
-func zombieIn(slot uint32) bool {
+func zombiesIn(slot uint32) (pids []int) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return false
+		return nil
 	}
 	for _, e := range entries {
-		if c := e.Name()[0]; c < '0' || c > '9' {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
 			continue
 		}
 		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
@@ -107,10 +129,10 @@ func zombieIn(slot uint32) bool {
 			continue
 		}
 		if text, err := os.ReadFile("/proc/" + e.Name() + "/cgroup"); err == nil && orphan.SlotOf(string(text)) == int(slot) {
-			return true
+			pids = append(pids, pid)
 		}
 	}
-	return false
+	return pids
 }
 
 // findSpec looks for the directory with the spec of a process: under its own

@@ -59,6 +59,10 @@ func exitOf(info *unix.Siginfo) *process.Exit {
 	return &process.Exit{Signal: status, CoreDumped: info.Code == dumped}
 }
 
+// collectWait bounds how long a status is waited for that somebody is still to
+// collect: whose child it is may stand still.
+const collectWait = time.Minute
+
 // adoptExit waits for the status that another role collected: the anchor or
 // the launcher, whose child the process became when its keeper died, or the
 // kernel itself (6.15 and later keep it for holders of a pidfd). Without
@@ -68,16 +72,22 @@ func (k *Keeper) adoptExit(p *proc) {
 	pid, reserved := p.pid, p.slot.Reserved()
 	p.mu.Unlock()
 	var e *process.Exit
-	for wait := time.Millisecond; e == nil && wait < 4*time.Second; wait *= 2 {
+	last := time.Now().Add(collectWait)
+	for wait := time.Millisecond; e == nil && wait < 4*time.Second; {
+		uncollected := false
 		if e = orphan.Find(k.run.Path(rundir.Orphans), pid, reserved); e == nil {
 			p.mu.Lock()
 			if p.pidfd >= 0 {
 				e = pidfdExit(p.pidfd)
+				uncollected = unix.PidfdSendSignal(p.pidfd, 0, nil, 0) == nil
 			}
 			p.mu.Unlock()
 		}
 		if e == nil {
 			time.Sleep(wait)
+			if wait < 50*time.Millisecond || !uncollected || time.Now().After(last) {
+				wait *= 2
+			}
 		}
 	}
 	if e == nil {

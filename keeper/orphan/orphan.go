@@ -14,7 +14,9 @@
 //
 //	0   u32  magic 0x0f09a002
 //	4   u32  pid
-//	8   i32  wait status as of wait4(2)
+//	8   u32  lower half: wait status as of wait4(2); upper half: how long it was
+//	         there, in clock ticks and 1, at most 65535 (11 minutes), 0: not known,
+//	         as in records of former versions
 //	12  u32  number of the keeper's slot whose cgroup it was in, and 1; 0: none
 //	16  i64  time of the reaping, CLOCK_BOOTTIME ns: nobody sets that clock
 //	24  i64  user time, ns
@@ -23,7 +25,9 @@
 package orphan
 
 import (
+	"bytes"
 	"encoding/binary"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -63,8 +67,32 @@ func reserve(f *os.File, end int64) {
 	_ = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, end, reserved)
 }
 
-// Append records the status of a reaped process in the file. slot is -1 for none.
-func Append(path string, pid, slot int, status unix.WaitStatus, usage *unix.Rusage) error {
+// tick is the unit of a start time in /proc: USER_HZ is 100 on all architectures
+// that Go knows.
+const tick = int64(10 * time.Millisecond)
+
+// Started is when a process started, on CLOCK_BOOTTIME in ns, rounded down to
+// the tick; 0 if that is not known. A zombie has it too.
+func Started(pid int) int64 {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if len(f) < 20 {
+		return 0
+	}
+	ticks, _ := strconv.ParseInt(f[19], 10, 64)
+	return ticks * tick
+}
+
+// Before reports whether a process that started then, as Started has it, surely
+// did so before a time.
+func Before(started, at int64) bool { return started > 0 && started+tick <= at }
+
+// Append records the status of a reaped process in the file. slot is -1 for
+// none; started is what Started said.
+func Append(path string, pid, slot int, status unix.WaitStatus, started int64, usage *unix.Rusage) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -82,11 +110,16 @@ func Append(path string, pid, slot int, status unix.WaitStatus, usage *unix.Rusa
 	}
 	var b [size]byte
 	o := binary.NativeEndian
+	at := now()
+	age := uint16(0)
+	if started > 0 {
+		age = uint16(max(0, min(at/tick-started/tick, math.MaxUint16-1)) + 1)
+	}
 	o.PutUint32(b[0:], magic)
 	o.PutUint32(b[4:], uint32(pid))
-	o.PutUint32(b[8:], uint32(status))
+	o.PutUint32(b[8:], uint32(uint16(status))|uint32(age)<<16)
 	o.PutUint32(b[12:], uint32(slot+1))
-	o.PutUint64(b[16:], uint64(now()))
+	o.PutUint64(b[16:], uint64(at))
 	o.PutUint64(b[24:], uint64(usage.Utime.Nano()))
 	o.PutUint64(b[32:], uint64(usage.Stime.Nano()))
 	o.PutUint64(b[40:], uint64(usage.Maxrss<<10))
@@ -112,19 +145,25 @@ func Find(path string, pid int, since int64) *process.Exit {
 }
 
 // FindSlot is Find for a process whose pid nobody wrote down: by the slot whose
-// cgroup it was in. The oldest record counts: the first process in a group is
-// the one that was started there.
-func FindSlot(path string, slot uint32, since int64) (pid int, ok bool) {
+// cgroup it was in. Of those that started there after a time the first one counts,
+// and started is what Started said of it: the others are its descendants, who may
+// have been collected before it, or those of the slot's former owner, who may have
+// been collected late.
+func FindSlot(path string, slot uint32, since int64) (pid int, started int64, ok bool) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return 0, false
+		return 0, 0, false
 	}
 	for ; len(b) >= size; b = b[size:] {
-		if r, ok := parse(b); ok && r.slot == int(slot) && r.at >= since {
-			return r.pid, true
+		r, is := parse(b)
+		if !is || r.slot != int(slot) || r.at < since || Before(r.started, since) {
+			continue
+		}
+		if !ok || r.started < started || r.started == started && r.pid < pid {
+			pid, started, ok = r.pid, r.started, true
 		}
 	}
-	return 0, false
+	return pid, started, ok
 }
 
 func find(path string, since int64, match func(pid, slot int) bool) (*process.Exit, bool) {
@@ -149,6 +188,7 @@ type record struct {
 	pid, slot    int
 	status       unix.WaitStatus
 	at           int64
+	started      int64 // at, if it is not known
 	user, system time.Duration
 	rss          int64
 }
@@ -159,9 +199,14 @@ func parse(b []byte) (r record, ok bool) {
 	if len(b) < size || o.Uint32(b) != magic {
 		return r, false
 	}
+	at, word := int64(o.Uint64(b[16:])), o.Uint32(b[8:])
+	started := at
+	if age := int64(word >> 16); age > 0 {
+		started = (at/tick - (age - 1)) * tick
+	}
 	return record{
-		pid: int(o.Uint32(b[4:])), status: unix.WaitStatus(o.Uint32(b[8:])), slot: int(o.Uint32(b[12:])) - 1,
-		at: int64(o.Uint64(b[16:])), user: time.Duration(o.Uint64(b[24:])), system: time.Duration(o.Uint64(b[32:])), rss: int64(o.Uint64(b[40:])),
+		pid: int(o.Uint32(b[4:])), status: unix.WaitStatus(word & 0xffff), slot: int(o.Uint32(b[12:])) - 1,
+		at: at, started: started, user: time.Duration(o.Uint64(b[24:])), system: time.Duration(o.Uint64(b[32:])), rss: int64(o.Uint64(b[40:])),
 	}, true
 }
 
@@ -206,7 +251,7 @@ func Reap(path string, mine func(pid int, status unix.WaitStatus) bool, failed f
 		}
 		if !mine(pid, statusOf(&info)) {
 			text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
-			if err := Append(path, pid, SlotOf(string(text)), statusOf(&info), &usage); err != nil {
+			if err := Append(path, pid, SlotOf(string(text)), statusOf(&info), Started(pid), &usage); err != nil {
 				failed(err)
 			}
 			failpoint.Hit(failpoint.OrphanRecorded)

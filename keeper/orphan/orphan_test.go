@@ -18,7 +18,7 @@ func TestAnExitStatusIsFoundByPidAndBySlot(t *testing.T) {
 		pid, slot int
 		status    unix.WaitStatus
 	}{{100, 7, 3 << 8}, {200, -1, 9}, {100, 8, 4 << 8}} {
-		if err := Append(path, r.pid, r.slot, r.status, &unix.Rusage{}); err != nil {
+		if err := Append(path, r.pid, r.slot, r.status, 0, &unix.Rusage{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -31,17 +31,53 @@ func TestAnExitStatusIsFoundByPidAndBySlot(t *testing.T) {
 	if e := Find(path, 100, now()+int64(time.Hour)); e != nil {
 		t.Errorf("a record from before the start was taken: %+v", e)
 	}
-	if pid, ok := FindSlot(path, 7, before); !ok || pid != 100 {
+	if pid, _, ok := FindSlot(path, 7, before); !ok || pid != 100 {
 		t.Errorf("slot 7: %d, %v", pid, ok)
 	}
-	if _, ok := FindSlot(path, 9, before); ok {
+	if _, _, ok := FindSlot(path, 9, before); ok {
 		t.Error("slot 9 was found")
+	}
+}
+
+func TestTheFirstThatStartedInASlotIsFound(t *testing.T) {
+	reserved := now() - int64(time.Second)
+	after := func(ms int) int64 { return (reserved/tick + 1 + int64(ms)/10) * tick }
+	type one struct {
+		pid     int
+		started int64 // 0: not known
+	}
+	for name, c := range map[string]struct {
+		collected []one
+		want      one
+	}{
+		"a descendant collected before it":          {[]one{{301, after(20)}, {300, after(0)}}, one{300, after(0)}},
+		"a descendant of the same moment":           {[]one{{301, after(0)}, {300, after(0)}}, one{300, after(0)}},
+		"one of the former owner, collected late":   {[]one{{200, reserved - 2*tick}, {300, after(0)}}, one{300, after(0)}},
+		"in the tick of the reservation":            {[]one{{300, reserved / tick * tick}}, one{300, reserved / tick * tick}},
+		"one of the former owner alone":             {[]one{{200, reserved - 2*tick}}, one{}},
+		"one that was there for longer than counts": {[]one{{200, now() - 70000*tick}}, one{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "orphans")
+			for _, o := range c.collected {
+				if err := Append(path, o.pid, 7, 5<<8, o.started, &unix.Rusage{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pid, started, ok := FindSlot(path, 7, reserved)
+			if got := (one{pid, started}); got != c.want || ok != (c.want.pid != 0) {
+				t.Errorf("%+v, %v; want %+v", got, ok, c.want)
+			}
+			if e := Find(path, c.collected[0].pid, reserved); e == nil || e.Code != 5 || e.Signal != 0 {
+				t.Errorf("its exit is %+v", e)
+			}
+		})
 	}
 }
 
 func TestADamagedFileHoldsNoStatus(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "orphans")
-	if err := Append(path, 1, 1, 0, &unix.Rusage{}); err != nil {
+	if err := Append(path, 1, 1, 0, 0, &unix.Rusage{}); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(path)

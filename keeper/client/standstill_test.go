@@ -1,0 +1,161 @@
+//go:build linux
+
+package client_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/anchor"
+	"github.com/tend-run/tend/process"
+)
+
+// stop lets a role stand still until the test, or the caller, has it go on.
+func stop(t *testing.T, pid int) (goOn func()) {
+	t.Helper()
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Error(err)
+	}
+	goOn = func() { unix.Kill(pid, unix.SIGCONT) }
+	t.Cleanup(goOn)
+	return goOn
+}
+
+// The anchor stands still for longer than anybody waits for a status that was
+// collected already, and the process ends meanwhile.
+func TestAnExitStatusWaitsForAnAnchorThatStandsStill(t *testing.T) {
+	t.Parallel()
+	stateDir := daemon(t)
+	m := open(t, stateDir)
+	p := start(t, m, process.Spec{Shell: "read x; exit 6", Stdin: process.StdinPipe})
+	killKeeper(t, stateDir)
+	if _, err := p.Write(t.Context(), process.Input{Data: []byte("half a line")}); err != nil { // another keeper is there
+		t.Fatal(err)
+	}
+	goOn := stop(t, pids(t, stateDir).Anchor)
+	if _, err := p.Write(t.Context(), process.Input{Data: []byte("\n")}); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan *process.Exit, 1)
+	go func() {
+		r, _ := p.Wait(t.Context(), process.Until{})
+		ended <- r.Exit
+	}()
+	select {
+	case e := <-ended:
+		t.Fatalf("nobody collected it, and it ended with %+v", e)
+	case <-time.After(6 * time.Second):
+	}
+	goOn()
+	if e := <-ended; e == nil || e.Code != 6 || e.Cause != process.CauseExited {
+		t.Errorf("it ended with %+v", e)
+	}
+}
+
+// The keeper is killed around its fork, what it forked ends at once, and who is
+// to collect that stands still.
+func TestAProgramRunsOnceThoughTheOneWhoCollectsItStandsStill(t *testing.T) {
+	for name, before := range map[string]string{
+		"it leaves nobody": "",
+		"it leaves a descendant with a session of its own": "setsid sh -c 'echo > up; exec sleep 1000' >/dev/null 2>&1 & until [ -e up ]; do sleep 0.01; done; ",
+		"a descendant is collected before it":              "(setsid sh -c 'echo > up; exit 7' >/dev/null 2>&1 &); until [ -e up ]; do sleep 0.01; done; ",
+	} {
+		t.Run(name, func(t *testing.T) { collectedLate(t, before) })
+	}
+}
+
+func collectedLate(t *testing.T, before string) {
+	t.Parallel()
+	stateDir, l := watched(t, unix.SYS_EXECVE)
+	armed, struck := make(chan [3]int, 1), make(chan func(), 1)
+	go func() {
+		launcher, nextAnchor, keeper := 0, 0, 0
+		for {
+			call, err := l.Next()
+			if err != nil {
+				return
+			}
+			select {
+			case all := <-armed:
+				launcher, nextAnchor, keeper = all[0], all[1], all[2]
+			default:
+			}
+			if keeper == 0 || !child(call, keeper) || call.Path(0) != "/bin/sh" {
+				l.Continue(call)
+				continue
+			}
+			// The anchor, lest the next keeper finds the program alive.
+			begin, collect := stop(t, nextAnchor), stop(t, launcher)
+			unix.Kill(keeper, unix.SIGKILL)
+			waitGone(keeper)
+			keeper = 0
+			l.Continue(call)
+			go func() { // what it executes comes by here too
+				waitGone(call.PID)
+				begin()
+				struck <- collect
+			}()
+		}
+	}()
+	m := open(t, stateDir)
+	first := pids(t, stateDir)
+	unix.Kill(first.Anchor, unix.SIGKILL) // what the keeper leaves behind falls to the launcher from here on
+	waitGone(first.Anchor)
+	eventually(t, "another anchor answers", func() bool {
+		a, err := anchor.Dial(stateDir)
+		if err == nil {
+			a.Close()
+		}
+		return err == nil
+	})
+	start(t, m, process.Spec{Argv: []string{"true"}}) // by which the keeper learns that its anchor is gone
+	eventually(t, "it holds everything", func() bool {
+		for _, f := range m.Facts() {
+			if strings.HasPrefix(f, "processes_survive_anchor_and_keeper=") {
+				return true
+			}
+		}
+		return false
+	})
+	now := pids(t, stateDir)
+	armed <- [3]int{parent(now.Anchor), now.Anchor, now.Keeper}
+	type answer struct {
+		p   process.Process
+		err error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		p, err := m.Start(t.Context(), process.Spec{Dir: stateDir, Shell: "echo ran >> ran; echo said; " + before + "exit 5"})
+		answered <- answer{p, err}
+	}()
+	collect := <-struck
+	select {
+	case a := <-answered:
+		t.Errorf("nobody collected it, and the start was answered: %v, %v", a.p, a.err)
+		answered <- a
+	case <-time.After(3 * time.Second):
+	}
+	collect()
+	a := <-answered
+	if a.err != nil {
+		t.Fatal(a.err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, err := a.p.Wait(ctx, process.Until{EOF: true})
+	if err != nil || r.Exit == nil || r.Exit.Code != 5 {
+		t.Errorf("it ended with %+v, %v", r.Exit, err)
+	}
+	if got := whole(t, a.p, process.Stdout); got != "said\n" {
+		t.Errorf("stdout is %q", got)
+	}
+	if b, err := os.ReadFile(filepath.Join(stateDir, "ran")); err != nil || string(b) != "ran\n" {
+		t.Errorf("the program left %q, %v", b, err)
+	}
+}
