@@ -76,7 +76,7 @@ func (r *reader) run(ctx context.Context, opened chan<- error) {
 		switch {
 		case ctx.Err() != nil:
 			err = errClosed
-		case err == nil && !away:
+		case err == nil && !away, r.complete():
 			err = io.EOF
 		case err != nil && !transient(err):
 			err = c.domainError(ctx, err)
@@ -190,6 +190,19 @@ func (r *reader) fresh(ev *process.Event) bool {
 		*at = ev.Offset + int64(len(ev.Data))
 	}
 	return true
+}
+
+// complete reports whether nothing can follow, though the end of the stream was
+// lost: there may be no server, and no process, to ask for it.
+func (r *reader) complete() bool {
+	if len(r.opts.Streams) == 0 {
+		return r.exited && (r.eof[process.PTY] || r.eof[process.Stdout] && r.eof[process.Stderr])
+	}
+	all := r.exited
+	for _, s := range r.opts.Streams {
+		all = all && int(s) < len(r.eof) && r.eof[s]
+	}
+	return all
 }
 
 func once(seen *bool) bool {

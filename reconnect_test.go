@@ -83,6 +83,61 @@ func TestEachFactIsToldOnceOverReconnects(t *testing.T) {
 	}
 }
 
+// Who has everything needs no other connection to hear that there is no more: the
+// sandbox may be gone.
+func TestAReaderThatHasEverythingIsAtItsEnd(t *testing.T) {
+	for name, opts := range map[string]process.ReadOptions{
+		"both streams": {}, "one stream": {Streams: []process.Stream{process.Stdout}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var reads atomic.Int32
+			srv := serve(t, fakeproc.New(t), nil, func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Path == "/tend.v1.ProcessService/Read" {
+						if reads.Add(1) > 1 {
+							panic(http.ErrAbortHandler)
+						}
+						w = endless{w}
+					}
+					next.ServeHTTP(w, r)
+				})
+			})
+			c := dial(t, srv.URL, tend.Options{Retry: tend.Retry{First: time.Millisecond, Attempts: 3}})
+			p := spawn(t, c, tend.Cmd{Line: "echo one"})
+			r, err := p.Raw().Read(t.Context(), opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			exits := 0
+			for ev, err := range process.Follow(t.Context(), r) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if ev.Kind == process.EventExited {
+					exits++
+				}
+			}
+			if n := reads.Load(); n != 1 || exits != 1 {
+				t.Errorf("opened %d times, and told of %d exits; want each once", n, exits)
+			}
+		})
+	}
+}
+
+// endless breaks the connection in place of the message that ends a stream.
+type endless struct{ http.ResponseWriter }
+
+func (w endless) Write(b []byte) (int, error) {
+	if len(b) > 0 && b[0] == 2 { // the flag of that message
+		panic(http.ErrAbortHandler)
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+func (w endless) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w endless) Flush() { w.ResponseWriter.(http.Flusher).Flush() }
+
 func TestAClientGoesOnWithTheNextServer(t *testing.T) {
 	mgr, stopping := fakeproc.New(t), make(chan struct{})
 	first, second := serve(t, mgr, stopping, nil), serve(t, mgr, nil, nil)
