@@ -252,15 +252,16 @@ func (k *Keeper) goOn(p *proc, h held) {
 		h.close()
 		return
 	}
-	rec, err := spool.Recover(p.dir)
+	announced := &spool.Progress{IndexEnd: s.IndexEnd()}
+	for st := process.Stdout; st <= process.PTY; st++ {
+		announced.Base[st], announced.End[st] = s.Base(st), s.End(st)
+	}
+	rec, err := spool.RecoverFrom(p.dir, announced)
 	if err != nil {
 		// What the board says is what readers were told. The spec is lost:
 		// limits and timeout fall back to their defaults.
 		k.logf("process %s: its spool cannot be repaired, going on where the board says: %v", id, err)
-		rec = &spool.Recovered{IndexEnd: s.IndexEnd()}
-		for st := process.Stdout; st <= process.PTY; st++ {
-			rec.End[st] = s.End(st)
-		}
+		rec = &spool.Recovered{End: announced.End, IndexEnd: announced.IndexEnd}
 		if _, ok := h[wire.FDPTY]; ok {
 			rec.Journal.Spec.PTY = &process.Size{}
 		}

@@ -96,6 +96,47 @@ func TestADamagedRecordCostsItsOwnOrderAlone(t *testing.T) {
 	}
 }
 
+// Whatever was announced before the keeper died, and wherever the index is torn.
+func TestRepairFromWhatWasAnnouncedFindsWhatRepairFromTheStartFinds(t *testing.T) {
+	w, index := spoolOf(t)
+	w.data(process.Stdout, []byte("not covered"), hole)
+	path := filepath.Join(w.dir, IndexName)
+	repaired := func(index []byte, announced *Progress) (*Recovered, []byte) {
+		if err := os.WriteFile(path, index, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		rec, err := RecoverFrom(w.dir, announced)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rec, after
+	}
+	for n := range len(index) + 1 {
+		want, wantIndex := repaired(index[:n:n], nil)
+		for records := range len(index)/IndexSize + 1 {
+			for late := range 2 { // the last record is not announced, as bytes or as a base
+				announced := &Progress{IndexEnd: int64(records * IndexSize)}
+				for at := 0; at < (records-late)*IndexSize; at += IndexSize {
+					switch rec, _ := ParseIndex(index[at:]); rec.Kind {
+					case IndexData:
+						announced.End[rec.Stream] = rec.Offset + int64(rec.Len)
+					case IndexTrim:
+						announced.Base[rec.Stream] = rec.Offset
+					}
+				}
+				got, gotIndex := repaired(index[:n:n], announced)
+				if diff := cmp.Diff(want, got) + cmp.Diff(wantIndex, gotIndex); diff != "" {
+					t.Fatalf("cut at %d, %d records announced: (-from the start +from there)\n%s", n, records, diff)
+				}
+			}
+		}
+	}
+}
+
 func TestBytesThatTheIndexDoesNotCoverGetARecordWithoutATime(t *testing.T) {
 	w, _ := spoolOf(t)
 	rec, _ := replay(t, w, nil)

@@ -21,8 +21,13 @@ type Recovered struct {
 // Recover repairs the directory of a process whose keeper died: torn tails of
 // journal and index are cut off, and bytes that the index does not cover get a
 // record with the time unknown. Nobody may write meanwhile.
-func Recover(dir string) (*Recovered, error) {
-	r, covered, size, err := look(dir)
+func Recover(dir string) (*Recovered, error) { return RecoverFrom(dir, nil) }
+
+// RecoverFrom is Recover for a process of which it is known what was announced
+// last, its bases, ends, and the index's end: only what follows in the index is
+// looked at. nil, and an index that does not have it all: everything is.
+func RecoverFrom(dir string, announced *Progress) (*Recovered, error) {
+	r, covered, size, err := look(dir, announced)
 	if err != nil {
 		return nil, err
 	}
@@ -41,13 +46,13 @@ func Recover(dir string) (*Recovered, error) {
 
 // inspect is Recover without the repair.
 func inspect(dir string) (*Recovered, error) {
-	r, _, _, err := look(dir)
+	r, _, _, err := look(dir, nil)
 	return r, err
 }
 
 // look reads everything but the data: also what the index covers of each
 // stream, and its size with the torn tail.
-func look(dir string) (r *Recovered, covered [4]int64, indexSize int64, err error) {
+func look(dir string, announced *Progress) (r *Recovered, covered [4]int64, indexSize int64, err error) {
 	j, err := ReadJournal(dir)
 	if err != nil {
 		return nil, covered, 0, err
@@ -58,7 +63,7 @@ func look(dir string) (r *Recovered, covered [4]int64, indexSize int64, err erro
 			return nil, covered, 0, err
 		}
 	}
-	covered, indexSize, err = r.readIndex(dir)
+	covered, indexSize, err = r.readIndex(dir, announced)
 	for s := range r.Base {
 		r.Base[s] = min(r.Base[s], r.End[s])
 	}
@@ -80,7 +85,7 @@ func fileSize(path string) (int64, error) {
 // Damaged records before that are left where they are: a reader fills the hole
 // from the data, but a trim after them must not be forgotten, or the zeros of
 // freed blocks would be taken for output.
-func (r *Recovered) readIndex(dir string) (covered [4]int64, size int64, err error) {
+func (r *Recovered) readIndex(dir string, announced *Progress) (covered [4]int64, size int64, err error) {
 	f, err := os.Open(filepath.Join(dir, IndexName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return covered, 0, nil
@@ -91,6 +96,18 @@ func (r *Recovered) readIndex(dir string) (covered [4]int64, size int64, err err
 	defer f.Close()
 	b := lend(64 << 10)
 	defer b.giveBack()
+	if announced != nil && announced.IndexEnd >= IndexSize {
+		// The last record may be of bytes that were not announced.
+		last := announced.IndexEnd - IndexSize
+		if n, _ := f.ReadAt(b.b[:IndexSize], last); n == IndexSize {
+			if _, ok := ParseIndex(b.b[:n]); ok {
+				covered, r.Base, size = announced.End, announced.Base, last
+			}
+		}
+	}
+	if _, err := f.Seek(size, io.SeekStart); err != nil {
+		return covered, size, err
+	}
 	for {
 		n, err := io.ReadFull(f, b.b)
 		for at := 0; at+IndexSize <= n; at += IndexSize {
