@@ -83,25 +83,21 @@ func (m *Manager) retire() {
 	m.link.tell(wire.OpRetire, e.B)
 }
 
-// sortOrder puts the processes in the order of their start.
-func (m *Manager) sortOrder() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	slices.SortStableFunc(m.order, byStart)
-}
-
 // byStart is the order of m.order.
 func byStart(a, b *proc) int {
 	return cmp.Or(a.started.Compare(b.started), cmp.Compare(a.id, b.id))
 }
 
 // Get implements process.Manager.
-func (m *Manager) Get(_ context.Context, sel process.Selector) (process.Process, error) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	if p := m.procs[sel.ID]; p != nil {
+func (m *Manager) Get(ctx context.Context, sel process.Selector) (process.Process, error) {
+	if p := m.certain(sel); p != nil {
 		return p, nil
 	}
+	if err := m.awaitScan(ctx); err != nil {
+		return nil, err
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
 	i, err := process.Resolve(sel, len(m.order), func(i int) process.Names {
 		p := m.order[i]
 		return process.Names{ID: p.id, PID: p.pid, Name: p.spec.Name, Tag: p.spec.Tag}
@@ -112,8 +108,28 @@ func (m *Manager) Get(_ context.Context, sel process.Selector) (process.Process,
 	return m.order[i], nil
 }
 
+// certain is the process that a selector means whatever else there may be, or
+// nil: the one with its id, or the running one with its pid, which is newer than
+// all that had that pid before.
+func (m *Manager) certain(sel process.Selector) *proc {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if sel.ID != "" || sel.PID == 0 {
+		return m.procs[sel.ID]
+	}
+	for _, p := range slices.Backward(m.order) {
+		if p.pid == sel.PID && p.Progress().Exit == nil {
+			return p
+		}
+	}
+	return nil
+}
+
 // List implements process.Manager.
 func (m *Manager) List(ctx context.Context, f process.Filter) ([]process.Info, error) {
+	if err := m.awaitScan(ctx); err != nil {
+		return nil, err
+	}
 	m.mu.RLock()
 	all := slices.Clone(m.order)
 	m.mu.RUnlock()

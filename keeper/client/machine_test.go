@@ -163,6 +163,8 @@ func whole(t *testing.T, p process.Process, s process.Stream) string {
 	}
 	defer r.Close()
 	var b bytes.Buffer
+	late := time.NewTimer(time.Minute)
+	defer late.Stop()
 	for {
 		ev, ok, err := r.Next()
 		switch {
@@ -171,7 +173,12 @@ func whole(t *testing.T, p process.Process, s process.Stream) string {
 		case err != nil:
 			t.Fatal(err)
 		case !ok:
-			<-r.Ready()
+			select {
+			case <-r.Ready():
+			case <-late.C:
+				in, err := p.Info(t.Context())
+				t.Fatalf("%s of %s does not end after %d bytes: %+v, %v", s, p.ID(), b.Len(), in, err)
+			}
 			continue
 		}
 		if ev.Kind == process.EventGap {

@@ -20,8 +20,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,6 +73,7 @@ type Manager struct {
 	order    []*proc                      // by start; guarded by mu
 	slots    [board.Slots]*proc           // live processes by slot; guarded by mu
 	starting map[process.ID]chan struct{} // guarded by mu
+	unread   map[process.ID]bool          // finished, and still to be read from the spool; guarded by mu
 	hello    wire.Hello                   // guarded by mu
 	keepers  int                          // hellos so far; guarded by mu
 
@@ -95,8 +98,9 @@ type Manager struct {
 
 var _ process.Manager = (*Manager)(nil)
 
-// Open connects to the keeper, reads the spool, and returns when both are done.
-// It waits for a keeper that is just starting.
+// Open connects to the keeper and returns; it waits for one that is just
+// starting. Finished processes are read from the spool meanwhile: who asks for
+// one waits, and who goes on with a running one does not.
 func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	run, err := rundir.Open(cfg.StateDir)
 	if err != nil {
@@ -137,9 +141,10 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		run.Close()
 		return nil, fmt.Errorf("%w: no keeper on %s: %w", process.ErrUnavailable, cfg.StateDir, ctx.Err())
 	}
-	m.scan(dirs)
 	runCtx, stop := context.WithCancel(context.Background())
 	m.stop = stop
+	m.findUnread(dirs)
+	m.wg.Go(func() { m.scan(runCtx) })
 	m.wg.Go(func() { m.retain(runCtx) })
 	return m, nil
 }
@@ -208,32 +213,59 @@ func (m *Manager) connected(h wire.Hello, boardFD, wakeFD int) error {
 	return nil
 }
 
+// findUnread notes which of the directories are of processes that are not on
+// the board.
+func (m *Manager) findUnread(dirs []os.DirEntry) {
+	b, onBoard := m.board.Load(), map[process.ID]bool{}
+	for i := range b.Used() {
+		if s := b.Slot(i); s.Flags()&board.FlagUsed != 0 {
+			onBoard[s.ID()] = true
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unread = map[process.ID]bool{}
+	for _, d := range dirs {
+		if id := process.ID(d.Name()); d.IsDir() && id.Validate() == nil && !onBoard[id] && m.procs[id] == nil {
+			m.unread[id] = true
+		}
+	}
+}
+
 // scan reads the finished processes from the spool. An unfinished one that is
 // not on the board lost its end to a crash of the machine or of all roles.
-func (m *Manager) scan(dirs []os.DirEntry) {
-	for _, d := range dirs {
-		id := process.ID(d.Name())
-		if !d.IsDir() || id.Validate() != nil {
-			continue
-		}
-		m.mu.RLock()
-		known := m.procs[id] != nil
-		m.mu.RUnlock()
-		if known || m.onBoard(id) {
-			continue
+func (m *Manager) scan(ctx context.Context) {
+	m.mu.RLock()
+	ids := slices.Collect(maps.Keys(m.unread))
+	m.mu.RUnlock()
+	for _, id := range ids {
+		if ctx.Err() != nil {
+			return
 		}
 		p, err := m.loadFinished(id)
-		if errors.Is(err, process.ErrNotFound) && m.removeRest(id) {
-			continue
-		}
-		if err != nil {
+		switch {
+		case errors.Is(err, process.ErrNotFound) && m.removeRest(id):
+		case err != nil:
 			m.cfg.Log.Warn("spool of a process is not readable, leaving it", "id", id, "err", err)
-			continue
+		default:
+			m.register(p)
 		}
-		m.register(p)
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	slices.SortStableFunc(m.order, byStart)
+	m.unread = nil
 	close(m.scanned)
-	m.sortOrder()
+}
+
+// awaitScan waits until all processes are known.
+func (m *Manager) awaitScan(ctx context.Context) error {
+	select {
+	case <-m.scanned:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // removeRest removes a directory without a journal: whoever removed it, or took

@@ -152,6 +152,9 @@ func (m *Manager) claim(ctx context.Context, spec *process.Spec) (process.Proces
 			return p, nil, nil
 		}
 		under := m.starting[spec.ID]
+		if m.unread[spec.ID] {
+			under = m.scanned // there may be one with this id
+		}
 		if under == nil {
 			done := m.hold(spec.ID)
 			m.mu.Unlock()
