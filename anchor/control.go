@@ -147,16 +147,19 @@ func (c *Client) call(fds []int, words ...string) ([]string, []int, error) {
 		return nil, nil, err
 	}
 	defer unix.Close(sock)
-	if err := wire.Send(sock, []byte(strings.Join(words, "\x00")), fds); err != nil {
-		return nil, nil, fmt.Errorf("anchor: %w", err)
+	buf, n := make([]byte, 4096), 0
+	var got []int
+	if err = wire.Send(sock, []byte(strings.Join(words, "\x00")), fds); err == nil {
+		n, got, err = wire.Recv(sock, buf, 0)
 	}
-	buf := make([]byte, 4096)
-	n, got, err := wire.Recv(sock, buf, 0)
+	if err == unix.EPIPE || err == unix.ECONNRESET || err == nil && n == 0 {
+		return nil, nil, fmt.Errorf("%w: the anchor ended before it answered", ErrNotRunning)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("anchor: %w", err)
 	}
 	out := strings.Split(string(buf[:n]), "\x00")
-	if n == 0 || out[0] != "ok" {
+	if out[0] != "ok" {
 		closeAll(got)
 		return nil, nil, fmt.Errorf("anchor: %s", strings.Join(out, ": "))
 	}

@@ -3,6 +3,7 @@
 package anchor
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -100,14 +101,16 @@ func (l *launcher) serveMirror(listen int) {
 func (l *launcher) anchor() (chan struct{}, error) {
 	c := &Client{l.run}
 	pids, err := c.Roles()
-	switch {
-	case err == nil:
+	if err == nil {
 		// It was left by a former launcher; its server gets our command line.
-		if err := c.Serve(l.cfg.Listeners); err != nil {
+		err = c.Serve(l.cfg.Listeners)
+		if err != nil && !errors.Is(err, ErrNotRunning) {
 			return nil, err
 		}
+	}
+	if err == nil {
 		l.pid = pids.Anchor
-	default:
+	} else {
 		if l.pid == 0 {
 			os.Remove(l.run.Path(rundir.Program)) // we are newer
 		}

@@ -131,7 +131,7 @@ func open(cfg Config) ([]int, error) {
 	if c, err := anchor.Dial(cfg.StateDir); err == nil {
 		held, err = c.Listeners()
 		c.Close()
-		if err != nil {
+		if err != nil && !errors.Is(err, anchor.ErrNotRunning) {
 			return nil, err
 		}
 	} else if !errors.Is(err, anchor.ErrNotRunning) {
