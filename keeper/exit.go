@@ -261,6 +261,7 @@ func (k *Keeper) finish(p *proc) {
 	if p.timer != nil {
 		p.timer.Stop()
 	}
+	p.slot.Clear(board.FlagNoSpace) // the server copies the flags with the next
 	p.slot.Set(board.FlagFinal)
 	k.announce(p)
 	failpoint.Hit(failpoint.Final)

@@ -313,10 +313,7 @@ func (k *Keeper) resume(p *proc) {
 			k.pump(p, s)
 		}
 	}
-	if !p.out[0].full && !p.out[1].full && p.slot.Flags()&board.FlagNoSpace != 0 {
-		p.slot.Clear(board.FlagNoSpace)
-		k.announce(p)
-	}
+	k.tellRoom(p)
 	k.finish(p)
 }
 

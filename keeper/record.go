@@ -42,8 +42,21 @@ func (k *Keeper) payOwed(p *proc) {
 	}
 	p.owed = nil
 	k.wrote(p)
-	p.slot.Clear(board.FlagNoSpace)
+	k.tellRoom(p)
 	k.finish(p)
+}
+
+// tellRoom tells, once it is so, that nothing waits for space any more.
+func (k *Keeper) tellRoom(p *proc) {
+	for i := range p.out {
+		if s := &p.out[i]; s.full && s.waiting {
+			return
+		}
+	}
+	if p.slot.Flags()&board.FlagNoSpace != 0 && len(p.owed) == 0 {
+		p.slot.Clear(board.FlagNoSpace)
+		k.announce(p)
+	}
 }
 
 // pin writes down that the process is pinned, or is not any more. The keeper

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -185,5 +186,62 @@ func whole(t *testing.T, p process.Process, s process.Stream) string {
 			t.Fatalf("a gap of %s: %+v", s, ev.Gap)
 		}
 		b.Write(ev.Data)
+	}
+}
+
+// An exit is told after the output before it. If that waited for room when the
+// keeper died, and finds some with the next keeper, the exit is due.
+func TestAKeeperThatFindsRoomAgainTellsTheExitThatWaitedForIt(t *testing.T) {
+	disk := smallDisk(t)
+	if disk == "" {
+		return // only root can mount a small filesystem
+	}
+	state := filepath.Join(disk, "s")
+	cmd := exec.Command(keeperBinary, "launcher", "--state-dir", state)
+	roles(t, state, cmd, cmd.Start)
+	m := open(t, state)
+	// The descendant keeps stdout, so the process is not over with its exit.
+	p := start(t, m, process.Spec{Shell: "read x; head -c 30000 /dev/zero; sleep 1000 & exit 7", Stdin: process.StdinPipe})
+	defer p.Kill(t.Context())
+	r, err := p.Read(t.Context(), process.ReadOptions{Drain: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	filler := filepath.Join(disk, "filler")
+	fill(t, filler)
+	if _, err := p.Write(t.Context(), process.Input{Data: []byte("\n")}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Wait(t.Context(), process.Until{}); err != nil {
+		t.Fatal(err)
+	}
+	before := pids(t, state).Keeper
+	unix.Kill(before, unix.SIGSTOP)
+	if err := os.Truncate(filler, 0); err != nil {
+		t.Fatal(err)
+	}
+	unix.Kill(before, unix.SIGKILL)
+	late := time.After(time.Minute)
+	for got := 0; ; {
+		ev, ok, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			select {
+			case <-r.Ready():
+			case <-late:
+				t.Fatalf("the exit is not told, %d bytes are", got)
+			}
+			continue
+		}
+		got += len(ev.Data)
+		if ev.Kind == process.EventExited {
+			if got != 30000 || ev.Exit.Code != 7 {
+				t.Errorf("exit %d after %d bytes; want 7 after 30000", ev.Exit.Code, got)
+			}
+			return
+		}
 	}
 }
