@@ -12,13 +12,6 @@ type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
 
-// Help says how to use the script; kong prints it below the flags.
-func (c *completionCmd) Help() string {
-	return `bash:  source <(tend completion bash)
-zsh:   source <(tend completion zsh)
-fish:  tend completion fish | source`
-}
-
 func (c *completionCmd) Run(inv *invocation) error {
 	words := vocabularyOf(inv.model)
 	switch c.Shell {

@@ -17,6 +17,7 @@ type daemon struct {
 	*tend.Client
 	// local: on this machine, by its unix socket; paths and /proc are ours.
 	local bool
+	url   string // where it was reached
 }
 
 // find looks up a process as people name it.

@@ -22,6 +22,7 @@ func (inv *invocation) dial(ctx context.Context, target string) (*daemon, error)
 		// Over TCP the daemon may be in a container, even on a loopback
 		// address: its paths and pids are not ours.
 		local: strings.HasPrefix(target, "unix:"),
+		url:   target,
 	}, nil
 }
 

@@ -52,6 +52,9 @@ func (c *distantLinesCmd) Run(ctx context.Context, inv *invocation) error {
 		}
 	}()
 	f, d, err := inv.distantFace(ctx, "")
+	if err != nil && ctx.Err() != nil { // told to end before it served
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 )
@@ -106,7 +107,7 @@ func execute(ctx context.Context, inv *invocation, args []string) int {
 	exited := -1
 	parser, err := kong.New(g,
 		kong.Name("tend"),
-		kong.Description("A process runtime: starts processes, keeps their output, and gives both back to whoever asks.\n\nID is an id, the beginning of one, a name, a tag or a pid."),
+		kong.Description(description),
 		kong.Writers(inv.out, inv.errs),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
 		kong.ShortUsageOnError(),
@@ -166,6 +167,9 @@ func (inv *invocation) report(err error) int {
 	}
 	if status, ok := errors.AsType[statusError](err); ok {
 		return int(status)
+	}
+	if errors.Is(err, context.Canceled) { // commands are cancelled by signals alone
+		return 128 + int(syscall.SIGINT)
 	}
 	if each, ok := err.(interface{ Unwrap() []error }); ok { // of several processes, each with its own reason
 		status := 0

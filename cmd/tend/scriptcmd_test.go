@@ -19,7 +19,7 @@ import (
 // scriptCommands are the words that the scripts have besides testscript's.
 func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
-		"fetch": fetchCmd, "gone": goneCmd, "killpid": killpidCmd, "roles": rolesCmd, "running": runningCmd,
+		"allexamples": allExamplesCmd, "example": exampleCmd, "fetch": fetchCmd, "gone": goneCmd, "killpid": killpidCmd, "roles": rolesCmd, "running": runningCmd,
 		"saved": savedCmd, "term": termCmd, "until": untilCmd,
 	}
 }

@@ -208,6 +208,10 @@ func (inv *invocation) askAgain(ctx context.Context) (*statusFacts, error) {
 	return d.facts(ctx)
 }
 
+// shutdownTimeout is how long the daemon may take to end: as the roles give each
+// other, and some more.
+const shutdownTimeout = time.Minute
+
 type shutdownCmd struct {
 	Keep bool `help:"Leave the processes running for the next daemon on the same state directory."`
 }
@@ -227,5 +231,16 @@ func (c *shutdownCmd) Run(ctx context.Context, inv *invocation) error {
 			fmt.Fprintf(inv.errs, "tend: %d running processes end with the daemon\n", len(live))
 		}
 	}
-	return d.Shutdown(ctx, c.Keep)
+	if err := d.Shutdown(ctx, c.Keep); err != nil || c.Keep || !d.local {
+		return err
+	}
+	// What comes next may be another daemon in the same place.
+	done := inv.progress("ending the daemon")
+	defer done()
+	for end := time.Now().Add(shutdownTimeout); !nobodyAt(ctx, d.url); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			return fmt.Errorf("the daemon was told to end and still listens at %s after %v; tend status shows what is there", d.url, shutdownTimeout)
+		}
+	}
+	return nil
 }

@@ -7,8 +7,10 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/tend-run/tend/internal/torture"
@@ -24,6 +26,9 @@ func (c *tortureCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.Minutes <= 0 {
 		return usageError(fmt.Sprintf("--minutes %g is no time", c.Minutes))
 	}
+	// Its daemon and its files are to go with it.
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
 	exe, err := os.Executable()
 	if err != nil {
 		return err
@@ -46,6 +51,9 @@ func (c *tortureCmd) Run(ctx context.Context, inv *invocation) error {
 			cfg.Binaries = []string{exe}
 		}
 		r, err := torture.Run(ctx, cfg)
+		if ctx.Err() != nil {
+			return statusError(130)
+		}
 		if err != nil {
 			return err
 		}
@@ -66,9 +74,6 @@ func (c *tortureCmd) Run(ctx context.Context, inv *invocation) error {
 				return err
 			}
 			fmt.Fprintf(inv.out, "    log of the daemon: %s\n", path)
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
 		}
 	}
 	fmt.Fprintf(inv.out, "%d roles killed, %d problems\n", killed, problems)
