@@ -122,8 +122,9 @@ func (p *proc) recoverFeeder() {
 	}
 }
 
-// serverGone takes over what a server that died was just feeding, and what it
-// had accepted. Its descriptors are closed.
+// serverGone takes over what a server that died was just feeding, what it had
+// accepted, and the end of the input, if it wished for that and did not say so.
+// Its descriptors are closed.
 func (k *Keeper) serverGone(pid int) {
 	for i := range k.procs {
 		p := k.procs[i].Load()
@@ -133,25 +134,27 @@ func (k *Keeper) serverGone(pid int) {
 		p.mu.Lock()
 		if p.stdin.mem >= 0 {
 			p.feeder().Recover(pid, os.Getpid())
+		}
+		if p.stdin.mem >= 0 || p.slot.Wishes()&board.StdinEOF != 0 {
 			k.feed(p)
 		}
 		p.mu.Unlock()
 	}
 }
 
-// serverCame takes over what a server was feeding that died before it had
-// connected to this keeper: the one that connects is its successor.
+// serverCame takes over what a server was feeding, or wished to end, that died
+// before it had connected to this keeper: the one that connects is its successor.
 func (k *Keeper) serverCame() {
 	for i := range k.procs {
 		p := k.procs[i].Load()
-		if p == nil || p.slot.Feeder() == 0 {
+		if p == nil || p.slot.Feeder() == 0 && p.slot.Wishes()&board.StdinEOF == 0 {
 			continue
 		}
 		p.mu.Lock()
 		if p.stdin.mem >= 0 {
 			p.recoverFeeder()
-			k.feed(p)
 		}
+		k.feed(p)
 		p.mu.Unlock()
 	}
 }

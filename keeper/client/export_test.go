@@ -3,6 +3,7 @@
 package client
 
 import (
+	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 )
@@ -25,6 +26,10 @@ func (m *Manager) ReplaceHello() {
 
 // SameSlot reports whether q has the place on the board that p had.
 func SameSlot(p, q process.Process) bool { return p.(*proc).ref.Slot == q.(*proc).ref.Slot }
+
+// WishEOF is what a server has done of Write with EOF when it dies before it tells
+// the keeper.
+func WishEOF(p process.Process) { p.(*proc).slot.SetWishes(board.StdinEOF) }
 
 // CloseInput is Write with EOF by one who has seen the process run, and went on
 // when it was over.

@@ -84,6 +84,29 @@ func TestTheNextServerKnowsWhatWasDoneToAFinishedProcess(t *testing.T) {
 	}
 }
 
+// The input of a process that nobody has written to is closed although the server
+// died in the middle of that. Who repeats it is told that it was done.
+func TestInputIsClosedThoughTheServerDies(t *testing.T) {
+	dir := daemon(t)
+	m, end := nextServer(t, dir, client.Config{})
+	p, err := m.Start(t.Context(), process.Spec{ID: "reader", Argv: []string{"cat"}, Stdin: process.StdinPipe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.WishEOF(p)
+	end()
+
+	m, _ = nextServer(t, dir, client.Config{})
+	p = find(t, m, "reader")
+	if _, err := p.Write(t.Context(), process.Input{Offset: new(int64(0)), EOF: true}); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "it reads the end of its input", func() bool {
+		in, err := p.Info(t.Context())
+		return err == nil && in.Exit != nil
+	})
+}
+
 // A write whose answer was lost is acknowledged when it is repeated, although
 // the process has ended and another server answers; what was not taken is not.
 func TestTheNextServerKnowsWhatInputAProcessTook(t *testing.T) {
