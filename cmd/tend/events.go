@@ -38,10 +38,12 @@ func (c *eventsCmd) Run(ctx context.Context, inv *invocation) error {
 	if !c.Follow {
 		return v.past(ctx)
 	}
+	ctx, stop = inv.whileRead(ctx)
+	defer stop()
 	for {
 		err := v.follow(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return left(ctx)
 		}
 		// Having fallen behind is told by the watcher; the list fills in what
 		// was missed.

@@ -78,6 +78,10 @@ func (c *logsCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
+	if c.Follow {
+		ctx, stop = inv.whileRead(ctx)
+		defer stop()
+	}
 	opts := process.ReadOptions{NoFollow: !c.Follow, Streams: c.streams()}
 	if opts.From, err = startAt(ctx, p, c.From, opts.Streams); err != nil {
 		return about(c.ID, err)
@@ -96,7 +100,7 @@ func (c *logsCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	err = c.print(ctx, inv, p, opts, head)
 	if c.Follow && ctx.Err() != nil {
-		return nil
+		return left(ctx)
 	}
 	return about(c.ID, err)
 }

@@ -79,3 +79,10 @@ func (r *cancelReader) cancel() { close(r.stop) }
 func (r *cancelReader) release() {}
 
 func endLinesAt(int, byte) (restore func(), err error) { return nil, errors.ErrUnsupported }
+
+// hungUp only waits until stopped reads end of file: who prints notices at the
+// next write that its reader is gone.
+func hungUp(_, stopped *os.File) bool {
+	stopped.Read(make([]byte, 1))
+	return false
+}

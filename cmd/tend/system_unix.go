@@ -92,3 +92,17 @@ func endLinesAt(fd int, key byte) (restore func(), err error) {
 	}
 	return func() { _ = unix.IoctlSetTermios(fd, setTermios, was) }, nil // a terminal that is gone
 }
+
+// hungUp waits until the other end of a pipe, socket or terminal is closed,
+// and returns true, or until stopped reads end of file.
+func hungUp(f, stopped *os.File) bool {
+	for {
+		fds := []unix.PollFd{{Fd: int32(f.Fd())}, {Fd: int32(stopped.Fd()), Events: unix.POLLIN}}
+		if _, err := unix.Poll(fds, -1); errors.Is(err, unix.EINTR) {
+			continue
+		} else if err != nil || fds[1].Revents != 0 {
+			return false
+		}
+		return fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
+	}
+}
