@@ -48,8 +48,9 @@ func (m *Manager) adopt(b *board.Board, i uint32) {
 	j, err := spool.ReadJournal(dir)
 	switch {
 	case final && (err != nil || !j.SpecTime.Equal(s.Started())):
-		// Removed, and perhaps started anew in another slot, before the slot
-		// was given back.
+		// Removed, as far as that went, and perhaps started anew in another
+		// slot, before the slot was given back.
+		m.removeRest(id)
 		m.retireSlot(ref)
 		return
 	case err != nil:

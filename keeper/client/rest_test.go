@@ -11,8 +11,36 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/keeper"
+	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/spool"
 )
+
+// The same of a process whose place on the board was not given back: its id can be
+// used again.
+func TestWhatIsLeftOfARemovalIsNotInTheWay(t *testing.T) {
+	dir := daemon(t)
+	m, end := nextServer(t, dir, client.Config{})
+	m.HoldSlots()
+	spec := process.Spec{ID: "half", Shell: "echo said"}
+	p, err := m.Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	finished(t, p)
+	end()
+	if err := os.Remove(filepath.Join(dir, keeper.SpoolDir, "half", spool.JournalName)); err != nil {
+		t.Fatal(err)
+	}
+
+	m, _ = nextServer(t, dir, client.Config{})
+	if p, err = m.Start(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	if got := whole(t, p, process.Stdout); got != "said\n" {
+		t.Errorf("it wrote %q", got)
+	}
+}
 
 // A directory without a journal is what is left of a removal, and goes; one
 // whose journal cannot be read may hold somebody's output, and stays.
