@@ -31,11 +31,19 @@ func (k *Keeper) takeOver() error {
 	complete := k.complete(held)
 	if !complete {
 		// The anchor died too, and was started anew: the launcher has the rest.
-		if more, err := k.fetchMirror(); err != nil {
-			k.logf("the launcher's mirror is not readable: %v", err)
-		} else {
+		if more, merr := k.fetchMirror(); merr != nil {
+			k.logf("the launcher's mirror is not readable: %v", merr)
+		} else if more != nil {
 			merge(held, more)
+		} else if err == unix.EAGAIN { // nobody but the anchor, which stands still
+			if err = k.vaults[inAnchor].fetchRest(held, lastFetchTimeout); err != nil {
+				k.logf("vault of the anchor is still not readable: %v", err)
+			}
+			complete = k.complete(held)
 		}
+	}
+	if err == unix.EAGAIN {
+		k.vaults[inAnchor].discardRest()
 	}
 	failpoint.Hit(failpoint.TakeoverFetched)
 	globals := held[global]

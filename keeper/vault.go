@@ -88,35 +88,40 @@ const fetchTimeout = 2 * time.Second
 // it all processes would be given up.
 const lastFetchTimeout = time.Minute
 
-// fetch takes all that a former keeper left.
+// fetch takes all that a former keeper left. After EAGAIN, for a holder that does
+// not answer, the rest is still to come: see fetchRest and discardRest.
 func (v *vault) fetch(timeout time.Duration) (map[wire.Ref]held, error) {
 	all := map[wire.Ref]held{}
 	if v.sock < 0 {
 		return all, nil
 	}
-	limit := unix.NsecToTimeval(timeout.Nanoseconds())
-	if err := unix.SetsockoptTimeval(v.sock, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
-		return all, err
-	}
 	ask := wire.VaultMessage{Op: wire.VaultFetch}
 	if err := wire.Send(v.sock, ask.Append(nil), nil); err != nil {
 		return all, err
+	}
+	return all, v.fetchRest(all, timeout)
+}
+
+func (v *vault) fetchRest(all map[wire.Ref]held, timeout time.Duration) error {
+	limit := unix.NsecToTimeval(timeout.Nanoseconds())
+	if err := unix.SetsockoptTimeval(v.sock, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
+		return err
 	}
 	buf := make([]byte, 4096)
 	for {
 		n, fds, err := wire.Recv(v.sock, buf, 0)
 		if err != nil {
-			return all, err
+			return err
 		}
 		if n == 0 {
-			return all, fmt.Errorf("the holder closed the connection")
+			return fmt.Errorf("the holder closed the connection")
 		}
 		m, err := wire.ParseVault(buf[:n])
 		if err != nil || m.Op != wire.VaultItem && m.Op != wire.VaultEnd || len(m.Kinds) != len(fds) {
-			return all, fmt.Errorf("unexpected message %v", m)
+			return fmt.Errorf("unexpected message %v", m)
 		}
 		if m.Op == wire.VaultEnd {
-			return all, nil
+			return nil
 		}
 		h := all[m.Ref]
 		if h == nil {
@@ -127,6 +132,26 @@ func (v *vault) fetch(timeout time.Duration) (map[wire.Ref]held, error) {
 			h[kind] = fds[i]
 		}
 	}
+}
+
+// discardRest takes an answer that came too late off the socket, and drops it: a
+// holder that waits for room there would take nothing from us.
+func (v *vault) discardRest() {
+	sock, err := unix.FcntlInt(uintptr(v.sock), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return
+	}
+	go func() {
+		late := vault{sock: sock}
+		defer unix.Close(sock)
+		for err := error(unix.EAGAIN); err == unix.EAGAIN; {
+			all := map[wire.Ref]held{}
+			err = late.fetchRest(all, lastFetchTimeout)
+			for _, h := range all {
+				h.close()
+			}
+		}
+	}()
 }
 
 func (v *vault) put(epoch *uint32, whole bool, ref wire.Ref, kinds []byte, fds []int) bool {

@@ -123,7 +123,7 @@ func TestAFailureAtTheGateIsToldThoughTheKeeperDiesAfterIt(t *testing.T) {
 			case keeper = <-armed:
 			default:
 			}
-			if keeper > 0 && leader(call.PID) == keeper && filepath.Base(call.Path(1)) == "stdout" { // it removes the spool
+			if keeper > 0 && leader(call.PID) == keeper && filepath.Base(call.Path(1)) == "journal" { // it removes the spool
 				unix.Kill(keeper, unix.SIGKILL)
 				waitGone(keeper)
 				keeper = 0

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/anchor"
+	"github.com/tend-run/tend/internal/poorkernel"
 	"github.com/tend-run/tend/process"
 )
 
@@ -157,5 +158,65 @@ func collectedLate(t *testing.T, before string) {
 	}
 	if b, err := os.ReadFile(filepath.Join(stateDir, "ran")); err != nil || string(b) != "ran\n" {
 		t.Errorf("the program left %q, %v", b, err)
+	}
+}
+
+// The keeper is killed while there is no launcher, and the anchor does not answer
+// the next one at once.
+func TestAKeeperWaitsForTheOnlyOneWhoHoldsEverything(t *testing.T) {
+	t.Parallel()
+	stateDir, l := watched(t, unix.SYS_RECVMSG)
+	armed, answer := make(chan int, 1), make(chan struct{})
+	go func() {
+		anchor, held := 0, []*poorkernel.Call(nil)
+		calls := make(chan *poorkernel.Call)
+		go func() {
+			defer close(calls)
+			for call, err := l.Next(); err == nil; call, err = l.Next() {
+				calls <- call
+			}
+		}()
+		for {
+			select {
+			case anchor = <-armed:
+			case <-answer:
+				for _, call := range held {
+					l.Continue(call)
+				}
+				anchor, held, answer = 0, nil, nil
+			case call, ok := <-calls:
+				switch {
+				case !ok:
+					return
+				case anchor > 0 && leader(call.PID) == anchor:
+					held = append(held, call)
+				default:
+					l.Continue(call)
+				}
+			}
+		}
+	}()
+	m := open(t, stateDir)
+	p := start(t, m, process.Spec{Shell: "read x; echo got $x; exit 6", Stdin: process.StdinPipe})
+	killKeeper(t, stateDir) // the next one begins when the anchor has read what this one deposited
+	if _, err := p.Write(t.Context(), process.Input{Data: []byte("this and ")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(stateDir, "run", "mirror.sock")); err != nil { // nobody is found there
+		t.Fatal(err)
+	}
+	now := pids(t, stateDir)
+	armed <- now.Anchor
+	unix.Kill(now.Keeper, unix.SIGKILL)
+	time.Sleep(4 * time.Second) // the next keeper looks for another holder meanwhile, and finds none
+	close(answer)
+	if _, err := p.Write(t.Context(), process.Input{Data: []byte("that\n")}); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := p.Wait(t.Context(), process.Until{EOF: true}); err != nil || r.Exit == nil || r.Exit.Code != 6 {
+		t.Errorf("it ended with %+v, %v", r.Exit, err)
+	}
+	if got := whole(t, p, process.Stdout); got != "got this and that\n" {
+		t.Errorf("stdout is %q", got)
 	}
 }
