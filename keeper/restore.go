@@ -119,11 +119,16 @@ func (k *Keeper) restoreProc(in *snapshotProc, g *snapshotKeeper) {
 
 // rearm takes up what was under way. All descriptors are registered and armed
 // as they were: no event was taken that a worker did not see through. Only an
-// exit may have been left to a goroutine that is no more.
+// exit may have been left to a goroutine that is no more, with a pidfd or, if no
+// vault had one, without.
 func (k *Keeper) rearm(p *proc) {
 	waits := p.out[0].waiting || p.out[1].waiting
-	if p.pidfd >= 0 && !p.exited {
+	switch {
+	case p.exited:
+	case p.pidfd >= 0:
 		k.watch(unix.EPOLL_CTL_MOD, p.pidfd, unix.EPOLLIN, p, onPid)
+	default:
+		time.AfterFunc(time.Millisecond, func() { k.adoptExit(p) }) // once the workers run
 	}
 	if p.stdin.mem >= 0 {
 		p.feeder().Recover(os.Getpid(), os.Getpid()) // it was ours, before
