@@ -165,10 +165,58 @@ func (l *launcher) stop(ended <-chan struct{}) {
 		}
 		return
 	}
-	unix.Kill(l.pid, unix.SIGTERM)
-	select {
-	case <-ended:
-	case <-time.After(serverGrace + keeperGrace + time.Second):
-		fmt.Fprintf(l.cfg.Log, "tend: anchor[%d] does not end; leaving it\n", l.pid)
+	late := time.After(serverGrace + keeperGrace + time.Second)
+	for {
+		if !l.ready(ended, late) {
+			fmt.Fprintf(l.cfg.Log, "tend: anchor[%d] does not answer; leaving it\n", l.pid)
+			unix.Kill(l.pid, unix.SIGTERM)
+			return
+		}
+		unix.Kill(l.pid, unix.SIGTERM)
+		select {
+		case <-ended:
+		case <-late:
+			fmt.Fprintf(l.cfg.Log, "tend: anchor[%d] does not end; leaving it\n", l.pid)
+			return
+		}
+		l.reap()
+		if _, err := os.Stat(l.run.Path(rundir.Roles)); err != nil {
+			return
+		}
+		// It died, and left keeper, server and processes to themselves: another
+		// one ends them.
+		time.Sleep(firstPause)
+		var err error
+		if ended, err = l.anchor(); err != nil {
+			fmt.Fprintf(l.cfg.Log, "tend: %v\n", err)
+			return
+		}
 	}
+}
+
+// ready waits until the anchor answers, or has ended: before, a signal would end
+// it without those whom it is to end. False if it is late.
+func (l *launcher) ready(ended <-chan struct{}, late <-chan time.Time) bool {
+	answers := make(chan struct{})
+	go func() { // the answer of one that stands still may not come at all
+		c := &Client{l.run}
+		for {
+			if _, err := c.Roles(); err == nil {
+				close(answers)
+				return
+			}
+			select {
+			case <-ended:
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	}()
+	select {
+	case <-answers:
+	case <-ended:
+	case <-late:
+		return false
+	}
+	return true
 }

@@ -220,3 +220,48 @@ func TestAKeeperWaitsForTheOnlyOneWhoHoldsEverything(t *testing.T) {
 		t.Errorf("stdout is %q", got)
 	}
 }
+
+// The launcher is told to end while the anchor that it starts cannot be told yet.
+func TestALauncherEndsEverythingThoughItsAnchorHasJustBegun(t *testing.T) {
+	t.Parallel()
+	stateDir, l := watched(t, unix.SYS_EXECVE)
+	armed := make(chan int, 1)
+	go func() {
+		launcher := 0
+		for {
+			call, err := l.Next()
+			if err != nil {
+				return
+			}
+			select {
+			case launcher = <-armed:
+			default:
+			}
+			if launcher > 0 && child(call, launcher) {
+				unix.Kill(launcher, unix.SIGTERM)
+				launcher = 0
+			}
+			l.Continue(call)
+		}
+	}()
+	m := open(t, stateDir)
+	p := start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
+	in, err := p.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := pids(t, stateDir)
+	armed <- parent(now.Anchor)
+	unix.Kill(now.Anchor, unix.SIGKILL)
+	for name, pid := range map[string]int{"keeper": now.Keeper, "server": now.Server, "process": in.PID} {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue // gone already
+		}
+		defer unix.Close(fd)
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000); n < 1 {
+			t.Errorf("the %s lives on: %v", name, err)
+			unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		}
+	}
+}
