@@ -125,6 +125,30 @@ func lock(run *rundir.Dir, stateDir string) error {
 	return nil
 }
 
+// Kept reports whether a tend serve was told to leave the processes, and nobody
+// has taken them over: an anchor lives, without launcher and server. Its sockets
+// take connections that nobody answers until the next tend serve.
+func Kept(stateDir string) bool {
+	if _, err := os.Stat(filepath.Join(stateDir, "run")); err != nil {
+		return false // and it is not made by looking
+	}
+	run, err := rundir.Open(stateDir)
+	if err != nil {
+		return false
+	}
+	defer run.Close()
+	if run.Holder("anchor") == 0 || run.Holder("server") != 0 {
+		return false
+	}
+	// The lock itself is not tried: a launcher that starts now would be refused.
+	b, err := os.ReadFile(run.Path(rundir.Lock))
+	if err != nil {
+		return false
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	return err == nil && pid > 0 && unix.Kill(pid, 0) == unix.ESRCH
+}
+
 // open returns a listening socket for each address, not close-on-exec.
 func open(cfg Config) ([]int, error) {
 	var held []int

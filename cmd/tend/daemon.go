@@ -37,9 +37,15 @@ func (d *daemon) find(ctx context.Context, id string) (process.Process, error) {
 type noDaemonError struct {
 	tried []string
 	err   error
+	kept  bool // but processes of a former one run on
 }
 
+var errKept = errors.New("the daemon has ended and left its processes")
+
 func (e *noDaemonError) Error() string {
+	if e.kept {
+		return "no daemon is running, but the processes of the one before are (it ended with --keep); tend run or tend serve takes them over"
+	}
 	return fmt.Sprintf("no daemon is running (tried %s); tend run starts one, tend serve runs one in the foreground, and --url or TEND_URL names another", strings.Join(e.tried, ", "))
 }
 
@@ -53,6 +59,13 @@ func (inv *invocation) connect(ctx context.Context) (*daemon, error) {
 	tried, err := inv.ownURLs()
 	if err != nil {
 		return nil, err
+	}
+	dir, err := inv.stateDir()
+	if err != nil {
+		return nil, err
+	}
+	if leftBehind(ctx, dir) {
+		return nil, &noDaemonError{tried: tried, err: errKept, kept: true}
 	}
 	var last error
 	for _, url := range tried {

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/tend-run/tend/internal/account"
 	"github.com/tend-run/tend/keeper/client"
@@ -45,6 +46,23 @@ func (c *serveCmd) Run(inv *invocation) error {
 		return fmt.Errorf("a daemon (pid %d) serves %s already; end it, or give another --state-dir", busy.PID, p.stateDir)
 	}
 	return err
+}
+
+// leftBehind reports whether nobody will answer on the sockets of a state
+// directory until the next tend serve. A server that was killed is back within
+// a second, and is waited for.
+func leftBehind(ctx context.Context, dir string) bool {
+	for range 10 {
+		if !launch.Kept(dir) {
+			return false
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return true
 }
 
 // serverCmd is the server role, and, as distant's launcher calls it, "server

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 )
@@ -21,3 +22,6 @@ type serverCmd struct{ serveFlags }
 func (c *serverCmd) Run() error {
 	return fmt.Errorf("the server role needs Linux; this is %s", runtime.GOOS)
 }
+
+// leftBehind: no daemon runs here.
+func leftBehind(context.Context, string) bool { return false }
