@@ -143,12 +143,13 @@ func (l *link) read(c *net.UnixConn) error {
 		l.mu.Lock()
 		ch := l.pending[req]
 		delete(l.pending, req)
+		if ch != nil {
+			ch <- rep // it has room
+		}
 		l.mu.Unlock()
 		if ch == nil {
 			closeFDs(rep.fds)
-			continue
 		}
-		ch <- rep
 	}
 }
 
@@ -238,6 +239,11 @@ func (l *link) try(ctx context.Context, op byte, body []byte) (reply, error) {
 		l.mu.Lock()
 		delete(l.pending, req)
 		l.mu.Unlock()
+		select {
+		case rep := <-ch: // it came at the same time
+			closeFDs(rep.fds)
+		default:
+		}
 		return reply{}, ctx.Err()
 	}
 }
