@@ -27,6 +27,14 @@ func (m *Manager) ReplaceHello() {
 // SameSlot reports whether q has the place on the board that p had.
 func SameSlot(p, q process.Process) bool { return p.(*proc).ref.Slot == q.(*proc).ref.Slot }
 
+// AwaitsReaders reports whether the process is to be killed for want of readers.
+func AwaitsReaders(p process.Process) bool {
+	o := p.(*proc)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.idle != nil
+}
+
 // WishEOF is what a server has done of Write with EOF when it dies before it tells
 // the keeper.
 func WishEOF(p process.Process) { p.(*proc).slot.SetWishes(board.StdinEOF) }

@@ -154,6 +154,37 @@ func TestPinsAndTTLsOutliveTheRoles(t *testing.T) {
 	}
 }
 
+// What a process leaves behind is not killed for want of readers, whether they leave
+// before its exit or after it.
+func TestReadersAreNotAwaitedAfterTheExit(t *testing.T) {
+	m := open(t, daemon(t))
+	p, err := m.Start(t.Context(), process.Spec{Shell: "sleep 1000 & read x", Stdin: process.StdinPipe, KillWithoutReaders: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !client.AwaitsReaders(p) {
+		t.Error("it does not wait for readers while it runs")
+	}
+	r, err := p.Read(t.Context(), process.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Write(t.Context(), process.Input{EOF: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range process.Follow(t.Context(), r) { // closes the reader
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if client.AwaitsReaders(p) {
+		t.Error("it waits for readers after its exit")
+	}
+	if _, err := p.Kill(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // The time without readers begins anew with a server, and the keeper's death
 // changes nothing.
 func TestAProcessWithoutReadersIsKilledOverDeathsOfTheRoles(t *testing.T) {

@@ -368,7 +368,7 @@ func (p *proc) call(ctx context.Context, op byte, again bool, body func(*wire.En
 // startIdle and stopIdle run Spec.KillWithoutReaders. p.mu is held.
 func (p *proc) startIdle() {
 	d := p.spec.KillWithoutReaders
-	if d <= 0 || !p.live || p.idle != nil || p.final.Load() != nil {
+	if d <= 0 || !p.live || p.idle != nil || p.Progress().Exit != nil {
 		return
 	}
 	p.idle = time.AfterFunc(d, func() {
