@@ -77,7 +77,8 @@ type launcher struct {
 	cfg    LauncherConfig
 	run    *rundir.Dir
 	mirror *vault
-	pid    int // of the anchor
+	pid    int  // of the anchor
+	killed bool // it ended by a signal, and so in no good order
 }
 
 // serveMirror takes keepers' deposits, of one keeper at a time: what the one
@@ -99,6 +100,7 @@ func (l *launcher) serveMirror(listen int) {
 
 // anchor finds the living anchor, or starts one; the channel closes at its end.
 func (l *launcher) anchor() (chan struct{}, error) {
+	l.killed = false
 	c := &Client{l.run}
 	pids, err := c.Roles()
 	if err == nil {
@@ -143,7 +145,7 @@ func (l *launcher) attend(chld, end <-chan os.Signal, ended <-chan struct{}) (st
 			return true
 		case <-ended:
 			l.reap()
-			if _, err := os.Stat(l.run.Path(rundir.Roles)); err != nil {
+			if _, err := os.Stat(l.run.Path(rundir.Roles)); err != nil && !l.killed {
 				return true // an orderly end: the anchor was told to shut down
 			}
 			fmt.Fprintf(l.cfg.Log, "tend: anchor[%d] ended, starting another\n", l.pid)
@@ -153,7 +155,12 @@ func (l *launcher) attend(chld, end <-chan os.Signal, ended <-chan struct{}) (st
 }
 
 func (l *launcher) reap() {
-	orphan.Reap(l.run.Path(rundir.Orphans), func(pid int, _ unix.WaitStatus) bool { return pid == l.pid },
+	orphan.Reap(l.run.Path(rundir.Orphans), func(pid int, status unix.WaitStatus) bool {
+		if pid == l.pid {
+			l.killed = status.Signaled()
+		}
+		return pid == l.pid
+	},
 		func(err error) { fmt.Fprintf(l.cfg.Log, "tend: an exit status could not be written down: %v\n", err) })
 }
 
@@ -180,7 +187,7 @@ func (l *launcher) stop(ended <-chan struct{}) {
 			return
 		}
 		l.reap()
-		if _, err := os.Stat(l.run.Path(rundir.Roles)); err != nil {
+		if _, err := os.Stat(l.run.Path(rundir.Roles)); err != nil && !l.killed {
 			return
 		}
 		// It died, and left keeper, server and processes to themselves: another

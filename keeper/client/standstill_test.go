@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -263,5 +264,42 @@ func TestALauncherEndsEverythingThoughItsAnchorHasJustBegun(t *testing.T) {
 			t.Errorf("the %s lives on: %v", name, err)
 			unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 		}
+	}
+}
+
+// The first anchor is killed before it could write down whom it started.
+func TestAFirstAnchorThatIsKilledIsReplaced(t *testing.T) {
+	t.Parallel()
+	stateDir, l := watched(t, unix.SYS_EXECVE)
+	struck := make(chan int, 1)
+	go func() {
+		done := false
+		for {
+			call, err := l.Next()
+			if err != nil {
+				return
+			}
+			anchor := parent(call.PID)
+			if args, err := os.ReadFile("/proc/" + strconv.Itoa(anchor) + "/cmdline"); err == nil && !done && strings.Contains(string(args), "\x00anchor\x00") {
+				done = true
+				unix.Kill(anchor, unix.SIGKILL)
+				waitGone(anchor)
+				struck <- anchor
+			}
+			l.Continue(call)
+		}
+	}()
+	was := <-struck
+	eventually(t, "another anchor answers, with a keeper", func() bool {
+		a, err := anchor.Dial(stateDir)
+		if err != nil {
+			return false
+		}
+		defer a.Close()
+		now, err := a.Roles()
+		return err == nil && now.Anchor != was && now.Keeper > 0
+	})
+	if r, err := start(t, open(t, stateDir), process.Spec{Shell: "exit 4"}).Wait(t.Context(), process.Until{}); err != nil || r.Exit == nil || r.Exit.Code != 4 {
+		t.Errorf("a process ended with %+v, %v", r.Exit, err)
 	}
 }
