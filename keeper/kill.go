@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -199,13 +200,23 @@ func (k *Keeper) kill(p *proc, cause process.Cause) (*wire.Killed, *wire.Error) 
 // shutdown ends all processes: SIGTERM, a grace, SIGKILL to the trees.
 func (k *Keeper) shutdown() {
 	k.stopping.Store(true)
+	hard := false
 	each := func(f func(p *proc)) (live int) {
 		for i := range k.procs {
 			p := k.procs[i].Load()
 			if p == nil {
 				continue
 			}
-			p.mu.Lock()
+			if !p.mu.TryLock() {
+				if p.slot.Flags()&board.FlagStarted == 0 { // it is just being started, and may hang at that
+					live++
+					if hard && k.groups.root != "" {
+						k.groups.kill(p.ref.Slot)
+					}
+					continue
+				}
+				p.mu.Lock()
+			}
 			if p.started && !p.final {
 				live++
 				f(p)
@@ -223,6 +234,7 @@ func (k *Keeper) shutdown() {
 	for end := time.Now().Add(shutdownGrace); time.Now().Before(end) && each(func(*proc) {}) > 0; {
 		time.Sleep(5 * time.Millisecond)
 	}
+	hard = true
 	for end := time.Now().Add(killWait); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if each(func(p *proc) {
 			k.signal(p, unix.SIGKILL, process.ScopeTree)

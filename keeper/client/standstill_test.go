@@ -303,3 +303,41 @@ func TestAFirstAnchorThatIsKilledIsReplaced(t *testing.T) {
 		t.Errorf("a process ended with %+v, %v", r.Exit, err)
 	}
 }
+
+// A start hangs in a directory that does not answer, and the daemon is to end.
+func TestAStartThatHangsKeepsNobodyAlive(t *testing.T) {
+	t.Parallel()
+	stateDir, l := watched(t, unix.SYS_CHDIR)
+	hangs := make(chan struct{})
+	go func() {
+		for {
+			call, err := l.Next()
+			if err != nil {
+				return
+			}
+			if call.Path(0) == "/usr" {
+				close(hangs)
+				continue // for ever
+			}
+			l.Continue(call)
+		}
+	}()
+	m := open(t, stateDir)
+	go m.Start(t.Context(), process.Spec{Argv: []string{"true"}, Dir: "/usr", Limits: process.Limits{Nice: 3}})
+	<-hangs
+	p := start(t, m, process.Spec{Argv: []string{"sleep", "1000"}}) // in a slot behind it
+	in, err := p.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.PidfdOpen(in.PID, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	unix.Kill(pids(t, stateDir).Anchor, unix.SIGTERM)
+	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000); n < 1 {
+		t.Errorf("the process lives on: %v", err)
+		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	}
+}
