@@ -141,12 +141,50 @@ func Kept(stateDir string) bool {
 		return false
 	}
 	// The lock itself is not tried: a launcher that starts now would be refused.
+	pid := locked(run)
+	return pid > 0 && unix.Kill(pid, 0) == unix.ESRCH
+}
+
+// locked is the pid that the lock's last owner wrote down; 0: none.
+func locked(run *rundir.Dir) int {
 	b, err := os.ReadFile(run.Path(rundir.Lock))
 	if err != nil {
-		return false
+		return 0
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	return err == nil && pid > 0 && unix.Kill(pid, 0) == unix.ESRCH
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+// EndLauncher ends the launcher alone, as Kept has it: all it stands for goes on
+// and is the next tend serve's. Told by SIGTERM it would take the processes with
+// it, unless it was started with --keep; SIGKILL is a death that costs nothing.
+func EndLauncher(stateDir string) error {
+	run, err := rundir.Open(stateDir)
+	if err != nil {
+		return err
+	}
+	defer run.Close()
+	pid := locked(run)
+	if pid == 1 {
+		return errors.New("tend serve is process 1 here, with which all others end; nothing can be kept")
+	}
+	fd, err := unix.PidfdOpen(max(pid, 0), 0)
+	if err != nil {
+		return nil // it is gone
+	}
+	defer unix.Close(fd)
+	// The number may be another program's by now.
+	argv, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil || !strings.Contains(string(argv), "\x00launcher\x00--state-dir\x00"+stateDir+"\x00") {
+		return nil
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
+		return fmt.Errorf("end the launcher: %w", err)
+	}
+	return nil
 }
 
 // open returns a listening socket for each address, not close-on-exec.

@@ -139,7 +139,10 @@ func (*upgradeCmd) Help() string {
 }
 
 func (*shutdownCmd) Help() string {
-	return examples(`tend shutdown`)
+	return examples(
+		`tend shutdown`,
+		`tend shutdown --keep  # what runs goes on until the next tend serve`,
+	)
 }
 
 func (*tortureCmd) Help() string {

@@ -239,6 +239,13 @@ func (r *localRoles) shutdown(keep bool) error {
 	if err != nil {
 		return err
 	}
+	if keep {
+		// Before this server is stopped, which can do nothing afterwards.
+		if err := launch.EndLauncher(r.stateDir); err != nil {
+			c.Close()
+			return err
+		}
+	}
 	go func() {
 		defer c.Close()
 		if err := c.Shutdown(keep); err != nil {

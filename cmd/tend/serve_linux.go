@@ -48,12 +48,14 @@ func (c *serveCmd) Run(inv *invocation) error {
 	return err
 }
 
+func kept(dir string) bool { return launch.Kept(dir) }
+
 // leftBehind reports whether nobody will answer on the sockets of a state
 // directory until the next tend serve. A server that was killed is back within
 // a second, and is waited for.
 func leftBehind(ctx context.Context, dir string) bool {
 	for range 10 {
-		if !launch.Kept(dir) {
+		if !kept(dir) {
 			return false
 		}
 		select {

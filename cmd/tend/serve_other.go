@@ -23,5 +23,7 @@ func (c *serverCmd) Run() error {
 	return fmt.Errorf("the server role needs Linux; this is %s", runtime.GOOS)
 }
 
+func kept(string) bool { return false }
+
 // leftBehind: no daemon runs here.
 func leftBehind(context.Context, string) bool { return false }

@@ -231,13 +231,18 @@ func (c *shutdownCmd) Run(ctx context.Context, inv *invocation) error {
 			fmt.Fprintf(inv.errs, "tend: %d running processes end with the daemon\n", len(live))
 		}
 	}
-	if err := d.Shutdown(ctx, c.Keep); err != nil || c.Keep || !d.local {
+	status, err := d.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.Shutdown(ctx, c.Keep); err != nil || !d.local {
 		return err
 	}
 	// What comes next may be another daemon in the same place.
 	done := inv.progress("ending the daemon")
 	defer done()
-	for end := time.Now().Add(shutdownTimeout); !nobodyAt(ctx, d.url); time.Sleep(10 * time.Millisecond) {
+	ended := func() bool { return nobodyAt(ctx, d.url) || c.Keep && kept(status.StateDir) }
+	for end := time.Now().Add(shutdownTimeout); !ended(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			return fmt.Errorf("the daemon was told to end and still listens at %s after %v; tend status shows what is there", d.url, shutdownTimeout)
 		}
