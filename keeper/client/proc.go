@@ -407,11 +407,3 @@ func isStopped(pid int) bool {
 	}
 	return false
 }
-
-// removeDir frees the spool of a process that is over.
-func (p *proc) removeDir() error {
-	if err := spool.RemoveDir(p.dir); err != nil {
-		return fmt.Errorf("remove %s: %w", p.id, err)
-	}
-	return nil
-}

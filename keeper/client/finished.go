@@ -1,0 +1,221 @@
+//go:build linux
+
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/failpoint"
+	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/spool"
+)
+
+// settle bounds how long Remove waits for the kernel to empty the tree of a
+// process that has exited: it lags a little behind the exit.
+const settle = 200 * time.Millisecond
+
+// Remove implements process.Process.
+func (p *proc) Remove(ctx context.Context) error {
+	pr := p.final.Load()
+	if pr == nil && p.Progress().Exit != nil {
+		p.awaitFinal(ctx, settle)
+		pr = p.final.Load()
+	}
+	switch {
+	case pr == nil:
+		return process.ErrRunning
+	case pr.Removed:
+		return process.ErrNotFound
+	}
+	m := p.m
+	m.mu.Lock()
+	for under := m.starting[p.id]; under != nil; under = m.starting[p.id] {
+		m.mu.Unlock()
+		select {
+		case <-under:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		m.mu.Lock()
+	}
+	for {
+		if pr = p.final.Load(); pr.Removed {
+			m.mu.Unlock()
+			return process.ErrNotFound
+		}
+		gone := *pr
+		gone.Removed = true
+		if p.final.CompareAndSwap(pr, &gone) { // else it was trimmed
+			break
+		}
+	}
+	// The id is free when its files are gone.
+	defer m.hold(p.id)()
+	delete(m.procs, p.id)
+	for i, o := range m.order {
+		if o == p {
+			m.order = append(m.order[:i], m.order[i+1:]...)
+			break
+		}
+	}
+	m.mu.Unlock()
+	failpoint.Hit(failpoint.Removed)
+	err := p.removeDir()
+	p.changed()
+	m.watchers.Tell(process.Event{Kind: process.EventRemoved, ID: p.id, PID: p.pid, Time: time.Now()})
+	return err
+}
+
+// awaitFinal waits until nothing about the process can change any more.
+func (p *proc) awaitFinal(ctx context.Context, bound time.Duration) {
+	ready := make(chan struct{}, 1)
+	defer p.listen(ready)()
+	t := time.NewTimer(bound)
+	defer t.Stop()
+	for p.final.Load() == nil {
+		select {
+		case <-ready:
+		case <-t.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// trimFinished frees the head of a finished stream. The keeper has forgotten
+// the process, so its files are ours.
+func (p *proc) trimFinished(s process.Stream, before int64) error {
+	for {
+		pr := p.final.Load()
+		if pr.Removed {
+			return process.ErrNotFound
+		}
+		if before < 0 || before > pr.End[s] {
+			return process.ErrOffset
+		}
+		base := before &^ (spool.BlockSize - 1)
+		if base <= pr.Base[s] {
+			return nil
+		}
+		next := *pr
+		next.Base[s] = base
+		if !p.final.CompareAndSwap(pr, &next) {
+			continue
+		}
+		fd, err := unix.Open(filepath.Join(p.dir, spool.IndexName), unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC, 0)
+		if err == nil {
+			var rec [spool.IndexSize]byte
+			spool.IndexRecord{Kind: spool.IndexTrim, Stream: s, Offset: base, Wall: time.Now().UnixNano()}.Put(&rec)
+			_, err = unix.Write(fd, rec[:])
+			unix.Close(fd)
+		}
+		if err != nil {
+			return err
+		}
+		failpoint.Hit(failpoint.FinishedTrimmed)
+		data, err := spool.OpenStream(p.dir, s)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(data)
+		return spool.Punch(data, pr.Base[s], base)
+	}
+}
+
+// Pin implements process.Process.
+func (p *proc) Pin(ctx context.Context, pinned bool) error {
+	p.pins.Lock()
+	defer p.pins.Unlock()
+	err := process.ErrExited
+	if p.final.Load() == nil {
+		_, _, err = p.call(ctx, wire.OpPin, true, func(e *wire.Enc) {
+			if pinned {
+				e.U8(1)
+			} else {
+				e.U8(0)
+			}
+		})
+		if errors.Is(err, process.ErrExited) {
+			p.awaitFinal(ctx, settle) // over a moment ago: the keeper leaves its files to us
+		}
+	}
+	if pr := p.final.Load(); pr != nil && errors.Is(err, process.ErrExited) {
+		if pr.Removed {
+			return process.ErrNotFound
+		}
+		err = appendJournal(p.dir, spool.AppendPinned(nil, time.Now(), pinned))
+	}
+	if err == nil {
+		p.pinned.Store(pinned)
+	}
+	return err
+}
+
+// expire removes the process unless it was pinned a moment ago.
+func (p *proc) expire(ctx context.Context) error {
+	p.pins.Lock()
+	defer p.pins.Unlock()
+	if p.pinned.Load() {
+		return nil
+	}
+	return p.Remove(ctx)
+}
+
+// writeLost appends the lost exit to a journal.
+func writeLost(dir string, e *process.Exit) error {
+	return appendJournal(dir, spool.AppendExited(nil, e.Time, e))
+}
+
+// appendJournal appends a record to the journal of a process that is over, or
+// nothing: half a record would hide what follows.
+func appendJournal(dir string, rec []byte) error {
+	fd, err := unix.Open(filepath.Join(dir, spool.JournalName), unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	n, err := unix.Write(fd, rec)
+	if err == nil && n < len(rec) {
+		err = unix.ENOSPC
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) == nil {
+			_ = unix.Ftruncate(fd, st.Size-int64(n)) // if not, repair cuts it off
+		}
+	}
+	return err
+}
+
+// removeDir frees the spool of a process that is over.
+func (p *proc) removeDir() error {
+	if err := spool.RemoveDir(p.dir); err != nil {
+		return fmt.Errorf("remove %s: %w", p.id, err)
+	}
+	return nil
+}
+
+// endedAt is when a process was over on CLOCK_BOOTTIME, in ns. The journal knows
+// it of one that started since the machine was booted; the age of others is what
+// the clock on the wall says now, and not less than nothing.
+func endedAt(j *spool.Journal) int64 {
+	boot := spool.BootTime()
+	if j.ExitBoot > 0 && j.ExitBoot <= boot && j.Started != nil && j.Started.BootID != "" && j.Started.BootID == bootID() {
+		return j.ExitBoot
+	}
+	return boot - max(time.Since(j.Exit.Time), 0).Nanoseconds()
+}
+
+var bootID = sync.OnceValue(func() string {
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b))
+})

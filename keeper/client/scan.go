@@ -1,0 +1,163 @@
+//go:build linux
+
+package client
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/spool"
+)
+
+// findUnread notes which of the directories are of processes that are not on
+// the board.
+func (m *Manager) findUnread(dirs []os.DirEntry) {
+	b, onBoard := m.board.Load(), map[process.ID]bool{}
+	for i := range b.Used() {
+		if s := b.Slot(i); s.Flags()&board.FlagUsed != 0 {
+			onBoard[s.ID()] = true
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unread = map[process.ID]bool{}
+	for _, d := range dirs {
+		if id := process.ID(d.Name()); d.IsDir() && id.Validate() == nil && !onBoard[id] && m.procs[id] == nil {
+			m.unread[id] = true
+		}
+	}
+}
+
+// scan reads the finished processes from the spool. An unfinished one that is
+// not on the board lost its end to a crash of the machine or of all roles.
+func (m *Manager) scan(ctx context.Context) {
+	m.mu.RLock()
+	ids := slices.Collect(maps.Keys(m.unread))
+	m.mu.RUnlock()
+	for _, id := range ids {
+		if ctx.Err() != nil {
+			return
+		}
+		p, err := m.loadFinished(id)
+		switch {
+		case errors.Is(err, process.ErrNotFound) && m.removeRest(id):
+		case err != nil:
+			m.cfg.Log.Warn("spool of a process is not readable, leaving it", "id", id, "err", err)
+		default:
+			m.register(p)
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	slices.SortStableFunc(m.order, byStart)
+	m.unread = nil
+	close(m.scanned)
+}
+
+// awaitScan waits until all processes are known.
+func (m *Manager) awaitScan(ctx context.Context) error {
+	select {
+	case <-m.scanned:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// removeRest removes a directory without a journal: whoever removed it, or took
+// back its start, died before it was done.
+func (m *Manager) removeRest(id process.ID) bool {
+	dir := filepath.Join(m.spool, string(id))
+	if _, err := os.Lstat(filepath.Join(dir, spool.JournalName)); !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	return spool.RemoveDir(dir) == nil
+}
+
+func (m *Manager) onBoard(id process.ID) bool {
+	b := m.board.Load()
+	for i := range b.Used() {
+		if s := b.Slot(i); s.Flags()&board.FlagUsed != 0 && s.ID() == id {
+			return true
+		}
+	}
+	return false
+}
+
+// loadFinished reads one process from its files. The end of one that has none
+// is written down as lost, never invented.
+func (m *Manager) loadFinished(id process.ID) (*proc, error) {
+	dir := filepath.Join(m.spool, string(id))
+	src, j, err := spool.Finished(dir)
+	if err != nil {
+		return nil, err
+	}
+	if j.Exit != nil && j.Torn {
+		// Nothing that is written behind a torn tail is ever read.
+		if _, err := spool.Recover(dir); err != nil {
+			m.cfg.Log.Warn("journal of a finished process cannot be repaired", "id", id, "err", err)
+		}
+	}
+	if j.Exit == nil {
+		if _, err := spool.Recover(dir); err != nil {
+			return nil, err
+		}
+		lost := &process.Exit{Code: -1, Cause: process.CauseShutdown, Time: time.Now()}
+		if err := writeLost(dir, lost); err != nil {
+			return nil, err
+		}
+		if src, j, err = spool.Finished(dir); err != nil {
+			return nil, err
+		}
+		m.cfg.Log.Warn("process lost in a shutdown of everything: its end was not witnessed", "id", id)
+	}
+	p := &proc{m: m, id: id, spec: j.Spec, dir: dir, started: j.StartedTime}
+	p.pinned.Store(j.Pinned)
+	if j.Started != nil {
+		p.pid = j.Started.PID
+	}
+	final := src.Progress()
+	final.PID, final.Started = p.pid, p.started
+	p.ended.Store(endedAt(j))
+	p.took.Store(&j.Input)
+	p.final.Store(&final)
+	return p, nil
+}
+
+// lose ends a process whose keeper and vault are both gone.
+func (m *Manager) lose(p *proc) {
+	loaded, err := m.loadFinished(p.id)
+	if err != nil {
+		m.cfg.Log.Error("process lost, and its spool is not readable", "id", p.id, "err", err)
+		pr := p.board()
+		pr.Exit = &process.Exit{Code: -1, Cause: process.CauseShutdown, Time: time.Now()}
+		p.ended.Store(spool.BootTime())
+		p.took.CompareAndSwap(nil, p.inputTaken())
+		p.final.CompareAndSwap(nil, &pr)
+	} else {
+		p.ended.Store(loaded.ended.Load())
+		p.took.CompareAndSwap(nil, loaded.took.Load())
+		p.final.CompareAndSwap(nil, loaded.final.Load())
+	}
+	p.endInput()
+	p.mu.Lock()
+	p.stopIdle()
+	fresh := (board.FlagExited | board.FlagTreeGone) &^ p.told
+	p.told |= fresh
+	p.mu.Unlock()
+	if e := p.final.Load().Exit; fresh&board.FlagExited != 0 {
+		m.watchers.Tell(process.Event{Kind: process.EventExited, ID: p.id, PID: p.pid, Exit: e, Time: e.Time})
+	}
+	if fresh&board.FlagTreeGone != 0 {
+		m.watchers.Tell(process.Event{Kind: process.EventTreeGone, ID: p.id, PID: p.pid, Time: time.Now()})
+	}
+	p.changed()
+}
