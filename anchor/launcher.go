@@ -28,6 +28,9 @@ type LauncherConfig struct {
 	Log     io.Writer
 }
 
+// Leave is the signal by which the launcher ends, and nobody else does.
+const Leave = unix.SIGUSR1
+
 // RunLauncher keeps an anchor alive until SIGTERM, SIGINT or SIGHUP (unless it
 // was ignored, as by nohup), then ends everything in good order. It returns
 // nil after such an end.
@@ -48,7 +51,7 @@ func RunLauncher(cfg LauncherConfig) error {
 	}
 	go l.serveMirror(mirror)
 	end := make(chan os.Signal, 1)
-	signal.Notify(end, unix.SIGTERM, unix.SIGINT)
+	signal.Notify(end, unix.SIGTERM, unix.SIGINT, Leave)
 	if !signal.Ignored(unix.SIGHUP) {
 		signal.Notify(end, unix.SIGHUP)
 	}
@@ -140,8 +143,10 @@ func (l *launcher) attend(chld, end <-chan os.Signal, ended <-chan struct{}) (st
 		select {
 		case <-chld:
 			l.reap()
-		case <-end:
-			l.stop(ended)
+		case s := <-end:
+			if s != Leave {
+				l.stop(ended)
+			}
 			return true
 		case <-ended:
 			l.reap()

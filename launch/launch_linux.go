@@ -159,8 +159,7 @@ func locked(run *rundir.Dir) int {
 }
 
 // EndLauncher ends the launcher alone, as Kept has it: all it stands for goes on
-// and is the next tend serve's. Told by SIGTERM it would take the processes with
-// it, unless it was started with --keep; SIGKILL is a death that costs nothing.
+// and is the next tend serve's.
 func EndLauncher(stateDir string) error {
 	run, err := rundir.Open(stateDir)
 	if err != nil {
@@ -181,7 +180,7 @@ func EndLauncher(stateDir string) error {
 	if err != nil || !strings.Contains(string(argv), "\x00launcher\x00--state-dir\x00"+stateDir+"\x00") {
 		return nil
 	}
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
+	if err := unix.PidfdSendSignal(fd, anchor.Leave, nil, 0); err != nil {
 		return fmt.Errorf("end the launcher: %w", err)
 	}
 	return nil
