@@ -379,7 +379,13 @@ func (p *proc) startIdle() {
 		}
 		p.mu.Unlock()
 		if _, err := p.kill(context.Background(), process.CauseNoReaders); err != nil && !errors.Is(err, process.ErrExited) {
-			p.m.cfg.Log.Error("process without readers could not be killed", "id", p.id, "err", err)
+			p.m.cfg.Log.Error("process without readers could not be killed, trying again", "id", p.id, "err", err)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if p.readers == 0 {
+				p.idle = nil
+				p.startIdle()
+			}
 		}
 	})
 }

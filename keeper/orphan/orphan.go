@@ -43,8 +43,11 @@ import (
 const (
 	magic    = 0x0f09a002
 	size     = 48
-	maxBytes = 1 << 20 // the file starts anew beyond
+	maxBytes = 1 << 20 // the file starts anew beyond; the one before is kept
 )
+
+// former is the name of the file before.
+func former(path string) string { return path + ".1" }
 
 // reserved is how many bytes of room the file has beyond its end, half of it at
 // least: a filesystem that fills up must not cost a status.
@@ -57,6 +60,7 @@ func Reserve(path string) error {
 		return err
 	}
 	defer f.Close()
+	os.Remove(former(path))
 	reserve(f, 0)
 	return nil
 }
@@ -93,6 +97,9 @@ func Before(started, at int64) bool { return started > 0 && started+tick <= at }
 // Append records the status of a reaped process in the file. slot is -1 for
 // none; started is what Started said.
 func Append(path string, pid, slot int, status unix.WaitStatus, started int64, usage *unix.Rusage) error {
+	if fi, err := os.Stat(path); err == nil && fi.Size() > maxBytes {
+		_ = os.Rename(path, former(path)) // if not, it grows
+	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -101,9 +108,6 @@ func Append(path string, pid, slot int, status unix.WaitStatus, started int64, u
 	end := int64(0)
 	if fi, err := f.Stat(); err == nil {
 		end = fi.Size()
-	}
-	if end > maxBytes && f.Truncate(0) == nil {
-		end = 0
 	}
 	if end%(reserved/2) < size {
 		reserve(f, end)
@@ -150,11 +154,7 @@ func Find(path string, pid int, since int64) *process.Exit {
 // have been collected before it, or those of the slot's former owner, who may have
 // been collected late.
 func FindSlot(path string, slot uint32, since int64) (pid int, started int64, ok bool) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return 0, 0, false
-	}
-	for ; len(b) >= size; b = b[size:] {
+	for b := read(path); len(b) >= size; b = b[size:] {
 		r, is := parse(b)
 		if !is || r.slot != int(slot) || r.at < since || Before(r.started, since) {
 			continue
@@ -167,10 +167,7 @@ func FindSlot(path string, slot uint32, since int64) (pid int, started int64, ok
 }
 
 func find(path string, since int64, match func(pid, slot int) bool) (*process.Exit, bool) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, false
-	}
+	b := read(path)
 	for at := len(b)/size*size - size; at >= 0; at -= size {
 		r, ok := parse(b[at:])
 		if !ok || !match(r.pid, r.slot) || r.at < since {
@@ -181,6 +178,14 @@ func find(path string, since int64, match func(pid, slot int) bool) (*process.Ex
 		return e, true
 	}
 	return nil, false
+}
+
+// read returns all records, in whole: those of the file before first. It is
+// read last: what is renamed meanwhile is then seen twice, not never.
+func read(path string) []byte {
+	now, _ := os.ReadFile(path)
+	before, _ := os.ReadFile(former(path))
+	return append(before[:len(before)/size*size], now...)
 }
 
 // record is one record.

@@ -143,3 +143,34 @@ func TestAWaitStatusIsMadeAsTheKernelMakesIt(t *testing.T) {
 		p.Release()
 	}
 }
+
+// No status is forgotten while its keeper may still look for it: thousands follow
+// before it is.
+func TestAFileThatStartsAnewKeepsTheOneBefore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orphans")
+	if err := Reserve(path); err != nil {
+		t.Fatal(err)
+	}
+	for pid := range maxBytes/size + 3 { // the last two are in a new file
+		if err := Append(path, pid+1, pid, unix.WaitStatus(pid%100<<8), 0, &unix.Rusage{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if fi, err := os.Stat(path); err != nil || fi.Size() > 10*size {
+		t.Errorf("%v, %v; want a new file", fi, err)
+	}
+	for _, pid := range []int{1, 2, maxBytes / size, maxBytes/size + 3} {
+		if e := Find(path, pid, 0); e == nil || e.Code != (pid-1)%100 {
+			t.Errorf("pid %d ended with %+v; want %d", pid, e, (pid-1)%100)
+		}
+		if got, _, ok := FindSlot(path, uint32(pid-1), 0); !ok || got != pid {
+			t.Errorf("slot %d had pid %d, %v; want %d", pid-1, got, ok, pid)
+		}
+	}
+	if err := Reserve(path); err != nil {
+		t.Fatal(err)
+	}
+	if e := Find(path, 1, 0); e != nil {
+		t.Errorf("a status of a daemon before: %+v", e)
+	}
+}
