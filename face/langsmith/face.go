@@ -80,6 +80,7 @@ type Face struct {
 	mu      sync.Mutex
 	closing bool                       // guarded by mu
 	conns   map[net.Conn]struct{}      // of the sessions; guarded by mu
+	places  int                        // taken, by sessions and by those that are just being opened; guarded by mu
 	clients map[process.ID]int         // connections of each command; guarded by mu
 	maps    map[mapKey]*textMap        // in use; guarded by mu
 	queues  map[process.ID]*inputQueue // in use; guarded by mu
@@ -188,12 +189,14 @@ func (f *Face) needsKey(next http.Handler) http.Handler {
 	})
 }
 
-// begin runs a session on a connection that was taken over; it calls ended at
-// its end. begin reports false if the face is closing, and then does nothing.
+// begin runs a session on a connection that was taken over and has a place; it
+// calls ended at its end. begin reports false if the face is closing, and then
+// does nothing but give the place back.
 func (f *Face) begin(conn net.Conn, run func()) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closing {
+		f.places--
 		return false
 	}
 	f.conns[conn] = struct{}{}
@@ -206,12 +209,25 @@ func (f *Face) ended(conn net.Conn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.conns, conn)
+	f.places--
 }
 
-func (f *Face) full() bool {
+// takePlace reports whether one more connection may be opened; begin or
+// leavePlace is called for it then.
+func (f *Face) takePlace() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.conns) >= f.maxConns
+	if f.places >= f.maxConns {
+		return false
+	}
+	f.places++
+	return true
+}
+
+func (f *Face) leavePlace() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.places--
 }
 
 // Close tells the clients that the server reloads, and returns when their

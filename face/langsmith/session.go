@@ -84,7 +84,7 @@ func (f *Face) upgrade(w http.ResponseWriter, r *http.Request) (*websocket.Conn,
 		writeError(w, http.StatusUpgradeRequired, kindInvalid, "this path speaks WebSocket over HTTP/1.1; ask for an upgrade")
 		return nil, nil, false
 	}
-	if f.full() {
+	if !f.takePlace() {
 		w.Header().Set("Retry-After", "1")
 		writeError(w, http.StatusServiceUnavailable, kindUnavailable, fmt.Sprintf("%d connections are open, which is the limit of this server; try again", f.maxConns))
 		return nil, nil, false
@@ -93,6 +93,7 @@ func (f *Face) upgrade(w http.ResponseWriter, r *http.Request) (*websocket.Conn,
 	// Origins are the guard's business, which stands in front of all faces.
 	ws, err := websocket.Accept(hj, r, &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
+		f.leavePlace()
 		return nil, nil, false // Accept has answered
 	}
 	ws.SetReadLimit(-1) // next has its own, after which it can still speak

@@ -3,6 +3,8 @@ package langsmith_test
 import (
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -385,12 +387,24 @@ func TestReloadTellsEachClientWhatHelps(t *testing.T) {
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(c *langsmith.Config) { c.MaxConnections = 2 })
-	for range 2 {
-		s.dial()
+	var open, refused atomic.Int32
+	var all sync.WaitGroup
+	for range 20 { // at one instant
+		all.Go(func() {
+			res := s.do("GET", s.data()+"/execute/ws", "", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==")
+			t.Cleanup(func() { res.Body.Close() })
+			switch {
+			case res.StatusCode == 101:
+				open.Add(1)
+			case res.StatusCode == 503 && res.Header.Get("Retry-After") != "":
+				refused.Add(1)
+			default:
+				t.Errorf("%s, Retry-After %q", res.Status, res.Header.Get("Retry-After"))
+			}
+		})
 	}
-	res := s.do("GET", s.data()+"/execute/ws", "", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==")
-	defer res.Body.Close()
-	if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" {
-		t.Errorf("%s, Retry-After %q", res.Status, res.Header.Get("Retry-After"))
+	all.Wait()
+	if open.Load() != 2 || refused.Load() != 18 {
+		t.Errorf("%d are open, %d were refused; want 2 and 18", open.Load(), refused.Load())
 	}
 }
