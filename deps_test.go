@@ -90,7 +90,7 @@ func TestDeps(t *testing.T) {
 			}
 		}
 		for _, dep := range ours(p.Deps) {
-			if !within(dep, "anchor", "keeper", "spool", "process", "internal/cleansignals") || within(dep, "keeper/client") {
+			if !within(dep, "cmd/internal/role", "anchor", "keeper", "spool", "process", "internal/cleansignals") || within(dep, "keeper/client") {
 				t.Errorf("cmd/tend-keeper depends on %s", dep)
 			}
 		}
@@ -135,8 +135,9 @@ func TestDeps(t *testing.T) {
 		{"crashtest", nil},
 		{"limits", nil},
 		{"bench", []string{".", "process", "anchor", "gen", "face/distant"}},
-		{"cmd/tend-keeper", []string{"anchor", "keeper", "internal/cleansignals"}},
-		{"cmd/tend", []string{".", "process", "view", "server", "face/distant", "metrics", "anchor", "launch", "keeper/client", "keeper/failpoint", "gen/tend", "internal/account", "internal/payload", "internal/replace", "internal/torture"}},
+		{"cmd/internal/role", []string{"anchor", "keeper", "internal/cleansignals"}},
+		{"cmd/tend-keeper", []string{"cmd/internal/role"}},
+		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "server", "face/distant", "metrics", "anchor", "launch", "keeper/client", "keeper/failpoint", "gen/tend", "internal/account", "internal/payload", "internal/replace", "internal/torture"}},
 		{"", []string{"process", "view", "gen/tend", "internal/tendpb"}},
 	}
 	for path, p := range pkgs {

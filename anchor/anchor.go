@@ -73,6 +73,7 @@ type anchor struct {
 	listeners []int         // guarded by mu
 	keeper    role          // guarded by mu
 	server    role          // guarded by mu
+	program   int           // the server's program, open; -1: none; guarded by mu
 	failures  int           // keepers that ended by themselves soon after their start, in a row; guarded by mu
 	vaultConn chan struct{} // closed when the last keeper's deposits are all read; guarded by mu
 }
@@ -89,7 +90,7 @@ func Run(cfg Config) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become the subreaper: %w", err)
 	}
-	a := &anchor{cfg: cfg, run: run, listeners: cfg.Listeners, vault: newVault()}
+	a := &anchor{cfg: cfg, run: run, listeners: cfg.Listeners, vault: newVault(), program: -1}
 	a.keeper = role{name: "keeper", start: a.startKeeper}
 	a.server = role{name: "server", start: a.startServer}
 	failpoint.Hit(failpoint.AnchorHeld)
@@ -134,6 +135,8 @@ func (a *anchor) resume(r *role, known []byte) {
 func (a *anchor) adopted(r *role) {
 	if r == &a.keeper {
 		go a.connectKeeper(r.pid, r.ended)
+	} else if fd, err := unix.Open(fmt.Sprintf("/proc/%d/exe", r.pid), unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
+		a.keepProgram(fd)
 	}
 	a.note()
 	go a.keep(r, r.pidfd, r.ended)
@@ -314,7 +317,31 @@ func (a *anchor) startServer() (int, error) {
 	if len(argv) == 0 {
 		return 0, fmt.Errorf("the server's command line is empty")
 	}
-	return spawn(argv[0], argv, a.cfg.Environ, a.listeners)
+	program := argv[0]
+	fd, err := unix.Open(program, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err == unix.ENOENT && a.program >= 0 {
+		a.logf("%s is gone; the server goes on as the same program as before", program)
+		program = fmt.Sprintf("/proc/self/fd/%d", a.program)
+	}
+	pid, serr := spawn(program, argv, a.cfg.Environ, a.listeners)
+	switch {
+	case err != nil:
+	case serr != nil:
+		unix.Close(fd)
+	default:
+		a.keepProgram(fd)
+	}
+	return pid, serr
+}
+
+// keepProgram holds the server's program open, so that a server can be started
+// though its file was moved or removed: `go run` removes what it has built when
+// it ends. a.mu is held.
+func (a *anchor) keepProgram(fd int) {
+	if a.program >= 0 {
+		unix.Close(a.program)
+	}
+	a.program = fd
 }
 
 func splitArgv(b []byte) []string {

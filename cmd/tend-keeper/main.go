@@ -4,13 +4,9 @@
 package main
 
 import (
-	"fmt"
 	"os"
+
+	"github.com/tend-run/tend/cmd/internal/role"
 )
 
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintf(os.Stderr, "tend: %v\n", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(role.Main()) }

@@ -9,12 +9,17 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/tend-run/tend/cmd/internal/role"
 )
 
 // version is set by the linker in release builds: -X main.version=v1.2.3.
 var version = ""
 
 func main() {
+	if role.Called() { // built without the small binary, tend plays the roles itself
+		os.Exit(role.Main())
+	}
 	inv := &invocation{
 		in: os.Stdin, out: os.Stdout, errs: os.Stderr,
 		getenv: os.Getenv,

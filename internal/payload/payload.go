@@ -1,11 +1,16 @@
 // Package payload carries the small binary of the roles inside tend, so that
 // one file is the whole program. `make build` puts tend-keeper here before it
-// builds tend; a tend built without it looks for tend-keeper beside itself.
+// builds tend. A tend built without it looks for tend-keeper beside itself; if
+// there is none, as after `go install` or `go run`, tend plays the roles itself:
+// the same promises, with three times the memory for the roles.
 package payload
 
 import (
 	"embed"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -13,22 +18,25 @@ import (
 //go:embed all:*
 var files embed.FS
 
-// Name of the binary.
+// Name of the binary. A program started under this name is a role.
 const Name = "tend-keeper"
 
-// Open returns an executable file that holds the binary.
+// Open returns an executable file that plays the roles if it is started under
+// the name Name.
 func Open() (*os.File, error) {
 	if f, err := files.Open(Name); err == nil {
 		defer f.Close()
 		return inMemory(f)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
+	if self, err := os.Executable(); err == nil {
+		f, err := os.Open(filepath.Join(filepath.Dir(self), Name))
+		if !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
 	}
-	f, err := os.Open(filepath.Join(filepath.Dir(self), Name))
+	f, err := os.Open("/proc/self/exe") // also when its file was replaced or removed
 	if err != nil {
-		return nil, fmt.Errorf("this tend was built without %s, and there is none beside it; build with `make build`: %w", Name, err)
+		return nil, fmt.Errorf("open the running program: %w", err)
 	}
 	return f, nil
 }
@@ -43,5 +51,5 @@ func Bytes() ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return os.ReadFile(f.Name())
+	return io.ReadAll(f)
 }

@@ -1,0 +1,26 @@
+// Package role is the command line of the roles that hold processes:
+// launcher, anchor, keeper, and the child that waits at a gate. Two programs
+// have it: tend-keeper, the small binary that `make build` puts into tend; and
+// tend itself, for a tend that was built without it.
+package role
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Name is the name under which a program is started as a role, its argv[0].
+const Name = "tend-keeper"
+
+// Called reports whether this program was started as a role.
+func Called() bool { return len(os.Args) > 0 && filepath.Base(os.Args[0]) == Name }
+
+// Main runs the role that the command line names and returns the exit status.
+func Main() int {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "tend: %v\n", err)
+		return 1
+	}
+	return 0
+}
