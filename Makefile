@@ -77,8 +77,8 @@ dist: need-go ## Build release archives with checksums into dist/
 
 .PHONY: clean
 clean: ## Remove what was built and installed here
-	rm -rf bin dist internal/payload/tend-keeper conformance/e2b/js/node_modules conformance/e2b/python/.venv conformance/langsmith/js/node_modules conformance/langsmith/python/.venv
+	rm -rf bin dist internal/payload/tend-keeper conformance/e2b/js/node_modules conformance/e2b/python/.venv conformance/langsmith/js/node_modules conformance/langsmith/python/.venv tools/node/.venv tools/node/.lock
 
 .PHONY: need-go
 need-go:
-	@command -v go >/dev/null || { echo "make needs Go $$(awk '/^go /{print $$2}' go.mod) or newer in PATH (https://go.dev/dl)"; exit 1; }
+	@scripts/need-go
