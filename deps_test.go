@@ -130,14 +130,15 @@ func TestDeps(t *testing.T) {
 		{"internal/poorkernel", nil},
 		{"internal/replace", nil},
 		{"internal/daemontest", []string{"process", "."}},
-		{"server", []string{"process", "face", "files", "driver", "gen", "metrics", "internal/tendpb", "internal/replace"}},
+		{"internal/peer", nil},
+		{"server", []string{"process", "face", "files", "driver", "gen", "metrics", "internal/tendpb", "internal/replace", "internal/peer"}},
 		{"conformance", []string{"process", "anchor", "gen", "face/distant"}},
 		{"crashtest", nil},
 		{"limits", nil},
 		{"bench", []string{".", "process", "anchor", "gen", "face/distant"}},
 		{"cmd/internal/role", []string{"anchor", "keeper", "internal/cleansignals"}},
 		{"cmd/tend-keeper", []string{"cmd/internal/role"}},
-		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "server", "face/distant", "metrics", "anchor", "launch", "keeper/client", "keeper/failpoint", "gen/tend", "internal/account", "internal/payload", "internal/replace", "internal/torture"}},
+		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "server", "face/distant", "metrics", "anchor", "launch", "keeper/client", "keeper/failpoint", "gen/tend", "internal/account", "internal/payload", "internal/peer", "internal/replace", "internal/torture"}},
 		{"", []string{"process", "view", "gen/tend", "internal/tendpb"}},
 	}
 	for path, p := range pkgs {

@@ -8,47 +8,95 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync"
 
 	"github.com/tend-run/tend/face"
+	userpeer "github.com/tend-run/tend/internal/peer"
 )
 
-// peer is what the kernel says about the other end of a unix socket.
+// peer is what the kernel says about the user at the other end of a connection.
+// On TCP it is asked when the first request needs it, and at once if no token
+// stands in for it: a client that has left has no user any more.
 type peer struct {
-	uid int
-	err error // the kernel would not say
+	unix bool
+	ask  func() (uid int, err error)
+
+	once sync.Once
+	uid  int
+	err  error // the kernel would not say
 }
 
 type peerKey struct{}
 
-// withPeer notes the peer of a unix connection for its requests.
-func withPeer(ctx context.Context, c net.Conn) context.Context {
-	u, ok := c.(*net.UnixConn)
-	if !ok {
-		return ctx
-	}
-	uid, err := peerUID(u)
-	return context.WithValue(ctx, peerKey{}, peer{uid: uid, err: err})
+// own reports whether the peer is the server's own user or root.
+func (p *peer) own() bool {
+	p.once.Do(func() { p.uid, p.err = p.ask() })
+	return p.err == nil && (p.uid == 0 || p.uid == os.Geteuid())
 }
+
+// withPeer notes the peer of a connection for its requests.
+func (s *Server) withPeer(ctx context.Context, c net.Conn) context.Context {
+	p := &peer{unix: c.LocalAddr().Network() == "unix", ask: func() (int, error) { return userpeer.UID(c) }}
+	if p.unix || !s.admitsAll() {
+		p.own()
+	}
+	return context.WithValue(ctx, peerKey{}, p)
+}
+
+// admitsAll: whoever reaches a TCP port may ask, as a token decides, or the
+// operator wants it so.
+func (s *Server) admitsAll() bool { return s.cfg.Insecure || s.token().Set() }
 
 // trusted: the request came over a unix socket from our own user or root.
-// local: it came over a unix socket.
-func trusted(r *http.Request) (trusted, local bool) {
-	p, local := r.Context().Value(peerKey{}).(peer)
-	return local && p.err == nil && (p.uid == 0 || p.uid == os.Geteuid()), local
+func trusted(r *http.Request) bool {
+	p, ok := r.Context().Value(peerKey{}).(*peer)
+	return ok && p.unix && p.own()
 }
 
-// admit refuses callers on a unix socket that the kernel says are somebody
-// else. The socket's mode keeps them out already; this holds if it was changed.
+// admit refuses callers that the kernel says are somebody else: on a unix
+// socket, whose mode keeps them out already unless it was changed, and on a TCP
+// port for which no token is needed, where nothing else would.
 func (s *Server) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if ok, local := trusted(r); local && !ok {
+		p, known := r.Context().Value(peerKey{}).(*peer)
+		switch {
+		case known && p.own():
+		case known && p.unix:
 			s.metrics.Refused("peer")
 			refuse(w, http.StatusForbidden, "permission_denied",
 				fmt.Sprintf("this socket is for user %d and root; run your own tend serve, or ask for a token and use TCP", os.Geteuid()))
 			return
+		case s.admitsAll() || openToAll(r):
+		default:
+			s.metrics.Refused("peer")
+			refuse(w, http.StatusForbidden, "permission_denied", strangerText(p))
+			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// openToAll: these paths tell nothing, and need no token where there is one.
+func openToAll(r *http.Request) bool {
+	switch r.URL.Path {
+	case "/-/healthz", "/-/readyz", "/health":
+		return r.Method == http.MethodGet || r.Method == http.MethodHead
+	}
+	return false
+}
+
+// strangerText says why a caller on TCP is not admitted, and what to do.
+func strangerText(p *peer) string {
+	why := "the user who calls is not known"
+	switch {
+	case p == nil:
+	case p.err != nil:
+		why += ": " + p.err.Error()
+	default:
+		why = fmt.Sprintf("you are user %d", p.uid)
+	}
+	return fmt.Sprintf("without a token this port is for user %d and root, and %s; "+
+		"run your own tend serve, or give this one a token (--token-file), or open it to everybody on this machine (--insecure)", os.Geteuid(), why)
 }
 
 // needsToken guards the paths that take the bearer token. The unix socket's
@@ -56,7 +104,7 @@ func (s *Server) admit(next http.Handler) http.Handler {
 func (s *Server) needsToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := s.token()
-		if ok, _ := trusted(r); !ok && token.Set() && !token.Matches(face.Bearer(r)) {
+		if token.Set() && !trusted(r) && !token.Matches(face.Bearer(r)) {
 			s.metrics.Refused("token")
 			w.Header().Set("WWW-Authenticate", `Bearer realm="tend"`)
 			text := "this server needs a token: send Authorization: Bearer <token> (set TEND_TOKEN for the command line)"

@@ -7,11 +7,16 @@
 // A unix socket admits the user that runs the server and root, by the
 // kernel's word (peer credentials); they need no token. Every TCP caller needs
 // the token if there is one. Without a token a TCP listener must be on a
-// loopback address, or New refuses it ([CheckListen]), and requests that a
-// foreign web page could have caused are refused (package face, Guard).
+// loopback address, or New refuses it ([CheckListen]); it admits the same two
+// users, as the other end is a socket of this machine whose user the kernel
+// tells (package internal/peer); and requests that a foreign web page could
+// have caused are refused (package face, Guard). A caller whose user is not
+// known is refused: one that has left already, one in another network
+// namespace, one whose address was rewritten on the way. A proxy counts as the
+// user that it runs as. Config.Insecure turns all three off.
 //
-//	/-/healthz, /-/readyz                      open to all, no facts in them
-//	/health, and /files with a signature       as envd has it
+//	/-/healthz, /-/readyz, GET /health         open to all, no facts in them
+//	/files with a signature                    as envd has it
 //	/tend.v1.*, /-/metrics                     Authorization: Bearer <token>
 //	all other paths of envd, /init included    X-Access-Token: <token>
 //

@@ -77,7 +77,7 @@ func (s *Server) mountSandboxes(mux *http.ServeMux) error {
 		return err
 	}
 	s.langsmith, err = langsmith.New(langsmith.Config{
-		Driver: s.boxes, Manager: s.manager, Token: s.token, Trusted: func(r *http.Request) bool { ok, _ := trusted(r); return ok },
+		Driver: s.boxes, Manager: s.manager, Token: s.token, Trusted: trusted,
 		Dir: filepath.Join(s.cfg.StateDir, "langsmith"), Log: s.log,
 	})
 	if err != nil {

@@ -138,7 +138,7 @@ func (s *Server) httpServer(requests context.Context, l *face.Listener) *http.Se
 		},
 		BaseContext: func(net.Listener) context.Context { return requests },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return s.conns.note(withPeer(l.ConnContext(ctx, c), c), c)
+			return s.conns.note(s.withPeer(l.ConnContext(ctx, c), c), c)
 		},
 		ConnState: s.conns.state,
 		ErrorLog:  log.New(errorLog{s.log}, "", 0),

@@ -219,7 +219,7 @@ func TestAPanicEndsOneRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := &http.Server{Handler: s.recovered(mux)}
+	srv := &http.Server{Handler: s.recovered(mux), ConnContext: s.withPeer}
 	go srv.Serve(l)
 	defer srv.Close()
 	base := "http://" + l.Addr().String()

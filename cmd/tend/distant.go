@@ -11,8 +11,10 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/tend-run/tend/face/distant"
+	"github.com/tend-run/tend/internal/peer"
 	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/server"
 )
@@ -26,9 +28,9 @@ type distantCmd struct {
 type distantLinesCmd struct {
 	Stdio      bool   `help:"On stdin and stdout."`
 	Unix       string `name:"unix" placeholder:"PATH" help:"On a unix socket that only this user may open."`
-	ListenJSON string `name:"listen-json" placeholder:"ADDR" help:"On a TCP address; whoever reaches it can run programs, so it has to be a loopback one."`
+	ListenJSON string `name:"listen-json" placeholder:"ADDR" help:"On a TCP address, which has to be a loopback one; this user and root are admitted."`
 	PortFile   string `name:"port-file" placeholder:"FILE" help:"Write the TCP address here once it serves."`
-	Insecure   bool   `help:"Listen on any address."`
+	Insecure   bool   `help:"Listen on any address, and admit everybody who reaches it."`
 }
 
 func (c *distantLinesCmd) Run(ctx context.Context, inv *invocation) error {
@@ -63,7 +65,7 @@ func (c *distantLinesCmd) Run(ctx context.Context, inv *invocation) error {
 		return err
 	}
 	if !c.Stdio {
-		return serveListeners(ctx, f, listeners)
+		return serveListeners(ctx, f, listeners, c.Insecure)
 	}
 	// Reading from stdin cannot be broken off: the end of this program does it.
 	served := make(chan error, 1)
@@ -177,7 +179,7 @@ func (c *distantLinesCmd) announce(inv *invocation, listeners []net.Listener) er
 const maxLineConns = 1024
 
 // serveListeners serves every connection until ctx ends.
-func serveListeners(ctx context.Context, f *distant.Face, listeners []net.Listener) error {
+func serveListeners(ctx context.Context, f *distant.Face, listeners []net.Listener, insecure bool) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -196,6 +198,10 @@ func serveListeners(ctx context.Context, f *distant.Face, listeners []net.Listen
 				}
 				wg.Go(func() {
 					defer func() { <-free }()
+					if err := admitted(conn); err != nil && !insecure {
+						turnAway(conn, err)
+						return
+					}
 					serveConn(ctx, f, conn)
 				})
 			}
@@ -206,6 +212,25 @@ func serveListeners(ctx context.Context, f *distant.Face, listeners []net.Listen
 		return err
 	}
 	return nil
+}
+
+// admitted reports why the other end of a connection is not this user or root.
+func admitted(conn net.Conn) error {
+	uid, err := peer.UID(conn)
+	switch {
+	case err != nil:
+		return fmt.Errorf("this port is for user %d and root, and the user who calls is not known: %w", os.Geteuid(), err)
+	case uid != 0 && uid != os.Geteuid():
+		return fmt.Errorf("this port is for user %d and root, and you are user %d; run your own tend distant", os.Geteuid(), uid)
+	}
+	return nil
+}
+
+// turnAway says why, in the one line that a client of these messages reads.
+func turnAway(conn net.Conn, why error) {
+	defer conn.Close()
+	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = conn.Write(distant.Refusal(why)) // the client may be gone
 }
 
 func serveConn(ctx context.Context, f *distant.Face, conn io.ReadWriteCloser) {

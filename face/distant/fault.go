@@ -129,3 +129,11 @@ func kindOf(err error) kind {
 	}
 	return kindOther
 }
+
+// Refusal is the line that answers a client of JSON lines who is not served at
+// all, and the reason.
+func Refusal(why error) []byte {
+	w := wire.NewJSON(nil)
+	(&fault{kindPermission, why.Error()}).put(w)
+	return append(w.Buffer(), '\n')
+}

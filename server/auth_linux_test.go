@@ -7,9 +7,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/tend-run/tend/internal/fakeproc"
+	"golang.org/x/sys/unix"
 )
 
 func TestWhoMayCallWithAToken(t *testing.T) {
@@ -93,51 +96,140 @@ func TestForeignWebPagesAreRefusedWithoutAToken(t *testing.T) {
 	}
 }
 
-func TestOnlyOwnUserAndRootMayUseTheSocket(t *testing.T) {
-	s := serve(t, nil)
+func TestOnlyOwnUserAndRootMayCallWithoutAToken(t *testing.T) {
+	open, insecure := serve(t, nil), serve(t, func(c *Config) { c.Insecure = true })
+	token := serve(t, func(c *Config) { c.Token = "s3cret" })
+	const elsewhere = 4711
 	for _, tt := range []struct {
-		name string
-		peer peer
-		want int
+		name   string
+		server *served
+		unix   bool
+		uid    int
+		err    error
+		path   string
+		want   int
 	}{
-		{"the same user", peer{uid: os.Geteuid()}, 200},
-		{"root", peer{uid: 0}, 200},
-		{"somebody else", peer{uid: os.Geteuid() + 4711}, 403},
-		{"the kernel would not say", peer{uid: os.Geteuid(), err: errors.ErrUnsupported}, 403},
+		{"the same user on the socket", open, true, os.Geteuid(), nil, "/-/healthz", 200},
+		{"root on the socket", open, true, 0, nil, "/-/healthz", 200},
+		{"somebody else on the socket", open, true, elsewhere, nil, "/-/healthz", 403},
+		{"an unknown one on the socket", open, true, os.Geteuid(), errors.ErrUnsupported, "/-/healthz", 403},
+		{"somebody else on the socket, with a token", token, true, elsewhere, nil, "/-/healthz", 403},
+		{"somebody else on the socket, insecure", insecure, true, elsewhere, nil, "/-/healthz", 403},
+		{"the same user on TCP", open, false, os.Geteuid(), nil, "/envs", 200},
+		{"root on TCP", open, false, 0, nil, "/envs", 200},
+		{"somebody else on TCP", open, false, elsewhere, nil, "/envs", 403},
+		{"an unknown one on TCP", open, false, 0, errors.ErrUnsupported, "/envs", 403},
+		{"somebody else on TCP, insecure", insecure, false, elsewhere, nil, "/envs", 200},
+		{"somebody else on TCP, with a token to show", token, false, elsewhere, nil, "/envs", 401},
+		{"root on TCP, with a token to show", token, false, 0, nil, "/envs", 401},
+		{"somebody else asks for the health", open, false, elsewhere, nil, "/health", 204},
+		{"somebody else asks whether it is ready", open, false, elsewhere, nil, "/-/readyz", 200},
+		{"somebody else asks for metrics", open, false, elsewhere, nil, "/-/metrics", 403},
+		{"somebody else asks for boxes", open, false, elsewhere, nil, "/v2/sandboxes/boxes", 403},
+		{"somebody else asks for a file", open, false, elsewhere, nil, "/files?path=/etc/hostname", 403},
 	} {
-		r := httptest.NewRequest("GET", "http://localhost/-/healthz", nil)
+		p := &peer{unix: tt.unix, ask: func() (int, error) { return tt.uid, tt.err }}
+		r := httptest.NewRequest("GET", "http://localhost"+tt.path, nil)
 		w := httptest.NewRecorder()
-		s.Handler().ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), peerKey{}, tt.peer)))
+		tt.server.Handler().ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), peerKey{}, p)))
 		if w.Code != tt.want {
-			t.Errorf("%s: %d; want %d", tt.name, w.Code, tt.want)
+			t.Errorf("%s: %d %s; want %d", tt.name, w.Code, w.Body, tt.want)
 		}
+	}
+	// Nothing is known of a request that came over no listener of ours.
+	w := httptest.NewRecorder()
+	open.Handler().ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/envs", nil))
+	if w.Code != 403 {
+		t.Errorf("a request without a connection: %d", w.Code)
+	}
+}
+
+// TestAnotherUserOnTheLoopbackPort connects as another user, to each face.
+func TestAnotherUserOnTheLoopbackPort(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Log("only root can be somebody else; TestOnlyOwnUserAndRootMayCallWithoutAToken has the rest")
+		return
+	}
+	s := serve(t, nil)
+	for _, protocol := range []string{"h1", "h2"} {
+		c := s.client(t, protocol, "tcp")
+		tr := c.Transport.(*http.Transport)
+		tr.DialContext = func(_ context.Context, network, addr string) (conn net.Conn, err error) {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				runtime.LockOSThread() // the thread ends with the goroutine
+				if err = unix.Setfsuid(65534); err == nil {
+					conn, err = net.Dial(network, addr)
+				}
+			}()
+			<-done
+			return conn, err
+		}
+		for path, want := range map[string]int{"/-/healthz": 200, "/health": 204, "/envs": 403, "/files?path=/etc/hostname": 403, "/v2/sandboxes/boxes": 403, "/-/metrics": 403} {
+			if got, text := get(t, c, s.tcp+path, nil); got != want {
+				t.Errorf("%s %s: %d %s; want %d", protocol, path, got, text, want)
+			}
+		}
+		got, text := do(t, c, "POST", s.tcp+"/tend.v1.ProcessService/Hello", "{}", map[string]string{"Content-Type": "application/json"})
+		if got != 403 || !strings.Contains(text, "you are user 65534") || !strings.Contains(text, "--token-file") {
+			t.Errorf("%s: %d %s", protocol, got, text)
+		}
+	}
+}
+
+// TestAClientThatLeftIsNobody: its request was read, but the kernel would take
+// it for root's.
+func TestAClientThatLeftIsNobody(t *testing.T) {
+	s := serve(t, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write([]byte("GET /envs HTTP/1.1\r\nHost: localhost\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	r := httptest.NewRequest("GET", "http://localhost/envs", nil)
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, r.WithContext(s.withPeer(r.Context(), conn)))
+	if w.Code != 403 {
+		t.Errorf("a client that left got %d", w.Code)
 	}
 }
 
 func TestPeerUIDIsTheKernelsWord(t *testing.T) {
 	s := serve(t, nil)
-	got := make(chan peer, 1)
-	h := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		p, _ := r.Context().Value(peerKey{}).(peer)
-		got <- p
-	})
-	l, err := net.Listen("unix", s.dir+"/peer.sock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := &http.Server{Handler: h, ConnContext: withPeer}
-	go srv.Serve(l)
-	defer srv.Close()
-	conn, err := net.Dial("unix", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, err := conn.Write([]byte("GET / HTTP/1.0\r\n\r\n")); err != nil {
-		t.Fatal(err)
-	}
-	if p := <-got; p.err != nil || p.uid != os.Geteuid() {
-		t.Errorf("the peer is %+v; want user %d", p, os.Geteuid())
+	for _, at := range [][2]string{{"unix", s.dir + "/peer.sock"}, {"tcp", "127.0.0.1:0"}} {
+		l, err := net.Listen(at[0], at[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		conn, err := net.Dial(l.Addr().Network(), l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		served, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer served.Close()
+		p := s.withPeer(t.Context(), served).Value(peerKey{}).(*peer)
+		if p.err != nil || p.uid != os.Geteuid() || p.unix != (at[0] == "unix") {
+			t.Errorf("%s: the peer is %+v; want user %d", at[0], p, os.Geteuid())
+		}
 	}
 }
 

@@ -1,0 +1,238 @@
+package peer
+
+import (
+	"errors"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// pair returns both ends of a connection to a listener on listen, made by the
+// address dial.
+func pair(t *testing.T, network, listen, dialNetwork string) (client, server *net.TCPConn) {
+	t.Helper()
+	l, err := net.Listen(network, listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.DialTimeout(dialNetwork, l.Addr().String(), 30*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	s, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return c.(*net.TCPConn), s.(*net.TCPConn)
+}
+
+// ways are the two ways in which a socket is found.
+var ways = map[string]func(ends) (socket, error){"sock_diag": diag, "/proc/net": search}
+
+func TestTheUserOfALoopbackConnection(t *testing.T) {
+	for name, at := range map[string][3]string{
+		"IPv4":                  {"tcp4", "127.0.0.1:0", "tcp4"},
+		"IPv4, another address": {"tcp4", "127.9.8.7:0", "tcp4"},
+		"IPv6":                  {"tcp6", "[::1]:0", "tcp6"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, server := pair(t, at[0], at[1], at[2])
+			if uid, err := UID(server); err != nil || uid != os.Geteuid() {
+				t.Fatalf("UID is %d, %v; want %d", uid, err, os.Geteuid())
+			}
+			e, err := endsOf(server)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for way, find := range ways {
+				if s, err := find(e); err != nil || s.uid != os.Geteuid() || s.inode == 0 || !established(s.state) {
+					t.Errorf("%s: %+v, %v", way, s, err)
+				}
+			}
+		})
+	}
+}
+
+// TestASocketOfIPv6ThatSpeaksIPv4 is found though it is in the table of IPv6.
+func TestASocketOfIPv6ThatSpeaksIPv4(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	to := &unix.SockaddrInet6{Port: l.Addr().(*net.TCPAddr).Port}
+	copy(to.Addr[:], net.IPv4(127, 0, 0, 1).To16())
+	if err := unix.Connect(fd, to); err != nil {
+		t.Fatal(err)
+	}
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	e, err := endsOf(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for way, find := range ways {
+		if s, err := find(e); err != nil || s.uid != os.Geteuid() || s.inode == 0 {
+			t.Errorf("%s: %+v, %v", way, s, err)
+		}
+	}
+}
+
+// TestAListenerOnBothFamilies: its connections of IPv4 have mapped addresses.
+func TestAListenerOnBothFamilies(t *testing.T) {
+	l, err := net.Listen("tcp", "[::]:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		c, err := net.Dial("tcp", net.JoinHostPort(host, port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		s, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if uid, err := UID(s); err != nil || uid != os.Geteuid() {
+			t.Errorf("%s: %d, %v", host, uid, err)
+		}
+	}
+}
+
+func TestAnotherUserIsToldAsSuch(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Log("only root can be somebody else; TestTheUserOfALoopbackConnection has the rest")
+		return
+	}
+	const nobody = 65534
+	made := make(chan net.Conn)
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		if err := unix.Setfsuid(nobody); err != nil {
+			t.Error(err)
+		}
+		c, err := net.Dial("tcp4", l.Addr().String())
+		if err != nil {
+			t.Error(err)
+		}
+		made <- c
+	}()
+	s, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	defer (<-made).Close()
+	e, err := endsOf(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for way, find := range ways {
+		if found, err := find(e); err != nil || found.uid != nobody {
+			t.Errorf("%s: %+v, %v", way, found, err)
+		}
+	}
+	if uid, err := UID(s); err != nil || uid != nobody {
+		t.Errorf("UID is %d, %v", uid, err)
+	}
+}
+
+// TestAClosedPeerIsNobody: the kernel says of a socket that was closed that its
+// user is root.
+func TestAClosedPeerIsNobody(t *testing.T) {
+	for name, end := range map[string]func(client, server *net.TCPConn){
+		"closed":                 func(c, _ *net.TCPConn) { c.Close() },
+		"closed with data":       func(c, _ *net.TCPConn) { c.Write([]byte("GET / HTTP/1.0\r\n\r\n")); c.Close() },
+		"closed before it reads": func(c, s *net.TCPConn) { s.Write([]byte("x")); c.Close() }, // a reset
+		"reset":                  func(c, _ *net.TCPConn) { c.Write([]byte("x")); c.SetLinger(0); c.Close() },
+		"closed by both": func(c, s *net.TCPConn) { // time wait
+			c.Write([]byte("x"))
+			c.CloseWrite()
+			s.CloseWrite()
+			c.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, server := pair(t, "tcp4", "127.0.0.1:0", "tcp4")
+			end(client, server)
+			if uid, err := UID(server); !errors.Is(err, ErrUnknown) {
+				t.Errorf("UID is %d, %v; want nobody", uid, err)
+			}
+		})
+	}
+}
+
+// TestAPeerThatHalfClosed still waits for its answer.
+func TestAPeerThatHalfClosed(t *testing.T) {
+	client, server := pair(t, "tcp4", "127.0.0.1:0", "tcp4")
+	if err := client.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if uid, err := UID(server); err != nil || uid != os.Geteuid() {
+		t.Errorf("UID is %d, %v", uid, err)
+	}
+}
+
+// TestAListenerIsNotTheConnection: the kernel answers with the listener on a
+// port when it has no connection from there.
+func TestAListenerIsNotTheConnection(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, server := pair(t, "tcp4", "127.0.0.1:0", "tcp4")
+	e, err := endsOf(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.local = l.Addr().(*net.TCPAddr).AddrPort()
+	for way, find := range ways {
+		if s, err := find(e); !errors.Is(err, ErrUnknown) {
+			t.Errorf("%s: %+v, %v", way, s, err)
+		}
+	}
+}
+
+func TestAnswersThatAreNone(t *testing.T) {
+	_, server := pair(t, "tcp4", "127.0.0.1:0", "tcp4")
+	e, err := endsOf(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range [][]byte{nil, make([]byte, 15), make([]byte, 16), make([]byte, 88), make([]byte, 4096)} {
+		if s, err := parseDiag(b, e); err == nil {
+			t.Errorf("%d bytes are %+v", len(b), s)
+		}
+	}
+	for _, table := range []string{"", "head\n", "head\n 0: x y z\n", "head\n" + strings.Repeat(" 0: 0100007F:1F90 0100007F:1F91 01 a b c d e f g\n", 3)} {
+		if s, err := searchTable(strings.NewReader(table), e); err == nil {
+			t.Errorf("%q is %+v", table, s)
+		}
+	}
+}

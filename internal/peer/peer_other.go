@@ -1,0 +1,12 @@
+//go:build !linux
+
+package peer
+
+import (
+	"errors"
+	"net"
+)
+
+// Not asked for on this system, so that every caller needs a token.
+func unixUID(*net.UnixConn) (int, error) { return -1, errors.ErrUnsupported }
+func tcpUID(*net.TCPConn) (int, error)   { return -1, errors.ErrUnsupported }
