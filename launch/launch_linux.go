@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,6 +33,9 @@ type Config struct {
 	ServerArgv []string
 	// Keep: at the end, leave anchor, keeper and processes running.
 	Keep bool
+	// Background: a command started the daemon because there was none. A
+	// `tend serve` may take its place, which nobody would miss.
+	Background bool
 	// Environ of the roles, "K=V".
 	Environ []string
 }
@@ -77,6 +81,9 @@ func Exec(cfg Config) error {
 	argv := []string{payload.Name, "launcher", "--state-dir", cfg.StateDir, "--sockets", join(sockets)}
 	if cfg.Keep {
 		argv = append(argv, "--keep")
+	}
+	if cfg.Background {
+		argv = append(argv, background)
 	}
 	err = unix.Exec(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), argv, cfg.Environ)
 	return fmt.Errorf("start %s: %w", payload.Name, err)
@@ -158,6 +165,31 @@ func locked(run *rundir.Dir) int {
 	return pid
 }
 
+// background is how the launcher of Config.Background is called.
+const background = "--background"
+
+// Replaceable reports whether the launcher of a state directory may be replaced
+// by a `tend serve`: it was started with Config.Background.
+func Replaceable(stateDir string) bool {
+	run, err := rundir.Open(stateDir)
+	if err != nil {
+		return false
+	}
+	defer run.Close()
+	argv := launcherArgv(locked(run), stateDir)
+	return slices.Contains(argv, background)
+}
+
+// launcherArgv is the command line of a process if that is the launcher of this
+// state directory, else nil: the number may be another program's by now.
+func launcherArgv(pid int, stateDir string) []string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if argv := strings.Split(string(b), "\x00"); err == nil && len(argv) > 3 && slices.Equal(argv[1:4], []string{"launcher", "--state-dir", stateDir}) {
+		return argv
+	}
+	return nil
+}
+
 // EndLauncher ends the launcher alone, as Kept has it: all it stands for goes on
 // and is the next tend serve's.
 func EndLauncher(stateDir string) error {
@@ -175,9 +207,7 @@ func EndLauncher(stateDir string) error {
 		return nil // it is gone
 	}
 	defer unix.Close(fd)
-	// The number may be another program's by now.
-	argv, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil || !strings.Contains(string(argv), "\x00launcher\x00--state-dir\x00"+stateDir+"\x00") {
+	if launcherArgv(pid, stateDir) == nil {
 		return nil
 	}
 	if err := unix.PidfdSendSignal(fd, anchor.Leave, nil, 0); err != nil {

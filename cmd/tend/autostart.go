@@ -87,7 +87,7 @@ func (inv *invocation) startDaemon(ctx context.Context, dir string) (*daemon, er
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"serve", "--listen", "none"}
+	args := []string{"serve", "--listen", "none", "--background"}
 	if inv.flags.StateDir != "" {
 		args = append(args, "--state-dir", dir)
 	}

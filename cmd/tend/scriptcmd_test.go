@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -80,7 +81,9 @@ func rolesCmd(ts *testscript.TestScript, _ bool, _ []string) {
 
 // killpid PID: SIGKILL to a role of the script's own daemon.
 func killpidCmd(ts *testscript.TestScript, _ bool, args []string) {
-	ts.Check(ts.Exec("kill", "-9", args[0]))
+	pid, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	ts.Check(syscall.Kill(pid, syscall.SIGKILL))
 }
 
 // term: SIGTERM to the background commands of the script.

@@ -33,6 +33,8 @@ type serveCmd struct {
 	Distant string   `placeholder:"ADDR" help:"Serve distant's encrypted transport on this TCP address; its URI is in distant/uri in the state directory. Default: not served."`
 	Listen  []string `sep:"none" default:"127.0.0.1:49983" placeholder:"ADDR" help:"TCP address, :0 picks a port; none for no TCP. Repeatable. Default: 127.0.0.1:49983."`
 	Keep    bool     `help:"When it is told to end, leave the processes running for the next tend serve on the same state directory."`
+
+	Background bool `hidden:"" help:"Let a later tend serve take this daemon's place."`
 }
 
 // plan is a checked serve command line.

@@ -20,7 +20,7 @@ import (
 )
 
 // Run becomes the launcher: it does not return unless it could not.
-func (c *serveCmd) Run(inv *invocation) error {
+func (c *serveCmd) Run(ctx context.Context, inv *invocation) error {
 	p, err := c.plan(inv)
 	if err != nil {
 		return err
@@ -41,11 +41,48 @@ func (c *serveCmd) Run(inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	err = launch.Exec(launch.Config{StateDir: p.stateDir, Listen: p.listen, ServerArgv: p.serverArgs(exe), Keep: p.keep, Environ: os.Environ()})
-	if busy, ok := errors.AsType[*launch.BusyError](err); ok {
-		return fmt.Errorf("a daemon (pid %d) serves %s already; end it, or give another --state-dir", busy.PID, p.stateDir)
+	cfg := launch.Config{StateDir: p.stateDir, Listen: p.listen, ServerArgv: p.serverArgs(exe), Keep: p.keep, Background: c.Background, Environ: os.Environ()}
+	err = launch.Exec(cfg)
+	busy, ok := errors.AsType[*launch.BusyError](err)
+	if ok && !c.Background && launch.Replaceable(p.stateDir) {
+		err = replaceDaemon(ctx, inv, cfg, busy.PID)
+		busy, ok = errors.AsType[*launch.BusyError](err)
+	}
+	if ok {
+		return fmt.Errorf("a daemon (pid %d) serves %s already. To serve with this command line in its place, losing nothing, run 'tend shutdown --keep' and then this again; or give this one a --state-dir of its own", busy.PID, p.stateDir)
 	}
 	return err
+}
+
+// replaceTimeout is how long the launcher before may take to leave. It takes a
+// millisecond.
+const replaceTimeout = 10 * time.Second
+
+// replaceDaemon takes the place of a daemon that a command such as tend run has
+// started by itself. Processes, output and readers go on: it is the same path
+// as after a launcher's death.
+func replaceDaemon(ctx context.Context, inv *invocation, cfg launch.Config, pid int) error {
+	what := "its processes go on, and end with this one"
+	if cfg.Keep {
+		what = "its processes go on"
+	}
+	fmt.Fprintf(inv.errs, "tend: taking the place of the daemon (pid %d) that runs in the background: %s\n", pid, what)
+	if err := launch.EndLauncher(cfg.StateDir); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, replaceTimeout)
+	defer cancel()
+	for {
+		err := launch.Exec(cfg)
+		if _, ok := errors.AsType[*launch.BusyError](err); !ok {
+			return err
+		}
+		select {
+		case <-ctx.Done(): // another tend serve was faster, or it stands still
+			return err
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
 }
 
 func kept(dir string) bool { return launch.Kept(dir) }

@@ -10,7 +10,7 @@ import (
 
 // Run says that there is no daemon here. The other commands work with a
 // daemon elsewhere.
-func (c *serveCmd) Run(inv *invocation) error {
+func (c *serveCmd) Run(_ context.Context, inv *invocation) error {
 	if _, err := c.plan(inv); err != nil {
 		return err
 	}

@@ -42,6 +42,7 @@ func run(args []string) error {
 	snapshot := fs.Int("snapshot", 0, "descriptor of what the keeper before left in this process")
 	sockets := fs.String("sockets", "", "descriptors of the listening sockets")
 	keep := fs.Bool("keep", false, "leave processes running at the end")
+	fs.Bool("background", false, "a tend serve may take this launcher's place; read from its command line")
 	if err := fs.Parse(args[1:]); err != nil {
 		return err
 	}
