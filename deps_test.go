@@ -125,7 +125,7 @@ func TestDeps(t *testing.T) {
 		{"internal/tendpb", []string{"process", "view", "gen/tend"}},
 		{"internal/account", []string{"process"}},
 		{"internal/fakeproc", []string{"process", "observe", "internal/account"}},
-		{"internal/payload", nil},
+		{"internal/payload", []string{"keeper/memory"}},
 		{"internal/cleansignals", nil},
 		{"internal/poorkernel", nil},
 		{"internal/replace", nil},

@@ -53,7 +53,7 @@ func (k *Keeper) adoptStart(p *proc, h held) bool {
 	}
 	k.logf("process %s: completing the start of pid %d", p.id, pid)
 	if j.Started == nil {
-		k.record(p, spool.AppendStarted(nil, j.SpecTime, spool.Started{PID: pid, BootID: bootID()}))
+		k.record(p, p.appendStart(nil, j.SpecTime, pid))
 	}
 	if _, ok := h[wire.FDStdin]; ok || j.Spec.PTY != nil {
 		p.slot.Set(board.FlagStdinOpen)

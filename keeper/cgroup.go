@@ -258,9 +258,9 @@ func (g *cgroups) removeEmpty() {
 	}
 }
 
-// endFormer kills what a former daemon left in the groups, and removes them.
-// It gives the kernel a bounded time.
-func (g *cgroups) endFormer(logf func(string, ...any)) {
+// endFormer kills what a former daemon left in the groups, and removes them, but
+// for the slots in keep. It gives the kernel a bounded time.
+func (g *cgroups) endFormer(logf func(string, ...any), keep map[uint32]bool) {
 	if g.root == "" {
 		return
 	}
@@ -269,6 +269,9 @@ func (g *cgroups) endFormer(logf func(string, ...any)) {
 		return
 	}
 	for _, e := range entries {
+		if slot, err := strconv.ParseUint(strings.TrimPrefix(e.Name(), "p"), 10, 32); err == nil && keep[uint32(slot)] {
+			continue
+		}
 		dir := filepath.Join(g.root, e.Name())
 		fd, err := unix.Open(dir+"/cgroup.events", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {

@@ -149,6 +149,9 @@ func (c *conn) handle(frame []byte) {
 		c.answer(req, werr, func(e *wire.Enc) { out.Append(e) })
 		return
 	case wire.OpHello:
+		if !c.k.verifyBoard() {
+			return // the next keeper answers
+		}
 		c.hello = true
 		c.k.serverCame()
 		h := wire.Hello{Version: wire.Version, PID: uint32(os.Getpid()), Facts: c.k.stats.facts(c.k)}

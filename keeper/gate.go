@@ -11,6 +11,7 @@ import (
 
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/failpoint"
+	"github.com/tend-run/tend/keeper/memory"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 )
@@ -86,7 +87,7 @@ func (k *Keeper) openGate(p *proc) {
 func (k *Keeper) forkGated(p *proc, req *wire.Spawn, child []int, group int, lim *limits) *wire.Error {
 	var e wire.Enc
 	req.Append(&e)
-	mem, err := unix.MemfdCreate("tend-start", unix.MFD_CLOEXEC)
+	mem, err := memory.Create("tend-start", 0)
 	if err != nil {
 		return resourceError("memfd", err)
 	}
@@ -94,6 +95,7 @@ func (k *Keeper) forkGated(p *proc, req *wire.Spawn, child []int, group int, lim
 	if _, err := writeAll(mem, e.B); err != nil {
 		return resourceError("memfd", err)
 	}
+	memory.Seal(mem, memory.Constant)
 	var report [2]int
 	if err := unix.Pipe2(report[:], unix.O_CLOEXEC); err != nil {
 		return resourceError("pipes", err)

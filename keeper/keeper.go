@@ -107,12 +107,13 @@ type Keeper struct {
 	last     time.Duration // that the last upgrade took
 	// unsettled are the starts in whose middle a former keeper died.
 	unsettled []func()
+	broken    chan error // why this keeper cannot go on
 }
 
 // Run takes over what a keeper before left in the vault, serves until SIGTERM,
 // ends all processes then, and returns.
 func Run(cfg Config) error {
-	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, SpoolDir), ids: map[process.ID]*proc{}, listen: -1, wakeFD: -1}
+	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, SpoolDir), ids: map[process.ID]*proc{}, listen: -1, wakeFD: -1, broken: make(chan error, 1)}
 	if err := os.MkdirAll(k.spool, 0o700); err != nil {
 		return fmt.Errorf("spool: %w", err)
 	}
@@ -153,7 +154,12 @@ func Run(cfg Config) error {
 	}
 	go k.accept()
 	go k.acceptAnchors()
-	<-term
+	go k.watchBoard()
+	select {
+	case <-term:
+	case err := <-k.broken:
+		return err
+	}
 	k.shutdown()
 	return nil
 }
@@ -226,6 +232,10 @@ func (k *Keeper) work() {
 				continue
 			}
 			p.mu.Lock()
+			if !k.owns(p) {
+				p.mu.Unlock()
+				continue
+			}
 			switch what := int(ev.Fd & 7); what {
 			case onOut0, onOut1:
 				if k.isInput(p, what, ev.Events) {

@@ -37,6 +37,15 @@ func (k *Keeper) restore(fd int) error {
 	if k.board, err = board.Open(fdIn(g.Board)); err != nil {
 		return err
 	}
+	for i := range s.Procs {
+		p := &s.Procs[i]
+		if p.Slot < 0 || p.Slot >= board.Slots {
+			return errSnapshot
+		}
+		if slot := k.board.Slot(uint32(p.Slot)); slot.Gen() != uint32(p.Gen) || slot.Flags()&board.FlagUsed == 0 || !slot.Plausible() {
+			return fmt.Errorf("slot %d of the board was overwritten", p.Slot)
+		}
+	}
 	for i := range k.vaults {
 		if k.vaults[i], err = newVault(fdIn(g.Vaults[i])); err != nil {
 			return err
@@ -81,9 +90,6 @@ func (k *Keeper) restore(fd int) error {
 }
 
 func (k *Keeper) restoreProc(in *snapshotProc, g *snapshotKeeper) {
-	if in.Slot < 0 || in.Slot >= board.Slots {
-		return
-	}
 	slot := k.board.Slot(uint32(in.Slot))
 	p := newProc(wire.Ref{Slot: uint32(in.Slot), Gen: uint32(in.Gen)}, slot.ID(), slot)
 	p.dir = k.spool + "/" + string(p.id)

@@ -168,7 +168,7 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 		p.dir = final
 	}
 	failpoint.Hit(failpoint.SpawnSettled)
-	k.record(p, spool.AppendStarted(nil, now, spool.Started{PID: p.pid, BootID: bootID()}))
+	k.record(p, p.appendStart(nil, now, p.pid))
 	if p.stdin.open {
 		p.slot.Set(board.FlagStdinOpen)
 	}
@@ -294,6 +294,12 @@ func (p *proc) holdings() (kinds []byte, fds []int) {
 	add(wire.FDPid, p.pidfd)
 	add(wire.FDGate, p.gate)
 	return kinds, fds
+}
+
+// appendStart appends what the journal says of a start.
+func (p *proc) appendStart(b []byte, at time.Time, pid int) []byte {
+	b = spool.AppendStarted(b, at, spool.Started{PID: pid, BootID: bootID()})
+	return spool.AppendPlace(b, at, spool.Place{Slot: p.ref.Slot, Gen: p.ref.Gen})
 }
 
 var bootID = sync.OnceValue(func() string {

@@ -11,6 +11,7 @@ import (
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/feed"
+	"github.com/tend-run/tend/keeper/memory"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
@@ -39,10 +40,11 @@ func (k *Keeper) openStdin(p *proc) ([]int, *wire.Error) {
 }
 
 func (k *Keeper) makeStdin(p *proc) error {
-	mem, err := unix.MemfdCreate("tend-stdin", unix.MFD_CLOEXEC)
+	mem, err := memory.Create("tend-stdin", 0)
 	if err != nil {
 		return err
 	}
+	memory.Seal(mem, memory.GrowOnly)
 	// Offsets in the file are those of the stream. They begin at 0 but for a
 	// process whose memory was lost with all that held it.
 	if _, err := unix.Seek(mem, p.slot.Base(process.Stdin), unix.SEEK_SET); err != nil {
@@ -78,7 +80,7 @@ func (p *proc) feeder() *feed.Feed {
 func (k *Keeper) feed(p *proc) {
 	in := &p.stdin
 	in.armed = false
-	if !in.open {
+	if !in.open || !k.owns(p) {
 		return
 	}
 	// The server looks at this flag after it has accepted more, and we look at

@@ -44,7 +44,7 @@ func (k *Keeper) takeOver() error {
 	failpoint.Hit(failpoint.TakeoverFetched)
 	globals := held[global]
 	delete(held, global)
-	if err := k.openGlobals(globals); err != nil {
+	if err := k.openGlobals(globals, held); err != nil {
 		return err
 	}
 	for i, v := range k.vaults {
@@ -163,18 +163,20 @@ func (h held) close() {
 	}
 }
 
-func (k *Keeper) openGlobals(h held) (err error) {
+// openGlobals opens what belongs to no process; procs is what the vaults hold of
+// the others.
+func (k *Keeper) openGlobals(h held, procs map[wire.Ref]held) (err error) {
 	if fd, ok := h[wire.FDUrgent]; ok {
 		unix.Close(fd) // each keeper has its own
 	}
 	if fd, ok := h[wire.FDBoard]; ok {
-		if k.board, err = board.Open(fd); err != nil {
-			return fmt.Errorf("the board that the former keeper left: %w", err)
+		if err := k.openBoard(fd, procs); err != nil {
+			return err
 		}
 	} else {
 		// Whatever runs in our groups belongs to no board any more: it is
 		// reported as lost, its pipes are broken, and nobody could end it.
-		k.groups.endFormer(k.logf)
+		k.groups.endFormer(k.logf, nil)
 		if k.board, err = board.Create(); err != nil {
 			return err
 		}

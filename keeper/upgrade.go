@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/failpoint"
+	"github.com/tend-run/tend/keeper/memory"
 	"github.com/tend-run/tend/keeper/wire"
 )
 
@@ -46,14 +47,15 @@ func (k *Keeper) upgrade(path string) error {
 	}
 	failpoint.Hit(failpoint.UpgradeFrozen)
 	s := k.takeSnapshot(st)
-	mem, err := unix.MemfdCreate("tend-snapshot", unix.MFD_CLOEXEC)
+	mem, err := memory.Create("tend-snapshot", 0)
 	if err != nil {
-		return fmt.Errorf("snapshot: %w", err)
+		return err
 	}
 	defer unix.Close(mem)
 	if _, err := writeAll(mem, s.encode(snapshotVersion)); err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}
+	memory.Seal(mem, memory.Constant)
 	fds := append(s.descriptors(), mem)
 	for i, fd := range fds {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
@@ -73,10 +75,7 @@ func (k *Keeper) upgrade(path string) error {
 
 // execCopy executes a copy in memory of an open program.
 func execCopy(fd int, argv, environ []string) error {
-	mem, err := unix.MemfdCreate("tend-keeper", unix.MFD_CLOEXEC|unix.MFD_EXEC)
-	if err == unix.EINVAL { // before Linux 6.3
-		mem, err = unix.MemfdCreate("tend-keeper", unix.MFD_CLOEXEC)
-	}
+	mem, err := memory.Create("tend-keeper", unix.MFD_EXEC)
 	if err != nil {
 		return err
 	}
@@ -90,6 +89,7 @@ func execCopy(fd int, argv, environ []string) error {
 			break
 		}
 	}
+	memory.Seal(mem, memory.Constant)
 	return syscall.Exec(fmt.Sprintf("/proc/self/fd/%d", mem), argv, environ)
 }
 

@@ -38,6 +38,7 @@
 //	      as the spec says
 //	7     input: u64 bytes accepted, u8 1 if it was closed after them; written
 //	      when no more can come, if there was any
+//	16    place: u32 slot, u32 gen that the keeper has it at while it is live
 //
 // The first record is the spec. Unknown kinds and tags are skipped. A record
 // that is cut short or damaged ends the journal (a torn tail).

@@ -21,6 +21,8 @@ const (
 	recTreeGone
 	recPinned
 	recInput
+
+	recPlace = 16
 )
 
 const (
@@ -60,6 +62,17 @@ func AppendStarted(b []byte, at time.Time, st Started) []byte {
 		b = binary.LittleEndian.AppendUint64(b, uint64(st.PID))
 		b = binary.LittleEndian.AppendUint64(b, st.StartTicks)
 		return append(b, st.BootID...)
+	})
+}
+
+// Place is the keeper's own name of a process while it is live: by it the
+// descriptors are found that others hold for it.
+type Place struct{ Slot, Gen uint32 }
+
+// AppendPlace appends the record of the place.
+func AppendPlace(b []byte, at time.Time, p Place) []byte {
+	return appendRecord(b, recPlace, at, func(b []byte) []byte {
+		return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(b, p.Slot), p.Gen)
 	})
 }
 
@@ -126,6 +139,7 @@ type Journal struct {
 	SpecTime    time.Time
 	Started     *Started
 	StartedTime time.Time
+	Place       *Place // nil: not recorded
 	Exit        *process.Exit
 	EOF         [4]bool
 	EOFAt       [4]int64 // where EOF is set: the length of the stream
@@ -200,6 +214,11 @@ func (j *Journal) apply(kind byte, at time.Time, body []byte) bool {
 			return false
 		}
 		j.Started, j.StartedTime = &Started{int(le.Uint64(body)), le.Uint64(body[8:]), string(body[16:])}, at
+	case recPlace:
+		if len(body) < 8 {
+			return false
+		}
+		j.Place = &Place{le.Uint32(body), le.Uint32(body[4:])}
 	case recExited:
 		if len(body) < 42 {
 			return false

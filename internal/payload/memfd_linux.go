@@ -6,21 +6,21 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/memory"
 )
 
 // inMemory writes the binary to a memfd, or, where memfds may not be executed
 // (vm.memfd_noexec), to a file without a name in the temporary directory.
 func inMemory(r io.Reader) (*os.File, error) {
-	fd, err := unix.MemfdCreate(Name, unix.MFD_CLOEXEC|unix.MFD_EXEC)
-	if err == unix.EINVAL { // before Linux 6.3
-		fd, err = unix.MemfdCreate(Name, unix.MFD_CLOEXEC)
-	}
+	fd, err := memory.Create(Name, unix.MFD_EXEC)
 	if err == nil {
 		f := os.NewFile(uintptr(fd), Name)
 		if _, err := io.Copy(f, r); err != nil {
 			f.Close()
 			return nil, err
 		}
+		memory.Seal(fd, memory.Constant)
 		return f, nil
 	}
 	f, ferr := os.CreateTemp("", Name)

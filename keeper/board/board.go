@@ -69,6 +69,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/keeper/memory"
 	"github.com/tend-run/tend/process"
 )
 
@@ -135,14 +136,15 @@ type Board struct {
 
 // Create makes a fresh board in a memfd.
 func Create() (*Board, error) {
-	fd, err := unix.MemfdCreate("tend-board", unix.MFD_CLOEXEC)
+	fd, err := memory.Create("tend-board", 0)
 	if err != nil {
-		return nil, fmt.Errorf("board memfd: %w", err)
+		return nil, err
 	}
 	if err := unix.Ftruncate(fd, size); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("board size: %w", err)
 	}
+	memory.Seal(fd, memory.FixedSize) // one that is cut short would end keeper and server
 	b, err := mapFD(fd)
 	if err != nil {
 		unix.Close(fd)
@@ -167,9 +169,9 @@ func Open(fd int) (*Board, error) {
 	if err != nil {
 		return nil, err
 	}
-	if [8]byte(b.mem[:8]) != magic || *b.u32(8) != version || *b.u32(12) != Slots {
+	if !b.Intact() {
 		unix.Munmap(b.mem)
-		return nil, errors.New("board is of another version")
+		return nil, errors.New("board has another header than this version's")
 	}
 	return b, nil
 }
@@ -237,6 +239,9 @@ type Slot struct {
 	off int
 }
 
+// Board is the one that the slot is on.
+func (s Slot) Board() *Board { return s.b }
+
 // Gen counts the owners the slot has had.
 func (s Slot) Gen() uint32 { return atomic.LoadUint32(s.b.u32(s.off)) }
 
@@ -249,15 +254,20 @@ func (s Slot) Clear(f uint32) { atomic.AndUint32(s.b.u32(s.off+4), ^f) }
 
 // Reserve gives the slot to a new owner, with a new gen.
 func (s Slot) Reserve(id process.ID) (gen uint32) {
-	if i := uint32(s.off-headerSize)/slotSize + 1; i > s.b.Used() {
-		atomic.StoreUint32(s.b.u32(20), i)
-	}
+	s.use()
 	atomic.StoreUint32(s.b.u32(s.off+4), 0)
 	clear(s.b.mem[s.off+8 : s.off+slotSize])
 	s.b.mem[s.off+12] = byte(copy(s.b.mem[s.off+16:s.off+120], id))
 	gen = atomic.AddUint32(s.b.u32(s.off), 1)
 	s.Set(FlagUsed)
 	return gen
+}
+
+// use makes the slot one of those that were ever used.
+func (s Slot) use() {
+	if i := uint32(s.off-headerSize)/slotSize + 1; i > s.b.Used() {
+		atomic.StoreUint32(s.b.u32(20), i)
+	}
 }
 
 // Release ends the ownership.

@@ -16,6 +16,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -49,6 +50,11 @@ type Config struct {
 	// Sync is when output is forced to the disk if the spec does not say.
 	// SyncDefault: never.
 	Sync process.Sync
+	// Rebuilt is called when the shared memory was damaged and the keeper has made
+	// it anew: all runs on, but what this Manager knows of running processes is
+	// void, and the caller opens another. A Manager without it lets their readers
+	// wait until it is closed.
+	Rebuilt func()
 }
 
 // Manager implements process.Manager. Close it after use.
@@ -185,6 +191,15 @@ func (m *Manager) connected(h wire.Hello, boardFD, wakeFD int) error {
 		m.feedAgain()
 		return nil
 	}
+	if old != nil && m.hasMoved(b) {
+		m.mu.Unlock()
+		b.Close()
+		w.discard()
+		if m.cfg.Rebuilt != nil {
+			m.cfg.Rebuilt()
+		}
+		return errors.New("the keeper has made its board anew, and this server cannot go on with another")
+	}
 	var lost []*proc
 	if old != nil {
 		for i, p := range m.slots {
@@ -206,6 +221,32 @@ func (m *Manager) connected(h wire.Hello, boardFD, wakeFD int) error {
 	failpoint.Hit(failpoint.BoardAdopted)
 	m.wg.Go(func() { m.dispatch(w, b) })
 	return nil
+}
+
+// hasMoved reports whether another board has processes that are known here from
+// the one before: that one was damaged, and nobody is lost. m.mu is held.
+func (m *Manager) hasMoved(b *board.Board) bool {
+	for i := range b.Used() {
+		s := b.Slot(i)
+		if p := m.procs[s.ID()]; p != nil && p.live && s.Flags()&board.FlagStarted != 0 && s.Started().Equal(p.started) {
+			return true
+		}
+	}
+	return false
+}
+
+// overwritten is for a process that is not where it was on the board, though its
+// slot was not given back: the keeper is to look, and what the board says is
+// believed no more.
+func (m *Manager) overwritten(p *proc) {
+	if m.board.Load() != p.slot.Board() {
+		return // of a board that was lost with all that was on it
+	}
+	m.cfg.Log.Error("the shared memory of a process was overwritten; the keeper makes it anew", "id", p.id)
+	m.link.tell(wire.OpHello, helloBody())
+	if m.cfg.Rebuilt != nil {
+		m.cfg.Rebuilt()
+	}
 }
 
 // dispatch wakes the readers of processes that the board says have moved.

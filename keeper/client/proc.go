@@ -86,6 +86,7 @@ func (p *proc) Progress() spool.Progress {
 		if f := p.final.Load(); f != nil {
 			return *f
 		}
+		p.m.overwritten(p)
 	}
 	return pr
 }
@@ -114,7 +115,7 @@ func (p *proc) Subscribe(ready chan<- struct{}) (cancel func()) {
 
 // changed looks at the board, tells watchers what is new, and wakes readers.
 func (p *proc) changed() {
-	if p.live && p.final.Load() == nil && p.slot.Gen() == p.ref.Gen {
+	if p.live && p.final.Load() == nil {
 		p.tell()
 	}
 	p.mu.Lock()
@@ -164,6 +165,12 @@ func (p *proc) rouseAll() {
 // when it is over.
 func (p *proc) tell() {
 	flags := p.slot.Flags()
+	if !p.slot.Owned(p.ref.Gen, p.id) {
+		if p.final.Load() == nil {
+			p.m.overwritten(p)
+		}
+		return // nothing there is about this process
+	}
 	p.mu.Lock()
 	if p.fresh {
 		p.mu.Unlock()

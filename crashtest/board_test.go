@@ -1,0 +1,273 @@
+//go:build linux
+
+package crashtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/torture"
+	"github.com/tend-run/tend/process"
+)
+
+// sharedMemory lists the files in memory that a role has, by the path by which
+// somebody else opens them.
+func sharedMemory(t *testing.T, pid int) map[string]string {
+	t.Helper()
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, e := range entries {
+		if to, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil && strings.HasPrefix(to, "/memfd:") {
+			found[filepath.Join(dir, e.Name())] = strings.TrimSuffix(strings.TrimPrefix(to, "/memfd:"), " (deleted)")
+		}
+	}
+	return found
+}
+
+func boardOf(t *testing.T, d *torture.Daemon) string {
+	t.Helper()
+	for path, name := range sharedMemory(t, d.Roles()[torture.Keeper]) {
+		if name == "tend-board" {
+			return path
+		}
+	}
+	t.Fatal("the keeper has no board")
+	return ""
+}
+
+// ordinary is what runs while somebody damages the board.
+type ordinary struct {
+	finished, writer, reader, terminal, tree process.Process
+	gate                                     string // a file; the tree's descendant goes on when it is there
+}
+
+func startOrdinary(ctx context.Context, t *testing.T, c *tend.Client) *ordinary {
+	t.Helper()
+	start := func(s process.Spec) process.Process {
+		p, err := c.Start(ctx, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	gate := filepath.Join(t.TempDir(), "gate")
+	o := &ordinary{
+		finished: start(process.Spec{Shell: "echo done; exit 3"}),
+		writer:   start(process.Spec{Argv: []string{self, workArgument, "write", strconv.Itoa(4 << 20), "200ms", "7"}}),
+		reader:   start(process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe}),
+		terminal: start(process.Spec{Shell: "stty -echo; echo ready; read x; echo got $x; exit 4", PTY: &process.Size{Cols: 80, Rows: 24}}),
+		tree:     start(process.Spec{Shell: "(setsid sh -c 'until [ -e " + gate + " ]; do sleep 0.05; done; echo late') & exit 5"}),
+		gate:     gate,
+	}
+	if _, err := o.finished.Wait(ctx, process.Until{EOF: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.tree.Wait(ctx, process.Until{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.terminal.Wait(ctx, process.Until{Match: "ready"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.reader.Write(ctx, process.Input{Data: []byte("before\n")}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.reader.Wait(ctx, process.Until{Match: "before"}); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// check has everything come to its end, and looks at all that is told of it.
+func (o *ordinary) check(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if _, err := o.reader.Write(ctx, process.Input{Data: []byte("after\n"), EOF: true}); err != nil {
+		t.Error(err)
+	}
+	if _, err := o.terminal.Write(ctx, process.Input{Data: []byte("it\n")}); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(o.gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n, e := outputOf(ctx, t, o.writer); n != 4<<20 || e == nil || e.Code != 7 || e.Cause != process.CauseExited {
+		t.Errorf("the writer: %d bytes, %+v; want %d and code 7", n, e, 4<<20)
+	}
+	for _, c := range []struct {
+		name string
+		p    process.Process
+		s    process.Stream
+		out  string
+		code int
+	}{
+		{"finished", o.finished, process.Stdout, "done\n", 3},
+		{"reader", o.reader, process.Stdout, "before\nafter\n", 0},
+		{"terminal", o.terminal, process.PTY, "ready\r\ngot it\r\n", 4},
+		{"tree", o.tree, process.Stdout, "late\n", 5},
+	} {
+		if _, err := c.p.Wait(ctx, process.Until{EOF: true}); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if got := allOf(ctx, t, c.p, c.s); got != c.out {
+			t.Errorf("%s: wrote %q; want %q", c.name, got, c.out)
+		}
+		if e := exitOf(ctx, t, c.p); e == nil || e.Code != c.code || e.Cause != process.CauseExited {
+			t.Errorf("%s: %+v; want code %d", c.name, e, c.code)
+		}
+	}
+}
+
+// allOf is all that is kept of a stream.
+func allOf(ctx context.Context, t *testing.T, p process.Process, s process.Stream) string {
+	t.Helper()
+	r, err := p.Read(ctx, process.ReadOptions{Streams: []process.Stream{s}, NoFollow: true})
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	var b bytes.Buffer
+	for ev, err := range process.Follow(ctx, r) {
+		if err != nil && !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
+		b.Write(ev.Data)
+	}
+	return b.String()
+}
+
+// Nobody can cut or stretch what the roles share, or change what is never to
+// change, whatever path leads there: a truncated board ends all roles by SIGBUS.
+func TestNobodyCutsWhatTheRolesShare(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	d := torment(t)
+	c, err := d.Dial(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	o := startOrdinary(ctx, t, c)
+	before, tried := d.Roles(), 0
+	for _, pid := range before {
+		for path, name := range sharedMemory(t, pid) {
+			tried++
+			if err := os.Truncate(path, 0); !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.ETXTBSY) {
+				t.Errorf("%s was cut: %v", name, err)
+			}
+			if f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err == nil {
+				t.Errorf("%s was opened to be written anew", name)
+				f.Close()
+			}
+		}
+	}
+	if tried < 3 {
+		t.Errorf("%d files in memory were found", tried)
+	}
+	o.check(ctx, t)
+	if after := d.Roles(); after[torture.Keeper] != before[torture.Keeper] || after[torture.Server] != before[torture.Server] {
+		t.Errorf("roles were %v and are %v", before, after)
+	}
+}
+
+// A board whose content was overwritten is made anew: processes live on, and all
+// that is told of them is right.
+func TestADamagedBoardIsMadeAnew(t *testing.T) {
+	noise := func(n int) []byte {
+		b := make([]byte, n)
+		rnd := rand.NewChaCha8([32]byte{1})
+		rnd.Read(b)
+		return b
+	}
+	const header, slot = 4096, 256
+	for _, c := range []struct {
+		name string
+		at   int64
+		with []byte
+	}{
+		{"the first bytes", 0, []byte("hello, world\n")},
+		{"all of it, by zeros", 0, make([]byte, header+64*slot)},
+		{"all of it, by noise", 0, noise(header + 64*slot)},
+		{"the header, by noise", 0, noise(header)},
+		{"the slots, by noise", header, noise(64 * slot)},
+		{"the slots, by zeros", header, make([]byte, 64*slot)},
+		{"the slots, by ones", header, bytes.Repeat([]byte{0xff}, 64*slot)},
+		{"the slots, by text", header, bytes.Repeat([]byte("an uploaded file\n"), 64*slot/17)},
+		{"half a slot", header + slot + 8, noise(120)},
+	} {
+		for _, idle := range []bool{false, true} {
+			name := c.name
+			if idle {
+				name += ", while no keeper looks"
+			}
+			t.Run(name, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+				defer cancel()
+				d := torment(t)
+				client, err := d.Dial(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer client.Close()
+				o := startOrdinary(ctx, t, client)
+				f, err := os.OpenFile(boardOf(t, d), os.O_WRONLY, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+				keeper := d.Roles()[torture.Keeper]
+				if idle { // the keeper is killed before it can notice anything
+					if err := syscall.Kill(keeper, syscall.SIGSTOP); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if _, err := f.WriteAt(c.with, c.at); err != nil {
+					t.Fatal(err)
+				}
+				if idle {
+					if err := syscall.Kill(keeper, syscall.SIGKILL); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // the keeper has noticed
+					if now := d.Roles()[torture.Keeper]; now != 0 && now != keeper {
+						break
+					}
+					if time.Now().After(end) {
+						t.Fatal("no keeper makes the board anew")
+					}
+				}
+				// Started anew, with the new board.
+				p, err := client.Start(ctx, process.Spec{Shell: "echo new; exit 9"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := p.Wait(ctx, process.Until{EOF: true}); err != nil {
+					t.Error(err)
+				}
+				if e := exitOf(ctx, t, p); e == nil || e.Code != 9 {
+					t.Errorf("a new process: %+v", e)
+				}
+				o.check(ctx, t)
+				if n := strings.Count(d.Log(), "is damaged ("); n > 3 {
+					t.Errorf("the board was made anew %d times", n)
+				}
+			})
+		}
+	}
+}

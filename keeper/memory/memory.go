@@ -1,0 +1,45 @@
+//go:build linux
+
+// Package memory makes the files in memory that the roles share, and seals them:
+// whoever opens one of them anew, by /proc/PID/fd, cannot do with it what its
+// owners never do. A mapped file that is cut short ends all that touch it by
+// SIGBUS; with [FixedSize] nobody can cut it.
+package memory
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Seals. All include that no other seal comes later.
+const (
+	// FixedSize: it neither shrinks nor grows. For what is mapped.
+	FixedSize = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+	// GrowOnly: it grows, and what was written can be freed by holes.
+	GrowOnly = unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
+	// Constant: nothing of it changes any more.
+	Constant = unix.F_SEAL_WRITE | FixedSize
+)
+
+// Create makes an empty file in memory, close-on-exec. A kernel that knows no
+// seals gives one without.
+func Create(name string, flags int) (int, error) {
+	fd, err := unix.MemfdCreate(name, flags|unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err == unix.EINVAL && flags&unix.MFD_EXEC != 0 { // before Linux 6.3
+		fd, err = unix.MemfdCreate(name, flags&^unix.MFD_EXEC|unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	}
+	if err == unix.EINVAL {
+		fd, err = unix.MemfdCreate(name, flags&^unix.MFD_EXEC|unix.MFD_CLOEXEC)
+	}
+	if err != nil {
+		return -1, fmt.Errorf("%s: %w", name, err)
+	}
+	return fd, nil
+}
+
+// Seal seals the file, as far as this kernel can: without, all works as long as
+// nobody reaches into it.
+func Seal(fd, seals int) {
+	_, _ = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+}
