@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -76,23 +78,26 @@ func executable(path string) bool {
 	return err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0
 }
 
-// enterable guesses from the permission bits whether the user may enter the
-// directory.
+// enterable reports whether the user may enter the directory, and pass to it. The
+// kernel is asked with the rights of the user, on a thread that ends with them.
 func enterable(req *wire.Spawn) bool {
-	var st unix.Stat_t
-	if unix.Stat(req.Dir, &st) != nil {
-		return false
-	}
-	switch {
-	case st.Uid == req.UID:
-		return st.Mode&0o100 != 0
-	case st.Gid == req.GID:
-		return st.Mode&0o010 != 0
-	}
-	for _, g := range req.Groups {
-		if g == st.Gid {
-			return st.Mode&0o010 != 0
-		}
-	}
-	return st.Mode&0o001 != 0
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with this goroutine
+		done <- func() error {
+			groups := append([]uint32{req.GID}, req.Groups...)
+			if _, _, e := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&groups[0])), 0); e != 0 {
+				return e
+			}
+			if err := unix.Setfsgid(int(req.GID)); err != nil {
+				return err
+			}
+			if err := unix.Setfsuid(int(req.UID)); err != nil {
+				return err
+			}
+			var st unix.Stat_t
+			return unix.Stat(req.Dir+"/.", &st)
+		}()
+	}()
+	return <-done == nil
 }

@@ -4,6 +4,7 @@ package fakeproc
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -13,8 +14,12 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// mayEnter guesses from the permission bits.
+// mayEnter guesses from the permission bits of a directory and of those above.
 func mayEnter(a *account.Account, dir string) bool {
+	return mayPass(a, dir) && (dir == filepath.Dir(dir) || mayEnter(a, filepath.Dir(dir)))
+}
+
+func mayPass(a *account.Account, dir string) bool {
 	var st unix.Stat_t
 	if unix.Stat(dir, &st) != nil {
 		return false

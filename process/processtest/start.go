@@ -69,6 +69,21 @@ var starts = []test{
 			}
 		}
 	}},
+	{"a directory whose way is closed to the user is named", func(t *T) {
+		if os.Geteuid() != 0 {
+			return // nobody else can become another user
+		}
+		dir := t.TempDir() // its parent is closed to all but root
+		open := filepath.Join(dir, "closed", "open")
+		if err := errors.Join(os.MkdirAll(open, 0o777), os.Chmod(open, 0o777), os.Chmod(filepath.Dir(open), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := t.m.Start(t.ctx, process.Spec{Argv: []string{"/bin/sh", "-c", ":"}, Dir: open, User: "nobody"})
+		var start *process.StartError
+		if !errors.As(err, &start) || start.Reason != process.StartBadDir || start.What != open {
+			t.Errorf("got %v; want the directory named", err)
+		}
+	}},
 	{"a spec that is wrong is refused with the name of the field", func(t *T) {
 		word := []string{"true"}
 		for _, tt := range []struct {
