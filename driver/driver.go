@@ -40,7 +40,8 @@ type Sandbox interface {
 type Controller interface {
 	// Start makes a stopped sandbox ready again, with its files.
 	Start(ctx context.Context) error
-	// Stop ends all processes of the sandbox and keeps its files.
+	// Stop ends all processes of the sandbox and keeps its files, unless it is
+	// disposable.
 	Stop(ctx context.Context) error
 	// Destroy ends all processes and removes all that belongs to the sandbox.
 	Destroy(ctx context.Context) error

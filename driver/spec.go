@@ -32,10 +32,15 @@ const (
 type Spec struct {
 	// Name is unique among the sandboxes. Empty: the driver makes one up. 1 to
 	// MaxName letters, digits, '.', '_' or '-', the first a letter or digit.
+	// Never in the form of an ID: those find one sandbox for ever.
 	Name string
 	// Snapshot is the ID or name of the snapshot whose files it starts with.
 	Snapshot string
 	Run      RunConfig
+	// Env goes over Run.Env, also when that is changed later.
+	Env map[string]string
+	// Disposable: Stop removes the files of the sandbox's own directory.
+	Disposable bool
 	// IdleTTL stops the sandbox when nobody has used it and no process ran for
 	// this long; DeleteAfterStop destroys it this long after it was stopped.
 	// 0: never.
@@ -93,6 +98,9 @@ type Info struct {
 	State  State
 	Reason string // of Failed
 	Run    RunConfig
+	// Env goes over Run.Env.
+	Env        map[string]string
+	Disposable bool
 	// Dir is the working directory where Run.Dir names none.
 	Dir                      string
 	Snapshot                 string
@@ -144,7 +152,29 @@ func CheckName(name string) error {
 			return &InvalidError{Field: "name", Reason: fmt.Sprintf("has %q at %d; letters and digits are allowed, and '.', '_', '-' after the first", c, i)}
 		}
 	}
+	if LikeID(name) {
+		return &InvalidError{Field: "name", Reason: fmt.Sprintf("is %q, which has the form of an ID (a UUID); another sandbox could have it", name)}
+	}
 	return nil
+}
+
+// LikeID reports whether a string has the form of an [ID], in letters of any case.
+func LikeID(s string) bool {
+	if len(s) != len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx") {
+		return false
+	}
+	for i := range len(s) {
+		switch c := s[i] | 0x20; { // lower case
+		case i == 8 || i == 13 || i == 18 || i == 23:
+			if s[i] != '-' {
+				return false
+			}
+		case c >= '0' && c <= '9', c >= 'a' && c <= 'f':
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // Validate reports the first thing wrong with the spec as an [*InvalidError].
@@ -164,6 +194,9 @@ func (s *Spec) Validate() error {
 		return &InvalidError{Field: "size", Reason: "is negative; leave it out for no limit"}
 	}
 	if err := checkMetadata(s.Metadata); err != nil {
+		return err
+	}
+	if err := CheckEnv("env", s.Env); err != nil {
 		return err
 	}
 	return s.Run.Validate()

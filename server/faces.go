@@ -71,7 +71,7 @@ func (s *Server) mount(mux *http.ServeMux) error {
 func (s *Server) mountSandboxes(mux *http.ServeMux) error {
 	var err error
 	s.boxes, err = host.Open(host.Config{
-		Dir: filepath.Join(s.cfg.StateDir, "boxes"), Manager: s.manager, DefaultUser: s.cfg.DefaultUser, Log: s.log,
+		Dir: filepath.Join(s.cfg.StateDir, "boxes"), Top: s.cfg.StateDir, Manager: s.manager, DefaultUser: s.cfg.DefaultUser, Log: s.log,
 	})
 	if err != nil {
 		return err

@@ -33,6 +33,7 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver) {
 		{"files and processes share the working directory", shared},
 		{"ports inside can be reached", ports},
 		{"a stopped sandbox has no processes and keeps its files", stopAndStart},
+		{"a stopped disposable sandbox has no files", disposable},
 		{"an update changes what it names and nothing else", update},
 		{"destroying ends all processes", destroy},
 	} {
@@ -127,6 +128,43 @@ func names(t *testing.T, d driver.Driver) {
 	if _, err := d.Create(t.Context(), driver.Spec{Name: a.Name}); !errors.Is(err, driver.ErrExists) {
 		t.Errorf("a second %q: %v", a.Name, err)
 	}
+	// An ID finds its sandbox whatever others are named.
+	var wrong *driver.InvalidError
+	c, _ := create(t, d, driver.Spec{Name: "c"})
+	for _, id := range []string{string(a.ID), strings.ToUpper(string(a.ID)), string(driver.NewID())} {
+		if _, err := d.Create(t.Context(), driver.Spec{Name: id}); !errors.As(err, &wrong) || wrong.Field != "name" {
+			t.Errorf("a creation with the name %s: %v", id, err)
+		}
+		if _, err := c.Update(t.Context(), driver.Change{Name: &id}); !errors.As(err, &wrong) || wrong.Field != "name" {
+			t.Errorf("a change to the name %s: %v", id, err)
+		}
+	}
+	create(t, d, driver.Spec{Name: string(a.ID)[:35]}) // one letter less is no ID
+}
+
+func disposable(t *testing.T, d driver.Driver) {
+	s, info := create(t, d, driver.Spec{Disposable: true})
+	if !info.Disposable {
+		t.Errorf("it is %+v", info)
+	}
+	if _, status := sh(t, s, "mkdir d && echo gone > d/file && echo gone > file"); status != 0 {
+		t.Fatal("status", status)
+	}
+	if err := s.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if out, status := sh(t, s, "ls -A; pwd -P; touch new"); out != info.Dir+"\n" || status != 0 {
+		t.Errorf("after the stop there is %q, status %d", out, status)
+	}
+	if err := s.Start(t.Context()); err != nil { // it runs already
+		t.Fatal(err)
+	}
+	if out, _ := sh(t, s, "ls -A"); out != "new\n" {
+		t.Errorf("a start of what runs leaves %q", out)
+	}
 }
 
 func invalid(t *testing.T, d driver.Driver) {
@@ -159,6 +197,14 @@ func inherited(t *testing.T, d driver.Driver) {
 	}
 	if want := dir + "\nsandbox 1\n"; out != want || status != 3 {
 		t.Errorf("got %q and status %d, want %q and 3", out, status, want)
+	}
+	// What lies over the configuration stays there when that is changed.
+	s, _ = create(t, d, driver.Spec{Run: driver.RunConfig{Env: map[string]string{"FROM": "run", "A": "run", "B": "run"}}, Env: map[string]string{"FROM": "sandbox", "A": "1"}})
+	if _, err := s.Update(t.Context(), driver.Change{Run: &driver.RunConfig{Env: map[string]string{"FROM": "changed", "B": "changed"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := sh(t, s, `echo "$FROM $A $B"`); out != "sandbox 1 changed\n" {
+		t.Errorf("the layers give %q", out)
 	}
 	p, err := s.Processes().Start(t.Context(), process.Spec{Shell: `test "$FROM $A" = "process 1" && test "$PWD" = /`, Dir: "/", Env: map[string]string{"FROM": "process"}})
 	if err != nil {

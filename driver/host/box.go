@@ -47,22 +47,14 @@ func (b *box) make() error {
 	if err := os.Mkdir(b.home(), 0o700); err != nil {
 		return fmt.Errorf("sandbox: %w", err)
 	}
-	user, err := files.Lookup(b.user())
-	if err != nil {
-		return &driver.InvalidError{Field: "run.user", Reason: fmt.Sprintf("cannot be used: %v", err)}
-	}
-	if user.UID == os.Geteuid() {
-		b.rec.Work = filepath.Join(b.home(), workName)
-		if err := os.Mkdir(b.rec.Work, 0o755); err != nil {
-			return fmt.Errorf("sandbox: %w", err)
-		}
-		return b.rec.write(b.home())
-	}
-	b.rec.Work = filepath.Join(user.Home, ".tend", "boxes", string(b.id))
-	if _, err := (files.FS{User: user}).Mkdir(b.rec.Work); err != nil {
+	if err := b.makeWork(); err != nil {
 		return fmt.Errorf("working directory of the sandbox: %w", err)
 	}
 	return b.rec.write(b.home())
+}
+
+func badUser(err error) error {
+	return &driver.InvalidError{Field: "run.user", Reason: fmt.Sprintf("cannot be used: %v", err)}
 }
 
 // user is who acts where a process names nobody. b.mu is held.
@@ -93,7 +85,8 @@ func (b *box) info() driver.Info {
 	r := &b.rec
 	info := driver.Info{
 		ID: r.ID, Name: r.Name, State: driver.Ready, Dir: r.Work,
-		Run:     driver.RunConfig{User: r.User, Dir: r.Dir, Env: maps.Clone(r.Env)},
+		Run: driver.RunConfig{User: r.User, Dir: r.Dir, Env: maps.Clone(r.Env)},
+		Env: maps.Clone(r.OverEnv), Disposable: r.Disposable,
 		IdleTTL: r.IdleTTL, DeleteAfterStop: r.DeleteAfterStop,
 		Created: r.Created, Updated: r.Updated, StoppedAt: r.StoppedAt, Metadata: maps.Clone(r.Metadata),
 	}
@@ -129,8 +122,8 @@ func (b *box) Update(ctx context.Context, c driver.Change) (driver.Info, error) 
 		return driver.Info{}, err
 	}
 	if c.Run != nil && c.Run.User != "" {
-		if _, err := files.Lookup(c.Run.User); err != nil {
-			return driver.Info{}, &driver.InvalidError{Field: "run.user", Reason: fmt.Sprintf("cannot be used: %v", err)}
+		if _, err := lookup(c.Run.User); err != nil {
+			return driver.Info{}, badUser(err)
 		}
 	}
 	err := b.change(func(r *record) error {
@@ -185,7 +178,7 @@ func apply(r *record, c *driver.Change) {
 }
 
 // Start implements driver.Controller.
-func (b *box) Start(context.Context) error {
+func (b *box) Start(ctx context.Context) error {
 	b.touch()
 	b.mu.Lock()
 	running := b.rec.StoppedAt.IsZero() && !b.gone && !b.rec.Destroying
@@ -193,7 +186,33 @@ func (b *box) Start(context.Context) error {
 	if running {
 		return nil
 	}
-	return b.change(func(r *record) error { r.StoppedAt = time.Time{}; return nil })
+	// What a stop that was cut short has left ends now.
+	if err := b.end(ctx, false); err != nil {
+		return err
+	}
+	return b.change(func(r *record) error {
+		if r.StoppedAt.IsZero() {
+			return nil // another start was first
+		}
+		if r.Disposable {
+			if err := b.clear(); err != nil {
+				return err
+			}
+		}
+		r.StoppedAt = time.Time{}
+		return nil
+	})
+}
+
+// clear makes the sandbox's own directory anew. b.mu is held.
+func (b *box) clear() error {
+	if err := os.RemoveAll(b.rec.Work); err != nil {
+		return fmt.Errorf("files of sandbox %s: %w", b.id, err)
+	}
+	if err := b.makeWork(); err != nil {
+		return fmt.Errorf("files of sandbox %s: %w", b.id, err)
+	}
+	return nil
 }
 
 // Stop implements driver.Controller.
@@ -208,7 +227,15 @@ func (b *box) Stop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.end(ctx, false)
+	if err := b.end(ctx, false); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.rec.Disposable || b.rec.StoppedAt.IsZero() || b.gone || b.rec.Destroying {
+		return nil
+	}
+	return b.clear()
 }
 
 // Destroy implements driver.Controller.
@@ -354,7 +381,7 @@ func (b *box) Files(user string) (files.FS, error) {
 	}
 	dir := b.dir()
 	b.mu.Unlock()
-	u, err := files.Lookup(user)
+	u, err := lookup(user)
 	if err != nil {
 		return files.FS{}, err
 	}

@@ -8,8 +8,11 @@
 //	<dir>/<id>/box.json   what is known of the sandbox, replaced as a whole
 //	<dir>/<id>/work       its working directory
 //
-// A sandbox for another user than the daemon's own, who could not enter the
-// daemon's directory, works in ~/.tend/boxes/<id> of that user instead.
+// A user other than the daemon's, who could not enter the daemon's directory,
+// is let pass to the sandbox's own by its access list (acl(5)), and act there:
+// the user of the sandbox, and each that a process names. Others stay outside.
+// Where the filesystem keeps no such lists, the sandbox of another user works in
+// ~/.tend/boxes/<id> of that user.
 //
 // The processes of a sandbox carry the label tend.sandbox=<id>, so they are
 // found again by whatever server comes next.

@@ -32,6 +32,9 @@ type Config struct {
 	Dir string
 	// Manager of the machine's processes.
 	Manager process.Manager
+	// Top is the daemon's own topmost directory, from which users of sandboxes
+	// are let pass to Dir. Empty: Dir.
+	Top string
 	// DefaultUser acts for sandboxes that name no user. Empty: the daemon's.
 	DefaultUser string
 	Log         *slog.Logger // nil: nothing is logged
@@ -103,6 +106,7 @@ func (d *Driver) Create(_ context.Context, spec driver.Spec) (driver.Sandbox, er
 	now := time.Now().UTC()
 	rec := record{
 		ID: id, Name: spec.Name, User: spec.Run.User, Dir: spec.Run.Dir, Env: spec.Run.Env,
+		OverEnv: spec.Env, Disposable: spec.Disposable,
 		IdleTTL: spec.IdleTTL, DeleteAfterStop: spec.DeleteAfterStop, Metadata: spec.Metadata,
 		Created: now, Updated: now,
 	}
@@ -134,9 +138,9 @@ func (d *Driver) Create(_ context.Context, spec driver.Spec) (driver.Sandbox, er
 // Get implements driver.Driver.
 func (d *Driver) Get(_ context.Context, key string) (driver.Sandbox, error) {
 	d.mu.Lock()
-	b := d.byName[key]
+	b := d.boxes[driver.ID(key)] // IDs win: records of old may have such a name
 	if b == nil {
-		b = d.boxes[driver.ID(key)]
+		b = d.byName[key]
 	}
 	d.mu.Unlock()
 	if b == nil || b.isGone() {

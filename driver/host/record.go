@@ -23,6 +23,8 @@ type record struct {
 	User            string            `json:"user,omitempty"`
 	Dir             string            `json:"dir,omitempty"`
 	Env             map[string]string `json:"env,omitempty"`
+	OverEnv         map[string]string `json:"over_env,omitempty"` // over Env
+	Disposable      bool              `json:"disposable,omitempty"`
 	Work            string            `json:"work"`
 	IdleTTL         time.Duration     `json:"idle_ttl,omitempty"`
 	DeleteAfterStop time.Duration     `json:"delete_after_stop,omitempty"`

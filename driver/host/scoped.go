@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"slices"
 
@@ -37,12 +38,19 @@ func (s *scoped) Start(ctx context.Context, spec process.Spec) (process.Process,
 	if spec.Dir == "" {
 		spec.Dir = b.dir()
 	}
-	env := maps.Clone(b.rec.Env)
-	b.mu.Unlock()
-	if len(env) > 0 {
-		maps.Copy(env, spec.Env)
+	if u, err := lookup(spec.User); err == nil {
+		if err := b.letIn(u.UID); err != nil {
+			b.d.log.Warn("user not let into the sandbox", slog.String("id", string(b.id)), slog.String("user", spec.User), slog.Any("err", err))
+		}
+	} // else the manager says what is wrong with the user
+	if len(b.rec.Env)+len(b.rec.OverEnv) > 0 {
+		env := map[string]string{}
+		for _, layer := range []map[string]string{b.rec.Env, b.rec.OverEnv, spec.Env} {
+			maps.Copy(env, layer)
+		}
 		spec.Env = env
 	}
+	b.mu.Unlock()
 	labels := map[string]string{}
 	maps.Copy(labels, spec.Labels)
 	labels[Label] = string(b.id)
