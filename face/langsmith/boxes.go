@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -18,37 +17,24 @@ const maxBody = 4 << 20
 
 // box is a sandbox object of the control plane (§2).
 type box struct {
-	ID                     string     `json:"id"`
-	Name                   string     `json:"name"`
-	Status                 string     `json:"status"`
-	StatusMessage          string     `json:"status_message,omitempty"`
-	DataplaneURL           string     `json:"dataplane_url"`
-	CreatedAt              string     `json:"created_at"`
-	UpdatedAt              string     `json:"updated_at"`
-	StoppedAt              *string    `json:"stopped_at,omitempty"`
-	IdleTTLSeconds         int64      `json:"idle_ttl_seconds"`
-	DeleteAfterStopSeconds int64      `json:"delete_after_stop_seconds"`
-	SnapshotID             string     `json:"snapshot_id,omitempty"`
-	VCPUs                  float64    `json:"vcpus,omitempty"`
-	MemBytes               int64      `json:"mem_bytes,omitempty"`
-	FSCapacityBytes        int64      `json:"fs_capacity_bytes,omitempty"`
-	RunConfig              *runConfig `json:"run_config,omitempty"`
-}
-
-// boxRequest is the body of a creation or change.
-type boxRequest struct {
-	Name                   *string         `json:"name"`
-	SnapshotID             string          `json:"snapshot_id"`
-	SnapshotName           string          `json:"snapshot_name"`
-	IdleTTLSeconds         *int64          `json:"idle_ttl_seconds"`
-	DeleteAfterStopSeconds *int64          `json:"delete_after_stop_seconds"`
-	VCPUs                  float64         `json:"vcpus"`
-	MemBytes               int64           `json:"mem_bytes"`
-	FSCapacityBytes        int64           `json:"fs_capacity_bytes"`
-	RunConfig              *runConfig      `json:"run_config"`
-	MountConfig            json.RawMessage `json:"mount_config"`
-	ProxyConfig            json.RawMessage `json:"proxy_config"`
-	AccessDelegation       json.RawMessage `json:"access_delegation"`
+	ID                     string            `json:"id"`
+	Name                   string            `json:"name"`
+	Status                 string            `json:"status"`
+	DataplaneURL           string            `json:"dataplane_url"`
+	StatusMessage          string            `json:"status_message,omitempty"`
+	CreatedAt              string            `json:"created_at"`
+	UpdatedAt              string            `json:"updated_at"`
+	StoppedAt              *string           `json:"stopped_at,omitempty"`
+	IdleTTLSeconds         int64             `json:"idle_ttl_seconds"`
+	DeleteAfterStopSeconds int64             `json:"delete_after_stop_seconds"`
+	SnapshotID             string            `json:"snapshot_id,omitempty"`
+	VCPUs                  float64           `json:"vcpus,omitempty"`
+	MemBytes               int64             `json:"mem_bytes,omitempty"`
+	FSCapacityBytes        int64             `json:"fs_capacity_bytes,omitempty"`
+	Persistent             bool              `json:"persistent"`
+	PreserveMemoryOnStop   bool              `json:"preserve_memory_on_stop"` // never
+	Labels                 map[string]string `json:"labels,omitempty"`
+	RunConfig              *runConfig        `json:"run_config,omitempty"`
 }
 
 // controlPlane serves the paths behind the prefix.
@@ -65,12 +51,14 @@ func (f *Face) controlPlane() http.Handler {
 		"POST /boxes/{box}/stop":            f.stopBox,
 		"POST /boxes/{box}/snapshot":        f.snapshotBox,
 		"POST /boxes/{box}/service-url":     f.serviceURL,
+		"/boxes/{box}/service-urls":         noServiceURLs,
 		"POST /boxes/{box}/download-url":    f.downloadURL,
 		"POST /snapshots":                   f.createSnapshot,
 		"GET /snapshots":                    f.listSnapshots,
 		"GET /snapshots/{snapshot}":         f.getSnapshot,
 		"DELETE /snapshots/{snapshot}":      f.deleteSnapshot,
 		"GET /snapshots-by-name/{snapshot}": f.getSnapshot,
+		"/usage/":                           noUsage,
 		"/registries":                       noRegistries,
 		"/registries/":                      noRegistries,
 		"/":                                 noPath,
@@ -87,6 +75,14 @@ func (f *Face) controlPlane() http.Handler {
 
 func noPath(_ http.ResponseWriter, r *http.Request) error {
 	return &problemError{problem{http.StatusNotFound, kindNoResource, r.Method + " " + r.URL.Path + " is no path of this API"}}
+}
+
+func noServiceURLs(http.ResponseWriter, *http.Request) error {
+	return unsupported("the list of service URLs", "each link ends by itself at its time, and none is kept here")
+}
+
+func noUsage(http.ResponseWriter, *http.Request) error {
+	return unsupported("usage", "nothing is charged here")
 }
 
 func noRegistries(http.ResponseWriter, *http.Request) error {
@@ -112,59 +108,11 @@ func decode(r *http.Request, v any) error {
 	return nil
 }
 
-// given reports whether a field of any form is there, and not null.
-func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
-
-// refuseForeign refuses what no driver here can do, rather than drop it.
-func (b *boxRequest) refuseForeign() error {
-	for field, raw := range map[string]json.RawMessage{"mount_config": b.MountConfig, "proxy_config": b.ProxyConfig, "access_delegation": b.AccessDelegation} {
-		if given(raw) && string(raw) != "{}" {
-			return &problemError{problem{http.StatusNotImplemented, kindUnsupported, field + " is not supported by this server; leave it out"}}
-		}
-	}
-	return nil
-}
-
-func ttl(n *int64) time.Duration {
-	if n == nil {
-		return 0
-	}
-	return time.Duration(max(min(*n, int64(driver.MaxTTL/time.Second)), -1)) * time.Second
-}
-
 func (c *runConfig) driver() driver.RunConfig {
 	if c == nil {
 		return driver.RunConfig{}
 	}
 	return driver.RunConfig{User: c.User, Dir: c.WorkDir, Env: c.EnvVars}
-}
-
-func (f *Face) createBox(w http.ResponseWriter, r *http.Request) error {
-	var req boxRequest
-	if err := decode(r, &req); err != nil {
-		return err
-	}
-	if err := req.refuseForeign(); err != nil {
-		return err
-	}
-	spec := driver.Spec{
-		Snapshot: req.SnapshotID, Run: req.RunConfig.driver(), IdleTTL: ttl(req.IdleTTLSeconds), DeleteAfterStop: ttl(req.DeleteAfterStopSeconds),
-		Size: driver.Size{CPUs: req.VCPUs, Memory: req.MemBytes, Disk: req.FSCapacityBytes},
-	}
-	if req.SnapshotID != "" && req.SnapshotName != "" {
-		return requestErrorf("snapshot_id and snapshot_name are both given; give one")
-	}
-	if spec.Snapshot == "" {
-		spec.Snapshot = req.SnapshotName
-	}
-	if req.Name != nil && *req.Name != "" {
-		spec.Name = *req.Name
-	}
-	s, err := f.driver.Create(r.Context(), spec)
-	if err != nil {
-		return err
-	}
-	return f.writeBox(w, r, http.StatusCreated, s)
 }
 
 // boxOf finds the box that a path names, by name or by ID.
@@ -188,6 +136,7 @@ func (f *Face) boxJSON(r *http.Request, info *driver.Info) *box {
 		CreatedAt:    stamp(info.Created), UpdatedAt: stamp(info.Updated),
 		IdleTTLSeconds: int64(info.IdleTTL / time.Second), DeleteAfterStopSeconds: int64(info.DeleteAfterStop / time.Second),
 		SnapshotID: info.Snapshot, VCPUs: info.Size.CPUs, MemBytes: info.Size.Memory, FSCapacityBytes: info.Size.Disk,
+		Persistent: !info.Disposable, Labels: info.Metadata,
 		RunConfig: &runConfig{User: info.Run.User, WorkDir: info.Run.Dir, EnvVars: info.Run.Env},
 	}
 	if b.RunConfig.WorkDir == "" {
@@ -227,32 +176,6 @@ func (f *Face) base(r *http.Request) string {
 	return scheme + "://" + host
 }
 
-func (f *Face) listBoxes(w http.ResponseWriter, r *http.Request) error {
-	infos, err := f.driver.List(r.Context())
-	if err != nil {
-		return err
-	}
-	q := r.URL.Query()
-	// The SDKs of old read all at once; the OpenAPI clients read pages, whose
-	// cursor is the ID of the last box told.
-	if cursor := q.Get("cursor"); cursor != "" {
-		i := slices.IndexFunc(infos, func(i driver.Info) bool { return string(i.ID) == cursor })
-		infos = infos[i+1:] // a box that is gone: from the beginning
-	}
-	answer := map[string]any{}
-	if n, err := strconv.Atoi(q.Get("page_size")); err == nil && n > 0 && n < len(infos) {
-		infos = infos[:n]
-		answer["next_cursor"] = string(infos[n-1].ID)
-	}
-	boxes := make([]*box, len(infos))
-	for i := range infos {
-		boxes[i] = f.boxJSON(r, &infos[i])
-	}
-	answer["sandboxes"] = boxes
-	writeJSON(w, http.StatusOK, answer)
-	return nil
-}
-
 func (f *Face) getBox(w http.ResponseWriter, r *http.Request) error {
 	s, err := f.boxOf(r)
 	if err != nil {
@@ -275,39 +198,6 @@ func (f *Face) boxStatus(w http.ResponseWriter, r *http.Request) error {
 		answer["status_message"] = info.Reason
 	}
 	writeJSON(w, http.StatusOK, answer)
-	return nil
-}
-
-func (f *Face) updateBox(w http.ResponseWriter, r *http.Request) error {
-	var req boxRequest
-	if err := decode(r, &req); err != nil {
-		return err
-	}
-	if err := req.refuseForeign(); err != nil {
-		return err
-	}
-	s, err := f.boxOf(r)
-	if err != nil {
-		return err
-	}
-	c := driver.Change{Name: req.Name}
-	if req.IdleTTLSeconds != nil {
-		d := ttl(req.IdleTTLSeconds)
-		c.IdleTTL = &d
-	}
-	if req.DeleteAfterStopSeconds != nil {
-		d := ttl(req.DeleteAfterStopSeconds)
-		c.DeleteAfterStop = &d
-	}
-	if req.RunConfig != nil {
-		run := req.RunConfig.driver()
-		c.Run = &run
-	}
-	info, err := s.Update(r.Context(), c)
-	if err != nil {
-		return err
-	}
-	writeJSON(w, http.StatusOK, f.boxJSON(r, &info))
 	return nil
 }
 

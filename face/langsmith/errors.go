@@ -69,7 +69,9 @@ func problemOf(err error) problem {
 		return known.problem
 	case errors.As(err, &request):
 		return problem{http.StatusBadRequest, kindInvalid, text}
-	case errors.As(err, &invalid), errors.As(err, &badField), errors.As(err, &badPath):
+	case errors.As(err, &badField):
+		return problem{http.StatusUnprocessableEntity, kindInvalid, (&driver.InvalidError{Field: wireName(badField.Field), Reason: badField.Reason}).Error()}
+	case errors.As(err, &invalid), errors.As(err, &badPath):
 		return problem{http.StatusUnprocessableEntity, kindInvalid, text}
 	case errors.As(err, &missing):
 		return problem{http.StatusNotFound, kindNotFound, text}

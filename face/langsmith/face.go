@@ -166,7 +166,7 @@ func (f *Face) Name() string { return "langsmith" }
 func (f *Face) Register(mux *http.ServeMux) error {
 	// Two prefixes: the generated OpenAPI clients use the second (§1).
 	for _, prefix := range []string{"/v2/sandboxes", "/api/v2/sandboxes"} {
-		for _, resource := range []string{"boxes", "snapshots", "snapshots-by-name", "registries"} {
+		for _, resource := range []string{"boxes", "snapshots", "snapshots-by-name", "registries", "usage"} {
 			h := f.needsKey(http.StripPrefix(prefix, f.controlPlane()))
 			mux.Handle(prefix+"/"+resource, h)
 			mux.Handle(prefix+"/"+resource+"/", h)

@@ -80,12 +80,16 @@ func (f *Face) check(token, kind string, box driver.ID) (*grant, error) {
 // serviceURL makes a link to a port: POST /boxes/{name}/service-url.
 func (f *Face) serviceURL(w http.ResponseWriter, r *http.Request) error {
 	var req struct {
-		Port             int    `json:"port"`
-		ExpiresInSeconds *int64 `json:"expires_in_seconds"`
-		Access           string `json:"access"`
+		Port             int             `json:"port"`
+		ExpiresInSeconds *int64          `json:"expires_in_seconds"`
+		Access           string          `json:"access"`
+		EmbedOrigins     json.RawMessage `json:"embed_origins"`
 	}
 	if err := decode(r, &req); err != nil {
 		return err
+	}
+	if asks(req.EmbedOrigins) {
+		return unsupported("embed_origins", "the link can be opened in a tab, and not inside a page of another origin")
 	}
 	ttl := int64(defaultServiceTTL)
 	if req.ExpiresInSeconds != nil {
@@ -96,8 +100,8 @@ func (f *Face) serviceURL(w http.ResponseWriter, r *http.Request) error {
 		return &driver.InvalidError{Field: "port", Reason: "is " + strconv.Itoa(req.Port) + "; 1 to 65535 are allowed"}
 	case ttl < 1 || ttl > maxServiceTTL:
 		return &driver.InvalidError{Field: "expires_in_seconds", Reason: "is " + strconv.FormatInt(ttl, 10) + "; 1 to 86400 are allowed"}
-	case req.Access != "" && req.Access != "restricted" && req.Access != "workspace":
-		return &driver.InvalidError{Field: "access", Reason: "is " + strconv.Quote(req.Access) + "; restricted and workspace are allowed"}
+	case req.Access != "" && req.Access != "restricted" && req.Access != "workspace" && req.Access != "off":
+		return &driver.InvalidError{Field: "access", Reason: "is " + strconv.Quote(req.Access) + "; restricted, workspace and off are allowed"}
 	}
 	box, err := f.boxOf(r)
 	if err != nil {
@@ -114,7 +118,7 @@ func (f *Face) serviceURL(w http.ResponseWriter, r *http.Request) error {
 		"service_url": service, "browser_url": service + "?" + serviceQuery + "=" + token,
 		"token": token, "expires_at": stamp(expires.Truncate(time.Second)),
 	}
-	if req.Access != "" {
+	if req.Access != "" && req.Access != "off" {
 		answer["access"] = req.Access
 	}
 	writeJSON(w, http.StatusOK, answer)
@@ -203,13 +207,24 @@ func dropCookie(r *http.Request, name string) {
 // downloadURL makes a link to a file: POST /boxes/{name}/download-url.
 func (f *Face) downloadURL(w http.ResponseWriter, r *http.Request) error {
 	var req struct {
-		Path               string `json:"path"`
-		ExpiresInSeconds   *int64 `json:"expires_in_seconds"`
-		ContentType        string `json:"content_type"`
-		ContentDisposition string `json:"content_disposition"`
+		Path               string          `json:"path"`
+		ExpiresInSeconds   *int64          `json:"expires_in_seconds"`
+		ContentType        string          `json:"content_type"`
+		ContentDisposition string          `json:"content_disposition"`
+		CSPSandbox         *bool           `json:"csp_sandbox"` // true is how it is here
+		CSPSandboxFlags    json.RawMessage `json:"csp_sandbox_flags"`
+		CSPSourceBundles   json.RawMessage `json:"csp_source_bundles"`
 	}
 	if err := decode(r, &req); err != nil {
 		return err
+	}
+	switch {
+	case req.CSPSandbox != nil && !*req.CSPSandbox:
+		return unsupported("csp_sandbox: false", "a file is never served as a page of this server")
+	case asks(req.CSPSandboxFlags):
+		return unsupported("csp_sandbox_flags", "leave it out")
+	case asks(req.CSPSourceBundles):
+		return unsupported("csp_source_bundles", "leave it out")
 	}
 	switch {
 	case req.Path == "":

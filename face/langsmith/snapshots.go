@@ -1,6 +1,7 @@
 package langsmith
 
 import (
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -17,6 +18,42 @@ type snapshot struct {
 	FSUsedBytes     int64  `json:"fs_used_bytes,omitempty"`
 	SourceSandboxID string `json:"source_sandbox_id,omitempty"`
 	CreatedAt       string `json:"created_at"`
+}
+
+// snapshotRequest is the body of POST /boxes/{name}/snapshot.
+type snapshotRequest struct {
+	Name            string          `json:"name"`
+	DockerImage     string          `json:"docker_image"`
+	RunConfig       *runConfig      `json:"run_config"`
+	Tag             json.RawMessage `json:"tag"`
+	Description     json.RawMessage `json:"description"`
+	Labels          json.RawMessage `json:"labels"`
+	Checkpoint      json.RawMessage `json:"checkpoint"`
+	Include         json.RawMessage `json:"include"`
+	IncludeMemory   json.RawMessage `json:"include_memory"`
+	ImageConfig     json.RawMessage `json:"image_config"`
+	FSCapacityBytes json.RawMessage `json:"fs_capacity_bytes"`
+	ConfirmSecrets  json.RawMessage `json:"confirm_allow_snapshot_secret_values"`
+}
+
+// refuse refuses what no driver here can do.
+func (q *snapshotRequest) refuse() error {
+	if q.DockerImage != "" {
+		return errImages
+	}
+	for _, field := range []struct {
+		name string
+		raw  json.RawMessage
+	}{
+		{"tag", q.Tag}, {"description", q.Description}, {"labels", q.Labels}, {"checkpoint", q.Checkpoint}, {"include", q.Include},
+		{"include_memory", q.IncludeMemory}, {"image_config", q.ImageConfig}, {"fs_capacity_bytes", q.FSCapacityBytes},
+		{"confirm_allow_snapshot_secret_values", q.ConfirmSecrets},
+	} {
+		if asks(field.raw) {
+			return unsupported(field.name, "leave it out")
+		}
+	}
+	return nil
 }
 
 // snapshotter is the driver's ability, or a typed error.
@@ -47,16 +84,12 @@ func (f *Face) snapshotBox(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var req struct {
-		Name        string     `json:"name"`
-		DockerImage string     `json:"docker_image"`
-		RunConfig   *runConfig `json:"run_config"`
-	}
+	var req snapshotRequest
 	if err := decode(r, &req); err != nil {
 		return err
 	}
-	if req.DockerImage != "" {
-		return errImages
+	if err := req.refuse(); err != nil {
+		return err
 	}
 	info, err := box.Info(r.Context())
 	if err != nil {
