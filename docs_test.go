@@ -1,6 +1,7 @@
 package tend_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -83,6 +84,33 @@ func TestArchitectureNamesEachPackage(t *testing.T) {
 		}
 		if !strings.Contains(string(text), "`"+path+"`") {
 			t.Errorf("ARCHITECTURE.md does not say what package %s is", path)
+		}
+	}
+}
+
+// TestTheREADMENamesThePinnedClients: the versions it says are tried are those
+// that the suites install.
+func TestTheREADMENamesThePinnedClients(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pin := func(file, pattern string) string {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := regexp.MustCompile(pattern).FindSubmatch(b)
+		if m == nil {
+			t.Fatalf("%s has no %s", file, pattern)
+		}
+		return string(m[1])
+	}
+	for _, name := range []string{"e2b", "langsmith"} {
+		npm := pin("conformance/"+name+"/js/package.json", `"`+name+`": "([0-9.]+)"`)
+		pypi := pin("conformance/"+name+"/python/requirements.txt", `(?m)^`+name+`==([0-9.]+)$`)
+		if want := fmt.Sprintf("npm `%s` %s and PyPI `%s` %s", name, npm, name, pypi); !strings.Contains(string(readme), want) {
+			t.Errorf("README.md does not say that %s are tried", want)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, scriptParams(t, "testdata/script"))
 }
 
-// TestREADME runs the session that the README opens with.
+// TestREADME runs the sessions of the README.
 func TestREADME(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -159,9 +159,13 @@ var sessionBlock = regexp.MustCompile("(?s)<!-- session -->\\s*```console\n(.*?)
 // script. "…" in the output stands for anything.
 func sessionScript(t *testing.T, readme string) string {
 	t.Helper()
-	block := sessionBlock.FindStringSubmatch(readme)
-	if block == nil {
+	blocks := sessionBlock.FindAllStringSubmatch(readme, -1)
+	if blocks == nil {
 		t.Fatal("README.md has no console block after <!-- session -->")
+	}
+	var session strings.Builder
+	for _, block := range blocks {
+		session.WriteString(block[1])
 	}
 	var script, files strings.Builder
 	fmt.Fprintf(&script, "mkdir bin\nsymlink bin/tend -> %s/tend\n", binaries)
@@ -175,7 +179,7 @@ func sessionScript(t *testing.T, readme string) string {
 		want = nil
 	}
 	n := 0
-	for line := range strings.Lines(block[1]) {
+	for line := range strings.Lines(session.String()) {
 		line = strings.TrimSuffix(line, "\n")
 		command, ok := strings.CutPrefix(line, "$ ")
 		if !ok {
