@@ -10,13 +10,15 @@ import (
 func (f *Face) dataPlane() http.Handler {
 	mux := http.NewServeMux()
 	for path, h := range map[string]func(http.ResponseWriter, *http.Request, driver.Sandbox) error{
-		"GET " + dataPath + "{box}/execute/ws": f.executeWS,
-		"POST " + dataPath + "{box}/execute":   f.executeHTTP,
-		"POST " + dataPath + "{box}/upload":    f.upload,
-		"GET " + dataPath + "{box}/download":   f.download, // and HEAD
-		"POST " + dataPath + "{box}/glob":      f.glob,
-		"POST " + dataPath + "{box}/grep":      f.grep,
-		"GET " + dataPath + "{box}/tunnel":     f.tunnel,
+		"GET " + dataPath + "{box}/execute/ws":             f.executeWS,
+		"POST " + dataPath + "{box}/execute/stream/start":  f.startEvents,
+		"POST " + dataPath + "{box}/execute/stream/resume": f.resumeEvents,
+		"POST " + dataPath + "{box}/execute":               f.executeHTTP,
+		"POST " + dataPath + "{box}/upload":                f.upload,
+		"GET " + dataPath + "{box}/download":               f.download, // and HEAD
+		"POST " + dataPath + "{box}/glob":                  f.glob,
+		"POST " + dataPath + "{box}/grep":                  f.grep,
+		"GET " + dataPath + "{box}/tunnel":                 f.tunnel,
 	} {
 		mux.Handle(path, f.needsKey(f.inBox(h)))
 	}

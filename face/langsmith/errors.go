@@ -33,7 +33,6 @@ const (
 
 	kindInvalid      = "InvalidRequest"
 	kindTruncated    = "OutputTruncated"
-	kindOffset       = "OffsetOutOfRange"
 	kindLost         = "CommandLost"
 	kindUnavailable  = "Unavailable"
 	kindLimit        = "LimitReached"
@@ -61,7 +60,6 @@ func problemOf(err error) problem {
 		timeout  *commandTimeout
 		lost     commandLost
 		gap      *gapError
-		offset   *offsetError
 		known    *problemError
 	)
 	switch {
@@ -81,8 +79,6 @@ func problemOf(err error) problem {
 		return problem{http.StatusInternalServerError, kindLost, text}
 	case errors.As(err, &gap):
 		return problem{http.StatusGone, kindTruncated, text}
-	case errors.As(err, &offset):
-		return problem{http.StatusRequestedRangeNotSatisfiable, kindOffset, text}
 	case errors.As(err, &start):
 		return problem{http.StatusBadRequest, kindCommand, text}
 	case errors.Is(err, driver.ErrNotFound):
@@ -153,7 +149,22 @@ func writeError(w http.ResponseWriter, status int, kind, text string) {
 		field, _, _ := strings.Cut(text, " ")
 		body = map[string]any{"detail": []any{map[string]any{"loc": []string{"body", field}, "msg": text, "type": "value_error"}}}
 	}
+	if !passes(status) {
+		// The generated clients, Go's among them, repeat what was answered by
+		// 408, 409 or 5xx: a command that timed out would run three times.
+		w.Header().Set("X-Should-Retry", "false")
+	}
 	writeJSON(w, status, body)
+}
+
+// passes reports whether an error may be none when the request is repeated;
+// nothing was done then.
+func passes(status int) bool {
+	switch status {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

@@ -86,7 +86,7 @@ func (f *Face) upgrade(w http.ResponseWriter, r *http.Request) (*websocket.Conn,
 	}
 	if !f.takePlace() {
 		w.Header().Set("Retry-After", "1")
-		writeError(w, http.StatusServiceUnavailable, kindUnavailable, fmt.Sprintf("%d connections are open, which is the limit of this server; try again", f.maxConns))
+		writeError(w, http.StatusServiceUnavailable, kindUnavailable, tooManyConnections(f.maxConns))
 		return nil, nil, false
 	}
 	hj := &hijacker{ResponseWriter: w}
@@ -98,6 +98,10 @@ func (f *Face) upgrade(w http.ResponseWriter, r *http.Request) (*websocket.Conn,
 	}
 	ws.SetReadLimit(-1) // next has its own, after which it can still speak
 	return ws, hj.conn, true
+}
+
+func tooManyConnections(limit int) string {
+	return fmt.Sprintf("%d connections are open, which is the limit of this server; try again", limit)
 }
 
 // closeNow sends a close frame and does not wait for an answer for long.
@@ -278,7 +282,7 @@ func (s *session) pump(out *sink) error {
 		if err != nil {
 			return err
 		}
-		out.streams[si.Stream] = &outStream{stream: si.Stream, m: m, at: at}
+		out.streams[si.Stream] = &outStream{stream: si.Stream, m: m, at: at, skip: s.from[si.Stream]}
 		opts.From[si.Stream] = at.Raw
 	}
 	r, err := s.proc.Read(s.ctx, opts)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/coder/websocket"
 
@@ -43,6 +44,7 @@ type outStream struct {
 	stream process.Stream
 	m      *textMap
 	at     transcode.Point // what was sent, or held back
+	skip   int64           // text offset before which nothing is sent: it was beyond the end
 	held   [3]byte         // raw bytes that may become a character
 	nheld  int
 }
@@ -101,6 +103,9 @@ func (s *sink) finish() error {
 
 // send makes one frame of whole characters and sends it.
 func (s *sink) send(st *outStream, raw []byte, settled bool) error {
+	if st.at.Text() < st.skip {
+		raw = st.pass(raw, settled)
+	}
 	if len(raw) == 0 {
 		return nil
 	}
@@ -127,6 +132,32 @@ func (s *sink) send(st *outStream, raw []byte, settled bool) error {
 		pool.Put(buf)
 	}
 	return err
+}
+
+// pass leaves out what is before st.skip, as far as whole characters go, and
+// returns the rest.
+func (st *outStream) pass(raw []byte, settled bool) []byte {
+	n, replaced := 0, 0
+	for n < len(raw) {
+		r, size := utf8.DecodeRune(raw[n:])
+		width := size
+		if r == utf8.RuneError && size == 1 {
+			width += transcode.Grown
+		}
+		if st.at.Text()+int64(n+replaced*transcode.Grown+width) > st.skip {
+			st.skip = 0 // within this character
+			break
+		}
+		if n += size; width != size {
+			replaced++
+		}
+	}
+	if settled && n > 0 {
+		st.m.add(st.at.Raw, raw[:n], replaced)
+	}
+	st.at.Raw += int64(n)
+	st.at.Replaced += int64(replaced)
+	return raw[n:]
 }
 
 // gap ends the stream: a client that goes on would take what is left for all.

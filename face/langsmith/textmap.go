@@ -144,16 +144,6 @@ func (t *textMap) save() {
 	}
 }
 
-// offsetError: a client asked for text that there is not.
-type offsetError struct {
-	stream    process.Stream
-	asked, at int64
-}
-
-func (e *offsetError) Error() string {
-	return fmt.Sprintf("%s_offset %d is beyond the end of the output, which has %d bytes now; use an offset that the stream told", nameOf(e.stream), e.asked, e.at)
-}
-
 // gapError: the text between two offsets cannot be read any more.
 type gapError struct {
 	stream   process.Stream
@@ -166,7 +156,8 @@ func (e *gapError) Error() string {
 }
 
 // locate finds the raw place of a text offset, and reads on in the stream
-// where the map does not reach that far.
+// where the map does not reach that far. For an offset beyond the end it is the
+// end.
 func (t *textMap) locate(ctx context.Context, p process.Process, s process.Stream, text int64) (transcode.Point, error) {
 	if text == 0 {
 		return transcode.Point{}, nil
@@ -185,7 +176,7 @@ func (t *textMap) locate(ctx context.Context, p process.Process, s process.Strea
 		case err != nil:
 			return transcode.Point{}, err
 		case !more && text > end.Text():
-			return transcode.Point{}, &offsetError{s, text, end.Text()}
+			return end, nil
 		}
 	}
 }
