@@ -42,6 +42,16 @@ type Process interface {
 	Controller
 }
 
+type briefKey struct{}
+
+// Brief returns a context in which Info may leave out whether a running process
+// is stopped: State is then Running or Exited. To find it out takes a look at
+// /proc for each, which is most of what Info costs.
+func Brief(ctx context.Context) context.Context { return context.WithValue(ctx, briefKey{}, true) }
+
+// IsBrief reports whether ctx comes from Brief.
+func IsBrief(ctx context.Context) bool { return ctx.Value(briefKey{}) != nil }
+
 // Controller acts on a running process.
 type Controller interface {
 	// Signal sends sig. ErrExited if there is nobody left to receive it.

@@ -52,6 +52,7 @@ func (f *Face) resolve(ctx context.Context, sel *pb.ProcessSelector) (process.Pr
 	if err != nil {
 		return nil, process.Info{}, wireErr(err)
 	}
+	ctx = process.Brief(ctx)
 	info, err := p.Info(ctx)
 	if errors.Is(err, process.ErrNotFound) {
 		return nil, process.Info{}, notFound(sel)

@@ -2,7 +2,6 @@ package envd
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"connectrpc.com/connect"
@@ -12,9 +11,8 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// service answers the RPCs in all of Connect's protocols and codecs. Start,
-// Connect, SendInput and StreamInput of ordinary clients take the hot path and
-// do not come here.
+// service answers the RPCs in all of Connect's protocols and codecs. What
+// ordinary clients send, but for List, takes the hot path and does not come here.
 type service struct{ f *Face }
 
 // List returns the live processes of all faces, with the configuration as it
@@ -59,49 +57,18 @@ func (s *service) Connect(ctx context.Context, req *connect.Request[pb.ConnectRe
 	})
 }
 
-// Update resizes the terminal. Without a size there is nothing to do.
+// Update implements the service for the generic protocols.
 func (s *service) Update(ctx context.Context, req *connect.Request[pb.UpdateRequest]) (*connect.Response[pb.UpdateResponse], error) {
-	t, err := s.f.find(ctx, req.Msg.GetProcess())
-	if err != nil {
+	if err := s.f.update(ctx, req.Msg); err != nil {
 		return nil, err
-	}
-	if req.Msg.GetPty() != nil {
-		if !t.pty {
-			return nil, errorf(connect.CodeInternal, "error resizing tty: tty not assigned to process")
-		}
-		if err := t.proc.Resize(ctx, *sizeOf(req.Msg.GetPty())); err != nil {
-			return nil, t.wireErr("error resizing tty", err)
-		}
 	}
 	return connect.NewResponse(&pb.UpdateResponse{}), nil
 }
 
-// SendSignal signals the leader alone, unless the request's headers ask for
-// the tree or for another signal.
+// SendSignal implements the service for the generic protocols.
 func (s *service) SendSignal(ctx context.Context, req *connect.Request[pb.SendSignalRequest]) (*connect.Response[pb.SendSignalResponse], error) {
-	t, err := s.f.find(ctx, req.Msg.GetProcess())
-	if err != nil {
+	if err := s.f.sendSignal(ctx, req.Header(), req.Msg); err != nil {
 		return nil, err
-	}
-	scope, err := killScopeOf(req.Header())
-	if err != nil {
-		return nil, err
-	}
-	var sig int
-	if v := req.Header().Get(headerSignal); v != "" {
-		if sig, err = signalOf(v); err != nil {
-			return nil, err
-		}
-	} else {
-		switch req.Msg.GetSignal() {
-		case pb.Signal_SIGNAL_SIGKILL, pb.Signal_SIGNAL_SIGTERM:
-			sig = int(req.Msg.GetSignal())
-		default:
-			return nil, errorf(connect.CodeUnimplemented, "invalid signal: %s", req.Msg.GetSignal())
-		}
-	}
-	if err := t.proc.Signal(ctx, sig, scope); err != nil {
-		return nil, t.wireErr("error sending signal", err)
 	}
 	return connect.NewResponse(&pb.SendSignalResponse{}), nil
 }
@@ -128,17 +95,10 @@ func (s *service) StreamInput(ctx context.Context, in *connect.ClientStream[pb.S
 	return connect.NewResponse(&pb.StreamInputResponse{}), nil
 }
 
-// CloseStdin may be repeated, and is no error if stdin was never open.
+// CloseStdin implements the service for the generic protocols.
 func (s *service) CloseStdin(ctx context.Context, req *connect.Request[pb.CloseStdinRequest]) (*connect.Response[pb.CloseStdinResponse], error) {
-	t, err := s.f.find(ctx, req.Msg.GetProcess())
-	if err != nil {
+	if err := s.f.closeStdin(ctx, req.Msg); err != nil {
 		return nil, err
-	}
-	if t.pty {
-		return nil, errorf(connect.CodeUnknown, "error closing stdin: cannot close stdin for PTY process — send Ctrl+D (0x04) instead")
-	}
-	if _, err := t.proc.Write(ctx, process.Input{EOF: true}); err != nil && !errors.Is(err, process.ErrStdinClosed) {
-		return nil, t.wireErr("error closing stdin", err)
 	}
 	return connect.NewResponse(&pb.CloseStdinResponse{}), nil
 }

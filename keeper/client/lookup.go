@@ -140,7 +140,7 @@ func (m *Manager) List(ctx context.Context, f process.Filter) ([]process.Info, e
 		}
 		pr := p.Progress()
 		if !pr.Removed && f.Matches(&p.spec, pr.Exit == nil) {
-			out = append(out, p.info(pr))
+			out = append(out, p.info(ctx, pr))
 		}
 	}
 	return out, nil

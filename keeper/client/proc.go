@@ -214,15 +214,15 @@ func (p *proc) tell() {
 }
 
 // Info implements process.Process.
-func (p *proc) Info(context.Context) (process.Info, error) {
+func (p *proc) Info(ctx context.Context) (process.Info, error) {
 	pr := p.Progress()
 	if pr.Removed {
 		return process.Info{}, process.ErrNotFound
 	}
-	return p.info(pr), nil
+	return p.info(ctx, pr), nil
 }
 
-func (p *proc) info(pr spool.Progress) process.Info {
+func (p *proc) info(ctx context.Context, pr spool.Progress) process.Info {
 	in := process.Info{ID: p.id, PID: p.pid, Spec: p.spec, Started: p.started, Exit: pr.Exit, TreeGone: pr.TreeGone, Pinned: p.pinned.Load()}
 	for _, s := range p.streams() {
 		in.Streams = append(in.Streams, process.StreamInfo{Stream: s, Base: pr.Base[s], End: pr.End[s], EOF: pr.EOF[s]})
@@ -230,7 +230,7 @@ func (p *proc) info(pr spool.Progress) process.Info {
 	switch {
 	case pr.Exit != nil:
 		in.State = process.Exited
-	case isStopped(p.pid):
+	case !process.IsBrief(ctx) && isStopped(p.pid):
 		in.State = process.Stopped
 	}
 	if took := p.took.Load(); took != nil {

@@ -1,0 +1,126 @@
+package envd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/tend-run/tend/gen/envd/process"
+	"github.com/tend-run/tend/process"
+)
+
+// smallCall bounds the requests of the calls here that take the hot path, in
+// bytes. Others go to connect-go.
+const smallCall = 4 << 10
+
+func (f *Face) serveSendSignal(w http.ResponseWriter, r *http.Request) {
+	var req pb.SendSignalRequest
+	f.serveCall(w, r, &req, func(ctx context.Context) error { return f.sendSignal(ctx, r.Header, &req) })
+}
+
+func (f *Face) serveCloseStdin(w http.ResponseWriter, r *http.Request) {
+	var req pb.CloseStdinRequest
+	f.serveCall(w, r, &req, func(ctx context.Context) error { return f.closeStdin(ctx, &req) })
+}
+
+func (f *Face) serveUpdate(w http.ResponseWriter, r *http.Request) {
+	var req pb.UpdateRequest
+	f.serveCall(w, r, &req, func(ctx context.Context) error { return f.update(ctx, &req) })
+}
+
+// serveCall answers a unary call whose answer is empty. As with streams, requests
+// as SDKs send them take the hot path, and all else goes to connect-go.
+func (f *Face) serveCall(w http.ResponseWriter, r *http.Request, req proto.Message, do func(context.Context) error) {
+	c := hotUnary(r)
+	if c == 0 || r.ContentLength < 0 || r.ContentLength > smallCall {
+		f.serveRPC(w, r)
+		return
+	}
+	f.limitBody(w, r)
+	message := make([]byte, r.ContentLength)
+	n, err := io.ReadFull(r.Body, message)
+	if err == nil {
+		err = unmarshal(c, message, req)
+	}
+	if err != nil {
+		r.Body = &replayed{io.MultiReader(bytes.NewReader(message[:n]), r.Body), r.Body}
+		f.rpc.ServeHTTP(w, r)
+		return
+	}
+	ctx, stop := inputContext(r)
+	defer stop()
+	w.Header().Set("Accept-Encoding", "gzip")
+	if err := wireErr(f.guarded(ctx, func() error { return do(ctx) })); err != nil {
+		_ = f.errors.Write(w, r, err) // fails when the client has left
+		return
+	}
+	w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
+	if c == codecJSON {
+		_, _ = w.Write([]byte("{}"))
+	}
+}
+
+// update resizes the terminal. Without a size there is nothing to do.
+func (f *Face) update(ctx context.Context, req *pb.UpdateRequest) error {
+	t, err := f.find(ctx, req.GetProcess())
+	if err != nil || req.GetPty() == nil {
+		return err
+	}
+	if !t.pty {
+		return errorf(connect.CodeInternal, "error resizing tty: tty not assigned to process")
+	}
+	if err := t.proc.Resize(ctx, *sizeOf(req.GetPty())); err != nil {
+		return t.wireErr("error resizing tty", err)
+	}
+	return nil
+}
+
+// sendSignal signals the leader alone, unless the request's headers ask for
+// the tree or for another signal.
+func (f *Face) sendSignal(ctx context.Context, h http.Header, req *pb.SendSignalRequest) error {
+	t, err := f.find(ctx, req.GetProcess())
+	if err != nil {
+		return err
+	}
+	scope, err := killScopeOf(h)
+	if err != nil {
+		return err
+	}
+	var sig int
+	if v := h.Get(headerSignal); v != "" {
+		if sig, err = signalOf(v); err != nil {
+			return err
+		}
+	} else {
+		switch req.GetSignal() {
+		case pb.Signal_SIGNAL_SIGKILL, pb.Signal_SIGNAL_SIGTERM:
+			sig = int(req.GetSignal())
+		default:
+			return errorf(connect.CodeUnimplemented, "invalid signal: %s", req.GetSignal())
+		}
+	}
+	if err := t.proc.Signal(ctx, sig, scope); err != nil {
+		return t.wireErr("error sending signal", err)
+	}
+	return nil
+}
+
+// closeStdin may be repeated, and is no error if stdin was never open.
+func (f *Face) closeStdin(ctx context.Context, req *pb.CloseStdinRequest) error {
+	t, err := f.find(ctx, req.GetProcess())
+	if err != nil {
+		return err
+	}
+	if t.pty {
+		return errorf(connect.CodeUnknown, "error closing stdin: cannot close stdin for PTY process — send Ctrl+D (0x04) instead")
+	}
+	if _, err := t.proc.Write(ctx, process.Input{EOF: true}); err != nil && !errors.Is(err, process.ErrStdinClosed) {
+		return t.wireErr("error closing stdin", err)
+	}
+	return nil
+}
