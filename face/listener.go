@@ -12,22 +12,26 @@ import (
 // to http.Server.ConnContext.
 type Listener struct {
 	net.Listener
-	back   chan net.Conn
+	back   chan accepted
 	fresh  chan accepted
 	closed chan struct{}
 	once   sync.Once
 	start  sync.Once
 	wg     sync.WaitGroup
+
+	mu    sync.Mutex
+	notes map[net.Conn]any // from Accept to ConnContext; guarded by mu
 }
 
 type accepted struct {
 	conn net.Conn
 	err  error
+	note any // of a connection that was given back
 }
 
 // NewListener wraps inner. Close closes both.
 func NewListener(inner net.Listener) *Listener {
-	return &Listener{Listener: inner, back: make(chan net.Conn), fresh: make(chan accepted), closed: make(chan struct{})}
+	return &Listener{Listener: inner, back: make(chan accepted), fresh: make(chan accepted), closed: make(chan struct{}), notes: map[net.Conn]any{}}
 }
 
 // Accept returns the next new connection, or one that was given back.
@@ -41,8 +45,11 @@ func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case a := <-l.fresh:
 		return a.conn, a.err
-	case c := <-l.back:
-		return c, nil
+	case a := <-l.back:
+		l.mu.Lock()
+		l.notes[a.conn] = a.note
+		l.mu.Unlock()
+		return a.conn, nil
 	case <-l.closed:
 		return nil, net.ErrClosed
 	}
@@ -52,7 +59,7 @@ func (l *Listener) acceptLoop() {
 	for {
 		c, err := l.Listener.Accept()
 		select {
-		case l.fresh <- accepted{c, err}:
+		case l.fresh <- accepted{conn: c, err: err}:
 		case <-l.closed:
 			if c != nil {
 				c.Close()
@@ -76,12 +83,25 @@ type listenerKey struct{}
 type accepter struct {
 	listener *Listener
 	conn     net.Conn
+	note     *any
 }
 
 // ConnContext makes listener and connection known to the handlers. It has the
 // form of http.Server.ConnContext.
 func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, listenerKey{}, accepter{l, c})
+	l.mu.Lock()
+	note := l.notes[c]
+	delete(l.notes, c)
+	l.mu.Unlock()
+	return context.WithValue(ctx, listenerKey{}, accepter{l, c, &note})
+}
+
+// NoteOf returns where a server may note what it found out about a connection,
+// once, in its http.Server.ConnContext: the note stays with a connection that is
+// taken over and given back. nil: the connection is of no Listener.
+func NoteOf(ctx context.Context) *any {
+	a, _ := ctx.Value(listenerKey{}).(accepter)
+	return a.note
 }
 
 // ConnOf returns the connection that a request came on, to look at its state:
@@ -103,17 +123,22 @@ type Returner interface {
 // connection closes.
 func ReturnerOf(ctx context.Context) Returner {
 	if a, ok := ctx.Value(listenerKey{}).(accepter); ok {
-		return a.listener
+		return returner{a.listener, *a.note}
 	}
 	return nil
 }
 
+type returner struct {
+	l    *Listener
+	note any
+}
+
 // Return implements [Returner].
-func (l *Listener) Return(c net.Conn) bool {
+func (r returner) Return(c net.Conn) bool {
 	select {
-	case l.back <- c:
+	case r.l.back <- accepted{conn: c, note: r.note}:
 		return true
-	case <-l.closed:
+	case <-r.l.closed:
 		return false
 	}
 }

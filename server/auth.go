@@ -34,11 +34,21 @@ func (p *peer) own() bool {
 	return p.err == nil && (p.uid == 0 || p.uid == os.Geteuid())
 }
 
-// withPeer notes the peer of a connection for its requests.
+// withPeer notes the peer of a connection for its requests. One that a stream
+// gave back has the same peer as before.
 func (s *Server) withPeer(ctx context.Context, c net.Conn) context.Context {
+	note := face.NoteOf(ctx)
+	if note != nil {
+		if p, ok := (*note).(*peer); ok {
+			return context.WithValue(ctx, peerKey{}, p)
+		}
+	}
 	p := &peer{unix: c.LocalAddr().Network() == "unix", ask: func() (int, error) { return userpeer.UID(c) }}
 	if p.unix || !s.admitsAll() {
 		p.own()
+	}
+	if note != nil {
+		*note = p
 	}
 	return context.WithValue(ctx, peerKey{}, p)
 }

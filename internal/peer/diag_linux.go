@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,35 +15,63 @@ const (
 	diagAnswer  = 72                       // struct inet_diag_msg
 )
 
+// asker is the netlink socket over which all questions go: to make one for each
+// connection costs more than the question.
+var asker struct {
+	sync.Mutex
+	fd       int // 0: none
+	sequence uint32
+}
+
 // diag asks for the one socket with these ends. An answer about another one,
 // such as a listener on the port, is none.
 func diag(e ends) (s socket, err error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	asker.Lock()
+	defer asker.Unlock()
+	if asker.fd == 0 {
+		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+		if err != nil {
+			return s, fmt.Errorf("sock_diag: %w", err)
+		}
+		asker.fd = fd
+	}
+	asker.sequence++
+	var buf [1024]byte
+	n, err := ask(asker.fd, diagQuestion(e, asker.sequence), buf[:])
+	if err == nil && (n < unix.SizeofNlMsghdr || binary.NativeEndian.Uint32(buf[8:]) != asker.sequence) {
+		err = ErrUnknown
+	}
 	if err != nil {
-		return s, fmt.Errorf("sock_diag: %w", err)
-	}
-	defer unix.Close(fd)
-	// The kernel answers before sendto returns.
-	if err := unix.Sendto(fd, diagQuestion(e), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return s, fmt.Errorf("sock_diag: %w", err)
-	}
-	buf := make([]byte, 4096)
-	n, from, err := unix.Recvfrom(fd, buf, unix.MSG_DONTWAIT)
-	if err != nil {
-		return s, fmt.Errorf("sock_diag: %w", err)
-	}
-	if nl, ok := from.(*unix.SockaddrNetlink); !ok || nl.Pid != 0 {
-		return s, ErrUnknown // not the kernel's word
+		// What may still come is the answer to no other question.
+		unix.Close(asker.fd)
+		asker.fd = 0
+		return s, err
 	}
 	return parseDiag(buf[:n], e)
 }
 
-func diagQuestion(e ends) []byte {
+func ask(fd int, question, answer []byte) (int, error) {
+	// The kernel answers before sendto returns.
+	if err := unix.Sendto(fd, question, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return 0, fmt.Errorf("sock_diag: %w", err)
+	}
+	n, from, err := unix.Recvfrom(fd, answer, unix.MSG_DONTWAIT)
+	if err != nil {
+		return 0, fmt.Errorf("sock_diag: %w", err)
+	}
+	if nl, ok := from.(*unix.SockaddrNetlink); !ok || nl.Pid != 0 {
+		return 0, ErrUnknown // not the kernel's word
+	}
+	return n, nil
+}
+
+func diagQuestion(e ends, sequence uint32) []byte {
 	b := make([]byte, 0, diagRequest)
 	b = binary.NativeEndian.AppendUint32(b, diagRequest)
 	b = binary.NativeEndian.AppendUint16(b, unix.SOCK_DIAG_BY_FAMILY)
 	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST)
-	b = append(b, make([]byte, 8)...) // sequence, port
+	b = binary.NativeEndian.AppendUint32(b, sequence)
+	b = binary.NativeEndian.AppendUint32(b, 0) // port: the kernel's
 	family := byte(unix.AF_INET)
 	if e.local.Addr().Is6() {
 		family = unix.AF_INET6
