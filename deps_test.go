@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -106,7 +107,7 @@ func TestDeps(t *testing.T) {
 		{"process", nil},
 		{"spool", []string{"process"}},
 		{"observe", []string{"process"}},
-		{"view", []string{"process"}},
+		{"view", []string{"process", "internal/pattern"}},
 		{"files", nil},
 		{"driver", []string{"process", "files", "driver", "internal/replace"}},
 		{"metrics", []string{"process"}},
@@ -118,13 +119,14 @@ func TestDeps(t *testing.T) {
 		{"face/native", []string{"process", "view", "face", "gen/tend", "internal/tendpb"}},
 		{"face/langsmith", []string{"process", "face", "face/langsmith", "files", "driver", "internal/replace"}},
 		{"face/envd", []string{"process", "face", "face/envd", "files", "gen/envd"}},
-		{"face/distant", []string{"process", "face", "face/distant", "files", "internal/replace"}},
+		{"face/distant", []string{"process", "face", "face/distant", "files", "internal/pattern", "internal/replace"}},
 		{"face", []string{"process", "face"}},
 		{"gen", []string{"gen"}},
 		{"internal/torture", []string{".", "process", "keeper/failpoint"}},
 		{"internal/tendpb", []string{"process", "view", "gen/tend"}},
 		{"internal/account", []string{"process"}},
 		{"internal/fakeproc", []string{"process", "observe", "internal/account"}},
+		{"internal/pattern", nil},
 		{"internal/payload", []string{"keeper/memory"}},
 		{"internal/cleansignals", nil},
 		{"internal/poorkernel", nil},
@@ -189,4 +191,42 @@ func TestDeps(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestOnlyFilesTouchesUsersPaths: what faces and drivers do to a path that a
+// user names goes through package files, which acts with that user's rights.
+// Files of the daemon's own are named here, with what they are.
+func TestOnlyFilesTouchesUsersPaths(t *testing.T) {
+	own := map[string]string{
+		"face/distant/journal/log.go":     "journals of sessions",
+		"face/distant/sweep.go":           "directories of sessions",
+		"face/distant/native.go":          "directories of sessions",
+		"face/distant/key.go":             "the key of the transport",
+		"face/langsmith/face.go":          "the secret behind links",
+		"face/langsmith/textmap.go":       "maps of offsets",
+		"face/envd/machine_linux.go":      "what /proc says of the machine",
+		"driver/host/box.go":              "directories of sandboxes",
+		"driver/host/user.go":             "directories of sandboxes",
+		"driver/host/admit_linux.go":      "directories of sandboxes",
+		"driver/host/host.go":             "directories of sandboxes",
+		"driver/host/record.go":           "records of sandboxes",
+		"driver/drivertest/drivertest.go": "a test",
+	}
+	touches := regexp.MustCompile(`\b(os\.(Open|OpenFile|OpenRoot|OpenInRoot|Create|CreateTemp|Stat|Lstat|ReadDir|ReadFile|WriteFile|Readlink|Mkdir|MkdirAll|MkdirTemp|Remove|RemoveAll|Rename|Symlink|Link|Chmod|Chown|Lchown|Chtimes|Truncate|DirFS|CopyFS)|filepath\.(EvalSymlinks|Walk|WalkDir|Glob)|doublestar\.(Glob|GlobWalk|FilepathGlob)|(unix|syscall)\.(Open|Openat|Openat2|Creat|Stat|Lstat|Fstatat|Statx|Access|Unlink|Rename|Mkdir|Chmod|Chown|Truncate|Symlink|Link|Listxattr|Getxattr|Setxattr|Mknod|InotifyAddWatch))\(`)
+	for path, p := range list(t, "./face/...", "./driver/...") {
+		for _, name := range p.GoFiles {
+			file := path + "/" + name
+			b, err := os.ReadFile(filepath.Join(p.Dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := touches.FindString(string(b))
+			if found != "" && own[file] == "" {
+				t.Errorf("%s calls %s): let package files do it for the user, or name the file here and say what of the daemon's own it touches", file, found)
+			}
+			if found == "" {
+				delete(own, file)
+			}
+		}
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 )
@@ -16,7 +15,7 @@ const MaxSources = 10_000
 // Compose joins the sources, in order, into the destination, which is
 // replaced at once and only when all is written, and then removes the
 // sources. On an error the sources are all there.
-func (f FS) Compose(ctx context.Context, sources []string, destination string) (Entry, error) {
+func (f FS) Compose(ctx context.Context, sources []string, destination string) (entry Entry, err error) {
 	if len(sources) == 0 {
 		return Entry{}, &InvalidError{Field: "source_paths", Reason: "must not be empty"}
 	}
@@ -33,41 +32,22 @@ func (f FS) Compose(ctx context.Context, sources []string, destination string) (
 	if err := checkNew(dest); err != nil {
 		return Entry{}, err
 	}
-	if info, err := os.Stat(dest); err == nil && info.IsDir() {
-		return Entry{}, &PathError{Op: "compose", Path: dest, Kind: ErrIsDir}
-	} else if err == nil && !info.Mode().IsRegular() {
-		// The rename would replace a device for everybody on the machine.
-		return Entry{}, &InvalidError{Field: "destination", Reason: fmt.Sprintf("%.200q is not a regular file", dest)}
-	}
-	paths, err := f.checkSources(sources, dest)
+	paths, err := f.sources(sources, dest)
 	if err != nil {
 		return Entry{}, err
 	}
-	if err := f.ensureDir(filepath.Dir(dest)); err != nil {
-		return Entry{}, err
-	}
-	// In the same directory, so that the rename cannot cross file systems.
-	temp := filepath.Join(filepath.Dir(dest), ".compose-"+rand.Text()+".tmp")
-	if err := f.join(ctx, temp, paths); err != nil {
-		return Entry{}, pathError("compose", dest, err)
-	}
-	if err := os.Rename(temp, dest); err != nil {
-		var le *os.LinkError
-		if errors.As(err, &le) {
-			err = le.Err
+	err = f.Do(ctx, func(a *Actor) error {
+		if err := a.compose(sources, paths, dest); err != nil {
+			return err
 		}
-		return Entry{}, pathError("compose", dest, errors.Join(err, os.Remove(temp)))
-	}
-	for _, path := range paths {
-		// The destination is whole; a source that stays is only litter.
-		_ = os.Remove(path)
-	}
-	return stat(dest, newOwners())
+		entry, err = a.entry(dest, newOwners())
+		return err
+	})
+	return entry, err
 }
 
-// checkSources resolves the sources and refuses what cannot be joined before
-// anything is written.
-func (f FS) checkSources(sources []string, dest string) ([]string, error) {
+// sources resolves the sources.
+func (f FS) sources(sources []string, dest string) ([]string, error) {
 	paths := make([]string, len(sources))
 	for i, source := range sources {
 		field := fmt.Sprintf("source_paths[%d]", i)
@@ -82,21 +62,68 @@ func (f FS) checkSources(sources []string, dest string) ([]string, error) {
 		if path == dest {
 			return nil, &InvalidError{Field: field, Reason: fmt.Sprintf("%q cannot be the same as destination", source)}
 		}
-		info, err := os.Stat(path)
-		if err != nil {
-			return nil, pathError("compose", source, err)
-		}
-		if !info.Mode().IsRegular() {
-			return nil, &PathError{Op: "compose", Path: source, Kind: ErrNotRegular}
-		}
 		paths[i] = path
 	}
 	return paths, nil
 }
 
+// compose refuses what cannot be joined before anything is written. asked are
+// the sources as the caller names them.
+func (a *Actor) compose(asked, paths []string, dest string) error {
+	if info, err := a.stat(dest, true); err == nil && info.IsDir() {
+		return &PathError{Op: "compose", Path: dest, Kind: ErrIsDir}
+	} else if err == nil && !info.Mode().IsRegular() {
+		// The rename would replace a device for everybody on the machine.
+		return &InvalidError{Field: "destination", Reason: fmt.Sprintf("%.200q is not a regular file", dest)}
+	}
+	for i, path := range paths {
+		if err := a.Err(); err != nil {
+			return err
+		}
+		info, err := a.stat(path, true)
+		if err != nil {
+			return pathError("compose", asked[i], err)
+		}
+		if !info.Mode().IsRegular() {
+			return &PathError{Op: "compose", Path: asked[i], Kind: ErrNotRegular}
+		}
+	}
+	if err := a.ensureDir(filepath.Dir(dest)); err != nil {
+		return err
+	}
+	dir, name, err := a.parent(dest)
+	if err != nil {
+		return pathError("compose", dest, err)
+	}
+	defer dir.close()
+	// In the same directory, so that the rename cannot cross file systems.
+	temp := dir.at(".compose-" + rand.Text() + ".tmp")
+	if err := a.join(temp, paths); err != nil {
+		return pathError("compose", dest, err)
+	}
+	if err := os.Rename(temp, dir.at(name)); err != nil {
+		return pathError("compose", dest, errors.Join(err, os.Remove(temp)))
+	}
+	for _, path := range paths {
+		a.discard(path)
+	}
+	return nil
+}
+
+// discard removes a source: the destination is whole, and one that stays is
+// only litter.
+func (a *Actor) discard(path string) {
+	dir, name, err := a.parent(path)
+	if err != nil {
+		return
+	}
+	defer dir.close()
+	_ = os.Remove(dir.at(name))
+}
+
 // join writes the files at paths into the new file temp, which is removed
 // again if that fails.
-func (f FS) join(ctx context.Context, temp string, paths []string) (err error) {
+func (a *Actor) join(temp string, paths []string) (err error) {
 	out, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
@@ -106,27 +133,22 @@ func (f FS) join(ctx context.Context, temp string, paths []string) (err error) {
 			_ = os.Remove(temp)
 		}
 	}()
-	if err := f.give(out); err != nil {
+	if err := a.give(out, true); err != nil {
 		return err
 	}
 	for _, path := range paths {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := appendFile(out, path); err != nil {
+		if err := a.appendFile(out, path); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func appendFile(out *os.File, path string) error {
-	in, _, err := openRegular("compose", path, os.O_RDONLY)
+func (a *Actor) appendFile(out *os.File, path string) error {
+	in, _, err := a.Open(path)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	// Between files the kernel copies by itself.
-	_, err = io.Copy(out, in)
-	return err
+	return a.transfer(out, in)
 }

@@ -4,17 +4,23 @@
 //
 // # Whose rights
 //
-// FS does the work with the rights of the daemon and then gives what it made
-// to the user. A daemon that runs as root therefore reads and writes anything
-// for any user, as E2B's envd does, whose clients rely on it: who may ask is
-// decided by the token of the server, not by file modes. A daemon that is not
-// root acts for its own user only; [Lookup] refuses all others rather than
-// create their files under a wrong owner.
+// FS does everything with the rights of the user and no others: a daemon that
+// runs as root takes the user's ids and groups for each operation, on a thread
+// that nothing else runs on meanwhile ([FS.Do]), and the kernel decides. So the
+// user's symbolic links lead the daemon nowhere where they do not lead the
+// user, whatever is swapped between two steps, and what is made is the user's
+// without being given away. A daemon that is not root acts for its own user
+// only; [Lookup] refuses all others.
 //
-// What a process in the sandbox can do to the daemon is bounded: ownership is
-// changed through descriptors and never by a path that could be swapped for a
-// symbolic link in between, and only regular files are opened, without
-// blocking, so that a FIFO or a device in the way of a path hangs nobody.
+// The habits of E2B's envd, which does all as root and then gives what it made
+// to the user, are left where they are harmless: for the daemon's own user.
+// Root's uploads go anywhere, and what they replace becomes root's.
+//
+// No operation, not even one of root's, follows a link of /proc that stands
+// for an open file, such as /proc/self/fd/3 or /proc/1/cwd: those of the daemon
+// lead to the memory that its roles share. Only regular files are opened, and
+// without blocking, so that a FIFO or a device in the way of a path hangs
+// nobody.
 //
 // # Paths
 //
@@ -26,9 +32,17 @@
 // # Uploads that break off
 //
 // Write works in place, as envd does: the inode, its mode and its hard links
-// stay, and watchers see CREATE and WRITE of the file and nothing else. The
-// first 64 KiB are read before the file is touched, so an upload of
-// that size happens wholly or not at all. A longer one that breaks off removes
-// the file if it made it, and leaves it empty if it was there before: no part
-// of a file is left that could be taken for the whole.
+// stay, and watchers are told CREATE, CHMOD and WRITE of a new file, each once
+// if it is small, and no other names. The first 64 KiB are read before the file
+// is touched, so an upload of that size happens wholly or not at all. A longer
+// one that breaks off removes the file if it made it, and leaves it empty if it
+// was there before: no part of a file is left that could be taken for the
+// whole.
+//
+// # What has no end
+//
+// Files that the kernel makes up, as those of /proc and /sys, are read at once,
+// without waiting, and up to [MaxPseudo] bytes; beyond that they are
+// [ErrEndless]. A directory has at most a million names. Listings, copies and
+// walks end with their context.
 package files

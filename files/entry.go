@@ -2,8 +2,6 @@ package files
 
 import (
 	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 )
@@ -40,23 +38,39 @@ type Entry struct {
 }
 
 // Stat describes the path; it does not follow a last symbolic link.
-func (f FS) Stat(path string) (Entry, error) {
+func (f FS) Stat(path string) (entry Entry, err error) {
 	abs, err := f.Resolve(path)
 	if err != nil {
 		return Entry{}, err
 	}
-	return stat(abs, newOwners())
+	err = f.do(func(a *Actor) error {
+		entry, err = a.entry(abs, newOwners())
+		return err
+	})
+	return entry, err
 }
 
-func stat(path string, names *owners) (Entry, error) {
-	info, err := os.Lstat(path)
+func (a *Actor) entry(path string, names *owners) (Entry, error) {
+	h, err := a.nofollow(path)
 	if err != nil {
 		return Entry{}, pathError("stat", path, err)
 	}
-	return entryOf(path, info, names), nil
+	defer h.close()
+	info, err := h.info()
+	if err != nil {
+		return Entry{}, pathError("stat", path, err)
+	}
+	return a.entryOf(path, info, way{h.self(), true}, names), nil
 }
 
-func entryOf(path string, info fs.FileInfo, names *owners) Entry {
+// way is a path by which a file is reached that was opened or looked at.
+type way struct {
+	path   string
+	follow bool // it is a handle's own
+}
+
+// entryOf describes a path, of which the file is reached by the way.
+func (a *Actor) entryOf(path string, info fs.FileInfo, file way, names *owners) Entry {
 	e := Entry{
 		Name:        strings.ToValidUTF8(info.Name(), "\uFFFD"),
 		Path:        strings.ToValidUTF8(path, "\uFFFD"),
@@ -66,26 +80,35 @@ func entryOf(path string, info fs.FileInfo, names *owners) Entry {
 	}
 	uid, gid := idsOf(info)
 	e.Owner, e.Group = names.names(uid, gid)
-	target := info
-	if info.Mode()&fs.ModeSymlink != 0 {
-		e.Target = strings.ToValidUTF8(path, "\uFFFD")
-		if end, err := filepath.EvalSymlinks(path); err == nil {
-			e.Target = strings.ToValidUTF8(end, "\uFFFD")
-		}
-		var err error
-		if target, err = os.Stat(path); err != nil {
-			return e
-		}
+	if info.Mode()&fs.ModeSymlink == 0 {
+		e.describe(info, file)
+		return e
 	}
-	e.Mode = target.Mode().Perm()
-	switch {
-	case target.Mode().IsRegular():
-		e.Type = TypeFile
-	case target.IsDir():
-		e.Type = TypeDir
+	e.Target = e.Path
+	h, err := a.follow(path)
+	if err != nil {
+		return e
 	}
-	if e.Type != TypeOther {
-		e.Metadata = readMetadata(path)
+	defer h.close()
+	if end, err := h.real(); err == nil {
+		e.Target = strings.ToValidUTF8(end, "\uFFFD")
+	}
+	if target, err := h.info(); err == nil {
+		e.describe(target, way{h.self(), true})
 	}
 	return e
+}
+
+// describe says what is at the end of links.
+func (e *Entry) describe(info fs.FileInfo, file way) {
+	e.Mode = info.Mode().Perm()
+	switch {
+	case info.Mode().IsRegular():
+		e.Type = TypeFile
+	case info.IsDir():
+		e.Type = TypeDir
+	default:
+		return
+	}
+	e.Metadata = readMetadata(file)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"syscall"
 )
 
@@ -32,7 +33,13 @@ var (
 	ErrClosed = errors.New("the watch is closed")
 	// ErrUnknownUser: no account has the name.
 	ErrUnknownUser = errors.New("unknown user")
+	// ErrEndless: a file that the kernel makes up, such as /proc/kmsg or
+	// /proc/kcore, has no end within [MaxPseudo], or waits for its content.
+	ErrEndless = fmt.Errorf("it has more than %d bytes or waits for more; read it with a command", MaxPseudo)
 )
+
+// errMagicLink: see [Actor]. It is an [ErrPermission].
+var errMagicLink = errors.New("it leads through a link of /proc that stands for an open file, which file operations do not follow")
 
 // PathError says what failed on which path. It wraps one of the errors above,
 // if one fits, and the system's error.
@@ -94,8 +101,12 @@ func pathError(op, path string, err error) error {
 	}
 	// The system's errors repeat operation and path.
 	var fe *fs.PathError
-	if errors.As(err, &fe) {
+	var le *os.LinkError
+	switch {
+	case errors.As(err, &fe):
 		err = fe.Err
+	case errors.As(err, &le):
+		err = le.Err
 	}
 	if errors.Is(err, syscall.ENAMETOOLONG) {
 		return &InvalidError{Field: "path", Reason: fmt.Sprintf("%.40q… has a name of more than 255 bytes, or is too long", path)}
@@ -113,7 +124,7 @@ func kindOf(err error) error {
 		return ErrIsDir
 	case errors.Is(err, syscall.ENOTDIR):
 		return ErrNotDir
-	case errors.Is(err, syscall.ELOOP), isTooManyLinks(err):
+	case errors.Is(err, syscall.ELOOP):
 		return ErrLoop
 	case errors.Is(err, syscall.EXDEV):
 		return ErrCrossDevice
@@ -121,11 +132,8 @@ func kindOf(err error) error {
 		return ErrNotRegular
 	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTEMPTY):
 		return ErrExists
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, errMagicLink):
 		return ErrPermission
 	}
 	return nil
 }
-
-// isTooManyLinks knows the error of filepath.EvalSymlinks, which has no value.
-func isTooManyLinks(err error) bool { return err.Error() == "EvalSymlinks: too many links" }

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -15,32 +16,39 @@ type FS struct {
 	Workdir string
 }
 
-// Mkdir makes the directory and its missing parents with mode 0755 and gives
-// all that it made to the user. A directory that is there is [ErrExists],
-// anything else that is there [ErrNotDir].
-func (f FS) Mkdir(path string) (Entry, error) {
+// do is Do for what is over soon, whoever waits for it.
+func (f FS) do(do func(a *Actor) error) error { return f.Do(context.Background(), do) }
+
+// Mkdir makes the directory and its missing parents with mode 0755. A
+// directory that is there is [ErrExists], anything else that is there
+// [ErrNotDir].
+func (f FS) Mkdir(path string) (entry Entry, err error) {
 	dir, err := f.Resolve(path)
 	if err != nil {
 		return Entry{}, err
 	}
-	switch info, err := os.Stat(dir); {
-	case err == nil && info.IsDir():
-		return Entry{}, &PathError{Op: "mkdir", Path: dir, Kind: ErrExists}
-	case err == nil:
-		return Entry{}, &PathError{Op: "mkdir", Path: dir, Kind: ErrNotDir}
-	case !errors.Is(err, os.ErrNotExist):
-		return Entry{}, pathError("mkdir", dir, err)
-	}
-	if err := f.ensureDir(dir); err != nil {
-		return Entry{}, err
-	}
-	return f.Stat(dir)
+	err = f.do(func(a *Actor) error {
+		switch info, err := a.stat(dir, true); {
+		case err == nil && info.IsDir():
+			return &PathError{Op: "mkdir", Path: dir, Kind: ErrExists}
+		case err == nil:
+			return &PathError{Op: "mkdir", Path: dir, Kind: ErrNotDir}
+		case !errors.Is(err, os.ErrNotExist):
+			return pathError("mkdir", dir, err)
+		}
+		if err := a.ensureDir(dir); err != nil {
+			return err
+		}
+		entry, err = a.entry(dir, newOwners())
+		return err
+	})
+	return entry, err
 }
 
 // Move renames source to destination and makes the missing parents of the
 // destination, which replaces a file that is there. It does not copy between
 // file systems ([ErrCrossDevice]).
-func (f FS) Move(source, destination string) (Entry, error) {
+func (f FS) Move(source, destination string) (entry Entry, err error) {
 	from, err := f.Resolve(source)
 	if err != nil {
 		return Entry{}, err
@@ -52,31 +60,58 @@ func (f FS) Move(source, destination string) (Entry, error) {
 	if err := checkNew(to); err != nil {
 		return Entry{}, err
 	}
-	// First the source: no directories are left behind for a mistyped name.
-	if _, err := os.Lstat(from); err != nil {
-		return Entry{}, pathError("move", from, err)
-	}
-	if err := f.ensureDir(filepath.Dir(to)); err != nil {
-		return Entry{}, err
-	}
-	if err := os.Rename(from, to); err != nil {
-		var le *os.LinkError
-		if errors.As(err, &le) {
-			err = le.Err
+	err = f.do(func(a *Actor) error {
+		// First the source: no directories are left behind for a mistyped name.
+		if _, err := a.stat(from, false); err != nil {
+			return pathError("move", from, err)
 		}
-		// The only path that can be wrong in both ways is the source moved
-		// into itself; the kernel says EINVAL.
-		if errors.Is(err, syscall.EINVAL) {
-			return Entry{}, &InvalidError{Field: "destination", Reason: "is inside the source"}
+		if err := a.ensureDir(filepath.Dir(to)); err != nil {
+			return err
 		}
-		return Entry{}, pathError("move", from, err)
+		if err := a.rename(from, to); err != nil {
+			return err
+		}
+		entry, err = a.entry(to, newOwners())
+		return err
+	})
+	return entry, err
+}
+
+func (a *Actor) rename(from, to string) error {
+	source, sourceName, err := a.parent(from)
+	if err != nil {
+		return pathError("move", from, err)
 	}
-	return f.Stat(to)
+	defer source.close()
+	target, targetName, err := a.parent(to)
+	if err != nil {
+		return pathError("move", to, err)
+	}
+	defer target.close()
+	err = os.Rename(source.at(sourceName), target.at(targetName))
+	// The only path that can be wrong in both ways is the source moved into
+	// itself; the kernel says EINVAL.
+	if errors.Is(err, syscall.EINVAL) {
+		return &InvalidError{Field: "destination", Reason: "is inside the source"}
+	}
+	return pathError("move", from, err)
 }
 
 // Remove removes the file, or the directory with all that is in it. A path
 // that is missing is no error. The root directory is not removed.
 func (f FS) Remove(path string) error {
+	err := f.remove(path, os.RemoveAll)
+	// A file in the place of a directory: the path is missing all the same.
+	if errors.Is(err, ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil
+	}
+	return err
+}
+
+// RemoveOne removes the file or the empty directory.
+func (f FS) RemoveOne(path string) error { return f.remove(path, os.Remove) }
+
+func (f FS) remove(path string, remove func(string) error) error {
 	target, err := f.Resolve(path)
 	if err != nil {
 		return err
@@ -84,20 +119,23 @@ func (f FS) Remove(path string) error {
 	if target == "/" {
 		return &InvalidError{Field: "path", Reason: "is the root directory, which is not removed"}
 	}
-	// A file in the place of a directory: the path is missing all the same.
-	if err := os.RemoveAll(target); err != nil && !errors.Is(err, syscall.ENOTDIR) {
+	return f.do(func(a *Actor) error {
+		dir, name, err := a.parent(target)
+		if err == nil {
+			defer dir.close()
+			err = remove(dir.at(name))
+		}
 		return pathError("remove", target, err)
-	}
-	return nil
+	})
 }
 
-// ensureDir makes the directory and its missing parents and gives what it
-// made to the user. dir is absolute and clean.
-func (f FS) ensureDir(dir string) error {
+// ensureDir makes the directory and its missing parents. dir is absolute and
+// clean.
+func (a *Actor) ensureDir(dir string) error {
 	if err := checkNew(dir); err != nil {
 		return err
 	}
-	info, err := os.Stat(dir)
+	info, err := a.stat(dir, true)
 	switch {
 	case err == nil && info.IsDir():
 		return nil
@@ -106,42 +144,20 @@ func (f FS) ensureDir(dir string) error {
 	case !errors.Is(err, os.ErrNotExist):
 		return pathError("mkdir", dir, err)
 	}
-	if err := f.ensureDir(filepath.Dir(dir)); err != nil {
+	if err := a.ensureDir(filepath.Dir(dir)); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	parent, name, err := a.parent(dir)
+	if err != nil {
+		return pathError("mkdir", dir, err)
+	}
+	defer parent.close()
+	if err := os.Mkdir(parent.at(name), 0o755); err != nil {
 		// Another request may have made it meanwhile.
-		if info, statErr := os.Stat(dir); statErr == nil && info.IsDir() {
+		if info, statErr := a.stat(dir, true); statErr == nil && info.IsDir() {
 			return nil
 		}
 		return pathError("mkdir", dir, err)
 	}
-	return f.giveDir(dir)
-}
-
-// giveDir hands the directory to the user through a descriptor that follows
-// no link: a process that swaps the directory for one gains nothing.
-func (f FS) giveDir(dir string) error {
-	d, err := os.OpenFile(dir, os.O_RDONLY|openDirectory, 0)
-	if err != nil {
-		return pathError("mkdir", dir, err)
-	}
-	defer d.Close()
-	return pathError("mkdir", dir, f.give(d))
-}
-
-// give makes the user the owner of the open file. A daemon that is not root
-// acts for its own user only, so there is nothing to give.
-func (f FS) give(file *os.File) error {
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	if uid, gid := idsOf(info); int(uid) == f.User.UID && int(gid) == f.User.GID {
-		return nil
-	}
-	return file.Chown(f.User.UID, f.User.GID)
+	return nil
 }

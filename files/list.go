@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 )
 
 const (
@@ -20,70 +19,92 @@ const (
 // it, down to depth levels (0 means 1). A path that is a symbolic link is
 // followed; links inside are not. Paths of entries start with the path as
 // asked for. Entries that vanish meanwhile are left out, and what is in
-// directories closed to the daemon.
+// directories closed to the user.
 func (f FS) List(ctx context.Context, path string, depth uint32) ([]Entry, error) {
 	asked, err := f.Resolve(path)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := filepath.EvalSymlinks(asked)
+	l := &lister{names: newOwners()}
+	err = f.Do(ctx, func(a *Actor) error {
+		l.a = a
+		return pathError("list", asked, l.walk(asked, int(min(max(depth, 1), MaxDepth)), true))
+	})
 	if err != nil {
-		return nil, pathError("list", asked, err)
-	}
-	info, err := os.Stat(dir)
-	if err != nil {
-		return nil, pathError("list", asked, err)
-	}
-	if !info.IsDir() {
-		return nil, &PathError{Op: "list", Path: asked, Kind: ErrNotDir}
-	}
-	l := &lister{ctx: ctx, names: newOwners()}
-	if err := l.walk(dir, asked, int(min(max(depth, 1), MaxDepth))); err != nil {
-		return nil, pathError("list", asked, err)
+		return nil, err
 	}
 	return l.entries, nil
 }
 
 // lister collects the entries of one call of List.
 type lister struct {
-	ctx     context.Context // of the one call that the lister lives for
+	a       *Actor
 	names   *owners
 	entries []Entry
 }
 
-// walk lists dir, which is shown under the path shown.
-func (l *lister) walk(dir, shown string, depth int) error {
-	if err := l.ctx.Err(); err != nil {
-		return err
-	}
-	children, err := os.ReadDir(dir)
+// walk lists dir, and what is below it down to the depth.
+func (l *lister) walk(dir string, depth int, follow bool) error {
+	entries, err := l.read(dir, follow)
 	if err != nil {
 		return err
 	}
-	for _, child := range children {
-		info, err := child.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
+	if depth == 1 {
+		l.entries = append(l.entries, entries...)
+		return nil
+	}
+	for _, e := range entries {
 		if len(l.entries) == MaxEntries {
-			return &PathError{Op: "list", Path: shown, Kind: ErrTooMany}
+			return &PathError{Op: "list", Path: dir, Kind: ErrTooMany}
 		}
-		path := filepath.Join(dir, child.Name())
-		e := entryOf(path, info, l.names)
-		e.Path = entryPath(shown, e.Name)
 		l.entries = append(l.entries, e)
-		if !child.IsDir() || depth == 1 {
+		if e.Type != TypeDir || e.Target != "" {
 			continue
 		}
-		err = l.walk(path, filepath.Join(shown, child.Name()), depth-1)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		if err := unlessGone(l.walk(e.Path, depth-1, false)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// read describes the entries of one directory.
+func (l *lister) read(path string, follow bool) ([]Entry, error) {
+	dir, err := openHandle(path, follow)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.close()
+	info, err := dir.info()
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, &PathError{Op: "list", Path: path, Kind: ErrNotDir}
+	}
+	names, err := l.a.names(dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(l.entries)+len(names) > MaxEntries {
+		return nil, &PathError{Op: "list", Path: path, Kind: ErrTooMany}
+	}
+	at := dir.at("")
+	entries := make([]Entry, 0, len(names))
+	for i, n := range names {
+		if i%1024 == 0 && l.a.ctx.Err() != nil {
+			return nil, l.a.ctx.Err()
+		}
+		info, err := os.Lstat(at + n.Name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, l.a.entryOf(entryPath(path, n.Name), info, way{at + n.Name, false}, l.names))
+	}
+	return entries, nil
 }
 
 func entryPath(dir, name string) string {

@@ -9,12 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readMetadata returns the metadata of the path, or nil. It does its best:
+// readMetadata returns the metadata of the file, or nil. It does its best:
 // a file system without attributes has no metadata. Keys and values that are
 // not UTF-8, which processes can set, are left out: no message could carry
 // them.
-func readMetadata(path string) map[string]string {
-	list, err := attribute(func(buf []byte) (int, error) { return unix.Listxattr(path, buf) })
+func readMetadata(file way) map[string]string {
+	listAttributes, getAttribute := unix.Llistxattr, unix.Lgetxattr
+	if file.follow {
+		listAttributes, getAttribute = unix.Listxattr, unix.Getxattr
+	}
+	list, err := attribute(func(buf []byte) (int, error) { return listAttributes(file.path, buf) })
 	if err != nil || len(list) == 0 {
 		return nil
 	}
@@ -24,7 +28,7 @@ func readMetadata(path string) map[string]string {
 		if !ok || !utf8.ValidString(key) {
 			continue
 		}
-		value, err := attribute(func(buf []byte) (int, error) { return unix.Getxattr(path, name, buf) })
+		value, err := attribute(func(buf []byte) (int, error) { return getAttribute(file.path, name, buf) })
 		if err != nil || !utf8.Valid(value) {
 			continue
 		}

@@ -5,6 +5,6 @@ package files
 import "os"
 
 // Metadata is kept on Linux only.
-func readMetadata(string) map[string]string { return nil }
+func readMetadata(way) map[string]string { return nil }
 
 func writeMetadata(*os.File, map[string]string) error { return nil }

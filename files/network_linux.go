@@ -2,11 +2,11 @@ package files
 
 import "golang.org/x/sys/unix"
 
-// onNetwork reports whether the path is on a file system whose changes may be
+// onNetwork reports whether the file is on a file system whose changes may be
 // made by other machines (linux/magic.h).
-func onNetwork(path string) (bool, error) {
+func (h *handle) onNetwork() (bool, error) {
 	var st unix.Statfs_t
-	if err := unix.Statfs(path, &st); err != nil {
+	if err := unix.Fstatfs(int(h.file.Fd()), &st); err != nil {
 		return false, err
 	}
 	switch uint32(st.Type) {

@@ -3,4 +3,4 @@
 package files
 
 // onNetwork knows Linux's file systems only.
-func onNetwork(string) (bool, error) { return false, nil }
+func (*handle) onNetwork() (bool, error) { return false, nil }

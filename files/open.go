@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"syscall"
 )
 
@@ -14,37 +13,73 @@ import (
 // that took the place of the file is opened without waiting, and refused.
 const openFlags = syscall.O_NONBLOCK | syscall.O_NOCTTY
 
+// MaxPseudo bounds what is read of a file that the kernel makes up, in bytes.
+const MaxPseudo = 16 << 20
+
+// Content is what is in a file that was opened for reading: an [*os.File], or
+// bytes in memory.
+type Content interface {
+	io.ReadSeeker
+	io.Closer
+}
+
 // Open opens the regular file for reading. Directories are [ErrIsDir],
 // everything else but regular files [ErrNotRegular].
-func (f FS) Open(path string) (*os.File, fs.FileInfo, error) {
+//
+// Files that the kernel makes up, as those of /proc and /sys, are read at once
+// and without waiting, so that their size is known; those that have no end
+// are [ErrEndless].
+func (f FS) Open(path string) (content Content, info fs.FileInfo, err error) {
 	abs, err := f.Resolve(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	return openRegular("open", abs, os.O_RDONLY)
+	err = f.do(func(a *Actor) error {
+		content, info, err = a.Open(abs)
+		return err
+	})
+	return content, info, err
 }
 
-func openRegular(op, path string, flags int) (*os.File, fs.FileInfo, error) {
-	// Opening some devices has effects; look first, and once more after.
-	info, err := os.Stat(path)
+// Open is [FS.Open].
+func (a *Actor) Open(path string) (Content, fs.FileInfo, error) {
+	h, info, err := a.regular("open", path)
 	if err != nil {
-		return nil, nil, pathError(op, path, err)
-	}
-	if err := checkRegular(op, path, info); err != nil {
 		return nil, nil, err
 	}
-	file, err := os.OpenFile(path, flags|openFlags, 0)
+	defer h.close()
+	switch pseudo, err := h.isPseudo(); {
+	case err != nil:
+		return nil, nil, pathError("open", path, err)
+	case pseudo:
+		data, err := readNow(h.self())
+		if err != nil {
+			return nil, nil, pathError("open", path, err)
+		}
+		return memory{bytes.NewReader(data)}, sized{info, int64(len(data))}, nil
+	}
+	file, err := os.OpenFile(h.self(), os.O_RDONLY|openFlags, 0)
+	if err != nil {
+		return nil, nil, pathError("open", path, err)
+	}
+	return file, info, nil
+}
+
+// regular opens what the path leads to if it is a regular file.
+func (a *Actor) regular(op, path string) (*handle, fs.FileInfo, error) {
+	h, err := a.follow(path)
 	if err != nil {
 		return nil, nil, pathError(op, path, err)
 	}
-	info, err = file.Stat()
+	info, err := h.info()
 	if err == nil {
 		err = checkRegular(op, path, info)
 	}
 	if err != nil {
-		return nil, nil, errors.Join(pathError(op, path, err), file.Close())
+		h.close()
+		return nil, nil, pathError(op, path, err)
 	}
-	return file, info, nil
+	return h, info, nil
 }
 
 func checkRegular(op, path string, info fs.FileInfo) error {
@@ -57,76 +92,31 @@ func checkRegular(op, path string, info fs.FileInfo) error {
 	return nil
 }
 
-// headBytes is how much of an upload is read before the file is touched: an
-// upload that breaks off within it changes nothing. Each upload in progress
-// costs this much memory.
-const headBytes = 64 << 10
+// memory is the content of a file that was read at once.
+type memory struct{ *bytes.Reader }
 
-// Write makes the content of r the content of the file, which it creates with
-// mode 0666 less the umask, parents included, and gives to the user. metadata
-// replaces all metadata the file had. The package comment says what is left
-// of an upload that breaks off.
-//
-// Concurrent writers of one path mix, as they do for processes.
-func (f FS) Write(path string, r io.Reader, metadata map[string]string) (Entry, error) {
-	if err := CheckMetadata(metadata); err != nil {
-		return Entry{}, err
-	}
-	abs, err := f.Resolve(path)
-	if err != nil {
-		return Entry{}, err
-	}
-	if err := checkNew(abs); err != nil {
-		return Entry{}, err
-	}
-	if info, err := os.Stat(abs); err == nil {
-		if err := checkRegular("write", abs, info); err != nil {
-			return Entry{}, err
-		}
-	}
-	var head bytes.Buffer
-	switch _, err := io.CopyN(&head, r, headBytes); {
-	case errors.Is(err, io.EOF):
-		r = nil
-	case err != nil:
-		return Entry{}, pathError("write", abs, &bodyError{err})
-	}
-	if err := f.ensureDir(filepath.Dir(abs)); err != nil {
-		return Entry{}, err
-	}
-	file, created, err := create(abs)
-	if err != nil {
-		return Entry{}, pathError("write", abs, err)
-	}
-	if err = f.give(file); err == nil {
-		if err = fill(file, &head, r, metadata); err != nil {
-			// What is left is told in the package comment; that it could not
-			// be emptied changes nothing for the caller.
-			_ = file.Truncate(0)
-		}
-	}
-	if err != nil && created {
-		removeSame(abs, file)
-	}
-	// Some file systems tell of a full disk only now.
-	if err = errors.Join(err, file.Close()); err != nil {
-		return Entry{}, pathError("write", abs, err)
-	}
-	return stat(abs, newOwners())
+func (memory) Close() error { return nil }
+
+// sized says the size that was read.
+type sized struct {
+	fs.FileInfo
+	size int64
 }
 
+func (s sized) Size() int64 { return s.size }
+
 // create opens the file for writing and says whether it was made.
-func create(path string) (file *os.File, created bool, err error) {
+func (a *Actor) create(path string) (file *os.File, created bool, err error) {
 	// Twice: the file may go between the two opens.
 	for range 2 {
-		file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|openFlags, 0o666)
+		file, err = a.make(path, os.O_WRONLY)
 		if err == nil {
 			return file, true, nil
 		}
 		if !errors.Is(err, fs.ErrExist) {
 			return nil, false, err
 		}
-		file, _, err = openRegular("write", path, os.O_WRONLY)
+		file, err = a.existing(path, os.O_WRONLY)
 		if err == nil {
 			return file, false, nil
 		}
@@ -134,9 +124,8 @@ func create(path string) (file *os.File, created bool, err error) {
 			return nil, false, err
 		}
 	}
-	// A link that leads to a file that is not there yet: O_EXCL does not
-	// follow it.
-	file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|openFlags, 0o666)
+	// A link that leads to a file that is not there yet.
+	file, err = openThrough(path, os.O_WRONLY|os.O_CREATE|openFlags, 0o666)
 	if err != nil {
 		return nil, false, err
 	}
@@ -150,44 +139,46 @@ func create(path string) (file *os.File, created bool, err error) {
 	return file, false, nil
 }
 
-// fill gives the file its content and metadata. rest may be nil.
-func fill(file *os.File, head *bytes.Buffer, rest io.Reader, metadata map[string]string) error {
-	if err := file.Truncate(0); err != nil {
-		return err
-	}
-	if _, err := file.Write(head.Bytes()); err != nil {
-		return err
-	}
-	if rest != nil {
-		if _, err := io.CopyBuffer(onlyWriter{file}, bodyReader{rest}, head.Bytes()); err != nil {
-			return err
-		}
-	}
-	return writeMetadata(file, metadata)
-}
-
-// onlyWriter hides ReadFrom, which would leave the buffer unused and mix the
-// errors of the two sides.
-type onlyWriter struct{ io.Writer }
-
-// bodyReader marks the errors of the reader as such.
-type bodyReader struct{ r io.Reader }
-
-func (b bodyReader) Read(p []byte) (int, error) {
-	n, err := b.r.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		err = &bodyError{err}
-	}
-	return n, err
-}
-
-// removeSame removes the path if it still is the open file.
-func removeSame(path string, file *os.File) {
-	mine, err := file.Stat()
+// make makes the file, which must not be there.
+func (a *Actor) make(path string, flags int) (*os.File, error) {
+	dir, name, err := a.parent(path)
 	if err != nil {
-		return
+		return nil, err
 	}
-	if there, err := os.Lstat(path); err == nil && os.SameFile(mine, there) {
-		_ = os.Remove(path)
+	defer dir.close()
+	return os.OpenFile(dir.at(name), flags|os.O_CREATE|os.O_EXCL|openFlags, 0o666)
+}
+
+// existing opens a regular file that is there.
+func (a *Actor) existing(path string, flags int) (*os.File, error) {
+	h, _, err := a.regular("write", path)
+	if err != nil {
+		return nil, err
 	}
+	defer h.close()
+	return os.OpenFile(h.self(), flags|openFlags, 0)
+}
+
+// give makes the user the owner of the open file. Only the daemon's own user
+// has to be given anything: what others make is theirs, and what is not theirs
+// they are not given. A file that was made gets it anyway, for the sake of the
+// CHMOD that watchers of envd are told between CREATE and WRITE.
+func (a *Actor) give(file *os.File, created bool) error {
+	own := a.daemon == nil && os.Geteuid() == 0
+	if !own && !created {
+		return nil
+	}
+	err := file.Chown(a.user.UID, a.user.GID)
+	if err == nil {
+		return nil
+	}
+	info, statErr := file.Stat()
+	if statErr != nil {
+		return errors.Join(err, statErr)
+	}
+	// File systems that know no owners: it is the user's already.
+	if uid, gid := idsOf(info); !own || int(uid) == a.user.UID && int(gid) == a.user.GID {
+		return nil
+	}
+	return err
 }

@@ -2,7 +2,6 @@ package files
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -63,6 +62,7 @@ const (
 
 // Watch tells the changes in a directory. Close it when done.
 type Watch struct {
+	fs   FS
 	root string // as asked for, clean
 	opts WatchOptions
 	fsn  *fsnotify.Watcher
@@ -94,21 +94,9 @@ func (f FS) Watch(path string, opts WatchOptions) (*Watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(root)
+	err = f.do(func(a *Actor) error { return a.mayWatch(root, opts.AllowNetwork) })
 	if err != nil {
-		return nil, pathError("watch", root, err)
-	}
-	if !info.IsDir() {
-		return nil, &PathError{Op: "watch", Path: root, Kind: ErrNotDir}
-	}
-	if !opts.AllowNetwork {
-		network, err := onNetwork(root)
-		if err != nil {
-			return nil, pathError("watch", root, err)
-		}
-		if network {
-			return nil, &PathError{Op: "watch", Path: root, Kind: ErrNetworkMount}
-		}
+		return nil, err
 	}
 	if opts.Queue <= 0 {
 		opts.Queue = defaultQueue
@@ -118,15 +106,41 @@ func (f FS) Watch(path string, opts WatchOptions) (*Watch, error) {
 		return nil, watchError(root, err)
 	}
 	w := &Watch{
-		root: root, opts: opts, fsn: fsn, ready: make(chan struct{}, 1), names: newOwners(),
+		fs: f, root: root, opts: opts, fsn: fsn, ready: make(chan struct{}, 1), names: newOwners(),
 		dirs: make(map[string]bool), told: make(map[string]bool), renamed: make(map[string]bool),
 	}
-	if err := w.start(); err != nil {
+	if err := f.do(w.start); err != nil {
 		return nil, watchError(root, errors.Join(err, fsn.Close()))
 	}
 	w.done.Go(w.run)
 	w.done.Go(w.runErrors)
 	return w, nil
+}
+
+func (a *Actor) mayWatch(root string, network bool) error {
+	h, err := a.follow(root)
+	if err != nil {
+		return pathError("watch", root, err)
+	}
+	defer h.close()
+	info, err := h.info()
+	if err != nil {
+		return pathError("watch", root, err)
+	}
+	if !info.IsDir() {
+		return &PathError{Op: "watch", Path: root, Kind: ErrNotDir}
+	}
+	if network {
+		return nil
+	}
+	there, err := h.onNetwork()
+	if err != nil {
+		return pathError("watch", root, err)
+	}
+	if there {
+		return &PathError{Op: "watch", Path: root, Kind: ErrNetworkMount}
+	}
+	return nil
 }
 
 // Root is the watched directory.
@@ -156,14 +170,14 @@ func (w *Watch) Close() error {
 
 // start adds the first watches. The kernel may tell of changes at once, but
 // nobody reads them yet: fsnotify keeps them.
-func (w *Watch) start() error {
+func (w *Watch) start(a *Actor) error {
 	if err := w.fsn.Add(w.root); err != nil {
 		return err
 	}
 	if !w.opts.Recursive {
 		return nil
 	}
-	return w.follow(w.root, false)
+	return w.follow(a, w.root, false)
 }
 
 // run moves events from fsnotify to the queue until the watch is closed or
@@ -238,22 +252,32 @@ func (w *Watch) handle(e fsnotify.Event) error {
 		{fsnotify.Create, OpCreate}, {fsnotify.Rename, OpRename}, {fsnotify.Chmod, OpChmod},
 		{fsnotify.Write, OpWrite}, {fsnotify.Remove, OpRemove},
 	} {
-		if e.Has(op.is) {
-			if err := w.tell(path, op.tell); err != nil {
+		if !e.Has(op.is) {
+			continue
+		}
+		if !w.opts.IncludeEntry {
+			if err := w.tell(nil, path, op.tell); err != nil {
 				return err
 			}
+			continue
+		}
+		if err := w.fs.do(func(a *Actor) error { return w.tell(a, path, op.tell) }); err != nil {
+			return err
 		}
 	}
-	if w.opts.Recursive && e.Has(fsnotify.Create) {
-		if info, err := os.Lstat(path); err == nil && info.IsDir() {
-			return w.add(path)
-		}
+	if !w.opts.Recursive || !e.Has(fsnotify.Create) {
+		return nil
 	}
-	return nil
+	return w.fs.do(func(a *Actor) error {
+		if info, err := a.stat(path, false); err != nil || !info.IsDir() {
+			return nil
+		}
+		return w.add(a, path)
+	})
 }
 
-// tell queues an event.
-func (w *Watch) tell(path string, op Op) error {
+// tell queues an event. a may be nil if no entries are asked for.
+func (w *Watch) tell(a *Actor, path string, op Op) error {
 	name, err := filepath.Rel(w.root, path)
 	if err != nil {
 		return err
@@ -261,7 +285,7 @@ func (w *Watch) tell(path string, op Op) error {
 	ev := Event{Name: strings.ToValidUTF8(name, "\uFFFD"), Op: op}
 	if w.opts.IncludeEntry && op != OpRemove && op != OpRename {
 		// A path that has gone meanwhile has no entry.
-		if entry, err := stat(path, w.names); err == nil {
+		if entry, err := a.entry(path, w.names); err == nil {
 			ev.Entry = &entry
 		}
 	}
@@ -277,7 +301,7 @@ func (w *Watch) tell(path string, op Op) error {
 }
 
 // add watches a new directory and what is below it.
-func (w *Watch) add(dir string) error {
+func (w *Watch) add(a *Actor, dir string) error {
 	if len(w.dirs) >= maxWatchDirs {
 		return ErrWatchLimit
 	}
@@ -285,33 +309,33 @@ func (w *Watch) add(dir string) error {
 		return unlessGone(err)
 	}
 	w.dirs[dir] = true
-	return w.follow(dir, true)
+	return w.follow(a, dir, true)
 }
 
 // follow watches the directories in dir. What was made there before the
 // kernel watched it is told here (tell); what was made after may be seen here
 // and be told by the kernel, too, so it is remembered.
-func (w *Watch) follow(dir string, tell bool) error {
-	children, err := os.ReadDir(dir)
+func (w *Watch) follow(a *Actor, dir string, tell bool) error {
+	children, err := a.Names(dir)
 	if err != nil {
 		return unlessGone(err)
 	}
 	for _, child := range children {
-		path := filepath.Join(dir, child.Name())
+		path := filepath.Join(dir, child.Name)
 		if tell && !w.told[path] {
 			w.told[path] = true
-			if err := w.tell(path, OpCreate); err != nil {
+			if err := w.tell(a, path, OpCreate); err != nil {
 				return err
 			}
 			// Content that came before the watch is told as written. If the
 			// kernel tells it, too, that is once more, and no harm.
-			if info, err := child.Info(); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
-				if err := w.tell(path, OpWrite); err != nil {
+			if info, err := a.stat(path, false); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
+				if err := w.tell(a, path, OpWrite); err != nil {
 					return err
 				}
 			}
 		}
-		if !child.IsDir() {
+		if !child.Type.IsDir() {
 			continue
 		}
 		if len(w.dirs) >= maxWatchDirs {
@@ -324,7 +348,7 @@ func (w *Watch) follow(dir string, tell bool) error {
 			continue
 		}
 		w.dirs[path] = true
-		if err := w.follow(path, tell); err != nil {
+		if err := w.follow(a, path, tell); err != nil {
 			return err
 		}
 	}
@@ -352,7 +376,7 @@ func (w *Watch) forget(path string) {
 }
 
 // unlessGone drops errors of directories that vanished or are closed to the
-// daemon: they cannot be watched, and the rest still can.
+// user: the rest can still be listed and watched.
 func unlessGone(err error) error {
 	switch kindOf(err) {
 	case ErrNotExist, ErrNotDir, ErrPermission, ErrLoop:

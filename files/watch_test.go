@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -193,6 +195,37 @@ func TestWatchRefusals(t *testing.T) {
 	for path, want := range map[string]error{"missing": ErrNotExist, "dir/file": ErrNotDir, "fifo": ErrNotDir, "loop": ErrLoop} {
 		if _, err := f.Watch(path, WatchOptions{}); !errors.Is(err, want) {
 			t.Errorf("watch %s: %v, want %v", path, err, want)
+		}
+	}
+}
+
+// TestAnUploadIsToldAsByTheOriginal: it makes the file, gives it to its owner
+// and writes it, and watchers are told each once.
+func TestAnUploadIsToldAsByTheOriginal(t *testing.T) {
+	f := self(t)
+	w := watch(t, f, "", WatchOptions{})
+	for _, tt := range []struct {
+		name, file, content string
+		want                []Op
+	}{
+		{"a new file", "a", "x", []Op{OpCreate, OpChmod, OpWrite}},
+		{"a new file with nothing in it", "b", "", []Op{OpCreate, OpChmod}},
+	} {
+		if _, err := f.Write(tt.file, strings.NewReader(tt.content), nil); err != nil {
+			t.Fatal(err)
+		}
+		end := tt.file + ".end"
+		if err := os.Mkdir(filepath.Join(f.User.Home, end), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		var got []Op
+		for _, e := range until(t, w, end, OpCreate) {
+			if e.Name == tt.file {
+				got = append(got, e.Op)
+			}
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s is told as %v, want %v", tt.name, got, tt.want)
 		}
 	}
 }

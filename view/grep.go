@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"regexp"
 
+	"github.com/tend-run/tend/internal/pattern"
 	"github.com/tend-run/tend/process"
 )
 
@@ -18,7 +18,8 @@ const (
 
 // GrepOptions say what to look for.
 type GrepOptions struct {
-	// Pattern is an RE2 regular expression, at most 4 KiB.
+	// Pattern is an RE2 regular expression of at most 4 KiB that expands to at
+	// most 10,000 steps (x{1000} has 1,000).
 	Pattern string
 	Streams []process.Stream // empty: all
 	From    [4]int64         // where each stream starts
@@ -50,9 +51,9 @@ func Grep(ctx context.Context, p process.Process, o GrepOptions, match func(Matc
 	if len(o.Pattern) > maxPattern {
 		return &process.InvalidError{Field: "pattern", Reason: fmt.Sprintf("has %d bytes; the limit is %d", len(o.Pattern), maxPattern)}
 	}
-	re, err := regexp.Compile(o.Pattern)
+	re, err := pattern.Compile(o.Pattern)
 	if err != nil {
-		return &process.InvalidError{Field: "pattern", Reason: "is no RE2 regular expression: " + err.Error()}
+		return &process.InvalidError{Field: "pattern", Reason: err.Error()}
 	}
 	if o.Limit < 0 || o.MaxLine < 0 {
 		return &process.InvalidError{Field: "limit", Reason: "or max_line is negative"}
@@ -62,7 +63,7 @@ func Grep(ctx context.Context, p process.Process, o GrepOptions, match func(Matc
 		return err
 	}
 	v := &viewer{ctx: ctx, p: p}
-	g := &grep{re: re, o: &o, match: match}
+	g := &grep{ctx: ctx, re: re, o: &o, match: match}
 	for _, si := range info.Streams {
 		if wanted(o.Streams, si.Stream) {
 			v.streams[si.Stream] = &filter{}
@@ -91,7 +92,8 @@ func Grep(ctx context.Context, p process.Process, o GrepOptions, match func(Matc
 }
 
 type grep struct {
-	re    *regexp.Regexp
+	ctx   context.Context // of the one search
+	re    *pattern.Regexp
 	o     *GrepOptions
 	match func(Match) error
 	lines [4]*line
@@ -164,8 +166,8 @@ func (g *grep) search(l *line, cut bool) error {
 		}
 		text = l.text
 	}
-	if !g.re.Match(bytes.TrimSuffix(text, []byte{'\r'})) {
-		return nil
+	if found, err := g.re.Match(g.ctx, bytes.TrimSuffix(text, []byte{'\r'})); !found {
+		return err
 	}
 	m := Match{Stream: l.stream, From: l.at, To: l.at + int64(len(l.buf)), Line: l.n + 1, Text: text, Cut: cut}
 	if g.o.MaxLine > 0 && len(text) > g.o.MaxLine {

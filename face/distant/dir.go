@@ -1,9 +1,10 @@
 package distant
 
 import (
+	"context"
+	"errors"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -57,7 +58,7 @@ const maxDirErrors = 1000
 
 // listing is one call of dir_read.
 type listing struct {
-	r                      *fileRequest
+	a                      *files.Actor
 	root                   string // real
 	depth                  int
 	absolute, canonicalize bool
@@ -67,7 +68,7 @@ type listing struct {
 func (r *fileRequest) readDir() (message, error) {
 	path := r.path("path")
 	depth := r.f.optUint("depth", 1, math.MaxUint32)
-	l := &listing{r: r, depth: int(depth), absolute: r.f.flag("absolute"), canonicalize: r.f.flag("canonicalize")}
+	l := &listing{depth: int(depth), absolute: r.f.flag("absolute"), canonicalize: r.f.flag("canonicalize")}
 	includeRoot := r.f.flag("include_root")
 	if err := r.f.end(); err != nil {
 		return nil, err
@@ -79,20 +80,24 @@ func (r *fileRequest) readDir() (message, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.root, err = filepath.EvalSymlinks(abs); err != nil {
-		return nil, err
-	}
-	info, err := os.Stat(l.root)
+	err = r.fs.Do(r.ctx, func(a *files.Actor) error {
+		l.a = a
+		if l.root, err = a.Real(abs); err != nil {
+			return err
+		}
+		info, err := a.Stat(l.root)
+		if err != nil {
+			return err
+		}
+		if !info.IsDir() {
+			return faultf(kindOther, "%s is no directory", path)
+		}
+		if includeRoot {
+			l.out.entries = append(l.out.entries, dirEntry{l.root, "dir", 0})
+		}
+		return l.walk(l.root, 1)
+	})
 	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		return nil, faultf(kindOther, "%s is no directory", path)
-	}
-	if includeRoot {
-		l.out.entries = append(l.out.entries, dirEntry{l.root, "dir", 0})
-	}
-	if err := l.walk(l.root, 1); err != nil {
 		return nil, err
 	}
 	return l.out, nil
@@ -101,12 +106,9 @@ func (r *fileRequest) readDir() (message, error) {
 // walk lists a directory. What is in directories that cannot be read is told
 // among the errors, but for the first.
 func (l *listing) walk(dir string, depth int) error {
-	if err := l.r.ctx.Err(); err != nil {
-		return err
-	}
-	children, err := os.ReadDir(dir)
+	children, err := l.a.Names(dir)
 	if err != nil {
-		if depth == 1 {
+		if depth == 1 || errors.Is(err, context.Canceled) {
 			return err
 		}
 		if len(l.out.errors) < maxDirErrors {
@@ -118,9 +120,9 @@ func (l *listing) walk(dir string, depth int) error {
 		if len(l.out.entries) == files.MaxEntries {
 			return files.ErrTooMany
 		}
-		path := filepath.Join(dir, child.Name())
-		l.out.entries = append(l.out.entries, dirEntry{l.show(path, child.Type()), typeName(child.Type()), depth})
-		if child.IsDir() && depth < l.depth {
+		path := filepath.Join(dir, child.Name)
+		l.out.entries = append(l.out.entries, dirEntry{l.show(path, child.Type), typeName(child.Type), depth})
+		if child.Type.IsDir() && depth < l.depth {
 			if err := l.walk(path, depth+1); err != nil {
 				return err
 			}
@@ -132,7 +134,7 @@ func (l *listing) walk(dir string, depth int) error {
 // show is the path of an entry as it was asked for.
 func (l *listing) show(path string, mode fs.FileMode) string {
 	if l.canonicalize && mode&fs.ModeSymlink != 0 {
-		if real, err := filepath.EvalSymlinks(path); err == nil {
+		if real, err := l.a.Real(path); err == nil {
 			path = real
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
@@ -128,11 +127,13 @@ func (r *fileRequest) needParent(path string) error {
 	if err != nil {
 		return err
 	}
-	info, err := os.Stat(filepath.Dir(abs))
-	if err == nil && !info.IsDir() {
-		err = files.ErrNotDir
-	}
-	return err
+	return r.fs.Do(r.ctx, func(a *files.Actor) error {
+		info, err := a.Stat(filepath.Dir(abs))
+		if err == nil && !info.IsDir() {
+			err = files.ErrNotDir
+		}
+		return err
+	})
 }
 
 func (r *fileRequest) createDir() (message, error) {
@@ -157,18 +158,14 @@ func (r *fileRequest) remove() (message, error) {
 	if err := r.f.end(); err != nil {
 		return nil, err
 	}
-	abs, err := r.fs.Resolve(path)
+	info, err := r.fs.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Lstat(abs)
-	if err != nil {
-		return nil, err
+	if info.Type == files.TypeDir && info.Target == "" && !force {
+		return okMessage{}, r.fs.RemoveOne(path)
 	}
-	if info.IsDir() && !force {
-		return okMessage{}, os.Remove(abs)
-	}
-	return okMessage{}, r.fs.Remove(abs)
+	return okMessage{}, r.fs.Remove(path)
 }
 
 func (r *fileRequest) copy() (message, error) {
@@ -176,7 +173,7 @@ func (r *fileRequest) copy() (message, error) {
 	if err := r.f.end(); err != nil {
 		return nil, err
 	}
-	return okMessage{}, r.fs.Copy(src, dst)
+	return okMessage{}, r.fs.Copy(r.ctx, src, dst)
 }
 
 func (r *fileRequest) rename() (message, error) {
@@ -201,8 +198,11 @@ func (r *fileRequest) exists() (message, error) {
 		return nil, err
 	}
 	// As the original: a link that leads nowhere does not exist.
-	_, err = os.Stat(abs)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	err = r.fs.Do(r.ctx, func(a *files.Actor) error {
+		_, err := a.Stat(abs)
+		return err
+	})
+	if err != nil && !errors.Is(err, files.ErrNotExist) {
 		return nil, err
 	}
 	return existsMessage{err == nil}, nil

@@ -2,8 +2,6 @@ package distant
 
 import (
 	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/tend-run/tend/face/distant/wire"
 	"github.com/tend-run/tend/files"
@@ -84,24 +82,27 @@ func (r *fileRequest) metadata() (message, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Lstat(abs)
-	if err != nil {
-		return nil, err
-	}
-	m := metadataMessage{info: info, fileType: typeName(info.Mode())}
-	if canonicalize {
-		if m.canonical, err = filepath.EvalSymlinks(abs); err != nil {
-			return nil, err
+	var m metadataMessage
+	err = r.fs.Do(r.ctx, func(a *files.Actor) error {
+		if m.info, err = a.Lstat(abs); err != nil {
+			return err
 		}
-	}
-	if resolve && info.Mode()&fs.ModeSymlink != 0 {
-		target, err := os.Stat(abs)
-		if err != nil {
-			return nil, err
+		m.fileType = typeName(m.info.Mode())
+		if canonicalize {
+			if m.canonical, err = a.Real(abs); err != nil {
+				return err
+			}
 		}
-		m.fileType = typeName(target.Mode())
-	}
-	return m, nil
+		if !resolve || m.info.Mode()&fs.ModeSymlink == 0 {
+			return nil
+		}
+		target, err := a.Stat(abs)
+		if err == nil {
+			m.fileType = typeName(target.Mode())
+		}
+		return err
+	})
+	return m, err
 }
 
 // change is what set_permissions asks for: bits to set and bits to clear.
@@ -141,48 +142,49 @@ func (r *fileRequest) setPermissions() (message, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Lstat(abs)
-	if err != nil {
-		return nil, err
-	}
-	link := info.Mode()&fs.ModeSymlink != 0
-	if link && excludeLinks {
-		return okMessage{}, nil
-	}
-	if !recursive || link && !followLinks {
-		return okMessage{}, r.fs.Chmod(abs, ch.apply)
-	}
-	return okMessage{}, r.chmodAll(abs, ch, excludeLinks)
+	return okMessage{}, r.fs.Do(r.ctx, func(a *files.Actor) error {
+		info, err := a.Lstat(abs)
+		if err != nil {
+			return err
+		}
+		link := info.Mode()&fs.ModeSymlink != 0
+		if link && excludeLinks {
+			return nil
+		}
+		if !recursive || link && !followLinks {
+			return a.Chmod(abs, ch.apply)
+		}
+		return chmodAll(a, abs, ch, excludeLinks)
+	})
 }
 
 // chmodAll changes what is in a directory before the directory, which may be
 // closed by the change. Links below are not entered.
-func (r *fileRequest) chmodAll(root string, ch change, excludeLinks bool) error {
-	if real, err := filepath.EvalSymlinks(root); err == nil {
-		root = real
-	}
-	var paths []string
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if r.ctx.Err() != nil {
-			return r.ctx.Err()
-		}
-		if d.Type()&fs.ModeSymlink != 0 && excludeLinks {
-			return nil
-		}
-		if len(paths) == files.MaxEntries {
-			return files.ErrTooMany
-		}
-		paths = append(paths, path)
-		return nil
-	})
+func chmodAll(a *files.Actor, root string, ch change, excludeLinks bool) error {
+	root, err := a.Real(root)
 	if err != nil {
 		return err
 	}
+	paths := []string{root}
+	if info, err := a.Stat(root); err != nil {
+		return err
+	} else if info.IsDir() {
+		err := a.Walk(root, func(path string, typ fs.FileMode) error {
+			if typ&fs.ModeSymlink != 0 && excludeLinks {
+				return nil
+			}
+			if len(paths) == files.MaxEntries {
+				return files.ErrTooMany
+			}
+			paths = append(paths, path)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
 	for i := len(paths) - 1; i >= 0; i-- {
-		if err := r.fs.Chmod(paths[i], ch.apply); err != nil {
+		if err := a.Chmod(paths[i], ch.apply); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tend-run/tend/face/distant/journal"
 	"github.com/tend-run/tend/face/distant/wire"
+	"github.com/tend-run/tend/internal/pattern"
 )
 
 const (
@@ -23,8 +24,8 @@ const (
 // query is what a search looks for.
 type query struct {
 	contents         bool
-	condition        *regexp.Regexp
-	include, exclude *regexp.Regexp // of paths; nil: none
+	condition        *pattern.Regexp
+	include, exclude *pattern.Regexp // of paths; nil: none
 	paths            []string
 	types            []string // dir, file, symlink; empty: all
 	upward, follow   bool
@@ -181,7 +182,7 @@ func (r *fileRequest) search() (message, func(), error) {
 		r.c.works.Go(func() {
 			defer cancel()
 			defer close(s.results)
-			q.walk(ctx, s.id, s.results)
+			q.walk(ctx, *r.c.face.fs, s.id, s.results)
 		})
 		r.c.add(s)
 	}, nil
@@ -270,26 +271,26 @@ func (q *query) options(o *fields) (err error) {
 }
 
 // condition reads a condition as a regular expression; nil if it is absent.
-func condition(f *fields, name string) (*regexp.Regexp, error) {
+func condition(f *fields, name string) (*pattern.Regexp, error) {
 	c := f.object(name)
 	if c == nil {
 		return nil, f.err
 	}
-	text, err := pattern(c)
+	text, err := expression(c)
 	if err != nil {
 		return nil, err
 	}
 	if len(text) > maxPattern {
 		return nil, faultf(kindInvalidInput, "the condition has more than %d KiB", maxPattern>>10)
 	}
-	re, err := regexp.Compile(text)
+	re, err := pattern.Compile(text)
 	if err != nil {
-		return nil, faultf(kindInvalidInput, "the condition: %v", err)
+		return nil, faultf(kindInvalidInput, "the condition %v", err)
 	}
 	return re, nil
 }
 
-func pattern(c *fields) (string, error) {
+func expression(c *fields) (string, error) {
 	typ := c.str("type")
 	if typ == "or" {
 		v := c.need("value")
@@ -298,7 +299,7 @@ func pattern(c *fields) (string, error) {
 		}
 		var parts []string
 		for _, v := range decoded(c, "value", v.Array) {
-			text, err := pattern(fieldsOf(v, c.at))
+			text, err := expression(fieldsOf(v, c.at))
 			if err != nil {
 				return "", err
 			}

@@ -7,17 +7,13 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"syscall"
-)
 
-// maxSearchLine bounds a line in which a search looks; longer ones are looked
-// at in pieces.
-const maxSearchLine = 1 << 20
+	"github.com/tend-run/tend/files"
+	"github.com/tend-run/tend/internal/pattern"
+)
 
 // errEnough: the limit of results is reached.
 var errEnough = errors.New("enough results")
@@ -25,6 +21,7 @@ var errEnough = errors.New("enough results")
 // searcher collects the results of one search.
 type searcher struct {
 	q     *query
+	a     *files.Actor
 	ctx   context.Context // of the one search that it lives for
 	id    uint32
 	out   chan<- message
@@ -34,18 +31,26 @@ type searcher struct {
 }
 
 // walk sends what it finds to out. It returns at the end, or when ctx ends.
-func (q *query) walk(ctx context.Context, id uint32, out chan<- message) {
+func (q *query) walk(ctx context.Context, fs files.FS, id uint32, out chan<- message) {
 	s := &searcher{q: q, ctx: ctx, id: id, out: out, left: q.limit, seen: map[string]bool{}}
-	for _, path := range q.paths {
-		err := s.root(path)
-		if errors.Is(err, errEnough) || ctx.Err() != nil {
-			break
+	// The error says why the search ended early; the client is told its end.
+	_ = fs.Do(ctx, func(a *files.Actor) error {
+		s.a = a
+		for _, path := range q.paths {
+			if err := s.root(path); err != nil {
+				return err
+			}
 		}
-	}
-	s.flush()
+		return nil
+	})
+	s.send()
 }
 
-func (s *searcher) flush() {
+// flush hands the results on, with no thread held meanwhile: the client may
+// take its time.
+func (s *searcher) flush() error { return s.a.Pause(s.send) }
+
+func (s *searcher) send() {
 	if len(s.found) == 0 {
 		return
 	}
@@ -63,7 +68,9 @@ func (s *searcher) add(m match) error {
 	s.left--
 	s.found = append(s.found, m)
 	if uint64(len(s.found)) >= s.q.batch {
-		s.flush()
+		if err := s.flush(); err != nil {
+			return err
+		}
 	}
 	if s.left == 0 {
 		return errEnough
@@ -75,7 +82,7 @@ func (s *searcher) root(path string) error {
 	if !s.q.upward {
 		return s.visit(path, 0, s.q.depth)
 	}
-	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+	if info, err := s.a.Stat(path); err == nil && !info.IsDir() {
 		path = filepath.Dir(path)
 	}
 	// The entries of the directory, and of each one above.
@@ -97,13 +104,13 @@ func (s *searcher) visit(path string, depth, deepest uint64) error {
 	if err := s.ctx.Err(); err != nil {
 		return err
 	}
-	info, err := os.Lstat(path)
+	info, err := s.a.Lstat(path)
 	if err != nil {
 		return nil
 	}
 	mode := info.Mode()
 	if mode&fs.ModeSymlink != 0 && s.q.follow {
-		if target, err := os.Stat(path); err == nil {
+		if target, err := s.a.Stat(path); err == nil {
 			mode = target.Mode()
 		}
 	}
@@ -116,12 +123,12 @@ func (s *searcher) visit(path string, depth, deepest uint64) error {
 	if !mode.IsDir() || depth >= deepest || s.again(path) {
 		return nil
 	}
-	children, err := os.ReadDir(path)
+	children, err := s.a.Names(path)
 	if err != nil {
 		return nil
 	}
 	for _, child := range children {
-		if err := s.visit(filepath.Join(path, child.Name()), depth+1, deepest); err != nil {
+		if err := s.visit(filepath.Join(path, child.Name), depth+1, deepest); err != nil {
 			return err
 		}
 	}
@@ -133,7 +140,7 @@ func (s *searcher) again(path string) bool {
 	if !s.q.follow {
 		return false
 	}
-	real, err := filepath.EvalSymlinks(path)
+	real, err := s.a.Real(path)
 	if err != nil || s.seen[real] {
 		return true
 	}
@@ -160,23 +167,27 @@ func (s *searcher) look(path string, mode fs.FileMode) error {
 	return nil
 }
 
-func submatches(re *regexp.Regexp, b []byte) []submatch {
+// maxSubmatches bounds the places that are told of one line.
+const maxSubmatches = 1000
+
+func submatches(re *pattern.Regexp, b []byte) []submatch {
 	var out []submatch
-	for _, place := range re.FindAllIndex(b, 1000) {
+	for _, place := range re.FindAll(b, maxSubmatches) {
 		out = append(out, submatch{string(b[place[0]:place[1]]), place[0], place[1]})
 	}
 	return out
 }
 
 // contents looks through the lines of a file, up to the first NUL byte, behind
-// which a file is no text.
+// which a file is no text. Lines that are longer than a piece are looked at in
+// pieces.
 func (s *searcher) contents(path string) error {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	file, _, err := s.a.Open(path)
 	if err != nil {
 		return nil
 	}
 	defer file.Close()
-	in := bufio.NewReaderSize(file, maxSearchLine)
+	in := bufio.NewReaderSize(file, s.q.condition.Piece())
 	var offset int64
 	for number := 1; ; {
 		line, err := in.ReadSlice('\n')

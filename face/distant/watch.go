@@ -3,7 +3,6 @@ package distant
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -148,12 +147,15 @@ func (r *fileRequest) watch() (message, func(), error) {
 func (c *client) openWatch(js journal.Watch) (*watch, error) {
 	w := &watch{path: js.Path, origin: origin{id: js.Origin}, kinds: js.Kinds}
 	root := js.Path
-	info, err := os.Stat(root)
+	err := c.face.fs.Do(c.ctx, func(a *files.Actor) error {
+		info, err := a.Stat(root)
+		if err == nil && !info.IsDir() {
+			root, w.only = filepath.Dir(root), filepath.Base(root)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
-	}
-	if !info.IsDir() {
-		root, w.only = filepath.Dir(root), filepath.Base(root)
 	}
 	w.files, err = c.face.fs.Watch(root, files.WatchOptions{Recursive: js.Recursive && w.only == "", AllowNetwork: true})
 	if err != nil {

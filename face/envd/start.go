@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -71,9 +70,6 @@ func (f *Face) spec(ctx context.Context, h http.Header, req *pb.StartRequest, ti
 		return spec, connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	argv := append([]string{config.GetCmd()}, config.GetArgs()...)
-	if err := checkDir(dir, argv); err != nil {
-		return spec, err
-	}
 	scope, err := killScopeOf(h)
 	if err != nil {
 		return spec, err
@@ -112,17 +108,6 @@ func sizeOf(pty *pb.PTY) *process.Size {
 	return &process.Size{Cols: uint16(pty.GetSize().GetCols()), Rows: uint16(pty.GetSize().GetRows())}
 }
 
-func checkDir(dir string, argv []string) error {
-	st, err := os.Stat(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return errorf(connect.CodeInvalidArgument, "cwd '%s' does not exist", dir)
-	case err == nil && !st.IsDir(), errors.Is(err, syscall.ENOTDIR):
-		return startFailed(argv, &process.StartError{Reason: process.StartBadDir, Err: syscall.ENOTDIR})
-	}
-	return nil // other errors may not be the user's: let the start find out
-}
-
 // startFailed words a failure as the original does, whose processes all begin
 // as a shell.
 func startFailed(argv []string, failed *process.StartError) error {
@@ -136,6 +121,9 @@ func startFailed(argv []string, failed *process.StartError) error {
 			cause = fmt.Errorf("fork/exec /bin/sh: argument list too long")
 		}
 	case process.StartBadDir:
+		if errors.Is(failed.Err, fs.ErrNotExist) {
+			return errorf(code, "cwd '%s' does not exist", failed.What)
+		}
 		var errno syscall.Errno
 		if errors.As(failed.Err, &errno) {
 			cause = fmt.Errorf("fork/exec /bin/sh: %w", errno)

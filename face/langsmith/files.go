@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/files"
 )
 
@@ -66,25 +67,27 @@ func (f *Face) download(w http.ResponseWriter, r *http.Request, box driver.Sandb
 	if path == "" {
 		return requestErrorf("path is missing; call /download?path=FILE")
 	}
-	f.serveFile(w, r, box, path, "")
+	f.serveFile(w, r, box, &grant{Path: path, Disposition: "attachment"})
 	return nil
 }
 
-// serveFile answers with a file, its ETag and the range that was asked for.
-func (f *Face) serveFile(w http.ResponseWriter, r *http.Request, box driver.Sandbox, path, contentType string) {
+// serveFile answers with a file, its ETag and the range that was asked for. Of
+// the grant, path, type and disposition count.
+func (f *Face) serveFile(w http.ResponseWriter, r *http.Request, box driver.Sandbox, g *grant) {
 	fsys, err := box.Files("")
 	if err != nil {
 		f.refuse(w, err)
 		return
 	}
-	file, info, err := fsys.Open(path)
+	file, info, err := fsys.Open(g.Path)
 	if err != nil {
 		f.refuseFile(w, kindRead, err)
 		return
 	}
 	defer file.Close()
+	contentType := g.Type
 	if contentType == "" {
-		contentType = mime.TypeByExtension(filepath.Ext(path))
+		contentType = mime.TypeByExtension(filepath.Ext(g.Path))
 	}
 	if contentType == "" {
 		contentType = "application/octet-stream"
@@ -93,7 +96,11 @@ func (f *Face) serveFile(w http.ResponseWriter, r *http.Request, box driver.Sand
 	h.Set("Content-Type", contentType)
 	h.Set("ETag", etag(info))
 	h.Set("Cache-Control", "no-cache")
-	h.Set("X-Content-Type-Options", "nosniff")
+	face.Inert(h)
+	if g.Disposition != "" {
+		name := strings.ToValidUTF8(filepath.Base(g.Path), "\uFFFD")
+		h.Set("Content-Disposition", mime.FormatMediaType(g.Disposition, map[string]string{"filename": name}))
+	}
 	http.ServeContent(&detailed{ResponseWriter: w}, r, "", info.ModTime(), file)
 }
 

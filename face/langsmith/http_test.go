@@ -203,7 +203,7 @@ func TestLinks(t *testing.T) {
 	s.key = ""
 	res := s.do("GET", link.DownloadURL, "")
 	res.Body.Close()
-	if res.StatusCode != 200 || res.Header.Get("Content-Security-Policy") != "sandbox" {
+	if res.StatusCode != 200 || !strings.Contains(res.Header.Get("Content-Security-Policy"), "sandbox") || res.Header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("%s %v", res.Status, res.Header)
 	}
 	other, err := s.driver.Create(t.Context(), driver.Spec{Name: "other"})

@@ -7,12 +7,10 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
-	"mime"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -268,11 +266,6 @@ func (f *Face) followLink(w http.ResponseWriter, r *http.Request, box driver.San
 	if err != nil {
 		return err
 	}
-	// A page from a sandbox must not act as a page of this server.
-	w.Header().Set("Content-Security-Policy", "sandbox")
-	if g.Disposition != "" {
-		w.Header().Set("Content-Disposition", mime.FormatMediaType(g.Disposition, map[string]string{"filename": filepath.Base(g.Path)}))
-	}
-	f.serveFile(w, r, box, g.Path, g.Type)
+	f.serveFile(w, r, box, g)
 	return nil
 }

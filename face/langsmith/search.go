@@ -7,8 +7,8 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"net/http"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -31,7 +31,12 @@ const (
 	// searchTime bounds one search; what was found until then is told as
 	// truncated. The SDKs give up after 60 s.
 	searchTime = 50 * time.Second
-	maxPattern = 4 << 10
+	// searchBytes bounds what one search reads, in bytes; it ends as truncated,
+	// too.
+	searchBytes = 64 << 30
+	maxPattern  = 4 << 10
+	// maxAlternatives bounds the patterns that one with braces stands for.
+	maxAlternatives = 256
 )
 
 type searchRequest struct {
@@ -58,79 +63,83 @@ var errEnough = errors.New("enough was found")
 
 // search is one walk below a directory.
 type search struct {
-	ctx   context.Context // of the request that the search lives for
+	fs    files.FS
 	root  string
 	limit int
+	left  int64 // bytes that may be read
 }
 
 // startSearch checks a request and finds the directory.
-func (f *Face) startSearch(r *http.Request, box driver.Sandbox) (*searchRequest, *search, func(), error) {
+func (f *Face) startSearch(r *http.Request, box driver.Sandbox) (*searchRequest, *search, error) {
 	r.Body = http.MaxBytesReader(nil, r.Body, maxBody)
 	req := new(searchRequest)
 	if err := decode(r, req); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	s := &search{limit: maxMatches}
+	s := &search{limit: maxMatches, left: searchBytes}
 	switch {
 	case req.Pattern == "":
-		return nil, nil, nil, requestErrorf("pattern is empty")
+		return nil, nil, requestErrorf("pattern is empty")
 	case len(req.Pattern) > maxPattern || len(req.Glob) > maxPattern:
-		return nil, nil, nil, requestErrorf("the pattern is longer than %d bytes", maxPattern)
+		return nil, nil, requestErrorf("the pattern is longer than %d bytes", maxPattern)
 	case req.Limit != nil && *req.Limit < 1:
-		return nil, nil, nil, requestErrorf("limit is %d; at least 1 is wanted", *req.Limit)
+		return nil, nil, requestErrorf("limit is %d; at least 1 is wanted", *req.Limit)
 	case req.Limit != nil:
 		s.limit = min(*req.Limit, maxMatches)
 	}
-	fsys, err := box.Files("")
-	if err != nil {
-		return nil, nil, nil, err
+	var err error
+	if s.fs, err = box.Files(""); err != nil {
+		return nil, nil, err
 	}
-	if s.root, err = fsys.Resolve(req.Path); err != nil {
-		return nil, nil, nil, err
+	s.root, err = s.fs.Resolve(req.Path)
+	return req, s, err
+}
+
+// checkGlob refuses a glob that means nothing, or too much.
+func checkGlob(field, glob string) error {
+	if !doublestar.ValidatePattern(glob) {
+		return requestErrorf("the %s %.200q is malformed; **, *, ?, [..] and {..,..} have a meaning", field, glob)
 	}
-	info, err := os.Stat(s.root)
-	if err != nil {
-		kind := error(nil)
-		if errors.Is(err, fs.ErrNotExist) {
-			kind = files.ErrNotExist
-		} else if errors.Is(err, fs.ErrPermission) {
-			kind = files.ErrPermission
-		}
-		return nil, nil, nil, &files.PathError{Op: "search", Path: s.root, Kind: kind, Err: err}
+	if alternatives(glob) > maxAlternatives {
+		return requestErrorf("the %s %.200q stands for more than %d patterns, which is the limit; use fewer braces", field, glob, maxAlternatives)
 	}
-	if !info.IsDir() {
-		return nil, nil, nil, &problemError{problem{http.StatusBadRequest, kindRead, s.root + " is not a directory"}}
+	return nil
+}
+
+// alternatives is at least the number of patterns without braces that one
+// stands for: that of its braces and commas if they are shared out evenly,
+// however they nest. A product is never larger than that of equal factors.
+func alternatives(glob string) float64 {
+	groups, commas := float64(strings.Count(glob, "{")), float64(strings.Count(glob, ","))
+	if groups == 0 {
+		return 1
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), searchTime)
-	s.ctx = ctx
-	return req, s, cancel, nil
+	return math.Pow(commas/groups+1, groups)
 }
 
 // walk calls visit for all below the root, in lexical order. truncated: it was
 // cut short by the time or by visit.
-func (s *search) walk(visit func(rel string, d fs.DirEntry) error) (truncated bool, err error) {
-	err = filepath.WalkDir(s.root, func(p string, d fs.DirEntry, err error) error {
-		if s.ctx.Err() != nil {
-			return s.ctx.Err()
-		}
-		if err != nil {
-			// Closed to the daemon, or gone meanwhile.
-			if d != nil && d.IsDir() && p != s.root {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if p == s.root {
-			return nil
-		}
-		rel, err := filepath.Rel(s.root, p)
+func (s *search) walk(ctx context.Context, visit func(a *files.Actor, path, rel string, typ fs.FileMode) error) (truncated bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, searchTime)
+	defer cancel()
+	err = s.fs.Do(ctx, func(a *files.Actor) error {
+		info, err := a.Stat(s.root)
 		if err != nil {
 			return err
 		}
-		return visit(filepath.ToSlash(rel), d)
+		if !info.IsDir() {
+			return &problemError{problem{http.StatusBadRequest, kindRead, s.root + " is not a directory"}}
+		}
+		return a.Walk(s.root, func(path string, typ fs.FileMode) error {
+			rel, err := filepath.Rel(s.root, path)
+			if err != nil {
+				return err
+			}
+			return visit(a, path, filepath.ToSlash(rel), typ)
+		})
 	})
 	switch {
-	case errors.Is(err, errEnough), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, errEnough), errors.Is(err, context.DeadlineExceeded), errors.Is(err, files.ErrTooMany):
 		return true, nil
 	case err != nil:
 		return false, err
@@ -140,30 +149,29 @@ func (s *search) walk(visit func(rel string, d fs.DirEntry) error) (truncated bo
 
 // glob finds files and directories by pattern: POST /glob.
 func (f *Face) glob(w http.ResponseWriter, r *http.Request, box driver.Sandbox) error {
-	req, s, cancel, err := f.startSearch(r, box)
+	req, s, err := f.startSearch(r, box)
 	if err != nil {
 		return err
 	}
-	defer cancel()
 	pattern := strings.TrimPrefix(req.Pattern, "./")
-	if !doublestar.ValidatePattern(pattern) {
-		return requestErrorf("the pattern %.200q is malformed; **, *, ? and [..] have a meaning", req.Pattern)
+	if err := checkGlob("pattern", pattern); err != nil {
+		return err
 	}
 	deep := strings.Contains(pattern, "/") || strings.Contains(pattern, "**")
 	matches := []globMatch{}
-	truncated, err := s.walk(func(rel string, d fs.DirEntry) error {
+	truncated, err := s.walk(r.Context(), func(a *files.Actor, path, rel string, typ fs.FileMode) error {
 		if doublestar.MatchUnvalidated(pattern, rel) {
 			if len(matches) == s.limit {
 				return errEnough
 			}
-			if info, err := d.Info(); err == nil {
+			if info, err := a.Lstat(path); err == nil {
 				matches = append(matches, globMatch{
-					Path: strings.ToValidUTF8(filepath.Join(s.root, rel), "\uFFFD"), IsDir: d.IsDir(), SizeBytes: info.Size(), ModifiedAt: stamp(info.ModTime()),
+					Path: strings.ToValidUTF8(path, "\uFFFD"), IsDir: typ.IsDir(), SizeBytes: info.Size(), ModifiedAt: stamp(info.ModTime()),
 				})
 			}
 		}
-		if d.IsDir() && !deep {
-			return fs.SkipDir
+		if typ.IsDir() && !deep {
+			return files.SkipDir
 		}
 		return nil
 	})
@@ -176,29 +184,24 @@ func (f *Face) glob(w http.ResponseWriter, r *http.Request, box driver.Sandbox) 
 
 // grep finds lines that hold a literal text: POST /grep.
 func (f *Face) grep(w http.ResponseWriter, r *http.Request, box driver.Sandbox) error {
-	req, s, cancel, err := f.startSearch(r, box)
+	req, s, err := f.startSearch(r, box)
 	if err != nil {
 		return err
 	}
-	defer cancel()
-	if req.Glob != "" && !doublestar.ValidatePattern(req.Glob) {
-		return requestErrorf("the glob %.200q is malformed; **, *, ? and [..] have a meaning", req.Glob)
-	}
-	fsys, err := box.Files("")
-	if err != nil {
+	if err := checkGlob("glob", req.Glob); err != nil {
 		return err
 	}
 	matches := []grepMatch{}
-	truncated, err := s.walk(func(rel string, d fs.DirEntry) error {
-		if !d.Type().IsRegular() || !globSelects(req.Glob, rel) {
+	truncated, err := s.walk(r.Context(), func(a *files.Actor, path, rel string, typ fs.FileMode) error {
+		if !typ.IsRegular() || !globSelects(req.Glob, rel) {
 			return nil
 		}
-		file, _, err := fsys.Open(filepath.Join(s.root, rel))
+		file, _, err := a.Open(path)
 		if err != nil {
-			return nil // gone, or closed to the daemon
+			return nil // gone, or closed to the user
 		}
 		defer file.Close()
-		return s.grepFile(file, filepath.Join(s.root, rel), req.Pattern, &matches)
+		return s.grepFile(a, file, path, req.Pattern, &matches)
 	})
 	if err != nil {
 		return err
@@ -219,7 +222,7 @@ func globSelects(glob, rel string) bool {
 }
 
 // grepFile adds the matches of one file.
-func (s *search) grepFile(file io.Reader, name, pattern string, matches *[]grepMatch) error {
+func (s *search) grepFile(a *files.Actor, file io.Reader, name, pattern string, matches *[]grepMatch) error {
 	r := bufio.NewReaderSize(file, 64<<10)
 	if head, _ := r.Peek(sniff); bytes.IndexByte(head, 0) >= 0 {
 		return nil
@@ -228,18 +231,21 @@ func (s *search) grepFile(file io.Reader, name, pattern string, matches *[]grepM
 	var line []byte
 	for n := 1; ; n++ {
 		var err error
-		line, err = readLine(r, line[:0])
+		line, err = s.readLine(a, r, line[:0])
 		if len(line) > 0 && bytes.Contains(line, want) {
 			if len(*matches) == s.limit {
 				return errEnough
 			}
 			*matches = append(*matches, grepMatch{strings.ToValidUTF8(name, "\uFFFD"), n, shown(line)})
 		}
+		if err := a.Err(); err != nil {
+			return err
+		}
+		if errors.Is(err, errEnough) {
+			return err
+		}
 		if err != nil {
 			return nil // the end, or no longer readable
-		}
-		if n%4096 == 0 && s.ctx.Err() != nil {
-			return s.ctx.Err()
 		}
 	}
 }
@@ -248,13 +254,19 @@ func (s *search) grepFile(file io.Reader, name, pattern string, matches *[]grepM
 const longestLine = 16 << 20
 
 // readLine reads a line without its end, and drops what is longer than
-// longestLine.
-func readLine(r *bufio.Reader, line []byte) ([]byte, error) {
+// longestLine. A line may be a hole of terabytes: it ends with the search, too.
+func (s *search) readLine(a *files.Actor, r *bufio.Reader, line []byte) ([]byte, error) {
 	for {
 		part, err := r.ReadSlice('\n')
 		line = append(line, part[:min(len(part), longestLine-len(line))]...)
+		if s.left -= int64(len(part)); s.left < 0 {
+			return line, errEnough
+		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return bytes.TrimRight(line, "\r\n"), err
+		}
+		if err := a.Err(); err != nil {
+			return line, err
 		}
 	}
 }

@@ -1,17 +1,17 @@
 package envdfs
 
 import (
-	"bytes"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"mime"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/files"
 )
 
@@ -35,19 +35,11 @@ func (f *Face) serveFile(w http.ResponseWriter, r *http.Request) *failure {
 	if fail != nil {
 		return fail
 	}
-	file, path, fail := openFile(fsys, query.Get("path"))
+	content, info, path, fail := openFile(fsys, query.Get("path"))
 	if fail != nil {
 		return fail
 	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return &failure{http.StatusInternalServerError, err.Error()}
-	}
-	content, fail := contentOf(file, info.Size(), path)
-	if fail != nil {
-		return fail
-	}
+	defer content.Close()
 	zip, plainRefused, err := useGzip(strings.Join(r.Header.Values("Accept-Encoding"), ","))
 	if err != nil {
 		return &failure{http.StatusNotAcceptable, "error parsing Accept-Encoding: " + err.Error()}
@@ -62,6 +54,7 @@ func (f *Face) serveFile(w http.ResponseWriter, r *http.Request) *failure {
 		}
 	}
 	name := strings.ToValidUTF8(filepath.Base(path), "\uFFFD")
+	face.Inert(w.Header())
 	w.Header().Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": name}))
 	if !zip {
 		http.ServeContent(w, r, name, info.ModTime(), content)
@@ -88,46 +81,22 @@ func (f *Face) serveFile(w http.ResponseWriter, r *http.Request) *failure {
 	return nil
 }
 
-const (
-	// unsureSize is up to which size a file may have another one: those of
-	// /proc say 0 and those of /sys a page, whatever is in them.
-	unsureSize = 4096
-	// maxUnsized bounds what is read of a file that has more than it said.
-	maxUnsized = 16 << 20
-)
-
-// contentOf returns what is in the file. Where its size cannot be trusted it
-// is read at once, as ranges and lengths are made from the size.
-func contentOf(file *os.File, size int64, path string) (io.ReadSeeker, *failure) {
-	if size > unsureSize {
-		return file, nil
-	}
-	data, err := io.ReadAll(io.LimitReader(file, maxUnsized+1))
-	switch {
-	case err != nil:
-		return nil, &failure{http.StatusInternalServerError, fmt.Sprintf("error reading file '%s': %v", path, err)}
-	case len(data) > maxUnsized:
-		return nil, &failure{http.StatusInternalServerError, fmt.Sprintf("file '%s' says it has %d bytes and has more than %d; read it with a command", path, size, maxUnsized)}
-	}
-	return bytes.NewReader(data), nil
-}
-
 // openFile opens the file for GET and words what fails as the original does.
-func openFile(fsys files.FS, asked string) (*os.File, string, *failure) {
+func openFile(fsys files.FS, asked string) (files.Content, fs.FileInfo, string, *failure) {
 	path, err := fsys.Resolve(asked)
 	if err != nil {
-		return nil, "", &failure{http.StatusBadRequest, fmt.Sprintf("error expanding and resolving path '%.200s': %v", asked, err)}
+		return nil, nil, "", &failure{http.StatusBadRequest, fmt.Sprintf("error expanding and resolving path '%.200s': %v", asked, err)}
 	}
-	file, _, err := fsys.Open(path)
+	content, info, err := fsys.Open(path)
 	switch {
 	case err == nil:
-		return file, path, nil
+		return content, info, path, nil
 	case errors.Is(err, files.ErrNotExist):
-		return nil, "", &failure{http.StatusNotFound, fmt.Sprintf("path '%s' does not exist", path)}
+		return nil, nil, "", &failure{http.StatusNotFound, fmt.Sprintf("path '%s' does not exist", path)}
 	case errors.Is(err, files.ErrIsDir):
-		return nil, "", &failure{http.StatusBadRequest, fmt.Sprintf("path '%s' is a directory", path)}
+		return nil, nil, "", &failure{http.StatusBadRequest, fmt.Sprintf("path '%s' is a directory", path)}
 	case errors.Is(err, files.ErrNotRegular):
-		return nil, "", &failure{http.StatusBadRequest, fmt.Sprintf("path '%s' is not a regular file", path)}
+		return nil, nil, "", &failure{http.StatusBadRequest, fmt.Sprintf("path '%s' is not a regular file", path)}
 	}
-	return nil, "", &failure{restStatus(err), fmt.Sprintf("error opening file '%s': %v", path, err)}
+	return nil, nil, "", &failure{restStatus(err), fmt.Sprintf("error opening file '%s': %v", path, err)}
 }

@@ -40,7 +40,7 @@ func restStatus(err error) int {
 	switch {
 	case files.IsBodyError(err), errors.As(err, &invalid),
 		errors.Is(err, files.ErrIsDir), errors.Is(err, files.ErrNotDir),
-		errors.Is(err, files.ErrNotRegular), errors.Is(err, files.ErrLoop):
+		errors.Is(err, files.ErrNotRegular), errors.Is(err, files.ErrLoop), errors.Is(err, files.ErrEndless):
 		return http.StatusBadRequest
 	case errors.Is(err, files.ErrNotExist):
 		return http.StatusNotFound
@@ -59,7 +59,7 @@ func rpcCode(err error) connect.Code {
 	var invalid *files.InvalidError
 	switch {
 	case errors.As(err, &invalid), errors.Is(err, files.ErrNotDir),
-		errors.Is(err, files.ErrIsDir), errors.Is(err, files.ErrNotRegular), errors.Is(err, files.ErrNetworkMount):
+		errors.Is(err, files.ErrIsDir), errors.Is(err, files.ErrNotRegular), errors.Is(err, files.ErrEndless), errors.Is(err, files.ErrNetworkMount):
 		return connect.CodeInvalidArgument
 	case errors.Is(err, files.ErrNotExist):
 		return connect.CodeNotFound

@@ -268,7 +268,7 @@ func TestFilesThatLieAboutTheirSize(t *testing.T) {
 			t.Errorf("a range of %s: %d %q, want %q", path, res.StatusCode, got, want[1:3])
 		}
 	}
-	if res, got := s.do("GET", "/files?path=/proc/self/mem", ""); res.StatusCode != 500 || !strings.Contains(got, "error reading file '/proc/self/mem'") {
+	if res, got := s.do("GET", "/files?path=/proc/self/mem", ""); res.StatusCode != 500 || !strings.Contains(got, "error opening file '/proc/self/mem'") {
 		t.Errorf("memory: %d %q", res.StatusCode, got)
 	}
 }

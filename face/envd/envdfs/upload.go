@@ -43,6 +43,7 @@ func (f *Face) upload(w http.ResponseWriter, r *http.Request) {
 	// envd lets net/http guess the type, which makes it text/plain; the SDKs
 	// parse it as JSON all the same.
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff") // it repeats the paths
 	_, _ = w.Write(text)
 }
 

@@ -1,0 +1,101 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+)
+
+// Do runs do with the rights of the user and with no others: the kernel
+// decides what is allowed, as it does for the user's own processes. For the
+// daemon's own user that is how the daemon runs already. For another one, do
+// runs on a thread that has the user's ids and groups and no capability; a
+// thread that cannot be given its rights back is never used again.
+//
+// A may be used until do returns. Long operations end with an error when ctx
+// ends.
+func (f FS) Do(ctx context.Context, do func(a *Actor) error) error {
+	a := &Actor{ctx: ctx, user: f.User}
+	if isOwn(f.User) {
+		return do(a)
+	}
+	a.daemon = currentRights()
+	var err error
+	var panicked any
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err = a.enter(); err != nil {
+			return
+		}
+		func() {
+			defer func() { panicked = recover() }()
+			err = do(a)
+		}()
+		if a.lost {
+			return
+		}
+		err = errors.Join(err, a.leave())
+	}()
+	<-done
+	if panicked != nil {
+		panic(panicked)
+	}
+	return err
+}
+
+// Actor does single operations for a user, within [FS.Do]. Its paths are
+// absolute and clean, as [FS.Resolve] makes them. It follows the symbolic
+// links that the user may follow, but none of the links below /proc that stand
+// for open files: they lead to where no name does, and those of /proc/self to
+// what the daemon itself has open.
+type Actor struct {
+	ctx  context.Context // of the one call of Do
+	user User
+	// daemon are the rights to go back to; nil: there is nothing to change.
+	daemon *rights
+	// lost: the thread did not get its rights back.
+	lost bool
+}
+
+// Err says whether the context of Do has ended, and why: for loops between
+// operations.
+func (a *Actor) Err() error { return a.ctx.Err() }
+
+// Pause runs wait with the daemon's own rights, and without a thread of its
+// own: for all that may take long and concerns no file.
+func (a *Actor) Pause(wait func()) error {
+	if a.daemon == nil {
+		wait()
+		return nil
+	}
+	if err := a.leave(); err != nil {
+		return err
+	}
+	wait()
+	return a.enter()
+}
+
+// enter takes a thread and gives it the user's rights.
+func (a *Actor) enter() error {
+	runtime.LockOSThread()
+	if err := become(a.user); err != nil {
+		return errors.Join(err, a.leave())
+	}
+	return nil
+}
+
+// leave gives the thread its rights back. If that fails the goroutine stays on
+// it, and the thread ends with the goroutine.
+func (a *Actor) leave() error {
+	if err := a.daemon.restore(); err != nil {
+		a.lost = true
+		return err
+	}
+	runtime.UnlockOSThread()
+	return nil
+}
+
+// isOwn reports whether the daemon runs as the user.
+func isOwn(u User) bool { return os.Geteuid() < 0 || os.Geteuid() == u.UID }

@@ -1,0 +1,96 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+func openHandle(path string, follow bool) (*handle, error) {
+	flags := unix.O_PATH
+	if !follow {
+		flags |= unix.O_NOFOLLOW
+	}
+	file, err := openThrough(path, flags, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &handle{file}, nil
+}
+
+// openThrough opens the path through all links but the magic ones.
+func openThrough(path string, flags int, mode uint32) (*os.File, error) {
+	fd, err := openat2(path, flags|unix.O_CLOEXEC, mode)
+	switch {
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
+		// A kernel before 5.6, or a filter of system calls that is older.
+		fd, err = walkTo(path, flags|unix.O_CLOEXEC, mode)
+	case errors.Is(err, unix.ELOOP) && flags&unix.O_NOFOLLOW == 0:
+		// The kernel has one word for two things. To look costs nothing: a
+		// descriptor that is only a path has no effects.
+		plain, perr := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if perr == nil {
+			_ = unix.Close(plain)
+		}
+		if !errors.Is(perr, unix.ELOOP) {
+			err = errMagicLink
+		}
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+func openat2(path string, flags int, mode uint32) (int, error) {
+	how := unix.OpenHow{Flags: uint64(flags), Mode: uint64(mode), Resolve: unix.RESOLVE_NO_MAGICLINKS}
+	for {
+		fd, err := unix.Openat2(unix.AT_FDCWD, path, &how)
+		if !errors.Is(err, unix.EINTR) {
+			return fd, err
+		}
+	}
+}
+
+// self is a path that leads to the handle's file and to no other.
+func (h *handle) self() string { return "/proc/self/fd/" + strconv.Itoa(int(h.file.Fd())) }
+
+// at is a path of an entry of the directory. Its last name may be a link: use
+// it with what follows none.
+func (h *handle) at(name string) string { return h.self() + "/" + name }
+
+// real is the name that the file has now.
+func (h *handle) real() (string, error) {
+	name, err := os.Readlink(h.self())
+	if err == nil && !strings.HasPrefix(name, "/") {
+		err = fmt.Errorf("%.100q is no path", name)
+	}
+	return name, err
+}
+
+// pseudoTypes are file systems whose files the kernel makes up when they are
+// read: their sizes say nothing, some of them wait, and some have no end.
+var pseudoTypes = [...]uint32{
+	unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC, unix.SECURITYFS_MAGIC,
+	unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC, unix.BPF_FS_MAGIC, unix.EFIVARFS_MAGIC, unix.PSTOREFS_MAGIC,
+	unix.SELINUX_MAGIC, unix.SMACK_MAGIC, unix.NSFS_MAGIC, unix.BINFMTFS_MAGIC, unix.RDTGROUP_SUPER_MAGIC,
+	0x62656570, // configfs
+	0x65735543, // fusectl
+}
+
+func (h *handle) isPseudo() (bool, error) {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(h.file.Fd()), &st); err != nil {
+		return false, err
+	}
+	for _, t := range pseudoTypes {
+		if uint32(st.Type) == t {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,17 @@
+//go:build !linux
+
+package files
+
+import "fmt"
+
+// rights of a thread are changed on Linux only; elsewhere the daemon acts for
+// its own user.
+type rights struct{}
+
+func currentRights() *rights { return &rights{} }
+
+func become(u User) error {
+	return fmt.Errorf("acting for user '%s' needs a daemon on Linux: %w", u.Name, ErrPermission)
+}
+
+func (*rights) restore() error { return nil }
