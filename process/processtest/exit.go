@@ -118,8 +118,9 @@ var exits = []test{
 	{"a timeout of the leader spares its descendants", func(t *T) {
 		gate := t.gate()
 		p := t.start(process.Spec{
-			Shell:   fmt.Sprintf("{ cat %s >/dev/null; echo alive; } & exec sleep 100000", quote(gate.path)),
-			Timeout: 50 * time.Millisecond, TimeoutScope: process.ScopeLeader,
+			Shell: fmt.Sprintf("{ cat %s >/dev/null; echo alive; } & exec sleep 100000", quote(gate.path)),
+			// The descendant is there by then, on a slow machine too.
+			Timeout: 2 * time.Second, TimeoutScope: process.ScopeLeader,
 		})
 		l := t.read(p, toTheEnd)
 		l.until("the exit", func() bool { return l.exit != nil })
