@@ -85,6 +85,7 @@ type Upgrade struct {
 type Limits struct {
 	Connections   int           // open TCP and unix connections; 16,384, and what descriptors allow
 	Requests      int           // requests being served, streams included; 20,000
+	InFlight      int64         // memory of requests that are being read and decoded, in bytes; 512 MiB
 	StreamsPer    int           // concurrent HTTP/2 streams of one connection; 1,000
 	HeaderBytes   int           // 64 KiB
 	HeaderTimeout time.Duration // from the first byte to the end of the header; 10 s
@@ -105,6 +106,9 @@ func (l Limits) withDefaults(descriptors int) Limits {
 		l.Connections = min(l.Connections, max(16, descriptors/2))
 	}
 	def(&l.Requests, 20000)
+	if l.InFlight <= 0 {
+		l.InFlight = 512 << 20
+	}
 	def(&l.StreamsPer, 1000)
 	def(&l.HeaderBytes, 64<<10)
 	if l.HeaderTimeout <= 0 {

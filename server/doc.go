@@ -28,6 +28,19 @@
 // Each number of [Limits] has a default. What is above one is refused with
 // 503, a Retry-After header and a text that names the limit.
 //
+// A caller is known by the header of a request alone, and a stranger is refused
+// before any of the body is read (envd's /init: see package face/envd).
+//
+// All bodies in flight share Limits.InFlight (512 MiB): 16 bytes for each byte
+// of a message, 3 for each byte of one that carries input, at most 48 MiB for
+// what is compressed, nothing for files that are stored as they come. Bodies and
+// messages of up to 64 KiB are free. What finds no room is refused at once with
+// 429 or RESOURCE_EXHAUSTED, while those that have their room, and all small
+// ones, are served. A body that pauses for a minute is broken off, and one that
+// is charged must come at 16 KiB a second after its first minute; a large
+// message of a stream of input counts as a body. A message of more than 266,240
+// fields is refused before it is decoded ([face.MaxFields]).
+//
 // # Files in the state directory
 //
 //	envd-settings.json   what /init set (0600): variables, default user, …

@@ -78,7 +78,7 @@ func (s *Server) mountSandboxes(mux *http.ServeMux) error {
 	}
 	s.langsmith, err = langsmith.New(langsmith.Config{
 		Driver: s.boxes, Manager: s.manager, Token: s.token, Trusted: trusted,
-		Dir: filepath.Join(s.cfg.StateDir, "langsmith"), Log: s.log,
+		Dir: filepath.Join(s.cfg.StateDir, "langsmith"), Budget: s.budget, Log: s.log,
 	})
 	if err != nil {
 		return err

@@ -30,6 +30,7 @@ type Server struct {
 	metrics *metrics.Metrics
 	manager process.Manager // the instrumented one, for the faces
 	conns   connLimit
+	budget  *face.Budget // of requests in flight
 	handler http.Handler
 	// leaving is closed when the server begins to drain: streams that can say
 	// so tell their clients to connect again at once.
@@ -54,6 +55,7 @@ func New(cfg Config) (*Server, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.conns.max = s.limits.Connections
+	s.budget = face.NewBudget(s.limits.InFlight)
 	s.metrics = metrics.New(metrics.Config{Manager: cfg.Manager, Roles: s.roleMetrics, Version: cfg.Version})
 	s.manager = s.metrics.Manager()
 	mux := http.NewServeMux()

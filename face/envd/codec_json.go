@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tend-run/tend/face"
 	pb "github.com/tend-run/tend/gen/envd/process"
 )
 
@@ -50,6 +51,9 @@ func (c jsonCodec) Unmarshal(b []byte, m any) error {
 	}
 	if len(b) == 0 {
 		return errors.New("zero-length payload is not a valid JSON object")
+	}
+	if err := face.CheckJSON(b); err != nil {
+		return err
 	}
 	if err := unmarshalJSON.Unmarshal(b, msg); err != nil {
 		// protojson quotes the value that it does not like, of any length.

@@ -101,7 +101,7 @@ func New(c Config) (*Face, error) {
 	f.guard.Protected = func() bool { return s.get().AccessToken.Set() }
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 	_, f.rpc = processconnect.NewProcessHandler(&service{f}, connect.WithReadMaxBytes(maxMessage), connect.WithRecover(f.recovered),
-		connect.WithCodec(jsonCodec{"json"}), connect.WithCodec(jsonCodec{"json; charset=utf-8"}))
+		connect.WithCodec(face.ProtoCodec{}), connect.WithCodec(jsonCodec{"json"}), connect.WithCodec(jsonCodec{"json; charset=utf-8"}))
 	return f, nil
 }
 
@@ -145,8 +145,10 @@ func (f *Face) Wrap(h http.Handler) http.Handler {
 	return f.guard.Wrap(cors.Wrap(f.authorize(f.authenticate(h))))
 }
 
-// authorize asks for the access token once one is set. /files is excepted as
-// its own signatures stand in for the token.
+// authorize asks for the access token once one is set, before anything of the
+// body is read. /files is excepted as its own signatures stand in for the
+// token, and a short POST /init as its body names the token: see
+// mayProveInBody.
 func (f *Face) authorize(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := f.settings.get().AccessToken
@@ -162,10 +164,10 @@ func open(r *http.Request) bool {
 	switch r.URL.Path {
 	case "/health":
 		return r.Method == http.MethodGet
+	case "/init":
+		return mayProveInBody(r)
 	case "/files":
 		return r.Method == http.MethodGet || r.Method == http.MethodPost
-	case "/init":
-		return r.Method == http.MethodPost
 	}
 	return false
 }

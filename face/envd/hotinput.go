@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -240,6 +241,9 @@ func (b *inputBuffers) read(body io.Reader, size int64) ([]byte, error) {
 func bodyErr(err error, format string, a ...any) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return errorf(connect.CodeInvalidArgument, "protocol error: "+format, a...)
+	}
+	if refused, ok := errors.AsType[*connect.Error](err); ok {
+		return refused // by the body itself
 	}
 	return connect.NewError(connect.CodeUnknown, err)
 }

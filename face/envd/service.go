@@ -39,6 +39,7 @@ func (s *service) Start(ctx context.Context, req *connect.Request[pb.StartReques
 	if err != nil {
 		return wireErr(err)
 	}
+	face.Forget(ctx)
 	setHeaders(out.ResponseHeader(), o)
 	return s.f.serveMessages(ctx, o, keepaliveOf(req.Header()), func(ev *pb.ProcessEvent) error {
 		return out.Send(&pb.StartResponse{Event: ev})
@@ -51,6 +52,7 @@ func (s *service) Connect(ctx context.Context, req *connect.Request[pb.ConnectRe
 	if err != nil {
 		return wireErr(err)
 	}
+	face.Forget(ctx)
 	setHeaders(out.ResponseHeader(), o)
 	return s.f.serveMessages(ctx, o, keepaliveOf(req.Header()), func(ev *pb.ProcessEvent) error {
 		return out.Send(&pb.ConnectResponse{Event: ev})

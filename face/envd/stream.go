@@ -52,6 +52,10 @@ func (f *Face) serveStream(w http.ResponseWriter, r *http.Request, req proto.Mes
 		err = unmarshal(c, msg, req)
 	}
 	if err != nil {
+		if refused, ok := errors.AsType[*connect.Error](err); ok && c == codecLines {
+			f.refuse(w, c, refused) // the body itself
+			return
+		}
 		if c == codecLines {
 			f.refuse(w, c, errorf(connect.CodeInvalidArgument, "the body is not a request of this method in JSON: %v", err))
 			return
@@ -65,6 +69,7 @@ func (f *Face) serveStream(w http.ResponseWriter, r *http.Request, req proto.Mes
 		f.refuse(w, c, wireErr(err))
 		return
 	}
+	face.Forget(r.Context())
 	reader, err := o.proc.Read(r.Context(), o.opts)
 	if err != nil {
 		f.refuse(w, c, wireErr(err))
@@ -138,7 +143,13 @@ func readRequest(body io.Reader, c codec) (read, msg []byte, err error) {
 
 func unmarshal(c codec, msg []byte, req proto.Message) error {
 	if c == codecProto {
+		if err := face.CheckProto(msg, req); err != nil {
+			return err
+		}
 		return proto.Unmarshal(msg, req)
+	}
+	if err := face.CheckJSON(msg); err != nil {
+		return err
 	}
 	return unmarshalJSON.Unmarshal(msg, req)
 }

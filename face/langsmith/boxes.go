@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/face"
 )
 
 // maxBody bounds the body of a control plane request in bytes.
@@ -97,7 +98,13 @@ func decode(r *http.Request, v any) error {
 		if errors.As(err, &large) {
 			return &problemError{problem{http.StatusRequestEntityTooLarge, kindInvalid, "the body is larger than " + strconv.FormatInt(large.Limit, 10) + " bytes"}}
 		}
+		if busy, ok := errors.AsType[*face.BusyError](err); ok {
+			return &problemError{problem{http.StatusTooManyRequests, kindUnavailable, busy.Error()}}
+		}
 		return requestErrorf("the body could not be read: %v", err)
+	}
+	if err := face.CheckJSON(b); err != nil {
+		return requestErrorf("%v", err)
 	}
 	if len(b) == 0 {
 		return nil

@@ -53,7 +53,10 @@ type Config struct {
 	PublicURL string
 	// MaxConnections bounds the WebSockets. 0: 10,000.
 	MaxConnections int
-	Log            *slog.Logger // nil: nothing is logged
+	// Budget bounds the memory of the messages that are being read. nil: no
+	// bound.
+	Budget *face.Budget
+	Log    *slog.Logger // nil: nothing is logged
 }
 
 // Face serves the protocol. It implements [face.Face].
@@ -65,6 +68,7 @@ type Face struct {
 	dir       string
 	publicURL string
 	maxConns  int
+	budget    *face.Budget
 	secret    []byte
 	log       *slog.Logger
 
@@ -92,7 +96,7 @@ func New(c Config) (*Face, error) {
 		return nil, errors.New("langsmith: a driver and a manager are needed")
 	}
 	f := &Face{
-		driver: c.Driver, manager: c.Manager, token: c.Token, trusted: c.Trusted, dir: c.Dir, maxConns: c.MaxConnections,
+		driver: c.Driver, manager: c.Manager, token: c.Token, trusted: c.Trusted, dir: c.Dir, maxConns: c.MaxConnections, budget: c.Budget,
 		publicURL: strings.TrimRight(c.PublicURL, "/"), log: c.Log,
 		conns: map[net.Conn]struct{}{}, clients: map[process.ID]int{}, maps: map[mapKey]*textMap{}, queues: map[process.ID]*inputQueue{},
 	}

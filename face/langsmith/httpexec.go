@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/langsmith/transcode"
 	"github.com/tend-run/tend/process"
 )
@@ -42,6 +43,7 @@ func (f *Face) executeHTTP(w http.ResponseWriter, r *http.Request, box driver.Sa
 	if err != nil {
 		return err
 	}
+	face.Forget(r.Context())
 	exit, err := waitExit(r.Context(), p)
 	if err != nil {
 		if r.Context().Err() != nil {

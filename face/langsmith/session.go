@@ -1,6 +1,7 @@
 package langsmith
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,12 @@ const (
 	// lingering is how long received messages are still looked for once
 	// nothing can be sent any more: a kill may be among them.
 	lingering = 5 * time.Second
+	// smallMessage is what a message may have without being charged, in bytes,
+	// and madeOfMessage how many bytes are held for each byte of a larger one.
+	smallMessage  = 64 << 10
+	madeOfMessage = 16
+	// messageTime bounds how long a large message may take to arrive.
+	messageTime = 5 * time.Minute
 )
 
 var (
@@ -48,6 +55,8 @@ type session struct {
 	info driver.Info
 	ws   *websocket.Conn
 	conn net.Conn // below ws
+
+	charge *face.Charge // for the message that is being read or handled
 
 	ctx    context.Context // ends with the session: errStopping, errClientLeft
 	cancel context.CancelCauseFunc
@@ -69,7 +78,7 @@ func (f *Face) serveWS(w http.ResponseWriter, r *http.Request, box driver.Sandbo
 	if !ok {
 		return
 	}
-	s := &session{face: f, box: box, info: info, ws: ws, conn: conn, pings: make(chan struct{}, 1)}
+	s := &session{face: f, charge: f.budget.Charge(), box: box, info: info, ws: ws, conn: conn, pings: make(chan struct{}, 1)}
 	if !f.begin(conn, s.run) {
 		// Clean and before "started": each SDK tries again (§5.3).
 		closeNow(ws, conn, websocket.StatusNormalClosure, "the server is reloading")
@@ -139,6 +148,7 @@ func (s *session) end() {
 	s.cancel(errClientLeft)
 	s.wg.Wait()
 	s.ws.CloseNow()
+	s.charge.Release()
 	if s.input != nil {
 		s.face.dropInput(s.input)
 	}
@@ -189,11 +199,15 @@ func (s *session) first() (*message, error) {
 // next reads one message. It takes no context: a cancelled one would make the
 // library break the connection before what came is read.
 func (s *session) next() (*message, error) {
+	s.charge.Release() // what came before was dealt with
 	kind, r, err := s.ws.Reader(context.Background())
 	if err != nil {
 		return nil, errClientLeft
 	}
-	b, err := io.ReadAll(io.LimitReader(r, maxMessage+1))
+	b, err := s.readMessage(r)
+	if busy, ok := errors.AsType[*face.BusyError](err); ok {
+		return nil, &requestError{text: busy.Error(), code: websocket.StatusTryAgainLater}
+	}
 	if err != nil {
 		return nil, errClientLeft
 	}
@@ -202,10 +216,37 @@ func (s *session) next() (*message, error) {
 		_, _ = io.Copy(io.Discard, io.LimitReader(r, 4*maxMessage))
 		return nil, &requestError{text: fmt.Sprintf("the message is larger than %d bytes", maxMessage), code: websocket.StatusMessageTooBig}
 	}
+	if err := face.CheckJSON(b); err != nil {
+		return nil, requestErrorf("%v", err)
+	}
 	if kind != websocket.MessageText {
 		return nil, requestErrorf("the message is binary; this protocol sends text")
 	}
 	return parseMessage(b)
+}
+
+// readMessage reads a message of at most maxMessage+1 bytes. What is large is
+// charged until the next message is read, and must come at a rate: half a
+// message would hold its memory for as long as the client likes.
+func (s *session) readMessage(r io.Reader) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, smallMessage))
+	if err != nil || len(b) < smallMessage {
+		return b, err
+	}
+	late := time.AfterFunc(messageTime, func() { s.conn.Close() })
+	defer late.Stop()
+	var large bytes.Buffer
+	large.Write(b)
+	for more := int64(smallMessage); more > 0; {
+		if err := s.charge.Add(smallMessage * madeOfMessage); err != nil {
+			return nil, err
+		}
+		more, err = io.CopyN(&large, r, min(smallMessage, int64(maxMessage+1-large.Len())))
+		if err != nil && err != io.EOF {
+			return nil, err
+		}
+	}
+	return large.Bytes(), nil
 }
 
 // open finds or starts the command and starts the writer.

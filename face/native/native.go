@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/tend-run/tend/face"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/tendpb"
@@ -59,7 +60,7 @@ func (f *Face) Register(mux *http.ServeMux) error {
 		return errors.New("the native face needs a manager of processes")
 	}
 	opts := []connect.HandlerOption{
-		connect.WithReadMaxBytes(MaxRequest),
+		connect.WithReadMaxBytes(MaxRequest), face.Codecs(),
 		connect.WithCompression("gzip", nil, nil),
 		connect.WithRecover(func(_ context.Context, spec connect.Spec, _ http.Header, v any) error {
 			return connect.NewError(connect.CodeInternal, errors.New(spec.Procedure+" hit a fault of the server; this request ended, nothing else did"))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/tend-run/tend/face"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
@@ -44,6 +45,7 @@ func (s *processes) Read(ctx context.Context, req *connect.Request[tendv1.ReadRe
 	if opts.MaxChunk == 0 || opts.MaxChunk > maxPiece {
 		opts.MaxChunk = maxPiece
 	}
+	face.Forget(ctx)
 	r, err := p.Read(ctx, opts)
 	if err != nil {
 		return tendpb.Error(err)

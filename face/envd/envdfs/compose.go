@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/files"
 )
 
@@ -22,6 +23,13 @@ func (f *Face) compose(w http.ResponseWriter, r *http.Request) {
 		Username    string   `json:"username"`
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxComposeBody))
+	if busy, ok := errors.AsType[*face.BusyError](err); ok {
+		(&failure{http.StatusTooManyRequests, busy.Error()}).write(w)
+		return
+	}
+	if err == nil {
+		err = face.CheckJSON(body)
+	}
 	if err == nil {
 		err = json.Unmarshal(body, &req)
 	}

@@ -108,7 +108,7 @@ func (f *Face) Register(mux *http.ServeMux) {
 	} {
 		mux.Handle(pattern, f.cfg.Wrap(h))
 	}
-	options := append([]connect.HandlerOption{connect.WithReadMaxBytes(maxMessage), connect.WithRecover(f.recovered)}, f.cfg.Options...)
+	options := append([]connect.HandlerOption{connect.WithReadMaxBytes(maxMessage), face.Codecs(), connect.WithRecover(f.recovered)}, f.cfg.Options...)
 	path, h := filesystemconnect.NewFilesystemHandler(service{f}, options...)
 	mux.Handle(path, f.cfg.Wrap(h))
 }
