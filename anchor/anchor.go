@@ -375,11 +375,14 @@ func (a *anchor) stop(r *role, forGood bool, grace time.Duration) {
 	}
 }
 
-// shutdown stops the server and, unless keep, the keeper with its processes.
+// shutdown stops the keeper with its processes, unless keep, and then the
+// server, which tells its clients how they ended.
 func (a *anchor) shutdown(keep bool) {
-	a.stop(&a.server, true, serverGrace)
 	if !keep {
 		a.stop(&a.keeper, true, keeperGrace)
+	}
+	a.stop(&a.server, true, serverGrace)
+	if !keep {
 		os.Remove(a.run.Path(rundir.Roles))
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 )
 
 // connLimit counts connections. One above the limit is still accepted, told
@@ -52,7 +51,6 @@ func (l *connLimit) state(c net.Conn, s http.ConnState) {
 
 // limited answers 503 on connections and requests above the limits.
 func (s *Server) limited(next http.Handler) http.Handler {
-	var active atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Context().Value(overKey{}) != nil {
 			s.metrics.Refused("connections")
@@ -61,8 +59,8 @@ func (s *Server) limited(next http.Handler) http.Handler {
 				fmt.Sprintf("%d connections are open, which is the limit of this server; close some, or use one connection with HTTP/2 for many streams", s.limits.Connections))
 			return
 		}
-		defer active.Add(-1)
-		if active.Add(1) > int64(s.limits.Requests) {
+		defer s.active.Add(-1)
+		if s.active.Add(1) > int64(s.limits.Requests) {
 			s.metrics.Refused("requests")
 			refuse(w, http.StatusServiceUnavailable, "unavailable",
 				fmt.Sprintf("%d requests and streams are being served, which is the limit of this server; end some and try again", s.limits.Requests))

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tend-run/tend/driver/host"
@@ -31,6 +32,7 @@ type Server struct {
 	manager process.Manager // the instrumented one, for the faces
 	conns   connLimit
 	budget  *face.Budget // of requests in flight
+	active  atomic.Int64 // requests that are being served
 	handler http.Handler
 	// leaving is closed when the server begins to drain: streams that can say
 	// so tell their clients to connect again at once.
@@ -80,7 +82,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer wg.Wait()
 	broken := make(chan error, len(s.cfg.Listeners)+1)
 	// What runs beside the HTTP servers ends with them, whatever ended them.
-	beside, end := context.WithCancel(ctx)
+	beside, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	if l := s.cfg.Distant; l != nil {
 		wg.Go(func() {
@@ -110,6 +112,10 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	}
 	began := time.Now()
+	if s.down() {
+		s.farewell()
+	}
+	end()
 	close(s.leaving)
 	s.drain(servers, cut)
 	s.log.Info("server stopped", slog.Duration("drained", time.Since(began)))
@@ -188,6 +194,40 @@ func URL(a net.Addr) string {
 		host = net.IPv4(127, 0, 0, 1)
 	}
 	return "http://" + net.JoinHostPort(host.String(), fmt.Sprint(tcp.Port))
+}
+
+// farewellTime bounds how long clients are told how their processes ended.
+const farewellTime = time.Second
+
+// down reports whether the daemon ends for good, and all processes with it: the
+// keeper has ended, and left none.
+func (s *Server) down() bool {
+	if s.cfg.Roles == nil {
+		return false
+	}
+	if roles, err := s.cfg.Roles(); err != nil || roles.Keeper.PID != 0 {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), farewellTime)
+	defer cancel()
+	live, err := s.manager.List(ctx, process.Filter{Live: true})
+	return err == nil && len(live) == 0
+}
+
+// farewell lets the streams end by themselves, with the ends of their
+// processes. Those that have none, and those of clients that do not read, are
+// not waited for.
+func (s *Server) farewell() {
+	late := time.After(farewellTime)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for s.active.Load() > 0 || s.envd.Streams() > 0 || s.langsmith.Streams() > 0 {
+		select {
+		case <-tick.C:
+		case <-late:
+			return
+		}
+	}
 }
 
 // drain ends all servers: politely for a time, then by closing.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -78,6 +79,7 @@ type Face struct {
 	ctx     context.Context // ends with Close; parent of the streams, which outlive their requests
 	cancel  context.CancelCauseFunc
 	streams sync.WaitGroup // on connections that were taken over
+	taken   atomic.Int64   // how many
 	hangups hangups
 }
 
@@ -177,6 +179,9 @@ func open(r *http.Request) bool {
 func (f *Face) DefaultUser() string     { return f.settings.get().DefaultUser }
 func (f *Face) DefaultWorkdir() string  { return f.settings.get().DefaultWorkdir }
 func (f *Face) AccessToken() face.Token { return f.settings.get().AccessToken }
+
+// Streams is how many streams there are on connections that were taken over.
+func (f *Face) Streams() int { return int(f.taken.Load()) }
 
 // Close ends the streams with "unavailable", so that clients connect again,
 // and returns when they have ended. Call it before or while the HTTP server

@@ -13,6 +13,10 @@ import (
 // errStopping is the cause of streams that end because the server stops.
 var errStopping = errors.New("the server is stopping; the process goes on: connect again")
 
+// errEnded takes its place where the process has ended, and the client was not
+// told so far.
+var errEnded = errors.New("the server is stopping; the process has ended: connect again for how it did")
+
 // errClientLeft is the cause of streams whose client has closed its side.
 var errClientLeft = errors.New("the client has left")
 
@@ -50,7 +54,7 @@ func codeOf(err error) connect.Code {
 		return connect.CodeOutOfRange
 	case errors.Is(err, process.ErrLimit):
 		return connect.CodeResourceExhausted
-	case errors.Is(err, process.ErrUnavailable), errors.Is(err, errStopping):
+	case errors.Is(err, process.ErrUnavailable), errors.Is(err, errStopping), errors.Is(err, errEnded):
 		return connect.CodeUnavailable
 	case errors.Is(err, process.ErrUnsupported):
 		return connect.CodeUnimplemented

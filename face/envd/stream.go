@@ -78,7 +78,11 @@ func (f *Face) serveStream(w http.ResponseWriter, r *http.Request, req proto.Mes
 	setHeaders(w.Header(), o)
 	s := &stream{face: f, opened: o, reader: reader, keepalive: keepaliveOf(r.Header), sink: frameSink{codec: c}}
 	if s.takeOver(w, r) {
-		f.streams.Go(s.runTaken)
+		f.taken.Add(1)
+		f.streams.Go(func() {
+			defer f.taken.Add(-1)
+			s.runTaken()
+		})
 		return
 	}
 	s.runHere(w, r)
@@ -216,6 +220,11 @@ func (s *stream) pump(ctx context.Context) *connect.Error {
 	}
 	if err == nil && s.timedOut(s.sink.exit) {
 		err = context.DeadlineExceeded
+	}
+	if errors.Is(err, errStopping) {
+		if info, ierr := s.proc.Info(context.WithoutCancel(ctx)); ierr == nil && info.Exit != nil {
+			err = errEnded
+		}
 	}
 	return wireErr(err)
 }

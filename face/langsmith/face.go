@@ -234,6 +234,13 @@ func (f *Face) leavePlace() {
 	f.places--
 }
 
+// Streams is how many connections of its own the face serves.
+func (f *Face) Streams() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.places
+}
+
 // Close tells the clients that the server reloads, and returns when their
 // connections have ended. The commands go on.
 func (f *Face) Close() error {

@@ -29,6 +29,7 @@ type link struct {
 	connected func(h wire.Hello, board, wake int) error
 
 	mu      sync.Mutex
+	raw     *net.UnixConn           // the last that was dialed; guarded by mu
 	conn    *net.UnixConn           // nil while there is no keeper; guarded by mu
 	up      chan struct{}           // closed while conn != nil; guarded by mu
 	next    uint64                  // guarded by mu
@@ -65,9 +66,10 @@ func (l *link) keep() {
 		if err != nil {
 			return // closed
 		}
-		err = l.greet(conn)
-		if err == nil {
-			err = l.read(conn)
+		if l.dialed(conn) {
+			if err = l.greet(conn); err == nil {
+				err = l.read(conn)
+			}
 		}
 		conn.Close()
 		l.drop()
@@ -91,6 +93,21 @@ func (l *link) dial() (*net.UnixConn, error) {
 			return nil, net.ErrClosed
 		case <-time.After(pause):
 		}
+	}
+}
+
+// dialed notes the connection, so that close ends it though nobody answers on
+// it: a keeper that has ended leaves its socket behind. It reports false after
+// close.
+func (l *link) dialed(c *net.UnixConn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.raw = c
+	select {
+	case <-l.closed:
+		return false
+	default:
+		return true
 	}
 }
 
@@ -122,12 +139,6 @@ func (l *link) greet(c *net.UnixConn) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	select {
-	case <-l.closed:
-		// close came while there was no connection that it could end.
-		return net.ErrClosed
-	default:
-	}
 	l.hello, l.conn = h, c
 	close(l.up)
 	return nil
@@ -170,8 +181,8 @@ func (l *link) drop() {
 func (l *link) close() {
 	close(l.closed)
 	l.mu.Lock()
-	if l.conn != nil {
-		l.conn.Close()
+	if l.raw != nil {
+		l.raw.Close()
 	}
 	l.mu.Unlock()
 	<-l.done

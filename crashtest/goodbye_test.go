@@ -1,0 +1,164 @@
+//go:build linux
+
+package crashtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/coder/websocket"
+
+	"github.com/tend-run/tend/process"
+)
+
+// TestAShutdownIsToldOnEachFace: clients that read when the daemon ends hear how
+// their processes ended, and not that they go on.
+func TestAShutdownIsToldOnEachFace(t *testing.T) {
+	d := serve(t)
+	const script = `trap 'echo bye; exit 7' TERM; echo hi; while :; do sleep 0.05; done`
+	quoted, err := json.Marshal(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Post(d.url+"/v2/sandboxes/boxes", "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var box struct {
+		DataplaneURL string `json:"dataplane_url"`
+	}
+	err = json.NewDecoder(resp.Body).Decode(&box)
+	resp.Body.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Each face is a function that starts the process and returns when its
+	// first output is there; what it returns reads to the end.
+	faces := map[string]func() func() (string, error){
+		"native": func() func() (string, error) {
+			p, err := d.dial(t.Context()).Start(t.Context(), process.Spec{Shell: script})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := p.Read(t.Context(), process.ReadOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { r.Close() })
+			next := func(end process.EventKind) (out string, last process.Event, err error) {
+				for {
+					ev, ok, err := r.Next()
+					switch {
+					case err != nil:
+						return out, ev, err
+					case !ok:
+						<-r.Ready()
+						continue
+					}
+					if out += string(ev.Data); ev.Kind == end {
+						return out, ev, nil
+					}
+				}
+			}
+			if _, _, err := next(process.EventOutput); err != nil {
+				t.Fatal(err)
+			}
+			return func() (string, error) {
+				out, ev, err := next(process.EventExited)
+				if err != nil {
+					return out, err
+				}
+				if ev.Exit.Code != 7 {
+					t.Errorf("native: the exit is %+v", ev.Exit)
+				}
+				return out + "exit 7", nil
+			}
+		},
+		"envd": func() func() (string, error) {
+			next := frames(t, d.url+"/process.Process/Start", "application/connect+json", `{"process":{"cmd":"/bin/bash","args":["-c",`+string(quoted)+`]}}`)
+			read := func(until string) (string, error) {
+				var all bytes.Buffer
+				for !strings.Contains(all.String(), until) {
+					_, msg, err := next()
+					if err != nil {
+						return all.String(), err
+					}
+					all.Write(msg)
+				}
+				return all.String(), nil
+			}
+			if _, err := read("aGkK"); err != nil { // hi
+				t.Fatal(err)
+			}
+			return func() (string, error) {
+				got, err := read(`{"end"`)
+				return strings.NewReplacer("YnllCg==", "bye\n", "exit status 7", "exit 7").Replace(got), err
+			}
+		},
+		"langsmith": func() func() (string, error) {
+			ws, _, err := websocket.Dial(t.Context(), box.DataplaneURL+"/execute/ws", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { ws.CloseNow() })
+			if err := ws.Write(t.Context(), websocket.MessageText, []byte(`{"type":"execute","command":`+string(quoted)+`}`)); err != nil {
+				t.Fatal(err)
+			}
+			read := func(until string) (string, error) {
+				var all bytes.Buffer
+				for !strings.Contains(all.String(), until) {
+					_, msg, err := ws.Read(t.Context())
+					if err != nil {
+						return all.String(), err
+					}
+					all.Write(msg)
+				}
+				return all.String(), nil
+			}
+			if _, err := read(`hi\n`); err != nil {
+				t.Fatal(err)
+			}
+			return func() (string, error) {
+				got, err := read(`"exit_code"`)
+				return strings.NewReplacer(`bye\n`, "bye\n", `"exit_code":7`, "exit 7").Replace(got), err
+			}
+		},
+		"langsmith by events": func() func() (string, error) {
+			body := post(t, box.DataplaneURL+"/execute/stream/start", "application/json", `{"command":`+string(quoted)+`}`)
+			read := func(until string) (string, error) {
+				var all bytes.Buffer
+				b := make([]byte, 1)
+				for !strings.Contains(all.String(), until) {
+					if _, err := body.Read(b); err != nil {
+						return all.String(), err
+					}
+					all.Write(b)
+				}
+				return all.String(), nil
+			}
+			if _, err := read("aGkK"); err != nil {
+				t.Fatal(err)
+			}
+			return func() (string, error) {
+				got, err := read(`"exit_code":7`)
+				return strings.NewReplacer("YnllCg==", "bye\n", `"exit_code":7`, "exit 7").Replace(got), err
+			}
+		},
+	}
+	rest := map[string]func() (string, error){}
+	for name, begin := range faces {
+		rest[name] = begin()
+	}
+	if out, err := exec.Command(bin, "--url", d.url, "shutdown").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for name, end := range rest {
+		if got, err := end(); err != nil || !strings.Contains(got, "bye\n") || !strings.Contains(got, "exit 7") {
+			t.Errorf("%s: %q, %v; want the last words and the exit", name, got, err)
+		}
+	}
+}
