@@ -75,7 +75,8 @@ type Inherit uint8
 const (
 	// InheritUser: PATH of the daemon; HOME, USER and LOGNAME of the user.
 	InheritUser Inherit = iota
-	// InheritDaemon: the daemon's whole environment, with HOME, USER and
+	// InheritDaemon: the daemon's whole environment but TEND_TOKEN (for another
+	// user: PATH, LANG, LC_*, TZ and TERM alone), with HOME, USER and
 	// LOGNAME of the user.
 	InheritDaemon
 	// InheritNone: nothing.

@@ -93,6 +93,7 @@ func (inv *invocation) startDaemon(ctx context.Context, dir string) (*daemon, er
 	}
 	cmd := exec.Command(exe, args...)
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = inheritable()
 	cmd.Dir = "/" // it outlives this directory
 	cmd.SysProcAttr = apart()
 	if err := cmd.Start(); err != nil {

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -87,7 +89,7 @@ func (inv *invocation) distantFace(ctx context.Context, dir string) (*distant.Fa
 	}
 	cfg := distant.Config{Manager: d, Remote: !d.local, Version: versionText(), Shell: inv.getenv("SHELL"), Dir: dir}
 	if d.local {
-		cfg.Environ = os.Environ()
+		cfg.Environ = inheritable()
 		if dir == "" {
 			cfg.Dir, err = os.Getwd()
 		} else {
@@ -103,6 +105,12 @@ func (inv *invocation) distantFace(ctx context.Context, dir string) (*distant.Fa
 		return nil, nil, err
 	}
 	return f, d, nil
+}
+
+// inheritable is the environment of this program without the token, which is for
+// this program alone: the environments of processes are kept and listed.
+func inheritable() []string {
+	return slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "TEND_TOKEN=") })
 }
 
 func (c *distantLinesCmd) listen() (listeners []net.Listener, err error) {

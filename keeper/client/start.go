@@ -259,6 +259,10 @@ func lookPath(file, dir string, env []string) (string, error) {
 }
 
 // environ lays the spec's environment over what it inherits.
+//
+// Another user gets nothing of the daemon's environment but where programs are
+// and what the place speaks: the rest is the daemon's user's, secrets included.
+// The token that lets a caller in is for no process at all.
 func environ(spec *process.Spec, u *account.Account, daemon []string) []string {
 	env := make([]string, 0, len(spec.Env)+4)
 	add := func(k, v string) {
@@ -272,7 +276,9 @@ func environ(spec *process.Spec, u *account.Account, daemon []string) []string {
 	case process.InheritDaemon:
 		for _, kv := range daemon {
 			k, v, _ := strings.Cut(kv, "=")
-			if k != "HOME" && k != "USER" && k != "LOGNAME" {
+			switch {
+			case k == "HOME", k == "USER", k == "LOGNAME", k == tokenVariable:
+			case !u.Other, forAll(k):
 				add(k, v)
 			}
 		}
@@ -286,6 +292,14 @@ func environ(spec *process.Spec, u *account.Account, daemon []string) []string {
 		env = append(env, k+"="+v)
 	}
 	return env
+}
+
+// tokenVariable holds the token of the command line.
+const tokenVariable = "TEND_TOKEN"
+
+// forAll are the variables that say nothing of a user.
+func forAll(name string) bool {
+	return name == "PATH" || name == "LANG" || name == "TZ" || name == "TERM" || strings.HasPrefix(name, "LC_")
 }
 
 // pathOf returns the PATH of an environment, or the usual one.
