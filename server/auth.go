@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/face/langsmith"
 	userpeer "github.com/tend-run/tend/internal/peer"
 )
 
@@ -138,7 +139,7 @@ func (s *Server) token() face.Token { return s.envd.AccessToken() }
 func (s *Server) guarded(next http.Handler) http.Handler {
 	guard := face.Guard{Off: s.cfg.Insecure, Protected: func() bool { return s.token().Set() }}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := guard.Check(r); err != nil {
+		if err := guard.Check(r); err != nil && !langsmith.CarriesToken(r.URL.Path) {
 			s.metrics.Refused("origin")
 			refuse(w, http.StatusForbidden, "permission_denied", err.Error())
 			return

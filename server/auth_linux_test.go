@@ -96,6 +96,20 @@ func TestForeignWebPagesAreRefusedWithoutAToken(t *testing.T) {
 	}
 }
 
+// TestAServicePageMayLoadItsParts: it has no origin, and its address is its key.
+func TestAServicePageMayLoadItsParts(t *testing.T) {
+	s := serve(t, nil)
+	for path, want := range map[string]string{
+		"/langsmith/box/service/80/~a.b/app.js": "the link's token is not valid",
+		"/langsmith/box/service/80/app.js":      "refused while no token is set",
+		"/envs?/langsmith/box/service/80/~a.b/": "refused while no token is set",
+	} {
+		if got, text := get(t, s.client(t, "h1", "tcp"), s.tcp+path, map[string]string{"Origin": "null"}); got != 403 || !strings.Contains(text, want) {
+			t.Errorf("%s is %d %s; want %q", path, got, text, want)
+		}
+	}
+}
+
 func TestOnlyOwnUserAndRootMayCallWithoutAToken(t *testing.T) {
 	open, insecure := serve(t, nil), serve(t, func(c *Config) { c.Insecure = true })
 	token := serve(t, func(c *Config) { c.Token = "s3cret" })

@@ -23,12 +23,22 @@ func (f *Face) dataPlane() http.Handler {
 		mux.Handle(path, f.needsKey(f.inBox(h)))
 	}
 	// Links carry their own token.
-	mux.Handle("GET "+dataPath+"{box}/link/{token}", f.inBox(f.followLink))
-	mux.Handle(dataPath+"{box}/service/{port}/", f.inBox(f.service))
+	mux.Handle("GET "+dataPath+"{box}/link/{token}", f.byLink(f.followLink))
+	mux.Handle(dataPath+"{box}/service/{port}/", f.byLink(f.service))
 	mux.Handle(dataPath, f.needsKey(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, noPath(w, r))
 	})))
 	return mux
+}
+
+// byLink serves what carries its own token. Nothing is looked up before the
+// token is known to be good.
+func (f *Face) byLink(h func(http.ResponseWriter, *http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := h(w, r); err != nil {
+			f.refuse(w, err)
+		}
+	})
 }
 
 // inBox finds the box of the path.

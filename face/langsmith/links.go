@@ -1,37 +1,28 @@
 package langsmith
 
 import (
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
-	"net"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tend-run/tend/driver"
-	"github.com/tend-run/tend/face"
 )
 
 const (
-	serviceTokenHeader = "X-Langsmith-Sandbox-Service-Token"
-	serviceCookie      = "langsmith-sandbox-service-token"
-	// serviceQuery opens a service in a browser, which then has the cookie.
-	serviceQuery = "_langsmith_service_token"
-
 	defaultServiceTTL = 600
 	maxServiceTTL     = 86400
 )
 
 // grant is what a link allows. It is signed, so nothing of it is kept here.
 type grant struct {
-	Kind        string `json:"k"` // "file" or "service"
+	Kind        string `json:"k"` // one of the words below
 	Box         string `json:"b"`
 	Path        string `json:"p,omitempty"`
 	Port        int    `json:"n,omitempty"`
@@ -39,6 +30,13 @@ type grant struct {
 	Type        string `json:"t,omitempty"` // Content-Type
 	Disposition string `json:"d,omitempty"`
 }
+
+// Kinds of grants.
+const (
+	grantFile    = "file"
+	grantService = "service"
+	grantPage    = "page" // a service, by a token in the path
+)
 
 // sign makes the token of a grant.
 func (f *Face) sign(g *grant) string {
@@ -56,23 +54,42 @@ func (f *Face) mac(b []byte) []byte {
 	return h.Sum(nil)
 }
 
-// check opens a token.
-func (f *Face) check(token, kind string, box driver.ID) (*grant, error) {
-	refused := &problemError{problem{http.StatusForbidden, kindDenied, "the link's token is not valid for this path; ask for a new link"}}
+// errLink is the one answer to a link that is not valid, whatever is wrong with
+// it: whether there is such a box is told to nobody without a key.
+var errLink = &problemError{problem{http.StatusForbidden, kindDenied, "the link's token is not valid for this path; ask for a new link"}}
+
+// open opens a token of one of the kinds.
+func (f *Face) open(token string, kinds ...string) (*grant, error) {
 	body, mac, ok := strings.Cut(token, ".")
 	if !ok || len(token) > 16<<10 {
-		return nil, refused
+		return nil, errLink
 	}
 	b, err1 := base64.RawURLEncoding.DecodeString(body)
 	m, err2 := base64.RawURLEncoding.DecodeString(mac)
 	g := new(grant)
-	if err1 != nil || err2 != nil || subtle.ConstantTimeCompare(m, f.mac(b)) != 1 || json.Unmarshal(b, g) != nil || g.Kind != kind || g.Box != string(box) {
-		return nil, refused
+	if err1 != nil || err2 != nil || subtle.ConstantTimeCompare(m, f.mac(b)) != 1 || json.Unmarshal(b, g) != nil || !slices.Contains(kinds, g.Kind) {
+		return nil, errLink
 	}
 	if g.Expires != 0 && time.Now().Unix() >= g.Expires {
 		return nil, &problemError{problem{http.StatusForbidden, kindDenied, "the link has expired; ask for a new one"}}
 	}
 	return g, nil
+}
+
+// granted finds the box of a grant. The path has to name it, too.
+func (f *Face) granted(r *http.Request, g *grant) (driver.Sandbox, error) {
+	box, err := f.driver.Get(r.Context(), g.Box)
+	if err != nil {
+		return nil, err
+	}
+	info, err := box.Info(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	if named := r.PathValue("box"); named != string(info.ID) && named != info.Name {
+		return nil, errLink
+	}
+	return box, nil
 }
 
 // serviceURL makes a link to a port: POST /boxes/{name}/service-url.
@@ -110,7 +127,7 @@ func (f *Face) serviceURL(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	expires := time.Now().Add(time.Duration(ttl) * time.Second)
-	token := f.sign(&grant{Kind: "service", Box: string(info.ID), Port: req.Port, Expires: expires.Unix()})
+	token := f.sign(&grant{Kind: grantService, Box: string(info.ID), Port: req.Port, Expires: expires.Unix()})
 	service := f.base(r) + dataPath + string(info.ID) + "/service/" + strconv.Itoa(req.Port) + "/"
 	answer := map[string]string{
 		"service_url": service, "browser_url": service + "?" + serviceQuery + "=" + token,
@@ -121,85 +138,6 @@ func (f *Face) serviceURL(w http.ResponseWriter, r *http.Request) error {
 	}
 	writeJSON(w, http.StatusOK, answer)
 	return nil
-}
-
-// service passes a request on to a port of the box.
-func (f *Face) service(w http.ResponseWriter, r *http.Request, box driver.Sandbox) error {
-	port, err := strconv.Atoi(r.PathValue("port"))
-	if err != nil {
-		return requestErrorf("the port %.20q is no number", r.PathValue("port"))
-	}
-	info, err := box.Info(r.Context())
-	if err != nil {
-		return err
-	}
-	prefix := dataPath + r.PathValue("box") + "/service/" + r.PathValue("port")
-	token := r.Header.Get(serviceTokenHeader)
-	query := r.URL.Query().Get(serviceQuery)
-	if token == "" {
-		token = query
-	}
-	if c, err := r.Cookie(serviceCookie); token == "" && err == nil {
-		token = c.Value
-	}
-	g, err := f.check(token, "service", info.ID)
-	if err != nil {
-		return err
-	}
-	if g.Port != port {
-		return &problemError{problem{http.StatusForbidden, kindDenied, "the link's token is for another port"}}
-	}
-	if query != "" && r.Method == http.MethodGet {
-		// The token goes from the address bar into a cookie.
-		http.SetCookie(w, &http.Cookie{Name: serviceCookie, Value: token, Path: prefix + "/", Expires: time.Unix(g.Expires, 0), HttpOnly: true, SameSite: http.SameSiteLaxMode})
-		rest := r.URL.Query()
-		rest.Del(serviceQuery)
-		to := url.URL{Path: r.URL.Path, RawQuery: rest.Encode()}
-		http.Redirect(w, r, to.String(), http.StatusFound)
-		return nil
-	}
-	f.proxy(box, port, prefix).ServeHTTP(w, r)
-	return nil
-}
-
-// proxy passes requests on without what was meant for this server.
-func (f *Face) proxy(box driver.Sandbox, port int, prefix string) *httputil.ReverseProxy {
-	return &httputil.ReverseProxy{
-		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL.Scheme, p.Out.URL.Host = "http", "127.0.0.1:"+strconv.Itoa(port)
-			p.Out.URL.Path = strings.TrimPrefix(p.In.URL.Path, prefix)
-			p.Out.URL.RawPath = strings.TrimPrefix(p.In.URL.RawPath, prefix)
-			p.Out.Host = p.Out.URL.Host
-			p.SetXForwarded()
-			p.Out.Header.Set("X-Forwarded-Prefix", prefix)
-			p.Out.Header.Del(serviceTokenHeader)
-			p.Out.Header.Del("X-Api-Key")
-			if f.token().Matches(face.Bearer(p.In)) { // any other is the service's own
-				p.Out.Header.Del("Authorization")
-			}
-			dropCookie(p.Out, serviceCookie)
-		},
-		Transport: &http.Transport{
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return box.Dial(ctx, port) },
-			// A transport for each request: nothing is kept open behind it.
-			DisableKeepAlives: true,
-		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			writeError(w, http.StatusBadGateway, kindConnection, "nothing answers on port "+strconv.Itoa(port)+" of the sandbox: "+err.Error())
-		},
-		FlushInterval: -1,
-	}
-}
-
-// dropCookie takes our own cookie out of a request.
-func dropCookie(r *http.Request, name string) {
-	cookies := r.Cookies()
-	r.Header.Del("Cookie")
-	for _, c := range cookies {
-		if c.Name != name {
-			r.AddCookie(c)
-		}
-	}
 }
 
 // downloadURL makes a link to a file: POST /boxes/{name}/download-url.
@@ -242,7 +180,7 @@ func (f *Face) downloadURL(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	g := &grant{Kind: "file", Box: string(info.ID), Path: req.Path, Type: req.ContentType, Disposition: req.ContentDisposition}
+	g := &grant{Kind: grantFile, Box: string(info.ID), Path: req.Path, Type: req.ContentType, Disposition: req.ContentDisposition}
 	answer := map[string]string{}
 	if req.ExpiresInSeconds != nil {
 		expires := time.Now().Add(time.Duration(*req.ExpiresInSeconds) * time.Second).Truncate(time.Second)
@@ -257,12 +195,12 @@ func (f *Face) downloadURL(w http.ResponseWriter, r *http.Request) error {
 }
 
 // followLink serves the file of a link: GET and HEAD, with ranges.
-func (f *Face) followLink(w http.ResponseWriter, r *http.Request, box driver.Sandbox) error {
-	info, err := box.Info(r.Context())
+func (f *Face) followLink(w http.ResponseWriter, r *http.Request) error {
+	g, err := f.open(r.PathValue("token"), grantFile)
 	if err != nil {
 		return err
 	}
-	g, err := f.check(r.PathValue("token"), "file", info.ID)
+	box, err := f.granted(r, g)
 	if err != nil {
 		return err
 	}
