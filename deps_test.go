@@ -140,7 +140,7 @@ func TestDeps(t *testing.T) {
 		{"bench", []string{".", "process", "anchor", "gen", "face/distant"}},
 		{"cmd/internal/role", []string{"anchor", "keeper", "internal/cleansignals"}},
 		{"cmd/tend-keeper", []string{"cmd/internal/role"}},
-		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "server", "face/distant", "metrics", "anchor", "launch", "keeper/client", "keeper/failpoint", "gen/tend", "internal/account", "internal/payload", "internal/peer", "internal/replace", "internal/torture"}},
+		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "server", "face/distant", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "internal/account", "internal/payload", "internal/peer", "internal/replace", "internal/torture"}},
 		{"", []string{"process", "view", "gen/tend", "internal/tendpb"}},
 	}
 	for path, p := range pkgs {

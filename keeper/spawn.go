@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/calm"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -212,7 +214,7 @@ func (k *Keeper) fork(p *proc, spec *process.Spec, req *wire.Spawn, child []int,
 	if req.Cred {
 		attr.Sys.Credential = &syscall.Credential{Uid: req.UID, Gid: req.GID, Groups: req.Groups}
 	}
-	pid, err := syscall.ForkExec(req.Path, req.Argv, attr)
+	pid, err := forkExec(req.Path, req.Argv, attr)
 	if err != nil {
 		return startError(err, req)
 	}
@@ -221,6 +223,14 @@ func (k *Keeper) fork(p *proc, spec *process.Spec, req *wire.Spawn, child []int,
 		setOOMScore(pid, 0)
 	}
 	return nil
+}
+
+// forkExec is syscall.ForkExec; the child has the timer slack that it should.
+func forkExec(path string, argv []string, attr *syscall.ProcAttr) (pid int, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	calm.Thread()
+	return syscall.ForkExec(path, argv, attr)
 }
 
 // killNow ends a process whose start cannot be completed.

@@ -5,10 +5,12 @@ package keeper
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/keeper/calm"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/memory"
 	"github.com/tend-run/tend/keeper/wire"
@@ -65,6 +67,9 @@ func (k *Keeper) upgrade(path string) error {
 	}
 	failpoint.Hit(failpoint.UpgradeSnapshot)
 	argv := []string{"tend-keeper", "keeper", "--state-dir", k.cfg.StateDir, "--snapshot", fmt.Sprint(mem)}
+	runtime.LockOSThread() // exec keeps the slack of the thread that calls it
+	defer runtime.UnlockOSThread()
+	calm.Thread()
 	err = syscall.Exec(path, argv, k.cfg.Environ)
 	if errors.Is(err, unix.EACCES) { // a filesystem from which nothing may be executed
 		err = execCopy(fd, argv, k.cfg.Environ)

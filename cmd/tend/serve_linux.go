@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/account"
+	"github.com/tend-run/tend/keeper/calm"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/launch"
@@ -138,6 +139,7 @@ func (c *serverRoleCmd) Run(ctx context.Context, inv *invocation) error {
 			return err
 		}
 	}
+	_ = calm.Monitor(1) // where it may not, all is as it was
 	failpoint.Open(dir)
 	if err := launch.HoldServer(dir); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/tend-run/tend/anchor"
 	"github.com/tend-run/tend/internal/cleansignals"
 	"github.com/tend-run/tend/keeper"
+	"github.com/tend-run/tend/keeper/calm"
 	"github.com/tend-run/tend/keeper/failpoint"
 )
 
@@ -66,6 +67,7 @@ func run(args []string) error {
 		}
 		return anchor.Run(anchor.Config{StateDir: *stateDir, Self: "/proc/self/exe", Listeners: fds, Environ: os.Environ(), Log: os.Stderr})
 	case "keeper":
+		_ = calm.Monitor(2) // where it may not, all is as it was
 		return keeper.Run(keeper.Config{StateDir: *stateDir, Vault: *vault, Snapshot: *snapshot, Environ: os.Environ(), Log: os.Stderr})
 	}
 	return fmt.Errorf("unknown role %q", args[0])
