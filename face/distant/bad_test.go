@@ -80,7 +80,7 @@ func TestHTTP(t *testing.T) {
 func TestFlood(t *testing.T) {
 	n := serveNative(t)
 	var silent []net.Conn
-	for range 100 {
+	for range 300 {
 		nc, err := n.dial()
 		if err != nil {
 			t.Fatal(err)
@@ -98,9 +98,53 @@ func TestFlood(t *testing.T) {
 	for {
 		if _, err := silent[0].Read(b); err != nil {
 			if e, ok := err.(net.Error); ok && e.Timeout() {
-				t.Error("the first of 100 silent callers is still there")
+				t.Error("the first of 300 silent callers is still there")
 			}
 			break
+		}
+	}
+}
+
+// TestTheFloodDropsItsOwn: a caller that has come further than silence, and a
+// silent one from another address, stay while strangers come by the thousand.
+func TestTheFloodDropsItsOwn(t *testing.T) {
+	n := serveNative(t)
+	slow, err := n.dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	slow.SetDeadline(time.Now().Add(patience))
+	conn, err := secure.Client(slow, secure.Hello{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	quiet, err := elsewhere.Dial("tcp", n.addr.Load().(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer quiet.Close()
+	quiet.SetDeadline(time.Now().Add(patience))
+	for range 1500 {
+		nc, err := n.dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+	}
+	for name, finish := range map[string]func() error{
+		"the slow caller": func() error { _, err := conn.Login(key); return err },
+		"the quiet caller": func() error {
+			conn, err := secure.Client(quiet, secure.Hello{})
+			if err == nil {
+				_, err = conn.Login(key)
+			}
+			return err
+		},
+	} {
+		if err := finish(); err != nil {
+			t.Errorf("%s was dropped: %v", name, err)
 		}
 	}
 }

@@ -21,9 +21,6 @@ import (
 const (
 	// setupTime is how long a caller may take to show the key.
 	setupTime = 20 * time.Second
-	// maxSetups bounds the callers that have not shown the key yet. One more,
-	// and the oldest is dropped: strangers cannot keep the owner out.
-	maxSetups = 64
 	// maxSessions bounds the sessions that are kept, connected or not.
 	maxSessions = 256
 	// keepSessions is how long a session waits for its client.
@@ -59,9 +56,10 @@ type Native struct {
 	cancel context.CancelFunc
 	conns  sync.WaitGroup
 
+	strangers strangers
+
 	mu       sync.Mutex
 	sessions map[uint32]*session // guarded by mu; those that are loaded
-	setups   []net.Conn          // guarded by mu; oldest first
 	open     int                 // guarded by mu; connections
 	since    time.Time           // guarded by mu; when open became 0
 }
@@ -114,18 +112,16 @@ func (n *Native) Serve(ctx context.Context, l net.Listener) error {
 			}
 			continue
 		}
-		n.enter(nc) // here, where callers come in their order
-		n.conns.Go(func() { n.serveConn(ctx, nc) })
+		caller := n.enter(nc) // here, where callers come in their order
+		n.conns.Go(func() { n.serveConn(ctx, caller) })
 	}
 }
 
 // Close ends the connections. The sessions stay on disk.
 func (n *Native) Close() error {
 	n.cancel()
+	n.strangers.closeAll()
 	n.mu.Lock()
-	for _, nc := range n.setups {
-		nc.Close()
-	}
 	sessions := make([]*session, 0, len(n.sessions))
 	for _, s := range n.sessions {
 		sessions = append(sessions, s)
@@ -161,32 +157,15 @@ func (n *Native) serveConn(ctx context.Context, nc net.Conn) {
 	}
 }
 
-// enter counts a caller, and drops the oldest of too many strangers.
-func (n *Native) enter(nc net.Conn) {
+func (n *Native) enter(nc net.Conn) *stranger {
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	n.open++
-	if len(n.setups) >= maxSetups {
-		n.setups[0].Close()
-		n.setups = n.setups[1:]
-	}
-	n.setups = append(n.setups, nc)
-}
-
-// known takes a caller off the list of strangers.
-func (n *Native) known(nc net.Conn) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for i, c := range n.setups {
-		if c == nc {
-			n.setups = append(n.setups[:i:i], n.setups[i+1:]...)
-			return
-		}
-	}
+	n.mu.Unlock()
+	return n.strangers.enter(nc)
 }
 
 func (n *Native) leave(nc net.Conn) {
-	n.known(nc)
+	n.strangers.leave(nc)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.open--; n.open == 0 {
@@ -229,7 +208,7 @@ func (n *Native) handshake(nc net.Conn) error {
 
 // trusted lifts what holds for strangers.
 func (n *Native) trusted(conn *secure.Conn) error {
-	n.known(conn.Conn)
+	n.strangers.leave(conn.Conn)
 	conn.Trust()
 	return conn.SetDeadline(time.Time{})
 }

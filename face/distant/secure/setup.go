@@ -23,6 +23,16 @@ type Hello struct {
 	OTP    Key
 }
 
+// Progress is told by a connection that wants to know how far its client has
+// come.
+type Progress interface{ Progressed() }
+
+func progressed(nc net.Conn) {
+	if p, ok := nc.(Progress); ok {
+		p.Progressed()
+	}
+}
+
 // Server sets a connection up to the client's first encrypted frame. Set a
 // deadline before.
 func Server(nc net.Conn) (*Conn, Hello, error) {
@@ -47,14 +57,19 @@ func Server(nc net.Conn) (*Conn, Hello, error) {
 	if err := checkChoice(choice); err != nil {
 		return nil, Hello{}, err
 	}
+	progressed(nc)
 	if err := c.encrypt(); err != nil {
 		return nil, Hello{}, err
 	}
+	progressed(nc)
 	first, err := c.ReadFrame()
 	if err != nil {
 		return nil, Hello{}, err
 	}
 	hello, err := parseHello(first)
+	if err == nil {
+		progressed(nc)
+	}
 	return c, hello, err
 }
 
