@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // maxNames bounds the names of one directory.
@@ -32,6 +33,17 @@ func (a *Actor) stat(path string, follow bool) (fs.FileInfo, error) {
 	}
 	defer h.close()
 	return h.info()
+}
+
+// Born is when what has the name was made, of a link the link; zero where that
+// is not known.
+func (a *Actor) Born(path string) time.Time {
+	h, err := a.nofollow(path)
+	if err != nil {
+		return time.Time{}
+	}
+	defer h.close()
+	return h.born()
 }
 
 // Real is the path without links.

@@ -5,6 +5,7 @@ Run it the same way.
 """
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -102,6 +103,16 @@ class Files(Base):
         self.ok(type="set_permissions", path=self.path("a"), permissions={"owner_write": False, "other_read": False})
         m = self.c.ask({"type": "metadata", "path": self.path("a")})
         self.assertEqual((m["type"], m["file_type"], m["len"], m["unix"]["owner_write"]), ("metadata", "file", 5, False))
+
+    def test_metadata_has_the_times(self):
+        self.ok(type="file_write_text", path=self.path("a"), text="1")
+        os.symlink("a", self.path("l"))
+        os.utime(self.path("a"), (11, 22))
+        for name in "a", "l":
+            m = self.c.ask({"type": "metadata", "path": self.path(name)})
+            stat = subprocess.run(["stat", "-c", "%W %X %Y", self.path(name)], capture_output=True, check=True, text=True).stdout
+            born, accessed, modified = map(int, stat.split())
+            self.assertEqual((m.get("created", 0), m["accessed"], m["modified"]), (born, accessed, modified), name)
 
     def test_errors_have_the_kinds_of_files(self):
         check_error(self.c.ask({"type": "file_read", "path": self.path("no")}), "not_found")

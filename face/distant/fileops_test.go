@@ -2,7 +2,9 @@ package distant_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -99,6 +101,14 @@ func TestFileRequests(t *testing.T) {
 	if got["file_type"] != "file" || got["len"] != 2.0 || got["readonly"] != false || got["canonicalized_path"] == nil ||
 		got["unix"].(m)["owner_exec"] != true || got["unix"].(m)["other_read"] != false {
 		t.Errorf("%v", got)
+	}
+	born, err := exec.Command("stat", "-c", "%W", file).Output() // 0: this filesystem does not keep it
+	if err != nil {
+		t.Fatal(err)
+	}
+	created, _ := got["created"].(float64)
+	if fmt.Sprintln(int64(created)) != string(born) {
+		t.Errorf("created is %v, want %s", got["created"], born)
 	}
 }
 

@@ -2,6 +2,7 @@ package distant
 
 import (
 	"io/fs"
+	"time"
 
 	"github.com/tend-run/tend/face/distant/wire"
 	"github.com/tend-run/tend/files"
@@ -15,6 +16,7 @@ var permissionNames = [9]string{
 type metadataMessage struct {
 	canonical string // "" if it was not asked for
 	info      fs.FileInfo
+	born      time.Time // zero: not known
 	fileType  string
 }
 
@@ -31,9 +33,12 @@ func typeName(mode fs.FileMode) string {
 }
 
 func (m metadataMessage) put(w wire.Writer) {
-	t := timesOf(m.info)
+	accessed, created := accessedAt(m.info), int64(-1)
+	if !m.born.IsZero() {
+		created = max(0, m.born.Unix())
+	}
 	n := 5
-	for _, there := range []bool{m.canonical != "", t.accessed >= 0, t.created >= 0} {
+	for _, there := range []bool{m.canonical != "", accessed >= 0, created >= 0} {
 		if there {
 			n++
 		}
@@ -52,7 +57,7 @@ func (m metadataMessage) put(w wire.Writer) {
 	for _, f := range []struct {
 		name string
 		at   int64
-	}{{"accessed", t.accessed}, {"created", t.created}} {
+	}{{"accessed", accessed}, {"created", created}} {
 		if f.at >= 0 {
 			w.Key(f.name)
 			w.Uint(uint64(f.at))
@@ -70,9 +75,6 @@ func (m metadataMessage) put(w wire.Writer) {
 	w.EndObject()
 }
 
-// fileTimes are seconds since 1970; negative: not known.
-type fileTimes struct{ accessed, created int64 }
-
 func (r *fileRequest) metadata() (message, error) {
 	path, canonicalize, resolve := r.path("path"), r.f.flag("canonicalize"), r.f.flag("resolve_file_type")
 	if err := r.f.end(); err != nil {
@@ -87,7 +89,7 @@ func (r *fileRequest) metadata() (message, error) {
 		if m.info, err = a.Lstat(abs); err != nil {
 			return err
 		}
-		m.fileType = typeName(m.info.Mode())
+		m.fileType, m.born = typeName(m.info.Mode()), a.Born(abs)
 		if canonicalize {
 			if m.canonical, err = a.Real(abs); err != nil {
 				return err

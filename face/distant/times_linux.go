@@ -5,10 +5,10 @@ import (
 	"syscall"
 )
 
-// timesOf returns what stat(2) tells; it knows no time of creation.
-func timesOf(info fs.FileInfo) fileTimes {
+// accessedAt is the last access in seconds since 1970; negative: not known.
+func accessedAt(info fs.FileInfo) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return fileTimes{accessed: max(0, int64(st.Atim.Sec)), created: -1}
+		return max(0, int64(st.Atim.Sec))
 	}
-	return fileTimes{-1, -1}
+	return -1
 }
