@@ -141,10 +141,8 @@ func (k *Keeper) openCached(fd *int, path string, flags int) (int, error) {
 		return *fd, nil
 	}
 	for try := 0; ; try++ {
-		n, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW|flags, 0o600)
+		n, err := spool.OpenFile(path, unix.O_RDWR|unix.O_CREAT|flags)
 		switch {
-		case err == unix.EINTR:
-			continue
 		case (err == unix.EMFILE || err == unix.ENFILE) && try == 0:
 			k.shedFiles()
 			continue

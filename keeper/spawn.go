@@ -98,7 +98,7 @@ func (k *Keeper) existing(p *proc, spec *process.Spec) (out *wire.Spawned, werr 
 		}
 		return nil, nil, true
 	}
-	if err != nil || !j.Spec.Equal(spec) {
+	if err != nil || !j.Asked(spec) {
 		return nil, &wire.Error{Code: wire.CodeExists}, false
 	}
 	return &wire.Spawned{Ref: p.ref, PID: uint32(p.pid), Existing: true, Keeper: uint32(os.Getpid())}, nil, false

@@ -86,7 +86,7 @@ func TestAFullDisk(t *testing.T) {
 	d, disk := serveOn(t, "32m")
 	same := d.sameRoles()
 
-	t.Run("makes room for a start at the expense of finished processes", func(t *testing.T) {
+	t.Run("makes room for a start at the expense of what finished processes wrote", func(t *testing.T) {
 		old, err := d.c.Start(t.Context(), process.Spec{Shell: "head -c 8388608 /dev/zero"})
 		if err != nil {
 			t.Fatal(err)
@@ -105,11 +105,15 @@ func TestAFullDisk(t *testing.T) {
 			if text, exit, err := collect(t.Context(), p); err != nil || text != "fits\n" || exit == nil || exit.Code != 0 {
 				t.Fatalf("its output is %q, %v, %v", text, exit, err)
 			}
-			if _, err := old.Info(t.Context()); errors.Is(err, process.ErrNotFound) {
+			in, err := old.Info(t.Context())
+			if err != nil || in.Exit == nil || in.Exit.Code != 0 || in.Streams[0].End != 8<<20 {
+				t.Fatalf("what became of the old process is forgotten: %+v, %v", in, err)
+			}
+			if in.Streams[0].Base == 8<<20 {
 				return
 			}
 		}
-		t.Error("the old process is still there: the disk was not full")
+		t.Error("the output of the old process is still there: the disk was not full")
 	})
 
 	t.Run("with nothing to free refuses a start and says what to do", func(t *testing.T) {

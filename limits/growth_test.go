@@ -2,8 +2,10 @@ package limits
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -48,19 +50,7 @@ func TestLogsOfADayStayWithinTheBudget(t *testing.T) {
 	d, disk := serveOn(t, "256m")
 	same := d.sameRoles()
 	dir := filepath.Join(disk, "spool")
-	var most atomic.Int64
-	stop, watched := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(watched)
-		for tick := time.NewTicker(10 * time.Millisecond); ; {
-			select {
-			case <-tick.C:
-			case <-stop:
-				return
-			}
-			most.Store(max(most.Load(), used(dir)))
-		}
-	}()
+	most, stop := watchUse(dir)
 	var live []process.Process
 	for range writers {
 		p := d.writer(large, process.Retention{Limit: keep})
@@ -84,17 +74,142 @@ func TestLogsOfADayStayWithinTheBudget(t *testing.T) {
 	}
 	wg.Wait()
 	for _, p := range live {
-		// One that has ended may have been removed for those after it.
-		if res, err := p.Wait(t.Context(), process.Until{EOF: true}); !errors.Is(err, process.ErrNotFound) && (err != nil || res.Exit == nil || res.Exit.Code != 0) {
+		if res, err := p.Wait(t.Context(), process.Until{EOF: true}); err != nil || res.Exit == nil || res.Exit.Code != 0 {
 			t.Errorf("a process ended with %+v, %v", res, err)
 		}
 	}
-	close(stop)
-	<-watched
+	// What they came to is known of all, though the output of most is gone.
+	infos, err := d.c.List(t.Context(), process.Filter{})
+	if err != nil || len(infos) != writers+ending {
+		t.Errorf("%d processes are known, %v; there were %d", len(infos), err, writers+ending)
+	}
+	for _, in := range infos {
+		if in.Exit == nil || in.Exit.Code != 0 || in.Streams[0].End != each && in.Streams[0].End != large {
+			t.Errorf("%s is known as %+v with %+v", in.ID, in.Exit, in.Streams)
+		}
+	}
+	stop()
 	t.Logf("%d MiB were written; the spool took %d MiB at most", (writers*large+ending*each)>>20, most.Load()>>20)
 	if got := most.Load(); got > budget+slack {
 		t.Errorf("the spool took %d bytes; the budget is %d, and %d may come on top", got, int64(budget), int64(slack))
 	}
 	d.eventually("the spool is within its budget", func() bool { return used(dir) <= budget+budget/16 })
 	same()
+}
+
+// watchUse looks often at what a directory takes, until stop is called.
+func watchUse(dir string) (most *atomic.Int64, stop func()) {
+	most = new(atomic.Int64)
+	done, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		for tick := time.NewTicker(10 * time.Millisecond); ; {
+			select {
+			case <-tick.C:
+			case <-done:
+				return
+			}
+			most.Store(max(most.Load(), used(dir)))
+		}
+	}()
+	return most, func() {
+		close(done)
+		<-watched
+	}
+}
+
+// Whatever a start and its process leave on the disk counts: what was asked for,
+// the order of the output, and the directory of one that did nothing.
+func TestAllThatIsKeptOfAProcessIsWithinTheBudget(t *testing.T) {
+	const (
+		budget = 64 << 20
+		// A sixteenth, and what a loaded machine writes while it is being freed.
+		slack = budget/16 + 48<<20
+	)
+	d, disk := serveOn(t, "256m")
+	same := d.sameRoles()
+	dir := filepath.Join(disk, "spool")
+	most, stop := watchUse(dir)
+	word := strings.Repeat("x", 100<<10)
+	env, argv := map[string]string{}, []string{"/bin/true"}
+	for i := range 12 {
+		env[fmt.Sprint("BIG", i)] = word
+		argv = append(argv, word)
+	}
+	total := 0
+	for what, tc := range map[string]struct {
+		times int
+		spec  process.Spec
+	}{
+		"labels":            {60, process.Spec{Argv: []string{"/bin/true"}, Labels: map[string]string{"big": strings.Repeat("x", process.MaxLabelsLen-3)}}},
+		"environments":      {80, process.Spec{Argv: []string{"/bin/true"}, Env: env}},
+		"arguments":         {80, process.Spec{Argv: argv}},
+		"tags":              {300, process.Spec{Argv: []string{"/bin/true"}, Tag: strings.Repeat("x", process.MaxTagLen)}},
+		"nothing at all":    {300, process.Spec{Argv: []string{"/bin/true"}}},
+		"output":            {60, process.Spec{Shell: "head -c 3000000 /dev/zero; exit 3"}},
+		"output, bytewise":  {20, process.Spec{Shell: "dd if=/dev/zero bs=1 count=60000 2>/dev/null; exit 3"}},
+		"much, and a label": {40, process.Spec{Shell: "head -c 3000000 /dev/zero", Labels: map[string]string{"big": strings.Repeat("x", 1<<20)}}},
+	} {
+		var wg sync.WaitGroup
+		var left atomic.Int64
+		left.Store(int64(tc.times))
+		for range 2 {
+			wg.Go(func() {
+				for left.Add(-1) >= 0 {
+					p, err := d.c.Start(t.Context(), tc.spec)
+					if err != nil {
+						t.Errorf("%s: %v", what, err)
+						return
+					}
+					if res, err := p.Wait(t.Context(), process.Until{EOF: true}); err != nil || res.Exit == nil || res.Exit.Code != 0 && res.Exit.Code != 3 {
+						t.Errorf("%s: a process ended with %+v, %v", what, res, err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		total += tc.times
+		t.Logf("%s: the spool takes %d MiB now, and took %d at most", what, used(dir)>>20, most.Load()>>20)
+	}
+	stop()
+	if got := most.Load(); got > budget+slack {
+		t.Errorf("the spool took %d bytes; the budget is %d, and %d may come on top", got, int64(budget), int64(slack))
+	}
+	d.eventually("the spool is within its budget", func() bool { return used(dir) <= budget+budget/16 })
+	infos, err := d.c.List(t.Context(), process.Filter{})
+	if err != nil || len(infos) > total {
+		t.Errorf("%d processes are known, %v", len(infos), err)
+	}
+	for _, in := range infos {
+		if in.Exit == nil || in.Damaged != "" {
+			t.Errorf("%s: %+v, %q", in.ID, in.Exit, in.Damaged)
+		}
+	}
+	if len(infos) < total/2 {
+		t.Errorf("of %d processes %d are known: facts go with the output", total, len(infos))
+	}
+	same()
+}
+
+// What running processes were asked for cannot be freed, so the start that would
+// take too much is refused, with the limit.
+func TestLargeSpecsOfRunningProcessesAreBounded(t *testing.T) {
+	d, disk := serveOn(t, "256m")
+	spec := process.Spec{Argv: []string{"/bin/sleep", "100000"}, Labels: map[string]string{"big": strings.Repeat("x", process.MaxLabelsLen-3)}}
+	var refusal error
+	for range 40 {
+		if _, refusal = d.c.Start(t.Context(), spec); refusal != nil {
+			break
+		}
+	}
+	if !errors.Is(refusal, process.ErrLimit) || !strings.Contains(refusal.Error(), "16777216") {
+		t.Errorf("the start that is too much says %v", refusal)
+	}
+	if got := used(filepath.Join(disk, "spool")); got > 32<<20 {
+		t.Errorf("the spool takes %d bytes", got)
+	}
+	if _, err := d.c.Start(t.Context(), process.Spec{Argv: []string{"/bin/true"}}); err != nil {
+		t.Errorf("a small one: %v", err)
+	}
 }

@@ -36,6 +36,9 @@ var (
 	ErrLimit = errors.New("a limit of the process runtime is reached")
 	// ErrPermission: the daemon may not do this, or the caller may not ask.
 	ErrPermission = errors.New("permission denied")
+	// ErrDamaged: what is kept of the process on the disk is not what was
+	// written there. Other processes are not concerned.
+	ErrDamaged = errors.New("what is kept of the process is damaged")
 )
 
 // InvalidError: a field of the request is wrong. Nothing was done.

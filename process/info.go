@@ -42,6 +42,13 @@ type Info struct {
 	// Pinned: it is kept when it has finished, until it is unpinned or
 	// removed.
 	Pinned bool
+	// SpecCut: room was needed, and the environment, large labels and most of a
+	// long command are missing from Spec.
+	SpecCut bool
+	// Damaged says what is wrong with what is kept of it on the disk; "" if
+	// nothing is known to be. Without a journal that can be read it is all that
+	// is known but for the ID.
+	Damaged string
 	// Streams of output, stdout and stderr or pty.
 	Streams []StreamInfo
 	Stdin   StdinInfo

@@ -11,12 +11,14 @@ import (
 // Limits on what a [Spec] may hold. The kernel's own limits on argv and
 // environment (a few MiB, [ErrArgListTooLong]) come on top.
 const (
-	MaxArgs      = 1 << 16 // words of argv
-	MaxEnv       = 1 << 16 // environment variables
-	MaxSpecBytes = 8 << 20 // argv, environment, labels and names together
-	MaxNameLen   = 256     // bytes of Name and of Tag
-	MaxLabels    = 64      // labels of one process
-	MaxRlimits   = 16      // resource limits of one process: the kernel has as many resources
+	MaxArgs      = 1 << 16  // words of argv
+	MaxEnv       = 1 << 16  // environment variables
+	MaxSpecBytes = 8 << 20  // argv, environment, labels and names together
+	MaxNameLen   = 256      // bytes of Name
+	MaxTagLen    = 64 << 10 // bytes of Tag, of Dir and of User
+	MaxLabels    = 64       // labels of one process
+	MaxLabelsLen = 2 << 20  // bytes of their names and values together
+	MaxRlimits   = 16       // resource limits of one process: the kernel has as many resources
 	MaxTimeout   = 10 * 365 * 24 * time.Hour
 	MaxTermSide  = 1<<16 - 1 // columns or rows of a terminal
 	MaxRetention = int64(1) << 50
@@ -202,12 +204,15 @@ func (s *Spec) Validate() error {
 	if len(s.Labels) > MaxLabels {
 		return invalid("labels", fmt.Sprintf("has %d entries; the limit is %d", len(s.Labels), MaxLabels))
 	}
-	for _, f := range []struct{ name, v string }{{"name", s.Name}, {"tag", s.Tag}} {
-		if len(f.v) > MaxNameLen {
-			return invalid(f.name, fmt.Sprintf("has %d bytes; the limit is %d", len(f.v), MaxNameLen))
+	for _, f := range []struct {
+		name, v string
+		most    int
+	}{{"name", s.Name, MaxNameLen}, {"tag", s.Tag, MaxTagLen}, {"dir", s.Dir, MaxTagLen}, {"user", s.User, MaxTagLen}} {
+		if len(f.v) > f.most {
+			return invalid(f.name, fmt.Sprintf("has %d bytes; the limit is %d", len(f.v), f.most))
 		}
 	}
-	total := len(s.Shell) + len(s.Dir) + len(s.User)
+	total, labels := len(s.Shell)+len(s.Dir)+len(s.User)+len(s.Tag), 0
 	for i, a := range s.Argv {
 		if strings.IndexByte(a, 0) >= 0 {
 			return invalid(fmt.Sprintf("argv[%d]", i), "has a NUL byte, which the kernel cannot pass on")
@@ -227,9 +232,12 @@ func (s *Spec) Validate() error {
 		if k == "" || strings.IndexByte(k, 0) >= 0 {
 			return invalid("labels", fmt.Sprintf("has the name %q; a name is not empty and has no NUL byte", k))
 		}
-		total += len(k) + len(v)
+		labels += len(k) + len(v)
 	}
-	if total > MaxSpecBytes {
+	if labels > MaxLabelsLen {
+		return invalid("labels", fmt.Sprintf("have %d bytes together; the limit is %d", labels, MaxLabelsLen))
+	}
+	if total += labels; total > MaxSpecBytes {
 		return invalid("argv and env", fmt.Sprintf("(with labels and names) have %d bytes together; the limit is %d", total, MaxSpecBytes))
 	}
 	for _, f := range []struct{ name, v string }{{"shell", s.Shell}, {"dir", s.Dir}, {"user", s.User}, {"name", s.Name}, {"tag", s.Tag}} {

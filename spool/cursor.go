@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/tend-run/tend/process"
@@ -52,7 +51,7 @@ func (c *cursor) peek(dir string, end int64) (*IndexRecord, bool, error) {
 
 func (c *cursor) fill(dir string, end int64) error {
 	if c.f == nil {
-		f, err := os.Open(filepath.Join(dir, IndexName))
+		f, err := open(dir, IndexName, os.O_RDONLY)
 		if err != nil {
 			return err
 		}
@@ -70,6 +69,10 @@ func (c *cursor) fill(dir string, end int64) error {
 		return err
 	}
 	c.i, c.n = 0, 0
+	if skip := pastHole(c.f, c.batch.raw[:n], c.at, end); skip > 0 {
+		c.at += skip
+		return nil
+	}
 	for at := 0; at+IndexSize <= n; at += IndexSize {
 		rec, ok := ParseIndex(c.batch.raw[at:])
 		if !ok {
@@ -145,7 +148,7 @@ func (r *reader) pickOrdered(p *Progress, max int) (piece, verdict, error) {
 	c := &r.cur
 	for {
 		rec, ok, err := c.peek(r.dir, p.IndexEnd)
-		if err != nil && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.ErrUnexpectedEOF)) {
+		if err != nil && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, process.ErrDamaged) || errors.Is(err, io.ErrUnexpectedEOF)) {
 			return piece{}, indexEnds, nil // no index: the order is not known
 		}
 		if !ok || err != nil {

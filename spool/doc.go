@@ -39,6 +39,10 @@
 //	7     input: u64 bytes accepted, u8 1 if it was closed after them; written
 //	      when no more can come, if there was any
 //	16    place: u32 slot, u32 gen that the keeper has it at while it is live
+//	20    freed: all output was freed for room; u8 stream, u64 length, for each
+//	      stream. Data files and index are not looked at any more
+//	21    cut: u64 length, u32 CRC-32C and u32 CRC-32 (IEEE) of the body of
+//	      record 1 as it was first; what is there now is cut (see Cut)
 //
 // The first record is the spec. Unknown kinds and tags are skipped. A record
 // that is cut short or damaged ends the journal (a torn tail).
@@ -62,6 +66,20 @@
 // A damaged record is as good as none. Repair cuts off what follows the last
 // whole record, and appends records without a time for bytes at the end of a
 // stream that no record covers.
+//
+// # Facts
+//
+// A process that is over and whose room is needed loses its output, and keeps
+// its facts: a journal that says "freed", and neither data files nor index. If
+// its spec is large the journal is then replaced (by a rename from journal.new)
+// with one whose spec is cut.
+//
+// # Damage
+//
+// What is not a regular file, belongs to somebody else or cannot be opened is
+// not opened, and no link is followed. The process without a journal that can be
+// read is known by its directory alone. An end of stream in the journal goes
+// before the length of the file.
 //
 // # Order of writing
 //
@@ -93,12 +111,15 @@ const BlockSize = 4096
 // FileName is the name of a stream's data file.
 func FileName(s process.Stream) string { return s.String() }
 
+// fileNames are all names that tend itself uses in a process's directory.
+var fileNames = []string{JournalName, newJournal, IndexName, FileName(process.Stdout), FileName(process.Stderr), FileName(process.PTY)}
+
 // RemoveDir removes a process's directory, the journal first: what is left when
 // that is cut short is no process, rather than one whose output is missing. It
-// opens no file, so that it works when no descriptors are left.
+// opens no file that is one, so that it works when no descriptors are left.
 func RemoveDir(dir string) error {
-	for _, name := range []string{JournalName, IndexName, FileName(process.Stdout), FileName(process.Stderr), FileName(process.PTY)} {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, name := range fileNames {
+		if err := remove(filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
@@ -106,4 +127,13 @@ func RemoveDir(dir string) error {
 		return nil
 	}
 	return os.RemoveAll(dir) // somebody put other files there
+}
+
+// remove removes a file, or what lies in its place. A test has it fail.
+var remove = func(path string) error {
+	err := os.Remove(path)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return os.RemoveAll(path) // a directory
 }

@@ -3,6 +3,7 @@ package spool
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"os"
 
 	"github.com/tend-run/tend/process"
 )
@@ -49,4 +50,23 @@ func ParseIndex(b []byte) (r IndexRecord, ok bool) {
 	r = IndexRecord{Kind: IndexKind(b[0]), Stream: process.Stream(b[1]), Len: le.Uint32(b[4:]),
 		Offset: int64(le.Uint64(b[8:])), Wall: int64(le.Uint64(b[16:])), Mono: le.Uint32(b[24:])}
 	return r, r.Stream >= process.Stdout && r.Stream <= process.PTY && r.Offset >= 0 && r.Offset+int64(r.Len) >= 0
+}
+
+// nextRecord is where the first record of an index lies that is not in a hole,
+// at or after an offset; end if there is none before it.
+func nextRecord(f *os.File, at, end int64) int64 {
+	if next := nextData(f, at, end); next-at >= IndexSize {
+		return next - (next-at)%IndexSize
+	}
+	return at
+}
+
+// pastHole is how many bytes of an index to pass over, from at on, where raw was
+// read: 0 if there may be records in it. A damaged file may have a hole that
+// would take hours to read.
+func pastHole(f *os.File, raw []byte, at, end int64) int64 {
+	if len(raw) < IndexSize || [IndexSize]byte(raw) != ([IndexSize]byte{}) {
+		return 0
+	}
+	return nextRecord(f, at, end) - at
 }

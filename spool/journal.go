@@ -3,10 +3,11 @@ package spool
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/tend-run/tend/process"
@@ -26,8 +27,14 @@ const (
 )
 
 const (
+	recFreed = 20 + iota
+	recCut
+)
+
+const (
 	recHeader  = 4 + 1 + 8 // length, kind, time
 	recTrailer = 4         // crc
+	cutSize    = 16
 	maxRecord  = 32 << 20
 )
 
@@ -133,6 +140,17 @@ func AppendInput(b []byte, at time.Time, in Input) []byte {
 	})
 }
 
+// appendFreed appends the record that all output was freed, with the lengths
+// that the streams had.
+func appendFreed(b []byte, at time.Time, ends [4]int64) []byte {
+	return appendRecord(b, recFreed, at, func(b []byte) []byte {
+		for s := process.Stdout; s <= process.PTY; s++ {
+			b = binary.LittleEndian.AppendUint64(append(b, byte(s)), uint64(ends[s]))
+		}
+		return b
+	})
+}
+
 // Journal is the content of a journal.
 type Journal struct {
 	Spec        process.Spec
@@ -149,20 +167,73 @@ type Journal struct {
 	Size        int64 // of the whole records
 	ExitBoot    int64 // when it exited on CLOCK_BOOTTIME of the boot it started in, ns; 0: not known
 	Torn        bool  // something follows them
+	// Damaged says what else is wrong in the directory; "": nothing that is
+	// known. It is of Finished alone, and not in the journal.
+	Damaged string
+	// Freed: the output was freed, all of it; FreedAt are the lengths of the
+	// streams.
+	Freed   bool
+	FreedAt [4]int64
+	// Cut identifies the spec that was asked for; Spec is what is left of it.
+	// Zero: it is whole.
+	Cut [cutSize]byte
+}
+
+// IsCut reports whether something is missing of the spec.
+func (j *Journal) IsCut() bool { return j.Cut != [cutSize]byte{} }
+
+// Asked reports whether a spec is the one that was asked for.
+func (j *Journal) Asked(s *process.Spec) bool {
+	if j.IsCut() {
+		return j.Cut == sumOf(s)
+	}
+	return j.Spec.Equal(s)
+}
+
+// sumOf identifies a spec. It tells mistakes apart, and stops nobody from making
+// two that are alike: their own start is answered with their own process.
+func sumOf(s *process.Spec) (sum [cutSize]byte) {
+	b := EncodeSpec(nil, s)
+	binary.LittleEndian.PutUint64(sum[:], uint64(len(b)))
+	binary.LittleEndian.PutUint32(sum[8:], crc32.Checksum(b, castagnoli))
+	binary.LittleEndian.PutUint32(sum[12:], crc32.ChecksumIEEE(b))
+	return sum
 }
 
 // ReadJournal reads the journal of a process's directory. A torn tail (a
 // record cut short or damaged, and all after it) is left out and reported.
 // process.ErrNotFound if there is no journal or no whole spec in it.
+// process.ErrDamaged if there is one that cannot be read.
 func ReadJournal(dir string) (*Journal, error) {
-	b, err := os.ReadFile(filepath.Join(dir, JournalName))
+	b, err := wholeJournal(dir)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, process.ErrNotFound
-		}
 		return nil, err
 	}
 	return parseJournal(b)
+}
+
+func wholeJournal(dir string) ([]byte, error) {
+	f, err := open(dir, JournalName, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, process.ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if fi.Size() > maxJournal {
+		return nil, broken(f.Name(), fmt.Sprintf("has %d bytes; no journal is larger than %d", fi.Size(), maxJournal))
+	}
+	b := make([]byte, fi.Size())
+	n, err := io.ReadFull(f, b)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return nil, broken(f.Name(), "cannot be read: "+err.Error())
+	}
+	return b[:n], nil
 }
 
 func parseJournal(b []byte) (*Journal, error) {
@@ -249,6 +320,17 @@ func (j *Journal) apply(kind byte, at time.Time, body []byte) bool {
 			return false
 		}
 		j.Input = Input{Accepted: int64(le.Uint64(body)), EOF: body[8] == 1}
+	case recFreed:
+		for ; len(body) >= 9; body = body[9:] {
+			if end := int64(le.Uint64(body[1:])); body[0] <= byte(process.PTY) && end >= 0 {
+				j.Freed, j.FreedAt[body[0]] = true, end
+			}
+		}
+	case recCut:
+		if len(body) != cutSize {
+			return false
+		}
+		j.Cut = [cutSize]byte(body)
 	}
 	return true
 }

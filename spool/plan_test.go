@@ -32,12 +32,12 @@ func TestPlan(t *testing.T) {
 			[]Usage{{ID: "a", FinishedAt: ago(time.Hour)}, {ID: "b", FinishedAt: ago(time.Hour), TTL: 2 * time.Hour}, {ID: "c", FinishedAt: ago(time.Second), TTL: time.Second}},
 			[]Action{{ID: "a", Remove: true}, {ID: "c", Remove: true}}},
 		"no time limit is none": {64 * mib, 0, []Usage{{ID: "a", FinishedAt: ago(1e6 * time.Hour)}}, nil},
-		"the oldest finished one goes first, and no more than needed": {2 * mib, time.Hour,
+		"the output of the oldest finished one goes first, and no more than needed": {2 * mib, time.Hour,
 			[]Usage{{ID: "new", FinishedAt: ago(1), Streams: stdout(0, mib)}, {ID: "old", FinishedAt: ago(9), Streams: stdout(0, mib)}},
-			[]Action{{ID: "old", Remove: true}}},
+			[]Action{{ID: "old", Free: true}}},
 		"finished ones go before a live one is trimmed": {2 * mib, time.Hour,
 			[]Usage{{ID: "live", Live: true, Streams: stdout(0, mib)}, {ID: "done", FinishedAt: ago(9), Streams: stdout(0, mib)}},
-			[]Action{{ID: "done", Remove: true}}},
+			[]Action{{ID: "done", Free: true}}},
 		"the largest live stream is halved first": {12 * mib, time.Hour,
 			[]Usage{{ID: "a", Live: true, Streams: stdout(2*mib, 8*mib)}, {ID: "b", Live: true, Streams: both}},
 			[]Action{{ID: "b", Stream: process.Stderr, Before: 4 * mib}}},
@@ -45,13 +45,39 @@ func TestPlan(t *testing.T) {
 			[]Usage{{ID: "a", Live: true, Policy: process.Block, Streams: both}}, nil},
 		"a finished process that is pinned is left, whatever its time and the budget, and counts": {3 * mib / 2, time.Hour,
 			[]Usage{{ID: "kept", Pinned: true, FinishedAt: ago(2 * time.Hour), Streams: stdout(0, mib)}, {ID: "done", FinishedAt: ago(9), Streams: stdout(0, mib)}},
-			[]Action{{ID: "done", Remove: true}}},
+			[]Action{{ID: "done", Free: true}}},
 		"a live process that is pinned is trimmed": {0, time.Hour, []Usage{{ID: "a", Live: true, Pinned: true, Streams: stdout(0, 8*mib)}},
 			[]Action{{ID: "a", Stream: process.Stdout, Before: 4 * mib}}},
 		"what is smaller than two blocks is left": {0, time.Hour, []Usage{{ID: "a", Live: true, Streams: stdout(4096, 4096+8191)}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Plan(now, tc.budget, tc.ttl, tc.usage)); diff != "" {
+			if diff := cmp.Diff(tc.want, Plan(now, Bounds{Budget: tc.budget, TTL: tc.ttl}, tc.usage)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Facts outlive the output, and have bounds of their own.
+func TestPlanKeepsFactsWithinTheirBounds(t *testing.T) {
+	const block = BlockSize
+	usage := []Usage{
+		{ID: "a", FinishedAt: now.Add(-4), Freed: true, Disk: 2 * block},
+		{ID: "b", FinishedAt: now.Add(-3), Freed: true, Disk: 2 * block},
+		{ID: "c", FinishedAt: now.Add(-2), Spec: 100, Disk: 100 * block},
+		{ID: "d", FinishedAt: now.Add(-1), Spec: 1 << 20, Disk: 300 * block},
+	}
+	for name, tc := range map[string]struct {
+		b    Bounds
+		want []Action
+	}{
+		"a budget that is spent takes output and large specs, and no facts": {Bounds{Budget: 1}, []Action{{ID: "c", Free: true}, {ID: "d", Free: true}}},
+		"facts over their bound go, oldest first":                           {Bounds{Budget: 1 << 30, Facts: 6 * block}, []Action{{ID: "a", Remove: true}}},
+		"and so do more processes than are allowed":                         {Bounds{Budget: 1 << 30, Processes: 1}, []Action{{ID: "a", Remove: true}, {ID: "b", Remove: true}, {ID: "c", Remove: true}}},
+		"their time ends all the same":                                      {Bounds{Budget: 1, TTL: 3}, []Action{{ID: "a", Remove: true}, {ID: "b", Remove: true}, {ID: "c", Free: true}, {ID: "d", Free: true}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, Plan(now, tc.b, usage)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -75,8 +101,8 @@ func TestAnyPlanKeepsItsPromises(t *testing.T) {
 			usage = append(usage, u)
 		}
 		budget, ttl := rapid.Int64Range(0, 4<<20).Draw(t, "budget"), 50*time.Nanosecond
-		removed, trimmed := map[process.ID]bool{}, map[string]int64{}
-		for _, a := range Plan(now, budget, ttl, usage) {
+		removed, freed, trimmed := map[process.ID]bool{}, map[process.ID]bool{}, map[string]int64{}
+		for _, a := range Plan(now, Bounds{Budget: budget, TTL: ttl}, usage) {
 			var u *Usage
 			for i := range usage {
 				if usage[i].ID == a.ID {
@@ -88,6 +114,13 @@ func TestAnyPlanKeepsItsPromises(t *testing.T) {
 					t.Fatalf("%+v is removed", u)
 				}
 				removed[u.ID] = true
+				continue
+			}
+			if a.Free {
+				if u.Live || u.Pinned || removed[u.ID] || freed[u.ID] {
+					t.Fatalf("%+v is freed", u)
+				}
+				freed[u.ID] = true
 				continue
 			}
 			s := u.Streams[a.Stream-process.Stdout]
@@ -109,8 +142,12 @@ func TestAnyPlanKeepsItsPromises(t *testing.T) {
 			if removed[u.ID] {
 				continue
 			}
-			more = more || !u.Live && !u.Pinned
-			total += u.bytes() + overhead
+			if freed[u.ID] {
+				total += u.facts()
+				continue
+			}
+			more = more || !u.Live && !u.Pinned && u.Bytes() > u.facts()
+			total += u.Bytes()
 			for _, s := range u.Streams {
 				freed := trimmed[fmt.Sprint(u.ID, s.Stream)]
 				total -= freed

@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -304,7 +303,7 @@ func (r *reader) file(s process.Stream) error {
 	if r.files[s] != nil {
 		return nil
 	}
-	f, err := os.Open(filepath.Join(r.dir, FileName(s)))
+	f, err := open(r.dir, FileName(s), os.O_RDONLY)
 	r.files[s] = f
 	if err != nil {
 		r.files[s] = nil

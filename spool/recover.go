@@ -2,10 +2,10 @@ package spool
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/tend-run/tend/process"
 )
@@ -16,6 +16,7 @@ type Recovered struct {
 	Base     [4]int64 // by stream: the oldest byte kept
 	End      [4]int64 // by stream: the length
 	IndexEnd int64
+	Damaged  string // what else is wrong; "": nothing that is known
 }
 
 // Recover repairs the directory of a process whose keeper died: torn tails of
@@ -32,12 +33,12 @@ func RecoverFrom(dir string, announced *Progress) (*Recovered, error) {
 		return nil, err
 	}
 	if r.Journal.Torn {
-		if err := os.Truncate(filepath.Join(dir, JournalName), r.Journal.Size); err != nil {
+		if err := truncate(dir, JournalName, r.Journal.Size); err != nil {
 			return nil, err
 		}
 	}
 	if r.IndexEnd < size {
-		if err := os.Truncate(filepath.Join(dir, IndexName), r.IndexEnd); err != nil {
+		if err := truncate(dir, IndexName, r.IndexEnd); err != nil {
 			return nil, err
 		}
 	}
@@ -58,27 +59,75 @@ func look(dir string, announced *Progress) (r *Recovered, covered [4]int64, inde
 		return nil, covered, 0, err
 	}
 	r = &Recovered{Journal: *j}
+	if j.Freed {
+		r.Base, r.End = j.FreedAt, j.FreedAt
+		return r, covered, 0, nil
+	}
+	var lost [4]bool
 	for s := process.Stdout; s <= process.PTY; s++ {
-		if r.End[s], err = fileSize(filepath.Join(dir, FileName(s))); err != nil {
+		if r.End[s], err = r.length(dir, s); err != nil {
 			return nil, covered, 0, err
 		}
+		lost[s] = r.End[s] < 0
+		r.End[s] = max(r.End[s], -r.End[s]-1)
 	}
 	covered, indexSize, err = r.readIndex(dir, announced)
+	if errors.Is(err, process.ErrDamaged) {
+		r.damage(err)
+		r.IndexEnd, indexSize, err = 0, 0, nil
+	}
 	for s := range r.Base {
 		r.Base[s] = min(r.Base[s], r.End[s])
+		if lost[s] {
+			r.Base[s] = r.End[s]
+		}
 	}
 	return r, covered, indexSize, err
 }
 
-func fileSize(path string) (int64, error) {
-	fi, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-	if err != nil {
+// length is how long a stream is. What the journal says of its end goes before
+// the file, which may be longer for damage. A stream whose file cannot be read,
+// and of which so nothing is kept, is -1-length.
+func (r *Recovered) length(dir string, s process.Stream) (int64, error) {
+	j := &r.Journal
+	f, err := open(dir, FileName(s), os.O_RDONLY)
+	var size int64
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, process.ErrDamaged):
+		r.damage(err)
+		return -1 - j.EOFAt[s], nil
+	case err != nil:
 		return 0, err
+	default:
+		fi, err := f.Stat()
+		f.Close()
+		if err != nil {
+			return 0, err
+		}
+		size = fi.Size()
 	}
-	return fi.Size(), nil
+	if j.EOF[s] && size != j.EOFAt[s] {
+		r.damage(broken(FileName(s), fmt.Sprintf("has %d bytes, and had %d", size, j.EOFAt[s])))
+		size = min(size, j.EOFAt[s])
+	}
+	return size, nil
+}
+
+// damage notes what is wrong; the first thing will do.
+func (r *Recovered) damage(err error) {
+	if r.Damaged == "" {
+		r.Damaged = err.Error()
+	}
+}
+
+func truncate(dir, name string, size int64) error {
+	f, err := open(dir, name, os.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Truncate(size)
 }
 
 // readIndex takes bases and the end of the last whole record from the index.
@@ -86,7 +135,7 @@ func fileSize(path string) (int64, error) {
 // from the data, but a trim after them must not be forgotten, or the zeros of
 // freed blocks would be taken for output.
 func (r *Recovered) readIndex(dir string, announced *Progress) (covered [4]int64, size int64, err error) {
-	f, err := os.Open(filepath.Join(dir, IndexName))
+	f, err := open(dir, IndexName, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return covered, 0, nil
 	}
@@ -94,24 +143,32 @@ func (r *Recovered) readIndex(dir string, announced *Progress) (covered [4]int64
 		return covered, 0, err
 	}
 	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return covered, 0, err
+	}
+	size = fi.Size()
 	b := lend(64 << 10)
 	defer b.giveBack()
+	at := int64(0)
 	if announced != nil && announced.IndexEnd >= IndexSize {
 		// The last record may be of bytes that were not announced.
 		last := announced.IndexEnd - IndexSize
 		if n, _ := f.ReadAt(b.b[:IndexSize], last); n == IndexSize {
 			if _, ok := ParseIndex(b.b[:n]); ok {
-				covered, r.Base, size = announced.End, announced.Base, last
+				covered, r.Base, at = announced.End, announced.Base, last
 			}
 		}
 	}
-	if _, err := f.Seek(size, io.SeekStart); err != nil {
-		return covered, size, err
-	}
 	for {
-		n, err := io.ReadFull(f, b.b)
-		for at := 0; at+IndexSize <= n; at += IndexSize {
-			rec, ok := ParseIndex(b.b[at:n])
+		// What was freed, at the head, and whatever else is a hole, is skipped.
+		at = nextRecord(f, at, size)
+		if at >= size {
+			return covered, size, nil
+		}
+		n, err := f.ReadAt(b.b, at)
+		for i := 0; i+IndexSize <= n; i += IndexSize {
+			rec, ok := ParseIndex(b.b[i:n])
 			if !ok {
 				continue
 			}
@@ -121,14 +178,14 @@ func (r *Recovered) readIndex(dir string, announced *Progress) (covered [4]int64
 			case IndexTrim:
 				r.Base[rec.Stream] = max(r.Base[rec.Stream], rec.Offset)
 			}
-			r.IndexEnd = size + int64(at+IndexSize)
+			r.IndexEnd = at + int64(i+IndexSize)
 		}
-		size += int64(n)
-		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			return covered, size, nil
+		at += int64(n)
+		if err == io.EOF {
+			return covered, max(size, at), nil
 		}
 		if err != nil {
-			return covered, size, err
+			return covered, size, broken(f.Name(), "cannot be read: "+err.Error())
 		}
 	}
 }
@@ -148,7 +205,10 @@ func (r *Recovered) cover(dir string, covered [4]int64) error {
 	if len(add) == 0 {
 		return nil
 	}
-	f, err := os.OpenFile(filepath.Join(dir, IndexName), os.O_WRONLY|os.O_CREATE, 0o600)
+	f, err := open(dir, IndexName, os.O_WRONLY|os.O_CREATE)
+	if errors.Is(err, process.ErrDamaged) {
+		return nil // it was noted; a reader does without
+	}
 	if err != nil {
 		return err
 	}

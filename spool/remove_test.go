@@ -17,22 +17,40 @@ func TestWhatARemovalThatWasCutShortLeavesIsNoProcess(t *testing.T) {
 		dir := t.TempDir()
 		exit := AppendExited(AppendSpec(nil, time.Now(), &process.Spec{ID: "half", Shell: "true"}), time.Now(), &process.Exit{})
 		for name, data := range map[string][]byte{JournalName: exit, IndexName: nil, FileName(process.Stdout): []byte("output")} {
-			if name == stops {
-				continue
-			}
 			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		// A directory with something in it is not removed as a file is.
-		if err := os.MkdirAll(filepath.Join(dir, stops, "full"), 0o700); err != nil {
-			t.Fatal(err)
+		real := remove
+		remove = func(path string) error {
+			if filepath.Base(path) == stops {
+				return errors.New("stopped")
+			}
+			return real(path)
 		}
-		if err := RemoveDir(dir); err == nil {
+		err := RemoveDir(dir)
+		remove = real
+		if err == nil {
 			t.Fatalf("%s stopped nothing: the test proves nothing", stops)
 		}
 		if _, _, err := Finished(dir); !errors.Is(err, process.ErrNotFound) {
 			t.Errorf("stopped at %s: %v; want %v", stops, err, process.ErrNotFound)
+		}
+	}
+}
+
+// Whatever lies in a directory, it can be removed.
+func TestDirectoriesInPlaceOfFilesAreRemoved(t *testing.T) {
+	for _, name := range fileNames {
+		dir := filepath.Join(t.TempDir(), "p")
+		if err := os.MkdirAll(filepath.Join(dir, name, "full"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := RemoveDir(dir); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: the directory is still there: %v", name, err)
 		}
 	}
 }

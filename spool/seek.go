@@ -5,7 +5,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/tend-run/tend/process"
 )
@@ -31,7 +30,7 @@ func (c *cursor) seek(dir string, want [4]bool, pos, end [4]int64, indexEnd int6
 		}
 		if f == nil {
 			var err error
-			if f, err = os.Open(filepath.Join(dir, IndexName)); errors.Is(err, fs.ErrNotExist) {
+			if f, err = open(dir, IndexName, os.O_RDONLY); errors.Is(err, fs.ErrNotExist) || errors.Is(err, process.ErrDamaged) {
 				return nil
 			} else if err != nil {
 				return err
@@ -88,6 +87,10 @@ func (b *batch) next(f *os.File, s process.Stream, at, hi int64) (int64, int64, 
 				err = io.ErrUnexpectedEOF
 			}
 			return 0, 0, err
+		}
+		if skip := pastHole(f, raw[:n], at*IndexSize, hi*IndexSize); skip > 0 {
+			at += skip / IndexSize
+			continue
 		}
 		for i := 0; i+IndexSize <= n; i += IndexSize {
 			if rec, ok := ParseIndex(raw[i:]); ok && rec.Kind == IndexData && rec.Stream == s {

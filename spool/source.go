@@ -45,6 +45,7 @@ func Finished(dir string) (Source, *Journal, error) {
 		return nil, nil, err
 	}
 	j := &r.Journal
+	j.Damaged = r.Damaged
 	p := Progress{Base: r.Base, End: r.End, EOF: [4]bool{true, true, true, true}, IndexEnd: r.IndexEnd,
 		Exit: j.Exit, TreeGone: true, Started: j.StartedTime}
 	if j.Started != nil {

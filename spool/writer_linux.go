@@ -27,12 +27,7 @@ func CreateDir(root string, id process.ID) (string, error) {
 // OpenStream opens the data file of a stream for reading and writing, made
 // 0600 at need. Never with O_APPEND: splice(2) refuses that.
 func OpenStream(dir string, s process.Stream) (int, error) {
-	for {
-		fd, err := unix.Open(filepath.Join(dir, FileName(s)), unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
-		if err != unix.EINTR {
-			return fd, err
-		}
-	}
+	return OpenFile(filepath.Join(dir, FileName(s)), unix.O_RDWR|unix.O_CREAT)
 }
 
 // Punch frees the whole blocks of [from, to) of an open data file; offsets do

@@ -32,6 +32,8 @@ type processFacts struct {
 	Stdin    stdinFacts        `json:"stdin"`
 	Streams  []streamFacts     `json:"streams"`
 	Labels   map[string]string `json:"labels,omitempty"`
+	SpecCut  bool              `json:"spec_cut,omitempty"` // room was needed: command and labels are not whole
+	Damaged  string            `json:"damaged,omitempty"`  // what is wrong with what is kept of it
 }
 
 type sizeFacts struct {
@@ -108,6 +110,8 @@ func factsOf(info *process.Info) processFacts {
 		Stdin:   stdinFacts{Open: info.Stdin.Open, Accepted: info.Stdin.Accepted},
 		Streams: []streamFacts{},
 		Labels:  info.Spec.Labels,
+		SpecCut: info.SpecCut,
+		Damaged: info.Damaged,
 	}
 	if pty := info.Spec.PTY; pty != nil {
 		f.PTY = &sizeFacts{Cols: pty.Cols, Rows: pty.Rows}

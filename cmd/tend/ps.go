@@ -116,10 +116,14 @@ func cut(line string, width int) string {
 }
 
 func stateAndPin(info *process.Info) string {
+	text := stateText(info)
 	if info.Pinned {
-		return stateText(info) + ", pinned"
+		text += ", pinned"
 	}
-	return stateText(info)
+	if info.Damaged != "" {
+		text += ", damaged"
+	}
+	return text
 }
 
 // stateText is the state, and for a finished process how it ended.

@@ -23,7 +23,7 @@ type serveFlags struct {
 	DefaultWorkdir string        `name:"default-workdir" placeholder:"DIR" help:"Working directory of envd requests that name none. Default: the user's home."`
 	Insecure       bool          `name:"insecure" help:"Listen on any address without a token, and answer every user of this machine and any web page. Whoever reaches the port can run programs."`
 	Fsync          string        `name:"fsync" enum:"none,exit,interval" default:"none" placeholder:"WHEN" help:"When output is forced to the disk, for processes that do not say: none; exit (an exit is told when it and all output is on the disk); interval (once a second). For a loss of power alone. Default: none."`
-	SpoolBudget    string        `name:"spool-budget" placeholder:"SIZE" help:"What all output that is kept may take of the disk, 64MiB or more; then the oldest finished processes go, and after them the heads of live streams. Default: a quarter of what is free, 16GiB at most."`
+	SpoolBudget    string        `name:"spool-budget" placeholder:"SIZE" help:"What all output that is kept may take of the disk, 64MiB or more; then the output of the oldest finished processes goes, and after it the heads of live streams; how they ended stays known. Default: a quarter of what is free, 16GiB at most."`
 	KeepFinished   time.Duration `name:"keep-finished" default:"24h" placeholder:"DUR" help:"How long finished processes and their output are kept that do not say. Default: 24h."`
 	Debug          bool          `name:"debug" help:"Log more."`
 }

@@ -45,6 +45,8 @@ type proc struct {
 	followers int                  // readers that follow output; guarded by mu
 	idle      *time.Timer          // Spec.KillWithoutReaders; guarded by mu
 	timeout   *time.Timer          // guarded by mu
+	ttl       *time.Timer          // Retention.TTL, once it is over; guarded by mu
+	due       bool                 // ttl is over; guarded by mu
 
 	in input
 }
@@ -119,16 +121,28 @@ func (p *proc) Trim(_ context.Context, s process.Stream, before int64) error {
 	return nil
 }
 
-// Pin implements process.Process. Nothing is ever removed for its time or a
-// budget here.
+// Pin implements process.Process. Nothing is ever removed for a budget here, nor
+// without a time of its own.
 func (p *proc) Pin(_ context.Context, pinned bool) error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.removed {
+		p.mu.Unlock()
 		return process.ErrNotFound
 	}
 	p.pinned = pinned
+	p.mu.Unlock()
+	p.expire()
 	return nil
+}
+
+// expire removes the process if its time is over, and it is not pinned.
+func (p *proc) expire() {
+	p.mu.Lock()
+	due := p.due && !p.pinned
+	p.mu.Unlock()
+	if due {
+		_ = p.Remove(context.Background()) // removed already, if not
+	}
 }
 
 // Wait implements process.Process.
@@ -248,6 +262,14 @@ func (p *proc) checkTree() bool {
 	if p.timeout != nil {
 		p.timeout.Stop()
 	}
+	if ttl := p.spec.Retention.TTL; ttl > 0 {
+		p.ttl = time.AfterFunc(ttl, func() {
+			p.mu.Lock()
+			p.due = true
+			p.mu.Unlock()
+			p.expire()
+		})
+	}
 	p.mu.Unlock()
 	p.m.watchers.Tell(process.Event{Kind: process.EventTreeGone, ID: p.id, PID: p.pid, Time: time.Now()})
 	return true
@@ -256,7 +278,7 @@ func (p *proc) checkTree() bool {
 // end is the end of the test.
 func (p *proc) end() {
 	p.mu.Lock()
-	for _, t := range []*time.Timer{p.idle, p.timeout} {
+	for _, t := range []*time.Timer{p.idle, p.timeout, p.ttl} {
 		if t != nil {
 			t.Stop()
 		}

@@ -31,6 +31,7 @@ var sentinels = []struct {
 	{process.ErrUnsupported, tendv1.ErrorKind_ERROR_KIND_UNSUPPORTED, connect.CodeUnimplemented},
 	{process.ErrLimit, tendv1.ErrorKind_ERROR_KIND_LIMIT, connect.CodeResourceExhausted},
 	{process.ErrPermission, tendv1.ErrorKind_ERROR_KIND_PERMISSION, connect.CodePermissionDenied},
+	{process.ErrDamaged, tendv1.ErrorKind_ERROR_KIND_DAMAGED, connect.CodeDataLoss},
 }
 
 // startCodes says how a failed start looks to clients that know no details.

@@ -11,7 +11,7 @@ import (
 func Info(i *process.Info) *tendv1.Info {
 	m := &tendv1.Info{
 		Id: text(string(i.ID)), Pid: uint32(i.PID), Spec: Spec(&i.Spec), State: tendv1.State(i.State),
-		Started: Time(i.Started), Exit: Exit(i.Exit), TreeGone: i.TreeGone, Pinned: i.Pinned,
+		Started: Time(i.Started), Exit: Exit(i.Exit), TreeGone: i.TreeGone, Pinned: i.Pinned, SpecCut: i.SpecCut, Damaged: text(i.Damaged),
 		Stdin: &tendv1.StdinInfo{Open: i.Stdin.Open, Accepted: i.Stdin.Accepted},
 	}
 	m.Streams = streams(i.Streams)
@@ -40,7 +40,7 @@ func ToInfo(m *tendv1.Info) (process.Info, error) {
 	}
 	i := process.Info{
 		ID: process.ID(m.GetId()), PID: int(m.GetPid()), Spec: spec, State: process.State(m.GetState()),
-		Started: ToTime(m.GetStarted()), Exit: ToExit(m.GetExit()), TreeGone: m.GetTreeGone(), Pinned: m.GetPinned(),
+		Started: ToTime(m.GetStarted()), Exit: ToExit(m.GetExit()), TreeGone: m.GetTreeGone(), Pinned: m.GetPinned(), SpecCut: m.GetSpecCut(), Damaged: m.GetDamaged(),
 		Stdin: process.StdinInfo{Open: m.GetStdin().GetOpen(), Accepted: m.GetStdin().GetAccepted()},
 	}
 	i.Streams = toStreams(m.GetStreams())
@@ -108,8 +108,8 @@ func ToSelector(m *tendv1.Selector) (process.Selector, error) {
 	if s == (process.Selector{}) {
 		return s, invalid("selector", "names no process; give an id, pid, tag or name")
 	}
-	if n := len(s.ID) + len(s.Tag) + len(s.Name) + len(s.Any); n > process.MaxNameLen {
-		return s, invalid("process", "has a selector of %d bytes; the limit is %d", n, process.MaxNameLen)
+	if n := len(s.ID) + len(s.Tag) + len(s.Name) + len(s.Any); n > process.MaxTagLen {
+		return s, invalid("process", "has a selector of %d bytes; the limit is %d", n, process.MaxTagLen)
 	}
 	return s, nil
 }

@@ -66,7 +66,8 @@ func (m *Manager) adopt(b *board.Board, i uint32) {
 			return
 		}
 	}
-	p := &proc{m: m, id: id, spec: j.Spec, dir: dir, ref: ref, slot: s, live: true, started: s.Started(), pid: s.PID(), fresh: true}
+	p := &proc{m: m, id: id, dir: dir, ref: ref, slot: s, live: true, started: s.Started(), pid: s.PID(), fresh: true, size: j.Size}
+	p.spec.Store(&j.Spec)
 	p.pinned.Store(j.Pinned)
 	m.enrol(p)
 }

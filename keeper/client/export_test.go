@@ -3,10 +3,36 @@
 package client
 
 import (
+	"sync"
+	"testing"
+	"time"
+
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 )
+
+// HoldScan makes the reading of finished processes wait in managers that are opened
+// from now on, until release is called.
+func HoldScan(t *testing.T) (release func()) {
+	gate := make(chan struct{})
+	was := readingFinished
+	readingFinished = func(process.ID) { <-gate }
+	release = sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(func() {
+		release()
+		readingFinished = was
+	})
+	return release
+}
+
+// SweepNever has managers that are opened from now on look after their processes
+// only when they are asked to.
+func SweepNever(t *testing.T) {
+	was := retainEvery
+	retainEvery = time.Hour
+	t.Cleanup(func() { retainEvery = was })
+}
 
 // HoldSlots keeps the slots of finished processes from being given back, as the
 // death of the server does that comes before.

@@ -26,6 +26,13 @@ const settle = 200 * time.Millisecond
 
 // Remove implements process.Process.
 func (p *proc) Remove(ctx context.Context) error {
+	if p.over() {
+		return process.ErrNotFound
+	}
+	return p.remove(ctx)
+}
+
+func (p *proc) remove(ctx context.Context) error {
 	pr := p.final.Load()
 	if pr == nil && p.Progress().Exit != nil {
 		p.awaitFinal(ctx, settle)
@@ -70,7 +77,9 @@ func (p *proc) Remove(ctx context.Context) error {
 	}
 	m.mu.Unlock()
 	failpoint.Hit(failpoint.Removed)
+	p.files.Lock()
 	err := p.removeDir()
+	p.files.Unlock()
 	p.changed()
 	m.watchers.Tell(process.Event{Kind: process.EventRemoved, ID: p.id, PID: p.pid, Time: time.Now()})
 	return err
@@ -96,6 +105,8 @@ func (p *proc) awaitFinal(ctx context.Context, bound time.Duration) {
 // trimFinished frees the head of a finished stream. The keeper has forgotten
 // the process, so its files are ours.
 func (p *proc) trimFinished(s process.Stream, before int64) error {
+	p.files.Lock()
+	defer p.files.Unlock()
 	for {
 		pr := p.final.Load()
 		if pr.Removed {
@@ -110,10 +121,11 @@ func (p *proc) trimFinished(s process.Stream, before int64) error {
 		}
 		next := *pr
 		next.Base[s] = base
+		p.disk.Store(0)
 		if !p.final.CompareAndSwap(pr, &next) {
 			continue
 		}
-		fd, err := unix.Open(filepath.Join(p.dir, spool.IndexName), unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC, 0)
+		fd, err := spool.OpenFile(filepath.Join(p.dir, spool.IndexName), unix.O_WRONLY|unix.O_APPEND)
 		if err == nil {
 			var rec [spool.IndexSize]byte
 			spool.IndexRecord{Kind: spool.IndexTrim, Stream: s, Offset: base, Wall: time.Now().UnixNano()}.Put(&rec)
@@ -135,8 +147,14 @@ func (p *proc) trimFinished(s process.Stream, before int64) error {
 
 // Pin implements process.Process.
 func (p *proc) Pin(ctx context.Context, pinned bool) error {
+	if p.over() {
+		return process.ErrNotFound
+	}
 	p.pins.Lock()
 	defer p.pins.Unlock()
+	if p.pinned.Load() == pinned && p.final.Load() != nil && !p.final.Load().Removed {
+		return nil // nothing is written, however often it is said
+	}
 	err := process.ErrExited
 	if p.final.Load() == nil {
 		_, _, err = p.call(ctx, wire.OpPin, true, func(e *wire.Enc) {
@@ -169,7 +187,45 @@ func (p *proc) expire(ctx context.Context) error {
 	if p.pinned.Load() {
 		return nil
 	}
-	return p.Remove(ctx)
+	return p.remove(ctx)
+}
+
+// free frees the output of a finished process, and what is large of its spec,
+// unless it was pinned a moment ago. What it came to stays known.
+func (p *proc) free() error {
+	p.pins.Lock()
+	defer p.pins.Unlock()
+	p.files.Lock()
+	defer p.files.Unlock()
+	if p.pinned.Load() {
+		return nil
+	}
+	for {
+		pr := p.final.Load()
+		if pr.Removed {
+			return nil
+		}
+		next := *pr
+		next.Base, next.IndexEnd = pr.End, 0
+		if p.final.CompareAndSwap(pr, &next) {
+			break
+		}
+	}
+	p.changed() // readers are told before anything is gone
+	sync := p.spec.Load().Retention.Sync
+	if sync == process.SyncDefault {
+		sync = p.m.cfg.Sync
+	}
+	j, err := spool.Free(p.dir, p.final.Load().End, sync > process.SyncNone)
+	p.disk.Store(0)
+	if err != nil {
+		return err
+	}
+	spec := j.Spec
+	p.spec.Store(&spec)
+	j.Spec = process.Spec{}
+	p.left.Store(j)
+	return nil
 }
 
 // writeLost appends the lost exit to a journal.
@@ -180,7 +236,7 @@ func writeLost(dir string, e *process.Exit) error {
 // appendJournal appends a record to the journal of a process that is over, or
 // nothing: half a record would hide what follows.
 func appendJournal(dir string, rec []byte) error {
-	fd, err := unix.Open(filepath.Join(dir, spool.JournalName), unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC, 0)
+	fd, err := spool.OpenFile(filepath.Join(dir, spool.JournalName), unix.O_WRONLY|unix.O_APPEND)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ type input struct {
 // keeper feeds the process, at their offsets; once the board says that they
 // are accepted they are delivered whoever dies.
 func (p *proc) Write(ctx context.Context, in process.Input) (process.Accepted, error) {
-	if in.EOF && p.spec.PTY != nil {
+	if in.EOF && p.spec.Load().PTY != nil {
 		return process.Accepted{}, process.ErrPTY
 	}
 	if err := p.writable(); err != nil {

@@ -100,7 +100,11 @@ func (m *Manager) Get(ctx context.Context, sel process.Selector) (process.Proces
 	defer m.mu.RUnlock()
 	i, err := process.Resolve(sel, len(m.order), func(i int) process.Names {
 		p := m.order[i]
-		return process.Names{ID: p.id, PID: p.pid, Name: p.spec.Name, Tag: p.spec.Tag}
+		if p.over() {
+			return process.Names{}
+		}
+		spec := p.spec.Load()
+		return process.Names{ID: p.id, PID: p.pid, Name: spec.Name, Tag: spec.Tag}
 	})
 	if err != nil {
 		return nil, err
@@ -115,7 +119,10 @@ func (m *Manager) certain(sel process.Selector) *proc {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if sel.ID != "" || sel.PID == 0 {
-		return m.procs[sel.ID]
+		if p := m.procs[sel.ID]; p != nil && !p.over() {
+			return p
+		}
+		return nil
 	}
 	for _, p := range slices.Backward(m.order) {
 		if p.pid == sel.PID && p.Progress().Exit == nil {
@@ -139,7 +146,7 @@ func (m *Manager) List(ctx context.Context, f process.Filter) ([]process.Info, e
 			return nil, err
 		}
 		pr := p.Progress()
-		if !pr.Removed && f.Matches(&p.spec, pr.Exit == nil) {
+		if !pr.Removed && f.Matches(p.spec.Load(), pr.Exit == nil) && !p.over() {
 			out = append(out, p.info(ctx, pr))
 		}
 	}

@@ -88,6 +88,13 @@ type Manager struct {
 		next chan struct{} // closed when room was made, or tried; guarded by the lock
 	}
 
+	swept struct {
+		sync.Mutex
+		next chan struct{} // closed when the spools were looked at; guarded by the lock
+	}
+
+	admitted atomic.Int64 // bytes of large specs whose start is under way
+
 	grown   atomic.Int64  // bytes added to the spools since retain looked at them
 	grew    chan struct{} // holds one value when that is much
 	short   chan struct{} // holds one value when space is short
@@ -115,7 +122,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	}
 	m := &Manager{cfg: cfg, spool: filepath.Join(cfg.StateDir, keeper.SpoolDir), run: run,
 		procs: map[process.ID]*proc{}, starting: map[process.ID]chan struct{}{}, short: make(chan struct{}, 1), grew: make(chan struct{}, 1), scanned: make(chan struct{})}
-	m.made.next = make(chan struct{})
+	m.made.next, m.swept.next = make(chan struct{}), make(chan struct{})
 	if err := os.MkdirAll(m.spool, 0o700); err != nil {
 		return nil, fmt.Errorf("spool: %w", err)
 	}

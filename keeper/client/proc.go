@@ -24,7 +24,7 @@ import (
 type proc struct {
 	m       *Manager
 	id      process.ID
-	spec    process.Spec
+	spec    atomic.Pointer[process.Spec] // replaced by a smaller one when its room is needed
 	dir     string
 	pid     int
 	started time.Time
@@ -35,9 +35,14 @@ type proc struct {
 
 	pinned atomic.Bool                    // as the journal has it; set by pin
 	pins   sync.Mutex                     // held while a pin is written, so that both are in one order
+	files  sync.Mutex                     // held while files of a finished process are changed
+	disk   atomic.Int64                   // of a finished process: bytes of the disk; 0: to be looked at
+	size   int64                          // of its journal, about, in bytes
+	left   atomic.Pointer[spool.Journal]  // of a finished process whose output was freed
 	took   atomic.Pointer[spool.Input]    // of the input; set before final
 	ended  atomic.Int64                   // when it was over, CLOCK_BOOTTIME ns; set before final
 	final  atomic.Pointer[spool.Progress] // set once, when nothing changes any more
+	broken error                          // what is wrong with its directory; set before it is registered
 
 	mu      sync.Mutex
 	subs    map[chan<- struct{}]struct{} // guarded by mu
@@ -216,14 +221,20 @@ func (p *proc) tell() {
 // Info implements process.Process.
 func (p *proc) Info(ctx context.Context) (process.Info, error) {
 	pr := p.Progress()
-	if pr.Removed {
+	if pr.Removed || p.over() {
 		return process.Info{}, process.ErrNotFound
 	}
 	return p.info(ctx, pr), nil
 }
 
 func (p *proc) info(ctx context.Context, pr spool.Progress) process.Info {
-	in := process.Info{ID: p.id, PID: p.pid, Spec: p.spec, Started: p.started, Exit: pr.Exit, TreeGone: pr.TreeGone, Pinned: p.pinned.Load()}
+	in := process.Info{ID: p.id, PID: p.pid, Spec: *p.spec.Load(), Started: p.started, Exit: pr.Exit, TreeGone: pr.TreeGone, Pinned: p.pinned.Load()}
+	if j := p.left.Load(); j != nil {
+		in.SpecCut = j.IsCut()
+	}
+	if p.broken != nil {
+		in.Damaged = p.broken.Error()
+	}
 	for _, s := range p.streams() {
 		in.Streams = append(in.Streams, process.StreamInfo{Stream: s, Base: pr.Base[s], End: pr.End[s], EOF: pr.EOF[s]})
 	}
@@ -245,7 +256,7 @@ func (p *proc) info(ctx context.Context, pr spool.Progress) process.Info {
 }
 
 func (p *proc) streams() []process.Stream {
-	if p.spec.PTY != nil {
+	if p.spec.Load().PTY != nil {
 		return []process.Stream{process.PTY}
 	}
 	return []process.Stream{process.Stdout, process.Stderr}
@@ -253,10 +264,40 @@ func (p *proc) streams() []process.Stream {
 
 // Read implements process.Process.
 func (p *proc) Read(_ context.Context, opts process.ReadOptions) (process.Reader, error) {
-	if p.Progress().Removed {
-		return nil, process.ErrNotFound
+	if err := p.readable(); err != nil {
+		return nil, err
 	}
 	return spool.NewReader(p.dir, p.id, p.streams(), p, opts)
+}
+
+// readable reports why nothing can be read of it.
+func (p *proc) readable() error {
+	switch {
+	case p.Progress().Removed || p.over():
+		return process.ErrNotFound
+	case p.broken != nil && p.started.IsZero(): // nothing but its directory is known
+		return p.broken
+	}
+	return nil
+}
+
+// over reports whether the time of a finished process is up. It is no process
+// any more then, though its files may be there for a moment: those who look
+// after them are told.
+func (p *proc) over() bool {
+	pr := p.final.Load()
+	if pr == nil || pr.Removed || p.pinned.Load() {
+		return false
+	}
+	keep := p.spec.Load().Retention.TTL
+	if keep == 0 {
+		keep = p.m.cfg.TTL
+	}
+	if keep <= 0 || time.Duration(spool.BootTime()-p.ended.Load()) < keep {
+		return false
+	}
+	p.m.tidy()
+	return true
 }
 
 // Signal implements process.Process.
@@ -297,7 +338,7 @@ func (p *proc) kill(ctx context.Context, cause process.Cause) (process.KillResul
 
 // Resize implements process.Process.
 func (p *proc) Resize(ctx context.Context, size process.Size) error {
-	if p.spec.PTY == nil {
+	if p.spec.Load().PTY == nil {
 		return process.ErrNoPTY
 	}
 	_, _, err := p.call(ctx, wire.OpResize, true, func(e *wire.Enc) { e.U32(uint32(size.Cols)); e.U32(uint32(size.Rows)) })
@@ -308,6 +349,9 @@ func (p *proc) Resize(ctx context.Context, size process.Size) error {
 func (p *proc) Trim(ctx context.Context, s process.Stream, before int64) error {
 	if s < process.Stdout || s > process.PTY {
 		return &process.InvalidError{Field: "stream", Reason: "is no output stream"}
+	}
+	if p.over() {
+		return process.ErrNotFound
 	}
 	if p.final.Load() != nil {
 		return p.trimFinished(s, before)
@@ -332,8 +376,8 @@ func (p *proc) Wait(ctx context.Context, until process.Until) (process.WaitResul
 type onlooker struct{ *proc }
 
 func (o onlooker) Read(_ context.Context, opts process.ReadOptions) (process.Reader, error) {
-	if o.Progress().Removed {
-		return nil, process.ErrNotFound
+	if err := o.readable(); err != nil {
+		return nil, err
 	}
 	return spool.NewReader(o.dir, o.id, o.streams(), o, opts)
 }
@@ -351,6 +395,9 @@ func (o onlooker) Subscribe(ready chan<- struct{}) (cancel func()) { return o.li
 
 // call asks the keeper about this process.
 func (p *proc) call(ctx context.Context, op byte, again bool, body func(*wire.Enc)) (reply, bool, error) {
+	if p.over() {
+		return reply{}, false, process.ErrNotFound
+	}
 	if !p.live || p.final.Load() != nil {
 		return reply{}, false, process.ErrExited
 	}
@@ -374,7 +421,7 @@ func (p *proc) call(ctx context.Context, op byte, again bool, body func(*wire.En
 
 // startIdle and stopIdle run Spec.KillWithoutReaders. p.mu is held.
 func (p *proc) startIdle() {
-	d := p.spec.KillWithoutReaders
+	d := p.spec.Load().KillWithoutReaders
 	if d <= 0 || !p.live || p.idle != nil || p.Progress().Exit != nil {
 		return
 	}

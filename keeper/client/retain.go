@@ -5,6 +5,7 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,8 +16,8 @@ import (
 	"github.com/tend-run/tend/spool"
 )
 
-// retainEvery is how often expired processes are looked for.
-const retainEvery = 15 * time.Second
+// retainEvery is how often expired processes are looked for whom nobody asks for.
+var retainEvery = 15 * time.Second // a test changes it
 
 // starvedEvery is how often space is made while a filesystem is full.
 const starvedEvery = time.Second
@@ -34,9 +35,13 @@ const perProcess = 2 * spool.BlockSize
 
 // grow counts bytes that were added to the spools.
 func (m *Manager) grow(n int64) {
-	if m.grown.Add(n) < m.budget.Load()/grain {
-		return
+	if m.grown.Add(n) >= m.budget.Load()/grain {
+		m.tidy()
 	}
+}
+
+// tidy has the spools looked at soon.
+func (m *Manager) tidy() {
 	select {
 	case m.grew <- struct{}{}:
 	default:
@@ -56,12 +61,16 @@ func (m *Manager) retain(ctx context.Context) {
 		return
 	}
 	if m.cfg.Budget == 0 {
-		_, held := m.usage(time.Now())
+		_, _, held := m.usage(time.Now())
 		m.budget.Store(defaultBudget(m.spool, held))
 	}
 	for asked := false; ; {
 		m.grown.Store(0)
 		m.sweep(ctx, m.budget.Load())
+		m.swept.Lock()
+		close(m.swept.next)
+		m.swept.next = make(chan struct{})
+		m.swept.Unlock()
 		var again <-chan time.Time
 		short := m.short
 		if asked || m.starving() {
@@ -82,10 +91,31 @@ func (m *Manager) retain(ctx context.Context) {
 	}
 }
 
+// Parts of what there is that facts may take, when the output they are of is
+// freed: of the budget, and of the filesystem, bytes and inodes.
+const (
+	factsOfBudget = 4
+	factsOfDisk   = 8
+)
+
+// bounds are those of all spools, with another budget while space is short. No
+// shortness takes facts: a start is refused before that.
+func (m *Manager) bounds(budget int64) spool.Bounds {
+	b := spool.Bounds{Budget: budget, Facts: max(1, m.budget.Load()/factsOfBudget), TTL: m.cfg.TTL}
+	var st unix.Statfs_t
+	if unix.Statfs(m.spool, &st) == nil {
+		if size := int64(st.Blocks) * st.Bsize; size > 0 {
+			b.Facts = min(b.Facts, max(1, size/factsOfDisk))
+		}
+		b.Processes = int(st.Files / factsOfDisk / 2) // a directory and a journal
+	}
+	return b
+}
+
 func (m *Manager) sweep(ctx context.Context, budget int64) {
 	now := time.Now()
-	usage, _ := m.usage(now)
-	for _, a := range spool.Plan(now, budget, m.cfg.TTL, usage) {
+	usage, _, _ := m.usage(now)
+	for _, a := range spool.Plan(now, m.bounds(budget), usage) {
 		m.mu.RLock()
 		p := m.procs[a.ID]
 		m.mu.RUnlock()
@@ -93,9 +123,12 @@ func (m *Manager) sweep(ctx context.Context, budget int64) {
 			continue
 		}
 		var err error
-		if a.Remove {
+		switch {
+		case a.Remove:
 			err = p.expire(ctx)
-		} else {
+		case a.Free:
+			err = p.free()
+		default:
 			err = p.Trim(ctx, a.Stream, a.Before)
 		}
 		if err != nil && !errors.Is(err, process.ErrNotFound) && !errors.Is(err, process.ErrExited) {
@@ -104,34 +137,53 @@ func (m *Manager) sweep(ctx context.Context, budget int64) {
 	}
 }
 
-// usage is what each spool holds. Times are as if the clock had always gone as
-// it does now: who sets it makes nothing older or younger.
-func (m *Manager) usage(now time.Time) (all []spool.Usage, total int64) {
+// usage is what each spool holds, and all of them: of output, and of the disk.
+// Times are as if the clock had always gone as it does now: who sets it makes
+// nothing older or younger.
+func (m *Manager) usage(now time.Time) (all []spool.Usage, output, disk int64) {
 	boot := spool.BootTime()
 	m.mu.RLock()
-	defer m.mu.RUnlock()
-	for _, p := range m.order {
+	order := slices.Clone(m.order)
+	m.mu.RUnlock()
+	for _, p := range order {
 		pr := p.Progress()
-		u := spool.Usage{ID: p.id, Live: pr.Exit == nil || p.final.Load() == nil, TTL: p.spec.Retention.TTL, Pinned: p.pinned.Load(), Policy: p.spec.Retention.Policy}
+		if pr.Removed {
+			continue
+		}
+		spec := p.spec.Load()
+		u := spool.Usage{ID: p.id, Live: pr.Exit == nil || p.final.Load() == nil, TTL: spec.Retention.TTL, Pinned: p.pinned.Load(),
+			Freed: p.left.Load() != nil, Policy: spec.Retention.Policy, Spec: p.size}
 		if pr.Exit != nil {
 			u.FinishedAt = pr.Exit.Time
 		}
 		if !u.Live {
 			u.FinishedAt = now.Add(-time.Duration(boot - p.ended.Load()))
+			u.Disk = p.onDisk()
 		}
 		for _, s := range p.streams() {
 			u.Streams = append(u.Streams, spool.StreamUsage{Stream: s, Base: pr.Base[s], End: pr.End[s]})
-			total += pr.End[s] - pr.Base[s]
+			output += pr.End[s] - pr.Base[s]
 		}
 		// The index of a process whose heads are freed is freed with them, in
 		// proportion; its true size is the kernel's to tell.
 		if kept, written := keptOf(&u); written > 0 {
 			u.Index = int64(float64(pr.IndexEnd) * float64(kept) / float64(written))
-			total += u.Index
+			output += u.Index
 		}
+		disk += u.Bytes()
 		all = append(all, u)
 	}
-	return all, total
+	return all, output, disk
+}
+
+// onDisk is what a finished process takes of the disk, as the kernel says.
+func (p *proc) onDisk() int64 {
+	n := p.disk.Load()
+	if n == 0 {
+		n = spool.DiskUsage(p.dir)
+		p.disk.CompareAndSwap(0, n)
+	}
+	return n
 }
 
 // roomWithin bounds how long a start waits for room to be made.
@@ -155,6 +207,21 @@ func (m *Manager) awaitRoom(ctx context.Context) bool {
 	return false
 }
 
+// awaitSweep waits until the spools were looked at once more, or for roomWithin.
+func (m *Manager) awaitSweep(ctx context.Context) {
+	m.swept.Lock()
+	swept := m.swept.next
+	m.swept.Unlock()
+	m.tidy()
+	t := time.NewTimer(roomWithin)
+	defer t.Stop()
+	select {
+	case <-swept:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
 // noSpace has room made soon; it does not wait for it.
 func (m *Manager) noSpace() {
 	select {
@@ -176,11 +243,11 @@ func (m *Manager) starving() bool {
 }
 
 // makeRoom frees space on a full filesystem at the expense of finished
-// processes, a quarter of what is kept at a time, and tells the keeper.
+// processes' output, a quarter of what is kept at a time, and tells the keeper.
 func (m *Manager) makeRoom(ctx context.Context) {
 	if !roomy(m.spool) {
-		_, total := m.usage(time.Now())
-		m.cfg.Log.Warn("the filesystem of the spool is full: output waits, and the oldest finished processes are removed", "kept", total)
+		_, _, total := m.usage(time.Now())
+		m.cfg.Log.Warn("the filesystem of the spool is full: output waits, and that of the oldest finished processes is freed", "kept", total)
 		m.sweep(ctx, min(m.budget.Load(), total-min(total/4, emergency)))
 	}
 	m.link.tell(wire.OpSpaceFree, nil)
@@ -201,7 +268,7 @@ func roomy(dir string) bool {
 // Usage is the number of processes known, the live ones among them, and the
 // bytes of output kept.
 func (m *Manager) Usage() (known, live int, bytes int64) {
-	all, total := m.usage(time.Now())
+	all, total, _ := m.usage(time.Now())
 	for _, u := range all {
 		if u.FinishedAt.IsZero() {
 			live++

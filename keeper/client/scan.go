@@ -5,6 +5,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -46,11 +47,13 @@ func (m *Manager) scan(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		readingFinished(id)
 		p, err := m.loadFinished(id)
 		switch {
 		case errors.Is(err, process.ErrNotFound) && m.removeRest(id):
 		case err != nil:
-			m.cfg.Log.Warn("spool of a process is not readable, leaving it", "id", id, "err", err)
+			m.cfg.Log.Warn("spool of a process is not readable: it is shown as damaged until it is removed, or its time is up", "id", id, "err", err)
+			m.register(m.loadDamaged(id, err))
 		default:
 			m.register(p)
 		}
@@ -61,6 +64,9 @@ func (m *Manager) scan(ctx context.Context) {
 	m.unread = nil
 	close(m.scanned)
 }
+
+// readingFinished is what a test has happen before a finished process is read.
+var readingFinished = func(process.ID) {}
 
 // awaitScan waits until all processes are known.
 func (m *Manager) awaitScan(ctx context.Context) error {
@@ -119,7 +125,25 @@ func (m *Manager) loadFinished(id process.ID) (*proc, error) {
 		}
 		m.cfg.Log.Warn("process lost in a shutdown of everything: its end was not witnessed", "id", id)
 	}
-	p := &proc{m: m, id: id, spec: j.Spec, dir: dir, started: j.StartedTime}
+	if j.Freed {
+		// Whoever freed it may have died before that was done.
+		if left, err := spool.Free(dir, j.FreedAt, false); err != nil {
+			m.cfg.Log.Warn("what is left of the output of a finished process cannot be removed", "id", id, "err", err)
+		} else {
+			j = left
+		}
+	}
+	p := &proc{m: m, id: id, dir: dir, started: j.StartedTime, size: j.Size}
+	p.spec.Store(&j.Spec)
+	if j.Freed {
+		left := *j
+		left.Spec = process.Spec{}
+		p.left.Store(&left)
+	}
+	if j.Damaged != "" {
+		p.broken = errors.New(j.Damaged)
+		m.cfg.Log.Warn("spool of a process is damaged", "id", id, "err", p.broken)
+	}
 	p.pinned.Store(j.Pinned)
 	if j.Started != nil {
 		p.pid = j.Started.PID
@@ -130,6 +154,24 @@ func (m *Manager) loadFinished(id process.ID) (*proc, error) {
 	p.took.Store(&j.Input)
 	p.final.Store(&final)
 	return p, nil
+}
+
+// loadDamaged is what is known of a process whose journal cannot be read: that
+// there was one.
+func (m *Manager) loadDamaged(id process.ID, why error) *proc {
+	p := &proc{m: m, id: id, dir: filepath.Join(m.spool, string(id)), broken: why}
+	if !errors.Is(why, process.ErrDamaged) {
+		p.broken = fmt.Errorf("%w: %w", process.ErrDamaged, why)
+		if errors.Is(why, process.ErrNotFound) {
+			p.broken = fmt.Errorf("%w: its journal does not say what was started", process.ErrDamaged)
+		}
+	}
+	p.spec.Store(&process.Spec{ID: id})
+	p.took.Store(&spool.Input{})
+	p.ended.Store(spool.BootTime())
+	p.final.Store(&spool.Progress{EOF: [4]bool{true, true, true, true}, TreeGone: true,
+		Exit: &process.Exit{Code: -1, Cause: process.CauseLost, Time: time.Now()}})
+	return p
 }
 
 // lose ends a process whose keeper and vault are both gone.

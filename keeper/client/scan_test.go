@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
@@ -34,12 +32,13 @@ func TestARunningProcessIsServedWhileFinishedOnesAreRead(t *testing.T) {
 	journal := filepath.Join(dir, "spool", "finished", "journal")
 	err = os.Mkdir(filepath.Dir(journal), 0o700)
 	if err == nil {
-		err = unix.Mkfifo(journal, 0o600) // to read it takes until there is a writer
+		err = os.WriteFile(journal, b, 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 
+	release := client.HoldScan(t)
 	m, _ = nextServer(t, dir, client.Config{})
 	for _, sel := range []process.Selector{{ID: "running"}, {PID: in.PID}} {
 		if p, err := m.Get(t.Context(), sel); err != nil || p.ID() != "running" {
@@ -58,24 +57,7 @@ func TestARunningProcessIsServedWhileFinishedOnesAreRead(t *testing.T) {
 	if _, err := m.Start(impatient, process.Spec{ID: "finished", Argv: []string{"false"}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("another with the same id: %v", err)
 	}
-	// What reads must see the whole journal and no other reader: a name of its own
-	// for what comes after.
-	fifo, err := os.OpenFile(journal, os.O_WRONLY, 0)
-	if err == nil {
-		err = os.Remove(journal)
-	}
-	if err == nil {
-		err = os.WriteFile(journal, b, 0o600)
-	}
-	if err == nil {
-		_, err = fifo.Write(b)
-	}
-	if err == nil {
-		err = fifo.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	release()
 	if list, err := m.List(t.Context(), process.Filter{}); err != nil || len(list) != 3 {
 		t.Errorf("%v, %v; want three", list, err)
 	}

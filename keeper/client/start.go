@@ -42,6 +42,12 @@ func (m *Manager) Start(ctx context.Context, spec process.Spec) (process.Process
 	if err != nil {
 		return nil, err
 	}
+	size := int64(len(req.Spec))
+	admitted, err := m.admit(ctx, size)
+	if err != nil {
+		return nil, err
+	}
+	defer admitted()
 	var e wire.Enc
 	req.Append(&e)
 	for asked := false; ; {
@@ -49,7 +55,7 @@ func (m *Manager) Start(ctx context.Context, spec process.Spec) (process.Process
 		rep, left, err = m.starters.call(ctx, e.B, func(rep reply, err error) {
 			// Who asks for the same id meanwhile waits for this answer.
 			if err == nil {
-				m.conclude(context.Background(), spec, rep)
+				m.conclude(context.Background(), spec, size, rep)
 			}
 			done()
 			if err != nil {
@@ -59,7 +65,7 @@ func (m *Manager) Start(ctx context.Context, spec process.Spec) (process.Process
 		if err != nil {
 			return nil, err
 		}
-		p, busy, err := m.conclude(ctx, spec, rep)
+		p, busy, err := m.conclude(ctx, spec, size, rep)
 		if !asked && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) {
 			// Once: who needs more room than finished processes take is told.
 			asked = true
@@ -78,9 +84,40 @@ func (m *Manager) Start(ctx context.Context, spec process.Spec) (process.Process
 	}
 }
 
+// smallSpec is what a spec may take whatever there is, in bytes.
+const smallSpec = 64 << 10
+
+// admit refuses a large spec when those of running processes, of which nothing
+// can be freed, take a quarter of the budget, and has it wait while the spools
+// have grown faster than they are freed. done is to be called when the process is
+// registered, or was not started.
+func (m *Manager) admit(ctx context.Context, size int64) (done func(), err error) {
+	if size <= smallSpec {
+		return func() {}, nil
+	}
+	if m.grown.Load() >= m.budget.Load()/grain {
+		m.awaitSweep(ctx)
+	}
+	held := m.admitted.Add(size)
+	m.mu.RLock()
+	for _, p := range m.slots {
+		if p != nil {
+			held += p.size
+		}
+	}
+	m.mu.RUnlock()
+	done = func() { m.admitted.Add(-size) }
+	if most := m.budget.Load() / 4; held > most {
+		done()
+		return nil, fmt.Errorf("%w: arguments, environment and labels of this start have %d bytes, with those of running processes %d; a quarter of the spool budget, %d bytes, is the limit",
+			process.ErrLimit, size, held, most)
+	}
+	return done, nil
+}
+
 // conclude takes note of the keeper's answer to a start. busy: the same id is
 // just being started by another request.
-func (m *Manager) conclude(ctx context.Context, spec process.Spec, rep reply) (p process.Process, busy bool, err error) {
+func (m *Manager) conclude(ctx context.Context, spec process.Spec, size int64, rep reply) (p process.Process, busy bool, err error) {
 	if rep.werr != nil && rep.werr.Code == wire.CodeExists {
 		// Our own start, answered by a keeper that died: over by now, and
 		// forgotten by the next keeper.
@@ -99,14 +136,14 @@ func (m *Manager) conclude(ctx context.Context, spec process.Spec, rep reply) (p
 	if err := m.awaitKeeper(ctx, spec.ID, s); err != nil {
 		return nil, false, err
 	}
-	return m.started(spec, s), false, nil
+	return m.started(spec, size, s), false, nil
 }
 
 // finishedTwin finds a finished process in the spool that nobody has registered
 // and that was started with the same spec; nil if there is none.
 func (m *Manager) finishedTwin(spec *process.Spec) process.Process {
 	j, err := spool.ReadJournal(filepath.Join(m.spool, string(spec.ID)))
-	if err != nil || j.Exit == nil || !j.Spec.Equal(spec) || m.onBoard(spec.ID) {
+	if err != nil || j.Exit == nil || !j.Asked(spec) || m.onBoard(spec.ID) {
 		return nil
 	}
 	p, err := m.loadFinished(spec.ID)
@@ -114,6 +151,14 @@ func (m *Manager) finishedTwin(spec *process.Spec) process.Process {
 		return nil
 	}
 	return m.enrol(p)
+}
+
+// asked reports whether the process was started with a spec.
+func (p *proc) asked(spec *process.Spec) bool {
+	if j := p.left.Load(); j != nil {
+		return j.Asked(spec)
+	}
+	return p.spec.Load().Equal(spec)
 }
 
 // awaitKeeper waits until the board at hand is that of the keeper which has
@@ -146,7 +191,13 @@ func (m *Manager) claim(ctx context.Context, spec *process.Spec) (process.Proces
 		m.mu.Lock()
 		if p := m.procs[spec.ID]; p != nil {
 			m.mu.Unlock()
-			if !p.spec.Equal(spec) {
+			if p.over() {
+				if err := p.expire(ctx); err != nil && !errors.Is(err, process.ErrNotFound) {
+					return nil, nil, err
+				}
+				continue
+			}
+			if !p.asked(spec) {
 				return nil, nil, fmt.Errorf("%w: %s", process.ErrExists, spec.ID)
 			}
 			return p, nil, nil
@@ -170,12 +221,13 @@ func (m *Manager) claim(ctx context.Context, spec *process.Spec) (process.Proces
 }
 
 // started registers a process that the keeper has started.
-func (m *Manager) started(spec process.Spec, s wire.Spawned) *proc {
+func (m *Manager) started(spec process.Spec, size int64, s wire.Spawned) *proc {
 	slot := m.board.Load().Slot(s.Slot)
-	p := &proc{m: m, id: spec.ID, spec: spec, dir: filepath.Join(m.spool, string(spec.ID)), ref: s.Ref, slot: slot,
-		live: true, started: slot.Started(), pid: int(s.PID), fresh: true}
+	p := &proc{m: m, id: spec.ID, dir: filepath.Join(m.spool, string(spec.ID)), ref: s.Ref, slot: slot,
+		live: true, started: slot.Started(), pid: int(s.PID), fresh: true, size: size}
+	p.spec.Store(&spec)
 	p.pinned.Store(spec.Retention.Pin)
-	m.grow(perProcess)
+	m.grow(perProcess + size)
 	return m.enrol(p)
 }
 

@@ -206,6 +206,79 @@ var retentions = []test{
 		t.remove(p) // is asked for, and done
 		t.wantError("pin of a removed one", p.Pin(t.ctx, true), process.ErrNotFound)
 	}},
+	{"the time of a finished process is over at the next access, whatever that is", func(t *T) {
+		const ttl = 200 * time.Millisecond
+		for name, access := range map[string]func(p process.Process, spec *process.Spec) error{
+			"get by id":   func(_ process.Process, s *process.Spec) error { return t.get(process.Selector{ID: s.ID}) },
+			"get by name": func(_ process.Process, s *process.Spec) error { return t.get(process.Selector{Name: s.Name}) },
+			"get by tag":  func(_ process.Process, s *process.Spec) error { return t.get(process.Selector{Tag: s.Tag}) },
+			"get by any":  func(_ process.Process, s *process.Spec) error { return t.get(process.Selector{Any: s.Name}) },
+			"get by prefix": func(_ process.Process, s *process.Spec) error {
+				return t.get(process.Selector{Any: string(s.ID[:len(s.ID)-1])})
+			},
+			"list": func(_ process.Process, s *process.Spec) error {
+				all, err := t.m.List(t.ctx, process.Filter{Tag: s.Tag})
+				if err == nil && len(all) == 0 {
+					err = process.ErrNotFound
+				}
+				return err
+			},
+			"info": func(p process.Process, _ *process.Spec) error {
+				_, err := p.Info(t.ctx)
+				return err
+			},
+			"read": func(p process.Process, _ *process.Spec) error {
+				r, err := p.Read(t.ctx, process.ReadOptions{NoFollow: true})
+				if err == nil {
+					_, _, err = r.Next() // a reader over the network learns it here
+					r.Close()
+				}
+				return err
+			},
+			"wait": func(p process.Process, _ *process.Spec) error {
+				_, err := p.Wait(t.ctx, process.Until{EOF: true})
+				return err
+			},
+			"pin":  func(p process.Process, _ *process.Spec) error { return p.Pin(t.ctx, false) },
+			"trim": func(p process.Process, _ *process.Spec) error { return p.Trim(t.ctx, process.Stdout, 0) },
+			"start of the same id": func(p process.Process, s *process.Spec) error {
+				other := *s
+				other.Shell = "echo another"
+				_, err := t.m.Start(t.ctx, other)
+				if err == nil {
+					err = process.ErrNotFound
+				} else if errors.Is(err, process.ErrExists) {
+					err = nil
+				}
+				return err
+			},
+		} {
+			spec := process.Spec{ID: process.ID(unique("ttl")), Name: unique("name"), Tag: unique("tag"), Shell: "echo x", Dir: "/", Retention: process.Retention{TTL: ttl}}
+			p := t.start(spec)
+			begun := time.Now()
+			t.eventually(name+" is told that there is no such process", func() bool {
+				err := access(p, &spec)
+				if err != nil && !errors.Is(err, process.ErrNotFound) {
+					t.Fatalf("%s: %v", name, err)
+				}
+				if err != nil && time.Since(begun) < ttl {
+					t.Fatalf("%s: gone after %v, its time was %v", name, time.Since(begun), ttl)
+				}
+				return err != nil
+			})
+		}
+		pinned := t.start(process.Spec{Shell: "echo x", Dir: "/", Retention: process.Retention{TTL: time.Millisecond, Pin: true}})
+		t.wait(pinned, process.Until{TreeGone: true})
+		time.Sleep(10 * time.Millisecond) // it would be over
+		t.info(pinned)
+		if err := pinned.Pin(t.ctx, false); err != nil && !errors.Is(err, process.ErrNotFound) {
+			t.Errorf("unpin: %v", err)
+		}
+		t.eventually("what is pinned no more is gone", func() bool {
+			_, err := pinned.Info(t.ctx)
+			return errors.Is(err, process.ErrNotFound)
+		})
+	}},
 	{"a process without readers is killed when its time is over", func(t *T) {
 		p := t.start(process.Spec{Shell: "exec sleep 100000", KillWithoutReaders: 20 * time.Millisecond})
 		t.eventually("the exit", func() bool { return t.info(p).Exit != nil })
@@ -230,6 +303,12 @@ var retentions = []test{
 			t.Errorf("it ended with %+v; want SIGKILL for want of readers", e)
 		}
 	}},
+}
+
+// get finds a process.
+func (t *T) get(sel process.Selector) error {
+	_, err := t.m.Get(t.ctx, sel)
+	return err
 }
 
 // remove removes a process once nothing is left of it.

@@ -98,6 +98,7 @@ const (
 	ErrorKind_ERROR_KIND_INVALID      ErrorKind = 15
 	ErrorKind_ERROR_KIND_START        ErrorKind = 16
 	ErrorKind_ERROR_KIND_GAP          ErrorKind = 17
+	ErrorKind_ERROR_KIND_DAMAGED      ErrorKind = 24
 )
 
 // Enum value maps for ErrorKind.
@@ -121,6 +122,7 @@ var (
 		15: "ERROR_KIND_INVALID",
 		16: "ERROR_KIND_START",
 		17: "ERROR_KIND_GAP",
+		24: "ERROR_KIND_DAMAGED",
 	}
 	ErrorKind_value = map[string]int32{
 		"ERROR_KIND_UNSPECIFIED":  0,
@@ -141,6 +143,7 @@ var (
 		"ERROR_KIND_INVALID":      15,
 		"ERROR_KIND_START":        16,
 		"ERROR_KIND_GAP":          17,
+		"ERROR_KIND_DAMAGED":      24,
 	}
 )
 
@@ -2940,7 +2943,7 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x10INPUT_STATE_NONE\x10\x00\x12\x16\n" +
 	"\x12INPUT_STATE_LIKELY\x10\x01\x12\x17\n" +
 	"\x13INPUT_STATE_CERTAIN\x10\x02\x12\x18\n" +
-	"\x14INPUT_STATE_PASSWORD\x10\x03*\xc2\x03\n" +
+	"\x14INPUT_STATE_PASSWORD\x10\x03*\xda\x03\n" +
 	"\tErrorKind\x12\x1a\n" +
 	"\x16ERROR_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14ERROR_KIND_NOT_FOUND\x10\x01\x12\x18\n" +
@@ -2960,7 +2963,8 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x15ERROR_KIND_PERMISSION\x10\x0e\x12\x16\n" +
 	"\x12ERROR_KIND_INVALID\x10\x0f\x12\x14\n" +
 	"\x10ERROR_KIND_START\x10\x10\x12\x12\n" +
-	"\x0eERROR_KIND_GAP\x10\x11*\xb0\x02\n" +
+	"\x0eERROR_KIND_GAP\x10\x11\x12\x16\n" +
+	"\x12ERROR_KIND_DAMAGED\x10\x18*\xb0\x02\n" +
 	"\vStartReason\x12\x1c\n" +
 	"\x18START_REASON_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16START_REASON_NOT_FOUND\x10\x01\x12\x1b\n" +

@@ -953,7 +953,13 @@ type Info struct {
 	Streams  []*StreamInfo `protobuf:"bytes,8,rep,name=streams,proto3" json:"streams,omitempty"`
 	Stdin    *StdinInfo    `protobuf:"bytes,9,opt,name=stdin,proto3" json:"stdin,omitempty"`
 	// Kept when it has finished, until it is unpinned or removed.
-	Pinned        bool `protobuf:"varint,10,opt,name=pinned,proto3" json:"pinned,omitempty"`
+	Pinned bool `protobuf:"varint,10,opt,name=pinned,proto3" json:"pinned,omitempty"`
+	// Room was needed: environment, large labels and most of a long command are
+	// missing from spec.
+	SpecCut bool `protobuf:"varint,16,opt,name=spec_cut,json=specCut,proto3" json:"spec_cut,omitempty"`
+	// What is wrong with what is kept of it on the disk; empty if nothing is known
+	// to be.
+	Damaged       string `protobuf:"bytes,17,opt,name=damaged,proto3" json:"damaged,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1056,6 +1062,20 @@ func (x *Info) GetPinned() bool {
 		return x.Pinned
 	}
 	return false
+}
+
+func (x *Info) GetSpecCut() bool {
+	if x != nil {
+		return x.SpecCut
+	}
+	return false
+}
+
+func (x *Info) GetDamaged() string {
+	if x != nil {
+		return x.Damaged
+	}
+	return ""
 }
 
 // StreamInfo: bytes from base to end can be read.
@@ -1465,7 +1485,7 @@ const file_tend_v1_spec_proto_rawDesc = "" +
 	"\x06policy\x18\x02 \x01(\x0e2\x18.tend.v1.RetentionPolicyR\x06policy\x12+\n" +
 	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12!\n" +
 	"\x04sync\x18\x04 \x01(\x0e2\r.tend.v1.SyncR\x04sync\x12\x10\n" +
-	"\x03pin\x18\x05 \x01(\bR\x03pin\"\xd8\x02\n" +
+	"\x03pin\x18\x05 \x01(\bR\x03pin\"\x8d\x03\n" +
 	"\x04Info\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\rR\x03pid\x12!\n" +
@@ -1477,7 +1497,9 @@ const file_tend_v1_spec_proto_rawDesc = "" +
 	"\astreams\x18\b \x03(\v2\x13.tend.v1.StreamInfoR\astreams\x12(\n" +
 	"\x05stdin\x18\t \x01(\v2\x12.tend.v1.StdinInfoR\x05stdin\x12\x16\n" +
 	"\x06pinned\x18\n" +
-	" \x01(\bR\x06pinned\"m\n" +
+	" \x01(\bR\x06pinned\x12\x19\n" +
+	"\bspec_cut\x18\x10 \x01(\bR\aspecCut\x12\x18\n" +
+	"\adamaged\x18\x11 \x01(\tR\adamaged\"m\n" +
 	"\n" +
 	"StreamInfo\x12'\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x0f.tend.v1.StreamR\x06stream\x12\x12\n" +

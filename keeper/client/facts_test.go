@@ -1,0 +1,159 @@
+//go:build linux
+
+package client_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tend-run/tend/keeper/client"
+	"github.com/tend-run/tend/process"
+)
+
+// A TTL that is over is over at the next access: nobody has to come by first.
+func TestATTLIsOverAtTheNextAccess(t *testing.T) {
+	client.SweepNever(t)
+	m := open(t, daemon(t))
+	p := start(t, m, process.Spec{ID: "brief", Name: "web", Shell: "echo x", Retention: process.Retention{TTL: 300 * time.Millisecond}})
+	if _, err := p.Wait(t.Context(), process.Until{EOF: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, get := range []func() error{
+		func() error { _, err := m.Get(t.Context(), process.Selector{ID: "brief"}); return err },
+		func() error { _, err := m.Get(t.Context(), process.Selector{Name: "web"}); return err },
+		func() error { _, err := p.Info(t.Context()); return err },
+	} {
+		soon(t, "its time is over", func() bool { return errors.Is(get(), process.ErrNotFound) })
+	}
+	soon(t, "its directory is removed", func() bool {
+		list, err := m.List(t.Context(), process.Filter{})
+		return err == nil && len(list) == 0
+	})
+}
+
+// When room is needed output goes, and what became of the process stays: for who
+// holds it, for readers, for the next server, and for a start that is repeated.
+func TestFactsStayWhenRoomIsNeeded(t *testing.T) {
+	dir := daemon(t)
+	m, end := nextServer(t, dir, client.Config{})
+	spec := process.Spec{ID: "told", Name: "web", Shell: "head -c 300000 /dev/zero; exit 7", Labels: map[string]string{"big": strings.Repeat("x", 100_000), "box": "b"}}
+	p := start(t, m, spec)
+	held, err := p.Read(t.Context(), process.ReadOptions{MaxChunk: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if _, err := p.Wait(t.Context(), process.Until{EOF: true}); err != nil {
+		t.Fatal(err)
+	}
+	pinned := start(t, m, process.Spec{ID: "pinned", Shell: "echo kept", Retention: process.Retention{Pin: true}})
+	if _, err := pinned.Wait(t.Context(), process.Until{EOF: true}); err != nil {
+		t.Fatal(err)
+	}
+	end()
+
+	// Room for the facts alone.
+	m, end = nextServer(t, dir, client.Config{Budget: 64 << 10})
+	check := func(m process.Manager, when string) {
+		t.Helper()
+		p := find(t, m, "told")
+		soon(t, when+": the output is freed", func() bool {
+			in, err := p.Info(t.Context())
+			return err == nil && in.Streams[0].Base == 300000 && in.SpecCut
+		})
+		in, err := p.Info(t.Context())
+		if err != nil || in.Exit == nil || in.Exit.Code != 7 || in.Spec.Name != "web" || in.Streams[0].End != 300000 || in.Spec.Labels["box"] != "b" || in.Damaged != "" {
+			t.Errorf("%s: %+v, %v", when, in, err)
+		}
+		r, err := p.Read(t.Context(), process.ReadOptions{From: [4]int64{process.Stdout: 5}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var gap process.Gap
+		exit := false
+		for ev, err := range process.Follow(t.Context(), r) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch ev.Kind {
+			case process.EventGap:
+				gap = ev.Gap
+			case process.EventOutput:
+				t.Errorf("%s: output at %d", when, ev.Offset)
+			case process.EventExited:
+				exit = ev.Exit.Code == 7
+			}
+		}
+		if gap != (process.Gap{Stream: process.Stdout, From: 5, To: 300000}) || !exit {
+			t.Errorf("%s: the gap is %+v, the exit was told: %v", when, gap, exit)
+		}
+		if again, err := m.Start(t.Context(), spec); err != nil || again.ID() != "told" {
+			t.Errorf("%s: the same start again: %v", when, err)
+		}
+		other := spec
+		other.Labels = map[string]string{"box": "b"}
+		if _, err := m.Start(t.Context(), other); !errors.Is(err, process.ErrExists) {
+			t.Errorf("%s: another start: %v", when, err)
+		}
+		if in, err := find(t, m, "pinned").Info(t.Context()); err != nil || in.Streams[0].Base != 0 {
+			t.Errorf("%s: what is pinned: %+v, %v", when, in, err)
+		}
+	}
+	check(m, "at once")
+	end()
+	killKeeper(t, dir)
+	m, end = nextServer(t, dir, client.Config{})
+	check(m, "after the death of both")
+	end()
+	if left, err := os.ReadDir(filepath.Join(dir, "spool", "told")); err != nil || len(left) != 1 {
+		t.Errorf("there is left %v, %v", left, err)
+	}
+
+	// And those go when even they do not fit.
+	m, _ = nextServer(t, dir, client.Config{Budget: 1})
+	gone(t, m, "told")
+}
+
+// A server that dies while it frees leaves what the next one can go on with.
+func TestAFreeingThatIsCutShortGoesOn(t *testing.T) {
+	dir := daemon(t)
+	m, end := nextServer(t, dir, client.Config{})
+	p := start(t, m, process.Spec{ID: "half", Shell: "head -c 300000 /dev/zero; exit 7"})
+	if _, err := p.Wait(t.Context(), process.Until{EOF: true}); err != nil {
+		t.Fatal(err)
+	}
+	keep := map[string][]byte{}
+	soon(t, "the files are the server's", func() bool { return p.Trim(t.Context(), process.Stdout, 0) == nil })
+	for _, name := range []string{"stdout", "index"} {
+		b, err := os.ReadFile(filepath.Join(dir, "spool", "half", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		keep[name] = b
+	}
+	end()
+	m, end = nextServer(t, dir, client.Config{Budget: 64 << 10})
+	soon(t, "it is freed", func() bool {
+		in, err := find(t, m, "half").Info(t.Context())
+		return err == nil && in.Streams[0].Base == 300000
+	})
+	end() // waits for the sweep
+	for name, b := range keep {
+		if err := os.WriteFile(filepath.Join(dir, "spool", "half", name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, _ = nextServer(t, dir, client.Config{})
+	in, err := find(t, m, "half").Info(t.Context())
+	if err != nil || in.Streams[0].Base != 300000 || in.Exit.Code != 7 {
+		t.Errorf("%+v, %v", in, err)
+	}
+	soon(t, "what was left is removed", func() bool {
+		left, err := os.ReadDir(filepath.Join(dir, "spool", "half"))
+		return err == nil && len(left) == 1
+	})
+}
