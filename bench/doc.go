@@ -20,6 +20,8 @@
 //
 // The clients are raw sockets with hand-written HTTP/1.1 and Connect framing,
 // so that their own cost hides little. They check every length they are told
-// and decode nothing else. The native API is measured through the Go client of
-// this module, as its users see it.
+// and decode nothing else. The rows of the ordinary client are the exception: it
+// is what an SDK has, Connect over net/http, every message decoded, and they are
+// compared with os/exec. The native API is measured through the Go client of this
+// module, as its users see it.
 package main

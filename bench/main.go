@@ -27,6 +27,7 @@ type bench struct {
 
 func benches() []bench {
 	return []bench{
+		{"ordinary", false, benchOrdinary},
 		{"true", false, benchTrue},
 		{"at-once", false, benchAtOnce},
 		{"binary", false, benchBinary},
@@ -63,7 +64,7 @@ func main() {
 }
 
 func run() int {
-	only := flag.String("only", "", "run the benches whose name matches this `REGEX`: true, at-once, binary, json, pty, stdin, readers, stalled, idle, serve, crash, upgrade, replay, distant, fsync")
+	only := flag.String("only", "", "run the benches whose name matches this `REGEX`: ordinary, true, at-once, binary, json, pty, stdin, readers, stalled, idle, serve, crash, upgrade, replay, distant, fsync")
 	n := flag.Int("n", 1000, "samples of each latency, 10 to 100000")
 	asJSON := flag.Bool("json", false, "print one JSON object a row instead of a table")
 	url := flag.String("url", "", "measure the daemon that runs at this `URL` (http://HOST:PORT), on this machine; leaves out what needs a daemon of its own")
