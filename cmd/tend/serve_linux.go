@@ -139,7 +139,7 @@ func (c *serverRoleCmd) Run(ctx context.Context, inv *invocation) error {
 			return err
 		}
 	}
-	_ = calm.Monitor(1) // where it may not, all is as it was
+	_ = calm.Monitor(0) // where it may not, all is as it was
 	failpoint.Open(dir)
 	if err := launch.HoldServer(dir); err != nil {
 		return err

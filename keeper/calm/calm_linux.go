@@ -19,7 +19,8 @@ const slack = 500_000
 var natural atomic.Uint64
 
 // Monitor calms the monitor of this program, and gives it extra processors, but
-// not more than it has. Call it once, from main; without CAP_SYS_NICE it changes
+// not more than it has: for a program most of whose threads block in system
+// calls. To others they cost more wake-ups than they save. Call it once, from main; without CAP_SYS_NICE it changes
 // nothing and tells why.
 func Monitor(extra int) error {
 	was, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
@@ -48,8 +49,8 @@ func Monitor(extra int) error {
 	return nil
 }
 
-// threads that a role needs at most, but for a crowd of requests.
-const threads = 16
+// threads that a role has at ease.
+const threads = 10
 
 // makeThreads lets Go make threads, which it keeps, before the monitor is calm:
 // those that the monitor makes are as calm, and so is what they make.
