@@ -56,6 +56,7 @@ type Client struct {
 	admin   tendv1connect.AdminServiceClient
 	views   tendv1connect.ViewServiceClient
 	held    atomic.Bool // as the server's last hello said
+	writers atomic.Bool // the same: it knows writers by name
 
 	// closed ends every stream when Close is called. It is the one context
 	// that is kept: it belongs to the client and to no call.
@@ -118,6 +119,7 @@ func (c *Client) hello(ctx context.Context) error {
 	resp, err := c.rpc.Hello(ctx, connect.NewRequest(&tendv1.HelloRequest{}))
 	if err == nil {
 		c.held.Store(resp.Msg.GetListenersHeld())
+		c.writers.Store(resp.Msg.GetInputWriters())
 	}
 	return err
 }

@@ -2,35 +2,35 @@ package tend
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"github.com/tend-run/tend/process"
 )
 
 // Input writes to the stdin or the terminal of a process. It is an
-// io.WriteCloser. Each byte carries its offset, so that bytes whose
-// acknowledgement was lost are sent again and yet taken once. Write returns
-// when the bytes will reach the process even if the server dies; while the
-// process does not read, it may block.
+// io.WriteCloser. Any number of clients may write to one process: the bytes of
+// one Write stay together, and each arrives once, also if connections are lost
+// and servers die. (A Write of more than 1 MiB whose client is away for more
+// than ten seconds in the middle of it is continued behind what others wrote
+// meanwhile.) Write returns when the bytes will reach the process even if the
+// server dies; while the process does not read, it may block.
 //
-// The offsets assume that nobody else writes to the same process meanwhile.
-// If somebody does, Write returns an error.
+// Nothing is written twice: if the answer to a write was lost, and more than 64
+// others have written before it can be repeated, Write returns
+// [process.ErrWriterForgotten].
 type Input struct {
 	proc process.Process
 	pty  bool
 
 	mu     sync.Mutex // held by the one who writes
-	known  bool       // offset was asked for
-	offset int64      // of the next byte
 	closed bool
 }
 
 // Write implements io.Writer.
 func (w *Input) Write(p []byte) (int, error) { return w.WriteContext(context.Background(), p) }
 
-// WriteContext is Write with a context that ends the call. Whether the bytes
-// were taken is then not known, and the next write finds out.
+// WriteContext is Write with a context that ends the call. How much of the
+// bytes was taken is then not known.
 func (w *Input) WriteContext(ctx context.Context, p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -40,35 +40,10 @@ func (w *Input) WriteContext(ctx context.Context, p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	return w.send(ctx, p, false)
-}
-
-func (w *Input) send(ctx context.Context, p []byte, eof bool) (int, error) {
-	if !w.known {
-		info, err := w.proc.Info(ctx)
-		if err != nil {
-			return 0, err
-		}
-		w.offset, w.known = info.Stdin.Accepted, true
+	if _, err := w.proc.Write(ctx, process.Input{Data: p}); err != nil {
+		return 0, err
 	}
-	sent := 0
-	for {
-		at, rest := w.offset, p[sent:]
-		taken, err := w.proc.Write(ctx, process.Input{Data: rest, Offset: &at, EOF: eof})
-		if err != nil {
-			w.known = false
-			return sent, err
-		}
-		n := taken.Offset - at
-		if n < 0 || n > int64(len(rest)) {
-			w.known = false
-			return sent, fmt.Errorf("stdin of %s: somebody else wrote %d bytes meanwhile; one writer at a time", w.proc.ID(), n-int64(len(rest)))
-		}
-		w.offset, sent = taken.Offset, sent+int(n)
-		if sent == len(p) {
-			return sent, nil
-		}
-	}
+	return len(p), nil
 }
 
 // Close ends stdin, so that the process reads end of file. A terminal has no
@@ -84,7 +59,7 @@ func (w *Input) CloseContext(ctx context.Context) error {
 		return nil
 	}
 	if !w.pty {
-		if _, err := w.send(ctx, nil, true); err != nil {
+		if _, err := w.proc.Write(ctx, process.Input{EOF: true}); err != nil {
 			return err
 		}
 	}

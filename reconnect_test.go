@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -235,6 +238,74 @@ func TestInputIsTakenOnceWhenAnswersAreLost(t *testing.T) {
 	}
 	if n := writes.Load(); n < 20 {
 		t.Fatalf("%d writes: none was repeated", n)
+	}
+}
+
+// Two handles write lines to one process, and the answers to half of all writes
+// are lost; one falls silent until it is forgotten, and goes on.
+func TestWhatTwoClientsWriteArrivesWholeAndOnce(t *testing.T) {
+	var writes atomic.Int32
+	srv := serve(t, fakeproc.New(t), nil, losing("Write", func(n int32) bool { return n%2 == 1 }, &writes))
+	first := spawn(t, dial(t, srv.URL, tend.Options{}), tend.Cmd{Args: []string{"cat"}})
+	second, err := dial(t, srv.URL, tend.Options{}).Attach(t.Context(), string(first.ID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const lines = 50
+	line := func(name string, i int) string { return fmt.Sprintf("%s %d %s\n", name, i, strings.Repeat(name, i*100)) }
+	var wg sync.WaitGroup
+	for name, p := range map[string]*tend.Process{"a": first, "b": second} {
+		wg.Go(func() {
+			for i := range lines {
+				if _, err := p.Stdin().Write([]byte(line(name, i))); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	large := "c " + strings.Repeat("c", 3<<20) + "\n" // in parts
+	if _, err := second.Stdin().Write([]byte(large)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range process.Writers + 1 {
+		at := int64(0)
+		if _, err := first.Raw().Write(t.Context(), process.Input{Writer: fmt.Sprint(i), Offset: &at, Data: []byte("d\n")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range []*tend.Process{second, first} {
+		// Its answer is lost: then it says so, or writes it once.
+		if _, err := p.Stdin().Write([]byte("e\n")); err != nil && !errors.Is(err, process.ErrWriterForgotten) {
+			t.Fatal(err)
+		}
+		if _, err := p.Stdin().Write([]byte("f\n")); err != nil && !errors.Is(err, process.ErrWriterForgotten) {
+			t.Fatal(err)
+		}
+	}
+	if err := first.Stdin().Close(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := io.ReadAll(first.Stdout())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := map[string]int{}
+	for got := range strings.Lines(string(out)) {
+		name := got[:1]
+		switch want := line(name, next[name]); {
+		case name == "a" || name == "b":
+			if got != want {
+				t.Fatalf("%.60q came for %.60q", got, want)
+			}
+		case name == "c" && got != large:
+			t.Errorf("%d bytes of the large write are together", len(got))
+		}
+		next[name]++
+	}
+	if next["a"] != lines || next["b"] != lines || next["c"] != 1 || next["d"] != process.Writers+1 || next["e"] > 2 || next["f"] > 2 {
+		t.Errorf("lines came %v times", next)
 	}
 }
 

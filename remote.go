@@ -18,6 +18,7 @@ type remote struct {
 	// killed: the caller asked for its death through this handle. Its streams
 	// are not made anew from then on.
 	killed atomic.Bool
+	writer writer
 }
 
 var _ process.Process = (*remote)(nil)
@@ -30,85 +31,6 @@ func (p *remote) selector() *tendv1.Selector {
 
 func (p *remote) Info(ctx context.Context) (process.Info, error) {
 	return p.client.info(ctx, process.Selector{ID: p.id})
-}
-
-// maxWrite bounds the data of one write request in bytes.
-const maxWrite = 1 << 20
-
-// Write sends input in requests of at most maxWrite. With an offset, requests
-// are repeated when the answer is lost; without one they can't be.
-func (p *remote) Write(ctx context.Context, in process.Input) (process.Accepted, error) {
-	if in.Offset != nil {
-		at := *in.Offset
-		in.Offset = &at
-	}
-	for {
-		part := in
-		if len(part.Data) > maxWrite {
-			part.Data, part.EOF = part.Data[:maxWrite], false
-		}
-		taken, err := p.write(ctx, part)
-		if err != nil {
-			return taken, err
-		}
-		in.Data = in.Data[len(part.Data):]
-		if in.Offset != nil {
-			*in.Offset += int64(len(part.Data))
-		}
-		if len(in.Data) == 0 {
-			return taken, nil
-		}
-	}
-}
-
-func (p *remote) write(ctx context.Context, in process.Input) (process.Accepted, error) {
-	c := p.client
-	req := connect.NewRequest(&tendv1.WriteRequest{Process: p.selector(), Data: in.Data, Offset: in.Offset, Eof: in.EOF})
-	send := func(ctx context.Context) (process.Accepted, error) {
-		resp, err := c.rpc.Write(ctx, req)
-		if err != nil {
-			return process.Accepted{}, err
-		}
-		return process.Accepted{Offset: resp.Msg.GetOffset()}, nil
-	}
-	if in.Offset == nil {
-		taken, err := send(ctx)
-		return taken, c.domainError(ctx, err)
-	}
-	r := c.retrying()
-	for again := false; ; again = true {
-		turn := c.road.taken()
-		attempt, cancel := context.WithTimeoutCause(ctx, c.silence, errSilent)
-		taken, err := send(attempt)
-		silent := errors.Is(context.Cause(attempt), errSilent)
-		cancel()
-		switch {
-		case err == nil || ctx.Err() != nil || !silent && !transient(err):
-			err = c.domainError(ctx, err)
-			if again && (errors.Is(err, process.ErrStdinClosed) || errors.Is(err, process.ErrExited)) {
-				// Perhaps by the very write whose answer was lost.
-				end := *in.Offset + int64(len(in.Data))
-				if info, e := p.Info(ctx); e == nil && info.Stdin.Accepted == end {
-					return process.Accepted{Offset: end}, nil
-				}
-			}
-			return taken, err
-		case silent && c.hello(ctx) == nil:
-			// The server is there: it is the process that does not read.
-			r.progress()
-			continue
-		case silent:
-			c.road.leave(turn)
-		}
-		wait, ok := r.next(false)
-		if !ok || p.killed.Load() {
-			return taken, c.domainError(ctx, err)
-		}
-		c.log.Debug("write again", "id", p.id, "in", wait, "err", err)
-		if pause(ctx, wait) != nil {
-			return taken, c.domainError(ctx, err)
-		}
-	}
 }
 
 // Signal is not repeated: a signal may have an effect each time it is sent.

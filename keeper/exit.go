@@ -248,6 +248,7 @@ func (k *Keeper) finish(p *proc) {
 		return
 	}
 	k.recordInput(p)
+	k.recordWriters(p)
 	if len(p.owed) > 0 {
 		return
 	}

@@ -99,7 +99,8 @@ type stdin struct {
 	open  bool
 	armed bool // an EPOLLOUT is outstanding
 	// recorded is what the journal says about it.
-	recorded spool.Input
+	recorded        spool.Input
+	writersRecorded bool
 }
 
 func newProc(ref wire.Ref, id process.ID, s board.Slot) *proc {

@@ -349,6 +349,9 @@ func (k *Keeper) closeStream(p *proc, s *outStream) {
 	closeFD(&s.stageR)
 	closeFD(&s.stageW)
 	if p.pty {
+		if p.stdin.open {
+			p.slot.Set(board.FlagStdinBroken) // all have left the terminal
+		}
 		k.closeStdin(p)
 	}
 	closeFD(&s.fd)

@@ -92,6 +92,7 @@ func (k *Keeper) feed(p *proc) {
 		case feed.Full:
 			k.armInput(p)
 		case feed.Broken:
+			p.slot.Set(board.FlagStdinBroken)
 			k.closeStdin(p)
 			return
 		}
@@ -171,6 +172,23 @@ func (k *Keeper) recordInput(p *proc) {
 	}
 }
 
+// recordWriters writes down what was taken of each writer, before the memory
+// that says so goes.
+func (k *Keeper) recordWriters(p *proc) {
+	if p.stdin.mem < 0 || p.stdin.writersRecorded {
+		return
+	}
+	t, err := feed.ReadTable(p.stdin.mem, p.slot.End(process.Stdin), false)
+	if err != nil {
+		k.logf("process %s: writers of its input: %v", p.id, err)
+		return
+	}
+	if all := t.All(); len(all) > 0 {
+		k.record(p, spool.AppendWriters(nil, time.Now(), spool.Writers{Taken: all, Forgot: t.Forgot()}))
+		p.stdin.writersRecorded = true
+	}
+}
+
 // closeStdin ends the input. The vault's copies go too, or the reader would
 // never see the end.
 func (k *Keeper) closeStdin(p *proc) {
@@ -178,6 +196,7 @@ func (k *Keeper) closeStdin(p *proc) {
 		return
 	}
 	p.stdin.open = false
+	k.recordWriters(p)
 	p.slot.Clear(board.FlagStdinOpen)
 	if p.stdin.fd >= 0 {
 		k.unwatch(p.stdin.fd)

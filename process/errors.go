@@ -23,7 +23,26 @@ var (
 	ErrPTY         = errors.New("the process has a terminal, not a stdin pipe")
 	ErrNoPTY       = errors.New("the process has no terminal")
 	ErrOffset      = errors.New("the offset is past the end of the stream")
+	// ErrBrokenPipe: the process itself closed its stdin, or all who had the
+	// terminal open are gone. It is an ErrStdinClosed, too.
+	ErrBrokenPipe error = &narrowed{"nobody reads the input of the process any more (broken pipe)", ErrStdinClosed}
+	// ErrWriterForgotten: so many others have written since that it is not
+	// known any more what of this writer was taken. A writer whose writes were
+	// all acknowledged goes on under a new name.
+	ErrWriterForgotten = errors.New("the writer is not known, or was forgotten; whether the bytes were taken before is not known")
+	// ErrInputFull: a process that does not read has too much input waiting. It
+	// is an ErrLimit, too.
+	ErrInputFull error = &narrowed{"the process does not read its input, and no more of it can wait", ErrLimit}
 )
+
+// narrowed is an error that says more than the one that it is, too.
+type narrowed struct {
+	text string
+	err  error
+}
+
+func (e *narrowed) Error() string { return e.text }
+func (e *narrowed) Unwrap() error { return e.err }
 
 // Errors of the daemon and the machine.
 var (

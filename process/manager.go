@@ -110,24 +110,6 @@ func (f *Filter) Matches(spec *Spec, live bool) bool {
 	return true
 }
 
-// Input is one write to stdin or the terminal.
-type Input struct {
-	Data []byte
-	// Offset makes the write safe to repeat: it is the position of Data[0]
-	// in the stream of all input. Bytes before StdinInfo.Accepted were taken
-	// already and are acknowledged, not applied again; an offset past it is
-	// ErrOffset. Nil: append.
-	Offset *int64
-	// EOF closes stdin after Data. On a terminal it is ErrPTY: send the
-	// terminal's own end-of-file character (0x04) instead.
-	EOF bool
-}
-
-// Accepted is the answer to a write: all input before Offset was taken and
-// will reach the process in order, even if a role of tend dies now. With an
-// error Offset may be 0, where it is not known: ask Info.
-type Accepted struct{ Offset int64 }
-
 // KillResult tells what Kill did.
 type KillResult struct {
 	// Verified: the kernel said that nobody is left. Without a cgroup of the

@@ -24,6 +24,8 @@ const (
 	recInput
 
 	recPlace = 16
+
+	recWriters = 24
 )
 
 const (
@@ -163,10 +165,11 @@ type Journal struct {
 	EOFAt       [4]int64 // where EOF is set: the length of the stream
 	TreeGone    bool
 	Pinned      bool
-	Input       Input // of a finished process
-	Size        int64 // of the whole records
-	ExitBoot    int64 // when it exited on CLOCK_BOOTTIME of the boot it started in, ns; 0: not known
-	Torn        bool  // something follows them
+	Input       Input   // of a finished process
+	Writers     Writers // of its input, once that is closed
+	Size        int64   // of the whole records
+	ExitBoot    int64   // when it exited on CLOCK_BOOTTIME of the boot it started in, ns; 0: not known
+	Torn        bool    // something follows them
 	// Damaged says what else is wrong in the directory; "": nothing that is
 	// known. It is of Finished alone, and not in the journal.
 	Damaged string
@@ -320,6 +323,12 @@ func (j *Journal) apply(kind byte, at time.Time, body []byte) bool {
 			return false
 		}
 		j.Input = Input{Accepted: int64(le.Uint64(body)), EOF: body[8] == 1}
+	case recWriters:
+		w, ok := parseWriters(body)
+		if !ok {
+			return false
+		}
+		j.Writers = w
 	case recFreed:
 		for ; len(body) >= 9; body = body[9:] {
 			if end := int64(le.Uint64(body[1:])); body[0] <= byte(process.PTY) && end >= 0 {

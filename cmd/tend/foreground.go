@@ -37,8 +37,6 @@ type foreground struct {
 	forward bool
 	// signals received since before the start, so that none is missed.
 	signals <-chan os.Signal
-	// at holds the offset of input, nil to append.
-	at *int64
 
 	// detachable: on a terminal the detach key leaves, whatever the process
 	// takes of what is typed.
@@ -213,20 +211,15 @@ func cutAtDetachKey(data []byte) (before []byte, found bool) {
 	return data, false
 }
 
-// write sends one piece of input. With an offset it repeats what may have been
-// lost on the way. done: nobody reads input any more, which is no failure: the
-// process may still have output to give.
+// write sends one piece of input. done: nobody reads input any more, which is no
+// failure: the process may still have output to give.
 func (f *foreground) write(ctx context.Context, in process.Input) (done bool, err error) {
-	in.Offset = f.at
-	acc, err := f.proc.Write(ctx, in)
+	_, err = f.proc.Write(ctx, in)
 	switch {
 	case errors.Is(err, process.ErrExited), errors.Is(err, process.ErrStdinClosed), errors.Is(err, process.ErrNotFound):
 		return true, nil
 	case err != nil:
 		return true, fmt.Errorf("send input: %w", err)
-	}
-	if f.at != nil {
-		*f.at = acc.Offset
 	}
 	return false, nil
 }

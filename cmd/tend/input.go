@@ -13,7 +13,8 @@ import (
 type inputCmd struct {
 	EOF       bool   `name:"eof" help:"Close the input of the process afterwards (on a terminal: send ctrl-D)."`
 	NoNewline bool   `short:"n" name:"no-newline" help:"No newline after TEXT."`
-	Offset    *int64 `placeholder:"N" help:"Where in all input the first byte belongs: what was accepted before is not written twice."`
+	Writer    string `placeholder:"NAME" help:"Write under this name, so that the same command repeated with the same --offset writes nothing twice, whoever writes beside it."`
+	Offset    *int64 `placeholder:"N" help:"Where in all that --writer has written, or without one in all input, the first byte belongs: what was accepted before is not written twice."`
 
 	ID   string   `arg:"" help:"The process."`
 	Text []string `arg:"" optional:"" help:"What to write, with a newline. Without it, stdin is copied."`
@@ -22,6 +23,9 @@ type inputCmd struct {
 func (c *inputCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.Offset != nil && *c.Offset < 0 {
 		return usageError("--offset is negative; offsets count from 0")
+	}
+	if c.Writer != "" && c.Offset == nil {
+		return usageError("--writer wants --offset: where in all that this writer has written the first byte belongs; 0 at first")
 	}
 	d, err := inv.connect(ctx)
 	if err != nil {
@@ -48,14 +52,17 @@ func (c *inputCmd) Run(ctx context.Context, inv *invocation) error {
 	case c.EOF && inv.in == nil:
 		from = strings.NewReader("")
 	}
-	accepted := info.Stdin.Accepted
+	facts := map[string]any{"id": p.ID(), "accepted": info.Stdin.Accepted}
 	write := func(in process.Input) error {
-		in.Offset = c.Offset
+		in.Writer, in.Offset, in.Again = c.Writer, c.Offset, c.Writer != ""
 		acc, err := p.Write(ctx, in)
 		if err != nil {
 			return about(c.ID, err)
 		}
-		accepted = acc.Offset
+		facts["accepted"] = acc.Offset
+		if c.Writer != "" {
+			facts["written"] = acc.Written
+		}
 		if c.Offset != nil {
 			*c.Offset = max(*c.Offset+int64(len(in.Data)), 0)
 		}
@@ -86,7 +93,7 @@ func (c *inputCmd) Run(ctx context.Context, inv *invocation) error {
 		}
 	}
 	if inv.flags.JSON {
-		return printJSON(inv.out, map[string]any{"id": p.ID(), "accepted": accepted})
+		return printJSON(inv.out, facts)
 	}
 	return nil
 }

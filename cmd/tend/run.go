@@ -70,7 +70,7 @@ func (c *runCmd) Run(ctx context.Context, inv *invocation) error {
 
 	f := &foreground{
 		inv: inv, proc: p, tty: c.TTY, input: c.wantsInput(inv), eof: true,
-		forward: true, signals: signals, at: new(int64),
+		forward: true, signals: signals,
 	}
 	exit, err := f.run(ctx)
 	switch {

@@ -24,7 +24,7 @@ func (s *processes) find(ctx context.Context, sel *tendv1.Selector) (process.Pro
 }
 
 func (s *processes) Hello(context.Context, *connect.Request[tendv1.HelloRequest]) (*connect.Response[tendv1.HelloResponse], error) {
-	return connect.NewResponse(&tendv1.HelloResponse{Instance: s.cfg.Instance, Version: s.cfg.Version, ListenersHeld: s.cfg.Held}), nil
+	return connect.NewResponse(&tendv1.HelloResponse{Instance: s.cfg.Instance, Version: s.cfg.Version, ListenersHeld: s.cfg.Held, InputWriters: true}), nil
 }
 
 func (s *processes) Start(ctx context.Context, req *connect.Request[tendv1.StartRequest]) (*connect.Response[tendv1.StartResponse], error) {
@@ -77,11 +77,26 @@ func (s *processes) Write(ctx context.Context, req *connect.Request[tendv1.Write
 }
 
 func write(ctx context.Context, p process.Process, m *tendv1.WriteRequest) (*tendv1.WriteResponse, error) {
-	if m.Offset != nil && *m.Offset < 0 {
-		return nil, &process.InvalidError{Field: "offset", Reason: fmt.Sprintf("is %d; an offset of input is 0 or more", *m.Offset)}
+	in := process.Input{Data: m.GetData(), Offset: m.Offset, Writer: m.GetWriter(), More: m.GetMore(), Again: m.GetAgain(), NoWait: m.GetNoWait(), EOF: m.GetEof()}
+	switch {
+	case in.Writer != "" && m.Offset != nil:
+		return nil, &process.InvalidError{Field: "offset", Reason: "is set together with writer, whose offset is writer_offset"}
+	case in.Writer == "" && m.WriterOffset != nil:
+		return nil, &process.InvalidError{Field: "writer", Reason: "is missing, and writer_offset is set"}
+	case in.Writer != "" && m.WriterOffset == nil:
+		return nil, &process.InvalidError{Field: "writer_offset", Reason: "is missing, and writer is set"}
+	case in.Writer != "":
+		in.Offset = m.WriterOffset
 	}
-	taken, err := p.Write(ctx, process.Input{Data: m.GetData(), Offset: m.Offset, EOF: m.GetEof()})
-	return &tendv1.WriteResponse{Offset: taken.Offset}, err
+	if err := in.Validate(); err != nil {
+		return nil, err
+	}
+	taken, err := p.Write(ctx, in)
+	resp := &tendv1.WriteResponse{Offset: taken.Offset}
+	if in.Writer != "" {
+		resp.Written = &taken.Written
+	}
+	return resp, err
 }
 
 func (s *processes) WriteStream(ctx context.Context, stream *connect.BidiStream[tendv1.WriteRequest, tendv1.WriteResponse]) error {

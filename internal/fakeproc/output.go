@@ -176,6 +176,7 @@ func (p *proc) endOutput(o *output) {
 func (p *proc) closeOutput(o *output) {
 	p.endOutput(o)
 	if o.stream == process.PTY {
+		p.in.broken = p.in.broken || p.in.open
 		p.stopFeeding()
 	}
 	o.file.Close()

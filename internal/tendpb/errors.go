@@ -26,12 +26,23 @@ var sentinels = []struct {
 	{process.ErrStdinClosed, tendv1.ErrorKind_ERROR_KIND_STDIN_CLOSED, connect.CodeFailedPrecondition},
 	{process.ErrPTY, tendv1.ErrorKind_ERROR_KIND_PTY, connect.CodeFailedPrecondition},
 	{process.ErrNoPTY, tendv1.ErrorKind_ERROR_KIND_NO_PTY, connect.CodeFailedPrecondition},
+	{process.ErrWriterForgotten, tendv1.ErrorKind_ERROR_KIND_WRITER_FORGOTTEN, connect.CodeAborted},
 	{process.ErrOffset, tendv1.ErrorKind_ERROR_KIND_OFFSET, connect.CodeOutOfRange},
 	{process.ErrUnavailable, tendv1.ErrorKind_ERROR_KIND_UNAVAILABLE, connect.CodeUnavailable},
 	{process.ErrUnsupported, tendv1.ErrorKind_ERROR_KIND_UNSUPPORTED, connect.CodeUnimplemented},
 	{process.ErrLimit, tendv1.ErrorKind_ERROR_KIND_LIMIT, connect.CodeResourceExhausted},
 	{process.ErrPermission, tendv1.ErrorKind_ERROR_KIND_PERMISSION, connect.CodePermissionDenied},
 	{process.ErrDamaged, tendv1.ErrorKind_ERROR_KIND_DAMAGED, connect.CodeDataLoss},
+}
+
+// narrower are errors that clients of a former version know by a wider kind:
+// they are told as the cause of that.
+var narrower = []struct {
+	err  error
+	kind tendv1.ErrorKind
+}{
+	{process.ErrBrokenPipe, tendv1.ErrorKind_ERROR_KIND_BROKEN_PIPE},
+	{process.ErrInputFull, tendv1.ErrorKind_ERROR_KIND_INPUT_FULL},
 }
 
 // startCodes says how a failed start looks to clients that know no details.
@@ -85,6 +96,11 @@ func Error(err error) *connect.Error {
 			if errors.Is(err, s.err) {
 				code, detail.Kind = s.code, s.kind
 				break
+			}
+		}
+		for _, n := range narrower {
+			if errors.Is(err, n.err) {
+				detail.Cause = n.kind
 			}
 		}
 		if detail.Kind == 0 && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
@@ -141,6 +157,11 @@ func fromDetail(d *tendv1.ErrorDetail) error {
 		return e
 	case tendv1.ErrorKind_ERROR_KIND_GAP:
 		return &process.GapError{Gap: ToGap(d.GetGap())}
+	}
+	for _, n := range narrower {
+		if d.GetCause() == n.kind {
+			return n.err
+		}
 	}
 	return sentinel(d.GetKind())
 }

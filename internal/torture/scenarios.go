@@ -25,7 +25,7 @@ type scenario struct {
 // Scenarios by name.
 var scenarios = []scenario{
 	{"spawn", spawn}, {"stream", stream}, {"stdin", stdin}, {"exit", exits}, {"pty", terminal},
-	{"retention", dropOldest}, {"block", block},
+	{"retention", dropOldest}, {"block", block}, {"writers", writers},
 }
 
 // spawn: a start is done once, whatever dies, and has its effect once.

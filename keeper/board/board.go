@@ -118,6 +118,9 @@ const FlagNoGroup = 1 << 20 // 1 << 19 was used by former versions
 // already, so no keeper may complete it.
 const FlagTakenBack = 1 << 21
 
+// FlagStdinBroken: stdin ended because nobody reads it any more.
+const FlagStdinBroken = 1 << 24
+
 // FlagEOF returns the flag for the end of an output stream.
 func FlagEOF(s process.Stream) uint32 { return uint32(flagEOF) << s }
 

@@ -119,6 +119,14 @@ func (f *Feed) deliver() Result {
 	}
 }
 
+// Abandoned reports whether nobody can read any more what is fed, though the
+// pipe is full: the next feeder will find out, but somebody asks now.
+func (f *Feed) Abandoned() bool {
+	fds := []unix.PollFd{{Fd: int32(f.Out)}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n == 1 && fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
+}
+
 // widen makes a full pipe hold more, once: what feeds a process much input then
 // switches to it, and to the keeper, a quarter as often. It fails where the
 // user's pipes hold too much already, and then all is as it was.

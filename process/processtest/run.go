@@ -61,6 +61,7 @@ func Run(t *testing.T, open func(t *testing.T) process.Manager, opts ...Option) 
 		{"start", starts},
 		{"environment", environment},
 		{"input", inputs},
+		{"writers", writers},
 		{"control", control},
 		{"terminal", terminals},
 		{"identity", identities},

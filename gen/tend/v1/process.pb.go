@@ -98,7 +98,12 @@ const (
 	ErrorKind_ERROR_KIND_INVALID      ErrorKind = 15
 	ErrorKind_ERROR_KIND_START        ErrorKind = 16
 	ErrorKind_ERROR_KIND_GAP          ErrorKind = 17
-	ErrorKind_ERROR_KIND_DAMAGED      ErrorKind = 24
+	// Always as the cause of STDIN_CLOSED.
+	ErrorKind_ERROR_KIND_BROKEN_PIPE      ErrorKind = 18
+	ErrorKind_ERROR_KIND_WRITER_FORGOTTEN ErrorKind = 19
+	// Always as the cause of LIMIT.
+	ErrorKind_ERROR_KIND_INPUT_FULL ErrorKind = 20
+	ErrorKind_ERROR_KIND_DAMAGED    ErrorKind = 24
 )
 
 // Enum value maps for ErrorKind.
@@ -122,28 +127,34 @@ var (
 		15: "ERROR_KIND_INVALID",
 		16: "ERROR_KIND_START",
 		17: "ERROR_KIND_GAP",
+		18: "ERROR_KIND_BROKEN_PIPE",
+		19: "ERROR_KIND_WRITER_FORGOTTEN",
+		20: "ERROR_KIND_INPUT_FULL",
 		24: "ERROR_KIND_DAMAGED",
 	}
 	ErrorKind_value = map[string]int32{
-		"ERROR_KIND_UNSPECIFIED":  0,
-		"ERROR_KIND_NOT_FOUND":    1,
-		"ERROR_KIND_AMBIGUOUS":    2,
-		"ERROR_KIND_EXISTS":       3,
-		"ERROR_KIND_EXITED":       4,
-		"ERROR_KIND_RUNNING":      5,
-		"ERROR_KIND_LAGGED":       6,
-		"ERROR_KIND_STDIN_CLOSED": 7,
-		"ERROR_KIND_PTY":          8,
-		"ERROR_KIND_NO_PTY":       9,
-		"ERROR_KIND_OFFSET":       10,
-		"ERROR_KIND_UNAVAILABLE":  11,
-		"ERROR_KIND_UNSUPPORTED":  12,
-		"ERROR_KIND_LIMIT":        13,
-		"ERROR_KIND_PERMISSION":   14,
-		"ERROR_KIND_INVALID":      15,
-		"ERROR_KIND_START":        16,
-		"ERROR_KIND_GAP":          17,
-		"ERROR_KIND_DAMAGED":      24,
+		"ERROR_KIND_UNSPECIFIED":      0,
+		"ERROR_KIND_NOT_FOUND":        1,
+		"ERROR_KIND_AMBIGUOUS":        2,
+		"ERROR_KIND_EXISTS":           3,
+		"ERROR_KIND_EXITED":           4,
+		"ERROR_KIND_RUNNING":          5,
+		"ERROR_KIND_LAGGED":           6,
+		"ERROR_KIND_STDIN_CLOSED":     7,
+		"ERROR_KIND_PTY":              8,
+		"ERROR_KIND_NO_PTY":           9,
+		"ERROR_KIND_OFFSET":           10,
+		"ERROR_KIND_UNAVAILABLE":      11,
+		"ERROR_KIND_UNSUPPORTED":      12,
+		"ERROR_KIND_LIMIT":            13,
+		"ERROR_KIND_PERMISSION":       14,
+		"ERROR_KIND_INVALID":          15,
+		"ERROR_KIND_START":            16,
+		"ERROR_KIND_GAP":              17,
+		"ERROR_KIND_BROKEN_PIPE":      18,
+		"ERROR_KIND_WRITER_FORGOTTEN": 19,
+		"ERROR_KIND_INPUT_FULL":       20,
+		"ERROR_KIND_DAMAGED":          24,
 	}
 )
 
@@ -291,6 +302,8 @@ type HelloResponse struct {
 	// The listening sockets outlive this server, so that no connection is
 	// refused while it is replaced: whoever loses one may make it anew at once.
 	ListenersHeld bool `protobuf:"varint,3,opt,name=listeners_held,json=listenersHeld,proto3" json:"listeners_held,omitempty"`
+	// Writes may name their writer.
+	InputWriters  bool `protobuf:"varint,10,opt,name=input_writers,json=inputWriters,proto3" json:"input_writers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -342,6 +355,13 @@ func (x *HelloResponse) GetVersion() string {
 func (x *HelloResponse) GetListenersHeld() bool {
 	if x != nil {
 		return x.ListenersHeld
+	}
+	return false
+}
+
+func (x *HelloResponse) GetInputWriters() bool {
+	if x != nil {
+		return x.InputWriters
 	}
 	return false
 }
@@ -1301,11 +1321,28 @@ type WriteRequest struct {
 	// Only in the first message of a WriteStream.
 	Process *Selector `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
 	Data    []byte    `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	// Position of the first byte in all input. Bytes that were taken already
-	// are acknowledged and not applied again. Absent: append.
+	// Position of the first byte in all input, for a process with one writer.
+	// Bytes that were taken already are acknowledged and not applied again.
+	// Absent, and no writer: append.
 	Offset *int64 `protobuf:"varint,3,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
 	// Close stdin after data.
-	Eof           bool `protobuf:"varint,4,opt,name=eof,proto3" json:"eof,omitempty"`
+	Eof bool `protobuf:"varint,4,opt,name=eof,proto3" json:"eof,omitempty"`
+	// Names the one who writes, with a random name of up to 32 bytes: any number
+	// may write to one process, and each may repeat its writes. The bytes of one
+	// request of up to 1 MiB stay together. A process remembers the last 64
+	// writers.
+	Writer string `protobuf:"bytes,5,opt,name=writer,proto3" json:"writer,omitempty"`
+	// Position of the first byte in all that this writer has sent. Bytes that
+	// were taken already are acknowledged and not applied again.
+	WriterOffset *int64 `protobuf:"varint,6,opt,name=writer_offset,json=writerOffset,proto3,oneof" json:"writer_offset,omitempty"`
+	// The write goes on with the writer's next request; others wait for it.
+	More bool `protobuf:"varint,7,opt,name=more,proto3" json:"more,omitempty"`
+	// The request may have been sent before. A writer that may have been
+	// forgotten is then WRITER_FORGOTTEN at offset 0, too.
+	Again bool `protobuf:"varint,8,opt,name=again,proto3" json:"again,omitempty"`
+	// INPUT_FULL, and nothing taken, instead of waiting for a process that does
+	// not read.
+	NoWait        bool `protobuf:"varint,9,opt,name=no_wait,json=noWait,proto3" json:"no_wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1368,10 +1405,47 @@ func (x *WriteRequest) GetEof() bool {
 	return false
 }
 
+func (x *WriteRequest) GetWriter() string {
+	if x != nil {
+		return x.Writer
+	}
+	return ""
+}
+
+func (x *WriteRequest) GetWriterOffset() int64 {
+	if x != nil && x.WriterOffset != nil {
+		return *x.WriterOffset
+	}
+	return 0
+}
+
+func (x *WriteRequest) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *WriteRequest) GetAgain() bool {
+	if x != nil {
+		return x.Again
+	}
+	return false
+}
+
+func (x *WriteRequest) GetNoWait() bool {
+	if x != nil {
+		return x.NoWait
+	}
+	return false
+}
+
 type WriteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// All input before this offset was taken.
-	Offset        int64 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	Offset int64 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	// Bytes taken of the writer in all. Absent if the request named none.
+	Written       *int64 `protobuf:"varint,2,opt,name=written,proto3,oneof" json:"written,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1409,6 +1483,13 @@ func (*WriteResponse) Descriptor() ([]byte, []int) {
 func (x *WriteResponse) GetOffset() int64 {
 	if x != nil {
 		return x.Offset
+	}
+	return 0
+}
+
+func (x *WriteResponse) GetWritten() int64 {
+	if x != nil && x.Written != nil {
+		return *x.Written
 	}
 	return 0
 }
@@ -2380,6 +2461,7 @@ type ErrorDetail struct {
 	// GAP: the bytes that were freed.
 	Gap *Gap `protobuf:"bytes,8,opt,name=gap,proto3" json:"gap,omitempty"`
 	// START: what kind of error made it fail, if it is one of these.
+	// STDIN_CLOSED, LIMIT: the kind that says it more exactly, if there is one.
 	Cause         ErrorKind `protobuf:"varint,9,opt,name=cause,proto3,enum=tend.v1.ErrorKind" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2783,11 +2865,13 @@ var File_tend_v1_process_proto protoreflect.FileDescriptor
 const file_tend_v1_process_proto_rawDesc = "" +
 	"\n" +
 	"\x15tend/v1/process.proto\x12\atend.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12tend/v1/spec.proto\"\x0e\n" +
-	"\fHelloRequest\"l\n" +
+	"\fHelloRequest\"\x91\x01\n" +
 	"\rHelloResponse\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12%\n" +
-	"\x0elisteners_held\x18\x03 \x01(\bR\rlistenersHeld\"t\n" +
+	"\x0elisteners_held\x18\x03 \x01(\bR\rlistenersHeld\x12#\n" +
+	"\rinput_writers\x18\n" +
+	" \x01(\bR\finputWriters\"t\n" +
 	"\bSelector\x12\x10\n" +
 	"\x02id\x18\x01 \x01(\tH\x00R\x02id\x12\x12\n" +
 	"\x03pid\x18\x02 \x01(\rH\x00R\x03pid\x12\x12\n" +
@@ -2861,15 +2945,24 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x05Hello\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12)\n" +
 	"\x04from\x18\x02 \x03(\v2\x15.tend.v1.StreamOffsetR\x04fromB\x06\n" +
-	"\x04fact\"\x89\x01\n" +
+	"\x04fact\"\xa0\x02\n" +
 	"\fWriteRequest\x12+\n" +
 	"\aprocess\x18\x01 \x01(\v2\x11.tend.v1.SelectorR\aprocess\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x1b\n" +
 	"\x06offset\x18\x03 \x01(\x03H\x00R\x06offset\x88\x01\x01\x12\x10\n" +
-	"\x03eof\x18\x04 \x01(\bR\x03eofB\t\n" +
-	"\a_offset\"'\n" +
+	"\x03eof\x18\x04 \x01(\bR\x03eof\x12\x16\n" +
+	"\x06writer\x18\x05 \x01(\tR\x06writer\x12(\n" +
+	"\rwriter_offset\x18\x06 \x01(\x03H\x01R\fwriterOffset\x88\x01\x01\x12\x12\n" +
+	"\x04more\x18\a \x01(\bR\x04more\x12\x14\n" +
+	"\x05again\x18\b \x01(\bR\x05again\x12\x17\n" +
+	"\ano_wait\x18\t \x01(\bR\x06noWaitB\t\n" +
+	"\a_offsetB\x10\n" +
+	"\x0e_writer_offset\"R\n" +
 	"\rWriteResponse\x12\x16\n" +
-	"\x06offset\x18\x01 \x01(\x03R\x06offset\"_\n" +
+	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x1d\n" +
+	"\awritten\x18\x02 \x01(\x03H\x00R\awritten\x88\x01\x01B\n" +
+	"\n" +
+	"\b_written\"_\n" +
 	"\rResizeRequest\x12+\n" +
 	"\aprocess\x18\x01 \x01(\v2\x11.tend.v1.SelectorR\aprocess\x12!\n" +
 	"\x04size\x18\x02 \x01(\v2\r.tend.v1.SizeR\x04size\"\x10\n" +
@@ -2943,7 +3036,7 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x10INPUT_STATE_NONE\x10\x00\x12\x16\n" +
 	"\x12INPUT_STATE_LIKELY\x10\x01\x12\x17\n" +
 	"\x13INPUT_STATE_CERTAIN\x10\x02\x12\x18\n" +
-	"\x14INPUT_STATE_PASSWORD\x10\x03*\xda\x03\n" +
+	"\x14INPUT_STATE_PASSWORD\x10\x03*\xb2\x04\n" +
 	"\tErrorKind\x12\x1a\n" +
 	"\x16ERROR_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14ERROR_KIND_NOT_FOUND\x10\x01\x12\x18\n" +
@@ -2963,7 +3056,10 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x15ERROR_KIND_PERMISSION\x10\x0e\x12\x16\n" +
 	"\x12ERROR_KIND_INVALID\x10\x0f\x12\x14\n" +
 	"\x10ERROR_KIND_START\x10\x10\x12\x12\n" +
-	"\x0eERROR_KIND_GAP\x10\x11\x12\x16\n" +
+	"\x0eERROR_KIND_GAP\x10\x11\x12\x1a\n" +
+	"\x16ERROR_KIND_BROKEN_PIPE\x10\x12\x12\x1f\n" +
+	"\x1bERROR_KIND_WRITER_FORGOTTEN\x10\x13\x12\x19\n" +
+	"\x15ERROR_KIND_INPUT_FULL\x10\x14\x12\x16\n" +
 	"\x12ERROR_KIND_DAMAGED\x10\x18*\xb0\x02\n" +
 	"\vStartReason\x12\x1c\n" +
 	"\x18START_REASON_UNSPECIFIED\x10\x00\x12\x1a\n" +
@@ -3182,6 +3278,7 @@ func file_tend_v1_process_proto_init() {
 		(*Event_GoingAway)(nil),
 	}
 	file_tend_v1_process_proto_msgTypes[15].OneofWrappers = []any{}
+	file_tend_v1_process_proto_msgTypes[16].OneofWrappers = []any{}
 	file_tend_v1_process_proto_msgTypes[23].OneofWrappers = []any{
 		(*WaitRequest_Quiet)(nil),
 		(*WaitRequest_Match_)(nil),

@@ -1,0 +1,239 @@
+//go:build linux
+
+package feed
+
+import (
+	"encoding/binary"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/process"
+)
+
+// Table remembers how much was taken of each writer of one process's input. It
+// belongs to the server; the keeper reads it when it closes the input.
+//
+// # Layout (do not change)
+//
+// The table lies in the input's memfd, far behind all input, and so outlives
+// server and keeper. A memfd of a former version has none, which reads as an
+// empty one.
+//
+//	offset     what, from tableAt on (integers little-endian)
+//	0          1: a writer was forgotten for another's sake
+//	64 + 64*i  writer i:
+//	  0        u8 length of the name, 0: free; name, 32 bytes
+//	  33       u8 1: its write goes on; 2: the one before went on
+//	  40       i64 bytes of this writer that were taken
+//	  48       i64 all input accepted, its last bytes included
+//	  56       0
+//
+// An entry is written before the board says that its bytes are accepted, with
+// one system call, which a kill does not tear apart. If the server dies between
+// the two, the entry is ahead of the board; whoever reads the table next finds
+// that out and takes the bytes back. Nobody has accepted anything since: each
+// server reads the table before it accepts.
+type Table struct {
+	mem     int
+	entries [process.Writers]entry
+	forgot  bool
+	// goingOn: since when others have waited for the rest of a write.
+	goingOn time.Time
+}
+
+const (
+	tableAt   = int64(1) << 62
+	entrySize = 64
+	tableSize = entrySize * (1 + process.Writers)
+)
+
+const (
+	flagGoesOn   = 1
+	flagDidGoOn  = 2
+	nameAt       = 1
+	flagsAt      = 33
+	takenAt      = 40
+	acceptedAt   = 48
+	maxEntryName = process.MaxWriterName
+)
+
+type entry struct {
+	name     string
+	flags    byte
+	taken    int64
+	accepted int64
+}
+
+// ReadTable reads the table of a memfd. accepted is what the board says of all
+// input. repair writes back what is put right; leave that to the server.
+func ReadTable(mem int, accepted int64, repair bool) (*Table, error) {
+	t := &Table{mem: mem, goingOn: time.Now()}
+	buf := make([]byte, tableSize)
+	n, err := pread(mem, buf, tableAt)
+	if err != nil || n < entrySize {
+		return t, err
+	}
+	t.forgot = buf[0] == 1
+	for i := range t.entries {
+		e := &t.entries[i]
+		b := buf[entrySize*(1+i):][:entrySize]
+		if (2+i)*entrySize > n || !e.decode(b) || e.accepted <= accepted {
+			continue
+		}
+		e.taken -= e.accepted - accepted
+		e.accepted, e.flags = accepted, e.flags>>1&flagGoesOn
+		if repair {
+			if err := t.write(i); err != nil {
+				return t, err
+			}
+		}
+	}
+	return t, nil
+}
+
+func (e *entry) decode(b []byte) bool {
+	n := int(b[0])
+	if n == 0 || n > maxEntryName {
+		return false
+	}
+	le := binary.LittleEndian
+	*e = entry{string(b[nameAt : nameAt+n]), b[flagsAt], int64(le.Uint64(b[takenAt:])), int64(le.Uint64(b[acceptedAt:]))}
+	return true
+}
+
+func (t *Table) write(i int) error {
+	e := &t.entries[i]
+	var b [entrySize]byte
+	b[0] = byte(copy(b[nameAt:flagsAt], e.name))
+	b[flagsAt] = e.flags
+	le := binary.LittleEndian
+	le.PutUint64(b[takenAt:], uint64(e.taken))
+	le.PutUint64(b[acceptedAt:], uint64(e.accepted))
+	return pwrite(t.mem, b[:], tableAt+entrySize*int64(1+i))
+}
+
+// Taken returns how many bytes of a writer were taken, if it is known.
+func (t *Table) Taken(name string) (n int64, known bool) {
+	if i := t.find(name); i >= 0 {
+		return t.entries[i].taken, true
+	}
+	return 0, false
+}
+
+// Forgot reports whether a writer that is not known may have been.
+func (t *Table) Forgot() bool { return t.forgot }
+
+// All returns what was taken of each writer.
+func (t *Table) All() map[string]int64 {
+	all := map[string]int64{}
+	for i := range t.entries {
+		if e := &t.entries[i]; e.name != "" {
+			all[e.name] = e.taken
+		}
+	}
+	return all
+}
+
+// Note writes down that n bytes of a writer are about to be accepted, as the
+// last ones of accepted; more: its write goes on behind them. It forgets the
+// one that has been silent for longest if there is no room for a new writer.
+func (t *Table) Note(name string, n, accepted int64, more bool) error {
+	i := t.find(name)
+	if i < 0 {
+		i = t.room()
+		if t.entries[i].name != "" && !t.forgot {
+			if err := pwrite(t.mem, []byte{1}, tableAt); err != nil {
+				return err
+			}
+			t.forgot = true
+		}
+		t.entries[i] = entry{name: name}
+	}
+	e := &t.entries[i]
+	flags := e.flags & flagGoesOn << 1
+	if more {
+		flags |= flagGoesOn
+		t.goingOn = time.Now()
+	}
+	before := *e
+	e.taken, e.accepted, e.flags = e.taken+n, accepted, flags
+	err := t.write(i)
+	if err != nil {
+		*e = before
+	}
+	return err
+}
+
+// Finish writes down that a writer's write has ended with what was taken.
+func (t *Table) Finish(name string) error {
+	if i := t.find(name); i >= 0 && t.entries[i].flags != 0 {
+		t.entries[i].flags = 0
+		return t.write(i)
+	}
+	return nil
+}
+
+// GoingOn returns the writer in the middle of a write, behind which nobody has
+// written, and since when others have waited for the rest.
+func (t *Table) GoingOn(accepted int64) (name string, since time.Time) {
+	for i := range t.entries {
+		if e := &t.entries[i]; e.name != "" && e.flags&flagGoesOn != 0 && e.accepted == accepted {
+			return e.name, t.goingOn
+		}
+	}
+	return "", time.Time{}
+}
+
+func (t *Table) find(name string) int {
+	for i := range t.entries {
+		if t.entries[i].name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// room returns a free place, or that of the writer that wrote longest ago.
+func (t *Table) room() int {
+	oldest := 0
+	for i := range t.entries {
+		if t.entries[i].name == "" {
+			return i
+		}
+		if t.entries[i].accepted < t.entries[oldest].accepted {
+			oldest = i
+		}
+	}
+	return oldest
+}
+
+func pread(fd int, b []byte, at int64) (n int, err error) {
+	for n < len(b) {
+		m, err := unix.Pread(fd, b[n:], at+int64(n))
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return n, err
+		case m == 0:
+			return n, nil
+		}
+		n += m
+	}
+	return n, nil
+}
+
+func pwrite(fd int, b []byte, at int64) error {
+	for len(b) > 0 {
+		n, err := unix.Pwrite(fd, b, at)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		b, at = b[n:], at+int64(n)
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package tend
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+
+	"connectrpc.com/connect"
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/process"
+)
+
+// maxWrite bounds the data of one write request in bytes: what the server takes
+// whole or not at all.
+const maxWrite = process.MaxWhole
+
+// writer is under which name a handle writes: any number of handles may write
+// to one process, and each repeats what was lost on the way.
+type writer struct {
+	once   sync.Once
+	turn   chan struct{} // one token; made by once
+	name   string        // "": the next write begins anew; held with turn
+	offset int64         // of the next byte; held with turn
+}
+
+// take waits for the turn.
+func (w *writer) take(ctx context.Context) error {
+	w.once.Do(func() {
+		w.turn = make(chan struct{}, 1)
+		w.turn <- struct{}{}
+	})
+	select {
+	case <-w.turn:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Write sends input in requests of at most maxWrite, which are repeated when the
+// answer is lost. Without an offset it is the handle that counts.
+func (p *remote) Write(ctx context.Context, in process.Input) (process.Accepted, error) {
+	if err := in.Validate(); err != nil {
+		return process.Accepted{}, err
+	}
+	if in.Offset != nil {
+		at := *in.Offset
+		in.Offset = &at
+		return p.writeParts(ctx, in)
+	}
+	if len(in.Data) == 0 { // an end does not wait behind those who write
+		at := int64(0)
+		in.Writer, in.Offset = rand.Text(), &at
+		return p.write(ctx, in)
+	}
+	w := &p.writer
+	if err := w.take(ctx); err != nil {
+		return process.Accepted{}, err
+	}
+	defer func() { w.turn <- struct{}{} }()
+	for {
+		known := w.name != ""
+		if !known {
+			w.name, w.offset = rand.Text(), 0
+		}
+		at := w.offset
+		in.Writer, in.Offset = w.name, &at
+		taken, err := p.writeParts(ctx, in)
+		switch {
+		case err == nil:
+			w.offset += int64(len(in.Data))
+			return taken, nil
+		case known && errors.Is(err, errForgottenAtOnce):
+			w.name = "" // nothing is open: all before was acknowledged
+		default:
+			w.name = ""
+			return taken, err
+		}
+	}
+}
+
+// writeParts sends a write with an offset, which it moves on.
+func (p *remote) writeParts(ctx context.Context, in process.Input) (process.Accepted, error) {
+	more := in.More
+	for first := true; ; first = false {
+		part, at := in, *in.Offset
+		part.Offset = &at
+		if len(part.Data) > maxWrite {
+			part.Data, part.EOF = part.Data[:maxWrite], false
+			part.More = part.Writer != ""
+		} else {
+			part.More = more
+		}
+		taken, err := p.write(ctx, part)
+		if err != nil {
+			if !first && errors.Is(err, errForgottenAtOnce) { // what it followed is gone
+				err = process.ErrWriterForgotten
+			}
+			return taken, err
+		}
+		in.Data = in.Data[len(part.Data):]
+		*in.Offset += int64(len(part.Data))
+		if len(in.Data) == 0 {
+			return taken, nil
+		}
+	}
+}
+
+// forgottenAtOnce is an ErrWriterForgotten of a request that was sent once: it
+// is known that nothing of it was taken.
+type forgottenAtOnce struct{ error }
+
+var errForgottenAtOnce = errors.New("forgotten")
+
+func (e forgottenAtOnce) Is(target error) bool { return target == errForgottenAtOnce }
+func (e forgottenAtOnce) Unwrap() error        { return e.error }
+
+// write sends one request, again and again while its answer is lost.
+func (p *remote) write(ctx context.Context, in process.Input) (process.Accepted, error) {
+	c := p.client
+	msg := &tendv1.WriteRequest{Process: p.selector(), Data: in.Data, Eof: in.EOF, More: in.More, Again: in.Again, NoWait: in.NoWait}
+	if in.Writer == "" {
+		msg.Offset = in.Offset
+	} else {
+		msg.Writer, msg.WriterOffset = in.Writer, in.Offset
+	}
+	send := func(ctx context.Context) (process.Accepted, error) {
+		resp, err := c.rpc.Write(ctx, connect.NewRequest(msg))
+		if err != nil {
+			return process.Accepted{}, err
+		}
+		return process.Accepted{Offset: resp.Msg.GetOffset(), Written: resp.Msg.GetWritten()}, nil
+	}
+	r := c.retrying()
+	for again := false; ; again = true {
+		turn := c.road.taken()
+		attempt, cancel := context.WithTimeoutCause(ctx, c.silence, errSilent)
+		taken, err := send(attempt)
+		silent := errors.Is(context.Cause(attempt), errSilent)
+		cancel()
+		switch {
+		case err == nil || ctx.Err() != nil || !silent && !transient(err):
+			err = c.domainError(ctx, err)
+			closed := errors.Is(err, process.ErrStdinClosed) || errors.Is(err, process.ErrExited)
+			if again && closed && in.EOF && len(in.Data) == 0 {
+				return taken, nil // by the very request whose answer was lost
+			}
+			if again && closed && in.Writer == "" {
+				// Perhaps by the very write whose answer was lost.
+				end := *in.Offset + int64(len(in.Data))
+				if info, e := p.Info(ctx); e == nil && info.Stdin.Accepted == end {
+					return process.Accepted{Offset: end}, nil
+				}
+			}
+			if !again && errors.Is(err, process.ErrWriterForgotten) {
+				err = forgottenAtOnce{err}
+			}
+			return taken, err
+		case in.Writer != "" && !c.writers.Load():
+			// A server of a former version has appended it, or not.
+			return taken, c.domainError(ctx, err)
+		}
+		msg.Again = true
+		switch {
+		case silent && c.hello(ctx) == nil:
+			// The server is there: it is the process that does not read.
+			r.progress()
+			continue
+		case silent:
+			c.road.leave(turn)
+		}
+		wait, ok := r.next(false)
+		if !ok || p.killed.Load() {
+			return taken, c.domainError(ctx, err)
+		}
+		c.log.Debug("write again", "id", p.id, "in", wait, "err", err)
+		if pause(ctx, wait) != nil {
+			return taken, c.domainError(ctx, err)
+		}
+	}
+}
