@@ -92,6 +92,8 @@ func TestCalls(t *testing.T) {
 	null := s.stream("Start", sh("exec sleep 600", `"stdin":false`)).started()
 	tty := s.stream("Start", sh("stty -echo raw; printf ready; exec cat", `"pty":{"size":{"cols":10,"rows":5}}`)).started()
 	tty.until("ready")
+	deaf := s.stream("Start", sh("exec <&-; printf deaf; exec sleep 600")).started()
+	deaf.until("deaf")
 	done := s.stream("Start", sh("true")).started()
 	done.rest()
 	in := func(kind, text string) string { return `,"input":{"` + kind + `":"` + b64(text) + `"}}` }
@@ -105,6 +107,8 @@ func TestCalls(t *testing.T) {
 		{"input by tag", "SendInput", `{"process":{"tag":"cat"}` + in("stdin", " again"), "", 200, `{}`},
 		{"input in odd spelling is understood", "SendInput", `{ "input" : {"stdin":"ISE="}, "process":{"tag":"c\u0061t"}, "more":1}`, "", 200, `{}`},
 		{"stdin that was never open", "SendInput", "{" + sel(null.pid) + in("stdin", "x"), "", 500, `{"code":"internal","message":"error writing to stdin: stdin not enabled or closed"}`},
+		{"stdin that the process closed", "SendInput", "{" + sel(deaf.pid) + in("stdin", "x"), "", 500, fmt.Sprintf(`{"code":"internal","message":"error writing to stdin: error writing to stdin of process '%d': write |1: broken pipe"}`, deaf.pid)},
+		{"the same again", "SendInput", "{" + sel(deaf.pid) + in("stdin", "x"), "", 500, fmt.Sprintf(`{"code":"internal","message":"error writing to stdin: error writing to stdin of process '%d': write |1: broken pipe"}`, deaf.pid)},
 		{"terminal input to a pipe", "SendInput", "{" + sel(cat.pid) + in("pty", "x"), "", 500, `{"code":"internal","message":"error writing to tty: tty not assigned to process — input should be written to the stdin, not the tty"}`},
 		{"pipe input to a terminal", "SendInput", "{" + sel(tty.pid) + in("stdin", "x"), "", 500, `{"code":"internal","message":"error writing to stdin: tty assigned to process — input should be written to the pty, not the stdin"}`},
 		{"terminal input", "SendInput", "{" + sel(tty.pid) + in("pty", "keys"), "", 200, `{}`},

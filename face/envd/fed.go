@@ -34,7 +34,7 @@ func (f *Face) fedBefore(ctx context.Context, sel *pb.ProcessSelector) *target {
 	if err != nil || p.ID() != known.id {
 		return nil
 	}
-	return &target{proc: p, pty: known.pty, sel: sel}
+	return &target{proc: p, pid: int(sel.GetPid()), pty: known.pty, sel: sel}
 }
 
 func (f *Face) rememberFed(t *target) {

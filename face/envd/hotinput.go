@@ -96,6 +96,9 @@ func (f *Face) serveStreamInput(w http.ResponseWriter, r *http.Request) {
 	err := wireErr(f.guarded(ctx, func() error { return f.readInput(ctx, r.Body, c) }))
 	w.Header().Set("Content-Type", c.contentType())
 	w.Header().Set("Connect-Accept-Encoding", "gzip")
+	if err != nil && r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close") // the rest of the messages is not read
+	}
 	var answer []byte
 	if err == nil {
 		answer = appendEnvelope(answer, 0, 0)

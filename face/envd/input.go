@@ -13,6 +13,7 @@ import (
 // target is a live process that a request names.
 type target struct {
 	proc process.Process
+	pid  int
 	pty  bool
 	sel  *pb.ProcessSelector
 }
@@ -27,7 +28,7 @@ func (f *Face) find(ctx context.Context, sel *pb.ProcessSelector) (*target, erro
 	if info.Exit != nil {
 		return nil, notFound(sel)
 	}
-	return &target{proc: p, pty: info.Spec.PTY != nil, sel: sel}, nil
+	return &target{proc: p, pid: info.PID, pty: info.Spec.PTY != nil, sel: sel}, nil
 }
 
 // resolve finds the process that a selector names: the newest live one, or
@@ -164,6 +165,10 @@ func (t *target) input(ctx context.Context, in *pb.ProcessInput) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, process.ErrBrokenPipe) && t.pty: // the original's words, and below
+		return errorf(connect.CodeInternal, "error writing to tty: error writing to tty of process '%d': write /dev/ptmx: input/output error", t.pid)
+	case errors.Is(err, process.ErrBrokenPipe):
+		return errorf(connect.CodeInternal, "error writing to stdin: error writing to stdin of process '%d': write |1: broken pipe", t.pid)
 	case errors.Is(err, process.ErrStdinClosed):
 		return errorf(connect.CodeInternal, "error writing to stdin: stdin not enabled or closed")
 	}

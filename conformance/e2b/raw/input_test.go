@@ -94,15 +94,19 @@ func TestStreamInput(t *testing.T) {
 func TestStreamInputRefusals(t *testing.T) {
 	t.Parallel()
 	codecs(t, func(t *testing.T, c codec) {
+		deaf := shared.open(t, c, "Start", withStdin(sh("exec <&-; echo deaf; exec sleep 60"))).started(t)
+		defer shared.kill(t, deaf.pid)
+		deaf.until(t, "deaf")
 		for name, tc := range map[string]struct {
 			msgs []*pb.StreamInputRequest
 			code string
 		}{
-			"data before start": {[]*pb.StreamInputRequest{give(stdin("x"))}, "invalid_argument"},
-			"an unknown pid":    {[]*pb.StreamInputRequest{to(byPID(4_000_000))}, "not_found"},
-			"an unknown tag":    {[]*pb.StreamInputRequest{to(byTag("no such tag"))}, "not_found"},
-			"no selector":       {[]*pb.StreamInputRequest{to(nil)}, "unimplemented"},
-			"an empty event":    {[]*pb.StreamInputRequest{{}}, "unimplemented"},
+			"a stdin that nobody reads": {[]*pb.StreamInputRequest{to(byPID(deaf.pid)), give(stdin("x")), give(stdin("y"))}, "internal"},
+			"data before start":         {[]*pb.StreamInputRequest{give(stdin("x"))}, "invalid_argument"},
+			"an unknown pid":            {[]*pb.StreamInputRequest{to(byPID(4_000_000))}, "not_found"},
+			"an unknown tag":            {[]*pb.StreamInputRequest{to(byTag("no such tag"))}, "not_found"},
+			"no selector":               {[]*pb.StreamInputRequest{to(nil)}, "unimplemented"},
+			"an empty event":            {[]*pb.StreamInputRequest{{}}, "unimplemented"},
 		} {
 			f, ok := shared.streamInput(t, c, tc.msgs...).(*failure)
 			if !ok || f.Code != tc.code {
@@ -118,10 +122,12 @@ func TestUnaryRefusals(t *testing.T) {
 	pty := shared.open(t, inProto, "Start", terminal("exec sleep 60", 80, 24)).started(t)
 	closed := shared.open(t, inProto, "Start", withStdin(sh("exec sleep 60"))).started(t)
 	shared.ok(t, "CloseStdin", &pb.CloseStdinRequest{Process: byPID(closed.pid)}, nil)
+	deaf := shared.open(t, inProto, "Start", withStdin(sh("exec <&-; echo deaf; exec sleep 60"))).started(t)
+	deaf.until(t, "deaf")
 	done := shared.start(t, "true").finish(t)
 	size := &pb.PTY{Size: &pb.PTY_Size{Cols: 80, Rows: 24}}
 	defer func() {
-		for _, s := range []*stream{plain, pty, closed} {
+		for _, s := range []*stream{plain, pty, closed, deaf} {
 			shared.kill(t, s.pid)
 		}
 	}()
@@ -139,6 +145,7 @@ func TestUnaryRefusals(t *testing.T) {
 		"no input":                         {"SendInput", &pb.SendInputRequest{Process: byPID(plain.pid)}, 501, "unimplemented", "invalid input type <nil>"},
 		"stdin where there is none":        {"SendInput", &pb.SendInputRequest{Process: byPID(plain.pid), Input: stdin("x")}, 500, "internal", "error writing to stdin: stdin not enabled or closed"},
 		"stdin that is closed":             {"SendInput", &pb.SendInputRequest{Process: byPID(closed.pid), Input: stdin("x")}, 500, "internal", "error writing to stdin: stdin not enabled or closed"},
+		"stdin that nobody reads":          {"SendInput", &pb.SendInputRequest{Process: byPID(deaf.pid), Input: stdin("x")}, 500, "internal", fmt.Sprintf("error writing to stdin: error writing to stdin of process '%d': write |1: broken pipe", deaf.pid)},
 		"stdin of a terminal":              {"SendInput", &pb.SendInputRequest{Process: byPID(pty.pid), Input: stdin("x")}, 500, "internal", "error writing to stdin: tty assigned to process"},
 		"terminal input without terminal":  {"SendInput", &pb.SendInputRequest{Process: byPID(plain.pid), Input: tty("x")}, 500, "internal", "error writing to tty: tty not assigned to process — input should be written to the stdin, not the tty"},
 		"close again":                      {"CloseStdin", &pb.CloseStdinRequest{Process: byPID(closed.pid)}, 200, "", ""},
