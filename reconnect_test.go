@@ -252,7 +252,9 @@ func TestWhatTwoClientsWriteArrivesWholeAndOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	const lines = 50
-	line := func(name string, i int) string { return fmt.Sprintf("%s %d %s\n", name, i, strings.Repeat(name, i*100)) }
+	line := func(name string, i int) string {
+		return fmt.Sprintf("%s %d %s\n", name, i, strings.Repeat(name, i*100))
+	}
 	var wg sync.WaitGroup
 	for name, p := range map[string]*tend.Process{"a": first, "b": second} {
 		wg.Go(func() {

@@ -33,9 +33,14 @@ type outlet interface {
 type keyed interface {
 	// started tells of a new stream, before anything of it is sent.
 	started(st *stream, c call, own bool)
-	// inputAt returns the offset at which the input of this request begins,
-	// if it was tried before, or notes it.
-	inputAt(c call, id uint32, accepted int64) int64
+	// inputAt returns which of the session's bytes for a process a request
+	// brings, and notes it if it comes for the first time. done: it was taken
+	// before, and others after it.
+	inputAt(c call, id uint32, size int) (at inputPlace, done bool, err error)
+	// inputAnew does the same for a request of which nothing was taken, because
+	// something before it was not either, or because the name of the writer was
+	// forgotten: written is what the process has of this session.
+	inputAnew(c call, id uint32, size int, written int64, forgotten bool) (inputPlace, error)
 	// watching and searching tell of what begins or ends.
 	watching(w journal.Watch)
 	searching(s journal.Search)
@@ -49,6 +54,9 @@ type call struct {
 	key   string
 	frame uint64 // native: number of the frame it came in
 	index int    // in the packet
+	// release gives the room of the packet up, once its request waits in a lane;
+	// nil where it must not wait there.
+	release func()
 }
 
 // Client is one connection, or one session over many connections.
@@ -65,6 +73,7 @@ type client struct {
 	streams  map[uint32]*stream // guarded by mu; those spawned here, by their number
 	sources  map[source]bool    // guarded by mu; value: its run has not returned
 	lanes    map[uint32]*lane   // guarded by mu; see ticket
+	waiting  int                // guarded by mu; bytes that wait in lanes
 	watches  map[string]*watch  // guarded by mu; by path
 	searches map[uint32]*search // guarded by mu
 	slots    uint32             // guarded by mu; streams so far
@@ -156,50 +165,4 @@ func (c *client) close() {
 	for _, w := range watches {
 		w.close()
 	}
-}
-
-// lane keeps the input of one process in the order of its arrival: whoever
-// writes next waits for the one before.
-type lane struct{ last chan struct{} }
-
-// ticket is a place in a lane. Take it while requests are read in order, wait
-// before writing, and leave in any case.
-type ticket struct {
-	c            *client
-	id           uint32
-	before, mine chan struct{}
-}
-
-func (c *client) ticket(id uint32) *ticket {
-	t := &ticket{c: c, id: id, mine: make(chan struct{})}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l := c.lanes[id]
-	if l == nil {
-		l = &lane{}
-		c.lanes[id] = l
-	}
-	t.before, l.last = l.last, t.mine
-	return t
-}
-
-func (t *ticket) wait(ctx context.Context) error {
-	if t.before == nil {
-		return nil
-	}
-	select {
-	case <-t.before:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (t *ticket) leave() {
-	t.c.mu.Lock()
-	if l := t.c.lanes[t.id]; l != nil && l.last == t.mine {
-		delete(t.c.lanes, t.id)
-	}
-	t.c.mu.Unlock()
-	close(t.mine)
 }

@@ -38,6 +38,17 @@ func (c *client) admit(p *packet) {
 	}
 }
 
+// leaving returns what gives the room of a packet up, once. A request by itself
+// whose answer may come late gives it up earlier, while its process does not
+// read: see [ticket.queue].
+func (p *packet) leaving(room *gate, n int) func() {
+	leave := sync.OnceFunc(func() { room.leave(n) })
+	if len(p.calls) == 1 && !p.origin.bare {
+		p.calls[0].release = leave
+	}
+	return leave
+}
+
 // maxParallel bounds the requests of one batch that run at once.
 const maxParallel = 16
 

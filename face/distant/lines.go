@@ -163,13 +163,14 @@ func (l *lines) take(ctx context.Context, line []byte) {
 	if l.room.enter(ctx, len(line)) != nil {
 		return // the connection is gone
 	}
+	leave := p.leaving(l.room, len(line))
 	l.client.admit(p)
 	var slot *pending
 	if p.origin.bare {
 		slot = l.reserve()
 	}
 	l.client.calls.Go(func() {
-		defer l.room.leave(len(line))
+		defer leave()
 		a := l.client.run(p)
 		if slot == nil {
 			l.answerEnvelope(p, &a)

@@ -216,34 +216,62 @@ func (c *client) procStdin(ctx context.Context, call call, f *fields, t *ticket)
 	if err := f.end(); err != nil {
 		return nil, err
 	}
-	if t != nil {
-		if err := t.wait(ctx); err != nil {
-			return nil, err
-		}
+	if t == nil { // it was not seen to be input
+		return nil, faultf(kindInvalidInput, "the request names no process")
+	}
+	if err := t.wait(ctx, call, len(data)); err != nil {
+		return nil, err
 	}
 	p, err := c.find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	in := process.Input{Data: data}
-	if c.keys != nil {
-		info, err := p.Info(ctx)
-		if err != nil {
-			return nil, gone(id, err)
+	// What there is room for is taken at once and outlives this server. Behind
+	// it a request waits for its process alone.
+	in := process.Input{Data: data, NoWait: true}
+	err = c.write(ctx, p, call, id, &in)
+	if errors.Is(err, process.ErrInputFull) {
+		if err := t.queue(call, len(data)); err != nil {
+			return nil, err
 		}
-		at := c.keys.inputAt(call, id, info.Stdin.Accepted)
-		in.Offset = &at
-	}
-	_, err = p.Write(ctx, in)
-	if errors.Is(err, process.ErrOffset) {
-		// Somebody else wrote meanwhile: there is no repeating it safely.
-		in.Offset = nil
+		in.NoWait = false
 		_, err = p.Write(ctx, in)
 	}
 	if err != nil {
 		return nil, gone(id, err)
 	}
 	return okMessage{}, nil
+}
+
+// write writes input, once if the request may come again.
+func (c *client) write(ctx context.Context, p process.Process, call call, id uint32, in *process.Input) error {
+	if c.keys == nil || len(in.Data) == 0 {
+		_, err := p.Write(ctx, *in)
+		return err
+	}
+	at, done, err := c.keys.inputAt(call, id, len(in.Data))
+	for try := 0; err == nil && !done; try++ {
+		at.put(in)
+		var acc process.Accepted
+		acc, err = p.Write(ctx, *in)
+		forgotten := errors.Is(err, process.ErrWriterForgotten)
+		if try > 0 || at.again || !forgotten && !errors.Is(err, process.ErrOffset) {
+			return err
+		}
+		at, err = c.keys.inputAnew(call, id, len(in.Data), acc.Written, forgotten)
+	}
+	return err
+}
+
+// inputPlace says where the input of one request goes.
+type inputPlace struct {
+	writer string // ""; then a former version noted the offset in all input
+	offset int64
+	again  bool // it was tried before
+}
+
+func (at *inputPlace) put(in *process.Input) {
+	in.Writer, in.Offset, in.Again = at.writer, &at.offset, at.again && at.writer != ""
 }
 
 func (c *client) procResize(ctx context.Context, f *fields) (message, error) {

@@ -222,16 +222,55 @@ func (s *session) started(st *stream, c call, own bool) {
 	})
 }
 
-// inputAt implements [keyed].
-func (s *session) inputAt(c call, id uint32, accepted int64) int64 {
+// inputAt implements [keyed]. The input of a process is written in the order of
+// the requests, so one before the last that was noted has had its turn.
+func (s *session) inputAt(c call, id uint32, size int) (at inputPlace, done bool, err error) {
 	s.journal.Lock()
 	defer s.journal.Unlock()
-	if last, ok := s.log.State().Inputs[id]; ok && last.Request == c.frame && last.Index == uint32(c.index) {
-		return last.Offset
+	state := s.log.State()
+	if old, ok := state.Inputs[id]; ok && old.Request == c.frame && old.Index == uint32(c.index) {
+		return inputPlace{offset: old.Offset, again: true}, false, nil
 	}
-	// If it cannot be noted, neither can the answer.
-	_ = s.append(journal.Record{Kind: journal.KindInput, Request: c.frame, Index: uint32(c.index), Process: id, Offset: accepted})
-	return accepted
+	last := state.Writes[id]
+	switch {
+	case last.Request == c.frame && last.Index == uint32(c.index):
+		return inputPlace{s.writer(last.Turn), last.Offset, true}, false, nil
+	case !last.Before(c.frame, uint32(c.index)):
+		return inputPlace{}, true, nil
+	}
+	at, err = s.noteWrite(c, id, size, last.Offset+last.Length, last.Turn)
+	return at, false, err
+}
+
+// inputAnew implements [keyed].
+func (s *session) inputAnew(c call, id uint32, size int, written int64, forgotten bool) (inputPlace, error) {
+	s.journal.Lock()
+	defer s.journal.Unlock()
+	turn := s.log.State().Writes[id].Turn
+	if forgotten {
+		turn, written = turn+1, 0
+	}
+	return s.noteWrite(c, id, size, written, turn)
+}
+
+// noteWrite notes where a request's input goes. s.journal is held.
+func (s *session) noteWrite(c call, id uint32, size int, offset int64, turn int) (inputPlace, error) {
+	if s.closed {
+		return inputPlace{}, errLog
+	}
+	err := s.log.AppendWrite(journal.Write{Process: id, Request: c.frame, Index: uint32(c.index), Offset: offset, Length: int64(size), Turn: turn})
+	if err != nil {
+		return inputPlace{}, fmt.Errorf("%w: %w", errLog, err)
+	}
+	return inputPlace{writer: s.writer(turn), offset: offset}, nil
+}
+
+// writer is under which name the session writes.
+func (s *session) writer(turn int) string {
+	if turn == 0 {
+		return "distant-" + s.nonce
+	}
+	return "distant-" + s.nonce + "-" + strconv.Itoa(turn%1e6)
 }
 
 // watching implements [keyed].

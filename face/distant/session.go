@@ -235,9 +235,10 @@ func (s *session) take(ctx context.Context, frame []byte) error {
 		p.calls[i].frame = number
 		p.calls[i].key = fmt.Sprintf("distant-%s-%d-%d", s.nonce, number, i)
 	}
+	leave := p.leaving(s.room, len(frame))
 	s.client.admit(p)
 	s.client.calls.Go(func() {
-		defer s.room.leave(len(frame))
+		defer leave()
 		a := s.client.run(p)
 		if s.client.ctx.Err() != nil && a.interrupted() {
 			return // it was broken off: the client repeats it

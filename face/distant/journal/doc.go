@@ -22,10 +22,11 @@
 //	4     frame number | slot u32 | plaintext                          proc_done
 //	5     frame number                                                 heartbeat
 //	6     stream as JSON                                               a new slot
-//	7     request | index u32 | process u32 | offset                   input begins here
+//	7     request | index u32 | process u32 | offset                   input begins here (former versions)
 //	8     one-time passwords, 32 bytes each
 //	9     watch as JSON: path and origin, removed or not
 //	10    search as JSON: id and origin, ended or not
+//	11    write as JSON: which of this session's bytes of input a request brought
 //
 // Records are appended with one write, before what they say happens on the
 // wire. A kill between two instructions therefore loses nothing: at worst a

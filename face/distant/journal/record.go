@@ -23,6 +23,7 @@ const (
 	KindOTP
 	KindWatch
 	KindSearch
+	KindWrite
 )
 
 // Record is one entry. Which fields count depends on the kind.

@@ -26,7 +26,9 @@ type State struct {
 	// Streams by slot: those that are not done, and those of which frames are
 	// remembered.
 	Streams map[uint32]Stream `json:",omitempty"`
-	// Inputs holds, by process, where the last input went.
+	// Writes holds, by process, the last input; Inputs is the same as former
+	// versions noted it.
+	Writes map[uint32]Write `json:",omitempty"`
 	Inputs map[uint32]Input `json:",omitempty"`
 	// Watches, by path.
 	Watches map[string]Watch `json:",omitempty"`
@@ -54,6 +56,24 @@ type Input struct {
 	Request uint64
 	Index   uint32
 	Offset  int64
+}
+
+// Write is the last input of a process: the request that brought it, and which
+// of the bytes that this session has written these are.
+type Write struct {
+	Process uint32
+	Request uint64
+	Index   uint32 `json:",omitempty"`
+	Offset  int64
+	Length  int64
+	// Turn counts the names under which the session has written: one that was
+	// forgotten is not used again.
+	Turn int `json:",omitempty"`
+}
+
+// Before reports whether the write was noted before that of another request.
+func (w *Write) Before(request uint64, index uint32) bool {
+	return w.Request < request || w.Request == request && w.Index < index
 }
 
 // Watch is a path that is watched.
@@ -92,6 +112,7 @@ func (s *State) apply(r *Record) {
 			st.Done = r.Frame
 			s.Streams[r.Slot] = st
 			delete(s.Inputs, st.Number)
+			delete(s.Writes, st.Number)
 		}
 	case KindStream:
 		var st Stream
@@ -101,6 +122,12 @@ func (s *State) apply(r *Record) {
 		}
 	case KindInput:
 		set(&s.Inputs, r.Process, Input{r.Request, r.Index, r.Offset})
+	case KindWrite:
+		var w Write
+		if json.Unmarshal(r.Data, &w) == nil {
+			set(&s.Writes, w.Process, w)
+			delete(s.Inputs, w.Process)
+		}
 	case KindOTP:
 		s.OTPs = nil
 		for otp := range slices.Chunk(r.Data, 32) {
@@ -175,6 +202,6 @@ func (s *State) clone() State {
 	c := *s
 	c.OTPs, c.Above = slices.Clone(s.OTPs), slices.Clone(s.Above)
 	c.Streams, c.Inputs, c.Watches = maps.Clone(s.Streams), maps.Clone(s.Inputs), maps.Clone(s.Watches)
-	c.Searches = maps.Clone(s.Searches)
+	c.Searches, c.Writes = maps.Clone(s.Searches), maps.Clone(s.Writes)
 	return c
 }
