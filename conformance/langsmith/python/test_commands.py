@@ -1,6 +1,8 @@
 """Commands over the WebSocket, with the unmodified SDK of PyPI."""
 
+import getpass
 import hashlib
+import os
 import time
 import uuid
 
@@ -10,6 +12,7 @@ from langsmith.sandbox import (
     CommandTimeoutError,
     SandboxAuthenticationError,
     SandboxClient,
+    SandboxClientError,
     SandboxConnectionError,
     SandboxOperationError,
 )
@@ -33,6 +36,49 @@ def test_env_cwd_and_run_config(sandbox):
     assert sandbox.run('echo "$A $PWD"', env={"A": "b"}, cwd="/").stdout == "b /\n"
     r = sandbox.run('echo "$A $PWD"', run_config={"work_dir": "/", "env_vars": {"A": "c"}})
     assert r.stdout == "c /\n"
+
+
+def test_a_command_of_another_user_works_in_the_box(sandbox):
+    # Only root's daemon can become someone else.
+    user = "nobody" if os.geteuid() == 0 else getpass.getuser()
+    sandbox.write("theirs.txt", b"a file of the box")
+    got = sandbox.run("id -un; pwd; cat theirs.txt; echo mine > mine.txt", run_config={"user": user})
+    assert got.exit_code == 0 and got.stdout == f"{user}\n{sandbox.run('pwd').stdout}a file of the box", got
+    assert sandbox.read("mine.txt") == b"mine\n"
+    with pytest.raises(SandboxOperationError, match="no-such-user"):
+        sandbox.run("id", run_config={"user": "no-such-user"})
+
+
+def test_what_create_takes_is_done_or_named(client):
+    name = f"made-{uuid.uuid4().hex[:8]}"
+    box = client.create_sandbox(name=name, labels={"a": "b"}, persistent=False, preserve_memory_on_stop=False, restore_memory=False)
+    try:
+        assert (box.labels, box.preserve_memory_on_stop) == ({"a": "b"}, False)
+        box.write("gone.txt", b"x")
+        client.stop_sandbox(name)
+        assert box.run("ls -A").stdout == ""
+        with pytest.raises(SandboxClientError, match="name"):
+            client.create_sandbox(name=box.id)
+    finally:
+        box.delete()
+    for field, value in {
+        "snapshot": "s",
+        "preserve_memory_on_stop": True,
+        "restore_memory": True,
+        "proxy_config": {"rules": [{"name": "r"}]},
+        "access_delegation": {"mode": "EXPLICIT", "permissions": ["p"]},
+    }.items():
+        with pytest.raises(SandboxClientError, match=field):
+            client.create_sandbox(**{field: value})
+    with pytest.raises(ValueError):  # by the SDK itself
+        client.create_sandbox(snapshot="a", snapshot_name="b")
+
+
+def test_an_offset_beyond_the_end_gives_the_exit_alone(sandbox):
+    first = sandbox.run("printf 0123; exit 3", wait=False)
+    assert first.result.exit_code == 3
+    got = sandbox.reconnect(first.command_id, stdout_offset=5, stderr_offset=1 << 40).result
+    assert (got.stdout, got.stderr, got.exit_code) == ("", "", 3)
 
 
 def test_the_handle_streams_with_offsets(sandbox):
