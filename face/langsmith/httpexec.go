@@ -13,6 +13,9 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
+// abandoned is how long a command lives whose server has died under its request.
+const abandoned = 10 * time.Second
+
 // executeHTTP runs a command to its end: POST /execute. The output is written
 // from the spool, so that its size costs no memory.
 func (f *Face) executeHTTP(w http.ResponseWriter, r *http.Request, box driver.Sandbox) error {
@@ -37,13 +40,21 @@ func (f *Face) executeHTTP(w http.ResponseWriter, r *http.Request, box driver.Sa
 		return requestErrorf("timeout is %v; a number of seconds is wanted, 0 for none", float64(timeout))
 	}
 	spec.Timeout = timeout.duration()
-	// Nobody can find this command again: it ends with its request.
+	// Nobody can find this command again: it ends with its request, also when
+	// the server dies, whose reader it loses then.
 	spec.Retention.TTL = time.Minute
+	spec.KillWithoutReaders = abandoned
 	p, err := f.start(r.Context(), box, spec)
 	if err != nil {
 		return err
 	}
 	face.Forget(r.Context())
+	reader, err := p.Read(r.Context(), process.ReadOptions{})
+	if err != nil {
+		f.kill(p)
+		return err
+	}
+	defer reader.Close()
 	exit, err := waitExit(r.Context(), p)
 	if err != nil {
 		if r.Context().Err() != nil {

@@ -1,9 +1,14 @@
 """Commands through upgrades and crashes of the server."""
 
+import contextlib
+import http.client
+import json
+import os
 import threading
+import urllib.request
 
 import pytest
-from conftest import drain, kill_server, upgrade
+from conftest import KEY, drain, kill_server, until, upgrade
 from langsmith.sandbox import CommandHandle
 
 LINES = 60
@@ -36,6 +41,29 @@ def test_fifty_commands_stream_on(sandbox, restart):
         assert result == (STDOUT, STDERR)
         assert handle.result.exit_code == 6
         assert getattr(handle, "_reconnect_attempts", 0) <= CommandHandle.MAX_AUTO_RECONNECTS
+
+
+def test_a_request_s_command_ends_with_the_server(sandbox):
+    url = f"{sandbox.dataplane_url}/execute"
+
+    def execute():
+        body = json.dumps({"command": "echo $$ > pid; exec sleep 1000", "timeout": 0}).encode()
+        request = urllib.request.Request(url, body, {"X-Api-Key": KEY})
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            urllib.request.urlopen(request).read()
+
+    caller = threading.Thread(target=execute)
+    caller.start()
+    pid = until("the command runs", lambda: sandbox.run("cat pid 2>/dev/null || true").stdout.strip())
+    kill_server()
+    caller.join(20)
+    assert not caller.is_alive()
+    for _ in range(3):  # its server's death is noticed after a while
+        with contextlib.suppress(AssertionError):
+            until("the command is gone", lambda: not os.path.exists(f"/proc/{pid}"))
+            break
+    else:
+        raise AssertionError("the command goes on")
 
 
 @pytest.mark.parametrize("restart", [upgrade, kill_server])
