@@ -1,6 +1,7 @@
 package envdfs
 
 import (
+	"bufio"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -18,6 +19,10 @@ import (
 // conditions are the headers that http.ServeContent answers, and only for
 // the plain bytes of the file.
 var conditions = []string{"Range", "If-Modified-Since", "If-None-Match", "If-Range"}
+
+// zipChunk is how much of a zipped download is sent at once, in bytes: Node's
+// fetch takes ten times as long for one that comes in chunks of a few KiB.
+const zipChunk = 128 << 10
 
 // download answers GET and HEAD /files.
 func (f *Face) download(w http.ResponseWriter, r *http.Request) {
@@ -69,7 +74,8 @@ func (f *Face) serveFile(w http.ResponseWriter, r *http.Request) *failure {
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	zw := gzip.NewWriter(w)
+	bw := bufio.NewWriterSize(w, zipChunk)
+	zw := gzip.NewWriter(bw)
 	if _, err := io.Copy(zw, content); err != nil {
 		// The status is sent. A gzip stream without its end is the only way
 		// left to say that the bytes are not all.
@@ -77,7 +83,9 @@ func (f *Face) serveFile(w http.ResponseWriter, r *http.Request) *failure {
 		return nil
 	}
 	// A client that has left is no error of ours.
-	_ = zw.Close()
+	if zw.Close() == nil {
+		_ = bw.Flush()
+	}
 	return nil
 }
 

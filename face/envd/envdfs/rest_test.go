@@ -1,8 +1,10 @@
 package envdfs
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -147,6 +150,61 @@ func TestHeadersOfADownload(t *testing.T) {
 	plain, err := io.ReadAll(zr)
 	if err != nil || string(plain) != "hello" || res.Header.Get("Content-Encoding") != "gzip" {
 		t.Errorf("%q, %v, %v", plain, err, res.Header)
+	}
+}
+
+// TestAGzippedDownloadComesInLargeChunks: Node's fetch takes minutes for some
+// 10 MiB that come in chunks of a few KiB.
+func TestAGzippedDownloadComesInLargeChunks(t *testing.T) {
+	s := serve(t, Config{})
+	data := make([]byte, 4<<20)
+	rand.Read(data)
+	if err := os.WriteFile(s.dir+"/big", data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET /files?path=%s/big HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n", s.dir)
+	in := bufio.NewReader(conn)
+	for line := ""; line != "\r\n"; {
+		if line, err = in.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var zipped bytes.Buffer
+	chunks := 0
+	for {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(line), 16, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			break
+		}
+		if _, err := io.CopyN(&zipped, in, n); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := in.Discard(2); err != nil {
+			t.Fatal(err)
+		}
+		chunks++
+	}
+	if chunks > len(data)>>15 {
+		t.Errorf("%d bytes came in %d chunks", zipped.Len(), chunks)
+	}
+	zr, err := gzip.NewReader(&zipped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(zr); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("%d bytes, %v", len(got), err)
 	}
 }
 
