@@ -125,7 +125,8 @@ type Rlimit struct {
 // Retention says how much output is kept, and for how long.
 type Retention struct {
 	// Limit is the number of bytes kept of each output stream. 0: the
-	// daemon's default. MinRetention..MaxRetention.
+	// daemon's default, and more while a reader is further behind.
+	// MinRetention..MaxRetention.
 	Limit int64
 	// Policy at the limit.
 	Policy RetentionPolicy

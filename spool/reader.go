@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"sync"
 	"time"
@@ -28,6 +29,8 @@ type reader struct {
 	want   [4]bool
 	ready  chan struct{}
 	cancel func()
+	at     *Position // told to who frees; nil: nobody
+	leave  func(ended bool)
 
 	mu    sync.Mutex
 	files [4]*os.File
@@ -107,6 +110,11 @@ func NewReader(dir string, id process.ID, streams []process.Stream, src Source, 
 		}
 		r.past, r.sawExit, r.exitEnd = p.Exit == nil, p.Exit, p.End
 	}
+	if trail, ok := src.(Trail); ok {
+		r.at = new(Position)
+		r.tellPosition()
+		r.leave = trail.Follow(r.at)
+	}
 	r.cancel = src.Subscribe(r.ready)
 	return r, nil
 }
@@ -123,6 +131,9 @@ func (r *reader) Close() error {
 	}
 	r.closed = true
 	r.cancel()
+	if r.leave != nil {
+		r.leave(r.ended)
+	}
 	r.release()
 	if r.timer != nil {
 		r.timer.Stop()
@@ -178,9 +189,24 @@ func (r *reader) Valid(s process.Stream, offset int64) bool {
 	return s <= process.PTY && r.src.Progress().Base[s] <= offset
 }
 
+// tellPosition tells whoever frees output how far this reader is.
+func (r *reader) tellPosition() {
+	if r.at == nil {
+		return
+	}
+	for s := range r.pos {
+		at := int64(math.MaxInt64)
+		if r.want[s] {
+			at = r.pos[s]
+		}
+		r.at[s].Store(at)
+	}
+}
+
 // next decides what comes next. Output is returned as a span.
 func (r *reader) next(max int) (ev process.Event, span process.Span, ok bool, err error) {
 	r.release()
+	r.tellPosition() // of what the caller is done with
 	if r.closed || r.ended {
 		return ev, span, false, io.EOF
 	}

@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/tend-run/tend/process"
@@ -30,6 +31,17 @@ type Source interface {
 	Progress() Progress
 	// Subscribe sends to ready, without ever blocking, after each change.
 	Subscribe(ready chan<- struct{}) (cancel func())
+}
+
+// Position is how far a reader has come, by stream; math.MaxInt64 where it does
+// not read.
+type Position [4]atomic.Int64
+
+// Trail is a Source that frees what all its readers have passed. Follow is called
+// with the position of each reader, and leave when it is closed; ended says that
+// it had nothing more to read.
+type Trail interface {
+	Follow(at *Position) (leave func(ended bool))
 }
 
 type finished struct{ p Progress }

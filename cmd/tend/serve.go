@@ -24,6 +24,7 @@ type serveFlags struct {
 	Insecure       bool          `name:"insecure" help:"Listen on any address without a token, and answer every user of this machine and any web page. Whoever reaches the port can run programs."`
 	Fsync          string        `name:"fsync" enum:"none,exit,interval" default:"none" placeholder:"WHEN" help:"When output is forced to the disk, for processes that do not say: none; exit (an exit is told when it and all output is on the disk); interval (once a second). For a loss of power alone. Default: none."`
 	SpoolBudget    string        `name:"spool-budget" placeholder:"SIZE" help:"What all output that is kept may take of the disk, 64MiB or more; then the output of the oldest finished processes goes, and after it the heads of live streams; how they ended stays known. Default: a quarter of what is free, 16GiB at most."`
+	KeepOutput     string        `name:"keep-output" placeholder:"SIZE" help:"How much of each output stream is kept at least while its process runs, if it does not say; what a reader has not read yet is kept up to 4GiB. More costs memory, and then the speed of the disk. Default: 1GiB, or a sixteenth of the memory."`
 	KeepFinished   time.Duration `name:"keep-finished" default:"24h" placeholder:"DUR" help:"How long finished processes and their output are kept that do not say. Default: 24h."`
 	Debug          bool          `name:"debug" help:"Log more."`
 }
@@ -76,6 +77,9 @@ func (c *serveCmd) plan(inv *invocation) (*plan, error) {
 		p.token = true
 	}
 	if _, err := p.flags.budget(); err != nil {
+		return nil, err
+	}
+	if _, err := p.flags.keepOutput(); err != nil {
 		return nil, err
 	}
 	if keep := p.flags.KeepFinished; keep <= 0 || keep > process.MaxTimeout {
@@ -175,13 +179,31 @@ func (f *serveFlags) budget() (int64, error) {
 	return n, nil
 }
 
+// mostKeepOutput is what is kept of a stream whoever reads it, in bytes.
+const mostKeepOutput = 4 << 30
+
+// keepOutput is --keep-output in bytes; 0: not given.
+func (f *serveFlags) keepOutput() (int64, error) {
+	if f.KeepOutput == "" {
+		return 0, nil
+	}
+	n, err := parseSize(f.KeepOutput)
+	if err == nil && (n < process.MinRetention || n > mostKeepOutput) {
+		err = fmt.Errorf("is out of bounds; give %s to %s (a process may ask for more: tend run --keep)", sizeText(process.MinRetention), sizeText(mostKeepOutput))
+	}
+	if err != nil {
+		return 0, usageError(fmt.Sprintf("--keep-output %s %v", f.KeepOutput, err))
+	}
+	return n, nil
+}
+
 // serverArgs is the command line of the server role.
 func (p *plan) serverArgs(exe string) []string {
 	args := []string{exe, "server", "--state-dir", p.stateDir, "--listeners", fmt.Sprint(len(p.listen))}
 	for _, f := range []struct{ name, value string }{
 		{"--port-file", p.flags.PortFile}, {"--token-file", p.flags.TokenFile},
 		{"--default-user", p.flags.DefaultUser}, {"--default-workdir", p.flags.DefaultWorkdir}, {"--fsync", p.flags.Fsync},
-		{"--spool-budget", p.flags.SpoolBudget}, {"--keep-finished", p.flags.KeepFinished.String()},
+		{"--spool-budget", p.flags.SpoolBudget}, {"--keep-output", p.flags.KeepOutput}, {"--keep-finished", p.flags.KeepFinished.String()},
 	} {
 		if f.value != "" {
 			args = append(args, f.name, f.value)

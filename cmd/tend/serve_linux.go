@@ -153,7 +153,11 @@ func (c *serverRoleCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	manager, err := client.Open(ctx, client.Config{StateDir: dir, Environ: os.Environ(), Log: log, Sync: sync, Budget: budget, TTL: c.KeepFinished, Rebuilt: func() {
+	keepOutput, err := c.keepOutput()
+	if err != nil {
+		return err
+	}
+	manager, err := client.Open(ctx, client.Config{StateDir: dir, Environ: os.Environ(), Log: log, Sync: sync, Budget: budget, Keep: keepOutput, TTL: c.KeepFinished, Rebuilt: func() {
 		// All that runs is as it was, and so is all that clients need to go on:
 		// the next server finds it, as after a crash.
 		log.Error("the keeper's shared memory was damaged; another server goes on")

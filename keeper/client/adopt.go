@@ -68,6 +68,7 @@ func (m *Manager) adopt(b *board.Board, i uint32) {
 	}
 	p := &proc{m: m, id: id, dir: dir, ref: ref, slot: s, live: true, started: s.Started(), pid: s.PID(), fresh: true, size: j.Size}
 	p.spec.Store(&j.Spec)
+	p.hold([4]int64{}, heldFor) // readers of the server before us will be back
 	p.pinned.Store(j.Pinned)
 	m.enrol(p)
 }

@@ -44,6 +44,11 @@ type Config struct {
 	// first, oldest first. 0: 16 GiB, or a quarter of what the filesystem has
 	// free and the spools hold at the start if that is less.
 	Budget int64
+	// Keep is how many bytes of each output stream of a running process are kept
+	// at least, when its spec does not say; more where a reader is further behind,
+	// up to keeper.DefaultLimit. 0: 1 GiB, or a sixteenth of the machine's memory
+	// if that is less, and 64 MiB at least.
+	Keep int64
 	// TTL is how long a finished process is kept when its spec does not say.
 	// 0: 24 hours.
 	TTL time.Duration
@@ -93,6 +98,9 @@ type Manager struct {
 		next chan struct{} // closed when the spools were looked at; guarded by the lock
 	}
 
+	keep atomic.Int64 // of each stream, by default, in bytes
+	long chan *proc   // whose output is more than that
+
 	admitted atomic.Int64 // bytes of large specs whose start is under way
 
 	grown   atomic.Int64  // bytes added to the spools since retain looked at them
@@ -126,9 +134,10 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	if err := os.MkdirAll(m.spool, 0o700); err != nil {
 		return nil, fmt.Errorf("spool: %w", err)
 	}
-	m.budget.Store(cfg.Budget)
+	m.long = make(chan *proc, 64)
+	m.setBudget(cfg.Budget)
 	if cfg.Budget == 0 {
-		m.budget.Store(defaultBudget(m.spool, 0)) // until it is known what the spools hold
+		m.setBudget(defaultBudget(m.spool, 0)) // until it is known what the spools hold
 	}
 	// The directory first, the board second: what is unfinished in the one
 	// and not on the other has been lost, not just started.
@@ -154,6 +163,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	m.findUnread(dirs)
 	m.wg.Go(func() { m.scan(runCtx) })
 	m.wg.Go(func() { m.retain(runCtx) })
+	m.wg.Go(func() { m.freePassed(runCtx) })
 	return m, nil
 }
 

@@ -55,6 +55,7 @@ type proc struct {
 		pending bool // a timer will do it
 		next    time.Time
 	}
+	trail trail // guarded by mu
 	input input
 }
 
@@ -187,6 +188,7 @@ func (p *proc) tell() {
 	}
 	p.m.grow(written - p.written)
 	p.written = written
+	p.isLong()
 	fresh := flags &^ p.told
 	p.told |= flags
 	if flags&board.FlagExited != 0 {

@@ -40,6 +40,16 @@ func (m *Manager) grow(n int64) {
 	}
 }
 
+// setBudget sets the budget, and what depends on it.
+func (m *Manager) setBudget(n int64) {
+	m.budget.Store(n)
+	keep := m.cfg.Keep
+	if keep == 0 {
+		keep = keepOf(n, memory())
+	}
+	m.keep.Store(keep)
+}
+
 // tidy has the spools looked at soon.
 func (m *Manager) tidy() {
 	select {
@@ -62,7 +72,7 @@ func (m *Manager) retain(ctx context.Context) {
 	}
 	if m.cfg.Budget == 0 {
 		_, _, held := m.usage(time.Now())
-		m.budget.Store(defaultBudget(m.spool, held))
+		m.setBudget(defaultBudget(m.spool, held))
 	}
 	for asked := false; ; {
 		m.grown.Store(0)

@@ -227,6 +227,7 @@ func (m *Manager) started(spec process.Spec, size int64, s wire.Spawned) *proc {
 		live: true, started: slot.Started(), pid: int(s.PID), fresh: true, size: size}
 	p.spec.Store(&spec)
 	p.pinned.Store(spec.Retention.Pin)
+	p.hold([4]int64{}, firstWithin) // nobody else knows it yet
 	m.grow(perProcess + size)
 	return m.enrol(p)
 }

@@ -1,0 +1,209 @@
+//go:build linux
+
+package client
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/spool"
+)
+
+// A stream that is long is freed behind its readers while the process runs: what
+// all have passed, but for the last bytes, of which there is a number for each
+// machine. The pages that are given back are used again for what comes next. Were
+// they kept up to the limit of the keeper, there would be more of them than the
+// kernel lets a disk be behind, and the process would write as fast as the disk.
+
+const (
+	// keepMost and keepLeast bound what is kept of each stream by default, in
+	// bytes, and keepOfMemory what part it is of the machine's memory: the kernel
+	// begins to write back when a tenth of it waits for that.
+	keepMost     = 1 << 30
+	keepLeast    = 64 << 20
+	keepOfMemory = 16
+	keepOfBudget = 2
+
+	// behind is kept behind each reader in bytes: what it was given may be on its
+	// way, and a client that was cut goes on where it was.
+	behind = 64 << 20
+	// freeStep is the least that is freed at a time, in bytes.
+	freeStep = 32 << 20
+
+	// A reader that left before the end has its place held for heldFor: it may be
+	// back. The first reader of a process has firstWithin to come.
+	heldFor     = time.Minute
+	firstWithin = 10 * time.Second
+	mostHeld    = 64 // places, of one process
+
+	// trailEvery bounds how often one process is looked at.
+	trailEvery = 5 * time.Millisecond
+)
+
+// trail is who reads a process, and where. proc.mu guards it.
+type trail struct {
+	readers map[*spool.Position]struct{}
+	held    []place
+	looked  time.Time
+}
+
+// place is where a reader was that may come back.
+type place struct {
+	at    [4]int64
+	until time.Time
+}
+
+// Follow implements spool.Trail.
+func (p *proc) Follow(at *spool.Position) (leave func(ended bool)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.live || p.final.Load() != nil {
+		return func(bool) {}
+	}
+	if p.trail.readers == nil {
+		p.trail.readers = map[*spool.Position]struct{}{}
+	}
+	p.trail.readers[at] = struct{}{}
+	// Places that it holds itself now: most likely its own.
+	kept := p.trail.held[:0]
+	for _, h := range p.trail.held {
+		if !p.holds(at, &h.at) {
+			kept = append(kept, h)
+		}
+	}
+	p.trail.held = kept
+	return func(ended bool) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.trail.readers, at)
+		if ended || p.final.Load() != nil {
+			return
+		}
+		var left [4]int64
+		for s := range at {
+			left[s] = at[s].Load()
+		}
+		p.hold(left, heldFor)
+	}
+}
+
+// holds reports whether a reader holds all that a place does.
+func (p *proc) holds(at *spool.Position, place *[4]int64) bool {
+	for _, s := range p.streams() {
+		if at[s].Load() > place[s] {
+			return false
+		}
+	}
+	return true
+}
+
+// hold holds a place. p.mu is held.
+func (p *proc) hold(at [4]int64, d time.Duration) {
+	if len(p.trail.held) == mostHeld {
+		p.trail.held = append(p.trail.held[:0], p.trail.held[1:]...)
+	}
+	p.trail.held = append(p.trail.held, place{at, time.Now().Add(d)})
+}
+
+// passed is up to where a stream is to be freed: what all readers have passed, but
+// for the last bytes; 0 if nothing is.
+func (p *proc) passed(s process.Stream, keep int64) int64 {
+	base, end := p.slot.Base(s), p.slot.End(s)
+	floor := end - keep
+	if floor-base < freeStep {
+		return 0
+	}
+	now := time.Now()
+	p.mu.Lock()
+	for at := range p.trail.readers {
+		floor = min(floor, at[s].Load()-behind)
+	}
+	for _, h := range p.trail.held {
+		if now.Before(h.until) {
+			floor = min(floor, h.at[s]-behind)
+		}
+	}
+	p.mu.Unlock()
+	if floor-base < freeStep {
+		return 0
+	}
+	return floor
+}
+
+// isLong has a process looked at whose output is more than is kept by default.
+// p.mu is held.
+func (p *proc) isLong() {
+	if r := &p.spec.Load().Retention; r.Limit != 0 || r.Policy != process.DropOldest {
+		return
+	}
+	keep := p.m.keep.Load()
+	for _, s := range p.streams() {
+		if p.slot.End(s)-p.slot.Base(s) < keep+freeStep {
+			continue
+		}
+		if now := time.Now(); now.Sub(p.trail.looked) >= trailEvery {
+			select {
+			case p.m.long <- p:
+				p.trail.looked = now
+			default:
+			}
+		}
+		return
+	}
+}
+
+// freePassed frees long streams behind their readers.
+func (m *Manager) freePassed(ctx context.Context) {
+	for {
+		select {
+		case p := <-m.long:
+			for _, s := range p.streams() {
+				if p.final.Load() != nil || !p.slotIsMine() {
+					break
+				}
+				to := p.passed(s, m.keep.Load())
+				if to == 0 {
+					continue
+				}
+				if err := p.Trim(ctx, s, to); err != nil && !errors.Is(err, process.ErrExited) && ctx.Err() == nil {
+					m.cfg.Log.Warn("output that was read cannot be freed", "id", p.id, "err", err)
+				}
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (p *proc) slotIsMine() bool { return p.slot.Gen() == p.ref.Gen }
+
+// keepOf is what is kept of each stream when nothing was said.
+func keepOf(budget, memory int64) int64 {
+	keep := int64(keepMost)
+	if memory > 0 {
+		keep = min(keep, memory/keepOfMemory)
+	}
+	return min(max(keep, keepLeast), max(budget/keepOfBudget, 1<<20))
+}
+
+// memory is the machine's, in bytes; 0: not known.
+func memory() int64 {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if v, ok := strings.CutPrefix(lines.Text(), "MemTotal:"); ok {
+			n, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(v), " kB"), 10, 64)
+			return n << 10
+		}
+	}
+	return 0
+}
