@@ -140,9 +140,12 @@ func (s *Server) httpServer(requests context.Context, l *face.Listener) *http.Se
 			SendPingTimeout: 30 * time.Second,
 			PingTimeout:     15 * time.Second,
 			// One chunk of output a frame.
-			MaxReadFrameSize:              1 << 20,
-			MaxReceiveBufferPerStream:     1 << 20,
-			MaxReceiveBufferPerConnection: 4 << 20,
+			MaxReadFrameSize: 1 << 20,
+			// What a request has sent and its handler does not read, because a
+			// process does not read its input, counts against the connection:
+			// there must be room for many of these beside the others.
+			MaxReceiveBufferPerStream:     256 << 10,
+			MaxReceiveBufferPerConnection: 32 << 20,
 		},
 		BaseContext: func(net.Listener) context.Context { return requests },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
