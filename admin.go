@@ -59,18 +59,24 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 // are not touched. It returns the pids of the roles afterwards. It is not
 // repeated when the answer is lost: ask for the Status.
 func (c *Client) Upgrade(ctx context.Context, u Upgrade) (map[string]int, error) {
-	resp, err := c.admin.Upgrade(ctx, connect.NewRequest(&tendv1.UpgradeRequest{Server: u.Server, Keeper: u.Keeper, Binary: u.Binary}))
-	if err != nil {
-		return nil, c.domainError(ctx, err)
-	}
-	return roles(resp.Msg.GetRoles()), nil
+	var pids map[string]int
+	err := c.call(ctx, false, func(ctx context.Context) error {
+		resp, err := c.admin.Upgrade(ctx, connect.NewRequest(&tendv1.UpgradeRequest{Server: u.Server, Keeper: u.Keeper, Binary: u.Binary}))
+		if err == nil {
+			pids = roles(resp.Msg.GetRoles())
+		}
+		return err
+	})
+	return pids, err
 }
 
 // Shutdown ends the daemon, and its processes unless they are to be kept for
 // the next one on the same state directory.
 func (c *Client) Shutdown(ctx context.Context, keep bool) error {
-	_, err := c.admin.Shutdown(ctx, connect.NewRequest(&tendv1.ShutdownRequest{Keep: keep}))
-	return c.domainError(ctx, err)
+	return c.call(ctx, false, func(ctx context.Context) error {
+		_, err := c.admin.Shutdown(ctx, connect.NewRequest(&tendv1.ShutdownRequest{Keep: keep}))
+		return err
+	})
 }
 
 func roles(m map[string]*tendv1.Role) map[string]int {

@@ -39,6 +39,11 @@ type Options struct {
 	// Silence is how long a server may say nothing before its connection
 	// counts as lost. 0: 45 s, three of the server's heartbeats.
 	Silence time.Duration
+	// Patience is how long a server may be unreachable, or unable to answer, before
+	// a call or stream that tries again and again gives up, and [Dial] at the first
+	// hello. A server that answers is waited for as long as what was asked takes.
+	// 0: 15 s for the hello, and Retry alone bounds the rest.
+	Patience time.Duration
 	// Log receives reconnects at level debug. Nil: nobody.
 	Log *slog.Logger
 }
@@ -50,6 +55,7 @@ type Client struct {
 	url     string
 	retry   Retry
 	silence time.Duration
+	patient time.Duration // Options.Patience
 	log     *slog.Logger
 	road    *road
 	rpc     tendv1connect.ProcessServiceClient
@@ -82,7 +88,7 @@ func Dial(ctx context.Context, url string, opts Options) (*Client, error) {
 		return c, nil
 	}
 	c.Close()
-	if opts.HTTP1 || t.tls || connect.IsWireError(err) || unreached(err) || ctx.Err() != nil {
+	if opts.HTTP1 || t.tls || connect.IsWireError(err) || unreached(err) || ctx.Err() != nil || connect.CodeOf(err) == connect.CodeDeadlineExceeded {
 		return nil, c.dialError(ctx, err)
 	}
 	// Something answered that speaks no HTTP/2.
@@ -95,7 +101,7 @@ func Dial(ctx context.Context, url string, opts Options) (*Client, error) {
 }
 
 func newClient(url string, t target, opts Options, http2 bool) *Client {
-	c := &Client{url: url, retry: opts.Retry.withDefaults(), silence: opts.Silence, log: opts.Log}
+	c := &Client{url: url, retry: opts.Retry.withDefaults(), silence: opts.Silence, patient: opts.Patience, log: opts.Log}
 	if c.silence <= 0 {
 		c.silence = 3 * tendpb.Heartbeat
 	}
@@ -114,7 +120,11 @@ func newClient(url string, t target, opts Options, http2 bool) *Client {
 }
 
 func (c *Client) hello(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	limit := 15 * time.Second
+	if c.patient > 0 {
+		limit = c.patient
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	resp, err := c.rpc.Hello(ctx, connect.NewRequest(&tendv1.HelloRequest{}))
 	if err == nil {

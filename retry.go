@@ -55,21 +55,24 @@ type retrying struct {
 	held   bool // the server's listening sockets outlive it
 	n      int
 	random func() float64
+
+	patience time.Duration // since heard; 0: without bound
+	heard    time.Time     // the last progress
 }
 
 func (c *Client) retrying() *retrying {
-	return &retrying{policy: c.retry, held: c.held.Load(), random: rand.Float64}
+	return &retrying{policy: c.retry, held: c.held.Load(), random: rand.Float64, patience: c.patient, heard: time.Now()}
 }
 
 // progress starts the count anew.
-func (r *retrying) progress() { r.n = 0 }
+func (r *retrying) progress() { r.n, r.heard = 0, time.Now() }
 
 // next returns how long to wait before the next attempt, and false when there
 // was the last. A server that goes away, or whose listening sockets are held,
 // is called at once, but a second one in a row is not: nothing may spin.
 func (r *retrying) next(goingAway bool) (time.Duration, bool) {
 	r.n++
-	if r.n > r.policy.Attempts {
+	if r.n > r.policy.Attempts || r.patience > 0 && time.Since(r.heard) > r.patience {
 		return 0, false
 	}
 	if (goingAway || r.held) && r.n == 1 {
@@ -97,7 +100,7 @@ func pause(ctx context.Context, d time.Duration) error {
 // connection failed; each attempt of it lasts at most c.silence.
 func (c *Client) call(ctx context.Context, repeatable bool, f func(context.Context) error) error {
 	if !repeatable {
-		return c.domainError(ctx, f(ctx))
+		return c.once(ctx, f)
 	}
 	r := c.retrying()
 	for {
@@ -107,6 +110,9 @@ func (c *Client) call(ctx context.Context, repeatable bool, f func(context.Conte
 		if err != nil && errors.Is(context.Cause(attempt), errSilent) {
 			err = errSilent
 			c.road.leave(turn)
+			if c.patient > 0 && c.hello(ctx) == nil {
+				r.progress() // the server is there: what was asked takes that long
+			}
 		}
 		cancel()
 		if err == nil || ctx.Err() != nil || !transient(err) {
@@ -119,6 +125,30 @@ func (c *Client) call(ctx context.Context, repeatable bool, f func(context.Conte
 		c.log.Debug("call again", "in", wait, "err", err)
 		if pause(ctx, wait) != nil {
 			return c.domainError(ctx, err)
+		}
+	}
+}
+
+// once is call for what is not repeated. A client with patience gives up when the
+// server has gone away meanwhile; what was asked may have been done then.
+func (c *Client) once(ctx context.Context, f func(context.Context) error) error {
+	if c.patient <= 0 {
+		return c.domainError(ctx, f(ctx))
+	}
+	attempt, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan error, 1)
+	go func() { done <- f(attempt) }()
+	look := time.NewTicker(c.silence)
+	defer look.Stop()
+	for {
+		select {
+		case err := <-done:
+			return c.domainError(ctx, causeOf(attempt, err))
+		case <-look.C:
+			if c.hello(ctx) != nil {
+				cancel(errSilent)
+			}
 		}
 	}
 }

@@ -74,16 +74,21 @@ type anchor struct {
 	keeper    role          // guarded by mu
 	server    role          // guarded by mu
 	program   int           // the server's program, open; -1: none; guarded by mu
-	failures  int           // keepers that ended by themselves soon after their start, in a row; guarded by mu
 	vaultConn chan struct{} // closed when the last keeper's deposits are all read; guarded by mu
 }
 
 // Run serves until it is told to shut down.
-func Run(cfg Config) error {
+func Run(cfg Config) (err error) {
 	run, err := rundir.Open(cfg.StateDir)
 	if err != nil {
 		return err
 	}
+	run.SetLastWords("anchor", nil)
+	defer func() {
+		if err != nil {
+			run.SetLastWords("anchor", err)
+		}
+	}()
 	if _, err := run.Hold("anchor"); err != nil {
 		return err
 	}
@@ -139,6 +144,7 @@ func (a *anchor) adopted(r *role) {
 		a.keepProgram(fd)
 	}
 	a.note()
+	a.works(r, r.pid)
 	go a.keep(r, r.pidfd, r.ended)
 }
 
@@ -158,9 +164,14 @@ func (a *anchor) begin(r *role) {
 	}
 	pid, err := r.start()
 	if err != nil {
-		a.logf("%v", err)
-		r.pause = nextPause(r.pause, 0)
-		time.AfterFunc(r.pause, func() {
+		r.fails++
+		if r.fails <= failsToTell {
+			a.logf("%v", err)
+		}
+		if r.fails >= failsToTell {
+			a.run.SetTrouble(r.name, fmt.Errorf("the %s cannot start: %w. It is tried again every %v", r.name, err, maxFailPause))
+		}
+		time.AfterFunc(failPause(r.fails), func() {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			if !r.stopped && r.pid == 0 {
@@ -178,6 +189,7 @@ func (a *anchor) begin(r *role) {
 	}
 	r.set(pid, startTicks(pid), fd)
 	a.note()
+	a.works(r, pid)
 	go a.keep(r, fd, r.ended)
 }
 
@@ -185,23 +197,38 @@ func (a *anchor) begin(r *role) {
 func (a *anchor) keep(r *role, pidfd int, ended chan struct{}) {
 	waitEnd(pidfd)
 	a.mu.Lock()
+	a.collect() // how it ended counts for what comes next
 	lived := time.Since(r.since)
 	pid := r.pid
 	stopped := r.stopped
-	pause := r.gone(lived)
+	pause, fails := r.gone(lived), r.fails
 	unix.Close(pidfd)
 	close(ended)
 	a.mu.Unlock()
 	if stopped {
 		return
 	}
-	a.logf("%s[%d] ended after %v, starting another", r.name, pid, lived.Round(time.Millisecond))
+	if fails < failsToTell {
+		a.logf("%s[%d] ended after %v, starting another", r.name, pid, lived.Round(time.Millisecond))
+	}
 	time.Sleep(pause)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !r.stopped && r.pid == 0 {
 		a.begin(r)
 	}
+}
+
+// works forgets that a role could not start, once it has lived well.
+func (a *anchor) works(r *role, pid int) {
+	time.AfterFunc(livedWell, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if r.pid == pid {
+			r.fails = 0
+			a.run.SetTrouble(r.name, nil)
+		}
+	})
 }
 
 // reap collects children: roles, which keep knows of by their pidfds, and
@@ -211,22 +238,35 @@ func (a *anchor) reap(chld <-chan os.Signal) {
 		// A role's pid must be known before it is reaped: begin holds mu from
 		// before the fork until it is.
 		a.mu.Lock()
-		orphan.Reap(a.run.Path(rundir.Orphans), func(pid int, status unix.WaitStatus) bool {
-			if pid == a.keeper.pid {
-				a.judge(status)
-			}
-			return pid == a.keeper.pid || pid == a.server.pid
-		}, func(err error) { a.logf("an exit status could not be written down: %v", err) })
+		a.collect()
 		a.mu.Unlock()
 	}
 }
 
-// judge counts keepers that cannot live. a.mu is held.
-func (a *anchor) judge(status unix.WaitStatus) {
-	if status.Exited() && status.ExitStatus() != 0 && time.Since(a.keeper.since) < livedLong {
-		a.failures++
-	} else {
-		a.failures = 0
+// collect is one round of reap. a.mu is held.
+func (a *anchor) collect() {
+	orphan.Reap(a.run.Path(rundir.Orphans), func(pid int, status unix.WaitStatus) bool {
+		for _, r := range []*role{&a.keeper, &a.server} {
+			if pid == r.pid {
+				a.judge(r, status)
+				return true
+			}
+		}
+		return false
+	}, func(err error) { a.logf("an exit status could not be written down: %v", err) })
+}
+
+// judge counts the ends of a role that cannot live, and says so once, here and to
+// all who ask for the state of the daemon. a.mu is held.
+func (a *anchor) judge(r *role, status unix.WaitStatus) {
+	r.judge(status)
+	if r.fails < failsToTell {
+		return
+	}
+	err := cannotStart(r.name, r.fails, status, a.run.LastWords(r.name))
+	a.run.SetTrouble(r.name, err)
+	if r.fails == failsToTell || failPause(r.fails) == maxFailPause {
+		a.logf("%v", err)
 	}
 }
 
@@ -261,7 +301,7 @@ const failuresToRollBack = 3
 func (a *anchor) spawnKeeper(argv []string, vault int) (int, error) {
 	program := a.run.Path(rundir.Program)
 	if unix.Access(program, unix.X_OK) == nil {
-		if a.failures < failuresToRollBack {
+		if a.keeper.fails < failuresToRollBack {
 			pid, err := spawn(program, argv, a.cfg.Environ, []int{vault})
 			if err == nil {
 				return pid, nil

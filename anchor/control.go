@@ -116,7 +116,18 @@ func (a *anchor) command(words []string, fds []int) (out []string, send []int, e
 }
 
 // Client talks to the anchor of a state directory.
-type Client struct{ run *rundir.Dir }
+type Client struct {
+	run *rundir.Dir
+	// patient clients wait for an anchor that stands still.
+	patient bool
+}
+
+// How long an anchor may take for an answer, and for one that waits for the end of
+// a role.
+const (
+	answerTime = 3 * time.Second
+	endTime    = serverGrace + keeperGrace + answerTime
+)
 
 // ErrNotRunning: no anchor lives on the state directory.
 var ErrNotRunning = errors.New("no tend runs on this state directory")
@@ -127,7 +138,7 @@ func Dial(stateDir string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{run}
+	c := &Client{run: run}
 	if _, err := c.Roles(); err != nil {
 		run.Close()
 		return nil, err
@@ -147,10 +158,22 @@ func (c *Client) call(fds []int, words ...string) ([]string, []int, error) {
 		return nil, nil, err
 	}
 	defer unix.Close(sock)
+	if !c.patient {
+		limit := unix.NsecToTimeval(answerTime.Nanoseconds())
+		if words[0] == "serve" || words[0] == "restart" || words[0] == "release" {
+			limit = unix.NsecToTimeval(endTime.Nanoseconds())
+		}
+		if err := errors.Join(unix.SetsockoptTimeval(sock, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit), unix.SetsockoptTimeval(sock, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit)); err != nil {
+			return nil, nil, fmt.Errorf("anchor: %w", err)
+		}
+	}
 	buf, n := make([]byte, 4096), 0
 	var got []int
 	if err = wire.Send(sock, []byte(strings.Join(words, "\x00")), fds); err == nil {
 		n, got, err = wire.Recv(sock, buf, 0)
+	}
+	if err == unix.EAGAIN {
+		return nil, nil, errors.New(c.run.Describe("anchor"))
 	}
 	if err == unix.EPIPE || err == unix.ECONNRESET || err == nil && n == 0 {
 		return nil, nil, fmt.Errorf("%w: the anchor ended before it answered", ErrNotRunning)

@@ -60,14 +60,17 @@ func RunLauncher(cfg LauncherConfig) error {
 	if err != nil {
 		return err
 	}
+	run.SetTrouble("anchor", nil)
 	for pause := time.Duration(0); ; {
 		since := time.Now()
+		well := time.AfterFunc(livedWell, func() { run.SetTrouble("anchor", nil) })
 		stopped := l.attend(chld, end, ended)
+		well.Stop()
 		if stopped {
 			return nil
 		}
 		pause = nextPause(pause, time.Since(since))
-		time.Sleep(pause)
+		time.Sleep(max(pause, l.judge(time.Since(since))))
 		if ended, err = l.anchor(); err != nil {
 			fmt.Fprintf(cfg.Log, "tend: %v\n", err)
 			ended = make(chan struct{})
@@ -76,12 +79,31 @@ func RunLauncher(cfg LauncherConfig) error {
 	}
 }
 
+// judge counts anchors that cannot live, says so, and how long to wait then.
+func (l *launcher) judge(lived time.Duration) time.Duration {
+	if !ownFault(l.status) || lived >= livedWell {
+		l.fails = 0
+		return 0
+	}
+	l.fails++
+	if l.fails >= failsToTell {
+		err := cannotStart("anchor", l.fails, l.status, l.run.LastWords("anchor"))
+		l.run.SetTrouble("anchor", err)
+		if l.fails == failsToTell || failPause(l.fails) == maxFailPause {
+			fmt.Fprintf(l.cfg.Log, "tend: %v\n", err)
+		}
+	}
+	return failPause(l.fails)
+}
+
 type launcher struct {
 	cfg    LauncherConfig
 	run    *rundir.Dir
 	mirror *vault
 	pid    int  // of the anchor
 	killed bool // it ended by a signal, and so in no good order
+	status unix.WaitStatus
+	fails  int // times in a row that it ended by itself soon after its start
 }
 
 // serveMirror takes keepers' deposits, of one keeper at a time: what the one
@@ -104,7 +126,7 @@ func (l *launcher) serveMirror(listen int) {
 // anchor finds the living anchor, or starts one; the channel closes at its end.
 func (l *launcher) anchor() (chan struct{}, error) {
 	l.killed = false
-	c := &Client{l.run}
+	c := &Client{run: l.run, patient: true}
 	pids, err := c.Roles()
 	if err == nil {
 		// It was left by a former launcher; its server gets our command line.
@@ -153,7 +175,9 @@ func (l *launcher) attend(chld, end <-chan os.Signal, ended <-chan struct{}) (st
 			if _, err := os.Stat(l.run.Path(rundir.Roles)); err != nil && !l.killed {
 				return true // an orderly end: the anchor was told to shut down
 			}
-			fmt.Fprintf(l.cfg.Log, "tend: anchor[%d] ended, starting another\n", l.pid)
+			if l.fails < failsToTell {
+				fmt.Fprintf(l.cfg.Log, "tend: anchor[%d] ended, starting another\n", l.pid)
+			}
 			return false
 		}
 	}
@@ -162,7 +186,7 @@ func (l *launcher) attend(chld, end <-chan os.Signal, ended <-chan struct{}) (st
 func (l *launcher) reap() {
 	orphan.Reap(l.run.Path(rundir.Orphans), func(pid int, status unix.WaitStatus) bool {
 		if pid == l.pid {
-			l.killed = status.Signaled()
+			l.killed, l.status = status.Signaled(), status
 		}
 		return pid == l.pid
 	},
@@ -170,7 +194,7 @@ func (l *launcher) reap() {
 }
 
 func (l *launcher) stop(ended <-chan struct{}) {
-	c := &Client{l.run}
+	c := &Client{run: l.run, patient: true}
 	if l.cfg.Keep {
 		if err := c.Shutdown(true); err != nil {
 			fmt.Fprintf(l.cfg.Log, "tend: the server could not be stopped: %v\n", err)
@@ -211,7 +235,7 @@ func (l *launcher) stop(ended <-chan struct{}) {
 func (l *launcher) ready(ended <-chan struct{}, late <-chan time.Time) bool {
 	answers := make(chan struct{})
 	go func() { // the answer of one that stands still may not come at all
-		c := &Client{l.run}
+		c := &Client{run: l.run, patient: true}
 		for {
 			if _, err := c.Roles(); err == nil {
 				close(answers)

@@ -26,16 +26,23 @@ type role struct {
 	since   time.Time
 	pause   time.Duration
 	stopped bool          // must not be started again
+	fails   int           // times in a row that it ended by itself soon after its start
+	judged  bool          // the end of the current process is counted in fails, or is not to be
 	asked   bool          // its end was asked for, as by an upgrade: no crash
 	ended   chan struct{} // closed when the current process ended
 }
 
 // Pauses between a role's death and its next start: none if it lived for
-// livedLong, else doubling up to a second.
+// livedLong, else doubling up to a second. A role that ends by itself again and
+// again, before it has lived for livedWell, is started more and more seldom, up to
+// every maxFailPause; after failsToTell times that is told.
 const (
-	firstPause = 10 * time.Millisecond
-	maxPause   = time.Second
-	livedLong  = 100 * time.Millisecond
+	firstPause   = 10 * time.Millisecond
+	maxPause     = time.Second
+	livedLong    = 100 * time.Millisecond
+	livedWell    = 10 * time.Second
+	maxFailPause = 30 * time.Second
+	failsToTell  = 5
 )
 
 // nextPause is the rule, as a function.
@@ -46,14 +53,60 @@ func nextPause(last, lived time.Duration) time.Duration {
 	return min(max(2*last, firstPause), maxPause)
 }
 
+// failPause is the pause after a role has failed so many times in a row.
+func failPause(fails int) time.Duration {
+	return min(firstPause<<min(max(fails-1, 0), 20), maxFailPause)
+}
+
+// ownFault reports whether a process ended by its own doing, and badly: it gave up,
+// or it crashed. What somebody kills is not to blame.
+func ownFault(status unix.WaitStatus) bool {
+	if status.Signaled() {
+		switch status.Signal() {
+		case unix.SIGSEGV, unix.SIGBUS, unix.SIGABRT, unix.SIGILL, unix.SIGFPE, unix.SIGSYS, unix.SIGTRAP:
+			return true
+		}
+		return false
+	}
+	return status.ExitStatus() != 0
+}
+
+// judge counts an end in fails.
+func (r *role) judge(status unix.WaitStatus) {
+	if r.judged {
+		return
+	}
+	r.judged = true
+	if ownFault(status) && !r.asked && time.Since(r.since) < livedWell {
+		r.fails++
+	} else {
+		r.fails = 0
+	}
+}
+
+// cannotStart says that a role fails, in the words of the role if it left any.
+func cannotStart(name string, fails int, status unix.WaitStatus, lastWords string) error {
+	how := fmt.Sprintf("exit status %d", status.ExitStatus())
+	if status.Signaled() {
+		how = fmt.Sprintf("signal %v", status.Signal())
+	}
+	if lastWords == "" {
+		lastWords = "it says nothing; see the log of tend serve"
+	}
+	return fmt.Errorf("the %s cannot start (%d times in a row; %s): %s. It is tried again every %v; tend shutdown, or kill of tend serve, ends the daemon", name, fails, how, lastWords, maxFailPause)
+}
+
 // gone takes note of the end of the current process and says how long to wait
 // before the next.
 func (r *role) gone(lived time.Duration) time.Duration {
 	if r.asked {
 		lived = livedLong
 	}
-	r.pid, r.asked = 0, false
+	r.pid, r.asked, r.judged = 0, false, false
 	r.pause = nextPause(r.pause, lived)
+	if r.fails > 0 {
+		return max(r.pause, failPause(r.fails))
+	}
 	return r.pause
 }
 
@@ -63,6 +116,7 @@ func (r *role) end(sig unix.Signal) {
 	if r.pid > 0 {
 		r.asked = true
 		unix.PidfdSendSignal(r.pidfd, sig, nil, 0)
+		unix.PidfdSendSignal(r.pidfd, unix.SIGCONT, nil, 0) // one that stands still could not obey
 	}
 }
 

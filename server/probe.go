@@ -19,13 +19,22 @@ func healthz(w http.ResponseWriter, _ *http.Request) {
 	io.WriteString(w, "ok\n")
 }
 
+// pinger is a Manager whose processes another role holds, which may not answer.
+type pinger interface{ Ping(context.Context) error }
+
 // readyz: processes can be started and read. Asking for a process that cannot
-// exist costs next to nothing and needs the whole way to the keeper.
+// exist costs next to nothing; the keeper is asked whether it is there. Nothing but
+// that is told: the probe is open to all.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
 	_, err := s.cfg.Manager.Get(ctx, process.Selector{ID: "readyz-no-such-process"})
 	w.Header().Set("Cache-Control", "no-store")
+	if p, ok := s.cfg.Manager.(pinger); ok && p.Ping(ctx) != nil {
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "not ready: the keeper does not answer", http.StatusServiceUnavailable)
+		return
+	}
 	if err != nil && !errors.Is(err, process.ErrNotFound) {
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)

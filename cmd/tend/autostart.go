@@ -113,6 +113,10 @@ func (inv *invocation) startDaemon(ctx context.Context, dir string) (*daemon, er
 			return nil, fmt.Errorf("the daemon was started (pid %d) but does not answer after %v (%v); its log is %s", cmd.Process.Pid, startTimeout, last, logPath)
 		case <-time.After(wait):
 		}
+		// A role that cannot start is told within a second, not after all the time.
+		if why := trouble(dir); why != "" {
+			return nil, fmt.Errorf("the daemon was started (pid %d), and %s; its log is %s", cmd.Process.Pid, why, logPath)
+		}
 		var d *daemon
 		if d, last = inv.connect(ctx); last == nil {
 			return d, nil

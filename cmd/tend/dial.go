@@ -7,13 +7,23 @@ import (
 	"net/url"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/tend-run/tend"
 )
 
+// How long a daemon may not answer before a command gives up: patience when nothing
+// is reached, at the first and at each later try together; silence on a connection
+// that exists, which is more than the heartbeat's 15 s. What a process does may take
+// as long as it likes.
+const (
+	patience = 10 * time.Second
+	silence  = 20 * time.Second
+)
+
 // dial reaches the daemon at one URL.
 func (inv *invocation) dial(ctx context.Context, target string) (*daemon, error) {
-	c, err := tend.Dial(ctx, target, tend.Options{Token: inv.flags.Token})
+	c, err := tend.Dial(ctx, target, tend.Options{Token: inv.flags.Token, Patience: patience, Silence: silence})
 	if err != nil {
 		return nil, err
 	}

@@ -31,6 +31,23 @@ func explain(err error) string {
 	return text + " (" + hint + ")"
 }
 
+// diagnosed is explain with what our own daemon's role is to blame for a daemon that
+// does not answer: found without asking it.
+func (inv *invocation) diagnosed(err error) string {
+	text := explain(err)
+	if inv.flags == nil || inv.flags.URL != "" || !errors.Is(err, process.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+		return text
+	}
+	dir, derr := inv.stateDir()
+	if derr != nil {
+		return text
+	}
+	if why := silent(dir); why != "" && !strings.Contains(text, why) {
+		return text + ": " + why
+	}
+	return text
+}
+
 // about adds the words by which the person named a process.
 func about(id string, err error) error {
 	if err == nil {

@@ -183,7 +183,7 @@ func (inv *invocation) report(err error) int {
 		}
 		return status
 	}
-	fmt.Fprintf(inv.errs, "tend: %s\n", explain(err))
+	fmt.Fprintf(inv.errs, "tend: %s\n", inv.diagnosed(err))
 	if _, ok := errors.AsType[usageError](err); ok {
 		return 2
 	}

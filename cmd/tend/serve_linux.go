@@ -88,6 +88,12 @@ func replaceDaemon(ctx context.Context, inv *invocation, cfg launch.Config, pid 
 
 func kept(dir string) bool { return launch.Kept(dir) }
 
+// silent says why a daemon does not answer, and trouble why it may not be able to;
+// rouse lets its roles go on that stand still.
+func silent(dir string) string  { return launch.Silent(dir) }
+func trouble(dir string) string { return launch.Trouble(dir) }
+func rouse(dir string)          { launch.Rouse(dir) }
+
 // leftBehind reports whether nobody will answer on the sockets of a state
 // directory until the next tend serve. A server that was killed is back within
 // a second, and is waited for.
@@ -121,12 +127,20 @@ type serverRoleCmd struct {
 }
 
 func (c *serverRoleCmd) Run(ctx context.Context, inv *invocation) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
 	dir, err := inv.stateDir()
 	if err != nil {
 		return err
 	}
+	launch.SetLastWords(dir, nil)
+	if err = c.serve(ctx, inv, dir); err != nil {
+		launch.SetLastWords(dir, err)
+	}
+	return err
+}
+
+func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
 	level := slog.LevelInfo
 	if c.Debug {
 		level = slog.LevelDebug
@@ -135,6 +149,7 @@ func (c *serverRoleCmd) Run(ctx context.Context, inv *invocation) error {
 	log := server.NewLogger(inv.errs, tty, level)
 	token := ""
 	if c.TokenFile != "" {
+		var err error
 		if token, err = readToken(c.TokenFile); err != nil {
 			return err
 		}

@@ -25,5 +25,9 @@ func (c *serverCmd) Run() error {
 
 func kept(string) bool { return false }
 
+func silent(string) string  { return "" }
+func trouble(string) string { return "" }
+func rouse(string)          {}
+
 // leftBehind: no daemon runs here.
 func leftBehind(context.Context, string) bool { return false }

@@ -217,6 +217,13 @@ type shutdownCmd struct {
 }
 
 func (c *shutdownCmd) Run(ctx context.Context, inv *invocation) error {
+	if inv.flags.URL == "" {
+		dir, err := inv.stateDir()
+		if err != nil {
+			return err
+		}
+		rouse(dir) // what stands still cannot end in good order
+	}
 	d, err := inv.connect(ctx)
 	if err != nil {
 		return err

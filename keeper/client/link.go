@@ -204,14 +204,14 @@ func (l *link) call(ctx context.Context, op byte, body []byte, again bool) (rep 
 	case errors.Is(err, errLost):
 		return rep, repeated, fmt.Errorf("%w: %w", process.ErrUnavailable, err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return rep, repeated, fmt.Errorf("%w: the keeper does not answer", process.ErrUnavailable)
+		return rep, repeated, fmt.Errorf("%w: %s", process.ErrUnavailable, l.run.Describe("keeper"))
 	}
 	return rep, repeated, err
 }
 
 // callBound is longer for a kill, which waits for the kernel.
 func callBound(op byte) time.Duration {
-	if op == wire.OpKill {
+	if op == wire.OpKill || op == wire.OpKillNamed {
 		return 30 * time.Second
 	}
 	return 0

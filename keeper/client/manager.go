@@ -21,6 +21,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -145,7 +146,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("spool: %w", err)
 	}
-	m.starters = newStarters(run)
+	m.starters = newStarters(run, m.Ping)
 	m.link = newLink(run, cfg.Log, m.connected)
 	m.wg.Go(m.link.keep)
 	m.link.mu.Lock()
@@ -338,18 +339,38 @@ func (m *Manager) wakeAll() {
 	}
 }
 
+// answerBound bounds how long the keeper may take to answer that it is there.
+const answerBound = 2 * time.Second
+
+// Ping asks the keeper whether it is there. process.ErrUnavailable, with the reason,
+// if it does not answer within a short time.
+func (m *Manager) Ping(ctx context.Context) error {
+	_, err := m.askHello(ctx)
+	return err
+}
+
+func (m *Manager) askHello(ctx context.Context) (h wire.Hello, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerBound)
+	defer cancel()
+	rep, _, err := m.link.call(ctx, wire.OpHello, helloBody(), true)
+	if err != nil {
+		return h, err
+	}
+	closeFDs(rep.fds)
+	return wire.ParseHello(rep.body)
+}
+
 // Facts about this machine, as the keeper found them: "name=detail" for a
-// promise that is kept, "name!reason" for one that is not.
+// promise that is kept, "name!reason" for one that is not. Of a keeper that does
+// not answer they are those that it told last.
 func (m *Manager) Facts() []string {
-	if rep, _, err := m.link.call(context.Background(), wire.OpHello, helloBody(), true); err == nil {
-		closeFDs(rep.fds)
-		if h, err := wire.ParseHello(rep.body); err == nil {
-			return h.Facts
-		}
+	h, err := m.askHello(context.Background())
+	if err == nil {
+		return append(h.Facts, fmt.Sprintf("keeper_answers=pid %d", h.PID))
 	}
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.hello.Facts
+	return append(slices.Clone(m.hello.Facts), "keeper_answers!"+m.run.Describe("keeper"))
 }
 
 func helloBody() []byte {

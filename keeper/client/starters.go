@@ -22,6 +22,7 @@ import (
 type starters struct {
 	run  *rundir.Dir
 	idle chan *starter
+	ping func(context.Context) error // asks the keeper whether it is there
 }
 
 // idleStarters bounds the connections that are kept; more are made at need.
@@ -31,12 +32,16 @@ const idleStarters = 8
 // filesystem that hangs.
 const startTimeout = 5 * time.Minute
 
+// lookAfter is after what time, again and again, a start that is not answered has
+// the keeper asked whether it is there at all.
+const lookAfter = 5 * time.Second
+
 // patience is how long a start waits for its answer without looking at its
 // context; almost all are over in less than a millisecond.
 const patience = 20 * time.Millisecond
 
-func newStarters(run *rundir.Dir) *starters {
-	return &starters{run: run, idle: make(chan *starter, idleStarters)}
+func newStarters(run *rundir.Dir, ping func(context.Context) error) *starters {
+	return &starters{run: run, ping: ping, idle: make(chan *starter, idleStarters)}
 }
 
 // call sends one start and waits for the answer. When the context ends first,
@@ -46,7 +51,7 @@ func (s *starters) call(ctx context.Context, body []byte, late func(reply, error
 	giveUp := time.Now().Add(unavailableAfter)
 	for {
 		rep, left, err := s.try(ctx, body, late)
-		if err == nil || ctx.Err() != nil {
+		if err == nil || left || ctx.Err() != nil {
 			return rep, left, err
 		}
 		// The keeper went away: the next one knows whether it was done.
@@ -79,7 +84,7 @@ func (s *starters) try(ctx context.Context, body []byte, late func(reply, error)
 		rep reply
 		err error
 	}
-	answered := make(chan answer)
+	answered, gone := make(chan answer), make(chan struct{})
 	go func() {
 		rep, err := c.receive()
 		for end := time.Now().Add(startTimeout); err == errSlow && time.Now().Before(end); {
@@ -88,15 +93,26 @@ func (s *starters) try(ctx context.Context, body []byte, late func(reply, error)
 		s.put(c, err)
 		select {
 		case answered <- answer{rep, err}:
-		case <-ctx.Done():
+		case <-gone:
 			late(rep, err)
 		}
 	}()
-	select {
-	case a := <-answered:
-		return a.rep, false, a.err
-	case <-ctx.Done():
-		return reply{}, true, ctx.Err()
+	look := time.NewTicker(lookAfter)
+	defer look.Stop()
+	for {
+		select {
+		case a := <-answered:
+			return a.rep, false, a.err
+		case <-ctx.Done():
+			close(gone)
+			return reply{}, true, ctx.Err()
+		case <-look.C:
+			// The program may lie on a slow disk, or the keeper stand still.
+			if err := s.ping(ctx); err != nil && ctx.Err() == nil {
+				close(gone)
+				return reply{}, true, err
+			}
+		}
 	}
 }
 

@@ -1,0 +1,178 @@
+//go:build linux
+
+package crashtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// own is a daemon as a user has it, by its state directory alone.
+type own struct {
+	t   *testing.T
+	dir string
+}
+
+func ownDaemon(t *testing.T) *own {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "tend-own-") // short: a socket is in it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return &own{t: t, dir: dir}
+}
+
+// tend runs one command, which has to end within the time that any command has. It
+// returns what it says and its status.
+func (o *own) tend(args ...string) (said string, status int) {
+	o.t.Helper()
+	ctx, cancel := context.WithTimeout(o.t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, bin, append(args, "--state-dir", o.dir)...)
+	cmd.Env = append(os.Environ(), "TEND_URL=", "TEND_STATE_DIR=")
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		o.t.Errorf("tend %s does not end; it says %q", strings.Join(args, " "), out)
+	}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		o.t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// holder is the pid of a role; 0: nobody plays it.
+func (o *own) holder(role string) int {
+	f, err := os.OpenFile(filepath.Join(o.dir, "run", role+".lock"), os.O_RDWR, 0)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	if unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock) != nil || lock.Type == unix.F_UNLCK {
+		return 0
+	}
+	return int(lock.Pid)
+}
+
+// ready asks the readiness probe over the daemon's socket.
+func (o *own) ready() (status int, said string) {
+	c := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", filepath.Join(o.dir, "tend.sock"))
+	}}, Timeout: 30 * time.Second}
+	defer c.CloseIdleConnections()
+	resp, err := c.Get("http://tend/-/readyz")
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(b)
+}
+
+// A daemon of which a role stands still costs nobody more than some seconds, and
+// whoever waits is told which role it is.
+func TestCommandsEndWhenARoleStandsStill(t *testing.T) {
+	for _, c := range []struct {
+		role string
+		fail []string // the commands that cannot do their work
+	}{
+		{"keeper", []string{"run true", "kill sleeper", "signal sleeper HUP"}},
+		{"server", []string{"ps", "status", "run true", "kill sleeper", "logs sleeper", "wait sleeper", "attach sleeper", "events"}},
+		{"anchor", []string{"status"}},
+	} {
+		t.Run(c.role, func(t *testing.T) {
+			o := ownDaemon(t)
+			if out, status := o.tend("run", "--detach", "--name", "sleeper", "sleep", "1000"); status != 0 {
+				t.Fatalf("%d: %s", status, out)
+			}
+			pid := o.holder(c.role)
+			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			defer syscall.Kill(pid, syscall.SIGCONT)
+			for _, line := range c.fail {
+				out, status := o.tend(strings.Fields(line)...)
+				if status == 0 || !strings.Contains(out, "the "+c.role+" (pid") || !strings.Contains(out, "is stopped") {
+					t.Errorf("tend %s: status %d, %q; want that the %s is stopped", line, status, out, c.role)
+				}
+			}
+			if c.role == "keeper" {
+				if out, status := o.tend("status"); status != 0 || !strings.Contains(out, "the keeper (pid") {
+					t.Errorf("tend status: status %d, %q", status, out)
+				}
+				if out, status := o.tend("ps"); status != 0 || !strings.Contains(out, "sleeper") {
+					t.Errorf("tend ps: status %d, %q", status, out)
+				}
+				if status, said := o.ready(); status != http.StatusServiceUnavailable || !strings.Contains(said, "keeper") {
+					t.Errorf("readyz: %d %q; want 503", status, said)
+				}
+			}
+			if out, status := o.tend("shutdown"); status != 0 {
+				t.Errorf("tend shutdown: status %d, %q", status, out)
+			}
+			for _, role := range []string{"anchor", "keeper", "server"} {
+				if pid := o.holder(role); pid != 0 {
+					t.Errorf("the %s (pid %d) outlives the shutdown", role, pid)
+					syscall.Kill(pid, syscall.SIGKILL)
+				}
+			}
+		})
+	}
+}
+
+// A role that cannot start says so, and why, within some seconds, instead of being
+// started again and again.
+func TestARoleThatCannotStartSaysSo(t *testing.T) {
+	o := ownDaemon(t)
+	if err := os.WriteFile(filepath.Join(o.dir, "spool"), []byte("no directory"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, status := o.tend("run", "true")
+	if status == 0 || !strings.Contains(out, "cannot start") || !strings.Contains(out, "not a directory") {
+		t.Errorf("tend run: status %d, %q", status, out)
+	}
+	out, status = o.tend("status")
+	if status == 0 || !strings.Contains(out, "cannot start") || !strings.Contains(out, "not a directory") {
+		t.Errorf("tend status: status %d, %q", status, out)
+	}
+	log, err := os.ReadFile(filepath.Join(o.dir, "daemon.log"))
+	if err != nil {
+		t.Error(err)
+	}
+	if !bytes.Contains(log, []byte("the keeper cannot start (5 times in a row; exit status 1)")) {
+		t.Errorf("its log does not say so:\n%s", log)
+	}
+	if err := os.Remove(filepath.Join(o.dir, "spool")); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(200 * time.Millisecond) { // it is not given up
+		if _, status := o.tend("run", "true"); status == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the cause is gone, and no process can be started")
+		}
+	}
+	if out, status := o.tend("shutdown"); status != 0 {
+		t.Errorf("tend shutdown: status %d, %q", status, out)
+	}
+}

@@ -1,0 +1,87 @@
+package launch
+
+import (
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/rundir"
+)
+
+// roles in the order in which they need each other.
+var roles = []string{"anchor", "keeper", "server"}
+
+// Trouble says in one sentence which role of the daemon on a state directory
+// cannot start or stands still, and what to do; "" if none does, or no daemon is
+// there. It asks no role anything.
+func Trouble(stateDir string) string {
+	run := openMade(stateDir)
+	if run == nil {
+		return ""
+	}
+	defer run.Close()
+	for _, role := range roles {
+		if run.Stands(role) {
+			return run.Describe(role)
+		}
+	}
+	return ""
+}
+
+// Silent is Trouble where it is known that the daemon does not answer: a role that
+// is not there says so too.
+func Silent(stateDir string) string {
+	if text := Trouble(stateDir); text != "" {
+		return text
+	}
+	run := openMade(stateDir)
+	if run == nil || run.Holder("anchor") == 0 {
+		return ""
+	}
+	defer run.Close()
+	for _, role := range roles {
+		if run.Holder(role) == 0 {
+			return run.Describe(role)
+		}
+	}
+	return run.Describe("server")
+}
+
+// openMade opens the run directory if there is one: it is not made by looking.
+func openMade(stateDir string) *rundir.Dir {
+	if _, err := os.Stat(filepath.Join(stateDir, "run")); err != nil {
+		return nil
+	}
+	run, err := rundir.Open(stateDir)
+	if err != nil {
+		return nil
+	}
+	return run
+}
+
+// SetLastWords writes down why the server cannot go on, for those who ask for the
+// state of the daemon; nil: it begins.
+func SetLastWords(stateDir string, err error) {
+	if run := openMade(stateDir); run != nil {
+		defer run.Close()
+		run.SetLastWords("server", err)
+	}
+}
+
+// Rouse lets the roles go on that stand still: before they are told to end.
+func Rouse(stateDir string) {
+	run := openMade(stateDir)
+	if run == nil {
+		return
+	}
+	defer run.Close()
+	for _, role := range roles {
+		if pid := run.Holder(role); pid > 0 && run.Stands(role) {
+			_ = unix.Kill(pid, unix.SIGCONT)
+		}
+	}
+	if pid := locked(run); pid > 1 && launcherArgv(pid, stateDir) != nil {
+		_ = unix.Kill(pid, unix.SIGCONT)
+	}
+}
