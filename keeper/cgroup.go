@@ -5,7 +5,6 @@ package keeper
 import (
 	"bytes"
 	"fmt"
-	"hash/fnv"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -34,8 +33,8 @@ type cgroups struct {
 }
 
 // findCgroups looks in mountinfo for a cgroup2 mount that shows our own group,
-// and makes a directory in it.
-func findCgroups(stateDir string) *cgroups {
+// and makes a directory of this name in it.
+func findCgroups(name string) *cgroups {
 	none := func(format string, a ...any) *cgroups { return &cgroups{why: fmt.Sprintf(format, a...)} }
 	if why := cloneRefused(); why != "" {
 		return none("%s", why)
@@ -57,11 +56,8 @@ func findCgroups(stateDir string) *cgroups {
 	if err != nil || strings.HasPrefix(rel, "..") {
 		rel = "."
 	}
-	h := fnv.New32a()
-	h.Write([]byte(stateDir))
 	// A keeper that another keeper's anchor started is in that daemon's own
 	// group already; its processes' groups go beside it, not below.
-	name := fmt.Sprintf("tend-%08x", h.Sum32())
 	var firstErr error
 	for _, base := range []string{filepath.Join(mount, rel), mount} {
 		dir := filepath.Join(base, name)
@@ -125,6 +121,12 @@ func ownCgroup(self string) string {
 		}
 	}
 	return "/"
+}
+
+// ours reports whether a process with this text of /proc/PID/cgroup is in a group
+// below root.
+func (g *cgroups) ours(text string) bool {
+	return g.root != "" && strings.Contains(text, "/"+filepath.Base(g.root)+"/")
 }
 
 func (g *cgroups) dir(slot uint32) string {

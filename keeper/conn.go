@@ -181,7 +181,7 @@ func (c *conn) handle(frame []byte) {
 		a, b = d.U32(), uint64(d.U32())
 	case wire.OpTrim:
 		a, b = uint32(d.U8()), d.U64()
-	case wire.OpKill, wire.OpPin:
+	case wire.OpKill, wire.OpKillNamed, wire.OpPin:
 		a = uint32(d.U8())
 	}
 	if d.Err() != nil {
@@ -194,10 +194,16 @@ func (c *conn) handle(frame []byte) {
 		return
 	}
 	switch op {
-	case wire.OpKill:
+	case wire.OpKill, wire.OpKillNamed:
 		go func() {
 			out, werr := c.k.kill(p, process.Cause(a))
-			c.answer(req, werr, func(e *wire.Enc) { out.Append(e) })
+			c.answer(req, werr, func(e *wire.Enc) {
+				if op == wire.OpKillNamed {
+					out.Append(e)
+				} else {
+					out.AppendShort(e)
+				}
+			})
 		}()
 	case wire.OpSignal:
 		c.answer(req, c.k.signalRequest(p, unix.Signal(a), process.Scope(b)), nil)

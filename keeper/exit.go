@@ -166,10 +166,16 @@ func (k *Keeper) checkTree(p *proc) {
 	if !p.exited || p.gone {
 		return
 	}
+	p.nobodyKnown = false
 	if !p.group {
 		p.gone = p.out[0].eof && p.out[1].eof && len(session(p)) == 0
 	} else {
 		p.gone = k.watchTree(p)
+	}
+	if p.gone {
+		its, unknown, _ := k.escaped(p)
+		p.nobodyKnown = len(its) == 0
+		p.gone = p.nobodyKnown && len(unknown) == 0
 	}
 	if p.gone {
 		k.record(p, spool.AppendTreeGone(nil, time.Now()))
@@ -178,15 +184,23 @@ func (k *Keeper) checkTree(p *proc) {
 		k.finish(p)
 		return
 	}
-	if !p.group {
+	if !p.group || p.treeFD < 0 || !populated(p.treeFD) { // else the kernel tells
 		k.checkTreeLater(p)
 	}
 }
 
+// checkTreeLater looks again. Those who have escaped may live for days, so it does
+// more and more seldom.
 func (k *Keeper) checkTreeLater(p *proc) {
-	time.AfterFunc(250*time.Millisecond, func() {
+	if p.looking {
+		return
+	}
+	p.looking = true
+	p.pause = min(max(p.pause*5/4, 250*time.Millisecond), 10*time.Second)
+	time.AfterFunc(p.pause, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		p.looking = false
 		k.checkTree(p)
 	})
 }

@@ -109,7 +109,7 @@ func (k *Keeper) forkGated(p *proc, req *wire.Spawn, child []int, group int, lim
 	if k.stats.resetOOM {
 		argv = append(argv, gateResetOOM)
 	}
-	pid, err := forkExec("/proc/self/exe", argv, attr)
+	pid, err := k.marked(p, func() (int, error) { return forkExec("/proc/self/exe", argv, attr) })
 	unix.Close(report[1])
 	if err != nil {
 		return resourceError("fork", err)

@@ -77,22 +77,25 @@ const SpoolDir = "spool"
 
 // Keeper is the role's state.
 type Keeper struct {
-	cfg     Config
-	spool   string
-	run     *rundir.Dir
-	lock    int // of the role
-	ep      int
-	board   *board.Board
-	wakeFD  int
-	listen  int
-	null    int // /dev/null, for processes without input
-	vaults  vaults
-	groups  *cgroups
-	spares  *sparePool
-	stats   machine
-	syncs   *syncer
-	vaulted epochs       // of the global descriptors
-	cached  atomic.Int32 // open spool files
+	cfg      Config
+	spool    string
+	run      *rundir.Dir
+	lock     int // of the role
+	identity identity
+	ep       int
+	board    *board.Board
+	wakeFD   int
+	listen   int
+	null     int // /dev/null, for processes without input
+	vaults   vaults
+	groups   *cgroups
+	line     lineage
+	forks    forks
+	spares   *sparePool
+	stats    machine
+	syncs    *syncer
+	vaulted  epochs       // of the global descriptors
+	cached   atomic.Int32 // open spool files
 
 	mu    sync.Mutex
 	ids   map[process.ID]*proc // guarded by mu
@@ -112,16 +115,21 @@ type Keeper struct {
 
 // Run takes over what a keeper before left in the vault, serves until SIGTERM,
 // ends all processes then, and returns.
-func Run(cfg Config) error {
+func Run(cfg Config) (err error) {
 	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, SpoolDir), ids: map[process.ID]*proc{}, listen: -1, wakeFD: -1, broken: make(chan error, 1)}
 	if err := os.MkdirAll(k.spool, 0o700); err != nil {
 		return fmt.Errorf("spool: %w", err)
 	}
 	k.syncs = k.newSyncer()
-	var err error
 	if k.run, err = rundir.Open(cfg.StateDir); err != nil {
 		return err
 	}
+	k.run.SetLastWords("keeper", nil)
+	defer func() {
+		if err != nil {
+			k.run.SetLastWords("keeper", err)
+		}
+	}()
 	if k.null, err = unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("/dev/null: %w", err)
 	}
@@ -177,10 +185,18 @@ func (k *Keeper) begin() (err error) {
 			return err
 		}
 	}
-	k.groups = findCgroups(k.cfg.StateDir)
-	k.groups.removeEmpty()
-	k.stats = probeMachine(k.spool)
 	return k.takeOver()
+}
+
+// identify finds out who we are and what this machine allows. takesOver: a keeper
+// before us has left processes.
+func (k *Keeper) identify(takesOver bool) {
+	var err error
+	if k.identity, err = openIdentity(k.cfg.StateDir, takesOver); err != nil {
+		k.logf("%v", err)
+	}
+	k.groups = findCgroups(k.identity.group)
+	k.stats = probeMachine(k.spool)
 }
 
 func (k *Keeper) logf(format string, a ...any) {
@@ -301,7 +317,8 @@ func (k *Keeper) reserve(id process.ID) (*proc, *wire.Error, *proc) {
 	k.free = k.free[:len(k.free)-1]
 	s := k.board.Slot(slot)
 	p := newProc(wire.Ref{Slot: slot, Gen: s.Reserve(id)}, id, s)
-	s.NoteReserved(bootTime())
+	p.began = bootTime()
+	s.NoteReserved(p.began)
 	k.ids[id] = p
 	k.procs[slot].Store(p)
 	return p, nil, nil

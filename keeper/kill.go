@@ -90,10 +90,19 @@ func (k *Keeper) eachMember(p *proc, sig unix.Signal, match func(pid int) bool) 
 func (k *Keeper) members(p *proc) []int {
 	if p.group {
 		if pids, err := k.groups.procs(p.ref.Slot); err == nil {
-			return pids
+			return append(pids, k.escapees(p)...)
 		}
 	}
-	return session(p)
+	return append(session(p), k.escapees(p)...)
+}
+
+// escapees are the strays that are p's. p.mu is held.
+func (k *Keeper) escapees(p *proc) (pids []int) {
+	its, _, _ := k.escaped(p)
+	for i := range its {
+		pids = append(pids, its[i].pid)
+	}
+	return pids
 }
 
 // killWalk kills the tree where there is no cgroup. Who is killed hands its
@@ -144,7 +153,8 @@ func (k *Keeper) isMember(p *proc, pid int) bool {
 }
 
 // kill ends the tree for a cause (CauseKilled or CauseNoReaders) and waits until
-// the kernel says that it is empty. p.mu is not held.
+// the kernel says that it is empty: the cgroup, and the list of those who fell to a
+// subreaper. p.mu is not held.
 func (k *Keeper) kill(p *proc, cause process.Cause) (*wire.Killed, *wire.Error) {
 	p.mu.Lock()
 	if !p.started || p.gone {
@@ -155,10 +165,19 @@ func (k *Keeper) kill(p *proc, cause process.Cause) (*wire.Killed, *wire.Error) 
 		p.intend(cause, unix.SIGKILL)
 	}
 	failpoint.Hit(failpoint.KillNoted)
+	away := k.hold(p)
 	k.signal(p, unix.SIGKILL, process.ScopeTree)
+	for _, fd := range away {
+		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	}
 	failpoint.Hit(failpoint.KillSent)
 	group, slot := p.group, p.ref.Slot
 	p.mu.Unlock()
+	defer func() {
+		for _, fd := range away {
+			unix.Close(fd)
+		}
+	}()
 
 	deadline := time.Now().Add(killWait)
 	if group {
@@ -174,27 +193,69 @@ func (k *Keeper) kill(p *proc, cause process.Cause) (*wire.Killed, *wire.Error) 
 		if p.exited {
 			k.checkTree(p)
 		}
-		done := p.gone
-		var left []int
-		if !done {
-			left = k.members(p)
-			if !group && len(left) > 0 {
+		its, unknown, sure := k.escaped(p)
+		for i := range its {
+			its[i].signal(unix.SIGKILL)
+		}
+		left := stillThere(away)
+		for i := range its {
+			left = append(left, its[i].pid)
+		}
+		if !p.gone && !p.nobodyKnown {
+			members := k.members(p)
+			left = append(left, members...)
+			if !group && len(members) > 0 {
 				k.signal(p, unix.SIGKILL, process.ScopeTree) // somebody forked meanwhile
 			}
 		}
+		done := (p.gone || p.nobodyKnown) && len(left) == 0
 		p.mu.Unlock()
-		if done {
-			return &wire.Killed{Verified: group}, nil
-		}
-		if time.Now().After(deadline) {
-			out := &wire.Killed{}
-			for _, pid := range left {
-				out.Survivors = append(out.Survivors, uint32(pid))
+		if done || time.Now().After(deadline) {
+			out := &wire.Killed{Verified: done && group && sure && len(unknown) == 0}
+			slices.Sort(left)
+			for _, pid := range slices.Compact(left) {
+				out.Survivors, out.Names = append(out.Survivors, uint32(pid)), append(out.Names, nameOf(pid))
+			}
+			for i := range unknown {
+				out.Strays, out.Names = append(out.Strays, uint32(unknown[i].pid)), append(out.Names, nameOf(unknown[i].pid))
 			}
 			return out, nil
 		}
 		time.Sleep(pause)
 	}
+}
+
+// hold stops the descendants that have left the cgroup and still hang together
+// with the leader, until it finds nobody new: once the leader is dead nothing else
+// may tell whose they are. It returns their pidfds by pid. p.mu is held.
+func (k *Keeper) hold(p *proc) map[int]int {
+	held := map[int]int{}
+	for range 16 {
+		fresh := false
+		for _, s := range k.outside(p) {
+			if _, ok := held[s.pid]; ok {
+				continue
+			}
+			if fd, ok := s.open(); ok {
+				unix.PidfdSendSignal(fd, unix.SIGSTOP, nil, 0)
+				held[s.pid], fresh = fd, true
+			}
+		}
+		if !fresh {
+			break
+		}
+	}
+	return held
+}
+
+// stillThere are the pids of processes that have not ended.
+func stillThere(pidfds map[int]int) (pids []int) {
+	for pid, fd := range pidfds {
+		if !isOver(fd) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // shutdown ends all processes: SIGTERM, a grace, SIGKILL to the trees.

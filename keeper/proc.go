@@ -28,7 +28,8 @@ type proc struct {
 	pid     int
 	pidfd   int
 	pty     bool
-	started bool // the program runs; what follows is guarded by mu
+	began   int64 // CLOCK_BOOTTIME, ns: it started later; 0: not known
+	started bool  // the program runs; what follows is guarded by mu
 	exited  bool
 	gone    bool // the tree is empty
 	final   bool
@@ -46,6 +47,12 @@ type proc struct {
 	indexBase int64
 
 	overflow bool // drain is under way: no limit holds
+
+	// nobodyKnown: nobody of the tree was found when it was last looked for, but
+	// there may be strays. looking: a timer will look again, after pause.
+	nobodyKnown bool
+	looking     bool
+	pause       time.Duration
 
 	treeFD int // cgroup.events, watched after the exit while somebody is left
 	group  bool

@@ -48,7 +48,7 @@ func (k *Keeper) readopt(ref wire.Ref, s board.Slot, h held) {
 // goOn continues a process that was started.
 func (k *Keeper) goOn(p *proc, h held) {
 	s, id, flags := p.slot, p.id, p.slot.Flags()
-	p.started, p.pid = true, s.PID()
+	p.started, p.pid, p.began = true, s.PID(), s.Reserved()
 	p.group = k.inGroup(p)
 	if flags&board.FlagFinal != 0 {
 		p.exited, p.gone, p.final = true, true, true

@@ -53,11 +53,10 @@ func (k *Keeper) restore(fd int) error {
 		v := k.vaults[i]
 		v.refill = func(again func(put func() bool) bool) bool { return k.handOver(i, again) }
 	}
-	k.groups = findCgroups(k.cfg.StateDir)
+	k.identify(true)
 	if k.groups.root != "" {
 		k.groups.killed, k.groups.limited = slotsOf(g.Killed), slotsOf(g.Limited)
 	}
-	k.stats = probeMachine(k.spool)
 	for i := range s.Procs {
 		k.restoreProc(&s.Procs[i], g)
 	}
@@ -96,6 +95,7 @@ func (k *Keeper) restoreProc(in *snapshotProc, g *snapshotKeeper) {
 	has := func(bit int64) bool { return in.Flags&bit != 0 }
 	p.started, p.exited, p.gone, p.final = has(snapStarted), has(snapExited), has(snapGone), has(snapFinal)
 	p.pty, p.group, p.hasTreeTimeout = has(snapPTY), has(snapGroup), has(snapTreeTimeout)
+	p.began = slot.Reserved()
 	p.pid, p.pidfd, p.treeFD = int(in.PID), fdIn(in.PIDFD), fdIn(in.TreeFD)
 	p.indexEnd, p.limit, p.policy = in.IndexEnd, in.Limit, process.RetentionPolicy(in.Policy)
 	p.cause, p.causeSig, p.owed = process.Cause(in.Cause), int(in.CauseSig), in.Owed

@@ -214,7 +214,7 @@ func (k *Keeper) fork(p *proc, spec *process.Spec, req *wire.Spawn, child []int,
 	if req.Cred {
 		attr.Sys.Credential = &syscall.Credential{Uid: req.UID, Gid: req.GID, Groups: req.Groups}
 	}
-	pid, err := forkExec(req.Path, req.Argv, attr)
+	pid, err := k.marked(p, func() (int, error) { return forkExec(req.Path, req.Argv, attr) })
 	if err != nil {
 		return startError(err, req)
 	}

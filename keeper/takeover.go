@@ -44,6 +44,9 @@ func (k *Keeper) takeOver() error {
 	failpoint.Hit(failpoint.TakeoverFetched)
 	globals := held[global]
 	delete(held, global)
+	_, takesOver := globals[wire.FDBoard]
+	k.identify(takesOver)
+	k.groups.removeEmpty()
 	if err := k.openGlobals(globals, held); err != nil {
 		return err
 	}

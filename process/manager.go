@@ -112,10 +112,19 @@ func (f *Filter) Matches(spec *Spec, live bool) bool {
 
 // KillResult tells what Kill did.
 type KillResult struct {
-	// Verified: the kernel said that nobody is left. Without a cgroup of the
-	// process's own it is the result of walking the process table.
+	// Verified: the kernel said that nobody is left, in the process's cgroup and
+	// among those who have left it. Without a cgroup of the process's own it is
+	// never set: what was found by walking the process table is not all there may
+	// be.
 	Verified  bool
-	Survivors []int // pids
+	Survivors []int // pids of those in the tree that did not die
+	// Strays are pids of processes that run on and of which nothing tells whether
+	// they were in the tree: they have left cgroup, session and parents behind.
+	// They are not killed.
+	Strays []int
+	// Names are those of survivors and strays by pid, as ps has them, where they
+	// are known.
+	Names map[int]string
 }
 
 // Until is a condition for Wait; the first field that is set counts. The zero

@@ -1,6 +1,7 @@
 package tendpb
 
 import (
+	"strings"
 	"time"
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
@@ -133,6 +134,15 @@ func KillResult(r process.KillResult) *tendv1.KillResponse {
 	for _, pid := range r.Survivors {
 		m.Survivors = append(m.Survivors, uint32(pid))
 	}
+	for _, pid := range r.Strays {
+		m.Strays = append(m.Strays, uint32(pid))
+	}
+	for pid, name := range r.Names {
+		if m.Names == nil {
+			m.Names = map[uint32]string{}
+		}
+		m.Names[uint32(pid)] = strings.ToValidUTF8(name, "?")
+	}
 	return m
 }
 
@@ -141,6 +151,15 @@ func ToKillResult(m *tendv1.KillResponse) process.KillResult {
 	r := process.KillResult{Verified: m.GetVerified()}
 	for _, pid := range m.GetSurvivors() {
 		r.Survivors = append(r.Survivors, int(pid))
+	}
+	for _, pid := range m.GetStrays() {
+		r.Strays = append(r.Strays, int(pid))
+	}
+	for pid, name := range m.GetNames() {
+		if r.Names == nil {
+			r.Names = map[int]string{}
+		}
+		r.Names[int(pid)] = name
 	}
 	return r
 }

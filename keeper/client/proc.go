@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -320,7 +321,10 @@ func (p *proc) Kill(ctx context.Context) (process.KillResult, error) {
 }
 
 func (p *proc) kill(ctx context.Context, cause process.Cause) (process.KillResult, error) {
-	rep, repeated, err := p.call(ctx, wire.OpKill, true, func(e *wire.Enc) { e.U8(uint8(cause)) })
+	rep, repeated, err := p.call(ctx, wire.OpKillNamed, true, func(e *wire.Enc) { e.U8(uint8(cause)) })
+	if _, invalid := errors.AsType[*process.InvalidError](err); invalid || errors.Is(err, process.ErrUnsupported) { // a keeper of before
+		rep, repeated, err = p.call(ctx, wire.OpKill, true, func(e *wire.Enc) { e.U8(uint8(cause)) })
+	}
 	if errors.Is(err, process.ErrExited) && repeated {
 		return process.KillResult{Verified: true}, nil // our first try did it
 	}
@@ -334,6 +338,17 @@ func (p *proc) kill(ctx context.Context, cause process.Cause) (process.KillResul
 	out := process.KillResult{Verified: k.Verified}
 	for _, pid := range k.Survivors {
 		out.Survivors = append(out.Survivors, int(pid))
+	}
+	for _, pid := range k.Strays {
+		out.Strays = append(out.Strays, int(pid))
+	}
+	for i, pid := range slices.Concat(out.Survivors, out.Strays) {
+		if i < len(k.Names) {
+			if out.Names == nil {
+				out.Names = map[int]string{}
+			}
+			out.Names[pid] = k.Names[i]
+		}
 	}
 	return out, nil
 }

@@ -18,6 +18,7 @@ const (
 	OpSpaceFree            // nothing: space was freed, try again; no answer
 	OpUpgrade              // path of a program to go on as; answered only if that fails
 	OpPin                  // Ref, u8 1 pinned or 0
+	OpKillNamed            // as OpKill; the answer has Strays and Names
 )
 
 // Ref names a process by its place on the board.
@@ -113,27 +114,53 @@ func ParseSpawned(b []byte) (s Spawned, err error) {
 type Killed struct {
 	Verified  bool
 	Survivors []uint32
+	// Strays are alive, and may or may not have been in the tree. Names are of the
+	// survivors and then of the strays. The answer to OpKill has neither.
+	Strays []uint32
+	Names  []string
 }
 
 func (k *Killed) Append(e *Enc) {
+	k.AppendShort(e)
+	e.appendPIDs(k.Strays)
+	e.Strs(k.Names)
+}
+
+// AppendShort encodes the answer to OpKill, which servers of before send.
+func (k *Killed) AppendShort(e *Enc) {
 	e.Bool(k.Verified)
-	e.U32(uint32(len(k.Survivors)))
-	for _, p := range k.Survivors {
+	e.appendPIDs(k.Survivors)
+}
+
+func (e *Enc) appendPIDs(pids []uint32) {
+	e.U32(uint32(len(pids)))
+	for _, p := range pids {
 		e.U32(p)
 	}
 }
 
+// ParseKilled decodes both.
 func ParseKilled(b []byte) (k Killed, err error) {
 	d := Dec{B: b}
 	k.Verified = d.Bool()
-	n := int(d.U32())
-	if d.err == nil && n > len(d.B)/4 {
-		return k, ErrShort
-	}
-	for range n {
-		k.Survivors = append(k.Survivors, d.U32())
+	k.Survivors = d.pids()
+	if len(d.B) > 0 {
+		k.Strays = d.pids()
+		k.Names = d.Strs()
 	}
 	return k, d.Err()
+}
+
+func (d *Dec) pids() (out []uint32) {
+	n := int(d.U32())
+	if d.err != nil || n > len(d.B)/4 {
+		d.err = ErrShort
+		return nil
+	}
+	for range n {
+		out = append(out, d.U32())
+	}
+	return out
 }
 
 // Codes of an Error: the sentinels of package process.

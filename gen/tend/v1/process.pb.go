@@ -1724,9 +1724,13 @@ func (x *KillRequest) GetProcess() *Selector {
 }
 
 type KillResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Verified      bool                   `protobuf:"varint,1,opt,name=verified,proto3" json:"verified,omitempty"`
-	Survivors     []uint32               `protobuf:"varint,2,rep,packed,name=survivors,proto3" json:"survivors,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Verified  bool                   `protobuf:"varint,1,opt,name=verified,proto3" json:"verified,omitempty"`
+	Survivors []uint32               `protobuf:"varint,2,rep,packed,name=survivors,proto3" json:"survivors,omitempty"`
+	// Processes that run on and of which nothing tells whether they were in the tree.
+	Strays []uint32 `protobuf:"varint,3,rep,packed,name=strays,proto3" json:"strays,omitempty"`
+	// Names of survivors and strays by pid, where they are known.
+	Names         map[uint32]string `protobuf:"bytes,4,rep,name=names,proto3" json:"names,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1771,6 +1775,20 @@ func (x *KillResponse) GetVerified() bool {
 func (x *KillResponse) GetSurvivors() []uint32 {
 	if x != nil {
 		return x.Survivors
+	}
+	return nil
+}
+
+func (x *KillResponse) GetStrays() []uint32 {
+	if x != nil {
+		return x.Strays
+	}
+	return nil
+}
+
+func (x *KillResponse) GetNames() map[uint32]string {
+	if x != nil {
+		return x.Names
 	}
 	return nil
 }
@@ -2818,7 +2836,7 @@ type WaitRequest_Match struct {
 
 func (x *WaitRequest_Match) Reset() {
 	*x = WaitRequest_Match{}
-	mi := &file_tend_v1_process_proto_msgTypes[40]
+	mi := &file_tend_v1_process_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2830,7 +2848,7 @@ func (x *WaitRequest_Match) String() string {
 func (*WaitRequest_Match) ProtoMessage() {}
 
 func (x *WaitRequest_Match) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[40]
+	mi := &file_tend_v1_process_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2973,10 +2991,16 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x05scope\x18\x03 \x01(\x0e2\x0e.tend.v1.ScopeR\x05scope\"\x10\n" +
 	"\x0eSignalResponse\":\n" +
 	"\vKillRequest\x12+\n" +
-	"\aprocess\x18\x01 \x01(\v2\x11.tend.v1.SelectorR\aprocess\"H\n" +
+	"\aprocess\x18\x01 \x01(\v2\x11.tend.v1.SelectorR\aprocess\"\xd2\x01\n" +
 	"\fKillResponse\x12\x1a\n" +
 	"\bverified\x18\x01 \x01(\bR\bverified\x12\x1c\n" +
-	"\tsurvivors\x18\x02 \x03(\rR\tsurvivors\"\xd9\x02\n" +
+	"\tsurvivors\x18\x02 \x03(\rR\tsurvivors\x12\x16\n" +
+	"\x06strays\x18\x03 \x03(\rR\x06strays\x126\n" +
+	"\x05names\x18\x04 \x03(\v2 .tend.v1.KillResponse.NamesEntryR\x05names\x1a8\n" +
+	"\n" +
+	"NamesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\rR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd9\x02\n" +
 	"\vWaitRequest\x12+\n" +
 	"\aprocess\x18\x01 \x01(\v2\x11.tend.v1.SelectorR\aprocess\x121\n" +
 	"\x05quiet\x18\x02 \x01(\v2\x19.google.protobuf.DurationH\x00R\x05quiet\x122\n" +
@@ -3104,7 +3128,7 @@ func file_tend_v1_process_proto_rawDescGZIP() []byte {
 }
 
 var file_tend_v1_process_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_tend_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_tend_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_tend_v1_process_proto_goTypes = []any{
 	(InputState)(0),               // 0: tend.v1.InputState
 	(ErrorKind)(0),                // 1: tend.v1.ErrorKind
@@ -3149,37 +3173,38 @@ var file_tend_v1_process_proto_goTypes = []any{
 	(*Event_Output)(nil),          // 40: tend.v1.Event.Output
 	(*Event_StreamEnd)(nil),       // 41: tend.v1.Event.StreamEnd
 	(*Event_Hello)(nil),           // 42: tend.v1.Event.Hello
-	(*WaitRequest_Match)(nil),     // 43: tend.v1.WaitRequest.Match
-	(*Spec)(nil),                  // 44: tend.v1.Spec
-	(*Info)(nil),                  // 45: tend.v1.Info
-	(Stream)(0),                   // 46: tend.v1.Stream
-	(*durationpb.Duration)(nil),   // 47: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 48: google.protobuf.Timestamp
-	(*Gap)(nil),                   // 49: tend.v1.Gap
-	(*Exit)(nil),                  // 50: tend.v1.Exit
-	(*Size)(nil),                  // 51: tend.v1.Size
-	(Scope)(0),                    // 52: tend.v1.Scope
-	(*StreamInfo)(nil),            // 53: tend.v1.StreamInfo
+	nil,                           // 43: tend.v1.KillResponse.NamesEntry
+	(*WaitRequest_Match)(nil),     // 44: tend.v1.WaitRequest.Match
+	(*Spec)(nil),                  // 45: tend.v1.Spec
+	(*Info)(nil),                  // 46: tend.v1.Info
+	(Stream)(0),                   // 47: tend.v1.Stream
+	(*durationpb.Duration)(nil),   // 48: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 49: google.protobuf.Timestamp
+	(*Gap)(nil),                   // 50: tend.v1.Gap
+	(*Exit)(nil),                  // 51: tend.v1.Exit
+	(*Size)(nil),                  // 52: tend.v1.Size
+	(Scope)(0),                    // 53: tend.v1.Scope
+	(*StreamInfo)(nil),            // 54: tend.v1.StreamInfo
 }
 var file_tend_v1_process_proto_depIdxs = []int32{
-	44, // 0: tend.v1.StartRequest.spec:type_name -> tend.v1.Spec
-	45, // 1: tend.v1.StartResponse.info:type_name -> tend.v1.Info
+	45, // 0: tend.v1.StartRequest.spec:type_name -> tend.v1.Spec
+	46, // 1: tend.v1.StartResponse.info:type_name -> tend.v1.Info
 	5,  // 2: tend.v1.GetRequest.process:type_name -> tend.v1.Selector
-	45, // 3: tend.v1.GetResponse.info:type_name -> tend.v1.Info
+	46, // 3: tend.v1.GetResponse.info:type_name -> tend.v1.Info
 	37, // 4: tend.v1.ListRequest.labels:type_name -> tend.v1.ListRequest.LabelsEntry
-	45, // 5: tend.v1.ListResponse.processes:type_name -> tend.v1.Info
-	46, // 6: tend.v1.StreamOffset.stream:type_name -> tend.v1.Stream
+	46, // 5: tend.v1.ListResponse.processes:type_name -> tend.v1.Info
+	47, // 6: tend.v1.StreamOffset.stream:type_name -> tend.v1.Stream
 	5,  // 7: tend.v1.ReadRequest.process:type_name -> tend.v1.Selector
-	46, // 8: tend.v1.ReadRequest.streams:type_name -> tend.v1.Stream
+	47, // 8: tend.v1.ReadRequest.streams:type_name -> tend.v1.Stream
 	12, // 9: tend.v1.ReadRequest.from:type_name -> tend.v1.StreamOffset
-	47, // 10: tend.v1.ReadRequest.drain:type_name -> google.protobuf.Duration
+	48, // 10: tend.v1.ReadRequest.drain:type_name -> google.protobuf.Duration
 	17, // 11: tend.v1.ReadResponse.event:type_name -> tend.v1.Event
 	17, // 12: tend.v1.EventsResponse.event:type_name -> tend.v1.Event
-	48, // 13: tend.v1.Event.time:type_name -> google.protobuf.Timestamp
+	49, // 13: tend.v1.Event.time:type_name -> google.protobuf.Timestamp
 	39, // 14: tend.v1.Event.started:type_name -> tend.v1.Event.Started
 	40, // 15: tend.v1.Event.output:type_name -> tend.v1.Event.Output
-	49, // 16: tend.v1.Event.gap:type_name -> tend.v1.Gap
-	50, // 17: tend.v1.Event.exited:type_name -> tend.v1.Exit
+	50, // 16: tend.v1.Event.gap:type_name -> tend.v1.Gap
+	51, // 17: tend.v1.Event.exited:type_name -> tend.v1.Exit
 	41, // 18: tend.v1.Event.eof:type_name -> tend.v1.Event.StreamEnd
 	38, // 19: tend.v1.Event.tree_gone:type_name -> tend.v1.Event.Empty
 	38, // 20: tend.v1.Event.removed:type_name -> tend.v1.Event.Empty
@@ -3188,68 +3213,69 @@ var file_tend_v1_process_proto_depIdxs = []int32{
 	38, // 23: tend.v1.Event.going_away:type_name -> tend.v1.Event.Empty
 	5,  // 24: tend.v1.WriteRequest.process:type_name -> tend.v1.Selector
 	5,  // 25: tend.v1.ResizeRequest.process:type_name -> tend.v1.Selector
-	51, // 26: tend.v1.ResizeRequest.size:type_name -> tend.v1.Size
+	52, // 26: tend.v1.ResizeRequest.size:type_name -> tend.v1.Size
 	5,  // 27: tend.v1.SignalRequest.process:type_name -> tend.v1.Selector
-	52, // 28: tend.v1.SignalRequest.scope:type_name -> tend.v1.Scope
+	53, // 28: tend.v1.SignalRequest.scope:type_name -> tend.v1.Scope
 	5,  // 29: tend.v1.KillRequest.process:type_name -> tend.v1.Selector
-	5,  // 30: tend.v1.WaitRequest.process:type_name -> tend.v1.Selector
-	47, // 31: tend.v1.WaitRequest.quiet:type_name -> google.protobuf.Duration
-	43, // 32: tend.v1.WaitRequest.match:type_name -> tend.v1.WaitRequest.Match
-	38, // 33: tend.v1.WaitResponse.heartbeat:type_name -> tend.v1.Event.Empty
-	28, // 34: tend.v1.WaitResponse.result:type_name -> tend.v1.WaitResult
-	38, // 35: tend.v1.WaitResponse.going_away:type_name -> tend.v1.Event.Empty
-	50, // 36: tend.v1.WaitResult.exit:type_name -> tend.v1.Exit
-	46, // 37: tend.v1.WaitResult.stream:type_name -> tend.v1.Stream
-	29, // 38: tend.v1.WaitResult.listening:type_name -> tend.v1.Listener
-	0,  // 39: tend.v1.WaitResult.input:type_name -> tend.v1.InputState
-	53, // 40: tend.v1.WaitResult.streams:type_name -> tend.v1.StreamInfo
-	5,  // 41: tend.v1.TrimRequest.process:type_name -> tend.v1.Selector
-	46, // 42: tend.v1.TrimRequest.stream:type_name -> tend.v1.Stream
-	5,  // 43: tend.v1.PinRequest.process:type_name -> tend.v1.Selector
-	5,  // 44: tend.v1.RemoveRequest.process:type_name -> tend.v1.Selector
-	1,  // 45: tend.v1.ErrorDetail.kind:type_name -> tend.v1.ErrorKind
-	2,  // 46: tend.v1.ErrorDetail.start_reason:type_name -> tend.v1.StartReason
-	49, // 47: tend.v1.ErrorDetail.gap:type_name -> tend.v1.Gap
-	1,  // 48: tend.v1.ErrorDetail.cause:type_name -> tend.v1.ErrorKind
-	46, // 49: tend.v1.Event.Output.stream:type_name -> tend.v1.Stream
-	46, // 50: tend.v1.Event.StreamEnd.stream:type_name -> tend.v1.Stream
-	12, // 51: tend.v1.Event.Hello.from:type_name -> tend.v1.StreamOffset
-	12, // 52: tend.v1.WaitRequest.Match.from:type_name -> tend.v1.StreamOffset
-	3,  // 53: tend.v1.ProcessService.Hello:input_type -> tend.v1.HelloRequest
-	6,  // 54: tend.v1.ProcessService.Start:input_type -> tend.v1.StartRequest
-	8,  // 55: tend.v1.ProcessService.Get:input_type -> tend.v1.GetRequest
-	10, // 56: tend.v1.ProcessService.List:input_type -> tend.v1.ListRequest
-	13, // 57: tend.v1.ProcessService.Read:input_type -> tend.v1.ReadRequest
-	18, // 58: tend.v1.ProcessService.Write:input_type -> tend.v1.WriteRequest
-	18, // 59: tend.v1.ProcessService.WriteStream:input_type -> tend.v1.WriteRequest
-	20, // 60: tend.v1.ProcessService.Resize:input_type -> tend.v1.ResizeRequest
-	22, // 61: tend.v1.ProcessService.Signal:input_type -> tend.v1.SignalRequest
-	24, // 62: tend.v1.ProcessService.Kill:input_type -> tend.v1.KillRequest
-	26, // 63: tend.v1.ProcessService.Wait:input_type -> tend.v1.WaitRequest
-	30, // 64: tend.v1.ProcessService.Trim:input_type -> tend.v1.TrimRequest
-	32, // 65: tend.v1.ProcessService.Pin:input_type -> tend.v1.PinRequest
-	34, // 66: tend.v1.ProcessService.Remove:input_type -> tend.v1.RemoveRequest
-	15, // 67: tend.v1.ProcessService.Events:input_type -> tend.v1.EventsRequest
-	4,  // 68: tend.v1.ProcessService.Hello:output_type -> tend.v1.HelloResponse
-	7,  // 69: tend.v1.ProcessService.Start:output_type -> tend.v1.StartResponse
-	9,  // 70: tend.v1.ProcessService.Get:output_type -> tend.v1.GetResponse
-	11, // 71: tend.v1.ProcessService.List:output_type -> tend.v1.ListResponse
-	14, // 72: tend.v1.ProcessService.Read:output_type -> tend.v1.ReadResponse
-	19, // 73: tend.v1.ProcessService.Write:output_type -> tend.v1.WriteResponse
-	19, // 74: tend.v1.ProcessService.WriteStream:output_type -> tend.v1.WriteResponse
-	21, // 75: tend.v1.ProcessService.Resize:output_type -> tend.v1.ResizeResponse
-	23, // 76: tend.v1.ProcessService.Signal:output_type -> tend.v1.SignalResponse
-	25, // 77: tend.v1.ProcessService.Kill:output_type -> tend.v1.KillResponse
-	27, // 78: tend.v1.ProcessService.Wait:output_type -> tend.v1.WaitResponse
-	31, // 79: tend.v1.ProcessService.Trim:output_type -> tend.v1.TrimResponse
-	33, // 80: tend.v1.ProcessService.Pin:output_type -> tend.v1.PinResponse
-	35, // 81: tend.v1.ProcessService.Remove:output_type -> tend.v1.RemoveResponse
-	16, // 82: tend.v1.ProcessService.Events:output_type -> tend.v1.EventsResponse
-	68, // [68:83] is the sub-list for method output_type
-	53, // [53:68] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	43, // 30: tend.v1.KillResponse.names:type_name -> tend.v1.KillResponse.NamesEntry
+	5,  // 31: tend.v1.WaitRequest.process:type_name -> tend.v1.Selector
+	48, // 32: tend.v1.WaitRequest.quiet:type_name -> google.protobuf.Duration
+	44, // 33: tend.v1.WaitRequest.match:type_name -> tend.v1.WaitRequest.Match
+	38, // 34: tend.v1.WaitResponse.heartbeat:type_name -> tend.v1.Event.Empty
+	28, // 35: tend.v1.WaitResponse.result:type_name -> tend.v1.WaitResult
+	38, // 36: tend.v1.WaitResponse.going_away:type_name -> tend.v1.Event.Empty
+	51, // 37: tend.v1.WaitResult.exit:type_name -> tend.v1.Exit
+	47, // 38: tend.v1.WaitResult.stream:type_name -> tend.v1.Stream
+	29, // 39: tend.v1.WaitResult.listening:type_name -> tend.v1.Listener
+	0,  // 40: tend.v1.WaitResult.input:type_name -> tend.v1.InputState
+	54, // 41: tend.v1.WaitResult.streams:type_name -> tend.v1.StreamInfo
+	5,  // 42: tend.v1.TrimRequest.process:type_name -> tend.v1.Selector
+	47, // 43: tend.v1.TrimRequest.stream:type_name -> tend.v1.Stream
+	5,  // 44: tend.v1.PinRequest.process:type_name -> tend.v1.Selector
+	5,  // 45: tend.v1.RemoveRequest.process:type_name -> tend.v1.Selector
+	1,  // 46: tend.v1.ErrorDetail.kind:type_name -> tend.v1.ErrorKind
+	2,  // 47: tend.v1.ErrorDetail.start_reason:type_name -> tend.v1.StartReason
+	50, // 48: tend.v1.ErrorDetail.gap:type_name -> tend.v1.Gap
+	1,  // 49: tend.v1.ErrorDetail.cause:type_name -> tend.v1.ErrorKind
+	47, // 50: tend.v1.Event.Output.stream:type_name -> tend.v1.Stream
+	47, // 51: tend.v1.Event.StreamEnd.stream:type_name -> tend.v1.Stream
+	12, // 52: tend.v1.Event.Hello.from:type_name -> tend.v1.StreamOffset
+	12, // 53: tend.v1.WaitRequest.Match.from:type_name -> tend.v1.StreamOffset
+	3,  // 54: tend.v1.ProcessService.Hello:input_type -> tend.v1.HelloRequest
+	6,  // 55: tend.v1.ProcessService.Start:input_type -> tend.v1.StartRequest
+	8,  // 56: tend.v1.ProcessService.Get:input_type -> tend.v1.GetRequest
+	10, // 57: tend.v1.ProcessService.List:input_type -> tend.v1.ListRequest
+	13, // 58: tend.v1.ProcessService.Read:input_type -> tend.v1.ReadRequest
+	18, // 59: tend.v1.ProcessService.Write:input_type -> tend.v1.WriteRequest
+	18, // 60: tend.v1.ProcessService.WriteStream:input_type -> tend.v1.WriteRequest
+	20, // 61: tend.v1.ProcessService.Resize:input_type -> tend.v1.ResizeRequest
+	22, // 62: tend.v1.ProcessService.Signal:input_type -> tend.v1.SignalRequest
+	24, // 63: tend.v1.ProcessService.Kill:input_type -> tend.v1.KillRequest
+	26, // 64: tend.v1.ProcessService.Wait:input_type -> tend.v1.WaitRequest
+	30, // 65: tend.v1.ProcessService.Trim:input_type -> tend.v1.TrimRequest
+	32, // 66: tend.v1.ProcessService.Pin:input_type -> tend.v1.PinRequest
+	34, // 67: tend.v1.ProcessService.Remove:input_type -> tend.v1.RemoveRequest
+	15, // 68: tend.v1.ProcessService.Events:input_type -> tend.v1.EventsRequest
+	4,  // 69: tend.v1.ProcessService.Hello:output_type -> tend.v1.HelloResponse
+	7,  // 70: tend.v1.ProcessService.Start:output_type -> tend.v1.StartResponse
+	9,  // 71: tend.v1.ProcessService.Get:output_type -> tend.v1.GetResponse
+	11, // 72: tend.v1.ProcessService.List:output_type -> tend.v1.ListResponse
+	14, // 73: tend.v1.ProcessService.Read:output_type -> tend.v1.ReadResponse
+	19, // 74: tend.v1.ProcessService.Write:output_type -> tend.v1.WriteResponse
+	19, // 75: tend.v1.ProcessService.WriteStream:output_type -> tend.v1.WriteResponse
+	21, // 76: tend.v1.ProcessService.Resize:output_type -> tend.v1.ResizeResponse
+	23, // 77: tend.v1.ProcessService.Signal:output_type -> tend.v1.SignalResponse
+	25, // 78: tend.v1.ProcessService.Kill:output_type -> tend.v1.KillResponse
+	27, // 79: tend.v1.ProcessService.Wait:output_type -> tend.v1.WaitResponse
+	31, // 80: tend.v1.ProcessService.Trim:output_type -> tend.v1.TrimResponse
+	33, // 81: tend.v1.ProcessService.Pin:output_type -> tend.v1.PinResponse
+	35, // 82: tend.v1.ProcessService.Remove:output_type -> tend.v1.RemoveResponse
+	16, // 83: tend.v1.ProcessService.Events:output_type -> tend.v1.EventsResponse
+	69, // [69:84] is the sub-list for method output_type
+	54, // [54:69] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_tend_v1_process_proto_init() }
@@ -3298,7 +3324,7 @@ func file_tend_v1_process_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tend_v1_process_proto_rawDesc), len(file_tend_v1_process_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   41,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

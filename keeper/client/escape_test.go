@@ -1,0 +1,185 @@
+//go:build linux
+
+package client_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/process"
+)
+
+// cgroup2 is where this machine has its cgroup v2 tree; "": nowhere.
+func cgroup2(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) > 2 && f[2] == "cgroup2" {
+			return f[1]
+		}
+	}
+	return ""
+}
+
+// runaway starts a shell that starts another by a command that makes it escape, and
+// returns the process and the pid of the one that escaped.
+func runaway(t *testing.T, m process.Manager, escape, then string) (process.Process, int) {
+	t.Helper()
+	up := filepath.Join(t.TempDir(), "up")
+	script := strings.ReplaceAll(escape, "SLEEP", "sh -c 'echo $$ > "+up+".new; mv "+up+".new "+up+"; exec sleep 1000' </dev/null >/dev/null 2>&1")
+	p := start(t, m, process.Spec{Shell: script + "\nuntil [ -e " + up + " ]; do sleep 0.01; done; " + then})
+	pid := 0
+	eventually(t, "it has escaped", func() bool {
+		b, err := os.ReadFile(up)
+		if err != nil {
+			return false
+		}
+		pid, err = strconv.Atoi(strings.TrimSpace(string(b)))
+		return err == nil
+	})
+	t.Cleanup(func() { unix.Kill(pid, unix.SIGKILL) })
+	return p, pid
+}
+
+func alive(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(b), ") Z ")
+}
+
+// A kill reaches whoever has left the cgroup, the session, the parents and the
+// environment behind; and it says that all are gone only if they are.
+func TestAKillReachesThoseWhoHaveLeftTheirCgroup(t *testing.T) {
+	tree := cgroup2(t)
+	if os.Geteuid() != 0 || tree == "" {
+		return // only root may leave its cgroup
+	}
+	leave := "echo 0 > " + tree + "/cgroup.procs"
+	m := open(t, daemon(t))
+	for name, escape := range map[string]string{
+		"a child":                            "(" + leave + "; exec SLEEP) &",
+		"a child with a session of its own":  "setsid sh -c '" + leave + "; exec \"$@\"' sh SLEEP &",
+		"an orphan":                          "(" + leave + "; SLEEP &)",
+		"an orphan with a session":           "(" + leave + "; setsid SLEEP &)",
+		"an orphan without an environment":   "(" + leave + "; setsid env -i PATH=$PATH SLEEP &)",
+		"an orphan below an orphan":          "(" + leave + "; setsid sh -c '\"$@\" & wait' sh SLEEP &)",
+		"the process itself, with its child": leave + "; SLEEP &",
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, leader := range []string{"sleep 1000", "exit 0"} {
+				p, pid := runaway(t, m, escape, leader)
+				if leader == "exit 0" {
+					if _, err := p.Wait(t.Context(), process.Until{}); err != nil {
+						t.Fatal(err)
+					}
+					if in, err := p.Info(t.Context()); err != nil || in.TreeGone {
+						t.Errorf("after the exit: %+v, %v; want that its tree is not gone", in, err)
+					}
+				}
+				res, err := p.Kill(t.Context())
+				if err != nil || !res.Verified || len(res.Survivors)+len(res.Strays) > 0 {
+					t.Errorf("%s: %+v, %v; want that all are gone", leader, res, err)
+				}
+				if alive(pid) {
+					t.Errorf("%s: %d lives on", leader, pid)
+				}
+				finished(t, p)
+			}
+		})
+	}
+	t.Run("what nothing tells of is not killed, and named", func(t *testing.T) {
+		p, pid := runaway(t, m, "("+leave+"; prlimit --pid $$ --rttime=unlimited; prlimit --pid $(sh -c 'echo $PPID') --rttime=unlimited; setsid SLEEP &)", "sleep 1000")
+		other := start(t, m, process.Spec{Shell: "sleep 1000"}) // began later, and is not its parent
+		res, err := p.Kill(t.Context())
+		if err != nil || res.Verified || !slices.Contains(res.Strays, pid) || res.Names[pid] != "sleep" {
+			t.Errorf("%+v, %v; want that %d may be left", res, err, pid)
+		}
+		if in, err := p.Info(t.Context()); err != nil || in.TreeGone {
+			t.Errorf("%+v, %v; want that its tree may not be gone", in, err)
+		}
+		if !alive(pid) {
+			t.Error("what may be another's was killed")
+		}
+		if res, err := other.Kill(t.Context()); err != nil || !res.Verified {
+			t.Errorf("another process: %+v, %v", res, err)
+		}
+		unix.Kill(pid, unix.SIGKILL)
+		finished(t, p)
+	})
+	t.Run("others are left alone", func(t *testing.T) {
+		p, pid := runaway(t, m, "("+leave+"; setsid SLEEP &)", "sleep 1000")
+		q, other := runaway(t, m, "("+leave+"; setsid SLEEP &)", "sleep 1000")
+		if res, err := p.Kill(t.Context()); err != nil || !res.Verified {
+			t.Errorf("%+v, %v", res, err)
+		}
+		if alive(pid) || !alive(other) {
+			t.Errorf("alive: %v and %v; want the second alone", alive(pid), alive(other))
+		}
+		if in, err := q.Info(t.Context()); err != nil || in.Exit != nil || in.TreeGone {
+			t.Errorf("%+v, %v", in, err)
+		}
+		if res, err := q.Kill(t.Context()); err != nil || !res.Verified || alive(other) {
+			t.Errorf("%+v, %v", res, err)
+		}
+	})
+	t.Run("those who fork all the time", func(t *testing.T) {
+		p, _ := runaway(t, m, leave+"; SLEEP & (while :; do setsid sh -c 'sleep 0.01; sleep 0.02 &' & sleep 0.002; done) &", "sleep 1000")
+		if res, err := p.Kill(t.Context()); err != nil || !res.Verified {
+			t.Errorf("%+v, %v; want that all are gone", res, err)
+		}
+		finished(t, p)
+	})
+	t.Run("by the next keeper", func(t *testing.T) {
+		stateDir := daemon(t)
+		m := open(t, stateDir)
+		p, pid := runaway(t, m, "("+leave+"; setsid env -i PATH=$PATH SLEEP &)", "sleep 1000")
+		killKeeper(t, stateDir)
+		if res, err := p.Kill(t.Context()); err != nil || !res.Verified || alive(pid) {
+			t.Errorf("%+v, %v; want that all are gone", res, err)
+		}
+	})
+}
+
+// Without cgroups the same holds, but for the claim that nobody can be left.
+func TestAKillReachesOrphansWithoutCgroups(t *testing.T) {
+	m, _ := poor(t, poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}})
+	for name, escape := range map[string]string{
+		"a session of its own":                   "setsid SLEEP &",
+		"an orphan":                              "(SLEEP &)",
+		"an orphan with a session of its own":    "(setsid SLEEP &)",
+		"an orphan without an environment":       "(setsid env -i PATH=$PATH SLEEP &)",
+		"an orphan below an orphan of a session": "(setsid sh -c '\"$@\" & wait' sh SLEEP &)",
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, leader := range []string{"sleep 1000", "exit 0"} {
+				p, pid := runaway(t, m, escape, leader)
+				if leader == "exit 0" {
+					if _, err := p.Wait(t.Context(), process.Until{}); err != nil {
+						t.Fatal(err)
+					}
+					if in, err := p.Info(t.Context()); err != nil || in.TreeGone {
+						t.Errorf("after the exit: %+v, %v; want that its tree is not gone", in, err)
+					}
+				}
+				res, err := p.Kill(t.Context())
+				if err != nil || res.Verified || len(res.Survivors) > 0 {
+					t.Errorf("%s: %+v, %v; want no survivors, and no claim", leader, res, err)
+				}
+				if alive(pid) {
+					t.Errorf("%s: %d lives on", leader, pid)
+				}
+				finished(t, p)
+			}
+		})
+	}
+}

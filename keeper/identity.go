@@ -1,0 +1,83 @@
+//go:build linux
+
+package keeper
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// identity tells this daemon from all others on the machine, whose state directory
+// may have the same path in another mount namespace, or be a copy of ours: a random
+// number, which belongs to the directory with this device and inode. By it the
+// cgroups are named, and processes marked; what has another identity is not ours
+// to end.
+//
+// It is the file "identity" in the state directory: "NUMBER DEVICE INODE GROUP\n",
+// where GROUP is the name of the directory in the cgroup tree.
+type identity struct {
+	number uint64
+	group  string
+}
+
+const identityName = "identity"
+
+// formerGroup is the name that keepers of before gave to their groups.
+func formerGroup(stateDir string) string {
+	h := fnv.New32a()
+	h.Write([]byte(stateDir))
+	return fmt.Sprintf("tend-%08x", h.Sum32())
+}
+
+// openIdentity reads the identity, or makes one. takesOver: a keeper before us has
+// left processes, so what is there is kept, and what was there before identities
+// were is, too.
+func openIdentity(stateDir string, takesOver bool) (identity, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(stateDir, &st); err != nil {
+		return identity{group: formerGroup(stateDir)}, fmt.Errorf("state directory: %w", err)
+	}
+	path := filepath.Join(stateDir, identityName)
+	var id identity
+	var dev, ino uint64
+	text, err := os.ReadFile(path)
+	if err == nil {
+		n, _ := fmt.Sscanf(string(text), "%x %d %d %s", &id.number, &dev, &ino, &id.group)
+		if n == 4 && len(id.group) < 64 && filepath.Base(id.group) == id.group && (takesOver || dev == uint64(st.Dev) && ino == st.Ino) {
+			return id, nil
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return identity{group: formerGroup(stateDir)}, fmt.Errorf("identity of the state directory: %w", err)
+	}
+	var b [8]byte
+	rand.Read(b[:])
+	id.number = binary.NativeEndian.Uint64(b[:])
+	id.group = fmt.Sprintf("tend-%016x", id.number)
+	if takesOver && errors.Is(err, fs.ErrNotExist) {
+		id.group = formerGroup(stateDir)
+	}
+	tmp := path + ".new"
+	err = os.WriteFile(tmp, fmt.Appendf(nil, "%x %d %d %s\n", id.number, uint64(st.Dev), st.Ino, id.group), 0o600)
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		// The next keeper must come to the same, and nothing can be written down.
+		h := fnv.New64a()
+		fmt.Fprintln(h, st.Dev, st.Ino)
+		id.number = h.Sum64()
+		if !takesOver {
+			id.group = fmt.Sprintf("tend-%016x", id.number)
+		}
+		return id, fmt.Errorf("identity of the state directory: %w", err)
+	}
+	return id, nil
+}

@@ -1,0 +1,329 @@
+//go:build linux
+
+package keeper
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/orphan"
+	"github.com/tend-run/tend/keeper/wire"
+)
+
+// A stray is a descendant of some process of ours whose own parents are gone: it
+// fell to the anchor or the launcher, the subreapers. Whatever a descendant does (a
+// session of its own, another cgroup, an empty environment, two forks) it ends up
+// there, or still has a parent that does; so if there is no stray, there is nobody
+// whom the cgroup, the session or the parents do not show. Whose a stray is, its
+// cgroup, its session, or its mark tells. With one that nothing tells of, nobody
+// can say that the tree of a process is gone that ran when it started.
+
+// A mark is an rlimit that no program looks at and that every fork and exec keeps:
+// RLIMIT_RTTIME, some hundred thousand years of it, whose lower bits name the
+// process. A descendant may change it, and is a stray that nothing tells of then.
+const (
+	rlimitRTTime = 15
+	markBit      = 1 << 62
+)
+
+// markOf is the mark of a process: 21 bits of this daemon's identity, 14 of the slot
+// and 27 of its gen.
+func (k *Keeper) markOf(r wire.Ref) uint64 {
+	return markBit | uint64(k.identity.number&(1<<21-1))<<41 | uint64(r.Slot&(1<<14-1))<<27 | uint64(r.Gen&(1<<27-1))
+}
+
+// forks is held while this process has the mark of a child.
+type forks struct{ mu sync.Mutex }
+
+// marked calls fork, whose child gets the mark.
+func (k *Keeper) marked(p *proc, fork func() (int, error)) (int, error) {
+	k.forks.mu.Lock()
+	defer k.forks.mu.Unlock()
+	var was unix.Rlimit
+	if unix.Getrlimit(rlimitRTTime, &was) == nil && was.Max == unix.RLIM_INFINITY {
+		mine := unix.Rlimit{Cur: k.markOf(p.ref), Max: was.Max}
+		if unix.Setrlimit(rlimitRTTime, &mine) == nil {
+			defer unix.Setrlimit(rlimitRTTime, &was)
+		}
+	}
+	return fork()
+}
+
+// stray is one of them, or a descendant of one.
+type stray struct {
+	pid     int
+	started int64 // CLOCK_BOOTTIME, ns
+	session int
+	slot    int // whose cgroup of ours it is in; -1: none
+	mark    uint64
+	below   int // the stray that it descends from, by pid
+}
+
+// lineage are the subreapers above us to which our processes' descendants fall,
+// nearest first. sure: they are all there are.
+type lineage struct {
+	mu   sync.Mutex
+	of   int // our parent when it was looked up; guarded by mu
+	pids []int
+	sure bool
+}
+
+func (k *Keeper) subreapers() (pids []int, sure bool) {
+	l := &k.line
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first := os.Getppid()
+	if l.of == first {
+		return l.pids, l.sure
+	}
+	l.of, l.pids, l.sure = first, []int{first}, k.isRole(first, "anchor")
+	switch up := parentOf(first); {
+	case k.isRole(first, "launcher"):
+		l.sure = true
+	case l.sure && k.isRole(up, "launcher"):
+		l.pids = append(l.pids, up)
+	case !l.sure: // somebody else's children
+		l.pids = nil
+	}
+	return l.pids, l.sure
+}
+
+// isRole reports whether a process is this daemon's anchor or launcher.
+func (k *Keeper) isRole(pid int, role string) bool {
+	argv, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	return err == nil && strings.Contains(string(argv), "\x00"+role+"\x00--state-dir\x00"+k.cfg.StateDir+"\x00")
+}
+
+func parentOf(pid int) int {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	ppid, _, _ := parseStat(b)
+	return ppid
+}
+
+// children of a process, of all its threads; ok is false where the kernel does not
+// list them (CONFIG_PROC_CHILDREN).
+func children(pid int) (pids []int, ok bool) {
+	dir := "/proc/" + strconv.Itoa(pid) + "/task"
+	tasks, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, true // it is gone
+	}
+	for _, t := range tasks {
+		b, err := os.ReadFile(dir + "/" + t.Name() + "/children")
+		if err != nil {
+			if _, serr := os.Stat(dir + "/" + t.Name() + "/stat"); serr == nil {
+				return nil, false
+			}
+			continue
+		}
+		ok = true
+		for f := range bytes.FieldsSeq(b) {
+			if pid, err := strconv.Atoi(string(f)); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids, true
+}
+
+// strays lists all that are there. sure: there are no others.
+func (k *Keeper) strays() (all []stray, sure bool) {
+	line, sure := k.subreapers()
+	var roots []int
+	for _, above := range line {
+		// The kernel gives orphans to the first thread.
+		b, err := os.ReadFile("/proc/" + strconv.Itoa(above) + "/task/" + strconv.Itoa(above) + "/children")
+		sure = sure && err == nil
+		for f := range bytes.FieldsSeq(b) {
+			if pid, err := strconv.Atoi(string(f)); err == nil && pid != os.Getpid() && pid != line[0] {
+				roots = append(roots, pid)
+			}
+		}
+	}
+	if len(roots) == 0 {
+		return nil, sure // as it is most often
+	}
+	ours := map[int]bool{os.Getpid(): true, k.run.Holder("server"): true, k.run.Holder("anchor"): true}
+	for i := range min(k.board.Used(), board.Slots) {
+		if p := k.procs[i].Load(); p != nil && p.slot.Flags()&board.FlagExited == 0 {
+			ours[p.slot.PID()] = true
+		}
+	}
+	seen := map[int]bool{}
+	var walk func(pid, root, depth int)
+	walk = func(pid, root, depth int) {
+		if ours[pid] || seen[pid] || depth > 1000 {
+			return
+		}
+		seen[pid] = true
+		if s, ok := k.look(pid); ok {
+			s.below = root
+			all = append(all, s)
+		}
+		below, ok := children(pid)
+		sure = sure && ok
+		for _, c := range below {
+			walk(c, root, depth+1)
+		}
+	}
+	for _, pid := range roots {
+		walk(pid, pid, 0)
+	}
+	return all, sure
+}
+
+// look reads what tells whose a process is; false: it is no more.
+func (k *Keeper) look(pid int) (s stray, ok bool) {
+	dir := "/proc/" + strconv.Itoa(pid)
+	stat, err := os.ReadFile(dir + "/stat")
+	if err != nil {
+		return s, false
+	}
+	s = stray{pid: pid, slot: -1, started: orphan.Started(pid)}
+	if _, s.session, ok = parseStat(stat); !ok {
+		return s, false
+	}
+	if text, err := os.ReadFile(dir + "/cgroup"); err == nil && k.groups.ours(string(text)) {
+		s.slot = orphan.SlotOf(string(text))
+	}
+	if limits, err := os.ReadFile(dir + "/limits"); err == nil {
+		s.mark = markIn(limits)
+	}
+	return s, true
+}
+
+// markIn finds the mark in the text of /proc/PID/limits; 0: none.
+func markIn(limits []byte) uint64 {
+	for line := range bytes.Lines(limits) {
+		if v, ok := bytes.CutPrefix(line, []byte("Max realtime timeout")); ok {
+			f := bytes.Fields(v)
+			if len(f) == 0 {
+				return 0
+			}
+			n, err := strconv.ParseUint(string(f[0]), 10, 64)
+			if err != nil || n&markBit == 0 || n >= 1<<63 {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// whose tells whether a stray is p's; known is false if nothing tells whose it is,
+// and it may be p's. p.mu is held.
+func (k *Keeper) whose(p *proc, s *stray) (is, known bool) {
+	switch {
+	case p.began > 0 && orphan.Before(s.started, p.began):
+		return false, true
+	case s.mark == k.markOf(p.ref):
+		return true, true
+	case s.mark != 0 && s.mark>>41 == k.markOf(p.ref)>>41: // of another process of ours
+		return false, true
+	case s.slot >= 0:
+		return p.group && s.slot == int(p.ref.Slot), true
+	case s.session == p.pid:
+		_, _, alive := procStat(p.pid) // the number is not used again while the session has members
+		return !p.exited || !alive, true
+	}
+	return false, false
+}
+
+// escaped are the strays that are p's, and those of which nothing tells that they
+// are not. sure: no others are. p.mu is held.
+func (k *Keeper) escaped(p *proc) (its, unknown []stray, sure bool) {
+	all, sure := k.strays()
+	if len(all) == 0 {
+		return nil, nil, sure
+	}
+	root := map[int]bool{} // strays whose descendants are p's as they are
+	for i := range all {
+		if is, _ := k.whose(p, &all[i]); is {
+			root[all[i].below] = root[all[i].below] || all[i].pid == all[i].below
+		}
+	}
+	for i := range all {
+		is, known := k.whose(p, &all[i])
+		switch {
+		case is, !known && root[all[i].below]:
+			its = append(its, all[i])
+		case !known:
+			unknown = append(unknown, all[i])
+		}
+	}
+	return its, unknown, sure
+}
+
+// open opens a process, and makes sure that it is the one that was seen.
+func (s *stray) open() (pidfd int, ok bool) {
+	fd, err := unix.PidfdOpen(s.pid, 0)
+	if err != nil {
+		return -1, false
+	}
+	if orphan.Started(s.pid) != s.started {
+		unix.Close(fd)
+		return -1, false
+	}
+	return fd, true
+}
+
+func (s *stray) signal(sig unix.Signal) bool {
+	fd, ok := s.open()
+	if !ok {
+		return false
+	}
+	defer unix.Close(fd)
+	return unix.PidfdSendSignal(fd, sig, nil, 0) == nil
+}
+
+// outside are the descendants of the leader that still hang together with it, and
+// are not in its cgroup any more. p.mu is held.
+func (k *Keeper) outside(p *proc) (out []stray) {
+	if p.exited {
+		return nil
+	}
+	var walk func(pid, depth int)
+	seen := map[int]bool{p.pid: true}
+	walk = func(pid, depth int) {
+		below, _ := children(pid)
+		for _, c := range below {
+			if seen[c] || depth > 1000 {
+				continue
+			}
+			seen[c] = true
+			if s, ok := k.look(c); ok && s.slot != int(p.ref.Slot) {
+				out = append(out, s)
+			}
+			walk(c, depth+1)
+		}
+	}
+	if s, ok := k.look(p.pid); ok && s.slot != int(p.ref.Slot) {
+		out = append(out, s) // it has moved itself
+	}
+	walk(p.pid, 0)
+	return out
+}
+
+// nameOf is the name of a process as the kernel has it (comm), without what a
+// terminal would obey.
+func nameOf(pid int) string {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
+	if err != nil {
+		return ""
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == '\uFFFD' {
+			return '?'
+		}
+		return r
+	}, strings.TrimSuffix(string(b), "\n"))
+}
