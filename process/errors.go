@@ -68,6 +68,23 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return e.Field + " " + e.Reason }
 
+// AmbiguousError: a word means several processes, and nobody can tell which was
+// meant. It is an ErrAmbiguous.
+type AmbiguousError struct {
+	What string // "2 running processes have the name \"web\""
+	IDs  []ID   // of those, oldest first; the first ones of very many
+}
+
+func (e *AmbiguousError) Error() string {
+	ids := make([]string, len(e.IDs))
+	for i, id := range e.IDs {
+		ids[i] = string(id)
+	}
+	return fmt.Sprintf("%v: %s; name one by its id: %s", ErrAmbiguous, e.What, strings.Join(ids, ", "))
+}
+
+func (e *AmbiguousError) Unwrap() error { return ErrAmbiguous }
+
 // StartReason says at which step a start failed.
 type StartReason uint8
 

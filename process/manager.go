@@ -11,7 +11,8 @@ type Manager interface {
 	// Start starts a process and returns when the kernel runs the program.
 	// Errors: *InvalidError, ErrExists, *StartError, ErrUnavailable.
 	Start(ctx context.Context, spec Spec) (Process, error)
-	// Get finds one process, live or finished. ErrNotFound, ErrAmbiguous.
+	// Get finds one process, live or finished; see Resolve. ErrNotFound,
+	// AmbiguousError.
 	Get(ctx context.Context, sel Selector) (Process, error)
 	// List returns all processes that match, oldest first.
 	List(ctx context.Context, f Filter) ([]Info, error)

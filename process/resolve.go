@@ -18,32 +18,31 @@ type Names struct {
 const MinPrefix = 4
 
 // Resolve finds what a selector means among n processes, in the order of their
-// start, whose names at tells: the index of the one, or of the newest where
-// several have the same pid, tag or name.
+// start, whose names at tells, and which run or not, as live tells: the index of
+// the one. One that runs goes before those that have ended, of which the newest
+// counts. Two that run with the same name are nobody's to choose between; with the
+// same tag, which a program gives, the newest counts, as with a pid.
 //
-// Errors: ErrNotFound; ErrAmbiguous for a prefix of several ids; InvalidError
-// for an empty selector.
-func Resolve(sel Selector, n int, at func(int) Names) (int, error) {
-	newest := func(match func(Names) bool) int {
-		for i := n - 1; i >= 0; i-- {
-			if match(at(i)) {
-				return i
-			}
-		}
-		return -1
-	}
+// Errors: ErrNotFound; AmbiguousError for a prefix of several ids and for a name
+// that several have that run; InvalidError for an empty selector.
+func Resolve(sel Selector, n int, at func(int) Names, live func(int) bool) (int, error) {
+	r := resolver{n, at, live}
 	found, what := -1, ""
 	switch {
 	case sel.ID != "":
-		found, what = newest(func(p Names) bool { return p.ID == sel.ID }), "id "+string(sel.ID)
+		found, what = r.newest(func(p Names) bool { return p.ID == sel.ID }), "id "+string(sel.ID)
 	case sel.PID != 0:
-		found, what = newest(func(p Names) bool { return p.PID == sel.PID }), "pid "+strconv.Itoa(sel.PID)
+		found, what = r.newest(func(p Names) bool { return p.PID == sel.PID }), "pid "+strconv.Itoa(sel.PID)
 	case sel.Tag != "":
-		found, what = newest(func(p Names) bool { return p.Tag == sel.Tag }), "tag "+sel.Tag
+		found, what = r.newest(func(p Names) bool { return p.Tag == sel.Tag }), "tag "+sel.Tag
 	case sel.Name != "":
-		found, what = newest(func(p Names) bool { return p.Name == sel.Name }), "name "+sel.Name
+		i, err := r.one("name", sel.Name, func(p Names) bool { return p.Name == sel.Name })
+		if err != nil {
+			return -1, err
+		}
+		found, what = i, "name "+sel.Name
 	case sel.Any != "":
-		return resolveAny(sel.Any, n, at, newest)
+		return r.any(sel.Any)
 	default:
 		return -1, &InvalidError{Field: "selector", Reason: "is empty; give an id, pid, tag or name"}
 	}
@@ -53,34 +52,81 @@ func Resolve(sel Selector, n int, at func(int) Names) (int, error) {
 	return found, nil
 }
 
-func resolveAny(s string, n int, at func(int) Names, newest func(func(Names) bool) int) (int, error) {
-	if i := newest(func(p Names) bool { return string(p.ID) == s }); i >= 0 {
+type resolver struct {
+	n    int
+	at   func(int) Names
+	live func(int) bool
+}
+
+// newest is the newest that runs, or else the newest; -1: none matches.
+func (r resolver) newest(match func(Names) bool) int {
+	ended := -1
+	for i := r.n - 1; i >= 0; i-- {
+		switch {
+		case !match(r.at(i)):
+		case r.live(i):
+			return i
+		case ended < 0:
+			ended = i
+		}
+	}
+	return ended
+}
+
+// one is newest, unless several run.
+func (r resolver) one(kind, value string, match func(Names) bool) (int, error) {
+	found := r.newest(match)
+	if found < 0 || !r.live(found) {
+		return found, nil
+	}
+	var ids []ID
+	for i := range r.n {
+		if p := r.at(i); match(p) && r.live(i) {
+			ids = append(ids, p.ID)
+		}
+	}
+	if len(ids) > 1 {
+		return -1, &AmbiguousError{What: fmt.Sprintf("%d running processes have the %s %q", len(ids), kind, value), IDs: ids[:min(len(ids), maxAmbiguous)]}
+	}
+	return found, nil
+}
+
+// maxAmbiguous bounds how many processes an AmbiguousError lists.
+const maxAmbiguous = 20
+
+func (r resolver) any(s string) (int, error) {
+	if i := r.newest(func(p Names) bool { return string(p.ID) == s }); i >= 0 {
 		return i, nil
 	}
 	if len(s) >= MinPrefix {
-		first, count := -1, 0
-		for i := range n {
-			if strings.HasPrefix(string(at(i).ID), s) {
+		first, ids := -1, []ID(nil)
+		for i := range r.n {
+			if id := r.at(i).ID; strings.HasPrefix(string(id), s) {
 				first = i
-				count++
+				ids = append(ids, id)
 			}
 		}
 		switch {
-		case count == 1:
+		case len(ids) == 1:
 			return first, nil
-		case count > 1:
-			return -1, fmt.Errorf("%w: %d ids begin with %q; give more of it", ErrAmbiguous, count, s)
+		case len(ids) > 1:
+			return -1, &AmbiguousError{What: fmt.Sprintf("%d ids begin with %q", len(ids), s), IDs: ids[:min(len(ids), maxAmbiguous)]}
 		}
 	}
-	pid, err := strconv.Atoi(s)
-	for _, match := range []func(Names) bool{
-		func(p Names) bool { return p.Name == s },
-		func(p Names) bool { return p.Tag == s },
-		func(p Names) bool { return err == nil && p.PID == pid },
+	pid, perr := strconv.Atoi(s)
+	for _, by := range []struct {
+		kind  string
+		match func(Names) bool
+	}{
+		{"name", func(p Names) bool { return p.Name == s }},
+		{"tag", func(p Names) bool { return p.Tag == s }},
 	} {
-		if i := newest(match); i >= 0 {
-			return i, nil
+		if i, err := r.one(by.kind, s, by.match); err != nil || i >= 0 {
+			return i, err
 		}
+	}
+	if i := r.newest(func(p Names) bool { return perr == nil && p.PID == pid }); i >= 0 {
+		return i, nil
 	}
 	return -1, fmt.Errorf("%w: %q is no id, prefix of an id, name, tag or pid", ErrNotFound, s)
 }

@@ -17,7 +17,7 @@ func explain(err error) string {
 	case errors.Is(err, process.ErrNotFound):
 		hint = "tend ps -a lists all that are known"
 	case errors.Is(err, process.ErrAmbiguous):
-		hint = "give more letters of the id; tend ps -a shows them"
+		hint = "tend ps -a shows them all"
 	case errors.Is(err, process.ErrRunning):
 		hint = "tend kill ends it, tend rm -f does both"
 	case errors.Is(err, process.ErrStdinClosed):

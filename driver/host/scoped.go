@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"slices"
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/process"
@@ -75,19 +74,19 @@ func (s *scoped) Get(ctx context.Context, sel process.Selector) (process.Process
 		return p, nil
 	}
 	// The machine's newest holder of a tag, name or pid may be another
-	// sandbox's: look among our own, newest first.
+	// sandbox's: look among our own.
 	infos, err := s.List(ctx, process.Filter{})
 	if err != nil {
 		return nil, err
 	}
-	for _, info := range slices.Backward(infos) {
-		switch {
-		case sel.PID != 0 && info.PID == sel.PID, sel.Tag != "" && info.Spec.Tag == sel.Tag, sel.Name != "" && info.Spec.Name == sel.Name,
-			sel.Any != "" && (string(info.ID) == sel.Any || info.Spec.Name == sel.Any || info.Spec.Tag == sel.Any):
-			return s.inner.Get(ctx, process.Selector{ID: info.ID})
-		}
+	i, err := process.Resolve(sel, len(infos), func(i int) process.Names {
+		in := &infos[i]
+		return process.Names{ID: in.ID, PID: in.PID, Name: in.Spec.Name, Tag: in.Spec.Tag}
+	}, func(i int) bool { return infos[i].Exit == nil })
+	if err != nil {
+		return nil, err
 	}
-	return nil, process.ErrNotFound
+	return s.inner.Get(ctx, process.Selector{ID: infos[i].ID})
 }
 
 func (s *scoped) owns(info *process.Info) bool {

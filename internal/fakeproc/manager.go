@@ -116,15 +116,16 @@ func (m *manager) forget(p *proc) bool {
 // Get implements process.Manager.
 func (m *manager) Get(_ context.Context, sel process.Selector) (process.Process, error) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	i, err := process.Resolve(sel, len(m.order), func(i int) process.Names {
-		p := m.order[i]
+	all := slices.Clone(m.order)
+	m.mu.Unlock()
+	i, err := process.Resolve(sel, len(all), func(i int) process.Names {
+		p := all[i]
 		return process.Names{ID: p.id, PID: p.pid, Name: p.spec.Name, Tag: p.spec.Tag}
-	})
+	}, func(i int) bool { return all[i].runs() })
 	if err != nil {
 		return nil, err
 	}
-	return m.order[i], nil
+	return all[i], nil
 }
 
 // List implements process.Manager.

@@ -150,6 +150,13 @@ func (p *proc) Wait(ctx context.Context, until process.Until) (process.WaitResul
 	return observe.Wait(ctx, p, until)
 }
 
+// runs reports whether the process has not ended.
+func (p *proc) runs() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.exit == nil
+}
+
 // Remove implements process.Process.
 func (p *proc) Remove(context.Context) error {
 	p.checkTree()

@@ -88,6 +88,12 @@ func Error(err error) *connect.Error {
 				}
 			}
 		}
+	} else if e, ok := errors.AsType[*process.AmbiguousError](err); ok {
+		code = connect.CodeInvalidArgument
+		detail.Kind, detail.What = tendv1.ErrorKind_ERROR_KIND_AMBIGUOUS, text(e.What)
+		for _, id := range e.IDs {
+			detail.Ids = append(detail.Ids, string(id))
+		}
 	} else if e, ok := errors.AsType[*process.GapError](err); ok {
 		code = connect.CodeOutOfRange
 		detail.Kind, detail.Gap = tendv1.ErrorKind_ERROR_KIND_GAP, Gap(e.Gap)
@@ -145,6 +151,17 @@ func fromDetail(d *tendv1.ErrorDetail) error {
 	switch d.GetKind() {
 	case tendv1.ErrorKind_ERROR_KIND_INVALID:
 		return &process.InvalidError{Field: d.GetField(), Reason: d.GetReason()}
+	case tendv1.ErrorKind_ERROR_KIND_AMBIGUOUS:
+		if len(d.GetIds()) == 0 {
+			return process.ErrAmbiguous
+		}
+		e := &process.AmbiguousError{What: d.GetWhat()}
+		for _, id := range d.GetIds() {
+			if id := process.ID(id); id.Validate() == nil {
+				e.IDs = append(e.IDs, id)
+			}
+		}
+		return e
 	case tendv1.ErrorKind_ERROR_KIND_START:
 		e := &process.StartError{Reason: process.StartReason(d.GetStartReason()), What: d.GetWhat()}
 		if cause := sentinel(d.GetCause()); cause != nil {

@@ -105,7 +105,7 @@ func (m *Manager) Get(ctx context.Context, sel process.Selector) (process.Proces
 		}
 		spec := p.spec.Load()
 		return process.Names{ID: p.id, PID: p.pid, Name: spec.Name, Tag: spec.Tag}
-	})
+	}, func(i int) bool { return m.order[i].Progress().Exit == nil })
 	if err != nil {
 		return nil, err
 	}

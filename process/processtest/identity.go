@@ -119,7 +119,7 @@ var identities = []test{
 			t.Errorf("after the exit the tag found %v, %v", got, err)
 		}
 	}},
-	{"the newest holder of a tag or name wins, whoever else has another", func(t *T) {
+	{"the newest that runs with a tag wins, and two that run with a name are told", func(t *T) {
 		tag, name := unique("tag"), unique("name")
 		var last process.Process
 		for range 3 {
@@ -127,9 +127,40 @@ var identities = []test{
 			last = t.start(process.Spec{Shell: "exec sleep 100000", Tag: tag, Name: name})
 			t.start(process.Spec{Shell: "exec sleep 100000", Tag: tag + "x", Name: name + "x"})
 		}
-		for _, sel := range []process.Selector{{Tag: tag}, {Name: name}, {Any: name}, {Any: tag}} {
-			if got, err := t.m.Get(t.ctx, sel); err != nil || got.ID() != last.ID() {
-				t.Errorf("%+v: got %v, %v; want %s", sel, got, err, last.ID())
+		if got, err := t.m.Get(t.ctx, process.Selector{Tag: tag}); err != nil || got.ID() != last.ID() {
+			t.Errorf("the tag: got %v, %v; want %s", got, err, last.ID())
+		}
+		for _, sel := range []process.Selector{{Name: name}, {Any: name}, {Any: tag}} {
+			_, err := t.m.Get(t.ctx, sel)
+			t.wantError("two of one name", err, process.ErrAmbiguous)
+			var several *process.AmbiguousError
+			if !errors.As(err, &several) || len(several.IDs) != 3 || several.IDs[2] != last.ID() {
+				t.Errorf("%+v: %v; want the three ids, %s last", sel, err, last.ID())
+			}
+		}
+	}},
+	{"a process that runs goes before those with its name that have ended", func(t *T) {
+		tag, name := unique("tag"), unique("name")
+		start := func(shell string) process.Process {
+			return t.start(process.Spec{Shell: shell, Tag: tag, Name: name})
+		}
+		t.exit(start("exit 0"))
+		runs := start("exec sleep 100000")
+		ended := start("exit 0")
+		t.exit(ended)
+		sels := []process.Selector{{Name: name}, {Any: name}, {Tag: tag}, {Any: tag}}
+		for _, sel := range sels {
+			if got, err := t.m.Get(t.ctx, sel); err != nil || got.ID() != runs.ID() {
+				t.Errorf("%+v: got %v, %v; want %s, which runs", sel, got, err, runs.ID())
+			}
+		}
+		if _, err := runs.Kill(t.ctx); err != nil {
+			t.Fatal(err)
+		}
+		t.exit(runs)
+		for _, sel := range sels {
+			if got, err := t.m.Get(t.ctx, sel); err != nil || got.ID() != ended.ID() {
+				t.Errorf("%+v: got %v, %v; want %s, the newest", sel, got, err, ended.ID())
 			}
 		}
 	}},

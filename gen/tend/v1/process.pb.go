@@ -2480,7 +2480,9 @@ type ErrorDetail struct {
 	Gap *Gap `protobuf:"bytes,8,opt,name=gap,proto3" json:"gap,omitempty"`
 	// START: what kind of error made it fail, if it is one of these.
 	// STDIN_CLOSED, LIMIT: the kind that says it more exactly, if there is one.
-	Cause         ErrorKind `protobuf:"varint,9,opt,name=cause,proto3,enum=tend.v1.ErrorKind" json:"cause,omitempty"`
+	Cause ErrorKind `protobuf:"varint,9,opt,name=cause,proto3,enum=tend.v1.ErrorKind" json:"cause,omitempty"`
+	// AMBIGUOUS: the processes that what may mean.
+	Ids           []string `protobuf:"bytes,10,rep,name=ids,proto3" json:"ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2576,6 +2578,13 @@ func (x *ErrorDetail) GetCause() ErrorKind {
 		return x.Cause
 	}
 	return ErrorKind_ERROR_KIND_UNSPECIFIED
+}
+
+func (x *ErrorDetail) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
 }
 
 type Event_Empty struct {
@@ -3044,7 +3053,7 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\vPinResponse\"<\n" +
 	"\rRemoveRequest\x12+\n" +
 	"\aprocess\x18\x01 \x01(\v2\x11.tend.v1.SelectorR\aprocess\"\x10\n" +
-	"\x0eRemoveResponse\"\xb3\x02\n" +
+	"\x0eRemoveResponse\"\xc5\x02\n" +
 	"\vErrorDetail\x12&\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x12.tend.v1.ErrorKindR\x04kind\x12\x14\n" +
 	"\x05field\x18\x02 \x01(\tR\x05field\x12\x16\n" +
@@ -3054,7 +3063,9 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\fsystem_error\x18\x06 \x01(\tR\vsystemError\x12\x14\n" +
 	"\x05errno\x18\a \x01(\x05R\x05errno\x12\x1e\n" +
 	"\x03gap\x18\b \x01(\v2\f.tend.v1.GapR\x03gap\x12(\n" +
-	"\x05cause\x18\t \x01(\x0e2\x12.tend.v1.ErrorKindR\x05cause*m\n" +
+	"\x05cause\x18\t \x01(\x0e2\x12.tend.v1.ErrorKindR\x05cause\x12\x10\n" +
+	"\x03ids\x18\n" +
+	" \x03(\tR\x03ids*m\n" +
 	"\n" +
 	"InputState\x12\x14\n" +
 	"\x10INPUT_STATE_NONE\x10\x00\x12\x16\n" +
