@@ -42,7 +42,7 @@ func (o *own) tend(args ...string) (said string, status int) {
 	o.t.Helper()
 	ctx, cancel := context.WithTimeout(o.t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, bin, append(args, "--state-dir", o.dir)...)
+	cmd := exec.CommandContext(ctx, bin, append([]string{"--state-dir", o.dir}, args...)...)
 	cmd.Env = append(os.Environ(), "TEND_URL=", "TEND_STATE_DIR=")
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
@@ -105,6 +105,9 @@ func TestCommandsEndWhenARoleStandsStill(t *testing.T) {
 				t.Fatalf("%d: %s", status, out)
 			}
 			pid := o.holder(c.role)
+			if pid == 0 {
+				t.Fatalf("nobody is the %s", c.role)
+			}
 			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}

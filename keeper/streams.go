@@ -25,6 +25,7 @@ func (k *Keeper) openStreams(p *proc, spec *process.Spec, req *wire.Spawn) ([]in
 			return fail(err)
 		}
 		child, p.stdin.fd, p.stdin.open = append(child, pipe[0]), pipe[1], true
+		k.give(p, pipe[0], req)
 	} else {
 		child = append(child, k.null)
 	}
@@ -35,6 +36,7 @@ func (k *Keeper) openStreams(p *proc, spec *process.Spec, req *wire.Spawn) ([]in
 			return fail(err)
 		}
 		p.out[i].fd, p.out[i].eof, child = pipe[0], false, append(child, pipe[1])
+		k.give(p, pipe[1], req)
 	}
 	return child, nil
 }
@@ -63,11 +65,7 @@ func (k *Keeper) openTerminal(p *proc, size process.Size, req *wire.Spawn) ([]in
 		return fail(e)
 	}
 	fd := int(slave)
-	if req.Cred {
-		if err := unix.Fchown(fd, int(req.UID), -1); err != nil {
-			k.logf("process %s: terminal stays with uid %d: %v", p.id, os.Getuid(), err)
-		}
-	}
+	k.give(p, fd, req)
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		unix.Close(fd)
@@ -75,6 +73,17 @@ func (k *Keeper) openTerminal(p *proc, size process.Size, req *wire.Spawn) ([]in
 	}
 	s.stageR, s.stageW = pipe[0], pipe[1]
 	return []int{fd, fd, fd}, nil
+}
+
+// give makes a pipe or terminal the user's, as a login does: a program opens it anew
+// by the names /dev/stdin, /dev/stdout and /dev/stderr.
+func (k *Keeper) give(p *proc, fd int, req *wire.Spawn) {
+	if !req.Cred {
+		return
+	}
+	if err := unix.Fchown(fd, int(req.UID), -1); err != nil {
+		k.logf("process %s: its streams stay with uid %d: %v", p.id, os.Getuid(), err)
+	}
 }
 
 func setSize(fd int, size process.Size) error {

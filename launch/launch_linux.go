@@ -107,6 +107,9 @@ func Usable(stateDir string) error {
 	if err := os.MkdirAll(stateDir, 0o700); err != nil {
 		return fmt.Errorf("make the state directory: %w (choose another with --state-dir)", err)
 	}
+	if err := Owned(stateDir); err != nil {
+		return err
+	}
 	if err := unix.Access(stateDir, unix.W_OK|unix.X_OK); err != nil {
 		return fmt.Errorf("state directory %s cannot be written to: %w (choose another with --state-dir)", stateDir, err)
 	}

@@ -31,6 +31,9 @@ func (inv *invocation) connectOrStart(ctx context.Context) (*daemon, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state directory: %w (give another with --state-dir)", err)
 	}
+	if err := owned(dir); err != nil {
+		return nil, err
+	}
 	unlock, err := lock(ctx, filepath.Join(dir, lockName))
 	if err != nil {
 		return nil, err

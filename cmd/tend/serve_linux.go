@@ -94,6 +94,8 @@ func silent(dir string) string  { return launch.Silent(dir) }
 func trouble(dir string) string { return launch.Trouble(dir) }
 func rouse(dir string)          { launch.Rouse(dir) }
 
+func owned(dir string) error { return launch.Owned(dir) }
+
 // leftBehind reports whether nobody will answer on the sockets of a state
 // directory until the next tend serve. A server that was killed is back within
 // a second, and is waited for.

@@ -28,6 +28,7 @@ func kept(string) bool { return false }
 func silent(string) string  { return "" }
 func trouble(string) string { return "" }
 func rouse(string)          {}
+func owned(string) error    { return nil }
 
 // leftBehind: no daemon runs here.
 func leftBehind(context.Context, string) bool { return false }

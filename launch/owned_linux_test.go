@@ -1,0 +1,54 @@
+package launch
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestAStateDirectoryThatOthersMayWriteToIsRefused(t *testing.T) {
+	dir := func(mode os.FileMode, sub string) string {
+		d := t.TempDir()
+		at := filepath.Join(d, sub)
+		if err := os.MkdirAll(at, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(at, mode); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	for name, c := range map[string]struct {
+		dir  string
+		says string
+	}{
+		"there is none":             {filepath.Join(t.TempDir(), "none"), ""},
+		"one's own":                 {dir(0o700, ""), ""},
+		"one that others may read":  {dir(0o755, ""), ""},
+		"one for the group":         {dir(0o770, ""), "chmod go-w"},
+		"one for everybody":         {dir(0o777, ""), "chmod go-w"},
+		"its spool for everybody":   {dir(0o777, "spool"), "spool"},
+		"its sockets for the group": {dir(0o770, "run"), "run"},
+	} {
+		err := Owned(c.dir)
+		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %v; want %q", name, err, c.says)
+		}
+	}
+	if os.Geteuid() != 0 {
+		return // only root can give a directory away
+	}
+	for _, sub := range []string{"", "run", "spool"} {
+		d := dir(0o700, sub)
+		if err := os.Chown(filepath.Join(d, sub), 12345, -1); err != nil {
+			t.Fatal(err)
+		}
+		if err := Owned(d); err == nil || !strings.Contains(err.Error(), "belongs to uid 12345") || !strings.Contains(err.Error(), "--state-dir") {
+			t.Errorf("%q of another user: %v", sub, err)
+		}
+		if err := Usable(d); err == nil {
+			t.Errorf("%q of another user is used", sub)
+		}
+	}
+}
