@@ -169,7 +169,7 @@ func (a *anchor) begin(r *role) {
 			a.logf("%v", err)
 		}
 		if r.fails >= failsToTell {
-			a.run.SetTrouble(r.name, fmt.Errorf("the %s cannot start: %w. It is tried again every %v", r.name, err, maxFailPause))
+			a.run.SetTrouble(r.name, fmt.Errorf("the %s cannot start: %w. It is tried again, at last every %v", r.name, err, maxFailPause))
 		}
 		time.AfterFunc(failPause(r.fails), func() {
 			a.mu.Lock()

@@ -93,7 +93,7 @@ func cannotStart(name string, fails int, status unix.WaitStatus, lastWords strin
 	if lastWords == "" {
 		lastWords = "it says nothing; see the log of tend serve"
 	}
-	return fmt.Errorf("the %s cannot start (%d times in a row; %s): %s. It is tried again every %v; tend shutdown, or kill of tend serve, ends the daemon", name, fails, how, lastWords, maxFailPause)
+	return fmt.Errorf("the %s cannot start (%d times in a row; %s): %s. It is tried again, at last every %v; to end the daemon, end tend serve, or tend shutdown", name, fails, how, lastWords, maxFailPause)
 }
 
 // gone takes note of the end of the current process and says how long to wait

@@ -164,6 +164,12 @@ func TestARoleThatCannotStartSaysSo(t *testing.T) {
 	if !bytes.Contains(log, []byte("the keeper cannot start (5 times in a row; exit status 1)")) {
 		t.Errorf("its log does not say so:\n%s", log)
 	}
+	if out, status := o.tend("shutdown"); status != 0 || o.holder("anchor") != 0 {
+		t.Errorf("tend shutdown: status %d, %q", status, out)
+	}
+	if out, status := o.tend("run", "true"); status == 0 {
+		t.Errorf("tend run: %q", out)
+	}
 	if err := os.Remove(filepath.Join(o.dir, "spool")); err != nil {
 		t.Fatal(err)
 	}

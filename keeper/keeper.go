@@ -117,10 +117,6 @@ type Keeper struct {
 // ends all processes then, and returns.
 func Run(cfg Config) (err error) {
 	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, SpoolDir), ids: map[process.ID]*proc{}, listen: -1, wakeFD: -1, broken: make(chan error, 1)}
-	if err := os.MkdirAll(k.spool, 0o700); err != nil {
-		return fmt.Errorf("spool: %w", err)
-	}
-	k.syncs = k.newSyncer()
 	if k.run, err = rundir.Open(cfg.StateDir); err != nil {
 		return err
 	}
@@ -130,6 +126,10 @@ func Run(cfg Config) (err error) {
 			k.run.SetLastWords("keeper", err)
 		}
 	}()
+	if err := os.MkdirAll(k.spool, 0o700); err != nil {
+		return fmt.Errorf("spool: %w", err)
+	}
+	k.syncs = k.newSyncer()
 	if k.null, err = unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("/dev/null: %w", err)
 	}

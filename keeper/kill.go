@@ -321,8 +321,8 @@ func procStat(pid int) (ppid, session int, ok bool) {
 }
 
 // descendants walks the process table for the members of the session and
-// everything below them. Without a cgroup it is the best that can be known: a
-// descendant that made a session of its own and lost its parent is not found.
+// everything below them. Those who made a session of their own and lost their
+// parents are among the strays.
 func descendants(leader int) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

@@ -111,7 +111,7 @@ func (m *machine) facts(k *Keeper) []string {
 	fact("retention_frees_space", "FALLOC_FL_PUNCH_HOLE", punch)
 	switch {
 	case k.groups.root == "":
-		fact("kill_reaches_tree", "", k.groups.why+": a descendant that made its own session and lost its parent is not found")
+		fact("kill_reaches_tree", "", k.groups.why+": descendants are found by session, parents and mark, and a kill claims nothing")
 	case !k.groups.canKill:
 		fact("kill_reaches_tree", "", "this kernel has no cgroup.kill (Linux 5.14): members are killed one by one")
 	default:
@@ -154,7 +154,7 @@ func (k *Keeper) groupless() string {
 	}
 	k.groups.mu.Lock()
 	defer k.groups.mu.Unlock()
-	return fmt.Sprintf("%d of the running processes could get no cgroup in %s (%v): a descendant of theirs that made its own session and lost its parent is not found", n, k.groups.root, k.groups.last)
+	return fmt.Sprintf("%d of the running processes could get no cgroup in %s (%v): descendants of theirs are found by session, parents and mark, and a kill claims nothing", n, k.groups.root, k.groups.last)
 }
 
 // waiting says for what processes wait that the filesystem does not take

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/anchor"
 	"github.com/tend-run/tend/keeper/rundir"
 )
 
@@ -84,4 +85,15 @@ func Rouse(stateDir string) {
 	if pid := locked(run); pid > 1 && launcherArgv(pid, stateDir) != nil {
 		_ = unix.Kill(pid, unix.SIGCONT)
 	}
+}
+
+// End ends a daemon whose server cannot be asked to: the anchor ends in good order
+// what there is, and the launcher with it.
+func End(stateDir string) error {
+	c, err := anchor.Dial(stateDir)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Shutdown(false)
 }

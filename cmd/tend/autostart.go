@@ -121,7 +121,10 @@ func (inv *invocation) startDaemon(ctx context.Context, dir string) (*daemon, er
 			return nil, fmt.Errorf("the daemon was started (pid %d), and %s; its log is %s", cmd.Process.Pid, why, logPath)
 		}
 		var d *daemon
-		if d, last = inv.connect(ctx); last == nil {
+		try, over := context.WithTimeout(ctx, 2*time.Second)
+		d, last = inv.connect(try)
+		over()
+		if last == nil {
 			return d, nil
 		}
 	}

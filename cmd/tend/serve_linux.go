@@ -94,6 +94,9 @@ func silent(dir string) string  { return launch.Silent(dir) }
 func trouble(dir string) string { return launch.Trouble(dir) }
 func rouse(dir string)          { launch.Rouse(dir) }
 
+// end ends a daemon without its server.
+func end(dir string) error { return launch.End(dir) }
+
 func owned(dir string) error { return launch.Owned(dir) }
 
 // leftBehind reports whether nobody will answer on the sockets of a state

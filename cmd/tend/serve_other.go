@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 )
@@ -29,6 +30,7 @@ func silent(string) string  { return "" }
 func trouble(string) string { return "" }
 func rouse(string)          {}
 func owned(string) error    { return nil }
+func end(string) error      { return errors.ErrUnsupported }
 
 // leftBehind: no daemon runs here.
 func leftBehind(context.Context, string) bool { return false }

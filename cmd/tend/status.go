@@ -225,6 +225,9 @@ func (c *shutdownCmd) Run(ctx context.Context, inv *invocation) error {
 		rouse(dir) // what stands still cannot end in good order
 	}
 	d, err := inv.connect(ctx)
+	if errors.Is(err, process.ErrUnavailable) && inv.flags.URL == "" && !c.Keep {
+		return inv.shutdownWithoutServer(ctx, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -245,13 +248,41 @@ func (c *shutdownCmd) Run(ctx context.Context, inv *invocation) error {
 	if err := d.Shutdown(ctx, c.Keep); err != nil || !d.local {
 		return err
 	}
-	// What comes next may be another daemon in the same place.
+	return inv.awaitEnd(d.url, func() bool { return nobodyAt(ctx, d.url) || c.Keep && kept(status.StateDir) })
+}
+
+// shutdownWithoutServer ends our own daemon whose server cannot start, or says
+// nothing for another reason; why is what came of asking it.
+func (inv *invocation) shutdownWithoutServer(ctx context.Context, why error) error {
+	dir, err := inv.stateDir()
+	if err != nil {
+		return err
+	}
+	urls, err := inv.ownURLs()
+	if err != nil {
+		return err
+	}
+	if err := end(dir); err != nil {
+		return fmt.Errorf("%w; nor can it be ended without its server: %w", why, err)
+	}
+	return inv.awaitEnd(urls[0], func() bool {
+		for _, url := range urls {
+			if !nobodyAt(ctx, url) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// awaitEnd waits until the daemon has ended: what comes next may be another one in
+// the same place.
+func (inv *invocation) awaitEnd(url string, ended func() bool) error {
 	done := inv.progress("ending the daemon")
 	defer done()
-	ended := func() bool { return nobodyAt(ctx, d.url) || c.Keep && kept(status.StateDir) }
-	for end := time.Now().Add(shutdownTimeout); !ended(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			return fmt.Errorf("the daemon was told to end and still listens at %s after %v; tend status shows what is there", d.url, shutdownTimeout)
+	for last := time.Now().Add(shutdownTimeout); !ended(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(last) {
+			return fmt.Errorf("the daemon was told to end and still listens at %s after %v; tend status shows what is there", url, shutdownTimeout)
 		}
 	}
 	return nil

@@ -240,13 +240,21 @@ func (l *link) try(ctx context.Context, op byte, body []byte) (reply, error) {
 	l.pending[req] = ch
 	l.mu.Unlock()
 	l.write(conn, req, op, body)
-	select {
-	case rep := <-ch:
-		if rep.err != nil {
+	look := time.NewTicker(lookAfter)
+	defer look.Stop()
+	for {
+		err := error(nil)
+		select {
+		case rep := <-ch:
 			return rep, rep.err
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-look.C:
+			if op == wire.OpHello || l.ping(ctx) == nil {
+				continue // what was asked takes that long
+			}
+			err = context.DeadlineExceeded
 		}
-		return rep, nil
-	case <-ctx.Done():
 		l.mu.Lock()
 		delete(l.pending, req)
 		l.mu.Unlock()
@@ -255,8 +263,33 @@ func (l *link) try(ctx context.Context, op byte, body []byte) (reply, error) {
 			closeFDs(rep.fds)
 		default:
 		}
-		return reply{}, ctx.Err()
+		return reply{}, err
 	}
+}
+
+// How long the keeper may take to answer that it is there, and after what time,
+// again and again, one that has not answered a request is asked.
+const (
+	answerBound = 2 * time.Second
+	lookAfter   = 2 * time.Second
+)
+
+// askHello asks the keeper for its facts.
+func (l *link) askHello(ctx context.Context) (h wire.Hello, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerBound)
+	defer cancel()
+	rep, _, err := l.call(ctx, wire.OpHello, helloBody(), true)
+	if err != nil {
+		return h, err
+	}
+	closeFDs(rep.fds)
+	return wire.ParseHello(rep.body)
+}
+
+// ping asks whether the keeper is there.
+func (l *link) ping(ctx context.Context) error {
+	_, err := l.askHello(ctx)
+	return err
 }
 
 // tell sends a request without an answer, if a keeper is there: the board

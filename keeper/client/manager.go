@@ -339,32 +339,15 @@ func (m *Manager) wakeAll() {
 	}
 }
 
-// answerBound bounds how long the keeper may take to answer that it is there.
-const answerBound = 2 * time.Second
-
 // Ping asks the keeper whether it is there. process.ErrUnavailable, with the reason,
 // if it does not answer within a short time.
-func (m *Manager) Ping(ctx context.Context) error {
-	_, err := m.askHello(ctx)
-	return err
-}
-
-func (m *Manager) askHello(ctx context.Context) (h wire.Hello, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerBound)
-	defer cancel()
-	rep, _, err := m.link.call(ctx, wire.OpHello, helloBody(), true)
-	if err != nil {
-		return h, err
-	}
-	closeFDs(rep.fds)
-	return wire.ParseHello(rep.body)
-}
+func (m *Manager) Ping(ctx context.Context) error { return m.link.ping(ctx) }
 
 // Facts about this machine, as the keeper found them: "name=detail" for a
 // promise that is kept, "name!reason" for one that is not. Of a keeper that does
 // not answer they are those that it told last.
 func (m *Manager) Facts() []string {
-	h, err := m.askHello(context.Background())
+	h, err := m.link.askHello(context.Background())
 	if err == nil {
 		return append(h.Facts, fmt.Sprintf("keeper_answers=pid %d", h.PID))
 	}

@@ -72,7 +72,6 @@ func TestDaemonsWithOnePathInTwoMountNamespacesLeaveEachOtherAlone(t *testing.T)
 			if res, err := q.Kill(t.Context()); err != nil {
 				t.Errorf("%+v, %v", res, err)
 			}
-			n.Close()
 		})
 	}
 	if in, err := p.Info(t.Context()); err != nil || in.Exit != nil || unix.Kill(in.PID, 0) != nil {

@@ -260,7 +260,11 @@ func TestALauncherEndsEverythingThoughItsAnchorHasJustBegun(t *testing.T) {
 			continue // gone already
 		}
 		defer unix.Close(fd)
-		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000); n < 1 {
+		n, err := 0, error(unix.EINTR)
+		for err == unix.EINTR {
+			n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000)
+		}
+		if n < 1 {
 			t.Errorf("the %s lives on: %v", name, err)
 			unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 		}

@@ -212,10 +212,27 @@ func (m *Manager) claim(ctx context.Context, spec *process.Spec) (process.Proces
 			return nil, done, nil
 		}
 		m.mu.Unlock()
+		if err := m.awaitOther(ctx, under); err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+// awaitOther waits for somebody who starts the same id, or for the scan; not for a
+// keeper that is not there.
+func (m *Manager) awaitOther(ctx context.Context, under <-chan struct{}) error {
+	look := time.NewTicker(lookAfter)
+	defer look.Stop()
+	for {
 		select {
 		case <-under:
+			return nil
 		case <-ctx.Done():
-			return nil, nil, ctx.Err()
+			return ctx.Err()
+		case <-look.C:
+			if err := m.Ping(ctx); err != nil && ctx.Err() == nil {
+				return err
+			}
 		}
 	}
 }

@@ -32,10 +32,6 @@ const idleStarters = 8
 // filesystem that hangs.
 const startTimeout = 5 * time.Minute
 
-// lookAfter is after what time, again and again, a start that is not answered has
-// the keeper asked whether it is there at all.
-const lookAfter = 5 * time.Second
-
 // patience is how long a start waits for its answer without looking at its
 // context; almost all are over in less than a millisecond.
 const patience = 20 * time.Millisecond
