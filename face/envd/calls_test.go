@@ -68,7 +68,7 @@ func TestTagOfSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
 	pids := map[string]int{}
-	for _, tag := range []string{"a", "b", "c", "d", "e", "f", "a"} {
+	for _, tag := range []string{"a", "b", "c", "d", "e", "f", "a", strings.Repeat("t", 1000), strings.Repeat("t", 10000)} {
 		pids[tag] = s.stream("Start", sh("read x", `"tag":"`+tag+`"`)).started().pid
 	}
 	for tag, pid := range pids {

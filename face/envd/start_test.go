@@ -101,7 +101,7 @@ func TestStartRefusals(t *testing.T) {
 		{"a malformed timeout", sh("true"), []string{"Connect-Timeout-Ms: soon"}, nil, "invalid_argument: parse timeout: "},
 		{"a negative timeout", sh("true"), []string{"Connect-Timeout-Ms: -5"}, nil, "invalid_argument: parse timeout: "},
 		{"a NUL byte in an argument", `{"process":{"cmd":"true","args":["a\u0000b"]}}`, nil, nil, "invalid_argument: argv[1] has a NUL byte"},
-		{"a tag of 10,000 bytes", sh("true", `"tag":"`+strings.Repeat("x", 10000)+`"`), nil, nil, "invalid_argument: tag has 10000 bytes"},
+		{"a tag of 70,000 bytes", sh("true", `"tag":"`+strings.Repeat("x", 70000)+`"`), nil, nil, "invalid_argument: tag has 70000 bytes"},
 		{"10 MB of arguments", sh("true " + strings.Repeat("x", 10<<20)), nil, nil, "invalid_argument: "},
 		{"invalid UTF-8", "{\"process\":{\"cmd\":\"\xff\"}}", nil, nil, "invalid_argument: "},
 		{"a message that is no JSON", `{"process"`, nil, nil, "invalid_argument: "},

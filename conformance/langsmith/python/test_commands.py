@@ -74,6 +74,15 @@ def test_what_create_takes_is_done_or_named(client):
         client.create_sandbox(snapshot="a", snapshot_name="b")
 
 
+def test_a_finished_command_is_forgotten_at_its_time(sandbox):
+    kept, brief = (sandbox.run("echo ok", wait=False, ttl_seconds=ttl) for ttl in (-1, 1))
+    assert kept.result.stdout == brief.result.stdout == "ok\n"
+    time.sleep(1.1)  # it is over at the first look after that
+    with pytest.raises(SandboxOperationError, match="Command not found"):
+        list(sandbox.reconnect(brief.command_id))
+    assert sandbox.reconnect(kept.command_id).result.stdout == "ok\n"
+
+
 def test_an_offset_beyond_the_end_gives_the_exit_alone(sandbox):
     first = sandbox.run("printf 0123; exit 3", wait=False)
     assert first.result.exit_code == 3
