@@ -43,6 +43,8 @@
 //	      stream. Data files and index are not looked at any more
 //	21    cut: u64 length, u32 CRC-32C and u32 CRC-32 (IEEE) of the body of
 //	      record 1 as it was first; what is there now is cut (see Cut)
+//	24    writers of the input, once it is closed: u8 1 if one was forgotten; then
+//	      for each u8 length of the name, name, u64 bytes taken of it
 //
 // The first record is the spec. Unknown kinds and tags are skipped. A record
 // that is cut short or damaged ends the journal (a torn tail).
