@@ -75,3 +75,40 @@ func TestARoleWhoseEndWasAskedForIsNoCrash(t *testing.T) {
 		}
 	}
 }
+
+// A role that fails by its own fault is started ever more seldom; one that somebody
+// kills is not to blame, nor one that was told to end, or lived well.
+func TestARoleIsBlamedForItsOwnFaultsAlone(t *testing.T) {
+	for fails, want := range map[int]time.Duration{0: 10 * time.Millisecond, 1: 10 * time.Millisecond, 2: 20 * time.Millisecond, 5: 160 * time.Millisecond, 12: 20480 * time.Millisecond, 13: maxFailPause, 1 << 40: maxFailPause} {
+		if got := failPause(fails); got != want {
+			t.Errorf("after %d failures the pause is %v; want %v", fails, got, want)
+		}
+	}
+	exit := func(code int) unix.WaitStatus { return unix.WaitStatus(code << 8) }
+	signal := func(s unix.Signal) unix.WaitStatus { return unix.WaitStatus(s) }
+	r := &role{name: "keeper"}
+	for _, c := range []struct {
+		name   string
+		status unix.WaitStatus
+		lived  time.Duration
+		asked  bool
+		fails  int
+	}{
+		{"it gives up", exit(1), time.Millisecond, false, 1},
+		{"it crashes", signal(unix.SIGBUS), time.Second, false, 2},
+		{"it panics", exit(2), time.Second, false, 3},
+		{"it is killed", signal(unix.SIGKILL), time.Millisecond, false, 0},
+		{"it gives up again", exit(1), time.Millisecond, false, 1},
+		{"it ends well", exit(0), time.Millisecond, false, 0},
+		{"it gives up once more", exit(1), time.Millisecond, false, 1},
+		{"it was told to end", exit(1), time.Millisecond, true, 0},
+		{"it had lived well", exit(1), time.Minute, false, 0},
+	} {
+		r.since, r.asked, r.judged = time.Now().Add(-c.lived), c.asked, false
+		r.judge(c.status)
+		r.judge(c.status) // the same end is seen twice
+		if r.fails != c.fails {
+			t.Errorf("%s: %d failures; want %d", c.name, r.fails, c.fails)
+		}
+	}
+}

@@ -152,7 +152,11 @@ func (k *Keeper) strays() (all []stray, sure bool) {
 	if len(roots) == 0 {
 		return nil, sure // as it is most often
 	}
-	ours := map[int]bool{os.Getpid(): true, k.run.Holder("server"): true, k.run.Holder("anchor"): true}
+	server := k.run.Holder("server")
+	if len(roots) == 1 && roots[0] == server {
+		return nil, sure // or this
+	}
+	ours := map[int]bool{os.Getpid(): true, server: true, k.run.Holder("anchor"): true}
 	for i := range min(k.board.Used(), board.Slots) {
 		if p := k.procs[i].Load(); p != nil && p.slot.Flags()&board.FlagExited == 0 {
 			ours[p.slot.PID()] = true
@@ -188,12 +192,9 @@ func (k *Keeper) look(pid int) (s stray, ok bool) {
 	if err != nil {
 		return s, false
 	}
-	s = stray{pid: pid, slot: -1, started: orphan.Started(pid)}
+	s = stray{pid: pid, slot: k.slotOf(pid), started: orphan.Started(pid)}
 	if _, s.session, ok = parseStat(stat); !ok {
 		return s, false
-	}
-	if text, err := os.ReadFile(dir + "/cgroup"); err == nil && k.groups.ours(string(text)) {
-		s.slot = orphan.SlotOf(string(text))
 	}
 	if limits, err := os.ReadFile(dir + "/limits"); err == nil {
 		s.mark = markIn(limits)
@@ -291,6 +292,14 @@ func (k *Keeper) outside(p *proc) (out []stray) {
 	if p.exited {
 		return nil
 	}
+	add := func(pid int) {
+		if k.slotOf(pid) == int(p.ref.Slot) {
+			return
+		}
+		if s, ok := k.look(pid); ok {
+			out = append(out, s)
+		}
+	}
 	var walk func(pid, depth int)
 	seen := map[int]bool{p.pid: true}
 	walk = func(pid, depth int) {
@@ -300,17 +309,22 @@ func (k *Keeper) outside(p *proc) (out []stray) {
 				continue
 			}
 			seen[c] = true
-			if s, ok := k.look(c); ok && s.slot != int(p.ref.Slot) {
-				out = append(out, s)
-			}
+			add(c)
 			walk(c, depth+1)
 		}
 	}
-	if s, ok := k.look(p.pid); ok && s.slot != int(p.ref.Slot) {
-		out = append(out, s) // it has moved itself
-	}
+	add(p.pid) // it may have moved itself
 	walk(p.pid, 0)
 	return out
+}
+
+// slotOf is the slot whose cgroup of ours a process is in; -1: none.
+func (k *Keeper) slotOf(pid int) int {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	if err != nil || !k.groups.ours(string(text)) {
+		return -1
+	}
+	return orphan.SlotOf(string(text))
 }
 
 // nameOf is the name of a process as the kernel has it (comm), without what a

@@ -101,7 +101,7 @@ func TestAKillReachesThoseWhoHaveLeftTheirCgroup(t *testing.T) {
 		p, pid := runaway(t, m, "("+leave+"; prlimit --pid $$ --rttime=unlimited; prlimit --pid $(sh -c 'echo $PPID') --rttime=unlimited; setsid SLEEP &)", "sleep 1000")
 		other := start(t, m, process.Spec{Shell: "sleep 1000"}) // began later, and is not its parent
 		res, err := p.Kill(t.Context())
-		if err != nil || res.Verified || !slices.Contains(res.Strays, pid) || res.Names[pid] != "sleep" {
+		if err != nil || res.Verified || !slices.Contains(res.Strays, pid) || res.Names[pid] == "" {
 			t.Errorf("%+v, %v; want that %d may be left", res, err, pid)
 		}
 		if in, err := p.Info(t.Context()); err != nil || in.TreeGone {
