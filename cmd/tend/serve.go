@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -18,7 +19,7 @@ import (
 type serveFlags struct {
 	Socket         string        `name:"socket" placeholder:"PATH" help:"Unix socket; none for no socket. Default: in the state directory if one is given, else /run/tend or $XDG_RUNTIME_DIR/tend."`
 	PortFile       string        `name:"port-file" placeholder:"FILE" help:"Write the URL here once it serves."`
-	TokenFile      string        `name:"token-file" placeholder:"FILE" help:"File with the token that callers over TCP must show."`
+	TokenFile      string        `name:"token-file" placeholder:"FILE" help:"File with the token that callers over TCP must show; its mode must be 0600 or less."`
 	DefaultUser    string        `name:"default-user" placeholder:"NAME" help:"User of envd requests that name none. Default: the user that serves."`
 	DefaultWorkdir string        `name:"default-workdir" placeholder:"DIR" help:"Working directory of envd requests that name none. Default: the user's home."`
 	Insecure       bool          `name:"insecure" help:"Listen on any address without a token, and answer every user of this machine and any web page. Whoever reaches the port can run programs."`
@@ -71,8 +72,8 @@ func (c *serveCmd) plan(inv *invocation) (*plan, error) {
 	if p.flags.TokenFile != "" {
 		// Read again by the server role at each of its starts; read here so
 		// that a mistake is told at once.
-		if _, err := readToken(p.flags.TokenFile); err != nil {
-			return nil, err
+		if _, shared, err := readToken(p.flags.TokenFile); err != nil || shared != nil {
+			return nil, errors.Join(err, shared)
 		}
 		p.token = true
 	}
@@ -243,18 +244,46 @@ func resolve(flag, addr string) (string, error) {
 	return netip.AddrPortFrom(ip.Unmap(), uint16(a.Port)).String(), nil
 }
 
-// readToken reads a token file: one line, spaces around it ignored.
-func readToken(path string) (string, error) {
-	data, err := os.ReadFile(path)
+// maxSecret bounds a file with a secret, in bytes.
+const maxSecret = 64 << 10
+
+// readSecret reads a file that nobody else should read, as the keys of ssh(1).
+// shared says that others may; what is no regular file, such as a pipe of the
+// shell, has no mode to go by.
+func readSecret(path string) (data []byte, shared, err error) {
+	f, err := os.Open(path)
 	if err != nil {
-		return "", fmt.Errorf("read the token: %w", err)
+		return nil, nil, err
 	}
-	token := strings.TrimSpace(string(data))
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	if mode := fi.Mode().Perm(); secretModes && fi.Mode().IsRegular() && mode&0o077 != 0 {
+		shared = fmt.Errorf("the mode of %s is %04o, so others may read or change the secret; run: chmod 600 %s", path, mode, path)
+	}
+	data, err = io.ReadAll(io.LimitReader(f, maxSecret+1))
+	if err == nil && len(data) > maxSecret {
+		err = fmt.Errorf("%s is larger than %d bytes; a secret is short", path, maxSecret)
+	}
+	return data, shared, err
+}
+
+// readToken reads a token file: one line, spaces around it ignored. shared says
+// that others may read it, which tend serve refuses; a server that starts again
+// goes on with it, or a change of the mode would end the service.
+func readToken(path string) (token string, shared, err error) {
+	data, shared, err := readSecret(path)
+	if err != nil {
+		return "", nil, fmt.Errorf("read the token: %w", err)
+	}
+	token = strings.TrimSpace(string(data))
 	switch {
 	case token == "":
-		return "", fmt.Errorf("the token file %s is empty; put a secret into it, such as the output of: head -c 32 /dev/urandom | base64", path)
+		return "", shared, fmt.Errorf("the token file %s is empty; put a secret into it, such as the output of: head -c 32 /dev/urandom | base64", path)
 	case strings.ContainsAny(token, " \t\r\n"):
-		return "", errors.New("the token file " + path + " has more than one word; a token is one word")
+		return "", shared, errors.New("the token file " + path + " has more than one word; a token is one word")
 	}
-	return token, nil
+	return token, shared, nil
 }

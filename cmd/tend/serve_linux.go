@@ -154,9 +154,12 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 	log := server.NewLogger(inv.errs, tty, level)
 	token := ""
 	if c.TokenFile != "" {
-		var err error
-		if token, err = readToken(c.TokenFile); err != nil {
+		var shared, err error
+		if token, shared, err = readToken(c.TokenFile); err != nil {
 			return err
+		}
+		if shared != nil {
+			log.Warn("token file", slog.Any("err", shared))
 		}
 	}
 	_ = calm.Monitor(0) // where it may not, all is as it was

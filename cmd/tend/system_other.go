@@ -86,3 +86,6 @@ func hungUp(_, stopped *os.File) bool {
 	stopped.Read(make([]byte, 1))
 	return false
 }
+
+// secretModes: the mode of a file does not say who may read it.
+const secretModes = false

@@ -33,6 +33,9 @@ func privately(do func()) {
 	do()
 }
 
+// secretModes: the mode of a file says who may read it.
+const secretModes = true
+
 // canWriteTo reports why no file can be made in a directory.
 func canWriteTo(dir string) error { return unix.Access(dir, unix.W_OK) }
 
