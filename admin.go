@@ -5,6 +5,7 @@ import (
 
 	"connectrpc.com/connect"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/tendpb"
 )
 
 // Status is what a daemon tells of itself.
@@ -44,11 +45,11 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 		}
 		m := resp.Msg
 		s = Status{
-			Version: m.GetVersion(), URL: m.GetUrl(), StateDir: m.GetStateDir(), Processes: int(m.GetProcesses()),
+			Version: tendpb.CleanName(m.GetVersion()), URL: tendpb.CleanName(m.GetUrl()), StateDir: tendpb.CleanName(m.GetStateDir()), Processes: int(m.GetProcesses()),
 			Roles: roles(m.GetRoles()), Promises: make(map[string]Promise, len(m.GetPromises())),
 		}
 		for name, p := range m.GetPromises() {
-			s.Promises[name] = Promise{Kept: p.GetKept(), Detail: p.GetDetail()}
+			s.Promises[tendpb.CleanName(name)] = Promise{Kept: p.GetKept(), Detail: tendpb.CleanText(p.GetDetail())}
 		}
 		return nil
 	})
@@ -82,7 +83,7 @@ func (c *Client) Shutdown(ctx context.Context, keep bool) error {
 func roles(m map[string]*tendv1.Role) map[string]int {
 	out := make(map[string]int, len(m))
 	for name, r := range m {
-		out[name] = int(r.GetPid())
+		out[tendpb.CleanName(name)] = int(r.GetPid())
 	}
 	return out
 }

@@ -105,14 +105,16 @@ func newClient(url string, t target, opts Options, http2 bool) *Client {
 	if c.silence <= 0 {
 		c.silence = 3 * tendpb.Heartbeat
 	}
-	c.road = &road{token: opts.Token, now: t.transport(opts, http2, c.silence)}
+	c.road = &road{url: url, token: opts.Token, now: t.transport(opts, http2, c.silence)}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
 	c.closed, c.close = context.WithCancel(context.Background())
-	client := &http.Client{Transport: c.road}
+	client := &http.Client{Transport: c.road, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
+		return http.ErrUseLastResponse // which RoundTrip has refused
+	}}
 	// No compression: the server is near, and output is large.
-	noGzip := connect.WithAcceptCompression("gzip", nil, nil)
+	noGzip := connect.WithClientOptions(connect.WithAcceptCompression("gzip", nil, nil), connect.WithReadMaxBytes(maxResponse))
 	c.rpc = tendv1connect.NewProcessServiceClient(client, t.base, noGzip)
 	c.admin = tendv1connect.NewAdminServiceClient(client, t.base, noGzip)
 	c.views = tendv1connect.NewViewServiceClient(client, t.base, noGzip)
@@ -144,6 +146,9 @@ func (c *Client) dialError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	if e, ok := errors.AsType[*RedirectError](err); ok {
+		return e
+	}
 	if known := tendpb.FromError(err); errors.Is(known, process.ErrPermission) {
 		return known
 	}
@@ -152,9 +157,9 @@ func (c *Client) dialError(ctx context.Context, err error) error {
 	}
 	if e, ok := errors.AsType[*connect.Error](err); ok {
 		if e.Code() == connect.CodeUnimplemented {
-			return fmt.Errorf("%s answers, but it is no tend server (%s)", c.url, e.Message())
+			return fmt.Errorf("%s answers, but it is no tend server (%s)", c.url, tendpb.CleanText(e.Message()))
 		}
-		return fmt.Errorf("%s: %s: %w", c.url, e.Message(), process.ErrUnavailable)
+		return fmt.Errorf("%s: %s: %w", c.url, tendpb.CleanText(e.Message()), process.ErrUnavailable)
 	}
 	return fmt.Errorf("%s: %w: %w", c.url, err, process.ErrUnavailable)
 }
@@ -199,7 +204,7 @@ func (c *Client) start(ctx context.Context, spec process.Spec) (process.Info, er
 		if err != nil {
 			return err
 		}
-		info, err = tendpb.ToInfo(resp.Msg.GetInfo())
+		info, err = toInfo(resp.Msg.GetInfo(), spec.ID)
 		return err
 	})
 	return info, err
@@ -222,7 +227,7 @@ func (c *Client) info(ctx context.Context, sel process.Selector) (process.Info, 
 		if err != nil {
 			return err
 		}
-		info, err = tendpb.ToInfo(resp.Msg.GetInfo())
+		info, err = toInfo(resp.Msg.GetInfo(), sel.ID)
 		return err
 	})
 	return info, err
@@ -242,7 +247,7 @@ func (c *Client) List(ctx context.Context, f process.Filter) ([]process.Info, er
 			}
 			page, next = make([]process.Info, 0, len(resp.Msg.GetProcesses())), resp.Msg.GetNext()
 			for _, m := range resp.Msg.GetProcesses() {
-				info, err := tendpb.ToInfo(m)
+				info, err := toInfo(m, "")
 				if err != nil {
 					return err
 				}
@@ -254,8 +259,15 @@ func (c *Client) List(ctx context.Context, f process.Filter) ([]process.Info, er
 			return nil, err
 		}
 		infos = append(infos, page...)
-		if next == "" {
+		switch {
+		case next == "":
 			return infos, nil
+		case len(page) == 0:
+			return nil, strange("an empty page of a list that is to go on")
+		case len(infos) > maxListed:
+			return nil, strange("a list of more than %d processes", maxListed)
+		case next == req.After:
+			return nil, strange("the same page of a list again")
 		}
 		req.After = next
 	}

@@ -134,9 +134,11 @@ func (r *reader) once(ctx context.Context, attempts *retrying, opened chan<- err
 			// Where "now" was, is settled: a second try must not skip what
 			// came in between.
 			for _, at := range fact.Hello.GetFrom() {
-				if s := at.GetStream(); s > 0 && int(s) < len(r.from) {
-					r.from[s] = at.GetOffset()
+				s, offset := at.GetStream(), at.GetOffset()
+				if s <= 0 || int(s) >= len(r.from) || offset < 0 || offset > maxOffset || r.from[s] >= 0 && offset != r.from[s] {
+					return false, strange("stream %d from %d on when it was asked for %v", s, offset, r.from)
 				}
+				r.from[s] = offset
 			}
 			silence.heard()
 			offer(opened, nil)
@@ -149,6 +151,11 @@ func (r *reader) once(ctx context.Context, attempts *retrying, opened chan<- err
 			continue
 		}
 		ev, ok := tendpb.ToEvent(m)
+		if ok {
+			if err := r.check(&ev); err != nil {
+				return false, err
+			}
+		}
 		if ok && r.fresh(&ev) {
 			attempts.progress()
 			// While the caller is slow the server cannot be heard.
@@ -160,6 +167,25 @@ func (r *reader) once(ctx context.Context, attempts *retrying, opened chan<- err
 		silence.heard()
 	}
 	return false, causeOf(ctx, stream.Err())
+}
+
+// check refuses what does not follow what was delivered: this stream is asked
+// for from there on.
+func (r *reader) check(ev *process.Event) error {
+	if err := checkEvent(ev); err != nil {
+		return err
+	}
+	at := r.from[ev.Stream]
+	switch {
+	case ev.ID != "" && ev.ID != r.proc.id:
+		return strange("an event of the process %s on a stream of %s", ev.ID, r.proc.id)
+	case ev.Kind != process.EventOutput && ev.Kind != process.EventGap || at < 0:
+	case r.eof[ev.Stream]:
+		return strange("output of %s after its end", ev.Stream)
+	case ev.Offset != at:
+		return strange("output of %s at %d when %d was next", ev.Stream, ev.Offset, at)
+	}
+	return nil
 }
 
 // fresh notes what an event delivers, cuts off bytes that were delivered

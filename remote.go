@@ -50,6 +50,7 @@ func (p *remote) Kill(ctx context.Context) (process.KillResult, error) {
 		resp, err := p.client.rpc.Kill(ctx, connect.NewRequest(&tendv1.KillRequest{Process: p.selector()}))
 		if err == nil {
 			res = tendpb.ToKillResult(resp.Msg)
+			err = checkKill(res)
 		}
 		return err
 	})
@@ -151,7 +152,8 @@ func (p *remote) waitOnce(ctx context.Context, req *tendv1.WaitRequest, r *retry
 		silence.heard()
 		switch answer := stream.Msg().GetAnswer().(type) {
 		case *tendv1.WaitResponse_Result:
-			return tendpb.ToWaitResult(answer.Result), false, nil
+			res = tendpb.ToWaitResult(answer.Result)
+			return res, false, checkWait(&res)
 		case *tendv1.WaitResponse_GoingAway:
 			return res, true, nil
 		}

@@ -91,6 +91,7 @@ func (t target) transport(opts Options, http2 bool, silence time.Duration) *http
 // still answers on the connections it has, and a dead one holds HTTP/2
 // connections that look alive, so whoever comes back must not use them.
 type road struct {
+	url   string // as people gave it
 	token string
 
 	mu   sync.Mutex
@@ -111,6 +112,11 @@ func (w *road) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := tr.RoundTrip(r)
 	if err != nil || resp.StatusCode == http.StatusOK {
 		return resp, err
+	}
+	if to := resp.Header.Get("Location"); to != "" && resp.StatusCode/100 == 3 {
+		resp.Body.Close()
+		// The code is one that is not tried again.
+		return nil, connect.NewError(connect.CodeFailedPrecondition, &RedirectError{URL: w.url, Location: to})
 	}
 	return whole(resp)
 }
@@ -198,9 +204,12 @@ func (c *Client) domainError(ctx context.Context, err error) error {
 	case errors.Is(err, errSilent):
 		return fmt.Errorf("%s: %w: %w", c.url, err, process.ErrUnavailable)
 	}
+	if e, ok := errors.AsType[*RedirectError](err); ok {
+		return e
+	}
 	known := tendpb.FromError(err)
 	if e, ok := errors.AsType[*connect.Error](known); ok && transient(err) {
-		return fmt.Errorf("%s: %s: %w", c.url, e.Message(), process.ErrUnavailable)
+		return fmt.Errorf("%s: %s: %w", c.url, tendpb.CleanText(e.Message()), process.ErrUnavailable)
 	}
 	return known
 }

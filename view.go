@@ -25,7 +25,11 @@ func (c *Client) View(ctx context.Context, by process.Selector, o view.Options, 
 	}
 	defer answer.Close()
 	for answer.Receive() {
-		if err := item(tendpb.ToViewItem(answer.Msg())); err != nil {
+		it := tendpb.ToViewItem(answer.Msg())
+		if err := checkRange(it.Stream, it.From, it.To); err != nil {
+			return err
+		}
+		if err := item(it); err != nil {
 			return err
 		}
 	}
@@ -45,9 +49,15 @@ func (c *Client) Grep(ctx context.Context, by process.Selector, o view.GrepOptio
 	for answer.Receive() {
 		m := answer.Msg()
 		if found := m.GetMatch(); found != nil {
-			err = match(tendpb.ToMatch(found))
+			shown := tendpb.ToMatch(found)
+			if err = checkRange(shown.Stream, shown.From, shown.To); err == nil {
+				err = match(shown)
+			}
 		} else if g := m.GetFreed(); g != nil && freed != nil {
-			err = freed(process.Gap{Stream: process.Stream(g.GetStream()), From: g.GetFrom(), To: g.GetTo()})
+			gap := process.Gap{Stream: process.Stream(g.GetStream()), From: g.GetFrom(), To: g.GetTo()}
+			if err = checkRange(gap.Stream, gap.From, gap.To); err == nil {
+				err = freed(gap)
+			}
 		}
 		if err != nil {
 			return err

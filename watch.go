@@ -105,6 +105,9 @@ func (w *watcher) once(ctx context.Context, c *Client, opened chan<- error) (ope
 		if !ok {
 			continue
 		}
+		if err := checkEvent(&ev); err != nil {
+			return open, err
+		}
 		if !w.offer(ev) {
 			return open, errors.Join(process.ErrLagged, ctx.Err())
 		}

@@ -137,12 +137,15 @@ func FromError(err error) error {
 		}
 		if detail, ok := value.(*tendv1.ErrorDetail); ok {
 			if known := fromDetail(detail); known != nil {
-				return said(wire.Message(), known)
+				return said(CleanText(wire.Message()), known)
 			}
 		}
 	}
 	if wire.Code() == connect.CodeUnauthenticated || wire.Code() == connect.CodePermissionDenied {
-		return &remoteError{text: "the server refuses the token, or wants one: " + wire.Message(), err: process.ErrPermission}
+		return &remoteError{text: "the server refuses the token, or wants one: " + CleanText(wire.Message()), err: process.ErrPermission}
+	}
+	if text := CleanText(wire.Message()); text != wire.Message() {
+		return connect.NewError(wire.Code(), errors.New(text))
 	}
 	return err
 }
@@ -150,12 +153,12 @@ func FromError(err error) error {
 func fromDetail(d *tendv1.ErrorDetail) error {
 	switch d.GetKind() {
 	case tendv1.ErrorKind_ERROR_KIND_INVALID:
-		return &process.InvalidError{Field: d.GetField(), Reason: d.GetReason()}
+		return &process.InvalidError{Field: CleanName(d.GetField()), Reason: CleanText(d.GetReason())}
 	case tendv1.ErrorKind_ERROR_KIND_AMBIGUOUS:
 		if len(d.GetIds()) == 0 {
 			return process.ErrAmbiguous
 		}
-		e := &process.AmbiguousError{What: d.GetWhat()}
+		e := &process.AmbiguousError{What: CleanName(d.GetWhat())}
 		for _, id := range d.GetIds() {
 			if id := process.ID(id); id.Validate() == nil {
 				e.IDs = append(e.IDs, id)
@@ -163,13 +166,13 @@ func fromDetail(d *tendv1.ErrorDetail) error {
 		}
 		return e
 	case tendv1.ErrorKind_ERROR_KIND_START:
-		e := &process.StartError{Reason: process.StartReason(d.GetStartReason()), What: d.GetWhat()}
+		e := &process.StartError{Reason: process.StartReason(d.GetStartReason()), What: CleanText(d.GetWhat())}
 		if cause := sentinel(d.GetCause()); cause != nil {
-			e.Err = said(d.GetSystemError(), cause)
+			e.Err = said(CleanText(d.GetSystemError()), cause)
 		} else if d.GetErrno() > 0 && d.GetErrno() < 4096 {
-			e.Err = said(d.GetSystemError(), syscall.Errno(d.GetErrno()))
+			e.Err = said(CleanText(d.GetSystemError()), syscall.Errno(d.GetErrno()))
 		} else if d.GetSystemError() != "" {
-			e.Err = errors.New(d.GetSystemError())
+			e.Err = errors.New(CleanText(d.GetSystemError()))
 		}
 		return e
 	case tendv1.ErrorKind_ERROR_KIND_GAP:
