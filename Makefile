@@ -7,6 +7,7 @@ SHELL := /bin/bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 DIST_PLATFORMS ?= linux/amd64 linux/arm64
 KILLS ?= 10000
+FUZZTIME ?= 60s
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard '*.go' ':!gen')
 STATIC = CGO_ENABLED=0 go build -trimpath
 
@@ -62,6 +63,10 @@ bench: need-go build ## Measure against bare fork+exec and pipes; prints ratios
 .PHONY: soak
 soak: need-go build ## Kill KILLS=10000 roles, and resume streams, with zeros at the end
 	@scripts/soak $(KILLS)
+
+.PHONY: fuzz
+fuzz: need-go build ## Run each fuzz target for FUZZTIME=60s (ONLY=keeper picks some)
+	@scripts/fuzz $(FUZZTIME) $(ONLY)
 
 .PHONY: gen
 gen: need-go ## Generate gen/ from proto/
