@@ -130,6 +130,9 @@ func (p *remote) write(ctx context.Context, in process.Input) (process.Accepted,
 		if err != nil {
 			return process.Accepted{}, err
 		}
+		if at, n := resp.Msg.GetOffset(), resp.Msg.GetWritten(); at < 0 || at > maxOffset || n < 0 || n > maxOffset {
+			return process.Accepted{}, strange("%d as the bytes of input, and %d as those of one writer", at, n)
+		}
 		return process.Accepted{Offset: resp.Msg.GetOffset(), Written: resp.Msg.GetWritten()}, nil
 	}
 	r := c.retrying()
