@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tend-run/tend/face/distant"
+	"github.com/tend-run/tend/internal/fakeproc"
 )
 
 func readFile(t *testing.T, path string) string {
@@ -217,6 +220,82 @@ func TestSearch(t *testing.T) {
 	}
 	for _, bad := range []string{`{"target":"contents","condition":{"type":"regex","value":"("},"paths":[]}`, `{"target":"x","condition":{"type":"regex","value":"a"},"paths":[]}`, `{"target":"path","paths":[]}`} {
 		c.ask("error", `{"type":"search","query":%s}`, bad)
+	}
+}
+
+// TestAHardSearchIsBounded: an expression may not expand without end, and the
+// end of the connection ends a search in a file of terabytes.
+func TestAHardSearchIsBounded(t *testing.T) {
+	c := dialLines(t, serveLines(t))
+	dir := t.TempDir()
+	hard := map[string]any{"target": "contents", "paths": []string{dir}, "condition": map[string]any{"type": "regex", "value": strings.Repeat("x{1000}", 20) + "y"}}
+	if got := c.raw(map[string]any{"type": "search", "query": hard}); got["kind"] != "invalid_input" || !strings.Contains(got["description"].(string), "10000 steps") {
+		t.Errorf("%v", got)
+	}
+	line := []byte(strings.Repeat("x", 1<<20))
+	file, err := os.Create(filepath.Join(dir, "long"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for range 32 {
+		if _, err := file.Write(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Some hours of work; that it ends with the connection is the cleanup's to
+	// wait for.
+	hard["condition"] = map[string]any{"type": "regex", "value": "(?:x?){900}x{900}(?:x?){900}x{900}y"}
+	if got := c.raw(map[string]any{"type": "search", "query": hard}); got["type"] != "search_started" {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestFilesOfAnotherUserStayClosed: a face for another user reads, lists,
+// searches and changes with that user's rights.
+func TestFilesOfAnotherUserStayClosed(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // only root acts for others
+	}
+	f, err := distant.New(distant.Config{Manager: fakeproc.New(t), User: "nobody", Dir: "/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := dialLines(t, serveLinesOf(t, f))
+	top, err := os.MkdirTemp("", "distant-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(top) })
+	closed, link := filepath.Join(top, "closed"), filepath.Join(top, "link")
+	secret := filepath.Join(closed, "secret")
+	for _, err := range []error{os.Chmod(top, 0o777), os.Mkdir(closed, 0o700), os.WriteFile(secret, []byte("root's"), 0o644), os.Symlink(closed, link)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	type m = map[string]any
+	for _, path := range []string{secret, filepath.Join(link, "secret")} {
+		for _, ask := range []m{
+			{"type": "file_read", "path": path}, {"type": "file_read_text", "path": path}, {"type": "file_write_text", "path": path, "text": "x"},
+			{"type": "file_append_text", "path": path, "text": "x"}, {"type": "remove", "path": path}, {"type": "remove", "path": path, "force": true},
+			{"type": "copy", "src": path, "dst": top + "/got"}, {"type": "rename", "src": path, "dst": top + "/got"}, {"type": "exists", "path": path},
+			{"type": "metadata", "path": path}, {"type": "metadata", "path": path, "canonicalize": true}, {"type": "watch", "path": path},
+			{"type": "dir_read", "path": filepath.Dir(path)}, {"type": "dir_create", "path": path + "s"}, {"type": "dir_create", "path": path + "s/t", "all": true},
+			{"type": "set_permissions", "path": path, "permissions": m{"other_write": true}},
+			{"type": "set_permissions", "path": filepath.Dir(path), "permissions": m{"other_write": true}, "options": m{"recursive": true, "follow_symlinks": true}},
+		} {
+			if got := c.raw(ask); got["type"] != "error" || got["kind"] != "permission_denied" {
+				t.Errorf("%v: %v", ask, got)
+			}
+		}
+		started := c.raw(m{"type": "search", "query": m{"target": "contents", "paths": []string{path, filepath.Dir(path)}, "condition": m{"type": "contains", "value": "root"}, "options": m{"follow_symbolic_links": true}}})
+		if got := c.any(); got["type"] != "search_done" || got["id"] != started["id"] {
+			t.Errorf("a search found %v", got)
+		}
+	}
+	if text, err := os.ReadFile(secret); err != nil || string(text) != "root's" {
+		t.Errorf("root's file holds %q, %v", text, err)
 	}
 }
 
