@@ -206,7 +206,7 @@ func (b *box) Start(ctx context.Context) error {
 
 // clear makes the sandbox's own directory anew. b.mu is held.
 func (b *box) clear() error {
-	if err := os.RemoveAll(b.rec.Work); err != nil {
+	if err := b.removeWork(b.rec.Work, b.user()); err != nil {
 		return fmt.Errorf("files of sandbox %s: %w", b.id, err)
 	}
 	if err := b.makeWork(); err != nil {
@@ -254,14 +254,14 @@ func (b *box) Destroy(ctx context.Context) error {
 		}
 		b.rec = next
 	}
-	work := b.rec.Work
+	work, owner := b.rec.Work, b.user()
 	b.mu.Unlock()
 	if err := b.end(ctx, true); err != nil {
 		return err
 	}
 	// The record goes last: until then the next server finds what is left.
 	if work != "" {
-		if err := os.RemoveAll(work); err != nil {
+		if err := b.removeWork(work, owner); err != nil {
 			return fmt.Errorf("files of sandbox %s: %w", b.id, err)
 		}
 	}

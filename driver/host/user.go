@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -106,4 +107,22 @@ func (b *box) letIn(uid int) error {
 		return err
 	}
 	return admitBelow(b.rec.Work, uid, act)
+}
+
+// removeWork removes the directory that makeWork made. One at a user's home is
+// removed with that user's rights: on the way to it the user may have put a
+// link to somebody else's. What is not the user's to remove is left there.
+func (b *box) removeWork(work, owner string) error {
+	if filepath.Dir(work) == b.home() {
+		return os.RemoveAll(work)
+	}
+	u, err := lookup(owner)
+	if err == nil {
+		err = files.FS{User: u}.Remove(work)
+	}
+	if errors.Is(err, files.ErrPermission) || errors.Is(err, files.ErrUnknownUser) {
+		b.d.log.Warn("files of a sandbox are left", slog.String("id", string(b.id)), slog.String("dir", work), slog.Any("err", err))
+		return nil
+	}
+	return err
 }

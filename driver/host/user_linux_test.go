@@ -199,3 +199,44 @@ func TestAccessLists(t *testing.T) {
 		}
 	}
 }
+
+// TestASandboxAtHomeIsRemovedAsItsUser: the way to its directory is the
+// user's, who may have put a link to root's files there.
+func TestASandboxAtHomeIsRemovedAsItsUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // nobody else has sandboxes of others
+	}
+	t.Parallel()
+	d := openBelow(t)
+	s, err := d.Create(t.Context(), driver.Spec{Name: "box", Run: driver.RunConfig{User: "nobody"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := s.(*box)
+	home, err := os.MkdirTemp("", "home-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(home) })
+	nobody, err := lookup("nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := filepath.Join(t.TempDir(), "boxes", string(b.id))
+	for _, err := range []error{
+		os.Chown(home, nobody.UID, nobody.GID), os.MkdirAll(roots, 0o755), os.Symlink(filepath.Dir(filepath.Dir(roots)), filepath.Join(home, ".tend")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.mu.Lock()
+	b.rec.Work = filepath.Join(home, ".tend", "boxes", string(b.id)) // as where access lists are missing
+	b.mu.Unlock()
+	if err := s.Destroy(t.Context()); err != nil {
+		t.Errorf("destroy: %v", err)
+	}
+	if _, err := os.Stat(roots); err != nil {
+		t.Errorf("root's directory was removed: %v", err)
+	}
+}
