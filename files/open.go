@@ -13,8 +13,14 @@ import (
 // that took the place of the file is opened without waiting, and refused.
 const openFlags = syscall.O_NONBLOCK | syscall.O_NOCTTY
 
-// MaxPseudo bounds what is read of a file that the kernel makes up, in bytes.
-const MaxPseudo = 16 << 20
+const (
+	// MaxPseudo bounds what is read of a file that the kernel makes up, in bytes.
+	MaxPseudo = 16 << 20
+	// smallFile is up to which size a file is read at once, in bytes. That is
+	// cheaper, and right where another file system than those that are known
+	// says nothing of a file's size: 0, or a page.
+	smallFile = 4096
+)
 
 // Content is what is in a file that was opened for reading: an [*os.File], or
 // bytes in memory.
@@ -48,15 +54,21 @@ func (a *Actor) Open(path string) (Content, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	defer h.close()
-	switch pseudo, err := h.isPseudo(); {
-	case err != nil:
-		return nil, nil, pathError("open", path, err)
-	case pseudo:
+	atOnce := info.Size() <= smallFile
+	if !atOnce {
+		if atOnce, err = h.isPseudo(); err != nil {
+			return nil, nil, pathError("open", path, err)
+		}
+	}
+	if atOnce {
 		data, err := readNow(h.self())
 		if err != nil {
 			return nil, nil, pathError("open", path, err)
 		}
-		return memory{bytes.NewReader(data)}, sized{info, int64(len(data))}, nil
+		if int64(len(data)) != info.Size() {
+			info = sized{info, int64(len(data))}
+		}
+		return memory{bytes.NewReader(data)}, info, nil
 	}
 	file, err := os.OpenFile(h.self(), os.O_RDONLY|openFlags, 0)
 	if err != nil {
