@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/tend-run/tend/process"
 )
 
 type signalCmd struct {
-	ID     string `arg:"" help:"The process."`
-	Signal string `arg:"" help:"A name, with or without SIG, or a number."`
+	ID     string `arg:"" complete:"live" help:"The process."`
+	Signal string `arg:"" complete:"signal" help:"A name, with or without SIG, or a number."`
 	Leader bool   `xor:"scope" help:"Only the process itself, not its descendants."`
 	Group  bool   `xor:"scope" help:"Only its process group."`
 }
@@ -38,13 +39,14 @@ func (c *signalCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	if err := about(c.ID, p.Signal(ctx, sig, scope)); err != nil {
+	return inv.signal(ctx, p, c.ID, sig, scope)
+}
+
+func (inv *invocation) signal(ctx context.Context, p process.Process, id string, sig int, scope process.Scope) error {
+	if err := about(id, p.Signal(ctx, sig, scope)); err != nil || !inv.flags.JSON {
 		return err
 	}
-	if inv.flags.JSON {
-		return printJSON(inv.out, map[string]any{"id": p.ID(), "signal": signalName(sig)})
-	}
-	return nil
+	return printJSON(inv.out, map[string]any{"id": p.ID(), "signal": signalName(sig)})
 }
 
 // parseSignal reads "TERM", "SIGTERM", "term" or "15".
@@ -62,52 +64,18 @@ func parseSignal(text string) (int, error) {
 }
 
 type killCmd struct {
-	IDs []string `arg:"" name:"id" help:"The processes."`
+	Signal string   `short:"s" placeholder:"SIG" complete:"signal" help:"Send this signal to the process and its descendants, and do not wait; -9, -KILL and the like are the same as -s."`
+	IDs    []string `arg:"" name:"id" complete:"live" help:"The processes."`
 }
 
 func (c *killCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return each(c.IDs, func(id string) error { return inv.kill(ctx, d, id) })
-}
-
-// kill ends one process. That it has ended before is no failure: what was
-// asked for is so.
-func (inv *invocation) kill(ctx context.Context, d *daemon, id string) error {
-	p, err := d.find(ctx, id)
-	if err != nil {
-		return err
-	}
-	res, err := p.Kill(ctx)
-	gone := errors.Is(err, process.ErrExited)
-	if err != nil && !gone {
-		return about(id, err)
-	}
-	if inv.flags.JSON {
-		facts := killFacts{ID: p.ID(), Verified: res.Verified || gone, Survivors: []int{}, Exited: gone}
-		facts.Survivors = append(facts.Survivors, res.Survivors...)
-		if err := printJSONLine(inv.out, facts); err != nil {
+	sig := int(syscall.SIGKILL)
+	if c.Signal != "" {
+		var err error
+		if sig, err = parseSignal(c.Signal); err != nil {
 			return err
 		}
-	} else if gone {
-		fmt.Fprintf(inv.errs, "tend: %s had ended before\n", id)
 	}
-	if len(res.Survivors) > 0 {
-		return fmt.Errorf("%s: %d processes did not die (pids %s); they are in an uninterruptible system call and end when it returns",
-			id, len(res.Survivors), strings.Trim(fmt.Sprint(res.Survivors), "[]"))
-	}
-	return nil
-}
-
-type rmCmd struct {
-	IDs   []string `arg:"" name:"id" help:"The processes."`
-	Force bool     `short:"f" help:"Kill those that still run."`
-}
-
-func (c *rmCmd) Run(ctx context.Context, inv *invocation) error {
 	d, err := inv.connect(ctx)
 	if err != nil {
 		return err
@@ -118,29 +86,130 @@ func (c *rmCmd) Run(ctx context.Context, inv *invocation) error {
 		if err != nil {
 			return err
 		}
+		if sig != int(syscall.SIGKILL) {
+			return inv.signal(ctx, p, id, sig, process.ScopeTree)
+		}
+		return inv.kill(ctx, p, id)
+	})
+}
+
+// kill ends one process. That it has ended before is no failure: what was
+// asked for is so.
+func (inv *invocation) kill(ctx context.Context, p process.Process, id string) error {
+	facts, err := inv.killTree(ctx, p, id)
+	if facts == nil {
+		return err
+	}
+	if inv.flags.JSON {
+		if err := printJSONLine(inv.out, facts); err != nil {
+			return err
+		}
+	} else if facts.Exited {
+		inv.note("%s had ended before", id)
+	}
+	return err
+}
+
+var errSurvivors = errors.New("not all processes died")
+
+// killTree kills and tells what became of it; without facts nothing did.
+func (inv *invocation) killTree(ctx context.Context, p process.Process, id string) (*killFacts, error) {
+	res, err := p.Kill(ctx)
+	gone := errors.Is(err, process.ErrExited)
+	if err != nil && !gone {
+		return nil, about(id, err)
+	}
+	facts := &killFacts{ID: p.ID(), Verified: res.Verified || gone, Survivors: []int{}, Exited: gone}
+	facts.Survivors = append(facts.Survivors, res.Survivors...)
+	if len(res.Survivors) > 0 {
+		return facts, fmt.Errorf("%s: %w: %d are left (pids %s); they are in an uninterruptible system call and end when it returns",
+			id, errSurvivors, len(res.Survivors), strings.Trim(fmt.Sprint(res.Survivors), "[]"))
+	}
+	return facts, nil
+}
+
+type rmCmd struct {
+	IDs      []string `arg:"" name:"id" optional:"" complete:"finished" help:"The processes."`
+	Force    bool     `short:"f" help:"Kill those that still run."`
+	Finished bool     `help:"All that have finished, but those that are pinned."`
+}
+
+func (c *rmCmd) Run(ctx context.Context, inv *invocation) error {
+	switch {
+	case len(c.IDs) == 0 && !c.Finished:
+		return usageError("give the processes to forget, or --finished for all that have ended")
+	case len(c.IDs) > 0 && c.Finished, c.Force && c.Finished:
+		return usageError("--finished is for all that have ended: it goes with no id and no -f")
+	}
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if c.Finished {
+		return c.finished(ctx, inv, d)
+	}
+	return each(c.IDs, func(id string) error {
+		p, err := d.find(ctx, id)
+		if err != nil {
+			return err
+		}
 		if c.Force {
 			if _, err := p.Kill(ctx); err != nil && !errors.Is(err, process.ErrExited) {
 				return about(id, err)
 			}
 		}
-		if err := about(id, p.Remove(ctx)); err != nil {
-			return err
-		}
-		if inv.flags.JSON {
-			return printJSONLine(inv.out, map[string]any{"id": p.ID(), "removed": true})
-		}
-		return nil
+		return inv.remove(ctx, p, id)
 	})
 }
 
+// finished forgets what has ended and left nothing that runs.
+func (c *rmCmd) finished(ctx context.Context, inv *invocation, d *daemon) error {
+	all, err := d.List(ctx, process.Filter{})
+	if err != nil {
+		return err
+	}
+	removed := 0
+	var failed []error
+	for i := range all {
+		if all[i].Exit == nil || all[i].Pinned {
+			continue
+		}
+		p, err := d.Get(ctx, process.Selector{ID: all[i].ID})
+		if err == nil {
+			err = inv.remove(ctx, p, string(all[i].ID))
+		}
+		switch {
+		case err == nil:
+			removed++
+		case errors.Is(err, process.ErrNotFound): // somebody else was faster
+		case errors.Is(err, process.ErrRunning):
+			inv.note("%s has ended, but descendants of it run; tend kill ends them", all[i].ID)
+		default:
+			failed = append(failed, err)
+		}
+	}
+	if !inv.flags.JSON {
+		fmt.Fprintf(inv.out, "%d removed\n", removed)
+	}
+	return errors.Join(failed...)
+}
+
+func (inv *invocation) remove(ctx context.Context, p process.Process, id string) error {
+	if err := about(id, p.Remove(ctx)); err != nil || !inv.flags.JSON {
+		return err
+	}
+	return printJSONLine(inv.out, map[string]any{"id": p.ID(), "removed": true})
+}
+
 type pinCmd struct {
-	IDs []string `arg:"" name:"id" help:"The processes."`
+	IDs []string `arg:"" name:"id" complete:"process" help:"The processes."`
 }
 
 func (c *pinCmd) Run(ctx context.Context, inv *invocation) error { return inv.pin(ctx, c.IDs, true) }
 
 type unpinCmd struct {
-	IDs []string `arg:"" name:"id" help:"The processes."`
+	IDs []string `arg:"" name:"id" complete:"process" help:"The processes."`
 }
 
 func (c *unpinCmd) Run(ctx context.Context, inv *invocation) error {

@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
+	"syscall"
 
 	"github.com/tend-run/tend/process"
 )
@@ -13,7 +13,7 @@ type attachCmd struct {
 	NoInput bool  `name:"no-input" help:"Watch only: keys do not reach the process."`
 	Replay  int64 `default:"1048576" placeholder:"BYTES" help:"How much earlier output the screen is built from. Default: 1048576."`
 
-	ID string `arg:"" help:"The process."`
+	ID string `arg:"" complete:"live" help:"The process."`
 }
 
 func (c *attachCmd) Run(ctx context.Context, inv *invocation) error {
@@ -41,7 +41,8 @@ func (c *attachCmd) Run(ctx context.Context, inv *invocation) error {
 		input: !c.NoInput && info.Exit == nil && (tty || info.Stdin.Open),
 	}
 	if tty {
-		if f.from, err = c.showScreen(ctx, inv, p, &info); err != nil {
+		f.left = new(leftModes)
+		if f.from, err = c.showScreen(ctx, inv, p, &info, f.left); err != nil {
 			return about(c.ID, err)
 		}
 	} else {
@@ -50,13 +51,11 @@ func (c *attachCmd) Run(ctx context.Context, inv *invocation) error {
 		}
 	}
 	exit, err := f.run(ctx)
-	if tty && f.raw {
-		// What a full-screen program left switched on is its terminal's
-		// state, not ours.
-		io.WriteString(inv.out, leaveScreen)
-	}
 	if errors.Is(err, errDetached) {
-		fmt.Fprintf(inv.errs, "tend: detached; the process goes on, tend attach %s comes back\n", c.ID)
+		if errors.Is(err, errHungUp) {
+			return statusError(128 + int(syscall.SIGHUP))
+		}
+		inv.note("detached; the process goes on, tend attach %s comes back", c.ID)
 		return nil
 	}
 	if err != nil {
@@ -69,7 +68,7 @@ func (c *attachCmd) Run(ctx context.Context, inv *invocation) error {
 // show, gives the process the size of ours, and returns where to go on. The
 // earlier output itself is not sent to the terminal: it may hold questions
 // (cursor position, device attributes) whose answers would arrive as typing.
-func (c *attachCmd) showScreen(ctx context.Context, inv *invocation, p process.Process, info *process.Info) (from [4]int64, err error) {
+func (c *attachCmd) showScreen(ctx context.Context, inv *invocation, p process.Process, info *process.Info, left *leftModes) (from [4]int64, err error) {
 	stream, _ := info.Stream(process.PTY)
 	from[process.PTY] = max(stream.Base, stream.End-c.Replay)
 	size, ok := terminalSize(inv.out)
@@ -80,7 +79,7 @@ func (c *attachCmd) showScreen(ctx context.Context, inv *invocation, p process.P
 	if err != nil {
 		return from, err
 	}
-	if err := screen.draw(inv.out); err != nil {
+	if err := screen.draw(io.MultiWriter(left, inv.out)); err != nil {
 		return from, err
 	}
 	from[process.PTY] = next

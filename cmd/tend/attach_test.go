@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -36,21 +37,24 @@ func openTerminal(t *testing.T, state string, args ...string) *terminal {
 	if x.keys, err = pty.StartWithSize(x.cmd, &pty.Winsize{Cols: 40, Rows: 10}); err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		defer close(x.end)
-		buf := make([]byte, 4096)
-		for {
-			n, err := x.keys.Read(buf)
-			x.mu.Lock()
-			x.seen.Write(buf[:n])
-			x.mu.Unlock()
-			if err != nil {
-				return
-			}
-		}
-	}()
+	go x.follow()
 	t.Cleanup(func() { x.keys.Close() })
 	return x
+}
+
+// follow keeps what the terminal shows, to its end.
+func (x *terminal) follow() {
+	defer close(x.end)
+	buf := make([]byte, 4096)
+	for {
+		n, err := x.keys.Read(buf)
+		x.mu.Lock()
+		x.seen.Write(buf[:n])
+		x.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
 }
 
 func (x *terminal) text() string {
@@ -80,7 +84,12 @@ func (x *terminal) typeKeys(t *testing.T, keys string) {
 // status waits for the end of the command.
 func (x *terminal) status(t *testing.T) int {
 	t.Helper()
-	<-x.end
+	select {
+	case <-x.end:
+	case <-time.After(time.Minute):
+		x.cmd.Process.Signal(syscall.SIGQUIT) // to see where it is
+		t.Fatalf("it does not end; the terminal shows %q", x.text())
+	}
 	if err := x.cmd.Wait(); err != nil {
 		if exit, ok := err.(*exec.ExitError); ok {
 			return exit.ExitCode()

@@ -173,7 +173,7 @@ func listenUnix(path string) (l net.Listener, err error) {
 // announce tells where it listens: for people, and for programs.
 func (c *distantLinesCmd) announce(inv *invocation, listeners []net.Listener) error {
 	for _, l := range listeners {
-		fmt.Fprintf(inv.errs, "tend: JSON lines on %s\n", l.Addr())
+		inv.note("JSON lines on %s", l.Addr())
 		if l.Addr().Network() == "tcp" && c.PortFile != "" {
 			if err := replace.File(c.PortFile, []byte(l.Addr().String()+"\n"), 0o644); err != nil {
 				return fmt.Errorf("write the address: %w", err)

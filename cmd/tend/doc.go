@@ -21,14 +21,17 @@
 //	     print its output
 //	126  "run": the program cannot be executed
 //	127  "run": the program was not found
+//	129  "run" and "attach": the terminal was closed; the process goes on
 //
 // "run", "attach" and "wait" end with the status of the process itself: its
-// code, or 128+n if signal n ended it. "wait" that is interrupted ends with 130
-// or 143; to leave "logs -f", "events -f", "top" and "attach" by ctrl-c is no
-// failure.
+// code, or 128+n if signal n ended it; "wait" for several with the greatest.
+// "wait" that is interrupted ends with 130 or 143; to leave "logs -f", "events
+// -f", "top" and "attach" by ctrl-c is no failure, and neither is it to leave by
+// ctrl-].
 //
-// With --json, stdout has JSON values and nothing else; errors are text on
-// stderr all the same, and the status tells them apart.
+// With --json, stdout has JSON values and nothing else, and what is told on
+// stderr is JSON, too: {"error", "code", "status"}, or {"notice"} for what is no
+// error. A verb that has no JSON form says so and ends with 2.
 //
 // # Environment
 //

@@ -15,7 +15,7 @@ import (
 
 type eventsCmd struct {
 	Follow bool   `short:"f" help:"Go on with what happens from now on."`
-	ID     string `arg:"" optional:"" help:"Only of this process."`
+	ID     string `arg:"" complete:"process" optional:"" help:"Only of this process."`
 }
 
 func (c *eventsCmd) Run(ctx context.Context, inv *invocation) error {
@@ -34,7 +34,12 @@ func (c *eventsCmd) Run(ctx context.Context, inv *invocation) error {
 		}
 		only = p.ID()
 	}
-	v := &eventView{inv: inv, d: d, only: only, told: map[process.ID]process.EventKind{}, commands: map[process.ID]string{}}
+	v := &eventView{inv: inv, d: d, only: only, told: map[process.ID]process.EventKind{}, subjects: map[process.ID]subject{}}
+	if !inv.flags.JSON {
+		if err := v.line(dim, "TIME", "ID", "PID", "EVENT", "NAME", "COMMAND"); err != nil {
+			return err
+		}
+	}
 	if !c.Follow {
 		return v.past(ctx)
 	}
@@ -60,7 +65,15 @@ type eventView struct {
 	only process.ID // "": all
 	// told holds the last fact printed of each process.
 	told     map[process.ID]process.EventKind
-	commands map[process.ID]string
+	subjects map[process.ID]subject
+}
+
+// subject is the process that an event is about. Of one that is gone nothing is
+// known.
+type subject struct{ name, command string }
+
+func subjectOf(s *process.Spec) subject {
+	return subject{name: cmp.Or(s.Name, s.Tag), command: s.Command()}
 }
 
 // follow prints what is known, then what happens. The watcher is opened before
@@ -104,7 +117,7 @@ func (v *eventView) past(ctx context.Context) error {
 	var facts []process.Event
 	for i := range infos {
 		info := &infos[i]
-		v.commands[info.ID] = info.Spec.Command()
+		v.subjects[info.ID] = subjectOf(&info.Spec)
 		facts = append(facts, process.Event{Kind: process.EventStarted, ID: info.ID, Time: info.Started, PID: info.PID})
 		if info.Exit != nil {
 			facts = append(facts, process.Event{Kind: process.EventExited, ID: info.ID, Time: info.Exit.Time, PID: info.PID, Exit: info.Exit})
@@ -126,55 +139,66 @@ func (v *eventView) tell(ctx context.Context, ev process.Event) error {
 		return nil
 	}
 	v.told[ev.ID] = ev.Kind
-	command, known := v.commands[ev.ID]
-	if !known && ev.Kind == process.EventStarted {
-		command = v.lookUp(ctx, ev.ID)
+	about, known := v.subjects[ev.ID]
+	if !known && ev.Kind != process.EventRemoved {
+		about = v.lookUp(ctx, ev.ID)
 	}
-	v.commands[ev.ID] = command
-	if ev.Kind == process.EventRemoved {
-		delete(v.commands, ev.ID)
+	if v.subjects[ev.ID] = about; ev.Kind == process.EventRemoved {
+		delete(v.subjects, ev.ID)
 	}
 	if v.inv.flags.JSON {
-		return printJSONLine(v.inv.out, eventFactsOf(ev, command))
+		return printJSONLine(v.inv.out, eventFactsOf(ev, about.command))
 	}
-	return v.print(ev, command)
+	return v.print(ev, about)
 }
 
-// lookUp asks for the command of a process that just started. One that is
-// gone already has none.
-func (v *eventView) lookUp(ctx context.Context, id process.ID) string {
+// lookUp asks what a process is that just started.
+func (v *eventView) lookUp(ctx context.Context, id process.ID) subject {
 	p, err := v.d.Get(ctx, process.Selector{ID: id})
 	if err != nil {
-		return ""
+		return subject{}
 	}
 	info, err := p.Info(ctx)
 	if err != nil {
-		return ""
+		return subject{}
 	}
-	return info.Spec.Command()
+	return subjectOf(&info.Spec)
 }
 
-func (v *eventView) print(ev process.Event, command string) error {
-	colour := v.inv.colours(v.inv.out)
-	kind, detail := ev.Kind.String(), printable(command)
-	switch ev.Kind {
-	case process.EventStarted:
-		kind = paint(colour, green, kind)
-		detail = fmt.Sprintf("pid %d  %s", ev.PID, detail)
-	case process.EventExited:
-		sgr := dim
-		if ev.Exit != nil && ev.Exit.ShellStatus() != 0 {
-			sgr = red
-		}
-		kind = paint(colour, sgr, kind)
-		if ev.Exit != nil {
-			detail = fmt.Sprintf("%s (%s)  %s", ev.Exit, ev.Exit.Cause, detail)
-		}
+// print writes a line as ps does. The width of a column is fixed: what comes is
+// not known.
+func (v *eventView) print(ev process.Event, about subject) error {
+	what, sgr := ev.Kind.String(), ""
+	switch {
+	case ev.Kind == process.EventStarted:
+		sgr = green
+	case ev.Kind == process.EventTreeGone:
+		what, sgr = "tree gone", dim
+	case ev.Kind == process.EventExited && ev.Exit != nil:
+		info := process.Info{State: process.Exited, Exit: ev.Exit, TreeGone: true}
+		what, sgr = stateText(&info), colourOf(&info, ev.Time)
+	default:
+		sgr = dim
 	}
-	at := "-"
+	at, pid := "-", "-"
 	if !ev.Time.IsZero() {
 		at = ev.Time.Local().Format("2006-01-02 15:04:05.000")
 	}
-	_, err := fmt.Fprintf(v.inv.out, "%-23s  %s  %s  %s\n", at, cmp.Or(shortID(ev.ID, 14), "-"), kind, detail)
+	if ev.PID != 0 {
+		pid = fmt.Sprint(ev.PID)
+	}
+	return v.line(sgr, at, cmp.Or(shortID(ev.ID, eventWidths[1]), "-"), pid, what, printable(cmp.Or(about.name, "-")), printable(cmp.Or(about.command, "-")))
+}
+
+// eventWidths are those of the columns of tend events: the time to a millisecond,
+// the id as run shows it, a pid, a state.
+var eventWidths = []int{23, 14, 7, 14, 12, 0}
+
+func (v *eventView) line(sgr string, row ...string) error {
+	line := alignRow(row, eventWidths)
+	if size, ok := terminalSize(v.inv.out); ok {
+		line = cut(line, int(size.Cols))
+	}
+	_, err := fmt.Fprintln(v.inv.out, paint(v.inv.colours(v.inv.out), sgr, line))
 	return err
 }

@@ -21,13 +21,41 @@ const description = `A process runtime: starts processes, keeps their output, an
 
 ID is an id, the beginning of one, a name, a tag or a pid.`
 
+// exitStatuses are those of every verb; doc.go has them, too.
+const exitStatuses = `	0    done
+	1    not done; the reason is on stderr
+	2    the command line is wrong
+	124  a timeout: of run --timeout, or of wait --timeout
+	125  run could not reach or start a daemon, lost it for good, could
+	     not start the process, or could not print its output
+	126  run: the program cannot be executed
+	127  run: the program was not found
+	129  run, attach: the terminal was closed; the process goes on
+
+run, attach and wait end with the status of the process itself: its code, or 128+n if signal n ended it. wait for several ends with the greatest of theirs. Leaving with ctrl-] is 0.`
+
+const environmentUsed = `	TEND_URL        the daemon: http://host:port or unix:///path
+	TEND_TOKEN      its token
+	TEND_STATE_DIR  the state directory of one's own daemon
+	NO_COLOR        no colour, whatever the terminal`
+
 func (*runCmd) Help() string {
-	return examples(
+	return `On a terminal ctrl-] leaves the process running, as closing the window does; ctrl-c goes to the process. What is typed meanwhile goes to it with -i or -t, and nowhere else.
+
+Variables that arrive at the process: HOME, USER and LOGNAME of its user; PATH of this shell if the daemon is on this machine and --user is not given, else of the daemon; with -t also TERM, COLORTERM and LANG; then --env-all, --env-file, --env. No others: a spec is kept on disk, and environments hold secrets.
+
+With --json, stdout has a line for the start, for each piece of output and for the exit, in place of the output itself; with -d the facts of the start alone.
+
+Exit statuses:
+
+` + exitStatuses + "\n\n" + examples(
 		`tend run -- npm test                     # follow it, end with its status`,
 		`tend run -d --name web -- npm run dev    # start it and go on`,
 		`tend run -t --name shell -- sh           # with a terminal`,
 		`tend run -c 'sort names | uniq -c'       # a line for the shell`,
 		`tend run --rm --timeout 5m -- npm test   # end it in time, keep nothing`,
+		`tend run -d --rm --env-file .env -- npm test`,
+		`tend run --env-all --json -- npm test`,
 	)
 }
 
@@ -35,6 +63,7 @@ func (*psCmd) Help() string {
 	return examples(
 		`tend ps -a                  # those that have ended, too`,
 		`tend ps -a --tag ci --json  # for programs`,
+		`tend ls --filter name='we*' --filter status=running`,
 	)
 }
 
@@ -45,6 +74,7 @@ func (*logsCmd) Help() string {
 		`tend logs --head 16KiB --tail 16KiB build  # both ends of much`,
 		`tend logs --from 10 --max-line 2KiB build  # from an offset of grep -b`,
 		`tend logs --since 1h --stderr build`,
+		`tend logs -n 5 -t web build                # of two, with times`,
 	)
 }
 
@@ -76,9 +106,40 @@ func (*signalCmd) Help() string {
 	)
 }
 
+func (*stopCmd) Help() string {
+	return `What is left after the time is killed, and the answer waits until the kernel says that nobody is left. -t is the time, as of docker stop; a terminal is run -t.
+
+` + examples(
+		`tend stop web`,
+		`tend stop -t 30 -s INT web`,
+	)
+}
+
+func (*restartCmd) Help() string {
+	return `The new process has the same spec and a new id, which is printed. The former one is kept with its output as any that has finished; a name finds the one that runs.
+
+` + examples(`tend restart web`)
+}
+
+func (*inspectCmd) Help() string {
+	return `It is an array, and has what the process was started with: its environment, too, which may hold secrets.
+
+` + examples(`tend inspect web`)
+}
+
+func (*helpCmd) Help() string { return examples(`tend help run`) }
+
+func (*manCmd) Help() string {
+	return examples(
+		`tend man run > tend-run.1  # man -l tend-run.1`,
+		`tend man --dir man1`,
+	)
+}
+
 func (*killCmd) Help() string {
 	return examples(
 		`tend kill web`,
+		`tend kill -HUP web                # only a signal, to all of it`,
 		`tend kill $(tend ps -q --tag ci)`,
 	)
 }
@@ -95,6 +156,7 @@ func (*rmCmd) Help() string {
 	return examples(
 		`tend rm build`,
 		`tend rm -f web  # end it first`,
+		`tend rm --finished`,
 	)
 }
 

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"io"
 	"strconv"
 	"time"
 
@@ -170,19 +168,4 @@ func signalName(sig int) string {
 		return name
 	}
 	return "SIG" + strconv.Itoa(sig)
-}
-
-// printJSON writes v indented, for people and jq alike.
-func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
-}
-
-// printJSONLine writes v on one line, for streams of facts.
-func printJSONLine(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
 }

@@ -21,6 +21,9 @@ const detachKey = 0x1d
 // errDetached: the person left; the process goes on.
 var errDetached = errors.New("detached")
 
+// errHungUp: the terminal is gone, and with it the person; the process goes on.
+var errHungUp = fmt.Errorf("the terminal was closed: %w", errDetached)
+
 // foreground connects one process with the streams of this program until the
 // process ends, the person detaches, or the connection is lost for good.
 type foreground struct {
@@ -32,8 +35,8 @@ type foreground struct {
 	tty     bool             // the process has a terminal
 	input   bool             // forward stdin
 	eof     bool             // end of stdin closes stdin of the process
-	// forward passes SIGINT, SIGTERM, SIGHUP and SIGQUIT on to the process;
-	// without it they end this program and leave the process alone.
+	// forward passes SIGINT, SIGTERM and SIGQUIT on to the process; without it
+	// they end this program and leave the process alone, as SIGHUP always does.
 	forward bool
 	// signals received since before the start, so that none is missed.
 	signals <-chan os.Signal
@@ -41,15 +44,23 @@ type foreground struct {
 	// detachable: on a terminal the detach key leaves, whatever the process
 	// takes of what is typed.
 	detachable bool
+	// show prints an event; nil: output to the streams, as it is.
+	show func(process.Event) error
 
-	raw bool // the local terminal is in raw mode
-	key bool // the detach key is read as soon as it is typed
+	terminal int  // the file descriptor of the terminal that stdin is, or -1
+	raw      bool // the local terminal is in raw mode
+	key      bool // the detach key is read as soon as it is typed
+	left     *leftModes
 }
 
 // catchSignals starts to collect the signals of a foreground command.
 func catchSignals() (received <-chan os.Signal, stop func()) {
 	c := make(chan os.Signal, 16)
-	signal.Notify(c, append(resizeSignals(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)...)
+	wanted := append(resizeSignals(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	if !signal.Ignored(syscall.SIGHUP) { // by nohup(1)
+		wanted = append(wanted, syscall.SIGHUP)
+	}
+	signal.Notify(c, wanted...)
 	return c, func() { signal.Stop(c) }
 }
 
@@ -62,6 +73,14 @@ func (f *foreground) run(ctx context.Context) (*process.Exit, error) {
 		return nil, err
 	}
 	defer restore()
+	if _, ok := terminalOf(f.inv.out); !ok || !f.tty {
+		f.left = nil
+	} else if f.left == nil {
+		f.left = new(leftModes)
+	}
+	// What a full-screen program left switched on is its terminal's state, not
+	// ours.
+	defer f.left.end(f.inv.out)
 
 	reader, err := f.proc.Read(ctx, process.ReadOptions{Streams: f.streams, From: f.from})
 	if err != nil {
@@ -92,16 +111,37 @@ func (f *foreground) run(ctx context.Context) (*process.Exit, error) {
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
+	if err != nil && f.hungUp() {
+		err = errHungUp
+	}
 	cancel(nil)
 	return exit, err
 }
 
+// hungUp: there was a terminal, and it is gone.
+func (f *foreground) hungUp() bool {
+	if f.terminal < 0 {
+		return false
+	}
+	_, is := terminalOf(f.inv.in)
+	return !is
+}
+
 // makeRaw switches the local terminal to raw mode if the process has a
 // terminal of its own: keys then reach its line discipline, not ours. Otherwise
-// it has the detach key read at once if that is asked for.
+// it has the detach key read at once if that is asked for. A program in the
+// background leaves the terminal alone.
 func (f *foreground) makeRaw() (restore func(), err error) {
 	fd, ok := terminalOf(f.inv.in)
-	if ok && f.detachable && !(f.tty && f.input) {
+	f.terminal = fd
+	if !ok {
+		f.terminal = -1
+		return func() {}, nil
+	}
+	if f.detachable && !(f.tty && f.input) {
+		if !inForeground(fd) {
+			return func() {}, nil
+		}
 		// The line stays the person's to edit, and only the key ends it.
 		restore, err := endLinesAt(fd, detachKey)
 		f.key = err == nil
@@ -110,7 +150,7 @@ func (f *foreground) makeRaw() (restore func(), err error) {
 		}
 		return restore, nil
 	}
-	if !f.tty || !f.input || !ok {
+	if !f.tty || !f.input {
 		return func() {}, nil
 	}
 	old, err := term.MakeRaw(fd)
@@ -128,13 +168,24 @@ func (f *foreground) copyOutput(ctx context.Context, reader process.Reader) (*pr
 		if err != nil {
 			return exit, err
 		}
+		if f.show != nil {
+			if err := f.show(ev); err != nil {
+				return exit, err
+			}
+		}
 		switch ev.Kind {
 		case process.EventOutput:
+			if f.show != nil {
+				continue
+			}
+			f.left.follow(ev.Data)
 			if _, err := f.inv.sink(ev.Stream).Write(ev.Data); err != nil {
 				return exit, err
 			}
 		case process.EventGap:
-			f.say(gapText(ev.Gap))
+			if f.show == nil {
+				f.say(gapText(ev.Gap))
+			}
 		case process.EventExited:
 			exit = ev.Exit
 		case process.EventRemoved:
@@ -146,10 +197,13 @@ func (f *foreground) copyOutput(ctx context.Context, reader process.Reader) (*pr
 
 // sink returns where one stream of output goes.
 func (inv *invocation) sink(s process.Stream) io.Writer {
-	if s == process.Stderr {
-		return inv.errs
+	switch {
+	case s != process.Stderr:
+		return inv.out
+	case inv.stderr != nil:
+		return inv.stderr
 	}
-	return inv.out
+	return inv.errs
 }
 
 func gapText(g process.Gap) string {
@@ -158,11 +212,11 @@ func gapText(g process.Gap) string {
 
 // say prints a line of our own between the output of the process.
 func (f *foreground) say(text string) {
-	end := "\n"
 	if f.raw {
-		end = "\r\n"
+		fmt.Fprintf(f.inv.errs, "tend: %s\r\n", printable(text))
+		return
 	}
-	fmt.Fprint(f.inv.errs, "tend: ", text, end)
+	f.inv.note("%s", text)
 }
 
 // pumpInput forwards stdin until its end, the detach key, or the process
@@ -185,6 +239,10 @@ func (f *foreground) pumpInput(ctx context.Context, in io.Reader) error {
 			return errDetached
 		case errors.Is(err, os.ErrClosed):
 			return nil
+		case err != nil && f.hungUp(): // no end of input: nobody meant ctrl-d
+			return errHungUp
+		case err == io.EOF && f.raw: // a terminal in raw mode has no end
+			return errHungUp
 		case err == io.EOF && !f.input:
 			return nil
 		case err == io.EOF && f.tty && f.eof:
@@ -236,6 +294,9 @@ func (f *foreground) handleSignals(ctx context.Context) error {
 					return err
 				}
 				continue
+			}
+			if s == syscall.SIGHUP {
+				return errHungUp
 			}
 			if !f.forward {
 				return errDetached

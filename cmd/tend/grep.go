@@ -22,7 +22,7 @@ type grepCmd struct {
 	Stderr     bool  `xor:"stream" help:"Only standard error."`
 	StripANSI  bool  `name:"strip-ansi" help:"Take terminal escape sequences away before the search."`
 
-	ID      string `arg:"" help:"The process."`
+	ID      string `arg:"" complete:"process" help:"The process."`
 	Pattern string `arg:"" help:"RE2 regular expression."`
 }
 
@@ -73,8 +73,8 @@ func (c *grepCmd) Run(ctx context.Context, inv *invocation) error {
 		if inv.flags.JSON {
 			return printJSONLine(out, outputFacts{Stream: g.Stream.String(), Offset: g.From, GapTo: &g.To})
 		}
-		_, err := fmt.Fprintf(inv.errs, "tend: %s\n", gapText(g))
-		return err
+		inv.note("%s", gapText(g))
+		return nil
 	})
 	err = cmp.Or(err, out.Flush())
 	if invalid, ok := errors.AsType[*process.InvalidError](err); ok && invalid.Field == "pattern" {

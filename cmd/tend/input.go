@@ -16,7 +16,7 @@ type inputCmd struct {
 	Writer    string `placeholder:"NAME" help:"Write under this name, so that the same command repeated with the same --offset writes nothing twice, whoever writes beside it."`
 	Offset    *int64 `placeholder:"N" help:"Where in all that --writer has written, or without one in all input, the first byte belongs: what was accepted before is not written twice."`
 
-	ID   string   `arg:"" help:"The process."`
+	ID   string   `arg:"" complete:"input" help:"The process."`
 	Text []string `arg:"" optional:"" help:"What to write, with a newline. Without it, stdin is copied."`
 }
 

@@ -2,17 +2,17 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/view"
 )
 
 type logsCmd struct {
@@ -20,7 +20,8 @@ type logsCmd struct {
 	From   int64         `placeholder:"OFFSET" default:"0" help:"Start at this byte offset of each stream."`
 	Since  time.Duration `placeholder:"5m" help:"Only what was written in this last time."`
 	Head   string        `placeholder:"N" help:"The first N lines; N with a unit (16KiB) is bytes. With --tail: both ends, and what lies between is told."`
-	Tail   string        `placeholder:"N" help:"The last N lines; N with a unit (16KiB) is bytes. With -f, and then what follows."`
+	Tail   string        `short:"n" placeholder:"N" help:"The last N lines; N with a unit (16KiB) is bytes. With -f, and then what follows."`
+	Times  bool          `short:"t" name:"timestamps" help:"Begin each line with the time at which its beginning came."`
 
 	StripANSI bool   `name:"strip-ansi" help:"Take terminal escape sequences away."`
 	MaxLine   string `name:"max-line" placeholder:"SIZE" help:"Cut lines after this many bytes (2KiB), and tell what is left out."`
@@ -28,12 +29,16 @@ type logsCmd struct {
 	Stdout bool `xor:"stream" help:"Only standard output."`
 	Stderr bool `xor:"stream" help:"Only standard error, printed on standard output."`
 
-	ID string `arg:"" help:"The process."`
+	IDs []string `arg:"" name:"id" complete:"process" help:"The processes. Of several each line begins with the name."`
+
+	head, tail *amount
 }
 
 // outputFacts is one piece of output as JSON: text if it is valid UTF-8,
 // base64 otherwise.
 type outputFacts struct {
+	// ID is told if several processes were asked for.
+	ID     process.ID `json:"id,omitempty"`
 	Stream string     `json:"stream"`
 	Offset int64      `json:"offset"`
 	Time   *time.Time `json:"time"` // null if not known
@@ -51,21 +56,7 @@ func (c *logsCmd) Run(ctx context.Context, inv *invocation) error {
 	// ctrl-c is how one leaves logs -f, and no failure.
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	head, err := optionalAmount("--head", c.Head)
-	if err != nil {
-		return err
-	}
-	tail, err := optionalAmount("--tail", c.Tail)
-	if err != nil {
-		return err
-	}
-	if c.From < 0 {
-		return usageError("--from is negative; offsets count from 0")
-	}
-	if c.Since < 0 {
-		return usageError("--since is negative; give how long ago, such as 5m")
-	}
-	shown, err := c.view(head, tail)
+	shown, err := c.read()
 	if err != nil {
 		return err
 	}
@@ -74,35 +65,100 @@ func (c *logsCmd) Run(ctx context.Context, inv *invocation) error {
 		return err
 	}
 	defer d.Close()
-	p, err := d.find(ctx, c.ID)
-	if err != nil {
-		return err
-	}
 	if c.Follow {
 		ctx, stop = inv.whileRead(ctx)
 		defer stop()
 	}
-	opts := process.ReadOptions{NoFollow: !c.Follow, Streams: c.streams()}
-	if opts.From, err = startAt(ctx, p, c.From, opts.Streams); err != nil {
-		return about(c.ID, err)
-	}
-	if shown != nil {
-		shown.From = opts.From
-		return about(c.ID, inv.printView(ctx, d, p, *shown))
-	}
 	if c.Stderr {
-		inv = &invocation{out: inv.out, errs: inv.out, flags: inv.flags}
+		own := *inv
+		own.stderr = inv.out
+		inv = &own
 	}
-	if tail != nil {
-		if opts.From, err = printTail(ctx, inv, p, opts, *tail); err != nil || !c.Follow {
-			return about(c.ID, err)
-		}
+	if len(c.IDs) == 1 {
+		err = c.one(ctx, inv, d, c.IDs[0], nil, shown)
+	} else {
+		err = c.several(ctx, inv, d, shown)
 	}
-	err = c.print(ctx, inv, p, opts, head)
 	if c.Follow && ctx.Err() != nil {
 		return left(ctx)
 	}
-	return about(c.ID, err)
+	return err
+}
+
+// read checks the flags, and returns the view that they ask for, nil for the
+// output as it is.
+func (c *logsCmd) read() (shown *view.Options, err error) {
+	if c.head, err = optionalAmount("--head", c.Head); err != nil {
+		return nil, err
+	}
+	if c.tail, err = optionalAmount("--tail", c.Tail); err != nil {
+		return nil, err
+	}
+	if c.From < 0 {
+		return nil, usageError("--from is negative; offsets count from 0")
+	}
+	if c.Since < 0 {
+		return nil, usageError("--since is negative; give how long ago, such as 5m")
+	}
+	shown, err = c.view(c.head, c.tail)
+	if shown != nil && c.Times {
+		return nil, usageError("-t does not go with --head and --tail together, --strip-ansi or --max-line: what they show has no times")
+	}
+	return shown, err
+}
+
+// several prints the output of processes one after the other, and with -f as it
+// comes.
+func (c *logsCmd) several(ctx context.Context, inv *invocation, d *daemon, shown *view.Options) error {
+	together := new(sync.Mutex)
+	if !c.Follow {
+		return each(c.IDs, func(id string) error { return c.one(ctx, inv, d, id, together, shown) })
+	}
+	failed := make([]error, len(c.IDs))
+	var wg sync.WaitGroup
+	for i, id := range c.IDs {
+		wg.Go(func() { failed[i] = c.one(ctx, inv, d, id, together, nil) })
+	}
+	wg.Wait()
+	return errors.Join(failed...)
+}
+
+// one prints the output of one process, or of one of several, which take turns
+// by together.
+func (c *logsCmd) one(ctx context.Context, inv *invocation, d *daemon, id string, together *sync.Mutex, shown *view.Options) (err error) {
+	p, err := d.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	opts := process.ReadOptions{NoFollow: !c.Follow, Streams: c.streams()}
+	if opts.From, err = startAt(ctx, p, c.From, opts.Streams); err != nil {
+		return about(id, err)
+	}
+	if together != nil || c.Times && !inv.flags.JSON {
+		own := *inv
+		own.lines = &lineWriter{inv: inv, id: p.ID(), times: c.Times, together: together}
+		if together != nil {
+			own.lines.name = printable(id)
+		}
+		defer func() { err = cmp.Or(err, own.lines.flush()) }()
+		inv = &own
+	}
+	if shown != nil {
+		v := *shown
+		v.From = opts.From
+		return about(id, inv.printView(ctx, d, p, v))
+	}
+	if c.tail != nil {
+		if opts.From, err = printTail(ctx, inv, p, opts, *c.tail); err != nil || !c.Follow {
+			return about(id, err)
+		}
+	}
+	var head *amount
+	if c.head != nil {
+		own := *c.head
+		head = &own
+	}
+	return about(id, c.print(ctx, inv, p, opts, head))
 }
 
 func (c *logsCmd) streams() []process.Stream {
@@ -204,12 +260,13 @@ func (a *amount) take(data []byte) []byte {
 // printOutput writes one event of a reader, raw or as a line of JSON.
 func (inv *invocation) printOutput(ev process.Event) error {
 	if !inv.flags.JSON {
-		switch ev.Kind {
-		case process.EventOutput:
+		switch {
+		case ev.Kind == process.EventGap:
+			inv.note("%s", gapText(ev.Gap))
+		case ev.Kind == process.EventOutput && inv.lines != nil:
+			return inv.lines.write(ev.Stream, ev.Time, ev.Data)
+		case ev.Kind == process.EventOutput:
 			_, err := inv.sink(ev.Stream).Write(ev.Data)
-			return err
-		case process.EventGap:
-			_, err := fmt.Fprintf(inv.errs, "tend: %s\n", gapText(ev.Gap))
 			return err
 		}
 		return nil
@@ -219,175 +276,40 @@ func (inv *invocation) printOutput(ev process.Event) error {
 		at := ev.Time.UTC()
 		f.Time = &at
 	}
-	switch {
-	case ev.Kind == process.EventGap:
+	switch ev.Kind {
+	case process.EventGap:
 		f.Stream, f.Offset, f.GapTo = ev.Gap.Stream.String(), ev.Gap.From, &ev.Gap.To
-	case ev.Kind != process.EventOutput:
-		return nil
-	case utf8.Valid(ev.Data):
-		text := string(ev.Data)
-		f.Text = &text
+	case process.EventOutput:
+		f.Text, f.Base64 = textOrBase64(ev.Data)
 	default:
-		text := base64.StdEncoding.EncodeToString(ev.Data)
-		f.Base64 = &text
+		return nil
 	}
+	return inv.printPiece(f)
+}
+
+// printPiece writes output as JSON, with the process if there are several.
+func (inv *invocation) printPiece(f outputFacts) error {
+	if inv.lines == nil {
+		return printJSONLine(inv.out, f)
+	}
+	f.ID = inv.lines.id
+	inv.lines.together.Lock()
+	defer inv.lines.together.Unlock()
 	return printJSONLine(inv.out, f)
 }
 
-// printTail writes the last lines or bytes of what there is now and returns
-// the offsets at which following goes on.
-func printTail(ctx context.Context, inv *invocation, p process.Process, opts process.ReadOptions, want amount) ([4]int64, error) {
-	info, err := p.Info(ctx)
-	if err != nil {
-		return opts.From, err
+// printStep writes one event of a process that is followed as JSON: its start,
+// output as logs has it, its exit.
+func (inv *invocation) printStep(id process.ID, ev process.Event, command string) error {
+	switch ev.Kind {
+	case process.EventOutput, process.EventGap:
+		return inv.printOutput(ev)
+	case process.EventStarted:
+		ev.ID = id
+		return printJSONLine(inv.out, eventFactsOf(ev, command))
+	case process.EventExited:
+		ev.ID = id
+		return printJSONLine(inv.out, eventFactsOf(ev, ""))
 	}
-	opts.NoFollow = true
-	next := opts.From
-	for _, s := range info.Streams {
-		if !wanted(opts.Streams, s.Stream) {
-			continue
-		}
-		next[s.Stream] = s.End
-		start, err := tailStart(ctx, p, s, want)
-		if err != nil {
-			return next, err
-		}
-		opts.From[s.Stream] = max(start, min(opts.From[s.Stream], s.End))
-	}
-	reader, err := p.Read(ctx, opts)
-	if err != nil {
-		return next, err
-	}
-	var t tail
-	for ev, err := range process.Follow(ctx, reader) {
-		if err != nil {
-			return next, err
-		}
-		if ev.Kind != process.EventOutput {
-			continue
-		}
-		next[ev.Stream] = max(next[ev.Stream], ev.Offset+int64(len(ev.Data)))
-		t.add(ev, want.bytes)
-	}
-	for _, piece := range t.last(want) {
-		if err := inv.printOutput(piece); err != nil {
-			return next, err
-		}
-	}
-	return next, nil
-}
-
-func wanted(streams []process.Stream, s process.Stream) bool {
-	if len(streams) == 0 {
-		return true
-	}
-	for _, w := range streams {
-		if w == s {
-			return true
-		}
-	}
-	return false
-}
-
-// tailStart returns an offset from which stream s has at least the wanted
-// lines or bytes, by looking back in growing steps: a gigabyte of output is
-// not read for its last ten lines.
-func tailStart(ctx context.Context, p process.Process, s process.StreamInfo, want amount) (int64, error) {
-	if want.bytes {
-		return max(s.Base, s.End-want.n), nil
-	}
-	for step := int64(64 << 10); ; step *= 4 {
-		start := max(s.Base, s.End-step)
-		if start == s.Base {
-			return start, nil
-		}
-		lines, err := countLines(ctx, p, s.Stream, start)
-		if err != nil {
-			return 0, err
-		}
-		// One more than wanted: the first is cut by the place it starts at,
-		// and the last may have no end yet.
-		if lines-1 > want.n {
-			return start, nil
-		}
-	}
-}
-
-func countLines(ctx context.Context, p process.Process, s process.Stream, from int64) (int64, error) {
-	opts := process.ReadOptions{Streams: []process.Stream{s}, NoFollow: true}
-	opts.From[s] = from
-	reader, err := p.Read(ctx, opts)
-	if err != nil {
-		return 0, err
-	}
-	var n int64
-	for ev, err := range process.Follow(ctx, reader) {
-		if err != nil && !errors.Is(err, io.EOF) {
-			return 0, err
-		}
-		if ev.Kind == process.EventOutput {
-			n += int64(bytes.Count(ev.Data, []byte{'\n'}))
-		}
-	}
-	return n, nil
-}
-
-// tail keeps output in order of arrival, in pieces of at most a line.
-type tail struct{ pieces []process.Event }
-
-func (t *tail) add(ev process.Event, whole bool) {
-	data := bytes.Clone(ev.Data)
-	for len(data) > 0 {
-		n := len(data)
-		if i := bytes.IndexByte(data, '\n'); i >= 0 && !whole {
-			n = i + 1
-		}
-		piece := ev
-		piece.Data = data[:n]
-		t.pieces = append(t.pieces, piece)
-		ev.Offset += int64(n)
-		data = data[n:]
-	}
-}
-
-// last returns the pieces that make up the wanted amount at the end. A line of
-// a stream may be in several pieces with pieces of another stream between;
-// what is unfinished at the end counts as a line.
-func (t *tail) last(want amount) []process.Event {
-	left := want.n
-	if want.bytes {
-		for i := len(t.pieces) - 1; i >= 0; i-- {
-			n := int64(len(t.pieces[i].Data))
-			if n >= left {
-				cut := n - left
-				t.pieces[i].Data = t.pieces[i].Data[cut:]
-				t.pieces[i].Offset += cut
-				return t.pieces[i:]
-			}
-			left -= n
-		}
-		return t.pieces
-	}
-	var open, full [4]bool // open: inside a line of the stream; full: no more of it
-	keep := make([]bool, len(t.pieces))
-	for i := len(t.pieces) - 1; i >= 0; i-- {
-		p := t.pieces[i]
-		ends := bytes.HasSuffix(p.Data, []byte{'\n'})
-		if ends || !open[p.Stream] {
-			if left == 0 {
-				full[p.Stream] = true
-			} else {
-				left--
-				open[p.Stream] = true
-			}
-		}
-		keep[i] = !full[p.Stream]
-	}
-	var kept []process.Event
-	for i, ok := range keep {
-		if ok {
-			kept = append(kept, t.pieces[i])
-		}
-	}
-	return kept
+	return nil
 }

@@ -22,60 +22,9 @@ func main() {
 	}
 	inv := &invocation{
 		in: os.Stdin, out: os.Stdout, errs: os.Stderr,
-		getenv: os.Getenv,
+		getenv: os.Getenv, environ: os.Environ,
 	}
 	os.Exit(execute(context.Background(), inv, os.Args[1:]))
-}
-
-// grammar is the whole command line; kong reads it by its tags.
-type grammar struct {
-	globals
-
-	Run    runCmd    `cmd:"" help:"Start a process and follow it."`
-	Ps     psCmd     `cmd:"" help:"List processes."`
-	Logs   logsCmd   `cmd:"" help:"Print the output of a process."`
-	Grep   grepCmd   `cmd:"" help:"Print the lines of a process's output that match."`
-	Attach attachCmd `cmd:"" help:"Connect this terminal to a process (detach: ctrl-])."`
-	Input  inputCmd  `cmd:"" help:"Write to the input of a process."`
-	Signal signalCmd `cmd:"" help:"Send a signal to a process."`
-	Kill   killCmd   `cmd:"" help:"End a process and all its descendants."`
-	Wait   waitCmd   `cmd:"" help:"Wait for a process to end, or for something about it."`
-	Rm     rmCmd     `cmd:"" help:"Forget finished processes and free their output."`
-	Pin    pinCmd    `cmd:"" help:"Keep processes and their output when they have finished, until they are unpinned or removed."`
-	Unpin  unpinCmd  `cmd:"" help:"Let pinned processes go when their time or the space is up."`
-	Events eventsCmd `cmd:"" help:"Print what happened to processes."`
-	Top    topCmd    `cmd:"" help:"Show the running processes, refreshed."`
-
-	Serve    serveCmd    `cmd:"" help:"Run the daemon in the foreground."`
-	Status   statusCmd   `cmd:"" help:"Show the daemon: its roles and what this machine allows."`
-	Upgrade  upgradeCmd  `cmd:"" help:"Replace the parts of a running daemon; nothing is lost."`
-	Shutdown shutdownCmd `cmd:"" help:"End the daemon and its processes."`
-	Torture  tortureCmd  `cmd:"" help:"Prove on this machine and filesystem that nothing is lost: kill the roles of a daemon of its own."`
-
-	Distant distantCmd `cmd:"" help:"Serve distant's protocol: JSON lines, or encrypted for the distant command line."`
-
-	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
-	Version    versionCmd    `cmd:"" help:"Print the version."`
-
-	Server      serverCmd      `cmd:"" hidden:"" help:"The server role; tend serve starts it."`
-	Payload     payloadCmd     `cmd:"" hidden:"" help:"Write the keeper's program to stdout."`
-	TortureWork tortureWorkCmd `cmd:"" hidden:"" help:"A program that runs under torture."`
-}
-
-// roleGrammar is the part of the grammar that the server role needs. To build
-// the whole takes 2 ms, and clients wait while a server starts.
-type roleGrammar struct {
-	globals
-
-	Server serverCmd `cmd:"" hidden:""`
-}
-
-// globals are the flags of every command.
-type globals struct {
-	URL      string `name:"url" env:"TEND_URL" placeholder:"URL" help:"The daemon: http://host:port or unix:///path. Default: the daemon of the current user."`
-	Token    string `name:"token" env:"TEND_TOKEN" placeholder:"TOKEN" help:"Token of the daemon; better given as TEND_TOKEN, which ps(1) does not show."`
-	StateDir string `name:"state-dir" env:"TEND_STATE_DIR" placeholder:"DIR" help:"State directory of one's own daemon. Default: /var/lib/tend for root, else ~/.local/state/tend."`
-	JSON     bool   `name:"json" help:"Print facts as JSON."`
 }
 
 // invocation is one use of the command line: its streams, its environment
@@ -85,8 +34,16 @@ type invocation struct {
 	out    io.Writer
 	errs   io.Writer
 	getenv func(string) string
-	flags  *globals
-	model  *kong.Application
+	// environ is the whole environment, as os.Environ has it.
+	environ func() []string
+	flags   *globals
+	model   *kong.Application
+	json    bool // what is told on stderr is JSON, too
+	// stderr is where that of processes goes; nil: errs.
+	stderr io.Writer
+	// lines is how the output of processes is written whose lines begin with
+	// something of ours; nil: as it is.
+	lines *lineWriter
 }
 
 // statusError ends the program with a status and without a message.
@@ -109,24 +66,26 @@ func execute(ctx context.Context, inv *invocation, args []string) int {
 		whole := new(grammar)
 		g, inv.flags = whole, &whole.globals
 	}
+	inv.json = asksForJSON(args)
 	exited := -1
 	parser, err := kong.New(g,
 		kong.Name("tend"),
 		kong.Description(description),
 		kong.Writers(inv.out, inv.errs),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
+		kong.ExplicitGroups(verbGroups),
 		kong.ShortUsageOnError(),
 		kong.Exit(func(code int) { exited = code }),
+		kong.Bind(inv),
 	)
 	if err != nil {
-		fmt.Fprintln(inv.errs, "tend:", err)
-		return 2
+		return inv.report(err)
 	}
 	inv.model = parser.Model
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
-	kctx, err := parser.Parse(args)
+	kctx, err := parser.Parse(asUsual(parser.Model, args))
 	if exited >= 0 { // --help was printed
 		return exited
 	}
@@ -134,34 +93,14 @@ func execute(ctx context.Context, inv *invocation, args []string) int {
 		return inv.report(err)
 	}
 	if err != nil {
-		fmt.Fprintf(inv.errs, "tend: %v\n", err)
-		if kctx := parseContext(err); kctx != nil {
-			fmt.Fprintf(inv.errs, "tend: see %s --help\n", commandPath(kctx))
-		}
-		return 2
+		return inv.misunderstood(parser.Model, args, err)
+	}
+	inv.json = inv.flags.JSON
+	if why := withoutJSON(kctx); why != "" && inv.json {
+		return inv.report(usageError(fmt.Sprintf("%s has no JSON form: %s", commandPath(kctx), why)))
 	}
 	kctx.BindTo(ctx, (*context.Context)(nil))
-	kctx.Bind(inv)
 	return inv.report(kctx.Run())
-}
-
-// parseContext returns what was understood of a command line before err.
-func parseContext(err error) *kong.Context {
-	var perr *kong.ParseError
-	if errors.As(err, &perr) {
-		return perr.Context
-	}
-	return nil
-}
-
-func commandPath(kctx *kong.Context) string {
-	path := "tend"
-	for _, p := range kctx.Path {
-		if p.Command != nil {
-			path += " " + p.Command.Name
-		}
-	}
-	return path
 }
 
 // report prints the error of a command, if it has something to say, and
@@ -169,9 +108,6 @@ func commandPath(kctx *kong.Context) string {
 func (inv *invocation) report(err error) int {
 	if err == nil {
 		return 0
-	}
-	if status, ok := errors.AsType[statusError](err); ok {
-		return int(status)
 	}
 	if errors.Is(err, context.Canceled) { // commands are cancelled by signals alone
 		return 128 + int(syscall.SIGINT)
@@ -183,12 +119,16 @@ func (inv *invocation) report(err error) int {
 		}
 		return status
 	}
-	fmt.Fprintf(inv.errs, "tend: %s\n", inv.diagnosed(err))
+	if status, ok := errors.AsType[statusError](err); ok {
+		return int(status)
+	}
+	status := 1
 	if _, ok := errors.AsType[usageError](err); ok {
-		return 2
+		status = 2
 	}
 	if failed, ok := errors.AsType[*runError](err); ok {
-		return failed.status
+		status = failed.status
 	}
-	return 1
+	inv.complain(err, inv.diagnosed(err), status)
+	return status
 }

@@ -4,23 +4,130 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tend-run/tend/process"
 )
 
 type psCmd struct {
-	All   bool   `short:"a" help:"Also those that have ended."`
-	Quiet bool   `short:"q" help:"Ids only, one a line."`
-	Tag   string `placeholder:"TAG" help:"Only those with this tag."`
+	All    bool     `short:"a" help:"Also those that have ended."`
+	Quiet  bool     `short:"q" help:"Ids only, one a line."`
+	Tag    string   `placeholder:"TAG" complete:"tag" help:"Only those with this tag."`
+	Filter []string `sep:"none" placeholder:"K=V" complete:"filter" help:"Only those of which this is so: name, tag, id (its beginning), status, exited (a code), label, user. name, tag and user may have * and ?, and are whole otherwise. Of the same key one has to hold, of different ones all. status and exited find those that have ended without -a, too."`
+}
+
+// psFilter is a key of --filter.
+type psFilter struct {
+	key, help string
+	// holds says whether a value fits a process.
+	holds func(i *process.Info, value string) bool
+	// of is the value of a process, for completion; nil: none is offered.
+	of func(i *process.Info) string
+	// check says what is wrong with a value, "" if nothing is.
+	check func(value string) string
+}
+
+var psFilters = []psFilter{
+	{"name", "its name, * and ? stand for others", func(i *process.Info, v string) bool { return like(v, i.Spec.Name) }, func(i *process.Info) string { return i.Spec.Name }, badPattern},
+	{"tag", "its tag", func(i *process.Info, v string) bool { return like(v, i.Spec.Tag) }, func(i *process.Info) string { return i.Spec.Tag }, badPattern},
+	{"user", "its user, as given at the start", func(i *process.Info, v string) bool { return like(v, i.Spec.User) }, func(i *process.Info) string { return i.Spec.User }, badPattern},
+	{"id", "how its id begins", func(i *process.Info, v string) bool { return strings.HasPrefix(string(i.ID), v) }, func(i *process.Info) string { return string(i.ID) }, nil},
+	{"status", "running, stopped, exited, lost, timeout, oom or killed", hasStatus, statusOf, func(v string) string {
+		if slices.Contains(psStatuses, v) {
+			return ""
+		}
+		return "is none of " + strings.Join(psStatuses, ", ")
+	}},
+	{"exited", "ended with this code", func(i *process.Info, v string) bool {
+		return i.Exit != nil && !i.Exit.Lost() && strconv.Itoa(i.Exit.ShellStatus()) == v
+	}, nil, func(v string) string {
+		if n, err := strconv.Atoi(v); err != nil || n < 0 || n > 255 {
+			return "is no exit status; 0 to 255 are"
+		}
+		return ""
+	}},
+	{"label", "has this label: label=K or label=K=V", func(i *process.Info, v string) bool {
+		k, want, has := strings.Cut(v, "=")
+		got, ok := i.Spec.Labels[k]
+		return ok && (!has || got == want)
+	}, nil, nil},
+}
+
+var psStatuses = []string{"running", "stopped", "exited", "lost", "timeout", "oom", "killed"}
+
+// statusOf is the most special of the words for a process; all that have ended
+// are "exited", too.
+func statusOf(i *process.Info) string {
+	switch {
+	case i.Exit == nil:
+		return i.State.String()
+	case i.Exit.Lost():
+		return "lost"
+	}
+	switch i.Exit.Cause {
+	case process.CauseTimeout, process.CauseOOM, process.CauseKilled:
+		return i.Exit.Cause.String()
+	}
+	return "exited"
+}
+
+func hasStatus(i *process.Info, v string) bool {
+	return statusOf(i) == v || v == "exited" && i.Exit != nil
+}
+
+func like(pattern, text string) bool {
+	ok, err := path.Match(pattern, text)
+	return err == nil && ok
+}
+
+func badPattern(v string) string {
+	if _, err := path.Match(v, ""); err != nil {
+		return "has a [ without its end"
+	}
+	return ""
+}
+
+// wanted reads --filter.
+func (c *psCmd) wanted() (fits func(*process.Info) bool, ended bool, err error) {
+	type wish struct {
+		filter *psFilter
+		value  string
+	}
+	byKey := map[string][]wish{}
+	for _, text := range c.Filter {
+		key, value, has := strings.Cut(text, "=")
+		at := slices.IndexFunc(psFilters, func(f psFilter) bool { return f.key == key })
+		if !has || at < 0 {
+			return nil, false, usageError(fmt.Sprintf("--filter %s is not known; write KEY=VALUE with name, tag, user, id, status, exited or label", text))
+		}
+		f := &psFilters[at]
+		if f.check != nil {
+			if wrong := f.check(value); wrong != "" {
+				return nil, false, usageError(fmt.Sprintf("--filter %s: %q %s", key, value, wrong))
+			}
+		}
+		ended = ended || key == "status" || key == "exited"
+		byKey[key] = append(byKey[key], wish{f, value})
+	}
+	return func(i *process.Info) bool {
+		for _, wishes := range byKey {
+			if !slices.ContainsFunc(wishes, func(w wish) bool { return w.filter.holds(i, w.value) }) {
+				return false
+			}
+		}
+		return true
+	}, ended, nil
 }
 
 func (c *psCmd) Run(ctx context.Context, inv *invocation) error {
+	fits, ended, err := c.wanted()
+	if err != nil {
+		return err
+	}
 	d, err := inv.connect(ctx)
 	if err != nil {
 		return err
@@ -33,7 +140,7 @@ func (c *psCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	prefix := idPrefix(all)
 	shown := slices.DeleteFunc(all, func(i process.Info) bool {
-		return !c.All && i.State == process.Exited || c.Tag != "" && i.Spec.Tag != c.Tag
+		return !c.All && !ended && i.State == process.Exited || c.Tag != "" && i.Spec.Tag != c.Tag || !fits(&i)
 	})
 	switch {
 	case inv.flags.JSON:
@@ -44,7 +151,7 @@ func (c *psCmd) Run(ctx context.Context, inv *invocation) error {
 		return printJSON(inv.out, facts)
 	case c.Quiet:
 		for i := range shown {
-			if _, err := fmt.Fprintln(inv.out, shown[i].ID); err != nil {
+			if _, err := fmt.Fprintln(inv.out, printable(string(shown[i].ID))); err != nil {
 				return err
 			}
 		}
@@ -63,26 +170,17 @@ func printTable(inv *invocation, infos []process.Info, prefix int, now time.Time
 	for i := range infos {
 		info := &infos[i]
 		rows = append(rows, []string{
-			shortID(info.ID, prefix), fmt.Sprint(info.PID), stateAndPin(info), age(now.Sub(info.Started)),
-			printable(cmp.Or(info.Spec.Name, info.Spec.Tag, "-")), printable(info.Spec.Command()),
+			shortID(info.ID, prefix), fmt.Sprint(info.PID), stateAndMore(info, now), age(now.Sub(info.Started)),
+			nameOf(&info.Spec), printable(info.Spec.Command()),
 		})
 	}
-	lines, err := alignRows(rows)
-	if err != nil {
-		return err
-	}
 	colour := inv.colours(inv.out)
-	for i, line := range lines {
+	for i, line := range alignRows(rows) {
 		line = cut(line, width)
-		switch {
-		case i == 0:
+		if i == 0 {
 			line = paint(colour, dim, line)
-		case infos[i-1].Exit != nil && infos[i-1].Exit.ShellStatus() != 0:
-			line = paint(colour, red, line)
-		case infos[i-1].State == process.Exited:
-			line = paint(colour, dim, line)
-		case infos[i-1].State == process.Stopped:
-			line = paint(colour, yellow, line)
+		} else {
+			line = paint(colour, colourOf(&infos[i-1], now), line)
 		}
 		if _, err := fmt.Fprintln(inv.out, line); err != nil {
 			return err
@@ -91,32 +189,41 @@ func printTable(inv *invocation, infos []process.Info, prefix int, now time.Time
 	return nil
 }
 
-// alignRows lays out rows in columns. It comes before any colour, whose bytes
-// would count as width.
-func alignRows(rows [][]string) ([]string, error) {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		if _, err := io.WriteString(w, strings.Join(row, "\t")+"\n"); err != nil {
-			return nil, err
-		}
+// nameOf is how tables call a process: its name, else its tag.
+func nameOf(s *process.Spec) string { return printable(cmp.Or(s.Name, s.Tag, "-")) }
+
+// colourOf is the colour of a process in tables, "" for none.
+func colourOf(info *process.Info, now time.Time) string {
+	switch {
+	case info.Exit != nil && info.Exit.ShellStatus() != 0:
+		return red
+	case outlived(info, now), info.State == process.Stopped:
+		return yellow
+	case info.State == process.Exited:
+		return dim
 	}
-	if err := w.Flush(); err != nil {
-		return nil, err
-	}
-	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n"), nil
+	return ""
 }
 
-// cut shortens a line to width runes; 0 keeps it.
-func cut(line string, width int) string {
-	if width <= 0 || utf8.RuneCountInString(line) <= width {
-		return line
+// outlived: it has ended and descendants of it run. While tend itself ends all of
+// them, which takes a moment, it is not said.
+func outlived(info *process.Info, now time.Time) bool {
+	if info.Exit == nil || info.TreeGone {
+		return false
 	}
-	return string([]rune(line)[:width])
+	switch info.Exit.Cause {
+	case process.CauseTimeout, process.CauseKilled, process.CauseNoReaders, process.CauseShutdown, process.CauseOOM:
+		return now.Sub(info.Exit.Time) > 2*time.Second
+	}
+	return !info.Exit.Lost()
 }
 
-func stateAndPin(info *process.Info) string {
+// stateAndMore adds what the state alone would hide.
+func stateAndMore(info *process.Info, now time.Time) string {
 	text := stateText(info)
+	if outlived(info, now) {
+		text += ", descendants run"
+	}
 	if info.Pinned {
 		text += ", pinned"
 	}
@@ -165,10 +272,7 @@ func idPrefix(infos []process.Info) int {
 }
 
 func shortID(id process.ID, n int) string {
-	if len(id) <= n {
-		return string(id)
-	}
-	return string(id[:n])
+	return printable(string(id[:min(n, len(id))]))
 }
 
 // age is a duration in its largest unit, as ps-like tables show it.

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tend-run/tend/process"
@@ -19,10 +23,12 @@ type runCmd struct {
 	Remove bool   `name:"rm" help:"Forget it and its output when it has ended."`
 	ID     string `name:"id" placeholder:"ID" help:"An id of one's own: running the same twice starts one process."`
 	Name   string `placeholder:"NAME" help:"A name to find it by."`
-	Tag    string `placeholder:"TAG" help:"A tag to find it by."`
+	Tag    string `placeholder:"TAG" complete:"tag" help:"A tag to find it by."`
 
 	Cwd     string            `placeholder:"DIR" help:"Working directory. Default: this one, if the daemon is on this machine."`
 	Env     []string          `short:"e" sep:"none" placeholder:"K=V" help:"Environment variable; K alone takes the value it has here. Repeatable."`
+	EnvFile []string          `name:"env-file" sep:"none" placeholder:"FILE" help:"Lines of K=V, or K alone; # begins a comment. Repeatable. --env goes before it."`
+	EnvAll  bool              `name:"env-all" help:"All variables there are here, but TEND_TOKEN. --env-file and --env go before them."`
 	User    string            `short:"u" placeholder:"USER" help:"Run as this user: a name, uid or uid:gid."`
 	Timeout time.Duration     `placeholder:"30s" help:"Kill it, with all descendants, after this long (exit status 124)."`
 	Shell   bool              `short:"c" help:"CMD is a command line for /bin/sh."`
@@ -39,13 +45,18 @@ type runCmd struct {
 	Cmd []string `arg:"" passthrough:"" optional:"" name:"cmd" help:"The program and its arguments, after --."`
 }
 
+// removeAfter is how long a process of run -d --rm is kept once it has finished,
+// and a daemon that looks around every few seconds may take longer. Nobody waits
+// for the end to forget it then, as run --rm does.
+const removeAfter = time.Second
+
 func (c *runCmd) Run(ctx context.Context, inv *invocation) error {
 	spec, err := c.spec(inv)
 	if err != nil {
 		return err
 	}
-	if c.Detach && c.Remove {
-		return usageError("--rm needs somebody who waits for the end; leave -d or --rm out")
+	if c.TTY && !c.Detach && inv.flags.JSON {
+		return usageError("a terminal has no JSON form: leave -t or --json out, or add -d to print the facts of the start alone")
 	}
 	// From here on a signal belongs to the process, even one that arrives
 	// before it has started.
@@ -62,36 +73,56 @@ func (c *runCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	p, err := d.Start(ctx, spec)
 	if err != nil {
-		return runFailure(err)
+		return runFailure(c.meant(spec, err))
 	}
 	if c.Detach {
-		return c.announce(ctx, inv, p)
+		return inv.announce(ctx, p)
 	}
 
 	f := &foreground{
 		inv: inv, proc: p, tty: c.TTY, input: c.wantsInput(inv), eof: true,
-		forward: true, signals: signals,
+		forward: true, signals: signals, detachable: true,
+	}
+	if inv.flags.JSON {
+		f.show = func(ev process.Event) error { return inv.printStep(p.ID(), ev, spec.Command()) }
 	}
 	exit, err := f.run(ctx)
 	switch {
+	case errors.Is(err, errHungUp):
+		// The process goes on; what a script would do next does not.
+		return statusError(128 + int(syscall.SIGHUP))
 	case errors.Is(err, errDetached):
-		fmt.Fprintf(inv.errs, "tend: detached; tend attach %s comes back\n", shortID(p.ID(), 14))
+		back := cmp.Or(spec.Name, shortID(p.ID(), 14))
+		if c.TTY || spec.Stdin == process.StdinPipe {
+			inv.note("detached; the process goes on, tend attach %s comes back", back)
+		} else {
+			inv.note("detached; the process goes on, tend logs -f %s follows it, tend attach %s comes back", back, back)
+		}
 		return nil
 	case err != nil:
 		return runFailure(err)
 	}
 	if c.Remove {
 		if err := p.Remove(ctx); err != nil && !errors.Is(err, process.ErrNotFound) {
-			fmt.Fprintf(inv.errs, "tend: remove %s: %s\n", p.ID(), explain(err))
+			inv.note("remove %s: %s", p.ID(), explain(err))
 		}
 	}
 	return inv.exitAs(exit)
 }
 
+// meant adds what a person has most likely meant by a program that is not there.
+func (c *runCmd) meant(s process.Spec, err error) error {
+	start, ok := errors.AsType[*process.StartError](err)
+	if !ok || start.Reason != process.StartNotFound || len(s.Argv) != 1 || !strings.ContainsAny(s.Argv[0], " \t|&;<>$") {
+		return err
+	}
+	return fmt.Errorf("%w (it is one word; for a command line use -c: tend run -c '%s')", err, strings.ReplaceAll(s.Argv[0], "'", `'\''`))
+}
+
 // announce prints what a person or a script needs to come back.
-func (c *runCmd) announce(ctx context.Context, inv *invocation, p process.Process) error {
+func (inv *invocation) announce(ctx context.Context, p process.Process) error {
 	if !inv.flags.JSON {
-		_, err := fmt.Fprintln(inv.out, p.ID())
+		_, err := fmt.Fprintln(inv.out, printable(string(p.ID())))
 		return err
 	}
 	info, err := p.Info(ctx)
@@ -125,15 +156,8 @@ func (c *runCmd) spec(inv *invocation) (process.Spec, error) {
 	if s.Argv = words; c.Shell {
 		s.Argv, s.Shell = nil, strings.Join(words, " ")
 	}
-	for _, e := range c.Env {
-		k, v, ok := strings.Cut(e, "=")
-		if !ok {
-			v = inv.getenv(k)
-		}
-		if s.Env == nil {
-			s.Env = make(map[string]string, len(c.Env))
-		}
-		s.Env[k] = v
+	if err := c.environment(inv, &s); err != nil {
+		return s, err
 	}
 	if c.Cwd != "" && !filepath.IsAbs(c.Cwd) {
 		dir, err := filepath.Abs(c.Cwd)
@@ -160,6 +184,12 @@ func (c *runCmd) spec(inv *invocation) (process.Spec, error) {
 	}
 	s.Limits.PidsMax, s.Limits.Nice = c.Pids, c.Nice
 	s.Retention.Sync, s.Retention.Pin = syncOf(c.Fsync), c.Pin
+	switch {
+	case c.Remove && c.Pin:
+		return s, usageError("--rm forgets it at its end and --pin keeps it; give one of them")
+	case c.Remove && c.Detach:
+		s.Retention.TTL = removeAfter
+	}
 	for _, size := range []struct {
 		flag, text string
 		into       *int64
@@ -177,6 +207,74 @@ func (c *runCmd) spec(inv *invocation) (process.Spec, error) {
 		return s, usageError(err.Error())
 	}
 	return s, nil
+}
+
+// environment sets the variables that were asked for, the nearest to the
+// process last.
+func (c *runCmd) environment(inv *invocation, s *process.Spec) error {
+	set := func(e string) {
+		k, v, ok := strings.Cut(e, "=")
+		if !ok {
+			v = inv.getenv(k)
+		}
+		if s.Env == nil {
+			s.Env = make(map[string]string)
+		}
+		s.Env[k] = v
+	}
+	if c.EnvAll {
+		for _, e := range inv.environ() {
+			if k, _, ok := strings.Cut(e, "="); ok && k != "" && k != "TEND_TOKEN" {
+				set(e)
+			}
+		}
+	}
+	for _, name := range c.EnvFile {
+		lines, err := readEnvFile(name)
+		if err != nil {
+			return err
+		}
+		for _, e := range lines {
+			set(e)
+		}
+	}
+	for _, e := range c.Env {
+		set(e)
+	}
+	return nil
+}
+
+// readEnvFile reads a file as docker run --env-file does: values are taken as
+// they stand, quotes included.
+func readEnvFile(name string) (lines []string, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("--env-file: %w", err)
+	}
+	defer f.Close()
+	in := bufio.NewScanner(io.LimitReader(f, process.MaxSpecBytes+1))
+	in.Buffer(nil, process.MaxSpecBytes+1)
+	for n, size := 1, 0; in.Scan(); n++ {
+		line := strings.TrimSuffix(in.Text(), "\r")
+		if size += len(line) + 1; size > process.MaxSpecBytes {
+			return nil, usageError(fmt.Sprintf("--env-file %s is too long; %d bytes are allowed", name, process.MaxSpecBytes))
+		}
+		line = strings.TrimLeft(line, " \t")
+		if n == 1 {
+			line = strings.TrimPrefix(line, "\ufeff")
+		}
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if k, _, _ := strings.Cut(line, "="); k == "" || strings.ContainsAny(k, " \t\x00") || strings.ContainsRune(line, 0) {
+			return nil, usageError(fmt.Sprintf("--env-file %s, line %d: write K=V, or K alone", name, n))
+		}
+		lines = append(lines, line)
+	}
+	if err := in.Err(); err != nil {
+		return nil, fmt.Errorf("--env-file %s: %w", name, err)
+	}
+	return lines, nil
 }
 
 // likeHere lets a process on this machine find what the person's shell finds:
@@ -225,7 +323,7 @@ func (inv *invocation) exitAs(exit *process.Exit) error {
 		return errors.New("the end of the process was not witnessed: its exit status is not known")
 	}
 	if exit.Cause == process.CauseTimeout {
-		fmt.Fprintln(inv.errs, "tend: the timeout ended it")
+		inv.note("the timeout ended it")
 	}
 	if status := exit.ShellStatus(); status != 0 {
 		return statusError(status)

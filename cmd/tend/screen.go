@@ -11,10 +11,6 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// leaveScreen ends every mode a program may have left on: alternate screen,
-// mouse, bracketed paste, application keys, hidden cursor, colours.
-const leaveScreen = "\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1l\x1b>\x1b[?25h\x1b[0m"
-
 // screen is what a terminal shows after some output.
 type screen struct{ term vt10x.Terminal }
 

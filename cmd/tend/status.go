@@ -73,7 +73,7 @@ func (d *daemon) facts(ctx context.Context) (*statusFacts, error) {
 func (s *statusFacts) print(inv *invocation) error {
 	colour := inv.colours(inv.out)
 	rows := [][]string{
-		{"version", s.Version}, {"url", s.URL}, {"state", s.StateDir}, {"processes", fmt.Sprintf("%d running", s.Processes)},
+		{"version", printable(s.Version)}, {"url", printable(s.URL)}, {"state", printable(s.StateDir)}, {"processes", fmt.Sprintf("%d running", s.Processes)},
 	}
 	for _, name := range []string{"anchor", "keeper", "server"} {
 		text := "not there"
@@ -93,13 +93,9 @@ func (s *statusFacts) print(inv *invocation) error {
 		if detail := s.Promises[name].Detail; detail != "" {
 			text += ": " + printable(detail)
 		}
-		rows = append(rows, []string{name, text})
+		rows = append(rows, []string{printable(name), text})
 	}
-	lines, err := alignRows(rows)
-	if err != nil {
-		return err
-	}
-	for i, line := range lines {
+	for i, line := range alignRows(rows) {
 		if i >= first && !s.Promises[names[i-first]].Kept {
 			line = paint(colour, yellow, line)
 		}
@@ -162,10 +158,10 @@ func (c *upgradeCmd) Run(ctx context.Context, inv *invocation) error {
 		case was != is:
 			fmt.Fprintf(inv.out, "%s: pid %d, was %d\n", name, is, was)
 		case name == "keeper" && what.Keeper:
-			fmt.Fprintf(inv.out, "keeper: pid %d, went on %s\n", is, after.Promises["keeper_upgrades"].Detail)
+			fmt.Fprintf(inv.out, "keeper: pid %d, went on %s\n", is, printable(after.Promises["keeper_upgrades"].Detail))
 		}
 	}
-	fmt.Fprintf(inv.out, "version %s, was %s; %d processes run on\n", after.Version, before.Version, after.Processes)
+	fmt.Fprintf(inv.out, "version %s, was %s; %d processes run on\n", printable(after.Version), printable(before.Version), after.Processes)
 	return nil
 }
 
@@ -217,6 +213,13 @@ type shutdownCmd struct {
 }
 
 func (c *shutdownCmd) Run(ctx context.Context, inv *invocation) error {
+	if err := c.end(ctx, inv); err != nil || !inv.flags.JSON {
+		return err
+	}
+	return printJSON(inv.out, map[string]any{"shutdown": true, "kept": c.Keep})
+}
+
+func (c *shutdownCmd) end(ctx context.Context, inv *invocation) error {
 	if inv.flags.URL == "" {
 		dir, err := inv.stateDir()
 		if err != nil {
@@ -238,7 +241,7 @@ func (c *shutdownCmd) Run(ctx context.Context, inv *invocation) error {
 			return err
 		}
 		if len(live) > 0 {
-			fmt.Fprintf(inv.errs, "tend: %d running processes end with the daemon\n", len(live))
+			inv.note("%d running processes end with the daemon", len(live))
 		}
 	}
 	status, err := d.Status(ctx)

@@ -78,6 +78,10 @@ func (r *cancelReader) cancel() { close(r.stop) }
 
 func (r *cancelReader) release() {}
 
+func inForeground(int) bool { return true }
+
+func singleKeys(int) (restore func(), err error) { return nil, errors.ErrUnsupported }
+
 func endLinesAt(int, byte) (restore func(), err error) { return nil, errors.ErrUnsupported }
 
 // hungUp only waits until stopped reads end of file: who prints notices at the

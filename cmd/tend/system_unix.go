@@ -45,6 +45,7 @@ type cancelReader struct {
 	file *os.File
 	wake *os.File // the reading end of a pipe, closed at the other end by cancel
 	stop *os.File
+	tty  bool
 }
 
 func newCancelReader(f *os.File) (*cancelReader, error) {
@@ -52,7 +53,8 @@ func newCancelReader(f *os.File) (*cancelReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &cancelReader{file: f, wake: wake, stop: stop}, nil
+	_, tty := terminalOf(f)
+	return &cancelReader{file: f, wake: wake, stop: stop, tty: tty}, nil
 }
 
 // Read waits for input and reads it. It returns io.EOF at the end of the
@@ -71,6 +73,15 @@ func (r *cancelReader) Read(b []byte) (int, error) {
 		if fds[1].Revents != 0 {
 			return 0, os.ErrClosed
 		}
+		if fd := int(r.file.Fd()); r.tty && !inForeground(fd) {
+			// A read would stop this program, which its shell has put into the
+			// background since.
+			fds = fds[1:]
+			if n, err := unix.Poll(fds, 200); n > 0 && err == nil {
+				return 0, os.ErrClosed
+			}
+			continue
+		}
 		return r.file.Read(b)
 	}
 }
@@ -81,19 +92,43 @@ func (r *cancelReader) cancel() { r.stop.Close() }
 
 func (r *cancelReader) release() { r.wake.Close() }
 
+// inForeground: the terminal is this program's to read and to set; the shell
+// has not put it into the background.
+func inForeground(fd int) bool {
+	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+	return err != nil || group == unix.Getpgrp() // of a terminal that is not ours nobody stops us
+}
+
+// singleKeys has a terminal hand on each key as it is typed, and show none.
+// Signals are as they were. The returned function takes it back.
+func singleKeys(fd int) (restore func(), err error) {
+	return setTerminal(fd, func(t *unix.Termios) {
+		t.Lflag &^= unix.ICANON | unix.ECHO
+		t.Cc[unix.VMIN], t.Cc[unix.VTIME] = 1, 0
+	})
+}
+
 // endLinesAt has a terminal that hands on whole lines hand on what was typed
 // when this key is, too. The returned function takes it back.
 func endLinesAt(fd int, key byte) (restore func(), err error) {
+	return setTerminal(fd, func(t *unix.Termios) { t.Cc[unix.VEOL] = key })
+}
+
+func setTerminal(fd int, change func(*unix.Termios)) (restore func(), err error) {
 	was, err := unix.IoctlGetTermios(fd, getTermios)
 	if err != nil {
 		return nil, err
 	}
 	now := *was
-	now.Cc[unix.VEOL] = key
+	change(&now)
 	if err := unix.IoctlSetTermios(fd, setTermios, &now); err != nil {
 		return nil, err
 	}
-	return func() { _ = unix.IoctlSetTermios(fd, setTermios, was) }, nil // a terminal that is gone
+	return func() {
+		if inForeground(fd) { // else it belongs to another program by now, which has set it
+			_ = unix.IoctlSetTermios(fd, setTermios, was) // a terminal that is gone
+		}
+	}, nil
 }
 
 // hungUp waits until the other end of a pipe, socket or terminal is closed,

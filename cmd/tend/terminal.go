@@ -3,7 +3,6 @@ package main
 import (
 	"io"
 	"os"
-	"strings"
 
 	"github.com/tend-run/tend/process"
 	"golang.org/x/term"
@@ -56,19 +55,8 @@ const (
 )
 
 func paint(on bool, sgr, text string) string {
-	if !on || text == "" {
+	if !on || sgr == "" || text == "" {
 		return text
 	}
 	return "\x1b[" + sgr + "m" + text + "\x1b[0m"
-}
-
-// printable replaces control characters, so that a command line or a name
-// cannot act on the terminal it is listed on.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return '·'
-		}
-		return r
-	}, s)
 }

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -17,6 +20,45 @@ import (
 type topCmd struct {
 	Interval time.Duration `short:"d" default:"2s" placeholder:"2s" help:"Time between two refreshes, at least 100ms."`
 	Count    int           `short:"n" placeholder:"N" help:"Stop after this many tables. Default: for ever on a terminal, else 1."`
+}
+
+// leavesByKey has the terminal give keys at once; q, Q, ctrl-] and ctrl-d close
+// the channel. The returned function puts the terminal back.
+func (inv *invocation) leavesByKey() (left <-chan struct{}, back func()) {
+	fd, ok := terminalOf(inv.in)
+	if !ok || !inForeground(fd) {
+		return nil, func() {}
+	}
+	restore, err := singleKeys(fd)
+	if err != nil { // ctrl-c leaves, too
+		return nil, func() {}
+	}
+	in, err := newCancelReader(inv.in)
+	if err != nil {
+		restore()
+		return nil, func() {}
+	}
+	c := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		key := make([]byte, 1)
+		for {
+			n, err := in.Read(key)
+			if n == 1 && bytes.ContainsAny(key, "qQ\x1d\x04") {
+				close(c)
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	return c, func() {
+		in.cancel()
+		wg.Wait()
+		in.release()
+		restore()
+	}
 }
 
 type topFacts struct {
@@ -44,6 +86,12 @@ func (c *topCmd) Run(ctx context.Context, inv *invocation) error {
 		return err
 	}
 	defer d.Close()
+	var left <-chan struct{}
+	if live && !inv.flags.JSON {
+		var back func()
+		left, back = inv.leavesByKey()
+		defer back()
+	}
 	before := map[int]usage{}
 	for n := 1; ; n++ {
 		infos, err := d.List(ctx, process.Filter{Live: true})
@@ -69,6 +117,8 @@ func (c *topCmd) Run(ctx context.Context, inv *invocation) error {
 		before = now
 		select {
 		case <-ctx.Done():
+			return nil
+		case <-left:
 			return nil
 		case <-time.After(interval):
 		}
@@ -99,16 +149,9 @@ func (c *topCmd) print(inv *invocation, infos []process.Info, before, now map[in
 		for _, s := range f.Streams {
 			out += s.End
 		}
-		name := f.Name
-		if name == "" {
-			name = "-"
-		}
-		rows = append(rows, []string{shortID(f.ID, 14), fmt.Sprint(f.PID), cpu, rss, sizeText(out), age(time.Since(f.Started)), printable(name), printable(f.Command)})
+		rows = append(rows, []string{shortID(f.ID, 14), fmt.Sprint(f.PID), cpu, rss, sizeText(out), age(time.Since(f.Started)), printable(cmp.Or(f.Name, f.Tag, "-")), printable(f.Command)})
 	}
-	lines, err := alignRows(rows)
-	if err != nil {
-		return err
-	}
+	lines := alignRows(rows)
 	if size, ok := terminalSize(inv.out); ok {
 		lines = lines[:min(len(lines), max(2, int(size.Rows)-1))]
 		for i := range lines {
@@ -116,7 +159,7 @@ func (c *topCmd) print(inv *invocation, infos []process.Info, before, now map[in
 		}
 	}
 	lines[0] = paint(inv.colours(inv.out), bold, lines[0])
-	_, err = fmt.Fprintln(inv.out, strings.Join(lines, "\n"))
+	_, err := fmt.Fprintln(inv.out, strings.Join(lines, "\n"))
 	return err
 }
 

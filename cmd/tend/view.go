@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"time"
 	"unicode/utf8"
 
 	"github.com/tend-run/tend/process"
@@ -48,13 +49,19 @@ func viewAmount(a *amount) view.Amount {
 // reader is most likely a program that sees nothing else.
 func (inv *invocation) printView(ctx context.Context, d *daemon, p process.Process, o view.Options) error {
 	lineStart := true
+	show := func(s process.Stream, text []byte) error {
+		if inv.lines != nil {
+			return inv.lines.write(s, time.Time{}, text)
+		}
+		_, err := inv.sink(s).Write(text)
+		return err
+	}
 	return d.View(ctx, process.Selector{ID: p.ID()}, o, func(it view.Item) error {
 		switch {
 		case inv.flags.JSON:
-			return printJSONLine(inv.out, viewFacts(it))
+			return inv.printPiece(viewFacts(it))
 		case it.Omitted == view.LongLine:
-			_, err := fmt.Fprintf(inv.sink(it.Stream), "[… %d bytes …]", it.To-it.From)
-			return err
+			return show(it.Stream, fmt.Appendf(nil, "[… %d bytes …]", it.To-it.From))
 		case it.Omitted != 0:
 			begin, why := "", "left out"
 			if !lineStart {
@@ -64,14 +71,12 @@ func (inv *invocation) printView(ctx context.Context, d *daemon, p process.Proce
 				why = "no longer kept"
 			}
 			lineStart = true
-			_, err := fmt.Fprintf(inv.out, "%s[… %d bytes of %s %s: offsets %d to %d …]\n", begin, it.To-it.From, it.Stream, why, it.From, it.To)
-			return err
+			return show(process.Stdout, fmt.Appendf(nil, "%s[… %d bytes of %s %s: offsets %d to %d …]\n", begin, it.To-it.From, it.Stream, why, it.From, it.To))
 		case len(it.Text) == 0:
 			return nil
 		}
 		lineStart = bytes.HasSuffix(it.Text, []byte{'\n'})
-		_, err := inv.sink(it.Stream).Write(it.Text)
-		return err
+		return show(it.Stream, it.Text)
 	})
 }
 

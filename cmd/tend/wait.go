@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -15,11 +17,11 @@ import (
 )
 
 type waitCmd struct {
-	Until   string        `default:"exit" placeholder:"CONDITION" help:"exit, eof, tree, input, quiet=2s, port=3000 or match=REGEX. Default: exit."`
+	Until   string        `default:"exit" placeholder:"CONDITION" complete:"until" help:"exit, eof, tree, input, quiet=2s, port=3000 or match=REGEX. Default: exit."`
 	From    int64         `default:"0" placeholder:"OFFSET" help:"Where match= starts to look in each stream."`
 	Timeout time.Duration `placeholder:"30s" help:"Give up after this long, with exit status 124."`
 
-	ID string `arg:"" help:"The process."`
+	IDs []string `arg:"" name:"id" complete:"process" help:"The processes; of several it waits for each, and ends with the greatest status."`
 }
 
 func (c *waitCmd) Run(ctx context.Context, inv *invocation) (err error) {
@@ -47,8 +49,7 @@ func (c *waitCmd) Run(ctx context.Context, inv *invocation) (err error) {
 		case interrupted.Err() != nil:
 			err = statusError(128 + int(syscall.SIGINT))
 		case err != nil && !over && errors.Is(ctx.Err(), context.DeadlineExceeded):
-			fmt.Fprintf(inv.errs, "tend: %s: not so within %v\n", c.ID, c.Timeout)
-			err = statusError(124)
+			err = c.late(strings.Join(c.IDs, ", "))
 		}
 	}()
 	if c.Timeout > 0 {
@@ -61,32 +62,73 @@ func (c *waitCmd) Run(ctx context.Context, inv *invocation) (err error) {
 		return err
 	}
 	defer d.Close()
-	p, err := d.find(ctx, c.ID)
+	done := inv.progress("waiting for " + c.Until)
+	defer done()
+	results, failed := make([]waited, len(c.IDs)), make([]error, len(c.IDs))
+	var wg sync.WaitGroup
+	for i, id := range c.IDs {
+		wg.Go(func() { results[i], failed[i] = c.one(ctx, d, id, until) })
+	}
+	wg.Wait()
+	done()
+	over = !slices.ContainsFunc(failed, func(err error) bool { return err != nil })
+	if len(c.IDs) > 1 { // each for itself, and none of them silently
+		for i, id := range c.IDs {
+			if errors.Is(failed[i], context.DeadlineExceeded) && terminated.Err() == nil && interrupted.Err() == nil {
+				failed[i] = c.late(id)
+			}
+		}
+		over = true
+	}
+	for i, id := range c.IDs {
+		if failed[i] == nil {
+			failed[i] = c.result(inv, id, results[i])
+		}
+	}
+	if len(failed) == 1 {
+		return failed[0]
+	}
+	return errors.Join(failed...)
+}
+
+// late says that the time is up.
+func (c *waitCmd) late(id string) error {
+	return &runError{status: 124, err: lateError(fmt.Sprintf("%s: not so within %v", id, c.Timeout))}
+}
+
+// lateError: what was waited for did not come in the time that was given.
+type lateError string
+
+func (e lateError) Error() string { return string(e) }
+
+// waited is what came of waiting for one process.
+type waited struct {
+	id  process.ID
+	res process.WaitResult
+}
+
+func (c *waitCmd) one(ctx context.Context, d *daemon, id string, until process.Until) (waited, error) {
+	p, err := d.find(ctx, id)
 	if err != nil {
-		return err
+		return waited{}, err
 	}
 	if until.From, err = startAt(ctx, p, c.From, nil); err != nil {
-		return about(c.ID, err)
+		return waited{}, about(id, err)
 	}
-	done := inv.progress("waiting for " + c.Until)
 	res, err := p.Wait(ctx, until)
-	done()
-	if err != nil {
-		return about(c.ID, err)
-	}
-	over = true
-	return c.result(inv, p.ID(), res)
+	return waited{p.ID(), res}, about(id, err)
 }
 
 // result prints what was found. The status is that of the process if its end
 // was waited for, else 0 if the condition held and 1 if the process ended
 // before it did.
-func (c *waitCmd) result(inv *invocation, id process.ID, res process.WaitResult) error {
+func (c *waitCmd) result(inv *invocation, id string, w waited) error {
+	res := w.res
 	if inv.flags.JSON {
-		if err := printJSON(inv.out, waitFactsOf(id, c.Until, res)); err != nil {
+		if err := printJSON(inv.out, waitFactsOf(w.id, c.Until, res)); err != nil {
 			return err
 		}
-	} else if err := c.print(inv, res); err != nil {
+	} else if err := c.print(inv, id, res); err != nil {
 		return err
 	}
 	word, _, _ := strings.Cut(c.Until, "=")
@@ -96,18 +138,23 @@ func (c *waitCmd) result(inv *invocation, id process.ID, res process.WaitResult)
 	case res.Met:
 		return nil
 	case res.Exit != nil:
-		return fmt.Errorf("%s: the process ended first (%s)", c.ID, res.Exit)
+		return fmt.Errorf("%s: the process ended first (%s)", id, res.Exit)
 	}
-	return fmt.Errorf("%s: the wait ended without %s", c.ID, c.Until)
+	return fmt.Errorf("%s: the wait ended without %s", id, c.Until)
 }
 
-func (c *waitCmd) print(inv *invocation, res process.WaitResult) (err error) {
+func (c *waitCmd) print(inv *invocation, id string, res process.WaitResult) (err error) {
+	if len(c.IDs) > 1 {
+		if _, err := fmt.Fprintf(inv.out, "%s: ", printable(id)); err != nil {
+			return err
+		}
+	}
 	switch {
 	case res.Met && res.Match != "":
 		_, err = fmt.Fprintln(inv.out, strings.TrimRight(res.Match, "\r\n"))
 	case res.Met && len(res.Listening) > 0:
 		for _, l := range res.Listening {
-			_, err = fmt.Fprintln(inv.out, l.Address)
+			_, err = fmt.Fprintln(inv.out, printable(l.Address))
 		}
 	case res.Met && c.Until == "input":
 		_, err = fmt.Fprintln(inv.out, res.Input)

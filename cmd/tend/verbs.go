@@ -1,0 +1,273 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// grammar is the whole command line: help, completion, the manual pages and
+// which verbs have a JSON form all come from it. Besides kong's tags a field may
+// have "complete", what its words may be (see suggester), and a verb "nojson", why
+// it has no JSON form and what to use.
+type grammar struct {
+	globals
+	Version versionFlag `name:"version" help:"Print the version."`
+
+	Run     runCmd     `cmd:"" group:"start" help:"Start a process and follow it."`
+	Restart restartCmd `cmd:"" group:"start" help:"End a process and start the same again; its name moves over."`
+	Ps      psCmd      `cmd:"" group:"look" aliases:"ls,list" help:"List processes."`
+	Inspect inspectCmd `cmd:"" group:"look" help:"Print all that is known of processes, as JSON."`
+	Top     topCmd     `cmd:"" group:"look" help:"Show the running processes, refreshed (q leaves)."`
+	Events  eventsCmd  `cmd:"" group:"look" help:"Print what happened to processes."`
+	Wait    waitCmd    `cmd:"" group:"look" help:"Wait for processes to end, or for something about them."`
+	Logs    logsCmd    `cmd:"" group:"output" help:"Print the output of processes."`
+	Grep    grepCmd    `cmd:"" group:"output" help:"Print the lines of a process's output that match."`
+	Attach  attachCmd  `cmd:"" group:"output" help:"Connect this terminal to a process (detach: ctrl-])." nojson:"it is for a terminal; tend logs -f --json follows the output"`
+	Input   inputCmd   `cmd:"" group:"output" help:"Write to the input of a process."`
+	Stop    stopCmd    `cmd:"" group:"end" help:"End processes: ask them by a signal, then kill what is left."`
+	Kill    killCmd    `cmd:"" group:"end" help:"End processes and all their descendants at once."`
+	Signal  signalCmd  `cmd:"" group:"end" help:"Send a signal to a process."`
+	Rm      rmCmd      `cmd:"" group:"end" aliases:"remove" help:"Forget finished processes and free their output."`
+	Pin     pinCmd     `cmd:"" group:"end" help:"Keep processes and their output when they have finished, until they are unpinned or removed."`
+	Unpin   unpinCmd   `cmd:"" group:"end" help:"Let pinned processes go when their time or the space is up."`
+
+	Serve    serveCmd    `cmd:"" group:"daemon" help:"Run the daemon in the foreground." nojson:"it prints nothing but its log; tend status --json has its facts"`
+	Status   statusCmd   `cmd:"" group:"daemon" help:"Show the daemon: its roles and what this machine allows."`
+	Upgrade  upgradeCmd  `cmd:"" group:"daemon" help:"Replace the parts of a running daemon; nothing is lost."`
+	Shutdown shutdownCmd `cmd:"" group:"daemon" help:"End the daemon and its processes."`
+	Torture  tortureCmd  `cmd:"" group:"daemon" help:"Prove on this machine and filesystem that nothing is lost: kill the roles of a daemon of its own." nojson:"its report is for people; the exit status is the result"`
+	Distant  distantCmd  `cmd:"" group:"daemon" help:"Serve distant's protocol: JSON lines, or encrypted for the distant command line." nojson:"its output is distant's protocol"`
+
+	Help       helpCmd       `cmd:"" group:"help" help:"Show the help of a verb." nojson:"tend help --help prints text alone"`
+	Man        manCmd        `cmd:"" group:"help" help:"Print the manual page of a verb, or write all of them." nojson:"manual pages are text"`
+	Completion completionCmd `cmd:"" group:"help" help:"Print a completion script for a shell." nojson:"a completion script is text"`
+	VersionCmd versionCmd    `cmd:"" name:"version" group:"help" help:"Print the version."`
+
+	Complete    completeCmd    `cmd:"" hidden:"" help:"What a completion script asks."`
+	Server      serverCmd      `cmd:"" hidden:"" help:"The server role; tend serve starts it."`
+	Payload     payloadCmd     `cmd:"" hidden:"" help:"Write the keeper's program to stdout."`
+	TortureWork tortureWorkCmd `cmd:"" hidden:"" help:"A program that runs under torture."`
+}
+
+var verbGroups = []kong.Group{
+	{Key: "start", Title: "Start processes:"},
+	{Key: "look", Title: "See what they do:"},
+	{Key: "output", Title: "Output and input:"},
+	{Key: "end", Title: "End and forget them:"},
+	{Key: "daemon", Title: "The daemon:"},
+	{Key: "help", Title: "Help:"},
+}
+
+// roleGrammar is the part of the grammar that the server role needs. To build
+// the whole takes 2 ms, and clients wait while a server starts.
+type roleGrammar struct {
+	globals
+
+	Server serverCmd `cmd:"" hidden:""`
+}
+
+// globals are the flags of every command.
+type globals struct {
+	URL      string `name:"url" env:"TEND_URL" placeholder:"URL" help:"The daemon: http://host:port or unix:///path. Default: the daemon of the current user."`
+	Token    string `name:"token" env:"TEND_TOKEN" placeholder:"TOKEN" help:"Token of the daemon; better given as TEND_TOKEN, which ps(1) does not show."`
+	StateDir string `name:"state-dir" env:"TEND_STATE_DIR" placeholder:"DIR" help:"State directory of one's own daemon. Default: /var/lib/tend for root, else ~/.local/state/tend."`
+	JSON     bool   `name:"json" help:"Print facts as JSON on stdout, and errors as JSON on stderr."`
+}
+
+// withoutJSON says why the verb that was chosen has no JSON form; "": it has.
+func withoutJSON(kctx *kong.Context) string {
+	for _, p := range kctx.Path {
+		if p.Command != nil && p.Command.Tag.Has("nojson") {
+			return p.Command.Tag.Get("nojson")
+		}
+	}
+	return ""
+}
+
+// asksForJSON is for what has to be told before the command line is understood.
+func asksForJSON(args []string) bool {
+	if i := slices.Index(args, "--"); i >= 0 {
+		args = args[:i]
+	}
+	return slices.Contains(args, "--json") || slices.Contains(args, "--json=true")
+}
+
+// verbAt returns where the verb of a command line is, or -1.
+func verbAt(app *kong.Application, args []string) int {
+	for i := 0; i < len(args); i++ {
+		if len(args[i]) < 2 || args[i][0] != '-' {
+			return i
+		}
+		for _, f := range app.Flags {
+			if args[i] == "--"+f.Name && takesValue(f) {
+				i++
+				break
+			}
+		}
+	}
+	return -1
+}
+
+// asUsual rewrites what kong has no words for: kill -9, -KILL and -SIGKILL.
+func asUsual(app *kong.Application, args []string) []string {
+	at := verbAt(app, args)
+	if at < 0 || args[at] != "kill" {
+		return args
+	}
+	args = slices.Clone(args)
+	for i := at + 1; i < len(args) && args[i] != "--"; i++ {
+		if name, ok := strings.CutPrefix(args[i], "-"); ok && name != "" && name[0] != '-' && name != "s" && name != "h" {
+			if _, err := parseSignal(name); err == nil {
+				args[i] = "--signal=" + name
+			}
+		}
+	}
+	return args
+}
+
+// misunderstood reports a wrong command line, with what was meant if that can be
+// told.
+func (inv *invocation) misunderstood(app *kong.Application, args []string, err error) int {
+	text := err.Error()
+	kctx := parseContext(err)
+	if at := verbAt(app, args); at >= 0 && (kctx == nil || commandPath(kctx) == "tend") && verbOf(app.Node, args[at]) == nil {
+		text = fmt.Sprintf("%q is no verb", args[at])
+		if meant := meantVerbs(app.Node, args[at]); len(meant) > 0 {
+			text += "; did you mean " + strings.Join(meant, " or ") + "?"
+		}
+	}
+	if kctx != nil {
+		text += fmt.Sprintf(" (see %s --help)", commandPath(kctx))
+	}
+	inv.complain(usageError(text), text, 2)
+	return 2
+}
+
+// parseContext returns what was understood of a command line before err.
+func parseContext(err error) *kong.Context {
+	var perr *kong.ParseError
+	if errors.As(err, &perr) {
+		return perr.Context
+	}
+	return nil
+}
+
+func commandPath(kctx *kong.Context) string {
+	path := "tend"
+	for _, p := range kctx.Path {
+		if p.Command != nil {
+			path += " " + p.Command.Name
+		}
+	}
+	return path
+}
+
+func verbOf(n *kong.Node, name string) *kong.Node {
+	for _, c := range n.Children {
+		if c.Name == name || slices.Contains(c.Aliases, name) {
+			return c
+		}
+	}
+	return nil
+}
+
+// synonyms are what other programs call the verbs.
+var synonyms = map[string]string{
+	"start": "run", "exec": "run", "spawn": "run", "create": "run", "new": "run", "new-session": "run -t", "shell": "run -t",
+	"status-all": "ps", "processes": "ps", "jobs": "ps", "list-sessions": "ps", "sessions": "ps", "show": "inspect", "describe": "inspect", "info": "inspect", "get": "inspect",
+	"reload": "restart", "respawn": "restart", "recreate": "restart",
+	"log": "logs", "tail": "logs", "cat": "logs", "output": "logs", "journal": "logs", "monit": "top", "monitor": "top", "stats": "top", "htop": "top", "watch": "events -f",
+	"search": "grep", "find": "grep", "connect": "attach", "a": "attach", "at": "attach", "attach-session": "attach", "fg": "attach", "enter": "attach", "resume": "attach",
+	"send": "input", "send-keys": "input", "write": "input", "stdin": "input", "type": "input",
+	"terminate": "stop", "end": "stop", "halt": "stop", "quit": "stop", "down": "stop", "kill-session": "kill", "destroy": "kill",
+	"delete": "rm", "del": "rm", "prune": "rm --finished", "clean": "rm --finished", "forget": "rm", "flush": "rm --finished",
+	"daemon": "serve", "up": "serve", "server": "serve", "info-daemon": "status", "health": "status", "ping": "status", "kill-server": "shutdown", "exit": "shutdown",
+	"update": "upgrade", "test": "torture", "docs": "help", "usage": "help", "manual": "man", "completions": "completion", "autocomplete": "completion",
+}
+
+// meantVerbs returns what a word that is no verb may stand for: what others call
+// it, else the verbs that are written nearly so.
+func meantVerbs(n *kong.Node, said string) []string {
+	if verb, ok := synonyms[strings.ToLower(said)]; ok {
+		return []string{"tend " + verb}
+	}
+	var near []string
+	best := 1 + min(2, len(said)/3)
+	for _, c := range n.Children {
+		if c.Hidden {
+			continue
+		}
+		for _, name := range append([]string{c.Name}, c.Aliases...) {
+			d := distance(strings.ToLower(said), name)
+			if len(said) >= 2 && strings.HasPrefix(name, said) {
+				d = 1
+			}
+			if d < best {
+				near, best = nil, d
+			}
+			if d == best && d <= min(2, len(said)/2) && !slices.Contains(near, "tend "+c.Name) {
+				near = append(near, "tend "+c.Name)
+			}
+		}
+	}
+	return near
+}
+
+// distance is how many letters have to be changed, put in, left out or exchanged
+// with their neighbour.
+func distance(a, b string) int {
+	before, prev, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := range len(a) {
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(row[j]+1, prev[j+1]+1, prev[j]+cost)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, prev, row = prev, row, before
+	}
+	return prev[len(b)]
+}
+
+// helpCmd is "tend help VERB" for those who do not try --help.
+type helpCmd struct {
+	Verb []string `arg:"" optional:"" complete:"verb" help:"The verb."`
+}
+
+func (c *helpCmd) Run(ctx context.Context, inv *invocation) error {
+	app, n := inv.model, inv.model.Node
+	for _, name := range c.Verb {
+		child := verbOf(n, name)
+		if child == nil {
+			return statusError(inv.misunderstood(app, []string{name}, errors.New("")))
+		}
+		n = child
+	}
+	if status := execute(ctx, inv, append(slices.Clone(c.Verb), "--help")); status != 0 {
+		return statusError(status)
+	}
+	return nil
+}
+
+// versionFlag is tend --version.
+type versionFlag bool
+
+// BeforeReset prints the version before a verb is missed.
+func (versionFlag) BeforeReset(app *kong.Kong, inv *invocation) error {
+	inv.flags.JSON = inv.json
+	app.Exit(inv.report(new(versionCmd).Run(inv)))
+	return nil
+}
