@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -149,6 +150,9 @@ func (c *Client) dialError(ctx context.Context, err error) error {
 	if e, ok := errors.AsType[*RedirectError](err); ok {
 		return e
 	}
+	if c.stranger(err) {
+		return fmt.Errorf("%s answers, but it is no tend server: %s", c.url, tendpb.CleanText(err.Error()))
+	}
 	if known := tendpb.FromError(err); errors.Is(known, process.ErrPermission) {
 		return known
 	}
@@ -156,12 +160,24 @@ func (c *Client) dialError(ctx context.Context, err error) error {
 		return fmt.Errorf("%s: %w: the socket admits the user of the server and root alone", c.url, process.ErrPermission)
 	}
 	if e, ok := errors.AsType[*connect.Error](err); ok {
-		if e.Code() == connect.CodeUnimplemented {
-			return fmt.Errorf("%s answers, but it is no tend server (%s)", c.url, tendpb.CleanText(e.Message()))
-		}
 		return fmt.Errorf("%s: %s: %w", c.url, tendpb.CleanText(e.Message()), process.ErrUnavailable)
 	}
 	return fmt.Errorf("%s: %w: %w", c.url, err, process.ErrUnavailable)
+}
+
+// stranger: what answered speaks HTTP in another way, or not at all. What stands
+// between may have said that nobody is there now, and this is not its answer.
+func (c *Client) stranger(err error) bool {
+	if connect.IsWireError(err) {
+		return connect.CodeOf(err) == connect.CodeUnimplemented
+	}
+	switch c.road.answered.Load() {
+	case 0:
+		return strings.Contains(err.Error(), "malformed HTTP")
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusTooManyRequests:
+		return false
+	}
+	return true
 }
 
 // Close ends all streams and connections of the client, and waits until they

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -98,6 +99,8 @@ type road struct {
 	now  *http.Transport // guarded by mu
 	old  *http.Transport // guarded by mu; streams may still use it
 	turn int             // guarded by mu: how often it was replaced
+
+	answered atomic.Int32 // status of the last answer; 0: there was none
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -110,6 +113,9 @@ func (w *road) RoundTrip(r *http.Request) (*http.Response, error) {
 	tr := w.now
 	w.mu.Unlock()
 	resp, err := tr.RoundTrip(r)
+	if err == nil {
+		w.answered.Store(int32(resp.StatusCode))
+	}
 	if err != nil || resp.StatusCode == http.StatusOK {
 		return resp, err
 	}

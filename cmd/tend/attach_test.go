@@ -27,6 +27,8 @@ type terminal struct {
 	mu   sync.Mutex
 	seen bytes.Buffer // guarded by mu
 	end  chan struct{}
+
+	close func() // closes the window
 }
 
 func openTerminal(t *testing.T, state string, args ...string) *terminal {
@@ -37,17 +39,33 @@ func openTerminal(t *testing.T, state string, args ...string) *terminal {
 	if x.keys, err = pty.StartWithSize(x.cmd, &pty.Winsize{Cols: 40, Rows: 10}); err != nil {
 		t.Fatal(err)
 	}
-	go x.follow()
-	t.Cleanup(func() { x.keys.Close() })
+	x.start(t)
+	t.Cleanup(x.close)
 	return x
 }
 
-// follow keeps what the terminal shows, to its end.
-func (x *terminal) follow() {
+// start keeps what the terminal shows, to its end.
+func (x *terminal) start(t *testing.T) {
+	t.Helper()
+	in, err := newCancelReader(x.keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.tty = false // its other end: nobody stops us
+	go x.follow(in)
+	x.close = sync.OnceFunc(func() {
+		in.cancel()
+		<-x.end
+		in.release()
+		x.keys.Close()
+	})
+}
+
+func (x *terminal) follow(in io.Reader) {
 	defer close(x.end)
 	buf := make([]byte, 4096)
 	for {
-		n, err := x.keys.Read(buf)
+		n, err := in.Read(buf)
 		x.mu.Lock()
 		x.seen.Write(buf[:n])
 		x.mu.Unlock()

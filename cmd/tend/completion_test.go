@@ -173,12 +173,11 @@ func session(t *testing.T, shell, path string, env ...string) (typed func(keys s
 		t.Fatal(err)
 	}
 	x := &terminal{cmd: cmd, keys: keys, end: make(chan struct{})}
-	go x.follow()
+	x.start(t)
 	t.Cleanup(func() {
+		x.close()
 		cmd.Process.Kill()
-		<-x.end
 		cmd.Wait()
-		keys.Close()
 	})
 	return func(keys string) { x.typeKeys(t, keys) }, x.text
 }
