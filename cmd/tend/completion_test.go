@@ -232,9 +232,6 @@ func TestNothingThatADaemonSendsIsExecutedByTheTabKey(t *testing.T) {
 				}
 				typed("\x15echo sta''ys\n")
 				waitShown(t, shown, "stays")
-				if strings.Contains(shown(), "--url=evil") && from != "words of the program" {
-					t.Errorf("a flag that a daemon sent is offered: %q", shown())
-				}
 				if _, err := os.Stat(file); err == nil {
 					t.Errorf("a word was executed; the terminal shows %q", shown())
 				}
@@ -248,6 +245,25 @@ func waitShown(t *testing.T, shown func() string, text string) {
 	for start := time.Now(); !strings.Contains(shown(), text); time.Sleep(5 * time.Millisecond) {
 		if time.Since(start) > time.Minute {
 			t.Fatalf("%q never appeared; the terminal shows %q", text, shown())
+		}
+	}
+}
+
+// TestOnlyPlainWordsAreOffered of what a daemon sends.
+func TestOnlyPlainWordsAreOffered(t *testing.T) {
+	words := append(attacksOn("file"), "good")
+	for _, h := range []*hostile{{ids: words}, {names: words}} {
+		var out bytes.Buffer
+		inv := &invocation{out: &out, errs: &out, getenv: func(string) string { return "" }}
+		execute(t.Context(), inv, []string{"--url", serveHostile(t, h), "complete", "bash", "--", "kill", ""})
+		for line := range strings.Lines(out.String()) {
+			word, _, _ := strings.Cut(line, "\t")
+			if strings.Trim(word, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
+				t.Errorf("%q is offered", word)
+			}
+		}
+		if h.names != nil && !strings.Contains(out.String(), "good\t") {
+			t.Errorf("a plain name is not offered: %q", out.String())
 		}
 	}
 }

@@ -181,7 +181,7 @@ func manItem(b *strings.Builder, term, text string) {
 
 // manText sets paragraphs; what is indented stays as it is.
 func manText(b *strings.Builder, text string) {
-	for _, part := range strings.Split(strings.TrimSpace(text), "\n\n") {
+	for _, part := range strings.Split(strings.Trim(text, "\n"), "\n\n") {
 		if strings.HasPrefix(part, "\t") {
 			b.WriteString(".PP\n.RS 4\n.nf\n")
 			for line := range strings.SplitSeq(part, "\n") {
