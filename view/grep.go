@@ -14,6 +14,11 @@ const (
 	// searched in pieces of this size.
 	Window     = 64 << 10
 	maxPattern = 4 << 10
+	// MaxContext is the most lines before or after a match.
+	MaxContext = 1000
+	// maxHeld bounds the text of the lines that are kept because a match may
+	// follow, in bytes a stream: of longer ones fewer are shown.
+	maxHeld = 1 << 20
 )
 
 // GrepOptions say what to look for.
@@ -29,6 +34,11 @@ type GrepOptions struct {
 	StripANSI bool
 	// MaxLine cuts the text of a match to this many bytes; 0: not.
 	MaxLine int
+	// Invert delivers the lines that do not match.
+	Invert bool
+	// Before and After are how many lines of the same stream are delivered
+	// around a match, 0 to MaxContext.
+	Before, After int
 }
 
 // Match is a line that matches.
@@ -42,6 +52,8 @@ type Match struct {
 	Text []byte
 	// Cut: the text is not all of the line.
 	Cut bool
+	// Context: it is delivered for a line near it.
+	Context bool
 }
 
 // Grep delivers the lines of what the process has written until now that match
@@ -57,6 +69,14 @@ func Grep(ctx context.Context, p process.Process, o GrepOptions, match func(Matc
 	}
 	if o.Limit < 0 || o.MaxLine < 0 {
 		return &process.InvalidError{Field: "limit", Reason: "or max_line is negative"}
+	}
+	for _, c := range []struct {
+		field string
+		lines int
+	}{{"before", o.Before}, {"after", o.After}} {
+		if c.lines < 0 || c.lines > MaxContext {
+			return &process.InvalidError{Field: c.field, Reason: fmt.Sprintf("is %d lines; 0 to %d are allowed", c.lines, MaxContext)}
+		}
 	}
 	info, err := p.Info(ctx)
 	if err != nil {
@@ -78,6 +98,7 @@ func Grep(ctx context.Context, p process.Process, o GrepOptions, match func(Matc
 				return false, err
 			}
 			*l = line{stream: l.stream, at: ev.Gap.To, buf: l.buf[:0], n: l.n}
+			g.finish()
 			return true, freed(ev.Gap)
 		}
 		err := g.add(l, ev.Data)
@@ -109,6 +130,10 @@ type line struct {
 	n      int64 // lines that ended
 	pieces bool  // of a line longer than a window
 	text   []byte
+
+	before []Match // that did not match, the last ones
+	held   int     // bytes of their text
+	after  int     // lines still to be shown after a match
 }
 
 func (g *grep) add(l *line, data []byte) error {
@@ -166,17 +191,61 @@ func (g *grep) search(l *line, cut bool) error {
 		}
 		text = l.text
 	}
-	if found, err := g.re.Match(g.ctx, bytes.TrimSuffix(text, []byte{'\r'})); !found {
-		return err
-	}
 	m := Match{Stream: l.stream, From: l.at, To: l.at + int64(len(l.buf)), Line: l.n + 1, Text: text, Cut: cut}
 	if g.o.MaxLine > 0 && len(text) > g.o.MaxLine {
 		m.Text, m.Cut = text[:g.o.MaxLine], true
 	}
+	if g.full() { // only what follows the last match is missing
+		return g.around(l, m)
+	}
+	found, err := g.re.Match(g.ctx, bytes.TrimSuffix(text, []byte{'\r'}))
+	if err != nil {
+		return err
+	}
+	if found == g.o.Invert {
+		return g.around(l, m)
+	}
+	for _, earlier := range l.before {
+		if err := g.match(earlier); err != nil {
+			return err
+		}
+	}
+	l.before, l.held, l.after = l.before[:0], 0, g.o.After
 	if err := g.match(m); err != nil {
 		return err
 	}
 	g.found++
-	g.done = g.o.Limit > 0 && g.found >= g.o.Limit
+	g.finish()
+	return nil
+}
+
+// full: as many matches as were asked for are found.
+func (g *grep) full() bool { return g.o.Limit > 0 && g.found >= g.o.Limit }
+
+// finish ends the search when nothing is to be shown any more.
+func (g *grep) finish() {
+	g.done = g.full()
+	for _, l := range g.lines {
+		g.done = g.done && (l == nil || l.after == 0)
+	}
+}
+
+// around shows a line because it follows a match, or keeps it because one may
+// follow.
+func (g *grep) around(l *line, m Match) error {
+	if m.Context = true; l.after > 0 {
+		l.after--
+		g.finish()
+		return g.match(m)
+	}
+	if g.o.Before == 0 || g.full() {
+		return nil
+	}
+	m.Text = bytes.Clone(m.Text)
+	l.before, l.held = append(l.before, m), l.held+len(m.Text)
+	for len(l.before) > g.o.Before || l.held > maxHeld {
+		l.held -= len(l.before[0].Text)
+		l.before = append(l.before[:0], l.before[1:]...)
+	}
 	return nil
 }

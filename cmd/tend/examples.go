@@ -81,6 +81,7 @@ func (*logsCmd) Help() string {
 func (*grepCmd) Help() string {
 	return examples(
 		`tend grep -n build 'error|panic'`,
+		`tend grep -C 2 build error       # with the lines around it`,
 		`tend grep -b -m 1 web ready      # with its offset, for tend logs --from`,
 	)
 }

@@ -20,6 +20,11 @@ type grepCmd struct {
 	From       int64 `placeholder:"OFFSET" default:"0" help:"Start at this byte offset of each stream."`
 	Stdout     bool  `xor:"stream" help:"Only standard output."`
 	Stderr     bool  `xor:"stream" help:"Only standard error."`
+	After      int   `short:"A" placeholder:"N" help:"Print N lines after each match, of the same stream."`
+	Before     int   `short:"B" placeholder:"N" help:"Print N lines before each match."`
+	Context    int   `short:"C" placeholder:"N" help:"Print N lines before and after."`
+	Invert     bool  `short:"v" name:"invert-match" help:"Find the lines that do not match."`
+	Count      bool  `short:"c" help:"Print only how many lines there are."`
 	StripANSI  bool  `name:"strip-ansi" help:"Take terminal escape sequences away before the search."`
 
 	ID      string `arg:"" complete:"process" help:"The process."`
@@ -35,12 +40,21 @@ type matchFacts struct {
 	Text   *string `json:"text,omitempty"`
 	Base64 *string `json:"base64,omitempty"`
 	Cut    bool    `json:"cut,omitempty"`
+	// Context: the line is printed for a match near it (-A, -B, -C).
+	Context bool `json:"context,omitempty"`
 }
 
 // Run exits with 1 if nothing matches, as grep does.
 func (c *grepCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.From < 0 || c.Max < 0 {
 		return usageError("--from and -m are not negative")
+	}
+	before, after := max(c.Before, c.Context), max(c.After, c.Context)
+	if min(c.Before, c.After, c.Context) < 0 || max(before, after) > view.MaxContext {
+		return usageError(fmt.Sprintf("-A, -B and -C are 0 to %d lines", view.MaxContext))
+	}
+	if c.Count {
+		before, after = 0, 0
 	}
 	d, err := inv.connect(ctx)
 	if err != nil {
@@ -51,21 +65,30 @@ func (c *grepCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	o := view.GrepOptions{Pattern: c.Pattern, Streams: (&logsCmd{Stdout: c.Stdout, Stderr: c.Stderr}).streams(), Limit: c.Max, StripANSI: c.StripANSI}
+	o := view.GrepOptions{Pattern: c.Pattern, Streams: (&logsCmd{Stdout: c.Stdout, Stderr: c.Stderr}).streams(), Limit: c.Max, StripANSI: c.StripANSI, Invert: c.Invert, Before: before, After: after}
+	if c.Count {
+		o.MaxLine = 1 // nothing of it is printed
+	}
 	if c.IgnoreCase {
 		o.Pattern = "(?i)" + o.Pattern
 	}
 	if o.From, err = startAt(ctx, p, c.From, o.Streams); err != nil {
 		return about(c.ID, err)
 	}
-	found := false
+	var found int64
+	pages := &groups{apart: before+after > 0}
 	// A person sees each line when it is found. For a program, a million of them
 	// are not written one by one.
 	_, person := terminalOf(inv.out)
 	out := bufio.NewWriter(inv.out)
 	err = d.Grep(ctx, process.Selector{ID: p.ID()}, o, func(m view.Match) error {
-		found = true
-		if err := c.print(inv, out, &m); err != nil || !person {
+		if !m.Context {
+			found++
+		}
+		if c.Count {
+			return nil
+		}
+		if err := c.print(inv, out, &m, pages); err != nil || !person {
 			return err
 		}
 		return out.Flush()
@@ -76,31 +99,63 @@ func (c *grepCmd) Run(ctx context.Context, inv *invocation) error {
 		inv.note("%s", gapText(g))
 		return nil
 	})
+	if err == nil && c.Count {
+		err = c.printCount(inv, out, found)
+	}
 	err = cmp.Or(err, out.Flush())
 	if invalid, ok := errors.AsType[*process.InvalidError](err); ok && invalid.Field == "pattern" {
 		return usageError(err.Error())
 	}
-	if err == nil && !found {
+	if err == nil && found == 0 {
 		return statusError(1)
 	}
 	return about(c.ID, err)
 }
 
-func (c *grepCmd) print(inv *invocation, out io.Writer, m *view.Match) error {
+func (c *grepCmd) printCount(inv *invocation, out io.Writer, n int64) error {
 	if inv.flags.JSON {
-		f := matchFacts{Stream: m.Stream.String(), Line: m.Line, Offset: m.From, To: m.To, Cut: m.Cut}
+		return printJSONLine(out, map[string]int64{"count": n})
+	}
+	_, err := fmt.Fprintln(out, n)
+	return err
+}
+
+// groups tells matches with lines around them apart.
+type groups struct {
+	apart bool // they are to be
+	begun bool
+	last  process.Stream
+	line  int64
+}
+
+// next says whether a line does not follow the one before.
+func (g *groups) next(m *view.Match) bool {
+	gap := g.apart && g.begun && (m.Stream != g.last || m.Line > g.line+1)
+	g.begun, g.last, g.line = true, m.Stream, m.Line
+	return gap
+}
+
+func (c *grepCmd) print(inv *invocation, out io.Writer, m *view.Match, pages *groups) error {
+	if inv.flags.JSON {
+		f := matchFacts{Stream: m.Stream.String(), Line: m.Line, Offset: m.From, To: m.To, Cut: m.Cut, Context: m.Context}
 		f.Text, f.Base64 = textOrBase64(m.Text)
 		return printJSONLine(out, f)
 	}
-	prefix := ""
+	prefix, sign := "", ":"
+	if m.Context {
+		sign = "-" // as grep has it
+	}
 	if c.Line || c.Byte {
-		prefix = m.Stream.String() + ":"
+		prefix = m.Stream.String() + sign
 	}
 	if c.Line {
-		prefix += fmt.Sprintf("%d:", m.Line)
+		prefix += fmt.Sprintf("%d%s", m.Line, sign)
 	}
 	if c.Byte {
-		prefix += fmt.Sprintf("%d:", m.From)
+		prefix += fmt.Sprintf("%d%s", m.From, sign)
+	}
+	if pages.next(m) {
+		prefix = "--\n" + prefix
 	}
 	end := "\n"
 	if m.Cut {

@@ -73,12 +73,14 @@ func GrepRequest(by process.Selector, o *view.GrepOptions) *tendv1.GrepRequest {
 	return &tendv1.GrepRequest{
 		Process: Selector(by), Pattern: o.Pattern, Streams: streamNames(o.Streams), From: Offsets(o.From),
 		Limit: o.Limit, StripAnsi: o.StripANSI, MaxLine: uint32(o.MaxLine),
+		Invert: o.Invert, Before: uint32(o.Before), After: uint32(o.After),
 	}
 }
 
 // ToGrepOptions converts from a message.
 func ToGrepOptions(m *tendv1.GrepRequest) (o view.GrepOptions, err error) {
 	o = view.GrepOptions{Pattern: m.GetPattern(), Limit: m.GetLimit(), StripANSI: m.GetStripAnsi(), MaxLine: int(m.GetMaxLine())}
+	o.Invert, o.Before, o.After = m.GetInvert(), int(m.GetBefore()), int(m.GetAfter())
 	if o.Streams, err = toStreamNames(m.GetStreams()); err != nil {
 		return o, err
 	}
@@ -88,10 +90,10 @@ func ToGrepOptions(m *tendv1.GrepRequest) (o view.GrepOptions, err error) {
 
 // Match converts to a message, which keeps a copy of the text.
 func Match(m view.Match) *tendv1.GrepResponse_Match {
-	return &tendv1.GrepResponse_Match{Stream: tendv1.Stream(m.Stream), From: m.From, To: m.To, Line: m.Line, Text: bytes.Clone(m.Text), Cut: m.Cut}
+	return &tendv1.GrepResponse_Match{Stream: tendv1.Stream(m.Stream), From: m.From, To: m.To, Line: m.Line, Text: bytes.Clone(m.Text), Cut: m.Cut, Context: m.Context}
 }
 
 // ToMatch converts from a message.
 func ToMatch(m *tendv1.GrepResponse_Match) view.Match {
-	return view.Match{Stream: process.Stream(m.GetStream()), From: m.GetFrom(), To: m.GetTo(), Line: m.GetLine(), Text: m.GetText(), Cut: m.GetCut()}
+	return view.Match{Stream: process.Stream(m.GetStream()), From: m.GetFrom(), To: m.GetTo(), Line: m.GetLine(), Text: m.GetText(), Cut: m.GetCut(), Context: m.GetContext()}
 }

@@ -266,7 +266,13 @@ type GrepRequest struct {
 	Limit     int64 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
 	StripAnsi bool  `protobuf:"varint,6,opt,name=strip_ansi,json=stripAnsi,proto3" json:"strip_ansi,omitempty"`
 	// Cut the text of a match; 0: 64 KiB.
-	MaxLine       uint32 `protobuf:"varint,7,opt,name=max_line,json=maxLine,proto3" json:"max_line,omitempty"`
+	MaxLine uint32 `protobuf:"varint,7,opt,name=max_line,json=maxLine,proto3" json:"max_line,omitempty"`
+	// Find the lines that do not match.
+	Invert bool `protobuf:"varint,8,opt,name=invert,proto3" json:"invert,omitempty"`
+	// Lines of the same stream to show around a match, 0 to 1,000. Those before
+	// it have 1 MiB at most.
+	Before        uint32 `protobuf:"varint,9,opt,name=before,proto3" json:"before,omitempty"`
+	After         uint32 `protobuf:"varint,10,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -346,6 +352,27 @@ func (x *GrepRequest) GetStripAnsi() bool {
 func (x *GrepRequest) GetMaxLine() uint32 {
 	if x != nil {
 		return x.MaxLine
+	}
+	return 0
+}
+
+func (x *GrepRequest) GetInvert() bool {
+	if x != nil {
+		return x.Invert
+	}
+	return false
+}
+
+func (x *GrepRequest) GetBefore() uint32 {
+	if x != nil {
+		return x.Before
+	}
+	return 0
+}
+
+func (x *GrepRequest) GetAfter() uint32 {
+	if x != nil {
+		return x.After
 	}
 	return 0
 }
@@ -496,7 +523,9 @@ type GrepResponse_Match struct {
 	Line int64  `protobuf:"varint,4,opt,name=line,proto3" json:"line,omitempty"`
 	Text []byte `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
 	// The text is not all of the line.
-	Cut           bool `protobuf:"varint,6,opt,name=cut,proto3" json:"cut,omitempty"`
+	Cut bool `protobuf:"varint,6,opt,name=cut,proto3" json:"cut,omitempty"`
+	// The line is shown for a match near it.
+	Context       bool `protobuf:"varint,7,opt,name=context,proto3" json:"context,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -573,6 +602,13 @@ func (x *GrepResponse_Match) GetCut() bool {
 	return false
 }
 
+func (x *GrepResponse_Match) GetContext() bool {
+	if x != nil {
+		return x.Context
+	}
+	return false
+}
+
 var File_tend_v1_view_proto protoreflect.FileDescriptor
 
 const file_tend_v1_view_proto_rawDesc = "" +
@@ -595,7 +631,7 @@ const file_tend_v1_view_proto_rawDesc = "" +
 	"\x04from\x18\x02 \x01(\x03R\x04from\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\x03R\x02to\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\fR\x04text\x12*\n" +
-	"\aomitted\x18\x05 \x01(\x0e2\x10.tend.v1.OmittedR\aomitted\"\xfa\x01\n" +
+	"\aomitted\x18\x05 \x01(\x0e2\x10.tend.v1.OmittedR\aomitted\"\xc0\x02\n" +
 	"\vGrepRequest\x12+\n" +
 	"\aprocess\x18\x01 \x01(\v2\x11.tend.v1.SelectorR\aprocess\x12\x18\n" +
 	"\apattern\x18\x02 \x01(\tR\apattern\x12)\n" +
@@ -604,17 +640,22 @@ const file_tend_v1_view_proto_rawDesc = "" +
 	"\x05limit\x18\x05 \x01(\x03R\x05limit\x12\x1d\n" +
 	"\n" +
 	"strip_ansi\x18\x06 \x01(\bR\tstripAnsi\x12\x19\n" +
-	"\bmax_line\x18\a \x01(\rR\amaxLine\"\x83\x02\n" +
+	"\bmax_line\x18\a \x01(\rR\amaxLine\x12\x16\n" +
+	"\x06invert\x18\b \x01(\bR\x06invert\x12\x16\n" +
+	"\x06before\x18\t \x01(\rR\x06before\x12\x14\n" +
+	"\x05after\x18\n" +
+	" \x01(\rR\x05after\"\x9d\x02\n" +
 	"\fGrepResponse\x123\n" +
 	"\x05match\x18\x01 \x01(\v2\x1b.tend.v1.GrepResponse.MatchH\x00R\x05match\x12$\n" +
-	"\x05freed\x18\x02 \x01(\v2\f.tend.v1.GapH\x00R\x05freed\x1a\x8e\x01\n" +
+	"\x05freed\x18\x02 \x01(\v2\f.tend.v1.GapH\x00R\x05freed\x1a\xa8\x01\n" +
 	"\x05Match\x12'\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x0f.tend.v1.StreamR\x06stream\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x03R\x04from\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\x03R\x02to\x12\x12\n" +
 	"\x04line\x18\x04 \x01(\x03R\x04line\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\fR\x04text\x12\x10\n" +
-	"\x03cut\x18\x06 \x01(\bR\x03cutB\a\n" +
+	"\x03cut\x18\x06 \x01(\bR\x03cut\x12\x18\n" +
+	"\acontext\x18\a \x01(\bR\acontextB\a\n" +
 	"\x05found*`\n" +
 	"\aOmitted\x12\x17\n" +
 	"\x13OMITTED_UNSPECIFIED\x10\x00\x12\x12\n" +
