@@ -241,7 +241,7 @@ func (f *Face) Streams() int {
 	return f.places
 }
 
-// Close tells the clients that the server reloads, and returns when their
+// Close tells the clients that the server stops, and returns when their
 // connections have ended. The commands go on.
 func (f *Face) Close() error {
 	f.mu.Lock()

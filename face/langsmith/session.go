@@ -43,7 +43,7 @@ const (
 )
 
 var (
-	errStopping   = errors.New("the server is reloading")
+	errStopping   = errors.New("the server is stopping; connect again")
 	errClientLeft = errors.New("the client has left")
 )
 
@@ -81,7 +81,7 @@ func (f *Face) serveWS(w http.ResponseWriter, r *http.Request, box driver.Sandbo
 	s := &session{face: f, charge: f.budget.Charge(), box: box, info: info, ws: ws, conn: conn, pings: make(chan struct{}, 1)}
 	if !f.begin(conn, s.run) {
 		// Clean and before "started": each SDK tries again (§5.3).
-		closeNow(ws, conn, websocket.StatusNormalClosure, "the server is reloading")
+		closeNow(ws, conn, websocket.StatusNormalClosure, errStopping.Error())
 	}
 }
 

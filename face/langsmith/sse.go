@@ -73,6 +73,7 @@ func (f *Face) streamEvents(w http.ResponseWriter, r *http.Request, p process.Pr
 		return &problemError{problem{http.StatusServiceUnavailable, kindUnavailable, tooManyConnections(f.maxConns)}}
 	}
 	defer f.leavePlace()
+	face.Forget(r.Context()) // the stream outlives its body by far
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(f.ctx, func() { cancel(context.Cause(f.ctx)) })()
