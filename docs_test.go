@@ -169,3 +169,29 @@ func commands(text string) string {
 	}
 	return b.String()
 }
+
+// TestSecurityNamesTheTestOfEachPromise: a promise of SECURITY.md without a test
+// that tries to break it is none.
+func TestSecurityNamesTheTestOfEachPromise(t *testing.T) {
+	docs, tests, _ := documents(t)
+	rows := 0
+	for line := range strings.Lines(docs["SECURITY.md"]) {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| threat |") {
+			continue
+		}
+		rows++
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
+		named := docCode.FindAllStringSubmatch(cells[len(cells)-1], -1)
+		if len(cells) != 3 || len(named) == 0 {
+			t.Errorf("SECURITY.md names no test in: %s", line)
+		}
+		for _, m := range named {
+			if !slices.Contains(tests, m[1]) {
+				t.Errorf("SECURITY.md names the test %s, which is nowhere", m[1])
+			}
+		}
+	}
+	if rows < 30 {
+		t.Errorf("SECURITY.md has only %d promises", rows)
+	}
+}
