@@ -170,7 +170,7 @@ type daemon struct {
 	rnd *rand.Rand
 }
 
-func serve(t *testing.T) *daemon {
+func serve(t *testing.T, more ...string) *daemon {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "tend-crash-state-")
 	if err != nil {
@@ -183,7 +183,7 @@ func serve(t *testing.T) *daemon {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	cmd := exec.Command(bin, "serve", "--listen", "127.0.0.1:0", "--state-dir", filepath.Join(dir, "state"), "--port-file", port)
+	cmd := exec.Command(bin, append([]string{"serve", "--listen", "127.0.0.1:0", "--state-dir", filepath.Join(dir, "state"), "--port-file", port}, more...)...)
 	cmd.Stdout, cmd.Stderr = f, f
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

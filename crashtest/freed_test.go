@@ -1,0 +1,166 @@
+//go:build linux
+
+package crashtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/tend-run/tend/process"
+)
+
+// A process that is over and whose output had to make room is known to every
+// face: it has its exit, and who reads is told which bytes are missing.
+func TestAFinishedProcessWhoseOutputIsFreedIsKnownOnEveryFace(t *testing.T) {
+	const size = 1_000_000
+	d := serve(t, "--spool-budget", "64MiB")
+	c := d.dial(t.Context())
+	ctx := t.Context()
+	shell := fmt.Sprintf("head -c %d /dev/zero; exit 7", size)
+	p, err := c.Start(ctx, process.Spec{Shell: shell, Tag: "distant-77", Name: "web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := p.Info(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	say := langsmithBox(t, d)
+	first := say(fmt.Sprintf(`{"type":"execute","command_id":"told","command":%q}`, shell))
+	if last := first[len(first)-1]; last.Type != "exit" || last.ExitCode != 7 {
+		t.Fatalf("the command ended with %+v", last)
+	}
+	freed := func(sel process.Selector) func() bool {
+		return func() bool {
+			q, err := c.Get(ctx, sel)
+			if err != nil {
+				t.Fatalf("%+v: %v", sel, err)
+			}
+			in, err := q.Info(ctx)
+			return err == nil && in.Exit != nil && in.Exit.Code == 7 && in.Streams[0].Base == size && in.Streams[0].End == size
+		}
+	}
+	list, err := c.List(ctx, process.Filter{Labels: map[string]string{"langsmith.command": "told"}})
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	for _, done := range []func() bool{freed(process.Selector{Name: "web"}), freed(process.Selector{ID: list[0].ID})} {
+		for end := time.Now().Add(time.Minute); !done(); {
+			if time.Now().After(end) {
+				t.Fatal("the output is not freed")
+			}
+			q, err := c.Start(ctx, process.Spec{Shell: "head -c 8000000 /dev/zero"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := q.Wait(ctx, process.Until{EOF: true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	check := func(when string) {
+		for _, r := range []lateReader{
+			{name: "the native API in JSON", open: nativeJSON, want: `"to":"(1000000)"()`},
+			{name: "tend logs -f", open: logsFollow(), want: `^tend: \d+ bytes of stdout \((0) to (1000000)\) were freed by retention before they were read$`},
+			{name: "distant in lines", open: distantLines, want: `^unexpected_eof: bytes (0) to (1000000) of proc_stdout of process 77 were freed by retention`},
+			{name: "envd, asked for a finished one", open: envdFrom, want: `^data_loss: bytes (0) to (1000000) of stdout were freed`},
+		} {
+			t.Run(r.name+", "+when, func(t *testing.T) {
+				told, err := r.open(t, d, p, info.PID)()
+				if err != nil {
+					t.Fatalf("the stream broke: %v (told: %q)", err, told)
+				}
+				if !regexp.MustCompile(r.want).MatchString(told) {
+					t.Errorf("the gap was told as %.300q; want %s", told, r.want)
+				}
+			})
+		}
+		t.Run("LangSmith, "+when, func(t *testing.T) {
+			lost := say(`{"type":"reconnect","command_id":"told"}`)
+			last := lost[len(lost)-1]
+			if last.ErrorType != "OutputTruncated" || !strings.Contains(last.Error, "bytes 0 to 1000000 of stdout") {
+				t.Fatalf("a client that has read nothing is told %+v", last)
+			}
+			rest := say(`{"type":"reconnect","command_id":"told","stdout_offset":1000000}`)
+			if last := rest[len(rest)-1]; last.Type != "exit" || last.ExitCode != 7 {
+				t.Errorf("and behind the gap %+v", last)
+			}
+		})
+	}
+	check("at once")
+	for _, role := range []string{"keeper", "server"} {
+		d.killer(ctx, c, 1, role)()
+	}
+	check("after the death of server and keeper")
+}
+
+func envdFrom(t *testing.T, d *daemon, _ process.Process, pid int) func() (string, error) {
+	next := frames(t, d.url+"/process.Process/Connect", "application/connect+json", fmt.Sprintf(`{"process":{"pid":%d}}`, pid), "Tend-From: stdout=0")
+	return func() (string, error) {
+		for {
+			flags, msg, err := next()
+			if err != nil {
+				return "", err
+			}
+			if flags&endStream != 0 {
+				var e wireError
+				err := json.Unmarshal(msg, &e)
+				return e.text(), err
+			}
+		}
+	}
+}
+
+type langsmithFrame struct {
+	Type, Error string
+	ErrorType   string `json:"error_type"`
+	ExitCode    int    `json:"exit_code"`
+}
+
+// langsmithBox makes a box, and returns what says one first message to it and
+// collects the frames until the exit or an error.
+func langsmithBox(t *testing.T, d *daemon) (say func(first string) []langsmithFrame) {
+	t.Helper()
+	var box struct {
+		DataplaneURL string `json:"dataplane_url"`
+	}
+	resp, err := http.Post(d.url+"/v2/sandboxes/boxes", "application/json", strings.NewReader(`{"name":"freed"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&box); err != nil || box.DataplaneURL == "" {
+		t.Fatalf("no box: %s, %v", resp.Status, err)
+	}
+	return func(first string) (all []langsmithFrame) {
+		ws, _, err := websocket.Dial(t.Context(), box.DataplaneURL+"/execute/ws", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ws.CloseNow()
+		ws.SetReadLimit(4 << 20)
+		if err := ws.Write(t.Context(), websocket.MessageText, []byte(first)); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			_, b, err := ws.Read(t.Context())
+			if err != nil {
+				t.Fatalf("%v after %+v", err, all)
+			}
+			var m langsmithFrame
+			if err := json.Unmarshal(b, &m); err != nil {
+				t.Fatal(err)
+			}
+			if all = append(all, m); m.Type == "exit" || m.Type == "error" {
+				return all
+			}
+		}
+	}
+}
