@@ -36,7 +36,7 @@ func Free(dir string, ends [4]int64, sync bool) (*Journal, error) {
 		j.Freed, j.FreedAt = true, ends
 		j.Size += int64(len(rec))
 	}
-	if err := dropOutput(dir); err != nil {
+	if err := DropOutput(dir); err != nil {
 		return nil, err
 	}
 	return shrink(dir, j, sync)
@@ -56,10 +56,10 @@ func appendTo(dir string, size int64, rec []byte) error {
 	return err
 }
 
-// dropOutput removes data and index. Their blocks are freed first: a reader may
+// DropOutput removes data and index, and leaves the journal, whatever it is. Their blocks are freed first: a reader may
 // hold them open for long, and reads zeros then, which it takes for the gap that
 // they are.
-func dropOutput(dir string) error {
+func DropOutput(dir string) error {
 	for _, name := range fileNames {
 		if name == JournalName {
 			continue

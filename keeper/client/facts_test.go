@@ -157,3 +157,39 @@ func TestAFreeingThatIsCutShortGoesOn(t *testing.T) {
 		return err == nil && len(left) == 1
 	})
 }
+
+// What a damaged process takes of the disk is freed as that of others, and it
+// stays known as damaged.
+func TestTheOutputOfADamagedProcessIsFreed(t *testing.T) {
+	dir := daemon(t)
+	of := filepath.Join(dir, "spool", "damaged")
+	if err := os.MkdirAll(of, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, size := range map[string]int{"journal": 5, "stdout": 1 << 20} {
+		if err := os.WriteFile(filepath.Join(of, name), make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, _ := nextServer(t, dir, client.Config{Budget: 64 << 10})
+	soon(t, "its output is freed", func() bool {
+		_, err := os.Stat(filepath.Join(of, "stdout"))
+		return errors.Is(err, os.ErrNotExist)
+	})
+	p := find(t, m, "damaged")
+	if in, err := p.Info(t.Context()); err != nil || in.Damaged == "" || in.Exit == nil || !in.Exit.Lost() {
+		t.Errorf("%+v, %v", in, err)
+	}
+	if _, err := p.Read(t.Context(), process.ReadOptions{}); !errors.Is(err, process.ErrDamaged) {
+		t.Errorf("it is read: %v", err)
+	}
+	if _, err := m.Start(t.Context(), process.Spec{ID: "damaged", Shell: "true"}); !errors.Is(err, process.ErrExists) {
+		t.Errorf("its id is started: %v", err)
+	}
+	if err := p.Remove(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := m.Start(t.Context(), process.Spec{ID: "damaged", Shell: "true"}); err != nil {
+		t.Errorf("its id, after the removal: %v", err)
+	}
+}

@@ -212,6 +212,12 @@ func (p *proc) free() error {
 		}
 	}
 	p.changed() // readers are told before anything is gone
+	if p.nothingKnown() {
+		p.left.Store(&spool.Journal{})
+		err := spool.DropOutput(p.dir)
+		p.disk.Store(0)
+		return err
+	}
 	sync := p.spec.Load().Retention.Sync
 	if sync == process.SyncDefault {
 		sync = p.m.cfg.Sync

@@ -278,11 +278,14 @@ func (p *proc) readable() error {
 	switch {
 	case p.Progress().Removed || p.over():
 		return process.ErrNotFound
-	case p.broken != nil && p.started.IsZero(): // nothing but its directory is known
+	case p.nothingKnown():
 		return p.broken
 	}
 	return nil
 }
+
+// nothingKnown reports whether its directory is all that is known of it.
+func (p *proc) nothingKnown() bool { return p.broken != nil && p.started.IsZero() }
 
 // over reports whether the time of a finished process is up. It is no process
 // any more then, though its files may be there for a moment: those who look
