@@ -17,8 +17,9 @@ import (
 // maxPID is the largest pid that Linux gives (PID_MAX_LIMIT).
 const maxPID = 4 << 20
 
-// strange are flags that no version sets: chance sets one of them.
-const strange = 0xff << 24
+// strange are flags that no version sets: chance sets one of them. Those below,
+// FlagStdinBroken included, are versions'.
+const strange = 0xfe << 24
 
 // Intact reports whether the header is this version's.
 func (b *Board) Intact() bool {
