@@ -273,7 +273,7 @@ func (p *proc) unwritable(in *process.Input) (process.Accepted, bool, error) {
 	if in.Writer != "" {
 		mine = acc.Written
 	}
-	repeat := in.Offset != nil && *in.Offset+int64(len(in.Data)) <= mine && (len(in.Data) > 0 || in.EOF) && (p.in.eof || !in.EOF)
+	repeat := in.Offset != nil && *in.Offset <= mine-int64(len(in.Data)) && (len(in.Data) > 0 || in.EOF) && (p.in.eof || !in.EOF)
 	switch {
 	case p.removed:
 		return acc, true, process.ErrNotFound

@@ -153,7 +153,7 @@ func (p *proc) repeated(in process.Input, err error) (process.Accepted, error) {
 		}
 		acc.Written, mine = taken, taken
 	}
-	if end := *in.Offset + int64(len(in.Data)); end > mine || in.EOF && !took.EOF || len(in.Data) == 0 && !in.EOF {
+	if *in.Offset > mine-int64(len(in.Data)) || in.EOF && !took.EOF || len(in.Data) == 0 && !in.EOF {
 		return process.Accepted{}, err
 	}
 	return acc, nil

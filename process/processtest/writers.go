@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -123,6 +124,11 @@ var writers = []test{
 		six := int64(6)
 		_, err := p.Write(t.ctx, process.Input{Data: []byte("y"), Writer: "w", Offset: &six})
 		t.wantError("a new write", err, process.ErrStdinClosed)
+		end := int64(math.MaxInt64 - 1)
+		for _, writer := range []string{"w", ""} {
+			_, err := p.Write(t.ctx, process.Input{Data: []byte("yyy"), Writer: writer, Offset: &end})
+			t.wantError("a write at the end of all numbers", err, process.ErrStdinClosed)
+		}
 	}},
 	{"a process remembers the last writers, and says when it has forgotten one", func(t *T) {
 		p := t.start(process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
