@@ -66,6 +66,6 @@ func (e errorLog) Write(b []byte) (int, error) {
 //
 //go:noinline
 func widenStack() {
-	var b [14 << 10]byte
+	var b [6 << 10]byte // makes 16 KiB of it
 	runtime.KeepAlive(&b)
 }

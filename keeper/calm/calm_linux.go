@@ -25,7 +25,7 @@ var natural atomic.Uint64
 func Monitor(extra int) error {
 	was, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
 	if err != nil || was <= 0 {
-		return fmt.Errorf("timer slack: %d, %w", was, err)
+		return fmt.Errorf("the timer slack is %d (%v)", was, err)
 	}
 	// The kernel lists threads in the order of their birth. The first that a Go
 	// program makes is its monitor, which never ends.
@@ -36,7 +36,7 @@ func Monitor(extra int) error {
 	names, err := dir.Readdirnames(2)
 	dir.Close()
 	if err != nil || len(names) < 2 || names[0] != strconv.Itoa(os.Getpid()) {
-		return fmt.Errorf("the monitor is not found among the threads %v (%w)", names, err)
+		return fmt.Errorf("the monitor is not found among the threads %v (%v)", names, err)
 	}
 	makeThreads()
 	natural.Store(uint64(was))
