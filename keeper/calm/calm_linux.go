@@ -13,7 +13,7 @@ import (
 
 // slack of the monitor in ns. More gains little, and threads wait for as long
 // where they block each other.
-const slack = 500_000
+const slack = 200_000
 
 // natural is the slack that all threads had; 0: Monitor changed nothing.
 var natural atomic.Uint64
