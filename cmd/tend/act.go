@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/tend-run/tend/process"
@@ -119,11 +118,14 @@ func (inv *invocation) killTree(ctx context.Context, p process.Process, id strin
 	if err != nil && !gone {
 		return nil, about(id, err)
 	}
-	facts := &killFacts{ID: p.ID(), Verified: res.Verified || gone, Survivors: []int{}, Exited: gone}
+	facts := &killFacts{ID: p.ID(), Verified: res.Verified || gone, Survivors: []int{}, Strays: res.Strays, Names: res.Names, Exited: gone}
 	facts.Survivors = append(facts.Survivors, res.Survivors...)
+	if len(res.Strays) > 0 && !inv.flags.JSON {
+		inv.note("%s: nothing tells whether these were in its tree, and they run on: %s", id, named(res.Strays, res.Names))
+	}
 	if len(res.Survivors) > 0 {
 		return facts, fmt.Errorf("%s: %w: %d are left (pids %s); they are in an uninterruptible system call and end when it returns",
-			id, errSurvivors, len(res.Survivors), strings.Trim(fmt.Sprint(res.Survivors), "[]"))
+			id, errSurvivors, len(res.Survivors), named(res.Survivors, res.Names))
 	}
 	return facts, nil
 }

@@ -77,6 +77,10 @@ type killFacts struct {
 	ID        process.ID `json:"id"`
 	Verified  bool       `json:"verified"` // the kernel said that nobody is left
 	Survivors []int      `json:"survivors"`
+	// Strays run on, and nothing tells whether they were in the tree. Names are of
+	// both, by pid.
+	Strays []int          `json:"strays,omitempty"`
+	Names  map[int]string `json:"names,omitempty"`
 	// Exited: there was nothing left to kill.
 	Exited bool `json:"exited"`
 }
