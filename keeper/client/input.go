@@ -52,6 +52,9 @@ type input struct {
 // are accepted they are delivered whoever dies.
 func (p *proc) Write(ctx context.Context, in process.Input) (process.Accepted, error) {
 	if err := in.Validate(); err != nil {
+		if over := p.writable(); over != nil { // it would not be taken if it were right
+			return process.Accepted{}, over
+		}
 		return process.Accepted{}, err
 	}
 	if in.EOF && p.spec.Load().PTY != nil {
