@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/feed"
 	"github.com/tend-run/tend/keeper/orphan"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -148,7 +149,11 @@ func (k *Keeper) assign(s board.Slot, ref wire.Ref, h held, j *spool.Journal) {
 		var st unix.Stat_t
 		if pos, err := unix.Seek(mem, 0, unix.SEEK_CUR); err == nil && unix.Fstat(mem, &st) == nil {
 			s.SetBase(process.Stdin, pos)
-			s.SetEnd(process.Stdin, max(pos, st.Size))
+			end, err := feed.End(mem, st.Size)
+			if err != nil {
+				k.logf("process %s: what waited of its input is lost: %v", j.Spec.ID, err)
+			}
+			s.SetEnd(process.Stdin, max(pos, end))
 			s.Set(board.FlagStdinMem)
 		}
 	}

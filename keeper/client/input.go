@@ -448,6 +448,8 @@ func (p *proc) store(in *process.Input, data []byte, at int64, rest bool) error 
 		if q.behind.Load() > 0 && !in.More && !rest {
 			defer p.changed()
 		}
+	} else if err := q.table.NoteOther(end); err != nil {
+		return fmt.Errorf("remember the end of the input: %w", err)
 	}
 	failpoint.Hit(failpoint.InputWritten)
 	p.slot.SetEnd(process.Stdin, end)

@@ -4,6 +4,8 @@ package feed
 
 import (
 	"encoding/binary"
+	"errors"
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +24,7 @@ import (
 //
 //	offset     what, from tableAt on (integers little-endian)
 //	0          1: a writer was forgotten for another's sake
+//	8          i64 all input accepted, as a write without a name last left it
 //	64 + 64*i  writer i:
 //	  0        u8 length of the name, 0: free; name, 32 bytes
 //	  33       u8 1: its write goes on; 2: the one before went on
@@ -44,6 +47,7 @@ type Table struct {
 
 const (
 	tableAt   = int64(1) << 62
+	othersAt  = 8
 	entrySize = 64
 	tableSize = entrySize * (1 + process.Writers)
 )
@@ -163,6 +167,39 @@ func (t *Table) Note(name string, n, accepted int64, more bool) error {
 		*e = before
 	}
 	return err
+}
+
+// NoteOther writes down that somebody without a name is about to write the last
+// bytes of accepted: for [End], where there is a table.
+func (t *Table) NoteOther(accepted int64) error {
+	if t.entries[0].name == "" {
+		return nil
+	}
+	return pwrite(t.mem, binary.LittleEndian.AppendUint64(nil, uint64(accepted)), tableAt+othersAt)
+}
+
+// End returns where the input in a memfd of a size ends, for whoever has no
+// board that says so: the table is no input.
+func End(mem int, size int64) (int64, error) {
+	if size <= tableAt {
+		return size, nil
+	}
+	t, err := ReadTable(mem, math.MaxInt64, false)
+	if err != nil {
+		return 0, err
+	}
+	var b [8]byte
+	if _, err := pread(mem, b[:], tableAt+othersAt); err != nil {
+		return 0, err
+	}
+	end := int64(binary.LittleEndian.Uint64(b[:]))
+	for i := range t.entries {
+		end = max(end, t.entries[i].accepted)
+	}
+	if end < 0 || end > tableAt {
+		return 0, errors.New("the table of writers is damaged")
+	}
+	return end, nil
 }
 
 // Finish writes down that a writer's write has ended with what was taken.

@@ -90,6 +90,40 @@ func TestTheTableLiesBehindAllInput(t *testing.T) {
 	taken(t, read(t, f.Mem, 3), "a", 3)
 }
 
+// A keeper that makes the board anew knows the end of the input from its memory
+// alone.
+func TestTheEndOfTheInputIsKnownWithoutABoard(t *testing.T) {
+	mem := memory(t)
+	end := int64(0)
+	is := func(what string) {
+		t.Helper()
+		var st unix.Stat_t
+		if err := unix.Fstat(mem, &st); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := End(mem, st.Size); err != nil || got != end {
+			t.Errorf("%s the input ends at %d, %v; want %d", what, got, err, end)
+		}
+	}
+	is("with nothing in it")
+	table := read(t, mem, 0)
+	write := func(name string) {
+		t.Helper()
+		if err := pwrite(mem, []byte("seven b"), end); err != nil {
+			t.Fatal(err)
+		}
+		if end += 7; name != "" {
+			note(t, table, name, 7, end, false)
+		} else if err := table.NoteOther(end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"", "a", "b", "", "a", ""} {
+		write(name)
+		is("after a write of " + name)
+	}
+}
+
 func TestTheWriterThatIsSilentForLongestIsForgotten(t *testing.T) {
 	mem := memory(t)
 	table := read(t, mem, 0)
