@@ -218,7 +218,8 @@ func (p *Process) Unpin(ctx context.Context) error { return p.proc.Pin(ctx, fals
 
 // Resize changes the size of the terminal, in character cells.
 func (p *Process) Resize(ctx context.Context, cols, rows uint16) error {
-	return p.proc.Resize(ctx, process.Size{Cols: cols, Rows: rows})
+	_, err := p.proc.Resize(ctx, process.Resize{To: process.Size{Cols: cols, Rows: rows}})
+	return err
 }
 
 // Close frees what the handle holds: readers and callbacks end. The process

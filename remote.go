@@ -60,12 +60,20 @@ func (p *remote) Kill(ctx context.Context) (process.KillResult, error) {
 	return res, err
 }
 
-func (p *remote) Resize(ctx context.Context, size process.Size) error {
-	req := &tendv1.ResizeRequest{Process: p.selector(), Size: tendpb.Size(size)}
-	return p.client.call(ctx, true, func(ctx context.Context) error {
-		_, err := p.client.rpc.Resize(ctx, connect.NewRequest(req))
+func (p *remote) Resize(ctx context.Context, r process.Resize) (before process.Size, err error) {
+	req := &tendv1.ResizeRequest{Process: p.selector(), Size: tendpb.Size(r.To)}
+	if r.Only != nil {
+		req.Only = tendpb.Size(*r.Only)
+	}
+	err = p.client.call(ctx, true, func(ctx context.Context) error {
+		res, err := p.client.rpc.Resize(ctx, connect.NewRequest(req))
+		if err != nil {
+			return err
+		}
+		before, err = tendpb.ToSize("before", res.Msg.GetBefore())
 		return err
 	})
+	return before, err
 }
 
 func (p *remote) Trim(ctx context.Context, s process.Stream, before int64) error {

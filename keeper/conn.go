@@ -174,11 +174,15 @@ func (c *conn) handle(frame []byte) {
 	d := wire.Dec{B: body}
 	ref := wire.ParseRef(&d)
 	a, b := uint32(0), uint64(0)
+	var only *process.Size
 	switch op {
 	case wire.OpSignal:
 		a, b = d.U32(), uint64(d.U8())
 	case wire.OpResize:
 		a, b = d.U32(), uint64(d.U32())
+		if len(d.B) > 0 { // servers of before do not have it
+			only = &process.Size{Cols: uint16(d.U32()), Rows: uint16(d.U32())}
+		}
 	case wire.OpTrim:
 		a, b = uint32(d.U8()), d.U64()
 	case wire.OpKill, wire.OpKillNamed, wire.OpPin:
@@ -208,7 +212,8 @@ func (c *conn) handle(frame []byte) {
 	case wire.OpSignal:
 		c.answer(req, c.k.signalRequest(p, unix.Signal(a), process.Scope(b)), nil)
 	case wire.OpResize:
-		c.answer(req, c.k.resize(p, process.Size{Cols: uint16(a), Rows: uint16(b)}), nil)
+		before, werr := c.k.resize(p, process.Resize{To: process.Size{Cols: uint16(a), Rows: uint16(b)}, Only: only})
+		c.answer(req, werr, func(e *wire.Enc) { e.U32(uint32(before.Cols)); e.U32(uint32(before.Rows)) })
 	case wire.OpStdin:
 		p.mu.Lock()
 		fds, werr := c.k.openStdin(p)
@@ -273,19 +278,23 @@ func (k *Keeper) signalRequest(p *proc, sig unix.Signal, scope process.Scope) *w
 	return nil
 }
 
-func (k *Keeper) resize(p *proc, size process.Size) *wire.Error {
+func (k *Keeper) resize(p *proc, r process.Resize) (before process.Size, _ *wire.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case !p.pty:
-		return &wire.Error{Code: wire.CodeNoPTY}
+		return before, &wire.Error{Code: wire.CodeNoPTY}
 	case p.out[0].fd < 0:
-		return &wire.Error{Code: wire.CodeExited}
+		return before, &wire.Error{Code: wire.CodeExited}
 	}
-	if err := setSize(p.out[0].fd, size); err != nil {
-		return &wire.Error{What: "resize: " + err.Error(), Errno: errno(err)}
+	before, err := getSize(p.out[0].fd)
+	if err == nil && (r.Only == nil || *r.Only == before) {
+		err = setSize(p.out[0].fd, r.To)
 	}
-	return nil
+	if err != nil {
+		return before, &wire.Error{What: "resize: " + err.Error(), Errno: errno(err)}
+	}
+	return before, nil
 }
 
 func (k *Keeper) trim(p *proc, s process.Stream, before int64) *wire.Error {

@@ -86,6 +86,14 @@ func (k *Keeper) give(p *proc, fd int, req *wire.Spawn) {
 	}
 }
 
+func getSize(fd int) (process.Size, error) {
+	w, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
+	if err != nil {
+		return process.Size{}, err
+	}
+	return process.Size{Cols: w.Col, Rows: w.Row}, nil
+}
+
 func setSize(fd int, size process.Size) error {
 	return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: size.Cols, Row: size.Rows})
 }

@@ -62,8 +62,9 @@ type Controller interface {
 	// uninterruptible sleep). On a finished process it kills what is left of
 	// the tree; with nothing left it returns ErrExited.
 	Kill(ctx context.Context) (KillResult, error)
-	// Resize changes the size of the terminal. ErrNoPTY without one.
-	Resize(ctx context.Context, size Size) error
+	// Resize changes the size of the terminal and returns the size before; zero
+	// if it is not known. ErrNoPTY without a terminal.
+	Resize(ctx context.Context, r Resize) (before Size, err error)
 	// Trim frees output before the offset, for Retention.Policy Block.
 	Trim(ctx context.Context, s Stream, before int64) error
 	// Pin keeps a process that has finished, or will, from being removed for

@@ -96,6 +96,15 @@ const (
 // Size of a terminal in character cells. Zero is allowed and means unknown.
 type Size struct{ Cols, Rows uint16 }
 
+// Resize is a new size for a terminal.
+type Resize struct {
+	To Size
+	// Only, if not nil, is the size that the terminal must have; with another
+	// one it stays as it is. A client that leaves gives back the size that it
+	// found, unless somebody has changed it since.
+	Only *Size
+}
+
 // Scope says which processes a signal or a timeout reaches.
 type Scope uint8
 

@@ -42,9 +42,10 @@ func (c *attachCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	if tty {
 		f.left = new(leftModes)
-		if f.from, err = c.showScreen(ctx, inv, p, &info, f.left); err != nil {
+		if err = c.showScreen(ctx, inv, &info, f); err != nil {
 			return about(c.ID, err)
 		}
+		defer f.giveBack(ctx)
 	} else {
 		for _, s := range info.Streams {
 			f.from[s.Stream] = max(s.Base, s.End-c.Replay)
@@ -65,41 +66,48 @@ func (c *attachCmd) Run(ctx context.Context, inv *invocation) error {
 }
 
 // showScreen draws what a terminal that had been there from the start would
-// show, gives the process the size of ours, and returns where to go on. The
+// show, and gives the process the size of ours; f goes on from there. The
 // earlier output itself is not sent to the terminal: it may hold questions
 // (cursor position, device attributes) whose answers would arrive as typing.
-func (c *attachCmd) showScreen(ctx context.Context, inv *invocation, p process.Process, info *process.Info, left *leftModes) (from [4]int64, err error) {
+func (c *attachCmd) showScreen(ctx context.Context, inv *invocation, info *process.Info, f *foreground) error {
 	stream, _ := info.Stream(process.PTY)
-	from[process.PTY] = max(stream.Base, stream.End-c.Replay)
+	f.from[process.PTY] = max(stream.Base, stream.End-c.Replay)
 	size, ok := terminalSize(inv.out)
 	if !ok {
-		return from, nil // no screen: the output itself, for scripts
+		return nil // no screen: the output itself, for scripts
 	}
-	screen, next, err := replay(ctx, p, from, size)
+	screen, next, err := replay(ctx, f.proc, f.from, size)
 	if err != nil {
-		return from, err
+		return err
 	}
-	if err := screen.draw(io.MultiWriter(left, inv.out)); err != nil {
-		return from, err
+	if err := screen.draw(io.MultiWriter(f.left, inv.out)); err != nil {
+		return err
 	}
-	from[process.PTY] = next
+	f.from[process.PTY] = next
 	if info.Exit != nil {
-		return from, nil
+		return nil
 	}
-	return from, nudge(ctx, p, size)
+	f.before, err = nudge(ctx, f.proc, size)
+	f.size = size
+	return err
 }
 
 // nudge makes a full-screen program draw itself again. The kernel signals a
-// change of size only if it is one, so the size is changed twice.
-func nudge(ctx context.Context, p process.Process, size process.Size) error {
+// change of size only if it is one, so the size is changed twice. It returns the
+// size before.
+func nudge(ctx context.Context, p process.Process, size process.Size) (before process.Size, err error) {
 	other := size
 	if other.Rows--; size.Rows <= 1 {
 		other.Rows = size.Rows + 1
 	}
-	for _, s := range []process.Size{other, size} {
-		if err := p.Resize(ctx, s); err != nil && !errors.Is(err, process.ErrExited) {
-			return err
+	for i, to := range []process.Size{other, size} {
+		was, err := p.Resize(ctx, process.Resize{To: to})
+		if err != nil && !errors.Is(err, process.ErrExited) {
+			return before, err
+		}
+		if i == 0 {
+			before = was
 		}
 	}
-	return nil
+	return before, nil
 }

@@ -33,10 +33,15 @@ type terminal struct {
 
 func openTerminal(t *testing.T, state string, args ...string) *terminal {
 	t.Helper()
+	return openWindow(t, state, pty.Winsize{Cols: 40, Rows: 10}, args...)
+}
+
+func openWindow(t *testing.T, state string, size pty.Winsize, args ...string) *terminal {
+	t.Helper()
 	x := &terminal{cmd: exec.Command(filepath.Join(binaries, "tend"), args...), end: make(chan struct{})}
 	x.cmd.Env = append(os.Environ(), "TEND_STATE_DIR="+state, "TERM=xterm")
 	var err error
-	if x.keys, err = pty.StartWithSize(x.cmd, &pty.Winsize{Cols: 40, Rows: 10}); err != nil {
+	if x.keys, err = pty.StartWithSize(x.cmd, &size); err != nil {
 		t.Fatal(err)
 	}
 	x.start(t)
@@ -173,8 +178,8 @@ func TestControlCInACookedTerminalIsForwarded(t *testing.T) {
 func TestNudgeChangesTheSizeTwice(t *testing.T) {
 	for _, size := range []process.Size{{Cols: 80, Rows: 24}, {Cols: 1, Rows: 1}, {}} {
 		p := &sizes{}
-		if err := nudge(t.Context(), p, size); err != nil {
-			t.Fatal(err)
+		if before, err := nudge(t.Context(), p, size); err != nil || before != (process.Size{Cols: 7, Rows: 5}) {
+			t.Fatalf("nudge found the size %v (%v)", before, err)
 		}
 		if len(p.all) != 2 || p.all[0] == size || p.all[1] != size {
 			t.Errorf("nudge to %v sets %v", size, p.all)
@@ -188,9 +193,37 @@ type sizes struct {
 	all []process.Size
 }
 
-func (s *sizes) Resize(_ context.Context, size process.Size) error {
-	s.all = append(s.all, size)
-	return nil
+func (s *sizes) Resize(_ context.Context, r process.Resize) (before process.Size, err error) {
+	before = process.Size{Cols: 7, Rows: 5}
+	if len(s.all) > 0 {
+		before = s.all[len(s.all)-1]
+	}
+	s.all = append(s.all, r.To)
+	return before, nil
+}
+
+// TestASmallerWindowGivesTheSizeBack: to those who stay, when it leaves by the
+// key and when it is closed.
+func TestASmallerWindowGivesTheSizeBack(t *testing.T) {
+	state := t.TempDir()
+	defer endDaemon(t, state)
+	large := openTerminal(t, state, "run", "-t", "--name", "shared", "--", "sh", "-c", "stty -echo; echo ready; while read x; do echo $x $(stty size); done")
+	large.waitFor(t, "ready")
+	large.typeKeys(t, "alone\r")
+	large.waitFor(t, "alone 10 40")
+	for how, leave := range map[string]func(*terminal){
+		"key":    func(x *terminal) { x.typeKeys(t, "\x1d") },
+		"closed": func(x *terminal) { x.close() },
+	} {
+		small := openWindow(t, state, pty.Winsize{Cols: 30, Rows: 8}, "attach", "shared")
+		small.waitFor(t, "alone")
+		small.typeKeys(t, how+"-small\r")
+		large.waitFor(t, how+"-small 8 30")
+		leave(small)
+		small.status(t)
+		large.typeKeys(t, how+"-again\r")
+		large.waitFor(t, how+"-again 10 40")
+	}
 }
 
 // TestAttachToAProcessWithoutATerminalCanBeLeft: by the key, at any moment, and

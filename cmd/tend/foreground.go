@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/tend-run/tend/process"
 	"golang.org/x/term"
@@ -51,6 +52,9 @@ type foreground struct {
 	raw      bool // the local terminal is in raw mode
 	key      bool // the detach key is read as soon as it is typed
 	left     *leftModes
+
+	size   process.Size // that we gave the terminal of the process last
+	before process.Size // that it had before we came; zero: not known, or not ours to give back
 }
 
 // catchSignals starts to collect the signals of a foreground command.
@@ -321,9 +325,27 @@ func (f *foreground) resize(ctx context.Context) error {
 	if !ok || !f.tty {
 		return nil
 	}
-	err := f.proc.Resize(ctx, size)
+	_, err := f.proc.Resize(ctx, process.Resize{To: size})
 	if errors.Is(err, process.ErrExited) || ctx.Err() != nil {
 		return nil
 	}
+	if err == nil {
+		f.size = size
+	}
 	return err
 }
+
+// giveBack gives the terminal the size that it had before this client came,
+// unless somebody has changed it since: who stays may have a larger window.
+func (f *foreground) giveBack(ctx context.Context) {
+	if f.before == (process.Size{}) || f.before == f.size {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
+	defer cancel()
+	_, _ = f.proc.Resize(ctx, process.Resize{To: f.before, Only: &f.size}) // the process may have ended
+}
+
+// giveBackTimeout is how long a client that leaves waits for a daemon that is
+// just away.
+const giveBackTimeout = 2 * time.Second

@@ -284,7 +284,7 @@ func (c *client) procResize(ctx context.Context, f *fields) (message, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch err := p.Resize(ctx, *size); {
+	switch _, err := p.Resize(ctx, process.Resize{To: *size}); {
 	case errors.Is(err, process.ErrNoPTY):
 		return nil, &fault{kindOther, "Process does not use pty"} // the original's words
 	case err != nil:

@@ -74,7 +74,7 @@ func (f *Face) update(ctx context.Context, req *pb.UpdateRequest) error {
 	if !t.pty {
 		return errorf(connect.CodeInternal, "error resizing tty: tty not assigned to process")
 	}
-	if err := t.proc.Resize(ctx, *sizeOf(req.GetPty())); err != nil {
+	if _, err := t.proc.Resize(ctx, process.Resize{To: *sizeOf(req.GetPty())}); err != nil {
 		return t.wireErr("error resizing tty", err)
 	}
 	return nil

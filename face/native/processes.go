@@ -135,7 +135,16 @@ func (s *processes) Resize(ctx context.Context, req *connect.Request[tendv1.Resi
 	if err != nil {
 		return nil, tendpb.Error(err)
 	}
-	return answer(&tendv1.ResizeResponse{}, p.Resize(ctx, size))
+	r := process.Resize{To: size}
+	if m := req.Msg.GetOnly(); m != nil {
+		only, err := tendpb.ToSize("only", m)
+		if err != nil {
+			return nil, tendpb.Error(err)
+		}
+		r.Only = &only
+	}
+	before, err := p.Resize(ctx, r)
+	return answer(&tendv1.ResizeResponse{Before: tendpb.Size(before)}, err)
 }
 
 func (s *processes) Signal(ctx context.Context, req *connect.Request[tendv1.SignalRequest]) (*connect.Response[tendv1.SignalResponse], error) {

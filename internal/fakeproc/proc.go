@@ -85,17 +85,28 @@ func isStopped(pid int) bool {
 }
 
 // Resize implements process.Process.
-func (p *proc) Resize(_ context.Context, size process.Size) error {
+func (p *proc) Resize(_ context.Context, r process.Resize) (before process.Size, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o := p.output(process.PTY)
 	switch {
 	case o == nil:
-		return process.ErrNoPTY
+		return before, process.ErrNoPTY
 	case p.exit != nil || o.eof:
-		return process.ErrExited
+		return before, process.ErrExited
 	}
-	return control(o.file, func(fd int) error { return setSize(fd, size) })
+	err = control(o.file, func(fd int) error {
+		w, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
+		if err != nil {
+			return err
+		}
+		before = process.Size{Cols: w.Col, Rows: w.Row}
+		if r.Only != nil && *r.Only != before {
+			return nil
+		}
+		return setSize(fd, r.To)
+	})
+	return before, err
 }
 
 // Trim implements process.Process.

@@ -284,7 +284,10 @@ func terminal(ctx context.Context, b *bench) error {
 		if err := b.write(ctx, p, n-1, false); err != nil {
 			return err
 		}
-		if err := insist(ctx, func() error { return p.Resize(ctx, size) }); err != nil {
+		if err := insist(ctx, func() error {
+			_, err := p.Resize(ctx, process.Resize{To: size})
+			return err
+		}); err != nil {
 			return fmt.Errorf("resize: %w", err)
 		}
 		last := make([]byte, 1)

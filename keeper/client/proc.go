@@ -357,12 +357,27 @@ func (p *proc) kill(ctx context.Context, cause process.Cause) (process.KillResul
 }
 
 // Resize implements process.Process.
-func (p *proc) Resize(ctx context.Context, size process.Size) error {
+func (p *proc) Resize(ctx context.Context, r process.Resize) (before process.Size, err error) {
 	if p.spec.Load().PTY == nil {
-		return process.ErrNoPTY
+		return before, process.ErrNoPTY
 	}
-	_, _, err := p.call(ctx, wire.OpResize, true, func(e *wire.Enc) { e.U32(uint32(size.Cols)); e.U32(uint32(size.Rows)) })
-	return err
+	rep, _, err := p.call(ctx, wire.OpResize, true, func(e *wire.Enc) {
+		e.U32(uint32(r.To.Cols))
+		e.U32(uint32(r.To.Rows))
+		if r.Only != nil {
+			e.U32(uint32(r.Only.Cols))
+			e.U32(uint32(r.Only.Rows))
+		}
+	})
+	if err != nil {
+		return before, err
+	}
+	d := wire.Dec{B: rep.body}
+	before = process.Size{Cols: uint16(d.U32()), Rows: uint16(d.U32())}
+	if d.Err() != nil { // a keeper of before does not tell it
+		return process.Size{}, nil
+	}
+	return before, nil
 }
 
 // Trim implements process.Process.

@@ -10,7 +10,7 @@ const (
 	OpSpawn                // Spawn → Spawned
 	OpSignal               // Ref, u32 signal, u8 scope
 	OpKill                 // Ref, u8 cause → Killed
-	OpResize               // Ref, u32 cols, u32 rows
+	OpResize               // Ref, u32 cols, u32 rows; then u32 cols, u32 rows that it must have, if any. The answer: u32 cols, u32 rows before
 	OpStdin                // Ref → nothing, with the stdin memfd
 	OpFeed                 // Ref: the board says more was accepted; no answer
 	OpTrim                 // Ref, u8 stream, u64 before

@@ -43,8 +43,9 @@ var terminals = []test{
 		p := t.start(process.Spec{Shell: "stty -echo; trap 'stty size; exit 4' WINCH; echo ready; read x; read x; read x", PTY: &small})
 		l := t.read(p, toTheEnd)
 		l.until("the process is ready", func() bool { return l.pty() == "ready\r\n" })
-		if err := p.Resize(t.ctx, process.Size{Cols: 101, Rows: 52}); err != nil {
-			t.Fatal(err)
+		now := process.Size{Cols: 101, Rows: 52}
+		if before, err := p.Resize(t.ctx, process.Resize{To: now}); err != nil || before != small {
+			t.Fatalf("the size before is %v (%v), want %v", before, err, small)
 		}
 		// A shell may run the trap only when the read returns.
 		p.Write(t.ctx, process.Input{Data: []byte("\n\n\n")})
@@ -53,7 +54,35 @@ var terminals = []test{
 		}
 	}},
 	{"a process without a terminal has no size", func(t *T) {
-		t.wantError("resize", t.sh("exec sleep 100000").Resize(t.ctx, small), process.ErrNoPTY)
+		_, err := t.sh("exec sleep 100000").Resize(t.ctx, process.Resize{To: small})
+		t.wantError("resize", err, process.ErrNoPTY)
+	}},
+	{"a size is given back only to a terminal that nobody has changed since", func(t *T) {
+		p := t.start(process.Spec{Shell: "stty -echo; echo ready; while read x; do stty size; done", PTY: &small})
+		l := t.read(p, toTheEnd)
+		l.until("the process is ready", func() bool { return l.pty() == "ready\r\n" })
+		mine, others := process.Size{Cols: 61, Rows: 22}, process.Size{Cols: 101, Rows: 52}
+		want := "ready\r\n"
+		for _, step := range []struct {
+			r      process.Resize
+			before process.Size
+			now    string
+		}{
+			{process.Resize{To: mine}, small, "22 61"},
+			{process.Resize{To: small, Only: &mine}, mine, "27 83"},
+			{process.Resize{To: others}, small, "52 101"},
+			{process.Resize{To: small, Only: &mine}, others, "52 101"},
+		} {
+			if before, err := p.Resize(t.ctx, step.r); err != nil || before != step.before {
+				t.Fatalf("%+v: the size before is %v (%v), want %v", step.r, before, err, step.before)
+			}
+			t.write(p, "\n")
+			want += step.now + "\r\n"
+			l.until("it says its size", func() bool { return len(l.pty()) >= len(want) })
+			if l.pty() != want {
+				t.Fatalf("after %+v the terminal says %q, want %q", step.r, l.pty(), want)
+			}
+		}
 	}},
 	{"a terminal echoes what is typed until it is told not to", func(t *T) {
 		p := t.start(process.Spec{Shell: "echo ready; read x; echo got $x; stty -echo; echo ready; read x; echo got $x", PTY: &small})

@@ -1495,9 +1495,12 @@ func (x *WriteResponse) GetWritten() int64 {
 }
 
 type ResizeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Process       *Selector              `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
-	Size          *Size                  `protobuf:"bytes,2,opt,name=size,proto3" json:"size,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Process *Selector              `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
+	Size    *Size                  `protobuf:"bytes,2,opt,name=size,proto3" json:"size,omitempty"`
+	// Only a terminal of this size gets the new one; any other stays as it is.
+	// Absent: whatever its size.
+	Only          *Size `protobuf:"bytes,3,opt,name=only,proto3" json:"only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1546,8 +1549,17 @@ func (x *ResizeRequest) GetSize() *Size {
 	return nil
 }
 
+func (x *ResizeRequest) GetOnly() *Size {
+	if x != nil {
+		return x.Only
+	}
+	return nil
+}
+
 type ResizeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The size before. Absent or zero: not known.
+	Before        *Size `protobuf:"bytes,1,opt,name=before,proto3" json:"before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1580,6 +1592,13 @@ func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
 func (*ResizeResponse) Descriptor() ([]byte, []int) {
 	return file_tend_v1_process_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ResizeResponse) GetBefore() *Size {
+	if x != nil {
+		return x.Before
+	}
+	return nil
 }
 
 type SignalRequest struct {
@@ -2989,11 +3008,13 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x1d\n" +
 	"\awritten\x18\x02 \x01(\x03H\x00R\awritten\x88\x01\x01B\n" +
 	"\n" +
-	"\b_written\"_\n" +
+	"\b_written\"\x82\x01\n" +
 	"\rResizeRequest\x12+\n" +
 	"\aprocess\x18\x01 \x01(\v2\x11.tend.v1.SelectorR\aprocess\x12!\n" +
-	"\x04size\x18\x02 \x01(\v2\r.tend.v1.SizeR\x04size\"\x10\n" +
-	"\x0eResizeResponse\"z\n" +
+	"\x04size\x18\x02 \x01(\v2\r.tend.v1.SizeR\x04size\x12!\n" +
+	"\x04only\x18\x03 \x01(\v2\r.tend.v1.SizeR\x04only\"7\n" +
+	"\x0eResizeResponse\x12%\n" +
+	"\x06before\x18\x01 \x01(\v2\r.tend.v1.SizeR\x06before\"z\n" +
 	"\rSignalRequest\x12+\n" +
 	"\aprocess\x18\x01 \x01(\v2\x11.tend.v1.SelectorR\aprocess\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12$\n" +
@@ -3225,68 +3246,70 @@ var file_tend_v1_process_proto_depIdxs = []int32{
 	5,  // 24: tend.v1.WriteRequest.process:type_name -> tend.v1.Selector
 	5,  // 25: tend.v1.ResizeRequest.process:type_name -> tend.v1.Selector
 	52, // 26: tend.v1.ResizeRequest.size:type_name -> tend.v1.Size
-	5,  // 27: tend.v1.SignalRequest.process:type_name -> tend.v1.Selector
-	53, // 28: tend.v1.SignalRequest.scope:type_name -> tend.v1.Scope
-	5,  // 29: tend.v1.KillRequest.process:type_name -> tend.v1.Selector
-	43, // 30: tend.v1.KillResponse.names:type_name -> tend.v1.KillResponse.NamesEntry
-	5,  // 31: tend.v1.WaitRequest.process:type_name -> tend.v1.Selector
-	48, // 32: tend.v1.WaitRequest.quiet:type_name -> google.protobuf.Duration
-	44, // 33: tend.v1.WaitRequest.match:type_name -> tend.v1.WaitRequest.Match
-	38, // 34: tend.v1.WaitResponse.heartbeat:type_name -> tend.v1.Event.Empty
-	28, // 35: tend.v1.WaitResponse.result:type_name -> tend.v1.WaitResult
-	38, // 36: tend.v1.WaitResponse.going_away:type_name -> tend.v1.Event.Empty
-	51, // 37: tend.v1.WaitResult.exit:type_name -> tend.v1.Exit
-	47, // 38: tend.v1.WaitResult.stream:type_name -> tend.v1.Stream
-	29, // 39: tend.v1.WaitResult.listening:type_name -> tend.v1.Listener
-	0,  // 40: tend.v1.WaitResult.input:type_name -> tend.v1.InputState
-	54, // 41: tend.v1.WaitResult.streams:type_name -> tend.v1.StreamInfo
-	5,  // 42: tend.v1.TrimRequest.process:type_name -> tend.v1.Selector
-	47, // 43: tend.v1.TrimRequest.stream:type_name -> tend.v1.Stream
-	5,  // 44: tend.v1.PinRequest.process:type_name -> tend.v1.Selector
-	5,  // 45: tend.v1.RemoveRequest.process:type_name -> tend.v1.Selector
-	1,  // 46: tend.v1.ErrorDetail.kind:type_name -> tend.v1.ErrorKind
-	2,  // 47: tend.v1.ErrorDetail.start_reason:type_name -> tend.v1.StartReason
-	50, // 48: tend.v1.ErrorDetail.gap:type_name -> tend.v1.Gap
-	1,  // 49: tend.v1.ErrorDetail.cause:type_name -> tend.v1.ErrorKind
-	47, // 50: tend.v1.Event.Output.stream:type_name -> tend.v1.Stream
-	47, // 51: tend.v1.Event.StreamEnd.stream:type_name -> tend.v1.Stream
-	12, // 52: tend.v1.Event.Hello.from:type_name -> tend.v1.StreamOffset
-	12, // 53: tend.v1.WaitRequest.Match.from:type_name -> tend.v1.StreamOffset
-	3,  // 54: tend.v1.ProcessService.Hello:input_type -> tend.v1.HelloRequest
-	6,  // 55: tend.v1.ProcessService.Start:input_type -> tend.v1.StartRequest
-	8,  // 56: tend.v1.ProcessService.Get:input_type -> tend.v1.GetRequest
-	10, // 57: tend.v1.ProcessService.List:input_type -> tend.v1.ListRequest
-	13, // 58: tend.v1.ProcessService.Read:input_type -> tend.v1.ReadRequest
-	18, // 59: tend.v1.ProcessService.Write:input_type -> tend.v1.WriteRequest
-	18, // 60: tend.v1.ProcessService.WriteStream:input_type -> tend.v1.WriteRequest
-	20, // 61: tend.v1.ProcessService.Resize:input_type -> tend.v1.ResizeRequest
-	22, // 62: tend.v1.ProcessService.Signal:input_type -> tend.v1.SignalRequest
-	24, // 63: tend.v1.ProcessService.Kill:input_type -> tend.v1.KillRequest
-	26, // 64: tend.v1.ProcessService.Wait:input_type -> tend.v1.WaitRequest
-	30, // 65: tend.v1.ProcessService.Trim:input_type -> tend.v1.TrimRequest
-	32, // 66: tend.v1.ProcessService.Pin:input_type -> tend.v1.PinRequest
-	34, // 67: tend.v1.ProcessService.Remove:input_type -> tend.v1.RemoveRequest
-	15, // 68: tend.v1.ProcessService.Events:input_type -> tend.v1.EventsRequest
-	4,  // 69: tend.v1.ProcessService.Hello:output_type -> tend.v1.HelloResponse
-	7,  // 70: tend.v1.ProcessService.Start:output_type -> tend.v1.StartResponse
-	9,  // 71: tend.v1.ProcessService.Get:output_type -> tend.v1.GetResponse
-	11, // 72: tend.v1.ProcessService.List:output_type -> tend.v1.ListResponse
-	14, // 73: tend.v1.ProcessService.Read:output_type -> tend.v1.ReadResponse
-	19, // 74: tend.v1.ProcessService.Write:output_type -> tend.v1.WriteResponse
-	19, // 75: tend.v1.ProcessService.WriteStream:output_type -> tend.v1.WriteResponse
-	21, // 76: tend.v1.ProcessService.Resize:output_type -> tend.v1.ResizeResponse
-	23, // 77: tend.v1.ProcessService.Signal:output_type -> tend.v1.SignalResponse
-	25, // 78: tend.v1.ProcessService.Kill:output_type -> tend.v1.KillResponse
-	27, // 79: tend.v1.ProcessService.Wait:output_type -> tend.v1.WaitResponse
-	31, // 80: tend.v1.ProcessService.Trim:output_type -> tend.v1.TrimResponse
-	33, // 81: tend.v1.ProcessService.Pin:output_type -> tend.v1.PinResponse
-	35, // 82: tend.v1.ProcessService.Remove:output_type -> tend.v1.RemoveResponse
-	16, // 83: tend.v1.ProcessService.Events:output_type -> tend.v1.EventsResponse
-	69, // [69:84] is the sub-list for method output_type
-	54, // [54:69] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	52, // 27: tend.v1.ResizeRequest.only:type_name -> tend.v1.Size
+	52, // 28: tend.v1.ResizeResponse.before:type_name -> tend.v1.Size
+	5,  // 29: tend.v1.SignalRequest.process:type_name -> tend.v1.Selector
+	53, // 30: tend.v1.SignalRequest.scope:type_name -> tend.v1.Scope
+	5,  // 31: tend.v1.KillRequest.process:type_name -> tend.v1.Selector
+	43, // 32: tend.v1.KillResponse.names:type_name -> tend.v1.KillResponse.NamesEntry
+	5,  // 33: tend.v1.WaitRequest.process:type_name -> tend.v1.Selector
+	48, // 34: tend.v1.WaitRequest.quiet:type_name -> google.protobuf.Duration
+	44, // 35: tend.v1.WaitRequest.match:type_name -> tend.v1.WaitRequest.Match
+	38, // 36: tend.v1.WaitResponse.heartbeat:type_name -> tend.v1.Event.Empty
+	28, // 37: tend.v1.WaitResponse.result:type_name -> tend.v1.WaitResult
+	38, // 38: tend.v1.WaitResponse.going_away:type_name -> tend.v1.Event.Empty
+	51, // 39: tend.v1.WaitResult.exit:type_name -> tend.v1.Exit
+	47, // 40: tend.v1.WaitResult.stream:type_name -> tend.v1.Stream
+	29, // 41: tend.v1.WaitResult.listening:type_name -> tend.v1.Listener
+	0,  // 42: tend.v1.WaitResult.input:type_name -> tend.v1.InputState
+	54, // 43: tend.v1.WaitResult.streams:type_name -> tend.v1.StreamInfo
+	5,  // 44: tend.v1.TrimRequest.process:type_name -> tend.v1.Selector
+	47, // 45: tend.v1.TrimRequest.stream:type_name -> tend.v1.Stream
+	5,  // 46: tend.v1.PinRequest.process:type_name -> tend.v1.Selector
+	5,  // 47: tend.v1.RemoveRequest.process:type_name -> tend.v1.Selector
+	1,  // 48: tend.v1.ErrorDetail.kind:type_name -> tend.v1.ErrorKind
+	2,  // 49: tend.v1.ErrorDetail.start_reason:type_name -> tend.v1.StartReason
+	50, // 50: tend.v1.ErrorDetail.gap:type_name -> tend.v1.Gap
+	1,  // 51: tend.v1.ErrorDetail.cause:type_name -> tend.v1.ErrorKind
+	47, // 52: tend.v1.Event.Output.stream:type_name -> tend.v1.Stream
+	47, // 53: tend.v1.Event.StreamEnd.stream:type_name -> tend.v1.Stream
+	12, // 54: tend.v1.Event.Hello.from:type_name -> tend.v1.StreamOffset
+	12, // 55: tend.v1.WaitRequest.Match.from:type_name -> tend.v1.StreamOffset
+	3,  // 56: tend.v1.ProcessService.Hello:input_type -> tend.v1.HelloRequest
+	6,  // 57: tend.v1.ProcessService.Start:input_type -> tend.v1.StartRequest
+	8,  // 58: tend.v1.ProcessService.Get:input_type -> tend.v1.GetRequest
+	10, // 59: tend.v1.ProcessService.List:input_type -> tend.v1.ListRequest
+	13, // 60: tend.v1.ProcessService.Read:input_type -> tend.v1.ReadRequest
+	18, // 61: tend.v1.ProcessService.Write:input_type -> tend.v1.WriteRequest
+	18, // 62: tend.v1.ProcessService.WriteStream:input_type -> tend.v1.WriteRequest
+	20, // 63: tend.v1.ProcessService.Resize:input_type -> tend.v1.ResizeRequest
+	22, // 64: tend.v1.ProcessService.Signal:input_type -> tend.v1.SignalRequest
+	24, // 65: tend.v1.ProcessService.Kill:input_type -> tend.v1.KillRequest
+	26, // 66: tend.v1.ProcessService.Wait:input_type -> tend.v1.WaitRequest
+	30, // 67: tend.v1.ProcessService.Trim:input_type -> tend.v1.TrimRequest
+	32, // 68: tend.v1.ProcessService.Pin:input_type -> tend.v1.PinRequest
+	34, // 69: tend.v1.ProcessService.Remove:input_type -> tend.v1.RemoveRequest
+	15, // 70: tend.v1.ProcessService.Events:input_type -> tend.v1.EventsRequest
+	4,  // 71: tend.v1.ProcessService.Hello:output_type -> tend.v1.HelloResponse
+	7,  // 72: tend.v1.ProcessService.Start:output_type -> tend.v1.StartResponse
+	9,  // 73: tend.v1.ProcessService.Get:output_type -> tend.v1.GetResponse
+	11, // 74: tend.v1.ProcessService.List:output_type -> tend.v1.ListResponse
+	14, // 75: tend.v1.ProcessService.Read:output_type -> tend.v1.ReadResponse
+	19, // 76: tend.v1.ProcessService.Write:output_type -> tend.v1.WriteResponse
+	19, // 77: tend.v1.ProcessService.WriteStream:output_type -> tend.v1.WriteResponse
+	21, // 78: tend.v1.ProcessService.Resize:output_type -> tend.v1.ResizeResponse
+	23, // 79: tend.v1.ProcessService.Signal:output_type -> tend.v1.SignalResponse
+	25, // 80: tend.v1.ProcessService.Kill:output_type -> tend.v1.KillResponse
+	27, // 81: tend.v1.ProcessService.Wait:output_type -> tend.v1.WaitResponse
+	31, // 82: tend.v1.ProcessService.Trim:output_type -> tend.v1.TrimResponse
+	33, // 83: tend.v1.ProcessService.Pin:output_type -> tend.v1.PinResponse
+	35, // 84: tend.v1.ProcessService.Remove:output_type -> tend.v1.RemoveResponse
+	16, // 85: tend.v1.ProcessService.Events:output_type -> tend.v1.EventsResponse
+	71, // [71:86] is the sub-list for method output_type
+	56, // [56:71] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_tend_v1_process_proto_init() }
