@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"connectrpc.com/connect"
 
@@ -109,7 +110,7 @@ func wantStrange(t *testing.T, err error) {
 	if _, ok := errors.AsType[*tend.ProtocolError](err); !ok {
 		t.Fatalf("the error is %T %v; want a ProtocolError", err, err)
 	}
-	if strings.ContainsAny(err.Error(), "\x1b\a\r\x9b") {
+	if strings.ContainsAny(err.Error(), "\x1b\a\r\u009b") || !utf8.ValidString(err.Error()) {
 		t.Errorf("the error %q is active on a terminal", err)
 	}
 }
