@@ -60,9 +60,11 @@ func (k EventKind) String() string {
 
 // Event is one fact about one process.
 type Event struct {
-	Kind   EventKind
-	ID     ID
-	Time   time.Time // when it happened; zero if unknown
+	Kind EventKind
+	ID   ID
+	// Time is when it happened; zero if unknown. Data of one event may have
+	// arrived up to 100 ms later.
+	Time   time.Time
 	PID    int
 	Stream Stream
 	Offset int64 // of Data[0], or the end of the stream for EventEOF

@@ -135,6 +135,11 @@ func (r *reader) pick(p *Progress, max int) (piece, bool, error) {
 	return piece{}, false, nil
 }
 
+// joinWithin bounds the records that are delivered as one event, in ms from the
+// first to the last: the event has the time of the first alone. Less makes a
+// long output of short lines slow to read.
+const joinWithin = 100
+
 // verdict is what the index says about what comes next.
 type verdict uint8
 
@@ -168,7 +173,7 @@ func (r *reader) pickOrdered(p *Progress, max int) (piece, verdict, error) {
 		case r.pos[s] < p.Base[s]:
 			return r.gap(p, s), picked, nil
 		}
-		wall := rec.Wall
+		wall, mono := rec.Wall, rec.Mono
 		if rec.Offset > r.pos[s] { // a hole in the index
 			end, wall = min(rec.Offset, end), 0
 		} else {
@@ -179,6 +184,9 @@ func (r *reader) pickOrdered(p *Progress, max int) (piece, verdict, error) {
 				next, ok, err := c.peek(r.dir, p.IndexEnd)
 				if err != nil || !ok || next.Kind != IndexData || next.Stream != s || next.Offset != end {
 					break
+				}
+				if next.Mono-mono >= joinWithin || (next.Wall == 0) != (wall == 0) {
+					break // its time is another
 				}
 				recEnd = next.Offset + int64(next.Len)
 				end = min(recEnd, r.limit(s, p))

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -131,6 +132,47 @@ func TestAClockThatIsSetBackChangesNoOrder(t *testing.T) {
 	}
 	defer r.Close()
 	wantNotes(t, tell(t, r), "started", "stdout one", "stderr two", "stdout three")
+}
+
+func TestOutputThatArrivedLaterIsAnEventOfItsOwn(t *testing.T) {
+	w := testWriter(t)
+	for _, at := range []struct {
+		mono uint32
+		data string
+	}{{1<<32 - 50, "a"}, {1<<32 - 1, "b"}, {49, "c"}, {50, "d"}, {3000, "e"}} { // the clock wraps
+		w.mono = at.mono
+		w.data(process.Stdout, []byte(at.data), whole)
+	}
+	w.wall = -1 // as repair leaves it: not known
+	w.data(process.Stdout, []byte("f"), whole)
+	r, err := NewReader(w.dir, "p", outputs, w, process.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var got []string
+	var times []int64
+	for {
+		ev, ok, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			break
+		}
+		if ev.Kind != process.EventOutput {
+			continue
+		}
+		got = append(got, string(ev.Data))
+		if ev.Time.IsZero() {
+			times = append(times, 0)
+		} else {
+			times = append(times, ev.Time.UnixNano())
+		}
+	}
+	if !slices.Equal(got, []string{"abc", "d", "e", "f"}) || !slices.Equal(times, []int64{2, 5, 6, 0}) {
+		t.Errorf("events %q at %d; want abc d e f at 2 5 6 0", got, times)
+	}
 }
 
 func TestAChunkFreedWhileItIsReadIsAGapAndTheRestStaysInOrder(t *testing.T) {

@@ -22,6 +22,7 @@ type writer struct {
 	fds  [4]int
 	idx  int
 	wall int64
+	mono uint32
 
 	mu   sync.Mutex
 	p    Progress                     // guarded by mu
@@ -91,7 +92,7 @@ func (w *writer) announce(change func(*Progress)) {
 // record appends to the index; announced at once, ahead of the ends.
 func (w *writer) record(r IndexRecord, damaged bool) {
 	w.wall++
-	r.Wall = w.wall
+	r.Wall, r.Mono = w.wall, w.mono
 	var b [IndexSize]byte
 	r.Put(&b)
 	if damaged {

@@ -21,7 +21,7 @@ type logsCmd struct {
 	Since  time.Duration `placeholder:"5m" help:"Only what was written in this last time."`
 	Head   string        `placeholder:"N" help:"The first N lines; N with a unit (16KiB) is bytes. With --tail: both ends, and what lies between is told."`
 	Tail   string        `short:"n" placeholder:"N" help:"The last N lines; N with a unit (16KiB) is bytes. With -f, and then what follows."`
-	Times  bool          `short:"t" name:"timestamps" help:"Begin each line with the time at which its beginning came."`
+	Times  bool          `short:"t" name:"timestamps" help:"Begin each line with the time at which its first byte arrived, exact to a tenth of a second."`
 
 	StripANSI bool   `name:"strip-ansi" help:"Take terminal escape sequences away."`
 	MaxLine   string `name:"max-line" placeholder:"SIZE" help:"Cut lines after this many bytes (2KiB), and tell what is left out."`
