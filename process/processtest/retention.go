@@ -254,8 +254,8 @@ var retentions = []test{
 			},
 		} {
 			spec := process.Spec{ID: process.ID(unique("ttl")), Name: unique("name"), Tag: unique("tag"), Shell: "echo x", Dir: "/", Retention: process.Retention{TTL: ttl}}
+			begun := time.Now() // before its end, from which its time counts
 			p := t.start(spec)
-			begun := time.Now()
 			t.eventually(name+" is told that there is no such process", func() bool {
 				err := access(p, &spec)
 				if err != nil && !errors.Is(err, process.ErrNotFound) {
