@@ -67,7 +67,7 @@ func replaceDaemon(ctx context.Context, inv *invocation, cfg launch.Config, pid 
 	if cfg.Keep {
 		what = "its processes go on"
 	}
-	fmt.Fprintf(inv.errs, "tend: taking the place of the daemon (pid %d) that runs in the background: %s\n", pid, what)
+	fmt.Fprintf(inv.errs, "tend: taking the place of the daemon (pid %d) that runs in the background: %s; its log stays in %s\n", pid, what, filepath.Join(cfg.StateDir, logName))
 	if err := launch.EndLauncher(cfg.StateDir); err != nil {
 		return err
 	}

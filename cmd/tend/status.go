@@ -158,10 +158,10 @@ func (c *upgradeCmd) Run(ctx context.Context, inv *invocation) error {
 		case was != is:
 			fmt.Fprintf(inv.out, "%s: pid %d, was %d\n", name, is, was)
 		case name == "keeper" && what.Keeper:
-			fmt.Fprintf(inv.out, "keeper: pid %d, went on %s\n", is, printable(after.Promises["keeper_upgrades"].Detail))
+			fmt.Fprintf(inv.out, "keeper: pid %d, replaced in place\n", is)
 		}
 	}
-	fmt.Fprintf(inv.out, "version %s, was %s; %d processes run on\n", printable(after.Version), printable(before.Version), after.Processes)
+	fmt.Fprintf(inv.out, "version %s, was %s; running processes: %d\n", printable(after.Version), printable(before.Version), after.Processes)
 	return nil
 }
 
