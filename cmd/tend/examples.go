@@ -12,7 +12,7 @@ func examples(lines ...string) string {
 }
 
 // Help of the whole; kong.Description has it.
-const description = `A process runtime: starts processes, keeps their output, and gives both back to whoever asks.
+const description = `A process runtime: it starts processes, keeps their output, and serves both to its clients.
 
 	tend run -d --name web -- npm run dev
 	tend wait web --until match=ready
@@ -40,7 +40,7 @@ const environmentUsed = `	TEND_URL        the daemon: http://host:port or unix:/
 	NO_COLOR        no colour, whatever the terminal`
 
 func (*runCmd) Help() string {
-	return `On a terminal ctrl-] leaves the process running, as closing the window does; ctrl-c goes to the process. What is typed meanwhile goes to it with -i or -t, and nowhere else.
+	return `On a terminal ctrl-] leaves the process running, as closing the window does; ctrl-c goes to the process. Typed text goes to the process only with -i or -t.
 
 Variables that arrive at the process: HOME, USER and LOGNAME of its user; PATH of this shell if the daemon is on this machine and --user is not given, else of the daemon; with -t also TERM, COLORTERM and LANG; then --env-all, --env-file, --env. No others: a spec is kept on disk, and environments hold secrets.
 
@@ -108,7 +108,7 @@ func (*signalCmd) Help() string {
 }
 
 func (*stopCmd) Help() string {
-	return `What is left after the time is killed, and the answer waits until the kernel says that nobody is left. -t is the time, as of docker stop; a terminal is run -t.
+	return `What still runs after --time is killed. The command waits until the kernel reports that no process is left. -t is the time, as in docker stop; the -t of tend run is a terminal.
 
 ` + examples(
 		`tend stop web`,
@@ -117,13 +117,13 @@ func (*stopCmd) Help() string {
 }
 
 func (*restartCmd) Help() string {
-	return `The new process has the same spec and a new id, which is printed. The former one is kept with its output as any that has finished; a name finds the one that runs.
+	return `The new process has the same spec and a new id, which is printed. The old process and its output are kept, as of any finished process. A name finds the running one.
 
 ` + examples(`tend restart web`)
 }
 
 func (*inspectCmd) Help() string {
-	return `It is an array, and has what the process was started with: its environment, too, which may hold secrets.
+	return `The output is an array. It includes what each process was started with, also its environment, which may hold secrets.
 
 ` + examples(`tend inspect web`)
 }

@@ -75,7 +75,7 @@ type eventFacts struct {
 
 type killFacts struct {
 	ID        process.ID `json:"id"`
-	Verified  bool       `json:"verified"` // the kernel said that nobody is left
+	Verified  bool       `json:"verified"` // the kernel reported that no process is left
 	Survivors []int      `json:"survivors"`
 	// Strays run on, and nothing tells whether they were in the tree. Names are of
 	// both, by pid.

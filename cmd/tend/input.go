@@ -13,8 +13,8 @@ import (
 type inputCmd struct {
 	EOF       bool   `name:"eof" help:"Close the input of the process afterwards (on a terminal: send ctrl-D)."`
 	NoNewline bool   `short:"n" name:"no-newline" help:"No newline after TEXT."`
-	Writer    string `placeholder:"NAME" help:"Write under this name, so that the same command repeated with the same --offset writes nothing twice, whoever writes beside it."`
-	Offset    *int64 `placeholder:"N" help:"Where in all that --writer has written, or without one in all input, the first byte belongs: what was accepted before is not written twice."`
+	Writer    string `placeholder:"NAME" help:"Write under this name. The same command repeated with the same --offset writes nothing twice, even if others write, too."`
+	Offset    *int64 `placeholder:"N" help:"Offset of the first byte: in all that --writer has written, or without --writer in all input. Bytes that were accepted before are not written twice."`
 
 	ID   string   `arg:"" complete:"input" help:"The process."`
 	Text []string `arg:"" optional:"" help:"What to write, with a newline. Without it, stdin is copied."`

@@ -31,7 +31,7 @@ func powerLoss(promises []server.Promise, sync process.Sync) []server.Promise {
 	}
 	switch p := &promises[i]; sync {
 	case process.SyncExit:
-		p.Detail = "--fsync=exit: an exit is told when it and all output before it is on the disk"
+		p.Detail = "--fsync=exit: an exit is reported once it and all output before it are on the disk"
 	case process.SyncInterval:
 		p.Detail = "--fsync=interval: all but about the last second"
 	default:

@@ -17,7 +17,7 @@ type psCmd struct {
 	All    bool     `short:"a" help:"Also those that have ended."`
 	Quiet  bool     `short:"q" help:"Ids only, one a line."`
 	Tag    string   `placeholder:"TAG" complete:"tag" help:"Only those with this tag."`
-	Filter []string `sep:"none" placeholder:"K=V" complete:"filter" help:"Only those of which this is so: name, tag, id (its beginning), status, exited (a code), label, user. name, tag and user may have * and ?, and are whole otherwise. Of the same key one has to hold, of different ones all. status and exited find those that have ended without -a, too."`
+	Filter []string `sep:"none" placeholder:"K=V" complete:"filter" help:"Only those that match. K is name, tag, id (its beginning), status, exited (a code), label or user. name, tag and user may contain * and ?; without them the whole text must match. Of filters with the same key one must match, and each key must match. status and exited find ended processes without -a, too."`
 }
 
 // psFilter is a key of --filter.

@@ -27,8 +27,8 @@ type runCmd struct {
 
 	Cwd     string            `placeholder:"DIR" help:"Working directory. Default: this one, if the daemon is on this machine."`
 	Env     []string          `short:"e" sep:"none" placeholder:"K=V" help:"Environment variable; K alone takes the value it has here. Repeatable."`
-	EnvFile []string          `name:"env-file" sep:"none" placeholder:"FILE" help:"Lines of K=V, or K alone; # begins a comment. Repeatable. --env goes before it."`
-	EnvAll  bool              `name:"env-all" help:"All variables there are here, but TEND_TOKEN. --env-file and --env go before them."`
+	EnvFile []string          `name:"env-file" sep:"none" placeholder:"FILE" help:"Lines of K=V, or K alone; # begins a comment. Repeatable. --env overrides it."`
+	EnvAll  bool              `name:"env-all" help:"Pass all variables of this shell but TEND_TOKEN. --env-file and --env override them."`
 	User    string            `short:"u" placeholder:"USER" help:"Run as this user: a name, uid or uid:gid."`
 	Timeout time.Duration     `placeholder:"30s" help:"Kill it, with all descendants, after this long (exit status 124)."`
 	Shell   bool              `short:"c" help:"CMD is a command line for /bin/sh."`
@@ -36,7 +36,7 @@ type runCmd struct {
 
 	Keep   string        `placeholder:"SIZE" help:"Keep this much of each output stream, such as 64MiB; the oldest goes first."`
 	Pin    bool          `help:"Keep it and its output when it has finished, until tend unpin or tend rm."`
-	Fsync  string        `enum:"default,none,exit,interval" default:"default" placeholder:"WHEN" help:"When its output is forced to the disk: none, exit or interval, as of tend serve. Default: the daemon's."`
+	Fsync  string        `enum:"default,none,exit,interval" default:"default" placeholder:"WHEN" help:"When its output is forced to the disk: none, exit or interval, as in tend serve. Default: the daemon's."`
 	Memory string        `placeholder:"SIZE" help:"Memory limit for the process and its descendants."`
 	Pids   int64         `placeholder:"N" help:"Limit of tasks for the process and its descendants."`
 	Nice   int           `placeholder:"N" help:"Priority, -20 to 19."`

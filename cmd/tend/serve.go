@@ -22,11 +22,11 @@ type serveFlags struct {
 	TokenFile      string        `name:"token-file" placeholder:"FILE" help:"File with the token that callers over TCP must show; its mode must be 0600 or less."`
 	DefaultUser    string        `name:"default-user" placeholder:"NAME" help:"User of envd requests that name none. Default: the user that serves."`
 	DefaultWorkdir string        `name:"default-workdir" placeholder:"DIR" help:"Working directory of envd requests that name none. Default: the user's home."`
-	Insecure       bool          `name:"insecure" help:"Listen on any address without a token, and answer every user of this machine and any web page. Whoever reaches the port can run programs."`
-	Fsync          string        `name:"fsync" enum:"none,exit,interval" default:"none" placeholder:"WHEN" help:"When output is forced to the disk, for processes that do not say: none; exit (an exit is told when it and all output is on the disk); interval (once a second). For a loss of power alone. Default: none."`
-	SpoolBudget    string        `name:"spool-budget" placeholder:"SIZE" help:"What all output that is kept may take of the disk, 64MiB or more; then the output of the oldest finished processes goes, and after it the heads of live streams; how they ended stays known. Default: a quarter of what is free, 16GiB at most."`
-	KeepOutput     string        `name:"keep-output" placeholder:"SIZE" help:"How much of each output stream is kept at least while its process runs, if it does not say; what a reader has not read yet is kept up to 4GiB. More costs memory, and then the speed of the disk. Default: 1GiB, or a sixteenth of the memory."`
-	KeepFinished   time.Duration `name:"keep-finished" default:"24h" placeholder:"DUR" help:"How long finished processes and their output are kept that do not say. Default: 24h."`
+	Insecure       bool          `name:"insecure" help:"Listen on any address without a token, and answer every user of this machine and any web page. Everybody who reaches the port can run programs."`
+	Fsync          string        `name:"fsync" enum:"none,exit,interval" default:"none" placeholder:"WHEN" help:"When output is forced to the disk, for processes without a choice of their own: none; exit (an exit is reported once it and all output are on the disk); interval (once a second). It matters only when the power fails. Default: none."`
+	SpoolBudget    string        `name:"spool-budget" placeholder:"SIZE" help:"Disk space for all output, 64MiB or more. When it is used up, the output of the oldest finished processes is freed, then the oldest output of running ones. Exit statuses stay known. Default: a quarter of what is free, 16GiB at most."`
+	KeepOutput     string        `name:"keep-output" placeholder:"SIZE" help:"How much of each output stream is kept at least while its process runs, if the process has no limit of its own. Output that a reader has not read yet is kept up to 4GiB. A larger value costs memory, then speed. Default: 1GiB, or a sixteenth of the memory."`
+	KeepFinished   time.Duration `name:"keep-finished" default:"24h" placeholder:"DUR" help:"How long a finished process and its output are kept, if the process has no time of its own. Default: 24h."`
 	Debug          bool          `name:"debug" help:"Log more."`
 }
 
@@ -34,7 +34,7 @@ type serveCmd struct {
 	serveFlags
 	Distant string   `placeholder:"ADDR" help:"Serve distant's encrypted transport on this TCP address; its URI is in distant/uri in the state directory. Default: not served."`
 	Listen  []string `sep:"none" default:"127.0.0.1:49983" placeholder:"ADDR" help:"TCP address, :0 picks a port; none for no TCP. Repeatable. Default: 127.0.0.1:49983."`
-	Keep    bool     `help:"When it is told to end, leave the processes running for the next tend serve on the same state directory."`
+	Keep    bool     `help:"When the daemon ends, leave the processes running for the next tend serve on the same state directory."`
 
 	Background bool `hidden:"" help:"Let a later tend serve take this daemon's place."`
 }
