@@ -2,6 +2,8 @@ package tend
 
 import (
 	"math"
+	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -14,7 +16,7 @@ import (
 
 // FuzzTarget: no URL makes the parser panic, and what it takes can be called.
 func FuzzTarget(f *testing.F) {
-	for _, s := range []string{"http://127.0.0.1:1", "https://h/x/", "unix:///run/tend.sock", "unix:", "unix:x", "http://", "http://[::1%25lo]:1/", "ftp://x", "://", "http://a b", "http://u:p@h"} {
+	for _, s := range []string{"http://127.0.0.1:1", "https://h/x/", "unix:///run/tend.sock", "unix:", "unix:x", "http://", "http://[::1%25lo]:1/", "ftp://x", "://", "http://a b", "http://u:p@h", "http://h/a%3Fb%25/%2f", "http://[fe80::1%25eth0]:1/x", "HTTPS://h?q#f", "http://0:"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
@@ -24,6 +26,17 @@ func FuzzTarget(f *testing.F) {
 		}
 		if !strings.HasPrefix(to.base, "http") || strings.HasSuffix(to.base, "/") && to.base != "http://" && !strings.HasSuffix(raw, "//") {
 			t.Errorf("%q is %+v", raw, to)
+		}
+		r, err := http.NewRequest("POST", to.base+"/tend.v1.ProcessService/List", nil)
+		if err != nil {
+			t.Fatalf("%q is %+v, which cannot be called: %v", raw, to, err)
+		}
+		asked, err := url.Parse(raw)
+		if to.socket != "" || err != nil {
+			return
+		}
+		if r.URL.Host != strings.TrimSuffix(asked.Host, ":") || r.URL.RawQuery != "" || r.URL.EscapedPath() != strings.TrimSuffix(asked.EscapedPath(), "/")+"/tend.v1.ProcessService/List" {
+			t.Errorf("%q is called at %s", raw, r.URL)
 		}
 	})
 }

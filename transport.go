@@ -44,7 +44,8 @@ func parseTarget(raw string) (target, error) {
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return target{}, fmt.Errorf("the URL %q has no form that is known; write http://HOST:PORT, https://HOST or unix:///PATH", raw)
 	}
-	return target{base: strings.TrimSuffix(u.Scheme+"://"+u.Host+u.Path, "/"), tls: u.Scheme == "https"}, nil
+	base := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath} // escapes the zone of an address and the path
+	return target{base: strings.TrimSuffix(base.String(), "/"), tls: u.Scheme == "https"}, nil
 }
 
 // transport makes the HTTP side. HTTP/2 carries any number of streams over one
