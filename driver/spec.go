@@ -3,6 +3,7 @@ package driver
 import (
 	"crypto/rand"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -190,8 +191,11 @@ func (s *Spec) Validate() error {
 	if err := checkTTL("delete_after_stop", s.DeleteAfterStop); err != nil {
 		return err
 	}
-	if s.Size.CPUs < 0 || s.Size.Memory < 0 || s.Size.Disk < 0 {
-		return &InvalidError{Field: "size", Reason: "is negative; leave it out for no limit"}
+	if len(s.Snapshot) > MaxName || strings.IndexByte(s.Snapshot, 0) >= 0 {
+		return &InvalidError{Field: "snapshot", Reason: fmt.Sprintf("has %d bytes or a NUL byte; at most %d are allowed, as of any ID or name", len(s.Snapshot), MaxName)}
+	}
+	if !(s.Size.CPUs >= 0) || math.IsInf(s.Size.CPUs, 1) || s.Size.Memory < 0 || s.Size.Disk < 0 {
+		return &InvalidError{Field: "size", Reason: "is negative or no number; leave it out for no limit"}
 	}
 	if err := checkMetadata(s.Metadata); err != nil {
 		return err
