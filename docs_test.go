@@ -18,7 +18,7 @@ var (
 	docPath = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$`)
 	docTest = regexp.MustCompile(`^(…|Test)([A-Z][A-Za-z0-9]*)?`)
 	docMake = regexp.MustCompile(`\bmake ([a-z][a-z0-9-]*)(?: ([A-Z]+)=)?`)
-	anyTest = regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(`)
+	anyTest = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Za-z0-9]+)\(`)
 )
 
 // TestDocumentsNameWhatExists finds links, paths, tests and make targets that
@@ -189,6 +189,11 @@ func TestSecurityNamesTheTestOfEachPromise(t *testing.T) {
 			if !slices.Contains(tests, m[1]) {
 				t.Errorf("SECURITY.md names the test %s, which is nowhere", m[1])
 			}
+		}
+	}
+	for _, name := range tests {
+		if strings.HasPrefix(name, "Fuzz") && !strings.Contains(docs["SECURITY.md"], "`"+name+"`") {
+			t.Errorf("SECURITY.md does not say what %s holds", name)
 		}
 	}
 	if rows < 30 {

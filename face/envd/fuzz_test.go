@@ -1,8 +1,11 @@
 package envd
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/tend-run/tend/gen/envd/process"
@@ -112,6 +115,16 @@ func FuzzOptions(f *testing.F) {
 	f.Add("stdout=1,stderr=2")
 	f.Add("-1")
 	f.Add("1000000000000000000")
+	f.Add("tree ")
+	f.Add("sigusr1")
+	f.Add("pty=9223372036854775807,pty=-0, stdout = 1")
+	f.Add("stdin=0")
+	refused := func(t *testing.T, v string, err error) {
+		var e *connect.Error
+		if err != nil && (!errors.As(err, &e) || e.Code() != connect.CodeInvalidArgument || !strings.Contains(e.Message(), "Tend-")) {
+			t.Errorf("%q: %v", v, err)
+		}
+	}
 	f.Fuzz(func(t *testing.T, v string) {
 		h := map[string][]string{headerKeepalive: {v}, headerTimeout: {v}, headerKillScope: {v}}
 		if d := keepaliveOf(h); d < minKeepalive || d > maxKeepalive {
@@ -120,15 +133,21 @@ func FuzzOptions(f *testing.F) {
 		if d, ok := timeoutOf(h); ok && d < 0 {
 			t.Errorf("timeout %q is %v", v, d)
 		}
-		if from, err := fromOf(v, [4]int64{}); err == nil {
+		from, err := fromOf(v, [4]int64{})
+		if refused(t, v, err); err == nil {
 			for _, n := range from {
 				if n < 0 {
 					t.Errorf("offset %q is %v", v, from)
 				}
 			}
 		}
-		if n, err := signalOf(v); err == nil && (n < 1 || n > 64) {
+		n, err := signalOf(v)
+		if refused(t, v, err); err == nil && (n < 1 || n > 64) {
 			t.Errorf("signal %q is %d", v, n)
+		}
+		scope, err := killScopeOf(h)
+		if refused(t, v, err); err == nil && scope > process.ScopeGroup {
+			t.Errorf("scope %q is %d", v, scope)
 		}
 	})
 }
