@@ -29,7 +29,7 @@ func serveOn(t *testing.T, size string) (d *daemon, disk string) {
 	}
 	d = serve(t,
 		`if [ -z "${LIMITS_MOUNTED:-}" ]; then mkdir -p "$state"; export LIMITS_MOUNTED=1; exec `+unshare+` "$0" "$@"; fi`,
-		`mount -t tmpfs -o size=`+size+` none "$state"`)
+		`mount -t tmpfs -o mode=700,size=`+size+` none "$state"`)
 	return d, fmt.Sprintf("/proc/%d/root%s", d.Roles()[torture.Launcher], d.StateDir())
 }
 
