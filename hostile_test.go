@@ -342,8 +342,8 @@ func TestAHostileServerAnswersAWait(t *testing.T) {
 	}))
 }
 
-// TestTheTokenIsNotTakenAlong: whoever is where a server points to must not be
-// shown the token.
+// TestTheTokenIsNotTakenAlong: the host that a server redirects to must not get
+// the token.
 func TestTheTokenIsNotTakenAlong(t *testing.T) {
 	var reached atomic.Int32
 	thief := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { reached.Add(1) }))

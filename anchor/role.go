@@ -34,8 +34,8 @@ type role struct {
 
 // Pauses between a role's death and its next start: none if it lived for
 // livedLong, else doubling up to a second. A role that ends by itself again and
-// again, before it has lived for livedWell, is started more and more seldom, up to
-// every maxFailPause; after failsToTell times that is told.
+// again, before it has lived for livedWell, is started after longer and longer pauses,
+// maxFailPause at most; after failsToTell times that is reported.
 const (
 	firstPause   = 10 * time.Millisecond
 	maxPause     = time.Second

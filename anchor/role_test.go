@@ -76,8 +76,8 @@ func TestARoleWhoseEndWasAskedForIsNoCrash(t *testing.T) {
 	}
 }
 
-// A role that fails by its own fault is started ever more seldom; one that somebody
-// kills is not to blame, nor one that was told to end, or lived well.
+// A role that fails by its own fault is started after longer and longer
+// pauses. A role that was killed, was asked to end, or has lived well is not at fault.
 func TestARoleIsBlamedForItsOwnFaultsAlone(t *testing.T) {
 	for fails, want := range map[int]time.Duration{0: 10 * time.Millisecond, 1: 10 * time.Millisecond, 2: 20 * time.Millisecond, 5: 160 * time.Millisecond, 12: 20480 * time.Millisecond, 13: maxFailPause, 1 << 40: maxFailPause} {
 		if got := failPause(fails); got != want {

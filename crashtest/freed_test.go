@@ -17,7 +17,7 @@ import (
 )
 
 // A process that is over and whose output had to make room is known to every
-// face: it has its exit, and who reads is told which bytes are missing.
+// face: it has its exit, and readers learn which bytes are missing.
 func TestAFinishedProcessWhoseOutputIsFreedIsKnownOnEveryFace(t *testing.T) {
 	const size = 1_000_000
 	d := serve(t, "--spool-budget", "64MiB")

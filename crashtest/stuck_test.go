@@ -89,7 +89,7 @@ func (o *own) ready() (status int, said string) {
 }
 
 // A daemon of which a role stands still costs nobody more than some seconds, and
-// whoever waits is told which role it is.
+// the error of each client that waits names the role.
 func TestCommandsEndWhenARoleStandsStill(t *testing.T) {
 	for _, c := range []struct {
 		role string

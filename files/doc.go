@@ -32,7 +32,7 @@
 // # Uploads that break off
 //
 // Write works in place, as envd does: the inode, its mode and its hard links
-// stay, and watchers are told CREATE, CHMOD and WRITE of a new file, each once
+// stay, and watchers see CREATE, CHMOD and WRITE of a new file, each once
 // if it is small, and no other names. The first 64 KiB are read before the file
 // is touched, so an upload of that size happens wholly or not at all. A longer
 // one that breaks off removes the file if it made it, and leaves it empty if it

@@ -16,7 +16,7 @@ type FS struct {
 	Workdir string
 }
 
-// do is Do for what is over soon, whoever waits for it.
+// do is Do for short operations: it does not end with its caller's context.
 func (f FS) do(do func(a *Actor) error) error { return f.Do(context.Background(), do) }
 
 // Mkdir makes the directory and its missing parents with mode 0755. A

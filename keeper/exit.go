@@ -189,8 +189,8 @@ func (k *Keeper) checkTree(p *proc) {
 	}
 }
 
-// checkTreeLater looks again. Those who have escaped may live for days, so it does
-// more and more seldom.
+// checkTreeLater looks again. Descendants that have escaped may live for days, so it looks
+// after longer and longer pauses.
 func (k *Keeper) checkTreeLater(p *proc) {
 	if p.looking {
 		return

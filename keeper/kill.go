@@ -326,7 +326,7 @@ func procStat(pid int) (ppid, session int, ok bool) {
 }
 
 // descendants walks the process table for the members of the session and
-// everything below them. Those who made a session of their own and lost their
+// everything below them. Descendants that made a session of their own and lost their
 // parents are among the strays.
 func descendants(leader int) []int {
 	entries, err := os.ReadDir("/proc")

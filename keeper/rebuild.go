@@ -112,7 +112,7 @@ func (k *Keeper) rebuild(fd int, procs map[wire.Ref]held) error {
 		keep[ref.Slot], taken[j.Spec.ID] = true, true
 	}
 	k.logf("%d processes are on the new board", len(keep))
-	// What else runs in our groups is of starts that nobody was told of, or of no
+	// What else runs in our groups is of starts that were not announced, or of no
 	// journal that can be read; their callers ask again.
 	k.groups.endFormer(k.logf, keep)
 	return nil

@@ -336,7 +336,7 @@ func (f *foreground) resize(ctx context.Context) error {
 }
 
 // giveBack gives the terminal the size that it had before this client came,
-// unless somebody has changed it since: who stays may have a larger window.
+// unless somebody has changed it since: a client that stays may have a larger window.
 func (f *foreground) giveBack(ctx context.Context) {
 	if f.before == (process.Size{}) || f.before == f.size {
 		return

@@ -37,7 +37,7 @@ type logsCmd struct {
 // outputFacts is one piece of output as JSON: text if it is valid UTF-8,
 // base64 otherwise.
 type outputFacts struct {
-	// ID is told if several processes were asked for.
+	// ID is set if several processes were asked for.
 	ID     process.ID `json:"id,omitempty"`
 	Stream string     `json:"stream"`
 	Offset int64      `json:"offset"`

@@ -180,7 +180,7 @@ func (f *serveFlags) budget() (int64, error) {
 	return n, nil
 }
 
-// mostKeepOutput is what is kept of a stream whoever reads it, in bytes.
+// mostKeepOutput bounds what is kept of a stream for its readers, in bytes.
 const mostKeepOutput = 4 << 30
 
 // keepOutput is --keep-output in bytes; 0: not given.

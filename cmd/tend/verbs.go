@@ -89,7 +89,7 @@ func withoutJSON(kctx *kong.Context) string {
 	return ""
 }
 
-// asksForJSON is for what has to be told before the command line is understood.
+// asksForJSON is for errors that are printed before the command line is understood.
 func asksForJSON(args []string) bool {
 	if i := slices.Index(args, "--"); i >= 0 {
 		args = args[:i]

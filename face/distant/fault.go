@@ -130,8 +130,8 @@ func kindOf(err error) kind {
 	return kindOther
 }
 
-// Refusal is the line that answers a client of JSON lines who is not served at
-// all, and the reason.
+// Refusal is the line for a client of JSON lines that is not served at all. It has
+// the reason.
 func Refusal(why error) []byte {
 	w := wire.NewJSON(nil)
 	(&fault{kindPermission, why.Error()}).put(w)

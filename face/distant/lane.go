@@ -11,8 +11,8 @@ const (
 	maxLanesBytes = 64 << 20
 )
 
-// lane keeps the input of one process in the order of its arrival: whoever
-// writes next waits for the one before.
+// lane keeps the input of one process in the order of its arrival: each write
+// waits for the one before.
 type lane struct {
 	last  chan struct{}
 	stuck chan struct{} // closed once the process's queue was found full
@@ -72,7 +72,7 @@ func (t *ticket) wait(ctx context.Context, call call, size int) error {
 	}
 }
 
-// queue takes a place among those who wait for a process that does not read, and
+// queue takes a place among the requests that wait for a process that does not read, and
 // gives up the room that other requests need. Answers in the order of their
 // requests cannot wait, and there is an end to the places.
 func (t *ticket) queue(call call, size int) error {

@@ -42,7 +42,7 @@ func (f *Face) listBoxes(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	answer := map[string]any{"next_cursor": nil}
-	// The cursor is the ID of the last box told.
+	// The cursor is the ID of the last box returned.
 	if cursor := q.Get("cursor"); cursor != "" {
 		i := slices.IndexFunc(infos, func(i driver.Info) bool { return string(i.ID) == cursor })
 		infos = infos[i+1:] // a box that is gone: from the beginning

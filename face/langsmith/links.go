@@ -55,7 +55,7 @@ func (f *Face) mac(b []byte) []byte {
 }
 
 // errLink is the one answer to a link that is not valid, whatever is wrong with
-// it: whether there is such a box is told to nobody without a key.
+// it: nobody without a key learns whether there is such a box.
 var errLink = &problemError{problem{http.StatusForbidden, kindDenied, "the link's token is not valid for this path; ask for a new link"}}
 
 // open opens a token of one of the kinds.

@@ -66,8 +66,8 @@ func (f *Face) resumeEvents(w http.ResponseWriter, r *http.Request, box driver.S
 	return f.streamEvents(w, r, p, m.CommandID, from)
 }
 
-// streamEvents writes the events of a command, from raw offsets on. An error
-// that it returns was not told yet.
+// streamEvents writes the events of a command, from raw offsets on. The client
+// does not know yet of an error that it returns.
 func (f *Face) streamEvents(w http.ResponseWriter, r *http.Request, p process.Process, command string, from [4]int64) error {
 	if !f.takePlace() {
 		return &problemError{problem{http.StatusServiceUnavailable, kindUnavailable, tooManyConnections(f.maxConns)}}

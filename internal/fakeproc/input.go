@@ -148,7 +148,7 @@ func (p *proc) acceptInput(in *process.Input, data []byte, rest bool) {
 	}
 }
 
-// wentOn lets others go on who wait for the rest of a write.
+// wentOn wakes the writers that wait for the rest of a write.
 func (in *input) wentOn() {
 	in.goesOn = ""
 	if in.rest != nil {

@@ -36,7 +36,7 @@ var sentinels = []struct {
 }
 
 // narrower are errors that clients of a former version know by a wider kind:
-// they are told as the cause of that.
+// they are sent as the cause of an error of that kind.
 var narrower = []struct {
 	err  error
 	kind tendv1.ErrorKind

@@ -35,8 +35,8 @@ func TestATTLIsOverAtTheNextAccess(t *testing.T) {
 	})
 }
 
-// When room is needed output goes, and what became of the process stays: for who
-// holds it, for readers, for the next server, and for a start that is repeated.
+// When room is needed output goes, and what became of the process stays: for handles
+// to it, for readers, for the next server, and for a start that is repeated.
 func TestFactsStayWhenRoomIsNeeded(t *testing.T) {
 	dir := daemon(t)
 	m, end := nextServer(t, dir, client.Config{})

@@ -25,7 +25,7 @@ const (
 	// window is how much input may wait in memory for a process that does not
 	// read, in bytes, before writers wait; one more write fits behind it.
 	window = 1 << 20
-	// queueMost is the same for those who do not wait, and queueAll what waits
+	// queueMost is the same for writers that do not wait, and queueAll what waits
 	// for all processes while one has more than the window.
 	queueMost = 8 << 20
 	queueAll  = 128 << 20
@@ -228,7 +228,7 @@ func (p *proc) closeInput(in process.Input) (process.Accepted, error) {
 	return acc, nil
 }
 
-// finishWrite lets others go on who wait for the rest of a write.
+// finishWrite wakes the writers that wait for the rest of a write.
 func (p *proc) finishWrite(writer string) {
 	q := &p.input
 	q.mu.Lock()

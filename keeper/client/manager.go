@@ -300,7 +300,7 @@ func (m *Manager) dispatch(w *waker, b *board.Board) {
 }
 
 // feedAgain tells the keeper, once the link is up, of input that still waits:
-// what was told while there was no keeper was told to nobody.
+// what was announced while there was no keeper reached nobody.
 func (m *Manager) feedAgain() {
 	m.link.mu.Lock()
 	up := m.link.up
@@ -345,7 +345,7 @@ func (m *Manager) Ping(ctx context.Context) error { return m.link.ping(ctx) }
 
 // Facts about this machine, as the keeper found them: "name=detail" for a
 // promise that is kept, "name!reason" for one that is not. Of a keeper that does
-// not answer they are those that it told last.
+// not answer they are those that it reported last.
 func (m *Manager) Facts() []string {
 	h, err := m.link.askHello(context.Background())
 	if err == nil {

@@ -288,8 +288,8 @@ func (p *proc) readable() error {
 func (p *proc) nothingKnown() bool { return p.broken != nil && p.started.IsZero() }
 
 // over reports whether the time of a finished process is up. It is no process
-// any more then, though its files may be there for a moment: those who look
-// after them are told.
+// any more then, though its files may be there for a moment: the code that
+// removes them is notified.
 func (p *proc) over() bool {
 	pr := p.final.Load()
 	if pr == nil || pr.Removed || p.pinned.Load() {

@@ -148,7 +148,7 @@ func (m *Manager) sweep(ctx context.Context, budget int64) {
 }
 
 // usage is what each spool holds, and all of them: of output, and of the disk.
-// Times are as if the clock had always gone as it does now: who sets it makes
+// Times are as if the clock had always gone as it does now: setting the clock makes
 // nothing older or younger.
 func (m *Manager) usage(now time.Time) (all []spool.Usage, output, disk int64) {
 	boot := spool.BootTime()

@@ -126,7 +126,7 @@ func (m *Manager) loadFinished(id process.ID) (*proc, error) {
 		m.cfg.Log.Warn("process lost in a shutdown of everything: its end was not witnessed", "id", id)
 	}
 	if j.Freed {
-		// Whoever freed it may have died before that was done.
+		// The server that freed it may have died before that was done.
 		if left, err := spool.Free(dir, j.FreedAt, false); err != nil {
 			m.cfg.Log.Warn("what is left of the output of a finished process cannot be removed", "id", id, "err", err)
 		} else {

@@ -1,8 +1,8 @@
 //go:build linux
 
 // Package memory makes the files in memory that the roles share, and seals them:
-// whoever opens one of them anew, by /proc/PID/fd, cannot do with it what its
-// owners never do. A mapped file that is cut short ends all that touch it by
+// a program that opens one of them again, by /proc/PID/fd, cannot do with it what
+// its owners never do. A mapped file that is cut short ends all that touch it by
 // SIGBUS; with [FixedSize] nobody can cut it.
 package memory
 

@@ -23,8 +23,7 @@ type Hello struct {
 	OTP    Key
 }
 
-// Progress is told by a connection that wants to know how far its client has
-// come.
+// Progress is implemented by a connection that follows how far its client has come.
 type Progress interface{ Progressed() }
 
 func progressed(nc net.Conn) {
