@@ -171,6 +171,9 @@ func (c *Client) stranger(err error) bool {
 	if connect.IsWireError(err) {
 		return connect.CodeOf(err) == connect.CodeUnimplemented
 	}
+	if c.road.ours.Load() {
+		return false
+	}
 	switch c.road.answered.Load() {
 	case 0:
 		return strings.Contains(err.Error(), "malformed HTTP")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -344,5 +345,25 @@ func TestTheLastAttemptEndsWithUnavailable(t *testing.T) {
 	}
 	if _, err := p.Exit(t.Context()); !errors.Is(err, process.ErrUnavailable) {
 		t.Fatalf("a call ended with %v", err)
+	}
+}
+
+// TestAnAnswerThatIsCutIsALostConnection: a server that dies while it greets is
+// a server of ours all the same, and is worth another call.
+func TestAnAnswerThatIsCutIsALostConnection(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/proto")
+		w.Header().Set("Content-Length", "100")
+		w.Write([]byte{8})
+		w.(http.Flusher).Flush()
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			conn.Close()
+		}
+	}))
+	t.Cleanup(srv.Close)
+	_, err := tend.Dial(t.Context(), srv.URL, tend.Options{HTTP1: true})
+	if !errors.Is(err, process.ErrUnavailable) {
+		t.Errorf("dial: %v; want process.ErrUnavailable", err)
 	}
 }

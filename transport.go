@@ -102,6 +102,7 @@ type road struct {
 	turn int             // guarded by mu: how often it was replaced
 
 	answered atomic.Int32 // status of the last answer; 0: there was none
+	ours     atomic.Bool  // it had the form of an answer of tend, whatever became of it on the way
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -116,6 +117,7 @@ func (w *road) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := tr.RoundTrip(r)
 	if err == nil {
 		w.answered.Store(int32(resp.StatusCode))
+		w.ours.Store(resp.StatusCode == http.StatusOK && resp.Header.Get("Content-Type") == "application/proto")
 	}
 	if err != nil || resp.StatusCode == http.StatusOK {
 		return resp, err
