@@ -382,6 +382,13 @@ func unlessGone(err error) error {
 	case ErrNotExist, ErrNotDir, ErrPermission, ErrLoop:
 		return nil
 	}
+	// So says a directory of a process that has ended, and a mount whose other
+	// end is gone.
+	for _, no := range []syscall.Errno{syscall.EINVAL, syscall.EIO, syscall.ENOTCONN, syscall.ESRCH, syscall.ESTALE} {
+		if errors.Is(err, no) {
+			return nil
+		}
+	}
 	return err
 }
 
