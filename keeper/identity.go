@@ -13,6 +13,9 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/spool"
 )
 
 // identity tells this daemon from all others on the machine, whose state directory
@@ -48,7 +51,10 @@ func openIdentity(stateDir string, takesOver bool) (identity, error) {
 	path := filepath.Join(stateDir, identityName)
 	var id identity
 	var dev, ino uint64
-	text, err := os.ReadFile(path)
+	text, err := readIdentity(path)
+	if errors.Is(err, process.ErrDamaged) {
+		text, err = nil, nil // as one that cannot be read: it is made anew
+	}
 	if err == nil {
 		n, _ := fmt.Sscanf(string(text), "%x %d %d %s", &id.number, &dev, &ino, &id.group)
 		if n == 4 && len(id.group) < 64 && filepath.Base(id.group) == id.group && (takesOver || dev == uint64(st.Dev) && ino == st.Ino) {
@@ -80,4 +86,19 @@ func openIdentity(stateDir string, takesOver bool) (identity, error) {
 		return id, fmt.Errorf("identity of the state directory: %w", err)
 	}
 	return id, nil
+}
+
+// readIdentity reads no more than an identity has, and waits for nobody.
+func readIdentity(path string) ([]byte, error) {
+	fd, err := spool.OpenFile(path, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	b := make([]byte, 256)
+	n, err := unix.Read(fd, b)
+	if err != nil {
+		return nil, err
+	}
+	return b[:n], nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/process"
 )
 
@@ -93,11 +94,11 @@ func (inv *invocation) ownURLs() ([]string, error) {
 		return nil, err
 	}
 	urls := []string{"unix://" + socket}
-	if said, err := os.ReadFile(filepath.Join(dir, urlName)); err == nil {
+	if said, err := replace.Read(filepath.Join(dir, urlName), 64<<10); err == nil {
 		if url := strings.TrimSpace(string(said)); url != "" && url != urls[0] {
 			urls = append([]string{url}, urls...)
 		}
-	} else if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
+	} else if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) && !errors.Is(err, replace.ErrNoFile) {
 		return nil, err
 	}
 	return urls, nil

@@ -49,13 +49,13 @@ type roleCount struct {
 // openRoles reads the count and adds this start of the server to it.
 func openRoles(stateDir string, log func(error), inPlace func(ctx context.Context, path string) error) (*localRoles, error) {
 	r := &localRoles{stateDir: stateDir, log: log, inPlace: inPlace}
-	data, err := os.ReadFile(filepath.Join(stateDir, rolesName))
+	data, err := replace.Read(filepath.Join(stateDir, rolesName), 4<<10)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, replace.ErrNoFile): // a count is not worth failing for
 	case err != nil:
 		return nil, err
 	case json.Unmarshal(data, &r.seen) != nil:
-		r.seen = roleCount{} // a count is not worth failing for
+		r.seen = roleCount{}
 	}
 	_, err = r.get()
 	return r, err

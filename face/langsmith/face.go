@@ -133,7 +133,7 @@ func (f *Face) loadSecret() error {
 		return fmt.Errorf("langsmith: %w", err)
 	}
 	path := filepath.Join(f.dir, secretName)
-	b, err := os.ReadFile(path)
+	b, err := replace.Read(path, 1<<10)
 	if err == nil && len(b) == len(f.secret) {
 		f.secret = b
 		return nil
