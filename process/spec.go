@@ -125,7 +125,9 @@ type Limits struct {
 	CPUWeight   int64 // 1..10000, 0: the default of 100
 }
 
-// Rlimit is one resource limit, by the kernel's number (RLIMIT_NOFILE = 7).
+// Rlimit is one resource limit, by the kernel's number (RLIMIT_NOFILE = 7). By
+// RLIMIT_RTTIME (15) a kill finds descendants that have left cgroup, session and
+// parents; a process that has a limit of its own there gives that up.
 type Rlimit struct {
 	Resource   int
 	Soft, Hard uint64
