@@ -90,6 +90,7 @@ type Keeper struct {
 	vaults   vaults
 	groups   *cgroups
 	line     lineage
+	procfs   lastFile
 	forks    forks
 	spares   *sparePool
 	stats    machine
@@ -133,6 +134,7 @@ func Run(cfg Config) (err error) {
 	if k.null, err = unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("/dev/null: %w", err)
 	}
+	k.procfs.keep()
 	if cfg.Snapshot > 0 {
 		err = k.restore(cfg.Snapshot)
 	} else {

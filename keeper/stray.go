@@ -79,11 +79,11 @@ func (k *Keeper) subreapers() (pids []int, sure bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	first := os.Getppid()
-	if l.of == first {
+	if l.of == first && l.sure { // else it may be that there was no descriptor to look with
 		return l.pids, l.sure
 	}
 	l.of, l.pids, l.sure = first, []int{first}, k.isRole(first, "anchor")
-	switch up := parentOf(first); {
+	switch up := k.parentOf(first); {
 	case k.isRole(first, "launcher"):
 		l.sure = true
 	case l.sure && k.isRole(up, "launcher"):
@@ -96,12 +96,12 @@ func (k *Keeper) subreapers() (pids []int, sure bool) {
 
 // isRole reports whether a process is this daemon's anchor or launcher.
 func (k *Keeper) isRole(pid int, role string) bool {
-	argv, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	argv, err := k.procfs.read("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	return err == nil && strings.Contains(string(argv), "\x00"+role+"\x00--state-dir\x00"+k.cfg.StateDir+"\x00")
 }
 
-func parentOf(pid int) int {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+func (k *Keeper) parentOf(pid int) int {
+	b, err := k.procfs.read("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return 0
 	}
@@ -115,7 +115,7 @@ func children(pid int) (pids []int, ok bool) {
 	dir := "/proc/" + strconv.Itoa(pid) + "/task"
 	tasks, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, true // it is gone
+		return nil, !noDescriptor(err) // it is gone
 	}
 	for _, t := range tasks {
 		b, err := os.ReadFile(dir + "/" + t.Name() + "/children")
@@ -141,7 +141,7 @@ func (k *Keeper) strays() (all []stray, sure bool) {
 	var roots []int
 	for _, above := range line {
 		// The kernel gives orphans to the first thread.
-		b, err := os.ReadFile("/proc/" + strconv.Itoa(above) + "/task/" + strconv.Itoa(above) + "/children")
+		b, err := k.procfs.read("/proc/" + strconv.Itoa(above) + "/task/" + strconv.Itoa(above) + "/children")
 		sure = sure && err == nil
 		for f := range bytes.FieldsSeq(b) {
 			if pid, err := strconv.Atoi(string(f)); err == nil && pid != os.Getpid() && pid != line[0] {
@@ -188,7 +188,7 @@ func (k *Keeper) strays() (all []stray, sure bool) {
 // look reads what tells whose a process is; false: it is no more.
 func (k *Keeper) look(pid int) (s stray, ok bool) {
 	dir := "/proc/" + strconv.Itoa(pid)
-	stat, err := os.ReadFile(dir + "/stat")
+	stat, err := k.procfs.read(dir + "/stat")
 	if err != nil {
 		return s, false
 	}
@@ -196,7 +196,7 @@ func (k *Keeper) look(pid int) (s stray, ok bool) {
 	if _, s.session, ok = parseStat(stat); !ok {
 		return s, false
 	}
-	if limits, err := os.ReadFile(dir + "/limits"); err == nil {
+	if limits, err := k.procfs.read(dir + "/limits"); err == nil {
 		s.mark = markIn(limits)
 	}
 	return s, true
@@ -320,7 +320,7 @@ func (k *Keeper) outside(p *proc) (out []stray) {
 
 // slotOf is the slot whose cgroup of ours a process is in; -1: none.
 func (k *Keeper) slotOf(pid int) int {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	text, err := k.procfs.read("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	if err != nil || !k.groups.ours(string(text)) {
 		return -1
 	}
