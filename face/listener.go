@@ -73,6 +73,7 @@ func (l *Listener) acceptLoop() {
 func (l *Listener) Close() error {
 	err := l.Listener.Close()
 	l.once.Do(func() { close(l.closed) })
+	l.start.Do(func() {}) // a first Accept beside this Close starts nothing more
 	l.wg.Wait()
 	return err
 }

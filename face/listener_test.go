@@ -68,3 +68,24 @@ func TestANoteStaysWithAConnectionThatIsGivenBack(t *testing.T) {
 		}
 	}
 }
+
+// A server may be told to stop before its first Accept. The race detector
+// finds what Accept and Close share.
+func TestCloseBesideTheFirstAccept(t *testing.T) {
+	for range 200 {
+		inner, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := face.NewListener(inner)
+		accepted := make(chan error)
+		go func() {
+			_, err := l.Accept()
+			accepted <- err
+		}()
+		l.Close()
+		if err := <-accepted; err == nil {
+			t.Fatal("a closed listener accepted a connection")
+		}
+	}
+}
