@@ -60,6 +60,9 @@ func main() {
 		tick(os.Stdout)
 		return
 	}
+	if len(os.Args) == 2 && os.Args[1] == floorArg {
+		os.Exit(runFloor())
+	}
 	os.Exit(run())
 }
 

@@ -18,6 +18,8 @@ type row struct {
 	Unit string  `json:"unit"`
 	Bare float64 `json:"bare,omitempty"`
 	Tend float64 `json:"tend"`
+	// HTTP is what a server that does nothing gets from the same client.
+	HTTP float64 `json:"http,omitempty"`
 	// Ratio is Tend / Bare.
 	Ratio float64 `json:"ratio,omitempty"`
 	Goal  string  `json:"goal,omitempty"`
@@ -36,6 +38,12 @@ func figure(name, unit string, bare, tend float64) row {
 
 func (r row) notes(format string, args ...any) row {
 	r.Note = fmt.Sprintf(format, args...)
+	return r
+}
+
+// http adds the figure of the floor.
+func (r row) http(v float64) row {
+	r.HTTP = v
 	return r
 }
 
@@ -69,13 +77,16 @@ func printTable(w io.Writer, rows []row) error {
 		return nil
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "\tunit\tbare\ttend\tratio\tgoal\t\t")
+	fmt.Fprintln(tw, "\tunit\tbare\tHTTP alone\ttend\tratio\tgoal\t\t")
 	for _, r := range rows {
-		bare, ratio := "–", "–"
+		bare, http, ratio := "–", "–", "–"
+		if r.HTTP > 0 {
+			http = number(r.HTTP)
+		}
 		if r.Bare > 0 {
 			bare, ratio = number(r.Bare), fmt.Sprintf("%.2f×", r.Ratio)
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, r.Unit, bare, number(r.Tend), ratio, r.Goal, r.verdict(), r.Note)
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, r.Unit, bare, http, number(r.Tend), ratio, r.Goal, r.verdict(), r.Note)
 	}
 	return tw.Flush()
 }
