@@ -29,7 +29,7 @@ type Entry struct {
 	Permissions string
 	Owner       string // a name, or the number if it has none
 	Group       string
-	Modified    time.Time
+	Modified    time.Time // zero if it is not known
 	// Target is set for symbolic links: where the link leads in the end, or
 	// its own path if that cannot be told.
 	Target string

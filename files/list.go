@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"strings"
+	"syscall"
 )
 
 const (
@@ -19,7 +21,9 @@ const (
 // it, down to depth levels (0 means 1). A path that is a symbolic link is
 // followed; links inside are not. Paths of entries start with the path as
 // asked for. Entries that vanish meanwhile are left out, and what is in
-// directories closed to the user.
+// directories closed to the user. Of an entry that cannot be looked at, because
+// its directory may be read but not entered, or its mount does not answer, the
+// name and what the directory says of its type are listed.
 func (f FS) List(ctx context.Context, path string, depth uint32) ([]Entry, error) {
 	asked, err := f.Resolve(path)
 	if err != nil {
@@ -96,15 +100,34 @@ func (l *lister) read(path string, follow bool) ([]Entry, error) {
 			return nil, l.a.ctx.Err()
 		}
 		info, err := os.Lstat(at + n.Name)
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) { // the latter below /proc
 			continue
 		}
 		if err != nil {
-			return nil, err
+			entries = append(entries, entryOfName(path, n))
+			continue
 		}
 		entries = append(entries, l.a.entryOf(entryPath(path, n.Name), info, way{at + n.Name, false}, l.names))
 	}
 	return entries, nil
+}
+
+// entryOfName is all that a directory shows of an entry.
+func entryOfName(dir string, n Name) Entry {
+	e := Entry{
+		Name:        strings.ToValidUTF8(n.Name, "\uFFFD"),
+		Path:        strings.ToValidUTF8(entryPath(dir, n.Name), "\uFFFD"),
+		Permissions: n.Type.String(),
+	}
+	switch {
+	case n.Type.IsRegular():
+		e.Type = TypeFile
+	case n.Type.IsDir():
+		e.Type = TypeDir
+	case n.Type&fs.ModeSymlink != 0:
+		e.Target = e.Path
+	}
+	return e
 }
 
 func entryPath(dir, name string) string {

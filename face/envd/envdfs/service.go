@@ -107,15 +107,17 @@ func entryInfo(e *files.Entry) *pb.EntryInfo {
 		return nil
 	}
 	info := &pb.EntryInfo{
-		Name:         e.Name,
-		Path:         e.Path,
-		Size:         e.Size,
-		Mode:         uint32(e.Mode),
-		Permissions:  e.Permissions,
-		Owner:        e.Owner,
-		Group:        e.Group,
-		ModifiedTime: timestamppb.New(e.Modified),
-		Metadata:     e.Metadata,
+		Name:        e.Name,
+		Path:        e.Path,
+		Size:        e.Size,
+		Mode:        uint32(e.Mode),
+		Permissions: e.Permissions,
+		Owner:       e.Owner,
+		Group:       e.Group,
+		Metadata:    e.Metadata,
+	}
+	if !e.Modified.IsZero() {
+		info.ModifiedTime = timestamppb.New(e.Modified)
 	}
 	// A link is shown as what it leads to; the SDKs know it by its target.
 	switch e.Type {
