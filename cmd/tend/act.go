@@ -109,9 +109,14 @@ func (inv *invocation) kill(ctx context.Context, p process.Process, id string) e
 	return err
 }
 
-var errSurvivors = errors.New("not all processes died")
+// A kill of which the kernel could not say that it reached all. Both are exit
+// status 1: a script must not go on as if nothing were left.
+var (
+	errSurvivors = errors.New("not all processes died")
+	errStrays    = errors.New("it is not known that all processes died")
+)
 
-// killTree kills and tells what became of it; without facts nothing did.
+// killTree kills and returns what became of it; without facts nothing did.
 func (inv *invocation) killTree(ctx context.Context, p process.Process, id string) (*killFacts, error) {
 	res, err := p.Kill(ctx)
 	gone := errors.Is(err, process.ErrExited)
@@ -120,14 +125,19 @@ func (inv *invocation) killTree(ctx context.Context, p process.Process, id strin
 	}
 	facts := &killFacts{ID: p.ID(), Verified: res.Verified || gone, Survivors: []int{}, Strays: res.Strays, Names: res.Names, Exited: gone}
 	facts.Survivors = append(facts.Survivors, res.Survivors...)
-	if len(res.Strays) > 0 && !inv.flags.JSON {
-		inv.note("%s: nothing tells whether these were in its tree, and they run on: %s", id, named(res.Strays, res.Names))
-	}
+	var left []error
 	if len(res.Survivors) > 0 {
-		return facts, fmt.Errorf("%s: %w: %d are left (pids %s); they are in an uninterruptible system call and end when it returns",
-			id, errSurvivors, len(res.Survivors), named(res.Survivors, res.Names))
+		left = append(left, fmt.Errorf("%s: %w: %d are left (pids %s); they are in an uninterruptible system call and end when it returns",
+			id, errSurvivors, len(res.Survivors), named(res.Survivors, res.Names)))
 	}
-	return facts, nil
+	if len(res.Strays) > 0 {
+		left = append(left, fmt.Errorf("%s: %w: nothing shows whether these belong to it, so they were not killed: pids %s; if they do, end them with kill(1)",
+			id, errStrays, named(res.Strays, res.Names)))
+	}
+	if len(left) == 0 && !facts.Verified && !inv.flags.JSON {
+		inv.note("%s: all of its processes that were found are dead; this machine cannot confirm that there were no others (kill_reaches_tree in tend status)", id)
+	}
+	return facts, errors.Join(left...)
 }
 
 type rmCmd struct {
@@ -157,8 +167,8 @@ func (c *rmCmd) Run(ctx context.Context, inv *invocation) error {
 			return err
 		}
 		if c.Force {
-			if _, err := p.Kill(ctx); err != nil && !errors.Is(err, process.ErrExited) {
-				return about(id, err)
+			if _, err := inv.killTree(ctx, p, id); err != nil {
+				return err
 			}
 		}
 		return inv.remove(ctx, p, id)

@@ -27,7 +27,8 @@
 // code, or 128+n if signal n ended it; "wait" for several with the greatest.
 // "wait" that is interrupted ends with 130 or 143; to leave "logs -f", "events
 // -f", "top" and "attach" by ctrl-c is no failure, and neither is it to leave by
-// ctrl-].
+// ctrl-]. "kill", "stop" and "rm -f" end with 1 if a process outlived the kill, or
+// if one runs on that may belong to the killed one.
 //
 // With --json, stdout has JSON values and nothing else, and what is told on
 // stderr is JSON, too: {"error", "code", "status"}, or {"notice"} for what is no

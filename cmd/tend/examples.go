@@ -108,7 +108,7 @@ func (*signalCmd) Help() string {
 }
 
 func (*stopCmd) Help() string {
-	return `What still runs after --time is killed. The command waits until the kernel reports that no process is left. -t is the time, as in docker stop; the -t of tend run is a terminal.
+	return `What still runs after --time is killed, with the exit statuses of tend kill. The command waits until the kernel reports that no process is left. -t is the time, as in docker stop; the -t of tend run is a terminal.
 
 ` + examples(
 		`tend stop web`,
@@ -117,7 +117,7 @@ func (*stopCmd) Help() string {
 }
 
 func (*restartCmd) Help() string {
-	return `The new process has the same spec and a new id, which is printed. The old process and its output are kept, as of any finished process. A name finds the running one.
+	return `The new process has the same spec and a new id, which is printed. The old process and its output are kept, as of any finished process. A name finds the running one. Nothing is started if processes of the old one outlive the kill; if it is only not known whether some belong to it (see tend kill), they are named on stderr, and the new one starts.
 
 ` + examples(`tend restart web`)
 }
@@ -138,7 +138,9 @@ func (*manCmd) Help() string {
 }
 
 func (*killCmd) Help() string {
-	return examples(
+	return `It ends with 0 if all died, or had ended before. It ends with 1 if a process outlived the kill, or if one runs on of which nothing shows whether it belongs to the killed one (it left cgroup, session and parents): it is named, not killed. Where the kernel cannot confirm that none is left (kill_reaches_tree in tend status), the status is 0 and stderr says so; "verified" of --json is false.
+
+` + examples(
 		`tend kill web`,
 		`tend kill -HUP web                # only a signal, to all of it`,
 		`tend kill $(tend ps -q --tag ci)`,

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -65,19 +66,15 @@ func TestServeRefusesAMachineOnWhichItCannotWork(t *testing.T) {
 	}
 }
 
-// What is weaker on this machine is told by tend status, with the reason.
-func TestStatusSaysWhatAPoorMachineCannotPromise(t *testing.T) {
+// poorDaemon is a daemon of the programs on a kernel that lacks something.
+func poorDaemon(t *testing.T, world poorkernel.World, flags ...string) (state string) {
+	t.Helper()
 	state, err := os.MkdirTemp("", "tend-poor-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(state) })
-	cmd, err := poorkernel.Command(poorkernel.World{Rules: []poorkernel.Rule{
-		{Call: unix.SYS_IOCTL, Arg: 1, Value: unix.PIDFD_GET_INFO, Errno: unix.ENOTTY},
-		{Call: unix.SYS_FALLOCATE, Arg: -1, Errno: unix.EOPNOTSUPP},
-		{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.EPERM},
-		{Call: unix.SYS_MEMFD_CREATE, Arg: 1, Value: unix.MFD_CLOEXEC | unix.MFD_EXEC, Errno: unix.EACCES}, // as with vm.memfd_noexec=2
-	}}, filepath.Join(binaries, "tend"), "serve", "--listen", "none", "--fsync=interval", "--state-dir", state)
+	cmd, err := poorkernel.Command(world, append([]string{filepath.Join(binaries, "tend"), "serve", "--listen", "none", "--state-dir", state}, flags...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,17 +89,40 @@ func TestStatusSaysWhatAPoorMachineCannotPromise(t *testing.T) {
 			t.Errorf("tend serve ended with %v:\n%s", err, &log)
 		}
 	})
-	var out []byte
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		if out, err = exec.Command(filepath.Join(binaries, "tend"), "--state-dir", state, "status").Output(); err == nil {
-			break
+		_, _, status := poorTend(t, state, "status")
+		if status == 0 {
+			return state
 		}
 		if time.Now().After(end) {
-			t.Fatalf("status: %v", err)
+			t.Fatalf("status: %d:\n%s", status, &log)
 		}
 	}
-	if out, err := exec.Command(filepath.Join(binaries, "tend"), "--state-dir", state, "run", "--", "echo", "hello").Output(); err != nil || string(out) != "hello\n" {
-		t.Errorf("tend run says %q, %v", out, err)
+}
+
+// poorTend runs a command line with the daemon on the state directory.
+func poorTend(t *testing.T, state string, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(binaries, "tend"), append([]string{"--state-dir", state}, args...)...)
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// What is weaker on this machine is told by tend status, with the reason.
+func TestStatusSaysWhatAPoorMachineCannotPromise(t *testing.T) {
+	state := poorDaemon(t, poorkernel.World{Rules: []poorkernel.Rule{
+		{Call: unix.SYS_IOCTL, Arg: 1, Value: unix.PIDFD_GET_INFO, Errno: unix.ENOTTY},
+		{Call: unix.SYS_FALLOCATE, Arg: -1, Errno: unix.EOPNOTSUPP},
+		{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.EPERM},
+		{Call: unix.SYS_MEMFD_CREATE, Arg: 1, Value: unix.MFD_CLOEXEC | unix.MFD_EXEC, Errno: unix.EACCES}, // as with vm.memfd_noexec=2
+	}}, "--fsync=interval")
+	out, _, _ := poorTend(t, state, "status")
+	if out, errs, status := poorTend(t, state, "run", "--", "echo", "hello"); status != 0 || out != "hello\n" {
+		t.Errorf("tend run says %q, %q, %d", out, errs, status)
 	}
 	for name, says := range map[string]string{
 		"exit_status_survives_two_roles": "no: Linux 6.15 is needed",
@@ -112,9 +132,82 @@ func TestStatusSaysWhatAPoorMachineCannotPromise(t *testing.T) {
 		"output_survives_power_loss":     "yes: --fsync=interval",
 		"spool_takes_output":             "yes: ",
 	} {
-		i := strings.Index(string(out), name+" ")
-		if i < 0 || !strings.HasPrefix(strings.TrimLeft(string(out)[i+len(name):], " "), says) {
+		i := strings.Index(out, name+" ")
+		if i < 0 || !strings.HasPrefix(strings.TrimLeft(out[i+len(name):], " "), says) {
 			t.Errorf("%s is not said to be %q:\n%s", name, says, out)
+		}
+	}
+}
+
+// A kill after which something runs on that may belong to the process must not
+// look like success to a script.
+func TestAKillThatIsNotKnownToHaveReachedAllFails(t *testing.T) {
+	state := poorDaemon(t, poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}})
+	start := func(name, line string) {
+		t.Helper()
+		if _, errs, status := poorTend(t, state, "run", "-d", "--name", name, "-c", line); status != 0 {
+			t.Fatalf("run: %d %s", status, errs)
+		}
+	}
+
+	start("tidy", "sleep 1000")
+	if _, errs, status := poorTend(t, state, "kill", "tidy"); status != 0 || !strings.Contains(errs, "cannot confirm") {
+		t.Errorf("kill of one that left nothing: %d %q; want 0, and a word that it is not confirmed", status, errs)
+	}
+
+	// An orphan with a session of its own and without its mark; but none of the one
+	// that is started again.
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	start("hides", "[ -e "+pidFile+" ] || (prlimit --pid $(sh -c 'echo $PPID') --rttime=1000000:; setsid sh -c 'echo $$ > "+pidFile+".new; mv "+pidFile+".new "+pidFile+"; exec sleep 1000' </dev/null >/dev/null 2>&1 &); exec sleep 1000")
+	var stray int
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		b, err := os.ReadFile(pidFile)
+		if err == nil {
+			stray, err = strconv.Atoi(strings.TrimSpace(string(b)))
+		}
+		if err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { syscall.Kill(stray, syscall.SIGKILL) })
+	pid := strconv.Itoa(stray)
+	out, errs, status := poorTend(t, state, "restart", "-t", "0.1", "hides")
+	if status != 0 || out == "" || !strings.Contains(errs, pid) {
+		t.Errorf("restart: %d %q %q; want a new one, and %s named", status, out, errs, pid)
+	}
+	all, _, _ := poorTend(t, state, "ps", "-aq", "--filter", "name=hides")
+	ids := strings.Fields(all)
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"kill"}, pid + " (sleep)"},
+		{[]string{"kill", "--json"}, `"code":"strays","status":1`},
+		{[]string{"stop", "-t", "0.1"}, pid + " (sleep)"},
+		{[]string{"rm", "-f"}, pid + " (sleep)"},
+	} {
+		for _, id := range ids {
+			if strings.TrimSpace(out) == id {
+				continue // the new one began after the orphan
+			}
+			if _, errs, status := poorTend(t, state, append(c.args, id)...); status != 1 || !strings.Contains(errs, c.says) {
+				t.Errorf("%s: %d %q; want 1, and %q", c.args, status, errs, c.says)
+			}
+		}
+	}
+	syscall.Kill(stray, syscall.SIGKILL)
+	for _, id := range ids {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // its new parent collects it
+			_, errs, status := poorTend(t, state, "kill", id)
+			if status == 0 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("kill when the orphan is gone: %d %q", status, errs)
+			}
 		}
 	}
 }

@@ -93,6 +93,7 @@ var errorCodes = []struct {
 	{process.ErrNoPTY, "no_pty"}, {process.ErrPTY, "pty"}, {process.ErrOffset, "offset"},
 	{process.ErrPermission, "permission_denied"}, {process.ErrUnsupported, "unsupported"}, {process.ErrLimit, "limit"},
 	{process.ErrUnavailable, "unavailable"}, {context.DeadlineExceeded, "timeout"}, {errSurvivors, "survivors"},
+	{errStrays, "strays"},
 }
 
 func errorCode(err error) string {

@@ -140,7 +140,11 @@ func (c *restartCmd) Run(ctx context.Context, inv *invocation) error {
 			return about(id, err)
 		}
 		if info.Exit == nil || !info.TreeGone {
-			if _, err := inv.stop(ctx, p, id, &c.grace, sig); err != nil {
+			// What may be another's never ends for us: the new one starts beside it.
+			switch _, err := inv.stop(ctx, p, id, &c.grace, sig); {
+			case errors.Is(err, errStrays) && !errors.Is(err, errSurvivors):
+				inv.note("%v", err)
+			case err != nil:
 				return err
 			}
 		}
