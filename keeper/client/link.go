@@ -58,9 +58,12 @@ func newLink(run *rundir.Dir, log *slog.Logger, connected func(wire.Hello, int, 
 		closed: make(chan struct{}), done: make(chan struct{})}
 }
 
-// keep connects, reads answers, and connects again, until close.
+// keep connects, reads answers, and connects again, until close. That a keeper
+// went is reported once there is another, or none for long: at the end of the
+// daemon the keeper goes first, and this link is closed.
 func (l *link) keep() {
 	defer close(l.done)
+	var gone error // why the connection before ended
 	for {
 		conn, err := l.dial()
 		if err != nil {
@@ -68,7 +71,10 @@ func (l *link) keep() {
 		}
 		if l.dialed(conn) {
 			if err = l.greet(conn); err == nil {
-				err = l.read(conn)
+				if gone != nil {
+					l.log.Warn("keeper connection ended, connected again", "err", gone)
+				}
+				gone = l.read(conn)
 			}
 		}
 		conn.Close()
@@ -77,12 +83,15 @@ func (l *link) keep() {
 		case <-l.closed:
 			return
 		default:
-			l.log.Warn("keeper connection ended, connecting again", "err", err)
+		}
+		if err != nil {
+			l.log.Warn("keeper not reached, trying again", "err", err)
 		}
 	}
 }
 
 func (l *link) dial() (*net.UnixConn, error) {
+	late := time.After(unavailableAfter)
 	for pause := 200 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: l.run.Addr(rundir.KeeperSocket), Net: "unix"})
 		if err == nil {
@@ -91,6 +100,8 @@ func (l *link) dial() (*net.UnixConn, error) {
 		select {
 		case <-l.closed:
 			return nil, net.ErrClosed
+		case <-late:
+			l.log.Warn("keeper not reached, trying again", "err", err)
 		case <-time.After(pause):
 		}
 	}
