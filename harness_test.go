@@ -13,6 +13,7 @@ import (
 	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/face/native"
 	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/processtest"
 	"go.uber.org/goleak"
@@ -35,9 +36,21 @@ var quick = tend.Retry{First: time.Millisecond, Max: 10 * time.Millisecond, Atte
 func serve(t testing.TB, mgr process.Manager, stopping <-chan struct{}, around func(http.Handler) http.Handler) *httptest.Server {
 	t.Helper()
 	mux := http.NewServeMux()
-	face := native.New(native.Config{Manager: mgr, Instance: "test", Version: "v0", Stopping: stopping, Heartbeat: 50 * time.Millisecond})
-	if err := face.Register(mux); err != nil {
+	face, err := native.New(native.Config{Manager: mgr, Instance: "test", Version: "v0", Heartbeat: 50 * time.Millisecond})
+	if err != nil {
 		t.Fatal(err)
+	}
+	if err := part.Mount(mux, face, nil); err != nil {
+		t.Fatal(err)
+	}
+	if stopping != nil {
+		go func() {
+			select {
+			case <-stopping:
+				face.Close()
+			case <-t.Context().Done():
+			}
+		}()
 	}
 	var h http.Handler = mux
 	if around != nil {

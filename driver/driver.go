@@ -72,6 +72,13 @@ type Capabilities struct {
 	Snapshots bool
 }
 
+// Runner is an optional ability of a [Driver]: work in the background, such as
+// ending sandboxes whose time is up.
+type Runner interface {
+	// Run works until ctx ends, and then returns nil. An error ends the server.
+	Run(ctx context.Context) error
+}
+
 // Snapshotter is an optional ability of a [Driver].
 type Snapshotter interface {
 	// Snapshot keeps the files of a sandbox under a name.

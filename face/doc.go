@@ -3,9 +3,9 @@
 // It turns wire messages into calls of [process.Manager] and reads of
 // [process.Reader], and keeps no state but its connections.
 //
-// A new face is a package of its own that implements [Face], takes its output
-// from [Stream], refuses strangers with [Guard] and [Token], and runs package
-// facetest against itself.
+// A new face is a package of its own. It is a part of the server
+// ([part.Router]), takes its output from [Stream], and runs package facetest
+// against itself.
 //
 // # Connections that a face takes over
 //
@@ -15,13 +15,3 @@
 // cleanly, the connection goes back to the HTTP server through [Listener] and
 // serves the next request.
 package face
-
-import "net/http"
-
-// Face is one wire protocol, mounted on the server's mux.
-type Face interface {
-	// Name is the short name in logs and metrics: "envd".
-	Name() string
-	// Register mounts the face's paths. It is called once, before serving.
-	Register(mux *http.ServeMux) error
-}

@@ -35,19 +35,3 @@ func Bearer(r *http.Request) string {
 
 // AccessToken returns the token of envd's X-Access-Token header, or "".
 func AccessToken(r *http.Request) string { return r.Header.Get("X-Access-Token") }
-
-// RequireBearer refuses requests that do not show the token with 401 and a
-// text that says what to send. With no token set, all requests pass.
-func RequireBearer(t Token, next http.Handler) http.Handler {
-	if !t.Set() {
-		return next
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !t.Matches(Bearer(r)) {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="tend"`)
-			http.Error(w, "this server needs a token: send the header Authorization: Bearer <token> (TEND_TOKEN for the command line)", http.StatusUnauthorized)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}

@@ -83,6 +83,9 @@ func New(cfg Config) *Metrics {
 // Manager returns the wrapped manager.
 func (m *Metrics) Manager() process.Manager { return m.manager }
 
+// Register adds what a part of the server measures. Its names must be its own.
+func (m *Metrics) Register(c prometheus.Collector) error { return m.registry.Register(c) }
+
 // Handler serves the metrics in Prometheus's text format.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})

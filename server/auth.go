@@ -11,8 +11,8 @@ import (
 	"sync"
 
 	"github.com/tend-run/tend/face"
-	"github.com/tend-run/tend/face/langsmith"
 	userpeer "github.com/tend-run/tend/internal/peer"
+	"github.com/tend-run/tend/part"
 )
 
 // peer is what the kernel says about the user at the other end of a connection.
@@ -58,8 +58,9 @@ func (s *Server) withPeer(ctx context.Context, c net.Conn) context.Context {
 // operator wants it so.
 func (s *Server) admitsAll() bool { return s.cfg.Insecure || s.token().Set() }
 
-// trusted: the request came over a unix socket from our own user or root.
-func trusted(r *http.Request) bool {
+// Trusted reports whether a request came over a unix socket from the server's
+// own user or root, who need no token.
+func Trusted(r *http.Request) bool {
 	p, ok := r.Context().Value(peerKey{}).(*peer)
 	return ok && p.unix && p.own()
 }
@@ -77,7 +78,7 @@ func (s *Server) admit(next http.Handler) http.Handler {
 			refuse(w, http.StatusForbidden, "permission_denied",
 				fmt.Sprintf("this socket is for user %d and root; run your own tend serve, or ask for a token and use TCP", os.Geteuid()))
 			return
-		case s.admitsAll() || openToAll(r):
+		case s.admitsAll() || s.routes.of(r).openTo(r.Method):
 		default:
 			s.metrics.Refused("peer")
 			refuse(w, http.StatusForbidden, "permission_denied", strangerText(p))
@@ -87,13 +88,9 @@ func (s *Server) admit(next http.Handler) http.Handler {
 	})
 }
 
-// openToAll: these paths tell nothing, and need no token where there is one.
-func openToAll(r *http.Request) bool {
-	switch r.URL.Path {
-	case "/-/healthz", "/-/readyz", "/health":
-		return r.Method == http.MethodGet || r.Method == http.MethodHead
-	}
-	return false
+// openTo: the route tells nothing, and needs no token where there is one.
+func (rt route) openTo(method string) bool {
+	return rt.Access == part.Open && (method == http.MethodGet || method == http.MethodHead)
 }
 
 // strangerText says why a caller on TCP is not admitted, and what to do.
@@ -115,7 +112,7 @@ func strangerText(p *peer) string {
 func (s *Server) needsToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := s.token()
-		if token.Set() && !trusted(r) && !token.Matches(face.Bearer(r)) {
+		if token.Set() && !Trusted(r) && !token.Matches(face.Bearer(r)) {
 			s.metrics.Refused("token")
 			w.Header().Set("WWW-Authenticate", `Bearer realm="tend"`)
 			text := "this server needs a token: send Authorization: Bearer <token> (set TEND_TOKEN for the command line)"
@@ -130,22 +127,38 @@ func (s *Server) needsToken(next http.Handler) http.Handler {
 }
 
 // token is the one that callers must show now: the operator's, else the one
-// that envd's /init has set. Once /init has set one, no other path on the same
-// port may be a way around it.
-func (s *Server) token() face.Token { return s.envd.AccessToken() }
+// that a part has been given. Once a part has one, no other path on the same port
+// may be a way around it.
+func (s *Server) token() face.Token {
+	if s.cfg.TokenNow == nil {
+		return face.Token(s.cfg.Token)
+	}
+	return s.cfg.TokenNow()
+}
 
 // guarded refuses what a foreign web page may have caused, while no token
 // keeps it out.
 func (s *Server) guarded(next http.Handler) http.Handler {
 	guard := face.Guard{Off: s.cfg.Insecure, Protected: func() bool { return s.token().Set() }}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := guard.Check(r); err != nil && !langsmith.CarriesToken(r.URL.Path) {
+		if err := guard.Check(r); err != nil && !s.hasSecret(r.URL.Path) {
 			s.metrics.Refused("origin")
 			refuse(w, http.StatusForbidden, "permission_denied", err.Error())
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// hasSecret reports whether a part says that a path has a secret in it. Paths
+// that the mux is going to redirect have one, too, and match no route yet.
+func (s *Server) hasSecret(path string) bool {
+	for _, has := range s.secrets {
+		if has(path) {
+			return true
+		}
+	}
+	return false
 }
 
 // refuse answers in the form that Connect clients read and people understand.

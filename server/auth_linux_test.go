@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/part"
 	"golang.org/x/sys/unix"
 )
 
@@ -145,14 +146,14 @@ func TestOnlyOwnUserAndRootMayCallWithoutAToken(t *testing.T) {
 		p := &peer{unix: tt.unix, ask: func() (int, error) { return tt.uid, tt.err }}
 		r := httptest.NewRequest("GET", "http://localhost"+tt.path, nil)
 		w := httptest.NewRecorder()
-		tt.server.Handler().ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), peerKey{}, p)))
+		tt.server.handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), peerKey{}, p)))
 		if w.Code != tt.want {
 			t.Errorf("%s: %d %s; want %d", tt.name, w.Code, w.Body, tt.want)
 		}
 	}
 	// Nothing is known of a request that came over no listener of ours.
 	w := httptest.NewRecorder()
-	open.Handler().ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/envs", nil))
+	open.handler.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/envs", nil))
 	if w.Code != 403 {
 		t.Errorf("a request without a connection: %d", w.Code)
 	}
@@ -216,7 +217,7 @@ func TestAClientThatLeftIsNobody(t *testing.T) {
 	defer conn.Close()
 	r := httptest.NewRequest("GET", "http://localhost/envs", nil)
 	w := httptest.NewRecorder()
-	s.Handler().ServeHTTP(w, r.WithContext(s.withPeer(r.Context(), conn)))
+	s.handler.ServeHTTP(w, r.WithContext(s.withPeer(r.Context(), conn)))
 	if w.Code != 403 {
 		t.Errorf("a client that left got %d", w.Code)
 	}
@@ -285,11 +286,13 @@ func TestNewRefusesWhatCannotBeServed(t *testing.T) {
 	defer l.Close()
 	m := fakeproc.New(t)
 	for name, cfg := range map[string]Config{
-		"no manager":                 {Listeners: []net.Listener{l}, StateDir: t.TempDir()},
-		"no listener":                {Manager: m, StateDir: t.TempDir()},
-		"no state directory":         {Manager: m, Listeners: []net.Listener{l}},
-		"a token of two words":       {Manager: m, Listeners: []net.Listener{l}, StateDir: t.TempDir(), Token: "a b"},
-		"everywhere without a token": {Manager: m, Listeners: []net.Listener{everywhere{l}}, StateDir: t.TempDir()},
+		"no manager":                 {Listeners: []net.Listener{l}},
+		"no listener":                {Manager: m},
+		"a part that can do nothing": {Manager: m, Listeners: []net.Listener{l}, Parts: []part.Part{named("idle")}},
+		"a part without a name":      {Manager: m, Listeners: []net.Listener{l}, Parts: []part.Part{&toy{name: ""}}},
+		"two parts with one route":   {Manager: m, Listeners: []net.Listener{l}, Parts: []part.Part{&toy{name: "a"}, &toy{name: "b"}}},
+		"a token of two words":       {Manager: m, Listeners: []net.Listener{l}, Token: "a b"},
+		"everywhere without a token": {Manager: m, Listeners: []net.Listener{everywhere{l}}},
 	} {
 		if _, err := New(cfg); err == nil {
 			t.Errorf("New with %s succeeded", name)

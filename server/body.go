@@ -4,13 +4,11 @@ import (
 	"encoding/binary"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
 	"github.com/tend-run/tend/face"
-	"github.com/tend-run/tend/gen/envd/process/processconnect"
-	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
+	"github.com/tend-run/tend/part"
 )
 
 // A request's body costs what is held of it until the request ends, or until
@@ -38,26 +36,11 @@ const (
 // the connection is closed.
 const unwanted = 100 * time.Millisecond
 
-// bodyKind is what becomes of a body.
-type bodyKind int
-
-const (
-	bodyFields   bodyKind = iota // held as a whole
-	bodyData                     // held as a whole: input
-	bodyMessages                 // each message is held
-	bodyFile                     // goes to its place as it comes
-)
-
-func kindOf(r *http.Request) bodyKind {
-	switch path := r.URL.Path; {
-	case path == tendv1connect.ProcessServiceWriteStreamProcedure, path == processconnect.ProcessStreamInputProcedure:
-		return bodyMessages
-	case path == tendv1connect.ProcessServiceWriteProcedure, path == processconnect.ProcessSendInputProcedure:
-		return bodyData
-	case path == "/files", strings.HasPrefix(path, "/langsmith/") && (strings.HasSuffix(path, "/upload") || strings.Contains(path, "/service/")):
-		return bodyFile
+func (rt route) body(path string) part.Body {
+	if rt.Body == nil {
+		return part.Fields
 	}
-	return bodyFields
+	return rt.Body(path)
 }
 
 // paced bounds what bodies cost. One that stops arriving ends its request, or
@@ -69,10 +52,11 @@ func (s *Server) paced(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		kind, ctx := kindOf(r), r.Context()
+		rt := s.routes.of(r)
+		kind, ctx := rt.body(r.URL.Path), r.Context()
 		charge := s.budget.Charge()
 		defer charge.Release()
-		if kind != bodyFile && (r.ContentLength < 0 || r.ContentLength > smallBody) {
+		if kind != part.File && (r.ContentLength < 0 || r.ContentLength > smallBody) {
 			ctx = face.WithCharge(ctx, charge)
 		}
 		// Whoever replaces the body does so in a copy: net/http looks at the body
@@ -80,7 +64,7 @@ func (s *Server) paced(next http.Handler) http.Handler {
 		// request, or what is left of this one would be taken for it.
 		r = r.WithContext(ctx)
 		rc := http.NewResponseController(w)
-		if kind == bodyMessages {
+		if kind == part.Messages {
 			b := &messageBody{packed: isPacked(r.Header), ReadCloser: r.Body, charge: charge, rc: rc, pause: s.limits.BodyPause}
 			defer b.stop()
 			r.Body = b
@@ -91,8 +75,7 @@ func (s *Server) paced(next http.Handler) http.Handler {
 			return
 		}
 		b := &pacedBody{packed: isPacked(r.Header), ReadCloser: r.Body, kind: kind, length: r.ContentLength, charge: charge, rc: rc, pause: s.limits.BodyPause, began: time.Now()}
-		// envd's calls have a deadline of their own.
-		b.timed = !strings.HasPrefix(r.URL.Path, "/"+processconnect.ProcessName+"/")
+		b.timed = !rt.OwnDeadline
 		r.Body = b
 		next.ServeHTTP(w, r)
 		// net/http reads what the handler left before it answers.
@@ -109,7 +92,7 @@ func (s *Server) paced(next http.Handler) http.Handler {
 // net/http would take one that passes later for a client that left.
 type pacedBody struct {
 	io.ReadCloser
-	kind    bodyKind
+	kind    part.Body
 	packed  bool  // compressed
 	length  int64 // as the header tells; -1: not known
 	charge  *face.Charge
@@ -149,7 +132,7 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 // deadline is until when the next piece must come.
 func (b *pacedBody) deadline() time.Time {
 	at := time.Now().Add(b.pause)
-	if b.kind == bodyFile {
+	if b.kind == part.File {
 		return at
 	}
 	if last := b.began.Add(b.pause + time.Duration(b.read)*time.Second/minRate); last.Before(at) {
@@ -162,7 +145,7 @@ func (b *pacedBody) deadline() time.Time {
 // around until it is whole.
 func (b *pacedBody) pay(n int64) error {
 	switch {
-	case b.kind == bodyFile:
+	case b.kind == part.File:
 		return nil
 	case b.packed:
 		return payPacked(b.charge, n)
@@ -172,7 +155,7 @@ func (b *pacedBody) pay(n int64) error {
 			return nil
 		}
 		return busy(b.charge.Add(n))
-	case b.kind == bodyData:
+	case b.kind == part.Data:
 		return busy(b.charge.Add(n * madeOfData))
 	}
 	return busy(b.charge.Add(n * madeOfFields))

@@ -73,7 +73,7 @@ func TestRequestsInFlightHaveOneBudget(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := serve(t, func(c *Config) { c.Limits.InFlight = max })
+			s := serve(t, func(c *Config) { c.Budget = face.NewBudget(max) })
 			conn := begun(t, s, tt.path, tt.kind, 16<<20, tt.held)
 			eventually(t, "most of the budget is used", func() bool { return s.budget.Used() > max*3/4 })
 			c := s.client(t, "h1", "tcp")
@@ -131,7 +131,7 @@ func TestAStreamIsNotChargedForItsRequest(t *testing.T) {
 
 // TestCompressedBodiesAreChargedForWhatTheyStandFor: 16 KiB may be 16 MiB.
 func TestCompressedBodiesAreChargedForWhatTheyStandFor(t *testing.T) {
-	s := serve(t, func(c *Config) { c.Limits.InFlight = 8 << 20 })
+	s := serve(t, func(c *Config) { c.Budget = face.NewBudget(8 << 20) })
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	fmt.Fprintf(z, `{"process":{"tag":"%s"}}`, strings.Repeat("x", 12<<20))

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,31 +9,39 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/metrics"
+	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 )
 
-// Config says what a server serves. Manager, Listeners and StateDir are
-// needed.
+// InFlight is how much memory requests may hold that are being read and
+// decoded, in bytes, where Config has no budget.
+const InFlight = 512 << 20
+
+// Config says what a server serves: a driver, and parts over it. Manager
+// and Listeners are needed.
 type Config struct {
+	// Manager is asked by the readiness probe alone; parts have their own way to
+	// the processes.
 	Manager   process.Manager
 	Listeners []net.Listener
-	// Held: another process holds the listening sockets too, and gives them to
-	// the server that follows this one.
-	Held bool
-	// Distant is where distant's encrypted transport is served; nil: nowhere.
-	Distant net.Listener
-	// StateDir is an existing directory, owned by the server's user.
-	StateDir string
+	// Driver of the sandboxes. What it has to do in the background
+	// ([driver.Runner]) is done here. nil: there are none.
+	Driver driver.Driver
+	// Parts do all that the server does beyond its own probes. They are closed in
+	// this order at the end.
+	Parts []part.Part
 
 	// Token that callers over TCP must show. Empty: none.
 	Token string
+	// TokenNow returns the token of this moment, where a part may set another.
+	// nil: Token.
+	TokenNow func() face.Token
 	// Insecure allows listeners that are not loopback although there is no
 	// token, and callers from any web page.
 	Insecure bool
-
-	// DefaultUser and DefaultWorkdir are for envd requests that name none.
-	// Empty: the user the server runs as, and the user's home.
-	DefaultUser, DefaultWorkdir string
 
 	// PortFile gets the URL once the server serves. Empty: no file.
 	PortFile string
@@ -42,50 +49,25 @@ type Config struct {
 	// the unix socket if there is one. Empty: no file.
 	URLFile string
 
-	// Roles tells the daemon's own processes; nil: not known here.
-	Roles func() (Roles, error)
-	// Promises tells what this machine allows; nil: nothing is told.
-	Promises func() []Promise
-	// Upgrade replaces parts of the daemon; nil: it cannot be asked for here.
-	Upgrade func(ctx context.Context, what Upgrade) error
-	// Shutdown begins the end of the daemon, with keep all but its processes,
-	// and returns before it; nil: it cannot be asked for here.
-	Shutdown func(keep bool) error
+	// Final reports, once the server is to end, whether the daemon ends for good
+	// and all processes have ended. nil: it does not.
+	Final func() bool
+
+	// Metrics are counted here; nil: in new ones.
+	Metrics *metrics.Metrics
+	// Budget of the memory of requests that are being read and decoded; nil: a new
+	// one of 512 MiB.
+	Budget *face.Budget
 
 	Version string
 	Log     *slog.Logger // nil: nothing is logged
 	Limits  Limits
 }
 
-// Roles are the daemon's own processes.
-type Roles struct{ Anchor, Keeper, Server Role }
-
-// Role is one of them.
-type Role struct {
-	PID      int
-	Restarts int64 // since the anchor started
-}
-
-// Promise is one thing that this machine may or may not allow.
-type Promise struct {
-	Name   string // "cgroup_kill"
-	Kept   bool
-	Detail string // what it means when it is not kept, or how it is
-}
-
-// Upgrade says which parts to replace. Both false means both.
-type Upgrade struct {
-	Server, Keeper bool
-	// Binary is the new program; empty: what lies where the running one came
-	// from.
-	Binary string
-}
-
 // Limits of one server. Zero fields take their defaults.
 type Limits struct {
 	Connections   int           // open TCP and unix connections; 16,384, and what descriptors allow
 	Requests      int           // requests being served, streams included; 20,000
-	InFlight      int64         // memory of requests that are being read and decoded, in bytes; 512 MiB
 	StreamsPer    int           // concurrent HTTP/2 streams of one connection; 1,000
 	HeaderBytes   int           // 64 KiB
 	HeaderTimeout time.Duration // from the first byte to the end of the header; 10 s
@@ -106,9 +88,6 @@ func (l Limits) withDefaults(descriptors int) Limits {
 		l.Connections = min(l.Connections, max(16, descriptors/2))
 	}
 	def(&l.Requests, 20000)
-	if l.InFlight <= 0 {
-		l.InFlight = 512 << 20
-	}
 	def(&l.StreamsPer, 1000)
 	def(&l.HeaderBytes, 64<<10)
 	if l.HeaderTimeout <= 0 {
@@ -132,8 +111,6 @@ func (c *Config) validate() error {
 		return errors.New("server: no manager is given")
 	case len(c.Listeners) == 0:
 		return errors.New("server: no listener is given")
-	case c.StateDir == "":
-		return errors.New("server: no state directory is given")
 	case strings.ContainsAny(c.Token, "\r\n \t"):
 		return errors.New("server: the token has white space; HTTP headers cannot carry it")
 	}

@@ -1,6 +1,7 @@
-// Package server assembles the part of tend that clients talk to: listeners,
-// authentication, limits, the faces, metrics and probes. It owns no process
-// and no output; it can be killed and started again at any moment.
+// Package server is what clients talk to: listeners, authentication, limits,
+// metrics and probes around a driver and a list of parts (package part). It knows
+// no part by its name. It owns no process and no output; it can be killed and
+// started again at any moment.
 //
 // # Who may call
 //
@@ -15,13 +16,9 @@
 // namespace, one whose address was rewritten on the way. A proxy counts as the
 // user that it runs as. Config.Insecure turns all three off.
 //
-//	/-/healthz, /-/readyz, GET /health         open to all, no facts in them
-//	/files with a signature                    as envd has it
-//	/tend.v1.*, /-/metrics                     Authorization: Bearer <token>
-//	all other paths of envd, /init included    X-Access-Token: <token>
-//
-// With a token the envd face starts as if /init had set it: there is no
-// moment at which it is open.
+// What a caller has to show for a route its part says (part.Route.Access). A route
+// that says nothing needs Authorization: Bearer <token>. /-/healthz and /-/readyz
+// are open to all, and have no facts in them; /-/metrics needs the token.
 //
 // # Limits
 //
@@ -29,9 +26,10 @@
 // 503, a Retry-After header and a text that names the limit.
 //
 // A caller is known by the header of a request alone, and a stranger is refused
-// before any of the body is read (envd's /init: see package face/envd).
+// before any of the body is read (where a body may hold the proof, its part bounds
+// it: see package face/envd).
 //
-// All bodies in flight share Limits.InFlight (512 MiB): 16 bytes for each byte
+// All bodies in flight share Config.Budget (512 MiB): 16 bytes for each byte
 // of a message, 3 for each byte of one that carries input, at most 48 MiB for
 // what is compressed, nothing for files that are stored as they come. Bodies and
 // messages of up to 64 KiB are free. What finds no room is refused at once with
@@ -40,8 +38,4 @@
 // is charged must come at 16 KiB a second after its first minute; a large
 // message of a stream of input counts as a body. A message of more than 266,240
 // fields is refused before it is decoded ([face.MaxFields]).
-//
-// # Files in the state directory
-//
-//	envd-settings.json   what /init set (0600): variables, default user, …
 package server

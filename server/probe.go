@@ -7,8 +7,24 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 )
+
+// probes is the part of the server itself.
+type probes struct{ s *Server }
+
+// Name implements part.Part.
+func (probes) Name() string { return "probe" }
+
+// Routes implements part.Router.
+func (p probes) Routes() []part.Route {
+	return []part.Route{
+		{Pattern: "GET /-/healthz", Handler: http.HandlerFunc(healthz), Access: part.Open},
+		{Pattern: "GET /-/readyz", Handler: http.HandlerFunc(p.s.readyz), Access: part.Open},
+		{Pattern: "GET /-/metrics", Handler: p.s.metrics.Handler()},
+	}
+}
 
 // readyTimeout bounds how long a readiness probe waits for the keeper.
 const readyTimeout = 2 * time.Second

@@ -29,26 +29,16 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 	})
 }
 
-// counted counts requests by face.
+// counted counts requests by part.
 func (s *Server) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		widenStack()
-		defer s.metrics.Requested(faceOf(r.URL.Path))()
+		name := s.routes.of(r).name
+		if name == "" {
+			name = "none"
+		}
+		defer s.metrics.Requested(name)()
 		next.ServeHTTP(w, r)
 	})
-}
-
-// faceOf names the face of a path, as a label with few values.
-func faceOf(path string) string {
-	switch {
-	case strings.HasPrefix(path, "/tend.v1."):
-		return "native"
-	case strings.HasPrefix(path, "/langsmith/"), strings.HasPrefix(path, "/v2/sandboxes/"), strings.HasPrefix(path, "/api/v2/sandboxes/"):
-		return "langsmith"
-	case strings.HasPrefix(path, "/-/"):
-		return "probe"
-	}
-	return "envd"
 }
 
 // errorLog takes what net/http itself has to say, which is about broken

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"log/slog"
 	"net"
@@ -13,14 +14,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tend-run/tend/driver/host"
+	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/face"
-	"github.com/tend-run/tend/face/envd"
-	"github.com/tend-run/tend/face/envd/envdfs"
-	"github.com/tend-run/tend/face/langsmith"
 	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/metrics"
-	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/part"
 )
 
 // Server is one server role. Make it with New and run it once.
@@ -29,65 +27,60 @@ type Server struct {
 	limits  Limits
 	log     *slog.Logger
 	metrics *metrics.Metrics
-	manager process.Manager // the instrumented one, for the faces
 	conns   connLimit
 	budget  *face.Budget // of requests in flight
 	active  atomic.Int64 // requests that are being served
+	routes  routeTable
+	secrets []func(path string) bool // Route.Secret of all routes
 	handler http.Handler
-	// leaving is closed when the server begins to drain: streams that can say
-	// so tell their clients to connect again at once.
-	leaving   chan struct{}
-	envd      *envd.Face
-	files     *envdfs.Face
-	boxes     *host.Driver
-	langsmith *langsmith.Face
-	listens   []*face.Listener
+	listens []*face.Listener
 }
 
-// New checks the configuration and mounts the faces. It does not serve yet.
+// New checks the configuration and mounts the parts. It does not serve yet.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	s := &Server{
 		cfg: cfg, limits: cfg.Limits.withDefaults(descriptorLimit()),
-		log: cfg.Log, leaving: make(chan struct{}),
+		log: cfg.Log, metrics: cfg.Metrics, budget: cfg.Budget,
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	if s.metrics == nil {
+		s.metrics = metrics.New(metrics.Config{Manager: cfg.Manager, Version: cfg.Version})
+	}
+	if s.budget == nil {
+		s.budget = face.NewBudget(InFlight)
+	}
 	s.conns.max = s.limits.Connections
-	s.budget = face.NewBudget(s.limits.InFlight)
-	s.metrics = metrics.New(metrics.Config{Manager: cfg.Manager, Roles: s.roleMetrics, Version: cfg.Version})
-	s.manager = s.metrics.Manager()
-	mux := http.NewServeMux()
-	if err := s.mount(mux); err != nil {
+	mux, err := s.mount()
+	if err != nil {
 		return nil, err
 	}
-	s.handler = s.counted(s.recovered(s.limited(s.paced(s.admit(s.guarded(mux))))))
+	s.handler = s.routed(mux, s.counted(s.recovered(s.limited(s.paced(s.admit(s.guarded(mux)))))))
 	return s, nil
 }
 
-// Handler serves everything the server serves, without its listeners.
-func (s *Server) Handler() http.Handler { return s.handler }
-
 // Run serves until ctx ends, then drains: no new connections, streams are told
 // to go, running requests get Limits.Drain. It returns nil after that, or the
-// error of a listener that broke. It may be called once.
+// error of a listener or a part that broke. It may be called once.
 func (s *Server) Run(ctx context.Context) error {
 	// Requests outlive ctx by the time of the drain, and no longer.
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	broken := make(chan error, len(s.cfg.Listeners)+1)
+	runners := s.runners()
+	broken := make(chan error, len(s.cfg.Listeners)+len(runners))
 	// What runs beside the HTTP servers ends with them, whatever ended them.
 	beside, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	if l := s.cfg.Distant; l != nil {
+	for _, run := range runners {
 		wg.Go(func() {
-			if err := s.serveDistant(beside, l); err != nil {
-				broken <- fmt.Errorf("serve distant on %s: %w", l.Addr(), err)
+			if err := run(beside); err != nil {
+				broken <- err
 			}
 		})
 	}
@@ -103,7 +96,6 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 		})
 	}
-	wg.Go(func() { s.boxes.Run(beside) })
 	err := s.announce()
 	if err == nil {
 		select {
@@ -112,14 +104,26 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	}
 	began := time.Now()
-	if s.down() {
+	if s.cfg.Final != nil && s.cfg.Final() {
 		s.farewell()
 	}
 	end()
-	close(s.leaving)
 	s.drain(servers, cut)
 	s.log.Info("server stopped", slog.Duration("drained", time.Since(began)))
 	return err
+}
+
+// runners returns the work in the background of the driver and the parts.
+func (s *Server) runners() (all []func(context.Context) error) {
+	if d, ok := s.cfg.Driver.(driver.Runner); ok {
+		all = append(all, d.Run)
+	}
+	for _, p := range s.cfg.Parts {
+		if r, ok := p.(part.Runner); ok {
+			all = append(all, r.Run)
+		}
+	}
+	return all
 }
 
 // httpServer returns the server of one listener: HTTP/1.1 and HTTP/2 by prior
@@ -162,7 +166,7 @@ func (s *Server) announce() error {
 	for _, l := range s.cfg.Listeners {
 		urls = append(urls, URL(l.Addr()))
 	}
-	for path, url := range map[string]string{s.cfg.PortFile: s.URL("tcp"), s.cfg.URLFile: s.URL("unix")} {
+	for path, url := range map[string]string{s.cfg.PortFile: FindURL(s.cfg.Listeners, "tcp"), s.cfg.URLFile: FindURL(s.cfg.Listeners, "unix")} {
 		if path == "" {
 			continue
 		}
@@ -174,15 +178,15 @@ func (s *Server) announce() error {
 	return nil
 }
 
-// URL is how clients find the server: the first listener of that network, else
+// FindURL is how clients find a server: the first listener of that network, else
 // the first of all.
-func (s *Server) URL(network string) string {
-	for _, l := range s.cfg.Listeners {
+func FindURL(listeners []net.Listener, network string) string {
+	for _, l := range listeners {
 		if l.Addr().Network() == network {
 			return URL(l.Addr())
 		}
 	}
-	return URL(s.cfg.Listeners[0].Addr())
+	return URL(listeners[0].Addr())
 }
 
 // URL returns the URL of a listening address: http://host:port, with the
@@ -202,21 +206,6 @@ func URL(a net.Addr) string {
 // farewellTime bounds how long clients are told how their processes ended.
 const farewellTime = time.Second
 
-// down reports whether the daemon ends for good, and all processes with it: the
-// keeper has ended, and left none.
-func (s *Server) down() bool {
-	if s.cfg.Roles == nil {
-		return false
-	}
-	if roles, err := s.cfg.Roles(); err != nil || roles.Keeper.PID != 0 {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), farewellTime)
-	defer cancel()
-	live, err := s.manager.List(ctx, process.Filter{Live: true})
-	return err == nil && len(live) == 0
-}
-
 // farewell lets the streams end by themselves, with the ends of their
 // processes. Those that have none, and those of clients that do not read, are
 // not waited for.
@@ -224,7 +213,7 @@ func (s *Server) farewell() {
 	late := time.After(farewellTime)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for s.active.Load() > 0 || s.envd.Streams() > 0 || s.langsmith.Streams() > 0 {
+	for s.active.Load() > 0 || s.streams() > 0 {
 		select {
 		case <-tick.C:
 		case <-late:
@@ -233,14 +222,24 @@ func (s *Server) farewell() {
 	}
 }
 
+// streams is how many streams there are on connections that parts took over.
+func (s *Server) streams() (n int) {
+	for _, p := range s.cfg.Parts {
+		if p, ok := p.(part.Streamer); ok {
+			n += p.Streams()
+		}
+	}
+	return n
+}
+
 // drain ends all servers: politely for a time, then by closing.
 func (s *Server) drain(servers []*http.Server, cut context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.limits.Drain)
 	defer cancel()
 	var wg sync.WaitGroup
-	// The faces end their streams in their own words. Some are on connections
+	// The parts end their streams in their own words. Some are on connections
 	// that they took over, which the HTTP servers know nothing of.
-	wg.Go(func() { s.closeFaces() })
+	wg.Go(s.closeParts)
 	for _, srv := range servers {
 		wg.Go(func() {
 			if srv.Shutdown(ctx) != nil {
@@ -255,23 +254,12 @@ func (s *Server) drain(servers []*http.Server, cut context.CancelFunc) {
 	}
 }
 
-func (s *Server) closeFaces() {
-	for _, err := range []error{s.langsmith.Close(), s.envd.Close(), s.files.Close()} {
-		if err != nil {
-			s.log.Warn("face not closed", slog.Any("err", err))
+func (s *Server) closeParts() {
+	for _, p := range s.cfg.Parts {
+		if c, ok := p.(io.Closer); ok {
+			if err := c.Close(); err != nil {
+				s.log.Warn("part not closed", slog.String("part", p.Name()), slog.Any("err", err))
+			}
 		}
-	}
-}
-
-func (s *Server) roleMetrics() map[string]metrics.Role {
-	if s.cfg.Roles == nil {
-		return nil
-	}
-	roles, err := s.cfg.Roles()
-	if err != nil {
-		return nil
-	}
-	return map[string]metrics.Role{
-		"anchor": metrics.Role(roles.Anchor), "keeper": metrics.Role(roles.Keeper), "server": metrics.Role(roles.Server),
 	}
 }

@@ -14,7 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/daemon/parts"
+	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/metrics"
 )
 
 // served is a running server with its addresses.
@@ -39,17 +42,14 @@ func serve(t *testing.T, change func(*Config)) *served {
 		t.Fatal(err)
 	}
 	cfg := Config{
-		Manager: fakeproc.New(t), Listeners: []net.Listener{tcp, unixListener}, StateDir: dir,
+		Manager: fakeproc.New(t), Listeners: []net.Listener{tcp, unixListener},
 		PortFile: filepath.Join(dir, "port"), URLFile: filepath.Join(dir, "url"), Version: "v0-test",
 		Limits: Limits{Drain: 200 * time.Millisecond},
 	}
 	if change != nil {
 		change(&cfg)
 	}
-	s, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := assemble(t, dir, cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -64,6 +64,25 @@ func serve(t *testing.T, change func(*Config)) *served {
 	}
 	t.Cleanup(func() { stop() })
 	return &served{Server: s, dir: dir, tcp: "http://" + tcp.Addr().String(), socket: socket, stop: stop}
+}
+
+// assemble makes a server as the daemon has it: with its driver and its parts.
+func assemble(t *testing.T, dir string, cfg Config) *Server {
+	t.Helper()
+	cfg.Metrics = metrics.New(metrics.Config{Manager: cfg.Manager, Version: cfg.Version})
+	set, err := parts.Open(parts.Config{
+		Manager: cfg.Metrics.Manager(), StateDir: dir, Token: face.Token(cfg.Token), Trusted: Trusted, Insecure: cfg.Insecure,
+		Budget: cfg.Budget, Version: cfg.Version, Log: cfg.Log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Driver, cfg.Parts, cfg.TokenNow = set.Driver, append(set.Parts, cfg.Parts...), set.Token
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // client returns a client of one protocol ("h1" or "h2") over one network.
@@ -195,10 +214,7 @@ func TestABrokenListenerEndsRunWithItsError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Config{Manager: fakeproc.New(t), Listeners: []net.Listener{l}, StateDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := assemble(t, t.TempDir(), Config{Manager: fakeproc.New(t), Listeners: []net.Listener{l}})
 	l.Close()
 	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), l.Addr().String()) {
 		t.Errorf("Run on a closed listener returned %v", err)
@@ -214,7 +230,7 @@ func TestAPanicEndsOneRequest(t *testing.T) {
 		http.NewResponseController(w).Flush()
 		panic("a bug")
 	})
-	mux.Handle("/", s.Handler())
+	mux.Handle("/", s.handler)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -253,15 +269,12 @@ func TestSettingsOfInitOutliveTheServerAndAreSecret(t *testing.T) {
 	if got, body := do(t, c, "POST", s.tcp+"/init", `{"accessToken":"k","defaultUser":"root"}`, nil); got != 204 {
 		t.Fatalf("/init is %d %s", got, body)
 	}
-	fi, err := os.Stat(filepath.Join(s.dir, settingsName))
+	fi, err := os.Stat(filepath.Join(s.dir, "envd-settings.json"))
 	if err != nil || fi.Mode().Perm() != 0o600 {
 		t.Fatalf("the settings are %v, %v; want mode 0600", fi, err)
 	}
-	again, err := New(Config{Manager: s.cfg.Manager, Listeners: s.cfg.Listeners, StateDir: s.dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer again.envd.Close()
+	again := assemble(t, s.dir, Config{Manager: s.cfg.Manager, Listeners: s.cfg.Listeners})
+	defer again.closeParts()
 	if !again.token().Matches("k") {
 		t.Error("a new server on the same directory does not ask for the token")
 	}

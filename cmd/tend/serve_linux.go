@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	assembly "github.com/tend-run/tend/daemon"
 	"github.com/tend-run/tend/internal/account"
 	"github.com/tend-run/tend/keeper/calm"
 	"github.com/tend-run/tend/keeper/client"
@@ -171,7 +172,6 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 	if err != nil {
 		return err
 	}
-	sync := syncOf(c.Fsync)
 	budget, err := c.budget()
 	if err != nil {
 		return err
@@ -180,34 +180,19 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 	if err != nil {
 		return err
 	}
-	manager, err := client.Open(ctx, client.Config{StateDir: dir, Environ: os.Environ(), Log: log, Sync: sync, Budget: budget, Keep: keepOutput, TTL: c.KeepFinished, Rebuilt: func() {
-		// All that runs is as it was, and so is all that clients need to go on:
-		// the next server finds it, as after a crash.
-		log.Error("the keeper's shared memory was damaged; another server goes on")
-		os.Exit(1)
-	}})
-	if err != nil {
-		return err
-	}
-	defer manager.Close()
-	roles, err := openRoles(dir, func(err error) { log.Warn("roles", slog.Any("err", err)) }, manager.UpgradeKeeper)
-	if err != nil {
-		return err
-	}
 	var distant net.Listener
 	if last := len(listeners) - 1; c.Distant {
 		listeners, distant = listeners[:last], listeners[last]
 	}
-	srv, err := server.New(server.Config{
-		Manager: manager, Listeners: listeners, Held: true, Distant: distant, StateDir: dir,
-		Token: token, Insecure: c.Insecure,
+	return assembly.Run(ctx, assembly.Config{
+		Client: client.Config{StateDir: dir, Environ: os.Environ(), Log: log, Sync: syncOf(c.Fsync), Budget: budget, Keep: keepOutput, TTL: c.KeepFinished, Rebuilt: func() {
+			// All that runs is as it was, and so is all that clients need to go on:
+			// the next server finds it, as after a crash.
+			log.Error("the keeper's shared memory was damaged; another server goes on")
+			os.Exit(1)
+		}},
+		Listeners: listeners, Distant: distant, Token: token, Insecure: c.Insecure,
 		DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
-		PortFile: c.PortFile, URLFile: filepath.Join(dir, urlName),
-		Roles: roles.get, Promises: func() []server.Promise { return powerLoss(promises(manager.Facts()), sync) }, Upgrade: roles.upgrade, Shutdown: roles.shutdown,
-		Version: versionText(), Log: log,
+		PortFile: c.PortFile, URLFile: filepath.Join(dir, urlName), Version: versionText(),
 	})
-	if err != nil {
-		return err
-	}
-	return srv.Run(ctx)
 }

@@ -50,7 +50,10 @@ type Driver struct {
 	byName map[string]*box    // guarded by mu
 }
 
-var _ driver.Driver = (*Driver)(nil)
+var (
+	_ driver.Driver = (*Driver)(nil)
+	_ driver.Runner = (*Driver)(nil)
+)
 
 // Open reads the sandboxes that there are. Run ends those whose time is up.
 func Open(cfg Config) (*Driver, error) {
@@ -186,8 +189,8 @@ func (d *Driver) forget(b *box) {
 }
 
 // Run stops idle sandboxes, destroys stopped ones whose time is up, and ends
-// destructions that a crash cut short. It returns when ctx ends.
-func (d *Driver) Run(ctx context.Context) {
+// destructions that a crash cut short. It returns nil when ctx ends.
+func (d *Driver) Run(ctx context.Context) error {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
@@ -195,7 +198,7 @@ func (d *Driver) Run(ctx context.Context) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
 }

@@ -5,7 +5,7 @@
 //
 //	f, err := envd.New(envd.Config{Manager: m})
 //	…
-//	f.Register(mux)
+//	server.Config{Parts: []part.Part{f}}
 //	defer f.Close()
 //
 // docs/protocols/envd.md says what is served, how it differs from the original

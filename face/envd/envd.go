@@ -3,6 +3,7 @@ package envd
 import (
 	"cmp"
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/gen/envd/process/processconnect"
+	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 )
 
@@ -62,7 +64,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Face serves the process half of envd's protocol. It implements [face.Face].
+// Face serves the process half of envd's protocol.
 type Face struct {
 	manager  process.Manager
 	settings *settings
@@ -107,11 +109,17 @@ func New(c Config) (*Face, error) {
 	return f, nil
 }
 
-// Name implements [face.Face].
+var (
+	_ part.Router   = (*Face)(nil)
+	_ part.Streamer = (*Face)(nil)
+	_ io.Closer     = (*Face)(nil)
+)
+
+// Name implements [part.Part].
 func (f *Face) Name() string { return "envd" }
 
-// Register implements [face.Face].
-func (f *Face) Register(mux *http.ServeMux) error {
+// Routes implements [part.Router].
+func (f *Face) Routes() (routes []part.Route) {
 	for path, h := range map[string]http.HandlerFunc{
 		processconnect.ProcessStartProcedure:       f.serveStart,
 		processconnect.ProcessConnectProcedure:     f.serveConnect,
@@ -121,16 +129,30 @@ func (f *Face) Register(mux *http.ServeMux) error {
 		processconnect.ProcessCloseStdinProcedure:  f.serveCloseStdin,
 		processconnect.ProcessUpdateProcedure:      f.serveUpdate,
 		"/process.Process/":                        f.serveRPC,
-		"GET /health":                              f.health,
-		"POST /init":                               f.init,
-		"GET /envs":                                f.envs,
-		"GET /metrics":                             f.metrics,
+	} {
+		routes = append(routes, part.Route{Pattern: path, Handler: f.Wrap(h), Access: part.Own, Body: bodyOf, OwnDeadline: true})
+	}
+	for path, h := range map[string]http.HandlerFunc{
+		"POST /init":   f.init,
+		"GET /envs":    f.envs,
+		"GET /metrics": f.metrics,
 		// Preflights of the REST paths end in the CORS handler.
 		"OPTIONS /health": http.NotFound, "OPTIONS /init": http.NotFound, "OPTIONS /envs": http.NotFound, "OPTIONS /metrics": http.NotFound,
 	} {
-		mux.Handle(path, f.Wrap(h))
+		routes = append(routes, part.Route{Pattern: path, Handler: f.Wrap(h), Access: part.Own})
 	}
-	return nil
+	return append(routes, part.Route{Pattern: "GET /health", Handler: f.Wrap(http.HandlerFunc(f.health)), Access: part.Open})
+}
+
+// bodyOf: input is held as it comes, all else is decoded.
+func bodyOf(path string) part.Body {
+	switch path {
+	case processconnect.ProcessStreamInputProcedure:
+		return part.Messages
+	case processconnect.ProcessSendInputProcedure:
+		return part.Data
+	}
+	return part.Fields
 }
 
 // cors as the original answers (envd.md §1).
@@ -180,7 +202,7 @@ func (f *Face) DefaultUser() string     { return f.settings.get().DefaultUser }
 func (f *Face) DefaultWorkdir() string  { return f.settings.get().DefaultWorkdir }
 func (f *Face) AccessToken() face.Token { return f.settings.get().AccessToken }
 
-// Streams is how many streams there are on connections that were taken over.
+// Streams implements [part.Streamer]: how many streams there are on connections that were taken over.
 func (f *Face) Streams() int { return int(f.taken.Load()) }
 
 // Close ends the streams with "unavailable", so that clients connect again,

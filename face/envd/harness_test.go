@@ -21,6 +21,7 @@ import (
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/envd"
 	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 )
 
@@ -51,7 +52,7 @@ func serve(t *testing.T, change func(*envd.Config)) *server {
 	}
 	s.face = f
 	mux := http.NewServeMux()
-	if err := f.Register(mux); err != nil {
+	if err := part.Mount(mux, f, nil); err != nil {
 		t.Fatal(err)
 	}
 	inner, err := net.Listen("tcp", "127.0.0.1:0")

@@ -21,6 +21,7 @@ import (
 
 	pb "github.com/tend-run/tend/gen/envd/process"
 	"github.com/tend-run/tend/gen/envd/process/processconnect"
+	"github.com/tend-run/tend/part"
 )
 
 // client returns a generated client over HTTP/1.1 or HTTP/2.
@@ -361,7 +362,7 @@ func TestNetPipe(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
 	mux := http.NewServeMux()
-	if err := s.face.Register(mux); err != nil {
+	if err := part.Mount(mux, s.face, nil); err != nil {
 		t.Fatal(err)
 	}
 	ours, theirs := net.Pipe()

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 )
 
@@ -59,7 +61,7 @@ type Config struct {
 	Log    *slog.Logger // nil: nothing is logged
 }
 
-// Face serves the protocol. It implements [face.Face].
+// Face serves the protocol.
 type Face struct {
 	driver    driver.Driver
 	manager   process.Manager
@@ -163,22 +165,35 @@ func (f *Face) housekeep() {
 	}
 }
 
-// Name implements [face.Face].
+var (
+	_ part.Router   = (*Face)(nil)
+	_ part.Streamer = (*Face)(nil)
+	_ io.Closer     = (*Face)(nil)
+)
+
+// Name implements [part.Part].
 func (f *Face) Name() string { return "langsmith" }
 
-// Register implements [face.Face].
-func (f *Face) Register(mux *http.ServeMux) error {
+// Routes implements [part.Router].
+func (f *Face) Routes() (routes []part.Route) {
 	// Two prefixes: the generated OpenAPI clients use the second (§1).
 	for _, prefix := range []string{"/v2/sandboxes", "/api/v2/sandboxes"} {
 		for _, resource := range []string{"boxes", "snapshots", "snapshots-by-name", "registries", "usage"} {
 			h := f.needsKey(http.StripPrefix(prefix, f.controlPlane()))
-			mux.Handle(prefix+"/"+resource, h)
-			mux.Handle(prefix+"/"+resource+"/", h)
+			for _, pattern := range []string{prefix + "/" + resource, prefix + "/" + resource + "/"} {
+				routes = append(routes, part.Route{Pattern: pattern, Handler: h, Access: part.Own})
+			}
 		}
 	}
-	data := f.dataPlane()
-	mux.Handle(dataPath, data)
-	return nil
+	return append(routes, part.Route{Pattern: dataPath, Handler: f.dataPlane(), Access: part.Own, Body: bodyOf, Secret: CarriesToken})
+}
+
+// bodyOf: uploads and requests to a service go on as they come.
+func bodyOf(path string) part.Body {
+	if strings.HasSuffix(path, "/upload") || strings.Contains(path, "/service/") {
+		return part.File
+	}
+	return part.Fields
 }
 
 // needsKey refuses callers that do not show the key, if there is one.
@@ -234,7 +249,7 @@ func (f *Face) leavePlace() {
 	f.places--
 }
 
-// Streams is how many connections of its own the face serves.
+// Streams implements [part.Streamer]: how many connections of its own the face serves.
 func (f *Face) Streams() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

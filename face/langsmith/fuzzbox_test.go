@@ -11,6 +11,7 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/files"
+	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 )
 
@@ -150,7 +151,7 @@ func paperFace(t *testing.T) (*Face, http.Handler) {
 	}
 	t.Cleanup(func() { f.Close() })
 	mux := http.NewServeMux()
-	if err := f.Register(mux); err != nil {
+	if err := part.Mount(mux, f, nil); err != nil {
 		t.Fatal(err)
 	}
 	return f, mux

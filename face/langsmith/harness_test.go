@@ -19,6 +19,7 @@ import (
 	"github.com/tend-run/tend/driver/host"
 	"github.com/tend-run/tend/face/langsmith"
 	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 )
 
@@ -70,7 +71,7 @@ func (s *server) start(change func(*langsmith.Config)) {
 		s.t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	if err := f.Register(mux); err != nil {
+	if err := part.Mount(mux, f, nil); err != nil {
 		s.t.Fatal(err)
 	}
 	hs := httptest.NewServer(mux)

@@ -11,34 +11,34 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-type admin struct{ cfg Config }
+type admin struct{ daemon Admin }
 
 func unsupported(what string) error {
 	return tendpb.Error(fmt.Errorf("%s of this server: %w", what, process.ErrUnsupported))
 }
 
 func (a *admin) Status(ctx context.Context, _ *connect.Request[tendv1.StatusRequest]) (*connect.Response[tendv1.StatusResponse], error) {
-	if a.cfg.Status == nil {
+	if a.daemon == nil {
 		return nil, unsupported("status")
 	}
-	return answer(a.cfg.Status(ctx))
+	return answer(a.daemon.Status(ctx))
 }
 
 func (a *admin) Upgrade(ctx context.Context, req *connect.Request[tendv1.UpgradeRequest]) (*connect.Response[tendv1.UpgradeResponse], error) {
-	if a.cfg.Upgrade == nil {
+	if a.daemon == nil {
 		return nil, unsupported("upgrade")
 	}
 	if b := req.Msg.GetBinary(); b != "" && !filepath.IsAbs(b) {
 		return nil, tendpb.Error(&process.InvalidError{Field: "binary", Reason: fmt.Sprintf("is %q; an absolute path is needed", b)})
 	}
-	return answer(a.cfg.Upgrade(ctx, req.Msg))
+	return answer(a.daemon.Upgrade(ctx, req.Msg))
 }
 
 func (a *admin) Shutdown(ctx context.Context, req *connect.Request[tendv1.ShutdownRequest]) (*connect.Response[tendv1.ShutdownResponse], error) {
-	if a.cfg.Shutdown == nil {
+	if a.daemon == nil {
 		return nil, unsupported("shutdown")
 	}
-	return answer(&tendv1.ShutdownResponse{}, a.cfg.Shutdown(ctx, req.Msg.GetKeep()))
+	return answer(&tendv1.ShutdownResponse{}, a.daemon.Shutdown(ctx, req.Msg.GetKeep()))
 }
 
 func answer[T any](m *T, err error) (*connect.Response[T], error) {

@@ -12,6 +12,7 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/part"
 )
 
 // FuzzCalls sends bodies to the methods that start nothing: each is answered,
@@ -41,8 +42,12 @@ func FuzzCalls(f *testing.F) {
 		f.Add(i, 1, binary)
 		f.Add(i, 3, append([]byte{0, 0, 0, 0, byte(len(binary))}, binary...))
 	}
+	face, err := New(Config{Manager: fakeproc.New(f)})
+	if err != nil {
+		f.Fatal(err)
+	}
 	mux := http.NewServeMux()
-	if err := New(Config{Manager: fakeproc.New(f)}).Register(mux); err != nil {
+	if err := part.Mount(mux, face, nil); err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, path, kind int, body []byte) {

@@ -3,7 +3,9 @@ package native
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -11,25 +13,28 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/tendpb"
+	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 )
 
 // MaxRequest bounds one message of a client, in bytes.
 const MaxRequest = 16 << 20
 
+// Admin answers for the daemon.
+type Admin interface {
+	Status(ctx context.Context) (*tendv1.StatusResponse, error)
+	// Upgrade and Shutdown may end this server only after they have returned.
+	Upgrade(ctx context.Context, req *tendv1.UpgradeRequest) (*tendv1.UpgradeResponse, error)
+	// Shutdown ends the daemon; with keep its processes go on.
+	Shutdown(ctx context.Context, keep bool) error
+}
+
 // Config of the native face.
 type Config struct {
 	// Manager has the processes. Required.
 	Manager process.Manager
-	// Status, Upgrade and Shutdown answer the AdminService. A nil one is
-	// answered with "not supported". Shutdown and Upgrade may end this server
-	// only after they have returned.
-	Status   func(context.Context) (*tendv1.StatusResponse, error)
-	Upgrade  func(context.Context, *tendv1.UpgradeRequest) (*tendv1.UpgradeResponse, error)
-	Shutdown func(ctx context.Context, keep bool) error
-	// Stopping is closed when the server is about to stop: open streams then
-	// end with going_away. Nil: never.
-	Stopping <-chan struct{}
+	// Admin answers the AdminService; nil: "not supported".
+	Admin Admin
 	// Instance names this run of the server. Version is that of the program.
 	Instance, Version string
 	// Held: the listening sockets outlive this server. Clients are told, and
@@ -39,26 +44,36 @@ type Config struct {
 	Heartbeat time.Duration
 }
 
-// Face is the native API as a face of the server.
-type Face struct{ cfg Config }
+// Face is the native API as a part of the server.
+type Face struct {
+	cfg  Config
+	once sync.Once
+	// stopping is closed by Close.
+	stopping chan struct{}
+}
+
+var (
+	_ part.Router = (*Face)(nil)
+	_ io.Closer   = (*Face)(nil)
+)
 
 // New makes the face. The caller guards it: authorization is not its business.
-func New(cfg Config) *Face {
+func New(cfg Config) (*Face, error) {
+	if cfg.Manager == nil {
+		return nil, errors.New("the native face needs a manager of processes")
+	}
 	if cfg.Heartbeat <= 0 {
 		cfg.Heartbeat = tendpb.Heartbeat
 	}
-	return &Face{cfg: cfg}
+	return &Face{cfg: cfg, stopping: make(chan struct{})}, nil
 }
 
-// Name is "native".
+// Name implements [part.Part].
 func (f *Face) Name() string { return "native" }
 
-// Register mounts /tend.v1.ProcessService/, /tend.v1.ViewService/ and
-// /tend.v1.AdminService/.
-func (f *Face) Register(mux *http.ServeMux) error {
-	if f.cfg.Manager == nil {
-		return errors.New("the native face needs a manager of processes")
-	}
+// Routes implements [part.Router]: /tend.v1.ProcessService/,
+// /tend.v1.ViewService/ and /tend.v1.AdminService/.
+func (f *Face) Routes() []part.Route {
 	opts := []connect.HandlerOption{
 		connect.WithReadMaxBytes(MaxRequest), face.Codecs(),
 		connect.WithCompression("gzip", nil, nil),
@@ -66,8 +81,28 @@ func (f *Face) Register(mux *http.ServeMux) error {
 			return connect.NewError(connect.CodeInternal, errors.New(spec.Procedure+" hit a fault of the server; this request ended, nothing else did"))
 		}),
 	}
-	mux.Handle(tendv1connect.NewProcessServiceHandler(&processes{cfg: f.cfg}, opts...))
-	mux.Handle(tendv1connect.NewViewServiceHandler(&views{processes{cfg: f.cfg}}, opts...))
-	mux.Handle(tendv1connect.NewAdminServiceHandler(&admin{cfg: f.cfg}, opts...))
+	p := &processes{cfg: f.cfg, stopping: f.stopping}
+	var routes [3]part.Route
+	routes[0].Pattern, routes[0].Handler = tendv1connect.NewProcessServiceHandler(p, opts...)
+	routes[0].Body = bodyOf
+	routes[1].Pattern, routes[1].Handler = tendv1connect.NewViewServiceHandler(&views{*p}, opts...)
+	routes[2].Pattern, routes[2].Handler = tendv1connect.NewAdminServiceHandler(&admin{f.cfg.Admin}, opts...)
+	return routes[:]
+}
+
+func bodyOf(path string) part.Body {
+	switch path {
+	case tendv1connect.ProcessServiceWriteStreamProcedure:
+		return part.Messages
+	case tendv1connect.ProcessServiceWriteProcedure:
+		return part.Data
+	}
+	return part.Fields
+}
+
+// Close ends the open streams with going_away. It does not wait for them: they
+// are requests of the HTTP server.
+func (f *Face) Close() error {
+	f.once.Do(func() { close(f.stopping) })
 	return nil
 }

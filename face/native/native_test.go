@@ -17,6 +17,7 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 	"go.uber.org/goleak"
 )
@@ -26,11 +27,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // serve returns a client of the face's own protocol, and its URL.
 func serve(t *testing.T, cfg native.Config) (tendv1connect.ProcessServiceClient, string) {
 	t.Helper()
+	c, url, _ := serveFace(t, cfg)
+	return c, url
+}
+
+func serveFace(t *testing.T, cfg native.Config) (tendv1connect.ProcessServiceClient, string, *native.Face) {
+	t.Helper()
 	if cfg.Manager == nil {
 		cfg.Manager = fakeproc.New(t)
 	}
+	face, err := native.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
 	mux := http.NewServeMux()
-	if err := native.New(cfg).Register(mux); err != nil {
+	if err := part.Mount(mux, face, nil); err != nil {
 		t.Fatal(err)
 	}
 	srv := httptest.NewUnstartedServer(mux)
@@ -46,7 +57,7 @@ func serve(t *testing.T, cfg native.Config) (tendv1connect.ProcessServiceClient,
 		srv.CloseClientConnections()
 		srv.Close()
 	})
-	return tendv1connect.NewProcessServiceClient(&http.Client{Transport: tr}, srv.URL), srv.URL
+	return tendv1connect.NewProcessServiceClient(&http.Client{Transport: tr}, srv.URL), srv.URL, face
 }
 
 func start(t *testing.T, c tendv1connect.ProcessServiceClient, shell string) *tendv1.Selector {
@@ -96,8 +107,7 @@ func TestWrongRequestsNameTheField(t *testing.T) {
 }
 
 func TestAnIdleStreamBeatsAndGoesAwayWithTheServer(t *testing.T) {
-	stopping := make(chan struct{})
-	c, _ := serve(t, native.Config{Stopping: stopping, Heartbeat: time.Millisecond, Instance: "i1"})
+	c, _, face := serveFace(t, native.Config{Heartbeat: time.Millisecond, Instance: "i1"})
 	stream, err := c.Read(t.Context(), connect.NewRequest(&tendv1.ReadRequest{Process: start(t, c, "exec sleep 1000")}))
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +121,7 @@ func TestAnIdleStreamBeatsAndGoesAwayWithTheServer(t *testing.T) {
 		}
 		if ev.GetHeartbeat() != nil {
 			if beats++; beats == 3 {
-				close(stopping)
+				face.Close()
 			}
 		}
 		if ev.GetGoingAway() != nil {

@@ -13,7 +13,10 @@ import (
 )
 
 // processes implements the ProcessService. It holds no state.
-type processes struct{ cfg Config }
+type processes struct {
+	cfg      Config
+	stopping <-chan struct{} // closed when the server stops
+}
 
 func (s *processes) find(ctx context.Context, sel *tendv1.Selector) (process.Process, error) {
 	by, err := tendpb.ToSelector(sel)

@@ -119,7 +119,7 @@ func (s *processes) pump(ctx context.Context, src source, from []*tendv1.StreamO
 			// A stream that always has more must notice, too, that the server
 			// stops or the client is gone.
 			select {
-			case <-s.cfg.Stopping:
+			case <-s.stopping:
 				return send(&tendv1.Event{Fact: goingAway})
 			case <-ctx.Done():
 				return tendpb.Error(ctx.Err())
@@ -134,7 +134,7 @@ func (s *processes) pump(ctx context.Context, src source, from []*tendv1.StreamO
 			if err := send(&tendv1.Event{Fact: heartbeat}); err != nil {
 				return err
 			}
-		case <-s.cfg.Stopping:
+		case <-s.stopping:
 			return send(&tendv1.Event{Fact: goingAway})
 		case <-ctx.Done():
 			return tendpb.Error(ctx.Err())
@@ -190,7 +190,7 @@ func (s *processes) Wait(ctx context.Context, req *connect.Request[tendv1.WaitRe
 			if err := stream.Send(&tendv1.WaitResponse{Answer: &tendv1.WaitResponse_Heartbeat{Heartbeat: heartbeat.Heartbeat}}); err != nil {
 				return err
 			}
-		case <-s.cfg.Stopping:
+		case <-s.stopping:
 			return stream.Send(&tendv1.WaitResponse{Answer: &tendv1.WaitResponse_GoingAway{GoingAway: goingAway.GoingAway}})
 		case <-ctx.Done():
 			return tendpb.Error(ctx.Err())

@@ -3,6 +3,7 @@ package envdfs
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/gen/envd/filesystem/filesystemconnect"
+	"github.com/tend-run/tend/part"
 )
 
 // Config says how a Face behaves. The zero value serves without a token, as
@@ -97,8 +99,18 @@ func New(cfg Config) *Face {
 	}
 }
 
-// Register mounts the paths.
-func (f *Face) Register(mux *http.ServeMux) {
+var (
+	_ part.Router = (*Face)(nil)
+	_ io.Closer   = (*Face)(nil)
+)
+
+// Name implements [part.Part]: this is the other half of envd.
+func (f *Face) Name() string { return "envd" }
+
+// Routes implements [part.Router]. What the protocol shares is around paths that
+// there are not, too: strangers learn nothing of them.
+func (f *Face) Routes() []part.Route {
+	mux := http.NewServeMux()
 	for pattern, h := range map[string]http.HandlerFunc{
 		"GET /files":          f.download, // HEAD, too
 		"POST /files":         f.upload,
@@ -106,11 +118,17 @@ func (f *Face) Register(mux *http.ServeMux) {
 		// Preflights end in the CORS handler of Wrap.
 		"OPTIONS /files": http.NotFound, "OPTIONS /files/compose": http.NotFound,
 	} {
-		mux.Handle(pattern, f.cfg.Wrap(h))
+		mux.Handle(pattern, h)
 	}
 	options := append([]connect.HandlerOption{connect.WithReadMaxBytes(maxMessage), face.Codecs(), connect.WithRecover(f.recovered)}, f.cfg.Options...)
-	path, h := filesystemconnect.NewFilesystemHandler(service{f}, options...)
-	mux.Handle(path, f.cfg.Wrap(h))
+	service, h := filesystemconnect.NewFilesystemHandler(service{f}, options...)
+	mux.Handle(service, h)
+	all := f.cfg.Wrap(mux)
+	return []part.Route{
+		{Pattern: "/files", Handler: all, Access: part.Own, Body: func(string) part.Body { return part.File }},
+		{Pattern: "/files/", Handler: all, Access: part.Own},
+		{Pattern: service, Handler: all, Access: part.Own},
+	}
 }
 
 // recovered turns a panic in one request into an error of that request.

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/part"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -39,7 +40,9 @@ func serve(t *testing.T, cfg Config) *server {
 	cfg.Token = func() face.Token { return s.token }
 	s.face = New(cfg)
 	mux := http.NewServeMux()
-	s.face.Register(mux)
+	if err := part.Mount(mux, s.face, nil); err != nil {
+		t.Fatal(err)
+	}
 	srv := httptest.NewServer(mux)
 	s.url = srv.URL
 	transport := &http.Transport{DisableCompression: true}

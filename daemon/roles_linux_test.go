@@ -1,10 +1,9 @@
-package main
+package daemon
 
 import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/tend-run/tend/server"
 )
 
 func TestRestartsOfRolesAreCounted(t *testing.T) {
@@ -29,8 +28,8 @@ func TestRestartsOfRolesAreCounted(t *testing.T) {
 
 func TestFactsOfTheKeeperBecomePromises(t *testing.T) {
 	got := promises([]string{"kill=cgroup.kill in /x", "splice!EINVAL: a=b", "nothing"})
-	want := []server.Promise{{Name: "kill", Kept: true, Detail: "cgroup.kill in /x"}, {Name: "splice", Detail: "EINVAL: a=b"}}
-	if diff := cmp.Diff(want, got); diff != "" {
+	want := []promise{{name: "kill", kept: true, detail: "cgroup.kill in /x"}, {name: "splice", detail: "EINVAL: a=b"}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(promise{})); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -1,0 +1,70 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"net"
+
+	"github.com/tend-run/tend/daemon/parts"
+	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/keeper/client"
+	"github.com/tend-run/tend/metrics"
+	"github.com/tend-run/tend/server"
+)
+
+// Config of the server role. Client.StateDir and Listeners are needed.
+type Config struct {
+	// Client is how the keeper's processes are reached. Its StateDir and Log are
+	// those of the whole role.
+	Client client.Config
+	// Listeners of the HTTP server. The launcher holds them, too.
+	Listeners []net.Listener
+	// Distant is where distant's encrypted transport is served. nil: nowhere.
+	Distant net.Listener
+
+	// As in server.Config.
+	Token             string
+	Insecure          bool
+	PortFile, URLFile string
+	// As in parts.Config.
+	DefaultUser, DefaultWorkdir string
+
+	Version string
+}
+
+// Run is the server role: it serves until ctx ends.
+func Run(ctx context.Context, c Config) error {
+	log, dir := c.Client.Log, c.Client.StateDir
+	manager, err := client.Open(ctx, c.Client)
+	if err != nil {
+		return err
+	}
+	defer manager.Close()
+	roles, err := openRoles(dir, func(err error) { log.Warn("roles", slog.Any("err", err)) }, manager.UpgradeKeeper)
+	if err != nil {
+		return err
+	}
+	daemon := &admin{
+		version: c.Version, url: server.FindURL(c.Listeners, "tcp"), stateDir: dir,
+		manager: manager, sync: c.Client.Sync, roles: roles, log: log,
+	}
+	measured := metrics.New(metrics.Config{Manager: manager, Roles: roles.metrics, Version: c.Version})
+	budget := face.NewBudget(server.InFlight)
+	set, err := parts.Open(parts.Config{
+		Manager: measured.Manager(), StateDir: dir, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
+		Token: face.Token(c.Token), Trusted: server.Trusted, Insecure: c.Insecure, Budget: budget,
+		Distant: c.Distant, Admin: daemon, Held: true, Version: c.Version, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	s, err := server.New(server.Config{
+		Manager: manager, Driver: set.Driver, Parts: set.Parts, Listeners: c.Listeners,
+		Token: c.Token, TokenNow: set.Token, Insecure: c.Insecure, PortFile: c.PortFile, URLFile: c.URLFile,
+		Final: daemon.final, Metrics: measured, Budget: budget, Version: c.Version, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}

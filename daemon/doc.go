@@ -1,0 +1,5 @@
+// Package daemon assembles the server role of tend serve: the processes of the
+// keeper, the driver and the parts (package daemon/parts), and the server around
+// them. It knows the other roles: it counts their restarts, upgrades them and
+// shuts them down.
+package daemon

@@ -1,0 +1,124 @@
+// Package parts lists what the daemon's server does: the driver of its sandboxes
+// and the parts over it. It is the place to add one.
+//
+// # What callers show
+//
+//	/-/healthz, /-/readyz, GET /health         nothing: there are no facts in them
+//	/files with a signature                    as envd has it
+//	/tend.v1.*, /-/metrics                     Authorization: Bearer <token>
+//	all other paths of envd, /init included    X-Access-Token: <token>
+//	/v2/sandboxes/*, /langsmith/*              X-Api-Key or a bearer token, or a link's own token
+//
+// With a token the envd face starts as if /init had set it: there is no moment at
+// which it is open.
+//
+// # Files in the state directory
+//
+//	envd-settings.json   what /init set (0600): variables, default user, …
+//	boxes/               the sandboxes of the host driver
+//	langsmith/           the secret behind links, maps of text offsets
+//	distant/             key and sessions of distant's transport, and its URI
+package parts
+
+import (
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/host"
+	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/face/distant"
+	"github.com/tend-run/tend/face/envd"
+	"github.com/tend-run/tend/face/envd/envdfs"
+	"github.com/tend-run/tend/face/langsmith"
+	"github.com/tend-run/tend/face/native"
+	"github.com/tend-run/tend/part"
+	"github.com/tend-run/tend/process"
+)
+
+// Config is what the parts share. Manager and StateDir are needed.
+type Config struct {
+	// Manager of the machine's processes.
+	Manager process.Manager
+	// StateDir is an existing directory, owned by the server's user. Each part
+	// that keeps something has a name of its own in it.
+	StateDir string
+	// DefaultUser and DefaultWorkdir are for requests that name none. Empty: the
+	// user the server runs as, and the user's home.
+	DefaultUser, DefaultWorkdir string
+	// Token that callers must show from the start. Empty: none.
+	Token face.Token
+	// Trusted reports whether a caller needs no token. nil: nobody.
+	Trusted func(*http.Request) bool
+	// Insecure: requests that foreign web pages cause are served.
+	Insecure bool
+	// Budget bounds the memory of messages that come over connections that a part
+	// took over. nil: no bound.
+	Budget *face.Budget
+	// Distant is where distant's encrypted transport is served. nil: nowhere.
+	Distant net.Listener
+	// Admin answers for the daemon.
+	Admin native.Admin
+	// Held: the listening sockets outlive this server.
+	Held    bool
+	Version string
+	Log     *slog.Logger // nil: nothing is logged
+}
+
+// Set is what a server has to do.
+type Set struct {
+	Driver driver.Driver
+	// Parts in the order in which they end.
+	Parts []part.Part
+	// Token returns the token of this moment: envd's POST /init may set one.
+	Token func() face.Token
+}
+
+// Open makes the driver and the parts. They do nothing until a server has them.
+func Open(c Config) (*Set, error) {
+	if c.Manager == nil || c.StateDir == "" {
+		return nil, errors.New("parts: a manager and a state directory are needed")
+	}
+	boxes, err := host.Open(host.Config{
+		Dir: filepath.Join(c.StateDir, "boxes"), Top: c.StateDir, Manager: c.Manager, DefaultUser: c.DefaultUser, Log: c.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	api, err := native.New(native.Config{
+		Manager: c.Manager, Admin: c.Admin, Instance: rand.Text(), Version: c.Version, Held: c.Held,
+	})
+	if err != nil {
+		return nil, err
+	}
+	processes, err := envd.New(envd.Config{
+		Manager: c.Manager, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
+		Token: c.Token, Guard: face.Guard{Off: c.Insecure}, Store: settingsIn(c.StateDir), Log: c.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	files := envdfs.New(envdfs.Config{
+		Token: processes.AccessToken, Wrap: processes.Wrap,
+		DefaultUser: processes.DefaultUser, DefaultWorkdir: processes.DefaultWorkdir, Log: c.Log,
+	})
+	sandboxes, err := langsmith.New(langsmith.Config{
+		Driver: boxes, Manager: c.Manager, Token: processes.AccessToken, Trusted: c.Trusted,
+		Dir: filepath.Join(c.StateDir, "langsmith"), Budget: c.Budget, Log: c.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	set := &Set{Driver: boxes, Parts: []part.Part{api, sandboxes, processes, files}, Token: processes.AccessToken}
+	if c.Distant != nil {
+		set.Parts = append(set.Parts, &distant.Service{
+			Config: distant.Config{Manager: c.Manager, Dir: c.DefaultWorkdir, User: c.DefaultUser, Version: c.Version, Log: c.Log},
+			Dir:    filepath.Join(c.StateDir, "distant"), Listener: c.Distant,
+		})
+	}
+	return set, nil
+}
