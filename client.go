@@ -75,7 +75,8 @@ type Client struct {
 var _ process.Manager = (*Client)(nil)
 
 // Dial reaches the server at url, http://HOST:PORT, https://HOST[:PORT] or
-// unix:///PATH, and says hello to it. It tries once and returns an error
+// unix:///PATH, and says hello to it. A URL with a user name, password, query or
+// fragment is a [process.InvalidError]: nothing in it is ignored. Dial tries once and returns an error
 // wrapping [process.ErrUnavailable] if nobody answers; from then on lost
 // connections are made anew by themselves. Close the client at the end.
 func Dial(ctx context.Context, url string, opts Options) (*Client, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -154,6 +155,26 @@ func TestURLs(t *testing.T) {
 		got, err := parseTarget(raw)
 		if got != want || (err != nil) != (want == target{}) {
 			t.Errorf("%q: %+v, %v", raw, got, err)
+		}
+	}
+}
+
+// Nothing in a URL is ignored, least of all a password; and no error shows one.
+func TestAURLWithMoreThanAPlaceIsRefusedByThePartsName(t *testing.T) {
+	for raw, part := range map[string]string{
+		"http://user:secret@h:1":    "a password",
+		"https://user@h":            "a user name",
+		"http://:secret@h":          "a password",
+		"ftp://user:secret@h":       "a password",
+		"http://user:secret@h:port": "cannot be read",
+		"http://h:1?token=x":        "a query (?token=x)",
+		"http://h:1/base?":          "a query",
+		"http://h:1/base#part":      "a fragment (#part)",
+	} {
+		_, err := Dial(t.Context(), raw, Options{})
+		invalid, ok := errors.AsType[*process.InvalidError](err)
+		if !ok || invalid.Field != "url" || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v; want an error that names %s", raw, err, part)
 		}
 	}
 }

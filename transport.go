@@ -29,23 +29,42 @@ type target struct {
 	tls    bool
 }
 
+// parseTarget refuses what it would otherwise ignore, and repeats no password.
 func parseTarget(raw string) (target, error) {
+	const forms = "write http://HOST:PORT, https://HOST or unix:///PATH"
 	if path, ok := strings.CutPrefix(raw, "unix:"); ok {
 		path = strings.TrimPrefix(path, "//")
 		if path == "" {
-			return target{}, errors.New("the URL unix:// names no socket; write unix:///run/tend.sock")
+			return target{}, wrongURL("names no socket; write unix:///run/tend.sock")
 		}
 		return target{base: "http://tend", socket: path}, nil
 	}
 	u, err := url.Parse(raw)
-	if err != nil {
-		return target{}, fmt.Errorf("the URL of the server is wrong: %w; write http://HOST:PORT, https://HOST or unix:///PATH", err)
+	if parse, ok := errors.AsType[*url.Error](err); ok {
+		err = parse.Err // without the URL
 	}
-	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return target{}, fmt.Errorf("the URL %q has no form that is known; write http://HOST:PORT, https://HOST or unix:///PATH", raw)
+	switch {
+	case err != nil:
+		return target{}, wrongURL("cannot be read: %v; %s", err, forms)
+	case u.User != nil:
+		part := "a user name"
+		if _, has := u.User.Password(); has {
+			part = "a user name and a password"
+		}
+		return target{}, wrongURL("has %s, and the server knows none; give the token apart from it (TEND_TOKEN, Options.Token)", part)
+	case (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
+		return target{}, wrongURL("%q has no form that is known; %s", raw, forms)
+	case u.RawQuery != "" || u.ForceQuery:
+		return target{}, wrongURL("has a query (?%.40s), which has no meaning here; %s", u.RawQuery, forms)
+	case u.Fragment != "":
+		return target{}, wrongURL("has a fragment (#%.40s), which has no meaning here; %s", u.Fragment, forms)
 	}
 	base := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath} // escapes the zone of an address and the path
 	return target{base: strings.TrimSuffix(base.String(), "/"), tls: u.Scheme == "https"}, nil
+}
+
+func wrongURL(format string, args ...any) error {
+	return &process.InvalidError{Field: "url", Reason: fmt.Sprintf(format, args...)}
 }
 
 // transport makes the HTTP side. HTTP/2 carries any number of streams over one

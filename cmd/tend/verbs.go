@@ -73,7 +73,7 @@ type roleGrammar struct {
 
 // globals are the flags of every command.
 type globals struct {
-	URL      string `name:"url" env:"TEND_URL" placeholder:"URL" help:"The daemon: http://host:port or unix:///path. Default: the daemon of the current user."`
+	URL      string `name:"url" env:"TEND_URL" placeholder:"URL" help:"The daemon: http://host:port or unix:///path, without user name, password, query or fragment. Default: the daemon of the current user."`
 	Token    string `name:"token" env:"TEND_TOKEN" placeholder:"TOKEN" help:"Token of the daemon; better given as TEND_TOKEN, which ps(1) does not show."`
 	StateDir string `name:"state-dir" env:"TEND_STATE_DIR" placeholder:"DIR" help:"State directory of one's own daemon. Default: /var/lib/tend for root, else ~/.local/state/tend."`
 	JSON     bool   `name:"json" help:"Print facts as JSON on stdout, and errors as JSON on stderr."`
