@@ -105,7 +105,7 @@ func Run(cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	known, _ := os.ReadFile(run.Path(rundir.Roles))
+	known, _ := run.ReadFile(rundir.Roles)
 	a.mu.Lock()
 	a.resume(&a.keeper, known)
 	failpoint.Hit(failpoint.AnchorResumed)
@@ -349,7 +349,7 @@ func (a *anchor) connectKeeper(pid int, ended <-chan struct{}) {
 }
 
 func (a *anchor) startServer() (int, error) {
-	b, err := os.ReadFile(a.run.Path(rundir.ServerArgv))
+	b, err := a.run.ReadFile(rundir.ServerArgv)
 	if err != nil {
 		return 0, fmt.Errorf("the server's command line: %w", err)
 	}

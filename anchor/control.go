@@ -225,7 +225,7 @@ func (c *Client) SetServer(argv []string) error {
 
 // Server returns the command line of the server.
 func (c *Client) Server() ([]string, error) {
-	b, err := os.ReadFile(c.run.Path(rundir.ServerArgv))
+	b, err := c.run.ReadFile(rundir.ServerArgv)
 	return splitArgv(b), err
 }
 

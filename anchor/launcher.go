@@ -172,7 +172,7 @@ func (l *launcher) attend(chld, end <-chan os.Signal, ended <-chan struct{}) (st
 			return true
 		case <-ended:
 			l.reap()
-			if _, err := os.Stat(l.run.Path(rundir.Roles)); err != nil && !l.killed {
+			if _, err := os.Stat(l.run.Path(rundir.Roles)); err != nil && !l.killed && !ownFault(l.status) {
 				return true // an orderly end: the anchor was told to shut down
 			}
 			if l.fails < failsToTell {

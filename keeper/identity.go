@@ -9,13 +9,12 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/process"
-	"github.com/tend-run/tend/spool"
 )
 
 // identity tells this daemon from all others on the machine, whose state directory
@@ -32,6 +31,9 @@ type identity struct {
 }
 
 const identityName = "identity"
+
+// maxIdentity bounds the file, in bytes.
+const maxIdentity = 4 << 10
 
 // formerGroup is the name that keepers of before gave to their groups.
 func formerGroup(stateDir string) string {
@@ -51,7 +53,7 @@ func openIdentity(stateDir string, takesOver bool) (identity, error) {
 	path := filepath.Join(stateDir, identityName)
 	var id identity
 	var dev, ino uint64
-	text, err := readIdentity(path)
+	text, err := rundir.ReadFile(path, maxIdentity)
 	if errors.Is(err, process.ErrDamaged) {
 		text, err = nil, nil // as one that cannot be read: it is made anew
 	}
@@ -70,12 +72,7 @@ func openIdentity(stateDir string, takesOver bool) (identity, error) {
 	if takesOver && errors.Is(err, fs.ErrNotExist) {
 		id.group = formerGroup(stateDir)
 	}
-	tmp := path + ".new"
-	err = os.WriteFile(tmp, fmt.Appendf(nil, "%x %d %d %s\n", id.number, uint64(st.Dev), st.Ino, id.group), 0o600)
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err != nil {
+	if err = rundir.WriteFile(path, fmt.Appendf(nil, "%x %d %d %s\n", id.number, uint64(st.Dev), st.Ino, id.group)); err != nil {
 		// The next keeper must come to the same, and nothing can be written down.
 		h := fnv.New64a()
 		fmt.Fprintln(h, st.Dev, st.Ino)
@@ -86,19 +83,4 @@ func openIdentity(stateDir string, takesOver bool) (identity, error) {
 		return id, fmt.Errorf("identity of the state directory: %w", err)
 	}
 	return id, nil
-}
-
-// readIdentity reads no more than an identity has, and waits for nobody.
-func readIdentity(path string) ([]byte, error) {
-	fd, err := spool.OpenFile(path, unix.O_RDONLY)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	b := make([]byte, 256)
-	n, err := unix.Read(fd, b)
-	if err != nil {
-		return nil, err
-	}
-	return b[:n], nil
 }

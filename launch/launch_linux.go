@@ -157,7 +157,7 @@ func Kept(stateDir string) bool {
 
 // locked is the pid that the lock's last owner wrote down; 0: none.
 func locked(run *rundir.Dir) int {
-	b, err := os.ReadFile(run.Path(rundir.Lock))
+	b, err := run.ReadFile(rundir.Lock)
 	if err != nil {
 		return 0
 	}

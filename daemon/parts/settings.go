@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/tend-run/tend/internal/replace"
 )
+
+// maxSettings bounds the file of settingsName in bytes: /init takes 4 MiB.
+const maxSettings = 16 << 20
 
 // settingsName is the file in the state directory that keeps what envd's
 // /init set.
@@ -24,7 +26,7 @@ func settingsIn(stateDir string) settingsFile {
 
 // Load implements envd.Store.
 func (f settingsFile) Load() ([]byte, error) {
-	data, err := os.ReadFile(f.path)
+	data, err := replace.Read(f.path, maxSettings)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/tend-run/tend/face/langsmith/transcode"
+	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/process"
 )
 
@@ -25,6 +26,9 @@ const (
 	// scanChunk is how much is read at once to complete a map.
 	scanChunk = 1 << 20
 	mapSuffix = ".map"
+	// maxMapFile bounds a kept map in bytes: 16 million points. A stream that has
+	// more is read again.
+	maxMapFile = 256 << 20
 )
 
 // textMap is the map of one stream of one process, shared by the connections
@@ -85,16 +89,32 @@ func (t *textMap) load() {
 	if t.m != nil {
 		return
 	}
-	var b []byte
-	if t.path != "" {
-		b, _ = os.ReadFile(t.path) // without it the stream is read again
-	}
+	b := t.kept()
 	t.m = transcode.Parse(b)
 	t.saved = t.m.End()
-	if whole := len(b) / transcode.PointSize * transcode.PointSize; whole != len(b) {
-		// A torn write: what follows must begin at a whole point.
-		_ = os.Truncate(t.path, int64(whole))
+}
+
+// kept reads what earlier servers have saved, in whole points. Without it the
+// stream is read again.
+func (t *textMap) kept() []byte {
+	if t.path == "" {
+		return nil
 	}
+	f, err := replace.Open(t.path, os.O_RDWR)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	b, err := replace.ReadAll(f, maxMapFile)
+	if err != nil {
+		return nil
+	}
+	whole := len(b) / transcode.PointSize * transcode.PointSize
+	if whole != len(b) {
+		// A torn write: what follows must begin at a whole point.
+		_ = f.Truncate(int64(whole))
+	}
+	return b[:whole]
 }
 
 // add takes raw bytes, which begin at offset from where a character does, and
@@ -134,7 +154,7 @@ func (t *textMap) save() {
 	for _, p := range t.m.After(t.saved.Raw) {
 		b = transcode.AppendPoint(b, p)
 	}
-	f, err := os.OpenFile(t.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	f, err := replace.Open(t.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND)
 	if err != nil {
 		return
 	}

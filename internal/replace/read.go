@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -11,21 +12,52 @@ import (
 // ErrNoFile: something else than a file of the expected size lies at the path.
 var ErrNoFile = errors.New("is not a regular file of the size that it should have")
 
-// Read reads a file of at most limit bytes. Whatever lies at its path, Read
-// waits for nobody and takes no more memory than that: a FIFO, a directory or a
-// larger file is ErrNoFile.
+// Open opens a file of the daemon's own, made 0600 with os.O_CREATE. It follows
+// no link and waits for nobody: what is not a regular file is ErrNoFile.
+func Open(path string, flags int) (*os.File, error) {
+	return open(path, flags|noFollow)
+}
+
+func open(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		if fi, lerr := os.Lstat(path); lerr == nil && !fi.Mode().IsRegular() && !errors.Is(err, fs.ErrPermission) {
+			return nil, fmt.Errorf("%s %w", path, ErrNoFile)
+		}
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s %w", path, ErrNoFile)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Read reads a file of at most limit bytes. It follows a link, as for a secret
+// that is kept elsewhere. Whatever lies at its path, Read waits for nobody and
+// takes no more memory than that: a FIFO, a directory or a larger file is
+// ErrNoFile.
 func Read(path string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := open(path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	return ReadAll(f, limit)
+}
+
+// ReadAll is Read for a file that is open. The position is behind what was read.
+func ReadAll(f *os.File, limit int64) ([]byte, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() || info.Size() > limit {
-		return nil, fmt.Errorf("%s %w", path, ErrNoFile)
+	if info.Size() > limit {
+		return nil, fmt.Errorf("%s %w", f.Name(), ErrNoFile)
 	}
 	return io.ReadAll(io.LimitReader(f, limit))
 }

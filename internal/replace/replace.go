@@ -8,6 +8,7 @@ package replace
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 )
@@ -33,6 +34,9 @@ func write(path string, data []byte, perm os.FileMode, sync func(*os.File) error
 	err = errors.Join(err, f.Chmod(perm), sync(f), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
+		if fi, lerr := os.Lstat(path); err != nil && lerr == nil && fi.IsDir() {
+			err = fmt.Errorf("%s is a directory where a file is written; remove it", path)
+		}
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))

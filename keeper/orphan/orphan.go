@@ -37,6 +37,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/failpoint"
+	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/process"
 )
 
@@ -44,6 +45,7 @@ const (
 	magic    = 0x0f09a002
 	size     = 48
 	maxBytes = 1 << 20 // the file starts anew beyond; the one before is kept
+	maxRead  = 1 << 28 // for one that could not be renamed, and grew
 )
 
 // former is the name of the file before.
@@ -55,7 +57,7 @@ const reserved = 64 << 10
 
 // Reserve makes an empty file with room for records.
 func Reserve(path string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := rundir.OpenFile(path, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC)
 	if err != nil {
 		return err
 	}
@@ -100,7 +102,7 @@ func Append(path string, pid, slot int, status unix.WaitStatus, started int64, u
 	if fi, err := os.Stat(path); err == nil && fi.Size() > maxBytes {
 		_ = os.Rename(path, former(path)) // if not, it grows
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	f, err := rundir.OpenFile(path, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND)
 	if err != nil {
 		return err
 	}
@@ -183,8 +185,8 @@ func find(path string, since int64, match func(pid, slot int) bool) (*process.Ex
 // read returns all records, in whole: those of the file before first. It is
 // read last: what is renamed meanwhile is then seen twice, not never.
 func read(path string) []byte {
-	now, _ := os.ReadFile(path)
-	before, _ := os.ReadFile(former(path))
+	now, _ := rundir.ReadFile(path, maxRead)
+	before, _ := rundir.ReadFile(former(path), maxRead)
 	return append(before[:len(before)/size*size], now...)
 }
 

@@ -3,6 +3,7 @@
 package orphan
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -36,6 +37,49 @@ func TestAnExitStatusIsFoundByPidAndBySlot(t *testing.T) {
 	}
 	if _, _, ok := FindSlot(path, 9, before); ok {
 		t.Error("slot 9 was found")
+	}
+}
+
+// Whatever lies in place of the file, no role waits for it: it makes way.
+func TestAStatusIsKeptWhateverLiesInPlaceOfTheFile(t *testing.T) {
+	victim := filepath.Join(t.TempDir(), "victim")
+	if err := os.WriteFile(victim, []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, put := range map[string]func(path string) error{
+		"fifo": func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"dir":  func(path string) error { return os.Mkdir(path, 0o700) },
+		"link": func(path string) error { return os.Symlink(victim, path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "orphans")
+			if err := errors.Join(put(path), put(former(path))); err != nil {
+				t.Fatal(err)
+			}
+			since := now()
+			if e := Find(path, 100, since); e != nil {
+				t.Errorf("%+v", e)
+			}
+			if err := Append(path, 100, 7, 3<<8, 0, &unix.Rusage{}); err != nil {
+				t.Fatal(err)
+			}
+			if e := Find(path, 100, since); e == nil || e.Code != 3 {
+				t.Errorf("%+v; want code 3", e)
+			}
+			if err := errors.Join(os.Remove(path), put(path), Reserve(path)); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if b, err := os.ReadFile(victim); err != nil || string(b) != "kept" {
+		t.Errorf("what the link leads to holds %q, %v", b, err)
+	}
+	path := filepath.Join(t.TempDir(), "orphans")
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)); err != nil {
+		t.Fatal(err)
+	}
+	if e := Find(path, 100, 0); e != nil {
+		t.Errorf("%+v", e)
 	}
 }
 

@@ -136,7 +136,7 @@ func (e *HeldError) Error() string {
 func (d *Dir) Hold(role string) (fd int, err error) {
 	fd, err = unix.Open(d.Path(role+".lock"), unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return -1, fmt.Errorf("lock of the %s: %w", role, err)
+		return -1, fmt.Errorf("lock of the %s, %s: %w", role, d.Path(role+".lock"), err)
 	}
 	lock := unix.Flock_t{Type: unix.F_WRLCK}
 	err = unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &lock)
@@ -146,7 +146,7 @@ func (d *Dir) Hold(role string) (fd int, err error) {
 	case unix.EAGAIN, unix.EACCES:
 		err = &HeldError{role, d.Holder(role)}
 	default:
-		err = fmt.Errorf("lock of the %s: %w", role, err)
+		err = fmt.Errorf("lock of the %s, %s: %w", role, d.Path(role+".lock"), err)
 	}
 	unix.Close(fd)
 	return -1, err
@@ -165,13 +165,4 @@ func (d *Dir) Holder(role string) int {
 		return 0
 	}
 	return int(lock.Pid)
-}
-
-// WriteFile replaces a small file as a whole.
-func (d *Dir) WriteFile(name string, b []byte) error {
-	tmp := d.Path(name + ".new")
-	if err := os.WriteFile(tmp, b, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, d.Path(name))
 }

@@ -47,14 +47,11 @@ func (d *Dir) setText(name string, err error) {
 }
 
 func (d *Dir) text(name string) string {
-	f, err := os.Open(d.Path(name))
+	b, err := d.ReadFile(name)
 	if err != nil {
 		return ""
 	}
-	defer f.Close()
-	b := make([]byte, maxWords)
-	n, _ := f.Read(b)
-	return strings.TrimSpace(string(b[:max(n, 0)]))
+	return strings.TrimSpace(string(b[:min(len(b), maxWords)]))
 }
 
 // Describe says in one sentence why a role may not answer, and what to do: it is

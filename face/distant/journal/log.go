@@ -8,10 +8,16 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/tend-run/tend/internal/replace"
 )
 
 // segmentSize is how many bytes on the wire the frames of a segment stand for.
 const segmentSize = 64 << 20
+
+// maxSegment bounds the bytes of a segment that is read. None comes near it: what
+// is no frame is smaller than the answer that goes with it.
+const maxSegment = 4*segmentSize + 2*maxRecord
 
 // Log is the journal of one session. It is not safe for concurrent use, but
 // for [Log.Frames], which reads the files.
@@ -57,7 +63,20 @@ func Open(dir string) (*Log, error) {
 }
 
 func (l *Log) load(segment uint64) error {
-	data, err := os.ReadFile(segmentPath(l.dir, segment))
+	file, err := replace.Open(segmentPath(l.dir, segment), os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	if err := l.resume(file, segment); err != nil {
+		return errors.Join(err, file.Close())
+	}
+	l.file = file
+	return nil
+}
+
+// resume reads a segment and cuts what is torn, so that what follows can be read.
+func (l *Log) resume(file *os.File, segment uint64) error {
+	data, err := replace.ReadAll(file, maxSegment)
 	if err != nil {
 		return err
 	}
@@ -79,16 +98,8 @@ func (l *Log) load(segment uint64) error {
 		l.cost += r.cost()
 		n += size
 	}
-	file, err := os.OpenFile(segmentPath(l.dir, segment), os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	// What is torn is cut, so that what follows can be read.
-	if err := file.Truncate(int64(n)); err != nil {
-		return errors.Join(err, file.Close())
-	}
-	l.file, l.size = file, int64(n)
-	return nil
+	l.size = int64(n)
+	return file.Truncate(l.size)
 }
 
 // State is what the session has come to. It is the log's own: do not change
@@ -145,7 +156,7 @@ func (l *Log) rotate() error {
 	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(segmentPath(l.dir, l.segment+1), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	file, err := replace.Open(segmentPath(l.dir, l.segment+1), os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return err
 	}
@@ -189,7 +200,7 @@ func (l *Log) Frames(from, to uint64, yield func(Record) error) error {
 		if next > to {
 			break
 		}
-		data, err := os.ReadFile(segmentPath(l.dir, segment))
+		data, err := replace.Read(segmentPath(l.dir, segment), maxSegment)
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
 				continue // removed meanwhile

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package replace
+
+const noFollow = 0
