@@ -5,7 +5,6 @@ package keeper
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"syscall"
 	"unsafe"
@@ -44,20 +43,13 @@ func resourceError(what string, err error) *wire.Error {
 // the kernel gives one errno for all.
 func startError(err error, req *wire.Spawn) *wire.Error {
 	e := errno(err)
-	if req.Dir != "" {
-		if fi, derr := os.Stat(req.Dir); derr != nil || !fi.IsDir() {
-			return wire.StartError(process.StartBadDir, e, req.Dir)
-		}
+	if req.Dir != "" && !enterable(req) {
+		return wire.StartError(process.StartBadDir, e, req.Dir)
 	}
 	switch syscall.Errno(e) {
 	case unix.ENOENT:
 		return wire.StartError(process.StartNotFound, e, req.Argv[0])
 	case unix.EACCES:
-		if _, serr := os.Stat(req.Path); serr == nil && req.Cred && !executable(req.Path) {
-			return wire.StartError(process.StartPermission, e, req.Argv[0])
-		} else if serr == nil && req.Cred && req.Dir != "" && !enterable(req) {
-			return wire.StartError(process.StartBadDir, e, req.Dir)
-		}
 		return wire.StartError(process.StartPermission, e, req.Argv[0])
 	case unix.EPERM:
 		return wire.StartError(process.StartBadUser, e, fmt.Sprintf("uid %d, gid %d", req.UID, req.GID))
@@ -73,14 +65,12 @@ func startError(err error, req *wire.Spawn) *wire.Error {
 	return wire.StartError(process.StartOther, e, err.Error())
 }
 
-func executable(path string) bool {
-	fi, err := os.Stat(path)
-	return err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0
-}
-
 // enterable reports whether the user may enter the directory, and pass to it. The
 // kernel is asked with the rights of the user, on a thread that ends with them.
 func enterable(req *wire.Spawn) bool {
+	if !req.Cred {
+		return unix.Access(req.Dir+"/.", unix.X_OK) == nil
+	}
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // for good: the thread ends with this goroutine

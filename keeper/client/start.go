@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/internal/account"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/failpoint"
@@ -38,7 +39,7 @@ func (m *Manager) Start(ctx context.Context, spec process.Spec) (process.Process
 			done()
 		}
 	}()
-	req, err := m.prepare(&spec)
+	req, err := m.prepare(ctx, &spec)
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +252,7 @@ func (m *Manager) started(spec process.Spec, size int64, s wire.Spawned) *proc {
 
 // prepare works out what the kernel is to be told: user, environment, working
 // directory and the program's path.
-func (m *Manager) prepare(spec *process.Spec) (*wire.Spawn, error) {
+func (m *Manager) prepare(ctx context.Context, spec *process.Spec) (*wire.Spawn, error) {
 	u, err := m.users.find(spec.User)
 	if err != nil {
 		return nil, &process.StartError{Reason: process.StartBadUser, What: spec.User, Err: err}
@@ -268,19 +269,48 @@ func (m *Manager) prepare(spec *process.Spec) (*wire.Spawn, error) {
 		if fi, err := os.Stat(req.Dir); err != nil || !fi.IsDir() {
 			req.Dir = "/" // a home that does not exist is common for system users
 		}
-	} else if fi, err := os.Stat(req.Dir); err != nil || !fi.IsDir() {
-		if err == nil {
-			err = syscall.ENOTDIR
-		}
-		return nil, &process.StartError{Reason: process.StartBadDir, What: req.Dir, Err: cause(err)}
 	}
 	if spec.Shell != "" {
 		req.Argv = []string{"/bin/sh", "-c", spec.Shell}
 	}
-	if req.Path, err = lookPath(req.Argv[0], req.Dir, req.Env); err != nil {
-		return nil, err
+	return req, lookUp(ctx, req, spec.Dir)
+}
+
+// lookUp finds the directory, if the spec has one, and the program, with the
+// rights of the user who is to run it: the answer shows nothing that this user
+// could not see.
+func lookUp(ctx context.Context, req *wire.Spawn, dir string) (err error) {
+	look := func() {
+		if dir != "" {
+			if err = isDir(dir); err != nil {
+				return
+			}
+		}
+		req.Path, err = lookPath(req.Argv[0], req.Dir, req.Env)
 	}
-	return req, nil
+	if !req.Cred {
+		look()
+		return err
+	}
+	user := files.User{UID: int(req.UID), GID: int(req.GID)}
+	for _, g := range req.Groups {
+		user.Groups = append(user.Groups, int(g))
+	}
+	if (files.FS{User: user}).Do(ctx, func(*files.Actor) error { look(); return nil }) != nil { // this daemon acts for nobody else; the child could not, either
+		return &process.StartError{Reason: process.StartBadUser, What: fmt.Sprintf("uid %d, gid %d", req.UID, req.GID), Err: syscall.EPERM}
+	}
+	return err
+}
+
+func isDir(dir string) error {
+	fi, err := os.Stat(dir)
+	if err == nil && !fi.IsDir() {
+		err = syscall.ENOTDIR
+	}
+	if err != nil {
+		return &process.StartError{Reason: process.StartBadDir, What: dir, Err: cause(err)}
+	}
+	return nil
 }
 
 func cause(err error) error {
