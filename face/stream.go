@@ -44,21 +44,30 @@ func (o *Output) Valid(ev process.Event) bool {
 	return o.valid == nil || o.valid.Valid(ev.Stream, ev.Offset)
 }
 
+// PromptSink is a [SpanSink] that can also send a small event without waiting.
+type PromptSink interface {
+	SpanSink
+	// WantsPrompt reports whether it can, and the most bytes of such an event.
+	WantsPrompt() (max int, ok bool)
+	// Clear reports that nothing waits to be sent before the next event.
+	Clear() bool
+	// Prompt sends an event without blocking, after Clear was true. What the
+	// reader does not take at once is kept, and Flush sends it. false: it left
+	// the event to Event.
+	Prompt(ev process.Event, out Output) bool
+}
+
 // Stream moves the events of r to sink until the reader ends (nil), ctx ends
 // (its cause), or reader or sink fail. keepalive is the longest silence; 0
 // means no keepalives. Stream does not close the reader.
 //
 // It holds no buffer and no goroutine of its own, so an idle stream costs
-// what its caller holds.
+// what its caller holds. While it waits, small output is sent by whoever
+// notices it, if reader and sink are able to; see pump.
 func Stream(ctx context.Context, r process.Reader, sink Sink, keepalive time.Duration) error {
-	next := fromEvents(r)
-	if ss, ok := sink.(SpanSink); ok {
-		if sp, ok := r.(process.Spanner); ok {
-			if max, ok := ss.WantsSpans(); ok {
-				next = fromSpans(sp, max)
-			}
-		}
-	}
+	p := newPump(r, sink)
+	p.mu.Lock()
+	defer p.end()
 	var tick *time.Timer
 	var ticks <-chan time.Time
 	if keepalive > 0 {
@@ -68,7 +77,7 @@ func Stream(ctx context.Context, r process.Reader, sink Sink, keepalive time.Dur
 	}
 	done := ctx.Done()
 	for {
-		ev, out, ok, err := next()
+		ev, out, ok, err := p.take()
 		switch {
 		case errors.Is(err, io.EOF):
 			return sink.Flush()
@@ -94,17 +103,32 @@ func Stream(ctx context.Context, r process.Reader, sink Sink, keepalive time.Dur
 		}
 	wait:
 		for {
+			p.mu.Unlock()
+			silent := false
 			select {
 			case <-r.Ready():
-				break wait
 			case <-done:
-				return context.Cause(ctx)
 			case <-ticks:
+				silent = true
+			}
+			p.mu.Lock()
+			switch {
+			case ctx.Err() != nil:
+				return context.Cause(ctx)
+			case !silent:
+				break wait
+			}
+			left := time.Duration(0)
+			if !p.sent.IsZero() {
+				left = keepalive - time.Since(p.sent)
+			}
+			if left <= 0 {
 				if err := sink.Keepalive(); err != nil {
 					return err
 				}
-				tick.Reset(keepalive)
+				left = keepalive
 			}
+			tick.Reset(left)
 		}
 	}
 }

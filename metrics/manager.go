@@ -78,8 +78,11 @@ func (h *handle) Read(ctx context.Context, opts process.ReadOptions) (process.Re
 		seen.at[s].Store(from)
 	}
 	h.readers.add(seen)
-	if spans, ok := r.(process.Spanner); ok {
-		return &spanReader{reader: seen, spans: spans}, nil
+	switch r := r.(type) {
+	case process.Prompter:
+		return &promptReader{spanReader{reader: seen, spans: r}, r}, nil
+	case process.Spanner:
+		return &spanReader{reader: seen, spans: r}, nil
 	}
 	return seen, nil
 }
@@ -133,6 +136,15 @@ func (r *spanReader) NextSpan(limit int) (process.Event, process.Span, bool, err
 }
 
 func (r *spanReader) Valid(s process.Stream, offset int64) bool { return r.spans.Valid(s, offset) }
+
+// promptReader keeps the ability to prompt, too.
+type promptReader struct {
+	spanReader
+	prompts process.Prompter
+}
+
+func (r *promptReader) Prompt(f func() bool) { r.prompts.Prompt(f) }
+func (r *promptReader) AtHand() bool         { return r.prompts.AtHand() }
 
 // readerSet holds the open readers.
 type readerSet struct {

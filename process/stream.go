@@ -134,6 +134,18 @@ type Spanner interface {
 	Valid(s Stream, offset int64) bool
 }
 
+// Prompter is an optional ability of a [Spanner]: output can be passed on where
+// it is noticed, without a switch to the goroutine that waits for Ready.
+type Prompter interface {
+	Spanner
+	// Prompt has f called where Ready would receive; then Ready receives only if
+	// f returns false. f must not block: it holds up the readers of all other
+	// processes. It may be called for nothing, and for a moment after Close.
+	Prompt(f func() bool)
+	// AtHand reports whether NextSpan finds what comes next without a disk.
+	AtHand() bool
+}
+
 // Span is a range of an open file that belongs to the reader. Do not close it
 // and do not use its file position.
 type Span struct {

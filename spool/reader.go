@@ -19,7 +19,7 @@ const (
 	maxChunk     = 1 << 20
 )
 
-// reader implements process.Reader and process.Spanner. While it has nothing
+// reader implements process.Reader and process.Prompter. While it has nothing
 // to deliver it holds no buffer and no goroutine: there may be thousands.
 type reader struct {
 	dir    string
@@ -50,8 +50,8 @@ type reader struct {
 }
 
 var (
-	_ process.Reader  = (*reader)(nil)
-	_ process.Spanner = (*reader)(nil)
+	_ process.Reader   = (*reader)(nil)
+	_ process.Prompter = (*reader)(nil)
 )
 
 // NewReader opens a reader on the directory of a process that has the given
@@ -187,6 +187,31 @@ func (r *reader) NextSpan(max int) (process.Event, process.Span, bool, error) {
 // Valid implements process.Spanner.
 func (r *reader) Valid(s process.Stream, offset int64) bool {
 	return s <= process.PTY && r.src.Progress().Base[s] <= offset
+}
+
+// Prompt implements process.Prompter. Where the source cannot call, Ready
+// receives as before.
+func (r *reader) Prompt(f func() bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if src, ok := r.src.(Prompter); ok && !r.closed {
+		src.Prompt(r.ready, f)
+	}
+}
+
+// AtHand implements process.Prompter: with order, the index has to be read.
+func (r *reader) AtHand() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || !r.opts.Unordered {
+		return false
+	}
+	for s := range r.want {
+		if r.want[s] && r.files[s] == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // tellPosition tells whoever frees output how far this reader is.

@@ -44,6 +44,12 @@ type Trail interface {
 	Follow(at *Position) (leave func(ended bool))
 }
 
+// Prompter is a Source that can call f instead of sending to ready, and sends
+// only if it returns false; see process.Prompter.
+type Prompter interface {
+	Prompt(ready chan<- struct{}, f func() bool)
+}
+
 type finished struct{ p Progress }
 
 func (f finished) Progress() Progress             { return f.p }

@@ -28,7 +28,7 @@ func (f *Face) openStart(ctx context.Context, h http.Header, req *pb.StartReques
 	if err != nil {
 		return nil, err
 	}
-	return &opened{proc: p, opts: process.ReadOptions{Drain: drainAfterExit}, timeout: timeout, lifetime: timeout > 0}, nil
+	return &opened{proc: p, opts: readAll(req.GetPty() != nil, [4]int64{}), timeout: timeout, lifetime: timeout > 0}, nil
 }
 
 // openConnect reads a process from now on, or from where Tend-From says.
@@ -48,8 +48,14 @@ func (f *Face) openConnect(ctx context.Context, h http.Header, req *pb.ConnectRe
 		return nil, err
 	}
 	o := &opened{proc: p, timeout: timeoutIn(ctx, h), offset: offsets(&info, from)}
-	o.opts = process.ReadOptions{From: from, Drain: drainAfterExit}
+	o.opts = readAll(info.Spec.PTY != nil, from)
 	return o, nil
+}
+
+// readAll reads all streams. A terminal has one, which needs no index to be in
+// order.
+func readAll(pty bool, from [4]int64) process.ReadOptions {
+	return process.ReadOptions{From: from, Drain: drainAfterExit, Unordered: pty}
 }
 
 // timeoutIn is the deadline that connect-go took from the request's headers,

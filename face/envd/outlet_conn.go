@@ -27,7 +27,9 @@ var waiting atomic.Int64
 type connOutlet struct {
 	ctx  context.Context // ends with the stream; the stream owns this outlet
 	conn net.Conn
-	head []byte          // response head, until it was sent
+	// head is sent before all else: the response head, or what the reader did not
+	// take at once of what was sent before.
+	head []byte
 	raw  syscall.RawConn // of conn, once it was needed
 	// sendBuffer of the socket in bytes when the reader last kept us waiting;
 	// the kernel lets it grow. 0: not asked yet.
@@ -46,6 +48,18 @@ func (o *connOutlet) batch(buf []byte, _, last bool) error {
 	if len(buf) == chunkRoom && !last {
 		return nil
 	}
+	p := o.chunk(buf, last)
+	n, err := o.try(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		// At most batchSize is kept: the pooled buffer goes back.
+		err = o.later(append([]byte(nil), p[n:]...))
+	}
+	o.broken = err
+	return err
+}
+
+// chunk makes buf a chunk behind what is still to be sent before it.
+func (o *connOutlet) chunk(buf []byte, last bool) []byte {
 	start := chunkRoom
 	if len(buf) > chunkRoom {
 		start = putChunkLine(buf)
@@ -65,13 +79,19 @@ func (o *connOutlet) batch(buf []byte, _, last bool) error {
 		p = append(first[:len(first):len(first)], p...)
 		o.head, o.owed = nil, false
 	}
-	n, err := o.try(p)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		// At most batchSize is kept: the pooled buffer goes back.
-		err = o.later(append([]byte(nil), p[n:]...))
+	return p
+}
+
+// clear implements [promptOutlet].
+func (o *connOutlet) clear() bool { return o.head == nil && o.broken == nil }
+
+// now implements [promptOutlet]. If the connection has failed the next write
+// will find that out.
+func (o *connOutlet) now(buf []byte) {
+	p := o.chunk(buf, false)
+	if n := o.writeNow(p); n < len(p) {
+		o.head = append([]byte(nil), p[n:]...)
 	}
-	o.broken = err
-	return err
 }
 
 // later sends what is left of a batch to a reader that has stalled.
@@ -139,14 +159,19 @@ func (o *connOutlet) sendFrame(enc *frameEncoder) (tried bool, err error) {
 	}
 }
 
-// settle sends the response head, or the end of the chunk before.
+// settle sends the response head, what is left of a chunk, or the end of the
+// chunk before.
 func (o *connOutlet) settle() error {
+	if o.broken != nil {
+		return o.broken
+	}
 	p := o.head
 	if o.owed {
 		p = []byte("\r\n")
 	}
 	o.head, o.owed = nil, false
-	return o.later(p)
+	o.broken = o.later(p)
+	return o.broken
 }
 
 // try writes p for at most stallAfter and returns how much was written. The
@@ -154,10 +179,16 @@ func (o *connOutlet) settle() error {
 func (o *connOutlet) try(p []byte) (int, error) { return o.tryFor(stallAfter, p) }
 
 func (o *connOutlet) tryFor(patience time.Duration, p []byte) (int, error) {
-	if err := o.conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
-		return 0, err
+	// A deadline, which most writes do not need, costs more than a write.
+	sent := o.writeNow(p)
+	if sent == len(p) {
+		return sent, nil
 	}
-	return o.conn.Write(p)
+	if err := o.conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		return sent, err
+	}
+	n, err := o.conn.Write(p[sent:])
+	return sent + n, err
 }
 
 // putChunkLine writes the chunk-size line for the bytes after the room, right

@@ -59,6 +59,17 @@ type outlet interface {
 	frame(enc *frameEncoder) error
 }
 
+// promptOutlet is an outlet that can send without waiting.
+type promptOutlet interface {
+	outlet
+	// clear reports that nothing of what was sent before is kept.
+	clear() bool
+	// now is batch, but keeps what cannot be sent at once.
+	now(buf []byte)
+	// settle sends what is kept, and waits.
+	settle() error
+}
+
 // frameSink is the [face.Sink] of the hot path.
 type frameSink struct {
 	codec codec
@@ -164,9 +175,38 @@ func (s *frameSink) room(n int) error {
 // Flush implements [face.Sink].
 func (s *frameSink) Flush() error {
 	if s.buf == nil {
+		if o, ok := s.out.(promptOutlet); ok && !o.clear() {
+			return o.settle()
+		}
 		return nil
 	}
 	return s.write(false, false)
+}
+
+// WantsPrompt implements [face.PromptSink].
+func (s *frameSink) WantsPrompt() (int, bool) {
+	_, ok := s.out.(promptOutlet)
+	return largeEvent - 1, ok && canPrompt
+}
+
+// Clear implements [face.PromptSink].
+func (s *frameSink) Clear() bool { return s.buf == nil && s.out.(promptOutlet).clear() }
+
+// Prompt implements [face.PromptSink]. Bytes that are not in memory any more are
+// left to Event, which may wait for the disk.
+func (s *frameSink) Prompt(ev process.Event, out face.Output) bool {
+	if out.Span.Len == 0 || out.Span.Len >= largeEvent || ev.Stream < process.Stdout || ev.Stream > process.PTY {
+		return false
+	}
+	raw, buf := raws.Get().(*buffer), batches.Get().(*buffer)
+	defer raws.Put(raw)
+	defer batches.Put(buf)
+	data := raw.b[:out.Span.Len]
+	if !readCached(out.Span, data) || !out.Valid(ev) {
+		return false
+	}
+	s.out.(promptOutlet).now(s.codec.appendData(buf.b[:chunkRoom], ev.Stream, data))
+	return true
 }
 
 // Keepalive implements [face.Sink].

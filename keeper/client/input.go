@@ -475,10 +475,7 @@ func (p *proc) store(in *process.Input, data []byte, at int64, rest bool) error 
 func (p *proc) listen(ready chan<- struct{}) (cancel func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.subs == nil {
-		p.subs = map[chan<- struct{}]struct{}{}
-	}
-	p.subs[ready] = struct{}{}
+	p.enter(ready)
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -282,8 +282,12 @@ func (m *Manager) dispatch(w *waker, b *board.Board) {
 			}
 		})
 		m.mu.RUnlock()
-		for _, p := range touched {
-			p.changed()
+		for i, p := range touched {
+			if i < promptMost {
+				p.prompt()
+			} else {
+				p.changed()
+			}
 		}
 		for _, slot := range strays {
 			m.adopt(b, slot)

@@ -46,13 +46,13 @@ type proc struct {
 	broken error                          // what is wrong with its directory; set before it is registered
 
 	mu      sync.Mutex
-	subs    map[chan<- struct{}]struct{} // guarded by mu
-	written int64                        // bytes of output and index when it was last looked at; guarded by mu
-	told    uint32                       // board flags whose event was sent; guarded by mu
-	fresh   bool                         // its start is still to be told, before all else; guarded by mu
-	readers int                          // followers of the output; guarded by mu
-	idle    *time.Timer                  // Spec.KillWithoutReaders; guarded by mu
-	rouse   struct {                     // of a crowd; guarded by mu
+	subs    map[chan<- struct{}]func() bool // and what to call first, or nil; guarded by mu
+	written int64                           // bytes of output and index when it was last looked at; guarded by mu
+	told    uint32                          // board flags whose event was sent; guarded by mu
+	fresh   bool                            // its start is still to be told, before all else; guarded by mu
+	readers int                             // followers of the output; guarded by mu
+	idle    *time.Timer                     // Spec.KillWithoutReaders; guarded by mu
+	rouse   struct {                        // of a crowd; guarded by mu
 		pending bool // a timer will do it
 		next    time.Time
 	}
@@ -62,6 +62,7 @@ type proc struct {
 
 var _ process.Process = (*proc)(nil)
 var _ spool.Source = (*proc)(nil)
+var _ spool.Prompter = (*proc)(nil)
 
 func (p *proc) ID() process.ID { return p.id }
 
@@ -102,10 +103,7 @@ func (p *proc) Progress() spool.Progress {
 func (p *proc) Subscribe(ready chan<- struct{}) (cancel func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.subs == nil {
-		p.subs = map[chan<- struct{}]struct{}{}
-	}
-	p.subs[ready] = struct{}{}
+	p.enter(ready)
 	p.readers++
 	p.stopIdle()
 	return func() {
@@ -120,11 +118,70 @@ func (p *proc) Subscribe(ready chan<- struct{}) (cancel func()) {
 	}
 }
 
+// enter makes ready one that is woken. p.mu is held.
+func (p *proc) enter(ready chan<- struct{}) {
+	if p.subs == nil {
+		p.subs = map[chan<- struct{}]func() bool{}
+	}
+	p.subs[ready] = nil
+}
+
+// Prompt implements spool.Prompter.
+func (p *proc) Prompt(ready chan<- struct{}, f func() bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.subs[ready]; ok {
+		p.subs[ready] = f
+	}
+}
+
+// promptMost is how many readers of one process, and of how many processes that
+// have moved at one time, are called and not woken: those behind them wait.
+const promptMost = 4
+
+// prompt is changed for the dispatcher: readers that wish it are called.
+func (p *proc) prompt() {
+	if p.live && p.final.Load() == nil {
+		p.tell()
+	}
+	type call struct {
+		ready chan<- struct{}
+		f     func() bool
+	}
+	var calls [promptMost]call
+	n := 0
+	p.mu.Lock()
+	if len(p.subs) > promptMost {
+		p.mu.Unlock()
+		p.rouseSome()
+		return
+	}
+	for ready, f := range p.subs {
+		if f == nil {
+			nudge(ready)
+			continue
+		}
+		calls[n] = call{ready, f}
+		n++
+	}
+	p.mu.Unlock()
+	for _, c := range calls[:n] {
+		if !c.f() {
+			nudge(c.ready)
+		}
+	}
+}
+
 // changed looks at the board, tells watchers what is new, and wakes readers.
 func (p *proc) changed() {
 	if p.live && p.final.Load() == nil {
 		p.tell()
 	}
+	p.rouseSome()
+}
+
+// rouseSome wakes the readers, those of a crowd not each time.
+func (p *proc) rouseSome() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.subs) <= crowd {
@@ -156,15 +213,20 @@ const crowd = 64
 // rouseAll wakes all readers. p.mu is held.
 func (p *proc) rouseAll() {
 	begun := time.Now()
-	for ch := range p.subs {
-		select {
-		case ch <- struct{}{}:
-		default:
-		}
+	for ready := range p.subs {
+		nudge(ready)
 	}
 	if len(p.subs) > crowd {
 		now := time.Now()
 		p.rouse.next = now.Add(9 * now.Sub(begun))
+	}
+}
+
+// nudge sends without blocking: one value is enough.
+func nudge(ready chan<- struct{}) {
+	select {
+	case ready <- struct{}{}:
+	default:
 	}
 }
 
