@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 
-	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/process"
 )
 
@@ -54,9 +53,8 @@ type Access interface {
 	// environment where the process's spec has none.
 	Processes() process.Manager
 	// Files does file operations inside, for a user; "" is the sandbox's own.
-	// Relative paths start at its working directory. The errors are those of
-	// package files.
-	Files(user string) (files.FS, error)
+	// Relative paths start at its working directory.
+	Files(user string) (Files, error)
 	// Dial connects to a TCP port that a process inside listens on.
 	Dial(ctx context.Context, port int) (net.Conn, error)
 }

@@ -1,5 +1,5 @@
 // Package files does what the faces offer on files: stat, list, make, move,
-// remove, read, write, join, label with metadata, and watch. It acts on behalf
+// remove, read, write, join, label with metadata, search, and watch. It acts on behalf
 // of a user: [Lookup] finds one, [FS] acts for it.
 //
 // # Whose rights

@@ -60,7 +60,19 @@ const (
 	maxWatchDirs = 100_000
 )
 
-// Watch tells the changes in a directory. Close it when done.
+// Watcher tells the changes in a directory. Close it when done.
+type Watcher interface {
+	// Root is the directory.
+	Root() string
+	// Ready has a value when there may be something to take.
+	Ready() <-chan struct{}
+	// Take returns the events since the last call. An error, after the events
+	// before it, says why there will be no more.
+	Take() ([]Event, error)
+	Close() error
+}
+
+// Watch implements [Watcher] by the kernel's notices.
 type Watch struct {
 	fs   FS
 	root string // as asked for, clean
@@ -89,7 +101,7 @@ type Watch struct {
 // Watch starts watching the directory: changes made after it returns are
 // told. Errors are [ErrNotExist], [ErrNotDir], [ErrNetworkMount],
 // [ErrWatchLimit].
-func (f FS) Watch(path string, opts WatchOptions) (*Watch, error) {
+func (f FS) Watch(path string, opts WatchOptions) (Watcher, error) {
 	root, err := f.Resolve(path)
 	if err != nil {
 		return nil, err

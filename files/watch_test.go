@@ -14,7 +14,7 @@ import (
 // about speed.
 const limit = time.Minute
 
-func watch(t *testing.T, f FS, path string, opts WatchOptions) *Watch {
+func watch(t *testing.T, f FS, path string, opts WatchOptions) Watcher {
 	t.Helper()
 	w, err := f.Watch(path, opts)
 	if err != nil {
@@ -29,7 +29,7 @@ func watch(t *testing.T, f FS, path string, opts WatchOptions) *Watch {
 }
 
 // until reads events up to the wanted one and returns all.
-func until(t *testing.T, w *Watch, name string, op Op) []Event {
+func until(t *testing.T, w Watcher, name string, op Op) []Event {
 	t.Helper()
 	timeout := time.After(limit)
 	var all []Event
@@ -161,7 +161,7 @@ func TestNewDirectoriesAreNotFollowedUnlessRecursive(t *testing.T) {
 
 func TestOverflowIsToldAfterTheEventsBeforeIt(t *testing.T) {
 	f := self(t)
-	w := watch(t, f, "", WatchOptions{Queue: 3})
+	w := watch(t, f, "", WatchOptions{Queue: 3}).(*Watch)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		if err := os.Mkdir(filepath.Join(f.User.Home, name), 0o755); err != nil {
 			t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/process"
 )
 
@@ -258,11 +259,64 @@ func shared(t *testing.T, d driver.Driver) {
 	if text, err := io.ReadAll(f); err != nil || string(text) != "from inside\n" {
 		t.Errorf("outside sees %q, %v", text, err)
 	}
+	found(t, s, fs)
 	if err := s.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(info.Dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the files are left behind: %v", err)
+	// Through the sandbox's own files: its directory may be no one else's.
+	if _, err := fs.Stat(info.Dir); err == nil {
+		t.Errorf("the files are left behind in %s", info.Dir)
+	}
+}
+
+// found looks for what a process made, in each way that there is.
+func found(t *testing.T, s driver.Sandbox, fs driver.Files) {
+	t.Helper()
+	w, err := fs.Watch("sub", files.WatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	sh(t, s, "printf 'a\\na needle\\n' > sub/made")
+	for seen := false; !seen; {
+		events, err := w.Take()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ev := range events {
+			seen = seen || ev.Name == "made" && ev.Op == files.OpCreate
+		}
+		if seen {
+			break
+		}
+		select {
+		case <-w.Ready():
+		case <-t.Context().Done():
+			t.Fatal("a process made a file, and the watch says nothing")
+		}
+	}
+	made, err := fs.Resolve("sub/made")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := fs.Stat("sub/made"); err != nil || e.Path != made || e.Type != files.TypeFile || e.Size != 11 {
+		t.Errorf("stat says %+v, %v", e, err)
+	}
+	if list, err := fs.List(t.Context(), ".", files.MaxDepth); err != nil || !slices.ContainsFunc(list, func(e files.Entry) bool { return e.Path == made }) {
+		t.Errorf("the list is %+v, %v", list, err)
+	}
+	for _, q := range []files.Query{
+		{Glob: "sub/m*", Limit: 10},
+		{Text: "needle", Limit: 10, MaxLine: 1 << 10, MaxBytes: 1 << 20},
+	} {
+		matches, truncated, err := fs.Search(t.Context(), ".", q)
+		if err != nil || truncated || len(matches) != 1 || matches[0].Path != made {
+			t.Errorf("%+v finds %+v, %v, %v", q, matches, truncated, err)
+			continue
+		}
+		if m := matches[0]; q.Text != "" && (m.Line != 2 || string(m.Text) != "a needle") {
+			t.Errorf("%+v finds line %d %q", q, m.Line, m.Text)
+		}
 	}
 }
 

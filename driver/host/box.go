@@ -373,7 +373,7 @@ func (b *box) Processes() process.Manager {
 }
 
 // Files implements driver.Access.
-func (b *box) Files(user string) (files.FS, error) {
+func (b *box) Files(user string) (driver.Files, error) {
 	b.touch()
 	b.mu.Lock()
 	if user == "" {
@@ -383,7 +383,7 @@ func (b *box) Files(user string) (files.FS, error) {
 	b.mu.Unlock()
 	u, err := lookup(user)
 	if err != nil {
-		return files.FS{}, err
+		return nil, err
 	}
 	// Relative paths start at the working directory, ~ is the home of none.
 	u.Home = dir

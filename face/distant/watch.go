@@ -59,7 +59,7 @@ type watch struct {
 	only   string // a file's name in the directory that is watched; "": all
 	origin origin
 	kinds  []string // that are told; empty: all
-	files  *files.Watch
+	files  files.Watcher
 	// pending are messages that were taken and not sent yet. They belong to
 	// the run.
 	pending []message

@@ -304,8 +304,8 @@ func FuzzSearch(f *testing.F) {
 			}
 			return
 		}
-		if s.limit < 1 || s.limit > maxMatches || !filepath.IsAbs(s.root) || filepath.Clean(s.root) != s.root || req.Pattern == "" || len(req.Glob) > maxPattern {
-			t.Errorf("%q searches %q for %+v, up to %d", body, s.root, req, s.limit)
+		if s.query.Limit < 1 || s.query.Limit > maxMatches || !filepath.IsAbs(s.root) || filepath.Clean(s.root) != s.root || req.Pattern == "" || len(req.Glob) > maxPattern {
+			t.Errorf("%q searches %q for %+v, up to %d", body, s.root, req, s.query.Limit)
 		}
 	})
 }
@@ -330,7 +330,12 @@ func FuzzGlob(f *testing.F) {
 			}
 			return
 		}
-		globSelects(glob, name)
+		deep := doublestar.MatchUnvalidated(anywhere(glob), name)
+		if glob != "" && !strings.ContainsAny(glob, "/*") && filepath.IsLocal(name) && filepath.Clean(name) == name && name != "." {
+			if base := doublestar.MatchUnvalidated(glob, filepath.Base(name)); deep != base {
+				t.Errorf("%q selects %q: %v; of its base name alone: %v", glob, name, deep, base)
+			}
+		}
 		if !literal.MatchString(glob) {
 			return // classes and escapes hide braces
 		}

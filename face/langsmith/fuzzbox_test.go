@@ -57,7 +57,9 @@ func (s sheet) Update(_ context.Context, c driver.Change) (driver.Info, error) {
 
 func (s sheet) Processes() process.Manager { return ledger{t: s.t} }
 
-func (s sheet) Files(string) (files.FS, error) { return files.FS{User: files.User{Home: "/work"}}, nil }
+func (s sheet) Files(string) (driver.Files, error) {
+	return files.FS{User: files.User{Home: "/work"}}, nil
+}
 
 func (s sheet) Dial(_ context.Context, port int) (net.Conn, error) {
 	if s.dial != nil {

@@ -8,46 +8,56 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/files"
 )
 
 // fsFor returns the file system as the user sees it whom a REST request
 // names; "" is the default user.
-func (f *Face) fsFor(name string) (files.FS, *failure) {
+func (f *Face) fsFor(name string) (driver.Files, *failure) {
 	if name == "" {
 		name = f.cfg.DefaultUser()
 	}
-	u, err := files.Lookup(name)
+	fsys, err := f.cfg.Files(name, f.cfg.DefaultWorkdir())
 	switch {
 	case errors.Is(err, files.ErrPermission):
-		return files.FS{}, &failure{http.StatusForbidden, err.Error()}
+		return nil, &failure{http.StatusForbidden, err.Error()}
 	case err != nil:
-		return files.FS{}, &failure{http.StatusUnauthorized, fmt.Sprintf("error looking up user '%.64s': user: unknown user %.64s", name, name)}
+		return nil, &failure{http.StatusUnauthorized, fmt.Sprintf("error looking up user '%.64s': user: unknown user %.64s", name, name)}
 	}
-	return files.FS{User: u, Workdir: f.cfg.DefaultWorkdir()}, nil
+	return fsys, nil
 }
 
 // fsOf does the same for a call of the service, which names the user in the
 // Authorization header. Any other scheme than Basic counts as no user; a Basic
 // header that names nobody is refused.
-func (f *Face) fsOf(h http.Header) (files.FS, error) {
+func (f *Face) fsOf(h http.Header) (driver.Files, error) {
 	name, _, named := (&http.Request{Header: h}).BasicAuth()
 	text := "invalid username: '%.64s'"
 	scheme, _, _ := strings.Cut(h.Get("Authorization"), " ")
 	switch {
 	case !named && strings.EqualFold(scheme, "Basic"):
-		return files.FS{}, connect.NewError(connect.CodeUnauthenticated, errors.New("the Authorization header names no user: Basic is followed by the base64 text of name and colon"))
+		return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("the Authorization header names no user: Basic is followed by the base64 text of name and colon"))
 	case !named:
 		name, text = f.cfg.DefaultUser(), "invalid default user: '%.64s'"
 	case name == "":
-		return files.FS{}, connect.NewError(connect.CodeUnauthenticated, errors.New("invalid username: ''"))
+		return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("invalid username: ''"))
 	}
-	u, err := files.Lookup(name)
+	fsys, err := f.cfg.Files(name, f.cfg.DefaultWorkdir())
 	switch {
 	case errors.Is(err, files.ErrPermission):
-		return files.FS{}, connect.NewError(connect.CodePermissionDenied, err)
+		return nil, connect.NewError(connect.CodePermissionDenied, err)
 	case err != nil:
-		return files.FS{}, connect.NewError(connect.CodeUnauthenticated, fmt.Errorf(text, name))
+		return nil, connect.NewError(connect.CodeUnauthenticated, fmt.Errorf(text, name))
 	}
-	return files.FS{User: u, Workdir: f.cfg.DefaultWorkdir()}, nil
+	return fsys, nil
+}
+
+// onMachine returns the files of the daemon's own machine.
+func onMachine(name, workdir string) (driver.Files, error) {
+	u, err := files.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	return files.FS{User: u, Workdir: workdir}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/files"
 )
@@ -90,7 +91,7 @@ func (f *Face) serveFile(w http.ResponseWriter, r *http.Request) *failure {
 }
 
 // openFile opens the file for GET and words what fails as the original does.
-func openFile(fsys files.FS, asked string) (files.Content, fs.FileInfo, string, *failure) {
+func openFile(fsys driver.Files, asked string) (files.Content, fs.FileInfo, string, *failure) {
 	path, err := fsys.Resolve(asked)
 	if err != nil {
 		return nil, nil, "", &failure{http.StatusBadRequest, fmt.Sprintf("error expanding and resolving path '%.200s': %v", asked, err)}

@@ -10,6 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/gen/envd/filesystem/filesystemconnect"
 	"github.com/tend-run/tend/part"
@@ -24,6 +25,11 @@ type Config struct {
 	// Wrap puts around every path what the whole protocol shares: CORS, the
 	// access token. nil: nothing, and all but /files is open.
 	Wrap func(http.Handler) http.Handler
+	// Files returns the files as a user sees them; "" is the user the daemon runs
+	// as, or the sandbox's own. workdir is what the empty path means; "" is the
+	// user's home. An error that is not files.ErrPermission means that there is no
+	// such user. nil: the files of the daemon's own machine.
+	Files func(user, workdir string) (driver.Files, error)
 	// DefaultUser returns the user of requests that name none; "" is the
 	// user the daemon runs as. nil: always "".
 	DefaultUser func() string
@@ -72,6 +78,9 @@ func New(cfg Config) *Face {
 	}
 	if cfg.Wrap == nil {
 		cfg.Wrap = func(h http.Handler) http.Handler { return h }
+	}
+	if cfg.Files == nil {
+		cfg.Files = onMachine
 	}
 	if cfg.DefaultUser == nil {
 		cfg.DefaultUser = none

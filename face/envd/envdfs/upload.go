@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/files"
 )
 
@@ -118,7 +119,7 @@ func metadataOf(h http.Header) map[string]string {
 
 // receiver takes the files of one request.
 type receiver struct {
-	fsys     files.FS
+	fsys     driver.Files
 	query    url.Values
 	metadata map[string]string
 	length   int64 // of the body; -1: unknown

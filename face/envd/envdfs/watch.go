@@ -41,7 +41,7 @@ type watchRequest interface {
 	GetAllowNetworkMounts() bool
 }
 
-func (f *Face) watch(h http.Header, req watchRequest) (*files.Watch, error) {
+func (f *Face) watch(h http.Header, req watchRequest) (files.Watcher, error) {
 	fsys, err := f.fsOf(h)
 	if err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ type watchers struct {
 }
 
 type watcher struct {
-	watch *files.Watch
+	watch files.Watcher
 	timer *time.Timer // ends the watcher; reset by each question
 }
 
@@ -37,7 +37,7 @@ func newWatchers(max int, idle time.Duration) *watchers {
 }
 
 // add keeps the watch under a new id, which cannot be guessed.
-func (ws *watchers) add(w *files.Watch) (string, error) {
+func (ws *watchers) add(w files.Watcher) (string, error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.closed {
@@ -52,7 +52,7 @@ func (ws *watchers) add(w *files.Watch) (string, error) {
 }
 
 // get returns the watch and puts off its end.
-func (ws *watchers) get(id string) (*files.Watch, bool) {
+func (ws *watchers) get(id string) (files.Watcher, bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	w, ok := ws.byID[id]
@@ -64,7 +64,7 @@ func (ws *watchers) get(id string) (*files.Watch, bool) {
 }
 
 // take removes the watcher, for the caller to close.
-func (ws *watchers) take(id string) (*files.Watch, bool) {
+func (ws *watchers) take(id string) (files.Watcher, bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	w, ok := ws.byID[id]

@@ -1,0 +1,32 @@
+package driver
+
+import (
+	"context"
+	"io"
+	"io/fs"
+
+	"github.com/tend-run/tend/files"
+)
+
+// Files does file operations inside a sandbox, with the rights of one user.
+// Paths, operations and errors are those of [files.FS], which implements this
+// for the daemon's own machine. A face that does all through Files touches
+// nothing outside of the sandbox.
+type Files interface {
+	// Resolve makes a path absolute: it starts at the working directory.
+	Resolve(path string) (string, error)
+	Stat(path string) (files.Entry, error)
+	List(ctx context.Context, path string, depth uint32) ([]files.Entry, error)
+	// Search finds paths, or lines in files, below a directory.
+	Search(ctx context.Context, dir string, q files.Query) (matches []files.Match, truncated bool, err error)
+	Watch(path string, opts files.WatchOptions) (files.Watcher, error)
+
+	Open(path string) (files.Content, fs.FileInfo, error)
+	Write(path string, r io.Reader, metadata map[string]string) (files.Entry, error)
+	Compose(ctx context.Context, sources []string, destination string) (files.Entry, error)
+	Mkdir(path string) (files.Entry, error)
+	Move(source, destination string) (files.Entry, error)
+	Remove(path string) error
+}
+
+var _ Files = files.FS{}
