@@ -16,7 +16,7 @@ import (
 
 // FuzzTarget: no URL makes the parser panic, and what it takes can be called.
 func FuzzTarget(f *testing.F) {
-	for _, s := range []string{"http://127.0.0.1:1", "https://h/x/", "unix:///run/tend.sock", "unix:", "unix:x", "http://", "http://[::1%25lo]:1/", "ftp://x", "://", "http://a b", "http://u:p@h", "http://h/a%3Fb%25/%2f", "http://[fe80::1%25eth0]:1/x", "HTTPS://h?q#f", "http://0:"} {
+	for _, s := range []string{"http://127.0.0.1:1", "https://h/x/", "unix:///run/tend.sock", "unix:", "unix:x", "http://", "http://[::1%25lo]:1/", "ftp://x", "://", "http://a b", "http://u:p@h", "http://h/a%3Fb%25/%2f", "http://[fe80::1%25eth0]:1/x", "HTTPS://h?q#f", "http://0:", "http://0/ /%2f"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {

@@ -170,6 +170,7 @@ func TestAURLWithMoreThanAPlaceIsRefusedByThePartsName(t *testing.T) {
 		"http://h:1?token=x":        "a query (?token=x)",
 		"http://h:1/base?":          "a query",
 		"http://h:1/base#part":      "a fragment (#part)",
+		"http://h:1/a b/%2f":        "must be escaped",
 	} {
 		_, err := Dial(t.Context(), raw, Options{})
 		invalid, ok := errors.AsType[*process.InvalidError](err)
