@@ -64,6 +64,7 @@ type Client struct {
 	views   tendv1connect.ViewServiceClient
 	held    atomic.Bool // as the server's last hello said
 	writers atomic.Bool // the same: it knows writers by name
+	greps   atomic.Bool // the same: it knows invert, before and after of Grep
 
 	// closed ends every stream when Close is called. It is the one context
 	// that is kept: it belongs to the client and to no call.
@@ -134,6 +135,7 @@ func (c *Client) hello(ctx context.Context) error {
 	if err == nil {
 		c.held.Store(resp.Msg.GetListenersHeld())
 		c.writers.Store(resp.Msg.GetInputWriters())
+		c.greps.Store(resp.Msg.GetGrepOptions())
 	}
 	return err
 }

@@ -34,10 +34,24 @@ type hostile struct {
 	view  *tendv1.ViewResponse
 	err   error
 	calls int
+	hello atomic.Pointer[tendv1.HelloResponse]
+	found []*tendv1.GrepResponse
 }
 
 func (h *hostile) Hello(context.Context, *connect.Request[tendv1.HelloRequest]) (*connect.Response[tendv1.HelloResponse], error) {
+	if m := h.hello.Load(); m != nil {
+		return connect.NewResponse(m), nil
+	}
 	return connect.NewResponse(&tendv1.HelloResponse{}), nil
+}
+
+func (h *hostile) Grep(_ context.Context, _ *connect.Request[tendv1.GrepRequest], s *connect.ServerStream[tendv1.GrepResponse]) error {
+	for _, m := range h.found {
+		if err := s.Send(m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (h *hostile) Get(context.Context, *connect.Request[tendv1.GetRequest]) (*connect.Response[tendv1.GetResponse], error) {
@@ -377,5 +391,29 @@ func TestTheTokenIsNotTakenAlong(t *testing.T) {
 	}
 	if n := reached.Load(); n > 0 {
 		t.Errorf("%d requests followed", n)
+	}
+}
+
+// A server of a former version takes grep -v, -A, -B and -C for a plain grep: the
+// client refuses them, until another server says that it knows them.
+func TestSearchOptionsThatTheServerIgnoresAreRefused(t *testing.T) {
+	h := &hostile{found: []*tendv1.GrepResponse{{Found: &tendv1.GrepResponse_Match_{Match: &tendv1.GrepResponse_Match{Stream: tendv1.Stream_STREAM_STDOUT, To: 1, Line: 1, Text: []byte("x")}}}}}
+	c := h.serve(t)
+	grep := func(o view.GrepOptions) (n int, err error) {
+		o.Pattern = "x"
+		err = c.Grep(t.Context(), process.Selector{ID: "a"}, o, func(view.Match) error { n++; return nil }, nil)
+		return n, err
+	}
+	for name, o := range map[string]view.GrepOptions{"invert": {Invert: true}, "before": {Before: 1}, "after": {After: 1}} {
+		if n, err := grep(o); n != 0 || !errors.Is(err, process.ErrUnsupported) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %d matches, %v", name, n, err)
+		}
+	}
+	if n, err := grep(view.GrepOptions{}); n != 1 || err != nil {
+		t.Errorf("a plain one: %d matches, %v", n, err)
+	}
+	h.hello.Store(&tendv1.HelloResponse{GrepOptions: true})
+	if n, err := grep(view.GrepOptions{Invert: true}); n != 1 || err != nil {
+		t.Errorf("after an upgrade: %d matches, %v", n, err)
 	}
 }

@@ -2,6 +2,7 @@ package tend
 
 import (
 	"context"
+	"fmt"
 
 	"connectrpc.com/connect"
 	"github.com/tend-run/tend/internal/tendpb"
@@ -37,8 +38,14 @@ func (c *Client) View(ctx context.Context, by process.Selector, o view.Options, 
 }
 
 // Grep delivers the lines of a process's output that match. freed is told the
-// ranges that could not be searched; nil: they are not told.
+// ranges that could not be searched; nil: they are not told. Options that the
+// server is too old for are [process.ErrUnsupported].
 func (c *Client) Grep(ctx context.Context, by process.Selector, o view.GrepOptions, match func(view.Match) error, freed func(process.Gap) error) error {
+	if o.Invert || o.Before > 0 || o.After > 0 {
+		if err := c.needsGrepOptions(ctx); err != nil {
+			return err
+		}
+	}
 	ctx, end := c.stream(ctx)
 	defer end(nil)
 	answer, err := c.views.Grep(ctx, connect.NewRequest(tendpb.GrepRequest(by, &o)))
@@ -64,4 +71,20 @@ func (c *Client) Grep(ctx context.Context, by process.Selector, o view.GrepOptio
 		}
 	}
 	return c.domainError(ctx, answer.Err())
+}
+
+// needsGrepOptions fails on a server of a former version, which takes a search for
+// lines that do not match, or with lines around, for a plain one. It may have been
+// replaced since it said what it knows, so it is asked again.
+func (c *Client) needsGrepOptions(ctx context.Context) error {
+	if c.greps.Load() {
+		return nil
+	}
+	if err := c.hello(ctx); err != nil {
+		return c.domainError(ctx, err)
+	}
+	if !c.greps.Load() {
+		return fmt.Errorf("%w: the server does not know invert, before and after of a search; it is of a former version: tend upgrade replaces it", process.ErrUnsupported)
+	}
+	return nil
 }

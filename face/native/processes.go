@@ -27,7 +27,7 @@ func (s *processes) find(ctx context.Context, sel *tendv1.Selector) (process.Pro
 }
 
 func (s *processes) Hello(context.Context, *connect.Request[tendv1.HelloRequest]) (*connect.Response[tendv1.HelloResponse], error) {
-	return connect.NewResponse(&tendv1.HelloResponse{Instance: s.cfg.Instance, Version: s.cfg.Version, ListenersHeld: s.cfg.Held, InputWriters: true}), nil
+	return connect.NewResponse(&tendv1.HelloResponse{Instance: s.cfg.Instance, Version: s.cfg.Version, ListenersHeld: s.cfg.Held, InputWriters: true, GrepOptions: true}), nil
 }
 
 func (s *processes) Start(ctx context.Context, req *connect.Request[tendv1.StartRequest]) (*connect.Response[tendv1.StartResponse], error) {

@@ -303,7 +303,9 @@ type HelloResponse struct {
 	// refused while it is replaced: whoever loses one may make it anew at once.
 	ListenersHeld bool `protobuf:"varint,3,opt,name=listeners_held,json=listenersHeld,proto3" json:"listeners_held,omitempty"`
 	// Writes may name their writer.
-	InputWriters  bool `protobuf:"varint,10,opt,name=input_writers,json=inputWriters,proto3" json:"input_writers,omitempty"`
+	InputWriters bool `protobuf:"varint,10,opt,name=input_writers,json=inputWriters,proto3" json:"input_writers,omitempty"`
+	// Grep knows invert, before and after. A server without it ignores them.
+	GrepOptions   bool `protobuf:"varint,11,opt,name=grep_options,json=grepOptions,proto3" json:"grep_options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -362,6 +364,13 @@ func (x *HelloResponse) GetListenersHeld() bool {
 func (x *HelloResponse) GetInputWriters() bool {
 	if x != nil {
 		return x.InputWriters
+	}
+	return false
+}
+
+func (x *HelloResponse) GetGrepOptions() bool {
+	if x != nil {
+		return x.GrepOptions
 	}
 	return false
 }
@@ -2911,13 +2920,14 @@ var File_tend_v1_process_proto protoreflect.FileDescriptor
 const file_tend_v1_process_proto_rawDesc = "" +
 	"\n" +
 	"\x15tend/v1/process.proto\x12\atend.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12tend/v1/spec.proto\"\x0e\n" +
-	"\fHelloRequest\"\x91\x01\n" +
+	"\fHelloRequest\"\xb4\x01\n" +
 	"\rHelloResponse\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12%\n" +
 	"\x0elisteners_held\x18\x03 \x01(\bR\rlistenersHeld\x12#\n" +
 	"\rinput_writers\x18\n" +
-	" \x01(\bR\finputWriters\"t\n" +
+	" \x01(\bR\finputWriters\x12!\n" +
+	"\fgrep_options\x18\v \x01(\bR\vgrepOptions\"t\n" +
 	"\bSelector\x12\x10\n" +
 	"\x02id\x18\x01 \x01(\tH\x00R\x02id\x12\x12\n" +
 	"\x03pid\x18\x02 \x01(\rH\x00R\x03pid\x12\x12\n" +
