@@ -77,6 +77,8 @@ func TestWrongRequestsNameTheField(t *testing.T) {
 		"a NUL byte":            {"Start", `{"spec":{"argv":["a\u0000"]}}`, "invalid_argument", "argv[0] has a NUL byte"},
 		"a huge terminal":       {"Start", `{"spec":{"argv":["a"],"pty":{"cols":70000}}}`, "invalid_argument", "pty is 70000x0"},
 		"a bad id":              {"Start", `{"spec":{"id":"../x","argv":["a"]}}`, "invalid_argument", "id has the byte"},
+		"a name of two lines":   {"Start", `{"spec":{"argv":["a"],"name":"a\nb"}}`, "invalid_argument", "name has the control character U+000A"},
+		"a tag that clears":     {"Start", `{"spec":{"argv":["a"],"tag":"\u001b[2J"}}`, "invalid_argument", "tag has the control character U+001B"},
 		"an endless timeout":    {"Start", `{"spec":{"argv":["a"],"timeout":"400000000s"}}`, "invalid_argument", "timeout is"},
 		"a program that is not": {"Start", `{"spec":{"argv":["/no/such/program"],"dir":"/"}}`, "not_found", "is not found"},
 		"no selector":           {"Get", `{}`, "invalid_argument", "selector names no process"},

@@ -38,6 +38,9 @@ func (s *processes) Start(ctx context.Context, req *connect.Request[tendv1.Start
 	if err := spec.Validate(); err != nil {
 		return nil, tendpb.Error(err)
 	}
+	if err := tendpb.CheckText(&spec); err != nil {
+		return nil, tendpb.Error(err)
+	}
 	p, err := s.cfg.Manager.Start(ctx, spec)
 	if err != nil {
 		return nil, tendpb.Error(err)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
@@ -17,13 +18,21 @@ func invalid(field, format string, args ...any) error {
 	return &process.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// CheckText reports the first word of the spec that the wire cannot carry:
-// names, tags, users and labels are text. Arguments, environment and
-// directories may be any bytes.
+// CheckText reports the first word of the spec that the wire cannot carry, or that
+// our own face does not take: names, tags, users and labels are text, and names and
+// tags, which lists show on one line, have no control characters. Arguments,
+// environment and directories may be any bytes. Other faces take the tags that
+// their protocols take.
 func CheckText(s *process.Spec) error {
 	for _, f := range []struct{ name, v string }{{"id", string(s.ID)}, {"name", s.Name}, {"tag", s.Tag}, {"user", s.User}} {
 		if !utf8.ValidString(f.v) {
 			return invalid(f.name, "is not valid UTF-8")
+		}
+	}
+	for _, f := range []struct{ name, v string }{{"name", s.Name}, {"tag", s.Tag}} {
+		if i := strings.IndexFunc(f.v, unicode.IsControl); i >= 0 {
+			r, _ := utf8.DecodeRuneInString(f.v[i:])
+			return invalid(f.name, "has the control character %U at byte %d", r, i)
 		}
 	}
 	for k, v := range s.Labels {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -125,6 +126,20 @@ func TestTextFieldsThatAreNoTextAreNamed(t *testing.T) {
 		if !ok || e.Field != field {
 			t.Errorf("%s: %v", field, e)
 		}
+	}
+}
+
+func TestNamesAndTagsWithControlCharactersAreRefused(t *testing.T) {
+	for text, said := range map[string]string{"a\nb": "U+000A at byte 1", "\x1b[2J": "U+001B at byte 0", "é\u009b": "U+009B at byte 2", "a\x7f": "U+007F", "\t": "U+0009"} {
+		for field, spec := range map[string]process.Spec{"name": {Name: text}, "tag": {Tag: text}} {
+			e, ok := errors.AsType[*process.InvalidError](CheckText(&spec))
+			if !ok || e.Field != field || !strings.Contains(e.Reason, said) {
+				t.Errorf("%s %q: %v", field, text, e)
+			}
+		}
+	}
+	if err := CheckText(&process.Spec{Name: "größe 測試 🙂", Tag: "a b/c:d", Labels: map[string]string{"note": "two\nlines"}, Argv: []string{"a\x1b"}}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -450,7 +450,8 @@ func (Cause) EnumDescriptor() ([]byte, []int) {
 type Spec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 100 letters, digits, '.', '_', '-'. Empty: the server chooses.
-	Id   string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Names and tags have no control characters.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Tag  string `protobuf:"bytes,3,opt,name=tag,proto3" json:"tag,omitempty"`
 	// The program and its arguments, or a line for /bin/sh -c.
