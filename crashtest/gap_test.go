@@ -103,20 +103,7 @@ func (d *daemon) overtake(t *testing.T, p process.Process, stall time.Duration) 
 		}
 	}
 	write()
-	was, since := int64(0), time.Now()
-	for end := since.Add(time.Minute); time.Since(since) < 200*time.Millisecond+stall; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the reader does not stall: it is %d bytes behind", was)
-		}
-		info, err := p.Info(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lag := d.readerLag(t)
-		if lag != was || lag == 0 || info.Streams[0].End < kept {
-			was, since = lag, time.Now()
-		}
-	}
+	was := d.awaitStall(t, p, kept, stall)
 	write()
 	if _, err := p.Wait(ctx, process.Until{EOF: true}); err != nil {
 		t.Fatal(err)
@@ -124,6 +111,27 @@ func (d *daemon) overtake(t *testing.T, p process.Process, stall time.Duration) 
 	if lag := d.readerLag(t); lag <= was {
 		t.Errorf("the metrics say that the reader is %d bytes behind; it was %d before %d more were written", lag, was, overrun)
 	}
+}
+
+// awaitStall waits until a process has written what it is to and its reader has
+// not moved for a while, and returns how far that is behind.
+func (d *daemon) awaitStall(t *testing.T, p process.Process, written int64, stall time.Duration) (lag int64) {
+	t.Helper()
+	was, since := int64(0), time.Now()
+	for end := since.Add(time.Minute); time.Since(since) < 200*time.Millisecond+stall; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the reader does not stall: it is %d bytes behind", was)
+		}
+		info, err := p.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		lag := d.readerLag(t)
+		if lag != was || lag == 0 || info.Streams[0].End < written {
+			was, since = lag, time.Now()
+		}
+	}
+	return was
 }
 
 var readerLag = regexp.MustCompile(`(?m)^tend_reader_lag_bytes (\S+)$`)

@@ -22,7 +22,7 @@ type Sink interface {
 	Keepalive() error
 }
 
-// SpanSink is a [Sink] that can send from the spool file itself.
+// SpanSink is a [Sink] that copies from the spool file itself.
 type SpanSink interface {
 	Sink
 	// WantsSpans reports whether Event wants file ranges; the most bytes it

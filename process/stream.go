@@ -123,7 +123,9 @@ type Reader interface {
 }
 
 // Spanner is an optional ability of a [Reader] on the same machine: output as
-// ranges of the spool file, for sendfile. Next and NextSpan may be mixed.
+// ranges of the spool file, to be copied to where it is sent from. Sendfile and
+// splice are no copies: they pass the file's pages on, and retention may fill
+// these with zeros long after. Next and NextSpan may be mixed.
 type Spanner interface {
 	// NextSpan is Next with Data left nil: the bytes are in the span. They
 	// may be freed by retention at any time; a range freed while it is being

@@ -15,9 +15,9 @@
 //
 // The SDKs call Start and Connect with the JSON codec over HTTP/1.1. Such a
 // request is parsed here, its connection is taken over from net/http, and its
-// events are written by hand: base64 straight into pooled frames, or sendfile
-// from the spool for the binary codec. After the end the connection goes back
-// to the HTTP server. The one goroutine of an idle stream holds no buffer.
+// events are written by hand: the output straight from the spool into pooled
+// frames. After the end the connection goes back to the HTTP server. The one
+// goroutine of an idle stream holds no buffer.
 //
 //	request ── hotCodec ──┬── serveStream ── takeOver ── face.Stream ── frameSink ── connOutlet
 //	                      │                └ HTTP/2, 1.0 ────────────── frameSink ── httpOutlet
@@ -27,5 +27,7 @@
 // to connect-go, so that its wording of refusals is the only one.
 //
 // A reader that stops reading holds its place in the spool and at most one
-// batch of small events (16 KiB): large frames are made again when it goes on.
+// batch of small events (16 KiB), as large frames are made again when it goes on.
+// Only of a frame that is partly out the rest is held: nobody else has it once
+// retention has freed it.
 package envd

@@ -11,16 +11,18 @@ import (
 )
 
 // stallAfter is how long a reader may leave a write unfinished before its
-// buffer is taken away. The frame is then made again from the spool once the
-// reader goes on, so that a thousand readers that never read hold nothing.
+// buffer is taken away. A frame of which nothing is out is then made again from
+// the spool once the reader goes on, so that a thousand readers that never read
+// hold nothing; [connOutlet.piece] has nearly all of them stall there.
 const stallAfter = time.Second
 
 // crowd is how many frames may wait at a time for stallAfter; those of more
-// readers wait a moment only. It bounds what a thousand readers hold in the
-// second in which they all stall.
+// readers wait a moment only, and carry no more than a batch. It bounds what a
+// thousand readers hold that all stall at one time.
 const crowd = 64
 
-// waiting is how many frames wait for their readers, in all streams.
+// waiting is how many frames, or rests of them, wait for their readers, in all
+// streams.
 var waiting atomic.Int64
 
 // connOutlet writes chunked HTTP/1.1 to a connection taken over from net/http.
@@ -34,8 +36,6 @@ type connOutlet struct {
 	// sendBuffer of the socket in bytes when the reader last kept us waiting;
 	// the kernel lets it grow. 0: not asked yet.
 	sendBuffer int
-	// owed: the CR LF of the chunk before is still to be sent (see sendfile).
-	owed bool
 	// broken: a write failed or was given up, so nothing may follow.
 	broken error
 }
@@ -69,15 +69,9 @@ func (o *connOutlet) chunk(buf []byte, last bool) []byte {
 		buf = append(buf, "0\r\n\r\n"...)
 	}
 	p := buf[start:]
-	if o.head != nil || o.owed {
-		// Rare and small: the first write of a response, or the first after
-		// a frame sent from the file.
-		first := o.head
-		if o.owed {
-			first = []byte("\r\n")
-		}
-		p = append(first[:len(first):len(first)], p...)
-		o.head, o.owed = nil, false
+	if o.head != nil { // rare, and small
+		p = append(o.head[:len(o.head):len(o.head)], p...)
+		o.head = nil
 	}
 	return p
 }
@@ -94,7 +88,7 @@ func (o *connOutlet) now(buf []byte) {
 	}
 }
 
-// later sends what is left of a batch to a reader that has stalled.
+// later sends the rest of what is partly out to a reader that has stalled.
 func (o *connOutlet) later(rest []byte) error {
 	for {
 		if err := o.writable(); err != nil {
@@ -108,69 +102,53 @@ func (o *connOutlet) later(rest []byte) error {
 	}
 }
 
-// frame implements [outlet].
+// frame implements [outlet]. A frame is read whole, and checked, before its first
+// byte is out; of one that is partly out the rest is kept here. Were it made again
+// from the spool, retention could have freed it meanwhile, and half a frame can
+// neither be ended nor taken back. Nor is it sent from the file (sendfile): the
+// socket then holds the file's pages, and the kernel fills a part of a large page
+// with zeros where that part is freed, though the client has not read it yet.
 func (o *connOutlet) frame(enc *frameEncoder) error {
-	if o.broken != nil {
-		return o.broken
+	if err := o.settle(); err != nil {
+		return err
 	}
-	sent, err := o.sendFrame(enc)
-	if err != nil && sent {
-		o.broken = err // part of it is out, or the connection has failed
-	}
-	return err
-}
-
-// sendFrame reports whether anything was written, or tried to.
-func (o *connOutlet) sendFrame(enc *frameEncoder) (tried bool, err error) {
-	if enc.codec == codecProto && enc.out.Span.File != nil {
-		if done, err := o.sendfile(enc); done {
-			return true, err
-		}
-	}
-	if o.head != nil || o.owed {
-		if err := o.settle(); err != nil {
-			return true, err
-		}
-	}
-	for sent := 0; ; {
+	for o.broken == nil {
 		buf, err := enc.encode()
-		switch {
-		case err != nil && sent > 0:
-			return true, errDamaged // half a frame is out: no error can follow it
-		case err != nil:
-			return false, err
+		if err != nil {
+			return err // nothing of it is out: the caller can say why
 		}
-		start := putChunkLine(buf.b)
-		p := append(buf.b, '\r', '\n')[start:]
+		p := append(buf.b, '\r', '\n')[putChunkLine(buf.b):]
 		patience := stallAfter
 		if waiting.Add(1) > crowd {
 			patience = stallAfter / 1000
 		}
-		n, err := o.tryFor(patience, p[sent:])
-		waiting.Add(-1)
+		n, err := o.tryFor(patience, p)
+		stalled := errors.Is(err, os.ErrDeadlineExceeded)
+		var rest []byte
+		if stalled && n > 0 {
+			rest = append(rest, p[n:]...)
+		}
 		frames.Put(buf)
-		sent += n
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return true, err
+		if rest != nil {
+			err = o.later(rest)
 		}
-		if err := o.writable(); err != nil {
-			return true, err
+		waiting.Add(-1)
+		if !stalled || rest != nil {
+			o.broken = err
+			return err
 		}
+		o.broken = o.writable()
 	}
+	return o.broken
 }
 
-// settle sends the response head, what is left of a chunk, or the end of the
-// chunk before.
+// settle sends the response head, or what is left of a chunk.
 func (o *connOutlet) settle() error {
-	if o.broken != nil {
-		return o.broken
+	if o.broken == nil && o.head != nil {
+		head := o.head
+		o.head = nil
+		o.broken = o.later(head)
 	}
-	p := o.head
-	if o.owed {
-		p = []byte("\r\n")
-	}
-	o.head, o.owed = nil, false
-	o.broken = o.later(p)
 	return o.broken
 }
 
@@ -192,16 +170,13 @@ func (o *connOutlet) tryFor(patience time.Duration, p []byte) (int, error) {
 }
 
 // putChunkLine writes the chunk-size line for the bytes after the room, right
-// before them, and returns where it starts.
-func putChunkLine(buf []byte) int { return putChunkSize(buf, len(buf)-chunkRoom) }
-
-// putChunkSize does the same for a chunk of size bytes. At most 8 digits fit,
-// which no message comes near.
-func putChunkSize(buf []byte, size int) int {
+// before them, and returns where it starts. At most 8 digits fit, which no message
+// comes near.
+func putChunkLine(buf []byte) int {
 	const hex = "0123456789abcdef"
 	buf[chunkRoom-2], buf[chunkRoom-1] = '\r', '\n'
 	at := chunkRoom - 2
-	for n := size; n > 0; n >>= 4 {
+	for n := len(buf) - chunkRoom; n > 0; n >>= 4 {
 		at--
 		buf[at] = hex[n&15]
 	}

@@ -2,7 +2,6 @@ package envd
 
 import (
 	"errors"
-	"io"
 	"os"
 	"syscall"
 	"time"
@@ -18,10 +17,13 @@ const waitPiece = 10 * time.Second
 
 // piece lets a reader stall between two frames: it waits until the socket has
 // room, and has the frame be what fits. Retention may then free what comes next,
-// and the reader is told; half a frame could neither be ended nor taken back.
+// and the reader is told; of half a frame the rest would have to be kept.
 func (o *connOutlet) piece(n int, encoded func(int) int) (int, error) {
 	if o.broken != nil {
 		return 0, o.broken
+	}
+	if waiting.Load() > crowd {
+		n = min(n, batchSize)
 	}
 	raw, err := o.rawConn()
 	if err != nil {
@@ -62,68 +64,6 @@ func (o *connOutlet) room(raw syscall.RawConn, refresh bool) (n int, ok bool) {
 func sockoptInt(fd uintptr, opt int) (int, bool) {
 	n, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, opt)
 	return n, err == nil && n > 0
-}
-
-// sendfile sends a binary frame from the spool file without copying its
-// output through this process. done is false if this connection cannot do it
-// and nothing was sent.
-func (o *connOutlet) sendfile(enc *frameEncoder) (done bool, err error) {
-	raw, err := o.rawConn()
-	if err != nil {
-		return false, nil
-	}
-	if !enc.out.Valid(enc.ev) {
-		return false, nil // encode finds it out, too, and tells it
-	}
-	n := enc.len()
-	var room [chunkRoom + maxDataOverhead + 32]byte
-	head := enc.codec.appendDataHead(room[:chunkRoom], enc.ev.Stream, n)
-	// The chunk covers the payload too: write its line for the whole size.
-	at := putChunkSize(head, len(head)-chunkRoom+n)
-	head = head[at:]
-	switch {
-	case o.head != nil:
-		head = append(o.head, head...)
-	case o.owed:
-		head = append([]byte("\r\n"), head...)
-	}
-	o.head, o.owed = nil, false
-
-	off, left := enc.out.Span.Offset, n
-	file := int(enc.out.Span.File.Fd())
-	step := func(fd uintptr) (again bool, err error) {
-		for len(head) > 0 {
-			m, err := unix.SendmsgN(int(fd), head, nil, nil, unix.MSG_MORE|unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
-			if err == unix.EINTR {
-				continue
-			}
-			if err != nil {
-				return err == unix.EAGAIN, err
-			}
-			head = head[m:]
-		}
-		for left > 0 {
-			m, err := unix.Sendfile(int(fd), file, &off, left)
-			switch {
-			case err == unix.EINTR:
-				continue
-			case err != nil:
-				return err == unix.EAGAIN, err
-			case m == 0:
-				return false, io.ErrUnexpectedEOF
-			}
-			left -= m
-		}
-		return false, nil
-	}
-	if err := o.drive(raw, step); err != nil {
-		return true, err
-	}
-	if !enc.out.Valid(enc.ev) {
-		return true, errDamaged
-	}
-	o.owed = true
-	return true, nil
 }
 
 // drive runs step each time the connection can take more, until it wants no

@@ -4,9 +4,6 @@ package envd
 
 import "github.com/tend-run/tend/process"
 
-// sendfile is used on Linux only; elsewhere frames are copied.
-func (o *connOutlet) sendfile(*frameEncoder) (done bool, err error) { return false, nil }
-
 // writable lets the next write do the waiting, in pieces of stallAfter.
 func (o *connOutlet) writable() error { return o.ctx.Err() }
 

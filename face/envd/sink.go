@@ -1,7 +1,6 @@
 package envd
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 
@@ -29,10 +28,6 @@ const (
 	chunkTail = len("\r\n0\r\n\r\n")
 )
 
-// errDamaged ends a connection whose response cannot be completed honestly:
-// bytes were freed while they were on their way.
-var errDamaged = errors.New("output was freed by retention while it was being sent")
-
 // buffer is a pooled write buffer. b begins with chunkRoom bytes of room.
 type buffer struct{ b []byte }
 
@@ -54,8 +49,8 @@ type outlet interface {
 	// piece returns how many of n bytes of output the next frame is to carry
 	// (encoded, they take len bytes), at least 1. It may wait for the reader.
 	piece(n int, len func(n int) int) (int, error)
-	// frame sends one large data event; it may call enc again to get the same
-	// bytes once more, so that a stalled reader need not hold them.
+	// frame sends one large data event, or nothing of it. It may call enc again
+	// to get the same bytes once more, so that a stalled reader need not hold them.
 	frame(enc *frameEncoder) error
 }
 
@@ -293,11 +288,12 @@ func (e *frameEncoder) encode() (*buffer, error) {
 // free it meanwhile.
 func readSpan(b []byte, ev process.Event, out face.Output) ([]byte, error) {
 	b = b[:out.Span.Len]
-	if _, err := out.Span.File.ReadAt(b, out.Span.Offset); err != nil {
-		return nil, fmt.Errorf("read the spool at %s:%d: %w", ev.Stream, ev.Offset, err)
-	}
-	if !out.Valid(ev) {
+	_, err := out.Span.File.ReadAt(b, out.Span.Offset)
+	switch {
+	case !out.Valid(ev): // whatever was read
 		return nil, freed(ev, out)
+	case err != nil:
+		return nil, fmt.Errorf("read the spool at %s:%d: %w", ev.Stream, ev.Offset, err)
 	}
 	return b, nil
 }
