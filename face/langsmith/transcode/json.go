@@ -21,8 +21,9 @@ var plain = func() (t [256]bool) {
 // short holds the letter of the two-byte escapes.
 var short = [256]byte{'"': '"', '\\': '\\', '\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't'}
 
-// AppendJSON is [AppendText] with the text escaped for the inside of a JSON
-// string. Nothing is escaped that needs not be.
+// AppendJSON appends the text of raw, which begins and ends where characters do,
+// escaped for the inside of a JSON string, and returns how many bytes were
+// replaced. Nothing is escaped that needs not be.
 func AppendJSON(dst, raw []byte) (text []byte, replaced int) {
 	const hex = "0123456789abcdef"
 	for i := 0; i < len(raw); {

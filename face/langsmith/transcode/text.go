@@ -45,26 +45,6 @@ func Replaced(raw []byte) int {
 	return n
 }
 
-// AppendText appends the text of raw, which begins and ends where characters
-// do, and returns how many bytes were replaced.
-func AppendText(dst, raw []byte) (text []byte, replaced int) {
-	for i := 0; i < len(raw); {
-		n := ascii(raw[i:])
-		dst = append(dst, raw[i:i+n]...)
-		for i += n; i < len(raw) && raw[i] >= utf8.RuneSelf; {
-			r, size := utf8.DecodeRune(raw[i:])
-			if r == utf8.RuneError && size == 1 {
-				dst = append(dst, replacement...)
-				replaced++
-			} else {
-				dst = append(dst, raw[i:i+size]...)
-			}
-			i += size
-		}
-	}
-	return dst, replaced
-}
-
 // ascii returns how many bytes at the beginning of b are below 0x80.
 func ascii(b []byte) int {
 	const high = 0x8080808080808080

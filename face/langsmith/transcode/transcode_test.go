@@ -24,6 +24,16 @@ func model(raw []byte) string {
 	return b.String()
 }
 
+// appendText appends the text of raw as a reader of the JSON sees it.
+func appendText(t testing.TB, dst, raw []byte) (text []byte, replaced int) {
+	escaped, n := AppendJSON([]byte{'"'}, raw)
+	var s string
+	if err := json.Unmarshal(append(escaped, '"'), &s); err != nil {
+		t.Fatalf("the text of %q is %q: %v", raw, escaped, err)
+	}
+	return append(dst, s...), n
+}
+
 func TestText(t *testing.T) {
 	tests := []struct{ name, raw, want string }{
 		{"ASCII stays", "plain text\r\n\x00\x1b[1m\x7f", "plain text\r\n\x00\x1b[1m\x7f"},
@@ -39,7 +49,7 @@ func TestText(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, n := AppendText(nil, []byte(tt.raw))
+			got, n := appendText(t, nil, []byte(tt.raw))
 			if string(got) != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
@@ -90,7 +100,7 @@ func noise(r *rand.Rand, size int) []byte {
 
 // cut turns a stream into text as it comes: in pieces of random size, with what
 // is not settled held back.
-func cut(r *rand.Rand, raw []byte, m *Map) string {
+func cut(t testing.TB, r *rand.Rand, raw []byte, m *Map) string {
 	var text []byte
 	var held []byte
 	for len(raw) > 0 {
@@ -98,12 +108,12 @@ func cut(r *rand.Rand, raw []byte, m *Map) string {
 		held = append(held, raw[:n]...)
 		raw = raw[n:]
 		whole := Settled(held)
-		text, _ = AppendText(text, held[:whole])
+		text, _ = appendText(t, text, held[:whole])
 		m.Add(held[:whole])
 		held = append([]byte(nil), held[whole:]...)
 	}
 	m.Add(held)
-	text, _ = AppendText(text, held)
+	text, _ = appendText(t, text, held)
 	return string(text)
 }
 
@@ -112,7 +122,7 @@ func TestTheTextDoesNotDependOnHowTheStreamWasCut(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		raw := noise(r, 200_000)
 		var m Map
-		text := cut(r, raw, &m)
+		text := cut(t, r, raw, &m)
 		if text != model(raw) {
 			t.Fatalf("seed %d: another text than that of the whole", seed)
 		}
@@ -194,7 +204,7 @@ func TestEachTextOffsetIsFoundAgain(t *testing.T) {
 	for name, raw := range streams {
 		t.Run(name, func(t *testing.T) {
 			var m Map
-			cut(r, raw, &m)
+			cut(t, r, raw, &m)
 			checkMap(t, &m, raw, 173)
 			for i, p := range m.points[:max(0, len(m.points)-1)] {
 				if next := m.points[i+1]; next.Replaced != p.Replaced && next.Raw-p.Raw > step {
@@ -245,7 +255,7 @@ func TestOffsetsBehindAFreedHeadStay(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 4))
 	raw := append(noise(r, 100_000), strings.Repeat("aé€𝄞\n", 4000)...)
 	var m Map
-	cut(r, raw, &m)
+	cut(t, r, raw, &m)
 	all := starts(raw)
 	for range 300 {
 		src := stream{raw, r.Int64N(int64(len(raw)))}
@@ -304,7 +314,7 @@ func FuzzTranscode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		var m Map
-		text := cut(r, raw, &m)
+		text := cut(t, r, raw, &m)
 		if text != model(raw) {
 			t.Fatalf("text is %q, want %q", text, model(raw))
 		}
