@@ -112,7 +112,7 @@ func TestDeps(t *testing.T) {
 		{"driver", []string{"process", "files", "driver", "internal/replace"}},
 		{"metrics", []string{"process"}},
 		{"keeper/failpoint", nil},
-		{"keeper/client", []string{"process", "files", "internal/account", "spool", "observe", "keeper", "keeper/failpoint", "keeper/board", "keeper/feed", "keeper/wire", "keeper/rundir"}},
+		{"keeper/client", []string{"process", "files", "internal/account", "spool", "observe", "keeper", "keeper/failpoint", "keeper/board", "keeper/calm", "keeper/feed", "keeper/wire", "keeper/rundir"}},
 		{"keeper", []string{"process", "spool", "keeper"}},
 		{"anchor", []string{"process", "keeper/failpoint", "keeper/wire", "keeper/rundir", "keeper/orphan"}},
 		{"launch", []string{"anchor", "keeper/rundir", "internal/payload"}},

@@ -47,6 +47,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/calm"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -231,7 +232,9 @@ func (k *Keeper) unwatch(fd int) { unix.EpollCtl(k.ep, unix.EPOLL_CTL_DEL, fd, n
 // filesystem holds up at most three others' events.
 func (k *Keeper) work() {
 	var events [4]unix.EpollEvent
+	var loop calm.Loop
 	for {
+		loop.Turn()
 		n, err := unix.EpollWait(k.ep, events[:], -1)
 		if err != nil && err != unix.EINTR {
 			k.logf("epoll: %v", err)

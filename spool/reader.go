@@ -194,7 +194,8 @@ func (r *reader) Valid(s process.Stream, offset int64) bool {
 func (r *reader) Prompt(f func() bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if src, ok := r.src.(Prompter); ok && !r.closed {
+	// With order nothing is ever at hand: the calls would be for nothing.
+	if src, ok := r.src.(Prompter); ok && !r.closed && r.opts.Unordered {
 		src.Prompt(r.ready, f)
 	}
 }

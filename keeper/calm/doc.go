@@ -7,6 +7,8 @@
 // get a longer timer slack (prctl(2), PR_SET_TIMERSLACK). The keeper also gets a
 // few more of what Go calls processors, so that a thread which comes back from a
 // system call finds one though the monitor has not taken it from another yet.
+// [Loop] keeps a thread that only waits in system calls from being taken for one
+// that runs all the time.
 //
 // Slack is inherited by threads and by programs. Call [Thread] before a fork or
 // an exec, so that programs get what was there before.

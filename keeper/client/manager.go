@@ -28,6 +28,7 @@ import (
 
 	"github.com/tend-run/tend/keeper"
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/calm"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/wire"
@@ -293,10 +294,12 @@ func (m *Manager) dispatch(w *waker, b *board.Board) {
 			m.adopt(b, slot)
 		}
 	}
+	var loop calm.Loop
 	for {
 		look()
 		b.Arm()
 		look()
+		loop.Turn()
 		if !w.wait() {
 			return
 		}
