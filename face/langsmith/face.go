@@ -58,7 +58,10 @@ type Config struct {
 	// Budget bounds the memory of the messages that are being read. nil: no
 	// bound.
 	Budget *face.Budget
-	Log    *slog.Logger // nil: nothing is logged
+	// MessageTime bounds how long a large message may take to arrive. 0: 5 minutes.
+	MessageTime time.Duration
+
+	Log *slog.Logger // nil: nothing is logged
 }
 
 // Face serves the protocol.
@@ -71,6 +74,7 @@ type Face struct {
 	publicURL string
 	maxConns  int
 	budget    *face.Budget
+	msgTime   time.Duration // of Config.MessageTime
 	secret    []byte
 	log       *slog.Logger
 
@@ -98,7 +102,7 @@ func New(c Config) (*Face, error) {
 		return nil, errors.New("langsmith: a driver and a manager are needed")
 	}
 	f := &Face{
-		driver: c.Driver, manager: c.Manager, token: c.Token, trusted: c.Trusted, dir: c.Dir, maxConns: c.MaxConnections, budget: c.Budget,
+		driver: c.Driver, manager: c.Manager, token: c.Token, trusted: c.Trusted, dir: c.Dir, maxConns: c.MaxConnections, budget: c.Budget, msgTime: c.MessageTime,
 		publicURL: strings.TrimRight(c.PublicURL, "/"), log: c.Log,
 		conns: map[net.Conn]struct{}{}, clients: map[process.ID]int{}, maps: map[mapKey]*textMap{}, queues: map[process.ID]*inputQueue{},
 	}
@@ -110,6 +114,9 @@ func New(c Config) (*Face, error) {
 	}
 	if f.trusted == nil {
 		f.trusted = func(*http.Request) bool { return false }
+	}
+	if f.msgTime <= 0 {
+		f.msgTime = messageTime
 	}
 	if f.maxConns <= 0 {
 		f.maxConns = defaultConnections

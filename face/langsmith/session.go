@@ -38,7 +38,7 @@ const (
 	// and madeOfMessage how many bytes are held for each byte of a larger one.
 	smallMessage  = 64 << 10
 	madeOfMessage = 16
-	// messageTime bounds how long a large message may take to arrive.
+	// messageTime is the default of Config.MessageTime.
 	messageTime = 5 * time.Minute
 )
 
@@ -233,7 +233,7 @@ func (s *session) readMessage(r io.Reader) ([]byte, error) {
 	if err != nil || len(b) < smallMessage {
 		return b, err
 	}
-	late := time.AfterFunc(messageTime, func() { s.conn.Close() })
+	late := time.AfterFunc(s.face.msgTime, func() { s.conn.Close() })
 	defer late.Stop()
 	var large bytes.Buffer
 	large.Write(b)
