@@ -21,15 +21,24 @@ import (
 	_ "github.com/tend-run/tend/gen/envd/filesystem"
 	_ "github.com/tend-run/tend/gen/envd/process"
 	_ "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/part"
 )
 
 // restRoute finds the paths that the faces register: "POST /init".
 var restRoute = regexp.MustCompile(`"(?:(GET|POST|PUT|PATCH|DELETE) )?(/[A-Za-z0-9{}._/-]*)"`)
 
-// routes are the methods and paths of all faces: those of the RPC services by
-// their descriptors, the others by the sources that register them.
-func routes(t *testing.T) (all []string) {
+// routes are the methods and paths of all parts: those that they tell, and, of
+// patterns that stand for many, the RPC services by their descriptors and the
+// others by the sources that register them.
+func routes(t *testing.T, s *Server) (all []string) {
 	t.Helper()
+	for pattern := range s.routes {
+		if method, path, ok := strings.Cut(pattern, " "); ok {
+			all = append(all, method+" "+path)
+		} else {
+			all = append(all, "GET "+pattern, "POST "+pattern)
+		}
+	}
 	protoregistry.GlobalFiles.RangeFiles(func(f protoreflect.FileDescriptor) bool {
 		for i := range f.Services().Len() {
 			s := f.Services().Get(i)
@@ -82,7 +91,7 @@ func routes(t *testing.T) (all []string) {
 	}
 	slices.Sort(all)
 	all = slices.Compact(all)
-	for _, known := range []string{"POST /init", "POST /files", "POST /langsmith/b/execute", "POST /langsmith/b/upload", "POST /v2/sandboxes/boxes", "PATCH /v2/sandboxes/boxes/b", "GET /-/metrics"} {
+	for _, known := range []string{"POST /init", "POST /files", "GET /toy", "POST /langsmith/b/execute", "POST /langsmith/b/upload", "POST /v2/sandboxes/boxes", "PATCH /v2/sandboxes/boxes/b", "GET /-/metrics"} {
 		if !slices.Contains(all, known) {
 			t.Fatalf("the routes do not have %s: %v", known, all)
 		}
@@ -93,11 +102,13 @@ func routes(t *testing.T) (all []string) {
 // TestNoBodyIsReadBeforeTheToken asks every route of every face, without the
 // token and with wrong ones, and never sends the body that the header promises.
 func TestNoBodyIsReadBeforeTheToken(t *testing.T) {
-	s := serve(t, func(c *Config) { c.Token = "s3cret" })
+	s := serve(t, func(c *Config) {
+		c.Token, c.Parts = "s3cret", []part.Part{&toy{name: "toy", manager: c.Manager}}
+	})
 	var closed, open atomic.Int32
 	var wg sync.WaitGroup
 	room := make(chan struct{}, 64)
-	for _, route := range routes(t) {
+	for _, route := range routes(t, s.Server) {
 		for name, shown := range map[string]string{
 			"no token":    "",
 			"wrong token": "X-Access-Token: wrong\r\nX-Api-Key: wrong\r\nAuthorization: Bearer wrong\r\n",
