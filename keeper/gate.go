@@ -12,6 +12,7 @@ import (
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/memory"
+	"github.com/tend-run/tend/keeper/script"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 )
@@ -83,8 +84,8 @@ func (k *Keeper) openGate(p *proc) {
 	k.vaults.drop(&p.vaulted, p.ref, wire.FDGate)
 }
 
-// forkGated is fork with a gate.
-func (k *Keeper) forkGated(p *proc, req *wire.Spawn, child []int, group int, lim *limits) *wire.Error {
+// executeGated is execute with a gate.
+func (k *Keeper) executeGated(p *proc, req *wire.Spawn, child []int, group int, lim *limits) *wire.Error {
 	var e wire.Enc
 	req.Append(&e)
 	mem, err := memory.Create("tend-start", 0)
@@ -101,15 +102,17 @@ func (k *Keeper) forkGated(p *proc, req *wire.Spawn, child []int, group int, lim
 		return resourceError("pipes", err)
 	}
 	defer unix.Close(report[0])
-	attr := &syscall.ProcAttr{Env: gateEnv, Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &p.pidfd, Setctty: p.pty, UseCgroupFD: p.group, CgroupFD: group}}
-	for _, fd := range append(child, report[1], mem) {
-		attr.Files = append(attr.Files, uintptr(fd))
+	prog := &script.Program{
+		Path: "/proc/self/exe", Argv: []string{"tend-keeper", GateRole}, Env: gateEnv,
+		Files: append(child, report[1], mem), Terminal: p.pty, Group: -1,
 	}
-	argv := []string{"tend-keeper", GateRole}
+	if p.group {
+		prog.Group = group
+	}
 	if k.stats.resetOOM {
-		argv = append(argv, gateResetOOM)
+		prog.Argv = append(prog.Argv, gateResetOOM)
 	}
-	pid, err := k.marked(p, func() (int, error) { return forkExec("/proc/self/exe", argv, attr) })
+	pid, err := k.fork(p, prog)
 	unix.Close(report[1])
 	if err != nil {
 		return resourceError("fork", err)

@@ -49,6 +49,7 @@ import (
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/calm"
 	"github.com/tend-run/tend/keeper/rundir"
+	"github.com/tend-run/tend/keeper/script"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 )
@@ -93,6 +94,7 @@ type Keeper struct {
 	line     lineage
 	procfs   lastFile
 	forks    forks
+	scripts  *script.Starter // nil: the machine allows no scripts
 	spares   *sparePool
 	stats    machine
 	syncs    *syncer
@@ -136,6 +138,9 @@ func Run(cfg Config) (err error) {
 		return fmt.Errorf("/dev/null: %w", err)
 	}
 	k.procfs.keep()
+	if k.scripts, err = script.New(k.null); err != nil { // before anything else that takes low descriptors
+		k.scripts = nil
+	}
 	if cfg.Snapshot > 0 {
 		err = k.restore(cfg.Snapshot)
 	} else {

@@ -6,16 +6,14 @@ import (
 	"bytes"
 	"errors"
 	"os"
-	"runtime"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
-	"github.com/tend-run/tend/keeper/calm"
 	"github.com/tend-run/tend/keeper/failpoint"
+	"github.com/tend-run/tend/keeper/script"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
@@ -153,7 +151,7 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 	failpoint.Hit(failpoint.SpawnVaulted)
 	p.slot.NotePID(board.Forking)
 	failpoint.Hit(failpoint.SpawnForking)
-	if werr := k.fork(p, spec, req, child, group); werr != nil {
+	if werr := k.execute(p, spec, req, child, group); werr != nil {
 		return werr
 	}
 	failpoint.Hit(failpoint.SpawnForked)
@@ -192,29 +190,21 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 	return nil
 }
 
-// fork runs the program: own session, own cgroup, and no wrapper process. The
-// descriptors of the keeper are all close-on-exec.
-func (k *Keeper) fork(p *proc, spec *process.Spec, req *wire.Spawn, child []int, group int) *wire.Error {
+// execute runs the program: own session, own cgroup, and no wrapper process.
+func (k *Keeper) execute(p *proc, spec *process.Spec, req *wire.Spawn, child []int, group int) *wire.Error {
 	lim := limitsOf(spec, k.groups, p)
 	lim.clear()
 	if p.gate >= 0 {
-		return k.forkGated(p, req, child, group, lim)
+		return k.executeGated(p, req, child, group, lim)
 	}
 	if err := lim.impose(); err != nil {
 		return wire.StartError(process.StartLimits, errno(err), err.Error())
 	}
-	attr := &syscall.ProcAttr{
-		Dir: req.Dir, Env: req.Env,
-		Files: []uintptr{uintptr(child[0]), uintptr(child[1]), uintptr(child[2])},
-		Sys:   &syscall.SysProcAttr{Setsid: true, PidFD: &p.pidfd, UseCgroupFD: true, CgroupFD: group},
-	}
-	if spec.PTY != nil {
-		attr.Sys.Setctty, attr.Sys.Ctty = true, 0
-	}
+	prog := &script.Program{Path: req.Path, Argv: req.Argv, Env: req.Env, Dir: req.Dir, Files: child, Terminal: spec.PTY != nil, Group: group}
 	if req.Cred {
-		attr.Sys.Credential = &syscall.Credential{Uid: req.UID, Gid: req.GID, Groups: req.Groups}
+		prog.User = &script.User{UID: req.UID, GID: req.GID, Groups: req.Groups}
 	}
-	pid, err := k.marked(p, func() (int, error) { return forkExec(req.Path, req.Argv, attr) })
+	pid, err := k.fork(p, prog)
 	if err != nil {
 		return startError(err, req)
 	}
@@ -223,14 +213,6 @@ func (k *Keeper) fork(p *proc, spec *process.Spec, req *wire.Spawn, child []int,
 		setOOMScore(pid, 0)
 	}
 	return nil
-}
-
-// forkExec is syscall.ForkExec; the child has the timer slack that it should.
-func forkExec(path string, argv []string, attr *syscall.ProcAttr) (pid int, err error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	calm.Thread()
-	return syscall.ForkExec(path, argv, attr)
 }
 
 // killNow ends a process whose start cannot be completed.

@@ -70,16 +70,24 @@ func (k *Keeper) upgrade(path string) error {
 	runtime.LockOSThread() // exec keeps the slack of the thread that calls it
 	defer runtime.UnlockOSThread()
 	calm.Thread()
-	err = syscall.Exec(path, argv, k.cfg.Environ)
+	err = k.exec(path, argv)
 	if errors.Is(err, unix.EACCES) { // a filesystem from which nothing may be executed
-		err = execCopy(fd, argv, k.cfg.Environ)
+		err = k.execCopy(fd, argv)
 	}
 	closeOnExec(fds)
 	return err
 }
 
+// exec executes a program in our place. It returns only if that fails.
+func (k *Keeper) exec(path string, argv []string) error {
+	if k.scripts != nil {
+		defer k.scripts.RestoreLimit()()
+	}
+	return syscall.Exec(path, argv, k.cfg.Environ)
+}
+
 // execCopy executes a copy in memory of an open program.
-func execCopy(fd int, argv, environ []string) error {
+func (k *Keeper) execCopy(fd int, argv []string) error {
 	mem, err := memory.Create("tend-keeper", unix.MFD_EXEC)
 	if err != nil {
 		return err
@@ -95,7 +103,7 @@ func execCopy(fd int, argv, environ []string) error {
 		}
 	}
 	memory.Seal(mem, memory.Constant)
-	return syscall.Exec(fmt.Sprintf("/proc/self/fd/%d", mem), argv, environ)
+	return k.exec(fmt.Sprintf("/proc/self/fd/%d", mem), argv)
 }
 
 func closeOnExec(fds []int) {

@@ -1,0 +1,224 @@
+//go:build linux && (amd64 || arm64)
+
+package script
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/calm"
+)
+
+const cloneClearSighand = 0x100000000
+
+//go:noescape
+func clone(args *cloneArgs, size uintptr, calls *call, failed **call) (pid, errno uintptr)
+
+// Starter starts programs, several at once.
+type Starter struct {
+	scripts chan *script // at rest
+	places  *places
+	nofile  *unix.Rlimit // the limit of descriptors that programs get; nil: the parent's
+}
+
+// New tries whether scripts work here. null is an open /dev/null, which must stay
+// open. Call it once, before there is much that is open and before anything else
+// opens and forks.
+func New(null int) (*Starter, error) {
+	s := &Starter{scripts: make(chan *script, 2*mostPlaces), places: &places{}}
+	if err := s.try(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	s.nofile = undoRaise()
+	s.places = newPlaces(null)
+	return s, nil
+}
+
+// try makes a child that makes the unusual calls and ends.
+func (s *Starter) try() error {
+	sc, err := s.take(usual)
+	if err != nil {
+		return err
+	}
+	defer s.give(sc)
+	const done = 42
+	sc.call(unix.SYS_CLOSE_RANGE, 3, math.MaxUint32, unix.CLOSE_RANGE_UNSHARE)
+	sc.call(unix.SYS_EXIT_GROUP, done)
+	pid, err := sc.run(unix.CLONE_FILES, -1)
+	if err != nil {
+		return err
+	}
+	unix.Close(int(sc.page.pidfd))
+	status, err := collect(pid)
+	if err == nil && sc.page.failed != nil {
+		err = syscall.Errno(sc.page.failed.errno)
+	}
+	if err == nil && (!status.Exited() || status.ExitStatus() != done) {
+		err = fmt.Errorf("a child ended with %#x", int(status))
+	}
+	return err
+}
+
+// Start starts a program. When it returns the program has been executed, or an
+// error says why not, an errno as from syscall.ForkExec. pidfd is close-on-exec.
+func (s *Starter) Start(p *Program) (pid, pidfd int, err error) {
+	if hasNull(p) || len(p.Argv) == 0 || len(p.Limits) > maxLimits {
+		return 0, -1, unix.EINVAL
+	}
+	sc, err := s.take(sizeOf(p))
+	if err != nil {
+		return 0, -1, err
+	}
+	defer s.give(sc)
+	files, flags := slices.Clone(p.Files), 0
+	for i, fd := range files {
+		if fd > i {
+			continue
+		}
+		// It would be replaced, or has its number already, and stay close-on-exec.
+		if files[i], err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, len(files)); err != nil {
+			return 0, -1, err
+		}
+		defer unix.Close(files[i])
+	}
+	if pl := s.places.put(files); pl != nil {
+		defer s.places.clear(pl)
+		files, flags = pl[:len(files)], unix.CLONE_FILES
+		sc.call(unix.SYS_CLOSE_RANGE, uintptr(s.places.end), math.MaxUint32, unix.CLOSE_RANGE_UNSHARE)
+	}
+	sc.write(p, files, s.limitOfFiles())
+	pid, err = sc.run(flags, p.Group)
+	if err != nil {
+		return 0, -1, err
+	}
+	if c := sc.page.failed; c != nil {
+		unix.Close(int(sc.page.pidfd))
+		collect(pid)
+		return 0, -1, syscall.Errno(c.errno)
+	}
+	return pid, int(sc.page.pidfd), nil
+}
+
+// write appends all that makes a child the program. files become 0, 1, 2 … in this
+// order; each has a number above that.
+func (s *script) write(p *Program, files []int, nofile *unix.Rlimit) {
+	s.call(unix.SYS_SETSID)
+	if u := p.User; u != nil {
+		s.call(unix.SYS_SETGROUPS, uintptr(len(u.Groups)), s.numbers(u.Groups))
+		s.call(unix.SYS_SETGID, uintptr(u.GID))
+		s.call(unix.SYS_SETUID, uintptr(u.UID))
+	}
+	if p.Dir != "" {
+		s.call(unix.SYS_CHDIR, s.text(p.Dir))
+	}
+	for i, fd := range files {
+		s.call(unix.SYS_DUP3, uintptr(fd), uintptr(i), 0)
+	}
+	if p.Terminal {
+		s.call(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 1)
+	}
+	// They are all close-on-exec; but what other starts have lent must not stay open
+	// while this one's program comes from a slow disk.
+	s.call(unix.SYS_CLOSE_RANGE, uintptr(len(files)), math.MaxUint32, 0)
+	if nofile != nil {
+		s.page.nofile = *nofile
+		s.limit(unix.RLIMIT_NOFILE, &s.page.nofile)
+	}
+	for i, l := range p.Limits {
+		s.page.limits[i] = unix.Rlimit{Cur: l.Soft, Max: l.Hard}
+		s.limit(l.Resource, &s.page.limits[i])
+	}
+	path, argv, env := s.text(p.Path), s.list(p.Argv), s.list(p.Env)
+	s.call(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&s.page.mask)), 0, 8)
+	s.call(unix.SYS_EXECVE, path, argv, env)
+}
+
+// run clones the child. It returns when that shares the memory no more: it has executed
+// its program, or has ended.
+func (s *script) run(flags, group int) (pid int, err error) {
+	p := s.page
+	// A child of CLONE_VM without CLONE_VFORK would have the kernel give its OOM score
+	// to us, too, when it is set around the exec.
+	p.clone.flags = uint64(flags) | unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PIDFD | cloneClearSighand
+	p.clone.exitSignal = uint64(unix.SIGCHLD)
+	p.clone.pidFD = uint64(uintptr(unsafe.Pointer(&p.pidfd)))
+	if group >= 0 {
+		p.clone.flags |= unix.CLONE_INTO_CGROUP
+		p.clone.cgroup = uint64(group)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	calm.Thread()
+	// A handler would run on the parent's stack.
+	all := ^uint64(0)
+	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&p.mask)), 8, 0, 0)
+	r, errno := block(&p.clone, unsafe.Sizeof(cloneArgs{}), &p.calls[0], &p.failed)
+	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&p.mask)), 0, 8, 0, 0)
+	if errno != 0 {
+		return 0, syscall.Errno(errno)
+	}
+	return int(r), nil
+}
+
+// block is clone as a system call that blocks: Go's runtime goes on without this thread,
+// as it does for those that package syscall makes.
+//
+//go:nosplit
+//go:norace
+func block(args *cloneArgs, size uintptr, calls *call, failed **call) (pid, errno uintptr) {
+	entersyscall()
+	pid, errno = clone(args, size, calls, failed)
+	exitsyscall()
+	return pid, errno
+}
+
+// The runtime exports both for this use; see its comments there.
+
+//go:linkname entersyscall runtime.entersyscall
+func entersyscall()
+
+//go:linkname exitsyscall runtime.exitsyscall
+func exitsyscall()
+
+func collect(pid int) (unix.WaitStatus, error) {
+	var status unix.WaitStatus
+	for {
+		if _, err := unix.Wait4(pid, &status, 0, nil); err != unix.EINTR {
+			return status, err
+		}
+	}
+}
+
+// take returns an empty script with room for size bytes.
+func (s *Starter) take(size int) (sc *script, err error) {
+	if size > usual {
+		sc, err = newScript(size)
+	} else {
+		select {
+		case sc = <-s.scripts:
+		default:
+			sc, err = newScript(usual)
+		}
+	}
+	if err == nil {
+		sc.reset()
+	}
+	return sc, err
+}
+
+func (s *Starter) give(sc *script) {
+	if len(sc.mem) == usual {
+		select {
+		case s.scripts <- sc:
+			return
+		default:
+		}
+	}
+	sc.free()
+}

@@ -1,0 +1,388 @@
+//go:build linux && (amd64 || arm64)
+
+package script
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func newStarter(t *testing.T) (s *Starter, null int) {
+	t.Helper()
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err = New(null); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for range len(s.places.free) {
+			for _, fd := range <-s.places.free {
+				unix.Close(fd)
+			}
+		}
+		unix.Close(null)
+	})
+	return s, null
+}
+
+func shell(text string) *Program {
+	return &Program{Path: "/bin/sh", Argv: []string{"sh", "-c", text}, Env: []string{"PATH=" + os.Getenv("PATH"), "NAME=value"}, Group: -1}
+}
+
+// output starts a program with a pipe for stdout and stderr and returns what it says
+// and how it ends.
+func output(s *Starter, null int, p *Program) (string, unix.WaitStatus, error) {
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		return "", 0, err
+	}
+	out := os.NewFile(uintptr(pipe[0]), "output")
+	defer out.Close()
+	p.Files = []int{null, pipe[1], pipe[1]}
+	pid, pidfd, err := s.Start(p)
+	unix.Close(pipe[1])
+	if err != nil {
+		return "", 0, err
+	}
+	b, err := io.ReadAll(out)
+	if err != nil {
+		return "", 0, err
+	}
+	var info unix.Siginfo
+	if err := unix.Waitid(unix.P_PIDFD, pidfd, &info, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		return "", 0, fmt.Errorf("its pidfd: %w", err)
+	}
+	unix.Close(pidfd)
+	status, err := collect(pid)
+	return string(b), status, err
+}
+
+func says(t *testing.T, s *Starter, null int, p *Program, want string) {
+	t.Helper()
+	got, status, err := output(s, null, p)
+	if err != nil || status.ExitStatus() != 0 || got != want {
+		t.Errorf("it says %q, %#x, %v; want %q", got, int(status), err, want)
+	}
+}
+
+func TestAProgramGetsWhatItIsGiven(t *testing.T) {
+	s, null := newStarter(t)
+	dir := t.TempDir()
+	p := shell(`pwd; echo $NAME $0 "$@"; exit 7`)
+	p.Dir, p.Argv = dir, append(p.Argv, "zero", "", "a b")
+	got, status, err := output(s, null, p)
+	if err != nil || status.ExitStatus() != 7 || got != dir+"\nvalue zero  a b\n" {
+		t.Errorf("%q, %#x, %v", got, int(status), err)
+	}
+	says(t, s, null, shell(`[ $(cut -d' ' -f6 /proc/self/stat) = $$ ] && echo leader`), "leader\n")
+	p = shell(`echo ${#LARGE}`)
+	p.Env = append(p.Env, "LARGE="+strings.Repeat("x", 100_000)) // more than the usual script
+	says(t, s, null, p, "100000\n")
+	p = shell("ulimit -Sc; ulimit -Hc")
+	p.Limits = []Limit{{unix.RLIMIT_CORE, 512, 1024}}
+	says(t, s, null, p, "1\n2\n")
+}
+
+// The program has its own descriptors and no other, whatever the parent has; and those
+// of the parent stay what they are.
+func TestDescriptors(t *testing.T) {
+	for _, many := range []int{0, 5000} {
+		t.Run(fmt.Sprint(many, " more in the parent"), func(t *testing.T) {
+			s, null := newStarter(t)
+			for range many {
+				fd, err := unix.FcntlInt(uintptr(null), unix.F_DUPFD_CLOEXEC, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer unix.Close(fd)
+			}
+			leaked, err := unix.Dup(null) // somebody forgot close-on-exec
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(leaked)
+			table := func() (links []string) {
+				entries, err := os.ReadDir("/proc/self/fd")
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range entries {
+					link, _ := os.Readlink("/proc/self/fd/" + e.Name())
+					links = append(links, e.Name()+" "+link)
+				}
+				return links
+			}
+			before := table()
+			for range 3 {
+				// A table that was copied whole has room for all of it still.
+				says(t, s, null, shell("ls /proc/$$/fd; grep FDSize /proc/$$/status; :"), "0\n1\n2\nFDSize:\t64\n")
+			}
+			if _, _, err := output(s, null, &Program{Path: "/no/such", Argv: []string{"x"}, Group: -1}); err != unix.ENOENT {
+				t.Error(err)
+			}
+			if after := table(); !slices.Equal(before, after) {
+				t.Errorf("the parent's descriptors were %q, and are %q", before, after)
+			}
+		})
+	}
+	t.Run("low ones in any order", func(t *testing.T) {
+		s, null := newStarter(t)
+		var pipe [2]int
+		if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(pipe[0])
+		for _, files := range [][]int{{pipe[1], 0, 2}, {2, pipe[1], 1}, {pipe[1], 1, 2, null, 0, 3}} {
+			p := shell(fmt.Sprintf("for i in $(seq 0 %d); do [ -e /proc/$$/fd/$i ] || exit 1; done; echo said >&%d", len(files)-1, slices.Index(files, pipe[1])))
+			p.Files = files
+			pid, pidfd, err := s.Start(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			unix.Close(pidfd)
+			if status, err := collect(pid); err != nil || status != 0 {
+				t.Errorf("%v: %#x, %v", files, int(status), err)
+			}
+			b := make([]byte, 16)
+			if n, err := unix.Read(pipe[0], b); err != nil || string(b[:n]) != "said\n" {
+				t.Errorf("%v: %q, %v", files, b[:max(n, 0)], err)
+			}
+		}
+		unix.Close(pipe[1])
+	})
+}
+
+// A start waits for a place, not for ever.
+func TestAStartWithoutAPlace(t *testing.T) {
+	s, null := newStarter(t)
+	var held []*place
+	for len(s.places.free) > 0 {
+		held = append(held, <-s.places.free)
+	}
+	says(t, s, null, shell("ls /proc/$$/fd; :"), "0\n1\n2\n")
+	for _, pl := range held {
+		s.places.free <- pl
+	}
+}
+
+func TestNoSignalIsBlockedOrIgnoredMore(t *testing.T) {
+	s, null := newStarter(t)
+	c := make(chan os.Signal, 64)
+	signal.Notify(c)
+	defer signal.Stop(c)
+	argv := []string{"grep", "-E", "^Sig(Blk|Ign|Pnd)|^ShdPnd", "/proc/self/status"}
+	want, err := exec.Command(argv[0], argv[1:]...).Output()
+	if err != nil || !strings.Contains(string(want), "SigBlk:\t0000000000000000\n") {
+		t.Fatalf("a child of the test has %q, %v", want, err)
+	}
+	for range 20 {
+		says(t, s, null, &Program{Path: "/bin/grep", Argv: argv, Group: -1}, string(want))
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var mask unix.Sigset_t
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, nil, &mask); err != nil || mask != (unix.Sigset_t{}) {
+		t.Errorf("the parent's mask is %v, %v", mask, err)
+	}
+}
+
+func TestUsers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // only root may be another
+	}
+	s, null := newStarter(t)
+	ids := func(u *User) *Program {
+		p := shell("grep -E '^(Uid|Gid|Groups)' /proc/$$/status | tr -d ' '")
+		p.User = u
+		return p
+	}
+	if err := syscall.Setgroups([]int{0, 4}); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Setgroups(nil)
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	says(t, s, null, ids(&User{UID: 1234, GID: 2345}), "Uid:\t1234\t1234\t1234\t1234\nGid:\t2345\t2345\t2345\t2345\nGroups:\t\n")
+	if sysctl, _ := os.ReadFile("/proc/sys/fs/suid_dumpable"); string(sysctl) != "1\n" {
+		// The kernel has done so before the child was the other user.
+		if d, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err != nil || d == 1 {
+			t.Errorf("the other user may look into the memory that the child shares: %d, %v", d, err)
+		}
+	}
+	says(t, s, null, ids(&User{UID: 1234, GID: 2345, Groups: []uint32{7, 5}}), "Uid:\t1234\t1234\t1234\t1234\nGid:\t2345\t2345\t2345\t2345\nGroups:\t57\n")
+	says(t, s, null, ids(nil), "Uid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nGroups:\t04\n")
+	p := ids(&User{UID: 1234, GID: 2345})
+	p.Dir = t.TempDir()
+	if err := os.Chmod(p.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := output(s, null, p); err != unix.EACCES {
+		t.Errorf("a directory that the user may not enter: %v", err)
+	}
+}
+
+// Each failure has the errno that syscall.ForkExec gives, and leaves nothing behind.
+func TestFailures(t *testing.T) {
+	s, null := newStarter(t)
+	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	plain, empty := write("plain", "echo", 0o644), write("empty", "\x00\x01", 0o755)
+	loop := filepath.Join(dir, "loop")
+	if err := os.Symlink(loop, loop); err != nil {
+		t.Fatal(err)
+	}
+	true_ := []string{"true"}
+	for name, p := range map[string]Program{
+		"no file":               {Path: "/no/such", Argv: true_},
+		"no interpreter":        {Path: write("script", "#!/no/such\n", 0o755), Argv: true_},
+		"not executable":        {Path: plain, Argv: true_},
+		"a directory":           {Path: dir, Argv: true_},
+		"no program":            {Path: empty, Argv: true_},
+		"below a file":          {Path: plain + "/x", Argv: true_},
+		"links in a circle":     {Path: loop, Argv: true_},
+		"a long name":           {Path: "/" + strings.Repeat("x", 300), Argv: true_},
+		"a long argument":       {Path: "/bin/true", Argv: []string{"true", strings.Repeat("x", 200<<10)}},
+		"no directory":          {Path: "/bin/true", Argv: true_, Dir: "/no/such"},
+		"a directory is a file": {Path: "/bin/true", Argv: true_, Dir: plain},
+		"a null in the path":    {Path: "/bin/tr\x00ue", Argv: true_},
+		"a null in an argument": {Path: "/bin/true", Argv: []string{"true", "\x00"}},
+		"a null in a variable":  {Path: "/bin/true", Argv: true_, Env: []string{"A=\x00"}},
+		"a null in a directory": {Path: "/bin/true", Argv: true_, Dir: "/\x00"},
+		"no terminal":           {Path: "/bin/true", Argv: true_, Terminal: true},
+		"no group":              {Path: "/bin/true", Argv: true_, Group: null},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if p.Group == 0 {
+				p.Group = -1
+			}
+			attr := &syscall.ProcAttr{Dir: p.Dir, Env: p.Env, Files: []uintptr{uintptr(null), uintptr(null), uintptr(null)},
+				Sys: &syscall.SysProcAttr{Setsid: true, Setctty: p.Terminal, UseCgroupFD: p.Group >= 0, CgroupFD: p.Group}}
+			_, want := syscall.ForkExec(p.Path, p.Argv, attr)
+			if want == nil {
+				t.Fatal("syscall.ForkExec started it")
+			}
+			before := openFiles(t)
+			p.Files = []int{null, null, null}
+			pid, pidfd, err := s.Start(&p)
+			if err != want {
+				t.Errorf("%v; want %v", err, want)
+			}
+			if pid != 0 || pidfd != -1 {
+				t.Errorf("pid %d, pidfd %d", pid, pidfd)
+			}
+			if after := openFiles(t); after != before {
+				t.Errorf("%d descriptors were open, and are %d", before, after)
+			}
+			if _, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
+				t.Errorf("a child is left: %v", err)
+			}
+		})
+	}
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+// Many at once, while the parent opens, closes, collects garbage and is signalled.
+func TestManyAtOnce(t *testing.T) {
+	s, null := newStarter(t)
+	stop := make(chan struct{})
+	var noise, starts sync.WaitGroup
+	noise.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			runtime.GC()
+			unix.Kill(os.Getpid(), unix.SIGURG)
+			if f, err := os.Open("/proc/self/status"); err == nil {
+				io.ReadAll(f)
+				f.Close()
+			}
+		}
+	})
+	var mu sync.Mutex
+	var trouble error
+	for i := range 24 {
+		starts.Go(func() {
+			for j := range 20 {
+				want := fmt.Sprintf("%d %d\n0\n1\n2\n", i, j)
+				got, status, err := output(s, null, shell(fmt.Sprintf("echo %d %d; ls /proc/$$/fd; :", i, j)))
+				if err == nil && (got != want || status != 0) {
+					err = fmt.Errorf("it says %q, %#x; want %q", got, int(status), want)
+				}
+				if _, _, no := output(s, null, &Program{Path: "/no/such", Argv: []string{"x"}, Group: -1}); no != unix.ENOENT {
+					err = errors.Join(err, fmt.Errorf("no such program: %w", no))
+				}
+				mu.Lock()
+				trouble = errors.Join(trouble, err)
+				mu.Unlock()
+			}
+		})
+	}
+	starts.Wait()
+	close(stop)
+	noise.Wait()
+	if trouble != nil {
+		t.Error(trouble)
+	}
+}
+
+// The OOM score of a program is set as soon as its start returns. The kernel gives it
+// to all that share the memory, which a child does until its exec.
+func TestAnOOMScoreIsTheProgramsAlone(t *testing.T) {
+	s, null := newStarter(t)
+	const path = "/proc/self/oom_score_adj"
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 300 {
+		p := shell("exec sleep 60")
+		p.Files = []int{null, null, null}
+		pid, pidfd, err := s.Start(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0)
+		unix.Kill(pid, unix.SIGKILL)
+		unix.Close(pidfd)
+		collect(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
+			t.Fatalf("the parent's is %q, %v; it was %q", after, err, before)
+		}
+	}
+}
