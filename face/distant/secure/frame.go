@@ -60,17 +60,34 @@ func (c *Conn) ReadFrameInto(buf []byte) ([]byte, error) {
 	if n > c.limit {
 		return nil, fmt.Errorf("%w: %d bytes are announced, and at most %d allowed", ErrFrame, n, c.limit)
 	}
-	if n > uint64(cap(buf)) {
-		buf = make([]byte, n)
-	}
-	item := buf[:n]
-	if _, err := io.ReadFull(c.r, item); err != nil {
+	item, err := c.readItem(buf[:0], int(n))
+	if err != nil {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
 		return nil, err
 	}
 	return c.open(item)
+}
+
+// firstPiece is how much memory an announced frame has before a byte of it came.
+const firstPiece = 1 << 20
+
+// readItem reads n bytes into buf, or into memory that grows as they come: what is
+// only announced holds none.
+func (c *Conn) readItem(buf []byte, n int) ([]byte, error) {
+	for len(buf) < n {
+		room := min(n, cap(buf))
+		if room <= len(buf) {
+			room = min(n, max(firstPiece, 4*len(buf)))
+			buf = append(make([]byte, 0, room), buf...)
+		}
+		if _, err := io.ReadFull(c.r, buf[len(buf):room]); err != nil {
+			return nil, err
+		}
+		buf = buf[:room]
+	}
+	return buf, nil
 }
 
 func (c *Conn) open(item []byte) ([]byte, error) {

@@ -3,10 +3,13 @@ package secure
 import (
 	"bytes"
 	"crypto/ecdh"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"io"
 	"net"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -267,6 +270,41 @@ func TestReplayedHandshake(t *testing.T) {
 	}
 	if s := <-done; !errors.Is(s.err, ErrFrame) {
 		t.Errorf("what a client had sent before was taken once more: %v", s.err)
+	}
+}
+
+// A frame holds memory as its bytes come, not as they are announced.
+func TestALargeFrameIsReadAsItComes(t *testing.T) {
+	want := make([]byte, 21<<20)
+	for i := range want {
+		want[i] = byte(i * i >> 8)
+	}
+	for _, size := range []int{0, 1, firstPiece - 1, firstPiece, firstPiece + 1, 5*firstPiece + 3, len(want)} {
+		frame := append(binary.BigEndian.AppendUint64(nil, uint64(size)), want[:size]...)
+		client, server := net.Pipe()
+		var both sync.WaitGroup
+		both.Go(func() { client.Write(frame) })
+		c := newConn(server)
+		c.Trust()
+		got, err := c.ReadFrameInto(make([]byte, 0, 1<<10))
+		if err != nil || !bytes.Equal(got, want[:size]) {
+			t.Errorf("%d bytes: %d came, %v", size, len(got), err)
+		}
+		client.Close()
+		server.Close()
+		both.Wait()
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	c := newConn(nil)
+	c.Trust()
+	c.r.Reset(io.MultiReader(bytes.NewReader(binary.BigEndian.AppendUint64(nil, MaxFrame)), bytes.NewReader(want[:firstPiece])))
+	if _, err := c.ReadFrame(); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("half a frame: %v", err)
+	}
+	runtime.ReadMemStats(&after)
+	if made := after.TotalAlloc - before.TotalAlloc; made > MaxFrame/4 {
+		t.Errorf("1 MiB of an announced frame took %d bytes of memory", made)
 	}
 }
 
