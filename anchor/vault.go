@@ -57,15 +57,15 @@ func (v *vault) rest(sock int) {
 // serve takes a keeper's messages until its socket ends.
 func (v *vault) serve(sock int) {
 	defer unix.Close(sock)
-	buf := make([]byte, 4096)
+	buf, rights := make([]byte, 4096), make([]byte, wire.RightsSize)
 	first := true
 	for {
-		n, fds, err := wire.Recv(sock, buf, unix.MSG_DONTWAIT)
+		n, fds, err := wire.RecvInto(sock, buf, rights, unix.MSG_DONTWAIT)
 		if err == unix.EAGAIN {
 			if !first { // a keeper that comes asks for what there is, and its processes wait
 				v.rest(sock)
 			}
-			n, fds, err = wire.Recv(sock, buf, 0)
+			n, fds, err = wire.RecvInto(sock, buf, rights, 0)
 		}
 		if err != nil || n == 0 {
 			return

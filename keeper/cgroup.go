@@ -23,6 +23,7 @@ import (
 // group that was killed before, so that directory is removed and made anew.
 type cgroups struct {
 	root    string // "" if there is none
+	rootFD  int    // of root, so that the way to it is not looked up for each process; or AT_FDCWD
 	why     string // then the reason
 	canKill bool   // cgroup.kill exists (Linux 5.14)
 
@@ -74,7 +75,10 @@ func findCgroups(name string) *cgroups {
 			}
 			continue
 		}
-		g := &cgroups{root: dir, killed: map[uint32]bool{}, limited: map[uint32]bool{}}
+		g := &cgroups{root: dir, rootFD: unix.AT_FDCWD, killed: map[uint32]bool{}, limited: map[uint32]bool{}}
+		if fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+			g.rootFD = fd
+		}
 		_, err := os.Stat(filepath.Join(probe, "cgroup.kill"))
 		g.canKill = err == nil
 		return g
@@ -133,6 +137,14 @@ func (g *cgroups) dir(slot uint32) string {
 	return g.root + "/p" + strconv.FormatUint(uint64(slot), 10)
 }
 
+// below is the name of the slot's directory from rootFD.
+func (g *cgroups) below(slot uint32) string {
+	if g.rootFD == unix.AT_FDCWD {
+		return g.dir(slot)
+	}
+	return "p" + strconv.FormatUint(uint64(slot), 10)
+}
+
 var errNoCgroup = fmt.Errorf("no cgroup tree: %w", unix.ENOTSUP)
 
 // open returns a descriptor of the slot's directory for clone3, made at need.
@@ -140,22 +152,22 @@ func (g *cgroups) open(slot uint32) (int, error) {
 	if g.root == "" {
 		return -1, errNoCgroup
 	}
-	dir := g.dir(slot)
+	dir := g.below(slot)
 	g.mu.Lock()
 	if g.killed[slot] {
-		if err := unix.Rmdir(dir); err != nil && err != unix.ENOENT {
+		if err := unix.Unlinkat(g.rootFD, dir, unix.AT_REMOVEDIR); err != nil && err != unix.ENOENT {
 			g.mu.Unlock()
 			return -1, err
 		}
 		delete(g.killed, slot)
 	}
 	g.mu.Unlock()
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat(g.rootFD, dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT {
-		if err := unix.Mkdir(dir, 0o755); err != nil && err != unix.EEXIST {
+		if err := unix.Mkdirat(g.rootFD, dir, 0o755); err != nil && err != unix.EEXIST {
 			return -1, err
 		}
-		fd, err = unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		fd, err = unix.Openat(g.rootFD, dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	}
 	return fd, err
 }
@@ -183,7 +195,7 @@ func (g *cgroups) takeLimited(slot uint32) bool {
 }
 
 func (g *cgroups) openEvents(slot uint32) (int, error) {
-	return unix.Open(g.dir(slot)+"/cgroup.events", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	return unix.Openat(g.rootFD, g.below(slot)+"/cgroup.events", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 }
 
 // populated reads "populated 0|1" of an open cgroup.events; an unreadable one

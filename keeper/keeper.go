@@ -37,6 +37,7 @@ package keeper
 import (
 	"fmt"
 	"io"
+	"math/bits"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -150,6 +151,7 @@ func Run(cfg Config) (err error) {
 		return err
 	}
 	term := notifyTerm()
+	unsignalled()
 	k.spares = newSparePool(k.spool, k.stats.files)
 	k.crew = min(max(2, runtime.NumCPU()), 8)
 	go func() {
@@ -257,30 +259,56 @@ func (k *Keeper) work() {
 			if p == nil || p.ref.Gen != uint32(ev.Pad) {
 				continue
 			}
-			p.mu.Lock()
-			if !k.owns(p) {
-				p.mu.Unlock()
-				continue
-			}
-			switch what := int(ev.Fd & 7); what {
-			case onOut0, onOut1:
-				if k.isInput(p, what, ev.Events) {
-					k.feed(p)
-				}
-				if ev.Events&(unix.EPOLLIN|unix.EPOLLHUP) == unix.EPOLLHUP && exitFollows(p) {
-					k.onPidfd(p)
-				}
-				k.pump(p, &p.out[what])
-			case onStdin:
-				k.feed(p)
-			case onPid:
-				k.onPidfd(p)
-			case onTree:
-				k.checkTree(p)
-			}
-			p.mu.Unlock()
+			k.take(p, int(ev.Fd&7), ev.Events)
 		}
 		k.standStill()
+	}
+}
+
+// take handles one event. At an exit there are three at once, of both streams and
+// of the pidfd, for as many workers: a worker that comes while another is at it
+// leaves the event to that one instead of waiting for it.
+func (k *Keeper) take(p *proc, what int, events uint32) {
+	const taken = 1 << 31
+	ends := what == onPid || events&(unix.EPOLLIN|unix.EPOLLOUT) == 0
+	if ends && p.ending.Or(taken|1<<what)&taken != 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !ends {
+		k.handle(p, what, events)
+		return
+	}
+	for !p.ending.CompareAndSwap(taken, 0) {
+		for left := p.ending.Swap(taken) &^ taken; left != 0; left &= left - 1 {
+			// Of these events only pipes and terminals may have more than one, and
+			// then an event without bytes and room is a hang-up.
+			k.handle(p, bits.TrailingZeros32(left), unix.EPOLLHUP)
+		}
+	}
+}
+
+// handle does what an event asks for. p.mu is held.
+func (k *Keeper) handle(p *proc, what int, events uint32) {
+	if !k.owns(p) {
+		return
+	}
+	switch what {
+	case onOut0, onOut1:
+		if k.isInput(p, what, events) {
+			k.feed(p)
+		}
+		if events&(unix.EPOLLIN|unix.EPOLLHUP) == unix.EPOLLHUP && exitFollows(p) {
+			k.onPidfd(p)
+		}
+		k.pump(p, &p.out[what])
+	case onStdin:
+		k.feed(p)
+	case onPid:
+		k.onPidfd(p)
+	case onTree:
+		k.checkTree(p)
 	}
 }
 

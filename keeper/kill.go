@@ -195,8 +195,7 @@ func (k *Keeper) kill(p *proc, cause process.Cause) (*wire.Killed, *wire.Error) 
 		}
 		if p.gone && len(stillThere(away)) == 0 { // as it is most often
 			p.mu.Unlock()
-			_, sure := k.subreapers()
-			return &wire.Killed{Verified: group && sure}, nil
+			return &wire.Killed{Verified: group && k.seesAll()}, nil
 		}
 		its, unknown, sure := k.escaped(p)
 		for i := range its {

@@ -5,6 +5,7 @@ package keeper
 import (
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,11 +20,12 @@ import (
 // retired it. Deliberately small: there may be thousands. A descriptor that is
 // not open is -1.
 type proc struct {
-	mu   sync.Mutex
-	ref  wire.Ref
-	id   process.ID
-	slot board.Slot
-	dir  string
+	mu     sync.Mutex
+	ending atomic.Uint32 // events of an exit that a worker has taken; see take
+	ref    wire.Ref
+	id     process.ID
+	slot   board.Slot
+	dir    string
 
 	pid     int
 	pidfd   int

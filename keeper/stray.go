@@ -68,30 +68,130 @@ type stray struct {
 // lineage are the subreapers above us to which our processes' descendants fall,
 // nearest first. sure: they are all there are.
 type lineage struct {
-	mu   sync.Mutex
-	of   int // our parent when it was looked up; guarded by mu
-	pids []int
-	sure bool
+	mu    sync.Mutex
+	of    int // our parent when it was looked up; 0: look again; guarded by mu
+	above []subreaper
+	sure  bool
+	buf   []byte // of read; guarded by mu
 }
 
-func (k *Keeper) subreapers() (pids []int, sure bool) {
+// subreaper is one of them. The list of its children stays open: it is read at
+// each exit, and opening it would cost six times as much. Of one that is over the
+// list is empty, so pidfd must be asked afterwards.
+type subreaper struct {
+	pid      int
+	pidfd    int
+	children int // -1: could not be opened
+}
+
+// seesAll reports whether the subreapers that are known are all there are.
+func (k *Keeper) seesAll() bool {
 	l := &k.line
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	first := os.Getppid()
+	k.lookUp(l)
+	return l.sure
+}
+
+// lookUp finds the subreapers, unless they are known. l.mu is held.
+func (k *Keeper) lookUp(l *lineage) {
+	first := unix.Getppid()
 	if l.of == first && l.sure { // else it may be that there was no descriptor to look with
-		return l.pids, l.sure
+		return
 	}
-	l.of, l.pids, l.sure = first, []int{first}, k.isRole(first, "anchor")
+	l.forget()
+	l.of, l.sure = first, k.isRole(first, "anchor")
+	l.add(first)
 	switch up := k.parentOf(first); {
 	case k.isRole(first, "launcher"):
 		l.sure = true
 	case l.sure && k.isRole(up, "launcher"):
-		l.pids = append(l.pids, up)
+		l.add(up)
 	case !l.sure: // somebody else's children
-		l.pids = nil
+		l.forget()
 	}
-	return l.pids, l.sure
+}
+
+func (l *lineage) add(pid int) {
+	s := subreaper{pid: pid, pidfd: -1, children: -1}
+	if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+		s.pidfd = fd
+		// The kernel gives orphans to the first thread.
+		if s.children, err = unix.Open(childrenOf(pid), unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+			s.children = -1
+		}
+	}
+	l.above = append(l.above, s)
+}
+
+func (l *lineage) forget() {
+	for i := range l.above {
+		closeFD(&l.above[i].pidfd)
+		closeFD(&l.above[i].children)
+	}
+	l.above, l.of, l.sure = l.above[:0], 0, false
+}
+
+func childrenOf(pid int) string {
+	n := strconv.Itoa(pid)
+	return "/proc/" + n + "/task/" + n + "/children"
+}
+
+// fallen lists the children of the subreapers but for the roles above us and
+// ourselves. sure: there are no others.
+func (k *Keeper) fallen() (pids []int, sure bool) {
+	l := &k.line
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	self := os.Getpid()
+	for {
+		k.lookUp(l)
+		pids, sure = pids[:0], l.sure
+		for i := range l.above { // nearest first: what one leaves falls to the next
+			text, err := l.read(k, &l.above[i])
+			sure = sure && err == nil
+			for f := range bytes.FieldsSeq(text) {
+				if pid, err := strconv.Atoi(string(f)); err == nil && pid != self && pid != l.above[0].pid {
+					pids = append(pids, pid)
+				}
+			}
+		}
+		switch {
+		case !l.over():
+			return pids, sure
+		case l.of == unix.Getppid(): // the launcher: what had fallen to it is not seen any more
+			return pids, false
+		}
+	}
+}
+
+// read returns the list of children of a subreaper, valid until the next read.
+func (l *lineage) read(k *Keeper, s *subreaper) ([]byte, error) {
+	if s.children < 0 {
+		return k.procfs.read(childrenOf(s.pid))
+	}
+	if l.buf == nil {
+		l.buf = make([]byte, 4096)
+	}
+	for n := 0; ; {
+		m, err := unix.Pread(s.children, l.buf[n:], int64(n))
+		if m <= 0 || err != nil {
+			return l.buf[:n], err
+		}
+		if n += m; n == len(l.buf) {
+			l.buf = append(l.buf, make([]byte, n)...)
+		}
+	}
+}
+
+// over reports whether one of them has ended.
+func (l *lineage) over() bool {
+	for i := range l.above {
+		if fd := l.above[i].pidfd; fd >= 0 && isOver(fd) {
+			return true
+		}
+	}
+	return false
 }
 
 // isRole reports whether a process is this daemon's anchor or launcher.
@@ -137,18 +237,7 @@ func children(pid int) (pids []int, ok bool) {
 
 // strays lists all that are there. sure: there are no others.
 func (k *Keeper) strays() (all []stray, sure bool) {
-	line, sure := k.subreapers()
-	var roots []int
-	for _, above := range line {
-		// The kernel gives orphans to the first thread.
-		b, err := k.procfs.read("/proc/" + strconv.Itoa(above) + "/task/" + strconv.Itoa(above) + "/children")
-		sure = sure && err == nil
-		for f := range bytes.FieldsSeq(b) {
-			if pid, err := strconv.Atoi(string(f)); err == nil && pid != os.Getpid() && pid != line[0] {
-				roots = append(roots, pid)
-			}
-		}
-	}
+	roots, sure := k.fallen()
 	if len(roots) == 0 {
 		return nil, sure // as it is most often
 	}

@@ -31,7 +31,14 @@ func Send(sock int, b []byte, fds []int) error {
 // Recv reads one message and its descriptors, which are close-on-exec and the
 // caller's. flag may be MSG_DONTWAIT. A message with more bytes or descriptors than fit is an error.
 func Recv(sock int, b []byte, flag int) (n int, fds []int, err error) {
-	oob := make([]byte, unix.CmsgSpace(MaxFDs*4))
+	return RecvInto(sock, b, make([]byte, RightsSize), flag)
+}
+
+// RightsSize is the size of the buffer for the descriptors of one message.
+var RightsSize = unix.CmsgSpace(MaxFDs * 4)
+
+// RecvInto is Recv with the caller's buffer for the descriptors, of RightsSize.
+func RecvInto(sock int, b, oob []byte, flag int) (n int, fds []int, err error) {
 	var oobn, flags int
 	for {
 		n, oobn, flags, _, err = unix.Recvmsg(sock, b, oob, unix.MSG_CMSG_CLOEXEC|flag)
