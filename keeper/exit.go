@@ -133,7 +133,16 @@ func (k *Keeper) exit(p *proc, e *process.Exit) {
 			eof |= board.FlagEOF(s.stream)
 		}
 	}
-	k.record(p, spool.AppendExited(rec, e.Time, e))
+	rec = spool.AppendExited(rec, e.Time, e)
+	// Most often the tree is gone too: one write says both, and one announcement,
+	// for each one wakes the server.
+	together, gone := p.group && p.sync != process.SyncExit, false
+	if together {
+		if gone = k.treeGone(p); gone {
+			rec = spool.AppendTreeGone(rec, time.Now())
+		}
+	}
+	k.record(p, rec)
 	failpoint.Hit(failpoint.ExitRecorded)
 	if p.sync == process.SyncExit {
 		p.untold = e
@@ -146,9 +155,14 @@ func (k *Keeper) exit(p *proc, e *process.Exit) {
 	if !p.group && p.untold == nil {
 		k.announce(p) // to look for descendants takes a walk through /proc
 	}
-	// Most often the tree is gone too, and what is left to say goes into the
-	// same announcement: each one wakes the server.
-	k.checkTree(p)
+	switch {
+	case gone:
+		k.tellGone(p)
+	case together:
+		k.watchOn(p)
+	default:
+		k.checkTree(p)
+	}
 	if !p.final && p.untold == nil {
 		k.announce(p)
 	}
@@ -166,25 +180,41 @@ func (k *Keeper) checkTree(p *proc) {
 	if !p.exited || p.gone {
 		return
 	}
-	p.nobodyKnown = false
-	if !p.group {
-		p.gone = p.out[0].eof && p.out[1].eof && len(session(p)) == 0
-	} else {
-		p.gone = k.watchTree(p)
-	}
-	if p.gone {
-		its, unknown, _ := k.escaped(p)
-		p.nobodyKnown = len(its) == 0
-		p.gone = p.nobodyKnown && len(unknown) == 0
-	}
-	if p.gone {
-		k.record(p, spool.AppendTreeGone(nil, time.Now()))
-		failpoint.Hit(failpoint.TreeRecorded)
-		p.tell(board.FlagTreeGone)
-		k.finish(p)
+	if !k.treeGone(p) {
+		k.watchOn(p)
 		return
 	}
-	if !p.group || p.treeFD < 0 || !populated(p.treeFD) { // else the kernel tells
+	k.record(p, spool.AppendTreeGone(nil, time.Now()))
+	k.tellGone(p)
+}
+
+// treeGone reports whether nobody is left of a process that has exited. p.mu is
+// held.
+func (k *Keeper) treeGone(p *proc) bool {
+	p.nobodyKnown = false
+	if p.group {
+		if !k.watchTree(p) {
+			return false
+		}
+	} else if !p.out[0].eof || !p.out[1].eof || len(session(p)) > 0 {
+		return false
+	}
+	its, unknown, _ := k.escaped(p)
+	p.nobodyKnown = len(its) == 0
+	return p.nobodyKnown && len(unknown) == 0
+}
+
+// tellGone makes it a fact that the tree is gone, which the journal has.
+func (k *Keeper) tellGone(p *proc) {
+	p.gone = true
+	failpoint.Hit(failpoint.TreeRecorded)
+	p.tell(board.FlagTreeGone)
+	k.finish(p)
+}
+
+// watchOn has the tree looked at again, where the kernel does not tell.
+func (k *Keeper) watchOn(p *proc) {
+	if !p.group || p.treeFD < 0 || !populated(p.treeFD) {
 		k.checkTreeLater(p)
 	}
 }
