@@ -32,10 +32,11 @@ func newVault() *vault { return &vault{items: map[wire.Ref]*item{}} }
 
 // nap is the pause between two looks at the socket, in ms. Deposits are safe in
 // the socket's queue, so the anchor need not run for each: that would cost each
-// short process a wake-up. A drop that somebody waits for (the last writer of a
-// stdin) is announced by the keeper's urgent eventfd, which ends the nap, and so
-// does the keeper's death: the next keeper waits for what this one deposited.
-const nap = 5
+// short process a wake-up; with 5 ms, starts one after another still cost it a
+// wake-up for every third. Before the queue is full the keeper writes its urgent
+// eventfd, which ends the nap. A drop that somebody waits for (the last writer of a
+// stdin) is announced so too; and the keeper's death ends the nap: the next keeper waits for what this one deposited.
+const nap = 20
 
 func (v *vault) rest(sock int) {
 	v.mu.Lock()

@@ -61,6 +61,7 @@ type vault struct {
 	epoch  uint32 // guarded by mu
 	behind bool   // catchUp runs; guarded by mu
 	urgent int    // eventfd that ends the holder's nap
+	queued int    // messages since the nap was last ended; guarded by mu
 	// refill hands over everything by put with whole set; again repeats one
 	// until it is taken. Set once before the workers start.
 	refill func(again func(put func() bool) bool) bool
@@ -68,6 +69,10 @@ type vault struct {
 	// nil. Set as refill is.
 	onLost func()
 }
+
+// maxQueued is how many messages may wait for a holder that naps: the kernel's
+// default buffer holds three times as many.
+const maxQueued = 64
 
 func newVault(sock int) (*vault, error) {
 	urgent, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -178,6 +183,10 @@ func (v *vault) send(epoch *uint32, whole bool, b []byte, fds []int) bool {
 	err := sendNow(v.sock, b, fds)
 	if err == nil {
 		*epoch = v.epoch
+		if v.queued++; v.queued >= maxQueued {
+			v.hurry()
+			v.queued = 0
+		}
 		return true
 	}
 	if gone(err) {

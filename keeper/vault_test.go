@@ -79,3 +79,35 @@ func TestMergingVaultsTakesWhatIsMissingAndClosesTheRest(t *testing.T) {
 		h.close()
 	}
 }
+
+func TestAHolderThatNapsIsWokenBeforeItsQueueIsFull(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pair[1])
+	v, err := newVault(pair[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(v.urgent)
+	defer unix.Close(pair[0])
+	epoch := v.epoch
+	for i := range 10 * maxQueued {
+		v.drop(&epoch, wire.Ref{Slot: uint32(i), Gen: 1})
+		var b [8]byte
+		if _, err := unix.Read(v.urgent, b[:]); err == nil { // the holder looks
+			if (i+1)%maxQueued != 0 {
+				t.Errorf("woken by message %d, of %d that may wait", i+1, maxQueued)
+			}
+			for buf := make([]byte, 64); ; {
+				if n, _, err := wire.Recv(pair[1], buf, unix.MSG_DONTWAIT); err != nil || n == 0 {
+					break
+				}
+			}
+		}
+	}
+	if v.epoch != 1 || v.behind {
+		t.Errorf("the queue overflowed: epoch %d, behind %v", v.epoch, v.behind)
+	}
+}
