@@ -33,6 +33,9 @@ func (m *Manager) register(p *proc) *proc {
 	m.order = slices.Insert(m.order, at, p)
 	if p.live {
 		m.slots[p.ref.Slot] = p
+		if in := m.pids[p.pid]; in == nil || byStart(in, p) < 0 {
+			m.pids[p.pid] = p
+		}
 	}
 	m.mu.Unlock()
 	if p.live {
@@ -47,9 +50,7 @@ func (m *Manager) register(p *proc) *proc {
 // retired frees the slot of a process that is over.
 func (m *Manager) retired(p *proc) {
 	m.mu.Lock()
-	if m.slots[p.ref.Slot] == p {
-		m.slots[p.ref.Slot] = nil
-	}
+	m.vacate(p)
 	m.mu.Unlock()
 	p.mu.Lock()
 	p.stopIdle()
@@ -57,6 +58,17 @@ func (m *Manager) retired(p *proc) {
 	p.endInput()
 	failpoint.Hit(failpoint.FinalCopied)
 	m.retireSlot(p.ref)
+}
+
+// vacate takes a process that is over out of the indexes of live ones. m.mu is
+// held.
+func (m *Manager) vacate(p *proc) {
+	if m.slots[p.ref.Slot] == p {
+		m.slots[p.ref.Slot] = nil
+	}
+	if m.pids[p.pid] == p {
+		delete(m.pids, p.pid)
+	}
 }
 
 func (m *Manager) retireSlot(ref wire.Ref) {
@@ -124,10 +136,8 @@ func (m *Manager) certain(sel process.Selector) *proc {
 		}
 		return nil
 	}
-	for _, p := range slices.Backward(m.order) {
-		if p.pid == sel.PID && p.Progress().Exit == nil {
-			return p
-		}
+	if p := m.pids[sel.PID]; p != nil && p.Progress().Exit == nil {
+		return p
 	}
 	return nil
 }

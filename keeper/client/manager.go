@@ -80,6 +80,7 @@ type Manager struct {
 	procs    map[process.ID]*proc         // guarded by mu
 	order    []*proc                      // by start; guarded by mu
 	slots    [board.Slots]*proc           // live processes by slot; guarded by mu
+	pids     map[int]*proc                // live processes by pid, the newest of each; guarded by mu
 	starting map[process.ID]chan struct{} // guarded by mu
 	unread   map[process.ID]bool          // finished, and still to be read from the spool; guarded by mu
 	hello    wire.Hello                   // guarded by mu
@@ -131,7 +132,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		cfg.TTL = 24 * time.Hour
 	}
 	m := &Manager{cfg: cfg, spool: filepath.Join(cfg.StateDir, keeper.SpoolDir), run: run,
-		procs: map[process.ID]*proc{}, starting: map[process.ID]chan struct{}{}, short: make(chan struct{}, 1), grew: make(chan struct{}, 1), scanned: make(chan struct{})}
+		procs: map[process.ID]*proc{}, pids: map[int]*proc{}, starting: map[process.ID]chan struct{}{}, short: make(chan struct{}, 1), grew: make(chan struct{}, 1), scanned: make(chan struct{})}
 	m.made.next, m.swept.next = make(chan struct{}), make(chan struct{})
 	if err := os.MkdirAll(m.spool, 0o700); err != nil {
 		return nil, fmt.Errorf("spool: %w", err)
@@ -221,10 +222,10 @@ func (m *Manager) connected(h wire.Hello, boardFD, wakeFD int) error {
 	}
 	var lost []*proc
 	if old != nil {
-		for i, p := range m.slots {
+		for _, p := range m.slots {
 			if p != nil {
 				lost = append(lost, p)
-				m.slots[i] = nil
+				m.vacate(p)
 			}
 		}
 	}
