@@ -88,10 +88,15 @@ func (p *proc) Write(ctx context.Context, in process.Input) (process.Accepted, e
 		}
 		return p.accepted(in.Writer), err
 	}
+	acc := p.accepted(in.Writer)
 	if in.EOF {
-		return p.closeInput(process.Input{Writer: in.Writer, EOF: true})
+		closed, err := p.closeInput(process.Input{Writer: in.Writer, EOF: true})
+		if errors.Is(err, process.ErrExited) {
+			return acc, nil // all was taken, and the program has ended since
+		}
+		return closed, err
 	}
-	return p.accepted(in.Writer), nil
+	return acc, nil
 }
 
 // accepted says what was taken, of a writer too.
