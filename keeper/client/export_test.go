@@ -71,3 +71,25 @@ func CloseInput(p process.Process) error {
 	_, err := p.(*proc).closeInput(process.Input{EOF: true})
 	return err
 }
+
+// SetKeep sets what is kept of each stream while it is read, and while it is not.
+func SetKeep(m *Manager, keep, unread int64) {
+	m.keep.Store(keep)
+	m.keepUnread.Store(unread)
+}
+
+// ForgetPlaces gives up the places that are held for readers which may come.
+func ForgetPlaces(p process.Process) {
+	in := p.(*proc)
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.trail.held = nil
+}
+
+// LookAgain has a process looked at as if it had written.
+func LookAgain(p process.Process) {
+	in := p.(*proc)
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.isLong()
+}

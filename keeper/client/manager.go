@@ -48,8 +48,9 @@ type Config struct {
 	Budget int64
 	// Keep is how many bytes of each output stream of a running process are kept
 	// at least, when its spec does not say; more where a reader is further behind,
-	// up to keeper.DefaultLimit. 0: 1 GiB, or a sixteenth of the machine's memory
-	// if that is less, and 64 MiB at least.
+	// up to keeper.DefaultLimit. 0: 256 MiB, and 1 GiB while nobody reads the
+	// stream; a sixteenth of the machine's memory if that is less, and 64 MiB at
+	// least.
 	Keep int64
 	// TTL is how long a finished process is kept when its spec does not say.
 	// 0: 24 hours.
@@ -101,8 +102,10 @@ type Manager struct {
 		next chan struct{} // closed when the spools were looked at; guarded by the lock
 	}
 
-	keep atomic.Int64 // of each stream, by default, in bytes
-	long chan *proc   // whose output is more than that
+	// keep and keepUnread are kept of each stream, in bytes, by default: while it is
+	// read, and while nobody reads it.
+	keep, keepUnread atomic.Int64
+	long             chan *proc // whose output is more than that
 
 	admitted atomic.Int64 // bytes of large specs whose start is under way
 

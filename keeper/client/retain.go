@@ -43,11 +43,13 @@ func (m *Manager) grow(n int64) {
 // setBudget sets the budget, and what depends on it.
 func (m *Manager) setBudget(n int64) {
 	m.budget.Store(n)
-	keep := m.cfg.Keep
+	keep, unread := m.cfg.Keep, m.cfg.Keep
 	if keep == 0 {
-		keep = keepOf(n, memory())
+		mem := memory()
+		keep, unread = keepOf(keepMost, n, mem), keepOf(keepUnread, n, mem)
 	}
 	m.keep.Store(keep)
+	m.keepUnread.Store(unread)
 }
 
 // tidy has the spools looked at soon.

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -24,8 +25,12 @@ import (
 const (
 	// keepMost and keepLeast bound what is kept of each stream by default, in
 	// bytes, and keepOfMemory what part it is of the machine's memory: the kernel
-	// begins to write back when a tenth of it waits for that.
-	keepMost     = 1 << 30
+	// begins to write back when a tenth of it waits for that. While nobody reads
+	// it, keepUnread is in keepMost's place: the more is kept the more pages are
+	// used that were not used lately, which cost a small virtual machine several
+	// times as much; of what nobody has read, they are worth it.
+	keepMost     = 256 << 20
+	keepUnread   = 1 << 30
 	keepLeast    = 64 << 20
 	keepOfMemory = 16
 	keepOfBudget = 2
@@ -48,7 +53,7 @@ const (
 
 // trail is who reads a process, and where. proc.mu guards it.
 type trail struct {
-	readers map[*spool.Position]struct{}
+	readers map[*spool.Position]bool // false: it only waits for a condition
 	held    []place
 	looked  time.Time
 }
@@ -60,16 +65,21 @@ type place struct {
 }
 
 // Follow implements spool.Trail.
-func (p *proc) Follow(at *spool.Position) (leave func(ended bool)) {
+func (p *proc) Follow(at *spool.Position) (leave func(ended bool)) { return p.follow(at, true) }
+
+// Follow implements spool.Trail. Nobody has read what an onlooker has passed.
+func (o onlooker) Follow(at *spool.Position) (leave func(ended bool)) { return o.follow(at, false) }
+
+func (p *proc) follow(at *spool.Position, reads bool) (leave func(ended bool)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.live || p.final.Load() != nil {
 		return func(bool) {}
 	}
 	if p.trail.readers == nil {
-		p.trail.readers = map[*spool.Position]struct{}{}
+		p.trail.readers = map[*spool.Position]bool{}
 	}
-	p.trail.readers[at] = struct{}{}
+	p.trail.readers[at] = reads
 	// Places that it holds itself now: most likely its own.
 	kept := p.trail.held[:0]
 	for _, h := range p.trail.held {
@@ -112,17 +122,19 @@ func (p *proc) hold(at [4]int64, d time.Duration) {
 }
 
 // passed is up to where a stream is to be freed: what all readers have passed, but
-// for the last bytes; 0 if nothing is.
-func (p *proc) passed(s process.Stream, keep int64) int64 {
+// for the last bytes, of which there are more while it has no reader; 0 if nothing
+// is.
+func (p *proc) passed(s process.Stream) int64 {
 	base, end := p.slot.Base(s), p.slot.End(s)
-	floor := end - keep
-	if floor-base < freeStep {
+	if end-p.m.keep.Load()-base < freeStep {
 		return 0
 	}
-	now := time.Now()
+	now, floor, read := time.Now(), end, false
 	p.mu.Lock()
-	for at := range p.trail.readers {
-		floor = min(floor, at[s].Load()-behind)
+	for at, reads := range p.trail.readers {
+		place := at[s].Load()
+		floor = min(floor, place-behind)
+		read = read || reads && place != math.MaxInt64
 	}
 	for _, h := range p.trail.held {
 		if now.Before(h.until) {
@@ -130,7 +142,11 @@ func (p *proc) passed(s process.Stream, keep int64) int64 {
 		}
 	}
 	p.mu.Unlock()
-	if floor-base < freeStep {
+	keep := p.m.keepUnread.Load()
+	if read {
+		keep = p.m.keep.Load()
+	}
+	if floor = min(floor, end-keep); floor-base < freeStep {
 		return 0
 	}
 	return floor
@@ -167,7 +183,7 @@ func (m *Manager) freePassed(ctx context.Context) {
 				if p.final.Load() != nil || !p.slotIsMine() {
 					break
 				}
-				to := p.passed(s, m.keep.Load())
+				to := p.passed(s)
 				if to == 0 {
 					continue
 				}
@@ -183,9 +199,9 @@ func (m *Manager) freePassed(ctx context.Context) {
 
 func (p *proc) slotIsMine() bool { return p.slot.Gen() == p.ref.Gen }
 
-// keepOf is what is kept of each stream when nothing was said.
-func keepOf(budget, memory int64) int64 {
-	keep := int64(keepMost)
+// keepOf is what is kept of each stream, at most most, when nothing was said.
+func keepOf(most, budget, memory int64) int64 {
+	keep := most
 	if memory > 0 {
 		keep = min(keep, memory/keepOfMemory)
 	}

@@ -3,6 +3,7 @@
 package client_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -99,4 +100,44 @@ func TestALimitThatIsGivenIsKept(t *testing.T) {
 	if b := base(t, p); b.Base != 0 || b.End != size {
 		t.Errorf("it is %+v", b)
 	}
+}
+
+// What nobody has read is kept longer than what its readers have passed; whoever
+// only waits for a condition has read nothing.
+func TestWhatNobodyHasReadIsKeptLonger(t *testing.T) {
+	const size = 200 << 20
+	m, _ := nextServer(t, daemon(t), client.Config{Budget: 8 << 30})
+	client.SetKeep(m, keepOfTest, size)
+	p := start(t, m, process.Spec{Shell: fmt.Sprintf("head -c %d /dev/zero; read x; echo; read x", size-keepOfTest), Stdin: process.StdinPipe})
+	client.ForgetPlaces(p)
+	ctx, cancel := context.WithCancel(t.Context())
+	waited := make(chan error, 1)
+	go func() {
+		_, err := p.Wait(ctx, process.Until{Match: "never"})
+		waited <- err
+	}()
+	soon(t, "all is written", func() bool { return base(t, p).End == size-keepOfTest })
+	if b := base(t, p); b.Base != 0 {
+		t.Errorf("nobody has read it, and it is %+v", b)
+	}
+	cancel()
+	<-waited
+	client.ForgetPlaces(p)
+	r, err := p.Read(t.Context(), process.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	readTo(t, r, size-keepOfTest)
+	if _, err := p.Write(t.Context(), process.Input{Data: []byte("\n")}); err != nil {
+		t.Fatal(err)
+	}
+	readTo(t, r, size-keepOfTest+1)
+	if _, _, err := r.Next(); err != nil { // it says that it has passed the last
+		t.Fatal(err)
+	}
+	soon(t, "what its reader has passed is freed", func() bool {
+		client.LookAgain(p)
+		return base(t, p).Base > 0
+	})
 }
