@@ -38,7 +38,7 @@ func (k *Keeper) markOf(r wire.Ref) uint64 {
 	return markBit | uint64(k.identity.number&(1<<21-1))<<41 | uint64(r.Slot&(1<<14-1))<<27 | uint64(r.Gen&(1<<27-1))
 }
 
-// forks is held while this process has the mark of a child.
+// forks is held while this process has the mark of a child that no script gives it to.
 type forks struct{ mu sync.Mutex }
 
 // marked calls fork, whose child gets the mark.

@@ -4,7 +4,8 @@
 
 // func clone(args *cloneArgs, size uintptr, calls *call, failed **call) (pid, errno uintptr)
 //
-// The child has the parent's stack pointer, and touches no stack.
+// The child has the parent's stack pointer, and touches no stack. It ends with 127 when
+// one of its calls fails.
 TEXT ·clone(SB),NOSPLIT|NOFRAME,$0-48
 	MOVD	args+0(FP), R0
 	MOVD	size+8(FP), R1

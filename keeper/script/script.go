@@ -36,8 +36,6 @@ type page struct {
 const (
 	maxLimits = 32 // of one program; the kernel knows 16
 	maxCalls  = 48
-
-	notStarted = 127 // exit status of a child that does not come to the program
 )
 
 // script is a page with its strings, outside Go's heap: the child's pointers are
