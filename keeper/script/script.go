@@ -35,7 +35,7 @@ type page struct {
 
 const (
 	maxLimits = 32 // of one program; the kernel knows 16
-	maxCalls  = 48
+	maxCalls  = maxLimits + 32
 )
 
 // script is a page with its strings, outside Go's heap: the child's pointers are
