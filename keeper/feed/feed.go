@@ -28,7 +28,7 @@ import (
 const (
 	most      = 1 << 20   // bytes a splice
 	stageMost = 64 << 10  // bytes the staging pipe holds
-	punchStep = 512 << 10 // memory is freed in steps of this
+	punchStep = 2 << 20   // memory is freed in steps of this: a huge page of most machines
 	wide      = 256 << 10 // bytes a pipe holds that was found full once
 )
 
@@ -150,7 +150,9 @@ func result(n int64, err error) Result {
 }
 
 // free gives memory behind the delivered offset back. Pages that still lie in
-// the pipe are not touched by it.
+// the pipe are not touched by it as long as they are freed whole: of a huge page
+// (shmem_enabled in /sys/kernel/mm/transparent_hugepage) the kernel would zero a
+// part in place, under a reader of the pipe.
 func (f *Feed) free(from, to int64) {
 	from, to = from&^(punchStep-1), to&^(punchStep-1)
 	if to > from {

@@ -139,3 +139,28 @@ func TestNobodyReads(t *testing.T) {
 		t.Errorf("%v; want Broken", r)
 	}
 }
+
+// Where memory comes in huge pages, the kernel zeroes the part of one that is
+// freed, also under the pipe that the page was spliced to. Only whole ones may go.
+func TestMemoryIsFreedInWholeHugePages(t *testing.T) {
+	f, _ := input(t)
+	const huge = 2 << 20
+	if err := unix.Ftruncate(f.Mem, 3*huge); err != nil {
+		t.Fatal(err)
+	}
+	for at := int64(0); at < 3*huge; at += huge / 2 { // what is no page has nothing to free
+		if _, err := unix.Pwrite(f.Mem, bytes.Repeat([]byte{'x'}, huge/2), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, free := range []struct{ from, to, left int64 }{
+		{0, huge - 1, 0},
+		{0, huge + huge/2, huge},
+		{huge + huge/2, 2*huge + huge/2, 2 * huge},
+	} {
+		f.free(free.from, free.to)
+		if at, err := unix.Seek(f.Mem, 0, unix.SEEK_DATA); err != nil || at != free.left {
+			t.Errorf("delivered %d to %d: memory begins at %d (%v), want %d", free.from, free.to, at, err, free.left)
+		}
+	}
+}
