@@ -28,7 +28,7 @@ func parseStat(b []byte) (stat, bool) {
 		return stat{}, false
 	}
 	f := strings.Fields(string(b[i+1:]))
-	if len(f) < 20 || len(f[0]) != 1 {
+	if len(f) < 20 || len(f[0]) != 1 || f[0][0] < 'A' || f[0][0] > 'z' {
 		return stat{}, false
 	}
 	s := stat{state: f[0][0]}

@@ -105,7 +105,7 @@ func TestParseEpollKeepsWhatIsWatchedForInput(t *testing.T) {
 }
 
 func FuzzParseStat(f *testing.F) {
-	for _, s := range []string{statCat, statOdd, statZom, ")", "1 () S"} {
+	for _, s := range []string{statCat, statOdd, statZom, ")", "1 () S", ")\x00 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
