@@ -46,19 +46,19 @@ unit: need-go build ## Run the Go tests
 
 .PHONY: e2b
 e2b: build ## Run the E2B suites: raw, npm, PyPI (ONLY=js picks one)
-	@conformance/e2b/run $(ONLY)
+	@test/conformance/e2b/run $(ONLY)
 
 .PHONY: langsmith
 langsmith: build ## Run the LangSmith suites: js, upgrade, kill, python (ONLY=js picks one)
-	@conformance/langsmith/run $(ONLY)
+	@test/conformance/langsmith/run $(ONLY)
 
 .PHONY: conformance-distant
 conformance-distant: build ## Run the released distant command line; cargo installs it, which takes minutes
-	@conformance/distant/real
+	@test/conformance/distant/real
 
 .PHONY: bench
 bench: need-go build ## Measure against bare fork+exec and pipes; prints ratios
-	go run ./bench
+	go run ./test/bench
 
 .PHONY: soak
 soak: need-go build ## Kill KILLS=10000 roles, and resume streams, with zeros at the end
@@ -82,7 +82,7 @@ dist: need-go ## Build release archives with checksums into dist/
 
 .PHONY: clean
 clean: ## Remove what was built and installed here
-	rm -rf bin dist internal/payload/tend-keeper conformance/e2b/js/node_modules conformance/e2b/python/.venv conformance/langsmith/js/node_modules conformance/langsmith/python/.venv tools/node/.venv tools/node/.lock
+	rm -rf bin dist internal/payload/tend-keeper test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv tools/node/.venv tools/node/.lock
 
 .PHONY: need-go
 need-go:

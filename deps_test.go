@@ -137,10 +137,10 @@ func TestDeps(t *testing.T) {
 		{"server", []string{"process", "face", "part", "driver", "metrics", "internal/replace", "internal/peer"}},
 		{"daemon/parts", []string{"process", "face", "part", "driver", "internal/replace"}},
 		{"daemon", []string{"process", "daemon/parts", "face", "server", "metrics", "gen/tend", "anchor", "launch", "keeper/client", "internal/replace"}},
-		{"conformance", []string{"process", "anchor", "gen", "face/distant"}},
-		{"crashtest", nil},
-		{"limits", nil},
-		{"bench", []string{".", "process", "anchor", "gen", "face/distant"}},
+		{"test/conformance", []string{"process", "anchor", "gen", "face/distant"}},
+		{"test/crashtest", nil},
+		{"test/limits", nil},
+		{"test/bench", []string{".", "process", "anchor", "gen", "face/distant"}},
 		{"cmd/internal/role", []string{"anchor", "keeper", "internal/cleansignals"}},
 		{"cmd/tend-keeper", []string{"cmd/internal/role"}},
 		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "face/distant", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "internal/account", "internal/payload", "internal/peer", "internal/replace", "internal/torture"}},
@@ -169,7 +169,7 @@ func TestDeps(t *testing.T) {
 	t.Run("only cmd reads flags and the environment", func(t *testing.T) {
 		for path, p := range pkgs {
 			// processtest re-executes the test binary; bench is a command.
-			if within(path, "cmd", "bench", "process/processtest", "internal/fakeproc", "internal/daemontest") {
+			if within(path, "cmd", "test/bench", "process/processtest", "internal/fakeproc", "internal/daemontest") {
 				continue
 			}
 			for _, file := range p.GoFiles {

@@ -79,7 +79,7 @@ func TestArchitectureNamesEachPackage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range slices.Sorted(maps.Keys(list(t, "./..."))) {
-		if path == module || strings.HasPrefix(path, "gen/") || strings.HasPrefix(path, "conformance/") {
+		if path == module || strings.HasPrefix(path, "gen/") || strings.HasPrefix(path, "test/conformance/") {
 			continue // generated; rows of their own
 		}
 		if !strings.Contains(string(text), "`"+path+"`") {
@@ -107,8 +107,8 @@ func TestTheREADMENamesThePinnedClients(t *testing.T) {
 		return string(m[1])
 	}
 	for _, name := range []string{"e2b", "langsmith"} {
-		npm := pin("conformance/"+name+"/js/package.json", `"`+name+`": "([0-9.]+)"`)
-		pypi := pin("conformance/"+name+"/python/requirements.txt", `(?m)^`+name+`==([0-9.]+)$`)
+		npm := pin("test/conformance/"+name+"/js/package.json", `"`+name+`": "([0-9.]+)"`)
+		pypi := pin("test/conformance/"+name+"/python/requirements.txt", `(?m)^`+name+`==([0-9.]+)$`)
 		if want := fmt.Sprintf("npm `%s` %s and PyPI `%s` %s", name, npm, name, pypi); !strings.Contains(string(readme), want) {
 			t.Errorf("README.md does not say that %s are tried", want)
 		}

@@ -18,7 +18,7 @@ import (
 var update = flag.Bool("update", false, "write the answers into testdata/transcripts")
 
 // TestTranscripts sends again what each SDK was recorded to send ("> " lines)
-// and compares the answers ("< " lines). conformance/langsmith/record records.
+// and compares the answers ("< " lines). test/conformance/langsmith/record records.
 // Ids of boxes, pids, times, addresses and directories stand as words.
 // Neighbouring pieces of one stream are one line: how output is cut is no
 // promise.

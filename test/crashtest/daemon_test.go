@@ -62,7 +62,7 @@ func run(m *testing.M) int {
 	// tend looks for its small binary beside itself, or inside: the one beside
 	// is of this tree for certain, so the tend is built without a payload.
 	for _, name := range []string{"tend-keeper", "tend"} {
-		cmd := exec.Command("go", "build", "-overlay", overlay(dir), "-o", filepath.Join(dir, name), "../cmd/"+name)
+		cmd := exec.Command("go", "build", "-overlay", overlay(dir), "-o", filepath.Join(dir, name), "../../cmd/"+name)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", name, err, out)
@@ -71,7 +71,7 @@ func run(m *testing.M) int {
 	}
 	bin = filepath.Join(dir, "tend")
 	if previous, err = beside(dir, "previous", func(keeper string) error {
-		cmd := exec.Command("go", "build", "-tags", "tend_previous", "-o", keeper, "../cmd/tend-keeper")
+		cmd := exec.Command("go", "build", "-tags", "tend_previous", "-o", keeper, "../../cmd/tend-keeper")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
@@ -95,7 +95,7 @@ func run(m *testing.M) int {
 func withPoints(dir string) (string, error) {
 	sub := filepath.Join(dir, "points")
 	for _, name := range []string{"tend-keeper", "tend"} {
-		cmd := exec.Command("go", "build", "-tags", "tend_failpoint", "-overlay", overlay(dir), "-o", filepath.Join(sub, name), "../cmd/"+name)
+		cmd := exec.Command("go", "build", "-tags", "tend_failpoint", "-overlay", overlay(dir), "-o", filepath.Join(sub, name), "../../cmd/"+name)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
@@ -119,7 +119,7 @@ func beside(dir, name string, keeper func(path string) error) (string, error) {
 
 // overlay hides a payload that an earlier `make build` left in the tree.
 func overlay(dir string) string {
-	payload, err := filepath.Abs("../internal/payload/tend-keeper")
+	payload, err := filepath.Abs("../../internal/payload/tend-keeper")
 	if err != nil {
 		panic(err)
 	}

@@ -59,7 +59,7 @@ func findBinary(dir string) (string, error) {
 		return filepath.Abs(path)
 	}
 	for _, name := range []string{"tend-keeper", "tend"} {
-		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, name), "../../../cmd/"+name)
+		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, name), "../../../../cmd/"+name)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("build %s: %w\n%s", name, err, out)

@@ -15,7 +15,7 @@ export const named = (user) => user ?? 'default user'
 export const homeOf = (user) =>
   execFileSync('getent', ['passwd', user ?? me], { encoding: 'utf8' }).trim().split(':')[5]
 
-if (!process.env.E2B_SANDBOX_URL) throw new Error('E2B_SANDBOX_URL is not set; run conformance/e2b/run js')
+if (!process.env.E2B_SANDBOX_URL) throw new Error('E2B_SANDBOX_URL is not set; run test/conformance/e2b/run js')
 
 export const sandbox = () => Sandbox.create()
 

@@ -8,7 +8,7 @@ import pytest
 from langsmith.sandbox import AsyncSandboxClient, SandboxClient
 
 if "TEND_LANGSMITH_URL" not in os.environ:
-    raise SystemExit("TEND_LANGSMITH_URL is not set; run conformance/langsmith/run python")
+    raise SystemExit("TEND_LANGSMITH_URL is not set; run test/conformance/langsmith/run python")
 
 ENDPOINT = os.environ["TEND_LANGSMITH_URL"] + "/v2/sandboxes"
 KEY = os.environ["TEND_LANGSMITH_API_KEY"]

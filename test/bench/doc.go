@@ -3,8 +3,8 @@
 // daemon and workload share the machine's cores.
 //
 //	make bench
-//	go run ./bench -only 'true|pty' -n 2000
-//	go run ./bench -json
+//	go run ./test/bench -only 'true|pty' -n 2000
+//	go run ./test/bench -json
 //
 // It builds the binary, starts a daemon of its own on a temporary state
 // directory, and leaves nothing behind. Bare and tend samples take turns, since

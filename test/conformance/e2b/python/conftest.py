@@ -15,7 +15,7 @@ import pytest
 from e2b import AsyncSandbox, PtySize, Sandbox
 
 if "E2B_SANDBOX_URL" not in os.environ:
-    raise SystemExit("E2B_SANDBOX_URL is not set; run conformance/e2b/run python")
+    raise SystemExit("E2B_SANDBOX_URL is not set; run test/conformance/e2b/run python")
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 OTHER = os.environ.get("TEND_E2B_USER", ME)

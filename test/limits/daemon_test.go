@@ -58,7 +58,7 @@ func run(m *testing.M) int {
 // build makes tend and its small binary beside it. An overlay hides a payload
 // that an earlier `make build` left in the tree.
 func build(dir string) error {
-	payload, err := filepath.Abs("../internal/payload/tend-keeper")
+	payload, err := filepath.Abs("../../internal/payload/tend-keeper")
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func build(dir string) error {
 		return err
 	}
 	for _, name := range []string{"tend-keeper", "tend"} {
-		cmd := exec.Command("go", "build", "-overlay", overlay, "-o", filepath.Join(dir, name), "../cmd/"+name)
+		cmd := exec.Command("go", "build", "-overlay", overlay, "-o", filepath.Join(dir, name), "../../cmd/"+name)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", name, err, out)
