@@ -1,0 +1,38 @@
+//go:build linux
+
+package client
+
+import (
+	"context"
+
+	"github.com/tend-run/tend/observe"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/spool"
+)
+
+// Wait implements process.Process.
+func (p *proc) Wait(ctx context.Context, until process.Until) (process.WaitResult, error) {
+	return observe.Wait(ctx, onlooker{p}, until)
+}
+
+// onlooker reads without counting as a reader: who waits for a condition does
+// not keep a process alive that lives for its readers.
+type onlooker struct{ *proc }
+
+func (o onlooker) Read(_ context.Context, opts process.ReadOptions) (process.Reader, error) {
+	if err := o.readable(); err != nil {
+		return nil, err
+	}
+	return spool.NewReader(o.dir, o.id, o.streams(), o, opts)
+}
+
+// Progress implements spool.Source. An exit ends a wait at once, even if there
+// is no room for the output before it.
+func (o onlooker) Progress() spool.Progress {
+	p := o.proc.Progress()
+	p.Held = false
+	return p
+}
+
+// Subscribe implements spool.Source.
+func (o onlooker) Subscribe(ready chan<- struct{}) (cancel func()) { return o.listen(ready) }
