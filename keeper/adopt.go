@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/orphan"
 	"github.com/tend-run/tend/keeper/rundir"
@@ -73,7 +74,7 @@ const forkedWait = time.Second
 // a zombie, so none is overlooked in between; and who is to collect it may stand
 // still.
 func (k *Keeper) findForked(slot uint32, reserved int64) int {
-	if k.groups.root == "" {
+	if k.groups.Root() == "" {
 		return 0
 	}
 	for begun, pause := time.Now(), time.Millisecond; ; time.Sleep(pause) {
@@ -83,7 +84,7 @@ func (k *Keeper) findForked(slot uint32, reserved int64) int {
 				first, at = pid, started
 			}
 		}
-		pids, _ := k.groups.procs(slot)
+		pids, _ := k.groups.Members(slot)
 		for _, pid := range pids {
 			add(pid, orphan.Started(pid))
 		}
@@ -128,7 +129,7 @@ func zombiesIn(slot uint32) (pids []int) {
 		if i := bytes.LastIndexByte(stat, ')'); err != nil || i < 0 || !bytes.HasPrefix(stat[i:], []byte(") Z")) {
 			continue
 		}
-		if text, err := os.ReadFile("/proc/" + e.Name() + "/cgroup"); err == nil && orphan.SlotOf(string(text)) == int(slot) {
+		if text, err := os.ReadFile("/proc/" + e.Name() + "/cgroup"); err == nil && cgroup.SlotOf(string(text)) == int(slot) {
 			pids = append(pids, pid)
 		}
 	}
@@ -165,15 +166,8 @@ func (k *Keeper) undoStart(p *proc, h held) {
 	if fd, ok := h[wire.FDPid]; ok {
 		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 	}
-	if k.groups.root != "" {
-		k.groups.kill(p.ref.Slot)
-		if fd, err := k.groups.openEvents(p.ref.Slot); err == nil {
-			for end := time.Now().Add(time.Second); populated(fd) && time.Now().Before(end); {
-				unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}, 20)
-			}
-			unix.Close(fd)
-		}
-	}
+	k.groups.Kill(p.ref.Slot)
+	k.groups.WaitEmpty(p.ref.Slot, time.Now().Add(time.Second))
 	failpoint.Hit(failpoint.UndoKilled)
 	if j, err := spool.ReadJournal(p.dir); err != nil || j.Exit == nil {
 		os.RemoveAll(p.dir)

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/orphan"
 	"github.com/tend-run/tend/keeper/rundir"
@@ -113,7 +114,7 @@ func (k *Keeper) exit(p *proc, e *process.Exit) {
 		e.Cause = p.cause
 	case p.cause != 0 && e.Signal == p.causeSig:
 		e.Cause = p.cause
-	case e.Signal == int(unix.SIGKILL) && p.group && k.groups.oomKilled(p.ref.Slot):
+	case e.Signal == int(unix.SIGKILL) && p.group && k.groups.OOMKilled(p.ref.Slot):
 		e.Cause = process.CauseOOM
 	default:
 		e.Cause = process.CauseSignalled
@@ -214,7 +215,7 @@ func (k *Keeper) tellGone(p *proc) {
 
 // watchOn has the tree looked at again, where the kernel does not tell.
 func (k *Keeper) watchOn(p *proc) {
-	if !p.group || p.treeFD < 0 || !populated(p.treeFD) {
+	if !p.group || p.treeFD < 0 || !cgroup.Populated(p.treeFD) {
 		k.checkTreeLater(p)
 	}
 }
@@ -239,10 +240,10 @@ func (k *Keeper) checkTreeLater(p *proc) {
 // tell (cgroup.events becomes readable with EPOLLPRI).
 func (k *Keeper) watchTree(p *proc) bool {
 	if p.treeFD < 0 {
-		fd, err := k.groups.openEvents(p.ref.Slot)
+		fd, err := k.groups.OpenEvents(p.ref.Slot)
 		if err == unix.EMFILE || err == unix.ENFILE {
 			k.shedFiles()
-			if fd, err = k.groups.openEvents(p.ref.Slot); err == unix.EMFILE || err == unix.ENFILE {
+			if fd, err = k.groups.OpenEvents(p.ref.Slot); err == unix.EMFILE || err == unix.ENFILE {
 				k.checkTreeLater(p) // nothing is known
 				return false
 			}
@@ -250,16 +251,16 @@ func (k *Keeper) watchTree(p *proc) bool {
 		if err != nil {
 			return true
 		}
-		if !populated(fd) {
+		if !cgroup.Populated(fd) {
 			unix.Close(fd)
 			return true
 		}
 		p.treeFD = fd
 		k.watch(unix.EPOLL_CTL_ADD, fd, unix.EPOLLPRI, p, onTree)
 	}
-	if populated(p.treeFD) {
+	if cgroup.Populated(p.treeFD) {
 		k.watch(unix.EPOLL_CTL_MOD, p.treeFD, unix.EPOLLPRI, p, onTree)
-		return !populated(p.treeFD)
+		return !cgroup.Populated(p.treeFD)
 	}
 	return true
 }

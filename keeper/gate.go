@@ -85,7 +85,7 @@ func (k *Keeper) openGate(p *proc) {
 }
 
 // executeGated is execute with a gate.
-func (k *Keeper) executeGated(p *proc, req *wire.Spawn, child []int, group int, lim *limits) *wire.Error {
+func (k *Keeper) executeGated(p *proc, spec *process.Spec, req *wire.Spawn, child []int, group int) *wire.Error {
 	var e wire.Enc
 	req.Append(&e)
 	mem, err := memory.Create("tend-start", 0)
@@ -125,7 +125,7 @@ func (k *Keeper) executeGated(p *proc, req *wire.Spawn, child []int, group int, 
 		return k.failedAtGate(p, said[:n], req)
 	}
 	// Only now: what waits is larger than what such a limit may allow.
-	if err := lim.impose(); err != nil {
+	if err := k.limit(p, spec); err != nil {
 		k.killNow(p)
 		return wire.StartError(process.StartLimits, errno(err), err.Error())
 	}

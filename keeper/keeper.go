@@ -49,6 +49,7 @@ import (
 
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/calm"
+	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/script"
 	"github.com/tend-run/tend/keeper/wire"
@@ -91,7 +92,7 @@ type Keeper struct {
 	listen   int
 	null     int // /dev/null, for processes without input
 	vaults   vaults
-	groups   *cgroups
+	groups   *cgroup.Tree
 	line     lineage
 	procfs   lastFile
 	forks    forks
@@ -205,7 +206,7 @@ func (k *Keeper) identify(takesOver bool) {
 	if k.identity, err = openIdentity(k.cfg.StateDir, takesOver); err != nil {
 		k.logf("%v", err)
 	}
-	k.groups = findCgroups(k.identity.group)
+	k.groups = cgroup.Find(k.identity.group)
 	k.stats = probeMachine(k.spool)
 }
 

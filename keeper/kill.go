@@ -59,7 +59,7 @@ func (k *Keeper) signal(p *proc, sig unix.Signal, scope process.Scope) bool {
 	}
 	leader := !p.exited && unix.PidfdSendSignal(p.pidfd, sig, nil, 0) == nil
 	if scope == process.ScopeTree {
-		if sig == unix.SIGKILL && p.group && k.groups.kill(p.ref.Slot) == nil {
+		if sig == unix.SIGKILL && p.group && k.groups.Kill(p.ref.Slot) == nil {
 			return true
 		}
 		return k.eachMember(p, sig, func(pid int) bool { return pid != p.pid || p.exited }) || leader
@@ -89,7 +89,7 @@ func (k *Keeper) eachMember(p *proc, sig unix.Signal, match func(pid int) bool) 
 // the session and of all descendants that still hang together.
 func (k *Keeper) members(p *proc) []int {
 	if p.group {
-		if pids, err := k.groups.procs(p.ref.Slot); err == nil {
+		if pids, err := k.groups.Members(p.ref.Slot); err == nil {
 			return append(pids, k.escapees(p)...)
 		}
 	}
@@ -181,12 +181,7 @@ func (k *Keeper) kill(p *proc, cause process.Cause) (*wire.Killed, *wire.Error) 
 
 	deadline := time.Now().Add(killWait)
 	if group {
-		if fd, err := k.groups.openEvents(slot); err == nil {
-			defer unix.Close(fd)
-			for populated(fd) && time.Now().Before(deadline) {
-				unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}, 50)
-			}
-		}
+		k.groups.WaitEmpty(slot, deadline)
 	}
 	for pause := time.Millisecond; ; pause = min(pause*2, 50*time.Millisecond) {
 		p.mu.Lock()
@@ -275,8 +270,8 @@ func (k *Keeper) shutdown() {
 			if !p.mu.TryLock() {
 				if p.slot.Flags()&board.FlagStarted == 0 { // it is just being started, and may hang at that
 					live++
-					if hard && k.groups.root != "" {
-						k.groups.kill(p.ref.Slot)
+					if hard {
+						k.groups.Kill(p.ref.Slot)
 					}
 					continue
 				}
@@ -310,7 +305,7 @@ func (k *Keeper) shutdown() {
 			break
 		}
 	}
-	k.groups.removeAll()
+	k.groups.RemoveAll()
 	k.spares.removeAll()
 }
 

@@ -56,6 +56,16 @@ func probeMachine(spoolDir string) machine {
 	return m
 }
 
+func setOOMScore(pid, adj int) error {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_, err = unix.Write(fd, strconv.AppendInt(nil, int64(adj), 10))
+	return err
+}
+
 // probeFilesystem tries a splice and a punch in the spool's filesystem.
 func probeFilesystem(dir string) (splice, punch string) {
 	path := filepath.Join(dir, ".probe")
@@ -110,12 +120,12 @@ func (m *machine) facts(k *Keeper) []string {
 	fact("output_survives_keeper", "splice(2) into the spool", splice)
 	fact("retention_frees_space", "FALLOC_FL_PUNCH_HOLE", punch)
 	switch {
-	case k.groups.root == "":
-		fact("kill_reaches_tree", "", k.groups.why+": descendants are found by session, parents and mark, and a kill claims nothing")
-	case !k.groups.canKill:
+	case k.groups.Root() == "":
+		fact("kill_reaches_tree", "", k.groups.Why()+": descendants are found by session, parents and mark, and a kill claims nothing")
+	case !k.groups.CanKill():
 		fact("kill_reaches_tree", "", "this kernel has no cgroup.kill (Linux 5.14): members are killed one by one")
 	default:
-		fact("kill_reaches_tree", "cgroup.kill in "+k.groups.root, k.groupless())
+		fact("kill_reaches_tree", "cgroup.kill in "+k.groups.Root(), k.groupless())
 	}
 	anchor, mirror := k.vaults[inAnchor].complete(), k.vaults[inMirror].complete()
 	vault, both := "", ""
@@ -152,9 +162,7 @@ func (k *Keeper) groupless() string {
 	if n == 0 {
 		return ""
 	}
-	k.groups.mu.Lock()
-	defer k.groups.mu.Unlock()
-	return fmt.Sprintf("%d of the running processes could get no cgroup in %s (%v): descendants of theirs are found by session, parents and mark, and a kill claims nothing", n, k.groups.root, k.groups.last)
+	return fmt.Sprintf("%d of the running processes could get no cgroup in %s (%v): descendants of theirs are found by session, parents and mark, and a kill claims nothing", n, k.groups.Root(), k.groups.Refusal())
 }
 
 // waiting says for what processes wait that the filesystem does not take

@@ -135,6 +135,10 @@ func becomeUser(req *wire.Spawn) error {
 	return syscall.Setuid(int(req.UID))
 }
 
+func rlimitError(i int, r process.Rlimit, err error) error {
+	return fmt.Errorf("limits.rlimits[%d] (resource %d, soft %d, hard %d): %w", i, r.Resource, r.Soft, r.Hard, err)
+}
+
 func reportFailure(kind byte, err error) {
 	b := binary.LittleEndian.AppendUint32([]byte{kind}, errno(err))
 	unix.Write(reportFD, append(b, err.Error()...))

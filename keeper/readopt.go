@@ -3,7 +3,6 @@
 package keeper
 
 import (
-	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -215,10 +214,5 @@ func (k *Keeper) rewatch(p *proc, rec *spool.Recovered) {
 
 // inGroup reports whether a process that another keeper started has a cgroup.
 func (k *Keeper) inGroup(p *proc) bool {
-	return k.groups.root != "" && p.slot.Flags()&board.FlagNoGroup == 0 && dirExists(k.groups.dir(p.ref.Slot))
-}
-
-func dirExists(path string) bool {
-	fi, err := os.Stat(path)
-	return err == nil && fi.IsDir()
+	return p.slot.Flags()&board.FlagNoGroup == 0 && k.groups.Exists(p.ref.Slot)
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/feed"
 	"github.com/tend-run/tend/keeper/orphan"
 	"github.com/tend-run/tend/keeper/wire"
@@ -114,7 +115,7 @@ func (k *Keeper) rebuild(fd int, procs map[wire.Ref]held) error {
 	k.logf("%d processes are on the new board", len(keep))
 	// What else runs in our groups is of starts that were not announced, or of no
 	// journal that can be read; their callers ask again.
-	k.groups.endFormer(k.logf, keep)
+	k.groups.EndFormer(k.logf, keep)
 	return nil
 }
 
@@ -168,14 +169,14 @@ func (k *Keeper) assign(s board.Slot, ref wire.Ref, h held, j *spool.Journal) {
 
 // slotHolds reports whether a process, or what it left, is in the slot's cgroup.
 func (k *Keeper) slotHolds(slot uint32, pid int) bool {
-	if k.groups.root == "" {
+	if k.groups.Root() == "" {
 		return false
 	}
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
-	if err == nil && orphan.SlotOf(string(text)) == int(slot) {
+	if err == nil && cgroup.SlotOf(string(text)) == int(slot) {
 		return true
 	}
-	pids, err := k.groups.procs(slot)
+	pids, err := k.groups.Members(slot)
 	return err == nil && len(pids) > 0
 }
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -54,9 +55,7 @@ func (k *Keeper) restore(fd int) error {
 		v.refill = func(again func(put func() bool) bool) bool { return k.handOver(i, again) }
 	}
 	k.identify(true)
-	if k.groups.root != "" {
-		k.groups.killed, k.groups.limited = slotsOf(g.Killed), slotsOf(g.Limited)
-	}
+	k.groups.SetMarks(cgroup.Marks{Killed: slotsOf(g.Killed), Limited: slotsOf(g.Limited)})
 	for i := range s.Procs {
 		k.restoreProc(&s.Procs[i], g)
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/script"
 	"github.com/tend-run/tend/keeper/wire"
@@ -119,7 +120,7 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 		return resourceError("spool", err)
 	}
 	failpoint.Hit(failpoint.SpawnSpec)
-	group, err := k.groups.open(p.ref.Slot)
+	group, err := k.groups.Open(p.ref.Slot)
 	switch err {
 	case nil:
 		defer unix.Close(group)
@@ -127,7 +128,7 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 	case unix.EMFILE, unix.ENFILE:
 		return resourceError("cgroup", err)
 	default:
-		k.groups.refused(err)
+		k.groups.Refused(err)
 		p.slot.Set(board.FlagNoGroup)
 	}
 	child, werr := k.openStreams(p, spec, req)
@@ -192,12 +193,11 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 
 // execute runs the program: own session, own cgroup, and no wrapper process.
 func (k *Keeper) execute(p *proc, spec *process.Spec, req *wire.Spawn, child []int, group int) *wire.Error {
-	lim := limitsOf(spec, k.groups, p)
-	lim.clear()
+	k.groups.Lift(p.ref.Slot)
 	if p.gate >= 0 {
-		return k.executeGated(p, req, child, group, lim)
+		return k.executeGated(p, spec, req, child, group)
 	}
-	if err := lim.impose(); err != nil {
+	if err := k.limit(p, spec); err != nil {
 		return wire.StartError(process.StartLimits, errno(err), err.Error())
 	}
 	prog := &script.Program{Path: req.Path, Argv: req.Argv, Env: req.Env, Dir: req.Dir, Files: child, Terminal: spec.PTY != nil, Group: group}
@@ -215,11 +215,20 @@ func (k *Keeper) execute(p *proc, spec *process.Spec, req *wire.Spawn, child []i
 	return nil
 }
 
+// limit sets the limits of the process's cgroup, before the program runs.
+func (k *Keeper) limit(p *proc, spec *process.Spec) error {
+	groups := k.groups
+	if !p.group {
+		groups = &cgroup.Tree{}
+	}
+	return groups.Limit(p.ref.Slot, &spec.Limits)
+}
+
 // killNow ends a process whose start cannot be completed.
 func (k *Keeper) killNow(p *proc) {
 	p.slot.Set(board.FlagTakenBack) // before it can be collected: the next keeper would complete the start
 	if p.group {
-		k.groups.kill(p.ref.Slot)
+		k.groups.Kill(p.ref.Slot)
 	}
 	unix.Kill(p.pid, unix.SIGKILL)
 	unix.Wait4(p.pid, nil, 0, nil)

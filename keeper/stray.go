@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/orphan"
 	"github.com/tend-run/tend/keeper/wire"
 )
@@ -410,10 +411,10 @@ func (k *Keeper) outside(p *proc) (out []stray) {
 // slotOf is the slot whose cgroup of ours a process is in; -1: none.
 func (k *Keeper) slotOf(pid int) int {
 	text, err := k.procfs.read("/proc/" + strconv.Itoa(pid) + "/cgroup")
-	if err != nil || !k.groups.ours(string(text)) {
+	if err != nil || !k.groups.Contains(string(text)) {
 		return -1
 	}
-	return orphan.SlotOf(string(text))
+	return cgroup.SlotOf(string(text))
 }
 
 // nameOf is the name of a process as the kernel has it (comm), without what a

@@ -46,7 +46,7 @@ func (k *Keeper) takeOver() error {
 	delete(held, global)
 	_, takesOver := globals[wire.FDBoard]
 	k.identify(takesOver)
-	k.groups.removeEmpty()
+	k.groups.RemoveEmpty()
 	if err := k.openGlobals(globals, held); err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (k *Keeper) openGlobals(h held, procs map[wire.Ref]held) (err error) {
 	} else {
 		// Whatever runs in our groups belongs to no board any more: it is
 		// reported as lost, its pipes are broken, and nobody could end it.
-		k.groups.endFormer(k.logf, nil)
+		k.groups.EndFormer(k.logf, nil)
 		if k.board, err = board.Create(); err != nil {
 			return err
 		}

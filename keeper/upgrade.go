@@ -121,9 +121,8 @@ func (k *Keeper) takeSnapshot(st *stillness) *snapshot {
 	for i, v := range k.vaults {
 		s.Keeper.Vaults[i], s.Keeper.Complete[i] = fdOut(v.sock), v.sock >= 0 && !v.behind
 	}
-	if k.groups.root != "" {
-		s.Keeper.Killed, s.Keeper.Limited = slotList(k.groups.killed), slotList(k.groups.limited)
-	}
+	marks := k.groups.Marks()
+	s.Keeper.Killed, s.Keeper.Limited = slotList(marks.Killed), slotList(marks.Limited)
 	s.Procs = make([]snapshotProc, 0, len(st.locked))
 	for _, p := range st.locked {
 		if k.procs[p.ref.Slot].Load() == p && p.started {

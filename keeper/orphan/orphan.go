@@ -36,6 +36,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/process"
@@ -217,22 +218,6 @@ func parse(b []byte) (r record, ok bool) {
 	}, true
 }
 
-// SlotOf reads from the text of /proc/PID/cgroup in which slot's cgroup ("…/pN")
-// a process is, or was when it became a zombie; -1 for none.
-func SlotOf(text string) int {
-	for line := range strings.Lines(text) {
-		path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::")
-		if !ok {
-			continue
-		}
-		name := strings.TrimSuffix(path[strings.LastIndexByte(path, '/')+1:], " (deleted)")
-		if n, err := strconv.ParseUint(strings.TrimPrefix(name, "p"), 10, 31); err == nil && name[0] == 'p' {
-			return int(n)
-		}
-	}
-	return -1
-}
-
 // FromStatus turns a wait status into an exit without cause and time.
 func FromStatus(ws unix.WaitStatus) *process.Exit {
 	if ws.Signaled() {
@@ -258,7 +243,7 @@ func Reap(path string, mine func(pid int, status unix.WaitStatus) bool, failed f
 		}
 		if !mine(pid, statusOf(&info)) {
 			text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
-			if err := Append(path, pid, SlotOf(string(text)), statusOf(&info), Started(pid), &usage); err != nil {
+			if err := Append(path, pid, cgroup.SlotOf(string(text)), statusOf(&info), Started(pid), &usage); err != nil {
 				failed(err)
 			}
 			failpoint.Hit(failpoint.OrphanRecorded)

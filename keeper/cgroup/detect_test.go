@@ -1,6 +1,6 @@
 //go:build linux
 
-package keeper
+package cgroup
 
 import "testing"
 
@@ -23,7 +23,7 @@ func TestTheCgroup2TreeIsFoundInMountinfo(t *testing.T) {
 		{"a path with a space", `30 23 0:26 / /mnt/my\040groups rw - cgroup2 none rw` + "\n", "/mnt/my groups", "/"},
 		{"a line that is cut short", "30 23 0:26 / - cgroup2\n", "", ""},
 	} {
-		mount, root, ok := cgroup2Mount(c.info)
+		mount, root, ok := mountOf(c.info)
 		if mount != c.mount || root != c.root || ok != (c.mount != "") {
 			t.Errorf("%s: %q, %q, %v; want %q, %q", c.name, mount, root, ok, c.mount, c.root)
 		}
@@ -38,7 +38,7 @@ func TestOnesOwnGroupIsTheOneOfV2(t *testing.T) {
 		"0::/\n":                                 "/",
 		"0::/../outside\n":                       "/../outside",
 	} {
-		if got := ownCgroup(text); got != want {
+		if got := ownGroup(text); got != want {
 			t.Errorf("%q is in %q; want %q", text, got, want)
 		}
 	}

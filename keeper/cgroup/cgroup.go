@@ -1,0 +1,220 @@
+//go:build linux
+
+package cgroup
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Tree is the keeper's directory of groups. The zero value has none.
+type Tree struct {
+	root    string // "" if there is none
+	rootFD  int    // of root, so that the way to it is not looked up for each process; or AT_FDCWD
+	why     string // then the reason
+	canKill bool   // cgroup.kill exists (Linux 5.14)
+
+	mu      sync.Mutex
+	killed  map[uint32]bool // slots whose directory must not be used again; guarded by mu
+	limited map[uint32]bool // slots whose directory has limits set; guarded by mu
+	refusal error           // why a slot got no directory; guarded by mu
+}
+
+// ErrNone is returned for each group where there is no tree.
+var ErrNone = fmt.Errorf("no cgroup tree: %w", unix.ENOTSUP)
+
+// Root is the directory of the groups; "" if there is no tree.
+func (t *Tree) Root() string { return t.root }
+
+// Why is the reason why there is no tree; "" if there is one.
+func (t *Tree) Why() string { return t.why }
+
+// CanKill reports whether the kernel ends a whole group by itself (Linux 5.14).
+func (t *Tree) CanKill() bool { return t.canKill }
+
+// Refused records why a process got no group.
+func (t *Tree) Refused(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refusal = err
+}
+
+// Refusal is the newest error that Refused was given; nil for none.
+func (t *Tree) Refusal() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.refusal
+}
+
+func (t *Tree) dir(slot uint32) string {
+	return t.root + "/p" + strconv.FormatUint(uint64(slot), 10)
+}
+
+// below is the name of the slot's directory from rootFD.
+func (t *Tree) below(slot uint32) string {
+	if t.rootFD == unix.AT_FDCWD {
+		return t.dir(slot)
+	}
+	return "p" + strconv.FormatUint(uint64(slot), 10)
+}
+
+// slotOfDir is the reverse of below.
+func slotOfDir(name string) (slot uint32, ok bool) {
+	digits, ok := strings.CutPrefix(name, "p")
+	n, err := strconv.ParseUint(digits, 10, 31)
+	return uint32(n), ok && err == nil
+}
+
+// Open returns a descriptor of the slot's directory for clone3, and makes the
+// directory if there is none. The caller closes it.
+func (t *Tree) Open(slot uint32) (int, error) {
+	if t.root == "" {
+		return -1, ErrNone
+	}
+	dir := t.below(slot)
+	t.mu.Lock()
+	if t.killed[slot] {
+		if err := unix.Unlinkat(t.rootFD, dir, unix.AT_REMOVEDIR); err != nil && err != unix.ENOENT {
+			t.mu.Unlock()
+			return -1, err
+		}
+		delete(t.killed, slot)
+	}
+	t.mu.Unlock()
+	fd, err := unix.Openat(t.rootFD, dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err == unix.ENOENT {
+		if err := unix.Mkdirat(t.rootFD, dir, 0o755); err != nil && err != unix.EEXIST {
+			return -1, err
+		}
+		fd, err = unix.Openat(t.rootFD, dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	}
+	return fd, err
+}
+
+// Exists reports whether the slot has a directory.
+func (t *Tree) Exists(slot uint32) bool {
+	if t.root == "" {
+		return false
+	}
+	fi, err := os.Stat(t.dir(slot))
+	return err == nil && fi.IsDir()
+}
+
+// Contains reports whether a process with this text of /proc/PID/cgroup is in a
+// group of the tree.
+func (t *Tree) Contains(text string) bool {
+	return t.root != "" && strings.Contains(text, "/"+filepath.Base(t.root)+"/")
+}
+
+// SlotOf reads from the text of /proc/PID/cgroup in which slot's group ("…/pN") a
+// process is, or was when it became a zombie; -1 for none.
+func SlotOf(text string) int {
+	for line := range strings.Lines(text) {
+		path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::")
+		if !ok {
+			continue
+		}
+		if slot, ok := slotOfDir(strings.TrimSuffix(path[strings.LastIndexByte(path, '/')+1:], " (deleted)")); ok {
+			return int(slot)
+		}
+	}
+	return -1
+}
+
+// Members lists the processes in the slot's group, and in groups below it that a
+// privileged descendant may have made.
+func (t *Tree) Members(slot uint32) ([]int, error) {
+	if t.root == "" {
+		return nil, ErrNone
+	}
+	var pids []int
+	err := filepath.WalkDir(t.dir(slot), func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path + "/cgroup.procs")
+		for f := range bytes.FieldsSeq(b) {
+			if pid, err := strconv.Atoi(string(f)); err == nil && pid > 0 {
+				pids = append(pids, pid)
+			}
+		}
+		return err
+	})
+	return pids, err
+}
+
+// OpenEvents opens the slot's cgroup.events, whose end of POLLPRI says that
+// Populated may have changed.
+func (t *Tree) OpenEvents(slot uint32) (int, error) {
+	if t.root == "" {
+		return -1, ErrNone
+	}
+	return unix.Openat(t.rootFD, t.below(slot)+"/cgroup.events", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+}
+
+// Populated reads an open cgroup.events. A file that cannot be read (the directory
+// is gone) belongs to an empty group.
+func Populated(events int) bool {
+	var b [128]byte
+	n, err := unix.Pread(events, b[:], 0)
+	return err == nil && bytes.Contains(b[:n], []byte("populated 1"))
+}
+
+// WaitEmpty waits until nobody is in the slot's group, or until a time.
+func (t *Tree) WaitEmpty(slot uint32, until time.Time) {
+	if fd, err := t.OpenEvents(slot); err == nil {
+		defer unix.Close(fd)
+		waitEmpty(fd, until)
+	}
+}
+
+func waitEmpty(events int, until time.Time) {
+	for Populated(events) && time.Now().Before(until) {
+		unix.Poll([]unix.PollFd{{Fd: int32(events), Events: unix.POLLPRI}}, 20)
+	}
+}
+
+// Kill ends everybody in the slot's group. It does not wait: see WaitEmpty.
+// Kernels without cgroup.kill: ENOTSUP.
+func (t *Tree) Kill(slot uint32) error {
+	if !t.canKill {
+		return unix.ENOTSUP
+	}
+	t.mu.Lock()
+	t.killed[slot] = true
+	t.mu.Unlock()
+	return writeFile(t.dir(slot)+"/cgroup.kill", "1")
+}
+
+// OOMKilled reports whether the kernel's OOM killer struck in the group. It needs
+// the memory controller.
+func (t *Tree) OOMKilled(slot uint32) bool {
+	b, err := os.ReadFile(t.dir(slot) + "/memory.events")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "oom_kill "); ok {
+			return strings.TrimSpace(v) != "0"
+		}
+	}
+	return false
+}
+
+func writeFile(path, s string) error {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_, err = unix.Write(fd, []byte(s))
+	return err
+}

@@ -1,0 +1,116 @@
+//go:build linux
+
+package cgroup
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Find looks in mountinfo for a cgroup2 mount that shows our own group, and makes
+// a directory of this name in it.
+func Find(name string) *Tree {
+	none := func(format string, a ...any) *Tree { return &Tree{why: fmt.Sprintf(format, a...)} }
+	if why := cloneRefused(); why != "" {
+		return none("%s", why)
+	}
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return none("%v", err)
+	}
+	mount, root, ok := mountOf(string(info))
+	if !ok {
+		return none("no cgroup2 filesystem is mounted")
+	}
+	self, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return none("%v", err)
+	}
+	own := ownGroup(string(self))
+	rel, err := filepath.Rel(root, own)
+	if err != nil || strings.HasPrefix(rel, "..") {
+		rel = "."
+	}
+	// A keeper that another keeper's anchor started is in that daemon's own
+	// group already; its processes' groups go beside it, not below.
+	var firstErr error
+	for _, base := range []string{filepath.Join(mount, rel), mount} {
+		dir := filepath.Join(base, name)
+		if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
+			if firstErr == nil {
+				firstErr = err
+			}
+			continue
+		}
+		probe := filepath.Join(dir, "probe")
+		if err := os.Mkdir(probe, 0o755); err != nil && !os.IsExist(err) {
+			if firstErr == nil {
+				firstErr = err
+			}
+			continue
+		}
+		g := &Tree{root: dir, rootFD: unix.AT_FDCWD, killed: map[uint32]bool{}, limited: map[uint32]bool{}}
+		if fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+			g.rootFD = fd
+		}
+		_, err := os.Stat(filepath.Join(probe, "cgroup.kill"))
+		g.canKill = err == nil
+		return g
+	}
+	return none("cgroup2 at %s cannot be written: %v", mount, firstErr)
+}
+
+// cloneRefused says why no process can be forked into a cgroup here; "" if it
+// can. Sandboxes filter clone3 because they cannot see its flags.
+func cloneRefused() string {
+	// Too small to be valid: a kernel that knows the call says so.
+	_, _, err := unix.RawSyscall(unix.SYS_CLONE3, 0, 0, 0)
+	switch {
+	case err != unix.EINVAL:
+		return fmt.Sprintf("clone3 is refused (%v)", err)
+	case !kernelAtLeast(5, 7):
+		return "Linux 5.7 is needed to fork into a cgroup"
+	}
+	return ""
+}
+
+// mountOf finds the cgroup2 mount in the text of mountinfo (proc(5)) and
+// the group that is its root.
+func mountOf(info string) (mount, root string, ok bool) {
+	for line := range strings.Lines(info) {
+		before, after, found := strings.Cut(line, " - ")
+		f := strings.Fields(before)
+		if found && len(f) >= 5 && strings.HasPrefix(after, "cgroup2 ") {
+			return unescapeMount(f[4]), unescapeMount(f[3]), true
+		}
+	}
+	return "", "", false
+}
+
+func unescapeMount(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}
+
+// ownGroup returns the v2 group in the text of /proc/self/cgroup.
+func ownGroup(self string) string {
+	for line := range strings.Lines(self) {
+		if path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
+			return path
+		}
+	}
+	return "/"
+}
+
+func kernelAtLeast(major, minor int) bool {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return false
+	}
+	var a, b int
+	fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &a, &b)
+	return a > major || a == major && b >= minor
+}

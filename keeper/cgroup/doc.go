@@ -1,0 +1,29 @@
+//go:build linux
+
+// Package cgroup gives each process of the keeper a cgroup v2 of its own. The
+// group finds the whole tree of a process, ends it, says when it is empty, and
+// carries the limits of memory, processes and CPU.
+//
+// # The directories
+//
+// Find makes one directory for the keeper below the cgroup that it runs in, or
+// below the mount point where that cannot be written. Each slot of the keeper
+// has a directory pN in it. No controller is needed to find, end and watch a
+// tree, so the "unified" tree beside v1 controllers is enough. Limits need the
+// controller of each.
+//
+// # One directory, many processes
+//
+// A slot's directory is used by one process after the other: making and removing
+// a directory takes a tenth of the time of a start. There are two exceptions:
+//
+//   - A group that was killed is not used again. Recent kernels (seen on 6.18)
+//     also kill whatever is cloned into a group that was killed before. Its
+//     directory is removed, and made anew at the next Open.
+//   - Limits are lifted before the next process uses the group (Limit).
+//
+// A tree that cannot be had (no mount, no permission, clone3 refused) is a Tree
+// whose methods return ErrNone; Why says the reason.
+//
+// All methods may be called concurrently.
+package cgroup
