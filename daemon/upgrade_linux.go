@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/renameio/v2"
 	"github.com/tend-run/tend/anchor"
+	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/launch"
 	"github.com/tend-run/tend/process"
 )
@@ -85,7 +85,7 @@ func (r *roles) upgradeKeeper(ctx context.Context, c *anchor.Client, what upgrad
 		return notABinary(binary, "does not give its keeper, as a tend does: what it writes is no program")
 	}
 	path := launch.KeeperProgram(r.stateDir)
-	if err := renameio.WriteFile(path, program, 0o700); err != nil {
+	if err := replace.Synced(path, program, 0o700); err != nil {
 		return fmt.Errorf("install the keeper: %w", err)
 	}
 	if err = r.inPlace(ctx, path); err == nil {
