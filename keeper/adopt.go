@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +16,7 @@ import (
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/orphan"
 	"github.com/tend-run/tend/keeper/rundir"
+	"github.com/tend-run/tend/keeper/spare"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
@@ -140,17 +140,7 @@ func zombiesIn(slot uint32) (pids []int) {
 // name, or still among the spare ones.
 func (k *Keeper) findSpec(id process.ID) (string, *spool.Journal) {
 	dirs := []string{filepath.Join(k.spool, string(id))}
-	parents, _ := os.ReadDir(k.spool)
-	for _, parent := range parents {
-		if !strings.HasPrefix(parent.Name(), sparePrefix) {
-			continue
-		}
-		spares, _ := os.ReadDir(filepath.Join(k.spool, parent.Name()))
-		for _, s := range spares {
-			dirs = append(dirs, filepath.Join(k.spool, parent.Name(), s.Name()))
-		}
-	}
-	for _, dir := range dirs {
+	for _, dir := range append(dirs, spare.Dirs(k.spool)...) {
 		if j, err := spool.ReadJournal(dir); err == nil && j.Spec.ID == id {
 			return dir, j
 		}

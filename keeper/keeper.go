@@ -52,6 +52,7 @@ import (
 	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/script"
+	"github.com/tend-run/tend/keeper/spare"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 )
@@ -97,7 +98,7 @@ type Keeper struct {
 	procfs   lastFile
 	forks    forks
 	scripts  *script.Starter // nil: the machine allows no scripts
-	spares   *sparePool
+	spares   *spare.Pool
 	stats    machine
 	syncs    *syncer
 	vaulted  epochs       // of the global descriptors
@@ -153,7 +154,7 @@ func Run(cfg Config) (err error) {
 	}
 	term := notifyTerm()
 	unsignalled()
-	k.spares = newSparePool(k.spool, k.stats.files)
+	k.spares = spare.New(k.spool, k.stats.files)
 	k.crew = min(max(2, runtime.NumCPU()), 8)
 	go func() {
 		var wg sync.WaitGroup
@@ -162,7 +163,7 @@ func Run(cfg Config) (err error) {
 		}
 		wg.Wait()
 		k.stats.filesystem()
-		k.spares.fill() // not before: a start may still need a former keeper's directory
+		k.spares.Fill() // not before: a start may still need a former keeper's directory
 	}()
 	k.vaults[inMirror].onLost = k.findMirror
 	if !k.vaults[inMirror].connected() {

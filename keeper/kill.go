@@ -306,7 +306,7 @@ func (k *Keeper) shutdown() {
 		}
 	}
 	k.groups.RemoveAll()
-	k.spares.removeAll()
+	k.spares.RemoveAll()
 }
 
 // procStat returns ppid and session of a process; ok is false if it is gone or

@@ -106,7 +106,7 @@ func (k *Keeper) existing(p *proc, spec *process.Spec) (out *wire.Spawned, werr 
 func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error {
 	now := time.Now()
 	var err error
-	if p.dir, p.journal, err = k.spares.take(p.id); err != nil {
+	if p.dir, p.journal, err = k.spares.Take(p.id); err != nil {
 		p.dir = "" // not ours: abandon must not remove it
 		if errors.Is(err, process.ErrExists) {
 			return &wire.Error{Code: wire.CodeExists}
@@ -161,7 +161,7 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 	failpoint.Hit(failpoint.SpawnNoted)
 	k.depositMore(p, []byte{wire.FDPid}, []int{p.pidfd})
 	failpoint.Hit(failpoint.SpawnPidfd)
-	if final, err := k.spares.settle(p.dir, p.id); err != nil {
+	if final, err := k.spares.Settle(p.dir, p.id); err != nil {
 		k.killNow(p)
 		p.started = false
 		return resourceError("spool", err)
