@@ -17,6 +17,7 @@ import (
 	"github.com/tend-run/tend/keeper/orphan"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/spare"
+	"github.com/tend-run/tend/keeper/vault"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
@@ -25,7 +26,7 @@ import (
 // adoptStart completes a start in whose middle the former keeper died, if the
 // program was forked: it runs, or has run, and must not be run again when the
 // server repeats its request. False: nothing ran, or nobody can know what did.
-func (k *Keeper) adoptStart(p *proc, h held) bool {
+func (k *Keeper) adoptStart(p *proc, h vault.FDs) bool {
 	dir, j := k.findSpec(p.id)
 	if j == nil {
 		return false // not even the spec was written
@@ -150,7 +151,7 @@ func (k *Keeper) findSpec(id process.ID) (string, *spool.Journal) {
 
 // undoStart cleans up after a start that was never announced: the caller was
 // not told that it worked and will repeat it.
-func (k *Keeper) undoStart(p *proc, h held) {
+func (k *Keeper) undoStart(p *proc, h vault.FDs) {
 	k.logf("process %s: taking back a start that did not come to the program", p.id)
 	p.slot.Set(board.FlagTakenBack)
 	if fd, ok := h[wire.FDPid]; ok {
@@ -162,6 +163,6 @@ func (k *Keeper) undoStart(p *proc, h held) {
 	if j, err := spool.ReadJournal(p.dir); err != nil || j.Exit == nil {
 		os.RemoveAll(p.dir)
 	}
-	p.vaulted = epochs{1, 1}
-	k.vaults.drop(&p.vaulted, p.ref)
+	p.vaulted = vault.Epochs{1, 1}
+	k.vaults.Drop(&p.vaulted, p.ref)
 }

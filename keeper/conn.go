@@ -13,6 +13,7 @@ import (
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/rundir"
+	"github.com/tend-run/tend/keeper/vault"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 )
@@ -75,7 +76,7 @@ func (k *Keeper) acceptAnchors() {
 			unix.Close(fd)
 			continue
 		}
-		k.vaults[inAnchor].adopt(fd)
+		k.vaults[vault.Anchor].Connect(fd)
 	}
 }
 

@@ -317,7 +317,7 @@ func (k *Keeper) finish(p *proc) {
 		closeFD(&p.treeFD)
 	}
 	k.closeFiles(p)
-	k.vaults.drop(&p.vaulted, p.ref)
+	k.vaults.Drop(&p.vaulted, p.ref)
 }
 
 // setTimeout kills what scope says when CLOCK_BOOTTIME reaches a time. A clock

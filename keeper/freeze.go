@@ -60,7 +60,7 @@ func (k *Keeper) freeze(st *stillness) error {
 		k.mu.Lock()
 		if k.allLocked(st) {
 			for _, v := range k.vaults {
-				v.mu.Lock()
+				v.Lock()
 			}
 			st.whole = true
 			return nil
@@ -122,7 +122,7 @@ func (k *Keeper) allLocked(st *stillness) bool {
 func (k *Keeper) thaw(st *stillness) {
 	if st.whole {
 		for _, v := range k.vaults {
-			v.mu.Unlock()
+			v.Unlock()
 		}
 		k.mu.Unlock()
 	}

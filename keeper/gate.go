@@ -81,7 +81,7 @@ func (k *Keeper) addGate(p *proc, child []int) ([]int, *wire.Error) {
 func (k *Keeper) openGate(p *proc) {
 	writeAll(p.gate, []byte{1})
 	closeFD(&p.gate)
-	k.vaults.drop(&p.vaulted, p.ref, wire.FDGate)
+	k.vaults.Drop(&p.vaulted, p.ref, wire.FDGate)
 }
 
 // executeGated is execute with a gate.

@@ -53,6 +53,7 @@ import (
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/script"
 	"github.com/tend-run/tend/keeper/spare"
+	"github.com/tend-run/tend/keeper/vault"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 )
@@ -92,7 +93,7 @@ type Keeper struct {
 	wakeFD   int
 	listen   int
 	null     int // /dev/null, for processes without input
-	vaults   vaults
+	vaults   vault.Pair
 	groups   *cgroup.Tree
 	line     lineage
 	procfs   lastFile
@@ -101,7 +102,7 @@ type Keeper struct {
 	spares   *spare.Pool
 	stats    machine
 	syncs    *syncer
-	vaulted  epochs       // of the global descriptors
+	vaulted  vault.Epochs // of the global descriptors
 	cached   atomic.Int32 // open spool files
 
 	mu    sync.Mutex
@@ -165,8 +166,8 @@ func Run(cfg Config) (err error) {
 		k.stats.filesystem()
 		k.spares.Fill() // not before: a start may still need a former keeper's directory
 	}()
-	k.vaults[inMirror].onLost = k.findMirror
-	if !k.vaults[inMirror].connected() {
+	k.vaults[vault.Mirror].OnLost = k.findMirror
+	if !k.vaults[vault.Mirror].Connected() {
 		k.findMirror()
 	}
 	for range k.crew {
@@ -193,7 +194,7 @@ func (k *Keeper) begin() (err error) {
 		return fmt.Errorf("epoll: %w", err)
 	}
 	for i, sock := range []int{k.cfg.Vault, -1} {
-		if k.vaults[i], err = newVault(sock); err != nil {
+		if k.vaults[i], err = vault.New(sock); err != nil {
 			return err
 		}
 	}
@@ -252,7 +253,7 @@ func (k *Keeper) work() {
 		for _, ev := range events[:max(n, 0)] {
 			switch ev.Fd {
 			case onMirror:
-				k.vaults[inMirror].lost()
+				k.vaults[vault.Mirror].Disconnect()
 				continue
 			case onFreeze:
 				continue

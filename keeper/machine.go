@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/vault"
 	"github.com/tend-run/tend/spool"
 )
 
@@ -127,7 +128,7 @@ func (m *machine) facts(k *Keeper) []string {
 	default:
 		fact("kill_reaches_tree", "cgroup.kill in "+k.groups.Root(), k.groupless())
 	}
-	anchor, mirror := k.vaults[inAnchor].complete(), k.vaults[inMirror].complete()
+	anchor, mirror := k.vaults[vault.Anchor].Complete(), k.vaults[vault.Mirror].Complete()
 	vault, both := "", ""
 	if !anchor && !mirror {
 		vault = "neither anchor nor launcher holds all descriptors at this moment: a keeper killed now breaks pipes"

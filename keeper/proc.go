@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/vault"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
@@ -40,9 +41,9 @@ type proc struct {
 	stdin stdin
 	gate  int // at which the child waits; see gate.go
 
-	vaulted  epochs // the vaults' in which all descriptors were deposited
-	owed     []byte // journal records that found no room yet
-	journal  int    // spool files, opened at need and closed under pressure
+	vaulted  vault.Epochs // the vaults' in which all descriptors were deposited
+	owed     []byte       // journal records that found no room yet
+	journal  int          // spool files, opened at need and closed under pressure
 	index    int
 	indexEnd int64
 	// indexBase: the records before it are freed. A next keeper looks again.

@@ -11,13 +11,14 @@ import (
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/orphan"
 	"github.com/tend-run/tend/keeper/rundir"
+	"github.com/tend-run/tend/keeper/vault"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
 )
 
 // readopt takes one process over.
-func (k *Keeper) readopt(ref wire.Ref, s board.Slot, h held) {
+func (k *Keeper) readopt(ref wire.Ref, s board.Slot, h vault.FDs) {
 	p := newProc(ref, s.ID(), s)
 	p.dir = filepath.Join(k.spool, string(p.id))
 	k.name(p)
@@ -38,20 +39,20 @@ func (k *Keeper) readopt(ref wire.Ref, s board.Slot, h held) {
 			return
 		}
 		k.undoStart(p, h)
-		h.close()
+		h.Close()
 		p.mu.Unlock()
 		k.release(p)
 	})
 }
 
 // goOn continues a process that was started.
-func (k *Keeper) goOn(p *proc, h held) {
+func (k *Keeper) goOn(p *proc, h vault.FDs) {
 	s, id, flags := p.slot, p.id, p.slot.Flags()
 	p.started, p.pid, p.began = true, s.PID(), s.Reserved()
 	p.group = k.inGroup(p)
 	if flags&board.FlagFinal != 0 {
 		p.exited, p.gone, p.final = true, true, true
-		h.close()
+		h.Close()
 		return
 	}
 	announced := &spool.Progress{IndexEnd: s.IndexEnd()}
@@ -93,12 +94,12 @@ func (k *Keeper) goOn(p *proc, h held) {
 		e := s.Exit()
 		k.record(p, spool.AppendExited(nil, e.Time, e))
 	}
-	p.vaulted[inAnchor] = 1 // it holds all, or everything is deposited anew
+	p.vaulted[vault.Anchor] = 1 // it holds all, or everything is deposited anew
 	k.rewatch(p, rec)
 }
 
 // adoptFDs gives the descriptors their places and the streams their offsets.
-func (k *Keeper) adoptFDs(p *proc, h held, rec *spool.Recovered) {
+func (k *Keeper) adoptFDs(p *proc, h vault.FDs, rec *spool.Recovered) {
 	take := func(kind byte) int {
 		if fd, ok := h[kind]; ok {
 			delete(h, kind)
@@ -148,16 +149,16 @@ func (k *Keeper) adoptFDs(p *proc, h held, rec *spool.Recovered) {
 			closeFD(&in.mem)
 			closeFD(&in.feedR)
 			closeFD(&in.feedW)
-			p.vaulted = epochs{1, 1}
-			k.vaults.drop(&p.vaulted, p.ref, wire.FDStdin, wire.FDStdinMem, wire.FDFeedR, wire.FDFeedW)
+			p.vaulted = vault.Epochs{1, 1}
+			k.vaults.Drop(&p.vaulted, p.ref, wire.FDStdin, wire.FDStdinMem, wire.FDFeedR, wire.FDFeedW)
 		}
 	}
 	p.pidfd = take(wire.FDPid)
 	if p.gate = take(wire.FDGate); p.gate >= 0 { // its child may wait, or have gone on
-		p.vaulted = epochs{1, 1}
+		p.vaulted = vault.Epochs{1, 1}
 		k.openGate(p)
 	}
-	h.close() // kinds this version does not know
+	h.Close() // kinds this version does not know
 }
 
 // rewatch starts watching again, and goes on with what was under way.

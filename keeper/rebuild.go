@@ -18,6 +18,7 @@ import (
 	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/feed"
 	"github.com/tend-run/tend/keeper/orphan"
+	"github.com/tend-run/tend/keeper/vault"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
@@ -32,7 +33,7 @@ import (
 
 // openBoard opens the board that a former keeper left, or makes another of what
 // is left of it. It takes the descriptor over.
-func (k *Keeper) openBoard(fd int, procs map[wire.Ref]held) error {
+func (k *Keeper) openBoard(fd int, procs map[wire.Ref]vault.FDs) error {
 	b, err := board.Open(fd)
 	if err == nil {
 		if err = damage(b, procs); err == nil {
@@ -51,7 +52,7 @@ func (k *Keeper) openBoard(fd int, procs map[wire.Ref]held) error {
 }
 
 // damage says what on a board cannot be so; nil if all can.
-func damage(b *board.Board, procs map[wire.Ref]held) error {
+func damage(b *board.Board, procs map[wire.Ref]vault.FDs) error {
 	for ref := range procs {
 		if ref.Slot >= b.Used() {
 			return fmt.Errorf("a vault holds descriptors of slot %d, and %d were used", ref.Slot, b.Used())
@@ -69,7 +70,7 @@ func damage(b *board.Board, procs map[wire.Ref]held) error {
 }
 
 // rebuild makes a board.
-func (k *Keeper) rebuild(fd int, procs map[wire.Ref]held) error {
+func (k *Keeper) rebuild(fd int, procs map[wire.Ref]vault.FDs) error {
 	old, err := board.Remains(fd)
 	if err != nil {
 		return fmt.Errorf("remains of the board: %w", err)
@@ -121,7 +122,7 @@ func (k *Keeper) rebuild(fd int, procs map[wire.Ref]held) error {
 
 // assign writes down of a process what its journal and its descriptors tell.
 // goOn does the rest, as after any crash.
-func (k *Keeper) assign(s board.Slot, ref wire.Ref, h held, j *spool.Journal) {
+func (k *Keeper) assign(s board.Slot, ref wire.Ref, h vault.FDs, j *spool.Journal) {
 	s.Assign(ref.Gen, j.Spec.ID)
 	pid := j.Started.PID
 	if started := orphan.Started(pid); pidOf(h) == pid && started > 0 {
@@ -181,7 +182,7 @@ func (k *Keeper) slotHolds(slot uint32, pid int) bool {
 }
 
 // pidOf is the pid that a process's pidfd is of; 0: it has none, or was collected.
-func pidOf(h held) int {
+func pidOf(h vault.FDs) int {
 	fd, ok := h[wire.FDPid]
 	if !ok {
 		return 0
@@ -227,7 +228,7 @@ func (k *Keeper) unfinished() (out journals) {
 
 // find finds the process whose descriptors are h: by its place, which the journal
 // says, or, of one that a former version started, by its pid.
-func (js journals) find(ref wire.Ref, h held, taken map[process.ID]bool) *spool.Journal {
+func (js journals) find(ref wire.Ref, h vault.FDs, taken map[process.ID]bool) *spool.Journal {
 	pid := pidOf(h)
 	for _, j := range js {
 		switch {

@@ -14,6 +14,7 @@ import (
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/failpoint"
+	"github.com/tend-run/tend/keeper/vault"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 )
@@ -48,11 +49,11 @@ func (k *Keeper) restore(fd int) error {
 		}
 	}
 	for i := range k.vaults {
-		if k.vaults[i], err = newVault(fdIn(g.Vaults[i])); err != nil {
+		if k.vaults[i], err = vault.New(fdIn(g.Vaults[i])); err != nil {
 			return err
 		}
 		v := k.vaults[i]
-		v.refill = func(again func(put func() bool) bool) bool { return k.handOver(i, again) }
+		v.Refill = func(again func(put func() bool) bool) bool { return k.handOver(i, again) }
 	}
 	k.identify(true)
 	k.groups.SetMarks(cgroup.Marks{Killed: slotsOf(g.Killed), Limited: slotsOf(g.Limited)})
@@ -71,11 +72,11 @@ func (k *Keeper) restore(fd int) error {
 	}
 	for i, v := range k.vaults {
 		k.depositGlobals(i)
-		if v.sock >= 0 && !g.Complete[i] {
-			v.renew()
+		if v.Connected() && !g.Complete[i] {
+			v.Resend()
 		}
 	}
-	if sock := k.vaults[inMirror].sock; sock >= 0 {
+	if sock := k.vaults[vault.Mirror].Socket(); sock >= 0 {
 		ev := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: onMirror}
 		unix.EpollCtl(k.ep, unix.EPOLL_CTL_MOD, sock, &ev)
 	}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+
+	"github.com/tend-run/tend/keeper/vault"
 )
 
 // A snapshot is how a keeper hands itself over to the program that it executes
@@ -51,11 +53,11 @@ type snapshot struct {
 
 type snapshotKeeper struct {
 	EP, Board, Wake, Listen, Lock int64
-	Vaults                        [vaultCount]int64 // sockets
-	Complete                      [vaultCount]bool  // it holds everything
-	Upgrades                      int64             // so far
-	Began                         int64             // monotonic clock, ns
-	Killed, Limited               []byte            // slots, see slotList
+	Vaults                        [vault.Count]int64 // sockets
+	Complete                      [vault.Count]bool  // it holds everything
+	Upgrades                      int64              // so far
+	Began                         int64              // monotonic clock, ns
+	Killed, Limited               []byte             // slots, see slotList
 }
 
 type snapshotProc struct {
@@ -105,8 +107,8 @@ type field struct {
 func (k *snapshotKeeper) fields() []field {
 	return []field{
 		{tag: 1, number: &k.EP}, {tag: 2, number: &k.Board}, {tag: 3, number: &k.Wake}, {tag: 4, number: &k.Listen}, {tag: 5, number: &k.Lock},
-		{tag: 6, number: &k.Vaults[inAnchor]}, {tag: 7, flag: &k.Complete[inAnchor]},
-		{tag: 8, number: &k.Vaults[inMirror]}, {tag: 9, flag: &k.Complete[inMirror]},
+		{tag: 6, number: &k.Vaults[vault.Anchor]}, {tag: 7, flag: &k.Complete[vault.Anchor]},
+		{tag: 8, number: &k.Vaults[vault.Mirror]}, {tag: 9, flag: &k.Complete[vault.Mirror]},
 		{tag: 10, number: &k.Upgrades}, {tag: 11, number: &k.Began}, {tag: 12, bytes: &k.Killed}, {tag: 13, bytes: &k.Limited},
 	}
 }

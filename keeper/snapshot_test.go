@@ -10,13 +10,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tend-run/tend/keeper/vault"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
 func example() *snapshot {
 	return &snapshot{
-		Keeper: snapshotKeeper{EP: 4, Board: 5, Wake: 6, Listen: 7, Lock: 8, Vaults: [vaultCount]int64{9, 10}, Complete: [vaultCount]bool{true, false},
+		Keeper: snapshotKeeper{EP: 4, Board: 5, Wake: 6, Listen: 7, Lock: 8, Vaults: [vault.Count]int64{9, 10}, Complete: [vault.Count]bool{true, false},
 			Upgrades: 3, Began: 123456789, Killed: slotList(map[uint32]bool{7: true}), Limited: slotList(map[uint32]bool{300: true})},
 		Procs: []snapshotProc{
 			{Slot: 1, Gen: 2, PID: 4711, PIDFD: 11, Flags: snapStarted | snapPTY | snapStdinOpen, IndexEnd: 64, Limit: 1 << 32, Policy: 1,

@@ -245,7 +245,7 @@ func (k *Keeper) abandon(p *proc) {
 	closeFD(&p.stdin.fd)
 	closeFD(&p.pidfd)
 	closeFD(&p.gate)
-	k.vaults.drop(&p.vaulted, p.ref)
+	k.vaults.Drop(&p.vaulted, p.ref)
 	k.closeFiles(p)
 	if p.dir != "" {
 		if err := spool.RemoveDir(p.dir); err != nil {
@@ -258,18 +258,18 @@ func (k *Keeper) abandon(p *proc) {
 // deposit puts all of the process's descriptors into both vaults. p.mu is held.
 func (k *Keeper) deposit(p *proc) {
 	kinds, fds := p.holdings()
-	k.vaults.put(&p.vaulted, true, p.ref, kinds, fds)
+	k.vaults.Put(&p.vaulted, true, p.ref, kinds, fds)
 }
 
 // depositMore adds descriptors. A vault that is just being filled anew gets all
 // that the process has: what depends on the new ones happens next. p.mu is held.
 func (k *Keeper) depositMore(p *proc, kinds []byte, fds []int) {
 	for i, v := range k.vaults {
-		if v.put(&p.vaulted[i], false, p.ref, kinds, fds) {
+		if v.Put(&p.vaulted[i], false, p.ref, kinds, fds) {
 			continue
 		}
 		all, allFDs := p.holdings()
-		v.put(&p.vaulted[i], true, p.ref, all, allFDs)
+		v.Put(&p.vaulted[i], true, p.ref, all, allFDs)
 	}
 }
 

@@ -202,8 +202,8 @@ func (k *Keeper) closeStdin(p *proc) {
 		k.unwatch(p.stdin.fd)
 		closeFD(&p.stdin.fd)
 		failpoint.Hit(failpoint.StdinClosed)
-		k.vaults.drop(&p.vaulted, p.ref, wire.FDStdin)
-		k.vaults.hurry()
+		k.vaults.Drop(&p.vaulted, p.ref, wire.FDStdin)
+		k.vaults.Hurry()
 	}
 	k.closeFeed(p)
 	k.announce(p)
@@ -215,6 +215,6 @@ func (k *Keeper) closeFeed(p *proc) {
 		closeFD(&p.stdin.feedR)
 		closeFD(&p.stdin.feedW)
 		p.slot.Clear(board.FlagStdinMem)
-		k.vaults.drop(&p.vaulted, p.ref, wire.FDStdinMem, wire.FDFeedR, wire.FDFeedW)
+		k.vaults.Drop(&p.vaulted, p.ref, wire.FDStdinMem, wire.FDFeedR, wire.FDFeedW)
 	}
 }

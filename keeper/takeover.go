@@ -13,13 +13,15 @@ import (
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/orphan"
 	"github.com/tend-run/tend/keeper/rundir"
+	"github.com/tend-run/tend/keeper/vault"
 	"github.com/tend-run/tend/keeper/wire"
 )
 
 // takeOver starts from what a former keeper left in the vaults, or afresh: the
 // way after a crash.
 func (k *Keeper) takeOver() error {
-	held, err := k.vaults[inAnchor].fetch(fetchTimeout)
+	anchor := k.vaults[vault.Anchor].Socket()
+	held, err := vault.Fetch(anchor, vault.FetchTimeout)
 	if err != nil {
 		k.logf("vault of the anchor is not readable: %v", err)
 	}
@@ -30,16 +32,16 @@ func (k *Keeper) takeOver() error {
 		if more, merr := k.fetchMirror(); merr != nil {
 			k.logf("the launcher's mirror is not readable: %v", merr)
 		} else if more != nil {
-			merge(held, more)
+			vault.Merge(held, more)
 		} else if err == unix.EAGAIN { // nobody but the anchor, which stands still
-			if err = k.vaults[inAnchor].fetchRest(held, lastFetchTimeout); err != nil {
+			if err = vault.FetchRest(anchor, held, vault.LastFetchTimeout); err != nil {
 				k.logf("vault of the anchor is still not readable: %v", err)
 			}
 			complete = k.complete(held)
 		}
 	}
 	if err == unix.EAGAIN {
-		k.vaults[inAnchor].discardRest()
+		vault.DiscardRest(anchor)
 	}
 	failpoint.Hit(failpoint.TakeoverFetched)
 	globals := held[global]
@@ -51,7 +53,7 @@ func (k *Keeper) takeOver() error {
 		return err
 	}
 	for i, v := range k.vaults {
-		v.refill = func(again func(put func() bool) bool) bool { return k.handOver(i, again) }
+		v.Refill = func(again func(put func() bool) bool) bool { return k.handOver(i, again) }
 		k.depositGlobals(i)
 	}
 	failpoint.Hit(failpoint.TakeoverGlobals)
@@ -62,7 +64,7 @@ func (k *Keeper) takeOver() error {
 		h := held[ref]
 		delete(held, ref)
 		if s.Flags()&board.FlagUsed == 0 {
-			h.close()
+			h.Close()
 			k.free = append(k.free, slot-1)
 			continue
 		}
@@ -70,12 +72,12 @@ func (k *Keeper) takeOver() error {
 		failpoint.Hit(failpoint.TakeoverAdopted)
 	}
 	for ref, h := range held { // of a slot that has another owner by now
-		h.close()
-		e := epochs{1, 1}
-		k.vaults.drop(&e, ref)
+		h.Close()
+		e := vault.Epochs{1, 1}
+		k.vaults.Drop(&e, ref)
 	}
 	if !complete {
-		k.vaults[inAnchor].renew()
+		k.vaults[vault.Anchor].Resend()
 	}
 	failpoint.Hit(failpoint.TakeoverDone)
 	// The server sleeps on news of the former keeper: let it look at all.
@@ -85,7 +87,7 @@ func (k *Keeper) takeOver() error {
 }
 
 // complete reports whether the anchor's holdings are everything.
-func (k *Keeper) complete(all map[wire.Ref]held) bool {
+func (k *Keeper) complete(all map[wire.Ref]vault.FDs) bool {
 	fd, ok := all[wire.Ref{Slot: wire.VaultGlobal}][wire.FDBoard]
 	if !ok {
 		return false
@@ -102,7 +104,7 @@ func (k *Keeper) complete(all map[wire.Ref]held) bool {
 	defer b.Close()
 	for i := range b.Used() {
 		s := b.Slot(i)
-		if !covered(s.Flags(), s.PID() != 0, all[wire.Ref{Slot: i, Gen: s.Gen()}]) {
+		if !vault.Covers(s.Flags(), s.PID() != 0, all[wire.Ref{Slot: i, Gen: s.Gen()}]) {
 			return false
 		}
 	}
@@ -111,7 +113,7 @@ func (k *Keeper) complete(all map[wire.Ref]held) bool {
 
 // fetchMirror asks the launcher for what it holds. The connection is not kept:
 // findMirror makes another, on which everything is deposited anew.
-func (k *Keeper) fetchMirror() (map[wire.Ref]held, error) {
+func (k *Keeper) fetchMirror() (map[wire.Ref]vault.FDs, error) {
 	sock, err := k.run.Dial(rundir.MirrorSocket, unix.SOCK_SEQPACKET)
 	if errors.Is(err, rundir.ErrNobody) {
 		return nil, nil
@@ -120,8 +122,7 @@ func (k *Keeper) fetchMirror() (map[wire.Ref]held, error) {
 		return nil, err
 	}
 	defer unix.Close(sock)
-	v := vault{sock: sock}
-	return v.fetch(lastFetchTimeout)
+	return vault.Fetch(sock, vault.LastFetchTimeout)
 }
 
 // How often a keeper without a launcher looks for one: often at first, since a
@@ -140,7 +141,7 @@ func (k *Keeper) tryMirror(tries int) {
 	if err == nil {
 		ev := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: onMirror}
 		if err = unix.EpollCtl(k.ep, unix.EPOLL_CTL_ADD, sock, &ev); err == nil {
-			k.vaults[inMirror].adopt(sock)
+			k.vaults[vault.Mirror].Connect(sock)
 			return
 		}
 		unix.Close(sock)
@@ -157,18 +158,12 @@ var globalKinds = []byte{wire.FDBoard, wire.FDWake, wire.FDListen, wire.FDUrgent
 // depositGlobals puts what belongs to no process into one vault.
 func (k *Keeper) depositGlobals(i int) bool {
 	v := k.vaults[i]
-	return v.put(&k.vaulted[i], true, wire.Ref{Slot: wire.VaultGlobal}, globalKinds, []int{k.board.FD(), k.wakeFD, k.listen, v.urgent})
-}
-
-func (h held) close() {
-	for _, fd := range h {
-		unix.Close(fd)
-	}
+	return v.Put(&k.vaulted[i], true, wire.Ref{Slot: wire.VaultGlobal}, globalKinds, []int{k.board.FD(), k.wakeFD, k.listen, v.Urgent()})
 }
 
 // openGlobals opens what belongs to no process; procs is what the vaults hold of
 // the others.
-func (k *Keeper) openGlobals(h held, procs map[wire.Ref]held) (err error) {
+func (k *Keeper) openGlobals(h vault.FDs, procs map[wire.Ref]vault.FDs) (err error) {
 	if fd, ok := h[wire.FDUrgent]; ok {
 		unix.Close(fd) // each keeper has its own
 	}
@@ -217,7 +212,7 @@ func (k *Keeper) handOver(i int, again func(put func() bool) bool) bool {
 				return true
 			}
 			kinds, fds := p.holdings()
-			return k.vaults[i].put(&p.vaulted[i], true, p.ref, kinds, fds)
+			return k.vaults[i].Put(&p.vaulted[i], true, p.ref, kinds, fds)
 		})
 	}
 	return ok

@@ -13,6 +13,7 @@ import (
 	"github.com/tend-run/tend/keeper/calm"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/memory"
+	"github.com/tend-run/tend/keeper/vault"
 	"github.com/tend-run/tend/keeper/wire"
 )
 
@@ -119,7 +120,8 @@ func (k *Keeper) takeSnapshot(st *stillness) *snapshot {
 		Upgrades: k.upgrades + 1, Began: st.begun,
 	}}
 	for i, v := range k.vaults {
-		s.Keeper.Vaults[i], s.Keeper.Complete[i] = fdOut(v.sock), v.sock >= 0 && !v.behind
+		sock, complete := v.Locked()
+		s.Keeper.Vaults[i], s.Keeper.Complete[i] = fdOut(sock), complete
 	}
 	marks := k.groups.Marks()
 	s.Keeper.Killed, s.Keeper.Limited = slotList(marks.Killed), slotList(marks.Limited)
@@ -170,7 +172,7 @@ func (p *proc) snapshot() snapshotProc {
 // descriptors are all that must stay open.
 func (s *snapshot) descriptors() []int {
 	k := &s.Keeper
-	all := []int64{k.EP, k.Board, k.Wake, k.Listen, k.Lock, k.Vaults[inAnchor], k.Vaults[inMirror]}
+	all := []int64{k.EP, k.Board, k.Wake, k.Listen, k.Lock, k.Vaults[vault.Anchor], k.Vaults[vault.Mirror]}
 	for i := range s.Procs {
 		p := &s.Procs[i]
 		all = append(all, p.PIDFD, p.StdinFD, p.Mem, p.FeedR, p.FeedW, p.TreeFD)

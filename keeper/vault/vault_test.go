@@ -1,6 +1,6 @@
 //go:build linux
 
-package keeper
+package vault
 
 import (
 	"os"
@@ -40,18 +40,18 @@ func TestAVaultCoversASlotOnlyWithAllThatMayStillBeNeeded(t *testing.T) {
 		{"input that waits is needed", live | board.FlagStdinMem, []byte{wire.FDStdout, wire.FDStderr, wire.FDPid}, false},
 		{"input that waits is held", live | board.FlagStdinMem, []byte{wire.FDStdout, wire.FDStderr, wire.FDPid, wire.FDStdinMem}, true},
 	} {
-		h := held{}
+		h := FDs{}
 		for _, k := range c.kinds {
 			h[k] = 0
 		}
-		if got := covered(c.flags, true, h); got != c.want {
-			t.Errorf("%s: covered is %v", c.name, got)
+		if got := Covers(c.flags, true, h); got != c.want {
+			t.Errorf("%s: Covers is %v", c.name, got)
 		}
 	}
 }
 
 func TestAStartThatDidNotForkNeedsNothing(t *testing.T) {
-	if !covered(board.FlagUsed, false, nil) {
+	if !Covers(board.FlagUsed, false, nil) {
 		t.Error("something is missed")
 	}
 }
@@ -67,8 +67,8 @@ func TestMergingVaultsTakesWhatIsMissingAndClosesTheRest(t *testing.T) {
 	isOpen := func(fd int) bool { _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); return err == nil }
 	a, b := wire.Ref{Slot: 1, Gen: 1}, wire.Ref{Slot: 2, Gen: 1}
 	mine, double, more, other := open(), open(), open(), open()
-	all := map[wire.Ref]held{a: {wire.FDStdout: mine}}
-	merge(all, map[wire.Ref]held{a: {wire.FDStdout: double, wire.FDPid: more}, b: {wire.FDPid: other}})
+	all := map[wire.Ref]FDs{a: {wire.FDStdout: mine}}
+	Merge(all, map[wire.Ref]FDs{a: {wire.FDStdout: double, wire.FDPid: more}, b: {wire.FDPid: other}})
 	if all[a][wire.FDStdout] != mine || all[a][wire.FDPid] != more || all[b][wire.FDPid] != other {
 		t.Errorf("merged to %v", all)
 	}
@@ -76,7 +76,7 @@ func TestMergingVaultsTakesWhatIsMissingAndClosesTheRest(t *testing.T) {
 		t.Error("exactly the duplicate must be closed")
 	}
 	for _, h := range all {
-		h.close()
+		h.Close()
 	}
 }
 
@@ -86,7 +86,7 @@ func TestAHolderThatNapsIsWokenBeforeItsQueueIsFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(pair[1])
-	v, err := newVault(pair[0])
+	v, err := New(pair[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestAHolderThatNapsIsWokenBeforeItsQueueIsFull(t *testing.T) {
 	defer unix.Close(pair[0])
 	epoch := v.epoch
 	for i := range 10 * maxQueued {
-		v.drop(&epoch, wire.Ref{Slot: uint32(i), Gen: 1})
+		v.Drop(&epoch, wire.Ref{Slot: uint32(i), Gen: 1})
 		var b [8]byte
 		if _, err := unix.Read(v.urgent, b[:]); err == nil { // the holder looks
 			if (i+1)%maxQueued != 0 {
