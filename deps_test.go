@@ -122,7 +122,7 @@ func TestDeps(t *testing.T) {
 		{"face/distant", []string{"process", "part", "face", "face/distant", "files", "internal/pattern", "internal/replace"}},
 		{"face", []string{"process", "part", "face"}},
 		{"gen", []string{"gen"}},
-		{"internal/torture", []string{".", "process", "keeper/failpoint"}},
+		{"internal/torture", []string{".", "process", "keeper/failpoint", "internal/testdaemon"}},
 		{"internal/tendpb", []string{"process", "view", "gen/tend"}},
 		{"internal/account", []string{"process"}},
 		{"internal/fakeproc", []string{"process", "observe", "internal/account"}},
@@ -131,7 +131,8 @@ func TestDeps(t *testing.T) {
 		{"internal/cleansignals", nil},
 		{"internal/poorkernel", nil},
 		{"internal/replace", nil},
-		{"internal/daemontest", []string{"process", "."}},
+		{"internal/testbin", nil},
+		{"internal/testdaemon", []string{"process", "."}},
 		{"internal/peer", nil},
 		{"part", nil},
 		{"server", []string{"process", "face", "part", "driver", "metrics", "internal/replace", "internal/peer"}},
@@ -140,7 +141,7 @@ func TestDeps(t *testing.T) {
 		{"test/conformance", []string{"process", "anchor", "gen", "face/distant"}},
 		{"test/crashtest", nil},
 		{"test/limits", nil},
-		{"test/bench", []string{".", "process", "anchor", "gen", "face/distant"}},
+		{"test/bench", []string{".", "process", "anchor", "gen", "face/distant", "internal/testbin", "internal/testdaemon"}},
 		{"cmd/internal/role", []string{"anchor", "keeper", "internal/cleansignals"}},
 		{"cmd/tend-keeper", []string{"cmd/internal/role"}},
 		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "face/distant", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "internal/account", "internal/payload", "internal/peer", "internal/replace", "internal/torture"}},
@@ -169,7 +170,7 @@ func TestDeps(t *testing.T) {
 	t.Run("only cmd reads flags and the environment", func(t *testing.T) {
 		for path, p := range pkgs {
 			// processtest re-executes the test binary; bench is a command.
-			if within(path, "cmd", "test/bench", "process/processtest", "internal/fakeproc", "internal/daemontest") {
+			if within(path, "cmd", "test/bench", "process/processtest", "internal/fakeproc") {
 				continue
 			}
 			for _, file := range p.GoFiles {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,18 +13,7 @@ import (
 // beside it, as after `go install`, tend plays the roles itself. Each role may
 // die, and the file may be gone, as after `go run`.
 func TestATendBuiltByGoAloneKeepsItsPromise(t *testing.T) {
-	payload, err := filepath.Abs("../../internal/payload/tend-keeper")
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{payload: ""}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	state := filepath.Join(dir, "state")
 	output := func(name string, args ...string) string {
 		t.Helper()
@@ -39,9 +27,16 @@ func TestATendBuiltByGoAloneKeepsItsPromise(t *testing.T) {
 		return string(out)
 	}
 	t.Cleanup(func() { endDaemon(t, state) })
-	// The daemon that this starts outlives the program, which go run removes.
-	if got := output("go", "run", "-overlay", filepath.Join(dir, "overlay.json"), ".", "run", "--", "echo", "hi"); got != "hi\n" {
-		t.Fatalf("go run . run -- echo hi printed %q", got)
+	// The daemon that this starts outlives the program, which is removed as go run does it.
+	gone := filepath.Join(dir, "tend")
+	if err := os.Link(bare, gone); err != nil {
+		t.Fatal(err)
+	}
+	if got := output(gone, "run", "--", "echo", "hi"); got != "hi\n" {
+		t.Fatalf("tend run -- echo hi printed %q", got)
+	}
+	if err := os.Remove(gone); err != nil {
+		t.Fatal(err)
 	}
 	tend := filepath.Join(binaries, "tend")
 	// One line for each line of input, and a status of its own at its end.

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/internal/testdaemon"
 )
 
 // mayMount reports whether this process may change mounts, in a namespace of
@@ -69,35 +69,19 @@ func TestServeRefusesAMachineOnWhichItCannotWork(t *testing.T) {
 // poorDaemon is a daemon of the programs on a kernel that lacks something.
 func poorDaemon(t *testing.T, world poorkernel.World, flags ...string) (state string) {
 	t.Helper()
-	state, err := os.MkdirTemp("", "tend-poor-")
+	dir, err := os.MkdirTemp("", "tend-poor-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(state) })
-	cmd, err := poorkernel.Command(world, append([]string{filepath.Join(binaries, "tend"), "serve", "--listen", "none", "--state-dir", state}, flags...)...)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	cmd, err := poorkernel.Command(world, filepath.Join(binaries, "tend"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("tend serve ended with %v:\n%s", err, &log)
-		}
-	})
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		_, _, status := poorTend(t, state, "status")
-		if status == 0 {
-			return state
-		}
-		if time.Now().After(end) {
-			t.Fatalf("status: %d:\n%s", status, &log)
-		}
-	}
+	state = testdaemon.StateDir(dir)
+	flags = append(flags, "--socket", filepath.Join(state, "tend.sock"))
+	testdaemon.Serve(t, testdaemon.Config{Command: cmd.Args, Dir: dir, Flags: flags})
+	return state
 }
 
 // poorTend runs a command line with the daemon on the state directory.

@@ -12,63 +12,27 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/internal/testbin"
+	"github.com/tend-run/tend/internal/testdaemon"
 )
 
-// binaries is the directory with tend and tend-keeper, built once: the scripts
-// run the real programs and the real roles.
-var binaries string
+// binaries is the directory with tend and tend-keeper, and bare a tend that has
+// no tend-keeper: the scripts run the real programs and the real roles.
+var binaries, bare string
 
 func TestMain(m *testing.M) {
 	poorkernel.Main(os.Environ())
-	os.Exit(testMain(m))
-}
-
-func testMain(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "tend")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
 	// Tests that end their daemon must not end the one the developer works with.
 	for _, name := range []string{"TEND_URL", "TEND_TOKEN", "TEND_STATE_DIR"} {
 		os.Unsetenv(name)
 	}
-	if err := build(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	binaries = dir
-	return m.Run()
-}
-
-// build builds tend-keeper, and tend around it as "make build" does, but
-// without a file in the source tree: one that lies there may be old.
-func build(dir string) error {
-	payload, err := filepath.Abs("../../internal/payload/tend-keeper")
-	if err != nil {
-		return err
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{payload: filepath.Join(dir, "tend-keeper")}})
-	if err != nil {
-		return err
-	}
-	overlayFile := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
-		return err
-	}
-	for _, args := range [][]string{{"../tend-keeper"}, {"-overlay", overlayFile, "."}} {
-		cmd := exec.Command("go", append([]string{"build", "-o", dir}, args...)...)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build the programs: %w\n%s", err, out)
-		}
-	}
-	return nil
+	os.Exit(testbin.Main(func(dir string) int {
+		binaries, bare = filepath.Dir(testbin.Released.Tend(dir)), testbin.Bare.Tend(dir)
+		return m.Run()
+	}, testbin.Released, testbin.Bare))
 }
 
 func TestScripts(t *testing.T) {
@@ -109,22 +73,11 @@ func endDaemon(t *testing.T, state string) {
 	if _, err := os.Stat(state); err != nil {
 		return
 	}
-	before := roles(state, "")
 	cmd := exec.Command(filepath.Join(binaries, "tend"), "--state-dir", state, "shutdown")
 	if out, err := cmd.CombinedOutput(); err != nil && !bytes.Contains(out, []byte("no daemon is running")) {
 		t.Errorf("shut down %s: %v %s", state, err, out)
 	}
-	for _, pid := range before {
-		for range 1000 {
-			if pid == 0 || !alive(pid) {
-				break
-			}
-			time.Sleep(5 * time.Millisecond) // nobody tells of the end of a process that is not our child
-		}
-		if pid != 0 && alive(pid) {
-			t.Errorf("process %d of the daemon on %s is still there 5 s after its shutdown", pid, state)
-		}
-	}
+	testdaemon.Eventually(t, "the roles of "+state+" end", func() bool { return len(testdaemon.Holders(state)) == 0 })
 }
 
 func alive(pid int) bool {

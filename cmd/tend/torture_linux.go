@@ -45,7 +45,7 @@ func (c *tortureCmd) Run(ctx context.Context, inv *invocation) error {
 	fmt.Fprintf(inv.out, "tend torture: %d turns of %v in %s, seed %d\n", len(turns), each.Round(time.Second), dir, c.Seed)
 	var killed, problems int
 	for i, cfg := range turns {
-		cfg.Tend, cfg.Workload, cfg.Dir, cfg.Env = exe, []string{exe, "torture-work"}, dir, os.Environ()
+		cfg.Tend, cfg.Workload, cfg.Dir, cfg.Env = []string{exe}, []string{exe, "torture-work"}, dir, os.Environ()
 		cfg.Seed, cfg.Strikes, cfg.For = c.Seed+uint64(i), manyStrikes, each
 		if cfg.Upgrade {
 			cfg.Binaries = []string{exe}

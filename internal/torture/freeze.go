@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/testdaemon"
 )
 
 // shortestFreeze is how long roles stand still at least.
@@ -20,12 +21,12 @@ const shortestFreeze = 100 * time.Millisecond
 
 // Frozen are the sets of roles that are stopped (SIGSTOP) together: each alone,
 // and all, with all processes, as on a machine that stands still.
-var Frozen = []Victims{{Server}, {Keeper}, {Anchor}, {Launcher, Anchor, Keeper, Server}}
+var Frozen = []Victims{{testdaemon.Server}, {testdaemon.Keeper}, {testdaemon.Anchor}, {testdaemon.Launcher, testdaemon.Anchor, testdaemon.Keeper, testdaemon.Server}}
 
 // freezer stops victims at one instant and has them go on later, in any order.
 // One time in three a set of roles dies meanwhile.
 type freezer struct {
-	d       *Daemon
+	d       *testdaemon.Daemon
 	rnd     *rand.Rand
 	victims Victims
 	longest time.Duration

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/tend-run/tend/internal/testdaemon"
 )
 
 // Victims are roles that are killed at the same instant.
@@ -19,9 +21,9 @@ func (v Victims) String() string { return strings.Join(v, "+") }
 // mirror: whoever else dies, together or at any moment after one another,
 // nothing is lost.
 var Combinations = []Victims{
-	{Server}, {Keeper}, {Anchor},
-	{Anchor, Keeper}, {Keeper, Server}, {Anchor, Server},
-	{Anchor, Keeper, Server},
+	{testdaemon.Server}, {testdaemon.Keeper}, {testdaemon.Anchor},
+	{testdaemon.Anchor, testdaemon.Keeper}, {testdaemon.Keeper, testdaemon.Server}, {testdaemon.Anchor, testdaemon.Server},
+	{testdaemon.Anchor, testdaemon.Keeper, testdaemon.Server},
 }
 
 // striker is one way to hurt roles.
@@ -35,7 +37,7 @@ type striker interface {
 
 // killer kills victims at one instant.
 type killer struct {
-	d       *Daemon
+	d       *testdaemon.Daemon
 	rnd     *rand.Rand
 	victims Victims
 }
@@ -55,7 +57,7 @@ func (k *killer) strike(context.Context) (killed int, hit bool) {
 
 // blows strikes at random moments.
 type blows struct {
-	d   *Daemon
+	d   *testdaemon.Daemon
 	rnd *rand.Rand
 	striker
 	// longest pause between two strikes.
@@ -68,7 +70,7 @@ func (b *blows) run(ctx context.Context, n int) (killed, struck int) {
 	for struck < n {
 		// Mostly everything is up again before the next strike; sometimes it
 		// falls into the middle of the recovery.
-		if (b.patient() || b.rnd.IntN(4) > 0) && !b.d.settle(ctx) {
+		if (b.patient() || b.rnd.IntN(4) > 0) && !b.d.Settle(ctx) {
 			return killed, struck
 		}
 		pause := time.Duration(b.rnd.Int64N(int64(b.pause)))
@@ -95,23 +97,3 @@ func (b *blows) run(ctx context.Context, n int) (killed, struck int) {
 // rest is a little more than a role must live for its next start not to be
 // delayed: strikes that wait for a certain moment are not to wait for that too.
 const rest = 110 * time.Millisecond
-
-// settleTime is how long a role may be missing.
-const settleTime = 30 * time.Second
-
-// settle waits until all roles are alive.
-func (d *Daemon) settle(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
-	defer cancel()
-	for {
-		roles := d.Roles()
-		if roles[Anchor] > 0 && roles[Keeper] > 0 && roles[Server] > 0 {
-			return true
-		}
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-ctx.Done():
-			return false
-		}
-	}
-}

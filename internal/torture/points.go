@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/keeper/failpoint"
 )
 
@@ -27,15 +28,15 @@ var stirs = map[failpoint.Point]stir{
 	failpoint.UpgradeFrozen: {upgrade: true}, failpoint.UpgradeSnapshot: {upgrade: true},
 	failpoint.UpgradeDecoded: {upgrade: true}, failpoint.UpgradeRestored: {upgrade: true},
 
-	failpoint.TakeoverFetched: {kill: Victims{Keeper}}, failpoint.TakeoverGlobals: {kill: Victims{Anchor, Keeper}},
-	failpoint.TakeoverAdopted: {kill: Victims{Keeper}}, failpoint.TakeoverDone: {kill: Victims{Keeper}},
+	failpoint.TakeoverFetched: {kill: Victims{testdaemon.Keeper}}, failpoint.TakeoverGlobals: {kill: Victims{testdaemon.Anchor, testdaemon.Keeper}},
+	failpoint.TakeoverAdopted: {kill: Victims{testdaemon.Keeper}}, failpoint.TakeoverDone: {kill: Victims{testdaemon.Keeper}},
 	failpoint.AdoptFound: at(failpoint.SpawnForked), failpoint.AdoptCompleted: at(failpoint.SpawnPidfd), failpoint.UndoKilled: at(failpoint.SpawnVaulted),
-	failpoint.VaultRefilled: {kill: Victims{Anchor}},
+	failpoint.VaultRefilled: {kill: Victims{testdaemon.Anchor}},
 
-	failpoint.AnchorHeld: {kill: Victims{Anchor}}, failpoint.AnchorResumed: {kill: Victims{Anchor}}, failpoint.KeeperForked: {kill: Victims{Keeper}},
-	failpoint.VaultMarked: {kill: Victims{Anchor}}, failpoint.VaultSent: {kill: Victims{Keeper}}, failpoint.OrphanRecorded: {kill: Victims{Keeper}},
+	failpoint.AnchorHeld: {kill: Victims{testdaemon.Anchor}}, failpoint.AnchorResumed: {kill: Victims{testdaemon.Anchor}}, failpoint.KeeperForked: {kill: Victims{testdaemon.Keeper}},
+	failpoint.VaultMarked: {kill: Victims{testdaemon.Anchor}}, failpoint.VaultSent: {kill: Victims{testdaemon.Keeper}}, failpoint.OrphanRecorded: {kill: Victims{testdaemon.Keeper}},
 
-	failpoint.BoardAdopted: {kill: Victims{Server}},
+	failpoint.BoardAdopted: {kill: Victims{testdaemon.Server}},
 }
 
 // pointTime bounds the wait for a role to come by, and stirTime that after one
@@ -49,7 +50,7 @@ const (
 // chooses who dies at the same instant, and the role at the point only stands
 // still unless it is among them.
 type pointStriker struct {
-	d        *Daemon
+	d        *testdaemon.Daemon
 	rnd      *rand.Rand
 	table    *failpoint.Table
 	points   []failpoint.Point
@@ -105,7 +106,7 @@ func (s *pointStriker) strike(ctx context.Context) (killed int, hit bool) {
 func (s *pointStriker) stir(ctx context.Context, what stir) (killed int) {
 	switch {
 	case what.kill != nil:
-		if s.d.settle(ctx) {
+		if s.d.Settle(ctx) {
 			k := killer{d: s.d, rnd: s.rnd, victims: what.kill}
 			killed, _ = k.strike(ctx)
 		}
@@ -116,7 +117,7 @@ func (s *pointStriker) stir(ctx context.Context, what stir) (killed int) {
 			killed = 1
 		}
 	case what.upgrade:
-		if s.d.settle(ctx) {
+		if s.d.Settle(ctx) {
 			s.wg.Go(func() { s.upgrade(ctx) })
 		}
 	}

@@ -11,20 +11,22 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/keeper/failpoint"
 )
 
 // Config of a run.
 type Config struct {
-	// Tend is the program of the daemon.
-	Tend string
+	// Tend is the program of the daemon, behind what is to execute it, if
+	// anything, and Flags are those of its `serve`.
+	Tend  []string
+	Flags []string
 	// Workload is the command line that reaches Work.
 	Workload []string
 	// Dir is where the daemon keeps its state: the filesystem under test.
@@ -69,7 +71,7 @@ func Turns() []Config {
 	for _, v := range Frozen {
 		turns = append(turns, Config{Victims: v, Freeze: 5 * time.Second})
 	}
-	return append(turns, Config{Cut: true}, Config{Cut: true, Victims: Victims{Server}})
+	return append(turns, Config{Cut: true}, Config{Cut: true, Victims: Victims{testdaemon.Server}})
 }
 
 // Report of a run.
@@ -90,6 +92,11 @@ type Report struct {
 	Log      string // of the daemon, with problems only
 }
 
+// shortSilence is how long clients whose connections are broken wait for a byte
+// before they open another one. The default of 45 s would leave no time for
+// anything else.
+const shortSilence = 500 * time.Millisecond
+
 // roundTimeout is how long one round may take before it counts as hung.
 const roundTimeout = 60 * time.Second
 
@@ -107,7 +114,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 		}
 		defer r.table.Close()
 	}
-	d, err := Serve(cfg.Tend, dir, cfg.Env...)
+	d, err := testdaemon.Start(testdaemon.Config{Command: cfg.Tend, Flags: cfg.Flags, Dir: dir, Env: cfg.Env})
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +145,7 @@ func (c *Config) what() string {
 		return "connections"
 	case len(c.Victims) == 0:
 		return "nobody"
-	case c.Freeze > 0 && slices.Contains(c.Victims, Launcher):
+	case c.Freeze > 0 && slices.Contains(c.Victims, testdaemon.Launcher):
 		return "frozen machine"
 	case c.Freeze > 0:
 		return "frozen " + c.Victims.String()
@@ -148,16 +155,16 @@ func (c *Config) what() string {
 
 // newTable makes the points' file below dir, where the daemon will be.
 func newTable(dir string) (*failpoint.Table, error) {
-	d := &Daemon{dir: dir}
-	if err := os.MkdirAll(d.StateDir(), 0o700); err != nil {
+	state := testdaemon.StateDir(dir)
+	if err := os.MkdirAll(state, 0o700); err != nil {
 		return nil, err
 	}
-	return failpoint.Create(d.StateDir())
+	return failpoint.Create(state)
 }
 
 type runner struct {
 	cfg   Config
-	d     *Daemon
+	d     *testdaemon.Daemon
 	dir   string
 	table *failpoint.Table // or nil
 	cut   *cutter          // or nil
@@ -179,7 +186,7 @@ func (r *runner) run(ctx context.Context) {
 	r.askPromises(ctx)
 	if r.cfg.Cut {
 		var err error
-		if r.cut, err = newCutter(strings.TrimPrefix(r.d.URL, "http://"), rand.New(rand.NewPCG(r.cfg.Seed, 1<<32))); err != nil {
+		if r.cut, err = newCutter(r.d.Addr(), rand.New(rand.NewPCG(r.cfg.Seed, 1<<32))); err != nil {
 			r.problem("proxy: %v", err)
 			return
 		}
@@ -228,7 +235,7 @@ func (r *runner) run(ctx context.Context) {
 	close(stop)
 	aside.Wait()
 	wg.Wait()
-	if !r.d.settle(ctx) && ctx.Err() == nil {
+	if !r.d.Settle(ctx) && ctx.Err() == nil {
 		r.problem("not all roles are back: %v", r.d.Roles())
 	}
 	r.mu.Lock()
@@ -246,7 +253,7 @@ func (r *runner) run(ctx context.Context) {
 func (r *runner) striker(ctx context.Context, rnd *rand.Rand) (s striker, done func()) {
 	switch {
 	case len(r.cfg.Points) > 0:
-		c, err := r.d.Dial(ctx)
+		c, err := r.d.Dial(ctx, tend.Options{})
 		if err != nil {
 			r.problem("dial: %v", err)
 			return nil, func() {}
@@ -258,7 +265,7 @@ func (r *runner) striker(ctx context.Context, rnd *rand.Rand) (s striker, done f
 		}
 	case r.cfg.Freeze > 0:
 		f := &freezer{d: r.d, rnd: rnd, victims: r.cfg.Victims, longest: r.cfg.Freeze}
-		if slices.Contains(f.victims, Launcher) {
+		if slices.Contains(f.victims, testdaemon.Launcher) {
 			f.tree = treeOf(r.report.Promises)
 		}
 		return f, func() {}
@@ -270,7 +277,7 @@ func (r *runner) striker(ctx context.Context, rnd *rand.Rand) (s striker, done f
 
 // askPromises notes what this machine allows.
 func (r *runner) askPromises(ctx context.Context) {
-	c, err := r.d.Dial(ctx)
+	c, err := r.d.Dial(ctx, tend.Options{})
 	if err != nil {
 		r.problem("dial: %v", err)
 		return
@@ -295,11 +302,11 @@ func (r *runner) skips(name string) bool {
 
 // repeat runs rounds of one scenario until stop, at least one.
 func (r *runner) repeat(ctx context.Context, s scenario, rnd *rand.Rand, stop <-chan struct{}) {
-	url, opts := r.d.URL, patient
+	url, opts := r.d.URL, tend.Options{}
 	if r.cut != nil {
 		url, opts.Silence = r.cut.url(), shortSilence
 	}
-	c, err := dial(ctx, url, opts)
+	c, err := testdaemon.Dial(ctx, url, opts)
 	if err != nil {
 		r.problem("%s: dial: %v", s.name, err)
 		return
@@ -330,7 +337,7 @@ func (r *runner) repeat(ctx context.Context, s scenario, rnd *rand.Rand, stop <-
 
 // knock opens connections all the time: none may be refused, whoever is dead.
 func (r *runner) knock(ctx context.Context, stop <-chan struct{}) {
-	addr := strings.TrimPrefix(r.d.URL, "http://")
+	addr := r.d.Addr()
 	for {
 		c, err := net.DialTimeout("tcp", addr, 10*time.Second)
 		switch {
@@ -356,7 +363,7 @@ func (r *runner) knock(ctx context.Context, stop <-chan struct{}) {
 func (r *runner) upgrade(ctx context.Context, stop <-chan struct{}, enough chan<- struct{}) {
 	tell := sync.OnceFunc(func() { close(enough) })
 	defer tell()
-	c, err := r.d.Dial(ctx)
+	c, err := r.d.Dial(ctx, tend.Options{})
 	if err != nil {
 		r.problem("upgrade: dial: %v", err)
 		return

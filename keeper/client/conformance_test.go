@@ -5,7 +5,6 @@ package client_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/internal/testbin"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/processtest"
@@ -27,23 +27,10 @@ var keeperBinary string
 func TestMain(m *testing.M) {
 	poorkernel.Main(os.Environ())
 	processtest.Main()
-	os.Exit(testMain(m))
-}
-
-func testMain(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "tend-keeper-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	keeperBinary = filepath.Join(dir, "tend-keeper")
-	build := exec.Command("go", "build", "-o", keeperBinary, "github.com/tend-run/tend/cmd/tend-keeper")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build tend-keeper: %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
+	os.Exit(testbin.Main(func(dir string) int {
+		keeperBinary = testbin.Released.Keeper(dir)
+		return m.Run()
+	}, testbin.Released))
 }
 
 // TestConformance runs the suite on one real keeper.

@@ -88,7 +88,7 @@ func tail(name string, took []float64) row {
 // drains kills the keeper under a process that writes all the time, and times
 // until its spool grows.
 func drains(ctx context.Context, d *daemon, id string, rounds int) (took []float64, err error) {
-	spool := filepath.Join(d.dir, "state", "spool", id, "stdout")
+	spool := filepath.Join(d.own.StateDir(), "spool", id, "stdout")
 	for range rounds {
 		was, err := d.roles(ctx)
 		if err != nil {

@@ -46,7 +46,7 @@ func benchDistant(ctx context.Context, e *env) ([]row, error) {
 
 // distant connects to the encrypted transport.
 func (d *daemon) distant() (*distanttest.Client, error) {
-	text, err := os.ReadFile(filepath.Join(d.dir, "state", "distant", "uri"))
+	text, err := os.ReadFile(filepath.Join(d.own.StateDir(), "distant", "uri"))
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func distantLines(ctx context.Context, e *env, _ *distanttest.Client) (row, erro
 	if err := os.WriteFile(data, b, 0o600); err != nil {
 		return row{}, err
 	}
-	cmd := exec.CommandContext(ctx, e.tend, "--state-dir", filepath.Join(e.d.dir, "state"), "distant", "--listen-json", "127.0.0.1:0", "--port-file", port)
+	cmd := exec.CommandContext(ctx, e.tend, "--url", e.d.url, "distant", "--listen-json", "127.0.0.1:0", "--port-file", port)
 	if err := cmd.Start(); err != nil {
 		return row{}, err
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os/exec"
 	"time"
+
+	"github.com/tend-run/tend/internal/testdaemon"
 )
 
 // benchIdle holds 1,000 processes that do nothing, each with a subscriber.
@@ -102,7 +104,7 @@ func benchServe(ctx context.Context, e *env) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	launcher, err := memoryOf(e.d.cmd.Process.Pid)
+	launcher, err := memoryOf(e.d.own.Roles()[testdaemon.Launcher])
 	if err != nil {
 		return nil, err
 	}

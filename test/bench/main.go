@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"syscall"
 	"time"
+
+	"github.com/tend-run/tend/internal/testbin"
 )
 
 // wholeRun bounds everything: a benchmark that hangs is a bug that should show.
@@ -108,12 +110,15 @@ func run() int {
 func measure(ctx context.Context, match *regexp.Regexp, n int, url string) (rows []row, errs error) {
 	e := &env{n: n}
 	if url == "" {
-		tend, remove, err := build(ctx)
+		dir, err := os.MkdirTemp("", "tend-bench-bin-")
 		if err != nil {
 			return nil, err
 		}
-		defer remove()
-		e.tend = tend
+		defer os.RemoveAll(dir)
+		if err := testbin.Make(dir, testbin.Released); err != nil {
+			return nil, err
+		}
+		e.tend = testbin.Released.Tend(dir)
 	}
 	var shared *daemon
 	defer func() {

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/internal/torture"
+	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/process"
 )
 
@@ -40,9 +40,9 @@ func sharedMemory(t *testing.T, pid int) map[string]string {
 	return found
 }
 
-func boardOf(t *testing.T, d *torture.Daemon) string {
+func boardOf(t *testing.T, d *daemon) string {
 	t.Helper()
-	for path, name := range sharedMemory(t, d.Roles()[torture.Keeper]) {
+	for path, name := range sharedMemory(t, d.Roles()[testdaemon.Keeper]) {
 		if name == "tend-board" {
 			return path
 		}
@@ -156,12 +156,8 @@ func allOf(ctx context.Context, t *testing.T, p process.Process, s process.Strea
 func TestNobodyCutsWhatTheRolesShare(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	d := torment(t)
-	c, err := d.Dial(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	d := serve(t)
+	c := d.Connect(t)
 	o := startOrdinary(ctx, t, c)
 	before, tried := d.Roles(), 0
 	for _, pid := range before {
@@ -180,7 +176,7 @@ func TestNobodyCutsWhatTheRolesShare(t *testing.T) {
 		t.Errorf("%d files in memory were found", tried)
 	}
 	o.check(ctx, t)
-	if after := d.Roles(); after[torture.Keeper] != before[torture.Keeper] || after[torture.Server] != before[torture.Server] {
+	if after := d.Roles(); after[testdaemon.Keeper] != before[testdaemon.Keeper] || after[testdaemon.Server] != before[testdaemon.Server] {
 		t.Errorf("roles were %v and are %v", before, after)
 	}
 }
@@ -218,19 +214,15 @@ func TestADamagedBoardIsMadeAnew(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 				defer cancel()
-				d := torment(t)
-				client, err := d.Dial(ctx)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer client.Close()
+				d := serve(t)
+				client := d.Connect(t)
 				o := startOrdinary(ctx, t, client)
 				f, err := os.OpenFile(boardOf(t, d), os.O_WRONLY, 0)
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer f.Close()
-				keeper := d.Roles()[torture.Keeper]
+				keeper := d.Roles()[testdaemon.Keeper]
 				if idle { // the keeper is killed before it can notice anything
 					if err := syscall.Kill(keeper, syscall.SIGSTOP); err != nil {
 						t.Fatal(err)
@@ -245,7 +237,7 @@ func TestADamagedBoardIsMadeAnew(t *testing.T) {
 					}
 				}
 				for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // the keeper has noticed
-					if now := d.Roles()[torture.Keeper]; now != 0 && now != keeper {
+					if now := d.Roles()[testdaemon.Keeper]; now != 0 && now != keeper {
 						break
 					}
 					if time.Now().After(end) {

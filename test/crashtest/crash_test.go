@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/testdaemon"
 )
 
 // stream is one workload and what is expected of it.
@@ -77,14 +79,15 @@ func checkCounters(r io.Reader, n uint64) error {
 }
 
 // killer kills roles at random moments, n times; wait tells how many it was.
-func (d *daemon) killer(ctx context.Context, c *tend.Client, n int, roles ...string) (wait func() int) {
+func (d *daemon) killer(ctx context.Context, t *testing.T, n int, roles ...string) (wait func() int) {
+	c, rnd := d.Connect(t), rand.New(rand.NewPCG(seed(t), 0))
 	done := make(chan int, 1)
 	go func() {
 		killed := 0
 		defer func() { done <- killed }()
 		for killed < n && ctx.Err() == nil {
-			pause := time.Duration(20+d.rnd.IntN(150)) * time.Millisecond
-			role := roles[d.rnd.IntN(len(roles))]
+			pause := time.Duration(20+rnd.IntN(150)) * time.Millisecond
+			role := roles[rnd.IntN(len(roles))]
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():
@@ -111,8 +114,8 @@ func testKills(t *testing.T, streams []stream, roles ...string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	d := serve(t)
-	c := d.dial(ctx)
-	killed := d.killer(ctx, d.dial(ctx), kills(t), roles...)
+	c := d.Connect(t)
+	killed := d.killer(ctx, t, kills(t), roles...)
 	var wg sync.WaitGroup
 	for i, s := range streams {
 		wg.Go(func() {
@@ -127,7 +130,7 @@ func testKills(t *testing.T, streams []stream, roles ...string) {
 	if n < kills(t) {
 		t.Errorf("only %d kills; want %d", n, kills(t))
 	}
-	d.eventually("all roles are back", func() bool {
+	testdaemon.Eventually(t, "all roles are back", func() bool {
 		st, err := c.Status(ctx)
 		return err == nil && st.Roles["anchor"] > 0 && st.Roles["keeper"] > 0 && st.Roles["server"] > 0
 	})
@@ -153,8 +156,8 @@ func TestInputIsDeliveredOnceOverKilledRoles(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	d := serve(t)
-	c := d.dial(ctx)
-	killed := d.killer(ctx, d.dial(ctx), kills(t), "server", "keeper")
+	c := d.Connect(t)
+	killed := d.killer(ctx, t, kills(t), "server", "keeper")
 	const counters = 1 << 19
 	var wg sync.WaitGroup
 	for i := range 4 {
@@ -208,7 +211,7 @@ func TestAGigabyteAnd200CommandsSurviveKillsOfTheServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	d := serve(t)
-	c := d.dial(ctx)
+	c, rnd := d.Connect(t), rand.New(rand.NewPCG(seed(t), 0))
 	var wg sync.WaitGroup
 	check := func(s stream) {
 		wg.Go(func() {
@@ -221,7 +224,7 @@ func TestAGigabyteAnd200CommandsSurviveKillsOfTheServer(t *testing.T) {
 	for i := range 200 {
 		check(stream{counters: 1000, code: i % 100, pause: 300 * time.Millisecond})
 	}
-	d.eventually("200 commands run", func() bool {
+	testdaemon.Eventually(t, "200 commands run", func() bool {
 		st, err := c.Status(ctx)
 		return err == nil && st.Processes >= 150
 	})
@@ -233,7 +236,7 @@ func TestAGigabyteAnd200CommandsSurviveKillsOfTheServer(t *testing.T) {
 		if err := syscall.Kill(st.Roles["server"], syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(100+d.rnd.IntN(300)) * time.Millisecond)
+		time.Sleep(time.Duration(100+rnd.IntN(300)) * time.Millisecond)
 	}
 	wg.Wait()
 }

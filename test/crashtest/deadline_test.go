@@ -5,12 +5,11 @@ package crashtest
 import (
 	"context"
 	"fmt"
-	"os"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/torture"
+	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/process"
 )
 
@@ -26,11 +25,11 @@ const (
 func TestAProcessThatEndedInTimeHasNotTimedOut(t *testing.T) {
 	for name, away := range map[string]func(t *testing.T, roles map[string]int){
 		"while the keeper stood still": func(t *testing.T, roles map[string]int) {
-			stop(t, roles[torture.Keeper])
+			stop(t, roles[testdaemon.Keeper])
 		},
 		"while there was no keeper": func(t *testing.T, roles map[string]int) {
-			stop(t, roles[torture.Anchor]) // who would start another
-			if err := syscall.Kill(roles[torture.Keeper], syscall.SIGKILL); err != nil {
+			stop(t, roles[testdaemon.Anchor]) // who would start another
+			if err := syscall.Kill(roles[testdaemon.Keeper], syscall.SIGKILL); err != nil {
 				t.Error(err)
 			}
 		},
@@ -39,12 +38,8 @@ func TestAProcessThatEndedInTimeHasNotTimedOut(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			d := torment(t)
-			c, err := d.Dial(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
+			d := serve(t)
+			c := d.Connect(t)
 			var all []process.Process
 			for i := range 20 {
 				p, err := c.Start(ctx, process.Spec{ID: process.ID(fmt.Sprintf("ends-itself-%d", i)), Shell: "sleep 0.3; kill -TERM $$", Timeout: lateness})
@@ -85,22 +80,4 @@ func stop(t *testing.T, pid int) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Error(err)
 	}
-}
-
-// torment starts a daemon for tests that hurt it by themselves.
-func torment(t *testing.T) *torture.Daemon {
-	t.Helper()
-	d, err := torture.Serve(bin, t.TempDir(), os.Environ()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Stop(); err != nil {
-			t.Error(err)
-		}
-		if t.Failed() {
-			t.Logf("log of the daemon:\n%s", d.Log())
-		}
-	})
-	return d
 }

@@ -21,7 +21,7 @@ import (
 func TestAFinishedProcessWhoseOutputIsFreedIsKnownOnEveryFace(t *testing.T) {
 	const size = 1_000_000
 	d := serve(t, "--spool-budget", "64MiB")
-	c := d.dial(t.Context())
+	c := d.Connect(t)
 	ctx := t.Context()
 	shell := fmt.Sprintf("head -c %d /dev/zero; exit 7", size)
 	p, err := c.Start(ctx, process.Spec{Shell: shell, Tag: "distant-77", Name: "web"})
@@ -96,13 +96,13 @@ func TestAFinishedProcessWhoseOutputIsFreedIsKnownOnEveryFace(t *testing.T) {
 	}
 	check("at once")
 	for _, role := range []string{"keeper", "server"} {
-		d.killer(ctx, c, 1, role)()
+		d.killer(ctx, t, 1, role)()
 	}
 	check("after the death of server and keeper")
 }
 
 func envdFrom(t *testing.T, d *daemon, _ process.Process, pid int) func() (string, error) {
-	next := frames(t, d.url+"/process.Process/Connect", "application/connect+json", fmt.Sprintf(`{"process":{"pid":%d}}`, pid), "Tend-From: stdout=0")
+	next := frames(t, d.URL+"/process.Process/Connect", "application/connect+json", fmt.Sprintf(`{"process":{"pid":%d}}`, pid), "Tend-From: stdout=0")
 	return func() (string, error) {
 		for {
 			flags, msg, err := next()
@@ -131,7 +131,7 @@ func langsmithBox(t *testing.T, d *daemon) (say func(first string) []langsmithFr
 	var box struct {
 		DataplaneURL string `json:"dataplane_url"`
 	}
-	resp, err := http.Post(d.url+"/v2/sandboxes/boxes", "application/json", strings.NewReader(`{"name":"freed"}`))
+	resp, err := http.Post(d.URL+"/v2/sandboxes/boxes", "application/json", strings.NewReader(`{"name":"freed"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ type lateReader struct {
 // thousand times what is kept.
 func TestAReaderBehindRetentionIsToldTheGapOnEveryFace(t *testing.T) {
 	d := serve(t)
-	c := d.dial(t.Context())
+	c := d.Connect(t)
 	for _, r := range []lateReader{
 		{name: "the Go SDK, as an event", open: sdkEvents, want: `^gap (\d+) (\d+)$`},
 		{name: "the Go SDK, as an error of Read", open: sdkOutput, want: `^bytes (\d+) to (\d+) of stdout were freed by retention before they were read$`},
@@ -139,7 +139,7 @@ var readerLag = regexp.MustCompile(`(?m)^tend_reader_lag_bytes (\S+)$`)
 // readerLag is how far the reader that is furthest behind is.
 func (d *daemon) readerLag(t *testing.T) int64 {
 	t.Helper()
-	resp, err := http.Get(d.url + "/-/metrics")
+	resp, err := http.Get(d.URL + "/-/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func post(t *testing.T, url, kind, body string, headers ...string) io.Reader {
 const endStream = 2 // the flag of the last envelope
 
 func nativeJSON(t *testing.T, d *daemon, p process.Process, _ int) func() (string, error) {
-	next := frames(t, d.url+"/tend.v1.ProcessService/Read", "application/connect+json", fmt.Sprintf(`{"process":{"id":%q}}`, p.ID()))
+	next := frames(t, d.URL+"/tend.v1.ProcessService/Read", "application/connect+json", fmt.Sprintf(`{"process":{"id":%q}}`, p.ID()))
 	return func() (told string, err error) {
 		for {
 			flags, msg, err := next()
@@ -119,7 +119,7 @@ func envdIn(kind string) func(*testing.T, *daemon, process.Process, int) func() 
 			}
 			body = string(b)
 		}
-		next := frames(t, d.url+"/process.Process/Connect", kind, body)
+		next := frames(t, d.URL+"/process.Process/Connect", kind, body)
 		return func() (string, error) {
 			for {
 				flags, msg, err := next()
@@ -137,7 +137,7 @@ func envdIn(kind string) func(*testing.T, *daemon, process.Process, int) func() 
 }
 
 func envdLines(t *testing.T, d *daemon, _ process.Process, pid int) func() (string, error) {
-	body := post(t, d.url+"/process.Process/Connect", "application/json", fmt.Sprintf(`{"process":{"pid":%d}}`, pid))
+	body := post(t, d.URL+"/process.Process/Connect", "application/json", fmt.Sprintf(`{"process":{"pid":%d}}`, pid))
 	return func() (string, error) {
 		var e wireError
 		for dec := json.NewDecoder(body); e.Error.Code == ""; {
@@ -151,7 +151,7 @@ func envdLines(t *testing.T, d *daemon, _ process.Process, pid int) func() (stri
 
 func logsFollow(flags ...string) func(*testing.T, *daemon, process.Process, int) func() (string, error) {
 	return func(t *testing.T, d *daemon, p process.Process, _ int) func() (string, error) {
-		cmd := exec.CommandContext(t.Context(), bin, append([]string{"--url", d.url, "logs", "-f", string(p.ID())}, flags...)...)
+		cmd := exec.CommandContext(t.Context(), bin, append([]string{"--url", d.URL, "logs", "-f", string(p.ID())}, flags...)...)
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -179,7 +179,7 @@ func logsFollow(flags ...string) func(*testing.T, *daemon, process.Process, int)
 }
 
 func distantLines(t *testing.T, d *daemon, _ process.Process, _ int) func() (string, error) {
-	cmd := exec.CommandContext(t.Context(), bin, "--url", d.url, "distant", "--stdio")
+	cmd := exec.CommandContext(t.Context(), bin, "--url", d.URL, "distant", "--stdio")
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
 	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
@@ -218,7 +218,7 @@ func langsmithGap(t *testing.T, d *daemon, c *tend.Client) {
 	var box struct {
 		DataplaneURL string `json:"dataplane_url"`
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+"/v2/sandboxes/boxes", strings.NewReader(`{"name":"late"}`))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL+"/v2/sandboxes/boxes", strings.NewReader(`{"name":"late"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

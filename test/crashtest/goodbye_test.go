@@ -24,7 +24,7 @@ func TestAShutdownIsToldOnEachFace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.Post(d.url+"/v2/sandboxes/boxes", "application/json", strings.NewReader("{}"))
+	resp, err := http.Post(d.URL+"/v2/sandboxes/boxes", "application/json", strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestAShutdownIsToldOnEachFace(t *testing.T) {
 	// first output is there; what it returns reads to the end.
 	faces := map[string]func() func() (string, error){
 		"native": func() func() (string, error) {
-			p, err := d.dial(t.Context()).Start(t.Context(), process.Spec{Shell: script})
+			p, err := d.Connect(t).Start(t.Context(), process.Spec{Shell: script})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +79,7 @@ func TestAShutdownIsToldOnEachFace(t *testing.T) {
 			}
 		},
 		"envd": func() func() (string, error) {
-			next := frames(t, d.url+"/process.Process/Start", "application/connect+json", `{"process":{"cmd":"/bin/bash","args":["-c",`+string(quoted)+`]}}`)
+			next := frames(t, d.URL+"/process.Process/Start", "application/connect+json", `{"process":{"cmd":"/bin/bash","args":["-c",`+string(quoted)+`]}}`)
 			read := func(until string) (string, error) {
 				var all bytes.Buffer
 				for !strings.Contains(all.String(), until) {
@@ -153,7 +153,7 @@ func TestAShutdownIsToldOnEachFace(t *testing.T) {
 	for name, begin := range faces {
 		rest[name] = begin()
 	}
-	if out, err := exec.Command(bin, "--url", d.url, "shutdown").CombinedOutput(); err != nil {
+	if out, err := exec.Command(bin, "--url", d.URL, "shutdown").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for name, end := range rest {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/torture"
+	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/process"
 )
 
@@ -17,12 +17,8 @@ import (
 func TestTheNextServeTakesTheKilledLaunchersPlace(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	d := torment(t)
-	c, err := d.Dial(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	d := serve(t)
+	c := d.Connect(t)
 	const n, code = 8 << 20, 7
 	p, err := c.Start(ctx, process.Spec{Argv: []string{self, workArgument, "write", strconv.Itoa(n), "150ms", strconv.Itoa(code)}})
 	if err != nil {
@@ -38,9 +34,7 @@ func TestTheNextServeTakesTheKilledLaunchersPlace(t *testing.T) {
 	defer func() { <-done }()
 	for range 2 {
 		before := d.Roles()
-		if err := d.KillLauncher(); err != nil {
-			t.Fatal(err)
-		}
+		d.KillLauncher()
 		if _, err := c.Status(ctx); err != nil {
 			t.Errorf("without a launcher: %v", err)
 		}
@@ -48,7 +42,7 @@ func TestTheNextServeTakesTheKilledLaunchersPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		after := d.Roles()
-		for _, role := range []string{torture.Anchor, torture.Keeper} {
+		for _, role := range []string{testdaemon.Anchor, testdaemon.Keeper} {
 			if before[role] != after[role] {
 				t.Errorf("%s[%d] is %d now: a new launcher needs no new one", role, before[role], after[role])
 			}
@@ -63,7 +57,7 @@ func TestTheNextServeTakesTheKilledLaunchersPlace(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		for _, role := range []string{torture.Anchor, torture.Keeper} {
+		for _, role := range []string{testdaemon.Anchor, testdaemon.Keeper} {
 			if err := syscall.Kill(after[role], syscall.SIGKILL); err != nil {
 				t.Error(err)
 			}

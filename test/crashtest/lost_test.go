@@ -123,12 +123,8 @@ func exitOf(ctx context.Context, t *testing.T, p process.Process) *process.Exit 
 func TestAfterTheDeathOfAllRolesWhatRanIsLostWithCauseShutdown(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	d := torment(t)
-	c, err := d.Dial(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	d := serve(t)
+	c := d.Connect(t)
 	b := runBefore(ctx, t, c)
 	if err := d.KillAll(); err != nil {
 		t.Fatal(err)
@@ -178,15 +174,9 @@ func TestAfterTheDeathOfAllRolesWhatRanIsLostWithCauseShutdown(t *testing.T) {
 func TestTornFilesAreRepairedAfterTheDeathOfAllRoles(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	n := seed(t)
-	t.Logf("CRASHTEST_SEED=%d", n)
-	rnd := rand.New(rand.NewPCG(n, 0))
-	d := torment(t)
-	c, err := d.Dial(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	rnd := rand.New(rand.NewPCG(seed(t), 0))
+	d := serve(t)
+	c := d.Connect(t)
 	for round := range 4 {
 		b := runBefore(ctx, t, c)
 		if err := d.KillAll(); err != nil {

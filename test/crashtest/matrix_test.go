@@ -10,32 +10,33 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/internal/torture"
 )
 
 // seed of a test: CRASHTEST_SEED repeats a run.
 func seed(t *testing.T) uint64 {
 	t.Helper()
+	n := rand.Uint64()
 	if s := os.Getenv("CRASHTEST_SEED"); s != "" {
-		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
+		var err error
+		if n, err = strconv.ParseUint(s, 10, 64); err != nil {
 			t.Fatal(err)
 		}
-		return n
 	}
-	return rand.Uint64()
+	t.Logf("CRASHTEST_SEED=%d", n)
+	return n
 }
 
 // play runs the engine and fails the test with what it found.
 func play(t *testing.T, cfg torture.Config) *torture.Report {
 	t.Helper()
-	if cfg.Tend == "" {
-		cfg.Tend = bin
+	if cfg.Tend == nil {
+		cfg.Tend = []string{bin}
 	}
 	cfg.Workload, cfg.Seed = []string{self, workArgument}, seed(t)
 	cfg.Dir = t.TempDir()
 	cfg.Env = append(os.Environ(), cfg.Env...)
-	t.Logf("CRASHTEST_SEED=%d", cfg.Seed)
 	r, err := torture.Run(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +85,7 @@ func TestNothingIsLostOverAnUpgradeToAProgramThatEndsAtOnce(t *testing.T) {
 }
 
 func TestNothingIsLostWhenUpgradesMeetKills(t *testing.T) {
-	for _, victims := range []torture.Victims{{torture.Keeper}, {torture.Anchor}, {torture.Anchor, torture.Keeper, torture.Server}} {
+	for _, victims := range []torture.Victims{{testdaemon.Keeper}, {testdaemon.Anchor}, {testdaemon.Anchor, testdaemon.Keeper, testdaemon.Server}} {
 		t.Run(victims.String(), func(t *testing.T) {
 			play(t, torture.Config{Victims: victims, Upgrade: true, Strikes: kills(t), Pause: 300 * time.Millisecond, Binaries: []string{bin, previous}})
 		})
@@ -108,7 +109,7 @@ func TestNothingIsLostWhenRolesStandStill(t *testing.T) {
 // The connections of all clients are closed, reset and left half-open after
 // any number of bytes, some are slow, and some readers never read.
 func TestNothingIsLostWhenConnectionsBreak(t *testing.T) {
-	for _, victims := range []torture.Victims{nil, {torture.Server}} {
+	for _, victims := range []torture.Victims{nil, {testdaemon.Server}} {
 		t.Run(torture.Victims(append(torture.Victims{"connections"}, victims...)).String(), func(t *testing.T) {
 			t.Parallel() // most of the time everything waits
 			r := play(t, torture.Config{Victims: victims, Cut: true, Strikes: 2 * kills(t), Pause: 200 * time.Millisecond})

@@ -27,7 +27,7 @@ import (
 func TestOutputThatIsFreedOnItsWayIsNotChanged(t *testing.T) {
 	const size, step = 24 << 20, 20 << 10
 	d := serve(t)
-	c := d.dial(t.Context())
+	c := d.Connect(t)
 	want := make([]byte, size)
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range want {
@@ -78,7 +78,7 @@ func TestOutputThatIsFreedOnItsWayIsNotChanged(t *testing.T) {
 // envdOutput reads the output of a process from its beginning: in pieces, and last
 // how the stream ended.
 func envdOutput(t *testing.T, d *daemon, kind string, pid int) func() (data []byte, end string, err error) {
-	from, url := "Tend-From: stdout=0", d.url+"/process.Process/Connect"
+	from, url := "Tend-From: stdout=0", d.URL+"/process.Process/Connect"
 	body := fmt.Sprintf(`{"process":{"pid":%d}}`, pid)
 	var lines *json.Decoder
 	var next func() (byte, []byte, error)

@@ -18,7 +18,7 @@ func TestNothingIsLostAtAnyPoint(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of the time it waits for roles to come by
 			points := failpoint.All()
-			r := play(t, torture.Config{Tend: pointed, Points: points, Together: together, Strikes: len(points) * (1 + kills(t)/50), Pause: time.Millisecond,
+			r := play(t, torture.Config{Tend: []string{pointed}, Points: points, Together: together, Strikes: len(points) * (1 + kills(t)/50), Pause: time.Millisecond,
 				Binaries: []string{pointed}})
 			for _, p := range points {
 				if r.Points[p.String()] == 0 {

@@ -3,14 +3,12 @@
 package crashtest
 
 import (
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/internal/torture"
 )
 
@@ -21,10 +19,9 @@ func TestNothingIsLostWithoutCgroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	poor := wrapped(t, "'"+strings.Join(cmd.Args, "' '")+"' \"$@\"")
-	for _, victims := range []torture.Victims{{torture.Keeper}, {torture.Anchor, torture.Keeper, torture.Server}} {
+	for _, victims := range []torture.Victims{{testdaemon.Keeper}, {testdaemon.Anchor, testdaemon.Keeper, testdaemon.Server}} {
 		t.Run(victims.String(), func(t *testing.T) {
-			r := play(t, torture.Config{Tend: poor, Victims: victims, Strikes: kills(t)})
+			r := play(t, torture.Config{Tend: cmd.Args, Victims: victims, Strikes: kills(t)})
 			if r.Strikes < kills(t) {
 				t.Errorf("%d strikes; want %d", r.Strikes, kills(t))
 			}
@@ -34,23 +31,12 @@ func TestNothingIsLostWithoutCgroups(t *testing.T) {
 
 // A policy of fsync makes exits wait; none is lost over that.
 func TestNothingIsLostWhenExitsWaitForTheDisk(t *testing.T) {
-	syncing := wrapped(t, "'"+bin+"' \"$@\" --fsync=exit")
-	for _, victims := range []torture.Victims{{torture.Keeper}, {torture.Keeper, torture.Server}} {
+	for _, victims := range []torture.Victims{{testdaemon.Keeper}, {testdaemon.Keeper, testdaemon.Server}} {
 		t.Run(victims.String(), func(t *testing.T) {
-			r := play(t, torture.Config{Tend: syncing, Victims: victims, Strikes: kills(t)})
+			r := play(t, torture.Config{Flags: []string{"--fsync=exit"}, Victims: victims, Strikes: kills(t)})
 			if got := r.Promises["output_survives_power_loss"]; !got.Kept {
 				t.Errorf("the daemon says %+v", got)
 			}
 		})
 	}
-}
-
-// wrapped is a program that executes a shell's command line.
-func wrapped(t *testing.T, line string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "tend")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\nexec "+line+"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }

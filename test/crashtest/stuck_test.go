@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/tend-run/tend/internal/testdaemon"
 )
 
 // own is a daemon as a user has it, by its state directory alone.
@@ -56,18 +56,7 @@ func (o *own) tend(args ...string) (said string, status int) {
 }
 
 // holder is the pid of a role; 0: nobody plays it.
-func (o *own) holder(role string) int {
-	f, err := os.OpenFile(filepath.Join(o.dir, "run", role+".lock"), os.O_RDWR, 0)
-	if err != nil {
-		return 0
-	}
-	defer f.Close()
-	lock := unix.Flock_t{Type: unix.F_WRLCK}
-	if unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock) != nil || lock.Type == unix.F_UNLCK {
-		return 0
-	}
-	return int(lock.Pid)
-}
+func (o *own) holder(role string) int { return testdaemon.Holders(o.dir)[role] }
 
 // ready asks the readiness probe over the daemon's socket.
 func (o *own) ready() (status int, said string) {

@@ -6,19 +6,17 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/internal/torture"
+	"github.com/tend-run/tend/internal/testbin"
+	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/process"
 )
 
@@ -35,54 +33,19 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == writeArgument {
 		write(os.Args[2])
 	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "tend-limits-")
-	if err == nil {
-		defer os.RemoveAll(dir)
-		self, err = os.Executable()
-	}
-	if err == nil {
-		err = build(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	bin = filepath.Join(dir, "tend")
-	return m.Run()
-}
-
-// build makes tend and its small binary beside it. An overlay hides a payload
-// that an earlier `make build` left in the tree.
-func build(dir string) error {
-	payload, err := filepath.Abs("../../internal/payload/tend-keeper")
-	if err != nil {
-		return err
-	}
-	b, err := json.Marshal(map[string]map[string]string{"Replace": {payload: ""}})
-	if err != nil {
-		return err
-	}
-	overlay := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlay, b, 0o600); err != nil {
-		return err
-	}
-	for _, name := range []string{"tend-keeper", "tend"} {
-		cmd := exec.Command("go", "build", "-overlay", overlay, "-o", filepath.Join(dir, name), "../../cmd/"+name)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", name, err, out)
+	os.Exit(testbin.Main(func(dir string) int {
+		bin = testbin.Released.Tend(dir)
+		var err error
+		if self, err = os.Executable(); err != nil {
+			panic(err)
 		}
-	}
-	return nil
+		return m.Run()
+	}, testbin.Released))
 }
 
 // daemon is a running `tend serve`.
 type daemon struct {
-	*torture.Daemon
+	*testdaemon.Daemon
 	t *testing.T
 	c *tend.Client
 }
@@ -91,7 +54,7 @@ type daemon struct {
 // process that becomes the launcher.
 func serve(t *testing.T, shell ...string) *daemon {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "tend-limits-state-")
+	dir, err := os.MkdirTemp("", "tend-limits-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,42 +62,14 @@ func serve(t *testing.T, shell ...string) *daemon {
 	program := bin
 	if len(shell) > 0 {
 		program = filepath.Join(dir, "tend")
-		script := fmt.Sprintf("#!/bin/sh\nset -eu\nstate=%s\n%s\nexec %s \"$@\"\n", filepath.Join(dir, "state"), strings.Join(shell, "\n"), bin)
+		script := fmt.Sprintf("#!/bin/sh\nset -eu\nstate=%s\n%s\nexec %s \"$@\"\n", testdaemon.StateDir(dir), strings.Join(shell, "\n"), bin)
 		if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	inner, err := torture.Serve(program, dir, os.Environ()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &daemon{Daemon: inner, t: t}
-	t.Cleanup(func() {
-		if err := d.Stop(); err != nil {
-			t.Error(err)
-		}
-		if t.Failed() {
-			t.Logf("log of the daemon:\n%s", d.Log())
-		}
-	})
-	if d.c, err = d.Dial(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.c.Close() })
+	d := &daemon{Daemon: testdaemon.Serve(t, testdaemon.Config{Command: []string{program}, Dir: dir}), t: t}
+	d.c = d.Connect(t)
 	return d
-}
-
-// addr is host:port of the daemon.
-func (d *daemon) addr() string { return strings.TrimPrefix(d.URL, "http://") }
-
-// eventually waits for what must happen, however loaded the machine is.
-func (d *daemon) eventually(what string, ok func() bool) {
-	d.t.Helper()
-	for end := time.Now().Add(90 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			d.t.Fatalf("not in time: %s", what)
-		}
-	}
 }
 
 // sameRoles returns a check that no role has died since.

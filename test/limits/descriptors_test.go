@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/process"
 )
 
@@ -55,7 +56,7 @@ func TestWithoutDescriptorsStartsAreRefusedAndAllElseGoesOn(t *testing.T) {
 				all = append(all, p)
 			}
 			d.killAll(t.Context(), all)
-			d.eventually("a start is possible again", func() bool {
+			testdaemon.Eventually(t, "a start is possible again", func() bool {
 				p, err := d.c.Start(t.Context(), process.Spec{Shell: "echo again"})
 				if err != nil && !limited(err) {
 					t.Fatal(err)

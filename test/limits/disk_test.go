@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend/internal/torture"
+	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/process"
 )
 
@@ -30,7 +30,7 @@ func serveOn(t *testing.T, size string) (d *daemon, disk string) {
 	d = serve(t,
 		`if [ -z "${LIMITS_MOUNTED:-}" ]; then mkdir -p "$state"; export LIMITS_MOUNTED=1; exec `+unshare+` "$0" "$@"; fi`,
 		`mount -t tmpfs -o mode=700,size=`+size+` none "$state"`)
-	return d, fmt.Sprintf("/proc/%d/root%s", d.Roles()[torture.Launcher], d.StateDir())
+	return d, fmt.Sprintf("/proc/%d/root%s", d.Roles()[testdaemon.Launcher], d.StateDir())
 }
 
 // fill writes a file until the filesystem has no room for it, and returns what
@@ -150,7 +150,7 @@ func TestAFullDisk(t *testing.T) {
 			t.Errorf("over HTTP it is answered with %s", res.Status)
 		}
 		free()
-		d.eventually("a start is possible again", func() bool {
+		testdaemon.Eventually(t, "a start is possible again", func() bool {
 			_, err := d.c.Start(t.Context(), process.Spec{Argv: []string{"/bin/true"}})
 			return err == nil
 		})

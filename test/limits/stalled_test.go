@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/torture"
+	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/process"
 )
 
@@ -92,7 +92,7 @@ func TestReadersThatNeverReadHoldNobodyUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			q := c.request(p.ID(), info.PID)
-			before := d.memory(torture.Server, "VmRSS")
+			before := d.memory(testdaemon.Server, "VmRSS")
 			conns := make([]net.Conn, stalledReaders)
 			defer func() {
 				for _, c := range conns {
@@ -106,7 +106,7 @@ func TestReadersThatNeverReadHoldNobodyUp(t *testing.T) {
 				wg.Go(func() {
 					for i := part; i < stalledReaders && !t.Failed(); i += 20 {
 						var err error
-						if conns[i], err = stall(t.Context(), d.addr(), &q); err != nil {
+						if conns[i], err = stall(t.Context(), d.Addr(), &q); err != nil {
 							t.Errorf("reader %d: %v", i, err)
 						}
 					}
@@ -116,7 +116,7 @@ func TestReadersThatNeverReadHoldNobodyUp(t *testing.T) {
 			if t.Failed() {
 				return
 			}
-			attached := d.memory(torture.Server, "VmRSS")
+			attached := d.memory(testdaemon.Server, "VmRSS")
 			d.setOff(p)
 			if err := wholeFrom(t.Context(), p, 0, size); err != nil {
 				t.Error(err)
@@ -131,7 +131,7 @@ func TestReadersThatNeverReadHoldNobodyUp(t *testing.T) {
 			if res, err := other.Wait(t.Context(), process.Until{}); err != nil || res.Exit == nil || res.Exit.Code != 0 {
 				t.Errorf("another process ended with %+v, %v", res, err)
 			}
-			peak := d.memory(torture.Server, "VmHWM")
+			peak := d.memory(testdaemon.Server, "VmHWM")
 			t.Logf("server: %d KiB before, with %d readers %d KiB, at most %d KiB: %d KiB for each that stalls",
 				before>>10, stalledReaders, attached>>10, peak>>10, (peak-attached)/stalledReaders>>10)
 			if got := (peak - before) / stalledReaders; got > c.each {

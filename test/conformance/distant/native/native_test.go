@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package native proves over a real daemon that distant's sessions lose
 // nothing: its server is killed and upgraded in the middle of streams, and the
 // connections are cut on top.
@@ -6,7 +8,6 @@ package native
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/url"
@@ -14,93 +15,38 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/tend-run/tend/face/distant/distanttest"
 	"github.com/tend-run/tend/face/distant/secure"
+	"github.com/tend-run/tend/internal/testbin"
+	"github.com/tend-run/tend/internal/testdaemon"
 )
-
-const patience = 2 * time.Minute
 
 var tend string
 
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
-
-func testMain(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "tend-distant-")
-	if err == nil {
-		defer os.RemoveAll(dir)
-		err = build(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	tend = filepath.Join(dir, "tend")
-	return m.Run()
-}
-
-// build makes the programs of this tree; a payload that an earlier build left
-// in it is hidden.
-func build(dir string) error {
-	payload, err := filepath.Abs("../../../../internal/payload/tend-keeper")
-	if err != nil {
-		return err
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{payload: ""}})
-	if err != nil {
-		return err
-	}
-	file := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(file, overlay, 0o600); err != nil {
-		return err
-	}
-	for _, name := range []string{"tend-keeper", "tend"} {
-		cmd := exec.Command("go", "build", "-overlay", file, "-o", filepath.Join(dir, name), "../../../../cmd/"+name)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", name, err, out)
-		}
-	}
-	return nil
+func TestMain(m *testing.M) {
+	os.Exit(testbin.Main(func(dir string) int {
+		tend = testbin.Released.Tend(dir)
+		return m.Run()
+	}, testbin.Released))
 }
 
 // daemon is a running `tend serve --distant`.
 type daemon struct {
-	t     *testing.T
-	state string
-	addr  string
-	key   secure.Key
+	*testdaemon.Daemon
+	t    *testing.T
+	addr string // of distant
+	key  secure.Key
 }
 
 func serve(t *testing.T) *daemon {
 	t.Helper()
-	dir := t.TempDir()
-	d := &daemon{t: t, state: filepath.Join(dir, "state")}
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(tend, "--state-dir", d.state, "serve", "--listen", "none", "--distant", "127.0.0.1:0")
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("tend serve ended with %v", err)
-		}
-		log.Close()
-		if text, err := os.ReadFile(log.Name()); t.Failed() {
-			t.Logf("log of the daemon:\n%s%v", text, err)
-		}
-	})
+	d := &daemon{t: t, Daemon: testdaemon.Serve(t, testdaemon.Config{Command: []string{tend}, Flags: []string{"--distant", "127.0.0.1:0"}})}
 	var uri []byte
-	d.eventually("the daemon serves", func() bool {
-		uri, err = os.ReadFile(filepath.Join(d.state, "distant", "uri"))
+	testdaemon.Eventually(t, "the daemon serves distant", func() (ok bool) {
+		var err error
+		uri, err = os.ReadFile(filepath.Join(d.StateDir(), "distant", "uri"))
 		return err == nil
 	})
 	u, err := url.Parse(strings.TrimSpace(string(uri)))
@@ -115,48 +61,12 @@ func serve(t *testing.T) *daemon {
 	return d
 }
 
-func (d *daemon) eventually(what string, ok func() bool) {
-	d.t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			d.t.Fatalf("not in time: %s", what)
-		}
-	}
-}
-
 // run runs a command line of tend.
-func (d *daemon) run(args ...string) []byte {
+func (d *daemon) run(args ...string) {
 	d.t.Helper()
-	out, err := exec.Command(tend, append([]string{"--state-dir", d.state}, args...)...).Output()
-	if err != nil {
-		d.t.Errorf("tend %v: %v", args, err)
+	if out, err := exec.Command(tend, append([]string{"--url", d.URL}, args...)...).CombinedOutput(); err != nil {
+		d.t.Errorf("tend %v: %v\n%s", args, err, out)
 	}
-	return out
-}
-
-// server is the pid of the server role, or 0.
-func (d *daemon) server() int {
-	out, err := exec.Command(tend, "--state-dir", d.state, "status", "--json").Output()
-	var s struct {
-		Roles struct{ Server struct{ PID int } }
-	}
-	if err != nil || json.Unmarshal(out, &s) != nil {
-		return 0
-	}
-	return s.Roles.Server.PID
-}
-
-// kill ends the server with SIGKILL and returns when there is another.
-func (d *daemon) kill() {
-	d.t.Helper()
-	pid := d.server()
-	if pid == 0 {
-		d.t.Fatal("the pid of the server is not known")
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		d.t.Fatal(err)
-	}
-	d.eventually("another server", func() bool { p := d.server(); return p != 0 && p != pid })
 }
 
 func (d *daemon) connect(dial func() (net.Conn, error)) *distanttest.Client {
@@ -244,7 +154,9 @@ func TestNothingIsLost(t *testing.T) {
 				if deaths%3 == 2 {
 					d.run("upgrade", "--server")
 				} else {
-					d.kill()
+					if err := d.Replace(t.Context(), testdaemon.Server); err != nil {
+						t.Fatal(err)
+					}
 				}
 				deaths++
 			}

@@ -1,3 +1,5 @@
+//go:build linux
+
 package raw
 
 import (
@@ -13,6 +15,8 @@ import (
 	"time"
 
 	pb "github.com/tend-run/tend/gen/envd/process"
+
+	"github.com/tend-run/tend/internal/testdaemon"
 )
 
 // The faults of the original, one test each.
@@ -54,7 +58,7 @@ func TestKeepalivesComeAtTheIntervalAsked(t *testing.T) {
 // receive buffer is small, so that the server's writes block early.
 func (d *daemon) stalled(t *testing.T, c codec, pid int) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
+	conn, err := net.Dial("tcp", d.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +252,7 @@ func TestKillReachesTheTreeWhenAsked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "all descendants to end", func() bool { return !alive(pid) })
+		testdaemon.Eventually(t, "all descendants to end", func() bool { return !alive(pid) })
 	}
 }
 
@@ -291,7 +295,7 @@ func TestCommandsAtOnceKeepApart(t *testing.T) {
 
 func TestABrokenClientHarmsNobody(t *testing.T) {
 	t.Parallel()
-	addr := strings.TrimPrefix(shared.url, "http://")
+	addr := shared.Addr()
 	for name, text := range map[string]string{
 		"half a request line":     "POST /process.Process/St",
 		"half a header":           "POST /process.Process/Start HTTP/1.1\r\nHost: loc",

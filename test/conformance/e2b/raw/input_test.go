@@ -1,3 +1,5 @@
+//go:build linux
+
 package raw
 
 import (
@@ -36,7 +38,7 @@ func (d *daemon) streamInput(t *testing.T, c codec, msgs ...*pb.StreamInputReque
 	for _, m := range msgs {
 		body = append(body, envelope(c.marshal(m))...)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+"/process.Process/StreamInput", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL+"/process.Process/StreamInput", bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,3 +1,5 @@
+//go:build linux
+
 package raw
 
 import (
@@ -13,6 +15,8 @@ import (
 	"time"
 
 	pb "github.com/tend-run/tend/gen/envd/process"
+
+	"github.com/tend-run/tend/internal/testdaemon"
 )
 
 // follow reads a process to its end and connects again, from the offset it
@@ -66,7 +70,7 @@ func TestKillingARoleLosesNothing(t *testing.T) {
 				var err error
 				var wg sync.WaitGroup
 				wg.Go(func() { cuts, end, err = d.follow(t, s, c, s.pid, &got, &progress) })
-				eventually(t, "a tenth of the output", func() bool { return progress.Load() > lines*16/10 })
+				testdaemon.Eventually(t, "a tenth of the output", func() bool { return progress.Load() > lines*16/10 })
 				d.kill9(t, role)
 				wg.Wait()
 
@@ -92,7 +96,7 @@ func TestKillingARoleLosesNothing(t *testing.T) {
 					t.Errorf("input after the kill: %q, end %v", again.stdout, again.end)
 				}
 				d.kill(t, idle.pid)
-				eventually(t, "the killed process to end", func() bool { return !alive(idle.pid) })
+				testdaemon.Eventually(t, "the killed process to end", func() bool { return !alive(idle.pid) })
 				if late := d.connect(t, byTag("idle")).started(t).finish(t); late.end.GetStatus() != "signal: killed" {
 					t.Errorf("its end is %v", late.end)
 				}
@@ -129,7 +133,7 @@ func TestTheTimeoutHoldsWithoutTheServer(t *testing.T) {
 	d := own(t)
 	s := d.start(t, "exec sleep 300", "Connect-Timeout-Ms", "1500")
 	d.kill9(t, "server")
-	eventually(t, "the process to end", func() bool { return !alive(s.pid) })
+	testdaemon.Eventually(t, "the process to end", func() bool { return !alive(s.pid) })
 }
 
 // TestNoConnectionIsRefusedWhileTheServerIsReplaced dials all the time: the
@@ -147,7 +151,7 @@ func TestNoConnectionIsRefusedWhileTheServerIsReplaced(t *testing.T) {
 				return
 			default:
 			}
-			conn, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
+			conn, err := net.Dial("tcp", d.Addr())
 			dials.Add(1)
 			if err != nil {
 				refused.Add(1)
@@ -171,7 +175,7 @@ func TestNoConnectionIsRefusedWhileTheServerIsReplaced(t *testing.T) {
 func TestSettingsOutliveTheServer(t *testing.T) {
 	t.Parallel()
 	d := own(t)
-	server := d.roles(t)["server"]
+	server := d.Roles()["server"]
 	status, text := d.do(t, "POST", "/init", strings.NewReader(`{"envVars":{"KEPT":"yes"},"accessToken":"secret-1"}`), "Content-Type", "application/json")
 	if status != 204 {
 		t.Fatalf("init answers %d %q", status, text)
@@ -179,7 +183,7 @@ func TestSettingsOutliveTheServer(t *testing.T) {
 	if err := syscall.Kill(server, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the old server to end", func() bool { return !alive(server) })
+	testdaemon.Eventually(t, "the old server to end", func() bool { return !alive(server) })
 	status, text = d.get(t, "/envs", "X-Access-Token", "secret-1")
 	if status != 200 || !strings.Contains(text, `"KEPT":"yes"`) {
 		t.Errorf("envs answers %d %q", status, text)

@@ -1,3 +1,5 @@
+//go:build linux
+
 package raw
 
 import (
@@ -159,7 +161,7 @@ func narrow() *http.Transport {
 
 // openWith is tryOpen of Connect on connections of a kind.
 func (d *daemon) openWith(t *testing.T, by *http.Transport, c codec, pid int) (*stream, error) {
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+"/process.Process/Connect", bytes.NewReader(envelope(c.marshal(&pb.ConnectRequest{Process: byPID(pid)}))))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL+"/process.Process/Connect", bytes.NewReader(envelope(c.marshal(&pb.ConnectRequest{Process: byPID(pid)}))))
 	if err != nil {
 		return nil, err
 	}

@@ -1,3 +1,5 @@
+//go:build linux
+
 package raw
 
 import (
@@ -119,7 +121,7 @@ func (d *daemon) open(t *testing.T, c codec, method string, req proto.Message, h
 }
 
 func (d *daemon) tryOpen(t *testing.T, c codec, method string, req proto.Message, header ...string) (*stream, error) {
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+"/process.Process/"+method, bytes.NewReader(envelope(c.marshal(req))))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL+"/process.Process/"+method, bytes.NewReader(envelope(c.marshal(req))))
 	if err != nil {
 		return nil, err
 	}

@@ -1,3 +1,5 @@
+//go:build linux
+
 package raw
 
 import (
@@ -122,11 +124,11 @@ func TestOtherProtocols(t *testing.T) {
 	protocols.SetUnencryptedHTTP2(true)
 	h2c := &http.Client{Transport: &http.Transport{Protocols: protocols}}
 	for name, client := range map[string]processconnect.ProcessClient{
-		"gRPC over h2c":            processconnect.NewProcessClient(h2c, shared.url, connect.WithGRPC()),
-		"gRPC-Web over HTTP/1.1":   processconnect.NewProcessClient(http.DefaultClient, shared.url, connect.WithGRPCWeb()),
-		"Connect over h2c":         processconnect.NewProcessClient(h2c, shared.url),
-		"Connect with JSON":        processconnect.NewProcessClient(http.DefaultClient, shared.url, connect.WithProtoJSON()),
-		"Connect with gzip bodies": processconnect.NewProcessClient(http.DefaultClient, shared.url, connect.WithSendGzip()),
+		"gRPC over h2c":            processconnect.NewProcessClient(h2c, shared.URL, connect.WithGRPC()),
+		"gRPC-Web over HTTP/1.1":   processconnect.NewProcessClient(http.DefaultClient, shared.URL, connect.WithGRPCWeb()),
+		"Connect over h2c":         processconnect.NewProcessClient(h2c, shared.URL),
+		"Connect with JSON":        processconnect.NewProcessClient(http.DefaultClient, shared.URL, connect.WithProtoJSON()),
+		"Connect with gzip bodies": processconnect.NewProcessClient(http.DefaultClient, shared.URL, connect.WithSendGzip()),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -159,7 +161,7 @@ func TestOtherProtocols(t *testing.T) {
 
 func TestGzipFramesForWhoeverAsks(t *testing.T) {
 	t.Parallel()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, shared.url+"/process.Process/Start",
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, shared.URL+"/process.Process/Start",
 		strings.NewReader(string(envelope(inProto.marshal(sh("head -c 100000 /dev/zero"))))))
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,6 @@
 //go:build linux
 
-package torture
+package testdaemon
 
 import (
 	"fmt"
@@ -9,11 +9,11 @@ import (
 	"syscall"
 )
 
-// Lifeline ends a daemon with the process that torments it, even if that one is
+// lifeline ends a daemon with the process that started it, even if that one is
 // killed: a shell of its own waits for the end of a pipe. (PR_SET_PDEATHSIG does
 // not survive that the daemon's program executes another one from a thread.)
 // release is to be called when the daemon has ended by itself.
-func Lifeline(pid int) (release func(), err error) {
+func lifeline(pid int) (release func(), err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
