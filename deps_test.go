@@ -130,6 +130,7 @@ func TestDeps(t *testing.T) {
 		{"internal/payload", []string{"keeper/memory"}},
 		{"internal/cleansignals", nil},
 		{"internal/poorkernel", nil},
+		{"internal/scene", []string{"process"}},
 		{"internal/replace", nil},
 		{"internal/testbin", nil},
 		{"internal/testdaemon", []string{"process", "."}},

@@ -229,8 +229,23 @@ const (
 	flagContinue = 1
 )
 
-// Next waits for a call. It fails when nobody is under the filter any more.
-func (l *Listener) Next() (*Call, error) {
+// Each calls f with each call, one at a time, until nobody is under the filter any
+// more. The call goes on when f returns, unless f says that it is held: then f has
+// answered it, or somebody will.
+func (l *Listener) Each(f func(c *Call) (held bool)) {
+	for {
+		c, err := l.next()
+		if err != nil {
+			return
+		}
+		if !f(c) {
+			l.Continue(c)
+		}
+	}
+}
+
+// next waits for a call. It fails when nobody is under the filter any more.
+func (l *Listener) next() (*Call, error) {
 	for {
 		fds := []unix.PollFd{{Fd: int32(l.fd), Events: unix.POLLIN}}
 		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
@@ -36,26 +37,36 @@ func stuckAt(t *testing.T, nr uintptr, is func(*poorkernel.Call) bool) (stateDir
 	came, free := make(chan struct{}), make(chan struct{})
 	goOn = sync.OnceFunc(func() { close(free) })
 	t.Cleanup(goOn) // before the roles are to end
-	go func() {
-		first := true
-		for {
-			call, err := l.Next()
-			if err != nil {
-				return
-			}
-			if !first || !is(call) {
-				l.Continue(call)
-				continue
-			}
-			first = false
-			close(came)
-			go func() {
-				<-free
-				l.Continue(call)
-			}()
+	first := true
+	go l.Each(func(call *poorkernel.Call) (held bool) {
+		if !first || !is(call) {
+			return false
 		}
-	}()
+		first = false
+		close(came)
+		go func() {
+			<-free
+			l.Continue(call)
+		}()
+		return true
+	})
 	return stateDir, came, goOn
+}
+
+// started is the answer to a start.
+type started struct {
+	p   process.Process
+	err error
+}
+
+// startLater starts a process while the test does other things.
+func startLater(t *testing.T, m process.Manager, spec process.Spec) <-chan started {
+	answer := make(chan started, 1)
+	go func() {
+		p, err := m.Start(t.Context(), spec)
+		answer <- started{p, err}
+	}()
+	return answer
 }
 
 // told counts the facts that a watcher is told of one process.
@@ -94,33 +105,21 @@ func TestAStartThatIsRepeatedWhileItIsSlowIsOneProcess(t *testing.T) {
 	if err := <-first; !errors.Is(err, context.Canceled) {
 		t.Fatalf("the first: %v", err)
 	}
-	type answer struct {
-		p   process.Process
-		err error
-	}
-	second := make(chan answer, 1)
-	go func() {
-		p, err := m.Start(t.Context(), spec)
-		second <- answer{p, err}
-	}()
+	second := startLater(t, m, spec)
 	time.Sleep(50 * time.Millisecond) // so that it is asked for before the first is answered
 	goOn()
 	a := <-second
 	if a.err != nil {
 		t.Fatal(a.err)
 	}
-	if p := find(t, m, "once"); p != a.p {
+	if p := scene.Find(t, m, "once"); p != a.p {
 		t.Errorf("the answer is not the process that is known")
 	}
-	if _, err := a.p.Write(t.Context(), process.Input{Data: []byte("said\n"), EOF: true}); err != nil {
-		t.Fatal(err)
-	}
-	if got := whole(t, a.p, process.Stdout); got != "said\n" {
-		t.Errorf("it wrote %q", got)
-	}
+	scene.WriteLast(t, a.p, "said\n")
+	scene.WantOutput(t, a.p, process.Stdout, "said\n")
 	finished(t, a.p)
 	n := map[process.EventKind]int{}
-	soon(t, "all is told", func() bool {
+	eventually(t, "all is told", func() bool {
 		for k, v := range told(w, "once") {
 			n[k] += v
 		}
@@ -174,25 +173,18 @@ func TestAListIsInTheOrderOfTheStarts(t *testing.T) {
 func TestAStartIsDoneThoughItsKeeperHasBeenReplaced(t *testing.T) {
 	m := open(t, daemon(t))
 	m.ReplaceHello()
-	if _, err := m.Start(t.Context(), process.Spec{Argv: []string{"true"}}); err != nil {
-		t.Error(err)
-	}
+	scene.Start(t, m, process.Spec{Argv: []string{"true"}})
 }
 
 // Who closes the input of a process that is over does not close that of the one
 // which has its place on the board now.
 func TestInputIsClosedOfTheProcessAskedFor(t *testing.T) {
 	m := open(t, daemon(t))
-	old, err := m.Start(t.Context(), process.Spec{Argv: []string{"true"}, Stdin: process.StdinPipe})
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := scene.Start(t, m, process.Spec{Argv: []string{"true"}, Stdin: process.StdinPipe})
 	finished(t, old)
 	var p process.Process
-	soon(t, "another process gets its place", func() bool {
-		if p, err = m.Start(t.Context(), process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe}); err != nil {
-			t.Fatal(err)
-		}
+	eventually(t, "another process gets its place", func() bool {
+		p = scene.Start(t, m, process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
 		return client.SameSlot(old, p)
 	})
 	if err := client.CloseInput(old); !errors.Is(err, process.ErrExited) {
@@ -221,13 +213,11 @@ func TestTheNextServerFindsAStartThatWasUnderWay(t *testing.T) {
 
 	m, _ = nextServer(t, stateDir, client.Config{})
 	goOn()
-	soon(t, "the process is known", func() bool {
+	eventually(t, "the process is known", func() bool {
 		_, err := m.Get(t.Context(), process.Selector{ID: "orphan"})
 		return err == nil
 	})
-	if _, err := find(t, m, "orphan").Kill(t.Context()); err != nil {
-		t.Error(err)
-	}
+	scene.Kill(t, scene.Find(t, m, "orphan"))
 }
 
 // A process that was removed and started anew under its id is not taken for the
@@ -236,31 +226,19 @@ func TestTheNextServerTellsAProcessFromTheOneBeforeWithItsID(t *testing.T) {
 	stateDir := daemon(t)
 	m, end := nextServer(t, stateDir, client.Config{})
 	m.HoldSlots()
-	p, err := m.Start(t.Context(), process.Spec{ID: "same", Shell: "exit 3"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, process.Spec{ID: "same", Shell: "exit 3"})
 	finished(t, p)
-	if err := p.Remove(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if p, err = m.Start(t.Context(), process.Spec{ID: "same", Shell: "sleep 1000"}); err != nil {
-		t.Fatal(err)
-	}
-	want, err := p.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	scene.Remove(t, p)
+	p = scene.Start(t, m, process.Spec{ID: "same", Shell: "sleep 1000"})
+	want := scene.Info(t, p)
 	end()
 
 	m, _ = nextServer(t, stateDir, client.Config{})
-	p = find(t, m, "same")
+	p = scene.Find(t, m, "same")
 	if in, err := p.Info(t.Context()); err != nil || in.PID != want.PID || in.Exit != nil {
 		t.Errorf("pid %d, exit %v, %v; want pid %d, which runs", in.PID, in.Exit, err, want.PID)
 	}
-	if _, err := p.Kill(t.Context()); err != nil {
-		t.Error(err)
-	}
+	scene.Kill(t, p)
 }
 
 // The same of the next keeper, which is asked once more for a start whose answer
@@ -272,28 +250,15 @@ func TestTheNextKeeperTellsAProcessFromTheOneBeforeWithItsID(t *testing.T) {
 	m.HoldSlots()
 	again := filepath.Join(t.TempDir(), "again")
 	spec := process.Spec{ID: "same", Shell: "test -e " + again + " || exit 3; echo run >> " + again + "; echo said; exec sleep 1000"}
-	first, err := m.Start(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := scene.Start(t, m, spec)
 	finished(t, first)
-	if err := first.Remove(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	scene.Remove(t, first)
 	if err := os.WriteFile(again, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	armed.Store(true)
 	keeper := pids(t, stateDir).Keeper
-	type answer struct {
-		p   process.Process
-		err error
-	}
-	second := make(chan answer, 1)
-	go func() {
-		p, err := m.Start(t.Context(), spec)
-		second <- answer{p, err}
-	}()
+	second := startLater(t, m, spec)
 	<-forked
 	if err := syscall.Kill(keeper, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -303,28 +268,21 @@ func TestTheNextKeeperTellsAProcessFromTheOneBeforeWithItsID(t *testing.T) {
 	if a.err != nil {
 		t.Fatal(a.err)
 	}
-	if _, err := a.p.Wait(t.Context(), process.Until{Match: "said"}); err != nil {
-		t.Error(err)
-	}
+	scene.Wait(t, a.p, process.Until{Match: "said"})
 	if b, _ := os.ReadFile(again); string(b) != "run\n" {
 		t.Errorf("the second did %q; want it run once", b)
 	}
 	if in, err := a.p.Info(t.Context()); err != nil || in.Exit != nil {
 		t.Errorf("it has ended with %v, %v; want it running", in.Exit, err)
 	}
-	if _, err := a.p.Kill(t.Context()); err != nil {
-		t.Error(err)
-	}
+	scene.Kill(t, a.p)
 }
 
 // What is appended behind a torn tail would never be read.
 func TestAPinHoldsBehindATornTail(t *testing.T) {
 	stateDir := daemon(t)
 	m, end := nextServer(t, stateDir, client.Config{})
-	p, err := m.Start(t.Context(), process.Spec{ID: "torn", Shell: "true"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, process.Spec{ID: "torn", Shell: "true"})
 	finished(t, p)
 	end()
 	// As a loss of power leaves it.
@@ -339,12 +297,12 @@ func TestAPinHoldsBehindATornTail(t *testing.T) {
 	killKeeper(t, stateDir)
 
 	m, end = nextServer(t, stateDir, client.Config{})
-	if err := find(t, m, "torn").Pin(t.Context(), true); err != nil {
+	if err := scene.Find(t, m, "torn").Pin(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
 	end()
 	m, _ = nextServer(t, stateDir, client.Config{})
-	if in, err := find(t, m, "torn").Info(t.Context()); err != nil || !in.Pinned {
+	if in, err := scene.Find(t, m, "torn").Info(t.Context()); err != nil || !in.Pinned {
 		t.Errorf("pinned %v, %v", in.Pinned, err)
 	}
 }
@@ -352,13 +310,8 @@ func TestAPinHoldsBehindATornTail(t *testing.T) {
 // When all roles but the server die, who watches is told what was lost.
 func TestAWatcherIsToldOfProcessesThatAreLost(t *testing.T) {
 	stateDir := shortDir(t)
+	noServer(t, stateDir)
 	launcher := exec.Command(keeperBinary, "launcher", "--state-dir", stateDir)
-	if err := os.MkdirAll(filepath.Join(stateDir, "run"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(stateDir, "run", "server.argv"), []byte("/bin/sleep\x00infinity"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	if err := launcher.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -368,10 +321,7 @@ func TestAWatcherIsToldOfProcessesThatAreLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	p, err := m.Start(t.Context(), process.Spec{ID: "lost", Shell: "sleep 1000"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, process.Spec{ID: "lost", Shell: "sleep 1000"})
 	all := pids(t, stateDir)
 	launcher.Process.Kill()
 	launcher.Wait()
@@ -385,7 +335,7 @@ func TestAWatcherIsToldOfProcessesThatAreLost(t *testing.T) {
 		t.Errorf("it ended with %+v, %v; want it lost", res.Exit, err)
 	}
 	n := map[process.EventKind]int{}
-	soon(t, "the loss is told", func() bool {
+	eventually(t, "the loss is told", func() bool {
 		for k, v := range told(w, "lost") {
 			n[k] += v
 		}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -16,10 +17,7 @@ func TestAnIDIsStartedAnewWhileItIsRemoved(t *testing.T) {
 	m := open(t, daemon(t))
 	spec := process.Spec{ID: "again", Shell: "echo said"}
 	for range 200 {
-		p, err := m.Start(t.Context(), spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := scene.Start(t, m, spec)
 		finished(t, p)
 		var both sync.WaitGroup
 		both.Go(func() {
@@ -37,9 +35,7 @@ func TestAnIDIsStartedAnewWhileItIsRemoved(t *testing.T) {
 				return // before the removal
 			}
 			finished(t, q)
-			if got := whole(t, q, process.Stdout); got != "said\n" {
-				t.Errorf("the next wrote %q", got)
-			}
+			scene.WantOutput(t, q, process.Stdout, "said\n")
 		})
 		both.Wait()
 		if t.Failed() {
@@ -53,8 +49,6 @@ func TestAnIDIsStartedAnewWhileItIsRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		finished(t, q)
-		if err := q.Remove(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		scene.Remove(t, q)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
 )
@@ -13,14 +14,11 @@ import (
 func TestBriefInfoLeavesOutThatAProcessIsStopped(t *testing.T) {
 	m, end := nextServer(t, daemon(t), client.Config{})
 	defer end()
-	p, err := m.Start(t.Context(), process.Spec{Argv: []string{"sleep", "600"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "600"}})
 	if err := p.Signal(t.Context(), int(syscall.SIGSTOP), process.ScopeLeader); err != nil {
 		t.Fatal(err)
 	}
-	soon(t, "it is stopped", func() bool {
+	eventually(t, "it is stopped", func() bool {
 		in, err := p.Info(t.Context())
 		return err == nil && in.State == process.Stopped
 	})
@@ -28,10 +26,8 @@ func TestBriefInfoLeavesOutThatAProcessIsStopped(t *testing.T) {
 	if err != nil || in.State != process.Running || in.PID == 0 || in.Exit != nil {
 		t.Errorf("brief: %+v, %v", in, err)
 	}
-	if _, err := p.Kill(t.Context()); err != nil {
-		t.Error(err)
-	}
-	soon(t, "its exit is told", func() bool {
+	scene.Kill(t, p)
+	eventually(t, "its exit is told", func() bool {
 		in, err := p.Info(process.Brief(t.Context()))
 		return err == nil && in.Exit != nil && in.State == process.Exited
 	})

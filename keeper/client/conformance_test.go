@@ -5,6 +5,7 @@ package client_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -44,12 +45,7 @@ func TestConformance(t *testing.T) {
 // them with the test.
 func daemon(t *testing.T) (stateDir string) {
 	t.Helper()
-	// Short, as socket names have to be, and not under the test's name.
-	stateDir, err := os.MkdirTemp("", "tend-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(stateDir) })
+	stateDir = shortDir(t)
 	daemonOn(t, stateDir)
 	return stateDir
 }
@@ -64,13 +60,7 @@ func daemonOn(t *testing.T, stateDir string) {
 // roles starts them by a command and ends them with the test.
 func roles(t *testing.T, stateDir string, cmd *exec.Cmd, start func() error) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Join(stateDir, "run"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	// The server's command line; the test is the server, so this only waits.
-	if err := os.WriteFile(filepath.Join(stateDir, "run", "server.argv"), []byte("/bin/sleep\x00infinity"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noServer(t, stateDir)
 	var log syncBuffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM} // not to outlive a test that is killed
@@ -86,6 +76,15 @@ func roles(t *testing.T, stateDir string, cmd *exec.Cmd, start func() error) {
 			t.Logf("log of the roles:\n%s", log.String())
 		}
 	})
+}
+
+// noServer gives the roles a server that only waits: the test is the server.
+func noServer(t *testing.T, stateDir string) {
+	t.Helper()
+	run := filepath.Join(stateDir, "run")
+	if err := errors.Join(os.MkdirAll(run, 0o700), os.WriteFile(filepath.Join(run, "server.argv"), []byte("/bin/sleep\x00infinity"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // open returns a manager on the state directory.

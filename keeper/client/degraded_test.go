@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
 )
@@ -96,24 +98,14 @@ func TestAProcessThatGetsNoCgroupLivesAndIsKilled(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(tree, "cgroup.max.descendants"), []byte("0"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := m.Start(t.Context(), process.Spec{Argv: []string{"sleep", "1000"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
 	if got := broken(t, m.Facts(), "kill_reaches_tree"); !strings.Contains(got, "1 of the running processes") || !strings.Contains(got, "temporarily unavailable") {
 		t.Errorf("the keeper says %q", got)
 	}
 	if k, err := p.Kill(t.Context()); err != nil || k.Verified || len(k.Survivors) > 0 {
 		t.Errorf("the kill says %+v, %v", k, err)
 	}
-	eventually(t, "the keeper has no process without a cgroup", func() bool {
-		for _, f := range m.Facts() {
-			if strings.HasPrefix(f, "kill_reaches_tree=") {
-				return true
-			}
-		}
-		return false
-	})
+	kept(t, m, "kill_reaches_tree")
 	livesAndDies(t, m, stateDir)
 }
 
@@ -121,36 +113,23 @@ func TestAProcessThatGetsNoCgroupLivesAndIsKilled(t *testing.T) {
 // is killed in the middle.
 func livesAndDies(t *testing.T, m *client.Manager, stateDir string) {
 	t.Helper()
-	p, err := m.Start(t.Context(), process.Spec{Shell: "sleep 1000 & echo $!; read x; echo got $x; wait", Stdin: process.StdinPipe})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, process.Spec{Shell: "sleep 1000 & echo $!; read x; echo got $x; wait", Stdin: process.StdinPipe})
 	unix.Kill(pids(t, stateDir).Keeper, unix.SIGKILL)
-	if _, err := p.Write(t.Context(), process.Input{Data: []byte("that\n")}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Wait(t.Context(), process.Until{Match: "got that"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	scene.Write(t, p, "that\n")
+	scene.Wait(t, p, process.Until{Match: "got that"})
+	scene.Kill(t, p)
 	r, err := p.Wait(t.Context(), process.Until{EOF: true})
 	if err != nil || r.Exit == nil || r.Exit.Signal != int(unix.SIGKILL) || r.Exit.Cause != process.CauseKilled {
 		t.Fatalf("killed, it ended with %+v, %v", r.Exit, err)
 	}
-	child, rest, _ := strings.Cut(whole(t, p, process.Stdout), "\n")
+	child, rest, _ := strings.Cut(scene.Output(t, p, process.Stdout), "\n")
 	if rest != "got that\n" {
 		t.Errorf("after the first line stdout is %q", rest)
 	}
 	if b, err := os.ReadFile("/proc/" + child + "/stat"); err == nil && !strings.Contains(string(b), ") Z ") {
 		t.Errorf("its descendant lives on: %s", b)
 	}
-	if q, err := m.Start(t.Context(), process.Spec{Shell: "exit 9"}); err != nil {
-		t.Error(err)
-	} else if r, err := q.Wait(t.Context(), process.Until{}); err != nil || r.Exit == nil || r.Exit.Code != 9 {
-		t.Errorf("the next process ended with %+v, %v", r.Exit, err)
-	}
+	scene.WantExit(t, scene.Start(t, m, process.Spec{Shell: "exit 9"}), 9)
 }
 
 func TestExitStatusesSurviveTheKeeperWithoutPidfdInfo(t *testing.T) {
@@ -160,17 +139,10 @@ func TestExitStatusesSurviveTheKeeperWithoutPidfdInfo(t *testing.T) {
 			if got := broken(t, m.Facts(), "exit_status_survives_two_roles"); !strings.Contains(got, "6.15") {
 				t.Errorf("the keeper says %q", got)
 			}
-			p, err := m.Start(t.Context(), process.Spec{Shell: "read x; exit 6", Stdin: process.StdinPipe})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := scene.Start(t, m, process.Spec{Shell: "read x; exit 6", Stdin: process.StdinPipe})
 			unix.Kill(pids(t, stateDir).Keeper, unix.SIGKILL)
-			if _, err := p.Write(t.Context(), process.Input{Data: []byte("\n")}); err != nil {
-				t.Fatal(err)
-			}
-			if r, err := p.Wait(t.Context(), process.Until{}); err != nil || r.Exit == nil || r.Exit.Code != 6 {
-				t.Errorf("it ended with %+v, %v", r.Exit, err)
-			}
+			scene.Write(t, p, "\n")
+			scene.WantExit(t, p, 6)
 		})
 	}
 }
@@ -180,17 +152,9 @@ func TestOutputThatCannotBePunchedIsDroppedAllTheSame(t *testing.T) {
 	if got := broken(t, m.Facts(), "retention_frees_space"); !strings.Contains(got, "keeps its space") {
 		t.Errorf("the keeper says %q", got)
 	}
-	p, err := m.Start(t.Context(), process.Spec{Shell: "yes | head -c 1000000; echo; echo end", Retention: process.Retention{Limit: process.MinRetention}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Wait(t.Context(), process.Until{EOF: true}); err != nil {
-		t.Fatal(err)
-	}
-	info, err := p.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, process.Spec{Shell: "yes | head -c 1000000; echo; echo end", Retention: process.Retention{Limit: process.MinRetention}})
+	scene.Wait(t, p, process.Until{EOF: true})
+	info := scene.Info(t, p)
 	for _, s := range info.Streams {
 		if kept := s.End - s.Base; s.Stream == process.Stdout && (s.End != 1000005 || s.Base == 0 || kept > process.MinRetention) {
 			t.Errorf("stdout has %d bytes, of which %d are kept", s.End, kept)
@@ -202,33 +166,23 @@ func TestOutputThatCannotBePunchedIsDroppedAllTheSame(t *testing.T) {
 // are refused.
 func TestOutputIsReadAndWrittenWhereItCannotBeSpliced(t *testing.T) {
 	stateDir, l := watched(t, unix.SYS_SPLICE)
-	go func() {
-		for {
-			call, err := l.Next()
-			if err != nil {
-				return
-			}
-			if strings.HasPrefix(call.File(2), stateDir) {
-				l.Fail(call, unix.EINVAL)
-			} else {
-				l.Continue(call)
-			}
+	go l.Each(func(call *poorkernel.Call) (held bool) {
+		if held = strings.HasPrefix(call.File(2), stateDir); held {
+			l.Fail(call, unix.EINVAL)
 		}
-	}()
+		return held
+	})
 	m := open(t, stateDir)
 	if got := broken(t, m.Facts(), "output_survives_keeper"); !strings.Contains(got, "may lose") {
 		t.Errorf("the keeper says %q", got)
 	}
 	for _, pty := range []*process.Size{nil, {Cols: 80, Rows: 24}} {
-		p, err := m.Start(t.Context(), process.Spec{Shell: "seq 1 20000", PTY: pty})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := scene.Start(t, m, process.Spec{Shell: "seq 1 20000", PTY: pty})
 		stream, newline := process.Stdout, "\n"
 		if pty != nil {
 			stream, newline = process.PTY, "\r\n"
 		}
-		got := strings.Split(whole(t, p, stream), newline)
+		got := strings.Split(scene.Output(t, p, stream), newline)
 		if len(got) != 20001 || got[0] != "1" || got[19999] != "20000" {
 			t.Errorf("%s has %d lines; want 20001, the last one empty", stream, len(got))
 		}
@@ -241,33 +195,26 @@ func readOnly(t *testing.T) (stateDir string, on *atomic.Bool) {
 	t.Helper()
 	stateDir, l := watched(t, unix.SYS_SPLICE, unix.SYS_PWRITE64, unix.SYS_WRITE, unix.SYS_OPENAT, unix.SYS_MKDIRAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE)
 	on = new(atomic.Bool)
-	go func() {
-		for {
-			call, err := l.Next()
-			if err != nil {
-				return
-			}
-			var file string
-			switch {
-			case !on.Load():
-			case call.Call == unix.SYS_SPLICE:
-				file = call.File(2)
-			case call.Call == unix.SYS_OPENAT:
-				if call.Args[2]&(unix.O_WRONLY|unix.O_RDWR|unix.O_CREAT) != 0 {
-					file = call.Path(1)
-				}
-			case call.Call == unix.SYS_MKDIRAT || call.Call == unix.SYS_RENAMEAT || call.Call == unix.SYS_RENAMEAT2:
+	go l.Each(func(call *poorkernel.Call) (held bool) {
+		var file string
+		switch {
+		case !on.Load():
+		case call.Call == unix.SYS_SPLICE:
+			file = call.File(2)
+		case call.Call == unix.SYS_OPENAT:
+			if call.Args[2]&(unix.O_WRONLY|unix.O_RDWR|unix.O_CREAT) != 0 {
 				file = call.Path(1)
-			default:
-				file = call.File(0)
 			}
-			if strings.HasPrefix(file, stateDir) {
-				l.Fail(call, unix.EROFS)
-			} else {
-				l.Continue(call)
-			}
+		case call.Call == unix.SYS_MKDIRAT || call.Call == unix.SYS_RENAMEAT || call.Call == unix.SYS_RENAMEAT2:
+			file = call.Path(1)
+		default:
+			file = call.File(0)
 		}
-	}()
+		if held = strings.HasPrefix(file, stateDir); held {
+			l.Fail(call, unix.EROFS)
+		}
+		return held
+	})
 	return stateDir, on
 }
 
@@ -275,51 +222,29 @@ func TestAStateDirectoryThatBecomesReadOnlyHoldsOutputBackAndEndsNoRole(t *testi
 	stateDir, on := readOnly(t)
 	m := open(t, stateDir)
 	before := pids(t, stateDir)
-	p, err := m.Start(t.Context(), process.Spec{Shell: "read x; seq 1 10000; exit 8", Stdin: process.StdinPipe})
-	if err != nil {
-		t.Fatal(err)
-	}
-	short, err := m.Start(t.Context(), process.Spec{Shell: "read x; exit 7", Stdin: process.StdinPipe})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, process.Spec{Shell: "read x; seq 1 10000; exit 8", Stdin: process.StdinPipe})
+	short := scene.Start(t, m, process.Spec{Shell: "read x; exit 7", Stdin: process.StdinPipe})
 	on.Store(true)
 	for _, p := range []process.Process{p, short} {
-		if _, err := p.Write(t.Context(), process.Input{Data: []byte("\n")}); err != nil {
-			t.Fatal(err)
-		}
+		scene.Write(t, p, "\n")
 	}
-	if r, err := short.Wait(t.Context(), process.Until{}); err != nil || r.Exit == nil || r.Exit.Code != 7 {
-		t.Errorf("a process without output ended with %+v, %v", r.Exit, err)
-	}
+	scene.WantExit(t, short, 7)
 	eventually(t, "the keeper says that processes wait", func() bool {
-		for _, f := range m.Facts() {
-			if strings.HasPrefix(f, "spool_takes_output!") && strings.Contains(f, "read-only file system") {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(m.Facts(), func(f string) bool {
+			return strings.HasPrefix(f, "spool_takes_output!") && strings.Contains(f, "read-only file system")
+		})
 	})
-	_, err = m.Start(t.Context(), process.Spec{Argv: []string{"true"}})
+	_, err := m.Start(t.Context(), process.Spec{Argv: []string{"true"}})
 	var failed *process.StartError
 	if !errors.As(err, &failed) || failed.Reason != process.StartResources || !errors.Is(err, unix.EROFS) {
 		t.Errorf("a start says %v", err)
 	}
 	on.Store(false)
-	if got := whole(t, p, process.Stdout); strings.Count(got, "\n") != 10000 || !strings.HasSuffix(got, "\n10000\n") {
+	if got := scene.Output(t, p, process.Stdout); strings.Count(got, "\n") != 10000 || !strings.HasSuffix(got, "\n10000\n") {
 		t.Errorf("%d bytes of output after the directory became writable", len(got))
 	}
-	if r, err := p.Wait(t.Context(), process.Until{EOF: true}); err != nil || r.Exit == nil || r.Exit.Code != 8 {
-		t.Errorf("then it ended with %+v, %v", r.Exit, err)
-	}
-	eventually(t, "the keeper says that nobody waits", func() bool {
-		for _, f := range m.Facts() {
-			if strings.HasPrefix(f, "spool_takes_output=") {
-				return true
-			}
-		}
-		return false
-	})
+	scene.WantExit(t, p, 8)
+	kept(t, m, "spool_takes_output")
 	if after := pids(t, stateDir); after != before {
 		t.Errorf("roles were %+v and are %+v", before, after)
 	}
@@ -355,9 +280,7 @@ func TestTheFileLimitIsToldAlsoWhenItIsReached(t *testing.T) {
 		if _, err := p.Write(t.Context(), process.Input{Data: []byte(text), EOF: true}); err != nil {
 			t.Fatalf("process %d takes no input: %v", i, err)
 		}
-		if got := whole(t, p, process.Stdout); got != text {
-			t.Errorf("process %d wrote %q", i, got)
-		}
+		scene.WantOutput(t, p, process.Stdout, text)
 	}
 	eventually(t, "a process starts when others have ended", func() bool {
 		_, err = m.Start(t.Context(), process.Spec{Argv: []string{"true"}})
@@ -366,6 +289,14 @@ func TestTheFileLimitIsToldAlsoWhenItIsReached(t *testing.T) {
 	if after := pids(t, stateDir); after != before {
 		t.Errorf("roles were %+v and are %+v", before, after)
 	}
+}
+
+// kept waits until the keeper says that it keeps a promise.
+func kept(t *testing.T, m *client.Manager, name string) {
+	t.Helper()
+	eventually(t, name+" is kept", func() bool {
+		return slices.ContainsFunc(m.Facts(), func(f string) bool { return strings.HasPrefix(f, name+"=") })
+	})
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {

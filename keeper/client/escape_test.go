@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -38,7 +39,7 @@ func runaway(t *testing.T, m process.Manager, escape, then string) (process.Proc
 	t.Helper()
 	up := filepath.Join(t.TempDir(), "up")
 	script := strings.ReplaceAll(escape, "SLEEP", "sh -c 'echo $$ > "+up+".new; mv "+up+".new "+up+"; exec sleep 1000' </dev/null >/dev/null 2>&1")
-	p := start(t, m, process.Spec{Shell: script + "\nuntil [ -e " + up + " ]; do sleep 0.01; done; " + then})
+	p := scene.Start(t, m, process.Spec{Shell: script + "\nuntil [ -e " + up + " ]; do sleep 0.01; done; " + then})
 	pid := 0
 	eventually(t, "it has escaped", func() bool {
 		b, err := os.ReadFile(up)
@@ -50,6 +51,28 @@ func runaway(t *testing.T, m process.Manager, escape, then string) (process.Proc
 	})
 	t.Cleanup(func() { unix.Kill(pid, unix.SIGKILL) })
 	return p, pid
+}
+
+// killsRunaway: a kill ends the one that has escaped, of a process that runs and of
+// one that has ended; right is what it may say.
+func killsRunaway(t *testing.T, m process.Manager, escape string, right func(process.KillResult) bool) {
+	t.Helper()
+	for _, leader := range []string{"sleep 1000", "exit 0"} {
+		p, pid := runaway(t, m, escape, leader)
+		if leader == "exit 0" {
+			scene.Wait(t, p, process.Until{})
+			if in := scene.Info(t, p); in.TreeGone {
+				t.Errorf("after the exit: %+v; want that its tree is not gone", in)
+			}
+		}
+		if res, err := p.Kill(t.Context()); err != nil || !right(res) {
+			t.Errorf("%s: %+v, %v", leader, res, err)
+		}
+		if alive(pid) {
+			t.Errorf("%s: %d lives on", leader, pid)
+		}
+		finished(t, p)
+	}
 }
 
 func alive(pid int) bool {
@@ -76,30 +99,12 @@ func TestAKillReachesThoseWhoHaveLeftTheirCgroup(t *testing.T) {
 		"the process itself, with its child": leave + "; SLEEP &",
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, leader := range []string{"sleep 1000", "exit 0"} {
-				p, pid := runaway(t, m, escape, leader)
-				if leader == "exit 0" {
-					if _, err := p.Wait(t.Context(), process.Until{}); err != nil {
-						t.Fatal(err)
-					}
-					if in, err := p.Info(t.Context()); err != nil || in.TreeGone {
-						t.Errorf("after the exit: %+v, %v; want that its tree is not gone", in, err)
-					}
-				}
-				res, err := p.Kill(t.Context())
-				if err != nil || !res.Verified || len(res.Survivors)+len(res.Strays) > 0 {
-					t.Errorf("%s: %+v, %v; want that all are gone", leader, res, err)
-				}
-				if alive(pid) {
-					t.Errorf("%s: %d lives on", leader, pid)
-				}
-				finished(t, p)
-			}
+			killsRunaway(t, m, escape, func(k process.KillResult) bool { return k.Verified && len(k.Survivors)+len(k.Strays) == 0 })
 		})
 	}
 	t.Run("what nothing tells of is not killed, and named", func(t *testing.T) {
 		p, pid := runaway(t, m, "("+leave+"; prlimit --pid $$ --rttime=unlimited; prlimit --pid $(sh -c 'echo $PPID') --rttime=unlimited; setsid SLEEP &)", "sleep 1000")
-		other := start(t, m, process.Spec{Shell: "sleep 1000"}) // began later, and is not its parent
+		other := scene.Start(t, m, process.Spec{Shell: "sleep 1000"}) // began later, and is not its parent
 		res, err := p.Kill(t.Context())
 		if err != nil || res.Verified || !slices.Contains(res.Strays, pid) || res.Names[pid] == "" {
 			t.Errorf("%+v, %v; want that %d may be left", res, err, pid)
@@ -161,25 +166,8 @@ func TestAKillReachesOrphansWithoutCgroups(t *testing.T) {
 		"an orphan below an orphan of a session": "(setsid sh -c '\"$@\" & wait' sh SLEEP &)",
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, leader := range []string{"sleep 1000", "exit 0"} {
-				p, pid := runaway(t, m, escape, leader)
-				if leader == "exit 0" {
-					if _, err := p.Wait(t.Context(), process.Until{}); err != nil {
-						t.Fatal(err)
-					}
-					if in, err := p.Info(t.Context()); err != nil || in.TreeGone {
-						t.Errorf("after the exit: %+v, %v; want that its tree is not gone", in, err)
-					}
-				}
-				res, err := p.Kill(t.Context())
-				if err != nil || res.Verified || len(res.Survivors) > 0 {
-					t.Errorf("%s: %+v, %v; want no survivors, and no claim", leader, res, err)
-				}
-				if alive(pid) {
-					t.Errorf("%s: %d lives on", leader, pid)
-				}
-				finished(t, p)
-			}
+			// No survivors, and no claim.
+			killsRunaway(t, m, escape, func(k process.KillResult) bool { return !k.Verified && len(k.Survivors) == 0 })
 		})
 	}
 }

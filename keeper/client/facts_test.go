@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
 )
@@ -18,18 +19,16 @@ import (
 func TestATTLIsOverAtTheNextAccess(t *testing.T) {
 	client.SweepNever(t)
 	m := open(t, daemon(t))
-	p := start(t, m, process.Spec{ID: "brief", Name: "web", Shell: "echo x", Retention: process.Retention{TTL: 300 * time.Millisecond}})
-	if _, err := p.Wait(t.Context(), process.Until{EOF: true}); err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, process.Spec{ID: "brief", Name: "web", Shell: "echo x", Retention: process.Retention{TTL: 300 * time.Millisecond}})
+	scene.Wait(t, p, process.Until{EOF: true})
 	for _, get := range []func() error{
 		func() error { _, err := m.Get(t.Context(), process.Selector{ID: "brief"}); return err },
 		func() error { _, err := m.Get(t.Context(), process.Selector{Name: "web"}); return err },
 		func() error { _, err := p.Info(t.Context()); return err },
 	} {
-		soon(t, "its time is over", func() bool { return errors.Is(get(), process.ErrNotFound) })
+		eventually(t, "its time is over", func() bool { return errors.Is(get(), process.ErrNotFound) })
 	}
-	soon(t, "its directory is removed", func() bool {
+	eventually(t, "its directory is removed", func() bool {
 		list, err := m.List(t.Context(), process.Filter{})
 		return err == nil && len(list) == 0
 	})
@@ -41,27 +40,19 @@ func TestFactsStayWhenRoomIsNeeded(t *testing.T) {
 	dir := daemon(t)
 	m, end := nextServer(t, dir, client.Config{})
 	spec := process.Spec{ID: "told", Name: "web", Shell: "head -c 300000 /dev/zero; exit 7", Labels: map[string]string{"big": strings.Repeat("x", 100_000), "box": "b"}}
-	p := start(t, m, spec)
-	held, err := p.Read(t.Context(), process.ReadOptions{MaxChunk: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer held.Close()
-	if _, err := p.Wait(t.Context(), process.Until{EOF: true}); err != nil {
-		t.Fatal(err)
-	}
-	pinned := start(t, m, process.Spec{ID: "pinned", Shell: "echo kept", Retention: process.Retention{Pin: true}})
-	if _, err := pinned.Wait(t.Context(), process.Until{EOF: true}); err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, spec)
+	scene.Read(t, p, process.ReadOptions{MaxChunk: 1000})
+	scene.Wait(t, p, process.Until{EOF: true})
+	pinned := scene.Start(t, m, process.Spec{ID: "pinned", Shell: "echo kept", Retention: process.Retention{Pin: true}})
+	scene.Wait(t, pinned, process.Until{EOF: true})
 	end()
 
 	// Room for the facts alone.
 	m, end = nextServer(t, dir, client.Config{Budget: 64 << 10})
 	check := func(m process.Manager, when string) {
 		t.Helper()
-		p := find(t, m, "told")
-		soon(t, when+": the output is freed", func() bool {
+		p := scene.Find(t, m, "told")
+		eventually(t, when+": the output is freed", func() bool {
 			in, err := p.Info(t.Context())
 			return err == nil && in.Streams[0].Base == 300000 && in.SpecCut
 		})
@@ -69,10 +60,7 @@ func TestFactsStayWhenRoomIsNeeded(t *testing.T) {
 		if err != nil || in.Exit == nil || in.Exit.Code != 7 || in.Spec.Name != "web" || in.Streams[0].End != 300000 || in.Spec.Labels["box"] != "b" || in.Damaged != "" {
 			t.Errorf("%s: %+v, %v", when, in, err)
 		}
-		r, err := p.Read(t.Context(), process.ReadOptions{From: [4]int64{process.Stdout: 5}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := scene.Read(t, p, process.ReadOptions{From: [4]int64{process.Stdout: 5}})
 		var gap process.Gap
 		exit := false
 		for ev, err := range process.Follow(t.Context(), r) {
@@ -99,7 +87,7 @@ func TestFactsStayWhenRoomIsNeeded(t *testing.T) {
 		if _, err := m.Start(t.Context(), other); !errors.Is(err, process.ErrExists) {
 			t.Errorf("%s: another start: %v", when, err)
 		}
-		if in, err := find(t, m, "pinned").Info(t.Context()); err != nil || in.Streams[0].Base != 0 {
+		if in, err := scene.Find(t, m, "pinned").Info(t.Context()); err != nil || in.Streams[0].Base != 0 {
 			t.Errorf("%s: what is pinned: %+v, %v", when, in, err)
 		}
 	}
@@ -122,12 +110,10 @@ func TestFactsStayWhenRoomIsNeeded(t *testing.T) {
 func TestAFreeingThatIsCutShortGoesOn(t *testing.T) {
 	dir := daemon(t)
 	m, end := nextServer(t, dir, client.Config{})
-	p := start(t, m, process.Spec{ID: "half", Shell: "head -c 300000 /dev/zero; exit 7"})
-	if _, err := p.Wait(t.Context(), process.Until{EOF: true}); err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, process.Spec{ID: "half", Shell: "head -c 300000 /dev/zero; exit 7"})
+	scene.Wait(t, p, process.Until{EOF: true})
 	keep := map[string][]byte{}
-	soon(t, "the files are the server's", func() bool { return p.Trim(t.Context(), process.Stdout, 0) == nil })
+	eventually(t, "the files are the server's", func() bool { return p.Trim(t.Context(), process.Stdout, 0) == nil })
 	for _, name := range []string{"stdout", "index"} {
 		b, err := os.ReadFile(filepath.Join(dir, "spool", "half", name))
 		if err != nil {
@@ -137,8 +123,8 @@ func TestAFreeingThatIsCutShortGoesOn(t *testing.T) {
 	}
 	end()
 	m, end = nextServer(t, dir, client.Config{Budget: 64 << 10})
-	soon(t, "it is freed", func() bool {
-		in, err := find(t, m, "half").Info(t.Context())
+	eventually(t, "it is freed", func() bool {
+		in, err := scene.Find(t, m, "half").Info(t.Context())
 		return err == nil && in.Streams[0].Base == 300000
 	})
 	end() // waits for the sweep
@@ -148,11 +134,11 @@ func TestAFreeingThatIsCutShortGoesOn(t *testing.T) {
 		}
 	}
 	m, _ = nextServer(t, dir, client.Config{})
-	in, err := find(t, m, "half").Info(t.Context())
+	in, err := scene.Find(t, m, "half").Info(t.Context())
 	if err != nil || in.Streams[0].Base != 300000 || in.Exit.Code != 7 {
 		t.Errorf("%+v, %v", in, err)
 	}
-	soon(t, "what was left is removed", func() bool {
+	eventually(t, "what was left is removed", func() bool {
 		left, err := os.ReadDir(filepath.Join(dir, "spool", "half"))
 		return err == nil && len(left) == 1
 	})
@@ -172,11 +158,11 @@ func TestTheOutputOfADamagedProcessIsFreed(t *testing.T) {
 		}
 	}
 	m, _ := nextServer(t, dir, client.Config{Budget: 64 << 10})
-	soon(t, "its output is freed", func() bool {
+	eventually(t, "its output is freed", func() bool {
 		_, err := os.Stat(filepath.Join(of, "stdout"))
 		return errors.Is(err, os.ErrNotExist)
 	})
-	p := find(t, m, "damaged")
+	p := scene.Find(t, m, "damaged")
 	if in, err := p.Info(t.Context()); err != nil || in.Damaged == "" || in.Exit == nil || !in.Exit.Lost() {
 		t.Errorf("%+v, %v", in, err)
 	}
@@ -186,9 +172,7 @@ func TestTheOutputOfADamagedProcessIsFreed(t *testing.T) {
 	if _, err := m.Start(t.Context(), process.Spec{ID: "damaged", Shell: "true"}); !errors.Is(err, process.ErrExists) {
 		t.Errorf("its id is started: %v", err)
 	}
-	if err := p.Remove(t.Context()); err != nil {
-		t.Error(err)
-	}
+	scene.Remove(t, p)
 	if _, err := m.Start(t.Context(), process.Spec{ID: "damaged", Shell: "true"}); err != nil {
 		t.Errorf("its id, after the removal: %v", err)
 	}

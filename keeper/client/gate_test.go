@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/processtest"
 )
@@ -53,51 +54,19 @@ func TestAProgramRunsOnceThoughTheKeeperDiesAroundItsFork(t *testing.T) {
 
 func runsOnce(t *testing.T, limits process.Limits, by func(*poorkernel.Call, int) bool, rules ...poorkernel.Rule) {
 	stateDir, l := watchedIn(t, rules...)
-	armed, struck := make(chan int, 1), make(chan struct{})
-	go func() {
-		keeper := 0
-		for {
-			call, err := l.Next()
-			if err != nil {
-				return
-			}
-			select {
-			case keeper = <-armed:
-			default:
-			}
-			if keeper > 0 && by(call, keeper) {
-				unix.Kill(keeper, unix.SIGKILL)
-				waitGone(keeper)
-				keeper = 0
-				close(struck)
-			}
-			l.Continue(call)
-		}
-	}()
+	armed, struck := killAt(l, by)
 	m := open(t, stateDir)
-	if p, err := m.Start(t.Context(), process.Spec{Argv: []string{"true"}}); err != nil {
-		t.Fatal(err)
-	} else if _, err := p.Wait(t.Context(), process.Until{TreeGone: true}); err != nil {
-		t.Fatal(err)
-	}
+	scene.Wait(t, scene.Start(t, m, process.Spec{Argv: []string{"true"}}), process.Until{TreeGone: true})
 	armed <- pids(t, stateDir).Keeper
 	ran := filepath.Join(stateDir, "ran")
-	p, err := m.Start(t.Context(), process.Spec{Shell: "nice >> " + ran + "; echo said; exit 5", Limits: limits})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := p.Wait(t.Context(), process.Until{EOF: true})
-	if err != nil || r.Exit == nil || r.Exit.Code != 5 {
-		t.Errorf("it ended with %+v, %v", r.Exit, err)
-	}
+	p := scene.Start(t, m, process.Spec{Shell: "nice >> " + ran + "; echo said; exit 5", Limits: limits})
+	scene.WantExit(t, p, 5)
 	select {
 	case <-struck:
 	default:
 		t.Fatal("the keeper was not killed")
 	}
-	if got := whole(t, p, process.Stdout); got != "said\n" {
-		t.Errorf("stdout is %q", got)
-	}
+	scene.WantOutput(t, p, process.Stdout, "said\n")
 	nice := limits.Nice
 	if was, err := unix.Getpriority(unix.PRIO_PROCESS, 0); nice == 0 && err == nil {
 		nice = 20 - was // the test's own, as the kernel has it
@@ -111,29 +80,11 @@ func runsOnce(t *testing.T, limits process.Limits, by func(*poorkernel.Call, int
 // is killed when it has collected the child and not yet answered.
 func TestAFailureAtTheGateIsToldThoughTheKeeperDiesAfterIt(t *testing.T) {
 	stateDir, l := watched(t, unix.SYS_UNLINKAT)
-	armed, struck := make(chan int, 1), make(chan struct{})
-	go func() {
-		keeper := 0
-		for {
-			call, err := l.Next()
-			if err != nil {
-				return
-			}
-			select {
-			case keeper = <-armed:
-			default:
-			}
-			if keeper > 0 && leader(call.PID) == keeper && filepath.Base(call.Path(1)) == "journal" { // it removes the spool
-				unix.Kill(keeper, unix.SIGKILL)
-				waitGone(keeper)
-				keeper = 0
-				close(struck)
-			}
-			l.Continue(call)
-		}
-	}()
+	armed, struck := killAt(l, func(call *poorkernel.Call, keeper int) bool {
+		return leader(call.PID) == keeper && filepath.Base(call.Path(1)) == "journal" // it removes the spool
+	})
 	m := open(t, stateDir)
-	start(t, m, process.Spec{Argv: []string{"true"}})
+	scene.Start(t, m, process.Spec{Argv: []string{"true"}})
 	armed <- pids(t, stateDir).Keeper
 	p, err := m.Start(t.Context(), process.Spec{Argv: []string{"/no/such/program"}, Limits: process.Limits{Nice: 3}})
 	var failed *process.StartError
@@ -150,7 +101,7 @@ func TestAFailureAtTheGateIsToldThoughTheKeeperDiesAfterIt(t *testing.T) {
 // What waits at the gate needs more than the program may have.
 func TestLimitsThatTheGateItselfExceeds(t *testing.T) {
 	m := open(t, daemon(t))
-	unlimited := whole(t, start(t, m, process.Spec{Shell: "ulimit -Sn"}), process.Stdout)
+	unlimited := scene.Output(t, scene.Start(t, m, process.Spec{Shell: "ulimit -Sn"}), process.Stdout)
 	for name, c := range map[string]struct {
 		script string
 		limits process.Limits
@@ -164,10 +115,8 @@ func TestLimitsThatTheGateItselfExceeds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 20 {
-				p := start(t, m, process.Spec{Shell: c.script, Limits: c.limits})
-				if got := whole(t, p, process.Stdout); got != c.want {
-					t.Fatalf("%q, with %q; want %q", got, whole(t, p, process.Stderr), c.want)
-				}
+				p := scene.Start(t, m, process.Spec{Shell: c.script, Limits: c.limits})
+				scene.WantOutput(t, p, process.Stdout, c.want)
 			}
 		})
 	}
@@ -181,20 +130,11 @@ func TestLimitsThatTheGateItselfExceeds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := whole(t, p, process.Stderr); !strings.Contains(got, "fork") {
+			if got := scene.Output(t, p, process.Stderr); !strings.Contains(got, "fork") {
 				t.Fatalf("a second task: %q", got)
 			}
 		}
 	})
-}
-
-func start(t *testing.T, m process.Manager, spec process.Spec) process.Process {
-	t.Helper()
-	p, err := m.Start(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
 
 // child: the call is made by a child that the keeper has forked.
@@ -212,6 +152,32 @@ func statusNumber(tid int, name string) int {
 	_, after, _ := strings.Cut(string(b), "\n"+name)
 	n, _ := strconv.Atoi(strings.TrimSpace(strings.SplitN(after, "\n", 2)[0]))
 	return n
+}
+
+// killAt kills the keeper whose pid is sent to armed, at the first call that is the
+// one, and closes struck then.
+func killAt(l *poorkernel.Listener, is func(call *poorkernel.Call, keeper int) bool) (armed chan<- int, struck <-chan struct{}) {
+	pid, dead := make(chan int, 1), make(chan struct{})
+	keeper := 0
+	go l.Each(func(call *poorkernel.Call) (held bool) {
+		select {
+		case keeper = <-pid:
+		default:
+		}
+		if keeper > 0 && is(call, keeper) {
+			kill(keeper)
+			keeper = 0
+			close(dead)
+		}
+		return false
+	})
+	return pid, dead
+}
+
+// kill ends a role, and waits until it is gone.
+func kill(pid int) {
+	unix.Kill(pid, unix.SIGKILL)
+	waitGone(pid)
 }
 
 // waitGone waits until a process has ended.

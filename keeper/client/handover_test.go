@@ -8,6 +8,7 @@ import (
 	"io"
 	"testing"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
 )
@@ -15,11 +16,8 @@ import (
 // finished waits until nothing of a process is left.
 func finished(t *testing.T, p process.Process) {
 	t.Helper()
-	soon(t, string(p.ID())+" is over", func() bool {
-		in, err := p.Info(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+	eventually(t, string(p.ID())+" is over", func() bool {
+		in := scene.Info(t, p)
 		for _, s := range in.Streams {
 			if !s.EOF {
 				return false
@@ -32,11 +30,7 @@ func finished(t *testing.T, p process.Process) {
 // output reads all that is kept, and where it begins.
 func output(t *testing.T, p process.Process) (from int64, data []byte) {
 	t.Helper()
-	r, err := p.Read(t.Context(), process.ReadOptions{NoFollow: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
+	r := scene.Read(t, p, process.ReadOptions{NoFollow: true})
 	for {
 		ev, ok, err := r.Next()
 		switch {
@@ -60,10 +54,7 @@ func TestTheNextServerKnowsWhatWasDoneToAFinishedProcess(t *testing.T) {
 	dir := daemon(t)
 	m, end := nextServer(t, dir, client.Config{})
 	m.HoldSlots()
-	p, err := m.Start(t.Context(), process.Spec{ID: "done", Shell: "head -c 65536 /dev/zero | tr '\\0' x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, process.Spec{ID: "done", Shell: "head -c 65536 /dev/zero | tr '\\0' x"})
 	finished(t, p)
 	if err := p.Trim(t.Context(), process.Stdout, 32768); err != nil {
 		t.Fatal(err)
@@ -74,7 +65,7 @@ func TestTheNextServerKnowsWhatWasDoneToAFinishedProcess(t *testing.T) {
 	end()
 
 	m, _ = nextServer(t, dir, client.Config{})
-	p = find(t, m, "done")
+	p = scene.Find(t, m, "done")
 	from, data := output(t, p)
 	if from != 32768 || !bytes.Equal(data, bytes.Repeat([]byte("x"), 32768)) {
 		t.Errorf("from %d on, %d bytes, %d of them zeros; want 32768 bytes from 32768 on", from, len(data), bytes.Count(data, []byte{0}))
@@ -89,19 +80,16 @@ func TestTheNextServerKnowsWhatWasDoneToAFinishedProcess(t *testing.T) {
 func TestInputIsClosedThoughTheServerDies(t *testing.T) {
 	dir := daemon(t)
 	m, end := nextServer(t, dir, client.Config{})
-	p, err := m.Start(t.Context(), process.Spec{ID: "reader", Argv: []string{"cat"}, Stdin: process.StdinPipe})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, process.Spec{ID: "reader", Argv: []string{"cat"}, Stdin: process.StdinPipe})
 	client.WishEOF(p)
 	end()
 
 	m, _ = nextServer(t, dir, client.Config{})
-	p = find(t, m, "reader")
+	p = scene.Find(t, m, "reader")
 	if _, err := p.Write(t.Context(), process.Input{Offset: new(int64(0)), EOF: true}); err != nil {
 		t.Fatal(err)
 	}
-	soon(t, "it reads the end of its input", func() bool {
+	eventually(t, "it reads the end of its input", func() bool {
 		in, err := p.Info(t.Context())
 		return err == nil && in.Exit != nil
 	})
@@ -117,10 +105,7 @@ func TestTheNextServerKnowsWhatInputAProcessTook(t *testing.T) {
 			if hold {
 				m.HoldSlots()
 			}
-			p, err := m.Start(t.Context(), process.Spec{ID: "reader", Argv: []string{"cat"}, Stdin: process.StdinPipe})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := scene.Start(t, m, process.Spec{ID: "reader", Argv: []string{"cat"}, Stdin: process.StdinPipe})
 			zero, three := int64(0), int64(3)
 			last := process.Input{Data: []byte("abc"), Offset: &zero, EOF: true}
 			if _, err := p.Write(t.Context(), last); err != nil {
@@ -133,7 +118,7 @@ func TestTheNextServerKnowsWhatInputAProcessTook(t *testing.T) {
 			}
 
 			m, _ = nextServer(t, dir, client.Config{})
-			p = find(t, m, "reader")
+			p = scene.Find(t, m, "reader")
 			if taken, err := p.Write(t.Context(), last); err != nil || taken.Offset != 3 {
 				t.Errorf("repeated: %d, %v; want it acknowledged at 3", taken.Offset, err)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
 )
@@ -18,17 +19,12 @@ import (
 func TestTheIndexIsFreedWithTheOutput(t *testing.T) {
 	dir := daemon(t)
 	m := open(t, dir)
-	p, err := m.Start(t.Context(), process.Spec{
+	p := scene.Start(t, m, process.Spec{
 		// One write for each line.
 		Shell:     "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); echo line-$i-0123456789; done",
 		Retention: process.Retention{Limit: 64 << 10},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Wait(t.Context(), process.Until{EOF: true}); err != nil {
-		t.Fatal(err)
-	}
+	scene.Wait(t, p, process.Until{EOF: true})
 	var st unix.Stat_t
 	if err := unix.Stat(filepath.Join(dir, "spool", string(p.ID()), spool.IndexName), &st); err != nil {
 		t.Fatal(err)
@@ -38,10 +34,7 @@ func TestTheIndexIsFreedWithTheOutput(t *testing.T) {
 		t.Errorf("an index of %d bytes takes %d on disk for 64 KiB of output", st.Size, st.Blocks*512)
 	}
 	// From the first byte: one gap, then all that is kept, in order.
-	r, err := p.Read(t.Context(), process.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := scene.Read(t, p, process.ReadOptions{})
 	var at, gaps int64
 	var text strings.Builder
 	for ev, err := range process.Follow(t.Context(), r) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -59,10 +60,8 @@ func TestAStartShowsNothingThatItsUserCannotSee(t *testing.T) {
 		t.Errorf("%s; and of a program that is not there: %s", there, not)
 	}
 	// A directory of PATH that is closed to the user is passed over, as execvp does.
-	p := start(t, m, process.Spec{User: "nobody", Argv: []string{"file"}, Env: map[string]string{"PATH": closed + ":" + shown}})
-	if res, err := p.Wait(t.Context(), process.Until{}); err != nil || res.Exit == nil || res.Exit.Code != 3 {
-		t.Errorf("%+v, %v", res, err)
-	}
+	p := scene.Start(t, m, process.Spec{User: "nobody", Argv: []string{"file"}, Env: map[string]string{"PATH": closed + ":" + shown}})
+	scene.WantExit(t, p, 3)
 	for name, c := range map[string]struct {
 		spec process.Spec
 		want string

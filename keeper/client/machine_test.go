@@ -3,9 +3,7 @@
 package client_test
 
 import (
-	"bytes"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -28,20 +27,12 @@ func TestAFullFilesystemHoldsOutputBackAndLosesNothing(t *testing.T) {
 	daemonOn(t, state)
 	m := open(t, state)
 
-	small, err := m.Start(t.Context(), process.Spec{Shell: "read x; echo hello $x; echo said >&2; exit 7", Stdin: process.StdinPipe})
-	if err != nil {
-		t.Fatal(err)
-	}
-	large, err := m.Start(t.Context(), process.Spec{Shell: "read x; yes | head -c 3000000; exit 5", Stdin: process.StdinPipe})
-	if err != nil {
-		t.Fatal(err)
-	}
+	small := scene.Start(t, m, process.Spec{Shell: "read x; echo hello $x; echo said >&2; exit 7", Stdin: process.StdinPipe})
+	large := scene.Start(t, m, process.Spec{Shell: "read x; yes | head -c 3000000; exit 5", Stdin: process.StdinPipe})
 	filler := filepath.Join(disk, "filler")
 	fill(t, filler)
 	for _, p := range []process.Process{small, large} {
-		if _, err := p.Write(t.Context(), process.Input{Data: []byte("you\n")}); err != nil {
-			t.Fatal(err)
-		}
+		scene.Write(t, p, "you\n")
 	}
 	res, err := small.Wait(t.Context(), process.Until{})
 	if err != nil || res.Exit == nil || res.Exit.Code != 7 {
@@ -55,23 +46,13 @@ func TestAFullFilesystemHoldsOutputBackAndLosesNothing(t *testing.T) {
 	if err := os.Truncate(filler, 0); err != nil {
 		t.Fatal(err)
 	}
-	if got := whole(t, small, process.Stdout); got != "hello you\n" {
-		t.Errorf("stdout is %q after room was made", got)
-	}
-	if got := whole(t, small, process.Stderr); got != "said\n" {
-		t.Errorf("stderr is %q after room was made", got)
-	}
-	if got := whole(t, large, process.Stdout); got != strings.Repeat("y\n", 1500000) {
-		t.Errorf("%d bytes of a stream that was held back, not 3000000, or others", len(got))
-	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if _, err = m.Start(t.Context(), process.Spec{Argv: []string{"true"}}); err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("a start after room was made says %v", err)
-		}
-	}
+	scene.WantOutput(t, small, process.Stdout, "hello you\n")
+	scene.WantOutput(t, small, process.Stderr, "said\n")
+	scene.WantOutput(t, large, process.Stdout, strings.Repeat("y\n", 1500000))
+	eventually(t, "a process starts when there is room again", func() bool {
+		_, err = m.Start(t.Context(), process.Spec{Argv: []string{"true"}})
+		return err == nil
+	})
 }
 
 // What the anchor collects for the next keeper has room of its own. The kernel
@@ -91,10 +72,7 @@ func TestAKeeperThatDiesOnAFullFilesystemLosesNoExitStatus(t *testing.T) {
 	m := open(t, state)
 	var procs []process.Process
 	for range 100 {
-		p, err := m.Start(t.Context(), process.Spec{Shell: "read x; echo said; exit 7", Stdin: process.StdinPipe})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := scene.Start(t, m, process.Spec{Shell: "read x; echo said; exit 7", Stdin: process.StdinPipe})
 		procs = append(procs, p)
 	}
 	filler := filepath.Join(disk, "filler")
@@ -102,22 +80,16 @@ func TestAKeeperThatDiesOnAFullFilesystemLosesNoExitStatus(t *testing.T) {
 	before := pids(t, state).Keeper
 	unix.Kill(before, unix.SIGKILL)
 	eventually(t, "another keeper is there", func() bool { now := pids(t, state).Keeper; return now != 0 && now != before })
-	for i, p := range procs {
-		if _, err := p.Write(t.Context(), process.Input{Data: []byte("\n")}); err != nil {
-			t.Fatal(err)
-		}
-		if r, err := p.Wait(t.Context(), process.Until{}); err != nil || r.Exit == nil || r.Exit.Code != 7 || r.Exit.Cause != process.CauseExited {
-			t.Fatalf("process %d ended with %+v, %v", i, r.Exit, err)
-		}
+	for _, p := range procs {
+		scene.Write(t, p, "\n")
+		scene.WantExit(t, p, 7)
 	}
 	fact(t, m.Facts(), "output_survives_keeper")
 	if err := os.Truncate(filler, 0); err != nil {
 		t.Fatal(err)
 	}
-	for i, p := range procs {
-		if got := whole(t, p, process.Stdout); got != "said\n" {
-			t.Errorf("process %d wrote %q", i, got)
-		}
+	for _, p := range procs {
+		scene.WantOutput(t, p, process.Stdout, "said\n")
 	}
 }
 
@@ -155,40 +127,6 @@ func fill(t *testing.T, path string) {
 	}
 }
 
-// whole reads one stream of a process to its end, however long after the exit.
-func whole(t *testing.T, p process.Process, s process.Stream) string {
-	t.Helper()
-	r, err := p.Read(t.Context(), process.ReadOptions{Streams: []process.Stream{s}, Drain: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	var b bytes.Buffer
-	late := time.NewTimer(time.Minute)
-	defer late.Stop()
-	for {
-		ev, ok, err := r.Next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return b.String()
-		case err != nil:
-			t.Fatal(err)
-		case !ok:
-			select {
-			case <-r.Ready():
-			case <-late.C:
-				in, err := p.Info(t.Context())
-				t.Fatalf("%s of %s does not end after %d bytes: %+v, %v", s, p.ID(), b.Len(), in, err)
-			}
-			continue
-		}
-		if ev.Kind == process.EventGap {
-			t.Fatalf("a gap of %s: %+v", s, ev.Gap)
-		}
-		b.Write(ev.Data)
-	}
-}
-
 // An exit is told after the output before it. If that waited for room when the
 // keeper died, and finds some with the next keeper, the exit is due.
 func TestAKeeperThatFindsRoomAgainTellsTheExitThatWaitedForIt(t *testing.T) {
@@ -201,21 +139,13 @@ func TestAKeeperThatFindsRoomAgainTellsTheExitThatWaitedForIt(t *testing.T) {
 	roles(t, state, cmd, cmd.Start)
 	m := open(t, state)
 	// The descendant keeps stdout, so the process is not over with its exit.
-	p := start(t, m, process.Spec{Shell: "read x; head -c 30000 /dev/zero; sleep 1000 & exit 7", Stdin: process.StdinPipe})
+	p := scene.Start(t, m, process.Spec{Shell: "read x; head -c 30000 /dev/zero; sleep 1000 & exit 7", Stdin: process.StdinPipe})
 	defer p.Kill(t.Context())
-	r, err := p.Read(t.Context(), process.ReadOptions{Drain: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
+	r := scene.Read(t, p, process.ReadOptions{Drain: -1})
 	filler := filepath.Join(disk, "filler")
 	fill(t, filler)
-	if _, err := p.Write(t.Context(), process.Input{Data: []byte("\n")}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Wait(t.Context(), process.Until{}); err != nil {
-		t.Fatal(err)
-	}
+	scene.Write(t, p, "\n")
+	scene.Wait(t, p, process.Until{})
 	before := pids(t, state).Keeper
 	unix.Kill(before, unix.SIGSTOP)
 	if err := os.Truncate(filler, 0); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper"
 	"github.com/tend-run/tend/process"
 )
@@ -20,17 +21,15 @@ func TestAProcessOfAnotherUserOpensItsStreamsByName(t *testing.T) {
 		return // only root starts processes as others
 	}
 	m := open(t, daemon(t))
-	p := start(t, m, process.Spec{User: "nobody", Stdin: process.StdinPipe, Dir: "/",
+	p := scene.Start(t, m, process.Spec{User: "nobody", Stdin: process.StdinPipe, Dir: "/",
 		Shell: "cat /dev/stdin; echo out >/dev/stdout; echo err >/dev/stderr; echo more >>/proc/self/fd/1"})
-	if _, err := p.Write(t.Context(), process.Input{Data: []byte("in\n"), EOF: true}); err != nil {
-		t.Fatal(err)
-	}
-	if out, errs := whole(t, p, process.Stdout), whole(t, p, process.Stderr); out != "in\nout\nmore\n" || errs != "err\n" {
+	scene.WriteLast(t, p, "in\n")
+	if out, errs := scene.Output(t, p, process.Stdout), scene.Output(t, p, process.Stderr); out != "in\nout\nmore\n" || errs != "err\n" {
 		t.Errorf("it wrote %q and %q", out, errs)
 	}
-	p = start(t, m, process.Spec{User: "nobody", Dir: "/", PTY: &process.Size{Cols: 80, Rows: 24},
+	p = scene.Start(t, m, process.Spec{User: "nobody", Dir: "/", PTY: &process.Size{Cols: 80, Rows: 24},
 		Shell: "echo out >/dev/stdout; echo err >/dev/stderr; echo tty >/dev/tty; echo name >$(tty)"})
-	if out := whole(t, p, process.PTY); out != "out\r\nerr\r\ntty\r\nname\r\n" {
+	if out := scene.Output(t, p, process.PTY); out != "out\r\nerr\r\ntty\r\nname\r\n" {
 		t.Errorf("on the terminal: %q", out)
 	}
 }
@@ -43,14 +42,10 @@ func TestDaemonsWithOnePathInTwoMountNamespacesLeaveEachOtherAlone(t *testing.T)
 	}
 	path := daemon(t)
 	m := open(t, path)
-	p := start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
+	p := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
 	for _, what := range []string{"an empty directory", "a copy"} {
 		t.Run(what, func(t *testing.T) {
-			other, err := os.MkdirTemp("", "tend-")
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { os.RemoveAll(other) })
+			other := shortDir(t)
 			if what == "a copy" {
 				b, err := os.ReadFile(filepath.Join(path, "identity"))
 				if err == nil {
@@ -63,7 +58,7 @@ func TestDaemonsWithOnePathInTwoMountNamespacesLeaveEachOtherAlone(t *testing.T)
 			cmd := exec.Command("unshare", "-m", "sh", "-c", `mount --bind "$1" "$2" && exec "$0" launcher --state-dir "$2"`, keeperBinary, other, path)
 			roles(t, other, cmd, cmd.Start)
 			n := open(t, other)
-			q := start(t, n, process.Spec{Argv: []string{"sleep", "1000"}})
+			q := scene.Start(t, n, process.Spec{Argv: []string{"sleep", "1000"}})
 			for _, one := range []process.Process{p, q} {
 				if in, err := one.Info(t.Context()); err != nil || in.Exit != nil || unix.Kill(in.PID, 0) != nil {
 					t.Errorf("%+v, %v; want that it runs", in, err)

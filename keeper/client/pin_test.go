@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/anchor"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
 )
@@ -55,31 +56,13 @@ func killKeeper(t *testing.T, dir string) {
 	if err := syscall.Kill(was, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	soon(t, "another keeper", func() bool { now := keeper(); return now > 0 && now != was })
-}
-
-func soon(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not in time: %s", what)
-		}
-	}
-}
-
-func find(t *testing.T, m process.Manager, id process.ID) process.Process {
-	t.Helper()
-	p, err := m.Get(t.Context(), process.Selector{ID: id})
-	if err != nil {
-		t.Fatalf("%s: %v", id, err)
-	}
-	return p
+	eventually(t, "another keeper", func() bool { now := keeper(); return now > 0 && now != was })
 }
 
 func gone(t *testing.T, m process.Manager, ids ...process.ID) {
 	t.Helper()
 	for _, id := range ids {
-		soon(t, string(id)+" is removed", func() bool {
+		eventually(t, string(id)+" is removed", func() bool {
 			_, err := m.Get(t.Context(), process.Selector{ID: id})
 			return errors.Is(err, process.ErrNotFound)
 		})
@@ -96,13 +79,11 @@ func TestPinsAndTTLsOutliveTheRoles(t *testing.T) {
 	for _, id := range []process.ID{"from-the-start", "while-it-ran", "afterwards", "unpinned", "never", "unpinned-before-the-end"} {
 		spec := process.Spec{ID: id, Shell: "read x; echo $x", Stdin: process.StdinPipe}
 		spec.Retention.Pin = id == "from-the-start" || id == "unpinned-before-the-end"
-		if _, err := m.Start(t.Context(), spec); err != nil {
-			t.Fatal(err)
-		}
+		scene.Start(t, m, spec)
 	}
 	pin := func(id process.ID, pinned bool) {
 		t.Helper()
-		if err := find(t, m, id).Pin(t.Context(), pinned); err != nil {
+		if err := scene.Find(t, m, id).Pin(t.Context(), pinned); err != nil {
 			t.Fatalf("%s: %v", id, err)
 		}
 	}
@@ -122,13 +103,9 @@ func TestPinsAndTTLsOutliveTheRoles(t *testing.T) {
 		if in.Pinned != want || in.Exit != nil {
 			t.Errorf("after the deaths %s is pinned: %v, %v", in.ID, in.Pinned, in.Exit)
 		}
-		p := find(t, m, in.ID)
-		if _, err := p.Write(t.Context(), process.Input{Data: []byte("on\n")}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.Wait(t.Context(), process.Until{EOF: true}); err != nil {
-			t.Fatal(err)
-		}
+		p := scene.Find(t, m, in.ID)
+		scene.Write(t, p, "on\n")
+		scene.Wait(t, p, process.Until{EOF: true})
 	}
 	pin("afterwards", true)
 	pin("unpinned", false)
@@ -137,19 +114,19 @@ func TestPinsAndTTLsOutliveTheRoles(t *testing.T) {
 	m, end = nextServer(t, dir, meagre)
 	gone(t, m, "never", "unpinned", "unpinned-before-the-end")
 	for _, id := range []process.ID{"from-the-start", "while-it-ran", "afterwards"} {
-		in, err := find(t, m, id).Info(t.Context())
+		in, err := scene.Find(t, m, id).Info(t.Context())
 		if err != nil || !in.Pinned || in.Streams[0].End-in.Streams[0].Base != 3 {
 			t.Errorf("%s: %+v, %v", id, in, err)
 		}
 	}
 	pin("afterwards", false)
-	if err := find(t, m, "while-it-ran").Remove(t.Context()); err != nil {
+	if err := scene.Find(t, m, "while-it-ran").Remove(t.Context()); err != nil {
 		t.Errorf("a pinned process is not removed when that is asked for: %v", err)
 	}
 	end()
 	m, _ = nextServer(t, dir, meagre)
 	gone(t, m, "afterwards", "while-it-ran")
-	if in, err := find(t, m, "from-the-start").Info(t.Context()); err != nil || !in.Pinned {
+	if in, err := scene.Find(t, m, "from-the-start").Info(t.Context()); err != nil || !in.Pinned {
 		t.Errorf("%+v, %v", in, err)
 	}
 }
@@ -158,20 +135,12 @@ func TestPinsAndTTLsOutliveTheRoles(t *testing.T) {
 // before its exit or after it.
 func TestReadersAreNotAwaitedAfterTheExit(t *testing.T) {
 	m := open(t, daemon(t))
-	p, err := m.Start(t.Context(), process.Spec{Shell: "sleep 1000 & read x", Stdin: process.StdinPipe, KillWithoutReaders: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, process.Spec{Shell: "sleep 1000 & read x", Stdin: process.StdinPipe, KillWithoutReaders: time.Hour})
 	if !client.AwaitsReaders(p) {
 		t.Error("it does not wait for readers while it runs")
 	}
-	r, err := p.Read(t.Context(), process.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Write(t.Context(), process.Input{EOF: true}); err != nil {
-		t.Fatal(err)
-	}
+	r := scene.Read(t, p, process.ReadOptions{})
+	scene.WriteLast(t, p, "")
 	for _, err := range process.Follow(t.Context(), r) { // closes the reader
 		if err != nil {
 			t.Fatal(err)
@@ -180,9 +149,7 @@ func TestReadersAreNotAwaitedAfterTheExit(t *testing.T) {
 	if client.AwaitsReaders(p) {
 		t.Error("it waits for readers after its exit")
 	}
-	if _, err := p.Kill(t.Context()); err != nil {
-		t.Error(err)
-	}
+	scene.Kill(t, p)
 }
 
 // The time without readers begins anew with a server, and the keeper's death
@@ -190,10 +157,7 @@ func TestReadersAreNotAwaitedAfterTheExit(t *testing.T) {
 func TestAProcessWithoutReadersIsKilledOverDeathsOfTheRoles(t *testing.T) {
 	dir := daemon(t)
 	m, end := nextServer(t, dir, client.Config{})
-	p, err := m.Start(t.Context(), process.Spec{ID: "lonely", Shell: "exec sleep 100000", KillWithoutReaders: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, process.Spec{ID: "lonely", Shell: "exec sleep 100000", KillWithoutReaders: time.Second})
 	if _, err := p.Read(t.Context(), process.ReadOptions{}); err != nil { // not closed: it dies with its server
 		t.Fatal(err)
 	}
@@ -202,7 +166,7 @@ func TestAProcessWithoutReadersIsKilledOverDeathsOfTheRoles(t *testing.T) {
 	m, _ = nextServer(t, dir, client.Config{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	res, err := find(t, m, "lonely").Wait(ctx, process.Until{})
+	res, err := scene.Find(t, m, "lonely").Wait(ctx, process.Until{})
 	if err != nil || res.Exit == nil || res.Exit.Cause != process.CauseNoReaders {
 		t.Errorf("%+v, %v", res.Exit, err)
 	}

@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
@@ -23,10 +23,7 @@ func TestWhatIsLeftOfARemovalIsNotInTheWay(t *testing.T) {
 	m, end := nextServer(t, dir, client.Config{})
 	m.HoldSlots()
 	spec := process.Spec{ID: "half", Shell: "echo said"}
-	p, err := m.Start(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, spec)
 	finished(t, p)
 	end()
 	if err := os.Remove(filepath.Join(dir, keeper.SpoolDir, "half", spool.JournalName)); err != nil {
@@ -34,12 +31,8 @@ func TestWhatIsLeftOfARemovalIsNotInTheWay(t *testing.T) {
 	}
 
 	m, _ = nextServer(t, dir, client.Config{})
-	if p, err = m.Start(t.Context(), spec); err != nil {
-		t.Fatal(err)
-	}
-	if got := whole(t, p, process.Stdout); got != "said\n" {
-		t.Errorf("it wrote %q", got)
-	}
+	p = scene.Start(t, m, spec)
+	scene.WantOutput(t, p, process.Stdout, "said\n")
 }
 
 // A directory without a journal is what is left of a removal, and goes; one
@@ -62,11 +55,7 @@ func TestWhatIsLeftOfARemovalGoes(t *testing.T) {
 		_, err := os.Stat(filepath.Join(stateDir, keeper.SpoolDir, string(id)))
 		return !errors.Is(err, fs.ErrNotExist)
 	}
-	for end := time.Now().Add(30 * time.Second); exists(half); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the rest of a removal is still there")
-		}
-	}
+	eventually(t, "the rest of a removal is gone", func() bool { return !exists(half) })
 	if !exists(torn) {
 		t.Error("a process whose journal cannot be read was removed")
 	}

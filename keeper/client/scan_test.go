@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
@@ -20,21 +21,14 @@ import (
 func TestARunningProcessIsServedWhileFinishedOnesAreRead(t *testing.T) {
 	dir := daemon(t)
 	m, end := nextServer(t, dir, client.Config{})
-	running := start(t, m, process.Spec{ID: "running", Argv: []string{"cat"}, Stdin: process.StdinPipe})
-	in, err := running.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	running := scene.Start(t, m, process.Spec{ID: "running", Argv: []string{"cat"}, Stdin: process.StdinPipe})
+	in := scene.Info(t, running)
 	end()
 	at := time.Now()
 	b := spool.AppendSpec(nil, at, &process.Spec{ID: "finished", Argv: []string{"true"}})
 	b = spool.AppendExited(spool.AppendStarted(b, at, spool.Started{PID: 1}), at, &process.Exit{Cause: process.CauseExited, Time: at})
 	journal := filepath.Join(dir, "spool", "finished", "journal")
-	err = os.Mkdir(filepath.Dir(journal), 0o700)
-	if err == nil {
-		err = os.WriteFile(journal, b, 0o600)
-	}
-	if err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Dir(journal), 0o700), os.WriteFile(journal, b, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 
@@ -45,7 +39,7 @@ func TestARunningProcessIsServedWhileFinishedOnesAreRead(t *testing.T) {
 			t.Errorf("%+v: %v, %v", sel, p, err)
 		}
 	}
-	finished(t, start(t, m, process.Spec{ID: "new", Argv: []string{"true"}}))
+	finished(t, scene.Start(t, m, process.Spec{ID: "new", Argv: []string{"true"}}))
 	impatient, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := m.Get(impatient, process.Selector{ID: "finished"}); !errors.Is(err, context.Canceled) {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/processtest"
 )
@@ -45,7 +46,7 @@ func TestTheLimitOfDescriptorsIsTheDaemons(t *testing.T) {
 			check := func(when string) {
 				t.Helper()
 				for _, limits := range []process.Limits{{}, {Nice: 1}} {
-					if got := whole(t, start(t, m, process.Spec{Shell: "ulimit -Sn; ulimit -Hn", Limits: limits}), process.Stdout); got != "1000\n3000\n" {
+					if got := scene.Output(t, scene.Start(t, m, process.Spec{Shell: "ulimit -Sn; ulimit -Hn", Limits: limits}), process.Stdout); got != "1000\n3000\n" {
 						t.Errorf("%s, with the limits %+v: %q", when, limits, got)
 					}
 				}
@@ -75,20 +76,13 @@ func TestAStartWaitsForNoOther(t *testing.T) {
 	stateDir, l := watched(t, unix.SYS_EXECVE)
 	stuck, release := make(chan struct{}), make(chan struct{})
 	slow := filepath.Join(t.TempDir(), "slow")
-	go func() {
-		for {
-			call, err := l.Next()
-			if err != nil {
-				return
-			}
-			if call.Path(0) == slow {
-				close(stuck)
-				go func() { <-release; l.Continue(call) }()
-				continue
-			}
-			l.Continue(call)
+	go l.Each(func(call *poorkernel.Call) (held bool) {
+		if held = call.Path(0) == slow; held {
+			close(stuck)
+			go func() { <-release; l.Continue(call) }()
 		}
-	}()
+		return held
+	})
 	if out, err := exec.Command("cp", "/bin/true", slow).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -103,7 +97,7 @@ func TestAStartWaitsForNoOther(t *testing.T) {
 	}()
 	<-stuck
 	for range 20 {
-		if got := whole(t, start(t, m, process.Spec{Shell: "echo said"}), process.Stdout); got != "said\n" {
+		if got := scene.Output(t, scene.Start(t, m, process.Spec{Shell: "echo said"}), process.Stdout); got != "said\n" {
 			t.Errorf("another one said %q", got)
 		}
 	}

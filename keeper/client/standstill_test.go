@@ -3,7 +3,6 @@
 package client_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/tend-run/tend/anchor"
 	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -35,15 +35,11 @@ func TestAnExitStatusWaitsForAnAnchorThatStandsStill(t *testing.T) {
 	t.Parallel()
 	stateDir := daemon(t)
 	m := open(t, stateDir)
-	p := start(t, m, process.Spec{Shell: "read x; exit 6", Stdin: process.StdinPipe})
+	p := scene.Start(t, m, process.Spec{Shell: "read x; exit 6", Stdin: process.StdinPipe})
 	killKeeper(t, stateDir)
-	if _, err := p.Write(t.Context(), process.Input{Data: []byte("half a line")}); err != nil { // another keeper is there
-		t.Fatal(err)
-	}
+	scene.Write(t, p, "half a line") // another keeper is there
 	goOn := stop(t, pids(t, stateDir).Anchor)
-	if _, err := p.Write(t.Context(), process.Input{Data: []byte("\n")}); err != nil {
-		t.Fatal(err)
-	}
+	scene.Write(t, p, "\n")
 	ended := make(chan *process.Exit, 1)
 	go func() {
 		r, _ := p.Wait(t.Context(), process.Until{})
@@ -76,35 +72,27 @@ func collectedLate(t *testing.T, before string) {
 	t.Parallel()
 	stateDir, l := watched(t, unix.SYS_EXECVE)
 	armed, struck := make(chan [3]int, 1), make(chan func(), 1)
-	go func() {
-		launcher, nextAnchor, keeper := 0, 0, 0
-		for {
-			call, err := l.Next()
-			if err != nil {
-				return
-			}
-			select {
-			case all := <-armed:
-				launcher, nextAnchor, keeper = all[0], all[1], all[2]
-			default:
-			}
-			if keeper == 0 || !child(call, keeper) || call.Path(0) != "/bin/sh" {
-				l.Continue(call)
-				continue
-			}
-			// The anchor, lest the next keeper finds the program alive.
-			begin, collect := stop(t, nextAnchor), stop(t, launcher)
-			unix.Kill(keeper, unix.SIGKILL)
-			waitGone(keeper)
-			keeper = 0
-			l.Continue(call)
-			go func() { // what it executes comes by here too
-				waitGone(call.PID)
-				begin()
-				struck <- collect
-			}()
+	launcher, nextAnchor, keeper := 0, 0, 0
+	go l.Each(func(call *poorkernel.Call) (held bool) {
+		select {
+		case all := <-armed:
+			launcher, nextAnchor, keeper = all[0], all[1], all[2]
+		default:
 		}
-	}()
+		if keeper == 0 || !child(call, keeper) || call.Path(0) != "/bin/sh" {
+			return false
+		}
+		// The anchor, lest the next keeper finds the program alive.
+		begin, collect := stop(t, nextAnchor), stop(t, launcher)
+		kill(keeper)
+		keeper = 0
+		go func() { // what it executes comes by here too
+			waitGone(call.PID)
+			begin()
+			struck <- collect
+		}()
+		return false
+	})
 	m := open(t, stateDir)
 	first := pids(t, stateDir)
 	unix.Kill(first.Anchor, unix.SIGKILL) // what the keeper leaves behind falls to the launcher from here on
@@ -116,31 +104,15 @@ func collectedLate(t *testing.T, before string) {
 		}
 		return err == nil
 	})
-	start(t, m, process.Spec{Argv: []string{"true"}}) // by which the keeper learns that its anchor is gone
-	eventually(t, "it holds everything", func() bool {
-		for _, f := range m.Facts() {
-			if strings.HasPrefix(f, "processes_survive_anchor_and_keeper=") {
-				return true
-			}
-		}
-		return false
-	})
+	scene.Start(t, m, process.Spec{Argv: []string{"true"}}) // by which the keeper learns that its anchor is gone
+	kept(t, m, "processes_survive_anchor_and_keeper")
 	now := pids(t, stateDir)
 	armed <- [3]int{parent(now.Anchor), now.Anchor, now.Keeper}
-	type answer struct {
-		p   process.Process
-		err error
-	}
-	answered := make(chan answer, 1)
-	go func() {
-		p, err := m.Start(t.Context(), process.Spec{Dir: stateDir, Shell: "echo ran >> ran; echo said; " + before + "exit 5"})
-		answered <- answer{p, err}
-	}()
+	answered := startLater(t, m, process.Spec{Dir: stateDir, Shell: "echo ran >> ran; echo said; " + before + "exit 5"})
 	collect := <-struck
 	select {
 	case a := <-answered:
-		t.Errorf("nobody collected it, and the start was answered: %v, %v", a.p, a.err)
-		answered <- a
+		t.Fatalf("nobody collected it, and the start was answered: %v, %v", a.p, a.err)
 	case <-time.After(3 * time.Second):
 	}
 	collect()
@@ -148,15 +120,8 @@ func collectedLate(t *testing.T, before string) {
 	if a.err != nil {
 		t.Fatal(a.err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	r, err := a.p.Wait(ctx, process.Until{EOF: true})
-	if err != nil || r.Exit == nil || r.Exit.Code != 5 {
-		t.Errorf("it ended with %+v, %v", r.Exit, err)
-	}
-	if got := whole(t, a.p, process.Stdout); got != "said\n" {
-		t.Errorf("stdout is %q", got)
-	}
+	scene.WantExit(t, a.p, 5)
+	scene.WantOutput(t, a.p, process.Stdout, "said\n")
 	if b, err := os.ReadFile(filepath.Join(stateDir, "ran")); err != nil || string(b) != "ran\n" {
 		t.Errorf("the program left %q, %v", b, err)
 	}
@@ -173,9 +138,10 @@ func TestAKeeperWaitsForTheOnlyOneWhoHoldsEverything(t *testing.T) {
 		calls := make(chan *poorkernel.Call)
 		go func() {
 			defer close(calls)
-			for call, err := l.Next(); err == nil; call, err = l.Next() {
+			l.Each(func(call *poorkernel.Call) (held bool) {
 				calls <- call
-			}
+				return true
+			})
 		}()
 		for {
 			select {
@@ -198,11 +164,9 @@ func TestAKeeperWaitsForTheOnlyOneWhoHoldsEverything(t *testing.T) {
 		}
 	}()
 	m := open(t, stateDir)
-	p := start(t, m, process.Spec{Shell: "read x; echo got $x; exit 6", Stdin: process.StdinPipe})
+	p := scene.Start(t, m, process.Spec{Shell: "read x; echo got $x; exit 6", Stdin: process.StdinPipe})
 	killKeeper(t, stateDir) // the next one begins when the anchor has read what this one deposited
-	if _, err := p.Write(t.Context(), process.Input{Data: []byte("this and ")}); err != nil {
-		t.Fatal(err)
-	}
+	scene.Write(t, p, "this and ")
 	if err := os.Remove(filepath.Join(stateDir, "run", "mirror.sock")); err != nil { // nobody is found there
 		t.Fatal(err)
 	}
@@ -211,15 +175,9 @@ func TestAKeeperWaitsForTheOnlyOneWhoHoldsEverything(t *testing.T) {
 	unix.Kill(now.Keeper, unix.SIGKILL)
 	time.Sleep(4 * time.Second) // the next keeper looks for another holder meanwhile, and finds none
 	close(answer)
-	if _, err := p.Write(t.Context(), process.Input{Data: []byte("that\n")}); err != nil {
-		t.Fatal(err)
-	}
-	if r, err := p.Wait(t.Context(), process.Until{EOF: true}); err != nil || r.Exit == nil || r.Exit.Code != 6 {
-		t.Errorf("it ended with %+v, %v", r.Exit, err)
-	}
-	if got := whole(t, p, process.Stdout); got != "got this and that\n" {
-		t.Errorf("stdout is %q", got)
-	}
+	scene.Write(t, p, "that\n")
+	scene.WantExit(t, p, 6)
+	scene.WantOutput(t, p, process.Stdout, "got this and that\n")
 }
 
 // The launcher is told to end while the anchor that it starts cannot be told yet.
@@ -227,30 +185,21 @@ func TestALauncherEndsEverythingThoughItsAnchorHasJustBegun(t *testing.T) {
 	t.Parallel()
 	stateDir, l := watched(t, unix.SYS_EXECVE)
 	armed := make(chan int, 1)
-	go func() {
-		launcher := 0
-		for {
-			call, err := l.Next()
-			if err != nil {
-				return
-			}
-			select {
-			case launcher = <-armed:
-			default:
-			}
-			if launcher > 0 && child(call, launcher) {
-				unix.Kill(launcher, unix.SIGTERM)
-				launcher = 0
-			}
-			l.Continue(call)
+	launcher := 0
+	go l.Each(func(call *poorkernel.Call) (held bool) {
+		select {
+		case launcher = <-armed:
+		default:
 		}
-	}()
+		if launcher > 0 && child(call, launcher) {
+			unix.Kill(launcher, unix.SIGTERM)
+			launcher = 0
+		}
+		return false
+	})
 	m := open(t, stateDir)
-	p := start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
-	in, err := p.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
+	in := scene.Info(t, p)
 	now := pids(t, stateDir)
 	armed <- parent(now.Anchor)
 	unix.Kill(now.Anchor, unix.SIGKILL)
@@ -276,23 +225,16 @@ func TestAFirstAnchorThatIsKilledIsReplaced(t *testing.T) {
 	t.Parallel()
 	stateDir, l := watched(t, unix.SYS_EXECVE)
 	struck := make(chan int, 1)
-	go func() {
-		done := false
-		for {
-			call, err := l.Next()
-			if err != nil {
-				return
-			}
-			anchor := parent(call.PID)
-			if args, err := os.ReadFile("/proc/" + strconv.Itoa(anchor) + "/cmdline"); err == nil && !done && strings.Contains(string(args), "\x00anchor\x00") {
-				done = true
-				unix.Kill(anchor, unix.SIGKILL)
-				waitGone(anchor)
-				struck <- anchor
-			}
-			l.Continue(call)
+	done := false
+	go l.Each(func(call *poorkernel.Call) (held bool) {
+		anchor := parent(call.PID)
+		if args, err := os.ReadFile("/proc/" + strconv.Itoa(anchor) + "/cmdline"); err == nil && !done && strings.Contains(string(args), "\x00anchor\x00") {
+			done = true
+			kill(anchor)
+			struck <- anchor
 		}
-	}()
+		return false
+	})
 	was := <-struck
 	eventually(t, "another anchor answers, with a keeper", func() bool {
 		a, err := anchor.Dial(stateDir)
@@ -303,7 +245,7 @@ func TestAFirstAnchorThatIsKilledIsReplaced(t *testing.T) {
 		now, err := a.Roles()
 		return err == nil && now.Anchor != was && now.Keeper > 0
 	})
-	if r, err := start(t, open(t, stateDir), process.Spec{Shell: "exit 4"}).Wait(t.Context(), process.Until{}); err != nil || r.Exit == nil || r.Exit.Code != 4 {
+	if r, err := scene.Start(t, open(t, stateDir), process.Spec{Shell: "exit 4"}).Wait(t.Context(), process.Until{}); err != nil || r.Exit == nil || r.Exit.Code != 4 {
 		t.Errorf("a process ended with %+v, %v", r.Exit, err)
 	}
 }
@@ -313,27 +255,17 @@ func TestAStartThatHangsKeepsNobodyAlive(t *testing.T) {
 	t.Parallel()
 	stateDir, l := watched(t, unix.SYS_CHDIR)
 	hangs := make(chan struct{})
-	go func() {
-		for {
-			call, err := l.Next()
-			if err != nil {
-				return
-			}
-			if call.Path(0) == "/usr" {
-				close(hangs)
-				continue // for ever
-			}
-			l.Continue(call)
+	go l.Each(func(call *poorkernel.Call) (held bool) {
+		if held = call.Path(0) == "/usr"; held { // for ever
+			close(hangs)
 		}
-	}()
+		return held
+	})
 	m := open(t, stateDir)
 	go m.Start(t.Context(), process.Spec{Argv: []string{"true"}, Dir: "/usr", Limits: process.Limits{Nice: 3}})
 	<-hangs
-	p := start(t, m, process.Spec{Argv: []string{"sleep", "1000"}}) // in a slot behind it
-	in, err := p.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}}) // in a slot behind it
+	in := scene.Info(t, p)
 	fd, err := unix.PidfdOpen(in.PID, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@
 package client_test
 
 import (
-	"context"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/tend-run/tend/anchor"
 	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
@@ -29,24 +29,18 @@ func watchSyncs(t *testing.T) (stateDir string, s *syncs) {
 	stateDir, l := watched(t, unix.SYS_FSYNC, unix.SYS_FDATASYNC)
 	s = &syncs{make(chan string), make(chan struct{})}
 	ctx := t.Context()
-	go func() {
-		for {
-			call, err := l.Next()
-			if err != nil {
-				return
-			}
-			file := strings.TrimPrefix(call.File(0), stateDir)
-			select {
-			case s.files <- file:
-			case <-ctx.Done():
-			}
-			select {
-			case <-s.allow:
-			case <-ctx.Done():
-			}
-			l.Continue(call)
+	go l.Each(func(call *poorkernel.Call) (held bool) {
+		file := strings.TrimPrefix(call.File(0), stateDir)
+		select {
+		case s.files <- file:
+		case <-ctx.Done():
 		}
-	}()
+		select {
+		case <-s.allow:
+		case <-ctx.Done():
+		}
+		return false
+	})
 	return stateDir, s
 }
 
@@ -102,14 +96,9 @@ func TestAnExitIsToldWhenItIsOnTheDisk(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			stateDir, disk := watchSyncs(t)
 			m := open(t, stateDir)
-			p, err := m.Start(t.Context(), process.Spec{Shell: "read x; echo said $x; exit 4", Stdin: process.StdinPipe, Retention: process.Retention{Sync: process.SyncExit}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := scene.Start(t, m, process.Spec{Shell: "read x; echo said $x; exit 4", Stdin: process.StdinPipe, Retention: process.Retention{Sync: process.SyncExit}})
 			c.before(t, m, stateDir)
-			if _, err := p.Write(t.Context(), process.Input{Data: []byte("yes\n")}); err != nil {
-				t.Fatal(err)
-			}
+			scene.Write(t, p, "yes\n")
 			dir := filepath.Join("/spool", string(p.ID()))
 			for _, name := range []string{"/stdout", "/index", "/journal", ""} {
 				disk.until(t, dir+name)
@@ -124,15 +113,8 @@ func TestAnExitIsToldWhenItIsOnTheDisk(t *testing.T) {
 			}
 			disk.until(t, "/spool")
 			disk.release(t)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			r, err := p.Wait(ctx, process.Until{EOF: true})
-			if err != nil || r.Exit == nil || r.Exit.Code != 4 {
-				t.Fatalf("after that it ended with %+v, %v", r, err)
-			}
-			if got := whole(t, p, process.Stdout); got != "said yes\n" {
-				t.Errorf("stdout is %q", got)
-			}
+			scene.WantExit(t, p, 4)
+			scene.WantOutput(t, p, process.Stdout, "said yes\n")
 		})
 	}
 }
@@ -141,10 +123,7 @@ func TestAnExitIsToldWhenItIsOnTheDisk(t *testing.T) {
 func TestAnExitThatWaitedForTheDiskIsToldByTheNextKeeper(t *testing.T) {
 	stateDir, disk := watchSyncs(t)
 	m := open(t, stateDir)
-	p, err := m.Start(t.Context(), process.Spec{Argv: []string{"false"}, Retention: process.Retention{Sync: process.SyncExit}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, process.Spec{Argv: []string{"false"}, Retention: process.Retention{Sync: process.SyncExit}})
 	journal := filepath.Join("/spool", string(p.ID()), "journal")
 	disk.until(t, journal)
 	unix.Kill(pids(t, stateDir).Keeper, unix.SIGKILL)
@@ -154,25 +133,16 @@ func TestAnExitThatWaitedForTheDiskIsToldByTheNextKeeper(t *testing.T) {
 		t.Fatalf("told before it is on the disk: %+v, %v", info.Exit, err)
 	}
 	disk.release(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if r, err := p.Wait(ctx, process.Until{}); err != nil || r.Exit == nil || r.Exit.Code != 1 {
-		t.Fatalf("it ended with %+v, %v", r, err)
-	}
+	scene.WantExit(t, p, 1)
 }
 
 func TestOutputIsForcedOutWhileTheProcessRuns(t *testing.T) {
 	stateDir, disk := watchSyncs(t)
 	m := open(t, stateDir)
-	p, err := m.Start(t.Context(), process.Spec{Shell: "while read x; do echo $x; done", Stdin: process.StdinPipe, Retention: process.Retention{Sync: process.SyncInterval}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, process.Spec{Shell: "while read x; do echo $x; done", Stdin: process.StdinPipe, Retention: process.Retention{Sync: process.SyncInterval}})
 	file := filepath.Join("/spool", string(p.ID()), "stdout")
 	for i := range 2 {
-		if _, err := p.Write(t.Context(), process.Input{Data: []byte("line\n")}); err != nil {
-			t.Fatal(err)
-		}
+		scene.Write(t, p, "line\n")
 		for wrote := false; !wrote; { // a sync may have begun before the line
 			disk.until(t, file)
 			var st unix.Stat_t
@@ -188,18 +158,10 @@ func TestOutputIsForcedOutWhileTheProcessRuns(t *testing.T) {
 func TestNothingIsForcedOutUnlessItIsAskedFor(t *testing.T) {
 	stateDir, disk := watchSyncs(t)
 	m := open(t, stateDir)
-	quiet, err := m.Start(t.Context(), process.Spec{Shell: "echo this stays in memory"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r, err := quiet.Wait(t.Context(), process.Until{EOF: true}); err != nil || r.Exit == nil {
-		t.Fatalf("it ended with %+v, %v", r, err)
-	}
+	quiet := scene.Start(t, m, process.Spec{Shell: "echo this stays in memory"})
+	scene.Wait(t, quiet, process.Until{EOF: true})
 	// The first call is that of a process which asks.
-	p, err := m.Start(t.Context(), process.Spec{Argv: []string{"true"}, Retention: process.Retention{Sync: process.SyncExit}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, process.Spec{Argv: []string{"true"}, Retention: process.Retention{Sync: process.SyncExit}})
 	if file := disk.next(t); !strings.Contains(file, string(p.ID())) {
 		t.Errorf("%s was forced to the disk", file)
 	}
@@ -211,14 +173,8 @@ func TestADiskThatFailsIsTold(t *testing.T) {
 	if got := fact(t, m.Facts(), "output_survives_power_loss"); got == "" {
 		t.Errorf("before anything failed the keeper says %q", got)
 	}
-	p, err := m.Start(t.Context(), process.Spec{Shell: "exit 3", Retention: process.Retention{Sync: process.SyncExit}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := p.Wait(t.Context(), process.Until{})
-	if err != nil || r.Exit == nil || r.Exit.Code != 3 {
-		t.Fatalf("on a disk that fails it ended with %+v, %v", r, err)
-	}
+	p := scene.Start(t, m, process.Spec{Shell: "exit 3", Retention: process.Retention{Sync: process.SyncExit}})
+	scene.WantExit(t, p, 3)
 	if got := broken(t, m.Facts(), "output_survives_power_loss"); !strings.Contains(got, "input/output error") {
 		t.Errorf("the keeper says %q", got)
 	}
