@@ -1,6 +1,7 @@
 package tend_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -112,6 +113,31 @@ func TestTheREADMENamesThePinnedClients(t *testing.T) {
 		if want := fmt.Sprintf("npm `%s` %s and PyPI `%s` %s", name, npm, name, pypi); !strings.Contains(string(readme), want) {
 			t.Errorf("README.md does not say that %s are tried", want)
 		}
+	}
+}
+
+// TestTheDevContainerBuildsThisModule: its Go is the one that go.mod asks for, and
+// what it runs first is a target of make. On Debian, and as root, make test
+// installs the rest.
+func TestTheDevContainerBuildsThisModule(t *testing.T) {
+	read := func(path string) []byte {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	var c struct{ Image, RemoteUser, PostCreateCommand string }
+	if err := json.Unmarshal(read(".devcontainer/devcontainer.json"), &c); err != nil {
+		t.Fatal(err)
+	}
+	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(read("go.mod"))
+	if version == nil || !strings.Contains(c.Image, "/golang:"+string(version[1])+"-") || c.RemoteUser != "root" {
+		t.Errorf("the container is %+v, and go.mod wants Go %s", c, version)
+	}
+	target, ok := strings.CutPrefix(c.PostCreateCommand, "make ")
+	if !ok || !strings.Contains(string(read("Makefile")), "\n"+target+":") {
+		t.Errorf("%q is no target of the Makefile", c.PostCreateCommand)
 	}
 }
 
