@@ -50,8 +50,8 @@ conformance-distant: build ## Run the released distant command line; cargo insta
 	@test/conformance/distant/real
 
 .PHONY: bench
-bench: need-go build ## Measure against bare fork+exec and pipes; prints ratios
-	go run ./test/bench
+bench: need-go build ## Measure against bare fork+exec and pipes (RECORD=NAME keeps the figures)
+	go run ./test/bench $(if $(BESIDE),-beside '$(BESIDE)') $(if $(RECORD),-record '$(RECORD)' -only .)
 
 .PHONY: soak
 soak: need-go build ## Kill KILLS=10000 roles, and resume streams, with zeros at the end

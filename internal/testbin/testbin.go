@@ -61,15 +61,10 @@ func Main(tests func(dir string) int, variants ...Variant) int {
 // Make puts variants of the programs into dir: dir/VARIANT/tend and
 // dir/VARIANT/tend-keeper; Bare has no keeper.
 func Make(dir string, variants ...Variant) error {
-	out, err := exec.Command("go", "env", "GOMOD").Output()
+	root, err := Root()
 	if err != nil {
-		return fmt.Errorf("go env GOMOD: %w", err)
+		return err
 	}
-	mod := strings.TrimSpace(string(out))
-	if mod == "" || mod == os.DevNull {
-		return errors.New("not inside the module: run it from the repository")
-	}
-	root := filepath.Dir(mod)
 	kept := dir
 	if cache, err := os.UserCacheDir(); err == nil {
 		kept = filepath.Join(cache, "tend-test", fmt.Sprintf("%x", sha256.Sum256([]byte(root)))[:16])
@@ -105,6 +100,19 @@ func Make(dir string, variants ...Variant) error {
 		}
 	}
 	return nil
+}
+
+// Root is the directory of the module.
+func Root() (string, error) {
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOMOD: %w", err)
+	}
+	mod := strings.TrimSpace(string(out))
+	if mod == "" || mod == os.DevNull {
+		return "", errors.New("not inside the module: run it from the repository")
+	}
+	return filepath.Dir(mod), nil
 }
 
 // build has the same flags as `make build` where they decide what is compiled.

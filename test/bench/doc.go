@@ -3,26 +3,36 @@
 // daemon and workload share the machine's cores.
 //
 //	make bench
+//	make bench RECORD=v1.2.0 BESIDE=/path/of/the/tend/before
 //	go run ./test/bench -only 'true|pty' -n 2000
-//	go run ./test/bench -json
+//	go run ./test/bench -docs
 //
 // It builds the binary, starts a daemon of its own on a temporary state
 // directory, and leaves nothing behind. Bare and tend samples take turns, since
 // a machine is never equally fast for long; medians are quoted unless a row
-// says otherwise. A missed goal is told and is no failure; a wrong byte is one.
+// says otherwise. A missed goal is reported and is no failure; a wrong byte is one.
 //
 // The state directory lies where TMPDIR says: on a disk, pages that wait to be
 // written slow a spool down, and "dd into a file" beside a figure shows how
-// much. Several processes suffer more than one from other programs on the same
-// cores; the benchmark tells when there are such.
+// much. Other programs on the same cores cost several processes more than one;
+// the benchmark says so if there are any.
+//
+// # Records
+//
+// Each release has a record, test/bench/history/NAME.json: all rows, the machine,
+// and how busy it was. -record writes it and draws the marked tables and the plot
+// of docs/performance.md and docs/durability.md anew from the newest record
+// (-docs draws alone). So every figure in these tables is one that this program
+// has measured, and a test compares. Two versions are compared by -beside, in
+// turns in one run; records of different days are not.
 //
 // # Rules of the clients
 //
 // The clients are raw sockets with hand-written HTTP/1.1 and Connect framing,
-// so that their own cost hides little. They check every length they are told
+// so that their own cost hides little. They check every length that is announced
 // and decode nothing else. The rows of the ordinary client are the exception: it
 // is what an SDK has, Connect over net/http, every message decoded, and they are
 // compared with os/exec, and with a server that answers the same calls from
-// memory: "HTTP alone", which no server over net/http can beat. The native API is measured through the Go client of this
-// module, as its users see it.
+// memory: "HTTP alone", which no server over net/http can beat. The native API is
+// measured through the Go client of this module, as its users see it.
 package main

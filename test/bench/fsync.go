@@ -53,12 +53,12 @@ func benchFsync(ctx context.Context, e *env) (rows []row, err error) {
 			figure(fmt.Sprintf("fsync=%v against none: start→end of /bin/true, p50", s), "µs", median(starts[process.SyncNone]), median(starts[s])),
 			figure("  p99", "µs", quantile(starts[process.SyncNone], 0.99), quantile(starts[s], 0.99)),
 			figure("  16 at once", "/s", median(atOnce[process.SyncNone]), median(atOnce[s])),
-			figure("  1 GiB of output until the exit is told", "MiB/s", median(rates[process.SyncNone]), median(rates[s])))
+			figure("  1 GiB of output until the exit is reported", "MiB/s", median(rates[process.SyncNone]), median(rates[s])))
 	}
 	return rows, nil
 }
 
-// startToEnd starts a program under a policy and waits until its exit is told.
+// startToEnd starts a program under a policy and waits until its exit is reported.
 func startToEnd(ctx context.Context, d *daemon, s process.Sync, argv ...string) (time.Duration, error) {
 	begun := time.Now()
 	p, err := d.sdk.Start(ctx, process.Spec{Argv: argv, Retention: process.Retention{Sync: s}})

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"strings"
 	"syscall"
 	"time"
 
@@ -17,44 +18,54 @@ import (
 )
 
 // wholeRun bounds everything: a benchmark that hangs is a bug that should show.
-const wholeRun = 6 * time.Minute
+const wholeRun = 12 * time.Minute
 
 // bench is one subject: a few rows of the table that are measured together.
 type bench struct {
 	name string
 	// fresh means a daemon of its own, on which nothing has run yet.
 	fresh bool
+	// asked means only if -only names it: it takes half a minute or more.
+	asked bool
 	run   func(ctx context.Context, e *env) ([]row, error)
 }
 
+// benches are in the order of the table.
 func benches() []bench {
 	return []bench{
-		{"ordinary", false, benchOrdinary},
-		{"true", false, benchTrue},
-		{"at-once", false, benchAtOnce},
-		{"binary", false, benchBinary},
-		{"json", false, benchJSON},
-		{"pty", false, benchPTY},
-		{"stdin", false, benchStdin},
-		{"readers", false, benchReaders},
-		{"stalled", false, benchStalled},
-		{"langsmith", false, benchLangsmith},
-		{"idle", true, benchIdle},
-		{"idle-langsmith", true, benchLangsmithIdle},
-		{"serve", true, benchServe},
-		{"crash", true, benchCrash},
-		{"upgrade", true, benchUpgrade},
-		{"replay", true, benchReplay},
-		{"distant", true, benchDistant},
-		{"fsync", true, benchFsync},
+		{name: "ordinary-pty", run: ordinaryBench(ordinaryPTY)},
+		{name: "ordinary-true", run: ordinaryBench(ordinaryTrue)},
+		{name: "ordinary-at-once", run: ordinaryBench(ordinaryAtOnce)},
+		{name: "ordinary-idle", run: ordinaryBench(ordinaryIdle)},
+		{name: "ordinary-output", run: ordinaryBench(ordinaryOutput)},
+		{name: "ordinary-input", run: ordinaryBench(ordinaryInput)},
+		{name: "long", asked: true, run: ordinaryBench(ordinaryLong)},
+		{name: "true", run: benchTrue},
+		{name: "at-once", run: benchAtOnce},
+		{name: "binary", run: benchBinary},
+		{name: "json", run: benchJSON},
+		{name: "pty", run: benchPTY},
+		{name: "stdin", run: benchStdin},
+		{name: "readers", run: benchReaders},
+		{name: "stalled", run: benchStalled},
+		{name: "langsmith", run: benchLangsmith},
+		{name: "idle", fresh: true, run: benchIdle},
+		{name: "idle-langsmith", fresh: true, run: benchLangsmithIdle},
+		{name: "serve", fresh: true, run: benchServe},
+		{name: "crash", fresh: true, run: benchCrash},
+		{name: "upgrade", fresh: true, run: benchUpgrade},
+		{name: "replay", fresh: true, run: benchReplay},
+		{name: "distant", fresh: true, run: benchDistant},
+		{name: "fsync", fresh: true, run: benchFsync},
 	}
 }
 
 // env is what the benches share.
 type env struct {
-	tend string // path of the binary; "" with -url
-	n    int    // samples of a latency
-	d    *daemon
+	tend   string // path of the binary; "" with -url
+	beside string // path of another, which the ordinary client measures, too; or ""
+	n      int    // samples of a latency
+	d      *daemon
 }
 
 func main() {
@@ -68,17 +79,47 @@ func main() {
 	os.Exit(run())
 }
 
-func run() int {
-	only := flag.String("only", "", "run the benches whose name matches this `REGEX`: ordinary, true, at-once, binary, json, pty, stdin, readers, stalled, idle, serve, crash, upgrade, replay, distant, fsync")
-	n := flag.Int("n", 1000, "samples of each latency, 10 to 100000")
-	asJSON := flag.Bool("json", false, "print one JSON object a row instead of a table")
-	url := flag.String("url", "", "measure the daemon that runs at this `URL` (http://HOST:PORT), on this machine; leaves out what needs a daemon of its own")
+// options are the command line.
+type options struct {
+	only         *regexp.Regexp
+	all          bool // without -only
+	n            int
+	tend, beside string
+	url          string
+	record       string
+	json, md     bool
+	docs         bool
+	busy         float64 // cores that other programs used at the beginning
+	version      string  // of what is measured
+}
+
+func parse() (o options, ok bool) {
+	var names []string
+	for _, b := range benches() {
+		names = append(names, b.name)
+	}
+	only := flag.String("only", "", "run the benches whose name matches this `REGEX`: "+strings.Join(names, ", "))
+	flag.IntVar(&o.n, "n", 1000, "samples of each latency, 10 to 100000")
+	flag.StringVar(&o.tend, "tend", "", "measure this `BINARY` instead of building one")
+	flag.StringVar(&o.beside, "beside", "", "measure this `BINARY`, too, in the rows of the ordinary client, in turns with the other")
+	flag.StringVar(&o.url, "url", "", "measure the daemon that runs at this `URL` (http://HOST:PORT), on this machine; leaves out what needs a daemon of its own")
+	flag.BoolVar(&o.json, "json", false, "print one JSON object a row instead of a table")
+	flag.BoolVar(&o.md, "markdown", false, "print the table as the documents have it")
+	flag.StringVar(&o.record, "record", "", "write the rows to test/bench/history/`NAME`.json, in place of those of the same benches, and draw the documents anew")
+	flag.BoolVar(&o.docs, "docs", false, "measure nothing: draw the tables of the documents from the newest record")
 	flag.Parse()
-	match, err := regexp.Compile(*only)
-	if err != nil || flag.NArg() > 0 || *n < 10 || *n > 100_000 {
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "bench: -only:", err)
-		}
+	var err error
+	o.all = *only == ""
+	if o.only, err = regexp.Compile(*only); err != nil {
+		fmt.Fprintln(os.Stderr, "bench: -only:", err)
+	}
+	ok = err == nil && flag.NArg() == 0 && o.n >= 10 && o.n <= 100_000 && (o.record == "" || recordName.MatchString(o.record))
+	return o, ok
+}
+
+func run() int {
+	o, ok := parse()
+	if !ok {
 		flag.Usage()
 		return 2
 	}
@@ -86,30 +127,41 @@ func run() int {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, wholeRun)
 	defer cancel()
-
-	print := printTable
-	if *asJSON {
-		print = printJSON
-	}
-	if busy, err := othersBusy(ctx); err == nil && busy > 0.1 {
-		fmt.Fprintf(os.Stderr, "bench: other programs use %.0f %% of a core: what takes several processes suffers more than the bare limit does\n", 100*busy)
-	}
-	rows, err := measure(ctx, match, *n, *url)
-	if perr := print(os.Stdout, rows); perr != nil {
-		err = errors.Join(err, perr)
-	}
-	if err != nil {
+	if err := o.run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		return 1
 	}
 	return 0
 }
 
-// measure runs the benches that match. One that fails leaves the others their
-// turn.
-func measure(ctx context.Context, match *regexp.Regexp, n int, url string) (rows []row, errs error) {
-	e := &env{n: n}
-	if url == "" {
+func (o *options) run(ctx context.Context) error {
+	if o.docs {
+		return drawDocuments()
+	}
+	var err error
+	if o.busy, err = othersBusy(ctx); err == nil && o.busy > 0.1 {
+		fmt.Fprintf(os.Stderr, "bench: other programs use %.0f %% of a core: what takes several processes suffers more than the bare limit does\n", 100*o.busy)
+	}
+	rows, err := o.measure(ctx)
+	print := printTable
+	switch {
+	case o.json:
+		print = printJSON
+	case o.md:
+		print = printMarkdown
+	}
+	err = errors.Join(err, print(os.Stdout, rows))
+	if err == nil && o.record != "" {
+		err = keep(ctx, o, rows)
+	}
+	return err
+}
+
+// measure runs the benches that are asked for. One that fails leaves the others
+// their turn.
+func (o *options) measure(ctx context.Context) (rows []row, errs error) {
+	e := &env{n: o.n, tend: o.tend, beside: o.beside}
+	if o.url == "" && o.tend == "" {
 		dir, err := os.MkdirTemp("", "tend-bench-bin-")
 		if err != nil {
 			return nil, err
@@ -120,6 +172,9 @@ func measure(ctx context.Context, match *regexp.Regexp, n int, url string) (rows
 		}
 		e.tend = testbin.Released.Tend(dir)
 	}
+	if e.tend != "" {
+		o.version = versionOf(ctx, e.tend)
+	}
 	var shared *daemon
 	defer func() {
 		if shared != nil {
@@ -127,7 +182,7 @@ func measure(ctx context.Context, match *regexp.Regexp, n int, url string) (rows
 		}
 	}()
 	for _, b := range benches() {
-		if !match.MatchString(b.name) || ctx.Err() != nil || b.fresh && url != "" {
+		if !o.only.MatchString(b.name) || b.asked && o.all || ctx.Err() != nil || b.fresh && o.url != "" {
 			continue
 		}
 		fmt.Fprintf(os.Stderr, "%s …\n", b.name)
@@ -140,8 +195,8 @@ func measure(ctx context.Context, match *regexp.Regexp, n int, url string) (rows
 		var err error
 		switch {
 		case d != nil:
-		case url != "":
-			d, err = attach(ctx, url)
+		case o.url != "":
+			d, err = attach(ctx, o.url)
 		default:
 			d, err = serve(ctx, e.tend)
 		}
@@ -153,7 +208,10 @@ func measure(ctx context.Context, match *regexp.Regexp, n int, url string) (rows
 		}
 		e.d = d
 		got, err := b.run(ctx, e)
-		rows = append(rows, got...)
+		for _, r := range got {
+			r.Bench = b.name
+			rows = append(rows, r)
+		}
 		if err != nil {
 			errs = errors.Join(errs, fmt.Errorf("%s: %w", b.name, err))
 		}

@@ -18,30 +18,68 @@ import (
 // rounds of each measure; bare, tend and the floor take turns in each.
 const ordinaryRounds = 5
 
-// benchOrdinary measures what an SDK's user sees: a client over net/http, beside
+// subjects are the servers at which the ordinary client is measured, in turns.
+type subjects []*ordinary
+
+// The places of the subjects; that of -beside is the last, so that it may be absent.
+const (
+	atTend = iota
+	atFloor
+	atBeside
+)
+
+// results are samples of each subject.
+type results [atBeside + 1][]float64
+
+// ordinaryBench measures what an SDK's user sees: a client over net/http, beside
 // the same work by os/exec. It and its transport cost as much as the server, so
 // its ratios say less about tend than those of the raw clients, and more about
 // what anybody gets. How much the client and HTTP cost by themselves, the floor
 // shows.
-func benchOrdinary(ctx context.Context, e *env) (rows []row, err error) {
-	t := newOrdinary(e.d.url)
-	defer t.hc.CloseIdleConnections()
-	f, stop, err := startFloor(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, stop()) }()
-	for _, measure := range []func(ctx context.Context, t, floor *ordinary) ([]row, error){
-		ordinaryPTY, ordinaryTrue, ordinaryAtOnce, ordinaryIdle, ordinaryOutput, ordinaryInput,
-	} {
-		more, err := measure(ctx, t, f)
+func ordinaryBench(measure func(context.Context, *env, subjects) ([]row, error)) func(context.Context, *env) ([]row, error) {
+	return func(ctx context.Context, e *env) (rows []row, err error) {
+		f, stop, err := startFloor(ctx)
 		if err != nil {
-			return rows, err
+			return nil, err
 		}
-		rows = append(rows, more...)
+		defer func() { err = errors.Join(err, stop()) }()
+		all := subjects{newOrdinary(e.d.url), f}
+		if e.beside != "" {
+			d, err := serve(ctx, e.beside)
+			if err != nil {
+				return nil, err
+			}
+			defer func() { err = errors.Join(err, d.stop()) }()
+			all = append(all, newOrdinary(d.url))
+		}
+		for _, t := range all {
+			defer t.hc.CloseIdleConnections()
+		}
+		return measure(ctx, e, all)
 	}
-	return rows, nil
 }
+
+// inTurns measures the direct way, which may be nil, and at each subject. What
+// comes first is another one in each round.
+func (all subjects) inTurns(rounds int, direct func() error, at func(i int, t *ordinary) error) error {
+	var steps []func() error
+	if direct != nil {
+		steps = append(steps, direct)
+	}
+	for i, t := range all {
+		steps = append(steps, func() error { return at(i, t) })
+	}
+	return inTurns(rounds, steps...)
+}
+
+// compared is a row of what f finds in the samples.
+func compared(name, unit string, direct []float64, at *results, f func([]float64) float64) row {
+	r := figure(name, unit, f(direct), f(at[atTend]))
+	r.HTTP, r.Beside = f(at[atFloor]), f(at[atBeside])
+	return r
+}
+
+func p99(v []float64) float64 { return quantile(v, 0.99) }
 
 // inTurns runs all of them in each round, and another one first each time.
 func inTurns(rounds int, all ...func() error) error {
@@ -62,46 +100,46 @@ func exited(e event, err error) error {
 	return err
 }
 
-func ordinaryTrue(ctx context.Context, t, floor *ordinary) ([]row, error) {
-	var bare, tend, alone []float64
-	timed := func(into *[]float64, once func() error) func() error {
-		return func() error {
-			for range 60 {
-				start := time.Now()
-				if err := once(); err != nil {
-					return err
-				}
-				*into = append(*into, millis(time.Since(start)))
+func ordinaryTrue(ctx context.Context, e *env, all subjects) ([]row, error) {
+	var direct []float64
+	var at results
+	timed := func(into *[]float64, once func() error) error {
+		for range e.n / ordinaryRounds {
+			start := time.Now()
+			if err := once(); err != nil {
+				return err
 			}
-			return nil
+			*into = append(*into, millis(time.Since(start)))
 		}
+		return nil
 	}
-	run := func(t *ordinary) func() error {
-		return func() error { return exited(t.Run(ctx, cmdline{Cmd: truePath}, false, nil)) }
-	}
-	err := inTurns(ordinaryRounds, timed(&bare, func() error { return directRun(ctx, nil, truePath) }), timed(&tend, run(t)), timed(&alone, run(floor)))
+	err := all.inTurns(ordinaryRounds, func() error {
+		return timed(&direct, func() error { return directRun(ctx, nil, truePath) })
+	}, func(i int, t *ordinary) error {
+		return timed(&at[i], func() error { return exited(t.Run(ctx, cmdline{Cmd: truePath}, false, nil)) })
+	})
 	return []row{
-		figure("Ordinary client: start→end of /bin/true, p50", "ms", median(bare), median(tend)).http(median(alone)).ratioAtMost(1.6),
-		figure("  p99", "ms", quantile(bare, 0.99), quantile(tend, 0.99)).http(quantile(alone, 0.99)).ratioAtMost(2.5),
+		compared("Ordinary client: start→end of /bin/true, p50", "ms", direct, &at, median).ratioAtMost(1.6),
+		compared("  p99", "ms", direct, &at, p99).ratioAtMost(2.5),
 	}, err
 }
 
-func ordinaryAtOnce(ctx context.Context, t, floor *ordinary) ([]row, error) {
+func ordinaryAtOnce(ctx context.Context, _ *env, all subjects) ([]row, error) {
 	const each = 320
-	var bare, tend, alone []float64
-	timed := func(into *[]float64, once func() error) func() error {
-		return func() error {
-			start := time.Now()
-			err := parallel(each, func(int) error { return once() })
-			*into = append(*into, each/time.Since(start).Seconds())
-			return err
-		}
+	var direct []float64
+	var at results
+	timed := func(into *[]float64, once func() error) error {
+		start := time.Now()
+		err := parallel(each, func(int) error { return once() })
+		*into = append(*into, each/time.Since(start).Seconds())
+		return err
 	}
-	run := func(t *ordinary) func() error {
-		return func() error { return exited(t.Run(ctx, cmdline{Cmd: truePath}, false, nil)) }
-	}
-	err := inTurns(ordinaryRounds, timed(&bare, func() error { return directRun(ctx, nil, truePath) }), timed(&tend, run(t)), timed(&alone, run(floor)))
-	return []row{figure("  16 at once", "processes/s", median(bare), median(tend)).http(median(alone)).ratioAtLeast(0.6)}, err
+	err := all.inTurns(ordinaryRounds, func() error {
+		return timed(&direct, func() error { return directRun(ctx, nil, truePath) })
+	}, func(i int, t *ordinary) error {
+		return timed(&at[i], func() error { return exited(t.Run(ctx, cmdline{Cmd: truePath}, false, nil)) })
+	})
+	return []row{compared("Ordinary client: 16 at once", "processes/s", direct, &at, median).ratioAtLeast(0.6)}, err
 }
 
 // parallel calls f(i) for all i < n, 16 at a time.
@@ -126,10 +164,11 @@ func parallel(n int, f func(i int) error) error {
 }
 
 // ordinaryPTY types lines and waits for each to come back.
-func ordinaryPTY(ctx context.Context, t, floor *ordinary) ([]row, error) {
+func ordinaryPTY(ctx context.Context, _ *env, all subjects) ([]row, error) {
 	const lines = 200
 	sh := []string{"-c", "stty -echo; echo ready; exec cat"}
-	var bare, tend, alone []float64
+	var bare []float64
+	var at results
 	direct := func() error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -182,9 +221,9 @@ func ordinaryPTY(ctx context.Context, t, floor *ordinary) ([]row, error) {
 		reading.Wait()
 		return err
 	}
-	err := inTurns(ordinaryRounds, direct, func() error { return served(t, &tend) }, func() error { return served(floor, &alone) })
-	return []row{figure("Ordinary client: pty round trip through cat, p50", "ms", median(bare), median(tend)).http(median(alone)).ratioAtMost(2.8).
-		notes("p99 %.2f against %.2f", quantile(tend, 0.99), quantile(bare, 0.99))}, err
+	err := all.inTurns(ordinaryRounds, direct, func(i int, t *ordinary) error { return served(t, &at[i]) })
+	return []row{compared("Ordinary client: pty round trip through cat, p50", "ms", bare, &at, median).ratioAtMost(2.8).
+		notes("p99 %.2f against %.2f", p99(at[atTend]), p99(bare))}, err
 }
 
 func echoes(chunks <-chan []byte, lines int, into *[]float64, send func([]byte) error) error {
@@ -222,20 +261,20 @@ func echoes(chunks <-chan []byte, lines int, into *[]float64, send func([]byte) 
 }
 
 // ordinaryIdle starts, connects to and kills 1,000 processes, 16 at a time.
-func ordinaryIdle(ctx context.Context, t, floor *ordinary) ([]row, error) {
-	var tend, alone idleTimes
-	err := inTurns(2, func() error { return tend.measure(ctx, t) }, func() error { return alone.measure(ctx, floor) })
+func ordinaryIdle(ctx context.Context, _ *env, all subjects) ([]row, error) {
+	var starts, connects, kills results
+	err := all.inTurns(2, nil, func(i int, t *ordinary) error {
+		return thousandIdle(ctx, t, &starts[i], &connects[i], &kills[i])
+	})
 	return []row{
-		figure("Ordinary client: 1,000 idle processes, start all", "s", 0, median(tend.starts)).http(median(alone.starts)).atMost(1.2),
-		figure("  connect to all", "s", 0, median(tend.connects)).http(median(alone.connects)).atMost(0.15),
-		figure("  kill all", "s", 0, median(tend.kills)).http(median(alone.kills)).atMost(0.3),
+		compared("Ordinary client: 1,000 idle processes, start all", "s", nil, &starts, median).atMost(1.2),
+		compared("  connect to all", "s", nil, &connects, median).atMost(0.15),
+		compared("  kill all", "s", nil, &kills, median).atMost(0.3),
 	}, err
 }
 
-// idleTimes are seconds, one of each round.
-type idleTimes struct{ starts, connects, kills []float64 }
-
-func (d *idleTimes) measure(ctx context.Context, t *ordinary) error {
+// thousandIdle appends the seconds that each phase takes.
+func thousandIdle(ctx context.Context, t *ordinary, starts, connects, kills *[]float64) error {
 	const n = 1000
 	phase := func(into *[]float64, f func(i int) error) error {
 		start := time.Now()
@@ -245,7 +284,7 @@ func (d *idleTimes) measure(ctx context.Context, t *ordinary) error {
 	}
 	pids, subs := make([]uint32, n), make([]*stream, n)
 	err := errors.Join(
-		phase(&d.starts, func(i int) error {
+		phase(starts, func(i int) error {
 			s, err := t.Start(ctx, cmdline{Cmd: "/bin/sleep", Args: []string{"600"}}, false)
 			if err != nil {
 				return err
@@ -254,13 +293,13 @@ func (d *idleTimes) measure(ctx context.Context, t *ordinary) error {
 			s.Close()
 			return err
 		}),
-		phase(&d.connects, func(i int) (err error) {
+		phase(connects, func(i int) (err error) {
 			if subs[i], err = t.Connect(ctx, pids[i]); err == nil {
 				_, err = subs[i].First()
 			}
 			return err
 		}),
-		phase(&d.kills, func(i int) error {
+		phase(kills, func(i int) error {
 			if err := t.Signal(ctx, pids[i], 9); err != nil || subs[i] == nil {
 				return err
 			}
@@ -279,46 +318,57 @@ func (d *idleTimes) measure(ctx context.Context, t *ordinary) error {
 	return err
 }
 
-func ordinaryOutput(ctx context.Context, t, floor *ordinary) ([]row, error) {
-	var bare, binary, text, alone, aloneText []float64
-	timed := func(into *[]float64, n int64, run func(args []string, see func(int)) error) error {
-		var got int64
+func ordinaryOutput(ctx context.Context, _ *env, all subjects) ([]row, error) {
+	var direct []float64
+	var binary, text results
+	timed := func(into *[]float64, n int64, t *ordinary, asJSON bool) error {
 		start := time.Now()
-		err := run([]string{"-c", strconv.FormatInt(n, 10), "/dev/zero"}, func(m int) { got += int64(m) })
-		*into = append(*into, rate(got, time.Since(start)))
-		if err == nil && got != n {
-			err = fmt.Errorf("%d of %d bytes came", got, n)
-		}
+		err := zeros(ctx, t, n, asJSON, nil)
+		*into = append(*into, rate(n, time.Since(start)))
 		return err
 	}
-	const head = "/usr/bin/head"
-	direct := func(args []string, see func(int)) error {
-		return directRun(ctx, func(b []byte) { see(len(b)) }, head, args...)
-	}
-	served := func(t *ordinary, asJSON bool) func([]string, func(int)) error {
-		return func(args []string, see func(int)) error {
-			return exited(t.Run(ctx, cmdline{Cmd: head, Args: args}, asJSON, func(e *event) {
-				if e.Kind == 'o' {
-					see(len(e.Data))
-				}
-			}))
-		}
-	}
-	err := inTurns(ordinaryRounds, func() error { return timed(&bare, 1<<30, direct) }, func() error {
-		return errors.Join(timed(&binary, 1<<30, served(t, false)), timed(&text, 256<<20, served(t, true)))
-	}, func() error {
-		return errors.Join(timed(&alone, 1<<30, served(floor, false)), timed(&aloneText, 256<<20, served(floor, true)))
+	err := all.inTurns(ordinaryRounds, func() error { return timed(&direct, 1<<30, nil, false) }, func(i int, t *ordinary) error {
+		return errors.Join(timed(&binary[i], 1<<30, t, false), timed(&text[i], 256<<20, t, true))
 	})
 	return []row{
-		figure("Ordinary client: 1 GiB out, binary", "MiB/s", median(bare), median(binary)).http(median(alone)).ratioAtLeast(0.4),
-		figure("  256 MiB out, JSON", "MiB/s", 0, median(text)).http(median(aloneText)).atLeast(500),
+		compared("Ordinary client: 1 GiB out, binary", "MiB/s", direct, &binary, median).ratioAtLeast(0.4),
+		compared("  256 MiB out, JSON", "MiB/s", nil, &text, median).atLeast(500),
 	}, err
 }
 
-func ordinaryInput(ctx context.Context, t, floor *ordinary) ([]row, error) {
+// zeros has n bytes printed, and counts them; by os/exec if t is nil. It calls
+// seen, which may be nil, with how many came so far.
+func zeros(ctx context.Context, t *ordinary, n int64, asJSON bool, seen func(int64)) error {
+	const head = "/usr/bin/head"
+	args := []string{"-c", strconv.FormatInt(n, 10), "/dev/zero"}
+	var got int64
+	see := func(b []byte) {
+		got += int64(len(b))
+		if seen != nil {
+			seen(got)
+		}
+	}
+	var err error
+	if t == nil {
+		err = directRun(ctx, see, head, args...)
+	} else {
+		err = exited(t.Run(ctx, cmdline{Cmd: head, Args: args}, asJSON, func(e *event) {
+			if e.Kind == 'o' {
+				see(e.Data)
+			}
+		}))
+	}
+	if err == nil && got != n {
+		err = fmt.Errorf("%d of %d bytes came", got, n)
+	}
+	return err
+}
+
+func ordinaryInput(ctx context.Context, _ *env, all subjects) ([]row, error) {
 	const piece, unary, streamed = 64 << 10, 32 << 20, 256 << 20
 	data := bytes.Repeat([]byte{'z'}, piece)
-	var bare, single, whole, aloneSingle, aloneWhole []float64
+	var bare []float64
+	var single, whole results
 	// fed feeds wc, and has it say how much came.
 	fed := func(t *ordinary, into *[]float64, n int64, feed func(pid uint32) error) error {
 		s, err := t.Start(ctx, cmdline{Cmd: "/usr/bin/wc", Args: []string{"-c"}, Stdin: true}, false)
@@ -363,21 +413,18 @@ func ordinaryInput(ctx context.Context, t, floor *ordinary) ([]row, error) {
 		bare = append(bare, rate(unary, time.Since(start)))
 		return err
 	}
-	both := func(t *ordinary, single, whole *[]float64) func() error {
-		return func() error {
-			return errors.Join(
-				fed(t, single, unary, func(pid uint32) (err error) {
-					for i := 0; i < unary && err == nil; i += piece {
-						err = t.SendInput(ctx, pid, 1, data)
-					}
-					return err
-				}),
-				fed(t, whole, streamed, func(pid uint32) error { return t.StreamInput(ctx, pid, streamed, piece) }))
-		}
-	}
-	err := inTurns(ordinaryRounds, direct, both(t, &single, &whole), both(floor, &aloneSingle, &aloneWhole))
+	err := all.inTurns(ordinaryRounds, direct, func(i int, t *ordinary) error {
+		return errors.Join(
+			fed(t, &single[i], unary, func(pid uint32) (err error) {
+				for i := 0; i < unary && err == nil; i += piece {
+					err = t.SendInput(ctx, pid, 1, data)
+				}
+				return err
+			}),
+			fed(t, &whole[i], streamed, func(pid uint32) error { return t.StreamInput(ctx, pid, streamed, piece) }))
+	})
 	return []row{
-		figure("Ordinary client: SendInput of 64 KiB", "MiB/s", median(bare), median(single)).http(median(aloneSingle)).atLeast(400),
-		figure("  StreamInput of 64 KiB", "MiB/s", 0, median(whole)).http(median(aloneWhole)).atLeast(700),
+		compared("Ordinary client: SendInput of 64 KiB", "MiB/s", bare, &single, median).atLeast(400),
+		compared("  StreamInput of 64 KiB", "MiB/s", nil, &whole, median).atLeast(700),
 	}, err
 }

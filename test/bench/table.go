@@ -8,18 +8,22 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
 
 // row is one figure. A zero Bare means that there is no limit to compare with.
 type row struct {
-	Name string  `json:"name"`
-	Unit string  `json:"unit"`
-	Bare float64 `json:"bare,omitempty"`
-	Tend float64 `json:"tend"`
+	Bench string  `json:"bench"`
+	Name  string  `json:"name"`
+	Unit  string  `json:"unit"`
+	Bare  float64 `json:"bare,omitempty"`
+	Tend  float64 `json:"tend"`
 	// HTTP is what a server that does nothing gets from the same client.
 	HTTP float64 `json:"http,omitempty"`
+	// Beside is what the binary of -beside gets.
+	Beside float64 `json:"beside,omitempty"`
 	// Ratio is Tend / Bare.
 	Ratio float64 `json:"ratio,omitempty"`
 	Goal  string  `json:"goal,omitempty"`
@@ -38,12 +42,6 @@ func figure(name, unit string, bare, tend float64) row {
 
 func (r row) notes(format string, args ...any) row {
 	r.Note = fmt.Sprintf(format, args...)
-	return r
-}
-
-// http adds the figure of the floor.
-func (r row) http(v float64) row {
-	r.HTTP = v
 	return r
 }
 
@@ -73,22 +71,59 @@ func (r row) verdict() string {
 }
 
 func printTable(w io.Writer, rows []row) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, cells := range table(rows) {
+		fmt.Fprintln(tw, strings.Join(cells, "\t"))
+	}
+	return tw.Flush()
+}
+
+// printMarkdown prints what the documents hold.
+func printMarkdown(w io.Writer, rows []row) error {
+	for i, cells := range table(rows) {
+		if parent, ok := strings.CutPrefix(cells[0], "  "); ok {
+			cells[0] = "… " + parent
+		}
+		if _, err := fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | ")); err != nil {
+			return err
+		}
+		if i == 0 {
+			fmt.Fprintln(w, "|"+strings.Repeat("---|", len(cells)))
+		}
+	}
+	return nil
+}
+
+// table returns the cells of the rows below those of a heading, without the
+// columns that are empty.
+func table(rows []row) [][]string {
 	if len(rows) == 0 {
 		return nil
 	}
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "\tunit\tbare\tHTTP alone\ttend\tratio\tgoal\t\t")
+	lines := [][]string{{"", "unit", "bare", "HTTP alone", "before", "tend", "tend : bare", "goal", "", "notes"}}
 	for _, r := range rows {
-		bare, http, ratio := "–", "–", "–"
-		if r.HTTP > 0 {
-			http = number(r.HTTP)
-		}
+		line := []string{r.Name, r.Unit, some(r.Bare), some(r.HTTP), some(r.Beside), number(r.Tend), "", r.Goal, r.verdict(), r.Note}
 		if r.Bare > 0 {
-			bare, ratio = number(r.Bare), fmt.Sprintf("%.2f×", r.Ratio)
+			line[6] = fmt.Sprintf("%.2f×", r.Ratio)
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, r.Unit, bare, http, number(r.Tend), ratio, r.Goal, r.verdict(), r.Note)
+		lines = append(lines, line)
 	}
-	return tw.Flush()
+	for i := len(lines[0]) - 1; i > 0; i-- {
+		if !slices.ContainsFunc(lines[1:], func(line []string) bool { return line[i] != "" }) {
+			for k, line := range lines {
+				lines[k] = slices.Delete(line, i, i+1)
+			}
+		}
+	}
+	return lines
+}
+
+// some prints a figure that may be absent.
+func some(v float64) string {
+	if v == 0 {
+		return ""
+	}
+	return number(v)
 }
 
 func printJSON(w io.Writer, rows []row) error {
