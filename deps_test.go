@@ -91,7 +91,7 @@ func TestDeps(t *testing.T) {
 			}
 		}
 		for _, dep := range ours(p.Deps) {
-			if !within(dep, "cmd/internal/role", "anchor", "keeper", "spool", "process", "internal/cleansignals") || within(dep, "keeper/client") {
+			if !within(dep, "cmd/internal/role", "anchor", "keeper", "spool", "process", "internal/cleansignals", "internal/procfs") || within(dep, "keeper/client") {
 				t.Errorf("cmd/tend-keeper depends on %s", dep)
 			}
 		}
@@ -105,16 +105,16 @@ func TestDeps(t *testing.T) {
 	}{
 		{"process/processtest", []string{"process", "internal/cleansignals"}},
 		{"process", nil},
-		{"spool", []string{"process"}},
-		{"observe", []string{"process"}},
+		{"spool", []string{"internal/procfs", "process"}},
+		{"observe", []string{"internal/procfs", "process"}},
 		{"view", []string{"process", "internal/pattern"}},
 		{"files", nil},
 		{"driver", []string{"process", "files", "driver", "internal/replace"}},
 		{"metrics", []string{"process"}},
 		{"keeper/failpoint", nil},
-		{"keeper/client", []string{"process", "files", "internal/account", "spool", "observe", "keeper", "keeper/failpoint", "keeper/board", "keeper/calm", "keeper/feed", "keeper/wire", "keeper/rundir"}},
-		{"keeper", []string{"process", "spool", "keeper"}},
-		{"anchor", []string{"process", "keeper/failpoint", "keeper/wire", "keeper/rundir", "keeper/orphan"}},
+		{"keeper/client", []string{"internal/procfs", "process", "files", "internal/account", "spool", "observe", "keeper", "keeper/failpoint", "keeper/board", "keeper/calm", "keeper/feed", "keeper/wire", "keeper/rundir"}},
+		{"keeper", []string{"internal/procfs", "process", "spool", "keeper"}},
+		{"anchor", []string{"internal/procfs", "process", "keeper/failpoint", "keeper/wire", "keeper/rundir", "keeper/orphan"}},
 		{"launch", []string{"anchor", "keeper/rundir", "internal/payload"}},
 		{"face/native", []string{"process", "part", "view", "face", "gen/tend", "internal/tendpb"}},
 		{"face/langsmith", []string{"process", "part", "face", "face/langsmith", "files", "driver", "internal/replace"}},
@@ -128,6 +128,7 @@ func TestDeps(t *testing.T) {
 		{"internal/fakeproc", []string{"process", "observe", "internal/account"}},
 		{"internal/pattern", nil},
 		{"internal/payload", []string{"keeper/memory"}},
+		{"internal/procfs", nil},
 		{"internal/cleansignals", nil},
 		{"internal/poorkernel", nil},
 		{"internal/scene", []string{"process"}},
@@ -142,7 +143,7 @@ func TestDeps(t *testing.T) {
 		{"test/conformance", []string{"process", "anchor", "gen", "face/distant"}},
 		{"test/crashtest", nil},
 		{"test/limits", nil},
-		{"test/bench", []string{".", "process", "anchor", "gen", "face/distant", "internal/testbin", "internal/testdaemon"}},
+		{"test/bench", []string{".", "process", "anchor", "gen", "face/distant", "internal/procfs", "internal/testbin", "internal/testdaemon"}},
 		{"cmd/internal/role", []string{"anchor", "keeper", "internal/cleansignals"}},
 		{"cmd/tend-keeper", []string{"cmd/internal/role"}},
 		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "face/distant", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "internal/account", "internal/payload", "internal/peer", "internal/replace", "internal/torture"}},

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/procfs"
 )
 
 // role is a process that is kept alive: started, or found alive, watched by
@@ -179,16 +181,11 @@ func spawn(path string, argv, env []string, extra []int) (int, error) {
 
 // startTicks is the kernel's start time of a process; 0 if it is gone.
 func startTicks(pid int) uint64 {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
+	s, ok := procfs.ReadStat(pid)
+	if !ok || s.Dead() {
 		return 0
 	}
-	f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	if len(f) < 20 || f[0][0] == 'Z' {
-		return 0
-	}
-	n, _ := strconv.ParseUint(string(f[19]), 10, 64)
-	return n
+	return uint64(s.Start)
 }
 
 // formatRoles and parseRoles are the text of the roles file: a line "name pid

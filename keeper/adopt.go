@@ -3,14 +3,13 @@
 package keeper
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/failpoint"
@@ -43,7 +42,7 @@ func (k *Keeper) adoptStart(p *proc, h vault.FDs) bool {
 			return false
 		}
 		if k.stats.resetOOM {
-			setOOMScore(pid, 0)
+			procfs.SetOOMScore(pid, 0)
 		}
 	}
 	failpoint.Hit(failpoint.AdoptFound)
@@ -87,10 +86,10 @@ func (k *Keeper) findForked(slot uint32, reserved int64) int {
 		}
 		pids, _ := k.groups.Members(slot)
 		for _, pid := range pids {
-			add(pid, orphan.Started(pid))
+			add(pid, procfs.Started(pid))
 		}
 		for _, pid := range zombiesIn(slot) {
-			if started := orphan.Started(pid); !orphan.Before(started, reserved) {
+			if started := procfs.Started(pid); !procfs.StartedBefore(started, reserved) {
 				add(pid, started)
 			}
 		}
@@ -102,9 +101,10 @@ func (k *Keeper) findForked(slot uint32, reserved int64) int {
 		if first == 0 {
 			return 0
 		}
-		_, session, alive := procStat(first)
+		stat, ok := procfs.ReadStat(first)
+		alive := ok && !stat.Dead()
 		switch waited := time.Since(begun); {
-		case alive && session == first:
+		case alive && stat.Session == first:
 			return first
 		case alive && waited > forkedWait, waited > collectWait:
 			return 0
@@ -117,20 +117,12 @@ func (k *Keeper) findForked(slot uint32, reserved int64) int {
 // zombiesIn finds the processes that ended in a slot's cgroup and are still to
 // be collected.
 func zombiesIn(slot uint32) (pids []int) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
+	all, _ := procfs.PIDs()
+	for _, pid := range all {
+		if stat, ok := procfs.ReadStat(pid); !ok || stat.State != 'Z' {
 			continue
 		}
-		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
-		if i := bytes.LastIndexByte(stat, ')'); err != nil || i < 0 || !bytes.HasPrefix(stat[i:], []byte(") Z")) {
-			continue
-		}
-		if text, err := os.ReadFile("/proc/" + e.Name() + "/cgroup"); err == nil && cgroup.SlotOf(string(text)) == int(slot) {
+		if text, err := procfs.Read(pid, "cgroup"); err == nil && cgroup.SlotOf(string(text)) == int(slot) {
 			pids = append(pids, pid)
 		}
 	}

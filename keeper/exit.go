@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/failpoint"
@@ -326,7 +327,7 @@ func (k *Keeper) finish(p *proc) {
 func (k *Keeper) setTimeout(p *proc, bootNS int64, scope process.Scope) {
 	p.slot.SetDeadline(bootNS, scope)
 	p.hasTreeTimeout = scope == process.ScopeTree
-	p.timer = time.AfterFunc(time.Duration(bootNS-bootTime()), func() {
+	p.timer = time.AfterFunc(time.Duration(bootNS-procfs.BootTime()), func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.final {
@@ -337,13 +338,4 @@ func (k *Keeper) setTimeout(p *proc, bootNS int64, scope process.Scope) {
 		}
 		k.signal(p, unix.SIGKILL, scope)
 	})
-}
-
-// bootTime is CLOCK_BOOTTIME in ns: it goes on while the machine sleeps.
-func bootTime() int64 {
-	var ts unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
-		unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	}
-	return ts.Nano()
 }

@@ -47,6 +47,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/calm"
 	"github.com/tend-run/tend/keeper/cgroup"
@@ -96,7 +97,7 @@ type Keeper struct {
 	vaults   vault.Pair
 	groups   *cgroup.Tree
 	line     lineage
-	procfs   lastFile
+	lastFile lastFile
 	forks    forks
 	scripts  *script.Starter // nil: the machine allows no scripts
 	spares   *spare.Pool
@@ -141,7 +142,7 @@ func Run(cfg Config) (err error) {
 	if k.null, err = unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("/dev/null: %w", err)
 	}
-	k.procfs.keep()
+	k.lastFile.keep()
 	if k.scripts, err = script.New(k.null); err != nil { // before anything else that takes low descriptors
 		k.scripts = nil
 	}
@@ -358,7 +359,7 @@ func (k *Keeper) reserve(id process.ID) (*proc, *wire.Error, *proc) {
 	k.free = k.free[:len(k.free)-1]
 	s := k.board.Slot(slot)
 	p := newProc(wire.Ref{Slot: slot, Gen: s.Reserve(id)}, id, s)
-	p.began = bootTime()
+	p.began = procfs.BootTime()
 	s.NoteReserved(p.began)
 	k.ids[id] = p
 	k.procs[slot].Store(p)

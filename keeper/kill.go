@@ -3,13 +3,12 @@
 package keeper
 
 import (
-	"os"
 	"slices"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/wire"
@@ -309,34 +308,17 @@ func (k *Keeper) shutdown() {
 	k.spares.RemoveAll()
 }
 
-// procStat returns ppid and session of a process; ok is false if it is gone or
-// a zombie.
-func procStat(pid int) (ppid, session int, ok bool) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, 0, false
-	}
-	return parseStat(b)
-}
-
 // descendants walks the process table for the members of the session and
 // everything below them. Descendants that made a session of their own and lost their
 // parents are among the strays.
 func descendants(leader int) []int {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
+	all, _ := procfs.PIDs()
 	parent := map[int]int{}
 	in := map[int]bool{}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		if ppid, session, ok := procStat(pid); ok {
-			parent[pid] = ppid
-			if session == leader || pid == leader {
+	for _, pid := range all {
+		if stat, ok := procfs.ReadStat(pid); ok && !stat.Dead() {
+			parent[pid] = stat.PPID
+			if stat.Session == leader || pid == leader {
 				in[pid] = true
 			}
 		}
@@ -361,7 +343,7 @@ func descendants(leader int) []int {
 // it is a stranger, and nobody is left.
 func session(p *proc) []int {
 	if p.exited {
-		if _, _, alive := procStat(p.pid); alive {
+		if stat, ok := procfs.ReadStat(p.pid); ok && !stat.Dead() {
 			return nil
 		}
 	}

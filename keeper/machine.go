@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/vault"
 	"github.com/tend-run/tend/spool"
@@ -41,7 +42,7 @@ func probeMachine(spoolDir string) machine {
 	}
 	// The keeper and the anchor should be the last that the kernel kills for
 	// memory. Lowering needs CAP_SYS_RESOURCE; without it nothing changes.
-	if setOOMScore(os.Getpid(), -900) == nil {
+	if procfs.SetOOMScore(os.Getpid(), -900) == nil {
 		m.resetOOM = true
 	} else if b, err := os.ReadFile("/proc/self/oom_score_adj"); err == nil {
 		if n, _ := strconv.Atoi(string(bytes.TrimSpace(b))); n < 0 {
@@ -51,20 +52,10 @@ func probeMachine(spoolDir string) machine {
 	m.filesystem = sync.OnceValues(func() (splice, punch string) { return probeFilesystem(spoolDir) })
 	if fd, err := unix.PidfdOpen(os.Getpid(), 0); err == nil {
 		info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT | unix.PIDFD_INFO_PID | 1<<5} // 1<<5: report what is supported (6.17)
-		m.pidfdInfo = unix.IoctlPidfdInfo(fd, &info) == nil && kernelAtLeast(6, 15)
+		m.pidfdInfo = unix.IoctlPidfdInfo(fd, &info) == nil && procfs.KernelAtLeast(6, 15)
 		unix.Close(fd)
 	}
 	return m
-}
-
-func setOOMScore(pid, adj int) error {
-	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	_, err = unix.Write(fd, strconv.AppendInt(nil, int64(adj), 10))
-	return err
 }
 
 // probeFilesystem tries a splice and a punch in the spool's filesystem.
@@ -94,16 +85,6 @@ func probeFilesystem(dir string) (splice, punch string) {
 		punch = fmt.Sprintf("this filesystem cannot free the head of a file (%v): output that retention drops keeps its space until the process is removed", err)
 	}
 	return splice, punch
-}
-
-func kernelAtLeast(major, minor int) bool {
-	var u unix.Utsname
-	if unix.Uname(&u) != nil {
-		return false
-	}
-	var a, b int
-	fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &a, &b)
-	return a > major || a == major && b >= minor
 }
 
 // facts for the hello: "name=detail" for a promise that is kept here,
@@ -184,20 +165,4 @@ func (k *Keeper) waiting() string {
 		return ""
 	}
 	return fmt.Sprintf("%d processes wait, held back by their pipes and losing nothing: %s: %v", n, k.spool, why)
-}
-
-// parseStat takes ppid and session from the text of /proc/PID/stat; ok is
-// false for a zombie.
-func parseStat(stat []byte) (ppid, session int, ok bool) {
-	i := bytes.LastIndexByte(stat, ')')
-	if i < 0 {
-		return 0, 0, false
-	}
-	f := bytes.Fields(stat[i+1:])
-	if len(f) < 4 || f[0][0] == 'Z' || f[0][0] == 'X' {
-		return 0, 0, false
-	}
-	ppid, err1 := strconv.Atoi(string(f[1]))
-	session, err2 := strconv.Atoi(string(f[3]))
-	return ppid, session, err1 == nil && err2 == nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
@@ -103,7 +104,7 @@ func limitSelf(l *process.Limits, resetOOM bool) error {
 		}
 	}
 	if l.OOMScoreAdj != 0 || resetOOM {
-		if err := setOOMScore(os.Getpid(), l.OOMScoreAdj); err != nil && l.OOMScoreAdj != 0 {
+		if err := procfs.SetOOMScore(os.Getpid(), l.OOMScoreAdj); err != nil && l.OOMScoreAdj != 0 {
 			return fmt.Errorf("limits.oom_score_adj %d: %w", l.OOMScoreAdj, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/orphan"
@@ -193,7 +194,7 @@ func (k *Keeper) rewatch(p *proc, rec *spool.Recovered) {
 	} else if t := rec.Journal.Spec.Timeout; t > 0 { // its start was just completed
 		began := p.slot.Reserved()
 		if began == 0 {
-			began = bootTime()
+			began = procfs.BootTime()
 		}
 		k.setTimeout(p, began+t.Nanoseconds(), rec.Journal.Spec.TimeoutScope)
 	}

@@ -14,10 +14,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/feed"
-	"github.com/tend-run/tend/keeper/orphan"
 	"github.com/tend-run/tend/keeper/vault"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -125,7 +125,7 @@ func (k *Keeper) rebuild(fd int, procs map[wire.Ref]vault.FDs) error {
 func (k *Keeper) assign(s board.Slot, ref wire.Ref, h vault.FDs, j *spool.Journal) {
 	s.Assign(ref.Gen, j.Spec.ID)
 	pid := j.Started.PID
-	if started := orphan.Started(pid); pidOf(h) == pid && started > 0 {
+	if started := procfs.Started(pid); pidOf(h) == pid && started > 0 {
 		s.NoteReserved(started)
 	}
 	if !k.slotHolds(ref.Slot, pid) {
@@ -173,7 +173,7 @@ func (k *Keeper) slotHolds(slot uint32, pid int) bool {
 	if k.groups.Root() == "" {
 		return false
 	}
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	text, err := procfs.Read(pid, "cgroup")
 	if err == nil && cgroup.SlotOf(string(text)) == int(slot) {
 		return true
 	}
@@ -214,7 +214,7 @@ func (k *Keeper) unfinished() (out journals) {
 			continue
 		}
 		j, err := spool.ReadJournal(filepath.Join(k.spool, d.Name()))
-		if err != nil || j.Started == nil || j.Started.BootID != bootID() || j.Spec.ID != process.ID(d.Name()) {
+		if err != nil || j.Started == nil || j.Started.BootID != procfs.BootID() || j.Spec.ID != process.ID(d.Name()) {
 			continue
 		}
 		if j.Exit != nil && (j.Exit.Lost() || j.TreeGone && (j.EOF[process.PTY] || j.EOF[process.Stdout] && j.EOF[process.Stderr])) {

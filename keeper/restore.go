@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/failpoint"
@@ -83,7 +84,7 @@ func (k *Keeper) restore(fd int) error {
 	one := [8]byte{1}
 	unix.Write(k.wakeFD, one[:])
 	failpoint.Hit(failpoint.UpgradeRestored)
-	k.upgrades, k.last = g.Upgrades, time.Duration(bootTime()-g.Began)
+	k.upgrades, k.last = g.Upgrades, time.Duration(procfs.BootTime()-g.Began)
 	k.logf("went on in place with %d processes after %v", len(s.Procs), k.last)
 	return nil
 }

@@ -3,14 +3,13 @@
 package keeper
 
 import (
-	"bytes"
 	"errors"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/failpoint"
@@ -177,7 +176,7 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 	p.slot.SetStarted(p.pid, now)
 	failpoint.Hit(failpoint.SpawnAnnounced)
 	if spec.Timeout > 0 {
-		k.setTimeout(p, bootTime()+spec.Timeout.Nanoseconds(), spec.TimeoutScope)
+		k.setTimeout(p, procfs.BootTime()+spec.Timeout.Nanoseconds(), spec.TimeoutScope)
 	}
 	for i := range p.out {
 		if s := &p.out[i]; !s.eof {
@@ -210,7 +209,7 @@ func (k *Keeper) execute(p *proc, spec *process.Spec, req *wire.Spawn, child []i
 	}
 	p.pid = pid
 	if k.stats.resetOOM {
-		setOOMScore(pid, 0)
+		procfs.SetOOMScore(pid, 0)
 	}
 	return nil
 }
@@ -299,11 +298,6 @@ func (p *proc) holdings() (kinds []byte, fds []int) {
 
 // appendStart appends what the journal says of a start.
 func (p *proc) appendStart(b []byte, at time.Time, pid int) []byte {
-	b = spool.AppendStarted(b, at, spool.Started{PID: pid, BootID: bootID()})
+	b = spool.AppendStarted(b, at, spool.Started{PID: pid, BootID: procfs.BootID()})
 	return spool.AppendPlace(b, at, spool.Place{Slot: p.ref.Slot, Gen: p.ref.Gen})
 }
-
-var bootID = sync.OnceValue(func() string {
-	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return string(bytes.TrimSpace(b))
-})

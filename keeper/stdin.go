@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/feed"
@@ -120,7 +121,7 @@ func (k *Keeper) armInput(p *proc) {
 // recoverFeeder lets go for a role that fed and is dead.
 func (p *proc) recoverFeeder() {
 	who := p.slot.Feeder()
-	if _, _, alive := procStat(who); who != 0 && !alive {
+	if stat, ok := procfs.ReadStat(who); who != 0 && (!ok || stat.Dead()) {
 		p.feeder().Recover(who, os.Getpid())
 	}
 }

@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/cgroup"
-	"github.com/tend-run/tend/keeper/orphan"
 	"github.com/tend-run/tend/keeper/wire"
 )
 
@@ -134,8 +134,7 @@ func (l *lineage) forget() {
 }
 
 func childrenOf(pid int) string {
-	n := strconv.Itoa(pid)
-	return "/proc/" + n + "/task/" + n + "/children"
+	return procfs.Path(pid, "task/"+strconv.Itoa(pid)+"/children")
 }
 
 // fallen lists the children of the subreapers but for the roles above us and
@@ -169,7 +168,7 @@ func (k *Keeper) fallen() (pids []int, sure bool) {
 // read returns the list of children of a subreaper, valid until the next read.
 func (l *lineage) read(k *Keeper, s *subreaper) ([]byte, error) {
 	if s.children < 0 {
-		return k.procfs.read(childrenOf(s.pid))
+		return k.lastFile.read(childrenOf(s.pid))
 	}
 	if l.buf == nil {
 		l.buf = make([]byte, 4096)
@@ -197,23 +196,23 @@ func (l *lineage) over() bool {
 
 // isRole reports whether a process is this daemon's anchor or launcher.
 func (k *Keeper) isRole(pid int, role string) bool {
-	argv, err := k.procfs.read("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	argv, err := k.lastFile.read(procfs.Path(pid, "cmdline"))
 	return err == nil && strings.Contains(string(argv), "\x00"+role+"\x00--state-dir\x00"+k.cfg.StateDir+"\x00")
 }
 
 func (k *Keeper) parentOf(pid int) int {
-	b, err := k.procfs.read("/proc/" + strconv.Itoa(pid) + "/stat")
+	b, err := k.lastFile.read(procfs.Path(pid, "stat"))
 	if err != nil {
 		return 0
 	}
-	ppid, _, _ := parseStat(b)
-	return ppid
+	stat, _ := procfs.ParseStat(b)
+	return stat.PPID
 }
 
 // children of a process, of all its threads; ok is false where the kernel does not
 // list them (CONFIG_PROC_CHILDREN).
 func children(pid int) (pids []int, ok bool) {
-	dir := "/proc/" + strconv.Itoa(pid) + "/task"
+	dir := procfs.Path(pid, "task")
 	tasks, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, !noDescriptor(err) // it is gone
@@ -277,16 +276,16 @@ func (k *Keeper) strays() (all []stray, sure bool) {
 
 // look reads what tells whose a process is; false: it is no more.
 func (k *Keeper) look(pid int) (s stray, ok bool) {
-	dir := "/proc/" + strconv.Itoa(pid)
-	stat, err := k.procfs.read(dir + "/stat")
+	b, err := k.lastFile.read(procfs.Path(pid, "stat"))
 	if err != nil {
 		return s, false
 	}
-	s = stray{pid: pid, slot: k.slotOf(pid), started: orphan.Started(pid)}
-	if _, s.session, ok = parseStat(stat); !ok {
+	stat, ok := procfs.ParseStat(b)
+	if !ok || stat.Dead() {
 		return s, false
 	}
-	if limits, err := k.procfs.read(dir + "/limits"); err == nil {
+	s = stray{pid: pid, slot: k.slotOf(pid), started: stat.Started(), session: stat.Session}
+	if limits, err := k.lastFile.read(procfs.Path(pid, "limits")); err == nil {
 		s.mark = markIn(limits)
 	}
 	return s, true
@@ -314,7 +313,7 @@ func markIn(limits []byte) uint64 {
 // and it may be p's. p.mu is held.
 func (k *Keeper) whose(p *proc, s *stray) (is, known bool) {
 	switch {
-	case p.began > 0 && orphan.Before(s.started, p.began):
+	case p.began > 0 && procfs.StartedBefore(s.started, p.began):
 		return false, true
 	case s.mark == k.markOf(p.ref):
 		return true, true
@@ -323,8 +322,8 @@ func (k *Keeper) whose(p *proc, s *stray) (is, known bool) {
 	case s.slot >= 0:
 		return p.group && s.slot == int(p.ref.Slot), true
 	case s.session == p.pid:
-		_, _, alive := procStat(p.pid) // the number is not used again while the session has members
-		return !p.exited || !alive, true
+		stat, ok := procfs.ReadStat(p.pid) // the number is not used again while the session has members
+		return !p.exited || !ok || stat.Dead(), true
 	}
 	return false, false
 }
@@ -360,7 +359,7 @@ func (s *stray) open() (pidfd int, ok bool) {
 	if err != nil {
 		return -1, false
 	}
-	if orphan.Started(s.pid) != s.started {
+	if procfs.Started(s.pid) != s.started {
 		unix.Close(fd)
 		return -1, false
 	}
@@ -410,7 +409,7 @@ func (k *Keeper) outside(p *proc) (out []stray) {
 
 // slotOf is the slot whose cgroup of ours a process is in; -1: none.
 func (k *Keeper) slotOf(pid int) int {
-	text, err := k.procfs.read("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	text, err := k.lastFile.read(procfs.Path(pid, "cgroup"))
 	if err != nil || !k.groups.Contains(string(text)) {
 		return -1
 	}
@@ -420,7 +419,7 @@ func (k *Keeper) slotOf(pid int) int {
 // nameOf is the name of a process as the kernel has it (comm), without what a
 // terminal would obey.
 func nameOf(pid int) string {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
+	b, err := procfs.Read(pid, "comm")
 	if err != nil {
 		return ""
 	}

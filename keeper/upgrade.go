@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/calm"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/memory"
@@ -40,7 +41,7 @@ func (k *Keeper) upgrade(path string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	st := &stillness{begun: bootTime(), arrived: make(chan struct{}, k.crew), over: make(chan struct{})}
+	st := &stillness{begun: procfs.BootTime(), arrived: make(chan struct{}, k.crew), over: make(chan struct{})}
 	if !k.still.CompareAndSwap(nil, st) {
 		return errors.New("another upgrade is under way")
 	}

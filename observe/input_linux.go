@@ -20,13 +20,13 @@ import (
 func Input(leader int) (process.InputState, error) {
 	pids, stats := tree(leader)
 	s, ok := stats[leader]
-	if !ok || !s.alive() {
+	if !ok || s.Dead() {
 		return process.InputNone, nil
 	}
 	if err := traceable(leader); err != nil {
 		return process.InputNone, err
 	}
-	src := source{leader: leader, tty: uint32(s.tty)}
+	src := source{leader: leader, tty: uint32(s.TTY)}
 	var st unix.Stat_t
 	if unix.Stat(fdPath(leader, 0), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO {
 		src.pipe, src.dev = st.Ino, st.Dev
@@ -37,7 +37,7 @@ func Input(leader int) (process.InputState, error) {
 		if err != nil {
 			continue
 		}
-		src.sameTTY = src.tty != 0 && uint32(stats[pid].tty) == src.tty
+		src.sameTTY = src.tty != 0 && uint32(stats[pid].TTY) == src.tty
 		for _, task := range tasks {
 			b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/task/" + task.Name() + "/syscall")
 			if err != nil {

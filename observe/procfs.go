@@ -1,44 +1,12 @@
 package observe
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"net/netip"
 	"strconv"
 	"strings"
 )
-
-// stat is what is used of /proc/PID/stat.
-type stat struct {
-	state              byte
-	ppid, session, tty int
-	start              uint64 // ticks since boot
-}
-
-// alive: neither a zombie nor dead.
-func (s *stat) alive() bool { return s.state != 'Z' && s.state != 'X' && s.state != 'x' }
-
-// parseStat reads /proc/PID/stat. The second field is the program's name in
-// parentheses and may hold anything, parentheses and spaces too: what follows
-// the last ')' counts.
-func parseStat(b []byte) (stat, bool) {
-	i := bytes.LastIndexByte(b, ')')
-	if i < 0 {
-		return stat{}, false
-	}
-	f := strings.Fields(string(b[i+1:]))
-	if len(f) < 20 || len(f[0]) != 1 || f[0][0] < 'A' || f[0][0] > 'z' {
-		return stat{}, false
-	}
-	s := stat{state: f[0][0]}
-	var err [4]error
-	s.ppid, err[0] = strconv.Atoi(f[1])
-	s.session, err[1] = strconv.Atoi(f[3])
-	s.tty, err[2] = strconv.Atoi(f[4])
-	s.start, err[3] = strconv.ParseUint(f[19], 10, 64)
-	return s, err == [4]error{}
-}
 
 // listener is a socket in state LISTEN of /proc/net/tcp or tcp6.
 type listener struct {

@@ -10,9 +10,6 @@ import (
 )
 
 const (
-	statCat = "4242 (cat) S 4200 4242 4100 34816 4242 4194304 103 0 0 0 0 0 0 0 20 0 1 0 8137731 2600960 208 18446744073709551615 94 94 14 0 0 0 0 0 0 1 0 0 17 1 0 0 0 0 0 9 9 9 1 1 1 1 0\n"
-	statOdd = "77 (a) Z (b\n) R 1 77 77 -1 -1 4194304 103 0 0 0 0 0 0 0 20 0 1 0 55 2600960 208 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0\n"
-	statZom = "78 (sh) Z 77 78 77 0 -1 4227084 0 0 0 0 0 0 0 0 20 0 1 0 56 0 0 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 256\n"
 	tableV4 = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 31337 1 0000000000000000 100 0 0 10 0
    1: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 31338 1 0000000000000000 100 0 0 10 0
@@ -28,28 +25,6 @@ const (
 		"tfd:        4 events:        4 data:                4  pos:0 ino:421 sdev:f\n" +
 		"tfd:       17 events:       19 data:               11  pos:0 ino:7 sdev:18\n"
 )
-
-func TestParseStat(t *testing.T) {
-	tests := []struct {
-		name, text string
-		want       stat
-		ok         bool
-	}{
-		{"reads a process on a terminal", statCat, stat{state: 'S', ppid: 4200, session: 4100, tty: 34816, start: 8137731}, true},
-		{"is not misled by the name", statOdd, stat{state: 'R', ppid: 1, session: 77, tty: -1, start: 55}, true},
-		{"reads a zombie", statZom, stat{state: 'Z', ppid: 77, session: 77, start: 56}, true},
-		{"refuses an empty text", "", stat{}, false},
-		{"refuses a text that is cut off", statCat[:40], stat{}, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			got, ok := parseStat([]byte(tt.text))
-			if ok != tt.ok || ok && got != tt.want {
-				t.Errorf("got %+v, %v; want %+v, %v", got, ok, tt.want, tt.ok)
-			}
-		})
-	}
-}
 
 func TestParseTCP(t *testing.T) {
 	tests := []struct {
@@ -102,17 +77,6 @@ func TestParseEpollKeepsWhatIsWatchedForInput(t *testing.T) {
 	if diff := cmp.Diff([]int{11, 17}, parseEpoll([]byte(epollInfo))); diff != "" {
 		t.Errorf("descriptors (-want +got):\n%s", diff)
 	}
-}
-
-func FuzzParseStat(f *testing.F) {
-	for _, s := range []string{statCat, statOdd, statZom, ")", "1 () S", ")\x00 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if s, ok := parseStat(b); ok && s.state == 0 {
-			t.Errorf("%q is taken for a process without a state", b)
-		}
-	})
 }
 
 func FuzzParseTCP(f *testing.F) {

@@ -1,10 +1,10 @@
 package observe
 
 import (
-	"os"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/tend-run/tend/internal/procfs"
 )
 
 // Tree returns the pids of the leader's session, of its own cgroup if it has
@@ -15,26 +15,26 @@ func Tree(leader int) []int {
 	return pids
 }
 
-func tree(leader int) ([]int, map[int]stat) {
+func tree(leader int) ([]int, map[int]procfs.Stat) {
 	stats := processTable()
 	in := map[int]bool{}
 	var pids []int
 	add := func(pid int) {
 		in[pid] = true
-		if s := stats[pid]; s.alive() {
+		if s := stats[pid]; !s.Dead() {
 			pids = append(pids, pid)
 		}
 	}
 	group := ownGroup(leader, stats)
 	for pid, s := range stats {
-		if pid == leader || s.session == leader || group != "" && isBelow(groupOf(pid), group) {
+		if pid == leader || s.Session == leader || group != "" && isBelow(groupOf(pid), group) {
 			add(pid)
 		}
 	}
 	for grew := true; grew; {
 		grew = false
 		for pid, s := range stats {
-			if !in[pid] && in[s.ppid] {
+			if !in[pid] && in[s.PPID] {
 				add(pid)
 				grew = true
 			}
@@ -46,12 +46,12 @@ func tree(leader int) ([]int, map[int]stat) {
 
 // ownGroup returns the cgroup that was made for the leader, or "": a leader in
 // the group of its parent has none of its own.
-func ownGroup(leader int, stats map[int]stat) string {
+func ownGroup(leader int, stats map[int]procfs.Stat) string {
 	s, ok := stats[leader]
 	if !ok {
 		return ""
 	}
-	own, parent := groupOf(leader), groupOf(s.ppid)
+	own, parent := groupOf(leader), groupOf(s.PPID)
 	if parent == "" || own == parent {
 		return ""
 	}
@@ -61,7 +61,7 @@ func ownGroup(leader int, stats map[int]stat) string {
 // groupOf returns the path of a process's cgroup in the unified hierarchy, or
 // "" if there is none or it can't be read.
 func groupOf(pid int) string {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	b, err := procfs.Read(pid, "cgroup")
 	if err != nil {
 		return ""
 	}
@@ -75,24 +75,11 @@ func isBelow(path, group string) bool {
 }
 
 // processTable reads the state of every process there is.
-func processTable() map[int]stat {
-	table := map[int]stat{}
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return table
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		b, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil {
-			continue
-		}
-		if s, ok := parseStat(b); ok {
+func processTable() map[int]procfs.Stat {
+	table := map[int]procfs.Stat{}
+	pids, _ := procfs.PIDs()
+	for _, pid := range pids {
+		if s, ok := procfs.ReadStat(pid); ok {
 			table[pid] = s
 		}
 	}

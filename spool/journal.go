@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/process"
 )
 
@@ -100,7 +101,7 @@ func AppendExited(b []byte, at time.Time, e *process.Exit) []byte {
 		for _, v := range []int64{int64(e.Code), int64(e.Signal), int64(e.UserTime), int64(e.SystemTime), e.MaxRSS} {
 			b = binary.LittleEndian.AppendUint64(b, uint64(v))
 		}
-		return binary.LittleEndian.AppendUint64(b, uint64(BootTime()))
+		return binary.LittleEndian.AppendUint64(b, uint64(procfs.BootTime()))
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/process"
 )
 
@@ -27,8 +28,8 @@ func TestAJournalIsReadAsItWasWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.ExitBoot > BootTime() || got.ExitBoot < BootTime()-time.Minute.Nanoseconds() {
-		t.Errorf("it exited at %d ns since the boot; now it is %d", got.ExitBoot, BootTime())
+	if got.ExitBoot > procfs.BootTime() || got.ExitBoot < procfs.BootTime()-time.Minute.Nanoseconds() {
+		t.Errorf("it exited at %d ns since the boot; now it is %d", got.ExitBoot, procfs.BootTime())
 	}
 	got.ExitBoot = 0
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/procfs"
 )
 
 // Find looks in mountinfo for a cgroup2 mount that shows our own group, and makes
@@ -72,7 +74,7 @@ func cloneRefused() string {
 	switch {
 	case err != unix.EINVAL:
 		return fmt.Sprintf("clone3 is refused (%v)", err)
-	case !kernelAtLeast(5, 7):
+	case !procfs.KernelAtLeast(5, 7):
 		return "Linux 5.7 is needed to fork into a cgroup"
 	}
 	return ""
@@ -103,14 +105,4 @@ func ownGroup(self string) string {
 		}
 	}
 	return "/"
-}
-
-func kernelAtLeast(major, minor int) bool {
-	var u unix.Utsname
-	if unix.Uname(&u) != nil {
-		return false
-	}
-	var a, b int
-	fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &a, &b)
-	return a > major || a == major && b >= minor
 }

@@ -6,14 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -270,14 +268,9 @@ func (p *proc) removeDir() error {
 // it of one that started since the machine was booted; the age of others is what
 // the clock on the wall says now, and not less than nothing.
 func endedAt(j *spool.Journal) int64 {
-	boot := spool.BootTime()
-	if j.ExitBoot > 0 && j.ExitBoot <= boot && j.Started != nil && j.Started.BootID != "" && j.Started.BootID == bootID() {
+	boot := procfs.BootTime()
+	if j.ExitBoot > 0 && j.ExitBoot <= boot && j.Started != nil && j.Started.BootID != "" && j.Started.BootID == procfs.BootID() {
 		return j.ExitBoot
 	}
 	return boot - max(time.Since(j.Exit.Time), 0).Nanoseconds()
 }
-
-var bootID = sync.OnceValue(func() string {
-	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(b))
-})

@@ -4,13 +4,11 @@ package client
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -142,7 +140,7 @@ func (p *proc) tell() {
 	if flags&board.FlagFinal != 0 {
 		pr := p.board()
 		p.took.CompareAndSwap(nil, p.inputTaken())
-		p.ended.CompareAndSwap(0, spool.BootTime())
+		p.ended.CompareAndSwap(0, procfs.BootTime())
 		if p.final.CompareAndSwap(nil, &pr) {
 			p.m.retired(p)
 		}
@@ -227,26 +225,14 @@ func (p *proc) over() bool {
 	if keep == 0 {
 		keep = p.m.cfg.TTL
 	}
-	if keep <= 0 || time.Duration(spool.BootTime()-p.ended.Load()) < keep {
+	if keep <= 0 || time.Duration(procfs.BootTime()-p.ended.Load()) < keep {
 		return false
 	}
 	p.m.tidy()
 	return true
 }
 
-// isStopped reads the state letter of /proc/PID/stat.
 func isStopped(pid int) bool {
-	var buf [128]byte
-	fd, err := unix.Open(fmt.Sprintf("/proc/%d/stat", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return false
-	}
-	defer unix.Close(fd)
-	n, _ := unix.Read(fd, buf[:])
-	for i := n - 3; i > 0; i-- {
-		if buf[i] == ')' && buf[i+1] == ' ' {
-			return buf[i+2] == 'T' || buf[i+2] == 't'
-		}
-	}
-	return false
+	stat, ok := procfs.ReadStat(pid)
+	return ok && stat.Stopped()
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -153,7 +154,7 @@ func (m *Manager) sweep(ctx context.Context, budget int64) {
 // Times are as if the clock had always gone as it does now: setting the clock makes
 // nothing older or younger.
 func (m *Manager) usage(now time.Time) (all []spool.Usage, output, disk int64) {
-	boot := spool.BootTime()
+	boot := procfs.BootTime()
 	m.mu.RLock()
 	order := slices.Clone(m.order)
 	m.mu.RUnlock()

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
@@ -168,7 +169,7 @@ func (m *Manager) loadDamaged(id process.ID, why error) *proc {
 	}
 	p.spec.Store(&process.Spec{ID: id})
 	p.took.Store(&spool.Input{})
-	p.ended.Store(spool.BootTime())
+	p.ended.Store(procfs.BootTime())
 	p.final.Store(&spool.Progress{EOF: [4]bool{true, true, true, true}, TreeGone: true,
 		Exit: &process.Exit{Code: -1, Cause: process.CauseLost, Time: time.Now()}})
 	return p
@@ -181,7 +182,7 @@ func (m *Manager) lose(p *proc) {
 		m.cfg.Log.Error("process lost, and its spool is not readable", "id", p.id, "err", err)
 		pr := p.board()
 		pr.Exit = &process.Exit{Code: -1, Cause: process.CauseShutdown, Time: time.Now()}
-		p.ended.Store(spool.BootTime())
+		p.ended.Store(procfs.BootTime())
 		p.took.CompareAndSwap(nil, p.inputTaken())
 		p.final.CompareAndSwap(nil, &pr)
 	} else {

@@ -25,17 +25,15 @@
 package orphan
 
 import (
-	"bytes"
 	"encoding/binary"
 	"math"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/rundir"
@@ -74,31 +72,11 @@ func reserve(f *os.File, end int64) {
 	_ = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, end, reserved)
 }
 
-// tick is the unit of a start time in /proc: USER_HZ is 100 on all architectures
-// that Go knows.
-const tick = int64(10 * time.Millisecond)
-
-// Started is when a process started, on CLOCK_BOOTTIME in ns, rounded down to
-// the tick; 0 if that is not known. A zombie has it too.
-func Started(pid int) int64 {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0
-	}
-	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	if len(f) < 20 {
-		return 0
-	}
-	ticks, _ := strconv.ParseInt(f[19], 10, 64)
-	return ticks * tick
-}
-
-// Before reports whether a process that started then, as Started has it, surely
-// did so before a time.
-func Before(started, at int64) bool { return started > 0 && started+tick <= at }
+// tick is the unit of start times.
+const tick = int64(procfs.Tick)
 
 // Append records the status of a reaped process in the file. slot is -1 for
-// none; started is what Started said.
+// none; started is when it started (procfs.Started), 0 if that is not known.
 func Append(path string, pid, slot int, status unix.WaitStatus, started int64, usage *unix.Rusage) error {
 	if fi, err := os.Stat(path); err == nil && fi.Size() > maxBytes {
 		_ = os.Rename(path, former(path)) // if not, it grows
@@ -117,7 +95,7 @@ func Append(path string, pid, slot int, status unix.WaitStatus, started int64, u
 	}
 	var b [size]byte
 	o := binary.NativeEndian
-	at := now()
+	at := procfs.BootTime()
 	age := uint16(0)
 	if started > 0 {
 		age = uint16(max(0, min(at/tick-started/tick, math.MaxUint16-1)) + 1)
@@ -134,15 +112,6 @@ func Append(path string, pid, slot int, status unix.WaitStatus, started int64, u
 	return err
 }
 
-// now is CLOCK_BOOTTIME in ns.
-func now() int64 {
-	var ts unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
-		return 1<<63 - 1 // later than anything
-	}
-	return ts.Nano()
-}
-
 // Find returns the exit of the process with this pid that was reaped after a
 // time on CLOCK_BOOTTIME, in ns, or nil. The newest record counts: pids are used
 // again.
@@ -153,13 +122,13 @@ func Find(path string, pid int, since int64) *process.Exit {
 
 // FindSlot is Find for a process whose pid nobody wrote down: by the slot whose
 // cgroup it was in. Of those that started there after a time the first one counts,
-// and started is what Started said of it: the others are its descendants, who may
+// and started is when it started (procfs.Started), 0 if that is not known of it: the others are its descendants, who may
 // have been collected before it, or those of the slot's former owner, who may have
 // been collected late.
 func FindSlot(path string, slot uint32, since int64) (pid int, started int64, ok bool) {
 	for b := read(path); len(b) >= size; b = b[size:] {
 		r, is := parse(b)
-		if !is || r.slot != int(slot) || r.at < since || Before(r.started, since) {
+		if !is || r.slot != int(slot) || r.at < since || procfs.StartedBefore(r.started, since) {
 			continue
 		}
 		if !ok || r.started < started || r.started == started && r.pid < pid {
@@ -242,8 +211,8 @@ func Reap(path string, mine func(pid int, status unix.WaitStatus) bool, failed f
 			return
 		}
 		if !mine(pid, statusOf(&info)) {
-			text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
-			if err := Append(path, pid, cgroup.SlotOf(string(text)), statusOf(&info), Started(pid), &usage); err != nil {
+			text, _ := procfs.Read(pid, "cgroup")
+			if err := Append(path, pid, cgroup.SlotOf(string(text)), statusOf(&info), procfs.Started(pid), &usage); err != nil {
 				failed(err)
 			}
 			failpoint.Hit(failpoint.OrphanRecorded)

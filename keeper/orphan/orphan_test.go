@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/procfs"
 )
 
 func TestAnExitStatusIsFoundByPidAndBySlot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "orphans")
-	before := now()
+	before := procfs.BootTime()
 	for _, r := range []struct {
 		pid, slot int
 		status    unix.WaitStatus
@@ -29,7 +31,7 @@ func TestAnExitStatusIsFoundByPidAndBySlot(t *testing.T) {
 	if e := Find(path, 200, before); e == nil || e.Signal != 9 {
 		t.Errorf("pid 200: %+v; want signal 9", e)
 	}
-	if e := Find(path, 100, now()+int64(time.Hour)); e != nil {
+	if e := Find(path, 100, procfs.BootTime()+int64(time.Hour)); e != nil {
 		t.Errorf("a record from before the start was taken: %+v", e)
 	}
 	if pid, _, ok := FindSlot(path, 7, before); !ok || pid != 100 {
@@ -56,7 +58,7 @@ func TestAStatusIsKeptWhateverLiesInPlaceOfTheFile(t *testing.T) {
 			if err := errors.Join(put(path), put(former(path))); err != nil {
 				t.Fatal(err)
 			}
-			since := now()
+			since := procfs.BootTime()
 			if e := Find(path, 100, since); e != nil {
 				t.Errorf("%+v", e)
 			}
@@ -84,7 +86,7 @@ func TestAStatusIsKeptWhateverLiesInPlaceOfTheFile(t *testing.T) {
 }
 
 func TestTheFirstThatStartedInASlotIsFound(t *testing.T) {
-	reserved := now() - int64(time.Second)
+	reserved := procfs.BootTime() - int64(time.Second)
 	after := func(ms int) int64 { return (reserved/tick + 1 + int64(ms)/10) * tick }
 	type one struct {
 		pid     int
@@ -99,7 +101,7 @@ func TestTheFirstThatStartedInASlotIsFound(t *testing.T) {
 		"one of the former owner, collected late":   {[]one{{200, reserved - 2*tick}, {300, after(0)}}, one{300, after(0)}},
 		"in the tick of the reservation":            {[]one{{300, reserved / tick * tick}}, one{300, reserved / tick * tick}},
 		"one of the former owner alone":             {[]one{{200, reserved - 2*tick}}, one{}},
-		"one that was there for longer than counts": {[]one{{200, now() - 70000*tick}}, one{}},
+		"one that was there for longer than counts": {[]one{{200, procfs.BootTime() - 70000*tick}}, one{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "orphans")

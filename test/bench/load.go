@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tend-run/tend/internal/procfs"
 )
 
 // othersBusy returns how many cores other programs use while this one waits.
@@ -22,7 +24,7 @@ func othersBusy(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	after, err := busyTicks()
-	return float64(after-before) / userHZ / span.Seconds(), err
+	return float64(after-before) * float64(procfs.Tick) / float64(span), err
 }
 
 // busyTicks sums user, nice and system of all cores: the first three fields of

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/tend-run/tend/internal/procfs"
 )
 
 // longStream is what one reader is sent. It is many times what is kept of a
@@ -84,7 +86,7 @@ func (e *env) spent(ctx context.Context) (s spending, err error) {
 	}
 	s.client = time.Duration(self.Utime.Nano() + self.Stime.Nano())
 	ticks, err := busyTicks()
-	s.all = time.Duration(ticks) * time.Second / userHZ
+	s.all = time.Duration(ticks) * procfs.Tick
 	return s, err
 }
 

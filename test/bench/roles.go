@@ -4,14 +4,14 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tend-run/tend/internal/procfs"
 )
 
 // roles are the pids of the daemon's parts.
@@ -30,9 +30,6 @@ func (d *daemon) roles(ctx context.Context) (roles, error) {
 	return status.Roles, nil
 }
 
-// userHZ is the unit of /proc/PID/stat on every Linux that Go runs on.
-const userHZ = 100
-
 // usage is the processor time of each role, user and system. The kernel counts
 // it exactly and tells it in steps of 10 ms.
 type usage map[string]time.Duration
@@ -40,23 +37,11 @@ type usage map[string]time.Duration
 func (r roles) cpu() (usage, error) {
 	u := usage{}
 	for name, pid := range r {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			return nil, err
+		stat, ok := procfs.ReadStat(pid)
+		if !ok {
+			return nil, fmt.Errorf("/proc/%d/stat of %s cannot be read", pid, name)
 		}
-		// The name may hold spaces and brackets; the fields begin behind its
-		// last one. utime and stime are the 14th and 15th of proc_pid_stat(5).
-		f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-		if len(f) < 13 {
-			return nil, errors.New("short /proc/PID/stat")
-		}
-		for _, s := range f[11:13] {
-			n, err := strconv.ParseInt(s, 10, 64)
-			if err != nil {
-				return nil, err
-			}
-			u[name] += time.Duration(n) * time.Second / userHZ
-		}
+		u[name] = time.Duration(stat.User+stat.System) * procfs.Tick
 	}
 	return u, nil
 }

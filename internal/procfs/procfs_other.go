@@ -1,6 +1,6 @@
 //go:build !linux
 
-package spool
+package procfs
 
 // BootTime is not known here.
 func BootTime() int64 { return 0 }

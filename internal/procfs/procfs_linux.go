@@ -1,0 +1,96 @@
+package procfs
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Path is the name of a file that is about a process: /proc/PID/name.
+func Path(pid int, name string) string { return "/proc/" + strconv.Itoa(pid) + "/" + name }
+
+// Read reads a file that is about a process.
+func Read(pid int, name string) ([]byte, error) { return os.ReadFile(Path(pid, name)) }
+
+// ReadStat reads /proc/PID/stat; false: there is no such process, or no
+// descriptor to look with.
+func ReadStat(pid int) (Stat, bool) {
+	fd, err := unix.Open(Path(pid, "stat"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return Stat{}, false
+	}
+	defer unix.Close(fd)
+	var b [1024]byte // the kernel makes it of 52 numbers and a short name
+	n, err := unix.Read(fd, b[:])
+	if err != nil {
+		return Stat{}, false
+	}
+	return ParseStat(b[:n])
+}
+
+// Started is Stat.Started of a process; 0 if that is not known. A zombie has it
+// too.
+func Started(pid int) int64 {
+	s, _ := ReadStat(pid)
+	return s.Started()
+}
+
+// PIDs lists all processes, in no order.
+func PIDs() ([]int, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	pids := make([]int, 0, len(names))
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, err
+}
+
+// SetOOMScore sets how soon the kernel ends a process for want of memory: -1000
+// (never) to 1000. To lower it takes CAP_SYS_RESOURCE.
+func SetOOMScore(pid, score int) error {
+	fd, err := unix.Open(Path(pid, "oom_score_adj"), unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_, err = unix.Write(fd, strconv.AppendInt(nil, int64(score), 10))
+	return err
+}
+
+// BootTime is CLOCK_BOOTTIME in ns: the time since the machine was booted, which
+// nobody sets, and which goes on while the machine sleeps; 0: not known.
+func BootTime() int64 {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+		return 0
+	}
+	return ts.Nano()
+}
+
+// BootID is a random name of this boot; "": not known.
+var BootID = sync.OnceValue(func() string {
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return string(bytes.TrimSpace(b))
+})
+
+// KernelAtLeast reports whether the kernel is of this version or a later one.
+func KernelAtLeast(major, minor int) bool {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return false
+	}
+	var a, b int
+	fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &a, &b)
+	return a > major || a == major && b >= minor
+}

@@ -1,0 +1,34 @@
+package procfs
+
+import (
+	"os"
+	"slices"
+	"testing"
+)
+
+func TestTheTestsOwnProcessIsRead(t *testing.T) {
+	s, ok := ReadStat(os.Getpid())
+	if !ok || s.PPID != os.Getppid() || s.Dead() || s.Stopped() {
+		t.Errorf("%+v, %v; its parent is %d", s, ok, os.Getppid())
+	}
+	if at := Started(os.Getpid()); at <= 0 || at > BootTime() {
+		t.Errorf("it started at %d ns; now it is %d", at, BootTime())
+	}
+	if pids, err := PIDs(); err != nil || !slices.Contains(pids, os.Getpid()) {
+		t.Errorf("pids: %v, %v", pids, err)
+	}
+	if _, ok := ReadStat(1 << 30); ok || Started(1<<30) != 0 {
+		t.Error("a process that cannot be is there")
+	}
+	if BootID() == "" || !KernelAtLeast(2, 6) || KernelAtLeast(1000, 0) {
+		t.Error("the boot or the kernel is not known")
+	}
+}
+
+// BenchmarkReadStat: a walk through the process table reads one for each process.
+func BenchmarkReadStat(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		ReadStat(os.Getpid())
+	}
+}
