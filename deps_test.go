@@ -124,7 +124,7 @@ func TestDeps(t *testing.T) {
 		{"gen", []string{"gen"}},
 		{"internal/torture", []string{".", "process", "keeper/failpoint", "internal/testdaemon"}},
 		{"internal/tendpb", []string{"process", "view", "gen/tend"}},
-		{"internal/account", []string{"process"}},
+		{"internal/account", []string{"process", "files"}},
 		{"internal/fakeproc", []string{"process", "observe", "internal/account"}},
 		{"internal/pattern", nil},
 		{"internal/payload", []string{"keeper/memory"}},

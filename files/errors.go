@@ -32,7 +32,7 @@ var (
 	// ErrClosed: the watch was closed.
 	ErrClosed = errors.New("the watch is closed")
 	// ErrUnknownUser: no account has the name.
-	ErrUnknownUser = errors.New("unknown user")
+	ErrUnknownUser = errors.New("no such user")
 	// ErrEndless: a file that the kernel makes up, such as /proc/kmsg or
 	// /proc/kcore, has no end within [MaxPseudo], or waits for its content.
 	ErrEndless = fmt.Errorf("it has more than %d bytes or waits for more; read it with a command", MaxPseudo)

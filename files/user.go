@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/user"
 	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -21,21 +22,71 @@ type User struct {
 // maxUserName bounds a name before the account database is searched for it.
 const maxUserName = 256
 
+// maxID is the largest uid and gid. One more is (uid_t)-1, which the kernel takes
+// for "unchanged": a process meant for that uid would run as root.
+const maxID = 1<<32 - 2
+
 // Lookup finds the account with the name; the empty name is the account the
 // daemon runs as. An unknown name is [ErrUnknownUser]. A daemon that is not
 // root cannot act for others and gets [ErrPermission] for them.
 func Lookup(name string) (User, error) {
-	u, err := find(name)
+	u, err := named(name)
+	if err != nil {
+		return User{}, fmt.Errorf("user '%.64s': %w", name, err)
+	}
+	return u, u.Check()
+}
+
+// Account finds the account that process.Spec.User means: a name, "uid" or
+// "uid:gid"; "" is the account the daemon runs as. A uid needs no entry in the
+// account database; with a gid the account is in no other group. Account does not
+// ask whether this daemon can act for it: see [User.Check]. Errors:
+// [ErrUnknownUser], and numbers that are no id.
+func Account(name string) (User, error) {
+	if name == "" {
+		name = strconv.Itoa(os.Geteuid())
+	}
+	if name[0] < '0' || name[0] > '9' {
+		return named(name)
+	}
+	uidText, gidText, both := strings.Cut(name, ":")
+	uid, err := parseID(uidText, "uid")
 	if err != nil {
 		return User{}, err
 	}
-	if euid := os.Geteuid(); euid != 0 && euid != u.UID {
-		return User{}, fmt.Errorf("acting for user '%s' needs a daemon that runs as root: %w", name, ErrPermission)
+	found := User{Name: uidText, Home: "/", UID: uid, GID: uid}
+	if u, err := user.LookupId(uidText); err == nil {
+		if found, err = fromEntry(u); err != nil {
+			return User{}, err
+		}
 	}
-	return u, nil
+	if both {
+		gid, err := parseID(gidText, "gid")
+		if err != nil {
+			return User{}, err
+		}
+		found.GID, found.Groups = gid, nil
+	}
+	return found, nil
 }
 
-func find(name string) (User, error) {
+// Check returns [ErrPermission] where this daemon cannot act for the user.
+func (u User) Check() error {
+	if euid := os.Geteuid(); euid != 0 && euid != u.UID {
+		return fmt.Errorf("acting for user '%s' needs a daemon that runs as root: %w", u.Name, ErrPermission)
+	}
+	return nil
+}
+
+func parseID(s, kind string) (int, error) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil || n > maxID {
+		return 0, fmt.Errorf("%w: %.40q is no %s; 0 to %d are", ErrUnknownUser, s, kind, maxID)
+	}
+	return int(n), nil
+}
+
+func named(name string) (User, error) {
 	var u *user.User
 	var err error
 	switch {
@@ -47,15 +98,16 @@ func find(name string) (User, error) {
 		u, err = user.Lookup(name)
 	}
 	if err != nil {
-		return User{}, fmt.Errorf("user '%.64s': %w", name, ErrUnknownUser)
+		return User{}, ErrUnknownUser
 	}
-	uid, err := strconv.Atoi(u.Uid)
-	if err != nil {
-		return User{}, fmt.Errorf("user '%s' has the id %q: %w", name, u.Uid, ErrUnknownUser)
-	}
-	gid, err := strconv.Atoi(u.Gid)
-	if err != nil {
-		return User{}, fmt.Errorf("user '%s' has the group %q: %w", name, u.Gid, ErrUnknownUser)
+	return fromEntry(u)
+}
+
+func fromEntry(u *user.User) (User, error) {
+	uid, err1 := strconv.Atoi(u.Uid)
+	gid, err2 := strconv.Atoi(u.Gid)
+	if err1 != nil || err2 != nil {
+		return User{}, fmt.Errorf("%w: '%s' has the ids %q and %q", ErrUnknownUser, u.Username, u.Uid, u.Gid)
 	}
 	found := User{Name: u.Username, Home: u.HomeDir, UID: uid, GID: gid}
 	// An unreadable group file only costs the supplementary groups.

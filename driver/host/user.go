@@ -2,55 +2,20 @@ package host
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"github.com/tend-run/tend/files"
 )
 
-// lookup finds the account of a name, "uid" or "uid:gid", as processes take it.
-// A uid needs no entry in the account database.
+// lookup finds the account of process.Spec.User, if the daemon can act for it.
 func lookup(name string) (files.User, error) {
-	first, second, both := strings.Cut(name, ":")
-	if first == "" || first[0] < '0' || first[0] > '9' {
-		return files.Lookup(name)
-	}
-	uid, err := id(first)
+	u, err := files.Account(name)
 	if err != nil {
 		return files.User{}, err
 	}
-	found := files.User{Name: first, Home: "/", UID: uid, GID: uid, Groups: []int{uid}}
-	if u, err := user.LookupId(first); err == nil {
-		if found, err = files.Lookup(u.Username); err != nil {
-			return files.User{}, err
-		}
-	}
-	if both {
-		gid, err := id(second)
-		if err != nil {
-			return files.User{}, err
-		}
-		found.GID, found.Groups = gid, []int{gid}
-	}
-	if euid := os.Geteuid(); euid != 0 && euid != uid {
-		return files.User{}, fmt.Errorf("acting for uid %d needs a daemon that runs as root: %w", uid, files.ErrPermission)
-	}
-	return found, nil
-}
-
-// id reads a uid or gid. The largest number of 32 bits means "unchanged" to the
-// kernel.
-func id(s string) (int, error) {
-	n, err := strconv.ParseUint(s, 10, 32)
-	if err != nil || n == 1<<32-1 {
-		return 0, fmt.Errorf("%.40q is no id of a user or group: %w", s, files.ErrUnknownUser)
-	}
-	return int(n), nil
+	return u, u.Check()
 }
 
 // makeWork makes the sandbox's own directory, and what leads to it passable

@@ -25,9 +25,9 @@ func mayPass(a *account.Account, dir string) bool {
 		return false
 	}
 	switch {
-	case st.Uid == a.UID:
+	case int(st.Uid) == a.UID:
 		return st.Mode&0o100 != 0
-	case st.Gid == a.GID || slices.Contains(a.Groups, st.Gid):
+	case int(st.Gid) == a.GID || slices.Contains(a.Groups, int(st.Gid)):
 		return st.Mode&0o010 != 0
 	}
 	return st.Mode&0o001 != 0

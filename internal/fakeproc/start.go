@@ -133,7 +133,10 @@ func (p *proc) fork(prog *program, child []int) error {
 		attr.Sys.Setctty, attr.Sys.Ctty = true, 0
 	}
 	if prog.acc.Other {
-		attr.Sys.Credential = &syscall.Credential{Uid: prog.acc.UID, Gid: prog.acc.GID, Groups: prog.acc.Groups}
+		attr.Sys.Credential = &syscall.Credential{Uid: uint32(prog.acc.UID), Gid: uint32(prog.acc.GID)}
+		for _, g := range prog.acc.Groups {
+			attr.Sys.Credential.Groups = append(attr.Sys.Credential.Groups, uint32(g))
+		}
 	}
 	lim := &p.spec.Limits
 	stopped := len(lim.Rlimits) > 0 || lim.Nice != 0 || lim.OOMScoreAdj != 0

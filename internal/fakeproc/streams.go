@@ -72,7 +72,7 @@ func (p *proc) openTerminal(size process.Size, acc *account.Account) ([]int, err
 	}
 	child := []int{int(slave), int(slave), int(slave)}
 	if acc.Other {
-		if err := unix.Fchown(int(slave), int(acc.UID), -1); err != nil {
+		if err := unix.Fchown(int(slave), acc.UID, -1); err != nil {
 			return child, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/internal/account"
 	"github.com/tend-run/tend/process"
 )
@@ -15,7 +16,7 @@ import (
 func TestWhatAProcessInherits(t *testing.T) {
 	daemon := []string{"PATH=/bin", "LANG=C", "LC_ALL=C", "TERM=x", "TZ=UTC", "HOME=/root", "USER=root", "LOGNAME=root",
 		"TEND_TOKEN=s3cret", "AWS_SECRET_ACCESS_KEY=s3cret", "SSH_AUTH_SOCK=/tmp/agent", "LCX=1"}
-	own, other := &account.Account{Name: "root", Home: "/root"}, &account.Account{Name: "nobody", Home: "/nonexistent", Other: true}
+	own, other := &account.Account{User: files.User{Name: "root", Home: "/root"}}, &account.Account{User: files.User{Name: "nobody", Home: "/nonexistent"}, Other: true}
 	for _, tt := range []struct {
 		name    string
 		who     *account.Account

@@ -26,6 +26,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/keeper"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/calm"
@@ -72,7 +73,7 @@ type Manager struct {
 	run      *rundir.Dir
 	link     *link
 	starters *starters
-	users    users
+	machine  *files.Machine
 	watchers process.Watchers
 	wake     atomic.Pointer[waker]
 	board    atomic.Pointer[board.Board]
@@ -134,7 +135,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	if cfg.TTL == 0 {
 		cfg.TTL = 24 * time.Hour
 	}
-	m := &Manager{cfg: cfg, spool: filepath.Join(cfg.StateDir, keeper.SpoolDir), run: run,
+	m := &Manager{cfg: cfg, machine: new(files.Machine), spool: filepath.Join(cfg.StateDir, keeper.SpoolDir), run: run,
 		procs: map[process.ID]*proc{}, pids: map[int]*proc{}, starting: map[process.ID]chan struct{}{}, short: make(chan struct{}, 1), grew: make(chan struct{}, 1), scanned: make(chan struct{})}
 	m.made.next, m.swept.next = make(chan struct{}), make(chan struct{})
 	if err := os.MkdirAll(m.spool, 0o700); err != nil {

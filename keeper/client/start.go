@@ -6,14 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/tend-run/tend/files"
-	"github.com/tend-run/tend/internal/account"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/wire"
@@ -23,6 +20,10 @@ import (
 
 // Start implements process.Manager.
 func (m *Manager) Start(ctx context.Context, spec process.Spec) (process.Process, error) {
+	return m.start(ctx, spec, m.machine)
+}
+
+func (m *Manager) start(ctx context.Context, spec process.Spec, root Root) (process.Process, error) {
 	if spec.ID == "" {
 		spec.ID = process.NewID()
 	}
@@ -39,7 +40,7 @@ func (m *Manager) Start(ctx context.Context, spec process.Spec) (process.Process
 			done()
 		}
 	}()
-	req, err := m.prepare(ctx, &spec)
+	req, err := m.prepare(ctx, &spec, root)
 	if err != nil {
 		return nil, err
 	}
@@ -248,168 +249,6 @@ func (m *Manager) started(spec process.Spec, size int64, s wire.Spawned) *proc {
 	p.hold([4]int64{}, firstWithin) // nobody else knows it yet
 	m.grow(perProcess + size)
 	return m.enrol(p)
-}
-
-// prepare works out what the kernel is to be told: user, environment, working
-// directory and the program's path.
-func (m *Manager) prepare(ctx context.Context, spec *process.Spec) (*wire.Spawn, error) {
-	u, err := m.users.find(spec.User)
-	if err != nil {
-		return nil, &process.StartError{Reason: process.StartBadUser, What: spec.User, Err: err}
-	}
-	req := &wire.Spawn{Spec: spool.EncodeSpec(nil, spec), Argv: spec.Argv, Dir: spec.Dir, Env: environ(spec, u, m.cfg.Environ)}
-	if req.Sync = spec.Retention.Sync; req.Sync == process.SyncDefault {
-		req.Sync = m.cfg.Sync
-	}
-	if u.Other {
-		req.Cred, req.UID, req.GID, req.Groups = true, u.UID, u.GID, u.Groups
-	}
-	if req.Dir == "" {
-		req.Dir = u.Home
-		if fi, err := os.Stat(req.Dir); err != nil || !fi.IsDir() {
-			req.Dir = "/" // a home that does not exist is common for system users
-		}
-	}
-	if spec.Shell != "" {
-		req.Argv = []string{"/bin/sh", "-c", spec.Shell}
-	}
-	return req, lookUp(ctx, req, spec.Dir)
-}
-
-// lookUp finds the directory, if the spec has one, and the program, with the
-// rights of the user who is to run it: the answer shows nothing that this user
-// could not see.
-func lookUp(ctx context.Context, req *wire.Spawn, dir string) (err error) {
-	look := func() {
-		if dir != "" {
-			if err = isDir(dir); err != nil {
-				return
-			}
-		}
-		req.Path, err = lookPath(req.Argv[0], req.Dir, req.Env)
-	}
-	if !req.Cred {
-		look()
-		return err
-	}
-	user := files.User{UID: int(req.UID), GID: int(req.GID)}
-	for _, g := range req.Groups {
-		user.Groups = append(user.Groups, int(g))
-	}
-	if (files.FS{User: user}).Do(ctx, func(*files.Actor) error { look(); return nil }) != nil { // this daemon acts for nobody else; the child could not, either
-		return &process.StartError{Reason: process.StartBadUser, What: fmt.Sprintf("uid %d, gid %d", req.UID, req.GID), Err: syscall.EPERM}
-	}
-	return err
-}
-
-func isDir(dir string) error {
-	fi, err := os.Stat(dir)
-	if err == nil && !fi.IsDir() {
-		err = syscall.ENOTDIR
-	}
-	if err != nil {
-		return &process.StartError{Reason: process.StartBadDir, What: dir, Err: cause(err)}
-	}
-	return nil
-}
-
-func cause(err error) error {
-	var pe *os.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
-	}
-	return err
-}
-
-// lookPath finds the program as execvp would, in the PATH of the process's own
-// environment. What the kernel thinks of the file is left to the kernel.
-func lookPath(file, dir string, env []string) (string, error) {
-	if strings.Contains(file, "/") {
-		return file, nil
-	}
-	path := "/usr/local/bin:/usr/bin:/bin"
-	for _, kv := range env {
-		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
-			path = v
-		}
-	}
-	denied := false
-	for d := range strings.SplitSeq(path, ":") {
-		if d == "" {
-			d = "."
-		}
-		full := filepath.Join(d, file)
-		if !filepath.IsAbs(d) {
-			full = filepath.Join(dir, full)
-		}
-		fi, err := os.Stat(full)
-		if err != nil || !fi.Mode().IsRegular() {
-			continue
-		}
-		if fi.Mode()&0o111 == 0 {
-			denied = true
-			continue
-		}
-		return full, nil
-	}
-	if denied {
-		return "", &process.StartError{Reason: process.StartPermission, What: file, Err: syscall.EACCES}
-	}
-	return "", &process.StartError{Reason: process.StartNotFound, What: file, Err: syscall.ENOENT}
-}
-
-// environ lays the spec's environment over what it inherits.
-//
-// Another user gets nothing of the daemon's environment but where programs are
-// and what the place speaks: the rest is the daemon's user's, secrets included.
-// The token that lets a caller in is for no process at all.
-func environ(spec *process.Spec, u *account.Account, daemon []string) []string {
-	env := make([]string, 0, len(spec.Env)+4)
-	add := func(k, v string) {
-		if _, own := spec.Env[k]; !own {
-			env = append(env, k+"="+v)
-		}
-	}
-	switch spec.Inherit {
-	case process.InheritUser:
-		add("PATH", pathOf(daemon))
-	case process.InheritDaemon:
-		for _, kv := range daemon {
-			k, v, _ := strings.Cut(kv, "=")
-			switch {
-			case k == "HOME", k == "USER", k == "LOGNAME", k == tokenVariable:
-			case !u.Other, forAll(k):
-				add(k, v)
-			}
-		}
-	}
-	if spec.Inherit != process.InheritNone {
-		add("HOME", u.Home)
-		add("USER", u.Name)
-		add("LOGNAME", u.Name)
-	}
-	for k, v := range spec.Env {
-		env = append(env, k+"="+v)
-	}
-	return env
-}
-
-// tokenVariable holds the token of the command line.
-const tokenVariable = "TEND_TOKEN"
-
-// forAll are the variables that say nothing of a user.
-func forAll(name string) bool {
-	return name == "PATH" || name == "LANG" || name == "TZ" || name == "TERM" || strings.HasPrefix(name, "LC_")
-}
-
-// pathOf returns the PATH of an environment, or the usual one.
-func pathOf(env []string) string {
-	for _, kv := range env {
-		if p, ok := strings.CutPrefix(kv, "PATH="); ok && p != "" {
-			return p
-		}
-	}
-	return "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 }
 
 // domainError translates the keeper's answer.

@@ -1,6 +1,4 @@
-//go:build linux
-
-package client
+package files
 
 import (
 	"fmt"
@@ -10,15 +8,15 @@ import (
 
 func TestAsManyAccountsAsThereAreNumbersAreNotRemembered(t *testing.T) {
 	t.Parallel()
-	var u users
+	var m Machine
 	for i := range 3 * maxKnown {
 		// The leading zeros make other names of the own number, which nobody
 		// is refused.
-		if _, err := u.find(fmt.Sprintf("%0*d", 10+i, os.Geteuid())); err != nil {
+		if _, err := m.User(fmt.Sprintf("%0*d", 10+i, os.Geteuid())); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(u.known) > maxKnown {
-		t.Errorf("%d accounts are remembered; the limit is %d", len(u.known), maxKnown)
+	if len(m.known) > maxKnown {
+		t.Errorf("%d accounts are remembered; the limit is %d", len(m.known), maxKnown)
 	}
 }
