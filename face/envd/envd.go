@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/rs/cors"
 
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/gen/envd/process/processconnect"
@@ -155,18 +156,22 @@ func bodyOf(path string) part.Body {
 	return part.Fields
 }
 
-// cors as the original answers (envd.md §1).
-var cors = face.CORS{
-	Methods: []string{"HEAD", "GET", "POST", "PUT", "PATCH", "DELETE"},
-	Expose:  "Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin, Location, Cache-Control, X-Content-Type-Options, Tend-Id, Tend-Offset",
-	MaxAge:  "7200",
-}
+// crossOrigin answers browsers as the original does (envd.md §1): any origin, any
+// header, and preflights end here with 204. The guard decides before it who is let
+// in.
+var crossOrigin = cors.New(cors.Options{
+	AllowedOrigins: []string{"*"},
+	AllowedMethods: []string{"HEAD", "GET", "POST", "PUT", "PATCH", "DELETE"},
+	AllowedHeaders: []string{"*"},
+	ExposedHeaders: []string{"Grpc-Status", "Grpc-Message", "Grpc-Status-Details-Bin", "Location", "Cache-Control", "X-Content-Type-Options", headerID, headerOffset},
+	MaxAge:         7200, // seconds
+})
 
 // Wrap puts what stands in front of every path of this protocol around h: the
 // guard against foreign web pages, CORS, the access token, the user. The
 // filesystem half of the protocol is wrapped with it, too.
 func (f *Face) Wrap(h http.Handler) http.Handler {
-	return f.guard.Wrap(cors.Wrap(f.authorize(f.authenticate(h))))
+	return f.guard.Wrap(crossOrigin.Handler(f.authorize(f.authenticate(h))))
 }
 
 // authorize asks for the access token once one is set, before anything of the
