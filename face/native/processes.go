@@ -35,9 +35,6 @@ func (s *processes) Start(ctx context.Context, req *connect.Request[tendv1.Start
 	if err != nil {
 		return nil, tendpb.Error(err)
 	}
-	if err := spec.Validate(); err != nil {
-		return nil, tendpb.Error(err)
-	}
 	if err := tendpb.CheckText(&spec); err != nil {
 		return nil, tendpb.Error(err)
 	}

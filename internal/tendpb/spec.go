@@ -37,7 +37,7 @@ func CheckText(s *process.Spec) error {
 	}
 	for k, v := range s.Labels {
 		if !utf8.ValidString(k) || !utf8.ValidString(v) {
-			return invalid("labels", "has the entry %q=%q, which is not valid UTF-8", k, v)
+			return invalid("labels", "has the entry %.100q=%.100q, which is not valid UTF-8", k, v)
 		}
 	}
 	return nil
