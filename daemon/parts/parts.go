@@ -107,7 +107,7 @@ func Open(c Config) (*Set, error) {
 		DefaultUser: processes.DefaultUser, DefaultWorkdir: processes.DefaultWorkdir, Log: c.Log,
 	})
 	sandboxes, err := langsmith.New(langsmith.Config{
-		Driver: boxes, Manager: c.Manager, Token: processes.AccessToken, Trusted: c.Trusted,
+		Driver: boxes, Token: processes.AccessToken, Trusted: c.Trusted,
 		Dir: filepath.Join(c.StateDir, "langsmith"), Budget: c.Budget, Log: c.Log,
 	})
 	if err != nil {

@@ -36,11 +36,9 @@ const (
 	secretName = "secret"
 )
 
-// Config of the face. Driver and Manager are needed.
+// Config of the face. Driver is needed.
 type Config struct {
 	Driver driver.Driver
-	// Manager of all processes that the driver's sandboxes use.
-	Manager process.Manager
 	// Token returns the key that callers must show, as X-Api-Key or as a
 	// bearer token; nil, or a token that is not set: none.
 	Token func() face.Token
@@ -67,7 +65,6 @@ type Config struct {
 // Face serves the protocol.
 type Face struct {
 	driver    driver.Driver
-	manager   process.Manager
 	token     func() face.Token
 	trusted   func(*http.Request) bool
 	dir       string
@@ -98,11 +95,11 @@ type Face struct {
 
 // New returns the face. Close it when the server stops.
 func New(c Config) (*Face, error) {
-	if c.Driver == nil || c.Manager == nil {
-		return nil, errors.New("langsmith: a driver and a manager are needed")
+	if c.Driver == nil {
+		return nil, errors.New("langsmith: a driver is needed")
 	}
 	f := &Face{
-		driver: c.Driver, manager: c.Manager, token: c.Token, trusted: c.Trusted, dir: c.Dir, maxConns: c.MaxConnections, budget: c.Budget, msgTime: c.MessageTime,
+		driver: c.Driver, token: c.Token, trusted: c.Trusted, dir: c.Dir, maxConns: c.MaxConnections, budget: c.Budget, msgTime: c.MessageTime,
 		publicURL: strings.TrimRight(c.PublicURL, "/"), log: c.Log,
 		conns: map[net.Conn]struct{}{}, clients: map[process.ID]int{}, maps: map[mapKey]*textMap{}, queues: map[process.ID]*inputQueue{},
 	}

@@ -161,7 +161,7 @@ func FuzzGrants(f *testing.F) {
 	f.Add("a.b", "/work/a", 0, int64(0), 3, byte('A'))
 	f.Add("..", "", 80, int64(1), 0, byte('.'))
 	f.Add(base64.RawURLEncoding.EncodeToString([]byte(`{"k":"file","b":"box","p":"/etc/shadow"}`))+".", "/\u2028", 65535, int64(1)<<40, 1000, byte(0))
-	face, err := New(Config{Driver: paper{}, Manager: ledger{}})
+	face, err := New(Config{Driver: paper{}})
 	if err != nil {
 		f.Fatal(err)
 	}

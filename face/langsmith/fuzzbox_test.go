@@ -147,7 +147,7 @@ func (s *script) Close() error           { return nil }
 
 // paperFace serves the box on paper; the fuzzer's calls go through the mux.
 func paperFace(t *testing.T) (*Face, http.Handler) {
-	f, err := New(Config{Driver: paper{t}, Manager: ledger{t: t}})
+	f, err := New(Config{Driver: paper{t}})
 	if err != nil {
 		t.Fatal(err)
 	}

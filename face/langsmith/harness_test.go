@@ -62,7 +62,7 @@ func serve(t *testing.T, change func(*langsmith.Config)) *server {
 // start serves with a fresh face, as after a restart of the server.
 func (s *server) start(change func(*langsmith.Config)) {
 	s.t.Helper()
-	cfg := langsmith.Config{Driver: s.driver, Manager: s.manager, Dir: filepath.Join(s.dir, "langsmith")}
+	cfg := langsmith.Config{Driver: s.driver, Dir: filepath.Join(s.dir, "langsmith")}
 	if change != nil {
 		change(&cfg)
 	}

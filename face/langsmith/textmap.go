@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/face/langsmith/transcode"
 	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/process"
@@ -304,21 +305,50 @@ func (a spoolAt) ReadAt(b []byte, off int64) (int, error) {
 	return n, io.EOF
 }
 
-// sweepMaps removes the maps of processes that are no more.
+// sweepMaps removes the maps of processes that no sandbox has.
 func (f *Face) sweepMaps(ctx context.Context) {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
 		return
 	}
+	gone := map[process.ID][]string{} // files by process
 	for _, e := range entries {
-		name, ok := strings.CutSuffix(e.Name(), mapSuffix)
-		if !ok {
+		if name, ok := strings.CutSuffix(e.Name(), mapSuffix); ok {
+			id := process.ID(strings.TrimSuffix(name, filepath.Ext(name)))
+			gone[id] = append(gone[id], e.Name())
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	// After the files: each belongs to a process that had started by now.
+	boxes, err := f.driver.List(ctx)
+	if err != nil {
+		return
+	}
+	for _, info := range boxes {
+		box, err := f.driver.Get(ctx, string(info.ID))
+		if errors.Is(err, driver.ErrNotFound) {
 			continue
 		}
-		id := process.ID(strings.TrimSuffix(name, filepath.Ext(name)))
-		if _, err := f.manager.Get(ctx, process.Selector{ID: id}); errors.Is(err, process.ErrNotFound) {
-			if err := os.Remove(filepath.Join(f.dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				f.log.Warn("map of a process that is gone not removed", "file", e.Name(), "err", err)
+		if err != nil {
+			return
+		}
+		have, err := box.Processes().List(ctx, process.Filter{})
+		if err != nil {
+			return
+		}
+		for _, p := range have {
+			delete(gone, p.ID)
+		}
+		if len(gone) == 0 {
+			return
+		}
+	}
+	for _, names := range gone {
+		for _, name := range names {
+			if err := os.Remove(filepath.Join(f.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				f.log.Warn("map of a process that is gone not removed", "file", name, "err", err)
 			}
 		}
 	}

@@ -2,11 +2,64 @@ package langsmith
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
+
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/host"
+	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/process"
 )
+
+// Maps stay as long as any sandbox has their process. A process of no sandbox has
+// none.
+func TestMapsAreSweptWithTheirSandboxes(t *testing.T) {
+	m := fakeproc.New(t)
+	d, err := host.Open(host.Config{Dir: t.TempDir(), Manager: m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := New(Config{Driver: d, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	in := func(m process.Manager) string {
+		p, err := m.Start(t.Context(), process.Spec{Shell: "sleep 1000"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(p.ID())
+	}
+	boxes := map[string]driver.Sandbox{} // by the process inside
+	for range 2 {
+		box, err := d.Create(t.Context(), driver.Spec{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		boxes[in(box.Processes())] = box
+	}
+	for _, id := range append(slices.Collect(maps.Keys(boxes)), in(m), "gone") {
+		if err := os.WriteFile(filepath.Join(f.dir, id+".stdout.map"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, box := range boxes {
+		f.sweepMaps(t.Context())
+		left, err := filepath.Glob(filepath.Join(f.dir, "*.map"))
+		if err != nil || len(left) != len(boxes) || !slices.Contains(left, filepath.Join(f.dir, id+".stdout.map")) {
+			t.Errorf("there are %q, %v; want the maps of %d sandboxes", left, err, len(boxes))
+		}
+		if err := box.Destroy(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		delete(boxes, id)
+	}
+}
 
 // Whatever lies in place of a kept map, nobody waits for it, no more is read than
 // a map has, and nothing is written elsewhere: the stream is read again.
