@@ -119,7 +119,7 @@ func TestDeps(t *testing.T) {
 		{"face/native", []string{"process", "part", "view", "face", "gen/tend", "internal/tendpb"}},
 		{"face/langsmith", []string{"process", "part", "face", "face/langsmith", "files", "driver", "internal/replace"}},
 		{"face/envd", []string{"process", "part", "face", "face/envd", "files", "driver", "gen/envd"}},
-		{"face/distant", []string{"process", "part", "face", "face/distant", "files", "internal/pattern", "internal/replace"}},
+		{"face/distant", []string{"process", "part", "face", "face/distant", "files", "driver", "internal/pattern", "internal/replace"}},
 		{"face", []string{"process", "part", "face"}},
 		{"gen", []string{"gen"}},
 		{"internal/torture", []string{".", "process", "keeper/failpoint", "internal/testdaemon"}},
@@ -146,7 +146,7 @@ func TestDeps(t *testing.T) {
 		{"test/bench", []string{".", "process", "anchor", "gen", "face/distant", "internal/procfs", "internal/testbin", "internal/testdaemon"}},
 		{"cmd/internal/role", []string{"anchor", "keeper", "internal/cleansignals"}},
 		{"cmd/tend-keeper", []string{"cmd/internal/role"}},
-		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "face/distant", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "internal/account", "internal/payload", "internal/peer", "internal/replace", "internal/torture"}},
+		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "driver/host", "face/distant", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "internal/account", "internal/payload", "internal/peer", "internal/replace", "internal/torture"}},
 		{"", []string{"process", "view", "gen/tend", "internal/tendpb"}},
 	}
 	for path, p := range pkgs {
@@ -165,6 +165,9 @@ func TestDeps(t *testing.T) {
 		for _, dep := range ours(p.Imports) {
 			if !within(dep, allowed...) {
 				t.Errorf("%s imports %s; it may import only %v of this module", path, dep, allowed)
+			}
+			if within(path, "face", "server") && within(dep, "driver") && !within(dep, "driver/route") && dep != "driver" {
+				t.Errorf("%s imports %s; faces know the interface of drivers alone", path, dep)
 			}
 		}
 	}

@@ -27,6 +27,7 @@ type Config struct {
 	Insecure          bool
 	PortFile, URLFile string
 	// As in parts.Config.
+	Domains                     []string
 	DefaultUser, DefaultWorkdir string
 
 	Version string
@@ -51,7 +52,7 @@ func Run(ctx context.Context, c Config) error {
 	measured := metrics.New(metrics.Config{Manager: manager, Roles: roles.metrics, Version: c.Version})
 	budget := face.NewBudget(server.InFlight)
 	set, err := parts.Open(parts.Config{
-		Manager: measured.Manager(), StateDir: dir, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
+		Manager: measured.Manager(), StateDir: dir, Domains: c.Domains, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		Token: face.Token(c.Token), Trusted: server.Trusted, Insecure: c.Insecure, Budget: budget,
 		Distant: c.Distant, Admin: daemon, Held: true, Version: c.Version, Log: log,
 	})
@@ -60,7 +61,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	s, err := server.New(server.Config{
 		Manager: manager, Driver: set.Driver, Parts: set.Parts, Listeners: c.Listeners,
-		Token: c.Token, TokenNow: set.Token, Insecure: c.Insecure, PortFile: c.PortFile, URLFile: c.URLFile,
+		Token: c.Token, TokenNow: set.Token, Insecure: c.Insecure, Domains: c.Domains, PortFile: c.PortFile, URLFile: c.URLFile,
 		Final: daemon.final, Metrics: measured, Budget: budget, Version: c.Version, Log: log,
 	})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 
+	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/process"
 )
 
@@ -46,15 +47,20 @@ type Controller interface {
 	Destroy(ctx context.Context) error
 }
 
-// Access reaches into a sandbox. Using it counts as activity for Spec.IdleTTL.
+// Access reaches into a sandbox. Using it counts as activity for Spec.IdleTTL; to
+// look at what there is (User, and List and Watch of the processes) does not.
 type Access interface {
 	// Processes are the processes of this sandbox alone. What is started
 	// through it runs inside: with the sandbox's user, working directory and
 	// environment where the process's spec has none.
 	Processes() process.Manager
-	// Files does file operations inside, for a user; "" is the sandbox's own.
-	// Relative paths start at its working directory.
-	Files(user string) (Files, error)
+	// User finds an account inside: a name, "uid" or "uid:gid"; "" is the sandbox's
+	// own. Home is where the user's relative paths start. files.ErrUnknownUser.
+	User(name string) (files.User, error)
+	// Files does file operations inside, for a user as in User. Relative paths start
+	// at the user's home; the empty path means dir, and the home if dir is empty.
+	// files.ErrPermission: nobody can act for that user.
+	Files(user, dir string) (Files, error)
 	// Dial connects to a TCP port that a process inside listens on.
 	Dial(ctx context.Context, port int) (net.Conn, error)
 }

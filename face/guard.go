@@ -21,9 +21,10 @@ type Guard struct {
 	// Protected reports whether callers must show a secret, which no foreign
 	// page has. The guard then lets all origins and hosts pass. nil: never.
 	Protected func() bool
-	// Hosts are DNS names, besides localhost, by which this server may be
-	// called without a token.
-	Hosts []string
+	// Domains are DNS names below which this server may be called without a token,
+	// in lower case. Pages from there are strangers all the same: they may come from
+	// a program in a sandbox.
+	Domains []string
 	// Off disables the guard (an operator's explicit wish).
 	Off bool
 }
@@ -42,7 +43,8 @@ func (g *Guard) Check(r *http.Request) error {
 	if origin == "" {
 		// Images, scripts and the like come without an Origin. A link that
 		// somebody follows is no more than an address typed by hand.
-		if h := r.Header; h.Get("Sec-Fetch-Site") == "cross-site" && h.Get("Sec-Fetch-Mode") != "navigate" {
+		site := r.Header.Get("Sec-Fetch-Site")
+		if (site == "cross-site" || site == "same-site" && g.below(host)) && r.Header.Get("Sec-Fetch-Mode") != "navigate" {
 			return errors.New("requests from web pages of other sites are refused while no token is set; set a token, or open the page from localhost")
 		}
 		return nil
@@ -66,7 +68,7 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 }
 
 // knownHost accepts what no attacker's DNS can make up: addresses, localhost
-// and the names the operator listed. A missing Host (HTTP/1.0) passes, as
+// and names below the domains that the operator listed. A missing Host (HTTP/1.0) passes, as
 // browsers always send one.
 func (g *Guard) knownHost(host string) bool {
 	if host == "" || localName(host) {
@@ -75,22 +77,23 @@ func (g *Guard) knownHost(host string) bool {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return true
 	}
-	return g.listed(host)
+	return g.below(host)
 }
 
 // knownOrigin is stricter about addresses than knownHost: a page served from
 // another machine's address is a stranger.
 func (g *Guard) knownOrigin(host string) bool {
-	if localName(host) || g.listed(host) {
+	if localName(host) {
 		return true
 	}
 	a, err := netip.ParseAddr(host)
 	return err == nil && a.Unmap().IsLoopback()
 }
 
-func (g *Guard) listed(host string) bool {
-	for _, h := range g.Hosts {
-		if strings.EqualFold(h, host) {
+func (g *Guard) below(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	for _, d := range g.Domains {
+		if strings.HasSuffix(host, "."+d) {
 			return true
 		}
 	}

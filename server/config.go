@@ -43,6 +43,10 @@ type Config struct {
 	// token, and callers from any web page.
 	Insecure bool
 
+	// Domains below which this server may be called without a token, in lower case
+	// ([CheckDomain]).
+	Domains []string
+
 	// PortFile gets the URL once the server serves. Empty: no file.
 	PortFile string
 	// URLFile gets the URL that callers on this machine should use, which is
@@ -114,6 +118,11 @@ func (c *Config) validate() error {
 	case strings.ContainsAny(c.Token, "\r\n \t"):
 		return errors.New("server: the token has white space; HTTP headers cannot carry it")
 	}
+	for _, d := range c.Domains {
+		if err := CheckDomain(d); err != nil {
+			return err
+		}
+	}
 	for _, l := range c.Listeners {
 		if err := CheckListen(l.Addr().Network(), l.Addr().String(), c.Token != "", c.Insecure); err != nil {
 			return err
@@ -134,4 +143,17 @@ func CheckListen(network, address string, token, insecure bool) error {
 	}
 	return fmt.Errorf("listening on %s without a token would let everybody who reaches it run programs here; "+
 		"give --token-file FILE, or listen on 127.0.0.1, or accept the risk with --insecure", address)
+}
+
+// CheckDomain reports what is wrong with a domain of Config.Domains, or nil. The
+// operator must hold it: whoever holds a domain can make its names lead here (DNS
+// rebinding).
+func CheckDomain(d string) error {
+	foreign := func(c rune) bool {
+		return c != '.' && c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z')
+	}
+	if _, err := netip.ParseAddr(d); err == nil || len(d) > 200 || strings.ContainsFunc(d, foreign) || !strings.Contains(strings.Trim(d, "."), ".") || strings.Trim(d, ".") != d {
+		return fmt.Errorf("%.200q is no domain below which sandboxes can have names; give one that you hold, such as sandbox.example.com", d)
+	}
+	return nil
 }

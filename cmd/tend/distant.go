@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tend-run/tend/driver/host"
 	"github.com/tend-run/tend/face/distant"
 	"github.com/tend-run/tend/internal/peer"
 	"github.com/tend-run/tend/internal/replace"
@@ -87,7 +88,7 @@ func (inv *invocation) distantFace(ctx context.Context, dir string) (*distant.Fa
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg := distant.Config{Manager: d, Remote: !d.local, Version: versionText(), Shell: inv.getenv("SHELL"), Dir: dir}
+	cfg := distant.Config{Sandbox: host.NewMachine(d), Remote: !d.local, Version: versionText(), Shell: inv.getenv("SHELL"), Dir: dir}
 	if d.local {
 		cfg.Environ = inheritable()
 		if dir == "" {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/driver/host"
 	"github.com/tend-run/tend/face/distant"
 	"github.com/tend-run/tend/internal/fakeproc"
 	"golang.org/x/sys/unix"
@@ -22,7 +23,7 @@ func TestJSONLinesAreForThisUser(t *testing.T) {
 		t.Log("only root can be somebody else; package internal/peer tests what the kernel tells of oneself")
 		return
 	}
-	f, err := distant.New(distant.Config{Manager: fakeproc.New(t), Dir: "/"})
+	f, err := distant.New(distant.Config{Sandbox: host.NewMachine(fakeproc.New(t)), Dir: "/"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ type serveFlags struct {
 	TokenFile      string        `name:"token-file" placeholder:"FILE" help:"File with the token that callers over TCP must show; its mode must be 0600 or less."`
 	DefaultUser    string        `name:"default-user" placeholder:"NAME" help:"User of envd requests that name none. Default: the user that serves."`
 	DefaultWorkdir string        `name:"default-workdir" placeholder:"DIR" help:"Working directory of envd requests that name none. Default: the user's home."`
+	Domain         []string      `name:"domain" sep:"none" placeholder:"DOMAIN" help:"Domain below which sandboxes have host names, as E2B's clients use them: 49983-ID.DOMAIN. Its DNS is yours to set, and so is the proxy that speaks TLS. Repeatable. Default: none."`
 	Insecure       bool          `name:"insecure" help:"Listen on any address without a token, and answer every user of this machine and any web page. Everybody who reaches the port can run programs."`
 	Fsync          string        `name:"fsync" enum:"none,exit,interval" default:"none" placeholder:"WHEN" help:"When output is forced to the disk, for processes without a choice of their own: none; exit (an exit is reported once it and all output are on the disk); interval (once a second). It matters only when the power fails. Default: none."`
 	SpoolBudget    string        `name:"spool-budget" placeholder:"SIZE" help:"Disk space for all output, 64MiB or more. When it is used up, the output of the oldest finished processes is freed, then the oldest output of running ones. Exit statuses stay known. Default: a quarter of what is free, 16GiB at most."`
@@ -88,6 +89,11 @@ func (c *serveCmd) plan(inv *invocation) (*plan, error) {
 	}
 	if dir := p.flags.DefaultWorkdir; dir != "" && !filepath.IsAbs(dir) {
 		return nil, usageError(fmt.Sprintf("--default-workdir %s is not absolute", dir))
+	}
+	for _, domain := range p.flags.Domain {
+		if err := server.CheckDomain(domain); err != nil {
+			return nil, usageError("--domain " + err.Error())
+		}
 	}
 	for _, addr := range c.Listen {
 		if addr == "none" {
@@ -209,6 +215,9 @@ func (p *plan) serverArgs(exe string) []string {
 		if f.value != "" {
 			args = append(args, f.name, f.value)
 		}
+	}
+	for _, domain := range p.flags.Domain {
+		args = append(args, "--domain", domain)
 	}
 	if p.distant {
 		args = append(args, "--distant")

@@ -192,7 +192,7 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 			os.Exit(1)
 		}},
 		Listeners: listeners, Distant: distant, Token: token, Insecure: c.Insecure,
-		DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
+		Domains: c.Domain, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		PortFile: c.PortFile, URLFile: filepath.Join(dir, urlName), Version: versionText(),
 	})
 }

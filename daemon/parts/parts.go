@@ -30,6 +30,7 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/host"
+	"github.com/tend-run/tend/driver/route"
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/distant"
 	"github.com/tend-run/tend/face/envd"
@@ -47,6 +48,8 @@ type Config struct {
 	// StateDir is an existing directory, owned by the server's user. Each part
 	// that keeps something has a name of its own in it.
 	StateDir string
+	// Domains below which sandboxes have host names (package driver/route).
+	Domains []string
 	// DefaultUser and DefaultWorkdir are for requests that name none. Empty: the
 	// user the server runs as, and the user's home.
 	DefaultUser, DefaultWorkdir string
@@ -89,6 +92,7 @@ func Open(c Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	machine := host.NewMachine(c.Manager)
 	api, err := native.New(native.Config{
 		Manager: c.Manager, Admin: c.Admin, Instance: rand.Text(), Version: c.Version, Held: c.Held,
 	})
@@ -96,15 +100,15 @@ func Open(c Config) (*Set, error) {
 		return nil, err
 	}
 	processes, err := envd.New(envd.Config{
-		Manager: c.Manager, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
-		Token: c.Token, Guard: face.Guard{Off: c.Insecure}, Store: settingsIn(c.StateDir), Log: c.Log,
+		Sandboxes:   &route.Router{Driver: boxes, Default: machine, Domains: c.Domains},
+		DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
+		Token: c.Token, Guard: face.Guard{Domains: c.Domains, Off: c.Insecure}, Store: settingsIn(c.StateDir), Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	files := envdfs.New(envdfs.Config{
-		Token: processes.AccessToken, Wrap: processes.Wrap,
-		DefaultUser: processes.DefaultUser, DefaultWorkdir: processes.DefaultWorkdir, Log: c.Log,
+		Token: processes.AccessToken, Wrap: processes.Wrap, Files: processes.Files, DefaultUser: processes.DefaultUser, Log: c.Log,
 	})
 	sandboxes, err := langsmith.New(langsmith.Config{
 		Driver: boxes, Token: processes.AccessToken, Trusted: c.Trusted,
@@ -116,7 +120,7 @@ func Open(c Config) (*Set, error) {
 	set := &Set{Driver: boxes, Parts: []part.Part{api, sandboxes, processes, files}, Token: processes.AccessToken}
 	if c.Distant != nil {
 		set.Parts = append(set.Parts, &distant.Service{
-			Config: distant.Config{Manager: c.Manager, Dir: c.DefaultWorkdir, User: c.DefaultUser, Version: c.Version, Log: c.Log},
+			Config: distant.Config{Sandbox: machine, Dir: c.DefaultWorkdir, User: c.DefaultUser, Version: c.Version, Log: c.Log},
 			Dir:    filepath.Join(c.StateDir, "distant"), Listener: c.Distant,
 		})
 	}

@@ -5,10 +5,12 @@ package drivertest
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +34,7 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver) {
 		{"processes get the sandbox's directory and environment", inherited},
 		{"a sandbox sees its own processes alone", apart},
 		{"files and processes share the working directory", shared},
+		{"accounts are those inside", accounts},
 		{"ports inside can be reached", ports},
 		{"a stopped sandbox has no processes and keeps its files", stopAndStart},
 		{"a stopped disposable sandbox has no files", disposable},
@@ -241,7 +244,7 @@ func apart(t *testing.T, d driver.Driver) {
 
 func shared(t *testing.T, d driver.Driver) {
 	s, info := create(t, d, driver.Spec{})
-	fs, err := s.Files("")
+	fs, err := s.Files("", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,6 +320,31 @@ func found(t *testing.T, s driver.Sandbox, fs driver.Files) {
 		if m := matches[0]; q.Text != "" && (m.Line != 2 || string(m.Text) != "a needle") {
 			t.Errorf("%+v finds line %d %q", q, m.Line, m.Text)
 		}
+	}
+}
+
+func accounts(t *testing.T, d driver.Driver) {
+	s, info := create(t, d, driver.Spec{})
+	own, err := s.User("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := sh(t, s, "id -u; pwd -P"); out != fmt.Sprintf("%d\n%s\n", own.UID, own.Home) || own.Home != info.Dir {
+		t.Errorf("the sandbox's own account is %+v; a process says %q", own, out)
+	}
+	if u, err := s.User(strconv.Itoa(own.UID)); err != nil || u.UID != own.UID || u.Home != own.Home {
+		t.Errorf("by number: %+v, %v", u, err)
+	}
+	for _, name := range []string{"no-such-user", "4294967295", "1:x"} {
+		if _, err := s.User(name); !errors.Is(err, files.ErrUnknownUser) {
+			t.Errorf("User(%q): %v", name, err)
+		}
+		if _, err := s.Files(name, ""); !errors.Is(err, files.ErrUnknownUser) {
+			t.Errorf("Files(%q): %v", name, err)
+		}
+	}
+	if _, err := s.Files("", info.Dir+"/below"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
@@ -367,26 +366,32 @@ func (b *box) touch() {
 }
 
 // Processes implements driver.Access.
-func (b *box) Processes() process.Manager {
-	b.touch()
-	return &scoped{inner: b.d.cfg.Manager, box: b}
-}
+func (b *box) Processes() process.Manager { return &scoped{inner: b.d.cfg.Manager, box: b} }
 
-// Files implements driver.Access.
-func (b *box) Files(user string) (driver.Files, error) {
-	b.touch()
+// User implements driver.Access. The home is the working directory: relative paths
+// start there, and ~ is the home of none.
+func (b *box) User(name string) (files.User, error) {
 	b.mu.Lock()
-	if user == "" {
-		user = b.user()
+	if name == "" {
+		name = b.user()
 	}
 	dir := b.dir()
 	b.mu.Unlock()
-	u, err := lookup(user)
+	u, err := files.Account(name)
+	u.Home = dir
+	return u, err
+}
+
+// Files implements driver.Access.
+func (b *box) Files(user, dir string) (driver.Files, error) {
+	b.touch()
+	u, err := b.User(user)
+	if err == nil {
+		err = u.Check()
+	}
 	if err != nil {
 		return nil, err
 	}
-	// Relative paths start at the working directory, ~ is the home of none.
-	u.Home = dir
 	return files.FS{User: u, Workdir: dir}, nil
 }
 
@@ -401,17 +406,5 @@ func (b *box) dir() string {
 // Dial implements driver.Access: the sandbox's ports are the machine's.
 func (b *box) Dial(ctx context.Context, port int) (net.Conn, error) {
 	b.touch()
-	if port < 1 || port > 65535 {
-		return nil, &driver.InvalidError{Field: "port", Reason: fmt.Sprintf("is %d; 1 to 65535 are allowed", port)}
-	}
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err == nil {
-		return c, nil
-	}
-	// Some servers listen on the IPv6 loopback alone.
-	if c, err6 := d.DialContext(ctx, "tcp", net.JoinHostPort("::1", strconv.Itoa(port))); err6 == nil {
-		return c, nil
-	}
-	return nil, err
+	return dial(ctx, port)
 }

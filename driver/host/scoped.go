@@ -20,6 +20,7 @@ var _ process.Manager = (*scoped)(nil)
 // Start fills in what the sandbox gives and marks the process as its own.
 func (s *scoped) Start(ctx context.Context, spec process.Spec) (process.Process, error) {
 	b := s.box
+	b.touch()
 	b.starting.RLock()
 	defer b.starting.RUnlock()
 	b.mu.Lock()
@@ -59,6 +60,7 @@ func (s *scoped) Start(ctx context.Context, spec process.Spec) (process.Process,
 
 // Get finds a process of this sandbox.
 func (s *scoped) Get(ctx context.Context, sel process.Selector) (process.Process, error) {
+	s.box.touch()
 	if sel.ID != "" {
 		p, err := s.inner.Get(ctx, sel)
 		if err != nil {

@@ -131,7 +131,7 @@ func TestASandboxOfAnotherUserIsTheirs(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		fs, err := s.Files("")
+		fs, err := s.Files("", "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package distant
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/process"
 )
@@ -21,16 +23,17 @@ const protocolVersion = "0.20.0"
 // has ended and a descendant still holds a pipe.
 const drainAfterExit = 100 * time.Millisecond
 
-// Config of the face. Manager is needed; the rest has defaults.
+// Config of the face. Sandbox is needed; the rest has defaults.
 type Config struct {
-	Manager process.Manager
+	// Sandbox is where processes run and files are.
+	Sandbox driver.Access
 	// Dir is the working directory of processes that name none, and where
 	// relative paths start. Absolute. Empty: the user's home.
 	Dir string
 	// Environ is what processes inherit, as "NAME=value". nil: the daemon's
 	// environment.
 	Environ []string
-	// User of processes and files. Empty: the user tend runs as.
+	// User of processes and files. Empty: the sandbox's own.
 	User string
 	// Shell is told in system_info. Empty: /bin/sh.
 	Shell string
@@ -51,33 +54,52 @@ type Face struct {
 	environ map[string]string // the base of every environment; nil: the daemon's
 	account string            // as in process.Spec.User
 	dir     string
-	fs      *files.FS // nil: no file requests
+	fs      fileSystem // nil: no file requests
 	system  systemMessage
 	version versionMessage
 	log     *slog.Logger
 }
 
+// fileSystem is what file requests need of a sandbox's files. Those of a driver
+// that cannot do it all are refused.
+type fileSystem interface {
+	driver.Files
+	Append(path string, data []byte) error
+	Copy(ctx context.Context, src, dst string) error
+	RemoveOne(path string) error
+	Do(ctx context.Context, do func(a *files.Actor) error) error
+}
+
+var _ fileSystem = files.FS{}
+
 // New checks the configuration.
 func New(c Config) (*Face, error) {
-	if c.Manager == nil {
-		return nil, &process.InvalidError{Field: "manager", Reason: "is missing; the face needs one to start processes"}
+	if c.Sandbox == nil {
+		return nil, &process.InvalidError{Field: "sandbox", Reason: "is missing; the face needs one to start processes"}
 	}
-	f := &Face{manager: c.Manager, inherit: process.InheritDaemon, account: c.User, dir: c.Dir, log: c.Log}
+	f := &Face{manager: c.Sandbox.Processes(), inherit: process.InheritDaemon, account: c.User, dir: c.Dir, log: c.Log}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}
 	f.system = systemMessage{os: rustOS(runtime.GOOS), arch: rustArch(runtime.GOARCH), shell: c.Shell}
 	capabilities := []string{"exec"}
 	if !c.Remote {
-		user, err := files.Lookup(c.User)
+		user, err := c.Sandbox.User(c.User)
 		if err != nil {
 			return nil, err
 		}
-		f.fs, f.system.user = &files.FS{User: user}, user.Name
+		inside, err := c.Sandbox.Files(c.User, "")
+		if err != nil {
+			return nil, err
+		}
+		f.system.user = user.Name
 		if f.dir == "" {
 			f.dir = filepath.Join("/", user.Home)
 		}
-		capabilities = append(capabilities, "fs_io", "fs_perm", "fs_search", "fs_watch")
+		if fs, ok := inside.(fileSystem); ok {
+			f.fs = fs
+			capabilities = append(capabilities, "fs_io", "fs_perm", "fs_search", "fs_watch")
+		}
 	}
 	if f.dir != "" && !filepath.IsAbs(f.dir) {
 		return nil, &process.InvalidError{Field: "dir", Reason: fmt.Sprintf("is %q; an absolute path is needed", f.dir)}

@@ -32,14 +32,14 @@ func (c *client) handleFiles(ctx context.Context, call call, typ string, f *fiel
 	if handler == nil || c.face.fs == nil {
 		return nil, nil, faultf(kindUnsupported, "%.100s is unsupported", typ)
 	}
-	return handler(&fileRequest{ctx: ctx, c: c, fs: *c.face.fs, call: call, typ: typ, f: f})
+	return handler(&fileRequest{ctx: ctx, c: c, fs: c.face.fs, call: call, typ: typ, f: f})
 }
 
 // fileRequest is one request about files.
 type fileRequest struct {
 	ctx  context.Context // of the one request
 	c    *client
-	fs   files.FS
+	fs   fileSystem
 	call call
 	typ  string
 	f    *fields

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tend-run/tend/driver/host"
 	"github.com/tend-run/tend/face/distant"
 	"github.com/tend-run/tend/internal/fakeproc"
 )
@@ -257,7 +258,7 @@ func TestFilesOfAnotherUserStayClosed(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // only root acts for others
 	}
-	f, err := distant.New(distant.Config{Manager: fakeproc.New(t), User: "nobody", Dir: "/"})
+	f, err := distant.New(distant.Config{Sandbox: host.NewMachine(fakeproc.New(t)), User: "nobody", Dir: "/"})
 	if err != nil {
 		t.Fatal(err)
 	}

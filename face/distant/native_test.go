@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tend-run/tend/driver/host"
 	"github.com/tend-run/tend/face/distant"
 	"github.com/tend-run/tend/face/distant/distanttest"
 	"github.com/tend-run/tend/face/distant/secure"
@@ -59,7 +60,7 @@ func (r roomy) Start(ctx context.Context, spec process.Spec) (process.Process, e
 
 func newFace(t *testing.T, m process.Manager) *distant.Face {
 	t.Helper()
-	f, err := distant.New(distant.Config{Manager: m, Dir: t.TempDir(), Environ: os.Environ(), Version: "v1.2.3"})
+	f, err := distant.New(distant.Config{Sandbox: host.NewMachine(m), Dir: t.TempDir(), Environ: os.Environ(), Version: "v1.2.3"})
 	if err != nil {
 		t.Fatal(err)
 	}

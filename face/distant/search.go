@@ -182,7 +182,7 @@ func (r *fileRequest) search() (message, func(), error) {
 		r.c.works.Go(func() {
 			defer cancel()
 			defer close(s.results)
-			q.walk(ctx, *r.c.face.fs, s.id, s.results)
+			q.walk(ctx, r.c.face.fs, s.id, s.results)
 		})
 		r.c.add(s)
 	}, nil

@@ -31,7 +31,7 @@ type searcher struct {
 }
 
 // walk sends what it finds to out. It returns at the end, or when ctx ends.
-func (q *query) walk(ctx context.Context, fs files.FS, id uint32, out chan<- message) {
+func (q *query) walk(ctx context.Context, fs fileSystem, id uint32, out chan<- message) {
 	s := &searcher{q: q, ctx: ctx, id: id, out: out, left: q.limit, seen: map[string]bool{}}
 	// The error says why the search ended early; the client gets the end.
 	_ = fs.Do(ctx, func(a *files.Actor) error {

@@ -95,7 +95,7 @@ func TestInit(t *testing.T) {
 
 func TestGuardAndCORS(t *testing.T) {
 	t.Parallel()
-	plain := func(c *envd.Config) { c.Guard.Hosts = []string{"box.example"} }
+	plain := func(c *envd.Config) { c.Guard.Domains = []string{"box.example"} }
 	secret := func(c *envd.Config) { c.Token = "secret" }
 	for _, tc := range []struct {
 		name    string
@@ -119,7 +119,11 @@ func TestGuardAndCORS(t *testing.T) {
 		{"a link on a foreign page", plain, "GET", []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"}, 200, nil},
 		{"an own page's image", plain, "GET", []string{"Sec-Fetch-Site: same-origin", "Sec-Fetch-Mode: no-cors"}, 200, nil},
 		{"any page's image with a token", secret, "GET", []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors", "X-Access-Token: secret"}, 200, nil},
-		{"a listed name", plain, "GET", []string{"Host: box.example:49983", "Origin: http://box.example"}, 200, nil},
+		{"a name below a domain", plain, "GET", []string{"Host: 49983-x.Box.example.:49983"}, 200, nil},
+		{"a page of the same name", plain, "GET", []string{"Host: 49983-x.box.example", "Origin: https://49983-x.box.example"}, 200, nil},
+		{"a page of another name below a domain", plain, "GET", []string{"Host: 49983-x.box.example", "Origin: https://8080-x.box.example"}, 403, nil},
+		{"an image on such a page", plain, "GET", []string{"Host: 49983-x.box.example", "Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: no-cors"}, 403, nil},
+		{"a name that ends like a domain", plain, "GET", []string{"Host: evilbox.example"}, 403, nil},
 		{"localhost with a dot", plain, "GET", []string{"Host: localhost.:1"}, 200, nil},
 		{"a preflight", plain, "OPTIONS", []string{"Origin: http://localhost", "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: x-a,x-b"}, 204,
 			map[string]string{"Access-Control-Allow-Origin": "*", "Access-Control-Allow-Methods": "POST", "Access-Control-Allow-Headers": "x-a,x-b", "Access-Control-Max-Age": "7200",

@@ -3,7 +3,7 @@
 // process.Process over Connect, gRPC and gRPC-Web, and the REST paths /health,
 // /init, /envs and /metrics. Package envd/envdfs serves the other half, files.
 //
-//	f, err := envd.New(envd.Config{Manager: m})
+//	f, err := envd.New(envd.Config{Sandboxes: &route.Router{Default: host.NewMachine(m)}})
 //	…
 //	server.Config{Parts: []part.Part{f}}
 //	defer f.Close()

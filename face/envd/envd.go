@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/rs/cors"
 
+	"github.com/tend-run/tend/driver/route"
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/gen/envd/process/processconnect"
 	"github.com/tend-run/tend/part"
@@ -34,9 +35,11 @@ const (
 // stopGrace is how long streams get to say that the server stops.
 const stopGrace = time.Second
 
-// Config of the face. Manager is needed; the rest has defaults.
+// Config of the face. Sandboxes is needed; the rest has defaults.
 type Config struct {
-	Manager process.Manager
+	// Sandboxes finds the sandbox of a request. The settings of /init are those of
+	// its Default alone.
+	Sandboxes *route.Router
 	// DefaultUser acts for requests without an Authorization header, until
 	// /init names another. Empty: the user tend runs as.
 	DefaultUser string
@@ -67,15 +70,15 @@ type Config struct {
 
 // Face serves the process half of envd's protocol.
 type Face struct {
-	manager  process.Manager
-	settings *settings
-	guard    face.Guard
-	version  string
-	log      *slog.Logger
-	errors   *connect.ErrorWriter
-	machine  machine
-	rpc      http.Handler // generic Connect, gRPC and gRPC-Web
-	fed      fedProcesses
+	sandboxes *route.Router
+	settings  *settings
+	guard     face.Guard
+	version   string
+	log       *slog.Logger
+	errors    *connect.ErrorWriter
+	machine   machine
+	rpc       http.Handler // generic Connect, gRPC and gRPC-Web
+	fed       fedProcesses
 
 	bodyTimeout, afterHangup time.Duration
 
@@ -88,14 +91,14 @@ type Face struct {
 
 // New returns the face. Close it when the server has stopped.
 func New(c Config) (*Face, error) {
-	if c.Manager == nil {
-		return nil, &process.InvalidError{Field: "manager", Reason: "is missing; the face needs one to start processes"}
+	if c.Sandboxes == nil {
+		return nil, &process.InvalidError{Field: "sandboxes", Reason: "are missing; the face needs to know where processes start"}
 	}
 	s, err := newSettings(&c)
 	if err != nil {
 		return nil, err
 	}
-	f := &Face{manager: c.Manager, settings: s, guard: c.Guard, version: c.Version, log: c.Log, errors: connect.NewErrorWriter(),
+	f := &Face{sandboxes: c.Sandboxes, settings: s, guard: c.Guard, version: c.Version, log: c.Log, errors: connect.NewErrorWriter(),
 		bodyTimeout: cmp.Or(c.BodyTimeout, bodyTimeout), afterHangup: cmp.Or(c.AfterHangup, afterHangup)}
 	if f.version == "" {
 		f.version = compatVersion
@@ -168,10 +171,10 @@ var crossOrigin = cors.New(cors.Options{
 })
 
 // Wrap puts what stands in front of every path of this protocol around h: the
-// guard against foreign web pages, CORS, the access token, the user. The
+// guard against foreign web pages, CORS, the access token, the sandbox, the user. The
 // filesystem half of the protocol is wrapped with it, too.
 func (f *Face) Wrap(h http.Handler) http.Handler {
-	return f.guard.Wrap(crossOrigin.Handler(f.authorize(f.authenticate(h))))
+	return f.guard.Wrap(crossOrigin.Handler(f.authorize(f.routed(f.authenticate(h)))))
 }
 
 // authorize asks for the access token once one is set, before anything of the
@@ -201,10 +204,7 @@ func open(r *http.Request) bool {
 	return false
 }
 
-// DefaultUser, DefaultWorkdir and AccessToken are the settings of this moment,
-// for the filesystem half of the protocol.
-func (f *Face) DefaultUser() string     { return f.settings.get().DefaultUser }
-func (f *Face) DefaultWorkdir() string  { return f.settings.get().DefaultWorkdir }
+// AccessToken is the token of this moment.
 func (f *Face) AccessToken() face.Token { return f.settings.get().AccessToken }
 
 // Streams implements [part.Streamer]: how many streams there are on connections that were taken over.

@@ -30,7 +30,7 @@ func (f *Face) fedBefore(ctx context.Context, sel *pb.ProcessSelector) *target {
 	if known == nil || sel.GetPid() == 0 {
 		return nil
 	}
-	p, err := f.manager.Get(ctx, process.Selector{PID: int(sel.GetPid())})
+	p, err := f.in(ctx).Processes().Get(ctx, process.Selector{PID: int(sel.GetPid())})
 	if err != nil || p.ID() != known.id {
 		return nil
 	}

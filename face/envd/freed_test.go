@@ -18,6 +18,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tend-run/tend/driver/host"
 	"github.com/tend-run/tend/face/envd"
 	pb "github.com/tend-run/tend/gen/envd/process"
 	"github.com/tend-run/tend/part"
@@ -155,7 +156,7 @@ func TestAFrameIsReadBeforeItIsBegun(t *testing.T) {
 	t.Parallel()
 	p := newShrinking(t)
 	p.asked = func() { p.free(t) }
-	s := serve(t, func(c *envd.Config) { c.Manager = p })
+	s := serve(t, func(c *envd.Config) { c.Sandboxes.Default = host.NewMachine(p) })
 	req, err := proto.Marshal(&pb.ConnectRequest{Process: &pb.ProcessSelector{Selector: &pb.ProcessSelector_Pid{Pid: 7}}})
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +177,7 @@ func TestAFrameIsReadBeforeItIsBegun(t *testing.T) {
 func TestAFrameThatIsBegunIsEnded(t *testing.T) {
 	t.Parallel()
 	p := newShrinking(t)
-	s := serve(t, func(c *envd.Config) { c.Manager = p })
+	s := serve(t, func(c *envd.Config) { c.Sandboxes.Default = host.NewMachine(p) })
 	mux := http.NewServeMux()
 	if err := part.Mount(mux, s.face, nil); err != nil {
 		t.Fatal(err)

@@ -18,6 +18,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tend-run/tend/driver/host"
+	"github.com/tend-run/tend/driver/route"
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/envd"
 	"github.com/tend-run/tend/internal/fakeproc"
@@ -42,7 +44,7 @@ type server struct {
 func serve(t *testing.T, change func(*envd.Config)) *server {
 	t.Helper()
 	s := &server{t: t, manager: fakeproc.New(t)}
-	cfg := envd.Config{Manager: s.manager, DefaultWorkdir: t.TempDir()}
+	cfg := envd.Config{Sandboxes: &route.Router{Default: host.NewMachine(s.manager)}, DefaultWorkdir: t.TempDir()}
 	if change != nil {
 		change(&cfg)
 	}

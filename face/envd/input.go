@@ -46,7 +46,7 @@ func (f *Face) resolve(ctx context.Context, sel *pb.ProcessSelector) (process.Pr
 	if by.PID == 0 && by.Tag == "" {
 		return nil, process.Info{}, notFound(sel) // pid 0, or the empty tag, which no process has
 	}
-	p, err := f.manager.Get(ctx, by)
+	p, err := f.in(ctx).Processes().Get(ctx, by)
 	if errors.Is(err, process.ErrNotFound) {
 		return nil, process.Info{}, notFound(sel)
 	}
@@ -65,12 +65,12 @@ func (f *Face) resolve(ctx context.Context, sel *pb.ProcessSelector) (process.Pr
 		return p, info, nil
 	}
 	// The newest holder of the tag has ended; an older one may still run.
-	live, err := f.manager.List(ctx, process.Filter{Live: true, Tag: by.Tag})
+	live, err := f.in(ctx).Processes().List(ctx, process.Filter{Live: true, Tag: by.Tag})
 	if err != nil || len(live) == 0 {
 		return p, info, nil
 	}
 	newest := live[len(live)-1]
-	if q, err := f.manager.Get(ctx, process.Selector{ID: newest.ID}); err == nil {
+	if q, err := f.in(ctx).Processes().Get(ctx, process.Selector{ID: newest.ID}); err == nil {
 		return q, newest, nil
 	}
 	return p, info, nil

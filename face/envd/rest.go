@@ -38,6 +38,10 @@ func (f *Face) health(w http.ResponseWriter, _ *http.Request) {
 
 // init answers POST /init (envd.md §6).
 func (f *Face) init(w http.ResponseWriter, r *http.Request) {
+	if r.Context().Value(targetKey{}) != nil {
+		restError(w, http.StatusBadRequest, "/init is not for this sandbox: it has the settings that it was created with")
+		return
+	}
 	if cur := f.settings.get().AccessToken; cur.Set() && !cur.Matches(face.AccessToken(r)) && r.ContentLength != 0 {
 		rc := http.NewResponseController(w)
 		late := time.AfterFunc(proofTime, func() { _ = rc.SetReadDeadline(time.Now()) })
@@ -82,8 +86,8 @@ func (f *Face) init(w http.ResponseWriter, r *http.Request) {
 }
 
 // envs answers GET /envs with the variables every process gets.
-func (f *Face) envs(w http.ResponseWriter, _ *http.Request) {
-	cur := f.settings.get()
+func (f *Face) envs(w http.ResponseWriter, r *http.Request) {
+	cur := f.settingsIn(r.Context())
 	writeJSON(w, cur.globalEnv())
 }
 

@@ -7,7 +7,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/driver/route"
 )
 
 // FuzzInit: a body of POST /init is applied or refused, opens nothing without
@@ -22,7 +22,7 @@ func FuzzInit(f *testing.F) {
 		f.Add([]byte(s), false)
 	}
 	f.Fuzz(func(t *testing.T, body []byte, guarded bool) {
-		cfg := Config{Manager: struct{ process.Manager }{}} // none is called
+		cfg := Config{Sandboxes: new(route.Router)} // nothing is started
 		if guarded {
 			cfg.Token = "another one, which no seed has"
 		}
@@ -49,7 +49,7 @@ func FuzzInit(f *testing.F) {
 			}
 		}
 		w = httptest.NewRecorder()
-		face.envs(w, nil)
+		face.envs(w, httptest.NewRequest("GET", "/envs", nil))
 		var env map[string]string
 		if err := json.Unmarshal(w.Body.Bytes(), &env); err != nil || env["E2B_SANDBOX"] != "true" {
 			t.Errorf("%q makes /envs %s, %v", body, w.Body, err)

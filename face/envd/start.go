@@ -34,7 +34,7 @@ const drainAfterExit = 100 * time.Millisecond
 // start starts what the request asks for. timeout 0 means none. The errors
 // have Connect's codes and the original's texts (envd.md §3.2).
 func (f *Face) start(ctx context.Context, h http.Header, req *pb.StartRequest, timeout time.Duration) (process.Process, error) {
-	cur := f.settings.get()
+	cur := f.settingsIn(ctx)
 	spec, err := f.spec(ctx, h, req, timeout, &cur)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (f *Face) start(ctx context.Context, h http.Header, req *pb.StartRequest, t
 	if given[0] == "" {
 		return f.startMissing(ctx, spec, given, &process.StartError{Reason: process.StartNotFound})
 	}
-	p, err := f.manager.Start(ctx, spec)
+	p, err := f.in(ctx).Processes().Start(ctx, spec)
 	var failed *process.StartError
 	if !errors.As(err, &failed) {
 		return p, wrapStart(err)
@@ -174,7 +174,7 @@ func (f *Face) startInstead(ctx context.Context, spec process.Spec, given, argv 
 	}
 	spec.Argv = argv
 	spec.Labels[labelArgv] = string(text)
-	p, err := f.manager.Start(ctx, spec)
+	p, err := f.in(ctx).Processes().Start(ctx, spec)
 	var failed *process.StartError
 	if errors.As(err, &failed) {
 		return nil, startFailed(given, failed)

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os/user"
 	"path/filepath"
 	"strings"
 
 	"connectrpc.com/connect"
+
+	"github.com/tend-run/tend/files"
 )
 
 // account is the user a request acts as.
@@ -39,7 +40,7 @@ func (f *Face) authenticate(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		a, err := lookup(name)
+		a, err := f.lookup(r.Context(), name)
 		if err != nil {
 			refusal := connect.NewError(connect.CodeUnauthenticated, fmt.Errorf("invalid username: '%s'", name))
 			// The client has left if this fails; nobody is there to be told.
@@ -56,25 +57,29 @@ func (f *Face) accountFor(ctx context.Context, cur *saved) (*account, error) {
 		return a, nil
 	}
 	if cur.DefaultUser == "" {
-		u, err := user.Current()
+		u, err := f.in(ctx).User("")
 		if err != nil {
 			return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("no user specified"))
 		}
-		return &account{home: u.HomeDir}, nil
+		return &account{home: u.Home}, nil
 	}
-	a, err := lookup(cur.DefaultUser)
+	a, err := f.lookup(ctx, cur.DefaultUser)
 	if err != nil {
 		return nil, connect.NewError(connect.CodeUnauthenticated, fmt.Errorf("invalid default user: '%s'", cur.DefaultUser))
 	}
 	return a, nil
 }
 
-func lookup(name string) (*account, error) {
-	u, err := user.Lookup(name)
+// lookup finds an account by its name.
+func (f *Face) lookup(ctx context.Context, name string) (*account, error) {
+	if !isName(name) {
+		return nil, files.ErrUnknownUser
+	}
+	u, err := f.in(ctx).User(name)
 	if err != nil {
 		return nil, err
 	}
-	return &account{name: u.Username, home: u.HomeDir}, nil
+	return &account{name: u.Name, home: u.Home}, nil
 }
 
 // resolveDir makes a working directory absolute: empty is the default

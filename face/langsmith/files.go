@@ -41,7 +41,7 @@ func (f *Face) upload(w http.ResponseWriter, r *http.Request, box driver.Sandbox
 		if part.FormName() != "file" {
 			continue
 		}
-		fsys, err := box.Files("")
+		fsys, err := box.Files("", "")
 		if err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func (f *Face) download(w http.ResponseWriter, r *http.Request, box driver.Sandb
 // serveFile answers with a file, its ETag and the range that was asked for. Of
 // the grant, path, type and disposition count.
 func (f *Face) serveFile(w http.ResponseWriter, r *http.Request, box driver.Sandbox, g *grant) {
-	fsys, err := box.Files("")
+	fsys, err := box.Files("", "")
 	if err != nil {
 		f.refuse(w, err)
 		return

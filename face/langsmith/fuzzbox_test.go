@@ -57,7 +57,9 @@ func (s sheet) Update(_ context.Context, c driver.Change) (driver.Info, error) {
 
 func (s sheet) Processes() process.Manager { return ledger{t: s.t} }
 
-func (s sheet) Files(string) (driver.Files, error) {
+func (s sheet) User(string) (files.User, error) { return files.User{Home: "/work"}, nil }
+
+func (s sheet) Files(string, string) (driver.Files, error) {
 	return files.FS{User: files.User{Home: "/work"}}, nil
 }
 

@@ -76,7 +76,7 @@ func (f *Face) startSearch(r *http.Request, box driver.Sandbox) (*searchRequest,
 		s.query.Limit = min(*req.Limit, maxMatches)
 	}
 	var err error
-	if s.fs, err = box.Files(""); err != nil {
+	if s.fs, err = box.Files("", ""); err != nil {
 		return nil, nil, err
 	}
 	s.root, err = s.fs.Resolve(req.Path)

@@ -1,6 +1,7 @@
 package envdfs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,11 +15,11 @@ import (
 
 // fsFor returns the file system as the user sees it whom a REST request
 // names; "" is the default user.
-func (f *Face) fsFor(name string) (driver.Files, *failure) {
+func (f *Face) fsFor(ctx context.Context, name string) (driver.Files, *failure) {
 	if name == "" {
-		name = f.cfg.DefaultUser()
+		name = f.cfg.DefaultUser(ctx)
 	}
-	fsys, err := f.cfg.Files(name, f.cfg.DefaultWorkdir())
+	fsys, err := f.cfg.Files(ctx, name)
 	switch {
 	case errors.Is(err, files.ErrPermission):
 		return nil, &failure{http.StatusForbidden, err.Error()}
@@ -31,7 +32,7 @@ func (f *Face) fsFor(name string) (driver.Files, *failure) {
 // fsOf does the same for a call of the service, which names the user in the
 // Authorization header. Any other scheme than Basic counts as no user; a Basic
 // header that names nobody is refused.
-func (f *Face) fsOf(h http.Header) (driver.Files, error) {
+func (f *Face) fsOf(ctx context.Context, h http.Header) (driver.Files, error) {
 	name, _, named := (&http.Request{Header: h}).BasicAuth()
 	text := "invalid username: '%.64s'"
 	scheme, _, _ := strings.Cut(h.Get("Authorization"), " ")
@@ -39,11 +40,11 @@ func (f *Face) fsOf(h http.Header) (driver.Files, error) {
 	case !named && strings.EqualFold(scheme, "Basic"):
 		return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("the Authorization header names no user: Basic is followed by the base64 text of name and colon"))
 	case !named:
-		name, text = f.cfg.DefaultUser(), "invalid default user: '%.64s'"
+		name, text = f.cfg.DefaultUser(ctx), "invalid default user: '%.64s'"
 	case name == "":
 		return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("invalid username: ''"))
 	}
-	fsys, err := f.cfg.Files(name, f.cfg.DefaultWorkdir())
+	fsys, err := f.cfg.Files(ctx, name)
 	switch {
 	case errors.Is(err, files.ErrPermission):
 		return nil, connect.NewError(connect.CodePermissionDenied, err)
@@ -51,13 +52,4 @@ func (f *Face) fsOf(h http.Header) (driver.Files, error) {
 		return nil, connect.NewError(connect.CodeUnauthenticated, fmt.Errorf(text, name))
 	}
 	return fsys, nil
-}
-
-// onMachine returns the files of the daemon's own machine.
-func onMachine(name, workdir string) (driver.Files, error) {
-	u, err := files.Lookup(name)
-	if err != nil {
-		return nil, err
-	}
-	return files.FS{User: u, Workdir: workdir}, nil
 }

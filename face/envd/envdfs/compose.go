@@ -37,7 +37,7 @@ func (f *Face) compose(w http.ResponseWriter, r *http.Request) {
 		(&failure{http.StatusBadRequest, "invalid request body: " + err.Error()}).write(w)
 		return
 	}
-	fsys, fail := f.fsFor(req.Username)
+	fsys, fail := f.fsFor(r.Context(), req.Username)
 	if fail != nil {
 		fail.write(w)
 		return

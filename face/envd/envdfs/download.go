@@ -37,7 +37,7 @@ func (f *Face) serveFile(w http.ResponseWriter, r *http.Request) *failure {
 	if fail := f.checkAccess(r, query, opRead); fail != nil {
 		return fail
 	}
-	fsys, fail := f.fsFor(query.Get("username"))
+	fsys, fail := f.fsFor(r.Context(), query.Get("username"))
 	if fail != nil {
 		return fail
 	}

@@ -16,8 +16,7 @@ import (
 	"github.com/tend-run/tend/part"
 )
 
-// Config says how a Face behaves. The zero value serves without a token, as
-// the user the daemon runs as.
+// Config says how a Face behaves. Files is needed; the rest has defaults.
 type Config struct {
 	// Token returns the access token, "" if none is set. It may change: POST
 	// /init sets it. nil: none.
@@ -25,17 +24,13 @@ type Config struct {
 	// Wrap puts around every path what the whole protocol shares: CORS, the
 	// access token. nil: nothing, and all but /files is open.
 	Wrap func(http.Handler) http.Handler
-	// Files returns the files as a user sees them; "" is the user the daemon runs
-	// as, or the sandbox's own. workdir is what the empty path means; "" is the
-	// user's home. An error that is not files.ErrPermission means that there is no
-	// such user. nil: the files of the daemon's own machine.
-	Files func(user, workdir string) (driver.Files, error)
+	// Files returns the files of a request's sandbox as a user sees them; "" is the
+	// sandbox's own user. An error that is not files.ErrPermission means that there
+	// is no such user. Needed.
+	Files func(ctx context.Context, user string) (driver.Files, error)
 	// DefaultUser returns the user of requests that name none; "" is the
-	// user the daemon runs as. nil: always "".
-	DefaultUser func() string
-	// DefaultWorkdir returns the directory that the empty path means; "" is
-	// the user's home. nil: always "".
-	DefaultWorkdir func() string
+	// sandbox's own. nil: always "".
+	DefaultUser func(ctx context.Context) string
 	// MaxWatchers bounds the polled watchers, and separately the streams of
 	// WatchDir, each of which has one; 0 means 256. One more is refused.
 	MaxWatchers int
@@ -72,21 +67,14 @@ type Face struct {
 
 // New makes a Face. Close it to end its watchers.
 func New(cfg Config) *Face {
-	none := func() string { return "" }
 	if cfg.Token == nil {
 		cfg.Token = func() face.Token { return "" }
 	}
 	if cfg.Wrap == nil {
 		cfg.Wrap = func(h http.Handler) http.Handler { return h }
 	}
-	if cfg.Files == nil {
-		cfg.Files = onMachine
-	}
 	if cfg.DefaultUser == nil {
-		cfg.DefaultUser = none
-	}
-	if cfg.DefaultWorkdir == nil {
-		cfg.DefaultWorkdir = none
+		cfg.DefaultUser = func(context.Context) string { return "" }
 	}
 	if cfg.MaxWatchers <= 0 {
 		cfg.MaxWatchers = defaultMaxWatchers

@@ -1,6 +1,7 @@
 package envdfs
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -19,7 +20,7 @@ func TestAllGoesThroughTheFilesThatAreGiven(t *testing.T) {
 		t.Fatal(err)
 	}
 	me.Home = inside
-	s := serve(t, Config{Files: func(user, _ string) (driver.Files, error) {
+	s := serve(t, Config{Files: func(_ context.Context, user string) (driver.Files, error) {
 		switch user {
 		case "", "inside":
 			return files.FS{User: me}, nil

@@ -42,7 +42,7 @@ func FuzzMultipart(f *testing.F) {
 	f.Add("", "")
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, body, boundary string) {
-		fc := New(Config{})
+		fc := New(Config{Files: machineIn("")})
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodPost, "/files?"+url.Values{"path": {dir + "/file"}}.Encode(), strings.NewReader(body))
 		r.Header.Set("Content-Type", "multipart/form-data; boundary="+boundary)
@@ -70,7 +70,7 @@ func FuzzDownload(f *testing.F) {
 	f.Add("path=..&path=file&username=%ff;x", "gzip;q=nan;v=-1,br;q=2,identity;q=-1", "bytes=0-0,2-2,9-")
 	f.Add("username=no-such-user&path=~root/x", "identity;q=1e999", "lines=1")
 	f.Fuzz(func(t *testing.T, query, encoding, ranges string) {
-		fc := New(Config{DefaultWorkdir: func() string { return dir }})
+		fc := New(Config{Files: machineIn(dir)})
 		defer fc.Close()
 		w := httptest.NewRecorder()
 		// HEAD: the fuzzer may come to name a file of this machine.
@@ -118,7 +118,7 @@ func FuzzCompose(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		fc := New(Config{DefaultWorkdir: func() string { return dir }})
+		fc := New(Config{Files: machineIn(dir)})
 		defer fc.Close()
 		w := httptest.NewRecorder()
 		fc.compose(w, httptest.NewRequest(http.MethodPost, "/files/compose", strings.NewReader(string(body))))

@@ -1,6 +1,7 @@
 package envdfs
 
 import (
+	"context"
 	"encoding/base64"
 	"io"
 	"net/http"
@@ -11,6 +12,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/host"
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/part"
 )
@@ -36,7 +39,9 @@ func serve(t *testing.T, cfg Config) *server {
 		t.Fatal(err)
 	}
 	s.user = u.Username
-	cfg.DefaultWorkdir = func() string { return s.dir }
+	if cfg.Files == nil {
+		cfg.Files = machineIn(s.dir)
+	}
 	cfg.Token = func() face.Token { return s.token }
 	s.face = New(cfg)
 	mux := http.NewServeMux()
@@ -55,6 +60,13 @@ func serve(t *testing.T, cfg Config) *server {
 		srv.Close()
 	})
 	return s
+}
+
+// machineIn returns the files of this machine, where the empty path means dir.
+func machineIn(dir string) func(context.Context, string) (driver.Files, error) {
+	return func(_ context.Context, user string) (driver.Files, error) {
+		return host.NewMachine(nil).Files(user, dir)
+	}
 }
 
 // do sends a request; headers are "Name: value" lines.

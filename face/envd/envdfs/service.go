@@ -17,8 +17,8 @@ import (
 // own so that its methods are no part of Face.
 type service struct{ f *Face }
 
-func (s service) Stat(_ context.Context, req *connect.Request[pb.StatRequest]) (*connect.Response[pb.StatResponse], error) {
-	fsys, err := s.f.fsOf(req.Header())
+func (s service) Stat(ctx context.Context, req *connect.Request[pb.StatRequest]) (*connect.Response[pb.StatResponse], error) {
+	fsys, err := s.f.fsOf(ctx, req.Header())
 	if err != nil {
 		return nil, err
 	}
@@ -29,8 +29,8 @@ func (s service) Stat(_ context.Context, req *connect.Request[pb.StatRequest]) (
 	return connect.NewResponse(&pb.StatResponse{Entry: entryInfo(&entry)}), nil
 }
 
-func (s service) MakeDir(_ context.Context, req *connect.Request[pb.MakeDirRequest]) (*connect.Response[pb.MakeDirResponse], error) {
-	fsys, err := s.f.fsOf(req.Header())
+func (s service) MakeDir(ctx context.Context, req *connect.Request[pb.MakeDirRequest]) (*connect.Response[pb.MakeDirResponse], error) {
+	fsys, err := s.f.fsOf(ctx, req.Header())
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +46,8 @@ func (s service) MakeDir(_ context.Context, req *connect.Request[pb.MakeDirReque
 	return connect.NewResponse(&pb.MakeDirResponse{Entry: entryInfo(&entry)}), nil
 }
 
-func (s service) Move(_ context.Context, req *connect.Request[pb.MoveRequest]) (*connect.Response[pb.MoveResponse], error) {
-	fsys, err := s.f.fsOf(req.Header())
+func (s service) Move(ctx context.Context, req *connect.Request[pb.MoveRequest]) (*connect.Response[pb.MoveResponse], error) {
+	fsys, err := s.f.fsOf(ctx, req.Header())
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (s service) Move(_ context.Context, req *connect.Request[pb.MoveRequest]) (
 }
 
 func (s service) ListDir(ctx context.Context, req *connect.Request[pb.ListDirRequest]) (*connect.Response[pb.ListDirResponse], error) {
-	fsys, err := s.f.fsOf(req.Header())
+	fsys, err := s.f.fsOf(ctx, req.Header())
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +79,8 @@ func (s service) ListDir(ctx context.Context, req *connect.Request[pb.ListDirReq
 	return connect.NewResponse(&pb.ListDirResponse{Entries: infos}), nil
 }
 
-func (s service) Remove(_ context.Context, req *connect.Request[pb.RemoveRequest]) (*connect.Response[pb.RemoveResponse], error) {
-	fsys, err := s.f.fsOf(req.Header())
+func (s service) Remove(ctx context.Context, req *connect.Request[pb.RemoveRequest]) (*connect.Response[pb.RemoveResponse], error) {
+	fsys, err := s.f.fsOf(ctx, req.Header())
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func (f *Face) receive(r *http.Request) ([]uploaded, *failure) {
 	if fail != nil {
 		return nil, fail
 	}
-	fsys, fail := f.fsFor(query.Get("username"))
+	fsys, fail := f.fsFor(r.Context(), query.Get("username"))
 	if fail != nil {
 		return nil, fail
 	}

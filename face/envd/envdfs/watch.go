@@ -41,8 +41,8 @@ type watchRequest interface {
 	GetAllowNetworkMounts() bool
 }
 
-func (f *Face) watch(h http.Header, req watchRequest) (files.Watcher, error) {
-	fsys, err := f.fsOf(h)
+func (f *Face) watch(ctx context.Context, h http.Header, req watchRequest) (files.Watcher, error) {
+	fsys, err := f.fsOf(ctx, h)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (s service) WatchDir(ctx context.Context, req *connect.Request[pb.WatchDirR
 	default:
 		return connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("%d streams of WatchDir are open, which is the limit; close one", cap(s.f.streams)))
 	}
-	w, err := s.f.watch(req.Header(), req.Msg)
+	w, err := s.f.watch(ctx, req.Header(), req.Msg)
 	if err != nil {
 		return err
 	}

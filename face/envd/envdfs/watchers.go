@@ -107,8 +107,8 @@ func (ws *watchers) close() error {
 	return err
 }
 
-func (s service) CreateWatcher(_ context.Context, req *connect.Request[pb.CreateWatcherRequest]) (*connect.Response[pb.CreateWatcherResponse], error) {
-	w, err := s.f.watch(req.Header(), req.Msg)
+func (s service) CreateWatcher(ctx context.Context, req *connect.Request[pb.CreateWatcherRequest]) (*connect.Response[pb.CreateWatcherResponse], error) {
+	w, err := s.f.watch(ctx, req.Header(), req.Msg)
 	if err != nil {
 		return nil, err
 	}

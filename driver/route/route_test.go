@@ -1,0 +1,137 @@
+package route_test
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/route"
+)
+
+// toy is a driver of a few sandboxes; only what a router asks for is there.
+type toy struct {
+	driver.Driver
+	boxes map[string]*toyBox
+}
+
+type toyBox struct {
+	driver.Sandbox
+	info driver.Info
+}
+
+func (b *toyBox) Info(context.Context) (driver.Info, error) { return b.info, nil }
+
+var errBroken = errors.New("the driver is broken")
+
+func (t toy) Get(_ context.Context, key string) (driver.Sandbox, error) {
+	if key == idBroken {
+		return nil, errBroken
+	}
+	if b := t.boxes[key]; b != nil {
+		return b, nil
+	}
+	return nil, driver.ErrNotFound
+}
+
+const (
+	idA       = "aaaaaaaa-0000-4000-8000-000000000001"
+	idB       = "bbbbbbbb-0000-4000-8000-000000000002"
+	idStopped = "cccccccc-0000-4000-8000-000000000003"
+	idBroken  = "dddddddd-0000-4000-8000-000000000004"
+	idNone    = "eeeeeeee-0000-4000-8000-000000000005"
+)
+
+func newToy() toy {
+	box := func(id string, state driver.State) *toyBox {
+		return &toyBox{info: driver.Info{ID: driver.ID(id), State: state}}
+	}
+	a := box(idA, driver.Ready)
+	return toy{boxes: map[string]*toyBox{idA: a, "name": a, idB: box(idB, driver.Ready), idStopped: box(idStopped, driver.Stopped)}}
+}
+
+func TestARequestGoesToTheSandboxThatItNames(t *testing.T) {
+	machine := &toyBox{}
+	open := &route.Router{Driver: newToy(), Default: machine, Domains: []string{"box.example", "other.example"}}
+	closed := &route.Router{Driver: newToy()}
+	for _, tt := range []struct {
+		name, host, header, port string
+		router                   *route.Router
+		want                     string // "": the default
+		wantPort                 int
+		unknown                  bool
+	}{
+		{"nothing", "localhost:49983", "", "", open, "", 0, false},
+		{"an ID that a client made up", "127.0.0.1:49983", "debug_sandbox_id", "49983", open, "", 0, false},
+		{"an ID that nobody has, by address", "127.0.0.1", idNone, "49983", open, "", 0, false},
+		{"a header", "localhost", idB, "49983", open, idB, 49983, false},
+		{"a header in capitals", "localhost", strings.ToUpper(idB), "8080", open, idB, 8080, false},
+		{"a header with a name", "localhost", "name", "49983", open, "", 0, false},
+		{"a host name", "49983-" + idA + ".box.example", "", "", open, idA, 49983, false},
+		{"a host name with port, dot and capitals", "8080-" + strings.ToUpper(idA) + ".Other.Example.:443", "", "", open, idA, 8080, false},
+		{"a host name that differs from the header", "49983-" + idA + ".box.example", idB, "8080", open, idA, 49983, false},
+		{"the shared host name", "sandbox.box.example", idB, "49983", open, idB, 49983, false},
+		{"the shared host name and no header", "sandbox.box.example", "", "", open, "", 0, true},
+		{"a host name of no sandbox", "49983-" + idNone + ".box.example", "", "", open, idNone, 0, true},
+		{"a host name of no ID", "49983-debug_sandbox_id.box.example", "", "", open, "debug_sandbox_id", 0, true},
+		{"a host name with the name of a sandbox", "49983-name.box.example", "", "", open, "name", 0, true},
+		{"a stopped sandbox", "49983-" + idStopped + ".box.example", "", "", open, idStopped, 0, true},
+		{"a stopped sandbox, by address", "localhost", idStopped, "49983", open, "", 0, false},
+		{"a domain that is not ours", "49983-" + idA + ".evil.example", "", "", open, "", 0, false},
+		{"a domain that ends like ours", "49983-" + idA + ".evilbox.example", "", "", open, "", 0, false},
+		{"a label in between", "x.49983-" + idA + ".box.example", "", "", open, idA, 0, true},
+		{"without a default, nothing", "localhost", "", "", closed, "", 0, true},
+		{"without a default, an ID that nobody has", "localhost", idNone, "49983", closed, idNone, 0, true},
+		{"without a default, a header", "localhost", idA, "", closed, idA, 0, false},
+		{"without a driver", "localhost", idA, "49983", &route.Router{Default: machine}, "", 0, false},
+	} {
+		r := httptest.NewRequest("POST", "/", nil)
+		r.Host = tt.host
+		for name, value := range map[string]string{"E2b-Sandbox-Id": tt.header, "E2b-Sandbox-Port": tt.port} {
+			if value != "" {
+				r.Header.Set(name, value)
+			}
+		}
+		got, err := tt.router.Of(r)
+		unknown, is := errors.AsType[*route.UnknownError](err)
+		switch {
+		case tt.unknown && (!is || !strings.Contains(unknown.ID, tt.want)):
+			t.Errorf("%s: %+v, %v; want no sandbox %q", tt.name, got, err, tt.want)
+		case tt.unknown:
+		case err != nil || got.ID != driver.ID(tt.want) || got.Port != tt.wantPort || (tt.want == "") != (got.Access == driver.Access(machine)):
+			t.Errorf("%s: %+v, %v; want %q, port %d", tt.name, got, err, tt.want, tt.wantPort)
+		}
+	}
+	r := httptest.NewRequest("POST", "/", nil)
+	r.Header.Set("E2b-Sandbox-Id", idBroken)
+	if _, err := open.Of(r); !errors.Is(err, errBroken) {
+		t.Errorf("of a broken driver: %v", err)
+	}
+}
+
+// FuzzRouter: whatever the host name and the header, a request goes to a sandbox
+// that is ready and that they name, to the default, or nowhere.
+func FuzzRouter(f *testing.F) {
+	f.Add("49983-"+idA+".box.example:1", idB, "x")
+	f.Add("49983-.box.example", "", "-1")
+	f.Add(".box.example.", idStopped, "99999999999999999999")
+	f.Add("[::1]:80", "debug_sandbox_id", "49983")
+	router := &route.Router{Driver: newToy(), Default: &toyBox{}, Domains: []string{"box.example"}}
+	f.Fuzz(func(t *testing.T, host, header, port string) {
+		r := httptest.NewRequest("POST", "/", nil)
+		r.Host = host
+		r.Header["E2b-Sandbox-Id"], r.Header["E2b-Sandbox-Port"] = []string{header}, []string{port}
+		got, err := router.Of(r)
+		id := string(got.ID)
+		switch {
+		case err != nil && got.Access == nil:
+		case err != nil:
+			t.Errorf("%q, %q: %+v, %v", host, header, got, err)
+		case id == "" && got.Access == router.Default:
+		case id != idA && id != idB || !strings.Contains(strings.ToLower(host+" "+header), id):
+			t.Errorf("%q, %q: %q", host, header, got.ID)
+		}
+	})
+}
