@@ -18,6 +18,9 @@ type Status struct {
 	Processes int
 	// Promises says what this machine allows, by name.
 	Promises map[string]Promise
+	// Parts holds what the driver and the parts of the server say of themselves: a
+	// few words each, by part and name.
+	Parts map[string]map[string]string
 }
 
 // Promise is something tend does where the kernel lets it.
@@ -46,7 +49,14 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 		m := resp.Msg
 		s = Status{
 			Version: tendpb.CleanName(m.GetVersion()), URL: tendpb.CleanName(m.GetUrl()), StateDir: tendpb.CleanName(m.GetStateDir()), Processes: int(m.GetProcesses()),
-			Roles: roles(m.GetRoles()), Promises: make(map[string]Promise, len(m.GetPromises())),
+			Roles: roles(m.GetRoles()), Promises: make(map[string]Promise, len(m.GetPromises())), Parts: make(map[string]map[string]string, len(m.GetParts())),
+		}
+		for name, p := range m.GetParts() {
+			facts := make(map[string]string, len(p.GetFacts()))
+			for fact, text := range p.GetFacts() {
+				facts[tendpb.CleanName(fact)] = tendpb.CleanText(text)
+			}
+			s.Parts[tendpb.CleanName(name)] = facts
 		}
 		for name, p := range m.GetPromises() {
 			s.Promises[tendpb.CleanName(name)] = Promise{Kept: p.GetKept(), Detail: tendpb.CleanText(p.GetDetail())}

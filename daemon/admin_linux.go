@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/tend-run/tend/daemon/parts"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/metrics"
@@ -18,6 +19,7 @@ type admin struct {
 	manager                *client.Manager
 	sync                   process.Sync // of processes without a choice of their own
 	roles                  *roles
+	parts                  *parts.Set // set before it is asked
 	log                    *slog.Logger
 }
 
@@ -38,6 +40,10 @@ func (a *admin) Status(ctx context.Context) (*tendv1.StatusResponse, error) {
 	}
 	for _, p := range powerLoss(promises(a.manager.Facts()), a.sync) {
 		out.Promises[p.name] = &tendv1.Promise{Kept: p.kept, Detail: p.detail}
+	}
+	out.Parts = make(map[string]*tendv1.PartStatus)
+	for name, facts := range a.parts.Status(ctx) {
+		out.Parts[name] = &tendv1.PartStatus{Facts: facts}
 	}
 	return out, nil
 }

@@ -59,6 +59,7 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	daemon.parts = set
 	s, err := server.New(server.Config{
 		Manager: manager, Driver: set.Driver, Parts: set.Parts, Listeners: c.Listeners,
 		Token: c.Token, TokenNow: set.Token, Insecure: c.Insecure, Domains: c.Domains, PortFile: c.PortFile, URLFile: c.URLFile,

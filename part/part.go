@@ -7,6 +7,7 @@
 //	Router                answers HTTP
 //	Runner                works in the background, or has a listener of its own
 //	Streamer, io.Closer   says farewell when the server stops
+//	Reporter              adds to `tend status`
 //	prometheus.Collector  adds to GET /-/metrics
 //
 // A method with a wrong signature is no ability, and nobody would miss it, so
@@ -58,6 +59,14 @@ type Streamer interface {
 	Part
 	// Streams is how many there are.
 	Streams() int
+}
+
+// Reporter is a part with something to say in `tend status`.
+type Reporter interface {
+	Part
+	// Status returns facts by name, in a few words each: "connections": "3". Parts
+	// that share a name share the names of facts, too. It may be called before Run.
+	Status() map[string]string
 }
 
 // Route is a pattern, and what the server has to know of its requests before

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,6 +43,7 @@ var (
 	_ part.Router          = (*toy)(nil)
 	_ part.Runner          = (*toy)(nil)
 	_ part.Streamer        = (*toy)(nil)
+	_ part.Reporter        = (*toy)(nil)
 	_ io.Closer            = (*toy)(nil)
 	_ prometheus.Collector = (*toy)(nil)
 )
@@ -101,6 +103,10 @@ func (p *toy) Streams() int {
 		return 1
 	}
 	return 0
+}
+
+func (p *toy) Status() map[string]string {
+	return map[string]string{"processes": strconv.FormatInt(p.count.Load(), 10)}
 }
 
 func (p *toy) Close() error { p.note("closed"); return nil }

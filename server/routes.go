@@ -64,7 +64,7 @@ func (s *Server) mount() (*http.ServeMux, error) {
 // able reports whether a part has any ability.
 func able(p part.Part) bool {
 	switch p.(type) {
-	case part.Router, part.Runner, part.Streamer, io.Closer, prometheus.Collector:
+	case part.Router, part.Runner, part.Streamer, part.Reporter, io.Closer, prometheus.Collector:
 		return true
 	}
 	return false

@@ -117,6 +117,7 @@ func TestAnswerJSONKeepsItsShape(t *testing.T) {
 			Version: "v1", URL: "http://127.0.0.1:49983", StateDir: "/var/lib/tend", Processes: 2,
 			Roles:    map[string]roleFacts{"anchor": {1}, "keeper": {2}, "server": {3}},
 			Promises: map[string]promiseFacts{"cgroup_kill": {Kept: true}, "splice": {Detail: "copied instead"}},
+			Parts:    map[string]map[string]string{"driver": {"name": "host", "isolation": "none"}},
 		},
 	} {
 		if err := printJSONLine(&b, v); err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tend-run/tend"
@@ -22,6 +23,8 @@ type statusFacts struct {
 	Roles     map[string]roleFacts    `json:"roles"`
 	Processes int                     `json:"processes"` // running
 	Promises  map[string]promiseFacts `json:"promises"`
+	// Parts is left out where the daemon is of an older version.
+	Parts map[string]map[string]string `json:"parts,omitempty"`
 }
 
 type roleFacts struct {
@@ -59,7 +62,7 @@ func (d *daemon) facts(ctx context.Context) (*statusFacts, error) {
 	}
 	s := &statusFacts{
 		Version: status.Version, URL: status.URL, StateDir: status.StateDir, Processes: status.Processes,
-		Roles: map[string]roleFacts{}, Promises: map[string]promiseFacts{},
+		Roles: map[string]roleFacts{}, Promises: map[string]promiseFacts{}, Parts: status.Parts,
 	}
 	for _, name := range []string{"anchor", "keeper", "server"} {
 		s.Roles[name] = roleFacts{PID: status.Roles[name]}
@@ -81,6 +84,13 @@ func (s *statusFacts) print(inv *invocation) error {
 			text = fmt.Sprintf("pid %d", pid)
 		}
 		rows = append(rows, []string{name, text})
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Parts)) {
+		var facts []string
+		for _, fact := range slices.Sorted(maps.Keys(s.Parts[name])) {
+			facts = append(facts, fact+" "+s.Parts[name][fact])
+		}
+		rows = append(rows, []string{printable(name), printable(strings.Join(facts, ", "))})
 	}
 	first := len(rows)
 	names := slices.Sorted(maps.Keys(s.Promises))

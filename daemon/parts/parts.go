@@ -21,12 +21,17 @@
 package parts
 
 import (
+	"cmp"
+	"context"
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/host"
@@ -79,6 +84,38 @@ type Set struct {
 	Parts []part.Part
 	// Token returns the token of this moment: envd's POST /init may set one.
 	Token func() face.Token
+}
+
+// Status returns what the driver and the parts say of themselves, by name.
+func (s *Set) Status(ctx context.Context) map[string]map[string]string {
+	all := map[string]map[string]string{}
+	add := func(name string, facts map[string]string) {
+		if all[name] == nil {
+			all[name] = map[string]string{}
+		}
+		maps.Copy(all[name], facts)
+	}
+	add("driver", driverStatus(ctx, s.Driver))
+	for _, p := range s.Parts {
+		if r, ok := p.(part.Reporter); ok {
+			add(r.Name(), r.Status())
+		}
+	}
+	return all
+}
+
+func driverStatus(ctx context.Context, d driver.Driver) map[string]string {
+	can := d.Capabilities()
+	facts := map[string]string{"name": can.Name, "isolation": cmp.Or(strings.Join(can.Layers, " "), "none")}
+	if can.Snapshots {
+		facts["snapshots"] = "yes"
+	}
+	if boxes, err := d.List(ctx); err != nil {
+		facts["sandboxes"] = "not known: " + err.Error()
+	} else {
+		facts["sandboxes"] = strconv.Itoa(len(boxes))
+	}
+	return facts
 }
 
 // Open makes the driver and the parts. They do nothing until a server has them.

@@ -1,8 +1,12 @@
 package parts
 
 import (
+	"net"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/internal/fakeproc"
 )
 
@@ -14,5 +18,29 @@ func TestOpenRefusesWhatCannotWork(t *testing.T) {
 		if _, err := Open(c); err == nil {
 			t.Errorf("Open with %s succeeded", name)
 		}
+	}
+}
+
+func TestTheStatusSaysWhatEachPartIsDoing(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	set, err := Open(Config{Manager: fakeproc.New(t), StateDir: t.TempDir(), Distant: l, Domains: []string{"box.example"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := set.Driver.Create(t.Context(), driver.Spec{}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]map[string]string{
+		"driver":    {"name": "host", "isolation": "none", "sandboxes": "1"},
+		"envd":      {"version": "0.6.13", "streams": "0", "hosts": "49983-ID.box.example"},
+		"langsmith": {"connections": "0", "commands attached": "0"},
+		"distant":   {"address": l.Addr().String(), "connections": "0", "sessions": "0"},
+	}
+	if diff := cmp.Diff(want, set.Status(t.Context())); diff != "" {
+		t.Error(diff)
 	}
 }

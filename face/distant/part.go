@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"strconv"
+	"sync/atomic"
 
 	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/part"
@@ -22,12 +24,28 @@ type Service struct {
 	// included, that clients connect to; its mode is 0600.
 	Dir      string
 	Listener net.Listener
+
+	native atomic.Pointer[Native] // nil until Run has made it
 }
 
-var _ part.Runner = (*Service)(nil)
+var (
+	_ part.Runner   = (*Service)(nil)
+	_ part.Reporter = (*Service)(nil)
+)
 
 // Name implements [part.Part].
 func (s *Service) Name() string { return "distant" }
+
+// Status implements [part.Reporter].
+func (s *Service) Status() map[string]string {
+	connections, sessions := 0, 0
+	if n := s.native.Load(); n != nil {
+		n.mu.Lock()
+		connections, sessions = n.open, len(n.sessions)
+		n.mu.Unlock()
+	}
+	return map[string]string{"address": s.Listener.Addr().String(), "connections": strconv.Itoa(connections), "sessions": strconv.Itoa(sessions)}
+}
 
 // Run implements [part.Runner].
 func (s *Service) Run(ctx context.Context) error {
@@ -51,6 +69,7 @@ func (s *Service) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.native.Store(native)
 	path := filepath.Join(s.Dir, "uri")
 	if err := replace.File(path, []byte(URI(s.Listener.Addr(), key)+"\n"), 0o600); err != nil {
 		return fmt.Errorf("write the URI: %w", err)

@@ -3,9 +3,12 @@ package envd
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -116,6 +119,7 @@ func New(c Config) (*Face, error) {
 var (
 	_ part.Router   = (*Face)(nil)
 	_ part.Streamer = (*Face)(nil)
+	_ part.Reporter = (*Face)(nil)
 	_ io.Closer     = (*Face)(nil)
 )
 
@@ -209,6 +213,19 @@ func (f *Face) AccessToken() face.Token { return f.settings.get().AccessToken }
 
 // Streams implements [part.Streamer]: how many streams there are on connections that were taken over.
 func (f *Face) Streams() int { return int(f.taken.Load()) }
+
+// Status implements [part.Reporter].
+func (f *Face) Status() map[string]string {
+	facts := map[string]string{"version": f.version, "streams": strconv.Itoa(f.Streams())}
+	var hosts []string
+	for _, d := range f.sandboxes.Domains {
+		hosts = append(hosts, fmt.Sprintf("%d-ID.%s", port, d))
+	}
+	if len(hosts) > 0 {
+		facts["hosts"] = strings.Join(hosts, " ")
+	}
+	return facts
+}
 
 // Close ends the streams with "unavailable", so that clients connect again,
 // and returns when they have ended. Call it before or while the HTTP server

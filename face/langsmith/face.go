@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -38,6 +39,7 @@ const (
 
 // Config of the face. Driver is needed.
 type Config struct {
+	// Driver of the sandboxes. No two of their processes have one ID.
 	Driver driver.Driver
 	// Token returns the key that callers must show, as X-Api-Key or as a
 	// bearer token; nil, or a token that is not set: none.
@@ -172,6 +174,7 @@ func (f *Face) housekeep() {
 var (
 	_ part.Router   = (*Face)(nil)
 	_ part.Streamer = (*Face)(nil)
+	_ part.Reporter = (*Face)(nil)
 	_ io.Closer     = (*Face)(nil)
 )
 
@@ -258,6 +261,13 @@ func (f *Face) Streams() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.places
+}
+
+// Status implements [part.Reporter].
+func (f *Face) Status() map[string]string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return map[string]string{"connections": strconv.Itoa(f.places), "commands attached": strconv.Itoa(len(f.clients))}
 }
 
 // Close tells the clients that the server stops, and returns when their

@@ -68,7 +68,9 @@ type StatusResponse struct {
 	Roles     map[string]*Role `protobuf:"bytes,4,rep,name=roles,proto3" json:"roles,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Processes int64            `protobuf:"varint,5,opt,name=processes,proto3" json:"processes,omitempty"`
 	// What this machine allows, by name.
-	Promises      map[string]*Promise `protobuf:"bytes,6,rep,name=promises,proto3" json:"promises,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Promises map[string]*Promise `protobuf:"bytes,6,rep,name=promises,proto3" json:"promises,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// What the driver and the parts of the server say of themselves, by their names.
+	Parts         map[string]*PartStatus `protobuf:"bytes,7,rep,name=parts,proto3" json:"parts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -145,6 +147,58 @@ func (x *StatusResponse) GetPromises() map[string]*Promise {
 	return nil
 }
 
+func (x *StatusResponse) GetParts() map[string]*PartStatus {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+type PartStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A few words each, by name.
+	Facts         map[string]string `protobuf:"bytes,1,rep,name=facts,proto3" json:"facts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartStatus) Reset() {
+	*x = PartStatus{}
+	mi := &file_tend_v1_admin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartStatus) ProtoMessage() {}
+
+func (x *PartStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_admin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartStatus.ProtoReflect.Descriptor instead.
+func (*PartStatus) Descriptor() ([]byte, []int) {
+	return file_tend_v1_admin_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *PartStatus) GetFacts() map[string]string {
+	if x != nil {
+		return x.Facts
+	}
+	return nil
+}
+
 type Role struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pid           int64                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
@@ -154,7 +208,7 @@ type Role struct {
 
 func (x *Role) Reset() {
 	*x = Role{}
-	mi := &file_tend_v1_admin_proto_msgTypes[2]
+	mi := &file_tend_v1_admin_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -166,7 +220,7 @@ func (x *Role) String() string {
 func (*Role) ProtoMessage() {}
 
 func (x *Role) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_admin_proto_msgTypes[2]
+	mi := &file_tend_v1_admin_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -179,7 +233,7 @@ func (x *Role) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Role.ProtoReflect.Descriptor instead.
 func (*Role) Descriptor() ([]byte, []int) {
-	return file_tend_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_tend_v1_admin_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Role) GetPid() int64 {
@@ -201,7 +255,7 @@ type Promise struct {
 
 func (x *Promise) Reset() {
 	*x = Promise{}
-	mi := &file_tend_v1_admin_proto_msgTypes[3]
+	mi := &file_tend_v1_admin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -213,7 +267,7 @@ func (x *Promise) String() string {
 func (*Promise) ProtoMessage() {}
 
 func (x *Promise) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_admin_proto_msgTypes[3]
+	mi := &file_tend_v1_admin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -226,7 +280,7 @@ func (x *Promise) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Promise.ProtoReflect.Descriptor instead.
 func (*Promise) Descriptor() ([]byte, []int) {
-	return file_tend_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_tend_v1_admin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Promise) GetKept() bool {
@@ -257,7 +311,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_tend_v1_admin_proto_msgTypes[4]
+	mi := &file_tend_v1_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -269,7 +323,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_admin_proto_msgTypes[4]
+	mi := &file_tend_v1_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -282,7 +336,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_tend_v1_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *UpgradeRequest) GetServer() bool {
@@ -315,7 +369,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_tend_v1_admin_proto_msgTypes[5]
+	mi := &file_tend_v1_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -327,7 +381,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_admin_proto_msgTypes[5]
+	mi := &file_tend_v1_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -340,7 +394,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_tend_v1_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *UpgradeResponse) GetRoles() map[string]*Role {
@@ -360,7 +414,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_tend_v1_admin_proto_msgTypes[6]
+	mi := &file_tend_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -372,7 +426,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_admin_proto_msgTypes[6]
+	mi := &file_tend_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -385,7 +439,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_tend_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ShutdownRequest) GetKeep() bool {
@@ -403,7 +457,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_tend_v1_admin_proto_msgTypes[7]
+	mi := &file_tend_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -415,7 +469,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_admin_proto_msgTypes[7]
+	mi := &file_tend_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -428,7 +482,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_tend_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 var File_tend_v1_admin_proto protoreflect.FileDescriptor
@@ -436,21 +490,33 @@ var File_tend_v1_admin_proto protoreflect.FileDescriptor
 const file_tend_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"\x13tend/v1/admin.proto\x12\atend.v1\"\x0f\n" +
-	"\rStatusRequest\"\x8c\x03\n" +
+	"\rStatusRequest\"\x95\x04\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x10\n" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x12\x1b\n" +
 	"\tstate_dir\x18\x03 \x01(\tR\bstateDir\x128\n" +
 	"\x05roles\x18\x04 \x03(\v2\".tend.v1.StatusResponse.RolesEntryR\x05roles\x12\x1c\n" +
 	"\tprocesses\x18\x05 \x01(\x03R\tprocesses\x12A\n" +
-	"\bpromises\x18\x06 \x03(\v2%.tend.v1.StatusResponse.PromisesEntryR\bpromises\x1aG\n" +
+	"\bpromises\x18\x06 \x03(\v2%.tend.v1.StatusResponse.PromisesEntryR\bpromises\x128\n" +
+	"\x05parts\x18\a \x03(\v2\".tend.v1.StatusResponse.PartsEntryR\x05parts\x1aG\n" +
 	"\n" +
 	"RolesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12#\n" +
 	"\x05value\x18\x02 \x01(\v2\r.tend.v1.RoleR\x05value:\x028\x01\x1aM\n" +
 	"\rPromisesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12&\n" +
-	"\x05value\x18\x02 \x01(\v2\x10.tend.v1.PromiseR\x05value:\x028\x01\"\x18\n" +
+	"\x05value\x18\x02 \x01(\v2\x10.tend.v1.PromiseR\x05value:\x028\x01\x1aM\n" +
+	"\n" +
+	"PartsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
+	"\x05value\x18\x02 \x01(\v2\x13.tend.v1.PartStatusR\x05value:\x028\x01\"|\n" +
+	"\n" +
+	"PartStatus\x124\n" +
+	"\x05facts\x18\x01 \x03(\v2\x1e.tend.v1.PartStatus.FactsEntryR\x05facts\x1a8\n" +
+	"\n" +
+	"FactsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x18\n" +
 	"\x04Role\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x03R\x03pid\"5\n" +
 	"\aPromise\x12\x12\n" +
@@ -486,38 +552,44 @@ func file_tend_v1_admin_proto_rawDescGZIP() []byte {
 	return file_tend_v1_admin_proto_rawDescData
 }
 
-var file_tend_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_tend_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_tend_v1_admin_proto_goTypes = []any{
 	(*StatusRequest)(nil),    // 0: tend.v1.StatusRequest
 	(*StatusResponse)(nil),   // 1: tend.v1.StatusResponse
-	(*Role)(nil),             // 2: tend.v1.Role
-	(*Promise)(nil),          // 3: tend.v1.Promise
-	(*UpgradeRequest)(nil),   // 4: tend.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),  // 5: tend.v1.UpgradeResponse
-	(*ShutdownRequest)(nil),  // 6: tend.v1.ShutdownRequest
-	(*ShutdownResponse)(nil), // 7: tend.v1.ShutdownResponse
-	nil,                      // 8: tend.v1.StatusResponse.RolesEntry
-	nil,                      // 9: tend.v1.StatusResponse.PromisesEntry
-	nil,                      // 10: tend.v1.UpgradeResponse.RolesEntry
+	(*PartStatus)(nil),       // 2: tend.v1.PartStatus
+	(*Role)(nil),             // 3: tend.v1.Role
+	(*Promise)(nil),          // 4: tend.v1.Promise
+	(*UpgradeRequest)(nil),   // 5: tend.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),  // 6: tend.v1.UpgradeResponse
+	(*ShutdownRequest)(nil),  // 7: tend.v1.ShutdownRequest
+	(*ShutdownResponse)(nil), // 8: tend.v1.ShutdownResponse
+	nil,                      // 9: tend.v1.StatusResponse.RolesEntry
+	nil,                      // 10: tend.v1.StatusResponse.PromisesEntry
+	nil,                      // 11: tend.v1.StatusResponse.PartsEntry
+	nil,                      // 12: tend.v1.PartStatus.FactsEntry
+	nil,                      // 13: tend.v1.UpgradeResponse.RolesEntry
 }
 var file_tend_v1_admin_proto_depIdxs = []int32{
-	8,  // 0: tend.v1.StatusResponse.roles:type_name -> tend.v1.StatusResponse.RolesEntry
-	9,  // 1: tend.v1.StatusResponse.promises:type_name -> tend.v1.StatusResponse.PromisesEntry
-	10, // 2: tend.v1.UpgradeResponse.roles:type_name -> tend.v1.UpgradeResponse.RolesEntry
-	2,  // 3: tend.v1.StatusResponse.RolesEntry.value:type_name -> tend.v1.Role
-	3,  // 4: tend.v1.StatusResponse.PromisesEntry.value:type_name -> tend.v1.Promise
-	2,  // 5: tend.v1.UpgradeResponse.RolesEntry.value:type_name -> tend.v1.Role
-	0,  // 6: tend.v1.AdminService.Status:input_type -> tend.v1.StatusRequest
-	4,  // 7: tend.v1.AdminService.Upgrade:input_type -> tend.v1.UpgradeRequest
-	6,  // 8: tend.v1.AdminService.Shutdown:input_type -> tend.v1.ShutdownRequest
-	1,  // 9: tend.v1.AdminService.Status:output_type -> tend.v1.StatusResponse
-	5,  // 10: tend.v1.AdminService.Upgrade:output_type -> tend.v1.UpgradeResponse
-	7,  // 11: tend.v1.AdminService.Shutdown:output_type -> tend.v1.ShutdownResponse
-	9,  // [9:12] is the sub-list for method output_type
-	6,  // [6:9] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	9,  // 0: tend.v1.StatusResponse.roles:type_name -> tend.v1.StatusResponse.RolesEntry
+	10, // 1: tend.v1.StatusResponse.promises:type_name -> tend.v1.StatusResponse.PromisesEntry
+	11, // 2: tend.v1.StatusResponse.parts:type_name -> tend.v1.StatusResponse.PartsEntry
+	12, // 3: tend.v1.PartStatus.facts:type_name -> tend.v1.PartStatus.FactsEntry
+	13, // 4: tend.v1.UpgradeResponse.roles:type_name -> tend.v1.UpgradeResponse.RolesEntry
+	3,  // 5: tend.v1.StatusResponse.RolesEntry.value:type_name -> tend.v1.Role
+	4,  // 6: tend.v1.StatusResponse.PromisesEntry.value:type_name -> tend.v1.Promise
+	2,  // 7: tend.v1.StatusResponse.PartsEntry.value:type_name -> tend.v1.PartStatus
+	3,  // 8: tend.v1.UpgradeResponse.RolesEntry.value:type_name -> tend.v1.Role
+	0,  // 9: tend.v1.AdminService.Status:input_type -> tend.v1.StatusRequest
+	5,  // 10: tend.v1.AdminService.Upgrade:input_type -> tend.v1.UpgradeRequest
+	7,  // 11: tend.v1.AdminService.Shutdown:input_type -> tend.v1.ShutdownRequest
+	1,  // 12: tend.v1.AdminService.Status:output_type -> tend.v1.StatusResponse
+	6,  // 13: tend.v1.AdminService.Upgrade:output_type -> tend.v1.UpgradeResponse
+	8,  // 14: tend.v1.AdminService.Shutdown:output_type -> tend.v1.ShutdownResponse
+	12, // [12:15] is the sub-list for method output_type
+	9,  // [9:12] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_tend_v1_admin_proto_init() }
@@ -531,7 +603,7 @@ func file_tend_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tend_v1_admin_proto_rawDesc), len(file_tend_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
