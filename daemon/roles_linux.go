@@ -124,8 +124,8 @@ func (c roleCount) next(anchor, keeper, server int) roleCount {
 	return c
 }
 
-// shutdown begins the end of the daemon. This server is told to end while it
-// still answers.
+// shutdown begins the end of the daemon. The anchor asks this server
+// to end while it still answers.
 func (r *roles) shutdown(keep bool) error {
 	c, err := anchor.Dial(r.stateDir)
 	if err != nil {

@@ -19,7 +19,7 @@ type Driver interface {
 	Get(ctx context.Context, key string) (Sandbox, error)
 	// List returns all sandboxes, oldest first.
 	List(ctx context.Context) ([]Info, error)
-	// Capabilities tells what the driver does on this machine.
+	// Capabilities returns what the driver can do on this machine.
 	Capabilities() Capabilities
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ID names a sandbox for ever: a UUID in its usual form.
+// ID names one sandbox and is never used again: a UUID in its usual form.
 type ID string
 
 // NewID returns a random ID (version 4).
@@ -33,7 +33,7 @@ const (
 type Spec struct {
 	// Name is unique among the sandboxes. Empty: the driver makes one up. 1 to
 	// MaxName letters, digits, '.', '_' or '-', the first a letter or digit.
-	// Never in the form of an ID: those find one sandbox for ever.
+	// Never in the form of an ID: an ID finds its own sandbox and no other.
 	Name string
 	// Snapshot is the ID or name of the snapshot whose files it starts with.
 	Snapshot string
@@ -46,7 +46,7 @@ type Spec struct {
 	// this long; DeleteAfterStop destroys it this long after it was stopped.
 	// 0: never.
 	IdleTTL, DeleteAfterStop time.Duration
-	// Size is asked for; Info.Size tells what is enforced.
+	// Size is what the caller asks for; Info.Size is what the driver enforces.
 	Size Size
 	// Metadata is kept for the caller.
 	Metadata map[string]string

@@ -71,7 +71,7 @@ func WithCharge(ctx context.Context, c *Charge) context.Context {
 	return context.WithValue(ctx, chargeKey{}, c)
 }
 
-// Forget tells that the handler no longer needs what it has read: a stream that
+// Forget says that the handler no longer needs what it has read: a stream that
 // goes on for hours must not be charged for the request that began it.
 func Forget(ctx context.Context) {
 	if c, ok := ctx.Value(chargeKey{}).(*Charge); ok {

@@ -11,10 +11,10 @@ import (
 )
 
 // Guard refuses requests that a foreign web page could have made a browser
-// send. Without a token, whoever can reach the port can run programs; a page
-// can reach a loopback port in two ways, and both are closed here: by a
-// cross-site request (the Origin header tells), and by DNS rebinding, where
-// the page's own name is made to resolve to 127.0.0.1 (the Host header tells).
+// send. Without a token, everything that reaches the port can run programs. A page
+// can reach a loopback port in two ways, and both are closed here: by a cross-site
+// request (shown by the Origin header), and by DNS rebinding, where the page's own
+// name is made to resolve to 127.0.0.1 (shown by the Host header).
 //
 // The zero value guards every request.
 type Guard struct {

@@ -86,7 +86,7 @@ const promptRounds = 2
 // there is more to do, for the stream's own goroutine.
 func (p *pump) prompt() bool {
 	if !p.mu.TryLock() {
-		return false // it runs, and looks again when it is told so
+		return false // it runs, and looks again when it is notified
 	}
 	defer p.mu.Unlock()
 	if p.over {

@@ -30,7 +30,7 @@ type SpanSink interface {
 	WantsSpans() (max int, ok bool)
 }
 
-// Output tells where the bytes of an output event are, if not in its Data.
+// Output says where the bytes of an output event are, if not in its Data.
 type Output struct {
 	// Span is set if Span.File is not nil.
 	Span  process.Span

@@ -10,8 +10,8 @@
 //	Reporter              adds to `tend status`
 //	prometheus.Collector  adds to GET /-/metrics
 //
-// A method with a wrong signature is no ability, and nobody would miss it, so
-// each part states which it has:
+// The compiler does not report a method with a wrong signature; the part would only
+// lack that ability. So each part states which abilities it has:
 //
 //	var _ part.Router = (*Face)(nil)
 //
@@ -75,10 +75,10 @@ type Route struct {
 	// Pattern as http.ServeMux takes it: "GET /toy", "/toy.v1.Service/".
 	Pattern string
 	Handler http.Handler
-	// Access says who may call.
+	// Access says which callers are admitted.
 	Access Access
-	// Secret reports whether the request's path holds what only those know who
-	// may call. No foreign web page can make up such a path, so the guard against
+	// Secret reports whether the request's path holds a secret that only permitted
+	// callers know. No foreign web page can make up such a path, so the guard against
 	// them lets it pass. nil: no path does.
 	Secret func(path string) bool
 	// Body says what becomes of the body of a request; nil: [Fields].
@@ -87,9 +87,9 @@ type Route struct {
 	OwnDeadline bool
 }
 
-// Access says who may call a route. Whatever it says, a caller whom the kernel
-// knows as another user is refused while no token is needed, and so are foreign
-// web pages; see package server.
+// Access says which callers a route admits. While no token is needed, the server
+// also refuses callers that the kernel reports as another user, and foreign web
+// pages, whatever Access is; see package server.
 type Access int
 
 const (
@@ -97,7 +97,7 @@ const (
 	Bearer Access = iota
 	// Own: the part asks for its own kind of proof.
 	Own
-	// Open to all, for GET and HEAD alone: the answer tells nothing.
+	// Open to all, for GET and HEAD alone: the answer holds no facts.
 	Open
 )
 

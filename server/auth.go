@@ -54,12 +54,12 @@ func (s *Server) withPeer(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, p)
 }
 
-// admitsAll: whoever reaches a TCP port may ask, as a token decides, or the
-// operator wants it so.
+// admitsAll reports whether every user that reaches a TCP port may call: a token
+// decides, or the operator has asked for it.
 func (s *Server) admitsAll() bool { return s.cfg.Insecure || s.token().Set() }
 
 // Trusted reports whether a request came over a unix socket from the server's
-// own user or root, who need no token.
+// own user or root, which need no token.
 func Trusted(r *http.Request) bool {
 	p, ok := r.Context().Value(peerKey{}).(*peer)
 	return ok && p.unix && p.own()
@@ -88,7 +88,8 @@ func (s *Server) admit(next http.Handler) http.Handler {
 	})
 }
 
-// openTo: the route tells nothing, and needs no token where there is one.
+// openTo reports whether a route needs no token for this method: its answers hold no
+// facts.
 func (rt route) openTo(method string) bool {
 	return rt.Access == part.Open && (method == http.MethodGet || method == http.MethodHead)
 }
@@ -150,8 +151,8 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 	})
 }
 
-// hasSecret reports whether a part says that a path has a secret in it. Paths
-// that the mux is going to redirect have one, too, and match no route yet.
+// hasSecret reports whether a part says that a path holds a secret. Such a path may
+// match no route yet, where the mux is going to redirect it.
 func (s *Server) hasSecret(path string) bool {
 	for _, has := range s.secrets {
 		if has(path) {

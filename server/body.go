@@ -94,7 +94,7 @@ type pacedBody struct {
 	io.ReadCloser
 	kind    part.Body
 	packed  bool  // compressed
-	length  int64 // as the header tells; -1: not known
+	length  int64 // as the header says; -1: not known
 	charge  *face.Charge
 	rc      *http.ResponseController
 	pause   time.Duration
@@ -162,7 +162,7 @@ func (b *pacedBody) pay(n int64) error {
 }
 
 // isPacked reports whether the body is compressed, in one of the ways in which
-// Connect and gRPC tell it.
+// Connect and gRPC announce it.
 func isPacked(h http.Header) bool {
 	for _, name := range [...]string{"Content-Encoding", "Connect-Content-Encoding", "Grpc-Encoding"} {
 		if v := h.Get(name); v != "" && v != "identity" {

@@ -40,7 +40,7 @@ type pinger interface{ Ping(context.Context) error }
 
 // readyz: processes can be started and read. Asking for a process that cannot
 // exist costs next to nothing; the keeper is asked whether it is there. Nothing but
-// that is told: the probe is open to all.
+// that is reported: the probe is open to all.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()

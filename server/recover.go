@@ -22,7 +22,7 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 			s.metrics.Panicked()
 			s.log.Error("request panicked", slog.String("path", r.URL.Path), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 			// The answer may have begun, so nothing can be added to it: cutting
-			// it off is what tells the client that it is not whole.
+			// it off shows the client that it is not whole.
 			panic(http.ErrAbortHandler)
 		}()
 		next.ServeHTTP(w, r)

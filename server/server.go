@@ -63,8 +63,8 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Run serves until ctx ends, then drains: no new connections, streams are told
-// to go, running requests get Limits.Drain. It returns nil after that, or the
+// Run serves until ctx ends, then drains: no new connections, streams are
+// asked to end, running requests get Limits.Drain. It returns nil after that, or the
 // error of a listener or a part that broke. It may be called once.
 func (s *Server) Run(ctx context.Context) error {
 	// Requests outlive ctx by the time of the drain, and no longer.
@@ -203,7 +203,7 @@ func URL(a net.Addr) string {
 	return "http://" + net.JoinHostPort(host.String(), fmt.Sprint(tcp.Port))
 }
 
-// farewellTime bounds how long clients are told how their processes ended.
+// farewellTime bounds how long streams may take to report how their processes ended.
 const farewellTime = time.Second
 
 // farewell lets the streams end by themselves, with the ends of their

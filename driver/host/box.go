@@ -22,8 +22,8 @@ type box struct {
 	d  *Driver
 	id driver.ID
 
-	// starting is held for reading by starts; who ends the processes takes it
-	// once, so that no start is under way that they would not see.
+	// starting is held for reading by starts. The end of all processes locks it
+	// once, so that it misses no start that is under way.
 	starting sync.RWMutex
 
 	mu     sync.Mutex
@@ -56,7 +56,7 @@ func badUser(err error) error {
 	return &driver.InvalidError{Field: "run.user", Reason: fmt.Sprintf("cannot be used: %v", err)}
 }
 
-// user is who acts where a process names nobody. b.mu is held.
+// user returns the user of processes that name none. b.mu is held.
 func (b *box) user() string {
 	if b.rec.User != "" {
 		return b.rec.User

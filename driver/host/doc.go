@@ -8,9 +8,9 @@
 //	<dir>/<id>/box.json   what is known of the sandbox, replaced as a whole
 //	<dir>/<id>/work       its working directory
 //
-// A user other than the daemon's, who could not enter the daemon's directory,
-// is let pass to the sandbox's own by its access list (acl(5)), and act there:
-// the user of the sandbox, and each that a process names. Others stay outside.
+// A user other than the daemon's cannot enter the daemon's directory. Access lists
+// (acl(5)) let the user of the sandbox, and each user that a process names, pass to
+// the sandbox's own directory and act there. Others stay outside.
 // Where the filesystem keeps no such lists, the sandbox of another user works in
 // ~/.tend/boxes/<id> of that user.
 //

@@ -85,7 +85,7 @@ func Open(cfg Config) (*Driver, error) {
 	return d, nil
 }
 
-// add puts a box into the indexes. d.mu is held, or nobody knows d yet.
+// add puts a box into the indexes. d.mu is held, or d is not shared yet.
 func (d *Driver) add(b *box) {
 	d.boxes[b.rec.ID] = b
 	d.byName[b.rec.Name] = b
@@ -125,7 +125,7 @@ func (d *Driver) Create(_ context.Context, spec driver.Spec) (driver.Sandbox, er
 		d.mu.Unlock()
 		return nil, fmt.Errorf("%w: there are %d sandboxes, which is the limit", process.ErrLimit, MaxSandboxes)
 	}
-	b.mu.Lock() // whoever finds it waits until it is made
+	b.mu.Lock() // calls that find it wait until it is made
 	defer b.mu.Unlock()
 	d.add(b)
 	d.mu.Unlock()

@@ -104,7 +104,7 @@ func (s *scoped) List(ctx context.Context, f process.Filter) ([]process.Info, er
 	return s.inner.List(ctx, f)
 }
 
-// Watch tells of the processes of this sandbox.
+// Watch reports the events of the processes of this sandbox.
 func (s *scoped) Watch(ctx context.Context) (process.Watcher, error) {
 	// First the watch, then the list: nothing falls between.
 	w, err := s.inner.Watch(ctx)

@@ -31,7 +31,7 @@ type outlet interface {
 // remembers where input was meant to go. The native transport has it; a
 // connection of lines never repeats a request.
 type keyed interface {
-	// started tells of a new stream, before anything of it is sent.
+	// started is called with a new stream, before anything of it is sent.
 	started(st *stream, c call, own bool)
 	// inputAt returns which of the session's bytes for a process a request
 	// brings, and notes it if it comes for the first time. done: it was taken
@@ -41,7 +41,7 @@ type keyed interface {
 	// something before it was not either, or because the name of the writer was
 	// forgotten: written is what the process has of this session.
 	inputAnew(c call, id uint32, size int, written int64, forgotten bool) (inputPlace, error)
-	// watching and searching tell of what begins or ends.
+	// watching and searching are called with what begins or ends.
 	watching(w journal.Watch)
 	searching(s journal.Search)
 }
@@ -50,7 +50,7 @@ type keyed interface {
 type call struct {
 	origin origin
 	value  wire.Value
-	// key names the request for ever, if it may come again; else "".
+	// key names the request, if it may come again, and no other; else "".
 	key   string
 	frame uint64 // native: number of the frame it came in
 	index int    // in the packet
@@ -69,7 +69,7 @@ type client struct {
 	ctx context.Context
 
 	mu       sync.Mutex
-	attached context.Context    // guarded by mu; nil while nobody listens
+	attached context.Context    // guarded by mu; nil while no client is connected
 	streams  map[uint32]*stream // guarded by mu; those spawned here, by their number
 	sources  map[source]bool    // guarded by mu; value: its run has not returned
 	lanes    map[uint32]*lane   // guarded by mu; see ticket

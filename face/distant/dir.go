@@ -53,7 +53,7 @@ func (m dirMessage) put(w wire.Writer) {
 	w.EndObject()
 }
 
-// maxDirErrors bounds the errors that a listing tells.
+// maxDirErrors bounds the errors that a listing reports.
 const maxDirErrors = 1000
 
 // listing is one call of dir_read.
@@ -103,7 +103,7 @@ func (r *fileRequest) readDir() (message, error) {
 	return l.out, nil
 }
 
-// walk lists a directory. What is in directories that cannot be read is told
+// walk lists a directory. What is in directories that cannot be read is reported
 // among the errors, but for the first.
 func (l *listing) walk(dir string, depth int) error {
 	children, err := l.a.Names(dir)

@@ -16,7 +16,7 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// protocolVersion is told to clients; those of 0.20 refuse any other minor.
+// protocolVersion is sent to clients; those of 0.20 refuse any other minor.
 const protocolVersion = "0.20.0"
 
 // drainAfterExit is how long proc_done waits for more output once the leader
@@ -35,12 +35,12 @@ type Config struct {
 	Environ []string
 	// User of processes and files. Empty: the sandbox's own.
 	User string
-	// Shell is told in system_info. Empty: /bin/sh.
+	// Shell is sent in system_info. Empty: /bin/sh.
 	Shell string
 	// Remote: the processes run on another machine. File requests are refused,
 	// and without Dir the other machine's defaults hold.
 	Remote bool
-	// Version is told as server_version if it is a semantic one.
+	// Version is sent as server_version if it is a semantic one.
 	Version string
 	// Log gets one line for each connection that was refused. nil: none.
 	Log *slog.Logger

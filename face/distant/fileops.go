@@ -121,7 +121,7 @@ func (r *fileRequest) append() (message, error) {
 }
 
 // needParent refuses a path whose directory is missing: the original makes
-// directories only where it is told to.
+// directories only where the request asks for it.
 func (r *fileRequest) needParent(path string) error {
 	abs, err := r.fs.Resolve(path)
 	if err != nil {

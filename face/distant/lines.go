@@ -180,7 +180,7 @@ func (l *lines) take(ctx context.Context, line []byte) {
 	})
 }
 
-// linePacket tells the shapes apart: a line is an envelope when it has a string
+// linePacket decides which shape a line has: a line is an envelope when it has a string
 // id and a payload. With an error the packet has its origin alone.
 func linePacket(v wire.Value) (*packet, error) {
 	fields, err := v.Object()

@@ -43,7 +43,7 @@ type doneMessage struct {
 	exit *process.Exit // nil: not known
 }
 
-// put tells the code as a shell would; of an end that nobody saw there is none.
+// put writes the code as a shell would; an end that was not seen has none.
 func (m doneMessage) put(w wire.Writer) {
 	code := -1
 	switch {

@@ -64,8 +64,8 @@ type Native struct {
 	since    time.Time           // guarded by mu; when open became 0
 }
 
-// NewNative makes the directory and removes the sessions that nobody came back
-// for. Close it at the end.
+// NewNative makes the directory and removes the sessions whose clients did not
+// come back. Close it at the end.
 func NewNative(c NativeConfig) (*Native, error) {
 	if c.Keep <= 0 {
 		c.Keep = keepSessions

@@ -49,7 +49,7 @@ func (c *client) procSpawn(ctx context.Context, call call, f *fields) (message, 
 	return c.follow(st, call, true)
 }
 
-// follow makes st a source that begins once its number is told.
+// follow makes st a source that begins once its number is sent.
 func (c *client) follow(st *stream, call call, own bool) (message, func(), error) {
 	c.mu.Lock()
 	c.slots++

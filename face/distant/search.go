@@ -203,7 +203,7 @@ func (r *fileRequest) cancelSearch() (message, error) {
 	return okMessage{}, nil
 }
 
-// endSearches tells the client of searches that ended with a server.
+// endSearches reports to the client the searches that ended with a server.
 func (c *client) endSearches(searches map[uint32]journal.Search) {
 	for id, js := range searches {
 		results := make(chan message)

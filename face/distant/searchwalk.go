@@ -167,7 +167,7 @@ func (s *searcher) look(path string, mode fs.FileMode) error {
 	return nil
 }
 
-// maxSubmatches bounds the places that are told of one line.
+// maxSubmatches bounds the places that are reported of one line.
 const maxSubmatches = 1000
 
 func submatches(re *pattern.Regexp, b []byte) []submatch {

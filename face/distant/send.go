@@ -19,7 +19,7 @@ var (
 	// errLog: the journal cannot be written. The session could not be resumed
 	// honestly, so it ends; its processes go on.
 	errLog = errors.New("the journal of the session cannot be written")
-	// errAway: nobody is connected.
+	// errAway: no client is connected.
 	errAway = errors.New("the client is not connected")
 )
 

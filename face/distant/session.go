@@ -34,16 +34,16 @@ type session struct {
 
 	send sync.Mutex   // held while a frame is numbered and written
 	conn *secure.Conn // guarded by send; nil: frames are only noted
-	// now is conn for those who prepare a frame before they take the lock.
+	// now is conn for goroutines that prepare a frame before they take the lock.
 	now atomic.Pointer[secure.Conn]
 
 	journal sync.Mutex
 	log     *journal.Log // guarded by journal
 	closed  bool         // guarded by journal
 
-	// What follows belongs to whoever holds serving.
+	// What follows is guarded by serving.
 	received uint64 // frames read
-	// answered tells which requests had their answer when the session was
+	// answered says which requests had their answer when the session was
 	// loaded: they are not done again when the client repeats them.
 	answered    func(uint64) bool
 	unconfirmed []byte // a password that is good once a frame has come
@@ -70,7 +70,7 @@ func (s *session) restore(ctx context.Context) {
 	old := journal.State{Answered: upTo, Above: above}
 	s.answered = old.WasAnswered
 	for slot, js := range state.Streams {
-		// A stream whose number was never told begins anew with its request.
+		// A stream whose number was never sent begins anew with its request.
 		if js.Done > 0 || !state.WasAnswered(js.Request) {
 			continue
 		}
@@ -115,7 +115,7 @@ func (s *session) hangUp() {
 }
 
 // serve serves a connection until it ends. One that is served already ends
-// first: whoever has the password is the client.
+// first: the caller that has the password is the client.
 func (s *session) serve(conn *secure.Conn, r *resumption) {
 	ctx, cancel := context.WithCancel(s.native.ctx)
 	defer cancel()

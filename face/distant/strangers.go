@@ -49,7 +49,7 @@ func (l *strangers) enter(nc net.Conn) *stranger {
 	return s
 }
 
-// least is whom to drop. l.mu is held.
+// least returns the caller to drop. l.mu is held.
 func (l *strangers) least() int {
 	from := map[string]int{}
 	come := make([]int32, len(l.all))

@@ -114,7 +114,7 @@ func (s *sink) Flush() error     { return nil } // every message is sent at once
 func (s *sink) Keepalive() error { return nil }
 
 // errFreed: retention freed bytes while they were being copied. The reader
-// tells the gap when it is opened again.
+// reports the gap when it is opened again.
 var errFreed = errors.New("output was freed by retention while it was being sent")
 
 // chunkInto copies the bytes of an output event to b, which has room for

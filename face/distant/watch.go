@@ -53,12 +53,12 @@ func (m changedMessage) put(w wire.Writer) {
 	w.EndObject()
 }
 
-// watch tells the changes of one path. It is a [source].
+// watch reports the changes of one path. It is a [source].
 type watch struct {
 	path   string // absolute
 	only   string // a file's name in the directory that is watched; "": all
 	origin origin
-	kinds  []string // that are told; empty: all
+	kinds  []string // that are reported; empty: all
 	files  files.Watcher
 	// pending are messages that were taken and not sent yet. They belong to
 	// the run.
@@ -212,7 +212,7 @@ func (c *client) unwatched(w *watch) {
 }
 
 // rewatch takes the watches of a journal up again. What changed meanwhile is
-// not known, and the client is told so.
+// not known, and the client gets an error.
 func (c *client) rewatch(watches map[string]journal.Watch) {
 	if c.face.fs == nil {
 		return

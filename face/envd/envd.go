@@ -23,8 +23,8 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// compatVersion is the version of the original whose behaviour is served. It
-// is told in X-Envd-Version.
+// compatVersion is the version of the original whose behaviour is served, as
+// X-Envd-Version says.
 const compatVersion = "0.6.13"
 
 // maxMessage bounds one message from a client in bytes.
@@ -62,7 +62,7 @@ type Config struct {
 	BodyTimeout time.Duration
 	// AfterHangup is how long a process that does not read has for the input of
 	// a StreamInput whose client has left. What it has not taken then is
-	// dropped: nobody was told that it was taken. 0: 10 s.
+	// dropped: no client was told that it was accepted. 0: 10 s.
 	AfterHangup time.Duration
 	// Version in X-Envd-Version. Empty: that of the original described by
 	// docs/protocols/envd.md.
@@ -164,8 +164,8 @@ func bodyOf(path string) part.Body {
 }
 
 // crossOrigin answers browsers as the original does (envd.md §1): any origin, any
-// header, and preflights end here with 204. The guard decides before it who is let
-// in.
+// header, and preflights end here with 204. The guard stands before it and decides
+// which pages may call.
 var crossOrigin = cors.New(cors.Options{
 	AllowedOrigins: []string{"*"},
 	AllowedMethods: []string{"HEAD", "GET", "POST", "PUT", "PATCH", "DELETE"},

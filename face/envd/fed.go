@@ -24,7 +24,7 @@ func (c *fedProcesses) at(sel *pb.ProcessSelector) *atomic.Pointer[fedProcess] {
 }
 
 // fedBefore returns the process with this pid if it is remembered, else nil.
-// It may have ended since; a write to it tells.
+// It may have ended since; a write to it then fails.
 func (f *Face) fedBefore(ctx context.Context, sel *pb.ProcessSelector) *target {
 	known := f.fed.at(sel).Load()
 	if known == nil || sel.GetPid() == 0 {

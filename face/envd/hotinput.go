@@ -94,7 +94,7 @@ func (f *Face) serveStreamInput(w http.ResponseWriter, r *http.Request) {
 	defer stop()
 	rc := http.NewResponseController(w)
 	// Half duplex, net/http reads on to the end of the body before it sends a
-	// response: an error would be told to nobody who has not finished sending.
+	// response: a client that has not finished sending would get no error.
 	_ = rc.EnableFullDuplex() // HTTP/2 is so always
 	defer endReadsWith(ctx, rc)()
 	err := wireErr(f.guarded(ctx, func() error { return f.readInput(ctx, r.Body, c) }))

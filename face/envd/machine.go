@@ -30,7 +30,7 @@ type sample struct {
 	DiskTotal   uint64  `json:"disk_total"`
 }
 
-// sample reads what this system tells; what it does not tell stays 0.
+// sample reads what this system reports; what it does not report stays 0.
 func (m *machine) sample() sample {
 	s := sample{TS: time.Now().Unix(), CPUCount: runtime.NumCPU()}
 	readMemory(&s)

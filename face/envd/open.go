@@ -75,7 +75,7 @@ func (o *opened) timedOut(exit *process.Exit) bool {
 	return o.lifetime && exit != nil && exit.Cause == process.CauseTimeout
 }
 
-// setHeaders tells what a client needs to read on elsewhere or later.
+// setHeaders sets what a client needs to read on elsewhere or later.
 func setHeaders(h http.Header, o *opened) {
 	h[headerID] = []string{string(o.proc.ID())}
 	if o.offset != "" {

@@ -26,9 +26,9 @@ const (
 	// headerSignal on SendSignal names any signal, in place of the message's.
 	headerSignal = "Tend-Signal"
 	// headerID on Start chooses the process's ID, which makes Start safe to
-	// repeat; in the responses of Start and Connect it tells the ID.
+	// repeat; in the responses of Start and Connect it is the ID.
 	headerID = "Tend-Id"
-	// headerOffset in the response of Connect tells where each stream starts.
+	// headerOffset in the response of Connect says where each stream starts.
 	headerOffset = "Tend-Offset"
 )
 

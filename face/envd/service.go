@@ -15,8 +15,8 @@ import (
 // ordinary clients send, but for List, takes the hot path and does not come here.
 type service struct{ f *Face }
 
-// List returns the live processes of the sandbox, whoever started them, with the configuration as it
-// was given.
+// List returns the live processes of the sandbox, those of all protocols, with the
+// configuration as it was given.
 func (s *service) List(ctx context.Context, _ *connect.Request[pb.ListRequest]) (*connect.Response[pb.ListResponse], error) {
 	infos, err := s.f.in(ctx).Processes().List(ctx, process.Filter{Live: true})
 	if err != nil {

@@ -92,7 +92,7 @@ func (s *frameSink) Event(ev process.Event, out face.Output) error {
 	case process.EventGap:
 		return gapError(ev.Gap)
 	case process.EventExited:
-		s.exit = ev.Exit // told when the output after it has been sent
+		s.exit = ev.Exit // sent after the output behind it
 	}
 	return nil
 }

@@ -182,7 +182,7 @@ func (f *Face) startInstead(ctx context.Context, spec process.Spec, given, argv 
 	return p, wrapStart(err)
 }
 
-// configOf tells how a process was asked for, as it was given.
+// configOf returns the configuration of a process as the request gave it.
 func configOf(info *process.Info) *pb.ProcessConfig {
 	spec := &info.Spec
 	argv := spec.Argv

@@ -171,7 +171,7 @@ func (f *Face) refuse(w http.ResponseWriter, c codec, e *connect.Error) {
 		f.log.Warn("request failed", "face", "envd", "code", e.Code().String(), "err", e)
 	}
 	w.Header().Set("Content-Type", c.contentType())
-	// Writes fail when the client has left; nobody is there to be told.
+	// Writes fail when the client has left.
 	if c == codecLines {
 		w.WriteHeader(statusOf(e.Code()))
 		text, _ := unaryErrorText(e)

@@ -24,10 +24,10 @@ type accountKey struct{}
 
 // authenticate resolves the user of the Authorization header in front of
 // every path; an unknown one is refused everywhere (envd.md §3.1). The
-// password is ignored: the name says for whom to act, the access token who
-// may ask. Any other scheme than Basic counts as no user. Deliberately unlike
+// password is ignored: the name is the user to act for, and the access token shows
+// that the caller may. Any other scheme than Basic counts as no user. Deliberately unlike
 // the original, a Basic header that names nobody is refused: what was meant for
-// one user must not run as the default one, who is often root.
+// one user must not run as the default one, which is often root.
 func (f *Face) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, _, ok := r.BasicAuth()
@@ -43,7 +43,7 @@ func (f *Face) authenticate(next http.Handler) http.Handler {
 		a, err := f.lookup(r.Context(), name)
 		if err != nil {
 			refusal := connect.NewError(connect.CodeUnauthenticated, fmt.Errorf("invalid username: '%s'", name))
-			// The client has left if this fails; nobody is there to be told.
+			// This fails when the client has left.
 			_ = f.errors.Write(w, r, refusal)
 			return
 		}

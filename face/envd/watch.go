@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// hangups tells the streams on taken-over connections that their client has
+// hangups notifies the streams on taken-over connections when their client has
 // left. net/http keeps a goroutine for this on each connection; here one
 // goroutine does it for all.
 type hangups struct {

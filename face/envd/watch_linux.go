@@ -9,7 +9,7 @@ import (
 )
 
 // poller waits for the peers' hang-ups in an epoll set of its own, apart from
-// the runtime's, which does not tell a hang-up without reading.
+// the runtime's, which does not report a hang-up without a read.
 type poller struct {
 	epoll int
 	wake  int // eventfd

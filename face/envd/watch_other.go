@@ -8,7 +8,7 @@ import (
 )
 
 // poller exists on Linux only. Elsewhere connections are not taken over, and
-// net/http tells when a client leaves.
+// net/http reports when a client leaves.
 type poller struct{}
 
 func (*poller) start(*hangups) error       { return errors.ErrUnsupported }

@@ -27,7 +27,7 @@ func number(q url.Values, name string, least int) (n int, given bool, err error)
 	return n, true, nil
 }
 
-// listBoxes tells all boxes, or a page of those that the query asks for. The
+// listBoxes returns all boxes, or a page of those that the query asks for. The
 // SDKs of old read "sandboxes", the generated clients read "items".
 func (f *Face) listBoxes(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
@@ -111,7 +111,7 @@ func sortBoxes(infos []driver.Info, q url.Values) error {
 	}
 	var compare func(a, b driver.Info) int
 	switch by := q.Get("sort_by"); by {
-	case "", "created_at": // as the driver tells them
+	case "", "created_at": // as the driver lists them
 		compare = func(a, b driver.Info) int { return a.Created.Compare(b.Created) }
 	case "name":
 		compare = func(a, b driver.Info) int { return cmp.Compare(a.Name, b.Name) }

@@ -40,7 +40,7 @@ const (
 	kindInternal     = "InternalError"
 )
 
-// problem is an error as the wire tells it.
+// problem is an error in the form of the wire.
 type problem struct {
 	status int // of HTTP
 	kind   string
@@ -103,7 +103,7 @@ func problemOf(err error) problem {
 	return problem{http.StatusInternalServerError, kindInternal, text}
 }
 
-// problemError is an error that knows how the wire tells it.
+// problemError is an error that has its form on the wire.
 type problemError struct{ problem }
 
 func (e *problemError) Error() string { return e.text }
@@ -145,7 +145,7 @@ func (f *Face) refuseFile(w http.ResponseWriter, kind string, err error) {
 func writeError(w http.ResponseWriter, status int, kind, text string) {
 	body := map[string]any{"detail": map[string]string{"error": kind, "message": strings.ToValidUTF8(text, "\uFFFD")}}
 	if status == http.StatusUnprocessableEntity {
-		// 422 is a list of fields, as FastAPI tells it.
+		// 422 is a list of fields, as FastAPI sends it.
 		field, _, _ := strings.Cut(text, " ")
 		body = map[string]any{"detail": []any{map[string]any{"loc": []string{"body", field}, "msg": text, "type": "value_error"}}}
 	}

@@ -22,7 +22,7 @@ type commandTimeout struct{ text string }
 
 func (e *commandTimeout) Error() string { return e.text }
 
-// commandLost: nobody saw the command end.
+// commandLost: the end of the command was not seen.
 type commandLost struct{}
 
 func (commandLost) Error() string {
@@ -97,7 +97,7 @@ func (f *Face) find(ctx context.Context, box driver.Sandbox, info *driver.Info, 
 }
 
 // endError is the error that the end of a command is, if it is one: a timeout
-// is told as an error, also each time it is told again.
+// is sent as an error, also each time it is sent again.
 func endError(e *process.Exit) error {
 	switch {
 	case e.Cause == process.CauseTimeout:

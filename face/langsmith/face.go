@@ -270,7 +270,7 @@ func (f *Face) Status() map[string]string {
 	return map[string]string{"connections": strconv.Itoa(f.places), "commands attached": strconv.Itoa(len(f.clients))}
 }
 
-// Close tells the clients that the server stops, and returns when their
+// Close notifies the clients that the server stops, and returns when their
 // connections have ended. The commands go on.
 func (f *Face) Close() error {
 	f.mu.Lock()

@@ -119,7 +119,7 @@ func (f *Face) openPage(w http.ResponseWriter, r *http.Request, v *visit, g *gra
 }
 
 // allowPage answers the question that a browser asks before a page without an
-// origin may send a request: whoever knows the path may.
+// origin may send a request: every caller that knows the path may.
 func allowPage(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")

@@ -374,7 +374,7 @@ func (s *session) read() {
 		case err == nil:
 			continue
 		case errors.As(err, &bad):
-			s.cancel(bad) // the writer tells it
+			s.cancel(bad) // the writer sends it
 		default:
 			s.cancel(errClientLeft)
 		}
@@ -411,7 +411,7 @@ func (s *session) act(m *message) error {
 	return nil
 }
 
-// fail tells an error as the last frame and closes.
+// fail sends an error as the last frame and closes.
 func (s *session) fail(err error) {
 	if s.ctx.Err() != nil {
 		err = context.Cause(s.ctx)

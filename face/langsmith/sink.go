@@ -61,7 +61,7 @@ func (s *sink) Event(ev process.Event, _ face.Output) error {
 	case process.EventGap:
 		return s.gap(ev.Gap)
 	case process.EventExited:
-		s.exit = ev.Exit // told when the output behind it was sent
+		s.exit = ev.Exit // sent after the output behind it
 	}
 	return nil
 }

@@ -131,7 +131,7 @@ func (f *Face) streamEvents(w http.ResponseWriter, r *http.Request, p process.Pr
 type eventSink struct {
 	w       http.ResponseWriter
 	flusher *http.ResponseController
-	skip    [4]int64 // raw offsets before which nothing is told
+	skip    [4]int64 // raw offsets before which nothing is sent
 	at      [4]int64 // raw offsets behind what was read
 	exit    *process.Exit
 	buf     []byte
@@ -184,12 +184,12 @@ func (s *eventSink) Event(ev process.Event, _ face.Output) error {
 	case process.EventGap:
 		return &gapError{ev.Gap.Stream, ev.Gap.From, ev.Gap.To}
 	case process.EventExited:
-		s.exit = ev.Exit // told when the output behind it was sent
+		s.exit = ev.Exit // sent after the output behind it
 	}
 	return nil
 }
 
-// finish tells how the command ended.
+// finish sends how the command ended.
 func (s *eventSink) finish(command string) error {
 	if s.exit == nil {
 		return &commandNotFound{command} // removed while it was read
@@ -206,7 +206,7 @@ func (s *eventSink) finish(command string) error {
 	return err
 }
 
-// fail tells an error as the last event.
+// fail sends an error as the last event.
 func (s *eventSink) fail(kind, text string) {
 	err := s.event("error", func(b []byte) []byte {
 		b = append(b, `"error_type":`...)

@@ -11,7 +11,7 @@
 // for three heartbeats may take the connection for dead.
 //
 // The offset -1 ("now") of Read is resolved before the reader is opened and
-// told in the hello, so that a client that loses the stream can come back to
+// sent in the hello, so that a client that loses the stream can come back to
 // where it began.
 //
 // # Limits

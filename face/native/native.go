@@ -37,7 +37,7 @@ type Config struct {
 	Admin Admin
 	// Instance names this run of the server. Version is that of the program.
 	Instance, Version string
-	// Held: the listening sockets outlive this server. Clients are told, and
+	// Held: the listening sockets outlive this server. Clients learn it, and
 	// come back at once when it dies.
 	Held bool
 	// Heartbeat is the longest silence of a stream. 0: 15 s.

@@ -11,7 +11,7 @@ import (
 // State is what the records of a session come to.
 type State struct {
 	ID uint32
-	// Nonce makes the names of this session's processes unique for ever: IDs
+	// Nonce makes the names of this session's processes unique at all times: IDs
 	// come again.
 	Nonce string
 	// OTPs are the one-time passwords that are good now, oldest first.
@@ -80,7 +80,7 @@ func (w *Write) Before(request uint64, index uint32) bool {
 type Watch struct {
 	Path, Origin string
 	Recursive    bool     `json:",omitempty"`
-	Kinds        []string `json:",omitempty"` // that are told; empty: all
+	Kinds        []string `json:",omitempty"` // that are reported; empty: all
 	Removed      bool     `json:",omitempty"`
 }
 

@@ -25,8 +25,8 @@ const (
 	ConnectReceived = 4
 )
 
-// Authenticate tells the client its id and asks for the key. It reports
-// [ErrKey] if the key is wrong, and tells the client nothing, as the original.
+// Authenticate sends the client its id and asks for the key. It returns [ErrKey] if
+// the key is wrong, and then sends the client nothing, as the original.
 func (c *Conn) Authenticate(id uint32, key Key) error {
 	w := wire.NewPack(nil)
 	w.Uint(uint64(id))

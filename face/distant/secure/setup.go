@@ -9,7 +9,7 @@ import (
 	"github.com/tend-run/tend/face/distant/wire"
 )
 
-// Version is the version of the protocol that is told and asked for.
+// Version is the version of the protocol that both sides send and expect.
 var Version = [3]uint64{0, 20, 0}
 
 const cipherName = "XChaCha20Poly1305"
@@ -147,7 +147,7 @@ func (h Hello) message() []byte {
 	return w.Buffer()
 }
 
-// Stats are the counters that both sides tell when they resume: frames sent
+// Stats are the counters that both sides send when they resume: frames sent
 // and received since the connection began, and how many of the sent ones could
 // be sent again.
 type Stats struct{ Sent, Received, Available uint64 }

@@ -66,7 +66,7 @@ type Value interface {
 	// Object returns at most MaxItems entries of a map with string keys, in
 	// their order. A key that comes twice is an error.
 	Object() ([]Field, error)
-	// IsArray and IsObject tell without decoding.
+	// IsArray and IsObject answer without decoding.
 	IsArray() bool
 	IsObject() bool
 }

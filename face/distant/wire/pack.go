@@ -40,7 +40,7 @@ const (
 var packNames = [...]string{"nil", "a boolean", "an integer", "an integer", "a float", "a string", "bytes", "an array", "a map", "an extension"}
 
 // packHead reads the first bytes of a value: its kind, the length of the head,
-// and what the head tells: a number, or how many bytes or values follow.
+// and what the head says: a number, or how many bytes or values follow.
 func packHead(b []byte) (kind packKind, head int, n uint64, err error) {
 	if len(b) == 0 {
 		return 0, 0, 0, malformed("breaks off")

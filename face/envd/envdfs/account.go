@@ -13,8 +13,8 @@ import (
 	"github.com/tend-run/tend/files"
 )
 
-// fsFor returns the file system as the user sees it whom a REST request
-// names; "" is the default user.
+// fsFor returns the files for the user that a REST request names; "" is the default
+// user.
 func (f *Face) fsFor(ctx context.Context, name string) (driver.Files, *failure) {
 	if name == "" {
 		name = f.cfg.DefaultUser(ctx)
@@ -31,7 +31,7 @@ func (f *Face) fsFor(ctx context.Context, name string) (driver.Files, *failure) 
 
 // fsOf does the same for a call of the service, which names the user in the
 // Authorization header. Any other scheme than Basic counts as no user; a Basic
-// header that names nobody is refused.
+// header without a user is refused.
 func (f *Face) fsOf(ctx context.Context, h http.Header) (driver.Files, error) {
 	name, _, named := (&http.Request{Header: h}).BasicAuth()
 	text := "invalid username: '%.64s'"

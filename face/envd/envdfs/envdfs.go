@@ -41,7 +41,7 @@ type Config struct {
 	MaxEvents int
 	// Options go to the connect handlers, after those of this package.
 	Options []connect.HandlerOption
-	// Log gets what no client is told; nil: nothing is logged.
+	// Log gets what no client gets; nil: nothing is logged.
 	Log *slog.Logger
 }
 

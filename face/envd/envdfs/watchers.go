@@ -87,7 +87,7 @@ func (ws *watchers) expire(id string) {
 	ws.mu.Unlock()
 	if ok {
 		defer ws.ending.Done()
-		// There is nobody left to be told.
+		// No client is left to answer.
 		_ = w.watch.Close()
 	}
 }

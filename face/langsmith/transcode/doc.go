@@ -17,7 +17,7 @@
 // until more bytes come or the stream ends.
 //
 // These rules are part of the wire protocol: clients resume by text offsets,
-// also at another server than the one that told them. Do not change them.
+// also at another server than the one that sent them. Do not change them.
 //
 // # The map
 //

@@ -160,7 +160,7 @@ func (m *Map) locate(want int64, of func(Point) int64, src Source) (Point, error
 		return Point{}, err
 	}
 	if base > from.Raw {
-		// What was replaced in the freed part is told by the end alone.
+		// Only the end says what was replaced in the freed part.
 		w.at += int(min(base, to.Raw) - from.Raw)
 		w.at += continuations(w.raw[w.at:])
 		end := len(w.raw) - w.behind
