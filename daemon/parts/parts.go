@@ -118,18 +118,25 @@ func driverStatus(ctx context.Context, d driver.Driver) map[string]string {
 	return facts
 }
 
+// openDriver returns the driver of the sandboxes, and where requests go that name
+// none of them.
+func openDriver(c *Config) (driver.Driver, driver.Access, error) {
+	d, err := host.Open(host.Config{
+		Dir: filepath.Join(c.StateDir, "boxes"), Top: c.StateDir, Manager: c.Manager, DefaultUser: c.DefaultUser, Log: c.Log,
+	})
+	return d, host.NewMachine(c.Manager), err
+}
+
 // Open makes the driver and the parts. They do nothing until a server has them.
 func Open(c Config) (*Set, error) {
 	if c.Manager == nil || c.StateDir == "" {
 		return nil, errors.New("parts: a manager and a state directory are needed")
 	}
-	boxes, err := host.Open(host.Config{
-		Dir: filepath.Join(c.StateDir, "boxes"), Top: c.StateDir, Manager: c.Manager, DefaultUser: c.DefaultUser, Log: c.Log,
-	})
+	boxes, machine, err := openDriver(&c)
 	if err != nil {
 		return nil, err
 	}
-	machine := host.NewMachine(c.Manager)
+	sandboxes := &route.Router{Driver: boxes, Default: machine, Domains: c.Domains}
 	api, err := native.New(native.Config{
 		Manager: c.Manager, Admin: c.Admin, Instance: rand.Text(), Version: c.Version, Held: c.Held,
 	})
@@ -137,8 +144,7 @@ func Open(c Config) (*Set, error) {
 		return nil, err
 	}
 	processes, err := envd.New(envd.Config{
-		Sandboxes:   &route.Router{Driver: boxes, Default: machine, Domains: c.Domains},
-		DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
+		Sandboxes: sandboxes, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		Token: c.Token, Guard: face.Guard{Domains: c.Domains, Off: c.Insecure}, Store: settingsIn(c.StateDir), Log: c.Log,
 	})
 	if err != nil {
@@ -147,14 +153,14 @@ func Open(c Config) (*Set, error) {
 	files := envdfs.New(envdfs.Config{
 		Token: processes.AccessToken, Wrap: processes.Wrap, Files: processes.Files, DefaultUser: processes.DefaultUser, Log: c.Log,
 	})
-	sandboxes, err := langsmith.New(langsmith.Config{
+	control, err := langsmith.New(langsmith.Config{
 		Driver: boxes, Token: processes.AccessToken, Trusted: c.Trusted,
 		Dir: filepath.Join(c.StateDir, "langsmith"), Budget: c.Budget, Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	set := &Set{Driver: boxes, Parts: []part.Part{api, sandboxes, processes, files}, Token: processes.AccessToken}
+	set := &Set{Driver: boxes, Parts: []part.Part{api, control, processes, files}, Token: processes.AccessToken}
 	if c.Distant != nil {
 		set.Parts = append(set.Parts, &distant.Service{
 			Config: distant.Config{Sandbox: machine, Dir: c.DefaultWorkdir, User: c.DefaultUser, Version: c.Version, Log: c.Log},
