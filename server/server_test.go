@@ -71,7 +71,7 @@ func assemble(t *testing.T, dir string, cfg Config) *Server {
 	t.Helper()
 	cfg.Metrics = metrics.New(metrics.Config{Manager: cfg.Manager, Version: cfg.Version})
 	set, err := parts.Open(parts.Config{
-		Manager: cfg.Metrics.Manager(), StateDir: dir, Token: face.Token(cfg.Token), Trusted: Trusted, Insecure: cfg.Insecure,
+		Manager: cfg.Metrics.Manager(), StateDir: dir, Token: face.Token(cfg.Token), Trusted: Trusted, Insecure: cfg.Insecure, Domains: cfg.Domains,
 		Budget: cfg.Budget, Version: cfg.Version, Log: cfg.Log,
 	})
 	if err != nil {
