@@ -29,15 +29,11 @@ func (c *signalCmd) Run(ctx context.Context, inv *invocation) error {
 	case c.Group:
 		scope = process.ScopeGroup
 	}
-	d, err := inv.connect(ctx)
+	d, p, err := inv.open(ctx, c.ID)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	p, err := d.find(ctx, c.ID)
-	if err != nil {
-		return err
-	}
 	return inv.signal(ctx, p, c.ID, sig, scope)
 }
 
@@ -75,16 +71,7 @@ func (c *killCmd) Run(ctx context.Context, inv *invocation) error {
 			return err
 		}
 	}
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return each(c.IDs, func(id string) error {
-		p, err := d.find(ctx, id)
-		if err != nil {
-			return err
-		}
+	return inv.each(ctx, c.IDs, func(_ *daemon, p process.Process, id string) error {
 		if sig != int(syscall.SIGKILL) {
 			return inv.signal(ctx, p, id, sig, process.ScopeTree)
 		}
@@ -161,11 +148,7 @@ func (c *rmCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.Finished {
 		return c.finished(ctx, inv, d)
 	}
-	return each(c.IDs, func(id string) error {
-		p, err := d.find(ctx, id)
-		if err != nil {
-			return err
-		}
+	return d.each(ctx, c.IDs, func(p process.Process, id string) error {
 		if c.Force {
 			if _, err := inv.killTree(ctx, p, id); err != nil {
 				return err
@@ -229,16 +212,7 @@ func (c *unpinCmd) Run(ctx context.Context, inv *invocation) error {
 }
 
 func (inv *invocation) pin(ctx context.Context, ids []string, pinned bool) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return each(ids, func(id string) error {
-		p, err := d.find(ctx, id)
-		if err != nil {
-			return err
-		}
+	return inv.each(ctx, ids, func(_ *daemon, p process.Process, id string) error {
 		if err := about(id, p.Pin(ctx, pinned)); err != nil {
 			return err
 		}
@@ -246,6 +220,41 @@ func (inv *invocation) pin(ctx context.Context, ids []string, pinned bool) error
 			return printJSONLine(inv.out, map[string]any{"id": p.ID(), "pinned": pinned})
 		}
 		return nil
+	})
+}
+
+// open connects, and finds a process.
+func (inv *invocation) open(ctx context.Context, id string) (*daemon, process.Process, error) {
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := d.find(ctx, id)
+	if err != nil {
+		d.Close()
+		return nil, nil, err
+	}
+	return d, p, nil
+}
+
+// each connects, and calls act for every process, as [daemon.each] does.
+func (inv *invocation) each(ctx context.Context, ids []string, act func(d *daemon, p process.Process, id string) error) error {
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.each(ctx, ids, func(p process.Process, id string) error { return act(d, p, id) })
+}
+
+// each calls act for every process and goes on after failures.
+func (d *daemon) each(ctx context.Context, ids []string, act func(p process.Process, id string) error) error {
+	return each(ids, func(id string) error {
+		p, err := d.find(ctx, id)
+		if err != nil {
+			return err
+		}
+		return act(p, id)
 	})
 }
 

@@ -22,15 +22,11 @@ func (c *attachCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	signals, stop := catchSignals()
 	defer stop()
-	d, err := inv.connect(ctx)
+	d, p, err := inv.open(ctx, c.ID)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	p, err := d.find(ctx, c.ID)
-	if err != nil {
-		return err
-	}
 	info, err := p.Info(ctx)
 	if err != nil {
 		return about(c.ID, err)

@@ -122,6 +122,14 @@ func (x *terminal) status(t *testing.T) int {
 	return 0
 }
 
+// wantStatus waits for the end of the command, which is to have a status.
+func (x *terminal) wantStatus(t *testing.T, want int) {
+	t.Helper()
+	if got := x.status(t); got != want {
+		t.Errorf("it ended with %d; want %d: %q", got, want, x.text())
+	}
+}
+
 func TestATerminalCanBeLeftAndComeBackTo(t *testing.T) {
 	state := t.TempDir()
 	defer endDaemon(t, state)
@@ -132,9 +140,7 @@ func TestATerminalCanBeLeftAndComeBackTo(t *testing.T) {
 	first.typeKeys(t, "hello\r")
 	first.waitFor(t, "said hello")
 	first.typeKeys(t, "\x1d")
-	if got := first.status(t); got != 0 {
-		t.Fatalf("detaching ended with %d: %q", got, first.text())
-	}
+	first.wantStatus(t, 0)
 	if !strings.Contains(first.text(), "tend attach") {
 		t.Errorf("the way back is not told: %q", first.text())
 	}
@@ -148,9 +154,7 @@ func TestATerminalCanBeLeftAndComeBackTo(t *testing.T) {
 	}
 	second.waitFor(t, "size 20 50")
 	second.typeKeys(t, "quit\r")
-	if got := second.status(t); got != 4 {
-		t.Errorf("attach ended with %d; want the status of the process, 4: %q", got, second.text())
-	}
+	second.wantStatus(t, 4)
 }
 
 func TestControlCGoesToTheProcessOnTheTerminal(t *testing.T) {
@@ -161,9 +165,7 @@ func TestControlCGoesToTheProcessOnTheTerminal(t *testing.T) {
 	x := openTerminal(t, state, "run", "-t", "--", "sh", "-c", `echo ready; read never`)
 	x.waitFor(t, "ready")
 	x.typeKeys(t, "\x03")
-	if got := x.status(t); got != 130 {
-		t.Errorf("the status is %d; want 130, that of SIGINT: %q", got, x.text())
-	}
+	x.wantStatus(t, 130)
 }
 
 func TestControlCInACookedTerminalIsForwarded(t *testing.T) {
@@ -257,9 +259,7 @@ func TestAttachToAProcessWithoutATerminalCanBeLeft(t *testing.T) {
 			x.waitFor(t, tc.want)
 			x.typeKeys(t, tc.keys)
 			x.waitFor(t, "tend: detached")
-			if got := x.status(t); got != 0 {
-				t.Errorf("it ended with %d: %q", got, x.text())
-			}
+			x.wantStatus(t, 0)
 		})
 	}
 	// What was typed before the key has reached the process, what was typed for

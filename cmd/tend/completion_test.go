@@ -212,15 +212,7 @@ func TestNothingThatADaemonSendsIsExecutedByTheTabKey(t *testing.T) {
 					path = fake + string(os.PathListSeparator) + path
 				}
 				typed, shown := session(t, shell, path, "TEND_URL="+serveHostile(t, h))
-				load := "source <(tend completion " + shell + ")"
-				switch shell {
-				case "zsh":
-					load = "autoload -Uz compinit && compinit -D -u; " + load
-				case "fish":
-					load = "tend completion fish | source"
-				}
-				typed(load + "; echo lo''aded\n")
-				waitShown(t, shown, "loaded")
+				loadCompletion(t, shell, typed, shown)
 				// What is offered may be printed, inserted, or cycled through.
 				for range 3 {
 					typed("tend kill \t\t\t\t")
@@ -238,6 +230,20 @@ func TestNothingThatADaemonSendsIsExecutedByTheTabKey(t *testing.T) {
 			})
 		}
 	}
+}
+
+// loadCompletion loads tend's completion into a shell.
+func loadCompletion(t *testing.T, shell string, typed func(string), shown func() string) {
+	t.Helper()
+	load := "source <(tend completion " + shell + ")"
+	switch shell {
+	case "zsh":
+		load = "autoload -Uz compinit && compinit -D -u; " + load
+	case "fish":
+		load = "tend completion fish | source"
+	}
+	typed(load + "; echo lo''aded\n")
+	waitShown(t, shown, "loaded")
 }
 
 func waitShown(t *testing.T, shown func() string, text string) {
@@ -274,15 +280,7 @@ func TestEachShellCompletes(t *testing.T) {
 		t.Run(shell, func(t *testing.T) {
 			url := serveHostile(t, &hostile{names: []string{"lighthouse"}})
 			typed, shown := session(t, shell, binaries+string(os.PathListSeparator)+os.Getenv("PATH"))
-			load := "source <(tend completion " + shell + ")"
-			switch shell {
-			case "zsh":
-				load = "autoload -Uz compinit && compinit -D -u; " + load
-			case "fish":
-				load = "tend completion fish | source"
-			}
-			typed(load + "; echo lo''aded\n")
-			waitShown(t, shown, "loaded")
+			loadCompletion(t, shell, typed, shown)
 			typed("tend --url " + url + " logs li\t")
 			waitShown(t, shown, "lighthouse")
 			typed("\x15tend compl\t")

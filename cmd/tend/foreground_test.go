@@ -37,9 +37,7 @@ func TestRunCanBeLeftByTheKeyWithoutATerminalOfItsOwn(t *testing.T) {
 			x.waitFor(t, "ready")
 			x.typeKeys(t, "\x1d")
 			x.waitFor(t, "tend: detached")
-			if got := x.status(t); got != 0 {
-				t.Errorf("it ended with %d: %q", got, x.text())
-			}
+			x.wantStatus(t, 0)
 			if ps := tendOn(t, state, "ps", "--filter", "name="+name); !strings.Contains(ps, "running") {
 				t.Errorf("the process does not go on: %q", ps)
 			}
@@ -68,9 +66,7 @@ func TestClosingTheTerminalLeavesTheProcessRunning(t *testing.T) {
 			x := openTerminal(t, state, args...)
 			x.waitFor(t, "ready")
 			x.close()
-			if got := x.status(t); got != 129 {
-				t.Errorf("it ended with %d; want 129, that of SIGHUP", got)
-			}
+			x.wantStatus(t, 129)
 			if ps := tendOn(t, state, "ps", "--filter", "name="+watched); !strings.Contains(ps, "running") {
 				t.Errorf("the process does not go on: %q", ps)
 			}
@@ -122,9 +118,7 @@ func TestQLeavesTop(t *testing.T) {
 	x := openTerminal(t, state, "top")
 	x.waitFor(t, "RSS")
 	x.typeKeys(t, "q")
-	if got := x.status(t); got != 0 {
-		t.Errorf("it ended with %d: %q", got, x.text())
-	}
+	x.wantStatus(t, 0)
 }
 
 // TestRunInTheBackgroundOfAShellIsNotStopped: it leaves the terminal alone.

@@ -27,15 +27,11 @@ func (c *inputCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.Writer != "" && c.Offset == nil {
 		return usageError("--writer wants --offset: where in all that this writer has written the first byte belongs; 0 at first")
 	}
-	d, err := inv.connect(ctx)
+	d, p, err := inv.open(ctx, c.ID)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	p, err := d.find(ctx, c.ID)
-	if err != nil {
-		return err
-	}
 	info, err := p.Info(ctx)
 	if err != nil {
 		return about(c.ID, err)

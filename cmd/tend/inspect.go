@@ -57,11 +57,7 @@ func (c *inspectCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	defer d.Close()
 	all := []inspectFacts{}
-	failed := each(c.IDs, func(id string) error {
-		p, err := d.find(ctx, id)
-		if err != nil {
-			return err
-		}
+	failed := d.each(ctx, c.IDs, func(p process.Process, id string) error {
 		info, err := p.Info(ctx)
 		if err != nil {
 			return about(id, err)

@@ -125,16 +125,7 @@ func (c *restartCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return each(c.IDs, func(id string) error {
-		p, err := d.find(ctx, id)
-		if err != nil {
-			return err
-		}
+	return inv.each(ctx, c.IDs, func(d *daemon, p process.Process, id string) error {
 		info, err := p.Info(ctx)
 		if err != nil {
 			return about(id, err)
