@@ -15,6 +15,7 @@ import (
 	"github.com/tend-run/tend/keeper/script"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/spool"
 )
 
 // A gate keeps a child from its program. Two starts need one: of a process with
@@ -79,7 +80,7 @@ func (k *Keeper) addGate(p *proc, child []int) ([]int, *wire.Error) {
 
 // openGate lets the child go on. Nobody may be there any more.
 func (k *Keeper) openGate(p *proc) {
-	writeAll(p.gate, []byte{1})
+	spool.WriteAll(p.gate, []byte{1})
 	closeFD(&p.gate)
 	k.vaults.Drop(&p.vaulted, p.ref, wire.FDGate)
 }
@@ -93,7 +94,7 @@ func (k *Keeper) executeGated(p *proc, spec *process.Spec, req *wire.Spawn, chil
 		return resourceError("memfd", err)
 	}
 	defer unix.Close(mem)
-	if _, err := writeAll(mem, e.B); err != nil {
+	if _, err := spool.WriteAll(mem, e.B); err != nil {
 		return resourceError("memfd", err)
 	}
 	memory.Seal(mem, memory.Constant)

@@ -81,35 +81,11 @@ func (k *Keeper) pin(p *proc, pinned bool) *wire.Error {
 	return nil
 }
 
-// appendJournal writes whole records to the journal, or nothing: a record cut
-// short would hide all that follow it.
+// appendJournal writes whole records to the journal, or nothing.
 func (k *Keeper) appendJournal(p *proc, rec []byte) error {
 	fd, err := k.openJournal(p)
 	if err != nil {
 		return err
 	}
-	n, err := writeAll(fd, rec)
-	if err == nil || n == 0 {
-		return err
-	}
-	var st unix.Stat_t
-	if unix.Fstat(fd, &st) == nil {
-		unix.Ftruncate(fd, st.Size-int64(n))
-	}
-	return err
-}
-
-// writeAll writes b and returns how much of it was written.
-func writeAll(fd int, b []byte) (n int, err error) {
-	for n < len(b) {
-		m, err := unix.Write(fd, b[n:])
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return n, err
-		}
-		n += m
-	}
-	return n, nil
+	return spool.AppendJournal(fd, rec)
 }

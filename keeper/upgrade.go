@@ -16,6 +16,7 @@ import (
 	"github.com/tend-run/tend/keeper/memory"
 	"github.com/tend-run/tend/keeper/vault"
 	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/spool"
 )
 
 // An upgrade executes another program in this process. It stays the parent of
@@ -56,7 +57,7 @@ func (k *Keeper) upgrade(path string) error {
 		return err
 	}
 	defer unix.Close(mem)
-	if _, err := writeAll(mem, s.encode(snapshotVersion)); err != nil {
+	if _, err := spool.WriteAll(mem, s.encode(snapshotVersion)); err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}
 	memory.Seal(mem, memory.Constant)

@@ -238,22 +238,14 @@ func writeLost(dir string, e *process.Exit) error {
 }
 
 // appendJournal appends a record to the journal of a process that is over, or
-// nothing: half a record would hide what follows.
+// nothing.
 func appendJournal(dir string, rec []byte) error {
 	fd, err := spool.OpenFile(filepath.Join(dir, spool.JournalName), unix.O_WRONLY|unix.O_APPEND)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	n, err := unix.Write(fd, rec)
-	if err == nil && n < len(rec) {
-		err = unix.ENOSPC
-		var st unix.Stat_t
-		if unix.Fstat(fd, &st) == nil {
-			_ = unix.Ftruncate(fd, st.Size-int64(n)) // if not, repair cuts it off
-		}
-	}
-	return err
+	return spool.AppendJournal(fd, rec)
 }
 
 // removeDir frees the spool of a process that is over.
