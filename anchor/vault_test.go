@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper/wire"
 )
 
@@ -120,9 +121,7 @@ func TestAMessageThatIsNoneEndsTheConnectionAndLeaksNothing(t *testing.T) {
 	v := newVault()
 	d := connect(t, v)
 	held := d.pipe(func(w int) {
-		if err := wire.Send(d.sock, []byte{wire.VaultPut}, []int{w}); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, wire.Send(d.sock, []byte{wire.VaultPut}, []int{w}))
 	})
 	d.hangUp()
 	mismatch := connect(t, v)

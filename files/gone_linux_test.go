@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // The directory "net" of a process that has ended and was not collected says
@@ -20,9 +22,7 @@ func TestADirectoryThatCannotBeReadIsLeftOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, cmd.Start())
 	defer cmd.Wait()
 	stdin.Close()
 	stdout.Read(make([]byte, 1))

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // stranger acts for nobody, with a home of its own that it can reach, and one
@@ -51,24 +53,16 @@ func stranger(t *testing.T) (f FS, closed string) {
 func link(t *testing.T, f FS, target, name string) {
 	t.Helper()
 	path := filepath.Join(f.User.Home, name)
-	if err := os.Symlink(target, path); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Lchown(path, f.User.UID, f.User.GID); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Symlink(target, path))
+	scene.Must(t, os.Lchown(path, f.User.UID, f.User.GID))
 }
 
 // operations are all that can be done to a path.
 func operations(t *testing.T, f FS) map[string]func(path string) error {
 	own := func(name string) string {
 		path := filepath.Join(f.User.Home, name)
-		if err := os.WriteFile(path, []byte("mine"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chown(path, f.User.UID, f.User.GID); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.WriteFile(path, []byte("mine"), 0o644))
+		scene.Must(t, os.Chown(path, f.User.UID, f.User.GID))
 		return path
 	}
 	return map[string]func(string) error{
@@ -172,15 +166,9 @@ func TestWhatAUserMayNotDoItself(t *testing.T) {
 		if _, err := f.Write("a/b/c", strings.NewReader("x"), nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chown(inHome("a"), 0, 54321); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(inHome("a"), 0o770); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(inHome("part"), []byte("y"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.Chown(inHome("a"), 0, 54321))
+		scene.Must(t, os.Chmod(inHome("a"), 0o770))
+		scene.Must(t, os.WriteFile(inHome("part"), []byte("y"), 0o644))
 		if _, err := f.Compose(t.Context(), []string{"part"}, "a/whole"); err != nil {
 			t.Fatal(err)
 		}
@@ -415,9 +403,7 @@ func TestWalkToIsOpenat2(t *testing.T) {
 	for name, target := range map[string]string{
 		"abs": inHome("dir/sub"), "up": "dir/sub/../..", "slash": "dir/", "chain": "link", "magic": magic, "far": "dir/missing/x", "tofile": "dir/file",
 	} {
-		if err := os.Symlink(target, inHome(name)); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.Symlink(target, inHome(name)))
 	}
 	paths := []string{
 		"/", "/proc", "/proc/self", "/proc/mounts", "/proc/self/fd", "/proc/self/fd/0", "/proc/self/exe", "/proc/self/cwd/x", "/proc/self/ns/pid", magic,
@@ -444,9 +430,7 @@ func TestWalkToIsOpenat2(t *testing.T) {
 				continue
 			}
 			var a, b unix.Stat_t
-			if err := errors.Join(unix.Fstat(want, &a), unix.Fstat(got, &b), unix.Close(want), unix.Close(got)); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, errors.Join(unix.Fstat(want, &a), unix.Fstat(got, &b), unix.Close(want), unix.Close(got)))
 			if a.Ino != b.Ino || a.Dev != b.Dev {
 				t.Errorf("%s with %#x leads elsewhere", path, flags)
 			}

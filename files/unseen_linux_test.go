@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // A directory that may be read but not entered shows names and types. They are
@@ -51,12 +53,8 @@ func TestAListingHasWhatCannotBeLookedAt(t *testing.T) {
 func TestAListingHasAMountThatDoesNotAnswer(t *testing.T) {
 	f := self(t)
 	dead := filepath.Join(f.User.Home, "dead")
-	if err := os.Mkdir(dead, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(f.User.Home, "file"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Mkdir(dead, 0o755))
+	scene.Must(t, os.WriteFile(filepath.Join(f.User.Home, "file"), nil, 0o644))
 	fuse, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return // only root has it, and not in each container

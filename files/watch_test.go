@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // limit bounds the wait for an event that does not come; it is no assertion
@@ -79,9 +81,7 @@ func TestWatchTellsEachKindOfChange(t *testing.T) {
 	}
 	var rest []Event
 	for _, s := range steps {
-		if err := s.do(); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, s.do())
 		if count(rest, s.file, s.op) > 0 {
 			continue
 		}
@@ -100,22 +100,14 @@ func TestWatchTellsEachKindOfChange(t *testing.T) {
 func TestRecursiveWatchFollowsNewDirectories(t *testing.T) {
 	f := self(t)
 	at := func(name string) string { return filepath.Join(f.User.Home, name) }
-	if err := os.MkdirAll(at("old/deep"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.MkdirAll(at("old/deep"), 0o755))
 	w := watch(t, f, "", WatchOptions{Recursive: true})
-	if err := os.WriteFile(at("old/deep/f"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(at("old/deep/f"), []byte("x"), 0o600))
 	until(t, w, "old/deep/f", OpWrite)
 
 	// All of this is there before a watch on it can be.
-	if err := os.MkdirAll(at("n1/n2/n3"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(at("n1/n2/n3/f"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.MkdirAll(at("n1/n2/n3"), 0o755))
+	scene.Must(t, os.WriteFile(at("n1/n2/n3/f"), []byte("x"), 0o600))
 	all := until(t, w, "n1/n2/n3/f", OpWrite)
 	for _, name := range []string{"n1", "n1/n2", "n1/n2/n3", "n1/n2/n3/f"} {
 		if n := count(all, name, OpCreate); n != 1 {
@@ -124,20 +116,14 @@ func TestRecursiveWatchFollowsNewDirectories(t *testing.T) {
 	}
 
 	// A directory that is renamed is followed under its new name.
-	if err := os.Rename(at("n1/n2"), at("moved")); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Rename(at("n1/n2"), at("moved")))
 	until(t, w, "moved/n3/f", OpCreate)
-	if err := os.WriteFile(at("moved/n3/later"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(at("moved/n3/later"), nil, 0o600))
 	all = until(t, w, "moved/n3/later", OpCreate)
 	if n := count(all, "n1/n2/n3/later", OpCreate); n != 0 {
 		t.Errorf("told under the old name: %v", all)
 	}
-	if err := os.RemoveAll(at("moved")); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.RemoveAll(at("moved")))
 	until(t, w, "moved", OpRemove)
 }
 
@@ -150,9 +136,7 @@ func TestNewDirectoriesAreNotFollowedUnlessRecursive(t *testing.T) {
 		func() error { return os.WriteFile(at("d/hidden"), nil, 0o600) },
 		func() error { return os.WriteFile(at("end"), nil, 0o600) },
 	} {
-		if err := step(); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, step())
 	}
 	if all := until(t, w, "end", OpCreate); count(all, "d/hidden", OpCreate) != 0 {
 		t.Errorf("told %v", all)
@@ -163,9 +147,7 @@ func TestOverflowIsToldAfterTheEventsBeforeIt(t *testing.T) {
 	f := self(t)
 	w := watch(t, f, "", WatchOptions{Queue: 3}).(*Watch)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
-		if err := os.Mkdir(filepath.Join(f.User.Home, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.Mkdir(filepath.Join(f.User.Home, name), 0o755))
 	}
 	deadline := time.After(limit)
 	for {
@@ -215,9 +197,7 @@ func TestAnUploadIsToldAsByTheOriginal(t *testing.T) {
 			t.Fatal(err)
 		}
 		end := tt.file + ".end"
-		if err := os.Mkdir(filepath.Join(f.User.Home, end), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.Mkdir(filepath.Join(f.User.Home, end), 0o755))
 		var got []Op
 		for _, e := range until(t, w, end, OpCreate) {
 			if e.Name == tt.file {

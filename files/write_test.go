@@ -13,6 +13,8 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 var errBroken = errors.New("connection reset")
@@ -97,9 +99,7 @@ func TestAnUploadThatBreaksOff(t *testing.T) {
 			f := self(t)
 			path := filepath.Join(f.User.Home, "file")
 			if tt.before != "" {
-				if err := os.WriteFile(path, []byte(tt.before), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				scene.Must(t, os.WriteFile(path, []byte(tt.before), 0o644))
 			}
 			_, err := f.Write("file", broken(tt.sent), nil)
 			if !errors.Is(err, errBroken) || !IsBodyError(err) {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -37,9 +38,7 @@ func TestWhatAStreamHeldBackIsSpooledBeforeTheExit(t *testing.T) {
 			p.dir, p.started, p.policy, p.limit = t.TempDir(), true, process.Block, limit
 			defer k.closeFiles(p)
 			var pipe [2]int
-			if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
 			defer unix.Close(pipe[0])
 			defer unix.Close(pipe[1])
 			s := &p.out[0]

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // A keeper starts whatever lies where its identity should, and a later one comes
@@ -23,9 +25,7 @@ func TestAnIdentityThatIsNoFileIsMadeAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := put(filepath.Join(dir, identityName)); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, put(filepath.Join(dir, identityName)))
 			id, err := openIdentity(dir, false)
 			if err != nil || id.number == 0 {
 				t.Fatalf("%+v, %v", id, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper/vault"
 )
 
@@ -46,9 +47,7 @@ func TestSnapshotsOfEachVersionAreRead(t *testing.T) {
 	for v := byte(oldestSnapshot); v <= newestSnapshot; v++ {
 		path := filepath.Join("testdata", "snapshot-v"+string('0'+v))
 		if *update {
-			if err := os.WriteFile(path, example().encode(v), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, os.WriteFile(path, example().encode(v), 0o644))
 		}
 		b, err := os.ReadFile(path)
 		if err != nil {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 func TestAnOpenListOfChildrenTellsOfAllThatCameSince(t *testing.T) {
@@ -29,9 +31,7 @@ func TestAnOpenListOfChildrenTellsOfAllThatCameSince(t *testing.T) {
 	var want []byte
 	for range 5 {
 		cmd := exec.Command("sleep", "1000")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, cmd.Start())
 		defer func() {
 			cmd.Process.Kill()
 			cmd.Wait()
@@ -46,9 +46,7 @@ func TestAnOpenListOfChildrenTellsOfAllThatCameSince(t *testing.T) {
 
 func TestASubreaperThatHasEndedIsNoticedThoughItsListIsOpen(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, cmd.Start())
 	l := &lineage{}
 	l.add(cmd.Process.Pid)
 	defer l.forget()

@@ -5,18 +5,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 func TestAStateDirectoryThatOthersMayWriteToIsRefused(t *testing.T) {
 	dir := func(mode os.FileMode, sub string) string {
 		d := t.TempDir()
 		at := filepath.Join(d, sub)
-		if err := os.MkdirAll(at, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(at, mode); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.MkdirAll(at, 0o700))
+		scene.Must(t, os.Chmod(at, mode))
 		return d
 	}
 	for name, c := range map[string]struct {
@@ -41,9 +39,7 @@ func TestAStateDirectoryThatOthersMayWriteToIsRefused(t *testing.T) {
 	}
 	for _, sub := range []string{"", "run", "spool"} {
 		d := dir(0o700, sub)
-		if err := os.Chown(filepath.Join(d, sub), 12345, -1); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.Chown(filepath.Join(d, sub), 12345, -1))
 		if err := Owned(d); err == nil || !strings.Contains(err.Error(), "belongs to uid 12345") || !strings.Contains(err.Error(), "--state-dir") {
 			t.Errorf("%q of another user: %v", sub, err)
 		}

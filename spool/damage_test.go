@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -51,12 +52,8 @@ func TestNothingInPlaceOfAFileHoldsAnybodyUp(t *testing.T) {
 			t.Run(what+" for "+name, func(t *testing.T) {
 				dir, _, end := over(t, process.Spec{ID: "p", Name: "web", Shell: "true"})
 				path := filepath.Join(dir, name)
-				if err := os.Remove(path); err != nil {
-					t.Fatal(err)
-				}
-				if err := lay(path); err != nil {
-					t.Fatal(err)
-				}
+				scene.Must(t, os.Remove(path))
+				scene.Must(t, lay(path))
 				src, j, err := Finished(dir)
 				switch {
 				case name == JournalName:

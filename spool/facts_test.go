@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -32,9 +33,7 @@ func over(t *testing.T, spec process.Spec) (dir string, asked process.Spec, end 
 	var rec [IndexSize]byte
 	IndexRecord{Kind: IndexData, Stream: process.Stdout, Len: uint32(end[process.Stdout]), Wall: 1}.Put(&rec)
 	for name, data := range map[string][]byte{JournalName: b, IndexName: rec[:], FileName(process.Stdout): bytes.Repeat([]byte("x"), int(end[process.Stdout]))} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
 	return dir, spec, end
 }
@@ -63,9 +62,7 @@ func TestFactsOutliveTheOutput(t *testing.T) {
 			"in the record": func(dir string, end [4]int64) {
 				j, _ := ReadJournal(dir)
 				rec := appendFreed(nil, time.Now(), end)
-				if err := appendTo(dir, j.Size, rec[:len(rec)-1]); err != nil {
-					t.Fatal(err)
-				}
+				scene.Must(t, appendTo(dir, j.Size, rec[:len(rec)-1]))
 			},
 			"after the index": func(dir string, end [4]int64) {
 				j, _ := ReadJournal(dir)

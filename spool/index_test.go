@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -34,9 +35,7 @@ func spoolOf(t *testing.T) (*writer, []byte) {
 // replay repairs the directory and reads it.
 func replay(t *testing.T, w *writer, index []byte) (*Recovered, []string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(w.dir, IndexName), index, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(filepath.Join(w.dir, IndexName), index, 0o600))
 	rec, err := Recover(w.dir)
 	if err != nil {
 		t.Fatal(err)
@@ -102,9 +101,7 @@ func TestRepairFromWhatWasAnnouncedFindsWhatRepairFromTheStartFinds(t *testing.T
 	w.data(process.Stdout, []byte("not covered"), hole)
 	path := filepath.Join(w.dir, IndexName)
 	repaired := func(index []byte, announced *Progress) (*Recovered, []byte) {
-		if err := os.WriteFile(path, index, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.WriteFile(path, index, 0o600))
 		rec, err := RecoverFrom(w.dir, announced)
 		if err != nil {
 			t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -228,9 +229,7 @@ func TestARemovedProcessIsTold(t *testing.T) {
 			}
 			g.grow = func() {
 				w.announce(func(p *Progress) { p.Removed = true })
-				if err := os.RemoveAll(w.dir); err != nil {
-					t.Fatal(err)
-				}
+				scene.Must(t, os.RemoveAll(w.dir))
 			}
 			wantNotes(t, tell(t, r), "removed", "end")
 		})
@@ -241,9 +240,7 @@ func TestOutputShorterThanAnnouncedIsAnErrorAndNoEnd(t *testing.T) {
 	w := testWriter(t)
 	w.data(process.Stdout, []byte("abcdef"), whole)
 	r := w.open(t, process.ReadOptions{MaxChunk: maxChunk})
-	if err := os.Truncate(filepath.Join(w.dir, "stdout"), 0); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Truncate(filepath.Join(w.dir, "stdout"), 0))
 	if _, ok, err := r.Next(); !ok || err != nil {
 		t.Fatal(ok, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tend-run/tend/internal/procfs"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -60,9 +61,7 @@ func TestATornJournalKeepsItsWholeRecords(t *testing.T) {
 	check := func(t *testing.T, b []byte, size int64) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, JournalName)
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.WriteFile(path, b, 0o600))
 		r, err := Recover(dir)
 		if size == 0 {
 			if !errors.Is(err, process.ErrNotFound) {
@@ -159,9 +158,7 @@ func FuzzRecover(f *testing.F) {
 	f.Fuzz(func(t *testing.T, journal, index []byte, length uint16) {
 		dir := t.TempDir()
 		for name, b := range map[string][]byte{JournalName: journal, IndexName: index, "stdout": make([]byte, length)} {
-			if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
 		}
 		first, err := Recover(dir)
 		if err != nil {

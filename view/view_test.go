@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/view"
 )
@@ -121,9 +122,7 @@ func TestShow(t *testing.T) {
 func TestFreedOutputIsTold(t *testing.T) {
 	t.Parallel()
 	p := finished(t, "seq -w 1 3000")
-	if err := p.Trim(t.Context(), process.Stdout, 8192); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, p.Trim(t.Context(), process.Stdout, 8192))
 	got := show(t, p, view.Options{Head: view.Amount{Lines: 1}, Tail: view.Amount{Lines: 1}})
 	if !strings.HasPrefix(got, "«stdout 0-8192 freed»") || !strings.HasSuffix(got, "middle»3000\n") {
 		t.Errorf("%.100q", got)
@@ -189,9 +188,7 @@ func TestGrep(t *testing.T) {
 	}
 	t.Run("what was freed is told", func(t *testing.T) {
 		p := finished(t, "seq -w 1 3000")
-		if err := p.Trim(t.Context(), process.Stdout, 8192); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, p.Trim(t.Context(), process.Stdout, 8192))
 		if got := grep(t, p, view.GrepOptions{Pattern: "^3000"}); len(got) != 2 || got[0] != "freed stdout 0-8192" {
 			t.Errorf("%q", got)
 		}

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -149,9 +151,7 @@ func TestATerminalCanBeLeftAndComeBackTo(t *testing.T) {
 	second := openTerminal(t, state, "attach", "sh")
 	second.waitFor(t, "said hello")
 	second.waitFor(t, "size 10 40")
-	if err := pty.Setsize(second.keys, &pty.Winsize{Cols: 50, Rows: 20}); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, pty.Setsize(second.keys, &pty.Winsize{Cols: 50, Rows: 20}))
 	second.waitFor(t, "size 20 50")
 	second.typeKeys(t, "quit\r")
 	second.wantStatus(t, 4)

@@ -18,9 +18,11 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/creack/pty"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
-	"google.golang.org/protobuf/types/known/timestamppb"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // answers runs "tend complete" as a script does.
@@ -201,14 +203,10 @@ func TestNothingThatADaemonSendsIsExecutedByTheTabKey(t *testing.T) {
 				default:
 					// A tend that has none of tend's care.
 					fake := filepath.Join(dir, "bin")
-					if err := os.Mkdir(fake, 0o755); err != nil {
-						t.Fatal(err)
-					}
+					scene.Must(t, os.Mkdir(fake, 0o755))
 					script := "#!/bin/sh\n[ \"$1\" = complete ] || exec " + filepath.Join(binaries, "tend") + " \"$@\"\ncat <<'EOF'\n" +
 						strings.Join(slices.DeleteFunc(words, func(w string) bool { return w[0] == ':' }), "\n") + "\nEOF\n"
-					if err := os.WriteFile(filepath.Join(fake, "tend"), []byte(script), 0o755); err != nil {
-						t.Fatal(err)
-					}
+					scene.Must(t, os.WriteFile(filepath.Join(fake, "tend"), []byte(script), 0o755))
 					path = fake + string(os.PathListSeparator) + path
 				}
 				typed, shown := session(t, shell, path, "TEND_URL="+serveHostile(t, h))

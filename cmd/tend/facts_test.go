@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -19,9 +21,7 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", "golden", name)
 	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.WriteFile(path, got, 0o644))
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {
@@ -77,9 +77,7 @@ func TestProcessJSONKeepsItsShape(t *testing.T) {
 		facts = append(facts, factsOf(&info))
 	}
 	var b bytes.Buffer
-	if err := printJSON(&b, facts); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, printJSON(&b, facts))
 	golden(t, "ps.json", b.Bytes())
 	if bytes.Contains(b.Bytes(), []byte("not shown")) {
 		t.Error("the environment, which may hold secrets, is printed")
@@ -95,9 +93,7 @@ func TestEventJSONKeepsItsShape(t *testing.T) {
 		{Kind: process.EventTreeGone, ID: killed.ID},
 		{Kind: process.EventRemoved, ID: killed.ID, Time: testStart},
 	} {
-		if err := printJSONLine(&b, eventFactsOf(ev, "sleep 9")); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, printJSONLine(&b, eventFactsOf(ev, "sleep 9")))
 	}
 	golden(t, "events.jsonl", b.Bytes())
 }
@@ -120,9 +116,7 @@ func TestAnswerJSONKeepsItsShape(t *testing.T) {
 			Parts:    map[string]map[string]string{"driver": {"name": "host", "isolation": "none"}},
 		},
 	} {
-		if err := printJSONLine(&b, v); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, printJSONLine(&b, v))
 	}
 	golden(t, "answers.jsonl", b.Bytes())
 }
@@ -136,9 +130,7 @@ func TestOutputJSONKeepsItsShape(t *testing.T) {
 		{Kind: process.EventOutput, Stream: process.Stderr, Offset: 7, Data: []byte{0xff, 0, 1}},
 		{Kind: process.EventGap, Gap: process.Gap{Stream: process.Stdout, From: 10, To: 4096}},
 	} {
-		if err := inv.printOutput(ev); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, inv.printOutput(ev))
 	}
 	golden(t, "logs.jsonl", b.Bytes())
 }

@@ -4,13 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 func writeFile(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // Whatever lies in place of a file of the daemon's own, tend serve waits for none
@@ -59,9 +61,7 @@ func TestServeStartsWhateverLiesInPlaceOfItsFiles(t *testing.T) {
 			state := filepath.Join(t.TempDir(), "state")
 			for _, name := range names {
 				path := filepath.Join(state, name)
-				if err := errors.Join(os.RemoveAll(state), os.MkdirAll(filepath.Dir(path), 0o700), os.Chmod(state, 0o700), os.WriteFile(victim, []byte("kept"), 0o600), put(path)); err != nil {
-					t.Fatal(err)
-				}
+				scene.Must(t, errors.Join(os.RemoveAll(state), os.MkdirAll(filepath.Dir(path), 0o700), os.Chmod(state, 0o700), os.WriteFile(victim, []byte("kept"), 0o600), put(path)))
 				serveOnce(t, state, filepath.Base(name), nil)
 				if b, err := os.ReadFile(victim); err != nil || string(b) != "kept" && !strings.HasSuffix(name, "lock") {
 					t.Errorf("%s: what the link leads to holds %.40q, %v", name, b, err)
@@ -79,9 +79,7 @@ func serveOnce(t *testing.T, state, name string, then func()) {
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.WaitDelay = time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	late := time.After(time.Minute)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // TestATendBuiltByGoAloneKeepsItsPromise: without the small binary inside or
@@ -29,15 +31,11 @@ func TestATendBuiltByGoAloneKeepsItsPromise(t *testing.T) {
 	t.Cleanup(func() { endDaemon(t, state) })
 	// The daemon that this starts outlives the program, which is removed as go run does it.
 	gone := filepath.Join(dir, "tend")
-	if err := os.Link(bare, gone); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Link(bare, gone))
 	if got := output(gone, "run", "--", "echo", "hi"); got != "hi\n" {
 		t.Fatalf("tend run -- echo hi printed %q", got)
 	}
-	if err := os.Remove(gone); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Remove(gone))
 	tend := filepath.Join(binaries, "tend")
 	// One line for each line of input, and a status of its own at its end.
 	output(tend, "run", "-d", "-i", "--name", "echo", "--", "sh", "-c", "while read line; do echo $line; done; exit 7")
@@ -47,9 +45,7 @@ func TestATendBuiltByGoAloneKeepsItsPromise(t *testing.T) {
 		if pid == 0 {
 			t.Fatalf("the daemon has no %s: %v", role, roles(state, ""))
 		}
-		if err := kill(pid); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, kill(pid))
 		for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 			if now := roles(state, "")[role]; now != 0 && now != pid {
 				break

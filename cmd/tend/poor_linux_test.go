@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testdaemon"
 )
 
@@ -30,9 +31,7 @@ func mayMount() bool {
 func TestServeRefusesAMachineOnWhichItCannotWork(t *testing.T) {
 	mounts := mayMount()
 	state := filepath.Join(t.TempDir(), "state")
-	if err := os.Mkdir(state, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Mkdir(state, 0o700))
 	for _, c := range []struct {
 		name  string
 		world poorkernel.World

@@ -14,7 +14,9 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
 	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testbin"
 	"github.com/tend-run/tend/internal/testdaemon"
 )
@@ -46,9 +48,7 @@ func TestREADME(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "readme.txtar"), []byte(sessionScript(t, string(readme))), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(filepath.Join(dir, "readme.txtar"), []byte(sessionScript(t, string(readme))), 0o600))
 	testscript.Run(t, scriptParams(t, dir))
 }
 

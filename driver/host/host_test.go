@@ -12,6 +12,7 @@ import (
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/drivertest"
 	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -52,13 +53,9 @@ func TestSandboxesSurviveTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What a crash leaves in the middle of a creation, and a record cut short.
-	if err := os.Mkdir(filepath.Join(cfg.Dir, "half"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Mkdir(filepath.Join(cfg.Dir, "half"), 0o700))
 	torn := filepath.Join(cfg.Dir, "torn")
-	if err := errors.Join(os.Mkdir(torn, 0o700), os.WriteFile(filepath.Join(torn, recordName), []byte(`{"id":`), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, errors.Join(os.Mkdir(torn, 0o700), os.WriteFile(filepath.Join(torn, recordName), []byte(`{"id":`), 0o600)))
 
 	second := open(t, cfg)
 	infos, err := second.List(t.Context())
@@ -128,9 +125,7 @@ func TestADestructionThatWasCutShortEnds(t *testing.T) {
 	}
 	b := s.(*box)
 	b.rec.Destroying = true
-	if err := b.rec.write(b.home()); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, b.rec.write(b.home()))
 	again := open(t, cfg)
 	if _, err := again.Get(t.Context(), "doomed"); !errors.Is(err, driver.ErrNotFound) {
 		t.Errorf("it is found: %v", err)

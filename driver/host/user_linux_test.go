@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -127,9 +128,7 @@ func TestASandboxOfAnotherUserIsTheirs(t *testing.T) {
 			if out, want := output(t, s, "", `pwd -P; touch a; stat -c %U . a`), strings.Join([]string{info.Dir, owner, owner, ""}, "\n"); out != want {
 				t.Errorf("as %s: %q, want %q", name, out, want)
 			}
-			if err := errors.Join(s.Stop(t.Context()), s.Start(t.Context())); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, errors.Join(s.Stop(t.Context()), s.Start(t.Context())))
 		}
 		fs, err := s.Files("", "")
 		if err != nil {
@@ -166,9 +165,7 @@ func TestAnIDWinsOverARecordOfOldWithItAsName(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec.Name = string(ids[0])
-	if err := rec.write(filepath.Join(cfg.Dir, string(ids[1]))); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, rec.write(filepath.Join(cfg.Dir, string(ids[1]))))
 	found, err := open(t, cfg).Get(t.Context(), string(ids[0]))
 	if err != nil {
 		t.Fatal(err)

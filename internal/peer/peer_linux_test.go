@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // pair returns both ends of a connection to a listener on listen, made by the
@@ -75,9 +77,7 @@ func TestASocketOfIPv6ThatSpeaksIPv4(t *testing.T) {
 	defer unix.Close(fd)
 	to := &unix.SockaddrInet6{Port: l.Addr().(*net.TCPAddr).Port}
 	copy(to.Addr[:], net.IPv4(127, 0, 0, 1).To16())
-	if err := unix.Connect(fd, to); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, unix.Connect(fd, to))
 	server, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -190,9 +190,7 @@ func TestAClosedPeerIsNobody(t *testing.T) {
 // TestAPeerThatHalfClosed still waits for its answer.
 func TestAPeerThatHalfClosed(t *testing.T) {
 	client, server := pair(t, "tcp4", "127.0.0.1:0", "tcp4")
-	if err := client.CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, client.CloseWrite())
 	if uid, err := UID(server); err != nil || uid != os.Geteuid() {
 		t.Errorf("UID is %d, %v", uid, err)
 	}

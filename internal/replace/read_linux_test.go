@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // Whatever lies at the path, Read comes back, and reads no more than its limit.
@@ -20,9 +22,7 @@ func TestReadWaitsForNobodyAndHasALimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "f")
-			if err := put(path); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, put(path))
 			if b, err := Read(path, 100); !errors.Is(err, ErrNoFile) {
 				t.Errorf("%d bytes, %v; want ErrNoFile", len(b), err)
 			}

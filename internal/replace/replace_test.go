@@ -7,14 +7,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 func TestReadersSeeTheOldContentOrTheNewOne(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	contents := [][]byte{bytes.Repeat([]byte("a"), 9000), bytes.Repeat([]byte("b"), 12000)}
-	if err := File(path, contents[0], 0o640); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, File(path, contents[0], 0o640))
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for n := range 500 {
@@ -43,9 +43,7 @@ func TestReadersSeeTheOldContentOrTheNewOne(t *testing.T) {
 func TestAFileThatCannotBeReplacedLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
-	if err := os.MkdirAll(filepath.Join(path, "not empty"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.MkdirAll(filepath.Join(path, "not empty"), 0o755))
 	err := File(path, []byte("x"), 0o600)
 	if err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("%v; want an error that names the file", err)

@@ -24,6 +24,14 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
+// Must ends the test at an error: for a step of which nothing else is to be known.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Start starts a process. What ends it is left to the caller, or to the end of
 // its manager.
 func Start(t testing.TB, m process.Manager, spec process.Spec) process.Process {

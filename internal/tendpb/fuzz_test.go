@@ -3,10 +3,12 @@ package tendpb
 import (
 	"testing"
 
-	tendv1 "github.com/tend-run/tend/gen/tend/v1"
-	"github.com/tend-run/tend/process"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/process"
 )
 
 func seed(f *testing.F, messages ...proto.Message) {
@@ -43,9 +45,7 @@ func FuzzSpec(f *testing.F) {
 			t.Fatalf("a valid spec cannot be sent: %v", err)
 		}
 		var back tendv1.Spec
-		if err := proto.Unmarshal(wire, &back); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, proto.Unmarshal(wire, &back))
 		again, err := ToSpec(&back)
 		if err != nil || !again.Equal(&s) {
 			t.Fatalf("%+v came back as %+v, %v", s, again, err)

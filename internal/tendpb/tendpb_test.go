@@ -12,10 +12,12 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
-	tendv1 "github.com/tend-run/tend/gen/tend/v1"
-	"github.com/tend-run/tend/process"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/process"
 )
 
 // fill sets each field of v to something that is not its zero value, so that a
@@ -73,9 +75,7 @@ func wired[M proto.Message](t *testing.T, m M) M {
 		t.Fatal(err)
 	}
 	out := m.ProtoReflect().New().Interface().(M)
-	if err := proto.Unmarshal(b, out); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, proto.Unmarshal(b, out))
 	return out
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // A program that is started from a thread of a calm program, whoever made the
@@ -32,14 +34,10 @@ func TestProgramsDoNotInheritTheSlack(t *testing.T) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, slack, 0, 0, 0); err != nil { // as on a thread that the monitor made
-		t.Fatal(err)
-	}
+	scene.Must(t, unix.Prctl(unix.PR_SET_TIMERSLACK, slack, 0, 0, 0)) // as on a thread that the monitor made
 	Thread()
 	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
 	out := os.NewFile(uintptr(pipe[0]), "out")
 	defer out.Close()
 	// From its own view: timerslack_ns of others needs rights.

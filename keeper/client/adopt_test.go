@@ -253,16 +253,12 @@ func TestTheNextKeeperTellsAProcessFromTheOneBeforeWithItsID(t *testing.T) {
 	first := scene.Start(t, m, spec)
 	finished(t, first)
 	scene.Remove(t, first)
-	if err := os.WriteFile(again, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(again, nil, 0o600))
 	armed.Store(true)
 	keeper := pids(t, stateDir).Keeper
 	second := startLater(t, m, spec)
 	<-forked
-	if err := syscall.Kill(keeper, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, syscall.Kill(keeper, syscall.SIGKILL))
 	goOn()
 	a := <-second
 	if a.err != nil {
@@ -297,9 +293,7 @@ func TestAPinHoldsBehindATornTail(t *testing.T) {
 	killKeeper(t, stateDir)
 
 	m, end = nextServer(t, stateDir, client.Config{})
-	if err := scene.Find(t, m, "torn").Pin(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, scene.Find(t, m, "torn").Pin(t.Context(), true))
 	end()
 	m, _ = nextServer(t, stateDir, client.Config{})
 	if in, err := scene.Find(t, m, "torn").Info(t.Context()); err != nil || !in.Pinned {
@@ -312,9 +306,7 @@ func TestAWatcherIsToldOfProcessesThatAreLost(t *testing.T) {
 	stateDir := shortDir(t)
 	noServer(t, stateDir)
 	launcher := exec.Command(keeperBinary, "launcher", "--state-dir", stateDir)
-	if err := launcher.Start(); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, launcher.Start())
 	m, _ := nextServer(t, stateDir, client.Config{})
 	w, err := m.Watch(t.Context())
 	if err != nil {

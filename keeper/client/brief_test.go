@@ -15,9 +15,7 @@ func TestBriefInfoLeavesOutThatAProcessIsStopped(t *testing.T) {
 	m, end := nextServer(t, daemon(t), client.Config{})
 	defer end()
 	p := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "600"}})
-	if err := p.Signal(t.Context(), int(syscall.SIGSTOP), process.ScopeLeader); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, p.Signal(t.Context(), int(syscall.SIGSTOP), process.ScopeLeader))
 	eventually(t, "it is stopped", func() bool {
 		in, err := p.Info(t.Context())
 		return err == nil && in.State == process.Stopped

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
@@ -20,15 +21,11 @@ import (
 func finishedAt(t *testing.T, dir string, id process.ID, boot string, wall time.Time) {
 	t.Helper()
 	path := filepath.Join(dir, "spool", string(id))
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.MkdirAll(path, 0o700))
 	b := spool.AppendSpec(nil, wall, &process.Spec{ID: id, Argv: []string{"true"}})
 	b = spool.AppendStarted(b, wall, spool.Started{PID: 1, BootID: boot})
 	b = spool.AppendExited(b, wall, &process.Exit{Time: wall})
-	if err := os.WriteFile(filepath.Join(path, spool.JournalName), b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(filepath.Join(path, spool.JournalName), b, 0o600))
 }
 
 // Who sets the clock makes no finished process older or younger, as far as

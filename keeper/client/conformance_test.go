@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testbin"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
@@ -64,9 +65,7 @@ func roles(t *testing.T, stateDir string, cmd *exec.Cmd, start func() error) {
 	var log syncBuffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM} // not to outlive a test that is killed
-	if err := start(); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, start())
 	t.Cleanup(func() {
 		cmd.Process.Signal(syscall.SIGTERM)
 		if err := cmd.Wait(); err != nil {
@@ -82,9 +81,7 @@ func roles(t *testing.T, stateDir string, cmd *exec.Cmd, start func() error) {
 func noServer(t *testing.T, stateDir string) {
 	t.Helper()
 	run := filepath.Join(stateDir, "run")
-	if err := errors.Join(os.MkdirAll(run, 0o700), os.WriteFile(filepath.Join(run, "server.argv"), []byte("/bin/sleep\x00infinity"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, errors.Join(os.MkdirAll(run, 0o700), os.WriteFile(filepath.Join(run, "server.argv"), []byte("/bin/sleep\x00infinity"), 0o600)))
 }
 
 // open returns a manager on the state directory.

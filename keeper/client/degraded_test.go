@@ -95,9 +95,7 @@ func TestAProcessThatGetsNoCgroupLivesAndIsKilled(t *testing.T) {
 		t.Fatalf("the keeper says %q", m.Facts())
 	}
 	tree = root
-	if err := os.WriteFile(filepath.Join(tree, "cgroup.max.descendants"), []byte("0"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(filepath.Join(tree, "cgroup.max.descendants"), []byte("0"), 0o600))
 	p := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
 	if got := broken(t, m.Facts(), "kill_reaches_tree"); !strings.Contains(got, "1 of the running processes") || !strings.Contains(got, "temporarily unavailable") {
 		t.Errorf("the keeper says %q", got)

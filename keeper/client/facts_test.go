@@ -129,9 +129,7 @@ func TestAFreeingThatIsCutShortGoesOn(t *testing.T) {
 	})
 	end() // waits for the sweep
 	for name, b := range keep {
-		if err := os.WriteFile(filepath.Join(dir, "spool", "half", name), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.WriteFile(filepath.Join(dir, "spool", "half", name), b, 0o600))
 	}
 	m, _ = nextServer(t, dir, client.Config{})
 	in, err := scene.Find(t, m, "half").Info(t.Context())
@@ -149,13 +147,9 @@ func TestAFreeingThatIsCutShortGoesOn(t *testing.T) {
 func TestTheOutputOfADamagedProcessIsFreed(t *testing.T) {
 	dir := daemon(t)
 	of := filepath.Join(dir, "spool", "damaged")
-	if err := os.MkdirAll(of, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.MkdirAll(of, 0o700))
 	for name, size := range map[string]int{"journal": 5, "stdout": 1 << 20} {
-		if err := os.WriteFile(filepath.Join(of, name), make([]byte, size), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.WriteFile(filepath.Join(of, name), make([]byte, size), 0o600))
 	}
 	m, _ := nextServer(t, dir, client.Config{Budget: 64 << 10})
 	eventually(t, "its output is freed", func() bool {

@@ -56,12 +56,8 @@ func TestTheNextServerKnowsWhatWasDoneToAFinishedProcess(t *testing.T) {
 	m.HoldSlots()
 	p := scene.Start(t, m, process.Spec{ID: "done", Shell: "head -c 65536 /dev/zero | tr '\\0' x"})
 	finished(t, p)
-	if err := p.Trim(t.Context(), process.Stdout, 32768); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Pin(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, p.Trim(t.Context(), process.Stdout, 32768))
+	scene.Must(t, p.Pin(t.Context(), true))
 	end()
 
 	m, _ = nextServer(t, dir, client.Config{})

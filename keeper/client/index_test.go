@@ -26,9 +26,7 @@ func TestTheIndexIsFreedWithTheOutput(t *testing.T) {
 	})
 	scene.Wait(t, p, process.Until{EOF: true})
 	var st unix.Stat_t
-	if err := unix.Stat(filepath.Join(dir, "spool", string(p.ID()), spool.IndexName), &st); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, unix.Stat(filepath.Join(dir, "spool", string(p.ID()), spool.IndexName), &st))
 	t.Logf("index of %d bytes takes %d on disk", st.Size, st.Blocks*512)
 	if st.Blocks*512 > max(st.Size/2, 64<<10) {
 		t.Errorf("an index of %d bytes takes %d on disk for 64 KiB of output", st.Size, st.Blocks*512)

@@ -43,9 +43,7 @@ func TestAFullFilesystemHoldsOutputBackAndLosesNothing(t *testing.T) {
 	if !errors.As(err, &failed) || failed.Reason != process.StartResources || !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("a start on a full filesystem says %v", err)
 	}
-	if err := os.Truncate(filler, 0); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Truncate(filler, 0))
 	scene.WantOutput(t, small, process.Stdout, "hello you\n")
 	scene.WantOutput(t, small, process.Stderr, "said\n")
 	scene.WantOutput(t, large, process.Stdout, strings.Repeat("y\n", 1500000))
@@ -85,9 +83,7 @@ func TestAKeeperThatDiesOnAFullFilesystemLosesNoExitStatus(t *testing.T) {
 		scene.WantExit(t, p, 7)
 	}
 	fact(t, m.Facts(), "output_survives_keeper")
-	if err := os.Truncate(filler, 0); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Truncate(filler, 0))
 	for _, p := range procs {
 		scene.WantOutput(t, p, process.Stdout, "said\n")
 	}
@@ -100,9 +96,7 @@ func smallDisk(t *testing.T) string {
 		return ""
 	}
 	disk := shortDir(t)
-	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=8m"); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, unix.Mount("tmpfs", disk, "tmpfs", 0, "size=8m"))
 	t.Cleanup(func() { unix.Unmount(disk, unix.MNT_DETACH) })
 	return disk
 }
@@ -148,9 +142,7 @@ func TestAKeeperThatFindsRoomAgainTellsTheExitThatWaitedForIt(t *testing.T) {
 	scene.Wait(t, p, process.Until{})
 	before := pids(t, state).Keeper
 	unix.Kill(before, unix.SIGSTOP)
-	if err := os.Truncate(filler, 0); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Truncate(filler, 0))
 	unix.Kill(before, unix.SIGKILL)
 	late := time.After(time.Minute)
 	for got := 0; ; {

@@ -53,9 +53,7 @@ func killKeeper(t *testing.T, dir string) {
 	if was <= 0 {
 		t.Fatal("there is no keeper")
 	}
-	if err := syscall.Kill(was, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, syscall.Kill(was, syscall.SIGKILL))
 	eventually(t, "another keeper", func() bool { now := keeper(); return now > 0 && now != was })
 }
 

@@ -26,9 +26,7 @@ func TestWhatIsLeftOfARemovalIsNotInTheWay(t *testing.T) {
 	p := scene.Start(t, m, spec)
 	finished(t, p)
 	end()
-	if err := os.Remove(filepath.Join(dir, keeper.SpoolDir, "half", spool.JournalName)); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Remove(filepath.Join(dir, keeper.SpoolDir, "half", spool.JournalName)))
 
 	m, _ = nextServer(t, dir, client.Config{})
 	p = scene.Start(t, m, spec)
@@ -43,12 +41,8 @@ func TestWhatIsLeftOfARemovalGoes(t *testing.T) {
 	half, torn := process.NewID(), process.NewID()
 	for id, file := range map[process.ID]string{half: "stdout", torn: "journal"} {
 		dir := filepath.Join(stateDir, keeper.SpoolDir, string(id))
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, file), []byte("no record"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.MkdirAll(dir, 0o700))
+		scene.Must(t, os.WriteFile(filepath.Join(dir, file), []byte("no record"), 0o600))
 	}
 	open(t, stateDir)
 	exists := func(id process.ID) bool {

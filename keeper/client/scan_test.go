@@ -28,9 +28,7 @@ func TestARunningProcessIsServedWhileFinishedOnesAreRead(t *testing.T) {
 	b := spool.AppendSpec(nil, at, &process.Spec{ID: "finished", Argv: []string{"true"}})
 	b = spool.AppendExited(spool.AppendStarted(b, at, spool.Started{PID: 1}), at, &process.Exit{Cause: process.CauseExited, Time: at})
 	journal := filepath.Join(dir, "spool", "finished", "journal")
-	if err := errors.Join(os.Mkdir(filepath.Dir(journal), 0o700), os.WriteFile(journal, b, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, errors.Join(os.Mkdir(filepath.Dir(journal), 0o700), os.WriteFile(journal, b, 0o600)))
 
 	release := client.HoldScan(t)
 	m, _ = nextServer(t, dir, client.Config{})

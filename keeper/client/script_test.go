@@ -61,9 +61,7 @@ func TestTheLimitOfDescriptorsIsTheDaemons(t *testing.T) {
 			if rules == nil { // else Go's own limit stays low then, and is raised no more
 				check("after an upgrade that failed")
 			}
-			if err := m.UpgradeKeeper(t.Context(), keeperBinary); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, m.UpgradeKeeper(t.Context(), keeperBinary))
 			check("after an upgrade")
 			killKeeper(t, stateDir)
 			check("after a kill")

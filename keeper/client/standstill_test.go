@@ -167,9 +167,7 @@ func TestAKeeperWaitsForTheOnlyOneWhoHoldsEverything(t *testing.T) {
 	p := scene.Start(t, m, process.Spec{Shell: "read x; echo got $x; exit 6", Stdin: process.StdinPipe})
 	killKeeper(t, stateDir) // the next one begins when the anchor has read what this one deposited
 	scene.Write(t, p, "this and ")
-	if err := os.Remove(filepath.Join(stateDir, "run", "mirror.sock")); err != nil { // nobody is found there
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Remove(filepath.Join(stateDir, "run", "mirror.sock"))) // nobody is found there
 	now := pids(t, stateDir)
 	armed <- now.Anchor
 	unix.Kill(now.Keeper, unix.SIGKILL)

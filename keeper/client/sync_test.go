@@ -88,9 +88,7 @@ func TestAnExitIsToldWhenItIsOnTheDisk(t *testing.T) {
 			unix.Kill(pids(t, stateDir).Keeper, unix.SIGKILL)
 		}},
 		{"by the keeper after an upgrade in place", func(t *testing.T, m *client.Manager, _ string) {
-			if err := m.UpgradeKeeper(t.Context(), keeperBinary); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, m.UpgradeKeeper(t.Context(), keeperBinary))
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -146,9 +144,7 @@ func TestOutputIsForcedOutWhileTheProcessRuns(t *testing.T) {
 		for wrote := false; !wrote; { // a sync may have begun before the line
 			disk.until(t, file)
 			var st unix.Stat_t
-			if err := unix.Stat(stateDir+file, &st); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, unix.Stat(stateDir+file, &st))
 			wrote = st.Size == int64(i+1)*int64(len("line\n"))
 			disk.allow <- struct{}{}
 		}

@@ -36,9 +36,7 @@ func TestAKeeperGoesOnInPlaceWithAThousandProcesses(t *testing.T) {
 		t.FailNow()
 	}
 	for range 3 {
-		if err := m.UpgradeKeeper(ctx, keeperBinary); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, m.UpgradeKeeper(ctx, keeperBinary))
 		t.Log(fact(t, m.Facts(), "keeper_upgrades"))
 	}
 	if got := fact(t, m.Facts(), "keeper_upgrades"); !strings.HasPrefix(got, "3 in place") {

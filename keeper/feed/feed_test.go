@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/process"
 )
@@ -145,9 +146,7 @@ func TestNobodyReads(t *testing.T) {
 func TestMemoryIsFreedInWholeHugePages(t *testing.T) {
 	f, _ := input(t)
 	const huge = 2 << 20
-	if err := unix.Ftruncate(f.Mem, 3*huge); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, unix.Ftruncate(f.Mem, 3*huge))
 	for at := int64(0); at < 3*huge; at += huge / 2 { // what is no page has nothing to free
 		if _, err := unix.Pwrite(f.Mem, bytes.Repeat([]byte{'x'}, huge/2), at); err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -33,9 +34,7 @@ func read(t *testing.T, mem int, accepted int64) *Table {
 
 func note(t *testing.T, table *Table, name string, n, accepted int64, more bool) {
 	t.Helper()
-	if err := table.Note(name, n, accepted, more); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, table.Note(name, n, accepted, more))
 }
 
 func taken(t *testing.T, table *Table, name string, want int64) {
@@ -98,9 +97,7 @@ func TestTheEndOfTheInputIsKnownWithoutABoard(t *testing.T) {
 	is := func(what string) {
 		t.Helper()
 		var st unix.Stat_t
-		if err := unix.Fstat(mem, &st); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, unix.Fstat(mem, &st))
 		if got, err := End(mem, st.Size); err != nil || got != end {
 			t.Errorf("%s the input ends at %d, %v; want %d", what, got, err, end)
 		}
@@ -109,9 +106,7 @@ func TestTheEndOfTheInputIsKnownWithoutABoard(t *testing.T) {
 	table := read(t, mem, 0)
 	write := func(name string) {
 		t.Helper()
-		if err := pwrite(mem, []byte("seven b"), end); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, pwrite(mem, []byte("seven b"), end))
 		if end += 7; name != "" {
 			note(t, table, name, 7, end, false)
 		} else if err := table.NoteOther(end); err != nil {
@@ -149,9 +144,7 @@ func FuzzTable(f *testing.F) {
 	f.Add([]byte(strings.Repeat("\x05hello", 900)), int64(1)<<40)
 	f.Fuzz(func(t *testing.T, b []byte, accepted int64) {
 		mem := memory(t)
-		if err := pwrite(mem, b[:min(len(b), tableSize)], tableAt); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, pwrite(mem, b[:min(len(b), tableSize)], tableAt))
 		table := read(t, mem, accepted)
 		table.GoingOn(accepted)
 		for name, n := range table.All() {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // What is sealed is tried through /proc, as somebody would who is given the path.
@@ -27,9 +29,7 @@ func TestSealsHoldWhoeverOpensTheFileAnew(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer unix.Close(fd)
-			if err := unix.Ftruncate(fd, 1<<20); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, unix.Ftruncate(fd, 1<<20))
 			Seal(fd, c.seals)
 			path := fmt.Sprintf("/proc/self/fd/%d", fd)
 			check := func(what string, works bool, err error) {

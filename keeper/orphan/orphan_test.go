@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/procfs"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 func TestAnExitStatusIsFoundByPidAndBySlot(t *testing.T) {
@@ -21,9 +22,7 @@ func TestAnExitStatusIsFoundByPidAndBySlot(t *testing.T) {
 		pid, slot int
 		status    unix.WaitStatus
 	}{{100, 7, 3 << 8}, {200, -1, 9}, {100, 8, 4 << 8}} {
-		if err := Append(path, r.pid, r.slot, r.status, 0, &unix.Rusage{}); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, Append(path, r.pid, r.slot, r.status, 0, &unix.Rusage{}))
 	}
 	if e := Find(path, 100, before); e == nil || e.Code != 4 {
 		t.Errorf("pid 100: %+v; want the newest, code 4", e)
@@ -45,9 +44,7 @@ func TestAnExitStatusIsFoundByPidAndBySlot(t *testing.T) {
 // Whatever lies in place of the file, no role waits for it: it makes way.
 func TestAStatusIsKeptWhateverLiesInPlaceOfTheFile(t *testing.T) {
 	victim := filepath.Join(t.TempDir(), "victim")
-	if err := os.WriteFile(victim, []byte("kept"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(victim, []byte("kept"), 0o600))
 	for name, put := range map[string]func(path string) error{
 		"fifo": func(path string) error { return unix.Mkfifo(path, 0o600) },
 		"dir":  func(path string) error { return os.Mkdir(path, 0o700) },
@@ -55,31 +52,23 @@ func TestAStatusIsKeptWhateverLiesInPlaceOfTheFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "orphans")
-			if err := errors.Join(put(path), put(former(path))); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, errors.Join(put(path), put(former(path))))
 			since := procfs.BootTime()
 			if e := Find(path, 100, since); e != nil {
 				t.Errorf("%+v", e)
 			}
-			if err := Append(path, 100, 7, 3<<8, 0, &unix.Rusage{}); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, Append(path, 100, 7, 3<<8, 0, &unix.Rusage{}))
 			if e := Find(path, 100, since); e == nil || e.Code != 3 {
 				t.Errorf("%+v; want code 3", e)
 			}
-			if err := errors.Join(os.Remove(path), put(path), Reserve(path)); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, errors.Join(os.Remove(path), put(path), Reserve(path)))
 		})
 	}
 	if b, err := os.ReadFile(victim); err != nil || string(b) != "kept" {
 		t.Errorf("what the link leads to holds %q, %v", b, err)
 	}
 	path := filepath.Join(t.TempDir(), "orphans")
-	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)))
 	if e := Find(path, 100, 0); e != nil {
 		t.Errorf("%+v", e)
 	}
@@ -106,9 +95,7 @@ func TestTheFirstThatStartedInASlotIsFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "orphans")
 			for _, o := range c.collected {
-				if err := Append(path, o.pid, 7, 5<<8, o.started, &unix.Rusage{}); err != nil {
-					t.Fatal(err)
-				}
+				scene.Must(t, Append(path, o.pid, 7, 5<<8, o.started, &unix.Rusage{}))
 			}
 			pid, started, ok := FindSlot(path, 7, reserved)
 			if got := (one{pid, started}); got != c.want || ok != (c.want.pid != 0) {
@@ -123,17 +110,13 @@ func TestTheFirstThatStartedInASlotIsFound(t *testing.T) {
 
 func TestADamagedFileHoldsNoStatus(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "orphans")
-	if err := Append(path, 1, 1, 0, 0, &unix.Rusage{}); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, Append(path, 1, 1, 0, 0, &unix.Rusage{}))
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for n := range b {
-		if err := os.WriteFile(path, b[:n], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.WriteFile(path, b[:n], 0o600))
 		if e := Find(path, 1, 0); e != nil {
 			t.Fatalf("a record cut to %d bytes was taken: %+v", n, e)
 		}
@@ -151,9 +134,7 @@ func TestAWaitStatusIsMadeAsTheKernelMakesIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		var info unix.Siginfo
-		if err := unix.Waitid(unix.P_PID, p.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, unix.Waitid(unix.P_PID, p.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil))
 		if pidOf(&info) != p.Pid {
 			t.Errorf("%s: pid %d, want %d", c.command, pidOf(&info), p.Pid)
 		}
@@ -175,13 +156,9 @@ func TestAWaitStatusIsMadeAsTheKernelMakesIt(t *testing.T) {
 // before it is.
 func TestAFileThatStartsAnewKeepsTheOneBefore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "orphans")
-	if err := Reserve(path); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, Reserve(path))
 	for pid := range maxBytes/size + 3 { // the last two are in a new file
-		if err := Append(path, pid+1, pid, unix.WaitStatus(pid%100<<8), 0, &unix.Rusage{}); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, Append(path, pid+1, pid, unix.WaitStatus(pid%100<<8), 0, &unix.Rusage{}))
 	}
 	if fi, err := os.Stat(path); err != nil || fi.Size() > 10*size {
 		t.Errorf("%v, %v; want a new file", fi, err)
@@ -194,9 +171,7 @@ func TestAFileThatStartsAnewKeepsTheOneBefore(t *testing.T) {
 			t.Errorf("slot %d had pid %d, %v; want %d", pid-1, got, ok, pid)
 		}
 	}
-	if err := Reserve(path); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, Reserve(path))
 	if e := Find(path, 1, 0); e != nil {
 		t.Errorf("a status of a daemon before: %+v", e)
 	}

@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 func newStarter(t *testing.T) (s *Starter, null int) {
@@ -143,9 +145,7 @@ func TestDescriptors(t *testing.T) {
 	t.Run("low ones in any order", func(t *testing.T) {
 		s, null := newStarter(t)
 		var pipe [2]int
-		if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
 		defer unix.Close(pipe[0])
 		for _, files := range [][]int{{pipe[1], 0, 2}, {2, pipe[1], 1}, {pipe[1], 1, 2, null, 0, 3}} {
 			p := shell(fmt.Sprintf("for i in $(seq 0 %d); do [ -e /proc/$$/fd/$i ] || exit 1; done; echo said >&%d", len(files)-1, slices.Index(files, pipe[1])))
@@ -211,13 +211,9 @@ func TestUsers(t *testing.T) {
 		p.User = u
 		return p
 	}
-	if err := syscall.Setgroups([]int{0, 4}); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, syscall.Setgroups([]int{0, 4}))
 	defer syscall.Setgroups(nil)
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0))
 	says(t, s, null, ids(&User{UID: 1234, GID: 2345}), "Uid:\t1234\t1234\t1234\t1234\nGid:\t2345\t2345\t2345\t2345\nGroups:\t\n")
 	if sysctl, _ := os.ReadFile("/proc/sys/fs/suid_dumpable"); string(sysctl) != "1\n" {
 		// The kernel has done so before the child was the other user.
@@ -229,9 +225,7 @@ func TestUsers(t *testing.T) {
 	says(t, s, null, ids(nil), "Uid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nGroups:\t04\n")
 	p := ids(&User{UID: 1234, GID: 2345})
 	p.Dir = t.TempDir()
-	if err := os.Chmod(p.Dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Chmod(p.Dir, 0o700))
 	if _, _, err := output(s, null, p); err != unix.EACCES {
 		t.Errorf("a directory that the user may not enter: %v", err)
 	}
@@ -243,16 +237,12 @@ func TestFailures(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.WriteFile(path, []byte(text), mode))
 		return path
 	}
 	plain, empty := write("plain", "echo", 0o644), write("empty", "\x00\x01", 0o755)
 	loop := filepath.Join(dir, "loop")
-	if err := os.Symlink(loop, loop); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Symlink(loop, loop))
 	true_ := []string{"true"}
 	for name, p := range map[string]Program{
 		"no file":               {Path: "/no/such", Argv: true_},

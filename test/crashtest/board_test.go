@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/process"
 )
@@ -102,9 +103,7 @@ func (o *ordinary) check(ctx context.Context, t *testing.T) {
 	if _, err := o.terminal.Write(ctx, process.Input{Data: []byte("it\n")}); err != nil {
 		t.Error(err)
 	}
-	if err := os.WriteFile(o.gate, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(o.gate, nil, 0o600))
 	if n, e := outputOf(ctx, t, o.writer); n != 4<<20 || e == nil || e.Code != 7 || e.Cause != process.CauseExited {
 		t.Errorf("the writer: %d bytes, %+v; want %d and code 7", n, e, 4<<20)
 	}
@@ -224,17 +223,13 @@ func TestADamagedBoardIsMadeAnew(t *testing.T) {
 				defer f.Close()
 				keeper := d.Roles()[testdaemon.Keeper]
 				if idle { // the keeper is killed before it can notice anything
-					if err := syscall.Kill(keeper, syscall.SIGSTOP); err != nil {
-						t.Fatal(err)
-					}
+					scene.Must(t, syscall.Kill(keeper, syscall.SIGSTOP))
 				}
 				if _, err := f.WriteAt(c.with, c.at); err != nil {
 					t.Fatal(err)
 				}
 				if idle {
-					if err := syscall.Kill(keeper, syscall.SIGKILL); err != nil {
-						t.Fatal(err)
-					}
+					scene.Must(t, syscall.Kill(keeper, syscall.SIGKILL))
 				}
 				for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // the keeper has noticed
 					if now := d.Roles()[testdaemon.Keeper]; now != 0 && now != keeper {

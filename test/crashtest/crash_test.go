@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testdaemon"
 )
 
@@ -233,9 +234,7 @@ func TestAGigabyteAnd200CommandsSurviveKillsOfTheServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := syscall.Kill(st.Roles["server"], syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, syscall.Kill(st.Roles["server"], syscall.SIGKILL))
 		time.Sleep(time.Duration(100+rnd.IntN(300)) * time.Millisecond)
 	}
 	wg.Wait()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -146,18 +147,14 @@ func langsmithBox(t *testing.T, d *daemon) (say func(first string) []langsmithFr
 		}
 		defer ws.CloseNow()
 		ws.SetReadLimit(4 << 20)
-		if err := ws.Write(t.Context(), websocket.MessageText, []byte(first)); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, ws.Write(t.Context(), websocket.MessageText, []byte(first)))
 		for {
 			_, b, err := ws.Read(t.Context())
 			if err != nil {
 				t.Fatalf("%v after %+v", err, all)
 			}
 			var m langsmithFrame
-			if err := json.Unmarshal(b, &m); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, json.Unmarshal(b, &m))
 			if all = append(all, m); m.Type == "exit" || m.Type == "error" {
 				return all
 			}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tend-run/tend"
 	envd "github.com/tend-run/tend/gen/envd/process"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -158,9 +159,7 @@ func logsFollow(flags ...string) func(*testing.T, *daemon, process.Process, int)
 		}
 		var errs bytes.Buffer
 		cmd.Stderr = &errs
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, cmd.Start())
 		return func() (told string, err error) {
 			lines := bufio.NewReader(out)
 			for err == nil {
@@ -182,9 +181,7 @@ func distantLines(t *testing.T, d *daemon, _ process.Process, _ int) func() (str
 	cmd := exec.CommandContext(t.Context(), bin, "--url", d.URL, "distant", "--stdio")
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
-	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, errors.Join(err1, err2, cmd.Start()))
 	t.Cleanup(func() {
 		in.Close()
 		io.Copy(io.Discard, out)
@@ -238,9 +235,7 @@ func langsmithGap(t *testing.T, d *daemon, c *tend.Client) {
 	defer ws.CloseNow()
 	ws.SetReadLimit(1 << 20)
 	first := fmt.Sprintf(`{"type":"execute","command_id":"late","command":%q}`, twice)
-	if err := ws.Write(t.Context(), websocket.MessageText, []byte(first)); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, ws.Write(t.Context(), websocket.MessageText, []byte(first)))
 	var m struct {
 		Type, Error string
 		ErrorType   string `json:"error_type"`
@@ -264,9 +259,7 @@ func langsmithGap(t *testing.T, d *daemon, c *tend.Client) {
 		t.Fatal(err)
 	}
 	d.overtake(t, p, 0)
-	if err := p.Trim(t.Context(), process.Stdout, written-kept); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, p.Trim(t.Context(), process.Stdout, written-kept))
 	for m.Type != "error" && err == nil {
 		err = next()
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -105,9 +106,7 @@ func TestAShutdownIsToldOnEachFace(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { ws.CloseNow() })
-			if err := ws.Write(t.Context(), websocket.MessageText, []byte(`{"type":"execute","command":`+string(quoted)+`}`)); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, ws.Write(t.Context(), websocket.MessageText, []byte(`{"type":"execute","command":`+string(quoted)+`}`)))
 			read := func(until string) (string, error) {
 				var all bytes.Buffer
 				for !strings.Contains(all.String(), until) {

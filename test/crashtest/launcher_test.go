@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/process"
 )
@@ -38,9 +39,7 @@ func TestTheNextServeTakesTheKilledLaunchersPlace(t *testing.T) {
 		if _, err := c.Status(ctx); err != nil {
 			t.Errorf("without a launcher: %v", err)
 		}
-		if err := d.ServeAgain(); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, d.ServeAgain())
 		after := d.Roles()
 		for _, role := range []string{testdaemon.Anchor, testdaemon.Keeper} {
 			if before[role] != after[role] {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/torture"
 	"github.com/tend-run/tend/process"
 )
@@ -126,12 +127,8 @@ func TestAfterTheDeathOfAllRolesWhatRanIsLostWithCauseShutdown(t *testing.T) {
 	d := serve(t)
 	c := d.Connect(t)
 	b := runBefore(ctx, t, c)
-	if err := d.KillAll(); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.ServeAgain(); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, d.KillAll())
+	scene.Must(t, d.ServeAgain())
 
 	if n, e := outputOf(ctx, t, b.finished); n != finishedBytes || e == nil || e.Code != 7 || e.Cause != process.CauseExited {
 		t.Errorf("the finished process: %d bytes, %+v; want %d and code 7", n, e, finishedBytes)
@@ -179,9 +176,7 @@ func TestTornFilesAreRepairedAfterTheDeathOfAllRoles(t *testing.T) {
 	c := d.Connect(t)
 	for round := range 4 {
 		b := runBefore(ctx, t, c)
-		if err := d.KillAll(); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, d.KillAll())
 		for _, p := range []process.Process{b.finished, b.writer, b.tree, b.terminal} {
 			dir := filepath.Join(d.StateDir(), "spool", string(p.ID()))
 			tear(t, rnd, filepath.Join(dir, "index"), 0)
@@ -189,9 +184,7 @@ func TestTornFilesAreRepairedAfterTheDeathOfAllRoles(t *testing.T) {
 				tear(t, rnd, filepath.Join(dir, "journal"), specEnd(t, dir))
 			}
 		}
-		if err := d.ServeAgain(); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, d.ServeAgain())
 		n, e := outputOf(ctx, t, b.finished)
 		if n != finishedBytes || e == nil || !e.Lost() && (e.Code != 7 || e.Cause != process.CauseExited) {
 			t.Errorf("the finished process: %d bytes, %+v; want %d and code 7, or lost if its journal was torn", n, e, finishedBytes)
@@ -235,9 +228,7 @@ func tear(t *testing.T, rnd *rand.Rand, path string, least int64) {
 		t.Fatal(err)
 	}
 	at := least + rnd.Int64N(fi.Size()-least+1)
-	if err := os.Truncate(path, at); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Truncate(path, at))
 	if rnd.IntN(2) == 0 {
 		return
 	}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	envd "github.com/tend-run/tend/gen/envd/process"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -34,9 +35,7 @@ func TestOutputThatIsFreedOnItsWayIsNotChanged(t *testing.T) {
 		want[i] = byte(1 + random.IntN(255)) // a zero is none of them
 	}
 	file := filepath.Join(t.TempDir(), "output")
-	if err := os.WriteFile(file, want, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(file, want, 0o600))
 	for _, kind := range []string{"application/connect+proto", "application/connect+json", "application/json"} {
 		t.Run(strings.ReplaceAll(kind, "/", " "), func(t *testing.T) {
 			p, err := c.Start(t.Context(), process.Spec{Shell: "cat " + file + "; read x", Stdin: process.StdinPipe})
@@ -51,9 +50,7 @@ func TestOutputThatIsFreedOnItsWayIsNotChanged(t *testing.T) {
 			next := envdOutput(t, d, kind, info.PID)
 			d.awaitStall(t, p, size, letGo)
 			for at := int64(step); at <= size; at += step {
-				if err := p.Trim(t.Context(), process.Stdout, at); err != nil {
-					t.Fatal(err)
-				}
+				scene.Must(t, p.Trim(t.Context(), process.Stdout, at))
 			}
 			at := 0
 			for {

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testdaemon"
 )
 
@@ -97,9 +98,7 @@ func TestCommandsEndWhenARoleStandsStill(t *testing.T) {
 			if pid == 0 {
 				t.Fatalf("nobody is the %s", c.role)
 			}
-			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, syscall.Kill(pid, syscall.SIGSTOP))
 			defer syscall.Kill(pid, syscall.SIGCONT)
 			for _, line := range c.fail {
 				out, status := o.tend(strings.Fields(line)...)
@@ -135,9 +134,7 @@ func TestCommandsEndWhenARoleStandsStill(t *testing.T) {
 // started again and again.
 func TestARoleThatCannotStartSaysSo(t *testing.T) {
 	o := ownDaemon(t)
-	if err := os.WriteFile(filepath.Join(o.dir, "spool"), []byte("no directory"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(filepath.Join(o.dir, "spool"), []byte("no directory"), 0o600))
 	out, status := o.tend("run", "true")
 	if status == 0 || !strings.Contains(out, "cannot start") || !strings.Contains(out, "not a directory") {
 		t.Errorf("tend run: status %d, %q", status, out)
@@ -159,9 +156,7 @@ func TestARoleThatCannotStartSaysSo(t *testing.T) {
 	if out, status := o.tend("run", "true"); status == 0 {
 		t.Errorf("tend run: %q", out)
 	}
-	if err := os.Remove(filepath.Join(o.dir, "spool")); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Remove(filepath.Join(o.dir, "spool")))
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(200 * time.Millisecond) { // it is not given up
 		if _, status := o.tend("run", "true"); status == 0 {
 			break

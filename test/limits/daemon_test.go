@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testbin"
 	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/process"
@@ -63,9 +64,7 @@ func serve(t *testing.T, shell ...string) *daemon {
 	if len(shell) > 0 {
 		program = filepath.Join(dir, "tend")
 		script := fmt.Sprintf("#!/bin/sh\nset -eu\nstate=%s\n%s\nexec %s \"$@\"\n", testdaemon.StateDir(dir), strings.Join(shell, "\n"), bin)
-		if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.WriteFile(program, []byte(script), 0o700))
 	}
 	d := &daemon{Daemon: testdaemon.Serve(t, testdaemon.Config{Command: []string{program}, Dir: dir}), t: t}
 	d.c = d.Connect(t)

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
 )
@@ -66,19 +67,13 @@ func TestDamagedFilesConcernTheirProcessAlone(t *testing.T) {
 			b = spool.AppendEOF(b, at, process.Stdout, 6)
 			b = spool.AppendEOF(b, at, process.Stderr, 6)
 			for file, data := range map[string][]byte{files[0]: b, files[2]: []byte("hello\n"), files[3]: []byte("error\n")} {
-				if err := os.WriteFile(filepath.Join(dir, file), data, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				scene.Must(t, os.WriteFile(filepath.Join(dir, file), data, 0o600))
 			}
 			path := filepath.Join(dir, name)
 			if damage != "hole" || name == spool.JournalName {
-				if err := os.RemoveAll(path); err != nil {
-					t.Fatal(err)
-				}
+				scene.Must(t, os.RemoveAll(path))
 			}
-			if err := put(path); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, put(path))
 			n++
 		}
 	}
@@ -111,9 +106,7 @@ func TestDamagedFilesConcernTheirProcessAlone(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 		if json.Unmarshal(raw, &all) != nil {
-			if err := json.Unmarshal(raw, &one); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, json.Unmarshal(raw, &one))
 			all = []facts{one}
 		}
 		for _, f := range all {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/process"
 )
@@ -52,9 +53,7 @@ func fill(t *testing.T, disk string) (free func()) {
 		}
 	}
 	return func() {
-		if err := os.Truncate(path, 0); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.Truncate(path, 0))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
 )
@@ -21,9 +22,7 @@ import (
 // finish writes what n finished processes leave in a spool.
 func finish(t *testing.T, root string, n int, labels map[string]string) {
 	t.Helper()
-	if err := os.Mkdir(root, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Mkdir(root, 0o700))
 	begun := time.Now().Add(-time.Hour)
 	for i := range n {
 		s := process.Spec{ID: process.ID(fmt.Sprintf("old-%05d", i)), Argv: []string{"/bin/sh", "-c", "echo " + strings.Repeat("x", 50)}, Labels: labels}
@@ -36,9 +35,7 @@ func finish(t *testing.T, root string, n int, labels map[string]string) {
 		b = spool.AppendStarted(b, at, spool.Started{PID: 1 << 22})
 		b = spool.AppendExited(b, at, &process.Exit{Code: 3, Time: at})
 		b = spool.AppendTreeGone(b, at)
-		if err := os.WriteFile(filepath.Join(dir, spool.JournalName), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.WriteFile(filepath.Join(dir, spool.JournalName), b, 0o600))
 	}
 }
 

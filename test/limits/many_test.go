@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -91,9 +92,7 @@ func (d *daemon) killAll(ctx context.Context, all []process.Process) {
 
 func TestThousandsOfProcessesRunAtOnce(t *testing.T) {
 	var files unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &files))
 	want := number(t, "LIMITS_PROCESSES", 1500)
 	d := serve(t)
 	same := d.sameRoles()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/replace"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // foreign are things that may lie in place of a segment.
@@ -23,22 +24,16 @@ func foreign(victim string) map[string]func(path string) error {
 // than a segment has, and writes nowhere else.
 func TestWhatIsNoSegmentIsRefused(t *testing.T) {
 	victim := filepath.Join(t.TempDir(), "victim")
-	if err := os.WriteFile(victim, []byte("kept"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(victim, []byte("kept"), 0o600))
 	for name, put := range foreign(victim) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := put(segmentPath(dir, 1)); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, put(segmentPath(dir, 1)))
 			if _, err := Open(dir); !errors.Is(err, replace.ErrNoFile) {
 				t.Errorf("open: %v", err)
 			}
 			l := create(t, 1)
-			if err := put(segmentPath(l.Dir(), 2)); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, put(segmentPath(l.Dir(), 2)))
 			appendAll(t, l, Record{Kind: KindHeartbeat, Frame: 7})
 			if err := l.Append(Record{Kind: KindHeartbeat, Frame: 8}); !errors.Is(err, replace.ErrNoFile) {
 				t.Errorf("append to the next segment: %v", err)
@@ -50,9 +45,7 @@ func TestWhatIsNoSegmentIsRefused(t *testing.T) {
 	}
 	t.Run("hole", func(t *testing.T) {
 		l := create(t, segmentSize)
-		if err := os.Truncate(segmentPath(l.Dir(), 1), 1<<40); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.Truncate(segmentPath(l.Dir(), 1), 1<<40))
 		if _, err := Open(l.Dir()); !errors.Is(err, replace.ErrNoFile) {
 			t.Errorf("open: %v", err)
 		}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -71,9 +73,7 @@ func create(t *testing.T, limit int64) *Log {
 func appendAll(t *testing.T, l *Log, records ...Record) {
 	t.Helper()
 	for _, r := range records {
-		if err := l.Append(r); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, l.Append(r))
 	}
 }
 
@@ -109,9 +109,7 @@ func TestStateSurvives(t *testing.T) {
 		}},
 	} {
 		t.Run(damage.name, func(t *testing.T) {
-			if err := damage.do(segmentPath(l.dir, l.segment)); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, damage.do(segmentPath(l.dir, l.segment)))
 			again, err := Open(l.dir)
 			if err != nil {
 				t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tend-run/tend/face/distant/distanttest"
 	"github.com/tend-run/tend/face/distant/secure"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testbin"
 	"github.com/tend-run/tend/internal/testdaemon"
 )
@@ -110,9 +111,7 @@ func counters(t *testing.T, n int) string {
 		b = binary.BigEndian.AppendUint64(b, uint64(i))
 	}
 	path := filepath.Join(t.TempDir(), "counters")
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(path, b, 0o600))
 	return path
 }
 
@@ -154,9 +153,7 @@ func TestNothingIsLost(t *testing.T) {
 				if deaths%3 == 2 {
 					d.run("upgrade", "--server")
 				} else {
-					if err := d.Replace(t.Context(), testdaemon.Server); err != nil {
-						t.Fatal(err)
-					}
+					scene.Must(t, d.Replace(t.Context(), testdaemon.Server))
 				}
 				deaths++
 			}

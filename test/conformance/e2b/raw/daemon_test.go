@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testbin"
 	"github.com/tend-run/tend/internal/testdaemon"
 )
@@ -67,9 +68,7 @@ func config(dir string, through ...string) testdaemon.Config {
 // kill9 ends a role with SIGKILL and waits until another has its place.
 func (d *daemon) kill9(t *testing.T, role string) {
 	t.Helper()
-	if err := d.Replace(t.Context(), role); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, d.Replace(t.Context(), role))
 }
 
 // get asks the daemon for a path.

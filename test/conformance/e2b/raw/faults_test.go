@@ -16,6 +16,7 @@ import (
 
 	pb "github.com/tend-run/tend/gen/envd/process"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testdaemon"
 )
 
@@ -63,9 +64,7 @@ func (d *daemon) stalled(t *testing.T, c codec, pid int) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
 	body := envelope(c.marshal(&pb.ConnectRequest{Process: byPID(pid)}))
 	_, err = fmt.Fprintf(conn, "POST /process.Process/Connect HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/connect+%s\r\nContent-Length: %d\r\n\r\n%s", c, len(body), body)
 	if err != nil {
@@ -85,9 +84,7 @@ func TestAStalledSubscriberStallsNobody(t *testing.T) {
 			shared.stalled(t, c, s.pid)
 		}
 		other := shared.open(t, c, "Connect", &pb.ConnectRequest{Process: byPID(s.pid)}).started(t)
-		if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
 		file(t, filepath.Join(dir, "done"))
 		for _, reader := range []*stream{s, other} {
 			reader.finish(t)
@@ -105,9 +102,7 @@ func TestAThousandSubscribersThatNeverRead(t *testing.T) {
 	for range 1000 {
 		shared.stalled(t, inJSON, s.pid)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
 	file(t, filepath.Join(dir, "done"))
 	if other := shared.start(t, "echo fine").finish(t); string(other.stdout) != "fine\n" {
 		t.Errorf("another command says %q", other.stdout)
@@ -325,9 +320,7 @@ func TestABrokenClientHarmsNobody(t *testing.T) {
 				}
 				return
 			}
-			if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, conn.SetReadDeadline(time.Now().Add(patience)))
 			answer := make([]byte, 4096)
 			n, err := conn.Read(answer)
 			if err != nil && n == 0 && os.IsTimeout(err) {

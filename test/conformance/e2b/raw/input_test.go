@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/tend-run/tend/gen/envd/process"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 func stdin(text string) *pb.ProcessInput {
@@ -53,9 +54,7 @@ func (d *daemon) streamInput(t *testing.T, c codec, msgs ...*pb.StreamInputReque
 	if err != nil {
 		return err
 	}
-	if err := c.unmarshal(msg, new(pb.StreamInputResponse)); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, c.unmarshal(msg, new(pb.StreamInputResponse)))
 	if _, err := s.frame(); err == nil {
 		t.Fatal("StreamInput answers more than one message")
 	}

@@ -16,6 +16,7 @@ import (
 
 	pb "github.com/tend-run/tend/gen/envd/process"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testdaemon"
 )
 
@@ -180,9 +181,7 @@ func TestSettingsOutliveTheServer(t *testing.T) {
 	if status != 204 {
 		t.Fatalf("init answers %d %q", status, text)
 	}
-	if err := syscall.Kill(server, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, syscall.Kill(server, syscall.SIGKILL))
 	testdaemon.Eventually(t, "the old server to end", func() bool { return !alive(server) })
 	status, text = d.get(t, "/envs", "X-Access-Token", "secret-1")
 	if status != 200 || !strings.Contains(text, `"KEPT":"yes"`) {

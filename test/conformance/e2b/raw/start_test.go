@@ -16,6 +16,7 @@ import (
 
 	pb "github.com/tend-run/tend/gen/envd/process"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testdaemon"
 )
 
@@ -27,9 +28,7 @@ func TestEndsOfCommands(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	plain := filepath.Join(dir, "plain")
-	if err := os.WriteFile(plain, []byte("text"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(plain, []byte("text"), 0o600))
 	for name, tc := range map[string]struct {
 		req    *pb.StartRequest
 		code   int32

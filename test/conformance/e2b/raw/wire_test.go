@@ -16,6 +16,7 @@ import (
 
 	pb "github.com/tend-run/tend/gen/envd/process"
 	"github.com/tend-run/tend/gen/envd/process/processconnect"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 func TestACommandInBothCodecs(t *testing.T) {
@@ -47,9 +48,7 @@ func TestJSONEventsLeaveOutZeroValues(t *testing.T) {
 			t.Fatal(err)
 		}
 		var m struct{ Event map[string]any }
-		if err := json.Unmarshal(msg, &m); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, json.Unmarshal(msg, &m))
 		events = append(events, m.Event)
 	}
 	if len(events) != 3 {
@@ -146,9 +145,7 @@ func TestOtherProtocols(t *testing.T) {
 					end = ev.GetEnd()
 				}
 			}
-			if err := res.Err(); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, res.Err())
 			if n := strings.Count(string(out), "\n"); n != 1000 || end.GetExitCode() != 4 {
 				t.Errorf("%d lines and end %v", n, end)
 			}
@@ -200,9 +197,7 @@ func TestGzipFramesForWhoeverAsks(t *testing.T) {
 			break
 		}
 		var ev pb.StartResponse
-		if err := inProto.unmarshal(msg, &ev); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, inProto.unmarshal(msg, &ev))
 		total += len(ev.GetEvent().GetData().GetStdout())
 	}
 	if total != 100000 {
