@@ -41,7 +41,7 @@ type Upgrade struct {
 // Status asks the daemon about itself.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	var s Status
-	err := c.call(ctx, true, func(ctx context.Context) error {
+	err := c.call(ctx, func(ctx context.Context) error {
 		resp, err := c.admin.Status(ctx, connect.NewRequest(&tendv1.StatusRequest{}))
 		if err != nil {
 			return err
@@ -71,7 +71,7 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 // repeated when the answer is lost: ask for the Status.
 func (c *Client) Upgrade(ctx context.Context, u Upgrade) (map[string]int, error) {
 	var pids map[string]int
-	err := c.call(ctx, false, func(ctx context.Context) error {
+	err := c.once(ctx, func(ctx context.Context) error {
 		resp, err := c.admin.Upgrade(ctx, connect.NewRequest(&tendv1.UpgradeRequest{Server: u.Server, Keeper: u.Keeper, Binary: u.Binary}))
 		if err == nil {
 			pids = roles(resp.Msg.GetRoles())
@@ -84,7 +84,7 @@ func (c *Client) Upgrade(ctx context.Context, u Upgrade) (map[string]int, error)
 // Shutdown ends the daemon, and its processes unless they are to be kept for
 // the next one on the same state directory.
 func (c *Client) Shutdown(ctx context.Context, keep bool) error {
-	return c.call(ctx, false, func(ctx context.Context) error {
+	return c.once(ctx, func(ctx context.Context) error {
 		_, err := c.admin.Shutdown(ctx, connect.NewRequest(&tendv1.ShutdownRequest{Keep: keep}))
 		return err
 	})

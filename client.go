@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"connectrpc.com/connect"
@@ -35,6 +36,9 @@ type Options struct {
 	// DialContext opens connections. Nil: the network's. It is not used for
 	// unix sockets.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Interceptors see each call and stream, each attempt of its own, with its
+	// headers: for identity, tracing and metrics. The first is the outermost.
+	Interceptors []connect.Interceptor
 	// Retry says how lost connections are made anew.
 	Retry Retry
 	// Silence is how long a server may say nothing before its connection
@@ -58,7 +62,7 @@ type Client struct {
 	silence time.Duration
 	patient time.Duration // Options.Patience
 	log     *slog.Logger
-	road    *road
+	conns   *connections
 	rpc     tendv1connect.ProcessServiceClient
 	admin   tendv1connect.AdminServiceClient
 	views   tendv1connect.ViewServiceClient
@@ -108,19 +112,19 @@ func newClient(url string, t target, opts Options, http2 bool) *Client {
 	if c.silence <= 0 {
 		c.silence = 3 * tendpb.Heartbeat
 	}
-	c.road = &road{url: url, token: opts.Token, now: t.transport(opts, http2, c.silence)}
+	c.conns = &connections{url: url, token: opts.Token, now: t.transport(opts, http2, c.silence)}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
 	c.closed, c.close = context.WithCancel(context.Background())
-	client := &http.Client{Transport: c.road, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
+	client := &http.Client{Transport: c.conns, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
 		return http.ErrUseLastResponse // which RoundTrip has refused
 	}}
 	// No compression: the server is near, and output is large.
-	noGzip := connect.WithClientOptions(connect.WithAcceptCompression("gzip", nil, nil), connect.WithReadMaxBytes(maxResponse))
-	c.rpc = tendv1connect.NewProcessServiceClient(client, t.base, noGzip)
-	c.admin = tendv1connect.NewAdminServiceClient(client, t.base, noGzip)
-	c.views = tendv1connect.NewViewServiceClient(client, t.base, noGzip)
+	options := connect.WithClientOptions(connect.WithAcceptCompression("gzip", nil, nil), connect.WithReadMaxBytes(maxResponse), connect.WithInterceptors(opts.Interceptors...))
+	c.rpc = tendv1connect.NewProcessServiceClient(client, t.base, options)
+	c.admin = tendv1connect.NewAdminServiceClient(client, t.base, options)
+	c.views = tendv1connect.NewViewServiceClient(client, t.base, options)
 	return c
 }
 
@@ -162,10 +166,14 @@ func (c *Client) dialError(ctx context.Context, err error) error {
 	if unreached(err) && errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%s: %w: the socket admits the user of the server and root alone", c.url, process.ErrPermission)
 	}
-	if e, ok := errors.AsType[*connect.Error](err); ok {
-		return fmt.Errorf("%s: %s: %w", c.url, tendpb.CleanText(e.Message()), process.ErrUnavailable)
+	why := process.ErrUnavailable
+	if unreached(err) && (errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOTDIR)) {
+		why = ErrNoDaemon
 	}
-	return fmt.Errorf("%s: %w: %w", c.url, err, process.ErrUnavailable)
+	if e, ok := errors.AsType[*connect.Error](err); ok {
+		return fmt.Errorf("%s: %s: %w", c.url, tendpb.CleanText(e.Message()), why)
+	}
+	return fmt.Errorf("%s: %w: %w", c.url, err, why)
 }
 
 // stranger: what answered speaks HTTP in another way, or not at all. What stands
@@ -174,10 +182,10 @@ func (c *Client) stranger(err error) bool {
 	if connect.IsWireError(err) {
 		return connect.CodeOf(err) == connect.CodeUnimplemented
 	}
-	if c.road.ours.Load() {
+	if c.conns.ours.Load() {
 		return false
 	}
-	switch c.road.answered.Load() {
+	switch c.conns.answered.Load() {
 	case 0:
 		return strings.Contains(err.Error(), "malformed HTTP")
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusTooManyRequests:
@@ -191,7 +199,7 @@ func (c *Client) stranger(err error) bool {
 func (c *Client) Close() error {
 	c.close()
 	c.wg.Wait()
-	c.road.close()
+	c.conns.close()
 	return nil
 }
 
@@ -221,7 +229,7 @@ func (c *Client) start(ctx context.Context, spec process.Spec) (process.Info, er
 	}
 	req := &tendv1.StartRequest{Spec: tendpb.Spec(&spec)}
 	var info process.Info
-	err := c.call(ctx, true, func(ctx context.Context) error {
+	err := c.call(ctx, func(ctx context.Context) error {
 		resp, err := c.rpc.Start(ctx, connect.NewRequest(req))
 		if err != nil {
 			return err
@@ -244,7 +252,7 @@ func (c *Client) Get(ctx context.Context, sel process.Selector) (process.Process
 func (c *Client) info(ctx context.Context, sel process.Selector) (process.Info, error) {
 	req := &tendv1.GetRequest{Process: tendpb.Selector(sel)}
 	var info process.Info
-	err := c.call(ctx, true, func(ctx context.Context) error {
+	err := c.call(ctx, func(ctx context.Context) error {
 		resp, err := c.rpc.Get(ctx, connect.NewRequest(req))
 		if err != nil {
 			return err
@@ -262,7 +270,7 @@ func (c *Client) List(ctx context.Context, f process.Filter) ([]process.Info, er
 	for {
 		var page []process.Info
 		var next string
-		err := c.call(ctx, true, func(ctx context.Context) error {
+		err := c.call(ctx, func(ctx context.Context) error {
 			resp, err := c.rpc.List(ctx, connect.NewRequest(req))
 			if err != nil {
 				return err

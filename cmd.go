@@ -1,70 +1,76 @@
 package tend
 
 import (
-	"time"
+	"errors"
+	"io"
+	"maps"
+	"strings"
 
 	"github.com/tend-run/tend/process"
 )
 
-// Cmd says what to spawn. Only Line or Args is needed.
+// Cmd says what to run, as exec.Cmd of the standard library does. Make one with
+// [Command] or [Shell], and set what else it needs:
+//
+//	cmd := tend.Command("npm", "run", "dev")
+//	cmd.Dir = "/app"
+//	cmd.Stdout = os.Stdout
+//
+// A Cmd may be used again; each [Spawn] starts a process of its own.
 type Cmd struct {
-	// Line is a command line for /bin/sh, or Args a program and its
-	// arguments.
-	Line string
-	Args []string
+	// Spec holds what the process is asked to be: Argv or Shell, Dir, Env,
+	// Timeout, User, PTY, Limits, Retention, Labels, Name, Tag, ID. Its Stdin is
+	// set by the two fields below.
+	process.Spec
 
-	Dir string            // working directory, absolute; "": the user's home
-	Env map[string]string // on top of what the process inherits
-	// Timeout kills the process and all its descendants. 0: never.
-	Timeout time.Duration
-	// NoStdin gives the process an empty stdin. By default it is a pipe that
-	// [Process.Stdin] writes to.
-	NoStdin bool
+	// Stdin is copied to the process; its end is the end of stdin. Nil: the
+	// process reads end of file at once. A terminal (Spec.PTY) gets what is read
+	// as if it were typed, and has no end.
+	//
+	// The copying ends with the process. A Read that blocks beyond that is
+	// waited for by nobody.
+	Stdin io.Reader
+	// StdinPipe keeps stdin open for [Process.Stdin]. Not together with Stdin.
+	StdinPipe bool
 
-	// OnStdout and OnStderr are called with the output as it arrives, from
-	// its first byte, one call at a time. The bytes are the callback's own
-	// for the time of the call only. They end with the output,
-	// [Process.Close] or the client.
-	OnStdout, OnStderr func([]byte)
+	// Stdout and Stderr get the output as it arrives, from its first byte, one
+	// Write at a time. A terminal writes to Stdout alone. Nil: the output is
+	// kept by the server all the same, for [Process.Stdout], [Process.Output]
+	// and [Process.Wait]. A writer that fails gets nothing more, and Wait
+	// returns its error. No writer is called after Wait or [Process.Close] has
+	// returned.
+	Stdout, Stderr io.Writer
 	// OnGap is called, in their order, for bytes that retention freed before
-	// these callbacks got them: they were slower than the process for as long
-	// as it took to write Spec.Retention.Limit. Nil: [Process.Wait] returns
-	// the first such gap as a [*process.GapError].
+	// Stdout and Stderr got them: these were slower than the process for as long
+	// as it took to write Retention.Limit. Nil: [Process.Wait] returns the first
+	// such gap as a [*process.GapError].
 	OnGap func(process.Gap)
 
 	// MaxOutput bounds the text that [Process.Output] and [Result] hold of
 	// each stream, in bytes: the newest is kept. 0: 1 MiB; negative: nothing.
-	// Callbacks and readers get everything.
+	// Writers and readers get everything.
 	MaxOutput int
-
-	// Spec is everything else a process can be asked to be: user, terminal,
-	// limits, retention, labels, name, tag, id. Fields above that are set win
-	// over those of Spec.
-	Spec process.Spec
 }
 
-// spec folds the fields into one spec.
-func (c *Cmd) spec() process.Spec {
+// Command returns the Cmd that runs a program with arguments. A name without a
+// slash is looked up in the PATH of the process.
+func Command(name string, arg ...string) Cmd {
+	return Cmd{Spec: process.Spec{Argv: append([]string{name}, arg...)}}
+}
+
+// Shell returns the Cmd that runs a command line by /bin/sh.
+func Shell(line string) Cmd { return Cmd{Spec: process.Spec{Shell: line}} }
+
+// spec returns the spec with the mode of stdin that the fields ask for.
+func (c *Cmd) spec() (process.Spec, error) {
 	s := c.Spec
-	if c.Line != "" {
-		s.Shell = c.Line
+	if c.Stdin != nil && c.StdinPipe {
+		return s, &process.InvalidError{Field: "Cmd.Stdin", Reason: "is set together with Cmd.StdinPipe; set one of them"}
 	}
-	if len(c.Args) > 0 {
-		s.Argv = c.Args
-	}
-	if c.Dir != "" {
-		s.Dir = c.Dir
-	}
-	if len(c.Env) > 0 {
-		s.Env = overlay(s.Env, c.Env)
-	}
-	if c.Timeout != 0 {
-		s.Timeout = c.Timeout
-	}
-	if s.PTY == nil && !c.NoStdin {
+	if s.PTY == nil && (c.Stdin != nil || c.StdinPipe) {
 		s.Stdin = process.StdinPipe
 	}
-	return s
+	return s, nil
 }
 
 const defaultMaxOutput = 1 << 20
@@ -84,12 +90,45 @@ func overlay(base, top map[string]string) map[string]string {
 	if len(base) == 0 {
 		return top
 	}
-	out := make(map[string]string, len(base)+len(top))
-	for k, v := range base {
-		out[k] = v
-	}
-	for k, v := range top {
-		out[k] = v
-	}
+	out := maps.Clone(base)
+	maps.Copy(out, top)
 	return out
+}
+
+// ofCmd makes an error about a field of a spec one about the field of a Cmd:
+// "limits.oom_score_adj" is Cmd.Limits.OOMScoreAdj.
+func ofCmd(err error) error {
+	wrong, ok := errors.AsType[*process.InvalidError](err)
+	if !ok {
+		return err
+	}
+	fields := strings.Split(wrong.Field, " and ")
+	for i, field := range fields {
+		before, index, indexed := strings.Cut(field, "[")
+		fields[i] = "Cmd." + goName(before)
+		if at := strings.LastIndexByte(index, ']'); indexed && at >= 0 {
+			fields[i] += "[" + index[:at+1] + goName(index[at+1:])
+		}
+	}
+	return &process.InvalidError{Field: strings.Join(fields, " and "), Reason: wrong.Reason}
+}
+
+var initials = map[string]string{"id": "ID", "cpu": "CPU", "pty": "PTY", "ttl": "TTL", "oom": "OOM"}
+
+// goName returns the Go name of a path of fields: "retention.ttl" is
+// Retention.TTL.
+func goName(path string) string {
+	parts := strings.Split(path, ".")
+	for i, part := range parts {
+		parts[i] = ""
+		for word := range strings.SplitSeq(part, "_") {
+			if all, ok := initials[word]; ok {
+				word = all
+			} else if word != "" {
+				word = strings.ToUpper(word[:1]) + word[1:]
+			}
+			parts[i] += word
+		}
+	}
+	return strings.Join(parts, ".")
 }

@@ -58,12 +58,12 @@ func Example() {
 		panic(err)
 	}
 	defer c.Close()
-	p, err := c.Spawn(ctx, tend.Cmd{Line: "echo hello; echo oh >&2; exit 3", Dir: "/"})
+	p, err := c.Spawn(ctx, tend.Shell("echo hello; echo oh >&2; exit 3"))
 	if err != nil {
 		panic(err)
 	}
 	defer p.Close()
-	res, err := p.Wait(ctx)
+	res, err := p.Wait(ctx, tend.WaitOptions{})
 	if err != nil {
 		panic(err)
 	}
@@ -71,7 +71,7 @@ func Example() {
 	// Output: "hello\n" "oh\n" 3
 }
 
-func ExampleProcess_Wait_callbacks() {
+func ExampleCmd() {
 	url, stop := exampleServer()
 	defer stop()
 	ctx := context.Background()
@@ -80,21 +80,21 @@ func ExampleProcess_Wait_callbacks() {
 		panic(err)
 	}
 	defer c.Close()
-	p, err := c.Spawn(ctx, tend.Cmd{Line: "read name; echo hello $name", Dir: "/"})
+	cmd := tend.Command("tr", "a-z", "A-Z")
+	cmd.Dir = "/"
+	cmd.Stdin, cmd.Stdout = strings.NewReader("hello world\n"), os.Stdout
+	p, err := c.Spawn(ctx, cmd)
 	if err != nil {
 		panic(err)
 	}
 	defer p.Close()
-	if err := p.SendStdin(ctx, "world\n"); err != nil {
-		panic(err)
-	}
-	res, err := p.Wait(ctx, tend.WaitOptions{OnStdout: func(b []byte) { fmt.Printf("%s", b) }})
+	res, err := p.Wait(ctx, tend.WaitOptions{})
 	if err != nil {
 		panic(err)
 	}
 	fmt.Println(res.Success)
 	// Output:
-	// hello world
+	// HELLO WORLD
 	// true
 }
 
@@ -130,7 +130,7 @@ func ExampleProcesses() {
 	ctx := context.Background()
 	sandbox := newLazySandbox(url)
 	for _, line := range []string{"echo one", "echo two"} {
-		res, err := sandbox.Run(ctx, tend.Cmd{Line: line, Dir: "/"})
+		res, err := sandbox.Run(ctx, tend.Shell(line))
 		if err != nil {
 			panic(err)
 		}
@@ -154,11 +154,10 @@ func ExampleProcess_Stdin_languageServer() {
 		panic(err)
 	}
 	defer c.Close()
-	p, err := c.Spawn(ctx, tend.Cmd{
-		Args: []string{os.Args[0]}, // this test program plays the language server
-		Env:  map[string]string{"TEND_TEST_PEER": "lsp"},
-		Dir:  "/",
-	})
+	cmd := tend.Command(os.Args[0]) // this test program plays the language server
+	cmd.Env = map[string]string{"TEND_TEST_PEER": "lsp"}
+	cmd.StdinPipe = true
+	p, err := c.Spawn(ctx, cmd)
 	if err != nil {
 		panic(err)
 	}
@@ -176,7 +175,7 @@ func ExampleProcess_Stdin_languageServer() {
 		fmt.Println(answer.ID, answer.Result)
 	}
 	in.Close()
-	res, err := p.Wait(ctx)
+	res, err := p.Wait(ctx, tend.WaitOptions{})
 	if err != nil {
 		panic(err)
 	}

@@ -100,6 +100,12 @@ func spawn(t testing.TB, c *tend.Client, cmd tend.Cmd) *tend.Process {
 	return p
 }
 
+// piped is a command whose stdin stays open.
+func piped(cmd tend.Cmd) tend.Cmd {
+	cmd.StdinPipe = true
+	return cmd
+}
+
 // losing runs each call of a method and loses the answers of those that lose
 // says: the client sees a broken connection, the server has done the work.
 func losing(method string, lose func(nth int32) bool, calls *atomic.Int32) func(http.Handler) http.Handler {
@@ -123,5 +129,5 @@ func numbered(n int) (cmd tend.Cmd, want []byte) {
 	for i := 1; i <= n; i++ {
 		want = fmt.Appendln(want, i)
 	}
-	return tend.Cmd{Args: []string{"seq", fmt.Sprint(n)}}, want
+	return tend.Command("seq", fmt.Sprint(n)), want
 }

@@ -350,10 +350,12 @@ func TestAHostileServerAnswersAWait(t *testing.T) {
 		}
 	}
 	h := &hostile{view: &tendv1.ViewResponse{Stream: 1, From: 9, To: 3}}
-	wantStrange(t, h.serve(t).View(t.Context(), process.Selector{ID: id}, view.Options{}, func(it view.Item) error {
-		t.Errorf("%+v was handed on", it)
-		return nil
-	}))
+	for it, err := range h.serve(t).View(t.Context(), process.Selector{ID: id}, view.Options{}) {
+		wantStrange(t, err)
+		if it.To != 0 {
+			t.Errorf("%+v was handed on", it)
+		}
+	}
 }
 
 // TestTheTokenIsNotTakenAlong: the host that a server redirects to must not get
@@ -401,8 +403,13 @@ func TestSearchOptionsThatTheServerIgnoresAreRefused(t *testing.T) {
 	c := h.serve(t)
 	grep := func(o view.GrepOptions) (n int, err error) {
 		o.Pattern = "x"
-		err = c.Grep(t.Context(), process.Selector{ID: "a"}, o, func(view.Match) error { n++; return nil }, nil)
-		return n, err
+		for _, err := range c.Grep(t.Context(), process.Selector{ID: "a"}, o) {
+			if err != nil {
+				return n, err
+			}
+			n++
+		}
+		return n, nil
 	}
 	for name, o := range map[string]view.GrepOptions{"invert": {Invert: true}, "before": {Before: 1}, "after": {After: 1}} {
 		if n, err := grep(o); n != 0 || !errors.Is(err, process.ErrUnsupported) || !strings.Contains(err.Error(), name) {

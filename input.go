@@ -20,14 +20,15 @@ import (
 // [process.ErrWriterForgotten].
 type Input struct {
 	proc process.Process
+	life context.Context // of the handle; it ends calls without a context of their own
 	pty  bool
 
 	mu     sync.Mutex // held by the one who writes
 	closed bool
 }
 
-// Write implements io.Writer.
-func (w *Input) Write(p []byte) (int, error) { return w.WriteContext(context.Background(), p) }
+// Write implements io.Writer. It ends with the handle.
+func (w *Input) Write(p []byte) (int, error) { return w.WriteContext(w.life, p) }
 
 // WriteContext is Write with a context that ends the call. How much of the
 // bytes was taken is then not known.
@@ -49,7 +50,7 @@ func (w *Input) WriteContext(ctx context.Context, p []byte) (int, error) {
 // Close ends stdin, so that the process reads end of file. A terminal has no
 // end of its own: it is left open, and a program that is to see end of file
 // gets the character 0x04 by Write.
-func (w *Input) Close() error { return w.CloseContext(context.Background()) }
+func (w *Input) Close() error { return w.CloseContext(w.life) }
 
 // CloseContext is Close with a context that ends the call.
 func (w *Input) CloseContext(ctx context.Context) error {

@@ -17,21 +17,20 @@ import (
 type Output struct {
 	proc   process.Process
 	stream process.Stream
+	life   context.Context // of the reader; close ends it
+	close  context.CancelFunc
 
 	mu     sync.Mutex // held by the one who reads
 	reader process.Reader
 	rest   []byte // of the reader's last event
 	offset int64  // of the next byte
 	err    error
-
-	stop    sync.Once
-	closed  chan struct{}
-	makeone sync.Once
 }
 
-func (o *Output) closing() chan struct{} {
-	o.makeone.Do(func() { o.closed = make(chan struct{}) })
-	return o.closed
+func newOutput(life context.Context, p process.Process, s process.Stream) *Output {
+	o := &Output{proc: p, stream: s}
+	o.life, o.close = context.WithCancel(life)
+	return o
 }
 
 // Read implements io.Reader.
@@ -77,19 +76,19 @@ func (o *Output) WriteTo(w io.Writer) (int64, error) {
 
 // fill waits for the next bytes of the stream.
 func (o *Output) fill() error {
-	closed := o.closing()
-	select {
-	case <-closed:
+	switch {
+	case o.life.Err() != nil:
 		return io.ErrClosedPipe
-	default:
-	}
-	if o.err != nil {
+	case o.err != nil:
 		return o.err
-	}
-	if o.reader == nil {
-		if err := o.open(closed); err != nil {
-			return err
+	case o.reader == nil:
+		opts := process.ReadOptions{Streams: []process.Stream{o.stream}, Unordered: true}
+		opts.From[o.stream] = o.offset
+		r, err := o.proc.Read(o.life, opts)
+		if err != nil {
+			return err // the next Read tries again
 		}
+		o.reader = r
 	}
 	for {
 		ev, ok, err := o.reader.Next()
@@ -101,7 +100,7 @@ func (o *Output) fill() error {
 		case !ok:
 			select {
 			case <-o.reader.Ready():
-			case <-closed:
+			case <-o.life.Done():
 				return io.ErrClosedPipe
 			}
 		case ev.Kind == process.EventGap:
@@ -114,33 +113,6 @@ func (o *Output) fill() error {
 	}
 }
 
-// open starts at the offset. A reader that was kept from opening may be tried
-// again.
-func (o *Output) open(closed chan struct{}) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	opened := make(chan struct{})
-	watching := make(chan struct{})
-	go func() { // ends with this call
-		defer close(watching)
-		select {
-		case <-closed:
-			cancel()
-		case <-opened:
-		}
-	}()
-	opts := process.ReadOptions{Streams: []process.Stream{o.stream}, Unordered: true}
-	opts.From[o.stream] = o.offset
-	r, err := o.proc.Read(ctx, opts)
-	close(opened)
-	<-watching
-	o.reader = r
-	if err != nil {
-		o.reader = nil
-	}
-	return err
-}
-
 // Offset is the position of the next byte in the stream.
 func (o *Output) Offset() int64 {
 	o.mu.Lock()
@@ -150,7 +122,7 @@ func (o *Output) Offset() int64 {
 
 // Close ends a Read that waits, and all later ones. It is safe to call twice.
 func (o *Output) Close() error {
-	o.stop.Do(func() { close(o.closing()) })
+	o.close()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.reader != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"syscall"
 	"time"
 
@@ -11,8 +12,8 @@ import (
 )
 
 // Process is a handle to one process, with what a caller of os/exec expects:
-// readers, a writer, callbacks, Wait. It works on any [process.Process]; made
-// by a [Client] it survives lost connections by itself.
+// readers, a writer, Wait. [Spawn] and [Attach] make one for a process of any
+// [process.Manager]; that of a [Client] survives lost connections by itself.
 //
 // The handle keeps no output: [Process.Stdout], [Process.Output] and Wait read
 // it from the server's spool, each from its own offset, so that nothing is
@@ -28,86 +29,88 @@ type Process struct {
 
 	stdout, stderr *Output
 	stdin          *Input
+	copies         copies
 
-	followed chan struct{}     // closed when the callbacks have seen everything
-	missed   *process.GapError // by the callbacks, if it was not told; set before followed is closed
-	close    context.CancelFunc
-	closing  context.Context // ends when the handle is closed; of no call
+	life  context.Context // of the handle, and of no call
+	close context.CancelFunc
 }
 
-// Open makes a handle to a process of any manager.
-func Open(ctx context.Context, p process.Process) (*Process, error) {
-	info, err := p.Info(ctx)
-	if err != nil {
-		return nil, err
-	}
-	h := newProcess(p, &info, defaultMaxOutput)
-	close(h.followed)
-	return h, nil
-}
-
-func newProcess(p process.Process, info *process.Info, max int64) *Process {
-	h := &Process{proc: p, pid: info.PID, command: info.Spec.Command(), started: info.Started, pty: info.Spec.PTY != nil, max: max}
+func newProcess(p process.Process, info *process.Info, maxOutput int64) *Process {
+	h := &Process{proc: p, pid: info.PID, command: info.Spec.Command(), started: info.Started, pty: info.Spec.PTY != nil, max: maxOutput}
+	h.life, h.close = context.WithCancel(context.Background())
 	out := process.Stdout
 	if h.pty {
 		out = process.PTY
 	}
-	h.stdout = &Output{proc: p, stream: out}
-	h.stderr = &Output{proc: p, stream: process.Stderr}
-	h.stdin = &Input{proc: p, pty: h.pty}
-	h.followed = make(chan struct{})
-	h.closing, h.close = context.WithCancel(context.Background())
+	h.stdout, h.stderr = newOutput(h.life, p, out), newOutput(h.life, p, process.Stderr)
+	h.stdin = &Input{proc: p, life: h.life, pty: h.pty}
 	return h
 }
 
 // Spawn starts a command on any manager and returns without waiting for its
 // end. It is [Client.Spawn] for managers that are no Client.
+//
+// Errors are those of [process.Manager.Start]; a field that is wrong is named as
+// one of Cmd.
 func Spawn(ctx context.Context, m process.Manager, cmd Cmd) (*Process, error) {
-	spec := cmd.spec()
+	spec, err := cmd.spec()
+	if err != nil {
+		return nil, err
+	}
+	p, info, err := start(ctx, m, spec)
+	if err != nil {
+		return nil, ofCmd(err)
+	}
+	h := newProcess(p, &info, cmd.maxOutput())
+	h.copies.start(h, cmd)
+	return h, nil
+}
+
+// start is Manager.Start with what is known of the process then. A server's
+// answer says both, which saves a round trip.
+func start(ctx context.Context, m process.Manager, spec process.Spec) (process.Process, process.Info, error) {
+	if c, ok := m.(*Client); ok {
+		info, err := c.start(ctx, spec)
+		return &remote{client: c, id: info.ID}, info, err
+	}
+	p, err := m.Start(ctx, spec)
+	return known(ctx, p, err)
+}
+
+func known(ctx context.Context, p process.Process, err error) (process.Process, process.Info, error) {
+	if err != nil {
+		return nil, process.Info{}, err
+	}
+	info, err := p.Info(ctx)
+	return p, info, err
+}
+
+// Attach returns a handle to a process that runs or has run, whoever started it:
+// what Spawn returns for one that is there already.
+func Attach(ctx context.Context, m process.Manager, sel process.Selector) (*Process, error) {
 	var p process.Process
 	var info process.Info
 	var err error
 	if c, ok := m.(*Client); ok {
-		// The answer to the start says it all; one round trip is enough.
-		if info, err = c.start(ctx, spec); err == nil {
-			p = &remote{client: c, id: info.ID}
-		}
-	} else if p, err = m.Start(ctx, spec); err == nil {
-		info, err = p.Info(ctx)
+		info, err = c.info(ctx, sel)
+		p = &remote{client: c, id: info.ID}
+	} else {
+		p, err = m.Get(ctx, sel)
+		p, info, err = known(ctx, p, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	h := newProcess(p, &info, cmd.maxOutput())
-	if cmd.OnStdout == nil && cmd.OnStderr == nil {
-		close(h.followed)
-		return h, nil
-	}
-	go func() { // Close and Wait wait for it
-		defer close(h.followed)
-		// What else keeps the callbacks from the rest of the output is told
-		// by Wait, which reads the same.
-		_, err := h.deliver(h.closing, process.ReadOptions{}, callbacks{cmd.OnStdout, cmd.OnStderr, cmd.OnGap, false})
-		h.missed, _ = errors.AsType[*process.GapError](err)
-	}()
-	return h, nil
+	return newProcess(p, &info, defaultMaxOutput), nil
 }
 
 // Spawn starts a command and returns without waiting for its end.
-func (c *Client) Spawn(ctx context.Context, cmd Cmd) (*Process, error) {
-	return Spawn(ctx, c, cmd)
-}
+func (c *Client) Spawn(ctx context.Context, cmd Cmd) (*Process, error) { return Spawn(ctx, c, cmd) }
 
-// Attach returns a handle to a process that runs or has run, whoever started
-// it. id is its id; a unique prefix of it, a name, tag or pid are good, too.
-func (c *Client) Attach(ctx context.Context, id string) (*Process, error) {
-	info, err := c.info(ctx, process.Selector{Any: id})
-	if err != nil {
-		return nil, err
-	}
-	h := newProcess(&remote{client: c, id: info.ID}, &info, defaultMaxOutput)
-	close(h.followed)
-	return h, nil
+// Attach returns a handle to a process that runs or has run, whoever started it.
+// name is its id, a unique beginning of it, its name, tag or pid.
+func (c *Client) Attach(ctx context.Context, name string) (*Process, error) {
+	return Attach(ctx, c, process.Selector{Any: name})
 }
 
 // ID names the process for ever.
@@ -124,7 +127,7 @@ func (p *Process) Command() string { return p.command }
 func (p *Process) Started() time.Time { return p.started }
 
 // Raw is the process in the domain's words, with what the handle leaves out:
-// readers of events, waits for conditions, trim, remove.
+// waits for conditions, writers by name, trim, remove.
 func (p *Process) Raw() process.Process { return p.proc }
 
 // Exit returns how the process ended, or nil while it runs.
@@ -151,18 +154,23 @@ func (p *Process) Stdout() *Output { return p.stdout }
 // empty at the end.
 func (p *Process) Stderr() *Output { return p.stderr }
 
-// Stdin writes to stdin, or to the terminal. Each call returns the same
-// writer.
-func (p *Process) Stdin() *Input { return p.stdin }
-
-// SendStdin writes text to stdin: Stdin().Write with a context.
-func (p *Process) SendStdin(ctx context.Context, text string) error {
-	_, err := p.stdin.WriteContext(ctx, []byte(text))
-	return err
+// Events returns what happens to the process, its output in the order of
+// arrival included, from the beginning and to the end that opts say: see
+// [process.Reader]. An error is the last that comes; the end of ctx is one.
+func (p *Process) Events(ctx context.Context, opts process.ReadOptions) iter.Seq2[process.Event, error] {
+	return func(yield func(process.Event, error) bool) {
+		r, err := p.proc.Read(ctx, opts)
+		if err != nil {
+			yield(process.Event{}, err)
+			return
+		}
+		process.Follow(ctx, r)(yield)
+	}
 }
 
-// CloseStdin ends stdin: Stdin().Close with a context.
-func (p *Process) CloseStdin(ctx context.Context) error { return p.stdin.CloseContext(ctx) }
+// Stdin writes to stdin, if that was kept open by Cmd.StdinPipe, or to the
+// terminal. Each call returns the same writer.
+func (p *Process) Stdin() *Input { return p.stdin }
 
 // Kill ends the process and all its descendants and returns when they are
 // gone. killed is false if the process had exited already; what was left of
@@ -222,12 +230,12 @@ func (p *Process) Resize(ctx context.Context, cols, rows uint16) error {
 	return err
 }
 
-// Close frees what the handle holds: readers and callbacks end. The process
-// is not touched.
+// Close frees what the handle holds: readers, writers and copies end. The
+// process is not touched.
 func (p *Process) Close() error {
 	p.close()
 	p.stdout.Close()
 	p.stderr.Close()
-	<-p.followed
+	p.copies.wait()
 	return nil
 }

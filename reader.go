@@ -2,8 +2,6 @@ package tend
 
 import (
 	"context"
-	"errors"
-	"io"
 
 	"connectrpc.com/connect"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
@@ -11,15 +9,13 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// reader is process.Reader over the network. A goroutine receives; when the
-// stream is lost it opens another from the offsets reached, so that the caller
-// sees each byte and each fact once, whatever happens to connections.
+// reader is process.Reader over the network. When its stream is lost it opens
+// another from the offsets reached, so that the caller sees each byte and each
+// fact once, whatever happens to connections.
 type reader struct {
-	*feed
-	proc   *remote
-	opts   process.ReadOptions
-	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when the goroutine has ended
+	subscription
+	proc *remote
+	opts process.ReadOptions
 
 	// Owned by the goroutine: what was delivered.
 	from                   [4]int64
@@ -27,92 +23,30 @@ type reader struct {
 	eof                    [4]bool
 }
 
-// Read opens a stream. ctx ends the opening only; the reader lives until it
-// is closed or at its end.
+// Read implements process.Process.
 func (p *remote) Read(ctx context.Context, opts process.ReadOptions) (process.Reader, error) {
 	if opts.MaxChunk < 0 {
 		return nil, &process.InvalidError{Field: "max_chunk", Reason: "is negative; 1 to 1 MiB are allowed, 0 for the default"}
 	}
-	if p.client.closed.Err() != nil {
-		return nil, errClosed
+	r := &reader{proc: p, opts: opts, from: opts.From}
+	if err := p.client.subscribe(ctx, &r.subscription, r.receive); err != nil {
+		return nil, err
 	}
-	life, cancel := p.client.stream(context.WithoutCancel(ctx))
-	r := &reader{feed: newFeed(), proc: p, opts: opts, cancel: cancel, done: make(chan struct{}), from: opts.From}
-	opened := make(chan error, 1)
-	p.client.wg.Go(func() {
-		defer close(r.done)
-		defer cancel(nil)
-		r.run(life, opened)
+	return r, nil
+}
+
+func (r *reader) receive(ctx context.Context, opened func()) error {
+	return r.proc.client.repeat(ctx, "read", r.proc.afterKill, func(a *attempts) error {
+		err := r.once(ctx, a, opened)
+		if r.complete() {
+			return nil // whatever became of the connection
+		}
+		return err
 	})
-	select {
-	case err := <-opened:
-		if err != nil {
-			r.Close()
-			return nil, err
-		}
-		return r, nil
-	case <-ctx.Done():
-		r.Close()
-		return nil, ctx.Err()
-	}
-}
-
-// Close implements process.Reader.
-func (r *reader) Close() error {
-	r.shut()
-	r.cancel(errClosed)
-	<-r.done
-	return nil
-}
-
-func (r *reader) run(ctx context.Context, opened chan<- error) {
-	c, attempts := r.proc.client, r.proc.client.retrying()
-	for {
-		turn := c.road.taken()
-		away, err := r.once(ctx, attempts, opened)
-		if away || errors.Is(err, errSilent) {
-			c.road.leave(turn)
-		}
-		switch {
-		case ctx.Err() != nil:
-			err = errClosed
-		case err == nil && !away, r.complete():
-			err = io.EOF
-		case err != nil && !transient(err):
-			err = c.domainError(ctx, err)
-		case !away && r.proc.killed.Load():
-			// The caller killed it: the loss is told, not repaired.
-			err = c.domainError(ctx, err)
-		default:
-			wait, ok := attempts.next(away)
-			if ok {
-				c.log.Debug("read again", "id", r.proc.id, "in", wait, "going_away", away, "err", err)
-				if pause(ctx, wait) == nil {
-					continue
-				}
-				err = errClosed
-			} else {
-				err = c.domainError(ctx, errOr(err, errGone))
-			}
-		}
-		r.end(err)
-		if errors.Is(err, io.EOF) {
-			err = nil
-		}
-		offer(opened, err)
-		return
-	}
-}
-
-func offer(ch chan<- error, err error) {
-	select {
-	case ch <- err:
-	default:
-	}
 }
 
 // once reads one stream to its end.
-func (r *reader) once(ctx context.Context, attempts *retrying, opened chan<- error) (away bool, err error) {
+func (r *reader) once(ctx context.Context, a *attempts, opened func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := r.proc.client.watchSilence(cancel)
@@ -124,7 +58,7 @@ func (r *reader) once(ctx context.Context, attempts *retrying, opened chan<- err
 	req.Process = r.proc.selector()
 	stream, err := r.proc.client.rpc.Read(ctx, connect.NewRequest(req))
 	if err != nil {
-		return false, causeOf(ctx, err)
+		return causeOf(ctx, err)
 	}
 	defer stream.Close()
 	for stream.Receive() {
@@ -136,37 +70,37 @@ func (r *reader) once(ctx context.Context, attempts *retrying, opened chan<- err
 			for _, at := range fact.Hello.GetFrom() {
 				s, offset := at.GetStream(), at.GetOffset()
 				if s <= 0 || int(s) >= len(r.from) || offset < 0 || offset > maxOffset || r.from[s] >= 0 && offset != r.from[s] {
-					return false, strange("stream %d from %d on when it was asked for %v", s, offset, r.from)
+					return strange("stream %d from %d on when it was asked for %v", s, offset, r.from)
 				}
 				r.from[s] = offset
 			}
 			silence.heard()
-			offer(opened, nil)
+			opened()
 			continue
 		case *tendv1.Event_GoingAway:
-			return true, nil
+			return errAway
 		case *tendv1.Event_Heartbeat:
 			silence.heard()
-			attempts.progress()
+			a.progress()
 			continue
 		}
 		ev, ok := tendpb.ToEvent(m)
 		if ok {
 			if err := r.check(&ev); err != nil {
-				return false, err
+				return err
 			}
 		}
 		if ok && r.fresh(&ev) {
-			attempts.progress()
+			a.progress()
 			// While the caller is slow the server cannot be heard.
 			silence.stop()
 			if !r.put(ctx, ev) {
-				return false, ctx.Err()
+				return ctx.Err()
 			}
 		}
 		silence.heard()
 	}
-	return false, causeOf(ctx, stream.Err())
+	return causeOf(ctx, stream.Err())
 }
 
 // check refuses what does not follow what was delivered: this stream is asked

@@ -54,7 +54,7 @@ func TestEachFactIsToldOnceOverReconnects(t *testing.T) {
 	srv := serve(t, fakeproc.New(t), nil, nil)
 	px := newProxy(t, srv.Listener.Addr().String())
 	c := dial(t, px.url(), tend.Options{})
-	p := spawn(t, c, tend.Cmd{Line: "echo one; read x; echo $x"})
+	p := spawn(t, c, piped(tend.Shell("echo one; read x; echo $x")))
 	r, err := p.Raw().Read(t.Context(), process.ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestEachFactIsToldOnceOverReconnects(t *testing.T) {
 			if len(text) == 0 {
 				// Lose the connection while the process waits for input.
 				px.cutAll()
-				if err := p.SendStdin(t.Context(), "two\n"); err != nil {
+				if _, err := p.Stdin().WriteContext(t.Context(), []byte("two\n")); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -107,7 +107,7 @@ func TestAReaderThatHasEverythingIsAtItsEnd(t *testing.T) {
 				})
 			})
 			c := dial(t, srv.URL, tend.Options{Retry: tend.Retry{First: time.Millisecond, Attempts: 3}})
-			p := spawn(t, c, tend.Cmd{Line: "echo one"})
+			p := spawn(t, c, tend.Shell("echo one"))
 			r, err := p.Raw().Read(t.Context(), opts)
 			if err != nil {
 				t.Fatal(err)
@@ -149,7 +149,7 @@ func TestAClientGoesOnWithTheNextServer(t *testing.T) {
 	// A second connection attempt after a pause would last an hour: only
 	// coming back at once lets the test end.
 	c := dial(t, px.url(), tend.Options{Retry: tend.Retry{First: time.Hour, Max: time.Hour}})
-	p := spawn(t, c, tend.Cmd{Line: "echo one; read x; echo $x"})
+	p := spawn(t, c, piped(tend.Shell("echo one; read x; echo $x")))
 	out := p.Stdout()
 	buf := make([]byte, 4)
 	if _, err := io.ReadFull(out, buf); err != nil {
@@ -157,7 +157,7 @@ func TestAClientGoesOnWithTheNextServer(t *testing.T) {
 	}
 	waited := make(chan tend.Result, 1)
 	go func() {
-		res, err := p.Wait(context.Background())
+		res, err := p.Wait(context.Background(), tend.WaitOptions{})
 		if err != nil {
 			t.Error(err)
 		}
@@ -165,7 +165,7 @@ func TestAClientGoesOnWithTheNextServer(t *testing.T) {
 	}()
 	px.retarget(second.Listener.Addr().String())
 	close(stopping)
-	if err := p.SendStdin(t.Context(), "two\n"); err != nil {
+	if _, err := p.Stdin().WriteContext(t.Context(), []byte("two\n")); err != nil {
 		t.Fatal(err)
 	}
 	rest, err := io.ReadAll(out)
@@ -184,7 +184,7 @@ func TestAKillIsSentOnce(t *testing.T) {
 	srv := serve(t, fakeproc.New(t), nil, func(h http.Handler) http.Handler { return lost(cut(h)) })
 	px := newProxy(t, srv.Listener.Addr().String())
 	c := dial(t, px.url(), tend.Options{})
-	p := spawn(t, c, tend.Cmd{Line: "echo ready; exec sleep 1000"})
+	p := spawn(t, c, tend.Shell("echo ready; exec sleep 1000"))
 	r, err := p.Raw().Read(t.Context(), process.ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func TestInputIsTakenOnceWhenAnswersAreLost(t *testing.T) {
 	var writes atomic.Int32
 	srv := serve(t, fakeproc.New(t), nil, losing("Write", func(n int32) bool { return n%2 == 1 }, &writes))
 	c := dial(t, srv.URL, tend.Options{})
-	p := spawn(t, c, tend.Cmd{Args: []string{"cat"}})
+	p := spawn(t, c, piped(tend.Command("cat")))
 	_, want := numbered(20_000)
 	read := make(chan []byte, 1)
 	go func() {
@@ -247,7 +247,7 @@ func TestInputIsTakenOnceWhenAnswersAreLost(t *testing.T) {
 func TestWhatTwoClientsWriteArrivesWholeAndOnce(t *testing.T) {
 	var writes atomic.Int32
 	srv := serve(t, fakeproc.New(t), nil, losing("Write", func(n int32) bool { return n%2 == 1 }, &writes))
-	first := spawn(t, dial(t, srv.URL, tend.Options{}), tend.Cmd{Args: []string{"cat"}})
+	first := spawn(t, dial(t, srv.URL, tend.Options{}), piped(tend.Command("cat")))
 	second, err := dial(t, srv.URL, tend.Options{}).Attach(t.Context(), string(first.ID()))
 	if err != nil {
 		t.Fatal(err)
@@ -316,8 +316,8 @@ func TestAStartWhoseAnswerIsLostStartsOnce(t *testing.T) {
 	var starts atomic.Int32
 	srv := serve(t, fakeproc.New(t), nil, losing("Start", func(n int32) bool { return n == 1 }, &starts))
 	c := dial(t, srv.URL, tend.Options{})
-	p := spawn(t, c, tend.Cmd{Line: "echo once"})
-	if _, err := p.Wait(t.Context()); err != nil {
+	p := spawn(t, c, tend.Shell("echo once"))
+	if _, err := p.Wait(t.Context(), tend.WaitOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	infos, err := c.List(t.Context(), process.Filter{})
@@ -330,7 +330,7 @@ func TestTheLastAttemptEndsWithUnavailable(t *testing.T) {
 	srv := serve(t, fakeproc.New(t), nil, nil)
 	px := newProxy(t, srv.Listener.Addr().String())
 	c := dial(t, px.url(), tend.Options{Retry: tend.Retry{First: time.Millisecond, Attempts: 3}})
-	p := spawn(t, c, tend.Cmd{Line: "exec sleep 1000"})
+	p := spawn(t, c, tend.Shell("exec sleep 1000"))
 	r, err := p.Raw().Read(t.Context(), process.ReadOptions{})
 	if err != nil {
 		t.Fatal(err)

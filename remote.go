@@ -36,7 +36,7 @@ func (p *remote) Info(ctx context.Context) (process.Info, error) {
 // Signal is not repeated: a signal may have an effect each time it is sent.
 func (p *remote) Signal(ctx context.Context, sig int, scope process.Scope) error {
 	req := &tendv1.SignalRequest{Process: p.selector(), Signal: int32(sig), Scope: tendv1.Scope(scope)}
-	return p.client.call(ctx, false, func(ctx context.Context) error {
+	return p.client.once(ctx, func(ctx context.Context) error {
 		_, err := p.client.rpc.Signal(ctx, connect.NewRequest(req))
 		return err
 	})
@@ -46,7 +46,7 @@ func (p *remote) Signal(ctx context.Context, sig int, scope process.Scope) error
 func (p *remote) Kill(ctx context.Context) (process.KillResult, error) {
 	p.killed.Store(true)
 	var res process.KillResult
-	err := p.client.call(ctx, false, func(ctx context.Context) error {
+	err := p.client.once(ctx, func(ctx context.Context) error {
 		resp, err := p.client.rpc.Kill(ctx, connect.NewRequest(&tendv1.KillRequest{Process: p.selector()}))
 		if err == nil {
 			res = tendpb.ToKillResult(resp.Msg)
@@ -65,7 +65,7 @@ func (p *remote) Resize(ctx context.Context, r process.Resize) (before process.S
 	if r.Only != nil {
 		req.Only = tendpb.Size(*r.Only)
 	}
-	err = p.client.call(ctx, true, func(ctx context.Context) error {
+	err = p.client.call(ctx, func(ctx context.Context) error {
 		res, err := p.client.rpc.Resize(ctx, connect.NewRequest(req))
 		if err != nil {
 			return err
@@ -78,7 +78,7 @@ func (p *remote) Resize(ctx context.Context, r process.Resize) (before process.S
 
 func (p *remote) Trim(ctx context.Context, s process.Stream, before int64) error {
 	req := &tendv1.TrimRequest{Process: p.selector(), Stream: tendv1.Stream(s), Before: before}
-	return p.client.call(ctx, true, func(ctx context.Context) error {
+	return p.client.call(ctx, func(ctx context.Context) error {
 		_, err := p.client.rpc.Trim(ctx, connect.NewRequest(req))
 		return err
 	})
@@ -86,7 +86,7 @@ func (p *remote) Trim(ctx context.Context, s process.Stream, before int64) error
 
 func (p *remote) Pin(ctx context.Context, pinned bool) error {
 	req := &tendv1.PinRequest{Process: p.selector(), Pinned: pinned}
-	return p.client.call(ctx, true, func(ctx context.Context) error {
+	return p.client.call(ctx, func(ctx context.Context) error {
 		_, err := p.client.rpc.Pin(ctx, connect.NewRequest(req))
 		return err
 	})
@@ -96,7 +96,7 @@ func (p *remote) Pin(ctx context.Context, pinned bool) error {
 // nothing means that the first one did its work.
 func (p *remote) Remove(ctx context.Context) error {
 	attempts := 0
-	err := p.client.call(ctx, true, func(ctx context.Context) error {
+	err := p.client.call(ctx, func(ctx context.Context) error {
 		attempts++
 		_, err := p.client.rpc.Remove(ctx, connect.NewRequest(&tendv1.RemoveRequest{Process: p.selector()}))
 		return err
@@ -107,53 +107,31 @@ func (p *remote) Remove(ctx context.Context) error {
 	return err
 }
 
+// afterKill reports whether an error is the last for a process whose death was
+// asked for. A server that goes away in order is followed even then.
+func (p *remote) afterKill(err error) bool { return p.killed.Load() && !errors.Is(err, errAway) }
+
 // Wait keeps one stream open, which the server fills with heartbeats, and
 // opens it again when it is lost.
 func (p *remote) Wait(ctx context.Context, until process.Until) (process.WaitResult, error) {
-	c := p.client
 	req := tendpb.Until(until)
 	req.Process = p.selector()
-	r := c.retrying()
-	for {
-		turn := c.road.taken()
-		res, away, err := p.waitOnce(ctx, req, r)
-		if away || errors.Is(err, errSilent) {
-			c.road.leave(turn)
-		}
-		switch {
-		case err == nil && !away:
-			return res, nil
-		case ctx.Err() != nil, err != nil && !transient(err), p.killed.Load() && !away:
-			return res, c.domainError(ctx, err)
-		}
-		wait, ok := r.next(away)
-		if !ok {
-			return res, c.domainError(ctx, errOr(err, errGone))
-		}
-		c.log.Debug("wait again", "id", p.id, "in", wait, "err", err)
-		if pause(ctx, wait) != nil {
-			return res, ctx.Err()
-		}
-	}
-}
-
-var errGone = connect.NewError(connect.CodeUnavailable, errors.New("the server went away again and again"))
-
-func errOr(err, other error) error {
-	if err != nil {
+	var res process.WaitResult
+	err := p.client.repeat(ctx, "wait", p.afterKill, func(a *attempts) (err error) {
+		res, err = p.waitOnce(ctx, req, a)
 		return err
-	}
-	return other
+	})
+	return res, err
 }
 
-func (p *remote) waitOnce(ctx context.Context, req *tendv1.WaitRequest, r *retrying) (res process.WaitResult, away bool, err error) {
+func (p *remote) waitOnce(ctx context.Context, req *tendv1.WaitRequest, a *attempts) (res process.WaitResult, err error) {
 	ctx, cancel := p.client.stream(ctx)
 	defer cancel(nil)
 	silence := p.client.watchSilence(cancel)
 	defer silence.stop()
 	stream, err := p.client.rpc.Wait(ctx, connect.NewRequest(req))
 	if err != nil {
-		return res, false, causeOf(ctx, err)
+		return res, causeOf(ctx, err)
 	}
 	defer stream.Close()
 	for stream.Receive() {
@@ -161,14 +139,14 @@ func (p *remote) waitOnce(ctx context.Context, req *tendv1.WaitRequest, r *retry
 		switch answer := stream.Msg().GetAnswer().(type) {
 		case *tendv1.WaitResponse_Result:
 			res = tendpb.ToWaitResult(answer.Result)
-			return res, false, checkWait(&res)
+			return res, checkWait(&res)
 		case *tendv1.WaitResponse_GoingAway:
-			return res, true, nil
+			return res, errAway
 		}
-		r.progress()
+		a.progress()
 	}
 	if err := stream.Err(); err != nil {
-		return res, false, causeOf(ctx, err)
+		return res, causeOf(ctx, err)
 	}
-	return res, false, connect.NewError(connect.CodeUnavailable, errors.New("the server ended the wait without a result"))
+	return res, connect.NewError(connect.CodeUnavailable, errors.New("the server ended the wait without a result"))
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	"connectrpc.com/connect"
 )
 
 // Retry says how lost connections are made anew. The zero value is the
@@ -49,8 +51,8 @@ func (r Retry) delay(n int, random float64) time.Duration {
 	return d - time.Duration(random*float64(d)/4)
 }
 
-// retrying counts the attempts of one call or stream.
-type retrying struct {
+// attempts counts those of one call or stream.
+type attempts struct {
 	policy Retry
 	held   bool // the server's listening sockets outlive it
 	n      int
@@ -60,77 +62,84 @@ type retrying struct {
 	heard    time.Time     // the last progress
 }
 
-func (c *Client) retrying() *retrying {
-	return &retrying{policy: c.retry, held: c.held.Load(), random: rand.Float64, patience: c.patient, heard: time.Now()}
-}
-
 // progress starts the count anew.
-func (r *retrying) progress() { r.n, r.heard = 0, time.Now() }
+func (a *attempts) progress() { a.n, a.heard = 0, time.Now() }
 
 // next returns how long to wait before the next attempt, and false when there
 // was the last. A server that goes away, or whose listening sockets are held,
 // is called at once, but a second one in a row is not: nothing may spin.
-func (r *retrying) next(goingAway bool) (time.Duration, bool) {
-	r.n++
-	if r.n > r.policy.Attempts || r.patience > 0 && time.Since(r.heard) > r.patience {
+func (a *attempts) next(goingAway bool) (time.Duration, bool) {
+	a.n++
+	if a.n > a.policy.Attempts || a.patience > 0 && time.Since(a.heard) > a.patience {
 		return 0, false
 	}
-	if (goingAway || r.held) && r.n == 1 {
+	if (goingAway || a.held) && a.n == 1 {
 		return 0, true
 	}
-	return r.policy.delay(r.n, r.random()), true
+	return a.policy.delay(a.n, a.random()), true
 }
 
-// pause waits for d, or returns the context's error.
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+// errAway ends a stream whose server said that it is going away. The text is for
+// one that was not followed by another server.
+var errAway = connect.NewError(connect.CodeUnavailable, errors.New("the server went away again and again"))
 
-// call runs one call of the API. A call that may be repeated is, when the
-// connection failed; each attempt of it lasts at most c.silence.
-func (c *Client) call(ctx context.Context, repeatable bool, f func(context.Context) error) error {
-	if !repeatable {
-		return c.once(ctx, f)
-	}
-	r := c.retrying()
+// repeat runs try until it succeeds. It gives up when an error is the server's
+// own word, when last says so of it, with the context, and after the last attempt.
+// This is the one loop over lost connections: try must be safe to repeat, because
+// it goes on from an offset, or says by an id or offset what it has done before.
+func (c *Client) repeat(ctx context.Context, what string, last func(error) bool, try func(*attempts) error) error {
+	a := &attempts{policy: c.retry, held: c.held.Load(), random: rand.Float64, patience: c.patient, heard: time.Now()}
 	for {
-		turn := c.road.taken()
-		attempt, cancel := context.WithTimeoutCause(ctx, c.silence, errSilent)
-		err := f(attempt)
-		if err != nil && errors.Is(context.Cause(attempt), errSilent) {
-			err = errSilent
-			c.road.leave(turn)
-			if c.patient > 0 && c.hello(ctx) == nil {
-				r.progress() // the server is there: what was asked takes that long
-			}
+		generation := c.conns.current()
+		err := try(a)
+		away := errors.Is(err, errAway)
+		if away || errors.Is(err, errSilent) {
+			c.conns.replace(generation)
 		}
-		cancel()
-		if err == nil || ctx.Err() != nil || !transient(err) {
+		if err == nil || ctx.Err() != nil || !transient(err) || last(err) {
 			return c.domainError(ctx, err)
 		}
-		wait, ok := r.next(false)
+		wait, ok := a.next(away)
 		if !ok {
 			return c.domainError(ctx, err)
 		}
-		c.log.Debug("call again", "in", wait, "err", err)
+		c.log.Debug("try again", "what", what, "in", wait, "err", err)
 		if pause(ctx, wait) != nil {
 			return c.domainError(ctx, err)
 		}
 	}
 }
 
-// once is call for what is not repeated. A client with patience gives up when the
-// server has gone away meanwhile; what was asked may have been done then.
+// whatever the error is, it is not the last.
+func whatever(error) bool { return false }
+
+// repeatCall is repeat for a call that has one answer. Each attempt lasts at most
+// c.silence; a server that answers a hello then is there, and what was asked takes
+// that long.
+func (c *Client) repeatCall(ctx context.Context, what string, last func(error) bool, f func(context.Context) error) error {
+	return c.repeat(ctx, what, last, func(a *attempts) error {
+		for {
+			attempt, cancel := context.WithTimeoutCause(ctx, c.silence, errSilent)
+			err := f(attempt)
+			if err != nil {
+				err = causeOf(attempt, err)
+			}
+			cancel()
+			if !errors.Is(err, errSilent) || last(err) || c.hello(ctx) != nil {
+				return err
+			}
+			a.progress()
+		}
+	})
+}
+
+// call runs a call that may be repeated.
+func (c *Client) call(ctx context.Context, f func(context.Context) error) error {
+	return c.repeatCall(ctx, "call", whatever, f)
+}
+
+// once runs a call that may not be repeated. A client with patience gives up when
+// the server has gone away meanwhile; what was asked may have been done then.
 func (c *Client) once(ctx context.Context, f func(context.Context) error) error {
 	if c.patient <= 0 {
 		return c.domainError(ctx, f(ctx))
@@ -150,5 +159,20 @@ func (c *Client) once(ctx context.Context, f func(context.Context) error) error 
 				cancel(errSilent)
 			}
 		}
+	}
+}
+
+// pause waits for d, or returns the context's error.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

@@ -3,7 +3,7 @@ package tend
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -32,7 +32,7 @@ func TestDelaysDoubleFromHalfASecondToEight(t *testing.T) {
 }
 
 func TestAServerThatGoesAwayIsCalledAtOnceButNotTwice(t *testing.T) {
-	r := &retrying{policy: Retry{}.withDefaults(), random: func() float64 { return 0 }}
+	r := &attempts{policy: Retry{}.withDefaults(), random: func() float64 { return 0 }}
 	first, _ := r.next(true)
 	second, _ := r.next(true)
 	r.progress()
@@ -43,7 +43,7 @@ func TestAServerThatGoesAwayIsCalledAtOnceButNotTwice(t *testing.T) {
 }
 
 func TestAServerWhoseSocketsOutliveItIsCalledAtOnceWhenItDies(t *testing.T) {
-	r := &retrying{policy: Retry{}.withDefaults(), held: true, random: func() float64 { return 0 }}
+	r := &attempts{policy: Retry{}.withDefaults(), held: true, random: func() float64 { return 0 }}
 	first, _ := r.next(false)
 	second, _ := r.next(false)
 	r.progress()
@@ -54,7 +54,7 @@ func TestAServerWhoseSocketsOutliveItIsCalledAtOnceWhenItDies(t *testing.T) {
 }
 
 func TestAttemptsAreBoundedAndCountedAnewAfterProgress(t *testing.T) {
-	r := &retrying{policy: Retry{Attempts: 2}.withDefaults(), random: func() float64 { return 0 }}
+	r := &attempts{policy: Retry{Attempts: 2}.withDefaults(), random: func() float64 { return 0 }}
 	var got []bool
 	for _, progress := range []bool{false, false, false, true, false, false} {
 		if progress {
@@ -70,19 +70,18 @@ func TestAttemptsAreBoundedAndCountedAnewAfterProgress(t *testing.T) {
 
 // offline is a client without a network, for calls made by the test itself.
 func offline(t *testing.T, r Retry) *Client {
-	closed, stop := context.WithCancel(context.Background())
-	t.Cleanup(stop)
-	return &Client{
-		url: "http://test", retry: r.withDefaults(), silence: 45 * time.Second, log: slog.New(slog.DiscardHandler),
-		closed: closed, road: &road{now: target{}.transport(Options{}, true, time.Second)},
-	}
+	c := newClient("http://test", target{base: "http://test"}, Options{Retry: r, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("no network")
+	}}, true)
+	t.Cleanup(func() { c.Close() })
+	return c
 }
 
 func TestACallIsRepeatedAtThePaceOfThePolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := offline(t, Retry{})
 		start, calls := time.Now(), 0
-		err := c.call(t.Context(), true, func(context.Context) error {
+		err := c.call(t.Context(), func(context.Context) error {
 			calls++
 			return connect.NewError(connect.CodeUnavailable, errors.New("refused"))
 		})
@@ -99,7 +98,7 @@ func TestACallIsRepeatedAtThePaceOfThePolicy(t *testing.T) {
 func TestACallThatMayNotBeRepeatedIsNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, calls := offline(t, Retry{}), 0
-		err := c.call(t.Context(), false, func(context.Context) error {
+		err := c.once(t.Context(), func(context.Context) error {
 			calls++
 			return connect.NewError(connect.CodeUnavailable, errors.New("reset"))
 		})
@@ -112,15 +111,15 @@ func TestACallThatMayNotBeRepeatedIsNot(t *testing.T) {
 func TestACallToASilentServerIsMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, calls := offline(t, Retry{}), 0
-		err := c.call(t.Context(), true, func(ctx context.Context) error {
+		err := c.call(t.Context(), func(ctx context.Context) error {
 			if calls++; calls == 1 {
 				<-ctx.Done()
 				return connect.NewError(connect.CodeDeadlineExceeded, ctx.Err())
 			}
 			return nil
 		})
-		if err != nil || calls != 2 || c.road.taken() != 1 {
-			t.Fatalf("%d calls over %d sets of connections, %v", calls, c.road.taken()+1, err)
+		if err != nil || calls != 2 || c.conns.current() != 1 {
+			t.Fatalf("%d calls over %d sets of connections, %v", calls, c.conns.current()+1, err)
 		}
 	})
 }
@@ -130,7 +129,7 @@ func TestTheCallersContextEndsThePauses(t *testing.T) {
 		c := offline(t, Retry{})
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		err := c.call(ctx, true, func(context.Context) error {
+		err := c.call(ctx, func(context.Context) error {
 			return connect.NewError(connect.CodeUnavailable, errors.New("refused"))
 		})
 		if !errors.Is(err, context.DeadlineExceeded) {

@@ -1,6 +1,7 @@
 package tend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -43,6 +44,60 @@ func (c *Client) watchSilence(cancel context.CancelCauseFunc) *silence {
 
 func (s *silence) heard() { s.timer.Reset(s.limit) }
 func (s *silence) stop()  { s.timer.Stop() }
+
+// subscription is a stream that a goroutine of the client receives, over one
+// connection after another, and a caller takes from.
+type subscription struct {
+	*feed
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when the goroutine has ended
+}
+
+// subscribe runs receive until the stream's end, which is its error, nil at the
+// last event. It returns when receive has called opened, or has ended. ctx ends the
+// opening only; the stream lives until it is closed.
+func (c *Client) subscribe(ctx context.Context, s *subscription, receive func(life context.Context, opened func()) error) error {
+	if c.closed.Err() != nil {
+		return errClosed
+	}
+	life, cancel := c.stream(context.WithoutCancel(ctx))
+	*s = subscription{feed: newFeed(), cancel: cancel, done: make(chan struct{})}
+	opened := make(chan error, 1)
+	offer := func(err error) {
+		select {
+		case opened <- err:
+		default:
+		}
+	}
+	c.wg.Go(func() {
+		defer close(s.done)
+		defer cancel(nil)
+		err := receive(life, func() { offer(nil) })
+		if life.Err() != nil {
+			err = errClosed
+		}
+		s.end(cmp.Or(err, io.EOF))
+		offer(err)
+	})
+	var err error
+	select {
+	case err = <-opened:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		s.Close()
+	}
+	return err
+}
+
+// Close implements process.Reader and process.Watcher.
+func (s *subscription) Close() error {
+	s.shut()
+	s.cancel(errClosed)
+	<-s.done
+	return nil
+}
 
 // maxQueued bounds what a reader holds that its caller has not taken, in
 // bytes: enough for the network to go on while the caller works, little enough
@@ -124,13 +179,11 @@ func (f *feed) end(err error) {
 	notify(f.ready)
 }
 
-// shut makes the feed deliver nothing more. It reports whether it did before.
-func (f *feed) shut() bool {
+// shut makes the feed deliver nothing more.
+func (f *feed) shut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	was := !f.closed
 	f.closed, f.queue, f.bytes = true, nil, 0
-	return was
 }
 
 func notify(ch chan struct{}) {

@@ -1,17 +1,13 @@
 package tend
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -107,96 +103,6 @@ func (t target) transport(opts Options, http2 bool, silence time.Duration) *http
 		tr.Protocols.SetHTTP1(true)
 	}
 	return tr
-}
-
-// road is the way of requests to the server: it shows the token, and can be
-// replaced by a fresh one with connections of its own. A server that goes away
-// still answers on the connections it has, and a dead one holds HTTP/2
-// connections that look alive, so whoever comes back must not use them.
-type road struct {
-	url   string // as people gave it
-	token string
-
-	mu   sync.Mutex
-	now  *http.Transport // guarded by mu
-	old  *http.Transport // guarded by mu; streams may still use it
-	turn int             // guarded by mu: how often it was replaced
-
-	answered atomic.Int32 // status of the last answer; 0: there was none
-	ours     atomic.Bool  // it had the form of an answer of tend, whatever became of it on the way
-}
-
-// RoundTrip implements http.RoundTripper.
-func (w *road) RoundTrip(r *http.Request) (*http.Response, error) {
-	if w.token != "" {
-		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+w.token)
-	}
-	w.mu.Lock()
-	tr := w.now
-	w.mu.Unlock()
-	resp, err := tr.RoundTrip(r)
-	if err == nil {
-		w.answered.Store(int32(resp.StatusCode))
-		w.ours.Store(resp.StatusCode == http.StatusOK && resp.Header.Get("Content-Type") == "application/proto")
-	}
-	if err != nil || resp.StatusCode == http.StatusOK {
-		return resp, err
-	}
-	if to := resp.Header.Get("Location"); to != "" && resp.StatusCode/100 == 3 {
-		resp.Body.Close()
-		// The code is one that is not tried again.
-		return nil, connect.NewError(connect.CodeFailedPrecondition, &RedirectError{URL: w.url, Location: to})
-	}
-	return whole(resp)
-}
-
-// maxErrorBody bounds the body of an error, in bytes.
-const maxErrorBody = 1 << 20
-
-// whole reads the body of a refusal. It says which refusal it is: one that a
-// dying server left half said is a broken connection, not an unknown error.
-func whole(resp *http.Response) (*http.Response, error) {
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
-	resp.Body.Close()
-	if err != nil {
-		return nil, err
-	}
-	resp.Body = io.NopCloser(bytes.NewReader(body))
-	return resp, nil
-}
-
-// taken returns the turn that requests made from now on use at least.
-func (w *road) taken() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.turn
-}
-
-// leave makes later requests use new connections, unless somebody who used the
-// same ones has seen to it.
-func (w *road) leave(turn int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if turn != w.turn {
-		return
-	}
-	w.turn++
-	if w.old != nil {
-		w.old.CloseIdleConnections()
-	}
-	w.old, w.now = w.now, w.now.Clone()
-	w.old.CloseIdleConnections()
-}
-
-// close ends connections without requests.
-func (w *road) close() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.old != nil {
-		w.old.CloseIdleConnections()
-	}
-	w.now.CloseIdleConnections()
 }
 
 // transient reports whether the same call may succeed on another connection.

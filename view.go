@@ -1,76 +1,95 @@
 package tend
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 
 	"connectrpc.com/connect"
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/view"
 )
 
-// View shows what a process has written until now to item: the beginning and
-// the end, with what lies between told as left out. It is made by the server,
-// so that only what is shown comes over the network. A view that breaks off is
-// an error; it is not made anew.
-func (c *Client) View(ctx context.Context, by process.Selector, o view.Options, item func(view.Item) error) error {
-	if err := o.Validate(); err != nil {
-		return err
-	}
-	ctx, end := c.stream(ctx)
-	defer end(nil)
-	answer, err := c.views.View(ctx, connect.NewRequest(tendpb.ViewRequest(by, &o)))
-	if err != nil {
-		return c.domainError(ctx, err)
-	}
-	defer answer.Close()
-	for answer.Receive() {
-		it := tendpb.ToViewItem(answer.Msg())
-		if err := checkRange(it.Stream, it.From, it.To); err != nil {
-			return err
+// View returns what a process has written until now: the beginning and the end,
+// and what lies between as an item that says how much is left out. It is made by
+// the server, so that only what is shown comes over the network. An error is the
+// last that comes; a view that breaks off is not made anew.
+func (c *Client) View(ctx context.Context, by process.Selector, o view.Options) iter.Seq2[view.Item, error] {
+	open := func(ctx context.Context) (*connect.ServerStreamForClient[tendv1.ViewResponse], error) {
+		if err := o.Validate(); err != nil {
+			return nil, err
 		}
-		if err := item(it); err != nil {
-			return err
-		}
+		return c.views.View(ctx, connect.NewRequest(tendpb.ViewRequest(by, &o)))
 	}
-	return c.domainError(ctx, answer.Err())
+	return received(ctx, c, open, func(m *tendv1.ViewResponse) (view.Item, error) {
+		it := tendpb.ToViewItem(m)
+		return it, checkRange(it.Stream, it.From, it.To)
+	})
 }
 
-// Grep delivers the lines of a process's output that match. freed is told the
-// ranges that could not be searched; nil: they are not told. Options that the
-// server is too old for are [process.ErrUnsupported].
-func (c *Client) Grep(ctx context.Context, by process.Selector, o view.GrepOptions, match func(view.Match) error, freed func(process.Gap) error) error {
-	if o.Invert || o.Before > 0 || o.After > 0 {
-		if err := c.needsGrepOptions(ctx); err != nil {
-			return err
-		}
-	}
-	ctx, end := c.stream(ctx)
-	defer end(nil)
-	answer, err := c.views.Grep(ctx, connect.NewRequest(tendpb.GrepRequest(by, &o)))
-	if err != nil {
-		return c.domainError(ctx, err)
-	}
-	defer answer.Close()
-	for answer.Receive() {
-		m := answer.Msg()
-		if found := m.GetMatch(); found != nil {
-			shown := tendpb.ToMatch(found)
-			if err = checkRange(shown.Stream, shown.From, shown.To); err == nil {
-				err = match(shown)
+// Grep returns the lines of a process's output that match. A [*process.GapError]
+// names a range that could not be searched, and the search goes on behind it; any
+// other error is the last that comes. Options that the server is too old for are
+// [process.ErrUnsupported].
+func (c *Client) Grep(ctx context.Context, by process.Selector, o view.GrepOptions) iter.Seq2[view.Match, error] {
+	open := func(ctx context.Context) (*connect.ServerStreamForClient[tendv1.GrepResponse], error) {
+		if o.Invert || o.Before > 0 || o.After > 0 {
+			if err := c.needsGrepOptions(ctx); err != nil {
+				return nil, err
 			}
-		} else if g := m.GetFreed(); g != nil && freed != nil {
+		}
+		return c.views.Grep(ctx, connect.NewRequest(tendpb.GrepRequest(by, &o)))
+	}
+	return received(ctx, c, open, func(m *tendv1.GrepResponse) (view.Match, error) {
+		if g := m.GetFreed(); g != nil {
 			gap := process.Gap{Stream: process.Stream(g.GetStream()), From: g.GetFrom(), To: g.GetTo()}
-			if err = checkRange(gap.Stream, gap.From, gap.To); err == nil {
-				err = freed(gap)
+			return view.Match{}, cmp.Or(checkRange(gap.Stream, gap.From, gap.To), error(&process.GapError{Gap: gap}))
+		}
+		if m.GetMatch() == nil {
+			return view.Match{}, errUnknown
+		}
+		found := tendpb.ToMatch(m.GetMatch())
+		return found, checkRange(found.Stream, found.From, found.To)
+	})
+}
+
+// errUnknown: a message of a later version, which says nothing to this one.
+var errUnknown = errors.New("unknown message")
+
+// received yields what read makes of each message of a stream. An error other
+// than a gap is the last.
+func received[M, T any](ctx context.Context, c *Client, open func(context.Context) (*connect.ServerStreamForClient[M], error), read func(*M) (T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		ctx, end := c.stream(ctx)
+		defer end(nil)
+		var none T
+		stream, err := open(ctx)
+		if err != nil {
+			yield(none, c.domainError(ctx, err))
+			return
+		}
+		defer stream.Close()
+		for stream.Receive() {
+			v, err := read(stream.Msg())
+			if errors.Is(err, errUnknown) {
+				continue
+			}
+			_, gap := errors.AsType[*process.GapError](err)
+			if err != nil {
+				v = none
+			}
+			if !yield(v, err) || err != nil && !gap {
+				return
 			}
 		}
-		if err != nil {
-			return err
+		if err := c.domainError(ctx, stream.Err()); err != nil {
+			yield(none, err)
 		}
 	}
-	return c.domainError(ctx, answer.Err())
 }
 
 // needsGrepOptions fails on a server of a former version, which takes a search for

@@ -1,15 +1,15 @@
 package tend
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"io"
 	"time"
 
 	"github.com/tend-run/tend/process"
 )
 
-// Result is how a process ended, and what it said.
+// Result is how a process ended, and what it wrote.
 type Result struct {
 	// Success: the exit code is 0.
 	Success bool
@@ -28,41 +28,31 @@ type Result struct {
 	Exit process.Exit
 }
 
-// WaitOptions of [Process.Wait].
+// WaitOptions of [Process.Wait]. The zero value is what most callers want.
 type WaitOptions struct {
-	// OnStdout and OnStderr are called with the output while Wait waits, from
-	// the first byte that is kept, and never after it has returned.
-	OnStdout, OnStderr func([]byte)
-	// OnGap is called for bytes that retention freed before the callbacks got
-	// them. Nil: Wait returns the first such gap behind what they got as a
-	// [*process.GapError], with the whole result.
-	OnGap func(process.Gap)
 	// Drain is how long to go on after the exit while a descendant holds the
-	// output open. What was written before the exit is always delivered.
+	// output open; negative: for as long as it does. What was written before the
+	// exit is always delivered.
 	Drain time.Duration
 }
 
 // Wait waits for the end of the process and returns its result. It may be
-// called at any time and any number of times. ctx ends the waiting only. The
-// result comes with a [*process.GapError] if callbacks were to get bytes that
-// retention had freed, and no OnGap took note of it.
-func (p *Process) Wait(ctx context.Context, opts ...WaitOptions) (Result, error) {
-	var o WaitOptions
-	if len(opts) > 0 {
-		o = opts[0]
-	}
-	exit, streams, err := p.waitExit(ctx, o)
-	missed, told := errors.AsType[*process.GapError](err)
-	if err != nil && !told {
+// called at any time and any number of times. ctx ends the waiting only.
+//
+// The whole result comes with an error if something was lost on its way to or
+// from the Cmd: that of a reader or writer that failed, or the
+// [*process.GapError] of bytes that retention had freed.
+func (p *Process) Wait(ctx context.Context, opts WaitOptions) (Result, error) {
+	ended, err := p.proc.Wait(ctx, process.Until{})
+	if err != nil {
 		return Result{}, err
 	}
+	exit := ended.Exit
 	if exit == nil {
 		return Result{}, errors.New("the output ended without an exit status")
 	}
-	// Callbacks of the spawn have seen everything when Wait returns.
-	select {
-	case <-p.followed:
-	case <-ctx.Done():
+	lost := p.copies.finish(ctx, opts.Drain)
+	if ctx.Err() != nil {
 		return Result{}, ctx.Err()
 	}
 	res := Result{
@@ -70,70 +60,10 @@ func (p *Process) Wait(ctx context.Context, opts ...WaitOptions) (Result, error)
 		TimedOut: exit.Cause == process.CauseTimeout, Killed: exit.Signal != 0 || exit.Cause == process.CauseTimeout,
 	}
 	res.Success = res.ExitCode == 0 && !exit.Lost()
-	text, err := p.tail(ctx, streams, process.ReadOptions{Drain: o.Drain})
+	text, err := p.tail(ctx, ended.Streams, process.ReadOptions{Drain: opts.Drain})
 	res.Stdout, res.StdoutDropped = text.Stdout, text.StdoutDropped
 	res.Stderr, res.StderrDropped = text.Stderr, text.StderrDropped
-	if missed == nil {
-		missed = p.missed
-	}
-	if err == nil && missed != nil {
-		err = missed
-	}
-	return res, err
-}
-
-// waitExit also returns what streams there were then, if it knows.
-func (p *Process) waitExit(ctx context.Context, o WaitOptions) (*process.Exit, []process.StreamInfo, error) {
-	if o.OnStdout != nil || o.OnStderr != nil {
-		exit, err := p.deliver(ctx, process.ReadOptions{Drain: o.Drain}, callbacks{o.OnStdout, o.OnStderr, o.OnGap, true})
-		return exit, nil, err
-	}
-	res, err := p.proc.Wait(ctx, process.Until{})
-	return res.Exit, res.Streams, err
-}
-
-// callbacks are where output goes. late: what was freed before the first call
-// is not missed.
-type callbacks struct {
-	stdout, stderr func([]byte)
-	gap            func(process.Gap)
-	late           bool
-}
-
-// deliver calls back with output until the reader ends, and returns the exit.
-// The error is the first gap that nobody was called with, if all else went well.
-func (p *Process) deliver(ctx context.Context, opts process.ReadOptions, to callbacks) (*process.Exit, error) {
-	r, err := p.proc.Read(ctx, opts)
-	if err != nil {
-		return nil, err
-	}
-	var exit *process.Exit
-	var missed error
-	for ev, err := range process.Follow(ctx, r) {
-		if err != nil {
-			return exit, err
-		}
-		call := to.stdout
-		if ev.Stream == process.Stderr {
-			call = to.stderr
-		}
-		switch ev.Kind {
-		case process.EventExited:
-			exit = ev.Exit
-		case process.EventGap:
-			switch {
-			case to.gap != nil:
-				to.gap(ev.Gap)
-			case call != nil && missed == nil && !(to.late && ev.Gap.From == 0):
-				missed = &process.GapError{Gap: ev.Gap}
-			}
-		case process.EventOutput:
-			if call != nil {
-				call(ev.Data)
-			}
-		}
-	}
-	return exit, missed
+	return res, cmp.Or(err, lost)
 }
 
 // silent: nothing was ever said, and nothing can come any more.
@@ -178,12 +108,8 @@ func (p *Process) tail(ctx context.Context, streams []process.StreamInfo, opts p
 		dropped[s.Stream] = opts.From[s.Stream]
 	}
 	opts.Unordered = true
-	r, err := p.proc.Read(ctx, opts)
-	if err != nil {
-		return Text{}, err
-	}
-	for ev, err := range process.Follow(ctx, r) {
-		if err != nil && !errors.Is(err, io.EOF) {
+	for ev, err := range p.Events(ctx, opts) {
+		if err != nil {
 			return Text{}, err
 		}
 		switch at := ev.Stream; ev.Kind {

@@ -1,6 +1,7 @@
 package tend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -10,84 +11,38 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-type watcher struct {
-	*feed
-	cancel context.CancelCauseFunc
-	done   chan struct{}
-}
+type watcher struct{ subscription }
 
 // Watch implements [process.Manager]. When the connection is lost the watcher
 // ends with [process.ErrLagged], because facts may have been missed: list, and
 // watch again.
 func (c *Client) Watch(ctx context.Context) (process.Watcher, error) {
-	if c.closed.Err() != nil {
-		return nil, errClosed
-	}
-	life, cancel := c.stream(context.WithoutCancel(ctx))
-	w := &watcher{feed: newFeed(), cancel: cancel, done: make(chan struct{})}
-	opened := make(chan error, 1)
-	c.wg.Go(func() {
-		defer close(w.done)
-		defer cancel(nil)
-		w.run(life, c, opened)
+	w := new(watcher)
+	err := c.subscribe(ctx, &w.subscription, func(ctx context.Context, opened func()) error {
+		open, lost := false, false
+		err := c.repeat(ctx, "watch", func(error) bool { lost = open; return open }, func(*attempts) error {
+			return w.once(ctx, c, func() { open = true; opened() })
+		})
+		if lost {
+			return process.ErrLagged
+		}
+		return err
 	})
-	select {
-	case err := <-opened:
-		if err != nil {
-			w.Close()
-			return nil, err
-		}
-		return w, nil
-	case <-ctx.Done():
-		w.Close()
-		return nil, ctx.Err()
+	if err != nil {
+		return nil, err
 	}
+	return w, nil
 }
 
-// Close implements process.Watcher.
-func (w *watcher) Close() error {
-	w.shut()
-	w.cancel(errClosed)
-	<-w.done
-	return nil
-}
-
-// run opens the stream, with retries until it has been open once.
-func (w *watcher) run(ctx context.Context, c *Client, opened chan<- error) {
-	attempts := c.retrying()
-	for {
-		turn := c.road.taken()
-		open, err := w.once(ctx, c, opened)
-		if !open && err == nil || errors.Is(err, errSilent) {
-			c.road.leave(turn)
-		}
-		switch {
-		case ctx.Err() != nil:
-			err = errClosed
-		case open && (err == nil || transient(err)):
-			err = process.ErrLagged
-		case !open && (err == nil || transient(err)):
-			if wait, ok := attempts.next(err == nil); ok && pause(ctx, wait) == nil {
-				continue
-			}
-			err = c.domainError(ctx, errOr(err, errGone))
-		default:
-			err = c.domainError(ctx, err)
-		}
-		w.end(err)
-		offer(opened, err)
-		return
-	}
-}
-
-func (w *watcher) once(ctx context.Context, c *Client, opened chan<- error) (open bool, err error) {
+// once receives one stream to its end, which is an error always.
+func (w *watcher) once(ctx context.Context, c *Client, opened func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := c.watchSilence(cancel)
 	defer silence.stop()
 	stream, err := c.rpc.Events(ctx, connect.NewRequest(&tendv1.EventsRequest{}))
 	if err != nil {
-		return false, causeOf(ctx, err)
+		return causeOf(ctx, err)
 	}
 	defer stream.Close()
 	for stream.Receive() {
@@ -95,24 +50,23 @@ func (w *watcher) once(ctx context.Context, c *Client, opened chan<- error) (ope
 		m := stream.Msg().GetEvent()
 		switch m.GetFact().(type) {
 		case *tendv1.Event_Hello_:
-			open = true
-			offer(opened, nil)
+			opened()
 			continue
 		case *tendv1.Event_GoingAway:
-			return open, nil
+			return errAway
 		}
 		ev, ok := tendpb.ToEvent(m)
 		if !ok {
 			continue
 		}
 		if err := checkEvent(&ev); err != nil {
-			return open, err
+			return err
 		}
 		if !w.offer(ev) {
-			return open, errors.Join(process.ErrLagged, ctx.Err())
+			return errors.Join(process.ErrLagged, ctx.Err())
 		}
 	}
-	return open, causeOf(ctx, stream.Err())
+	return cmp.Or(causeOf(ctx, stream.Err()), error(errAway))
 }
 
 // maxWatched is how many events a watcher may lag behind.

@@ -135,51 +135,31 @@ func (p *remote) write(ctx context.Context, in process.Input) (process.Accepted,
 		}
 		return process.Accepted{Offset: resp.Msg.GetOffset(), Written: resp.Msg.GetWritten()}, nil
 	}
-	r := c.retrying()
-	for again := false; ; again = true {
-		turn := c.road.taken()
-		attempt, cancel := context.WithTimeoutCause(ctx, c.silence, errSilent)
-		taken, err := send(attempt)
-		silent := errors.Is(context.Cause(attempt), errSilent)
-		cancel()
-		switch {
-		case err == nil || ctx.Err() != nil || !silent && !transient(err):
-			err = c.domainError(ctx, err)
-			closed := errors.Is(err, process.ErrStdinClosed) || errors.Is(err, process.ErrExited)
-			if again && closed && in.EOF && len(in.Data) == 0 {
-				return taken, nil // by the very request whose answer was lost
-			}
-			if again && closed && in.Writer == "" {
-				// Perhaps by the very write whose answer was lost.
-				end := *in.Offset + int64(len(in.Data))
-				if info, e := p.Info(ctx); e == nil && info.Stdin.Accepted == end {
-					return process.Accepted{Offset: end}, nil
-				}
-			}
-			if !again && errors.Is(err, process.ErrWriterForgotten) {
-				err = forgottenAtOnce{err}
-			}
-			return taken, err
-		case in.Writer != "" && !c.writers.Load():
-			// A server of a former version has appended it, or not.
-			return taken, c.domainError(ctx, err)
-		}
-		msg.Again = true
-		switch {
-		case silent && c.hello(ctx) == nil:
-			// The server is there: it is the process that does not read.
-			r.progress()
-			continue
-		case silent:
-			c.road.leave(turn)
-		}
-		wait, ok := r.next(false)
-		if !ok || p.killed.Load() {
-			return taken, c.domainError(ctx, err)
-		}
-		c.log.Debug("write again", "id", p.id, "in", wait, "err", err)
-		if pause(ctx, wait) != nil {
-			return taken, c.domainError(ctx, err)
+	var accepted process.Accepted
+	tries := 0
+	lost := func(err error) bool {
+		// A server of a former version, which does not know writers, has appended
+		// it, or not.
+		return p.afterKill(err) || in.Writer != "" && !c.writers.Load()
+	}
+	err := c.repeatCall(ctx, "write", lost, func(ctx context.Context) (err error) {
+		msg.Again = msg.Again || tries > 0
+		tries++
+		accepted, err = send(ctx)
+		return err
+	})
+	closed := errors.Is(err, process.ErrStdinClosed) || errors.Is(err, process.ErrExited)
+	switch {
+	case tries == 1 && errors.Is(err, process.ErrWriterForgotten):
+		err = forgottenAtOnce{err}
+	case tries > 1 && closed && in.EOF && len(in.Data) == 0:
+		err = nil // closed by the very request whose answer was lost
+	case tries > 1 && closed && in.Writer == "":
+		// Perhaps by the very write whose answer was lost.
+		end := *in.Offset + int64(len(in.Data))
+		if info, e := p.Info(ctx); e == nil && info.Stdin.Accepted == end {
+			return process.Accepted{Offset: end}, nil
 		}
 	}
+	return accepted, err
 }

@@ -12,6 +12,12 @@ import (
 	"time"
 )
 
+// Files in a state directory that the command line owns.
+const (
+	lockName = "start.lock" // held while "tend run" starts a daemon
+	logName  = "daemon.log" // output of a daemon that "tend run" started
+)
+
 // startTimeout is how long a daemon may take until it serves. It takes some
 // ten milliseconds; taking over thousands of processes takes longer.
 const startTimeout = 20 * time.Second

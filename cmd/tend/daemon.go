@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/internal/replace"
+	"github.com/tend-run/tend/internal/home"
 	"github.com/tend-run/tend/process"
 )
 
@@ -57,7 +55,7 @@ func (inv *invocation) connect(ctx context.Context) (*daemon, error) {
 	if url := inv.flags.URL; url != "" {
 		return inv.dial(ctx, url)
 	}
-	tried, err := inv.ownURLs()
+	tried, err := inv.home().URLs()
 	if err != nil {
 		return nil, err
 	}
@@ -71,35 +69,17 @@ func (inv *invocation) connect(ctx context.Context) (*daemon, error) {
 	var last error
 	for _, url := range tried {
 		d, err := inv.dial(ctx, url)
-		if err == nil {
-			return d, nil
-		}
-		if !nobodyAt(ctx, url) {
-			return nil, err
+		if !errors.Is(err, tend.ErrNoDaemon) {
+			return d, err
 		}
 		last = err
 	}
 	return nil, &noDaemonError{tried: tried, err: last}
 }
 
-// ownURLs returns where the user's own daemon may be: where it said it is, and
-// where it is by default.
-func (inv *invocation) ownURLs() ([]string, error) {
-	dir, err := inv.stateDir()
-	if err != nil {
-		return nil, err
-	}
-	socket, err := inv.socketPath(dir)
-	if err != nil {
-		return nil, err
-	}
-	urls := []string{"unix://" + socket}
-	if said, err := replace.Read(filepath.Join(dir, urlName), 64<<10); err == nil {
-		if url := strings.TrimSpace(string(said)); url != "" && url != urls[0] {
-			urls = append([]string{url}, urls...)
-		}
-	} else if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) && !errors.Is(err, replace.ErrNoFile) {
-		return nil, err
-	}
-	return urls, nil
+// home is where the daemon is that is named by no URL.
+func (inv *invocation) home() home.Home {
+	return home.Home{StateDir: inv.flags.StateDir, Getenv: inv.getenv}
 }
+
+func (inv *invocation) stateDir() (string, error) { return inv.home().Dir() }

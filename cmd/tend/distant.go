@@ -17,6 +17,7 @@ import (
 
 	"github.com/tend-run/tend/driver/host"
 	"github.com/tend-run/tend/face/distant"
+	"github.com/tend-run/tend/internal/home"
 	"github.com/tend-run/tend/internal/peer"
 	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/server"
@@ -155,7 +156,7 @@ func listenUnix(path string) (l net.Listener, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSocketPath(path); err != nil {
+	if err := home.CheckSocket(path); err != nil {
 		return nil, err
 	}
 	if fi, err := os.Lstat(path); err == nil && fi.Mode()&os.ModeSocket != 0 {

@@ -81,24 +81,30 @@ func (c *grepCmd) Run(ctx context.Context, inv *invocation) error {
 	// are not written one by one.
 	_, person := terminalOf(inv.out)
 	out := bufio.NewWriter(inv.out)
-	err = d.Grep(ctx, process.Selector{ID: p.ID()}, o, func(m view.Match) error {
-		if !m.Context {
-			found++
+	for m, failed := range d.Grep(ctx, process.Selector{ID: p.ID()}, o) {
+		gap, freed := errors.AsType[*process.GapError](failed)
+		switch {
+		case freed && inv.flags.JSON:
+			err = printJSONLine(out, outputFacts{Stream: gap.Gap.Stream.String(), Offset: gap.Gap.From, GapTo: &gap.Gap.To})
+		case freed:
+			inv.note("%s", gapText(gap.Gap))
+		case failed != nil:
+			err = failed
+		default:
+			if !m.Context {
+				found++
+			}
+			if c.Count {
+				continue
+			}
+			if err = c.print(inv, out, &m, pages); err == nil && person {
+				err = out.Flush()
+			}
 		}
-		if c.Count {
-			return nil
+		if err != nil {
+			break
 		}
-		if err := c.print(inv, out, &m, pages); err != nil || !person {
-			return err
-		}
-		return out.Flush()
-	}, func(g process.Gap) error {
-		if inv.flags.JSON {
-			return printJSONLine(out, outputFacts{Stream: g.Stream.String(), Offset: g.From, GapTo: &g.To})
-		}
-		inv.note("%s", gapText(g))
-		return nil
-	})
+	}
 	if err == nil && c.Count {
 		err = c.printCount(inv, out, found)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tend-run/tend/internal/home"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/server"
 )
@@ -111,7 +112,7 @@ func (c *serveCmd) plan(inv *invocation) (*plan, error) {
 	switch socket := p.flags.Socket; socket {
 	case "none":
 	case "":
-		if socket, err = inv.socketPath(dir); err != nil {
+		if socket, err = inv.home().Socket(); err != nil {
 			return nil, err
 		}
 		p.listen = append(p.listen, "unix:"+socket)
@@ -119,7 +120,7 @@ func (c *serveCmd) plan(inv *invocation) (*plan, error) {
 		if socket, err = filepath.Abs(socket); err != nil {
 			return nil, err
 		}
-		if err := checkSocketPath(socket); err != nil {
+		if err := home.CheckSocket(socket); err != nil {
 			return nil, err
 		}
 		p.listen = append(p.listen, "unix:"+socket)

@@ -14,6 +14,7 @@ import (
 
 	assembly "github.com/tend-run/tend/daemon"
 	"github.com/tend-run/tend/internal/account"
+	"github.com/tend-run/tend/internal/home"
 	"github.com/tend-run/tend/keeper/calm"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/keeper/failpoint"
@@ -193,6 +194,6 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 		}},
 		Listeners: listeners, Distant: distant, Token: token, Insecure: c.Insecure,
 		Domains: c.Domain, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
-		PortFile: c.PortFile, URLFile: filepath.Join(dir, urlName), Version: versionText(),
+		PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile), Version: versionText(),
 	})
 }

@@ -271,7 +271,7 @@ func (inv *invocation) shutdownWithoutServer(ctx context.Context, why error) err
 	if err != nil {
 		return err
 	}
-	urls, err := inv.ownURLs()
+	urls, err := inv.home().URLs()
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func (inv *invocation) printView(ctx context.Context, d *daemon, p process.Proce
 		_, err := inv.sink(s).Write(text)
 		return err
 	}
-	return d.View(ctx, process.Selector{ID: p.ID()}, o, func(it view.Item) error {
+	print := func(it view.Item) error {
 		switch {
 		case inv.flags.JSON:
 			return inv.printPiece(viewFacts(it))
@@ -77,7 +77,16 @@ func (inv *invocation) printView(ctx context.Context, d *daemon, p process.Proce
 		}
 		lineStart = bytes.HasSuffix(it.Text, []byte{'\n'})
 		return show(it.Stream, it.Text)
-	})
+	}
+	for it, err := range d.View(ctx, process.Selector{ID: p.ID()}, o) {
+		if err == nil {
+			err = print(it)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func viewFacts(it view.Item) outputFacts {

@@ -114,19 +114,17 @@ func distantOutput(_ context.Context, _ *env, c *distanttest.Client) (row, error
 func distantFirst(ctx context.Context, e *env, c *distanttest.Client) (row, error) {
 	var native, face []float64
 	for i := range e.n/2 + 20 {
-		came := make(chan struct{}, 1)
 		start := time.Now()
-		p, err := e.d.sdk.Spawn(ctx, tend.Cmd{Args: []string{"/bin/echo", "x"}, OnStdout: func([]byte) { came <- struct{}{} }})
+		p, err := e.d.sdk.Spawn(ctx, tend.Command("/bin/echo", "x"))
 		if err != nil {
 			return row{}, err
 		}
-		select {
-		case <-came:
-		case <-ctx.Done():
-			return row{}, ctx.Err()
+		if _, err := p.Stdout().Read(make([]byte, 1)); err != nil {
+			return row{}, err
 		}
 		n := time.Since(start)
-		if _, err := p.Wait(ctx); err != nil {
+		p.Close()
+		if _, err := p.Wait(ctx, tend.WaitOptions{}); err != nil {
 			return row{}, err
 		}
 		start = time.Now()

@@ -240,12 +240,12 @@ func (l *langsmith) started(ctx context.Context, e *env) ([]row, error) {
 	var native, face []float64
 	for i := range max(e.n/5, 20) + 10 {
 		start := time.Now()
-		p, err := e.d.sdk.Spawn(ctx, tend.Cmd{Args: []string{"/bin/sh", "-c", "exec true"}, NoStdin: true})
+		p, err := e.d.sdk.Spawn(ctx, tend.Command("/bin/sh", "-c", "exec true"))
 		if err != nil {
 			return nil, err
 		}
 		n := time.Since(start)
-		if _, err := p.Wait(ctx); err != nil {
+		if _, err := p.Wait(ctx, tend.WaitOptions{}); err != nil {
 			return nil, err
 		}
 		p.Close()

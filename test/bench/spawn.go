@@ -74,11 +74,11 @@ func benchTrue(ctx context.Context, e *env) ([]row, error) {
 			return nil, err
 		}
 		start := time.Now()
-		p, err := e.d.sdk.Spawn(ctx, tend.Cmd{Args: []string{truePath}, NoStdin: true})
+		p, err := e.d.sdk.Spawn(ctx, tend.Command(truePath))
 		if err != nil {
 			return nil, err
 		}
-		if _, err := p.Wait(ctx); err != nil {
+		if _, err := p.Wait(ctx, tend.WaitOptions{}); err != nil {
 			return nil, err
 		}
 		n := time.Since(start)

@@ -28,12 +28,10 @@ type stream struct {
 
 // follow runs the workload and checks each byte and the exit status.
 func (s stream) follow(ctx context.Context, c *tend.Client) error {
-	p, err := c.Spawn(ctx, tend.Cmd{
-		Args:      []string{self},
-		Env:       map[string]string{roleVariable: fmt.Sprintf("%d %d %s", s.counters, s.code, s.pause)},
-		NoStdin:   true,
-		MaxOutput: -1,
-	})
+	cmd := tend.Command(self)
+	cmd.Env = map[string]string{roleVariable: fmt.Sprintf("%d %d %s", s.counters, s.code, s.pause)}
+	cmd.MaxOutput = -1
+	p, err := c.Spawn(ctx, cmd)
 	if err != nil {
 		return fmt.Errorf("spawn: %w", err)
 	}
@@ -41,7 +39,7 @@ func (s stream) follow(ctx context.Context, c *tend.Client) error {
 	if err := checkCounters(p.Stdout(), s.counters); err != nil {
 		return fmt.Errorf("process %s: %w", p.ID(), err)
 	}
-	r, err := p.Wait(ctx)
+	r, err := p.Wait(ctx, tend.WaitOptions{})
 	if err != nil {
 		return fmt.Errorf("process %s: wait: %w", p.ID(), err)
 	}
@@ -173,7 +171,9 @@ func TestInputIsDeliveredOnceOverKilledRoles(t *testing.T) {
 }
 
 func echo(ctx context.Context, c *tend.Client, n uint64, pause time.Duration) error {
-	p, err := c.Spawn(ctx, tend.Cmd{Args: []string{"cat"}, MaxOutput: -1})
+	cmd := tend.Command("cat")
+	cmd.StdinPipe, cmd.MaxOutput = true, -1
+	p, err := c.Spawn(ctx, cmd)
 	if err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func echo(ctx context.Context, c *tend.Client, n uint64, pause time.Duration) er
 	if err := <-wrote; err != nil {
 		return err
 	}
-	r, err := p.Wait(ctx)
+	r, err := p.Wait(ctx, tend.WaitOptions{})
 	if err == nil && !r.Success {
 		err = fmt.Errorf("cat ended with %v", &r.Exit)
 	}

@@ -45,7 +45,9 @@ type lateReader struct {
 	// open begins to read the output of a process from its first byte. The
 	// returned function reads to the end and returns what was told of the gap.
 	open func(t *testing.T, d *daemon, p process.Process, pid int) (rest func() (told string, err error))
-	want string // of what is told, with the gap as two groups
+	// spawn starts the process in place of the test, and opens it.
+	spawn func(t *testing.T, c *tend.Client, spec process.Spec) (p process.Process, rest func() (told string, err error))
+	want  string // of what is told, with the gap as two groups
 }
 
 // A reader that falls behind retention is told which bytes it lacks, on every
@@ -57,8 +59,8 @@ func TestAReaderBehindRetentionIsToldTheGapOnEveryFace(t *testing.T) {
 	for _, r := range []lateReader{
 		{name: "the Go SDK, as an event", open: sdkEvents, want: `^gap (\d+) (\d+)$`},
 		{name: "the Go SDK, as an error of Read", open: sdkOutput, want: `^bytes (\d+) to (\d+) of stdout were freed by retention before they were read$`},
-		{name: "the Go SDK, as an error of Wait", open: sdkWait, want: `^bytes (\d+) to (\d+) of stdout were freed by retention before they were read$`},
-		{name: "the Go SDK, as a call of OnGap", open: sdkOnGap, want: `^gap (\d+) (\d+)$`},
+		{name: "the Go SDK, as an error of Wait", spawn: sdkWait, want: `^bytes (\d+) to (\d+) of stdout were freed by retention before they were read$`},
+		{name: "the Go SDK, as a call of OnGap", spawn: sdkOnGap, want: `^gap (\d+) (\d+)$`},
 		{name: "the native API in JSON", open: nativeJSON, want: `^\{"stream":"STREAM_STDOUT","from":"(\d+)","to":"(\d+)"\}$`},
 		{stall: letGo, name: "envd in JSON", open: envdIn("application/connect+json"), want: `^data_loss: bytes (\d+) to (\d+) of stdout were freed`},
 		{stall: letGo, name: "envd in binary", open: envdIn("application/connect+proto"), want: `^data_loss: bytes (\d+) to (\d+) of stdout were freed`},
@@ -73,16 +75,21 @@ func TestAReaderBehindRetentionIsToldTheGapOnEveryFace(t *testing.T) {
 			if r.spec != nil {
 				r.spec(&spec)
 			}
-			p, err := c.Start(t.Context(), spec)
-			if err != nil {
-				t.Fatal(err)
+			if r.spawn == nil {
+				r.spawn = func(t *testing.T, c *tend.Client, spec process.Spec) (process.Process, func() (string, error)) {
+					p, err := c.Start(t.Context(), spec)
+					if err != nil {
+						t.Fatal(err)
+					}
+					info, err := p.Info(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					return p, r.open(t, d, p, info.PID)
+				}
 			}
+			p, rest := r.spawn(t, c, spec)
 			t.Cleanup(func() { p.Kill(context.WithoutCancel(t.Context())) })
-			info, err := p.Info(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			rest := r.open(t, d, p, info.PID)
 			d.overtake(t, p, r.stall)
 			told, err := rest()
 			checkGap(t, r.want, told, err)
@@ -204,7 +211,7 @@ func sdkEvents(t *testing.T, _ *daemon, p process.Process, _ int) func() (string
 }
 
 func sdkOutput(t *testing.T, d *daemon, p process.Process, _ int) func() (string, error) {
-	h, err := tend.Open(t.Context(), p)
+	h, err := d.Connect(t).Attach(t.Context(), string(p.ID()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,14 +243,14 @@ func sdkOutput(t *testing.T, d *daemon, p process.Process, _ int) func() (string
 	}
 }
 
-func sdkWait(t *testing.T, d *daemon, p process.Process, _ int) func() (string, error) {
-	return sdkCallbacks(t, p, nil)
+func sdkWait(t *testing.T, c *tend.Client, spec process.Spec) (process.Process, func() (string, error)) {
+	return sdkWriter(t, c, spec, nil)
 }
 
-func sdkOnGap(t *testing.T, d *daemon, p process.Process, _ int) func() (string, error) {
+func sdkOnGap(t *testing.T, c *tend.Client, spec process.Spec) (process.Process, func() (string, error)) {
 	var gap process.Gap
-	rest := sdkCallbacks(t, p, func(g process.Gap) { gap = g })
-	return func() (string, error) {
+	p, rest := sdkWriter(t, c, spec, func(g process.Gap) { gap = g })
+	return p, func() (string, error) {
 		if told, err := rest(); told != "" || err != nil {
 			return told, err
 		}
@@ -251,27 +258,31 @@ func sdkOnGap(t *testing.T, d *daemon, p process.Process, _ int) func() (string,
 	}
 }
 
-// sdkCallbacks stalls in the first call back.
-func sdkCallbacks(t *testing.T, p process.Process, onGap func(process.Gap)) func() (string, error) {
-	h, err := tend.Open(t.Context(), p)
+// sdkWriter stalls in the first Write.
+func sdkWriter(t *testing.T, c *tend.Client, spec process.Spec, onGap func(process.Gap)) (process.Process, func() (string, error)) {
+	goOn := make(chan struct{})
+	h, err := c.Spawn(t.Context(), tend.Cmd{Spec: spec, Stdout: stalling(goOn), OnGap: onGap})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { h.Close() })
-	goOn, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
-		res, err := h.Wait(t.Context(), tend.WaitOptions{OnStdout: func([]byte) { <-goOn }, OnGap: onGap})
+	return h.Raw(), func() (string, error) {
+		close(goOn)
+		res, err := h.Wait(t.Context(), tend.WaitOptions{})
 		if !res.Success || !strings.HasSuffix(res.Stdout, "end\n") {
 			err = fmt.Errorf("the result is not whole: %v %w", &res.Exit, err)
 		}
-		ended <- err
-	}()
-	return func() (string, error) {
-		close(goOn)
-		err := <-ended
 		if gap, ok := errors.AsType[*process.GapError](err); ok {
 			return gap.Error(), nil
 		}
 		return "", err
 	}
+}
+
+// stalling is a writer that waits until it is closed.
+type stalling chan struct{}
+
+func (s stalling) Write(b []byte) (int, error) {
+	<-s
+	return len(b), nil
 }

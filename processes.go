@@ -76,7 +76,7 @@ func (m *Processes) Run(ctx context.Context, cmd Cmd) (Result, error) {
 		return Result{}, err
 	}
 	defer p.Close()
-	res, err := p.Wait(ctx)
+	res, err := p.Wait(ctx, WaitOptions{})
 	if err != nil {
 		return res, err
 	}
@@ -99,11 +99,7 @@ func (m *Processes) Get(ctx context.Context, pid int) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := mgr.Get(ctx, process.Selector{PID: pid})
-	if err != nil {
-		return nil, err
-	}
-	return Open(ctx, p)
+	return Attach(ctx, mgr, process.Selector{PID: pid})
 }
 
 // Kill ends the process with this pid and all its descendants, waits until

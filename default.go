@@ -1,0 +1,49 @@
+package tend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/tend-run/tend/internal/home"
+	"github.com/tend-run/tend/process"
+)
+
+// DialDefault reaches the daemon that the tend command line would: at TEND_URL if
+// that is set, else the daemon of the current user, which is found by its state
+// directory (TEND_STATE_DIR; by default /var/lib/tend for root, else
+// ~/.local/state/tend). Without Options.Token it shows TEND_TOKEN. It is the only
+// function of this package that reads the environment.
+//
+// It starts no daemon: the error then wraps [process.ErrUnavailable], and tend run
+// or tend serve starts one.
+func DialDefault(ctx context.Context, opts Options) (*Client, error) {
+	if opts.Token == "" {
+		opts.Token = os.Getenv("TEND_TOKEN")
+	}
+	if url := os.Getenv("TEND_URL"); url != "" {
+		return Dial(ctx, url, opts)
+	}
+	urls, err := home.Home{StateDir: os.Getenv("TEND_STATE_DIR"), Getenv: os.Getenv}.URLs()
+	if err != nil {
+		return nil, err
+	}
+	for _, url := range urls {
+		c, err := Dial(ctx, url, opts)
+		if !errors.Is(err, ErrNoDaemon) {
+			return c, err
+		}
+	}
+	return nil, fmt.Errorf("%w (tried %s)", ErrNoDaemon, strings.Join(urls, ", "))
+}
+
+// ErrNoDaemon is returned by [Dial] if nobody listens at the URL. It is a
+// [process.ErrUnavailable]; a daemon that listens and does not answer is one, too.
+var ErrNoDaemon error = noDaemon{}
+
+type noDaemon struct{}
+
+func (noDaemon) Error() string { return "no daemon listens there" }
+func (noDaemon) Unwrap() error { return process.ErrUnavailable }
