@@ -26,6 +26,50 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
+// exchange is what an SDK sent at once, as it was recorded: a request, or the
+// messages of a WebSocket (method WS).
+type exchange struct {
+	method, path, kind string // kind is the content type
+	bodies             []string
+}
+
+// recorded returns the exchanges of testdata/transcripts, which begin the search
+// of the fuzz targets. paths are with "box" for the id of a box.
+func recorded(f *testing.F) (all []exchange) {
+	f.Helper()
+	files, err := filepath.Glob("testdata/transcripts/*.txt")
+	if err != nil || len(files) == 0 {
+		f.Fatal("no transcripts", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for block := range strings.SplitSeq(string(text), "\n\n") {
+			var sent []string
+			for line := range strings.Lines(block) {
+				if line, ok := strings.CutPrefix(line, ">"); ok {
+					sent = append(sent, strings.Trim(line, " \n"))
+				}
+			}
+			var x exchange
+			x.method, x.path, _ = strings.Cut(strings.ReplaceAll(strings.ReplaceAll(sent[0], "BOX", "box"), "/recorded", "/box"), " ")
+			if x.bodies = sent[1:]; x.method != "WS" {
+				end := max(0, slices.Index(x.bodies, ""))
+				for _, header := range x.bodies[:end] {
+					if kind, ok := strings.CutPrefix(header, "content-type: "); ok {
+						x.kind = kind
+					}
+				}
+				x.bodies = []string{strings.Join(x.bodies[min(end+1, len(x.bodies)):], "\r\n")}
+			}
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
 // FuzzBodies sends bodies to each path that takes one: what is wrong is told as
 // such in the form of the protocol, and is nobody's fault but the client's.
 func FuzzBodies(f *testing.F) {
@@ -46,6 +90,11 @@ func FuzzBodies(f *testing.F) {
 	} {
 		for _, b := range bodies {
 			f.Add(i, []byte(b))
+		}
+	}
+	for _, x := range recorded(f) {
+		if i := slices.Index(paths, x.method+" "+x.path); i >= 0 {
+			f.Add(i, []byte(x.bodies[0]))
 		}
 	}
 	f.Fuzz(func(t *testing.T, path int, body []byte) {
@@ -130,6 +179,13 @@ func FuzzActs(f *testing.F) {
 	} {
 		f.Add([]byte(s), true)
 		f.Add([]byte(s), false)
+	}
+	for _, x := range recorded(f) {
+		if x.method == "WS" {
+			for _, m := range x.bodies {
+				f.Add([]byte(m), strings.Contains(x.bodies[0], `"pty":`))
+			}
+		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte, pty bool) {
 		m, err := parseMessage(b)
@@ -244,6 +300,11 @@ func FuzzUpload(f *testing.F) {
 	f.Add("--X\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nhalf", "X")
 	f.Add("--X\r\nContent-Disposition: form-data; name=other\r\n\r\n\r\n--X--", "X")
 	f.Add("--X--", "")
+	for _, x := range recorded(f) {
+		if _, boundary, ok := strings.Cut(x.kind, "boundary="); ok {
+			f.Add(x.bodies[0], boundary)
+		}
+	}
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, body, boundary string) {
 		face, _ := paperFace(t)
@@ -295,6 +356,11 @@ func FuzzContain(f *testing.F) {
 func FuzzSearch(f *testing.F) {
 	for _, s := range []string{`{"pattern":"*.go","path":"."}`, `{"pattern":"x","path":"/../..","glob":"**","limit":9223372036854775807}`, `{"pattern":"","limit":0}`, `{"pattern":"x","limit":0}`, `{"pattern":"x","path":"~root"}`, `{"pattern":"x","path":"a\u0000"}`, `{"limit":1.5}`} {
 		f.Add([]byte(s))
+	}
+	for _, x := range recorded(f) {
+		if strings.HasSuffix(x.path, "/glob") || strings.HasSuffix(x.path, "/grep") {
+			f.Add([]byte(x.bodies[0]))
+		}
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		req, s, err := new(Face).startSearch(httptest.NewRequest("POST", "/glob", bytes.NewReader(body)), sheet{paper: paper{t}})

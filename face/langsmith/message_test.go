@@ -19,6 +19,11 @@ func FuzzMessage(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
+	for _, x := range recorded(f) {
+		if x.method == "WS" {
+			f.Add([]byte(x.bodies[0]))
+		}
+	}
 	box := &driver.Info{ID: "box", Dir: "/work"}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := parseMessage(b)
