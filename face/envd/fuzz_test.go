@@ -38,6 +38,38 @@ func FuzzInputParser(f *testing.F) {
 	})
 }
 
+// FuzzProtoInput: what is read without a copy is what protobuf reads.
+func FuzzProtoInput(f *testing.F) {
+	stdin := &pb.ProcessInput{Input: &pb.ProcessInput_Stdin{Stdin: []byte("hello")}}
+	for _, m := range []proto.Message{
+		&pb.SendInputRequest{Process: &pb.ProcessSelector{Selector: &pb.ProcessSelector_Pid{Pid: 12}}, Input: stdin},
+		&pb.StreamInputRequest{Event: &pb.StreamInputRequest_Data{Data: &pb.StreamInputRequest_DataEvent{Input: stdin}}},
+		&pb.StreamInputRequest{Event: &pb.StreamInputRequest_Keepalive{}},
+	} {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+		f.Add(append(b, b...))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var buffers inputBuffers
+		var fast, slow pb.SendInputRequest
+		if buffers.parseSendInput(codecProto, b, &fast) {
+			if err := proto.Unmarshal(b, &slow); err != nil || !proto.Equal(&fast, &slow) {
+				t.Errorf("%q: the short cut reads %v, protobuf %v (%v)", b, &fast, &slow, err)
+			}
+		}
+		var fastStream, slowStream pb.StreamInputRequest
+		if buffers.parseStreamInput(codecProto, b, &fastStream) {
+			if err := proto.Unmarshal(b, &slowStream); err != nil || !proto.Equal(&fastStream, &slowStream) {
+				t.Errorf("%q: the short cut reads %v, protobuf %v (%v)", b, &fastStream, &slowStream, err)
+			}
+		}
+	})
+}
+
 // FuzzCodec: the events written by hand are what protobuf reads.
 func FuzzCodec(f *testing.F) {
 	f.Add([]byte("hello"), uint8(1), 12, 3, 0)

@@ -11,16 +11,17 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tend-run/tend/face"
 	pb "github.com/tend-run/tend/gen/envd/process"
 )
 
-// What ordinary clients send for input does not pass connect-go. Measured with
-// 64 KiB a message beside connect-go with the same JSON codec: SendInput 136
-// against 114 MiB/s, StreamInput 213 against 202, which also could not answer
-// before its client has finished sending.
+// Input as ordinary clients send it does not pass connect-go, and is not copied on
+// its way. Measured in one run with binary messages of 64 KiB: SendInput 164 MiB/s,
+// against 140 by connect-go and 142 with a copy; StreamInput 277, against 259 by
+// connect-go, whose client gets no error before it has sent all.
 
 // hotMessage bounds the messages that are read into pooled buffers, in bytes.
 // SDKs send pieces of 64 KiB. What is larger gets memory only as it arrives.
@@ -63,7 +64,7 @@ func (f *Face) serveSendInput(w http.ResponseWriter, r *http.Request) {
 	message := b.room(int(r.ContentLength))
 	n, err := io.ReadFull(r.Body, message)
 	var req pb.SendInputRequest
-	if err != nil || !b.parse(c, message, &req) {
+	if err != nil || !b.parseSendInput(c, message, &req) {
 		r.Body = &replayed{io.MultiReader(bytes.NewReader(message[:n]), r.Body), r.Body}
 		f.rpc.ServeHTTP(w, r)
 		return
@@ -193,7 +194,7 @@ func (f *Face) readMessage(ctx context.Context, body io.Reader, size int64, c co
 		return err
 	}
 	var req pb.StreamInputRequest
-	if !b.parse(c, message, &req) {
+	if !b.parseStreamInput(c, message, &req) {
 		req.Reset()
 		// No bytes are the empty message in JSON, too: connect-go reads it so.
 		if err := unmarshal(c, message, &req); err != nil && size > 0 {
@@ -294,18 +295,75 @@ func hotUnary(r *http.Request) codec {
 	return 0
 }
 
-// parse reads a message, and reports false for one that is malformed, or, in JSON,
-// that is not in the form every client writes.
-func (b *inputBuffers) parse(c codec, message []byte, req proto.Message) bool {
-	if c != codecJSON {
-		return proto.Unmarshal(message, req) == nil
-	}
-	p := inputParser{b: message, payload: &b.payload}
-	switch req := req.(type) {
-	case *pb.SendInputRequest:
+func (b *inputBuffers) parseSendInput(c codec, message []byte, req *pb.SendInputRequest) bool {
+	if c == codecJSON {
+		p := inputParser{b: message, payload: &b.payload}
 		return p.sendInput(req)
-	case *pb.StreamInputRequest:
+	}
+	return protoFields(message, func(field protowire.Number, v []byte) bool {
+		switch {
+		case field == 1 && req.Process == nil:
+			req.Process = new(pb.ProcessSelector)
+			return proto.Unmarshal(v, req.Process) == nil
+		case field == 2 && req.Input == nil:
+			req.Input = new(pb.ProcessInput)
+			return protoInput(v, req.Input)
+		}
+		return false
+	})
+}
+
+func (b *inputBuffers) parseStreamInput(c codec, message []byte, req *pb.StreamInputRequest) bool {
+	if c == codecJSON {
+		p := inputParser{b: message, payload: &b.payload}
 		return p.streamInput(req)
 	}
-	return false
+	return protoFields(message, func(field protowire.Number, v []byte) bool {
+		if field != 2 || req.Event != nil { // start and keepalive are rare
+			return false
+		}
+		data := new(pb.StreamInputRequest_DataEvent)
+		req.Event = &pb.StreamInputRequest_Data{Data: data}
+		return protoFields(v, func(field protowire.Number, v []byte) bool {
+			if field != 2 || data.Input != nil {
+				return false
+			}
+			data.Input = new(pb.ProcessInput)
+			return protoInput(v, data.Input)
+		})
+	})
+}
+
+// protoInput reads a ProcessInput without copying its payload.
+func protoInput(b []byte, in *pb.ProcessInput) bool {
+	return protoFields(b, func(field protowire.Number, v []byte) bool {
+		switch {
+		case in.Input != nil:
+			return false
+		case field == 1:
+			in.Input = &pb.ProcessInput_Stdin{Stdin: v}
+			return true
+		case field == 2:
+			in.Input = &pb.ProcessInput_Pty{Pty: v}
+			return true
+		}
+		return false
+	})
+}
+
+// protoFields calls back with each field of a message that has only fields
+// with a length, and reports false for any other message.
+func protoFields(b []byte, field func(protowire.Number, []byte) bool) bool {
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 || typ != protowire.BytesType {
+			return false
+		}
+		v, m := protowire.ConsumeBytes(b[n:])
+		if m < 0 || !field(num, v) {
+			return false
+		}
+		b = b[n+m:]
+	}
+	return true
 }
