@@ -4,9 +4,9 @@
 //
 // The control planes of the E2B and LangSmith protocols are faces over a
 // Driver, so a sandbox that an SDK creates can be a directory of this machine
-// (package driver/host), a namespace, a container or a pod. What a driver
-// really isolates it says in [Capabilities]; what it cannot do is an error
-// that matches [ErrUnsupported] and is never dropped in silence.
+// (package driver/host), a namespace, a container or a pod. [Capabilities]
+// says what a driver really isolates. What a driver cannot do is an error that
+// matches [ErrUnsupported]; it is never ignored.
 //
 // Package driver/drivertest holds the suite that each driver passes.
 package driver

@@ -202,7 +202,7 @@ func inherited(t *testing.T, d driver.Driver) {
 	if want := dir + "\nsandbox 1\n"; out != want || status != 3 {
 		t.Errorf("got %q and status %d, want %q and 3", out, status, want)
 	}
-	// What lies over the configuration stays there when that is changed.
+	// Spec.Env stays over the configuration when that is changed.
 	s, _ = create(t, d, driver.Spec{Run: driver.RunConfig{Env: map[string]string{"FROM": "run", "A": "run", "B": "run"}}, Env: map[string]string{"FROM": "sandbox", "A": "1"}})
 	if _, err := s.Update(t.Context(), driver.Change{Run: &driver.RunConfig{Env: map[string]string{"FROM": "changed", "B": "changed"}}}); err != nil {
 		t.Fatal(err)

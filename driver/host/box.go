@@ -185,7 +185,7 @@ func (b *box) Start(ctx context.Context) error {
 	if running {
 		return nil
 	}
-	// What a stop that was cut short has left ends now.
+	// A stop that was cut short may have left processes: they end now.
 	if err := b.end(ctx, false); err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 // Package host is the sandbox driver without isolation: every sandbox is this
-// machine, with a working directory and processes of its own. It is what a
-// daemon that runs inside a container or virtual machine needs, whose walls
-// are already there.
+// machine, with a working directory and processes of its own. It fits a
+// daemon that runs inside a container or a virtual machine, which isolates already.
 //
 // # On disk
 //
@@ -14,6 +13,6 @@
 // Where the filesystem keeps no such lists, the sandbox of another user works in
 // ~/.tend/boxes/<id> of that user.
 //
-// The processes of a sandbox carry the label tend.sandbox=<id>, so they are
-// found again by whatever server comes next.
+// The processes of a sandbox carry the label tend.sandbox=<id>, so that
+// the next server finds them again.
 package host

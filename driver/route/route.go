@@ -6,9 +6,10 @@
 //	http://localhost:PORT/…            the same headers, or none
 //
 // A host name below one of the configured domains names a sandbox that there is;
-// all else is an error. Under any other name a server may be called by clients
-// that make their IDs up (with E2B_DEBUG they send debug_sandbox_id), so there an
-// ID that no sandbox has means [Router.Default], as no ID does.
+// all else is an error. By other names, a server is also called by clients that make
+// their IDs up (with E2B_DEBUG they send debug_sandbox_id). There an ID that no
+// sandbox has means [Router.Default], as no ID does. A sandbox that is not ready is
+// an error everywhere.
 package route
 
 import (
@@ -51,7 +52,11 @@ type Target struct {
 }
 
 // UnknownError: no sandbox with this ID is ready.
-type UnknownError struct{ ID string }
+type UnknownError struct {
+	ID string
+	// Exists: there is one, which is stopped or has failed.
+	Exists bool
+}
 
 func (e *UnknownError) Error() string { return fmt.Sprintf("no sandbox %.100q is ready", e.ID) }
 
@@ -69,7 +74,7 @@ func (r *Router) Of(req *http.Request) (Target, error) {
 	}
 	t, err := r.find(req.Context(), id)
 	if err != nil {
-		if _, unknown := errors.AsType[*UnknownError](err); unknown && !strict && r.Default != nil {
+		if unknown, is := errors.AsType[*UnknownError](err); is && !unknown.Exists && !strict && r.Default != nil {
 			return Target{Access: r.Default}, nil
 		}
 		return Target{}, err
@@ -89,6 +94,7 @@ func (r *Router) find(ctx context.Context, id string) (Target, error) {
 		if info, err = s.Info(ctx); err == nil && info.State == driver.Ready {
 			return Target{Access: s, ID: info.ID}, nil
 		}
+		unknown.Exists = err == nil
 	}
 	if err == nil || errors.Is(err, driver.ErrNotFound) {
 		return Target{}, unknown

@@ -78,7 +78,7 @@ func TestARequestGoesToTheSandboxThatItNames(t *testing.T) {
 		{"a host name of no ID", "49983-debug_sandbox_id.box.example", "", "", open, "debug_sandbox_id", 0, true},
 		{"a host name with the name of a sandbox", "49983-name.box.example", "", "", open, "name", 0, true},
 		{"a stopped sandbox", "49983-" + idStopped + ".box.example", "", "", open, idStopped, 0, true},
-		{"a stopped sandbox, by address", "localhost", idStopped, "49983", open, "", 0, false},
+		{"a stopped sandbox, by address", "localhost", idStopped, "49983", open, idStopped, 0, true},
 		{"a domain that is not ours", "49983-" + idA + ".evil.example", "", "", open, "", 0, false},
 		{"a domain that ends like ours", "49983-" + idA + ".evilbox.example", "", "", open, "", 0, false},
 		{"a label in between", "x.49983-" + idA + ".box.example", "", "", open, idA, 0, true},
