@@ -59,7 +59,7 @@ func (s *Server) paced(next http.Handler) http.Handler {
 		if kind != part.File && (r.ContentLength < 0 || r.ContentLength > smallBody) {
 			ctx = face.WithCharge(ctx, charge)
 		}
-		// Whoever replaces the body does so in a copy: net/http looks at the body
+		// A handler that replaces the body does so in a copy: net/http looks at the body
 		// that it made when it decides whether the connection may have another
 		// request, or what is left of this one would be taken for it.
 		r = r.WithContext(ctx)

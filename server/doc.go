@@ -9,32 +9,32 @@
 // kernel's word (peer credentials); they need no token. Every TCP caller needs
 // the token if there is one. Without a token a TCP listener must be on a
 // loopback address, or New refuses it ([CheckListen]); it admits the same two
-// users, as the other end is a socket of this machine whose user the kernel
-// tells (package internal/peer); and requests that a foreign web page could
-// have caused are refused (package face, Guard). A caller whose user is not
+// users, because the kernel reports the user of a socket on this machine (package
+// internal/peer), and it refuses requests that a foreign web page could have caused
+// (package face, Guard). A caller whose user is not
 // known is refused: one that has left already, one in another network
 // namespace, one whose address was rewritten on the way. A proxy counts as the
 // user that it runs as. Config.Insecure turns all three off.
 //
-// What a caller has to show for a route its part says (part.Route.Access). A route
+// The part of a route says what its callers have to show (part.Route.Access). A route
 // that says nothing needs Authorization: Bearer <token>. /-/healthz and /-/readyz
 // are open to all, and have no facts in them; /-/metrics needs the token.
 //
 // # Limits
 //
-// Each number of [Limits] has a default. What is above one is refused with
-// 503, a Retry-After header and a text that names the limit.
+// Each number of [Limits] has a default. A request above one is refused
+// with 503, a Retry-After header and a text that names the limit.
 //
-// A caller is known by the header of a request alone, and a stranger is refused
-// before any of the body is read (where a body may hold the proof, its part bounds
-// it: see package face/envd).
+// The header of a request alone identifies its caller. A stranger is refused before
+// any of the body is read (where a body may hold the proof, its part bounds it: see
+// package face/envd).
 //
 // All bodies in flight share Config.Budget (512 MiB): 16 bytes for each byte
 // of a message, 3 for each byte of one that carries input, at most 48 MiB for
 // what is compressed, nothing for files that are stored as they come. Bodies and
-// messages of up to 64 KiB are free. What finds no room is refused at once with
-// 429 or RESOURCE_EXHAUSTED, while those that have their room, and all small
-// ones, are served. A body that pauses for a minute is broken off, and one that
+// messages of up to 64 KiB are free. A body without room is refused at
+// once with 429 or RESOURCE_EXHAUSTED; those that have room, and all small ones, are
+// served. A body that pauses for a minute is broken off, and one that
 // is charged must come at 16 KiB a second after its first minute; a large
 // message of a stream of input counts as a body. A message of more than 266,240
 // fields is refused before it is decoded ([face.MaxFields]).

@@ -74,7 +74,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer wg.Wait()
 	runners := s.runners()
 	broken := make(chan error, len(s.cfg.Listeners)+len(runners))
-	// What runs beside the HTTP servers ends with them, whatever ended them.
+	// The runners end with the HTTP servers, for whatever reason those end.
 	beside, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	for _, run := range runners {
@@ -145,9 +145,9 @@ func (s *Server) httpServer(requests context.Context, l *face.Listener) *http.Se
 			PingTimeout:     15 * time.Second,
 			// One chunk of output a frame.
 			MaxReadFrameSize: 1 << 20,
-			// What a request has sent and its handler does not read, because a
-			// process does not read its input, counts against the connection:
-			// there must be room for many of these beside the others.
+			// A handler does not read its request while a process does not read its
+			// input. Those bytes count against the connection, which must have room
+			// for many such requests beside the others.
 			MaxReceiveBufferPerStream:     256 << 10,
 			MaxReceiveBufferPerConnection: 32 << 20,
 		},

@@ -14,8 +14,8 @@
 //	{"id":"1","payload":{"type":"proc_spawn","cmd":"ls"}}   envelope
 //
 // Answers have the shape of their request. Bare answers come in the order of
-// the requests, as nothing else tells which is whose; envelopes come as they
-// are ready, and name their origin.
+// the requests, because nothing else says which request they answer; envelopes come as
+// they are ready, and name their origin.
 //
 // # Whose processes
 //
@@ -25,6 +25,6 @@
 //
 // # Locks
 //
-// Client.mu is never held while a message is sent. What sends has a lock of its
-// own, taken last.
+// Client.mu is never held while a message is sent. The sending side has a lock of
+// its own, which is taken last.
 package distant

@@ -226,7 +226,7 @@ func (c *client) procStdin(ctx context.Context, call call, f *fields, t *ticket)
 	if err != nil {
 		return nil, err
 	}
-	// What there is room for is taken at once and outlives this server. Behind
+	// Input for which there is room is accepted at once and outlives this server. Behind
 	// it a request waits for its process alone.
 	in := process.Input{Data: data, NoWait: true}
 	err = c.write(ctx, p, call, id, &in)

@@ -23,11 +23,11 @@
 //	                      │                └ HTTP/2, 1.0 ────────────── frameSink ── httpOutlet
 //	                      └── connect-go ───────────────── face.Stream ── messageSink
 //
-// Whatever is unusual (gzip, gRPC, half a message, a malformed header) goes
-// to connect-go, so that its wording of refusals is the only one.
+// All other requests (gzip, gRPC, half a message, a malformed header) go to
+// connect-go, so that refusals have one wording.
 //
 // A reader that stops reading holds its place in the spool and at most one
 // batch of small events (16 KiB), as large frames are made again when it goes on.
-// Only of a frame that is partly out the rest is held: nobody else has it once
-// retention has freed it.
+// If a part of a frame was sent, the face holds the rest of it: retention may free
+// those bytes in the spool.
 package envd

@@ -33,8 +33,8 @@ func (o *connOutlet) piece(n int, encoded func(int) int) (int, error) {
 	if !ok || room >= encoded(n)+maxDataOverhead {
 		return n, nil
 	}
-	// Not writable is less than a third of the buffer: what is full now is
-	// filled in large steps.
+	// A socket is not writable while less than a third of its buffer is free: what is
+	// full now is filled in large steps.
 	if err := o.writable(); err != nil {
 		o.broken = err
 		return 0, err

@@ -43,7 +43,7 @@ func (s *stream) takeOver(w http.ResponseWriter, r *http.Request) bool {
 	s.sink.out = &t.out
 	// net/http set deadlines of its own; the error shows in the first write.
 	_ = conn.SetDeadline(time.Time{})
-	// Without the watch a client that left is noticed at the next write.
+	// Without the watch, the next write notices that the client has left.
 	t.token, _ = s.face.hangups.add(conn, func() { cancel(errClientLeft) })
 	return true
 }

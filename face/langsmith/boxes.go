@@ -213,7 +213,7 @@ func (f *Face) deleteBox(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// What has begun goes on though the client leaves.
+	// A call that has begun goes on although the client leaves.
 	if err := s.Destroy(context.WithoutCancel(r.Context())); err != nil {
 		return err
 	}

@@ -1,13 +1,13 @@
 // Package langsmith is the face that speaks the LangSmith sandbox protocol, so
 // that the unmodified langsmith SDKs of npm, PyPI and Go run commands here and
 // resume them at the byte where they were. docs/protocols/langsmith.md has the
-// facts; this comment has what is ours to decide.
+// facts; this comment has our own choices.
 //
 // # Control plane
 //
 // Boxes under /v2/sandboxes and /api/v2/sandboxes are sandboxes of a
-// driver.Driver. Each box is told the dataplane_url <base>/langsmith/<id>,
-// where <base> is how the client reached us.
+// driver.Driver. The answer for a box has the dataplane_url
+// <base>/langsmith/<id>, where <base> is how the client reached us.
 //
 // # Commands
 //
@@ -21,8 +21,8 @@
 //
 // Offsets count the bytes of the UTF-8 text that was sent, see package
 // transcode. The map from text to raw offsets of a running or finished command
-// is shared by its connections; it is kept in Config.Dir once it is dear to
-// make again, and made again from the spool where it was not.
+// is shared by its connections; it is kept in Config.Dir when it would be slow
+// to make again, and otherwise made again from the spool.
 //
 // # Frames
 //

@@ -28,8 +28,8 @@
 //	10    search as JSON: id and origin, ended or not
 //	11    write as JSON: which of this session's bytes of input a request brought
 //
-// Records are appended with one write, before what they say happens on the
-// wire. A kill between two instructions therefore loses nothing: at worst a
+// Each record is appended with one write, before the frame that it describes is
+// sent. A kill between two instructions therefore loses nothing: at worst a
 // frame is noted that was not sent, and the client says so when it resumes. A
 // torn record at the end of a segment ends it.
 package journal

@@ -127,7 +127,7 @@ func (l *Log) Append(r Record) error {
 	return nil
 }
 
-// AppendStream, AppendWatch, AppendSearch, AppendWrite and AppendOTPs append what their names say.
+// AppendStream, AppendWatch, AppendSearch and AppendWrite append what their names say.
 func (l *Log) AppendStream(s Stream) error { return l.appendJSON(KindStream, s) }
 
 func (l *Log) AppendWatch(w Watch) error { return l.appendJSON(KindWatch, w) }
@@ -135,10 +135,6 @@ func (l *Log) AppendWatch(w Watch) error { return l.appendJSON(KindWatch, w) }
 func (l *Log) AppendSearch(s Search) error { return l.appendJSON(KindSearch, s) }
 
 func (l *Log) AppendWrite(w Write) error { return l.appendJSON(KindWrite, w) }
-
-func (l *Log) AppendOTPs(otps ...[]byte) error {
-	return l.Append(Record{Kind: KindOTP, Data: slices.Concat(otps...)})
-}
 
 func (l *Log) appendJSON(kind Kind, v any) error {
 	r, err := jsonRecord(kind, v)

@@ -5,8 +5,8 @@
 //	request   {["header": map,] "id": string, "payload": request | [request…]}
 //	response  {["header",] "id": string, "origin_id": string, "payload": …}
 //
-// A request payload is a map with the key "type". What the fields are is the
-// business of package distant: this package knows values, not messages.
+// A request payload is a map with the key "type". Package distant
+// defines the fields: this package knows values, not messages.
 //
 // [Value] is read lazily: a value is checked for form once, when the message
 // arrives, and decoded when a field is asked for, so that a message of many
@@ -16,8 +16,9 @@
 //
 // Structures are maps with string keys in the order of declaration, unit
 // variants are strings, other variants maps of one key, None is nil or left
-// out, bytes are bin, and integers take their shortest form. On reading, every
-// width of integer is taken, and an array of integers or a string for bytes.
+// out, bytes are bin, and integers take their shortest form. The
+// reader accepts every width of integer, and an array of integers or a string for
+// bytes.
 package wire
 
 import "fmt"

@@ -11,13 +11,13 @@
 //	text offset = raw offset + 2 × (replaced bytes before it)
 //
 // and the text of a raw stream does not depend on how the stream was cut into
-// pieces: sequences do not overlap, so what a byte is can be told from the
-// three bytes before it and the three behind it. Up to three bytes at the end
+// pieces: sequences do not overlap, so the three bytes before a byte and the three
+// behind it decide what it belongs to. Up to three bytes at the end
 // of what there is may still become a character; they are held back ([Settled])
 // until more bytes come or the stream ends.
 //
-// These rules are part of the wire protocol: clients resume by text offsets,
-// also at another server than the one that sent them. Do not change them.
+// These rules are part of the wire protocol: clients resume by text offsets, and
+// the server that they come to may not be the one that sent them. Do not change them.
 //
 // # The map
 //
