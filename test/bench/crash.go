@@ -25,7 +25,7 @@ const tickArg = "workload-tick"
 // nanoseconds.
 const tickSize = 16
 
-// tick writes a record each millisecond, until nobody reads.
+// tick writes a record each millisecond, until its reader is gone.
 func tick(w io.Writer) {
 	var b [tickSize]byte
 	for n := uint64(0); ; n++ {

@@ -15,7 +15,7 @@ import (
 )
 
 // benchUpgrade replaces keeper and server under 1,000 processes, while
-// somebody dials all the time.
+// another goroutine connects all the time.
 func benchUpgrade(ctx context.Context, e *env) ([]row, error) {
 	const live, rounds = 1000, 5
 	for range live {
@@ -63,7 +63,7 @@ func benchUpgrade(ctx context.Context, e *env) ([]row, error) {
 
 var tookPattern = regexp.MustCompile(`the last took (\S+)`)
 
-// lastUpgrade is how long the keeper stood still, as it tells in its status.
+// lastUpgrade is how long the keeper stood still, as its status says.
 func (d *daemon) lastUpgrade(ctx context.Context) (time.Duration, error) {
 	status, err := d.sdk.Status(ctx)
 	if err != nil {
@@ -74,7 +74,7 @@ func (d *daemon) lastUpgrade(ctx context.Context) (time.Duration, error) {
 			return time.ParseDuration(m[1])
 		}
 	}
-	return 0, errors.New("the status tells of no upgrade: the keeper was replaced by the way of a crash")
+	return 0, errors.New("the status says nothing of an upgrade: the keeper was replaced by the way of a crash")
 }
 
 // dialer makes connections and asks /health on each, until it is stopped.

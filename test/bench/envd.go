@@ -123,7 +123,7 @@ func (c codec) open(on *conn, path, header string, body []byte) (*frames, uint32
 	return s, pid, nil
 }
 
-// drain reads to the end event, which must tell success, and returns how many
+// drain reads to the end event, which must say success, and returns how many
 // bytes of output came.
 func (c codec) drain(s *frames) (total int64, err error) {
 	var f frame

@@ -90,7 +90,7 @@ func (e *env) spent(ctx context.Context) (s spending, err error) {
 	return s, err
 }
 
-// since returns the seconds a unit of each. What belongs to nobody named here is
+// since returns the seconds a unit of each. The rest is
 // the program's, the kernel's threads', and that of others on the machine.
 func (s spending) since(before spending, units float64) string {
 	used := usage{}

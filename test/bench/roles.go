@@ -31,7 +31,7 @@ func (d *daemon) roles(ctx context.Context) (roles, error) {
 }
 
 // usage is the processor time of each role, user and system. The kernel counts
-// it exactly and tells it in steps of 10 ms.
+// it exactly and reports it in steps of 10 ms.
 type usage map[string]time.Duration
 
 func (r roles) cpu() (usage, error) {
@@ -100,7 +100,7 @@ func memoryOf(pid int) (m memory, err error) {
 		}
 	}
 	if m.rss == 0 {
-		return m, fmt.Errorf("pid %d: smaps_rollup tells no Rss", pid)
+		return m, fmt.Errorf("pid %d: smaps_rollup has no Rss", pid)
 	}
 	return m, nil
 }

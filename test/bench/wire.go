@@ -195,7 +195,7 @@ func (s *frames) next(f *frame) error {
 }
 
 // finish reads what is behind the last event: the end-of-stream frame, which
-// must tell no error, and the end of the body, so that the connection is free.
+// must report no error, and the end of the body, so that the connection is free.
 func (s *frames) finish() error {
 	var f frame
 	if err := s.next(&f); err != nil {
@@ -213,7 +213,7 @@ func (s *frames) finish() error {
 	return nil
 }
 
-// check returns the error that an end-of-stream frame tells.
+// check returns the error in an end-of-stream frame.
 func (f *frame) check() error {
 	if f.flags&flagEnd != 0 && bytes.Contains(f.head, []byte(`"error"`)) {
 		return fmt.Errorf("the stream ended with %s", f.head)
