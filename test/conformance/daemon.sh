@@ -1,0 +1,105 @@
+# For the run scripts of the suites, which source it: a tend of their own, which must end well, and Node.js.
+# They set $here. TEND_BIN names the binary; without it bin/tend of this checkout is used.
+# shellcheck shell=bash
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+export TEND_BIN=${TEND_BIN:-$root/bin/tend}
+[ -x "$TEND_BIN" ] || { echo "$TEND_BIN is missing; run 'make build' first" >&2; exit 1; }
+
+work=$(mktemp -d -t tend-suite.XXXXXX)
+chmod 755 "$work" # other users' processes work in it
+daemon=
+
+# descendants PID prints all processes below PID.
+descendants() {
+	local child
+	for child in $(cat "/proc/$1/task/"*/children 2>/dev/null); do
+		echo "$child"
+		descendants "$child"
+	done
+}
+
+# inhabitants prints the processes that belong to this run's daemon: they all
+# carry its mark in their environment, also when their parent is gone.
+inhabitants() {
+	local env
+	for env in /proc/[0-9]*/environ; do
+		if grep -qzsx "TEND_SUITE=$work" "$env"; then
+			env=${env%/environ}
+			echo "${env#/proc/}"
+		fi
+	done
+}
+
+# start_daemon FLAG… starts tend serve, once; its URL is in $work/url. BASH_ENV
+# would be sourced by every command.
+start_daemon() {
+	[ -z "$daemon" ] || return 0
+	env -u BASH_ENV TEND_SUITE="$work" "$TEND_BIN" serve --listen 127.0.0.1:0 --socket none \
+		--state-dir "$work/state" --port-file "$work/url" "$@" 2>"$work/log" &
+	daemon=$!
+	local i
+	for ((i = 0; i < 1200; i++)); do
+		[ -s "$work/url" ] && return 0
+		kill -0 "$daemon" 2>/dev/null || break
+		sleep 0.05
+	done
+	echo "tend does not serve; its log:" >&2
+	cat "$work/log" >&2
+	return 1
+}
+
+# stop_daemon ends it as a person would, and finds whatever it leaves behind.
+stop_daemon() {
+	[ -n "$daemon" ] || return 0
+	local pid=$daemon status=0 below left p i
+	daemon=
+	below=$(descendants "$pid")
+	kill -TERM "$pid" 2>/dev/null || { echo "tend had ended before the suites did; its log:" >&2; tail -50 "$work/log" >&2; return 1; }
+	wait "$pid" || status=$?
+	if [ "$status" -ne 0 ]; then
+		echo "tend ended with status $status on SIGTERM; its log:" >&2
+		tail -50 "$work/log" >&2
+		return 1
+	fi
+	for ((i = 0; i < 600; i++)); do
+		left=$(for p in $below $(inhabitants); do [ -e "/proc/$p/stat" ] && ! grep -qs '^State:.Z' "/proc/$p/status" && echo "$p"; done | sort -u || true)
+		[ -z "$left" ] && return 0
+		sleep 0.05
+	done
+	echo "tend left processes behind:" >&2
+	# shellcheck disable=SC2086
+	ps -o pid,ppid,user,args -p "$(echo $left | tr ' ' ,)" >&2
+	# shellcheck disable=SC2086
+	kill -KILL $left 2>/dev/null || true
+	return 1
+}
+
+cleanup() {
+	local status=$?
+	stop_daemon || status=1
+	if [ "$status" -eq 0 ]; then
+		rm -rf "$work"
+	else
+		echo "the daemon's state is kept in $work" >&2
+	fi
+	exit "$status"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+# install_js puts a Node.js that is new enough first in PATH, and the pinned
+# packages into $here/js.
+install_js() {
+	local dir
+	dir=$("$root/scripts/node")
+	export PATH=$dir:$PATH
+	if ! cmp -s "$here/js/package-lock.json" "$here/js/node_modules/.installed"; then
+		(cd "$here/js" && npm ci --ignore-scripts && cp package-lock.json node_modules/.installed)
+	fi
+}
+
+# pytests runs $here/python with the pinned packages.
+pytests() {
+	"$root/scripts/python-venv" "$here/python/.venv" "$here/python/requirements.txt"
+	(cd "$here/python" && .venv/bin/python -m pytest ${PYTEST_ARGS:-} -q -p no:cacheprovider .)
+}
