@@ -12,6 +12,7 @@ import (
 func TestTheClientIsAManager(t *testing.T) {
 	for name, http1 := range map[string]bool{"over HTTP/2": false, "over HTTP/1.1": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			processtest.Run(t, func(t *testing.T) process.Manager {
 				return dial(t, serve(t, fakeproc.New(t), nil, nil).URL, tend.Options{HTTP1: http1})
 			}, processtest.Without(processtest.Orphans))

@@ -21,6 +21,7 @@ import (
 // Whatever lies in place of a file of the daemon's own, tend serve waits for none
 // of it and reads no more than such a file has: it starts, or names the file.
 func TestServeStartsWhateverLiesInPlaceOfItsFiles(t *testing.T) {
+	t.Parallel()
 	template := filepath.Join(t.TempDir(), "template")
 	serveOnce(t, template, "", func() {
 		if _, errs, status := poorTend(t, template, "run", "--", "true"); status != 0 {
@@ -48,20 +49,20 @@ func TestServeStartsWhateverLiesInPlaceOfItsFiles(t *testing.T) {
 			names = append(names, more)
 		}
 	}
-	victim := filepath.Join(t.TempDir(), "victim")
-	for kind, put := range map[string]func(path string) error{
-		"fifo": func(path string) error { return syscall.Mkfifo(path, 0o600) },
-		"dir":  func(path string) error { return os.Mkdir(path, 0o700) },
-		"hole": func(path string) error {
+	for kind, put := range map[string]func(path, victim string) error{
+		"fifo": func(path, _ string) error { return syscall.Mkfifo(path, 0o600) },
+		"dir":  func(path, _ string) error { return os.Mkdir(path, 0o700) },
+		"hole": func(path, _ string) error {
 			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40))
 		},
-		"link": func(path string) error { return os.Symlink(victim, path) },
+		"link": func(path, victim string) error { return os.Symlink(victim, path) },
 	} {
 		t.Run(kind, func(t *testing.T) {
-			state := filepath.Join(t.TempDir(), "state")
+			t.Parallel()
+			state, victim := filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "victim")
 			for _, name := range names {
 				path := filepath.Join(state, name)
-				scene.Must(t, errors.Join(os.RemoveAll(state), os.MkdirAll(filepath.Dir(path), 0o700), os.Chmod(state, 0o700), os.WriteFile(victim, []byte("kept"), 0o600), put(path)))
+				scene.Must(t, errors.Join(os.RemoveAll(state), os.MkdirAll(filepath.Dir(path), 0o700), os.Chmod(state, 0o700), os.WriteFile(victim, []byte("kept"), 0o600), put(path, victim)))
 				serveOnce(t, state, filepath.Base(name), nil)
 				if b, err := os.ReadFile(victim); err != nil || string(b) != "kept" && !strings.HasSuffix(name, "lock") {
 					t.Errorf("%s: what the link leads to holds %.40q, %v", name, b, err)

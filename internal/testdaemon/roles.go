@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -110,5 +111,13 @@ func (d *Daemon) KillAll() error {
 // KillLauncher kills the launcher alone.
 func (d *Daemon) KillLauncher() { d.kill() }
 
-// ServeAgain starts the daemon again, on the same state and address.
-func (d *Daemon) ServeAgain() error { return d.start(d.Addr()) }
+// ServeAgain starts the daemon again, on the same state and address. A client
+// that connected meanwhile may have been given the port, for a moment.
+func (d *Daemon) ServeAgain() error {
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		err := d.start(d.Addr())
+		if err == nil || !strings.HasSuffix(strings.TrimSpace(d.Log()), "bind: address already in use (choose another with --listen)") || time.Now().After(end) {
+			return err
+		}
+	}
+}

@@ -70,6 +70,7 @@ func Run(t *testing.T, open func(t *testing.T) process.Manager, opts ...Option) 
 		{"waiting", waiting},
 	} {
 		t.Run(group.name, func(t *testing.T) {
+			t.Parallel()
 			for _, tt := range group.tests {
 				t.Run(tt.name, func(t *testing.T) {
 					t.Parallel()

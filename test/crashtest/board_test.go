@@ -153,6 +153,7 @@ func allOf(ctx context.Context, t *testing.T, p process.Process, s process.Strea
 // Nobody can cut or stretch what the roles share, or change what is never to
 // change, whatever path leads there: a truncated board ends all roles by SIGBUS.
 func TestNobodyCutsWhatTheRolesShare(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	d := serve(t)
@@ -183,6 +184,7 @@ func TestNobodyCutsWhatTheRolesShare(t *testing.T) {
 // A board whose content was overwritten is made anew: processes live on, and all
 // that is told of them is right.
 func TestADamagedBoardIsMadeAnew(t *testing.T) {
+	t.Parallel()
 	noise := func(n int) []byte {
 		b := make([]byte, n)
 		rnd := rand.NewChaCha8([32]byte{1})
@@ -211,6 +213,7 @@ func TestADamagedBoardIsMadeAnew(t *testing.T) {
 				name += ", while no keeper looks"
 			}
 			t.Run(name, func(t *testing.T) {
+				t.Parallel()
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 				defer cancel()
 				d := serve(t)

@@ -110,6 +110,7 @@ func (d *daemon) killer(ctx context.Context, t *testing.T, n int, roles ...strin
 }
 
 func testKills(t *testing.T, streams []stream, roles ...string) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	d := serve(t)
@@ -152,6 +153,7 @@ func TestAKilledAnchorLosesNothing(t *testing.T) { testKills(t, mixed(), "anchor
 
 // Input goes through cat and must come back once and in order.
 func TestInputIsDeliveredOnceOverKilledRoles(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	d := serve(t)
@@ -209,6 +211,7 @@ func echo(ctx context.Context, c *tend.Client, n uint64, pause time.Duration) er
 }
 
 func TestAGigabyteAnd200CommandsSurviveKillsOfTheServer(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	d := serve(t)

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -41,6 +42,7 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVariable); role != "" {
 		work(role)
 	}
+	flag.Set("test.parallel", "6") // they mostly wait; -parallel says otherwise
 	os.Exit(testbin.Main(func(dir string) int {
 		bin, previous, pointed = testbin.Released.Tend(dir), testbin.Previous.Tend(dir), testbin.Points.Tend(dir)
 		broken = testbin.Bare.Tend(dir)

@@ -23,6 +23,7 @@ const (
 // A process that ended itself before its time was over has not timed out, even
 // if nobody could look before that.
 func TestAProcessThatEndedInTimeHasNotTimedOut(t *testing.T) {
+	t.Parallel()
 	for name, away := range map[string]func(t *testing.T, roles map[string]int){
 		"while the keeper stood still": func(t *testing.T, roles map[string]int) {
 			stop(t, roles[testdaemon.Keeper])

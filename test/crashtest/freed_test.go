@@ -20,6 +20,7 @@ import (
 // A process that is over and whose output had to make room is known to every
 // face: it has its exit, and readers learn which bytes are missing.
 func TestAFinishedProcessWhoseOutputIsFreedIsKnownOnEveryFace(t *testing.T) {
+	t.Parallel()
 	const size = 1_000_000
 	d := serve(t, "--spool-budget", "64MiB")
 	c := d.Connect(t)

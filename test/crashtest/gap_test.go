@@ -54,6 +54,7 @@ type lateReader struct {
 // face, in that face's words. Each reader stalls while its process writes a
 // thousand times what is kept.
 func TestAReaderBehindRetentionIsToldTheGapOnEveryFace(t *testing.T) {
+	t.Parallel()
 	d := serve(t)
 	c := d.Connect(t)
 	for _, r := range []lateReader{

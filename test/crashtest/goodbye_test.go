@@ -19,6 +19,7 @@ import (
 // TestAShutdownIsToldOnEachFace: clients that read when the daemon ends hear how
 // their processes ended, and not that they go on.
 func TestAShutdownIsToldOnEachFace(t *testing.T) {
+	t.Parallel()
 	d := serve(t)
 	const script = `trap 'echo bye; exit 7' TERM; echo hi; while :; do sleep 0.05; done`
 	quoted, err := json.Marshal(script)

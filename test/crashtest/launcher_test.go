@@ -16,6 +16,7 @@ import (
 // with the same listening socket, and holds the mirror again: anchor and keeper
 // may die at one instant then.
 func TestTheNextServeTakesTheKilledLaunchersPlace(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	d := serve(t)

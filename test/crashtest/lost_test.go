@@ -122,6 +122,7 @@ func exitOf(ctx context.Context, t *testing.T, p process.Process) *process.Exit 
 // All roles die at one instant, the launcher too. The next daemon has all that
 // finished, tells what ran as lost, and leaves nothing of it running.
 func TestAfterTheDeathOfAllRolesWhatRanIsLostWithCauseShutdown(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	d := serve(t)
@@ -169,6 +170,7 @@ func TestAfterTheDeathOfAllRolesWhatRanIsLostWithCauseShutdown(t *testing.T) {
 // A loss of power also tears files: journals and indexes end anywhere, and
 // behind their end is anything.
 func TestTornFilesAreRepairedAfterTheDeathOfAllRoles(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	rnd := rand.New(rand.NewPCG(seed(t), 0))

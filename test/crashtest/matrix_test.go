@@ -54,8 +54,10 @@ func play(t *testing.T, cfg torture.Config) *torture.Report {
 // processes start, write, read, end, have terminals, and lose output to
 // retention.
 func TestNothingIsLostWhoeverIsKilled(t *testing.T) {
+	t.Parallel()
 	for _, victims := range torture.Combinations {
 		t.Run(victims.String(), func(t *testing.T) {
+			t.Parallel()
 			r := play(t, torture.Config{Victims: victims, Strikes: kills(t)})
 			if r.Strikes < kills(t) {
 				t.Errorf("%d strikes; want %d", r.Strikes, kills(t))
@@ -65,6 +67,7 @@ func TestNothingIsLostWhoeverIsKilled(t *testing.T) {
 }
 
 func TestNothingIsLostOverUpgrades(t *testing.T) {
+	t.Parallel()
 	r := play(t, torture.Config{Upgrade: true, Strikes: 12, Binaries: []string{bin}})
 	if r.Upgrades < 12 {
 		t.Errorf("%d upgrades; want 12", r.Upgrades)
@@ -73,6 +76,7 @@ func TestNothingIsLostOverUpgrades(t *testing.T) {
 
 // The previous version's snapshots are read, and it reads ours.
 func TestNothingIsLostOverUpgradesFromAndToThePreviousVersion(t *testing.T) {
+	t.Parallel()
 	r := play(t, torture.Config{Upgrade: true, Strikes: 16, Binaries: []string{previous, bin}})
 	if r.Upgrades < 16 {
 		t.Errorf("%d upgrades; want 16", r.Upgrades)
@@ -81,12 +85,15 @@ func TestNothingIsLostOverUpgradesFromAndToThePreviousVersion(t *testing.T) {
 
 // A program that cannot go on ends; the anchor goes back to the one before.
 func TestNothingIsLostOverAnUpgradeToAProgramThatEndsAtOnce(t *testing.T) {
+	t.Parallel()
 	play(t, torture.Config{Upgrade: true, Strikes: 16, Binaries: []string{broken, bin}})
 }
 
 func TestNothingIsLostWhenUpgradesMeetKills(t *testing.T) {
+	t.Parallel()
 	for _, victims := range []torture.Victims{{testdaemon.Keeper}, {testdaemon.Anchor}, {testdaemon.Anchor, testdaemon.Keeper, testdaemon.Server}} {
 		t.Run(victims.String(), func(t *testing.T) {
+			t.Parallel()
 			play(t, torture.Config{Victims: victims, Upgrade: true, Strikes: kills(t), Pause: 300 * time.Millisecond, Binaries: []string{bin, previous}})
 		})
 	}
@@ -95,6 +102,7 @@ func TestNothingIsLostWhenUpgradesMeetKills(t *testing.T) {
 // Roles stand still for a while, each alone and all together with the
 // processes, as on a machine that was frozen; sometimes others die meanwhile.
 func TestNothingIsLostWhenRolesStandStill(t *testing.T) {
+	t.Parallel()
 	for _, victims := range torture.Frozen {
 		t.Run(victims.String(), func(t *testing.T) {
 			t.Parallel() // most of the time everything waits
@@ -109,6 +117,7 @@ func TestNothingIsLostWhenRolesStandStill(t *testing.T) {
 // The connections of all clients are closed, reset and left half-open after
 // any number of bytes, some are slow, and some readers never read.
 func TestNothingIsLostWhenConnectionsBreak(t *testing.T) {
+	t.Parallel()
 	for _, victims := range []torture.Victims{nil, {testdaemon.Server}} {
 		t.Run(torture.Victims(append(torture.Victims{"connections"}, victims...)).String(), func(t *testing.T) {
 			t.Parallel() // most of the time everything waits

@@ -26,6 +26,7 @@ import (
 // file any more. It is freed in many small steps, each of which ends in the middle
 // of what the kernel may hold as one large page.
 func TestOutputThatIsFreedOnItsWayIsNotChanged(t *testing.T) {
+	t.Parallel()
 	const size, step = 24 << 20, 20 << 10
 	d := serve(t)
 	c := d.Connect(t)

@@ -14,6 +14,7 @@ import (
 // set of roles dies at one instant: its own, others, or all. A point at which
 // nobody comes by is a problem of the run.
 func TestNothingIsLostAtAnyPoint(t *testing.T) {
+	t.Parallel()
 	for name, together := range map[string]bool{"the role that comes by dies": false, "sets of roles die meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of the time it waits for roles to come by

@@ -15,12 +15,14 @@ import (
 // Without cgroup v2 the next keeper cannot find what the one before has forked;
 // a gate holds the program back instead, until its pid is written down.
 func TestNothingIsLostWithoutCgroups(t *testing.T) {
+	t.Parallel()
 	cmd, err := poorkernel.Command(poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}}, bin)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, victims := range []torture.Victims{{testdaemon.Keeper}, {testdaemon.Anchor, testdaemon.Keeper, testdaemon.Server}} {
 		t.Run(victims.String(), func(t *testing.T) {
+			t.Parallel()
 			r := play(t, torture.Config{Tend: cmd.Args, Victims: victims, Strikes: kills(t)})
 			if r.Strikes < kills(t) {
 				t.Errorf("%d strikes; want %d", r.Strikes, kills(t))
@@ -31,8 +33,10 @@ func TestNothingIsLostWithoutCgroups(t *testing.T) {
 
 // A policy of fsync makes exits wait; none is lost over that.
 func TestNothingIsLostWhenExitsWaitForTheDisk(t *testing.T) {
+	t.Parallel()
 	for _, victims := range []torture.Victims{{testdaemon.Keeper}, {testdaemon.Keeper, testdaemon.Server}} {
 		t.Run(victims.String(), func(t *testing.T) {
+			t.Parallel()
 			r := play(t, torture.Config{Flags: []string{"--fsync=exit"}, Victims: victims, Strikes: kills(t)})
 			if got := r.Promises["output_survives_power_loss"]; !got.Kept {
 				t.Errorf("the daemon says %+v", got)

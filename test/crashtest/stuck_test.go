@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -51,7 +52,8 @@ func (o *own) tend(args ...string) (said string, status int) {
 	}
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		o.t.Fatal(err)
+		o.t.Error(err)
+		return err.Error(), -1
 	}
 	return string(out), cmd.ProcessState.ExitCode()
 }
@@ -81,6 +83,7 @@ func (o *own) ready() (status int, said string) {
 // A daemon of which a role stands still costs nobody more than some seconds, and
 // the error of each client that waits names the role.
 func TestCommandsEndWhenARoleStandsStill(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		role string
 		fail []string // the commands that cannot do their work
@@ -90,6 +93,7 @@ func TestCommandsEndWhenARoleStandsStill(t *testing.T) {
 		{"anchor", []string{"status"}},
 	} {
 		t.Run(c.role, func(t *testing.T) {
+			t.Parallel()
 			o := ownDaemon(t)
 			if out, status := o.tend("run", "--detach", "--name", "sleeper", "sleep", "1000"); status != 0 {
 				t.Fatalf("%d: %s", status, out)
@@ -100,12 +104,16 @@ func TestCommandsEndWhenARoleStandsStill(t *testing.T) {
 			}
 			scene.Must(t, syscall.Kill(pid, syscall.SIGSTOP))
 			defer syscall.Kill(pid, syscall.SIGCONT)
+			var wg sync.WaitGroup
 			for _, line := range c.fail {
-				out, status := o.tend(strings.Fields(line)...)
-				if status == 0 || !strings.Contains(out, "the "+c.role+" (pid") || !strings.Contains(out, "is stopped") {
-					t.Errorf("tend %s: status %d, %q; want that the %s is stopped", line, status, out, c.role)
-				}
+				wg.Go(func() {
+					out, status := o.tend(strings.Fields(line)...)
+					if status == 0 || !strings.Contains(out, "the "+c.role+" (pid") || !strings.Contains(out, "is stopped") {
+						t.Errorf("tend %s: status %d, %q; want that the %s is stopped", line, status, out, c.role)
+					}
+				})
 			}
+			wg.Wait()
 			if c.role == "keeper" {
 				if out, status := o.tend("status"); status != 0 || !strings.Contains(out, "the keeper (pid") {
 					t.Errorf("tend status: status %d, %q", status, out)
@@ -133,6 +141,7 @@ func TestCommandsEndWhenARoleStandsStill(t *testing.T) {
 // A role that cannot start says so, and why, within some seconds, instead of being
 // started again and again.
 func TestARoleThatCannotStartSaysSo(t *testing.T) {
+	t.Parallel()
 	o := ownDaemon(t)
 	scene.Must(t, os.WriteFile(filepath.Join(o.dir, "spool"), []byte("no directory"), 0o600))
 	out, status := o.tend("run", "true")
