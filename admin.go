@@ -8,7 +8,7 @@ import (
 	"github.com/tend-run/tend/internal/tendpb"
 )
 
-// Status is what a daemon tells of itself.
+// Status is what a daemon reports about itself.
 type Status struct {
 	Version  string
 	URL      string

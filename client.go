@@ -26,7 +26,7 @@ var errClosed = errors.New("the client was closed")
 
 // Options of [Dial]. The zero value is useful.
 type Options struct {
-	// Token is shown to the server, if it wants one.
+	// Token is sent with each request. "": none, for a server that needs none.
 	Token string
 	// HTTP1 keeps to HTTP/1.1, with a connection for each stream. By default
 	// HTTP/2 is tried first (without TLS, too), then HTTP/1.1.
@@ -39,9 +39,9 @@ type Options struct {
 	// Interceptors see each call and stream, each attempt of its own, with its
 	// headers: for identity, tracing and metrics. The first is the outermost.
 	Interceptors []connect.Interceptor
-	// Retry says how lost connections are made anew.
+	// Retry says when a lost connection is replaced.
 	Retry Retry
-	// Silence is how long a server may say nothing before its connection
+	// Silence is how long a server may send nothing before its connection
 	// counts as lost. 0: 45 s, three of the server's heartbeats.
 	Silence time.Duration
 	// Patience is how long a server may be unreachable, or unable to answer, before
@@ -49,7 +49,7 @@ type Options struct {
 	// hello. A server that answers is waited for as long as what was asked takes.
 	// 0: 15 s for the hello, and Retry alone bounds the rest.
 	Patience time.Duration
-	// Log receives reconnects at level debug. Nil: nobody.
+	// Log receives reconnects at level debug. Nil: they are not logged.
 	Log *slog.Logger
 }
 
@@ -79,11 +79,12 @@ type Client struct {
 
 var _ process.Manager = (*Client)(nil)
 
-// Dial reaches the server at url, http://HOST:PORT, https://HOST[:PORT] or
-// unix:///PATH, and says hello to it. A URL with a user name, password, query or
-// fragment is a [process.InvalidError]: nothing in it is ignored. Dial tries once and returns an error
-// wrapping [process.ErrUnavailable] if nobody answers; from then on lost
-// connections are made anew by themselves. Close the client at the end.
+// Dial connects to the server at url, http://HOST:PORT, https://HOST[:PORT] or
+// unix:///PATH, and sends a hello. A URL with a user name, password, query or
+// fragment is a [process.InvalidError]: nothing in it is ignored. Dial tries once.
+// Its error wraps [process.ErrUnavailable] if the server does not answer, and
+// [ErrNoDaemon] too if none listens. From then on the client replaces lost
+// connections by itself. Close it at the end.
 func Dial(ctx context.Context, url string, opts Options) (*Client, error) {
 	t, err := parseTarget(url)
 	if err != nil {
@@ -144,7 +145,7 @@ func (c *Client) hello(ctx context.Context) error {
 	return err
 }
 
-// unreached: no connection came about at all.
+// unreached reports whether no connection was made at all.
 func unreached(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "dial"
@@ -157,7 +158,7 @@ func (c *Client) dialError(ctx context.Context, err error) error {
 	if e, ok := errors.AsType[*RedirectError](err); ok {
 		return e
 	}
-	if c.stranger(err) {
+	if c.notTend(err) {
 		return fmt.Errorf("%s answers, but it is no tend server: %s", c.url, tendpb.CleanText(err.Error()))
 	}
 	if known := tendpb.FromError(err); errors.Is(known, process.ErrPermission) {
@@ -176,9 +177,9 @@ func (c *Client) dialError(ctx context.Context, err error) error {
 	return fmt.Errorf("%s: %w: %w", c.url, err, why)
 }
 
-// stranger: what answered speaks HTTP in another way, or not at all. What stands
-// between may have said that nobody is there now, and this is not its answer.
-func (c *Client) stranger(err error) bool {
+// notTend reports whether the answer came from a program that is no tend server. A
+// proxy that says that it cannot reach its server is not taken for one.
+func (c *Client) notTend(err error) bool {
 	if connect.IsWireError(err) {
 		return connect.CodeOf(err) == connect.CodeUnimplemented
 	}

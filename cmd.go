@@ -27,8 +27,8 @@ type Cmd struct {
 	// process reads end of file at once. A terminal (Spec.PTY) gets what is read
 	// as if it were typed, and has no end.
 	//
-	// The copying ends with the process. A Read that blocks beyond that is
-	// waited for by nobody.
+	// The copying ends with the process. Wait and Close do not wait for a Read
+	// that blocks longer than that.
 	Stdin io.Reader
 	// StdinPipe keeps stdin open for [Process.Stdin]. Not together with Stdin.
 	StdinPipe bool

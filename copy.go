@@ -40,8 +40,8 @@ func (c *copies) start(p *Process, cmd Cmd) {
 	}()
 }
 
-// output returns the first error of a writer, the first gap that nobody was
-// called with, or why there is no more output before its end.
+// output returns the first error of a writer, the first gap without an
+// OnGap, or why there is no more output before its end.
 func (c *copies) output(events func(func(process.Event, error) bool), cmd Cmd, exited func()) error {
 	to := map[process.Stream]io.Writer{process.Stdout: cmd.Stdout, process.PTY: cmd.Stdout, process.Stderr: cmd.Stderr}
 	var first error

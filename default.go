@@ -11,10 +11,10 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// DialDefault reaches the daemon that the tend command line would: at TEND_URL if
+// DialDefault connects to the daemon that the tend command line uses: at TEND_URL if
 // that is set, else the daemon of the current user, which is found by its state
 // directory (TEND_STATE_DIR; by default /var/lib/tend for root, else
-// ~/.local/state/tend). Without Options.Token it shows TEND_TOKEN. It is the only
+// ~/.local/state/tend). Without Options.Token it sends TEND_TOKEN. It is the only
 // function of this package that reads the environment.
 //
 // It starts no daemon: the error then wraps [process.ErrUnavailable], and tend run
@@ -39,7 +39,7 @@ func DialDefault(ctx context.Context, opts Options) (*Client, error) {
 	return nil, fmt.Errorf("%w (tried %s)", ErrNoDaemon, strings.Join(urls, ", "))
 }
 
-// ErrNoDaemon is returned by [Dial] if nobody listens at the URL. It is a
+// ErrNoDaemon is returned by [Dial] if no program listens at the URL. It is a
 // [process.ErrUnavailable]; a daemon that listens and does not answer is one, too.
 var ErrNoDaemon error = noDaemon{}
 

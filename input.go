@@ -23,15 +23,15 @@ type Input struct {
 	life context.Context // of the handle; it ends calls without a context of their own
 	pty  bool
 
-	mu     sync.Mutex // held by the one who writes
+	mu     sync.Mutex // held by the caller that writes
 	closed bool
 }
 
 // Write implements io.Writer. It ends with the handle.
 func (w *Input) Write(p []byte) (int, error) { return w.WriteContext(w.life, p) }
 
-// WriteContext is Write with a context that ends the call. How much of the
-// bytes was taken is then not known.
+// WriteContext is Write with a context that ends the call. How many of the
+// bytes were accepted is then not known.
 func (w *Input) WriteContext(ctx context.Context, p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -20,7 +20,7 @@ type Output struct {
 	life   context.Context // of the reader; close ends it
 	close  context.CancelFunc
 
-	mu     sync.Mutex // held by the one who reads
+	mu     sync.Mutex // held by the caller that reads
 	reader process.Reader
 	rest   []byte // of the reader's last event
 	offset int64  // of the next byte

@@ -85,8 +85,8 @@ func known(ctx context.Context, p process.Process, err error) (process.Process, 
 	return p, info, err
 }
 
-// Attach returns a handle to a process that runs or has run, whoever started it:
-// what Spawn returns for one that is there already.
+// Attach returns a handle to a process that runs or has run. Any client may have
+// started it.
 func Attach(ctx context.Context, m process.Manager, sel process.Selector) (*Process, error) {
 	var p process.Process
 	var info process.Info
@@ -107,7 +107,8 @@ func Attach(ctx context.Context, m process.Manager, sel process.Selector) (*Proc
 // Spawn starts a command and returns without waiting for its end.
 func (c *Client) Spawn(ctx context.Context, cmd Cmd) (*Process, error) { return Spawn(ctx, c, cmd) }
 
-// Attach returns a handle to a process that runs or has run, whoever started it.
+// Attach returns a handle to a process that runs or has run. Any client may have
+// started it.
 // name is its id, a unique beginning of it, its name, tag or pid.
 func (c *Client) Attach(ctx context.Context, name string) (*Process, error) {
 	return Attach(ctx, c, process.Selector{Any: name})
@@ -158,14 +159,7 @@ func (p *Process) Stderr() *Output { return p.stderr }
 // arrival included, from the beginning and to the end that opts say: see
 // [process.Reader]. An error is the last that comes; the end of ctx is one.
 func (p *Process) Events(ctx context.Context, opts process.ReadOptions) iter.Seq2[process.Event, error] {
-	return func(yield func(process.Event, error) bool) {
-		r, err := p.proc.Read(ctx, opts)
-		if err != nil {
-			yield(process.Event{}, err)
-			return
-		}
-		process.Follow(ctx, r)(yield)
-	}
+	return process.Events(ctx, p.proc, opts)
 }
 
 // Stdin writes to stdin, if that was kept open by Cmd.StdinPipe, or to the
@@ -174,7 +168,7 @@ func (p *Process) Stdin() *Input { return p.stdin }
 
 // Kill ends the process and all its descendants and returns when they are
 // gone. killed is false if the process had exited already; what was left of
-// its descendants is ended all the same. Those that cannot be ended are told
+// its descendants is ended all the same. Those that cannot be ended are listed
 // in a [*SurvivorsError].
 func (p *Process) Kill(ctx context.Context) (killed bool, err error) {
 	exit, err := p.Exit(ctx)
@@ -193,7 +187,7 @@ func (p *Process) Kill(ctx context.Context) (killed bool, err error) {
 	return exit == nil, nil
 }
 
-// SurvivorsError: these processes did not end when they were killed.
+// SurvivorsError lists processes that did not end when they were killed.
 type SurvivorsError struct{ PIDs []int }
 
 func (e *SurvivorsError) Error() string {
@@ -201,7 +195,7 @@ func (e *SurvivorsError) Error() string {
 }
 
 // KillWhenDone kills the process when ctx ends, which no other context does.
-// stop takes it back; it reports whether it came in time.
+// stop cancels that; it reports whether it came in time.
 func (p *Process) KillWhenDone(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		// The context that ended can't carry the call.
@@ -212,7 +206,7 @@ func (p *Process) KillWhenDone(ctx context.Context) (stop func() bool) {
 }
 
 // Signal sends a signal to the process and all its descendants.
-// [process.ErrExited] if nobody is left.
+// [process.ErrExited] if no process is left.
 func (p *Process) Signal(ctx context.Context, sig syscall.Signal) error {
 	return p.proc.Signal(ctx, int(sig), process.ScopeTree)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Processes is the process manager of one sandbox: spawn, list, get, kill,
-// release. Embed it in a provider of one's own, and give it Ensure:
+// release. Embed it in your own provider, and set Ensure:
 //
 //	type MySandbox struct {
 //		tend.Processes
@@ -34,7 +34,7 @@ type Processes struct {
 	Env map[string]string
 
 	once sync.Once
-	turn chan struct{} // capacity 1: held by who calls Ensure
+	turn chan struct{} // capacity 1: held by the caller of Ensure
 }
 
 // Processes returns a manager of the processes of this client's server, with
@@ -44,7 +44,7 @@ func (c *Client) Processes() *Processes {
 }
 
 // ensure calls Ensure, one caller at a time, so that a sandbox is not started
-// twice; one who waits for another's start gives up with the context.
+// twice. A caller that waits for another's start gives up with its context.
 func (m *Processes) ensure(ctx context.Context) (process.Manager, error) {
 	if m.Ensure == nil {
 		return nil, errors.New("tend.Processes has no Ensure; set it to a function that starts the sandbox")

@@ -55,13 +55,9 @@ func TestEachFactIsToldOnceOverReconnects(t *testing.T) {
 	px := newProxy(t, srv.Listener.Addr().String())
 	c := dial(t, px.url(), tend.Options{})
 	p := spawn(t, c, piped(tend.Shell("echo one; read x; echo $x")))
-	r, err := p.Raw().Read(t.Context(), process.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var kinds []process.EventKind
 	var text []byte
-	for ev, err := range process.Follow(t.Context(), r) {
+	for ev, err := range p.Events(t.Context(), process.ReadOptions{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,12 +104,8 @@ func TestAReaderThatHasEverythingIsAtItsEnd(t *testing.T) {
 			})
 			c := dial(t, srv.URL, tend.Options{Retry: tend.Retry{First: time.Millisecond, Attempts: 3}})
 			p := spawn(t, c, tend.Shell("echo one"))
-			r, err := p.Raw().Read(t.Context(), opts)
-			if err != nil {
-				t.Fatal(err)
-			}
 			exits := 0
-			for ev, err := range process.Follow(t.Context(), r) {
+			for ev, err := range p.Events(t.Context(), opts) {
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -9,7 +9,7 @@ import (
 	"connectrpc.com/connect"
 )
 
-// Retry says how lost connections are made anew. The zero value is the
+// Retry says when a lost connection is replaced. The zero value is the
 // default: after 0.5 s, doubling to 8 s, each shortened by up to a quarter at
 // random so that many clients do not come at once; at most 10 times without
 // progress.
@@ -66,8 +66,8 @@ type attempts struct {
 func (a *attempts) progress() { a.n, a.heard = 0, time.Now() }
 
 // next returns how long to wait before the next attempt, and false when there
-// was the last. A server that goes away, or whose listening sockets are held,
-// is called at once, but a second one in a row is not: nothing may spin.
+// is none. A server that goes away, or whose listening sockets are held, is called
+// at once the first time. A second time in a row is delayed: nothing may spin.
 func (a *attempts) next(goingAway bool) (time.Duration, bool) {
 	a.n++
 	if a.n > a.policy.Attempts || a.patience > 0 && time.Since(a.heard) > a.patience {
@@ -83,10 +83,11 @@ func (a *attempts) next(goingAway bool) (time.Duration, bool) {
 // one that was not followed by another server.
 var errAway = connect.NewError(connect.CodeUnavailable, errors.New("the server went away again and again"))
 
-// repeat runs try until it succeeds. It gives up when an error is the server's
-// own word, when last says so of it, with the context, and after the last attempt.
-// This is the one loop over lost connections: try must be safe to repeat, because
-// it goes on from an offset, or says by an id or offset what it has done before.
+// repeat runs try until it succeeds. It gives up at an error that another
+// connection cannot change, at one that last reports as final, with the context,
+// and after the last attempt. It is the only loop over lost connections. try must
+// be safe to repeat: it goes on from an offset, or its id or offset shows the
+// server what was done before.
 func (c *Client) repeat(ctx context.Context, what string, last func(error) bool, try func(*attempts) error) error {
 	a := &attempts{policy: c.retry, held: c.held.Load(), random: rand.Float64, patience: c.patient, heard: time.Now()}
 	for {
@@ -110,8 +111,8 @@ func (c *Client) repeat(ctx context.Context, what string, last func(error) bool,
 	}
 }
 
-// whatever the error is, it is not the last.
-func whatever(error) bool { return false }
+// never is for calls that no error of a connection ends.
+func never(error) bool { return false }
 
 // repeatCall is repeat for a call that has one answer. Each attempt lasts at most
 // c.silence; a server that answers a hello then is there, and what was asked takes
@@ -135,7 +136,7 @@ func (c *Client) repeatCall(ctx context.Context, what string, last func(error) b
 
 // call runs a call that may be repeated.
 func (c *Client) call(ctx context.Context, f func(context.Context) error) error {
-	return c.repeatCall(ctx, "call", whatever, f)
+	return c.repeatCall(ctx, "call", never, f)
 }
 
 // once runs a call that may not be repeated. A client with patience gives up when

@@ -22,8 +22,8 @@ func (c *Client) stream(ctx context.Context) (context.Context, context.CancelCau
 	}
 }
 
-// causeOf prefers the reason for which we ended a stream to what the stream
-// says about its end.
+// causeOf returns errSilent if that is why this client ended the stream, else the
+// stream's own error.
 func causeOf(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errSilent) {
 		return errSilent
@@ -31,8 +31,8 @@ func causeOf(ctx context.Context, err error) error {
 	return err
 }
 
-// silence ends a stream on which nothing is heard for too long. HTTP/1.1 has
-// no other way to notice a peer that is gone.
+// silence ends a stream on which nothing arrives for too long. HTTP/1.1 has
+// no other way to notice a dead peer.
 type silence struct {
 	timer *time.Timer
 	limit time.Duration
@@ -99,8 +99,7 @@ func (s *subscription) Close() error {
 	return nil
 }
 
-// maxQueued bounds what a reader holds that its caller has not taken, in
-// bytes: enough for the network to go on while the caller works, little enough
+// maxQueued bounds what a reader holds for its caller, in bytes: enough for the network to go on while the caller works, little enough
 // for a thousand readers. One event more than that may be held.
 const maxQueued = 256 << 10
 
@@ -111,7 +110,7 @@ const eventCost = 256
 // never blocks. One goroutine puts, one caller takes.
 type feed struct {
 	ready chan struct{} // capacity 1: something may have come
-	room  chan struct{} // capacity 1: something was taken
+	room  chan struct{} // capacity 1: something was removed
 
 	mu     sync.Mutex
 	queue  []process.Event // guarded by mu
@@ -171,7 +170,7 @@ func (f *feed) put(ctx context.Context, ev process.Event) bool {
 	}
 }
 
-// end is the last word of the feed.
+// end sets the error that comes after the last event.
 func (f *feed) end(err error) {
 	f.mu.Lock()
 	f.err = err

@@ -15,7 +15,7 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// errSilent: the server said nothing for longer than it may.
+// errSilent is the end of a stream or attempt on which the server was silent too long.
 var errSilent = errors.New("the server has gone silent")
 
 // target is where a URL points to.
@@ -106,8 +106,8 @@ func (t target) transport(opts Options, http2 bool, silence time.Duration) *http
 }
 
 // transient reports whether the same call may succeed on another connection.
-// What the server itself said is its word, unless it said "unavailable";
-// everything else that ended a call came from the way between.
+// An error that the server itself sent is final, unless it is "unavailable". All
+// others come from the connection.
 func transient(err error) bool {
 	if errors.Is(err, errSilent) {
 		return true

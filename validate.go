@@ -9,7 +9,7 @@ import (
 )
 
 // ProtocolError is returned when a server sends what no tend sends: it is
-// damaged, or no friend. Nothing of what it sent is handed on.
+// damaged, or hostile. Nothing of what it sent is passed on.
 type ProtocolError struct {
 	What string // "an id that is none: …"
 }
@@ -23,7 +23,7 @@ func strange(format string, args ...any) error {
 }
 
 // RedirectError is returned when a server answers with another address. It is
-// not followed: the token would be shown to whoever is there.
+// not followed: the token would go to that address, too.
 type RedirectError struct {
 	URL      string // that was called
 	Location string // where the server points to
@@ -43,7 +43,7 @@ const (
 	maxOffset    = int64(1) << 60
 )
 
-// toInfo reads and checks what the server tells of a process; want, if it is
+// toInfo reads and checks what the server reports about a process; want, if it is
 // set, is its id.
 func toInfo(m *tendv1.Info, want process.ID) (process.Info, error) {
 	i, err := tendpb.ToInfo(m)

@@ -57,7 +57,7 @@ func (c *Client) Grep(ctx context.Context, by process.Selector, o view.GrepOptio
 	})
 }
 
-// errUnknown: a message of a later version, which says nothing to this one.
+// errUnknown is a message of a later version, which is passed over.
 var errUnknown = errors.New("unknown message")
 
 // received yields what read makes of each message of a stream. An error other

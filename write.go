@@ -11,12 +11,12 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// maxWrite bounds the data of one write request in bytes: what the server takes
-// whole or not at all.
+// maxWrite bounds the data of one write request in bytes: what the server accepts
+// as a whole or not at all.
 const maxWrite = process.MaxWhole
 
-// writer is under which name a handle writes: any number of handles may write
-// to one process, and each repeats what was lost on the way.
+// writer is the name and position under which a handle writes. Any number of
+// handles may write to one process, and each repeats what was lost on the way.
 type writer struct {
 	once   sync.Once
 	turn   chan struct{} // one token; made by once
@@ -49,7 +49,7 @@ func (p *remote) Write(ctx context.Context, in process.Input) (process.Accepted,
 		in.Offset = &at
 		return p.writeParts(ctx, in)
 	}
-	if len(in.Data) == 0 { // an end does not wait behind those who write
+	if len(in.Data) == 0 { // closing does not wait for other writes
 		at := int64(0)
 		in.Writer, in.Offset = rand.Text(), &at
 		return p.write(ctx, in)
@@ -66,16 +66,16 @@ func (p *remote) Write(ctx context.Context, in process.Input) (process.Accepted,
 		}
 		at := w.offset
 		in.Writer, in.Offset = w.name, &at
-		taken, err := p.writeParts(ctx, in)
+		accepted, err := p.writeParts(ctx, in)
 		switch {
 		case err == nil:
 			w.offset += int64(len(in.Data))
-			return taken, nil
+			return accepted, nil
 		case known && errors.Is(err, errForgottenAtOnce):
 			w.name = "" // nothing is open: all before was acknowledged
 		default:
 			w.name = ""
-			return taken, err
+			return accepted, err
 		}
 	}
 }
@@ -92,23 +92,23 @@ func (p *remote) writeParts(ctx context.Context, in process.Input) (process.Acce
 		} else {
 			part.More = more
 		}
-		taken, err := p.write(ctx, part)
+		accepted, err := p.write(ctx, part)
 		if err != nil {
 			if !first && errors.Is(err, errForgottenAtOnce) { // what it followed is gone
 				err = process.ErrWriterForgotten
 			}
-			return taken, err
+			return accepted, err
 		}
 		in.Data = in.Data[len(part.Data):]
 		*in.Offset += int64(len(part.Data))
 		if len(in.Data) == 0 {
-			return taken, nil
+			return accepted, nil
 		}
 	}
 }
 
 // forgottenAtOnce is an ErrWriterForgotten of a request that was sent once: it
-// is known that nothing of it was taken.
+// is known that nothing of it was accepted.
 type forgottenAtOnce struct{ error }
 
 var errForgottenAtOnce = errors.New("forgotten")

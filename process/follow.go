@@ -7,7 +7,19 @@ import (
 	"iter"
 )
 
-// Follow turns a reader into a sequence of events for a for-range loop. It
+// Events reads a process: it opens a reader, and follows it in a for-range loop.
+func Events(ctx context.Context, p Process, opts ReadOptions) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		r, err := p.Read(ctx, opts)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		Follow(ctx, r)(yield)
+	}
+}
+
+// Follow turns a reader, or a watcher, into a sequence of events for a for-range loop. It
 // ends without an error after the last event, and with ctx.Err() when the
 // context ends first. It closes the reader.
 func Follow(ctx context.Context, r Reader) iter.Seq2[Event, error] {

@@ -36,12 +36,8 @@ func raw(t *testing.T, p process.Process, s process.Stream, from, to int64) []by
 	t.Helper()
 	opts := process.ReadOptions{Streams: []process.Stream{s}, NoFollow: true}
 	opts.From[s] = from
-	r, err := p.Read(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var b []byte
-	for ev, err := range process.Follow(t.Context(), r) {
+	for ev, err := range process.Events(t.Context(), p, opts) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -177,7 +177,7 @@ func (c *rmCmd) finished(ctx context.Context, inv *invocation, d *daemon) error 
 		switch {
 		case err == nil:
 			removed++
-		case errors.Is(err, process.ErrNotFound): // somebody else was faster
+		case errors.Is(err, process.ErrNotFound): // another client was faster
 		case errors.Is(err, process.ErrRunning):
 			inv.note("%s has ended, but descendants of it run; tend kill ends them", all[i].ID)
 		default:

@@ -122,7 +122,7 @@ func (inv *invocation) startDaemon(ctx context.Context, dir string) (*daemon, er
 			return nil, fmt.Errorf("the daemon was started (pid %d) but does not answer after %v (%v); its log is %s", cmd.Process.Pid, startTimeout, last, logPath)
 		case <-time.After(wait):
 		}
-		// A role that cannot start is told within a second, not after all the time.
+		// A role that cannot start is reported within a second, not at the timeout.
 		if why := trouble(dir); why != "" {
 			return nil, fmt.Errorf("the daemon was started (pid %d), and %s; its log is %s", cmd.Process.Pid, why, logPath)
 		}
@@ -136,7 +136,7 @@ func (inv *invocation) startDaemon(ctx context.Context, dir string) (*daemon, er
 	}
 }
 
-// daemonEnded tells why a daemon did not come up, in its own words.
+// daemonEnded reports why a daemon did not start, in its own words.
 func daemonEnded(err error, logPath string, from int64) error {
 	said := ""
 	if f, oerr := os.Open(logPath); oerr == nil {

@@ -32,7 +32,7 @@ func (d *daemon) find(ctx context.Context, id string) (process.Process, error) {
 	return p, nil
 }
 
-// noDaemonError: there is nobody to talk to.
+// noDaemonError is returned where no daemon runs.
 type noDaemonError struct {
 	tried []string
 	err   error

@@ -36,9 +36,7 @@ func (inv *invocation) dial(ctx context.Context, target string) (*daemon, error)
 	}, nil
 }
 
-// nobodyAt: nobody listens at a URL of our own, so another place may be tried,
-// or a daemon started. A daemon that listens and does not answer is another
-// matter: a second one would not help.
+// nobodyAt reports whether no program listens at a URL.
 func nobodyAt(ctx context.Context, target string) bool {
 	network, address := "unix", strings.TrimPrefix(target, "unix://")
 	if u, err := url.Parse(target); err == nil && u.Scheme != "unix" {

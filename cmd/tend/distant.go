@@ -58,7 +58,7 @@ func (c *distantLinesCmd) Run(ctx context.Context, inv *invocation) error {
 		}
 	}()
 	f, d, err := inv.distantFace(ctx, "")
-	if err != nil && ctx.Err() != nil { // told to end before it served
+	if err != nil && ctx.Err() != nil { // asked to end before it served
 		return nil
 	}
 	if err != nil {
@@ -149,7 +149,7 @@ func (c *distantLinesCmd) listen() (listeners []net.Listener, err error) {
 	return listeners, nil
 }
 
-// listenUnix makes a socket for this user alone, in place of one that nobody
+// listenUnix makes a socket for this user alone, in place of one that no program
 // serves any more.
 func listenUnix(path string) (l net.Listener, err error) {
 	path, err = filepath.Abs(path)
@@ -172,7 +172,7 @@ func listenUnix(path string) (l net.Listener, err error) {
 	return l, err
 }
 
-// announce tells where it listens: for people, and for programs.
+// announce prints where it listens, for people and for programs.
 func (c *distantLinesCmd) announce(inv *invocation, listeners []net.Listener) error {
 	for _, l := range listeners {
 		inv.note("JSON lines on %s", l.Addr())

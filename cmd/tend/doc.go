@@ -30,7 +30,7 @@
 // ctrl-]. "kill", "stop" and "rm -f" end with 1 if a process outlived the kill, or
 // if one runs on that may belong to the killed one.
 //
-// With --json, stdout has JSON values and nothing else, and what is told on
+// With --json, stdout has JSON values and nothing else, and what is printed on
 // stderr is JSON, too: {"error", "code", "status"}, or {"notice"} for what is no
 // error. A verb that has no JSON form says so and ends with 2.
 //

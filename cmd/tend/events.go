@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os/signal"
 	"slices"
 	"syscall"
@@ -34,7 +33,7 @@ func (c *eventsCmd) Run(ctx context.Context, inv *invocation) error {
 		}
 		only = p.ID()
 	}
-	v := &eventView{inv: inv, d: d, only: only, told: map[process.ID]process.EventKind{}, subjects: map[process.ID]subject{}}
+	v := &eventView{inv: inv, d: d, only: only, printed: map[process.ID]process.EventKind{}, subjects: map[process.ID]subject{}}
 	if !inv.flags.JSON {
 		if err := v.line(dim, "TIME", "ID", "PID", "EVENT", "NAME", "COMMAND"); err != nil {
 			return err
@@ -50,7 +49,7 @@ func (c *eventsCmd) Run(ctx context.Context, inv *invocation) error {
 		if ctx.Err() != nil {
 			return left(ctx)
 		}
-		// Having fallen behind is told by the watcher; the list fills in what
+		// The watcher reports that it has fallen behind. The list fills in what
 		// was missed.
 		if !errors.Is(err, process.ErrLagged) {
 			return err
@@ -60,11 +59,10 @@ func (c *eventsCmd) Run(ctx context.Context, inv *invocation) error {
 
 // eventView prints the lifecycle facts of processes, each once.
 type eventView struct {
-	inv  *invocation
-	d    *daemon
-	only process.ID // "": all
-	// told holds the last fact printed of each process.
-	told     map[process.ID]process.EventKind
+	inv      *invocation
+	d        *daemon
+	only     process.ID                       // "": all
+	printed  map[process.ID]process.EventKind // the last of each process
 	subjects map[process.ID]subject
 }
 
@@ -87,25 +85,15 @@ func (v *eventView) follow(ctx context.Context) error {
 	if err := v.past(ctx); err != nil {
 		return err
 	}
-	for {
-		ev, ok, err := w.Next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		case ok:
-			if err := v.tell(ctx, ev); err != nil {
-				return err
-			}
-			continue
+	for ev, err := range process.Follow(ctx, w) {
+		if err == nil {
+			err = v.show(ctx, ev)
 		}
-		select {
-		case <-w.Ready():
-		case <-ctx.Done():
-			return ctx.Err()
+		if err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // past prints the facts of all known processes in the order of their times.
@@ -125,20 +113,20 @@ func (v *eventView) past(ctx context.Context) error {
 	}
 	slices.SortStableFunc(facts, func(a, b process.Event) int { return a.Time.Compare(b.Time) })
 	for _, ev := range facts {
-		if err := v.tell(ctx, ev); err != nil {
+		if err := v.show(ctx, ev); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tell prints a fact unless it was printed before: the list and the watcher
+// show prints a fact unless it was printed before: the list and the watcher
 // may both know it.
-func (v *eventView) tell(ctx context.Context, ev process.Event) error {
-	if v.only != "" && ev.ID != v.only || v.told[ev.ID] >= ev.Kind {
+func (v *eventView) show(ctx context.Context, ev process.Event) error {
+	if v.only != "" && ev.ID != v.only || v.printed[ev.ID] >= ev.Kind {
 		return nil
 	}
-	v.told[ev.ID] = ev.Kind
+	v.printed[ev.ID] = ev.Kind
 	about, known := v.subjects[ev.ID]
 	if !known && ev.Kind != process.EventRemoved {
 		about = v.lookUp(ctx, ev.ID)

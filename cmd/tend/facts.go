@@ -77,7 +77,7 @@ type killFacts struct {
 	ID        process.ID `json:"id"`
 	Verified  bool       `json:"verified"` // the kernel reported that no process is left
 	Survivors []int      `json:"survivors"`
-	// Strays run on, and nothing tells whether they were in the tree. Names are of
+	// Strays run on, and nothing shows whether they were in the tree. Names are of
 	// both, by pid.
 	Strays []int          `json:"strays,omitempty"`
 	Names  map[int]string `json:"names,omitempty"`

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -231,7 +232,7 @@ func (f *foreground) pumpInput(ctx context.Context, in io.Reader) error {
 		n, err := in.Read(buf)
 		data, leave := buf[:n], false
 		if f.key {
-			data, leave = cutAtDetachKey(data)
+			data, _, leave = bytes.Cut(data, []byte{detachKey})
 		}
 		if len(data) > 0 && f.input {
 			if done, werr := f.write(ctx, process.Input{Data: data}); done || werr != nil {
@@ -243,7 +244,7 @@ func (f *foreground) pumpInput(ctx context.Context, in io.Reader) error {
 			return errDetached
 		case errors.Is(err, os.ErrClosed):
 			return nil
-		case err != nil && f.hungUp(): // no end of input: nobody meant ctrl-d
+		case err != nil && f.hungUp(): // no end of input: no person typed ctrl-d
 			return errHungUp
 		case err == io.EOF && f.raw: // a terminal in raw mode has no end
 			return errHungUp
@@ -264,16 +265,7 @@ func (f *foreground) pumpInput(ctx context.Context, in io.Reader) error {
 	}
 }
 
-func cutAtDetachKey(data []byte) (before []byte, found bool) {
-	for i, b := range data {
-		if b == detachKey {
-			return data[:i], true
-		}
-	}
-	return data, false
-}
-
-// write sends one piece of input. done: nobody reads input any more, which is no
+// write sends one piece of input. done: no process reads input any more, which is no
 // failure: the process may still have output to give.
 func (f *foreground) write(ctx context.Context, in process.Input) (done bool, err error) {
 	_, err = f.proc.Write(ctx, in)
@@ -336,7 +328,7 @@ func (f *foreground) resize(ctx context.Context) error {
 }
 
 // giveBack gives the terminal the size that it had before this client came,
-// unless somebody has changed it since: a client that stays may have a larger window.
+// unless another client has changed it since: a client that stays may have a larger window.
 func (f *foreground) giveBack(ctx context.Context) {
 	if f.before == (process.Size{}) || f.before == f.size {
 		return

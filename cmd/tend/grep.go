@@ -56,15 +56,11 @@ func (c *grepCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.Count {
 		before, after = 0, 0
 	}
-	d, err := inv.connect(ctx)
+	d, p, err := inv.open(ctx, c.ID)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	p, err := d.find(ctx, c.ID)
-	if err != nil {
-		return err
-	}
 	o := view.GrepOptions{Pattern: c.Pattern, Streams: (&logsCmd{Stdout: c.Stdout, Stderr: c.Stderr}).streams(), Limit: c.Max, StripANSI: c.StripANSI, Invert: c.Invert, Before: before, After: after}
 	if c.Count {
 		o.MaxLine = 1 // nothing of it is printed
@@ -126,7 +122,7 @@ func (c *grepCmd) printCount(inv *invocation, out io.Writer, n int64) error {
 	return err
 }
 
-// groups tells matches with lines around them apart.
+// groups separates matches with lines around them.
 type groups struct {
 	apart bool // they are to be
 	begun bool
@@ -134,7 +130,7 @@ type groups struct {
 	line  int64
 }
 
-// next says whether a line does not follow the one before.
+// next reports whether a line does not follow the one before.
 func (g *groups) next(m *view.Match) bool {
 	gap := g.apart && g.begun && (m.Stream != g.last || m.Line > g.line+1)
 	g.begun, g.last, g.line = true, m.Stream, m.Line

@@ -172,7 +172,7 @@ func (c *logsCmd) streams() []process.Stream {
 }
 
 // startAt returns where to begin in each stream for --from. An offset, such as
-// tend grep -b tells it, is of one stream; others that are not so long begin at
+// tend grep -b prints it, is of one stream; others that are not so long begin at
 // their end. It is an error only if it is past the end of all.
 func startAt(ctx context.Context, p process.Process, offset int64, streams []process.Stream) (from [4]int64, err error) {
 	if offset == 0 {
@@ -208,15 +208,11 @@ func optionalAmount(flag, text string) (*amount, error) {
 
 // print writes output as it comes, up to head.
 func (c *logsCmd) print(ctx context.Context, inv *invocation, p process.Process, opts process.ReadOptions, head *amount) error {
-	reader, err := p.Read(ctx, opts)
-	if err != nil {
-		return err
-	}
 	var after time.Time
 	if c.Since > 0 {
 		after = time.Now().Add(-c.Since)
 	}
-	for ev, err := range process.Follow(ctx, reader) {
+	for ev, err := range process.Events(ctx, p, opts) {
 		if err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ type invocation struct {
 	environ func() []string
 	flags   *globals
 	model   *kong.Application
-	json    bool // what is told on stderr is JSON, too
+	json    bool // stderr is JSON, too
 	// stderr is where that of processes goes; nil: errs.
 	stderr io.Writer
 	// lines is how the output of processes is written whose lines begin with

@@ -57,19 +57,19 @@ func printableLines(s string) string {
 	return strings.Join(lines, "\n  ")
 }
 
-// note tells the person something that is no fact of the answer.
+// note prints for the person what is no fact of the answer.
 func (inv *invocation) note(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if inv.json {
 		_ = printJSONLine(inv.errs, map[string]string{"notice": text}) // as below
 		return
 	}
-	fmt.Fprintf(inv.errs, "tend: %s\n", printableLines(text)) // nobody is left to tell if this fails
+	fmt.Fprintf(inv.errs, "tend: %s\n", printableLines(text)) // if this fails, no reader is left
 }
 
 // errorFacts is an error as JSON, on stderr.
 type errorFacts struct {
-	Error  string `json:"error"`  // as it is told without --json
+	Error  string `json:"error"`  // as it is printed without --json
 	Code   string `json:"code"`   // for programs: not_found, usage, no_daemon, …
 	Status int    `json:"status"` // that the program ends with
 }
@@ -83,7 +83,7 @@ func (inv *invocation) complain(err error, text string, status int) {
 	_ = printJSONLine(inv.errs, errorFacts{Error: text, Code: errorCode(err), Status: status})
 }
 
-// errorCodes name the errors that programs tell apart. They are API.
+// errorCodes name the errors that programs distinguish. They are API.
 var errorCodes = []struct {
 	err  error
 	code string

@@ -252,7 +252,7 @@ func stateText(info *process.Info) string {
 	return fmt.Sprintf("exited %d", e.Code)
 }
 
-// idPrefix returns how many letters tell all ids apart: at least 12, which is
+// idPrefix returns how many letters are enough to distinguish all ids: at least 12, which is
 // the time of the start and some more.
 func idPrefix(infos []process.Info) int {
 	ids := make([]string, 0, len(infos))

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// errReaderGone: nobody can read what is printed any more.
+// errReaderGone ends what prints for a reader that has closed its end.
 var errReaderGone = errors.New("the reader of the output is gone")
 
 // whileRead ends the context when the reader of stdout goes away. What follows

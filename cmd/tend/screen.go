@@ -27,13 +27,9 @@ const (
 // replay builds the screen from the terminal's output from an offset to now
 // and returns the offset after it.
 func replay(ctx context.Context, p process.Process, from [4]int64, size process.Size) (s *screen, next int64, err error) {
-	reader, err := p.Read(ctx, process.ReadOptions{Streams: []process.Stream{process.PTY}, From: from, NoFollow: true})
-	if err != nil {
-		return nil, 0, err
-	}
 	next = from[process.PTY]
 	var out []byte
-	for ev, err := range process.Follow(ctx, reader) {
+	for ev, err := range process.Events(ctx, p, process.ReadOptions{Streams: []process.Stream{process.PTY}, From: from, NoFollow: true}) {
 		if err != nil {
 			return nil, 0, err
 		}
@@ -56,7 +52,7 @@ func replay(ctx context.Context, p process.Process, from [4]int64, size process.
 // program's own redraw has to do.
 func newScreen(out []byte, size process.Size) (s *screen) {
 	blank := func() *screen {
-		// Answers to questions in old output are nobody's.
+		// Answers to questions in old output are discarded.
 		return &screen{vt10x.New(vt10x.WithSize(int(size.Cols), int(size.Rows)), vt10x.WithWriter(io.Discard))}
 	}
 	s = blank()

@@ -73,7 +73,7 @@ func (c *serveCmd) plan(inv *invocation) (*plan, error) {
 	}
 	if p.flags.TokenFile != "" {
 		// Read again by the server role at each of its starts; read here so
-		// that a mistake is told at once.
+		// that a mistake is reported at once.
 		if _, shared, err := readToken(p.flags.TokenFile); err != nil || shared != nil {
 			return nil, errors.Join(err, shared)
 		}
@@ -257,7 +257,7 @@ func resolve(flag, addr string) (string, error) {
 // maxSecret bounds a file with a secret, in bytes.
 const maxSecret = 64 << 10
 
-// readSecret reads a file that nobody else should read, as the keys of ssh(1).
+// readSecret reads a file that no other user should read, as the keys of ssh(1).
 // shared says that others may; what is no regular file, such as a pipe of the
 // shell, has no mode to go by.
 func readSecret(path string) (data []byte, shared, err error) {

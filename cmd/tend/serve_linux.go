@@ -101,7 +101,7 @@ func end(dir string) error { return launch.End(dir) }
 
 func owned(dir string) error { return launch.Owned(dir) }
 
-// leftBehind reports whether nobody will answer on the sockets of a state
+// leftBehind reports whether no server will answer on the sockets of a state
 // directory until the next tend serve. A server that was killed is back within
 // a second, and is waited for.
 func leftBehind(ctx context.Context, dir string) bool {

@@ -175,8 +175,8 @@ func (c *upgradeCmd) Run(ctx context.Context, inv *invocation) error {
 	return nil
 }
 
-// keeperImage tells one program of the keeper from the next, which may have the
-// same pid.
+// keeperImage identifies one program of the keeper: the next may have the same
+// pid.
 func (s *statusFacts) keeperImage() string {
 	return fmt.Sprint(s.Roles["keeper"].PID, s.Promises["keeper_upgrades"].Detail)
 }
@@ -235,7 +235,7 @@ func (c *shutdownCmd) end(ctx context.Context, inv *invocation) error {
 		if err != nil {
 			return err
 		}
-		rouse(dir) // what stands still cannot end in good order
+		rouse(dir) // a role that is stopped cannot end in good order
 	}
 	d, err := inv.connect(ctx)
 	if errors.Is(err, process.ErrUnavailable) && inv.flags.URL == "" && !c.Keep {

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// resizeSignals: none tells of the terminal's size here.
+// resizeSignals is empty: no signal reports the terminal's size here.
 func resizeSignals() []os.Signal { return nil }
 
 func apart() *syscall.SysProcAttr { return nil }
@@ -18,11 +18,11 @@ func tryLock(*os.File) (bool, error) { return false, errors.ErrUnsupported }
 
 func privately(do func()) { do() }
 
-// canWriteTo: the first write tells.
+// canWriteTo finds nothing: the first write shows it.
 func canWriteTo(string) error { return nil }
 
 // cancelReader reads a file and can be left while it waits. The read itself
-// goes on until somebody types, or to the end of this program.
+// goes on until a key is typed, or to the end of this program.
 type cancelReader struct {
 	file  *os.File
 	begin sync.Once

@@ -40,7 +40,7 @@ const secretModes = true
 func canWriteTo(dir string) error { return unix.Access(dir, unix.W_OK) }
 
 // cancelReader reads a file and can be stopped while it waits: a plain read of
-// a terminal ends only when somebody types.
+// a terminal ends only when a key is typed.
 type cancelReader struct {
 	file *os.File
 	wake *os.File // the reading end of a pipe, closed at the other end by cancel
@@ -96,7 +96,7 @@ func (r *cancelReader) release() { r.wake.Close() }
 // has not put it into the background.
 func inForeground(fd int) bool {
 	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
-	return err != nil || group == unix.Getpgrp() // of a terminal that is not ours nobody stops us
+	return err != nil || group == unix.Getpgrp() // a terminal that is not ours stops no reader
 }
 
 // singleKeys has a terminal hand on each key as it is typed, and show none.

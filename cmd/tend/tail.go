@@ -3,8 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
-	"io"
+	"slices"
 
 	"github.com/tend-run/tend/process"
 )
@@ -29,12 +28,8 @@ func printTail(ctx context.Context, inv *invocation, p process.Process, opts pro
 		}
 		opts.From[s.Stream] = max(start, min(opts.From[s.Stream], s.End))
 	}
-	reader, err := p.Read(ctx, opts)
-	if err != nil {
-		return next, err
-	}
 	var t tail
-	for ev, err := range process.Follow(ctx, reader) {
+	for ev, err := range process.Events(ctx, p, opts) {
 		if err != nil {
 			return next, err
 		}
@@ -53,15 +48,7 @@ func printTail(ctx context.Context, inv *invocation, p process.Process, opts pro
 }
 
 func wanted(streams []process.Stream, s process.Stream) bool {
-	if len(streams) == 0 {
-		return true
-	}
-	for _, w := range streams {
-		if w == s {
-			return true
-		}
-	}
-	return false
+	return len(streams) == 0 || slices.Contains(streams, s)
 }
 
 // tailStart returns an offset from which stream s has at least the wanted
@@ -91,13 +78,9 @@ func tailStart(ctx context.Context, p process.Process, s process.StreamInfo, wan
 func countLines(ctx context.Context, p process.Process, s process.Stream, from int64) (int64, error) {
 	opts := process.ReadOptions{Streams: []process.Stream{s}, NoFollow: true}
 	opts.From[s] = from
-	reader, err := p.Read(ctx, opts)
-	if err != nil {
-		return 0, err
-	}
 	var n int64
-	for ev, err := range process.Follow(ctx, reader) {
-		if err != nil && !errors.Is(err, io.EOF) {
+	for ev, err := range process.Events(ctx, p, opts) {
+		if err != nil {
 			return 0, err
 		}
 		if ev.Kind == process.EventOutput {

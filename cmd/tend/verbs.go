@@ -242,7 +242,7 @@ func distance(a, b string) int {
 	return prev[len(b)]
 }
 
-// helpCmd is "tend help VERB" for those who do not try --help.
+// helpCmd is "tend help VERB", the same as --help.
 type helpCmd struct {
 	Verb []string `arg:"" optional:"" complete:"verb" help:"The verb."`
 }

@@ -45,7 +45,7 @@ func viewAmount(a *amount) view.Amount {
 	return view.Amount{Lines: a.n}
 }
 
-// printView prints a view. What is left out is told where it would be, as the
+// printView prints a view. What is left out is named where it would be, as the
 // reader is most likely a program that sees nothing else.
 func (inv *invocation) printView(ctx context.Context, d *daemon, p process.Process, o view.Options) error {
 	lineStart := true

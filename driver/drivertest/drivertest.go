@@ -65,13 +65,9 @@ func sh(t *testing.T, s driver.Sandbox, line string) (string, int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := p.Read(t.Context(), process.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var out strings.Builder
 	status := -1
-	for ev, err := range process.Follow(t.Context(), r) {
+	for ev, err := range process.Events(t.Context(), p, process.ReadOptions{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

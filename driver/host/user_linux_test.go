@@ -22,12 +22,8 @@ func output(t *testing.T, s driver.Sandbox, name, line string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := p.Read(t.Context(), process.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var out strings.Builder
-	for ev, err := range process.Follow(t.Context(), r) {
+	for ev, err := range process.Events(t.Context(), p, process.ReadOptions{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

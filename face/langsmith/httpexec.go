@@ -108,12 +108,8 @@ func (f *Face) writeResult(ctx context.Context, w http.ResponseWriter, p process
 // writeStream writes the text of one stream behind what is in buf, and returns
 // what is still to be written.
 func (f *Face) writeStream(ctx context.Context, w http.ResponseWriter, buf []byte, p process.Process, s process.Stream) ([]byte, error) {
-	r, err := p.Read(ctx, process.ReadOptions{Streams: []process.Stream{s}, NoFollow: true, MaxChunk: chunkSize})
-	if err != nil {
-		return buf, err
-	}
 	var held []byte
-	for ev, err := range process.Follow(ctx, r) {
+	for ev, err := range process.Events(ctx, p, process.ReadOptions{Streams: []process.Stream{s}, NoFollow: true, MaxChunk: chunkSize}) {
 		switch {
 		case err != nil:
 			return buf, err

@@ -89,13 +89,9 @@ func stream(ctx context.Context, b *bench) error {
 // is given; then it is asked. passed, if the process is of policy block, is told
 // how far it is read.
 func (b *bench) read(ctx context.Context, p process.Process, n int64, each func(ev *process.Event) error) error {
-	r, err := p.Read(ctx, process.ReadOptions{})
-	if err != nil {
-		return fmt.Errorf("read: %w", err)
-	}
 	var at [4]int64
 	var exited *process.Exit
-	for ev, err := range process.Follow(ctx, r) {
+	for ev, err := range process.Events(ctx, p, process.ReadOptions{}) {
 		if err != nil {
 			return fmt.Errorf("read, at bytes %v of %d: %w", at, n, err)
 		}
@@ -181,13 +177,9 @@ func put(ctx context.Context, p process.Process, in process.Input) error {
 
 // readOne checks one stream: head, n bytes of the pattern, tail.
 func (b *bench) readOne(ctx context.Context, p process.Process, s process.Stream, n int64, head, tail string) error {
-	r, err := p.Read(ctx, process.ReadOptions{Streams: []process.Stream{s}, Drain: -1})
-	if err != nil {
-		return fmt.Errorf("read: %w", err)
-	}
 	at := -int64(len(head))
 	var rest []byte
-	for ev, err := range process.Follow(ctx, r) {
+	for ev, err := range process.Events(ctx, p, process.ReadOptions{Streams: []process.Stream{s}, Drain: -1}) {
 		if err != nil {
 			return fmt.Errorf("read, at byte %d of %d: %w", at, n, err)
 		}

@@ -76,14 +76,10 @@ func frameOf(writer, number, n int) []byte {
 
 // readFrames checks that stdout is made of the frames.
 func (b *bench) readFrames(ctx context.Context, p process.Process, counts []int, total int64) error {
-	r, err := p.Read(ctx, process.ReadOptions{Streams: []process.Stream{process.Stdout}, Drain: -1})
-	if err != nil {
-		return fmt.Errorf("read: %w", err)
-	}
 	var got []byte
 	at := int64(0)
 	next := make([]int, len(counts))
-	for ev, err := range process.Follow(ctx, r) {
+	for ev, err := range process.Events(ctx, p, process.ReadOptions{Streams: []process.Stream{process.Stdout}, Drain: -1}) {
 		if err != nil {
 			return fmt.Errorf("read, at byte %d of %d: %w", at, total, err)
 		}

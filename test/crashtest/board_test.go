@@ -135,13 +135,8 @@ func (o *ordinary) check(ctx context.Context, t *testing.T) {
 // allOf is all that is kept of a stream.
 func allOf(ctx context.Context, t *testing.T, p process.Process, s process.Stream) string {
 	t.Helper()
-	r, err := p.Read(ctx, process.ReadOptions{Streams: []process.Stream{s}, NoFollow: true})
-	if err != nil {
-		t.Error(err)
-		return ""
-	}
 	var b bytes.Buffer
-	for ev, err := range process.Follow(ctx, r) {
+	for ev, err := range process.Events(ctx, p, process.ReadOptions{Streams: []process.Stream{s}, NoFollow: true}) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			t.Error(err)
 		}

@@ -80,11 +80,7 @@ func runBefore(ctx context.Context, t *testing.T, c *tend.Client) *beforeTheCras
 // outputOf checks what is kept of a process's stdout and returns how much it is.
 func outputOf(ctx context.Context, t *testing.T, p process.Process) (n int64, exit *process.Exit) {
 	t.Helper()
-	r, err := p.Read(ctx, process.ReadOptions{Streams: []process.Stream{process.Stdout}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ev, err := range process.Follow(ctx, r) {
+	for ev, err := range process.Events(ctx, p, process.ReadOptions{Streams: []process.Stream{process.Stdout}}) {
 		if err != nil {
 			t.Fatal(err)
 		}

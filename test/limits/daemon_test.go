@@ -153,13 +153,9 @@ func (d *daemon) setOff(p process.Process) {
 func wholeFrom(ctx context.Context, p process.Process, from, size int64) error {
 	opts := process.ReadOptions{Streams: []process.Stream{process.Stdout}, Drain: -1}
 	opts.From[process.Stdout] = from
-	r, err := p.Read(ctx, opts)
-	if err != nil {
-		return err
-	}
 	at := from
 	want := make([]byte, 1<<20+16)
-	for ev, err := range process.Follow(ctx, r) {
+	for ev, err := range process.Events(ctx, p, opts) {
 		if err != nil {
 			return fmt.Errorf("at %d: %w", at, err)
 		}

@@ -60,11 +60,7 @@ func fill(t *testing.T, disk string) (free func()) {
 // collect reads to the end of a process with the shortest patience, and
 // returns stdout and the exit.
 func collect(ctx context.Context, p process.Process) (text string, exit *process.Exit, err error) {
-	r, err := p.Read(ctx, process.ReadOptions{})
-	if err != nil {
-		return "", nil, err
-	}
-	for ev, err := range process.Follow(ctx, r) {
+	for ev, err := range process.Events(ctx, p, process.ReadOptions{}) {
 		if err != nil {
 			return text, exit, err
 		}
@@ -176,11 +172,7 @@ func TestAFullDisk(t *testing.T) {
 			t.Errorf("the process ended with %+v, %v", res, err)
 		}
 		if text, exit, err := func() (string, *process.Exit, error) {
-			r, err := p.Read(t.Context(), process.ReadOptions{NoFollow: true})
-			if err != nil {
-				return "", nil, err
-			}
-			for ev, err := range process.Follow(t.Context(), r) {
+			for ev, err := range process.Events(t.Context(), p, process.ReadOptions{NoFollow: true}) {
 				if err != nil || ev.Kind == process.EventExited {
 					return "", ev.Exit, err
 				}

@@ -59,11 +59,7 @@ func TestOffsetsGoBeyondFourGigabytes(t *testing.T) {
 		}
 	}
 	// From its beginning all that was freed is told, in one gap.
-	r, err := p.Read(t.Context(), process.ReadOptions{Drain: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ev, err := range process.Follow(t.Context(), r) {
+	for ev, err := range process.Events(t.Context(), p, process.ReadOptions{Drain: -1}) {
 		if err != nil {
 			t.Fatal(err)
 		}
