@@ -79,9 +79,6 @@ type Config struct {
 	Log io.Writer
 }
 
-// SpoolDir is the directory of the spools, below the state directory.
-const SpoolDir = "spool"
-
 // Keeper is the role's state.
 type Keeper struct {
 	cfg      Config
@@ -125,7 +122,7 @@ type Keeper struct {
 // Run takes over what a keeper before left in the vault, serves until SIGTERM,
 // ends all processes then, and returns.
 func Run(cfg Config) (err error) {
-	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, SpoolDir), ids: map[process.ID]*proc{}, listen: -1, wakeFD: -1, broken: make(chan error, 1)}
+	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, rundir.SpoolDir), ids: map[process.ID]*proc{}, listen: -1, wakeFD: -1, broken: make(chan error, 1)}
 	if k.run, err = rundir.Open(cfg.StateDir); err != nil {
 		return err
 	}

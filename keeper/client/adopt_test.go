@@ -18,8 +18,8 @@ import (
 
 	"github.com/tend-run/tend/internal/poorkernel"
 	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/keeper"
 	"github.com/tend-run/tend/keeper/client"
+	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
 )
@@ -134,7 +134,7 @@ func TestAStartThatIsRepeatedWhileItIsSlowIsOneProcess(t *testing.T) {
 // the order of the answers.
 func TestAListIsInTheOrderOfTheStarts(t *testing.T) {
 	stateDir, there, goOn := stuckAt(t, unix.SYS_RENAMEAT2, func(call *poorkernel.Call) bool {
-		return filepath.Base(filepath.Dir(call.Path(3))) == keeper.SpoolDir
+		return filepath.Base(filepath.Dir(call.Path(3))) == rundir.SpoolDir
 	})
 	m := open(t, stateDir)
 	started := make(chan process.ID, 1)
@@ -282,7 +282,7 @@ func TestAPinHoldsBehindATornTail(t *testing.T) {
 	finished(t, p)
 	end()
 	// As a loss of power leaves it.
-	f, err := os.OpenFile(filepath.Join(stateDir, keeper.SpoolDir, "torn", spool.JournalName), os.O_WRONLY|os.O_APPEND, 0)
+	f, err := os.OpenFile(filepath.Join(stateDir, rundir.SpoolDir, "torn", spool.JournalName), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,6 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/files"
-	"github.com/tend-run/tend/keeper"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/calm"
 	"github.com/tend-run/tend/keeper/failpoint"
@@ -135,7 +134,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	if cfg.TTL == 0 {
 		cfg.TTL = 24 * time.Hour
 	}
-	m := &Manager{cfg: cfg, machine: new(files.Machine), spool: filepath.Join(cfg.StateDir, keeper.SpoolDir), run: run,
+	m := &Manager{cfg: cfg, machine: new(files.Machine), spool: filepath.Join(cfg.StateDir, rundir.SpoolDir), run: run,
 		procs: map[process.ID]*proc{}, pids: map[int]*proc{}, starting: map[process.ID]chan struct{}{}, short: make(chan struct{}, 1), grew: make(chan struct{}, 1), scanned: make(chan struct{})}
 	m.made.next, m.swept.next = make(chan struct{}), make(chan struct{})
 	if err := os.MkdirAll(m.spool, 0o700); err != nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/keeper"
+	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/process"
 )
 
@@ -72,7 +72,7 @@ func TestDaemonsWithOnePathInTwoMountNamespacesLeaveEachOtherAlone(t *testing.T)
 	if in, err := p.Info(t.Context()); err != nil || in.Exit != nil || unix.Kill(in.PID, 0) != nil {
 		t.Errorf("%+v, %v; want that it still runs", in, err)
 	}
-	if _, err := os.Stat(filepath.Join(path, keeper.SpoolDir, string(p.ID()))); err != nil {
+	if _, err := os.Stat(filepath.Join(path, rundir.SpoolDir, string(p.ID()))); err != nil {
 		t.Error(err)
 	}
 }

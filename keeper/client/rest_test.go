@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/keeper"
 	"github.com/tend-run/tend/keeper/client"
+	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
 )
@@ -26,7 +26,7 @@ func TestWhatIsLeftOfARemovalIsNotInTheWay(t *testing.T) {
 	p := scene.Start(t, m, spec)
 	finished(t, p)
 	end()
-	scene.Must(t, os.Remove(filepath.Join(dir, keeper.SpoolDir, "half", spool.JournalName)))
+	scene.Must(t, os.Remove(filepath.Join(dir, rundir.SpoolDir, "half", spool.JournalName)))
 
 	m, _ = nextServer(t, dir, client.Config{})
 	p = scene.Start(t, m, spec)
@@ -40,13 +40,13 @@ func TestWhatIsLeftOfARemovalGoes(t *testing.T) {
 	stateDir := daemon(t)
 	half, torn := process.NewID(), process.NewID()
 	for id, file := range map[process.ID]string{half: "stdout", torn: "journal"} {
-		dir := filepath.Join(stateDir, keeper.SpoolDir, string(id))
+		dir := filepath.Join(stateDir, rundir.SpoolDir, string(id))
 		scene.Must(t, os.MkdirAll(dir, 0o700))
 		scene.Must(t, os.WriteFile(filepath.Join(dir, file), []byte("no record"), 0o600))
 	}
 	open(t, stateDir)
 	exists := func(id process.ID) bool {
-		_, err := os.Stat(filepath.Join(stateDir, keeper.SpoolDir, string(id)))
+		_, err := os.Stat(filepath.Join(stateDir, rundir.SpoolDir, string(id)))
 		return !errors.Is(err, fs.ErrNotExist)
 	}
 	eventually(t, "the rest of a removal is gone", func() bool { return !exists(half) })

@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package rundir is the directory in which the roles find each other: sockets,
-// the lock and small files. It is <state>/run, 0700.
+// the lock and small files. It is <state>/run, 0700; the spools are beside it.
 package rundir
 
 import (
@@ -25,6 +25,9 @@ const (
 	Program      = "tend-keeper" // the program of keepers after an upgrade
 	Lock         = "lock"        // held by the launcher
 )
+
+// SpoolDir is the name of the directory of the spools in the state directory.
+const SpoolDir = "spool"
 
 // Dir is an open run directory. Socket addresses go through /proc/self/fd,
 // because a unix socket's path is limited to 107 bytes and a state directory's
