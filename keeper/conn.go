@@ -3,7 +3,6 @@
 package keeper
 
 import (
-	"encoding/binary"
 	"os"
 	"sync"
 	"time"
@@ -136,132 +135,120 @@ func (c *conn) end(err error) {
 }
 
 // handle runs one request.
-func (c *conn) handle(frame []byte) {
-	req := binary.LittleEndian.Uint64(frame)
-	op, body := frame[8], frame[9:]
+func (c *conn) handle(f wire.Frame) {
+	number, op, body := f.Number(), f.Op(), f.Body()
 	switch op {
 	case wire.OpSpawn:
 		spawn, err := wire.ParseSpawn(body)
 		if err != nil {
-			c.fail(req, &wire.Error{Code: wire.CodeInvalid, What: err.Error()})
+			c.answer(number, invalid(err), nil)
 			return
 		}
 		out, werr := c.k.spawn(&spawn)
-		c.answer(req, werr, func(e *wire.Enc) { out.Append(e) })
-		return
+		c.answer(number, werr, out)
 	case wire.OpHello:
 		if !c.k.verifyBoard() {
 			return // the next keeper answers
 		}
 		c.hello = true
 		c.k.serverCame()
-		h := wire.Hello{Version: wire.Version, PID: uint32(os.Getpid()), Facts: c.k.stats.facts(c.k)}
-		c.send(req, nil, h.Append, c.k.board.FD(), c.k.wakeFD)
-		return
+		c.send(number, nil, &wire.Hello{Version: wire.Version, PID: uint32(os.Getpid()), Facts: c.k.stats.facts(c.k)}, c.k.board.FD(), c.k.wakeFD)
 	case wire.OpRetire:
-		for d := (wire.Dec{B: body}); len(d.B) >= 8; {
-			if p := c.k.lookup(wire.ParseRef(&d)); p != nil {
+		for _, ref := range wire.ParseRefs(body) {
+			if p := c.k.lookup(ref); p != nil {
 				c.k.retire(p)
 			}
 		}
-		return
 	case wire.OpUpgrade:
-		go c.upgrade(req, string(body)) // not on this goroutine: its own answer may wait for the peer
-		return
+		go c.upgrade(number, wire.ParseUpgrade(body).Path) // not on this goroutine: its own answer may wait for the peer
 	case wire.OpSpaceFree:
 		c.k.spaceFreed()
-		return
-	}
-	d := wire.Dec{B: body}
-	ref := wire.ParseRef(&d)
-	a, b := uint32(0), uint64(0)
-	var only *process.Size
-	switch op {
+	case wire.OpKill, wire.OpKillNamed:
+		r, err := wire.ParseKill(body)
+		if p := c.target(number, r.Ref, err); p != nil {
+			go func() {
+				out, werr := c.k.kill(p, r.Cause)
+				if op == wire.OpKill {
+					c.answer(number, werr, (*wire.ShortKilled)(out))
+				} else {
+					c.answer(number, werr, out)
+				}
+			}()
+		}
 	case wire.OpSignal:
-		a, b = d.U32(), uint64(d.U8())
+		r, err := wire.ParseSignal(body)
+		if p := c.target(number, r.Ref, err); p != nil {
+			c.answer(number, c.k.signalRequest(p, unix.Signal(r.Signal), r.Scope), nil)
+		}
 	case wire.OpResize:
-		a, b = d.U32(), uint64(d.U32())
-		if len(d.B) > 0 { // servers of before do not have it
-			only = &process.Size{Cols: uint16(d.U32()), Rows: uint16(d.U32())}
+		r, err := wire.ParseResize(body)
+		if p := c.target(number, r.Ref, err); p != nil {
+			before, werr := c.k.resize(p, r.Resize)
+			c.answer(number, werr, wire.Resized(before))
 		}
 	case wire.OpTrim:
-		a, b = uint32(d.U8()), d.U64()
-	case wire.OpKill, wire.OpKillNamed, wire.OpPin:
-		a = uint32(d.U8())
-	}
-	if d.Err() != nil {
-		c.fail(req, &wire.Error{Code: wire.CodeInvalid, What: d.Err().Error()})
-		return
-	}
-	p := c.k.lookup(ref)
-	if p == nil {
-		c.fail(req, &wire.Error{Code: wire.CodeNotFound})
-		return
-	}
-	switch op {
-	case wire.OpKill, wire.OpKillNamed:
-		go func() {
-			out, werr := c.k.kill(p, process.Cause(a))
-			c.answer(req, werr, func(e *wire.Enc) {
-				if op == wire.OpKillNamed {
-					out.Append(e)
-				} else {
-					out.AppendShort(e)
-				}
-			})
-		}()
-	case wire.OpSignal:
-		c.answer(req, c.k.signalRequest(p, unix.Signal(a), process.Scope(b)), nil)
-	case wire.OpResize:
-		before, werr := c.k.resize(p, process.Resize{To: process.Size{Cols: uint16(a), Rows: uint16(b)}, Only: only})
-		c.answer(req, werr, func(e *wire.Enc) { e.U32(uint32(before.Cols)); e.U32(uint32(before.Rows)) })
-	case wire.OpStdin:
-		p.mu.Lock()
-		fds, werr := c.k.openStdin(p)
-		c.send(req, werr, nil, fds...)
-		p.mu.Unlock()
-	case wire.OpFeed:
-		p.mu.Lock()
-		c.k.feed(p)
-		p.mu.Unlock()
-	case wire.OpTrim:
-		c.answer(req, c.k.trim(p, process.Stream(a), int64(b)), nil)
+		r, err := wire.ParseTrim(body)
+		if p := c.target(number, r.Ref, err); p != nil {
+			c.answer(number, c.k.trim(p, r.Stream, r.Before), nil)
+		}
 	case wire.OpPin:
-		c.answer(req, c.k.pin(p, a == 1), nil)
+		r, err := wire.ParsePin(body)
+		if p := c.target(number, r.Ref, err); p != nil {
+			c.answer(number, c.k.pin(p, r.Pinned), nil)
+		}
+	case wire.OpStdin:
+		ref, err := wire.ParseTarget(body)
+		if p := c.target(number, ref, err); p != nil {
+			p.mu.Lock()
+			fds, werr := c.k.openStdin(p)
+			c.send(number, werr, nil, fds...)
+			p.mu.Unlock()
+		}
+	case wire.OpFeed:
+		ref, err := wire.ParseTarget(body)
+		if p := c.target(number, ref, err); p != nil {
+			p.mu.Lock()
+			c.k.feed(p)
+			p.mu.Unlock()
+		}
 	default:
-		c.fail(req, &wire.Error{Code: wire.CodeUnsupported, What: "unknown operation; the server is of another version"})
+		c.answer(number, &wire.Error{Code: wire.CodeUnsupported, What: "unknown operation; the server is of another version"}, nil)
 	}
 }
 
-func (c *conn) fail(req uint64, werr *wire.Error) { c.answer(req, werr, nil) }
+// target is the process that a request is about. nil: there is none, or the
+// request cannot be read (err), and that is answered.
+func (c *conn) target(number uint64, ref wire.Ref, err error) *proc {
+	if err != nil {
+		c.answer(number, invalid(err), nil)
+		return nil
+	}
+	p := c.k.lookup(ref)
+	if p == nil {
+		c.answer(number, &wire.Error{Code: wire.CodeNotFound}, nil)
+	}
+	return p
+}
 
-func (c *conn) answer(req uint64, werr *wire.Error, body func(*wire.Enc)) { c.send(req, werr, body) }
+func invalid(err error) *wire.Error { return &wire.Error{Code: wire.CodeInvalid, What: err.Error()} }
 
-// send writes one answer; descriptors go along only without an error.
-func (c *conn) send(req uint64, werr *wire.Error, body func(*wire.Enc), fds ...int) {
-	if req == 0 {
+func (c *conn) answer(number uint64, werr *wire.Error, body wire.Body) { c.send(number, werr, body) }
+
+// send writes one answer; body and descriptors go along only without an error.
+func (c *conn) send(number uint64, werr *wire.Error, body wire.Body, fds ...int) {
+	if number == 0 {
 		return
 	}
-	var e wire.Enc
-	e.U32(0)
-	e.U64(req)
 	if werr != nil {
-		e.U8(1)
-		werr.Append(&e)
-		fds = nil
-	} else {
-		e.U8(uint8(len(fds)) << 1)
-		if body != nil {
-			body(&e)
-		}
+		body, fds = werr, nil
 	}
-	binary.LittleEndian.PutUint32(e.B, uint32(len(e.B)-4))
+	b := wire.AppendAnswer(nil, number, len(fds), body)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return
 	}
-	if err := wire.Send(c.fd, e.B, fds); err != nil {
+	if err := wire.Send(c.fd, b, fds); err != nil {
 		// Half an answer may be out: nothing that follows would be understood.
 		unix.Shutdown(c.fd, unix.SHUT_RDWR)
 	}

@@ -33,7 +33,7 @@ import (
 func (c *conn) upgrade(req uint64, path string) {
 	err := c.k.upgrade(path)
 	c.k.logf("upgrade to %s: %v", path, err)
-	c.fail(req, &wire.Error{What: fmt.Sprintf("upgrade to %s: %v", path, err), Errno: errno(err)})
+	c.answer(req, &wire.Error{What: fmt.Sprintf("upgrade to %s: %v", path, err), Errno: errno(err)}, nil)
 }
 
 func (k *Keeper) upgrade(path string) error {

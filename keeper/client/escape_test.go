@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
@@ -104,6 +105,7 @@ func TestAKillReachesThoseWhoHaveLeftTheirCgroup(t *testing.T) {
 	}
 	t.Run("what nothing tells of is not killed, and named", func(t *testing.T) {
 		p, pid := runaway(t, m, "("+leave+"; prlimit --pid $$ --rttime=unlimited; prlimit --pid $(sh -c 'echo $PPID') --rttime=unlimited; setsid SLEEP &)", "sleep 1000")
+		eventually(t, "the clock of starts has ticked", func() bool { return procfs.StartedBefore(procfs.Started(pid), procfs.BootTime()) })
 		other := scene.Start(t, m, process.Spec{Shell: "sleep 1000"}) // began later, and is not its parent
 		res, err := p.Kill(t.Context())
 		if err != nil || res.Verified || !slices.Contains(res.Strays, pid) || res.Names[pid] == "" {

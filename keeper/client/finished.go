@@ -155,13 +155,7 @@ func (p *proc) Pin(ctx context.Context, pinned bool) error {
 	}
 	err := process.ErrExited
 	if p.final.Load() == nil {
-		_, _, err = p.call(ctx, wire.OpPin, true, func(e *wire.Enc) {
-			if pinned {
-				e.U8(1)
-			} else {
-				e.U8(0)
-			}
-		})
+		_, _, err = p.call(ctx, wire.OpPin, true, wire.Pin{Ref: p.ref, Pinned: pinned})
 		if errors.Is(err, process.ErrExited) {
 			p.awaitFinal(ctx, settle) // over a moment ago: the keeper leaves its files to us
 		}

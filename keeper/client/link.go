@@ -4,7 +4,6 @@ package client
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -124,9 +123,7 @@ func (l *link) dialed(c *net.UnixConn) bool {
 
 // greet says hello and maps the keeper's board.
 func (l *link) greet(c *net.UnixConn) error {
-	var e wire.Enc
-	e.U32(wire.Version)
-	if _, err := c.Write(frame(1, wire.OpHello, e.B)); err != nil {
+	if _, err := c.Write(wire.AppendRequest(nil, 1, wire.OpHello, helloRequest)); err != nil {
 		return err
 	}
 	c.SetReadDeadline(time.Now().Add(unavailableAfter))
@@ -201,7 +198,7 @@ func (l *link) close() {
 
 // call sends a request and waits for its answer. With again, a request whose
 // answer was lost is repeated with the next keeper; repeated tells so.
-func (l *link) call(ctx context.Context, op byte, body []byte, again bool) (rep reply, repeated bool, err error) {
+func (l *link) call(ctx context.Context, op byte, body wire.Body, again bool) (rep reply, repeated bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, max(unavailableAfter, callBound(op)))
 	defer cancel()
 	for {
@@ -228,7 +225,7 @@ func callBound(op byte) time.Duration {
 	return 0
 }
 
-func (l *link) try(ctx context.Context, op byte, body []byte) (reply, error) {
+func (l *link) try(ctx context.Context, op byte, body wire.Body) (reply, error) {
 	for {
 		l.mu.Lock()
 		if l.conn != nil {
@@ -289,7 +286,7 @@ const (
 func (l *link) askHello(ctx context.Context) (h wire.Hello, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerBound)
 	defer cancel()
-	rep, _, err := l.call(ctx, wire.OpHello, helloBody(), true)
+	rep, _, err := l.call(ctx, wire.OpHello, helloRequest, true)
 	if err != nil {
 		return h, err
 	}
@@ -305,7 +302,7 @@ func (l *link) ping(ctx context.Context) error {
 
 // tell sends a request without an answer, if a keeper is there: the board
 // holds what matters.
-func (l *link) tell(op byte, body []byte) {
+func (l *link) tell(op byte, body wire.Body) {
 	l.mu.Lock()
 	conn := l.conn
 	l.mu.Unlock()
@@ -316,20 +313,12 @@ func (l *link) tell(op byte, body []byte) {
 
 // write sends a frame. A failure needs no report: the reader of the connection
 // meets it too, and drop answers whoever waits.
-func (l *link) write(conn *net.UnixConn, req uint64, op byte, body []byte) {
+func (l *link) write(conn *net.UnixConn, req uint64, op byte, body wire.Body) {
 	l.wmu.Lock()
 	defer l.wmu.Unlock()
-	if _, err := conn.Write(frame(req, op, body)); err != nil {
+	if _, err := conn.Write(wire.AppendRequest(nil, req, op, body)); err != nil {
 		conn.Close()
 	}
-}
-
-func frame(req uint64, op byte, body []byte) []byte {
-	b := make([]byte, 0, 13+len(body))
-	b = binary.LittleEndian.AppendUint32(b, uint32(9+len(body)))
-	b = binary.LittleEndian.AppendUint64(b, req)
-	b = append(b, op)
-	return append(b, body...)
 }
 
 // reader takes frames and their descriptors from the stream. Descriptors
@@ -348,11 +337,12 @@ func (r *reader) next() (req uint64, rep reply, err error) {
 			return 0, reply{}, err
 		}
 		if f != nil {
-			if req, rep, err = parseReply(f); err == nil && rep.werr == nil {
-				n := min(int(f[8]>>1), len(r.fds))
+			rep, n, err := parseReply(f)
+			if n = min(n, len(r.fds)); n > 0 {
 				rep.fds = append([]int(nil), r.fds[:n]...)
 				r.fds = append(r.fds[:0], r.fds[n:]...)
 			}
+			req = f.Number()
 			r.buf = append(r.buf[:0], rest...)
 			return req, rep, err
 		}
@@ -379,15 +369,11 @@ func (r *reader) next() (req uint64, rep reply, err error) {
 	}
 }
 
-// parseReply reads an answer's frame but for its descriptors.
-func parseReply(f []byte) (req uint64, rep reply, err error) {
-	req = binary.LittleEndian.Uint64(f)
-	if f[8]&1 != 0 {
-		rep.werr, err = wire.ParseError(f[9:])
-	} else {
-		rep.body = append([]byte(nil), f[9:]...)
-	}
-	return req, rep, err
+// parseReply reads an answer's frame but for its descriptors, of which there are
+// fds.
+func parseReply(f wire.Frame) (rep reply, fds int, err error) {
+	fds, body, werr, err := f.Answer()
+	return reply{body: append([]byte(nil), body...), werr: werr}, fds, err
 }
 
 func closeFDs(fds []int) {

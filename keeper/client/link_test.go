@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/wire"
 )
 
 // The descriptors of an answer that comes just when nobody waits for it any more
@@ -46,7 +48,7 @@ func TestAnAnswerThatComesAsItsCallerLeavesHoldsNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer := frame(req, 1<<1, nil) // one descriptor comes with it
+		answer := wire.AppendAnswer(nil, req, 1, nil) // one descriptor comes with it
 		both.Go(func() {
 			if _, _, err := theirs.WriteMsgUnix(answer, unix.UnixRights(int(output.Fd())), nil); err != nil {
 				t.Error(err)

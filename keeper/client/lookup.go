@@ -88,11 +88,7 @@ func (m *Manager) retire() {
 	refs := m.retiring.refs
 	m.retiring.refs = nil
 	m.retiring.Unlock()
-	var e wire.Enc
-	for _, ref := range refs {
-		ref.Append(&e)
-	}
-	m.link.tell(wire.OpRetire, e.B)
+	m.link.tell(wire.OpRetire, wire.Refs(refs))
 }
 
 // byStart is the order of m.order.

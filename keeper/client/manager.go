@@ -266,7 +266,7 @@ func (m *Manager) overwritten(p *proc) {
 		return // of a board that was lost with all that was on it
 	}
 	m.cfg.Log.Error("the shared memory of a process was overwritten; the keeper makes it anew", "id", p.id)
-	m.link.tell(wire.OpHello, helloBody())
+	m.link.tell(wire.OpHello, helloRequest)
 	if m.cfg.Rebuilt != nil {
 		m.cfg.Rebuilt()
 	}
@@ -367,8 +367,4 @@ func (m *Manager) Facts() []string {
 	return append(slices.Clone(m.hello.Facts), "keeper_answers!"+m.run.Describe("keeper"))
 }
 
-func helloBody() []byte {
-	var e wire.Enc
-	e.U32(wire.Version)
-	return e.B
-}
+var helloRequest = wire.HelloRequest{Version: wire.Version}

@@ -23,7 +23,7 @@ func (p *proc) openInput(ctx context.Context) error {
 	if p.input.feed != nil {
 		return nil
 	}
-	rep, _, err := p.call(ctx, wire.OpStdin, true, nil)
+	rep, _, err := p.call(ctx, wire.OpStdin, true, p.ref)
 	if err != nil {
 		return err
 	}
@@ -158,9 +158,7 @@ func (p *proc) store(in *process.Input, data []byte, at int64, rest bool) error 
 // tellFeed tells the keeper to go on with the input: to wait for room, or to
 // close it.
 func (p *proc) tellFeed() {
-	var e wire.Enc
-	p.ref.Append(&e)
-	p.m.link.tell(wire.OpFeed, e.B)
+	p.m.link.tell(wire.OpFeed, p.ref)
 }
 
 // endInput lets go of the descriptors.

@@ -20,7 +20,7 @@ func (p *proc) Signal(ctx context.Context, sig int, scope process.Scope) error {
 	if scope > process.ScopeGroup {
 		return &process.InvalidError{Field: "scope", Reason: "is unknown"}
 	}
-	_, _, err := p.call(ctx, wire.OpSignal, false, func(e *wire.Enc) { e.U32(uint32(sig)); e.U8(uint8(scope)) })
+	_, _, err := p.call(ctx, wire.OpSignal, false, wire.Signal{Ref: p.ref, Signal: uint32(sig), Scope: scope})
 	return err
 }
 
@@ -30,9 +30,9 @@ func (p *proc) Kill(ctx context.Context) (process.KillResult, error) {
 }
 
 func (p *proc) kill(ctx context.Context, cause process.Cause) (process.KillResult, error) {
-	rep, repeated, err := p.call(ctx, wire.OpKillNamed, true, func(e *wire.Enc) { e.U8(uint8(cause)) })
+	rep, repeated, err := p.call(ctx, wire.OpKillNamed, true, wire.Kill{Ref: p.ref, Cause: cause})
 	if _, invalid := errors.AsType[*process.InvalidError](err); invalid || errors.Is(err, process.ErrUnsupported) { // a keeper of before
-		rep, repeated, err = p.call(ctx, wire.OpKill, true, func(e *wire.Enc) { e.U8(uint8(cause)) })
+		rep, repeated, err = p.call(ctx, wire.OpKill, true, wire.Kill{Ref: p.ref, Cause: cause})
 	}
 	if errors.Is(err, process.ErrExited) && repeated {
 		return process.KillResult{Verified: true}, nil // our first try did it
@@ -67,23 +67,15 @@ func (p *proc) Resize(ctx context.Context, r process.Resize) (before process.Siz
 	if p.spec.Load().PTY == nil {
 		return before, process.ErrNoPTY
 	}
-	rep, _, err := p.call(ctx, wire.OpResize, true, func(e *wire.Enc) {
-		e.U32(uint32(r.To.Cols))
-		e.U32(uint32(r.To.Rows))
-		if r.Only != nil {
-			e.U32(uint32(r.Only.Cols))
-			e.U32(uint32(r.Only.Rows))
-		}
-	})
+	rep, _, err := p.call(ctx, wire.OpResize, true, wire.Resize{Ref: p.ref, Resize: r})
 	if err != nil {
 		return before, err
 	}
-	d := wire.Dec{B: rep.body}
-	before = process.Size{Cols: uint16(d.U32()), Rows: uint16(d.U32())}
-	if d.Err() != nil { // a keeper of before does not tell it
+	was, err := wire.ParseResized(rep.body)
+	if err != nil { // a keeper of before does not report it
 		return process.Size{}, nil
 	}
-	return before, nil
+	return process.Size(was), nil
 }
 
 // Trim implements process.Process.
@@ -97,7 +89,7 @@ func (p *proc) Trim(ctx context.Context, s process.Stream, before int64) error {
 	if p.final.Load() != nil {
 		return p.trimFinished(s, before)
 	}
-	_, _, err := p.call(ctx, wire.OpTrim, true, func(e *wire.Enc) { e.U8(uint8(s)); e.U64(uint64(before)) })
+	_, _, err := p.call(ctx, wire.OpTrim, true, wire.Trim{Ref: p.ref, Stream: s, Before: before})
 	if errors.Is(err, process.ErrExited) {
 		// Over a moment ago: the keeper leaves its files to us.
 		if p.awaitFinal(ctx, settle); p.final.Load() != nil {
@@ -108,19 +100,14 @@ func (p *proc) Trim(ctx context.Context, s process.Stream, before int64) error {
 }
 
 // call asks the keeper about this process.
-func (p *proc) call(ctx context.Context, op byte, again bool, body func(*wire.Enc)) (reply, bool, error) {
+func (p *proc) call(ctx context.Context, op byte, again bool, body wire.Body) (reply, bool, error) {
 	if p.over() {
 		return reply{}, false, process.ErrNotFound
 	}
 	if !p.live || p.final.Load() != nil {
 		return reply{}, false, process.ErrExited
 	}
-	var e wire.Enc
-	p.ref.Append(&e)
-	if body != nil {
-		body(&e)
-	}
-	rep, repeated, err := p.m.link.call(ctx, op, e.B, again)
+	rep, repeated, err := p.m.link.call(ctx, op, body, again)
 	if err != nil {
 		return rep, repeated, err
 	}

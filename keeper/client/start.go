@@ -50,11 +50,9 @@ func (m *Manager) start(ctx context.Context, spec process.Spec, root Root) (proc
 		return nil, err
 	}
 	defer admitted()
-	var e wire.Enc
-	req.Append(&e)
 	for asked := false; ; {
 		var rep reply
-		rep, left, err = m.starters.call(ctx, e.B, func(rep reply, err error) {
+		rep, left, err = m.starters.call(ctx, req, func(rep reply, err error) {
 			// Who asks for the same id meanwhile waits for this answer.
 			if err == nil {
 				m.conclude(context.Background(), spec, size, rep)

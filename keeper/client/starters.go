@@ -43,10 +43,10 @@ func newStarters(run *rundir.Dir, ping func(context.Context) error) *starters {
 // call sends one start and waits for the answer. When the context ends first,
 // left is true, and late is called once with the answer, whenever it comes: the
 // process runs, and must be known.
-func (s *starters) call(ctx context.Context, body []byte, late func(reply, error)) (rep reply, left bool, err error) {
+func (s *starters) call(ctx context.Context, req *wire.Spawn, late func(reply, error)) (rep reply, left bool, err error) {
 	giveUp := time.Now().Add(unavailableAfter)
 	for {
-		rep, left, err := s.try(ctx, body, late)
+		rep, left, err := s.try(ctx, req, late)
 		if err == nil || left || ctx.Err() != nil {
 			return rep, left, err
 		}
@@ -62,12 +62,12 @@ func (s *starters) call(ctx context.Context, body []byte, late func(reply, error
 	}
 }
 
-func (s *starters) try(ctx context.Context, body []byte, late func(reply, error)) (rep reply, left bool, err error) {
+func (s *starters) try(ctx context.Context, req *wire.Spawn, late func(reply, error)) (rep reply, left bool, err error) {
 	c, err := s.get()
 	if err != nil {
 		return reply{}, false, err
 	}
-	if err := c.send(frame(1, wire.OpSpawn, body)); err != nil {
+	if err := c.send(wire.AppendRequest(nil, 1, wire.OpSpawn, req)); err != nil {
 		c.close()
 		return reply{}, false, err
 	}
@@ -198,7 +198,7 @@ func (c *starter) receive() (reply, error) {
 			return reply{}, err
 		}
 		if f != nil {
-			_, rep, err := parseReply(f)
+			rep, _, err := parseReply(f)
 			c.buf = append(c.buf[:0], rest...)
 			return rep, err
 		}

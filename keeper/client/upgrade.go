@@ -19,7 +19,7 @@ import (
 // started it anew. Nothing is lost in any case.
 func (m *Manager) UpgradeKeeper(ctx context.Context, path string) error {
 	before := m.image()
-	rep, _, err := m.link.call(ctx, wire.OpUpgrade, []byte(path), false)
+	rep, _, err := m.link.call(ctx, wire.OpUpgrade, wire.Upgrade{Path: path}, false)
 	switch {
 	case rep.werr != nil && rep.werr.Code == wire.CodeUnsupported:
 		return fmt.Errorf("%w: %s", process.ErrUnsupported, rep.werr.What)
@@ -46,7 +46,7 @@ func (m *Manager) UpgradeKeeper(ctx context.Context, path string) error {
 
 // image tells one program of the keeper from the next.
 func (m *Manager) image() string {
-	rep, _, err := m.link.call(context.Background(), wire.OpHello, helloBody(), true)
+	rep, _, err := m.link.call(context.Background(), wire.OpHello, helloRequest, true)
 	if err != nil {
 		return ""
 	}

@@ -25,9 +25,6 @@ import (
 // previous version.
 const Version = 1
 
-// MaxFrame bounds one frame in bytes: a spec (process.MaxSpecBytes) and room.
-const MaxFrame = 24 << 20
-
 // ErrShort: a body ended before its fields did, or a count is impossible.
 var ErrShort = errors.New("frame is cut short or has an impossible count")
 
@@ -115,20 +112,4 @@ func (d *Dec) Err() error {
 		return errors.New("frame has bytes after its last field")
 	}
 	return d.err
-}
-
-// Cut takes the first whole frame (without its length) off b. frame is nil if
-// b does not hold a whole one yet.
-func Cut(b []byte) (frame, rest []byte, err error) {
-	if len(b) < 4 {
-		return nil, b, nil
-	}
-	n := int(binary.LittleEndian.Uint32(b))
-	if n < 9 || n > MaxFrame {
-		return nil, b, errors.New("frame has an impossible length")
-	}
-	if len(b) < 4+n {
-		return nil, b, nil
-	}
-	return b[4 : 4+n], b[4+n:], nil
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tend-run/tend/process"
 )
 
 // maxGrowth bounds what a decoded body may hold, as a multiple of its bytes: a
@@ -105,7 +107,7 @@ func FuzzAnswers(f *testing.F) {
 			m.Append(&e)
 			var short Enc // an answer may come from a server of before
 			if k, ok := m.(*Killed); ok {
-				k.AppendShort(&short)
+				(*ShortKilled)(k).Append(&short)
 			}
 			if len(e.B) != len(b) && len(short.B) != len(b) {
 				t.Errorf("%s: %x was read as %x", name, b, e.B)
@@ -116,6 +118,56 @@ func FuzzAnswers(f *testing.F) {
 			}
 		}
 	})
+}
+
+// FuzzRequests: the small requests, each of which ends where its bytes do.
+func FuzzRequests(f *testing.F) {
+	ref := Ref{1, 2}
+	for _, m := range []Body{
+		Signal{ref, 15, process.ScopeTree}, Kill{ref, process.CauseKilled}, Resize{ref, process.Resize{To: process.Size{Cols: 80, Rows: 24}}},
+		Resize{ref, process.Resize{Only: &process.Size{Cols: 1, Rows: 1}}}, Trim{ref, process.Stderr, 1 << 40}, Pin{ref, true}, ref,
+	} {
+		f.Add(AppendRequest(nil, 1, 2, m)[4+head:])
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for name, parse := range map[string]func([]byte) (Body, error){
+			"signal": func(b []byte) (Body, error) { return ParseSignal(b) },
+			"kill":   func(b []byte) (Body, error) { return ParseKill(b) },
+			"resize": func(b []byte) (Body, error) { return ParseResize(b) },
+			"trim":   func(b []byte) (Body, error) { return ParseTrim(b) },
+			"pin":    func(b []byte) (Body, error) { return ParsePin(b) },
+			"target": func(b []byte) (Body, error) { return ParseTarget(b) },
+		} {
+			m, err := parse(b)
+			if err != nil {
+				continue
+			}
+			frame, rest, err := Cut(AppendRequest(nil, 7, OpTrim, m))
+			if err != nil || len(rest) > 0 || frame.Number() != 7 || frame.Op() != OpTrim || len(frame.Body()) != len(b) {
+				t.Fatalf("%s: %x became the frame %x, %v", name, b, frame, err)
+			}
+			again, err := parse(frame.Body())
+			if d := cmp.Diff(m, again); err != nil || d != "" {
+				t.Errorf("%s: %v -first +again:\n%s", name, err, d)
+			}
+		}
+	})
+}
+
+func TestAnAnswerIsABodyOrAnError(t *testing.T) {
+	f, _, err := Cut(AppendAnswer(nil, 3, 2, &Spawned{PID: 4}))
+	fds, body, werr, aerr := f.Answer()
+	if s, perr := ParseSpawned(body); err != nil || aerr != nil || perr != nil || f.Number() != 3 || fds != 2 || werr != nil || s.PID != 4 {
+		t.Errorf("%x: %d descriptors, %+v, %v", f, fds, s, werr)
+	}
+	f, _, _ = Cut(AppendAnswer(nil, 3, 0, &Error{Code: CodeBusy}))
+	if fds, body, werr, err := f.Answer(); err != nil || fds != 0 || body != nil || werr == nil || werr.Code != CodeBusy {
+		t.Errorf("%x: %v, %v", f, werr, err)
+	}
+	f, _, _ = Cut(AppendAnswer(nil, 3, 0, nil))
+	if fds, body, werr, err := f.Answer(); err != nil || fds != 0 || len(body) != 0 || werr != nil {
+		t.Errorf("%x: %v, %v", f, werr, err)
+	}
 }
 
 // FuzzVault: a packet is its own encoding.

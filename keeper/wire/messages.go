@@ -4,21 +4,21 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Operations.
+// Operations. Each is named with the body of its request → that of its answer.
 const (
-	OpHello     = 1 + iota // version → Hello, with the board and the wake eventfd
+	OpHello     = 1 + iota // HelloRequest → Hello, with the board and the wake eventfd
 	OpSpawn                // Spawn → Spawned
-	OpSignal               // Ref, u32 signal, u8 scope
-	OpKill                 // Ref, u8 cause → Killed
-	OpResize               // Ref, u32 cols, u32 rows; then u32 cols, u32 rows that it must have, if any. The answer: u32 cols, u32 rows before
+	OpSignal               // Signal → nothing
+	OpKill                 // Kill → ShortKilled
+	OpResize               // Resize → Resized
 	OpStdin                // Ref → nothing, with the stdin memfd
 	OpFeed                 // Ref: the board says more was accepted; no answer
-	OpTrim                 // Ref, u8 stream, u64 before
-	OpRetire               // Ref, repeated: the server has taken over; the slots are free; no answer
+	OpTrim                 // Trim → nothing
+	OpRetire               // Refs: the server has taken over; the slots are free; no answer
 	OpSpaceFree            // nothing: space was freed, try again; no answer
-	OpUpgrade              // path of a program to go on as; answered only if that fails
-	OpPin                  // Ref, u8 1 pinned or 0
-	OpKillNamed            // as OpKill; the answer has Strays and Names
+	OpUpgrade              // Upgrade; answered only if that fails
+	OpPin                  // Pin → nothing
+	OpKillNamed            // Kill → Killed
 )
 
 // Ref names a process by its place on the board.
@@ -26,6 +26,35 @@ type Ref struct{ Slot, Gen uint32 }
 
 func (r Ref) Append(e *Enc) { e.U32(r.Slot); e.U32(r.Gen) }
 func ParseRef(d *Dec) Ref   { return Ref{d.U32(), d.U32()} }
+
+// ParseTarget decodes a body that is a Ref alone.
+func ParseTarget(b []byte) (Ref, error) {
+	d := Dec{B: b}
+	r := ParseRef(&d)
+	return r, d.Err()
+}
+
+// Refs are several processes.
+type Refs []Ref
+
+func (rs Refs) Append(e *Enc) {
+	for _, r := range rs {
+		r.Append(e)
+	}
+}
+
+// ParseRefs decodes Refs; bytes that are no whole one are left out.
+func ParseRefs(b []byte) (rs Refs) {
+	for d := (Dec{B: b}); len(d.B) >= 8; {
+		rs = append(rs, ParseRef(&d))
+	}
+	return rs
+}
+
+// HelloRequest is the first request on a connection that is not for starts alone.
+type HelloRequest struct{ Version uint32 }
+
+func (h HelloRequest) Append(e *Enc) { e.U32(h.Version) }
 
 // Hello is the keeper's answer to a hello.
 type Hello struct {
@@ -110,24 +139,125 @@ func ParseSpawned(b []byte) (s Spawned, err error) {
 	return s, d.Err()
 }
 
+// Signal asks for a signal to a process, its group or its tree.
+type Signal struct {
+	Ref
+	Signal uint32
+	Scope  process.Scope
+}
+
+func (s Signal) Append(e *Enc) { s.Ref.Append(e); e.U32(s.Signal); e.U8(uint8(s.Scope)) }
+func ParseSignal(b []byte) (Signal, error) {
+	d := Dec{B: b}
+	s := Signal{ParseRef(&d), d.U32(), process.Scope(d.U8())}
+	return s, d.Err()
+}
+
+// Resize asks for another size of a terminal.
+type Resize struct {
+	Ref
+	process.Resize
+}
+
+func (r Resize) Append(e *Enc) {
+	r.Ref.Append(e)
+	appendSize(e, r.To)
+	if r.Only != nil {
+		appendSize(e, *r.Only)
+	}
+}
+
+func ParseResize(b []byte) (Resize, error) {
+	d := Dec{B: b}
+	r := Resize{ParseRef(&d), process.Resize{To: d.size()}}
+	if len(d.B) > 0 { // servers of before do not have it
+		only := d.size()
+		r.Only = &only
+	}
+	return r, d.Err()
+}
+
+// Resized is the size before.
+type Resized process.Size
+
+func (r Resized) Append(e *Enc) { appendSize(e, process.Size(r)) }
+func ParseResized(b []byte) (Resized, error) {
+	d := Dec{B: b}
+	r := Resized(d.size())
+	return r, d.Err()
+}
+
+func appendSize(e *Enc, s process.Size) { e.U32(uint32(s.Cols)); e.U32(uint32(s.Rows)) }
+func (d *Dec) size() process.Size {
+	return process.Size{Cols: uint16(d.U32()), Rows: uint16(d.U32())}
+}
+
+// Trim asks to free a stream's output before an offset.
+type Trim struct {
+	Ref
+	Stream process.Stream
+	Before int64
+}
+
+func (t Trim) Append(e *Enc) { t.Ref.Append(e); e.U8(uint8(t.Stream)); e.U64(uint64(t.Before)) }
+func ParseTrim(b []byte) (Trim, error) {
+	d := Dec{B: b}
+	t := Trim{ParseRef(&d), process.Stream(d.U8()), int64(d.U64())}
+	return t, d.Err()
+}
+
+// Pin asks to write down whether a process is pinned.
+type Pin struct {
+	Ref
+	Pinned bool
+}
+
+func (p Pin) Append(e *Enc) { p.Ref.Append(e); e.Bool(p.Pinned) }
+func ParsePin(b []byte) (Pin, error) {
+	d := Dec{B: b}
+	p := Pin{ParseRef(&d), d.U8() == 1}
+	return p, d.Err()
+}
+
+// Upgrade asks the keeper to go on as another program.
+type Upgrade struct{ Path string }
+
+func (u Upgrade) Append(e *Enc)     { e.B = append(e.B, u.Path...) }
+func ParseUpgrade(b []byte) Upgrade { return Upgrade{string(b)} }
+
+// Kill asks for the end of a tree, for a cause that Exit will have.
+type Kill struct {
+	Ref
+	Cause process.Cause
+}
+
+func (k Kill) Append(e *Enc) { k.Ref.Append(e); e.U8(uint8(k.Cause)) }
+func ParseKill(b []byte) (Kill, error) {
+	d := Dec{B: b}
+	k := Kill{ParseRef(&d), process.Cause(d.U8())}
+	return k, d.Err()
+}
+
 // Killed is the answer to a Kill.
 type Killed struct {
 	Verified  bool
 	Survivors []uint32
 	// Strays are alive, and may or may not have been in the tree. Names are of the
-	// survivors and then of the strays. The answer to OpKill has neither.
+	// survivors and then of the strays. ShortKilled has neither.
 	Strays []uint32
 	Names  []string
 }
 
 func (k *Killed) Append(e *Enc) {
-	k.AppendShort(e)
+	(*ShortKilled)(k).Append(e)
 	e.appendPIDs(k.Strays)
 	e.Strs(k.Names)
 }
 
-// AppendShort encodes the answer to OpKill, which servers of before send.
-func (k *Killed) AppendShort(e *Enc) {
+// ShortKilled is the answer to OpKill, which servers of before send.
+type ShortKilled Killed
+
+func (k *ShortKilled) Append(e *Enc) {
 	e.Bool(k.Verified)
 	e.appendPIDs(k.Survivors)
 }
