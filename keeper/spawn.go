@@ -115,7 +115,7 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 	if p.journal >= 0 {
 		k.cached.Add(1)
 	}
-	if err := k.appendJournal(p, spool.AppendSpec(nil, now, spec)); err != nil {
+	if err := k.appendJournal(p, spool.AppendEncodedSpec(nil, now, req.Spec)); err != nil {
 		return resourceError("spool", err)
 	}
 	failpoint.Hit(failpoint.SpawnSpec)

@@ -59,6 +59,12 @@ func AppendSpec(b []byte, at time.Time, s *process.Spec) []byte {
 	return appendRecord(b, recSpec, at, func(b []byte) []byte { return EncodeSpec(b, s) })
 }
 
+// AppendEncodedSpec is AppendSpec with what EncodeSpec made of the spec, perhaps in
+// a newer version: fields that are not known here are kept.
+func AppendEncodedSpec(b []byte, at time.Time, spec []byte) []byte {
+	return appendRecord(b, recSpec, at, func(b []byte) []byte { return append(b, spec...) })
+}
+
 // Started says which process of which boot of the machine was started.
 type Started struct {
 	PID        int

@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"bytes"
 	"fmt"
 	"reflect"
 	"testing"
@@ -71,6 +72,13 @@ func TestEveryFieldOfASpecIsEncoded(t *testing.T) {
 			newer := field(b[len("head"):len(b):len(b)], 9999, "of a newer version")
 			if got, err := DecodeSpec(newer); err != nil || !got.Equal(&spec) {
 				t.Errorf("an unknown tag is not skipped: %v", err)
+			}
+			at := time.Unix(1, 2)
+			if want, got := AppendSpec(nil, at, &spec), AppendEncodedSpec(nil, at, b[len("head"):]); !bytes.Equal(got, want) {
+				t.Errorf("encoded before, the record is %x; want %x", got, want)
+			}
+			if j, err := parseJournal(AppendEncodedSpec(nil, at, newer)); err != nil || !j.Asked(&spec) {
+				t.Errorf("with an unknown tag the journal has %+v, %v", j, err)
 			}
 		})
 	}
