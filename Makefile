@@ -13,7 +13,7 @@ STATIC = CGO_ENABLED=0 go build -trimpath
 
 .PHONY: help
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
 
 .PHONY: build
 build: need-go ## Build bin/tend, one static binary

@@ -81,11 +81,18 @@ func compared(name, unit string, direct []float64, at *results, f func([]float64
 
 func p99(v []float64) float64 { return quantile(v, 0.99) }
 
-// inTurns runs all of them in each round, and another one first each time.
+// inTurns runs all of them in each round, each time in another order: what ran
+// just before has an effect, so each is to follow each other one as often (a
+// Williams design).
 func inTurns(rounds int, all ...func() error) error {
+	n := len(all)
 	for i := range rounds {
-		for j := range all {
-			if err := all[(i+j)%len(all)](); err != nil {
+		for j := range n {
+			next := n - j/2
+			if j%2 == 1 {
+				next = (j + 1) / 2
+			}
+			if err := all[(i+next)%n](); err != nil {
 				return err
 			}
 		}
