@@ -72,6 +72,41 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 	}
 }
 
+// TestGoInDocumentsCompiles: the Go of the README and of the package's comment is
+// that of the package.
+func TestGoInDocumentsCompiles(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, fenced, _ := strings.Cut(string(readme), "```go\n")
+	fenced, _, _ = strings.Cut(fenced, "```")
+	var comment string
+	for line := range strings.Lines(string(doc)) {
+		if code, ok := strings.CutPrefix(line, "//\t"); ok && !strings.HasPrefix(code, " ") || ok && comment != "" {
+			comment += code
+		} else if comment != "" {
+			break
+		}
+	}
+	program := fmt.Sprintf(`package main
+import ("context"; "os"; "github.com/tend-run/tend")
+func readme(ctx context.Context) error { %s; _ = r; return err }
+func doc(ctx context.Context) error { %s; _ = res; return err }
+func main() { _, _ = readme(context.Background()), doc(context.Background()) }`, fenced, comment)
+	file := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput(); err != nil {
+		t.Errorf("%s\n%s", out, program)
+	}
+}
+
 // TestArchitectureNamesEachPackage: the table of packages is the map of the
 // module.
 func TestArchitectureNamesEachPackage(t *testing.T) {

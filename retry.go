@@ -126,12 +126,19 @@ func (c *Client) repeatCall(ctx context.Context, what string, last func(error) b
 				err = causeOf(attempt, err)
 			}
 			cancel()
-			if !errors.Is(err, errSilent) || last(err) || c.hello(ctx) != nil {
+			if !errors.Is(err, errSilent) || last(err) || !c.answers(ctx) {
 				return err
 			}
 			a.progress()
 		}
 	})
+}
+
+// answers reports whether the server answers a hello in less than c.silence.
+func (c *Client) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, c.silence)
+	defer cancel()
+	return c.hello(ctx) == nil
 }
 
 // call runs a call that may be repeated.
