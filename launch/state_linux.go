@@ -70,8 +70,8 @@ func SetLastWords(stateDir string, err error) {
 	}
 }
 
-// Rouse lets the roles go on that stand still: before they are told to end.
-func Rouse(stateDir string) {
+// Continue lets the roles go on that stand still: before they are told to end.
+func Continue(stateDir string) {
 	run := openMade(stateDir)
 	if run == nil {
 		return

@@ -91,10 +91,10 @@ func replaceDaemon(ctx context.Context, inv *invocation, cfg launch.Config, pid 
 func kept(dir string) bool { return launch.Kept(dir) }
 
 // silent says why a daemon does not answer, and trouble why it may not be able to;
-// rouse lets its roles go on that stand still.
+// continueRoles lets its roles go on that stand still.
 func silent(dir string) string  { return launch.Silent(dir) }
 func trouble(dir string) string { return launch.Trouble(dir) }
-func rouse(dir string)          { launch.Rouse(dir) }
+func continueRoles(dir string)  { launch.Continue(dir) }
 
 // end ends a daemon without its server.
 func end(dir string) error { return launch.End(dir) }

@@ -28,7 +28,7 @@ func kept(string) bool { return false }
 
 func silent(string) string  { return "" }
 func trouble(string) string { return "" }
-func rouse(string)          {}
+func continueRoles(string)  {}
 func owned(string) error    { return nil }
 func end(string) error      { return errors.ErrUnsupported }
 

@@ -235,7 +235,7 @@ func (c *shutdownCmd) end(ctx context.Context, inv *invocation) error {
 		if err != nil {
 			return err
 		}
-		rouse(dir) // a role that is stopped cannot end in good order
+		continueRoles(dir) // a role that is stopped cannot end in good order
 	}
 	d, err := inv.connect(ctx)
 	if errors.Is(err, process.ErrUnavailable) && inv.flags.URL == "" && !c.Keep {

@@ -83,7 +83,7 @@ func ForgetPlaces(p process.Process) {
 	in := p.(*proc)
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.trail.held = nil
+	in.trail.kept = nil
 }
 
 // LookAgain has a process looked at as if it had written.

@@ -65,7 +65,7 @@ func (p *proc) remove(ctx context.Context) error {
 		}
 	}
 	// The id is free when its files are gone.
-	defer m.hold(p.id)()
+	defer m.reserve(p.id)()
 	delete(m.procs, p.id)
 	for i, o := range m.order {
 		if o == p {

@@ -13,9 +13,9 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// register adds a process to the indexes, unless there is one with its id, and
+// insert adds a process to the indexes, unless there is one with its id, and
 // returns the one that is there then.
-func (m *Manager) register(p *proc) *proc {
+func (m *Manager) insert(p *proc) *proc {
 	m.mu.Lock()
 	if in := m.procs[p.id]; in != nil {
 		m.mu.Unlock()
@@ -98,7 +98,7 @@ func byStart(a, b *proc) int {
 
 // Get implements process.Manager.
 func (m *Manager) Get(ctx context.Context, sel process.Selector) (process.Process, error) {
-	if p := m.certain(sel); p != nil {
+	if p := m.unambiguous(sel); p != nil {
 		return p, nil
 	}
 	if err := m.awaitScan(ctx); err != nil {
@@ -120,10 +120,10 @@ func (m *Manager) Get(ctx context.Context, sel process.Selector) (process.Proces
 	return m.order[i], nil
 }
 
-// certain is the process that a selector means whatever else there may be, or
+// unambiguous is the process that a selector means whatever else there may be, or
 // nil: the one with its id, or the running one with its pid, which is newer than
 // all that had that pid before.
-func (m *Manager) certain(sel process.Selector) *proc {
+func (m *Manager) unambiguous(sel process.Selector) *proc {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if sel.ID != "" || sel.PID == 0 {

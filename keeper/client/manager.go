@@ -210,7 +210,7 @@ func (m *Manager) connected(h wire.Hello, boardFD, wakeFD int) error {
 		b.Close()
 		w.discard()
 		m.wakeAll()
-		m.adoptBoard(old)
+		m.discoverAll(old)
 		m.feedAgain()
 		return nil
 	}
@@ -240,7 +240,7 @@ func (m *Manager) connected(h wire.Hello, boardFD, wakeFD int) error {
 	if was := m.wake.Swap(w); was != nil {
 		was.stop()
 	}
-	m.adoptBoard(b)
+	m.discoverAll(b)
 	failpoint.Hit(failpoint.BoardAdopted)
 	m.wg.Go(func() { m.dispatch(w, b) })
 	return nil
@@ -295,7 +295,7 @@ func (m *Manager) dispatch(w *waker, b *board.Board) {
 			}
 		}
 		for _, slot := range strays {
-			m.adopt(b, slot)
+			m.discover(b, slot)
 		}
 	}
 	var loop calm.Loop

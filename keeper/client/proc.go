@@ -47,7 +47,7 @@ type proc struct {
 	fresh   bool                            // its start is still to be told, before all else; guarded by mu
 	readers int                             // followers of the output; guarded by mu
 	idle    *time.Timer                     // Spec.KillWithoutReaders; guarded by mu
-	rouse   struct {                        // of a crowd; guarded by mu
+	wakeup  struct {                        // of a crowd; guarded by mu
 		pending bool // a timer will do it
 		next    time.Time
 	}

@@ -76,7 +76,7 @@ func (p *proc) prompt() {
 	p.mu.Lock()
 	if len(p.subs) > promptMost {
 		p.mu.Unlock()
-		p.rouseSome()
+		p.wakeSome()
 		return
 	}
 	for ready, f := range p.subs {
@@ -100,31 +100,31 @@ func (p *proc) changed() {
 	if p.live && p.final.Load() == nil {
 		p.tell()
 	}
-	p.rouseSome()
+	p.wakeSome()
 }
 
-// rouseSome wakes the readers, those of a crowd not each time.
-func (p *proc) rouseSome() {
+// wakeSome wakes the readers, those of a crowd not each time.
+func (p *proc) wakeSome() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.subs) <= crowd {
-		p.rouseAll()
+		p.wakeAll()
 		return
 	}
-	if p.rouse.pending {
+	if p.wakeup.pending {
 		return
 	}
-	if wait := time.Until(p.rouse.next); wait > 0 {
-		p.rouse.pending = true
+	if wait := time.Until(p.wakeup.next); wait > 0 {
+		p.wakeup.pending = true
 		time.AfterFunc(wait, func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.rouse.pending = false
-			p.rouseAll()
+			p.wakeup.pending = false
+			p.wakeAll()
 		})
 		return
 	}
-	p.rouseAll()
+	p.wakeAll()
 }
 
 // crowd is how many readers of one process are woken at each change. More are
@@ -133,15 +133,15 @@ func (p *proc) rouseSome() {
 // a crowd have no use for.
 const crowd = 64
 
-// rouseAll wakes all readers. p.mu is held.
-func (p *proc) rouseAll() {
+// wakeAll wakes all readers. p.mu is held.
+func (p *proc) wakeAll() {
 	begun := time.Now()
 	for ready := range p.subs {
 		nudge(ready)
 	}
 	if len(p.subs) > crowd {
 		now := time.Now()
-		p.rouse.next = now.Add(9 * now.Sub(begun))
+		p.wakeup.next = now.Add(9 * now.Sub(begun))
 	}
 }
 

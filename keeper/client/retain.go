@@ -74,8 +74,8 @@ func (m *Manager) retain(ctx context.Context) {
 		return
 	}
 	if m.cfg.Budget == 0 {
-		_, _, held := m.usage(time.Now())
-		m.setBudget(defaultBudget(m.spool, held))
+		_, _, used := m.usage(time.Now())
+		m.setBudget(defaultBudget(m.spool, used))
 	}
 	for asked := false; ; {
 		m.grown.Store(0)
@@ -93,7 +93,7 @@ func (m *Manager) retain(ctx context.Context) {
 		asked = false
 		select {
 		case <-t.C:
-			m.adoptBoard(m.board.Load())
+			m.discoverAll(m.board.Load())
 		case <-m.grew:
 		case <-again:
 		case <-short:
@@ -293,13 +293,13 @@ func (m *Manager) Usage() (known, live int, bytes int64) {
 // defaultBudget is a quarter of what is free on the filesystem and what the
 // spools hold of it: were it of the free space alone, each start of a server
 // would allow less. 64 MiB to 16 GiB.
-func defaultBudget(dir string, held int64) int64 {
+func defaultBudget(dir string, used int64) int64 {
 	const most = 16 << 30
 	var st unix.Statfs_t
 	if unix.Statfs(dir, &st) != nil {
 		return most
 	}
-	return max(min(most, (int64(st.Bavail)*st.Bsize+held)/4), 64<<20)
+	return max(min(most, (int64(st.Bavail)*st.Bsize+used)/4), 64<<20)
 }
 
 // keptOf is how many bytes of output are kept of how many that were written.

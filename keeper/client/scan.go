@@ -54,9 +54,9 @@ func (m *Manager) scan(ctx context.Context) {
 		case errors.Is(err, process.ErrNotFound) && m.removeRest(id):
 		case err != nil:
 			m.cfg.Log.Warn("spool of a process is not readable: it is shown as damaged until it is removed, or its time is up", "id", id, "err", err)
-			m.register(m.loadDamaged(id, err))
+			m.insert(m.loadDamaged(id, err))
 		default:
-			m.register(p)
+			m.insert(p)
 		}
 	}
 	m.mu.Lock()

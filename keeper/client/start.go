@@ -59,7 +59,7 @@ func (m *Manager) start(ctx context.Context, spec process.Spec, root Root) (proc
 			}
 			done()
 			if err != nil {
-				m.adoptBoard(m.board.Load()) // it may have been done before the keeper went away
+				m.discoverAll(m.board.Load()) // it may have been done before the keeper went away
 			}
 		})
 		if err != nil {
@@ -98,19 +98,19 @@ func (m *Manager) admit(ctx context.Context, size int64) (done func(), err error
 	if m.grown.Load() >= m.budget.Load()/grain {
 		m.awaitSweep(ctx)
 	}
-	held := m.admitted.Add(size)
+	used := m.admitted.Add(size)
 	m.mu.RLock()
 	for _, p := range m.slots {
 		if p != nil {
-			held += p.size
+			used += p.size
 		}
 	}
 	m.mu.RUnlock()
 	done = func() { m.admitted.Add(-size) }
-	if most := m.budget.Load() / 4; held > most {
+	if most := m.budget.Load() / 4; used > most {
 		done()
 		return nil, fmt.Errorf("%w: arguments, environment and labels of this start have %d bytes, with those of running processes %d; a quarter of the spool budget, %d bytes, is the limit",
-			process.ErrLimit, size, held, most)
+			process.ErrLimit, size, used, most)
 	}
 	return done, nil
 }
@@ -150,7 +150,7 @@ func (m *Manager) finishedTwin(spec *process.Spec) process.Process {
 	if err != nil {
 		return nil
 	}
-	return m.enrol(p)
+	return m.register(p)
 }
 
 // asked reports whether the process was started with a spec.
@@ -207,7 +207,7 @@ func (m *Manager) claim(ctx context.Context, spec *process.Spec) (process.Proces
 			under = m.scanned // there may be one with this id
 		}
 		if under == nil {
-			done := m.hold(spec.ID)
+			done := m.reserve(spec.ID)
 			m.mu.Unlock()
 			return nil, done, nil
 		}
@@ -244,9 +244,9 @@ func (m *Manager) started(spec process.Spec, size int64, s wire.Spawned) *proc {
 		live: true, started: slot.Started(), pid: int(s.PID), fresh: true, size: size}
 	p.spec.Store(&spec)
 	p.pinned.Store(spec.Retention.Pin)
-	p.hold([4]int64{}, firstWithin) // nobody else knows it yet
+	p.keepPlace([4]int64{}, firstWithin) // nobody else knows it yet
 	m.grow(perProcess + size)
-	return m.enrol(p)
+	return m.register(p)
 }
 
 // domainError translates the keeper's answer.

@@ -41,11 +41,11 @@ const (
 	// freeStep is the least that is freed at a time, in bytes.
 	freeStep = 32 << 20
 
-	// A reader that left before the end has its place held for heldFor: it may be
+	// A reader that left before the end has its place held for keptFor: it may be
 	// back. The first reader of a process has firstWithin to come.
-	heldFor     = time.Minute
+	keptFor     = time.Minute
 	firstWithin = 10 * time.Second
-	mostHeld    = 64 // places, of one process
+	mostKept    = 64 // places, of one process
 
 	// trailEvery bounds how often one process is looked at.
 	trailEvery = 5 * time.Millisecond
@@ -54,7 +54,7 @@ const (
 // trail is who reads a process, and where. proc.mu guards it.
 type trail struct {
 	readers map[*spool.Position]bool // false: it only waits for a condition
-	held    []place
+	kept    []place
 	looked  time.Time
 }
 
@@ -67,8 +67,8 @@ type place struct {
 // Follow implements spool.Trail.
 func (p *proc) Follow(at *spool.Position) (leave func(ended bool)) { return p.follow(at, true) }
 
-// Follow implements spool.Trail. Nobody has read what an onlooker has passed.
-func (o onlooker) Follow(at *spool.Position) (leave func(ended bool)) { return o.follow(at, false) }
+// Follow implements spool.Trail. Nobody has read what an observer has passed.
+func (o observer) Follow(at *spool.Position) (leave func(ended bool)) { return o.follow(at, false) }
 
 func (p *proc) follow(at *spool.Position, reads bool) (leave func(ended bool)) {
 	p.mu.Lock()
@@ -81,13 +81,13 @@ func (p *proc) follow(at *spool.Position, reads bool) (leave func(ended bool)) {
 	}
 	p.trail.readers[at] = reads
 	// Places that it holds itself now: most likely its own.
-	kept := p.trail.held[:0]
-	for _, h := range p.trail.held {
+	kept := p.trail.kept[:0]
+	for _, h := range p.trail.kept {
 		if !p.holds(at, &h.at) {
 			kept = append(kept, h)
 		}
 	}
-	p.trail.held = kept
+	p.trail.kept = kept
 	return func(ended bool) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -99,7 +99,7 @@ func (p *proc) follow(at *spool.Position, reads bool) (leave func(ended bool)) {
 		for s := range at {
 			left[s] = at[s].Load()
 		}
-		p.hold(left, heldFor)
+		p.keepPlace(left, keptFor)
 	}
 }
 
@@ -113,12 +113,12 @@ func (p *proc) holds(at *spool.Position, place *[4]int64) bool {
 	return true
 }
 
-// hold holds a place. p.mu is held.
-func (p *proc) hold(at [4]int64, d time.Duration) {
-	if len(p.trail.held) == mostHeld {
-		p.trail.held = append(p.trail.held[:0], p.trail.held[1:]...)
+// keepPlace holds a place. p.mu is held.
+func (p *proc) keepPlace(at [4]int64, d time.Duration) {
+	if len(p.trail.kept) == mostKept {
+		p.trail.kept = append(p.trail.kept[:0], p.trail.kept[1:]...)
 	}
-	p.trail.held = append(p.trail.held, place{at, time.Now().Add(d)})
+	p.trail.kept = append(p.trail.kept, place{at, time.Now().Add(d)})
 }
 
 // passed is up to where a stream is to be freed: what all readers have passed, but
@@ -136,7 +136,7 @@ func (p *proc) passed(s process.Stream) int64 {
 		floor = min(floor, place-behind)
 		read = read || reads && place != math.MaxInt64
 	}
-	for _, h := range p.trail.held {
+	for _, h := range p.trail.kept {
 		if now.Before(h.until) {
 			floor = min(floor, h.at[s]-behind)
 		}

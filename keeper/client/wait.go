@@ -12,14 +12,14 @@ import (
 
 // Wait implements process.Process.
 func (p *proc) Wait(ctx context.Context, until process.Until) (process.WaitResult, error) {
-	return observe.Wait(ctx, onlooker{p}, until)
+	return observe.Wait(ctx, observer{p}, until)
 }
 
-// onlooker reads without counting as a reader: who waits for a condition does
+// observer reads without counting as a reader: who waits for a condition does
 // not keep a process alive that lives for its readers.
-type onlooker struct{ *proc }
+type observer struct{ *proc }
 
-func (o onlooker) Read(_ context.Context, opts process.ReadOptions) (process.Reader, error) {
+func (o observer) Read(_ context.Context, opts process.ReadOptions) (process.Reader, error) {
 	if err := o.readable(); err != nil {
 		return nil, err
 	}
@@ -28,11 +28,11 @@ func (o onlooker) Read(_ context.Context, opts process.ReadOptions) (process.Rea
 
 // Progress implements spool.Source. An exit ends a wait at once, even if there
 // is no room for the output before it.
-func (o onlooker) Progress() spool.Progress {
+func (o observer) Progress() spool.Progress {
 	p := o.proc.Progress()
 	p.Held = false
 	return p
 }
 
 // Subscribe implements spool.Source.
-func (o onlooker) Subscribe(ready chan<- struct{}) (cancel func()) { return o.listen(ready) }
+func (o observer) Subscribe(ready chan<- struct{}) (cancel func()) { return o.listen(ready) }

@@ -11,18 +11,18 @@ import (
 	"github.com/tend-run/tend/spool"
 )
 
-// adoptBoard takes over all processes on the board that nobody here knows, and
+// discoverAll takes over all processes on the board that nobody here knows, and
 // gives the slots back whose retirement was told to no keeper.
-func (m *Manager) adoptBoard(b *board.Board) {
+func (m *Manager) discoverAll(b *board.Board) {
 	for i := range b.Used() {
-		m.adopt(b, i)
+		m.discover(b, i)
 	}
 }
 
-// adopt takes over the process in a slot, if nobody here knows it: a server
+// discover takes over the process in a slot, if nobody here knows it: a server
 // before us started it, or the answer to its start was lost, or is one to a
 // server that died meanwhile.
-func (m *Manager) adopt(b *board.Board, i uint32) {
+func (m *Manager) discover(b *board.Board, i uint32) {
 	s := b.Slot(i)
 	gen, id, flags := s.Gen(), s.ID(), s.Flags()
 	if flags&board.FlagUsed == 0 || flags&board.FlagStarted == 0 {
@@ -41,7 +41,7 @@ func (m *Manager) adopt(b *board.Board, i uint32) {
 		}
 		return
 	}
-	done := m.hold(id)
+	done := m.reserve(id)
 	m.mu.Unlock()
 	defer done()
 	dir := filepath.Join(m.spool, string(id))
@@ -61,22 +61,22 @@ func (m *Manager) adopt(b *board.Board, i uint32) {
 		// The server before us may have freed output since, and pinned: its
 		// files say so, and the board does not.
 		if p, err := m.loadFinished(id); err == nil {
-			m.enrol(p)
+			m.register(p)
 			m.retireSlot(ref)
 			return
 		}
 	}
 	p := &proc{m: m, id: id, dir: dir, ref: ref, slot: s, live: true, started: s.Started(), pid: s.PID(), fresh: true, size: j.Size}
 	p.spec.Store(&j.Spec)
-	p.hold([4]int64{}, heldFor) // readers of the server before us will be back
+	p.keepPlace([4]int64{}, keptFor) // readers of the server before us will be back
 	p.pinned.Store(j.Pinned)
-	m.enrol(p)
+	m.register(p)
 }
 
-// enrol registers a process and tells who watches of its start, and of what
+// register registers a process and tells who watches of its start, and of what
 // came of it. It returns the process that has this id now.
-func (m *Manager) enrol(p *proc) *proc {
-	if in := m.register(p); in != p {
+func (m *Manager) register(p *proc) *proc {
+	if in := m.insert(p); in != p {
 		return in
 	}
 	m.watchers.Tell(process.Event{Kind: process.EventStarted, ID: p.id, PID: p.pid, Time: p.started})
@@ -91,9 +91,9 @@ func (m *Manager) enrol(p *proc) *proc {
 	return p
 }
 
-// hold keeps others from starting and removing an id until done is called. m.mu
+// reserve keeps others from starting and removing an id until done is called. m.mu
 // is held, and nobody else holds the id.
-func (m *Manager) hold(id process.ID) (done func()) {
+func (m *Manager) reserve(id process.ID) (done func()) {
 	mine := make(chan struct{})
 	m.starting[id] = mine
 	return func() {
