@@ -6,11 +6,11 @@
 // # Anchor
 //
 // The anchor holds a duplicate of each descriptor whose closing would hurt a
-// process (the keeper deposits them, see wire's vault protocol) and of the
-// listening sockets; it is the subreaper to which processes fall whose keeper
-// died, collects their exit statuses for the next keeper (package orphan), and
-// starts keeper and server again when they die. It does nothing else, so that
-// it hardly ever needs a new version.
+// process, and of the listening sockets. The keeper deposits them; see wire's vault
+// protocol. The anchor is the subreaper: when a keeper dies, its processes become
+// children of the anchor, which collects their exit statuses for the next keeper
+// (package orphan). It starts keeper and server again when they die. It does nothing
+// else, so it rarely needs a new version.
 //
 // # Launcher
 //
@@ -155,8 +155,8 @@ func (a *anchor) note() {
 	}
 }
 
-// begin starts a role and watches it, unless somebody plays it whom an anchor
-// started that died before it could write that down. a.mu is held.
+// begin starts a role and watches it. A former anchor may have started the role and
+// died before it wrote that down: begin adopts that process. a.mu is held.
 func (a *anchor) begin(r *role) {
 	if pid := a.run.Holder(r.name); pid > 0 && r.adopt(pid, startTicks(pid)) {
 		a.adopted(r)
@@ -231,8 +231,9 @@ func (a *anchor) works(r *role, pid int) {
 	})
 }
 
-// reap collects children: roles, which keep knows of by their pidfds, and
-// processes that fell to us, whose statuses are written down for the keeper.
+// reap collects children: the roles, which keep watches by their pidfds, and
+// processes of a keeper that died, whose statuses are written down for the next
+// one.
 func (a *anchor) reap(chld <-chan os.Signal) {
 	for range chld {
 		// A role's pid must be known before it is reaped: begin holds mu from
@@ -256,8 +257,8 @@ func (a *anchor) collect() {
 	}, func(err error) { a.logf("an exit status could not be written down: %v", err) })
 }
 
-// judge counts the ends of a role that cannot live, and says so once, here and to
-// all who ask for the state of the daemon. a.mu is held.
+// judge counts the ends of a role that cannot live. It reports them once, in the log
+// and in the state of the daemon. a.mu is held.
 func (a *anchor) judge(r *role, status unix.WaitStatus) {
 	r.judge(status)
 	if r.fails < failsToTell {
@@ -392,8 +393,7 @@ func splitArgv(b []byte) []string {
 	return argv
 }
 
-// stop ends a role in good order, and not at all in bad order before grace has
-// passed. a.mu is not held.
+// stop ends a role by SIGTERM, and by SIGKILL after grace. a.mu is not held.
 func (a *anchor) stop(r *role, forGood bool, grace time.Duration) {
 	a.mu.Lock()
 	r.stopped = r.stopped || forGood
@@ -416,7 +416,7 @@ func (a *anchor) stop(r *role, forGood bool, grace time.Duration) {
 }
 
 // shutdown stops the keeper with its processes, unless keep, and then the
-// server, which tells its clients how they ended.
+// server, which reports to its clients how they ended.
 func (a *anchor) shutdown(keep bool) {
 	if !keep {
 		a.stop(&a.keeper, true, keeperGrace)

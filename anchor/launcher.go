@@ -28,7 +28,7 @@ type LauncherConfig struct {
 	Log     io.Writer
 }
 
-// Leave is the signal by which the launcher ends, and nobody else does.
+// Leave is the signal that ends the launcher and no other role.
 const Leave = unix.SIGUSR1
 
 // RunLauncher keeps an anchor alive until SIGTERM, SIGINT or SIGHUP (unless it
@@ -230,8 +230,9 @@ func (l *launcher) stop(ended <-chan struct{}) {
 	}
 }
 
-// ready waits until the anchor answers, or has ended: before, a signal would end
-// it without those whom it is to end. False if it is late.
+// ready waits until the anchor answers or has ended: a signal before that would end
+// the anchor alone, and not the roles that it is to end. It reports false if late
+// fires first.
 func (l *launcher) ready(ended <-chan struct{}, late <-chan time.Time) bool {
 	answers := make(chan struct{})
 	go func() { // the answer of one that stands still may not come at all

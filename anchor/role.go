@@ -112,13 +112,13 @@ func (r *role) gone(lived time.Duration) time.Duration {
 	return r.pause
 }
 
-// end sends a signal that is to end the role. The caller holds the lock of the
-// role, whose pidfd is nobody else's so long.
+// end sends a signal that is to end the role. The caller holds the lock of the role,
+// so the pidfd stays the role's.
 func (r *role) end(sig unix.Signal) {
 	if r.pid > 0 {
 		r.asked = true
 		unix.PidfdSendSignal(r.pidfd, sig, nil, 0)
-		unix.PidfdSendSignal(r.pidfd, unix.SIGCONT, nil, 0) // one that stands still could not obey
+		unix.PidfdSendSignal(r.pidfd, unix.SIGCONT, nil, 0) // a stopped one could not obey
 	}
 }
 

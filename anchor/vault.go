@@ -34,8 +34,9 @@ func newVault() *vault { return &vault{items: map[wire.Ref]*item{}} }
 // the socket's queue, so the anchor need not run for each: that would cost each
 // short process a wake-up; with 5 ms, starts one after another still cost it a
 // wake-up for every third. Before the queue is full the keeper writes its urgent
-// eventfd, which ends the nap. A drop that somebody waits for (the last writer of a
-// stdin) is announced so too; and the keeper's death ends the nap: the next keeper waits for what this one deposited.
+// eventfd, which ends the nap. So does the keeper for a drop that a reader waits for
+// (the last writer of a stdin). The death of the keeper ends the nap, too: the next
+// keeper waits for what this one deposited.
 const nap = 20
 
 func (v *vault) rest(sock int) {

@@ -3,7 +3,6 @@
 package keeper
 
 import (
-	"encoding/binary"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,14 +17,14 @@ import (
 	"github.com/tend-run/tend/spool"
 )
 
-// onPidfd: the leader has exited. p.mu is held.
+// onPidfd handles the event that the leader has exited. p.mu is held.
 func (k *Keeper) onPidfd(p *proc) {
 	if p.exited || p.pidfd < 0 {
 		return
 	}
 	var info unix.Siginfo
 	var usage unix.Rusage
-	// Not reaped before it is written down: a keeper that dies in between
+	// The exit is written down before it is reaped: a keeper that dies in between
 	// leaves the status to the next one.
 	err := unix.Waitid(unix.P_PIDFD, p.pidfd, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, &usage)
 	switch {
@@ -49,26 +48,14 @@ func (k *Keeper) onPidfd(p *proc) {
 	unix.Close(pidfd)
 }
 
-// exitOf reads code and status out of a siginfo_t (offsets 8 and 24 on all
-// 64-bit Linux).
-func exitOf(info *unix.Siginfo) *process.Exit {
-	raw := siginfoBytes(info)
-	status := int(int32(binary.NativeEndian.Uint32(raw[24:])))
-	const exited, dumped = 1, 3 // CLD_EXITED, CLD_DUMPED; CLD_KILLED is 2
-	if info.Code == exited {
-		return &process.Exit{Code: status}
-	}
-	return &process.Exit{Signal: status, CoreDumped: info.Code == dumped}
-}
-
-// collectWait bounds how long a status is waited for that somebody is still to
-// collect: whose child it is may stand still.
+// collectWait bounds the wait for an exit status that the parent has not collected
+// yet: the parent may be stopped.
 const collectWait = time.Minute
 
-// adoptExit waits for the status that another role collected: the anchor or
-// the launcher, whose child the process became when its keeper died, or the
-// kernel itself (6.15 and later keep it for holders of a pidfd). Without
-// either, the status is not known and is not invented.
+// adoptExit waits for the status of a process that a former keeper started. When
+// that keeper died, the process became a child of the anchor or the launcher, and
+// this role collects the status. Linux 6.15 and later also keep it for holders of a
+// pidfd. A status that neither has is reported as lost; it is never invented.
 func (k *Keeper) adoptExit(p *proc) {
 	p.mu.Lock()
 	pid, reserved := p.pid, p.slot.Reserved()
@@ -136,8 +123,8 @@ func (k *Keeper) exit(p *proc, e *process.Exit) {
 		}
 	}
 	rec = spool.AppendExited(rec, e.Time, e)
-	// Most often the tree is gone too: one write says both, and one announcement,
-	// for each one wakes the server.
+	// Usually the tree is gone, too. One write and one announcement are enough for
+	// both: each announcement wakes the server.
 	together, gone := p.group && p.sync != process.SyncExit, false
 	if together {
 		if gone = k.treeGone(p); gone {
@@ -148,7 +135,7 @@ func (k *Keeper) exit(p *proc, e *process.Exit) {
 	failpoint.Hit(failpoint.ExitRecorded)
 	if p.sync == process.SyncExit {
 		p.untold = e
-		k.syncs.now(p) // goes on when p.mu is let go
+		k.syncs.now(p) // it begins when p.mu is unlocked
 	}
 	p.tell(eof)
 	if p.untold == nil {
@@ -190,7 +177,7 @@ func (k *Keeper) checkTree(p *proc) {
 	k.tellGone(p)
 }
 
-// treeGone reports whether nobody is left of a process that has exited. p.mu is
+// treeGone reports whether the whole tree of an exited process has ended. p.mu is
 // held.
 func (k *Keeper) treeGone(p *proc) bool {
 	p.nobodyKnown = false
@@ -206,7 +193,7 @@ func (k *Keeper) treeGone(p *proc) bool {
 	return p.nobodyKnown && len(unknown) == 0
 }
 
-// tellGone makes it a fact that the tree is gone, which the journal has.
+// tellGone publishes that the tree is gone. The journal says so already.
 func (k *Keeper) tellGone(p *proc) {
 	p.gone = true
 	failpoint.Hit(failpoint.TreeRecorded)
@@ -214,15 +201,15 @@ func (k *Keeper) tellGone(p *proc) {
 	k.finish(p)
 }
 
-// watchOn has the tree looked at again, where the kernel does not tell.
+// watchOn looks at the tree again later, unless the kernel reports its end.
 func (k *Keeper) watchOn(p *proc) {
 	if !p.group || p.treeFD < 0 || !cgroup.Populated(p.treeFD) {
 		k.checkTreeLater(p)
 	}
 }
 
-// checkTreeLater looks again. Descendants that have escaped may live for days, so it looks
-// after longer and longer pauses.
+// checkTreeLater looks again. Descendants that left the cgroup may live for days, so
+// the pauses become longer.
 func (k *Keeper) checkTreeLater(p *proc) {
 	if p.looking {
 		return
@@ -237,8 +224,8 @@ func (k *Keeper) checkTreeLater(p *proc) {
 	})
 }
 
-// watchTree reports whether the cgroup is empty; if it is not, the kernel will
-// tell (cgroup.events becomes readable with EPOLLPRI).
+// watchTree reports whether the cgroup is empty. If it is not, the kernel reports
+// when it is: cgroup.events becomes readable with EPOLLPRI.
 func (k *Keeper) watchTree(p *proc) bool {
 	if p.treeFD < 0 {
 		fd, err := k.groups.OpenEvents(p.ref.Slot)
@@ -266,10 +253,10 @@ func (k *Keeper) watchTree(p *proc) bool {
 	return true
 }
 
-// finish lets the process go once nothing can happen to it any more: it has
-// exited, its tree is gone, and its streams ended. With the tree gone nobody
-// can hold a stream (but for a process that passed the descriptor to a
-// stranger: that stranger is then not heard any more).
+// finish makes the process final when nothing can happen to it any more: it has
+// exited, its tree is gone, and its streams have ended. Without a tree no process
+// holds a stream. The exception is a descriptor that was passed to a process
+// outside: what that one writes is not read any more.
 func (k *Keeper) finish(p *proc) {
 	if !p.exited || !p.gone || p.final {
 		return
@@ -321,9 +308,10 @@ func (k *Keeper) finish(p *proc) {
 	k.vaults.Drop(&p.vaulted, p.ref)
 }
 
-// setTimeout kills what scope says when CLOCK_BOOTTIME reaches a time. A clock
-// that somebody sets moves no timeout, whatever dies meanwhile. It is kept by
-// the keeper, so that it holds while no server runs.
+// setTimeout kills what scope says when CLOCK_BOOTTIME reaches a time. Nobody can
+// set that clock, and the time is on the board: so neither a changed clock nor the
+// death of a role moves a timeout. The keeper ends the process even while no server
+// runs.
 func (k *Keeper) setTimeout(p *proc, bootNS int64, scope process.Scope) {
 	p.slot.SetDeadline(bootNS, scope)
 	p.hasTreeTimeout = scope == process.ScopeTree

@@ -17,11 +17,11 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// identity tells this daemon from all others on the machine, whose state directory
-// may have the same path in another mount namespace, or be a copy of ours: a random
-// number, which belongs to the directory with this device and inode. By it the
-// cgroups are named, and processes marked; what has another identity is not ours
-// to end.
+// identity distinguishes this daemon from all others on the machine. Another state
+// directory may have the same path in another mount namespace, or be a copy of
+// ours. So the identity is a random number that belongs to the directory with this
+// device and inode. It is in the names of the cgroups and in the marks of
+// processes. The keeper ends nothing that has another identity.
 //
 // It is the file "identity" in the state directory: "NUMBER DEVICE INODE GROUP\n",
 // where GROUP is the name of the directory in the cgroup tree.
@@ -73,7 +73,7 @@ func openIdentity(stateDir string, takesOver bool) (identity, error) {
 		id.group = formerGroup(stateDir)
 	}
 	if err = rundir.WriteFile(path, fmt.Appendf(nil, "%x %d %d %s\n", id.number, uint64(st.Dev), st.Ino, id.group)); err != nil {
-		// The next keeper must come to the same, and nothing can be written down.
+		// Nothing can be written, and the next keeper must find the same number.
 		h := fnv.New64a()
 		fmt.Fprintln(h, st.Dev, st.Ino)
 		id.number = h.Sum64()

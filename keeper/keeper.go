@@ -266,9 +266,9 @@ func (k *Keeper) work() {
 	}
 }
 
-// take handles one event. At an exit there are three at once, of both streams and
-// of the pidfd, for as many workers: a worker that comes while another is at it
-// leaves the event to that one instead of waiting for it.
+// take handles one event. An exit makes three events at once: two of the streams
+// and one of the pidfd. Three workers take them. A worker that finds another one
+// at work on the process leaves its event to that one, and does not wait.
 func (k *Keeper) take(p *proc, what int, events uint32) {
 	const taken = 1 << 31
 	ends := what == onPid || events&(unix.EPOLLIN|unix.EPOLLOUT) == 0
@@ -283,8 +283,8 @@ func (k *Keeper) take(p *proc, what int, events uint32) {
 	}
 	for !p.ending.CompareAndSwap(taken, 0) {
 		for left := p.ending.Swap(taken) &^ taken; left != 0; left &= left - 1 {
-			// Of these events only pipes and terminals may have more than one, and
-			// then an event without bytes and room is a hang-up.
+			// Only pipes and terminals have more than one kind of these events. An
+			// event without bytes and without room is a hang-up.
 			k.handle(p, bits.TrailingZeros32(left), unix.EPOLLHUP)
 		}
 	}
@@ -313,9 +313,9 @@ func (k *Keeper) handle(p *proc, what int, events uint32) {
 	}
 }
 
-// exitFollows: a pipe is broken because its process is exiting, as is most often
-// the case: the kernel closes files a moment before it tells of the exit. Both
-// facts then make one announcement.
+// exitFollows reports whether a pipe broke because its process is exiting. This is
+// the usual case: the kernel closes files a moment before it reports the exit.
+// Then one announcement is enough for both facts.
 func exitFollows(p *proc) bool {
 	if p.exited || p.pidfd < 0 {
 		return false
@@ -324,12 +324,13 @@ func exitFollows(p *proc) bool {
 	return err == nil && n > 0
 }
 
-// isInput: a terminal's one descriptor is for both directions.
+// isInput reports whether an event is for the input: a terminal has one descriptor
+// for both directions.
 func (k *Keeper) isInput(p *proc, what int, events uint32) bool {
 	return what == onOut0 && p.pty && events&unix.EPOLLOUT != 0
 }
 
-// announce tells the server that the slot changed.
+// announce wakes the server for a slot that has changed.
 func (k *Keeper) announce(p *proc) {
 	if k.board.Mark(p.ref.Slot) {
 		one := [8]byte{1}
@@ -363,9 +364,9 @@ func (k *Keeper) reserve(id process.ID) (*proc, *wire.Error, *proc) {
 	return p, nil, nil
 }
 
-// name makes p, of a former keeper, the process with its id. A process that was
-// removed keeps its slot until the server gives it back, and its id may be that
-// of a later one by then.
+// name makes p, which a former keeper started, the process with its id. A removed
+// process keeps its slot until the server gives the slot back. By then a later
+// process may have the same id.
 func (k *Keeper) name(p *proc) {
 	old := k.ids[p.id]
 	if old == nil || old.slot.Flags()&board.FlagFinal != 0 && (p.slot.Flags()&board.FlagFinal == 0 || p.slot.Started().After(old.slot.Started())) {

@@ -18,9 +18,10 @@ import (
 // killWait bounds how long a kill waits for the kernel to empty the tree.
 const killWait = 10 * time.Second
 
-// intend notes why a signal is about to be sent. p.mu is held, and nobody has
-// seen the process exit. If it did all the same, its death is not the signal's:
-// a keeper that stood still, or came late, finds exit and deadline at once.
+// intend notes why a signal is about to be sent. p.mu is held, and the exit of the
+// process was not handled yet. If the process has exited all the same, the signal
+// is not the cause: a keeper that was stopped, or that took over late, finds the
+// exit and the deadline at the same time.
 func (p *proc) intend(cause process.Cause, sig unix.Signal) {
 	if p.pidfd < 0 || isOver(p.pidfd) {
 		return
@@ -29,7 +30,7 @@ func (p *proc) intend(cause process.Cause, sig unix.Signal) {
 	p.slot.NoteCause(cause, int(sig))
 }
 
-// undecided: nothing that surely ends the process is under way.
+// undecided reports whether nothing was sent yet that ends the process for sure.
 func (p *proc) undecided() bool {
 	return p.cause == 0 || p.cause == process.CauseKilled && p.causeSig != int(unix.SIGKILL)
 }
@@ -95,7 +96,7 @@ func (k *Keeper) members(p *proc) []int {
 	return append(session(p), k.escapees(p)...)
 }
 
-// escapees are the strays that are p's. p.mu is held.
+// escapees are the pids of the strays that belong to p. p.mu is held.
 func (k *Keeper) escapees(p *proc) (pids []int) {
 	its, _, _ := k.escaped(p)
 	for i := range its {
@@ -104,10 +105,10 @@ func (k *Keeper) escapees(p *proc) (pids []int) {
 	return pids
 }
 
-// killWalk kills the tree where there is no cgroup. Who is killed hands its
-// children to a subreaper, where they are not found any more; so all are stopped
-// first, until a walk finds nobody new. What escapes by forking faster is met
-// when the kill looks again.
+// killWalk kills the tree where there is no cgroup. A killed process hands its
+// children to the subreaper, where a walk does not find them any more. So all
+// processes are stopped first, until a walk finds no new one. A process that forks
+// faster than that is found when the kill looks again.
 func (k *Keeper) killWalk(p *proc) bool {
 	stopped := map[int]int{} // pid to pidfd
 	for range 16 {
@@ -151,9 +152,9 @@ func (k *Keeper) isMember(p *proc, pid int) bool {
 	return false
 }
 
-// kill ends the tree for a cause (CauseKilled or CauseNoReaders) and waits until
-// the kernel says that it is empty: the cgroup, and the list of those who fell to a
-// subreaper. p.mu is not held.
+// kill ends the tree for a cause (CauseKilled or CauseNoReaders). It waits until the
+// kernel says that the tree is empty: the cgroup, and the list of processes that the
+// subreapers were given. p.mu is not held.
 func (k *Keeper) kill(p *proc, cause process.Cause) (*wire.Killed, *wire.Error) {
 	p.mu.Lock()
 	if !p.started || p.gone {
@@ -223,9 +224,10 @@ func (k *Keeper) kill(p *proc, cause process.Cause) (*wire.Killed, *wire.Error) 
 	}
 }
 
-// hold stops the descendants that have left the cgroup and still hang together
-// with the leader, until it finds nobody new: once the leader is dead nothing else
-// may tell whose they are. It returns their pidfds by pid. p.mu is held.
+// hold stops the descendants that have left the cgroup and whose parents still lead
+// to the leader, until it finds no new one. When the leader is dead, nothing may
+// show any more that they belong to it. It returns their pidfds by pid. p.mu is
+// held.
 func (k *Keeper) hold(p *proc) map[int]int {
 	held := map[int]int{}
 	for range 16 {
@@ -338,9 +340,9 @@ func descendants(leader int) []int {
 	return pids
 }
 
-// session is descendants of a process's leader. The number of a leader that was
-// collected is not used again while its session has members: if somebody has it,
-// it is a stranger, and nobody is left.
+// session lists the descendants of a process's leader. The kernel does not use the
+// pid of a reaped leader again while its session has members. So if another process
+// has the pid now, the session is empty.
 func session(p *proc) []int {
 	if p.exited {
 		if stat, ok := procfs.ReadStat(p.pid); ok && !stat.Dead() {

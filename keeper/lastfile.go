@@ -12,14 +12,14 @@ import (
 )
 
 // lastFile is a descriptor that is kept for the moment when there is none left:
-// a kill must be able to look at who is there, for it is what frees descriptors.
+// a kill frees descriptors, and must list processes to do so.
 type lastFile struct {
 	mu   sync.Mutex
 	file *os.File // guarded by mu; nil until the first keep
 }
 
-// lastFileTries bounds how often a read waits a millisecond for others, who may
-// have taken the descriptor that was given up for it.
+// lastFileTries bounds how often a read waits a millisecond: another goroutine may
+// have taken the descriptor that was closed for it.
 const lastFileTries = 20
 
 // keep opens the descriptor if there is room.

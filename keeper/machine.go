@@ -23,8 +23,7 @@ type machine struct {
 	cacheFiles int  // open spool files at most
 	resetOOM   bool // children must not inherit our oom_score_adj
 	// filesystem returns "" or why splice to the spool does not work, and "" or
-	// why heads cannot be freed. It takes a moment, for which nobody waits who
-	// wants the output to flow.
+	// why heads cannot be freed. It takes a moment, and output does not wait for it.
 	filesystem func() (splice, punch string)
 	pidfdInfo  bool   // the kernel keeps exit statuses with pidfds
 	files      uint64 // RLIMIT_NOFILE
@@ -133,7 +132,8 @@ func (m *machine) facts(k *Keeper) []string {
 	return out
 }
 
-// groupless says of running processes that got no cgroup; "" if all have one.
+// groupless says how many running processes have no cgroup, and why; "" if all have
+// one.
 func (k *Keeper) groupless() string {
 	n := 0
 	for i := range k.procs {
@@ -147,8 +147,8 @@ func (k *Keeper) groupless() string {
 	return fmt.Sprintf("%d of the running processes could get no cgroup in %s (%v): descendants of theirs are found by session, parents and mark, and a kill claims nothing", n, k.groups.Root(), k.groups.Refusal())
 }
 
-// waiting says for what processes wait that the filesystem does not take
-// anything from; "" if none does. One that is just being worked on is left out.
+// waiting says why processes wait whose output the filesystem does not take; "" if
+// none waits. A process that is just being worked on is left out.
 func (k *Keeper) waiting() string {
 	n, why := 0, error(nil)
 	for i := range k.procs {

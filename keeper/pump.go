@@ -341,7 +341,7 @@ func (k *Keeper) endStream(p *proc, s *outStream) {
 	k.finish(p)
 }
 
-// closeStream lets go of a stream's descriptors. The vault holds others, so
+// closeStream closes a stream's descriptors. The vault holds others, so
 // the epoll registration must be ended by hand.
 func (k *Keeper) closeStream(p *proc, s *outStream) {
 	s.eof = true

@@ -17,17 +17,19 @@ import (
 	"github.com/tend-run/tend/keeper/wire"
 )
 
-// A stray is a descendant of some process of ours whose own parents are gone: it
-// fell to the anchor or the launcher, the subreapers. Whatever a descendant does (a
-// session of its own, another cgroup, an empty environment, two forks) it ends up
-// there, or still has a parent that does; so if there is no stray, there is nobody
-// whom the cgroup, the session or the parents do not show. Whose a stray is, its
-// cgroup, its session, or its mark tells. With one that nothing tells of, nobody
-// can say that the tree of a process is gone that ran when it started.
+// A stray is a descendant of one of our processes whose own parents have ended. The
+// kernel gave it to a subreaper: the anchor or the launcher. A descendant may make a
+// session of its own, change its cgroup, empty its environment, or fork twice: it
+// still becomes a stray, or has a parent that does. So if there is no stray, the
+// cgroup, the session and the parents show all descendants.
+//
+// The cgroup, the session or the mark of a stray shows to which process it belongs.
+// A stray without any of them may belong to each process that ran when the stray
+// started. While it lives, none of their trees is known to be gone.
 
 // A mark is an rlimit that no program looks at and that every fork and exec keeps:
-// RLIMIT_RTTIME, some hundred thousand years of it, whose lower bits name the
-// process. A descendant may change it, and is a stray that nothing tells of then.
+// RLIMIT_RTTIME, with a limit of some hundred thousand years, whose lower bits name
+// the process. A descendant may change it, and then has no mark.
 const (
 	rlimitRTTime = 15
 	markBit      = 1 << 62
@@ -66,8 +68,7 @@ type stray struct {
 	below   int // the stray that it descends from, by pid
 }
 
-// lineage are the subreapers above us to which our processes' descendants fall,
-// nearest first. sure: they are all there are.
+// lineage lists the subreapers above us, nearest first. sure: there are no others.
 type lineage struct {
 	mu    sync.Mutex
 	of    int // our parent when it was looked up; 0: look again; guarded by mu
@@ -274,7 +275,8 @@ func (k *Keeper) strays() (all []stray, sure bool) {
 	return all, sure
 }
 
-// look reads what tells whose a process is; false: it is no more.
+// look reads what shows to which process of ours a process belongs; false: it has
+// ended.
 func (k *Keeper) look(pid int) (s stray, ok bool) {
 	b, err := k.lastFile.read(procfs.Path(pid, "stat"))
 	if err != nil {
@@ -309,8 +311,8 @@ func markIn(limits []byte) uint64 {
 	return 0
 }
 
-// whose tells whether a stray is p's; known is false if nothing tells whose it is,
-// and it may be p's. p.mu is held.
+// whose reports whether a stray belongs to p. known is false if nothing shows to
+// which process it belongs, so that it may be p. p.mu is held.
 func (k *Keeper) whose(p *proc, s *stray) (is, known bool) {
 	switch {
 	case p.began > 0 && procfs.StartedBefore(s.started, p.began):
@@ -328,8 +330,8 @@ func (k *Keeper) whose(p *proc, s *stray) (is, known bool) {
 	return false, false
 }
 
-// escaped are the strays that are p's, and those of which nothing tells that they
-// are not. sure: no others are. p.mu is held.
+// escaped lists the strays that belong to p, and those that may belong to it. sure:
+// there are no others. p.mu is held.
 func (k *Keeper) escaped(p *proc) (its, unknown []stray, sure bool) {
 	all, sure := k.strays()
 	if len(all) == 0 {
@@ -375,8 +377,8 @@ func (s *stray) signal(sig unix.Signal) bool {
 	return unix.PidfdSendSignal(fd, sig, nil, 0) == nil
 }
 
-// outside are the descendants of the leader that still hang together with it, and
-// are not in its cgroup any more. p.mu is held.
+// outside lists the descendants of the leader that have left its cgroup and whose
+// parents still lead to it. p.mu is held.
 func (k *Keeper) outside(p *proc) (out []stray) {
 	if p.exited {
 		return nil

@@ -26,8 +26,8 @@ const maxSyncs = 8
 
 // syncer forces spools to the disk, on goroutines of its own: a worker never
 // waits for the disk. Which processes it serves is on the board (FlagSync*),
-// so it goes on over any death or upgrade of the keeper; and a process is final
-// only after its last sync, so none is forgotten.
+// so a keeper that takes over goes on with it. A process becomes final only after
+// its last sync, so none is forgotten.
 type syncer struct {
 	// sync forces one spool to the disk. One sync of a process runs at a time.
 	sync func(dir string) error
@@ -206,8 +206,8 @@ func (k *Keeper) wrote(p *proc) {
 	}
 }
 
-// tell puts flags on the board, unless the exit, which comes before them, waits
-// for the disk. p.mu is held.
+// tell puts flags on the board. While the exit, which comes before them, waits for
+// the disk, the flags wait, too. p.mu is held.
 func (p *proc) tell(flags uint32) {
 	if p.untold != nil {
 		p.held |= flags
@@ -216,8 +216,8 @@ func (p *proc) tell(flags uint32) {
 	p.slot.Set(flags)
 }
 
-// synced goes on after a sync. An exit is told in any case: nobody is helped by
-// a process that never ends, and the failure is told too.
+// synced goes on after a sync. The exit is published even if the sync failed: a
+// process that never ends would help nobody, and the failure is reported as well.
 func (k *Keeper) synced(p *proc, err error) {
 	if err != nil {
 		k.logf("process %s: not on the disk: %v", p.id, err)
@@ -231,7 +231,7 @@ func (k *Keeper) synced(p *proc, err error) {
 	told := p.untold == nil
 	if !told {
 		if len(p.owed) > 0 {
-			k.logf("process %s: its exit is told before it is on the disk, which has no room for it", p.id)
+			k.logf("process %s: its exit is reported before it is on the disk, which has no room for it", p.id)
 		}
 		failpoint.Hit(failpoint.ExitSynced)
 		p.slot.SetExit(p.untold)

@@ -34,7 +34,7 @@ type Config struct {
 	// Keep: at the end, leave anchor, keeper and processes running.
 	Keep bool
 	// Background: a command started the daemon because there was none. A
-	// `tend serve` may take its place, which nobody would miss.
+	// `tend serve` may take its place.
 	Background bool
 	// Environ of the roles, "K=V".
 	Environ []string
@@ -51,7 +51,7 @@ func (e *BusyError) Error() string {
 }
 
 // LeastFiles is how many descriptors each role must be allowed. With fewer it
-// could not take the connections that tell it to end a process.
+// could not accept the connections on which it is asked to end a process.
 const LeastFiles = 64
 
 // Exec replaces the current process by the launcher. It returns only with an
@@ -135,9 +135,9 @@ func lock(run *rundir.Dir, stateDir string) error {
 	return nil
 }
 
-// Kept reports whether a tend serve was told to leave the processes, and nobody
-// has taken them over: an anchor lives, without launcher and server. Its sockets
-// take connections that nobody answers until the next tend serve.
+// Kept reports whether a tend serve ended with --keep and no other has taken its
+// processes over: an anchor lives, without launcher and server. Its sockets accept
+// connections, and the next tend serve answers them.
 func Kept(stateDir string) bool {
 	if _, err := os.Stat(filepath.Join(stateDir, "run")); err != nil {
 		return false // and it is not made by looking

@@ -61,8 +61,8 @@ func openMade(stateDir string) *rundir.Dir {
 	return run
 }
 
-// SetLastWords writes down why the server cannot go on, for those who ask for the
-// state of the daemon; nil: it begins.
+// SetLastWords writes down why the server cannot go on, for the state of the daemon;
+// nil: the server begins.
 func SetLastWords(stateDir string, err error) {
 	if run := openMade(stateDir); run != nil {
 		defer run.Close()
@@ -70,7 +70,8 @@ func SetLastWords(stateDir string, err error) {
 	}
 }
 
-// Continue lets the roles go on that stand still: before they are told to end.
+// Continue sends SIGCONT to the roles that are stopped: a stopped role cannot end in
+// good order.
 func Continue(stateDir string) {
 	run := openMade(stateDir)
 	if run == nil {
@@ -87,8 +88,8 @@ func Continue(stateDir string) {
 	}
 }
 
-// End ends a daemon whose server cannot be asked to: the anchor ends in good order
-// what there is, and the launcher with it.
+// End ends a daemon whose server does not answer: the anchor ends the other roles
+// and the processes in good order, and the launcher ends with it.
 func End(stateDir string) error {
 	c, err := anchor.Dial(stateDir)
 	if err != nil {

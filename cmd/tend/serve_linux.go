@@ -91,7 +91,7 @@ func replaceDaemon(ctx context.Context, inv *invocation, cfg launch.Config, pid 
 func kept(dir string) bool { return launch.Kept(dir) }
 
 // silent says why a daemon does not answer, and trouble why it may not be able to;
-// continueRoles lets its roles go on that stand still.
+// continueRoles lets stopped roles go on.
 func silent(dir string) string  { return launch.Silent(dir) }
 func trouble(dir string) string { return launch.Trouble(dir) }
 func continueRoles(dir string)  { launch.Continue(dir) }

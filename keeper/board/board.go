@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package board is the shared memory through which the keeper tells the server
-// how far each live process has come. It is a memfd that the anchor keeps, so
+// Package board is the shared memory in which the keeper shows the server how far
+// each live process has come. It is a memfd that the anchor keeps, so
 // it survives the death of either.
 //
 // # Why

@@ -151,8 +151,8 @@ func (t *Tree) Members(slot uint32) ([]int, error) {
 	return pids, err
 }
 
-// OpenEvents opens the slot's cgroup.events, whose end of POLLPRI says that
-// Populated may have changed.
+// OpenEvents opens the slot's cgroup.events. POLLPRI on it says that Populated may
+// have changed.
 func (t *Tree) OpenEvents(slot uint32) (int, error) {
 	if t.root == "" {
 		return -1, ErrNone

@@ -12,9 +12,9 @@
 // has to remember how far it got. A terminal cannot be spliced to from a file,
 // so a staging pipe, shared in the same way, stands between.
 //
-// One role feeds at a time: the slot's feeder word holds its pid. Who lets go
-// looks once more whether something was accepted meanwhile, so nothing is left
-// lying. The keeper clears the word of a server that died.
+// One role feeds at a time: its pid is in the feeder word of the slot. After a role
+// has cleared the word, it looks once more whether input was accepted meanwhile, so
+// none stays behind. The keeper clears the word of a server that died.
 package feed
 
 import (
@@ -68,7 +68,7 @@ func (f *Feed) Run(owner int) Result {
 	}
 }
 
-// Recover lets go for a role that died while it fed, and reports whether it
+// Recover clears the word of a role that died while it fed, and reports whether it
 // did. owner is the caller's pid: until the board says what was delivered, it
 // is the one that feeds, or another role would go on from a wrong offset.
 func (f *Feed) Recover(dead, owner int) bool {

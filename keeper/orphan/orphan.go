@@ -1,12 +1,12 @@
 //go:build linux
 
-// Package orphan is the file through which a role that reaped somebody else's
-// process tells its exit status.
+// Package orphan is the file in which one role records the exit statuses of another
+// role's processes.
 //
-// When a keeper dies, its processes become children of the nearest subreaper:
-// the anchor or the launcher. Only they can collect the exit statuses then;
-// they append them here, and the next keeper, which learns of the exit from
-// the pidfd, looks them up.
+// When a keeper dies, its processes become children of the nearest subreaper: the
+// anchor or the launcher. Only this role can collect their exit statuses then, and
+// it appends them here. The next keeper learns of an exit from the pidfd, and looks
+// the status up.
 //
 // # Format
 //
@@ -120,11 +120,11 @@ func Find(path string, pid int, since int64) *process.Exit {
 	return e
 }
 
-// FindSlot is Find for a process whose pid nobody wrote down: by the slot whose
-// cgroup it was in. Of those that started there after a time the first one counts,
-// and started is when it started (procfs.Started), 0 if that is not known of it: the others are its descendants, who may
-// have been collected before it, or those of the slot's former owner, who may have
-// been collected late.
+// FindSlot is Find for a process whose pid is not known: by the slot whose cgroup it
+// was in. Of the processes that started there after a time it returns the first one,
+// and when it started (procfs.Started; 0: not known). The others are its
+// descendants, which may have been collected before it, or descendants of the
+// slot's former owner, which may have been collected late.
 func FindSlot(path string, slot uint32, since int64) (pid int, started int64, ok bool) {
 	for b := read(path); len(b) >= size; b = b[size:] {
 		r, is := parse(b)
@@ -197,7 +197,7 @@ func FromStatus(ws unix.WaitStatus) *process.Exit {
 
 // Reap collects the children that have exited, and records those that mine does
 // not claim. The record is written before the child is reaped: a role that dies
-// in between leaves the status to whoever becomes the parent then.
+// in between leaves the status to the next parent.
 func Reap(path string, mine func(pid int, status unix.WaitStatus) bool, failed func(error)) {
 	for {
 		var info unix.Siginfo

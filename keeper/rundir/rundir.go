@@ -131,11 +131,11 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("another %s (pid %d) runs on this state directory", e.Role, e.PID)
 }
 
-// Hold makes this process the only one that plays a role. It is a record lock,
-// which the kernel lets go of at the process's end and not before, which an exec
-// keeps as long as the returned descriptor is open, and whose owner others can
-// ask for: an anchor that died between starting a role and writing that down
-// leaves no second one behind. *HeldError if another process has it.
+// Hold makes this process the only one that plays a role. It takes a record lock:
+// the kernel releases it when the process ends and not before, an exec keeps it as
+// long as the returned descriptor is open, and others can ask for its owner. So an
+// anchor that started a role and died before it wrote that down leaves no second one
+// behind. *HeldError if another process has the lock.
 func (d *Dir) Hold(role string) (fd int, err error) {
 	fd, err = unix.Open(d.Path(role+".lock"), unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -155,8 +155,8 @@ func (d *Dir) Hold(role string) (fd int, err error) {
 	return -1, err
 }
 
-// Holder is the pid of the process that plays a role; 0: nobody, as far as we
-// can see. Not for the role itself: closing the file lets go of its lock.
+// Holder is the pid of the process that plays a role; 0: none, as far as we
+// can see. Not for the role itself: closing the file releases its lock.
 func (d *Dir) Holder(role string) int {
 	fd, err := unix.Open(d.Path(role+".lock"), unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -3,7 +3,7 @@
 // Package vault is the keeper's side of the vaults: the two roles that hold
 // copies of its descriptors, so that no pipe breaks when the keeper dies.
 //
-// # Who holds what
+// # The holders
 //
 // The anchor and the launcher (the mirror) each hold all descriptors that must
 // not close: of each process its pipes or terminal, its pidfd and the input that

@@ -73,7 +73,7 @@ func ParseHello(b []byte) (h Hello, err error) {
 }
 
 // Spawn asks for a process. Spec is the encoded process.Spec as it goes to the
-// journal; the other fields are what the kernel is told, worked out by the
+// journal; the other fields are for the kernel, worked out by the
 // server (PATH, user and environment), so that the keeper looks nothing up.
 type Spawn struct {
 	Spec     []byte

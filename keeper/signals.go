@@ -3,10 +3,19 @@
 package keeper
 
 import (
+	"os"
+	"os/signal"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
+
+// notifyTerm returns the channel on which SIGTERM arrives.
+func notifyTerm() <-chan os.Signal {
+	term := make(chan os.Signal, 1)
+	signal.Notify(term, unix.SIGTERM)
+	return term
+}
 
 // unsignalled sets SIGCHLD back to its default. The pidfds tell of exits; Go's own
 // handler would do nothing with the signal, but the kernel would wake a thread for

@@ -3,8 +3,7 @@
 package keeper
 
 import (
-	"os"
-	"os/signal"
+	"encoding/binary"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -13,10 +12,16 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-func notifyTerm() <-chan os.Signal {
-	term := make(chan os.Signal, 1)
-	signal.Notify(term, unix.SIGTERM)
-	return term
+// exitOf reads code and status out of a siginfo_t (offsets 8 and 24 on all
+// 64-bit Linux).
+func exitOf(info *unix.Siginfo) *process.Exit {
+	raw := siginfoBytes(info)
+	status := int(int32(binary.NativeEndian.Uint32(raw[24:])))
+	const exited, dumped = 1, 3 // CLD_EXITED, CLD_DUMPED; CLD_KILLED is 2
+	if info.Code == exited {
+		return &process.Exit{Code: status}
+	}
+	return &process.Exit{Signal: status, CoreDumped: info.Code == dumped}
 }
 
 func siginfoBytes(info *unix.Siginfo) []byte {
