@@ -50,9 +50,9 @@ type Controller interface {
 // Access reaches into a sandbox. Using it counts as activity for Spec.IdleTTL; to
 // look at what there is (User, and List and Watch of the processes) does not.
 type Access interface {
-	// Processes are the processes of this sandbox alone. What is started
-	// through it runs inside: with the sandbox's user, working directory and
-	// environment where the process's spec has none.
+	// Processes are the processes of this sandbox alone. A process that is started
+	// here runs inside, with the sandbox's user, working directory and environment
+	// where its spec has none.
 	Processes() process.Manager
 	// User finds an account inside: a name, "uid" or "uid:gid"; "" is the sandbox's
 	// own. Home is where the user's relative paths start. files.ErrUnknownUser.
@@ -69,8 +69,7 @@ type Access interface {
 type Capabilities struct {
 	Name string // "host"
 	// Layers that are active, as words: "pid", "mount", "network", "user",
-	// "seccomp", "landlock", "memory", "cpu", "disk". None: the sandbox is a
-	// convention between friends.
+	// "seccomp", "landlock", "memory", "cpu", "disk". None: nothing is enforced.
 	Layers []string
 	// Snapshots: the driver implements Snapshotter.
 	Snapshots bool

@@ -9,10 +9,10 @@ import (
 
 // pump is what two goroutines share of a stream: its own, which may wait for a
 // slow client, and the one that notices output of all processes, which must not.
-// The first holds mu except while it waits for something to happen. The second
-// sends then what is small and at hand, and leaves everything else to the first,
-// with the event that it has taken already, if any. So events are taken by one
-// at a time and sent in the order in which they were taken.
+// The first holds mu except while it waits for something to happen. The second then
+// sends what is small and at hand, and leaves everything else to the first, with the
+// event that it has read already, if any. So one at a time reads events, and they
+// are sent in the order in which they were read.
 type pump struct {
 	next   nextFunc
 	reader process.Prompter
@@ -20,7 +20,7 @@ type pump struct {
 	most   int // bytes of an event that is sent at once
 
 	mu   sync.Mutex
-	held *heldEvent // taken and not sent; guarded by mu
+	held *heldEvent // read and not sent; guarded by mu
 	sent time.Time  // when the other last sent; guarded by mu
 	over bool       // guarded by mu
 }
@@ -61,7 +61,7 @@ func newPump(r process.Reader, sink Sink) *pump {
 	return p
 }
 
-// end has the stream be over. mu is held.
+// end marks the stream as over. mu is held.
 func (p *pump) end() {
 	p.over = true
 	p.mu.Unlock()

@@ -62,8 +62,8 @@ type PromptSink interface {
 // means no keepalives. Stream does not close the reader.
 //
 // It holds no buffer and no goroutine of its own, so an idle stream costs
-// what its caller holds. While it waits, small output is sent by whoever
-// notices it, if reader and sink are able to; see pump.
+// what its caller holds. While it waits, the goroutine
+// that notices small output sends it, if reader and sink are able to; see pump.
 func Stream(ctx context.Context, r process.Reader, sink Sink, keepalive time.Duration) error {
 	p := newPump(r, sink)
 	p.mu.Lock()

@@ -11,8 +11,8 @@ import (
 	"github.com/tend-run/tend/part"
 )
 
-// A request's body costs what is held of it until the request ends, or until
-// its handler forgets it (face.Forget).
+// A request is charged for what the server holds of its body, until the request ends
+// or its handler forgets it (face.Forget).
 const (
 	// smallBody is what a body or a message may have without being charged for
 	// what is made of it, in bytes.
@@ -31,9 +31,8 @@ const (
 	minRate = 16 << 10
 )
 
-// unwanted is how long a body of which nothing was read, as its request was
-// refused before, may take to arrive. Until then the answer waits, and after it
-// the connection is closed.
+// unwanted is how long the body of a refused request, of which nothing was read, may
+// take to arrive. The answer waits for that time, and then the connection is closed.
 const unwanted = 100 * time.Millisecond
 
 func (rt route) body(path string) part.Body {
@@ -43,9 +42,9 @@ func (rt route) body(path string) part.Body {
 	return rt.Body(path)
 }
 
-// paced bounds what bodies cost. One that stops arriving ends its request, or
-// half a request would hold its connection for ever; one that is held in memory
-// must come at a rate, too; and all that are held have one budget.
+// paced bounds what bodies cost. A body that stops arriving ends its request: half a
+// request would hold its connection without end. A body that is held in memory must
+// also come at a rate, and all such bodies share one budget.
 func (s *Server) paced(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil || r.Body == http.NoBody {
@@ -59,9 +58,9 @@ func (s *Server) paced(next http.Handler) http.Handler {
 		if kind != part.File && (r.ContentLength < 0 || r.ContentLength > smallBody) {
 			ctx = face.WithCharge(ctx, charge)
 		}
-		// A handler that replaces the body does so in a copy: net/http looks at the body
-		// that it made when it decides whether the connection may have another
-		// request, or what is left of this one would be taken for it.
+		// A handler that replaces the body does so in a copy. net/http needs the body
+		// that it made to decide whether the connection may have another request: the
+		// rest of this body would be read as that request.
 		r = r.WithContext(ctx)
 		rc := http.NewResponseController(w)
 		if kind == part.Messages {
@@ -89,7 +88,7 @@ func (s *Server) paced(next http.Handler) http.Handler {
 }
 
 // pacedBody has a read deadline while a read waits, and at no other time:
-// net/http would take one that passes later for a client that left.
+// net/http would treat a deadline that passes later as a client that left.
 type pacedBody struct {
 	io.ReadCloser
 	kind    part.Body
@@ -141,8 +140,8 @@ func (b *pacedBody) deadline() time.Time {
 	return at
 }
 
-// pay charges for n bytes that came. A small body is charged for what lies
-// around until it is whole.
+// pay charges for n bytes that came. A small body is charged only for the bytes that
+// wait until it is whole.
 func (b *pacedBody) pay(n int64) error {
 	switch {
 	case b.kind == part.File:

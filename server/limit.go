@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// connLimit counts connections. One above the limit is still accepted, told
-// why it cannot be served, and closed; only far above are connections closed
-// without a word.
+// connLimit counts connections. A connection above the limit is accepted, gets the
+// reason why it cannot be served, and is closed. Far above the limit connections are
+// closed without an answer.
 type connLimit struct {
 	max   int
 	mu    sync.Mutex

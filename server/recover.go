@@ -41,8 +41,8 @@ func (s *Server) counted(next http.Handler) http.Handler {
 	})
 }
 
-// errorLog takes what net/http itself has to say, which is about broken
-// connections and not worth more than the debug level.
+// errorLog takes the messages of net/http itself. They are about broken connections
+// and are logged at the debug level.
 type errorLog struct{ log *slog.Logger }
 
 func (e errorLog) Write(b []byte) (int, error) {
@@ -50,9 +50,9 @@ func (e errorLog) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// widenStack gives a request the stack that most need, while there is little on
-// it to be moved. To double it again and again as the calls go deeper was a tenth
-// of what a short request cost.
+// widenStack grows a request's stack once to what most requests need, while there is
+// little on it to move. Doubling it again and again as the calls go deeper was a
+// tenth of the cost of a short request.
 //
 //go:noinline
 func widenStack() {

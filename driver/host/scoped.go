@@ -106,7 +106,7 @@ func (s *scoped) List(ctx context.Context, f process.Filter) ([]process.Info, er
 
 // Watch reports the events of the processes of this sandbox.
 func (s *scoped) Watch(ctx context.Context) (process.Watcher, error) {
-	// First the watch, then the list: nothing falls between.
+	// First the watch, then the list: a process that starts in between is not missed.
 	w, err := s.inner.Watch(ctx)
 	if err != nil {
 		return nil, err

@@ -34,11 +34,11 @@ type keyed interface {
 	// started is called with a new stream, before anything of it is sent.
 	started(st *stream, c call, own bool)
 	// inputAt returns which of the session's bytes for a process a request
-	// brings, and notes it if it comes for the first time. done: it was taken
-	// before, and others after it.
+	// brings, and notes it if it comes for the first time. done: this input, and
+	// some after it, was accepted before.
 	inputAt(c call, id uint32, size int) (at inputPlace, done bool, err error)
-	// inputAnew does the same for a request of which nothing was taken, because
-	// something before it was not either, or because the name of the writer was
+	// inputAnew does the same for a request of which nothing was accepted, because
+	// earlier input was not accepted either, or because the name of the writer was
 	// forgotten: written is what the process has of this session.
 	inputAnew(c call, id uint32, size int, written int64, forgotten bool) (inputPlace, error)
 	// watching and searching are called with what begins or ends.
@@ -117,7 +117,7 @@ func (c *client) detach() {
 	c.runs.Wait()
 }
 
-// add makes a source run whenever somebody listens.
+// add makes a source run while a client is connected.
 func (c *client) add(s source) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

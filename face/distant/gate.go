@@ -14,7 +14,7 @@ const (
 
 // gate bounds work by number and size. One goroutine enters.
 type gate struct {
-	room chan struct{} // capacity 1: somebody left
+	room chan struct{} // capacity 1: room became free
 
 	mu    sync.Mutex
 	calls int // guarded by mu
@@ -23,7 +23,7 @@ type gate struct {
 
 func newGate() *gate { return &gate{room: make(chan struct{}, 1)} }
 
-// enter waits for room. What is larger than all the room enters alone.
+// enter waits for room. A packet that is larger than all the room enters alone.
 func (g *gate) enter(ctx context.Context, n int) error {
 	for {
 		g.mu.Lock()

@@ -17,8 +17,8 @@ type lane struct {
 	last  chan struct{}
 	stuck chan struct{} // closed once the process's queue was found full
 	full  bool          // stuck is closed
-	calls int           // that wait though it is
-	bytes int           // of these
+	calls int           // requests that wait although the queue is full
+	bytes int           // of input in these requests
 }
 
 // ticket is a place in a lane. Take it while requests are read in order, wait
@@ -73,8 +73,8 @@ func (t *ticket) wait(ctx context.Context, call call, size int) error {
 }
 
 // queue takes a place among the requests that wait for a process that does not read, and
-// gives up the room that other requests need. Answers in the order of their
-// requests cannot wait, and there is an end to the places.
+// gives up the room that other requests need. It refuses where answers must come in
+// the order of their requests, and when all places are in use.
 func (t *ticket) queue(call call, size int) error {
 	c, l := t.c, t.lane
 	c.mu.Lock()

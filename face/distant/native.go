@@ -189,8 +189,8 @@ func (n *Native) handshake(nc net.Conn) error {
 	if err := conn.Authenticate(id, n.key); err != nil {
 		return err
 	}
-	// The session is on disk before the client can believe that it has one. It
-	// stays there if this fails: what of it the client got is not known.
+	// The session is on disk before the client can believe that it has one. If this
+	// fails the session stays there: nobody knows how much of it the client got.
 	var s *session
 	err = conn.ExchangeSecond(func(otp secure.Key) (err error) {
 		s, err = n.newSession(id, otp)
@@ -206,7 +206,7 @@ func (n *Native) handshake(nc net.Conn) error {
 	return nil
 }
 
-// trusted lifts what holds for strangers.
+// trusted removes the limits that hold for strangers.
 func (n *Native) trusted(conn *secure.Conn) error {
 	n.strangers.leave(conn.Conn)
 	conn.Trust()

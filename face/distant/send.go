@@ -17,7 +17,7 @@ import (
 
 var (
 	// errLog: the journal cannot be written. The session could not be resumed
-	// honestly, so it ends; its processes go on.
+	// without a gap, so it ends; its processes go on.
 	errLog = errors.New("the journal of the session cannot be written")
 	// errAway: no client is connected.
 	errAway = errors.New("the client is not connected")
@@ -58,7 +58,7 @@ func (s *session) write(sealed []byte) {
 	}
 }
 
-// message notes a message and sends it, if somebody is connected.
+// message notes a message and sends it, if a client is connected.
 func (s *session) message(request uint64, put func(w wire.Writer, id string)) error {
 	s.send.Lock()
 	defer s.send.Unlock()
@@ -223,7 +223,7 @@ func (s *session) started(st *stream, c call, own bool) {
 }
 
 // inputAt implements [keyed]. The input of a process is written in the order of
-// the requests, so one before the last that was noted has had its turn.
+// the requests, so a request before the last noted one was written.
 func (s *session) inputAt(c call, id uint32, size int) (at inputPlace, done bool, err error) {
 	s.journal.Lock()
 	defer s.journal.Unlock()
@@ -265,7 +265,7 @@ func (s *session) noteWrite(c call, id uint32, size int, offset int64, turn int)
 	return inputPlace{writer: s.writer(turn), offset: offset}, nil
 }
 
-// writer is under which name the session writes.
+// writer returns the name under which the session writes.
 func (s *session) writer(turn int) string {
 	if turn == 0 {
 		return "distant-" + s.nonce

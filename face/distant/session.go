@@ -62,7 +62,7 @@ func (n *Native) sessionOf(log *journal.Log) *session {
 	return s
 }
 
-// restore takes up what the journal says.
+// restore sets the session to what the journal says.
 func (s *session) restore(ctx context.Context) {
 	state := s.log.State()
 	above := append([]uint64(nil), state.Above...)
@@ -163,13 +163,13 @@ func (s *session) begin(ctx context.Context, conn *secure.Conn, r *resumption) e
 		s.goLive(conn)
 		return nil
 	}
-	// Until a frame has come, the client may not have taken the new password.
+	// Until a frame has come, the client may not have the new password.
 	if err := s.note(journal.Record{Kind: journal.KindOTP, Data: append(r.shown[:], r.next[:]...)}); err != nil {
 		return err
 	}
 	s.unconfirmed = r.next[:]
-	// The client expects no frame of ours within the synchronization: those
-	// that it lacks come as ordinary ones, which it counts right.
+	// The client expects none of our frames during the synchronization. The frames
+	// that it lacks come later as ordinary ones, which it counts correctly.
 	if err := conn.WriteStats(secure.Stats{Sent: r.stats.Received, Received: s.received}); err != nil {
 		return err
 	}

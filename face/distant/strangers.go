@@ -7,16 +7,16 @@ import (
 	"sync/atomic"
 )
 
-// maxStrangers bounds the callers that have not shown the key yet. One more,
-// and another one is dropped.
+// maxStrangers bounds the callers that have not shown the key yet. When one more
+// comes, another one is dropped.
 const maxStrangers = 256
 
-// strangers are the callers that have not shown the key yet. Whoever floods the
-// port must not keep the owner of the key out, so the one that is dropped is one
-// of those that have come least far: the owner's client goes on at once, and has
-// to be quicker only than as many callers as there are places. Among them it is
-// the oldest from the address that has the most, which is not the owner's unless
-// the flood comes from there.
+// strangers are the callers that have not shown the key yet. A flood of callers must
+// not keep the owner of the key out. So the server drops one of the callers that are
+// at the earliest step of the handshake: the owner's client goes on at once, and only
+// has to be quicker than as many callers as there are places. Among these callers it
+// drops the oldest one of the address that has the most. That is not the owner's
+// address unless the flood comes from there.
 type strangers struct {
 	mu  sync.Mutex
 	all []*stranger // guarded by mu; oldest first

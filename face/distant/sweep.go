@@ -52,7 +52,7 @@ func lastUse(dir string) time.Time {
 	return last
 }
 
-// sweep removes the sessions that waited too long.
+// sweep removes the sessions that waited too long for their clients.
 func (n *Native) sweep() error {
 	all, err := n.stored()
 	if err != nil {

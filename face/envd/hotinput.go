@@ -27,8 +27,8 @@ import (
 // SDKs send pieces of 64 KiB. What is larger gets memory only as it arrives.
 const hotMessage = 128 << 10
 
-// inputBuffers hold one message and its payload. Nothing that a write is given
-// is kept by it, so the next message may have them.
+// inputBuffers hold one message and its payload. A write keeps none of the bytes that
+// it is given, so the next message may use the buffers.
 type inputBuffers struct{ message, payload []byte }
 
 // putInput gives buffers back. The payload of a large message is left to the
@@ -115,10 +115,11 @@ func (f *Face) serveStreamInput(w http.ResponseWriter, r *http.Request) {
 }
 
 // watchClient ends the request's context AfterHangup after its client has left.
-// While a process does not read, nor does the request: net/http would notice at
-// the next read, when the process goes on, and until then the request holds its
-// connection and a message. A client whose bytes still lie in its own kernel
-// cannot be told from one that waits, until that kernel gives up (minutes).
+// While a process does not read its input, the request is not read either. net/http
+// would notice that the client has left at the next read, when the process goes on;
+// until then the request holds its connection and a message. If the client's bytes
+// still lie in its own kernel, it looks like a client that waits until that kernel
+// gives up (minutes).
 // Call the function that it returns at the end.
 func (f *Face) watchClient(r *http.Request) (*http.Request, func()) {
 	conn := face.ConnOf(r.Context())

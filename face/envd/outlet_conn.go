@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// stallAfter is how long a reader may leave a write unfinished before its
-// buffer is taken away. A frame of which nothing is out is then made again from
-// the spool once the reader goes on, so that a thousand readers that never read
-// hold nothing; [connOutlet.piece] has nearly all of them stall there.
+// stallAfter is how long a reader may leave a write unfinished before it loses its
+// buffer. If no byte of the frame was sent, the frame is made again from the spool
+// once the reader goes on. So a thousand readers that never read hold nothing;
+// [connOutlet.piece] makes nearly all of them stall before a frame begins.
 const stallAfter = time.Second
 
 // crowd is how many frames may wait at a time for stallAfter; those of more
@@ -29,8 +29,8 @@ var waiting atomic.Int64
 type connOutlet struct {
 	ctx  context.Context // ends with the stream; the stream owns this outlet
 	conn net.Conn
-	// head is sent before all else: the response head, or what the reader did not
-	// take at once of what was sent before.
+	// head is sent before all else: the response head, or the rest of an earlier
+	// write that the reader did not take at once.
 	head []byte
 	raw  syscall.RawConn // of conn, once it was needed
 	// sendBuffer of the socket in bytes when the reader last kept us waiting;
@@ -88,7 +88,7 @@ func (o *connOutlet) now(buf []byte) {
 	}
 }
 
-// later sends the rest of what is partly out to a reader that has stalled.
+// later sends the rest of a frame to a reader that has stalled.
 func (o *connOutlet) later(rest []byte) error {
 	for {
 		if err := o.writable(); err != nil {
@@ -102,12 +102,12 @@ func (o *connOutlet) later(rest []byte) error {
 	}
 }
 
-// frame implements [outlet]. A frame is read whole, and checked, before its first
-// byte is out; of one that is partly out the rest is kept here. Were it made again
-// from the spool, retention could have freed it meanwhile, and half a frame can
-// neither be ended nor taken back. Nor is it sent from the file (sendfile): the
-// socket then holds the file's pages, and the kernel fills a part of a large page
-// with zeros where that part is freed, though the client has not read it yet.
+// frame implements [outlet]. The whole frame is read and checked before its first
+// byte is sent. If only a part was sent, the rest is kept here and not read again
+// from the spool: retention could free it meanwhile, and half a frame can neither be
+// ended nor taken back. Frames are not sent from the file either (sendfile): the
+// socket would hold the file's pages, and where retention frees a part of a large
+// page, the kernel fills that part with zeros before the client has read it.
 func (o *connOutlet) frame(enc *frameEncoder) error {
 	if err := o.settle(); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (o *connOutlet) frame(enc *frameEncoder) error {
 	for o.broken == nil {
 		buf, err := enc.encode()
 		if err != nil {
-			return err // nothing of it is out: the caller can say why
+			return err // nothing of it was sent: the caller can say why
 		}
 		p := append(buf.b, '\r', '\n')[putChunkLine(buf.b):]
 		patience := stallAfter

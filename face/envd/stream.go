@@ -38,8 +38,7 @@ func (f *Face) serveConnect(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveStream answers Start and Connect. Requests as SDKs send them take the
-// hot path; whatever is unusual or malformed goes to connect-go, which words
-// the refusal.
+// hot path; all others go to connect-go, which words the refusals.
 func (f *Face) serveStream(w http.ResponseWriter, r *http.Request, req proto.Message, open func(context.Context, proto.Message) (*opened, error)) {
 	c := hotCodec(r)
 	if c == 0 {
@@ -126,7 +125,7 @@ func hotCodec(r *http.Request) codec {
 var errRequest = errors.New("not one whole message")
 
 // readRequest reads the one message of a server-streaming request. read is
-// all that was taken from body, for connect-go to look at again.
+// all that was read from body, for connect-go to look at again.
 func readRequest(body io.Reader, c codec) (read, msg []byte, err error) {
 	read, err = io.ReadAll(io.LimitReader(body, maxMessage+envelopeSize+1))
 	if err != nil {

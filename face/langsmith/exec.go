@@ -32,8 +32,8 @@ func (commandLost) Error() string {
 // idAlphabet is base32 in lower case, for process IDs.
 var idAlphabet = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
-// processID is the process of a command. It is the same for every client and
-// every server, which is what makes execute happen once.
+// processID is the process of a command. It is the same for every client and every
+// server, so a command is started once.
 func processID(box driver.ID, command string) process.ID {
 	sum := sha256.Sum256([]byte(string(box) + "\x00" + command))
 	return process.ID("ls-" + idAlphabet.EncodeToString(sum[:20]))
@@ -66,7 +66,7 @@ func (f *Face) execute(ctx context.Context, box driver.Sandbox, info *driver.Inf
 	}
 	p, err = f.start(ctx, box, spec)
 	if errors.Is(err, process.ErrExists) {
-		// Another client was first, with other words for it.
+		// Another client was first, and asked for something else.
 		p, err = manager.Get(ctx, process.Selector{ID: id})
 	}
 	return p, m.CommandID, err
@@ -96,8 +96,8 @@ func (f *Face) find(ctx context.Context, box driver.Sandbox, info *driver.Info, 
 	return p, err
 }
 
-// endError is the error that the end of a command is, if it is one: a timeout
-// is sent as an error, also each time it is sent again.
+// endError returns the error that the client gets for the end of a command: a
+// timeout is an error, each time it is sent.
 func endError(e *process.Exit) error {
 	switch {
 	case e.Cause == process.CauseTimeout:

@@ -13,14 +13,14 @@ import (
 // While there is more, no message of the connection is read.
 const maxPending = 16 << 20
 
-// inputQueue feeds one process in the order in which messages were read, from
-// whichever connection, beside the messages that must not wait behind input,
-// such as kill. It has a goroutine only while there is something to feed.
+// inputQueue feeds one process in the order in which the messages of all connections
+// were read. Messages that must not wait behind input, such as kill, do not go
+// through it. It has a goroutine only while there is something to feed.
 type inputQueue struct {
 	proc process.Process
 	log  *slog.Logger
 	wg   *sync.WaitGroup // owns the feeding goroutine
-	ctx  context.Context // ends with the face: input that was taken is fed though its client has left
+	ctx  context.Context // ends with the face: accepted input is fed although its client has left
 	refs int             // connections and the feeding goroutine; guarded by Face.mu
 
 	mu      sync.Mutex

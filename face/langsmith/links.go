@@ -54,8 +54,8 @@ func (f *Face) mac(b []byte) []byte {
 	return h.Sum(nil)
 }
 
-// errLink is the one answer to a link that is not valid, whatever is wrong with
-// it: nobody without a key learns whether there is such a box.
+// errLink is the one answer to all links that are not valid: callers without a key
+// do not learn whether there is such a box.
 var errLink = &problemError{problem{http.StatusForbidden, kindDenied, "the link's token is not valid for this path; ask for a new link"}}
 
 // open opens a token of one of the kinds.

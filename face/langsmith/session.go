@@ -117,11 +117,11 @@ func tooManyConnections(limit int) string {
 func closeNow(ws *websocket.Conn, conn net.Conn, code websocket.StatusCode, reason string) {
 	cut := time.AfterFunc(stopGrace, func() { conn.Close() })
 	defer cut.Stop()
-	_ = ws.Close(code, reason) // the peer may be gone, which is what is wanted
+	_ = ws.Close(code, reason) // the peer may be gone, which is as good
 }
 
-// run begins the session and hands it on to a fresh goroutine: the stack that
-// the beginning has needed is several times what waiting needs.
+// run begins the session and continues it in a new goroutine: the beginning needs
+// several times the stack that waiting needs.
 func (s *session) run() {
 	s.ctx, s.cancel = context.WithCancelCause(s.face.ctx)
 	handed := false
@@ -196,8 +196,8 @@ func (s *session) first() (*message, error) {
 	return nil, requestErrorf("the first message is %.40q; it must be execute or reconnect", m.Type)
 }
 
-// next reads one message. It takes no context: a cancelled one would make the
-// library break the connection before what came is read.
+// next reads one message. It takes no context: with a cancelled one the library
+// would break the connection before the bytes that have come are read.
 func (s *session) next() (*message, error) {
 	s.charge.Release() // what came before was dealt with
 	kind, r, err := s.ws.Reader(context.Background())
@@ -212,7 +212,7 @@ func (s *session) next() (*message, error) {
 		return nil, errClientLeft
 	}
 	if len(b) > maxMessage {
-		// The client hears what is wrong only if what it sends is taken.
+		// The client reads what is wrong only after it has sent all.
 		_, _ = io.Copy(io.Discard, io.LimitReader(r, 4*maxMessage))
 		return nil, &requestError{text: fmt.Sprintf("the message is larger than %d bytes", maxMessage), code: websocket.StatusMessageTooBig}
 	}
@@ -225,9 +225,9 @@ func (s *session) next() (*message, error) {
 	return parseMessage(b)
 }
 
-// readMessage reads a message of at most maxMessage+1 bytes. What is large is
-// charged until the next message is read, and must come at a rate: half a
-// message would hold its memory for as long as the client likes.
+// readMessage reads a message of at most maxMessage+1 bytes. A large one is charged
+// until the next message is read, and must come at a rate: half a message would hold
+// its memory for as long as the client likes.
 func (s *session) readMessage(r io.Reader) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(r, smallMessage))
 	if err != nil || len(b) < smallMessage {
@@ -296,7 +296,7 @@ func (s *session) write() {
 		err = s.finish(out.exit)
 	}
 	if err != nil && s.ctx.Err() != nil {
-		err = context.Cause(s.ctx) // what it says itself is only the consequence
+		err = context.Cause(s.ctx) // the error itself is only the consequence
 	}
 	switch {
 	case err == nil:

@@ -85,8 +85,8 @@ func (s *sink) output(st *outStream, raw []byte, end bool) error {
 	return s.send(st, raw[:whole], true)
 }
 
-// finish sends what is held back of streams that somebody still holds open.
-// That goes into no map: the missing bytes may come.
+// finish sends what is held back of streams that a process still holds open. It goes
+// into no map: the missing bytes may come.
 func (s *sink) finish() error {
 	for _, st := range s.streams {
 		if st == nil || st.nheld == 0 {
@@ -160,7 +160,7 @@ func (st *outStream) pass(raw []byte, settled bool) []byte {
 	return raw[n:]
 }
 
-// gap ends the stream: a client that goes on would take what is left for all.
+// gap ends the stream: a client that goes on would treat the rest as the whole.
 func (s *sink) gap(g process.Gap) error {
 	st := s.streams[g.Stream]
 	if st == nil {
