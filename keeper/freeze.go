@@ -92,7 +92,7 @@ func (k *Keeper) lockAll(st *stillness, end time.Time) error {
 }
 
 // tryStill takes the lock, unless the exit is just being forced to the disk, or
-// bytes are in our own memory: snapshots know of no such state.
+// bytes are in our own memory: a handover has no place for either.
 func (p *proc) tryStill() bool {
 	if !p.mu.TryLock() {
 		return false

@@ -22,6 +22,22 @@
 // collected by the anchor or the launcher, whose children they become (package
 // orphan).
 //
+// # From one keeper to the next
+//
+// There is one way to take over (takeOver), after a death and after an upgrade. In
+// the order in which things happen:
+//
+//	freeze.go     for an upgrade, everything comes to a stand
+//	upgrade.go    and another program is executed in place
+//	handover.go   with the numbers of the descriptors, and what is on no disk
+//	takeover.go   the descriptors of the keeper before, handed over or from the vaults
+//	rebuild.go    its board, made anew if it is damaged
+//	restore.go    each process that was started
+//	halfstart.go  each process whose start was under way
+//
+// After a death the spool is repaired (spool.RecoverFrom) and compared with the board. A
+// keeper that handed over stood still, so that both are whole. Nothing else differs.
+//
 // # Order of announcements
 //
 // data file → index record → board → wake. For retention: board (base) →
@@ -51,6 +67,7 @@ import (
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/calm"
 	"github.com/tend-run/tend/keeper/cgroup"
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/script"
 	"github.com/tend-run/tend/keeper/spare"
@@ -71,9 +88,9 @@ type Config struct {
 	StateDir string // absolute
 	// Vault is a socket to the anchor, or -1.
 	Vault int
-	// Snapshot is a descriptor of what the keeper before left in this same
+	// Handover is a descriptor of what the keeper before left in this same
 	// process, or 0: an upgrade in place.
-	Snapshot int
+	Handover int
 	Environ  []string // for the program of an upgrade, "K=V"
 	// Log receives one line for each event worth an operator's time.
 	Log io.Writer
@@ -113,7 +130,8 @@ type Keeper struct {
 	still    atomic.Pointer[stillness] // an upgrade under way, or nil
 	crew     int                       // workers
 	upgrades int64
-	last     time.Duration // that the last upgrade took
+	began    int64         // CLOCK_BOOTTIME, ns: the last upgrade
+	last     time.Duration // that it took
 	// unsettled are the starts in whose middle a former keeper died.
 	unsettled []func()
 	broken    chan error // why this keeper cannot go on
@@ -143,13 +161,13 @@ func Run(cfg Config) (err error) {
 	if k.scripts, err = script.New(k.null); err != nil { // before anything else that takes low descriptors
 		k.scripts = nil
 	}
-	if cfg.Snapshot > 0 {
-		err = k.restore(cfg.Snapshot)
-	} else {
-		err = k.begin()
-	}
-	if err != nil {
+	if err := k.takeOver(); err != nil {
 		return err
+	}
+	if cfg.Handover > 0 {
+		failpoint.Hit(failpoint.UpgradeRestored)
+		k.last = time.Duration(procfs.BootTime() - k.began)
+		k.logf("went on in place with %d processes after %v", len(k.ids), k.last)
 	}
 	term := notifyTerm()
 	unsignalled()
@@ -181,22 +199,6 @@ func Run(cfg Config) (err error) {
 	}
 	k.shutdown()
 	return nil
-}
-
-// begin starts from what the vaults hold, or afresh.
-func (k *Keeper) begin() (err error) {
-	if k.lock, err = k.run.Hold("keeper"); err != nil {
-		return err
-	}
-	if k.ep, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return fmt.Errorf("epoll: %w", err)
-	}
-	for i, sock := range []int{k.cfg.Vault, -1} {
-		if k.vaults[i], err = vault.New(sock); err != nil {
-			return err
-		}
-	}
-	return k.takeOver()
 }
 
 // identify finds out who we are and what this machine allows. takesOver: a keeper

@@ -46,6 +46,10 @@ func (k *Keeper) openBoard(fd int, procs map[wire.Ref]vault.FDs) error {
 		err = damage(b, procs)
 		b.Close()
 	}
+	if k.cfg.Handover > 0 { // what was handed over is of no use with another board
+		unix.Close(fd)
+		return fmt.Errorf("board: %w; the next keeper makes it anew", err)
+	}
 	k.logf("the shared memory that the former keeper left is damaged (%v); making it anew from the vaults and the journals", err)
 	defer unix.Close(fd)
 	return k.rebuild(fd, procs)
@@ -121,7 +125,7 @@ func (k *Keeper) rebuild(fd int, procs map[wire.Ref]vault.FDs) error {
 }
 
 // assign writes down of a process what its journal and its descriptors tell.
-// goOn does the rest, as after any crash.
+// restore does the rest, as after any crash.
 func (k *Keeper) assign(s board.Slot, ref wire.Ref, h vault.FDs, j *spool.Journal) {
 	s.Assign(ref.Gen, j.Spec.ID)
 	pid := j.Started.PID

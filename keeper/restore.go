@@ -3,161 +3,277 @@
 package keeper
 
 import (
-	"fmt"
-	"io"
-	"os"
-	"runtime/debug"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/board"
-	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/failpoint"
+	"github.com/tend-run/tend/keeper/orphan"
+	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/vault"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/spool"
 )
 
-// restore goes on from a snapshot that the program before left in this process.
-func (k *Keeper) restore(fd int) error {
-	// Full pipes wait for the end of this; garbage does not matter so long.
-	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	f := os.NewFile(uintptr(fd), "snapshot")
-	defer f.Close()
-	b, err := io.ReadAll(io.NewSectionReader(f, 0, maxSnapshot))
-	if err != nil {
-		return fmt.Errorf("snapshot: %w", err)
+// restore makes the proc of a process that a former keeper left. was is nil after
+// that keeper's death.
+func (k *Keeper) restore(ref wire.Ref, s board.Slot, h vault.FDs, was *handoverProc) {
+	p := newProc(ref, s.ID(), s)
+	p.dir = filepath.Join(k.spool, string(p.id))
+	k.name(p)
+	k.procs[ref.Slot].Store(p)
+	if s.Flags()&board.FlagStarted != 0 {
+		k.restoreStarted(p, h, was)
+		return
 	}
-	s, err := decodeSnapshot(b)
-	if err != nil {
-		return err
-	}
-	failpoint.Hit(failpoint.UpgradeDecoded)
-	g := &s.Keeper
-	k.ep, k.wakeFD, k.listen, k.lock = fdIn(g.EP), fdIn(g.Wake), fdIn(g.Listen), fdIn(g.Lock)
-	if k.board, err = board.Open(fdIn(g.Board)); err != nil {
-		return err
-	}
-	for i := range s.Procs {
-		p := &s.Procs[i]
-		if p.Slot < 0 || p.Slot >= board.Slots {
-			return errSnapshot
+	// What was forked may take a moment to be found. Nobody touches the
+	// process, nor its descriptors in the vaults, before this is settled.
+	p.mu.Lock()
+	k.unsettled = append(k.unsettled, func() {
+		if k.completeStart(p, h) {
+			failpoint.Hit(failpoint.AdoptCompleted)
+			k.restoreStarted(p, h, nil)
+			p.mu.Unlock()
+			k.announce(p)
+			return
 		}
-		if slot := k.board.Slot(uint32(p.Slot)); slot.Gen() != uint32(p.Gen) || slot.Flags()&board.FlagUsed == 0 || !slot.Plausible() {
-			return fmt.Errorf("slot %d of the board was overwritten", p.Slot)
-		}
-	}
-	for i := range k.vaults {
-		if k.vaults[i], err = vault.New(fdIn(g.Vaults[i])); err != nil {
-			return err
-		}
-		v := k.vaults[i]
-		v.Refill = func(again func(put func() bool) bool) bool { return k.handOver(i, again) }
-	}
-	k.identify(true)
-	k.groups.SetMarks(cgroup.Marks{Killed: slotsOf(g.Killed), Limited: slotsOf(g.Limited)})
-	for i := range s.Procs {
-		k.restoreProc(&s.Procs[i], g)
-	}
-	k.fresh = k.board.Used()
-	for slot := k.fresh; slot > 0; slot-- {
-		if k.procs[slot-1].Load() != nil {
-			continue
-		}
-		if s := k.board.Slot(slot - 1); s.Flags()&board.FlagUsed != 0 {
-			s.Release() // reserved, and nothing done yet; the server asks again
-		}
-		k.free = append(k.free, slot-1)
-	}
-	for i, v := range k.vaults {
-		k.depositGlobals(i)
-		if v.Connected() && !g.Complete[i] {
-			v.Resend()
-		}
-	}
-	if sock := k.vaults[vault.Mirror].Socket(); sock >= 0 {
-		ev := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: onMirror}
-		unix.EpollCtl(k.ep, unix.EPOLL_CTL_MOD, sock, &ev)
-	}
-	one := [8]byte{1}
-	unix.Write(k.wakeFD, one[:])
-	failpoint.Hit(failpoint.UpgradeRestored)
-	k.upgrades, k.last = g.Upgrades, time.Duration(procfs.BootTime()-g.Began)
-	k.logf("went on in place with %d processes after %v", len(s.Procs), k.last)
-	return nil
+		k.undoStart(p, h)
+		h.Close()
+		p.mu.Unlock()
+		k.release(p)
+	})
 }
 
-func (k *Keeper) restoreProc(in *snapshotProc, g *snapshotKeeper) {
-	slot := k.board.Slot(uint32(in.Slot))
-	p := newProc(wire.Ref{Slot: uint32(in.Slot), Gen: uint32(in.Gen)}, slot.ID(), slot)
-	p.dir = k.spool + "/" + string(p.id)
-	has := func(bit int64) bool { return in.Flags&bit != 0 }
-	p.started, p.exited, p.gone, p.final = has(snapStarted), has(snapExited), has(snapGone), has(snapFinal)
-	p.pty, p.group, p.hasTreeTimeout = has(snapPTY), has(snapGroup), has(snapTreeTimeout)
-	p.began = slot.Reserved()
-	p.pid, p.pidfd, p.treeFD = int(in.PID), fdIn(in.PIDFD), fdIn(in.TreeFD)
-	p.indexEnd, p.limit, p.policy = in.IndexEnd, in.Limit, process.RetentionPolicy(in.Policy)
-	p.cause, p.causeSig, p.owed = process.Cause(in.Cause), int(in.CauseSig), in.Owed
-	p.stdin = stdin{fd: fdIn(in.StdinFD), mem: fdIn(in.Mem), feedR: fdIn(in.FeedR), feedW: fdIn(in.FeedW), open: has(snapStdinOpen)}
-	if p.pty {
-		p.out[0].stream = process.PTY
+// restoreStarted continues a process that was started.
+func (k *Keeper) restoreStarted(p *proc, h vault.FDs, was *handoverProc) {
+	s, flags := p.slot, p.slot.Flags()
+	p.started, p.pid, p.began = true, s.PID(), s.Reserved()
+	p.exited, p.gone, p.final = flags&board.FlagExited != 0, flags&board.FlagTreeGone != 0, flags&board.FlagFinal != 0
+	p.group = p.slot.Flags()&board.FlagNoGroup == 0 && (was != nil || k.groups.Exists(p.ref.Slot))
+	p.vaulted = vault.Epochs{1, 1} // each vault has all of it, or gets everything anew
+	if p.final {
+		h.Close()
+		return
+	}
+	rec := k.readSpool(p, h, was)
+	p.setSpec(&rec.Journal.Spec)
+	p.restoreSync()
+	p.indexEnd = rec.IndexEnd
+	s.SetIndexEnd(rec.IndexEnd)
+	k.restoreStreams(p, h, rec)
+	if cause, sig, ok := s.NotedCause(); ok && !p.exited {
+		p.cause, p.causeSig = cause, sig
 	}
 	for i := range p.out {
-		s, from := &p.out[i], &in.Out[i]
-		s.fd, s.stageR, s.stageW = fdIn(from.FD), fdIn(from.StageR), fdIn(from.StageW)
-		s.base, s.end, s.unpunched = from.Base, from.End, from.Unpunched
-		s.fallback, s.waiting, s.eof = from.Flags&snapFallback != 0, from.Flags&snapWaiting != 0, from.Flags&snapEOF != 0
+		s := &p.out[i]
+		s.full = !s.eof && flags&board.FlagNoSpace != 0 // readers hear of the exit once it is not
+		s.waiting = s.full || was != nil && was.Streams[i]&streamWaits != 0
 	}
-	for i := range p.vaulted {
-		if g.Complete[i] {
-			p.vaulted[i] = 1
+	if was == nil {
+		if rec.Journal.Spec.ID != "" { // it could be read
+			k.reconcile(p, rec)
+		}
+		k.rewatch(p)
+	} else {
+		if p.owed = was.Owed; len(p.owed) > 0 {
+			time.AfterFunc(retryAfter, func() { k.payOwed(p) })
 		}
 	}
-	k.adoptSync(p)
-	k.name(p)
-	k.procs[in.Slot].Store(p)
-	if !p.final {
-		k.resumeSync(p)
-		k.rearm(p)
+	k.carryOn(p, &rec.Journal.Spec)
+}
+
+// readSpool finds out what the spool holds. The board of a keeper that handed over
+// says it. After a death there may be more, and what is torn is repaired.
+func (k *Keeper) readSpool(p *proc, h vault.FDs, was *handoverProc) *spool.Recovered {
+	s := p.slot
+	announced := &spool.Progress{IndexEnd: s.IndexEnd()}
+	for st := process.Stdout; st <= process.PTY; st++ {
+		announced.Base[st], announced.End[st] = s.Base(st), s.End(st)
+	}
+	rec := &spool.Recovered{Base: announced.Base, End: announced.End, IndexEnd: announced.IndexEnd}
+	spec := &rec.Journal.Spec
+	if _, ok := h[wire.FDPTY]; ok || s.Flags()&board.FlagEOF(process.PTY) != 0 {
+		spec.PTY = &process.Size{}
+	}
+	if was != nil {
+		spec.Retention.Limit, spec.Retention.Policy = was.Limit, process.RetentionPolicy(was.Policy)
+		return rec
+	}
+	found, err := spool.RecoverFrom(p.dir, announced)
+	if err != nil {
+		// What the board says is what readers were told. The spec is lost:
+		// limits and timeout fall back to their defaults.
+		k.logf("process %s: its spool cannot be repaired, going on where the board says: %v", p.id, err)
+		return rec
+	}
+	for st := process.Stdout; st <= process.PTY; st++ {
+		// A base never falls: the trim record may not have been written.
+		found.Base[st] = max(found.Base[st], min(s.Base(st), found.End[st]))
+	}
+	return found
+}
+
+// reconcile has journal and board say the same: the former keeper died between the
+// two, or the journal had no room.
+func (k *Keeper) reconcile(p *proc, rec *spool.Recovered) {
+	j, flags, now := &rec.Journal, p.slot.Flags(), time.Now()
+	var missing []byte
+	if j.Started == nil {
+		missing = p.appendStart(missing, p.slot.Started(), p.pid)
+	}
+	for i := range p.out {
+		if st := p.out[i].stream; flags&board.FlagEOF(st) != 0 && !j.EOF[st] {
+			missing = spool.AppendEOF(missing, now, st, p.out[i].end)
+		}
+	}
+	switch {
+	case p.exited && j.Exit == nil:
+		e := p.slot.Exit()
+		missing = spool.AppendExited(missing, e.Time, e)
+	case !p.exited && j.Exit != nil:
+		p.exited = true
+		if p.sync == process.SyncExit {
+			p.untold = j.Exit
+		} else {
+			p.slot.SetExit(j.Exit)
+		}
+	}
+	if p.gone && !j.TreeGone {
+		missing = spool.AppendTreeGone(missing, now)
+	}
+	if len(missing) > 0 {
+		k.record(p, missing)
 	}
 }
 
-// rearm takes up what was under way. All descriptors are registered and armed
-// as they were: no event was taken that a worker did not see through. Only an
-// exit may have been left to a goroutine that is no more, with a pidfd or, if no
-// vault had one, without.
-func (k *Keeper) rearm(p *proc) {
-	waits := p.out[0].waiting || p.out[1].waiting
+// restoreStreams gives the descriptors their places and the streams their offsets.
+func (k *Keeper) restoreStreams(p *proc, h vault.FDs, rec *spool.Recovered) {
+	take := func(kind byte) int {
+		if fd, ok := h[kind]; ok {
+			delete(h, kind)
+			return fd
+		}
+		return -1
+	}
+	if p.pty {
+		p.out[0].fd, p.out[0].stageR, p.out[0].stageW = take(wire.FDPTY), take(wire.FDStageR), take(wire.FDStageW)
+	} else {
+		p.out[0].fd, p.out[1].fd, p.stdin.fd = take(wire.FDStdout), take(wire.FDStderr), take(wire.FDStdin)
+	}
+	for i := range p.out {
+		s := &p.out[i]
+		s.base, s.end = rec.Base[s.stream], rec.End[s.stream] // unpunched is 0: what is freed may not be punched
+		s.eof = s.fd < 0 || p.slot.Flags()&board.FlagEOF(s.stream) != 0
+		if s.fd < 0 && p.slot.Flags()&board.FlagEOF(s.stream) == 0 && !(i == 1 && p.pty) {
+			k.logf("process %s: no vault holds its %s: what it writes from now on is lost", p.id, s.stream)
+		}
+		if s.eof && i == 1 && p.pty {
+			continue
+		}
+		p.slot.SetBase(s.stream, s.base)
+		p.slot.SetEnd(s.stream, s.end)
+		if s.eof {
+			closeFD(&s.fd)
+			p.slot.Set(board.FlagEOF(s.stream))
+		}
+	}
+	in := &p.stdin
+	if !p.pty && in.fd < 0 && p.slot.Flags()&board.FlagStdinOpen != 0 {
+		k.logf("process %s: its stdin is in no vault, so it ends", p.id)
+	}
+	in.open = p.slot.Flags()&board.FlagStdinOpen != 0 && (in.fd >= 0 || p.pty && !p.out[0].eof)
+	in.mem, in.feedR, in.feedW = take(wire.FDStdinMem), take(wire.FDFeedR), take(wire.FDFeedW)
+	if in.mem >= 0 {
+		// The former keeper may have died while it fed. A server that feeds
+		// at this moment goes on, and one that died with its keeper does not.
+		p.recoverFeeder()
+	}
+	if !in.open {
+		p.slot.Clear(board.FlagStdinOpen)
+		// What a vault still had, because it missed the drop, would hold the
+		// input open for ever.
+		if in.fd >= 0 || in.mem >= 0 {
+			closeFD(&in.fd)
+			closeFD(&in.mem)
+			closeFD(&in.feedR)
+			closeFD(&in.feedW)
+			k.vaults.Drop(&p.vaulted, p.ref, wire.FDStdin, wire.FDStdinMem, wire.FDFeedR, wire.FDFeedW)
+		}
+	}
+	p.pidfd = take(wire.FDPid)
+	if p.gate = take(wire.FDGate); p.gate >= 0 { // its child may wait, or have gone on
+		k.openGate(p)
+	}
+	h.Close() // kinds this version does not know
+}
+
+// rewatch watches in a new epoll instance. After an upgrade there is the one that was
+// handed over, in which everything is armed but for streams that wait, and for a
+// pidfd whose exit was left to a goroutine.
+func (k *Keeper) rewatch(p *proc) {
+	for i := range p.out {
+		if s := &p.out[i]; !s.eof {
+			k.watch(unix.EPOLL_CTL_ADD, s.fd, unix.EPOLLIN, p, i)
+		}
+	}
+	if p.stdin.fd >= 0 {
+		k.watch(unix.EPOLL_CTL_ADD, p.stdin.fd, 0, p, onStdin)
+	}
+	if p.pidfd < 0 && !p.exited && orphan.Find(k.run.Path(rundir.Orphans), p.pid, p.slot.Reserved()) == nil {
+		// No vault ever got the pidfd. Nobody has collected the process, so its pid
+		// is not another's.
+		if fd, err := unix.PidfdOpen(p.pid, 0); err == nil {
+			p.pidfd = fd
+		}
+	}
+	if p.pidfd >= 0 && !p.exited {
+		k.watch(unix.EPOLL_CTL_ADD, p.pidfd, 0, p, onPid)
+	}
+}
+
+// carryOn goes on with what was under way.
+func (k *Keeper) carryOn(p *proc, spec *process.Spec) {
 	switch {
 	case p.exited:
+		closeFD(&p.pidfd)
 	case p.pidfd >= 0:
 		k.watch(unix.EPOLL_CTL_MOD, p.pidfd, unix.EPOLLIN, p, onPid)
 	default:
-		time.AfterFunc(time.Millisecond, func() { k.adoptExit(p) }) // once the workers run
+		go k.adoptExit(p)
 	}
-	if p.stdin.mem >= 0 {
-		p.feeder().Recover(os.Getpid(), os.Getpid()) // it was ours, before
-		p.recoverFeeder()
-	}
-	if at, scope, ok := p.slot.Deadline(); ok && (!p.exited || p.hasTreeTimeout) {
+	if at, scope, ok := p.slot.Deadline(); ok {
 		k.setTimeout(p, at, scope)
+	} else if t := spec.Timeout; t > 0 { // its start was just completed
+		began := p.slot.Reserved()
+		if began == 0 {
+			began = procfs.BootTime()
+		}
+		k.setTimeout(p, began+t.Nanoseconds(), spec.TimeoutScope)
 	}
-	if p.stdin.mem < 0 && !waits && len(p.owed) == 0 && !p.exited {
+	input := p.stdin.mem >= 0 || p.slot.Wishes()&board.StdinEOF != 0
+	waits := p.out[0].waiting || p.out[1].waiting || p.slot.Flags()&board.FlagNoSpace != 0
+	if !input && !waits && !p.pty && !p.dirty && !p.exited {
 		return
 	}
-	time.AfterFunc(time.Millisecond, func() { // once the workers run
-		if len(p.owed) > 0 {
-			k.payOwed(p)
+	go func() { // once the workers run
+		if waits {
+			k.resume(p)
 		}
-		k.resume(p)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		k.feed(p)
+		k.resumeSync(p)
+		if s := &p.out[0]; p.pty && !s.eof {
+			k.pump(p, s) // what lies in the staging pipe makes the terminal no more readable
+		}
+		k.announce(p)
 		if p.exited {
 			k.checkTree(p)
 			k.finish(p)
 		}
-	})
+	}()
 }

@@ -35,7 +35,7 @@ func (k *Keeper) spawn(req *wire.Spawn) (*wire.Spawned, *wire.Error) {
 // vaults hold the pipes, the program runs in the slot's cgroup, its pid is on
 // the board, the directory has its name, the start is on disk, the board
 // announces it, the server is answered. The next keeper finds out how far it
-// came (see adoptStart): from the fork on the start is completed, before it is
+// came (see completeStart): from the fork on the start is completed, before it is
 // undone, so a start that the server repeats is done once.
 func (k *Keeper) spawnOnce(req *wire.Spawn) (*wire.Spawned, *wire.Error) {
 	spec, err := spool.DecodeSpec(req.Spec)

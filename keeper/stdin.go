@@ -118,10 +118,11 @@ func (k *Keeper) armInput(p *proc) {
 	}
 }
 
-// recoverFeeder lets go for a role that fed and is dead.
+// recoverFeeder lets go for a role that fed and is dead, or was this process before
+// an upgrade: the keeper feeds with p.mu held, as the caller does.
 func (p *proc) recoverFeeder() {
 	who := p.slot.Feeder()
-	if stat, ok := procfs.ReadStat(who); who != 0 && (!ok || stat.Dead()) {
+	if stat, ok := procfs.ReadStat(who); who != 0 && (!ok || stat.Dead() || who == os.Getpid()) {
 		p.feeder().Recover(who, os.Getpid())
 	}
 }

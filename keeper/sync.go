@@ -173,9 +173,9 @@ func (p *proc) setSync(s process.Sync) {
 	}
 }
 
-// adoptSync takes over the policy that is on the board. What a former keeper
+// restoreSync takes over the policy that is on the board. What a former keeper
 // did not come to is done again, once the workers run: see resumeSync.
-func (k *Keeper) adoptSync(p *proc) {
+func (p *proc) restoreSync() {
 	switch flags := p.slot.Flags(); {
 	case flags&board.FlagSyncExit != 0:
 		p.sync = process.SyncExit
@@ -185,7 +185,7 @@ func (k *Keeper) adoptSync(p *proc) {
 	p.dirty = p.sync > process.SyncNone
 }
 
-// resumeSync does what adoptSync found that is still to be done.
+// resumeSync does what restoreSync found that is still to be done.
 func (k *Keeper) resumeSync(p *proc) {
 	switch {
 	case p.untold != nil:

@@ -5,6 +5,9 @@ package keeper
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,15 +20,126 @@ import (
 	"github.com/tend-run/tend/keeper/wire"
 )
 
-// takeOver starts from what a former keeper left in the vaults, or afresh: the
-// way after a crash.
-func (k *Keeper) takeOver() error {
+// inherited is what a keeper starts from: what the vaults hold after the death of
+// the one before, or what that one handed over to go on in place.
+type inherited struct {
+	held     map[wire.Ref]vault.FDs     // descriptors, the global ones too
+	complete [vault.Count]bool          // the vault has all of them
+	known    map[wire.Ref]*handoverProc // of processes; empty after a death
+}
+
+var global = wire.Ref{Slot: wire.VaultGlobal}
+
+// takeOver starts from what a former keeper left, or afresh: the way after a crash
+// and after an upgrade.
+func (k *Keeper) takeOver() (err error) {
+	// Full pipes wait for the end of this; garbage does not matter so long.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	var in *inherited
+	if k.cfg.Handover > 0 {
+		in, err = k.readHandover(k.cfg.Handover)
+	} else {
+		in, err = k.fetchAll()
+	}
+	if err != nil {
+		return err
+	}
+	globals := in.held[global]
+	delete(in.held, global)
+	_, takesOver := globals[wire.FDBoard]
+	k.identify(takesOver)
+	if err := k.openGlobals(globals, in.held); err != nil {
+		return err
+	}
+	for i, v := range k.vaults {
+		v.Refill = func(again func(put func() bool) bool) bool { return k.depositAll(i, again) }
+		k.depositGlobals(i)
+	}
+	failpoint.Hit(failpoint.TakeoverGlobals)
+	k.fresh = k.board.Used()
+	k.groups.Distrust(k.fresh)
+	for slot := k.fresh; slot > 0; slot-- {
+		s := k.board.Slot(slot - 1)
+		ref := wire.Ref{Slot: slot - 1, Gen: s.Gen()}
+		h := in.held[ref]
+		delete(in.held, ref)
+		if s.Flags()&board.FlagUsed == 0 {
+			h.Close()
+			k.free = append(k.free, slot-1)
+			continue
+		}
+		k.restore(ref, s, h, in.known[ref])
+		k.board.Mark(slot - 1) // the server is woken below
+		failpoint.Hit(failpoint.TakeoverAdopted)
+	}
+	for ref, h := range in.held { // of a slot that has another owner by now
+		h.Close()
+		e := vault.Epochs{1, 1}
+		k.vaults.Drop(&e, ref)
+	}
+	for i, v := range k.vaults {
+		if v.Connected() && !in.complete[i] {
+			v.Resend()
+		}
+	}
+	failpoint.Hit(failpoint.TakeoverDone)
+	// The server sleeps on news of the former keeper: let it look at all.
+	one := [8]byte{1}
+	unix.Write(k.wakeFD, one[:])
+	return nil
+}
+
+// readHandover takes over what the program before left in this process.
+func (k *Keeper) readHandover(fd int) (*inherited, error) {
+	f := os.NewFile(uintptr(fd), "handover")
+	defer f.Close()
+	b, err := io.ReadAll(io.NewSectionReader(f, 0, maxHandover))
+	if err != nil {
+		return nil, fmt.Errorf("handover: %w", err)
+	}
+	s, err := decodeHandover(b)
+	if err != nil {
+		return nil, err
+	}
+	failpoint.Hit(failpoint.UpgradeDecoded)
+	g := &s.Keeper
+	if g.FDs[wire.FDBoard] == 0 {
+		return nil, errHandover // without a board all processes would be ended
+	}
+	in := &inherited{complete: g.Complete, held: map[wire.Ref]vault.FDs{global: g.FDs.held()}, known: make(map[wire.Ref]*handoverProc, len(s.Procs))}
+	for i := range s.Procs {
+		p := &s.Procs[i]
+		ref := wire.Ref{Slot: uint32(p.Slot), Gen: uint32(p.Gen)}
+		in.held[ref], in.known[ref] = p.FDs.held(), p
+		unix.Close(fdIn(p.Events))
+	}
+	k.ep, k.lock, k.upgrades, k.began = fdIn(g.Epoll), fdIn(g.Lock), g.Upgrades, g.Began
+	if err := k.openVaults(fdIn(g.Sockets[vault.Anchor]), fdIn(g.Sockets[vault.Mirror])); err != nil {
+		return nil, err
+	}
+	if sock := k.vaults[vault.Mirror].Socket(); sock >= 0 {
+		k.watchMirror(unix.EPOLL_CTL_MOD, sock)
+	}
+	return in, nil
+}
+
+// fetchAll asks the vaults for all that a former keeper left. Nobody else is a
+// keeper from here on.
+func (k *Keeper) fetchAll() (_ *inherited, err error) {
+	if k.lock, err = k.run.Hold("keeper"); err != nil {
+		return nil, err
+	}
+	if k.ep, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	if err := k.openVaults(k.cfg.Vault, -1); err != nil {
+		return nil, err
+	}
 	anchor := k.vaults[vault.Anchor].Socket()
 	held, err := vault.Fetch(anchor, vault.FetchTimeout)
 	if err != nil {
 		k.logf("vault of the anchor is not readable: %v", err)
 	}
-	global := wire.Ref{Slot: wire.VaultGlobal}
 	complete := k.complete(held)
 	if !complete {
 		// The anchor died too, and was started anew: the launcher has the rest.
@@ -44,51 +158,22 @@ func (k *Keeper) takeOver() error {
 		vault.DiscardRest(anchor)
 	}
 	failpoint.Hit(failpoint.TakeoverFetched)
-	globals := held[global]
-	delete(held, global)
-	_, takesOver := globals[wire.FDBoard]
-	k.identify(takesOver)
-	k.groups.RemoveEmpty()
-	if err := k.openGlobals(globals, held); err != nil {
-		return err
-	}
-	for i, v := range k.vaults {
-		v.Refill = func(again func(put func() bool) bool) bool { return k.handOver(i, again) }
-		k.depositGlobals(i)
-	}
-	failpoint.Hit(failpoint.TakeoverGlobals)
-	k.fresh = k.board.Used()
-	for slot := k.fresh; slot > 0; slot-- {
-		s := k.board.Slot(slot - 1)
-		ref := wire.Ref{Slot: slot - 1, Gen: s.Gen()}
-		h := held[ref]
-		delete(held, ref)
-		if s.Flags()&board.FlagUsed == 0 {
-			h.Close()
-			k.free = append(k.free, slot-1)
-			continue
+	return &inherited{held: held, complete: [vault.Count]bool{vault.Anchor: complete}}, nil
+}
+
+// openVaults makes the vaults over these sockets; -1: nobody yet.
+func (k *Keeper) openVaults(anchor, mirror int) (err error) {
+	for i, sock := range []int{anchor, mirror} {
+		if k.vaults[i], err = vault.New(sock); err != nil {
+			return err
 		}
-		k.readopt(ref, s, h)
-		failpoint.Hit(failpoint.TakeoverAdopted)
 	}
-	for ref, h := range held { // of a slot that has another owner by now
-		h.Close()
-		e := vault.Epochs{1, 1}
-		k.vaults.Drop(&e, ref)
-	}
-	if !complete {
-		k.vaults[vault.Anchor].Resend()
-	}
-	failpoint.Hit(failpoint.TakeoverDone)
-	// The server sleeps on news of the former keeper: let it look at all.
-	one := [8]byte{1}
-	unix.Write(k.wakeFD, one[:])
 	return nil
 }
 
 // complete reports whether the anchor's holdings are everything.
 func (k *Keeper) complete(all map[wire.Ref]vault.FDs) bool {
-	fd, ok := all[wire.Ref{Slot: wire.VaultGlobal}][wire.FDBoard]
+	fd, ok := all[global][wire.FDBoard]
 	if !ok {
 		return false
 	}
@@ -139,8 +224,7 @@ func (k *Keeper) findMirror() { k.tryMirror(0) }
 func (k *Keeper) tryMirror(tries int) {
 	sock, err := k.run.Dial(rundir.MirrorSocket, unix.SOCK_SEQPACKET)
 	if err == nil {
-		ev := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: onMirror}
-		if err = unix.EpollCtl(k.ep, unix.EPOLL_CTL_ADD, sock, &ev); err == nil {
+		if err = k.watchMirror(unix.EPOLL_CTL_ADD, sock); err == nil {
 			k.vaults[vault.Mirror].Connect(sock)
 			return
 		}
@@ -153,16 +237,21 @@ func (k *Keeper) tryMirror(tries int) {
 	time.AfterFunc(pause, func() { k.tryMirror(tries + 1) })
 }
 
-var globalKinds = []byte{wire.FDBoard, wire.FDWake, wire.FDListen, wire.FDUrgent}
+// watchMirror has the workers notice that the launcher hangs up.
+func (k *Keeper) watchMirror(op, sock int) error {
+	return unix.EpollCtl(k.ep, op, sock, &unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: onMirror})
+}
+
+var globalKinds = []byte{wire.FDBoard, wire.FDWake, wire.FDListen}
 
 // depositGlobals puts what belongs to no process into one vault.
 func (k *Keeper) depositGlobals(i int) bool {
 	v := k.vaults[i]
-	return v.Put(&k.vaulted[i], true, wire.Ref{Slot: wire.VaultGlobal}, globalKinds, []int{k.board.FD(), k.wakeFD, k.listen, v.Urgent()})
+	return v.Put(&k.vaulted[i], true, global, append(globalKinds[:3:3], wire.FDUrgent), []int{k.board.FD(), k.wakeFD, k.listen, v.Urgent()})
 }
 
-// openGlobals opens what belongs to no process; procs is what the vaults hold of
-// the others.
+// openGlobals opens what belongs to no process; procs is what is held of the
+// others.
 func (k *Keeper) openGlobals(h vault.FDs, procs map[wire.Ref]vault.FDs) (err error) {
 	if fd, ok := h[wire.FDUrgent]; ok {
 		unix.Close(fd) // each keeper has its own
@@ -195,9 +284,9 @@ func (k *Keeper) openGlobals(h vault.FDs, procs map[wire.Ref]vault.FDs) (err err
 	return err
 }
 
-// handOver deposits everything with a new holder of a vault. again repeats one
+// depositAll deposits everything with a new holder of a vault. again repeats one
 // deposit until the holder takes it.
-func (k *Keeper) handOver(i int, again func(put func() bool) bool) bool {
+func (k *Keeper) depositAll(i int, again func(put func() bool) bool) bool {
 	ok := again(func() bool { return k.depositGlobals(i) })
 	for slot := 0; slot < len(k.procs) && ok; slot++ {
 		p := k.procs[slot].Load()

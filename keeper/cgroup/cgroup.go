@@ -23,9 +23,9 @@ type Tree struct {
 	canKill bool   // cgroup.kill exists (Linux 5.14)
 
 	mu      sync.Mutex
-	killed  map[uint32]bool // slots whose directory must not be used again; guarded by mu
-	limited map[uint32]bool // slots whose directory has limits set; guarded by mu
-	refusal error           // why a slot got no directory; guarded by mu
+	killed  slots // whose directory must not be used again; guarded by mu
+	limited slots // whose directory has limits set; guarded by mu
+	refusal error // why a slot got no directory; guarded by mu
 }
 
 // ErrNone is returned for each group where there is no tree.
@@ -81,12 +81,12 @@ func (t *Tree) Open(slot uint32) (int, error) {
 	}
 	dir := t.below(slot)
 	t.mu.Lock()
-	if t.killed[slot] {
-		if err := unix.Unlinkat(t.rootFD, dir, unix.AT_REMOVEDIR); err != nil && err != unix.ENOENT {
+	if t.killed.has(slot) {
+		if err := removeDir(t.dir(slot)); err != nil && err != unix.ENOENT {
 			t.mu.Unlock()
 			return -1, err
 		}
-		delete(t.killed, slot)
+		t.killed.remove(slot)
 	}
 	t.mu.Unlock()
 	fd, err := unix.Openat(t.rootFD, dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -189,7 +189,7 @@ func (t *Tree) Kill(slot uint32) error {
 		return unix.ENOTSUP
 	}
 	t.mu.Lock()
-	t.killed[slot] = true
+	t.killed.add(slot)
 	t.mu.Unlock()
 	return writeFile(t.dir(slot)+"/cgroup.kill", "1")
 }

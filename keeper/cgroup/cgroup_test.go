@@ -2,7 +2,56 @@
 
 package cgroup
 
-import "testing"
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A directory that may have been killed, or have limits, is made anew before its next
+// process, with what a privileged descendant has made below it.
+func TestAGroupOfAFormerKeeperIsMadeAnew(t *testing.T) {
+	tree := Find(fmt.Sprintf("tend-test-%d", os.Getpid()))
+	if tree.Root() == "" {
+		t.Fatal(tree.Why())
+	}
+	defer tree.RemoveAll()
+	open := func(slot uint32) (inode uint64) {
+		t.Helper()
+		fd, err := tree.Open(slot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			t.Fatal(err)
+		}
+		return st.Ino
+	}
+	first := open(3)
+	if open(3) != first {
+		t.Error("a group was made anew that nobody killed")
+	}
+	if err := os.MkdirAll(filepath.Join(tree.dir(3), "below", "deeper"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	beyond := open(100)
+	tree.Distrust(100)
+	second := open(3)
+	if second == first {
+		t.Error("a group of a former keeper was used again")
+	}
+	if open(3) != second {
+		t.Error("a group was made anew twice")
+	}
+	if open(100) != beyond {
+		t.Error("a group was made anew that no former keeper used")
+	}
+}
 
 func TestTheSlotIsReadFromTheCgroupOfAProcess(t *testing.T) {
 	for text, want := range map[string]int{

@@ -55,7 +55,7 @@ func Find(name string) *Tree {
 			}
 			continue
 		}
-		g := &Tree{root: dir, rootFD: unix.AT_FDCWD, killed: map[uint32]bool{}, limited: map[uint32]bool{}}
+		g := &Tree{root: dir, rootFD: unix.AT_FDCWD}
 		if fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
 			g.rootFD = fd
 		}

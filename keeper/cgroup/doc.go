@@ -19,7 +19,8 @@
 //
 //   - A group that was killed is not used again. Recent kernels (seen on 6.18)
 //     also kill whatever is cloned into a group that was killed before. Its
-//     directory is removed, and made anew at the next Open.
+//     directory is removed, and made anew at the next Open. A keeper that takes
+//     over does not know which were killed: see Distrust.
 //   - Limits are lifted before the next process uses the group (Limit).
 //
 // A tree that cannot be had (no mount, no permission, clone3 refused) is a Tree

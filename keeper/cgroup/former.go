@@ -3,7 +3,6 @@
 package cgroup
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -11,43 +10,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Marks are the slots whose groups need care before the next process uses them.
-type Marks struct {
-	Killed  map[uint32]bool // the directory must be made anew
-	Limited map[uint32]bool // limits must be lifted
-}
-
-// Marks are for the keeper that goes on in this one's place.
-func (t *Tree) Marks() Marks {
+// Distrust is for a keeper that takes over. It does not know which groups of the
+// slots below used were killed, or have limits. Each is made anew before its next
+// process.
+func (t *Tree) Distrust(used uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return Marks{maps.Clone(t.killed), maps.Clone(t.limited)}
-}
-
-// SetMarks takes over the marks of the keeper before.
-func (t *Tree) SetMarks(m Marks) {
-	if t.root == "" {
-		return
+	for slot := range used {
+		t.killed.add(slot)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.killed, t.limited = maps.Clone(m.Killed), maps.Clone(m.Limited)
 }
 
-// RemoveEmpty removes the directories of a former keeper that nobody is in. It is
-// not known which of them were killed. A directory that somebody is still in may
-// have been killed a moment ago, and is not used again either.
-func (t *Tree) RemoveEmpty() {
-	entries, _ := os.ReadDir(t.root)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, e := range entries {
-		if !e.IsDir() || unix.Rmdir(filepath.Join(t.root, e.Name())) == nil {
-			continue
-		}
-		if slot, ok := slotOfDir(e.Name()); ok {
-			t.killed[slot] = true
-		}
+// slots is a set, of a bit for each slot.
+type slots []uint64
+
+func (s *slots) add(slot uint32) {
+	for int(slot/64) >= len(*s) {
+		*s = append(*s, 0)
+	}
+	(*s)[slot/64] |= 1 << (slot % 64)
+}
+
+func (s slots) has(slot uint32) bool { return int(slot/64) < len(s) && s[slot/64]&(1<<(slot%64)) != 0 }
+
+func (s slots) remove(slot uint32) {
+	if s.has(slot) {
+		s[slot/64] &^= 1 << (slot % 64)
 	}
 }
 
@@ -78,7 +66,7 @@ func (t *Tree) EndFormer(logf func(string, ...any), keep map[uint32]bool) {
 			waitEmpty(fd, time.Now().Add(time.Second))
 		}
 		unix.Close(fd)
-		unix.Rmdir(dir)
+		removeDir(dir)
 	}
 }
 
@@ -89,10 +77,29 @@ func (t *Tree) RemoveAll() {
 		return
 	}
 	for range 20 {
-		t.RemoveEmpty()
+		entries, _ := os.ReadDir(t.root)
+		for _, e := range entries {
+			removeDir(filepath.Join(t.root, e.Name()))
+		}
 		if err := unix.Rmdir(t.root); err == nil || err == unix.ENOENT {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+// removeDir removes a directory that nobody is in, and those below it that a
+// privileged descendant may have made.
+func removeDir(dir string) error {
+	err := unix.Rmdir(dir)
+	if err != unix.EBUSY {
+		return err
+	}
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.IsDir() {
+			removeDir(filepath.Join(dir, e.Name()))
+		}
+	}
+	return unix.Rmdir(dir)
 }

@@ -34,7 +34,7 @@ func (t *Tree) Limit(slot uint32, l *process.Limits) error {
 			return fmt.Errorf("limits of memory, pids and cpu need a cgroup v2 tree that tend may write; here there is none: %w", process.ErrUnsupported)
 		}
 		t.mu.Lock()
-		t.limited[slot] = true
+		t.limited.add(slot)
 		t.mu.Unlock()
 		path := t.dir(slot) + "/" + f.file
 		if _, err := os.Stat(path); err != nil {
@@ -53,8 +53,8 @@ func (t *Tree) Limit(slot uint32, l *process.Limits) error {
 // Lift lifts the limits that a former process of the slot had.
 func (t *Tree) Lift(slot uint32) {
 	t.mu.Lock()
-	had := t.limited[slot]
-	delete(t.limited, slot)
+	had := t.limited.has(slot)
+	t.limited.remove(slot)
 	t.mu.Unlock()
 	if !had {
 		return

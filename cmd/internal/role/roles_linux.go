@@ -40,7 +40,7 @@ func run(args []string) error {
 	stateDir := fs.String("state-dir", "", "state directory")
 	listeners := fs.Int("listeners", 0, "number of listening sockets, from descriptor 3 on")
 	vault := fs.Int("vault", -1, "descriptor of the anchor's vault")
-	snapshot := fs.Int("snapshot", 0, "descriptor of what the keeper before left in this process")
+	handover := fs.Int("snapshot", 0, "descriptor of what the keeper before left in this process")
 	sockets := fs.String("sockets", "", "descriptors of the listening sockets")
 	keep := fs.Bool("keep", false, "leave processes running at the end")
 	fs.Bool("background", false, "a tend serve may take this launcher's place; read from its command line")
@@ -68,7 +68,7 @@ func run(args []string) error {
 		return anchor.Run(anchor.Config{StateDir: *stateDir, Self: "/proc/self/exe", Listeners: fds, Environ: os.Environ(), Log: os.Stderr})
 	case "keeper":
 		_ = calm.Monitor(2) // where it may not, all is as it was
-		return keeper.Run(keeper.Config{StateDir: *stateDir, Vault: *vault, Snapshot: *snapshot, Environ: os.Environ(), Log: os.Stderr})
+		return keeper.Run(keeper.Config{StateDir: *stateDir, Vault: *vault, Handover: *handover, Environ: os.Environ(), Log: os.Stderr})
 	}
 	return fmt.Errorf("unknown role %q", args[0])
 }

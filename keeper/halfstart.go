@@ -22,17 +22,17 @@ import (
 	"github.com/tend-run/tend/spool"
 )
 
-// adoptStart completes a start in whose middle the former keeper died, if the
+// completeStart completes a start in whose middle the former keeper died, if the
 // program was forked: it runs, or has run, and must not be run again when the
 // server repeats its request. False: nothing ran, or nobody can know what did.
-func (k *Keeper) adoptStart(p *proc, h vault.FDs) bool {
-	dir, j := k.findSpec(p.id)
-	if j == nil {
-		return false // not even the spec was written
-	}
+func (k *Keeper) completeStart(p *proc, h vault.FDs) bool {
 	pid := p.slot.PID()
 	if pid == 0 || p.slot.Flags()&board.FlagTakenBack != 0 {
 		return false // not forked, or ended since by a keeper that died meanwhile
+	}
+	dir, j := k.findSpec(p.id)
+	if j == nil {
+		return false // what has no spec has not been forked
 	}
 	if pid == board.Forking {
 		if p.gated(&j.Spec) {
@@ -152,8 +152,8 @@ func (k *Keeper) undoStart(p *proc, h vault.FDs) {
 	k.groups.Kill(p.ref.Slot)
 	k.groups.WaitEmpty(p.ref.Slot, time.Now().Add(time.Second))
 	failpoint.Hit(failpoint.UndoKilled)
-	if j, err := spool.ReadJournal(p.dir); err != nil || j.Exit == nil {
-		os.RemoveAll(p.dir)
+	if j, err := spool.ReadJournal(p.dir); err != nil || j.Exit == nil && (j.Started == nil || j.Place != nil && *j.Place == spool.Place(p.ref)) {
+		os.RemoveAll(p.dir) // else it is of another process with this id
 	}
 	p.vaulted = vault.Epochs{1, 1}
 	k.vaults.Drop(&p.vaulted, p.ref)
