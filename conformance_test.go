@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/processtest"
 )
@@ -14,8 +14,8 @@ func TestTheClientIsAManager(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			processtest.Run(t, func(t *testing.T) process.Manager {
-				return dial(t, serve(t, fakeproc.New(t), nil, nil).URL, tend.Options{HTTP1: http1})
-			}, processtest.Without(processtest.Orphans))
+				return dial(t, serve(t, testkeeper.New(t), nil, nil).URL, tend.Options{HTTP1: http1})
+			})
 		})
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
 
@@ -19,7 +19,7 @@ import (
 // directory, and shows TEND_TOKEN.
 func TestDialDefaultFindsTheDaemonAsTheCommandLineDoes(t *testing.T) {
 	token := &noted{header: "Authorization"}
-	url := serve(t, fakeproc.New(t), nil, token.around).URL
+	url := serve(t, testkeeper.New(t), nil, token.around).URL
 	for _, name := range []string{"TEND_URL", "TEND_STATE_DIR", "TEND_TOKEN"} {
 		t.Setenv(name, "")
 	}
@@ -54,7 +54,7 @@ func TestDialDefaultFindsTheDaemonAsTheCommandLineDoes(t *testing.T) {
 // An interceptor sees calls and streams, the hello included.
 func TestInterceptorsSeeEachCallAndStream(t *testing.T) {
 	seen := &noted{header: "Traceparent"}
-	c := dial(t, serve(t, fakeproc.New(t), nil, seen.around).URL, tend.Options{Interceptors: []connect.Interceptor{tracing{}}})
+	c := dial(t, serve(t, testkeeper.New(t), nil, seen.around).URL, tend.Options{Interceptors: []connect.Interceptor{tracing{}}})
 	if got, want := seen.last(), "/tend.v1.ProcessService/Hello"; got != want {
 		t.Errorf("in a hello the server saw %q; want %q", got, want)
 	}

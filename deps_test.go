@@ -126,7 +126,6 @@ func TestDeps(t *testing.T) {
 		{"internal/tendpb", []string{"process", "view", "gen/tend"}},
 		{"internal/account", []string{"process", "files"}},
 		{"internal/home", []string{"internal/replace"}},
-		{"internal/fakeproc", []string{"process", "observe", "internal/account"}},
 		{"internal/pattern", nil},
 		{"internal/payload", []string{"keeper/memory"}},
 		{"internal/procfs", nil},
@@ -135,6 +134,7 @@ func TestDeps(t *testing.T) {
 		{"internal/scene", []string{"process"}},
 		{"internal/replace", nil},
 		{"internal/testbin", nil},
+		{"internal/testkeeper", []string{"process", "keeper/client", "internal/testbin"}},
 		{"internal/testdaemon", []string{"process", "."}},
 		{"internal/peer", nil},
 		{"part", nil},
@@ -176,7 +176,7 @@ func TestDeps(t *testing.T) {
 	t.Run("only cmd reads flags and the environment", func(t *testing.T) {
 		for path, p := range pkgs {
 			// processtest re-executes the test binary; bench is a command.
-			if within(path, "cmd", "test/bench", "process/processtest", "internal/fakeproc") {
+			if within(path, "cmd", "test/bench", "process/processtest", "internal/testkeeper") {
 				continue
 			}
 			for _, file := range p.GoFiles {

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
 
@@ -20,7 +20,7 @@ import (
 // program would take the one in TEND_URL.
 func exampleServer() (url string, stop func()) {
 	t := &exampleTB{}
-	return serve(t, fakeproc.New(t), nil, nil).URL, t.end
+	return serve(t, testkeeper.New(t), nil, nil).URL, t.end
 }
 
 type exampleTB struct {
@@ -29,19 +29,13 @@ type exampleTB struct {
 }
 
 func (t *exampleTB) Helper()                           {}
-func (t *exampleTB) Name() string                      { return "example" }
+func (t *exampleTB) Context() context.Context          { return context.Background() }
+func (t *exampleTB) Output() io.Writer                 { return io.Discard }
+func (t *exampleTB) Failed() bool                      { return false }
 func (t *exampleTB) Cleanup(f func())                  { t.cleanups = append(t.cleanups, f) }
-func (t *exampleTB) Logf(string, ...any)               {}
 func (t *exampleTB) Fatal(args ...any)                 { panic(fmt.Sprint(args...)) }
+func (t *exampleTB) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 func (t *exampleTB) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
-func (t *exampleTB) TempDir() string {
-	dir, err := os.MkdirTemp("", "tend-example-")
-	if err != nil {
-		panic(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
-}
 func (t *exampleTB) end() {
 	for i := len(t.cleanups) - 1; i >= 0; i-- {
 		t.cleanups[i]()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/face/native"
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/processtest"
@@ -84,7 +84,7 @@ func dial(t testing.TB, url string, opts tend.Options) *tend.Client {
 // connected is a client of a fresh server.
 func connected(t testing.TB) *tend.Client {
 	t.Helper()
-	return dial(t, serve(t, fakeproc.New(t), nil, nil).URL, tend.Options{})
+	return dial(t, serve(t, testkeeper.New(t), nil, nil).URL, tend.Options{})
 }
 
 func spawn(t testing.TB, c *tend.Client, cmd tend.Cmd) *tend.Process {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
 
@@ -31,7 +31,7 @@ func TestOutputIsByteExactWhateverHappensToConnections(t *testing.T) {
 					// slow machine some are left before they are cut.
 					faults = append(faults, fault{after: 20_000 + i%6*77_777, kind: kind})
 				}
-				srv := serve(t, fakeproc.New(t), nil, nil)
+				srv := serve(t, testkeeper.New(t), nil, nil)
 				px := newProxy(t, srv.Listener.Addr().String(), faults...)
 				c := dial(t, px.url(), tend.Options{HTTP1: http1, Silence: 250 * time.Millisecond})
 				cmd, want := numbered(300_000)
@@ -51,7 +51,7 @@ func TestOutputIsByteExactWhateverHappensToConnections(t *testing.T) {
 }
 
 func TestEachFactIsToldOnceOverReconnects(t *testing.T) {
-	srv := serve(t, fakeproc.New(t), nil, nil)
+	srv := serve(t, testkeeper.New(t), nil, nil)
 	px := newProxy(t, srv.Listener.Addr().String())
 	c := dial(t, px.url(), tend.Options{})
 	p := spawn(t, c, piped(tend.Shell("echo one; read x; echo $x")))
@@ -91,7 +91,7 @@ func TestAReaderThatHasEverythingIsAtItsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var reads atomic.Int32
-			srv := serve(t, fakeproc.New(t), nil, func(next http.Handler) http.Handler {
+			srv := serve(t, testkeeper.New(t), nil, func(next http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if r.URL.Path == "/tend.v1.ProcessService/Read" {
 						if reads.Add(1) > 1 {
@@ -135,7 +135,7 @@ func (w endless) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w endless) Flush() { w.ResponseWriter.(http.Flusher).Flush() }
 
 func TestAClientGoesOnWithTheNextServer(t *testing.T) {
-	mgr, stopping := fakeproc.New(t), make(chan struct{})
+	mgr, stopping := testkeeper.New(t), make(chan struct{})
 	first, second := serve(t, mgr, stopping, nil), serve(t, mgr, nil, nil)
 	px := newProxy(t, first.Listener.Addr().String())
 	// A second connection attempt after a pause would last an hour: only
@@ -173,7 +173,7 @@ func TestAKillIsSentOnce(t *testing.T) {
 	var kills, reads atomic.Int32
 	lost := losing("Kill", func(int32) bool { return true }, &kills)
 	cut := losing("Read", func(int32) bool { return false }, &reads)
-	srv := serve(t, fakeproc.New(t), nil, func(h http.Handler) http.Handler { return lost(cut(h)) })
+	srv := serve(t, testkeeper.New(t), nil, func(h http.Handler) http.Handler { return lost(cut(h)) })
 	px := newProxy(t, srv.Listener.Addr().String())
 	c := dial(t, px.url(), tend.Options{})
 	p := spawn(t, c, tend.Shell("echo ready; exec sleep 1000"))
@@ -203,7 +203,7 @@ func TestAKillIsSentOnce(t *testing.T) {
 
 func TestInputIsTakenOnceWhenAnswersAreLost(t *testing.T) {
 	var writes atomic.Int32
-	srv := serve(t, fakeproc.New(t), nil, losing("Write", func(n int32) bool { return n%2 == 1 }, &writes))
+	srv := serve(t, testkeeper.New(t), nil, losing("Write", func(n int32) bool { return n%2 == 1 }, &writes))
 	c := dial(t, srv.URL, tend.Options{})
 	p := spawn(t, c, piped(tend.Command("cat")))
 	_, want := numbered(20_000)
@@ -238,7 +238,7 @@ func TestInputIsTakenOnceWhenAnswersAreLost(t *testing.T) {
 // are lost; one falls silent until it is forgotten, and goes on.
 func TestWhatTwoClientsWriteArrivesWholeAndOnce(t *testing.T) {
 	var writes atomic.Int32
-	srv := serve(t, fakeproc.New(t), nil, losing("Write", func(n int32) bool { return n%2 == 1 }, &writes))
+	srv := serve(t, testkeeper.New(t), nil, losing("Write", func(n int32) bool { return n%2 == 1 }, &writes))
 	first := spawn(t, dial(t, srv.URL, tend.Options{}), piped(tend.Command("cat")))
 	second, err := dial(t, srv.URL, tend.Options{}).Attach(t.Context(), string(first.ID()))
 	if err != nil {
@@ -306,7 +306,7 @@ func TestWhatTwoClientsWriteArrivesWholeAndOnce(t *testing.T) {
 
 func TestAStartWhoseAnswerIsLostStartsOnce(t *testing.T) {
 	var starts atomic.Int32
-	srv := serve(t, fakeproc.New(t), nil, losing("Start", func(n int32) bool { return n == 1 }, &starts))
+	srv := serve(t, testkeeper.New(t), nil, losing("Start", func(n int32) bool { return n == 1 }, &starts))
 	c := dial(t, srv.URL, tend.Options{})
 	p := spawn(t, c, tend.Shell("echo once"))
 	if _, err := p.Wait(t.Context(), tend.WaitOptions{}); err != nil {
@@ -319,7 +319,7 @@ func TestAStartWhoseAnswerIsLostStartsOnce(t *testing.T) {
 }
 
 func TestTheLastAttemptEndsWithUnavailable(t *testing.T) {
-	srv := serve(t, fakeproc.New(t), nil, nil)
+	srv := serve(t, testkeeper.New(t), nil, nil)
 	px := newProxy(t, srv.Listener.Addr().String())
 	c := dial(t, px.url(), tend.Options{Retry: tend.Retry{First: time.Millisecond, Attempts: 3}})
 	p := spawn(t, c, tend.Shell("exec sleep 1000"))

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
 
@@ -54,7 +54,7 @@ func finish(t *testing.T, p process.Process) {
 
 func TestStartsProcessesAndBytesAreCounted(t *testing.T) {
 	m := New(Config{
-		Manager: fakeproc.New(t), Version: "v9",
+		Manager: testkeeper.New(t), Version: "v9",
 		Roles: func() map[string]Role { return map[string]Role{"anchor": {PID: 3}, "keeper": {Restarts: 2}} },
 	})
 	done := start(t, m.Manager(), "read x; printf 12345; printf 678 >&2; exit 1")
@@ -99,7 +99,7 @@ func TestStartsProcessesAndBytesAreCounted(t *testing.T) {
 }
 
 func TestReaderLagIsThatOfTheReaderFurthestBehind(t *testing.T) {
-	m := New(Config{Manager: fakeproc.New(t)})
+	m := New(Config{Manager: testkeeper.New(t)})
 	p := start(t, m.Manager(), "printf 0123456789; printf 01234 >&2")
 	finish(t, p)
 	check(t, scrape(t, m), map[string]string{"tend_readers": "0", "tend_reader_lag_bytes": "0"})
@@ -159,10 +159,10 @@ func (s *oneSpan) NextSpan(int) (process.Event, process.Span, bool, error) {
 func (s *oneSpan) Valid(process.Stream, int64) bool { return true }
 
 func TestReadersKeepTheirAbilityToGiveSpans(t *testing.T) {
-	fake := fakeproc.New(t)
-	p := start(t, fake, "printf 0123456789")
+	manager := testkeeper.New(t)
+	p := start(t, manager, "printf 0123456789")
 	finish(t, p)
-	m := New(Config{Manager: spans{fake}})
+	m := New(Config{Manager: spans{manager}})
 	p, err := m.Manager().Get(t.Context(), process.Selector{ID: p.ID()})
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func TestReadersKeepTheirAbilityToGiveSpans(t *testing.T) {
 }
 
 func TestRequestsAreCounted(t *testing.T) {
-	m := New(Config{Manager: fakeproc.New(t)})
+	m := New(Config{Manager: testkeeper.New(t)})
 	done := m.Requested("native")
 	m.Requested("envd")()
 	m.Refused("token")

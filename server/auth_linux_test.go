@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/part"
 	"golang.org/x/sys/unix"
 )
@@ -284,7 +284,7 @@ func TestNewRefusesWhatCannotBeServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	m := fakeproc.New(t)
+	m := testkeeper.New(t)
 	for name, cfg := range map[string]Config{
 		"no manager":                 {Listeners: []net.Listener{l}},
 		"no listener":                {Manager: m},

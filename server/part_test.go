@@ -15,7 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 )
@@ -121,7 +121,7 @@ func (p *toy) Collect(c chan<- prometheus.Metric) {
 // TestAPartOfAServer puts a part with all abilities into a server, beside the
 // others.
 func TestAPartOfAServer(t *testing.T) {
-	m := fakeproc.New(t)
+	m := testkeeper.New(t)
 	p := &toy{name: "toy", manager: m}
 	p.streams.Store(2)
 	s := serve(t, func(c *Config) {
@@ -169,7 +169,7 @@ func TestABrokenPartEndsRunWithItsError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := assemble(t, t.TempDir(), Config{Manager: fakeproc.New(t), Listeners: []net.Listener{l}, Parts: []part.Part{&toy{name: "toy", broken: io.ErrNoProgress}}})
+	s := assemble(t, t.TempDir(), Config{Manager: testkeeper.New(t), Listeners: []net.Listener{l}, Parts: []part.Part{&toy{name: "toy", broken: io.ErrNoProgress}}})
 	if err := s.Run(t.Context()); err != io.ErrNoProgress {
 		t.Errorf("Run returned %v", err)
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/tend-run/tend/daemon/parts"
 	"github.com/tend-run/tend/face"
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/metrics"
 )
 
@@ -42,7 +42,7 @@ func serve(t *testing.T, change func(*Config)) *served {
 		t.Fatal(err)
 	}
 	cfg := Config{
-		Manager: fakeproc.New(t), Listeners: []net.Listener{tcp, unixListener},
+		Manager: testkeeper.New(t), Listeners: []net.Listener{tcp, unixListener},
 		PortFile: filepath.Join(dir, "port"), URLFile: filepath.Join(dir, "url"), Version: "v0-test",
 		Limits: Limits{Drain: 200 * time.Millisecond},
 	}
@@ -214,7 +214,7 @@ func TestABrokenListenerEndsRunWithItsError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := assemble(t, t.TempDir(), Config{Manager: fakeproc.New(t), Listeners: []net.Listener{l}})
+	s := assemble(t, t.TempDir(), Config{Manager: testkeeper.New(t), Listeners: []net.Listener{l}})
 	l.Close()
 	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), l.Addr().String()) {
 		t.Errorf("Run on a closed listener returned %v", err)

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/tend-run/tend/internal/fakeproc"
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/view"
 )
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // finished starts a shell line and waits until it has written all.
 func finished(t *testing.T, line string) process.Process {
 	t.Helper()
-	p, err := fakeproc.New(t).Start(t.Context(), process.Spec{Shell: line})
+	p, err := testkeeper.New(t).Start(t.Context(), process.Spec{Shell: line})
 	if err != nil {
 		t.Fatal(err)
 	}

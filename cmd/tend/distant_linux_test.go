@@ -12,7 +12,7 @@ import (
 
 	"github.com/tend-run/tend/driver/host"
 	"github.com/tend-run/tend/face/distant"
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,7 +23,7 @@ func TestJSONLinesAreForThisUser(t *testing.T) {
 		t.Log("only root can be somebody else; package internal/peer tests what the kernel tells of oneself")
 		return
 	}
-	f, err := distant.New(distant.Config{Sandbox: host.NewMachine(fakeproc.New(t)), Dir: "/"})
+	f, err := distant.New(distant.Config{Sandbox: host.NewMachine(testkeeper.New(t)), Dir: "/"})
 	if err != nil {
 		t.Fatal(err)
 	}

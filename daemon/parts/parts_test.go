@@ -7,13 +7,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tend-run/tend/driver"
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 )
 
 func TestOpenRefusesWhatCannotWork(t *testing.T) {
 	for name, c := range map[string]Config{
 		"no manager":         {StateDir: t.TempDir()},
-		"no state directory": {Manager: fakeproc.New(t)},
+		"no state directory": {Manager: testkeeper.New(t)},
 	} {
 		if _, err := Open(c); err == nil {
 			t.Errorf("Open with %s succeeded", name)
@@ -27,7 +27,7 @@ func TestTheStatusSaysWhatEachPartIsDoing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	set, err := Open(Config{Manager: fakeproc.New(t), StateDir: t.TempDir(), Distant: l, Domains: []string{"box.example"}})
+	set, err := Open(Config{Manager: testkeeper.New(t), StateDir: t.TempDir(), Distant: l, Domains: []string{"box.example"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,15 +11,15 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/drivertest"
-	"github.com/tend-run/tend/internal/fakeproc"
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
 
 func open(t *testing.T, cfg Config) *Driver {
 	t.Helper()
 	if cfg.Manager == nil {
-		cfg.Manager = fakeproc.New(t)
+		cfg.Manager = testkeeper.New(t)
 	}
 	if cfg.Dir == "" {
 		cfg.Dir = filepath.Join(t.TempDir(), "boxes")
@@ -38,7 +38,7 @@ func TestDriver(t *testing.T) {
 
 func TestSandboxesSurviveTheServer(t *testing.T) {
 	t.Parallel()
-	cfg := Config{Manager: fakeproc.New(t), Dir: t.TempDir()}
+	cfg := Config{Manager: testkeeper.New(t), Dir: t.TempDir()}
 	first := open(t, cfg)
 	s, err := first.Create(t.Context(), driver.Spec{Name: "kept", IdleTTL: time.Hour, Run: driver.RunConfig{Env: map[string]string{"A": "b"}}, Metadata: map[string]string{"m": "1"}})
 	if err != nil {
@@ -117,7 +117,7 @@ func TestTimesAreKept(t *testing.T) {
 
 func TestADestructionThatWasCutShortEnds(t *testing.T) {
 	t.Parallel()
-	cfg := Config{Manager: fakeproc.New(t), Dir: t.TempDir()}
+	cfg := Config{Manager: testkeeper.New(t), Dir: t.TempDir()}
 	d := open(t, cfg)
 	s, err := d.Create(t.Context(), driver.Spec{Name: "doomed"})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tend-run/tend/face/distant/distanttest"
 	"github.com/tend-run/tend/face/distant/secure"
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 )
 
 func TestBadLines(t *testing.T) {
@@ -152,7 +152,7 @@ func TestTheFloodDropsItsOwn(t *testing.T) {
 // TestSlowCallers: who does not show the key in time is dropped, whatever they
 // have sent until then; who has shown it may be silent for as long as they like.
 func TestSlowCallers(t *testing.T) {
-	n := &native{t: t, manager: fakeproc.New(t), dir: filepath.Join(t.TempDir(), "sessions"), setup: time.Second}
+	n := &native{t: t, manager: testkeeper.New(t), dir: filepath.Join(t.TempDir(), "sessions"), setup: time.Second}
 	n.start()
 	t.Cleanup(func() { n.stop() })
 	c := n.connect()

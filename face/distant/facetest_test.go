@@ -15,7 +15,7 @@ import (
 	"github.com/tend-run/tend/face/distant/distanttest"
 	"github.com/tend-run/tend/face/distant/wire"
 	"github.com/tend-run/tend/face/facetest"
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 )
 
 func TestFaceAsLines(t *testing.T) {
@@ -38,7 +38,7 @@ func exitOf(code int) *facetest.Exit {
 // serveLines serves JSON lines on a port and returns its address.
 func serveLines(t *testing.T) string {
 	t.Helper()
-	return serveLinesOf(t, newFace(t, fakeproc.New(t)))
+	return serveLinesOf(t, newFace(t, testkeeper.New(t)))
 }
 
 func serveLinesOf(t *testing.T, f *distant.Face) string {

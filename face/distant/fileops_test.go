@@ -14,7 +14,7 @@ import (
 
 	"github.com/tend-run/tend/driver/host"
 	"github.com/tend-run/tend/face/distant"
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 )
 
 func readFile(t *testing.T, path string) string {
@@ -258,7 +258,7 @@ func TestFilesOfAnotherUserStayClosed(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // only root acts for others
 	}
-	f, err := distant.New(distant.Config{Sandbox: host.NewMachine(fakeproc.New(t)), User: "nobody", Dir: "/"})
+	f, err := distant.New(distant.Config{Sandbox: host.NewMachine(testkeeper.New(t)), User: "nobody", Dir: "/"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,7 @@ func TestAFullStdin(t *testing.T) {
 func TestNativeInputOfTwoSessions(t *testing.T) {
 	const lines = 300
 	n := serveNative(t)
-	first := n.connect()
+	first, second := n.connect(), n.connect() // a restart would refuse a new session
 	spawn := spawned(t, first, "cat")
 	proc := processOf(t, n.manager, spawn)
 	write := func(name string, c *distanttest.Client, number int) {
@@ -121,13 +121,8 @@ func TestNativeInputOfTwoSessions(t *testing.T) {
 		}
 	}
 	var wg sync.WaitGroup
-	for i, name := range []string{"a", "b"} {
-		c := first
-		if i > 0 {
-			c = n.connect()
-		}
-		wg.Go(func() { write(name, c, i) })
-	}
+	wg.Go(func() { write("a", first, 0) })
+	wg.Go(func() { write("b", second, 1) })
 	wg.Go(func() {
 		for i := range lines {
 			if _, err := proc.Write(context.Background(), process.Input{Data: fmt.Appendf(nil, "c %d %s\n", i, strings.Repeat("c", i%300))}); err != nil {

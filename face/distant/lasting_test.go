@@ -10,7 +10,7 @@ import (
 
 	"github.com/tend-run/tend/face/distant"
 	"github.com/tend-run/tend/face/distant/wire"
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
 
@@ -94,7 +94,7 @@ func (r narrow) Start(ctx context.Context, spec process.Spec) (process.Process, 
 // TestNativeGap: a client that was away while retention freed what it lacks is
 // told which bytes are gone, and gets the others.
 func TestNativeGap(t *testing.T) {
-	n := &native{t: t, manager: narrow{fakeproc.New(t)}, dir: filepath.Join(t.TempDir(), "sessions")}
+	n := &native{t: t, manager: narrow{testkeeper.New(t)}, dir: filepath.Join(t.TempDir(), "sessions")}
 	n.start()
 	t.Cleanup(func() { n.stop() })
 	c := n.connect()

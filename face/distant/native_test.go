@@ -19,7 +19,7 @@ import (
 	"github.com/tend-run/tend/face/distant/distanttest"
 	"github.com/tend-run/tend/face/distant/secure"
 	"github.com/tend-run/tend/face/distant/wire"
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
 
@@ -43,19 +43,10 @@ type native struct {
 
 func serveNative(t *testing.T) *native {
 	t.Helper()
-	n := &native{t: t, manager: roomy{fakeproc.New(t)}, dir: filepath.Join(t.TempDir(), "sessions")}
+	n := &native{t: t, manager: testkeeper.New(t), dir: filepath.Join(t.TempDir(), "sessions")}
 	n.start()
 	t.Cleanup(func() { n.stop() })
 	return n
-}
-
-// roomy keeps more output than the fake does by itself: its readers fall
-// behind while they are cut off.
-type roomy struct{ process.Manager }
-
-func (r roomy) Start(ctx context.Context, spec process.Spec) (process.Process, error) {
-	spec.Retention.Limit = 1 << 30
-	return r.Manager.Start(ctx, spec)
 }
 
 func newFace(t *testing.T, m process.Manager) *distant.Face {

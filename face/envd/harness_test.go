@@ -22,7 +22,7 @@ import (
 	"github.com/tend-run/tend/driver/route"
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/envd"
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 )
@@ -43,7 +43,7 @@ type server struct {
 
 func serve(t *testing.T, change func(*envd.Config)) *server {
 	t.Helper()
-	s := &server{t: t, manager: fakeproc.New(t)}
+	s := &server{t: t, manager: testkeeper.New(t)}
 	cfg := envd.Config{Sandboxes: &route.Router{Default: host.NewMachine(s.manager)}, DefaultWorkdir: t.TempDir()}
 	if change != nil {
 		change(&cfg)

@@ -18,7 +18,7 @@ import (
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/host"
 	"github.com/tend-run/tend/face/langsmith"
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 )
@@ -42,7 +42,7 @@ type server struct {
 
 func serve(t *testing.T, change func(*langsmith.Config)) *server {
 	t.Helper()
-	s := &server{t: t, manager: fakeproc.New(t), dir: t.TempDir()}
+	s := &server{t: t, manager: testkeeper.New(t), dir: t.TempDir()}
 	d, err := host.Open(host.Config{Dir: filepath.Join(s.dir, "boxes"), Manager: s.manager})
 	if err != nil {
 		t.Fatal(err)

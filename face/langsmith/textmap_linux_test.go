@@ -11,14 +11,14 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/host"
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
 
 // Maps stay as long as any sandbox has their process. A process of no sandbox has
 // none.
 func TestMapsAreSweptWithTheirSandboxes(t *testing.T) {
-	m := fakeproc.New(t)
+	m := testkeeper.New(t)
 	d, err := host.Open(host.Config{Dir: t.TempDir(), Manager: m})
 	if err != nil {
 		t.Fatal(err)

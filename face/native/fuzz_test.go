@@ -11,7 +11,7 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/part"
 )
 
@@ -42,7 +42,7 @@ func FuzzCalls(f *testing.F) {
 		f.Add(i, 1, binary)
 		f.Add(i, 3, append([]byte{0, 0, 0, 0, byte(len(binary))}, binary...))
 	}
-	face, err := New(Config{Manager: fakeproc.New(f)})
+	face, err := New(Config{Manager: testkeeper.New(f)})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/tend-run/tend/face/native"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 	"go.uber.org/goleak"
@@ -34,7 +34,7 @@ func serve(t *testing.T, cfg native.Config) (tendv1connect.ProcessServiceClient,
 func serveFace(t *testing.T, cfg native.Config) (tendv1connect.ProcessServiceClient, string, *native.Face) {
 	t.Helper()
 	if cfg.Manager == nil {
-		cfg.Manager = fakeproc.New(t)
+		cfg.Manager = testkeeper.New(t)
 	}
 	face, err := native.New(cfg)
 	if err != nil {
@@ -227,7 +227,7 @@ func TestAdministrationThatIsNotThereSaysSo(t *testing.T) {
 }
 
 func TestAFaultOfOneRequestEndsThatRequest(t *testing.T) {
-	c, _ := serve(t, native.Config{Manager: faulty{fakeproc.New(t)}})
+	c, _ := serve(t, native.Config{Manager: faulty{testkeeper.New(t)}})
 	_, err := c.List(t.Context(), connect.NewRequest(&tendv1.ListRequest{}))
 	if connect.CodeOf(err) != connect.CodeInternal {
 		t.Fatal(err)

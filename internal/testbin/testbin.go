@@ -25,6 +25,7 @@ const (
 	Bare     Variant = "bare"     // tend carries nothing, as after `go install`; it uses the tend-keeper beside it, if there is one
 	Previous Variant = "previous" // the keeper writes the snapshots of the version before
 	Points   Variant = "points"   // the roles can be killed at named points
+	Roles    Variant = "roles"    // tend-keeper alone, as it is in Released
 )
 
 // Tend is the path of tend below the directory that Make has filled.
@@ -59,7 +60,7 @@ func Main(tests func(dir string) int, variants ...Variant) int {
 }
 
 // Make puts variants of the programs into dir: dir/VARIANT/tend and
-// dir/VARIANT/tend-keeper; Bare has no keeper.
+// dir/VARIANT/tend-keeper; Bare has no keeper, and Roles has no tend.
 func Make(dir string, variants ...Variant) error {
 	root, err := Root()
 	if err != nil {
@@ -90,8 +91,10 @@ func Make(dir string, variants ...Variant) error {
 		if err := os.MkdirAll(filepath.Join(dir, string(v)), 0o755); err != nil {
 			return err
 		}
-		if err := link(v.Tend(kept), v.Tend(dir)); err != nil {
-			return err
+		if v != Roles {
+			if err := link(v.Tend(kept), v.Tend(dir)); err != nil {
+				return err
+			}
 		}
 		if v != Bare {
 			if err := link(v.Keeper(kept), v.Keeper(dir)); err != nil {
@@ -123,6 +126,9 @@ func (v Variant) build(root, dir string) error {
 		if err := goBuild(root, "-tags", v.tags(), "-ldflags", "-s -w", "-o", inside, "./cmd/tend-keeper"); err != nil {
 			return err
 		}
+	}
+	if v == Roles {
+		return nil
 	}
 	// What an earlier `make build` left in the tree may be old.
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, "internal/payload/tend-keeper"): inside}})

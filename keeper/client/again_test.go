@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
 
 // A start with the id of a process that is just being removed returns that one,
 // or another that runs: never an error, nor one whose files go.
 func TestAnIDIsStartedAnewWhileItIsRemoved(t *testing.T) {
-	m := open(t, daemon(t))
+	m := testkeeper.Open(t, testkeeper.Start(t))
 	spec := process.Spec{ID: "again", Shell: "echo said"}
 	for range 200 {
 		p := scene.Start(t, m, spec)

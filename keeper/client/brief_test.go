@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
 )
 
 func TestBriefInfoLeavesOutThatAProcessIsStopped(t *testing.T) {
-	m, end := nextServer(t, daemon(t), client.Config{})
+	m, end := nextServer(t, testkeeper.Start(t), client.Config{})
 	defer end()
 	p := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "600"}})
 	scene.Must(t, p.Signal(t.Context(), int(syscall.SIGSTOP), process.ScopeLeader))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
@@ -31,7 +32,7 @@ func finishedAt(t *testing.T, dir string, id process.ID, boot string, wall time.
 // Who sets the clock makes no finished process older or younger, as far as
 // anybody can know.
 func TestTheTimeThatFinishedProcessesAreKeptIsNoClockThatIsSet(t *testing.T) {
-	dir := daemon(t)
+	dir := testkeeper.Start(t)
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tend-run/tend/internal/poorkernel"
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
 )
@@ -88,8 +89,8 @@ func TestAProcessThatGetsNoCgroupLivesAndIsKilled(t *testing.T) {
 		}
 		unix.Rmdir(tree)
 	})
-	stateDir := daemon(t)
-	m := open(t, stateDir)
+	stateDir := testkeeper.Start(t)
+	m := testkeeper.Open(t, stateDir)
 	_, root, ok := strings.Cut(fact(t, m.Facts(), "kill_reaches_tree"), "cgroup.kill in ")
 	if !ok {
 		t.Fatalf("the keeper says %q", m.Facts())
@@ -170,7 +171,7 @@ func TestOutputIsReadAndWrittenWhereItCannotBeSpliced(t *testing.T) {
 		}
 		return held
 	})
-	m := open(t, stateDir)
+	m := testkeeper.Open(t, stateDir)
 	if got := broken(t, m.Facts(), "output_survives_keeper"); !strings.Contains(got, "may lose") {
 		t.Errorf("the keeper says %q", got)
 	}
@@ -218,7 +219,7 @@ func readOnly(t *testing.T) (stateDir string, on *atomic.Bool) {
 
 func TestAStateDirectoryThatBecomesReadOnlyHoldsOutputBackAndEndsNoRole(t *testing.T) {
 	stateDir, on := readOnly(t)
-	m := open(t, stateDir)
+	m := testkeeper.Open(t, stateDir)
 	before := pids(t, stateDir)
 	p := scene.Start(t, m, process.Spec{Shell: "read x; seq 1 10000; exit 8", Stdin: process.StdinPipe})
 	short := scene.Start(t, m, process.Spec{Shell: "read x; exit 7", Stdin: process.StdinPipe})
@@ -254,8 +255,8 @@ func TestAStateDirectoryThatBecomesReadOnlyHoldsOutputBackAndEndsNoRole(t *testi
 func TestTheFileLimitIsToldAlsoWhenItIsReached(t *testing.T) {
 	stateDir := shortDir(t)
 	cmd := exec.Command("/bin/sh", "-c", `ulimit -n 120 && exec "$0" launcher --state-dir "$1"`, keeperBinary, stateDir)
-	roles(t, stateDir, cmd, cmd.Start)
-	m := open(t, stateDir)
+	testkeeper.Run(t, stateDir, cmd, cmd.Start)
+	m := testkeeper.Open(t, stateDir)
 	if got := fact(t, m.Facts(), "process_limit"); !strings.Contains(got, "file limit of 120") {
 		t.Errorf("the keeper says %q", got)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tend-run/tend/internal/poorkernel"
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/process"
@@ -87,7 +88,7 @@ func told(w process.Watcher, id process.ID) map[process.EventKind]int {
 // one process, which is told once, and whoever asked can follow it.
 func TestAStartThatIsRepeatedWhileItIsSlowIsOneProcess(t *testing.T) {
 	stateDir, forked, goOn := stuck(t)
-	m := open(t, stateDir)
+	m := testkeeper.Open(t, stateDir)
 	w, err := m.Watch(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +137,7 @@ func TestAListIsInTheOrderOfTheStarts(t *testing.T) {
 	stateDir, there, goOn := stuckAt(t, unix.SYS_RENAMEAT2, func(call *poorkernel.Call) bool {
 		return filepath.Base(filepath.Dir(call.Path(3))) == rundir.SpoolDir
 	})
-	m := open(t, stateDir)
+	m := testkeeper.Open(t, stateDir)
 	started := make(chan process.ID, 1)
 	start := func() process.ID {
 		p, err := m.Start(t.Context(), process.Spec{Argv: []string{"true"}})
@@ -171,7 +172,7 @@ func TestAListIsInTheOrderOfTheStarts(t *testing.T) {
 
 // The keeper that has answered a start may be gone when the answer is read.
 func TestAStartIsDoneThoughItsKeeperHasBeenReplaced(t *testing.T) {
-	m := open(t, daemon(t))
+	m := testkeeper.Open(t, testkeeper.Start(t))
 	m.ReplaceHello()
 	scene.Start(t, m, process.Spec{Argv: []string{"true"}})
 }
@@ -179,7 +180,7 @@ func TestAStartIsDoneThoughItsKeeperHasBeenReplaced(t *testing.T) {
 // Who closes the input of a process that is over does not close that of the one
 // which has its place on the board now.
 func TestInputIsClosedOfTheProcessAskedFor(t *testing.T) {
-	m := open(t, daemon(t))
+	m := testkeeper.Open(t, testkeeper.Start(t))
 	old := scene.Start(t, m, process.Spec{Argv: []string{"true"}, Stdin: process.StdinPipe})
 	finished(t, old)
 	var p process.Process
@@ -223,7 +224,7 @@ func TestTheNextServerFindsAStartThatWasUnderWay(t *testing.T) {
 // A process that was removed and started anew under its id is not taken for the
 // one before, whose place on the board was not given back when the server died.
 func TestTheNextServerTellsAProcessFromTheOneBeforeWithItsID(t *testing.T) {
-	stateDir := daemon(t)
+	stateDir := testkeeper.Start(t)
 	m, end := nextServer(t, stateDir, client.Config{})
 	m.HoldSlots()
 	p := scene.Start(t, m, process.Spec{ID: "same", Shell: "exit 3"})
@@ -246,7 +247,7 @@ func TestTheNextServerTellsAProcessFromTheOneBeforeWithItsID(t *testing.T) {
 func TestTheNextKeeperTellsAProcessFromTheOneBeforeWithItsID(t *testing.T) {
 	var armed atomic.Bool
 	stateDir, forked, goOn := stuckAt(t, unix.SYS_EXECVE, func(call *poorkernel.Call) bool { return armed.Load() && call.Path(0) == "/bin/sh" })
-	m := open(t, stateDir)
+	m := testkeeper.Open(t, stateDir)
 	m.HoldSlots()
 	again := filepath.Join(t.TempDir(), "again")
 	spec := process.Spec{ID: "same", Shell: "test -e " + again + " || exit 3; echo run >> " + again + "; echo said; exec sleep 1000"}
@@ -276,7 +277,7 @@ func TestTheNextKeeperTellsAProcessFromTheOneBeforeWithItsID(t *testing.T) {
 
 // What is appended behind a torn tail would never be read.
 func TestAPinHoldsBehindATornTail(t *testing.T) {
-	stateDir := daemon(t)
+	stateDir := testkeeper.Start(t)
 	m, end := nextServer(t, stateDir, client.Config{})
 	p := scene.Start(t, m, process.Spec{ID: "torn", Shell: "true"})
 	finished(t, p)
@@ -304,7 +305,7 @@ func TestAPinHoldsBehindATornTail(t *testing.T) {
 // When all roles but the server die, who watches is told what was lost.
 func TestAWatcherIsToldOfProcessesThatAreLost(t *testing.T) {
 	stateDir := shortDir(t)
-	noServer(t, stateDir)
+	testkeeper.NoServer(t, stateDir)
 	launcher := exec.Command(keeperBinary, "launcher", "--state-dir", stateDir)
 	scene.Must(t, launcher.Start())
 	m, _ := nextServer(t, stateDir, client.Config{})

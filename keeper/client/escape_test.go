@@ -16,6 +16,7 @@ import (
 	"github.com/tend-run/tend/internal/poorkernel"
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
 
@@ -89,7 +90,7 @@ func TestAKillReachesThoseWhoHaveLeftTheirCgroup(t *testing.T) {
 		return // only root may leave its cgroup
 	}
 	leave := "echo 0 > " + tree + "/cgroup.procs"
-	m := open(t, daemon(t))
+	m := testkeeper.Open(t, testkeeper.Start(t))
 	for name, escape := range map[string]string{
 		"a child":                            "(" + leave + "; exec SLEEP) &",
 		"a child with a session of its own":  "setsid sh -c '" + leave + "; exec \"$@\"' sh SLEEP &",
@@ -147,8 +148,8 @@ func TestAKillReachesThoseWhoHaveLeftTheirCgroup(t *testing.T) {
 		finished(t, p)
 	})
 	t.Run("by the next keeper", func(t *testing.T) {
-		stateDir := daemon(t)
-		m := open(t, stateDir)
+		stateDir := testkeeper.Start(t)
+		m := testkeeper.Open(t, stateDir)
 		p, pid := runaway(t, m, "("+leave+"; setsid env -i PATH=$PATH SLEEP &)", "sleep 1000")
 		killKeeper(t, stateDir)
 		if res, err := p.Kill(t.Context()); err != nil || !res.Verified || alive(pid) {

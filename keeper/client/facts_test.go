@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
 )
@@ -18,7 +19,7 @@ import (
 // A TTL that is over is over at the next access: nobody has to come by first.
 func TestATTLIsOverAtTheNextAccess(t *testing.T) {
 	client.SweepNever(t)
-	m := open(t, daemon(t))
+	m := testkeeper.Open(t, testkeeper.Start(t))
 	p := scene.Start(t, m, process.Spec{ID: "brief", Name: "web", Shell: "echo x", Retention: process.Retention{TTL: 300 * time.Millisecond}})
 	scene.Wait(t, p, process.Until{EOF: true})
 	for _, get := range []func() error{
@@ -37,7 +38,7 @@ func TestATTLIsOverAtTheNextAccess(t *testing.T) {
 // When room is needed output goes, and what became of the process stays: for handles
 // to it, for readers, for the next server, and for a start that is repeated.
 func TestFactsStayWhenRoomIsNeeded(t *testing.T) {
-	dir := daemon(t)
+	dir := testkeeper.Start(t)
 	m, end := nextServer(t, dir, client.Config{})
 	spec := process.Spec{ID: "told", Name: "web", Shell: "head -c 300000 /dev/zero; exit 7", Labels: map[string]string{"big": strings.Repeat("x", 100_000), "box": "b"}}
 	p := scene.Start(t, m, spec)
@@ -108,7 +109,7 @@ func TestFactsStayWhenRoomIsNeeded(t *testing.T) {
 
 // A server that dies while it frees leaves what the next one can go on with.
 func TestAFreeingThatIsCutShortGoesOn(t *testing.T) {
-	dir := daemon(t)
+	dir := testkeeper.Start(t)
 	m, end := nextServer(t, dir, client.Config{})
 	p := scene.Start(t, m, process.Spec{ID: "half", Shell: "head -c 300000 /dev/zero; exit 7"})
 	scene.Wait(t, p, process.Until{EOF: true})
@@ -145,7 +146,7 @@ func TestAFreeingThatIsCutShortGoesOn(t *testing.T) {
 // What a damaged process takes of the disk is freed as that of others, and it
 // stays known as damaged.
 func TestTheOutputOfADamagedProcessIsFreed(t *testing.T) {
-	dir := daemon(t)
+	dir := testkeeper.Start(t)
 	of := filepath.Join(dir, "spool", "damaged")
 	scene.Must(t, os.MkdirAll(of, 0o700))
 	for name, size := range map[string]int{"journal": 5, "stdout": 1 << 20} {

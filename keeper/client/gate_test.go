@@ -15,6 +15,7 @@ import (
 
 	"github.com/tend-run/tend/internal/poorkernel"
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/processtest"
 )
@@ -55,7 +56,7 @@ func TestAProgramRunsOnceThoughTheKeeperDiesAroundItsFork(t *testing.T) {
 func runsOnce(t *testing.T, limits process.Limits, by func(*poorkernel.Call, int) bool, rules ...poorkernel.Rule) {
 	stateDir, l := watchedIn(t, rules...)
 	armed, struck := killAt(l, by)
-	m := open(t, stateDir)
+	m := testkeeper.Open(t, stateDir)
 	scene.Wait(t, scene.Start(t, m, process.Spec{Argv: []string{"true"}}), process.Until{TreeGone: true})
 	armed <- pids(t, stateDir).Keeper
 	ran := filepath.Join(stateDir, "ran")
@@ -83,7 +84,7 @@ func TestAFailureAtTheGateIsToldThoughTheKeeperDiesAfterIt(t *testing.T) {
 	armed, struck := killAt(l, func(call *poorkernel.Call, keeper int) bool {
 		return leader(call.PID) == keeper && filepath.Base(call.Path(1)) == "journal" // it removes the spool
 	})
-	m := open(t, stateDir)
+	m := testkeeper.Open(t, stateDir)
 	scene.Start(t, m, process.Spec{Argv: []string{"true"}})
 	armed <- pids(t, stateDir).Keeper
 	p, err := m.Start(t.Context(), process.Spec{Argv: []string{"/no/such/program"}, Limits: process.Limits{Nice: 3}})
@@ -100,7 +101,7 @@ func TestAFailureAtTheGateIsToldThoughTheKeeperDiesAfterIt(t *testing.T) {
 
 // What waits at the gate needs more than the program may have.
 func TestLimitsThatTheGateItselfExceeds(t *testing.T) {
-	m := open(t, daemon(t))
+	m := testkeeper.Open(t, testkeeper.Start(t))
 	unlimited := scene.Output(t, scene.Start(t, m, process.Spec{Shell: "ulimit -Sn"}), process.Stdout)
 	for name, c := range map[string]struct {
 		script string

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
 )
@@ -51,7 +52,7 @@ func output(t *testing.T, p process.Process) (from int64, data []byte) {
 // What a server did to a finished process is known to the next one, although
 // the first died before it gave the process's place on the board back.
 func TestTheNextServerKnowsWhatWasDoneToAFinishedProcess(t *testing.T) {
-	dir := daemon(t)
+	dir := testkeeper.Start(t)
 	m, end := nextServer(t, dir, client.Config{})
 	m.HoldSlots()
 	p := scene.Start(t, m, process.Spec{ID: "done", Shell: "head -c 65536 /dev/zero | tr '\\0' x"})
@@ -74,7 +75,7 @@ func TestTheNextServerKnowsWhatWasDoneToAFinishedProcess(t *testing.T) {
 // The input of a process that nobody has written to is closed although the server
 // died in the middle of that. Who repeats it is told that it was done.
 func TestInputIsClosedThoughTheServerDies(t *testing.T) {
-	dir := daemon(t)
+	dir := testkeeper.Start(t)
 	m, end := nextServer(t, dir, client.Config{})
 	p := scene.Start(t, m, process.Spec{ID: "reader", Argv: []string{"cat"}, Stdin: process.StdinPipe})
 	client.WishEOF(p)
@@ -96,7 +97,7 @@ func TestInputIsClosedThoughTheServerDies(t *testing.T) {
 func TestTheNextServerKnowsWhatInputAProcessTook(t *testing.T) {
 	for name, hold := range map[string]bool{"from its files": false, "from the board": true} {
 		t.Run(name, func(t *testing.T) {
-			dir := daemon(t)
+			dir := testkeeper.Start(t)
 			m, end := nextServer(t, dir, client.Config{})
 			if hold {
 				m.HoldSlots()

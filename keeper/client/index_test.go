@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
 )
@@ -17,8 +18,8 @@ import (
 // A process that writes for ever in small pieces must not fill the disk with
 // records of what was freed long ago.
 func TestTheIndexIsFreedWithTheOutput(t *testing.T) {
-	dir := daemon(t)
-	m := open(t, dir)
+	dir := testkeeper.Start(t)
+	m := testkeeper.Open(t, dir)
 	p := scene.Start(t, m, process.Spec{
 		// One write for each line.
 		Shell:     "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); echo line-$i-0123456789; done",

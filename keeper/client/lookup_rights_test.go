@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
 
@@ -19,7 +20,7 @@ func TestAStartShowsNothingThatItsUserCannotSee(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // only root starts as another user
 	}
-	m := open(t, daemon(t))
+	m := testkeeper.Open(t, testkeeper.Start(t))
 	top, err := os.MkdirTemp("", "closed-") // those of t.TempDir are closed to others
 	if err != nil {
 		t.Fatal(err)

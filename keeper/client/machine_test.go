@@ -15,6 +15,7 @@ import (
 
 	"github.com/tend-run/tend/internal/poorkernel"
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
 
@@ -25,7 +26,7 @@ func TestAFullFilesystemHoldsOutputBackAndLosesNothing(t *testing.T) {
 	}
 	state := filepath.Join(disk, "s")
 	daemonOn(t, state)
-	m := open(t, state)
+	m := testkeeper.Open(t, state)
 
 	small := scene.Start(t, m, process.Spec{Shell: "read x; echo hello $x; echo said >&2; exit 7", Stdin: process.StdinPipe})
 	large := scene.Start(t, m, process.Spec{Shell: "read x; yes | head -c 3000000; exit 5", Stdin: process.StdinPipe})
@@ -66,8 +67,8 @@ func TestAKeeperThatDiesOnAFullFilesystemLosesNoExitStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	roles(t, state, cmd, cmd.Start)
-	m := open(t, state)
+	testkeeper.Run(t, state, cmd, cmd.Start)
+	m := testkeeper.Open(t, state)
 	var procs []process.Process
 	for range 100 {
 		p := scene.Start(t, m, process.Spec{Shell: "read x; echo said; exit 7", Stdin: process.StdinPipe})
@@ -130,8 +131,8 @@ func TestAKeeperThatFindsRoomAgainTellsTheExitThatWaitedForIt(t *testing.T) {
 	}
 	state := filepath.Join(disk, "s")
 	cmd := exec.Command(keeperBinary, "launcher", "--state-dir", state)
-	roles(t, state, cmd, cmd.Start)
-	m := open(t, state)
+	testkeeper.Run(t, state, cmd, cmd.Start)
+	m := testkeeper.Open(t, state)
 	// The descendant keeps stdout, so the process is not over with its exit.
 	p := scene.Start(t, m, process.Spec{Shell: "read x; head -c 30000 /dev/zero; sleep 1000 & exit 7", Stdin: process.StdinPipe})
 	defer p.Kill(t.Context())

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/process"
 )
@@ -20,7 +21,7 @@ func TestAProcessOfAnotherUserOpensItsStreamsByName(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // only root starts processes as others
 	}
-	m := open(t, daemon(t))
+	m := testkeeper.Open(t, testkeeper.Start(t))
 	p := scene.Start(t, m, process.Spec{User: "nobody", Stdin: process.StdinPipe, Dir: "/",
 		Shell: "cat /dev/stdin; echo out >/dev/stdout; echo err >/dev/stderr; echo more >>/proc/self/fd/1"})
 	scene.WriteLast(t, p, "in\n")
@@ -40,8 +41,8 @@ func TestDaemonsWithOnePathInTwoMountNamespacesLeaveEachOtherAlone(t *testing.T)
 	if !mayMount() {
 		return // only root can change mounts
 	}
-	path := daemon(t)
-	m := open(t, path)
+	path := testkeeper.Start(t)
+	m := testkeeper.Open(t, path)
 	p := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
 	for _, what := range []string{"an empty directory", "a copy"} {
 		t.Run(what, func(t *testing.T) {
@@ -56,8 +57,8 @@ func TestDaemonsWithOnePathInTwoMountNamespacesLeaveEachOtherAlone(t *testing.T)
 				}
 			}
 			cmd := exec.Command("unshare", "-m", "sh", "-c", `mount --bind "$1" "$2" && exec "$0" launcher --state-dir "$2"`, keeperBinary, other, path)
-			roles(t, other, cmd, cmd.Start)
-			n := open(t, other)
+			testkeeper.Run(t, other, cmd, cmd.Start)
+			n := testkeeper.Open(t, other)
 			q := scene.Start(t, n, process.Spec{Argv: []string{"sleep", "1000"}})
 			for _, one := range []process.Process{p, q} {
 				if in, err := one.Info(t.Context()); err != nil || in.Exit != nil || unix.Kill(in.PID, 0) != nil {

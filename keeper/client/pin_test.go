@@ -13,6 +13,7 @@ import (
 
 	"github.com/tend-run/tend/anchor"
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
 )
@@ -70,7 +71,7 @@ func gone(t *testing.T, m process.Manager, ids ...process.ID) {
 // Pins and the time that finished processes are kept hold over the deaths of
 // server and keeper: a pin in the life of one is honoured by the next.
 func TestPinsAndTTLsOutliveTheRoles(t *testing.T) {
-	dir := daemon(t)
+	dir := testkeeper.Start(t)
 	// A day is the default: what is removed below is removed for the TTL of
 	// the servers that follow.
 	m, end := nextServer(t, dir, client.Config{})
@@ -132,7 +133,7 @@ func TestPinsAndTTLsOutliveTheRoles(t *testing.T) {
 // What a process leaves behind is not killed for want of readers, whether they leave
 // before its exit or after it.
 func TestReadersAreNotAwaitedAfterTheExit(t *testing.T) {
-	m := open(t, daemon(t))
+	m := testkeeper.Open(t, testkeeper.Start(t))
 	p := scene.Start(t, m, process.Spec{Shell: "sleep 1000 & read x", Stdin: process.StdinPipe, KillWithoutReaders: time.Hour})
 	if !client.AwaitsReaders(p) {
 		t.Error("it does not wait for readers while it runs")
@@ -153,7 +154,7 @@ func TestReadersAreNotAwaitedAfterTheExit(t *testing.T) {
 // The time without readers begins anew with a server, and the keeper's death
 // changes nothing.
 func TestAProcessWithoutReadersIsKilledOverDeathsOfTheRoles(t *testing.T) {
-	dir := daemon(t)
+	dir := testkeeper.Start(t)
 	m, end := nextServer(t, dir, client.Config{})
 	p := scene.Start(t, m, process.Spec{ID: "lonely", Shell: "exec sleep 100000", KillWithoutReaders: time.Second})
 	if _, err := p.Read(t.Context(), process.ReadOptions{}); err != nil { // not closed: it dies with its server

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/keeper/client"
 )
 
@@ -18,8 +19,8 @@ func poor(t *testing.T, w poorkernel.World) (m *client.Manager, stateDir string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	roles(t, stateDir, cmd, cmd.Start)
-	return open(t, stateDir), stateDir
+	testkeeper.Run(t, stateDir, cmd, cmd.Start)
+	return testkeeper.Open(t, stateDir), stateDir
 }
 
 // watched starts the roles so that the test sees each of the calls.
@@ -41,7 +42,7 @@ func watchedIn(t *testing.T, rules ...poorkernel.Rule) (stateDir string, l *poor
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() }) // after the roles have ended
-	roles(t, stateDir, cmd, func() error {
+	testkeeper.Run(t, stateDir, cmd, func() error {
 		l, err = poorkernel.Listen(cmd, cmd.Start)
 		return err
 	})

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/process"
@@ -19,7 +20,7 @@ import (
 // The same of a process whose place on the board was not given back: its id can be
 // used again.
 func TestWhatIsLeftOfARemovalIsNotInTheWay(t *testing.T) {
-	dir := daemon(t)
+	dir := testkeeper.Start(t)
 	m, end := nextServer(t, dir, client.Config{})
 	m.HoldSlots()
 	spec := process.Spec{ID: "half", Shell: "echo said"}
@@ -37,14 +38,14 @@ func TestWhatIsLeftOfARemovalIsNotInTheWay(t *testing.T) {
 // whose journal cannot be read may hold somebody's output, and stays.
 func TestWhatIsLeftOfARemovalGoes(t *testing.T) {
 	t.Parallel()
-	stateDir := daemon(t)
+	stateDir := testkeeper.Start(t)
 	half, torn := process.NewID(), process.NewID()
 	for id, file := range map[process.ID]string{half: "stdout", torn: "journal"} {
 		dir := filepath.Join(stateDir, rundir.SpoolDir, string(id))
 		scene.Must(t, os.MkdirAll(dir, 0o700))
 		scene.Must(t, os.WriteFile(filepath.Join(dir, file), []byte("no record"), 0o600))
 	}
-	open(t, stateDir)
+	testkeeper.Open(t, stateDir)
 	exists := func(id process.ID) bool {
 		_, err := os.Stat(filepath.Join(stateDir, rundir.SpoolDir, string(id)))
 		return !errors.Is(err, fs.ErrNotExist)

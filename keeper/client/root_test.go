@@ -11,6 +11,7 @@ import (
 
 	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
 
@@ -39,7 +40,7 @@ func (r toyRoot) Look(_ context.Context, _ files.User, look func(func(string) (f
 // TestAStartLooksWhereItsProcessRuns: user, directory and program are those of the
 // root, whatever this machine has.
 func TestAStartLooksWhereItsProcessRuns(t *testing.T) {
-	m := open(t, daemon(t))
+	m := testkeeper.Open(t, testkeeper.Start(t))
 	home := t.TempDir()
 	inside := m.In(toyRoot{home})
 	path := map[string]string{"PATH": "/usr/bin:/bin"}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
@@ -19,7 +20,7 @@ import (
 // Whoever goes on with a running process does not wait for finished ones to be
 // read, of which there may be thousands; who asks for one of those does.
 func TestARunningProcessIsServedWhileFinishedOnesAreRead(t *testing.T) {
-	dir := daemon(t)
+	dir := testkeeper.Start(t)
 	m, end := nextServer(t, dir, client.Config{})
 	running := scene.Start(t, m, process.Spec{ID: "running", Argv: []string{"cat"}, Stdin: process.StdinPipe})
 	in := scene.Info(t, running)

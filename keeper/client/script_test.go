@@ -12,6 +12,7 @@ import (
 
 	"github.com/tend-run/tend/internal/poorkernel"
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/processtest"
 )
@@ -41,8 +42,8 @@ func TestTheLimitOfDescriptorsIsTheDaemons(t *testing.T) {
 				}
 			}
 			cmd.Args = append(cmd.Args, "-c", `ulimit -Sn 1000 && ulimit -Hn 3000 && exec "$0" launcher --state-dir "$1"`, keeperBinary, stateDir)
-			roles(t, stateDir, cmd, cmd.Start)
-			m := open(t, stateDir)
+			testkeeper.Run(t, stateDir, cmd, cmd.Start)
+			m := testkeeper.Open(t, stateDir)
 			check := func(when string) {
 				t.Helper()
 				for _, limits := range []process.Limits{{}, {Nice: 1}} {
@@ -84,7 +85,7 @@ func TestAStartWaitsForNoOther(t *testing.T) {
 	if out, err := exec.Command("cp", "/bin/true", slow).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	m := open(t, stateDir)
+	m := testkeeper.Open(t, stateDir)
 	ended := make(chan error, 1)
 	go func() {
 		p, err := m.Start(t.Context(), process.Spec{Argv: []string{slow}})

@@ -15,6 +15,7 @@ import (
 	"github.com/tend-run/tend/anchor"
 	"github.com/tend-run/tend/internal/poorkernel"
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
 
@@ -33,8 +34,8 @@ func stop(t *testing.T, pid int) (goOn func()) {
 // collected already, and the process ends meanwhile.
 func TestAnExitStatusWaitsForAnAnchorThatStandsStill(t *testing.T) {
 	t.Parallel()
-	stateDir := daemon(t)
-	m := open(t, stateDir)
+	stateDir := testkeeper.Start(t)
+	m := testkeeper.Open(t, stateDir)
 	p := scene.Start(t, m, process.Spec{Shell: "read x; exit 6", Stdin: process.StdinPipe})
 	killKeeper(t, stateDir)
 	scene.Write(t, p, "half a line") // another keeper is there
@@ -93,7 +94,7 @@ func collectedLate(t *testing.T, before string) {
 		}()
 		return false
 	})
-	m := open(t, stateDir)
+	m := testkeeper.Open(t, stateDir)
 	first := pids(t, stateDir)
 	unix.Kill(first.Anchor, unix.SIGKILL) // what the keeper leaves behind falls to the launcher from here on
 	waitGone(first.Anchor)
@@ -163,7 +164,7 @@ func TestAKeeperWaitsForTheOnlyOneWhoHoldsEverything(t *testing.T) {
 			}
 		}
 	}()
-	m := open(t, stateDir)
+	m := testkeeper.Open(t, stateDir)
 	p := scene.Start(t, m, process.Spec{Shell: "read x; echo got $x; exit 6", Stdin: process.StdinPipe})
 	killKeeper(t, stateDir) // the next one begins when the anchor has read what this one deposited
 	scene.Write(t, p, "this and ")
@@ -195,7 +196,7 @@ func TestALauncherEndsEverythingThoughItsAnchorHasJustBegun(t *testing.T) {
 		}
 		return false
 	})
-	m := open(t, stateDir)
+	m := testkeeper.Open(t, stateDir)
 	p := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
 	in := scene.Info(t, p)
 	now := pids(t, stateDir)
@@ -243,7 +244,7 @@ func TestAFirstAnchorThatIsKilledIsReplaced(t *testing.T) {
 		now, err := a.Roles()
 		return err == nil && now.Anchor != was && now.Keeper > 0
 	})
-	if r, err := scene.Start(t, open(t, stateDir), process.Spec{Shell: "exit 4"}).Wait(t.Context(), process.Until{}); err != nil || r.Exit == nil || r.Exit.Code != 4 {
+	if r, err := scene.Start(t, testkeeper.Open(t, stateDir), process.Spec{Shell: "exit 4"}).Wait(t.Context(), process.Until{}); err != nil || r.Exit == nil || r.Exit.Code != 4 {
 		t.Errorf("a process ended with %+v, %v", r.Exit, err)
 	}
 }
@@ -259,7 +260,7 @@ func TestAStartThatHangsKeepsNobodyAlive(t *testing.T) {
 		}
 		return held
 	})
-	m := open(t, stateDir)
+	m := testkeeper.Open(t, stateDir)
 	go m.Start(t.Context(), process.Spec{Argv: []string{"true"}, Dir: "/usr", Limits: process.Limits{Nice: 3}})
 	<-hangs
 	p := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}}) // in a slot behind it

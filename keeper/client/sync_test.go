@@ -13,6 +13,7 @@ import (
 	"github.com/tend-run/tend/anchor"
 	"github.com/tend-run/tend/internal/poorkernel"
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
@@ -93,7 +94,7 @@ func TestAnExitIsToldWhenItIsOnTheDisk(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			stateDir, disk := watchSyncs(t)
-			m := open(t, stateDir)
+			m := testkeeper.Open(t, stateDir)
 			p := scene.Start(t, m, process.Spec{Shell: "read x; echo said $x; exit 4", Stdin: process.StdinPipe, Retention: process.Retention{Sync: process.SyncExit}})
 			c.before(t, m, stateDir)
 			scene.Write(t, p, "yes\n")
@@ -120,7 +121,7 @@ func TestAnExitIsToldWhenItIsOnTheDisk(t *testing.T) {
 // A keeper that dies while an exit waits for the disk leaves it to the next.
 func TestAnExitThatWaitedForTheDiskIsToldByTheNextKeeper(t *testing.T) {
 	stateDir, disk := watchSyncs(t)
-	m := open(t, stateDir)
+	m := testkeeper.Open(t, stateDir)
 	p := scene.Start(t, m, process.Spec{Argv: []string{"false"}, Retention: process.Retention{Sync: process.SyncExit}})
 	journal := filepath.Join("/spool", string(p.ID()), "journal")
 	disk.until(t, journal)
@@ -136,7 +137,7 @@ func TestAnExitThatWaitedForTheDiskIsToldByTheNextKeeper(t *testing.T) {
 
 func TestOutputIsForcedOutWhileTheProcessRuns(t *testing.T) {
 	stateDir, disk := watchSyncs(t)
-	m := open(t, stateDir)
+	m := testkeeper.Open(t, stateDir)
 	p := scene.Start(t, m, process.Spec{Shell: "while read x; do echo $x; done", Stdin: process.StdinPipe, Retention: process.Retention{Sync: process.SyncInterval}})
 	file := filepath.Join("/spool", string(p.ID()), "stdout")
 	for i := range 2 {
@@ -153,7 +154,7 @@ func TestOutputIsForcedOutWhileTheProcessRuns(t *testing.T) {
 
 func TestNothingIsForcedOutUnlessItIsAskedFor(t *testing.T) {
 	stateDir, disk := watchSyncs(t)
-	m := open(t, stateDir)
+	m := testkeeper.Open(t, stateDir)
 	quiet := scene.Start(t, m, process.Spec{Shell: "echo this stays in memory"})
 	scene.Wait(t, quiet, process.Until{EOF: true})
 	// The first call is that of a process which asks.

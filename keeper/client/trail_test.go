@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
 )
@@ -46,7 +47,7 @@ func readTo(t *testing.T, r process.Reader, to int64) {
 // reads on meets a gap; where it was is held for one that comes back.
 func TestALongStreamIsFreedBehindItsReaders(t *testing.T) {
 	const size = 400 << 20
-	m, _ := nextServer(t, daemon(t), client.Config{Keep: keepOfTest})
+	m, _ := nextServer(t, testkeeper.Start(t), client.Config{Keep: keepOfTest})
 	p := scene.Start(t, m, process.Spec{Shell: fmt.Sprintf("head -c %d /dev/zero; read x; head -c %d /dev/zero; read x", size, size), Stdin: process.StdinPipe})
 	read := func(from int64) process.Reader {
 		t.Helper()
@@ -82,7 +83,7 @@ func TestALongStreamIsFreedBehindItsReaders(t *testing.T) {
 // A process that says what is to be kept of it is left alone.
 func TestALimitThatIsGivenIsKept(t *testing.T) {
 	const size = 200 << 20
-	m, _ := nextServer(t, daemon(t), client.Config{Keep: keepOfTest})
+	m, _ := nextServer(t, testkeeper.Start(t), client.Config{Keep: keepOfTest})
 	p := scene.Start(t, m, process.Spec{Shell: fmt.Sprintf("head -c %d /dev/zero", size), Retention: process.Retention{Limit: size + 2<<20}})
 	r := scene.Read(t, p, process.ReadOptions{})
 	readTo(t, r, size)
@@ -95,7 +96,7 @@ func TestALimitThatIsGivenIsKept(t *testing.T) {
 // only waits for a condition has read nothing.
 func TestWhatNobodyHasReadIsKeptLonger(t *testing.T) {
 	const size = 200 << 20
-	m, _ := nextServer(t, daemon(t), client.Config{Budget: 8 << 30})
+	m, _ := nextServer(t, testkeeper.Start(t), client.Config{Budget: 8 << 30})
 	client.SetKeep(m, keepOfTest, size)
 	p := scene.Start(t, m, process.Spec{Shell: fmt.Sprintf("head -c %d /dev/zero; read x; echo; read x", size-keepOfTest), Stdin: process.StdinPipe})
 	client.ForgetPlaces(p)

@@ -10,11 +10,12 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
 
 func TestAKeeperGoesOnInPlaceWithAThousandProcesses(t *testing.T) {
-	m := open(t, daemon(t))
+	m := testkeeper.Open(t, testkeeper.Start(t))
 	ctx := t.Context()
 	const n = 1000
 	procs := make([]process.Process, n)
@@ -52,7 +53,7 @@ func TestAKeeperGoesOnInPlaceWithAThousandProcesses(t *testing.T) {
 }
 
 func TestAKeeperThatCannotGoOnInPlaceStaysAsItWas(t *testing.T) {
-	m := open(t, daemon(t))
+	m := testkeeper.Open(t, testkeeper.Start(t))
 	p := scene.Start(t, m, process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
 	for _, path := range []string{filepath.Join(t.TempDir(), "missing"), "/dev/null", t.TempDir()} {
 		if err := m.UpgradeKeeper(t.Context(), path); err == nil {

@@ -1,6 +1,6 @@
 //go:build linux
 
-package fakeproc_test
+package testkeeper_test
 
 import (
 	"errors"
@@ -8,26 +8,17 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tend-run/tend/internal/fakeproc"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/observe"
 	"github.com/tend-run/tend/process"
-	"github.com/tend-run/tend/process/processtest"
 )
 
-func TestMain(m *testing.M) {
-	processtest.Main()
-	goleak.VerifyTestMain(m)
-}
-
-func TestConformance(t *testing.T) {
-	processtest.Run(t, func(t *testing.T) process.Manager { return fakeproc.New(t) },
-		processtest.Without(processtest.Orphans))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestProcessesEndWithTheTest(t *testing.T) {
 	var leader int
 	t.Run("a test that leaves a tree behind", func(t *testing.T) {
-		p, err := fakeproc.New(t).Start(t.Context(), process.Spec{Shell: "setsid sleep 1000 & sleep 1000 & echo ready; wait", Dir: "/"})
+		p, err := testkeeper.New(t).Start(t.Context(), process.Spec{Shell: "trap '' TERM; setsid sleep 1000 & sleep 1000 & echo ready; wait", Dir: "/"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +38,7 @@ func TestProcessesEndWithTheTest(t *testing.T) {
 
 func TestAManagerIsOfNoUseAfterItsTest(t *testing.T) {
 	var m process.Manager
-	t.Run("the test", func(t *testing.T) { m = fakeproc.New(t) })
+	t.Run("the test", func(t *testing.T) { m = testkeeper.New(t) })
 	if _, err := m.Start(t.Context(), process.Spec{Shell: "true"}); !errors.Is(err, process.ErrUnavailable) {
 		t.Errorf("got %v; want ErrUnavailable", err)
 	}

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package fakeproc
+package testkeeper
 
 import (
 	"testing"
@@ -8,9 +8,9 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// New ends the test: the fake needs pidfds and /proc.
+// New fails the test.
 func New(t testing.TB) process.Manager {
 	t.Helper()
-	t.Fatal("fakeproc works on Linux only")
+	t.Fatal("the keeper works on Linux only")
 	return nil
 }
