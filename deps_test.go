@@ -14,7 +14,7 @@ import (
 
 const module = "github.com/tend-run/tend"
 
-// pkg is what `go list -json` tells of one package.
+// pkg is what `go list -json` prints of one package.
 type pkg struct {
 	ImportPath string
 	Dir        string
@@ -97,7 +97,7 @@ func TestDeps(t *testing.T) {
 		}
 	})
 
-	// Who may import whom, directly. A package that is not named here may
+	// Which package may import which, directly. A package that is not named here may
 	// import nothing of the module.
 	arrows := []struct {
 		from string

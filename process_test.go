@@ -104,7 +104,7 @@ func TestWaitDrainsForAsLongAsItIsTold(t *testing.T) {
 	}
 }
 
-// What fails on the way to or from a Cmd is told by Wait, with the whole result.
+// Wait returns what failed on the way to or from a Cmd, with the whole result.
 func TestWaitReturnsTheErrorOfAReaderOrWriter(t *testing.T) {
 	broken := errors.New("broken")
 	c := connected(t)
@@ -131,7 +131,7 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-// Who sets a field of a Cmd wrong reads the name of that field.
+// An error about a field of a Cmd names that field.
 func TestErrorsNameTheFieldsOfACmd(t *testing.T) {
 	c := connected(t)
 	for field, change := range map[string]func(*tend.Cmd){

@@ -83,7 +83,7 @@ func TestEachFactIsToldOnceOverReconnects(t *testing.T) {
 	}
 }
 
-// Who has everything needs no other connection to hear that there is no more: the
+// A reader that has everything needs no other connection to know the end: the
 // sandbox may be gone.
 func TestAReaderThatHasEverythingIsAtItsEnd(t *testing.T) {
 	for name, opts := range map[string]process.ReadOptions{

@@ -5,8 +5,7 @@
 //
 // # Facts
 //
-// The life of a process is a sequence of facts, and they are kept apart
-// because the world keeps them apart:
+// The life of a process is a sequence of facts. Each of them happens on its own:
 //
 //	started(pid)
 //	output(stream, offset, time, bytes)   any number
@@ -15,13 +14,13 @@
 //	tree gone                             once, when no descendant is left
 //
 // exited never waits for eof: a descendant that inherited a pipe may keep it
-// open for days. Nothing here ever invents an exit status: a process whose end
-// was not witnessed is reported as lost ([Exit.Lost]) and with no code.
+// open for days. No exit status is ever invented: a process whose end was not
+// witnessed is reported as lost ([Exit.Lost]) and with no code.
 //
 // # Offsets
 //
 // Each stream is addressed by absolute byte offset, from 0, for ever. Freed
-// bytes (retention) leave a gap, which is told ([Gap], [GapError]) and never
+// bytes (retention) leave a gap, which is reported ([Gap], [GapError]) and never
 // skipped in silence. stdin has offsets too, so that a write which is repeated
 // after a lost answer is acknowledged and not applied twice.
 //

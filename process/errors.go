@@ -60,7 +60,8 @@ var (
 	ErrDamaged = errors.New("what is kept of the process is damaged")
 )
 
-// InvalidError: a field of the request is wrong. Nothing was done.
+// InvalidError is returned for a field of a request that is wrong. Nothing was
+// done.
 type InvalidError struct {
 	Field  string // as in the Go types, lower case: "argv[3]"
 	Reason string // completes "<field> …": "has 70000 words; the limit is 65536"
@@ -68,8 +69,8 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return e.Field + " " + e.Reason }
 
-// AmbiguousError: a word means several processes, and nobody can tell which was
-// meant. It is an ErrAmbiguous.
+// AmbiguousError is returned for a word that means several processes. It is an
+// ErrAmbiguous.
 type AmbiguousError struct {
 	What string // "2 running processes have the name \"web\""
 	IDs  []ID   // of those, oldest first; the first ones of very many

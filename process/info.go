@@ -86,7 +86,7 @@ const (
 	CauseSignalled              // by a signal that tend did not send on its own account
 	CauseTimeout                // tend killed it at Spec.Timeout
 	CauseOOM                    // the kernel killed it for memory
-	CauseShutdown               // tend ended it when it was told to stop; or it was lost when the machine or all of tend died, see Lost
+	CauseShutdown               // tend ended it in its own shutdown; or it was lost when the machine or all of tend died, see Lost
 	CauseKilled                 // a caller asked tend for Kill or Signal
 	CauseNoReaders              // tend killed it by Spec.KillWithoutReaders
 	CauseLost                   // its end was not witnessed, by nobody's fault that is known: no status is known
@@ -118,7 +118,7 @@ type Exit struct {
 
 // Lost: nobody witnessed the end, and no status is known. The cause is
 // CauseShutdown if it was running when the machine or all of tend died, else
-// CauseLost. (A process that tend ends when it is told to stop has a signal, or,
+// CauseLost. (A process that tend ends in its own shutdown has a signal, or,
 // if it ended by its own code, CauseExited.)
 func (e *Exit) Lost() bool {
 	return e.Cause == CauseLost || e.Cause == CauseShutdown && e.Signal == 0

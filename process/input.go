@@ -12,8 +12,8 @@ import (
 // not at all. A longer one is taken in parts; a part that was taken stays.
 type Input struct {
 	Data []byte
-	// Writer names the one who writes, so that several may write to one process
-	// and each repeat what was lost on the way: Offset then counts this
+	// Writer names the writer, so that several may write to one process and each
+	// repeat what was lost on the way: Offset then counts this
 	// writer's own bytes. A random name of 1 to [MaxWriterName] bytes is good.
 	// A process remembers at least the last [Writers] of them.
 	Writer string

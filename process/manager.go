@@ -46,8 +46,8 @@ type Process interface {
 type briefKey struct{}
 
 // Brief returns a context in which Info may leave out whether a running process
-// is stopped: State is then Running or Exited. To find it out takes a look at
-// /proc for each, which is most of what Info costs.
+// is stopped: State is then Running or Exited. To know it, /proc is read for each
+// process, which is most of what Info costs.
 func Brief(ctx context.Context) context.Context { return context.WithValue(ctx, briefKey{}, true) }
 
 // IsBrief reports whether ctx comes from Brief.
@@ -55,7 +55,7 @@ func IsBrief(ctx context.Context) bool { return ctx.Value(briefKey{}) != nil }
 
 // Controller acts on a running process.
 type Controller interface {
-	// Signal sends sig. ErrExited if there is nobody left to receive it.
+	// Signal sends sig. ErrExited if no process is left to receive it.
 	Signal(ctx context.Context, sig int, scope Scope) error
 	// Kill ends the whole tree with SIGKILL and returns when the kernel says
 	// that it is empty, or with the survivors (a process in the kernel's
@@ -67,10 +67,10 @@ type Controller interface {
 	Resize(ctx context.Context, r Resize) (before Size, err error)
 	// Trim frees output before the offset, for Retention.Policy Block.
 	Trim(ctx context.Context, s Stream, before int64) error
-	// Pin keeps a process that has finished, or will, from being removed for
-	// its TTL or for the daemon's budget, or gives it up to them again. Remove
-	// removes it all the same, and output is trimmed as ever. It holds over
-	// the death of every role, and of the machine.
+	// Pin says whether a process is kept when it has finished, beyond its TTL and
+	// the daemon's budget. Remove removes it all the same, and its output is
+	// trimmed as that of others. A pin outlives the death of every role and of
+	// the machine.
 	Pin(ctx context.Context, pinned bool) error
 	// Wait returns when the condition holds or the process has exited,
 	// whichever is first.
@@ -98,8 +98,8 @@ type Filter struct {
 	Labels map[string]string // only with all these labels
 }
 
-// Matches says whether a process with this spec, live or not, is among those
-// that the filter is for.
+// Matches reports whether the filter selects a process with this spec, live or
+// not.
 func (f *Filter) Matches(spec *Spec, live bool) bool {
 	if f.Live && !live || f.Tag != "" && spec.Tag != f.Tag {
 		return false
@@ -112,16 +112,15 @@ func (f *Filter) Matches(spec *Spec, live bool) bool {
 	return true
 }
 
-// KillResult tells what Kill did.
+// KillResult is what Kill did.
 type KillResult struct {
-	// Verified: the kernel said that nobody is left, in the process's cgroup and
-	// among those who have left it. Without a cgroup of the process's own it is
-	// never set: what was found by walking the process table is not all there may
-	// be.
+	// Verified: the kernel said that no process is left, in the process's cgroup
+	// and among those that have left it. Without a cgroup of the process's own it
+	// is never set: a walk of the process table may miss some.
 	Verified  bool
 	Survivors []int // pids of those in the tree that did not die
-	// Strays are pids of processes that run on and of which nothing tells whether
-	// they were in the tree: they have left cgroup, session and parents behind.
+	// Strays are pids of processes that may have been in the tree: they have left
+	// cgroup, session and parents behind, and nothing shows where they belonged.
 	// They are not killed.
 	Strays []int
 	// Names are those of survivors and strays by pid, as ps has them, where they
@@ -141,8 +140,8 @@ type Until struct {
 	From  [4]int64
 	// Port: something in the tree listens on this TCP port.
 	Port int
-	// Input: the tree reads from its stdin or terminal and nobody has
-	// written anything.
+	// Input: the tree reads from its stdin or terminal and nothing was
+	// written to it.
 	Input bool
 	// TreeGone: no descendant is left.
 	TreeGone bool

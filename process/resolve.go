@@ -17,14 +17,14 @@ type Names struct {
 // in bytes.
 const MinPrefix = 4
 
-// Resolve finds what a selector means among n processes, in the order of their
-// start, whose names at tells, and which run or not, as live tells: the index of
-// the one. One that runs goes before those that have ended, of which the newest
-// counts. Two that run with the same name are nobody's to choose between; with the
-// same tag, which a program gives, the newest counts, as with a pid.
+// Resolve returns the index of the process that a selector means among n
+// processes in the order of their start. at returns the names of one, and live
+// whether it runs. A running process is preferred, then the newest that has ended.
+// Two running processes with the same name are ambiguous. Of those with the same
+// tag, which a program gives, the newest is meant, as with a pid.
 //
 // Errors: ErrNotFound; AmbiguousError for a prefix of several ids and for a name
-// that several have that run; InvalidError for an empty selector.
+// of several running processes; InvalidError for an empty selector.
 func Resolve(sel Selector, n int, at func(int) Names, live func(int) bool) (int, error) {
 	r := resolver{n, at, live}
 	found, what := -1, ""

@@ -157,7 +157,7 @@ type Retention struct {
 type Sync uint8
 
 const (
-	// SyncDefault is the daemon's default: SyncNone unless it was told another.
+	// SyncDefault is the daemon's default: SyncNone unless another is set.
 	SyncDefault Sync = iota
 	// SyncNone leaves it to the kernel, which writes back within about 30 s.
 	SyncNone
@@ -182,7 +182,7 @@ func (s Sync) String() string {
 type RetentionPolicy uint8
 
 const (
-	// DropOldest frees the head; readers behind it are told a gap.
+	// DropOldest frees the head; readers behind it get a gap.
 	DropOldest RetentionPolicy = iota
 	// Block stops reading the pipe, so that the process blocks in write,
 	// until a consumer frees the head with Process.Trim.

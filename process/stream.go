@@ -36,7 +36,7 @@ type Gap struct {
 	From, To int64
 }
 
-// EventKind tells the facts of a process apart.
+// EventKind is the kind of a fact about a process.
 type EventKind uint8
 
 const (

@@ -8,7 +8,7 @@ import (
 // maxLag is how many events may wait for a watcher.
 const maxLag = 4096
 
-// Watchers tells events to any number of watchers: what a [Manager] needs to
+// Watchers passes events to any number of watchers: what a [Manager] needs to
 // implement Watch. The zero value is ready; all methods may be called
 // concurrently, and none blocks.
 type Watchers struct {
@@ -26,7 +26,7 @@ type watcher struct {
 	err    error   // guarded by mu
 }
 
-// Open returns a watcher of what is told from now on.
+// Open returns a watcher of the events from now on.
 func (ws *Watchers) Open() Watcher {
 	w := &watcher{of: ws, ready: make(chan struct{}, 1)}
 	ws.mu.Lock()
@@ -38,7 +38,8 @@ func (ws *Watchers) Open() Watcher {
 	return w
 }
 
-// Tell gives ev to all watchers. One that is [ErrLagged] gets that in its place.
+// Tell gives ev to all watchers. One that has fallen too far behind gets
+// [ErrLagged] in its place.
 func (ws *Watchers) Tell(ev Event) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

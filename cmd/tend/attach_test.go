@@ -206,7 +206,7 @@ func (s *sizes) Resize(_ context.Context, r process.Resize) (before process.Size
 	return before, nil
 }
 
-// TestASmallerWindowGivesTheSizeBack: to those who stay, when it leaves by the
+// TestASmallerWindowGivesTheSizeBack: to the clients that stay, when it leaves by the
 // key and when it is closed.
 func TestASmallerWindowGivesTheSizeBack(t *testing.T) {
 	state := t.TempDir()

@@ -95,7 +95,7 @@ func poorTend(t *testing.T, state string, args ...string) (stdout, stderr string
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// What is weaker on this machine is told by tend status, with the reason.
+// tend status lists what is weaker on this machine, with the reason.
 func TestStatusSaysWhatAPoorMachineCannotPromise(t *testing.T) {
 	state := poorDaemon(t, poorkernel.World{Rules: []poorkernel.Rule{
 		{Call: unix.SYS_IOCTL, Arg: 1, Value: unix.PIDFD_GET_INFO, Errno: unix.ENOTTY},

@@ -52,7 +52,7 @@ func fetchCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// until command args…: runs it until it succeeds, for what no event tells.
+// until command args…: runs it until it succeeds, for what no event reports.
 func untilCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: until command args…")
