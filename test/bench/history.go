@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -39,8 +40,8 @@ var recordName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 func historyDir(root string) string { return filepath.Join(root, "test", "bench", "history") }
 
-// keep writes the rows to a record. One that is there loses the rows of the
-// benches that were measured anew.
+// keep writes the rows of the benches that have not failed to a record. One that
+// is there loses the rows of the benches that were measured anew.
 func keep(ctx context.Context, o *options, rows []row) error {
 	root, err := testbin.Root()
 	if err != nil {
@@ -188,7 +189,6 @@ func draw(text []byte, all []record) ([]byte, error) {
 	if len(all) == 0 {
 		return nil, fmt.Errorf("there is no record in %s", historyDir(""))
 	}
-	newest := all[len(all)-1]
 	var missing error
 	text = mark.ReplaceAllFunc(text, func(found []byte) []byte {
 		m := mark.FindSubmatch(found)
@@ -196,13 +196,12 @@ func draw(text []byte, all []record) ([]byte, error) {
 		b.Write(m[1])
 		b.WriteByte('\n')
 		if string(m[2]) == "history" {
-			plot(&b, all)
+			missing = errors.Join(missing, plot(&b, all))
 		} else {
 			names := strings.Fields(string(m[3]))
+			newest, err := whole(all, names)
+			missing = errors.Join(missing, err)
 			rows := newest.of(names)
-			if len(rows) == 0 {
-				missing = fmt.Errorf("record %s has nothing of %v", newest.Name, names)
-			}
 			fmt.Fprintf(&b, "Record `%s`: %s; other programs used %.0f %% of a core as it began.%s\n\n", newest.Name, newest.Machine, 100*newest.Others, beforeOf(newest, rows))
 			_ = printMarkdown(&b, rows)
 		}
@@ -211,6 +210,16 @@ func draw(text []byte, all []record) ([]byte, error) {
 		return b.Bytes()
 	})
 	return text, missing
+}
+
+// whole returns the newest record that has all of these benches.
+func whole(all []record, names []string) (record, error) {
+	for _, r := range slices.Backward(all) {
+		if !slices.ContainsFunc(names, func(name string) bool { return len(r.of([]string{name})) == 0 }) {
+			return r, nil
+		}
+	}
+	return record{}, fmt.Errorf("no record has all of %v", names)
 }
 
 func beforeOf(r record, rows []row) string {
@@ -225,7 +234,11 @@ var plotted = []string{"ordinary-pty", "ordinary-true", "ordinary-at-once", "ord
 
 // plot draws a bar for each record of each figure that has a bare limit and that
 // an ordinary client gets: ratios alone can be compared over time and machines.
-func plot(b *bytes.Buffer, all []record) {
+func plot(b *bytes.Buffer, all []record) error {
+	newest, err := whole(all, plotted)
+	if err != nil {
+		return err
+	}
 	const width = 40
 	ratios, longest, wide := make([]map[string]float64, len(all)), map[string]float64{}, 0
 	for i, r := range all {
@@ -237,7 +250,7 @@ func plot(b *bytes.Buffer, all []record) {
 		}
 	}
 	b.WriteString("```\n")
-	for _, row := range named(all[len(all)-1].of(plotted)) {
+	for _, row := range named(newest.of(plotted)) {
 		if row.Bare == 0 {
 			continue
 		}
@@ -253,6 +266,7 @@ func plot(b *bytes.Buffer, all []record) {
 		}
 	}
 	b.WriteString("```\n")
+	return nil
 }
 
 // named returns the rows with full names: those of indented ones begin with the

@@ -45,7 +45,11 @@ func TestARecordIsDrawn(t *testing.T) {
 		first.Bench = "ordinary-true"
 		second := figure("  16 at once", "processes/s", 0, 900)
 		second.Bench = "ordinary-true"
-		return record{Name: name, Date: name, Machine: "a machine", Rows: []row{first, second}}
+		rows := []row{first, second}
+		for _, bench := range plotted[2:] {
+			rows = append(rows, row{Bench: bench})
+		}
+		return record{Name: name, Date: name, Machine: "a machine", Rows: append(rows, row{Bench: plotted[0]})}
 	}
 	const before = "a\n<!-- bench: ordinary-true -->\nold\n<!-- end -->\nb\n<!-- history -->\n<!-- end -->\nc <!-- end -->\n"
 	got, err := draw([]byte(before), []record{r("2026-01", 2), r("2026-02", 1)})
@@ -70,7 +74,12 @@ func TestARecordIsDrawn(t *testing.T) {
 	if err != nil || string(again) != string(got) {
 		t.Errorf("drawn again it differs (%v):\n%s", err, again)
 	}
-	if _, err := draw([]byte("<!-- bench: long -->\n<!-- end -->\n"), []record{r("2026-01", 2)}); err == nil {
+	// A record of a part of the benches takes nothing away.
+	part := record{Name: "2026-03", Rows: []row{{Bench: "pty"}}}
+	if again, err := draw(got, []record{r("2026-01", 2), r("2026-02", 1), part}); err != nil || string(again) != string(got) {
+		t.Errorf("with a record of one bench it differs (%v):\n%s", err, again)
+	}
+	if _, err := draw([]byte("<!-- bench: readers -->\n<!-- end -->\n"), []record{r("2026-01", 2)}); err == nil {
 		t.Error("a table without a row is drawn")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -91,6 +92,7 @@ type options struct {
 	docs         bool
 	busy         float64 // cores that other programs used at the beginning
 	version      string  // of what is measured
+	failed       []string
 }
 
 func parse() (o options, ok bool) {
@@ -151,8 +153,9 @@ func (o *options) run(ctx context.Context) error {
 		print = printMarkdown
 	}
 	err = errors.Join(err, print(os.Stdout, rows))
-	if err == nil && o.record != "" {
-		err = keep(ctx, o, rows)
+	if o.record != "" {
+		rows = slices.DeleteFunc(rows, func(r row) bool { return slices.Contains(o.failed, r.Bench) })
+		err = errors.Join(err, keep(ctx, o, rows))
 	}
 	return err
 }
@@ -214,6 +217,7 @@ func (o *options) measure(ctx context.Context) (rows []row, errs error) {
 		}
 		if err != nil {
 			errs = errors.Join(errs, fmt.Errorf("%s: %w", b.name, err))
+			o.failed = append(o.failed, b.name)
 		}
 		if b.fresh {
 			errs = errors.Join(errs, d.stop())
