@@ -10,6 +10,7 @@ import (
 )
 
 func TestTheClientIsAManager(t *testing.T) {
+	t.Parallel()
 	for name, http1 := range map[string]bool{"over HTTP/2": false, "over HTTP/1.1": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

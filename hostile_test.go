@@ -215,6 +215,7 @@ func TestErrorsOfAHostileServerAreNotActive(t *testing.T) {
 }
 
 func TestAHostileServerListsWithoutEnd(t *testing.T) {
+	t.Parallel()
 	one := []*tendv1.Info{known(func(*tendv1.Info) {})}
 	for name, page := range map[string]func(n int) *tendv1.ListResponse{
 		"empty pages":   func(n int) *tendv1.ListResponse { return &tendv1.ListResponse{Next: fmt.Sprint(n)} },
