@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// cutter stands between clients and the daemon and breaks connections: after
-// some bytes of either direction they are closed, reset, or stay open with
-// nobody behind them any more (half-open). Some are slow.
+// cutter is a proxy between clients and the daemon that breaks connections. After
+// some bytes of either direction it closes or resets them, or leaves them open
+// and passes nothing on (half-open). Some are slow.
 type cutter struct {
 	l      net.Listener
 	target string
@@ -27,7 +27,7 @@ type cutter struct {
 	open map[net.Conn]struct{} // guarded by mu; nil: closed
 }
 
-// What becomes of a connection.
+// What happens to a connection.
 const (
 	cutNever = iota
 	cutClosed
@@ -92,7 +92,7 @@ func (c *cutter) fate() fate {
 	return fate{what: c.rnd.IntN(cutFates), after: int64(leastBytes * math.Exp(c.rnd.Float64()*span)), upstream: c.rnd.IntN(4) == 0, slow: c.rnd.IntN(4) == 0}
 }
 
-// hold keeps a connection for close; false: that has been.
+// hold registers a connection for close. It returns false after close.
 func (c *cutter) hold(conn net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,7 +124,7 @@ func (c *cutter) serve(client net.Conn) {
 		return
 	}
 	f := c.fate()
-	halfOpen := make(chan struct{}) // nothing passes from here on
+	halfOpen := make(chan struct{}) // closed: nothing is passed on any more
 	var once sync.Once
 	end := func() {
 		c.broken.Add(1)
@@ -150,7 +150,7 @@ func (c *cutter) serve(client net.Conn) {
 			n, err := from.Read(buf[:min(int64(len(buf)), left)])
 			select {
 			case <-halfOpen:
-				// Who waits for the other side must find out by itself.
+				// The client must notice by itself that nothing comes any more.
 				if err == nil {
 					io.Copy(io.Discard, from)
 				}
@@ -189,7 +189,7 @@ func (c *cutter) serve(client net.Conn) {
 	both.Wait()
 }
 
-// stall opens a stream that nobody ever reads, until ctx ends.
+// stall opens a stream and never reads it, until ctx ends.
 func stall(ctx context.Context, addr string, request []byte) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {

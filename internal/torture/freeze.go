@@ -19,12 +19,12 @@ import (
 // shortestFreeze is how long roles stand still at least.
 const shortestFreeze = 100 * time.Millisecond
 
-// Frozen are the sets of roles that are stopped (SIGSTOP) together: each alone,
-// and all, with all processes, as on a machine that stands still.
+// Frozen are the sets of roles that are stopped (SIGSTOP) together: each role
+// alone; and all roles with all processes, as on a machine that stands still.
 var Frozen = []Victims{{testdaemon.Server}, {testdaemon.Keeper}, {testdaemon.Anchor}, {testdaemon.Launcher, testdaemon.Anchor, testdaemon.Keeper, testdaemon.Server}}
 
-// freezer stops victims at one instant and has them go on later, in any order.
-// One time in three a set of roles dies meanwhile.
+// freezer stops victims at one instant and continues them later, in any order.
+// One time in three it kills a set of roles meanwhile.
 type freezer struct {
 	d       *testdaemon.Daemon
 	rnd     *rand.Rand
@@ -79,11 +79,11 @@ type cgroupTree string
 
 func (g cgroupTree) freeze(word string) {
 	if g != "" {
-		_ = os.WriteFile(filepath.Join(string(g), "cgroup.freeze"), []byte(word), 0) // before Linux 5.2 they go on
+		_ = os.WriteFile(filepath.Join(string(g), "cgroup.freeze"), []byte(word), 0) // before Linux 5.2 the processes run on
 	}
 }
 
-// treeOf finds it in what the daemon says of itself.
+// treeOf finds the directory in the status of the daemon.
 func treeOf(promises map[string]tend.Promise) cgroupTree {
 	p := promises["kill_reaches_tree"]
 	path, ok := strings.CutPrefix(p.Detail, "cgroup.kill in ")

@@ -17,9 +17,9 @@ type Victims []string
 
 func (v Victims) String() string { return strings.Join(v, "+") }
 
-// Combinations are all sets of roles but for the launcher, which holds the
-// mirror: whoever else dies, together or at any moment after one another,
-// nothing is lost.
+// Combinations are all sets of roles without the launcher, which holds the
+// mirror. Nothing is lost if the roles of a set die together, or one after the
+// other at any moment.
 var Combinations = []Victims{
 	{testdaemon.Server}, {testdaemon.Keeper}, {testdaemon.Anchor},
 	{testdaemon.Anchor, testdaemon.Keeper}, {testdaemon.Keeper, testdaemon.Server}, {testdaemon.Anchor, testdaemon.Server},
@@ -29,9 +29,9 @@ var Combinations = []Victims{
 // striker is one way to hurt roles.
 type striker interface {
 	// strike hurts once. It returns how many processes it killed, and false if
-	// nobody was there.
+	// no role was there.
 	strike(ctx context.Context) (killed int, hit bool)
-	// patient: the next strike must wait until everything is up again.
+	// patient reports whether the next strike must wait until all roles run again.
 	patient() bool
 }
 
@@ -68,8 +68,8 @@ type blows struct {
 // processes it killed and how many times it struck.
 func (b *blows) run(ctx context.Context, n int) (killed, struck int) {
 	for struck < n {
-		// Mostly everything is up again before the next strike; sometimes it
-		// falls into the middle of the recovery.
+		// Most strikes wait until all roles run again. Some fall into the middle
+		// of the recovery.
 		if (b.patient() || b.rnd.IntN(4) > 0) && !b.d.Settle(ctx) {
 			return killed, struck
 		}
@@ -94,6 +94,6 @@ func (b *blows) run(ctx context.Context, n int) (killed, struck int) {
 	return killed, struck
 }
 
-// rest is a little more than a role must live for its next start not to be
-// delayed: strikes that wait for a certain moment are not to wait for that too.
+// rest is a little more than the time that a role must live, or its next start is
+// delayed. Strikes that wait for a certain moment must not wait for that too.
 const rest = 110 * time.Millisecond

@@ -32,6 +32,6 @@ func check(b []byte, offset int64) error {
 	return nil
 }
 
-// Check is check for who reads output of Work without the engine: nil if b is
-// what the program writes from offset on.
+// Check reports whether b is what the program writes from offset on: nil, or an
+// error that names the first other byte.
 func Check(b []byte, offset int64) error { return check(b, offset) }

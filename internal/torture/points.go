@@ -15,10 +15,10 @@ import (
 	"github.com/tend-run/tend/keeper/failpoint"
 )
 
-// stir is what brings roles to a point that the work alone does not lead to.
+// stir is what brings roles to a point that the work alone does not reach.
 type stir struct {
-	kill    Victims          // these die
-	at      *failpoint.Point // the role that comes by there dies
+	kill    Victims          // these are killed
+	at      *failpoint.Point // a role is killed at this point
 	upgrade bool             // the keeper is upgraded in place
 }
 
@@ -39,16 +39,16 @@ var stirs = map[failpoint.Point]stir{
 	failpoint.BoardAdopted: {kill: Victims{testdaemon.Server}},
 }
 
-// pointTime bounds the wait for a role to come by, and stirTime that after one
-// stir.
+// pointTime bounds the wait until a role reaches a point, and stirTime the wait
+// after one stir.
 const (
 	pointTime = 20 * time.Second
 	stirTime  = 300 * time.Millisecond
 )
 
-// pointStriker has roles die at named points, in turn. together, if it is set,
-// chooses who dies at the same instant, and the role at the point only stands
-// still unless it is among them.
+// pointStriker kills roles at named points, in turn. If together is set, it
+// chooses the roles that die at the same instant; the role at the point is
+// stopped, and dies only if it is among them.
 type pointStriker struct {
 	d        *testdaemon.Daemon
 	rnd      *rand.Rand
@@ -93,8 +93,8 @@ func (s *pointStriker) strike(ctx context.Context) (killed int, hit bool) {
 	k := killer{d: s.d, rnd: s.rnd, victims: others}
 	dead, _ := k.strike(ctx)
 	s.table.Disarm(p)
-	// Until it goes on, if it was not among them: it says that it is struck a
-	// moment before it stops.
+	// If the role at the point lives, continue it. It reports the strike a moment
+	// before it stops, so one SIGCONT may come too early.
 	await(ctx, pointTime, func() bool {
 		_, pid := s.table.Struck(p)
 		return pid == 0 || syscall.Kill(pid, syscall.SIGCONT) != nil
@@ -102,7 +102,7 @@ func (s *pointStriker) strike(ctx context.Context) (killed int, hit bool) {
 	return killed + dead, true
 }
 
-// stir does what leads to a point, and returns how many it killed.
+// stir brings a role to a point, and returns how many processes it killed.
 func (s *pointStriker) stir(ctx context.Context, what stir) (killed int) {
 	switch {
 	case what.kill != nil:
@@ -138,7 +138,7 @@ func await(ctx context.Context, bound time.Duration, ok func() bool) bool {
 func (r *runner) strikePoints(c *tend.Client, rnd *rand.Rand) *pointStriker {
 	s := &pointStriker{d: r.d, rnd: rnd, table: r.table, points: r.cfg.Points,
 		missed: func(p failpoint.Point) {
-			r.problem("nobody came by at %s in %v (%d times before): the run proves nothing for it", p, pointTime, r.table.Passed(p))
+			r.problem("no role reached %s in %v (%d times before): the run proves nothing for it", p, pointTime, r.table.Passed(p))
 		},
 		upgrade: func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
@@ -159,7 +159,7 @@ func (r *runner) strikePoints(c *tend.Client, rnd *rand.Rand) *pointStriker {
 	return s
 }
 
-// notePoints counts what became of each point.
+// notePoints counts the strikes at each point.
 func (r *runner) notePoints() {
 	r.report.Points = map[string]int{}
 	for _, p := range failpoint.All() {

@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// The raw clients know the wire and nothing else: Connect's envelopes (a flag
-// byte, a length, JSON), and for both faces the way back into a stream at an
-// offset. They check one process's stdout from its first byte to its end.
+// The raw clients know the wire alone: Connect's envelopes (a flag byte, a length,
+// JSON), and how each face resumes a stream at an offset. They check one process's
+// stdout from its first byte to its end.
 
 // rawEvent is one message of either face, in its JSON form.
 type rawEvent struct {
@@ -28,7 +28,7 @@ type rawEvent struct {
 	code   int
 }
 
-// errCut: the stream broke; it goes on at the offset reached.
+// errCut: the stream broke. It can be resumed at the offset reached.
 var errCut = errors.New("the stream was cut")
 
 // rawFace is one protocol.
@@ -154,7 +154,7 @@ func (f *rawFace) once(ctx context.Context, b *bench, id string, pid int, at *in
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	heard := func() {}
-	if b.cut { // a connection may be half-open: another one, when nothing comes
+	if b.cut { // a half-open connection delivers nothing: give it up then
 		silence := time.AfterFunc(shortSilence, cancel)
 		defer silence.Stop()
 		heard = func() { silence.Reset(shortSilence) }
@@ -208,7 +208,7 @@ func (f *rawFace) once(ctx context.Context, b *bench, id string, pid int, at *in
 	}
 }
 
-// endOfStream tells an end that is worth another try from one that is not.
+// endOfStream separates ends that are worth another try from those that are not.
 func endOfStream(msg []byte) error {
 	var end struct {
 		Error *struct{ Code, Message string } `json:"error"`

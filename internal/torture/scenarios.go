@@ -16,7 +16,7 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// scenario is one round of something that must work whoever is killed.
+// scenario is one round of work that must succeed, whatever role is killed.
 type scenario struct {
 	name string
 	run  func(ctx context.Context, b *bench) error
@@ -28,13 +28,13 @@ var scenarios = []scenario{
 	{"retention", dropOldest}, {"block", block}, {"writers", writers},
 }
 
-// spawn: a start is done once, whatever dies, and has its effect once.
+// spawn: whatever role dies, a process is started once and has its effect once.
 func spawn(ctx context.Context, b *bench) error {
 	code := b.rnd.IntN(90)
 	id := process.NewID()
 	file := filepath.Join(b.dir, string(id))
 	spec := process.Spec{ID: id, Argv: b.argv("once", file, code)}
-	if b.rnd.IntN(2) == 0 { // the child waits at the gate with its limits
+	if b.rnd.IntN(2) == 0 { // the child waits at the gate until its limits are set
 		spec.Limits.Rlimits = []process.Rlimit{{Resource: syscall.RLIMIT_CORE}}
 	}
 	p, err := b.c.Start(ctx, spec)
@@ -68,7 +68,7 @@ func stream(ctx context.Context, b *bench) error {
 		return fmt.Errorf("info: %w", err)
 	}
 	var g group
-	if b.cut { // readers that never read hold up nobody
+	if b.cut { // readers that never read must not block others
 		aside, cancel := context.WithCancel(ctx)
 		defer cancel()
 		for _, f := range []rawFace{nativeFace, envdFace} {
@@ -85,9 +85,9 @@ func stream(ctx context.Context, b *bench) error {
 	return b.end(ctx, p, process.Exit{Code: code})
 }
 
-// read checks all output of a process by the SDK. Gaps are an error unless gap
-// is given; then it is asked. passed, if the process is of policy block, is told
-// how far it is read.
+// read checks all output of a process by the SDK. A gap is an error, unless the
+// function gap is given and accepts it. If the process has the policy block,
+// passed is called with the offset up to which the output was read.
 func (b *bench) read(ctx context.Context, p process.Process, n int64, each func(ev *process.Event) error) error {
 	var at [4]int64
 	var exited *process.Exit
@@ -131,7 +131,7 @@ func (b *bench) read(ctx context.Context, p process.Process, n int64, each func(
 	return nil
 }
 
-// stdin: what is written comes back once and in order.
+// stdin: all input comes back once and in order.
 func stdin(ctx context.Context, b *bench) error {
 	n := int64(1 + b.rnd.IntN(1<<20))
 	p, err := b.c.Start(ctx, process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
@@ -166,8 +166,8 @@ func (b *bench) write(ctx context.Context, p process.Process, n int64, eof bool)
 	return nil
 }
 
-// put repeats a write that may have been applied or not; its offset makes that
-// safe.
+// put repeats a write that may have been applied already. Its offset makes the
+// repetition safe.
 func put(ctx context.Context, p process.Process, in process.Input) error {
 	return insist(ctx, func() error {
 		_, err := p.Write(ctx, in)
@@ -207,7 +207,7 @@ func (b *bench) readOne(ctx context.Context, p process.Process, s process.Stream
 	return nil
 }
 
-// exits: each way to end is told as it was.
+// exits: every kind of end is reported as it happened.
 func exits(ctx context.Context, b *bench) error {
 	type end struct {
 		spec process.Spec
@@ -223,7 +223,7 @@ func exits(ctx context.Context, b *bench) error {
 		{spec: process.Spec{Argv: b.argv("signal", 15)}, want: process.Exit{Signal: 15, Cause: process.CauseSignalled}},
 		{spec: process.Spec{Argv: b.argv("sleep"), Timeout: time.Duration(20+b.rnd.IntN(100)) * time.Millisecond},
 			want: timedOut},
-		// Mostly over before its time is, even if the keeper finds both at once.
+		// Most of them end before their timeout, even if the keeper finds both at once.
 		{spec: process.Spec{Argv: b.argv("signal", 15), Timeout: time.Duration(50+b.rnd.IntN(450)) * time.Millisecond},
 			want: process.Exit{Signal: 15, Cause: process.CauseSignalled}, or: []process.Exit{timedOut}},
 		{spec: process.Spec{Argv: b.argv("sleep")}, want: process.Exit{Signal: 9},
@@ -296,8 +296,8 @@ func terminal(ctx context.Context, b *bench) error {
 	return b.end(ctx, p, process.Exit{})
 }
 
-// dropOldest: a reader that is too slow is told each gap, and gets every other
-// byte.
+// dropOldest: a reader that is too slow receives each gap as an event, and all
+// other bytes.
 func dropOldest(ctx context.Context, b *bench) error {
 	n := int64(2<<20 + b.rnd.IntN(2<<20))
 	code := b.rnd.IntN(90)
@@ -318,8 +318,8 @@ func dropOldest(ctx context.Context, b *bench) error {
 	return b.end(ctx, p, process.Exit{Code: code})
 }
 
-// trimFinished frees the head of a finished process's output: what is left is
-// what was written.
+// trimFinished frees the head of a finished process's output. The rest must be
+// unchanged.
 func (b *bench) trimFinished(ctx context.Context, p process.Process, n int64) error {
 	if err := insist(ctx, func() error { return p.Trim(ctx, process.Stdout, n-8<<10) }); err != nil {
 		return fmt.Errorf("trim: %w", err)
@@ -327,7 +327,7 @@ func (b *bench) trimFinished(ctx context.Context, p process.Process, n int64) er
 	return b.read(ctx, p, n, func(*process.Event) error { return nil })
 }
 
-// block: a process at its limit waits for whoever consumes, and loses nothing.
+// block: a process at its limit waits for its consumer, and loses nothing.
 func block(ctx context.Context, b *bench) error {
 	n := int64(1<<20 + b.rnd.IntN(1<<20))
 	code := b.rnd.IntN(90)

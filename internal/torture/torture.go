@@ -35,18 +35,19 @@ type Config struct {
 	Env []string
 	// Seed of the moments and choices.
 	Seed uint64
-	// Victims to kill; nil kills nobody.
+	// Victims to kill; nil: none.
 	Victims Victims
-	// Freeze stops the victims instead, for so long at most, and has them go on.
+	// Freeze stops the victims instead of killing them, and continues them after
+	// this time at most.
 	Freeze time.Duration
-	// Strikes is how often they are killed, at most; For, if it is set, how
-	// long. Rounds under way then are finished.
+	// Strikes is how often they are killed, at most. For, if it is set, ends the
+	// run after that time; rounds that have begun are finished.
 	Strikes int
 	For     time.Duration
 	// Cut breaks the clients' connections, over and over.
 	Cut bool
-	// Upgrade also replaces roles in good order, over and over. Where nobody is
-	// killed, Strikes is how often.
+	// Upgrade also upgrades roles, over and over. Without Victims, Strikes is how
+	// often.
 	Upgrade bool
 	// Binaries are programs to upgrade to in turn; none: the one that runs.
 	Binaries []string
@@ -61,8 +62,8 @@ type Config struct {
 	Together bool
 }
 
-// Turns are the runs that together are the whole proof, each without what the
-// caller has to say.
+// Turns are the runs that together are the whole proof. The caller adds program,
+// directory, seed and length to each.
 func Turns() []Config {
 	turns := []Config{{Upgrade: true}}
 	for _, v := range Combinations {
@@ -335,7 +336,7 @@ func (r *runner) repeat(ctx context.Context, s scenario, rnd *rand.Rand, stop <-
 	}
 }
 
-// knock opens connections all the time: none may be refused, whoever is dead.
+// knock opens connections all the time. None may be refused, whatever role is dead.
 func (r *runner) knock(ctx context.Context, stop <-chan struct{}) {
 	addr := r.d.Addr()
 	for {
@@ -358,11 +359,11 @@ func (r *runner) knock(ctx context.Context, stop <-chan struct{}) {
 	}
 }
 
-// upgrade replaces server and keeper in turn, until stop. It closes enough when
-// it has done so as often as was asked for, or cannot.
+// upgrade replaces server and keeper in turn, until stop. It closes enough after
+// as many upgrades as were asked for, or when no upgrade is possible.
 func (r *runner) upgrade(ctx context.Context, stop <-chan struct{}, enough chan<- struct{}) {
-	tell := sync.OnceFunc(func() { close(enough) })
-	defer tell()
+	reached := sync.OnceFunc(func() { close(enough) })
+	defer reached()
 	c, err := r.d.Dial(ctx, tend.Options{})
 	if err != nil {
 		r.problem("upgrade: dial: %v", err)
@@ -388,7 +389,7 @@ func (r *runner) upgrade(ctx context.Context, stop <-chan struct{}, enough chan<
 			r.mu.Lock()
 			r.report.Upgrades++
 			if r.report.Upgrades == r.cfg.Strikes {
-				tell()
+				reached()
 			}
 			r.mu.Unlock()
 		} else if len(r.cfg.Victims) == 0 && ctx.Err() == nil && what.Keeper {

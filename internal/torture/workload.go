@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Statuses of a workload that met what must never happen.
+// Exit statuses of a workload that saw what must never happen.
 const (
 	statusBroken = 98 // a pipe or terminal broke
 	statusUsage  = 99
@@ -25,7 +25,7 @@ const (
 //	once FILE CODE       one byte to the end of FILE
 //	signal N             ends itself by signal N
 //	sleep                until it is killed
-//	terminal N           raw mode, "R", echoes N bytes, tells the terminal's size
+//	terminal N           raw mode, "R", echoes N bytes, prints the terminal's size
 func Work(args []string) {
 	fail := func() { os.Exit(statusUsage) }
 	number := func(i int) int64 {
@@ -65,8 +65,8 @@ func Work(args []string) {
 		if syscall.Kill(os.Getpid(), syscall.Signal(number(1))) != nil {
 			fail()
 		}
-		// Not select: the signal may come by another thread, and the runtime would
-		// end a program of which nothing can wake up, with status 2.
+		// No empty select: the signal may arrive on another thread, and the runtime
+		// ends a program in which no goroutine can wake up with status 2.
 		for {
 			time.Sleep(time.Hour)
 		}

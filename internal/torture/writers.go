@@ -12,11 +12,11 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// frameHead is before the data of each write: writer, number, length.
+// frameHead is the length of the head of each write: writer, number, length.
 const frameHead = 12
 
-// writers: several write to one process at once. Each write comes back whole
-// and once, in the order of its writer.
+// writers: several writers write to one process at once. Each write comes back
+// whole and once, in the order of its writer.
 func writers(ctx context.Context, b *bench) error {
 	p, err := b.c.Start(ctx, process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
 	if err != nil {
@@ -74,7 +74,7 @@ func frameOf(writer, number, n int) []byte {
 	return data
 }
 
-// readFrames checks that stdout is made of the frames.
+// readFrames checks that stdout consists of the frames.
 func (b *bench) readFrames(ctx context.Context, p process.Process, counts []int, total int64) error {
 	var got []byte
 	at := int64(0)

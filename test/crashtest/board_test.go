@@ -23,8 +23,8 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// sharedMemory lists the files in memory that a role has, by the path by which
-// somebody else opens them.
+// sharedMemory lists the files in memory that a role has, by the path at which
+// another process opens them.
 func sharedMemory(t *testing.T, pid int) map[string]string {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
@@ -94,7 +94,7 @@ func startOrdinary(ctx context.Context, t *testing.T, c *tend.Client) *ordinary 
 	return o
 }
 
-// check has everything come to its end, and looks at all that is told of it.
+// check ends everything, and checks output and exit of each process.
 func (o *ordinary) check(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if _, err := o.reader.Write(ctx, process.Input{Data: []byte("after\n"), EOF: true}); err != nil {
@@ -145,8 +145,9 @@ func allOf(ctx context.Context, t *testing.T, p process.Process, s process.Strea
 	return b.String()
 }
 
-// Nobody can cut or stretch what the roles share, or change what is never to
-// change, whatever path leads there: a truncated board ends all roles by SIGBUS.
+// No process can truncate or extend the memory that the roles share, or change its
+// constant parts, by whatever path it opens it. A truncated board would end all
+// roles by SIGBUS.
 func TestNobodyCutsWhatTheRolesShare(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -176,8 +177,8 @@ func TestNobodyCutsWhatTheRolesShare(t *testing.T) {
 	}
 }
 
-// A board whose content was overwritten is made anew: processes live on, and all
-// that is told of them is right.
+// A board whose content was overwritten is made anew. Processes live on, and their
+// output and exits are right.
 func TestADamagedBoardIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	noise := func(n int) []byte {

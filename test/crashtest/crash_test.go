@@ -77,7 +77,7 @@ func checkCounters(r io.Reader, n uint64) error {
 	}
 }
 
-// killer kills roles at random moments, n times; wait tells how many it was.
+// killer kills roles at random moments, n times. wait returns how many it killed.
 func (d *daemon) killer(ctx context.Context, t *testing.T, n int, roles ...string) (wait func() int) {
 	c, rnd := d.Connect(t), rand.New(rand.NewPCG(seed(t), 0))
 	done := make(chan int, 1)
@@ -96,8 +96,7 @@ func (d *daemon) killer(ctx context.Context, t *testing.T, n int, roles ...strin
 			if err != nil {
 				continue
 			}
-			// The whole set must be up: two roles dead at once is a harder
-			// case than this one.
+			// All roles must run: two that are dead at once are a harder case.
 			if st.Roles["anchor"] == 0 || st.Roles["keeper"] == 0 || st.Roles["server"] == 0 {
 				continue
 			}

@@ -13,15 +13,15 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// awhile is how long nobody looks: longer than lateness, the timeout of the
-// processes that end themselves meanwhile.
+// awhile is how long no keeper runs. It is longer than lateness, the timeout of
+// the processes, which end themselves meanwhile.
 const (
 	awhile   = 2500 * time.Millisecond
 	lateness = 2 * time.Second
 )
 
-// A process that ended itself before its time was over has not timed out, even
-// if nobody could look before that.
+// A process that ended itself before its timeout has not timed out, even if no
+// keeper could see it in time.
 func TestAProcessThatEndedInTimeHasNotTimedOut(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]func(t *testing.T, roles map[string]int){
@@ -29,7 +29,7 @@ func TestAProcessThatEndedInTimeHasNotTimedOut(t *testing.T) {
 			stop(t, roles[testdaemon.Keeper])
 		},
 		"while there was no keeper": func(t *testing.T, roles map[string]int) {
-			stop(t, roles[testdaemon.Anchor]) // who would start another
+			stop(t, roles[testdaemon.Anchor]) // it would start another
 			if err := syscall.Kill(roles[testdaemon.Keeper], syscall.SIGKILL); err != nil {
 				t.Error(err)
 			}

@@ -18,9 +18,9 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// What a process writes in these tests: first less than is kept, more than
-// sockets, pipes and programs on the way hold, so that its reader stalls in
-// the middle of it; then so much more that nothing of the first is left.
+// What a process writes in these tests. The first part is less than is kept, and
+// more than the sockets, pipes and programs on the way hold: its reader stalls in
+// the middle of it. The second part is so long that nothing of the first is left.
 const (
 	kept    = 24 << 20
 	overrun = 4 * kept
@@ -35,7 +35,7 @@ const letGo = 1100 * time.Millisecond
 // input, and the rest when it gets another.
 var twice = fmt.Sprintf("read x; head -c %d /dev/zero; read x; head -c %d /dev/zero; echo end", kept, overrun)
 
-// lateReader is a client of one face that does not read until it is told to.
+// lateReader is a client of one face that reads late.
 type lateReader struct {
 	name string
 	// stall is how long it stalls before it is overtaken.
@@ -43,16 +43,16 @@ type lateReader struct {
 	// spec changes how the process is started.
 	spec func(*process.Spec)
 	// open begins to read the output of a process from its first byte. The
-	// returned function reads to the end and returns what was told of the gap.
+	// returned function reads to the end and returns what the face says of the gap.
 	open func(t *testing.T, d *daemon, p process.Process, pid int) (rest func() (told string, err error))
 	// spawn starts the process in place of the test, and opens it.
 	spawn func(t *testing.T, c *tend.Client, spec process.Spec) (p process.Process, rest func() (told string, err error))
-	want  string // of what is told, with the gap as two groups
+	want  string // a pattern of what it says, with the gap as two groups
 }
 
-// A reader that falls behind retention is told which bytes it lacks, on every
-// face, in that face's words. Each reader stalls while its process writes a
-// thousand times what is kept.
+// A reader that falls behind retention learns from every face which bytes it lacks,
+// in that face's words. Each reader stalls while its process writes a thousand
+// times what is kept.
 func TestAReaderBehindRetentionIsToldTheGapOnEveryFace(t *testing.T) {
 	t.Parallel()
 	d := serve(t)

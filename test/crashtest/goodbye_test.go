@@ -16,9 +16,9 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// TestAShutdownIsToldOnEachFace: clients that read when the daemon ends hear how
-// their processes ended, and not that they go on.
-func TestAShutdownIsToldOnEachFace(t *testing.T) {
+// TestAShutdownIsReportedOnEachFace: clients that read while the daemon shuts down
+// receive the exits of their processes.
+func TestAShutdownIsReportedOnEachFace(t *testing.T) {
 	t.Parallel()
 	d := serve(t)
 	const script = `trap 'echo bye; exit 7' TERM; echo hi; while :; do sleep 0.05; done`

@@ -22,8 +22,8 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// finishedBytes is what each stream of the process has that ends before the
-// crash, and runningBytes what each of one has that runs then.
+// finishedBytes is the length of each stream of a process that ends before the
+// crash, and runningBytes of one that runs then.
 const (
 	finishedBytes = 1<<20 + 3
 	runningBytes  = 64 << 20
@@ -115,8 +115,9 @@ func exitOf(ctx context.Context, t *testing.T, p process.Process) *process.Exit 
 	return info.Exit
 }
 
-// All roles die at one instant, the launcher too. The next daemon has all that
-// finished, tells what ran as lost, and leaves nothing of it running.
+// All roles die at one instant, the launcher too. The next daemon has the output
+// and exit of each finished process, reports those that ran as lost, and kills
+// what still runs of them.
 func TestAfterTheDeathOfAllRolesWhatRanIsLostWithCauseShutdown(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -163,8 +164,8 @@ func TestAfterTheDeathOfAllRolesWhatRanIsLostWithCauseShutdown(t *testing.T) {
 	}
 }
 
-// A loss of power also tears files: journals and indexes end anywhere, and
-// behind their end is anything.
+// A loss of power also tears files: journals and indexes end at any byte, and
+// garbage may follow.
 func TestTornFilesAreRepairedAfterTheDeathOfAllRoles(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

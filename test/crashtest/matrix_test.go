@@ -83,7 +83,7 @@ func TestNothingIsLostOverUpgradesFromAndToThePreviousVersion(t *testing.T) {
 	}
 }
 
-// A program that cannot go on ends; the anchor goes back to the one before.
+// The new program ends at once. The anchor then starts the one before.
 func TestNothingIsLostOverAnUpgradeToAProgramThatEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	play(t, torture.Config{Upgrade: true, Strikes: 16, Binaries: []string{broken, bin}})

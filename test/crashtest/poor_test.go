@@ -12,8 +12,8 @@ import (
 	"github.com/tend-run/tend/internal/torture"
 )
 
-// Without cgroup v2 the next keeper cannot find what the one before has forked;
-// a gate holds the program back instead, until its pid is written down.
+// Without cgroup v2 the next keeper cannot find what the one before has forked.
+// Instead a gate holds the child back until its pid is on the board.
 func TestNothingIsLostWithoutCgroups(t *testing.T) {
 	t.Parallel()
 	cmd, err := poorkernel.Command(poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}}, bin)
@@ -31,7 +31,7 @@ func TestNothingIsLostWithoutCgroups(t *testing.T) {
 	}
 }
 
-// A policy of fsync makes exits wait; none is lost over that.
+// With --fsync=exit, exits wait for the disk. None is lost.
 func TestNothingIsLostWhenExitsWaitForTheDisk(t *testing.T) {
 	t.Parallel()
 	for _, victims := range []torture.Victims{{testdaemon.Keeper}, {testdaemon.Keeper, testdaemon.Server}} {

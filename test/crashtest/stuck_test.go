@@ -38,8 +38,8 @@ func ownDaemon(t *testing.T) *own {
 	return &own{t: t, dir: dir}
 }
 
-// tend runs one command, which has to end within the time that any command has. It
-// returns what it says and its status.
+// tend runs one command and returns its output and status. The command must end
+// within a minute.
 func (o *own) tend(args ...string) (said string, status int) {
 	o.t.Helper()
 	ctx, cancel := context.WithTimeout(o.t.Context(), time.Minute)
@@ -58,7 +58,7 @@ func (o *own) tend(args ...string) (said string, status int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// holder is the pid of a role; 0: nobody plays it.
+// holder is the pid of a role; 0: there is none.
 func (o *own) holder(role string) int { return testdaemon.Holders(o.dir)[role] }
 
 // ready asks the readiness probe over the daemon's socket.
@@ -80,8 +80,8 @@ func (o *own) ready() (status int, said string) {
 	return resp.StatusCode, string(b)
 }
 
-// A daemon of which a role stands still costs nobody more than some seconds, and
-// the error of each client that waits names the role.
+// If a role of a daemon stands still, each command ends within seconds, and its
+// error names the role.
 func TestCommandsEndWhenARoleStandsStill(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -166,7 +166,7 @@ func TestARoleThatCannotStartSaysSo(t *testing.T) {
 		t.Errorf("tend run: %q", out)
 	}
 	scene.Must(t, os.Remove(filepath.Join(o.dir, "spool")))
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(200 * time.Millisecond) { // it is not given up
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(200 * time.Millisecond) { // the daemon still tries
 		if _, status := o.tend("run", "true"); status == 0 {
 			break
 		}

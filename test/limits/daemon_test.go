@@ -124,7 +124,7 @@ func write(size string) {
 }
 
 // fillCounters makes the output at offset at, a multiple of 8: each 8 bytes
-// tell their own place.
+// are their own offset.
 func fillCounters(b []byte, at int64) {
 	for i := 0; i+8 <= len(b); i += 8 {
 		binary.LittleEndian.PutUint64(b[i:], uint64(at+int64(i)))

@@ -20,7 +20,7 @@ import (
 	"github.com/tend-run/tend/spool"
 )
 
-// lay are what may be found where a file of the spool should be.
+// lay are what a file of the spool may be replaced by.
 var lay = map[string]func(path string) error{
 	"fifo":   func(path string) error { return unix.Mkfifo(path, 0o600) },
 	"link":   func(path string) error { return os.Symlink("/dev/zero", path) },
@@ -46,8 +46,8 @@ var lay = map[string]func(path string) error{
 	},
 }
 
-// One process whose files are damaged is told as damaged, can be asked for and
-// removed, and holds nobody else up: neither the start of the daemon, nor a list.
+// A process whose files are damaged is listed as damaged, and can be read and
+// removed. It blocks neither the start of the daemon nor a list.
 func TestDamagedFilesConcernTheirProcessAlone(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "spool")
 	finish(t, root, 1, nil) // the one that is whole: old-00000

@@ -12,9 +12,9 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Processes are started until no descriptors are left: the next start is
-// refused in words that say what to do, those that run can be ended, and then
-// all is as before.
+// Processes are started until no descriptors are left. The next start is refused
+// with an error that says what to do. The processes can be killed, and then
+// everything works as before.
 func TestWithoutDescriptorsStartsAreRefusedAndAllElseGoesOn(t *testing.T) {
 	for _, files := range []int{64, 96, 128} {
 		t.Run(fmt.Sprintf("%d descriptors", files), func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestWithoutDescriptorsStartsAreRefusedAndAllElseGoesOn(t *testing.T) {
 	}
 }
 
-func TestTooFewDescriptorsToServeAtAllAreToldAtTheStart(t *testing.T) {
+func TestTooFewDescriptorsToServeAtAllAreReportedAtTheStart(t *testing.T) {
 	for _, files := range []int{24, 63} {
 		state := filepath.Join(t.TempDir(), "state")
 		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$@"`, files), "sh", bin, "serve", "--socket", "none", "--listen", "127.0.0.1:0", "--state-dir", state)

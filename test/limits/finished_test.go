@@ -76,7 +76,7 @@ func TestTenThousandFinishedProcessesAreListed(t *testing.T) {
 		t.Errorf("tend ps shows %d lines, %v", bytes.Count(out, []byte("\n")), err)
 	}
 	t.Logf("tend ps: %v", time.Since(begun))
-	// Twice of what was measured.
+	// Twice what was measured.
 	const most = 200 << 20
 	if got := d.memory("server", "VmHWM"); got > most {
 		t.Errorf("the server took %d MiB; at most %d", got>>20, most>>20)

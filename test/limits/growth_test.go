@@ -33,9 +33,9 @@ func used(dir string) (n int64) {
 	return n
 }
 
-// What a day of logs writes, in less time: processes that never end write many
-// times what is kept of them, others end over and over, and the spool never
-// takes more than its budget and a part of it.
+// The logs of a day, in less time: processes that never end write many times what
+// is kept of their output, others end over and over, and the spool never takes
+// more than its budget and a sixteenth.
 func TestLogsOfADayStayWithinTheBudget(t *testing.T) {
 	const (
 		budget = 64 << 20 // of a small disk
@@ -119,8 +119,8 @@ func watchUse(dir string) (most *atomic.Int64, stop func()) {
 	}
 }
 
-// Whatever a start and its process leave on the disk counts: what was asked for,
-// the order of the output, and the directory of one that did nothing.
+// Everything that a process leaves on the disk counts: its spec, the index of its
+// output, and the directory of a process that did nothing.
 func TestAllThatIsKeptOfAProcessIsWithinTheBudget(t *testing.T) {
 	const (
 		budget = 64 << 20
@@ -193,8 +193,8 @@ func TestAllThatIsKeptOfAProcessIsWithinTheBudget(t *testing.T) {
 	same()
 }
 
-// What running processes were asked for cannot be freed, so the start that would
-// take too much is refused, with the limit.
+// The spec of a running process cannot be freed. So a start that would take too
+// much is refused, and the error names the limit.
 func TestLargeSpecsOfRunningProcessesAreBounded(t *testing.T) {
 	d, disk := serveOn(t, "256m")
 	spec := process.Spec{Argv: []string{"/bin/sleep", "100000"}, Labels: map[string]string{"big": strings.Repeat("x", process.MaxLabelsLen-3)}}

@@ -132,8 +132,8 @@ func TestThousandsOfProcessesRunAtOnce(t *testing.T) {
 	same()
 }
 
-// isOurs reports whether a pid is a sleeping process of these tests still, and
-// not of somebody who got the number after it.
+// isOurs reports whether a pid still is a sleeping process of these tests. The
+// number may have been given to another process.
 func (d *daemon) isOurs(pid int) bool {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	return err == nil && string(b) == "/bin/sleep\x003600\x00"

@@ -58,7 +58,7 @@ func TestOffsetsGoBeyondFourGigabytes(t *testing.T) {
 			t.Errorf("from %d: %v", from, err)
 		}
 	}
-	// From its beginning all that was freed is told, in one gap.
+	// A reader from offset 0 receives one gap with all that was freed.
 	for ev, err := range process.Events(t.Context(), p, process.ReadOptions{Drain: -1}) {
 		if err != nil {
 			t.Fatal(err)

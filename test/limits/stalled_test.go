@@ -34,7 +34,7 @@ func (q *request) bytes(host string) []byte {
 	return append(b, q.body...)
 }
 
-// stall opens a stream on a connection that takes as good as nothing, and
+// stall opens a stream on a connection that takes next to nothing, and
 // returns once the server has begun to send.
 func stall(ctx context.Context, addr string, q *request) (net.Conn, error) {
 	dialer := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
@@ -62,14 +62,14 @@ func stall(ctx context.Context, addr string, q *request) (net.Conn, error) {
 }
 
 // A thousand clients ask for the output of one process and never read it. The
-// process ends all the same, its output is whole for who reads it, other
-// requests are answered, and the server holds little for those who stall.
+// process ends all the same, its output is whole for a client that reads it, other
+// requests are answered, and the server needs little memory for each stalled one.
 func TestReadersThatNeverReadHoldNobodyUp(t *testing.T) {
 	const size = 64 << 20
 	for _, c := range []struct {
 		name string
 		// each bounds the server's memory for one reader that stalls, in bytes:
-		// twice of what was measured, or more. Most of it is net/http's and garbage.
+		// twice what was measured, or more. Most of it is net/http's and garbage.
 		each    int64
 		request func(id process.ID, pid int) request
 	}{

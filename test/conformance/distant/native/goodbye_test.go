@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestAShutdownIsTold(t *testing.T) {
+func TestAShutdownIsReported(t *testing.T) {
 	t.Parallel()
 	d := serve(t)
 	c := d.connect(func() (net.Conn, error) { return net.Dial("tcp", d.addr) })

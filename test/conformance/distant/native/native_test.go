@@ -136,7 +136,7 @@ func TestNothingIsLost(t *testing.T) {
 	c := d.connect(proxy.Dial)
 	defer c.Close()
 	cat := spawn(t, c, "cat")
-	// At a pace that leaves time for the deaths of servers in the middle.
+	// Slowly enough for servers to be killed in the middle.
 	id := spawn(t, c, fmt.Sprintf(`sh -c 'f=%s; for i in 0 1 2 3 4 5 6 7; do dd if=$f bs=16M skip=$i count=1 2>/dev/null; sleep 0.1; done; exit 5'`, counters(t, numbers)))
 	var echo, typed bytes.Buffer
 	size, deaths, code := 0, 0, -1

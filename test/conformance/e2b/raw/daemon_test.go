@@ -99,7 +99,7 @@ func (d *daemon) do(t *testing.T, method, path string, body io.Reader, header ..
 	return res.StatusCode, string(text)
 }
 
-// alive tells whether a process runs; a zombie does not.
+// alive reports whether a process runs. A zombie does not.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -109,7 +109,7 @@ func alive(pid int) bool {
 	return !strings.HasPrefix(rest, "Z")
 }
 
-// file reads what a workload wrote, once it is there.
+// file waits until a workload has written a file, and returns its text.
 func file(t *testing.T, path string) string {
 	t.Helper()
 	var text []byte

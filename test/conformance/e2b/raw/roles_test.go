@@ -20,8 +20,8 @@ import (
 	"github.com/tend-run/tend/internal/testdaemon"
 )
 
-// follow reads a process to its end and connects again, from the offset it
-// has reached, whenever the stream is cut. It tells how often that was.
+// follow reads a process to its end. Whenever the stream is cut, it connects again
+// at the offset reached. It returns how often that was.
 func (d *daemon) follow(t *testing.T, s *stream, c codec, pid int, got *[]byte, progress *atomic.Int64) (cuts int, end *pb.ProcessEvent_EndEvent, err error) {
 	deadline := time.Now().Add(2 * patience)
 	for {
@@ -50,7 +50,7 @@ func (d *daemon) follow(t *testing.T, s *stream, c codec, pid int, got *[]byte, 
 }
 
 // TestKillingARoleLosesNothing kills each role with SIGKILL in the middle of
-// a stream. The process goes on, readers who come back from their offset get
+// a stream. The process goes on, readers that resume at their offset get
 // every byte once, and it stays listed and killable.
 func TestKillingARoleLosesNothing(t *testing.T) {
 	t.Parallel()
@@ -109,9 +109,9 @@ func TestKillingARoleLosesNothing(t *testing.T) {
 	}
 }
 
-// TestAnExitWhileTheServerIsAwayIsTold covers processes that end between two
+// TestAnExitWhileTheServerIsAwayIsReported covers processes that end between two
 // servers, fifty at once.
-func TestAnExitWhileTheServerIsAwayIsTold(t *testing.T) {
+func TestAnExitWhileTheServerIsAwayIsReported(t *testing.T) {
 	t.Parallel()
 	d := own(t)
 	var streams []*stream

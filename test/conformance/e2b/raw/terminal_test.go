@@ -30,10 +30,10 @@ const (
 	dripBurst = 80000
 )
 
-// The output of a terminal comes whole and in order, though small pieces and
-// large ones are sent by different goroutines of the server: to one that reads,
-// one that is slow, one that reads only when all is written, one that was cut and
-// goes on, one over HTTP/2.
+// The output of a terminal arrives whole and in order, though different goroutines
+// of the server send its small and its large pieces. The readers are: one that
+// reads at once, a slow one, one that begins when all is written, one that is cut
+// and resumes, and one over HTTP/2.
 func TestATerminalsReadersGetEveryByte(t *testing.T) {
 	t.Parallel()
 	codecs(t, func(t *testing.T, c codec) {
@@ -177,8 +177,8 @@ func (d *daemon) openWith(t *testing.T, by *http.Transport, c codec, pid int) (*
 	return &stream{c: c, res: res}, nil
 }
 
-// A thousand that never read the output of a terminal, and some that do: those are
-// told each key at once.
+// A thousand clients never read the output of a terminal, and some do. Those receive
+// each key at once.
 func TestKeysAreEchoedBesideReadersThatNeverRead(t *testing.T) {
 	t.Parallel()
 	for _, stalled := range []int{1, 3, 1000} {
