@@ -30,7 +30,7 @@ func (k *Keeper) onPidfd(p *proc) {
 	switch {
 	case err == unix.ECHILD:
 		// Its keeper died: it is the anchor's child now.
-		go k.adoptExit(p)
+		go k.awaitStatus(p)
 		return
 	case err != nil || info.Signo == 0:
 		k.watch(unix.EPOLL_CTL_MOD, p.pidfd, unix.EPOLLIN, p, onPid)
@@ -52,11 +52,11 @@ func (k *Keeper) onPidfd(p *proc) {
 // yet: the parent may be stopped.
 const collectWait = time.Minute
 
-// adoptExit waits for the status of a process that a former keeper started. When
+// awaitStatus waits for the status of a process that a former keeper started. When
 // that keeper died, the process became a child of the anchor or the launcher, and
 // this role collects the status. Linux 6.15 and later also keep it for holders of a
 // pidfd. A status that neither has is reported as lost; it is never invented.
-func (k *Keeper) adoptExit(p *proc) {
+func (k *Keeper) awaitStatus(p *proc) {
 	p.mu.Lock()
 	pid, reserved := p.pid, p.slot.Reserved()
 	p.mu.Unlock()
@@ -134,25 +134,25 @@ func (k *Keeper) exit(p *proc, e *process.Exit) {
 	k.record(p, rec)
 	failpoint.Hit(failpoint.ExitRecorded)
 	if p.sync == process.SyncExit {
-		p.untold = e
+		p.pendingExit = e
 		k.syncs.now(p) // it begins when p.mu is unlocked
 	}
-	p.tell(eof)
-	if p.untold == nil {
+	p.publish(eof)
+	if p.pendingExit == nil {
 		p.slot.SetExit(e)
 	}
-	if !p.group && p.untold == nil {
+	if !p.group && p.pendingExit == nil {
 		k.announce(p) // to look for descendants takes a walk through /proc
 	}
 	switch {
 	case gone:
-		k.tellGone(p)
+		k.publishGone(p)
 	case together:
 		k.watchOn(p)
 	default:
 		k.checkTree(p)
 	}
-	if !p.final && p.untold == nil {
+	if !p.final && p.pendingExit == nil {
 		k.announce(p)
 	}
 	if p.pidfd >= 0 {
@@ -174,7 +174,7 @@ func (k *Keeper) checkTree(p *proc) {
 		return
 	}
 	k.record(p, spool.AppendTreeGone(nil, time.Now()))
-	k.tellGone(p)
+	k.publishGone(p)
 }
 
 // treeGone reports whether the whole tree of an exited process has ended. p.mu is
@@ -193,11 +193,11 @@ func (k *Keeper) treeGone(p *proc) bool {
 	return p.nobodyKnown && len(unknown) == 0
 }
 
-// tellGone publishes that the tree is gone. The journal says so already.
-func (k *Keeper) tellGone(p *proc) {
+// publishGone publishes that the tree is gone. The journal says so already.
+func (k *Keeper) publishGone(p *proc) {
 	p.gone = true
 	failpoint.Hit(failpoint.TreeRecorded)
-	p.tell(board.FlagTreeGone)
+	p.publish(board.FlagTreeGone)
 	k.finish(p)
 }
 
@@ -274,7 +274,7 @@ func (k *Keeper) finish(p *proc) {
 				k.closeStream(p, s)
 			}
 			k.record(p, spool.AppendEOF(nil, time.Now(), s.stream, s.end))
-			p.tell(board.FlagEOF(s.stream))
+			p.publish(board.FlagEOF(s.stream))
 		}
 	}
 	if !p.out[0].eof || !p.out[1].eof {
@@ -282,7 +282,7 @@ func (k *Keeper) finish(p *proc) {
 	}
 	k.recordInput(p)
 	k.recordWriters(p)
-	if len(p.owed) > 0 {
+	if len(p.deferred) > 0 {
 		return
 	}
 	if p.busy || p.dirty { // a last sync, after which this is called again

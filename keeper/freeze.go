@@ -97,7 +97,7 @@ func (p *proc) tryStill() bool {
 	if !p.mu.TryLock() {
 		return false
 	}
-	if p.untold != nil || len(p.out[0].rest) > 0 || len(p.out[1].rest) > 0 {
+	if p.pendingExit != nil || len(p.out[0].rest) > 0 || len(p.out[1].rest) > 0 {
 		p.mu.Unlock()
 		return false
 	}

@@ -45,7 +45,7 @@ func (k *Keeper) completeStart(p *proc, h vault.FDs) bool {
 			procfs.SetOOMScore(pid, 0)
 		}
 	}
-	failpoint.Hit(failpoint.AdoptFound)
+	failpoint.Hit(failpoint.HalfStartFound)
 	if dir != p.dir {
 		if err := unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, p.dir, unix.RENAME_NOREPLACE); err != nil {
 			k.logf("process %s: its start cannot be completed: %v", p.id, err)

@@ -30,7 +30,7 @@ func (p *proc) intend(cause process.Cause, sig unix.Signal) {
 	p.slot.NoteCause(cause, int(sig))
 }
 
-// undecided reports whether nothing was sent yet that ends the process for sure.
+// undecided reports whether nothing was sent yet that ends the process for complete.
 func (p *proc) undecided() bool {
 	return p.cause == 0 || p.cause == process.CauseKilled && p.causeSig != int(unix.SIGKILL)
 }
@@ -165,7 +165,7 @@ func (k *Keeper) kill(p *proc, cause process.Cause) (*wire.Killed, *wire.Error) 
 		p.intend(cause, unix.SIGKILL)
 	}
 	failpoint.Hit(failpoint.KillNoted)
-	away := k.hold(p)
+	away := k.stopEscaped(p)
 	k.signal(p, unix.SIGKILL, process.ScopeTree)
 	for _, fd := range away {
 		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
@@ -192,7 +192,7 @@ func (k *Keeper) kill(p *proc, cause process.Cause) (*wire.Killed, *wire.Error) 
 			p.mu.Unlock()
 			return &wire.Killed{Verified: group && k.seesAll()}, nil
 		}
-		its, unknown, sure := k.escaped(p)
+		its, unknown, complete := k.escaped(p)
 		for i := range its {
 			its[i].signal(unix.SIGKILL)
 		}
@@ -210,7 +210,7 @@ func (k *Keeper) kill(p *proc, cause process.Cause) (*wire.Killed, *wire.Error) 
 		done := (p.gone || p.nobodyKnown) && len(left) == 0
 		p.mu.Unlock()
 		if done || time.Now().After(deadline) {
-			out := &wire.Killed{Verified: done && group && sure && len(unknown) == 0}
+			out := &wire.Killed{Verified: done && group && complete && len(unknown) == 0}
 			slices.Sort(left)
 			for _, pid := range slices.Compact(left) {
 				out.Survivors, out.Names = append(out.Survivors, uint32(pid)), append(out.Names, nameOf(pid))
@@ -224,28 +224,28 @@ func (k *Keeper) kill(p *proc, cause process.Cause) (*wire.Killed, *wire.Error) 
 	}
 }
 
-// hold stops the descendants that have left the cgroup and whose parents still lead
+// stopEscaped stops the descendants that have left the cgroup and whose parents still lead
 // to the leader, until it finds no new one. When the leader is dead, nothing may
 // show any more that they belong to it. It returns their pidfds by pid. p.mu is
 // held.
-func (k *Keeper) hold(p *proc) map[int]int {
-	held := map[int]int{}
+func (k *Keeper) stopEscaped(p *proc) map[int]int {
+	stopped := map[int]int{}
 	for range 16 {
 		fresh := false
 		for _, s := range k.outside(p) {
-			if _, ok := held[s.pid]; ok {
+			if _, ok := stopped[s.pid]; ok {
 				continue
 			}
 			if fd, ok := s.open(); ok {
 				unix.PidfdSendSignal(fd, unix.SIGSTOP, nil, 0)
-				held[s.pid], fresh = fd, true
+				stopped[s.pid], fresh = fd, true
 			}
 		}
 		if !fresh {
 			break
 		}
 	}
-	return held
+	return stopped
 }
 
 // stillThere are the pids of processes that have not ended.

@@ -156,7 +156,7 @@ func (k *Keeper) waiting() string {
 		if p == nil || !p.mu.TryLock() {
 			continue
 		}
-		if p.retrying || len(p.owed) > 0 {
+		if p.retrying || len(p.deferred) > 0 {
 			n, why = n+1, p.stuck
 		}
 		p.mu.Unlock()

@@ -42,7 +42,7 @@ type proc struct {
 	gate  int // at which the child waits; see gate.go
 
 	vaulted  vault.Epochs // the vaults' in which all descriptors were deposited
-	owed     []byte       // journal records that found no room yet
+	deferred []byte       // journal records that found no room yet
 	journal  int          // spool files, opened at need and closed under pressure
 	index    int
 	indexEnd int64
@@ -61,14 +61,14 @@ type proc struct {
 	group  bool
 
 	retrying bool  // a timer will resume the streams that wait
-	stuck    error // why the filesystem last refused something, while retrying or owed
+	stuck    error // why the filesystem last refused something, while retrying or deferred
 
-	sync   process.Sync
-	dirty  bool          // written since the last sync began; only with a policy
-	busy   bool          // a sync is under way
-	queued bool          // for a sync; guarded by syncer.mu
-	untold *process.Exit // in the journal, and told when it is on the disk
-	held   uint32        // flags to be told after it
+	sync         process.Sync
+	dirty        bool          // written since the last sync began; only with a policy
+	busy         bool          // a sync is under way
+	queued       bool          // for a sync; guarded by syncer.mu
+	pendingExit  *process.Exit // in the journal; published when it is on the disk
+	pendingFlags uint32        // flags to be published after it
 
 	limit  int64
 	policy process.RetentionPolicy

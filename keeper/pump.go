@@ -75,9 +75,9 @@ func (k *Keeper) drain(p *proc) {
 			s.waiting = false
 			defer func() { s.waiting = s.waiting || !s.eof }()
 		}
-		for held := int64(2 * bigPipe); held > 0 && s.fd >= 0 && !s.eof && !s.waiting; {
+		for left := int64(2 * bigPipe); left > 0 && s.fd >= 0 && !s.eof && !s.waiting; {
 			n, err := k.move(p, s)
-			held -= n
+			left -= n
 			if err == nil && n == 0 {
 				k.closeStream(p, s)
 			}
@@ -111,7 +111,7 @@ func (k *Keeper) move(p *proc, s *outStream) (int64, error) {
 	// A data file is made with its first byte: most processes write nothing to
 	// stderr, and making a file costs as much as a start.
 	if s.file < 0 && !p.pty && len(s.rest) == 0 {
-		if held, err := poll(s.fd); held == 0 {
+		if queued, err := poll(s.fd); queued == 0 {
 			return 0, err
 		}
 	}
@@ -148,7 +148,7 @@ func (k *Keeper) move(p *proc, s *outStream) (int64, error) {
 
 // poll reports whether a pipe holds bytes (1), or not (0) with the reason: nil
 // at its end, else EAGAIN.
-func poll(fd int) (held int, err error) {
+func poll(fd int) (queued int, err error) {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for {
 		_, err := unix.Poll(fds, 0)
@@ -313,7 +313,7 @@ func (k *Keeper) resume(p *proc) {
 			k.pump(p, s)
 		}
 	}
-	k.tellRoom(p)
+	k.publishRoom(p)
 	k.finish(p)
 }
 
@@ -336,7 +336,7 @@ func (k *Keeper) arm(p *proc, s *outStream) {
 func (k *Keeper) endStream(p *proc, s *outStream) {
 	k.closeStream(p, s)
 	k.record(p, spool.AppendEOF(nil, time.Now(), s.stream, s.end))
-	p.tell(board.FlagEOF(s.stream))
+	p.publish(board.FlagEOF(s.stream))
 	k.announce(p)
 	k.finish(p)
 }

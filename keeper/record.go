@@ -12,12 +12,12 @@ import (
 	"github.com/tend-run/tend/spool"
 )
 
-// record appends facts to the journal. A fact is told on the board in any case;
-// one that finds no room on the filesystem is owed, and the process is not
-// final, and so keeps its place on the board, until it is written: who reads
+// record appends facts to the journal. The board shows a fact in any case;
+// one that finds no room on the filesystem is deferred, and the process is not
+// final, and so keeps its place on the board, until it is written: a reader of
 // the files alone must come to the same facts. p.mu is held.
 func (k *Keeper) record(p *proc, rec []byte) {
-	if len(p.owed) == 0 {
+	if len(p.deferred) == 0 {
 		err := k.appendJournal(p, rec)
 		if err == nil {
 			k.wrote(p)
@@ -27,33 +27,33 @@ func (k *Keeper) record(p *proc, rec []byte) {
 		k.logf("process %s: journal, trying again: %v", p.id, err)
 		p.slot.Set(board.FlagNoSpace)
 		k.announce(p)
-		time.AfterFunc(retryAfter, func() { k.payOwed(p) })
+		time.AfterFunc(retryAfter, func() { k.writeDeferred(p) })
 	}
-	p.owed = append(p.owed, rec...)
+	p.deferred = append(p.deferred, rec...)
 }
 
-// payOwed writes what is owed, or tries again later.
-func (k *Keeper) payOwed(p *proc) {
+// writeDeferred writes the deferred records, or tries again later.
+func (k *Keeper) writeDeferred(p *proc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := k.appendJournal(p, p.owed); err != nil {
-		time.AfterFunc(retryAfter, func() { k.payOwed(p) })
+	if err := k.appendJournal(p, p.deferred); err != nil {
+		time.AfterFunc(retryAfter, func() { k.writeDeferred(p) })
 		return
 	}
-	p.owed = nil
+	p.deferred = nil
 	k.wrote(p)
-	k.tellRoom(p)
+	k.publishRoom(p)
 	k.finish(p)
 }
 
-// tellRoom tells, once it is so, that nothing waits for space any more.
-func (k *Keeper) tellRoom(p *proc) {
+// publishRoom publishes that nothing waits for space any more, when that is so.
+func (k *Keeper) publishRoom(p *proc) {
 	for i := range p.out {
 		if s := &p.out[i]; s.full && s.waiting {
 			return
 		}
 	}
-	if p.slot.Flags()&board.FlagNoSpace != 0 && len(p.owed) == 0 {
+	if p.slot.Flags()&board.FlagNoSpace != 0 && len(p.deferred) == 0 {
 		p.slot.Clear(board.FlagNoSpace)
 		k.announce(p)
 	}
@@ -70,9 +70,9 @@ func (k *Keeper) pin(p *proc, pinned bool) *wire.Error {
 	if !p.started {
 		return &wire.Error{Code: wire.CodeNotFound}
 	}
-	// What is owed must stay in order, and the caller can be told.
+	// Deferred records must stay in order, and the caller gets the error.
 	err := error(unix.ENOSPC)
-	if len(p.owed) == 0 {
+	if len(p.deferred) == 0 {
 		err = k.appendJournal(p, spool.AppendPinned(nil, time.Now(), pinned))
 	}
 	if err != nil {

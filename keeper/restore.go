@@ -35,7 +35,7 @@ func (k *Keeper) restore(ref wire.Ref, s board.Slot, h vault.FDs, was *handoverP
 	p.mu.Lock()
 	k.unsettled = append(k.unsettled, func() {
 		if k.completeStart(p, h) {
-			failpoint.Hit(failpoint.AdoptCompleted)
+			failpoint.Hit(failpoint.HalfStartCompleted)
 			k.restoreStarted(p, h, nil)
 			p.mu.Unlock()
 			k.announce(p)
@@ -79,8 +79,8 @@ func (k *Keeper) restoreStarted(p *proc, h vault.FDs, was *handoverProc) {
 		}
 		k.rewatch(p)
 	} else {
-		if p.owed = was.Owed; len(p.owed) > 0 {
-			time.AfterFunc(retryAfter, func() { k.payOwed(p) })
+		if p.deferred = was.Owed; len(p.deferred) > 0 {
+			time.AfterFunc(retryAfter, func() { k.writeDeferred(p) })
 		}
 	}
 	k.carryOn(p, &rec.Journal.Spec)
@@ -137,7 +137,7 @@ func (k *Keeper) reconcile(p *proc, rec *spool.Recovered) {
 	case !p.exited && j.Exit != nil:
 		p.exited = true
 		if p.sync == process.SyncExit {
-			p.untold = j.Exit
+			p.pendingExit = j.Exit
 		} else {
 			p.slot.SetExit(j.Exit)
 		}
@@ -243,7 +243,7 @@ func (k *Keeper) carryOn(p *proc, spec *process.Spec) {
 	case p.pidfd >= 0:
 		k.watch(unix.EPOLL_CTL_MOD, p.pidfd, unix.EPOLLIN, p, onPid)
 	default:
-		go k.adoptExit(p)
+		go k.awaitStatus(p)
 	}
 	if at, scope, ok := p.slot.Deadline(); ok {
 		k.setTimeout(p, at, scope)

@@ -68,13 +68,13 @@ type stray struct {
 	below   int // the stray that it descends from, by pid
 }
 
-// lineage lists the subreapers above us, nearest first. sure: there are no others.
+// lineage lists the subreapers above us, nearest first. complete: there are no others.
 type lineage struct {
-	mu    sync.Mutex
-	of    int // our parent when it was looked up; 0: look again; guarded by mu
-	above []subreaper
-	sure  bool
-	buf   []byte // of read; guarded by mu
+	mu       sync.Mutex
+	of       int // our parent when it was looked up; 0: look again; guarded by mu
+	above    []subreaper
+	complete bool
+	buf      []byte // of read; guarded by mu
 }
 
 // subreaper is one of them. The list of its children stays open: it is read at
@@ -92,24 +92,24 @@ func (k *Keeper) seesAll() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k.lookUp(l)
-	return l.sure
+	return l.complete
 }
 
 // lookUp finds the subreapers, unless they are known. l.mu is held.
 func (k *Keeper) lookUp(l *lineage) {
 	first := unix.Getppid()
-	if l.of == first && l.sure { // else it may be that there was no descriptor to look with
+	if l.of == first && l.complete { // else it may be that there was no descriptor to look with
 		return
 	}
 	l.forget()
-	l.of, l.sure = first, k.isRole(first, "anchor")
+	l.of, l.complete = first, k.isRole(first, "anchor")
 	l.add(first)
 	switch up := k.parentOf(first); {
 	case k.isRole(first, "launcher"):
-		l.sure = true
-	case l.sure && k.isRole(up, "launcher"):
+		l.complete = true
+	case l.complete && k.isRole(up, "launcher"):
 		l.add(up)
-	case !l.sure: // somebody else's children
+	case !l.complete: // somebody else's children
 		l.forget()
 	}
 }
@@ -131,7 +131,7 @@ func (l *lineage) forget() {
 		closeFD(&l.above[i].pidfd)
 		closeFD(&l.above[i].children)
 	}
-	l.above, l.of, l.sure = l.above[:0], 0, false
+	l.above, l.of, l.complete = l.above[:0], 0, false
 }
 
 func childrenOf(pid int) string {
@@ -139,18 +139,18 @@ func childrenOf(pid int) string {
 }
 
 // fallen lists the children of the subreapers but for the roles above us and
-// ourselves. sure: there are no others.
-func (k *Keeper) fallen() (pids []int, sure bool) {
+// ourselves. complete: there are no others.
+func (k *Keeper) fallen() (pids []int, complete bool) {
 	l := &k.line
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	self := os.Getpid()
 	for {
 		k.lookUp(l)
-		pids, sure = pids[:0], l.sure
+		pids, complete = pids[:0], l.complete
 		for i := range l.above { // nearest first: what one leaves falls to the next
 			text, err := l.read(k, &l.above[i])
-			sure = sure && err == nil
+			complete = complete && err == nil
 			for f := range bytes.FieldsSeq(text) {
 				if pid, err := strconv.Atoi(string(f)); err == nil && pid != self && pid != l.above[0].pid {
 					pids = append(pids, pid)
@@ -159,7 +159,7 @@ func (k *Keeper) fallen() (pids []int, sure bool) {
 		}
 		switch {
 		case !l.over():
-			return pids, sure
+			return pids, complete
 		case l.of == unix.Getppid(): // the launcher: what had fallen to it is not seen any more
 			return pids, false
 		}
@@ -236,15 +236,15 @@ func children(pid int) (pids []int, ok bool) {
 	return pids, true
 }
 
-// strays lists all that are there. sure: there are no others.
-func (k *Keeper) strays() (all []stray, sure bool) {
-	roots, sure := k.fallen()
+// strays lists all that are there. complete: there are no others.
+func (k *Keeper) strays() (all []stray, complete bool) {
+	roots, complete := k.fallen()
 	if len(roots) == 0 {
-		return nil, sure // as it is most often
+		return nil, complete // as it is most often
 	}
 	server := k.run.Holder("server")
 	if len(roots) == 1 && roots[0] == server {
-		return nil, sure // or this
+		return nil, complete // or this
 	}
 	ours := map[int]bool{os.Getpid(): true, server: true, k.run.Holder("anchor"): true}
 	for i := range min(k.board.Used(), board.Slots) {
@@ -264,7 +264,7 @@ func (k *Keeper) strays() (all []stray, sure bool) {
 			all = append(all, s)
 		}
 		below, ok := children(pid)
-		sure = sure && ok
+		complete = complete && ok
 		for _, c := range below {
 			walk(c, root, depth+1)
 		}
@@ -272,7 +272,7 @@ func (k *Keeper) strays() (all []stray, sure bool) {
 	for _, pid := range roots {
 		walk(pid, pid, 0)
 	}
-	return all, sure
+	return all, complete
 }
 
 // look reads what shows to which process of ours a process belongs; false: it has
@@ -330,12 +330,12 @@ func (k *Keeper) whose(p *proc, s *stray) (is, known bool) {
 	return false, false
 }
 
-// escaped lists the strays that belong to p, and those that may belong to it. sure:
+// escaped lists the strays that belong to p, and those that may belong to it. complete:
 // there are no others. p.mu is held.
-func (k *Keeper) escaped(p *proc) (its, unknown []stray, sure bool) {
-	all, sure := k.strays()
+func (k *Keeper) escaped(p *proc) (its, unknown []stray, complete bool) {
+	all, complete := k.strays()
 	if len(all) == 0 {
-		return nil, nil, sure
+		return nil, nil, complete
 	}
 	root := map[int]bool{} // strays whose descendants are p's as they are
 	for i := range all {
@@ -352,7 +352,7 @@ func (k *Keeper) escaped(p *proc) (its, unknown []stray, sure bool) {
 			unknown = append(unknown, all[i])
 		}
 	}
-	return its, unknown, sure
+	return its, unknown, complete
 }
 
 // open opens a process, and makes sure that it is the one that was seen.

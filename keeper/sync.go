@@ -188,7 +188,7 @@ func (p *proc) restoreSync() {
 // resumeSync does what restoreSync found that is still to be done.
 func (k *Keeper) resumeSync(p *proc) {
 	switch {
-	case p.untold != nil:
+	case p.pendingExit != nil:
 		k.syncs.now(p)
 	case p.sync == process.SyncInterval && p.dirty:
 		k.syncs.soon(p)
@@ -206,11 +206,11 @@ func (k *Keeper) wrote(p *proc) {
 	}
 }
 
-// tell puts flags on the board. While the exit, which comes before them, waits for
+// publish puts flags on the board. While the exit, which comes before them, waits for
 // the disk, the flags wait, too. p.mu is held.
-func (p *proc) tell(flags uint32) {
-	if p.untold != nil {
-		p.held |= flags
+func (p *proc) publish(flags uint32) {
+	if p.pendingExit != nil {
+		p.pendingFlags |= flags
 		return
 	}
 	p.slot.Set(flags)
@@ -228,16 +228,16 @@ func (k *Keeper) synced(p *proc, err error) {
 	if p.dirty && p.sync == process.SyncInterval {
 		k.syncs.soon(p)
 	}
-	told := p.untold == nil
+	told := p.pendingExit == nil
 	if !told {
-		if len(p.owed) > 0 {
+		if len(p.deferred) > 0 {
 			k.logf("process %s: its exit is reported before it is on the disk, which has no room for it", p.id)
 		}
 		failpoint.Hit(failpoint.ExitSynced)
-		p.slot.SetExit(p.untold)
-		p.untold = nil
-		p.slot.Set(p.held)
-		p.held = 0
+		p.slot.SetExit(p.pendingExit)
+		p.pendingExit = nil
+		p.slot.Set(p.pendingFlags)
+		p.pendingFlags = 0
 	}
 	k.checkTree(p)
 	k.finish(p)

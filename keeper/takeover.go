@@ -70,7 +70,7 @@ func (k *Keeper) takeOver() (err error) {
 		}
 		k.restore(ref, s, h, in.known[ref])
 		k.board.Mark(slot - 1) // the server is woken below
-		failpoint.Hit(failpoint.TakeoverAdopted)
+		failpoint.Hit(failpoint.TakeoverRestored)
 	}
 	for ref, h := range in.held { // of a slot that has another owner by now
 		h.Close()

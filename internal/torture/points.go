@@ -29,14 +29,14 @@ var stirs = map[failpoint.Point]stir{
 	failpoint.UpgradeDecoded: {upgrade: true}, failpoint.UpgradeRestored: {upgrade: true},
 
 	failpoint.TakeoverFetched: {kill: Victims{testdaemon.Keeper}}, failpoint.TakeoverGlobals: {kill: Victims{testdaemon.Anchor, testdaemon.Keeper}},
-	failpoint.TakeoverAdopted: {kill: Victims{testdaemon.Keeper}}, failpoint.TakeoverDone: {kill: Victims{testdaemon.Keeper}},
-	failpoint.AdoptFound: at(failpoint.SpawnForked), failpoint.AdoptCompleted: at(failpoint.SpawnPidfd), failpoint.UndoKilled: at(failpoint.SpawnVaulted),
+	failpoint.TakeoverRestored: {kill: Victims{testdaemon.Keeper}}, failpoint.TakeoverDone: {kill: Victims{testdaemon.Keeper}},
+	failpoint.HalfStartFound: at(failpoint.SpawnForked), failpoint.HalfStartCompleted: at(failpoint.SpawnPidfd), failpoint.UndoKilled: at(failpoint.SpawnVaulted),
 	failpoint.VaultRefilled: {kill: Victims{testdaemon.Anchor}},
 
 	failpoint.AnchorHeld: {kill: Victims{testdaemon.Anchor}}, failpoint.AnchorResumed: {kill: Victims{testdaemon.Anchor}}, failpoint.KeeperForked: {kill: Victims{testdaemon.Keeper}},
 	failpoint.VaultMarked: {kill: Victims{testdaemon.Anchor}}, failpoint.VaultSent: {kill: Victims{testdaemon.Keeper}}, failpoint.OrphanRecorded: {kill: Victims{testdaemon.Keeper}},
 
-	failpoint.BoardAdopted: {kill: Victims{testdaemon.Server}},
+	failpoint.BoardDiscovered: {kill: Victims{testdaemon.Server}},
 }
 
 // pointTime bounds the wait until a role reaches a point, and stirTime the wait

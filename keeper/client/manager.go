@@ -241,7 +241,7 @@ func (m *Manager) connected(h wire.Hello, boardFD, wakeFD int) error {
 		was.stop()
 	}
 	m.discoverAll(b)
-	failpoint.Hit(failpoint.BoardAdopted)
+	failpoint.Hit(failpoint.BoardDiscovered)
 	m.wg.Go(func() { m.dispatch(w, b) })
 	return nil
 }

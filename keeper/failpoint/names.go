@@ -56,14 +56,14 @@ const (
 	UpgradeRestored // it has everything; nothing runs yet
 
 	// A keeper that takes over after a crash.
-	TakeoverFetched // it has the vaults' descriptors; it has looked at none
-	TakeoverGlobals // it has the board; no process is adopted
-	TakeoverAdopted // one process more is adopted
-	TakeoverDone    // all are; nothing runs yet
-	AdoptFound      // a half-done start is found running; its directory may have no name
-	AdoptCompleted  // that start is on the board; nothing is watched
-	UndoKilled      // a half-done start is ended; its directory is there
-	VaultRefilled   // one process more is deposited anew
+	TakeoverFetched    // it has the vaults' descriptors; it has looked at none
+	TakeoverGlobals    // it has the board; no process is adopted
+	TakeoverRestored   // one process more is restored
+	TakeoverDone       // all are; nothing runs yet
+	HalfStartFound     // a half-done start is found running; its directory may have no name
+	HalfStartCompleted // that start is on the board; nothing is watched
+	UndoKilled         // a half-done start is ended; its directory is there
+	VaultRefilled      // one process more is deposited anew
 
 	// The anchor, and for OrphanRecorded the launcher too.
 	AnchorHeld     // it holds the role; it looks for the others
@@ -81,7 +81,7 @@ const (
 	FinalCopied     // a finished process is copied from the board; its slot is not given back
 	FinishedTrimmed // a finished stream's trim is recorded; nothing is punched
 	Removed         // a finished process is forgotten; its files are there
-	BoardAdopted    // the processes of the server before are known; the finished ones are not
+	BoardDiscovered // the processes of the server before are known; the finished ones are not
 
 	count
 )
@@ -96,10 +96,10 @@ var names = [...]string{
 	StdinMade: "stdin-made", Fed: "fed", StdinClosed: "stdin-closed",
 	KillNoted: "kill-noted", KillSent: "kill-sent",
 	UpgradeFrozen: "upgrade-frozen", UpgradeSnapshot: "upgrade-snapshot", UpgradeDecoded: "upgrade-decoded", UpgradeRestored: "upgrade-restored",
-	TakeoverFetched: "takeover-fetched", TakeoverGlobals: "takeover-globals", TakeoverAdopted: "takeover-adopted", TakeoverDone: "takeover-done",
-	AdoptFound: "adopt-found", AdoptCompleted: "adopt-completed", UndoKilled: "undo-killed", VaultRefilled: "vault-refilled",
+	TakeoverFetched: "takeover-fetched", TakeoverGlobals: "takeover-globals", TakeoverRestored: "takeover-restored", TakeoverDone: "takeover-done",
+	HalfStartFound: "half-start-found", HalfStartCompleted: "half-start-completed", UndoKilled: "undo-killed", VaultRefilled: "vault-refilled",
 	AnchorHeld: "anchor-held", AnchorResumed: "anchor-resumed", KeeperForked: "keeper-forked", VaultMarked: "vault-marked", VaultPut: "vault-put",
 	VaultSent: "vault-sent", OrphanRecorded: "orphan-recorded",
 	StartAnswered: "start-answered", InputWritten: "input-written", InputAccepted: "input-accepted", FinalCopied: "final-copied",
-	FinishedTrimmed: "finished-trimmed", Removed: "removed", BoardAdopted: "board-adopted",
+	FinishedTrimmed: "finished-trimmed", Removed: "removed", BoardDiscovered: "board-discovered",
 }
