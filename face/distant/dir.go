@@ -26,27 +26,20 @@ type dirMessage struct {
 
 func (m dirMessage) put(w wire.Writer) {
 	begin(w, "dir_entries", 2)
-	w.Key("entries")
-	w.Array(len(m.entries))
+	w.Key("entries").Array(len(m.entries))
 	for _, e := range m.entries {
 		w.Object(3)
-		w.Key("path")
-		w.Str(e.path)
-		w.Key("file_type")
-		w.Str(e.fileType)
-		w.Key("depth")
-		w.Uint(uint64(e.depth))
+		w.Key("path").Str(e.path)
+		w.Key("file_type").Str(e.fileType)
+		w.Key("depth").Uint(uint64(e.depth))
 		w.EndObject()
 	}
 	w.EndArray()
-	w.Key("errors")
-	w.Array(len(m.errors))
+	w.Key("errors").Array(len(m.errors))
 	for _, f := range m.errors {
 		w.Object(2)
-		w.Key("kind")
-		w.Str(string(f.kind))
-		w.Key("description")
-		w.Str(f.text)
+		w.Key("kind").Str(string(f.kind))
+		w.Key("description").Str(f.text)
 		w.EndObject()
 	}
 	w.EndArray()

@@ -164,10 +164,8 @@ func packetOf(req *wire.Request) *packet {
 // putEnvelope writes a response around its payload.
 func putEnvelope(w wire.Writer, id, originID string, payload func()) {
 	w.Object(3)
-	w.Key("id")
-	w.Str(id)
-	w.Key("origin_id")
-	w.Str(originID)
+	w.Key("id").Str(id)
+	w.Key("origin_id").Str(originID)
 	w.Key("payload")
 	payload()
 	w.EndObject()

@@ -54,10 +54,7 @@ func (c *client) tendAttach(ctx context.Context, call call, f *fields) (message,
 // tendSignal sends any signal to the process, or to the whole tree.
 func (c *client) tendSignal(ctx context.Context, f *fields) (message, error) {
 	id, sig, tree := f.id(), f.uint("signal", maxSignal), f.flag("tree")
-	if err := f.end(); err != nil {
-		return nil, err
-	}
-	p, err := c.find(ctx, id)
+	p, err := c.only(ctx, f, id)
 	if err != nil {
 		return nil, err
 	}
@@ -75,10 +72,7 @@ func (c *client) tendSignal(ctx context.Context, f *fields) (message, error) {
 // no message.
 func (c *client) tendCloseStdin(ctx context.Context, f *fields) (message, error) {
 	id := f.id()
-	if err := f.end(); err != nil {
-		return nil, err
-	}
-	p, err := c.find(ctx, id)
+	p, err := c.only(ctx, f, id)
 	if err != nil {
 		return nil, err
 	}

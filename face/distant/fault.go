@@ -51,8 +51,7 @@ func faultf(k kind, format string, args ...any) *fault {
 
 func (f *fault) put(w wire.Writer) {
 	begin(w, "error", 2)
-	w.Key("kind")
-	w.Str(string(f.kind))
+	w.Key("kind").Str(string(f.kind))
 	w.Key("description")
 	text := f.text
 	if len(text) > maxFaultText {

@@ -56,6 +56,14 @@ func plain(h func(*fileRequest) (message, error)) func(*fileRequest) (message, f
 // path reads a field that is a path, and makes it absolute.
 func (r *fileRequest) path(field string) string { return r.c.face.abs(r.f.str(field)) }
 
+// only ends the fields of a request, and resolves its path for the user.
+func (r *fileRequest) only(path string) (string, error) {
+	if err := r.f.end(); err != nil {
+		return "", err
+	}
+	return r.fs.Resolve(path)
+}
+
 func (r *fileRequest) content() ([]byte, error) {
 	path := r.path("path")
 	if err := r.f.end(); err != nil {
@@ -190,10 +198,7 @@ func (r *fileRequest) rename() (message, error) {
 
 func (r *fileRequest) exists() (message, error) {
 	path := r.path("path")
-	if err := r.f.end(); err != nil {
-		return nil, err
-	}
-	abs, err := r.fs.Resolve(path)
+	abs, err := r.only(path)
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,7 @@ type message interface {
 // begin starts a message of n fields besides its type.
 func begin(w wire.Writer, typ string, n int) {
 	w.Object(n + 1)
-	w.Key("type")
-	w.Str(typ)
+	w.Key("type").Str(typ)
 }
 
 type okMessage struct{}
@@ -33,8 +32,7 @@ type idMessage struct {
 
 func (m idMessage) put(w wire.Writer) {
 	begin(w, m.typ, 1)
-	w.Key("id")
-	w.Uint(uint64(m.id))
+	w.Key("id").Uint(uint64(m.id))
 	w.EndObject()
 }
 
@@ -58,13 +56,10 @@ func (m doneMessage) put(w wire.Writer) {
 		n++
 	}
 	begin(w, "proc_done", n)
-	w.Key("id")
-	w.Uint(uint64(m.id))
-	w.Key("success")
-	w.Bool(code == 0)
+	w.Key("id").Uint(uint64(m.id))
+	w.Key("success").Bool(code == 0)
 	if code >= 0 {
-		w.Key("code")
-		w.Int(int64(code))
+		w.Key("code").Int(int64(code))
 	}
 	w.EndObject()
 }
@@ -85,10 +80,8 @@ type dataMessage struct {
 
 func (m dataMessage) put(w wire.Writer) {
 	begin(w, m.typ, 2)
-	w.Key("id")
-	w.Uint(uint64(m.id))
-	w.Key("data")
-	w.Bytes(m.data)
+	w.Key("id").Uint(uint64(m.id))
+	w.Key("data").Bytes(m.data)
 	w.EndObject()
 }
 
@@ -96,8 +89,7 @@ type blobMessage struct{ data []byte }
 
 func (m blobMessage) put(w wire.Writer) {
 	begin(w, "blob", 1)
-	w.Key("data")
-	w.Bytes(m.data)
+	w.Key("data").Bytes(m.data)
 	w.EndObject()
 }
 
@@ -105,8 +97,7 @@ type textMessage struct{ text string }
 
 func (m textMessage) put(w wire.Writer) {
 	begin(w, "text", 1)
-	w.Key("data")
-	w.Str(m.text)
+	w.Key("data").Str(m.text)
 	w.EndObject()
 }
 
@@ -114,8 +105,7 @@ type existsMessage struct{ value bool }
 
 func (m existsMessage) put(w wire.Writer) {
 	begin(w, "exists", 1)
-	w.Key("value")
-	w.Bool(m.value)
+	w.Key("value").Bool(m.value)
 	w.EndObject()
 }
 
@@ -126,12 +116,9 @@ type versionMessage struct {
 
 func (m versionMessage) put(w wire.Writer) {
 	begin(w, "version", 3)
-	w.Key("server_version")
-	w.Str(m.server)
-	w.Key("protocol_version")
-	w.Str(protocolVersion)
-	w.Key("capabilities")
-	w.Array(len(m.capabilities))
+	w.Key("server_version").Str(m.server)
+	w.Key("protocol_version").Str(protocolVersion)
+	w.Key("capabilities").Array(len(m.capabilities))
 	for _, c := range m.capabilities {
 		w.Str(c)
 	}
@@ -147,8 +134,7 @@ func (m systemMessage) put(w wire.Writer) {
 		{"family", "unix"}, {"os", m.os}, {"arch", m.arch}, {"current_dir", m.dir},
 		{"main_separator", "/"}, {"username", m.user}, {"shell", m.shell},
 	} {
-		w.Key(f[0])
-		w.Str(f[1])
+		w.Key(f[0]).Str(f[1])
 	}
 	w.EndObject()
 }

@@ -45,31 +45,23 @@ func (m metadataMessage) put(w wire.Writer) {
 	}
 	begin(w, "metadata", n)
 	if m.canonical != "" {
-		w.Key("canonicalized_path")
-		w.Str(m.canonical)
+		w.Key("canonicalized_path").Str(m.canonical)
 	}
-	w.Key("file_type")
-	w.Str(m.fileType)
-	w.Key("len")
-	w.Uint(uint64(m.info.Size()))
-	w.Key("readonly")
-	w.Bool(m.info.Mode()&0o222 == 0)
+	w.Key("file_type").Str(m.fileType)
+	w.Key("len").Uint(uint64(m.info.Size()))
+	w.Key("readonly").Bool(m.info.Mode()&0o222 == 0)
 	for _, f := range []struct {
 		name string
 		at   int64
 	}{{"accessed", accessed}, {"created", created}} {
 		if f.at >= 0 {
-			w.Key(f.name)
-			w.Uint(uint64(f.at))
+			w.Key(f.name).Uint(uint64(f.at))
 		}
 	}
-	w.Key("modified")
-	w.Uint(uint64(max(0, m.info.ModTime().Unix())))
-	w.Key("unix")
-	w.Object(len(permissionNames))
+	w.Key("modified").Uint(uint64(max(0, m.info.ModTime().Unix())))
+	w.Key("unix").Object(len(permissionNames))
 	for i, name := range permissionNames {
-		w.Key(name)
-		w.Bool(m.info.Mode()&(1<<(8-i)) != 0)
+		w.Key(name).Bool(m.info.Mode()&(1<<(8-i)) != 0)
 	}
 	w.EndObject()
 	w.EndObject()
@@ -77,10 +69,7 @@ func (m metadataMessage) put(w wire.Writer) {
 
 func (r *fileRequest) metadata() (message, error) {
 	path, canonicalize, resolve := r.path("path"), r.f.flag("canonicalize"), r.f.flag("resolve_file_type")
-	if err := r.f.end(); err != nil {
-		return nil, err
-	}
-	abs, err := r.fs.Resolve(path)
+	abs, err := r.only(path)
 	if err != nil {
 		return nil, err
 	}
@@ -137,10 +126,7 @@ func (r *fileRequest) setPermissions() (message, error) {
 			return nil, err
 		}
 	}
-	if err := r.f.end(); err != nil {
-		return nil, err
-	}
-	abs, err := r.fs.Resolve(path)
+	abs, err := r.only(path)
 	if err != nil {
 		return nil, err
 	}

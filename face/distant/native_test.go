@@ -344,8 +344,7 @@ func TestNativeBatch(t *testing.T) {
 		w.Array(2)
 		for _, typ := range []string{"version", "system_info"} {
 			w.Object(1)
-			w.Key("type")
-			w.Str(typ)
+			w.Key("type").Str(typ)
 		}
 	})
 	m, err := c.Receive()

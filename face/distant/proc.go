@@ -159,6 +159,14 @@ func sizeOf(f, pty *fields) *process.Size {
 	return &process.Size{Cols: uint16(cols), Rows: uint16(rows)}
 }
 
+// only ends the fields of a request, and finds the running process with this id.
+func (c *client) only(ctx context.Context, f *fields, id uint32) (process.Process, error) {
+	if err := f.end(); err != nil {
+		return nil, err
+	}
+	return c.find(ctx, id)
+}
+
 // find returns a running process of this client, or one that another
 // connection has started.
 func (c *client) find(ctx context.Context, id uint32) (process.Process, error) {
@@ -198,10 +206,7 @@ func gone(id uint32, err error) error {
 // procKill ends the process and all its descendants.
 func (c *client) procKill(ctx context.Context, f *fields) (message, error) {
 	id := f.id()
-	if err := f.end(); err != nil {
-		return nil, err
-	}
-	p, err := c.find(ctx, id)
+	p, err := c.only(ctx, f, id)
 	if err != nil {
 		return nil, err
 	}
@@ -277,10 +282,7 @@ func (at *inputPlace) put(in *process.Input) {
 func (c *client) procResize(ctx context.Context, f *fields) (message, error) {
 	id := f.id()
 	size := sizeOf(f, f.needObject("size"))
-	if err := f.end(); err != nil {
-		return nil, err
-	}
-	p, err := c.find(ctx, id)
+	p, err := c.only(ctx, f, id)
 	if err != nil {
 		return nil, err
 	}

@@ -62,33 +62,24 @@ func putText(w wire.Writer, b []byte) {
 func (m *match) put(w wire.Writer) {
 	if m.line == nil {
 		w.Object(3)
-		w.Key("type")
-		w.Str("path")
-		w.Key("path")
-		w.Str(m.path)
+		w.Key("type").Str("path")
+		w.Key("path").Str(m.path)
 	} else {
 		w.Object(6)
-		w.Key("type")
-		w.Str("contents")
-		w.Key("path")
-		w.Str(m.path)
+		w.Key("type").Str("contents")
+		w.Key("path").Str(m.path)
 		w.Key("lines")
 		putText(w, m.line)
-		w.Key("line_number")
-		w.Uint(uint64(m.number))
-		w.Key("absolute_offset")
-		w.Uint(uint64(m.offset))
+		w.Key("line_number").Uint(uint64(m.number))
+		w.Key("absolute_offset").Uint(uint64(m.offset))
 	}
-	w.Key("submatches")
-	w.Array(len(m.at))
+	w.Key("submatches").Array(len(m.at))
 	for _, s := range m.at {
 		w.Object(3)
 		w.Key("match")
 		putText(w, []byte(s.text))
-		w.Key("start")
-		w.Uint(uint64(s.start))
-		w.Key("end")
-		w.Uint(uint64(s.end))
+		w.Key("start").Uint(uint64(s.start))
+		w.Key("end").Uint(uint64(s.end))
 		w.EndObject()
 	}
 	w.EndArray()
@@ -102,10 +93,8 @@ type resultsMessage struct {
 
 func (m resultsMessage) put(w wire.Writer) {
 	begin(w, "search_results", 2)
-	w.Key("id")
-	w.Uint(uint64(m.id))
-	w.Key("matches")
-	w.Array(len(m.matches))
+	w.Key("id").Uint(uint64(m.id))
+	w.Key("matches").Array(len(m.matches))
 	for i := range m.matches {
 		m.matches[i].put(w)
 	}

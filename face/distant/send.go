@@ -141,8 +141,7 @@ func outputHead(b []byte, st *stream, stream process.Stream, offset int64, n int
 	id = strconv.AppendInt(id, offset, 10)
 	putEnvelope(w, string(id), st.origin.id, func() {
 		begin(w, dataType(stream), 2)
-		w.Key("id")
-		w.Uint(uint64(st.id))
+		w.Key("id").Uint(uint64(st.id))
 		w.Key("data")
 	})
 	return wire.AppendBinHead(w.Buffer(), n)

@@ -44,12 +44,9 @@ type changedMessage struct {
 
 func (m changedMessage) put(w wire.Writer) {
 	begin(w, "changed", 3)
-	w.Key("timestamp")
-	w.Uint(uint64(m.at.Unix()))
-	w.Key("kind")
-	w.Str(m.kind)
-	w.Key("path")
-	w.Str(m.path)
+	w.Key("timestamp").Uint(uint64(m.at.Unix()))
+	w.Key("kind").Str(m.kind)
+	w.Key("path").Str(m.path)
 	w.EndObject()
 }
 
@@ -180,10 +177,7 @@ func (c *client) openWatch(js journal.Watch) (*watch, error) {
 
 func (r *fileRequest) unwatch() (message, error) {
 	path := r.path("path")
-	if err := r.f.end(); err != nil {
-		return nil, err
-	}
-	abs, err := r.fs.Resolve(path)
+	abs, err := r.only(path)
 	if err != nil {
 		return nil, err
 	}

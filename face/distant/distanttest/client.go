@@ -85,8 +85,7 @@ const maxBackup = 1 << 16
 func (c *Client) Send(typ string, n int, put func(w wire.Writer)) string {
 	return c.Envelope(func(w wire.Writer) {
 		w.Object(n + 1)
-		w.Key("type")
-		w.Str(typ)
+		w.Key("type").Str(typ)
 		if put != nil {
 			put(w)
 		}
@@ -102,8 +101,7 @@ func (c *Client) Envelope(payload func(w wire.Writer)) string {
 	id := strconv.FormatUint(c.serial, 10)
 	w := wire.NewPack(nil)
 	w.Object(2)
-	w.Key("id")
-	w.Str(id)
+	w.Key("id").Str(id)
 	w.Key("payload")
 	payload(w)
 	w.EndObject()

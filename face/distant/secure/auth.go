@@ -37,8 +37,7 @@ func (c *Conn) Authenticate(id uint32, key Key) error {
 		return err
 	}
 	w = typed("auth_start_method", 1)
-	w.Key("method")
-	w.Str(methodName)
+	w.Key("method").Str(methodName)
 	if err := c.WriteFrame(w.Buffer()); err != nil {
 		return err
 	}
@@ -62,8 +61,7 @@ func (c *Conn) Authenticate(id uint32, key Key) error {
 // offer names the one method there is, and wants it chosen.
 func (c *Conn) offer() error {
 	w := typed("auth_initialization", 1)
-	w.Key("methods")
-	w.Array(1)
+	w.Key("methods").Array(1)
 	w.Str(methodName)
 	if err := c.WriteFrame(w.Buffer()); err != nil {
 		return err
@@ -90,17 +88,12 @@ func (c *Conn) offer() error {
 
 func challenge() []byte {
 	w := typed("auth_challenge", 2)
-	w.Key("questions")
-	w.Array(1)
+	w.Key("questions").Array(1)
 	w.Object(3)
-	w.Key("label")
-	w.Str("key") // clients look for exactly this
-	w.Key("text")
-	w.Str("Provide a key: ")
-	w.Key("options")
-	w.Object(0)
-	w.Key("options")
-	w.Object(0)
+	w.Key("label").Str("key") // clients look for exactly this
+	w.Key("text").Str("Provide a key: ")
+	w.Key("options").Object(0)
+	w.Key("options").Object(0)
 	return w.Buffer()
 }
 
@@ -142,8 +135,7 @@ func (k Key) Equal(o Key) bool { return subtle.ConstantTimeCompare(k[:], o[:]) =
 func typed(typ string, n int) wire.Writer {
 	w := wire.NewPack(nil)
 	w.Object(n + 1)
-	w.Key("type")
-	w.Str(typ)
+	w.Key("type").Str(typ)
 	return w
 }
 

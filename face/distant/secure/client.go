@@ -30,12 +30,9 @@ func Client(nc net.Conn, hello Hello) (*Conn, error) {
 	}
 	w := wire.NewPack(nil)
 	w.Object(3)
-	w.Key("compression_level")
-	w.Null()
-	w.Key("compression_type")
-	w.Null()
-	w.Key("encryption_type")
-	w.Str(cipherName)
+	w.Key("compression_level").Null()
+	w.Key("compression_type").Null()
+	w.Key("encryption_type").Str(cipherName)
 	if err := c.WriteFrame(w.Buffer()); err != nil {
 		return nil, err
 	}
@@ -65,8 +62,7 @@ func (c *Conn) Login(key Key) (uint32, error) {
 		return 0, err
 	}
 	w := typed("auth_initialization_response", 1)
-	w.Key("methods")
-	w.Array(1)
+	w.Key("methods").Array(1)
 	w.Str(methodName)
 	if err := c.WriteFrame(w.Buffer()); err != nil {
 		return 0, err
@@ -78,8 +74,7 @@ func (c *Conn) Login(key Key) (uint32, error) {
 		return 0, err
 	}
 	w = typed("auth_challenge_response", 1)
-	w.Key("answers")
-	w.Array(1)
+	w.Key("answers").Array(1)
 	w.Str(key.String())
 	if err := c.WriteFrame(w.Buffer()); err != nil {
 		return 0, err

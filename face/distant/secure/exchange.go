@@ -40,10 +40,8 @@ func newShare() (*share, error) {
 func (s *share) message() []byte {
 	w := wire.NewPack(nil)
 	w.Object(2)
-	w.Key("public_key")
-	w.Bytes(s.private.PublicKey().Bytes())
-	w.Key("salt")
-	w.Bytes(s.salt[:])
+	w.Key("public_key").Bytes(s.private.PublicKey().Bytes())
+	w.Key("salt").Bytes(s.salt[:])
 	return w.Buffer()
 }
 

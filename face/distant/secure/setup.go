@@ -41,10 +41,8 @@ func Server(nc net.Conn) (*Conn, Hello, error) {
 	}
 	w := wire.NewPack(nil)
 	w.Object(2)
-	w.Key("compression_types")
-	w.Array(0)
-	w.Key("encryption_types")
-	w.Array(1)
+	w.Key("compression_types").Array(0)
+	w.Key("encryption_types").Array(1)
 	w.Str(cipherName)
 	if err := c.WriteFrame(w.Buffer()); err != nil {
 		return nil, Hello{}, err
@@ -138,12 +136,9 @@ func (h Hello) message() []byte {
 		return w.Buffer()
 	}
 	w.Object(1)
-	w.Key("Reconnect")
-	w.Object(2)
-	w.Key("id")
-	w.Uint(uint64(h.ID))
-	w.Key("otp")
-	w.Bytes(h.OTP[:])
+	w.Key("Reconnect").Object(2)
+	w.Key("id").Uint(uint64(h.ID))
+	w.Key("otp").Bytes(h.OTP[:])
 	return w.Buffer()
 }
 

@@ -99,29 +99,22 @@ func TestRequestVectors(t *testing.T) {
 func TestWritersAgree(t *testing.T) {
 	write := func(w Writer) Value {
 		w.Object(6)
-		w.Key("strings")
-		w.Array(3)
+		w.Key("strings").Array(3)
 		for _, s := range []string{"", "plain", "quo\"te \\ \n é 🦀 \x7f " + strings.Repeat("x", 300)} {
 			w.Str(s)
 		}
 		w.EndArray()
-		w.Key("numbers")
-		w.Array(0)
+		w.Key("numbers").Array(0)
 		w.EndArray()
-		w.Key("uints")
-		w.Array(6)
+		w.Key("uints").Array(6)
 		for _, n := range []uint64{0, 127, 128, 255, 65535, 1 << 32} {
 			w.Uint(n)
 		}
 		w.EndArray()
-		w.Key("yes")
-		w.Bool(true)
-		w.Key("nothing")
-		w.Null()
-		w.Key("inner")
-		w.Object(1)
-		w.Key("a")
-		w.Int(5)
+		w.Key("yes").Bool(true)
+		w.Key("nothing").Null()
+		w.Key("inner").Object(1)
+		w.Key("a").Int(5)
 		w.EndObject()
 		w.EndObject()
 		var v Value

@@ -14,7 +14,8 @@ type Writer interface {
 	EndObject()
 	Array(n int)
 	EndArray()
-	Key(name string)
+	// Key is followed by its value: w.Key("id").Uint(7).
+	Key(name string) Writer
 	Str(s string)
 	Uint(n uint64)
 	Int(n int64)
@@ -60,9 +61,10 @@ func (w *jsonWriter) Array(int) {
 
 func (w *jsonWriter) EndArray() { w.b = append(w.b, ']') }
 
-func (w *jsonWriter) Key(name string) {
+func (w *jsonWriter) Key(name string) Writer {
 	w.Str(name)
 	w.b = append(w.b, ':')
+	return w
 }
 
 func (w *jsonWriter) Str(s string) {
@@ -119,7 +121,11 @@ func (w *packWriter) Buffer() []byte { return w.b }
 func (w *packWriter) EndObject()     {}
 func (w *packWriter) EndArray()      {}
 func (w *packWriter) Null()          { w.b = append(w.b, 0xc0) }
-func (w *packWriter) Key(s string)   { w.Str(s) }
+
+func (w *packWriter) Key(s string) Writer {
+	w.Str(s)
+	return w
+}
 
 func (w *packWriter) Object(n int) { w.head(n, 0x80, 15, 0, 0xde) }
 func (w *packWriter) Array(n int)  { w.head(n, 0x90, 15, 0, 0xdc) }
