@@ -8,7 +8,7 @@ import (
 	"github.com/tend-run/tend/spool"
 )
 
-// accepted says what was taken, of a writer too.
+// accepted reports how many bytes were accepted: in all, and of one writer.
 func (p *proc) accepted(writer string) process.Accepted {
 	a := process.Accepted{Offset: p.slot.End(process.Stdin)}
 	if writer != "" {
@@ -21,7 +21,8 @@ func (p *proc) accepted(writer string) process.Accepted {
 	return a
 }
 
-// untaken returns what of a write was not taken before. The caller has the turn.
+// untaken returns the part of a write that was not accepted before. The caller has
+// the turn.
 func (p *proc) untaken(in *process.Input) ([]byte, error) {
 	q := &p.input
 	q.mu.Lock()
@@ -76,7 +77,8 @@ func (p *proc) repeated(in process.Input, err error) (process.Accepted, error) {
 	return acc, nil
 }
 
-// takenOf returns what was taken of a writer of an input that is closed.
+// takenOf returns how many bytes of one writer were accepted, of an input that is
+// closed.
 func (p *proc) takenOf(writer string) (taken int64, known bool) {
 	p.input.mu.Lock()
 	table := p.input.table
@@ -93,7 +95,7 @@ func (p *proc) takenOf(writer string) (taken int64, known bool) {
 	return taken, known
 }
 
-// inputTaken is what was taken of the input of a process on the board.
+// inputTaken returns how much input a process on the board has accepted.
 func (p *proc) inputTaken() *spool.Input {
 	return &spool.Input{Accepted: p.slot.End(process.Stdin), EOF: p.slot.Wishes()&board.StdinEOF != 0}
 }

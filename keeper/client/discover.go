@@ -31,7 +31,7 @@ func (m *Manager) discover(b *board.Board, i uint32) {
 	ref, final := wire.Ref{Slot: i, Gen: gen}, flags&board.FlagFinal != 0
 	m.mu.Lock()
 	if m.slots[i] != nil || m.starting[id] != nil || s.Gen() != gen {
-		m.mu.Unlock() // whoever starts or removes it sees to it
+		m.mu.Unlock() // the caller that starts or removes it will register it
 		return
 	}
 	if m.procs[id] != nil {

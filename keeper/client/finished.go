@@ -203,7 +203,7 @@ func (p *proc) free() error {
 			break
 		}
 	}
-	p.changed() // readers are told before anything is gone
+	p.changed() // readers learn it before anything is gone
 	if p.nothingKnown() {
 		p.left.Store(&spool.Journal{})
 		err := spool.DropOutput(p.dir)

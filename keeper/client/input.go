@@ -30,19 +30,19 @@ const (
 // turns, so that the bytes of one write stay together.
 type input struct {
 	turn  chan struct{} // made under proc.mu
-	stall chan struct{} // closed while the one who has the turn waits for room; guarded by mu
+	stall chan struct{} // closed while the writer that has the turn waits for room; guarded by mu
 
 	mu   sync.Mutex
 	feed *feed.Feed // the server's own copies of the descriptors; guarded by mu
 	// table remembers the writers; it is kept when feed is closed. Guarded by mu.
 	table *feed.Table
 
-	behind atomic.Int32 // writers who wait for the rest of another's write
+	behind atomic.Int32 // writers that wait for the rest of another's write
 }
 
 // Write implements process.Process. The bytes go to the memfd from which the
 // keeper feeds the process, at their offsets; once the board says that they
-// are accepted they are delivered whoever dies.
+// are accepted they are delivered, whichever role dies.
 func (p *proc) Write(ctx context.Context, in process.Input) (process.Accepted, error) {
 	if err := in.Validate(); err != nil {
 		if over := p.writable(); over != nil { // it would not be taken if it were right
@@ -57,7 +57,7 @@ func (p *proc) Write(ctx context.Context, in process.Input) (process.Accepted, e
 		return p.repeated(in, err)
 	}
 	if len(in.Data) == 0 {
-		// Closing does not queue behind a writer who waits for room.
+		// Closing does not queue behind a writer that waits for room.
 		return p.closeInput(in)
 	}
 	if err := p.openInput(ctx); errors.Is(err, process.ErrExited) || errors.Is(err, process.ErrStdinClosed) {
@@ -131,7 +131,7 @@ func (p *proc) closeInput(in process.Input) (process.Accepted, error) {
 		p.input.drop() // our copy would keep the pipe open
 		p.input.mu.Unlock()
 		p.tellFeed()
-		p.changed() // a writer who waits for room gives up
+		p.changed() // a writer that waits for room gives up
 	}
 	return acc, nil
 }
@@ -149,8 +149,8 @@ func (p *proc) finishWrite(writer string) {
 	}
 }
 
-// takeTurn waits until the one who writes is ready, and whoever is in the
-// middle of a write.
+// takeTurn waits until no other writer writes, and until none is in the middle of
+// a write of several parts.
 func (p *proc) takeTurn(ctx context.Context, in *process.Input) error {
 	q := &p.input
 	p.mu.Lock()
@@ -161,7 +161,7 @@ func (p *proc) takeTurn(ctx context.Context, in *process.Input) error {
 	p.mu.Unlock()
 	var ready chan struct{}
 	for {
-		var stalled <-chan struct{} // never, for those who wait
+		var stalled <-chan struct{} // nil, which never fires, for writers that wait
 		if in.NoWait {
 			stalled = q.stalled()
 		}
@@ -216,7 +216,7 @@ func (p *proc) behindWhom(writer string) time.Duration {
 	return restWithin - time.Since(since)
 }
 
-// stalled returns a channel that is closed when the one who has the turn waits
+// stalled returns a channel that is closed when the writer that has the turn waits
 // for room.
 func (in *input) stalled() <-chan struct{} {
 	in.mu.Lock()

@@ -312,7 +312,7 @@ func (l *link) tell(op byte, body wire.Body) {
 }
 
 // write sends a frame. A failure needs no report: the reader of the connection
-// meets it too, and drop answers whoever waits.
+// meets it too, and drop answers all callers that wait.
 func (l *link) write(conn *net.UnixConn, req uint64, op byte, body wire.Body) {
 	l.wmu.Lock()
 	defer l.wmu.Unlock()

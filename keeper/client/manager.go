@@ -121,8 +121,8 @@ type Manager struct {
 var _ process.Manager = (*Manager)(nil)
 
 // Open connects to the keeper and returns; it waits for one that is just
-// starting. Finished processes are read from the spool meanwhile: who asks for
-// one waits, and who goes on with a running one does not.
+// starting. Finished processes are read from the spool meanwhile: a call about one
+// of them waits, and a call about a running process does not.
 func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	run, err := rundir.Open(cfg.StateDir)
 	if err != nil {

@@ -102,8 +102,8 @@ func (m *Manager) mayQueue(waiting, n int64) bool {
 	return all <= queueAll
 }
 
-// store accepts data at its offset and delivers it, unless the pipe is full:
-// then the keeper does, when there is room. rest: more of the write follows.
+// store accepts data at its offset and delivers it. If the pipe is full, the keeper
+// delivers it when there is room. rest: more of the write follows.
 func (p *proc) store(in *process.Input, data []byte, at int64, rest bool) error {
 	q := &p.input
 	q.mu.Lock()
@@ -155,20 +155,20 @@ func (p *proc) store(in *process.Input, data []byte, at int64, rest bool) error 
 	return nil
 }
 
-// tellFeed tells the keeper to go on with the input: to wait for room, or to
-// close it.
+// tellFeed asks the keeper to go on with the input: to wait for room, or to close
+// it.
 func (p *proc) tellFeed() {
 	p.m.link.tell(wire.OpFeed, p.ref)
 }
 
-// endInput lets go of the descriptors.
+// endInput closes the descriptors of the input.
 func (p *proc) endInput() {
 	p.input.mu.Lock()
 	defer p.input.mu.Unlock()
 	p.input.drop()
 }
 
-// drop closes the descriptors. in.mu is held.
+// drop closes the descriptors, if they are open. in.mu is held.
 func (in *input) drop() {
 	if f := in.feed; f != nil {
 		closeFDs([]int{f.Mem, f.Out})

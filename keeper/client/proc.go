@@ -32,10 +32,10 @@ type proc struct {
 	pinned atomic.Bool                    // as the journal has it; set by pin
 	pins   sync.Mutex                     // held while a pin is written, so that both are in one order
 	files  sync.Mutex                     // held while files of a finished process are changed
-	disk   atomic.Int64                   // of a finished process: bytes of the disk; 0: to be looked at
+	disk   atomic.Int64                   // of a finished process: bytes on the disk; 0: not measured yet
 	size   int64                          // of its journal, about, in bytes
 	left   atomic.Pointer[spool.Journal]  // of a finished process whose output was freed
-	took   atomic.Pointer[spool.Input]    // of the input; set before final
+	took   atomic.Pointer[spool.Input]    // how much input was accepted; set before final
 	ended  atomic.Int64                   // when it was over, CLOCK_BOOTTIME ns; set before final
 	final  atomic.Pointer[spool.Progress] // set once, when nothing changes any more
 	broken error                          // what is wrong with its directory; set before it is registered
@@ -43,8 +43,8 @@ type proc struct {
 	mu      sync.Mutex
 	subs    map[chan<- struct{}]func() bool // and what to call first, or nil; guarded by mu
 	written int64                           // bytes of output and index when it was last looked at; guarded by mu
-	told    uint32                          // board flags whose event was sent; guarded by mu
-	fresh   bool                            // its start is still to be told, before all else; guarded by mu
+	sent    uint32                          // board flags whose event was sent; guarded by mu
+	fresh   bool                            // its start event is not sent yet; no other comes before it; guarded by mu
 	readers int                             // followers of the output; guarded by mu
 	idle    *time.Timer                     // Spec.KillWithoutReaders; guarded by mu
 	wakeup  struct {                        // of a crowd; guarded by mu
@@ -94,9 +94,9 @@ func (p *proc) Progress() spool.Progress {
 	return pr
 }
 
-// tell turns new flags into events, and takes the process over from the board
+// readBoard turns new flags into events, and takes the process over from the board
 // when it is over.
-func (p *proc) tell() {
+func (p *proc) readBoard() {
 	flags := p.slot.Flags()
 	if !p.slot.Owned(p.ref.Gen, p.id) {
 		if p.final.Load() == nil {
@@ -116,8 +116,8 @@ func (p *proc) tell() {
 	p.m.grow(written - p.written)
 	p.written = written
 	p.isLong()
-	fresh := flags &^ p.told
-	p.told |= flags
+	fresh := flags &^ p.sent
+	p.sent |= flags
 	if flags&board.FlagExited != 0 {
 		p.stopIdle()
 	}
@@ -134,7 +134,7 @@ func (p *proc) tell() {
 	}
 	if flags&board.FlagNoSpace == 0 {
 		p.mu.Lock()
-		p.told &^= board.FlagNoSpace
+		p.sent &^= board.FlagNoSpace
 		p.mu.Unlock()
 	}
 	if flags&board.FlagFinal != 0 {

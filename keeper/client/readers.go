@@ -41,7 +41,7 @@ func (p *proc) listen(ready chan<- struct{}) (cancel func()) {
 	}
 }
 
-// enter makes ready one that is woken. p.mu is held.
+// enter adds ready to the subscribers. p.mu is held.
 func (p *proc) enter(ready chan<- struct{}) {
 	if p.subs == nil {
 		p.subs = map[chan<- struct{}]func() bool{}
@@ -58,14 +58,15 @@ func (p *proc) Prompt(ready chan<- struct{}, f func() bool) {
 	}
 }
 
-// promptMost is how many readers of one process, and of how many processes that
-// have moved at one time, are called and not woken: those behind them wait.
+// promptMost bounds how many readers of one process are called instead of woken,
+// and how many processes that changed at one time: those behind them wait.
 const promptMost = 4
 
-// prompt is changed for the dispatcher: readers that wish it are called.
+// prompt does what changed does, for the dispatcher: it calls the readers that
+// asked for it by Prompt, and wakes the others.
 func (p *proc) prompt() {
 	if p.live && p.final.Load() == nil {
-		p.tell()
+		p.readBoard()
 	}
 	type call struct {
 		ready chan<- struct{}
@@ -95,10 +96,10 @@ func (p *proc) prompt() {
 	}
 }
 
-// changed looks at the board, tells watchers what is new, and wakes readers.
+// changed reads the board, sends what is new to the watchers, and wakes readers.
 func (p *proc) changed() {
 	if p.live && p.final.Load() == nil {
-		p.tell()
+		p.readBoard()
 	}
 	p.wakeSome()
 }
@@ -127,10 +128,10 @@ func (p *proc) wakeSome() {
 	p.wakeAll()
 }
 
-// crowd is how many readers of one process are woken at each change. More are
-// woken in a tenth of the time at most, all at once: a process that writes much
-// would else compete for its core with its readers' being woken, which most of
-// a crowd have no use for.
+// crowd is how many readers of one process are woken at each change. If there are
+// more, all are woken together, and waking them takes at most a tenth of the time:
+// else a process that writes much would compete for its core with the waking of
+// its readers, most of whom would find nothing that they can use.
 const crowd = 64
 
 // wakeAll wakes all readers. p.mu is held.

@@ -193,8 +193,8 @@ func (m *Manager) lose(p *proc) {
 	p.endInput()
 	p.mu.Lock()
 	p.stopIdle()
-	fresh := (board.FlagExited | board.FlagTreeGone) &^ p.told
-	p.told |= fresh
+	fresh := (board.FlagExited | board.FlagTreeGone) &^ p.sent
+	p.sent |= fresh
 	p.mu.Unlock()
 	if e := p.final.Load().Exit; fresh&board.FlagExited != 0 {
 		m.watchers.Tell(process.Event{Kind: process.EventExited, ID: p.id, PID: p.pid, Exit: e, Time: e.Time})

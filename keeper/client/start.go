@@ -53,7 +53,7 @@ func (m *Manager) start(ctx context.Context, spec process.Spec, root Root) (proc
 	for asked := false; ; {
 		var rep reply
 		rep, left, err = m.starters.call(ctx, req, func(rep reply, err error) {
-			// Who asks for the same id meanwhile waits for this answer.
+			// Another caller that starts the same id waits for this answer.
 			if err == nil {
 				m.conclude(context.Background(), spec, size, rep)
 			}
@@ -67,7 +67,8 @@ func (m *Manager) start(ctx context.Context, spec process.Spec, root Root) (proc
 		}
 		p, busy, err := m.conclude(ctx, spec, size, rep)
 		if !asked && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) {
-			// Once: who needs more room than finished processes take is told.
+			// Only once: if freeing finished processes does not suffice, the caller
+			// gets the error.
 			asked = true
 			if m.awaitRoom(ctx) {
 				continue

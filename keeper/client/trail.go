@@ -51,14 +51,14 @@ const (
 	trailEvery = 5 * time.Millisecond
 )
 
-// trail is who reads a process, and where. proc.mu guards it.
+// trail is the readers of a process, and the place of each. proc.mu guards it.
 type trail struct {
 	readers map[*spool.Position]bool // false: it only waits for a condition
 	kept    []place
 	looked  time.Time
 }
 
-// place is where a reader was that may come back.
+// place is where a reader was that has left and may come back.
 type place struct {
 	at    [4]int64
 	until time.Time

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waker waits for the keeper's word that the board has changed. It waits in a
-// blocking call on a thread of its own: between the end of a process and the
-// reader who waits for it Go's poller would put two more thread switches.
+// waker waits until the keeper signals that the board has changed. It waits in a
+// blocking call on a thread of its own: Go's poller would add two thread switches
+// between the end of a process and the reader that waits for it.
 type waker struct {
 	wake, end int // eventfds; wake is shared with the keeper and non-blocking
 	once      sync.Once
@@ -46,7 +46,7 @@ func (w *waker) wait() bool {
 	}
 }
 
-// discard gives the descriptors of a waker back that nobody waits on.
+// discard closes the descriptors of a waker on which nobody waits.
 func (w *waker) discard() {
 	unix.Close(w.wake)
 	unix.Close(w.end)
