@@ -31,7 +31,7 @@ type Entry struct {
 	Group       string
 	Modified    time.Time // zero if it is not known
 	// Target is set for symbolic links: where the link leads in the end, or
-	// its own path if that cannot be told.
+	// its own path if that is not known.
 	Target string
 	// Metadata is what was given with the upload; nil if there is none.
 	Metadata map[string]string

@@ -22,9 +22,9 @@ var (
 	// ErrTooMany: a listing has more than [MaxEntries] entries.
 	ErrTooMany = fmt.Errorf("there are more than %d entries; list with a smaller depth", MaxEntries)
 	// ErrNetworkMount: watching a network file system was not allowed, since
-	// changes made by other machines are not told there.
+	// changes made by other machines are not reported there.
 	ErrNetworkMount = errors.New("cannot watch path on network filesystem")
-	// ErrOverflow: more changes than a watch keeps. Some were not told; list
+	// ErrOverflow: more changes than a watch keeps. Some were not reported; list
 	// the directory and watch again.
 	ErrOverflow = errors.New("changes came faster than they were read and some are lost; list the directory and watch it again")
 	// ErrWatchLimit: the kernel allows no more watches.

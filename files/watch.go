@@ -41,14 +41,14 @@ type Event struct {
 	Entry *Entry
 }
 
-// WatchOptions say what a watch tells.
+// WatchOptions say what a watch reports.
 type WatchOptions struct {
 	// Recursive watches all directories below, new ones too.
 	Recursive bool
 	// IncludeEntry sets Event.Entry.
 	IncludeEntry bool
 	// AllowNetwork watches network file systems also, where only changes made
-	// on this machine are told.
+	// on this machine are reported.
 	AllowNetwork bool
 	// Queue is the most events kept for the reader; 0 means 10,000.
 	Queue int
@@ -60,7 +60,7 @@ const (
 	maxWatchDirs = 100_000
 )
 
-// Watcher tells the changes in a directory. Close it when done.
+// Watcher reports the changes in a directory. Close it when done.
 type Watcher interface {
 	// Root is the directory.
 	Root() string
@@ -90,16 +90,16 @@ type Watch struct {
 	names *owners
 	// dirs are the directories below root that are watched.
 	dirs map[string]bool
-	// told are paths that were found in a new directory and told as created
-	// before the kernel's own event for them may come.
-	told map[string]bool
-	// renamed are former names of watched directories: their parent has told
-	// it, and the directory itself may tell it once more.
+	// reported are paths that were found in a new directory and reported as
+	// created. The kernel's own event for them may follow.
+	reported map[string]bool
+	// renamed are former names of watched directories: the watch of their parent
+	// has reported it, and that of the directory itself may report it once more.
 	renamed map[string]bool
 }
 
 // Watch starts watching the directory: changes made after it returns are
-// told. Errors are [ErrNotExist], [ErrNotDir], [ErrNetworkMount],
+// reported. Errors are [ErrNotExist], [ErrNotDir], [ErrNetworkMount],
 // [ErrWatchLimit].
 func (f FS) Watch(path string, opts WatchOptions) (Watcher, error) {
 	root, err := f.Resolve(path)
@@ -119,7 +119,7 @@ func (f FS) Watch(path string, opts WatchOptions) (Watcher, error) {
 	}
 	w := &Watch{
 		fs: f, root: root, opts: opts, fsn: fsn, ready: make(chan struct{}, 1), names: newOwners(),
-		dirs: make(map[string]bool), told: make(map[string]bool), renamed: make(map[string]bool),
+		dirs: make(map[string]bool), reported: make(map[string]bool), renamed: make(map[string]bool),
 	}
 	if err := f.do(w.start); err != nil {
 		return nil, watchError(root, errors.Join(err, fsn.Close()))
@@ -180,8 +180,8 @@ func (w *Watch) Close() error {
 	return err
 }
 
-// start adds the first watches. The kernel may tell of changes at once, but
-// nobody reads them yet: fsnotify keeps them.
+// start adds the first watches. The kernel may report changes at once. fsnotify
+// keeps them until run reads them.
 func (w *Watch) start(a *Actor) error {
 	if err := w.fsn.Add(w.root); err != nil {
 		return err
@@ -238,11 +238,11 @@ func (w *Watch) handle(e fsnotify.Event) error {
 	if w.opts.Recursive {
 		if e.Has(fsnotify.Create) {
 			delete(w.renamed, path)
-			if w.told[path] {
+			if w.reported[path] {
 				e.Op &^= fsnotify.Create
 			}
 		}
-		delete(w.told, path)
+		delete(w.reported, path)
 		if e.Has(fsnotify.Rename) {
 			if w.renamed[path] {
 				delete(w.renamed, path)
@@ -258,8 +258,8 @@ func (w *Watch) handle(e fsnotify.Event) error {
 	}
 	// The order of envd for an event that is several things at once.
 	for _, op := range [...]struct {
-		is   fsnotify.Op
-		tell Op
+		is     fsnotify.Op
+		report Op
 	}{
 		{fsnotify.Create, OpCreate}, {fsnotify.Rename, OpRename}, {fsnotify.Chmod, OpChmod},
 		{fsnotify.Write, OpWrite}, {fsnotify.Remove, OpRemove},
@@ -268,12 +268,12 @@ func (w *Watch) handle(e fsnotify.Event) error {
 			continue
 		}
 		if !w.opts.IncludeEntry {
-			if err := w.tell(nil, path, op.tell); err != nil {
+			if err := w.report(nil, path, op.report); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := w.fs.do(func(a *Actor) error { return w.tell(a, path, op.tell) }); err != nil {
+		if err := w.fs.do(func(a *Actor) error { return w.report(a, path, op.report) }); err != nil {
 			return err
 		}
 	}
@@ -288,8 +288,8 @@ func (w *Watch) handle(e fsnotify.Event) error {
 	})
 }
 
-// tell queues an event. a may be nil if no entries are asked for.
-func (w *Watch) tell(a *Actor, path string, op Op) error {
+// report queues an event. a may be nil if no entries are asked for.
+func (w *Watch) report(a *Actor, path string, op Op) error {
 	name, err := filepath.Rel(w.root, path)
 	if err != nil {
 		return err
@@ -324,25 +324,25 @@ func (w *Watch) add(a *Actor, dir string) error {
 	return w.follow(a, dir, true)
 }
 
-// follow watches the directories in dir. What was made there before the
-// kernel watched it is told here (tell); what was made after may be seen here
-// and be told by the kernel, too, so it is remembered.
-func (w *Watch) follow(a *Actor, dir string, tell bool) error {
+// follow watches the directories in dir. With report set, it reports what was made
+// there before the kernel watched it. What was made after that may be seen here and
+// be reported by the kernel, too, so it is remembered.
+func (w *Watch) follow(a *Actor, dir string, report bool) error {
 	children, err := a.Names(dir)
 	if err != nil {
 		return unlessGone(err)
 	}
 	for _, child := range children {
 		path := filepath.Join(dir, child.Name)
-		if tell && !w.told[path] {
-			w.told[path] = true
-			if err := w.tell(a, path, OpCreate); err != nil {
+		if report && !w.reported[path] {
+			w.reported[path] = true
+			if err := w.report(a, path, OpCreate); err != nil {
 				return err
 			}
-			// Content that came before the watch is told as written. If the
-			// kernel tells it, too, that is once more, and no harm.
+			// Content that came before the watch is reported as written. The
+			// kernel may report it once more, which does no harm.
 			if info, err := a.stat(path, false); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
-				if err := w.tell(a, path, OpWrite); err != nil {
+				if err := w.report(a, path, OpWrite); err != nil {
 					return err
 				}
 			}
@@ -360,7 +360,7 @@ func (w *Watch) follow(a *Actor, dir string, tell bool) error {
 			continue
 		}
 		w.dirs[path] = true
-		if err := w.follow(a, path, tell); err != nil {
+		if err := w.follow(a, path, report); err != nil {
 			return err
 		}
 	}
@@ -380,9 +380,9 @@ func (w *Watch) forget(path string) {
 			delete(w.dirs, dir)
 		}
 	}
-	for known := range w.told {
+	for known := range w.reported {
 		if strings.HasPrefix(known, path+"/") {
-			delete(w.told, known)
+			delete(w.reported, known)
 		}
 	}
 }
@@ -394,8 +394,8 @@ func unlessGone(err error) error {
 	case ErrNotExist, ErrNotDir, ErrPermission, ErrLoop:
 		return nil
 	}
-	// So says a directory of a process that has ended, and a mount whose other
-	// end is gone.
+	// These are the errors of the directory of a process that has ended, and of
+	// a mount whose other end is gone.
 	for _, no := range []syscall.Errno{syscall.EINVAL, syscall.EIO, syscall.ENOTCONN, syscall.ESRCH, syscall.ESTALE} {
 		if errors.Is(err, no) {
 			return nil

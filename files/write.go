@@ -81,8 +81,8 @@ func (w *writer) begin(a *Actor, head []byte) error {
 	if err := a.give(w.file, w.created); err != nil {
 		return err
 	}
-	// What was just made is empty: truncating it would be told to watchers as
-	// a write.
+	// A file that was just made is empty. Truncating it would be reported to
+	// watchers as a write.
 	if !w.created {
 		if err := w.file.Truncate(0); err != nil {
 			return err
@@ -113,14 +113,14 @@ func (w *writer) end(a *Actor, err error, metadata map[string]string) error {
 		err = writeMetadata(w.file, metadata)
 	}
 	if err != nil {
-		// What is left is told in the package comment; that it could not be
-		// emptied changes nothing for the caller.
+		// The package comment says what is left. An error of Truncate would
+		// change nothing for the caller.
 		_ = w.file.Truncate(0)
 		if w.created {
 			a.removeSame(w.path, w.file)
 		}
 	}
-	// Some file systems tell of a full disk only now.
+	// Some file systems report a full disk only now.
 	return errors.Join(err, w.file.Close())
 }
 

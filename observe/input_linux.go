@@ -13,10 +13,10 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Input tells whether the tree of the leader waits for input: whether one of
+// Input reports whether the tree of the leader waits for input: whether one of
 // its threads is blocked reading the leader's stdin pipe or its terminal.
 // Errors: process.ErrPermission when tend may not trace the leader,
-// process.ErrUnsupported when the kernel does not tell system calls.
+// process.ErrUnsupported when the kernel does not show system calls.
 func Input(leader int) (process.InputState, error) {
 	pids, stats := tree(leader)
 	s, ok := stats[leader]
@@ -108,7 +108,7 @@ func (s *source) blocked(pid int, c *call) process.InputState {
 	return process.InputNone
 }
 
-// is tells whether a descriptor of a process is the source.
+// is reports whether a descriptor of a process is the source.
 func (s *source) is(pid, fd int) (pipe, tty bool) {
 	var st unix.Stat_t
 	if fd < 0 || unix.Stat(fdPath(pid, fd), &st) != nil {

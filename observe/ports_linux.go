@@ -9,7 +9,7 @@ import (
 )
 
 // Listening returns the TCP sockets on which the tree of the leader listens.
-// A socket that several processes share is told once, for the lowest pid.
+// A socket that several processes share is reported once, for the lowest pid.
 func Listening(leader int) ([]process.Listener, error) {
 	namespaces := map[string]map[string]listener{} // by socket inode
 	seen := map[string]bool{}

@@ -16,8 +16,8 @@ type Target interface {
 	Read(ctx context.Context, opts process.ReadOptions) (process.Reader, error)
 }
 
-// How often conditions are looked at that nobody tells of: at first quickly,
-// then less and less, and quickly again after output.
+// How often conditions that cause no event are checked: often at first, then less
+// and less, and often again after output.
 const (
 	minPause = 20 * time.Millisecond
 	maxPause = 250 * time.Millisecond

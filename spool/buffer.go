@@ -8,23 +8,22 @@ import (
 	"sync/atomic"
 )
 
-// Buffers are lent in a few sizes, so that a reader whose consumer is slow
-// holds about as much as the event it waits with.
+// Readers borrow buffers of a few fixed sizes. So a reader with a slow consumer
+// holds about as much memory as the one event that it is waiting to deliver.
 var bufferSizes = [...]int{4 << 10, 16 << 10, 64 << 10, defaultChunk, maxChunk}
 
 var buffers [len(bufferSizes)]sync.Pool
 
-// lent is how many bytes are lent to all readers of this program now.
+// lent counts the bytes that all readers of this program have borrowed now.
 var lent atomic.Int64
 
-// mostLent bounds lent in bytes, but for the smallest buffers: a reader gets at
-// most an eighth of what is left of it. So a thousand readers whose consumers
-// stall hold about as much together as sixteen that ask for the largest pieces,
-// and a few that stall are not noticed by the others.
+// mostLent bounds lent, in bytes. Buffers of the smallest size are given out beyond
+// it. A reader gets at most an eighth of what is still free: so a thousand readers
+// with stalled consumers together hold about as much as sixteen that ask for the
+// largest pieces, and a few stalled ones do not affect the others.
 const mostLent = 16 << 20
 
-// pieceNow is how large a piece may be now of which at most want bytes are
-// wanted.
+// pieceNow returns how many bytes a reader may borrow now if it wants at most want.
 func pieceNow(want int) int {
 	free := int((mostLent - lent.Load()) / 8)
 	most := bufferSizes[0]
@@ -36,7 +35,7 @@ func pieceNow(want int) int {
 	return min(want, most)
 }
 
-// buffer is lent memory.
+// buffer is borrowed memory.
 type buffer struct {
 	b    []byte
 	size int // index in bufferSizes

@@ -27,7 +27,7 @@ type cursor struct {
 	i, n  int
 }
 
-// batch is lent while there is something to read.
+// batch is a borrowed buffer, held while there is something to read.
 type batch struct {
 	raw [64 * IndexSize]byte
 	rec [64]IndexRecord
@@ -210,7 +210,7 @@ func (r *reader) cut(s process.Stream, end, wall int64) (piece, bool, error) {
 	return piece{stream: s, from: r.pos[s], to: end, wall: wall}, true, nil
 }
 
-// bound is where this reader ends a stream, however far that will grow.
+// bound is where this reader ends a stream, even if the stream grows further.
 func (r *reader) bound(s process.Stream, p *Progress) int64 {
 	end := int64(math.MaxInt64)
 	if p.EOF[s] {

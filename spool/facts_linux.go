@@ -10,11 +10,11 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Free frees the output of a process that is over, and keeps its facts: its
-// streams are as long as ends says, and nothing of them is left. Readers have
-// been told. It works on a full filesystem, and may be done again after it was
-// cut short at any point. It returns the journal as it is then. sync: a loss of
-// power must not take the facts.
+// Free frees the output of a process that is over, and keeps its facts. Its
+// streams keep the lengths that ends says, and have no bytes any more. The caller
+// has announced that to the readers before. Free works on a full filesystem, and
+// may be repeated after it was interrupted at any point. It returns the new
+// journal. sync: a loss of power must not take the facts.
 func Free(dir string, ends [4]int64, sync bool) (*Journal, error) {
 	j, err := ReadJournal(dir)
 	if err != nil {
@@ -82,9 +82,9 @@ func appendTo(dir string, size int64, rec []byte) error {
 	return err
 }
 
-// DropOutput removes data and index, and leaves the journal, whatever it is. Their blocks are freed first: a reader may
-// hold them open for long, and reads zeros then, which it takes for the gap that
-// they are.
+// DropOutput removes data and index. It leaves the journal, whatever that is. The
+// blocks are freed before the files are removed: a reader may hold the files open
+// for long. It reads zeros then, and reports them as a gap.
 func DropOutput(dir string) error {
 	for _, name := range fileNames {
 		if name == JournalName {

@@ -81,8 +81,8 @@ func AppendStarted(b []byte, at time.Time, st Started) []byte {
 	})
 }
 
-// Place is the keeper's own name of a process while it is live: by it the
-// descriptors are found that others hold for it.
+// Place is the keeper's own name of a process while it is live. By this name the
+// next keeper finds the descriptors that the vaults hold for the process.
 type Place struct{ Slot, Gen uint32 }
 
 // AppendPlace appends the record of the place.
@@ -200,8 +200,9 @@ func (j *Journal) Asked(s *process.Spec) bool {
 	return j.Spec.Equal(s)
 }
 
-// sumOf identifies a spec. It tells mistakes apart, and stops nobody from making
-// two that are alike: their own start is answered with their own process.
+// sumOf identifies a spec. It is enough to recognize mistakes. A caller can make two
+// specs with the same sum; then a start of its own is answered with a process of
+// its own.
 func sumOf(s *process.Spec) (sum [cutSize]byte) {
 	b := EncodeSpec(nil, s)
 	binary.LittleEndian.PutUint64(sum[:], uint64(len(b)))

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenFile opens a file of the spool, made 0600 with O_CREAT. It follows no
-// link, waits for nobody, and refuses with process.ErrDamaged what is not a
-// regular file, or belongs neither to this user nor to the owner of its
-// directory. What may not be opened at all is damaged too. Other errors are the
-// kernel's numbers.
+// OpenFile opens a file of the spool; with O_CREAT it makes the file with mode 0600.
+// It follows no link and does not block. It returns process.ErrDamaged if the path
+// is not a regular file, if the file belongs neither to this user nor to the owner
+// of its directory, or if it may not be opened. Other errors are the kernel's
+// numbers.
 func OpenFile(path string, flags int) (int, error) {
 	var fd int
 	var err error
@@ -52,7 +52,7 @@ func open(dir, name string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// check refuses what is not a regular file of ours.
+// check returns process.ErrDamaged for what is not a regular file of ours.
 func check(fd int, path string) error {
 	var st, parent unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -68,11 +68,11 @@ const overhead = 3 * BlockSize
 type Bounds struct {
 	Budget int64 // bytes
 	// Facts and Processes bound what is kept of finished processes whose output
-	// is not: bytes, and how many. 0: no bound.
+	// was freed: how many bytes, and how many processes. 0: no bound.
 	Facts     int64
 	Processes int
-	// TTL is how long a finished process is kept that does not say; 0 or less:
-	// for ever.
+	// TTL is how long a finished process is kept if its spec does not say; 0 or
+	// less: for ever.
 	TTL time.Duration
 }
 

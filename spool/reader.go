@@ -29,7 +29,7 @@ type reader struct {
 	want   [4]bool
 	ready  chan struct{}
 	cancel func()
-	at     *Position // told to who frees; nil: nobody
+	at     *Position // reported to the Trail, which frees; nil: there is none
 	leave  func(ended bool)
 
 	mu    sync.Mutex
@@ -103,8 +103,8 @@ func NewReader(dir string, id process.ID, streams []process.Stream, src Source, 
 		}
 	}
 	if opts.NoFollow {
-		// The exit is told if it precedes the call; output of descendants
-		// after the call must not keep it waiting.
+		// The exit is delivered if it precedes the call. Output that
+		// descendants write after the call must not defer it.
 		if p.Held {
 			p.Exit = nil // as if it came after the call: there is output before it
 		}
@@ -112,7 +112,7 @@ func NewReader(dir string, id process.ID, streams []process.Stream, src Source, 
 	}
 	if trail, ok := src.(Trail); ok {
 		r.at = new(Position)
-		r.tellPosition()
+		r.reportPosition()
 		r.leave = trail.Follow(r.at)
 	}
 	r.cancel = src.Subscribe(r.ready)
@@ -194,7 +194,8 @@ func (r *reader) Valid(s process.Stream, offset int64) bool {
 func (r *reader) Prompt(f func() bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// With order nothing is ever at hand: the calls would be for nothing.
+	// A reader that keeps the order never has output at hand, so calls would
+	// be of no use.
 	if src, ok := r.src.(Prompter); ok && !r.closed && r.opts.Unordered {
 		src.Prompt(r.ready, f)
 	}
@@ -215,8 +216,8 @@ func (r *reader) AtHand() bool {
 	return true
 }
 
-// tellPosition tells whoever frees output how far this reader is.
-func (r *reader) tellPosition() {
+// reportPosition reports to the Trail how far this reader is.
+func (r *reader) reportPosition() {
 	if r.at == nil {
 		return
 	}
@@ -232,7 +233,7 @@ func (r *reader) tellPosition() {
 // next decides what comes next. Output is returned as a span.
 func (r *reader) next(max int) (ev process.Event, span process.Span, ok bool, err error) {
 	r.release()
-	r.tellPosition() // of what the caller is done with
+	r.reportPosition() // of what the caller is done with
 	if r.closed || r.ended {
 		return ev, span, false, io.EOF
 	}

@@ -24,9 +24,9 @@ type Recovered struct {
 // record with the time unknown. Nobody may write meanwhile.
 func Recover(dir string) (*Recovered, error) { return RecoverFrom(dir, nil) }
 
-// RecoverFrom is Recover for a process of which it is known what was announced
-// last, its bases, ends, and the index's end: only what follows in the index is
-// looked at. nil, and an index that does not have it all: everything is.
+// RecoverFrom is Recover for a process whose last announced bases, ends and index
+// end are known: it reads only what follows in the index. It reads everything if
+// announced is nil, or if the index is shorter than announced.
 func RecoverFrom(dir string, announced *Progress) (*Recovered, error) {
 	r, covered, size, err := look(dir, announced)
 	if err != nil {
@@ -85,9 +85,9 @@ func look(dir string, announced *Progress) (r *Recovered, covered [4]int64, inde
 	return r, covered, indexSize, err
 }
 
-// length is how long a stream is. What the journal says of its end goes before
-// the file, which may be longer for damage. A stream whose file cannot be read,
-// and of which so nothing is kept, is -1-length.
+// length returns how long a stream is. The journal's end of stream takes precedence
+// over the file, which may be longer because of damage. It returns -1-length for a
+// stream whose file cannot be read, so that nothing of it is kept.
 func (r *Recovered) length(dir string, s process.Stream) (int64, error) {
 	j := &r.Journal
 	f, err := open(dir, FileName(s), os.O_RDONLY)
@@ -114,7 +114,7 @@ func (r *Recovered) length(dir string, s process.Stream) (int64, error) {
 	return size, nil
 }
 
-// damage notes what is wrong; the first thing will do.
+// damage notes what is wrong. Only the first fault is kept.
 func (r *Recovered) damage(err error) {
 	if r.Damaged == "" {
 		r.Damaged = err.Error()

@@ -9,13 +9,13 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// seek puts the cursor where a reader has to begin that has everything of each
-// stream before pos: no record before that is about anything else. The index
-// ends at indexEnd, and all that it says before is about bytes before end.
+// seek puts the cursor where a reader begins that already has all bytes of each
+// stream before pos: every record before that place is about such bytes. The index
+// ends at indexEnd, and its records up to there are about bytes before end.
 //
-// It halves: in the index the offsets of one stream only grow. A damaged index
-// may lead it too far, which costs the order and times of what it passed, and
-// no bytes: those that no record covers are delivered all the same.
+// It is a binary search, because the offsets of one stream only grow in the index.
+// In a damaged index it may go too far. That costs the order and the times of what
+// it passed, but no bytes: bytes that no record covers are delivered, too.
 func (c *cursor) seek(dir string, want [4]bool, pos, end [4]int64, indexEnd int64) error {
 	if pos == [4]int64{} {
 		return nil
@@ -40,7 +40,7 @@ func (c *cursor) seek(dir string, want [4]bool, pos, end [4]int64, indexEnd int6
 		}
 		found, err := firstAfter(f, s, pos[s], at, first)
 		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil // shorter than was told: the reader makes do with it
+			return nil // shorter than was announced: the reader goes on with what there is
 		}
 		if err != nil {
 			return err

@@ -7,8 +7,8 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Progress is how far a process has come: what a reader may read, and what it
-// is to tell.
+// Progress is how far a process has come: what a reader may read, and which events
+// it has to deliver.
 type Progress struct {
 	Base, End [4]int64 // by stream
 	EOF       [4]bool
@@ -16,17 +16,17 @@ type Progress struct {
 	Exit      *process.Exit
 	TreeGone  bool
 	Removed   bool
-	// Held: output is held back, or facts are not written down, for want of
-	// space. An exit is then not told yet: there is output before it.
+	// Held: the filesystem is full, so output is held back, or facts are not
+	// written yet. The exit is deferred then: there is output before it.
 	Held    bool
 	PID     int
 	Started time.Time
 }
 
-// Source tells a reader how far the process has come. Progress must be taken
+// Source reports to a reader how far the process has come. Progress must be read
 // in this order: exit and flags first, then ends, then bases, then the index's
-// end; so what the first say is never ahead of what the last do. The index may
-// be ahead of the ends. End and Base of a stream never fall.
+// end. So no value is ahead of those that were read after it. The index may be
+// ahead of the ends. End and Base of a stream never get smaller.
 type Source interface {
 	Progress() Progress
 	// Subscribe sends to ready, without ever blocking, after each change.

@@ -99,7 +99,7 @@ func (f *filter) cut(offset int64, raw []byte, shown int) error {
 	return nil
 }
 
-// endCut tells what was left out of a line.
+// endCut reports what was left out of a line.
 func (f *filter) endCut(to int64) error {
 	from := f.cutFrom
 	f.cutting = false
@@ -116,7 +116,7 @@ func (f *filter) text(from, to int64, text []byte) error {
 	return f.item(Item{Stream: f.stream, From: from, To: to, Text: text})
 }
 
-// omit tells a range that is not shown; what follows begins anew.
+// omit reports a range that is not shown. The next piece of text begins anew.
 func (f *filter) omit(from, to int64, why Reason) error {
 	if err := f.flush(); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (f *filter) omit(from, to int64, why Reason) error {
 	return f.item(Item{Stream: f.stream, From: from, To: to, Omitted: why})
 }
 
-// flush tells what is left out of the last line.
+// flush reports what is left out of the last line.
 func (f *filter) flush() error {
 	if !f.cutting {
 		return nil

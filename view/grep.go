@@ -57,7 +57,7 @@ type Match struct {
 }
 
 // Grep delivers the lines of what the process has written until now that match
-// the pattern, in the order in which they ended; freed tells a range that was
+// the pattern, in the order in which they ended; freed reports a range that was
 // freed and could not be searched.
 func Grep(ctx context.Context, p process.Process, o GrepOptions, match func(Match) error, freed func(process.Gap) error) error {
 	if len(o.Pattern) > maxPattern {

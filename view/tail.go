@@ -9,7 +9,7 @@ import (
 // lookBack is the first step in which lines are looked for from the end.
 const lookBack = 64 << 10
 
-// tail shows the end, after telling what lies between it and the head.
+// tail shows the end, after reporting what lies between it and the head.
 func (v *viewer) tail() error {
 	want := v.o.Tail
 	start := v.end // nothing of any stream
@@ -46,7 +46,7 @@ func (v *viewer) tail() error {
 	return v.flush()
 }
 
-// skip tells what is left out up to start.
+// skip reports what is left out up to start.
 func (v *viewer) skip(start [4]int64) error {
 	for s, fl := range v.streams {
 		if fl != nil && v.from[s] < start[s] {

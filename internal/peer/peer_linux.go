@@ -55,8 +55,8 @@ func tcpUID(c *net.TCPConn) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	// A socket without an inode belongs to nobody any more: its program has
-	// closed it, and the kernel tells root as the user. One that only tries to
+	// A socket without an inode has no owner any more: its program has closed
+	// it, and the kernel reports root as the user. One that only tries to
 	// connect is not the one that we have accepted.
 	if s.inode == 0 || !established(s.state) {
 		return -1, ErrUnknown
@@ -69,7 +69,7 @@ func tcpUID(c *net.TCPConn) (int, error) {
 	return s.uid, nil
 }
 
-// socket is what the kernel tells of one.
+// socket is what the kernel reports of one.
 type socket struct {
 	state uint8
 	uid   int
