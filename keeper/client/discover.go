@@ -12,7 +12,7 @@ import (
 )
 
 // discoverAll takes over all processes on the board that nobody here knows, and
-// gives the slots back whose retirement was told to no keeper.
+// gives back the slots whose retirement no keeper was sent.
 func (m *Manager) discoverAll(b *board.Board) {
 	for i := range b.Used() {
 		m.discover(b, i)
@@ -73,8 +73,8 @@ func (m *Manager) discover(b *board.Board, i uint32) {
 	m.register(p)
 }
 
-// register registers a process and tells who watches of its start, and of what
-// came of it. It returns the process that has this id now.
+// register adds a process to the indexes, and sends its start, and its exit if it
+// has ended, to the watchers. It returns the process that has this id now.
 func (m *Manager) register(p *proc) *proc {
 	if in := m.insert(p); in != p {
 		return in

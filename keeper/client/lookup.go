@@ -120,8 +120,8 @@ func (m *Manager) Get(ctx context.Context, sel process.Selector) (process.Proces
 	return m.order[i], nil
 }
 
-// unambiguous is the process that a selector means whatever else there may be, or
-// nil: the one with its id, or the running one with its pid, which is newer than
+// unambiguous returns the process that a selector means whatever other processes
+// there may be, or nil: the one with its id, or the running one with its pid, which is newer than
 // all that had that pid before.
 func (m *Manager) unambiguous(sel process.Selector) *proc {
 	m.mu.RLock()

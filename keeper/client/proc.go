@@ -47,8 +47,8 @@ type proc struct {
 	fresh   bool                            // its start event is not sent yet; no other comes before it; guarded by mu
 	readers int                             // followers of the output; guarded by mu
 	idle    *time.Timer                     // Spec.KillWithoutReaders; guarded by mu
-	wakeup  struct {                        // of a crowd; guarded by mu
-		pending bool // a timer will do it
+	wakeup  struct {                        // for a process with many readers; guarded by mu
+		pending bool // a timer will wake them
 		next    time.Time
 	}
 	trail trail // guarded by mu

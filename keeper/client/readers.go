@@ -104,7 +104,7 @@ func (p *proc) changed() {
 	p.wakeSome()
 }
 
-// wakeSome wakes the readers, those of a crowd not each time.
+// wakeSome wakes the readers. More than crowd of them are not woken each time.
 func (p *proc) wakeSome() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

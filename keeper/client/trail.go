@@ -67,7 +67,7 @@ type place struct {
 // Follow implements spool.Trail.
 func (p *proc) Follow(at *spool.Position) (leave func(ended bool)) { return p.follow(at, true) }
 
-// Follow implements spool.Trail. Nobody has read what an observer has passed.
+// Follow implements spool.Trail. What an observer has passed does not count as read.
 func (o observer) Follow(at *spool.Position) (leave func(ended bool)) { return o.follow(at, false) }
 
 func (p *proc) follow(at *spool.Position, reads bool) (leave func(ended bool)) {

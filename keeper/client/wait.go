@@ -15,8 +15,8 @@ func (p *proc) Wait(ctx context.Context, until process.Until) (process.WaitResul
 	return observe.Wait(ctx, observer{p}, until)
 }
 
-// observer reads without counting as a reader: who waits for a condition does
-// not keep a process alive that lives for its readers.
+// observer reads without counting as a reader: a wait for a condition does not
+// keep a process alive that lives only while it has readers.
 type observer struct{ *proc }
 
 func (o observer) Read(_ context.Context, opts process.ReadOptions) (process.Reader, error) {
