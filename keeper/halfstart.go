@@ -68,10 +68,10 @@ func (k *Keeper) completeStart(p *proc, h vault.FDs) bool {
 const forkedWait = time.Second
 
 // findForked finds the process that was forked into a slot's cgroup: alive, or
-// written down by who collected it; 0: there was none. Of all that are or were
-// there it is the one that started first: a descendant may have a session of its
-// own, or be collected before it. A process is written down before it stops being
-// a zombie, so none is overlooked in between; and who is to collect it may stand
+// in the file of the role that collected it; 0: there was none. Of all that are or
+// were there it is the one that started first: a descendant may have a session of its
+// own, or be collected before it. A process is written down before it stops being a
+// zombie, so none is overlooked in between. The role that is to collect it may stand
 // still.
 func (k *Keeper) findForked(slot uint32, reserved int64) int {
 	if k.groups.Root() == "" {
@@ -142,7 +142,7 @@ func (k *Keeper) findSpec(id process.ID) (string, *spool.Journal) {
 }
 
 // undoStart cleans up after a start that was never announced: the caller was
-// not told that it worked and will repeat it.
+// not answered that it worked, and will repeat it.
 func (k *Keeper) undoStart(p *proc, h vault.FDs) {
 	k.logf("process %s: taking back a start that did not come to the program", p.id)
 	p.slot.Set(board.FlagTakenBack)

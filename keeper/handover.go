@@ -71,7 +71,7 @@ type handoverProc struct {
 	// The journal has both, but to read a thousand journals takes longer than all
 	// the rest of an upgrade.
 	Limit, Policy int64
-	Owed          []byte   // journal records that found no room yet
+	Deferred      []byte   // journal records that found no room yet
 	Streams       [2]int64 // streamWaits
 	Events        int64    // cgroup.events, left open by versions 1 and 2
 }
@@ -84,7 +84,7 @@ const streamWaits = 2
 type heldFDs [wire.FDGate + 1]int64
 
 // put notes descriptors, and held returns them. A terminal has the place of stdout,
-// as in version 1, and is told by its staging pipes.
+// as in version 1; its staging pipes show that it is one.
 func (fds *heldFDs) put(kinds []byte, values []int) {
 	for i, kind := range kinds {
 		if kind == wire.FDPTY {
@@ -161,7 +161,7 @@ func (p *handoverProc) fields() []field {
 		{tag: 8, number: &p.FDs[wire.FDFeedR]}, {tag: 9, number: &p.FDs[wire.FDFeedW]},
 		{tag: 11, number: &p.Limit}, {tag: 12, number: &p.Policy}, {tag: 15, number: &p.Events},
 		{tag: 20, number: &p.FDs[wire.FDStdout]}, {tag: 21, number: &p.FDs[wire.FDStageR]}, {tag: 22, number: &p.FDs[wire.FDStageW]},
-		{tag: 26, number: &p.Streams[0]}, {tag: 30, number: &p.FDs[wire.FDStderr]}, {tag: 36, number: &p.Streams[1]}, {tag: 40, bytes: &p.Owed},
+		{tag: 26, number: &p.Streams[0]}, {tag: 30, number: &p.FDs[wire.FDStderr]}, {tag: 36, number: &p.Streams[1]}, {tag: 40, bytes: &p.Deferred},
 	}
 }
 

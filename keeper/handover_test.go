@@ -26,7 +26,7 @@ func example() *handover {
 		Procs: []handoverProc{
 			{Slot: 1, Gen: 2, Limit: 1 << 32, Policy: 1, Streams: [2]int64{streamWaits, 4},
 				FDs: heldFDs{wire.FDPid: 11, wire.FDStdout: 12, wire.FDStageR: 13, wire.FDStageW: 14}},
-			{Slot: 16383, Gen: 1 << 31, Events: 15, Owed: []byte("a record that found no room"),
+			{Slot: 16383, Gen: 1 << 31, Events: 15, Deferred: []byte("a record that found no room"),
 				FDs: heldFDs{wire.FDStdin: 16, wire.FDStdinMem: 17, wire.FDFeedR: 18, wire.FDFeedW: 19}},
 		},
 	}
@@ -79,7 +79,7 @@ func TestHandoversOfEachVersionAreRead(t *testing.T) {
 		}
 		want := example()
 		if v < 2 {
-			want.Procs[1].Owed = nil
+			want.Procs[1].Deferred = nil
 		}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("version %d: %s", v, d)

@@ -25,11 +25,11 @@ import (
 )
 
 // The board is memory that others may write to (root, and whoever runs as our
-// user), so it may be damaged. The keeper that notices ends, and the next one
-// makes a new board: of the slots of the damaged one that can be believed, of
-// the vaults, which say what descriptors each slot's process has, and of the
-// journals, which say what process that is and all facts about it. It is a crash
-// like any other then: processes, output and exit statuses are what they are.
+// user), so it may be damaged. The keeper that notices ends, and the next one makes
+// a new board. It takes the slots of the damaged one that can be believed, from the
+// vaults the descriptors of each slot's process, and from the journals which process
+// that is, and all facts about it. Then it goes on as after any crash: no process,
+// output or exit status is lost.
 
 // openBoard opens the board that a former keeper left, or makes another of what
 // is left of it. It takes the descriptor over.
@@ -95,7 +95,7 @@ func (k *Keeper) rebuild(fd int, procs map[wire.Ref]vault.FDs) error {
 		refs = append(refs, ref)
 	}
 	// Of one slot the newest first: what a vault still has of an owner before, it
-	// was told to drop.
+	// was to drop.
 	slices.SortFunc(refs, func(a, b wire.Ref) int { return cmp.Or(cmp.Compare(a.Slot, b.Slot), cmp.Compare(b.Gen, a.Gen)) })
 	live, taken := k.unfinished(), map[process.ID]bool{}
 	keep := map[uint32]bool{}
@@ -124,7 +124,7 @@ func (k *Keeper) rebuild(fd int, procs map[wire.Ref]vault.FDs) error {
 	return nil
 }
 
-// assign writes down of a process what its journal and its descriptors tell.
+// assign writes down of a process what its journal and its descriptors say.
 // restore does the rest, as after any crash.
 func (k *Keeper) assign(s board.Slot, ref wire.Ref, h vault.FDs, j *spool.Journal) {
 	s.Assign(ref.Gen, j.Spec.ID)
@@ -222,7 +222,7 @@ func (k *Keeper) unfinished() (out journals) {
 			continue
 		}
 		if j.Exit != nil && (j.Exit.Lost() || j.TreeGone && (j.EOF[process.PTY] || j.EOF[process.Stdout] && j.EOF[process.Stderr])) {
-			continue // all is told
+			continue // the journal has all facts
 		}
 		out = append(out, j)
 	}

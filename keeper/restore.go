@@ -79,7 +79,7 @@ func (k *Keeper) restoreStarted(p *proc, h vault.FDs, was *handoverProc) {
 		}
 		k.rewatch(p)
 	} else {
-		if p.deferred = was.Owed; len(p.deferred) > 0 {
+		if p.deferred = was.Deferred; len(p.deferred) > 0 {
 			time.AfterFunc(retryAfter, func() { k.writeDeferred(p) })
 		}
 	}

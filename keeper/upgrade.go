@@ -126,7 +126,7 @@ func (k *Keeper) handOver(st *stillness) *handover {
 	h.Procs = make([]handoverProc, 0, len(st.locked))
 	for _, p := range st.locked {
 		if k.procs[p.ref.Slot].Load() == p && p.started {
-			at := handoverProc{Slot: int64(p.ref.Slot), Gen: int64(p.ref.Gen), Limit: p.limit, Policy: int64(p.policy), Owed: p.deferred}
+			at := handoverProc{Slot: int64(p.ref.Slot), Gen: int64(p.ref.Gen), Limit: p.limit, Policy: int64(p.policy), Deferred: p.deferred}
 			at.FDs.put(p.holdings())
 			for i := range p.out {
 				if p.out[i].waiting {
