@@ -86,9 +86,7 @@ func operations(t *testing.T, f FS) map[string]func(path string) error {
 }
 
 func TestWhatAUserMayNotDoItself(t *testing.T) {
-	if os.Geteuid() != 0 {
-		return
-	}
+	scene.Root(t)
 	f, closed := stranger(t)
 	secret := filepath.Join(closed, "secret")
 	link(t, f, secret, "last")
@@ -183,9 +181,7 @@ func TestWhatAUserMayNotDoItself(t *testing.T) {
 // TestNoThreadKeepsTheRightsOfAUser looks at all threads while and after many
 // act for others.
 func TestNoThreadKeepsTheRightsOfAUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		return
-	}
+	scene.Root(t)
 	f, _ := stranger(t)
 	done := make(chan error)
 	const workers = 32
@@ -244,9 +240,7 @@ func TestNoThreadKeepsTheRightsOfAUser(t *testing.T) {
 }
 
 func TestAPanicInDoIsTheCallersAndCostsNoRights(t *testing.T) {
-	if os.Geteuid() != 0 {
-		return
-	}
+	scene.Root(t)
 	f, _ := stranger(t)
 	defer func() {
 		if recover() == nil {
@@ -335,9 +329,7 @@ func TestLinksOfProcAreNotFollowed(t *testing.T) {
 // TestASwapBetweenCheckAndUse lets a user exchange a directory and a link to
 // root's, as fast as it can, while the daemon works for it.
 func TestASwapBetweenCheckAndUse(t *testing.T) {
-	if os.Geteuid() != 0 {
-		return
-	}
+	scene.Root(t)
 	f, closed := stranger(t)
 	inHome := func(name string) string { return filepath.Join(f.User.Home, name) }
 	for _, dir := range []string{"d", "was"} {

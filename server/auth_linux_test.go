@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/part"
 	"golang.org/x/sys/unix"
@@ -161,10 +162,7 @@ func TestOnlyOwnUserAndRootMayCallWithoutAToken(t *testing.T) {
 
 // TestAnotherUserOnTheLoopbackPort connects as another user, to each face.
 func TestAnotherUserOnTheLoopbackPort(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Log("only root can be somebody else; TestOnlyOwnUserAndRootMayCallWithoutAToken has the rest")
-		return
-	}
+	scene.Root(t)
 	s := serve(t, nil)
 	for _, protocol := range []string{"h1", "h2"} {
 		c := s.client(t, protocol, "tcp")

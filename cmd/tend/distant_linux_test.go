@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/tend-run/tend/driver/host"
 	"github.com/tend-run/tend/face/distant"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"golang.org/x/sys/unix"
 )
@@ -19,10 +19,7 @@ import (
 // TestJSONLinesAreForThisUser: another user of the machine reaches the port,
 // and is turned away with a reason, unless that was asked for.
 func TestJSONLinesAreForThisUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Log("only root can be somebody else; package internal/peer tests what the kernel tells of oneself")
-		return
-	}
+	scene.Root(t)
 	f, err := distant.New(distant.Config{Sandbox: host.NewMachine(testkeeper.New(t)), Dir: "/"})
 	if err != nil {
 		t.Fatal(err)

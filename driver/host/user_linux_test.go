@@ -32,17 +32,10 @@ func output(t *testing.T, s driver.Sandbox, name, line string) string {
 	return out.String()
 }
 
-// others are the names of two other users that this test can be, if it is
-// root's; else its own.
+// others are the names of two other users that this test can be.
 func others(t *testing.T) (string, string) {
-	if os.Geteuid() == 0 {
-		return "nobody", "daemon"
-	}
-	u, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u.Username, u.Username
+	scene.Root(t)
+	return "nobody", "daemon"
 }
 
 // openBelow opens a driver in a directory that is closed to others, as a
@@ -109,9 +102,6 @@ func TestASandboxOfAnotherUserIsTheirs(t *testing.T) {
 	}
 	d := openBelow(t)
 	for name, owner := range map[string]string{owner: owner, u.Uid: owner, "54321": "UNKNOWN"} {
-		if name == "54321" && os.Geteuid() != 0 {
-			continue
-		}
 		s, err := d.Create(t.Context(), driver.Spec{Run: driver.RunConfig{User: name}, Disposable: true})
 		if err != nil {
 			t.Fatal(err)
@@ -196,9 +186,7 @@ func TestAccessLists(t *testing.T) {
 // TestASandboxAtHomeIsRemovedAsItsUser: the way to its directory is the
 // user's, who may have put a link to root's files there.
 func TestASandboxAtHomeIsRemovedAsItsUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		return // nobody else has sandboxes of others
-	}
+	scene.Root(t)
 	t.Parallel()
 	d := openBelow(t)
 	s, err := d.Create(t.Context(), driver.Spec{Name: "box", Run: driver.RunConfig{User: "nobody"}})

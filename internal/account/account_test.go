@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 func TestNumbersThatNoUserHasAreRefused(t *testing.T) {
@@ -25,9 +27,7 @@ func TestNumbersThatNoUserHasAreRefused(t *testing.T) {
 
 func TestTheLargestNumbersAreUsers(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		return // only root can become another
-	}
+	scene.Root(t)
 	a, err := Lookup("4294967294:4294967294")
 	if err != nil || a.UID != 4294967294 || a.GID != 4294967294 || !a.Other {
 		t.Errorf("%+v, %v", a, err)

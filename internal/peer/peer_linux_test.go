@@ -120,10 +120,7 @@ func TestAListenerOnBothFamilies(t *testing.T) {
 }
 
 func TestAnotherUserIsToldAsSuch(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Log("only root can be somebody else; TestTheUserOfALoopbackConnection has the rest")
-		return
-	}
+	scene.Root(t)
 	const nobody = 65534
 	made := make(chan net.Conn)
 	l, err := net.Listen("tcp4", "127.0.0.1:0")

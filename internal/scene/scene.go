@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"testing"
 	"time"
 
@@ -29,6 +30,15 @@ func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Root fails a test that only root can do, if another user runs it: one that did
+// nothing would count as passed. The tests of `make test` run as root.
+func Root(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("this test needs root: it acts as other users, or changes mounts or cgroups")
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -27,9 +26,7 @@ const cgroups = "/sys/fs/cgroup"
 
 // A machine without a usable cgroup tree does all but find descendants that hide.
 func TestAProcessLivesAndIsKilledWhateverTheCgroupTreeIs(t *testing.T) {
-	if !mayMount() {
-		return // only root can change mounts
-	}
+	scene.Root(t)
 	gone := poorkernel.Mount{Kind: poorkernel.Gone, Path: cgroups}
 	type machine struct {
 		name  string
@@ -63,24 +60,10 @@ func TestAProcessLivesAndIsKilledWhateverTheCgroupTreeIs(t *testing.T) {
 	}
 }
 
-// mayMount reports whether this process may change mounts: root may, unless it
-// is in a container that keeps the capability from it.
-func mayMount() bool {
-	b, err := os.ReadFile("/proc/self/status")
-	_, after, ok := strings.Cut(string(b), "\nCapEff:\t")
-	if err != nil || !ok {
-		return false
-	}
-	caps, err := strconv.ParseUint(strings.TrimSpace(strings.SplitN(after, "\n", 2)[0]), 16, 64)
-	return err == nil && caps&(1<<unix.CAP_SYS_ADMIN) != 0
-}
-
 // A tree in which no group can be made any more: what starts from then on goes
 // without one, and that is told while it runs.
 func TestAProcessThatGetsNoCgroupLivesAndIsKilled(t *testing.T) {
-	if os.Geteuid() != 0 {
-		return // only root can limit the tree
-	}
+	scene.Root(t)
 	var tree string
 	t.Cleanup(func() { // the last keeper takes the tree for unusable, and leaves it
 		groups, _ := filepath.Glob(filepath.Join(tree, "*"))

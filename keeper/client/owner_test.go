@@ -18,9 +18,7 @@ import (
 
 // A process that runs as another user may open its streams by their names.
 func TestAProcessOfAnotherUserOpensItsStreamsByName(t *testing.T) {
-	if os.Geteuid() != 0 {
-		return // only root starts processes as others
-	}
+	scene.Root(t)
 	m := testkeeper.Open(t, testkeeper.Start(t))
 	p := scene.Start(t, m, process.Spec{User: "nobody", Stdin: process.StdinPipe, Dir: "/",
 		Shell: "cat /dev/stdin; echo out >/dev/stdout; echo err >/dev/stderr; echo more >>/proc/self/fd/1"})
@@ -38,9 +36,7 @@ func TestAProcessOfAnotherUserOpensItsStreamsByName(t *testing.T) {
 // Two daemons whose state directories have the same path, in different mount
 // namespaces, leave each other's processes alone.
 func TestDaemonsWithOnePathInTwoMountNamespacesLeaveEachOtherAlone(t *testing.T) {
-	if !mayMount() {
-		return // only root can change mounts
-	}
+	scene.Root(t)
 	path := testkeeper.Start(t)
 	m := testkeeper.Open(t, path)
 	p := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})

@@ -202,9 +202,7 @@ func TestNoSignalIsBlockedOrIgnoredMore(t *testing.T) {
 }
 
 func TestUsers(t *testing.T) {
-	if os.Geteuid() != 0 {
-		return // only root may be another
-	}
+	scene.Root(t)
 	s, null := newStarter(t)
 	ids := func(u *User) *Program {
 		p := shell("grep -E '^(Uid|Gid|Groups)' /proc/$$/status | tr -d ' '")

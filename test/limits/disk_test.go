@@ -25,7 +25,7 @@ func serveOn(t *testing.T, size string) (d *daemon, disk string) {
 	if os.Geteuid() != 0 {
 		unshare = "unshare -Urm"
 		if out, err := exec.Command("unshare", "-Urm", "true").CombinedOutput(); err != nil {
-			t.Skipf("only root may mount a small filesystem here: %v, %s", err, out)
+			t.Fatalf("only root may mount a small filesystem here: %v, %s", err, out)
 		}
 	}
 	d = serve(t,
