@@ -78,20 +78,24 @@ func (d *Daemon) start(listen string) error {
 	if err := d.cmd.Start(); err != nil {
 		return err
 	}
-	if d.release, err = lifeline(d.cmd.Process.Pid); err != nil {
-		d.kill()
-		return err
-	}
+	d.release = func() {}
 	for end := time.Now().Add(patience); ; time.Sleep(200 * time.Microsecond) {
 		if b, err := os.ReadFile(port); err == nil && len(bytes.TrimSpace(b)) > 0 {
 			d.URL = strings.TrimSpace(string(b))
-			return nil
+			break
 		}
 		if d.ended() || time.Now().After(end) {
 			d.kill()
 			return fmt.Errorf("tend serve does not serve: %v; its log:\n%s", d.cmd.ProcessState, d.Log())
 		}
 	}
+	release, err := lifeline(d.cmd.Process.Pid) // last: starts are measured
+	if err != nil {
+		d.kill()
+		return err
+	}
+	d.release = release
+	return nil
 }
 
 // ended reports whether the launcher is a zombie.
@@ -105,9 +109,7 @@ func (d *Daemon) ended() bool {
 func (d *Daemon) kill() {
 	d.cmd.Process.Kill()
 	d.cmd.Wait() // it did not end well
-	if d.release != nil {
-		d.release()
-	}
+	d.release()
 }
 
 // Addr is HOST:PORT of the URL.
