@@ -19,6 +19,7 @@ import (
 	"github.com/tend-run/tend/face"
 	envdpb "github.com/tend-run/tend/gen/envd/process"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // begun is a request of which a part of the body was sent.
@@ -37,15 +38,6 @@ func begun(t *testing.T, s *served, path, contentType string, length int, part [
 		t.Fatal(err)
 	}
 	return conn
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for start := time.Now(); !is(); time.Sleep(time.Millisecond) {
-		if time.Since(start) > 30*time.Second {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }
 
 // envelope is a message of a Connect stream.
@@ -75,7 +67,7 @@ func TestRequestsInFlightHaveOneBudget(t *testing.T) {
 			t.Parallel()
 			s := serve(t, func(c *Config) { c.Budget = face.NewBudget(max) })
 			conn := begun(t, s, tt.path, tt.kind, 16<<20, tt.held)
-			eventually(t, "most of the budget is used", func() bool { return s.budget.Used() > max*3/4 })
+			scene.Eventually(t, "most of the budget is used", func() bool { return s.budget.Used() > max*3/4 })
 			c := s.client(t, "h1", "tcp")
 			asJSON := map[string]string{"Content-Type": "application/json"}
 			for _, more := range []struct{ path, code string }{
@@ -92,7 +84,7 @@ func TestRequestsInFlightHaveOneBudget(t *testing.T) {
 				t.Errorf("a small request is answered %d %s", status, text)
 			}
 			conn.Close()
-			eventually(t, "the budget is free again", func() bool { return s.budget.Used() == 0 })
+			scene.Eventually(t, "the budget is free again", func() bool { return s.budget.Used() == 0 })
 			if status, text := do(t, c, "POST", s.tcp+"/tend.v1.ProcessService/Hello", string(large[:part-2])+`"}`, asJSON); status != 200 {
 				t.Errorf("a large request is answered %d %s", status, text)
 			}
@@ -125,7 +117,7 @@ func TestAStreamIsNotChargedForItsRequest(t *testing.T) {
 		if _, err := io.ReadFull(res.Body, make([]byte, 40)); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, protocol+": nothing is charged", func() bool { return s.budget.Used() == 0 })
+		scene.Eventually(t, protocol+": nothing is charged", func() bool { return s.budget.Used() == 0 })
 	}
 }
 
@@ -203,6 +195,6 @@ func TestAMessageMustArriveAtARate(t *testing.T) {
 		if err != nil && !strings.Contains(err.Error(), "reset") && err != io.EOF && err != io.ErrUnexpectedEOF {
 			t.Errorf("%s: %v", path, err)
 		}
-		eventually(t, "the budget is free again", func() bool { return s.budget.Used() == 0 })
+		scene.Eventually(t, "the budget is free again", func() bool { return s.budget.Used() == 0 })
 	}
 }

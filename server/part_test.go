@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
@@ -128,11 +129,11 @@ func TestAPartOfAServer(t *testing.T) {
 		c.Manager, c.Token, c.Parts = m, "s3cret", []part.Part{p}
 		c.Final = func() bool { p.note("final"); return true }
 	})
-	waitFor(t, func() bool { return slices.Contains(p.noted(), "run") })
+	scene.Eventually(t, "the part runs", func() bool { return slices.Contains(p.noted(), "run") })
 	if _, err := m.Start(t.Context(), process.Spec{Argv: []string{"sleep", "1000"}}); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, func() bool { return p.count.Load() == 1 })
+	scene.Eventually(t, "one is counted", func() bool { return p.count.Load() == 1 })
 
 	c, bearer := s.client(t, "h1", "tcp"), map[string]string{"Authorization": "Bearer s3cret"}
 	if got, text := get(t, c, s.tcp+"/toy", nil); got != 401 {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tend-run/tend/daemon/parts"
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/metrics"
 )
@@ -148,26 +149,12 @@ func TestEveryListenerSpeaksHTTP1AndHTTP2(t *testing.T) {
 func TestPortFileHoldsTheURLOnceItServes(t *testing.T) {
 	s := serve(t, nil)
 	get(t, s.client(t, "h1", "tcp"), s.tcp+"/-/readyz", nil)
-	waitFor(t, func() bool { _, err := os.Stat(filepath.Join(s.dir, "url")); return err == nil })
-	waitFor(t, func() bool { _, err := os.Stat(filepath.Join(s.dir, "port")); return err == nil })
+	scene.Eventually(t, "the file url is there", func() bool { _, err := os.Stat(filepath.Join(s.dir, "url")); return err == nil })
+	scene.Eventually(t, "the file port is there", func() bool { _, err := os.Stat(filepath.Join(s.dir, "port")); return err == nil })
 	for name, want := range map[string]string{"port": s.tcp + "\n", "url": "unix://" + s.socket + "\n"} {
 		got, err := os.ReadFile(filepath.Join(s.dir, name))
 		if err != nil || string(got) != want {
 			t.Errorf("%s holds %q, %v; want %q", name, got, err, want)
-		}
-	}
-}
-
-// waitFor polls a condition that no event tells.
-func waitFor(t *testing.T, cond func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-t.Context().Done():
-			t.Fatal("the condition never held")
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -61,7 +62,7 @@ func TestStreamsOfInputThatStall(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "input waits for the process that does not read", func() bool {
+	scene.Eventually(t, "input waits for the process that does not read", func() bool {
 		info, err := deaf.Info(t.Context())
 		return err == nil && info.Stdin.Accepted >= 1<<20
 	})

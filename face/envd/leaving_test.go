@@ -11,17 +11,8 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/face/envd"
+	"github.com/tend-run/tend/internal/scene"
 )
-
-// eventually waits for what nothing tells of.
-func (s *server) eventually(what string, ok func() bool) {
-	s.t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			s.t.Fatalf("not in time: %s", what)
-		}
-	}
-}
 
 // TestHalfARequestIsEnded: the client goes on holding the connection, and the
 // rest of the body never comes.
@@ -80,14 +71,14 @@ func TestInputOfAClientThatLeftIsNotHeldForEver(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(c *envd.Config) { c.AfterHangup = 50 * time.Millisecond })
 	st := s.stream("Start", `{"process":{"cmd":"/bin/sleep","args":["1000"]},"stdin":true,"tag":"deaf"}`).started()
-	s.eventually("the stream is on a connection that was taken over", func() bool { return s.conns.Load() == 0 })
+	scene.Eventually(s.t, "the stream is on a connection that was taken over", func() bool { return s.conns.Load() == 0 })
 	// A little more than the daemon takes in (1 MiB beside the pipe): a client
 	// whose bytes still lie in its own kernel cannot be told from one that waits.
 	c, sent := s.unread("deaf", 1<<20+192<<10)
-	s.eventually("the request is served", func() bool { return s.conns.Load() == 1 })
+	scene.Eventually(s.t, "the request is served", func() bool { return s.conns.Load() == 1 })
 	<-sent
 	c.Close()
-	s.eventually("the request of the client that left ends", func() bool { return s.conns.Load() == 0 })
+	scene.Eventually(s.t, "the request of the client that left ends", func() bool { return s.conns.Load() == 0 })
 	// Others may write, or close, at once.
 	if status, text := s.call("CloseStdin", "{"+sel(st.pid)+"}"); status != 200 {
 		t.Errorf("CloseStdin: %d %s", status, text)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/langsmith"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // half begins a message and sends so many bytes of it. end sends the rest.
@@ -38,15 +39,6 @@ func (c *wsConn) half(size int) (end func()) {
 	}
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 // What messages hold while they arrive has one budget: what does not fit is refused
 // by a word and a close that means try again, and what was dealt with is given back.
 func TestMessagesThatAreBeingReadHaveOneBudget(t *testing.T) {
@@ -55,7 +47,7 @@ func TestMessagesThatAreBeingReadHaveOneBudget(t *testing.T) {
 	s := serve(t, func(c *langsmith.Config) { c.Budget = budget })
 	holder, _ := s.execute(object{"command": "wc -c"})
 	end := holder.half(400 << 10)
-	eventually(t, "most of the budget is used", func() bool { return budget.Used() > 5<<20 })
+	scene.Eventually(t, "most of the budget is used", func() bool { return budget.Used() > 5<<20 })
 
 	// A small message costs nothing, and a large one is refused.
 	other, f := s.execute(object{"command": "cat >/dev/null"})
@@ -75,15 +67,15 @@ func TestMessagesThatAreBeingReadHaveOneBudget(t *testing.T) {
 	}
 
 	end()
-	eventually(t, "what was dealt with is given back", func() bool { return budget.Used() == 0 })
+	scene.Eventually(t, "what was dealt with is given back", func() bool { return budget.Used() == 0 })
 	if third, f := s.execute(object{"command": "cat", "env": object{"A": strings.Repeat("x", 100<<10)}}); f.Type != "started" {
 		t.Errorf("with the budget free again: %+v", f)
 	} else {
 		third.half(200 << 10)
-		eventually(t, "it is taken", func() bool { return budget.Used() > 0 })
+		scene.Eventually(t, "it is taken", func() bool { return budget.Used() > 0 })
 		third.CloseNow()
 	}
-	eventually(t, "a client that leaves gives back what its half message held", func() bool { return budget.Used() == 0 })
+	scene.Eventually(t, "a client that leaves gives back what its half message held", func() bool { return budget.Used() == 0 })
 }
 
 // Half a large message holds its memory for as long as such a message may take,
@@ -107,7 +99,7 @@ func TestALargeMessageThatDoesNotEndLosesItsConnection(t *testing.T) {
 			break
 		}
 	}
-	eventually(t, "the budget is free", func() bool { return budget.Used() == 0 })
+	scene.Eventually(t, "the budget is free", func() bool { return budget.Used() == 0 })
 	if _, f := s.reconnect("goes-on", 0, 0); f.Type != "started" {
 		t.Errorf("the command: %+v", f)
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // TestSearchesAreBounded: what would go on for hours is refused with the bound,
@@ -70,13 +72,7 @@ func TestASearchEndsWithItsClient(t *testing.T) {
 		res.Body.Close()
 	}
 	// The file is held open as long as it is read.
-	deadline := time.Now().Add(patience)
-	for reading(t, file.Name()) > 1 {
-		if time.Now().After(deadline) {
-			t.Fatal("the file is read for nobody")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	scene.Eventually(t, "nobody reads the file", func() bool { return reading(t, file.Name()) <= 1 })
 }
 
 // reading counts the descriptors of this process that lead to the file.

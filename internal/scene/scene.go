@@ -42,6 +42,16 @@ func Root(t testing.TB) {
 	}
 }
 
+// Eventually waits for what must happen and no event reports.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
 // Start starts a process. What ends it is left to the caller, or to the end of
 // its manager.
 func Start(t testing.TB, m process.Manager, spec process.Spec) process.Process {

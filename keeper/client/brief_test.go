@@ -17,7 +17,7 @@ func TestBriefInfoLeavesOutThatAProcessIsStopped(t *testing.T) {
 	defer end()
 	p := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "600"}})
 	scene.Must(t, p.Signal(t.Context(), int(syscall.SIGSTOP), process.ScopeLeader))
-	eventually(t, "it is stopped", func() bool {
+	scene.Eventually(t, "it is stopped", func() bool {
 		in, err := p.Info(t.Context())
 		return err == nil && in.State == process.Stopped
 	})
@@ -26,7 +26,7 @@ func TestBriefInfoLeavesOutThatAProcessIsStopped(t *testing.T) {
 		t.Errorf("brief: %+v, %v", in, err)
 	}
 	scene.Kill(t, p)
-	eventually(t, "its exit is told", func() bool {
+	scene.Eventually(t, "its exit is told", func() bool {
 		in, err := p.Info(process.Brief(t.Context()))
 		return err == nil && in.Exit != nil && in.State == process.Exited
 	})

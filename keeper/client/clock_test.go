@@ -51,7 +51,7 @@ func TestTheTimeThatFinishedProcessesAreKeptIsNoClockThatIsSet(t *testing.T) {
 		}
 		return err == nil
 	}
-	eventually(t, "the old one is removed", func() bool { return !is("in-another-life") })
+	scene.Eventually(t, "the old one is removed", func() bool { return !is("in-another-life") })
 	if !is("before-the-clock-was-set") {
 		t.Error("a process was removed that finished a moment ago: the clock was set forwards since")
 	}
@@ -61,6 +61,6 @@ func TestTheTimeThatFinishedProcessesAreKeptIsNoClockThatIsSet(t *testing.T) {
 	end()
 
 	m, _ = nextServer(t, dir, client.Config{TTL: time.Nanosecond})
-	eventually(t, "the one from before the clock was set is removed in its time", func() bool { return !is("before-the-clock-was-set") })
-	eventually(t, "the one from the future is removed in its time", func() bool { return !is("in-the-future") })
+	scene.Eventually(t, "the one from before the clock was set is removed in its time", func() bool { return !is("before-the-clock-was-set") })
+	scene.Eventually(t, "the one from the future is removed in its time", func() bool { return !is("in-the-future") })
 }

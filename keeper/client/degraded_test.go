@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -211,7 +210,7 @@ func TestAStateDirectoryThatBecomesReadOnlyHoldsOutputBackAndEndsNoRole(t *testi
 		scene.Write(t, p, "\n")
 	}
 	scene.WantExit(t, short, 7)
-	eventually(t, "the keeper says that processes wait", func() bool {
+	scene.Eventually(t, "the keeper says that processes wait", func() bool {
 		return slices.ContainsFunc(m.Facts(), func(f string) bool {
 			return strings.HasPrefix(f, "spool_takes_output!") && strings.Contains(f, "read-only file system")
 		})
@@ -264,7 +263,7 @@ func TestTheFileLimitIsToldAlsoWhenItIsReached(t *testing.T) {
 		}
 		scene.WantOutput(t, p, process.Stdout, text)
 	}
-	eventually(t, "a process starts when others have ended", func() bool {
+	scene.Eventually(t, "a process starts when others have ended", func() bool {
 		_, err = m.Start(t.Context(), process.Spec{Argv: []string{"true"}})
 		return err == nil
 	})
@@ -276,16 +275,7 @@ func TestTheFileLimitIsToldAlsoWhenItIsReached(t *testing.T) {
 // kept waits until the keeper says that it keeps a promise.
 func kept(t *testing.T, m *client.Manager, name string) {
 	t.Helper()
-	eventually(t, name+" is kept", func() bool {
+	scene.Eventually(t, name+" is kept", func() bool {
 		return slices.ContainsFunc(m.Facts(), func(f string) bool { return strings.HasPrefix(f, name+"=") })
 	})
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not in time: %s", what)
-		}
-	}
 }

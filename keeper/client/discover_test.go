@@ -120,7 +120,7 @@ func TestAStartThatIsRepeatedWhileItIsSlowIsOneProcess(t *testing.T) {
 	scene.WantOutput(t, a.p, process.Stdout, "said\n")
 	finished(t, a.p)
 	n := map[process.EventKind]int{}
-	eventually(t, "all is told", func() bool {
+	scene.Eventually(t, "all is told", func() bool {
 		for k, v := range told(w, "once") {
 			n[k] += v
 		}
@@ -184,7 +184,7 @@ func TestInputIsClosedOfTheProcessAskedFor(t *testing.T) {
 	old := scene.Start(t, m, process.Spec{Argv: []string{"true"}, Stdin: process.StdinPipe})
 	finished(t, old)
 	var p process.Process
-	eventually(t, "another process gets its place", func() bool {
+	scene.Eventually(t, "another process gets its place", func() bool {
 		p = scene.Start(t, m, process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
 		return client.SameSlot(old, p)
 	})
@@ -214,7 +214,7 @@ func TestTheNextServerFindsAStartThatWasUnderWay(t *testing.T) {
 
 	m, _ = nextServer(t, stateDir, client.Config{})
 	goOn()
-	eventually(t, "the process is known", func() bool {
+	scene.Eventually(t, "the process is known", func() bool {
 		_, err := m.Get(t.Context(), process.Selector{ID: "orphan"})
 		return err == nil
 	})
@@ -328,7 +328,7 @@ func TestAWatcherIsToldOfProcessesThatAreLost(t *testing.T) {
 		t.Errorf("it ended with %+v, %v; want it lost", res.Exit, err)
 	}
 	n := map[process.EventKind]int{}
-	eventually(t, "the loss is told", func() bool {
+	scene.Eventually(t, "the loss is told", func() bool {
 		for k, v := range told(w, "lost") {
 			n[k] += v
 		}

@@ -43,7 +43,7 @@ func runaway(t *testing.T, m process.Manager, escape, then string) (process.Proc
 	script := strings.ReplaceAll(escape, "SLEEP", "sh -c 'echo $$ > "+up+".new; mv "+up+".new "+up+"; exec sleep 1000' </dev/null >/dev/null 2>&1")
 	p := scene.Start(t, m, process.Spec{Shell: script + "\nuntil [ -e " + up + " ]; do sleep 0.01; done; " + then})
 	pid := 0
-	eventually(t, "it has escaped", func() bool {
+	scene.Eventually(t, "it has escaped", func() bool {
 		b, err := os.ReadFile(up)
 		if err != nil {
 			return false
@@ -107,7 +107,7 @@ func TestAKillReachesThoseWhoHaveLeftTheirCgroup(t *testing.T) {
 	}
 	t.Run("what nothing tells of is not killed, and named", func(t *testing.T) {
 		p, pid := runaway(t, m, "("+leave+"; prlimit --pid $$ --rttime=unlimited; prlimit --pid $(sh -c 'echo $PPID') --rttime=unlimited; setsid SLEEP &)", "sleep 1000")
-		eventually(t, "the clock of starts has ticked", func() bool { return procfs.StartedBefore(procfs.Started(pid), procfs.BootTime()) })
+		scene.Eventually(t, "the clock of starts has ticked", func() bool { return procfs.StartedBefore(procfs.Started(pid), procfs.BootTime()) })
 		other := scene.Start(t, m, process.Spec{Shell: "sleep 1000"}) // began later, and is not its parent
 		res, err := p.Kill(t.Context())
 		if err != nil || res.Verified || !slices.Contains(res.Strays, pid) || res.Names[pid] == "" {

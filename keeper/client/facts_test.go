@@ -27,9 +27,9 @@ func TestATTLIsOverAtTheNextAccess(t *testing.T) {
 		func() error { _, err := m.Get(t.Context(), process.Selector{Name: "web"}); return err },
 		func() error { _, err := p.Info(t.Context()); return err },
 	} {
-		eventually(t, "its time is over", func() bool { return errors.Is(get(), process.ErrNotFound) })
+		scene.Eventually(t, "its time is over", func() bool { return errors.Is(get(), process.ErrNotFound) })
 	}
-	eventually(t, "its directory is removed", func() bool {
+	scene.Eventually(t, "its directory is removed", func() bool {
 		list, err := m.List(t.Context(), process.Filter{})
 		return err == nil && len(list) == 0
 	})
@@ -53,7 +53,7 @@ func TestFactsStayWhenRoomIsNeeded(t *testing.T) {
 	check := func(m process.Manager, when string) {
 		t.Helper()
 		p := scene.Find(t, m, "told")
-		eventually(t, when+": the output is freed", func() bool {
+		scene.Eventually(t, when+": the output is freed", func() bool {
 			in, err := p.Info(t.Context())
 			return err == nil && in.Streams[0].Base == 300000 && in.SpecCut
 		})
@@ -114,7 +114,7 @@ func TestAFreeingThatIsCutShortGoesOn(t *testing.T) {
 	p := scene.Start(t, m, process.Spec{ID: "half", Shell: "head -c 300000 /dev/zero; exit 7"})
 	scene.Wait(t, p, process.Until{EOF: true})
 	keep := map[string][]byte{}
-	eventually(t, "the files are the server's", func() bool { return p.Trim(t.Context(), process.Stdout, 0) == nil })
+	scene.Eventually(t, "the files are the server's", func() bool { return p.Trim(t.Context(), process.Stdout, 0) == nil })
 	for _, name := range []string{"stdout", "index"} {
 		b, err := os.ReadFile(filepath.Join(dir, "spool", "half", name))
 		if err != nil {
@@ -124,7 +124,7 @@ func TestAFreeingThatIsCutShortGoesOn(t *testing.T) {
 	}
 	end()
 	m, end = nextServer(t, dir, client.Config{Budget: 64 << 10})
-	eventually(t, "it is freed", func() bool {
+	scene.Eventually(t, "it is freed", func() bool {
 		in, err := scene.Find(t, m, "half").Info(t.Context())
 		return err == nil && in.Streams[0].Base == 300000
 	})
@@ -137,7 +137,7 @@ func TestAFreeingThatIsCutShortGoesOn(t *testing.T) {
 	if err != nil || in.Streams[0].Base != 300000 || in.Exit.Code != 7 {
 		t.Errorf("%+v, %v", in, err)
 	}
-	eventually(t, "what was left is removed", func() bool {
+	scene.Eventually(t, "what was left is removed", func() bool {
 		left, err := os.ReadDir(filepath.Join(dir, "spool", "half"))
 		return err == nil && len(left) == 1
 	})
@@ -153,7 +153,7 @@ func TestTheOutputOfADamagedProcessIsFreed(t *testing.T) {
 		scene.Must(t, os.WriteFile(filepath.Join(of, name), make([]byte, size), 0o600))
 	}
 	m, _ := nextServer(t, dir, client.Config{Budget: 64 << 10})
-	eventually(t, "its output is freed", func() bool {
+	scene.Eventually(t, "its output is freed", func() bool {
 		_, err := os.Stat(filepath.Join(of, "stdout"))
 		return errors.Is(err, os.ErrNotExist)
 	})

@@ -17,7 +17,7 @@ import (
 // finished waits until nothing of a process is left.
 func finished(t *testing.T, p process.Process) {
 	t.Helper()
-	eventually(t, string(p.ID())+" is over", func() bool {
+	scene.Eventually(t, string(p.ID())+" is over", func() bool {
 		in := scene.Info(t, p)
 		for _, s := range in.Streams {
 			if !s.EOF {
@@ -86,7 +86,7 @@ func TestInputIsClosedThoughTheServerDies(t *testing.T) {
 	if _, err := p.Write(t.Context(), process.Input{Offset: new(int64(0)), EOF: true}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it reads the end of its input", func() bool {
+	scene.Eventually(t, "it reads the end of its input", func() bool {
 		in, err := p.Info(t.Context())
 		return err == nil && in.Exit != nil
 	})

@@ -45,7 +45,7 @@ func TestAFullFilesystemHoldsOutputBackAndLosesNothing(t *testing.T) {
 	scene.WantOutput(t, small, process.Stdout, "hello you\n")
 	scene.WantOutput(t, small, process.Stderr, "said\n")
 	scene.WantOutput(t, large, process.Stdout, strings.Repeat("y\n", 1500000))
-	eventually(t, "a process starts when there is room again", func() bool {
+	scene.Eventually(t, "a process starts when there is room again", func() bool {
 		_, err = m.Start(t.Context(), process.Spec{Argv: []string{"true"}})
 		return err == nil
 	})
@@ -72,7 +72,7 @@ func TestAKeeperThatDiesOnAFullFilesystemLosesNoExitStatus(t *testing.T) {
 	fill(t, filler)
 	before := pids(t, state).Keeper
 	unix.Kill(before, unix.SIGKILL)
-	eventually(t, "another keeper is there", func() bool { now := pids(t, state).Keeper; return now != 0 && now != before })
+	scene.Eventually(t, "another keeper is there", func() bool { now := pids(t, state).Keeper; return now != 0 && now != before })
 	for _, p := range procs {
 		scene.Write(t, p, "\n")
 		scene.WantExit(t, p, 7)

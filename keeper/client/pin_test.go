@@ -55,13 +55,13 @@ func killKeeper(t *testing.T, dir string) {
 		t.Fatal("there is no keeper")
 	}
 	scene.Must(t, syscall.Kill(was, syscall.SIGKILL))
-	eventually(t, "another keeper", func() bool { now := keeper(); return now > 0 && now != was })
+	scene.Eventually(t, "another keeper", func() bool { now := keeper(); return now > 0 && now != was })
 }
 
 func gone(t *testing.T, m process.Manager, ids ...process.ID) {
 	t.Helper()
 	for _, id := range ids {
-		eventually(t, string(id)+" is removed", func() bool {
+		scene.Eventually(t, string(id)+" is removed", func() bool {
 			_, err := m.Get(t.Context(), process.Selector{ID: id})
 			return errors.Is(err, process.ErrNotFound)
 		})

@@ -50,7 +50,7 @@ func TestWhatIsLeftOfARemovalGoes(t *testing.T) {
 		_, err := os.Stat(filepath.Join(stateDir, rundir.SpoolDir, string(id)))
 		return !errors.Is(err, fs.ErrNotExist)
 	}
-	eventually(t, "the rest of a removal is gone", func() bool { return !exists(half) })
+	scene.Eventually(t, "the rest of a removal is gone", func() bool { return !exists(half) })
 	if !exists(torn) {
 		t.Error("a process whose journal cannot be read was removed")
 	}

@@ -98,7 +98,7 @@ func collectedLate(t *testing.T, before string) {
 	first := pids(t, stateDir)
 	unix.Kill(first.Anchor, unix.SIGKILL) // what the keeper leaves behind falls to the launcher from here on
 	waitGone(first.Anchor)
-	eventually(t, "another anchor answers", func() bool {
+	scene.Eventually(t, "another anchor answers", func() bool {
 		a, err := anchor.Dial(stateDir)
 		if err == nil {
 			a.Close()
@@ -235,7 +235,7 @@ func TestAFirstAnchorThatIsKilledIsReplaced(t *testing.T) {
 		return false
 	})
 	was := <-struck
-	eventually(t, "another anchor answers, with a keeper", func() bool {
+	scene.Eventually(t, "another anchor answers, with a keeper", func() bool {
 		a, err := anchor.Dial(stateDir)
 		if err != nil {
 			return false

@@ -67,7 +67,7 @@ func TestALongStreamIsFreedBehindItsReaders(t *testing.T) {
 	slow.Close()             // as if it had been cut
 	scene.Write(t, p, "\n")
 	readTo(t, fast, 2*size)
-	eventually(t, "what all have passed is freed", func() bool { return base(t, p).Base > 0 })
+	scene.Eventually(t, "what all have passed is freed", func() bool { return base(t, p).Base > 0 })
 	if b := base(t, p); b.Base > 136<<20 {
 		t.Fatalf("the place of a reader that was cut is not held: %+v", b)
 	}
@@ -106,7 +106,7 @@ func TestWhatNobodyHasReadIsKeptLonger(t *testing.T) {
 		_, err := p.Wait(ctx, process.Until{Match: "never"})
 		waited <- err
 	}()
-	eventually(t, "all is written", func() bool { return base(t, p).End == size-keepOfTest })
+	scene.Eventually(t, "all is written", func() bool { return base(t, p).End == size-keepOfTest })
 	if b := base(t, p); b.Base != 0 {
 		t.Errorf("nobody has read it, and it is %+v", b)
 	}
@@ -120,7 +120,7 @@ func TestWhatNobodyHasReadIsKeptLonger(t *testing.T) {
 	if _, _, err := r.Next(); err != nil { // it says that it has passed the last
 		t.Fatal(err)
 	}
-	eventually(t, "what its reader has passed is freed", func() bool {
+	scene.Eventually(t, "what its reader has passed is freed", func() bool {
 		client.LookAgain(p)
 		return base(t, p).Base > 0
 	})

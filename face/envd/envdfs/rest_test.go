@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 const octets = "Content-Type: application/octet-stream"
@@ -229,21 +231,11 @@ func TestAClientThatLeavesHalfWayLeavesNoHalfFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(s.dir, "half")
-	wait(t, "the file is begun", func() bool { _, err := os.Stat(path); return err == nil })
+	scene.Eventually(t, "the file is begun", func() bool { _, err := os.Stat(path); return err == nil })
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "the file is gone", func() bool { _, err := os.Stat(path); return os.IsNotExist(err) })
-}
-
-// wait polls what no event tells.
-func wait(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
+	scene.Eventually(t, "the file is gone", func() bool { _, err := os.Stat(path); return os.IsNotExist(err) })
 }
 
 func TestSignatures(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	pb "github.com/tend-run/tend/gen/envd/filesystem"
 	"github.com/tend-run/tend/gen/envd/filesystem/filesystemconnect"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 func (s *server) clients() map[string]filesystemconnect.FilesystemClient {
@@ -207,7 +208,7 @@ func TestPolledWatchers(t *testing.T) {
 	w, _ := s.face.watchers.get(id)
 	<-w.Ready()
 	var got []string
-	wait(t, "the overflow is told", func() bool {
+	scene.Eventually(t, "the overflow is told", func() bool {
 		var names []string
 		names, err = events()
 		got = append(got, names...)
@@ -231,7 +232,7 @@ func TestAnIdleWatcherEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Asking would keep it alive.
-	wait(t, "the watcher is gone", func() bool {
+	scene.Eventually(t, "the watcher is gone", func() bool {
 		s.face.watchers.mu.Lock()
 		defer s.face.watchers.mu.Unlock()
 		return len(s.face.watchers.byID) == 0
