@@ -1,12 +1,21 @@
 package tend_test
 
 import (
+	"context"
 	"errors"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"github.com/tend-run/tend"
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
+	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
 )
 
@@ -26,6 +35,53 @@ func TestAServerThatNeverAnswersIsGivenUp(t *testing.T) {
 		}
 		if !errors.Is(err, process.ErrUnavailable) {
 			t.Errorf("%+v: %v; want that it is not reachable", opts, err)
+		}
+	}
+}
+
+// stalling answers a hello on every connection, and other calls on all but the first.
+type stalling struct {
+	hostile
+	first atomic.Pointer[string] // the connection
+	over  chan struct{}          // the calls that stall may end
+}
+
+func (s *stalling) Hello(_ context.Context, r *connect.Request[tendv1.HelloRequest]) (*connect.Response[tendv1.HelloResponse], error) {
+	s.first.CompareAndSwap(nil, new(r.Peer().Addr))
+	return connect.NewResponse(&tendv1.HelloResponse{}), nil
+}
+
+func (s *stalling) Get(_ context.Context, r *connect.Request[tendv1.GetRequest]) (*connect.Response[tendv1.GetResponse], error) {
+	if r.Peer().Addr == *s.first.Load() {
+		<-s.over
+	}
+	return nil, tendpb.Error(process.ErrNotFound)
+}
+
+// A connection may pass a hello on and nothing larger. A call that it delays is
+// made on another one, over each version of HTTP.
+func TestACallLeavesAConnectionOnWhichItStalls(t *testing.T) {
+	t.Parallel()
+	for _, opts := range []tend.Options{{Silence: 100 * time.Millisecond}, {Silence: 100 * time.Millisecond, HTTP1: true}} {
+		mux := http.NewServeMux()
+		over := make(chan struct{})
+		mux.Handle(tendv1connect.NewProcessServiceHandler(&stalling{over: over}))
+		srv := httptest.NewUnstartedServer(mux)
+		srv.Config.Protocols = new(http.Protocols)
+		srv.Config.Protocols.SetHTTP1(true)
+		srv.Config.Protocols.SetUnencryptedHTTP2(true)
+		srv.Start()
+		defer srv.Close()
+		defer close(over)
+		c, err := tend.Dial(t.Context(), srv.URL, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if _, err := c.Get(ctx, process.Selector{ID: "nobody"}); !errors.Is(err, process.ErrNotFound) {
+			t.Errorf("%+v: %v; want the server's answer", opts, err)
 		}
 	}
 }

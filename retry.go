@@ -120,13 +120,20 @@ func never(error) bool { return false }
 func (c *Client) repeatCall(ctx context.Context, what string, last func(error) bool, f func(context.Context) error) error {
 	return c.repeat(ctx, what, last, func(a *attempts) error {
 		for {
+			generation := c.conns.current()
 			attempt, cancel := context.WithTimeoutCause(ctx, c.silence, errSilent)
 			err := f(attempt)
 			if err != nil {
 				err = causeOf(attempt, err)
 			}
 			cancel()
-			if !errors.Is(err, errSilent) || last(err) || !c.answers(ctx) {
+			if !errors.Is(err, errSilent) || last(err) {
+				return err
+			}
+			// The other idle connections may be as dead as this one: a hello on one
+			// that lives says nothing about the next that the call would take.
+			c.conns.replace(generation)
+			if !c.answers(ctx) {
 				return err
 			}
 			a.progress()
