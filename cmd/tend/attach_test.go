@@ -265,7 +265,7 @@ func TestAttachToAProcessWithoutATerminalCanBeLeft(t *testing.T) {
 	// What was typed before the key has reached the process, what was typed for
 	// --no-input has not, and lines are edited before they are sent.
 	x := openTerminal(t, state, "attach", "cat")
-	x.waitFor(t, "ready")
+	x.waitFor(t, "ready\r\nhalf a li") // what is typed sooner is shown in between
 	x.typeKeys(t, "ne!\x7f\r")
 	x.waitFor(t, "\r\nne\r\n")
 	x.typeKeys(t, "\x1d")
