@@ -104,6 +104,7 @@ func TestDeps(t *testing.T) {
 		to   []string
 	}{
 		{"process/processtest", []string{"process", "internal/cleansignals"}},
+		{"process/box", []string{"process"}},
 		{"process", nil},
 		{"spool", []string{"internal/procfs", "process"}},
 		{"observe", []string{"internal/procfs", "process"}},

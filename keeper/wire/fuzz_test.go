@@ -54,6 +54,7 @@ func FuzzCut(f *testing.F) {
 func FuzzSpawn(f *testing.F) {
 	for _, s := range []Spawn{
 		{}, {Spec: []byte("spec"), Path: "/bin/true", Argv: []string{"true", ""}, Env: []string{"A=1"}, Dir: "/", Cred: true, UID: 1, GID: 2, Groups: []uint32{3, 4}},
+		{Path: "/bin/true", Sync: 1, Box: "0b8f7f9e-4f1c-4f6b-9a51-0d9d6f6f2a10"},
 	} {
 		var e Enc
 		s.Append(&e)
@@ -83,7 +84,7 @@ func FuzzSpawn(f *testing.F) {
 // FuzzAnswers: the small messages, each of which ends where its bytes do.
 func FuzzAnswers(f *testing.F) {
 	for _, m := range []interface{ Append(*Enc) }{
-		&Hello{Version: 1, PID: 2, Facts: []string{"splice=yes", "cgroup!none"}}, &Spawned{Ref: Ref{1, 2}, PID: 3, Existing: true, Keeper: 4},
+		&Hello{Version: 1, PID: 2, Facts: []string{"splice=yes", "cgroup!none"}}, &Spawned{Ref: Ref{1, 2}, PID: 3, Existing: true, Keeper: 4}, &Spawned{Ref: Ref{1, 2}, PID: 3, Inner: 5},
 		&Killed{Verified: true, Survivors: []uint32{5, 6}}, &Error{Code: CodeStart, Reason: 2, Errno: 3, What: "why"},
 	} {
 		var e Enc
@@ -108,6 +109,10 @@ func FuzzAnswers(f *testing.F) {
 			var short Enc // an answer may come from a server of before
 			if k, ok := m.(*Killed); ok {
 				(*ShortKilled)(k).Append(&short)
+			}
+			if s, ok := m.(*Spawned); ok && s.Inner == 0 { // says it, or leaves it out
+				s.Append(&short)
+				short.U32(0)
 			}
 			if len(e.B) != len(b) && len(short.B) != len(b) {
 				t.Errorf("%s: %x was read as %x", name, b, e.B)

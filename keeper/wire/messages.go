@@ -2,23 +2,32 @@ package wire
 
 import (
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/box"
 )
 
 // Operations. Each is named with the body of its request → that of its answer.
 const (
-	OpHello     = 1 + iota // HelloRequest → Hello, with the board and the wake eventfd
-	OpSpawn                // Spawn → Spawned
-	OpSignal               // Signal → nothing
-	OpKill                 // Kill → ShortKilled
-	OpResize               // Resize → Resized
-	OpStdin                // Ref → nothing, with the stdin memfd
-	OpFeed                 // Ref: the board says more was accepted; no answer
-	OpTrim                 // Trim → nothing
-	OpRetire               // Refs: the server has taken over; the slots are free; no answer
-	OpSpaceFree            // nothing: space was freed, try again; no answer
-	OpUpgrade              // Upgrade; answered only if that fails
-	OpPin                  // Pin → nothing
-	OpKillNamed            // Kill → Killed
+	OpHello      = 1 + iota // HelloRequest → Hello, with the board and the wake eventfd
+	OpSpawn                 // Spawn → Spawned
+	OpSignal                // Signal → nothing
+	OpKill                  // Kill → ShortKilled
+	OpResize                // Resize → Resized
+	OpStdin                 // Ref → nothing, with the stdin memfd
+	OpFeed                  // Ref: the board says more was accepted; no answer
+	OpTrim                  // Trim → nothing
+	OpRetire                // Refs: the server has taken over; the slots are free; no answer
+	OpSpaceFree             // nothing: space was freed, try again; no answer
+	OpUpgrade               // Upgrade; answered only if that fails
+	OpPin                   // Pin → nothing
+	OpKillNamed             // Kill → Killed
+	OpCellMake              // CellSpec → CellInfo
+	OpCellNet               // CellID → CellInfo
+	OpCellFreeze            // CellFreeze → nothing
+	OpCellLimit             // CellLimit → nothing
+	OpCellUsage             // CellID → CellUsage
+	OpCellEnd               // CellID → nothing
+	OpCellList              // nothing → CellInfos
+	OpCellCan               // nothing → CellCan
 )
 
 // Ref names a process by its place on the board.
@@ -86,7 +95,14 @@ type Spawn struct {
 	Groups   []uint32
 	// Sync is when output is forced to the disk; SyncDefault is none here.
 	Sync process.Sync
+	// Box is where the program runs; "": on this machine. Path, Dir, UID, GID and Groups
+	// are then those inside. The spec has the label LabelBox with the same ID. Only a
+	// keeper with the fact "boxes=…" is asked.
+	Box box.ID
 }
+
+// LabelBox is the label of a process.Spec that names the box it runs in.
+const LabelBox = "tend.sandbox"
 
 func (s *Spawn) Append(e *Enc) {
 	e.Bytes(s.Spec)
@@ -102,6 +118,9 @@ func (s *Spawn) Append(e *Enc) {
 		e.U32(g)
 	}
 	e.U8(uint8(s.Sync))
+	if s.Box != "" {
+		e.Str(string(s.Box))
+	}
 }
 
 func ParseSpawn(b []byte) (s Spawn, err error) {
@@ -118,6 +137,9 @@ func ParseSpawn(b []byte) (s Spawn, err error) {
 	if d.err == nil && len(d.B) > 0 { // a server before this version says nothing
 		s.Sync = process.Sync(d.U8())
 	}
+	if d.err == nil && len(d.B) > 0 {
+		s.Box = box.ID(d.Str())
+	}
 	return s, d.Err()
 }
 
@@ -130,12 +152,26 @@ type Spawned struct {
 	// Keeper is the pid of the keeper that answers: the place on the board is
 	// on the board of its hello.
 	Keeper uint32
+	// Inner is the pid inside a box; 0: the process is in none.
+	Inner uint32
 }
 
-func (s *Spawned) Append(e *Enc) { s.Ref.Append(e); e.U32(s.PID); e.Bool(s.Existing); e.U32(s.Keeper) }
+func (s *Spawned) Append(e *Enc) {
+	s.Ref.Append(e)
+	e.U32(s.PID)
+	e.Bool(s.Existing)
+	e.U32(s.Keeper)
+	if s.Inner != 0 {
+		e.U32(s.Inner)
+	}
+}
+
 func ParseSpawned(b []byte) (s Spawned, err error) {
 	d := Dec{B: b}
-	s = Spawned{ParseRef(&d), d.U32(), d.Bool(), d.U32()}
+	s = Spawned{Ref: ParseRef(&d), PID: d.U32(), Existing: d.Bool(), Keeper: d.U32()}
+	if d.err == nil && len(d.B) > 0 {
+		s.Inner = d.U32()
+	}
 	return s, d.Err()
 }
 
@@ -307,6 +343,11 @@ const (
 	CodeUnsupported
 	CodeLimit
 	CodeBusy // the same id is being started by another request
+	// Of boxes: those of package box.
+	CodeBoxNotFound
+	CodeBoxEnded
+	CodeBoxFrozen
+	CodeBoxExists
 )
 
 // Error is a failed request.

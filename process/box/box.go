@@ -1,0 +1,195 @@
+package box
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// ID names a box: a UUID in its usual form, lower case.
+type ID string
+
+// Base says what is below all layers.
+type Base uint8
+
+const (
+	BaseHost Base = iota // the root of this machine, without what is hidden
+	BaseNone             // nothing: the last layer is a whole root
+)
+
+// Net says which network a box has.
+type Net uint8
+
+const (
+	NetNone Net = iota // no interface at all
+	NetOwn             // as NetNone until Engine.Network makes one
+	NetHost            // the machine's
+)
+
+// Limits on what a [Spec] may hold.
+const (
+	MaxLayers = 64
+	MaxHide   = 256
+	MaxBinds  = 64
+	MaxPath   = 4095 // bytes
+)
+
+// Spec says what to make.
+type Spec struct {
+	ID ID
+	// Hostname inside: letters, digits, '-' and '.', at most 64 bytes. Empty:
+	// "sandbox".
+	Hostname string
+	// Dir is a directory of the caller's on this machine, which holds two others: up takes
+	// what the box writes, and wk is the kernel's. The two are on one
+	// filesystem that an overlay may write to, and no other box uses them.
+	Dir string
+	// Layers are directories, topmost first, which nobody changes as long as a box
+	// uses them. At most MaxLayers.
+	Layers []string
+	Base   Base
+	// Hide are more paths of this machine that are hidden, beside [Hidden]. Only with
+	// BaseHost.
+	Hide  []string
+	Binds []Bind
+	// UIDBase is the id outside of root inside; as many as IDs belong to the box. 0:
+	// the only id is that of the keeper's user, for a keeper that is not root.
+	UIDBase uint32
+	Net     Net
+	Limits  Limits
+	Harden  Harden
+	// Volatile: what the box writes is not forced to the disk when the box ends. A
+	// box that ends otherwise waits for all that the machine has to write.
+	Volatile bool
+}
+
+// IDs is how many user and group ids a box has.
+const IDs = 1 << 16
+
+// Bind shows a directory or file of this machine inside. The ids of its files are
+// the same on both sides, devices and setuid bits have no effect inside, and what is
+// mounted below Source is not there.
+type Bind struct {
+	Source, Target string // absolute; Target is made if it is not there
+	ReadOnly       bool
+}
+
+// Limits of all that is in a box together; 0 is no limit.
+type Limits struct {
+	Memory int64   // bytes, 1 MiB and more
+	Tasks  int64   // processes and threads, 2 and more
+	CPUs   float64 // processors, 0.01 and more
+}
+
+// Harden is what programs inside are denied beside what the namespaces keep from
+// them. Pid 1 runs nothing of the caller's.
+type Harden struct {
+	// Caps are the capabilities that programs keep, as a bit each (capabilities(7)); a
+	// program of another user than root has none either way.
+	Caps     uint64
+	Seccomp  bool // no system calls that are of use for an escape alone
+	Landlock bool // no signals and no abstract sockets to the outside
+	Setuid   bool // programs may get rights by exec: sudo works
+}
+
+// Mode says how a box is kept from the machine.
+type Mode uint8
+
+const (
+	ModeUser     Mode = iota + 1 // root inside is an id of nobody outside
+	ModeRootless                 // root inside is the keeper's own user
+)
+
+func (m Mode) String() string {
+	switch m {
+	case ModeUser:
+		return "user"
+	case ModeRootless:
+		return "rootless"
+	}
+	return fmt.Sprintf("mode(%d)", uint8(m))
+}
+
+// Info is what is known of a box.
+type Info struct {
+	ID ID
+	// PID is that of pid 1 on this machine, and Started its start time in clock ticks
+	// since the machine's boot (/proc/PID/stat, field 22): both together are one
+	// process for ever.
+	PID     int
+	Started int64
+	Mode    Mode
+	// Active are the layers of isolation that this box has: words of [Can].
+	Active []string
+	// Group is the box's cgroup v2 directory; "": it has none.
+	Group string
+	// Frozen: all programs stand still. Network: it has a network of its own, made
+	// by Engine.Network.
+	Frozen, Network bool
+}
+
+// Usage is what all that ran in a box has used. 0 where the machine does not
+// say.
+type Usage struct {
+	CPU                time.Duration
+	Memory, MemoryPeak int64 // bytes
+	Tasks              int64
+	OOMKills           int64 // programs that were ended for want of memory
+}
+
+// Words for layers of isolation, as in driver.Capabilities.
+const (
+	LayerPID      = "pid"      // its own processes
+	LayerMount    = "mount"    // its own files
+	LayerUser     = "user"     // its own users
+	LayerNetwork  = "network"  // its own network, or none
+	LayerFreeze   = "freeze"   // Engine.Freeze works
+	LayerMemory   = "memory"   // Limits.Memory
+	LayerTasks    = "tasks"    // Limits.Tasks
+	LayerCPU      = "cpu"      // Limits.CPUs
+	LayerSeccomp  = "seccomp"  // Harden.Seccomp
+	LayerLandlock = "landlock" // Harden.Landlock
+)
+
+// Can is what an Engine can do here.
+type Can struct {
+	Mode    Mode     // 0: no box can be made
+	Layers  []string // words of Layer…
+	Missing []Missing
+}
+
+// Missing is a layer that cannot be had, and why. The layer "" stands for boxes as a
+// whole.
+type Missing struct{ Layer, Reason string }
+
+// Engine makes boxes and ends them. All methods may be called concurrently. A call
+// whose answer was lost may be repeated. Errors, beside those named:
+// process.ErrUnavailable while there is no keeper, process.ErrUnsupported with what
+// is missing here.
+type Engine interface {
+	// Can says what can be had. A keeper that knows no boxes is an answer, not an
+	// error.
+	Can(ctx context.Context) (Can, error)
+	// Make makes a box, or finds the one that an equal Spec made. Errors:
+	// *process.InvalidError; ErrExists: the box is there with another Spec;
+	// process.ErrUnsupported: a layer or limit that the Spec asks for is missing, and
+	// nothing was made; process.ErrLimit.
+	Make(ctx context.Context, spec Spec) (Info, error)
+	// Network makes the box's own network, if it has none yet: one in which nothing
+	// is configured. Errors: ErrNotFound, ErrEnded, *process.InvalidError for
+	// a box that is not NetOwn.
+	Network(ctx context.Context, id ID) (Info, error)
+	// Freeze has all programs inside stand still, or go on; it returns when they
+	// do. Errors: ErrNotFound, ErrEnded.
+	Freeze(ctx context.Context, id ID, frozen bool) error
+	// Limit changes the limits; 0 lifts one. Errors: ErrNotFound, ErrEnded,
+	// *process.InvalidError.
+	Limit(ctx context.Context, id ID, l Limits) error
+	// Usage errors: ErrNotFound.
+	Usage(ctx context.Context, id ID) (Usage, error)
+	// End ends all that runs inside, and returns when nothing of the box is left
+	// but its files. That there is no such box is no error.
+	End(ctx context.Context, id ID) error
+	// List returns all boxes whose pid 1 lives, in no order.
+	List(ctx context.Context) ([]Info, error)
+}
