@@ -110,6 +110,7 @@ func TestDeps(t *testing.T) {
 		{"observe", []string{"internal/procfs", "process"}},
 		{"view", []string{"process", "internal/pattern"}},
 		{"files", nil},
+		{"driver/drivertest", []string{"process", "files", "driver", "internal/scene"}},
 		{"driver", []string{"process", "files", "driver", "internal/replace"}},
 		{"metrics", []string{"process"}},
 		{"keeper/failpoint", nil},

@@ -12,8 +12,8 @@ import (
 // concurrently. A context cancels the call, never the sandbox.
 type Driver interface {
 	// Create makes a sandbox and returns when programs can run in it. Errors:
-	// *InvalidError, ErrExists, ErrUnsupported, ErrNotFound for a snapshot
-	// that there is not.
+	// *InvalidError, *UnsupportedError, ErrExists, ErrLimit, ErrNotFound for a
+	// snapshot or template that there is not.
 	Create(ctx context.Context, spec Spec) (Sandbox, error)
 	// Get finds a sandbox by its ID or name. ErrNotFound.
 	Get(ctx context.Context, key string) (Sandbox, error)
@@ -28,8 +28,8 @@ type Driver interface {
 type Sandbox interface {
 	// Info returns what is known now. ErrNotFound once it was destroyed.
 	Info(ctx context.Context) (Info, error)
-	// Update changes what can be changed. Errors: *InvalidError, ErrExists,
-	// ErrNotFound.
+	// Update changes what can be changed, in whatever state the sandbox is. Errors:
+	// *InvalidError, *UnsupportedError, ErrExists, ErrNotFound.
 	Update(ctx context.Context, c Change) (Info, error)
 	Controller
 	Access
@@ -38,7 +38,8 @@ type Sandbox interface {
 // Controller begins and ends the life of a sandbox. The methods return when it
 // is done; repeating them is no error.
 type Controller interface {
-	// Start makes a stopped sandbox ready again, with its files.
+	// Start makes a stopped sandbox ready again, with its files, and resumes one that
+	// is paused.
 	Start(ctx context.Context) error
 	// Stop ends all processes of the sandbox and keeps its files, unless it is
 	// disposable.
@@ -73,22 +74,4 @@ type Capabilities struct {
 	Layers []string
 	// Snapshots: the driver implements Snapshotter.
 	Snapshots bool
-}
-
-// Runner is an optional ability of a [Driver]: work in the background, such as
-// ending sandboxes whose time is up.
-type Runner interface {
-	// Run works until ctx ends, and then returns nil. An error ends the server.
-	Run(ctx context.Context) error
-}
-
-// Snapshotter is an optional ability of a [Driver].
-type Snapshotter interface {
-	// Snapshot keeps the files of a sandbox under a name.
-	Snapshot(ctx context.Context, sandbox ID, spec SnapshotSpec) (Snapshot, error)
-	// GetSnapshot finds a snapshot by its ID or name. ErrNotFound.
-	GetSnapshot(ctx context.Context, key string) (Snapshot, error)
-	// Snapshots returns all, oldest first.
-	Snapshots(ctx context.Context) ([]Snapshot, error)
-	DeleteSnapshot(ctx context.Context, key string) error
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,8 @@ func FuzzSpec(f *testing.F) {
 	f.Add([]byte(`{"Name":".x","Run":{"Dir":"x"}}`), int64(-1), -1.0, int64(-1))
 	f.Add([]byte(`{"Run":{"Env":{"":""},"User":"\u0000","Dir":"/\u0000"},"Env":{"A=":"\u0000"},"Metadata":{"":""}}`), int64(math.MaxInt64), math.NaN(), int64(math.MinInt64))
 	f.Add([]byte(`{"Snapshot":"a\u0000b"}`), int64(1), math.Inf(1), int64(0))
+	f.Add([]byte(`{"Template":"a\u0001","Network":{"Mode":9,"Allow":[""]},"Shares":[{"Source":"/a/../b","Target":"x"}],"Notes":{"":""}}`), int64(1), 1.0, int64(0))
+	f.Add([]byte(`{"Shares":[{"Source":"/a"}],"Isolation":7,"AtDeadline":7,"Deadline":"9999-01-01T00:00:00Z"}`), int64(1), 1.0, int64(0))
 	f.Fuzz(func(t *testing.T, b []byte, ttl int64, cpus float64, bytes int64) {
 		var s driver.Spec
 		if json.Unmarshal(b, &s) != nil {
@@ -33,6 +36,11 @@ func FuzzSpec(f *testing.F) {
 		}
 		if err == nil {
 			whole(t, s.Name, s.Snapshot, s.Run, s.Env, s.Metadata)
+			for _, share := range s.Shares {
+				if share.Source == "/" || share.Source != path.Clean(share.Source) || share.Target != "" && (share.Target == "/" || share.Target != path.Clean(share.Target)) {
+					t.Errorf("the share %+v passes", share)
+				}
+			}
 		}
 		c := driver.Change{Name: &s.Name, IdleTTL: &s.IdleTTL, Run: &s.Run, Metadata: s.Metadata}
 		if err := c.Validate(); err != nil {

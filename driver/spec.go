@@ -3,8 +3,6 @@ package driver
 import (
 	"crypto/rand"
 	"fmt"
-	"math"
-	"strings"
 	"time"
 )
 
@@ -27,6 +25,10 @@ const (
 	MaxTTL      = 10 * 365 * 24 * time.Hour
 	MaxMetadata = 64       // entries
 	MaxValue    = 64 << 10 // bytes of one value of Metadata
+	MaxNotes    = 64       // entries; names and values as those of Metadata
+	MaxShares   = 32
+	MaxRules    = 256  // entries of Network.Allow, and of Network.Deny
+	MaxPath     = 4095 // bytes of a path
 )
 
 // Spec says what to create. The zero value is a sandbox with all defaults.
@@ -37,7 +39,12 @@ type Spec struct {
 	Name string
 	// Snapshot is the ID or name of the snapshot whose files it starts with.
 	Snapshot string
-	Run      RunConfig
+	// Template it is made from: a name, an alias, "name:tag" or an ID. Empty: the
+	// driver's default. With a Snapshot there can be none.
+	Template string
+	// Isolation from this machine. The default is the driver's.
+	Isolation Isolation
+	Run       RunConfig
 	// Env goes over Run.Env, also when that is changed later.
 	Env map[string]string
 	// Disposable: Stop removes the files of the sandbox's own directory.
@@ -46,10 +53,82 @@ type Spec struct {
 	// this long; DeleteAfterStop destroys it this long after it was stopped.
 	// 0: never.
 	IdleTTL, DeleteAfterStop time.Duration
+	// Deadline is when AtDeadline is done to the sandbox, if it is ready then; zero:
+	// never. It is kept on disk. One that passes while no server runs is acted on at
+	// the next start of [Runner].Run. One that passes while the sandbox is paused or
+	// stopped does nothing, and the next Resume or Start removes it.
+	Deadline   time.Time
+	AtDeadline Action
+	// Wake: a request that comes for the sandbox while it is paused resumes it.
+	// The driver keeps this; who takes the request acts on it.
+	Wake bool
 	// Size is what the caller asks for; Info.Size is what the driver enforces.
 	Size Size
+	// Network that programs inside see, and Shares: directories of this machine.
+	Network Network
+	Shares  []Share
 	// Metadata is kept for the caller.
 	Metadata map[string]string
+	// Notes are kept for the faces ("e2b.template"). A face neither shows them to
+	// callers nor takes them from there.
+	Notes map[string]string
+}
+
+// Isolation of a sandbox from the machine.
+type Isolation uint8
+
+const (
+	IsolationDefault Isolation = iota // the driver's
+	IsolationNone                     // programs see the machine itself
+	IsolationFull                     // all layers of Capabilities
+)
+
+func (i Isolation) String() string {
+	return word("isolation", uint8(i), "default", "none", "full")
+}
+
+// Action on a sandbox whose deadline has passed.
+type Action uint8
+
+const (
+	ActionDestroy Action = iota
+	// ActionPause pauses it with its processes. A driver without [Pauser] stops it.
+	ActionPause
+)
+
+func (a Action) String() string { return word("action", uint8(a), "destroy", "pause") }
+
+// NetworkMode is what programs inside can reach.
+type NetworkMode uint8
+
+const (
+	NetworkDefault NetworkMode = iota // the driver's
+	NetworkNone                       // nothing but each other
+	NetworkHost                       // what the machine reaches, and the machine
+	NetworkOwn                        // what Allow and Deny say; never the machine
+)
+
+func (m NetworkMode) String() string {
+	return word("network", uint8(m), "default", "none", "host", "own")
+}
+
+// Network of a sandbox.
+type Network struct {
+	Mode NetworkMode
+	// Allow and Deny are for outgoing connections of NetworkOwn: a host name, "*."
+	// and a domain, an address or a CIDR, each with ":port" or without. Allow comes
+	// first; what neither names is allowed if Allow is empty. As E2B has it, a Deny
+	// of everything ("0.0.0.0/0") leaves what Allow names.
+	Allow, Deny []string
+	// Public: ports inside are served to callers without a token of the sandbox.
+	Public bool
+}
+
+// Share is a directory of this machine that is seen inside.
+type Share struct {
+	// Source on this machine and Target inside, absolute. Target "": the Source.
+	Source, Target string
+	ReadOnly       bool
 }
 
 // RunConfig is what processes of a sandbox get where they do not say.
@@ -66,6 +145,7 @@ type Size struct {
 	CPUs   float64
 	Memory int64 // bytes
 	Disk   int64 // bytes
+	Tasks  int64 // processes and threads together
 }
 
 // State of a sandbox.
@@ -76,20 +156,18 @@ const (
 	Ready
 	Stopped
 	Failed
+	Paused // its processes stand still ([Pauser])
 )
 
 func (s State) String() string {
-	switch s {
-	case Starting:
-		return "starting"
-	case Ready:
-		return "ready"
-	case Stopped:
-		return "stopped"
-	case Failed:
-		return "failed"
+	return word("state", uint8(s), "starting", "ready", "stopped", "failed", "paused")
+}
+
+func word(kind string, i uint8, words ...string) string {
+	if int(i) < len(words) {
+		return words[i]
 	}
-	return fmt.Sprintf("state(%d)", uint8(s))
+	return fmt.Sprintf("%s(%d)", kind, i)
 }
 
 // Info is what is known of a sandbox at one moment.
@@ -103,23 +181,42 @@ type Info struct {
 	Env        map[string]string
 	Disposable bool
 	// Dir is the working directory where Run.Dir names none.
-	Dir                      string
-	Snapshot                 string
+	Dir      string
+	Snapshot string
+	// Template as it was asked for, and the ID of what that was at the creation.
+	Template, TemplateID     string
+	Isolation                Isolation // never IsolationDefault
 	IdleTTL, DeleteAfterStop time.Duration
-	Size                     Size // enforced; 0 where nothing is
+	Deadline                 time.Time // zero: none
+	AtDeadline               Action
+	Wake                     bool
+	Size                     Size    // enforced; 0 where nothing is
+	Network                  Network // Mode is never NetworkDefault
+	Shares                   []Share
 	Created, Updated         time.Time
 	StoppedAt                time.Time // zero unless Stopped
+	PausedAt                 time.Time // zero unless Paused
 	Metadata                 map[string]string
+	Notes                    map[string]string
 }
 
 // Change says what to change; nil fields stay as they are.
 type Change struct {
 	Name                     *string
 	IdleTTL, DeleteAfterStop *time.Duration
+	// Deadline replaces the deadline; the zero time removes it. Extend moves it only
+	// to a later time, and does nothing where there is none. One of them at most.
+	Deadline, Extend *time.Time
+	AtDeadline       *Action
+	// Network replaces the rules of a sandbox; its Mode must be the sandbox's or
+	// NetworkDefault.
+	Network *Network
 	// Run replaces the fields that are set in it; Env is merged key by key.
 	Run *RunConfig
 	// Metadata is merged key by key.
 	Metadata map[string]string
+	// Notes are merged key by key; an empty value removes the note.
+	Notes map[string]string
 }
 
 // SnapshotSpec says what to keep.
@@ -137,149 +234,4 @@ type Snapshot struct {
 	Sandbox ID
 	Bytes   int64
 	Created time.Time
-}
-
-// CheckName reports what is wrong with a name as an [*InvalidError], or nil.
-func CheckName(name string) error {
-	if name == "" || len(name) > MaxName {
-		return &InvalidError{Field: "name", Reason: fmt.Sprintf("has %d bytes; 1 to %d are allowed", len(name), MaxName)}
-	}
-	for i := 0; i < len(name); i++ {
-		c := name[i]
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
-		case i > 0 && (c == '.' || c == '_' || c == '-'):
-		default:
-			return &InvalidError{Field: "name", Reason: fmt.Sprintf("has %q at %d; letters and digits are allowed, and '.', '_', '-' after the first", c, i)}
-		}
-	}
-	if LikeID(name) {
-		return &InvalidError{Field: "name", Reason: fmt.Sprintf("is %q, which has the form of an ID (a UUID); another sandbox could have it", name)}
-	}
-	return nil
-}
-
-// LikeID reports whether a string has the form of an [ID], in letters of any case.
-func LikeID(s string) bool {
-	if len(s) != len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx") {
-		return false
-	}
-	for i := range len(s) {
-		switch c := s[i] | 0x20; { // lower case
-		case i == 8 || i == 13 || i == 18 || i == 23:
-			if s[i] != '-' {
-				return false
-			}
-		case c >= '0' && c <= '9', c >= 'a' && c <= 'f':
-		default:
-			return false
-		}
-	}
-	return true
-}
-
-// Validate reports the first thing wrong with the spec as an [*InvalidError].
-func (s *Spec) Validate() error {
-	if s.Name != "" {
-		if err := CheckName(s.Name); err != nil {
-			return err
-		}
-	}
-	if err := checkTTL("idle_ttl", s.IdleTTL); err != nil {
-		return err
-	}
-	if err := checkTTL("delete_after_stop", s.DeleteAfterStop); err != nil {
-		return err
-	}
-	if len(s.Snapshot) > MaxName || strings.IndexByte(s.Snapshot, 0) >= 0 {
-		return &InvalidError{Field: "snapshot", Reason: fmt.Sprintf("has %d bytes or a NUL byte; at most %d are allowed, as of any ID or name", len(s.Snapshot), MaxName)}
-	}
-	if !(s.Size.CPUs >= 0) || math.IsInf(s.Size.CPUs, 1) || s.Size.Memory < 0 || s.Size.Disk < 0 {
-		return &InvalidError{Field: "size", Reason: "is negative or no number; leave it out for no limit"}
-	}
-	if err := checkMetadata(s.Metadata); err != nil {
-		return err
-	}
-	if err := CheckEnv("env", s.Env); err != nil {
-		return err
-	}
-	return s.Run.Validate()
-}
-
-// Validate reports the first thing wrong with the change.
-func (c *Change) Validate() error {
-	if c.Name != nil {
-		if err := CheckName(*c.Name); err != nil {
-			return err
-		}
-	}
-	for field, d := range map[string]*time.Duration{"idle_ttl": c.IdleTTL, "delete_after_stop": c.DeleteAfterStop} {
-		if d != nil {
-			if err := checkTTL(field, *d); err != nil {
-				return err
-			}
-		}
-	}
-	if err := checkMetadata(c.Metadata); err != nil {
-		return err
-	}
-	if c.Run == nil {
-		return nil
-	}
-	return c.Run.Validate()
-}
-
-// Validate reports the first thing wrong with the configuration.
-func (r *RunConfig) Validate() error {
-	if len(r.User) > 256 || strings.IndexByte(r.User, 0) >= 0 {
-		return &InvalidError{Field: "run.user", Reason: "is no user name"}
-	}
-	if r.Dir != "" && r.Dir[0] != '/' {
-		return &InvalidError{Field: "run.dir", Reason: fmt.Sprintf("is %.80q; an absolute path is needed", r.Dir)}
-	}
-	if len(r.Dir) > 4095 || strings.IndexByte(r.Dir, 0) >= 0 {
-		return &InvalidError{Field: "run.dir", Reason: "is longer than 4095 bytes or has a NUL byte"}
-	}
-	return CheckEnv("run.env", r.Env)
-}
-
-// CheckEnv reports what is wrong with an environment as an [*InvalidError]
-// about field, or nil.
-func CheckEnv(field string, env map[string]string) error {
-	if len(env) > MaxEnv {
-		return &InvalidError{Field: field, Reason: fmt.Sprintf("has %d variables; the limit is %d", len(env), MaxEnv)}
-	}
-	total := 0
-	for k, v := range env {
-		if k == "" || strings.ContainsAny(k, "=\x00") {
-			return &InvalidError{Field: field, Reason: fmt.Sprintf("has the name %.80q; a name is not empty and has no '=' and no NUL byte", k)}
-		}
-		if strings.IndexByte(v, 0) >= 0 {
-			return &InvalidError{Field: field, Reason: fmt.Sprintf("has a NUL byte in the value of %.80q, which the kernel cannot pass on", k)}
-		}
-		total += len(k) + len(v)
-	}
-	if total > MaxEnvBytes {
-		return &InvalidError{Field: field, Reason: fmt.Sprintf("has %d bytes; the limit is %d", total, MaxEnvBytes)}
-	}
-	return nil
-}
-
-func checkTTL(field string, d time.Duration) error {
-	if d < 0 || d > MaxTTL {
-		return &InvalidError{Field: field, Reason: fmt.Sprintf("is %v; 0 (never) to %v are allowed", d, MaxTTL)}
-	}
-	return nil
-}
-
-func checkMetadata(m map[string]string) error {
-	if len(m) > MaxMetadata {
-		return &InvalidError{Field: "metadata", Reason: fmt.Sprintf("has %d entries; the limit is %d", len(m), MaxMetadata)}
-	}
-	for k, v := range m {
-		if k == "" || len(k) > MaxName || len(v) > MaxValue {
-			return &InvalidError{Field: "metadata", Reason: fmt.Sprintf("has a name of %d and a value of %d bytes; the limits are %d and %d", len(k), len(v), MaxName, MaxValue)}
-		}
-	}
-	return nil
 }

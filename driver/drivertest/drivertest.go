@@ -40,6 +40,11 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver) {
 		{"a stopped disposable sandbox has no files", disposable},
 		{"an update changes what it names and nothing else", update},
 		{"destroying ends all processes", destroy},
+		{"notes of faces are kept and changed", notes},
+		{"a deadline destroys the sandbox", deadlineDestroys},
+		{"a deadline pauses the sandbox", deadlinePauses},
+		{"a deadline is extended only to a later time", extended},
+		{"what a driver cannot do is refused by the name of the field", refused},
 	} {
 		t.Run(tc.name, func(t *testing.T) { tc.run(t, open(t)) })
 	}

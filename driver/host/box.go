@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/scope"
 	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/process"
 )
@@ -87,7 +88,13 @@ func (b *box) info() driver.Info {
 		Run: driver.RunConfig{User: r.User, Dir: r.Dir, Env: maps.Clone(r.Env)},
 		Env: maps.Clone(r.OverEnv), Disposable: r.Disposable,
 		IdleTTL: r.IdleTTL, DeleteAfterStop: r.DeleteAfterStop,
-		Created: r.Created, Updated: r.Updated, StoppedAt: r.StoppedAt, Metadata: maps.Clone(r.Metadata),
+		Deadline: r.Deadline, Wake: r.Wake, Isolation: driver.IsolationNone,
+		Network: driver.Network{Mode: driver.NetworkHost, Public: r.Public},
+		Created: r.Created, Updated: r.Updated, StoppedAt: r.StoppedAt,
+		Metadata: maps.Clone(r.Metadata), Notes: maps.Clone(r.Notes),
+	}
+	if r.PauseAtDeadline {
+		info.AtDeadline = driver.ActionPause
 	}
 	if !r.StoppedAt.IsZero() {
 		info.State = driver.Stopped
@@ -103,7 +110,7 @@ func (b *box) change(f func(r *record) error) error {
 		return driver.ErrNotFound
 	}
 	next := b.rec
-	next.Env, next.Metadata = maps.Clone(next.Env), maps.Clone(next.Metadata)
+	next.Env, next.Metadata, next.Notes = maps.Clone(next.Env), maps.Clone(next.Metadata), maps.Clone(next.Notes)
 	if err := f(&next); err != nil {
 		return err
 	}
@@ -119,6 +126,11 @@ func (b *box) change(f func(r *record) error) error {
 func (b *box) Update(ctx context.Context, c driver.Change) (driver.Info, error) {
 	if err := c.Validate(); err != nil {
 		return driver.Info{}, err
+	}
+	if c.Network != nil {
+		if err := refuseNetwork(c.Network); err != nil {
+			return driver.Info{}, err
+		}
 	}
 	if c.Run != nil && c.Run.User != "" {
 		if _, err := lookup(c.Run.User); err != nil {
@@ -143,6 +155,7 @@ func (b *box) Update(ctx context.Context, c driver.Change) (driver.Info, error) 
 	if err != nil {
 		return driver.Info{}, err
 	}
+	b.d.due.Set(b.deadline())
 	return b.Info(ctx)
 }
 
@@ -153,12 +166,20 @@ func apply(r *record, c *driver.Change) {
 	if c.DeleteAfterStop != nil {
 		r.DeleteAfterStop = *c.DeleteAfterStop
 	}
+	scope.Reschedule(&r.Deadline, c)
+	if c.AtDeadline != nil {
+		r.PauseAtDeadline = *c.AtDeadline == driver.ActionPause
+	}
+	if c.Network != nil {
+		r.Public = c.Network.Public
+	}
 	if len(c.Metadata) > 0 {
 		if r.Metadata == nil {
 			r.Metadata = map[string]string{}
 		}
 		maps.Copy(r.Metadata, c.Metadata)
 	}
+	r.Notes = scope.Merge(r.Notes, c.Notes)
 	if c.Run == nil {
 		return
 	}
@@ -199,6 +220,9 @@ func (b *box) Start(ctx context.Context) error {
 			}
 		}
 		r.StoppedAt = time.Time{}
+		if !r.Deadline.After(time.Now()) {
+			r.Deadline = time.Time{} // it passed while the sandbox was stopped
+		}
 		return nil
 	})
 }
@@ -345,6 +369,11 @@ func (b *box) expire(ctx context.Context, now time.Time) error {
 			return b.Destroy(ctx)
 		}
 		return nil
+	case !rec.Deadline.IsZero() && !now.Before(rec.Deadline):
+		if rec.PauseAtDeadline {
+			return b.Stop(ctx)
+		}
+		return b.Destroy(ctx)
 	case rec.IdleTTL == 0 || now.Sub(active) < rec.IdleTTL:
 		return nil
 	}
@@ -357,6 +386,16 @@ func (b *box) expire(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	return b.Stop(ctx)
+}
+
+// deadline is when the sandbox is to be looked at; zero: at no certain time.
+func (b *box) deadline() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.gone || !b.rec.StoppedAt.IsZero() {
+		return time.Time{}
+	}
+	return b.rec.Deadline
 }
 
 func (b *box) touch() {

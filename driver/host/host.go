@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/scope"
 	"github.com/tend-run/tend/process"
 )
 
@@ -44,6 +45,7 @@ type Config struct {
 type Driver struct {
 	cfg Config
 	log *slog.Logger
+	due *scope.Due // deadlines
 
 	mu     sync.Mutex
 	boxes  map[driver.ID]*box // guarded by mu
@@ -60,7 +62,7 @@ func Open(cfg Config) (*Driver, error) {
 	if cfg.Manager == nil || cfg.Dir == "" {
 		return nil, &driver.InvalidError{Field: "config", Reason: "needs a manager and a directory"}
 	}
-	d := &Driver{cfg: cfg, log: cfg.Log, boxes: map[driver.ID]*box{}, byName: map[string]*box{}}
+	d := &Driver{cfg: cfg, log: cfg.Log, due: scope.NewDue(), boxes: map[driver.ID]*box{}, byName: map[string]*box{}}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
@@ -99,8 +101,8 @@ func (d *Driver) Create(_ context.Context, spec driver.Spec) (driver.Sandbox, er
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
-	if spec.Snapshot != "" {
-		return nil, fmt.Errorf("snapshot %q: %w: the host driver has no snapshots", spec.Snapshot, driver.ErrUnsupported)
+	if err := refuse(&spec); err != nil {
+		return nil, err
 	}
 	id := driver.NewID()
 	if spec.Name == "" {
@@ -111,6 +113,8 @@ func (d *Driver) Create(_ context.Context, spec driver.Spec) (driver.Sandbox, er
 		ID: id, Name: spec.Name, User: spec.Run.User, Dir: spec.Run.Dir, Env: spec.Run.Env,
 		OverEnv: spec.Env, Disposable: spec.Disposable,
 		IdleTTL: spec.IdleTTL, DeleteAfterStop: spec.DeleteAfterStop, Metadata: spec.Metadata,
+		Deadline: spec.Deadline, PauseAtDeadline: spec.AtDeadline == driver.ActionPause, Wake: spec.Wake, Notes: spec.Notes,
+		Public:  spec.Network.Public,
 		Created: now, Updated: now,
 	}
 	b := d.newBox(rec)
@@ -123,7 +127,7 @@ func (d *Driver) Create(_ context.Context, spec driver.Spec) (driver.Sandbox, er
 		return nil, fmt.Errorf("%q: %w", spec.Name, driver.ErrExists)
 	case len(d.boxes) >= MaxSandboxes:
 		d.mu.Unlock()
-		return nil, fmt.Errorf("%w: there are %d sandboxes, which is the limit", process.ErrLimit, MaxSandboxes)
+		return nil, fmt.Errorf("%w: there are %d sandboxes, which is the limit", driver.ErrLimit, MaxSandboxes)
 	}
 	b.mu.Lock() // calls that find it wait until it is made
 	defer b.mu.Unlock()
@@ -135,7 +139,37 @@ func (d *Driver) Create(_ context.Context, spec driver.Spec) (driver.Sandbox, er
 		return nil, errors.Join(err, os.RemoveAll(b.home()))
 	}
 	d.log.Info("sandbox created", slog.String("id", string(id)), slog.String("name", spec.Name))
+	d.due.Set(spec.Deadline)
 	return b, nil
+}
+
+// refuse names the first thing that a spec asks for and that there is not here.
+// Limits of size are not enforced, which Info.Size says.
+func refuse(s *driver.Spec) error {
+	for _, f := range []struct {
+		asked         bool
+		field, reason string
+	}{
+		{s.Snapshot != "", "snapshot", "there are none of sandboxes that are not isolated"},
+		{s.Template != "", "template", "there are none of sandboxes that are not isolated"},
+		{s.Isolation == driver.IsolationFull, "isolation", "a sandbox of this driver is the machine itself"},
+		{len(s.Shares) > 0, "shares", "programs see all directories of the machine where they are"},
+	} {
+		if f.asked {
+			return &driver.UnsupportedError{Field: f.field, Reason: f.reason}
+		}
+	}
+	return refuseNetwork(&s.Network)
+}
+
+func refuseNetwork(n *driver.Network) error {
+	if n.Mode > driver.NetworkDefault && n.Mode != driver.NetworkHost {
+		return &driver.UnsupportedError{Field: "network.mode", Reason: "a sandbox that is not isolated has the network of the machine"}
+	}
+	if len(n.Allow)+len(n.Deny) > 0 {
+		return &driver.UnsupportedError{Field: "network.allow", Reason: "a sandbox that is not isolated has the network of the machine, without rules"}
+	}
+	return nil
 }
 
 // Get implements driver.Driver.
@@ -191,13 +225,9 @@ func (d *Driver) forget(b *box) {
 // Run stops idle sandboxes, destroys stopped ones whose time is up, and ends
 // destructions that a crash cut short. It returns nil when ctx ends.
 func (d *Driver) Run(ctx context.Context) error {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
 	for {
 		d.sweep(ctx, time.Now())
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if !d.due.Wait(ctx, sweepEvery) {
 			return nil
 		}
 	}
@@ -205,7 +235,10 @@ func (d *Driver) Run(ctx context.Context) error {
 
 func (d *Driver) sweep(ctx context.Context, now time.Time) {
 	for _, b := range d.all() {
-		if err := b.expire(ctx, now); err != nil && ctx.Err() == nil {
+		err := b.expire(ctx, now)
+		if err == nil {
+			d.due.Set(b.deadline())
+		} else if ctx.Err() == nil {
 			d.log.Warn("sandbox could not be ended at its time", slog.String("id", string(b.id)), slog.Any("err", err))
 		}
 	}

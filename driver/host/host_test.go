@@ -40,7 +40,8 @@ func TestSandboxesSurviveTheServer(t *testing.T) {
 	t.Parallel()
 	cfg := Config{Manager: testkeeper.New(t), Dir: t.TempDir()}
 	first := open(t, cfg)
-	s, err := first.Create(t.Context(), driver.Spec{Name: "kept", IdleTTL: time.Hour, Run: driver.RunConfig{Env: map[string]string{"A": "b"}}, Metadata: map[string]string{"m": "1"}})
+	s, err := first.Create(t.Context(), driver.Spec{Name: "kept", IdleTTL: time.Hour, Deadline: time.Now().Add(time.Hour).UTC(),
+		AtDeadline: driver.ActionPause, Wake: true, Network: driver.Network{Public: true}, Notes: map[string]string{"n": "2"}, Run: driver.RunConfig{Env: map[string]string{"A": "b"}}, Metadata: map[string]string{"m": "1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,6 +72,23 @@ func TestSandboxesSurviveTheServer(t *testing.T) {
 	}
 	if _, err := again.Processes().Get(t.Context(), process.Selector{ID: p.ID()}); err != nil {
 		t.Errorf("its process: %v", err)
+	}
+}
+
+func TestADeadlineThatPassedMeanwhileIsKept(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Manager: testkeeper.New(t), Dir: t.TempDir()}
+	s, err := open(t, cfg).Create(t.Context(), driver.Spec{Name: "late", Deadline: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, cfg)
+	again.sweep(t.Context(), time.Now())
+	if infos, err := again.List(t.Context()); err != nil || len(infos) != 0 {
+		t.Errorf("there is %+v, %v", infos, err)
+	}
+	if _, err := os.Stat(s.(*box).home()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still on disk: %v", err)
 	}
 }
 

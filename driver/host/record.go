@@ -27,7 +27,12 @@ type record struct {
 	Work            string            `json:"work"`
 	IdleTTL         time.Duration     `json:"idle_ttl,omitempty"`
 	DeleteAfterStop time.Duration     `json:"delete_after_stop,omitempty"`
+	Deadline        time.Time         `json:"deadline,omitzero"`
+	PauseAtDeadline bool              `json:"pause_at_deadline,omitempty"`
+	Wake            bool              `json:"wake,omitempty"`
 	Metadata        map[string]string `json:"metadata,omitempty"`
+	Notes           map[string]string `json:"notes,omitempty"`
+	Public          bool              `json:"public,omitempty"` // Network.Public
 	Created         time.Time         `json:"created"`
 	Updated         time.Time         `json:"updated"`
 	StoppedAt       time.Time         `json:"stopped_at,omitzero"`

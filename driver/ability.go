@@ -1,0 +1,114 @@
+package driver
+
+import (
+	"context"
+	"time"
+)
+
+// The optional abilities of a [Driver]. A caller asks for one by a type assertion. A
+// driver of several kinds of sandboxes has all of them and refuses what one kind
+// cannot do with [ErrUnsupported].
+
+// Runner is work in the background, such as ending sandboxes whose time is up.
+type Runner interface {
+	// Run works until ctx ends, and then returns nil. An error ends the server.
+	Run(ctx context.Context) error
+}
+
+// Pauser lets the processes of a sandbox stand still.
+type Pauser interface {
+	// Pause stops a sandbox in the middle of what it does. A start in it is then
+	// ErrPaused; its files can be read. Errors: ErrPaused if it is paused already,
+	// ErrStopped, ErrNotFound.
+	Pause(ctx context.Context, id ID, spec PauseSpec) error
+	// Resume lets it go on; one that was paused without its memory starts, as
+	// Controller.Start. It is no error if it is ready.
+	Resume(ctx context.Context, id ID) error
+}
+
+// PauseSpec says what a pause keeps.
+type PauseSpec struct {
+	// Memory: the processes stay as they are, until the machine is restarted. Without
+	// it they end, and the files stay: a Stop whose State is Paused.
+	Memory bool
+}
+
+// Snapshotter keeps the files of sandboxes.
+type Snapshotter interface {
+	// Snapshot keeps the files of a sandbox under a name.
+	Snapshot(ctx context.Context, sandbox ID, spec SnapshotSpec) (Snapshot, error)
+	// GetSnapshot finds a snapshot by its ID or name. ErrNotFound.
+	GetSnapshot(ctx context.Context, key string) (Snapshot, error)
+	// Snapshots returns all, oldest first.
+	Snapshots(ctx context.Context) ([]Snapshot, error)
+	// DeleteSnapshot removes it for good. ErrNotFound, ErrInUse.
+	DeleteSnapshot(ctx context.Context, key string) error
+}
+
+// Forker makes copies of a sandbox.
+type Forker interface {
+	// Fork makes sandboxes with the files that one has now and with its Spec, but
+	// for name and deadline. Processes are not copied. There is one result for each
+	// copy that was asked for; an error of Fork itself means that there are none.
+	Fork(ctx context.Context, id ID, spec ForkSpec) ([]ForkResult, error)
+}
+
+// MaxForks is the most copies of one Fork.
+const MaxForks = 100
+
+// ForkSpec says what to make.
+type ForkSpec struct {
+	Count    int       // 0 is 1; at most MaxForks
+	Deadline time.Time // zero: none
+}
+
+// ForkResult is one copy, or the reason why it is missing.
+type ForkResult struct {
+	Sandbox Sandbox
+	Err     error
+}
+
+// Meter measures sandboxes.
+type Meter interface {
+	// Metrics returns the samples of a time, oldest first. A zero from or to is no
+	// bound. Without a bound there is at least one, of now; older ones than some
+	// minutes are not kept.
+	Metrics(ctx context.Context, id ID, from, to time.Time) ([]Metric, error)
+}
+
+// Metric is one sample. A total is what the sandbox may use: its limit, or what the
+// machine has.
+type Metric struct {
+	Time                        time.Time
+	CPUs                        float64 // that it may use
+	CPUPercent                  float64 // used; 100 is one CPU
+	MemUsed, MemCache, MemTotal int64   // bytes
+	DiskUsed, DiskTotal         int64   // bytes
+	Tasks                       int64   // processes and threads
+	OOMKills                    int64   // since the start
+}
+
+// Logger tells what happened to sandboxes and what their programs wrote.
+type Logger interface {
+	Logs(ctx context.Context, id ID, q LogQuery) ([]LogEntry, error)
+}
+
+// LogQuery says which entries of a log to return.
+type LogQuery struct {
+	// From is the first time, or the last one if Backward. Zero: from the start, or
+	// from the end.
+	From     time.Time
+	Limit    int // 0 is 1,000; at most 10,000
+	Backward bool
+	// Level is the least: "debug", "info", "warn" or "error". Search is a text that
+	// the message has.
+	Level, Search string
+}
+
+// LogEntry is one line of a log.
+type LogEntry struct {
+	Time    time.Time
+	Level   string // "debug", "info", "warn", "error"
+	Message string
+	Fields  map[string]string
+}
