@@ -12,40 +12,6 @@ import (
 	"github.com/tend-run/tend/files"
 )
 
-// dirEntry is an entry of dir_read. What is directly in the directory has depth
-// 1, the directory itself 0.
-type dirEntry struct {
-	path, fileType string
-	depth          int
-}
-
-type dirMessage struct {
-	entries []dirEntry
-	errors  []*fault
-}
-
-func (m dirMessage) put(w wire.Writer) {
-	begin(w, "dir_entries", 2)
-	w.Key("entries").Array(len(m.entries))
-	for _, e := range m.entries {
-		w.Object(3)
-		w.Key("path").Str(e.path)
-		w.Key("file_type").Str(e.fileType)
-		w.Key("depth").Uint(uint64(e.depth))
-		w.EndObject()
-	}
-	w.EndArray()
-	w.Key("errors").Array(len(m.errors))
-	for _, f := range m.errors {
-		w.Object(2)
-		w.Key("kind").Str(string(f.kind))
-		w.Key("description").Str(f.text)
-		w.EndObject()
-	}
-	w.EndArray()
-	w.EndObject()
-}
-
 // maxDirErrors bounds the errors that a listing reports.
 const maxDirErrors = 1000
 
@@ -55,7 +21,13 @@ type listing struct {
 	root                   string // real
 	depth                  int
 	absolute, canonicalize bool
-	out                    dirMessage
+	entries, errors        wire.List
+}
+
+// add adds an entry. What is directly in the directory has depth 1, the directory
+// itself 0.
+func (l *listing) add(path, fileType string, depth int) {
+	l.entries = append(l.entries, wire.Map{"path", path, "file_type", fileType, "depth", int64(depth)})
 }
 
 func (r *fileRequest) readDir() (message, error) {
@@ -86,14 +58,14 @@ func (r *fileRequest) readDir() (message, error) {
 			return faultf(kindOther, "%s is no directory", path)
 		}
 		if includeRoot {
-			l.out.entries = append(l.out.entries, dirEntry{l.root, "dir", 0})
+			l.add(l.root, "dir", 0)
 		}
 		return l.walk(l.root, 1)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return l.out, nil
+	return wire.Map{"type", "dir_entries", "entries", l.entries, "errors", l.errors}, nil
 }
 
 // walk lists a directory. What is in directories that cannot be read is reported
@@ -104,17 +76,18 @@ func (l *listing) walk(dir string, depth int) error {
 		if depth == 1 || errors.Is(err, context.Canceled) {
 			return err
 		}
-		if len(l.out.errors) < maxDirErrors {
-			l.out.errors = append(l.out.errors, faultOf(err))
+		if len(l.errors) < maxDirErrors {
+			f := faultOf(err)
+			l.errors = append(l.errors, wire.Map{"kind", string(f.kind), "description", f.text})
 		}
 		return nil
 	}
 	for _, child := range children {
-		if len(l.out.entries) == files.MaxEntries {
+		if len(l.entries) == files.MaxEntries {
 			return files.ErrTooMany
 		}
 		path := filepath.Join(dir, child.Name)
-		l.out.entries = append(l.out.entries, dirEntry{l.show(path, child.Type), typeName(child.Type), depth})
+		l.add(l.show(path, child.Type), typeName(child.Type), depth)
 		if child.Type.IsDir() && depth < l.depth {
 			if err := l.walk(path, depth+1); err != nil {
 				return err

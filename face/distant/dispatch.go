@@ -174,12 +174,12 @@ func putEnvelope(w wire.Writer, id, originID string, payload func()) {
 // put writes the payload of an answer.
 func (a *answer) put(w wire.Writer, batch bool) {
 	if !batch {
-		a.messages[0].put(w)
+		putMessage(w, a.messages[0])
 		return
 	}
 	w.Array(len(a.messages))
 	for _, m := range a.messages {
-		m.put(w)
+		putMessage(w, m)
 	}
 	w.EndArray()
 }

@@ -65,7 +65,7 @@ func (c *client) tendSignal(ctx context.Context, f *fields) (message, error) {
 	if err := p.Signal(ctx, int(sig), scope); err != nil {
 		return nil, gone(id, err)
 	}
-	return okMessage{}, nil
+	return okMessage, nil
 }
 
 // tendCloseStdin closes the input of the process, for which the original has
@@ -79,5 +79,5 @@ func (c *client) tendCloseStdin(ctx context.Context, f *fields) (message, error)
 	if _, err := p.Write(ctx, process.Input{EOF: true}); err != nil && !errors.Is(err, process.ErrStdinClosed) {
 		return nil, gone(id, err)
 	}
-	return okMessage{}, nil
+	return okMessage, nil
 }

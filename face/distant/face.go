@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/face/distant/wire"
 	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/process"
 )
@@ -55,8 +56,8 @@ type Face struct {
 	account string            // as in process.Spec.User
 	dir     string
 	fs      fileSystem // nil: no file requests
-	system  systemMessage
-	version versionMessage
+	system  message
+	version message
 	log     *slog.Logger
 }
 
@@ -77,12 +78,9 @@ func New(c Config) (*Face, error) {
 	if c.Sandbox == nil {
 		return nil, &process.InvalidError{Field: "sandbox", Reason: "is missing; the face needs one to start processes"}
 	}
-	f := &Face{manager: c.Sandbox.Processes(), inherit: process.InheritDaemon, account: c.User, dir: c.Dir, log: c.Log}
-	if f.log == nil {
-		f.log = slog.New(slog.DiscardHandler)
-	}
-	f.system = systemMessage{os: rustOS(runtime.GOOS), arch: rustArch(runtime.GOARCH), shell: c.Shell}
-	capabilities := []string{"exec"}
+	f := &Face{manager: c.Sandbox.Processes(), inherit: process.InheritDaemon, account: c.User, dir: c.Dir, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler))}
+	name := ""
+	capabilities := wire.List{"exec"}
 	if !c.Remote {
 		user, err := c.Sandbox.User(c.User)
 		if err != nil {
@@ -92,7 +90,7 @@ func New(c Config) (*Face, error) {
 		if err != nil {
 			return nil, err
 		}
-		f.system.user = user.Name
+		name = user.Name
 		if f.dir == "" {
 			f.dir = filepath.Join("/", user.Home)
 		}
@@ -107,10 +105,12 @@ func New(c Config) (*Face, error) {
 	if c.Environ != nil {
 		f.inherit, f.environ = process.InheritNone, environment(c.Environ)
 	}
-	f.version = versionMessage{server: semver(c.Version), capabilities: append(capabilities, "sys_info")}
-	f.system.dir = cmp.Or(f.dir, "/")
-	if f.system.shell == "" {
-		f.system.shell = "/bin/sh"
+	f.version = wire.Map{
+		"type", "version", "server_version", semver(c.Version), "protocol_version", protocolVersion, "capabilities", append(capabilities, "sys_info"),
+	}
+	f.system = wire.Map{
+		"type", "system_info", "family", "unix", "os", rustOS(runtime.GOOS), "arch", rustArch(runtime.GOARCH),
+		"current_dir", cmp.Or(f.dir, "/"), "main_separator", "/", "username", name, "shell", cmp.Or(c.Shell, "/bin/sh"),
 	}
 	return f, nil
 }

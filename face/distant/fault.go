@@ -49,16 +49,12 @@ func faultf(k kind, format string, args ...any) *fault {
 	return &fault{k, fmt.Sprintf(format, args...)}
 }
 
-func (f *fault) put(w wire.Writer) {
-	begin(w, "error", 2)
-	w.Key("kind").Str(string(f.kind))
-	w.Key("description")
+func (f *fault) message() wire.Map {
 	text := f.text
 	if len(text) > maxFaultText {
 		text = text[:maxFaultText] + "…"
 	}
-	w.Str(text)
-	w.EndObject()
+	return wire.Map{"type", "error", "kind", string(f.kind), "description", text}
 }
 
 func unknownProcess(id uint32) *fault { return faultf(kindOther, unknownProcessFormat, id) }
@@ -133,6 +129,6 @@ func kindOf(err error) kind {
 // the reason.
 func Refusal(why error) []byte {
 	w := wire.NewJSON(nil)
-	(&fault{kindPermission, why.Error()}).put(w)
+	putMessage(w, &fault{kindPermission, why.Error()})
 	return append(w.Buffer(), '\n')
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/tend-run/tend/face/distant/wire"
 	"github.com/tend-run/tend/files"
 )
 
@@ -86,7 +87,7 @@ func (r *fileRequest) content() ([]byte, error) {
 
 func (r *fileRequest) read() (message, error) {
 	b, err := r.content()
-	return blobMessage{b}, err
+	return wire.Map{"type", "blob", "data", b}, err
 }
 
 func (r *fileRequest) readText() (message, error) {
@@ -94,7 +95,7 @@ func (r *fileRequest) readText() (message, error) {
 	if err == nil && !utf8.Valid(b) {
 		err = faultf(kindInvalidData, "the file is not UTF-8; read it with file_read")
 	}
-	return textMessage{string(b)}, err
+	return wire.Map{"type", "text", "data", string(b)}, err
 }
 
 // data is what a request wants written.
@@ -117,7 +118,7 @@ func (r *fileRequest) write() (message, error) {
 		return nil, err
 	}
 	_, err = r.fs.Write(path, bytes.NewReader(data), nil)
-	return okMessage{}, err
+	return okMessage, err
 }
 
 func (r *fileRequest) append() (message, error) {
@@ -125,7 +126,7 @@ func (r *fileRequest) append() (message, error) {
 	if err != nil {
 		return nil, err
 	}
-	return okMessage{}, r.fs.Append(path, data)
+	return okMessage, r.fs.Append(path, data)
 }
 
 // needParent refuses a path whose directory is missing: the original makes
@@ -158,7 +159,7 @@ func (r *fileRequest) createDir() (message, error) {
 	if all && errors.Is(err, files.ErrExists) {
 		err = nil
 	}
-	return okMessage{}, err
+	return okMessage, err
 }
 
 func (r *fileRequest) remove() (message, error) {
@@ -171,9 +172,9 @@ func (r *fileRequest) remove() (message, error) {
 		return nil, err
 	}
 	if info.Type == files.TypeDir && info.Target == "" && !force {
-		return okMessage{}, r.fs.RemoveOne(path)
+		return okMessage, r.fs.RemoveOne(path)
 	}
-	return okMessage{}, r.fs.Remove(path)
+	return okMessage, r.fs.Remove(path)
 }
 
 func (r *fileRequest) copy() (message, error) {
@@ -181,7 +182,7 @@ func (r *fileRequest) copy() (message, error) {
 	if err := r.f.end(); err != nil {
 		return nil, err
 	}
-	return okMessage{}, r.fs.Copy(r.ctx, src, dst)
+	return okMessage, r.fs.Copy(r.ctx, src, dst)
 }
 
 func (r *fileRequest) rename() (message, error) {
@@ -193,7 +194,7 @@ func (r *fileRequest) rename() (message, error) {
 		return nil, err
 	}
 	_, err := r.fs.Move(src, dst)
-	return okMessage{}, err
+	return okMessage, err
 }
 
 func (r *fileRequest) exists() (message, error) {
@@ -210,5 +211,5 @@ func (r *fileRequest) exists() (message, error) {
 	if err != nil && !errors.Is(err, files.ErrNotExist) {
 		return nil, err
 	}
-	return existsMessage{err == nil}, nil
+	return wire.Map{"type", "exists", "value", err == nil}, nil
 }

@@ -283,7 +283,7 @@ func (l *lines) output(st *stream, ev process.Event, out face.Output) error {
 		}
 	}
 	w := wire.NewJSON(b.text[:0])
-	m := dataMessage{dataType(ev.Stream), st.id, data}
+	m := dataMessage(dataType(ev.Stream), st.id, data)
 	id := ""
 	if !st.origin.bare {
 		l.mu.Lock()
@@ -300,15 +300,15 @@ func (l *lines) output(st *stream, ev process.Event, out face.Output) error {
 
 func putLine(w wire.Writer, id string, o origin, m message) {
 	if o.bare {
-		m.put(w)
+		putMessage(w, m)
 		return
 	}
-	putEnvelope(w, id, o.id, func() { m.put(w) })
+	putEnvelope(w, id, o.id, func() { putMessage(w, m) })
 }
 
 // done implements [outlet].
 func (l *lines) done(st *stream, exit *process.Exit) error {
-	return l.event(st.origin, doneMessage{st.id, exit})
+	return l.event(st.origin, doneMessage(st.id, exit))
 }
 
 // event implements [outlet].

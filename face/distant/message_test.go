@@ -16,15 +16,15 @@ func TestResponseVectors(t *testing.T) {
 		name, want string
 		m          message
 	}{
-		{"proc_spawned", "82a474797065ac70726f635f737061776e6564a2696407", idMessage{"proc_spawned", 7}},
-		{"proc_stdout", "83a474797065ab70726f635f7374646f7574a2696407a464617461c4036869ff", dataMessage{"proc_stdout", 7, []byte("hi\xff")}},
-		{"proc_done", "84a474797065a970726f635f646f6e65a2696407a773756363657373c3a4636f646500", doneMessage{7, &process.Exit{}}},
-		{"ok", "81a474797065a26f6b", okMessage{}},
+		{"proc_spawned", "82a474797065ac70726f635f737061776e6564a2696407", idMessage("proc_spawned", 7)},
+		{"proc_stdout", "83a474797065ab70726f635f7374646f7574a2696407a464617461c4036869ff", dataMessage("proc_stdout", 7, []byte("hi\xff"))},
+		{"proc_done", "84a474797065a970726f635f646f6e65a2696407a773756363657373c3a4636f646500", doneMessage(7, &process.Exit{})},
+		{"ok", "81a474797065a26f6b", okMessage},
 		{"error", "83a474797065a56572726f72a46b696e64a96e6f745f666f756e64ab6465736372697074696f6ea178", &fault{kindNotFound, "x"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := wire.NewPack(nil)
-			putEnvelope(w, "9", "1", func() { tc.m.put(w) })
+			putEnvelope(w, "9", "1", func() { putMessage(w, tc.m) })
 			if got := hex.EncodeToString(w.Buffer()); got != head+tc.want {
 				t.Errorf("got\n%s, want\n%s", got, head+tc.want)
 			}
@@ -36,7 +36,7 @@ func TestOutputHead(t *testing.T) {
 	st := &stream{slot: 3, id: 7, origin: origin{id: "1"}}
 	got := append(outputHead(nil, st, process.Stderr, 12, 2), "hi"...)
 	w := wire.NewPack(nil)
-	putEnvelope(w, "3.2.12", "1", func() { dataMessage{"proc_stderr", 7, []byte("hi")}.put(w) })
+	putEnvelope(w, "3.2.12", "1", func() { putMessage(w, dataMessage("proc_stderr", 7, []byte("hi"))) })
 	if diff := cmp.Diff(hex.EncodeToString(w.Buffer()), hex.EncodeToString(got)); diff != "" {
 		t.Error(diff)
 	}
@@ -56,7 +56,7 @@ func TestDone(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := wire.NewJSON(nil)
-			doneMessage{7, tc.exit}.put(w)
+			putMessage(w, doneMessage(7, tc.exit))
 			if got := string(w.Buffer()); got != tc.want {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}

@@ -13,7 +13,7 @@ var permissionNames = [9]string{
 	"owner_read", "owner_write", "owner_exec", "group_read", "group_write", "group_exec", "other_read", "other_write", "other_exec",
 }
 
-type metadataMessage struct {
+type metadata struct {
 	canonical string // "" if it was not asked for
 	info      fs.FileInfo
 	born      time.Time // zero: not known
@@ -32,39 +32,23 @@ func typeName(mode fs.FileMode) string {
 	return "file"
 }
 
-func (m metadataMessage) put(w wire.Writer) {
-	accessed, created := accessedAt(m.info), int64(-1)
-	if !m.born.IsZero() {
-		created = max(0, m.born.Unix())
-	}
-	n := 5
-	for _, there := range []bool{m.canonical != "", accessed >= 0, created >= 0} {
-		if there {
-			n++
-		}
-	}
-	begin(w, "metadata", n)
+func (m *metadata) message() message {
+	out := wire.Map{"type", "metadata"}
 	if m.canonical != "" {
-		w.Key("canonicalized_path").Str(m.canonical)
+		out = append(out, "canonicalized_path", m.canonical)
 	}
-	w.Key("file_type").Str(m.fileType)
-	w.Key("len").Uint(uint64(m.info.Size()))
-	w.Key("readonly").Bool(m.info.Mode()&0o222 == 0)
-	for _, f := range []struct {
-		name string
-		at   int64
-	}{{"accessed", accessed}, {"created", created}} {
-		if f.at >= 0 {
-			w.Key(f.name).Uint(uint64(f.at))
-		}
+	out = append(out, "file_type", m.fileType, "len", m.info.Size(), "readonly", m.info.Mode()&0o222 == 0)
+	if at := accessedAt(m.info); at >= 0 {
+		out = append(out, "accessed", at)
 	}
-	w.Key("modified").Uint(uint64(max(0, m.info.ModTime().Unix())))
-	w.Key("unix").Object(len(permissionNames))
+	if !m.born.IsZero() {
+		out = append(out, "created", max(0, m.born.Unix()))
+	}
+	var unix wire.Map
 	for i, name := range permissionNames {
-		w.Key(name).Bool(m.info.Mode()&(1<<(8-i)) != 0)
+		unix = append(unix, name, m.info.Mode()&(1<<(8-i)) != 0)
 	}
-	w.EndObject()
-	w.EndObject()
+	return append(out, "modified", max(0, m.info.ModTime().Unix()), "unix", unix)
 }
 
 func (r *fileRequest) metadata() (message, error) {
@@ -73,7 +57,7 @@ func (r *fileRequest) metadata() (message, error) {
 	if err != nil {
 		return nil, err
 	}
-	var m metadataMessage
+	var m metadata
 	err = r.fs.Do(r.ctx, func(a *files.Actor) error {
 		if m.info, err = a.Lstat(abs); err != nil {
 			return err
@@ -93,7 +77,10 @@ func (r *fileRequest) metadata() (message, error) {
 		}
 		return err
 	})
-	return m, err
+	if err != nil {
+		return nil, err
+	}
+	return m.message(), nil
 }
 
 // change is what set_permissions asks for: bits to set and bits to clear.
@@ -130,7 +117,7 @@ func (r *fileRequest) setPermissions() (message, error) {
 	if err != nil {
 		return nil, err
 	}
-	return okMessage{}, r.fs.Do(r.ctx, func(a *files.Actor) error {
+	return okMessage, r.fs.Do(r.ctx, func(a *files.Actor) error {
 		info, err := a.Lstat(abs)
 		if err != nil {
 			return err

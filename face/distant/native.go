@@ -1,6 +1,7 @@
 package distant
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -67,16 +68,10 @@ type Native struct {
 // NewNative makes the directory and removes the sessions whose clients did not
 // come back. Close it at the end.
 func NewNative(c NativeConfig) (*Native, error) {
-	if c.Keep <= 0 {
-		c.Keep = keepSessions
-	}
-	if c.Setup <= 0 {
-		c.Setup = setupTime
-	}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory of the sessions: %w", err)
 	}
-	n := &Native{face: c.Face, dir: c.Dir, key: c.Key, keep: c.Keep, setup: c.Setup, sessions: map[uint32]*session{}, since: time.Now()}
+	n := &Native{face: c.Face, dir: c.Dir, key: c.Key, keep: cmp.Or(c.Keep, keepSessions), setup: cmp.Or(c.Setup, setupTime), sessions: map[uint32]*session{}, since: time.Now()}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	if err := n.sweep(); err != nil {
 		return nil, err
@@ -240,17 +235,14 @@ func (n *Native) resume(conn *secure.Conn, hello secure.Hello) error {
 	return nil
 }
 
-func randomID() uint32 {
-	var b [4]byte
-	rand.Read(b[:]) // never fails
-	return binary.BigEndian.Uint32(b[:])
+// random returns n random bytes.
+func random(n int) []byte {
+	b := make([]byte, n)
+	rand.Read(b) // never fails
+	return b
 }
 
-func nonce() string {
-	var b [8]byte
-	rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
-}
+func randomID() uint32 { return binary.BigEndian.Uint32(random(4)) }
 
 func (n *Native) sessionDir(id uint32) string {
 	return filepath.Join(n.dir, fmt.Sprintf("%08x", id))
@@ -260,7 +252,7 @@ func (n *Native) sessionDir(id uint32) string {
 func (n *Native) newSession(id uint32, otp secure.Key) (*session, error) {
 	n.makeRoom()
 	log, err := journal.Create(n.sessionDir(id), journal.State{
-		ID: id, Nonce: nonce(), OTPs: [][]byte{otp[:]},
+		ID: id, Nonce: hex.EncodeToString(random(8)), OTPs: [][]byte{otp[:]},
 		Sent: secure.ConnectSent, Answered: secure.ConnectReceived,
 	})
 	if err != nil {

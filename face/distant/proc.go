@@ -32,7 +32,7 @@ func (c *client) procSpawn(ctx context.Context, call call, f *fields) (message, 
 		return nil, nil, err
 	}
 	if st := c.again(call.key); st != nil {
-		return idMessage{"proc_spawned", st.id}, nil, nil
+		return idMessage("proc_spawned", st.id), nil, nil
 	}
 	st := &stream{origin: call.origin, pty: spec.PTY != nil}
 	spec.ID = c.freeID(call.key)
@@ -61,7 +61,7 @@ func (c *client) follow(st *stream, call call, own bool) (message, func(), error
 	if c.keys != nil {
 		c.keys.started(st, call, own)
 	}
-	return idMessage{"proc_spawned", st.id}, func() { c.add(st) }, nil
+	return idMessage("proc_spawned", st.id), func() { c.add(st) }, nil
 }
 
 // again returns the stream of a request that comes once more.
@@ -213,7 +213,7 @@ func (c *client) procKill(ctx context.Context, f *fields) (message, error) {
 	if _, err := p.Kill(ctx); err != nil {
 		return nil, gone(id, err)
 	}
-	return okMessage{}, nil
+	return okMessage, nil
 }
 
 func (c *client) procStdin(ctx context.Context, call call, f *fields, t *ticket) (message, error) {
@@ -245,7 +245,7 @@ func (c *client) procStdin(ctx context.Context, call call, f *fields, t *ticket)
 	if err != nil {
 		return nil, gone(id, err)
 	}
-	return okMessage{}, nil
+	return okMessage, nil
 }
 
 // write writes input, once if the request may come again.
@@ -292,5 +292,5 @@ func (c *client) procResize(ctx context.Context, f *fields) (message, error) {
 	case err != nil:
 		return nil, gone(id, err)
 	}
-	return okMessage{}, nil
+	return okMessage, nil
 }

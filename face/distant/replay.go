@@ -86,10 +86,9 @@ func (r *replay) output(rec journal.Record) error {
 	}
 	if err != nil {
 		w := wire.NewPack(make([]byte, secure.Head, 512))
-		putEnvelope(w, fmt.Sprint(rec.Frame), js.Origin, func() {
-			faultf(kindUnexpectedEOF, "bytes %d to %d of %s of process %d cannot be sent again: %v",
-				rec.Offset, rec.Offset+int64(rec.Length), dataType(rec.Stream), js.Number, err).put(w)
-		})
+		f := faultf(kindUnexpectedEOF, "bytes %d to %d of %s of process %d cannot be sent again: %v",
+			rec.Offset, rec.Offset+int64(rec.Length), dataType(rec.Stream), js.Number, err)
+		putEnvelope(w, fmt.Sprint(rec.Frame), js.Origin, func() { putMessage(w, f) })
 		buf = w.Buffer()
 	}
 	_, err = r.conn.Write(r.conn.Seal(buf))

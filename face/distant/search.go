@@ -35,71 +35,33 @@ type query struct {
 	batch            uint64
 }
 
-// submatch is a place in a path or a line.
-type submatch struct {
-	text       string
-	start, end int
-}
-
 // match is one result.
 type match struct {
 	path   string
 	line   []byte // nil: of the path itself
 	number int
 	offset int64
-	at     []submatch
+	at     [][]int // places in the path or the line
 }
 
-// put writes text as a string if it is UTF-8, else as bytes.
-func putText(w wire.Writer, b []byte) {
+// textOf returns text as a string if it is UTF-8, else as bytes.
+func textOf(b []byte) any {
 	if utf8.Valid(b) {
-		w.Str(string(b))
-	} else {
-		w.Bytes(b)
+		return string(b)
 	}
+	return b
 }
 
-func (m *match) put(w wire.Writer) {
+func (m *match) message() wire.Map {
+	places, text := wire.List{}, m.line
+	out := wire.Map{"type", "contents", "path", m.path, "lines", textOf(m.line), "line_number", int64(m.number), "absolute_offset", m.offset}
 	if m.line == nil {
-		w.Object(3)
-		w.Key("type").Str("path")
-		w.Key("path").Str(m.path)
-	} else {
-		w.Object(6)
-		w.Key("type").Str("contents")
-		w.Key("path").Str(m.path)
-		w.Key("lines")
-		putText(w, m.line)
-		w.Key("line_number").Uint(uint64(m.number))
-		w.Key("absolute_offset").Uint(uint64(m.offset))
+		out, text = wire.Map{"type", "path", "path", m.path}, []byte(m.path)
 	}
-	w.Key("submatches").Array(len(m.at))
-	for _, s := range m.at {
-		w.Object(3)
-		w.Key("match")
-		putText(w, []byte(s.text))
-		w.Key("start").Uint(uint64(s.start))
-		w.Key("end").Uint(uint64(s.end))
-		w.EndObject()
+	for _, at := range m.at {
+		places = append(places, wire.Map{"match", textOf(text[at[0]:at[1]]), "start", int64(at[0]), "end", int64(at[1])})
 	}
-	w.EndArray()
-	w.EndObject()
-}
-
-type resultsMessage struct {
-	id      uint32
-	matches []match
-}
-
-func (m resultsMessage) put(w wire.Writer) {
-	begin(w, "search_results", 2)
-	w.Key("id").Uint(uint64(m.id))
-	w.Key("matches").Array(len(m.matches))
-	for i := range m.matches {
-		m.matches[i].put(w)
-	}
-	w.EndArray()
-	w.EndObject()
+	return append(out, "submatches", places)
 }
 
 // search is a search that runs. It is a [source]: it waits while nobody
@@ -119,7 +81,7 @@ func (s *search) run(ctx context.Context, c *client) bool {
 			select {
 			case m, more := <-s.results:
 				if !more {
-					m = idMessage{"search_done", s.id}
+					m = idMessage("search_done", s.id)
 					if c.out.event(s.origin, m) != nil {
 						return false
 					}
@@ -167,7 +129,7 @@ func (r *fileRequest) search() (message, func(), error) {
 	if r.c.keys != nil {
 		r.c.keys.searching(journal.Search{ID: s.id, Origin: s.origin.id})
 	}
-	return idMessage{"search_started", s.id}, func() {
+	return idMessage("search_started", s.id), func() {
 		r.c.works.Go(func() {
 			defer cancel()
 			defer close(s.results)
@@ -189,7 +151,7 @@ func (r *fileRequest) cancelSearch() (message, error) {
 		return nil, faultf(kindNotFound, "no search with id %d runs", id)
 	}
 	s.cancel()
-	return okMessage{}, nil
+	return okMessage, nil
 }
 
 // endSearches reports to the client the searches that ended with a server.

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tend-run/tend/face/distant/wire"
 	"github.com/tend-run/tend/files"
-	"github.com/tend-run/tend/internal/pattern"
 )
 
 // errEnough: the limit of results is reached.
@@ -25,7 +25,7 @@ type searcher struct {
 	ctx   context.Context // of the one search that it lives for
 	id    uint32
 	out   chan<- message
-	found []match
+	found wire.List
 	left  uint64
 	seen  map[string]bool // directories behind links
 }
@@ -55,7 +55,7 @@ func (s *searcher) send() {
 		return
 	}
 	select {
-	case s.out <- resultsMessage{s.id, s.found}:
+	case s.out <- wire.Map{"type", "search_results", "id", s.id, "matches", s.found}:
 	case <-s.ctx.Done():
 	}
 	s.found = nil
@@ -66,7 +66,7 @@ func (s *searcher) add(m match) error {
 		return errEnough
 	}
 	s.left--
-	s.found = append(s.found, m)
+	s.found = append(s.found, m.message())
 	if uint64(len(s.found)) >= s.q.batch {
 		if err := s.flush(); err != nil {
 			return err
@@ -161,7 +161,7 @@ func (s *searcher) look(path string, mode fs.FileMode) error {
 		return s.contents(path)
 	}
 	name := strings.ToValidUTF8(path, "\uFFFD")
-	if at := submatches(s.q.condition, []byte(name)); len(at) > 0 {
+	if at := s.q.condition.FindAll([]byte(name), maxSubmatches); len(at) > 0 {
 		return s.add(match{path: name, at: at})
 	}
 	return nil
@@ -169,14 +169,6 @@ func (s *searcher) look(path string, mode fs.FileMode) error {
 
 // maxSubmatches bounds the places that are reported of one line.
 const maxSubmatches = 1000
-
-func submatches(re *pattern.Regexp, b []byte) []submatch {
-	var out []submatch
-	for _, place := range re.FindAll(b, maxSubmatches) {
-		out = append(out, submatch{string(b[place[0]:place[1]]), place[0], place[1]})
-	}
-	return out
-}
 
 // contents looks through the lines of a file, up to the first NUL byte, behind
 // which a file is no text. Lines that are longer than a piece are looked at in
@@ -195,7 +187,7 @@ func (s *searcher) contents(path string) error {
 			return nil
 		}
 		if len(line) > 0 {
-			if at := submatches(s.q.condition, bytes.TrimSuffix(line, []byte("\n"))); len(at) > 0 {
+			if at := s.q.condition.FindAll(bytes.TrimSuffix(line, []byte("\n")), maxSubmatches); len(at) > 0 {
 				m := match{path: strings.ToValidUTF8(path, "\uFFFD"), line: bytes.Clone(line), number: number, offset: offset, at: at}
 				if err := s.add(m); err != nil {
 					return err

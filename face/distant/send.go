@@ -43,11 +43,10 @@ func (s *session) append(r journal.Record) error {
 
 // number gives the next frame its number and notes it. make gets the number and
 // returns the record. s.send is held.
-func (s *session) number(make func(frame uint64) journal.Record) (journal.Record, error) {
+func (s *session) number(make func(frame uint64) journal.Record) error {
 	s.journal.Lock()
 	defer s.journal.Unlock()
-	r := make(s.log.State().Sent + 1)
-	return r, s.append(r)
+	return s.append(make(s.log.State().Sent + 1))
 }
 
 // write sends what was noted. An error is the connection's, which ends with it;
@@ -58,36 +57,39 @@ func (s *session) write(sealed []byte) {
 	}
 }
 
-// message notes a message and sends it, if a client is connected.
-func (s *session) message(request uint64, put func(w wire.Writer, id string)) error {
-	s.send.Lock()
-	defer s.send.Unlock()
-	return s.messageLocked(request, put)
-}
-
-func (s *session) messageLocked(request uint64, put func(w wire.Writer, id string)) error {
+// message notes a response as the record r, and sends it if a client is connected.
+// s.send is held.
+func (s *session) message(r journal.Record, origin string, put func(w wire.Writer)) error {
 	var buf []byte
-	_, err := s.number(func(frame uint64) journal.Record {
+	err := s.number(func(frame uint64) journal.Record {
 		w := wire.NewPack(make([]byte, secure.Head, 512))
-		put(w, strconv.FormatUint(frame, 10))
+		putEnvelope(w, strconv.FormatUint(frame, 10), origin, func() { put(w) })
 		buf = w.Buffer()
-		return journal.Record{Kind: journal.KindMessage, Frame: frame, Request: request, Data: buf[secure.Head:]}
+		r.Frame, r.Data = frame, buf[secure.Head:]
+		return r
 	})
-	if err != nil {
-		return err
-	}
-	if s.conn != nil {
+	if err == nil && s.conn != nil {
 		s.write(s.conn.Seal(buf))
 	}
-	return nil
+	return err
+}
+
+// live is message if a client is connected, and else fails.
+func (s *session) live(r journal.Record, o origin, m message) error {
+	s.send.Lock()
+	defer s.send.Unlock()
+	if s.conn == nil {
+		return errAway
+	}
+	return s.message(r, o.id, func(w wire.Writer) { putMessage(w, m) })
 }
 
 // answer sends the answer to the frame of that number, or keeps it for the
 // client's return.
 func (s *session) answer(request uint64, p *packet, a *answer) error {
-	err := s.message(request, func(w wire.Writer, id string) {
-		putEnvelope(w, id, p.origin.id, func() { a.put(w, p.batch) })
-	})
+	s.send.Lock()
+	err := s.message(journal.Record{Kind: journal.KindMessage, Request: request}, p.origin.id, func(w wire.Writer) { a.put(w, p.batch) })
+	s.send.Unlock()
 	if err == nil {
 		a.sent()
 	}
@@ -96,34 +98,12 @@ func (s *session) answer(request uint64, p *packet, a *answer) error {
 
 // event implements [outlet].
 func (s *session) event(o origin, m message) error {
-	s.send.Lock()
-	defer s.send.Unlock()
-	if s.conn == nil {
-		return errAway
-	}
-	return s.messageLocked(0, func(w wire.Writer, id string) {
-		putEnvelope(w, id, o.id, func() { m.put(w) })
-	})
+	return s.live(journal.Record{Kind: journal.KindMessage}, o, m)
 }
 
 // done implements [outlet].
 func (s *session) done(st *stream, exit *process.Exit) error {
-	s.send.Lock()
-	defer s.send.Unlock()
-	if s.conn == nil {
-		return errAway
-	}
-	var buf []byte
-	_, err := s.number(func(frame uint64) journal.Record {
-		w := wire.NewPack(make([]byte, secure.Head, 256))
-		putEnvelope(w, strconv.FormatUint(frame, 10), st.origin.id, func() { doneMessage{st.id, exit}.put(w) })
-		buf = w.Buffer()
-		return journal.Record{Kind: journal.KindDone, Frame: frame, Slot: st.slot, Data: buf[secure.Head:]}
-	})
-	if err == nil {
-		s.write(s.conn.Seal(buf))
-	}
-	return err
+	return s.live(journal.Record{Kind: journal.KindDone, Slot: st.slot}, st.origin, doneMessage(st.id, exit))
 }
 
 // frames are buffers for output.
@@ -140,7 +120,8 @@ func outputHead(b []byte, st *stream, stream process.Stream, offset int64, n int
 	id = append(id, '.', '0'+byte(stream), '.')
 	id = strconv.AppendInt(id, offset, 10)
 	putEnvelope(w, string(id), st.origin.id, func() {
-		begin(w, dataType(stream), 2)
+		w.Object(3)
+		w.Key("type").Str(dataType(stream))
 		w.Key("id").Uint(uint64(st.id))
 		w.Key("data")
 	})
@@ -172,7 +153,7 @@ func (s *session) output(st *stream, ev process.Event, out face.Output) error {
 	if s.conn != conn {
 		return errAway // it was cut meanwhile; the bytes are in the spool
 	}
-	_, err := s.number(func(frame uint64) journal.Record {
+	err := s.number(func(frame uint64) journal.Record {
 		return journal.Record{Kind: journal.KindOutput, Frame: frame, Slot: st.slot, Stream: ev.Stream, Offset: ev.Offset, Length: uint32(n)}
 	})
 	if err != nil {
@@ -196,10 +177,7 @@ func (s *session) beat(ctx context.Context) {
 		}
 		s.send.Lock()
 		if s.conn != nil {
-			_, err := s.number(func(frame uint64) journal.Record {
-				return journal.Record{Kind: journal.KindHeartbeat, Frame: frame}
-			})
-			if err == nil {
+			if s.number(func(frame uint64) journal.Record { return journal.Record{Kind: journal.KindHeartbeat, Frame: frame} }) == nil {
 				s.write(s.conn.Seal(make([]byte, secure.Head, secure.Head+secure.Tail)))
 			}
 		}
@@ -207,15 +185,19 @@ func (s *session) beat(ctx context.Context) {
 	}
 }
 
-// started implements [keyed].
-func (s *session) started(st *stream, c call, own bool) {
+// remember notes a fact of a kind that is kept as JSON. If it cannot be noted, the
+// answer cannot either, and the session ends.
+func (s *session) remember(kind journal.Kind, fact any) {
 	s.journal.Lock()
 	defer s.journal.Unlock()
-	if s.closed {
-		return
+	if !s.closed {
+		_ = s.log.AppendJSON(kind, fact)
 	}
-	// If it cannot be noted, the answer cannot either, and the session ends.
-	_ = s.log.AppendStream(journal.Stream{
+}
+
+// started implements [keyed].
+func (s *session) started(st *stream, c call, own bool) {
+	s.remember(journal.KindStream, journal.Stream{
 		Slot: st.slot, Number: st.id, Process: st.proc.ID(), Origin: st.origin.id,
 		Request: c.frame, PTY: st.pty, Own: own, Next: st.next,
 	})
@@ -257,7 +239,7 @@ func (s *session) noteWrite(c call, id uint32, size int, offset int64, turn int)
 	if s.closed {
 		return inputPlace{}, errLog
 	}
-	err := s.log.AppendWrite(journal.Write{Process: id, Request: c.frame, Index: uint32(c.index), Offset: offset, Length: int64(size), Turn: turn})
+	err := s.log.AppendJSON(journal.KindWrite, journal.Write{Process: id, Request: c.frame, Index: uint32(c.index), Offset: offset, Length: int64(size), Turn: turn})
 	if err != nil {
 		return inputPlace{}, fmt.Errorf("%w: %w", errLog, err)
 	}
@@ -273,21 +255,7 @@ func (s *session) writer(turn int) string {
 }
 
 // watching implements [keyed].
-func (s *session) watching(w journal.Watch) {
-	s.journal.Lock()
-	defer s.journal.Unlock()
-	if !s.closed {
-		// If it cannot be noted, the answer cannot either.
-		_ = s.log.AppendWatch(w)
-	}
-}
+func (s *session) watching(w journal.Watch) { s.remember(journal.KindWatch, w) }
 
 // searching implements [keyed].
-func (s *session) searching(js journal.Search) {
-	s.journal.Lock()
-	defer s.journal.Unlock()
-	if !s.closed {
-		// If it cannot be noted, the answer cannot either.
-		_ = s.log.AppendSearch(js)
-	}
-}
+func (s *session) searching(js journal.Search) { s.remember(journal.KindSearch, js) }

@@ -37,17 +37,8 @@ func kindOfChange(op files.Op) string {
 	return "unknown"
 }
 
-type changedMessage struct {
-	at         time.Time
-	kind, path string
-}
-
-func (m changedMessage) put(w wire.Writer) {
-	begin(w, "changed", 3)
-	w.Key("timestamp").Uint(uint64(m.at.Unix()))
-	w.Key("kind").Str(m.kind)
-	w.Key("path").Str(m.path)
-	w.EndObject()
+func changedMessage(kind, path string) message {
+	return wire.Map{"type", "changed", "timestamp", time.Now().Unix(), "kind", kind, "path", path}
 }
 
 // watch reports the changes of one path. It is a [source].
@@ -100,7 +91,7 @@ func (w *watch) tell(ev files.Event) {
 	if w.only != "" && ev.Name != w.only || len(w.kinds) > 0 && !slices.Contains(w.kinds, kind) {
 		return
 	}
-	w.pending = append(w.pending, changedMessage{time.Now(), kind, filepath.Join(w.files.Root(), ev.Name)})
+	w.pending = append(w.pending, changedMessage(kind, filepath.Join(w.files.Root(), ev.Name)))
 }
 
 func (r *fileRequest) watch() (message, func(), error) {
@@ -116,7 +107,7 @@ func (r *fileRequest) watch() (message, func(), error) {
 		}
 		kinds = slices.DeleteFunc(slices.Clone(kinds), func(k string) bool { return slices.Contains(except, k) })
 		if len(kinds) == 0 {
-			return nil, nil, faultf(kindInvalidInput, "no kind of change is left to tell; leave some out of except")
+			return nil, nil, faultf(kindInvalidInput, "no kind of change is left to report; leave some out of except")
 		}
 	}
 	for _, k := range slices.Concat(only, except) {
@@ -137,7 +128,7 @@ func (r *fileRequest) watch() (message, func(), error) {
 	if r.c.keys != nil {
 		r.c.keys.watching(js)
 	}
-	return okMessage{}, func() { r.c.add(w) }, nil
+	return okMessage, func() { r.c.add(w) }, nil
 }
 
 // openWatch begins to watch, in place of an earlier watch of the path.
@@ -189,7 +180,7 @@ func (r *fileRequest) unwatch() (message, error) {
 	}
 	r.c.unwatched(w)
 	w.close()
-	return okMessage{}, nil
+	return okMessage, nil
 }
 
 // unwatched forgets a watch.
@@ -217,7 +208,7 @@ func (c *client) rewatch(watches map[string]journal.Watch) {
 			c.face.log.Info("path not watched any more", "face", "distant", "path", js.Path, "err", err)
 			continue
 		}
-		w.pending = []message{changedMessage{time.Now(), "unknown", js.Path}}
+		w.pending = []message{changedMessage("unknown", js.Path)}
 		c.add(w)
 	}
 }

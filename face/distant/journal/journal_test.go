@@ -80,8 +80,8 @@ func appendAll(t *testing.T, l *Log, records ...Record) {
 func TestStateSurvives(t *testing.T) {
 	l := create(t, 200) // several segments
 	st := Stream{Slot: 1, Number: 77, Process: "p", Origin: "o", Own: true}
-	if err := errors.Join(l.AppendStream(st), l.Append(Record{Kind: KindOTP, Data: append(bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)...)}),
-		l.AppendWatch(Watch{Path: "/a"}), l.AppendWatch(Watch{Path: "/b"}), l.AppendWatch(Watch{Path: "/a", Removed: true})); err != nil {
+	if err := errors.Join(l.AppendJSON(KindStream, st), l.Append(Record{Kind: KindOTP, Data: append(bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)...)}),
+		l.AppendJSON(KindWatch, Watch{Path: "/a"}), l.AppendJSON(KindWatch, Watch{Path: "/b"}), l.AppendJSON(KindWatch, Watch{Path: "/a", Removed: true})); err != nil {
 		t.Fatal(err)
 	}
 	for i := range uint64(20) {

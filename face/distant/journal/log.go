@@ -127,16 +127,9 @@ func (l *Log) Append(r Record) error {
 	return nil
 }
 
-// AppendStream, AppendWatch, AppendSearch and AppendWrite append what their names say.
-func (l *Log) AppendStream(s Stream) error { return l.appendJSON(KindStream, s) }
-
-func (l *Log) AppendWatch(w Watch) error { return l.appendJSON(KindWatch, w) }
-
-func (l *Log) AppendSearch(s Search) error { return l.appendJSON(KindSearch, s) }
-
-func (l *Log) AppendWrite(w Write) error { return l.appendJSON(KindWrite, w) }
-
-func (l *Log) appendJSON(kind Kind, v any) error {
+// AppendJSON appends a record of a kind that is kept as JSON: a [Stream], [Watch],
+// [Search] or [Write].
+func (l *Log) AppendJSON(kind Kind, v any) error {
 	r, err := jsonRecord(kind, v)
 	if err != nil {
 		return err

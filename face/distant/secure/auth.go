@@ -28,20 +28,16 @@ const (
 // Authenticate sends the client its id and asks for the key. It returns [ErrKey] if
 // the key is wrong, and then sends the client nothing, as the original.
 func (c *Conn) Authenticate(id uint32, key Key) error {
-	w := wire.NewPack(nil)
-	w.Uint(uint64(id))
-	if err := c.WriteFrame(w.Buffer()); err != nil {
+	if err := c.send(id); err != nil {
 		return err
 	}
 	if err := c.offer(); err != nil {
 		return err
 	}
-	w = typed("auth_start_method", 1)
-	w.Key("method").Str(methodName)
-	if err := c.WriteFrame(w.Buffer()); err != nil {
+	if err := c.send(wire.Map{"type", "auth_start_method", "method", methodName}); err != nil {
 		return err
 	}
-	if err := c.WriteFrame(challenge()); err != nil {
+	if err := c.send(challenge); err != nil {
 		return err
 	}
 	frame, err := c.ReadFrame()
@@ -55,15 +51,12 @@ func (c *Conn) Authenticate(id uint32, key Key) error {
 	if subtle.ConstantTimeCompare(shown[:], key[:]) != 1 {
 		return ErrKey
 	}
-	return c.WriteFrame(typed("auth_finished", 0).Buffer())
+	return c.send(finished)
 }
 
 // offer names the one method there is, and wants it chosen.
 func (c *Conn) offer() error {
-	w := typed("auth_initialization", 1)
-	w.Key("methods").Array(1)
-	w.Str(methodName)
-	if err := c.WriteFrame(w.Buffer()); err != nil {
+	if err := c.send(wire.Map{"type", "auth_initialization", "methods", wire.List{methodName}}); err != nil {
 		return err
 	}
 	frame, err := c.ReadFrame()
@@ -84,17 +77,6 @@ func (c *Conn) offer() error {
 		}
 	}
 	return fmt.Errorf("%w: the client does not want to show a key", ErrKey)
-}
-
-func challenge() []byte {
-	w := typed("auth_challenge", 2)
-	w.Key("questions").Array(1)
-	w.Object(3)
-	w.Key("label").Str("key") // clients look for exactly this
-	w.Key("text").Str("Provide a key: ")
-	w.Key("options").Object(0)
-	w.Key("options").Object(0)
-	return w.Buffer()
 }
 
 // parseAnswer returns the key that was shown. One that is no key at all is
@@ -130,14 +112,14 @@ func (k Key) String() string { return hex.EncodeToString(k[:]) }
 // Equal compares in constant time.
 func (k Key) Equal(o Key) bool { return subtle.ConstantTimeCompare(k[:], o[:]) == 1 }
 
-// typed begins a message of n fields besides its type. Objects of MessagePack
-// need no end.
-func typed(typ string, n int) wire.Writer {
-	w := wire.NewPack(nil)
-	w.Object(n + 1)
-	w.Key("type").Str(typ)
-	return w
-}
+var (
+	question  = wire.Map{"label", "key", "text", "Provide a key: ", "options", wire.Map{}} // clients look for exactly this label
+	challenge = wire.Map{"type", "auth_challenge", "questions", wire.List{question}, "options", wire.Map{}}
+	finished  = wire.Map{"type", "auth_finished"}
+)
+
+// send sends a frame that holds one value.
+func (c *Conn) send(v any) error { return c.WriteFrame(wire.Pack(v)) }
 
 func parseTyped(frame []byte, typ string, names ...string) ([]wire.Value, error) {
 	m, err := parseMap(frame, append([]string{"type"}, names...)...)

@@ -28,12 +28,7 @@ func Client(nc net.Conn, hello Hello) (*Conn, error) {
 	if _, err := parseMap(options, "compression_types", "encryption_types"); err != nil {
 		return nil, err
 	}
-	w := wire.NewPack(nil)
-	w.Object(3)
-	w.Key("compression_level").Null()
-	w.Key("compression_type").Null()
-	w.Key("encryption_type").Str(cipherName)
-	if err := c.WriteFrame(w.Buffer()); err != nil {
+	if err := c.send(wire.Map{"compression_level", nil, "compression_type", nil, "encryption_type", cipherName}); err != nil {
 		return nil, err
 	}
 	if err := c.encrypt(); err != nil {
@@ -58,35 +53,28 @@ func (c *Conn) Login(key Key) (uint32, error) {
 	if err != nil {
 		return 0, bad(err)
 	}
-	if _, err := c.expect("auth_initialization", "methods"); err != nil {
+	if err := c.expect("auth_initialization", "methods"); err != nil {
 		return 0, err
 	}
-	w := typed("auth_initialization_response", 1)
-	w.Key("methods").Array(1)
-	w.Str(methodName)
-	if err := c.WriteFrame(w.Buffer()); err != nil {
+	if err := c.send(wire.Map{"type", "auth_initialization_response", "methods", wire.List{methodName}}); err != nil {
 		return 0, err
 	}
-	if _, err := c.expect("auth_start_method", "method"); err != nil {
+	if err := c.expect("auth_start_method", "method"); err != nil {
 		return 0, err
 	}
-	if _, err := c.expect("auth_challenge", "questions", "options"); err != nil {
+	if err := c.expect("auth_challenge", "questions", "options"); err != nil {
 		return 0, err
 	}
-	w = typed("auth_challenge_response", 1)
-	w.Key("answers").Array(1)
-	w.Str(key.String())
-	if err := c.WriteFrame(w.Buffer()); err != nil {
+	if err := c.send(wire.Map{"type", "auth_challenge_response", "answers", wire.List{key.String()}}); err != nil {
 		return 0, err
 	}
-	_, err = c.expect("auth_finished")
-	return uint32(id), err
+	return uint32(id), c.expect("auth_finished")
 }
 
-func (c *Conn) expect(typ string, names ...string) ([]wire.Value, error) {
+func (c *Conn) expect(typ string, names ...string) error {
 	frame, err := c.ReadFrame()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		_, err = parseTyped(frame, typ, names...)
 	}
-	return parseTyped(frame, typ, names...)
+	return err
 }

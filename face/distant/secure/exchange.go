@@ -38,11 +38,7 @@ func newShare() (*share, error) {
 
 // message is what the other side gets.
 func (s *share) message() []byte {
-	w := wire.NewPack(nil)
-	w.Object(2)
-	w.Key("public_key").Bytes(s.private.PublicKey().Bytes())
-	w.Key("salt").Bytes(s.salt[:])
-	return w.Buffer()
+	return wire.Pack(wire.Map{"public_key", s.private.PublicKey().Bytes(), "salt", s.salt[:]})
 }
 
 // derive makes the key from what the other side has sent.

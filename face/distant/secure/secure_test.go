@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tend-run/tend/face/distant/wire"
 	"go.uber.org/goleak"
 	"golang.org/x/crypto/chacha20poly1305"
 )
@@ -122,10 +124,10 @@ func TestStatsVector(t *testing.T) {
 
 func TestAuthVectors(t *testing.T) {
 	const want = "83a474797065ae617574685f6368616c6c656e6765a97175657374696f6e739183a56c6162656ca36b6579a474657874af50726f766964652061206b65793a20a76f7074696f6e7380a76f7074696f6e7380"
-	if got := hex.EncodeToString(challenge()); got != want {
+	if got := hex.EncodeToString(wire.Pack(challenge)); got != want {
 		t.Errorf("the challenge is\n%s, want\n%s", got, want)
 	}
-	if got := hex.EncodeToString(typed("auth_finished", 0).Buffer()); got != "81a474797065ad617574685f66696e6973686564" {
+	if got := hex.EncodeToString(wire.Pack(finished)); got != "81a474797065ad617574685f66696e6973686564" {
 		t.Errorf("auth_finished is %s", got)
 	}
 }
@@ -332,7 +334,7 @@ func TestBadFrames(t *testing.T) {
 
 func FuzzSetup(f *testing.F) {
 	s := &share{private: must(ecdh.P256().NewPrivateKey(append(make([]byte, 31), 1)))}
-	for _, seed := range [][]byte{s.message(), Hello{}.message(), Hello{Resume: true}.message(), challenge(), {0x93, 1, 2, 3}, {0xdf, 0xff, 0xff, 0xff, 0xff}} {
+	for _, seed := range [][]byte{s.message(), Hello{}.message(), Hello{Resume: true}.message(), wire.Pack(challenge), {0x93, 1, 2, 3}, {0xdf, 0xff, 0xff, 0xff, 0xff}} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -39,12 +39,7 @@ func Server(nc net.Conn) (*Conn, Hello, error) {
 	if err := writeVersion(nc); err != nil {
 		return nil, Hello{}, err
 	}
-	w := wire.NewPack(nil)
-	w.Object(2)
-	w.Key("compression_types").Array(0)
-	w.Key("encryption_types").Array(1)
-	w.Str(cipherName)
-	if err := c.WriteFrame(w.Buffer()); err != nil {
+	if err := c.send(wire.Map{"compression_types", wire.List{}, "encryption_types", wire.List{cipherName}}); err != nil {
 		return nil, Hello{}, err
 	}
 	choice, err := c.ReadFrame()
@@ -130,16 +125,10 @@ func parseHello(message []byte) (Hello, error) {
 
 // message encodes what parseHello reads.
 func (h Hello) message() []byte {
-	w := wire.NewPack(nil)
 	if !h.Resume {
-		w.Str("Connect")
-		return w.Buffer()
+		return wire.Pack("Connect")
 	}
-	w.Object(1)
-	w.Key("Reconnect").Object(2)
-	w.Key("id").Uint(uint64(h.ID))
-	w.Key("otp").Bytes(h.OTP[:])
-	return w.Buffer()
+	return wire.Pack(wire.Map{"Reconnect", wire.Map{"id", h.ID, "otp", h.OTP[:]}})
 }
 
 // Stats are the counters that both sides send when they resume: frames sent
@@ -149,12 +138,7 @@ type Stats struct{ Sent, Received, Available uint64 }
 
 // WriteStats and ReadStats carry them.
 func (c *Conn) WriteStats(s Stats) error {
-	w := wire.NewPack(nil)
-	w.Array(3)
-	w.Uint(s.Sent)
-	w.Uint(s.Received)
-	w.Uint(s.Available)
-	return c.WriteFrame(w.Buffer())
+	return c.send(wire.List{s.Sent, s.Received, s.Available})
 }
 
 // ReadStats skips heartbeats.

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"strconv"
 )
 
@@ -31,6 +32,55 @@ func NewJSON(buf []byte) Writer { return &jsonWriter{buf} }
 
 // NewPack returns a Writer that appends MessagePack to buf.
 func NewPack(buf []byte) Writer { return &packWriter{buf} }
+
+// Map holds the keys and values of a map in turn, in the order in which they are
+// written.
+type Map []any
+
+// List is an array of values.
+type List []any
+
+// Put writes a value: nil, a bool, a string, an int64, uint32 or uint64, bytes, a Map
+// or a List.
+func Put(w Writer, v any) {
+	switch v := v.(type) {
+	case nil:
+		w.Null()
+	case bool:
+		w.Bool(v)
+	case string:
+		w.Str(v)
+	case int64:
+		w.Int(v)
+	case uint32:
+		w.Uint(uint64(v))
+	case uint64:
+		w.Uint(v)
+	case []byte:
+		w.Bytes(v)
+	case Map:
+		w.Object(len(v) / 2)
+		for i := 0; i < len(v); i += 2 {
+			Put(w.Key(v[i].(string)), v[i+1])
+		}
+		w.EndObject()
+	case List:
+		w.Array(len(v))
+		for _, item := range v {
+			Put(w, item)
+		}
+		w.EndArray()
+	default:
+		panic(fmt.Sprintf("wire: a %T is no value", v))
+	}
+}
+
+// Pack returns a value in MessagePack.
+func Pack(v any) []byte {
+	w := NewPack(nil)
+	Put(w, v)
+	return w.Buffer()
+}
 
 type jsonWriter struct{ b []byte }
 
