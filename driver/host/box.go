@@ -2,10 +2,8 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -18,7 +16,7 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// box implements driver.Sandbox. Lock order: box.mu before Driver.mu.
+// box implements driver.Sandbox. Its lock is taken before that of the registry.
 type box struct {
 	d  *Driver
 	id driver.ID
@@ -82,23 +80,8 @@ func (b *box) Info(context.Context) (driver.Info, error) {
 }
 
 func (b *box) info() driver.Info {
-	r := &b.rec
-	info := driver.Info{
-		ID: r.ID, Name: r.Name, State: driver.Ready, Dir: r.Work,
-		Run: driver.RunConfig{User: r.User, Dir: r.Dir, Env: maps.Clone(r.Env)},
-		Env: maps.Clone(r.OverEnv), Disposable: r.Disposable,
-		IdleTTL: r.IdleTTL, DeleteAfterStop: r.DeleteAfterStop,
-		Deadline: r.Deadline, Wake: r.Wake, Isolation: driver.IsolationNone,
-		Network: driver.Network{Mode: driver.NetworkHost, Public: r.Public},
-		Created: r.Created, Updated: r.Updated, StoppedAt: r.StoppedAt,
-		Metadata: maps.Clone(r.Metadata), Notes: maps.Clone(r.Notes),
-	}
-	if r.PauseAtDeadline {
-		info.AtDeadline = driver.ActionPause
-	}
-	if !r.StoppedAt.IsZero() {
-		info.State = driver.Stopped
-	}
+	info := b.rec.Info()
+	info.Dir, info.Isolation, info.Network.Mode = b.rec.Work, driver.IsolationNone, driver.NetworkHost
 	return info
 }
 
@@ -110,7 +93,6 @@ func (b *box) change(f func(r *record) error) error {
 		return driver.ErrNotFound
 	}
 	next := b.rec
-	next.Env, next.Metadata, next.Notes = maps.Clone(next.Env), maps.Clone(next.Metadata), maps.Clone(next.Notes)
 	if err := f(&next); err != nil {
 		return err
 	}
@@ -138,68 +120,24 @@ func (b *box) Update(ctx context.Context, c driver.Change) (driver.Info, error) 
 		}
 	}
 	err := b.change(func(r *record) error {
-		apply(r, &c)
+		r.Apply(&c)
 		if c.Name == nil {
 			return nil
 		}
-		b.d.mu.Lock()
-		defer b.d.mu.Unlock()
-		if other := b.d.byName[*c.Name]; other != nil && other != b {
-			return fmt.Errorf("%q: %w", *c.Name, driver.ErrExists)
-		}
-		delete(b.d.byName, r.Name)
-		b.d.byName[*c.Name] = b
+		from := r.Name
 		r.Name = *c.Name
-		return nil
+		return b.d.boxes.Rename(b.id, from, r.Name)
 	})
 	if err != nil {
 		return driver.Info{}, err
 	}
-	b.d.due.Set(b.deadline())
+	b.d.clock.Set(b.deadline())
 	return b.Info(ctx)
-}
-
-func apply(r *record, c *driver.Change) {
-	if c.IdleTTL != nil {
-		r.IdleTTL = *c.IdleTTL
-	}
-	if c.DeleteAfterStop != nil {
-		r.DeleteAfterStop = *c.DeleteAfterStop
-	}
-	scope.Reschedule(&r.Deadline, c)
-	if c.AtDeadline != nil {
-		r.PauseAtDeadline = *c.AtDeadline == driver.ActionPause
-	}
-	if c.Network != nil {
-		r.Public = c.Network.Public
-	}
-	if len(c.Metadata) > 0 {
-		if r.Metadata == nil {
-			r.Metadata = map[string]string{}
-		}
-		maps.Copy(r.Metadata, c.Metadata)
-	}
-	r.Notes = scope.Merge(r.Notes, c.Notes)
-	if c.Run == nil {
-		return
-	}
-	if c.Run.User != "" {
-		r.User = c.Run.User
-	}
-	if c.Run.Dir != "" {
-		r.Dir = c.Run.Dir
-	}
-	if len(c.Run.Env) > 0 {
-		if r.Env == nil {
-			r.Env = map[string]string{}
-		}
-		maps.Copy(r.Env, c.Run.Env)
-	}
 }
 
 // Start implements driver.Controller.
 func (b *box) Start(ctx context.Context) error {
-	b.touch()
+	b.Touch()
 	b.mu.Lock()
 	running := b.rec.StoppedAt.IsZero() && !b.gone && !b.rec.Destroying
 	b.mu.Unlock()
@@ -219,10 +157,7 @@ func (b *box) Start(ctx context.Context) error {
 				return err
 			}
 		}
-		r.StoppedAt = time.Time{}
-		if !r.Deadline.After(time.Now()) {
-			r.Deadline = time.Time{} // it passed while the sandbox was stopped
-		}
+		r.Started()
 		return nil
 	})
 }
@@ -294,7 +229,7 @@ func (b *box) Destroy(ctx context.Context) error {
 	b.mu.Lock()
 	b.gone = true
 	b.mu.Unlock()
-	b.d.forget(b)
+	b.d.boxes.Remove(b.id)
 	b.d.log.Info("sandbox destroyed", slog.String("id", string(b.id)))
 	return nil
 }
@@ -309,51 +244,7 @@ func (b *box) awaitStarts() {
 // their output if remove is set.
 func (b *box) end(ctx context.Context, remove bool) error {
 	b.awaitStarts()
-	infos, err := b.d.cfg.Manager.List(ctx, process.Filter{Labels: map[string]string{Label: string(b.id)}, Live: !remove})
-	if err != nil {
-		return err
-	}
-	var errs []error
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	gate := make(chan struct{}, 16)
-	for _, info := range infos {
-		gate <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-gate }()
-			if err := b.endOne(ctx, info.ID, remove); err != nil {
-				mu.Lock()
-				errs = append(errs, err)
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-func (b *box) endOne(ctx context.Context, id process.ID, remove bool) error {
-	p, err := b.d.cfg.Manager.Get(ctx, process.Selector{ID: id})
-	if errors.Is(err, process.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	// On a finished process this ends what is left of its tree.
-	if _, err := p.Kill(ctx); err != nil && !errors.Is(err, process.ErrExited) && !errors.Is(err, process.ErrNotFound) {
-		return err
-	}
-	if !remove {
-		return nil
-	}
-	if _, err := p.Wait(ctx, process.Until{}); err != nil && !errors.Is(err, process.ErrNotFound) {
-		return err
-	}
-	if err := p.Remove(ctx); err != nil && !errors.Is(err, process.ErrNotFound) {
-		return err
-	}
-	return nil
+	return scope.End(ctx, b.d.cfg.Manager, b.id, remove)
 }
 
 // expire ends the sandbox if its time is up.
@@ -361,28 +252,21 @@ func (b *box) expire(ctx context.Context, now time.Time) error {
 	b.mu.Lock()
 	rec, active := b.rec, b.active
 	b.mu.Unlock()
-	switch {
-	case rec.Destroying:
+	switch rec.Due(now) {
+	case scope.DueDestroy:
 		return b.Destroy(ctx)
-	case !rec.StoppedAt.IsZero():
-		if rec.DeleteAfterStop > 0 && now.Sub(rec.StoppedAt) >= rec.DeleteAfterStop {
-			return b.Destroy(ctx)
-		}
-		return nil
-	case !rec.Deadline.IsZero() && !now.Before(rec.Deadline):
-		if rec.PauseAtDeadline {
-			return b.Stop(ctx)
-		}
-		return b.Destroy(ctx)
-	case rec.IdleTTL == 0 || now.Sub(active) < rec.IdleTTL:
+	case scope.DuePause:
+		return b.Stop(ctx)
+	}
+	if !rec.StoppedAt.IsZero() || rec.IdleTTL == 0 || now.Sub(active) < rec.IdleTTL {
 		return nil
 	}
-	live, err := b.d.cfg.Manager.List(ctx, process.Filter{Labels: map[string]string{Label: string(b.id)}, Live: true})
+	live, err := scope.List(ctx, b.d.cfg.Manager, b.id, true)
 	if err != nil {
 		return err
 	}
 	if len(live) > 0 {
-		b.touch()
+		b.Touch()
 		return nil
 	}
 	return b.Stop(ctx)
@@ -398,14 +282,45 @@ func (b *box) deadline() time.Time {
 	return b.rec.Deadline
 }
 
-func (b *box) touch() {
+// Touch implements scope.Entrance.
+func (b *box) Touch() {
 	b.mu.Lock()
 	b.active = time.Now()
 	b.mu.Unlock()
 }
 
 // Processes implements driver.Access.
-func (b *box) Processes() process.Manager { return &scoped{inner: b.d.cfg.Manager, box: b} }
+func (b *box) Processes() process.Manager { return scope.Processes(b.d.cfg.Manager, b.id, b) }
+
+// Enter implements scope.Entrance.
+func (b *box) Enter(_ context.Context, spec *process.Spec) (leave func(), err error) {
+	b.starting.RLock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.gone || b.rec.Destroying:
+		err = driver.ErrNotFound
+	case !b.rec.StoppedAt.IsZero():
+		err = driver.ErrStopped
+	}
+	if err != nil {
+		b.starting.RUnlock()
+		return nil, err
+	}
+	if spec.User == "" {
+		spec.User = b.user()
+	}
+	if spec.Dir == "" {
+		spec.Dir = b.dir()
+	}
+	if u, err := lookup(spec.User); err == nil {
+		if err := b.letIn(u.UID); err != nil {
+			b.d.log.Warn("user not let into the sandbox", slog.String("id", string(b.id)), slog.String("user", spec.User), slog.Any("err", err))
+		}
+	} // else the manager says what is wrong with the user
+	spec.Env = b.rec.Environ(spec.Env)
+	return b.starting.RUnlock, nil
+}
 
 // User implements driver.Access. The home is the working directory: relative paths
 // start there, and ~ is the home of none.
@@ -423,7 +338,7 @@ func (b *box) User(name string) (files.User, error) {
 
 // Files implements driver.Access.
 func (b *box) Files(user, dir string) (driver.Files, error) {
-	b.touch()
+	b.Touch()
 	u, err := b.User(user)
 	if err == nil {
 		err = u.Check()
@@ -444,6 +359,6 @@ func (b *box) dir() string {
 
 // Dial implements driver.Access: the sandbox's ports are the machine's.
 func (b *box) Dial(ctx context.Context, port int) (net.Conn, error) {
-	b.touch()
+	b.Touch()
 	return dial(ctx, port)
 }

@@ -10,19 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/scope"
 	"github.com/tend-run/tend/process"
 )
-
-// Label is the label of processes that holds the ID of their sandbox.
-const Label = "tend.sandbox"
-
-// MaxSandboxes is the most sandboxes of one driver.
-const MaxSandboxes = 10_000
 
 // sweepEvery is how often idle and stopped sandboxes are looked for.
 const sweepEvery = 15 * time.Second
@@ -43,13 +36,10 @@ type Config struct {
 
 // Driver implements driver.Driver.
 type Driver struct {
-	cfg Config
-	log *slog.Logger
-	due *scope.Due // deadlines
-
-	mu     sync.Mutex
-	boxes  map[driver.ID]*box // guarded by mu
-	byName map[string]*box    // guarded by mu
+	cfg   Config
+	log   *slog.Logger
+	clock *scope.Clock // of deadlines
+	boxes scope.Registry[*box]
 }
 
 var (
@@ -62,7 +52,7 @@ func Open(cfg Config) (*Driver, error) {
 	if cfg.Manager == nil || cfg.Dir == "" {
 		return nil, &driver.InvalidError{Field: "config", Reason: "needs a manager and a directory"}
 	}
-	d := &Driver{cfg: cfg, log: cfg.Log, due: scope.NewDue(), boxes: map[driver.ID]*box{}, byName: map[string]*box{}}
+	d := &Driver{cfg: cfg, log: cfg.Log, clock: scope.NewClock()}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
@@ -74,23 +64,22 @@ func Open(cfg Config) (*Driver, error) {
 		return nil, fmt.Errorf("directory of the sandboxes: %w", err)
 	}
 	for _, e := range entries {
-		rec, err := readRecord(filepath.Join(cfg.Dir, e.Name()))
+		var rec record
+		err := scope.Read(filepath.Join(cfg.Dir, e.Name()), &rec)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // a creation that did not come to its end
 		}
-		if err != nil || string(rec.ID) != e.Name() || d.byName[rec.Name] != nil {
-			d.log.Warn("record of a sandbox is not usable, leaving it", slog.String("dir", e.Name()), slog.Any("err", err))
-			continue
+		if err == nil && string(rec.ID) != e.Name() {
+			err = fmt.Errorf("it is that of %.40q", rec.ID)
 		}
-		d.add(d.newBox(*rec))
+		if err == nil {
+			err = d.boxes.Add(d.newBox(rec), rec.ID, rec.Name)
+		}
+		if err != nil {
+			d.log.Warn("record of a sandbox is not usable, leaving it", slog.String("dir", e.Name()), slog.Any("err", err))
+		}
 	}
 	return d, nil
-}
-
-// add puts a box into the indexes. d.mu is held, or d is not shared yet.
-func (d *Driver) add(b *box) {
-	d.boxes[b.rec.ID] = b
-	d.byName[b.rec.Name] = b
 }
 
 // Capabilities implements driver.Driver.
@@ -104,42 +93,19 @@ func (d *Driver) Create(_ context.Context, spec driver.Spec) (driver.Sandbox, er
 	if err := refuse(&spec); err != nil {
 		return nil, err
 	}
-	id := driver.NewID()
-	if spec.Name == "" {
-		spec.Name = "box-" + string(id[:8])
-	}
-	now := time.Now().UTC()
-	rec := record{
-		ID: id, Name: spec.Name, User: spec.Run.User, Dir: spec.Run.Dir, Env: spec.Run.Env,
-		OverEnv: spec.Env, Disposable: spec.Disposable,
-		IdleTTL: spec.IdleTTL, DeleteAfterStop: spec.DeleteAfterStop, Metadata: spec.Metadata,
-		Deadline: spec.Deadline, PauseAtDeadline: spec.AtDeadline == driver.ActionPause, Wake: spec.Wake, Notes: spec.Notes,
-		Public:  spec.Network.Public,
-		Created: now, Updated: now,
-	}
-	b := d.newBox(rec)
-	// The name is taken before anything is made, so that of two creations
-	// one fails without a trace.
-	d.mu.Lock()
-	switch {
-	case d.byName[spec.Name] != nil:
-		d.mu.Unlock()
-		return nil, fmt.Errorf("%q: %w", spec.Name, driver.ErrExists)
-	case len(d.boxes) >= MaxSandboxes:
-		d.mu.Unlock()
-		return nil, fmt.Errorf("%w: there are %d sandboxes, which is the limit", driver.ErrLimit, MaxSandboxes)
-	}
+	b := d.newBox(record{Record: scope.NewRecord(&spec)})
 	b.mu.Lock() // calls that find it wait until it is made
 	defer b.mu.Unlock()
-	d.add(b)
-	d.mu.Unlock()
+	if err := d.boxes.Add(b, b.id, b.rec.Name); err != nil {
+		return nil, err
+	}
 	if err := b.make(); err != nil {
-		d.forget(b)
+		d.boxes.Remove(b.id)
 		b.gone = true
 		return nil, errors.Join(err, os.RemoveAll(b.home()))
 	}
-	d.log.Info("sandbox created", slog.String("id", string(id)), slog.String("name", spec.Name))
-	d.due.Set(spec.Deadline)
+	d.log.Info("sandbox created", slog.String("id", string(b.id)), slog.String("name", b.rec.Name))
+	d.clock.Set(spec.Deadline)
 	return b, nil
 }
 
@@ -174,13 +140,8 @@ func refuseNetwork(n *driver.Network) error {
 
 // Get implements driver.Driver.
 func (d *Driver) Get(_ context.Context, key string) (driver.Sandbox, error) {
-	d.mu.Lock()
-	b := d.boxes[driver.ID(key)] // IDs win: records of old may have such a name
-	if b == nil {
-		b = d.byName[key]
-	}
-	d.mu.Unlock()
-	if b == nil || b.isGone() {
+	b, ok := d.boxes.Get(key)
+	if !ok || b.isGone() {
 		return nil, fmt.Errorf("%.200q: %w", key, driver.ErrNotFound)
 	}
 	return b, nil
@@ -189,7 +150,7 @@ func (d *Driver) Get(_ context.Context, key string) (driver.Sandbox, error) {
 // List implements driver.Driver.
 func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 	var infos []driver.Info
-	for _, b := range d.all() {
+	for _, b := range d.boxes.All() {
 		info, err := b.Info(ctx)
 		if err == nil {
 			infos = append(infos, info)
@@ -201,43 +162,22 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 	return infos, nil
 }
 
-func (d *Driver) all() []*box {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	all := make([]*box, 0, len(d.boxes))
-	for _, b := range d.boxes {
-		all = append(all, b)
-	}
-	return all
-}
-
-func (d *Driver) forget(b *box) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.boxes, b.rec.ID)
-	for name, other := range d.byName {
-		if other == b {
-			delete(d.byName, name)
-		}
-	}
-}
-
 // Run stops idle sandboxes, destroys stopped ones whose time is up, and ends
 // destructions that a crash cut short. It returns nil when ctx ends.
 func (d *Driver) Run(ctx context.Context) error {
 	for {
 		d.sweep(ctx, time.Now())
-		if !d.due.Wait(ctx, sweepEvery) {
+		if !d.clock.Wait(ctx, sweepEvery) {
 			return nil
 		}
 	}
 }
 
 func (d *Driver) sweep(ctx context.Context, now time.Time) {
-	for _, b := range d.all() {
+	for _, b := range d.boxes.All() {
 		err := b.expire(ctx, now)
 		if err == nil {
-			d.due.Set(b.deadline())
+			d.clock.Set(b.deadline())
 		} else if ctx.Err() == nil {
 			d.log.Warn("sandbox could not be ended at its time", slog.String("id", string(b.id)), slog.Any("err", err))
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/drivertest"
+	"github.com/tend-run/tend/driver/scope"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
@@ -56,7 +57,7 @@ func TestSandboxesSurviveTheServer(t *testing.T) {
 	// What a crash leaves in the middle of a creation, and a record cut short.
 	scene.Must(t, os.Mkdir(filepath.Join(cfg.Dir, "half"), 0o700))
 	torn := filepath.Join(cfg.Dir, "torn")
-	scene.Must(t, errors.Join(os.Mkdir(torn, 0o700), os.WriteFile(filepath.Join(torn, recordName), []byte(`{"id":`), 0o600)))
+	scene.Must(t, errors.Join(os.Mkdir(torn, 0o700), os.WriteFile(filepath.Join(torn, scope.RecordName), []byte(`{"id":`), 0o600)))
 
 	second := open(t, cfg)
 	infos, err := second.List(t.Context())

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/scope"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
@@ -146,10 +147,8 @@ func TestAnIDWinsOverARecordOfOldWithItAsName(t *testing.T) {
 		}
 		ids = append(ids, info.ID)
 	}
-	rec, err := readRecord(filepath.Join(cfg.Dir, string(ids[1])))
-	if err != nil {
-		t.Fatal(err)
-	}
+	var rec record
+	scene.Must(t, scope.Read(filepath.Join(cfg.Dir, string(ids[1])), &rec))
 	rec.Name = string(ids[0])
 	scene.Must(t, rec.write(filepath.Join(cfg.Dir, string(ids[1]))))
 	found, err := open(t, cfg).Get(t.Context(), string(ids[0]))

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-func TestDueWakesAtTheEarliestTime(t *testing.T) {
+func TestAClockWakesAtTheEarliestTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, start := NewDue(), time.Now()
+		d, start := NewClock(), time.Now()
 		at := func(want time.Duration) {
 			t.Helper()
 			if !d.Wait(t.Context(), time.Minute) {

@@ -1,66 +1,56 @@
-package host
+package scope
 
 import (
 	"context"
-	"log/slog"
 	"maps"
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/process"
 )
 
-// scoped is the machine's manager as one sandbox sees it.
+// Label is the label of processes that holds the ID of their sandbox.
+const Label = "tend.sandbox"
+
+// Entrance is where processes of one sandbox start.
+type Entrance interface {
+	// Enter is called before each start, and fills in what the spec lacks. leave is
+	// called when the start is over, whatever came of it.
+	Enter(ctx context.Context, spec *process.Spec) (leave func(), err error)
+	// Touch notes that the sandbox is used.
+	Touch()
+}
+
+// Processes returns those of one sandbox, out of all that inner has.
+func Processes(inner process.Manager, id driver.ID, e Entrance) process.Manager {
+	return &scoped{inner: inner, id: string(id), entrance: e}
+}
+
 type scoped struct {
-	inner process.Manager
-	box   *box
+	inner    process.Manager
+	id       string
+	entrance Entrance
 }
 
 var _ process.Manager = (*scoped)(nil)
 
 // Start fills in what the sandbox gives and marks the process as its own.
 func (s *scoped) Start(ctx context.Context, spec process.Spec) (process.Process, error) {
-	b := s.box
-	b.touch()
-	b.starting.RLock()
-	defer b.starting.RUnlock()
-	b.mu.Lock()
-	switch {
-	case b.gone || b.rec.Destroying:
-		b.mu.Unlock()
-		return nil, driver.ErrNotFound
-	case !b.rec.StoppedAt.IsZero():
-		b.mu.Unlock()
-		return nil, driver.ErrStopped
+	s.entrance.Touch()
+	leave, err := s.entrance.Enter(ctx, &spec)
+	if err != nil {
+		return nil, err
 	}
-	if spec.User == "" {
-		spec.User = b.user()
-	}
-	if spec.Dir == "" {
-		spec.Dir = b.dir()
-	}
-	if u, err := lookup(spec.User); err == nil {
-		if err := b.letIn(u.UID); err != nil {
-			b.d.log.Warn("user not let into the sandbox", slog.String("id", string(b.id)), slog.String("user", spec.User), slog.Any("err", err))
-		}
-	} // else the manager says what is wrong with the user
-	if len(b.rec.Env)+len(b.rec.OverEnv) > 0 {
-		env := map[string]string{}
-		for _, layer := range []map[string]string{b.rec.Env, b.rec.OverEnv, spec.Env} {
-			maps.Copy(env, layer)
-		}
-		spec.Env = env
-	}
-	b.mu.Unlock()
+	defer leave()
 	labels := map[string]string{}
 	maps.Copy(labels, spec.Labels)
-	labels[Label] = string(b.id)
+	labels[Label] = s.id
 	spec.Labels = labels
 	return s.inner.Start(ctx, spec)
 }
 
 // Get finds a process of this sandbox.
 func (s *scoped) Get(ctx context.Context, sel process.Selector) (process.Process, error) {
-	s.box.touch()
+	s.entrance.Touch()
 	if sel.ID != "" {
 		p, err := s.inner.Get(ctx, sel)
 		if err != nil {
@@ -92,14 +82,14 @@ func (s *scoped) Get(ctx context.Context, sel process.Selector) (process.Process
 }
 
 func (s *scoped) owns(info *process.Info) bool {
-	return info.Spec.Labels[Label] == string(s.box.id)
+	return info.Spec.Labels[Label] == s.id
 }
 
 // List returns the processes of this sandbox.
 func (s *scoped) List(ctx context.Context, f process.Filter) ([]process.Info, error) {
 	labels := map[string]string{}
 	maps.Copy(labels, f.Labels)
-	labels[Label] = string(s.box.id)
+	labels[Label] = s.id
 	f.Labels = labels
 	return s.inner.List(ctx, f)
 }
