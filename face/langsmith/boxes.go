@@ -1,6 +1,7 @@
 package langsmith
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,13 +45,13 @@ func (f *Face) controlPlane() http.Handler {
 	for path, h := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"POST /boxes":                       f.createBox,
 		"GET /boxes":                        f.listBoxes,
-		"GET /boxes/{box}":                  f.getBox,
+		"GET /boxes/{box}":                  f.inBox(f.getBox),
 		"PATCH /boxes/{box}":                f.updateBox,
-		"DELETE /boxes/{box}":               f.deleteBox,
-		"GET /boxes/{box}/status":           f.boxStatus,
-		"POST /boxes/{box}/start":           f.startBox,
-		"POST /boxes/{box}/stop":            f.stopBox,
-		"POST /boxes/{box}/snapshot":        f.snapshotBox,
+		"DELETE /boxes/{box}":               f.inBox(f.deleteBox),
+		"GET /boxes/{box}/status":           f.inBox(f.boxStatus),
+		"POST /boxes/{box}/start":           f.inBox(f.startBox),
+		"POST /boxes/{box}/stop":            f.inBox(f.stopBox),
+		"POST /boxes/{box}/snapshot":        f.inBox(f.snapshotBox),
 		"POST /boxes/{box}/service-url":     f.serviceURL,
 		"/boxes/{box}/service-urls":         noServiceURLs,
 		"POST /boxes/{box}/download-url":    f.downloadURL,
@@ -64,18 +65,16 @@ func (f *Face) controlPlane() http.Handler {
 		"/registries/":                      noRegistries,
 		"/":                                 noPath,
 	} {
-		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		mux.Handle(path, f.handler(func(w http.ResponseWriter, r *http.Request) error {
 			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-			if err := h(w, r); err != nil {
-				f.refuse(w, err)
-			}
-		})
+			return h(w, r)
+		}))
 	}
 	return mux
 }
 
 func noPath(_ http.ResponseWriter, r *http.Request) error {
-	return &problemError{problem{http.StatusNotFound, kindNoResource, r.Method + " " + r.URL.Path + " is no path of this API"}}
+	return &problem{http.StatusNotFound, kindNoResource, r.Method + " " + r.URL.Path + " is no path of this API"}
 }
 
 func noServiceURLs(http.ResponseWriter, *http.Request) error {
@@ -87,19 +86,18 @@ func noUsage(http.ResponseWriter, *http.Request) error {
 }
 
 func noRegistries(http.ResponseWriter, *http.Request) error {
-	return &problemError{problem{http.StatusNotImplemented, kindUnsupported, "registries are not supported: this server's sandboxes are not made of images"}}
+	return &problem{http.StatusNotImplemented, kindUnsupported, "registries are not supported: this server's sandboxes are not made of images"}
 }
 
 // decode reads a JSON body; none at all is an empty object.
 func decode(r *http.Request, v any) error {
 	b, err := io.ReadAll(r.Body)
 	if err != nil {
-		var large *http.MaxBytesError
-		if errors.As(err, &large) {
-			return &problemError{problem{http.StatusRequestEntityTooLarge, kindInvalid, "the body is larger than " + strconv.FormatInt(large.Limit, 10) + " bytes"}}
+		if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return &problem{http.StatusRequestEntityTooLarge, kindInvalid, "the body is larger than " + strconv.FormatInt(large.Limit, 10) + " bytes"}
 		}
 		if busy, ok := errors.AsType[*face.BusyError](err); ok {
-			return &problemError{problem{http.StatusTooManyRequests, kindUnavailable, busy.Error()}}
+			return &problem{http.StatusTooManyRequests, kindUnavailable, busy.Error()}
 		}
 		return requestErrorf("the body could not be read: %v", err)
 	}
@@ -144,10 +142,7 @@ func (f *Face) boxJSON(r *http.Request, info *driver.Info) *box {
 		IdleTTLSeconds: int64(info.IdleTTL / time.Second), DeleteAfterStopSeconds: int64(info.DeleteAfterStop / time.Second),
 		SnapshotID: info.Snapshot, VCPUs: info.Size.CPUs, MemBytes: info.Size.Memory, FSCapacityBytes: info.Size.Disk,
 		Persistent: !info.Disposable, Labels: info.Metadata,
-		RunConfig: &runConfig{User: info.Run.User, WorkDir: info.Run.Dir, EnvVars: info.Run.Env},
-	}
-	if b.RunConfig.WorkDir == "" {
-		b.RunConfig.WorkDir = info.Dir
+		RunConfig: &runConfig{User: info.Run.User, WorkDir: cmp.Or(info.Run.Dir, info.Dir), EnvVars: info.Run.Env},
 	}
 	if !info.StoppedAt.IsZero() {
 		at := stamp(info.StoppedAt)
@@ -183,19 +178,11 @@ func (f *Face) base(r *http.Request) string {
 	return scheme + "://" + host
 }
 
-func (f *Face) getBox(w http.ResponseWriter, r *http.Request) error {
-	s, err := f.boxOf(r)
-	if err != nil {
-		return err
-	}
+func (f *Face) getBox(w http.ResponseWriter, r *http.Request, s driver.Sandbox) error {
 	return f.writeBox(w, r, http.StatusOK, s)
 }
 
-func (f *Face) boxStatus(w http.ResponseWriter, r *http.Request) error {
-	s, err := f.boxOf(r)
-	if err != nil {
-		return err
-	}
+func (f *Face) boxStatus(w http.ResponseWriter, r *http.Request, s driver.Sandbox) error {
 	info, err := s.Info(r.Context())
 	if err != nil {
 		return err
@@ -208,11 +195,7 @@ func (f *Face) boxStatus(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (f *Face) deleteBox(w http.ResponseWriter, r *http.Request) error {
-	s, err := f.boxOf(r)
-	if err != nil {
-		return err
-	}
+func (f *Face) deleteBox(w http.ResponseWriter, r *http.Request, s driver.Sandbox) error {
 	// A call that has begun goes on although the client leaves.
 	if err := s.Destroy(context.WithoutCancel(r.Context())); err != nil {
 		return err
@@ -221,22 +204,14 @@ func (f *Face) deleteBox(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (f *Face) startBox(w http.ResponseWriter, r *http.Request) error {
-	s, err := f.boxOf(r)
-	if err != nil {
-		return err
-	}
+func (f *Face) startBox(w http.ResponseWriter, r *http.Request, s driver.Sandbox) error {
 	if err := s.Start(r.Context()); err != nil {
 		return err
 	}
 	return f.writeBox(w, r, http.StatusOK, s)
 }
 
-func (f *Face) stopBox(w http.ResponseWriter, r *http.Request) error {
-	s, err := f.boxOf(r)
-	if err != nil {
-		return err
-	}
+func (f *Face) stopBox(w http.ResponseWriter, r *http.Request, s driver.Sandbox) error {
 	if err := s.Stop(context.WithoutCancel(r.Context())); err != nil {
 		return err
 	}

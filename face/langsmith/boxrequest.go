@@ -1,6 +1,7 @@
 package langsmith
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,7 +59,7 @@ func asks(raw json.RawMessage) bool {
 
 // unsupported refuses a field by name.
 func unsupported(field, instead string) error {
-	return &problemError{problem{http.StatusNotImplemented, kindUnsupported, field + " is not supported by this server; " + instead}}
+	return &problem{http.StatusNotImplemented, kindUnsupported, field + " is not supported by this server; " + instead}
 }
 
 // refuse refuses what no driver here can do.
@@ -88,10 +89,7 @@ func (b *boxRequest) snapshot() (string, error) {
 	if b.Snapshot != "" && b.SnapshotName != "" && b.Snapshot != b.SnapshotName {
 		return "", requestErrorf("snapshot and snapshot_name differ; give one")
 	}
-	name := b.Snapshot
-	if name == "" {
-		name = b.SnapshotName
-	}
+	name := cmp.Or(b.Snapshot, b.SnapshotName)
 	if name != "" && b.SnapshotID != "" {
 		return "", requestErrorf("snapshot_id is given together with snapshot or snapshot_name; give one")
 	}
@@ -106,10 +104,6 @@ func (b *boxRequest) size() driver.Size {
 		s.CPUs = float64(b.CPUMillicores) / 1000
 	}
 	return s
-}
-
-func (b *boxRequest) asksForSize() bool {
-	return b.VCPUs != 0 || b.CPUMillicores != 0 || b.MemBytes != 0 || b.FSCapacityBytes != 0
 }
 
 // seconds translates a TTL; the driver knows its bounds.
@@ -179,7 +173,7 @@ func (f *Face) createBox(w http.ResponseWriter, r *http.Request) error {
 	s, err := f.driver.Create(ctx, spec)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {
-			return &problemError{problem{http.StatusRequestTimeout, "ResourceTimeout", fmt.Sprintf("the sandbox is not ready after %v seconds", req.Timeout)}}
+			return &problem{http.StatusRequestTimeout, "ResourceTimeout", fmt.Sprintf("the sandbox is not ready after %v seconds", req.Timeout)}
 		}
 		return err
 	}
@@ -222,7 +216,7 @@ func (f *Face) updateBox(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	switch {
-	case req.asksForSize():
+	case req.size() != driver.Size{}:
 		return unsupported("a change of vcpus, cpu_millicores, mem_bytes or fs_capacity_bytes", "make a new sandbox")
 	case req.Snapshot != "" || req.SnapshotID != "" || req.SnapshotName != "":
 		return unsupported("a change of snapshot, snapshot_id or snapshot_name", "make a new sandbox")

@@ -20,20 +20,17 @@ func (f *Face) dataPlane() http.Handler {
 		"POST " + dataPath + "{box}/grep":                  f.grep,
 		"GET " + dataPath + "{box}/tunnel":                 f.tunnel,
 	} {
-		mux.Handle(path, f.needsKey(f.inBox(h)))
+		mux.Handle(path, f.needsKey(f.handler(f.inBox(h))))
 	}
-	// Links carry their own token.
-	mux.Handle("GET "+dataPath+"{box}/link/{token}", f.byLink(f.followLink))
-	mux.Handle(dataPath+"{box}/service/{port}/", f.byLink(f.service))
-	mux.Handle(dataPath, f.needsKey(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f.refuse(w, noPath(w, r))
-	})))
+	// Links carry their own token. Nothing is looked up before it is known to be good.
+	mux.Handle("GET "+dataPath+"{box}/link/{token}", f.handler(f.followLink))
+	mux.Handle(dataPath+"{box}/service/{port}/", f.handler(f.service))
+	mux.Handle(dataPath, f.needsKey(f.handler(noPath)))
 	return mux
 }
 
-// byLink serves what carries its own token. Nothing is looked up before the
-// token is known to be good.
-func (f *Face) byLink(h func(http.ResponseWriter, *http.Request) error) http.Handler {
+// handler answers what h refuses.
+func (f *Face) handler(h func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := h(w, r); err != nil {
 			f.refuse(w, err)
@@ -42,23 +39,12 @@ func (f *Face) byLink(h func(http.ResponseWriter, *http.Request) error) http.Han
 }
 
 // inBox finds the box of the path.
-func (f *Face) inBox(h func(http.ResponseWriter, *http.Request, driver.Sandbox) error) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func (f *Face) inBox(h func(http.ResponseWriter, *http.Request, driver.Sandbox) error) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
 		s, err := f.boxOf(r)
-		if err == nil {
-			err = h(w, r, s)
-		}
 		if err != nil {
-			f.refuse(w, err)
+			return err
 		}
-	})
-}
-
-func (f *Face) executeWS(w http.ResponseWriter, r *http.Request, box driver.Sandbox) error {
-	info, err := box.Info(r.Context())
-	if err != nil {
-		return err
+		return h(w, r, s)
 	}
-	f.serveWS(w, r, box, info)
-	return nil
 }

@@ -47,82 +47,63 @@ type problem struct {
 	text   string
 }
 
+func (p *problem) Error() string { return p.text }
+
 // problemOf is the one table from errors to the wire.
-func problemOf(err error) problem {
-	text := err.Error()
+func problemOf(err error) *problem {
+	if known, ok := errors.AsType[*problem](err); ok {
+		return known
+	}
+	if bad, ok := errors.AsType[*driver.InvalidError](err); ok {
+		err = &driver.InvalidError{Field: wireName(bad.Field), Reason: bad.Reason}
+	}
 	var (
 		request  *requestError
-		invalid  *process.InvalidError
 		badField *driver.InvalidError
+		invalid  *process.InvalidError
 		badPath  *files.InvalidError
 		start    *process.StartError
-		missing  *commandNotFound
-		timeout  *commandTimeout
-		lost     commandLost
-		gap      *gapError
-		known    *problemError
 	)
+	p := &problem{http.StatusInternalServerError, kindInternal, err.Error()}
 	switch {
-	case errors.As(err, &known):
-		return known.problem
 	case errors.As(err, &request):
-		return problem{http.StatusBadRequest, kindInvalid, text}
-	case errors.As(err, &badField):
-		return problem{http.StatusUnprocessableEntity, kindInvalid, (&driver.InvalidError{Field: wireName(badField.Field), Reason: badField.Reason}).Error()}
-	case errors.As(err, &invalid), errors.As(err, &badPath):
-		return problem{http.StatusUnprocessableEntity, kindInvalid, text}
-	case errors.As(err, &missing):
-		return problem{http.StatusNotFound, kindNotFound, text}
-	case errors.As(err, &timeout):
-		return problem{http.StatusRequestTimeout, kindTimeout, text}
-	case errors.As(err, &lost):
-		return problem{http.StatusInternalServerError, kindLost, text}
-	case errors.As(err, &gap):
-		return problem{http.StatusGone, kindTruncated, text}
+		p.status, p.kind = http.StatusBadRequest, kindInvalid
+	case errors.As(err, &badField), errors.As(err, &invalid), errors.As(err, &badPath):
+		p.status, p.kind = http.StatusUnprocessableEntity, kindInvalid
 	case errors.As(err, &start):
-		return problem{http.StatusBadRequest, kindCommand, text}
-	case errors.Is(err, driver.ErrNotFound):
-		return problem{http.StatusNotFound, kindNoResource, text}
-	case errors.Is(err, driver.ErrExists):
-		return problem{http.StatusConflict, kindConflict, text}
-	case errors.Is(err, driver.ErrUnsupported), errors.Is(err, process.ErrUnsupported):
-		return problem{http.StatusNotImplemented, kindUnsupported, text}
-	case errors.Is(err, driver.ErrStopped):
-		return problem{http.StatusBadRequest, kindNotReady, text}
-	case errors.Is(err, files.ErrNotExist), errors.Is(err, files.ErrUnknownUser):
-		return problem{http.StatusNotFound, kindNoFile, text}
-	case errors.Is(err, files.ErrPermission):
-		return problem{http.StatusForbidden, kindDenied, text}
-	case errors.Is(err, files.ErrNoSpace):
-		return problem{http.StatusInsufficientStorage, kindWrite, text}
-	case errors.Is(err, process.ErrLimit):
-		return problem{http.StatusTooManyRequests, kindLimit, text}
-	case errors.Is(err, process.ErrUnavailable):
-		return problem{http.StatusServiceUnavailable, kindUnavailable, text}
+		p.status, p.kind = http.StatusBadRequest, kindCommand
 	}
-	return problem{http.StatusInternalServerError, kindInternal, text}
+	for _, known := range [...]struct {
+		err    error
+		status int
+		kind   string
+	}{
+		{driver.ErrNotFound, http.StatusNotFound, kindNoResource}, {driver.ErrExists, http.StatusConflict, kindConflict},
+		{driver.ErrUnsupported, http.StatusNotImplemented, kindUnsupported}, {process.ErrUnsupported, http.StatusNotImplemented, kindUnsupported},
+		{driver.ErrStopped, http.StatusBadRequest, kindNotReady},
+		{files.ErrNotExist, http.StatusNotFound, kindNoFile}, {files.ErrUnknownUser, http.StatusNotFound, kindNoFile},
+		{files.ErrPermission, http.StatusForbidden, kindDenied}, {files.ErrNoSpace, http.StatusInsufficientStorage, kindWrite},
+		{process.ErrLimit, http.StatusTooManyRequests, kindLimit}, {process.ErrUnavailable, http.StatusServiceUnavailable, kindUnavailable},
+	} {
+		if p.kind == kindInternal && errors.Is(err, known.err) {
+			p.status, p.kind = known.status, known.kind
+		}
+	}
+	return p
 }
 
-// problemError is an error that has its form on the wire.
-type problemError struct{ problem }
-
-func (e *problemError) Error() string { return e.text }
-
-// describe words an error for a frame, and logs what is the server's fault.
-func (f *Face) describe(err error) (kind, text string) {
+// describe words an error for the client, and logs what is the server's fault.
+func (f *Face) describe(err error) *problem {
 	p := problemOf(err)
 	if p.kind == kindInternal {
 		f.log.Warn("request failed", "face", "langsmith", "err", err)
 	}
-	return p.kind, p.text
+	return p
 }
 
 // refuse answers an HTTP request with an error.
 func (f *Face) refuse(w http.ResponseWriter, err error) {
-	p := problemOf(err)
-	if p.kind == kindInternal {
-		f.log.Warn("request failed", "face", "langsmith", "err", err)
-	}
+	p := f.describe(err)
 	if p.status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
 	}

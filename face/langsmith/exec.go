@@ -6,6 +6,7 @@ import (
 	"encoding/base32"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/tend-run/tend/driver"
@@ -13,21 +14,14 @@ import (
 )
 
 // commandNotFound: no command of the box has the id.
-type commandNotFound struct{ id string }
-
-func (e *commandNotFound) Error() string { return "Command not found: " + e.id }
-
-// commandTimeout: the command was killed at its time.
-type commandTimeout struct{ text string }
-
-func (e *commandTimeout) Error() string { return e.text }
-
-// commandLost: the end of the command was not seen.
-type commandLost struct{}
-
-func (commandLost) Error() string {
-	return "the machine or the whole runtime went down while the command ran: its exit code is not known"
+func commandNotFound(id string) error {
+	return &problem{http.StatusNotFound, kindNotFound, "Command not found: " + id}
 }
+
+var (
+	errTimeout = &problem{http.StatusRequestTimeout, kindTimeout, "Command timed out and was killed with all its children"}
+	errLost    = &problem{http.StatusInternalServerError, kindLost, "the machine or the whole runtime went down while the command ran: its exit code is not known"}
+)
 
 // idAlphabet is base32 in lower case, for process IDs.
 var idAlphabet = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
@@ -87,11 +81,11 @@ func (f *Face) start(ctx context.Context, box driver.Sandbox, spec process.Spec)
 // find finds a command that was started.
 func (f *Face) find(ctx context.Context, box driver.Sandbox, info *driver.Info, command string) (process.Process, error) {
 	if command == "" || checkCommandID(command) != nil {
-		return nil, &commandNotFound{strings.ToValidUTF8(fmt.Sprintf("%.300s", command), "\uFFFD")}
+		return nil, commandNotFound(strings.ToValidUTF8(fmt.Sprintf("%.300s", command), "\uFFFD"))
 	}
 	p, err := box.Processes().Get(ctx, process.Selector{ID: processID(info.ID, command)})
 	if errors.Is(err, process.ErrNotFound) {
-		return nil, &commandNotFound{command}
+		return nil, commandNotFound(command)
 	}
 	return p, err
 }
@@ -101,9 +95,9 @@ func (f *Face) find(ctx context.Context, box driver.Sandbox, info *driver.Info, 
 func endError(e *process.Exit) error {
 	switch {
 	case e.Cause == process.CauseTimeout:
-		return &commandTimeout{"Command timed out and was killed with all its children"}
+		return errTimeout
 	case e.Lost():
-		return commandLost{}
+		return errLost
 	}
 	return nil
 }

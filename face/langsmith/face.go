@@ -1,6 +1,7 @@
 package langsmith
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -101,24 +102,15 @@ func New(c Config) (*Face, error) {
 		return nil, errors.New("langsmith: a driver is needed")
 	}
 	f := &Face{
-		driver: c.Driver, token: c.Token, trusted: c.Trusted, dir: c.Dir, maxConns: c.MaxConnections, budget: c.Budget, msgTime: c.MessageTime,
-		publicURL: strings.TrimRight(c.PublicURL, "/"), log: c.Log,
+		driver: c.Driver, token: c.Token, trusted: c.Trusted, dir: c.Dir, maxConns: cmp.Or(c.MaxConnections, defaultConnections), budget: c.Budget, msgTime: cmp.Or(c.MessageTime, messageTime),
+		publicURL: strings.TrimRight(c.PublicURL, "/"), log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
 		conns: map[net.Conn]struct{}{}, clients: map[process.ID]int{}, maps: map[mapKey]*textMap{}, queues: map[process.ID]*inputQueue{},
-	}
-	if f.log == nil {
-		f.log = slog.New(slog.DiscardHandler)
 	}
 	if f.token == nil {
 		f.token = func() face.Token { return "" }
 	}
 	if f.trusted == nil {
 		f.trusted = func(*http.Request) bool { return false }
-	}
-	if f.msgTime <= 0 {
-		f.msgTime = messageTime
-	}
-	if f.maxConns <= 0 {
-		f.maxConns = defaultConnections
 	}
 	if err := f.loadSecret(); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package langsmith
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -85,15 +86,8 @@ func (f *Face) serveFile(w http.ResponseWriter, r *http.Request, box driver.Sand
 		return
 	}
 	defer file.Close()
-	contentType := g.Type
-	if contentType == "" {
-		contentType = mime.TypeByExtension(filepath.Ext(g.Path))
-	}
-	if contentType == "" {
-		contentType = "application/octet-stream"
-	}
 	h := w.Header()
-	h.Set("Content-Type", contentType)
+	h.Set("Content-Type", cmp.Or(g.Type, mime.TypeByExtension(filepath.Ext(g.Path)), "application/octet-stream"))
 	h.Set("ETag", etag(info))
 	h.Set("Cache-Control", "no-cache")
 	face.Inert(h)

@@ -56,7 +56,7 @@ func (f *Face) mac(b []byte) []byte {
 
 // errLink is the one answer to all links that are not valid: callers without a key
 // do not learn whether there is such a box.
-var errLink = &problemError{problem{http.StatusForbidden, kindDenied, "the link's token is not valid for this path; ask for a new link"}}
+var errLink = &problem{http.StatusForbidden, kindDenied, "the link's token is not valid for this path; ask for a new link"}
 
 // open opens a token of one of the kinds.
 func (f *Face) open(token string, kinds ...string) (*grant, error) {
@@ -71,7 +71,7 @@ func (f *Face) open(token string, kinds ...string) (*grant, error) {
 		return nil, errLink
 	}
 	if g.Expires != 0 && time.Now().Unix() >= g.Expires {
-		return nil, &problemError{problem{http.StatusForbidden, kindDenied, "the link has expired; ask for a new one"}}
+		return nil, &problem{http.StatusForbidden, kindDenied, "the link has expired; ask for a new one"}
 	}
 	return g, nil
 }

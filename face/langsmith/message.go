@@ -1,10 +1,11 @@
 package langsmith
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
-	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -192,10 +193,7 @@ func (e *executeRequest) spec(box *driver.Info, pty bool) (process.Spec, error) 
 	if err := driver.CheckEnv("env", run.EnvVars); err != nil {
 		return spec, &requestError{text: err.Error()}
 	}
-	shell := e.Shell
-	if shell == "" {
-		shell = defaultShell
-	}
+	shell := cmp.Or(e.Shell, defaultShell)
 	switch {
 	case e.Command != "":
 		spec.Argv = []string{shell, "-c", e.Command}
@@ -206,44 +204,27 @@ func (e *executeRequest) spec(box *driver.Info, pty bool) (process.Spec, error) 
 	}
 	spec.Env = run.EnvVars
 	if _, ok := spec.Env["TERM"]; pty && !ok {
-		env := map[string]string{"TERM": "xterm-256color"}
-		for k, v := range run.EnvVars {
-			env[k] = v
-		}
-		spec.Env = env
+		spec.Env = map[string]string{"TERM": "xterm-256color"}
+		maps.Copy(spec.Env, run.EnvVars)
 	}
 	spec.User = run.User
 	spec.Dir = run.WorkDir
 	if spec.Dir != "" && spec.Dir[0] != '/' {
-		base := box.Run.Dir
-		if base == "" {
-			base = box.Dir
-		}
-		spec.Dir = base + "/" + spec.Dir
+		spec.Dir = cmp.Or(box.Run.Dir, box.Dir) + "/" + spec.Dir
 	}
 	return spec, nil
 }
 
 // Frames that the server sends.
 
-func appendStarted(b []byte, commandID string, pid int) []byte {
-	b = append(b, `{"type":"started","command_id":`...)
-	b = appendString(b, commandID)
-	b = append(b, `,"pid":`...)
-	b = strconv.AppendInt(b, int64(pid), 10)
-	return append(b, '}')
+func startedFrame(commandID string, pid int) []byte {
+	return appendObject(nil, "type", "started", "command_id", commandID, "pid", int64(pid))
 }
 
-func appendExit(b []byte, code int) []byte {
-	b = append(b, `{"type":"exit","exit_code":`...)
-	b = strconv.AppendInt(b, int64(code), 10)
-	return append(b, '}')
+func exitFrame(code int) []byte {
+	return appendObject(nil, "type", "exit", "exit_code", int64(code))
 }
 
-func appendError(b []byte, kind, text string) []byte {
-	b = append(b, `{"type":"error","error_type":`...)
-	b = appendString(b, kind)
-	b = append(b, `,"error":`...)
-	b = appendString(b, text)
-	return append(b, '}')
+func errorFrame(kind, text string) []byte {
+	return appendObject(nil, "type", "error", "error_type", kind, "error", text)
 }

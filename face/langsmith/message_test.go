@@ -43,7 +43,7 @@ func FuzzMessage(f *testing.F) {
 
 func TestFramesAreJSON(t *testing.T) {
 	for _, text := range []string{"", "plain", "\"\\\n\x00", "é\xff", "\u2028"} {
-		for _, b := range [][]byte{appendStarted(nil, text, 1), appendExit(nil, -1), appendError(nil, text, text)} {
+		for _, b := range [][]byte{startedFrame(text, 1), exitFrame(-1), errorFrame(text, text)} {
 			if !json.Valid(b) {
 				t.Errorf("%q is no JSON", b)
 			}

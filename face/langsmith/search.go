@@ -111,7 +111,7 @@ func (s *search) run(ctx context.Context) ([]files.Match, bool, error) {
 	defer cancel()
 	matches, truncated, err := s.fs.Search(ctx, s.root, s.query)
 	if pe, ok := errors.AsType[*files.PathError](err); ok && pe.Op == "search" && errors.Is(err, files.ErrNotDir) {
-		err = &problemError{problem{http.StatusBadRequest, kindRead, s.root + " is not a directory"}}
+		err = &problem{http.StatusBadRequest, kindRead, s.root + " is not a directory"}
 	}
 	return matches, truncated, err
 }

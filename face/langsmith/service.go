@@ -1,6 +1,7 @@
 package langsmith
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -46,7 +47,7 @@ func (f *Face) service(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if v.port, err = strconv.Atoi(r.PathValue("port")); err != nil || g.Port != v.port {
-		return &problemError{problem{http.StatusForbidden, kindDenied, "the link's token is for another port"}}
+		return &problem{http.StatusForbidden, kindDenied, "the link's token is for another port"}
 	}
 	if v.box, err = f.granted(r, g); err != nil {
 		return err
@@ -72,10 +73,7 @@ func (f *Face) visitor(v *visit, r *http.Request, query string) (*grant, error) 
 			return g, nil
 		}
 	}
-	token := r.Header.Get(serviceTokenHeader)
-	if token == "" {
-		token = query
-	}
+	token := cmp.Or(r.Header.Get(serviceTokenHeader), query)
 	if c, err := r.Cookie(serviceCookie); token == "" && err == nil {
 		token = c.Value
 	}

@@ -72,17 +72,22 @@ type session struct {
 	detach  func()
 }
 
-// serveWS takes the connection over and lets the request go.
-func (f *Face) serveWS(w http.ResponseWriter, r *http.Request, box driver.Sandbox, info driver.Info) {
+// executeWS takes the connection over and lets the request go.
+func (f *Face) executeWS(w http.ResponseWriter, r *http.Request, box driver.Sandbox) error {
+	info, err := box.Info(r.Context())
+	if err != nil {
+		return err
+	}
 	ws, conn, ok := f.upgrade(w, r)
 	if !ok {
-		return
+		return nil
 	}
 	s := &session{face: f, charge: f.budget.Charge(), box: box, info: info, ws: ws, conn: conn, pings: make(chan struct{}, 1)}
 	if !f.begin(conn, s.run) {
 		// Clean and before "started": each SDK tries again (§5.3).
 		closeNow(ws, conn, websocket.StatusNormalClosure, errStopping.Error())
 	}
+	return nil
 }
 
 // upgrade answers the WebSocket handshake.
@@ -269,14 +274,14 @@ func (s *session) open(m *message) error {
 	}
 	info, err := s.proc.Info(s.ctx)
 	if errors.Is(err, process.ErrNotFound) {
-		return &commandNotFound{m.CommandID}
+		return commandNotFound(m.CommandID)
 	}
 	if err != nil {
 		return err
 	}
 	s.pty = info.Spec.PTY != nil
 	s.input = s.face.inputOf(s.proc)
-	if err := s.ws.Write(context.Background(), websocket.MessageText, appendStarted(nil, s.command, info.PID)); err != nil {
+	if err := s.ws.Write(context.Background(), websocket.MessageText, startedFrame(s.command, info.PID)); err != nil {
 		return errClientLeft
 	}
 	s.from, s.streams = from, info.Streams
@@ -337,12 +342,12 @@ func (s *session) pump(out *sink) error {
 // finish sends the end of the command.
 func (s *session) finish(exit *process.Exit) error {
 	if exit == nil {
-		return &commandNotFound{s.command} // removed while it was read
+		return commandNotFound(s.command) // removed while it was read
 	}
 	if err := endError(exit); err != nil {
 		return err
 	}
-	return s.ws.Write(context.Background(), websocket.MessageText, appendExit(nil, exit.ShellStatus()))
+	return s.ws.Write(context.Background(), websocket.MessageText, exitFrame(exit.ShellStatus()))
 }
 
 // ping asks whether the client is still there, beside the output.
@@ -369,15 +374,13 @@ func (s *session) read() {
 		if err == nil {
 			err = s.act(m)
 		}
-		var bad *requestError
-		switch {
-		case err == nil:
+		if err == nil {
 			continue
-		case errors.As(err, &bad):
-			s.cancel(bad) // the writer sends it
-		default:
-			s.cancel(errClientLeft)
 		}
+		if _, bad := errors.AsType[*requestError](err); !bad {
+			err = errClientLeft
+		}
+		s.cancel(err) // the writer sends it
 		return
 	}
 }
@@ -424,13 +427,12 @@ func (s *session) fail(err error) {
 		closeNow(s.ws, s.conn, websocket.StatusNormalClosure, "try again")
 		return
 	}
-	kind, text := s.face.describe(err)
+	p := s.face.describe(err)
 	code := websocket.StatusNormalClosure
-	var bad *requestError
-	if errors.As(err, &bad) && bad.code != 0 {
+	if bad, ok := errors.AsType[*requestError](err); ok && bad.code != 0 {
 		code = bad.code
 	}
-	if s.ws.Write(context.Background(), websocket.MessageText, appendError(nil, kind, text)) == nil {
+	if s.ws.Write(context.Background(), websocket.MessageText, errorFrame(p.kind, p.text)) == nil {
 		closeNow(s.ws, s.conn, code, "")
 	}
 }

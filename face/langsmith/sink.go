@@ -2,6 +2,7 @@ package langsmith
 
 import (
 	"context"
+	"encoding/base64"
 	"strconv"
 	"sync"
 	"unicode/utf8"
@@ -170,7 +171,7 @@ func (s *sink) gap(g process.Gap) error {
 	if err != nil {
 		return err
 	}
-	return &gapError{g.Stream, st.at.Text(), to.Text()}
+	return gapError(g.Stream, st.at.Text(), to.Text())
 }
 
 // Flush implements [face.Sink]: each frame is sent at once.
@@ -188,6 +189,25 @@ func nameOf(s process.Stream) string {
 		return "stderr"
 	}
 	return "stdout"
+}
+
+// appendObject appends names and values in turn as a JSON object. A value is a string,
+// an int64, or bytes, which become base64.
+func appendObject(b []byte, pairs ...any) []byte {
+	sep := byte('{')
+	for i := 0; i < len(pairs); i += 2 {
+		b = append(appendString(append(b, sep), pairs[i].(string)), ':')
+		switch v := pairs[i+1].(type) {
+		case string:
+			b = appendString(b, v)
+		case int64:
+			b = strconv.AppendInt(b, v, 10)
+		case []byte:
+			b = append(base64.StdEncoding.AppendEncode(append(b, '"'), v), '"')
+		}
+		sep = ','
+	}
+	return append(b, '}')
 }
 
 // appendString appends a JSON string.

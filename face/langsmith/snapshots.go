@@ -61,7 +61,7 @@ func (f *Face) snapshotter() (driver.Snapshotter, error) {
 	if s, ok := f.driver.(driver.Snapshotter); ok {
 		return s, nil
 	}
-	return nil, &problemError{problem{http.StatusNotImplemented, kindUnsupported, "snapshots are not supported by the sandbox driver " + strconv.Quote(f.driver.Capabilities().Name)}}
+	return nil, &problem{http.StatusNotImplemented, kindUnsupported, "snapshots are not supported by the sandbox driver " + strconv.Quote(f.driver.Capabilities().Name)}
 }
 
 func snapshotJSON(s *driver.Snapshot) *snapshot {
@@ -75,11 +75,7 @@ func snapshotJSON(s *driver.Snapshot) *snapshot {
 	}
 }
 
-func (f *Face) snapshotBox(w http.ResponseWriter, r *http.Request) error {
-	box, err := f.boxOf(r)
-	if err != nil {
-		return err
-	}
+func (f *Face) snapshotBox(w http.ResponseWriter, r *http.Request, box driver.Sandbox) error {
 	sn, err := f.snapshotter()
 	if err != nil {
 		return err
@@ -103,7 +99,7 @@ func (f *Face) snapshotBox(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-var errImages = &problemError{problem{http.StatusNotImplemented, kindUnsupported, "snapshots of images are not supported by this server; take one of a sandbox"}}
+var errImages = &problem{http.StatusNotImplemented, kindUnsupported, "snapshots of images are not supported by this server; take one of a sandbox"}
 
 func (f *Face) createSnapshot(http.ResponseWriter, *http.Request) error {
 	if _, err := f.snapshotter(); err != nil {

@@ -2,10 +2,8 @@ package langsmith
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/tend-run/tend/driver"
@@ -70,7 +68,7 @@ func (f *Face) resumeEvents(w http.ResponseWriter, r *http.Request, box driver.S
 // does not know yet of an error that it returns.
 func (f *Face) streamEvents(w http.ResponseWriter, r *http.Request, p process.Process, command string, from [4]int64) error {
 	if !f.takePlace() {
-		return &problemError{problem{http.StatusServiceUnavailable, kindUnavailable, tooManyConnections(f.maxConns)}}
+		return &problem{http.StatusServiceUnavailable, kindUnavailable, tooManyConnections(f.maxConns)}
 	}
 	defer f.leavePlace()
 	face.Forget(r.Context()) // the stream outlives its body by far
@@ -79,7 +77,7 @@ func (f *Face) streamEvents(w http.ResponseWriter, r *http.Request, p process.Pr
 	defer context.AfterFunc(f.ctx, func() { cancel(context.Cause(f.ctx)) })()
 	info, err := p.Info(ctx)
 	if errors.Is(err, process.ErrNotFound) {
-		return &commandNotFound{command}
+		return commandNotFound(command)
 	}
 	if err != nil {
 		return err
@@ -102,12 +100,7 @@ func (f *Face) streamEvents(w http.ResponseWriter, r *http.Request, p process.Pr
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // proxies must not wait for more
-	out.event("started", func(b []byte) []byte {
-		b = append(b, `"command_id":`...)
-		b = appendString(b, command)
-		b = append(b, `,"pid":`...)
-		return strconv.AppendInt(b, int64(info.PID), 10)
-	})
+	out.event("started", "command_id", command, "pid", int64(info.PID))
 	if err := out.Flush(); err != nil {
 		return nil // the client has left
 	}
@@ -122,7 +115,8 @@ func (f *Face) streamEvents(w http.ResponseWriter, r *http.Request, p process.Pr
 	case errors.Is(err, errStopping), errors.Is(err, process.ErrUnavailable):
 		out.fail(kindStopping, err.Error())
 	default:
-		out.fail(f.describe(err))
+		p := f.describe(err)
+		out.fail(p.kind, p.text)
 	}
 	return nil
 }
@@ -138,15 +132,11 @@ type eventSink struct {
 	broken  bool // the client has left
 }
 
-// event writes one event; fields appends the members of its object.
-func (s *eventSink) event(name string, fields func([]byte) []byte) error {
-	b := append(s.buf[:0], "event: "...)
-	b = append(b, name...)
-	b = append(b, "\ndata: {"...)
-	b = fields(b)
-	b = append(b, "}\n\n"...)
-	s.buf = b
-	return s.write(b)
+// event writes one event; see appendObject for its fields.
+func (s *eventSink) event(name string, fields ...any) error {
+	s.buf = append(append(append(s.buf[:0], "event: "...), name...), "\ndata: "...)
+	s.buf = append(appendObject(s.buf, fields...), "\n\n"...)
+	return s.write(s.buf)
 }
 
 func (s *eventSink) write(b []byte) error {
@@ -168,21 +158,11 @@ func (s *eventSink) Event(ev process.Event, _ face.Output) error {
 		if len(data) == 0 {
 			return nil
 		}
-		return s.event(nameOf(ev.Stream), func(b []byte) []byte {
-			b = append(b, `"offset":`...)
-			b = strconv.AppendInt(b, at, 10)
-			b = append(b, `,"data":"`...)
-			return append(base64.StdEncoding.AppendEncode(b, data), '"')
-		})
+		return s.event(nameOf(ev.Stream), "offset", at, "data", data)
 	case process.EventEOF:
-		return s.event("stream_end", func(b []byte) []byte {
-			b = append(b, `"stream":`...)
-			b = appendString(b, nameOf(ev.Stream))
-			b = append(b, `,"offset":`...)
-			return strconv.AppendInt(b, s.at[ev.Stream], 10)
-		})
+		return s.event("stream_end", "stream", nameOf(ev.Stream), "offset", s.at[ev.Stream])
 	case process.EventGap:
-		return &gapError{ev.Gap.Stream, ev.Gap.From, ev.Gap.To}
+		return gapError(ev.Gap.Stream, ev.Gap.From, ev.Gap.To)
 	case process.EventExited:
 		s.exit = ev.Exit // sent after the output behind it
 	}
@@ -192,29 +172,20 @@ func (s *eventSink) Event(ev process.Event, _ face.Output) error {
 // finish sends how the command ended.
 func (s *eventSink) finish(command string) error {
 	if s.exit == nil {
-		return &commandNotFound{command} // removed while it was read
+		return commandNotFound(command) // removed while it was read
 	}
 	if err := endError(s.exit); err != nil {
 		return err
 	}
-	err := s.event("exit", func(b []byte) []byte {
-		return strconv.AppendInt(append(b, `"exit_code":`...), int64(s.exit.ShellStatus()), 10)
-	})
-	if err == nil {
-		err = s.Flush()
+	if err := s.event("exit", "exit_code", int64(s.exit.ShellStatus())); err != nil {
+		return err
 	}
-	return err
+	return s.Flush()
 }
 
 // fail sends an error as the last event.
 func (s *eventSink) fail(kind, text string) {
-	err := s.event("error", func(b []byte) []byte {
-		b = append(b, `"error_type":`...)
-		b = appendString(b, kind)
-		b = append(b, `,"error":`...)
-		return appendString(b, text)
-	})
-	if err == nil {
+	if s.event("error", "error_type", kind, "error", text) == nil {
 		_ = s.Flush() // the client may have left
 	}
 }

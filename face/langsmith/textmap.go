@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -165,15 +166,10 @@ func (t *textMap) save() {
 	}
 }
 
-// gapError: the text between two offsets cannot be read any more.
-type gapError struct {
-	stream   process.Stream
-	from, to int64 // text offsets
-}
-
-func (e *gapError) Error() string {
-	n := nameOf(e.stream)
-	return fmt.Sprintf("bytes %d to %d of %s were freed by retention before they were read; reconnect with %s_offset %d for what is left", e.from, e.to, n, n, e.to)
+// gapError: what is between two offsets cannot be read any more.
+func gapError(s process.Stream, from, to int64) error {
+	n := nameOf(s)
+	return &problem{http.StatusGone, kindTruncated, fmt.Sprintf("bytes %d to %d of %s were freed by retention before they were read; reconnect with %s_offset %d for what is left", from, to, n, n, to)}
 }
 
 // locate finds the raw place of a text offset, and reads on in the stream
