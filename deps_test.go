@@ -222,7 +222,6 @@ func TestOnlyFilesTouchesUsersPaths(t *testing.T) {
 		"face/langsmith/face.go":          "the secret behind links",
 		"face/e2bapi/store.go":            "uploads for builds",
 		"face/langsmith/textmap.go":       "maps of offsets",
-		"face/envd/machine_linux.go":      "what /proc says of the machine",
 		"driver/host/box.go":              "directories of sandboxes",
 		"driver/host/user.go":             "directories of sandboxes",
 		"driver/host/admit_linux.go":      "directories of sandboxes",

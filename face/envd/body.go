@@ -1,12 +1,9 @@
 package envd
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
 	"time"
-
-	"connectrpc.com/connect"
 
 	"github.com/tend-run/tend/gen/envd/process/processconnect"
 )
@@ -47,36 +44,4 @@ func (b *timedBody) Read(p []byte) (int, error) {
 		b.header.Set("Connection", "close") // or the rest of the body would be the next request
 	}
 	return n, err
-}
-
-// unaryErrorText is the body of a Connect unary error.
-func unaryErrorText(e *connect.Error) ([]byte, error) {
-	return json.Marshal(wireError{Code: e.Code().String(), Message: e.Message()})
-}
-
-// statusOf maps codes to HTTP statuses as the Connect protocol does.
-func statusOf(c connect.Code) int {
-	switch c {
-	case connect.CodeCanceled:
-		return 499
-	case connect.CodeInvalidArgument, connect.CodeFailedPrecondition, connect.CodeOutOfRange:
-		return http.StatusBadRequest
-	case connect.CodeUnauthenticated:
-		return http.StatusUnauthorized
-	case connect.CodePermissionDenied:
-		return http.StatusForbidden
-	case connect.CodeNotFound:
-		return http.StatusNotFound
-	case connect.CodeAlreadyExists, connect.CodeAborted:
-		return http.StatusConflict
-	case connect.CodeResourceExhausted:
-		return http.StatusTooManyRequests
-	case connect.CodeUnimplemented:
-		return http.StatusNotImplemented
-	case connect.CodeUnavailable:
-		return http.StatusServiceUnavailable
-	case connect.CodeDeadlineExceeded:
-		return http.StatusGatewayTimeout
-	}
-	return http.StatusInternalServerError
 }

@@ -1,7 +1,6 @@
 package envd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -18,38 +17,46 @@ import (
 // bytes. Others go to connect-go.
 const smallCall = 4 << 10
 
+// parser decodes a message. Its buffers may be used until the call has its answer.
+type parser func(b *inputBuffers, c codec, message []byte) error
+
+func into(req proto.Message) parser {
+	return func(_ *inputBuffers, c codec, message []byte) error { return unmarshal(c, message, req) }
+}
+
 func (f *Face) serveSendSignal(w http.ResponseWriter, r *http.Request) {
 	var req pb.SendSignalRequest
-	f.serveCall(w, r, &req, func(ctx context.Context) error { return f.sendSignal(ctx, r.Header, &req) })
+	f.serveCall(w, r, smallCall, into(&req), func(ctx context.Context) error { return f.sendSignal(ctx, r.Header, &req) })
 }
 
 func (f *Face) serveCloseStdin(w http.ResponseWriter, r *http.Request) {
 	var req pb.CloseStdinRequest
-	f.serveCall(w, r, &req, func(ctx context.Context) error { return f.closeStdin(ctx, &req) })
+	f.serveCall(w, r, smallCall, into(&req), func(ctx context.Context) error { return f.closeStdin(ctx, &req) })
 }
 
 func (f *Face) serveUpdate(w http.ResponseWriter, r *http.Request) {
 	var req pb.UpdateRequest
-	f.serveCall(w, r, &req, func(ctx context.Context) error { return f.update(ctx, &req) })
+	f.serveCall(w, r, smallCall, into(&req), func(ctx context.Context) error { return f.update(ctx, &req) })
 }
 
 // serveCall answers a unary call whose answer is empty. As with streams, requests
 // as SDKs send them take the hot path, and all else goes to connect-go.
-func (f *Face) serveCall(w http.ResponseWriter, r *http.Request, req proto.Message, do func(context.Context) error) {
+func (f *Face) serveCall(w http.ResponseWriter, r *http.Request, limit int64, parse parser, do func(context.Context) error) {
 	c := hotUnary(r)
-	if c == 0 || r.ContentLength < 0 || r.ContentLength > smallCall {
+	if c == 0 || r.ContentLength < 0 || r.ContentLength > limit {
 		f.serveRPC(w, r)
 		return
 	}
 	f.limitBody(w, r)
-	message := make([]byte, r.ContentLength)
+	b := inputPool.Get().(*inputBuffers)
+	defer putInput(b)
+	message := b.room(int(r.ContentLength))
 	n, err := io.ReadFull(r.Body, message)
 	if err == nil {
-		err = unmarshal(c, message, req)
+		err = parse(b, c, message)
 	}
 	if err != nil {
-		r.Body = &replayed{io.MultiReader(bytes.NewReader(message[:n]), r.Body), r.Body}
-		f.rpc.ServeHTTP(w, r)
+		f.replay(w, r, message[:n])
 		return
 	}
 	ctx, stop := inputContext(r)

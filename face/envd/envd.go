@@ -101,14 +101,8 @@ func New(c Config) (*Face, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Face{sandboxes: c.Sandboxes, settings: s, guard: c.Guard, version: c.Version, log: c.Log, errors: connect.NewErrorWriter(),
+	f := &Face{sandboxes: c.Sandboxes, settings: s, guard: c.Guard, version: cmp.Or(c.Version, compatVersion), log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), errors: connect.NewErrorWriter(),
 		bodyTimeout: cmp.Or(c.BodyTimeout, bodyTimeout), afterHangup: cmp.Or(c.AfterHangup, afterHangup)}
-	if f.version == "" {
-		f.version = compatVersion
-	}
-	if f.log == nil {
-		f.log = slog.New(slog.DiscardHandler)
-	}
 	f.guard.Protected = func() bool { return s.get().AccessToken.Set() }
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 	_, f.rpc = processconnect.NewProcessHandler(&service{f}, connect.WithReadMaxBytes(maxMessage), connect.WithRecover(f.recovered),

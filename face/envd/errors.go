@@ -26,40 +26,32 @@ func wireErr(err error) *connect.Error {
 	if err == nil {
 		return nil
 	}
-	var coded *connect.Error
-	if errors.As(err, &coded) {
+	if coded, ok := errors.AsType[*connect.Error](err); ok {
 		return coded
 	}
-	var gap *process.GapError
-	if errors.As(err, &gap) {
+	if gap, ok := errors.AsType[*process.GapError](err); ok {
 		return gapError(gap.Gap)
 	}
 	return connect.NewError(codeOf(err), err)
 }
 
 func codeOf(err error) connect.Code {
-	var invalid *process.InvalidError
-	switch {
-	case errors.As(err, &invalid):
+	if _, ok := errors.AsType[*process.InvalidError](err); ok {
 		return connect.CodeInvalidArgument
-	case errors.Is(err, context.DeadlineExceeded):
-		return connect.CodeDeadlineExceeded
-	case errors.Is(err, context.Canceled):
-		return connect.CodeCanceled
-	case errors.Is(err, process.ErrNotFound), errors.Is(err, process.ErrExited):
-		return connect.CodeNotFound
-	case errors.Is(err, process.ErrExists):
-		return connect.CodeAlreadyExists
-	case errors.Is(err, process.ErrOffset):
-		return connect.CodeOutOfRange
-	case errors.Is(err, process.ErrLimit):
-		return connect.CodeResourceExhausted
-	case errors.Is(err, process.ErrUnavailable), errors.Is(err, errStopping), errors.Is(err, errEnded):
-		return connect.CodeUnavailable
-	case errors.Is(err, process.ErrUnsupported):
-		return connect.CodeUnimplemented
-	case errors.Is(err, process.ErrPermission):
-		return connect.CodePermissionDenied
+	}
+	for _, known := range [...]struct {
+		err  error
+		code connect.Code
+	}{
+		{context.DeadlineExceeded, connect.CodeDeadlineExceeded}, {context.Canceled, connect.CodeCanceled},
+		{process.ErrNotFound, connect.CodeNotFound}, {process.ErrExited, connect.CodeNotFound},
+		{process.ErrExists, connect.CodeAlreadyExists}, {process.ErrOffset, connect.CodeOutOfRange}, {process.ErrLimit, connect.CodeResourceExhausted},
+		{process.ErrUnavailable, connect.CodeUnavailable}, {errStopping, connect.CodeUnavailable}, {errEnded, connect.CodeUnavailable},
+		{process.ErrUnsupported, connect.CodeUnimplemented}, {process.ErrPermission, connect.CodePermissionDenied},
+	} {
+		if errors.Is(err, known.err) {
+			return known.code
+		}
 	}
 	return connect.CodeInternal
 }

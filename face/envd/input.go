@@ -89,10 +89,7 @@ func (t *target) wireErr(doing string, err error) error {
 	if errors.Is(err, process.ErrExited) || errors.Is(err, process.ErrNotFound) {
 		return notFound(t.sel)
 	}
-	if code := codeOf(err); code != connect.CodeInternal {
-		return errorf(code, "%s: %w", doing, err)
-	}
-	return errorf(connect.CodeInternal, "%s: %w", doing, err)
+	return errorf(codeOf(err), "%s: %w", doing, err)
 }
 
 func (f *Face) sendInput(ctx context.Context, req *pb.SendInputRequest) error {

@@ -13,8 +13,8 @@ type machine struct {
 	last cpuTime // guarded by mu; zero before the first sample: since the boot
 }
 
-// cpuTime is the time all processors spent since the boot, in ticks.
-type cpuTime struct{ busy, total uint64 }
+// cpuTime is the time all processors spent since the boot, in seconds.
+type cpuTime struct{ busy, total float64 }
 
 // sample is the body of GET /metrics. Sizes are in bytes where not said.
 type sample struct {
@@ -39,8 +39,8 @@ func (m *machine) sample() sample {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := readCPU()
-	if total := now.total - m.last.total; total > 0 && now.total >= m.last.total {
-		pct := 100 * float64(now.busy-m.last.busy) / float64(total)
+	if total := now.total - m.last.total; total > 0 {
+		pct := 100 * (now.busy - m.last.busy) / total
 		s.CPUUsedPct = math.Round(100*min(100, max(0, pct))) / 100
 	}
 	m.last = now

@@ -1,30 +1,28 @@
 package envd
 
 import (
-	"bufio"
-	"bytes"
-	"os"
-	"strconv"
-	"strings"
-
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
 func readMemory(s *sample) {
-	data, err := os.ReadFile("/proc/meminfo")
+	proc, err := procfs.NewDefaultFS()
 	if err != nil {
 		return
 	}
-	kib := map[string]uint64{}
-	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
-		name, rest, _ := strings.Cut(lines.Text(), ":")
-		if f := strings.Fields(rest); len(f) > 0 {
-			kib[name], _ = strconv.ParseUint(f[0], 10, 64)
-		}
+	m, err := proc.Meminfo()
+	if err != nil {
+		return
 	}
-	s.MemTotal = kib["MemTotal"] << 10
-	s.MemUsed = (kib["MemTotal"] - min(kib["MemAvailable"], kib["MemTotal"])) << 10
-	s.MemCache = (kib["Cached"] + kib["SReclaimable"]) << 10
+	bytes := func(n *uint64) uint64 {
+		if n == nil { // an old kernel
+			return 0
+		}
+		return *n
+	}
+	s.MemTotal = bytes(m.MemTotalBytes)
+	s.MemUsed = s.MemTotal - min(bytes(m.MemAvailableBytes), s.MemTotal)
+	s.MemCache = bytes(m.CachedBytes) + bytes(m.SReclaimableBytes)
 }
 
 func readDisk(s *sample) {
@@ -36,24 +34,17 @@ func readDisk(s *sample) {
 	s.DiskTotal, s.DiskUsed = st.Blocks*size, (st.Blocks-st.Bfree)*size
 }
 
-// readCPU sums the first line of /proc/stat: user nice system idle iowait irq
-// softirq steal; the guest columns after them are counted in user already.
+// readCPU leaves the time of guests out, which is counted as the users' already.
 func readCPU() cpuTime {
-	data, err := os.ReadFile("/proc/stat")
+	proc, err := procfs.NewDefaultFS()
 	if err != nil {
 		return cpuTime{}
 	}
-	line, _, _ := bytes.Cut(data, []byte("\n"))
-	var t cpuTime
-	for i, f := range strings.Fields(string(line)) {
-		n, err := strconv.ParseUint(f, 10, 64)
-		if err != nil || i > 8 {
-			continue
-		}
-		t.total += n
-		if i != 4 && i != 5 { // idle, iowait
-			t.busy += n
-		}
+	st, err := proc.Stat()
+	if err != nil {
+		return cpuTime{}
 	}
-	return t
+	c := st.CPUTotal
+	busy := c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal
+	return cpuTime{busy: busy, total: busy + c.Idle + c.Iowait}
 }

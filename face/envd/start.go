@@ -44,8 +44,8 @@ func (f *Face) start(ctx context.Context, h http.Header, req *pb.StartRequest, t
 		return f.startMissing(ctx, spec, given, &process.StartError{Reason: process.StartNotFound})
 	}
 	p, err := f.in(ctx).Processes().Start(ctx, spec)
-	var failed *process.StartError
-	if !errors.As(err, &failed) {
+	failed, ok := errors.AsType[*process.StartError](err)
+	if !ok {
 		return p, wrapStart(err)
 	}
 	switch failed.Reason {
@@ -124,12 +124,11 @@ func startFailed(argv []string, failed *process.StartError) error {
 		if errors.Is(failed.Err, fs.ErrNotExist) {
 			return errorf(code, "cwd '%s' does not exist", failed.What)
 		}
-		var errno syscall.Errno
-		if errors.As(failed.Err, &errno) {
+		if errno, ok := errors.AsType[syscall.Errno](failed.Err); ok {
 			cause = fmt.Errorf("fork/exec /bin/sh: %w", errno)
 		}
 	}
-	return errorf(code, "error starting process '%s': %w", commandLine(argv), cause)
+	return errorf(code, "error starting process '%s': %w", clipped(strings.Join(argv, " ")), cause)
 }
 
 func wrapStart(err error) error {
@@ -137,11 +136,6 @@ func wrapStart(err error) error {
 		return nil
 	}
 	return wireErr(err)
-}
-
-// commandLine is the command for an error text, cut to a readable length.
-func commandLine(argv []string) string {
-	return clipped(strings.Join(argv, " "))
 }
 
 // startMissing stands in for a command that cannot be run. The original
@@ -175,8 +169,7 @@ func (f *Face) startInstead(ctx context.Context, spec process.Spec, given, argv 
 	spec.Argv = argv
 	spec.Labels[labelArgv] = string(text)
 	p, err := f.in(ctx).Processes().Start(ctx, spec)
-	var failed *process.StartError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*process.StartError](err); ok {
 		return nil, startFailed(given, failed)
 	}
 	return p, wrapStart(err)
@@ -197,15 +190,11 @@ func configOf(info *process.Info) *pb.ProcessConfig {
 	}
 	c := &pb.ProcessConfig{Cmd: argv[0], Args: argv[1:], Envs: spec.Env}
 	if names, ok := spec.Labels[labelEnv]; ok {
-		c.Envs = nil
+		c.Envs = map[string]string{}
 		for name := range strings.SplitSeq(names, "=") {
-			if name == "" {
-				continue
+			if name != "" {
+				c.Envs[name] = spec.Env[name]
 			}
-			if c.Envs == nil {
-				c.Envs = map[string]string{}
-			}
-			c.Envs[name] = spec.Env[name]
 		}
 	}
 	cwd := spec.Dir

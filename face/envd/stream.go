@@ -51,27 +51,26 @@ func (f *Face) serveStream(w http.ResponseWriter, r *http.Request, req proto.Mes
 		err = unmarshal(c, msg, req)
 	}
 	if err != nil {
-		if refused, ok := errors.AsType[*connect.Error](err); ok && c == codecLines {
-			f.refuse(w, c, refused) // the body itself
+		if c != codecLines {
+			f.replay(w, r, read)
 			return
 		}
-		if c == codecLines {
-			f.refuse(w, c, errorf(connect.CodeInvalidArgument, "the body is not a request of this method in JSON: %v", err))
-			return
+		refused, ok := errors.AsType[*connect.Error](err) // by the body itself
+		if !ok {
+			refused = errorf(connect.CodeInvalidArgument, "the body is not a request of this method in JSON: %v", err)
 		}
-		r.Body = &replayed{io.MultiReader(bytes.NewReader(read), r.Body), r.Body}
-		f.rpc.ServeHTTP(w, r)
+		f.refuse(w, r, c, refused)
 		return
 	}
 	o, err := open(r.Context(), req)
 	if err != nil {
-		f.refuse(w, c, wireErr(err))
+		f.refuse(w, r, c, wireErr(err))
 		return
 	}
 	face.Forget(r.Context())
 	reader, err := o.proc.Read(r.Context(), o.opts)
 	if err != nil {
-		f.refuse(w, c, wireErr(err))
+		f.refuse(w, r, c, wireErr(err))
 		return
 	}
 	setHeaders(w.Header(), o)
@@ -157,26 +156,27 @@ func unmarshal(c codec, msg []byte, req proto.Message) error {
 	return unmarshalJSON.Unmarshal(msg, req)
 }
 
-// replayed is a request body from its beginning.
-type replayed struct {
-	io.Reader
-	io.Closer
+// replay leaves a request of which a part was read to connect-go.
+func (f *Face) replay(w http.ResponseWriter, r *http.Request, read []byte) {
+	r.Body = &struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(read), r.Body), r.Body}
+	f.rpc.ServeHTTP(w, r)
 }
 
 // refuse answers a request that did not come to stream: with an end frame and
 // HTTP status 200, or for plain JSON as a unary error.
-func (f *Face) refuse(w http.ResponseWriter, c codec, e *connect.Error) {
+func (f *Face) refuse(w http.ResponseWriter, r *http.Request, c codec, e *connect.Error) {
 	if e.Code() == connect.CodeInternal || e.Code() == connect.CodeUnavailable {
 		f.log.Warn("request failed", "face", "envd", "code", e.Code().String(), "err", e)
 	}
-	w.Header().Set("Content-Type", c.contentType())
 	// Writes fail when the client has left.
 	if c == codecLines {
-		w.WriteHeader(statusOf(e.Code()))
-		text, _ := unaryErrorText(e)
-		_, _ = w.Write(text)
+		_ = f.errors.Write(w, r, e)
 		return
 	}
+	w.Header().Set("Content-Type", c.contentType())
 	w.Header().Set("Connect-Accept-Encoding", "gzip")
 	_, _ = w.Write(c.appendTrailer(nil, e))
 }

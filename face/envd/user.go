@@ -1,6 +1,7 @@
 package envd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,9 +87,7 @@ func (f *Face) lookup(ctx context.Context, name string) (*account, error) {
 // directory, then the home; ~ is the home; relative paths start at the home
 // and not at the default directory. Symbolic links are not resolved.
 func resolveDir(dir, defaultDir string, a *account) (string, error) {
-	if dir == "" {
-		dir = defaultDir
-	}
+	dir = cmp.Or(dir, defaultDir)
 	if strings.HasPrefix(dir, "~") {
 		if len(dir) > 1 && dir[1] != '/' {
 			return "", fmt.Errorf("failed to expand path '%s' for user '%s': cannot expand user-specific home dir", dir, a.name)
