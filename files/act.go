@@ -13,15 +13,21 @@ import (
 // runs on a thread that has the user's ids and groups and no capability; a
 // thread that cannot be given its rights back is never used again.
 //
+// [Root] says what is different with one.
+//
 // A may be used until do returns. Long operations end with an error when ctx
 // ends.
 func (f FS) Do(ctx context.Context, do func(a *Actor) error) error {
-	a := &Actor{ctx: ctx, user: f.User}
-	if isOwn(f.User) {
+	outside, err := f.Root.outside(f.User)
+	if err != nil {
+		return err
+	}
+	a := &Actor{ctx: ctx, root: f.Root, outside: outside}
+	if isOwn(outside) && (f.Root == nil || os.Geteuid() != 0) {
 		return do(a)
 	}
+	a.powers = f.Root != nil && f.User.UID == 0 && os.Geteuid() == 0
 	a.daemon = currentRights()
-	var err error
 	var panicked any
 	done := make(chan struct{})
 	go func() {
@@ -51,8 +57,12 @@ func (f FS) Do(ctx context.Context, do func(a *Actor) error) error {
 // for open files: they lead to where no name does, and those of /proc/self to
 // what the daemon itself has open.
 type Actor struct {
-	ctx  context.Context // of the one call of Do
-	user User
+	ctx     context.Context // of the one call of Do
+	root    *Root           // nil: this machine
+	outside User            // with the ids that it has outside of root
+	// powers: it is root inside, and so it has the capabilities that concern
+	// files, unless lowered is set.
+	powers, lowered bool
 	// daemon are the rights to go back to; nil: there is nothing to change.
 	daemon *rights
 	// lost: the thread did not get its rights back.
@@ -80,10 +90,33 @@ func (a *Actor) Pause(wait func()) error {
 // enter takes a thread and gives it the user's rights.
 func (a *Actor) enter() error {
 	runtime.LockOSThread()
-	if err := become(a.user); err != nil {
-		return errors.Join(err, a.leave())
+	err := a.daemon.become(a.outside, a.powers)
+	if err == nil && a.lowered {
+		err = setCapabilities(0)
 	}
-	return nil
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, a.leave())
+}
+
+// lower takes the capabilities of root inside away until fresh gives them back: what
+// is touched is not the sandbox's own.
+func (a *Actor) lower() error {
+	if !a.powers || a.lowered {
+		return nil
+	}
+	a.lowered = true
+	return setCapabilities(0)
+}
+
+// fresh begins with another file. No handle of what was touched before is used.
+func (a *Actor) fresh() error {
+	if !a.lowered {
+		return nil
+	}
+	a.lowered = false
+	return setCapabilities(fileCapabilities)
 }
 
 // leave gives the thread its rights back. If that fails the goroutine stays on

@@ -96,6 +96,9 @@ func (a *Actor) copyTree(from, to string) error {
 }
 
 func (a *Actor) copyEntry(from, to string, typ fs.FileMode) error {
+	if err := a.fresh(); err != nil {
+		return err
+	}
 	switch {
 	case typ.IsDir():
 		return a.copyTree(from, to)
@@ -182,6 +185,9 @@ func (a *Actor) Chmod(path string, change func(fs.FileMode) fs.FileMode) error {
 	}
 	defer h.close()
 	info, err := h.info()
+	if err == nil {
+		err = h.mayChange()
+	}
 	if err == nil {
 		// A handle needs no permission to open the file, so this works on
 		// files that may not be opened, too.

@@ -40,7 +40,7 @@ func (f FS) Compose(ctx context.Context, sources []string, destination string) (
 		if err := a.compose(sources, paths, dest); err != nil {
 			return err
 		}
-		entry, err = a.entry(dest, newOwners())
+		entry, err = a.entry(dest, a.owners())
 		return err
 	})
 	return entry, err

@@ -22,6 +22,13 @@
 // without blocking, so that a FIFO or a device in the way of a path hangs
 // nobody.
 //
+// # Inside a sandbox
+//
+// With a [Root], paths start at the root directory of a sandbox, and users are its
+// own: the daemon reads its etc/passwd. The kernel keeps each path in the root
+// (openat2 with RESOLVE_IN_ROOT), so that operations work from outside, without a
+// program in the sandbox.
+//
 // # Paths
 //
 // A path may be absolute, start with ~ or ~/ (the user's home), or be

@@ -44,7 +44,7 @@ func (f FS) Stat(path string) (entry Entry, err error) {
 		return Entry{}, err
 	}
 	err = f.do(func(a *Actor) error {
-		entry, err = a.entry(abs, newOwners())
+		entry, err = a.entry(abs, a.owners())
 		return err
 	})
 	return entry, err

@@ -14,6 +14,8 @@ type FS struct {
 	User User
 	// Workdir is what the empty path means; empty: the user's home.
 	Workdir string
+	// Root is where paths start, and User is one of its users; nil: this machine.
+	Root *Root
 }
 
 // do is Do for short operations: it does not end with its caller's context.
@@ -39,7 +41,7 @@ func (f FS) Mkdir(path string) (entry Entry, err error) {
 		if err := a.ensureDir(dir); err != nil {
 			return err
 		}
-		entry, err = a.entry(dir, newOwners())
+		entry, err = a.entry(dir, a.owners())
 		return err
 	})
 	return entry, err
@@ -71,7 +73,7 @@ func (f FS) Move(source, destination string) (entry Entry, err error) {
 		if err := a.rename(from, to); err != nil {
 			return err
 		}
-		entry, err = a.entry(to, newOwners())
+		entry, err = a.entry(to, a.owners())
 		return err
 	})
 	return entry, err
@@ -100,7 +102,12 @@ func (a *Actor) rename(from, to string) error {
 // Remove removes the file, or the directory with all that is in it. A path
 // that is missing is no error. The root directory is not removed.
 func (f FS) Remove(path string) error {
-	err := f.remove(path, os.RemoveAll)
+	err := f.remove(path, func(a *Actor, dir *handle, name string) error {
+		if a.root != nil {
+			return a.removeTree(dir, name)
+		}
+		return os.RemoveAll(dir.at(name))
+	})
 	// A file in the place of a directory: the path is missing all the same.
 	if errors.Is(err, ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil
@@ -109,9 +116,11 @@ func (f FS) Remove(path string) error {
 }
 
 // RemoveOne removes the file or the empty directory.
-func (f FS) RemoveOne(path string) error { return f.remove(path, os.Remove) }
+func (f FS) RemoveOne(path string) error {
+	return f.remove(path, func(_ *Actor, dir *handle, name string) error { return os.Remove(dir.at(name)) })
+}
 
-func (f FS) remove(path string, remove func(string) error) error {
+func (f FS) remove(path string, remove func(a *Actor, dir *handle, name string) error) error {
 	target, err := f.Resolve(path)
 	if err != nil {
 		return err
@@ -123,7 +132,7 @@ func (f FS) remove(path string, remove func(string) error) error {
 		dir, name, err := a.parent(target)
 		if err == nil {
 			defer dir.close()
-			err = remove(dir.at(name))
+			err = remove(a, dir, name)
 		}
 		return pathError("remove", target, err)
 	})

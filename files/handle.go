@@ -9,15 +9,30 @@ import (
 
 // handle stands for what a path led to when it was opened, whatever takes the
 // name after that.
-type handle struct{ file *os.File }
+type handle struct {
+	file *os.File
+	root *Root // that it was opened in; nil: this machine
+}
 
 // follow opens what the path leads to, through all links.
-func (a *Actor) follow(path string) (*handle, error) { return openHandle(path, true) }
+func (a *Actor) follow(path string) (*handle, error) { return a.open(path, true) }
 
 // nofollow opens what has the name: of a link the link.
-func (a *Actor) nofollow(path string) (*handle, error) { return openHandle(path, false) }
+func (a *Actor) nofollow(path string) (*handle, error) { return a.open(path, false) }
 
-// parent opens the directory that the path's last name is in.
+func (a *Actor) open(path string, follow bool) (*handle, error) {
+	if a.root == nil {
+		return openHandle(path, follow)
+	}
+	file, err := a.root.open(a, path, handleFlags(follow), 0)
+	if err != nil {
+		return nil, err
+	}
+	return &handle{file, a.root}, nil
+}
+
+// parent opens the directory that the path's last name is in, for a change of what
+// is there.
 func (a *Actor) parent(path string) (dir *handle, name string, err error) {
 	dir, err = a.follow(filepath.Dir(path))
 	if err != nil {
@@ -26,6 +41,9 @@ func (a *Actor) parent(path string) (dir *handle, name string, err error) {
 	info, err := dir.info()
 	if err == nil && !info.IsDir() {
 		err = syscall.ENOTDIR
+	}
+	if err == nil {
+		err = dir.mayChange()
 	}
 	if err != nil {
 		dir.close()
@@ -37,7 +55,26 @@ func (a *Actor) parent(path string) (dir *handle, name string, err error) {
 	return dir, filepath.Base(path), nil
 }
 
-func (h *handle) info() (fs.FileInfo, error) { return h.file.Stat() }
+func (h *handle) info() (fs.FileInfo, error) {
+	info, err := h.file.Stat()
+	if err == nil {
+		h.root.shift(info)
+	}
+	return info, err
+}
+
+// mayChange refuses all changes of what the kernel makes up for a sandbox: root inside
+// does them with rights that its processes do not have.
+func (h *handle) mayChange() error {
+	if h.root == nil {
+		return nil
+	}
+	pseudo, err := h.isPseudo()
+	if err == nil && pseudo {
+		err = syscall.EACCES
+	}
+	return err
+}
 
 // close: the error of closing what was only looked at says nothing.
 func (h *handle) close() { _ = h.file.Close() }

@@ -11,15 +11,18 @@ import (
 )
 
 func openHandle(path string, follow bool) (*handle, error) {
-	flags := unix.O_PATH
-	if !follow {
-		flags |= unix.O_NOFOLLOW
-	}
-	file, err := openThrough(path, flags, 0)
+	file, err := openThrough(path, handleFlags(follow), 0)
 	if err != nil {
 		return nil, err
 	}
-	return &handle{file}, nil
+	return &handle{file: file}, nil
+}
+
+func handleFlags(follow bool) int {
+	if follow {
+		return unix.O_PATH
+	}
+	return unix.O_PATH | unix.O_NOFOLLOW
 }
 
 // openThrough opens the path through all links but the magic ones.
@@ -57,7 +60,9 @@ func openat2(path string, flags int, mode uint32) (int, error) {
 }
 
 // self is a path that leads to the handle's file and to no other.
-func (h *handle) self() string { return "/proc/self/fd/" + strconv.Itoa(int(h.file.Fd())) }
+func (h *handle) self() string { return fdPath(int(h.file.Fd())) }
+
+func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // at is a path of an entry of the directory. Its last name may be a link: use
 // it with what follows none.
@@ -68,6 +73,9 @@ func (h *handle) real() (string, error) {
 	name, err := os.Readlink(h.self())
 	if err == nil && !strings.HasPrefix(name, "/") {
 		err = fmt.Errorf("%.100q is no path", name)
+	}
+	if err == nil && h.root != nil {
+		name, err = h.root.cut(name)
 	}
 	return name, err
 }
@@ -82,9 +90,11 @@ var pseudoTypes = [...]uint32{
 	0x65735543, // fusectl
 }
 
-func (h *handle) isPseudo() (bool, error) {
+func (h *handle) isPseudo() (bool, error) { return isPseudo(int(h.file.Fd())) }
+
+func isPseudo(fd int) (bool, error) {
 	var st unix.Statfs_t
-	if err := unix.Fstatfs(int(h.file.Fd()), &st); err != nil {
+	if err := unix.Fstatfs(fd, &st); err != nil {
 		return false, err
 	}
 	for _, t := range pseudoTypes {

@@ -18,8 +18,10 @@ func openHandle(path string, follow bool) (*handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &handle{file}, nil
+	return &handle{file: file}, nil
 }
+
+func handleFlags(bool) int { return 0 }
 
 // openThrough opens the path through all links.
 func openThrough(path string, flags int, mode uint32) (*os.File, error) {

@@ -29,9 +29,9 @@ func (f FS) List(ctx context.Context, path string, depth uint32) ([]Entry, error
 	if err != nil {
 		return nil, err
 	}
-	l := &lister{names: newOwners()}
+	l := &lister{}
 	err = f.Do(ctx, func(a *Actor) error {
-		l.a = a
+		l.a, l.names = a, a.owners()
 		return pathError("list", asked, l.walk(asked, int(min(max(depth, 1), MaxDepth)), true))
 	})
 	if err != nil {
@@ -74,7 +74,10 @@ func (l *lister) walk(dir string, depth int, follow bool) error {
 
 // read describes the entries of one directory.
 func (l *lister) read(path string, follow bool) ([]Entry, error) {
-	dir, err := openHandle(path, follow)
+	if err := l.a.fresh(); err != nil {
+		return nil, err
+	}
+	dir, err := l.a.open(path, follow)
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +110,7 @@ func (l *lister) read(path string, follow bool) ([]Entry, error) {
 			entries = append(entries, entryOfName(path, n))
 			continue
 		}
+		l.a.root.shift(info)
 		entries = append(entries, l.a.entryOf(entryPath(path, n.Name), info, way{at + n.Name, false}, l.names))
 	}
 	return entries, nil

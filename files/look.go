@@ -27,7 +27,7 @@ func (a *Actor) Lstat(path string) (fs.FileInfo, error) {
 }
 
 func (a *Actor) stat(path string, follow bool) (fs.FileInfo, error) {
-	h, err := openHandle(path, follow)
+	h, err := a.open(path, follow)
 	if err != nil {
 		return nil, err
 	}
@@ -117,6 +117,9 @@ func (a *Actor) Walk(dir string, visit func(path string, typ fs.FileMode) error)
 	}
 	for _, n := range names {
 		if err := a.Err(); err != nil {
+			return err
+		}
+		if err := a.fresh(); err != nil {
 			return err
 		}
 		path := filepath.Join(dir, n.Name)

@@ -137,7 +137,7 @@ func (a *Actor) create(path string) (file *os.File, created bool, err error) {
 		}
 	}
 	// A link that leads to a file that is not there yet.
-	file, err = openThrough(path, os.O_WRONLY|os.O_CREATE|openFlags, 0o666)
+	file, err = a.openFile(path, os.O_WRONLY|os.O_CREATE|openFlags, 0o666)
 	if err != nil {
 		return nil, false, err
 	}
@@ -145,10 +145,20 @@ func (a *Actor) create(path string) (file *os.File, created bool, err error) {
 	if err == nil {
 		err = checkRegular("write", path, info)
 	}
+	if err == nil {
+		err = (&handle{file, a.root}).mayChange()
+	}
 	if err != nil {
 		return nil, false, errors.Join(err, file.Close())
 	}
 	return file, false, nil
+}
+
+func (a *Actor) openFile(path string, flags int, mode uint32) (*os.File, error) {
+	if a.root != nil {
+		return a.root.open(a, path, flags, mode)
+	}
+	return openThrough(path, flags, mode)
 }
 
 // make makes the file, which must not be there.
@@ -168,19 +178,22 @@ func (a *Actor) existing(path string, flags int) (*os.File, error) {
 		return nil, err
 	}
 	defer h.close()
+	if err := h.mayChange(); err != nil {
+		return nil, err
+	}
 	return os.OpenFile(h.self(), flags|openFlags, 0)
 }
 
-// give makes the user the owner of the open file. Only the daemon's own user
-// has to be given anything: what others make is theirs, and what is not theirs
-// they are not given. A file that was made gets it anyway, for the sake of the
+// give makes the user the owner of the open file. Only the daemon's own user, and
+// root inside, have to be given anything: what others make is theirs, and what is
+// not theirs they are not given. A file that was made gets it anyway, for the sake of the
 // CHMOD that watchers of envd are told between CREATE and WRITE.
 func (a *Actor) give(file *os.File, created bool) error {
-	own := a.daemon == nil && os.Geteuid() == 0
+	own := a.daemon == nil && os.Geteuid() == 0 || a.powers
 	if !own && !created {
 		return nil
 	}
-	err := file.Chown(a.user.UID, a.user.GID)
+	err := file.Chown(a.outside.UID, a.outside.GID)
 	if err == nil {
 		return nil
 	}
@@ -189,7 +202,7 @@ func (a *Actor) give(file *os.File, created bool) error {
 		return errors.Join(err, statErr)
 	}
 	// File systems that know no owners: it is the user's already.
-	if uid, gid := idsOf(info); !own || int(uid) == a.user.UID && int(gid) == a.user.GID {
+	if uid, gid := idsOf(info); !own || int(uid) == a.outside.UID && int(gid) == a.outside.GID {
 		return nil
 	}
 	return err

@@ -15,6 +15,8 @@ import (
 type rights struct {
 	uid, gid int
 	groups   []uint32
+	// caps are set where the thread gets some of them only (root inside).
+	caps *capabilities
 }
 
 // currentRights are those of the daemon, if it is called on a thread that was
@@ -38,8 +40,9 @@ func numbers(ids []int) []uint32 {
 // become gives the thread the effective ids and the groups of the user. The
 // effective user id is what the kernel looks at for files, and, unlike the file
 // system user id alone, also for those of /proc/sys. It keeps its real and
-// saved ids: with these it comes back, and the user cannot send it signals.
-func become(u User) error {
+// saved ids: with these it comes back, and the user cannot send it signals. Root
+// inside a sandbox keeps, of the capabilities, those for files.
+func (r *rights) become(u User, rootInside bool) error {
 	groups := numbers(u.Groups)
 	if len(groups) == 0 {
 		groups = []uint32{uint32(u.GID)}
@@ -51,7 +54,13 @@ func become(u User) error {
 	if err == nil {
 		err = setIDs(sysSetresuid, u.UID)
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case rootInside:
+		if r.caps, err = currentCapabilities(); err == nil {
+			err = setCapabilities(fileCapabilities)
+		}
+	default:
 		err = dropCapabilities()
 	}
 	if err != nil {
@@ -63,7 +72,14 @@ func become(u User) error {
 // restore takes the rights back: the user id first, for with it the thread may
 // do the rest.
 func (r *rights) restore() error {
-	err := setIDs(sysSetresuid, r.uid)
+	var err error
+	if r.caps != nil {
+		// First, for root inside may have the daemon's user id.
+		err = r.caps.set()
+	}
+	if err == nil {
+		err = setIDs(sysSetresuid, r.uid)
+	}
 	if err == nil {
 		err = setIDs(sysSetresgid, r.gid)
 	}
@@ -99,13 +115,42 @@ func setGroups(groups []uint32) error {
 // dropCapabilities: the kernel has done it with the change of the user id,
 // unless the daemon was started with securebits that forbid it.
 func dropCapabilities() error {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
+	caps, err := currentCapabilities()
+	if err != nil {
 		return err
 	}
-	if data[0].Effective|data[1].Effective == 0 {
+	if caps[0].Effective|caps[1].Effective == 0 {
 		return nil
 	}
 	return syscall.EPERM
+}
+
+// capabilities of a thread, in the kernel's form.
+type capabilities [2]unix.CapUserData
+
+// fileCapabilities are what root inside a sandbox has of root's: to read and write
+// whatever the modes say, and to set owners and modes. Without CAP_FSETID a write
+// removes setuid bits.
+const fileCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_FOWNER
+
+func currentCapabilities() (*capabilities, error) {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	caps := new(capabilities)
+	return caps, unix.Capget(&header, &caps[0])
+}
+
+func (c *capabilities) set() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	return unix.Capset(&header, &c[0])
+}
+
+// setCapabilities makes these the thread's only effective ones, as far as the daemon
+// has them. It keeps what it may have again.
+func setCapabilities(effective uint32) error {
+	caps, err := currentCapabilities()
+	if err != nil {
+		return err
+	}
+	caps[0].Effective, caps[1].Effective = caps[0].Permitted&effective, 0
+	return caps.set()
 }

@@ -46,7 +46,7 @@ func stranger(t *testing.T) (f FS, closed string) {
 			t.Fatal(err)
 		}
 	}
-	return FS{User: u}, closed
+	return FS{User: u, Root: machineRoot}, closed
 }
 
 // asUser runs as the user, outside of the package.

@@ -125,34 +125,53 @@ func fromEntry(u *user.User) (User, error) {
 
 // owners turns numeric ids into names, each asked for once.
 type owners struct {
+	lookUser, lookGroup func(id string) (name string, err error)
+
 	mu     sync.Mutex
 	users  map[uint32]string // guarded by mu
 	groups map[uint32]string // guarded by mu
 }
 
-func newOwners() *owners {
-	return &owners{users: make(map[uint32]string), groups: make(map[uint32]string)}
+func (f FS) owners() *owners {
+	o := &owners{users: make(map[uint32]string), groups: make(map[uint32]string)}
+	if f.Root != nil {
+		o.lookUser, o.lookGroup = f.Root.names("etc/passwd"), f.Root.names("etc/group")
+		return o
+	}
+	o.lookUser = func(id string) (string, error) {
+		u, err := user.LookupId(id)
+		if err != nil {
+			return "", err
+		}
+		return u.Username, nil
+	}
+	o.lookGroup = func(id string) (string, error) {
+		g, err := user.LookupGroupId(id)
+		if err != nil {
+			return "", err
+		}
+		return g.Name, nil
+	}
+	return o
 }
+
+func (a *Actor) owners() *owners { return FS{Root: a.root}.owners() }
 
 // names returns the names of the ids, or the numbers if they have none.
 func (o *owners) names(uid, gid uint32) (owner, group string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	owner, ok := o.users[uid]
+	return cached(o.users, uid, o.lookUser), cached(o.groups, gid, o.lookGroup)
+}
+
+func cached(known map[uint32]string, id uint32, look func(string) (string, error)) string {
+	name, ok := known[id]
 	if !ok {
-		owner = strconv.FormatUint(uint64(uid), 10)
-		if u, err := user.LookupId(owner); err == nil {
-			owner = u.Username
+		name = strconv.FormatUint(uint64(id), 10)
+		if found, err := look(name); err == nil {
+			name = found
 		}
-		o.users[uid] = owner
+		known[id] = name
 	}
-	group, ok = o.groups[gid]
-	if !ok {
-		group = strconv.FormatUint(uint64(gid), 10)
-		if g, err := user.LookupGroupId(group); err == nil {
-			group = g.Name
-		}
-		o.groups[gid] = group
-	}
-	return owner, group
+	return name
 }

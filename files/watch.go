@@ -72,12 +72,38 @@ type Watcher interface {
 	Close() error
 }
 
+// notifier is where the kernel's notices come from. Paths are absolute.
+type notifier interface {
+	// add is called with the rights of the user.
+	add(a *Actor, path string) error
+	remove(path string) error
+	events() <-chan fsnotify.Event
+	errors() <-chan error
+	Close() error
+}
+
+// byPath is a notifier for paths of this machine.
+type byPath struct{ *fsnotify.Watcher }
+
+func (n byPath) add(_ *Actor, path string) error { return n.Add(path) }
+func (n byPath) remove(path string) error        { return n.Remove(path) }
+func (n byPath) events() <-chan fsnotify.Event   { return n.Events }
+func (n byPath) errors() <-chan error            { return n.Errors }
+
+func newNotifier(root *Root) (notifier, error) {
+	if root != nil {
+		return newInside()
+	}
+	n, err := fsnotify.NewWatcher()
+	return byPath{n}, err
+}
+
 // Watch implements [Watcher] by the kernel's notices.
 type Watch struct {
 	fs   FS
 	root string // as asked for, clean
 	opts WatchOptions
-	fsn  *fsnotify.Watcher
+	fsn  notifier
 	done sync.WaitGroup // the goroutines of run and runErrors
 
 	ready chan struct{} // capacity 1
@@ -113,12 +139,12 @@ func (f FS) Watch(path string, opts WatchOptions) (Watcher, error) {
 	if opts.Queue <= 0 {
 		opts.Queue = defaultQueue
 	}
-	fsn, err := fsnotify.NewWatcher()
+	fsn, err := newNotifier(f.Root)
 	if err != nil {
 		return nil, watchError(root, err)
 	}
 	w := &Watch{
-		fs: f, root: root, opts: opts, fsn: fsn, ready: make(chan struct{}, 1), names: newOwners(),
+		fs: f, root: root, opts: opts, fsn: fsn, ready: make(chan struct{}, 1), names: f.owners(),
 		dirs: make(map[string]bool), reported: make(map[string]bool), renamed: make(map[string]bool),
 	}
 	if err := f.do(w.start); err != nil {
@@ -183,7 +209,7 @@ func (w *Watch) Close() error {
 // start adds the first watches. The kernel may report changes at once. fsnotify
 // keeps them until run reads them.
 func (w *Watch) start(a *Actor) error {
-	if err := w.fsn.Add(w.root); err != nil {
+	if err := w.fsn.add(a, w.root); err != nil {
 		return err
 	}
 	if !w.opts.Recursive {
@@ -195,7 +221,7 @@ func (w *Watch) start(a *Actor) error {
 // run moves events from fsnotify to the queue until the watch is closed or
 // has failed.
 func (w *Watch) run() {
-	for e := range w.fsn.Events {
+	for e := range w.fsn.events() {
 		if err := w.handle(e); err != nil {
 			w.end(watchError(w.root, err))
 			return
@@ -207,7 +233,7 @@ func (w *Watch) run() {
 // runErrors reads fsnotify's errors. It has a goroutine of its own because
 // fsnotify may send them while it holds the lock that adding a watch needs.
 func (w *Watch) runErrors() {
-	for err := range w.fsn.Errors {
+	for err := range w.fsn.errors() {
 		// A watch of a directory that was moved and then removed: the kernel
 		// has dropped it before fsnotify did.
 		if !errors.Is(err, syscall.EINVAL) {
@@ -317,7 +343,7 @@ func (w *Watch) add(a *Actor, dir string) error {
 	if len(w.dirs) >= maxWatchDirs {
 		return ErrWatchLimit
 	}
-	if err := w.fsn.Add(dir); err != nil {
+	if err := w.fsn.add(a, dir); err != nil {
 		return unlessGone(err)
 	}
 	w.dirs[dir] = true
@@ -353,7 +379,7 @@ func (w *Watch) follow(a *Actor, dir string, report bool) error {
 		if len(w.dirs) >= maxWatchDirs {
 			return ErrWatchLimit
 		}
-		if err := w.fsn.Add(path); err != nil {
+		if err := w.fsn.add(a, path); err != nil {
 			if err := unlessGone(err); err != nil {
 				return err
 			}
@@ -376,7 +402,7 @@ func (w *Watch) forget(path string) {
 	for dir := range w.dirs {
 		if dir == path || strings.HasPrefix(dir, path+"/") {
 			// It fails if the kernel has dropped the watch by itself.
-			_ = w.fsn.Remove(dir)
+			_ = w.fsn.remove(dir)
 			delete(w.dirs, dir)
 		}
 	}

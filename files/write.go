@@ -53,7 +53,7 @@ func (f FS) Write(path string, r io.Reader, metadata map[string]string) (entry E
 	}
 	endErr := f.do(func(a *Actor) error {
 		if err = w.end(a, err, metadata); err == nil {
-			entry, err = a.entry(abs, newOwners())
+			entry, err = a.entry(abs, a.owners())
 		}
 		return err
 	})

@@ -1,0 +1,94 @@
+package files
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+)
+
+// Root is the root directory of a sandbox, as file operations see it: no path
+// leads out of it, whatever its links, its mounts and its programs do meanwhile.
+// A nil Root is this machine.
+//
+// A user inside is another one outside: id 0 inside is the Root's base outside,
+// id 1 the next, and so on for [RootIDs] ids. Users given to an [FS] with a Root
+// have the ids of inside, and so have entries and what [FS.Stat] says. An id that
+// no one inside can have shows as 65534.
+//
+// Root inside is no root outside. It has the base's ids and, of a daemon that runs
+// as root, the capabilities that concern the owners and the modes of files, and no
+// others. They are for what belongs to somebody inside: for files of this machine that
+// are seen inside, and for what the kernel makes up, root inside has its ids alone.
+// Nobody writes with a Root to file systems that the kernel makes up, such as /proc,
+// and setuid bits neither are given nor survive a write.
+//
+// All methods may be called concurrently.
+type Root struct {
+	dir  *os.File // a path only
+	base uint32
+
+	mu    sync.Mutex
+	stamp [2]stamp        // of etc/passwd and etc/group; guarded by mu
+	known map[string]User // guarded by mu
+}
+
+// RootIDs is how many ids there are inside.
+const RootIDs = 1 << 16
+
+// nobody is what an id shows as that no one inside has.
+const nobody = 65534
+
+// Close lets the directory go. What goes on meanwhile ends first, and operations
+// that begin after it fail.
+func (r *Root) Close() error { return r.dir.Close() }
+
+// Look calls look with the rights of a user inside. An error means that the daemon
+// cannot act for the user.
+func (r *Root) Look(ctx context.Context, u User, look func(stat func(path string) (fs.FileInfo, error))) error {
+	return FS{User: u, Root: r}.Do(ctx, func(a *Actor) error {
+		look(func(path string) (fs.FileInfo, error) { return a.stat(path, true) })
+		return nil
+	})
+}
+
+// Check returns [ErrPermission] where this daemon cannot act for the user inside.
+func (r *Root) Check(u User) error {
+	out, err := r.outside(u)
+	if err != nil {
+		return err
+	}
+	return out.Check()
+}
+
+// outside returns the user with the ids of outside. A nil Root has no others.
+func (r *Root) outside(u User) (User, error) {
+	if r == nil {
+		return u, nil
+	}
+	out := u
+	out.UID, out.GID, out.Groups = u.UID+int(r.base), u.GID+int(r.base), nil
+	bad := !isRootID(u.UID) || !isRootID(u.GID)
+	for _, g := range u.Groups {
+		bad = bad || !isRootID(g)
+		out.Groups = append(out.Groups, g+int(r.base))
+	}
+	if bad {
+		return User{}, fmt.Errorf("user '%.64s' has an id that there is not in a sandbox; 0 to %d are: %w", u.Name, RootIDs-1, ErrPermission)
+	}
+	return out, nil
+}
+
+func isRootID(id int) bool { return id >= 0 && id < RootIDs }
+
+// inside is the id inside of one outside. A nil Root has no others.
+func (r *Root) inside(id uint32) uint32 {
+	if r == nil {
+		return id
+	}
+	if id-r.base >= RootIDs { // also if it is less than base
+		return nobody
+	}
+	return id - r.base
+}
