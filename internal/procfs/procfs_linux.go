@@ -39,6 +39,30 @@ func Started(pid int) int64 {
 	return s.Started()
 }
 
+// InnerPID is the pid of a process in the innermost pid namespace that it is in; 0: it
+// is in none but ours, or not there.
+func InnerPID(pid int) int {
+	b, err := Read(pid, "status")
+	if err != nil {
+		return 0
+	}
+	return parseInner(b)
+}
+
+func parseInner(status []byte) int {
+	_, rest, ok := bytes.Cut(status, []byte("\nNSpid:"))
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	pids := bytes.Fields(line)
+	if !ok || len(pids) < 2 {
+		return 0
+	}
+	n, err := strconv.Atoi(string(pids[len(pids)-1]))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // PIDs lists all processes, in no order.
 func PIDs() ([]int, error) {
 	dir, err := os.Open("/proc")

@@ -32,3 +32,19 @@ func BenchmarkReadStat(b *testing.B) {
 		ReadStat(os.Getpid())
 	}
 }
+
+func TestTheInnermostPIDIsRead(t *testing.T) {
+	if pid := InnerPID(os.Getpid()); pid != 0 {
+		t.Errorf("this process has the pid %d inside", pid)
+	}
+	for text, want := range map[string]int{
+		"Name:\tsh\nNgid:\t0\nNSpid:\t4321\t17\t3\nNSpgid:\t1\n": 3,
+		"Name:\tsh\nNSpid:\t4321\nNSpgid:\t1\n":                  0,
+		"Name:\tsh\nNSpid:\t4321\tx\n":                           0,
+		"Name:\tsh\n":                                            0, "": 0,
+	} {
+		if got := parseInner([]byte(text)); got != want {
+			t.Errorf("of %q it is %d, want %d", text, got, want)
+		}
+	}
+}

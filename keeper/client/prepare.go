@@ -30,19 +30,6 @@ type Root interface {
 	Look(ctx context.Context, u files.User, look func(stat func(path string) (fs.FileInfo, error))) error
 }
 
-// In returns a Manager of the same processes, whose starts look users and paths
-// up in root.
-func (m *Manager) In(root Root) process.Manager { return rooted{m, root} }
-
-type rooted struct {
-	*Manager
-	root Root
-}
-
-func (r rooted) Start(ctx context.Context, spec process.Spec) (process.Process, error) {
-	return r.start(ctx, spec, r.root)
-}
-
 // prepare works out what the kernel needs to know: user, environment, working
 // directory and the program's path.
 func (m *Manager) prepare(ctx context.Context, spec *process.Spec, root Root) (*wire.Spawn, error) {
@@ -53,11 +40,18 @@ func (m *Manager) prepare(ctx context.Context, spec *process.Spec, root Root) (*
 	if err != nil {
 		return nil, badUser(err)
 	}
-	u, err := account.Of(spec.User, user)
-	if err != nil {
-		return nil, badUser(err)
+	req := &wire.Spawn{Spec: spool.EncodeSpec(nil, spec), Argv: spec.Argv, Dir: spec.Dir}
+	u, daemon := &account.Account{User: user}, m.cfg.Environ
+	if b, ok := root.(Boxed); ok {
+		daemon = nil // nothing of it goes inside
+		err = m.enter(req, b, u)
+	} else if u, err = account.Of(spec.User, user); err != nil {
+		err = badUser(err)
 	}
-	req := &wire.Spawn{Spec: spool.EncodeSpec(nil, spec), Argv: spec.Argv, Dir: spec.Dir, Env: environ(spec, u, m.cfg.Environ)}
+	if err != nil {
+		return nil, err
+	}
+	req.Env = environ(spec, u, daemon)
 	if req.Sync = spec.Retention.Sync; req.Sync == process.SyncDefault {
 		req.Sync = m.cfg.Sync
 	}
@@ -148,7 +142,8 @@ func lookPath(stat func(string) (fs.FileInfo, error), file, dir string, env []st
 //
 // Another user gets nothing of the daemon's environment but where programs are
 // and what the place speaks: the rest is the daemon's user's, secrets included.
-// The token that lets a caller in is for no process at all.
+// The token that lets a caller in is for no process at all. A box gets nothing
+// of it: daemon is nil.
 func environ(spec *process.Spec, u *account.Account, daemon []string) []string {
 	env := make([]string, 0, len(spec.Env)+4)
 	add := func(k, v string) {
@@ -156,10 +151,10 @@ func environ(spec *process.Spec, u *account.Account, daemon []string) []string {
 			env = append(env, k+"="+v)
 		}
 	}
-	switch spec.Inherit {
-	case process.InheritUser:
+	switch {
+	case spec.Inherit == process.InheritUser, spec.Inherit == process.InheritDaemon && daemon == nil:
 		add("PATH", pathOf(daemon))
-	case process.InheritDaemon:
+	case spec.Inherit == process.InheritDaemon:
 		for _, kv := range daemon {
 			k, v, _ := strings.Cut(kv, "=")
 			switch {

@@ -23,6 +23,7 @@ type proc struct {
 	spec    atomic.Pointer[process.Spec] // replaced by a smaller one when its room is needed
 	dir     string
 	pid     int
+	inner   int // its pid inside its box; 0: it is in none, or not known
 	started time.Time
 
 	live bool // was on the board when it was registered

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/box"
 )
 
 // toyRoot is a place with one account and one program.
@@ -63,5 +65,35 @@ func TestAStartLooksWhereItsProcessRuns(t *testing.T) {
 	}
 	if _, err := m.Get(t.Context(), process.Selector{ID: p.ID()}); err != nil {
 		t.Errorf("a process of the root, asked for from outside: %v", err)
+	}
+}
+
+// boxedRoot is toyRoot in a box.
+type boxedRoot struct{ toyRoot }
+
+const someBox = "0b8f7f9e-4f1c-4f6b-9a51-0d9d6f6f2a10"
+
+func (boxedRoot) Box() box.ID { return someBox }
+
+// TestNothingMeantForABoxStartsOutside: a keeper that has no such box must not start
+// the program anywhere else.
+func TestNothingMeantForABoxStartsOutside(t *testing.T) {
+	m := testkeeper.Open(t, testkeeper.Start(t))
+	inside := m.In(boxedRoot{toyRoot{t.TempDir()}})
+	left := filepath.Join(t.TempDir(), "ran")
+	spec := process.Spec{Shell: "touch " + left}
+	var invalid *process.InvalidError
+	if _, err := inside.Start(t.Context(), spec); !errors.As(err, &invalid) || invalid.Field != "labels" {
+		t.Errorf("without its label: %v", err)
+	}
+	spec.Labels = map[string]string{"tend.sandbox": someBox}
+	if _, err := inside.Start(t.Context(), spec); !errors.Is(err, process.ErrUnsupported) && !errors.Is(err, box.ErrNotFound) {
+		t.Errorf("in a box that there is not: %v", err)
+	}
+	if all, err := m.List(t.Context(), process.Filter{}); err != nil || len(all) != 0 {
+		t.Errorf("there is %+v, %v", all, err)
+	}
+	if _, err := os.Stat(left); err == nil {
+		t.Error("it ran")
 	}
 }

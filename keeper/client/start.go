@@ -15,6 +15,7 @@ import (
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/box"
 	"github.com/tend-run/tend/spool"
 )
 
@@ -242,7 +243,10 @@ func (m *Manager) awaitOther(ctx context.Context, under <-chan struct{}) error {
 func (m *Manager) started(spec process.Spec, size int64, s wire.Spawned) *proc {
 	slot := m.board.Load().Slot(s.Slot)
 	p := &proc{m: m, id: spec.ID, dir: filepath.Join(m.spool, string(spec.ID)), ref: s.Ref, slot: slot,
-		live: true, started: slot.Started(), pid: int(s.PID), fresh: true, size: size}
+		live: true, started: slot.Started(), pid: int(s.PID), inner: int(s.Inner), fresh: true, size: size}
+	if p.inner == 0 { // a repeated request finds what is there
+		p.inner = innerOf(&spec, p.pid)
+	}
 	p.spec.Store(&spec)
 	p.pinned.Store(spec.Retention.Pin)
 	p.keepPlace([4]int64{}, firstWithin) // nobody else knows it yet
@@ -278,6 +282,7 @@ func domainError(e *wire.Error, dir string) error {
 		wire.CodeNotFound: process.ErrNotFound, wire.CodeExists: process.ErrExists, wire.CodeExited: process.ErrExited,
 		wire.CodeStdinClosed: process.ErrStdinClosed, wire.CodeNoPTY: process.ErrNoPTY, wire.CodeOffset: process.ErrOffset,
 		wire.CodeUnsupported: process.ErrUnsupported, wire.CodeLimit: process.ErrLimit,
+		wire.CodeBoxNotFound: box.ErrNotFound, wire.CodeBoxEnded: box.ErrEnded, wire.CodeBoxFrozen: box.ErrFrozen, wire.CodeBoxExists: box.ErrExists,
 	}[e.Code]
 	switch {
 	case !ok:
