@@ -95,7 +95,7 @@ func (r *reader) once(ctx context.Context, a *attempts, opened func()) error {
 			// While the caller is slow the server cannot be heard.
 			silence.stop()
 			if !r.put(ctx, ev) {
-				return ctx.Err()
+				return causeOf(ctx, ctx.Err()) // the silence may have ended it in this very moment
 			}
 		}
 		silence.heard()
