@@ -3,7 +3,6 @@ package tend
 import (
 	"context"
 
-	"connectrpc.com/connect"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/tendpb"
 )
@@ -41,12 +40,7 @@ type Upgrade struct {
 // Status asks the daemon about itself.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	var s Status
-	err := c.call(ctx, func(ctx context.Context) error {
-		resp, err := c.admin.Status(ctx, connect.NewRequest(&tendv1.StatusRequest{}))
-		if err != nil {
-			return err
-		}
-		m := resp.Msg
+	err := c.call(ctx, unary(c.admin.Status, &tendv1.StatusRequest{}, func(m *tendv1.StatusResponse) error {
 		s = Status{
 			Version: tendpb.CleanName(m.GetVersion()), URL: tendpb.CleanName(m.GetUrl()), StateDir: tendpb.CleanName(m.GetStateDir()), Processes: int(m.GetProcesses()),
 			Roles: roles(m.GetRoles()), Promises: make(map[string]Promise, len(m.GetPromises())), Parts: make(map[string]map[string]string, len(m.GetParts())),
@@ -62,7 +56,7 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 			s.Promises[tendpb.CleanName(name)] = Promise{Kept: p.GetKept(), Detail: tendpb.CleanText(p.GetDetail())}
 		}
 		return nil
-	})
+	}))
 	return s, err
 }
 
@@ -71,23 +65,18 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 // repeated when the answer is lost: ask for the Status.
 func (c *Client) Upgrade(ctx context.Context, u Upgrade) (map[string]int, error) {
 	var pids map[string]int
-	err := c.once(ctx, func(ctx context.Context) error {
-		resp, err := c.admin.Upgrade(ctx, connect.NewRequest(&tendv1.UpgradeRequest{Server: u.Server, Keeper: u.Keeper, Binary: u.Binary}))
-		if err == nil {
-			pids = roles(resp.Msg.GetRoles())
-		}
-		return err
-	})
+	req := &tendv1.UpgradeRequest{Server: u.Server, Keeper: u.Keeper, Binary: u.Binary}
+	err := c.once(ctx, unary(c.admin.Upgrade, req, func(m *tendv1.UpgradeResponse) error {
+		pids = roles(m.GetRoles())
+		return nil
+	}))
 	return pids, err
 }
 
 // Shutdown ends the daemon, and its processes unless they are to be kept for
 // the next one on the same state directory.
 func (c *Client) Shutdown(ctx context.Context, keep bool) error {
-	return c.once(ctx, func(ctx context.Context) error {
-		_, err := c.admin.Shutdown(ctx, connect.NewRequest(&tendv1.ShutdownRequest{Keep: keep}))
-		return err
-	})
+	return c.once(ctx, unary(c.admin.Shutdown, &tendv1.ShutdownRequest{Keep: keep}, nil))
 }
 
 func roles(m map[string]*tendv1.Role) map[string]int {

@@ -1,6 +1,7 @@
 package tend
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -109,14 +110,11 @@ func Dial(ctx context.Context, url string, opts Options) (*Client, error) {
 }
 
 func newClient(url string, t target, opts Options, http2 bool) *Client {
-	c := &Client{url: url, retry: opts.Retry.withDefaults(), silence: opts.Silence, patient: opts.Patience, log: opts.Log}
+	c := &Client{url: url, retry: opts.Retry.withDefaults(), silence: opts.Silence, patient: opts.Patience, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler))}
 	if c.silence <= 0 {
 		c.silence = 3 * tendpb.Heartbeat
 	}
 	c.conns = &connections{url: url, token: opts.Token, now: t.transport(opts, http2, c.silence)}
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
-	}
 	c.closed, c.close = context.WithCancel(context.Background())
 	client := &http.Client{Transport: c.conns, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
 		return http.ErrUseLastResponse // which RoundTrip has refused
@@ -230,14 +228,10 @@ func (c *Client) start(ctx context.Context, spec process.Spec) (process.Info, er
 	}
 	req := &tendv1.StartRequest{Spec: tendpb.Spec(&spec)}
 	var info process.Info
-	err := c.call(ctx, func(ctx context.Context) error {
-		resp, err := c.rpc.Start(ctx, connect.NewRequest(req))
-		if err != nil {
-			return err
-		}
-		info, err = toInfo(resp.Msg.GetInfo(), spec.ID)
+	err := c.call(ctx, unary(c.rpc.Start, req, func(m *tendv1.StartResponse) (err error) {
+		info, err = toInfo(m.GetInfo(), spec.ID)
 		return err
-	})
+	}))
 	return info, err
 }
 
@@ -251,16 +245,11 @@ func (c *Client) Get(ctx context.Context, sel process.Selector) (process.Process
 }
 
 func (c *Client) info(ctx context.Context, sel process.Selector) (process.Info, error) {
-	req := &tendv1.GetRequest{Process: tendpb.Selector(sel)}
 	var info process.Info
-	err := c.call(ctx, func(ctx context.Context) error {
-		resp, err := c.rpc.Get(ctx, connect.NewRequest(req))
-		if err != nil {
-			return err
-		}
-		info, err = toInfo(resp.Msg.GetInfo(), sel.ID)
+	err := c.call(ctx, unary(c.rpc.Get, &tendv1.GetRequest{Process: tendpb.Selector(sel)}, func(m *tendv1.GetResponse) (err error) {
+		info, err = toInfo(m.GetInfo(), sel.ID)
 		return err
-	})
+	}))
 	return info, err
 }
 
@@ -271,13 +260,9 @@ func (c *Client) List(ctx context.Context, f process.Filter) ([]process.Info, er
 	for {
 		var page []process.Info
 		var next string
-		err := c.call(ctx, func(ctx context.Context) error {
-			resp, err := c.rpc.List(ctx, connect.NewRequest(req))
-			if err != nil {
-				return err
-			}
-			page, next = make([]process.Info, 0, len(resp.Msg.GetProcesses())), resp.Msg.GetNext()
-			for _, m := range resp.Msg.GetProcesses() {
+		err := c.call(ctx, unary(c.rpc.List, req, func(m *tendv1.ListResponse) error {
+			page, next = make([]process.Info, 0, len(m.GetProcesses())), m.GetNext()
+			for _, m := range m.GetProcesses() {
 				info, err := toInfo(m, "")
 				if err != nil {
 					return err
@@ -285,7 +270,7 @@ func (c *Client) List(ctx context.Context, f process.Filter) ([]process.Info, er
 				page = append(page, info)
 			}
 			return nil
-		})
+		}))
 		if err != nil {
 			return nil, err
 		}

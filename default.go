@@ -1,6 +1,7 @@
 package tend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,9 +21,7 @@ import (
 // It starts no daemon: the error then wraps [process.ErrUnavailable], and tend run
 // or tend serve starts one.
 func DialDefault(ctx context.Context, opts Options) (*Client, error) {
-	if opts.Token == "" {
-		opts.Token = os.Getenv("TEND_TOKEN")
-	}
+	opts.Token = cmp.Or(opts.Token, os.Getenv("TEND_TOKEN"))
 	if url := os.Getenv("TEND_URL"); url != "" {
 		return Dial(ctx, url, opts)
 	}

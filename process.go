@@ -108,8 +108,7 @@ func Attach(ctx context.Context, m process.Manager, sel process.Selector) (*Proc
 func (c *Client) Spawn(ctx context.Context, cmd Cmd) (*Process, error) { return Spawn(ctx, c, cmd) }
 
 // Attach returns a handle to a process that runs or has run. Any client may have
-// started it.
-// name is its id, a unique beginning of it, its name, tag or pid.
+// started it. name is its id, a unique beginning of the id, its name, its tag or its pid.
 func (c *Client) Attach(ctx context.Context, name string) (*Process, error) {
 	return Attach(ctx, c, process.Selector{Any: name})
 }

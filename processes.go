@@ -33,9 +33,26 @@ type Processes struct {
 	// while commands are spawned.
 	Env map[string]string
 
-	once sync.Once
-	turn chan struct{} // capacity 1: held by the caller of Ensure
+	turn turn // of the callers of Ensure
 }
+
+// turn is a lock whose waiters give up with their context.
+type turn struct {
+	once sync.Once
+	held chan struct{} // capacity 1
+}
+
+func (t *turn) take(ctx context.Context) error {
+	t.once.Do(func() { t.held = make(chan struct{}, 1) })
+	select {
+	case t.held <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t *turn) give() { <-t.held }
 
 // Processes returns a manager of the processes of this client's server, with
 // the methods that providers have.
@@ -49,13 +66,10 @@ func (m *Processes) ensure(ctx context.Context) (process.Manager, error) {
 	if m.Ensure == nil {
 		return nil, errors.New("tend.Processes has no Ensure; set it to a function that starts the sandbox")
 	}
-	m.once.Do(func() { m.turn = make(chan struct{}, 1) })
-	select {
-	case m.turn <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := m.turn.take(ctx); err != nil {
+		return nil, err
 	}
-	defer func() { <-m.turn }()
+	defer m.turn.give()
 	return m.Ensure(ctx)
 }
 

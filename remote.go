@@ -36,24 +36,17 @@ func (p *remote) Info(ctx context.Context) (process.Info, error) {
 // Signal is not repeated: a signal may have an effect each time it is sent.
 func (p *remote) Signal(ctx context.Context, sig int, scope process.Scope) error {
 	req := &tendv1.SignalRequest{Process: p.selector(), Signal: int32(sig), Scope: tendv1.Scope(scope)}
-	return p.client.once(ctx, func(ctx context.Context) error {
-		_, err := p.client.rpc.Signal(ctx, connect.NewRequest(req))
-		return err
-	})
+	return p.client.once(ctx, unary(p.client.rpc.Signal, req, nil))
 }
 
 // Kill is not repeated either, and what is killed is not reconnected to.
 func (p *remote) Kill(ctx context.Context) (process.KillResult, error) {
 	p.killed.Store(true)
 	var res process.KillResult
-	err := p.client.once(ctx, func(ctx context.Context) error {
-		resp, err := p.client.rpc.Kill(ctx, connect.NewRequest(&tendv1.KillRequest{Process: p.selector()}))
-		if err == nil {
-			res = tendpb.ToKillResult(resp.Msg)
-			err = checkKill(res)
-		}
-		return err
-	})
+	err := p.client.once(ctx, unary(p.client.rpc.Kill, &tendv1.KillRequest{Process: p.selector()}, func(m *tendv1.KillResponse) error {
+		res = tendpb.ToKillResult(m)
+		return checkKill(res)
+	}))
 	if errors.Is(err, process.ErrExited) {
 		p.killed.Store(false) // nothing was killed
 	}
@@ -65,41 +58,31 @@ func (p *remote) Resize(ctx context.Context, r process.Resize) (before process.S
 	if r.Only != nil {
 		req.Only = tendpb.Size(*r.Only)
 	}
-	err = p.client.call(ctx, func(ctx context.Context) error {
-		res, err := p.client.rpc.Resize(ctx, connect.NewRequest(req))
-		if err != nil {
-			return err
-		}
-		before, err = tendpb.ToSize("before", res.Msg.GetBefore())
+	err = p.client.call(ctx, unary(p.client.rpc.Resize, req, func(m *tendv1.ResizeResponse) (err error) {
+		before, err = tendpb.ToSize("before", m.GetBefore())
 		return err
-	})
+	}))
 	return before, err
 }
 
 func (p *remote) Trim(ctx context.Context, s process.Stream, before int64) error {
 	req := &tendv1.TrimRequest{Process: p.selector(), Stream: tendv1.Stream(s), Before: before}
-	return p.client.call(ctx, func(ctx context.Context) error {
-		_, err := p.client.rpc.Trim(ctx, connect.NewRequest(req))
-		return err
-	})
+	return p.client.call(ctx, unary(p.client.rpc.Trim, req, nil))
 }
 
 func (p *remote) Pin(ctx context.Context, pinned bool) error {
 	req := &tendv1.PinRequest{Process: p.selector(), Pinned: pinned}
-	return p.client.call(ctx, func(ctx context.Context) error {
-		_, err := p.client.rpc.Pin(ctx, connect.NewRequest(req))
-		return err
-	})
+	return p.client.call(ctx, unary(p.client.rpc.Pin, req, nil))
 }
 
 // Remove is repeated when the answer is lost; that a repeated one finds
 // nothing means that the first one did its work.
 func (p *remote) Remove(ctx context.Context) error {
 	attempts := 0
+	remove := unary(p.client.rpc.Remove, &tendv1.RemoveRequest{Process: p.selector()}, nil)
 	err := p.client.call(ctx, func(ctx context.Context) error {
 		attempts++
-		_, err := p.client.rpc.Remove(ctx, connect.NewRequest(&tendv1.RemoveRequest{Process: p.selector()}))
-		return err
+		return remove(ctx)
 	})
 	if attempts > 1 && errors.Is(err, process.ErrNotFound) {
 		return nil

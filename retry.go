@@ -148,6 +148,17 @@ func (c *Client) answers(ctx context.Context) bool {
 	return c.hello(ctx) == nil
 }
 
+// unary is a call of the API with one answer, which read gets; nil: it is of no use.
+func unary[Q, A any](rpc func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), req *Q, read func(*A) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		resp, err := rpc(ctx, connect.NewRequest(req))
+		if err != nil || read == nil {
+			return err
+		}
+		return read(resp.Msg)
+	}
+}
+
 // call runs a call that may be repeated.
 func (c *Client) call(ctx context.Context, f func(context.Context) error) error {
 	return c.repeatCall(ctx, "call", never, f)
@@ -182,10 +193,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -99,8 +99,9 @@ func (s *subscription) Close() error {
 	return nil
 }
 
-// maxQueued bounds what a reader holds for its caller, in bytes: enough for the network to go on while the caller works, little enough
-// for a thousand readers. One event more than that may be held.
+// maxQueued bounds what a reader holds for its caller, in bytes: enough for the network
+// to go on while the caller works, and little enough for a thousand readers. One event
+// more may be held.
 const maxQueued = 256 << 10
 
 // eventCost is what an event counts for in a queue besides its data.

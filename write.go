@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"sync"
 
-	"connectrpc.com/connect"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/process"
 )
@@ -18,24 +16,9 @@ const maxWrite = process.MaxWhole
 // writer is the name and position under which a handle writes. Any number of
 // handles may write to one process, and each repeats what was lost on the way.
 type writer struct {
-	once   sync.Once
-	turn   chan struct{} // one token; made by once
-	name   string        // "": the next write begins anew; held with turn
-	offset int64         // of the next byte; held with turn
-}
-
-// take waits for the turn.
-func (w *writer) take(ctx context.Context) error {
-	w.once.Do(func() {
-		w.turn = make(chan struct{}, 1)
-		w.turn <- struct{}{}
-	})
-	select {
-	case <-w.turn:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	turn
+	name   string // "": the next write begins anew; held with turn
+	offset int64  // of the next byte; held with turn
 }
 
 // Write sends input in requests of at most maxWrite, which are repeated when the
@@ -58,7 +41,7 @@ func (p *remote) Write(ctx context.Context, in process.Input) (process.Accepted,
 	if err := w.take(ctx); err != nil {
 		return process.Accepted{}, err
 	}
-	defer func() { w.turn <- struct{}{} }()
+	defer w.give()
 	for {
 		known := w.name != ""
 		if !known {
@@ -125,28 +108,24 @@ func (p *remote) write(ctx context.Context, in process.Input) (process.Accepted,
 	} else {
 		msg.Writer, msg.WriterOffset = in.Writer, in.Offset
 	}
-	send := func(ctx context.Context) (process.Accepted, error) {
-		resp, err := c.rpc.Write(ctx, connect.NewRequest(msg))
-		if err != nil {
-			return process.Accepted{}, err
-		}
-		if at, n := resp.Msg.GetOffset(), resp.Msg.GetWritten(); at < 0 || at > maxOffset || n < 0 || n > maxOffset {
-			return process.Accepted{}, strange("%d as the bytes of input, and %d as those of one writer", at, n)
-		}
-		return process.Accepted{Offset: resp.Msg.GetOffset(), Written: resp.Msg.GetWritten()}, nil
-	}
 	var accepted process.Accepted
+	send := unary(c.rpc.Write, msg, func(m *tendv1.WriteResponse) error {
+		if at, n := m.GetOffset(), m.GetWritten(); at < 0 || at > maxOffset || n < 0 || n > maxOffset {
+			return strange("%d as the bytes of input, and %d as those of one writer", at, n)
+		}
+		accepted = process.Accepted{Offset: m.GetOffset(), Written: m.GetWritten()}
+		return nil
+	})
 	tries := 0
 	lost := func(err error) bool {
 		// A server of a former version, which does not know writers, has appended
 		// it, or not.
 		return p.afterKill(err) || in.Writer != "" && !c.writers.Load()
 	}
-	err := c.repeatCall(ctx, "write", lost, func(ctx context.Context) (err error) {
+	err := c.repeatCall(ctx, "write", lost, func(ctx context.Context) error {
 		msg.Again = msg.Again || tries > 0
 		tries++
-		accepted, err = send(ctx)
-		return err
+		return send(ctx)
 	})
 	closed := errors.Is(err, process.ErrStdinClosed) || errors.Is(err, process.ErrExited)
 	switch {
