@@ -38,9 +38,9 @@ func (ws *Watchers) Open() Watcher {
 	return w
 }
 
-// Tell gives ev to all watchers. One that has fallen too far behind gets
+// Publish gives ev to all watchers. One that has fallen too far behind gets
 // [ErrLagged] in its place.
-func (ws *Watchers) Tell(ev Event) {
+func (ws *Watchers) Publish(ev Event) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	for w := range ws.open {

@@ -8,12 +8,12 @@ import (
 
 func TestAWatcherHearsWhatIsToldAfterItsOpening(t *testing.T) {
 	var ws Watchers
-	ws.Tell(Event{PID: 1})
+	ws.Publish(Event{PID: 1})
 	w, other := ws.Open(), ws.Open()
-	ws.Tell(Event{PID: 2})
-	ws.Tell(Event{PID: 3})
+	ws.Publish(Event{PID: 2})
+	ws.Publish(Event{PID: 3})
 	other.Close()
-	ws.Tell(Event{PID: 4})
+	ws.Publish(Event{PID: 4})
 	for _, want := range []int{2, 3, 4} {
 		<-w.Ready()
 		w.(*watcher).wake() // there is more
@@ -39,7 +39,7 @@ func TestAWatcherThatLagsIsToldSoAndTheOthersGoOn(t *testing.T) {
 	var ws Watchers
 	slow, fast := ws.Open(), ws.Open()
 	for n := range maxLag + 1 {
-		ws.Tell(Event{PID: n})
+		ws.Publish(Event{PID: n})
 		if ev, ok, err := fast.Next(); !ok || err != nil || ev.PID != n {
 			t.Fatalf("%+v %v %v; want pid %d", ev, ok, err, n)
 		}
@@ -52,7 +52,7 @@ func TestAWatcherThatLagsIsToldSoAndTheOthersGoOn(t *testing.T) {
 func TestTheEndComesAfterTheEvents(t *testing.T) {
 	var ws Watchers
 	w := ws.Open()
-	ws.Tell(Event{PID: 1})
+	ws.Publish(Event{PID: 1})
 	ws.End(ErrUnavailable)
 	<-w.Ready()
 	if ev, ok, err := w.Next(); !ok || err != nil || ev.PID != 1 {

@@ -79,9 +79,9 @@ func (m *Manager) register(p *proc) *proc {
 	if in := m.insert(p); in != p {
 		return in
 	}
-	m.watchers.Tell(process.Event{Kind: process.EventStarted, ID: p.id, PID: p.pid, Time: p.started})
+	m.watchers.Publish(process.Event{Kind: process.EventStarted, ID: p.id, PID: p.pid, Time: p.started})
 	if f := p.final.Load(); f != nil && !p.live {
-		m.watchers.Tell(process.Event{Kind: process.EventExited, ID: p.id, PID: p.pid, Exit: f.Exit, Time: f.Exit.Time})
+		m.watchers.Publish(process.Event{Kind: process.EventExited, ID: p.id, PID: p.pid, Exit: f.Exit, Time: f.Exit.Time})
 		return p
 	}
 	p.mu.Lock()

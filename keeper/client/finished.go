@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -53,33 +54,27 @@ func (p *proc) remove(ctx context.Context) error {
 		}
 		m.mu.Lock()
 	}
-	for {
-		if pr = p.final.Load(); pr.Removed {
-			m.mu.Unlock()
-			return process.ErrNotFound
-		}
-		gone := *pr
-		gone.Removed = true
-		if p.final.CompareAndSwap(pr, &gone) { // else it was trimmed
-			break
-		}
+	err := p.settled(func(pr *spool.Progress) error {
+		pr.Removed = true
+		return nil
+	})
+	if err != nil {
+		m.mu.Unlock()
+		return err
 	}
 	// The id is free when its files are gone.
 	defer m.reserve(p.id)()
 	delete(m.procs, p.id)
-	for i, o := range m.order {
-		if o == p {
-			m.order = append(m.order[:i], m.order[i+1:]...)
-			break
-		}
+	if i := slices.Index(m.order, p); i >= 0 {
+		m.order = slices.Delete(m.order, i, i+1)
 	}
 	m.mu.Unlock()
 	failpoint.Hit(failpoint.Removed)
 	p.files.Lock()
-	err := p.removeDir()
+	err = p.removeDir()
 	p.files.Unlock()
 	p.changed()
-	m.watchers.Tell(process.Event{Kind: process.EventRemoved, ID: p.id, PID: p.pid, Time: time.Now()})
+	m.watchers.Publish(process.Event{Kind: process.EventRemoved, ID: p.id, PID: p.pid, Time: time.Now()})
 	return err
 }
 
@@ -87,12 +82,11 @@ func (p *proc) remove(ctx context.Context) error {
 func (p *proc) awaitFinal(ctx context.Context, bound time.Duration) {
 	ready := make(chan struct{}, 1)
 	defer p.listen(ready)()
-	t := time.NewTimer(bound)
-	defer t.Stop()
+	late := time.After(bound)
 	for p.final.Load() == nil {
 		select {
 		case <-ready:
-		case <-t.C:
+		case <-late:
 			return
 		case <-ctx.Done():
 			return
@@ -105,41 +99,52 @@ func (p *proc) awaitFinal(ctx context.Context, bound time.Duration) {
 func (p *proc) trimFinished(s process.Stream, before int64) error {
 	p.files.Lock()
 	defer p.files.Unlock()
+	base, was := before&^(spool.BlockSize-1), int64(0)
+	err := p.settled(func(pr *spool.Progress) error {
+		if before < 0 || before > pr.End[s] {
+			return process.ErrOffset
+		}
+		was = pr.Base[s]
+		pr.Base[s] = max(was, base)
+		return nil
+	})
+	if err != nil || base <= was {
+		return err
+	}
+	p.disk.Store(0)
+	fd, err := spool.OpenFile(filepath.Join(p.dir, spool.IndexName), unix.O_WRONLY|unix.O_APPEND)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var rec [spool.IndexSize]byte
+	spool.IndexRecord{Kind: spool.IndexTrim, Stream: s, Offset: base, Wall: time.Now().UnixNano()}.Put(&rec)
+	if _, err := unix.Write(fd, rec[:]); err != nil {
+		return err
+	}
+	failpoint.Hit(failpoint.FinishedTrimmed)
+	data, err := spool.OpenStream(p.dir, s)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(data)
+	return spool.Punch(data, was, base)
+}
+
+// settled changes the facts of a finished process, unless it was removed.
+func (p *proc) settled(change func(*spool.Progress) error) error {
 	for {
 		pr := p.final.Load()
 		if pr.Removed {
 			return process.ErrNotFound
 		}
-		if before < 0 || before > pr.End[s] {
-			return process.ErrOffset
+		next := *pr
+		if err := change(&next); err != nil {
+			return err
 		}
-		base := before &^ (spool.BlockSize - 1)
-		if base <= pr.Base[s] {
+		if p.final.CompareAndSwap(pr, &next) {
 			return nil
 		}
-		next := *pr
-		next.Base[s] = base
-		p.disk.Store(0)
-		if !p.final.CompareAndSwap(pr, &next) {
-			continue
-		}
-		fd, err := spool.OpenFile(filepath.Join(p.dir, spool.IndexName), unix.O_WRONLY|unix.O_APPEND)
-		if err == nil {
-			var rec [spool.IndexSize]byte
-			spool.IndexRecord{Kind: spool.IndexTrim, Stream: s, Offset: base, Wall: time.Now().UnixNano()}.Put(&rec)
-			_, err = unix.Write(fd, rec[:])
-			unix.Close(fd)
-		}
-		if err != nil {
-			return err
-		}
-		failpoint.Hit(failpoint.FinishedTrimmed)
-		data, err := spool.OpenStream(p.dir, s)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(data)
-		return spool.Punch(data, pr.Base[s], base)
 	}
 }
 
@@ -192,16 +197,12 @@ func (p *proc) free() error {
 	if p.pinned.Load() {
 		return nil
 	}
-	for {
-		pr := p.final.Load()
-		if pr.Removed {
-			return nil
-		}
-		next := *pr
-		next.Base, next.IndexEnd = pr.End, 0
-		if p.final.CompareAndSwap(pr, &next) {
-			break
-		}
+	err := p.settled(func(pr *spool.Progress) error {
+		pr.Base, pr.IndexEnd = pr.End, 0
+		return nil
+	})
+	if err != nil {
+		return nil // it was removed
 	}
 	p.changed() // readers learn it before anything is gone
 	if p.nothingKnown() {

@@ -130,7 +130,7 @@ func (p *proc) closeInput(in process.Input) (process.Accepted, error) {
 		p.slot.SetWishes(board.StdinEOF)
 		p.input.drop() // our copy would keep the pipe open
 		p.input.mu.Unlock()
-		p.tellFeed()
+		p.notifyFeed()
 		p.changed() // a writer that waits for room gives up
 	}
 	return acc, nil
@@ -191,14 +191,10 @@ func (p *proc) takeTurn(ctx context.Context, in *process.Input) error {
 			defer q.behind.Add(-1)
 			continue // look once more: it may have ended before we listened
 		}
-		late := time.NewTimer(wait)
 		select {
 		case <-ready:
-		case <-late.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
-		}
-		late.Stop()
-		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}

@@ -78,10 +78,8 @@ func (l *link) keep() {
 		}
 		conn.Close()
 		l.drop()
-		select {
-		case <-l.closed:
+		if l.isClosed() {
 			return
-		default:
 		}
 		if err != nil {
 			l.log.Warn("keeper not reached, trying again", "err", err)
@@ -113,11 +111,15 @@ func (l *link) dialed(c *net.UnixConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.raw = c
+	return !l.isClosed()
+}
+
+func (l *link) isClosed() bool {
 	select {
 	case <-l.closed:
-		return false
-	default:
 		return true
+	default:
+		return false
 	}
 }
 
@@ -300,9 +302,16 @@ func (l *link) ping(ctx context.Context) error {
 	return err
 }
 
-// tell sends a request without an answer, if a keeper is there: the board
+// isUp returns a channel that is closed while there is a keeper.
+func (l *link) isUp() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.up
+}
+
+// notify sends a request without an answer, if a keeper is there: the board
 // holds what matters.
-func (l *link) tell(op byte, body wire.Body) {
+func (l *link) notify(op byte, body wire.Body) {
 	l.mu.Lock()
 	conn := l.conn
 	l.mu.Unlock()

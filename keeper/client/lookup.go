@@ -88,7 +88,7 @@ func (m *Manager) retire() {
 	refs := m.retiring.refs
 	m.retiring.refs = nil
 	m.retiring.Unlock()
-	m.link.tell(wire.OpRetire, wire.Refs(refs))
+	m.link.notify(wire.OpRetire, wire.Refs(refs))
 }
 
 // byStart is the order of m.order.

@@ -92,15 +92,8 @@ type Manager struct {
 		refs []wire.Ref
 	}
 
-	made struct {
-		sync.Mutex
-		next chan struct{} // closed when room was made, or tried; guarded by the lock
-	}
-
-	swept struct {
-		sync.Mutex
-		next chan struct{} // closed when the spools were looked at; guarded by the lock
-	}
+	made  pulse // room was made, or tried
+	swept pulse // the spools were looked at
 
 	// keep and keepUnread are kept of each stream, in bytes, by default: while it is
 	// read, and while nobody reads it.
@@ -136,7 +129,6 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	}
 	m := &Manager{cfg: cfg, machine: new(files.Machine), spool: filepath.Join(cfg.StateDir, rundir.SpoolDir), run: run,
 		procs: map[process.ID]*proc{}, pids: map[int]*proc{}, starting: map[process.ID]chan struct{}{}, short: make(chan struct{}, 1), grew: make(chan struct{}, 1), scanned: make(chan struct{})}
-	m.made.next, m.swept.next = make(chan struct{}), make(chan struct{})
 	if err := os.MkdirAll(m.spool, 0o700); err != nil {
 		return nil, fmt.Errorf("spool: %w", err)
 	}
@@ -154,11 +146,8 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	m.starters = newStarters(run, m.Ping)
 	m.link = newLink(run, cfg.Log, m.connected)
 	m.wg.Go(m.link.keep)
-	m.link.mu.Lock()
-	up := m.link.up
-	m.link.mu.Unlock()
 	select {
-	case <-up:
+	case <-m.link.isUp():
 	case <-ctx.Done():
 		m.link.close()
 		run.Close()
@@ -225,11 +214,9 @@ func (m *Manager) connected(h wire.Hello, boardFD, wakeFD int) error {
 	}
 	var lost []*proc
 	if old != nil {
-		for _, p := range m.slots {
-			if p != nil {
-				lost = append(lost, p)
-				m.vacate(p)
-			}
+		for p := range m.running {
+			lost = append(lost, p)
+			m.vacate(p)
 		}
 	}
 	m.board.Store(b) // the old board stays mapped: readers may look at it
@@ -266,7 +253,7 @@ func (m *Manager) overwritten(p *proc) {
 		return // of a board that was lost with all that was on it
 	}
 	m.cfg.Log.Error("the shared memory of a process was overwritten; the keeper makes it anew", "id", p.id)
-	m.link.tell(wire.OpHello, helloRequest)
+	m.link.notify(wire.OpHello, helloRequest)
 	if m.cfg.Rebuilt != nil {
 		m.cfg.Rebuilt()
 	}
@@ -310,12 +297,10 @@ func (m *Manager) dispatch(w *waker, b *board.Board) {
 	}
 }
 
-// feedAgain tells the keeper, once the link is up, of input that still waits:
-// what was announced while there was no keeper reached nobody.
+// feedAgain reports input that still waits to the keeper, once the link is up: what
+// was reported while there was no keeper reached nobody.
 func (m *Manager) feedAgain() {
-	m.link.mu.Lock()
-	up := m.link.up
-	m.link.mu.Unlock()
+	up := m.link.isUp()
 	m.wg.Go(func() {
 		select {
 		case <-up:
@@ -324,13 +309,10 @@ func (m *Manager) feedAgain() {
 		}
 		m.mu.RLock()
 		defer m.mu.RUnlock()
-		for _, p := range m.slots {
-			if p == nil || p.slot.Gen() != p.ref.Gen {
-				continue
-			}
+		for p := range m.running {
 			// What was delivered may still lie in a terminal's staging pipe.
-			if p.slot.Flags()&board.FlagStdinMem != 0 || p.slot.Wishes()&board.StdinEOF != 0 {
-				p.tellFeed()
+			if p.slotIsMine() && (p.slot.Flags()&board.FlagStdinMem != 0 || p.slot.Wishes()&board.StdinEOF != 0) {
+				p.notifyFeed()
 			}
 		}
 	})
@@ -338,15 +320,19 @@ func (m *Manager) feedAgain() {
 
 func (m *Manager) wakeAll() {
 	m.mu.RLock()
-	var all []*proc
-	for _, p := range m.slots {
-		if p != nil {
-			all = append(all, p)
-		}
-	}
+	all := slices.Collect(m.running)
 	m.mu.RUnlock()
 	for _, p := range all {
 		p.changed()
+	}
+}
+
+// running yields the processes on the board. m.mu is held.
+func (m *Manager) running(yield func(*proc) bool) {
+	for _, p := range &m.slots {
+		if p != nil && !yield(p) {
+			return
+		}
 	}
 }
 

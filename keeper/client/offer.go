@@ -94,10 +94,8 @@ func (m *Manager) mayQueue(waiting, n int64) bool {
 	all := n
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, p := range m.slots {
-		if p != nil {
-			all += p.slot.End(process.Stdin) - p.slot.Base(process.Stdin)
-		}
+	for p := range m.running {
+		all += p.slot.End(process.Stdin) - p.slot.Base(process.Stdin)
 	}
 	return all <= queueAll
 }
@@ -146,10 +144,10 @@ func (p *proc) store(in *process.Input, data []byte, at int64, rest bool) error 
 	}
 	switch q.feed.Run(os.Getpid()) {
 	case feed.Full:
-		p.tellFeed()
+		p.notifyFeed()
 	case feed.Broken:
 		p.slot.Set(board.FlagStdinBroken)
-		p.tellFeed()
+		p.notifyFeed()
 		return process.ErrBrokenPipe
 	}
 	return nil
@@ -157,9 +155,7 @@ func (p *proc) store(in *process.Input, data []byte, at int64, rest bool) error 
 
 // tellFeed asks the keeper to go on with the input: to wait for room, or to close
 // it.
-func (p *proc) tellFeed() {
-	p.m.link.tell(wire.OpFeed, p.ref)
-}
+func (p *proc) notifyFeed() { p.m.link.notify(wire.OpFeed, p.ref) }
 
 // endInput closes the descriptors of the input.
 func (p *proc) endInput() {

@@ -125,10 +125,10 @@ func (p *proc) readBoard() {
 	p.mu.Unlock()
 	if fresh&board.FlagExited != 0 {
 		e := p.slot.Exit()
-		p.m.watchers.Tell(process.Event{Kind: process.EventExited, ID: p.id, PID: p.pid, Exit: e, Time: e.Time})
+		p.m.watchers.Publish(process.Event{Kind: process.EventExited, ID: p.id, PID: p.pid, Exit: e, Time: e.Time})
 	}
 	if fresh&board.FlagTreeGone != 0 {
-		p.m.watchers.Tell(process.Event{Kind: process.EventTreeGone, ID: p.id, PID: p.pid, Time: time.Now()})
+		p.m.watchers.Publish(process.Event{Kind: process.EventTreeGone, ID: p.id, PID: p.pid, Time: time.Now()})
 	}
 	if fresh&board.FlagNoSpace != 0 {
 		p.m.noSpace()

@@ -115,7 +115,7 @@ func (p *proc) call(ctx context.Context, op byte, again bool, body wire.Body) (r
 		if rep.werr.Code == wire.CodeNotFound { // retired: it is over
 			return rep, repeated, process.ErrExited
 		}
-		return rep, repeated, domainError(rep.werr, "")
+		return rep, repeated, domainError(rep.werr)
 	}
 	return rep, repeated, nil
 }

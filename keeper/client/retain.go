@@ -54,12 +54,7 @@ func (m *Manager) setBudget(n int64) {
 }
 
 // tidy has the spools looked at soon.
-func (m *Manager) tidy() {
-	select {
-	case m.grew <- struct{}{}:
-	default:
-	}
-}
+func (m *Manager) tidy() { nudge(m.grew) }
 
 // retain keeps all spools within the budget, but for a part of it by which they
 // may grow meanwhile, and finished processes within their time. While the
@@ -80,10 +75,7 @@ func (m *Manager) retain(ctx context.Context) {
 	for asked := false; ; {
 		m.grown.Store(0)
 		m.sweep(ctx, m.budget.Load())
-		m.swept.Lock()
-		close(m.swept.next)
-		m.swept.next = make(chan struct{})
-		m.swept.Unlock()
+		m.swept.announce()
 		var again <-chan time.Time
 		short := m.short
 		if asked || m.starving() {
@@ -199,56 +191,33 @@ func (p *proc) onDisk() int64 {
 	return n
 }
 
-// roomWithin bounds how long a start waits for room to be made.
+// roomWithin bounds how long a start waits for room to be made, or for the spools to be
+// looked at.
 const roomWithin = 2 * starvedEvery
 
-// awaitRoom has room made on a full filesystem, and reports whether it was
-// tried.
-func (m *Manager) awaitRoom(ctx context.Context) bool {
-	m.made.Lock()
-	made := m.made.next
-	m.made.Unlock()
-	m.noSpace()
-	t := time.NewTimer(roomWithin)
-	defer t.Stop()
+// await asks for something, and reports whether it was done once more within
+// roomWithin.
+func await(ctx context.Context, done *pulse, ask func()) bool {
+	next := done.wait()
+	ask()
 	select {
-	case <-made:
+	case <-next:
 		return true
-	case <-t.C:
+	case <-time.After(roomWithin):
 	case <-ctx.Done():
 	}
 	return false
 }
 
-// awaitSweep waits until the spools were looked at once more, or for roomWithin.
-func (m *Manager) awaitSweep(ctx context.Context) {
-	m.swept.Lock()
-	swept := m.swept.next
-	m.swept.Unlock()
-	m.tidy()
-	t := time.NewTimer(roomWithin)
-	defer t.Stop()
-	select {
-	case <-swept:
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
 // noSpace has room made soon; it does not wait for it.
-func (m *Manager) noSpace() {
-	select {
-	case m.short <- struct{}{}:
-	default:
-	}
-}
+func (m *Manager) noSpace() { nudge(m.short) }
 
 // starving reports whether output of a process waits for space.
 func (m *Manager) starving() bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	for _, p := range m.slots {
-		if p != nil && p.slot.Flags()&board.FlagNoSpace != 0 {
+	for p := range m.running {
+		if p.slot.Flags()&board.FlagNoSpace != 0 {
 			return true
 		}
 	}
@@ -256,18 +225,15 @@ func (m *Manager) starving() bool {
 }
 
 // makeRoom frees space on a full filesystem at the expense of finished
-// processes' output, a quarter of what is kept at a time, and tells the keeper.
+// processes' output, a quarter of what is kept at a time, and notifies the keeper.
 func (m *Manager) makeRoom(ctx context.Context) {
 	if !roomy(m.spool) {
 		_, _, total := m.usage(time.Now())
 		m.cfg.Log.Warn("the filesystem of the spool is full: output waits, and that of the oldest finished processes is freed", "kept", total)
 		m.sweep(ctx, min(m.budget.Load(), total-min(total/4, emergency)))
 	}
-	m.link.tell(wire.OpSpaceFree, nil)
-	m.made.Lock()
-	close(m.made.next)
-	m.made.next = make(chan struct{})
-	m.made.Unlock()
+	m.link.notify(wire.OpSpaceFree, nil)
+	m.made.announce()
 }
 
 // roomy reports whether a filesystem that was full has space again, which then

@@ -197,10 +197,10 @@ func (m *Manager) lose(p *proc) {
 	p.sent |= fresh
 	p.mu.Unlock()
 	if e := p.final.Load().Exit; fresh&board.FlagExited != 0 {
-		m.watchers.Tell(process.Event{Kind: process.EventExited, ID: p.id, PID: p.pid, Exit: e, Time: e.Time})
+		m.watchers.Publish(process.Event{Kind: process.EventExited, ID: p.id, PID: p.pid, Exit: e, Time: e.Time})
 	}
 	if fresh&board.FlagTreeGone != 0 {
-		m.watchers.Tell(process.Event{Kind: process.EventTreeGone, ID: p.id, PID: p.pid, Time: time.Now()})
+		m.watchers.Publish(process.Event{Kind: process.EventTreeGone, ID: p.id, PID: p.pid, Time: time.Now()})
 	}
 	p.changed()
 }

@@ -71,17 +71,15 @@ func (m *Manager) start(ctx context.Context, spec process.Spec, root Root) (proc
 			// Only once: if freeing finished processes does not suffice, the caller
 			// gets the error.
 			asked = true
-			if m.awaitRoom(ctx) {
+			if await(ctx, &m.made, m.noSpace) {
 				continue
 			}
 		}
 		if !busy {
 			return p, err
 		}
-		select {
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return nil, err
 		}
 	}
 }
@@ -98,14 +96,12 @@ func (m *Manager) admit(ctx context.Context, size int64) (done func(), err error
 		return func() {}, nil
 	}
 	if m.grown.Load() >= m.budget.Load()/grain {
-		m.awaitSweep(ctx)
+		await(ctx, &m.swept, m.tidy)
 	}
 	used := m.admitted.Add(size)
 	m.mu.RLock()
-	for _, p := range m.slots {
-		if p != nil {
-			used += p.size
-		}
+	for p := range m.running {
+		used += p.size
 	}
 	m.mu.RUnlock()
 	done = func() { m.admitted.Add(-size) }
@@ -128,7 +124,7 @@ func (m *Manager) conclude(ctx context.Context, spec process.Spec, size int64, r
 		}
 	}
 	if rep.werr != nil {
-		return nil, rep.werr.Code == wire.CodeBusy, domainError(rep.werr, spec.Dir)
+		return nil, rep.werr.Code == wire.CodeBusy, domainError(rep.werr)
 	}
 	s, err := wire.ParseSpawned(rep.body)
 	if err != nil {
@@ -178,10 +174,8 @@ func (m *Manager) awaitKeeper(ctx context.Context, id process.ID, s wire.Spawned
 		if time.Now().After(deadline) {
 			return fmt.Errorf("%w: keeper %d says no hello", process.ErrUnavailable, s.Keeper)
 		}
-		select {
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return err
 		}
 	}
 }
@@ -255,7 +249,7 @@ func (m *Manager) started(spec process.Spec, size int64, s wire.Spawned) *proc {
 }
 
 // domainError translates the keeper's answer.
-func domainError(e *wire.Error, dir string) error {
+func domainError(e *wire.Error) error {
 	var sys error
 	if e.Errno != 0 {
 		sys = syscall.Errno(e.Errno)

@@ -54,10 +54,8 @@ func (s *starters) call(ctx context.Context, req *wire.Spawn, late func(reply, e
 		if time.Now().After(giveUp) {
 			return reply{}, false, fmt.Errorf("%w: %w", process.ErrUnavailable, err)
 		}
-		select {
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			return reply{}, false, ctx.Err()
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return reply{}, false, err
 		}
 	}
 }

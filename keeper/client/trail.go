@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -81,13 +82,7 @@ func (p *proc) follow(at *spool.Position, reads bool) (leave func(ended bool)) {
 	}
 	p.trail.readers[at] = reads
 	// Places that it holds itself now: most likely its own.
-	kept := p.trail.kept[:0]
-	for _, h := range p.trail.kept {
-		if !p.holds(at, &h.at) {
-			kept = append(kept, h)
-		}
-	}
-	p.trail.kept = kept
+	p.trail.kept = slices.DeleteFunc(p.trail.kept, func(h place) bool { return p.holds(at, &h.at) })
 	return func(ended bool) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -116,7 +111,7 @@ func (p *proc) holds(at *spool.Position, place *[4]int64) bool {
 // keepPlace holds a place. p.mu is held.
 func (p *proc) keepPlace(at [4]int64, d time.Duration) {
 	if len(p.trail.kept) == mostKept {
-		p.trail.kept = append(p.trail.kept[:0], p.trail.kept[1:]...)
+		p.trail.kept = slices.Delete(p.trail.kept, 0, 1)
 	}
 	p.trail.kept = append(p.trail.kept, place{at, time.Now().Add(d)})
 }

@@ -36,10 +36,8 @@ func (m *Manager) UpgradeKeeper(ctx context.Context, path string) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("%w: %w", process.ErrUnavailable, err)
 		}
-		select {
-		case <-time.After(2 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pause(ctx, 2*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }

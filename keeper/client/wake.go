@@ -3,7 +3,9 @@
 package client
 
 import (
+	"context"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -50,6 +52,41 @@ func (w *waker) wait() bool {
 func (w *waker) discard() {
 	unix.Close(w.wake)
 	unix.Close(w.end)
+}
+
+// pause waits for d. The error is that of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// pulse announces something that is done again and again to the callers that wait for
+// the next time.
+type pulse struct {
+	mu   sync.Mutex
+	next chan struct{} // closed at the next time; nil: nobody waits; guarded by mu
+}
+
+func (p *pulse) wait() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.next == nil {
+		p.next = make(chan struct{})
+	}
+	return p.next
+}
+
+func (p *pulse) announce() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.next != nil {
+		close(p.next)
+		p.next = nil
+	}
 }
 
 // stop ends wait, now or when it is called next.
