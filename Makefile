@@ -45,6 +45,10 @@ e2b: build ## Run the E2B suites: raw, npm, PyPI (ONLY=js picks one)
 langsmith: build ## Run the LangSmith suites: js, upgrade, kill, python (ONLY=js picks one)
 	@test/conformance/langsmith/run $(ONLY)
 
+.PHONY: mastra
+mastra: need-go ## Build the npm packages below packages/
+	@scripts/packages build
+
 .PHONY: conformance-distant
 conformance-distant: build ## Run the released distant command line; cargo installs it, which takes minutes
 	@test/conformance/distant/real
@@ -65,6 +69,10 @@ fuzz: need-go build ## Run each fuzz target for FUZZTIME=60s (ONLY=keeper picks 
 gen: need-go ## Generate gen/ from proto/
 	go -C tools run ./protogen -I ../proto -out ../gen
 
+.PHONY: gen-ts
+gen-ts: need-go ## Generate packages/client/src/gen from proto/; Node.js is needed
+	@scripts/packages gen
+
 .PHONY: fmt
 fmt: need-go ## Format the Go code
 	gofmt -w $(GO_FILES)
@@ -75,7 +83,7 @@ dist: need-go ## Build release archives with checksums into dist/
 
 .PHONY: clean
 clean: ## Remove what was built and installed here
-	rm -rf bin dist internal/payload/tend-keeper test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv tools/node/.venv tools/node/.lock
+	rm -rf bin dist internal/payload/tend-keeper test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules packages/node_modules packages/*/dist tools/node/.venv tools/node/.lock
 
 .PHONY: need-go
 need-go:

@@ -3,6 +3,11 @@
 // generating needs nothing but Go:
 //
 //	go -C tools run ./protogen -I ../proto -out ../gen
+//
+// With -plugin it runs another plugin instead, with the options of -options,
+// and with -only for some of the files alone:
+//
+//	go -C tools run ./protogen -I ../proto -out DIR -plugin PATH/protoc-gen-es -options target=ts -only tend/
 package main
 
 import (
@@ -14,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -26,26 +32,33 @@ import (
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
-// plugins and their options. The import path of a generated file, less the
-// module, is its place under -out.
-var plugins = []string{"protoc-gen-go", "protoc-gen-connect-go"}
+// plugins generates the Go code.
+var plugins = [][]string{{"go", "tool", "protoc-gen-go"}, {"go", "tool", "protoc-gen-connect-go"}}
 
 func main() {
 	include := flag.String("I", "proto", "directory of the .proto files")
 	out := flag.String("out", "gen", "directory to write to")
-	module := flag.String("module", "github.com/tend-run/tend/gen", "import path of -out")
+	plugin := flag.String("plugin", "", "program to run instead of the Go plugins")
+	// The import path of a generated Go file, less the module, is its place under -out.
+	options := flag.String("options", "module=github.com/tend-run/tend/gen", "parameter of the plugins")
+	only := flag.String("only", "", "beginning of the names of the files to generate from")
 	flag.Parse()
-	if err := run(*include, *out, *module); err != nil {
+	run := plugins
+	if *plugin != "" {
+		run = [][]string{{*plugin}}
+	}
+	if err := generateAll(*include, *out, run, *options, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "protogen:", err)
 		os.Exit(1)
 	}
 }
 
-func run(include, out, module string) error {
+func generateAll(include, out string, plugins [][]string, options, only string) error {
 	names, err := protoFiles(include)
 	if err != nil {
 		return err
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, only) })
 	compiler := protocompile.Compiler{
 		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{include}}),
 		SourceInfoMode: protocompile.SourceInfoStandard,
@@ -56,7 +69,7 @@ func run(include, out, module string) error {
 	}
 	req := &pluginpb.CodeGeneratorRequest{
 		FileToGenerate: names,
-		Parameter:      proto.String("module=" + module),
+		Parameter:      proto.String(options),
 		ProtoFile:      closure(files),
 	}
 	body, err := proto.Marshal(req)
@@ -65,7 +78,7 @@ func run(include, out, module string) error {
 	}
 	for _, plugin := range plugins {
 		if err := generate(plugin, body, out); err != nil {
-			return fmt.Errorf("%s: %w", plugin, err)
+			return fmt.Errorf("%s: %w", plugin[len(plugin)-1], err)
 		}
 	}
 	return nil
@@ -107,8 +120,8 @@ func closure(files linker.Files) []*descriptorpb.FileDescriptorProto {
 	return all
 }
 
-func generate(plugin string, request []byte, out string) error {
-	cmd := exec.Command("go", "tool", plugin)
+func generate(plugin []string, request []byte, out string) error {
+	cmd := exec.Command(plugin[0], plugin[1:]...)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(request), os.Stderr
 	answer, err := cmd.Output()
 	if err != nil {

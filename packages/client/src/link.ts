@@ -1,0 +1,192 @@
+// The way to one server: calls that are repeated while their connection is lost.
+
+import type { DescMessage, DescMethod, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
+import { TendError } from './errors.js';
+import { ProcessService } from './gen/tend/v1/process_pb.js';
+import { Attempts, type RetryOptions } from './retry.js';
+import { closedError, pause, Scope } from './scope.js';
+import { ConnectionError, transient, type CallOptions, type Transport } from './transport.js';
+
+/** Milliseconds for the hello of a server. */
+const helloTimeout = 15_000;
+
+export interface LinkOptions {
+  retry?: RetryOptions;
+  silence?: number;
+  log?: (message: string) => void;
+}
+
+export class Link {
+  readonly closed = new AbortController();
+  /** Milliseconds in which a server must say something. */
+  readonly silence: number;
+  /** As the last hello said: the listening sockets outlive the server; it knows writers by name. */
+  #held = false;
+  version = '';
+  instance = '';
+
+  constructor(
+    readonly url: string,
+    readonly transport: Transport,
+    private readonly options: LinkOptions,
+  ) {
+    this.silence = options.silence && options.silence > 0 ? options.silence : 45_000;
+  }
+
+  async hello(signal?: AbortSignal): Promise<void> {
+    const res = await this.#attempt(ProcessService.method.hello, {}, { signal }, Math.min(helloTimeout, this.silence));
+    this.#held = res.listenersHeld;
+    this.version = res.version;
+    this.instance = res.instance;
+  }
+
+  attempts(): Attempts {
+    return new Attempts(this.options.retry ?? {});
+  }
+
+  /**
+   * What to do about the error of an attempt: waits until the next may be made,
+   * or throws what the caller gets. It is the only place that decides it.
+   */
+  async again(err: unknown, attempts: Attempts, signal: AbortSignal): Promise<void> {
+    if (signal.aborted) throw signal.reason;
+    if (!transient(err)) throw err;
+    if (err.kind !== 'lost') this.transport.replace();
+    const wait = attempts.next(this.#held || err.kind === 'away');
+    if (wait === undefined) throw this.final(err);
+    this.options.log?.(`try again in ${Math.round(wait)} ms: ${err.message}`);
+    await pause(wait, signal);
+  }
+
+  /** The error of a connection, as callers get it. */
+  final(err: unknown): unknown {
+    if (!(err instanceof ConnectionError)) return err;
+    switch (err.dial) {
+      case 'ENOENT':
+      case 'ECONNREFUSED':
+      case 'ENOTDIR':
+        return new TendError('no_daemon', `${this.url}: no daemon listens there (${err.message})`, { cause: err });
+      case 'EACCES':
+        return new TendError('permission', `${this.url}: the socket admits the user of the server and root alone`, { cause: err });
+    }
+    if (err.foreign) return new TendError('protocol', `${this.url} answers, but it is no tend server (${err.message})`, { cause: err });
+    return new TendError('unavailable', `${this.url}: ${err.message}`, { cause: err });
+  }
+
+  /**
+   * A call that is safe to repeat. Each attempt lasts at most `silence`; a server
+   * that answers a hello then is there, and what was asked takes that long.
+   * last: an error after which nothing is tried again. input may change from one
+   * attempt to the next.
+   */
+  async call<I extends DescMessage, O extends DescMessage>(
+    method: DescMethod & { input: I; output: O },
+    input: MessageInitShape<I> | ((attempt: number) => MessageInitShape<I>),
+    options: CallOptions = {},
+  ): Promise<MessageShape<O>> {
+    const scope = new Scope(options.signal, this.closed.signal);
+    const attempts = this.attempts();
+    try {
+      for (let n = 1; ; n++) {
+        const message = typeof input === 'function' ? (input as (attempt: number) => MessageInitShape<I>)(n) : input;
+        try {
+          return await this.#attempt(method, message, { ...options, signal: scope.signal }, this.silence);
+        } catch (err) {
+          if (err instanceof ConnectionError && err.kind === 'silent' && !scope.signal.aborted) {
+            // The other idle connections may be as dead as this one.
+            this.transport.replace();
+            if (await this.#answers(scope.signal)) {
+              attempts.progress();
+              continue;
+            }
+          }
+          await this.again(err, attempts, scope.signal);
+        }
+      }
+    } finally {
+      scope.end();
+    }
+  }
+
+  /** A call that may have an effect each time it is made: it is made once. */
+  async once<I extends DescMessage, O extends DescMessage>(method: DescMethod & { input: I; output: O }, input: MessageInitShape<I>, options: CallOptions = {}): Promise<MessageShape<O>> {
+    const scope = new Scope(options.signal, this.closed.signal);
+    try {
+      return await this.transport.unary(method, input, { ...options, fresh: true, signal: scope.signal });
+    } catch (err) {
+      throw this.final(err);
+    } finally {
+      scope.end();
+    }
+  }
+
+  async #answers(signal: AbortSignal): Promise<boolean> {
+    try {
+      await this.hello(signal);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  async #attempt<I extends DescMessage, O extends DescMessage>(method: DescMethod & { input: I; output: O }, input: MessageInitShape<I>, options: CallOptions, ms: number): Promise<MessageShape<O>> {
+    const scope = new Scope(options.signal);
+    const timer = setTimeout(() => scope.abort(ConnectionError.of('silent', 'the server has gone silent')), ms);
+    try {
+      return await this.transport.unary(method, input, { ...options, signal: scope.signal });
+    } finally {
+      clearTimeout(timer);
+      scope.end();
+    }
+  }
+
+  /**
+   * Streams, one after the other, until one ends as it should. open makes the
+   * next from where the last one came to; take turns its messages into what is
+   * delivered and says whether that is progress. A server that says nothing for
+   * `silence` is lost; while the consumer is slow, nothing is asked of it.
+   */
+  async *follow<M, O>(
+    open: (signal: AbortSignal) => AsyncGenerator<M, void, void>,
+    take: (message: M) => { value?: O; progress: boolean },
+    complete: () => boolean,
+    signal: AbortSignal | undefined,
+  ): AsyncGenerator<O, void, void> {
+    const attempts = this.attempts();
+    const life = new Scope(signal, this.closed.signal);
+    try {
+      for (;;) {
+        const scope = new Scope(life.signal);
+        const stream = open(scope.signal);
+        try {
+          for (;;) {
+            const timer = setTimeout(() => scope.abort(ConnectionError.of('silent', 'the server has gone silent')), this.silence);
+            let next: IteratorResult<M, void>;
+            try {
+              next = await stream.next();
+            } finally {
+              clearTimeout(timer);
+            }
+            if (next.done) return;
+            const { value, progress } = take(next.value);
+            if (progress) attempts.progress();
+            if (value !== undefined) yield value;
+          }
+        } catch (err) {
+          if (!life.signal.aborted && transient(err) && complete()) return; // whatever became of the connection
+          await this.again(err, attempts, life.signal);
+        } finally {
+          scope.end();
+          await stream.return().catch(() => {});
+        }
+      }
+    } finally {
+      life.end();
+    }
+  }
+
+  close(): void {
+    this.closed.abort(closedError());
+    this.transport.close();
+  }
+}

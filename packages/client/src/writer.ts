@@ -1,0 +1,87 @@
+// Input of one process, in order and exactly once, over connections that may be
+// lost: the name of the writer and an offset show the server what it has taken.
+
+import { randomBytes } from 'node:crypto';
+import { hasCode, InvalidError, TendError } from './errors.js';
+import { ProcessService } from './gen/tend/v1/process_pb.js';
+import type { Link } from './link.js';
+import { fromInt, toInt } from './messages.js';
+
+/** Most bytes of one request. */
+const maxPart = 256 << 10;
+
+/** One queue of writes to one process. */
+export class Writer {
+  #turn: Promise<unknown> = Promise.resolve();
+  /** "": the next write begins anew. */
+  #name = '';
+  #offset = 0;
+
+  constructor(
+    private readonly link: Link,
+    private readonly id: string,
+    private readonly headers?: Record<string, string>,
+  ) {}
+
+  /** Resolves when the server has taken it, after all that was written before. */
+  write(data: Uint8Array, eof: boolean, signal?: AbortSignal): Promise<void> {
+    if (!(data instanceof Uint8Array)) throw new InvalidError('data', 'is no Uint8Array');
+    const turn = this.#turn.then(() => this.#write(data, eof, signal));
+    this.#turn = turn.catch(() => {});
+    return turn;
+  }
+
+  async #write(data: Uint8Array, eof: boolean, signal?: AbortSignal): Promise<void> {
+    signal?.throwIfAborted();
+    for (;;) {
+      const known = this.#name !== '';
+      if (!known) {
+        this.#name = randomBytes(16).toString('hex');
+        this.#offset = 0;
+      }
+      let done = 0;
+      try {
+        do {
+          const part = data.subarray(done, done + maxPart);
+          const last = done + part.length === data.length;
+          await this.#part(part, this.#offset + done, !last, eof && last, signal);
+          done += part.length;
+        } while (done < data.length);
+        this.#offset += data.length;
+        return;
+      } catch (err) {
+        this.#name = '';
+        // Forgotten at once: nothing of it was taken, and all before was acknowledged.
+        if (known && done === 0 && err instanceof ForgottenAtOnce) continue;
+        throw err instanceof ForgottenAtOnce ? err.cause : err;
+      }
+    }
+  }
+
+  async #part(data: Uint8Array, offset: number, more: boolean, eof: boolean, signal?: AbortSignal): Promise<void> {
+    let tries = 0;
+    try {
+      const res = await this.link.call(
+        ProcessService.method.write,
+        (attempt) => {
+          tries = attempt;
+          return { process: { by: { case: 'id' as const, value: this.id } }, data, eof, more, again: attempt > 1, writer: this.#name, writerOffset: toInt('offset', offset) };
+        },
+        { signal, headers: this.headers },
+      );
+      fromInt('the bytes of input', res.offset);
+    } catch (err) {
+      if (tries === 1 && hasCode(err, 'writer_forgotten')) throw new ForgottenAtOnce(err);
+      // Closed by the very request whose answer was lost.
+      if (tries > 1 && eof && data.length === 0 && hasCode(err, 'stdin_closed', 'exited')) return;
+      throw err;
+    }
+  }
+}
+
+/** A request that was sent once was refused: nothing of it was taken. */
+class ForgottenAtOnce extends Error {
+  constructor(override readonly cause: TendError) {
+    super(cause.message);
+  }
+}

@@ -1,0 +1,43 @@
+// The package as it is published: its files, types, and the README's examples.
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+import { test } from 'node:test';
+import { promisify } from 'node:util';
+import { Daemon } from '../../daemon.js';
+import { compile, examples, install } from '../../pack.js';
+
+const dir = install('@tend/client', ['@types/node', 'undici-types']);
+
+test('it has what it needs, and nothing else', () => {
+  const root = path.join(dir, 'node_modules/@tend/client');
+  assert.deepEqual(fs.readdirSync(root).sort(), ['CHANGELOG.md', 'LICENSE', 'README.md', 'dist', 'package.json']);
+  const pkg = JSON.parse(fs.readFileSync(path.join(root, 'package.json'), 'utf8'));
+  assert.deepEqual([pkg.dependencies, pkg.peerDependencies, pkg.optionalDependencies], [undefined, undefined, undefined]);
+});
+
+test('the types are whole, for import and require', () => {
+  const uses = `
+const c: Client = await Client.connect({ url: 'unix:///x', token: 't', retry: { attempts: 1 } });
+const p = await c.start({ shell: 'x', env: { A: undefined } });
+for await (const e of p.read({ streams: ['stdout'] })) if (e.kind === 'exited') { const n: number = shellStatus(e.exit); void n; }
+try { await p.write('x'); } catch (e) { if (hasCode(e, 'exited')) console.log(e.code); }
+`;
+  const head = "{ Client, hasCode, shellStatus } from '@tend/client';\n";
+  compile(dir, { 'a.ts': `import ${head}${uses}`, 'b.cts': `import ${head}async function f() {${uses}}\nvoid f;` });
+});
+
+test("the README's examples compile, and do what they say", async () => {
+  const daemon = await Daemon.start();
+  const said = ['3 hello\n\nready\n{ killed: true, survivors: [] }\n', '0\n'];
+  const programs = examples();
+  compile(dir, Object.fromEntries(programs.map((text, i) => [`example${i}.ts`, text])));
+  assert.equal(programs.length, said.length);
+  for (const [i, text] of programs.entries()) {
+    const file = path.join(dir, `example${i}.mjs`);
+    fs.writeFileSync(file, text); // they are JavaScript, too
+    const { stdout } = await promisify(execFile)(process.execPath, [file], { timeout: 60_000, env: { ...process.env, TEND_URL: daemon.socket } });
+    assert.equal(stdout, said[i]);
+  }
+});

@@ -1,0 +1,239 @@
+// The client with a real tend, also while its roles are killed and upgraded.
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { createHash, randomBytes } from 'node:crypto';
+import fs from 'node:fs';
+import { createRequire } from 'node:module';
+import os from 'node:os';
+import path from 'node:path';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { test } from 'node:test';
+import { promisify } from 'node:util';
+import { Client, GapError, newID, type Process, type ProcessEvent } from '@tend/client';
+import { Daemon, until } from '../../daemon.js';
+
+const daemon = await Daemon.start();
+const client = await Client.connect({ url: daemon.socket });
+const sha = (b: Uint8Array) => createHash('sha256').update(b).digest('hex');
+
+async function drain(readable: Readable): Promise<Buffer> {
+  const parts: Buffer[] = [];
+  for await (const part of readable) parts.push(part as Buffer);
+  return Buffer.concat(parts);
+}
+
+test('a command: output, exit status, input, environment, directory', async () => {
+  for (const url of [daemon.socket, daemon.url]) {
+    const c = await Client.connect({ url });
+    const r = await c.run({ shell: 'cat; echo "$A" >&2; pwd; exit 3', env: { A: 'x y', B: undefined }, dir: '/usr' }, { input: 'in ' });
+    assert.equal(r.stdout.toString(), 'in /usr\n');
+    assert.equal(r.stderr.toString(), 'x y\n');
+    assert.equal(r.exitCode, 3);
+    assert.equal(r.success, false);
+    assert.ok(c.server.version && c.server.instance);
+    c.close();
+  }
+  assert.deepEqual(await client.list(), [], 'what run started is forgotten');
+});
+
+test('a signal, a timeout and an abort', async () => {
+  assert.equal((await client.run({ shell: 'kill -SEGV $$' })).exitCode, 139);
+  const late = await client.run({ shell: 'trap "" TERM; echo on; sleep 60 & wait; sleep 60' , timeout: 300 });
+  assert.equal(late.exitCode, 124);
+  assert.equal(late.exit.cause, 'timeout');
+  assert.equal(late.stdout.toString(), 'on\n');
+  const stop = new AbortController();
+  const run = client.run({ argv: ['sleep', '60'] }, { signal: stop.signal });
+  await until(async () => (await client.list({ live: true })).length > 0, 'it runs');
+  stop.abort();
+  assert.equal((await run).exit.cause, 'killed');
+});
+
+test('the newest bytes are kept', async () => {
+  const r = await client.run({ shell: 'seq 1 10000' }, { maxOutput: 100 });
+  assert.equal(r.stdout.length, 100);
+  assert.ok(r.stdout.toString().endsWith('9999\n10000\n'));
+  assert.equal(r.stdoutDropped, 48_894 - 100);
+});
+
+test('one id starts once', async () => {
+  const id = newID();
+  const spec = { id, argv: ['sleep', '60'], labels: { mine: 'yes' }, name: 'napper' };
+  const [a, b] = await Promise.all([client.start(spec), client.start(spec)]);
+  assert.equal(a.pid, b.pid);
+  await assert.rejects(client.start({ id, argv: ['sleep', '61'] }), { code: 'exists' });
+  assert.deepEqual((await client.list({ labels: { mine: 'yes' } })).map((i) => i.id), [id]);
+  assert.equal((await client.get({ name: 'napper' })).id, id);
+  assert.equal((await client.get({ pid: a.pid })).id, id);
+  assert.deepEqual(await a.kill(), { killed: true, survivors: [] });
+  assert.deepEqual(await b.kill(), { killed: false, survivors: [] });
+  await a.remove();
+  await assert.rejects(a.refresh(), { code: 'not_found' });
+});
+
+test('what cannot be started says why', async () => {
+  await assert.rejects(client.start({ argv: ['/no/such'] }), { code: 'start', reason: 'not_found', what: '/no/such' });
+  await assert.rejects(client.start({ argv: ['true'], dir: '/no/such' }), { code: 'start', reason: 'bad_dir', what: '/no/such' });
+  await assert.rejects(client.start({ argv: ['true'], shell: 'true' }), { code: 'invalid' });
+});
+
+test('a list of many pages', async () => {
+  const label = { many: newID() };
+  const big = 'x'.repeat(300_000);
+  for (let i = 0; i < 20; i++) await client.start({ argv: ['true'], labels: { ...label, n: String(i), big }, retention: { ttl: 60_000 } });
+  const all = await client.list({ labels: label });
+  assert.deepEqual(all.map((i) => i.spec.labels!.n), Array.from({ length: 20 }, (_, i) => String(i)));
+});
+
+test('waits: text, silence, a port, the end of the tree', async () => {
+  const p = await client.start({ argv: [process.execPath, '-e', 'console.log("ready"); require("net").createServer().listen(0, "127.0.0.1", function () { console.log("on " + this.address().port); })'] });
+  const ready = await p.wait({ match: /on (\d+)/ });
+  assert.ok(ready.met && ready.stream === 'stdout');
+  const port = Number(ready.match!.toString().split(' ')[1]);
+  const on = await p.wait({ port });
+  assert.deepEqual(on.listening.map((l) => l.pid), [p.pid]);
+  assert.equal((await p.wait({ quiet: 50 })).met, true);
+  await p.kill();
+  const end = await p.wait();
+  assert.equal(end.exit?.signal, 9);
+  assert.equal((await p.wait({ match: 'never' })).met, false);
+});
+
+test('a terminal', async () => {
+  const p = await client.start({ shell: 'stty size; read x; stty size', pty: { cols: 100, rows: 30 } });
+  await p.wait({ match: '30 100' });
+  await p.resize(50, 20);
+  await p.write('\n');
+  const text = (await drain(p.output('pty'))).toString();
+  assert.match(text, /30 100\r\n/);
+  assert.match(text, /20 50\r\n/);
+});
+
+test('a pipeline through a process, byte for byte', async () => {
+  const bytes = randomBytes(20 << 20);
+  const p = await client.start({ argv: ['cat'], stdin: 'pipe' });
+  const out = drain(p.output('stdout'));
+  await pipeline(Readable.from((function* () { for (let i = 0; i < bytes.length; i += 100_003) yield bytes.subarray(i, i + 100_003); })()), p.input());
+  assert.equal(sha(await out), sha(bytes));
+  assert.deepEqual(sha(await drain(p.output('stdout', { from: { stdout: 5 } }))), sha(bytes.subarray(5)), 'and again, from another place');
+});
+
+test('bytes that retention freed are a gap', async () => {
+  const p = await client.start({ shell: 'head -c 8000000 /dev/zero', retention: { limit: 1 << 20 } });
+  await p.wait({ eof: true });
+  await until(async () => (await p.refresh()).streams.some((s) => s.base > 0), 'some is freed');
+  await assert.rejects(drain(p.output('stdout')), GapError);
+  const kinds = new Set<string>();
+  for await (const e of p.read()) kinds.add(e.kind);
+  assert.ok(kinds.has('gap') && kinds.has('output'));
+});
+
+test('input after the end is refused', async () => {
+  const p = await client.start({ argv: ['true'], stdin: 'pipe' });
+  await p.wait();
+  await assert.rejects(p.write('x'), { code: 'exited' });
+  const q = await client.start({ argv: ['sleep', '60'] });
+  await assert.rejects(q.write('x'), { code: 'stdin_closed' });
+  await q.kill();
+});
+
+test('a wrong token is refused, before anything else', async () => {
+  const file = path.join(fs.mkdtempSync(path.join(os.tmpdir(), 'tend-ts-token-')), 'token');
+  fs.writeFileSync(file, 'right-token-0123456789', { mode: 0o600 });
+  const guarded = await Daemon.start('--token-file', file);
+  fs.rmSync(path.dirname(file), { recursive: true });
+  await assert.rejects(Client.connect({ url: guarded.url, token: 'wrong' }), { code: 'permission' });
+  const c = await Client.connect({ url: guarded.url, token: 'right-token-0123456789' });
+  assert.equal((await c.run({ argv: ['echo', 'in'] })).stdout.toString(), 'in\n');
+  c.close();
+});
+
+// What a process wrote and how it ended, as a client tells of it.
+async function follow(p: Process): Promise<{ out: Buffer; code?: number; facts: string[] }> {
+  const parts: Buffer[] = [];
+  const facts: string[] = [];
+  let code: number | undefined;
+  for await (const e of p.read({ drain: -1 }) as AsyncIterable<ProcessEvent>) {
+    if (e.kind === 'output') parts.push(e.data);
+    else facts.push(e.kind);
+    if (e.kind === 'exited') code = e.exit.code;
+  }
+  return { out: Buffer.concat(parts), code, facts };
+}
+
+async function underWay(c: Client, rounds: number): Promise<void> {
+  const lines = 4000;
+  const count = 'i=0; while [ $i -lt 4000 ]; do i=$((i+1)); echo "line $i of process"; [ $((i % 400)) = 0 ] && sleep 0.1; done; exit 7';
+  const want = Array.from({ length: lines }, (_, i) => `line ${i + 1} of process\n`).join('');
+  for (let round = 0; round < rounds; round++) {
+    await Promise.all([
+      ...[1, 2, 3].map(async () => {
+        const p = await c.start({ shell: count });
+        const { out, code, facts } = await follow(p);
+        assert.equal(sha(out), sha(Buffer.from(want)), `${out.length} bytes of ${want.length}; ${facts.join()} ${JSON.stringify((await p.refresh()).exit)}`);
+        assert.equal(code, 7);
+        for (const kind of ['started', 'exited']) assert.equal(facts.filter((f) => f === kind).length, 1, kind);
+        assert.equal((await p.wait()).exit?.code, 7);
+        await p.remove();
+      }),
+      (async () => {
+        const p = await c.start({ argv: ['cat'], stdin: 'pipe' });
+        const bytes = randomBytes(1 << 20);
+        const out = drain(p.output('stdout'));
+        const writes: Promise<void>[] = [];
+        for (let i = 0; i < bytes.length; i += 4099) writes.push(p.write(bytes.subarray(i, i + 4099)));
+        await Promise.all(writes);
+        await p.closeStdin();
+        assert.equal(sha(await out), sha(bytes), 'input comes in order, once');
+        assert.equal((await p.wait()).exit?.code, 0);
+      })(),
+      (async () => {
+        for (let i = 0; i < 10; i++) assert.equal((await c.run({ shell: `echo ${i}; exit ${i}` })).stdout.toString(), `${i}\n`);
+      })(),
+      (async () => {
+        const p = await c.start({ shell: 'sleep 600 & sleep 600' });
+        assert.deepEqual(await p.kill(), { killed: true, survivors: [] });
+        assert.equal((await p.wait()).exit?.signal, 9);
+      })(),
+    ]);
+  }
+}
+
+test('while server, keeper and anchor are killed, nothing is lost or doubled', async () => {
+  const c = await Client.connect({ url: daemon.socket });
+  const stop = daemon.killing();
+  try {
+    await underWay(c, 4);
+  } finally {
+    assert.ok((await stop()) > 5, 'roles were killed');
+  }
+  c.close();
+});
+
+test('while the server is upgraded, nothing is lost or doubled', async () => {
+  const c = await Client.connect({ url: daemon.url });
+  let done = false;
+  const upgrades = (async () => {
+    let n = 0;
+    for (; !done; n++) await promisify(execFile)(process.env.TEND_BIN ?? '../../bin/tend', ['upgrade'], { env: { ...process.env, TEND_URL: daemon.socket } });
+    return n;
+  })();
+  await underWay(c, 2);
+  done = true;
+  assert.ok((await upgrades) > 0);
+  c.close();
+});
+
+test('the package works for import and require', () => {
+  const cjs = createRequire(import.meta.url)('@tend/client') as typeof import('@tend/client');
+  assert.equal(typeof cjs.Client.connect, 'function');
+  assert.notEqual(cjs.Client, Client);
+});
+
+test('the client ends with its connections, and keeps no program alive', async () => {
+  const code = `import { Client } from '@tend/client'; const c = await Client.connect({ url: ${JSON.stringify(daemon.socket)} }); await c.run({ argv: ['true'] });`;
+  await promisify(execFile)(process.execPath, ['--input-type=module', '-e', code], { timeout: 30_000 });
+  client.close();
+  await assert.rejects(client.list(), { code: 'closed' });
+});

@@ -1,0 +1,448 @@
+// The client against servers that misbehave.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { create, toBinary } from '@bufbuild/protobuf';
+import { ErrorDetailSchema, ErrorKind, GetResponseSchema, KillResponseSchema, StartReason, StartResponseSchema } from '../src/gen/tend/v1/process_pb.js';
+import { Client, GapError, InvalidError, RedirectError, StartError, TendError, type ClientOptions, type Process, type ProcessEvent } from '../src/index.js';
+import { parseTarget } from '../src/transport.js';
+import { defaults } from '../src/home.js';
+import { Attempts } from '../src/retry.js';
+import { answer, end, envelope, eof, event, exited, Fake, hello, output, readRequest, refuse, stdoutFrom, writeRequest, written, type Handler } from './fake.js';
+import { until } from '../../daemon.js';
+
+const quick = { first: 1, max: 5, attempts: 5 };
+
+async function open(handlers: Record<string, Handler>, options: ClientOptions = {}): Promise<{ client: Client; p: Process; fake: Fake }> {
+  const fake = await Fake.start({ Get: (_, res) => answer(res, GetResponseSchema, { info: { id: 'p', pid: 7 } }), ...handlers });
+  const client = await Client.connect({ url: fake.url, retry: quick, ...options });
+  return { client, p: await client.get({ id: 'p' }), fake };
+}
+
+async function all(events: AsyncIterable<ProcessEvent>): Promise<{ bytes: Buffer; kinds: string[] }> {
+  const parts: Buffer[] = [];
+  const kinds: string[] = [];
+  for await (const e of events) {
+    if (e.kind === 'output') parts.push(e.data);
+    if (kinds.at(-1) !== e.kind) kinds.push(e.kind);
+  }
+  return { bytes: Buffer.concat(parts), kinds };
+}
+
+const stream = (res: import('node:http').ServerResponse) => res.setHeader('Content-Type', 'application/connect+proto');
+const text = Buffer.from(Array.from({ length: 1000 }, (_, i) => `line ${i}\n`).join(''));
+
+test('an output that breaks anywhere arrives whole, each byte once', async () => {
+  for (let cut = 0; cut < 400; cut += 7) {
+    let tries = 0;
+    const { client, p } = await open({
+      Read: (body, res) => {
+        stream(res);
+        const from = stdoutFrom(body);
+        const parts = [hello([{ stream: 1, offset: BigInt(from) }])];
+        for (let at = from; at < text.length; at += 37) parts.push(output(at, text.subarray(at, at + 37)));
+        parts.push(exited(), eof(1, text.length), eof(2, 0), end());
+        const whole = Buffer.concat(parts);
+        if (tries++ < 3) res.write(whole.subarray(0, 60 + cut * tries), () => res.destroy());
+        else res.end(whole);
+      },
+    });
+    const { bytes, kinds } = await all(p.read());
+    assert.equal(bytes.compare(text), 0, `cut at ${cut}`);
+    assert.deepEqual(kinds, ['output', 'exited', 'eof']);
+    client.close();
+  }
+});
+
+test('facts that a second stream repeats are delivered once', async () => {
+  let tries = 0;
+  const { p } = await open({
+    Read: (_, res) => {
+      stream(res);
+      res.write(Buffer.concat([hello(), event({ case: 'started', value: { pid: 7 } }), exited(3), event({ case: 'treeGone', value: {} }), eof(2, 0)]));
+      if (tries++ < 2) setTimeout(() => res.destroy(), 20);
+      else res.end(Buffer.concat([eof(1, 0), end()]));
+    },
+  });
+  const seen = (await all(p.read())).kinds;
+  assert.deepEqual(seen, ['started', 'exited', 'treeGone', 'eof']);
+});
+
+test('when nothing can follow, the end of the stream is not asked for', async () => {
+  let tries = 0;
+  const { p } = await open({
+    Read: (_, res) => {
+      stream(res);
+      tries++;
+      res.write(Buffer.concat([hello(), exited(0), eof(1, 0), eof(2, 0)]));
+      setTimeout(() => res.destroy(), 20);
+    },
+  });
+  await all(p.read());
+  assert.equal(tries, 1);
+});
+
+test('a server that goes away is called again at once, on a new connection', async () => {
+  const ports: (number | undefined)[] = [];
+  const { p } = await open({
+    Read: (_, res, req) => {
+      stream(res);
+      ports.push(req.socket.remotePort);
+      res.end(Buffer.concat(ports.length < 3 ? [hello(), output(ports.length - 1, Buffer.from('x')), event({ case: 'goingAway', value: {} }), end()] : [hello(), exited(), eof(1, 2), eof(2, 0), end()]));
+    },
+  });
+  assert.equal((await all(p.read())).bytes.toString(), 'xx');
+  assert.equal(new Set(ports).size, 3);
+});
+
+test('a server that breaks each stream after its hello is given up', async () => {
+  const { p, fake } = await open({
+    Read: (_, res) => {
+      stream(res);
+      res.write(hello(), () => res.destroy());
+    },
+  });
+  await assert.rejects(all(p.read()), { code: 'unavailable' });
+  assert.equal(fake.calls.filter((c) => c === 'Read').length, 1 + quick.attempts);
+});
+
+test('a silent stream is left for another', async () => {
+  let tries = 0;
+  const { p } = await open(
+    {
+      Read: (_, res) => {
+        stream(res);
+        if (tries++ === 0) res.write(Buffer.concat([hello(), output(0, Buffer.from('a'))]));
+        else res.end(Buffer.concat([hello(), output(1, Buffer.from('b')), exited(), eof(1, 2), eof(2, 0), end()]));
+      },
+    },
+    { silence: 300 },
+  );
+  assert.equal((await all(p.read())).bytes.toString(), 'ab');
+});
+
+test('while the consumer is slow, silence means nothing, and the server is not drained', async () => {
+  let sent = 0;
+  const total = 64 << 20;
+  const part = Buffer.alloc(64 << 10, 'x');
+  const { p } = await open(
+    {
+      Read: async (_, res) => {
+        stream(res);
+        res.write(hello());
+        for (; sent < total; sent += part.length) {
+          if (!res.write(output(sent, part))) await new Promise((ok) => res.once('drain', ok));
+        }
+        res.end(Buffer.concat([exited(), eof(1, total), eof(2, 0), end()]));
+      },
+    },
+    { silence: 300 },
+  );
+  const events = p.read();
+  let got = 0;
+  const take = async () => {
+    const { value } = await events.next();
+    if (value?.kind === 'output') got += value.data.length;
+    return value?.kind;
+  };
+  await take();
+  await sleep(1000); // longer than silence
+  assert.ok(sent < 16 << 20, `${sent} bytes were taken from a consumer that read one event`);
+  while ((await take()) !== 'exited');
+  assert.equal(got, total);
+});
+
+test('output that is not the next is refused', async () => {
+  for (const [what, wrong] of [
+    ['before', output(0, Buffer.from('again'))],
+    ['after', output(9, Buffer.from('skipped'))],
+    ['of stdin', output(3, Buffer.from('x'), 0)],
+    ['of another process', event({ case: 'output', value: { stream: 1, offset: 3n, data: Buffer.from('x') } }, 'q')],
+    ['compressed', envelope(Buffer.from('x'), 1)],
+    ['too long', Buffer.from([0, 0xff, 0xff, 0xff, 0xff])],
+    ['no message', envelope(Buffer.from([0xff, 0xff]))],
+    ['a negative gap', event({ case: 'gap', value: { stream: 1, from: 3n, to: 2n } })],
+  ] as const) {
+    const { p } = await open({
+      Read: (_, res) => {
+        stream(res);
+        res.end(Buffer.concat([hello(), output(0, Buffer.from('abc')), wrong, end()]));
+      },
+    });
+    await assert.rejects(all(p.read()), { code: 'protocol' }, what);
+  }
+});
+
+test('"now" is settled by the first hello', async () => {
+  const froms: bigint[] = [];
+  const { p } = await open({
+    Read: (body, res) => {
+      stream(res);
+      froms.push(readRequest(body).from.find((f) => f.stream === 1)!.offset);
+      res.write(hello([{ stream: 1, offset: froms.length === 1 ? 100n : froms.at(-1)! }]));
+      if (froms.length === 1) res.end(Buffer.concat([event({ case: 'goingAway', value: {} }), end()]));
+      else res.end(Buffer.concat([output(100, Buffer.from('x')), exited(), eof(1, 101), eof(2, 0), end()]));
+    },
+  });
+  const { bytes } = await all(p.read({ from: { stdout: -1 } }));
+  assert.equal(bytes.toString(), 'x');
+  assert.deepEqual(froms, [-1n, 100n]);
+});
+
+test('a gap is an event of a reader, and an error of an output stream', async () => {
+  const Read: Handler = (_, res) => {
+    stream(res);
+    res.end(Buffer.concat([hello(), event({ case: 'gap', value: { stream: 1, from: 0n, to: 5n } }), output(5, Buffer.from('x')), exited(), eof(1, 6), eof(2, 0), end()]));
+  };
+  const { p } = await open({ Read });
+  assert.deepEqual((await all(p.read())).kinds, ['gap', 'output', 'exited', 'eof']);
+  await assert.rejects(async () => {
+    for await (const _ of p.output('stdout'));
+  }, GapError);
+});
+
+test('a reader ends while it waits: close, return, signal, and the end of the client', async () => {
+  const { p, client } = await open({
+    Read: (_, res) => {
+      stream(res);
+      res.write(hello());
+    },
+  });
+  for (const how of ['close', 'return'] as const) {
+    const r = p.read();
+    const next = r.next();
+    await sleep(20);
+    void r[how]();
+    assert.equal((await next).done, true, how);
+    assert.equal((await r.next()).done, true);
+  }
+  const stop = new AbortController();
+  const r = p.read({ signal: stop.signal });
+  const next = r.next();
+  await sleep(20);
+  stop.abort(new Error('enough'));
+  await assert.rejects(next, /enough/);
+  const waiting = p.read().next();
+  await sleep(20);
+  client.close();
+  await assert.rejects(waiting, { code: 'closed' });
+});
+
+test('a write whose answer is lost is repeated as the same one', async () => {
+  const seen: { at: number; data: string; again: boolean; writer: string }[] = [];
+  const { p } = await open({
+    Write: (body, res) => {
+      const w = writeRequest(body);
+      seen.push({ at: Number(w.writerOffset), data: Buffer.from(w.data).toString(), again: w.again, writer: w.writer });
+      if (seen.length === 1 || seen.length === 3) res.destroy();
+      else written(res, Number(w.writerOffset) + w.data.length);
+    },
+  });
+  await Promise.all([p.write('abc'), p.write('def')]);
+  assert.deepEqual(
+    seen.map(({ at, data, again }) => [at, data, again]),
+    [
+      [0, 'abc', false],
+      [0, 'abc', true],
+      [3, 'def', false],
+      [3, 'def', true],
+    ],
+  );
+  assert.equal(new Set(seen.map((s) => s.writer)).size, 1);
+});
+
+test('a writer that was forgotten begins anew, if nothing of its write can have been taken', async () => {
+  const seen: [string, number][] = [];
+  let forget = false;
+  const { p } = await open({
+    Write: (body, res) => {
+      const w = writeRequest(body);
+      seen.push([w.writer, Number(w.writerOffset)]);
+      if (forget && w.writer === seen[0]![0]) {
+        const value = Buffer.from(toBinary(ErrorDetailSchema, create(ErrorDetailSchema, { kind: ErrorKind.WRITER_FORGOTTEN }))).toString('base64');
+        return refuse(res, 409, 'aborted', 'forgotten', [{ type: 'tend.v1.ErrorDetail', value }]);
+      }
+      written(res, Number(w.writerOffset) + w.data.length);
+    },
+  });
+  await p.write('one');
+  forget = true;
+  await p.write('two');
+  assert.notEqual(seen[2]![0], seen[0]![0]);
+  assert.deepEqual(seen.map((s) => s[1]), [0, 3, 0]);
+});
+
+test('a long write goes in parts that stay together', async () => {
+  const parts: [number, number, boolean, boolean][] = [];
+  const { p } = await open({
+    Write: (body, res) => {
+      const w = writeRequest(body);
+      parts.push([Number(w.writerOffset), w.data.length, w.more, w.eof]);
+      written(res, Number(w.writerOffset) + w.data.length);
+    },
+  });
+  await p.write(Buffer.alloc(600 << 10));
+  await p.closeStdin();
+  const k = 256 << 10;
+  assert.deepEqual(parts, [[0, k, true, false], [k, k, true, false], [2 * k, 88 << 10, false, false], [600 << 10, 0, false, true]]);
+});
+
+test('a write that a slow process holds up goes on as long as the server answers', async () => {
+  let tries = 0;
+  const { p, fake } = await open(
+    {
+      Write: (_, res) => {
+        if (++tries >= 3) written(res, 1);
+      },
+    },
+    { silence: 200 },
+  );
+  await p.write('x');
+  assert.equal(tries, 3);
+  assert.equal(fake.calls.filter((c) => c === 'Hello').length, 3);
+});
+
+test('a start whose answer is lost is repeated with the same id', async () => {
+  const ids: string[] = [];
+  const { client } = await open({
+    Start: (body, res) => {
+      const id = /[0-9a-z]{26}/.exec(body.toString('latin1'))![0];
+      ids.push(id);
+      if (ids.length < 3) res.destroy();
+      else answer(res, StartResponseSchema, { info: { id, pid: 5 } });
+    },
+  });
+  const p = await client.start({ argv: ['true'] });
+  assert.deepEqual(ids, [p.id, p.id, p.id]);
+});
+
+test('a kill whose answer is lost is repeated, and says whether it killed', async () => {
+  let kills = 0;
+  let cause = 5;
+  const gone = Buffer.from(toBinary(ErrorDetailSchema, create(ErrorDetailSchema, { kind: ErrorKind.EXITED }))).toString('base64');
+  const { p } = await open({
+    Get: (_, res) => answer(res, GetResponseSchema, { info: { id: 'p', pid: 7, exit: { signal: 9, cause } } }),
+    Kill: (_, res) => {
+      if (kills++ === 0) res.destroy();
+      else if (kills < 10) refuse(res, 400, 'failed_precondition', 'exited', [{ type: 'tend.v1.ErrorDetail', value: gone }]);
+      else answer(res, KillResponseSchema, { verified: true });
+    },
+  });
+  assert.equal((await p.kill()).killed, true);
+  assert.equal((await p.kill()).killed, false);
+  kills = 0;
+  cause = 0;
+  assert.equal((await p.kill()).killed, false);
+});
+
+test('a signal is sent once', async () => {
+  const { p, fake } = await open({ Signal: (_, res) => void res.destroy() });
+  await assert.rejects(p.signal(15), { code: 'unavailable' });
+  assert.equal(fake.calls.filter((c) => c === 'Signal').length, 1);
+});
+
+test('errors of the server are typed', async () => {
+  const detail = (d: Parameters<typeof create<typeof ErrorDetailSchema>>[1]) => ({ type: 'tend.v1.ErrorDetail', value: Buffer.from(toBinary(ErrorDetailSchema, create(ErrorDetailSchema, d))).toString('base64').replace(/=+$/, '') });
+  let next: () => [number, string, string, unknown[]] = () => [404, 'not_found', 'x', []];
+  const { client } = await open({ Start: (_, res) => refuse(res, ...next()) });
+  const start = () => client.start({ argv: ['x'] });
+
+  next = () => [404, 'not_found', 'no such program', [{ type: 'other', value: '!!' }, detail({ kind: ErrorKind.START, startReason: StartReason.BAD_DIR, what: '/x', systemError: 'no such file', errno: 2 })]];
+  await assert.rejects(start(), (e) => e instanceof StartError && e.reason === 'bad_dir' && e.what === '/x' && e.errno === 2 && e.code === 'start');
+  next = () => [400, 'invalid_argument', 'x', [detail({ kind: ErrorKind.INVALID, field: 'argv', reason: 'is \u001b[31mred' })]];
+  await assert.rejects(start(), (e) => e instanceof InvalidError && e.field === 'argv' && e.message === 'argv is \ufffd[31mred');
+  next = () => [401, 'unauthenticated', 'no token', []];
+  await assert.rejects(start(), { code: 'permission' });
+  next = () => [409, 'already_exists', 'taken', [detail({ kind: ErrorKind.EXISTS })]];
+  await assert.rejects(start(), { code: 'exists', message: 'taken' });
+  next = () => [500, 'internal', 'oh', []];
+  await assert.rejects(start(), { code: 'internal', message: 'oh' });
+  next = () => [503, 'unavailable', 'later', []];
+  await assert.rejects(start(), { code: 'unavailable' });
+});
+
+test('what is no tend server is said to be none', async () => {
+  const cases: [string, Handler, string][] = [
+    ['a page', (_, res) => void res.setHeader('Content-Type', 'text/html').end('<html>'), 'protocol'],
+    ['a missing page', (_, res) => void res.writeHead(404).end(), 'protocol'],
+    ['a teapot', (_, res) => void res.writeHead(418).end('{}'), 'protocol'],
+    ['no HTTP', (_, res) => void res.socket!.end('SSH-2.0-OpenSSH\r\n'), 'protocol'],
+    ['a proxy without its server', (_, res) => void res.writeHead(502).end(), 'unavailable'],
+    ['a door', (_, res) => void res.writeHead(403).end(), 'permission'],
+    ['garbage', (_, res) => void res.setHeader('Content-Type', 'application/proto').end(Buffer.from([0xff])), 'protocol'],
+  ];
+  for (const [what, Hello, code] of cases) {
+    const fake = await Fake.start({ Hello });
+    await assert.rejects(Client.connect({ url: fake.url, retry: quick }), { code }, what);
+  }
+});
+
+test('a redirect is not followed, and the token goes nowhere else', async () => {
+  const elsewhere = await Fake.start({});
+  const fake = await Fake.start({ Hello: (_, res) => void res.writeHead(307, { Location: elsewhere.url }).end() });
+  await assert.rejects(Client.connect({ url: fake.url, token: 's3cret' }), (e) => e instanceof RedirectError && e.location === elsewhere.url && !e.message.includes('s3cret'));
+  assert.deepEqual(elsewhere.calls, []);
+});
+
+test('the token goes with each request, and into no error', async () => {
+  const tokens: (string | undefined)[] = [];
+  const { client, p } = await open(
+    {
+      Get: (_, res, req) => {
+        tokens.push(req.headers.authorization);
+        answer(res, GetResponseSchema, { info: { id: 'p' } });
+      },
+      Read: (_, res, req) => {
+        tokens.push(req.headers.authorization);
+        refuse(res, 401, 'unauthenticated', 'no');
+      },
+    },
+    { token: 's3cret' },
+  );
+  await assert.rejects(all(p.read()), (e: Error) => !String(e.stack).includes('s3cret'));
+  assert.deepEqual(tokens, ['Bearer s3cret', 'Bearer s3cret']);
+  await assert.rejects(Client.connect({ url: client.url, token: 'a\nb' }), { code: 'invalid' });
+});
+
+test('URLs: nothing in them is ignored, and no password is repeated', () => {
+  for (const bad of ['', 'nonsense', 'ftp://x', 'unix:', 'unix://', 'http://', 'http://h/?a=1', 'http://h/#f', 'http://h?', 'http://me:s3cret@h']) {
+    assert.throws(() => parseTarget(bad), (e: Error) => e instanceof InvalidError && e.field === 'url' && !e.message.includes('s3cret'), bad);
+  }
+  assert.equal(parseTarget('unix:///run/t.sock').socketPath, '/run/t.sock');
+  assert.equal(parseTarget('unix:/run/t.sock').socketPath, '/run/t.sock');
+  assert.equal(parseTarget('http://h:1/base').base.pathname, '/base/');
+});
+
+test('the daemon is found as the command line finds it', async () => {
+  assert.deepEqual(await defaults({ TEND_URL: 'http://x', TEND_TOKEN: 't' }), { urls: ['http://x'], token: 't' });
+  assert.deepEqual((await defaults({ TEND_STATE_DIR: '/tmp/none' })).urls, ['unix:///tmp/none/tend.sock']);
+});
+
+test('the waits between attempts grow to a bound, and nothing spins', () => {
+  const a = new Attempts({}, () => 0);
+  assert.deepEqual(Array.from({ length: 11 }, () => a.next(false)), [500, 1000, 2000, 4000, 8000, 8000, 8000, 8000, 8000, 8000, undefined]);
+  const b = new Attempts({}, () => 1);
+  assert.deepEqual([b.next(true), b.next(true)], [0, 750]);
+  b.progress();
+  assert.equal(b.next(true), 0);
+  assert.equal(new Attempts({ attempts: 0 }).next(true), undefined);
+});
+
+test('what is wrong with a request is said without the server', async () => {
+  const { client, p, fake } = await open({});
+  const before = fake.calls.length;
+  for (const spec of [{ argv: ['a\0b'] }, { shell: '\ud800' }, { argv: ['x'], env: { A: '\udfff' } }, { argv: ['x'], timeout: Infinity }, { argv: ['x'], limits: { memoryMax: 1.5 } }]) {
+    await assert.rejects(client.start(spec), InvalidError);
+  }
+  await assert.rejects(client.get({ pid: -1 }), InvalidError);
+  await assert.rejects(client.get({} as never), InvalidError);
+  assert.throws(() => p.read({ from: { stdout: 0.5 } }), InvalidError);
+  assert.equal(fake.calls.length, before);
+});
+
+test('an abort ends a call that waits', async () => {
+  const { client } = await open({ List: () => {} });
+  await assert.rejects(client.list({}, AbortSignal.timeout(50)), { name: 'TimeoutError' });
+  await until(() => true, 'the end');
+  assert.ok(new TendError('internal', 'x') instanceof Error);
+});

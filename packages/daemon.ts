@@ -1,0 +1,116 @@
+// A tend of the tests' own: bin/tend serve, or what TEND_BIN names. It is ended
+// with the tests.
+import { spawn, type ChildProcess } from 'node:child_process';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { after } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+const bin = process.env.TEND_BIN ?? path.resolve('../../bin/tend');
+
+export class Daemon {
+  private constructor(
+    readonly dir: string,
+    private child: ChildProcess,
+  ) {}
+
+  /** Starts one, with a socket and a port. */
+  static async start(...flags: string[]): Promise<Daemon> {
+    const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'tend-ts-'));
+    const log = fs.openSync(path.join(dir, 'log'), 'a');
+    const child = spawn(bin, ['serve', '--listen', '127.0.0.1:0', '--socket', path.join(dir, 's.sock'), '--state-dir', path.join(dir, 'state'), '--port-file', path.join(dir, 'url'), ...flags], {
+      stdio: ['ignore', log, log],
+    });
+    fs.closeSync(log);
+    const daemon = new Daemon(dir, child);
+    after(() => daemon.stop());
+    await until(() => fs.existsSync(path.join(dir, 'url')) || child.exitCode !== null, 'the daemon serves');
+    if (child.exitCode !== null) throw new Error(fs.readFileSync(path.join(dir, 'log'), 'utf8'));
+    return daemon;
+  }
+
+  get socket(): string {
+    return `unix://${this.dir}/s.sock`;
+  }
+
+  get url(): string {
+    return fs.readFileSync(path.join(this.dir, 'url'), 'utf8').trim();
+  }
+
+  get stateDir(): string {
+    return path.join(this.dir, 'state');
+  }
+
+  /** The pids of anchor, keeper and server: descendants of the launcher, by their command lines. */
+  roles(): Record<string, number> {
+    const found: Record<string, number> = {};
+    const visit = (pid: number) => {
+      let children: string[] = [];
+      try {
+        for (const task of fs.readdirSync(`/proc/${pid}/task`)) children.push(...fs.readFileSync(`/proc/${pid}/task/${task}/children`, 'utf8').split(' ').filter(Boolean));
+      } catch {
+        return; // it has ended
+      }
+      for (const c of children.map(Number)) {
+        try {
+          const args = fs.readFileSync(`/proc/${c}/cmdline`, 'utf8').split('\0');
+          const exe = fs.readlinkSync(`/proc/${c}/exe`);
+          for (const role of ['anchor', 'keeper', 'server']) if (args.includes(role) && /tend/.test(exe)) found[role] = c;
+        } catch {
+          continue;
+        }
+        visit(c);
+      }
+    };
+    visit(this.child.pid!);
+    return found;
+  }
+
+  /**
+   * Kills roles with SIGKILL, one after the other, until the returned function is
+   * called; that resolves to how many it were.
+   */
+  killing(every = 300, roles = ['server', 'keeper', 'anchor']): () => Promise<number> {
+    let stop = false;
+    let killed = 0;
+    const loop = (async () => {
+      for (let i = 0; !stop; i++) {
+        await sleep(every);
+        const pid = this.roles()[roles[i % roles.length]!];
+        if (stop || !pid) continue;
+        try {
+          process.kill(pid, 'SIGKILL');
+          killed++;
+        } catch {
+          // It ended by itself.
+        }
+      }
+    })();
+    return async () => {
+      stop = true;
+      await loop;
+      return killed;
+    };
+  }
+
+  async stop(): Promise<void> {
+    if (this.child.exitCode === null && this.child.signalCode === null) {
+      const ended = new Promise((ok) => this.child.once('exit', ok));
+      this.child.kill('SIGTERM');
+      await ended;
+    }
+    fs.rmSync(this.dir, { recursive: true, force: true });
+  }
+}
+
+/** Waits for what must happen; the bound only ends a failing test. */
+export async function until<T>(cond: () => T | Promise<T>, what: string, ms = 60_000): Promise<T> {
+  const end = Date.now() + ms;
+  for (;;) {
+    const v = await cond();
+    if (v) return v;
+    if (Date.now() > end) throw new Error(`${what}: not within ${ms} ms`);
+    await sleep(10);
+  }
+}
