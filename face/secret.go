@@ -12,6 +12,10 @@ import (
 	"github.com/tend-run/tend/internal/replace"
 )
 
+// NoteSecure is set on a sandbox (driver.Spec.Notes) that is used with its own token
+// alone, also while the server needs none.
+const NoteSecure = "e2b.secure"
+
 // Secret makes the tokens of sandboxes. Each is derived from one secret and what it
 // is for, so nothing is stored for a sandbox, a token lives as long as the secret,
 // and a copy of a sandbox has tokens of its own. A nil Secret makes tokens that

@@ -151,7 +151,7 @@ func Open(c Config) (*Set, error) {
 		return nil, err
 	}
 	files := envdfs.New(envdfs.Config{
-		Token: processes.AccessToken, Wrap: processes.Wrap, Files: processes.Files, DefaultUser: processes.DefaultUser, Log: c.Log,
+		Tokens: processes.Tokens, Wrap: processes.Wrap, Files: processes.Files, DefaultUser: processes.DefaultUser, Log: c.Log,
 	})
 	control, err := langsmith.New(langsmith.Config{
 		Driver: boxes, Token: processes.AccessToken, Trusted: c.Trusted,

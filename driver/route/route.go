@@ -4,12 +4,16 @@
 //	https://49983-ID.DOMAIN/…          port and sandbox in the host name
 //	https://sandbox.DOMAIN/…           both in headers: E2b-Sandbox-Id, E2b-Sandbox-Port
 //	http://localhost:PORT/…            the same headers, or none
+//	http://49983-ID.localhost:PORT/…   as below a domain; browsers and curl find localhost themselves
 //
 // A host name below one of the configured domains names a sandbox that there is;
-// all else is an error. By other names, a server is also called by clients that make
-// their IDs up (with E2B_DEBUG they send debug_sandbox_id). There an ID that no
-// sandbox has means [Router.Default], as no ID does. A sandbox that is not ready is
-// an error everywhere.
+// all else is an error. By other names, a server is also called by clients without an
+// ID, and by those that make one up (with E2B_DEBUG they send debug_sandbox_id).
+// They get [Router.Default]. What has the form of an ID never does: what is meant for
+// a sandbox that has ended must not run on the machine.
+//
+// A sandbox that is not ready is an error everywhere. One that traffic may wake is
+// found asleep; call [Target.Awake] once the caller is known to be allowed.
 package route
 
 import (
@@ -20,6 +24,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tend-run/tend/driver"
 )
@@ -33,9 +38,7 @@ const (
 type Router struct {
 	// Driver of the sandboxes. nil: there are none.
 	Driver driver.Driver
-	// Default is for requests that name no sandbox. nil: they are refused, and so
-	// is each ID that no sandbox has. A driver that isolates needs it so: what is
-	// meant for a sandbox that has ended must not run outside.
+	// Default is for requests that name no sandbox. nil: they are refused.
 	Default driver.Access
 	// Domains below which sandboxes have host names, in lower case, without a dot
 	// at either end.
@@ -49,6 +52,35 @@ type Target struct {
 	ID driver.ID
 	// Port inside that the request names; 0: none.
 	Port int
+	// Info of the sandbox, as it was when it was found.
+	Info driver.Info
+	// Asleep: it is paused, and a request may wake it.
+	Asleep bool
+	// ByHost: the host name is the sandbox's own. Nothing of the server itself is
+	// served there.
+	ByHost bool
+}
+
+// wakeTime is how long a sandbox has at least that a request woke.
+const wakeTime = 5 * time.Minute
+
+// Awake makes a sandbox go on that was found asleep.
+func (t Target) Awake(ctx context.Context) error {
+	if !t.Asleep {
+		return nil
+	}
+	s, ok := t.Access.(driver.Sandbox)
+	if !ok {
+		return &UnknownError{ID: string(t.ID), Exists: true}
+	}
+	ctx = context.WithoutCancel(ctx) // others may wait for the same
+	if least := time.Now().Add(wakeTime); !t.Info.Deadline.IsZero() && t.Info.Deadline.Before(least) {
+		// Without it, the driver would drop a deadline that has passed.
+		if _, err := s.Update(ctx, driver.Change{Deadline: &least}); err != nil {
+			return err
+		}
+	}
+	return s.Start(ctx)
 }
 
 // UnknownError: no sandbox with this ID is ready.
@@ -72,18 +104,34 @@ func (r *Router) Of(req *http.Request) (Target, error) {
 	if named && err != nil {
 		return Target{}, &UnknownError{ID: label}
 	}
-	t, err := r.find(req.Context(), id)
+	if !strict && !driver.LikeID(id) && r.Default != nil {
+		return Target{Access: r.Default}, nil
+	}
+	t, err := r.Find(req.Context(), id)
 	if err != nil {
-		if unknown, is := errors.AsType[*UnknownError](err); is && !unknown.Exists && !strict && r.Default != nil {
-			return Target{Access: r.Default}, nil
-		}
 		return Target{}, err
 	}
-	t.Port = int(port)
+	t.Port, t.ByHost = int(port), named
 	return t, nil
 }
 
-func (r *Router) find(ctx context.Context, id string) (Target, error) {
+// Named reports whether a request names a sandbox, whether there is one or not: by
+// its host name, or in the header with a port. Then port is the one that it names.
+func (r *Router) Named(req *http.Request) (port int, byHost, named bool) {
+	label, _ := r.label(req.Host)
+	portText, _, byHost := strings.Cut(label, "-")
+	n, err := strconv.ParseUint(portText, 10, 16)
+	if byHost && err == nil {
+		return int(n), true, true
+	}
+	if n, err = strconv.ParseUint(req.Header.Get(headerPort), 10, 16); err != nil || !driver.LikeID(req.Header.Get(headerID)) {
+		return 0, false, false
+	}
+	return int(n), false, true
+}
+
+// Find returns the sandbox with an ID. Errors as of Of.
+func (r *Router) Find(ctx context.Context, id string) (Target, error) {
 	unknown := &UnknownError{ID: id}
 	if r.Driver == nil || !driver.LikeID(id) { // IDs alone: names may be given to another sandbox
 		return Target{}, unknown
@@ -91,10 +139,18 @@ func (r *Router) find(ctx context.Context, id string) (Target, error) {
 	s, err := r.Driver.Get(ctx, strings.ToLower(id))
 	if err == nil {
 		var info driver.Info
-		if info, err = s.Info(ctx); err == nil && info.State == driver.Ready {
-			return Target{Access: s, ID: info.ID}, nil
+		if info, err = s.Info(ctx); err == nil {
+			t := Target{Access: s, ID: info.ID, Info: info}
+			switch info.State {
+			case driver.Ready:
+				return t, nil
+			case driver.Paused, driver.Stopped:
+				if t.Asleep = info.Wake; t.Asleep {
+					return t, nil
+				}
+			}
+			unknown.Exists = true
 		}
-		unknown.Exists = err == nil
 	}
 	if err == nil || errors.Is(err, driver.ErrNotFound) {
 		return Target{}, unknown
@@ -102,18 +158,25 @@ func (r *Router) find(ctx context.Context, id string) (Target, error) {
 	return Target{}, fmt.Errorf("sandbox %s: %w", id, err)
 }
 
-// label returns what stands before a configured domain in a host name. ok: the
-// host is below one.
+// local is a domain that each machine has for itself. Below it, only what has the form
+// of a sandbox's name is one.
+const local = "localhost"
+
+// label returns what stands before a domain in a host name. ok: the host is below
+// one.
 func (r *Router) label(host string) (label string, ok bool) {
-	if len(r.Domains) == 0 {
-		return "", false
-	}
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	for _, d := range r.Domains {
 		if label, ok := strings.CutSuffix(host, "."+d); ok {
+			return label, true
+		}
+	}
+	if label, ok := strings.CutSuffix(host, "."+local); ok {
+		port, id, _ := strings.Cut(label, "-")
+		if _, err := strconv.ParseUint(port, 10, 16); err == nil && driver.LikeID(id) {
 			return label, true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/route"
@@ -42,14 +43,17 @@ const (
 	idStopped = "cccccccc-0000-4000-8000-000000000003"
 	idBroken  = "dddddddd-0000-4000-8000-000000000004"
 	idNone    = "eeeeeeee-0000-4000-8000-000000000005"
+	idPaused  = "ffffffff-0000-4000-8000-000000000006"
+	idAsleep  = "abababab-0000-4000-8000-000000000007"
 )
 
 func newToy() toy {
 	box := func(id string, state driver.State) *toyBox {
 		return &toyBox{info: driver.Info{ID: driver.ID(id), State: state}}
 	}
-	a := box(idA, driver.Ready)
-	return toy{boxes: map[string]*toyBox{idA: a, "name": a, idB: box(idB, driver.Ready), idStopped: box(idStopped, driver.Stopped)}}
+	a, asleep := box(idA, driver.Ready), box(idAsleep, driver.Paused)
+	asleep.info.Wake = true
+	return toy{boxes: map[string]*toyBox{idA: a, "name": a, idB: box(idB, driver.Ready), idStopped: box(idStopped, driver.Stopped), idPaused: box(idPaused, driver.Paused), idAsleep: asleep}}
 }
 
 func TestARequestGoesToTheSandboxThatItNames(t *testing.T) {
@@ -65,7 +69,9 @@ func TestARequestGoesToTheSandboxThatItNames(t *testing.T) {
 	}{
 		{"nothing", "localhost:49983", "", "", open, "", 0, false},
 		{"an ID that a client made up", "127.0.0.1:49983", "debug_sandbox_id", "49983", open, "", 0, false},
-		{"an ID that nobody has, by address", "127.0.0.1", idNone, "49983", open, "", 0, false},
+		{"an ID that nobody has, by address", "127.0.0.1", idNone, "49983", open, idNone, 0, true},
+		{"an ID in capitals that nobody has", "127.0.0.1", strings.ToUpper(idNone), "49983", open, strings.ToUpper(idNone), 0, true},
+		{"almost an ID", "127.0.0.1", idNone[1:], "49983", open, "", 0, false},
 		{"a header", "localhost", idB, "49983", open, idB, 49983, false},
 		{"a header in capitals", "localhost", strings.ToUpper(idB), "8080", open, idB, 8080, false},
 		{"a header with a name", "localhost", "name", "49983", open, "", 0, false},
@@ -79,13 +85,20 @@ func TestARequestGoesToTheSandboxThatItNames(t *testing.T) {
 		{"a host name with the name of a sandbox", "49983-name.box.example", "", "", open, "name", 0, true},
 		{"a stopped sandbox", "49983-" + idStopped + ".box.example", "", "", open, idStopped, 0, true},
 		{"a stopped sandbox, by address", "localhost", idStopped, "49983", open, idStopped, 0, true},
+		{"a paused sandbox", "localhost", idPaused, "49983", open, idPaused, 0, true},
+		{"a paused sandbox that wakes", "localhost", idAsleep, "49983", open, idAsleep, 49983, false},
+		{"a name of this machine", "3000-" + idA + ".localhost:49983", "", "", open, idA, 3000, false},
+		{"a name of this machine, of nobody", "3000-" + idNone + ".localhost", "", "", open, idNone, 0, true},
+		{"a name of this machine that is no sandbox's", "app-x.localhost", "", "", open, "", 0, false},
+		{"a name of this machine before another", "49983-" + idA + ".localhost.evil.example", "", "", open, "", 0, false},
+		{"a port that is none", "99999-" + idA + ".localhost", "", "", open, "", 0, false},
 		{"a domain that is not ours", "49983-" + idA + ".evil.example", "", "", open, "", 0, false},
 		{"a domain that ends like ours", "49983-" + idA + ".evilbox.example", "", "", open, "", 0, false},
 		{"a label in between", "x.49983-" + idA + ".box.example", "", "", open, idA, 0, true},
 		{"without a default, nothing", "localhost", "", "", closed, "", 0, true},
 		{"without a default, an ID that nobody has", "localhost", idNone, "49983", closed, idNone, 0, true},
 		{"without a default, a header", "localhost", idA, "", closed, idA, 0, false},
-		{"without a driver", "localhost", idA, "49983", &route.Router{Default: machine}, "", 0, false},
+		{"without a driver", "localhost", idA, "49983", &route.Router{Default: machine}, idA, 0, true},
 	} {
 		r := httptest.NewRequest("POST", "/", nil)
 		r.Host = tt.host
@@ -100,7 +113,7 @@ func TestARequestGoesToTheSandboxThatItNames(t *testing.T) {
 		case tt.unknown && (!is || !strings.Contains(unknown.ID, tt.want)):
 			t.Errorf("%s: %+v, %v; want no sandbox %q", tt.name, got, err, tt.want)
 		case tt.unknown:
-		case err != nil || got.ID != driver.ID(tt.want) || got.Port != tt.wantPort || (tt.want == "") != (got.Access == driver.Access(machine)):
+		case err != nil || got.ID != driver.ID(tt.want) || got.Port != tt.wantPort || got.Asleep != (tt.want == idAsleep) || (tt.want == "") != (got.Access == driver.Access(machine)):
 			t.Errorf("%s: %+v, %v; want %q, port %d", tt.name, got, err, tt.want, tt.wantPort)
 		}
 	}
@@ -129,9 +142,45 @@ func FuzzRouter(f *testing.F) {
 		case err != nil && got.Access == nil:
 		case err != nil:
 			t.Errorf("%q, %q: %+v, %v", host, header, got, err)
-		case id == "" && got.Access == router.Default:
-		case id != idA && id != idB || !strings.Contains(strings.ToLower(host+" "+header), id):
+		case id == "" && got.Access == router.Default && !driver.LikeID(header):
+		case driver.LikeID(header) && id == "":
+			t.Errorf("%q, %q: the machine", host, header)
+		case id != idA && id != idB && id != idAsleep || !strings.Contains(strings.ToLower(host+" "+header), id):
 			t.Errorf("%q, %q: %q", host, header, got.ID)
 		}
 	})
+}
+
+func (b *toyBox) Update(_ context.Context, c driver.Change) (driver.Info, error) {
+	b.info.Deadline = *c.Deadline
+	return b.info, nil
+}
+
+func (b *toyBox) Start(context.Context) error {
+	b.info.State = driver.Ready
+	return nil
+}
+
+func TestASandboxIsWokenForATime(t *testing.T) {
+	router := &route.Router{Driver: newToy()}
+	for name, end := range map[string]time.Time{"one whose time is up": time.Now().Add(-time.Hour), "one with much time": time.Now().Add(time.Hour), "one without an end": {}} {
+		box := router.Driver.(toy).boxes[idAsleep]
+		box.info.State, box.info.Deadline = driver.Paused, end
+		target, err := router.Find(t.Context(), idAsleep)
+		if err != nil || !target.Asleep {
+			t.Fatal(target, err)
+		}
+		if box.info.State != driver.Paused {
+			t.Errorf("%s was woken by being found", name)
+		}
+		if err := target.Awake(t.Context()); err != nil || box.info.State != driver.Ready {
+			t.Errorf("%s: %v, %v", name, box.info.State, err)
+		}
+		if left := time.Until(box.info.Deadline); end.IsZero() != box.info.Deadline.IsZero() || !end.IsZero() && left < time.Minute {
+			t.Errorf("%s has %v", name, left)
+		}
+		if again, err := router.Find(t.Context(), idAsleep); err != nil || again.Asleep || again.Awake(t.Context()) != nil {
+			t.Errorf("%s, awake: %+v, %v", name, again, err)
+		}
+	}
 }

@@ -14,13 +14,8 @@ import (
 	"github.com/tend-run/tend/driver"
 )
 
-// Notes that this face keeps with a sandbox.
-const (
-	// NoteSecure is set on each sandbox that is made here: what runs in it is reached
-	// with its own token alone, also while the server needs none.
-	NoteSecure   = "e2b.secure"
-	noteTemplate = "e2b.template" // as the client named it
-)
+// noteTemplate keeps with a sandbox what it was made from, as clients know it.
+const noteTemplate = "e2b.template"
 
 // Timeouts of sandboxes for which a request has none, as the original has them.
 const (

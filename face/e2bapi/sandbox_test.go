@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/e2bapi"
 )
 
@@ -114,7 +115,7 @@ func TestWhatASandboxIsMadeWith(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.Env["A"] != "b" || !info.Wake || info.AtDeadline != driver.ActionPause || info.Network.Public || info.Notes[e2bapi.NoteSecure] == "" {
+	if info.Env["A"] != "b" || !info.Wake || info.AtDeadline != driver.ActionPause || info.Network.Public || info.Notes[face.NoteSecure] == "" {
 		t.Errorf("it is %+v", info)
 	}
 	made := s.call(200, "POST", "/v2/sandboxes/"+strings.ToUpper(id)+"/connect", ``)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/face"
 )
 
 // clientID stands where the original names the machine of a sandbox.
@@ -127,7 +128,7 @@ func (n *networkRequest) network(internet *bool) driver.Network {
 func (c *createRequest) spec(timeout time.Duration) (driver.Spec, error) {
 	spec := driver.Spec{
 		Isolation: driver.IsolationFull, Env: c.EnvVars, Metadata: c.Metadata, Network: c.Network.network(c.AllowInternetAccess),
-		Wake: c.AutoResume != nil && c.AutoResume.Enabled, Notes: map[string]string{NoteSecure: "yes"},
+		Wake: c.AutoResume != nil && c.AutoResume.Enabled, Notes: map[string]string{face.NoteSecure: "yes"},
 	}
 	err := refuseFields(
 		foreign{"mcp", c.MCP, "start the servers that you need with commands"},

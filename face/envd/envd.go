@@ -52,6 +52,8 @@ type Config struct {
 	// Token is needed in X-Access-Token from the start. Empty: /init may set
 	// one later, and until then only the guard keeps strangers out.
 	Token face.Token
+	// Secret makes the tokens of the sandboxes. nil: none has one.
+	Secret *face.Secret
 	// Guard refuses requests of foreign web pages while no token is set. Its
 	// Protected field is set by New.
 	Guard face.Guard
@@ -74,6 +76,8 @@ type Config struct {
 // Face serves the process half of envd's protocol.
 type Face struct {
 	sandboxes *route.Router
+	secret    *face.Secret
+	searching chan struct{} // holds one value while a sandbox is looked for by a signature
 	settings  *settings
 	guard     face.Guard
 	version   string
@@ -101,7 +105,8 @@ func New(c Config) (*Face, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Face{sandboxes: c.Sandboxes, settings: s, guard: c.Guard, version: cmp.Or(c.Version, compatVersion), log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), errors: connect.NewErrorWriter(),
+	f := &Face{sandboxes: c.Sandboxes, secret: c.Secret, searching: make(chan struct{}, 1), settings: s, guard: c.Guard,
+		version: cmp.Or(c.Version, compatVersion), log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), errors: connect.NewErrorWriter(),
 		bodyTimeout: cmp.Or(c.BodyTimeout, bodyTimeout), afterHangup: cmp.Or(c.AfterHangup, afterHangup)}
 	f.guard.Protected = func() bool { return s.get().AccessToken.Set() }
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
@@ -169,25 +174,62 @@ var crossOrigin = cors.New(cors.Options{
 })
 
 // Wrap puts what stands in front of every path of this protocol around h: the
-// guard against foreign web pages, CORS, the access token, the sandbox, the user. The
+// guard against foreign web pages, CORS, the sandbox, its access token, the user. The
 // filesystem half of the protocol is wrapped with it, too.
 func (f *Face) Wrap(h http.Handler) http.Handler {
-	return f.guard.Wrap(crossOrigin.Handler(f.authorize(f.routed(f.authenticate(h)))))
+	return f.guard.Wrap(crossOrigin.Handler(f.routed(f.authorize(f.authenticate(h)))))
 }
 
-// authorize asks for the access token once one is set, before anything of the
+// authorize asks for the access token once one is needed, before anything of the
 // body is read. /files is excepted as its own signatures stand in for the
 // token, and a short POST /init as its body names the token: see
-// mayProveInBody.
+// mayProveInBody. A sandbox that is asleep is woken here, once the caller is known to
+// be allowed.
 func (f *Face) authorize(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		token := f.settings.get().AccessToken
-		if token.Set() && !open(r) && !token.Matches(face.AccessToken(r)) {
+		tokens, target := f.Tokens(r), targetOf(r.Context())
+		switch {
+		case open(r):
+			if target != nil && target.Asleep && r.URL.Path != "/files" {
+				refuseSandbox(w, &sandboxError{SandboxID: string(target.ID), Message: noSandbox})
+				return
+			}
+		case len(tokens) > 0 && !matchesAny(tokens, face.AccessToken(r)):
 			restError(w, http.StatusUnauthorized, "unauthorized access, please provide a valid access token or method signing if supported")
 			return
+		case target != nil:
+			if err := target.Awake(r.Context()); err != nil {
+				f.log.Warn("sandbox not woken", "face", "envd", "id", target.ID, "err", err)
+				refuseSandbox(w, &sandboxError{SandboxID: string(target.ID), Message: noSandbox})
+				return
+			}
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// Tokens are those of which a request has to show one; none: it needs none. A sandbox
+// has its own, and the server's is good for all. Without a token of the server, only
+// sandboxes that were made so need theirs.
+func (f *Face) Tokens(r *http.Request) []face.Token {
+	var tokens []face.Token
+	if token := f.settings.get().AccessToken; token.Set() {
+		tokens = append(tokens, token)
+	}
+	t := targetOf(r.Context())
+	if t == nil || len(tokens) == 0 && t.Info.Notes[face.NoteSecure] == "" {
+		return tokens
+	}
+	// Without a secret this matches nothing: nobody gets in.
+	return append(tokens, f.secret.SandboxToken(string(t.ID)))
+}
+
+func matchesAny(tokens []face.Token, shown string) bool {
+	ok := false
+	for _, t := range tokens {
+		ok = t.Matches(shown) || ok
+	}
+	return ok
 }
 
 func open(r *http.Request) bool {
@@ -197,9 +239,14 @@ func open(r *http.Request) bool {
 	case "/init":
 		return mayProveInBody(r)
 	case "/files":
-		return r.Method == http.MethodGet || r.Method == http.MethodPost
+		return signable(r)
 	}
 	return false
+}
+
+// signable reports whether a request for /files may be signed in place of a token.
+func signable(r *http.Request) bool {
+	return r.Method == http.MethodGet || r.Method == http.MethodPost
 }
 
 // AccessToken is the token of this moment.

@@ -22,6 +22,7 @@ import (
 	"github.com/tend-run/tend/driver/route"
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/envd"
+	"github.com/tend-run/tend/face/envd/envdfs"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
@@ -54,8 +55,11 @@ func serve(t *testing.T, change func(*envd.Config)) *server {
 	}
 	s.face = f
 	mux := http.NewServeMux()
-	if err := part.Mount(mux, f, nil); err != nil {
-		t.Fatal(err)
+	files := envdfs.New(envdfs.Config{Tokens: f.Tokens, Wrap: f.Wrap, Files: f.Files, DefaultUser: f.DefaultUser})
+	for _, half := range []part.Router{f, files} {
+		if err := part.Mount(mux, half, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -79,6 +83,7 @@ func serve(t *testing.T, change func(*envd.Config)) *server {
 	s.addr = inner.Addr().String()
 	t.Cleanup(func() {
 		f.Close()
+		files.Close()
 		hs.Close()
 		<-served
 	})

@@ -38,7 +38,7 @@ func (f *Face) health(w http.ResponseWriter, _ *http.Request) {
 
 // init answers POST /init (envd.md §6).
 func (f *Face) init(w http.ResponseWriter, r *http.Request) {
-	if r.Context().Value(targetKey{}) != nil {
+	if targetOf(r.Context()) != nil {
 		restError(w, http.StatusBadRequest, "/init is not for this sandbox: it has the settings that it was created with")
 		return
 	}

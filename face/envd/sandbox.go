@@ -8,6 +8,8 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/route"
+	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/face/envd/envdfs"
 	"github.com/tend-run/tend/files"
 )
 
@@ -16,15 +18,23 @@ const port = 49983
 
 type targetKey struct{}
 
+const noSandbox = "The sandbox was not found"
+
 // routed finds the sandbox that a request is for. The context has it, unless it is
 // the default one.
 func (f *Face) routed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t, err := f.sandboxes.Of(r)
+		if err == nil && t.ID == "" {
+			t, err = f.signedFor(r, t)
+		}
 		var unknown *route.UnknownError
 		switch {
 		case errors.As(err, &unknown):
-			refuseSandbox(w, &sandboxError{SandboxID: unknown.ID, Message: "The sandbox was not found"})
+			refuseSandbox(w, &sandboxError{SandboxID: unknown.ID, Message: noSandbox})
+			return
+		case errors.Is(err, errSignature):
+			restError(w, http.StatusUnauthorized, err.Error())
 			return
 		case err != nil:
 			restError(w, http.StatusInternalServerError, err.Error())
@@ -34,24 +44,72 @@ func (f *Face) routed(next http.Handler) http.Handler {
 			refuseSandbox(w, &sandboxError{SandboxID: string(t.ID), Message: "The sandbox is running but port is not open", Port: t.Port})
 			return
 		default:
-			r = r.WithContext(context.WithValue(r.Context(), targetKey{}, t.Access))
+			r = r.WithContext(context.WithValue(r.Context(), targetKey{}, &t))
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
+// targetOf returns the sandbox of a request; nil: the default one.
+func targetOf(ctx context.Context) *route.Target {
+	t, _ := ctx.Value(targetKey{}).(*route.Target)
+	return t
+}
+
 // in returns the sandbox of a request.
 func (f *Face) in(ctx context.Context) driver.Access {
-	if a, ok := ctx.Value(targetKey{}).(driver.Access); ok {
-		return a
+	if t := targetOf(ctx); t != nil {
+		return t.Access
 	}
 	return f.sandboxes.Default
+}
+
+var errSignature = errors.New("invalid signature")
+
+// signedFor finds the sandbox whose token a URL of a file is signed with. Who opens
+// such a URL sends no header, and by a fixed address the URL names no sandbox. t is
+// where the request goes if it is not signed for a sandbox: the default one, whose own
+// token it may be signed with. If that has none, the signature is wrong: what was
+// meant for a sandbox that has ended is not done on the machine.
+func (f *Face) signedFor(r *http.Request, t route.Target) (route.Target, error) {
+	if r.URL.Path != "/files" || f.secret == nil || f.sandboxes.Driver == nil || face.AccessToken(r) != "" || r.Header.Get("E2b-Sandbox-Id") != "" || !signable(r) {
+		return t, nil
+	}
+	query := r.URL.Query()
+	if !query.Has("signature") {
+		return t, nil
+	}
+	// One search at a time: it is the work of one processor at most, whoever asks.
+	select {
+	case f.searching <- struct{}{}:
+		defer func() { <-f.searching }()
+	case <-r.Context().Done():
+		return t, r.Context().Err()
+	}
+	infos, err := f.sandboxes.Driver.List(r.Context())
+	if err != nil {
+		return t, err
+	}
+	found := ""
+	for i := range infos {
+		id := string(infos[i].ID)
+		if envdfs.Signed(query, envdfs.Operation(r), f.secret.SandboxToken(id)) {
+			found = id
+		}
+	}
+	switch {
+	case found != "":
+		return f.sandboxes.Find(r.Context(), found)
+	case !f.settings.get().AccessToken.Set():
+		return t, errSignature
+	}
+	return t, nil
 }
 
 // settingsIn returns the settings of a request's sandbox: /init is for the default
 // one. Others have theirs from their driver.
 func (f *Face) settingsIn(ctx context.Context) saved {
-	if ctx.Value(targetKey{}) != nil {
+	if targetOf(ctx) != nil {
 		return saved{}
 	}
 	return f.settings.get()
@@ -66,6 +124,12 @@ func (f *Face) DefaultUser(ctx context.Context) string { return f.settingsIn(ctx
 func (f *Face) Files(ctx context.Context, user string) (driver.Files, error) {
 	if !isName(user) && user != "" {
 		return nil, files.ErrUnknownUser
+	}
+	if t := targetOf(ctx); t != nil {
+		// The caller is known to be allowed, by a signature perhaps.
+		if err := t.Awake(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return f.in(ctx).Files(user, f.settingsIn(ctx).DefaultWorkdir)
 }

@@ -18,9 +18,9 @@ import (
 
 // Config says how a Face behaves. Files is needed; the rest has defaults.
 type Config struct {
-	// Token returns the access token, "" if none is set. It may change: POST
-	// /init sets it. nil: none.
-	Token func() face.Token
+	// Tokens returns the access tokens of which a request has to show one, or be
+	// signed with; none: it needs none. They may change: POST /init sets one. nil: none.
+	Tokens func(*http.Request) []face.Token
 	// Wrap puts around every path what the whole protocol shares: CORS, the
 	// access token. nil: nothing, and all but /files is open.
 	Wrap func(http.Handler) http.Handler
@@ -67,8 +67,8 @@ type Face struct {
 
 // New makes a Face. Close it to end its watchers.
 func New(cfg Config) *Face {
-	if cfg.Token == nil {
-		cfg.Token = func() face.Token { return "" }
+	if cfg.Tokens == nil {
+		cfg.Tokens = func(*http.Request) []face.Token { return nil }
 	}
 	if cfg.Wrap == nil {
 		cfg.Wrap = func(h http.Handler) http.Handler { return h }

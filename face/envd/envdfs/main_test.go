@@ -42,7 +42,12 @@ func serve(t *testing.T, cfg Config) *server {
 	if cfg.Files == nil {
 		cfg.Files = machineIn(s.dir)
 	}
-	cfg.Token = func() face.Token { return s.token }
+	cfg.Tokens = func(*http.Request) []face.Token {
+		if s.token.Set() {
+			return []face.Token{s.token}
+		}
+		return nil
+	}
 	s.face = New(cfg)
 	mux := http.NewServeMux()
 	if err := part.Mount(mux, s.face, nil); err != nil {

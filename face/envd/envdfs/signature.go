@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,16 +30,44 @@ func Sign(path, op, username, token string, expires *int64) string {
 	return "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
-// checkAccess lets a request for /files pass if no token is set, if it shows
-// the token, or if it is signed. A wrong token fails even with a right
+// Operation is the word for what a request for /files does, as it is signed.
+func Operation(r *http.Request) string {
+	if r.Method == http.MethodPost {
+		return opWrite
+	}
+	return opRead
+}
+
+// Signed reports whether the query of a request is signed with a token for an
+// operation. Whether the signature has expired is another question.
+func Signed(query url.Values, op string, token face.Token) bool {
+	var expires *int64
+	if query.Has("signature_expiration") {
+		n, err := expiration(query)
+		if err != nil {
+			return false
+		}
+		expires = &n
+	}
+	want := Sign(query.Get("path"), op, query.Get("username"), string(token), expires)
+	return token.Set() && subtle.ConstantTimeCompare([]byte(want), []byte(query.Get("signature"))) == 1
+}
+
+// expiration is Go's int, as the original parses it.
+func expiration(query url.Values) (int64, error) {
+	return strconv.ParseInt(query.Get("signature_expiration"), 10, 64)
+}
+
+// checkAccess lets a request for /files pass if no token is needed, if it shows
+// one, or if it is signed with one. A wrong token fails even with a right
 // signature.
 func (f *Face) checkAccess(r *http.Request, query url.Values, op string) *failure {
-	token := f.cfg.Token()
-	if !token.Set() {
+	tokens := f.cfg.Tokens(r)
+	if len(tokens) == 0 {
 		return nil
 	}
 	if shown := face.AccessToken(r); shown != "" {
-		if !token.Matches(shown) {
+		if !slices.ContainsFunc(tokens, func(t face.Token) bool { return t.Matches(shown) }) {
 			return unauthorized("access token present in header but does not match")
 		}
 		return nil
@@ -46,20 +75,14 @@ func (f *Face) checkAccess(r *http.Request, query url.Values, op string) *failur
 	if !query.Has("signature") {
 		return unauthorized("missing signature query parameter")
 	}
-	var expires *int64
-	if query.Has("signature_expiration") {
-		// Go's int, as the original parses it.
-		n, err := strconv.ParseInt(query.Get("signature_expiration"), 10, 64)
-		if err != nil {
-			return &failure{http.StatusBadRequest, "signature_expiration is not a whole number of unix seconds"}
-		}
-		expires = &n
+	expires, err := expiration(query)
+	if err != nil && query.Has("signature_expiration") {
+		return &failure{http.StatusBadRequest, "signature_expiration is not a whole number of unix seconds"}
 	}
-	want := Sign(query.Get("path"), op, query.Get("username"), string(token), expires)
-	if subtle.ConstantTimeCompare([]byte(want), []byte(query.Get("signature"))) != 1 {
+	if !slices.ContainsFunc(tokens, func(t face.Token) bool { return Signed(query, op, t) }) {
 		return unauthorized("invalid signature")
 	}
-	if expires != nil && *expires < time.Now().Unix() {
+	if query.Has("signature_expiration") && expires < time.Now().Unix() {
 		return unauthorized("signature is already expired")
 	}
 	return nil
