@@ -4,6 +4,7 @@ package keeper
 
 import (
 	"runtime"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -18,9 +19,10 @@ func (k *Keeper) fork(p *proc, prog *script.Program) (pid int, err error) {
 	if k.scripts == nil {
 		return k.marked(p, func() (int, error) { return forkExec(prog, &p.pidfd) })
 	}
+	prog.PIDAt, prog.FailedAt = p.slot.PIDAt(), p.slot.FailedAt()
 	var was unix.Rlimit
-	if unix.Getrlimit(rlimitRTTime, &was) == nil && was.Max == unix.RLIM_INFINITY {
-		prog.Limits = append(prog.Limits, script.Limit{Resource: rlimitRTTime, Soft: k.markOf(p.ref), Hard: was.Max})
+	if unix.Getrlimit(rlimitRTTime, &was) == nil && was.Max == unix.RLIM_INFINITY && !limits(prog, rlimitRTTime) {
+		prog.Limits = append(prog.Limits, script.Limit{Resource: rlimitRTTime, Soft: k.markOf(p.ref), Hard: was.Max, Try: true})
 	}
 	pid, pidfd, err := k.scripts.Start(prog)
 	if err == nil {
@@ -29,7 +31,12 @@ func (k *Keeper) fork(p *proc, prog *script.Program) (pid int, err error) {
 	return pid, err
 }
 
-// forkExec is syscall.ForkExec; the child has the timer slack that it should.
+func limits(prog *script.Program, resource int) bool {
+	return slices.ContainsFunc(prog.Limits, func(l script.Limit) bool { return l.Resource == resource })
+}
+
+// forkExec is syscall.ForkExec, which knows of no limits; the child has the timer slack
+// that it should.
 func forkExec(prog *script.Program, pidfd *int) (pid int, err error) {
 	attr := &syscall.ProcAttr{
 		Dir: prog.Dir, Env: prog.Env,

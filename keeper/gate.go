@@ -18,10 +18,12 @@ import (
 	"github.com/tend-run/tend/spool"
 )
 
-// A gate keeps a child from its program. Two starts need one: of a process with
-// limits that the kernel gives to a process and not to a cgroup, since no part
-// of the program may run without them; and of a process without a cgroup v2, by
-// which the next keeper would find what was forked.
+// A gate keeps a child from its program, on machines without scripts (package script),
+// whose child limits itself and is on the board from its first call on. Two starts
+// need a gate: of a process with limits that the kernel gives to a process and not to
+// a cgroup, since no part of the program may run without them; and of a process
+// without a cgroup v2, by which the next keeper would find what was forked. Former
+// versions had gates on all machines, so a keeper may find a child that waits at one.
 //
 // The child is this program again. It limits itself, changes to its user and its
 // directory, reports that it is ready, and waits. Then its pid goes to the board
@@ -61,8 +63,8 @@ const (
 // gateEnv keeps the Go runtime of what waits from making threads.
 var gateEnv = []string{"GOMAXPROCS=1", "GOGC=off"}
 
-// gated reports whether a start needs a gate. The next keeper asks, too, when the
-// process may have ended, and its cgroup be gone.
+// gated reports whether a start without scripts needs a gate. The next keeper asks, too,
+// when the process may have ended, and its cgroup be gone.
 func (p *proc) gated(spec *process.Spec) bool {
 	l := &spec.Limits
 	return p.slot.Flags()&board.FlagNoGroup != 0 || len(l.Rlimits) > 0 || l.Nice != 0 || l.OOMScoreAdj != 0

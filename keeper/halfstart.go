@@ -34,7 +34,7 @@ func (k *Keeper) completeStart(p *proc, h vault.FDs) bool {
 	if j == nil {
 		return false // what has no spec has not been forked
 	}
-	if pid == board.Forking {
+	if pid == board.Forking { // no script has made a child, for the kernel would have written its pid
 		if p.gated(&j.Spec) {
 			return false // it waits at the gate, and ends there
 		}
@@ -44,6 +44,8 @@ func (k *Keeper) completeStart(p *proc, h vault.FDs) bool {
 		if k.stats.resetOOM {
 			procfs.SetOOMScore(pid, 0)
 		}
+	} else if !p.executes(pid) {
+		return false
 	}
 	failpoint.Hit(failpoint.HalfStartFound)
 	if dir != p.dir {
@@ -63,8 +65,20 @@ func (k *Keeper) completeStart(p *proc, h vault.FDs) bool {
 	return true
 }
 
+// executes waits until the child of a script has come to its program, and is false if
+// it ended before.
+func (p *proc) executes(pid int) bool {
+	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
+		stat, ok := procfs.ReadStat(pid)
+		if ok && !stat.Dead() && stat.NoExec && time.Since(begun) < forkedWait {
+			continue
+		}
+		return !p.slot.Failed() // which it writes before it ends
+	}
+}
+
 // forkedWait bounds how long a process is looked for that has just been forked
-// and is not the leader of its session yet.
+// and is not the leader of its session yet, or has not executed its program.
 const forkedWait = time.Second
 
 // findForked finds the process that was forked into a slot's cgroup: alive, or

@@ -4,7 +4,6 @@ package keeper
 
 import (
 	"encoding/binary"
-	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -100,12 +99,12 @@ func limitSelf(l *process.Limits, resetOOM bool) error {
 	if l.Nice != 0 {
 		runtime.LockOSThread() // whose priority it is; it executes the program
 		if err := unix.Setpriority(unix.PRIO_PROCESS, 0, l.Nice); err != nil {
-			return fmt.Errorf("limits.nice %d: %w", l.Nice, err)
+			return niceError(l, err)
 		}
 	}
 	if l.OOMScoreAdj != 0 || resetOOM {
 		if err := procfs.SetOOMScore(os.Getpid(), l.OOMScoreAdj); err != nil && l.OOMScoreAdj != 0 {
-			return fmt.Errorf("limits.oom_score_adj %d: %w", l.OOMScoreAdj, err)
+			return oomError(l, err)
 		}
 	}
 	for i, r := range l.Rlimits { // raising a hard limit takes a privilege
@@ -134,10 +133,6 @@ func becomeUser(req *wire.Spawn) error {
 		return err
 	}
 	return syscall.Setuid(int(req.UID))
-}
-
-func rlimitError(i int, r process.Rlimit, err error) error {
-	return fmt.Errorf("limits.rlimits[%d] (resource %d, soft %d, hard %d): %w", i, r.Resource, r.Soft, r.Hard, err)
 }
 
 func reportFailure(kind byte, err error) {

@@ -138,7 +138,7 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 			}
 		}
 	}()
-	if werr == nil && p.gated(spec) {
+	if werr == nil && k.scripts == nil && p.gated(spec) {
 		child, werr = k.addGate(p, child)
 	}
 	if werr != nil {
@@ -203,12 +203,16 @@ func (k *Keeper) execute(p *proc, spec *process.Spec, req *wire.Spawn, child []i
 	if req.Cred {
 		prog.User = &script.User{UID: req.UID, GID: req.GID, Groups: req.Groups}
 	}
+	k.limitProgram(prog, &spec.Limits)
 	pid, err := k.fork(p, prog)
 	if err != nil {
+		if werr := limitError(err, &spec.Limits); werr != nil {
+			return werr
+		}
 		return startError(err, req)
 	}
 	p.pid = pid
-	if k.stats.resetOOM {
+	if k.scripts == nil && k.stats.resetOOM {
 		procfs.SetOOMScore(pid, 0)
 	}
 	return nil

@@ -19,9 +19,13 @@ type Stat struct {
 	PPID         int
 	Session      int
 	TTY          int   // device number of the terminal; 0: none
+	NoExec       bool  // it was forked, and has executed no program since
 	User, System int64 // processor time, in ticks
 	Start        int64 // when it started, in ticks since the boot
 }
+
+// forkNoExec is PF_FORKNOEXEC of include/linux/sched.h, since Linux 2.6.
+const forkNoExec = 0x40
 
 // Dead reports whether the process has ended; it may be a zombie still.
 func (s *Stat) Dead() bool { return s.State == 'Z' || s.State == 'X' || s.State == 'x' }
@@ -52,6 +56,10 @@ func ParseStat(b []byte) (s Stat, ok bool) {
 			s.Session, err = strconv.Atoi(string(f))
 		case 7:
 			s.TTY, err = strconv.Atoi(string(f))
+		case 9:
+			var flags uint64
+			flags, err = strconv.ParseUint(string(f), 10, 64)
+			s.NoExec = flags&forkNoExec != 0
 		case 14:
 			s.User, err = strconv.ParseInt(string(f), 10, 64)
 		case 15:

@@ -29,7 +29,7 @@
 //	offset  size  what                                         written by
 //	0       4     gen                                          keeper
 //	4       4     flags (Flag*)                                keeper
-//	8       4     pid                                          keeper
+//	8       4     pid                                          keeper, kernel
 //	12      1     length of the id                             keeper
 //	16      104   id                                           keeper
 //	120     32    end[4]: bytes in the spool by stream;        keeper
@@ -38,7 +38,8 @@
 //	              base[0]: bytes of stdin delivered            feeder
 //	184     8     end of the index file                        keeper
 //	192     8     start, unix ns                               keeper
-//	200     4     exit code                                    keeper
+//	200     4     exit code; before the exit 1 if what was     keeper,
+//	              forked ended before it came to the program   its child
 //	204     1     exit signal                                  keeper
 //	205     1     before the exit: 1 more than the cause of    keeper
 //	              the death that the keeper is bringing about

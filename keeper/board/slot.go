@@ -109,6 +109,17 @@ func (s Slot) PID() int { return int(atomic.LoadUint32(s.b.u32(s.off + 8))) }
 // Forking stands for it from just before the fork.
 func (s Slot) NotePID(pid int) { atomic.StoreUint32(s.b.u32(s.off+8), uint32(pid)) }
 
+// PIDAt is where [Slot.PID] lies in memory, for the kernel to write it there at the
+// fork.
+func (s Slot) PIDAt() *uint32 { return s.b.u32(s.off + 8) }
+
+// FailedAt is where a child that was forked writes 1 before it ends without having come
+// to its program, and Failed reports that one did. Both only before the exit.
+func (s Slot) FailedAt() *uint32 { return s.b.u32(s.off + 200) }
+func (s Slot) Failed() bool {
+	return s.Flags()&FlagExited == 0 && atomic.LoadUint32(s.FailedAt()) == 1
+}
+
 // SetStarted announces the pid and the time of the start.
 func (s Slot) SetStarted(pid int, at time.Time) {
 	atomic.StoreUint32(s.b.u32(s.off+8), uint32(pid))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -33,29 +34,56 @@ func TestConformanceWithoutCgroups(t *testing.T) {
 // The keeper is killed while its child stands at a system call, between the
 // fork and the program. Whatever the next keeper finds, the program runs once.
 func TestAProgramRunsOnceThoughTheKeeperDiesAroundItsFork(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		call uintptr
-		by   func(call *poorkernel.Call, keeper int) bool
-	}{
-		{"before the child has a session", unix.SYS_SETSID, child},
+	limited := process.Limits{Nice: 3, Rlimits: []process.Rlimit{{Resource: unix.RLIMIT_CORE}}}
+	session := stand{"before the child has a session", unix.SYS_SETSID, child}
+	program := stand{"before the child executes the program", unix.SYS_EXECVE, func(call *poorkernel.Call, keeper int) bool { return child(call, keeper) && call.Path(0) == "/bin/sh" }}
+	for _, c := range []stand{
+		session, program,
 		{"before the child executes what waits at the gate", unix.SYS_EXECVE, child},
 		{"before the child looks at the gate", unix.SYS_READ, func(call *poorkernel.Call, keeper int) bool { return child(call, keeper) && call.Args[0] == 3 }},
 		{"before the child is let through", unix.SYS_WRITE, func(call *poorkernel.Call, keeper int) bool { return leader(call.PID) == keeper && call.Args[2] == 1 }},
-		{"before the child executes the program", unix.SYS_EXECVE, func(call *poorkernel.Call, keeper int) bool { return child(call, keeper) && call.Path(0) == "/bin/sh" }},
 	} {
-		t.Run("without cgroups, "+c.name, func(t *testing.T) {
-			runsOnce(t, process.Limits{}, c.by, noCgroups, poorkernel.Rule{Call: c.call, Arg: -1})
+		t.Run("by a gate without cgroups, "+c.name, func(t *testing.T) {
+			runsOnce(t, process.Limits{}, c, poorkernel.World{Rules: []poorkernel.Rule{noCgroups}})
 		})
-		t.Run("with limits, "+c.name, func(t *testing.T) {
-			runsOnce(t, process.Limits{Nice: 3}, c.by, poorkernel.Rule{Call: c.call, Arg: -1})
+		t.Run("by a gate with limits, "+c.name, func(t *testing.T) {
+			runsOnce(t, limited, c, poorkernel.World{Rules: []poorkernel.Rule{noScripts}})
+		})
+	}
+	for _, c := range []stand{
+		session, program,
+		{"before the child has its descriptors", unix.SYS_CLOSE_RANGE, child},
+		{"before the child is limited", unix.SYS_SETPRIORITY, child},
+	} {
+		if c.call != unix.SYS_SETPRIORITY {
+			t.Run("by a script, "+c.name, func(t *testing.T) {
+				runsOnce(t, process.Limits{}, c, poorkernel.World{})
+			})
+		}
+		t.Run("by a script with limits, "+c.name, func(t *testing.T) {
+			runsOnce(t, limited, c, poorkernel.World{})
+		})
+		t.Run("by a script without cgroups, "+c.name, func(t *testing.T) {
+			scene.Root(t)
+			runsOnce(t, limited, c, withoutGroups)
 		})
 	}
 }
 
-func runsOnce(t *testing.T, limits process.Limits, by func(*poorkernel.Call, int) bool, rules ...poorkernel.Rule) {
-	stateDir, l := watchedIn(t, rules...)
-	armed, struck := killAt(l, by)
+// withoutGroups is a machine without cgroups whose programs are started by scripts.
+var withoutGroups = poorkernel.World{Mounts: []poorkernel.Mount{{Kind: poorkernel.Gone, Path: cgroups}}}
+
+// stand is a system call of the child's or the keeper's.
+type stand struct {
+	name string
+	call uintptr
+	by   func(call *poorkernel.Call, keeper int) bool
+}
+
+func runsOnce(t *testing.T, limits process.Limits, at stand, w poorkernel.World) {
+	w.Rules = append(slices.Clone(w.Rules), poorkernel.Rule{Call: at.call, Arg: -1})
+	stateDir, l := watchedIn(t, w)
+	armed, struck := killAt(l, at.by)
 	m := testkeeper.Open(t, stateDir)
 	scene.Wait(t, scene.Start(t, m, process.Spec{Argv: []string{"true"}}), process.Until{TreeGone: true})
 	armed <- pids(t, stateDir).Keeper
@@ -79,39 +107,74 @@ func runsOnce(t *testing.T, limits process.Limits, by func(*poorkernel.Call, int
 
 // A program that cannot be executed is a start that failed, although the keeper
 // is killed when it has collected the child and not yet answered.
-func TestAFailureAtTheGateIsToldThoughTheKeeperDiesAfterIt(t *testing.T) {
-	stateDir, l := watched(t, unix.SYS_UNLINKAT)
-	armed, struck := killAt(l, func(call *poorkernel.Call, keeper int) bool {
-		return leader(call.PID) == keeper && filepath.Base(call.Path(1)) == "journal" // it removes the spool
-	})
-	m := testkeeper.Open(t, stateDir)
-	scene.Start(t, m, process.Spec{Argv: []string{"true"}})
-	armed <- pids(t, stateDir).Keeper
-	p, err := m.Start(t.Context(), process.Spec{Argv: []string{"/no/such/program"}, Limits: process.Limits{Nice: 3}})
-	var failed *process.StartError
-	if !errors.As(err, &failed) || failed.Reason != process.StartNotFound {
-		t.Errorf("it says %v, %v", p, err)
-	}
-	select {
-	case <-struck:
-	default:
-		t.Fatal("the keeper was not killed")
+func TestAFailureIsToldThoughTheKeeperDiesAfterIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		world poorkernel.World
+		at    stand
+	}{
+		"by a gate":                   {poorkernel.World{Rules: []poorkernel.Rule{noScripts}}, spoolRemoved},
+		"by a script":                 {poorkernel.World{}, spoolRemoved},
+		"by a script without cgroups": {withoutGroups, spoolRemoved},
+		// The child is still to fail when the next keeper finds it.
+		"the script goes on alone":                 {poorkernel.World{}, stand{"", unix.SYS_EXECVE, child}},
+		"the script goes on alone without cgroups": {withoutGroups, stand{"", unix.SYS_EXECVE, child}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if len(c.world.Mounts) > 0 {
+				scene.Root(t)
+			}
+			c.world.Rules = append(c.world.Rules, poorkernel.Rule{Call: c.at.call, Arg: -1})
+			stateDir, l := watchedIn(t, c.world)
+			armed, struck := killAt(l, c.at.by)
+			m := testkeeper.Open(t, stateDir)
+			scene.Start(t, m, process.Spec{Argv: []string{"true"}})
+			armed <- pids(t, stateDir).Keeper
+			p, err := m.Start(t.Context(), process.Spec{Argv: []string{"/no/such/program"}, Limits: process.Limits{Nice: 3}})
+			var failed *process.StartError
+			if !errors.As(err, &failed) || failed.Reason != process.StartNotFound {
+				t.Errorf("it says %v, %v", p, err)
+			}
+			select {
+			case <-struck:
+			default:
+				t.Fatal("the keeper was not killed")
+			}
+		})
 	}
 }
 
-// What waits at the gate needs more than the program may have.
-func TestLimitsThatTheGateItselfExceeds(t *testing.T) {
-	m := testkeeper.Open(t, testkeeper.Start(t))
+// spoolRemoved: the keeper removes the spool of a process.
+var spoolRemoved = stand{"", unix.SYS_UNLINKAT, func(call *poorkernel.Call, keeper int) bool {
+	return leader(call.PID) == keeper && filepath.Base(call.Path(1)) == "journal"
+}}
+
+// A limit holds from the program's first moment on, also one that is less than what the
+// keeper, or a child at the gate, has itself.
+func TestLimitsOfAProgram(t *testing.T) {
+	for name, rules := range map[string][]poorkernel.Rule{"by scripts": nil, "by gates": {noScripts}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, _ := poor(t, poorkernel.World{Rules: rules})
+			limits(t, m)
+		})
+	}
+}
+
+func limits(t *testing.T, m process.Manager) {
 	unlimited := scene.Output(t, scene.Start(t, m, process.Spec{Shell: "ulimit -Sn"}), process.Stdout)
+	rlimit := func(resource int, soft, hard uint64) process.Limits {
+		return process.Limits{Rlimits: []process.Rlimit{{Resource: resource, Soft: soft, Hard: hard}}}
+	}
 	for name, c := range map[string]struct {
 		script string
 		limits process.Limits
 		want   string
 	}{
-		"no descriptor more": {"ulimit -n", process.Limits{Rlimits: []process.Rlimit{{Resource: unix.RLIMIT_NOFILE, Soft: 4, Hard: 4}}}, "4\n"},
+		"no descriptor more": {"ulimit -n", rlimit(unix.RLIMIT_NOFILE, 4, 4), "4\n"},
 		"little memory":      {"ulimit -v; ulimit -d", process.Limits{Rlimits: []process.Rlimit{{Resource: unix.RLIMIT_AS, Soft: 16 << 20, Hard: 16 << 20}, {Resource: unix.RLIMIT_DATA, Soft: 4 << 20, Hard: 4 << 20}}}, "16384\n4096\n"},
-		"no process more":    {"ulimit -p", process.Limits{Rlimits: []process.Rlimit{{Resource: unix.RLIMIT_NPROC, Soft: 0, Hard: 0}}}, "0\n"},
-		"no file":            {"ulimit -f", process.Limits{Rlimits: []process.Rlimit{{Resource: unix.RLIMIT_FSIZE, Soft: 0, Hard: 0}}}, "0\n"},
+		"no process more":    {"ulimit -p", rlimit(unix.RLIMIT_NPROC, 0, 0), "0\n"},
+		"no file":            {"ulimit -f", rlimit(unix.RLIMIT_FSIZE, 0, 0), "0\n"},
+		"a score":            {"cat /proc/$$/oom_score_adj", process.Limits{OOMScoreAdj: 321}, "321\n"},
 		"the limit of descriptors that Go raises for itself": {"ulimit -Sn; nice", process.Limits{Nice: 7}, unlimited + "7\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -136,6 +199,27 @@ func TestLimitsThatTheGateItselfExceeds(t *testing.T) {
 			}
 		}
 	})
+	// A limit that the kernel refuses is named, and nothing of the program runs.
+	refused := map[string]struct {
+		limits process.Limits
+		want   string
+	}{
+		"more than any may have": {rlimit(unix.RLIMIT_NOFILE, 1<<40, 1<<40), "limits.rlimits[0] (resource 7, soft 1099511627776, hard 1099511627776)"},
+		"the second of two":      {process.Limits{Rlimits: []process.Rlimit{{Resource: unix.RLIMIT_CORE}, {Resource: unix.RLIMIT_NOFILE, Soft: 1 << 40, Hard: 1 << 40}}}, "limits.rlimits[1]"},
+	}
+	for name, c := range refused {
+		t.Run(name, func(t *testing.T) {
+			ran := filepath.Join(t.TempDir(), "ran")
+			p, err := m.Start(t.Context(), process.Spec{Shell: "touch " + ran, Limits: c.limits})
+			var failed *process.StartError
+			if !errors.As(err, &failed) || failed.Reason != process.StartLimits || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("it says %v, %v", p, err)
+			}
+			if _, err := os.Stat(ran); err == nil {
+				t.Error("the program ran")
+			}
+		})
+	}
 }
 
 // child: the call is made by a child that the keeper has forked.

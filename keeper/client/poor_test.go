@@ -30,14 +30,14 @@ func watched(t *testing.T, calls ...uintptr) (stateDir string, l *poorkernel.Lis
 	for _, call := range calls {
 		rules = append(rules, poorkernel.Rule{Call: call, Arg: -1})
 	}
-	return watchedIn(t, rules...)
+	return watchedIn(t, poorkernel.World{Rules: rules})
 }
 
-// watchedIn is watched with rules, some of which may refuse calls.
-func watchedIn(t *testing.T, rules ...poorkernel.Rule) (stateDir string, l *poorkernel.Listener) {
+// watchedIn is watched in a world, some of whose rules may refuse calls.
+func watchedIn(t *testing.T, w poorkernel.World) (stateDir string, l *poorkernel.Listener) {
 	t.Helper()
 	stateDir = shortDir(t)
-	cmd, err := poorkernel.Command(poorkernel.World{Rules: rules}, keeperBinary, "launcher", "--state-dir", stateDir)
+	cmd, err := poorkernel.Command(w, keeperBinary, "launcher", "--state-dir", stateDir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,15 +2,16 @@
 
 #include "textflag.h"
 
-// func clone(args *cloneArgs, size uintptr, calls *call, failed **call) (pid, errno uintptr)
+// func clone(args *cloneArgs, size uintptr, calls *call, out *outcome) (pid, errno uintptr)
 //
-// The child has the parent's stack pointer, and touches no stack. It ends with 127 when
-// one of its calls fails.
+// The child has the parent's stack pointer, and touches no stack. It makes the calls, one
+// after the other. It ends with 127 when one of them fails, and with 0 when one of them has
+// made a child that goes on.
 TEXT ·clone(SB),NOSPLIT|NOFRAME,$0-48
 	MOVD	args+0(FP), R0
 	MOVD	size+8(FP), R1
 	MOVD	calls+16(FP), R9
-	MOVD	failed+24(FP), R10
+	MOVD	out+24(FP), R10
 	MOVD	$435, R8 // clone3
 	SVC
 	CBZ	R0, child
@@ -36,17 +37,34 @@ child:
 	MOVD	48(R9), R5
 	SVC
 	CMN	$4095, R0
-	BCC	next
+	BCS	failed
+	MOVD	72(R9), R11
+	CBZ	R11, stored
+	MOVD	R0, (R11)
+
+stored:
 	MOVD	56(R9), R11
-	CBNZ	R11, next
+	TBZ	$1, R11, next
+	CBZ	R0, next // the child of this call
+	MOVD	ZR, R0
+	MOVD	$94, R8 // exit_group
+	SVC
+	BRK
+
+failed:
+	MOVD	56(R9), R11
+	TBNZ	$0, R11, next
 	NEG	R0, R0
 	MOVD	R0, 64(R9)
-	MOVD	R9, (R10)
+	MOVD	R9, 0(R10)
+	MOVD	8(R10), R11
+	MOVD	$1, R12
+	MOVW	R12, (R11)
 	MOVD	$127, R0
 	MOVD	$94, R8 // exit_group
 	SVC
 	BRK
 
 next:
-	ADD	$72, R9
+	ADD	$80, R9
 	B	child

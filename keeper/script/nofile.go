@@ -30,9 +30,19 @@ func undoRaise() *unix.Rlimit {
 // setNofile is setrlimit(2) without what package syscall does beside it.
 func setNofile(l *unix.Rlimit) error { return unix.Prlimit(0, unix.RLIMIT_NOFILE, l, nil) }
 
-// limitOfFiles is the one that a program is to get; nil: it has it. As with Go's own:
-// what somebody else has set meanwhile counts.
-func (s *Starter) limitOfFiles() *unix.Rlimit {
+// limitOfFiles is the one that a program is to get; nil: it has it, or a limit of its
+// own. As with Go's own: what somebody else has set meanwhile counts.
+func (s *Starter) limitOfFiles(p *Program) *unix.Rlimit {
+	for _, l := range p.Limits {
+		if l.Resource == unix.RLIMIT_NOFILE {
+			return nil
+		}
+	}
+	return s.raised()
+}
+
+// raised is the limit before Go raised it; nil: it is not raised.
+func (s *Starter) raised() *unix.Rlimit {
 	var now unix.Rlimit
 	if s.nofile == nil || unix.Getrlimit(unix.RLIMIT_NOFILE, &now) != nil || now.Max != s.nofile.Max || now.Cur != now.Max-1 {
 		return nil
@@ -43,7 +53,7 @@ func (s *Starter) limitOfFiles() *unix.Rlimit {
 // RestoreLimit gives this process the limit of descriptors that it had before Go
 // raised it, for an exec in place, and returns what raises it again.
 func (s *Starter) RestoreLimit() (again func()) {
-	was := s.limitOfFiles()
+	was := s.raised()
 	if was == nil {
 		return func() {}
 	}

@@ -1,6 +1,10 @@
 package script
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"syscall"
+)
 
 // ErrUnsupported says that this machine can start nothing by a script.
 var ErrUnsupported = errors.New("a script of system calls is not possible here")
@@ -13,8 +17,18 @@ type Program struct {
 	Files     []int  // its descriptors 0, 1, 2 …; it has no others
 	Terminal  bool   // descriptor 0 becomes the controlling terminal
 	Group     int    // an open cgroup v2 directory; -1: the parent's
-	User      *User  // nil: the parent's
-	Limits    []Limit
+	// Tasks are open files "tasks" of cgroups v1, which the child joins.
+	Tasks  []int
+	User   *User // nil: the parent's
+	Limits []Limit
+	Nice   int  // 0: the parent's
+	OOM    *int // the OOM score; nil: the parent's. 0 is set if the kernel allows it
+	// PIDAt receives the pid before the child makes its first call, in memory that
+	// others may share: who finds this process dead finds the child there. Nil: nobody.
+	PIDAt *uint32
+	// FailedAt becomes 1 before a child ends that does not come to its program, also
+	// when this process is dead by then. Nil: nobody is told.
+	FailedAt *uint32
 }
 
 // User is whom a program runs as. Groups are all the supplementary ones.
@@ -23,9 +37,50 @@ type User struct {
 	Groups   []uint32
 }
 
-// Limit is one of resources (setrlimit(2)). It is set if the kernel lets the
-// parent's user do so.
+// Limit is one of resources (setrlimit(2)). The parent's rights raise it, and it holds
+// when all else is done.
 type Limit struct {
 	Resource   int
 	Soft, Hard uint64
+	Try        bool // it does not matter if the kernel refuses it
 }
+
+// Step is a part of a child's way to its program.
+type Step uint8
+
+// Steps that may fail. [Failure.Limit] belongs to StepLimit.
+const (
+	StepFiles Step = iota // descriptors and session
+	StepTasks
+	StepNice
+	StepOOM
+	StepLimit
+	StepUser
+	StepDir
+	StepTerminal
+	StepExec
+)
+
+var steps = [...]string{
+	StepFiles: "descriptors", StepTasks: "join a cgroup", StepNice: "priority", StepOOM: "OOM score", StepLimit: "limit of resources",
+	StepUser: "change to the user", StepDir: "change to the directory", StepTerminal: "take the terminal", StepExec: "execute",
+}
+
+func (s Step) String() string {
+	if int(s) < len(steps) {
+		return steps[s]
+	}
+	return fmt.Sprintf("step %d", s)
+}
+
+// Failure is the end of a child before its program.
+type Failure struct {
+	Step  Step
+	Limit int // index of the limit
+	Errno syscall.Errno
+}
+
+func (f *Failure) Error() string { return f.Step.String() + ": " + f.Errno.Error() }
+
+// Unwrap returns the errno.
+func (f *Failure) Unwrap() error { return f.Errno }

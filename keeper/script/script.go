@@ -4,6 +4,7 @@ package script
 
 import (
 	"strings"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -13,8 +14,21 @@ import (
 type call struct {
 	nr    uintptr
 	args  [6]uintptr
-	may   uintptr // 1: its failure does not matter
-	errno uintptr // of a failure, which ends the child
+	flags uintptr  // may and forks
+	errno uintptr  // of a failure, which ends the child
+	to    *uintptr // takes the result; nil: nothing does
+}
+
+// Flags of a call.
+const (
+	may   = 1 // its failure does not matter
+	forks = 2 // it makes a child, which goes on; who made it ends
+)
+
+// outcome is what becomes of a child. The assembly knows this layout.
+type outcome struct {
+	failed *call   // that ended it; into calls
+	note   *uint32 // becomes 1 then
 }
 
 // cloneArgs is struct clone_args up to Linux 5.7.
@@ -24,18 +38,29 @@ type cloneArgs struct {
 
 // page is what parent, child and kernel share; the strings are behind it.
 type page struct {
-	clone  cloneArgs
-	failed *call // the call that ended the child; into calls
-	pidfd  int32
-	mask   uint64 // of the signals that the program has blocked
-	nofile unix.Rlimit
-	limits [maxLimits]unix.Rlimit
-	calls  [maxCalls]call
+	clone   cloneArgs
+	outcome outcome
+	noted   uint32 // where outcome.note leads if nobody else wants it
+	pid     uint32 // and the pid
+	pidfd   int32
+	mask    uint64 // of the signals that the program has blocked
+	nofile  unix.Rlimit
+	limits  [maxLimits]unix.Rlimit
+	raises  [maxLimits]unix.Rlimit
+	calls   [maxCalls]call
+	steps   [maxCalls]step // of calls
+}
+
+// step says what a call is for.
+type step struct {
+	Step
+	limit uint8 // of StepLimit
 }
 
 const (
 	maxLimits = 32 // of one program; the kernel knows 16
-	maxCalls  = maxLimits + 32
+	maxTasks  = 16 // files; the kernel has as many hierarchies
+	maxCalls  = 2*maxLimits + maxTasks + 32
 )
 
 // script is a page with its strings, outside Go's heap: the child's pointers are
@@ -44,7 +69,8 @@ type script struct {
 	mem  []byte
 	page *page
 	used int
-	n    int // calls
+	n    int  // calls
+	at   step // what they are for
 }
 
 // usual is the size of the scripts that are kept.
@@ -62,13 +88,14 @@ func (s *script) free() { unix.Munmap(s.mem) }
 
 // reset begins a new script.
 func (s *script) reset() {
-	s.page.failed, s.page.pidfd, s.page.clone = nil, -1, cloneArgs{}
-	s.used, s.n = int(unsafe.Sizeof(page{})), 0
+	p := s.page
+	p.outcome, p.noted, p.pid, p.pidfd, p.clone = outcome{note: &p.noted}, 0, 0, -1, cloneArgs{}
+	s.used, s.n, s.at = int(unsafe.Sizeof(page{})), 0, step{}
 }
 
 // sizeOf is how much a program takes.
 func sizeOf(p *Program) int {
-	n := int(unsafe.Sizeof(page{})) + len(p.Path) + len(p.Dir) + 64
+	n := int(unsafe.Sizeof(page{})) + len(p.Path) + len(p.Dir) + 128
 	for _, list := range [][]string{p.Argv, p.Env} {
 		n += 8*len(list) + 16
 		for _, s := range list {
@@ -120,18 +147,26 @@ func (s *script) numbers(vs []uint32) uintptr {
 // call appends a system call.
 func (s *script) call(nr uintptr, args ...uintptr) *call {
 	c := &s.page.calls[s.n]
+	s.page.steps[s.n] = s.at
 	s.n++
 	*c = call{nr: nr}
 	copy(c.args[:], args)
 	return c
 }
 
-// try appends one whose failure does not matter.
-func (s *script) try(nr uintptr, args ...uintptr) { s.call(nr, args...).may = 1 }
-
 // limit appends what sets a limit of resources.
-func (s *script) limit(resource int, to *unix.Rlimit) {
-	s.try(unix.SYS_PRLIMIT64, 0, uintptr(resource), uintptr(unsafe.Pointer(to)), 0)
+func (s *script) limit(resource int, to *unix.Rlimit) *call {
+	return s.call(unix.SYS_PRLIMIT64, 0, uintptr(resource), uintptr(unsafe.Pointer(to)), 0)
+}
+
+// failure is why the child did not come to its program; nil: nothing has failed.
+func (s *script) failure() *Failure {
+	p := s.page
+	if p.outcome.failed == nil {
+		return nil
+	}
+	i := (uintptr(unsafe.Pointer(p.outcome.failed)) - uintptr(unsafe.Pointer(&p.calls))) / unsafe.Sizeof(call{})
+	return &Failure{Step: p.steps[i].Step, Limit: int(p.steps[i].limit), Errno: syscall.Errno(p.outcome.failed.errno)}
 }
 
 // hasNull: no such string can be handed to the kernel.

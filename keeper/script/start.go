@@ -18,7 +18,7 @@ import (
 const cloneClearSighand = 0x100000000
 
 //go:noescape
-func clone(args *cloneArgs, size uintptr, calls *call, failed **call) (pid, errno uintptr)
+func clone(args *cloneArgs, size uintptr, calls *call, out *outcome) (pid, errno uintptr)
 
 // Starter starts programs, several at once.
 type Starter struct {
@@ -56,8 +56,8 @@ func (s *Starter) try() error {
 	}
 	unix.Close(int(sc.page.pidfd))
 	status, err := collect(pid)
-	if err == nil && sc.page.failed != nil {
-		err = syscall.Errno(sc.page.failed.errno)
+	if f := sc.failure(); err == nil && f != nil {
+		err = f
 	}
 	if err == nil && (!status.Exited() || status.ExitStatus() != done) {
 		err = fmt.Errorf("a child ended with %#x", int(status))
@@ -66,9 +66,10 @@ func (s *Starter) try() error {
 }
 
 // Start starts a program. When it returns the program has been executed, or an
-// error says why not, an errno as from syscall.ForkExec. pidfd is close-on-exec.
+// error says why not: a *[Failure] of the child, or an errno, as from syscall.ForkExec.
+// pidfd is close-on-exec.
 func (s *Starter) Start(p *Program) (pid, pidfd int, err error) {
-	if hasNull(p) || len(p.Argv) == 0 || len(p.Limits) > maxLimits {
+	if hasNull(p) || len(p.Argv) == 0 || len(p.Limits) > maxLimits || len(p.Tasks) > maxTasks {
 		return 0, -1, unix.EINVAL
 	}
 	sc, err := s.take(sizeOf(p))
@@ -87,56 +88,25 @@ func (s *Starter) Start(p *Program) (pid, pidfd int, err error) {
 		}
 		defer unix.Close(files[i])
 	}
+	sc.join(p.Tasks)
 	if pl := s.places.put(files); pl != nil {
 		defer s.places.clear(pl)
 		files, flags = pl[:len(files)], unix.CLONE_FILES
 		sc.call(unix.SYS_CLOSE_RANGE, uintptr(s.places.end), math.MaxUint32, unix.CLOSE_RANGE_UNSHARE)
 	}
-	sc.write(p, files, s.limitOfFiles())
+	sc.privileged(p)
+	sc.become(p, files, s.limitOfFiles(p))
+	sc.tell(p)
 	pid, err = sc.run(flags, p.Group)
 	if err != nil {
 		return 0, -1, err
 	}
-	if c := sc.page.failed; c != nil {
+	if f := sc.failure(); f != nil {
 		unix.Close(int(sc.page.pidfd))
 		collect(pid)
-		return 0, -1, syscall.Errno(c.errno)
+		return 0, -1, f
 	}
 	return pid, int(sc.page.pidfd), nil
-}
-
-// write appends all that makes a child the program. files become 0, 1, 2 … in this
-// order; each has a number above that.
-func (s *script) write(p *Program, files []int, nofile *unix.Rlimit) {
-	s.call(unix.SYS_SETSID)
-	if u := p.User; u != nil {
-		s.call(unix.SYS_SETGROUPS, uintptr(len(u.Groups)), s.numbers(u.Groups))
-		s.call(unix.SYS_SETGID, uintptr(u.GID))
-		s.call(unix.SYS_SETUID, uintptr(u.UID))
-	}
-	if p.Dir != "" {
-		s.call(unix.SYS_CHDIR, s.text(p.Dir))
-	}
-	for i, fd := range files {
-		s.call(unix.SYS_DUP3, uintptr(fd), uintptr(i), 0)
-	}
-	if p.Terminal {
-		s.call(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 1)
-	}
-	// They are all close-on-exec; but what other starts have lent must not stay open
-	// while this one's program comes from a slow disk.
-	s.call(unix.SYS_CLOSE_RANGE, uintptr(len(files)), math.MaxUint32, 0)
-	if nofile != nil {
-		s.page.nofile = *nofile
-		s.limit(unix.RLIMIT_NOFILE, &s.page.nofile)
-	}
-	for i, l := range p.Limits {
-		s.page.limits[i] = unix.Rlimit{Cur: l.Soft, Max: l.Hard}
-		s.limit(l.Resource, &s.page.limits[i])
-	}
-	path, argv, env := s.text(p.Path), s.list(p.Argv), s.list(p.Env)
-	s.call(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&s.page.mask)), 0, 8)
-	s.call(unix.SYS_EXECVE, path, argv, env)
 }
 
 // run clones the child. It returns when that shares the memory no more: it has executed
@@ -145,7 +115,7 @@ func (s *script) run(flags, group int) (pid int, err error) {
 	p := s.page
 	// A child of CLONE_VM without CLONE_VFORK would have the kernel give its OOM score
 	// to us, too, when it is set around the exec.
-	p.clone.flags = uint64(flags) | unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PIDFD | cloneClearSighand
+	p.clone.flags |= uint64(flags) | unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PIDFD | cloneClearSighand
 	p.clone.exitSignal = uint64(unix.SIGCHLD)
 	p.clone.pidFD = uint64(uintptr(unsafe.Pointer(&p.pidfd)))
 	if group >= 0 {
@@ -158,7 +128,7 @@ func (s *script) run(flags, group int) (pid int, err error) {
 	// A handler would run on the parent's stack.
 	all := ^uint64(0)
 	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&p.mask)), 8, 0, 0)
-	r, errno := block(&p.clone, unsafe.Sizeof(cloneArgs{}), &p.calls[0], &p.failed)
+	r, errno := block(&p.clone, unsafe.Sizeof(cloneArgs{}), &p.calls[0], &p.outcome)
 	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&p.mask)), 0, 8, 0, 0)
 	if errno != 0 {
 		return 0, syscall.Errno(errno)
@@ -171,9 +141,9 @@ func (s *script) run(flags, group int) (pid int, err error) {
 //
 //go:nosplit
 //go:norace
-func block(args *cloneArgs, size uintptr, calls *call, failed **call) (pid, errno uintptr) {
+func block(args *cloneArgs, size uintptr, calls *call, out *outcome) (pid, errno uintptr) {
 	entersyscall()
-	pid, errno = clone(args, size, calls, failed)
+	pid, errno = clone(args, size, calls, out)
 	exitsyscall()
 	return pid, errno
 }

@@ -3,6 +3,7 @@
 package script
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -96,7 +98,7 @@ func TestAProgramGetsWhatItIsGiven(t *testing.T) {
 	p.Env = append(p.Env, "LARGE="+strings.Repeat("x", 100_000)) // more than the usual script
 	says(t, s, null, p, "100000\n")
 	p = shell("ulimit -Sc; ulimit -Hc")
-	p.Limits = []Limit{{unix.RLIMIT_CORE, 512, 1024}}
+	p.Limits = []Limit{{Resource: unix.RLIMIT_CORE, Soft: 512, Hard: 1024}}
 	says(t, s, null, p, "1\n2\n")
 }
 
@@ -134,7 +136,7 @@ func TestDescriptors(t *testing.T) {
 				// A table that was copied whole has room for all of it still.
 				says(t, s, null, shell("ls /proc/$$/fd; grep FDSize /proc/$$/status; :"), "0\n1\n2\nFDSize:\t64\n")
 			}
-			if _, _, err := output(s, null, &Program{Path: "/no/such", Argv: []string{"x"}, Group: -1}); err != unix.ENOENT {
+			if _, _, err := output(s, null, &Program{Path: "/no/such", Argv: []string{"x"}, Group: -1}); !errors.Is(err, unix.ENOENT) {
 				t.Error(err)
 			}
 			if after := table(); !slices.Equal(before, after) {
@@ -224,7 +226,7 @@ func TestUsers(t *testing.T) {
 	p := ids(&User{UID: 1234, GID: 2345})
 	p.Dir = t.TempDir()
 	scene.Must(t, os.Chmod(p.Dir, 0o700))
-	if _, _, err := output(s, null, p); err != unix.EACCES {
+	if _, _, err := output(s, null, p); !errors.Is(err, unix.EACCES) {
 		t.Errorf("a directory that the user may not enter: %v", err)
 	}
 }
@@ -274,7 +276,7 @@ func TestFailures(t *testing.T) {
 			before := openFiles(t)
 			p.Files = []int{null, null, null}
 			pid, pidfd, err := s.Start(&p)
-			if err != want {
+			if !errors.Is(err, want) {
 				t.Errorf("%v; want %v", err, want)
 			}
 			if pid != 0 || pidfd != -1 {
@@ -329,7 +331,7 @@ func TestManyAtOnce(t *testing.T) {
 				if err == nil && (got != want || status != 0) {
 					err = fmt.Errorf("it says %q, %#x; want %q", got, int(status), want)
 				}
-				if _, _, no := output(s, null, &Program{Path: "/no/such", Argv: []string{"x"}, Group: -1}); no != unix.ENOENT {
+				if _, _, no := output(s, null, &Program{Path: "/no/such", Argv: []string{"x"}, Group: -1}); !errors.Is(no, unix.ENOENT) {
 					err = errors.Join(err, fmt.Errorf("no such program: %w", no))
 				}
 				mu.Lock()
@@ -346,8 +348,9 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// The OOM score of a program is set as soon as its start returns. The kernel gives it
-// to all that share the memory, which a child does until its exec.
+// The OOM score of a program is set before it runs, and by others as soon as its start
+// returns. The kernel gives it to all that share the memory, which a child does until
+// its exec.
 func TestAnOOMScoreIsTheProgramsAlone(t *testing.T) {
 	s, null := newStarter(t)
 	const path = "/proc/self/oom_score_adj"
@@ -355,22 +358,144 @@ func TestAnOOMScoreIsTheProgramsAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 300 {
+	for i := range 300 {
 		p := shell("exec sleep 60")
 		p.Files = []int{null, null, null}
+		score := 100 + i
+		p.OOM = &score
 		pid, pidfd, err := s.Start(p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0)
+		own := fmt.Sprintf("/proc/%d/oom_score_adj", pid)
+		got, readErr := os.ReadFile(own)
+		err = os.WriteFile(own, []byte("1000"), 0)
 		unix.Kill(pid, unix.SIGKILL)
 		unix.Close(pidfd)
 		collect(pid)
-		if err != nil {
-			t.Fatal(err)
+		if err != nil || readErr != nil || string(got) != fmt.Sprintln(score) {
+			t.Fatalf("it is %q, %v, %v; want %d", got, readErr, err, score)
 		}
 		if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
 			t.Fatalf("the parent's is %q, %v; it was %q", after, err, before)
 		}
 	}
+}
+
+// All limits hold before the program runs, also those that the parent's rights are needed
+// for, and one that is refused is named.
+func TestLimits(t *testing.T) {
+	scene.Root(t)
+	s, null := newStarter(t)
+	p := shell("nice; ulimit -Sn; ulimit -Hn; ulimit -Sc; ulimit -Hc; id -u")
+	var files unix.Rlimit
+	scene.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &files))
+	was, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	scene.Must(t, err)
+	p.Nice = 20 - was + 3
+	p.User = &User{UID: 1234, GID: 1234}
+	p.Limits = []Limit{{Resource: unix.RLIMIT_NOFILE, Soft: 20, Hard: files.Max}, {Resource: unix.RLIMIT_CORE, Soft: 1024, Hard: 2048}, {Resource: 99, Try: true}}
+	says(t, s, null, p, fmt.Sprintf("%d\n20\n%d\n2\n4\n1234\n", p.Nice, files.Max))
+
+	// More than the parent has: its own rights count, not the user's.
+	hdr, caps := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
+	scene.Must(t, unix.Capget(&hdr, &caps[0]))
+	p = shell("ulimit -Hn")
+	p.User = &User{UID: 1234, GID: 1234}
+	p.Limits = []Limit{{Resource: unix.RLIMIT_NOFILE, Soft: 20, Hard: files.Max + 1}}
+	if caps[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0 {
+		says(t, s, null, p, fmt.Sprintln(files.Max+1))
+	} else if _, _, err := output(s, null, p); !errors.Is(err, unix.EPERM) {
+		t.Errorf("without CAP_SYS_RESOURCE: %v", err)
+	}
+	bad := -1001
+	for want, change := range map[Failure]func(p *Program){
+		{Step: StepLimit, Limit: 1, Errno: unix.EINVAL}: func(p *Program) { p.Limits = []Limit{{Resource: unix.RLIMIT_CORE}, {Resource: 99}} },
+		{Step: StepLimit, Limit: 0, Errno: unix.EPERM}:  func(p *Program) { p.Limits = []Limit{{Resource: unix.RLIMIT_NOFILE, Soft: 1 << 40, Hard: 1 << 40}} },
+		{Step: StepOOM, Errno: unix.EINVAL}:             func(p *Program) { p.OOM = &bad },
+		{Step: StepTasks, Errno: unix.EBADF}:            func(p *Program) { p.Tasks = []int{1 << 20} },
+		{Step: StepDir, Errno: unix.ENOENT}:             func(p *Program) { p.Dir = "/no/such" },
+		{Step: StepTerminal, Errno: unix.ENOTTY}:        func(p *Program) { p.Terminal = true },
+		{Step: StepExec, Errno: unix.ENOENT}:            func(p *Program) { p.Path = "/no/such" },
+	} {
+		t.Run(want.Error(), func(t *testing.T) {
+			p := shell("exit 3")
+			p.Files = []int{null, null, null}
+			change(p)
+			var pid, failed uint32
+			p.PIDAt, p.FailedAt = &pid, &failed
+			var got *Failure
+			if _, _, err := s.Start(p); !errors.As(err, &got) || *got != want {
+				t.Errorf("it says %v", err)
+			}
+			if pid == 0 || failed != 1 {
+				t.Errorf("its pid was noted as %d, its failure as %d", pid, failed)
+			}
+		})
+	}
+}
+
+// The pid is there before the child has done anything, and whoever shares the memory
+// sees it.
+func TestThePIDIsNotedBeforeTheChildRuns(t *testing.T) {
+	s, null := newStarter(t)
+	mem, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON)
+	scene.Must(t, err)
+	defer unix.Munmap(mem)
+	noted, failed := (*uint32)(unsafe.Pointer(&mem[0])), (*uint32)(unsafe.Pointer(&mem[4]))
+	var pipe [2]int
+	scene.Must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
+	defer unix.Close(pipe[0])
+	defer unix.Close(pipe[1])
+	sc, err := s.take(usual)
+	scene.Must(t, err)
+	sc.tell(&Program{PIDAt: noted, FailedAt: failed})
+	sc.call(unix.SYS_WRITE, uintptr(pipe[1]), uintptr(unsafe.Pointer(noted)), 4)
+	sc.call(unix.SYS_EXIT_GROUP, 0)
+	pid, err := sc.run(0, -1)
+	scene.Must(t, err)
+	unix.Close(int(sc.page.pidfd))
+	collect(pid)
+	s.give(sc)
+	var saw [4]byte
+	if n, err := unix.Read(pipe[0], saw[:]); n != 4 || int(binary.NativeEndian.Uint32(saw[:])) != pid || int(*noted) != pid || *failed != 0 {
+		t.Errorf("the child of pid %d saw %d (%v); now there is %d, and %d", pid, saw, err, *noted, *failed)
+	}
+	says(t, s, null, &Program{Path: "/bin/echo", Argv: []string{"echo", "ran"}, Group: -1, PIDAt: noted, FailedAt: failed}, "ran\n")
+	if *failed != 0 {
+		t.Error("a program that ran is noted as failed")
+	}
+}
+
+// A child joins cgroups v1 before its program runs, whatever descriptors those are.
+func TestCgroupsV1(t *testing.T) {
+	scene.Root(t)
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	scene.Must(t, err)
+	var tasks []int
+	var want []string
+	for line := range strings.Lines(string(mounts)) {
+		f := strings.Fields(line)
+		if len(f) < 4 || f[2] != "cgroup" || !strings.Contains(f[3], "memory") && !strings.Contains(f[3], "pids") {
+			continue
+		}
+		dir, err := os.MkdirTemp(f[1], "script-test-")
+		scene.Must(t, err)
+		t.Cleanup(func() { unix.Rmdir(dir) })
+		fd, err := unix.Open(dir+"/tasks", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+		scene.Must(t, err)
+		defer unix.Close(fd)
+		high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 500)
+		scene.Must(t, err)
+		defer unix.Close(high)
+		tasks, want = append(tasks, high), append(want, "/"+filepath.Base(dir))
+	}
+	s, null := newStarter(t)
+	p := shell("grep -o '/script-test-[^/]*$' /proc/self/cgroup | sort")
+	if len(tasks) == 0 { // no such hierarchy on this machine: nothing is joined
+		p = shell("true")
+	}
+	p.Tasks = tasks
+	slices.Sort(want)
+	says(t, s, null, p, strings.Join(append(want, ""), "\n"))
 }

@@ -3,9 +3,13 @@
 package crashtest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/poorkernel"
 	"github.com/tend-run/tend/internal/torture"
 	"github.com/tend-run/tend/keeper/failpoint"
 )
@@ -18,14 +22,32 @@ func TestNothingIsLostAtAnyPoint(t *testing.T) {
 	for name, together := range map[string]bool{"the role that reaches it dies": false, "sets of roles die meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of the time it waits until a role reaches a point
-			points := failpoint.All()
-			r := play(t, torture.Config{Tend: []string{pointed}, Points: points, Together: together, Strikes: len(points) * (1 + kills(t)/50), Pause: time.Millisecond,
-				Binaries: []string{pointed}})
-			for _, p := range points {
-				if r.Points[p.String()] == 0 {
-					t.Errorf("no role died or was stopped at %s", p)
-				}
-			}
+			points := slices.DeleteFunc(failpoint.All(), atGate)
+			strikeAt(t, torture.Config{Tend: []string{pointed}, Points: points, Together: together, Strikes: len(points) * (1 + kills(t)/50)})
 		})
+		t.Run(name+", at gates", func(t *testing.T) {
+			t.Parallel()
+			cmd, err := poorkernel.Command(poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CLOSE_RANGE, Arg: -1, Errno: unix.ENOSYS}}}, pointed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			points := slices.DeleteFunc(failpoint.All(), func(p failpoint.Point) bool { return !atGate(p) })
+			strikeAt(t, torture.Config{Tend: cmd.Args, Points: points, Together: together, Only: []string{"spawn"}, Strikes: len(points) * (1 + kills(t)/50)})
+		})
+	}
+}
+
+// atGate: only a machine without scripts of system calls has gates.
+func atGate(p failpoint.Point) bool {
+	return p >= failpoint.GateForked && p <= failpoint.GateOpened
+}
+
+func strikeAt(t *testing.T, cfg torture.Config) {
+	cfg.Pause, cfg.Binaries = time.Millisecond, []string{pointed}
+	r := play(t, cfg)
+	for _, p := range cfg.Points {
+		if r.Points[p.String()] == 0 {
+			t.Errorf("no role died or was stopped at %s", p)
+		}
 	}
 }

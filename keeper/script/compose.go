@@ -1,0 +1,122 @@
+//go:build linux && (amd64 || arm64)
+
+package script
+
+import (
+	"math"
+	"strconv"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// What a child does, in this order: join, its own table of descriptors, privileged,
+// become.
+
+// join makes the child a member of cgroups v1. It writes to the parent's descriptors, so
+// it comes before the copy of the table, which has no place for them.
+func (s *script) join(tasks []int) {
+	s.at = step{Step: StepTasks}
+	self := s.text("0")
+	for _, fd := range tasks {
+		s.call(unix.SYS_WRITE, uintptr(fd), self, 1)
+	}
+	s.at = step{}
+}
+
+// privileged appends what takes the parent's rights.
+func (s *script) privileged(p *Program) {
+	if p.Nice != 0 {
+		s.at = step{Step: StepNice}
+		s.call(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, uintptr(p.Nice))
+	}
+	if p.OOM != nil {
+		s.oomScore(*p.OOM)
+	}
+	for i, l := range p.Limits {
+		var now unix.Rlimit
+		if unix.Prlimit(0, l.Resource, nil, &now) == nil && l.Hard > now.Max {
+			s.at = step{StepLimit, uint8(i)}
+			s.page.raises[i] = unix.Rlimit{Cur: now.Cur, Max: l.Hard}
+			s.limit(l.Resource, &s.page.raises[i]).allow(l.Try)
+		}
+	}
+	s.at = step{}
+}
+
+// oomScore sets the child's score. The parent, whose memory it shares, keeps its own: for
+// the kernel a child of vfork(2) has another one already.
+func (s *script) oomScore(score int) {
+	s.at = step{Step: StepOOM}
+	text := strconv.Itoa(score)
+	open := s.call(unix.SYS_OPENAT, here, s.text("/proc/self/oom_score_adj"), unix.O_WRONLY|unix.O_CLOEXEC)
+	write := s.call(unix.SYS_WRITE, none, s.text(text), uintptr(len(text)))
+	open.to = &write.args[0]
+	open.allow(score == 0)
+	write.allow(score == 0)
+}
+
+// Arguments that are negative.
+const (
+	here = ^uintptr(-unix.AT_FDCWD - 1) // the working directory
+	none = ^uintptr(0)                  // no descriptor
+)
+
+// allow lets the call fail.
+func (c *call) allow(failure bool) {
+	if failure {
+		c.flags |= may
+	}
+}
+
+// become appends all that makes the child the program. files become 0, 1, 2 … in this
+// order; each has a number above that.
+func (s *script) become(p *Program, files []int, nofile *unix.Rlimit) {
+	s.call(unix.SYS_SETSID)
+	if u := p.User; u != nil {
+		s.at = step{Step: StepUser}
+		s.call(unix.SYS_SETGROUPS, uintptr(len(u.Groups)), s.numbers(u.Groups))
+		s.call(unix.SYS_SETGID, uintptr(u.GID))
+		s.call(unix.SYS_SETUID, uintptr(u.UID))
+	}
+	if p.Dir != "" {
+		s.at = step{Step: StepDir}
+		s.call(unix.SYS_CHDIR, s.text(p.Dir))
+	}
+	s.at = step{Step: StepFiles}
+	for i, fd := range files {
+		s.call(unix.SYS_DUP3, uintptr(fd), uintptr(i), 0)
+	}
+	if p.Terminal {
+		s.at = step{Step: StepTerminal}
+		s.call(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 1)
+	}
+	s.at = step{Step: StepFiles}
+	// They are all close-on-exec; but what other starts have lent must not stay open
+	// while this one's program comes from a slow disk.
+	s.call(unix.SYS_CLOSE_RANGE, uintptr(len(files)), math.MaxUint32, 0)
+	if nofile != nil {
+		s.page.nofile = *nofile
+		s.limit(unix.RLIMIT_NOFILE, &s.page.nofile).allow(true)
+	}
+	for i, l := range p.Limits {
+		s.at = step{StepLimit, uint8(i)}
+		s.page.limits[i] = unix.Rlimit{Cur: l.Soft, Max: l.Hard}
+		s.limit(l.Resource, &s.page.limits[i]).allow(l.Try)
+	}
+	s.at = step{Step: StepExec}
+	path, argv, env := s.text(p.Path), s.list(p.Argv), s.list(p.Env)
+	s.call(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&s.page.mask)), 0, 8)
+	s.call(unix.SYS_EXECVE, path, argv, env)
+}
+
+// tell has the kernel write down the child's pid, and the child its failure.
+func (s *script) tell(p *Program) {
+	if p.PIDAt != nil {
+		s.page.clone.flags |= unix.CLONE_PARENT_SETTID
+		s.page.clone.parentTID = uint64(uintptr(unsafe.Pointer(p.PIDAt)))
+	}
+	if p.FailedAt != nil {
+		s.page.outcome.note = p.FailedAt
+	}
+}
