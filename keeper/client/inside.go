@@ -135,7 +135,7 @@ func (p boxedProc) Read(_ context.Context, opts process.ReadOptions) (process.Re
 	if err := p.readable(); err != nil {
 		return nil, err
 	}
-	return spool.NewReader(p.dir, p.id, p.streams(), innerSource{p.proc}, opts)
+	return spool.NewReader(p.dir, p.id, p.streams(), innerSource(p), opts)
 }
 
 type innerSource struct{ *proc }

@@ -1,0 +1,191 @@
+// Package either makes one driver of two: one that isolates sandboxes from the
+// machine, and one whose sandboxes are the machine. [driver.Spec].Isolation says
+// which of them makes a sandbox. Each ability is that of the driver that has the
+// sandbox.
+package either
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tend-run/tend/driver"
+)
+
+// Driver is one of two. Get finds a name in the one that isolates first.
+type Driver struct {
+	full, none driver.Driver
+
+	mu sync.Mutex // of two creations by one name, one fails
+}
+
+var (
+	_ driver.Driver = (*Driver)(nil)
+	_ driver.Runner = (*Driver)(nil)
+	_ driver.Pauser = (*Driver)(nil)
+	_ driver.Meter  = (*Driver)(nil)
+)
+
+// New returns the driver of both. A sandbox whose spec does not say is made by none.
+func New(full, none driver.Driver) *Driver { return &Driver{full: full, none: none} }
+
+// Create implements driver.Driver.
+func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {
+	of, other := d.none, d.full
+	if spec.Isolation == driver.IsolationFull {
+		of, other = other, of
+	}
+	if spec.Name != "" {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if err := free(ctx, other, spec.Name); err != nil {
+			return nil, err
+		}
+	}
+	s, err := of.Create(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return &sandbox{s, d, other}, nil
+}
+
+// free reports a name that a sandbox of a driver has.
+func free(ctx context.Context, d driver.Driver, name string) error {
+	_, err := d.Get(ctx, name)
+	if errors.Is(err, driver.ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		err = driver.ErrExists
+	}
+	return fmt.Errorf("%q: %w", name, err)
+}
+
+// Get implements driver.Driver.
+func (d *Driver) Get(ctx context.Context, key string) (driver.Sandbox, error) {
+	s, of, err := d.find(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	other := d.none
+	if of == d.none {
+		other = d.full
+	}
+	return &sandbox{s, d, other}, nil
+}
+
+// find returns the driver that has a sandbox.
+func (d *Driver) find(ctx context.Context, key string) (driver.Sandbox, driver.Driver, error) {
+	s, err := d.full.Get(ctx, key)
+	if !errors.Is(err, driver.ErrNotFound) {
+		return s, d.full, err
+	}
+	s, err = d.none.Get(ctx, key)
+	return s, d.none, err
+}
+
+// List implements driver.Driver.
+func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
+	full, err := d.full.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	none, err := d.none.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(full, none)
+	slices.SortFunc(all, func(a, b driver.Info) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
+	return all, nil
+}
+
+// Capabilities implements driver.Driver: those of sandboxes that are isolated.
+func (d *Driver) Capabilities() driver.Capabilities {
+	can := d.full.Capabilities()
+	can.Name += " or " + d.none.Capabilities().Name
+	return can
+}
+
+// Run implements driver.Runner.
+func (d *Driver) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := [2]error{}
+	var wg sync.WaitGroup
+	for i, one := range []driver.Driver{d.full, d.none} {
+		if r, ok := one.(driver.Runner); ok {
+			wg.Go(func() {
+				if errs[i] = r.Run(ctx); errs[i] != nil {
+					cancel() // an error of one ends both
+				}
+			})
+		}
+	}
+	wg.Wait()
+	return errors.Join(errs[:]...)
+}
+
+// able returns the ability A of the driver that has a sandbox.
+func able[A any](ctx context.Context, d *Driver, id driver.ID) (a A, err error) {
+	_, of, err := d.find(ctx, string(id))
+	if err != nil {
+		return a, err
+	}
+	a, ok := of.(A)
+	if !ok {
+		return a, &driver.UnsupportedError{Field: "isolation", Reason: "sandboxes of the driver " + of.Capabilities().Name + " cannot do this"}
+	}
+	return a, nil
+}
+
+// Pause implements driver.Pauser.
+func (d *Driver) Pause(ctx context.Context, id driver.ID, spec driver.PauseSpec) error {
+	p, err := able[driver.Pauser](ctx, d, id)
+	if err != nil {
+		return err
+	}
+	return p.Pause(ctx, id, spec)
+}
+
+// Resume implements driver.Pauser.
+func (d *Driver) Resume(ctx context.Context, id driver.ID) error {
+	p, err := able[driver.Pauser](ctx, d, id)
+	if err != nil {
+		return err
+	}
+	return p.Resume(ctx, id)
+}
+
+// Metrics implements driver.Meter.
+func (d *Driver) Metrics(ctx context.Context, id driver.ID, from, to time.Time) ([]driver.Metric, error) {
+	m, err := able[driver.Meter](ctx, d, id)
+	if err != nil {
+		return nil, err
+	}
+	return m.Metrics(ctx, id, from, to)
+}
+
+// sandbox takes no name that a sandbox of the other driver has.
+type sandbox struct {
+	driver.Sandbox
+	d     *Driver
+	other driver.Driver
+}
+
+// Update implements driver.Sandbox.
+func (s *sandbox) Update(ctx context.Context, c driver.Change) (driver.Info, error) {
+	if c.Name != nil {
+		s.d.mu.Lock()
+		defer s.d.mu.Unlock()
+		if err := free(ctx, s.other, *c.Name); err != nil {
+			return driver.Info{}, err
+		}
+	}
+	return s.Sandbox.Update(ctx, c)
+}

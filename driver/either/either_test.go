@@ -1,0 +1,117 @@
+package either
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/drivertest"
+	"github.com/tend-run/tend/driver/host"
+	"github.com/tend-run/tend/internal/testkeeper"
+)
+
+// named is a driver of sandboxes that say to be isolated.
+type named struct {
+	*host.Driver
+	paused driver.ID
+}
+
+func (n *named) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {
+	if spec.Isolation != driver.IsolationFull {
+		return nil, driver.ErrUnsupported
+	}
+	spec.Isolation = driver.IsolationDefault
+	return n.Driver.Create(ctx, spec)
+}
+
+func (n *named) Pause(_ context.Context, id driver.ID, _ driver.PauseSpec) error {
+	n.paused = id
+	return nil
+}
+func (n *named) Resume(context.Context, driver.ID) error { return nil }
+
+func open(t *testing.T) (*Driver, *named) {
+	t.Helper()
+	m := testkeeper.New(t)
+	two := [2]*host.Driver{}
+	for i := range two {
+		d, err := host.Open(host.Config{Manager: m, Dir: filepath.Join(t.TempDir(), "boxes")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		two[i] = d
+	}
+	full := &named{Driver: two[0]}
+	return New(full, two[1]), full
+}
+
+func TestIsolationSaysWhichDriver(t *testing.T) {
+	t.Parallel()
+	d, full := open(t)
+	var ids []driver.ID
+	for i, spec := range []driver.Spec{{Name: "full", Isolation: driver.IsolationFull}, {Name: "none", Isolation: driver.IsolationNone}, {Name: "default"}} {
+		s, err := d.Create(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := s.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, info.ID)
+		if _, err := full.Get(t.Context(), spec.Name); (err == nil) != (i == 0) {
+			t.Errorf("the driver that isolates has %s: %v", spec.Name, err)
+		}
+	}
+	if all, err := d.List(t.Context()); err != nil || len(all) != 3 || all[0].Name != "full" || all[2].Name != "default" {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if err := d.Pause(t.Context(), ids[0], driver.PauseSpec{}); err != nil || full.paused != ids[0] {
+		t.Errorf("a pause: %v, of %q", err, full.paused)
+	}
+	if err := d.Pause(t.Context(), ids[1], driver.PauseSpec{}); !errors.Is(err, driver.ErrUnsupported) {
+		t.Errorf("a pause where there is none: %v", err)
+	}
+	if err := d.Pause(t.Context(), driver.NewID(), driver.PauseSpec{}); !errors.Is(err, driver.ErrNotFound) {
+		t.Errorf("a pause of none: %v", err)
+	}
+}
+
+func TestANameIsThatOfOneSandboxOfBoth(t *testing.T) {
+	t.Parallel()
+	d, _ := open(t)
+	if _, err := d.Create(t.Context(), driver.Spec{Name: "a", Isolation: driver.IsolationFull}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Create(t.Context(), driver.Spec{Name: "a"}); !errors.Is(err, driver.ErrExists) {
+		t.Errorf("a second a: %v", err)
+	}
+	b, err := d.Create(t.Context(), driver.Spec{Name: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "a"
+	if _, err := b.Update(t.Context(), driver.Change{Name: &name}); !errors.Is(err, driver.ErrExists) {
+		t.Errorf("a change to a: %v", err)
+	}
+	if b, err = d.Get(t.Context(), "b"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Update(t.Context(), driver.Change{Name: &name}); !errors.Is(err, driver.ErrExists) {
+		t.Errorf("a change to a of what was found: %v", err)
+	}
+}
+
+func TestDriver(t *testing.T) {
+	t.Parallel()
+	drivertest.Run(t, func(t *testing.T) driver.Driver {
+		d, full := open(t)
+		d.full = full.Driver // which isolates nothing, and says so
+		return struct {      // without the abilities that it has not either
+			driver.Driver
+			driver.Runner
+		}{d, d}
+	})
+}

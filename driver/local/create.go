@@ -1,0 +1,205 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/scope"
+	"github.com/tend-run/tend/process/box"
+)
+
+// Create implements driver.Driver.
+func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	if err := d.refuse(&spec); err != nil {
+		return nil, err
+	}
+	if err := d.Unable(ctx); err != nil {
+		return nil, err
+	}
+	rec := record{
+		Record: scope.NewRecord(&spec), Shares: slices.Clone(spec.Shares), Snapshot: spec.Snapshot, Template: spec.Template,
+		Size: driver.Size{CPUs: spec.Size.CPUs, Memory: spec.Size.Memory, Tasks: spec.Size.Tasks}, Network: spec.Network.Mode,
+		Deny: spec.Network.Deny, UIDBase: d.cfg.UIDBase,
+	}
+	if rec.Network == driver.NetworkDefault {
+		rec.Network = driver.NetworkOwn
+	}
+	can, err := d.capable(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if can.Mode == box.ModeRootless {
+		rec.UIDBase = 0
+	}
+	return d.create(ctx, rec)
+}
+
+// create makes the sandbox of a record. A caller that goes away does not leave it
+// half made.
+func (d *Driver) create(ctx context.Context, rec record) (*sandbox, error) {
+	ctx = context.WithoutCancel(ctx)
+	s := d.newSandbox(rec)
+	s.life.Lock() // calls that find it wait until it is made
+	defer s.life.Unlock()
+	s.hidden = true
+	if err := d.boxes.Add(s, s.id, rec.Name); err != nil {
+		return nil, err
+	}
+	if err := s.make(ctx); err != nil {
+		s.mu.Lock()
+		s.gone = true
+		s.mu.Unlock()
+		s.forgetRoot()
+		err = errors.Join(err, d.cfg.Engine.End(ctx, box.ID(s.id)), d.discard(s.dir()))
+		d.boxes.Remove(s.id)
+		return nil, err
+	}
+	d.log.Info("sandbox created", slog.String("id", string(s.id)), slog.String("name", rec.Name))
+	d.clock.Set(rec.Deadline)
+	return s, nil
+}
+
+// make makes directories, box and record. s.life is held.
+func (s *sandbox) make(ctx context.Context) error {
+	if err := errors.Join(os.Mkdir(s.dir(), 0o700), s.makeDirs()); err != nil {
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	u, err := s.account("")
+	if err != nil {
+		return &driver.InvalidError{Field: "run.user", Reason: fmt.Sprintf("cannot be used: %v", err)}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rec.Home = u.Home
+	if err := scope.Write(s.dir(), &s.rec, false); err != nil {
+		return err
+	}
+	s.unsynced, s.hidden = true, false
+	return nil
+}
+
+const upName, workName = "up", "wk"
+
+// makeDirs makes what the overlay needs.
+func (s *sandbox) makeDirs() error {
+	for _, name := range []string{upName, workName} {
+		dir := filepath.Join(s.dir(), name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+		if err := os.Chmod(dir, 0o755); err != nil { // whatever the umask is
+			return err
+		}
+	}
+	return nil
+}
+
+// refuse names the first thing that a spec asks for and that there is not here.
+func (d *Driver) refuse(s *driver.Spec) error {
+	for _, f := range []struct {
+		asked         bool
+		field, reason string
+	}{
+		{s.Isolation == driver.IsolationNone, "isolation", "a sandbox of this driver is always isolated"},
+		{s.Snapshot != "", "snapshot", "this driver has none"},
+		{s.Template != "", "template", "this driver has none"},
+	} {
+		if f.asked {
+			return &driver.UnsupportedError{Field: f.field, Reason: f.reason}
+		}
+	}
+	for _, share := range s.Shares {
+		if below(share.Source, d.cfg.State) || below(d.cfg.State, share.Source) {
+			return &driver.InvalidError{Field: "shares.source", Reason: fmt.Sprintf("is %.200q, where the daemon's own files are", share.Source)}
+		}
+	}
+	return refuseRules(&s.Network)
+}
+
+// refuseRules: the network of a sandbox leads nowhere, so whatever is denied is, and
+// nothing can be allowed.
+func refuseRules(n *driver.Network) error {
+	if len(n.Allow) > 0 {
+		return &driver.UnsupportedError{Field: "network.allow", Reason: "the network of an isolated sandbox leads nowhere yet"}
+	}
+	return nil
+}
+
+func below(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+
+// boxSpec is what the keeper is asked for. s.mu is held.
+func (s *sandbox) boxSpec() box.Spec {
+	r, cfg := &s.rec, &s.d.cfg
+	spec := box.Spec{
+		ID: box.ID(r.ID), Hostname: hostname(r.Name), Dir: s.dir(), Base: box.BaseHost, Hide: append([]string{cfg.State}, cfg.Hide...),
+		UIDBase: r.UIDBase, Net: box.NetOwn,
+		Limits: box.Limits{Memory: r.Size.Memory, Tasks: r.Size.Tasks, CPUs: r.Size.CPUs},
+		Harden: s.d.harden(), Volatile: true,
+	}
+	for _, l := range r.Layers {
+		spec.Layers = append(spec.Layers, filepath.Join(cfg.State, l))
+	}
+	if r.Whole {
+		spec.Base, spec.Hide = box.BaseNone, nil
+	}
+	switch r.Network {
+	case driver.NetworkNone:
+		spec.Net = box.NetNone
+	case driver.NetworkHost:
+		spec.Net = box.NetHost
+	}
+	for _, share := range r.Shares {
+		spec.Binds = append(spec.Binds, box.Bind{Source: share.Source, Target: cmp.Or(share.Target, share.Source), ReadOnly: share.ReadOnly})
+	}
+	return spec
+}
+
+// Capabilities that root keeps inside, by their numbers (capabilities(7)): what a
+// container's root has, without raw sockets, device nodes and the audit log.
+const keptCapabilities = 1<<0 | // chown
+	1<<1 | // dac_override
+	1<<3 | // fowner
+	1<<4 | // fsetid
+	1<<5 | // kill
+	1<<6 | // setgid
+	1<<7 | // setuid
+	1<<8 | // setpcap
+	1<<10 | // net_bind_service
+	1<<18 | // sys_chroot
+	1<<31 // setfcap
+
+// harden asks for each layer that there is. Capabilities says which.
+func (d *Driver) harden() box.Harden {
+	d.joining.Lock()
+	defer d.joining.Unlock()
+	return box.Harden{
+		Caps:    keptCapabilities,
+		Seccomp: slices.Contains(d.can.Layers, box.LayerSeccomp), Landlock: slices.Contains(d.can.Layers, box.LayerLandlock),
+		Setuid: true,
+	}
+}
+
+// hostname is the name inside, of letters, digits, '.' and '-'.
+func hostname(name string) string {
+	h := strings.Map(func(r rune) rune {
+		if r == '_' {
+			return '-'
+		}
+		return r
+	}, name)
+	return h[:min(len(h), 64)]
+}

@@ -1,0 +1,29 @@
+//go:build !linux
+
+package local
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/files"
+	"github.com/tend-run/tend/process/box"
+)
+
+func supported() error {
+	return &driver.UnsupportedError{Field: "isolation", Reason: "sandboxes that are isolated need Linux"}
+}
+
+var refusedDial = errors.ErrUnsupported
+
+func openRoot(box.Info, uint32) (*files.Root, error) { return nil, errors.ErrUnsupported }
+func loopbackUp(box.Info) error                      { return errors.ErrUnsupported }
+func dial(context.Context, box.Info, int) (net.Conn, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func diskOf(string) disk     { return disk{} }
+func memoryOfMachine() int64 { return 0 }
+func bootID() string         { return "" }

@@ -1,0 +1,169 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/scope"
+	"github.com/tend-run/tend/process/box"
+)
+
+// begin makes the box. s.life is held.
+func (s *sandbox) begin(ctx context.Context) error {
+	s.mu.Lock()
+	spec := s.boxSpec()
+	s.mu.Unlock()
+	info, err := s.d.cfg.Engine.Make(ctx, spec)
+	if err != nil {
+		return fault(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.box, s.rec.Boot = info, bootID()
+	s.active = time.Now()
+	s.meter.reset()
+	return nil
+}
+
+// awaitStarts returns when each start that has not seen the record of now is over.
+func (s *sandbox) awaitStarts() {
+	s.starting.Lock()
+	defer s.starting.Unlock()
+}
+
+// end ends the box with all that runs in it. s.life is held, and the record refuses
+// starts.
+func (s *sandbox) end(ctx context.Context) error {
+	s.awaitStarts()
+	s.forgetRoot()
+	if err := s.d.cfg.Engine.End(ctx, box.ID(s.id)); err != nil {
+		return fmt.Errorf("sandbox %s: %w", s.id, fault(err))
+	}
+	s.mu.Lock()
+	s.box = box.Info{}
+	s.mu.Unlock()
+	return nil
+}
+
+// Start implements driver.Controller.
+func (s *sandbox) Start(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx) // what has begun comes to its end
+	s.Touch()
+	s.life.Lock()
+	defer s.life.Unlock()
+	s.mu.Lock()
+	err, frozen := s.usable(), s.rec.Memory
+	s.mu.Unlock()
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, driver.ErrPaused) && frozen:
+		return s.thaw(ctx)
+	case !errors.Is(err, driver.ErrPaused) && !errors.Is(err, driver.ErrStopped):
+		return err
+	}
+	return s.restart(ctx)
+}
+
+// restart makes a box with the files that there are. s.life is held.
+func (s *sandbox) restart(ctx context.Context) error {
+	// A stop that was cut short may have left a box.
+	if err := s.end(ctx); err != nil {
+		return err
+	}
+	if err := s.emptyWork(); err != nil {
+		return err
+	}
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	if err := s.change(true, func(r *record) error { r.ready(); return nil }); err != nil {
+		return errors.Join(err, s.end(ctx))
+	}
+	s.d.clock.Set(s.deadline())
+	s.d.log.Info("sandbox started", slog.String("id", string(s.id)))
+	return nil
+}
+
+// emptyWork gives the next box a new directory for the kernel: it refuses that of an
+// overlay that did not end well.
+func (s *sandbox) emptyWork() error {
+	dir := filepath.Join(s.dir(), workName)
+	if err := s.d.discard(dir); err != nil {
+		return fmt.Errorf("sandbox %s: %w", s.id, err)
+	}
+	return errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o755))
+}
+
+// Stop implements driver.Controller.
+func (s *sandbox) Stop(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	s.life.Lock()
+	defer s.life.Unlock()
+	// First the state: what is started after this is refused.
+	if err := s.change(true, func(r *record) error { r.stopped(""); return nil }); err != nil {
+		return err
+	}
+	if err := s.end(ctx); err != nil {
+		return err
+	}
+	if err := scope.End(ctx, s.d.cfg.Manager, s.id, false); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	disposable := s.rec.Disposable
+	s.mu.Unlock()
+	s.d.log.Info("sandbox stopped", slog.String("id", string(s.id)))
+	if !disposable {
+		return nil
+	}
+	for _, name := range []string{upName, workName} {
+		if err := s.d.discard(filepath.Join(s.dir(), name)); err != nil {
+			return fmt.Errorf("files of sandbox %s: %w", s.id, err)
+		}
+	}
+	return s.makeDirs()
+}
+
+// Destroy implements driver.Controller.
+func (s *sandbox) Destroy(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	s.life.Lock()
+	defer s.life.Unlock()
+	s.mu.Lock()
+	if s.gone {
+		s.mu.Unlock()
+		return nil
+	}
+	if !s.rec.Destroying {
+		next := s.rec
+		next.Destroying = true
+		if err := scope.Write(s.dir(), &next, false); err != nil {
+			s.mu.Unlock()
+			return err
+		}
+		s.rec = next
+	}
+	s.mu.Unlock()
+	if err := s.end(ctx); err != nil {
+		return err
+	}
+	if err := scope.End(ctx, s.d.cfg.Manager, s.id, true); err != nil {
+		return err
+	}
+	if err := s.d.discard(s.dir()); err != nil {
+		return fmt.Errorf("sandbox %s: %w", s.id, err)
+	}
+	s.mu.Lock()
+	s.gone = true
+	s.mu.Unlock()
+	s.d.boxes.Remove(s.id)
+	s.d.log.Info("sandbox destroyed", slog.String("id", string(s.id)))
+	return nil
+}

@@ -1,0 +1,251 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/scope"
+	"github.com/tend-run/tend/files"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/box"
+)
+
+// UIDBase is the id outside of root inside, unless Config says another. Outside, no
+// account of a usual machine has one of the box.IDs ids from there on.
+const UIDBase = 1_000_000_000
+
+const trashName = ".trash"
+
+// Root is the inside of a sandbox, as a start needs it: keeper/client.Boxed.
+type Root interface {
+	User(name string) (files.User, error)
+	Look(ctx context.Context, u files.User, look func(stat func(path string) (fs.FileInfo, error))) error
+	Box() box.ID
+}
+
+// Config of a Driver. Dir, Manager, Inside and Engine are needed.
+type Config struct {
+	// Dir holds the sandboxes; it is made if it is missing. It must lie on a filesystem
+	// that takes the upper layer of an overlay.
+	Dir string
+	// State is the daemon's own topmost directory, which no sandbox sees. Empty: Dir.
+	State string
+	// Manager of the machine's processes. Inside returns one whose starts run inside a
+	// root, and Engine makes boxes; all three are of one keeper.
+	Manager process.Manager
+	Inside  func(Root) process.Manager
+	Engine  box.Engine
+	// UIDBase of the boxes, of a daemon that is root. 0: UIDBase.
+	UIDBase uint32
+	// Hide are more paths of this machine that no sandbox sees.
+	Hide []string
+	Log  *slog.Logger // nil: nothing is logged
+}
+
+// Driver implements driver.Driver.
+type Driver struct {
+	cfg   Config
+	log   *slog.Logger
+	clock *scope.Clock // of deadlines
+	boxes scope.Registry[*sandbox]
+	// thrown has one when the trash is not empty.
+	thrown chan struct{}
+
+	joining sync.Mutex
+	joined  bool    // the records met the keeper's boxes; guarded by joining
+	can     box.Can // as the keeper said last; guarded by joining
+}
+
+var (
+	_ driver.Driver = (*Driver)(nil)
+	_ driver.Runner = (*Driver)(nil)
+	_ driver.Pauser = (*Driver)(nil)
+	_ driver.Meter  = (*Driver)(nil)
+)
+
+// Open reads the sandboxes that there are. It does not need the keeper: the first
+// call that does joins the sandboxes with the boxes that there are.
+func Open(cfg Config) (*Driver, error) {
+	if cfg.Manager == nil || cfg.Inside == nil || cfg.Engine == nil || cfg.Dir == "" {
+		return nil, &driver.InvalidError{Field: "config", Reason: "needs a directory, managers and an engine"}
+	}
+	if err := supported(); err != nil {
+		return nil, err
+	}
+	cfg.State, cfg.UIDBase = cmp.Or(cfg.State, cfg.Dir), cmp.Or(cfg.UIDBase, UIDBase)
+	d := &Driver{cfg: cfg, log: cfg.Log, clock: scope.NewClock(), thrown: make(chan struct{}, 1)}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	if err := os.MkdirAll(d.trash(), 0o700); err != nil {
+		return nil, fmt.Errorf("directory of the sandboxes: %w", err)
+	}
+	entries, err := os.ReadDir(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("directory of the sandboxes: %w", err)
+	}
+	for _, e := range entries {
+		if !driver.LikeID(e.Name()) {
+			continue
+		}
+		var rec record
+		err := scope.Read(filepath.Join(cfg.Dir, e.Name()), &rec)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = d.discard(filepath.Join(cfg.Dir, e.Name())) // a creation that did not come to its end
+		} else if err == nil && string(rec.ID) != e.Name() {
+			err = fmt.Errorf("it is that of %.40q", rec.ID)
+		} else if err == nil {
+			err = d.boxes.Add(d.newSandbox(rec), rec.ID, rec.Name)
+		}
+		if err != nil {
+			d.log.Warn("sandbox is not usable, leaving it", slog.String("dir", e.Name()), slog.Any("err", err))
+		}
+	}
+	return d, nil
+}
+
+// join asks the keeper what there is, once: of sandboxes and boxes, one without the
+// other ends.
+func (d *Driver) join(ctx context.Context) error {
+	d.joining.Lock()
+	defer d.joining.Unlock()
+	if d.joined {
+		return nil
+	}
+	can, err := d.cfg.Engine.Can(ctx)
+	if err != nil {
+		return err
+	}
+	if d.can = can; can.Mode == 0 {
+		return nil // asked again
+	}
+	there, err := d.cfg.Engine.List(ctx)
+	if err != nil {
+		return err
+	}
+	live := map[driver.ID]box.Info{}
+	for _, in := range there {
+		live[driver.ID(in.ID)] = in
+	}
+	for _, s := range d.boxes.All() {
+		in, found := live[s.id]
+		if kept := s.meet(in, found); kept {
+			delete(live, s.id)
+		}
+	}
+	for id := range live {
+		d.log.Info("box without a sandbox is ended", slog.String("id", string(id)))
+		if err := d.cfg.Engine.End(ctx, box.ID(id)); err != nil {
+			return err
+		}
+	}
+	d.joined = true
+	return nil
+}
+
+// capable returns what the keeper can do. Of one that can do nothing it asks again,
+// because another one may have taken its place.
+func (d *Driver) capable(ctx context.Context) (box.Can, error) {
+	if err := d.join(ctx); err != nil {
+		return box.Can{}, err
+	}
+	d.joining.Lock()
+	defer d.joining.Unlock()
+	return d.can, nil
+}
+
+// Unable says why no sandbox can be made here; nil: they can.
+func (d *Driver) Unable(ctx context.Context) error {
+	can, err := d.capable(ctx)
+	if err != nil || can.Mode != 0 {
+		return err
+	}
+	reason := "this machine has not what it takes"
+	for _, m := range can.Missing {
+		if m.Layer == "" {
+			reason = m.Reason
+		}
+	}
+	return &driver.UnsupportedError{Field: "isolation", Reason: reason}
+}
+
+// Capabilities implements driver.Driver.
+func (d *Driver) Capabilities() driver.Capabilities {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	can, err := d.capable(ctx)
+	if err != nil {
+		can = box.Can{}
+	}
+	return driver.Capabilities{Name: "local", Layers: can.Layers}
+}
+
+func (d *Driver) trash() string { return filepath.Join(d.cfg.Dir, trashName) }
+
+// Get implements driver.Driver.
+func (d *Driver) Get(ctx context.Context, key string) (driver.Sandbox, error) {
+	return d.get(ctx, key)
+}
+
+func (d *Driver) get(ctx context.Context, key string) (*sandbox, error) {
+	s, ok := d.boxes.Get(key)
+	if !ok || s.isGone() {
+		return nil, fmt.Errorf("%.200q: %w", key, driver.ErrNotFound)
+	}
+	return s, d.join(ctx)
+}
+
+// List implements driver.Driver.
+func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
+	if err := d.join(ctx); err != nil {
+		return nil, err
+	}
+	var infos []driver.Info
+	for _, s := range d.boxes.All() {
+		if info, err := s.Info(ctx); err == nil {
+			infos = append(infos, info)
+		}
+	}
+	slices.SortFunc(infos, func(a, b driver.Info) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
+	return infos, nil
+}
+
+// isOfBox reports whether an error says that a box cannot be used now.
+func isOfBox(err error) bool {
+	return errors.Is(err, box.ErrFrozen) || errors.Is(err, box.ErrEnded) || errors.Is(err, box.ErrNotFound)
+}
+
+// fault makes of an error of the keeper's one of package driver.
+func fault(err error) error {
+	invalid, isInvalid := errors.AsType[*process.InvalidError](err)
+	switch {
+	case err == nil:
+		return nil
+	case isInvalid:
+		field := invalid.Field
+		if strings.HasPrefix(field, "binds") {
+			field = "shares"
+		}
+		return &driver.InvalidError{Field: field, Reason: invalid.Reason}
+	case errors.Is(err, box.ErrFrozen):
+		return driver.ErrPaused
+	case errors.Is(err, box.ErrEnded), errors.Is(err, box.ErrNotFound):
+		return driver.ErrStopped
+	case errors.Is(err, process.ErrUnsupported):
+		return &driver.UnsupportedError{Field: "isolation", Reason: err.Error()}
+	}
+	return err
+}

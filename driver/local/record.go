@@ -1,0 +1,69 @@
+package local
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/scope"
+)
+
+// record is what is kept of a sandbox. The JSON names are the format on disk.
+type record struct {
+	scope.Record
+	// Home of the sandbox's user, where Dir names no directory.
+	Home       string             `json:"home"`
+	Size       driver.Size        `json:"size,omitzero"` // as enforced
+	Network    driver.NetworkMode `json:"network"`
+	Deny       []string           `json:"deny,omitempty"` // of Network
+	Shares     []driver.Share     `json:"shares,omitempty"`
+	Snapshot   string             `json:"snapshot,omitempty"`
+	Template   string             `json:"template,omitempty"`
+	TemplateID string             `json:"template_id,omitempty"`
+	// Layers are directories below the sandbox's own, topmost first. Whole: the last
+	// is a whole root, and nothing of this machine's is below it.
+	Layers []string `json:"layers,omitempty"`
+	Whole  bool     `json:"whole,omitempty"`
+	// UIDBase is the id outside of root inside; 0: the daemon's own.
+	UIDBase  uint32    `json:"uid_base,omitempty"`
+	PausedAt time.Time `json:"paused_at,omitzero"`
+	// Memory: while it is paused its box stands still; else there is none.
+	Memory bool `json:"memory,omitempty"`
+	// Boot in which the box was made.
+	Boot string `json:"boot,omitempty"`
+	// Reason why it is stopped, if nobody asked for that.
+	Reason string `json:"reason,omitempty"`
+}
+
+// live reports whether there has to be a box.
+func (r *record) live() bool {
+	return !r.Destroying && r.StoppedAt.IsZero() && (r.PausedAt.IsZero() || r.Memory)
+}
+
+func (r *record) info() driver.Info {
+	info := r.Record.Info()
+	info.Dir = r.Home
+	info.Isolation = driver.IsolationFull
+	info.Network.Mode, info.Network.Deny = r.Network, slices.Clone(r.Deny)
+	info.Size, info.Shares = r.Size, slices.Clone(r.Shares)
+	info.Snapshot, info.Template, info.TemplateID = r.Snapshot, r.Template, r.TemplateID
+	info.PausedAt, info.Reason = r.PausedAt, r.Reason
+	if !r.PausedAt.IsZero() {
+		info.State = driver.Paused
+	}
+	return info
+}
+
+// ready notes that the sandbox runs again.
+func (r *record) ready() {
+	r.Started()
+	r.PausedAt, r.Memory, r.Reason = time.Time{}, false, ""
+}
+
+// stopped notes that nothing runs any more.
+func (r *record) stopped(reason string) {
+	r.PausedAt, r.Memory, r.Reason = time.Time{}, false, reason
+	if r.StoppedAt.IsZero() {
+		r.StoppedAt = time.Now().UTC()
+	}
+}

@@ -1,0 +1,249 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/scope"
+	"github.com/tend-run/tend/process/box"
+)
+
+// sweepEvery is how often sandboxes are looked at, and removed ones cleared away.
+const sweepEvery = 5 * time.Second
+
+// Run ends sandboxes whose time is up, notes those whose box has ended, forces
+// records to the disk and removes what was destroyed. It returns nil when ctx ends.
+func (d *Driver) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { d.tidy(ctx) })
+	for {
+		d.sweep(ctx, time.Now())
+		if !d.clock.Wait(ctx, sweepEvery) {
+			return nil
+		}
+	}
+}
+
+func (d *Driver) sweep(ctx context.Context, now time.Time) {
+	if err := d.join(ctx); err != nil {
+		return // without the keeper nothing can be ended
+	}
+	for _, s := range d.boxes.All() {
+		err := s.expire(ctx, now)
+		if err == nil {
+			d.clock.Set(s.deadline())
+		} else if ctx.Err() == nil {
+			d.log.Warn("sandbox could not be ended at its time", slog.String("id", string(s.id)), slog.Any("err", err))
+		}
+	}
+	d.notice(ctx)
+	for _, s := range d.boxes.All() {
+		if err := s.sync(); err != nil {
+			d.log.Warn("record of a sandbox is not on the disk", slog.String("id", string(s.id)), slog.Any("err", err))
+		}
+	}
+}
+
+// expire ends the sandbox if its time is up.
+func (s *sandbox) expire(ctx context.Context, now time.Time) error {
+	s.mu.Lock()
+	rec, active, hidden := s.rec, s.active, s.hidden || s.gone
+	s.mu.Unlock()
+	if hidden {
+		return nil
+	}
+	if rec.Destroying || rec.PausedAt.IsZero() {
+		switch rec.Due(now) {
+		case scope.DueDestroy:
+			return s.Destroy(ctx)
+		case scope.DuePause:
+			return s.pauseDue(ctx)
+		}
+	}
+	if !rec.StoppedAt.IsZero() || !rec.PausedAt.IsZero() || rec.IdleTTL == 0 || now.Sub(active) < rec.IdleTTL {
+		return nil
+	}
+	live, err := scope.List(ctx, s.d.cfg.Manager, s.id, true)
+	if err != nil {
+		return err
+	}
+	if len(live) > 0 {
+		s.Touch()
+		return nil
+	}
+	return s.Stop(ctx)
+}
+
+// pauseDue pauses it with its memory where that can be.
+func (s *sandbox) pauseDue(ctx context.Context) error {
+	err := s.pause(ctx, true)
+	if errors.Is(err, driver.ErrUnsupported) {
+		err = s.pause(ctx, false)
+	}
+	if errors.Is(err, driver.ErrPaused) || errors.Is(err, driver.ErrStopped) || errors.Is(err, driver.ErrNotFound) {
+		return nil // somebody was first
+	}
+	return err
+}
+
+// notice finds sandboxes whose box has ended by itself.
+func (d *Driver) notice(ctx context.Context) {
+	there, err := d.cfg.Engine.List(ctx)
+	if err != nil {
+		return
+	}
+	live := map[driver.ID]bool{}
+	for _, in := range there {
+		live[driver.ID(in.ID)] = true
+	}
+	for _, s := range d.boxes.All() {
+		if live[s.id] || !s.life.TryLock() { // one that just changes is looked at the next time
+			continue
+		}
+		if err := s.noticeEnd(ctx); err != nil {
+			d.log.Warn("sandbox that has ended", slog.String("id", string(s.id)), slog.Any("err", err))
+		}
+		s.life.Unlock()
+	}
+}
+
+// noticeEnd notes that there is no box any more, if that is so. s.life is held.
+func (s *sandbox) noticeEnd(ctx context.Context) error {
+	s.mu.Lock()
+	live := s.rec.live() && !s.hidden && !s.gone
+	s.mu.Unlock()
+	if !live {
+		return nil
+	}
+	// The list may be older than the box.
+	if _, err := s.d.cfg.Engine.Usage(ctx, box.ID(s.id)); err == nil || !isOfBox(err) {
+		return nil
+	}
+	err := s.change(false, func(r *record) error {
+		if r.PausedAt.IsZero() {
+			r.stopped(s.endReason())
+		}
+		r.Memory = false
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.d.log.Warn("sandbox has ended by itself", slog.String("id", string(s.id)))
+	return s.end(ctx)
+}
+
+// sync forces the record to the disk, if it is not there yet.
+func (s *sandbox) sync() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.unsynced || s.gone || s.hidden || s.rec.Destroying {
+		return nil
+	}
+	if err := scope.Write(s.dir(), &s.rec, true); err != nil {
+		return err
+	}
+	s.unsynced = false
+	return nil
+}
+
+// discarded counts what this process has moved to the trash, for names there.
+var discarded atomic.Uint64
+
+// discard moves a directory to the trash, which tidy empties. It takes the same
+// time however much is in it. One that is not there is no error.
+func (d *Driver) discard(path string) error {
+	name := strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixNano(), 36) + "-" + strconv.FormatUint(discarded.Add(1), 36)
+	err := os.Rename(path, filepath.Join(d.trash(), name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		select {
+		case d.thrown <- struct{}{}:
+		default:
+		}
+	}
+	return err
+}
+
+// tidy empties the trash until ctx ends.
+func (d *Driver) tidy(ctx context.Context) {
+	for {
+		if err := d.empty(ctx); err != nil && ctx.Err() == nil {
+			d.log.Warn("files of destroyed sandboxes are left", slog.Any("err", err))
+		}
+		select {
+		case <-d.thrown:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// empty removes what is in the trash. A directory in a directory is moved up first: so
+// the depth that a program inside made costs neither descriptors nor long
+// paths.
+func (d *Driver) empty(ctx context.Context) error {
+	for {
+		names, err := some(d.trash())
+		if err != nil || len(names) == 0 {
+			return err
+		}
+		for _, name := range names {
+			if err := d.remove(ctx, filepath.Join(d.trash(), name)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (d *Driver) remove(ctx context.Context, dir string) error {
+	for os.Remove(dir) != nil {
+		names, err := some(dir)
+		if err != nil {
+			return err
+		}
+		if len(names) == 0 {
+			return os.Remove(dir)
+		}
+		for _, name := range names {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			path := filepath.Join(dir, name)
+			if err := os.Remove(path); err == nil || errors.Is(err, os.ErrNotExist) {
+				continue
+			}
+			if err := d.discard(path); err != nil {
+				return fmt.Errorf("remove %s: %w", path, err)
+			}
+		}
+	}
+	return nil
+}
+
+// some returns some names of a directory.
+func some(dir string) ([]string, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(1024)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return names, err
+}
