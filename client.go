@@ -70,6 +70,7 @@ type Client struct {
 	held    atomic.Bool // as the server's last hello said
 	writers atomic.Bool // the same: it knows writers by name
 	greps   atomic.Bool // the same: it knows invert, before and after of Grep
+	listed  int         // processes that List accepts: maxListed but in tests
 
 	// closed ends every stream when Close is called. It is the one context
 	// that is kept: it belongs to the client and to no call.
@@ -110,7 +111,7 @@ func Dial(ctx context.Context, url string, opts Options) (*Client, error) {
 }
 
 func newClient(url string, t target, opts Options, http2 bool) *Client {
-	c := &Client{url: url, retry: opts.Retry.withDefaults(), silence: opts.Silence, patient: opts.Patience, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler))}
+	c := &Client{url: url, retry: opts.Retry.withDefaults(), silence: opts.Silence, patient: opts.Patience, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), listed: maxListed}
 	if c.silence <= 0 {
 		c.silence = 3 * tendpb.Heartbeat
 	}
@@ -280,8 +281,8 @@ func (c *Client) List(ctx context.Context, f process.Filter) ([]process.Info, er
 			return infos, nil
 		case len(page) == 0:
 			return nil, strange("an empty page of a list that is to go on")
-		case len(infos) > maxListed:
-			return nil, strange("a list of more than %d processes", maxListed)
+		case len(infos) > c.listed:
+			return nil, strange("a list of more than %d processes", c.listed)
 		case next == req.After:
 			return nil, strange("the same page of a list again")
 		}

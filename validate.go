@@ -37,7 +37,7 @@ func (e *RedirectError) Error() string {
 // Bounds of what a server may send. They are far above what one does.
 const (
 	maxResponse  = 32 << 20 // bytes of one message
-	maxListed    = 1 << 20  // processes of one list
+	maxListed    = 1 << 20  // processes of one list, in Client.listed
 	maxData      = 4 << 20  // bytes of one output event
 	maxSurvivors = 1 << 20
 	maxOffset    = int64(1) << 60

@@ -4,6 +4,7 @@ package processtest
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -70,26 +71,28 @@ func closeOnExec() {
 // patternAt fills b with the suite's self-describing bytes from offset on:
 // each eighth of them is a word that tells its own offset.
 func patternAt(b []byte, offset int64) {
-	for i := range b {
-		at := offset + int64(i)
-		var word [8]byte
-		binary.BigEndian.PutUint64(word[:], uint64(at/8)*0x9e3779b97f4a7c15)
-		b[i] = word[at%8]
+	var word [8]byte
+	for len(b) > 0 {
+		binary.BigEndian.PutUint64(word[:], uint64(offset/8)*0x9e3779b97f4a7c15)
+		n := copy(b, word[offset%8:])
+		b, offset = b[n:], offset+int64(n)
 	}
 }
 
 // checkPattern returns the first byte that is not as patternAt makes it, or -1.
 func checkPattern(b []byte, offset int64) int64 {
 	want := make([]byte, 1<<16)
-	for at := 0; at < len(b); {
-		n := min(len(want), len(b)-at)
-		patternAt(want[:n], offset+int64(at))
-		for i := range n {
-			if b[at+i] != want[i] {
-				return offset + int64(at+i)
+	for len(b) > 0 {
+		n := min(len(want), len(b))
+		patternAt(want[:n], offset)
+		if !bytes.Equal(b[:n], want[:n]) {
+			for i := range n {
+				if b[i] != want[i] {
+					return offset + int64(i)
+				}
 			}
 		}
-		at += n
+		b, offset = b[n:], offset+int64(n)
 	}
 	return -1
 }

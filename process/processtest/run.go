@@ -129,14 +129,15 @@ func (t *T) shIn(line string) process.Process {
 	return t.start(process.Spec{Shell: line, Stdin: process.StdinPipe})
 }
 
-// play starts the test binary in a role.
+// play is the test binary in a role. With the race detector in it, a program would
+// sleep for a second before its end, unless GORACE says otherwise.
 func (t *T) play(role string, args ...string) process.Spec {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return process.Spec{Argv: append([]string{self}, args...), Env: map[string]string{roleVariable: role}}
+	return process.Spec{Argv: append([]string{self}, args...), Env: map[string]string{roleVariable: role, "GORACE": "atexit_sleep_ms=0"}}
 }
 
 // info returns what is known now.

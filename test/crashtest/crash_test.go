@@ -52,7 +52,8 @@ func (s stream) follow(ctx context.Context, c *tend.Client) error {
 // checkCounters reads 8-byte counters to the end and demands each, once and in
 // order.
 func checkCounters(r io.Reader, n uint64) error {
-	buf := make([]byte, 0, 1<<16)
+	whole := make([]byte, 1<<16)
+	buf := whole[:0]
 	next := uint64(0)
 	for {
 		m, err := r.Read(buf[len(buf):cap(buf)])
@@ -64,7 +65,7 @@ func checkCounters(r io.Reader, n uint64) error {
 			next++
 			buf = buf[8:]
 		}
-		buf = append(make([]byte, 0, 1<<16), buf...)
+		buf = append(whole[:0], buf...)
 		if err == io.EOF {
 			if next != n || len(buf) > 0 {
 				return fmt.Errorf("ended after %d counters and %d bytes; want %d", next, len(buf), n)

@@ -1,0 +1,4 @@
+package tend
+
+// LimitList makes List accept n processes: a million take a minute of a test.
+func (c *Client) LimitList(n int) { c.listed = n }
