@@ -29,11 +29,10 @@ func (c *signalCmd) Run(ctx context.Context, inv *invocation) error {
 	case c.Group:
 		scope = process.ScopeGroup
 	}
-	d, p, err := inv.open(ctx, c.ID)
+	_, p, err := inv.open(ctx, c.ID)
 	if err != nil {
 		return err
 	}
-	defer d.Close()
 	return inv.signal(ctx, p, c.ID, sig, scope)
 }
 
@@ -144,7 +143,6 @@ func (c *rmCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	defer d.Close()
 	if c.Finished {
 		return c.finished(ctx, inv, d)
 	}
@@ -230,11 +228,7 @@ func (inv *invocation) open(ctx context.Context, id string) (*daemon, process.Pr
 		return nil, nil, err
 	}
 	p, err := d.find(ctx, id)
-	if err != nil {
-		d.Close()
-		return nil, nil, err
-	}
-	return d, p, nil
+	return d, p, err
 }
 
 // each connects, and calls act for every process, as [daemon.each] does.
@@ -243,7 +237,6 @@ func (inv *invocation) each(ctx context.Context, ids []string, act func(d *daemo
 	if err != nil {
 		return err
 	}
-	defer d.Close()
 	return d.each(ctx, ids, func(p process.Process, id string) error { return act(d, p, id) })
 }
 

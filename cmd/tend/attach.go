@@ -22,11 +22,10 @@ func (c *attachCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	signals, stop := catchSignals()
 	defer stop()
-	d, p, err := inv.open(ctx, c.ID)
+	_, p, err := inv.open(ctx, c.ID)
 	if err != nil {
 		return err
 	}
-	defer d.Close()
 	info, err := p.Info(ctx)
 	if err != nil {
 		return about(c.ID, err)

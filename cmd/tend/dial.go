@@ -21,19 +21,18 @@ const (
 	silence  = 20 * time.Second
 )
 
-// dial reaches the daemon at one URL.
+// dial reaches the daemon at one URL. The connection is closed when the command has
+// ended.
 func (inv *invocation) dial(ctx context.Context, target string) (*daemon, error) {
 	c, err := tend.Dial(ctx, target, tend.Options{Token: inv.flags.Token, Patience: patience, Silence: silence})
 	if err != nil {
 		return nil, err
 	}
-	return &daemon{
-		Client: c,
-		// Over TCP the daemon may be in a container, even on a loopback
-		// address: its paths and pids are not ours.
-		local: strings.HasPrefix(target, "unix:"),
-		url:   target,
-	}, nil
+	// Over TCP the daemon may be in a container, even on a loopback address: its
+	// paths and pids are not ours.
+	d := &daemon{Client: c, local: strings.HasPrefix(target, "unix:"), url: target}
+	inv.dialed = append(inv.dialed, d)
+	return d, nil
 }
 
 // nobodyAt reports whether no program listens at a URL.

@@ -57,14 +57,13 @@ func (c *distantLinesCmd) Run(ctx context.Context, inv *invocation) error {
 			l.Close()
 		}
 	}()
-	f, d, err := inv.distantFace(ctx, "")
+	f, err := inv.distantFace(ctx, "")
 	if err != nil && ctx.Err() != nil { // asked to end before it served
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer d.Close()
 	if err := c.announce(inv, listeners); err != nil {
 		return err
 	}
@@ -84,10 +83,10 @@ func (c *distantLinesCmd) Run(ctx context.Context, inv *invocation) error {
 
 // distantFace is the face over the daemon of this command line, in the
 // directory and with the environment of this program.
-func (inv *invocation) distantFace(ctx context.Context, dir string) (*distant.Face, *daemon, error) {
+func (inv *invocation) distantFace(ctx context.Context, dir string) (*distant.Face, error) {
 	d, err := inv.connectOrStart(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	cfg := distant.Config{Sandbox: host.NewMachine(d), Remote: !d.local, Version: versionText(), Shell: inv.getenv("SHELL"), Dir: dir}
 	if d.local {
@@ -98,15 +97,10 @@ func (inv *invocation) distantFace(ctx context.Context, dir string) (*distant.Fa
 			cfg.Dir, err = filepath.Abs(dir)
 		}
 	}
-	var f *distant.Face
-	if err == nil {
-		f, err = distant.New(cfg)
-	}
 	if err != nil {
-		d.Close()
-		return nil, nil, err
+		return nil, err
 	}
-	return f, d, nil
+	return distant.New(cfg)
 }
 
 // inheritable is the environment of this program without the token, which is for

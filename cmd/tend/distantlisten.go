@@ -79,57 +79,53 @@ func (c *distantListenCmd) Run(ctx context.Context, inv *invocation) error {
 		return err
 	}
 	defer l.Close()
-	native, key, d, err := c.serverOn(ctx, inv, l)
+	native, key, err := c.serverOn(ctx, inv, l)
 	if err != nil {
 		return err
 	}
-	defer d.Close()
 	defer native.Close()
 	// As the original prints it; its launcher takes the first line that is a
 	// URI, and then closes the pipe.
 	signal.Ignore(syscall.SIGPIPE)
 	if _, err := fmt.Fprintf(inv.out, "\r\n%s\n\r\n", distant.URI(l.Addr(), key)); err != nil {
-		return fmt.Errorf("tell the URI: %w", err)
+		return fmt.Errorf("print the URI: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	return life.bound(ctx, cancel, native, func() error { return native.Serve(ctx, l) })
+	return life.bound(cancel, native, func() error { return native.Serve(ctx, l) })
 }
 
 // serverOn makes the server for a listener, with its key and the sessions of
 // an earlier one on the same address.
-func (c *distantListenCmd) serverOn(ctx context.Context, inv *invocation, l net.Listener) (*distant.Native, secure.Key, *daemon, error) {
+func (c *distantListenCmd) serverOn(ctx context.Context, inv *invocation, l net.Listener) (*distant.Native, secure.Key, error) {
 	var key secure.Key
 	state, err := inv.stateDir()
 	if err != nil {
-		return nil, key, nil, err
+		return nil, key, err
 	}
 	// Nobody else can listen on the address, so the directory is ours.
 	dir := filepath.Join(state, "distant", strings.ReplaceAll(l.Addr().String(), ":", "_"))
 	if c.KeyFromStdin {
 		if _, err := io.ReadFull(inv.in, key[:]); err != nil {
-			return nil, key, nil, fmt.Errorf("--key-from-stdin needs 32 bytes: %w", err)
+			return nil, key, fmt.Errorf("--key-from-stdin needs 32 bytes: %w", err)
 		}
 		err = distant.SaveKey(dir, key)
 	} else {
 		key, err = distant.LoadKey(dir)
 	}
 	if err != nil {
-		return nil, key, nil, err
+		return nil, key, err
 	}
-	f, d, err := inv.distantFace(ctx, c.CurrentDir)
+	f, err := inv.distantFace(ctx, c.CurrentDir)
 	if err != nil {
-		return nil, key, nil, err
+		return nil, key, err
 	}
 	native, err := distant.NewNative(distant.NativeConfig{Face: f, Dir: dir, Key: key})
-	if err != nil {
-		d.Close()
-	}
-	return native, key, d, err
+	return native, key, err
 }
 
 // bound runs serve and ends it when its time has come.
-func (l lifetime) bound(ctx context.Context, cancel context.CancelFunc, native *distant.Native, serve func() error) error {
+func (l lifetime) bound(cancel context.CancelFunc, native *distant.Native, serve func() error) error {
 	served := make(chan error, 1)
 	go func() { served <- serve() }()
 	var end <-chan time.Time

@@ -24,7 +24,6 @@ func (c *eventsCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	defer d.Close()
 	only := process.ID("")
 	if c.ID != "" {
 		p, err := d.find(ctx, c.ID)

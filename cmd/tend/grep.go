@@ -60,7 +60,6 @@ func (c *grepCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	defer d.Close()
 	o := view.GrepOptions{Pattern: c.Pattern, Streams: (&logsCmd{Stdout: c.Stdout, Stderr: c.Stderr}).streams(), Limit: c.Max, StripANSI: c.StripANSI, Invert: c.Invert, Before: before, After: after}
 	if c.Count {
 		o.MaxLine = 1 // nothing of it is printed

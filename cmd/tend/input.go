@@ -27,11 +27,10 @@ func (c *inputCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.Writer != "" && c.Offset == nil {
 		return usageError("--writer wants --offset: where in all that this writer has written the first byte belongs; 0 at first")
 	}
-	d, p, err := inv.open(ctx, c.ID)
+	_, p, err := inv.open(ctx, c.ID)
 	if err != nil {
 		return err
 	}
-	defer d.Close()
 	info, err := p.Info(ctx)
 	if err != nil {
 		return about(c.ID, err)

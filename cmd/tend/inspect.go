@@ -55,7 +55,6 @@ func (c *inspectCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	defer d.Close()
 	all := []inspectFacts{}
 	failed := d.each(ctx, c.IDs, func(p process.Process, id string) error {
 		info, err := p.Info(ctx)

@@ -64,7 +64,6 @@ func (c *logsCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	defer d.Close()
 	if c.Follow {
 		ctx, stop = inv.whileRead(ctx)
 		defer stop()

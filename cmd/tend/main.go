@@ -39,6 +39,7 @@ type invocation struct {
 	flags   *globals
 	model   *kong.Application
 	json    bool // stderr is JSON, too
+	dialed  []*daemon
 	// stderr is where that of processes goes; nil: errs.
 	stderr io.Writer
 	// lines is how the output of processes is written whose lines begin with
@@ -100,6 +101,11 @@ func execute(ctx context.Context, inv *invocation, args []string) int {
 		return inv.report(usageError(fmt.Sprintf("%s has no JSON form: %s", commandPath(kctx), why)))
 	}
 	kctx.BindTo(ctx, (*context.Context)(nil))
+	defer func() {
+		for _, d := range inv.dialed {
+			d.Close()
+		}
+	}()
 	return inv.report(kctx.Run())
 }
 

@@ -132,7 +132,6 @@ func (c *psCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	defer d.Close()
 	// The finished ones are listed too, to know how short an id may be cut.
 	all, err := d.List(ctx, process.Filter{})
 	if err != nil {

@@ -67,7 +67,6 @@ func (c *runCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return runFailure(err)
 	}
-	defer d.Close()
 	if d.local {
 		c.likeHere(inv, &spec)
 	}

@@ -174,17 +174,7 @@ const minBudget = 64 << 20
 
 // budget is --spool-budget in bytes; 0: not given.
 func (f *serveFlags) budget() (int64, error) {
-	if f.SpoolBudget == "" {
-		return 0, nil
-	}
-	n, err := parseSize(f.SpoolBudget)
-	if err == nil && (n < minBudget || n > process.MaxRetention) {
-		err = fmt.Errorf("is out of bounds; give %s to %s", sizeText(minBudget), sizeText(process.MaxRetention))
-	}
-	if err != nil {
-		return 0, usageError(fmt.Sprintf("--spool-budget %s %v", f.SpoolBudget, err))
-	}
-	return n, nil
+	return sizeWithin("--spool-budget", f.SpoolBudget, minBudget, process.MaxRetention, "")
 }
 
 // mostKeepOutput bounds what is kept of a stream for its readers, in bytes.
@@ -192,15 +182,20 @@ const mostKeepOutput = 4 << 30
 
 // keepOutput is --keep-output in bytes; 0: not given.
 func (f *serveFlags) keepOutput() (int64, error) {
-	if f.KeepOutput == "" {
+	return sizeWithin("--keep-output", f.KeepOutput, process.MinRetention, mostKeepOutput, " (a process may ask for more: tend run --keep)")
+}
+
+// sizeWithin reads a size within bounds; "" is 0.
+func sizeWithin(flag, text string, least, most int64, hint string) (int64, error) {
+	if text == "" {
 		return 0, nil
 	}
-	n, err := parseSize(f.KeepOutput)
-	if err == nil && (n < process.MinRetention || n > mostKeepOutput) {
-		err = fmt.Errorf("is out of bounds; give %s to %s (a process may ask for more: tend run --keep)", sizeText(process.MinRetention), sizeText(mostKeepOutput))
+	n, err := parseSize(text)
+	if err == nil && (n < least || n > most) {
+		err = fmt.Errorf("is out of bounds; give %s to %s%s", sizeText(least), sizeText(most), hint)
 	}
 	if err != nil {
-		return 0, usageError(fmt.Sprintf("--keep-output %s %v", f.KeepOutput, err))
+		return 0, usageError(fmt.Sprintf("%s %s %v", flag, text, err))
 	}
 	return n, nil
 }

@@ -43,7 +43,6 @@ func (c *statusCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	defer d.Close()
 	s, err := d.facts(ctx)
 	if err != nil {
 		return err
@@ -138,7 +137,6 @@ func (c *upgradeCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	defer d.Close()
 	if d.local && what.Binary != "" {
 		if _, err := os.Stat(what.Binary); err != nil {
 			return fmt.Errorf("the new binary: %w", err)
@@ -244,7 +242,6 @@ func (c *shutdownCmd) end(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	defer d.Close()
 	if !c.Keep {
 		live, err := d.List(ctx, process.Filter{Live: true})
 		if err != nil {

@@ -81,7 +81,6 @@ func (c *stopCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	defer d.Close()
 	done := inv.progress("stopping")
 	defer done()
 	// At once: the grace of one is that of all.

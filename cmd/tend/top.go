@@ -85,7 +85,6 @@ func (c *topCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	defer d.Close()
 	var left <-chan struct{}
 	if live && !inv.flags.JSON {
 		var back func()

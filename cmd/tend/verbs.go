@@ -150,8 +150,7 @@ func (inv *invocation) misunderstood(app *kong.Application, args []string, err e
 
 // parseContext returns what was understood of a command line before err.
 func parseContext(err error) *kong.Context {
-	var perr *kong.ParseError
-	if errors.As(err, &perr) {
+	if perr, ok := errors.AsType[*kong.ParseError](err); ok {
 		return perr.Context
 	}
 	return nil

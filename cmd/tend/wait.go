@@ -61,7 +61,6 @@ func (c *waitCmd) Run(ctx context.Context, inv *invocation) (err error) {
 	if err != nil {
 		return err
 	}
-	defer d.Close()
 	done := inv.progress("waiting for " + c.Until)
 	defer done()
 	results, failed := make([]waited, len(c.IDs)), make([]error, len(c.IDs))
