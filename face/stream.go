@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tend-run/tend/process"
@@ -147,4 +150,15 @@ func fromSpans(sp process.Spanner, max int) nextFunc {
 		ev, span, ok, err := sp.NextSpan(max)
 		return ev, Output{Span: span, valid: sp}, ok, err
 	}
+}
+
+// KeepaliveOf returns the interval of keepalives that a client of E2B's asks for: the
+// seconds of Keepalive-Ping-Interval, between 1 s and a day; 90 s if it is absent or no
+// number. The original dies of 0 and of negative numbers.
+func KeepaliveOf(h http.Header) time.Duration {
+	n, err := strconv.ParseInt(strings.TrimSpace(h.Get("Keepalive-Ping-Interval")), 10, 64)
+	if err != nil {
+		return 90 * time.Second
+	}
+	return time.Duration(min(max(n, 1), 24*3600)) * time.Second
 }

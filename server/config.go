@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -81,31 +82,18 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults(descriptors int) Limits {
-	def := func(v *int, d int) {
-		if *v <= 0 {
-			*v = d
-		}
-	}
-	def(&l.Connections, 16384)
+	l.Connections = cmp.Or(l.Connections, 16384)
 	// A request may need a file beside its connection: leave half.
 	if descriptors > 0 {
 		l.Connections = min(l.Connections, max(16, descriptors/2))
 	}
-	def(&l.Requests, 20000)
-	def(&l.StreamsPer, 1000)
-	def(&l.HeaderBytes, 64<<10)
-	if l.HeaderTimeout <= 0 {
-		l.HeaderTimeout = 10 * time.Second
-	}
-	if l.BodyPause <= 0 {
-		l.BodyPause = time.Minute
-	}
-	if l.IdleTimeout <= 0 {
-		l.IdleTimeout = 2 * time.Minute
-	}
-	if l.Drain <= 0 {
-		l.Drain = 2 * time.Second
-	}
+	l.Requests = cmp.Or(l.Requests, 20000)
+	l.StreamsPer = cmp.Or(l.StreamsPer, 1000)
+	l.HeaderBytes = cmp.Or(l.HeaderBytes, 64<<10)
+	l.HeaderTimeout = cmp.Or(l.HeaderTimeout, 10*time.Second)
+	l.BodyPause = cmp.Or(l.BodyPause, time.Minute)
+	l.IdleTimeout = cmp.Or(l.IdleTimeout, 2*time.Minute)
+	l.Drain = cmp.Or(l.Drain, 2*time.Second)
 	return l
 }
 

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tend-run/tend/face"
 	pb "github.com/tend-run/tend/gen/envd/process"
 	"github.com/tend-run/tend/process"
 )
@@ -126,8 +128,8 @@ func FuzzOptions(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, v string) {
-		h := map[string][]string{headerKeepalive: {v}, headerTimeout: {v}, headerKillScope: {v}}
-		if d := keepaliveOf(h); d < minKeepalive || d > maxKeepalive {
+		h := map[string][]string{"Keepalive-Ping-Interval": {v}, headerTimeout: {v}, headerKillScope: {v}}
+		if d := face.KeepaliveOf(h); d < time.Second || d > 24*time.Hour {
 			t.Errorf("keepalive %q is %v", v, d)
 		}
 		if d, ok := timeoutOf(h); ok && d < 0 {

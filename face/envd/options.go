@@ -15,8 +15,7 @@ import (
 // Request headers. Those that begin with Tend- are ours and opt-in: without
 // them the face behaves as the original does.
 const (
-	headerKeepalive = "Keepalive-Ping-Interval"
-	headerTimeout   = "Connect-Timeout-Ms"
+	headerTimeout = "Connect-Timeout-Ms"
 
 	// headerFrom on Connect replays output from offsets on.
 	headerFrom = "Tend-From"
@@ -31,23 +30,6 @@ const (
 	// headerOffset in the response of Connect says where each stream starts.
 	headerOffset = "Tend-Offset"
 )
-
-const (
-	defaultKeepalive = 90 * time.Second
-	minKeepalive     = time.Second
-	maxKeepalive     = 24 * time.Hour
-)
-
-// keepaliveOf returns the interval of keepalive events: the header's seconds,
-// between 1 s and a day; 90 s if it is absent or no number. The original dies
-// of 0 and of negative numbers.
-func keepaliveOf(h http.Header) time.Duration {
-	n, err := strconv.ParseInt(strings.TrimSpace(h.Get(headerKeepalive)), 10, 64)
-	if err != nil {
-		return defaultKeepalive
-	}
-	return time.Duration(min(max(n, int64(minKeepalive/time.Second)), int64(maxKeepalive/time.Second))) * time.Second
-}
 
 // timeoutOf parses Connect-Timeout-Ms. ok is false for what connect-go
 // refuses; it then words the refusal.

@@ -41,7 +41,7 @@ func (s *service) Start(ctx context.Context, req *connect.Request[pb.StartReques
 	}
 	face.Forget(ctx)
 	setHeaders(out.ResponseHeader(), o)
-	return s.f.serveMessages(ctx, o, keepaliveOf(req.Header()), func(ev *pb.ProcessEvent) error {
+	return s.f.serveMessages(ctx, o, face.KeepaliveOf(req.Header()), func(ev *pb.ProcessEvent) error {
 		return out.Send(&pb.StartResponse{Event: ev})
 	})
 }
@@ -54,7 +54,7 @@ func (s *service) Connect(ctx context.Context, req *connect.Request[pb.ConnectRe
 	}
 	face.Forget(ctx)
 	setHeaders(out.ResponseHeader(), o)
-	return s.f.serveMessages(ctx, o, keepaliveOf(req.Header()), func(ev *pb.ProcessEvent) error {
+	return s.f.serveMessages(ctx, o, face.KeepaliveOf(req.Header()), func(ev *pb.ProcessEvent) error {
 		return out.Send(&pb.ConnectResponse{Event: ev})
 	})
 }

@@ -74,7 +74,7 @@ func (f *Face) serveStream(w http.ResponseWriter, r *http.Request, req proto.Mes
 		return
 	}
 	setHeaders(w.Header(), o)
-	s := &stream{face: f, opened: o, reader: reader, keepalive: keepaliveOf(r.Header), sink: frameSink{codec: c}}
+	s := &stream{face: f, opened: o, reader: reader, keepalive: face.KeepaliveOf(r.Header), sink: frameSink{codec: c}}
 	if s.takeOver(w, r) {
 		f.taken.Add(1)
 		f.streams.Go(func() {

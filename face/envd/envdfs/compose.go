@@ -16,7 +16,7 @@ import (
 const maxComposeBody = 4 << 20
 
 // compose answers POST /files/compose.
-func (f *Face) compose(w http.ResponseWriter, r *http.Request) {
+func (f *Face) compose(w http.ResponseWriter, r *http.Request) *failure {
 	var req struct {
 		SourcePaths []string `json:"source_paths"`
 		Destination string   `json:"destination"`
@@ -24,8 +24,7 @@ func (f *Face) compose(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxComposeBody))
 	if busy, ok := errors.AsType[*face.BusyError](err); ok {
-		(&failure{http.StatusTooManyRequests, busy.Error()}).write(w)
-		return
+		return &failure{http.StatusTooManyRequests, busy.Error()}
 	}
 	if err == nil {
 		err = face.CheckJSON(body)
@@ -34,26 +33,23 @@ func (f *Face) compose(w http.ResponseWriter, r *http.Request) {
 		err = json.Unmarshal(body, &req)
 	}
 	if err != nil {
-		(&failure{http.StatusBadRequest, "invalid request body: " + err.Error()}).write(w)
-		return
+		return &failure{http.StatusBadRequest, "invalid request body: " + err.Error()}
 	}
 	fsys, fail := f.fsFor(r.Context(), req.Username)
 	if fail != nil {
-		fail.write(w)
-		return
+		return fail
 	}
 	entry, err := fsys.Compose(r.Context(), req.SourcePaths, req.Destination)
 	if err != nil {
-		composeFailure(err).write(w)
-		return
+		return composeFailure(err)
 	}
 	text, err := json.Marshal(uploadedOf(entry, entry.Path))
 	if err != nil {
-		(&failure{http.StatusInternalServerError, err.Error()}).write(w)
-		return
+		return &failure{http.StatusInternalServerError, err.Error()}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(append(text, '\n'))
+	return nil
 }
 
 func composeFailure(err error) *failure {

@@ -2,6 +2,7 @@ package envdfs
 
 import (
 	"bufio"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -26,13 +27,7 @@ var conditions = []string{"Range", "If-Modified-Since", "If-None-Match", "If-Ran
 const zipChunk = 128 << 10
 
 // download answers GET and HEAD /files.
-func (f *Face) download(w http.ResponseWriter, r *http.Request) {
-	if fail := f.serveFile(w, r); fail != nil {
-		fail.write(w)
-	}
-}
-
-func (f *Face) serveFile(w http.ResponseWriter, r *http.Request) *failure {
+func (f *Face) download(w http.ResponseWriter, r *http.Request) *failure {
 	query := r.URL.Query()
 	if fail := f.checkAccess(r, query, opRead); fail != nil {
 		return fail
@@ -66,11 +61,7 @@ func (f *Face) serveFile(w http.ResponseWriter, r *http.Request) *failure {
 		http.ServeContent(w, r, name, info.ModTime(), content)
 		return nil
 	}
-	kind := mime.TypeByExtension(filepath.Ext(name))
-	if kind == "" {
-		kind = "application/octet-stream"
-	}
-	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Type", cmp.Or(mime.TypeByExtension(filepath.Ext(name)), "application/octet-stream"))
 	w.Header().Set("Content-Encoding", "gzip")
 	if r.Method == http.MethodHead {
 		return nil

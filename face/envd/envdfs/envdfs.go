@@ -1,6 +1,7 @@
 package envdfs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -39,8 +40,6 @@ type Config struct {
 	WatcherIdle time.Duration
 	// MaxEvents bounds the events kept for one watcher; 0 means 10,000.
 	MaxEvents int
-	// Options go to the connect handlers, after those of this package.
-	Options []connect.HandlerOption
 	// Log gets what no client gets; nil: nothing is logged.
 	Log *slog.Logger
 }
@@ -76,24 +75,10 @@ func New(cfg Config) *Face {
 	if cfg.DefaultUser == nil {
 		cfg.DefaultUser = func(context.Context) string { return "" }
 	}
-	if cfg.MaxWatchers <= 0 {
-		cfg.MaxWatchers = defaultMaxWatchers
-	}
-	if cfg.WatcherIdle <= 0 {
-		cfg.WatcherIdle = defaultWatcherIdle
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	done, stop := context.WithCancel(context.Background())
-	return &Face{
-		cfg:      cfg,
-		log:      cfg.Log,
-		watchers: newWatchers(cfg.MaxWatchers, cfg.WatcherIdle),
-		streams:  make(chan struct{}, cfg.MaxWatchers),
-		done:     done,
-		stop:     stop,
-	}
+	most := cmp.Or(cfg.MaxWatchers, defaultMaxWatchers)
+	f := &Face{cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), watchers: newWatchers(most, cmp.Or(cfg.WatcherIdle, defaultWatcherIdle)), streams: make(chan struct{}, most)}
+	f.done, f.stop = context.WithCancel(context.Background())
+	return f
 }
 
 var (
@@ -109,16 +94,15 @@ func (f *Face) Name() string { return "envd" }
 func (f *Face) Routes() []part.Route {
 	mux := http.NewServeMux()
 	for pattern, h := range map[string]http.HandlerFunc{
-		"GET /files":          f.download, // HEAD, too
-		"POST /files":         f.upload,
-		"POST /files/compose": f.compose,
+		"GET /files":          answers(f.download), // HEAD, too
+		"POST /files":         answers(f.upload),
+		"POST /files/compose": answers(f.compose),
 		// Preflights end in the CORS handler of Wrap.
 		"OPTIONS /files": http.NotFound, "OPTIONS /files/compose": http.NotFound,
 	} {
 		mux.Handle(pattern, h)
 	}
-	options := append([]connect.HandlerOption{connect.WithReadMaxBytes(maxMessage), face.Codecs(), connect.WithRecover(f.recovered)}, f.cfg.Options...)
-	service, h := filesystemconnect.NewFilesystemHandler(service{f}, options...)
+	service, h := filesystemconnect.NewFilesystemHandler(service{f}, connect.WithReadMaxBytes(maxMessage), face.Codecs(), connect.WithRecover(f.recovered))
 	mux.Handle(service, h)
 	all := f.cfg.Wrap(mux)
 	return []part.Route{

@@ -36,58 +36,63 @@ func (e *failure) write(w http.ResponseWriter) {
 	_, _ = w.Write(append(text, '\n'))
 }
 
-// restStatus is the one table from errors of files to HTTP.
-func restStatus(err error) int {
-	var invalid *files.InvalidError
-	switch {
-	case files.IsBodyError(err), errors.As(err, &invalid),
-		errors.Is(err, files.ErrIsDir), errors.Is(err, files.ErrNotDir),
-		errors.Is(err, files.ErrNotRegular), errors.Is(err, files.ErrLoop), errors.Is(err, files.ErrEndless):
-		return http.StatusBadRequest
-	case errors.Is(err, files.ErrNotExist):
-		return http.StatusNotFound
-	case errors.Is(err, files.ErrNoSpace):
-		return http.StatusInsufficientStorage
-	case errors.Is(err, files.ErrPermission):
-		return http.StatusForbidden
-	case errors.Is(err, context.Canceled):
-		return 499 // the client has left; for the log
+// answers is a handler that writes what h fails with.
+func answers(h func(http.ResponseWriter, *http.Request) *failure) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if fail := h(w, r); fail != nil {
+			fail.write(w)
+		}
 	}
-	return http.StatusInternalServerError
 }
 
-// rpcCode is the one table from errors of files to connect.
-func rpcCode(err error) connect.Code {
-	var invalid *files.InvalidError
-	switch {
-	case errors.As(err, &invalid), errors.Is(err, files.ErrNotDir),
-		errors.Is(err, files.ErrIsDir), errors.Is(err, files.ErrNotRegular), errors.Is(err, files.ErrEndless), errors.Is(err, files.ErrNetworkMount):
-		return connect.CodeInvalidArgument
-	case errors.Is(err, files.ErrNotExist):
-		return connect.CodeNotFound
-	case errors.Is(err, files.ErrExists):
-		return connect.CodeAlreadyExists
-	case errors.Is(err, files.ErrLoop), errors.Is(err, files.ErrCrossDevice):
-		return connect.CodeFailedPrecondition
-	case errors.Is(err, files.ErrTooMany), errors.Is(err, files.ErrOverflow),
-		errors.Is(err, files.ErrWatchLimit), errors.Is(err, files.ErrNoSpace):
-		return connect.CodeResourceExhausted
-	case errors.Is(err, files.ErrPermission):
-		return connect.CodePermissionDenied
-	case errors.Is(err, files.ErrClosed):
-		return connect.CodeUnavailable
-	case errors.Is(err, context.Canceled):
-		return connect.CodeCanceled
-	case errors.Is(err, context.DeadlineExceeded):
-		return connect.CodeDeadlineExceeded
+// codes is the one table from errors of files to HTTP and to connect.
+var codes = []struct {
+	err  error
+	rest int
+	rpc  connect.Code
+}{
+	{files.ErrNotDir, http.StatusBadRequest, connect.CodeInvalidArgument},
+	{files.ErrIsDir, http.StatusBadRequest, connect.CodeInvalidArgument},
+	{files.ErrNotRegular, http.StatusBadRequest, connect.CodeInvalidArgument},
+	{files.ErrEndless, http.StatusBadRequest, connect.CodeInvalidArgument},
+	{files.ErrLoop, http.StatusBadRequest, connect.CodeFailedPrecondition},
+	{files.ErrNotExist, http.StatusNotFound, connect.CodeNotFound},
+	{files.ErrNoSpace, http.StatusInsufficientStorage, connect.CodeResourceExhausted},
+	{files.ErrPermission, http.StatusForbidden, connect.CodePermissionDenied},
+	{context.Canceled, 499, connect.CodeCanceled}, // the client has left; for the log
+	{files.ErrNetworkMount, http.StatusInternalServerError, connect.CodeInvalidArgument},
+	{files.ErrExists, http.StatusInternalServerError, connect.CodeAlreadyExists},
+	{files.ErrCrossDevice, http.StatusInternalServerError, connect.CodeFailedPrecondition},
+	{files.ErrTooMany, http.StatusInternalServerError, connect.CodeResourceExhausted},
+	{files.ErrOverflow, http.StatusInternalServerError, connect.CodeResourceExhausted},
+	{files.ErrWatchLimit, http.StatusInternalServerError, connect.CodeResourceExhausted},
+	{files.ErrClosed, http.StatusInternalServerError, connect.CodeUnavailable},
+	{context.DeadlineExceeded, http.StatusInternalServerError, connect.CodeDeadlineExceeded},
+}
+
+func codesOf(err error) (rest int, rpc connect.Code) {
+	if _, invalid := errors.AsType[*files.InvalidError](err); invalid {
+		return http.StatusBadRequest, connect.CodeInvalidArgument
 	}
-	return connect.CodeInternal
+	for _, known := range codes {
+		if errors.Is(err, known.err) {
+			return known.rest, known.rpc
+		}
+	}
+	return http.StatusInternalServerError, connect.CodeInternal
+}
+
+func restStatus(err error) int {
+	if files.IsBodyError(err) {
+		return http.StatusBadRequest
+	}
+	rest, _ := codesOf(err)
+	return rest
 }
 
 // pathOf returns the path an error is about, or or.
 func pathOf(err error, or string) string {
-	var pe *files.PathError
-	if errors.As(err, &pe) {
+	if pe, ok := errors.AsType[*files.PathError](err); ok {
 		return pe.Path
 	}
 	return or

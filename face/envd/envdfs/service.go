@@ -93,7 +93,7 @@ func (s service) Remove(ctx context.Context, req *connect.Request[pb.RemoveReque
 // rpcError gives an error of files its code. texts hold the original's words
 // for some kinds of errors.
 func rpcError(err error, texts map[error]string) error {
-	code := rpcCode(err)
+	_, code := codesOf(err)
 	for kind, text := range texts {
 		if errors.Is(err, kind) {
 			return connect.NewError(code, fmt.Errorf(text, err))

@@ -30,22 +30,21 @@ func uploadedOf(e files.Entry, path string) uploaded {
 }
 
 // upload answers POST /files.
-func (f *Face) upload(w http.ResponseWriter, r *http.Request) {
+func (f *Face) upload(w http.ResponseWriter, r *http.Request) *failure {
 	done, fail := f.receive(r)
 	if fail != nil {
-		fail.write(w)
-		return
+		return fail
 	}
 	text, err := json.Marshal(done)
 	if err != nil {
-		(&failure{http.StatusInternalServerError, err.Error()}).write(w)
-		return
+		return &failure{http.StatusInternalServerError, err.Error()}
 	}
 	// envd lets net/http guess the type, which makes it text/plain; the SDKs
 	// parse it as JSON all the same.
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff") // it repeats the paths
 	_, _ = w.Write(text)
+	return nil
 }
 
 func (f *Face) receive(r *http.Request) ([]uploaded, *failure) {
@@ -211,11 +210,11 @@ func (in *receiver) twice(path string) string {
 }
 
 func (in *receiver) writeText(path string, err error) string {
-	var invalid *files.InvalidError
+	invalid, isInvalid := errors.AsType[*files.InvalidError](err)
 	switch {
 	case files.IsBodyError(err):
 		return "the upload broke off and its part was not kept: " + err.Error()
-	case errors.As(err, &invalid):
+	case isInvalid:
 		return "error resolving path: " + invalid.Error()
 	case errors.Is(err, files.ErrIsDir):
 		return "path is a directory: " + path

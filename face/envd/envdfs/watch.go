@@ -5,33 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
 
+	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/files"
 	pb "github.com/tend-run/tend/gen/envd/filesystem"
 )
-
-const (
-	headerKeepalive  = "Keepalive-Ping-Interval"
-	defaultKeepalive = 90 * time.Second
-	minKeepalive     = time.Second
-	maxKeepalive     = 24 * time.Hour
-)
-
-// keepaliveOf returns the interval of keepalives: the header's seconds,
-// between 1 s and a day; 90 s if it is absent or no number. The original dies
-// of 0 and of negative numbers.
-func keepaliveOf(h http.Header) time.Duration {
-	n, err := strconv.ParseInt(strings.TrimSpace(h.Get(headerKeepalive)), 10, 64)
-	if err != nil {
-		return defaultKeepalive
-	}
-	return time.Duration(min(max(n, int64(minKeepalive/time.Second)), int64(maxKeepalive/time.Second))) * time.Second
-}
 
 // watchRequest is what WatchDir and CreateWatcher have in common.
 type watchRequest interface {
@@ -82,7 +63,7 @@ func (s service) WatchDir(ctx context.Context, req *connect.Request[pb.WatchDirR
 	if err := stream.Send(&pb.WatchDirResponse{Event: &pb.WatchDirResponse_Start{Start: &pb.WatchDirResponse_StartEvent{}}}); err != nil {
 		return err
 	}
-	interval := keepaliveOf(req.Header())
+	interval := face.KeepaliveOf(req.Header())
 	silence := time.NewTimer(interval)
 	defer silence.Stop()
 	for {
