@@ -102,7 +102,16 @@ func (a *Actor) rename(from, to string) error {
 // Remove removes the file, or the directory with all that is in it. A path
 // that is missing is no error. The root directory is not removed.
 func (f FS) Remove(path string) error {
-	err := f.remove(path, func(a *Actor, dir *handle, name string) error {
+	target, err := f.Resolve(path)
+	if err != nil {
+		return err
+	}
+	return f.do(func(a *Actor) error { return a.Remove(target) })
+}
+
+// Remove is [FS.Remove]. With a [Root] it ends with the context.
+func (a *Actor) Remove(path string) error {
+	err := a.remove(path, func(dir *handle, name string) error {
 		if a.root != nil {
 			return a.removeTree(dir, name)
 		}
@@ -117,25 +126,25 @@ func (f FS) Remove(path string) error {
 
 // RemoveOne removes the file or the empty directory.
 func (f FS) RemoveOne(path string) error {
-	return f.remove(path, func(_ *Actor, dir *handle, name string) error { return os.Remove(dir.at(name)) })
-}
-
-func (f FS) remove(path string, remove func(a *Actor, dir *handle, name string) error) error {
 	target, err := f.Resolve(path)
 	if err != nil {
 		return err
 	}
-	if target == "/" {
+	return f.do(func(a *Actor) error {
+		return a.remove(target, func(dir *handle, name string) error { return os.Remove(dir.at(name)) })
+	})
+}
+
+func (a *Actor) remove(path string, remove func(dir *handle, name string) error) error {
+	if path == "/" {
 		return &InvalidError{Field: "path", Reason: "is the root directory, which is not removed"}
 	}
-	return f.do(func(a *Actor) error {
-		dir, name, err := a.parent(target)
-		if err == nil {
-			defer dir.close()
-			err = remove(a, dir, name)
-		}
-		return pathError("remove", target, err)
-	})
+	dir, name, err := a.parent(path)
+	if err == nil {
+		defer dir.close()
+		err = remove(dir, name)
+	}
+	return pathError("remove", path, err)
 }
 
 // ensureDir makes the directory and its missing parents. dir is absolute and

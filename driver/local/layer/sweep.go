@@ -1,0 +1,115 @@
+package layer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tend-run/tend/files"
+)
+
+// Sweep removes the layers that nobody needs, those with a key not before they were
+// unused for cache, and forces to the disk what is not there yet. Whoever holds layers
+// has said so before the first Sweep.
+func (s *Store) Sweep(ctx context.Context, cache time.Duration) error {
+	for s.drop(time.Now().Add(-cache)) {
+	}
+	return errors.Join(s.empty(ctx), s.sync(ctx))
+}
+
+// drop moves layers to the trash; true: there may be more now.
+func (s *Store) drop(before time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	dropped := false
+	for id, e := range s.layers {
+		if len(e.holds) > 0 || e.children > 0 || e.Key != "" && e.used.After(before) {
+			continue
+		}
+		if s.discard(string(id)) != nil {
+			continue // the next sweep tries it again
+		}
+		delete(s.layers, id)
+		if p := s.layers[e.Parent]; p != nil {
+			p.children--
+		}
+		dropped = true
+	}
+	return dropped
+}
+
+// discard moves something of the store's to the trash, however much is in it.
+func (s *Store) discard(name string) error {
+	err := os.Rename(s.path(name), filepath.Join(s.path(trashName), string(newID())))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// empty removes what is in the trash.
+func (s *Store) empty(ctx context.Context) error {
+	names, err := os.ReadDir(s.path(trashName))
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	dir, err := os.Open(s.path(trashName))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	// A program inside may have nested directories deeper than a path can say.
+	root, err := files.OpenRoot(dir, 0)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	trash := files.FS{Root: root}
+	for _, n := range names {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := trash.Do(ctx, func(a *files.Actor) error { return a.Remove("/" + n.Name()) })
+		if err != nil {
+			return fmt.Errorf("remove a layer: %w", err)
+		}
+	}
+	return nil
+}
+
+// sync forces the layers of this boot to the disk.
+func (s *Store) sync(ctx context.Context) error {
+	s.mu.Lock()
+	var fresh []Info
+	for _, e := range s.layers {
+		if !e.Synced && !e.Suspect() {
+			fresh = append(fresh, e.Info)
+		}
+	}
+	s.mu.Unlock()
+	if len(fresh) == 0 || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err := syncAll(s.dir); err != nil {
+		return err
+	}
+	for _, info := range fresh {
+		info.Synced = true
+		err := writeInfo(s.path(string(info.ID)), &info, true)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // dropped meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		if e := s.layers[info.ID]; e != nil {
+			e.Synced = true
+		}
+		s.mu.Unlock()
+	}
+	return nil
+}

@@ -1,0 +1,35 @@
+package files
+
+import (
+	"io/fs"
+)
+
+// ExtractOptions say how an archive is unpacked.
+type ExtractOptions struct {
+	// Owners: what root unpacks belongs to the ids of the archive; an id that there is
+	// not inside becomes 65534. Otherwise all belongs to the user.
+	Owners bool
+	// Setuid: setuid and setgid bits are kept, if Owners is set.
+	Setuid bool
+	// Mode of all files, if it is not 0; directories have it with x wherever it has r.
+	Mode fs.FileMode
+	// Strip is how many leading names of each path are left out; entries that have
+	// no more are left out.
+	Strip int
+	// Only unpacks what is at this path in the archive or below it; "": everything.
+	Only string
+	// Entries and Bytes are the most there may be; 0: 1,000,000, and 64 GiB.
+	Entries, Bytes int64
+}
+
+const (
+	maxArchiveEntries = 1_000_000
+	maxArchiveBytes   = 64 << 30
+)
+
+// Extracted is what was unpacked.
+type Extracted struct {
+	Entries, Bytes int64
+	// Skipped are entries that are neither files, directories nor links.
+	Skipped int64
+}
