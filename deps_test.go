@@ -91,7 +91,7 @@ func TestDeps(t *testing.T) {
 			}
 		}
 		for _, dep := range ours(p.Deps) {
-			if !within(dep, "cmd/internal/role", "anchor", "keeper", "spool", "process", "internal/cleansignals", "internal/procfs") || within(dep, "keeper/client") {
+			if !within(dep, "cmd/internal/role", "anchor", "keeper", "spool", "process", "internal/cleansignals", "internal/procfs", "internal/seccomp") || within(dep, "keeper/client") {
 				t.Errorf("cmd/tend-keeper depends on %s", dep)
 			}
 		}
@@ -116,7 +116,7 @@ func TestDeps(t *testing.T) {
 		{"metrics", []string{"process"}},
 		{"keeper/failpoint", nil},
 		{"keeper/client", []string{"internal/procfs", "process", "files", "internal/account", "spool", "observe", "keeper/failpoint", "keeper/board", "keeper/calm", "keeper/feed", "keeper/wire", "keeper/rundir"}},
-		{"keeper", []string{"internal/procfs", "process", "spool", "keeper"}},
+		{"keeper", []string{"internal/procfs", "internal/seccomp", "process", "spool", "keeper"}},
 		{"anchor", []string{"internal/procfs", "process", "keeper/failpoint", "keeper/wire", "keeper/rundir", "keeper/orphan"}},
 		{"launch", []string{"anchor", "keeper/rundir", "internal/payload"}},
 		{"face/native", []string{"process", "part", "view", "face", "gen/tend", "internal/tendpb"}},
@@ -133,6 +133,7 @@ func TestDeps(t *testing.T) {
 		{"internal/pattern", nil},
 		{"internal/payload", []string{"keeper/memory"}},
 		{"internal/procfs", nil},
+		{"internal/seccomp", nil},
 		{"internal/cleansignals", nil},
 		{"internal/poorkernel", nil},
 		{"internal/scene", []string{"process"}},

@@ -11,7 +11,7 @@ import (
 )
 
 // What a child does, in this order: join, its own table of descriptors, privileged,
-// become.
+// become. Inside a sandbox two children do it; see inside.go.
 
 // join makes the child a member of cgroups v1. It writes to the parent's descriptors, so
 // it comes before the copy of the table, which has no place for them.
@@ -24,14 +24,15 @@ func (s *script) join(tasks []int) {
 	s.at = step{}
 }
 
-// privileged appends what takes the parent's rights.
-func (s *script) privileged(p *Program) {
+// privileged appends what takes the parent's rights. score is where the number of a
+// descriptor will be that the child opens and does not close; nil: it opens none.
+func (s *script) privileged(p *Program) (score *uintptr) {
 	if p.Nice != 0 {
 		s.at = step{Step: StepNice}
 		s.call(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, uintptr(p.Nice))
 	}
 	if p.OOM != nil {
-		s.oomScore(*p.OOM)
+		score = s.oomScore(*p.OOM)
 	}
 	for i, l := range p.Limits {
 		var now unix.Rlimit
@@ -42,11 +43,12 @@ func (s *script) privileged(p *Program) {
 		}
 	}
 	s.at = step{}
+	return score
 }
 
 // oomScore sets the child's score. The parent, whose memory it shares, keeps its own: for
 // the kernel a child of vfork(2) has another one already.
-func (s *script) oomScore(score int) {
+func (s *script) oomScore(score int) (fd *uintptr) {
 	s.at = step{Step: StepOOM}
 	text := strconv.Itoa(score)
 	open := s.call(unix.SYS_OPENAT, here, s.text("/proc/self/oom_score_adj"), unix.O_WRONLY|unix.O_CLOEXEC)
@@ -54,6 +56,7 @@ func (s *script) oomScore(score int) {
 	open.to = &write.args[0]
 	open.allow(score == 0)
 	write.allow(score == 0)
+	return open.to
 }
 
 // Arguments that are negative.
@@ -78,6 +81,9 @@ func (s *script) become(p *Program, files []int, nofile *unix.Rlimit) {
 		s.call(unix.SYS_SETGROUPS, uintptr(len(u.Groups)), s.numbers(u.Groups))
 		s.call(unix.SYS_SETGID, uintptr(u.GID))
 		s.call(unix.SYS_SETUID, uintptr(u.UID))
+	}
+	if p.Enter != nil {
+		s.capabilities(p.Enter, p.User)
 	}
 	if p.Dir != "" {
 		s.at = step{Step: StepDir}
@@ -116,6 +122,10 @@ func (s *script) tell(p *Program) {
 		s.page.clone.flags |= unix.CLONE_PARENT_SETTID
 		s.page.clone.parentTID = uint64(uintptr(unsafe.Pointer(p.PIDAt)))
 	}
+	s.note(p)
+}
+
+func (s *script) note(p *Program) {
 	if p.FailedAt != nil {
 		s.page.outcome.note = p.FailedAt
 	}

@@ -17,6 +17,10 @@
 // It needs clone3(2) and close_range(2), Linux 5.9, and amd64 or arm64. [New] tries
 // them.
 //
+// Inside a sandbox ([Enter]) there are two children: one enters the namespaces, and makes the
+// second there as a child of the parent's. No thread of the parent ever changes
+// namespaces or rights.
+//
 // # What the child shares
 //
 // Its descriptors, until its first call, so that call is the copy: a dup3(2) onto 0

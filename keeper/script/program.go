@@ -29,6 +29,7 @@ type Program struct {
 	// FailedAt becomes 1 before a child ends that does not come to its program, also
 	// when this process is dead by then. Nil: nobody is told.
 	FailedAt *uint32
+	Enter    *Enter // nil: the parent's namespaces and rights
 }
 
 // User is whom a program runs as. Groups are all the supplementary ones.
@@ -58,12 +59,15 @@ const (
 	StepUser
 	StepDir
 	StepTerminal
+	StepEnter  // a sandbox; ESRCH and ENOMEM: it has ended
+	StepHarden // capabilities, filter, no_new_privs, Landlock
 	StepExec
 )
 
 var steps = [...]string{
 	StepFiles: "descriptors", StepTasks: "join a cgroup", StepNice: "priority", StepOOM: "OOM score", StepLimit: "limit of resources",
-	StepUser: "change to the user", StepDir: "change to the directory", StepTerminal: "take the terminal", StepExec: "execute",
+	StepUser: "change to the user", StepDir: "change to the directory", StepTerminal: "take the terminal",
+	StepEnter: "enter the sandbox", StepHarden: "give up rights", StepExec: "execute",
 }
 
 func (s Step) String() string {

@@ -49,6 +49,12 @@ type page struct {
 	raises  [maxLimits]unix.Rlimit
 	calls   [maxCalls]call
 	steps   [maxCalls]step // of calls
+
+	// Of a program inside a sandbox.
+	second    cloneArgs
+	filter    unix.SockFprog // in this memory
+	capHeader unix.CapUserHeader
+	caps      [2]unix.CapUserData
 }
 
 // step says what a call is for.
@@ -58,9 +64,9 @@ type step struct {
 }
 
 const (
-	maxLimits = 32 // of one program; the kernel knows 16
-	maxTasks  = 16 // files; the kernel has as many hierarchies
-	maxCalls  = 2*maxLimits + maxTasks + 32
+	maxLimits = 32                               // of one program; the kernel knows 16
+	maxTasks  = 16                               // files; the kernel has as many hierarchies
+	maxCalls  = 2*maxLimits + maxTasks + 64 + 32 // 64: capabilities
 )
 
 // script is a page with its strings, outside Go's heap: the child's pointers are
@@ -104,6 +110,9 @@ func sizeOf(p *Program) int {
 	}
 	if p.User != nil {
 		n += 4*len(p.User.Groups) + 8
+	}
+	if p.Enter != nil {
+		n += 8*len(p.Enter.Filter) + 8
 	}
 	return n
 }

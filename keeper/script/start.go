@@ -7,6 +7,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -24,14 +25,15 @@ func clone(args *cloneArgs, size uintptr, calls *call, out *outcome) (pid, errno
 type Starter struct {
 	scripts chan *script // at rest
 	places  *places
-	nofile  *unix.Rlimit // the limit of descriptors that programs get; nil: the parent's
+	inside  func() inside // called at the first start inside
+	nofile  *unix.Rlimit  // the limit of descriptors that programs get; nil: the parent's
 }
 
 // New tries whether scripts work here. null is an open /dev/null, which must stay
 // open. Call it once, before there is much that is open and before anything else
 // opens and forks.
 func New(null int) (*Starter, error) {
-	s := &Starter{scripts: make(chan *script, 2*mostPlaces), places: &places{}}
+	s := &Starter{scripts: make(chan *script, 2*mostPlaces), places: &places{}, inside: sync.OnceValue(findInside)}
 	if err := s.try(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
@@ -50,7 +52,7 @@ func (s *Starter) try() error {
 	const done = 42
 	sc.call(unix.SYS_CLOSE_RANGE, 3, math.MaxUint32, unix.CLOSE_RANGE_UNSHARE)
 	sc.call(unix.SYS_EXIT_GROUP, done)
-	pid, err := sc.run(unix.CLONE_FILES, -1)
+	pid, err := sc.run(unix.CLONE_FILES|unix.CLONE_PIDFD, unix.SIGCHLD, -1)
 	if err != nil {
 		return err
 	}
@@ -69,7 +71,7 @@ func (s *Starter) try() error {
 // error says why not: a *[Failure] of the child, or an errno, as from syscall.ForkExec.
 // pidfd is close-on-exec.
 func (s *Starter) Start(p *Program) (pid, pidfd int, err error) {
-	if hasNull(p) || len(p.Argv) == 0 || len(p.Limits) > maxLimits || len(p.Tasks) > maxTasks {
+	if hasNull(p) || len(p.Argv) == 0 || len(p.Limits) > maxLimits || len(p.Tasks) > maxTasks || p.Enter != nil && p.User == nil {
 		return 0, -1, unix.EINVAL
 	}
 	sc, err := s.take(sizeOf(p))
@@ -88,6 +90,9 @@ func (s *Starter) Start(p *Program) (pid, pidfd int, err error) {
 		}
 		defer unix.Close(files[i])
 	}
+	if p.Enter != nil {
+		return s.startInside(sc, p, files)
+	}
 	sc.join(p.Tasks)
 	if pl := s.places.put(files); pl != nil {
 		defer s.places.clear(pl)
@@ -97,7 +102,7 @@ func (s *Starter) Start(p *Program) (pid, pidfd int, err error) {
 	sc.privileged(p)
 	sc.become(p, files, s.limitOfFiles(p))
 	sc.tell(p)
-	pid, err = sc.run(flags, p.Group)
+	pid, err = sc.run(flags|unix.CLONE_PIDFD, unix.SIGCHLD, p.Group)
 	if err != nil {
 		return 0, -1, err
 	}
@@ -109,14 +114,14 @@ func (s *Starter) Start(p *Program) (pid, pidfd int, err error) {
 	return pid, int(sc.page.pidfd), nil
 }
 
-// run clones the child. It returns when that shares the memory no more: it has executed
-// its program, or has ended.
-func (s *script) run(flags, group int) (pid int, err error) {
+// run clones the child, whose end is told by a signal. It returns when that shares the
+// memory no more: it has executed its program, or has ended.
+func (s *script) run(flags int, signal syscall.Signal, group int) (pid int, err error) {
 	p := s.page
 	// A child of CLONE_VM without CLONE_VFORK would have the kernel give its OOM score
 	// to us, too, when it is set around the exec.
-	p.clone.flags |= uint64(flags) | unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PIDFD | cloneClearSighand
-	p.clone.exitSignal = uint64(unix.SIGCHLD)
+	p.clone.flags |= uint64(flags) | unix.CLONE_VM | unix.CLONE_VFORK | cloneClearSighand
+	p.clone.exitSignal = uint64(signal)
 	p.clone.pidFD = uint64(uintptr(unsafe.Pointer(&p.pidfd)))
 	if group >= 0 {
 		p.clone.flags |= unix.CLONE_INTO_CGROUP
@@ -159,7 +164,7 @@ func exitsyscall()
 func collect(pid int) (unix.WaitStatus, error) {
 	var status unix.WaitStatus
 	for {
-		if _, err := unix.Wait4(pid, &status, 0, nil); err != unix.EINTR {
+		if _, err := unix.Wait4(pid, &status, unix.WALL, nil); err != unix.EINTR {
 			return status, err
 		}
 	}

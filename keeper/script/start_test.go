@@ -452,7 +452,7 @@ func TestThePIDIsNotedBeforeTheChildRuns(t *testing.T) {
 	sc.tell(&Program{PIDAt: noted, FailedAt: failed})
 	sc.call(unix.SYS_WRITE, uintptr(pipe[1]), uintptr(unsafe.Pointer(noted)), 4)
 	sc.call(unix.SYS_EXIT_GROUP, 0)
-	pid, err := sc.run(0, -1)
+	pid, err := sc.run(unix.CLONE_PIDFD, unix.SIGCHLD, -1)
 	scene.Must(t, err)
 	unix.Close(int(sc.page.pidfd))
 	collect(pid)

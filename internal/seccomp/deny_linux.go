@@ -1,0 +1,50 @@
+//go:build linux && (amd64 || arm64)
+
+package seccomp
+
+import "golang.org/x/sys/unix"
+
+// Default denies what is of use for an escape from a sandbox alone, or opens large parts
+// of the kernel that ordinary programs do not need. It is a second wall: the namespaces
+// and the capabilities that are missing are the first.
+//
+// A call that is denied answers EPERM; but clone3, whose flags a filter cannot see, ENOSYS,
+// so that programs take clone. 32-bit programs have no system calls.
+func Default() (Filter, error) { return Assemble(arch, rules()), nil }
+
+// namespaces are the flags of clone(2) that make them. CLONE_NEWTIME is none: there it
+// is part of the exit signal.
+const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+
+func rules() []Rule {
+	const eperm = uint16(unix.EPERM)
+	all := []Rule{
+		{Call: unix.SYS_CLONE3, Errno: uint16(unix.ENOSYS)},
+		{Call: unix.SYS_CLONE, Errno: eperm, When: When{Arg: 0, Bits: namespaces}},
+		// TIOCSTI and TIOCLINUX put bytes into a terminal's input: into that of who reads
+		// the terminal outside.
+		{Call: unix.SYS_IOCTL, Errno: eperm, When: When{Arg: 1, Is: []uint32{unix.TIOCSTI, 0x541c}}},
+		// To the machine below this one, and to the kernel's ciphers.
+		{Call: unix.SYS_SOCKET, Errno: uint16(unix.EAFNOSUPPORT), When: When{Arg: 0, Is: []uint32{unix.AF_VSOCK, unix.AF_ALG}}},
+		// PER_LINUX, PER_LINUX32, both with UNAME26, and the question what it is.
+		{Call: unix.SYS_PERSONALITY, Errno: eperm, When: When{Arg: 0, IsNot: []uint32{0, 8, 0x20000, 0x20008, 0xffffffff}}},
+	}
+	for _, call := range append(more,
+		unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_FSOPEN, unix.SYS_FSCONFIG,
+		unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR, openTreeAttr,
+		unix.SYS_UNSHARE, unix.SYS_SETNS,
+		unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY,
+		unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
+		unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
+		unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_KEXEC_LOAD,
+		unix.SYS_OPEN_BY_HANDLE_AT,
+		unix.SYS_REBOOT, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD,
+		unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_SYSLOG,
+	) {
+		all = append(all, Rule{Call: call, Errno: eperm})
+	}
+	return all
+}
+
+// openTreeAttr is open_tree_attr(2), Linux 6.15.
+const openTreeAttr = 467

@@ -1,0 +1,183 @@
+//go:build linux && (amd64 || arm64)
+
+package script
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrDumpable says that the kernel would let programs inside look into the parent.
+var ErrDumpable = errors.New("fs.suid_dumpable is 1: programs in a sandbox could read the memory of tend; set it to 0 or 2 (sysctl -w fs.suid_dumpable=0)")
+
+// inside is what starts inside need of the machine, found out at the first.
+type inside struct {
+	dumpable int // /proc/sys/fs/suid_dumpable, open; -1: it cannot be read
+	caps     int // capabilities that the kernel knows
+}
+
+func findInside() inside {
+	in := inside{dumpable: -1}
+	in.dumpable, _ = unix.Open("/proc/sys/fs/suid_dumpable", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	for in.caps < 64 {
+		if _, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(in.caps), 0, 0, 0); err != nil {
+			break
+		}
+		in.caps++
+	}
+	return in
+}
+
+// shut keeps all that are inside out of this process's memory.
+func (in *inside) shut() error {
+	var b [1]byte
+	if n, _ := unix.Pread(in.dumpable, b[:], 0); n == 1 && b[0] == '1' {
+		return ErrDumpable
+	}
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return os.NewSyscallError("prctl", err)
+	}
+	return nil
+}
+
+// startInside is Start for a program with Enter.
+func (s *Starter) startInside(sc *script, p *Program, files []int) (pid, pidfd int, err error) {
+	in := s.inside()
+	if err := in.shut(); err != nil {
+		return 0, -1, err
+	}
+	// The first child shares the table of descriptors to its end: what it opens, the
+	// second one's pidfd too, is the parent's.
+	sc.join(p.Tasks)
+	score := sc.privileged(p)
+	sc.at = step{Step: StepEnter}
+	sc.call(unix.SYS_SETNS, uintptr(p.Enter.PID1), uintptr(p.Enter.Flags&^unix.CLONE_NEWCGROUP))
+	second := &sc.page.second
+	*second = cloneArgs{
+		flags:     unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PARENT | unix.CLONE_PIDFD | unix.CLONE_PARENT_SETTID,
+		pidFD:     uint64(uintptr(unsafe.Pointer(&sc.page.pidfd))),
+		parentTID: uint64(uintptr(unsafe.Pointer(&sc.page.pid))),
+	}
+	if p.PIDAt != nil {
+		second.parentTID = uint64(uintptr(unsafe.Pointer(p.PIDAt)))
+	}
+	if p.Enter.Inner != nil {
+		second.flags |= unix.CLONE_CHILD_SETTID
+		second.childTID = uint64(uintptr(unsafe.Pointer(p.Enter.Inner)))
+	}
+	if p.Group >= 0 {
+		second.flags |= unix.CLONE_INTO_CGROUP
+		second.cgroup = uint64(p.Group)
+	}
+	sc.call(unix.SYS_CLONE3, uintptr(unsafe.Pointer(second)), unsafe.Sizeof(cloneArgs{})).flags = forks
+	if p.Enter.Flags&unix.CLONE_NEWCGROUP != 0 { // from inside, the group to be cloned into may not be seen
+		sc.call(unix.SYS_SETNS, uintptr(p.Enter.PID1), unix.CLONE_NEWCGROUP)
+	}
+	sc.restrict(p.Enter)
+	pl := s.places.put(files)
+	if pl != nil {
+		defer s.places.clear(pl)
+		files = pl[:len(files)]
+		second.flags |= unix.CLONE_FILES
+		sc.at = step{}
+		sc.call(unix.SYS_CLOSE_RANGE, uintptr(s.places.end), math.MaxUint32, unix.CLOSE_RANGE_UNSHARE)
+	}
+	sc.harden(p.Enter, in.caps)
+	sc.become(p, files, s.limitOfFiles(p))
+	sc.note(p)
+	return sc.runInside(p, score)
+}
+
+// runInside runs both children and collects the first.
+func (s *script) runInside(p *Program, score *uintptr) (pid, pidfd int, err error) {
+	at := p.PIDAt
+	if at == nil {
+		at = &s.page.pid
+	}
+	was := atomic.LoadUint32(at)
+	// Nobody is told of the first one's end by a signal.
+	first, err := s.run(unix.CLONE_FILES, 0, -1)
+	if err != nil {
+		return 0, -1, err
+	}
+	if score != nil && *score != none {
+		unix.Close(int(*score))
+	}
+	status, err := collect(first)
+	if now := atomic.LoadUint32(at); now != was {
+		pid = int(now)
+	}
+	f := s.failure()
+	if f == nil && err == nil && status == 0 {
+		return pid, int(s.page.pidfd), nil
+	}
+	if pid != 0 {
+		// If somebody killed the first one, the second one may be on its way still, and
+		// makes the calls of this script.
+		if f == nil {
+			unix.Kill(pid, unix.SIGKILL)
+		}
+		collect(pid)
+		unix.Close(int(s.page.pidfd))
+	}
+	switch {
+	case f != nil:
+		return 0, -1, f
+	case err == nil:
+		err = fmt.Errorf("the child that was to enter the sandbox ended with %#x: %w", int(status), syscall.EINTR)
+	}
+	return 0, -1, err
+}
+
+// restrict appends what takes no privilege and uses descriptors of the parent's.
+func (s *script) restrict(e *Enter) {
+	s.at = step{Step: StepHarden}
+	if e.NNP {
+		s.call(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	}
+	if e.Landlock > 0 {
+		s.call(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(e.Landlock), 0)
+	}
+}
+
+// harden appends what takes the privileges inside, all before the child gives them up.
+func (s *script) harden(e *Enter, caps int) {
+	s.at = step{Step: StepHarden}
+	for c := range caps {
+		if e.Caps&(1<<c) == 0 {
+			s.call(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
+		}
+	}
+	if len(e.Filter) > 0 {
+		size := len(e.Filter) * int(unsafe.Sizeof(e.Filter[0]))
+		b := s.room(size)
+		copy(b, unsafe.Slice((*byte)(unsafe.Pointer(&e.Filter[0])), size))
+		s.page.filter = unix.SockFprog{Len: uint16(len(e.Filter)), Filter: (*unix.SockFilter)(unsafe.Pointer(&b[0]))}
+		s.call(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&s.page.filter)))
+	}
+	s.at = step{}
+}
+
+// capabilities leaves the child those that it is to have, before it looks for its directory
+// and its program: a change from a user that is unknown inside takes none away.
+func (s *script) capabilities(e *Enter, u *User) {
+	keep := e.Caps
+	if u == nil || u.UID != 0 {
+		keep = 0
+	}
+	p := s.page
+	p.capHeader = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	for i := range p.caps {
+		word := uint32(keep >> (32 * i))
+		p.caps[i] = unix.CapUserData{Effective: word, Permitted: word}
+	}
+	s.at = step{Step: StepHarden}
+	s.call(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&p.capHeader)), uintptr(unsafe.Pointer(&p.caps)))
+}
