@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strings"
 )
 
@@ -80,11 +81,11 @@ func (g *Guard) knownHost(host string) bool {
 	return g.below(host)
 }
 
-// knownOrigin is stricter about addresses than knownHost: a page served from
-// another machine's address is a stranger.
+// knownOrigin is stricter than knownHost: a page served from another machine's
+// address is a stranger, and so is one of a program in a sandbox.
 func (g *Guard) knownOrigin(host string) bool {
 	if localName(host) {
-		return true
+		return !sandboxName.MatchString(strings.ToLower(strings.TrimSuffix(host, ".")))
 	}
 	a, err := netip.ParseAddr(host)
 	return err == nil && a.Unmap().IsLoopback()
@@ -99,6 +100,10 @@ func (g *Guard) below(host string) bool {
 	}
 	return false
 }
+
+// sandboxName is the name that a port of a sandbox has on this machine: package
+// driver/route.
+var sandboxName = regexp.MustCompile(`^[0-9]+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.localhost$`)
 
 func localName(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))

@@ -1,8 +1,10 @@
 package face
 
 import (
+	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"net/http"
 	"strings"
 )
@@ -35,3 +37,14 @@ func Bearer(r *http.Request) string {
 
 // AccessToken returns the token of envd's X-Access-Token header, or "".
 func AccessToken(r *http.Request) string { return r.Header.Get("X-Access-Token") }
+
+// E2BKey is what E2B's SDKs show as their API key where a server has this token. Some
+// of them demand this form of a key.
+func E2BKey(t Token) Token {
+	if !t.Set() {
+		return ""
+	}
+	h := hmac.New(sha256.New, []byte(t))
+	h.Write([]byte("e2b api key"))
+	return Token("e2b_" + hex.EncodeToString(h.Sum(nil))[:40])
+}

@@ -5,6 +5,7 @@
 // its interface, so a part has only the methods that it needs:
 //
 //	Router                answers HTTP
+//	Hoster                answers HTTP for host names of its own
 //	Runner                works in the background, or has a listener of its own
 //	Streamer, io.Closer   says farewell when the server stops
 //	Reporter              adds to `tend status`
@@ -69,6 +70,16 @@ type Reporter interface {
 	Status() map[string]string
 }
 
+// Hoster is a part that answers for host names of its own, or for what other parts of
+// a request name. The server asks it before it looks for a route.
+type Hoster interface {
+	Part
+	// Hosts returns what answers the request; nil: this part does not. inside: the
+	// request is for a host name at which nothing of the server itself may be served,
+	// but for the routes that are marked so.
+	Hosts(r *http.Request) (h http.Handler, inside bool)
+}
+
 // Route is a pattern, and what the server has to know of its requests before
 // the handler is called.
 type Route struct {
@@ -83,6 +94,8 @@ type Route struct {
 	Secret func(path string) bool
 	// Body says what becomes of the body of a request; nil: [Fields].
 	Body func(path string) Body
+	// Inside: the route is there on the host names of sandboxes, too. No other is.
+	Inside bool
 	// OwnDeadline: the handler bounds by itself how long a body may take to come.
 	OwnDeadline bool
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -58,24 +59,61 @@ func (s *Server) mount() (*http.ServeMux, error) {
 			return nil, err
 		}
 	}
+	for _, p := range s.cfg.Parts {
+		if h, ok := p.(part.Hoster); ok {
+			s.hosters = append(s.hosters, h)
+			s.routes[hostPattern+p.Name()] = route{part.Route{Access: part.Own, Body: func(string) part.Body { return part.File }}, p.Name()}
+		}
+	}
 	return mux, nil
 }
+
+// hostPattern begins the pattern of requests that a part.Hoster answers. No mux has
+// such a pattern.
+const hostPattern = "host "
 
 // able reports whether a part has any ability.
 func able(p part.Part) bool {
 	switch p.(type) {
-	case part.Router, part.Runner, part.Streamer, part.Reporter, io.Closer, prometheus.Collector:
+	case part.Router, part.Hoster, part.Runner, part.Streamer, part.Reporter, io.Closer, prometheus.Collector:
 		return true
 	}
 	return false
 }
 
 // routed notes, for all that looks at a request before its handler, which
-// pattern it matches. The mux finds the same one again.
+// pattern it matches, and who answers it if no route does. The mux finds the same
+// pattern again.
 func (s *Server) routed(mux *http.ServeMux, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		widenStack()
 		_, r.Pattern = mux.Handler(r)
+		for _, p := range s.hosters {
+			h, inside := p.Hosts(r)
+			switch {
+			case h != nil:
+				r.Pattern = hostPattern + p.Name()
+			case inside && !s.routes.of(r).Inside:
+				h, r.Pattern = http.HandlerFunc(http.NotFound), ""
+			default:
+				continue
+			}
+			r = r.WithContext(context.WithValue(r.Context(), hostedKey{}, h))
+			break
+		}
 		next.ServeHTTP(w, r)
+	})
+}
+
+type hostedKey struct{}
+
+// dispatch calls what answers a request.
+func dispatch(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h, ok := r.Context().Value(hostedKey{}).(http.Handler); ok {
+			h.ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
 	})
 }

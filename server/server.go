@@ -32,6 +32,7 @@ type Server struct {
 	active  atomic.Int64 // requests that are being served
 	routes  routeTable
 	secrets []func(path string) bool // Route.Secret of all routes
+	hosters []part.Hoster
 	handler http.Handler
 	listens []*face.Listener
 }
@@ -59,7 +60,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.handler = s.routed(mux, s.counted(s.recovered(s.limited(s.paced(s.admit(s.guarded(mux)))))))
+	s.handler = s.routed(mux, s.counted(s.recovered(s.limited(s.paced(s.admit(s.guarded(dispatch(mux))))))))
 	return s, nil
 }
 

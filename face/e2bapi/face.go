@@ -1,9 +1,6 @@
 package e2bapi
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"net"
@@ -159,21 +156,11 @@ func elsewhere() map[string]handler {
 	return paths
 }
 
-// Key is what E2B's SDKs show as their API key where a server has this token.
-func Key(token face.Token) face.Token {
-	if !token.Set() {
-		return ""
-	}
-	h := hmac.New(sha256.New, []byte(token))
-	h.Write([]byte("e2b api key"))
-	return face.Token("e2b_" + hex.EncodeToString(h.Sum(nil))[:40])
-}
-
 // needsKey refuses callers that do not show the key, if there is one.
 func (f *Face) needsKey(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if token := f.token(); token.Set() && !f.trusted(r) {
-			key, header, bearer := Key(token), r.Header.Get("X-Api-Key"), face.Bearer(r)
+			key, header, bearer := face.E2BKey(token), r.Header.Get("X-Api-Key"), face.Bearer(r)
 			if !key.Matches(header) && !token.Matches(header) && !token.Matches(bearer) && !key.Matches(bearer) {
 				f.refuse(w, &problem{http.StatusUnauthorized, "this server needs its key: set E2B_API_KEY, which is sent as X-API-Key"})
 				return

@@ -9,7 +9,6 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/face"
-	"github.com/tend-run/tend/face/e2bapi"
 )
 
 // Bodies as the SDKs send them: npm e2b 2.51.0 and 2.45.0, PyPI e2b 2.63.0.
@@ -242,8 +241,8 @@ func TestKeys(t *testing.T) {
 	s.create("{}") // without a token any key is good
 	s.call(201, "POST", "/v2/sandboxes", "{}", "X-API-Key: e2b_0000000000000000000000000000000000000000")
 	s.token = "the server's token"
-	key := e2bapi.Key(s.token)
-	if len(key) != 44 || !strings.HasPrefix(string(key), "e2b_") || strings.Trim(string(key[4:]), "0123456789abcdef") != "" || e2bapi.Key("").Set() {
+	key := face.E2BKey(s.token)
+	if len(key) != 44 || !strings.HasPrefix(string(key), "e2b_") || strings.Trim(string(key[4:]), "0123456789abcdef") != "" || face.E2BKey("").Set() {
 		t.Errorf("the key is %q", key)
 	}
 	id := s.call(201, "POST", "/v2/sandboxes", "{}", "X-API-Key: "+string(key))["sandboxID"].(string)

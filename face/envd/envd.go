@@ -137,7 +137,7 @@ func (f *Face) Routes() (routes []part.Route) {
 		processconnect.ProcessUpdateProcedure:      f.serveUpdate,
 		"/process.Process/":                        f.serveRPC,
 	} {
-		routes = append(routes, part.Route{Pattern: path, Handler: f.Wrap(h), Access: part.Own, Body: bodyOf, OwnDeadline: true})
+		routes = append(routes, part.Route{Pattern: path, Handler: f.Wrap(h), Access: part.Own, Body: bodyOf, OwnDeadline: true, Inside: true})
 	}
 	for path, h := range map[string]http.HandlerFunc{
 		"POST /init":   f.init,
@@ -146,9 +146,9 @@ func (f *Face) Routes() (routes []part.Route) {
 		// Preflights of the REST paths end in the CORS handler.
 		"OPTIONS /health": http.NotFound, "OPTIONS /init": http.NotFound, "OPTIONS /envs": http.NotFound, "OPTIONS /metrics": http.NotFound,
 	} {
-		routes = append(routes, part.Route{Pattern: path, Handler: f.Wrap(h), Access: part.Own})
+		routes = append(routes, part.Route{Pattern: path, Handler: f.Wrap(h), Access: part.Own, Inside: true})
 	}
-	return append(routes, part.Route{Pattern: "GET /health", Handler: f.Wrap(http.HandlerFunc(f.health)), Access: part.Open})
+	return append(routes, part.Route{Pattern: "GET /health", Handler: f.Wrap(http.HandlerFunc(f.health)), Access: part.Open, Inside: true})
 }
 
 // bodyOf: input is held as it comes, all else is decoded.

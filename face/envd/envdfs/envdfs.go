@@ -106,9 +106,9 @@ func (f *Face) Routes() []part.Route {
 	mux.Handle(service, h)
 	all := f.cfg.Wrap(mux)
 	return []part.Route{
-		{Pattern: "/files", Handler: all, Access: part.Own, Body: func(string) part.Body { return part.File }},
-		{Pattern: "/files/", Handler: all, Access: part.Own},
-		{Pattern: service, Handler: all, Access: part.Own},
+		{Pattern: "/files", Handler: all, Access: part.Own, Body: func(string) part.Body { return part.File }, Inside: true},
+		{Pattern: "/files/", Handler: all, Access: part.Own, Inside: true},
+		{Pattern: service, Handler: all, Access: part.Own, Inside: true},
 	}
 }
 

@@ -1,0 +1,246 @@
+// Package ports serves what programs in sandboxes listen on: HTTP, WebSocket and
+// server-sent events of each port, as E2B's clients reach them.
+//
+//	http://3000-ID.DOMAIN/…, http://3000-ID.localhost:49983/…
+//	any name, with the headers E2b-Sandbox-Id: ID and E2b-Sandbox-Port: 3000
+//
+// A request is passed on with the host name that it has, without what was meant for
+// this server. envd's own port is not served here, but by its face. On the host names
+// of sandboxes nothing else of the server can be reached: what a page there calls is
+// the sandbox.
+//
+// Ports are open to all who know the ID, as with E2B, unless the sandbox is not public
+// (driver.Network): then a request has to show the token of its ports. Where nobody
+// listens the answer is 502, a page for a browser and JSON for all others.
+package ports
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tend-run/tend/driver/route"
+	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/part"
+)
+
+// envdPort is served by the face envd.
+const envdPort = 49983
+
+const trafficHeader = "E2b-Traffic-Access-Token"
+
+// Config of the part. Sandboxes is needed.
+type Config struct {
+	Sandboxes *route.Router
+	// Secret makes the tokens of ports. nil: those of sandboxes that are not public are
+	// closed.
+	Secret *face.Secret
+	// Token of the server, which is not passed on. nil: none.
+	Token func() face.Token
+	Log   *slog.Logger // nil: nothing is logged
+}
+
+// Ports is the part. Close it when the server stops.
+type Ports struct {
+	sandboxes *route.Router
+	secret    *face.Secret
+	token     func() face.Token
+	log       *slog.Logger
+	// kept holds connections for the next request, once has none: a new connection is
+	// what a sandbox notices as use, where it is stopped for want of it.
+	kept, once http.RoundTripper
+	idle       func()
+}
+
+// New returns the part.
+func New(c Config) *Ports {
+	p := &Ports{sandboxes: c.Sandboxes, secret: c.Secret, token: c.Token, log: c.Log}
+	if p.token == nil {
+		p.token = func() face.Token { return "" }
+	}
+	if p.log == nil {
+		p.log = slog.New(slog.DiscardHandler)
+	}
+	kept := &http.Transport{DialContext: p.dial, MaxIdleConns: 1000, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, DisableCompression: true}
+	p.kept, p.idle = kept, kept.CloseIdleConnections
+	p.once = &http.Transport{DialContext: p.dial, DisableKeepAlives: true, DisableCompression: true}
+	return p
+}
+
+var _ part.Hoster = (*Ports)(nil)
+
+// Name implements [part.Part].
+func (p *Ports) Name() string { return "ports" }
+
+// Close lets go of the connections that wait for a request.
+func (p *Ports) Close() error {
+	p.idle()
+	return nil
+}
+
+// Hosts implements [part.Hoster].
+func (p *Ports) Hosts(r *http.Request) (http.Handler, bool) {
+	port, byHost, named := p.sandboxes.Named(r)
+	if !named || port == envdPort {
+		return nil, byHost
+	}
+	return http.HandlerFunc(p.serve), byHost
+}
+
+// refusal is an answer of this part itself, in the form of the original.
+type refusal struct {
+	SandboxID string `json:"sandboxId"`
+	Message   string `json:"message"`
+	Port      int    `json:"port,omitempty"`
+	Code      int    `json:"code"`
+}
+
+func (p *Ports) serve(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodConnect {
+		refuse(w, r, &refusal{Message: "Ports of sandboxes are no proxies", Code: http.StatusMethodNotAllowed})
+		return
+	}
+	t, err := p.sandboxes.Of(r)
+	if unknown, ok := errors.AsType[*route.UnknownError](err); ok {
+		refuse(w, r, &refusal{SandboxID: unknown.ID, Message: "The sandbox was not found", Code: http.StatusBadGateway})
+		return
+	}
+	if err == nil && t.ID == "" { // impossible: the request names one
+		err = errors.New("the request names no sandbox")
+	}
+	if err != nil {
+		p.log.Warn("request failed", "face", "ports", "err", err)
+		refuse(w, r, &refusal{Message: "The sandbox cannot be reached", Code: http.StatusInternalServerError})
+		return
+	}
+	id := string(t.ID)
+	if !t.Info.Network.Public && !p.secret.TrafficToken(id).Matches(r.Header.Get(trafficHeader)) {
+		refuse(w, r, &refusal{SandboxID: id, Message: "The ports of this sandbox need its traffic access token in the header e2b-traffic-access-token", Port: t.Port, Code: http.StatusForbidden})
+		return
+	}
+	if err := t.Awake(r.Context()); err != nil {
+		p.log.Warn("sandbox not woken", "face", "ports", "id", id, "err", err)
+		refuse(w, r, &refusal{SandboxID: id, Message: "The sandbox was not found", Code: http.StatusBadGateway})
+		return
+	}
+	p.proxy(&t).ServeHTTP(w, r)
+}
+
+// closedError: nobody listens.
+type closedError struct{ error }
+
+// dial connects to a port of a sandbox; the address is ID:port.
+func (p *Ports) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	id, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return nil, err
+	}
+	t, err := p.sandboxes.Find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	c, err := t.Dial(ctx, port)
+	if err != nil {
+		return nil, closedError{err}
+	}
+	return c, nil
+}
+
+func (p *Ports) proxy(t *route.Target) *httputil.ReverseProxy {
+	transport := p.kept
+	if t.Info.IdleTTL > 0 {
+		transport = p.once
+	}
+	return &httputil.ReverseProxy{
+		Rewrite: func(pr *httputil.ProxyRequest) {
+			pr.Out.URL.Scheme, pr.Out.URL.Host = "http", net.JoinHostPort(string(t.ID), strconv.Itoa(t.Port))
+			pr.Out.Host = pr.In.Host
+			pr.SetXForwarded()
+			p.dropSecrets(pr.Out.Header, string(t.ID))
+		},
+		ModifyResponse: func(res *http.Response) error {
+			if !t.ByHost {
+				// This is the server's own origin, and the answer is a stranger's.
+				face.Inert(res.Header)
+				res.Header.Set("Cache-Control", "no-store")
+			}
+			return nil
+		},
+		Transport: transport,
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if r.Context().Err() != nil {
+				return // the client has left
+			}
+			message := "The program in the sandbox ended the connection"
+			if _, closed := errors.AsType[closedError](err); closed {
+				message = "The sandbox is running but port is not open"
+			}
+			refuse(w, r, &refusal{SandboxID: string(t.ID), Message: message, Port: t.Port, Code: http.StatusBadGateway})
+		},
+		FlushInterval: -1, // events are passed on as they come
+		ErrorLog:      slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
+	}
+}
+
+// dropSecrets takes out of a request what is for this server and not for the program
+// behind it. A key or token that is none of ours is the program's.
+func (p *Ports) dropSecrets(h http.Header, id string) {
+	for _, name := range []string{"E2b-Sandbox-Id", "E2b-Sandbox-Port", trafficHeader} {
+		h.Del(name)
+	}
+	token := p.token()
+	ours := []face.Token{token, face.E2BKey(token), p.secret.SandboxToken(id), p.secret.TrafficToken(id)}
+	for _, name := range []string{"X-Api-Key", "X-Access-Token", "Authorization"} {
+		for _, value := range h.Values(name) {
+			_, credential, _ := strings.Cut(value, " ")
+			user, password, _ := (&http.Request{Header: http.Header{"Authorization": {value}}}).BasicAuth()
+			for _, t := range ours {
+				if t.Matches(value) || t.Matches(strings.TrimSpace(credential)) || t.Matches(password) || t.Matches(user) {
+					h.Del(name)
+				}
+			}
+		}
+	}
+}
+
+// page is what a person sees where nobody listens.
+var page = template.Must(template.New("page").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{{.Message}}</title></head>
+<body style="font-family: sans-serif; max-width: 40em; margin: 4em auto">
+<h1>{{.Message}}</h1>
+<p>Sandbox <code>{{.SandboxID}}</code>{{if .Port}}, port <code>{{.Port}}</code>{{end}}</p>
+{{if .Port}}<p>Start a program in the sandbox that listens on this port, and load the page again.</p>{{end}}
+</body></html>
+`))
+
+func refuse(w http.ResponseWriter, r *http.Request, e *refusal) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		face.Inert(h)
+		h.Set("Content-Type", "text/html; charset=utf-8")
+		w.WriteHeader(e.Code)
+		_ = page.Execute(w, e) // fails when the client has left
+		return
+	}
+	text, err := json.Marshal(e)
+	if err != nil { // impossible: strings and numbers
+		text = fmt.Appendf(nil, `{"code":%d}`, e.Code)
+	}
+	h.Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(e.Code)
+	_, _ = w.Write(text) // fails when the client has left
+}

@@ -1,0 +1,289 @@
+package ports_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"go.uber.org/goleak"
+
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/host"
+	"github.com/tend-run/tend/driver/route"
+	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/face/ports"
+	"github.com/tend-run/tend/internal/testkeeper"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = time.Minute
+
+// server is the part behind a real HTTP server, with sandboxes of the host driver, and
+// a program that listens: their ports are the machine's.
+type server struct {
+	t                                     *testing.T
+	url                                   string
+	secret                                *face.Secret
+	driver                                *host.Driver
+	public, closed, asleep, stopped, gone string
+	port                                  int // of the program
+}
+
+func serve(t *testing.T, program http.Handler) *server {
+	t.Helper()
+	s := &server{t: t, secret: face.NewSecret()}
+	d, err := host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: testkeeper.New(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.driver = d
+	make := func(spec driver.Spec) (driver.Sandbox, string) {
+		box, err := d.Create(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := box.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return box, string(info.ID)
+	}
+	open := driver.Network{Public: true}
+	_, s.public = make(driver.Spec{Network: open})
+	_, s.closed = make(driver.Spec{IdleTTL: time.Hour})
+	asleep, id := make(driver.Spec{Wake: true})
+	stopped, id2 := make(driver.Spec{Network: open})
+	gone, id3 := make(driver.Spec{Network: open})
+	s.asleep, s.stopped, s.gone = id, id2, id3
+	for _, err := range []error{asleep.Stop(t.Context()), stopped.Stop(t.Context()), gone.Destroy(t.Context())} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	inside := httptest.NewServer(program)
+	s.port = inside.Listener.Addr().(*net.TCPAddr).Port
+	p := ports.New(ports.Config{
+		Sandboxes: &route.Router{Driver: d, Default: host.NewMachine(testkeeper.New(t)), Domains: []string{"box.example"}},
+		Secret:    s.secret, Token: func() face.Token { return "the server's" },
+	})
+	outside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, only := p.Hosts(r)
+		switch {
+		case h != nil:
+			h.ServeHTTP(w, r)
+		case only:
+			fmt.Fprint(w, "envd")
+		default:
+			fmt.Fprint(w, "the server itself")
+		}
+	}))
+	s.url = outside.URL
+	t.Cleanup(func() {
+		p.Close()
+		outside.CloseClientConnections()
+		outside.Close()
+		inside.CloseClientConnections()
+		inside.Close()
+	})
+	return s
+}
+
+// get makes a request; headers are "Name: value".
+func (s *server) get(path string, headers ...string) (*http.Response, string) {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), "GET", s.url+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		if name == "Host" {
+			req.Host = value
+		}
+		req.Header.Add(name, value)
+	}
+	tr := &http.Transport{DisableKeepAlives: true}
+	res, err := tr.RoundTrip(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return res, string(text)
+}
+
+// name is the host name of a port of a sandbox.
+func name(port int, id string) string {
+	return "Host: " + strconv.Itoa(port) + "-" + id + ".box.example"
+}
+
+func TestARequestGoesToThePortThatItNames(t *testing.T) {
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s %s %s", r.Method, r.Host, r.RequestURI)
+	}))
+	there := strconv.Itoa(s.port)
+	traffic := "E2b-Traffic-Access-Token: " + string(s.secret.TrafficToken(s.closed))
+	for _, tt := range []struct {
+		name    string
+		path    string
+		headers []string
+		status  int
+		says    string
+	}{
+		{"a host name", "/a%2Fb?c=d%20e&f", []string{name(s.port, s.public)}, 200, "GET " + there + "-" + s.public + ".box.example /a%2Fb?c=d%20e&f"},
+		{"a name of this machine", "/", []string{"Host: " + there + "-" + s.public + ".localhost:49983"}, 200, "GET " + there + "-" + s.public + ".localhost:49983 /"},
+		{"headers", "/x", []string{"E2b-Sandbox-Id: " + s.public, "E2b-Sandbox-Port: " + there}, 200, "GET 127.0.0.1"},
+		{"no name", "/x", nil, 200, "the server itself"},
+		{"a header that names the port alone", "/x", []string{"E2b-Sandbox-Port: " + there}, 200, "the server itself"},
+		{"an ID that was made up", "/x", []string{"E2b-Sandbox-Id: debug_sandbox_id", "E2b-Sandbox-Port: " + there}, 200, "the server itself"},
+		{"envd's port by host name", "/x", []string{name(49983, s.public)}, 200, "envd"},
+		{"envd's port by headers", "/x", []string{"E2b-Sandbox-Id: " + s.public, "E2b-Sandbox-Port: 49983"}, 200, "the server itself"},
+		{"a domain before another", "/x", []string{"Host: " + there + "-" + s.public + ".localhost.evil.example"}, 200, "the server itself"},
+		{"nobody listens", "/x", []string{name(1, s.public)}, 502, `{"sandboxId":"` + s.public + `","message":"The sandbox is running but port is not open","port":1,"code":502}`},
+		{"nobody listens, in a browser", "/x", []string{name(1, s.public), "Accept: text/html,*/*"}, 502, "<h1>The sandbox is running but port is not open</h1>"},
+		{"one that is gone", "/x", []string{name(s.port, s.gone)}, 502, "The sandbox was not found"},
+		{"one that is stopped", "/x", []string{name(s.port, s.stopped)}, 502, "The sandbox was not found"},
+		{"nobody", "/x", []string{name(s.port, string(driver.NewID()))}, 502, "The sandbox was not found"},
+		{"what is no ID", "/x", []string{name(s.port, "x_y")}, 502, "The sandbox was not found"},
+		{"a closed one", "/x", []string{name(s.port, s.closed)}, 403, "e2b-traffic-access-token"},
+		{"a closed one, with its token", "/x", []string{name(s.port, s.closed), traffic}, 200, "GET"},
+		{"a closed one, with another's token", "/x", []string{name(s.port, s.closed), "E2b-Traffic-Access-Token: " + string(s.secret.TrafficToken(s.public))}, 403, "token"},
+		{"a closed one, with the token of envd", "/x", []string{name(s.port, s.closed), "E2b-Traffic-Access-Token: " + string(s.secret.SandboxToken(s.closed))}, 403, "token"},
+		{"one that sleeps, without a token", "/x", []string{name(s.port, s.asleep)}, 403, "token"},
+	} {
+		res, text := s.get(tt.path, tt.headers...)
+		if res.StatusCode != tt.status || !strings.Contains(text, tt.says) {
+			t.Errorf("%s: %s %s; want %d and %q", tt.name, res.Status, text, tt.status, tt.says)
+		}
+		if strings.Contains(text, "<script>") && strings.Contains(res.Header.Get("Content-Type"), "html") {
+			t.Errorf("%s: the page says %s", tt.name, text)
+		}
+	}
+	box, err := s.driver.Get(t.Context(), s.asleep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := box.Info(t.Context()); err != nil || info.State != driver.Stopped {
+		t.Errorf("it was woken without its token: %v, %v", info.State, err)
+	}
+	if res, text := s.get("/", name(s.port, s.asleep), "E2b-Traffic-Access-Token: "+string(s.secret.TrafficToken(s.asleep))); res.StatusCode != 200 {
+		t.Errorf("it was not woken by its token: %s %s", res.Status, text)
+	}
+}
+
+func TestWhatIsForThisServerIsNotPassedOn(t *testing.T) {
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name, values := range r.Header {
+			fmt.Fprintf(w, "%s: %s\n", name, strings.Join(values, ","))
+		}
+		w.Header().Set("Set-Cookie", "a=b")
+	}))
+	own := string(s.secret.SandboxToken(s.public))
+	for _, secret := range []string{
+		"X-Api-Key: the server's", "X-Api-Key: " + string(face.E2BKey("the server's")), "X-Access-Token: " + own, "Authorization: Bearer the server's",
+		"Authorization: Bearer " + own, "Authorization: " + own, "E2b-Traffic-Access-Token: " + string(s.secret.TrafficToken(s.public)), "Authorization: Basic dXNlcjp0aGUgc2VydmVyJ3M=", "X-Forwarded-For: 1.2.3.4",
+	} {
+		_, value, _ := strings.Cut(secret, ": ")
+		if _, text := s.get("/", name(s.port, s.public), secret); strings.Contains(text, value) || strings.Contains(text, "Sandbox") {
+			t.Errorf("with %s the program gets\n%s", secret, text)
+		}
+	}
+	for _, theirs := range []string{"X-Api-Key: theirs", "Authorization: Bearer theirs", "Cookie: a=b", "X-Access-Token: theirs"} {
+		if _, text := s.get("/", name(s.port, s.public), theirs); !strings.Contains(text, theirs) {
+			t.Errorf("without %s the program gets\n%s", theirs, text)
+		}
+	}
+	// On the server's own origin the answer acts as no page of the server.
+	byHost, _ := s.get("/", name(s.port, s.public))
+	byHeader, _ := s.get("/", "E2b-Sandbox-Id: "+s.public, "E2b-Sandbox-Port: "+strconv.Itoa(s.port))
+	if strings.Contains(byHost.Header.Get("Content-Security-Policy"), "sandbox") || !strings.Contains(byHeader.Header.Get("Content-Security-Policy"), "sandbox") || byHeader.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("by host %v, by header %v", byHost.Header, byHeader.Header)
+	}
+}
+
+func TestEventsComeAsTheyAreSent(t *testing.T) {
+	next := make(chan struct{})
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for i := range 3 {
+			fmt.Fprintf(w, "data: %d\n\n", i)
+			http.NewResponseController(w).Flush()
+			select {
+			case <-next:
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "GET", s.url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = strings.TrimPrefix(name(s.port, s.public), "Host: ")
+	tr := &http.Transport{DisableKeepAlives: true}
+	res, err := tr.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	for i := range 3 {
+		if !lines.Scan() || lines.Text() != fmt.Sprintf("data: %d", i) || !lines.Scan() {
+			t.Fatalf("event %d: %q, %v", i, lines.Text(), lines.Err())
+		}
+		next <- struct{}{}
+	}
+}
+
+func TestWebSocketsPass(t *testing.T) {
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+		if err != nil {
+			return
+		}
+		defer c.CloseNow()
+		for {
+			kind, b, err := c.Read(r.Context())
+			if err != nil || c.Write(r.Context(), kind, append([]byte("echo "), b...)) != nil {
+				return
+			}
+		}
+	}))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, opts := range []*websocket.DialOptions{
+		{Host: strings.TrimPrefix(name(s.port, s.public), "Host: ")},
+		{HTTPHeader: http.Header{"E2b-Sandbox-Id": {s.public}, "E2b-Sandbox-Port": {strconv.Itoa(s.port)}}},
+	} {
+		c, _, err := websocket.Dial(ctx, strings.Replace(s.url, "http", "ws", 1), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			text := fmt.Sprint("message ", i)
+			if err := c.Write(ctx, websocket.MessageText, []byte(text)); err != nil {
+				t.Fatal(err)
+			}
+			if _, b, err := c.Read(ctx); err != nil || string(b) != "echo "+text {
+				t.Errorf("%q, %v", b, err)
+			}
+		}
+		c.Close(websocket.StatusNormalClosure, "")
+	}
+}
