@@ -122,6 +122,7 @@ func TestDeps(t *testing.T) {
 		{"face/native", []string{"process", "part", "view", "face", "gen/tend", "internal/tendpb"}},
 		{"face/langsmith", []string{"process", "part", "face", "face/langsmith", "files", "driver", "internal/replace"}},
 		{"face/envd", []string{"process", "part", "face", "face/envd", "files", "driver", "gen/envd"}},
+		{"face/ports", []string{"part", "face", "driver"}},
 		{"face/e2bapi", []string{"process", "part", "face", "driver", "internal/replace"}},
 		{"face/distant", []string{"process", "part", "face", "face/distant", "files", "driver", "internal/pattern", "internal/replace"}},
 		{"face", []string{"process", "part", "face", "internal/replace"}},

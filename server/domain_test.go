@@ -10,7 +10,8 @@ func TestANameBelowADomainReachesTheServer(t *testing.T) {
 		host, path string
 		want       int
 	}{
-		{"49983-none.box.example", "/-/healthz", 200},
+		{"api.box.example", "/-/healthz", 200},
+		{"49983-none.box.example", "/-/healthz", 404}, // the name of a sandbox
 		{"49983-none.box.example", "/health", 502},
 		{"localhost", "/health", 204},
 		{"box.example", "/health", 403},

@@ -8,12 +8,17 @@
 //	/tend.v1.*, /-/metrics                     Authorization: Bearer <token>
 //	all other paths of envd, /init included    X-Access-Token: <token>
 //	/v2/sandboxes/*, /langsmith/*              X-Api-Key or a bearer token, or a link's own token
+//	/sandboxes/*, /templates/* and the like    the same, or the key that E2B's SDKs want (face.E2BKey)
+//	a sandbox's envd                           X-Access-Token: the sandbox's own, or <token>
+//	a sandbox's ports                          nothing, or the token of its ports
 //
 // With a token the envd face starts as if /init had set it: there is no moment at
 // which it is open.
 //
 // # Files in the state directory
 //
+//	secret               what the tokens of sandboxes are made of (0600)
+//	e2b/                 uploads for builds of templates
 //	envd-settings.json   what /init set (0600): variables, default user, …
 //	boxes/               the sandboxes of the host driver
 //	langsmith/           the secret behind links, maps of text offsets
@@ -38,10 +43,12 @@ import (
 	"github.com/tend-run/tend/driver/route"
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/distant"
+	"github.com/tend-run/tend/face/e2bapi"
 	"github.com/tend-run/tend/face/envd"
 	"github.com/tend-run/tend/face/envd/envdfs"
 	"github.com/tend-run/tend/face/langsmith"
 	"github.com/tend-run/tend/face/native"
+	"github.com/tend-run/tend/face/ports"
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 )
@@ -136,6 +143,10 @@ func Open(c Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	secret, err := face.OpenSecret(filepath.Join(c.StateDir, "secret"))
+	if err != nil {
+		return nil, err
+	}
 	sandboxes := &route.Router{Driver: boxes, Default: machine, Domains: c.Domains}
 	api, err := native.New(native.Config{
 		Manager: c.Manager, Admin: c.Admin, Instance: rand.Text(), Version: c.Version, Held: c.Held,
@@ -145,7 +156,7 @@ func Open(c Config) (*Set, error) {
 	}
 	processes, err := envd.New(envd.Config{
 		Sandboxes: sandboxes, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
-		Token: c.Token, Guard: face.Guard{Domains: c.Domains, Off: c.Insecure}, Store: settingsIn(c.StateDir), Log: c.Log,
+		Token: c.Token, Secret: secret, Guard: face.Guard{Domains: c.Domains, Off: c.Insecure}, Store: settingsIn(c.StateDir), Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -160,7 +171,14 @@ func Open(c Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	set := &Set{Driver: boxes, Parts: []part.Part{api, control, processes, files}, Token: processes.AccessToken}
+	e2b, err := e2bapi.New(e2bapi.Config{
+		Driver: boxes, Secret: secret, Token: processes.AccessToken, Trusted: c.Trusted, Domains: c.Domains, Dir: filepath.Join(c.StateDir, "e2b"), Log: c.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	inside := ports.New(ports.Config{Sandboxes: sandboxes, Secret: secret, Token: processes.AccessToken, Log: c.Log})
+	set := &Set{Driver: boxes, Parts: []part.Part{api, control, e2b, inside, processes, files}, Token: processes.AccessToken}
 	if c.Distant != nil {
 		set.Parts = append(set.Parts, &distant.Service{
 			Config: distant.Config{Sandbox: machine, Dir: c.DefaultWorkdir, User: c.DefaultUser, Version: c.Version, Log: c.Log},

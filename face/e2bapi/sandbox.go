@@ -311,13 +311,14 @@ func (f *Face) pause(w http.ResponseWriter, r *http.Request) error {
 		return paused
 	}
 	ctx, memory := context.WithoutCancel(r.Context()), req.Memory == nil || *req.Memory
-	pauser, can := f.driver.(driver.Pauser)
-	switch {
-	case can:
+	err = driver.ErrUnsupported
+	if pauser, ok := f.driver.(driver.Pauser); ok {
 		err = pauser.Pause(ctx, info.ID, driver.PauseSpec{Memory: memory})
-	case memory:
-		return f.lacks("a pause that keeps the processes (pause without memory, which keeps the files)")
-	default:
+	}
+	if errors.Is(err, driver.ErrUnsupported) {
+		if memory {
+			return f.lacks("a pause that keeps the processes (pause without memory, which keeps the files)")
+		}
 		err = s.Stop(ctx)
 	}
 	switch {
