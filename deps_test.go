@@ -146,7 +146,7 @@ func TestDeps(t *testing.T) {
 		{"part", nil},
 		{"server", []string{"process", "face", "part", "driver", "metrics", "internal/replace", "internal/peer"}},
 		{"daemon/parts", []string{"process", "face", "part", "driver", "internal/replace"}},
-		{"daemon", []string{"process", "daemon/parts", "face", "server", "metrics", "gen/tend", "anchor", "launch", "keeper/client", "internal/replace"}},
+		{"daemon", []string{"process", "daemon/parts", "driver/local", "face", "server", "metrics", "gen/tend", "anchor", "launch", "keeper/client", "internal/replace"}},
 		{"test/conformance", []string{"process", "anchor", "gen", "face/distant"}},
 		{"test/crashtest", nil},
 		{"test/limits", nil},

@@ -69,9 +69,13 @@ type Access interface {
 // Capabilities say which layers of isolation are really there.
 type Capabilities struct {
 	Name string // "host"
-	// Layers that are active, as words: "pid", "mount", "network", "user",
-	// "seccomp", "landlock", "memory", "cpu", "disk". None: nothing is enforced.
+	// Layers that are active in each sandbox that is isolated, as words: "pid",
+	// "mount", "network", "user", "seccomp", "landlock"; and those that can be asked
+	// for: "freeze", "memory", "tasks", "cpu". None: nothing is enforced.
 	Layers []string
+	// Missing are layers that this machine does not allow, each with its reason:
+	// "memory: no controller".
+	Missing []string
 	// Snapshots: the driver implements Snapshotter.
 	Snapshots bool
 }

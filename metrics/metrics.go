@@ -83,6 +83,10 @@ func New(cfg Config) *Metrics {
 // Manager returns the wrapped manager.
 func (m *Metrics) Manager() process.Manager { return m.manager }
 
+// Over returns another manager of the same processes, whose starts and readers are
+// seen, too.
+func (m *Metrics) Over(other process.Manager) process.Manager { return &manager{Manager: other, m: m} }
+
 // Register adds what a part of the server measures. Its names must be its own.
 func (m *Metrics) Register(c prometheus.Collector) error { return m.registry.Register(c) }
 

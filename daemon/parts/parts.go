@@ -21,6 +21,7 @@
 //	e2b/                 uploads for builds of templates
 //	envd-settings.json   what /init set (0600): variables, default user, …
 //	boxes/               the sandboxes of the host driver
+//	sandboxes/           the sandboxes of the local driver, which are isolated
 //	langsmith/           the secret behind links, maps of text offsets
 //	distant/             key and sessions of distant's transport, and its URI
 package parts
@@ -39,7 +40,9 @@ import (
 	"strings"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/either"
 	"github.com/tend-run/tend/driver/host"
+	"github.com/tend-run/tend/driver/local"
 	"github.com/tend-run/tend/driver/route"
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/distant"
@@ -51,12 +54,17 @@ import (
 	"github.com/tend-run/tend/face/ports"
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/box"
 )
 
 // Config is what the parts share. Manager and StateDir are needed.
 type Config struct {
 	// Manager of the machine's processes.
 	Manager process.Manager
+	// Inside and Boxes are for sandboxes that are isolated, as in local.Config. nil:
+	// there are none.
+	Inside func(local.Root) process.Manager
+	Boxes  box.Engine
 	// StateDir is an existing directory, owned by the server's user. Each part
 	// that keeps something has a name of its own in it.
 	StateDir string
@@ -114,6 +122,9 @@ func (s *Set) Status(ctx context.Context) map[string]map[string]string {
 func driverStatus(ctx context.Context, d driver.Driver) map[string]string {
 	can := d.Capabilities()
 	facts := map[string]string{"name": can.Name, "isolation": cmp.Or(strings.Join(can.Layers, " "), "none")}
+	if len(can.Missing) > 0 {
+		facts["missing"] = strings.Join(can.Missing, "; ")
+	}
 	if can.Snapshots {
 		facts["snapshots"] = "yes"
 	}
@@ -126,12 +137,26 @@ func driverStatus(ctx context.Context, d driver.Driver) map[string]string {
 }
 
 // openDriver returns the driver of the sandboxes, and where requests go that name
-// none of them.
+// none of them. Where there is no way to isolate, a sandbox that asks for it is
+// refused with the reason.
 func openDriver(c *Config) (driver.Driver, driver.Access, error) {
-	d, err := host.Open(host.Config{
+	machine := host.NewMachine(c.Manager)
+	none, err := host.Open(host.Config{
 		Dir: filepath.Join(c.StateDir, "boxes"), Top: c.StateDir, Manager: c.Manager, DefaultUser: c.DefaultUser, Log: c.Log,
 	})
-	return d, host.NewMachine(c.Manager), err
+	if err != nil || c.Boxes == nil {
+		return none, machine, err
+	}
+	full, err := local.Open(local.Config{
+		Dir: filepath.Join(c.StateDir, "sandboxes"), State: c.StateDir, Manager: c.Manager, Inside: c.Inside, Engine: c.Boxes, Log: c.Log,
+	})
+	if errors.Is(err, driver.ErrUnsupported) {
+		return none, machine, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return either.New(full, none), machine, nil
 }
 
 // Open makes the driver and the parts. They do nothing until a server has them.

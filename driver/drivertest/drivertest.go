@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/files"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -44,6 +43,12 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver) {
 		{"a deadline destroys the sandbox", deadlineDestroys},
 		{"a deadline pauses the sandbox", deadlinePauses},
 		{"a deadline is extended only to a later time", extended},
+		{"a paused sandbox stands still and goes on", pausedWithMemory},
+		{"a sandbox that is paused without its memory keeps its files", pausedWithout},
+		{"a sandbox is measured", measured},
+		{"programs inside see a machine of their own", isolated},
+		{"programs inside keep their pids, and are found by them", pids},
+		{"a network is what was asked for", networks},
 		{"what a driver cannot do is refused by the name of the field", refused},
 	} {
 		t.Run(tc.name, func(t *testing.T) { tc.run(t, open(t)) })
@@ -196,10 +201,11 @@ func invalid(t *testing.T, d driver.Driver) {
 func inherited(t *testing.T, d driver.Driver) {
 	s, info := create(t, d, driver.Spec{Run: driver.RunConfig{Env: map[string]string{"FROM": "sandbox", "A": "1"}}})
 	out, status := sh(t, s, `pwd -P; echo "$FROM $A"; exit 3`)
-	dir, err := filepath.EvalSymlinks(info.Dir)
+	p, err := s.Processes().Start(t.Context(), process.Spec{Argv: []string{"/bin/sh", "-c", `cd "$0" && pwd -P`, info.Dir}, Dir: "/"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	dir := strings.TrimSuffix(scene.Output(t, p, process.Stdout), "\n")
 	if want := dir + "\nsandbox 1\n"; out != want || status != 3 {
 		t.Errorf("got %q and status %d, want %q and 3", out, status, want)
 	}
@@ -211,7 +217,7 @@ func inherited(t *testing.T, d driver.Driver) {
 	if out, _ := sh(t, s, `echo "$FROM $A $B"`); out != "sandbox 1 changed\n" {
 		t.Errorf("the layers give %q", out)
 	}
-	p, err := s.Processes().Start(t.Context(), process.Spec{Shell: `test "$FROM $A" = "process 1" && test "$PWD" = /`, Dir: "/", Env: map[string]string{"FROM": "process"}})
+	p, err = s.Processes().Start(t.Context(), process.Spec{Shell: `test "$FROM $A" = "process 1" && test "$PWD" = /`, Dir: "/", Env: map[string]string{"FROM": "process"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,16 +362,49 @@ func ports(t *testing.T, d driver.Driver) {
 			t.Errorf("port %d can be dialled", port)
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, said := listen(t, s)
+	c, err := s.Dial(t.Context(), port)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	c, err := s.Dial(t.Context(), l.Addr().(*net.TCPAddr).Port)
-	if err != nil {
+	defer c.Close()
+	if _, err := io.WriteString(c, "from outside\n"); err != nil {
 		t.Fatal(err)
 	}
-	c.Close()
+	if answer, err := io.ReadAll(c); err != nil || string(answer) != "got from outside\n" {
+		t.Errorf("it answers %q, %v", answer, err)
+	}
+	scene.WantExit(t, said, 0)
+	if c, err := s.Dial(t.Context(), port); err == nil {
+		c.Close()
+		t.Error("a port can be dialled on which nobody listens any more")
+	}
+}
+
+// listen starts a program inside that answers one line on a port.
+func listen(t *testing.T, s driver.Sandbox) (port int, p process.Process) {
+	t.Helper()
+	p = scene.Start(t, s.Processes(), process.Spec{Argv: []string{"perl", "-e", `
+		use Socket; $| = 1;
+		socket(L, PF_INET, SOCK_STREAM, 0) && bind(L, sockaddr_in(0, inet_aton("127.0.0.1"))) && listen(L, 1) or die $!;
+		($port) = sockaddr_in(getsockname(L)); print "$port\n";
+		accept(C, L) or die $!; close(L);
+		$line = <C>; syswrite(C, "got $line") or die $!; shutdown(C, 2);`}})
+	if _, err := p.Wait(t.Context(), process.Until{Match: `^\d+$`}); err != nil {
+		t.Fatal(err)
+	}
+	line := ""
+	for ev, err := range process.Events(t.Context(), p, process.ReadOptions{NoFollow: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		line += string(ev.Data)
+	}
+	port, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatalf("the program inside says %q", line)
+	}
+	return port, p
 }
 
 func stopAndStart(t *testing.T, d driver.Driver) {

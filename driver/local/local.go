@@ -188,7 +188,11 @@ func (d *Driver) Capabilities() driver.Capabilities {
 	if err != nil {
 		can = box.Can{}
 	}
-	return driver.Capabilities{Name: "local", Layers: can.Layers}
+	out := driver.Capabilities{Name: "local", Layers: can.Layers}
+	for _, m := range can.Missing {
+		out.Missing = append(out.Missing, cmp.Or(m.Layer, "all")+": "+m.Reason)
+	}
+	return out
 }
 
 func (d *Driver) trash() string { return filepath.Join(d.cfg.Dir, trashName) }

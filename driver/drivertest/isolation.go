@@ -1,0 +1,143 @@
+package drivertest
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/process"
+)
+
+func has(d driver.Driver, layer string) bool {
+	return slices.Contains(d.Capabilities().Layers, layer)
+}
+
+// isolated looks at each layer that Capabilities names. A driver without any has
+// nothing to show here; that it says so is looked at by refused.
+func isolated(t *testing.T, d driver.Driver) {
+	if len(d.Capabilities().Layers) == 0 {
+		return
+	}
+	s, info := create(t, d, driver.Spec{Name: "own-name", Isolation: driver.IsolationFull})
+	if info.Isolation != driver.IsolationFull {
+		t.Errorf("it is %+v", info)
+	}
+	secret := filepath.Join(t.TempDir(), "secret")
+	scene.Must(t, os.WriteFile(secret, []byte("of the host"), 0o644))
+	own := strconv.Itoa(os.Getpid())
+	for _, c := range []struct{ layer, what, line, want string }{
+		{"pid", "pid 1 is not the machine's", `test ! -e /proc/1/exe || readlink /proc/1/exe | grep -c -e systemd -e init`, "0\n"},
+		{"pid", "few processes are seen", `ls /proc | grep -c '^[0-9]*$' | { read n; test $n -lt 10 && echo few; }`, "few\n"},
+		{"pid", "processes of the machine are not there", `test -e /proc/` + own + `/cmdline && tr '\0' ' ' </proc/` + own + `/cmdline | grep -c -e '\.test' -e '-test\.'; true`, ""},
+		{"pid", "no signal reaches the machine", `kill -0 -1 2>/dev/null; kill -CONT 4194303 2>&1 | grep -c 'No such process'`, "1\n"},
+		{"mount", "files of the machine's /tmp are not there", `cat ` + secret + ` 2>/dev/null || echo none`, "none\n"},
+		{"mount", "/tmp is its own", `ls -A /tmp; echo x > /tmp/own && cat /tmp/own`, "x\n"},
+		{"mount", "secrets of the machine are hidden", `cat /etc/shadow /etc/gshadow /etc/ssh/ssh_host_*_key 2>/dev/null | grep -c '[$]\|PRIVATE'; ls -A /home /root/.ssh 2>/dev/null | grep -vc '^$'`, "0\n0\n"},
+		{"mount", "the system's programs are there", `sh -c 'ls /usr/bin/env'`, "/usr/bin/env\n"},
+		{"mount", "the machine's settings cannot be written", `(echo 1 > /proc/sys/kernel/sysrq) 2>/dev/null || echo no`, "no\n"},
+		{"mount", "its host name is its own", `cat /proc/sys/kernel/hostname`, "own-name\n"},
+	} {
+		if !has(d, c.layer) {
+			continue
+		}
+		if out, _ := sh(t, s, c.line); out != c.want {
+			t.Errorf("%s (%s): %q, want %q", c.what, c.layer, out, c.want)
+		}
+	}
+	if has(d, "user") {
+		pid := scene.Start(t, s.Processes(), process.Spec{Shell: `id -u; head -1 /proc/self/uid_map; exec sleep 600`})
+		if _, err := pid.Wait(t.Context(), process.Until{Match: `65536`}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What it writes is not the machine's.
+	if out, status := sh(t, s, `echo "#" >> /etc/motd-of-the-sandbox && ls /etc/motd-of-the-sandbox`); status != 0 {
+		t.Errorf("it cannot write below /etc: %q", out)
+	}
+	if _, err := os.Stat("/etc/motd-of-the-sandbox"); err == nil {
+		t.Error("what it writes is the machine's")
+	}
+	other, _ := create(t, d, driver.Spec{Isolation: driver.IsolationFull})
+	if out, _ := sh(t, other, `ls /tmp/own /etc/motd-of-the-sandbox 2>/dev/null`); out != "" {
+		t.Errorf("another sandbox sees %q", out)
+	}
+}
+
+// pids: what a program says of itself is what the sandbox's manager shows.
+func pids(t *testing.T, d driver.Driver) {
+	s, _ := create(t, d, driver.Spec{})
+	p := scene.Start(t, s.Processes(), process.Spec{Shell: `echo "pid $$"; exec sleep 600`})
+	if _, err := p.Wait(t.Context(), process.Until{Match: `^pid`}); err != nil {
+		t.Fatal(err)
+	}
+	said, started := "", 0
+	for ev, err := range process.Events(t.Context(), p, process.ReadOptions{NoFollow: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		said += string(ev.Data)
+		if ev.Kind == process.EventStarted {
+			started = ev.PID
+		}
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(said, "pid ")))
+	if err != nil {
+		t.Fatalf("it says %q", said)
+	}
+	if info := scene.Info(t, p); info.PID != pid || started != pid {
+		t.Errorf("it says %d of itself, Info %d, its start %d", pid, info.PID, started)
+	}
+	for _, sel := range []process.Selector{{PID: pid}, {Any: strconv.Itoa(pid)}} {
+		if q, err := s.Processes().Get(t.Context(), sel); err != nil || q.ID() != p.ID() || scene.Info(t, q).PID != pid {
+			t.Errorf("by %+v: %v", sel, err)
+		}
+	}
+	if all, err := s.Processes().List(t.Context(), process.Filter{Live: true}); err != nil || len(all) != 1 || all[0].PID != pid {
+		t.Errorf("the list is %+v, %v", all, err)
+	}
+}
+
+// networks: from inside, neither this machine nor anything beyond is reached, but in
+// the machine's own network.
+func networks(t *testing.T, d driver.Driver) {
+	if !has(d, "network") {
+		return
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	}()
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	for mode, want := range map[driver.NetworkMode]string{
+		driver.NetworkNone: "no\n", driver.NetworkOwn: "no\n", driver.NetworkDefault: "no\n", driver.NetworkHost: "yes\n",
+	} {
+		s, err := d.Create(t.Context(), driver.Spec{Isolation: driver.IsolationFull, Network: driver.Network{Mode: mode}})
+		if mode == driver.NetworkHost && errors.Is(err, driver.ErrUnsupported) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := `perl -MSocket -e 'socket(S, PF_INET, SOCK_STREAM, 0) && connect(S, sockaddr_in(` + port + `, inet_aton("127.0.0.1"))) or die' 2>/dev/null && echo yes || echo no`
+		if out, _ := sh(t, s, line); out != want {
+			t.Errorf("with the network %v the machine is reached: %q, want %q", mode, out, want)
+		}
+	}
+}
