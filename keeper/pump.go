@@ -37,8 +37,8 @@ func (k *Keeper) pump(p *proc, s *outStream) {
 				return
 			}
 			if n < smallPipe && len(s.rest) == 0 {
-				// All there was. Arming tells at once if more has come, for
-				// less than another splice.
+				// That was all. Arming reports at once if more has come, and
+				// costs less than another splice.
 				k.arm(p, s)
 				return
 			}
@@ -63,14 +63,14 @@ func (k *Keeper) pump(p *proc, s *outStream) {
 // drain moves what the pipes held when the process exited, and no more: a
 // descendant may write for ever.
 func (k *Keeper) drain(p *proc) {
-	// What was written before the exit is delivered before it, so it comes on
-	// top of the limit of a stream that blocks.
+	// What was written before the exit is delivered before it. A stream that blocks
+	// may exceed its limit for that.
 	p.overflow = true
 	defer func() { p.overflow = false }()
 	for i := range p.out {
 		s := &p.out[i]
-		// Whatever it waited for: it may have come a moment ago, and what goes on
-		// with the stream then comes after the exit.
+		// A stream that waits is drained, too: what it waits for may have come a
+		// moment ago, and bytes that are moved later come after the exit.
 		if s.waiting {
 			s.waiting = false
 			defer func() { s.waiting = s.waiting || !s.eof }()
@@ -82,7 +82,7 @@ func (k *Keeper) drain(p *proc) {
 				k.closeStream(p, s)
 			}
 			if err != nil && err != unix.EAGAIN && err != errBlocked {
-				k.starved(p, s, err) // what the pipe holds is not given up for want of room
+				k.starved(p, s, err) // what the pipe holds is kept until there is room
 			}
 			if err != nil || n == 0 {
 				break
@@ -101,7 +101,7 @@ func (k *Keeper) move(p *proc, s *outStream) (int64, error) {
 			// In steps of a quarter, so that a stream at its limit does not
 			// punch at each splice.
 			k.dropHead(p, s, s.end-p.limit+p.limit/4)
-		} else if !p.gone && !p.overflow { // with the tree gone nobody is left to be held back
+		} else if !p.gone && !p.overflow { // once the tree is gone there is no writer to hold back
 			if room = p.limit - kept; room <= 0 {
 				p.slot.Set(board.FlagBlocked)
 				return 0, errBlocked
@@ -167,8 +167,8 @@ func poll(fd int) (queued int, err error) {
 }
 
 // splice moves bytes to the spool at s.end, by splice(2) or, on a filesystem
-// that cannot be spliced to, by reading and writing. What was read then and
-// finds no room stays in s.rest: it is what a keeper that is killed loses.
+// that cannot be spliced to, by reading and writing. Bytes that were read then and
+// find no room stay in s.rest; a keeper that is killed loses them.
 func (k *Keeper) splice(s *outStream, src, dst int, room int64) (int64, error) {
 	for !s.fallback {
 		off := s.end

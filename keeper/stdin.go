@@ -118,8 +118,8 @@ func (k *Keeper) armInput(p *proc) {
 	}
 }
 
-// recoverFeeder lets go for a role that fed and is dead, or was this process before
-// an upgrade: the keeper feeds with p.mu held, as the caller does.
+// recoverFeeder releases the input for a feeder that is dead, or that was this process
+// before an upgrade. The keeper feeds with p.mu held, and so does the caller hold it.
 func (p *proc) recoverFeeder() {
 	who := p.slot.Feeder()
 	if stat, ok := procfs.ReadStat(who); who != 0 && (!ok || stat.Dead() || who == os.Getpid()) {
@@ -127,9 +127,9 @@ func (p *proc) recoverFeeder() {
 	}
 }
 
-// serverGone takes over what a server that died was just feeding, what it had
-// accepted, and the end of the input, if it wished for that and did not say so.
-// Its descriptors are closed.
+// serverGone goes on for a server that died: with the input that it was feeding or had
+// accepted, and with the end of input that it had put on the board. Its descriptors
+// are closed.
 func (k *Keeper) serverGone(pid int) {
 	for i := range k.procs {
 		p := k.procs[i].Load()
@@ -147,8 +147,8 @@ func (k *Keeper) serverGone(pid int) {
 	}
 }
 
-// serverCame takes over what a server was feeding, or wished to end, that died
-// before it had connected to this keeper: the one that connects is its successor.
+// serverCame does the same for a server that died before it had connected to this
+// keeper: the one that connects now is its successor.
 func (k *Keeper) serverCame() {
 	for i := range k.procs {
 		p := k.procs[i].Load()
@@ -164,8 +164,8 @@ func (k *Keeper) serverCame() {
 	}
 }
 
-// recordInput writes down what was taken of the input: a writer whose answer was
-// lost repeats its write, and the next server has to know that it was taken.
+// recordInput records how much input was accepted: a writer whose answer was lost
+// repeats its write, and the next server must know that it was accepted.
 func (k *Keeper) recordInput(p *proc) {
 	in := spool.Input{Accepted: p.slot.End(process.Stdin), EOF: p.slot.Wishes()&board.StdinEOF != 0}
 	if in != p.stdin.recorded {
@@ -174,8 +174,8 @@ func (k *Keeper) recordInput(p *proc) {
 	}
 }
 
-// recordWriters writes down what was taken of each writer, before the memory
-// that says so goes.
+// recordWriters records how much was accepted of each writer, before the memory that
+// holds the numbers is closed.
 func (k *Keeper) recordWriters(p *proc) {
 	if p.stdin.mem < 0 || p.stdin.writersRecorded {
 		return
@@ -191,7 +191,7 @@ func (k *Keeper) recordWriters(p *proc) {
 	}
 }
 
-// closeStdin ends the input. The vault's copies go too, or the reader would
+// closeStdin ends the input. The vault's copies are closed too, or the reader would
 // never see the end.
 func (k *Keeper) closeStdin(p *proc) {
 	if !p.stdin.open {

@@ -1,6 +1,8 @@
 // Package spool is the place of all output: append-only files, addressed by
 // absolute byte offset, that the keeper writes and any number of readers read
-// at their own pace. The format below is public: other tools may read it.
+// at their own pace. The format below is public: other tools may read the files while
+// tend runs. The layout of the records and the numbers of kinds and tags never change;
+// readers skip the kinds and tags they do not know.
 //
 // # Layout
 //
@@ -46,8 +48,8 @@
 //	24    writers of the input, once it is closed: u8 1 if one was forgotten; then
 //	      for each u8 length of the name, name, u64 bytes taken of it
 //
-// The first record is the spec. Unknown kinds and tags are skipped. A record
-// that is cut short or damaged ends the journal (a torn tail).
+// The first record is the spec. A record that is cut short or damaged ends the
+// journal (a torn tail).
 //
 // # Index (do not change; new kinds may be added)
 //

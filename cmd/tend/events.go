@@ -13,7 +13,7 @@ import (
 )
 
 type eventsCmd struct {
-	Follow bool   `short:"f" help:"Go on with what happens from now on."`
+	Follow bool   `short:"f" help:"Follow: print also what happens from now on."`
 	ID     string `arg:"" complete:"process" optional:"" help:"Only of this process."`
 }
 

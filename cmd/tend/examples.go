@@ -21,7 +21,7 @@ const description = `A process runtime: it starts processes, keeps their output,
 
 ID is an id, the beginning of one, a name, a tag or a pid.`
 
-// exitStatuses are those of every verb; doc.go has them, too.
+// exitStatuses are those of every verb.
 const exitStatuses = `	0    done
 	1    not done; the reason is on stderr
 	2    the command line is wrong
@@ -32,11 +32,11 @@ const exitStatuses = `	0    done
 	127  run: the program was not found
 	129  run, attach: the terminal was closed; the process goes on
 
-run, attach and wait end with the status of the process itself: its code, or 128+n if signal n ended it. wait for several ends with the greatest of theirs. Leaving with ctrl-] is 0.`
+run, attach and wait end with the status of the process itself: its code, or 128+n if signal n ended it. wait for several ends with the greatest of theirs. Leaving with ctrl-] is 0, and so is leaving logs -f, events -f, top and attach with ctrl-c; a wait that is interrupted ends with 130 or 143. kill, stop and rm -f end with 1 if a process outlived the kill, or if one runs on that may belong to the killed one.`
 
 const environmentUsed = `	TEND_URL        the daemon: http://host:port or unix:///path
 	TEND_TOKEN      its token
-	TEND_STATE_DIR  the state directory of one's own daemon
+	TEND_STATE_DIR  the state directory of your own daemon
 	NO_COLOR        no colour, whatever the terminal`
 
 func (*runCmd) Help() string {
@@ -50,7 +50,7 @@ Exit statuses:
 
 ` + exitStatuses + "\n\n" + examples(
 		`tend run -- npm test                     # follow it, end with its status`,
-		`tend run -d --name web -- npm run dev    # start it and go on`,
+		`tend run -d --name web -- npm run dev    # start it and return`,
 		`tend run -t --name shell -- sh           # with a terminal`,
 		`tend run -c 'sort names | uniq -c'       # a line for the shell`,
 		`tend run --rm --timeout 5m -- npm test   # end it in time, keep nothing`,

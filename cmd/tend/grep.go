@@ -13,7 +13,7 @@ import (
 )
 
 type grepCmd struct {
-	IgnoreCase bool  `short:"i" help:"Capital and small letters are the same."`
+	IgnoreCase bool  `short:"i" help:"Ignore case."`
 	Line       bool  `short:"n" help:"Print stream and line number before each line."`
 	Byte       bool  `short:"b" help:"Print stream and byte offset before each line, for tend logs --from."`
 	Max        int64 `short:"m" placeholder:"N" help:"Stop after N matches."`
@@ -24,8 +24,8 @@ type grepCmd struct {
 	Before     int   `short:"B" placeholder:"N" help:"Print N lines before each match."`
 	Context    int   `short:"C" placeholder:"N" help:"Print N lines before and after."`
 	Invert     bool  `short:"v" name:"invert-match" help:"Find the lines that do not match."`
-	Count      bool  `short:"c" help:"Print only how many lines there are."`
-	StripANSI  bool  `name:"strip-ansi" help:"Take terminal escape sequences away before the search."`
+	Count      bool  `short:"c" help:"Print only the number of lines."`
+	StripANSI  bool  `name:"strip-ansi" help:"Remove terminal escape sequences before the search."`
 
 	ID      string `arg:"" complete:"process" help:"The process."`
 	Pattern string `arg:"" help:"RE2 regular expression."`

@@ -18,10 +18,10 @@ import (
 
 type runCmd struct {
 	TTY    bool   `short:"t" name:"tty" help:"Give it a terminal."`
-	Detach bool   `short:"d" help:"Print its id and go on."`
+	Detach bool   `short:"d" help:"Print its id and return."`
 	Input  bool   `short:"i" name:"interactive" help:"Connect stdin."`
 	Remove bool   `name:"rm" help:"Forget it and its output when it has ended."`
-	ID     string `name:"id" placeholder:"ID" help:"An id of one's own: running the same twice starts one process."`
+	ID     string `name:"id" placeholder:"ID" help:"An id of your choice: running the same command with it again starts no second process."`
 	Name   string `placeholder:"NAME" help:"A name to find it by."`
 	Tag    string `placeholder:"TAG" complete:"tag" help:"A tag to find it by."`
 
@@ -34,7 +34,7 @@ type runCmd struct {
 	Shell   bool              `short:"c" help:"CMD is a command line for /bin/sh."`
 	Label   map[string]string `mapsep:"none" placeholder:"K=V" help:"A label. Repeatable."`
 
-	Keep   string        `placeholder:"SIZE" help:"Keep this much of each output stream, such as 64MiB; the oldest goes first."`
+	Keep   string        `placeholder:"SIZE" help:"Keep this much of each output stream, such as 64MiB; the oldest is freed first."`
 	Pin    bool          `help:"Keep it and its output when it has finished, until tend unpin or tend rm."`
 	Fsync  string        `enum:"default,none,exit,interval" default:"default" placeholder:"WHEN" help:"When its output is forced to the disk: none, exit or interval, as in tend serve. Default: the daemon's."`
 	Memory string        `placeholder:"SIZE" help:"Memory limit for the process and its descendants."`

@@ -22,7 +22,7 @@ type grammar struct {
 	Restart restartCmd `cmd:"" group:"start" help:"End a process and start the same again; its name moves over."`
 	Ps      psCmd      `cmd:"" group:"look" aliases:"ls,list" help:"List processes."`
 	Inspect inspectCmd `cmd:"" group:"look" help:"Print all that is known of processes, as JSON."`
-	Top     topCmd     `cmd:"" group:"look" help:"Show the running processes, refreshed (q leaves)."`
+	Top     topCmd     `cmd:"" group:"look" help:"Show the running processes, refreshed (q quits)."`
 	Events  eventsCmd  `cmd:"" group:"look" help:"Print what happened to processes."`
 	Wait    waitCmd    `cmd:"" group:"look" help:"Wait for processes to end, or for something about them."`
 	Logs    logsCmd    `cmd:"" group:"output" help:"Print the output of processes."`
@@ -34,7 +34,7 @@ type grammar struct {
 	Signal  signalCmd  `cmd:"" group:"end" help:"Send a signal to a process."`
 	Rm      rmCmd      `cmd:"" group:"end" aliases:"remove" help:"Forget finished processes and free their output."`
 	Pin     pinCmd     `cmd:"" group:"end" help:"Keep processes and their output when they have finished, until they are unpinned or removed."`
-	Unpin   unpinCmd   `cmd:"" group:"end" help:"Let pinned processes go when their time or the space is up."`
+	Unpin   unpinCmd   `cmd:"" group:"end" help:"Unpin processes: they are removed again when their time is over or space is short."`
 
 	Serve    serveCmd    `cmd:"" group:"daemon" help:"Run the daemon in the foreground." nojson:"it prints nothing but its log; tend status --json has its facts"`
 	Status   statusCmd   `cmd:"" group:"daemon" help:"Show the daemon: its roles and what this machine allows."`
@@ -75,7 +75,7 @@ type roleGrammar struct {
 type globals struct {
 	URL      string `name:"url" env:"TEND_URL" placeholder:"URL" help:"The daemon: http://host:port or unix:///path, without user name, password, query or fragment. Default: the daemon of the current user."`
 	Token    string `name:"token" env:"TEND_TOKEN" placeholder:"TOKEN" help:"Token of the daemon; better given as TEND_TOKEN, which ps(1) does not show."`
-	StateDir string `name:"state-dir" env:"TEND_STATE_DIR" placeholder:"DIR" help:"State directory of one's own daemon. Default: /var/lib/tend for root, else ~/.local/state/tend."`
+	StateDir string `name:"state-dir" env:"TEND_STATE_DIR" placeholder:"DIR" help:"State directory of your own daemon. Default: /var/lib/tend for root, else ~/.local/state/tend."`
 	JSON     bool   `name:"json" help:"Print facts as JSON on stdout, and errors as JSON on stderr."`
 }
 

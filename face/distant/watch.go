@@ -16,7 +16,7 @@ import (
 const maxWatches = 256
 
 // changeKinds are the kinds of change that clients may ask for. Those that are
-// never told are accepted, too.
+// never reported are accepted, too.
 var changeKinds = []string{
 	"access", "attribute", "close_write", "close_no_write", "create", "delete", "modify", "open", "rename", "unknown",
 }
@@ -66,7 +66,7 @@ func (w *watch) run(ctx context.Context, c *client) bool {
 		}
 		events, err := w.files.Take()
 		for _, ev := range events {
-			w.tell(ev)
+			w.report(ev)
 		}
 		if err != nil && len(w.pending) == 0 {
 			if errors.Is(err, files.ErrClosed) {
@@ -86,7 +86,7 @@ func (w *watch) run(ctx context.Context, c *client) bool {
 	}
 }
 
-func (w *watch) tell(ev files.Event) {
+func (w *watch) report(ev files.Event) {
 	kind := kindOfChange(ev.Op)
 	if w.only != "" && ev.Name != w.only || len(w.kinds) > 0 && !slices.Contains(w.kinds, kind) {
 		return

@@ -64,7 +64,7 @@ type Config struct {
 	BodyTimeout time.Duration
 	// AfterHangup is how long a process that does not read has for the input of
 	// a StreamInput whose client has left. What it has not taken then is
-	// dropped: no client was told that it was accepted. 0: 10 s.
+	// dropped: no client got an answer for it. 0: 10 s.
 	AfterHangup time.Duration
 	// Version in X-Envd-Version. Empty: that of the original described by
 	// docs/protocols/envd.md.

@@ -13,8 +13,8 @@ import (
 // errStopping is the cause of streams that end because the server stops.
 var errStopping = errors.New("the server is stopping; the process goes on: connect again")
 
-// errEnded takes its place where the process has ended, and the client was not
-// told so far.
+// errEnded takes its place where the process has ended, and the client does not know
+// it yet.
 var errEnded = errors.New("the server is stopping; the process has ended: connect again for how it did")
 
 // errClientLeft is the cause of streams whose client has closed its side.

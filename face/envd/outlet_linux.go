@@ -15,9 +15,9 @@ import (
 // context is looked at again.
 const waitPiece = 10 * time.Second
 
-// piece lets a reader stall between two frames: it waits until the socket has
-// room, and has the frame be what fits. Retention may then free what comes next,
-// and the reader is told; of half a frame the rest would have to be kept.
+// piece lets a reader stall between two frames: it waits until the socket has room, and
+// returns how much of the next frame fits. Retention may then free what comes next, and
+// the reader gets a gap; if half a frame were sent, the rest would have to be kept.
 func (o *connOutlet) piece(n int, encoded func(int) int) (int, error) {
 	if o.broken != nil {
 		return 0, o.broken

@@ -110,12 +110,11 @@ func (f *Face) refuse(w http.ResponseWriter, err error) {
 	writeError(w, p.status, p.kind, p.text)
 }
 
-// refuseFile is refuse for a file operation: kind is what the SDK is told
-// where the error says no more than that it failed.
+// refuseFile is refuse for a file operation: kind is sent where the error has no kind
+// of its own.
 func (f *Face) refuseFile(w http.ResponseWriter, kind string, err error) {
-	var pe *files.PathError
 	p := problemOf(err)
-	if p.kind == kindInternal && errors.As(err, &pe) {
+	if _, ok := errors.AsType[*files.PathError](err); ok && p.kind == kindInternal {
 		writeError(w, http.StatusBadRequest, kind, p.text)
 		return
 	}

@@ -19,7 +19,7 @@ const (
 	maxMatches = 10_000
 	// maxLine bounds the text of a match in bytes; a longer line is cut.
 	maxLine = 4 << 10
-	// searchTime bounds one search; what was found until then is told as
+	// searchTime bounds one search; what was found until then is reported as
 	// truncated. The SDKs give up after 60 s.
 	searchTime = 50 * time.Second
 	// searchBytes bounds what one search reads, in bytes; it ends as truncated,

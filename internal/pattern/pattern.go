@@ -1,7 +1,7 @@
-// Package pattern holds regular expressions that strangers send to bounds: an
-// expression may not expand to more than [MaxSteps] steps, and a search ends
-// when its context does. RE2 needs at most steps × bytes of work for a match,
-// which is soon said and still minutes for a hard expression and a long text.
+// Package pattern bounds the regular expressions that clients send: an expression may
+// not expand to more than [MaxSteps] steps, and a search ends with its context. RE2
+// needs at most steps × bytes of work for a match, which can still be minutes for a hard
+// expression and a long text.
 package pattern
 
 import (
@@ -22,8 +22,7 @@ const (
 	// quick is the work, in steps × bytes, that is not worth interrupting: some
 	// ten milliseconds.
 	quick = 2 << 20
-	// askEvery is how many characters of a slow search go by before the context
-	// is asked.
+	// askEvery is after how many characters a slow search checks its context.
 	askEvery = 256
 	// findWork bounds one FindAll, which cannot be interrupted: about a second.
 	findWork = 100 * quick
@@ -52,8 +51,8 @@ func Compile(text string) (*Regexp, error) {
 	return &Regexp{re, steps}, nil
 }
 
-// stepsOf is about the size of the program that an expression becomes. Beyond
-// the limit it stops counting.
+// stepsOf estimates the size of the program that an expression becomes. It stops
+// counting beyond the limit.
 func stepsOf(re *syntax.Regexp) int {
 	n := 1
 	if re.Op == syntax.OpLiteral {
@@ -73,9 +72,6 @@ func stepsOf(re *syntax.Regexp) int {
 // Piece is the most bytes that should be searched at once, so that none of
 // the methods takes long.
 func (r *Regexp) Piece() int { return max(1<<10, min(Piece, quick/r.steps)) }
-
-// String is the expression.
-func (r *Regexp) String() string { return r.re.String() }
 
 // MatchString reports whether a short text, such as a path, matches.
 func (r *Regexp) MatchString(s string) bool { return r.re.MatchString(s) }

@@ -3,9 +3,9 @@
 // that both directions of each conversion and the table of errors stand side
 // by side.
 //
-// Enumerations have the same numbers on both sides; a test holds them to it.
+// Enumerations have the same numbers on both sides; a test checks that.
 // Conversions to messages never fail. Conversions from messages check what the
 // domain types cannot hold (sizes above 65535, unknown numbers, times out of
-// range) and name the field in a [*process.InvalidError]; what a domain type
-// can hold but may not, the domain itself refuses.
+// range) and name the field in a [*process.InvalidError]; values that a
+// domain type can hold and its rules forbid are refused by the domain.
 package tendpb

@@ -195,7 +195,7 @@ func sentinel(kind tendv1.ErrorKind) error {
 	return nil
 }
 
-// said keeps the other side's words where they are not the error's own.
+// said gives an error the text of the other side where that is another one.
 func said(text string, err error) error {
 	if text == "" || text == err.Error() {
 		return err

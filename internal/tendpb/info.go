@@ -308,5 +308,5 @@ func ToOffsets(field string, from []*tendv1.StreamOffset) ([4]int64, error) {
 }
 
 // Heartbeat is the longest silence of a stream of the native API. A client
-// that hears nothing for three of them takes the connection for dead.
+// that hears nothing for three of them treats the connection as dead.
 const Heartbeat = 15 * time.Second

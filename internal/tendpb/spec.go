@@ -18,7 +18,7 @@ func invalid(field, format string, args ...any) error {
 	return &process.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// CheckText reports the first word of the spec that the wire cannot carry, or that
+// CheckText reports the first text of the spec that the wire cannot carry, or that
 // our own face does not take: names, tags, users and labels are text, and names and
 // tags, which lists show on one line, have no control characters. Arguments,
 // environment and directories may be any bytes. Other faces take the tags that
@@ -108,8 +108,8 @@ func Spec(s *process.Spec) *tendv1.Spec {
 	return m
 }
 
-// ToSpec converts from a message. Whether the spec makes sense is for
-// [process.Spec.Validate] to say.
+// ToSpec converts from a message. [process.Spec.Validate] decides whether the spec
+// makes sense.
 func ToSpec(m *tendv1.Spec) (process.Spec, error) {
 	s := process.Spec{
 		ID: process.ID(m.GetId()), Name: m.GetName(), Tag: m.GetTag(), User: m.GetUser(),

@@ -55,8 +55,8 @@ func (k *killer) strike(context.Context) (killed int, hit bool) {
 	return killed, hit
 }
 
-// blows strikes at random moments.
-type blows struct {
+// strikes hit roles at random moments.
+type strikes struct {
 	d   *testdaemon.Daemon
 	rnd *rand.Rand
 	striker
@@ -66,7 +66,7 @@ type blows struct {
 
 // run strikes n times, or until the context ends, and returns how many
 // processes it killed and how many times it struck.
-func (b *blows) run(ctx context.Context, n int) (killed, struck int) {
+func (b *strikes) run(ctx context.Context, n int) (killed, struck int) {
 	for struck < n {
 		// Most strikes wait until all roles run again. Some fall into the middle
 		// of the recovery.

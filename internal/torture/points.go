@@ -15,16 +15,16 @@ import (
 	"github.com/tend-run/tend/keeper/failpoint"
 )
 
-// stir is what brings roles to a point that the work alone does not reach.
-type stir struct {
+// trigger is what brings roles to a point that the work alone does not reach.
+type trigger struct {
 	kill    Victims          // these are killed
 	at      *failpoint.Point // a role is killed at this point
 	upgrade bool             // the keeper is upgraded in place
 }
 
-func at(p failpoint.Point) stir { return stir{at: &p} }
+func at(p failpoint.Point) trigger { return trigger{at: &p} }
 
-var stirs = map[failpoint.Point]stir{
+var triggers = map[failpoint.Point]trigger{
 	failpoint.UpgradeFrozen: {upgrade: true}, failpoint.UpgradeSnapshot: {upgrade: true},
 	failpoint.UpgradeDecoded: {upgrade: true}, failpoint.UpgradeRestored: {upgrade: true},
 
@@ -40,7 +40,7 @@ var stirs = map[failpoint.Point]stir{
 }
 
 // pointTime bounds the wait until a role reaches a point, and stirTime the wait
-// after one stir.
+// after one trigger.
 const (
 	pointTime = 20 * time.Second
 	stirTime  = 300 * time.Millisecond
@@ -82,7 +82,7 @@ func (s *pointStriker) strike(ctx context.Context) (killed int, hit bool) {
 			}
 			return killed, false
 		}
-		killed += s.stir(ctx, stirs[p])
+		killed += s.trigger(ctx, triggers[p])
 		if !await(ctx, stirTime, struck) {
 			s.table.Arm(p, 1, others != nil)
 		}
@@ -102,8 +102,8 @@ func (s *pointStriker) strike(ctx context.Context) (killed int, hit bool) {
 	return killed + dead, true
 }
 
-// stir brings a role to a point, and returns how many processes it killed.
-func (s *pointStriker) stir(ctx context.Context, what stir) (killed int) {
+// trigger brings a role to a point, and returns how many processes it killed.
+func (s *pointStriker) trigger(ctx context.Context, what trigger) (killed int) {
 	switch {
 	case what.kill != nil:
 		if s.d.Settle(ctx) {

@@ -217,7 +217,7 @@ func (r *runner) run(ctx context.Context) {
 	s, done := r.striker(ctx, rnd)
 	defer done()
 	if s != nil {
-		b := blows{d: r.d, rnd: rnd, striker: s, pause: r.cfg.Pause}
+		b := strikes{d: r.d, rnd: rnd, striker: s, pause: r.cfg.Pause}
 		killed, struck := b.run(during, r.cfg.Strikes)
 		r.mu.Lock()
 		r.report.Killed, r.report.Strikes = killed, struck

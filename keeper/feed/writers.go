@@ -13,8 +13,8 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Table remembers how much was taken of each writer of one process's input. It
-// belongs to the server; the keeper reads it when it closes the input.
+// Table holds how much was accepted of each writer of one process's input. The
+// server writes it; the keeper reads it when it closes the input.
 //
 // # Layout (do not change)
 //
@@ -23,20 +23,20 @@ import (
 // empty one.
 //
 //	offset     what, from tableAt on (integers little-endian)
-//	0          1: a writer was forgotten for another's sake
+//	0          1: a writer was forgotten to make room for another
 //	8          i64 all input accepted, as a write without a name last left it
 //	64 + 64*i  writer i:
 //	  0        u8 length of the name, 0: free; name, 32 bytes
 //	  33       u8 1: its write goes on; 2: the one before went on
-//	  40       i64 bytes of this writer that were taken
+//	  40       i64 bytes of this writer that were accepted
 //	  48       i64 all input accepted, its last bytes included
 //	  56       0
 //
 // An entry is written before the board says that its bytes are accepted, with
 // one system call, which a kill does not tear apart. If the server dies between
-// the two, the entry is ahead of the board; whoever reads the table next finds
-// that out and takes the bytes back. Nobody has accepted anything since: each
-// server reads the table before it accepts.
+// the two, the entry is ahead of the board; the next reader of the table notices
+// that and takes the bytes back. No bytes were accepted in between: each server reads
+// the table before it accepts.
 type Table struct {
 	mem     int
 	entries [process.Writers]entry
@@ -70,7 +70,7 @@ type entry struct {
 }
 
 // ReadTable reads the table of a memfd. accepted is what the board says of all
-// input. repair writes back what is put right; leave that to the server.
+// input. With repair, what is corrected is written back; only the server does that.
 func ReadTable(mem int, accepted int64, repair bool) (*Table, error) {
 	t := &Table{mem: mem, goingOn: time.Now()}
 	buf := make([]byte, tableSize)
@@ -117,7 +117,7 @@ func (t *Table) write(i int) error {
 	return pwrite(t.mem, b[:], tableAt+entrySize*int64(1+i))
 }
 
-// Taken returns how many bytes of a writer were taken, if it is known.
+// Taken returns how many bytes of a writer were accepted, if it is known.
 func (t *Table) Taken(name string) (n int64, known bool) {
 	if i := t.find(name); i >= 0 {
 		return t.entries[i].taken, true
@@ -128,7 +128,7 @@ func (t *Table) Taken(name string) (n int64, known bool) {
 // Forgot reports whether a writer that is not known may have been.
 func (t *Table) Forgot() bool { return t.forgot }
 
-// All returns what was taken of each writer.
+// All returns how many bytes were accepted of each writer.
 func (t *Table) All() map[string]int64 {
 	all := map[string]int64{}
 	for i := range t.entries {
@@ -139,9 +139,9 @@ func (t *Table) All() map[string]int64 {
 	return all
 }
 
-// Note writes down that n bytes of a writer are about to be accepted, as the
-// last ones of accepted; more: its write goes on behind them. It forgets the
-// one that has been silent for longest if there is no room for a new writer.
+// Note records that n bytes of a writer are about to be accepted, the last ones of
+// accepted. more: its write continues behind them. If there is no room for a new
+// writer, the one that was silent for longest is forgotten.
 func (t *Table) Note(name string, n, accepted int64, more bool) error {
 	i := t.find(name)
 	if i < 0 {
@@ -169,8 +169,8 @@ func (t *Table) Note(name string, n, accepted int64, more bool) error {
 	return err
 }
 
-// NoteOther writes down that somebody without a name is about to write the last
-// bytes of accepted: for [End], where there is a table.
+// NoteOther records that a writer without a name is about to write the last bytes of
+// accepted: for [End], where there is a table.
 func (t *Table) NoteOther(accepted int64) error {
 	if t.entries[0].name == "" {
 		return nil
@@ -178,8 +178,8 @@ func (t *Table) NoteOther(accepted int64) error {
 	return pwrite(t.mem, binary.LittleEndian.AppendUint64(nil, uint64(accepted)), tableAt+othersAt)
 }
 
-// End returns where the input in a memfd of a size ends, for whoever has no
-// board that says so: the table is no input.
+// End returns where the input in a memfd of a size ends, for a caller without a board:
+// the table is no input.
 func End(mem int, size int64) (int64, error) {
 	if size <= tableAt {
 		return size, nil
@@ -202,7 +202,7 @@ func End(mem int, size int64) (int64, error) {
 	return end, nil
 }
 
-// Finish writes down that a writer's write has ended with what was taken.
+// Finish records that a writer's write has ended with the bytes that were accepted.
 func (t *Table) Finish(name string) error {
 	if i := t.find(name); i >= 0 && t.entries[i].flags != 0 {
 		t.entries[i].flags = 0

@@ -74,8 +74,8 @@ func writeVersion(w io.Writer) error {
 	return err
 }
 
-// checkChoice refuses everything but plain encryption: without it the key would
-// be told to whoever listens.
+// checkChoice refuses everything but encryption: without it anyone on the way could
+// read the key.
 func checkChoice(message []byte) error {
 	m, err := parseMap(message, "compression_type", "encryption_type")
 	if err != nil {

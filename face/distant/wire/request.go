@@ -17,7 +17,7 @@ type Request struct {
 const MaxBatch = 1024
 
 // ParseRequest takes an envelope apart. With an error the ID is set if it could
-// be read, so that the error can be told to whom it concerns.
+// be read, so that the error can name the request.
 func ParseRequest(v Value) (Request, error) {
 	var req Request
 	fields, err := v.Object()
