@@ -217,7 +217,7 @@ func TestDeps(t *testing.T) {
 // Files of the daemon's own are named here, with what they are.
 func TestOnlyFilesTouchesUsersPaths(t *testing.T) {
 	own := map[string]string{
-		"driver/drivertest/drivertest.go":  "a test",
+		"driver/drivertest/isolation.go":   "a test",
 		"face/distant/journal/log.go":      "journals of sessions",
 		"face/distant/sweep.go":            "directories of sessions",
 		"face/distant/native.go":           "directories of sessions",
