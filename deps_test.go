@@ -217,6 +217,7 @@ func TestDeps(t *testing.T) {
 // Files of the daemon's own are named here, with what they are.
 func TestOnlyFilesTouchesUsersPaths(t *testing.T) {
 	own := map[string]string{
+		"driver/drivertest/drivertest.go":  "a test",
 		"driver/drivertest/isolation.go":   "a test",
 		"face/distant/journal/log.go":      "journals of sessions",
 		"face/distant/sweep.go":            "directories of sessions",
@@ -230,6 +231,8 @@ func TestOnlyFilesTouchesUsersPaths(t *testing.T) {
 		"driver/local/life.go":             "directories of sandboxes",
 		"driver/local/local.go":            "directories of sandboxes",
 		"driver/local/sweep.go":            "directories of sandboxes, and the trash",
+		"driver/local/snapshot.go":         "records of snapshots",
+		"driver/local/idle.go":             "what cgroups say of a box",
 		"driver/local/layer/store.go":      "directories of layers",
 		"driver/local/layer/sweep.go":      "directories of layers",
 		"driver/local/layer/copy_linux.go": "files of layers, by descriptors and without following a link",

@@ -22,6 +22,9 @@ func (f FS) Do(ctx context.Context, do func(a *Actor) error) error {
 	if err != nil {
 		return err
 	}
+	if f.Root != nil {
+		defer f.Root.use()()
+	}
 	a := &Actor{ctx: ctx, root: f.Root, outside: outside}
 	if isOwn(outside) && (f.Root == nil || os.Geteuid() != 0) {
 		return do(a)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"sync/atomic"
 )
 
 // Root is the root directory of a sandbox, as file operations see it: no path
@@ -28,6 +29,7 @@ import (
 type Root struct {
 	dir  *os.File // a path only
 	base uint32
+	busy atomic.Int64 // operations under way
 
 	mu    sync.Mutex
 	stamp [2]stamp        // of etc/passwd and etc/group; guarded by mu
@@ -43,6 +45,18 @@ const nobody = 65534
 // Close lets the directory go. What goes on meanwhile ends first, and operations
 // that begin after it fail.
 func (r *Root) Close() error { return r.dir.Close() }
+
+// Busy reports whether operations are under way. After Close none begins.
+func (r *Root) Busy() bool { return r.busy.Load() > 0 }
+
+// use notes an operation until the function that it returns is called.
+func (r *Root) use() func() {
+	if r == nil {
+		return func() {}
+	}
+	r.busy.Add(1)
+	return func() { r.busy.Add(-1) }
+}
 
 // Look calls look with the rights of a user inside. An error means that the daemon
 // cannot act for the user.

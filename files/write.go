@@ -46,6 +46,7 @@ func (f FS) Write(path string, r io.Reader, metadata map[string]string) (entry E
 	if err != nil && !whole {
 		return Entry{}, pathError("write", abs, &bodyError{err})
 	}
+	defer f.Root.use()() // also between the pieces
 	w := &writer{fs: f, path: abs}
 	err = f.do(func(a *Actor) error { return w.begin(a, head.Bytes()) })
 	if err == nil && !whole {

@@ -42,6 +42,11 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, 
 	if can.Mode == box.ModeRootless {
 		rec.UIDBase = 0
 	}
+	release, err := d.from(&rec)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	return d.create(ctx, rec)
 }
 
@@ -57,6 +62,7 @@ func (d *Driver) create(ctx context.Context, rec record) (*sandbox, error) {
 		return nil, err
 	}
 	if err := s.make(ctx); err != nil {
+		s.releaseLayers()
 		s.mu.Lock()
 		s.gone = true
 		s.mu.Unlock()
@@ -74,6 +80,9 @@ func (d *Driver) create(ctx context.Context, rec record) (*sandbox, error) {
 func (s *sandbox) make(ctx context.Context) error {
 	if err := errors.Join(os.Mkdir(s.dir(), 0o700), s.makeDirs()); err != nil {
 		return fmt.Errorf("sandbox: %w", err)
+	}
+	if err := s.holdLayers(); err != nil {
+		return err
 	}
 	if err := s.begin(ctx); err != nil {
 		return err
@@ -115,7 +124,6 @@ func (d *Driver) refuse(s *driver.Spec) error {
 		field, reason string
 	}{
 		{s.Isolation == driver.IsolationNone, "isolation", "a sandbox of this driver is always isolated"},
-		{s.Snapshot != "", "snapshot", "this driver has none"},
 		{s.Template != "", "template", "this driver has none"},
 	} {
 		if f.asked {
@@ -142,7 +150,7 @@ func refuseRules(n *driver.Network) error {
 func below(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
 // boxSpec is what the keeper is asked for. s.mu is held.
-func (s *sandbox) boxSpec() box.Spec {
+func (s *sandbox) boxSpec() (box.Spec, error) {
 	r, cfg := &s.rec, &s.d.cfg
 	spec := box.Spec{
 		ID: box.ID(r.ID), Hostname: hostname(r.Name), Dir: s.dir(), Base: box.BaseHost, Hide: append([]string{cfg.State}, cfg.Hide...),
@@ -150,11 +158,14 @@ func (s *sandbox) boxSpec() box.Spec {
 		Limits: box.Limits{Memory: r.Size.Memory, Tasks: r.Size.Tasks, CPUs: r.Size.CPUs},
 		Harden: s.d.harden(), Volatile: true,
 	}
-	for _, l := range r.Layers {
-		spec.Layers = append(spec.Layers, filepath.Join(cfg.State, l))
-	}
-	if r.Whole {
-		spec.Base, spec.Hide = box.BaseNone, nil
+	if r.Layer != "" {
+		chain, err := s.d.layers.Chain(r.Layer)
+		if err != nil {
+			return box.Spec{}, fmt.Errorf("sandbox %s: its files: %w", r.ID, err)
+		}
+		if spec.Layers = chain.Dirs; chain.Whole {
+			spec.Base, spec.Hide = box.BaseNone, nil
+		}
 	}
 	switch r.Network {
 	case driver.NetworkNone:
@@ -165,7 +176,7 @@ func (s *sandbox) boxSpec() box.Spec {
 	for _, share := range r.Shares {
 		spec.Binds = append(spec.Binds, box.Bind{Source: share.Source, Target: cmp.Or(share.Target, share.Source), ReadOnly: share.ReadOnly})
 	}
-	return spec
+	return spec, nil
 }
 
 // Capabilities that root keeps inside, by their numbers (capabilities(7)): what a

@@ -9,10 +9,24 @@
 //	                      last: without it there is no such sandbox
 //	<dir>/<id>/up, wk     what it wrote, and a directory for the kernel
 //	<dir>/.trash/…        what is being removed
+//	<dir>/.layers/…       what sandboxes are stacked from (package layer)
+//	<dir>/.snapshots/<id>.json  what is known of a snapshot
 //
 // A record is not forced to the disk at once: a machine that loses power in the next
 // seconds forgets the creation, or the destruction, of a sandbox. Stop and Update
 // force it.
+//
+// # Snapshots
+//
+// A snapshot is a layer of what a sandbox has written, and those below it. /tmp, /run
+// and /dev/shm are memory of the sandbox and no part of it; nor are processes. The
+// directory of a sandbox in which nothing runs, and which has nothing in memory, is
+// moved to be the layer, and the sandbox goes on with an empty one: that takes as long
+// for a gigabyte as for a byte. One in which something runs stands still while its
+// directory is copied.
+//
+// A seal that is cut short is finished when the sandbox is read or started again: its
+// directory is in the layer then (layer.Store.Sealed).
 //
 // # Who dies when
 //

@@ -17,8 +17,11 @@ import (
 // begin makes the box. s.life is held.
 func (s *sandbox) begin(ctx context.Context) error {
 	s.mu.Lock()
-	spec := s.boxSpec()
+	spec, err := s.boxSpec()
 	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	info, err := s.d.cfg.Engine.Make(ctx, spec)
 	if err != nil {
 		return fault(err)
@@ -77,7 +80,7 @@ func (s *sandbox) restart(ctx context.Context) error {
 	if err := s.end(ctx); err != nil {
 		return err
 	}
-	if err := s.emptyWork(); err != nil {
+	if err := errors.Join(s.adopt(), s.emptyWork()); err != nil {
 		return err
 	}
 	if err := s.begin(ctx); err != nil {
@@ -128,7 +131,8 @@ func (s *sandbox) Stop(ctx context.Context) error {
 			return fmt.Errorf("files of sandbox %s: %w", s.id, err)
 		}
 	}
-	return s.makeDirs()
+	// In this order: a directory that is missing is looked for in a layer.
+	return errors.Join(s.makeDirs(), s.rewind())
 }
 
 // Destroy implements driver.Controller.
@@ -163,6 +167,7 @@ func (s *sandbox) Destroy(ctx context.Context) error {
 	s.mu.Lock()
 	s.gone = true
 	s.mu.Unlock()
+	s.releaseLayers()
 	s.d.boxes.Remove(s.id)
 	s.d.log.Info("sandbox destroyed", slog.String("id", string(s.id)))
 	return nil

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/local/layer"
 	"github.com/tend-run/tend/driver/scope"
 	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/process"
@@ -59,6 +60,9 @@ type Driver struct {
 	log   *slog.Logger
 	clock *scope.Clock // of deadlines
 	boxes scope.Registry[*sandbox]
+
+	layers    *layer.Store
+	snapshots snapshots
 	// thrown has one when the trash is not empty.
 	thrown chan struct{}
 
@@ -72,6 +76,9 @@ var (
 	_ driver.Runner = (*Driver)(nil)
 	_ driver.Pauser = (*Driver)(nil)
 	_ driver.Meter  = (*Driver)(nil)
+
+	_ driver.Snapshotter = (*Driver)(nil)
+	_ driver.Forker      = (*Driver)(nil)
 )
 
 // Open reads the sandboxes that there are. It does not need the keeper: the first
@@ -91,6 +98,9 @@ func Open(cfg Config) (*Driver, error) {
 	if err := os.MkdirAll(d.trash(), 0o700); err != nil {
 		return nil, fmt.Errorf("directory of the sandboxes: %w", err)
 	}
+	if err := d.openLayers(); err != nil {
+		return nil, err
+	}
 	entries, err := os.ReadDir(cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("directory of the sandboxes: %w", err)
@@ -106,7 +116,10 @@ func Open(cfg Config) (*Driver, error) {
 		} else if err == nil && string(rec.ID) != e.Name() {
 			err = fmt.Errorf("it is that of %.40q", rec.ID)
 		} else if err == nil {
-			err = d.boxes.Add(d.newSandbox(rec), rec.ID, rec.Name)
+			s := d.newSandbox(rec)
+			if err = s.holdLayers(); err == nil {
+				err = d.boxes.Add(s, rec.ID, rec.Name)
+			}
 		}
 		if err != nil {
 			d.log.Warn("sandbox is not usable, leaving it", slog.String("dir", e.Name()), slog.Any("err", err))
@@ -188,7 +201,7 @@ func (d *Driver) Capabilities() driver.Capabilities {
 	if err != nil {
 		can = box.Can{}
 	}
-	out := driver.Capabilities{Name: "local", Layers: can.Layers}
+	out := driver.Capabilities{Name: "local", Layers: can.Layers, Snapshots: can.Mode == box.ModeUser}
 	for _, m := range can.Missing {
 		out.Missing = append(out.Missing, cmp.Or(m.Layer, "all")+": "+m.Reason)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/local/layer"
 	"github.com/tend-run/tend/driver/scope"
 )
 
@@ -20,10 +21,10 @@ type record struct {
 	Snapshot   string             `json:"snapshot,omitempty"`
 	Template   string             `json:"template,omitempty"`
 	TemplateID string             `json:"template_id,omitempty"`
-	// Layers are directories below the sandbox's own, topmost first. Whole: the last
-	// is a whole root, and nothing of this machine's is below it.
-	Layers []string `json:"layers,omitempty"`
-	Whole  bool     `json:"whole,omitempty"`
+	// Layer is the topmost of what it was made from and what was sealed of it since;
+	// Origin is the one that it was made from.
+	Layer  layer.ID `json:"layer,omitempty"`
+	Origin layer.ID `json:"origin,omitempty"`
 	// UIDBase is the id outside of root inside; 0: the daemon's own.
 	UIDBase  uint32    `json:"uid_base,omitempty"`
 	PausedAt time.Time `json:"paused_at,omitzero"`

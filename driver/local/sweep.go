@@ -27,6 +27,9 @@ func (d *Driver) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { d.tidy(ctx) })
+	var layers sync.WaitGroup
+	layers.Go(func() { d.sweepLayers(ctx) })
+	defer layers.Wait()
 	for {
 		d.sweep(ctx, time.Now())
 		if !d.clock.Wait(ctx, sweepEvery) {

@@ -381,6 +381,23 @@ func (s *Store) Chain(id ID) (Chain, error) {
 	return c, nil
 }
 
+// Below reports whether a layer is another one, or below it. Nothing is below "".
+func (s *Store) Below(top, id ID) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for top != "" {
+		e := s.layers[top]
+		if e == nil {
+			return false, fmt.Errorf("%.40q: %w", string(top), ErrNotFound)
+		}
+		if top == id {
+			return true, nil
+		}
+		top = e.Parent
+	}
+	return false, nil
+}
+
 // Get returns what is known of a layer.
 func (s *Store) Get(id ID) (Info, error) {
 	s.mu.Lock()
