@@ -11,6 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -30,18 +31,13 @@ func TestDialDefaultFindsTheDaemonAsTheCommandLineDoes(t *testing.T) {
 	}
 	reach := func(want string, opts tend.Options) {
 		t.Helper()
-		c, err := tend.DialDefault(t.Context(), opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := scene.Value(tend.DialDefault(t.Context(), opts))(t)
 		defer c.Close()
 		if got := token.last(); c.URL() != url || got != want {
 			t.Errorf("reached %s with %q; want %s with %q", c.URL(), got, url, want)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "url"), []byte(url+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(filepath.Join(dir, "url"), []byte(url+"\n"), 0o600))
 	reach("", tend.Options{})
 	t.Setenv("TEND_TOKEN", "secret")
 	reach("Bearer secret", tend.Options{})
@@ -64,10 +60,7 @@ func TestInterceptorsSeeEachCallAndStream(t *testing.T) {
 	if got, want := seen.last(), "/tend.v1.ProcessService/List"; got != want {
 		t.Errorf("in a call the server saw %q; want %q", got, want)
 	}
-	w, err := c.Watch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := scene.Value(c.Watch(t.Context()))(t)
 	w.Close()
 	if got, want := seen.last(), "/tend.v1.ProcessService/Events"; got != want {
 		t.Errorf("in a stream the server saw %q; want %q", got, want)

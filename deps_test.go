@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 const module = "github.com/tend-run/tend"
@@ -28,13 +30,8 @@ func list(t *testing.T, args ...string) map[string]*pkg {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Dir,Standard,Imports,Deps,GoFiles"}, args...)...)
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := scene.Value(cmd.StdoutPipe())(t)
+	scene.Must(t, cmd.Start())
 	pkgs := map[string]*pkg{}
 	for dec := json.NewDecoder(out); ; {
 		p := new(pkg)
@@ -45,9 +42,7 @@ func list(t *testing.T, args ...string) map[string]*pkg {
 		}
 		pkgs[strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")] = p
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, cmd.Wait())
 	return pkgs
 }
 
@@ -189,10 +184,7 @@ func TestDeps(t *testing.T) {
 				if path == "" && file == "default.go" {
 					continue // DialDefault finds the daemon as the command line does
 				}
-				b, err := os.ReadFile(filepath.Join(p.Dir, file))
-				if err != nil {
-					t.Fatal(err)
-				}
+				b := scene.Value(os.ReadFile(filepath.Join(p.Dir, file)))(t)
 				for _, word := range []string{"os.Getenv(", "os.LookupEnv(", "os.Environ(", "\"flag\"\n"} {
 					if strings.Contains(string(b), word) {
 						t.Errorf("%s/%s uses %s", path, file, strings.TrimSpace(word))
@@ -245,10 +237,7 @@ func TestOnlyFilesTouchesUsersPaths(t *testing.T) {
 	for path, p := range list(t, "./face/...", "./driver/...") {
 		for _, name := range p.GoFiles {
 			file := path + "/" + name
-			b, err := os.ReadFile(filepath.Join(p.Dir, name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := scene.Value(os.ReadFile(filepath.Join(p.Dir, name)))(t)
 			found := touches.FindString(string(b))
 			if found != "" && own[file] == "" {
 				t.Errorf("%s calls %s): let package files do it for the user, or name the file here and say what of the daemon's own it touches", file, found)

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 var (
@@ -26,10 +28,7 @@ var (
 // documents name and nobody has.
 func TestDocumentsNameWhatExists(t *testing.T) {
 	docs, tests, names := documents(t)
-	makefile, err := os.ReadFile("Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	makefile := scene.Value(os.ReadFile("Makefile"))(t)
 	for doc, text := range docs {
 		exists := func(path string) bool {
 			for _, base := range []string{".", filepath.Dir(doc)} {
@@ -75,14 +74,8 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 // TestGoInDocumentsCompiles: the Go of the README and of the package's comment is
 // that of the package.
 func TestGoInDocumentsCompiles(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := scene.Value(os.ReadFile("README.md"))(t)
+	doc := scene.Value(os.ReadFile("doc.go"))(t)
 	_, fenced, _ := strings.Cut(string(readme), "```go\n")
 	fenced, _, _ = strings.Cut(fenced, "```")
 	var comment string
@@ -99,9 +92,7 @@ func readme(ctx context.Context) error { %s; _ = r; return err }
 func doc(ctx context.Context) error { %s; _ = res; return err }
 func main() { _, _ = readme(context.Background()), doc(context.Background()) }`, fenced, comment)
 	file := filepath.Join(t.TempDir(), "main.go")
-	if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(file, []byte(program), 0o600))
 	if out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput(); err != nil {
 		t.Errorf("%s\n%s", out, program)
 	}
@@ -110,10 +101,7 @@ func main() { _, _ = readme(context.Background()), doc(context.Background()) }`,
 // TestArchitectureNamesEachPackage: the table of packages is the map of the
 // module.
 func TestArchitectureNamesEachPackage(t *testing.T) {
-	text, err := os.ReadFile("ARCHITECTURE.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := scene.Value(os.ReadFile("ARCHITECTURE.md"))(t)
 	for _, path := range slices.Sorted(maps.Keys(list(t, "./..."))) {
 		if path == module || strings.HasPrefix(path, "gen/") || strings.HasPrefix(path, "test/conformance/") {
 			continue // generated; rows of their own
@@ -127,15 +115,9 @@ func TestArchitectureNamesEachPackage(t *testing.T) {
 // TestTheREADMENamesThePinnedClients: the versions it says are tried are those
 // that the suites install.
 func TestTheREADMENamesThePinnedClients(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := scene.Value(os.ReadFile("README.md"))(t)
 	pin := func(file, pattern string) string {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := scene.Value(os.ReadFile(file))(t)
 		m := regexp.MustCompile(pattern).FindSubmatch(b)
 		if m == nil {
 			t.Fatalf("%s has no %s", file, pattern)
@@ -156,16 +138,11 @@ func TestTheREADMENamesThePinnedClients(t *testing.T) {
 // installs the rest.
 func TestTheDevContainerBuildsThisModule(t *testing.T) {
 	read := func(path string) []byte {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := scene.Value(os.ReadFile(path))(t)
 		return b
 	}
 	var c struct{ Image, RemoteUser, PostCreateCommand string }
-	if err := json.Unmarshal(read(".devcontainer/devcontainer.json"), &c); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, json.Unmarshal(read(".devcontainer/devcontainer.json"), &c))
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(read("go.mod"))
 	if version == nil || !strings.Contains(c.Image, "/golang:"+string(version[1])+"-") || c.RemoteUser != "root" {
 		t.Errorf("the container is %+v, and go.mod wants Go %s", c, version)
@@ -181,10 +158,7 @@ func TestTheDevContainerBuildsThisModule(t *testing.T) {
 func documents(t *testing.T) (docs map[string]string, tests []string, names map[string]bool) {
 	t.Helper()
 	docs, names = map[string]string{}, map[string]bool{}
-	out, err := exec.CommandContext(t.Context(), "git", "ls-files", "--cached", "--others", "--exclude-standard").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := scene.Value(exec.CommandContext(t.Context(), "git", "ls-files", "--cached", "--others", "--exclude-standard").Output())(t)
 	for path := range strings.Lines(string(out)) {
 		path = strings.TrimSuffix(path, "\n")
 		names[filepath.Base(path)] = true

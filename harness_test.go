@@ -12,6 +12,7 @@ import (
 
 	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/face/native"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
@@ -36,13 +37,8 @@ var quick = tend.Retry{First: time.Millisecond, Max: 10 * time.Millisecond, Atte
 func serve(t testing.TB, mgr process.Manager, stopping <-chan struct{}, around func(http.Handler) http.Handler) *httptest.Server {
 	t.Helper()
 	mux := http.NewServeMux()
-	face, err := native.New(native.Config{Manager: mgr, Instance: "test", Version: "v0", Heartbeat: 50 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := part.Mount(mux, face, nil); err != nil {
-		t.Fatal(err)
-	}
+	face := scene.Value(native.New(native.Config{Manager: mgr, Instance: "test", Version: "v0", Heartbeat: 50 * time.Millisecond}))(t)
+	scene.Must(t, part.Mount(mux, face, nil))
 	if stopping != nil {
 		go func() {
 			select {
@@ -73,10 +69,7 @@ func dial(t testing.TB, url string, opts tend.Options) *tend.Client {
 	if opts.Retry == (tend.Retry{}) {
 		opts.Retry = quick
 	}
-	c, err := tend.Dial(context.Background(), url, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := scene.Value(tend.Dial(context.Background(), url, opts))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -92,10 +85,7 @@ func spawn(t testing.TB, c *tend.Client, cmd tend.Cmd) *tend.Process {
 	if cmd.Dir == "" {
 		cmd.Dir = "/"
 	}
-	p, err := c.Spawn(context.Background(), cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Value(c.Spawn(context.Background(), cmd))(t)
 	t.Cleanup(func() { p.Close() })
 	return p
 }

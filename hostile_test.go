@@ -18,6 +18,7 @@ import (
 	"github.com/tend-run/tend"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/view"
 )
@@ -169,14 +170,8 @@ func TestNamesOfAHostileServerAreNotActive(t *testing.T) {
 	h := &hostile{info: known(func(i *tendv1.Info) {
 		i.Spec.Name, i.Spec.Tag, i.Spec.User = "web"+escape, "tag\r\n"+escape, "root\u202e"
 	})}
-	p, err := h.serve(t).Get(t.Context(), process.Selector{ID: id})
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := p.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Value(h.serve(t).Get(t.Context(), process.Selector{ID: id}))(t)
+	info := scene.Info(t, p)
 	for _, text := range []string{info.Spec.Name, info.Spec.Tag, info.Spec.User} {
 		if strings.ContainsAny(text, "\x1b\a\r\n\u202e") {
 			t.Errorf("%q is active on a terminal", text)
@@ -196,10 +191,7 @@ func TestErrorsOfAHostileServerAreNotActive(t *testing.T) {
 		} {
 			said := connect.NewError(code, errors.New("no\n"+escape+"\r"+strings.Repeat("x", 200<<10)))
 			if detail != nil {
-				d, err := connect.NewErrorDetail(detail)
-				if err != nil {
-					t.Fatal(err)
-				}
+				d := scene.Value(connect.NewErrorDetail(detail))(t)
 				said.AddDetail(d)
 			}
 			h := &hostile{err: said}
@@ -273,10 +265,7 @@ func TestAHostileServerStreams(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := &hostile{info: known(func(*tendv1.Info) {}), reads: events}
 			c := h.serve(t)
-			p, err := c.Get(t.Context(), process.Selector{ID: id})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := scene.Value(c.Get(t.Context(), process.Selector{ID: id}))(t)
 			wantStrange(t, drain(t, func() (process.Reader, error) { return p.Read(t.Context(), process.ReadOptions{}) }))
 		})
 	}
@@ -312,10 +301,7 @@ func drain(t *testing.T, open func() (process.Reader, error)) error {
 
 func TestAHostileServerWatches(t *testing.T) {
 	h := &hostile{reads: []*tendv1.Event{hello(), {ProcessId: "$(id)" + escape, Fact: &tendv1.Event_Removed{Removed: &tendv1.Event_Empty{}}}}}
-	w, err := h.serve(t).Watch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := scene.Value(h.serve(t).Watch(t.Context()))(t)
 	defer w.Close()
 	late := time.After(30 * time.Second)
 	for {
@@ -342,11 +328,8 @@ func TestAHostileServerAnswersAWait(t *testing.T) {
 		"a stream that is none": {Streams: []*tendv1.StreamInfo{{Stream: 77}}},
 	} {
 		h := &hostile{info: known(func(*tendv1.Info) {}), wait: res}
-		p, err := h.serve(t).Get(t.Context(), process.Selector{ID: id})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = p.Wait(t.Context(), process.Until{})
+		p := scene.Value(h.serve(t).Get(t.Context(), process.Selector{ID: id}))(t)
+		_, err := p.Wait(t.Context(), process.Until{})
 		if _, ok := errors.AsType[*tend.ProtocolError](err); !ok {
 			t.Errorf("%s: %v", name, err)
 		}

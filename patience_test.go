@@ -15,6 +15,7 @@ import (
 	"github.com/tend-run/tend"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
 )
@@ -73,10 +74,7 @@ func TestACallLeavesAConnectionOnWhichItStalls(t *testing.T) {
 		srv.Start()
 		defer srv.Close()
 		defer close(over)
-		c, err := tend.Dial(t.Context(), srv.URL, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := scene.Value(tend.Dial(t.Context(), srv.URL, opts))(t)
 		defer c.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -38,10 +39,7 @@ func TestResults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := spawn(t, c, tc.cmd)
-			got, err := p.Wait(t.Context(), tend.WaitOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := scene.Value(p.Wait(t.Context(), tend.WaitOptions{}))(t)
 			if got.ExecutionTime <= 0 {
 				t.Errorf("execution time %v", got.ExecutionTime)
 			}
@@ -90,9 +88,7 @@ func TestWaitDrainsForAsLongAsItIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		if drain < 0 {
-			if err := os.WriteFile(filepath.Join(cmd.Dir, "go"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, os.WriteFile(filepath.Join(cmd.Dir, "go"), nil, 0o600))
 		}
 		res, err := p.Wait(t.Context(), tend.WaitOptions{Drain: drain})
 		if err != nil || out.String() != want || res.Stdout != want {
@@ -187,17 +183,12 @@ func TestAHandleTellsWhatRuns(t *testing.T) {
 	if err != nil || text.Stdout != "so far\n" || p.Stdout().Offset() != 7 {
 		t.Fatalf("%+v at %d, %v", text, p.Stdout().Offset(), err)
 	}
-	q, err := c.Attach(t.Context(), string(p.ID()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := scene.Value(c.Attach(t.Context(), string(p.ID())))(t)
 	defer q.Close()
 	if q.PID() != p.PID() || q.PID() == 0 || q.Command() != "echo so far; read x" || q.Started().IsZero() {
 		t.Fatalf("attached to pid %d, %q", q.PID(), q.Command())
 	}
-	if err := q.Stdin().CloseContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, q.Stdin().CloseContext(t.Context()))
 	if code, exited, err := waitCode(t, q); code != 1 || !exited || err != nil {
 		t.Fatalf("code %d, %v", code, err)
 	}
@@ -240,9 +231,7 @@ func TestAContextKillsOnlyWhenAsked(t *testing.T) {
 	if res, err := p.Wait(t.Context(), tend.WaitOptions{}); err != nil || !res.Killed {
 		t.Fatalf("%+v, %v", res, err)
 	}
-	if err := q.Stdin().Close(); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, q.Stdin().Close())
 	if res, err := q.Wait(t.Context(), tend.WaitOptions{}); err != nil || !res.Success {
 		t.Fatalf("%+v, %v", res, err)
 	}
@@ -264,10 +253,7 @@ func TestClosingAReaderEndsAReadThatWaits(t *testing.T) {
 func TestAManagerKillsAndReleasesByPID(t *testing.T) {
 	m := connected(t).Processes()
 	m.Env = map[string]string{"A": "base", "B": "base"}
-	p, err := m.Spawn(t.Context(), tend.Cmd{Spec: process.Spec{Shell: "echo $A $B; exec sleep 1000", Dir: "/", Env: map[string]string{"B": "own"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Value(m.Spawn(t.Context(), tend.Cmd{Spec: process.Spec{Shell: "echo $A $B; exec sleep 1000", Dir: "/", Env: map[string]string{"B": "own"}}}))(t)
 	defer p.Close()
 	if err := m.Release(t.Context(), p.PID()); !errors.Is(err, process.ErrRunning) {
 		t.Fatalf("release of a running process: %v", err)

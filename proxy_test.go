@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"testing"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // fault says what a proxy does to one connection after it has passed on a
@@ -38,10 +40,7 @@ type proxy struct {
 
 func newProxy(t testing.TB, target string, faults ...fault) *proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	p := &proxy{t: t, l: l, target: target, faults: faults}
 	p.wg.Go(p.accept)
 	t.Cleanup(p.close)

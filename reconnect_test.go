@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -35,10 +36,7 @@ func TestOutputIsByteExactWhateverHappensToConnections(t *testing.T) {
 				px := newProxy(t, srv.Listener.Addr().String(), faults...)
 				c := dial(t, px.url(), tend.Options{HTTP1: http1, Silence: 250 * time.Millisecond})
 				cmd, want := numbered(300_000)
-				got, err := io.ReadAll(spawn(t, c, cmd).Stdout())
-				if err != nil {
-					t.Fatal(err)
-				}
+				got := scene.Value(io.ReadAll(spawn(t, c, cmd).Stdout()))(t)
 				if !bytes.Equal(got, want) {
 					t.Fatalf("got %d bytes, want %d; they differ", len(got), len(want))
 				}
@@ -177,10 +175,7 @@ func TestAKillIsSentOnce(t *testing.T) {
 	px := newProxy(t, srv.Listener.Addr().String())
 	c := dial(t, px.url(), tend.Options{})
 	p := spawn(t, c, tend.Shell("echo ready; exec sleep 1000"))
-	r, err := p.Raw().Read(t.Context(), process.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := scene.Value(p.Raw().Read(t.Context(), process.ReadOptions{}))(t)
 	defer r.Close()
 
 	if _, err := p.Kill(t.Context()); !errors.Is(err, process.ErrUnavailable) {
@@ -223,9 +218,7 @@ func TestInputIsTakenOnceWhenAnswersAreLost(t *testing.T) {
 		}
 		rest = rest[n:]
 	}
-	if err := in.Close(); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, in.Close())
 	if got := <-read; !bytes.Equal(got, want) {
 		t.Fatalf("got %d bytes, want %d; they differ", len(got), len(want))
 	}
@@ -240,10 +233,7 @@ func TestWhatTwoClientsWriteArrivesWholeAndOnce(t *testing.T) {
 	var writes atomic.Int32
 	srv := serve(t, testkeeper.New(t), nil, losing("Write", func(n int32) bool { return n%2 == 1 }, &writes))
 	first := spawn(t, dial(t, srv.URL, tend.Options{}), piped(tend.Command("cat")))
-	second, err := dial(t, srv.URL, tend.Options{}).Attach(t.Context(), string(first.ID()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := scene.Value(dial(t, srv.URL, tend.Options{}).Attach(t.Context(), string(first.ID())))(t)
 	const lines = 50
 	line := func(name string, i int) string {
 		return fmt.Sprintf("%s %d %s\n", name, i, strings.Repeat(name, i*100))
@@ -279,13 +269,8 @@ func TestWhatTwoClientsWriteArrivesWholeAndOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := first.Stdin().Close(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := io.ReadAll(first.Stdout())
-	if err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, first.Stdin().Close())
+	out := scene.Value(io.ReadAll(first.Stdout()))(t)
 	next := map[string]int{}
 	for got := range strings.Lines(string(out)) {
 		name := got[:1]
@@ -323,10 +308,7 @@ func TestTheLastAttemptEndsWithUnavailable(t *testing.T) {
 	px := newProxy(t, srv.Listener.Addr().String())
 	c := dial(t, px.url(), tend.Options{Retry: tend.Retry{First: time.Millisecond, Attempts: 3}})
 	p := spawn(t, c, tend.Shell("exec sleep 1000"))
-	r, err := p.Raw().Read(t.Context(), process.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := scene.Value(p.Raw().Read(t.Context(), process.ReadOptions{}))(t)
 	px.close()
 	var last error
 	for _, err := range process.Follow(t.Context(), r) {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/wire"
 )
@@ -23,15 +24,9 @@ func TestAnAnchorThatEndsBeforeItAnswersIsNotRunning(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer os.RemoveAll(dir)
-			run, err := rundir.Open(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			run := scene.Value(rundir.Open(dir))(t)
 			defer run.Close()
-			l, err := run.Listen(rundir.AnchorSocket, unix.SOCK_SEQPACKET)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := scene.Value(run.Listen(rundir.AnchorSocket, unix.SOCK_SEQPACKET))(t)
 			defer unix.Close(l)
 			go func() {
 				fd, _, err := unix.Accept(l)

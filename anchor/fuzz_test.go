@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper/wire"
 )
 
@@ -75,10 +76,7 @@ func FuzzCommand(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		fd, err := unix.Dup(int(w.Fd()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		fd := scene.Value(unix.Dup(int(w.Fd())))(t)
 		w.Close()
 		out, send, err := (&anchor{}).command(words, []int{fd})
 		if known := words[0] == "roles" || words[0] == "listeners"; known != (err == nil) || known && (len(out) == 0 || out[0] != "ok") || len(send) != 0 {

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper/rundir"
 )
 
@@ -26,10 +27,7 @@ func TestARoleThatDiesAtOnceIsStartedMoreAndMoreSlowly(t *testing.T) {
 // An upgrade ends a role in good order: the next is started at once, however
 // often that happens.
 func TestARoleWhoseEndWasAskedForIsNoCrash(t *testing.T) {
-	run, err := rundir.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := scene.Value(rundir.Open(t.TempDir()))(t)
 	t.Cleanup(run.Close)
 	a := &anchor{cfg: Config{Log: t.Output()}, run: run, vault: newVault()}
 	var children []int

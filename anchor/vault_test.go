@@ -21,10 +21,7 @@ type depositor struct {
 
 func connect(t *testing.T, v *vault) *depositor {
 	t.Helper()
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := scene.Value(unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0))(t)
 	d := &depositor{t: t, sock: pair[1], done: make(chan struct{})}
 	go func() {
 		defer close(d.done)

@@ -8,15 +8,13 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // A server finds out once whose a connection is, though a stream takes it over
 // and gives it back.
 func TestANoteStaysWithAConnectionThatIsGivenBack(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	l := face.NewListener(inner)
 	notes := make(chan any, 10)
 	srv := &http.Server{
@@ -52,10 +50,7 @@ func TestANoteStaysWithAConnectionThatIsGivenBack(t *testing.T) {
 		c := &http.Client{Transport: &http.Transport{}}
 		defer c.CloseIdleConnections()
 		for i := range 3 {
-			res, err := c.Get("http://" + inner.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := scene.Value(c.Get("http://" + inner.Addr().String()))(t)
 			res.Body.Close()
 			if i == 0 {
 				if got := <-notes; got != nil {
@@ -73,10 +68,7 @@ func TestANoteStaysWithAConnectionThatIsGivenBack(t *testing.T) {
 // finds what Accept and Close share.
 func TestCloseBesideTheFirstAccept(t *testing.T) {
 	for range 200 {
-		inner, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 		l := face.NewListener(inner)
 		accepted := make(chan error)
 		go func() {

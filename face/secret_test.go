@@ -4,18 +4,14 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 func TestASecretIsKeptAndItsTokensAreApart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret")
-	s, err := OpenSecret(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := OpenSecret(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := scene.Value(OpenSecret(path))(t)
+	again := scene.Value(OpenSecret(path))(t)
 	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o600 {
 		t.Errorf("the secret's file is %v, %v", fi.Mode(), err)
 	}
@@ -36,9 +32,7 @@ func TestASecretIsKeptAndItsTokensAreApart(t *testing.T) {
 	if none.SandboxToken("a").Set() || none.TrafficToken("a").Set() || none.SandboxToken("a").Matches("") {
 		t.Error("no secret makes tokens")
 	}
-	if err := os.WriteFile(path, []byte("short"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(path, []byte("short"), 0o600))
 	if _, err := OpenSecret(path); err == nil {
 		t.Error("a damaged secret is taken, or replaced without a word")
 	}

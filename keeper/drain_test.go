@@ -25,13 +25,9 @@ func TestWhatAStreamHeldBackIsSpooledBeforeTheExit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := &Keeper{cfg: Config{Log: t.Output()}, wakeFD: -1, stats: machine{cacheFiles: 16}}
 			var err error
-			if k.board, err = board.Create(); err != nil {
-				t.Fatal(err)
-			}
+			k.board = scene.Value(board.Create())(t)
 			defer k.board.Close()
-			if k.ep, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-				t.Fatal(err)
-			}
+			k.ep = scene.Value(unix.EpollCreate1(unix.EPOLL_CLOEXEC))(t)
 			defer unix.Close(k.ep)
 			slot := k.board.Slot(0)
 			p := newProc(wire.Ref{Gen: slot.Reserve("id")}, "id", slot)

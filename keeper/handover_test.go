@@ -52,10 +52,7 @@ func TestDescriptorsAreHandedOverByTheirKinds(t *testing.T) {
 
 func TestAHandoverIsReadAsItWasWritten(t *testing.T) {
 	want := example()
-	got, err := decodeHandover(want.encode(newestHandover))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := scene.Value(decodeHandover(want.encode(newestHandover)))(t)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
@@ -69,10 +66,7 @@ func TestHandoversOfEachVersionAreRead(t *testing.T) {
 		if *update && v == newestHandover {
 			scene.Must(t, os.WriteFile(path, example().encode(v), 0o644))
 		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := scene.Value(os.ReadFile(path))(t)
 		got, err := decodeHandover(b)
 		if err != nil {
 			t.Fatalf("version %d: %v", v, err)
@@ -96,10 +90,7 @@ func TestWhatANewerVersionAddsIsSkipped(t *testing.T) {
 	b = append(b, 99, 3, 0, 0, 0, 'x', 'y', 'z') // an unknown kind
 	b = appendRecord(b, kindProcess, []field{{tag: 1, number: &want.Procs[0].Slot}, {tag: 77, number: &want.Procs[0].Gen}})
 	b = seal(append(b, handoverEnd))
-	got, err := decodeHandover(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := scene.Value(decodeHandover(b))(t)
 	want.Procs = append(want.Procs, handoverProc{Slot: 1})
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

@@ -10,23 +10,19 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 func TestAnExitSendsTheKeeperNoSignalAndIsStillCollected(t *testing.T) {
 	sets := func(field string) bool {
 		t.Helper()
-		status, err := os.ReadFile("/proc/self/status")
-		if err != nil {
-			t.Fatal(err)
-		}
+		status := scene.Value(os.ReadFile("/proc/self/status"))(t)
 		m := regexp.MustCompile(field + `:\s+([0-9a-f]+)`).FindSubmatch(status)
 		if m == nil {
 			t.Fatalf("no %s in %s", field, status)
 		}
-		set, err := strconv.ParseUint(string(m[1]), 16, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := scene.Value(strconv.ParseUint(string(m[1]), 16, 64))(t)
 		return set&(1<<(unix.SIGCHLD-1)) != 0
 	}
 	if !sets("SigCgt") {

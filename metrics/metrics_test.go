@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -37,10 +38,7 @@ func check(t *testing.T, got, want map[string]string) {
 
 func start(t *testing.T, m process.Manager, shell string) process.Process {
 	t.Helper()
-	p, err := m.Start(t.Context(), process.Spec{Shell: shell, Stdin: process.StdinPipe})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, m, process.Spec{Shell: shell, Stdin: process.StdinPipe})
 	t.Cleanup(func() { p.Kill(context.Background()) })
 	return p
 }
@@ -90,9 +88,7 @@ func TestStartsProcessesAndBytesAreCounted(t *testing.T) {
 	check(t, scrape(t, m), want) // a second look counts nothing twice
 
 	// A counter does not go back when a process is removed; a gauge does.
-	if err := done.Remove(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, done.Remove(t.Context()))
 	want[`tend_processes{state="exited"}`] = "0"
 	want[`tend_spool_bytes{stream="stdout"}`] = "0"
 	check(t, scrape(t, m), want)
@@ -105,10 +101,7 @@ func TestReaderLagIsThatOfTheReaderFurthestBehind(t *testing.T) {
 	check(t, scrape(t, m), map[string]string{"tend_readers": "0", "tend_reader_lag_bytes": "0"})
 
 	open := func(opts process.ReadOptions) process.Reader {
-		r, err := p.Read(t.Context(), opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := scene.Value(p.Read(t.Context(), opts))(t)
 		t.Cleanup(func() { r.Close() })
 		return r
 	}
@@ -163,14 +156,8 @@ func TestReadersKeepTheirAbilityToGiveSpans(t *testing.T) {
 	p := start(t, manager, "printf 0123456789")
 	finish(t, p)
 	m := New(Config{Manager: spans{manager}})
-	p, err := m.Manager().Get(t.Context(), process.Selector{ID: p.ID()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := p.Read(t.Context(), process.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p = scene.Value(m.Manager().Get(t.Context(), process.Selector{ID: p.ID()}))(t)
+	r := scene.Value(p.Read(t.Context(), process.ReadOptions{}))(t)
 	defer r.Close()
 	sp, ok := r.(process.Spanner)
 	if !ok {

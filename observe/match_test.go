@@ -6,15 +6,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
 func mustMatcher(t *testing.T, expr string) *Matcher {
 	t.Helper()
-	m, err := NewMatcher(expr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := scene.Value(NewMatcher(expr))(t)
 	return m
 }
 

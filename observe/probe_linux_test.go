@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/observe"
 	"github.com/tend-run/tend/process"
 )
@@ -79,19 +80,13 @@ func play(name string) error {
 
 func self(t *testing.T, name string) process.Spec {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := scene.Value(os.Executable())(t)
 	return process.Spec{Argv: []string{exe}, Env: map[string]string{role: name}, Stdin: process.StdinPipe}
 }
 
 func pid(t *testing.T, p process.Process) int {
 	t.Helper()
-	in, err := p.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := scene.Info(t, p)
 	return in.PID
 }
 
@@ -156,10 +151,7 @@ func TestWaitForAPort(t *testing.T) {
 			if !res.Met {
 				t.Fatalf("it ended: %v", res.Exit)
 			}
-			port, err := strconv.Atoi(res.Match[len("port "):])
-			if err != nil {
-				t.Fatal(err)
-			}
+			port := scene.Value(strconv.Atoi(res.Match[len("port "):]))(t)
 			res = wait(t, p, process.Until{Port: port})
 			if !res.Met || len(res.Listening) != 1 {
 				t.Fatalf("got %+v; want one listener", res)

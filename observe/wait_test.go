@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/observe"
 	"github.com/tend-run/tend/process"
@@ -20,10 +21,7 @@ func start(t *testing.T, line string) process.Process {
 func startSpec(t *testing.T, spec process.Spec) process.Process {
 	t.Helper()
 	spec.Dir = "/"
-	p, err := testkeeper.New(t).Start(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Value(testkeeper.New(t).Start(t.Context(), spec))(t)
 	return p
 }
 

@@ -195,23 +195,14 @@ func TestAnotherUserOnTheLoopbackPort(t *testing.T) {
 // it for root's.
 func TestAClientThatLeftIsNobody(t *testing.T) {
 	s := serve(t, nil)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := scene.Value(net.Dial("tcp", l.Addr().String()))(t)
 	if _, err := c.Write([]byte("GET /envs HTTP/1.1\r\nHost: localhost\r\n\r\n")); err != nil {
 		t.Fatal(err)
 	}
 	c.Close()
-	conn, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := scene.Value(l.Accept())(t)
 	defer conn.Close()
 	r := httptest.NewRequest("GET", "http://localhost/envs", nil)
 	w := httptest.NewRecorder()
@@ -224,20 +215,11 @@ func TestAClientThatLeftIsNobody(t *testing.T) {
 func TestPeerUIDIsTheKernelsWord(t *testing.T) {
 	s := serve(t, nil)
 	for _, at := range [][2]string{{"unix", s.dir + "/peer.sock"}, {"tcp", "127.0.0.1:0"}} {
-		l, err := net.Listen(at[0], at[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := scene.Value(net.Listen(at[0], at[1]))(t)
 		defer l.Close()
-		conn, err := net.Dial(l.Addr().Network(), l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := scene.Value(net.Dial(l.Addr().Network(), l.Addr().String()))(t)
 		defer conn.Close()
-		served, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		served := scene.Value(l.Accept())(t)
 		defer served.Close()
 		p := s.withPeer(t.Context(), served).Value(peerKey{}).(*peer)
 		if p.err != nil || p.uid != os.Geteuid() || p.unix != (at[0] == "unix") {
@@ -277,10 +259,7 @@ type everywhere struct{ net.Listener }
 func (everywhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero, Port: 80} }
 
 func TestNewRefusesWhatCannotBeServed(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	m := testkeeper.New(t)
 	for name, cfg := range map[string]Config{

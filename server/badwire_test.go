@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // TestBadWireGetsAnErrorAndEndsNothing: what no client sends, in each protocol,
@@ -55,10 +57,7 @@ func TestBadWireGetsAnErrorAndEndsNothing(t *testing.T) {
 				for bad, body := range bodies {
 					for extra, header := range headers {
 						ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-						req, err := http.NewRequestWithContext(ctx, "POST", s.tcp+path, strings.NewReader(body))
-						if err != nil {
-							t.Fatal(err)
-						}
+						req := scene.Value(http.NewRequestWithContext(ctx, "POST", s.tcp+path, strings.NewReader(body)))(t)
 						req.Header = header.Clone()
 						req.Header.Set("Content-Type", kind)
 						if p.UnencryptedHTTP2() {

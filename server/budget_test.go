@@ -25,10 +25,7 @@ import (
 // begun is a request of which a part of the body was sent.
 func begun(t *testing.T, s *served, path, contentType string, length int, part []byte) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := scene.Value(net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://")))(t)
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(60 * time.Second))
 	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", path, contentType, length); err != nil {
@@ -99,20 +96,11 @@ func TestRequestsInFlightHaveOneBudget(t *testing.T) {
 func TestAStreamIsNotChargedForItsRequest(t *testing.T) {
 	s := serve(t, nil)
 	word := strings.Repeat("x", 100<<10)
-	msg, err := json.Marshal(map[string]any{"process": map[string]any{"cmd": "/bin/sh", "args": []string{"-c", "echo here; exec sleep 1000", word}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	msg := scene.Value(json.Marshal(map[string]any{"process": map[string]any{"cmd": "/bin/sh", "args": []string{"-c", "echo here; exec sleep 1000", word}}}))(t)
 	for _, protocol := range []string{"h1", "h2"} {
-		req, err := http.NewRequestWithContext(t.Context(), "POST", s.tcp+"/process.Process/Start", bytes.NewReader(envelope(len(msg), msg)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := scene.Value(http.NewRequestWithContext(t.Context(), "POST", s.tcp+"/process.Process/Start", bytes.NewReader(envelope(len(msg), msg))))(t)
 		req.Header.Set("Content-Type", "application/connect+json")
-		res, err := s.client(t, protocol, "tcp").Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := scene.Value(s.client(t, protocol, "tcp").Do(req))(t)
 		defer res.Body.Close()
 		if _, err := io.ReadFull(res.Body, make([]byte, 40)); err != nil {
 			t.Fatal(err)
@@ -145,17 +133,11 @@ func TestMessagesOfTooManyFieldsAreRefused(t *testing.T) {
 		env[fmt.Sprint(i)] = ""
 	}
 	asJSON := func(v any) []byte {
-		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := scene.Value(json.Marshal(v))(t)
 		return b
 	}
 	asProto := func(m proto.Message) []byte {
-		b, err := proto.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := scene.Value(proto.Marshal(m))(t)
 		return b
 	}
 	for name, tt := range map[string]struct {

@@ -21,6 +21,7 @@ import (
 	_ "github.com/tend-run/tend/gen/envd/filesystem"
 	_ "github.com/tend-run/tend/gen/envd/process"
 	_ "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/part"
 )
 
@@ -56,20 +57,14 @@ func routes(t *testing.T, s *Server) (all []string) {
 	}
 	var sources []string
 	for _, glob := range []string{"*.go", "../face/envd/*.go", "../face/envd/envdfs/*.go", "../face/langsmith/*.go", "../face/e2bapi/*.go"} {
-		found, err := filepath.Glob(glob)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := scene.Value(filepath.Glob(glob))(t)
 		sources = append(sources, found...)
 	}
 	for _, path := range sources {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := scene.Value(os.ReadFile(path))(t)
 		// Paths of the data plane are put together from a constant.
 		code := strings.ReplaceAll(string(text), `" + dataPath + "`, "/langsmith/")
 		for _, m := range restRoute.FindAllStringSubmatch(code, -1) {
@@ -142,10 +137,7 @@ func TestNoBodyIsReadBeforeTheToken(t *testing.T) {
 // half sends the header of a request and returns the status of the answer.
 func half(t *testing.T, s *served, route, header string) int {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := scene.Value(net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://")))(t)
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(40 * time.Second)) // less than a body may pause
 	if _, err := fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", route, header); err != nil {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // TestTheRestOfABodyIsNoRequest: what a handler left of a body must not be
@@ -40,10 +42,7 @@ func TestTheRestOfABodyIsNoRequest(t *testing.T) {
 			t.Parallel()
 			for _, kind := range []string{"application/json", "application/proto", "application/connect+json", "application/connect+proto", "application/connect+zip", "application/grpc-web", "application/grpc", "multipart/form-data; boundary=x", "text/html"} {
 				for name, rest := range rests {
-					c, err := net.Dial("tcp", host)
-					if err != nil {
-						t.Fatal(err)
-					}
+					c := scene.Value(net.Dial("tcp", host))(t)
 					_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 					go func() { // the server may answer, and close, before it has all
 						_, _ = fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\n%s", path, host, kind, rest)

@@ -166,10 +166,7 @@ func TestAPartOfAServer(t *testing.T) {
 }
 
 func TestABrokenPartEndsRunWithItsError(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	s := assemble(t, t.TempDir(), Config{Manager: testkeeper.New(t), Listeners: []net.Listener{l}, Parts: []part.Part{&toy{name: "toy", broken: io.ErrNoProgress}}})
 	if err := s.Run(t.Context()); err != io.ErrNoProgress {
 		t.Errorf("Run returned %v", err)

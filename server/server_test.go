@@ -33,15 +33,9 @@ type served struct {
 func serve(t *testing.T, change func(*Config)) *served {
 	t.Helper()
 	dir := t.TempDir()
-	tcp, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	tcp := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	socket := filepath.Join(dir, "tend.sock")
-	unixListener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	unixListener := scene.Value(net.Listen("unix", socket))(t)
 	cfg := Config{
 		Manager: testkeeper.New(t), Listeners: []net.Listener{tcp, unixListener},
 		PortFile: filepath.Join(dir, "port"), URLFile: filepath.Join(dir, "url"), Version: "v0-test",
@@ -71,18 +65,12 @@ func serve(t *testing.T, change func(*Config)) *served {
 func assemble(t *testing.T, dir string, cfg Config) *Server {
 	t.Helper()
 	cfg.Metrics = metrics.New(metrics.Config{Manager: cfg.Manager, Version: cfg.Version})
-	set, err := parts.Open(parts.Config{
+	set := scene.Value(parts.Open(parts.Config{
 		Manager: cfg.Metrics.Manager(), StateDir: dir, Token: face.Token(cfg.Token), Trusted: Trusted, Insecure: cfg.Insecure, Domains: cfg.Domains,
 		Budget: cfg.Budget, Version: cfg.Version, Log: cfg.Log,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	cfg.Driver, cfg.Parts, cfg.TokenNow = set.Driver, append(set.Parts, cfg.Parts...), set.Token
-	s, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := scene.Value(New(cfg))(t)
 	return s
 }
 
@@ -110,25 +98,16 @@ func get(t *testing.T, c *http.Client, url string, header map[string]string) (in
 
 func do(t *testing.T, c *http.Client, method, url, body string, header map[string]string) (int, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := scene.Value(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body)))(t)
 	for k, v := range header {
 		req.Header.Set(k, v)
 		if k == "Host" {
 			req.Host = v
 		}
 	}
-	res, err := c.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := scene.Value(c.Do(req))(t)
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := scene.Value(io.ReadAll(res.Body))(t)
 	return res.StatusCode, string(text)
 }
 
@@ -177,15 +156,9 @@ func TestRunEndsWithinTheDrainAlthoughAStreamIsOpen(t *testing.T) {
 	s := serve(t, nil)
 	body := `{"process":{"cmd":"sleep","args":["1000"]}}`
 	frame := append([]byte{0, 0, 0, 0, byte(len(body))}, body...)
-	req, err := http.NewRequestWithContext(t.Context(), "POST", s.tcp+"/process.Process/Start", strings.NewReader(string(frame)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := scene.Value(http.NewRequestWithContext(t.Context(), "POST", s.tcp+"/process.Process/Start", strings.NewReader(string(frame))))(t)
 	req.Header.Set("Content-Type", "application/connect+json")
-	res, err := s.client(t, "h2", "tcp").Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := scene.Value(s.client(t, "h2", "tcp").Do(req))(t)
 	defer res.Body.Close()
 	if _, err := io.ReadFull(res.Body, make([]byte, 5)); err != nil {
 		t.Fatalf("the stream did not begin: %v", err)
@@ -197,10 +170,7 @@ func TestRunEndsWithinTheDrainAlthoughAStreamIsOpen(t *testing.T) {
 }
 
 func TestABrokenListenerEndsRunWithItsError(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	s := assemble(t, t.TempDir(), Config{Manager: testkeeper.New(t), Listeners: []net.Listener{l}})
 	l.Close()
 	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), l.Addr().String()) {
@@ -218,20 +188,14 @@ func TestAPanicEndsOneRequest(t *testing.T) {
 		panic("a bug")
 	})
 	mux.Handle("/", s.handler)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	srv := &http.Server{Handler: s.recovered(mux), ConnContext: s.withPeer}
 	go srv.Serve(l)
 	defer srv.Close()
 	base := "http://" + l.Addr().String()
 	c := s.client(t, "h1", "tcp")
 	for _, path := range []string{"/boom", "/half"} {
-		req, err := http.NewRequestWithContext(t.Context(), "GET", base+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := scene.Value(http.NewRequestWithContext(t.Context(), "GET", base+path, nil))(t)
 		res, err := c.Do(req)
 		if err != nil {
 			continue // cut off before the header
@@ -271,10 +235,7 @@ func TestSlowAndOversizeHeadersAreEnded(t *testing.T) {
 	s := serve(t, func(c *Config) { c.Limits.HeaderTimeout = 50 * time.Millisecond; c.Limits.HeaderBytes = 4 << 10 })
 	addr := strings.TrimPrefix(s.tcp, "http://")
 	t.Run("a header that never ends", func(t *testing.T) {
-		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := scene.Value(net.Dial("tcp", addr))(t)
 		defer conn.Close()
 		fmt.Fprintf(conn, "GET /-/healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ")
 		// Either an answer that says so or just the end; but the end comes.
@@ -283,16 +244,10 @@ func TestSlowAndOversizeHeadersAreEnded(t *testing.T) {
 		}
 	})
 	t.Run("a header that is too large", func(t *testing.T) {
-		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := scene.Value(net.Dial("tcp", addr))(t)
 		defer conn.Close()
 		fmt.Fprintf(conn, "GET /-/healthz HTTP/1.1\r\nHost: localhost\r\nX-Big: %s\r\n\r\n", strings.Repeat("x", 16<<10))
-		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := scene.Value(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 		if res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 			t.Errorf("status %d; want 431", res.StatusCode)
 		}
@@ -304,10 +259,7 @@ func TestLimitsAreToldInTheirOwnWords(t *testing.T) {
 		s := serve(t, func(c *Config) { c.Limits.Requests = 1 })
 		in, hold := make(chan struct{}), make(chan struct{})
 		h := s.limited(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(in); <-hold }))
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 		srv := &http.Server{Handler: h}
 		go srv.Serve(l)
 		defer srv.Close()
@@ -348,10 +300,7 @@ func TestBodiesThatStopArrivingAreEnded(t *testing.T) {
 		for _, kind := range []string{"application/json", "application/connect+json"} {
 			t.Run(path+" in "+kind, func(t *testing.T) {
 				t.Parallel()
-				conn, err := net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				conn := scene.Value(net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://")))(t)
 				defer conn.Close()
 				conn.SetDeadline(time.Now().Add(20 * time.Second))
 				fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: 100\r\n\r\n{", path, kind)

@@ -21,17 +21,11 @@ func TestStreamsOfInputThatStall(t *testing.T) {
 	var manager process.Manager
 	s := serve(t, func(c *Config) { manager = c.Manager })
 	start := func(argv ...string) process.Process {
-		p, err := manager.Start(t.Context(), process.Spec{Argv: argv, Stdin: process.StdinPipe})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := scene.Start(t, manager, process.Spec{Argv: argv, Stdin: process.StdinPipe})
 		return p
 	}
 	pid := func(p process.Process) int {
-		info, err := p.Info(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := scene.Info(t, p)
 		return info.PID
 	}
 	deaf, cat := start("sleep", "100000"), start("cat")
@@ -44,10 +38,7 @@ func TestStreamsOfInputThatStall(t *testing.T) {
 	piece := message(`{"data":{"input":{"stdin":"` + base64.StdEncoding.EncodeToString(make([]byte, 48<<10)) + `"}}}`)
 	for range stalled {
 		body, w := io.Pipe()
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.tcp+"/process.Process/StreamInput", body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := scene.Value(http.NewRequestWithContext(ctx, http.MethodPost, s.tcp+"/process.Process/StreamInput", body))(t)
 		req.Header.Set("Content-Type", "application/connect+json")
 		wg.Go(func() {
 			if res, err := c.Do(req); err == nil {

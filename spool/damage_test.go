@@ -91,10 +91,7 @@ func TestNothingInPlaceOfAFileHoldsAnybodyUp(t *testing.T) {
 // readAll reads to the end and returns how far stdout came.
 func readAll(t *testing.T, dir string, src Source) (end int64) {
 	t.Helper()
-	r, err := NewReader(dir, "p", outputs, src, process.ReadOptions{Drain: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := scene.Value(NewReader(dir, "p", outputs, src, process.ReadOptions{Drain: -1}))(t)
 	defer r.Close()
 	for {
 		ev, ok, err := r.Next()
@@ -119,10 +116,7 @@ func readAll(t *testing.T, dir string, src Source) (end int64) {
 // An index that is mostly hole is read where it has something.
 func TestAHoleInTheIndexIsSkipped(t *testing.T) {
 	dir, _, end := over(t, process.Spec{ID: "p", Shell: "true"})
-	f, err := os.OpenFile(filepath.Join(dir, IndexName), os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := scene.Value(os.OpenFile(filepath.Join(dir, IndexName), os.O_WRONLY, 0))(t)
 	var rec [IndexSize]byte
 	IndexRecord{Kind: IndexTrim, Stream: process.Stdout, Offset: 8192}.Put(&rec)
 	if _, err := f.WriteAt(rec[:], 1<<40); err != nil {

@@ -127,10 +127,7 @@ func TestFactsOutliveTheOutput(t *testing.T) {
 
 func wantGap(t *testing.T, dir string, src Source, end [4]int64) {
 	t.Helper()
-	r, err := NewReader(dir, "id", outputs, src, process.ReadOptions{Drain: -1, From: [4]int64{process.Stdout: 500}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := scene.Value(NewReader(dir, "id", outputs, src, process.ReadOptions{Drain: -1, From: [4]int64{process.Stdout: 500}}))(t)
 	defer r.Close()
 	var gaps []process.Gap
 	for {
@@ -161,10 +158,7 @@ func TestAReaderMeetsWhatIsFreedUnderItAsAGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	src := &moving{p: fin.Progress()}
-	r, err := NewReader(dir, "p", outputs, src, process.ReadOptions{MaxChunk: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := scene.Value(NewReader(dir, "p", outputs, src, process.ReadOptions{MaxChunk: 1000}))(t)
 	defer r.Close()
 	r.Next()
 	ev, _, err := r.Next()

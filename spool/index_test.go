@@ -36,10 +36,7 @@ func spoolOf(t *testing.T) (*writer, []byte) {
 func replay(t *testing.T, w *writer, index []byte) (*Recovered, []string) {
 	t.Helper()
 	scene.Must(t, os.WriteFile(filepath.Join(w.dir, IndexName), index, 0o600))
-	rec, err := Recover(w.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rec := scene.Value(Recover(w.dir))(t)
 	if again, err := Recover(w.dir); err != nil || cmp.Diff(rec, again) != "" {
 		t.Fatalf("a second repair changes something: %v\n%s", err, cmp.Diff(rec, again))
 	}
@@ -47,10 +44,7 @@ func replay(t *testing.T, w *writer, index []byte) (*Recovered, []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := NewReader(w.dir, "p", outputs, src, process.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := scene.Value(NewReader(w.dir, "p", outputs, src, process.ReadOptions{}))(t)
 	defer r.Close()
 	return rec, tell(t, r)
 }
@@ -102,14 +96,8 @@ func TestRepairFromWhatWasAnnouncedFindsWhatRepairFromTheStartFinds(t *testing.T
 	path := filepath.Join(w.dir, IndexName)
 	repaired := func(index []byte, announced *Progress) (*Recovered, []byte) {
 		scene.Must(t, os.WriteFile(path, index, 0o600))
-		rec, err := RecoverFrom(w.dir, announced)
-		if err != nil {
-			t.Fatal(err)
-		}
-		after, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rec := scene.Value(RecoverFrom(w.dir, announced))(t)
+		after := scene.Value(os.ReadFile(path))(t)
 		return rec, after
 	}
 	for n := range len(index) + 1 {
@@ -144,10 +132,7 @@ func TestBytesThatTheIndexDoesNotCoverGetARecordWithoutATime(t *testing.T) {
 	if err != nil || j.Started == nil || j.Started.PID != 42 {
 		t.Fatal(j, err)
 	}
-	r, err := NewReader(w.dir, "p", outputs, src, process.ReadOptions{NoFollow: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := scene.Value(NewReader(w.dir, "p", outputs, src, process.ReadOptions{NoFollow: true}))(t)
 	defer r.Close()
 	for {
 		ev, ok, err := r.Next()

@@ -73,10 +73,7 @@ func (s *stale) Progress() Progress {
 func TestNothingOvertakesBytesWhoseEndIsNotAnnouncedYet(t *testing.T) {
 	w := testWriter(t)
 	src := &stale{writer: w}
-	r, err := NewReader(w.dir, "p", outputs, src, process.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := scene.Value(NewReader(w.dir, "p", outputs, src, process.ReadOptions{}))(t)
 	defer r.Close()
 	w.data(process.Stdout, []byte("first"), whole)
 	w.data(process.Stderr, []byte("second"), whole)
@@ -108,10 +105,7 @@ func TestFromNowKeepsTheOrderOfWhatArrivesMeanwhile(t *testing.T) {
 	w := testWriter(t)
 	w.data(process.Stdout, []byte("old"), whole)
 	g := &growing{writer: w, grow: func() { w.data(process.Stdout, []byte("between"), whole) }}
-	r, err := NewReader(w.dir, "p", outputs, g, process.ReadOptions{From: [4]int64{1: process.FromNow, 2: process.FromNow}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := scene.Value(NewReader(w.dir, "p", outputs, g, process.ReadOptions{From: [4]int64{1: process.FromNow, 2: process.FromNow}}))(t)
 	defer r.Close()
 	w.data(process.Stderr, []byte("e"), whole)
 	w.data(process.Stdout, []byte("o"), whole)
@@ -127,10 +121,7 @@ func TestAClockThatIsSetBackChangesNoOrder(t *testing.T) {
 	w.data(process.Stderr, []byte("two"), whole)
 	w.wall = 1 << 61
 	w.data(process.Stdout, []byte("three"), whole)
-	r, err := NewReader(w.dir, "p", outputs, w, process.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := scene.Value(NewReader(w.dir, "p", outputs, w, process.ReadOptions{}))(t)
 	defer r.Close()
 	wantNotes(t, tell(t, r), "started", "stdout one", "stderr two", "stdout three")
 }
@@ -146,10 +137,7 @@ func TestOutputThatArrivedLaterIsAnEventOfItsOwn(t *testing.T) {
 	}
 	w.wall = -1 // as repair leaves it: not known
 	w.data(process.Stdout, []byte("f"), whole)
-	r, err := NewReader(w.dir, "p", outputs, w, process.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := scene.Value(NewReader(w.dir, "p", outputs, w, process.ReadOptions{}))(t)
 	defer r.Close()
 	var got []string
 	var times []int64
@@ -183,10 +171,7 @@ func TestAChunkFreedWhileItIsReadIsAGapAndTheRestStaysInOrder(t *testing.T) {
 	w.data(process.Stdout, []byte("rest"), whole)
 	w.data(process.Stderr, []byte("later"), whole)
 	g := &growing{writer: w}
-	r, err := NewReader(w.dir, "p", outputs, g, process.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := scene.Value(NewReader(w.dir, "p", outputs, g, process.ReadOptions{}))(t)
 	defer r.Close()
 	if ev, _, _ := r.Next(); ev.Kind != process.EventStarted {
 		t.Fatal(ev.Kind)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -62,10 +63,7 @@ func TestEveryFieldOfASpecIsEncoded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := EncodeSpec([]byte("head"), &spec)
-			got, err := DecodeSpec(b[len("head"):])
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := scene.Value(DecodeSpec(b[len("head"):]))(t)
 			if diff := cmp.Diff(spec, got); diff != "" {
 				t.Errorf("a spec changes on its way (-want +got):\n%s", diff)
 			}

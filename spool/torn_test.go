@@ -25,10 +25,7 @@ func TestAJournalIsReadAsItWasWritten(t *testing.T) {
 			UserTime: 5, SystemTime: 6, MaxRSS: 7, Time: at.Add(4)},
 		EOF: [4]bool{2: true}, EOFAt: [4]int64{2: 1 << 40}, TreeGone: true, Pinned: true, Input: Input{Accepted: 1 << 33, EOF: true}, Size: int64(ends[len(ends)-1]),
 	}
-	got, err := parseJournal(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := scene.Value(parseJournal(b))(t)
 	if got.ExitBoot > procfs.BootTime() || got.ExitBoot < procfs.BootTime()-time.Minute.Nanoseconds() {
 		t.Errorf("it exited at %d ns since the boot; now it is %d", got.ExitBoot, procfs.BootTime())
 	}
@@ -109,10 +106,7 @@ func FuzzJournal(f *testing.F) {
 		if j.Size > int64(len(b)) || j.Torn != (j.Size < int64(len(b))) {
 			t.Fatalf("%d of %d bytes, torn %v", j.Size, len(b), j.Torn)
 		}
-		again, err := parseJournal(b[:j.Size])
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := scene.Value(parseJournal(b[:j.Size]))(t)
 		again.Torn = j.Torn
 		if diff := cmp.Diff(j, again); diff != "" {
 			t.Errorf("the whole records alone are read otherwise:\n%s", diff)
@@ -167,10 +161,7 @@ func FuzzRecover(f *testing.F) {
 			}
 			return
 		}
-		second, err := Recover(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		second := scene.Value(Recover(dir))(t)
 		first.Journal.Torn = false
 		if diff := cmp.Diff(first, second); diff != "" {
 			t.Errorf("a second repair changes something:\n%s", diff)
@@ -179,10 +170,7 @@ func FuzzRecover(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := NewReader(dir, "p", outputs, src, process.ReadOptions{Drain: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := scene.Value(NewReader(dir, "p", outputs, src, process.ReadOptions{Drain: -1}))(t)
 		defer r.Close()
 		at := int64(0)
 		for {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -145,10 +146,7 @@ func (w *writer) exit(code int) {
 // open opens a reader that is closed with the test.
 func (w *writer) open(t *testing.T, opts process.ReadOptions) *reader {
 	t.Helper()
-	r, err := NewReader(w.dir, "p", []process.Stream{process.Stdout, process.Stderr}, w, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := scene.Value(NewReader(w.dir, "p", []process.Stream{process.Stdout, process.Stderr}, w, opts))(t)
 	t.Cleanup(func() { r.Close() })
 	return r.(*reader)
 }

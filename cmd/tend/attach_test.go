@@ -42,10 +42,7 @@ func openWindow(t *testing.T, state string, size pty.Winsize, args ...string) *t
 	t.Helper()
 	x := &terminal{cmd: exec.Command(filepath.Join(binaries, "tend"), args...), end: make(chan struct{})}
 	x.cmd.Env = append(os.Environ(), "TEND_STATE_DIR="+state, "TERM=xterm")
-	var err error
-	if x.keys, err = pty.StartWithSize(x.cmd, &size); err != nil {
-		t.Fatal(err)
-	}
+	x.keys = scene.Value(pty.StartWithSize(x.cmd, &size))(t)
 	x.start(t)
 	t.Cleanup(x.close)
 	return x
@@ -54,10 +51,7 @@ func openWindow(t *testing.T, state string, size pty.Winsize, args ...string) *t
 // start keeps what the terminal shows, to its end.
 func (x *terminal) start(t *testing.T) {
 	t.Helper()
-	in, err := newCancelReader(x.keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := scene.Value(newCancelReader(x.keys))(t)
 	in.tty = false // its other end: nobody stops us
 	go x.follow(in)
 	x.close = sync.OnceFunc(func() {

@@ -113,10 +113,7 @@ func serveHostile(t *testing.T, h *hostile) string {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.Handle(tendv1connect.NewProcessServiceHandler(h))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	srv := &http.Server{Handler: mux, Protocols: new(http.Protocols)}
 	srv.Protocols.SetHTTP1(true)
 	srv.Protocols.SetUnencryptedHTTP2(true)
@@ -170,10 +167,7 @@ func session(t *testing.T, shell, path string, env ...string) (typed func(keys s
 		cmd = exec.Command("fish", "--no-config", "-i")
 	}
 	cmd.Env = append([]string{"PATH=" + path, "HOME=" + t.TempDir(), "TERM=dumb", "PS1=$ ", "LANG=C.UTF-8"}, env...)
-	keys, err := pty.StartWithSize(cmd, &pty.Winsize{Cols: 200, Rows: 50})
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := scene.Value(pty.StartWithSize(cmd, &pty.Winsize{Cols: 200, Rows: 50}))(t)
 	x := &terminal{cmd: cmd, keys: keys, end: make(chan struct{})}
 	x.start(t)
 	t.Cleanup(func() {

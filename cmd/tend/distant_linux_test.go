@@ -20,10 +20,7 @@ import (
 // and is turned away with a reason, unless that was asked for.
 func TestJSONLinesAreForThisUser(t *testing.T) {
 	scene.Root(t)
-	f, err := distant.New(distant.Config{Sandbox: host.NewMachine(testkeeper.New(t)), Dir: "/"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := scene.Value(distant.New(distant.Config{Sandbox: host.NewMachine(testkeeper.New(t)), Dir: "/"}))(t)
 	for _, tt := range []struct {
 		name     string
 		uid      int
@@ -35,10 +32,7 @@ func TestJSONLinesAreForThisUser(t *testing.T) {
 		{"somebody else, insecure", 65534, true, `"type":"version"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			served := make(chan error, 1)
 			go func() { served <- serveListeners(ctx, f, []net.Listener{l}, tt.insecure) }()

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // tendOn runs a command line of tend for a state directory.
@@ -149,10 +151,7 @@ func TestAnAddressWhereSomethingElseAnswersSaysSo(t *testing.T) {
 		return srv.URL
 	}
 	banner := func(text string) string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

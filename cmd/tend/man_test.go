@@ -6,17 +6,16 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // TestManualPagesSayWhatTheGrammarHas: each verb has a page, and each flag and
 // argument is on it.
 func TestManualPagesSayWhatTheGrammarHas(t *testing.T) {
-	parser, err := kong.New(new(grammar), kong.Name("tend"), kong.Description(description))
-	if err != nil {
-		t.Fatal(err)
-	}
+	parser := scene.Value(kong.New(new(grammar), kong.Name("tend"), kong.Description(description)))(t)
 	pages := 0
-	err = eachVerb(parser.Model.Node, func(n *kong.Node) error {
+	err := eachVerb(parser.Model.Node, func(n *kong.Node) error {
 		pages++
 		var out, errs bytes.Buffer
 		inv := &invocation{out: &out, errs: &errs, getenv: func(string) string { return "" }}
@@ -68,10 +67,7 @@ func TestManualPagesSayWhatTheGrammarHas(t *testing.T) {
 
 // TestEveryVerbHasJSONOrSaysWhyNot keeps the list of those without short.
 func TestEveryVerbHasJSONOrSaysWhyNot(t *testing.T) {
-	parser, err := kong.New(new(grammar), kong.Name("tend"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	parser := scene.Value(kong.New(new(grammar), kong.Name("tend")))(t)
 	var without []string
 	for _, n := range parser.Model.Children {
 		if n.Tag.Has("nojson") {

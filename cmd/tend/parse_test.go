@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -148,10 +149,7 @@ func TestServePlan(t *testing.T) {
 		{"everywhere, insecure", serveCmd{Listen: []string{"0.0.0.0:80"}, serveFlags: serveFlags{Insecure: true, Socket: "none"}}, []string{"0.0.0.0:80"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p, err := plan(tt.cmd)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := scene.Value(plan(tt.cmd))(t)
 			if diff := cmp.Diff(tt.want, p.listen); diff != "" {
 				t.Error(diff)
 			}
@@ -181,19 +179,13 @@ func TestServePlan(t *testing.T) {
 
 func TestSignalsThatEndTheWaitForALock(t *testing.T) {
 	path := t.TempDir() + "/lock"
-	unlock, err := lock(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	unlock := scene.Value(lock(t.Context(), path))(t)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := lock(ended, path); !errors.Is(err, context.Canceled) {
 		t.Errorf("lock of a held file under an ended context = %v", err)
 	}
 	unlock()
-	again, err := lock(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := scene.Value(lock(t.Context(), path))(t)
 	again()
 }

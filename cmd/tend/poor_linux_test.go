@@ -34,10 +34,7 @@ func TestServeRefusesAMachineOnWhichItCannotWork(t *testing.T) {
 		{"no pidfd_open", poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_PIDFD_OPEN, Arg: -1, Errno: unix.ENOSYS}}}, []string{"pidfd_open", "Linux 5.4"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cmd, err := poorkernel.Command(c.world, filepath.Join(binaries, "tend"), "serve", "--listen", "none", "--state-dir", state)
-			if err != nil {
-				t.Fatal(err)
-			}
+			cmd := scene.Value(poorkernel.Command(c.world, filepath.Join(binaries, "tend"), "serve", "--listen", "none", "--state-dir", state))(t)
 			timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 			defer timer.Stop()
 			out, err := cmd.CombinedOutput()
@@ -57,15 +54,9 @@ func TestServeRefusesAMachineOnWhichItCannotWork(t *testing.T) {
 // poorDaemon is a daemon of the programs on a kernel that lacks something.
 func poorDaemon(t *testing.T, world poorkernel.World, flags ...string) (state string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "tend-poor-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := scene.Value(os.MkdirTemp("", "tend-poor-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	cmd, err := poorkernel.Command(world, filepath.Join(binaries, "tend"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cmd := scene.Value(poorkernel.Command(world, filepath.Join(binaries, "tend")))(t)
 	state = testdaemon.StateDir(dir)
 	flags = append(flags, "--socket", filepath.Join(state, "tend.sock"))
 	testdaemon.Serve(t, testdaemon.Config{Command: cmd.Args, Dir: dir, Flags: flags})

@@ -43,10 +43,7 @@ func TestScripts(t *testing.T) {
 
 // TestREADME runs the sessions of the README.
 func TestREADME(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := scene.Value(os.ReadFile("../../README.md"))(t)
 	dir := t.TempDir()
 	scene.Must(t, os.WriteFile(filepath.Join(dir, "readme.txtar"), []byte(sessionScript(t, string(readme))), 0o600))
 	testscript.Run(t, scriptParams(t, dir))

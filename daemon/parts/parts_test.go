@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 )
 
@@ -22,15 +23,9 @@ func TestOpenRefusesWhatCannotWork(t *testing.T) {
 }
 
 func TestTheStatusSaysWhatEachPartIsDoing(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
-	set, err := Open(Config{Manager: testkeeper.New(t), StateDir: t.TempDir(), Distant: l, Domains: []string{"box.example"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := scene.Value(Open(Config{Manager: testkeeper.New(t), StateDir: t.TempDir(), Distant: l, Domains: []string{"box.example"}}))(t)
 	if _, err := set.Driver.Create(t.Context(), driver.Spec{}); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tend-run/tend/face/distant/distanttest"
 	"github.com/tend-run/tend/face/distant/secure"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 )
 
@@ -81,10 +82,7 @@ func TestFlood(t *testing.T) {
 	n := serveNative(t)
 	var silent []net.Conn
 	for range 300 {
-		nc, err := n.dial()
-		if err != nil {
-			t.Fatal(err)
-		}
+		nc := scene.Value(n.dial())(t)
 		defer nc.Close()
 		nc.SetDeadline(time.Now().Add(patience))
 		silent = append(silent, nc)
@@ -109,28 +107,16 @@ func TestFlood(t *testing.T) {
 // silent one from another address, stay while strangers come by the thousand.
 func TestTheFloodDropsItsOwn(t *testing.T) {
 	n := serveNative(t)
-	slow, err := n.dial()
-	if err != nil {
-		t.Fatal(err)
-	}
+	slow := scene.Value(n.dial())(t)
 	defer slow.Close()
 	slow.SetDeadline(time.Now().Add(patience))
-	conn, err := secure.Client(slow, secure.Hello{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := scene.Value(secure.Client(slow, secure.Hello{}))(t)
 	elsewhere := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
-	quiet, err := elsewhere.Dial("tcp", n.addr.Load().(string))
-	if err != nil {
-		t.Fatal(err)
-	}
+	quiet := scene.Value(elsewhere.Dial("tcp", n.addr.Load().(string)))(t)
 	defer quiet.Close()
 	quiet.SetDeadline(time.Now().Add(patience))
 	for range 1500 {
-		nc, err := n.dial()
-		if err != nil {
-			t.Fatal(err)
-		}
+		nc := scene.Value(n.dial())(t)
 		defer nc.Close()
 	}
 	for name, finish := range map[string]func() error{
@@ -158,10 +144,7 @@ func TestSlowCallers(t *testing.T) {
 	c := n.connect()
 	var callers []net.Conn
 	for _, sent := range []string{"", "\x00\x00", "\x00\x00\x00\x00\x00\x00\x00\x10half", "GET / HTTP/1.1\r\n\r\n"} {
-		nc, err := n.dial()
-		if err != nil {
-			t.Fatal(err)
-		}
+		nc := scene.Value(n.dial())(t)
 		defer nc.Close()
 		nc.SetDeadline(time.Now().Add(patience))
 		if _, err := nc.Write([]byte(sent)); err != nil {
@@ -187,15 +170,9 @@ func TestWrongKeyAndWrongOTP(t *testing.T) {
 	}
 	c := n.connect()
 	for range 3 {
-		nc, err := n.dial()
-		if err != nil {
-			t.Fatal(err)
-		}
+		nc := scene.Value(n.dial())(t)
 		nc.SetDeadline(time.Now().Add(patience))
-		conn, err := secure.Client(nc, secure.Hello{Resume: true, ID: c.ID(), OTP: secure.Key{1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := scene.Value(secure.Client(nc, secure.Hello{Resume: true, ID: c.ID(), OTP: secure.Key{1}}))(t)
 		if frame, err := conn.ReadFrame(); err == nil {
 			t.Errorf("a wrong password was answered %x", frame)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/tend-run/tend/face/distant/distanttest"
 	"github.com/tend-run/tend/face/distant/wire"
 	"github.com/tend-run/tend/face/facetest"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 )
 
@@ -43,10 +44,7 @@ func serveLines(t *testing.T) string {
 
 func serveLinesOf(t *testing.T, f *distant.Face) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -78,10 +76,7 @@ type lineConn struct {
 
 func dialLines(t *testing.T, addr string) *lineConn {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := scene.Value(net.Dial("tcp", addr))(t)
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(patience))
 	return &lineConn{t, conn, bufio.NewReaderSize(conn, 64<<10)}
@@ -137,10 +132,7 @@ type linesClient struct{ addr string }
 
 func (c *linesClient) Start(t *testing.T, text string) facetest.Stream {
 	conn := dialLines(t, c.addr)
-	cmd, err := json.Marshal(shell(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cmd := scene.Value(json.Marshal(shell(text)))(t)
 	return &linesStream{lineConn: conn, id: conn.ask("proc_spawned", `{"type":"proc_spawn","cmd":%s}`, cmd).ID}
 }
 

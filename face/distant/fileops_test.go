@@ -20,10 +20,7 @@ import (
 
 func readFile(t *testing.T, path string) string {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := scene.Value(os.ReadFile(path))(t)
 	return string(b)
 }
 
@@ -120,26 +117,18 @@ func TestFileRequests(t *testing.T) {
 func TestDirRead(t *testing.T) {
 	c := dialLines(t, serveLines(t))
 	dir := t.TempDir()
-	if err := os.MkdirAll(dir+"/d/e", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.MkdirAll(dir+"/d/e", 0o700))
 	for _, f := range []string{"/a", "/d/b"} {
-		if err := os.WriteFile(dir+f, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.WriteFile(dir+f, nil, 0o600))
 	}
-	if err := os.Symlink("a", dir+"/l"); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Symlink("a", dir+"/l"))
 	for _, tc := range []struct{ options, want string }{
 		{`{}`, "a file 1|d dir 1|l symlink 1"},
 		{`{"depth":0}`, "a file 1|d dir 1|d/b file 2|d/e dir 2|l symlink 1"},
 		{`{"absolute":true,"canonicalize":true,"include_root":true}`, "$ dir 0|$/a file 1|$/a symlink 1|$/d dir 1"},
 	} {
 		ask := map[string]any{"type": "dir_read", "path": dir}
-		if err := json.Unmarshal([]byte(tc.options), &ask); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, json.Unmarshal([]byte(tc.options), &ask))
 		var got []string
 		for _, e := range c.raw(ask)["entries"].([]any) {
 			e := e.(map[string]any)
@@ -183,9 +172,7 @@ func TestSearch(t *testing.T) {
 	c := dialLines(t, serveLines(t))
 	dir := t.TempDir()
 	for name, text := range map[string]string{"one": "first\nneedle here, needle there\n", "two": "nothing", ".hidden": "needle", "binary": "\x00needle"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	for _, tc := range []struct{ name, query, want string }{
 		{"lines", `{"target":"contents","condition":{"type":"contains","value":"needle"},"options":{"ignore_hidden":true}}`, "one 2 6 0-6 13-19"},
@@ -194,9 +181,7 @@ func TestSearch(t *testing.T) {
 		{"up to a limit", `{"target":"path","condition":{"type":"regex","value":"o"},"options":{"limit":1,"allowed_file_types":["file"],"pagination":1}}`, "one"},
 	} {
 		var q map[string]any
-		if err := json.Unmarshal([]byte(tc.query), &q); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, json.Unmarshal([]byte(tc.query), &q))
 		q["paths"] = []string{dir}
 		started := c.raw(map[string]any{"type": "search", "query": q})
 		if started["type"] != "search_started" {
@@ -235,10 +220,7 @@ func TestAHardSearchIsBounded(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	line := []byte(strings.Repeat("x", 1<<20))
-	file, err := os.Create(filepath.Join(dir, "long"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := scene.Value(os.Create(filepath.Join(dir, "long")))(t)
 	defer file.Close()
 	for range 32 {
 		if _, err := file.Write(line); err != nil {
@@ -257,15 +239,9 @@ func TestAHardSearchIsBounded(t *testing.T) {
 // searches and changes with that user's rights.
 func TestFilesOfAnotherUserStayClosed(t *testing.T) {
 	scene.Root(t)
-	f, err := distant.New(distant.Config{Sandbox: host.NewMachine(testkeeper.New(t)), User: "nobody", Dir: "/"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := scene.Value(distant.New(distant.Config{Sandbox: host.NewMachine(testkeeper.New(t)), User: "nobody", Dir: "/"}))(t)
 	c := dialLines(t, serveLinesOf(t, f))
-	top, err := os.MkdirTemp("", "distant-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	top := scene.Value(os.MkdirTemp("", "distant-"))(t)
 	t.Cleanup(func() { os.RemoveAll(top) })
 	closed, link := filepath.Join(top, "closed"), filepath.Join(top, "link")
 	secret := filepath.Join(closed, "secret")

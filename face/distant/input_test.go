@@ -10,6 +10,7 @@ import (
 
 	"github.com/tend-run/tend/face/distant/distanttest"
 	"github.com/tend-run/tend/face/distant/wire"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -156,10 +157,7 @@ func TestNativeInputOfTwoSessions(t *testing.T) {
 // processOf finds a process by the number that clients know.
 func processOf(t *testing.T, m process.Manager, number uint32) process.Process {
 	t.Helper()
-	p, err := m.Get(context.Background(), process.Selector{Tag: fmt.Sprint("distant-", number)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Value(m.Get(context.Background(), process.Selector{Tag: fmt.Sprint("distant-", number)}))(t)
 	return p
 }
 
@@ -168,10 +166,7 @@ func outputOf(t *testing.T, p process.Process) (out []byte) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	r, err := p.Read(ctx, process.ReadOptions{Streams: []process.Stream{process.Stdout}, Drain: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := scene.Value(p.Read(ctx, process.ReadOptions{Streams: []process.Stream{process.Stdout}, Drain: -1}))(t)
 	defer r.Close()
 	for ev, err := range process.Follow(ctx, r) {
 		if err != nil {

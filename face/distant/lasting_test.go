@@ -10,6 +10,7 @@ import (
 
 	"github.com/tend-run/tend/face/distant"
 	"github.com/tend-run/tend/face/distant/wire"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -38,9 +39,7 @@ func TestWatchesAndSearchesOverRestarts(t *testing.T) {
 	}
 	changed("unknown", dir)
 	path := filepath.Join(dir, "new")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(path, nil, 0o600))
 	changed("create", path)
 	c.Path("unwatch", dir)
 	if m := one(t, c); m.Type != "ok" {
@@ -102,10 +101,7 @@ func TestNativeGap(t *testing.T) {
 	if m := one(t, other); m.Type != "ok" {
 		t.Fatalf("%+v", m)
 	}
-	p, err := n.manager.Get(t.Context(), process.Selector{Tag: "distant-" + uitoa(id)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Value(n.manager.Get(t.Context(), process.Selector{Tag: "distant-" + uitoa(id)}))(t)
 	if _, err := p.Wait(t.Context(), process.Until{EOF: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -140,22 +136,14 @@ func TestOldSessionsAreRemoved(t *testing.T) {
 	n.connect()
 	n.stop()
 	sessions := func() (count int) {
-		entries, err := os.ReadDir(n.dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		entries := scene.Value(os.ReadDir(n.dir))(t)
 		for _, e := range entries {
 			if e.IsDir() {
 				count++
 				old := time.Now().Add(-48 * time.Hour)
-				logs, err := filepath.Glob(filepath.Join(n.dir, e.Name(), "*"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				logs := scene.Value(filepath.Glob(filepath.Join(n.dir, e.Name(), "*")))(t)
 				for _, l := range logs {
-					if err := os.Chtimes(l, old, old); err != nil {
-						t.Fatal(err)
-					}
+					scene.Must(t, os.Chtimes(l, old, old))
 				}
 			}
 		}
@@ -164,10 +152,7 @@ func TestOldSessionsAreRemoved(t *testing.T) {
 	if got := sessions(); got != 1 {
 		t.Fatalf("%d sessions are on disk, want 1", got)
 	}
-	server, err := distant.NewNative(distant.NativeConfig{Face: newFace(t, n.manager), Dir: n.dir, Key: key})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := scene.Value(distant.NewNative(distant.NativeConfig{Face: newFace(t, n.manager), Dir: n.dir, Key: key}))(t)
 	server.Close()
 	if got := sessions(); got != 0 {
 		t.Errorf("%d sessions are still there after two days", got)

@@ -19,6 +19,7 @@ import (
 	"github.com/tend-run/tend/face/distant/distanttest"
 	"github.com/tend-run/tend/face/distant/secure"
 	"github.com/tend-run/tend/face/distant/wire"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -51,10 +52,7 @@ func serveNative(t *testing.T) *native {
 
 func newFace(t *testing.T, m process.Manager) *distant.Face {
 	t.Helper()
-	f, err := distant.New(distant.Config{Sandbox: host.NewMachine(m), Dir: t.TempDir(), Environ: os.Environ(), Version: "v1.2.3"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := scene.Value(distant.New(distant.Config{Sandbox: host.NewMachine(m), Dir: t.TempDir(), Environ: os.Environ(), Version: "v1.2.3"}))(t)
 	return f
 }
 
@@ -95,10 +93,7 @@ func (n *native) connect() *distanttest.Client { return connectBy(n.t, n.dial) }
 
 func connectBy(t *testing.T, dial func() (net.Conn, error)) *distanttest.Client {
 	t.Helper()
-	c, err := distanttest.Connect(dial, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := scene.Value(distanttest.Connect(dial, key))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -106,10 +101,7 @@ func connectBy(t *testing.T, dial func() (net.Conn, error)) *distanttest.Client 
 // one returns the next message, which has to be alone in its frame.
 func one(t *testing.T, c *distanttest.Client) distanttest.Message {
 	t.Helper()
-	m, err := c.Receive()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := scene.Value(c.Receive())(t)
 	if len(m) != 1 {
 		t.Fatalf("%d messages at once", len(m))
 	}
@@ -199,9 +191,7 @@ func counters(t *testing.T, n int) string {
 	for i := range n {
 		b = binary.BigEndian.AppendUint64(b, uint64(i))
 	}
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(path, b, 0o600))
 	return path
 }
 
@@ -373,9 +363,7 @@ func TestSecretsOnDisk(t *testing.T) {
 		t.Error(err)
 	}
 	path := filepath.Join(n.dir, "key")
-	if err := os.Chmod(path, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Chmod(path, 0o644))
 	if _, err := distant.LoadKey(n.dir); err == nil {
 		t.Error("a key that others may read was taken")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -167,16 +168,10 @@ func TestKillScope(t *testing.T) {
 	if d := cmp.Diff(result{End: signalEnd("killed")}, st.rest()); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
-	p, err := s.manager.Get(t.Context(), process.Selector{PID: st.pid})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Value(s.manager.Get(t.Context(), process.Selector{PID: st.pid}))(t)
 	deadline := time.Now().Add(patience)
 	for {
-		info, err := p.Info(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := scene.Info(t, p)
 		if out, _ := info.Stream(process.Stdout); out.EOF {
 			return
 		}
@@ -217,14 +212,8 @@ func TestList(t *testing.T) {
 		pids = append(pids, s.stream("Start", b).started().pid)
 	}
 	s.stream("Start", sh("true")).started().rest() // finished: not listed
-	foreign, err := s.manager.Start(t.Context(), process.Spec{Argv: []string{"sleep", "601"}, Dir: "/", Env: map[string]string{"K": "v"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := foreign.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	foreign := scene.Start(t, s.manager, process.Spec{Argv: []string{"sleep", "601"}, Dir: "/", Env: map[string]string{"K": "v"}})
+	info := scene.Info(t, foreign)
 	pids, want = append(pids, info.PID), append(want, `{"cmd":"sleep","args":["601"],"envs":{"K":"v"},"cwd":"/"}`)
 
 	code, body := s.call("List", "{}")
@@ -240,9 +229,7 @@ func TestList(t *testing.T) {
 	}
 	for i, p := range got.Processes {
 		var w map[string]any
-		if err := json.Unmarshal([]byte(want[i]), &w); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, json.Unmarshal([]byte(want[i]), &w))
 		if d := cmp.Diff(w, p.Config); d != "" || p.PID != pids[i] || (p.Tag != nil) != (i == 0) {
 			t.Errorf("process %d has pid %d, want %d; config -want +got:\n%s", i, p.PID, pids[i], d)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/tend-run/tend/driver/host"
 	"github.com/tend-run/tend/face/envd"
 	pb "github.com/tend-run/tend/gen/envd/process"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 )
@@ -157,17 +158,12 @@ func TestAFrameIsReadBeforeItIsBegun(t *testing.T) {
 	p := newShrinking(t)
 	p.asked = func() { p.free(t) }
 	s := serve(t, func(c *envd.Config) { c.Sandboxes.Default = host.NewMachine(p) })
-	req, err := proto.Marshal(&pb.ConnectRequest{Process: &pb.ProcessSelector{Selector: &pb.ProcessSelector_Pid{Pid: 7}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := scene.Value(proto.Marshal(&pb.ConnectRequest{Process: &pb.ProcessSelector{Selector: &pb.ProcessSelector_Pid{Pid: 7}}}))(t)
 	c := s.dial()
 	c.send("POST", "/process.Process/Connect", []string{"Content-Type: application/connect+proto"}, envelope(req))
 	whole(t, c.response().Body, func(msg []byte) []byte {
 		var m pb.ConnectResponse
-		if err := proto.Unmarshal(msg, &m); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, proto.Unmarshal(msg, &m))
 		return m.GetEvent().GetData().GetStdout()
 	})
 }
@@ -179,9 +175,7 @@ func TestAFrameThatIsBegunIsEnded(t *testing.T) {
 	p := newShrinking(t)
 	s := serve(t, func(c *envd.Config) { c.Sandboxes.Default = host.NewMachine(p) })
 	mux := http.NewServeMux()
-	if err := part.Mount(mux, s.face, nil); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, part.Mount(mux, s.face, nil))
 	ours, theirs := net.Pipe() // it holds nothing: what is out was read
 	l := &onePipe{conn: theirs, done: make(chan struct{})}
 	hs := &http.Server{Handler: mux}

@@ -23,6 +23,7 @@ import (
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/envd"
 	"github.com/tend-run/tend/face/envd/envdfs"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
@@ -49,22 +50,14 @@ func serve(t *testing.T, change func(*envd.Config)) *server {
 	if change != nil {
 		change(&cfg)
 	}
-	f, err := envd.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := scene.Value(envd.New(cfg))(t)
 	s.face = f
 	mux := http.NewServeMux()
 	files := envdfs.New(envdfs.Config{Tokens: f.Tokens, Wrap: f.Wrap, Files: f.Files, DefaultUser: f.DefaultUser})
 	for _, half := range []part.Router{f, files} {
-		if err := part.Mount(mux, half, nil); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, part.Mount(mux, half, nil))
 	}
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	l := face.NewListener(inner)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -307,10 +300,7 @@ func (st *stream) until(text string) string {
 
 func decode(t *testing.T, text string) string {
 	t.Helper()
-	b, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := scene.Value(base64.StdEncoding.DecodeString(text))(t)
 	return string(b)
 }
 

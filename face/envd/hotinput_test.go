@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/tend-run/tend/gen/envd/process"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // exchange sends a request and renders the whole answer but for its date.
@@ -67,10 +68,7 @@ func TestBothPathsOfInputAnswerTheSame(t *testing.T) {
 		&pb.SendInputRequest{Process: byTag("cat"), Input: &pb.ProcessInput{Input: &pb.ProcessInput_Stdin{Stdin: []byte("hi")}}},
 		&pb.SendInputRequest{Process: byTag("tty"), Input: &pb.ProcessInput{Input: &pb.ProcessInput_Stdin{Stdin: []byte("hi")}}},
 	} {
-		b, err := proto.Marshal(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := scene.Value(proto.Marshal(req))(t)
 		for _, body := range [][]byte{b, append(b[:len(b):len(b)], 0xff), append(b[:len(b):len(b)], b...), append(b[:len(b):len(b)], 0x7a, 1, 'x')} {
 			both("binary", "SendInput", []string{"Content-Type: application/proto"}, "Content-Encoding: identity", body)
 		}

@@ -99,9 +99,7 @@ func TestInputOfAClientThatLeftIsDelivered(t *testing.T) {
 	c, sent := s.unread("late", pieces*48<<10)
 	<-sent // the kernel has it
 	c.Close()
-	if err := os.WriteFile(gate, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(gate, nil, 0o600))
 	if got := strings.TrimSpace(st.rest().Stdout); got != fmt.Sprint(pieces*48<<10) {
 		t.Errorf("%s bytes came; want %d", got, pieces*48<<10)
 	}

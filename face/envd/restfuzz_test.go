@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/driver/route"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // FuzzInit: a body of POST /init is applied or refused, opens nothing without
@@ -26,10 +27,7 @@ func FuzzInit(f *testing.F) {
 		if guarded {
 			cfg.Token = "another one, which no seed has"
 		}
-		face, err := New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		face := scene.Value(New(cfg))(t)
 		defer face.Close()
 		w := httptest.NewRecorder()
 		face.init(w, httptest.NewRequest("POST", "/init", bytes.NewReader(body)))

@@ -10,6 +10,7 @@ import (
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/host"
 	"github.com/tend-run/tend/face/envd"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -19,24 +20,15 @@ func TestEachSandboxIsApart(t *testing.T) {
 	t.Parallel()
 	var boxes []driver.Sandbox
 	s := serve(t, func(c *envd.Config) {
-		d, err := host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: c.Sandboxes.Default.Processes()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := scene.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: c.Sandboxes.Default.Processes()}))(t)
 		for _, where := range []string{"one", "two"} {
-			box, err := d.Create(t.Context(), driver.Spec{Name: where, Env: map[string]string{"WHERE": where}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			box := scene.Value(d.Create(t.Context(), driver.Spec{Name: where, Env: map[string]string{"WHERE": where}}))(t)
 			boxes = append(boxes, box)
 		}
 		c.Sandboxes.Driver, c.Sandboxes.Domains, c.Guard.Domains = d, []string{"box.example"}, []string{"box.example"}
 	})
 	of := func(box driver.Sandbox) driver.Info {
-		info, err := box.Info(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := scene.Value(box.Info(t.Context()))(t)
 		return info
 	}
 	unary := func(method, body string, headers ...string) (int, string) {
@@ -49,14 +41,8 @@ func TestEachSandboxIsApart(t *testing.T) {
 		by := []string{"Host: 49983-" + string(info.ID) + ".box.example", "E2b-Sandbox-Id: " + string(info.ID)}[i]
 		res, _ := s.do("POST", "/process.Process/Start", string(envelope([]byte(`{"process":{"cmd":"sh","args":["-c","test $WHERE = `+info.Name+` && test $PWD = `+info.Dir+` && exit 7"]}}`))),
 			by, "Content-Type: application/connect+json")
-		p, err := box.Processes().Start(t.Context(), process.Spec{Shell: "cat", Stdin: process.StdinPipe})
-		if err != nil {
-			t.Fatal(err)
-		}
-		in, err := p.Info(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := scene.Value(box.Processes().Start(t.Context(), process.Spec{Shell: "cat", Stdin: process.StdinPipe}))(t)
+		in := scene.Info(t, p)
 		pids[info.ID] = in.PID
 		all, err := box.Processes().List(t.Context(), process.Filter{})
 		if err != nil || res.StatusCode != 200 || len(all) != 2 || all[0].Exit == nil || all[0].Exit.Code != 7 {
@@ -89,9 +75,7 @@ func TestEachSandboxIsApart(t *testing.T) {
 	if res, text := s.do("GET", "/health", "", "Host: 8080-"+string(two)+".box.example"); res.StatusCode != 502 || text != `{"sandboxId":"`+string(two)+`","message":"The sandbox is running but port is not open","port":8080,"code":502}` {
 		t.Errorf("another port: %s %s", res.Status, text)
 	}
-	if err := boxes[1].Destroy(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, boxes[1].Destroy(t.Context()))
 	for _, path := range []string{"/health", "/envs"} {
 		res, text := s.do("GET", path, "", host)
 		var said struct {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tend-run/tend/face/envd"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 func TestStart(t *testing.T) {
@@ -18,9 +19,7 @@ func TestStart(t *testing.T) {
 	plain := filepath.Join(dir, "plain.txt")
 	script := filepath.Join(dir, "script")
 	for name, mode := range map[string]os.FileMode{plain: 0o644, script: 0o755} {
-		if err := os.WriteFile(name, []byte("echo script $1\n"), mode); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.WriteFile(name, []byte("echo script $1\n"), mode))
 	}
 	for _, tc := range []struct {
 		name, body string
@@ -68,10 +67,7 @@ func TestStart(t *testing.T) {
 // kill ends the process whose pid a test's command wrote to a file.
 func kill(t *testing.T, file string) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := scene.Value(os.ReadFile(file))(t)
 	var pid int
 	if _, err := fmt.Sscan(string(text), &pid); err != nil {
 		t.Fatal(err)
@@ -84,9 +80,7 @@ func kill(t *testing.T, file string) {
 func TestStartRefusals(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(file, nil, 0o600))
 	for _, tc := range []struct {
 		name, body string
 		headers    []string
@@ -121,15 +115,9 @@ func TestStartRefusals(t *testing.T) {
 
 func TestWorkingDirectory(t *testing.T) {
 	t.Parallel()
-	home, err := os.UserHomeDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	home := scene.Value(os.UserHomeDir())(t)
 	def := t.TempDir()
-	sub, err := os.MkdirTemp(home, "tend-envd-test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := scene.Value(os.MkdirTemp(home, "tend-envd-test"))(t)
 	t.Cleanup(func() { os.Remove(sub) })
 	for _, tc := range []struct{ name, cwd, want string }{
 		{"none is the default directory", "", def},

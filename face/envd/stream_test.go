@@ -21,6 +21,7 @@ import (
 
 	pb "github.com/tend-run/tend/gen/envd/process"
 	"github.com/tend-run/tend/gen/envd/process/processconnect"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/part"
 )
 
@@ -63,9 +64,7 @@ func garbage(t *testing.T, n int) ([]byte, string) {
 		h = sha256.Sum256(h[:])
 	}
 	file := filepath.Join(t.TempDir(), "garbage")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(file, data, 0o600))
 	return data, file
 }
 
@@ -101,9 +100,7 @@ func TestEveryProtocolAndCodec(t *testing.T) {
 					feed(t, c, tag)
 				}
 			}
-			if err := st.Err(); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, st.Err())
 			if !bytes.Equal(stdout.Bytes(), append(want[:len(want):len(want)], "from StreamInput"...)) || !bytes.Equal(stderr.Bytes(), want) {
 				t.Errorf("got %d and %d bytes, not the ones written", stdout.Len(), stderr.Len())
 			}
@@ -344,9 +341,7 @@ func TestCloseEndsStreams(t *testing.T) {
 		t.Fatal(generic.Err())
 	}
 	stalled := s.stream("Start", sh("yes")) // never read
-	if err := s.face.Close(); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, s.face.Close())
 	if got := st.rest(); !strings.HasPrefix(got.Err, "unavailable: the server is stopping") {
 		t.Errorf("the stream ended with %+v", got)
 	}
@@ -362,9 +357,7 @@ func TestNetPipe(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
 	mux := http.NewServeMux()
-	if err := part.Mount(mux, s.face, nil); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, part.Mount(mux, s.face, nil))
 	ours, theirs := net.Pipe()
 	l := &onePipe{conn: theirs, done: make(chan struct{})}
 	hs := &http.Server{Handler: mux}

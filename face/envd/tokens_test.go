@@ -13,6 +13,7 @@ import (
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/envd"
 	"github.com/tend-run/tend/face/envd/envdfs"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // tokens is a server with sandboxes of the host driver: two that need their own
@@ -28,20 +29,11 @@ func serveTokens(t *testing.T, token face.Token) *tokens {
 	t.Helper()
 	s := &tokens{secret: face.NewSecret()}
 	s.server = serve(t, func(c *envd.Config) {
-		d, err := host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: c.Sandboxes.Default.Processes()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := scene.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: c.Sandboxes.Default.Processes()}))(t)
 		c.Sandboxes.Driver, c.Secret, c.Token = d, s.secret, token
 		make := func(spec driver.Spec) (driver.Sandbox, string) {
-			box, err := d.Create(t.Context(), spec)
-			if err != nil {
-				t.Fatal(err)
-			}
-			info, err := box.Info(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			box := scene.Value(d.Create(t.Context(), spec))(t)
+			info := scene.Value(box.Info(t.Context()))(t)
 			return box, string(info.ID)
 		}
 		secure := map[string]string{face.NoteSecure: "yes"}
@@ -114,10 +106,7 @@ func TestOnlyTheAllowedWakeASandbox(t *testing.T) {
 	t.Parallel()
 	s := serveTokens(t, "")
 	state := func() driver.State {
-		info, err := s.asleepBox.Info(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := scene.Value(s.asleepBox.Info(t.Context()))(t)
 		return info.State
 	}
 	id := "E2b-Sandbox-Id: " + s.asleep
@@ -138,10 +127,7 @@ func TestSignedURLsFindTheirSandbox(t *testing.T) {
 	t.Parallel()
 	for _, token := range []face.Token{"", "the server's"} {
 		s := serveTokens(t, token)
-		fs, err := s.oneBox.Files("", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		fs := scene.Value(s.oneBox.Files("", ""))(t)
 		if _, err := fs.Write("f", strings.NewReader("of one"), nil); err != nil {
 			t.Fatal(err)
 		}

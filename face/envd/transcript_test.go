@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 var update = flag.Bool("update", false, "write the answers into testdata/transcripts")
@@ -30,10 +32,7 @@ func TestTranscripts(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := scene.Value(os.ReadFile(file))(t)
 			s := serve(t, nil)
 			var got strings.Builder
 			for exchange := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
@@ -58,9 +57,7 @@ func TestTranscripts(t *testing.T) {
 				got.WriteString("\n")
 			}
 			if *update {
-				if err := os.WriteFile(file, []byte(strings.TrimRight(got.String(), "\n")+"\n"), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				scene.Must(t, os.WriteFile(file, []byte(strings.TrimRight(got.String(), "\n")+"\n"), 0o644))
 				return
 			}
 			if d := cmp.Diff(strings.TrimSpace(string(text)), strings.TrimSpace(got.String())); d != "" {

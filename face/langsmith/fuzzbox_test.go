@@ -11,6 +11,7 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/files"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 )
@@ -149,14 +150,9 @@ func (s *script) Close() error           { return nil }
 
 // paperFace serves the box on paper; the fuzzer's calls go through the mux.
 func paperFace(t *testing.T) (*Face, http.Handler) {
-	f, err := New(Config{Driver: paper{t}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := scene.Value(New(Config{Driver: paper{t}}))(t)
 	t.Cleanup(func() { f.Close() })
 	mux := http.NewServeMux()
-	if err := part.Mount(mux, f, nil); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, part.Mount(mux, f, nil))
 	return f, mux
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/host"
 	"github.com/tend-run/tend/face/langsmith"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
@@ -43,18 +44,10 @@ type server struct {
 func serve(t *testing.T, change func(*langsmith.Config)) *server {
 	t.Helper()
 	s := &server{t: t, manager: testkeeper.New(t), dir: t.TempDir()}
-	d, err := host.Open(host.Config{Dir: filepath.Join(s.dir, "boxes"), Manager: s.manager})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := scene.Value(host.Open(host.Config{Dir: filepath.Join(s.dir, "boxes"), Manager: s.manager}))(t)
 	s.driver = d
-	box, err := d.Create(t.Context(), driver.Spec{Name: "box"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.box, err = box.Info(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	box := scene.Value(d.Create(t.Context(), driver.Spec{Name: "box"}))(t)
+	s.box = scene.Value(box.Info(t.Context()))(t)
 	s.start(change)
 	return s
 }

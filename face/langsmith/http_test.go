@@ -19,6 +19,7 @@ import (
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/langsmith"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 func TestTheKeyIsNeededOnBothPlanes(t *testing.T) {
@@ -190,9 +191,7 @@ func TestLinks(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(c *langsmith.Config) { c.Token = func() face.Token { return "secret" } })
 	s.key = "secret"
-	if err := os.WriteFile(filepath.Join(s.box.Dir, "page.html"), []byte("<script>"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(filepath.Join(s.box.Dir, "page.html"), []byte("<script>"), 0o644))
 	var link struct {
 		DownloadURL string `json:"download_url"`
 	}
@@ -206,14 +205,8 @@ func TestLinks(t *testing.T) {
 	if res.StatusCode != 200 || !strings.Contains(res.Header.Get("Content-Security-Policy"), "sandbox") || res.Header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("%s %v", res.Status, res.Header)
 	}
-	other, err := s.driver.Create(t.Context(), driver.Spec{Name: "other"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := other.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := scene.Value(s.driver.Create(t.Context(), driver.Spec{Name: "other"}))(t)
+	info := scene.Value(other.Info(t.Context()))(t)
 	for name, url := range map[string]string{
 		"a changed token":        link.DownloadURL[:len(link.DownloadURL)-4] + "AAAA",
 		"no token":               s.data() + "/link/x",
@@ -240,10 +233,7 @@ func TestServiceLinksLeadToAPort(t *testing.T) {
 	inside := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, r.URL.Path+"?"+r.URL.RawQuery+" "+r.Header.Get("Cookie")+r.Header.Get("X-Api-Key")+r.Header.Get("X-Langsmith-Sandbox-Service-Token"))
 	})}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	go inside.Serve(l)
 	t.Cleanup(func() { inside.Close() })
 	_, port, err := net.SplitHostPort(l.Addr().String())
@@ -281,10 +271,7 @@ func TestServiceLinksLeadToAPort(t *testing.T) {
 func TestTunnel(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	go func() {
 		for {
@@ -304,18 +291,12 @@ func TestTunnel(t *testing.T) {
 	}
 	cfg := yamux.DefaultConfig()
 	cfg.LogOutput = io.Discard
-	session, err := yamux.Client(websocket.NetConn(t.Context(), ws, websocket.MessageBinary), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := scene.Value(yamux.Client(websocket.NetConn(t.Context(), ws, websocket.MessageBinary), cfg))(t)
 	defer session.Close()
 	port := l.Addr().(*net.TCPAddr).Port
 	open := func(version byte, port int) (net.Conn, byte) {
 		t.Helper()
-		c, err := session.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := scene.Value(session.Open())(t)
 		if _, err := c.Write([]byte{version, byte(port >> 8), byte(port)}); err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/langsmith"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // serviceLink is what a link to a port comes to.
@@ -166,9 +167,7 @@ func TestDownloadsAreData(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
 	for _, name := range []string{"page.html", "picture.svg", "doc.xhtml", "plain"} {
-		if err := os.WriteFile(filepath.Join(s.box.Dir, name), []byte("<script>alert(1)</script>"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.WriteFile(filepath.Join(s.box.Dir, name), []byte("<script>alert(1)</script>"), 0o644))
 		res := s.do("GET", s.data()+"/download?path="+name, "")
 		res.Body.Close()
 		h := res.Header

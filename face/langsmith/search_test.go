@@ -21,9 +21,7 @@ func TestSearchesAreBounded(t *testing.T) {
 	s := serve(t, nil)
 	at := func(name string) string { return filepath.Join(s.box.Dir, name) }
 	for i := range 50 {
-		if err := os.WriteFile(at(fmt.Sprintf("%s%d", strings.Repeat("a", 60), i)), []byte("text"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.WriteFile(at(fmt.Sprintf("%s%d", strings.Repeat("a", 60), i)), []byte("text"), 0o644))
 	}
 	for _, tt := range []struct {
 		name, path, body string
@@ -48,26 +46,18 @@ func TestSearchesAreBounded(t *testing.T) {
 func TestASearchEndsWithItsClient(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
-	file, err := os.Create(filepath.Join(s.box.Dir, "sparse"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := scene.Value(os.Create(filepath.Join(s.box.Dir, "sparse")))(t)
 	defer file.Close()
 	if _, err := file.WriteString(strings.Repeat("x", 16<<10)); err != nil {
 		t.Fatal(err)
 	}
 	if err := file.Truncate(8 << 40); err != nil {
 		// As large as this file system lets a file be.
-		if err := file.Truncate(8 << 30); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, file.Truncate(8<<30))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, "POST", s.data()+"/grep", strings.NewReader(`{"pattern":"no such text","path":"."}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := scene.Value(http.NewRequestWithContext(ctx, "POST", s.data()+"/grep", strings.NewReader(`{"pattern":"no such text","path":"."}`)))(t)
 	if res, err := http.DefaultTransport.RoundTrip(req); err == nil {
 		res.Body.Close()
 	}
@@ -78,10 +68,7 @@ func TestASearchEndsWithItsClient(t *testing.T) {
 // reading counts the descriptors of this process that lead to the file.
 func reading(t *testing.T, path string) (n int) {
 	t.Helper()
-	fds, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fds := scene.Value(os.ReadDir("/proc/self/fd"))(t)
 	for _, fd := range fds {
 		if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && to == path {
 			n++

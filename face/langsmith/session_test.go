@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tend-run/tend/face/langsmith"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -198,9 +199,7 @@ func TestBadInput(t *testing.T) {
 	})
 	t.Run("a binary frame is refused", func(t *testing.T) {
 		c := s.dial()
-		if err := c.Write(t.Context(), websocket.MessageBinary, []byte(`{"type":"execute"}`)); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, c.Write(t.Context(), websocket.MessageBinary, []byte(`{"type":"execute"}`)))
 		if f, _, _ := c.next(); f.ErrorType != "InvalidRequest" {
 			t.Errorf("%+v", f)
 		}
@@ -234,13 +233,8 @@ func TestFreedOutputIsTold(t *testing.T) {
 	if err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}
-	p, err := s.manager.Get(t.Context(), process.Selector{ID: list[0].ID})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Trim(t.Context(), process.Stdout, 20_000); err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Value(s.manager.Get(t.Context(), process.Selector{ID: list[0].ID}))(t)
+	scene.Must(t, p.Trim(t.Context(), process.Stdout, 20_000))
 	for range 2 { // the second time at a server that has not seen the output
 		late, _ := s.reconnect(f.CommandID, 0, 0)
 		o := late.rest(0, 0)
@@ -310,18 +304,13 @@ func TestKillAndInput(t *testing.T) {
 		c.until("up\n")
 		other, _ := s.reconnect(f.CommandID, 0, 0)
 		other.until("up\n")
-		if err := c.Close(websocket.StatusNormalClosure, ""); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, c.Close(websocket.StatusNormalClosure, ""))
 		list, err := s.manager.List(t.Context(), process.Filter{Labels: map[string]string{"langsmith.command": f.CommandID}})
 		if err != nil || len(list) != 1 || list[0].Exit != nil {
 			t.Fatalf("%+v, %v", list, err)
 		}
 		other.CloseNow()
-		p, err := s.manager.Get(t.Context(), process.Selector{ID: list[0].ID})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := scene.Value(s.manager.Get(t.Context(), process.Selector{ID: list[0].ID}))(t)
 		if res, err := p.Wait(t.Context(), process.Until{}); err != nil || res.Exit.Signal != 9 {
 			t.Errorf("%+v, %v", res.Exit, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -128,9 +129,7 @@ func TestEvents(t *testing.T) {
 			Stdout int64 `json:"stdout_offset"`
 			Stderr int64 `json:"stderr_offset"`
 		}
-		if err := json.Unmarshal([]byte(tt.body), &from); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, json.Unmarshal([]byte(tt.body), &from))
 		words, out, err := s.events(tt.verb, tt.body).all(min(from.Stdout, 3), min(from.Stderr, 1))
 		if words != tt.words && words != strings.Replace(tt.words, "stdout stderr", "stderr stdout", 1) || string(out) != tt.out || string(err) != tt.err {
 			t.Errorf("%s: %s %q %q, want %s %q %q", tt.name, words, out, err, tt.words, tt.out, tt.err)
@@ -172,9 +171,7 @@ func TestEventsOfWhatRuns(t *testing.T) {
 		t.Fatalf("%+v", ev)
 	}
 	// The server reloads: the client is told to resume.
-	if err := s.face.Close(); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, s.face.Close())
 	if words, _, _ := again.all(4, 0); words != "error=ServerShuttingDown" {
 		t.Errorf("at the stop of the server came %s", words)
 	}

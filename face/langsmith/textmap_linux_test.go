@@ -11,6 +11,7 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/host"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -19,34 +20,20 @@ import (
 // none.
 func TestMapsAreSweptWithTheirSandboxes(t *testing.T) {
 	m := testkeeper.New(t)
-	d, err := host.Open(host.Config{Dir: t.TempDir(), Manager: m})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := New(Config{Driver: d, Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := scene.Value(host.Open(host.Config{Dir: t.TempDir(), Manager: m}))(t)
+	f := scene.Value(New(Config{Driver: d, Dir: t.TempDir()}))(t)
 	defer f.Close()
 	in := func(m process.Manager) string {
-		p, err := m.Start(t.Context(), process.Spec{Shell: "sleep 1000"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := scene.Start(t, m, process.Spec{Shell: "sleep 1000"})
 		return string(p.ID())
 	}
 	boxes := map[string]driver.Sandbox{} // by the process inside
 	for range 2 {
-		box, err := d.Create(t.Context(), driver.Spec{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		box := scene.Value(d.Create(t.Context(), driver.Spec{}))(t)
 		boxes[in(box.Processes())] = box
 	}
 	for _, id := range append(slices.Collect(maps.Keys(boxes)), in(m), "gone") {
-		if err := os.WriteFile(filepath.Join(f.dir, id+".stdout.map"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.WriteFile(filepath.Join(f.dir, id+".stdout.map"), nil, 0o600))
 	}
 	for id, box := range boxes {
 		f.sweepMaps(t.Context())
@@ -54,9 +41,7 @@ func TestMapsAreSweptWithTheirSandboxes(t *testing.T) {
 		if err != nil || len(left) != len(boxes) || !slices.Contains(left, filepath.Join(f.dir, id+".stdout.map")) {
 			t.Errorf("there are %q, %v; want the maps of %d sandboxes", left, err, len(boxes))
 		}
-		if err := box.Destroy(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, box.Destroy(t.Context()))
 		delete(boxes, id)
 	}
 }
@@ -66,9 +51,7 @@ func TestMapsAreSweptWithTheirSandboxes(t *testing.T) {
 func TestWhatIsNoKeptMapIsLeftAlone(t *testing.T) {
 	victim := filepath.Join(t.TempDir(), "victim")
 	const text = "the text of another"
-	if err := os.WriteFile(victim, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(victim, []byte(text), 0o600))
 	for name, put := range map[string]func(path string) error{
 		"fifo": func(path string) error { return syscall.Mkfifo(path, 0o600) },
 		"dir":  func(path string) error { return os.Mkdir(path, 0o700) },
@@ -79,9 +62,7 @@ func TestWhatIsNoKeptMapIsLeftAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &textMap{path: filepath.Join(t.TempDir(), "x.stdout.map")}
-			if err := put(m.path); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, put(m.path))
 			m.add(0, make([]byte, 100), 0)
 			m.mu.Lock()
 			m.save()

@@ -13,6 +13,8 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 var update = flag.Bool("update", false, "write the answers into testdata/transcripts")
@@ -31,10 +33,7 @@ func TestTranscripts(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			t.Parallel()
-			b, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := scene.Value(os.ReadFile(file))(t)
 			text := strings.TrimSpace(string(b))
 			r := &replay{server: serve(t, nil)}
 			r.t = t
@@ -48,9 +47,7 @@ func TestTranscripts(t *testing.T) {
 				}
 			}
 			if *update {
-				if err := os.WriteFile(file, []byte(strings.Join(got, "\n\n")+"\n"), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				scene.Must(t, os.WriteFile(file, []byte(strings.Join(got, "\n\n")+"\n"), 0o644))
 				return
 			}
 			if d := cmp.Diff(strings.Split(text, "\n"), strings.Split(strings.Join(got, "\n\n"), "\n")); d != "" {

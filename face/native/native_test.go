@@ -16,6 +16,7 @@ import (
 	"github.com/tend-run/tend/face/native"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
@@ -36,14 +37,9 @@ func serveFace(t *testing.T, cfg native.Config) (tendv1connect.ProcessServiceCli
 	if cfg.Manager == nil {
 		cfg.Manager = testkeeper.New(t)
 	}
-	face, err := native.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	face := scene.Value(native.New(cfg))(t)
 	mux := http.NewServeMux()
-	if err := part.Mount(mux, face, nil); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, part.Mount(mux, face, nil))
 	srv := httptest.NewUnstartedServer(mux)
 	srv.Config.Protocols = new(http.Protocols)
 	srv.Config.Protocols.SetHTTP1(true)
@@ -62,10 +58,7 @@ func serveFace(t *testing.T, cfg native.Config) (tendv1connect.ProcessServiceCli
 
 func start(t *testing.T, c tendv1connect.ProcessServiceClient, shell string) *tendv1.Selector {
 	t.Helper()
-	resp, err := c.Start(t.Context(), connect.NewRequest(&tendv1.StartRequest{Spec: &tendv1.Spec{Shell: shell, Dir: "/", Stdin: tendv1.StdinMode_STDIN_MODE_PIPE}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := scene.Value(c.Start(t.Context(), connect.NewRequest(&tendv1.StartRequest{Spec: &tendv1.Spec{Shell: shell, Dir: "/", Stdin: tendv1.StdinMode_STDIN_MODE_PIPE}})))(t)
 	return &tendv1.Selector{By: &tendv1.Selector_Id{Id: resp.Msg.GetInfo().GetId()}}
 }
 
@@ -92,15 +85,10 @@ func TestWrongRequestsNameTheField(t *testing.T) {
 		"too many bytes":        {"Write", `{"data":"` + strings.Repeat("A", native.MaxRequest+8) + `"}`, "resource_exhausted", "16777216"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			resp, err := http.Post(url+"/tend.v1.ProcessService/"+c.method, "application/json", strings.NewReader(c.body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp := scene.Value(http.Post(url+"/tend.v1.ProcessService/"+c.method, "application/json", strings.NewReader(c.body)))(t)
 			defer resp.Body.Close()
 			var e struct{ Code, Message string }
-			if err := json.NewDecoder(resp.Body).Decode(&e); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, json.NewDecoder(resp.Body).Decode(&e))
 			if e.Code != c.code || !strings.Contains(e.Message, c.text) {
 				t.Fatalf("%s %q, want %s %q", e.Code, e.Message, c.code, c.text)
 			}
@@ -110,10 +98,7 @@ func TestWrongRequestsNameTheField(t *testing.T) {
 
 func TestAnIdleStreamBeatsAndGoesAwayWithTheServer(t *testing.T) {
 	c, _, face := serveFace(t, native.Config{Heartbeat: time.Millisecond, Instance: "i1"})
-	stream, err := c.Read(t.Context(), connect.NewRequest(&tendv1.ReadRequest{Process: start(t, c, "exec sleep 1000")}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := scene.Value(c.Read(t.Context(), connect.NewRequest(&tendv1.ReadRequest{Process: start(t, c, "exec sleep 1000")})))(t)
 	defer stream.Close()
 	beats := 0
 	for first := true; stream.Receive(); first = false {
@@ -142,19 +127,11 @@ func TestAnIdleStreamBeatsAndGoesAwayWithTheServer(t *testing.T) {
 func TestNowIsSettledAndTold(t *testing.T) {
 	c, _ := serve(t, native.Config{})
 	sel := start(t, c, "echo one; read x; echo two")
-	stream, err := c.Wait(t.Context(), connect.NewRequest(&tendv1.WaitRequest{Process: sel, Until: &tendv1.WaitRequest_Match_{Match: &tendv1.WaitRequest_Match{Pattern: "one"}}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := scene.Value(c.Wait(t.Context(), connect.NewRequest(&tendv1.WaitRequest{Process: sel, Until: &tendv1.WaitRequest_Match_{Match: &tendv1.WaitRequest_Match{Pattern: "one"}}})))(t)
 	for stream.Receive() {
 	}
-	if err := stream.Err(); err != nil {
-		t.Fatal(err)
-	}
-	read, err := c.Read(t.Context(), connect.NewRequest(&tendv1.ReadRequest{Process: sel, From: []*tendv1.StreamOffset{{Stream: 1, Offset: -1}, {Stream: 2, Offset: -1}}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, stream.Err())
+	read := scene.Value(c.Read(t.Context(), connect.NewRequest(&tendv1.ReadRequest{Process: sel, From: []*tendv1.StreamOffset{{Stream: 1, Offset: -1}, {Stream: 2, Offset: -1}}})))(t)
 	defer read.Close()
 	var told map[tendv1.Stream]int64
 	var text []byte
@@ -188,25 +165,18 @@ func TestAWriteStreamIsAnsweredInOrder(t *testing.T) {
 		if i == 0 {
 			m.Process = sel
 		}
-		if err := stream.Send(m); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, stream.Send(m))
 		answer, err := stream.Receive()
 		if err != nil || answer.GetOffset() != at+1000 {
 			t.Fatalf("answer %v, %v", answer, err)
 		}
 	}
-	if err := stream.CloseRequest(); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, stream.CloseRequest())
 	if _, err := stream.Receive(); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 	stream.CloseResponse()
-	read, err := c.Read(t.Context(), connect.NewRequest(&tendv1.ReadRequest{Process: sel}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	read := scene.Value(c.Read(t.Context(), connect.NewRequest(&tendv1.ReadRequest{Process: sel})))(t)
 	defer read.Close()
 	var got []byte
 	for read.Receive() {

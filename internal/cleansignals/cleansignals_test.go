@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // roleVariable makes the test binary a program that starts with unclean
@@ -59,10 +61,7 @@ func TestChildrenStartWithNothingIgnoredAndNothingBlocked(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", role)
 		cmd.Env = append(os.Environ(), roleVariable+"=unclean")
 		cmd.Stderr = os.Stderr
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := scene.Value(cmd.Output())(t)
 		return string(out)
 	}
 	if got := run("as is"); got == clean {

@@ -18,20 +18,11 @@ import (
 // address dial.
 func pair(t *testing.T, network, listen, dialNetwork string) (client, server *net.TCPConn) {
 	t.Helper()
-	l, err := net.Listen(network, listen)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := scene.Value(net.Listen(network, listen))(t)
 	defer l.Close()
-	c, err := net.DialTimeout(dialNetwork, l.Addr().String(), 30*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := scene.Value(net.DialTimeout(dialNetwork, l.Addr().String(), 30*time.Second))(t)
 	t.Cleanup(func() { c.Close() })
-	s, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := scene.Value(l.Accept())(t)
 	t.Cleanup(func() { s.Close() })
 	return c.(*net.TCPConn), s.(*net.TCPConn)
 }
@@ -50,10 +41,7 @@ func TestTheUserOfALoopbackConnection(t *testing.T) {
 			if uid, err := UID(server); err != nil || uid != os.Geteuid() {
 				t.Fatalf("UID is %d, %v; want %d", uid, err, os.Geteuid())
 			}
-			e, err := endsOf(server)
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := scene.Value(endsOf(server))(t)
 			for way, find := range ways {
 				if s, err := find(e); err != nil || s.uid != os.Geteuid() || s.inode == 0 || !established(s.state) {
 					t.Errorf("%s: %+v, %v", way, s, err)
@@ -65,28 +53,16 @@ func TestTheUserOfALoopbackConnection(t *testing.T) {
 
 // TestASocketOfIPv6ThatSpeaksIPv4 is found though it is in the table of IPv6.
 func TestASocketOfIPv6ThatSpeaksIPv4(t *testing.T) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := scene.Value(net.Listen("tcp4", "127.0.0.1:0"))(t)
 	defer l.Close()
-	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := scene.Value(unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	defer unix.Close(fd)
 	to := &unix.SockaddrInet6{Port: l.Addr().(*net.TCPAddr).Port}
 	copy(to.Addr[:], net.IPv4(127, 0, 0, 1).To16())
 	scene.Must(t, unix.Connect(fd, to))
-	server, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := scene.Value(l.Accept())(t)
 	defer server.Close()
-	e, err := endsOf(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := scene.Value(endsOf(server))(t)
 	for way, find := range ways {
 		if s, err := find(e); err != nil || s.uid != os.Geteuid() || s.inode == 0 {
 			t.Errorf("%s: %+v, %v", way, s, err)
@@ -96,22 +72,13 @@ func TestASocketOfIPv6ThatSpeaksIPv4(t *testing.T) {
 
 // TestAListenerOnBothFamilies: its connections of IPv4 have mapped addresses.
 func TestAListenerOnBothFamilies(t *testing.T) {
-	l, err := net.Listen("tcp", "[::]:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := scene.Value(net.Listen("tcp", "[::]:0"))(t)
 	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	for _, host := range []string{"127.0.0.1", "::1"} {
-		c, err := net.Dial("tcp", net.JoinHostPort(host, port))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := scene.Value(net.Dial("tcp", net.JoinHostPort(host, port)))(t)
 		defer c.Close()
-		s, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := scene.Value(l.Accept())(t)
 		defer s.Close()
 		if uid, err := UID(s); err != nil || uid != os.Geteuid() {
 			t.Errorf("%s: %d, %v", host, uid, err)
@@ -123,10 +90,7 @@ func TestAnotherUserIsToldAsSuch(t *testing.T) {
 	scene.Root(t)
 	const nobody = 65534
 	made := make(chan net.Conn)
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := scene.Value(net.Listen("tcp4", "127.0.0.1:0"))(t)
 	defer l.Close()
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
@@ -139,16 +103,10 @@ func TestAnotherUserIsToldAsSuch(t *testing.T) {
 		}
 		made <- c
 	}()
-	s, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := scene.Value(l.Accept())(t)
 	defer s.Close()
 	defer (<-made).Close()
-	e, err := endsOf(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := scene.Value(endsOf(s))(t)
 	for way, find := range ways {
 		if found, err := find(e); err != nil || found.uid != nobody {
 			t.Errorf("%s: %+v, %v", way, found, err)
@@ -196,16 +154,10 @@ func TestAPeerThatHalfClosed(t *testing.T) {
 // TestAListenerIsNotTheConnection: the kernel answers with the listener on a
 // port when it has no connection from there.
 func TestAListenerIsNotTheConnection(t *testing.T) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := scene.Value(net.Listen("tcp4", "127.0.0.1:0"))(t)
 	defer l.Close()
 	_, server := pair(t, "tcp4", "127.0.0.1:0", "tcp4")
-	e, err := endsOf(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := scene.Value(endsOf(server))(t)
 	e.local = l.Addr().(*net.TCPAddr).AddrPort()
 	for way, find := range ways {
 		if s, err := find(e); !errors.Is(err, ErrUnknown) {
@@ -216,10 +168,7 @@ func TestAListenerIsNotTheConnection(t *testing.T) {
 
 func TestAnswersThatAreNone(t *testing.T) {
 	_, server := pair(t, "tcp4", "127.0.0.1:0", "tcp4")
-	e, err := endsOf(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := scene.Value(endsOf(server))(t)
 	for _, b := range [][]byte{nil, make([]byte, 15), make([]byte, 16), make([]byte, 88), make([]byte, 4096)} {
 		if s, err := parseDiag(b, e); err == nil {
 			t.Errorf("%d bytes are %+v", len(b), s)

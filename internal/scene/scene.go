@@ -33,6 +33,15 @@ func Must(t testing.TB, err error) {
 	}
 }
 
+// Value is Must for a step that has a result, which it returns: Value(os.ReadFile(name))(t).
+func Value[V any](v V, err error) func(testing.TB) V {
+	return func(t testing.TB) V {
+		t.Helper()
+		Must(t, err)
+		return v
+	}
+}
+
 // Root fails a test that only root can do, if another user runs it: one that did
 // nothing would count as passed. The tests of `make test` run as root.
 func Root(t testing.TB) {

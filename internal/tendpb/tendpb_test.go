@@ -70,10 +70,7 @@ func full[T any]() T {
 // wired sends a message over the wire.
 func wired[M proto.Message](t *testing.T, m M) M {
 	t.Helper()
-	b, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := scene.Value(proto.Marshal(m))(t)
 	out := m.ProtoReflect().New().Interface().(M)
 	scene.Must(t, proto.Unmarshal(b, out))
 	return out

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/observe"
 	"github.com/tend-run/tend/process"
@@ -18,17 +19,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestProcessesEndWithTheTest(t *testing.T) {
 	var leader int
 	t.Run("a test that leaves a tree behind", func(t *testing.T) {
-		p, err := testkeeper.New(t).Start(t.Context(), process.Spec{Shell: "trap '' TERM; setsid sleep 1000 & sleep 1000 & echo ready; wait", Dir: "/"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := scene.Value(testkeeper.New(t).Start(t.Context(), process.Spec{Shell: "trap '' TERM; setsid sleep 1000 & sleep 1000 & echo ready; wait", Dir: "/"}))(t)
 		if res, err := p.Wait(t.Context(), process.Until{Match: "ready"}); err != nil || !res.Met {
 			t.Fatalf("wait: %+v, %v", res, err)
 		}
-		in, err := p.Info(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		in := scene.Info(t, p)
 		leader = in.PID
 	})
 	if left := observe.Tree(leader); leader == 0 || len(left) > 0 {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // A directory that may have been killed, or have limits, is made anew before its next
@@ -21,24 +23,17 @@ func TestAGroupOfAFormerKeeperIsMadeAnew(t *testing.T) {
 	defer tree.RemoveAll()
 	open := func(slot uint32) (inode uint64) {
 		t.Helper()
-		fd, err := tree.Open(slot)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fd := scene.Value(tree.Open(slot))(t)
 		defer unix.Close(fd)
 		var st unix.Stat_t
-		if err := unix.Fstat(fd, &st); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, unix.Fstat(fd, &st))
 		return st.Ino
 	}
 	first := open(3)
 	if open(3) != first {
 		t.Error("a group was made anew that nobody killed")
 	}
-	if err := os.MkdirAll(filepath.Join(tree.dir(3), "below", "deeper"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.MkdirAll(filepath.Join(tree.dir(3), "below", "deeper"), 0o755))
 	beyond := open(100)
 	tree.Distrust(100)
 	second := open(3)

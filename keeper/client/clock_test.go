@@ -33,10 +33,7 @@ func finishedAt(t *testing.T, dir string, id process.ID, boot string, wall time.
 // anybody can know.
 func TestTheTimeThatFinishedProcessesAreKeptIsNoClockThatIsSet(t *testing.T) {
 	dir := testkeeper.Start(t)
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := scene.Value(os.ReadFile("/proc/sys/kernel/random/boot_id"))(t)
 	boot := strings.TrimSpace(string(b))
 	long := time.Now().AddDate(-40, 0, 0)
 	finishedAt(t, dir, "before-the-clock-was-set", boot, long) // in the order of their start, which is that of their removal

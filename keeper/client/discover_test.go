@@ -89,10 +89,7 @@ func told(w process.Watcher, id process.ID) map[process.EventKind]int {
 func TestAStartThatIsRepeatedWhileItIsSlowIsOneProcess(t *testing.T) {
 	stateDir, forked, goOn := stuck(t)
 	m := testkeeper.Open(t, stateDir)
-	w, err := m.Watch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := scene.Value(m.Watch(t.Context()))(t)
 	defer w.Close()
 	spec := process.Spec{ID: "once", Shell: "read x; echo $x", Stdin: process.StdinPipe}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -161,10 +158,7 @@ func TestAListIsInTheOrderOfTheStarts(t *testing.T) {
 	later := start()
 	goOn()
 	earlier := <-started
-	infos, err := m.List(t.Context(), process.Filter{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	infos := scene.Value(m.List(t.Context(), process.Filter{}))(t)
 	if n := len(infos); n < 2 || infos[n-2].ID != earlier || infos[n-1].ID != later {
 		t.Errorf("%d processes, and the last two are not in order", n)
 	}
@@ -283,10 +277,7 @@ func TestAPinHoldsBehindATornTail(t *testing.T) {
 	finished(t, p)
 	end()
 	// As a loss of power leaves it.
-	f, err := os.OpenFile(filepath.Join(stateDir, rundir.SpoolDir, "torn", spool.JournalName), os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := scene.Value(os.OpenFile(filepath.Join(stateDir, rundir.SpoolDir, "torn", spool.JournalName), os.O_WRONLY|os.O_APPEND, 0))(t)
 	if _, err := f.Write(make([]byte, 7)); err != nil {
 		t.Fatal(err)
 	}
@@ -309,10 +300,7 @@ func TestAWatcherIsToldOfProcessesThatAreLost(t *testing.T) {
 	launcher := exec.Command(keeperBinary, "launcher", "--state-dir", stateDir)
 	scene.Must(t, launcher.Start())
 	m, _ := nextServer(t, stateDir, client.Config{})
-	w, err := m.Watch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := scene.Value(m.Watch(t.Context()))(t)
 	defer w.Close()
 	p := scene.Start(t, m, process.Spec{ID: "lost", Shell: "sleep 1000"})
 	all := pids(t, stateDir)

@@ -116,10 +116,7 @@ func TestAFreeingThatIsCutShortGoesOn(t *testing.T) {
 	keep := map[string][]byte{}
 	scene.Eventually(t, "the files are the server's", func() bool { return p.Trim(t.Context(), process.Stdout, 0) == nil })
 	for _, name := range []string{"stdout", "index"} {
-		b, err := os.ReadFile(filepath.Join(dir, "spool", "half", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := scene.Value(os.ReadFile(filepath.Join(dir, "spool", "half", name)))(t)
 		keep[name] = b
 	}
 	end()

@@ -97,16 +97,12 @@ func smallDisk(t *testing.T) string {
 // fill writes a file until the filesystem has no room for it.
 func fill(t *testing.T, path string) {
 	t.Helper()
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := scene.Value(os.Create(path))(t)
 	defer f.Close()
 	for _, size := range []int{64 << 10, 4 << 10} {
-		for {
-			if _, err = f.Write(make([]byte, size)); err != nil {
-				break
-			}
+		var err error
+		for err == nil {
+			_, err = f.Write(make([]byte, size))
 		}
 		if !errors.Is(err, unix.ENOSPC) {
 			t.Fatal(err)

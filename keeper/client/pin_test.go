@@ -23,10 +23,7 @@ import (
 func nextServer(t *testing.T, dir string, cfg client.Config) (m *client.Manager, end func()) {
 	t.Helper()
 	cfg.StateDir, cfg.Environ = dir, os.Environ()
-	m, err := client.Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m = scene.Value(client.Open(t.Context(), cfg))(t)
 	end = sync.OnceFunc(func() { m.Close() })
 	t.Cleanup(end)
 	return m, end

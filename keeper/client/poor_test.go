@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/keeper/client"
 )
@@ -15,10 +16,7 @@ import (
 func poor(t *testing.T, w poorkernel.World) (m *client.Manager, stateDir string) {
 	t.Helper()
 	stateDir = shortDir(t)
-	cmd, err := poorkernel.Command(w, keeperBinary, "launcher", "--state-dir", stateDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cmd := scene.Value(poorkernel.Command(w, keeperBinary, "launcher", "--state-dir", stateDir))(t)
 	testkeeper.Run(t, stateDir, cmd, cmd.Start)
 	return testkeeper.Open(t, stateDir), stateDir
 }
@@ -37,12 +35,9 @@ func watched(t *testing.T, calls ...uintptr) (stateDir string, l *poorkernel.Lis
 func watchedIn(t *testing.T, w poorkernel.World) (stateDir string, l *poorkernel.Listener) {
 	t.Helper()
 	stateDir = shortDir(t)
-	cmd, err := poorkernel.Command(w, keeperBinary, "launcher", "--state-dir", stateDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cmd := scene.Value(poorkernel.Command(w, keeperBinary, "launcher", "--state-dir", stateDir))(t)
 	t.Cleanup(func() { l.Close() }) // after the roles have ended
-	testkeeper.Run(t, stateDir, cmd, func() error {
+	testkeeper.Run(t, stateDir, cmd, func() (err error) {
 		l, err = poorkernel.Listen(cmd, cmd.Start)
 		return err
 	})
@@ -52,10 +47,7 @@ func watchedIn(t *testing.T, w poorkernel.World) (stateDir string, l *poorkernel
 // shortDir is a directory with room for the names of sockets.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "tend-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := scene.Value(os.MkdirTemp("", "tend-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }

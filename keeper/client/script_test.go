@@ -36,10 +36,7 @@ func TestTheLimitOfDescriptorsIsTheDaemons(t *testing.T) {
 			stateDir := shortDir(t)
 			cmd := exec.Command("/bin/sh")
 			if rules != nil {
-				var err error
-				if cmd, err = poorkernel.Command(poorkernel.World{Rules: rules}, "/bin/sh"); err != nil {
-					t.Fatal(err)
-				}
+				cmd = scene.Value(poorkernel.Command(poorkernel.World{Rules: rules}, "/bin/sh"))(t)
 			}
 			cmd.Args = append(cmd.Args, "-c", `ulimit -Sn 1000 && ulimit -Hn 3000 && exec "$0" launcher --state-dir "$1"`, keeperBinary, stateDir)
 			testkeeper.Run(t, stateDir, cmd, cmd.Start)

@@ -280,10 +280,7 @@ func TestAStartThatHangsKeepsNobodyAlive(t *testing.T) {
 	<-hangs
 	p := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}}) // in a slot behind it
 	in := scene.Info(t, p)
-	fd, err := unix.PidfdOpen(in.PID, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := scene.Value(unix.PidfdOpen(in.PID, 0))(t)
 	defer unix.Close(fd)
 	unix.Kill(pids(t, stateDir).Anchor, unix.SIGTERM)
 	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000); n < 1 {

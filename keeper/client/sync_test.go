@@ -191,14 +191,8 @@ func broken(t *testing.T, facts []string, name string) string {
 
 func pids(t *testing.T, stateDir string) anchor.Pids {
 	t.Helper()
-	c, err := anchor.Dial(stateDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := scene.Value(anchor.Dial(stateDir))(t)
 	defer c.Close()
-	p, err := c.Roles()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Value(c.Roles())(t)
 	return p
 }

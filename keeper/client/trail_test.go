@@ -51,10 +51,7 @@ func TestALongStreamIsFreedBehindItsReaders(t *testing.T) {
 	p := scene.Start(t, m, process.Spec{Shell: fmt.Sprintf("head -c %d /dev/zero; read x; head -c %d /dev/zero; read x", size, size), Stdin: process.StdinPipe})
 	read := func(from int64) process.Reader {
 		t.Helper()
-		r, err := p.Read(t.Context(), process.ReadOptions{From: [4]int64{process.Stdout: from}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := scene.Value(p.Read(t.Context(), process.ReadOptions{From: [4]int64{process.Stdout: from}}))(t)
 		return r
 	}
 	slow, fast := read(0), read(0)

@@ -30,9 +30,7 @@ func newStarter(t *testing.T) (s *Starter, null int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err = New(null); err != nil {
-		t.Fatal(err)
-	}
+	s = scene.Value(New(null))(t)
 	t.Cleanup(func() {
 		for range len(s.places.free) {
 			for _, fd := range <-s.places.free {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	envd "github.com/tend-run/tend/gen/envd/process"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 func TestPieceCountsTheBytesOfAnEvent(t *testing.T) {
@@ -38,15 +39,10 @@ func TestPieceCountsTheBytesOfAnEvent(t *testing.T) {
 		for _, test := range tests {
 			t.Run(codec.unary+" "+test.name, func(t *testing.T) {
 				t.Parallel()
-				m, err := codec.marshal(test.msg)
-				if err != nil {
-					t.Fatal(err)
-				}
+				m := scene.Value(codec.marshal(test.msg))(t)
 				s := &frames{r: bufio.NewReader(bytes.NewReader(envelope(nil, m)))}
 				var f frame
-				if err := s.next(&f); err != nil {
-					t.Fatal(err)
-				}
+				scene.Must(t, s.next(&f))
 				got, ok := codec.piece(&f)
 				if !ok {
 					got = -1

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // TestTheDocumentsShowTheNewestRecord: a figure in a table is one that bench
@@ -14,16 +16,10 @@ import (
 func TestTheDocumentsShowTheNewestRecord(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")
-	all, err := records(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := scene.Value(records(root))(t)
 	marks := 0
 	for _, name := range drawn {
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := scene.Value(os.ReadFile(filepath.Join(root, name)))(t)
 		want, err := draw(text, all)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -52,10 +48,7 @@ func TestARecordIsDrawn(t *testing.T) {
 		return record{Name: name, Date: name, Machine: "a machine", Rows: append(rows, row{Bench: plotted[0]})}
 	}
 	const before = "a\n<!-- bench: ordinary-true -->\nold\n<!-- end -->\nb\n<!-- history -->\n<!-- end -->\nc <!-- end -->\n"
-	got, err := draw([]byte(before), []record{r("2026-01", 2), r("2026-02", 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := scene.Value(draw([]byte(before), []record{r("2026-01", 2), r("2026-02", 1)}))(t)
 	for _, want := range []string{
 		"Record `2026-02`: a machine; other programs used 0 % of a core as it began.\n",
 		"|  | unit | bare | tend | tend : bare | goal |  |\n|---|---|---|---|---|---|---|\n",

@@ -2,7 +2,11 @@
 
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tend-run/tend/internal/scene"
+)
 
 func TestInTurnsEachFollowsEachOtherAsOften(t *testing.T) {
 	t.Parallel()
@@ -12,9 +16,7 @@ func TestInTurnsEachFollowsEachOtherAsOften(t *testing.T) {
 	for i := range all {
 		all[i] = func() error { order = append(order, i); return nil }
 	}
-	if err := inTurns(n, all...); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, inTurns(n, all...))
 	var first, follows [n][n]int
 	for i, what := range order {
 		first[what][i%n]++

@@ -28,10 +28,7 @@ import (
 func sharedMemory(t *testing.T, pid int) map[string]string {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := scene.Value(os.ReadDir(dir))(t)
 	found := map[string]string{}
 	for _, e := range entries {
 		if to, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil && strings.HasPrefix(to, "/memfd:") {
@@ -61,10 +58,7 @@ type ordinary struct {
 func startOrdinary(ctx context.Context, t *testing.T, c *tend.Client) *ordinary {
 	t.Helper()
 	start := func(s process.Spec) process.Process {
-		p, err := c.Start(ctx, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := scene.Start(t, c, s)
 		return p
 	}
 	gate := filepath.Join(t.TempDir(), "gate")
@@ -215,10 +209,7 @@ func TestADamagedBoardIsMadeAnew(t *testing.T) {
 				d := serve(t)
 				client := d.Connect(t)
 				o := startOrdinary(ctx, t, client)
-				f, err := os.OpenFile(boardOf(t, d), os.O_WRONLY, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				f := scene.Value(os.OpenFile(boardOf(t, d), os.O_WRONLY, 0))(t)
 				defer f.Close()
 				keeper := d.Roles()[testdaemon.Keeper]
 				if idle { // the keeper is killed before it can notice anything
@@ -239,10 +230,7 @@ func TestADamagedBoardIsMadeAnew(t *testing.T) {
 					}
 				}
 				// Started anew, with the new board.
-				p, err := client.Start(ctx, process.Spec{Shell: "echo new; exit 9"})
-				if err != nil {
-					t.Fatal(err)
-				}
+				p := scene.Start(t, client, process.Spec{Shell: "echo new; exit 9"})
 				if _, err := p.Wait(ctx, process.Until{EOF: true}); err != nil {
 					t.Error(err)
 				}

@@ -233,10 +233,7 @@ func TestAGigabyteAnd200CommandsSurviveKillsOfTheServer(t *testing.T) {
 		return err == nil && st.Processes >= 150
 	})
 	for range 3 {
-		st, err := c.Status(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := scene.Value(c.Status(ctx))(t)
 		scene.Must(t, syscall.Kill(st.Roles["server"], syscall.SIGKILL))
 		time.Sleep(time.Duration(100+rnd.IntN(300)) * time.Millisecond)
 	}

@@ -3,12 +3,12 @@
 package crashtest
 
 import (
-	"context"
 	"fmt"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/process"
 )
@@ -37,16 +37,11 @@ func TestAProcessThatEndedInTimeHasNotTimedOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
 			d := serve(t)
 			c := d.Connect(t)
 			var all []process.Process
 			for i := range 20 {
-				p, err := c.Start(ctx, process.Spec{ID: process.ID(fmt.Sprintf("ends-itself-%d", i)), Shell: "sleep 0.3; kill -TERM $$", Timeout: lateness})
-				if err != nil {
-					t.Fatal(err)
-				}
+				p := scene.Start(t, c, process.Spec{ID: process.ID(fmt.Sprintf("ends-itself-%d", i)), Shell: "sleep 0.3; kill -TERM $$", Timeout: lateness})
 				all = append(all, p)
 			}
 			away(t, d.Roles())
@@ -58,10 +53,7 @@ func TestAProcessThatEndedInTimeHasNotTimedOut(t *testing.T) {
 			}
 			inTime := 0
 			for _, p := range all {
-				r, err := p.Wait(ctx, process.Until{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := scene.Wait(t, p, process.Until{})
 				if r.Exit.Signal != int(syscall.SIGTERM) { // a slow machine
 					continue
 				}

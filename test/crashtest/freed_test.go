@@ -26,14 +26,8 @@ func TestAFinishedProcessWhoseOutputIsFreedIsKnownOnEveryFace(t *testing.T) {
 	c := d.Connect(t)
 	ctx := t.Context()
 	shell := fmt.Sprintf("head -c %d /dev/zero; exit 7", size)
-	p, err := c.Start(ctx, process.Spec{Shell: shell, Tag: "distant-77", Name: "web"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := p.Info(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, c, process.Spec{Shell: shell, Tag: "distant-77", Name: "web"})
+	info := scene.Info(t, p)
 	say := langsmithBox(t, d)
 	first := say(fmt.Sprintf(`{"type":"execute","command_id":"told","command":%q}`, shell))
 	if last := first[len(first)-1]; last.Type != "exit" || last.ExitCode != 7 {
@@ -58,10 +52,7 @@ func TestAFinishedProcessWhoseOutputIsFreedIsKnownOnEveryFace(t *testing.T) {
 			if time.Now().After(end) {
 				t.Fatal("the output is not freed")
 			}
-			q, err := c.Start(ctx, process.Spec{Shell: "head -c 8000000 /dev/zero"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			q := scene.Start(t, c, process.Spec{Shell: "head -c 8000000 /dev/zero"})
 			if _, err := q.Wait(ctx, process.Until{EOF: true}); err != nil {
 				t.Fatal(err)
 			}
@@ -133,10 +124,7 @@ func langsmithBox(t *testing.T, d *daemon) (say func(first string) []langsmithFr
 	var box struct {
 		DataplaneURL string `json:"dataplane_url"`
 	}
-	resp, err := http.Post(d.URL+"/v2/sandboxes/boxes", "application/json", strings.NewReader(`{"name":"freed"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := scene.Value(http.Post(d.URL+"/v2/sandboxes/boxes", "application/json", strings.NewReader(`{"name":"freed"}`)))(t)
 	defer resp.Body.Close()
 	if err := json.NewDecoder(resp.Body).Decode(&box); err != nil || box.DataplaneURL == "" {
 		t.Fatalf("no box: %s, %v", resp.Status, err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -78,14 +79,8 @@ func TestAReaderBehindRetentionIsToldTheGapOnEveryFace(t *testing.T) {
 			}
 			if r.spawn == nil {
 				r.spawn = func(t *testing.T, c *tend.Client, spec process.Spec) (process.Process, func() (string, error)) {
-					p, err := c.Start(t.Context(), spec)
-					if err != nil {
-						t.Fatal(err)
-					}
-					info, err := p.Info(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					p := scene.Start(t, c, spec)
+					info := scene.Info(t, p)
 					return p, r.open(t, d, p, info.PID)
 				}
 			}
@@ -130,10 +125,7 @@ func (d *daemon) awaitStall(t *testing.T, p process.Process, written int64, stal
 		if time.Now().After(end) {
 			t.Fatalf("the reader does not stall: it is %d bytes behind", was)
 		}
-		info, err := p.Info(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := scene.Info(t, p)
 		lag := d.readerLag(t)
 		if lag != was || lag == 0 || info.Streams[0].End < written {
 			was, since = lag, time.Now()
@@ -147,20 +139,14 @@ var readerLag = regexp.MustCompile(`(?m)^tend_reader_lag_bytes (\S+)$`)
 // readerLag is how far the reader that is furthest behind is.
 func (d *daemon) readerLag(t *testing.T) int64 {
 	t.Helper()
-	resp, err := http.Get(d.URL + "/-/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := scene.Value(http.Get(d.URL + "/-/metrics"))(t)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	m := readerLag.FindSubmatch(text)
 	if err != nil || m == nil {
 		t.Fatalf("no lag in the metrics (%v):\n%s", err, text)
 	}
-	lag, err := strconv.ParseFloat(string(m[1]), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lag := scene.Value(strconv.ParseFloat(string(m[1]), 64))(t)
 	return int64(lag)
 }
 
@@ -181,10 +167,7 @@ func checkGap(t *testing.T, want, told string, err error) {
 }
 
 func sdkEvents(t *testing.T, _ *daemon, p process.Process, _ int) func() (string, error) {
-	r, err := p.Read(t.Context(), process.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := scene.Value(p.Read(t.Context(), process.ReadOptions{}))(t)
 	return func() (told string, err error) {
 		at := int64(0)
 		for ev, err := range process.Follow(t.Context(), r) {
@@ -212,10 +195,7 @@ func sdkEvents(t *testing.T, _ *daemon, p process.Process, _ int) func() (string
 }
 
 func sdkOutput(t *testing.T, d *daemon, p process.Process, _ int) func() (string, error) {
-	h, err := d.Connect(t).Attach(t.Context(), string(p.ID()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := scene.Value(d.Connect(t).Attach(t.Context(), string(p.ID())))(t)
 	t.Cleanup(func() { h.Close() })
 	// The stream opens with the first byte that is asked for.
 	first := make(chan error, 1)
@@ -262,10 +242,7 @@ func sdkOnGap(t *testing.T, c *tend.Client, spec process.Spec) (process.Process,
 // sdkWriter stalls in the first Write.
 func sdkWriter(t *testing.T, c *tend.Client, spec process.Spec, onGap func(process.Gap)) (process.Process, func() (string, error)) {
 	goOn := make(chan struct{})
-	h, err := c.Spawn(t.Context(), tend.Cmd{Spec: spec, Stdout: stalling(goOn), OnGap: onGap})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := scene.Value(c.Spawn(t.Context(), tend.Cmd{Spec: spec, Stdout: stalling(goOn), OnGap: onGap}))(t)
 	t.Cleanup(func() { h.Close() })
 	return h.Raw(), func() (string, error) {
 		close(goOn)

@@ -48,10 +48,7 @@ func frames(t *testing.T, url, kind, body string, headers ...string) func() (fla
 
 func post(t *testing.T, url, kind, body string, headers ...string) io.Reader {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := scene.Value(http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body)))(t)
 	req.Header.Set("Content-Type", kind)
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
@@ -67,10 +64,7 @@ func post(t *testing.T, url, kind, body string, headers ...string) io.Reader {
 	}}
 	transport := &http.Transport{DialContext: small.DialContext}
 	t.Cleanup(transport.CloseIdleConnections)
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := scene.Value(transport.RoundTrip(req))(t)
 	t.Cleanup(func() { resp.Body.Close() })
 	if resp.StatusCode != http.StatusOK {
 		t.Fatalf("%s answers %s", url, resp.Status)
@@ -114,10 +108,7 @@ func envdIn(kind string) func(*testing.T, *daemon, process.Process, int) func() 
 	return func(t *testing.T, d *daemon, _ process.Process, pid int) func() (string, error) {
 		body := fmt.Sprintf(`{"process":{"pid":%d}}`, pid)
 		if kind == "application/connect+proto" {
-			b, err := proto.Marshal(&envd.ConnectRequest{Process: &envd.ProcessSelector{Selector: &envd.ProcessSelector_Pid{Pid: uint32(pid)}}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := scene.Value(proto.Marshal(&envd.ConnectRequest{Process: &envd.ProcessSelector{Selector: &envd.ProcessSelector_Pid{Pid: uint32(pid)}}}))(t)
 			body = string(b)
 		}
 		next := frames(t, d.URL+"/process.Process/Connect", kind, body)
@@ -153,10 +144,7 @@ func envdLines(t *testing.T, d *daemon, _ process.Process, pid int) func() (stri
 func logsFollow(flags ...string) func(*testing.T, *daemon, process.Process, int) func() (string, error) {
 	return func(t *testing.T, d *daemon, p process.Process, _ int) func() (string, error) {
 		cmd := exec.CommandContext(t.Context(), bin, append([]string{"--url", d.URL, "logs", "-f", string(p.ID())}, flags...)...)
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := scene.Value(cmd.StdoutPipe())(t)
 		var errs bytes.Buffer
 		cmd.Stderr = &errs
 		scene.Must(t, cmd.Start())
@@ -215,15 +203,9 @@ func langsmithGap(t *testing.T, d *daemon, c *tend.Client) {
 	var box struct {
 		DataplaneURL string `json:"dataplane_url"`
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL+"/v2/sandboxes/boxes", strings.NewReader(`{"name":"late"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := scene.Value(http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL+"/v2/sandboxes/boxes", strings.NewReader(`{"name":"late"}`)))(t)
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := scene.Value(http.DefaultClient.Do(req))(t)
 	defer resp.Body.Close()
 	if err := json.NewDecoder(resp.Body).Decode(&box); err != nil || box.DataplaneURL == "" {
 		t.Fatalf("no box: %s, %v", resp.Status, err)
@@ -254,10 +236,7 @@ func langsmithGap(t *testing.T, d *daemon, c *tend.Client) {
 	if err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}
-	p, err := c.Get(t.Context(), process.Selector{ID: list[0].ID})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Value(c.Get(t.Context(), process.Selector{ID: list[0].ID}))(t)
 	d.overtake(t, p, 0)
 	scene.Must(t, p.Trim(t.Context(), process.Stdout, written-kept))
 	for m.Type != "error" && err == nil {

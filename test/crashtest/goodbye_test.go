@@ -22,18 +22,12 @@ func TestAShutdownIsReportedOnEachFace(t *testing.T) {
 	t.Parallel()
 	d := serve(t)
 	const script = `trap 'echo bye; exit 7' TERM; echo hi; while :; do sleep 0.05; done`
-	quoted, err := json.Marshal(script)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.Post(d.URL+"/v2/sandboxes/boxes", "application/json", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	quoted := scene.Value(json.Marshal(script))(t)
+	resp := scene.Value(http.Post(d.URL+"/v2/sandboxes/boxes", "application/json", strings.NewReader("{}")))(t)
 	var box struct {
 		DataplaneURL string `json:"dataplane_url"`
 	}
-	err = json.NewDecoder(resp.Body).Decode(&box)
+	err := json.NewDecoder(resp.Body).Decode(&box)
 	resp.Body.Close()
 	if err != nil {
 		t.Fatal(err)
@@ -42,14 +36,8 @@ func TestAShutdownIsReportedOnEachFace(t *testing.T) {
 	// first output is there; what it returns reads to the end.
 	faces := map[string]func() func() (string, error){
 		"native": func() func() (string, error) {
-			p, err := d.Connect(t).Start(t.Context(), process.Spec{Shell: script})
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := p.Read(t.Context(), process.ReadOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := scene.Value(d.Connect(t).Start(t.Context(), process.Spec{Shell: script}))(t)
+			r := scene.Value(p.Read(t.Context(), process.ReadOptions{}))(t)
 			t.Cleanup(func() { r.Close() })
 			next := func(end process.EventKind) (out string, last process.Event, err error) {
 				for {

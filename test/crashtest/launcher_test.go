@@ -22,10 +22,7 @@ func TestTheNextServeTakesTheKilledLaunchersPlace(t *testing.T) {
 	d := serve(t)
 	c := d.Connect(t)
 	const n, code = 8 << 20, 7
-	p, err := c.Start(ctx, process.Spec{Argv: []string{self, workArgument, "write", strconv.Itoa(n), "150ms", strconv.Itoa(code)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Start(t, c, process.Spec{Argv: []string{self, workArgument, "write", strconv.Itoa(n), "150ms", strconv.Itoa(code)}})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -48,10 +45,7 @@ func TestTheNextServeTakesTheKilledLaunchersPlace(t *testing.T) {
 			}
 		}
 		for { // until the mirror has everything
-			st, err := c.Status(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			st := scene.Value(c.Status(ctx))(t)
 			if st.Promises["processes_survive_anchor_and_keeper"].Kept {
 				break
 			}

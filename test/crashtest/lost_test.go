@@ -38,10 +38,7 @@ type beforeTheCrash struct {
 func runBefore(ctx context.Context, t *testing.T, c *tend.Client) *beforeTheCrash {
 	t.Helper()
 	start := func(s process.Spec) process.Process {
-		p, err := c.Start(ctx, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := scene.Start(t, c, s)
 		return p
 	}
 	engine := func(args ...string) []string { return append([]string{self, workArgument}, args...) }
@@ -54,20 +51,11 @@ func runBefore(ctx context.Context, t *testing.T, c *tend.Client) *beforeTheCras
 	if _, err := b.finished.Wait(ctx, process.Until{EOF: true}); err != nil {
 		t.Fatal(err)
 	}
-	r, err := b.tree.Wait(ctx, process.Until{Match: "[0-9]+"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	child, err := strconv.Atoi(strings.TrimSpace(r.Match))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := scene.Wait(t, b.tree, process.Until{Match: "[0-9]+"})
+	child := scene.Value(strconv.Atoi(strings.TrimSpace(r.Match)))(t)
 	b.pids = []int{child}
 	for _, p := range []process.Process{b.writer, b.tree, b.terminal} {
-		info, err := p.Info(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := scene.Info(t, p)
 		b.pids = append(b.pids, info.PID)
 	}
 	// All that the writer has written before its first pause.
@@ -108,10 +96,7 @@ func wantLost(t *testing.T, what string, e *process.Exit) {
 
 func exitOf(ctx context.Context, t *testing.T, p process.Process) *process.Exit {
 	t.Helper()
-	info, err := p.Info(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := scene.Info(t, p)
 	return info.Exit
 }
 
@@ -153,10 +138,7 @@ func TestAfterTheDeathOfAllRolesWhatRanIsLostWithCauseShutdown(t *testing.T) {
 		t.Errorf("native API: %s, %v", got, err)
 	}
 
-	st, err := c.Status(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := scene.Value(c.Status(ctx))(t)
 	if st.Promises["kill_reaches_tree"].Kept {
 		for _, pid := range b.pids {
 			gone(ctx, t, pid)
@@ -205,10 +187,7 @@ func TestTornFilesAreRepairedAfterTheDeathOfAllRoles(t *testing.T) {
 // what the process was.
 func specEnd(t *testing.T, dir string) int64 {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(dir, "journal"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := scene.Value(os.ReadFile(filepath.Join(dir, "journal")))(t)
 	if len(b) < 4 {
 		t.Fatalf("a journal of %d bytes", len(b))
 	}
@@ -231,10 +210,7 @@ func tear(t *testing.T, rnd *rand.Rand, path string, least int64) {
 	if rnd.IntN(2) == 0 {
 		return
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := scene.Value(os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0))(t)
 	defer f.Close()
 	garbage := make([]byte, rnd.IntN(100))
 	for i := range garbage {
@@ -247,15 +223,9 @@ func tear(t *testing.T, rnd *rand.Rand, path string, least int64) {
 
 func postJSON(t *testing.T, url, body string) []byte {
 	t.Helper()
-	resp, err := http.Post(url, "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := scene.Value(http.Post(url, "application/json", strings.NewReader(body)))(t)
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := scene.Value(io.ReadAll(resp.Body))(t)
 	return b
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/internal/torture"
 )
@@ -19,10 +20,7 @@ func seed(t *testing.T) uint64 {
 	t.Helper()
 	n := rand.Uint64()
 	if s := os.Getenv("CRASHTEST_SEED"); s != "" {
-		var err error
-		if n, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
+		n = scene.Value(strconv.ParseUint(s, 10, 64))(t)
 	}
 	t.Logf("CRASHTEST_SEED=%d", n)
 	return n
@@ -37,10 +35,7 @@ func play(t *testing.T, cfg torture.Config) *torture.Report {
 	cfg.Workload, cfg.Seed = []string{self, workArgument}, seed(t)
 	cfg.Dir = t.TempDir()
 	cfg.Env = append(os.Environ(), cfg.Env...)
-	r, err := torture.Run(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := scene.Value(torture.Run(t.Context(), cfg))(t)
 	var b strings.Builder
 	r.Print(&b)
 	t.Log(strings.TrimSpace(b.String()))

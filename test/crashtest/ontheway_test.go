@@ -39,15 +39,9 @@ func TestOutputThatIsFreedOnItsWayIsNotChanged(t *testing.T) {
 	scene.Must(t, os.WriteFile(file, want, 0o600))
 	for _, kind := range []string{"application/connect+proto", "application/connect+json", "application/json"} {
 		t.Run(strings.ReplaceAll(kind, "/", " "), func(t *testing.T) {
-			p, err := c.Start(t.Context(), process.Spec{Shell: "cat " + file + "; read x", Stdin: process.StdinPipe})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := scene.Start(t, c, process.Spec{Shell: "cat " + file + "; read x", Stdin: process.StdinPipe})
 			defer p.Kill(t.Context())
-			info, err := p.Info(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			info := scene.Info(t, p)
 			next := envdOutput(t, d, kind, info.PID)
 			d.awaitStall(t, p, size, letGo)
 			for at := int64(step); at <= size; at += step {
@@ -84,10 +78,7 @@ func envdOutput(t *testing.T, d *daemon, kind string, pid int) func() (data []by
 	case "application/json":
 		lines = json.NewDecoder(post(t, url, kind, body, from))
 	case "application/connect+proto":
-		b, err := proto.Marshal(&envd.ConnectRequest{Process: &envd.ProcessSelector{Selector: &envd.ProcessSelector_Pid{Pid: uint32(pid)}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := scene.Value(proto.Marshal(&envd.ConnectRequest{Process: &envd.ProcessSelector{Selector: &envd.ProcessSelector_Pid{Pid: uint32(pid)}}}))(t)
 		body = string(b)
 		fallthrough
 	default:

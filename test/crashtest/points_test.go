@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/torture"
 	"github.com/tend-run/tend/keeper/failpoint"
 )
@@ -27,10 +28,7 @@ func TestNothingIsLostAtAnyPoint(t *testing.T) {
 		})
 		t.Run(name+", at gates", func(t *testing.T) {
 			t.Parallel()
-			cmd, err := poorkernel.Command(poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CLOSE_RANGE, Arg: -1, Errno: unix.ENOSYS}}}, pointed)
-			if err != nil {
-				t.Fatal(err)
-			}
+			cmd := scene.Value(poorkernel.Command(poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CLOSE_RANGE, Arg: -1, Errno: unix.ENOSYS}}}, pointed))(t)
 			points := slices.DeleteFunc(failpoint.All(), func(p failpoint.Point) bool { return !atGate(p) })
 			strikeAt(t, torture.Config{Tend: cmd.Args, Points: points, Together: together, Only: []string{"spawn"}, Strikes: len(points) * (1 + kills(t)/50)})
 		})

@@ -23,10 +23,7 @@ func TestNothingIsLostWithoutCgroups(t *testing.T) {
 		"":             {Rules: []poorkernel.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}},
 		", by scripts": {Mounts: []poorkernel.Mount{{Kind: poorkernel.Gone, Path: "/sys/fs/cgroup"}}},
 	} {
-		cmd, err := poorkernel.Command(world, bin)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cmd := scene.Value(poorkernel.Command(world, bin))(t)
 		for _, victims := range []torture.Victims{{testdaemon.Keeper}, {testdaemon.Anchor, testdaemon.Keeper, testdaemon.Server}} {
 			t.Run(victims.String()+name, func(t *testing.T) {
 				t.Parallel()

@@ -55,10 +55,7 @@ type daemon struct {
 // process that becomes the launcher.
 func serve(t *testing.T, shell ...string) *daemon {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "tend-limits-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := scene.Value(os.MkdirTemp("", "tend-limits-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	program := bin
 	if len(shell) > 0 {

@@ -57,10 +57,7 @@ func TestDamagedFilesConcernTheirProcessAlone(t *testing.T) {
 	for _, name := range files {
 		for damage, put := range lay {
 			id := process.ID(fmt.Sprintf("%s-%s", name, damage))
-			dir, err := spool.CreateDir(root, id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			dir := scene.Value(spool.CreateDir(root, id))(t)
 			b := spool.AppendSpec(nil, at, &process.Spec{ID: id, Shell: "true"})
 			b = spool.AppendStarted(b, at, spool.Started{PID: 1 << 22})
 			b = spool.AppendExited(b, at, &process.Exit{Code: 3, Time: at})
@@ -154,10 +151,7 @@ func TestDamagedFilesConcernTheirProcessAlone(t *testing.T) {
 			}
 		}
 	}
-	infos, err := d.c.List(t.Context(), process.Filter{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	infos := scene.Value(d.c.List(t.Context(), process.Filter{}))(t)
 	wantOld(t, infos, 1)
 	if p, err := d.c.Start(t.Context(), process.Spec{Shell: "echo on"}); err != nil {
 		t.Error(err)

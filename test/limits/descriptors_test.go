@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/process"
 )
@@ -31,10 +32,7 @@ func TestWithoutDescriptorsStartsAreRefusedAndAllElseGoesOn(t *testing.T) {
 			}
 			// Over HTTP, as long as one is refused: another may have fitted.
 			for range files {
-				res, err := http.Post(d.URL+"/tend.v1.ProcessService/Start", "application/json", strings.NewReader(`{"spec":{"argv":["/bin/sleep","3600"]}}`))
-				if err != nil {
-					t.Fatal(err)
-				}
+				res := scene.Value(http.Post(d.URL+"/tend.v1.ProcessService/Start", "application/json", strings.NewReader(`{"spec":{"argv":["/bin/sleep","3600"]}}`)))(t)
 				res.Body.Close()
 				if res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusServiceUnavailable {
 					break
@@ -49,10 +47,7 @@ func TestWithoutDescriptorsStartsAreRefusedAndAllElseGoesOn(t *testing.T) {
 			}
 			all = all[:0]
 			for _, in := range live {
-				p, err := d.c.Get(t.Context(), process.Selector{ID: in.ID})
-				if err != nil {
-					t.Fatal(err)
-				}
+				p := scene.Value(d.c.Get(t.Context(), process.Selector{ID: in.ID}))(t)
 				all = append(all, p)
 			}
 			d.killAll(t.Context(), all)

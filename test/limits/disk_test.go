@@ -39,13 +39,11 @@ func serveOn(t *testing.T, size string) (d *daemon, disk string) {
 func fill(t *testing.T, disk string) (free func()) {
 	t.Helper()
 	path := filepath.Join(disk, "filler")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := scene.Value(os.Create(path))(t)
 	defer f.Close()
 	for _, size := range []int{64 << 10, 4 << 10} {
-		for err = nil; err == nil; {
+		var err error
+		for err == nil {
 			_, err = f.Write(make([]byte, size))
 		}
 		if !errors.Is(err, syscall.ENOSPC) {
@@ -82,10 +80,7 @@ func TestAFullDisk(t *testing.T) {
 	same := d.sameRoles()
 
 	t.Run("makes room for a start at the expense of what finished processes wrote", func(t *testing.T) {
-		old, err := d.c.Start(t.Context(), process.Spec{Shell: "head -c 8388608 /dev/zero"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		old := scene.Start(t, d.c, process.Spec{Shell: "head -c 8388608 /dev/zero"})
 		if _, err := old.Wait(t.Context(), process.Until{EOF: true}); err != nil {
 			t.Fatal(err)
 		}
@@ -112,10 +107,7 @@ func TestAFullDisk(t *testing.T) {
 	})
 
 	t.Run("with nothing to free refuses a start and says what to do", func(t *testing.T) {
-		infos, err := d.c.List(t.Context(), process.Filter{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		infos := scene.Value(d.c.List(t.Context(), process.Filter{}))(t)
 		for _, in := range infos {
 			p, err := d.c.Get(t.Context(), process.Selector{ID: in.ID})
 			if err == nil {
@@ -136,10 +128,7 @@ func TestAFullDisk(t *testing.T) {
 		if !limited(refusal) || !errors.Is(refusal, syscall.ENOSPC) || !strings.Contains(refusal.Error(), "free some space") || strings.Contains(refusal.Error(), "\n") {
 			t.Errorf("a start on a full disk says %v", refusal)
 		}
-		res, err := http.Post(d.URL+"/tend.v1.ProcessService/Start", "application/json", strings.NewReader(`{"spec":{"argv":["/bin/true"]}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := scene.Value(http.Post(d.URL+"/tend.v1.ProcessService/Start", "application/json", strings.NewReader(`{"spec":{"argv":["/bin/true"]}}`)))(t)
 		res.Body.Close()
 		if res.StatusCode != http.StatusTooManyRequests {
 			t.Errorf("over HTTP it is answered with %s", res.Status)
@@ -152,10 +141,7 @@ func TestAFullDisk(t *testing.T) {
 	})
 
 	t.Run("holds the exit back until the output before it is kept", func(t *testing.T) {
-		p, err := d.c.Start(t.Context(), process.Spec{Shell: "read x; echo hello $x; exit 7", Stdin: process.StdinPipe})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := scene.Start(t, d.c, process.Spec{Shell: "read x; echo hello $x; exit 7", Stdin: process.StdinPipe})
 		free := fill(t, disk)
 		type outcome struct {
 			text string

@@ -27,10 +27,7 @@ func finish(t *testing.T, root string, n int, labels map[string]string) {
 	for i := range n {
 		s := process.Spec{ID: process.ID(fmt.Sprintf("old-%05d", i)), Argv: []string{"/bin/sh", "-c", "echo " + strings.Repeat("x", 50)}, Labels: labels}
 		at := begun.Add(time.Duration(i) * time.Millisecond)
-		dir, err := spool.CreateDir(root, s.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		dir := scene.Value(spool.CreateDir(root, s.ID))(t)
 		b := spool.AppendSpec(nil, at, &s)
 		b = spool.AppendStarted(b, at, spool.Started{PID: 1 << 22})
 		b = spool.AppendExited(b, at, &process.Exit{Code: 3, Time: at})
@@ -63,10 +60,7 @@ func TestTenThousandFinishedProcessesAreListed(t *testing.T) {
 	t.Logf("serving after %v", time.Since(begun))
 	for range 3 {
 		begun = time.Now()
-		infos, err := d.c.List(t.Context(), process.Filter{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		infos := scene.Value(d.c.List(t.Context(), process.Filter{}))(t)
 		t.Logf("native List: %v", time.Since(begun))
 		wantOld(t, infos, n)
 	}
@@ -95,10 +89,7 @@ func TestAnAnswerOfListIsBounded(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "spool")
 	finish(t, root, n, labels)
 	d := serve(t, inSpool(root))
-	infos, err := d.c.List(t.Context(), process.Filter{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	infos := scene.Value(d.c.List(t.Context(), process.Filter{}))(t)
 	wantOld(t, infos, n)
 	for i := range infos {
 		if len(infos[i].Spec.Labels) != len(labels) {
@@ -134,10 +125,7 @@ func TestAnAnswerOfListIsBounded(t *testing.T) {
 	if seen != n || answers < 5 {
 		t.Errorf("%d processes in %d answers", seen, answers)
 	}
-	res, err := http.Post(d.URL+"/tend.v1.ProcessService/List", "application/json", strings.NewReader(`{"after":"nowhere"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := scene.Value(http.Post(d.URL+"/tend.v1.ProcessService/List", "application/json", strings.NewReader(`{"after":"nowhere"}`)))(t)
 	res.Body.Close()
 	if res.StatusCode != http.StatusBadRequest {
 		t.Errorf("a place that no answer gave is answered with %s", res.Status)
@@ -147,20 +135,11 @@ func TestAnAnswerOfListIsBounded(t *testing.T) {
 // listOnce asks for one answer, in JSON, and returns its length too.
 func listOnce(ctx context.Context, t *testing.T, url, after string) (size int, ids []string, next string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/tend.v1.ProcessService/List", strings.NewReader(fmt.Sprintf(`{"after":%q}`, after)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := scene.Value(http.NewRequestWithContext(ctx, http.MethodPost, url+"/tend.v1.ProcessService/List", strings.NewReader(fmt.Sprintf(`{"after":%q}`, after))))(t)
 	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := scene.Value(http.DefaultClient.Do(req))(t)
 	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := scene.Value(io.ReadAll(res.Body))(t)
 	var m struct {
 		Processes []struct{ ID string }
 		Next      string

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/process"
 )
@@ -87,10 +88,7 @@ func TestReadersThatNeverReadHoldNobodyUp(t *testing.T) {
 			d := serve(t)
 			same := d.sameRoles()
 			p := d.writer(size, process.Retention{})
-			info, err := p.Info(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			info := scene.Info(t, p)
 			q := c.request(p.ID(), info.PID)
 			before := d.memory(testdaemon.Server, "VmRSS")
 			conns := make([]net.Conn, stalledReaders)
@@ -124,10 +122,7 @@ func TestReadersThatNeverReadHoldNobodyUp(t *testing.T) {
 			if res, err := http.Get(d.URL + "/-/healthz"); err != nil || res.StatusCode != http.StatusOK {
 				t.Errorf("healthz answers %v, %v", res, err)
 			}
-			other, err := d.c.Start(t.Context(), process.Spec{Argv: []string{"true"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			other := scene.Start(t, d.c, process.Spec{Argv: []string{"true"}})
 			if res, err := other.Wait(t.Context(), process.Until{}); err != nil || res.Exit == nil || res.Exit.Code != 0 {
 				t.Errorf("another process ended with %+v, %v", res, err)
 			}

@@ -61,10 +61,7 @@ func TestAnswers(t *testing.T) {
 
 func create(t *testing.T, limit int64) *Log {
 	t.Helper()
-	l, err := Create(filepath.Join(t.TempDir(), "s"), State{ID: 5, Sent: 6, Answered: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := scene.Value(Create(filepath.Join(t.TempDir(), "s"), State{ID: 5, Sent: 6, Answered: 4}))(t)
 	l.limit = limit
 	t.Cleanup(func() { l.Close() })
 	return l
@@ -110,10 +107,7 @@ func TestStateSurvives(t *testing.T) {
 	} {
 		t.Run(damage.name, func(t *testing.T) {
 			scene.Must(t, damage.do(segmentPath(l.dir, l.segment)))
-			again, err := Open(l.dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			again := scene.Value(Open(l.dir))(t)
 			defer again.Close()
 			if diff := cmp.Diff(&want, again.State()); diff != "" {
 				t.Error(diff)

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tend-run/tend/face/distant/wire"
+	"github.com/tend-run/tend/internal/scene"
 	"go.uber.org/goleak"
 	"golang.org/x/crypto/chacha20poly1305"
 )
@@ -26,19 +27,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func unhex(t *testing.T, s string) []byte {
 	t.Helper()
-	b, err := hex.DecodeString(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := scene.Value(hex.DecodeString(s))(t)
 	return b
 }
 
 func scalar(t *testing.T, n byte) *ecdh.PrivateKey {
 	t.Helper()
-	k, err := ecdh.P256().NewPrivateKey(append(make([]byte, 31), n))
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := scene.Value(ecdh.P256().NewPrivateKey(append(make([]byte, 31), n)))(t)
 	return k
 }
 
@@ -57,10 +52,7 @@ func TestKeySchedule(t *testing.T) {
 				a.salt[i], b.salt[i] = tc.salt(i)
 			}
 			for _, side := range [][2]*share{{a, b}, {b, a}} {
-				key, err := side[0].derive(side[1].message())
-				if err != nil {
-					t.Fatal(err)
-				}
+				key := scene.Value(side[0].derive(side[1].message()))(t)
 				if got := key.String(); got != tc.want {
 					t.Errorf("the key is %s, want %s", got, tc.want)
 				}
@@ -70,10 +62,7 @@ func TestKeySchedule(t *testing.T) {
 }
 
 func TestSealedFrames(t *testing.T) {
-	aead, err := chacha20poly1305.NewX(unhex(t, "2195a147d19d912fa607f5b276d2c04b3fd06f0e3a592eaf0d9111f898b6a5d9"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	aead := scene.Value(chacha20poly1305.NewX(unhex(t, "2195a147d19d912fa607f5b276d2c04b3fd06f0e3a592eaf0d9111f898b6a5d9")))(t)
 	nonce := bytes.Repeat([]byte{0x24}, nonceSize)
 	for _, tc := range []struct {
 		name, plain, want string
@@ -157,17 +146,10 @@ func TestChoice(t *testing.T) {
 // pair are two ends of a TCP connection.
 func pair(t *testing.T) (client, server net.Conn) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
-	if client, err = net.Dial("tcp", l.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	if server, err = l.Accept(); err != nil {
-		t.Fatal(err)
-	}
+	client = scene.Value(net.Dial("tcp", l.Addr().String()))(t)
+	server = scene.Value(l.Accept())(t)
 	for _, c := range []net.Conn{client, server} {
 		c.SetDeadline(time.Now().Add(20 * time.Second))
 		t.Cleanup(func() { c.Close() })
@@ -207,10 +189,7 @@ func TestConnect(t *testing.T) {
 			client, server := pair(t)
 			done := make(chan side)
 			go func() { done <- accept(server, right) }()
-			c, err := Client(client, Hello{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := scene.Value(Client(client, Hello{}))(t)
 			id, err := c.Login(tc.key)
 			if !tc.ok {
 				if s := <-done; err == nil || !errors.Is(s.err, ErrKey) {
@@ -252,10 +231,7 @@ func TestReplayedHandshake(t *testing.T) {
 	rec := &recorder{Conn: client}
 	done := make(chan side)
 	go func() { done <- accept(server, Key{1}) }()
-	c, err := Client(rec, Hello{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := scene.Value(Client(rec, Hello{}))(t)
 	if _, err := c.Login(Key{1}); err != nil {
 		t.Fatal(err)
 	}

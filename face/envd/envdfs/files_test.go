@@ -9,16 +9,14 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/files"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // TestAllGoesThroughTheFilesThatAreGiven: with those of a sandbox, nothing of the
 // daemon's machine is seen.
 func TestAllGoesThroughTheFilesThatAreGiven(t *testing.T) {
 	inside := t.TempDir()
-	me, err := files.Lookup("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	me := scene.Value(files.Lookup(""))(t)
 	me.Home = inside
 	s := serve(t, Config{Files: func(_ context.Context, user string) (driver.Files, error) {
 		switch user {
@@ -29,9 +27,7 @@ func TestAllGoesThroughTheFilesThatAreGiven(t *testing.T) {
 		}
 		return nil, errors.New("nobody of that name is inside")
 	}})
-	if err := os.WriteFile(filepath.Join(inside, "f"), []byte("inside"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.WriteFile(filepath.Join(inside, "f"), []byte("inside"), 0o600))
 	json := "Content-Type: application/json"
 	for _, tt := range []struct {
 		name, method, path, body, user string

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // Whatever the query, nothing but the right signature opens /files.
@@ -114,9 +115,7 @@ func FuzzCompose(f *testing.F) {
 			return
 		}
 		for _, name := range []string{"a", "b"} {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
 		}
 		fc := New(Config{Files: machineIn(dir)})
 		defer fc.Close()

@@ -15,6 +15,7 @@ import (
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/host"
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/part"
 )
 
@@ -34,10 +35,7 @@ type server struct {
 func serve(t *testing.T, cfg Config) *server {
 	t.Helper()
 	s := &server{t: t, dir: t.TempDir()}
-	u, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := scene.Value(user.Current())(t)
 	s.user = u.Username
 	if cfg.Files == nil {
 		cfg.Files = machineIn(s.dir)
@@ -50,9 +48,7 @@ func serve(t *testing.T, cfg Config) *server {
 	}
 	s.face = New(cfg)
 	mux := http.NewServeMux()
-	if err := part.Mount(mux, s.face, nil); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, part.Mount(mux, s.face, nil))
 	srv := httptest.NewServer(mux)
 	s.url = srv.URL
 	transport := &http.Transport{DisableCompression: true}

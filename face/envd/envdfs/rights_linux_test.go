@@ -24,23 +24,14 @@ import (
 func TestRequestsForAnotherUserHaveThatUsersRights(t *testing.T) {
 	scene.Root(t)
 	s := serve(t, Config{})
-	top, err := os.MkdirTemp("", "envdfs-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	top := scene.Value(os.MkdirTemp("", "envdfs-"))(t)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(top); err != nil {
 			t.Error(err)
 		}
 	})
-	nobody, err := user.Lookup("nobody")
-	if err != nil {
-		t.Fatal(err)
-	}
-	uid, err := strconv.Atoi(nobody.Uid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nobody := scene.Value(user.Lookup("nobody"))(t)
+	uid := scene.Value(strconv.Atoi(nobody.Uid))(t)
 	home, closed := filepath.Join(top, "home"), filepath.Join(top, "closed")
 	secret := filepath.Join(closed, "secret")
 	for _, err := range []error{
@@ -122,9 +113,7 @@ func TestRequestsForAnotherUserHaveThatUsersRights(t *testing.T) {
 func TestFilesAreServedAsData(t *testing.T) {
 	s := serve(t, Config{})
 	for _, name := range []string{"page.html", "picture.svg", "text"} {
-		if err := os.WriteFile(filepath.Join(s.dir, name), []byte("<script>alert(1)</script>"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.WriteFile(filepath.Join(s.dir, name), []byte("<script>alert(1)</script>"), 0o644))
 		for _, encoding := range []string{"identity", "gzip"} {
 			res, _ := s.do("GET", "/files?path="+filepath.Join(s.dir, name), "", "Accept-Encoding: "+encoding)
 			h := res.Header

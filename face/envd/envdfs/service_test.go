@@ -25,21 +25,13 @@ func (s *server) clients() map[string]filesystemconnect.FilesystemClient {
 // The bytes of each answer over the JSON codec, which all SDKs use.
 func TestServiceTranscripts(t *testing.T) {
 	s := serve(t, Config{})
-	if err := os.MkdirAll(filepath.Join(s.dir, "d/e"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(s.dir, "f"), []byte("hello"), 0o640); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.MkdirAll(filepath.Join(s.dir, "d/e"), 0o755))
+	scene.Must(t, os.WriteFile(filepath.Join(s.dir, "f"), []byte("hello"), 0o640))
 	for _, link := range []string{"loop", "d/in"} {
-		if err := os.Symlink("loop", filepath.Join(s.dir, link)); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.Symlink("loop", filepath.Join(s.dir, link)))
 	}
 	when := time.Unix(1700000000, 0)
-	if err := os.Chtimes(filepath.Join(s.dir, "f"), when, when); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Chtimes(filepath.Join(s.dir, "f"), when, when))
 	file := `{"name":"f","type":"FILE_TYPE_FILE","path":"DIR/f","size":"5","mode":416,"permissions":"-rw-r-----","owner":"ME","group":"ME","modifiedTime":"2023-11-14T22:13:20Z"}`
 	tests := []struct {
 		name, method, body string
@@ -105,16 +97,11 @@ func TestWatchDirOverEachProtocol(t *testing.T) {
 	for name, c := range s.clients() {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(s.dir, name)
-			if err := os.Mkdir(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, os.Mkdir(dir, 0o755))
 			req := connect.NewRequest(&pb.WatchDirRequest{Path: dir, Recursive: true, IncludeEntry: true})
 			// The smallest interval is a second, whatever is asked for.
 			req.Header().Set("Keepalive-Ping-Interval", "-1")
-			stream, err := c.WatchDir(t.Context(), req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			stream := scene.Value(c.WatchDir(t.Context(), req))(t)
 			defer stream.Close()
 			if !stream.Receive() || stream.Msg().GetStart() == nil {
 				t.Fatalf("first %v, %v", stream.Msg(), stream.Err())
@@ -122,9 +109,7 @@ func TestWatchDirOverEachProtocol(t *testing.T) {
 			if !stream.Receive() || stream.Msg().GetKeepalive() == nil {
 				t.Fatalf("then %v, %v", stream.Msg(), stream.Err())
 			}
-			if err := os.MkdirAll(filepath.Join(dir, "a/b"), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, os.MkdirAll(filepath.Join(dir, "a/b"), 0o755))
 			for stream.Receive() {
 				if ev := stream.Msg().GetFilesystem(); ev.GetName() == "a/b" {
 					if ev.GetType() != pb.EventType_EVENT_TYPE_CREATE || ev.GetEntry().GetType() != pb.FileType_FILE_TYPE_DIRECTORY {
@@ -143,10 +128,7 @@ func TestStreamsEndWithTheFaceAndAreBounded(t *testing.T) {
 	c := s.clients()["json"]
 	open := func() *connect.ServerStreamForClient[pb.WatchDirResponse] {
 		t.Helper()
-		stream, err := c.WatchDir(t.Context(), connect.NewRequest(&pb.WatchDirRequest{Path: s.dir}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		stream := scene.Value(c.WatchDir(t.Context(), connect.NewRequest(&pb.WatchDirRequest{Path: s.dir})))(t)
 		return stream
 	}
 	first := open()
@@ -159,9 +141,7 @@ func TestStreamsEndWithTheFaceAndAreBounded(t *testing.T) {
 	if second.Receive() || connect.CodeOf(second.Err()) != connect.CodeResourceExhausted {
 		t.Errorf("one too many: %v", second.Err())
 	}
-	if err := s.face.Close(); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, s.face.Close())
 	if first.Receive() || connect.CodeOf(first.Err()) != connect.CodeUnavailable {
 		t.Errorf("after Close: %v", first.Err())
 	}
@@ -180,10 +160,7 @@ func TestPolledWatchers(t *testing.T) {
 		}
 		return res.Msg.GetWatcherId(), nil
 	}
-	id, err := create()
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := scene.Value(create())(t)
 	if _, err := create(); err != nil {
 		t.Fatal(err)
 	}
@@ -201,13 +178,12 @@ func TestPolledWatchers(t *testing.T) {
 		return names, nil
 	}
 	for _, name := range []string{"a", "b", "c", "d"} {
-		if err := os.Mkdir(filepath.Join(s.dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.Mkdir(filepath.Join(s.dir, name), 0o755))
 	}
 	w, _ := s.face.watchers.get(id)
 	<-w.Ready()
 	var got []string
+	var err error
 	scene.Eventually(t, "the overflow is told", func() bool {
 		var names []string
 		names, err = events()
@@ -227,10 +203,7 @@ func TestPolledWatchers(t *testing.T) {
 func TestAnIdleWatcherEnds(t *testing.T) {
 	s := serve(t, Config{WatcherIdle: 20 * time.Millisecond})
 	c := s.clients()["json"]
-	res, err := c.CreateWatcher(t.Context(), connect.NewRequest(&pb.CreateWatcherRequest{Path: s.dir}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := scene.Value(c.CreateWatcher(t.Context(), connect.NewRequest(&pb.CreateWatcherRequest{Path: s.dir})))(t)
 	// Asking would keep it alive.
 	scene.Eventually(t, "the watcher is gone", func() bool {
 		s.face.watchers.mu.Lock()

@@ -50,14 +50,9 @@ func serve(t *testing.T) *daemon {
 		uri, err = os.ReadFile(filepath.Join(d.StateDir(), "distant", "uri"))
 		return err == nil
 	})
-	u, err := url.Parse(strings.TrimSpace(string(uri)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := scene.Value(url.Parse(strings.TrimSpace(string(uri))))(t)
 	text, _ := u.User.Password()
-	if d.key, err = secure.ParseKey(text); err != nil {
-		t.Fatal(err)
-	}
+	d.key = scene.Value(secure.ParseKey(text))(t)
 	d.addr = u.Host
 	return d
 }
@@ -83,10 +78,7 @@ func (d *daemon) connect(dial func() (net.Conn, error)) *distanttest.Client {
 // one returns the next message.
 func one(t *testing.T, c *distanttest.Client) distanttest.Message {
 	t.Helper()
-	m, err := c.Receive()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := scene.Value(c.Receive())(t)
 	if m[0].Type == "error" {
 		t.Fatalf("%s: %s", m[0].Kind, m[0].Description)
 	}

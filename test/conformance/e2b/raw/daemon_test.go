@@ -80,22 +80,13 @@ func (d *daemon) get(t *testing.T, path string, header ...string) (int, string) 
 // do makes one request. Header has names and values in turn.
 func (d *daemon) do(t *testing.T, method, path string, body io.Reader, header ...string) (int, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, d.URL+path, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := scene.Value(http.NewRequestWithContext(t.Context(), method, d.URL+path, body))(t)
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := scene.Value(http.DefaultClient.Do(req))(t)
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := scene.Value(io.ReadAll(res.Body))(t)
 	return res.StatusCode, string(text)
 }
 

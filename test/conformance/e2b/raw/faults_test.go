@@ -59,17 +59,11 @@ func TestKeepalivesComeAtTheIntervalAsked(t *testing.T) {
 // receive buffer is small, so that the server's writes block early.
 func (d *daemon) stalled(t *testing.T, c codec, pid int) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", d.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := scene.Value(net.Dial("tcp", d.Addr()))(t)
 	t.Cleanup(func() { conn.Close() })
 	scene.Must(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
 	body := envelope(c.marshal(&pb.ConnectRequest{Process: byPID(pid)}))
-	_, err = fmt.Fprintf(conn, "POST /process.Process/Connect HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/connect+%s\r\nContent-Length: %d\r\n\r\n%s", c, len(body), body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_ = scene.Value(fmt.Fprintf(conn, "POST /process.Process/Connect HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/connect+%s\r\nContent-Length: %d\r\n\r\n%s", c, len(body), body))(t)
 	return conn
 }
 
@@ -149,10 +143,7 @@ func TestAGrandchildWithThePipeDoesNotDelayTheEnd(t *testing.T) {
 	codecs(t, func(t *testing.T, c codec) {
 		path := filepath.Join(t.TempDir(), "pid")
 		s := shared.open(t, c, "Start", sh("sleep 300 & echo $! > "+path+"; echo last words; exit 5")).started(t).finish(t)
-		child, err := strconv.Atoi(file(t, path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		child := scene.Value(strconv.Atoi(file(t, path)))(t)
 		if s.end.GetExitCode() != 5 || string(s.stdout) != "last words\n" {
 			t.Errorf("end %v, output %q", s.end, s.stdout)
 		}
@@ -243,10 +234,7 @@ func TestKillReachesTheTreeWhenAsked(t *testing.T) {
 	shared.kill(t, s.pid, "Tend-Kill-Scope", "tree")
 	s.finish(t)
 	for _, text := range pids {
-		pid, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pid := scene.Value(strconv.Atoi(text))(t)
 		testdaemon.Eventually(t, "all descendants to end", func() bool { return !alive(pid) })
 	}
 }
@@ -304,10 +292,7 @@ func TestABrokenClientHarmsNobody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conn, err := net.Dial("tcp", addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := scene.Value(net.Dial("tcp", addr))(t)
 			defer conn.Close()
 			if _, err := conn.Write([]byte(text)); err != nil {
 				t.Fatal(err)

@@ -39,10 +39,7 @@ func (d *daemon) streamInput(t *testing.T, c codec, msgs ...*pb.StreamInputReque
 	for _, m := range msgs {
 		body = append(body, envelope(c.marshal(m))...)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL+"/process.Process/StreamInput", bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := scene.Value(http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL+"/process.Process/StreamInput", bytes.NewReader(body)))(t)
 	req.Header.Set("Content-Type", "application/connect+"+string(c))
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -121,10 +121,7 @@ func TestStartsThatAreRefused(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
-	me, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
+	me := scene.Value(user.Current())(t)
 	req := &pb.StartRequest{Process: &pb.ProcessConfig{Cmd: "env", Envs: map[string]string{"MINE": "a=b", "HOME": "/mine", "E2B_SANDBOX": "no"}}}
 	s := shared.open(t, inProto, "Start", req).started(t).finish(t)
 	got := make(map[string]string)
@@ -225,10 +222,7 @@ func TestTheTimeoutOfStartIsTheLifetime(t *testing.T) {
 			s := shared.start(t, fmt.Sprintf("sleep 300 >/dev/null 2>&1 & echo $! > %s; wait", path), "Connect-Timeout-Ms", "700", "Tend-Kill-Scope", scope)
 			s.refused(t)
 			testdaemon.Eventually(t, "the leader to end", func() bool { return !alive(s.pid) })
-			child, err := strconv.Atoi(file(t, path))
-			if err != nil {
-				t.Fatal(err)
-			}
+			child := scene.Value(strconv.Atoi(file(t, path)))(t)
 			if survives {
 				if !alive(child) {
 					t.Errorf("scope %s: the child is gone", scope)

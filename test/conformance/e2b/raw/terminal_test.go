@@ -14,6 +14,7 @@ import (
 	"time"
 
 	pb "github.com/tend-run/tend/gen/envd/process"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // drip writes numbered lines to a terminal when it gets a line: by ones with a
@@ -43,10 +44,7 @@ func TestATerminalsReadersGetEveryByte(t *testing.T) {
 				return background(func() []byte { return shared.readSlowly(t, c, pid) })
 			},
 			"beside one that reads at last": func(t *testing.T, pid int) func() []byte {
-				late, err := shared.openWith(t, narrow(), c, pid)
-				if err != nil {
-					t.Fatal(err)
-				}
+				late := scene.Value(shared.openWith(t, narrow(), c, pid))(t)
 				return func() []byte { return late.started(t).finish(t).pty }
 			},
 			"beside one that was cut": func(t *testing.T, pid int) func() []byte {

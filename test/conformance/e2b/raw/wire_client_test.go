@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/tend-run/tend/gen/envd/process"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // codec is one of Connect's message encodings.
@@ -113,10 +114,7 @@ type stream struct {
 // open sends a request to a streaming method.
 func (d *daemon) open(t *testing.T, c codec, method string, req proto.Message, header ...string) *stream {
 	t.Helper()
-	s, err := d.tryOpen(t, c, method, req, header...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := scene.Value(d.tryOpen(t, c, method, req, header...))(t)
 	return s
 }
 

@@ -131,10 +131,7 @@ func TestOtherProtocols(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			res, err := client.Start(t.Context(), connect.NewRequest(sh("seq 1000; exit 4")))
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := scene.Value(client.Start(t.Context(), connect.NewRequest(sh("seq 1000; exit 4"))))(t)
 			defer res.Close()
 			var out []byte
 			var end *pb.ProcessEvent_EndEvent
@@ -165,10 +162,7 @@ func TestGzipFramesForWhoeverAsks(t *testing.T) {
 	}
 	req.Header.Set("Content-Type", "application/connect+proto")
 	req.Header.Set("Connect-Accept-Encoding", "gzip")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := scene.Value(http.DefaultClient.Do(req))(t)
 	defer res.Body.Close()
 	if got := res.Header.Get("Connect-Content-Encoding"); got != "gzip" {
 		t.Fatalf("encoding %q", got)
@@ -182,14 +176,9 @@ func TestGzipFramesForWhoeverAsks(t *testing.T) {
 		var body io.Reader = io.LimitReader(res.Body, int64(head[1])<<24|int64(head[2])<<16|int64(head[3])<<8|int64(head[4]))
 		wire := body
 		if head[0]&1 != 0 {
-			if body, err = gzip.NewReader(body); err != nil {
-				t.Fatal(err)
-			}
+			body = scene.Value(gzip.NewReader(body))(t)
 		}
-		msg, err := io.ReadAll(body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		msg := scene.Value(io.ReadAll(body))(t)
 		if _, err := io.Copy(io.Discard, wire); err != nil {
 			t.Fatal(err)
 		}
