@@ -255,6 +255,67 @@ func waitDead(t *testing.T, pidfd int) {
 	}
 }
 
+// Somebody kills the child that enters the sandbox while the one that it made is on its
+// way. The start has failed, and nothing of it goes on in the memory of others.
+func TestTheChildThatEntersIsKilled(t *testing.T) {
+	b := newSandbox(t)
+	s, null := newStarter(t)
+	scene.Eventually(t, "the child is killed in time", func() bool {
+		pid := new(uint32)
+		p := b.shell(t, "exit 7")
+		p.Files, p.PIDAt = []int{null, null, null}, pid
+		started := make(chan error, 1)
+		go func() {
+			second, pidfd, err := s.Start(p)
+			if err == nil {
+				collect(second)
+				unix.Close(pidfd)
+			}
+			started <- err
+		}()
+		for atomic.LoadUint32(pid) == 0 {
+		}
+		second := int(atomic.LoadUint32(pid))
+		unix.Kill(second, unix.SIGSTOP)
+		killed := false
+		for _, child := range children(t) {
+			if child != second && child != b.pid {
+				killed = unix.Kill(child, unix.SIGKILL) == nil
+			}
+		}
+		if !killed { // it was too fast
+			unix.Kill(second, unix.SIGCONT)
+		}
+		err := <-started
+		if killed && err == nil {
+			return false // it had done its work
+		}
+		if killed && !errors.Is(err, unix.EINTR) || !killed && err != nil {
+			t.Fatalf("killed: %v; it says %v", killed, err)
+		}
+		if left := children(t); len(left) != 1 {
+			t.Fatalf("children are left: %v", left)
+		}
+		return killed
+	})
+	says(t, s, null, b.shell(t, "echo well"), "well\n")
+}
+
+// children of this process.
+func children(t *testing.T) (pids []int) {
+	lists, err := filepath.Glob("/proc/self/task/*/children")
+	scene.Must(t, err)
+	for _, list := range lists {
+		text, _ := os.ReadFile(list) // a thread may have ended
+		for _, f := range strings.Fields(string(text)) {
+			pid, err := strconv.Atoi(f)
+			scene.Must(t, err)
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
 // Limits that only the parent may set hold inside, and the program is in its cgroups.
 func TestLimitsInside(t *testing.T) {
 	b := newSandbox(t)
@@ -329,7 +390,7 @@ func TestNobodyInsideLooksIntoTheParent(t *testing.T) {
 		_, found := watch(true)
 		return found > 0
 	})
-	for looked := 0; looked < 1000; {
+	for looked := 0; looked < 500; {
 		seen, found := watch(false)
 		if looked += seen; found > 0 {
 			t.Fatalf("the spy saw %d processes, and found the parent %d times", seen, found)

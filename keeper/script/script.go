@@ -74,9 +74,12 @@ const (
 type script struct {
 	mem  []byte
 	page *page
-	used int
-	n    int  // calls
-	at   step // what they are for
+	// program is held for the time of its start: what the kernel writes to and reads of it
+	// is not on a stack then, which would move.
+	program *Program
+	used    int
+	n       int  // calls
+	at      step // what they are for
 }
 
 // usual is the size of the scripts that are kept.

@@ -79,6 +79,7 @@ func (s *Starter) Start(p *Program) (pid, pidfd int, err error) {
 		return 0, -1, err
 	}
 	defer s.give(sc)
+	sc.program = p
 	files, flags := slices.Clone(p.Files), 0
 	for i, fd := range files {
 		if fd > i {
@@ -188,6 +189,7 @@ func (s *Starter) take(size int) (sc *script, err error) {
 }
 
 func (s *Starter) give(sc *script) {
+	sc.program = nil
 	if len(sc.mem) == usual {
 		select {
 		case s.scripts <- sc:
