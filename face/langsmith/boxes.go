@@ -34,7 +34,7 @@ type box struct {
 	MemBytes               int64             `json:"mem_bytes,omitempty"`
 	FSCapacityBytes        int64             `json:"fs_capacity_bytes,omitempty"`
 	Persistent             bool              `json:"persistent"`
-	PreserveMemoryOnStop   bool              `json:"preserve_memory_on_stop"` // never
+	PreserveMemoryOnStop   bool              `json:"preserve_memory_on_stop"`
 	Labels                 map[string]string `json:"labels,omitempty"`
 	RunConfig              *runConfig        `json:"run_config,omitempty"`
 }
@@ -141,22 +141,28 @@ func (f *Face) boxJSON(r *http.Request, info *driver.Info) *box {
 		CreatedAt:    stamp(info.Created), UpdatedAt: stamp(info.Updated),
 		IdleTTLSeconds: int64(info.IdleTTL / time.Second), DeleteAfterStopSeconds: int64(info.DeleteAfterStop / time.Second),
 		SnapshotID: info.Snapshot, VCPUs: info.Size.CPUs, MemBytes: info.Size.Memory, FSCapacityBytes: info.Size.Disk,
-		Persistent: !info.Disposable, Labels: info.Metadata,
+		Persistent: !info.Disposable, PreserveMemoryOnStop: info.Notes[noteMemory] != "", Labels: info.Metadata,
 		RunConfig: &runConfig{User: info.Run.User, WorkDir: cmp.Or(info.Run.Dir, info.Dir), EnvVars: info.Run.Env},
 	}
-	if !info.StoppedAt.IsZero() {
-		at := stamp(info.StoppedAt)
+	if at := cmp.Or(info.StoppedAt, info.PausedAt); !at.IsZero() {
+		at := stamp(at)
 		b.StoppedAt = &at
 	}
 	return b
 }
 
 func statusOf(s driver.State) string {
-	if s == driver.Starting {
+	switch s {
+	case driver.Starting:
 		return "provisioning"
+	case driver.Paused: // a stop that keeps the memory; a start goes on with it
+		return driver.Stopped.String()
 	}
 	return s.String()
 }
+
+// noteMemory is set on a box whose stop keeps its processes as they are.
+const noteMemory = "langsmith.memory"
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
@@ -212,8 +218,24 @@ func (f *Face) startBox(w http.ResponseWriter, r *http.Request, s driver.Sandbox
 }
 
 func (f *Face) stopBox(w http.ResponseWriter, r *http.Request, s driver.Sandbox) error {
-	if err := s.Stop(context.WithoutCancel(r.Context())); err != nil {
+	if err := f.stop(context.WithoutCancel(r.Context()), s); err != nil {
 		return err
 	}
 	return f.writeBox(w, r, http.StatusOK, s)
+}
+
+func (f *Face) stop(ctx context.Context, s driver.Sandbox) error {
+	info, err := s.Info(ctx)
+	if err != nil {
+		return err
+	}
+	pauser, can := f.driver.(driver.Pauser)
+	if info.Notes[noteMemory] == "" || !can {
+		return s.Stop(ctx)
+	}
+	err = pauser.Pause(ctx, info.ID, driver.PauseSpec{Memory: true})
+	if errors.Is(err, driver.ErrPaused) || errors.Is(err, driver.ErrStopped) {
+		return nil
+	}
+	return err
 }

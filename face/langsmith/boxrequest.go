@@ -75,9 +75,6 @@ func (b *boxRequest) refuse() error {
 			return unsupported(field.name, "leave it out")
 		}
 	}
-	if b.PreserveMemoryOnStop {
-		return unsupported("preserve_memory_on_stop", "a stop ends all processes")
-	}
 	if b.RestoreMemory {
 		return unsupported("restore_memory", "no memory is kept")
 	}
@@ -164,6 +161,16 @@ func (f *Face) createBox(w http.ResponseWriter, r *http.Request) error {
 	if req.Name != nil && *req.Name != "" {
 		spec.Name = *req.Name
 	}
+	// Only what is isolated has snapshots, and can stand still.
+	if snapshot != "" {
+		spec.Isolation = driver.IsolationFull
+	}
+	if req.PreserveMemoryOnStop {
+		if _, ok := f.driver.(driver.Pauser); !ok {
+			return unsupported("preserve_memory_on_stop", "a stop ends all processes")
+		}
+		spec.Isolation, spec.Notes = driver.IsolationFull, map[string]string{noteMemory: "yes"}
+	}
 	ctx := r.Context()
 	if req.WaitForReady && req.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -222,6 +229,8 @@ func (f *Face) updateBox(w http.ResponseWriter, r *http.Request) error {
 		return unsupported("a change of snapshot, snapshot_id or snapshot_name", "make a new sandbox")
 	case req.Persistent != nil:
 		return unsupported("a change of persistent", "make a new sandbox")
+	case req.PreserveMemoryOnStop:
+		return unsupported("a change of preserve_memory_on_stop", "make a new sandbox")
 	case len(req.Labels) > 0:
 		return unsupported("a change of labels", "give them when the sandbox is made")
 	case len(req.EnvVars) > 0:

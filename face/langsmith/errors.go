@@ -80,7 +80,8 @@ func problemOf(err error) *problem {
 	}{
 		{driver.ErrNotFound, http.StatusNotFound, kindNoResource}, {driver.ErrExists, http.StatusConflict, kindConflict},
 		{driver.ErrUnsupported, http.StatusNotImplemented, kindUnsupported}, {process.ErrUnsupported, http.StatusNotImplemented, kindUnsupported},
-		{driver.ErrStopped, http.StatusBadRequest, kindNotReady},
+		{driver.ErrStopped, http.StatusBadRequest, kindNotReady}, {driver.ErrPaused, http.StatusBadRequest, kindNotReady},
+		{driver.ErrInUse, http.StatusConflict, kindConflict},
 		{files.ErrNotExist, http.StatusNotFound, kindNoFile}, {files.ErrUnknownUser, http.StatusNotFound, kindNoFile},
 		{files.ErrPermission, http.StatusForbidden, kindDenied}, {files.ErrNoSpace, http.StatusInsufficientStorage, kindWrite},
 		{process.ErrLimit, http.StatusTooManyRequests, kindLimit}, {process.ErrUnavailable, http.StatusServiceUnavailable, kindUnavailable},

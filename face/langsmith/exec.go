@@ -69,7 +69,7 @@ func (f *Face) execute(ctx context.Context, box driver.Sandbox, info *driver.Inf
 // start starts a process, and wakes the box for it.
 func (f *Face) start(ctx context.Context, box driver.Sandbox, spec process.Spec) (process.Process, error) {
 	p, err := box.Processes().Start(ctx, spec)
-	if !errors.Is(err, driver.ErrStopped) {
+	if !errors.Is(err, driver.ErrStopped) && !errors.Is(err, driver.ErrPaused) {
 		return p, err
 	}
 	if err := box.Start(ctx); err != nil {
