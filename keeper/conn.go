@@ -212,6 +212,9 @@ func (c *conn) handle(f wire.Frame) {
 			p.mu.Unlock()
 		}
 	default:
+		if c.handleCell(number, op, body) {
+			return
+		}
 		c.answer(number, &wire.Error{Code: wire.CodeUnsupported, What: "unknown operation; the server is of another version"}, nil)
 	}
 }

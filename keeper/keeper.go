@@ -114,6 +114,7 @@ type Keeper struct {
 	lastFile lastFile
 	forks    forks
 	scripts  *script.Starter // nil: the machine allows no scripts
+	cells    cells
 	spares   *spare.Pool
 	stats    machine
 	syncs    *syncer
@@ -385,6 +386,7 @@ func (k *Keeper) release(p *proc) {
 	}
 	if k.procs[p.ref.Slot].CompareAndSwap(p, nil) {
 		p.slot.Release()
+		k.groups.Place(p.ref.Slot, nil)
 		k.free = append(k.free, p.ref.Slot)
 	}
 }

@@ -306,6 +306,7 @@ func (k *Keeper) shutdown() {
 			break
 		}
 	}
+	k.endCells()
 	k.groups.RemoveAll()
 	k.spares.RemoveAll()
 }

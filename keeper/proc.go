@@ -60,6 +60,8 @@ type proc struct {
 	treeFD int // cgroup.events, watched after the exit while somebody is left
 	group  bool
 
+	box atomic.Pointer[inhabited] // in which it runs; nil: on this machine
+
 	retrying bool  // a timer will resume the streams that wait
 	stuck    error // why the filesystem last refused something, while retrying or deferred
 

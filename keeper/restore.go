@@ -24,6 +24,7 @@ import (
 func (k *Keeper) restore(ref wire.Ref, s board.Slot, h vault.FDs, was *handoverProc) {
 	p := newProc(ref, s.ID(), s)
 	p.dir = filepath.Join(k.spool, string(p.id))
+	p.box.Store(k.cells.slot(ref.Slot))
 	k.name(p)
 	k.procs[ref.Slot].Store(p)
 	if s.Flags()&board.FlagStarted != 0 {

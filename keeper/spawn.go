@@ -51,6 +51,9 @@ func (k *Keeper) spawnOnce(req *wire.Spawn) (*wire.Spawned, *wire.Error) {
 	if k.still.Load() != nil {
 		return nil, &wire.Error{Code: wire.CodeBusy} // the server asks again
 	}
+	if req.Box != "" {
+		return nil, &wire.Error{Code: wire.CodeUnsupported, What: "this keeper starts nothing in sandboxes"}
+	}
 	if k.stopping.Load() {
 		return nil, &wire.Error{Code: wire.CodeLimit, What: "the daemon is shutting down"}
 	}

@@ -252,6 +252,7 @@ func (k *Keeper) strays() (all []stray, complete bool) {
 			ours[p.slot.PID()] = true
 		}
 	}
+	boxes := k.cells.pids()
 	seen := map[int]bool{}
 	var walk func(pid, root, depth int)
 	walk = func(pid, root, depth int) {
@@ -259,7 +260,8 @@ func (k *Keeper) strays() (all []stray, complete bool) {
 			return
 		}
 		seen[pid] = true
-		if s, ok := k.look(pid); ok {
+		if boxes[pid] { // it is nobody's; what is below it is
+		} else if s, ok := k.look(pid); ok {
 			s.below = root
 			all = append(all, s)
 		}

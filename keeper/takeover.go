@@ -48,8 +48,12 @@ func (k *Keeper) takeOver() (err error) {
 	delete(in.held, global)
 	_, takesOver := globals[wire.FDBoard]
 	k.identify(takesOver)
+	k.findCells()
 	if err := k.openGlobals(globals, in.held); err != nil {
 		return err
+	}
+	if !takesOver {
+		k.endFormerCells()
 	}
 	for i, v := range k.vaults {
 		v.Refill = func(again func(put func() bool) bool) bool { return k.depositAll(i, again) }

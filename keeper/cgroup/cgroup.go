@@ -22,10 +22,13 @@ type Tree struct {
 	why     string // then the reason
 	canKill bool   // cgroup.kill exists (Linux 5.14)
 
+	v1 []controller // of limits; those that no v2 controller has
+
 	mu      sync.Mutex
-	killed  slots // whose directory must not be used again; guarded by mu
-	limited slots // whose directory has limits set; guarded by mu
-	refusal error // why a slot got no directory; guarded by mu
+	killed  slots            // whose directory must not be used again; guarded by mu
+	limited slots            // whose directory has limits set; guarded by mu
+	refusal error            // why a slot got no directory; guarded by mu
+	nests   map[uint32]*Nest // where the slot's directory is, if not in root; guarded by mu
 }
 
 // ErrNone is returned for each group where there is no tree.
@@ -54,8 +57,16 @@ func (t *Tree) Refusal() error {
 	return t.refusal
 }
 
-func (t *Tree) dir(slot uint32) string {
-	return t.root + "/p" + strconv.FormatUint(uint64(slot), 10)
+// dir is the slot's directory.
+func (t *Tree) dir(slot uint32) string { return t.root + "/" + t.name(slot) }
+
+// name is that of the slot's directory in root.
+func (t *Tree) name(slot uint32) string {
+	name := "p" + strconv.FormatUint(uint64(slot), 10)
+	if n := t.nest(slot); n != nil {
+		return n.name + "/" + name
+	}
+	return name
 }
 
 // below is the name of the slot's directory from rootFD.
@@ -63,7 +74,7 @@ func (t *Tree) below(slot uint32) string {
 	if t.rootFD == unix.AT_FDCWD {
 		return t.dir(slot)
 	}
-	return "p" + strconv.FormatUint(uint64(slot), 10)
+	return t.name(slot)
 }
 
 // slotOfDir is the reverse of below.
@@ -79,14 +90,14 @@ func (t *Tree) Open(slot uint32) (int, error) {
 	if t.root == "" {
 		return -1, ErrNone
 	}
-	dir := t.below(slot)
+	dir, full := t.below(slot), t.dir(slot)
 	t.mu.Lock()
-	if t.killed.has(slot) {
-		if err := removeDir(t.dir(slot)); err != nil && err != unix.ENOENT {
+	if killed := t.killedOf(slot); killed.has(slot) {
+		if err := removeDir(full); err != nil && err != unix.ENOENT {
 			t.mu.Unlock()
 			return -1, err
 		}
-		t.killed.remove(slot)
+		killed.remove(slot)
 	}
 	t.mu.Unlock()
 	fd, err := unix.Openat(t.rootFD, dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -189,14 +200,17 @@ func (t *Tree) Kill(slot uint32) error {
 		return unix.ENOTSUP
 	}
 	t.mu.Lock()
-	t.killed.add(slot)
+	t.killedOf(slot).add(slot)
 	t.mu.Unlock()
 	return writeFile(t.dir(slot)+"/cgroup.kill", "1")
 }
 
-// OOMKilled reports whether the kernel's OOM killer struck in the group. It needs
-// the memory controller.
+// OOMKilled reports whether the kernel's OOM killer struck in the group; in a nest,
+// whether it has since the last call. It needs the memory controller.
 func (t *Tree) OOMKilled(slot uint32) bool {
+	if n := t.nest(slot); n != nil && n.struck() {
+		return true
+	}
 	b, err := os.ReadFile(t.dir(slot) + "/memory.events")
 	if err != nil {
 		return false

@@ -17,22 +17,29 @@ import (
 // a directory of this name in it.
 func Find(name string) *Tree {
 	none := func(format string, a ...any) *Tree { return &Tree{why: fmt.Sprintf(format, a...)} }
-	if why := cloneRefused(); why != "" {
-		return none("%s", why)
-	}
 	info, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return none("%v", err)
-	}
-	mount, root, ok := mountOf(string(info))
-	if !ok {
-		return none("no cgroup2 filesystem is mounted")
 	}
 	self, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return none("%v", err)
 	}
-	own := ownGroup(string(self))
+	t := findV2(string(info), string(self), name)
+	t.v1 = findV1(string(info), string(self), name)
+	return t
+}
+
+func findV2(info, self, name string) *Tree {
+	none := func(format string, a ...any) *Tree { return &Tree{why: fmt.Sprintf(format, a...)} }
+	if why := cloneRefused(); why != "" {
+		return none("%s", why)
+	}
+	mount, root, ok := mountOf(info)
+	if !ok {
+		return none("no cgroup2 filesystem is mounted")
+	}
+	own := ownGroup(self)
 	rel, err := filepath.Rel(root, own)
 	if err != nil || strings.HasPrefix(rel, "..") {
 		rel = "."

@@ -23,6 +23,11 @@
 //     over does not know which were killed: see Distrust.
 //   - Limits are lifted before the next process uses the group (Limit).
 //
+// # Boxes
+//
+// The groups of processes in a sandbox lie in a directory of the sandbox's own (Nest), so
+// that it has limits, stands still and ends as a whole.
+//
 // A tree that cannot be had (no mount, no permission, clone3 refused) is a Tree
 // whose methods return ErrNone; Why says the reason.
 //

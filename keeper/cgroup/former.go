@@ -5,6 +5,7 @@ package cgroup
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -40,7 +41,7 @@ func (s slots) remove(slot uint32) {
 }
 
 // EndFormer kills what a former daemon left in the groups and removes them,
-// without the slots in keep. It gives the kernel a second for each.
+// without the slots in keep and the nests. It gives the kernel a second for each.
 func (t *Tree) EndFormer(logf func(string, ...any), keep map[uint32]bool) {
 	if t.root == "" {
 		return
@@ -50,7 +51,7 @@ func (t *Tree) EndFormer(logf func(string, ...any), keep map[uint32]bool) {
 		return
 	}
 	for _, e := range entries {
-		if slot, ok := slotOfDir(e.Name()); ok && keep[slot] {
+		if slot, ok := slotOfDir(e.Name()); ok && keep[slot] || strings.HasPrefix(e.Name(), nestPrefix) {
 			continue
 		}
 		dir := filepath.Join(t.root, e.Name())
@@ -73,6 +74,9 @@ func (t *Tree) EndFormer(logf func(string, ...any), keep map[uint32]bool) {
 // RemoveAll removes the whole tree at shutdown, as far as it can: the kernel may
 // need a moment after the last exit.
 func (t *Tree) RemoveAll() {
+	for _, c := range t.v1 {
+		removeDir(c.root)
+	}
 	if t.root == "" {
 		return
 	}

@@ -34,12 +34,12 @@ func (t *Tree) Limit(slot uint32, l *process.Limits) error {
 			return fmt.Errorf("limits of memory, pids and cpu need a cgroup v2 tree that tend may write; here there is none: %w", process.ErrUnsupported)
 		}
 		t.mu.Lock()
-		t.limited.add(slot)
+		t.limitedOf(slot).add(slot)
 		t.mu.Unlock()
 		path := t.dir(slot) + "/" + f.file
 		if _, err := os.Stat(path); err != nil {
 			// Not switched on for our subtree yet.
-			for _, dir := range []string{filepath.Dir(t.root), t.root} {
+			for _, dir := range []string{filepath.Dir(t.root), t.root, filepath.Dir(t.dir(slot))} {
 				writeFile(dir+"/cgroup.subtree_control", "+"+f.controller)
 			}
 		}
@@ -53,8 +53,9 @@ func (t *Tree) Limit(slot uint32, l *process.Limits) error {
 // Lift lifts the limits that a former process of the slot had.
 func (t *Tree) Lift(slot uint32) {
 	t.mu.Lock()
-	had := t.limited.has(slot)
-	t.limited.remove(slot)
+	limited := t.limitedOf(slot)
+	had := limited.has(slot)
+	limited.remove(slot)
 	t.mu.Unlock()
 	if !had {
 		return

@@ -83,6 +83,17 @@ const (
 	Removed         // a finished process is forgotten; its files are there
 	BoardDiscovered // the processes of the server before are known; the finished ones are not
 
+	// A box, in the keeper.
+	CellIntended   // its file says that it is being made; nothing else is there
+	CellGrouped    // it has groups and limits; nobody is in them
+	CellForked     // pid 1 runs; the file says that it is being made
+	CellMade       // the file says that it is made; nobody was told
+	CellUnanswered // everything is done but the answer
+	CellEnding     // the file says that it ends; everybody lives
+	CellKilled     // everybody is killed; nobody is reaped
+	CellUngrouped  // its groups are gone; its file is there
+	CellForgotten  // its file is gone; nobody was told
+
 	count
 )
 
@@ -102,4 +113,6 @@ var names = [...]string{
 	VaultSent: "vault-sent", OrphanRecorded: "orphan-recorded",
 	StartAnswered: "start-answered", InputWritten: "input-written", InputAccepted: "input-accepted", FinalCopied: "final-copied",
 	FinishedTrimmed: "finished-trimmed", Removed: "removed", BoardDiscovered: "board-discovered",
+	CellIntended: "cell-intended", CellGrouped: "cell-grouped", CellForked: "cell-forked", CellMade: "cell-made", CellUnanswered: "cell-unanswered",
+	CellEnding: "cell-ending", CellKilled: "cell-killed", CellUngrouped: "cell-ungrouped", CellForgotten: "cell-forgotten",
 }

@@ -143,6 +143,7 @@ const (
 	LayerMount    = "mount"    // its own files
 	LayerUser     = "user"     // its own users
 	LayerNetwork  = "network"  // its own network, or none
+	LayerBase     = "base"     // BaseHost works
 	LayerFreeze   = "freeze"   // Engine.Freeze works
 	LayerMemory   = "memory"   // Limits.Memory
 	LayerTasks    = "tasks"    // Limits.Tasks

@@ -23,7 +23,7 @@ func TestNothingIsLostAtAnyPoint(t *testing.T) {
 	for name, together := range map[string]bool{"the role that reaches it dies": false, "sets of roles die meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of the time it waits until a role reaches a point
-			points := slices.DeleteFunc(failpoint.All(), atGate)
+			points := slices.DeleteFunc(failpoint.All(), func(p failpoint.Point) bool { return atGate(p) || ofBoxes(p) })
 			strikeAt(t, torture.Config{Tend: []string{pointed}, Points: points, Together: together, Strikes: len(points) * (1 + kills(t)/50)})
 		})
 		t.Run(name+", at gates", func(t *testing.T) {
@@ -38,6 +38,11 @@ func TestNothingIsLostAtAnyPoint(t *testing.T) {
 // atGate: only a machine without scripts of system calls has gates.
 func atGate(p failpoint.Point) bool {
 	return p >= failpoint.GateForked && p <= failpoint.GateOpened
+}
+
+// ofBoxes: they are reached by who makes sandboxes, and package keeper/client tests them.
+func ofBoxes(p failpoint.Point) bool {
+	return p >= failpoint.CellIntended && p <= failpoint.CellForgotten
 }
 
 func strikeAt(t *testing.T, cfg torture.Config) {

@@ -1,0 +1,76 @@
+//go:build linux && (amd64 || arm64)
+
+package cell
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tend-run/tend/process/box"
+)
+
+// probeID is the box that Can makes.
+const probeID box.ID = "00000000-0000-0000-0000-000000000000"
+
+// probeBase is the first id of the box that Can makes.
+const probeBase = 100_000
+
+// Can says what boxes can have here. The first time it makes one, and ends it.
+func (m *Maker) Can() (can box.Can) {
+	m.probing.Lock()
+	defer m.probing.Unlock()
+	if !m.ok {
+		if m.noBase = m.probe(box.BaseHost); m.noBase != nil {
+			if m.probe(box.BaseNone) != nil {
+				return box.Can{Missing: []box.Missing{{Reason: m.noBase.Error()}}}
+			}
+		}
+		m.ok = true
+	}
+	can = box.Can{Mode: box.ModeUser, Layers: []string{box.LayerPID, box.LayerMount, box.LayerUser, box.LayerNetwork}}
+	if m.noBase == nil {
+		can.Layers = append(can.Layers, box.LayerBase)
+	} else {
+		can.Missing = append(can.Missing, box.Missing{Layer: box.LayerBase, Reason: m.noBase.Error()})
+	}
+	if m.groups.CanFreeze() {
+		can.Layers = append(can.Layers, box.LayerFreeze)
+	} else {
+		can.Missing = append(can.Missing, box.Missing{Layer: box.LayerFreeze, Reason: "a cgroup v2 tree where tend may write is needed, Linux 5.2"})
+	}
+	reasons := m.groups.Controllers()
+	for _, l := range [][2]string{{"memory", box.LayerMemory}, {"pids", box.LayerTasks}, {"cpu", box.LayerCPU}} {
+		if why := reasons[l[0]]; why != "" {
+			can.Missing = append(can.Missing, box.Missing{Layer: l[1], Reason: why})
+		} else {
+			can.Layers = append(can.Layers, l[1])
+		}
+	}
+	return can
+}
+
+// probe makes a box and ends it. m.probing is held.
+func (m *Maker) probe(base box.Base) error {
+	dir := filepath.Join(m.parts.dir, "probe")
+	defer os.RemoveAll(dir)
+	for _, sub := range []string{"up", "wk", "root"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			return err
+		}
+	}
+	s := box.Spec{ID: probeID, Dir: dir, UIDBase: probeBase, Base: base, Volatile: true}
+	if base == box.BaseNone {
+		s.Layers = []string{filepath.Join(dir, "root")}
+	}
+	c, err := m.Make(&s)
+	if err != nil {
+		return err
+	}
+	err = c.Network()
+	c.kill()
+	if eerr := c.End(time.Now().Add(undoWait)); err == nil {
+		err = eerr
+	}
+	return err
+}

@@ -1,0 +1,367 @@
+//go:build linux && (amd64 || arm64)
+
+package cell
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/cgroup"
+	"github.com/tend-run/tend/process/box"
+)
+
+const patience = time.Minute
+
+// world is a state directory with a maker.
+type world struct {
+	*Maker
+	state string
+	n     int
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	state, err := os.MkdirTemp("", "tend-cell-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups := cgroup.Find("tend-" + filepath.Base(state))
+	if err := os.MkdirAll(state+"/run", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	m, err := NewMaker(state, groups)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		groups.RemoveAll()
+		os.RemoveAll(state)
+	})
+	return &world{Maker: m, state: state}
+}
+
+// spec of a box with a directory of its own.
+func (w *world) spec(t testing.TB) box.Spec {
+	t.Helper()
+	w.n++
+	s := box.Spec{ID: box.ID(fmt.Sprintf("00000000-0000-4000-8000-%012x", w.n)), UIDBase: 100000, Volatile: true}
+	s.Dir = filepath.Join(w.state, "boxes", string(s.ID))
+	for _, d := range []string{"up", "wk"} {
+		if err := os.MkdirAll(filepath.Join(s.Dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// box makes one, which ends with the test.
+func (w *world) box(t testing.TB, s box.Spec) *Cell {
+	t.Helper()
+	c, err := w.Make(&s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.end(t, c) })
+	return c
+}
+
+func (w *world) end(t testing.TB, c *Cell) {
+	t.Helper()
+	if c.pidfd < 0 {
+		return
+	}
+	if err := c.Kill(); err != nil {
+		t.Error(err)
+	}
+	if err := c.End(time.Now().Add(patience)); err != nil {
+		t.Error(err)
+	}
+}
+
+// inside runs a shell line in a box, as its root.
+func inside(t testing.TB, c *Cell, line string) string {
+	t.Helper()
+	out, err := exec.Command("nsenter", "-t", fmt.Sprint(c.PID), "-a", "-S", "0", "-G", "0", "/bin/sh", "-c", line).CombinedOutput()
+	if err != nil {
+		t.Logf("%s: %v", line, err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func TestNothingOfTheMachineIsReachedInside(t *testing.T) {
+	w := newWorld(t)
+	secret, err := os.MkdirTemp("/opt", "tend-secret-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(secret)
+	for _, path := range []string{secret + "/key", w.state + "/key"} {
+		if err := os.WriteFile(path, []byte("secret"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := w.spec(t)
+	s.Hide = []string{secret}
+	c := w.box(t, s)
+	for line, want := range map[string]string{
+		"id -u; cat /proc/self/uid_map":                                    "0\n         0     100000      65536",
+		"ls -A /root /home /run /tmp /var/tmp /boot /mnt /media /srv /sys": "/boot:\n\n/home:\n\n/media:\n\n/mnt:\n\n/root:\n\n/run:\n\n/srv:\n\n/sys:\n\n/tmp:\n\n/var/tmp:",
+		"ls -A " + secret: "",
+		"cat /etc/shadow /etc/gshadow 2>/dev/null; ls /etc/ssh/*_key 2>/dev/null; ls -A /etc/sudoers.d 2>/dev/null":    "",
+		"cat " + w.state + "/key 2>/dev/null; find / -xdev -name key -newer /etc/hostname -path '*tend-*' 2>/dev/null": "",
+		"ps -e -o pid= | head -1": "1",
+		"kill -9 1; kill -USR1 1; kill -TERM 1; kill -0 1 && echo there":                  "there",
+		"echo x > /proc/sys/kernel/panic || echo b > /proc/sysrq-trigger || echo refused": "refused",
+		"touch /dev/x || mknod /tmp/d b 254 0 || echo refused":                            "refused",
+		"mount | grep -v 'none on' | wc -l":                                               "0",
+		"readlink /proc/1/root || echo refused":                                           "/",
+		"cat /proc/keys /proc/timer_list":                                                 "",
+		"test -c /dev/null && echo x > /dev/null && echo ok":                              "ok",
+		"echo y > /etc/new && rm /etc/hostname && stat -c %u /etc/new":                    "0",
+		"script -qc tty /dev/null | tr -d '\\r'":                                          "/dev/pts/0",
+		"umask 0; mkdir /tmp/a && stat -c '%a' /tmp /tmp/a /dev/shm; rmdir /tmp/a":        "1777\n777\n1777",
+	} {
+		got := inside(t, c, line)
+		if lines := strings.Split(got, "\n"); want == "refused" {
+			got = lines[len(lines)-1]
+		}
+		if got != want {
+			t.Errorf("%s: %q; want %q", line, got, want)
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(s.Dir+"/up/etc/new", &st); err != nil || st.Uid != 0 {
+		t.Errorf("what root made inside is of uid %d on the disk, %v", st.Uid, err)
+	}
+	if _, err := os.Stat("/etc/hostname"); err != nil {
+		t.Errorf("the machine's own file: %v", err)
+	}
+	if err := unix.Stat(fmt.Sprintf("/proc/%d", c.PID), &st); err != nil || st.Uid != 100000 {
+		t.Errorf("pid 1 is of uid %d outside, %v", st.Uid, err)
+	}
+}
+
+func TestLayersLieOverEachOther(t *testing.T) {
+	w := newWorld(t)
+	s := w.spec(t)
+	for i := range box.MaxLayers {
+		dir := fmt.Sprintf("%s/layer%d", w.state, i)
+		if err := os.MkdirAll(dir+"/data", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range map[string]string{"top": fmt.Sprint(i), fmt.Sprintf("of%d", i): "x"} {
+			if err := os.WriteFile(dir+"/data/"+name, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Layers = append(s.Layers, dir)
+	}
+	if err := unix.Mknod(s.Layers[0]+"/data/of5", unix.S_IFCHR, 0); err != nil {
+		t.Fatal(err)
+	}
+	c := w.box(t, s)
+	if got := inside(t, c, "cat /data/top; ls /data | wc -l; ls /data/of5 2>/dev/null; test -e /etc/passwd && echo base"); got != "064\nbase" {
+		t.Errorf("inside: %q", got)
+	}
+	w.end(t, c)
+	// A root that lacks all places for mounts, and in which one leads elsewhere.
+	root := w.state + "/root"
+	if out, err := exec.Command("sh", "-c", "mkdir -p "+root+"/bin && ln -s /bin "+root+"/run && cp $(readlink -f $(command -v busybox || echo /bin/true)) "+root+"/bin/").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s = w.spec(t)
+	s.Base, s.Layers = box.BaseNone, []string{root}
+	if c, err := w.Make(&s); err == nil { // the kernel mounts over /bin inside
+		w.end(t, c)
+	}
+	if err := os.Remove(root + "/run"); err != nil {
+		t.Fatal(err)
+	}
+	s = w.spec(t)
+	s.Base, s.Layers = box.BaseNone, []string{root}
+	c = w.box(t, s)
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/root", c.PID))
+	if err != nil || len(entries) != 5 {
+		t.Errorf("a root of its own has %v, %v", entries, err)
+	}
+}
+
+func TestBindsShowWhatTheyShouldAndNoMore(t *testing.T) {
+	w := newWorld(t)
+	s := w.spec(t)
+	data := w.state + "/data"
+	if err := os.Mkdir(data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(data+"/f", []byte("text"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// What an earlier life of the box left where a bind is to be.
+	if err := os.Symlink("../../../../etc", s.Dir+"/up/sly"); err != nil {
+		t.Fatal(err)
+	}
+	s.Binds = []box.Bind{{Source: data, Target: "/deep/data"}, {Source: data, Target: "/ro", ReadOnly: true}, {Source: data + "/f", Target: "/file"}, {Source: data, Target: "/sly/data"}}
+	c := w.box(t, s)
+	if got := inside(t, c, "cat /deep/data/f /ro/f /file /etc/data/f; echo new > /deep/data/new; stat -c %u /deep/data/new; touch /ro/x 2>/dev/null || echo refused"); got != "texttexttexttext0\nrefused" {
+		t.Errorf("inside: %q", got)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(data+"/new", &st); err != nil || st.Uid != 0 {
+		t.Errorf("on the disk: uid %d, %v", st.Uid, err)
+	}
+	if _, err := os.Stat("/etc/data"); err == nil {
+		t.Error("a symbolic link inside led to a directory of the machine")
+	}
+}
+
+func TestABoxComesBackOnItsFiles(t *testing.T) {
+	w := newWorld(t)
+	s := w.spec(t)
+	c := w.box(t, s)
+	inside(t, c, "echo kept > /tmp/f; rm /etc/hostname")
+	w.end(t, c)
+	c = w.box(t, s)
+	if got := inside(t, c, "cat /tmp/f; ls /etc/hostname 2>/dev/null"); got != "kept" {
+		t.Errorf("inside: %q", got)
+	}
+}
+
+// what is left of boxes, by kind.
+func leftovers(t testing.TB, w *world) string {
+	t.Helper()
+	count := func(path string) int {
+		entries, _ := os.ReadDir(path)
+		return len(entries)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%d descriptors, %d mounts, %d groups, %d files", count("/proc/self/fd"), strings.Count(string(mounts), "\n"), count(w.groups.Root()), count(w.dir))
+}
+
+func TestManyBoxesLeaveNothing(t *testing.T) {
+	w := newWorld(t)
+	w.end(t, w.box(t, w.spec(t)))
+	was := leftovers(t, w)
+	var pids []int
+	for range 20 {
+		var wg sync.WaitGroup
+		specs := make([]box.Spec, 10)
+		for i := range specs {
+			specs[i] = w.spec(t)
+			specs[i].Limits = box.Limits{Memory: 64 << 20, Tasks: 50, CPUs: 1}
+		}
+		cells := make([]*Cell, len(specs))
+		for i := range specs {
+			wg.Go(func() {
+				c, err := w.Make(&specs[i])
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				cells[i] = c
+				if i%2 == 0 {
+					if err := c.Network(); err != nil {
+						t.Error(err)
+					}
+				}
+				w.end(t, c)
+			})
+		}
+		wg.Wait()
+		for _, c := range cells {
+			if c != nil {
+				pids = append(pids, c.PID)
+			}
+		}
+	}
+	if is := leftovers(t, w); is != was {
+		t.Errorf("there are %s; there were %s", is, was)
+	}
+	for _, pid := range pids {
+		if isFirst(pid) {
+			t.Errorf("pid %d is there", pid)
+		}
+	}
+}
+
+func TestLimitsAreThoseOfTheKernel(t *testing.T) {
+	w := newWorld(t)
+	s := w.spec(t)
+	s.Limits = box.Limits{Memory: 32 << 20, Tasks: 20, CPUs: 0.5}
+	c := w.box(t, s)
+	for _, l := range []string{box.LayerMemory, box.LayerTasks, box.LayerCPU} {
+		if !slices.Contains(c.Active, l) {
+			t.Errorf("%s is not among %v", l, c.Active)
+		}
+	}
+	tasks, err := c.Nest.Tasks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", "read go; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do sleep 60 & done; wait")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	for _, fd := range tasks {
+		if _, err := unix.Write(fd, []byte(fmt.Sprint(cmd.Process.Pid))); err != nil {
+			t.Error(err)
+		}
+		unix.Close(fd)
+	}
+	if len(tasks) == 0 { // a pure v2 machine
+		if err := os.WriteFile(c.Nest.Dir()+"/init/cgroup.procs", []byte(fmt.Sprint(cmd.Process.Pid)), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fmt.Fprintln(in, "go")
+	in.Close()
+	for end := time.Now().Add(patience); time.Now().Before(end) && c.Nest.Usage().Tasks < 19; time.Sleep(time.Millisecond) {
+	}
+	if n := c.Nest.Usage().Tasks; n < 19 || n > 20 {
+		t.Errorf("%d tasks", n)
+	}
+	exec.Command("pkill", "-KILL", "-P", fmt.Sprint(cmd.Process.Pid)).Run()
+	if err := c.Limit(box.Limits{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// FuzzFile: whatever lies in the directory of files makes no trouble, and what is read is
+// written as it was.
+func FuzzFile(f *testing.F) {
+	w := record{state: made, pid: 5, started: 1 << 40, boot: "0b8f7f9e-4f1c-4f6b-9a51-0d9d6f6f2a10", nest: "abc-1", spec: box.Spec{ID: "0b8f7f9e-4f1c-4f6b-9a51-0d9d6f6f2a10", Dir: "/d", UIDBase: 100000, Layers: []string{"/l"}}}
+	f.Add(w.encode())
+	w.nest = "../.."
+	f.Add(w.encode())
+	f.Add(w.encode()[:offSpec])
+	f.Add([]byte(fileMagic))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := decode(b)
+		if err != nil {
+			return
+		}
+		if strings.ContainsRune(r.nest, '/') || r.spec.Validate() != nil {
+			t.Fatalf("%+v", r)
+		}
+		again, err := decode(r.encode())
+		if err != nil || !again.spec.Equal(&r.spec) || again.pid != r.pid || again.nest != r.nest || again.started != r.started {
+			t.Fatalf("%+v, %v; want %+v", again, err, r)
+		}
+	})
+}

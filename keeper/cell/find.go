@@ -1,0 +1,147 @@
+//go:build linux
+
+package cell
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/procfs"
+	"github.com/tend-run/tend/keeper/cgroup"
+	"github.com/tend-run/tend/process/box"
+)
+
+// Dir is the name of the directory of the files in the state directory.
+const Dir = "cells"
+
+// Find is for a keeper that takes over. It returns the boxes that a keeper before made
+// and that live, and those whose end has to go on or whose making has to be undone: the
+// caller calls Kill and End of them. What is of another boot, and what has no file but a
+// group, is removed.
+func Find(stateDir string, groups *cgroup.Tree, logf func(string, ...any)) (live, over []*Cell) {
+	dir := filepath.Join(stateDir, Dir)
+	entries, _ := os.ReadDir(dir)
+	nests := map[string]bool{}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if e.IsDir() {
+			continue
+		}
+		if strings.HasPrefix(e.Name(), ".") { // was not given its name
+			os.Remove(path)
+			continue
+		}
+		r, err := readFile(path)
+		if err == nil && string(r.spec.ID) != e.Name() {
+			err = errFile
+		}
+		if err != nil {
+			logf("%s: %v; it is removed", path, err)
+			os.Remove(path)
+			continue
+		}
+		c := &Cell{Spec: r.spec, PID: r.pid, Started: r.started, Nest: groups.Nest(r.nest), dir: dir, nest: r.nest, pidfd: -1}
+		if r.boot != bootName() {
+			c.Nest.Remove(time.Now()) // there is none, unless the state directory was copied
+			os.Remove(path)
+			continue
+		}
+		nests[r.nest] = true
+		if r.state == making && c.PID == 0 && c.Nest.Dir() == "" {
+			c.PID = awaitPID(path)
+		}
+		if c.open() && r.state == made {
+			c.Active = active(&c.Spec, groups)
+			c.networked = c.comm() == networked
+			live = append(live, c)
+			continue
+		}
+		over = append(over, c)
+	}
+	for _, name := range groups.Nests() {
+		if !nests[name] {
+			over = append(over, &Cell{Nest: groups.Nest(name), dir: dir, nest: name, pidfd: -1})
+		}
+	}
+	return live, over
+}
+
+func readFile(path string) (r record, err error) {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return r, err
+	}
+	if fi.Size() > maxFile {
+		return r, errFile
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return r, err
+	}
+	return decode(b)
+}
+
+// awaitPID waits a moment for the pid of a box that was being made: without a cgroup
+// nobody else can tell whether its maker's child still runs.
+func awaitPID(path string) int {
+	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if r, err := readFile(path); err != nil || r.pid != 0 {
+			return r.pid
+		}
+	}
+	return 0
+}
+
+// open opens pid 1, if it is the process that the file means. The start of a box that
+// was not made is known to nobody: there it is a pid 1 in the box's own group.
+func (c *Cell) open() bool {
+	if c.PID <= 1 {
+		return false
+	}
+	fd, err := unix.PidfdOpen(c.PID, 0)
+	if err != nil {
+		return false
+	}
+	ok := isFirst(c.PID)
+	switch {
+	case c.Started != 0:
+		ok = ok && started(c.PID) == c.Started
+	case c.Nest.Dir() != "":
+		ok = ok && slices.Contains(c.Nest.Members(), c.PID)
+	default:
+		exe, _ := os.Readlink(procfs.Path(c.PID, "exe"))
+		ok = ok && strings.HasPrefix(exe, "/memfd:"+firstName)
+	}
+	if !ok {
+		unix.Close(fd)
+		return false
+	}
+	c.pidfd = fd
+	return true
+}
+
+// active are the layers that a box has.
+func active(s *box.Spec, groups *cgroup.Tree) []string {
+	words := []string{box.LayerPID, box.LayerMount, box.LayerUser}
+	if s.Net != box.NetHost {
+		words = append(words, box.LayerNetwork)
+	}
+	if groups.CanFreeze() {
+		words = append(words, box.LayerFreeze)
+	}
+	for _, l := range []struct {
+		asked bool
+		word  string
+	}{{s.Limits.Memory != 0, box.LayerMemory}, {s.Limits.Tasks != 0, box.LayerTasks}, {s.Limits.CPUs != 0, box.LayerCPU},
+		{s.Harden.Seccomp, box.LayerSeccomp}, {s.Harden.Landlock, box.LayerLandlock}} {
+		if l.asked {
+			words = append(words, l.word)
+		}
+	}
+	return words
+}

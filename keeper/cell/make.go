@@ -1,0 +1,369 @@
+//go:build linux && (amd64 || arm64)
+
+package cell
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/cgroup"
+	"github.com/tend-run/tend/keeper/failpoint"
+	"github.com/tend-run/tend/keeper/script"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/box"
+)
+
+// Maker makes boxes, several at once.
+type Maker struct {
+	dir    string // of the files
+	groups *cgroup.Tree
+	parts  *parts
+
+	mu   sync.Mutex
+	made int // boxes so far, for the names of nests; guarded by mu
+
+	probing sync.Mutex
+	ok      bool  // one was made, to try it; guarded by probing
+	noBase  error // why it was not one over this machine's root; guarded by probing
+}
+
+// NewMaker returns one for a state directory. It makes nothing until the first box.
+func NewMaker(stateDir string, groups *cgroup.Tree) (*Maker, error) {
+	dir := filepath.Join(stateDir, Dir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("sandboxes: %w", err)
+	}
+	parts := filepath.Join(stateDir, "run", Dir)
+	return &Maker{dir: dir, groups: groups, parts: newParts(stateDir, parts)}, nil
+}
+
+// namespaces that each box has of its own, beside those of users and network.
+const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+
+// Make makes a box. No other call is for the same ID meanwhile. After an error there is
+// nothing of it.
+func (m *Maker) Make(s *box.Spec) (_ *Cell, err error) {
+	if err := m.check(s); err != nil {
+		return nil, err
+	}
+	c := &Cell{Spec: *s, dir: m.dir, nest: m.nestName(s.ID), pidfd: -1, Active: active(s, m.groups)}
+	c.Nest = m.groups.Nest(c.nest)
+	f, err := createFile(m.dir, &record{state: making, boot: bootName(), nest: c.nest, spec: *s})
+	if err != nil {
+		return nil, fmt.Errorf("the file of a sandbox: %w", err)
+	}
+	defer f.close()
+	defer func() {
+		if err != nil {
+			c.PID = int(*f.pid())
+			c.undo()
+		}
+	}()
+	failpoint.Hit(failpoint.CellIntended)
+	group, err := c.Nest.Make()
+	if err != nil {
+		return nil, err
+	}
+	if group >= 0 {
+		defer unix.Close(group)
+	}
+	if err := c.Nest.Limit(&box.Limits{}, &s.Limits); err != nil {
+		return nil, err
+	}
+	failpoint.Hit(failpoint.CellGrouped)
+	if err := m.build(s, group, f.pid()); err != nil {
+		return nil, err
+	}
+	failpoint.Hit(failpoint.CellForked)
+	c.PID = int(*f.pid())
+	if c.pidfd, err = unix.PidfdOpen(c.PID, 0); err != nil {
+		return nil, fmt.Errorf("pid 1 of a sandbox: %w", err)
+	}
+	if c.Started = started(c.PID); c.Started == 0 {
+		return nil, fmt.Errorf("pid 1 of a sandbox has ended: %w", box.ErrEnded)
+	}
+	f.made(c.Started)
+	failpoint.Hit(failpoint.CellMade)
+	return c, nil
+}
+
+// undo takes back what was done.
+func (c *Cell) undo() {
+	if c.PID > 0 && c.pidfd < 0 { // it is our child that nobody has collected
+		c.pidfd, _ = unix.PidfdOpen(c.PID, 0)
+	}
+	c.kill()
+	c.End(time.Now().Add(undoWait))
+}
+
+// undoWait bounds how long a box that cannot be made holds up its caller.
+const undoWait = 5 * time.Second
+
+// nestName is new for each box: a group that was killed is not used again.
+func (m *Maker) nestName(id box.ID) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.made++
+	return fmt.Sprintf("%.8s-%x-%x", string(id), os.Getpid(), uint32(time.Now().UnixNano())+uint32(m.made))
+}
+
+// check refuses what cannot be had here.
+func (m *Maker) check(s *box.Spec) error {
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("sandboxes need a tend that runs as root; as another user they cannot be had yet: %w", process.ErrUnsupported)
+	}
+	if s.UIDBase == 0 {
+		return &process.InvalidError{Field: "uid_base", Reason: "is 0, which is for a tend that is not root; give the first of the sandbox's ids"}
+	}
+	for _, sub := range []string{"up", "wk"} {
+		fi, err := os.Lstat(filepath.Join(s.Dir, sub))
+		if err == nil && !fi.IsDir() {
+			err = unix.ENOTDIR
+		}
+		if err != nil {
+			return &process.InvalidError{Field: "dir", Reason: fmt.Sprintf("has no directory %q: %v", sub, err)}
+		}
+	}
+	return nil
+}
+
+// handed are the mounts that the child puts in their places.
+type handed struct {
+	kit    *kit
+	own    int
+	layers []int
+	binds  []bind
+}
+
+type bind struct {
+	fd     int
+	isDir  bool
+	target string
+}
+
+func (h *handed) close() {
+	h.kit.close()
+	if h.own >= 0 {
+		unix.Close(h.own)
+	}
+	for _, fd := range h.layers {
+		unix.Close(fd)
+	}
+	for _, b := range h.binds {
+		unix.Close(b.fd)
+	}
+}
+
+// gather opens all that a box is built from.
+func (m *Maker) gather(s *box.Spec) (_ *handed, err error) {
+	k, err := m.parts.take(s)
+	if err != nil {
+		return nil, err
+	}
+	h := &handed{kit: k, own: -1}
+	defer func() {
+		if err != nil {
+			h.close()
+		}
+	}()
+	if h.own, err = tree(s.Dir, k.ns, unix.MOUNT_ATTR_NODEV); err != nil {
+		return nil, err
+	}
+	for i, l := range s.Layers {
+		fd, err := tree(l, k.ns, unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_RDONLY)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, &process.InvalidError{Field: fmt.Sprintf("layers[%d]", i), Reason: "does not exist"}
+		}
+		if err != nil {
+			return nil, err
+		}
+		h.layers = append(h.layers, fd)
+	}
+	for i, b := range s.Binds {
+		attr := uint64(unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOSUID)
+		if b.ReadOnly {
+			attr |= unix.MOUNT_ATTR_RDONLY
+		}
+		fd, err := tree(b.Source, k.ns, attr)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, &process.InvalidError{Field: fmt.Sprintf("binds[%d].source", i), Reason: "does not exist"}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("binds[%d]: %w", i, err)
+		}
+		var st unix.Stat_t
+		err = unix.Fstat(fd, &st)
+		h.binds = append(h.binds, bind{fd, st.Mode&unix.S_IFMT == unix.S_IFDIR, b.Target})
+		if err != nil {
+			return nil, fmt.Errorf("binds[%d]: %w", i, err)
+		}
+	}
+	return h, nil
+}
+
+// memory of what is not on the disk; it counts as the box's.
+const (
+	runOptions = "mode=755,size=64m"
+	shmOptions = "mode=1777,size=1g"
+)
+
+// build has a child build the root and become pid 1.
+func (m *Maker) build(s *box.Spec, group int, pid *uint32) error {
+	if err := emptied(s.Dir + "/wk"); err != nil {
+		return fmt.Errorf("the work directory: %w", err)
+	}
+	h, err := m.gather(s)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	if s.Base == box.BaseNone { // another root may lack them
+		for _, dir := range []string{"/proc", "/sys", "/dev", "/run"} {
+			if err := os.Mkdir(s.Dir+"/up"+dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+				return err
+			}
+		}
+	}
+	calls, text := 96+len(h.layers), 16<<10
+	for _, b := range h.binds {
+		calls += strings.Count(b.target, "/") + 4
+		text += len(b.target)*(strings.Count(b.target, "/")+2) + 64
+	}
+	l, err := script.NewList(calls, text)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	m.write(l, s, h, pid)
+	if err := l.Run(group); err != nil {
+		return explain(err)
+	}
+	return nil
+}
+
+// write appends what the child does.
+func (m *Maker) write(l *script.List, s *box.Spec, h *handed, pid *uint32) {
+	here := int64(unix.AT_FDCWD)
+	at, empty, none := uintptr(here), l.Text(""), l.Text("none")
+	move := func(what string, fd int, to string) {
+		l.Call(what, unix.SYS_MOVE_MOUNT, uintptr(fd), empty, at, l.Text(to), unix.MOVE_MOUNT_F_EMPTY_PATH)
+	}
+	mount := func(to, kind string, flags uintptr, options string) {
+		l.Call("mount "+kind+" on "+to, unix.SYS_MOUNT, none, l.Text(to), l.Text(kind), flags, l.Text(options))
+	}
+	const plain = unix.MS_NOSUID | unix.MS_NODEV
+
+	// The child that is made into the box's group.
+	if s.Net != box.NetHost {
+		l.Call("enter an empty network", unix.SYS_SETNS, uintptr(h.kit.void), unix.CLONE_NEWNET)
+	}
+	l.Call("enter the user namespace", unix.SYS_SETNS, uintptr(h.kit.ns), unix.CLONE_NEWUSER)
+	l.Fork("make namespaces", namespaces, pid)
+
+	// Pid 1. The state directory is closed to others, so it goes there while it is still
+	// the keeper's user.
+	l.Call("go to the stage", unix.SYS_CHDIR, l.Text(m.parts.stage()))
+	l.Call("groups", unix.SYS_SETGROUPS, 0, 0)
+	l.Call("gid", unix.SYS_SETRESGID, 0, 0, 0)
+	l.Call("uid", unix.SYS_SETRESUID, 0, 0, 0)
+	l.Call("session", unix.SYS_SETSID)
+	name := s.Hostname
+	if name == "" {
+		name = "sandbox"
+	}
+	l.Call("host name", unix.SYS_SETHOSTNAME, l.Text(name), uintptr(len(name)))
+	l.Call("mounts of its own", unix.SYS_MOUNT, none, l.Text("/"), 0, unix.MS_REC|unix.MS_PRIVATE, 0)
+	if h.kit.base >= 0 {
+		move("base", h.kit.base, stageBase)
+	}
+	move("own directory", h.own, stageOwn)
+	for i, fd := range h.layers {
+		move(fmt.Sprintf("layers[%d]", i), fd, stageLayer(i))
+	}
+	mount(stageMerge, "overlay", unix.MS_NODEV, overlayOptions(s))
+	l.Call("go to the root", unix.SYS_CHDIR, l.Text(stageMerge))
+	dot := l.Text(".")
+	l.Call("pivot_root", unix.SYS_PIVOT_ROOT, dot, dot)
+
+	// The kernel lets a user namespace mount proc only where there is one, so the machine's
+	// root is there until then. It lies over ours: a ".." would lead there.
+	mount("/proc", "proc", plain|unix.MS_NOEXEC, "")
+	l.Call("leave the machine's root", unix.SYS_UMOUNT2, dot, unix.MNT_DETACH)
+	l.Call("go to /", unix.SYS_CHDIR, l.Text("/"))
+
+	// From here on all names are looked up inside.
+	move("/dev", h.kit.dev, "/dev")
+	mount("/dev/shm", "tmpfs", plain, shmOptions)
+	mount("/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5")
+	mount("/run", "tmpfs", plain, runOptions)
+	m.closeProc(l)
+	for i, b := range h.binds {
+		m.target(l, b)
+		move(fmt.Sprintf("binds[%d]", i), b.fd, b.target)
+	}
+	l.Call("no new privileges", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	l.Call("close its streams", unix.SYS_CLOSE_RANGE, 0, 2, 0)
+	argv := []string{firstName}
+	if s.Net == box.NetHost {
+		argv = append(argv, firstNoNet)
+	}
+	l.Call("become pid 1", unix.SYS_EXECVEAT, uintptr(h.kit.first), empty, l.Texts(argv...), l.Texts(), unix.AT_EMPTY_PATH)
+}
+
+// closeProc shuts what in /proc is the machine's. Most of it the user namespace keeps
+// closed already.
+func (m *Maker) closeProc(l *script.List) {
+	for _, p := range []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"} {
+		path := l.Text(p)
+		l.Try(unix.SYS_MOUNT, path, path, 0, unix.MS_BIND, 0)
+		l.Try(unix.SYS_MOUNT, path, path, 0, unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, 0)
+	}
+	null := l.Text("/dev/null")
+	for _, p := range []string{"/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/latency_stats", "/proc/kallsyms"} {
+		l.Try(unix.SYS_MOUNT, null, l.Text(p), 0, unix.MS_BIND, 0)
+	}
+}
+
+// target makes the place of a bind.
+func (m *Maker) target(l *script.List, b bind) {
+	here := int64(unix.AT_FDCWD)
+	for i := 1; i < len(b.target); i++ {
+		if b.target[i] == '/' {
+			l.Try(unix.SYS_MKDIRAT, uintptr(here), l.Text(b.target[:i]), 0o755)
+		}
+	}
+	if b.isDir {
+		l.Try(unix.SYS_MKDIRAT, uintptr(here), l.Text(b.target), 0o755)
+	} else {
+		l.Try(unix.SYS_MKNODAT, uintptr(here), l.Text(b.target), unix.S_IFREG|0o644, 0)
+	}
+}
+
+// explain says what a step that failed means.
+func explain(err error) error {
+	var e *script.ListError
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch {
+	case strings.HasPrefix(e.What, "mount proc") && e.Errno == unix.EPERM:
+		return fmt.Errorf("%w: parts of this machine's /proc are hidden from tend itself, as in a container; then the kernel gives a sandbox none: %w", err, process.ErrUnsupported)
+	case e.Errno == unix.EPERM, e.Errno == unix.ENOSYS:
+		return fmt.Errorf("%w: this machine does not allow it: %w", err, process.ErrUnsupported)
+	case e.What == "make namespaces" && (e.Errno == unix.ENOSPC || e.Errno == unix.EUSERS):
+		return fmt.Errorf("%w: the machine has no more namespaces (sysctl user.max_*_namespaces): %w", err, process.ErrLimit)
+	case e.Errno == unix.EAGAIN, e.Errno == unix.ENOMEM:
+		return fmt.Errorf("%w: %w", err, process.ErrLimit)
+	}
+	return err
+}

@@ -1,0 +1,435 @@
+//go:build linux
+
+package keeper
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/cell"
+	"github.com/tend-run/tend/keeper/failpoint"
+	"github.com/tend-run/tend/keeper/wire"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/box"
+)
+
+// cells are the boxes, by ID. Locks: inhabited.mu is taken before a proc.mu, and cells.mu
+// is taken last and for a moment.
+type cells struct {
+	maker *cell.Maker
+	why   error         // then there is no maker
+	room  chan struct{} // one value for each that is just being made or ended
+
+	mu  sync.Mutex
+	all map[box.ID]*inhabited // guarded by mu
+	of  map[uint32]*inhabited // of slots, until their processes are restored; guarded by mu
+}
+
+// inhabited is a box with its programs. Who starts one holds mu for reading; who makes,
+// freezes or ends the box holds it for writing.
+type inhabited struct {
+	id     box.ID
+	ending atomic.Bool // nothing starts any more
+
+	mu     sync.RWMutex
+	cell   *cell.Cell // nil: not made, or ended; guarded by mu
+	frozen bool       // guarded by mu
+	net    sync.Mutex // one asks for the network at a time; after mu
+}
+
+// mostAtOnce bounds how many boxes are made or ended at one time.
+const mostAtOnce = 8
+
+// MaxBoxes bounds how many boxes there may be.
+const MaxBoxes = 8192
+
+// endWait bounds how long an end waits for the kernel.
+const endWait = 10 * time.Second
+
+// findCells takes over the boxes of a keeper before. Before any process is restored: what
+// runs in a box has its group there.
+func (k *Keeper) findCells() {
+	k.cells = cells{all: map[box.ID]*inhabited{}, of: map[uint32]*inhabited{}, room: make(chan struct{}, mostAtOnce)}
+	if k.scripts == nil {
+		k.cells.why = fmt.Errorf("this machine allows no start by a list of system calls (clone3, Linux 5.9): %w", process.ErrUnsupported)
+	} else {
+		k.cells.maker, k.cells.why = cell.NewMaker(k.cfg.StateDir, k.groups)
+	}
+	live, over := cell.Find(k.cfg.StateDir, k.groups, k.logf)
+	for _, c := range live {
+		b := &inhabited{id: c.Spec.ID, cell: c, frozen: c.Nest.Frozen()}
+		k.cells.all[b.id] = b
+		for _, slot := range c.Nest.Adopt() {
+			k.groups.Place(slot, c.Nest)
+			k.cells.of[slot] = b
+		}
+	}
+	for _, c := range over {
+		b := &inhabited{id: c.Spec.ID, cell: c}
+		b.ending.Store(true)
+		if b.id != "" {
+			k.cells.all[b.id] = b
+		}
+		b.mu.Lock()
+		for _, slot := range c.Nest.Adopt() {
+			k.groups.Place(slot, c.Nest)
+			k.cells.of[slot] = b
+		}
+		k.unsettled = append(k.unsettled, func() {
+			defer b.mu.Unlock()
+			if werr := k.endHeld(b); werr != nil {
+				k.logf("sandbox %s: what a keeper before left of it stays: %s", b.id, werr.What)
+			}
+		})
+	}
+}
+
+// endFormerCells ends the boxes of a daemon that is gone with all that it held.
+func (k *Keeper) endFormerCells() {
+	for _, b := range k.cells.list() {
+		k.logf("sandbox %s: its daemon is gone, so it ends", b.id)
+		b.ending.Store(true)
+		k.unsettled = append(k.unsettled, func() { k.endCell(b.id) })
+	}
+}
+
+func (cs *cells) list() (all []*inhabited) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, b := range cs.all {
+		all = append(all, b)
+	}
+	return all
+}
+
+func (cs *cells) get(id box.ID) *inhabited {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.all[id]
+}
+
+// claim returns the entry of a box, and makes it at need.
+func (cs *cells) claim(id box.ID) (*inhabited, *wire.Error) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	b := cs.all[id]
+	if b == nil {
+		if len(cs.all) >= MaxBoxes {
+			return nil, &wire.Error{Code: wire.CodeLimit, What: fmt.Sprintf("%d sandboxes are there; that is the limit of one keeper", MaxBoxes)}
+		}
+		b = &inhabited{id: id}
+		cs.all[id] = b
+	}
+	return b, nil
+}
+
+// forget removes an entry that has no box. b.mu is held for writing.
+func (cs *cells) forget(b *inhabited) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.all[b.id] == b && b.cell == nil {
+		delete(cs.all, b.id)
+	}
+}
+
+// slot returns the box in which a slot's process was found by a keeper that takes over.
+func (cs *cells) slot(slot uint32) *inhabited {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	b := cs.of[slot]
+	delete(cs.of, slot)
+	return b
+}
+
+// pids are those of all pid 1s.
+func (cs *cells) pids() map[int]bool {
+	pids := map[int]bool{}
+	for _, b := range cs.list() {
+		if b.mu.TryRLock() { // one that is just being made has no programs
+			if b.cell != nil {
+				pids[b.cell.PID] = true
+			}
+			b.mu.RUnlock()
+		}
+	}
+	return pids
+}
+
+// makeCell makes a box, or finds it.
+func (k *Keeper) makeCell(s *box.Spec) (*wire.CellInfo, *wire.Error) {
+	if err := s.Validate(); err != nil {
+		return nil, cellError(err)
+	}
+	if k.cells.maker == nil {
+		return nil, cellError(k.cells.why)
+	}
+	for {
+		if k.still.Load() != nil {
+			return nil, &wire.Error{Code: wire.CodeBusy}
+		}
+		if k.stopping.Load() {
+			return nil, &wire.Error{Code: wire.CodeLimit, What: "the daemon is shutting down"}
+		}
+		b, werr := k.cells.claim(s.ID)
+		if werr != nil {
+			return nil, werr
+		}
+		b.mu.Lock()
+		if k.cells.get(s.ID) != b { // ended meanwhile
+			b.mu.Unlock()
+			continue
+		}
+		info, werr := k.makeHeld(b, s)
+		k.cells.forget(b)
+		b.mu.Unlock()
+		return info, werr
+	}
+}
+
+// makeHeld is makeCell with b.mu held for writing.
+func (k *Keeper) makeHeld(b *inhabited, s *box.Spec) (*wire.CellInfo, *wire.Error) {
+	if b.cell != nil && (b.ending.Load() || !b.cell.Alive()) { // an end that came half its way, or from outside
+		if werr := k.endHeld(b); werr != nil {
+			return nil, werr
+		}
+	}
+	if b.cell != nil {
+		if !b.cell.Spec.Equal(s) {
+			return nil, &wire.Error{Code: wire.CodeBoxExists}
+		}
+		return &wire.CellInfo{Info: b.cell.Info()}, nil
+	}
+	k.cells.room <- struct{}{}
+	defer func() { <-k.cells.room }()
+	c, err := k.cells.maker.Make(s)
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		k.shedFiles()
+		c, err = k.cells.maker.Make(s)
+	}
+	if err != nil {
+		return nil, cellError(err)
+	}
+	b.cell, b.frozen = c, false
+	b.ending.Store(false)
+	failpoint.Hit(failpoint.CellUnanswered)
+	return &wire.CellInfo{Info: c.Info()}, nil
+}
+
+// inhabit returns a box that lives, with its mu held for reading.
+func (k *Keeper) inhabit(id box.ID) (*inhabited, *wire.Error) {
+	b := k.cells.get(id)
+	if b == nil {
+		return nil, &wire.Error{Code: wire.CodeBoxNotFound}
+	}
+	b.mu.RLock()
+	switch {
+	case b.cell == nil && !b.ending.Load():
+		b.mu.RUnlock()
+		return nil, &wire.Error{Code: wire.CodeBoxNotFound}
+	case b.cell == nil, b.ending.Load(), !b.cell.Alive():
+		b.mu.RUnlock()
+		return nil, &wire.Error{Code: wire.CodeBoxEnded}
+	}
+	return b, nil
+}
+
+// networkCell gives a box its own network.
+func (k *Keeper) networkCell(id box.ID) (*wire.CellInfo, *wire.Error) {
+	b, werr := k.inhabit(id)
+	if werr != nil {
+		return nil, werr
+	}
+	defer b.mu.RUnlock()
+	if b.cell.Spec.Net != box.NetOwn {
+		return nil, &wire.Error{Code: wire.CodeInvalid, What: "net is not the sandbox's own"}
+	}
+	if werr := b.network(); werr != nil {
+		return nil, werr
+	}
+	return &wire.CellInfo{Info: b.info()}, nil
+}
+
+// network makes the network, so that nobody runs in the empty one that all boxes begin
+// in. b.mu is held for reading.
+func (b *inhabited) network() *wire.Error {
+	if b.frozen {
+		return &wire.Error{Code: wire.CodeBoxFrozen}
+	}
+	b.net.Lock()
+	defer b.net.Unlock()
+	if err := b.cell.Network(); err != nil {
+		return cellError(err)
+	}
+	return nil
+}
+
+// info of the box. b.mu is held for reading.
+func (b *inhabited) info() box.Info {
+	b.net.Lock()
+	defer b.net.Unlock()
+	return b.cell.Info()
+}
+
+// freezeCell has all programs stand still, or go on.
+func (k *Keeper) freezeCell(id box.ID, frozen bool) *wire.Error {
+	b, werr := k.inhabit(id)
+	if werr != nil {
+		return werr
+	}
+	b.mu.RUnlock()
+	b.mu.Lock() // waits for starts
+	defer b.mu.Unlock()
+	if b.cell == nil || b.ending.Load() {
+		return &wire.Error{Code: wire.CodeBoxEnded}
+	}
+	if err := b.cell.Nest.Freeze(frozen, time.Now().Add(endWait)); err != nil {
+		return cellError(err)
+	}
+	b.frozen = frozen
+	return nil
+}
+
+// limitCell changes the limits.
+func (k *Keeper) limitCell(id box.ID, l box.Limits) *wire.Error {
+	if err := l.Validate(); err != nil {
+		return cellError(err)
+	}
+	b, werr := k.inhabit(id)
+	if werr != nil {
+		return werr
+	}
+	b.mu.RUnlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.cell == nil || b.ending.Load() {
+		return &wire.Error{Code: wire.CodeBoxEnded}
+	}
+	if err := b.cell.Limit(l); err != nil {
+		return cellError(err)
+	}
+	return nil
+}
+
+// usageOfCell is what all in the box have used.
+func (k *Keeper) usageOfCell(id box.ID) (*wire.CellUsage, *wire.Error) {
+	b, werr := k.inhabit(id)
+	if werr != nil {
+		return nil, werr
+	}
+	defer b.mu.RUnlock()
+	return &wire.CellUsage{Usage: b.cell.Nest.Usage()}, nil
+}
+
+// listCells lists the boxes whose pid 1 lives.
+func (k *Keeper) listCells() wire.CellInfos {
+	var out wire.CellInfos
+	for _, b := range k.cells.list() {
+		b.mu.RLock()
+		if b.cell != nil && !b.ending.Load() && b.cell.Alive() {
+			out = append(out, b.info())
+		}
+		b.mu.RUnlock()
+	}
+	return out
+}
+
+// endCell ends a box with all that is in it.
+func (k *Keeper) endCell(id box.ID) *wire.Error {
+	b := k.cells.get(id)
+	if b == nil {
+		return nil
+	}
+	b.ending.Store(true)
+	if b.mu.TryRLock() { // a start that hangs ends by this
+		k.killCell(b)
+		b.mu.RUnlock()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return k.endHeld(b)
+}
+
+// killCell kills all in a box, and notes the cause. b.mu is held.
+func (k *Keeper) killCell(b *inhabited) {
+	if b.cell == nil {
+		return
+	}
+	for i := range k.procs {
+		p := k.procs[i].Load()
+		if p == nil || p.box.Load() != b || !p.mu.TryLock() { // held: it is starting or just ending
+			continue
+		}
+		if p.started && !p.exited && p.undecided() {
+			p.intend(process.CauseKilled, unix.SIGKILL)
+		}
+		p.mu.Unlock()
+	}
+	if err := b.cell.Kill(); err != nil {
+		k.logf("sandbox %s: %v", b.id, err)
+	}
+}
+
+// endHeld is endCell with b.mu held for writing.
+func (k *Keeper) endHeld(b *inhabited) *wire.Error {
+	if b.cell == nil {
+		k.cells.forget(b)
+		return nil
+	}
+	k.cells.room <- struct{}{}
+	defer func() { <-k.cells.room }()
+	k.killCell(b)
+	if err := b.cell.End(time.Now().Add(endWait)); err != nil {
+		return cellError(err)
+	}
+	b.cell = nil
+	b.ending.Store(false)
+	k.cells.forget(b)
+	return nil
+}
+
+// endCells ends all boxes, at shutdown.
+func (k *Keeper) endCells() {
+	var wg sync.WaitGroup
+	for _, b := range k.cells.list() {
+		wg.Go(func() {
+			if werr := k.endCell(b.id); werr != nil {
+				k.logf("sandbox %s: %s", b.id, werr.What)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// canCells says what boxes can have here: it makes one.
+func (k *Keeper) canCells() *wire.CellCan {
+	if k.cells.maker == nil {
+		return &wire.CellCan{Can: box.Can{Missing: []box.Missing{{Reason: k.cells.why.Error()}}}}
+	}
+	return &wire.CellCan{Can: k.cells.maker.Can()}
+}
+
+// cellError is the wire's word for an error of boxes.
+func cellError(err error) *wire.Error {
+	e := &wire.Error{What: err.Error()}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		e.Errno = uint32(errno)
+	}
+	invalid, ok := errors.AsType[*process.InvalidError](err)
+	switch {
+	case ok:
+		e.Code, e.What = wire.CodeInvalid, invalid.Error()
+	case errors.Is(err, box.ErrEnded):
+		e.Code, e.What = wire.CodeBoxEnded, ""
+	case errors.Is(err, process.ErrUnsupported):
+		e.Code = wire.CodeUnsupported
+	case errors.Is(err, process.ErrLimit), errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOSPC), errors.Is(err, unix.ENOMEM):
+		e.Code = wire.CodeLimit
+	}
+	return e
+}

@@ -1,0 +1,158 @@
+//go:build linux
+
+package client_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testbin"
+	"github.com/tend-run/tend/internal/testkeeper"
+	"github.com/tend-run/tend/keeper/failpoint"
+	"github.com/tend-run/tend/process/box"
+)
+
+// nothingLeft checks that no box is known, and that there are neither files nor groups of
+// one.
+func nothingLeft(t *testing.T, e box.Engine, state string) {
+	t.Helper()
+	if list, err := e.List(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("there is %+v, %v", list, err)
+	}
+	scene.Eventually(t, "no file and no group of a box is left", func() bool {
+		files, _ := os.ReadDir(filepath.Join(state, "cells"))
+		return len(files) == 0 && len(groupsOf(t, state)) == 0
+	})
+}
+
+// groupsOf are the cgroups of boxes of a state directory, in all hierarchies.
+func groupsOf(t *testing.T, state string) []string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(state, "identity"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := strings.Fields(string(b))
+	out, _ := exec.Command("find", "/sys/fs/cgroup", "-maxdepth", "6", "-type", "d", "-path", "*/"+f[len(f)-1]+"/b*", "-prune", "-print").Output()
+	return strings.Fields(string(out))
+}
+
+// At each point of the making and of the end of a box the keeper dies. The next one finds
+// it made or undoes it, and the caller notices nothing.
+func TestABoxIsMadeOrGoneAtEachPoint(t *testing.T) {
+	dir := t.TempDir()
+	if err := testbin.Make(dir, testbin.Points); err != nil {
+		t.Fatal(err)
+	}
+	state, err := os.MkdirTemp("", "tend-")
+	scene.Must(t, err)
+	t.Cleanup(func() { os.RemoveAll(state) })
+	table, err := failpoint.Create(state)
+	scene.Must(t, err)
+	cmd := exec.Command(testbin.Points.Keeper(dir), "launcher", "--state-dir", state)
+	testkeeper.Run(t, state, cmd, cmd.Start)
+	e := testkeeper.Open(t, state).Boxes()
+	dirs := newBoxDirs(t)
+	for p := failpoint.CellIntended; p <= failpoint.CellForgotten; p++ {
+		t.Run(p.String(), func(t *testing.T) {
+			s := dirs.spec(t)
+			s.Net, s.Limits = box.NetOwn, box.Limits{Memory: 64 << 20, Tasks: 100, CPUs: 1}
+			if p < failpoint.CellEnding {
+				table.Arm(p, 1, false)
+			}
+			info := makeBox(t, e, s)
+			if got := within(t, info, "echo $$ in $(hostname)"); !strings.HasSuffix(got, " in sandbox") {
+				t.Errorf("inside: %q", got)
+			}
+			if list, err := e.List(t.Context()); err != nil || len(list) != 1 || list[0].PID != info.PID {
+				t.Errorf("there is %+v, %v", list, err)
+			}
+			scene.Eventually(t, "one group is left", func() bool { return len(groupsOf(t, state)) == 4 }) // v2 and three controllers
+			if p >= failpoint.CellEnding {
+				table.Arm(p, 1, false)
+			}
+			scene.Must(t, e.End(t.Context(), s.ID))
+			if times, _ := table.Struck(p); times != 1 {
+				t.Errorf("the keeper died %d times there", times)
+			}
+			if livesOn(info.PID) {
+				t.Error("pid 1 lives")
+			}
+			nothingLeft(t, e, state)
+		})
+	}
+}
+
+// Fifty boxes come and go while keepers die and are upgraded.
+func TestBoxesOverManyKeepers(t *testing.T) {
+	m, state := boxManager(t)
+	e := m.Boxes()
+	dirs := newBoxDirs(t)
+	specs := make([]box.Spec, 50)
+	for i := range specs {
+		specs[i] = dirs.spec(t)
+		specs[i].Net = box.NetOwn
+	}
+	program, err := os.MkdirTemp("", "tend-bin-")
+	scene.Must(t, err)
+	t.Cleanup(func() { os.RemoveAll(program) })
+	scene.Must(t, testbin.Make(program, testbin.Roles))
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(w)))
+			for i := w; ; i = (i + 4) % len(specs) {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				id := specs[i].ID
+				info, err := e.Make(t.Context(), specs[i])
+				if err != nil {
+					t.Errorf("make %s: %v", id, err)
+					return
+				}
+				if random.IntN(2) == 0 {
+					if now, err := e.Network(t.Context(), id); err != nil || now.PID != info.PID {
+						t.Errorf("network of %s: %+v, %v; it was made as pid %d", id, now, err, info.PID)
+					}
+				}
+				if random.IntN(2) == 0 {
+					if err := e.End(t.Context(), id); err != nil {
+						t.Errorf("end %s: %v", id, err)
+					}
+				}
+			}
+		})
+	}
+	for i := range 12 {
+		if i%3 == 2 {
+			if err := m.UpgradeKeeper(t.Context(), testbin.Roles.Keeper(program)); err != nil {
+				t.Logf("upgrade: %v", err) // it comes to a stand, or goes on as it was
+			}
+			continue
+		}
+		killKeeper(t, state)
+	}
+	close(done)
+	wg.Wait()
+	list, err := e.List(t.Context())
+	scene.Must(t, err)
+	for _, i := range list {
+		if got := within(t, i, "hostname"); got != "sandbox" {
+			t.Errorf("%s: %q", i.ID, got)
+		}
+	}
+	for _, s := range specs {
+		scene.Must(t, e.End(t.Context(), s.ID))
+	}
+	nothingLeft(t, e, state)
+}

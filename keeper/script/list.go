@@ -1,0 +1,163 @@
+//go:build linux && (amd64 || arm64)
+
+package script
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/calm"
+)
+
+// List is a list of system calls of the caller's own, for a child that becomes no
+// Program: the first process of a namespace. It is used once, by one goroutine, and closed.
+//
+//	l, err := script.NewList(calls, text)
+//	l.Call("host name", unix.SYS_SETHOSTNAME, l.Text(name), uintptr(len(name)))
+//	err = l.Run(group)
+//
+// The last call executes a program.
+type List struct {
+	mem   []byte
+	used  int
+	head  *listHead
+	calls []call // in mem
+	what  []string
+}
+
+// listHead is at the beginning of the memory, which the garbage collector does not see.
+type listHead struct {
+	clone   cloneArgs
+	outcome outcome
+	noted   uint32
+	mask    uint64
+}
+
+// ListError is the end of a child at one of its calls.
+type ListError struct {
+	What  string
+	Errno syscall.Errno
+}
+
+func (e *ListError) Error() string { return e.What + ": " + e.Errno.Error() }
+
+// Unwrap returns the errno.
+func (e *ListError) Unwrap() error { return e.Errno }
+
+// NewList returns an empty list with room for so many calls, and for so many bytes of
+// texts.
+func NewList(calls, text int) (*List, error) {
+	head := int(unsafe.Sizeof(listHead{}))
+	size := head + calls*int(unsafe.Sizeof(call{})) + text + calls*16
+	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return nil, fmt.Errorf("a list of calls: %w", err)
+	}
+	l := &List{mem: mem, head: (*listHead)(unsafe.Pointer(&mem[0]))}
+	l.calls = unsafe.Slice((*call)(unsafe.Pointer(&mem[head])), calls)
+	l.used = head + calls*int(unsafe.Sizeof(call{}))
+	return l, nil
+}
+
+// Close frees the memory.
+func (l *List) Close() { unix.Munmap(l.mem) }
+
+// Call appends a system call. Its failure ends the child, and is the error of Run, with
+// what it was for.
+func (l *List) Call(what string, nr uintptr, args ...uintptr) { l.add(what, nr, args) }
+
+// Try appends a system call whose failure does not matter.
+func (l *List) Try(nr uintptr, args ...uintptr) { l.add("", nr, args).flags = may }
+
+func (l *List) add(what string, nr uintptr, args []uintptr) *call {
+	c := &l.calls[len(l.what)]
+	l.what = append(l.what, what)
+	*c = call{nr: nr}
+	copy(c.args[:], args)
+	return c
+}
+
+// Fork appends the making of another child, a child of this process, too, by flags of
+// clone3(2); who makes it ends. pidAt receives its pid before it runs, in memory outside
+// Go's heap.
+func (l *List) Fork(what string, flags uint64, pidAt *uint32) {
+	size := int(unsafe.Sizeof(cloneArgs{}))
+	b := l.room(size)
+	args := (*cloneArgs)(unsafe.Pointer(&b[0]))
+	args.flags = flags | unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PARENT | unix.CLONE_PARENT_SETTID
+	args.parentTID = uint64(uintptr(unsafe.Pointer(pidAt)))
+	l.add(what, unix.SYS_CLONE3, []uintptr{address(b), uintptr(size)}).flags = forks
+}
+
+// room takes n bytes, aligned for pointers.
+func (l *List) room(n int) []byte {
+	at := (l.used + 7) &^ 7
+	l.used = at + n
+	return l.mem[at:l.used:l.used]
+}
+
+// Text is a string for the child.
+func (l *List) Text(v string) uintptr {
+	b := l.room(len(v) + 1)
+	copy(b, v)
+	return address(b)
+}
+
+// Texts is an array of strings that ends with a null pointer, as argv is.
+func (l *List) Texts(vs ...string) uintptr {
+	b := l.room(8 * (len(vs) + 1))
+	at := unsafe.Slice((*uintptr)(unsafe.Pointer(&b[0])), len(vs)+1)
+	for i, v := range vs {
+		at[i] = l.Text(v)
+	}
+	return address(b)
+}
+
+// Run makes the child, in an open cgroup v2 directory or, with -1, in the parent's. It
+// returns when the child and those that Fork made have executed a program, or with a
+// *ListError.
+func (l *List) Run(group int) error {
+	h := l.head
+	h.clone = cloneArgs{flags: unix.CLONE_VM | unix.CLONE_VFORK | cloneClearSighand, exitSignal: uint64(unix.SIGCHLD)}
+	h.outcome = outcome{note: &h.noted}
+	if group >= 0 {
+		h.clone.flags |= unix.CLONE_INTO_CGROUP
+		h.clone.cgroup = uint64(group)
+	}
+	pid, err := l.clone()
+	if err != nil {
+		return &ListError{"make a child", err.(syscall.Errno)}
+	}
+	status, err := collect(pid)
+	switch c := h.outcome.failed; {
+	case c != nil:
+		i := (uintptr(unsafe.Pointer(c)) - uintptr(unsafe.Pointer(&l.calls[0]))) / unsafe.Sizeof(call{})
+		return &ListError{l.what[i], syscall.Errno(c.errno)}
+	case err != nil:
+		return err
+	case !status.Exited() || status.ExitStatus() != 0:
+		return fmt.Errorf("a child ended with %#x", int(status))
+	}
+	return nil
+}
+
+// clone makes the child and waits until it shares the memory no more.
+func (l *List) clone() (int, error) {
+	h := l.head
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	calm.Thread()
+	all := uint64(math.MaxUint64) // a handler would run on the parent's stack
+	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&h.mask)), 8, 0, 0)
+	r, errno := block(&h.clone, unsafe.Sizeof(cloneArgs{}), &l.calls[0], &h.outcome)
+	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&h.mask)), 0, 8, 0, 0)
+	if errno != 0 {
+		return 0, syscall.Errno(errno)
+	}
+	return int(r), nil
+}
