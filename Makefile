@@ -46,7 +46,7 @@ langsmith: build ## Run the LangSmith suites: js, upgrade, kill, python (ONLY=js
 	@test/conformance/langsmith/run $(ONLY)
 
 .PHONY: mastra
-mastra: need-go ## Build the npm packages below packages/
+mastra: need-go ## Build the npm packages @tend/client and @tend/mastra
 	@scripts/packages build
 
 .PHONY: conformance-distant

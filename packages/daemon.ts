@@ -10,24 +10,37 @@ import { setTimeout as sleep } from 'node:timers/promises';
 const bin = process.env.TEND_BIN ?? path.resolve('../../bin/tend');
 
 export class Daemon {
-  private constructor(
-    readonly dir: string,
-    private child: ChildProcess,
-  ) {}
+  readonly dir = fs.mkdtempSync(path.join(os.tmpdir(), 'tend-ts-'));
+  private child!: ChildProcess;
+
+  private constructor(private readonly flags: string[]) {}
 
   /** Starts one, with a socket and a port. */
   static async start(...flags: string[]): Promise<Daemon> {
-    const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'tend-ts-'));
-    const log = fs.openSync(path.join(dir, 'log'), 'a');
-    const child = spawn(bin, ['serve', '--listen', '127.0.0.1:0', '--socket', path.join(dir, 's.sock'), '--state-dir', path.join(dir, 'state'), '--port-file', path.join(dir, 'url'), ...flags], {
-      stdio: ['ignore', log, log],
+    const daemon = new Daemon(flags);
+    after(async () => {
+      await daemon.shutdown();
+      fs.rmSync(daemon.dir, { recursive: true, force: true });
     });
-    fs.closeSync(log);
-    const daemon = new Daemon(dir, child);
-    after(() => daemon.stop());
-    await until(() => fs.existsSync(path.join(dir, 'url')) || child.exitCode !== null, 'the daemon serves');
-    if (child.exitCode !== null) throw new Error(fs.readFileSync(path.join(dir, 'log'), 'utf8'));
+    await daemon.serve();
     return daemon;
+  }
+
+  private async serve(): Promise<void> {
+    const log = fs.openSync(path.join(this.dir, 'log'), 'a');
+    const places = ['--listen', '127.0.0.1:0', '--socket', path.join(this.dir, 's.sock'), '--state-dir', this.stateDir, '--port-file', path.join(this.dir, 'url')];
+    const child = spawn(bin, ['serve', ...places, ...this.flags], { stdio: ['ignore', log, log] });
+    fs.closeSync(log);
+    this.child = child;
+    await until(() => fs.existsSync(path.join(this.dir, 'url')) || child.exitCode !== null, 'the daemon serves');
+    if (child.exitCode !== null) throw new Error(fs.readFileSync(path.join(this.dir, 'log'), 'utf8'));
+  }
+
+  /** Ends it and all its processes, and starts another on what it left. */
+  async restart(): Promise<void> {
+    await this.shutdown();
+    fs.rmSync(path.join(this.dir, 'url'), { force: true });
+    await this.serve();
   }
 
   get socket(): string {
@@ -45,8 +58,8 @@ export class Daemon {
   /** The pids of anchor, keeper and server: descendants of the launcher, by their command lines. */
   roles(): Record<string, number> {
     const found: Record<string, number> = {};
-    const visit = (pid: number) => {
-      let children: string[] = [];
+    const visit = (pid: number, of?: string) => {
+      const children: string[] = [];
       try {
         for (const task of fs.readdirSync(`/proc/${pid}/task`)) children.push(...fs.readFileSync(`/proc/${pid}/task/${task}/children`, 'utf8').split(' ').filter(Boolean));
       } catch {
@@ -56,11 +69,14 @@ export class Daemon {
         try {
           const args = fs.readFileSync(`/proc/${c}/cmdline`, 'utf8').split('\0');
           const exe = fs.readlinkSync(`/proc/${c}/exe`);
-          for (const role of ['anchor', 'keeper', 'server']) if (args.includes(role) && /tend/.test(exe)) found[role] = c;
+          const role = ['anchor', 'keeper', 'server'].find((r) => args.includes(r) && /tend/.test(exe));
+          // A child of a role looks like its parent until it runs its own program.
+          if (!role || role === of) continue;
+          found[role] = c;
+          if (role === 'anchor') visit(c, role);
         } catch {
-          continue;
+          // It has ended.
         }
-        visit(c);
       }
     };
     visit(this.child.pid!);
@@ -94,13 +110,11 @@ export class Daemon {
     };
   }
 
-  async stop(): Promise<void> {
-    if (this.child.exitCode === null && this.child.signalCode === null) {
-      const ended = new Promise((ok) => this.child.once('exit', ok));
-      this.child.kill('SIGTERM');
-      await ended;
-    }
-    fs.rmSync(this.dir, { recursive: true, force: true });
+  private async shutdown(): Promise<void> {
+    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
+    const ended = new Promise((ok) => this.child.once('exit', ok));
+    this.child.kill('SIGTERM');
+    await ended;
   }
 }
 

@@ -88,8 +88,9 @@ export class Process {
   /**
    * One stream as a Readable of Buffers, from its first byte, with back-pressure.
    * Bytes that were freed before they were read are an error: GapError.
+   * endIfRemoved: it ends, instead of an error, when the process was removed.
    */
-  output(stream: OutputStream, options: Omit<ReadOptions, 'streams'> = {}): Readable {
+  output(stream: OutputStream, options: Omit<ReadOptions, 'streams'> & { endIfRemoved?: boolean } = {}): Readable {
     const self = this;
     let events: Reader | undefined;
     let reading = false;
@@ -109,7 +110,8 @@ export class Process {
             if (value.kind === 'output' && value.stream === stream && !this.push(value.data)) return;
           }
         } catch (err) {
-          this.destroy(err as Error);
+          if (options.endIfRemoved && hasCode(err, 'not_found')) this.push(null);
+          else this.destroy(err as Error);
         } finally {
           reading = false;
         }

@@ -16,6 +16,9 @@ export class Writer {
   /** "": the next write begins anew. */
   #name = '';
   #offset = 0;
+  /** The last failure, and how many there were: what was queued behind one is not sent. */
+  #failed: unknown;
+  #failures = 0;
 
   constructor(
     private readonly link: Link,
@@ -23,16 +26,30 @@ export class Writer {
     private readonly headers?: Record<string, string>,
   ) {}
 
-  /** Resolves when the server has taken it, after all that was written before. */
+  /**
+   * Resolves when the server has taken it, after all that was written before. When
+   * a write fails, those that wait behind it fail alike: nothing may arrive after a
+   * hole. A later one begins anew.
+   */
   write(data: Uint8Array, eof: boolean, signal?: AbortSignal): Promise<void> {
     if (!(data instanceof Uint8Array)) throw new InvalidError('data', 'is no Uint8Array');
-    const turn = this.#turn.then(() => this.#write(data, eof, signal));
+    const failures = this.#failures;
+    const turn = this.#turn.then(async () => {
+      if (failures !== this.#failures) throw this.#failed;
+      signal?.throwIfAborted();
+      try {
+        await this.#write(data, eof, signal);
+      } catch (err) {
+        this.#failed = err;
+        this.#failures++;
+        throw err;
+      }
+    });
     this.#turn = turn.catch(() => {});
     return turn;
   }
 
   async #write(data: Uint8Array, eof: boolean, signal?: AbortSignal): Promise<void> {
-    signal?.throwIfAborted();
     for (;;) {
       const known = this.#name !== '';
       if (!known) {
