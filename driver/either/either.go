@@ -24,10 +24,12 @@ type Driver struct {
 }
 
 var (
-	_ driver.Driver = (*Driver)(nil)
-	_ driver.Runner = (*Driver)(nil)
-	_ driver.Pauser = (*Driver)(nil)
-	_ driver.Meter  = (*Driver)(nil)
+	_ driver.Driver      = (*Driver)(nil)
+	_ driver.Runner      = (*Driver)(nil)
+	_ driver.Pauser      = (*Driver)(nil)
+	_ driver.Forker      = (*Driver)(nil)
+	_ driver.Meter       = (*Driver)(nil)
+	_ driver.Snapshotter = (*Driver)(nil)
 )
 
 // New returns the driver of both. A sandbox whose spec does not say is made by none.
@@ -71,11 +73,7 @@ func (d *Driver) Get(ctx context.Context, key string) (driver.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	other := d.none
-	if of == d.none {
-		other = d.full
-	}
-	return &sandbox{s, d, other}, nil
+	return &sandbox{s, d, d.other(of)}, nil
 }
 
 // find returns the driver that has a sandbox.
@@ -169,6 +167,73 @@ func (d *Driver) Metrics(ctx context.Context, id driver.ID, from, to time.Time) 
 		return nil, err
 	}
 	return m.Metrics(ctx, id, from, to)
+}
+
+// Fork implements driver.Forker.
+func (d *Driver) Fork(ctx context.Context, id driver.ID, spec driver.ForkSpec) ([]driver.ForkResult, error) {
+	f, err := able[driver.Forker](ctx, d, id)
+	if err != nil {
+		return nil, err
+	}
+	results, err := f.Fork(ctx, id, spec)
+	for i, r := range results {
+		if r.Err == nil {
+			results[i].Sandbox = &sandbox{r.Sandbox, d, d.other(f)}
+		}
+	}
+	return results, err
+}
+
+// other is the driver that one is not.
+func (d *Driver) other(one any) driver.Driver {
+	if one == any(d.full) {
+		return d.none
+	}
+	return d.full
+}
+
+// Snapshot implements driver.Snapshotter.
+func (d *Driver) Snapshot(ctx context.Context, id driver.ID, spec driver.SnapshotSpec) (driver.Snapshot, error) {
+	s, err := able[driver.Snapshotter](ctx, d, id)
+	if err != nil {
+		return driver.Snapshot{}, err
+	}
+	return s.Snapshot(ctx, id, spec)
+}
+
+// snapshots are those of sandboxes that are isolated: there are no others.
+func (d *Driver) snapshots() (driver.Snapshotter, error) {
+	if s, ok := d.full.(driver.Snapshotter); ok {
+		return s, nil
+	}
+	return nil, &driver.UnsupportedError{Field: "snapshot", Reason: "the driver " + d.full.Capabilities().Name + " has none"}
+}
+
+// GetSnapshot implements driver.Snapshotter.
+func (d *Driver) GetSnapshot(ctx context.Context, key string) (driver.Snapshot, error) {
+	s, err := d.snapshots()
+	if err != nil {
+		return driver.Snapshot{}, err
+	}
+	return s.GetSnapshot(ctx, key)
+}
+
+// Snapshots implements driver.Snapshotter.
+func (d *Driver) Snapshots(ctx context.Context) ([]driver.Snapshot, error) {
+	s, err := d.snapshots()
+	if err != nil {
+		return nil, err
+	}
+	return s.Snapshots(ctx)
+}
+
+// DeleteSnapshot implements driver.Snapshotter.
+func (d *Driver) DeleteSnapshot(ctx context.Context, key string) error {
+	s, err := d.snapshots()
+	if err != nil {
+		return err
+	}
+	return s.DeleteSnapshot(ctx, key)
 }
 
 // sandbox takes no name that a sandbox of the other driver has.

@@ -77,6 +77,12 @@ func TestIsolationSaysWhichDriver(t *testing.T) {
 	if err := d.Pause(t.Context(), driver.NewID(), driver.PauseSpec{}); !errors.Is(err, driver.ErrNotFound) {
 		t.Errorf("a pause of none: %v", err)
 	}
+	if _, err := d.Fork(t.Context(), ids[1], driver.ForkSpec{}); !errors.Is(err, driver.ErrUnsupported) {
+		t.Errorf("a fork where there is none: %v", err)
+	}
+	if _, err := d.Snapshots(t.Context()); !errors.Is(err, driver.ErrUnsupported) {
+		t.Errorf("snapshots where there are none: %v", err)
+	}
 }
 
 func TestANameIsThatOfOneSandboxOfBoth(t *testing.T) {
