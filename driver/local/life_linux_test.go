@@ -163,7 +163,14 @@ func TestABoxThatEndsByItselfStopsItsSandbox(t *testing.T) {
 	s, _ := create(t, d, driver.Spec{Disposable: true})
 	other, _ := create(t, d, driver.Spec{})
 	scene.Must(t, e.End(t.Context(), box.ID(s.id)))
+	stray := box.Spec{ID: box.ID(driver.NewID()), Dir: other.dir()}
+	if _, err := e.Make(t.Context(), stray); err != nil {
+		t.Fatal(err)
+	}
 	d.sweep(t.Context(), time.Now())
+	if ids := e.ids(); !slices.Equal(ids, []driver.ID{other.id}) {
+		t.Errorf("the boxes are %v", ids)
+	}
 	if in := info(t, s); in.State != driver.Stopped || in.Reason == "" {
 		t.Errorf("it is %+v", in)
 	}

@@ -100,7 +100,8 @@ func (s *sandbox) pauseDue(ctx context.Context) error {
 	return err
 }
 
-// notice finds sandboxes whose box has ended by itself.
+// notice finds sandboxes whose box has ended by itself, and ends boxes that no sandbox
+// has: a sandbox is in the registry before its box is made.
 func (d *Driver) notice(ctx context.Context) {
 	there, err := d.cfg.Engine.List(ctx)
 	if err != nil {
@@ -109,6 +110,11 @@ func (d *Driver) notice(ctx context.Context) {
 	live := map[driver.ID]bool{}
 	for _, in := range there {
 		live[driver.ID(in.ID)] = true
+		if _, ok := d.boxes.Get(string(in.ID)); !ok { // of a creation whose answer was lost
+			if err := d.cfg.Engine.End(ctx, in.ID); err != nil {
+				d.log.Warn("box without a sandbox", slog.String("id", string(in.ID)), slog.Any("err", err))
+			}
+		}
 	}
 	for _, s := range d.boxes.All() {
 		if live[s.id] || !s.life.TryLock() { // one that just changes is looked at the next time
