@@ -60,63 +60,31 @@ func (f *fields) need(name string) wire.Value {
 	return v
 }
 
-func (f *fields) str(name string) (s string) {
-	if v := f.need(name); v != nil {
-		s = decoded(f, name, v.Str)
-	}
-	return s
+func (f *fields) str(name string) string { return needed(f, name, wire.Value.Str) }
+
+func (f *fields) bytes(name string) []byte { return needed(f, name, wire.Value.Bytes) }
+
+func (f *fields) uint(name string, max uint64) uint64 {
+	return needed(f, name, func(v wire.Value) (uint64, error) { return v.Uint(max) })
 }
 
 // optStr is "" for a string that is absent or null.
-func (f *fields) optStr(name string) (s string) {
-	if v := f.get(name); v != nil && !v.Null() {
-		s = decoded(f, name, v.Str)
-	}
-	return s
-}
-
-func (f *fields) bytes(name string) (b []byte) {
-	if v := f.need(name); v != nil {
-		b = decoded(f, name, v.Bytes)
-	}
-	return b
-}
-
-func (f *fields) uint(name string, max uint64) (n uint64) {
-	if v := f.need(name); v != nil {
-		n = decoded(f, name, func() (uint64, error) { return v.Uint(max) })
-	}
-	return n
-}
+func (f *fields) optStr(name string) string { return optional(f, name, "", wire.Value.Str) }
 
 // optUint is def for a number that is absent or null.
 func (f *fields) optUint(name string, def, max uint64) uint64 {
-	if v := f.get(name); v != nil && !v.Null() {
-		return decoded(f, name, func() (uint64, error) { return v.Uint(max) })
-	}
-	return def
+	return optional(f, name, def, func(v wire.Value) (uint64, error) { return v.Uint(max) })
 }
 
 func (f *fields) id() uint32 { return uint32(f.uint("id", math.MaxUint32)) }
 
 // flag is false for a boolean that is absent or null.
-func (f *fields) flag(name string) (b bool) {
-	if v := f.get(name); v != nil && !v.Null() {
-		b = decoded(f, name, v.Bool)
-	}
-	return b
-}
+func (f *fields) flag(name string) bool { return optional(f, name, false, wire.Value.Bool) }
 
 // strs is nil for a list that is absent or null.
-func (f *fields) strs(name string) []string {
-	v := f.get(name)
-	if v == nil || v.Null() {
-		return nil
-	}
-	values := decoded(f, name, v.Array)
-	out := make([]string, 0, len(values))
-	for _, v := range values {
-		out = append(out, decoded(f, name, v.Str))
+func (f *fields) strs(name string) (out []string) {
+	for _, v := range optional(f, name, nil, wire.Value.Array) {
+		out = append(out, decoded(f, name, v, wire.Value.Str))
 	}
 	return out
 }
@@ -164,10 +132,26 @@ func (f *fields) end() error {
 // the original's maps are open.
 func (f *fields) done() error { return f.err }
 
-func decoded[T any](f *fields, name string, get func() (T, error)) T {
-	v, err := get()
+// needed decodes a field that must be there.
+func needed[T any](f *fields, name string, get func(wire.Value) (T, error)) (out T) {
+	if v := f.need(name); v != nil {
+		out = decoded(f, name, v, get)
+	}
+	return out
+}
+
+// optional decodes a field, and is def for one that is absent or null.
+func optional[T any](f *fields, name string, def T, get func(wire.Value) (T, error)) T {
+	if v := f.get(name); v != nil && !v.Null() {
+		return decoded(f, name, v, get)
+	}
+	return def
+}
+
+func decoded[T any](f *fields, name string, v wire.Value, get func(wire.Value) (T, error)) T {
+	out, err := get(v)
 	if err != nil {
 		f.fail(name, err)
 	}
-	return v
+	return out
 }

@@ -97,7 +97,7 @@ func (r *fileRequest) setPermissions() (message, error) {
 		if v == nil || v.Null() {
 			continue
 		}
-		if decoded(p, name, v.Bool) {
+		if decoded(p, name, v, wire.Value.Bool) {
 			ch.set |= 1 << (8 - i)
 		} else {
 			ch.clear |= 1 << (8 - i)

@@ -249,7 +249,7 @@ func expression(c *fields) (string, error) {
 			return "", c.err
 		}
 		var parts []string
-		for _, v := range decoded(c, "value", v.Array) {
+		for _, v := range decoded(c, "value", v, wire.Value.Array) {
 			text, err := expression(fieldsOf(v, c.at))
 			if err != nil {
 				return "", err

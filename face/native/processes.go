@@ -26,6 +26,15 @@ func (s *processes) find(ctx context.Context, sel *tendv1.Selector) (process.Pro
 	return s.cfg.Manager.Get(ctx, by)
 }
 
+// about answers a call about one process.
+func about[A any](ctx context.Context, s *processes, sel *tendv1.Selector, do func(process.Process) (*A, error)) (*connect.Response[A], error) {
+	p, err := s.find(ctx, sel)
+	if err != nil {
+		return nil, tendpb.Error(err)
+	}
+	return answer(do(p))
+}
+
 func (s *processes) Hello(context.Context, *connect.Request[tendv1.HelloRequest]) (*connect.Response[tendv1.HelloResponse], error) {
 	return connect.NewResponse(&tendv1.HelloResponse{Instance: s.cfg.Instance, Version: s.cfg.Version, ListenersHeld: s.cfg.Held, InputWriters: true, GrepOptions: true}), nil
 }
@@ -47,12 +56,10 @@ func (s *processes) Start(ctx context.Context, req *connect.Request[tendv1.Start
 }
 
 func (s *processes) Get(ctx context.Context, req *connect.Request[tendv1.GetRequest]) (*connect.Response[tendv1.GetResponse], error) {
-	p, err := s.find(ctx, req.Msg.GetProcess())
-	if err != nil {
-		return nil, tendpb.Error(err)
-	}
-	info, err := p.Info(ctx)
-	return answer(&tendv1.GetResponse{Info: tendpb.Info(&info)}, err)
+	return about(ctx, s, req.Msg.GetProcess(), func(p process.Process) (*tendv1.GetResponse, error) {
+		info, err := p.Info(ctx)
+		return &tendv1.GetResponse{Info: tendpb.Info(&info)}, err
+	})
 }
 
 func (s *processes) List(ctx context.Context, req *connect.Request[tendv1.ListRequest]) (*connect.Response[tendv1.ListResponse], error) {
@@ -72,11 +79,7 @@ func (s *processes) List(ctx context.Context, req *connect.Request[tendv1.ListRe
 }
 
 func (s *processes) Write(ctx context.Context, req *connect.Request[tendv1.WriteRequest]) (*connect.Response[tendv1.WriteResponse], error) {
-	p, err := s.find(ctx, req.Msg.GetProcess())
-	if err != nil {
-		return nil, tendpb.Error(err)
-	}
-	return answer(write(ctx, p, req.Msg))
+	return about(ctx, s, req.Msg.GetProcess(), func(p process.Process) (*tendv1.WriteResponse, error) { return write(ctx, p, req.Msg) })
 }
 
 func write(ctx context.Context, p process.Process, m *tendv1.WriteRequest) (*tendv1.WriteResponse, error) {
@@ -159,20 +162,16 @@ func (s *processes) Signal(ctx context.Context, req *connect.Request[tendv1.Sign
 	if err != nil {
 		return nil, tendpb.Error(err)
 	}
-	p, err := s.find(ctx, req.Msg.GetProcess())
-	if err != nil {
-		return nil, tendpb.Error(err)
-	}
-	return answer(&tendv1.SignalResponse{}, p.Signal(ctx, int(sig), scope))
+	return about(ctx, s, req.Msg.GetProcess(), func(p process.Process) (*tendv1.SignalResponse, error) {
+		return &tendv1.SignalResponse{}, p.Signal(ctx, int(sig), scope)
+	})
 }
 
 func (s *processes) Kill(ctx context.Context, req *connect.Request[tendv1.KillRequest]) (*connect.Response[tendv1.KillResponse], error) {
-	p, err := s.find(ctx, req.Msg.GetProcess())
-	if err != nil {
-		return nil, tendpb.Error(err)
-	}
-	res, err := p.Kill(ctx)
-	return answer(tendpb.KillResult(res), err)
+	return about(ctx, s, req.Msg.GetProcess(), func(p process.Process) (*tendv1.KillResponse, error) {
+		res, err := p.Kill(ctx)
+		return tendpb.KillResult(res), err
+	})
 }
 
 func (s *processes) Trim(ctx context.Context, req *connect.Request[tendv1.TrimRequest]) (*connect.Response[tendv1.TrimResponse], error) {
@@ -184,25 +183,19 @@ func (s *processes) Trim(ctx context.Context, req *connect.Request[tendv1.TrimRe
 	if before < 0 {
 		return nil, tendpb.Error(&process.InvalidError{Field: "before", Reason: fmt.Sprintf("is %d; an offset is 0 or more", before)})
 	}
-	p, err := s.find(ctx, req.Msg.GetProcess())
-	if err != nil {
-		return nil, tendpb.Error(err)
-	}
-	return answer(&tendv1.TrimResponse{}, p.Trim(ctx, stream, before))
+	return about(ctx, s, req.Msg.GetProcess(), func(p process.Process) (*tendv1.TrimResponse, error) {
+		return &tendv1.TrimResponse{}, p.Trim(ctx, stream, before)
+	})
 }
 
 func (s *processes) Pin(ctx context.Context, req *connect.Request[tendv1.PinRequest]) (*connect.Response[tendv1.PinResponse], error) {
-	p, err := s.find(ctx, req.Msg.GetProcess())
-	if err != nil {
-		return nil, tendpb.Error(err)
-	}
-	return answer(&tendv1.PinResponse{}, p.Pin(ctx, req.Msg.GetPinned()))
+	return about(ctx, s, req.Msg.GetProcess(), func(p process.Process) (*tendv1.PinResponse, error) {
+		return &tendv1.PinResponse{}, p.Pin(ctx, req.Msg.GetPinned())
+	})
 }
 
 func (s *processes) Remove(ctx context.Context, req *connect.Request[tendv1.RemoveRequest]) (*connect.Response[tendv1.RemoveResponse], error) {
-	p, err := s.find(ctx, req.Msg.GetProcess())
-	if err != nil {
-		return nil, tendpb.Error(err)
-	}
-	return answer(&tendv1.RemoveResponse{}, p.Remove(ctx))
+	return about(ctx, s, req.Msg.GetProcess(), func(p process.Process) (*tendv1.RemoveResponse, error) {
+		return &tendv1.RemoveResponse{}, p.Remove(ctx)
+	})
 }

@@ -10,13 +10,11 @@ import (
 
 // Info converts to a message.
 func Info(i *process.Info) *tendv1.Info {
-	m := &tendv1.Info{
+	return &tendv1.Info{
 		Id: text(string(i.ID)), Pid: uint32(i.PID), Spec: Spec(&i.Spec), State: tendv1.State(i.State),
 		Started: Time(i.Started), Exit: Exit(i.Exit), TreeGone: i.TreeGone, Pinned: i.Pinned, SpecCut: i.SpecCut, Damaged: text(i.Damaged),
-		Stdin: &tendv1.StdinInfo{Open: i.Stdin.Open, Accepted: i.Stdin.Accepted},
+		Stdin: &tendv1.StdinInfo{Open: i.Stdin.Open, Accepted: i.Stdin.Accepted}, Streams: streams(i.Streams),
 	}
-	m.Streams = streams(i.Streams)
-	return m
 }
 
 func streams(all []process.StreamInfo) (m []*tendv1.StreamInfo) {
@@ -39,13 +37,11 @@ func ToInfo(m *tendv1.Info) (process.Info, error) {
 	if err != nil {
 		return process.Info{}, err
 	}
-	i := process.Info{
+	return process.Info{
 		ID: process.ID(m.GetId()), PID: int(m.GetPid()), Spec: spec, State: process.State(m.GetState()),
 		Started: ToTime(m.GetStarted()), Exit: ToExit(m.GetExit()), TreeGone: m.GetTreeGone(), Pinned: m.GetPinned(), SpecCut: m.GetSpecCut(), Damaged: m.GetDamaged(),
-		Stdin: process.StdinInfo{Open: m.GetStdin().GetOpen(), Accepted: m.GetStdin().GetAccepted()},
-	}
-	i.Streams = toStreams(m.GetStreams())
-	return i, nil
+		Stdin: process.StdinInfo{Open: m.GetStdin().GetOpen(), Accepted: m.GetStdin().GetAccepted()}, Streams: toStreams(m.GetStreams()),
+	}, nil
 }
 
 // Exit converts to a message; nil stays nil.
@@ -130,13 +126,7 @@ func ToFilter(m *tendv1.ListRequest) (process.Filter, error) {
 
 // KillResult converts to a message.
 func KillResult(r process.KillResult) *tendv1.KillResponse {
-	m := &tendv1.KillResponse{Verified: r.Verified}
-	for _, pid := range r.Survivors {
-		m.Survivors = append(m.Survivors, uint32(pid))
-	}
-	for _, pid := range r.Strays {
-		m.Strays = append(m.Strays, uint32(pid))
-	}
+	m := &tendv1.KillResponse{Verified: r.Verified, Survivors: numbers[uint32](r.Survivors), Strays: numbers[uint32](r.Strays)}
 	for pid, name := range r.Names {
 		if m.Names == nil {
 			m.Names = map[uint32]string{}
@@ -148,13 +138,7 @@ func KillResult(r process.KillResult) *tendv1.KillResponse {
 
 // ToKillResult converts from a message.
 func ToKillResult(m *tendv1.KillResponse) process.KillResult {
-	r := process.KillResult{Verified: m.GetVerified()}
-	for _, pid := range m.GetSurvivors() {
-		r.Survivors = append(r.Survivors, int(pid))
-	}
-	for _, pid := range m.GetStrays() {
-		r.Strays = append(r.Strays, int(pid))
-	}
+	r := process.KillResult{Verified: m.GetVerified(), Survivors: numbers[int](m.GetSurvivors()), Strays: numbers[int](m.GetStrays())}
 	for pid, name := range m.GetNames() {
 		if r.Names == nil {
 			r.Names = map[int]string{}
@@ -162,6 +146,13 @@ func ToKillResult(m *tendv1.KillResponse) process.KillResult {
 		r.Names[int(pid)] = name
 	}
 	return r
+}
+
+func numbers[T, F int | uint32](from []F) (to []T) {
+	for _, n := range from {
+		to = append(to, T(n))
+	}
+	return to
 }
 
 // MaxPattern bounds the regular expression of a wait, in bytes.

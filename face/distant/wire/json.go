@@ -18,27 +18,11 @@ func ParseJSON(text []byte) (Value, error) {
 		return nil, malformed("is not UTF-8")
 	case !json.Valid(text):
 		return nil, malformed("is not one JSON value")
-	case depthOf(text) > MaxDepth:
+	}
+	if _, depth := nested(text); depth > MaxDepth {
 		return nil, malformed("is nested deeper than %d levels", MaxDepth)
 	}
 	return jsonValue(text), nil
-}
-
-// depthOf is the deepest nesting of a well-formed text.
-func depthOf(text []byte) int {
-	depth, deepest := 0, 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			i += stringEnd(text[i:]) - 1
-		case '{', '[':
-			depth++
-			deepest = max(deepest, depth)
-		case '}', ']':
-			depth--
-		}
-	}
-	return deepest
 }
 
 // stringEnd returns the length of the string that text begins with.
@@ -54,26 +38,34 @@ func stringEnd(text []byte) int {
 	return len(text)
 }
 
+// nested returns the length of the object or array that a well-formed text begins with,
+// and its deepest nesting: 0 for any other value.
+func nested(text []byte) (end, deepest int) {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			i += stringEnd(text[i:]) - 1
+		case '{', '[':
+			depth++
+			deepest = max(deepest, depth)
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1, deepest
+			}
+		}
+	}
+	return len(text), deepest
+}
+
 // valueEnd returns the length of the value that text begins with.
 func valueEnd(text []byte) int {
 	switch text[0] {
 	case '"':
 		return stringEnd(text)
 	case '{', '[':
-		depth := 0
-		for i := 0; i < len(text); i++ {
-			switch text[i] {
-			case '"':
-				i += stringEnd(text[i:]) - 1
-			case '{', '[':
-				depth++
-			case '}', ']':
-				if depth--; depth == 0 {
-					return i + 1
-				}
-			}
-		}
-		return len(text)
+		end, _ := nested(text)
+		return end
 	}
 	if i := bytes.IndexAny(text, ",]} \t\r\n"); i >= 0 {
 		return i
