@@ -10,7 +10,7 @@ const (
 	SpawnSpec                    // the spec is in the journal; there are no pipes
 	SpawnVaulted                 // both vaults have the pipes
 	SpawnForking                 // the board says that a fork is coming; it is not done
-	SpawnForked                  // the program runs; nobody knows its pid
+	SpawnForked                  // the program runs; only a script has its pid on the board
 	SpawnNoted                   // the board has the pid; no vault has the pidfd
 	SpawnPidfd                   // the vaults have the pidfd; the directory has no name
 	SpawnSettled                 // the directory has its name; the journal has no start

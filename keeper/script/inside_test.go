@@ -36,13 +36,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// sandbox is a user, pid, mount, IPC and UTS namespace with the machine's root and a
+// sandbox is a namespace of each kind with the machine's root and a
 // /proc of its own, and the pidfd of its first process.
 type sandbox struct {
 	pid, pidfd int
 }
 
-const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
 
 func newSandbox(t *testing.T) *sandbox {
 	t.Helper()
@@ -94,7 +94,7 @@ func TestAProgramInsideIsInTheSandbox(t *testing.T) {
 		}
 		before := openFiles(t)
 		var outer, inner, failed uint32
-		p := b.shell(t, `readlink /proc/self/ns/pid /proc/self/ns/user /proc/self/ns/mnt; echo $$ $PPID; ls /proc/$$/fd; cut -d' ' -f6 /proc/self/stat`)
+		p := b.shell(t, `readlink /proc/self/ns/pid /proc/self/ns/user /proc/self/ns/mnt; echo $$ $PPID; ls /proc/$$/fd; grep FDSize /proc/$$/status; cut -d' ' -f6 /proc/self/stat`)
 		p.PIDAt, p.FailedAt, p.Enter.Inner = &outer, &failed, &inner
 		var want strings.Builder
 		for _, ns := range []string{"pid", "user", "mnt"} {
@@ -104,7 +104,7 @@ func TestAProgramInsideIsInTheSandbox(t *testing.T) {
 		}
 		got, status, err := output(s, null, p)
 		scene.Must(t, err)
-		fmt.Fprintf(&want, "%d 0\n0\n1\n2\n%d\n", inner, inner)
+		fmt.Fprintf(&want, "%d 0\n0\n1\n2\nFDSize:\t64\n%d\n", inner, inner)
 		if got != want.String() || status != 0 {
 			t.Errorf("it says %q, %#x; want %q", got, int(status), want.String())
 		}
@@ -332,6 +332,37 @@ func TestLimitsInside(t *testing.T) {
 	if after := openFiles(t); after > before+1 {
 		t.Errorf("%d descriptors were open, and are %d", before, after)
 	}
+}
+
+// The program is in its cgroup v2 from the beginning, though inside nobody sees that group.
+func TestAGroupInside(t *testing.T) {
+	b := newSandbox(t)
+	s, null := newStarter(t)
+	root := "/sys/fs/cgroup"
+	var st unix.Statfs_t
+	if unix.Statfs(root+"/unified", &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC {
+		root += "/unified"
+	}
+	dir, err := os.MkdirTemp(root, "script-test-")
+	scene.Must(t, err)
+	t.Cleanup(func() { unix.Rmdir(dir) })
+	group, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	scene.Must(t, err)
+	defer unix.Close(group)
+	var pipe [2]int
+	scene.Must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
+	p := b.shell(t, "read x; true")
+	p.Group, p.Files = group, []int{pipe[0], null, null}
+	pid, pidfd, err := s.Start(p)
+	unix.Close(pipe[0])
+	scene.Must(t, err)
+	members, err := os.ReadFile(dir + "/cgroup.procs")
+	if err != nil || string(members) != fmt.Sprintln(pid) {
+		t.Errorf("in the group are %q, %v; want %d", members, err, pid)
+	}
+	unix.Close(pipe[1])
+	unix.Close(pidfd)
+	collect(pid)
 }
 
 // While programs start, one that is inside looks at each of them before its exec: at that

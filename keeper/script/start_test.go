@@ -132,7 +132,10 @@ func TestDescriptors(t *testing.T) {
 			before := table()
 			for range 3 {
 				// A table that was copied whole has room for all of it still.
-				says(t, s, null, shell("ls /proc/$$/fd; grep FDSize /proc/$$/status; :"), "0\n1\n2\nFDSize:\t64\n")
+				p := shell("ls /proc/$$/fd; grep FDSize /proc/$$/status; :")
+				says(t, s, null, p, "0\n1\n2\nFDSize:\t64\n")
+				p.OOM, p.Limits = new(int), []Limit{{Resource: unix.RLIMIT_CORE}}
+				says(t, s, null, p, "0\n1\n2\nFDSize:\t64\n")
 			}
 			if _, _, err := output(s, null, &Program{Path: "/no/such", Argv: []string{"x"}, Group: -1}); !errors.Is(err, unix.ENOENT) {
 				t.Error(err)
