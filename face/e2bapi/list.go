@@ -91,7 +91,7 @@ func queryOf(q url.Values) (*listQuery, error) {
 }
 
 func (l *listQuery) takes(info *driver.Info) bool {
-	return (l.states == nil || l.states[stateOf(info.State)]) && hasMetadata(info.Metadata, l.metadata) && info.Created.After(l.after) &&
+	return (l.states == nil || l.states[stateOf(info.State)]) && hasMetadata(info.Metadata, l.metadata) && !info.Created.Before(l.after) &&
 		(l.template == "" || l.template == templateOf(info) || l.template == info.Template || l.template == info.TemplateID)
 }
 

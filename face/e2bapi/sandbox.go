@@ -3,6 +3,8 @@ package e2bapi
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -107,7 +109,14 @@ func (f *Face) create(timeout time.Duration) handler {
 		if err := f.from(ctx, &spec, req.TemplateID); err != nil {
 			return err
 		}
+		key := r.Header.Get("Idempotency-Key")
+		if spec.Name, err = nameFor(key); err != nil {
+			return err
+		}
 		s, err := f.driver.Create(ctx, spec)
+		if errors.Is(err, driver.ErrExists) && key != "" {
+			s, err = f.driver.Get(ctx, spec.Name) // the same request, repeated
+		}
 		if errors.Is(err, driver.ErrNotFound) { // it was deleted in between
 			return noTemplate(req.TemplateID)
 		}
@@ -121,6 +130,20 @@ func (f *Face) create(timeout time.Duration) handler {
 		writeJSON(w, http.StatusCreated, f.sandboxJSON(r, &info))
 		return nil
 	}
+}
+
+// nameFor is the name of a sandbox that is made by a request with an idempotency key:
+// the driver gives a name once, so a repeated request finds what the first one made,
+// for as long as that is there. No key, no name.
+func nameFor(key string) (string, error) {
+	if key == "" {
+		return "", nil
+	}
+	if len(key) > 255 {
+		return "", badRequest("the Idempotency-Key has %d bytes; the limit is 255", len(key))
+	}
+	sum := sha256.Sum256([]byte(key))
+	return "e2b-" + hex.EncodeToString(sum[:16]), nil
 }
 
 // connect makes a sandbox ready, and lets it live for a time at least.

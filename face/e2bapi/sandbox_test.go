@@ -123,6 +123,15 @@ func TestWhatASandboxIsMadeWith(t *testing.T) {
 	}
 	s.create(bodyPy)
 	s.create("")
+	// A request that is repeated makes nothing more, and with another key it does.
+	ids := map[any]bool{}
+	for _, key := range []string{"a-key", "a-key", "another"} {
+		ids[s.call(201, "POST", "/v2/sandboxes", "{}", "Idempotency-Key: "+key)["sandboxID"]] = true
+	}
+	if len(ids) != 2 {
+		t.Errorf("two keys make %d sandboxes", len(ids))
+	}
+	s.call(400, "POST", "/v2/sandboxes", "{}", "Idempotency-Key: "+strings.Repeat("a", 256))
 }
 
 func TestWhatIsRefusedSaysWhy(t *testing.T) {
