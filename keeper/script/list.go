@@ -4,14 +4,10 @@ package script
 
 import (
 	"fmt"
-	"math"
-	"runtime"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/tend-run/tend/keeper/calm"
 )
 
 // List is a list of system calls of the caller's own, for a child that becomes no
@@ -28,6 +24,8 @@ type List struct {
 	head  *listHead
 	calls []call // in mem
 	what  []string
+	// second is where the pid of the child's child will be; nil: there is none.
+	second *uint32
 }
 
 // listHead is at the beginning of the memory, which the garbage collector does not see.
@@ -90,7 +88,7 @@ func (l *List) Fork(what string, flags uint64, pidAt *uint32) {
 	b := l.room(size)
 	args := (*cloneArgs)(unsafe.Pointer(&b[0]))
 	args.flags = flags | unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PARENT | unix.CLONE_PARENT_SETTID
-	args.parentTID = uint64(uintptr(unsafe.Pointer(pidAt)))
+	args.parentTID, l.second = uint64(uintptr(unsafe.Pointer(pidAt))), pidAt
 	l.add(what, unix.SYS_CLONE3, []uintptr{address(b), uintptr(size)}).flags = forks
 }
 
@@ -129,35 +127,24 @@ func (l *List) Run(group int) error {
 		h.clone.flags |= unix.CLONE_INTO_CGROUP
 		h.clone.cgroup = uint64(group)
 	}
-	pid, err := l.clone()
-	if err != nil {
-		return &ListError{"make a child", err.(syscall.Errno)}
+	pid, errno := child(&h.clone, &l.calls[0], &h.outcome, &h.mask)
+	if errno != 0 {
+		return &ListError{"make a child", errno}
 	}
 	status, err := collect(pid)
 	switch c := h.outcome.failed; {
 	case c != nil:
 		i := (uintptr(unsafe.Pointer(c)) - uintptr(unsafe.Pointer(&l.calls[0]))) / unsafe.Sizeof(call{})
 		return &ListError{l.what[i], syscall.Errno(c.errno)}
-	case err != nil:
-		return err
-	case !status.Exited() || status.ExitStatus() != 0:
-		return fmt.Errorf("a child ended with %#x", int(status))
+	case err == nil && status == 0:
+		return nil
+	case err == nil:
+		err = fmt.Errorf("a child ended with %#x", int(status))
 	}
-	return nil
-}
-
-// clone makes the child and waits until it shares the memory no more.
-func (l *List) clone() (int, error) {
-	h := l.head
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	calm.Thread()
-	all := uint64(math.MaxUint64) // a handler would run on the parent's stack
-	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&h.mask)), 8, 0, 0)
-	r, errno := block(&h.clone, unsafe.Sizeof(cloneArgs{}), &l.calls[0], &h.outcome)
-	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&h.mask)), 0, 8, 0, 0)
-	if errno != 0 {
-		return 0, syscall.Errno(errno)
+	if l.second != nil && *l.second != 0 { // it may be on its way still, and makes the calls of this list
+		unix.Kill(int(*l.second), unix.SIGKILL)
+		collect(int(*l.second))
+		*l.second = 0
 	}
-	return int(r), nil
+	return err
 }

@@ -128,18 +128,25 @@ func (s *script) run(flags int, signal syscall.Signal, group int) (pid int, err 
 		p.clone.flags |= unix.CLONE_INTO_CGROUP
 		p.clone.cgroup = uint64(group)
 	}
+	pid, errno := child(&p.clone, &p.calls[0], &p.outcome, &p.mask)
+	if errno != 0 {
+		return 0, errno
+	}
+	return pid, nil
+}
+
+// child clones a child that makes the calls, and waits until it shares the memory no more.
+// mask receives the signals that the caller has blocked. All of it lies outside of Go's heap.
+func child(args *cloneArgs, calls *call, out *outcome, mask *uint64) (pid int, errno syscall.Errno) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	calm.Thread()
 	// A handler would run on the parent's stack.
 	all := ^uint64(0)
-	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&p.mask)), 8, 0, 0)
-	r, errno := block(&p.clone, unsafe.Sizeof(cloneArgs{}), &p.calls[0], &p.outcome)
-	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&p.mask)), 0, 8, 0, 0)
-	if errno != 0 {
-		return 0, syscall.Errno(errno)
-	}
-	return int(r), nil
+	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(mask)), 8, 0, 0)
+	r, e := block(args, unsafe.Sizeof(cloneArgs{}), calls, out)
+	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(mask)), 0, 8, 0, 0)
+	return int(r), syscall.Errno(e)
 }
 
 // block is clone as a system call that blocks: Go's runtime goes on without this thread,
