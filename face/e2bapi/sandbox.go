@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/face"
 )
 
 // noteTemplate keeps with a sandbox what it was made from, as clients know it.
@@ -184,8 +185,11 @@ func (f *Face) connect(timeout time.Duration) handler {
 // moment.
 func (f *Face) wake(r *http.Request, s driver.Sandbox, info *driver.Info, at time.Time, reboot bool) (driver.Info, error) {
 	ctx := context.WithoutCancel(r.Context())
-	if _, err := s.Update(ctx, driver.Change{Deadline: &at}); err != nil {
-		return *info, err
+	// A sandbox of another protocol may be meant to live for ever.
+	if !info.Deadline.IsZero() || info.Notes[face.NoteSecure] != "" {
+		if _, err := s.Update(ctx, driver.Change{Deadline: &at}); err != nil {
+			return *info, err
+		}
 	}
 	if reboot && info.State == driver.Paused {
 		if err := s.Stop(ctx); err != nil {

@@ -134,6 +134,33 @@ func TestWhatASandboxIsMadeWith(t *testing.T) {
 	s.call(400, "POST", "/v2/sandboxes", "{}", "Idempotency-Key: "+strings.Repeat("a", 256))
 }
 
+func TestASandboxOfAnotherProtocolGetsNoEnd(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil)
+	box, err := s.driver.Create(t.Context(), driver.Spec{Isolation: driver.IsolationFull})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := box.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for state, want := range map[string]int{"running": 200, "stopped": 201} {
+		if state == "stopped" {
+			if err := box.Stop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.call(want, "POST", "/v2/sandboxes/"+string(info.ID)+"/connect", `{"timeout":1}`)
+		if now, err := box.Info(t.Context()); err != nil || now.State != driver.Ready || !now.Deadline.IsZero() {
+			t.Errorf("%s, and connected: %+v, %v", state, now, err)
+		}
+	}
+	if ids, _ := s.list("/v2/sandboxes"); len(ids) != 1 {
+		t.Errorf("the list has %v", ids)
+	}
+}
+
 func TestWhatIsRefusedSaysWhy(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)

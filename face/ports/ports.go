@@ -16,6 +16,7 @@ package ports
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,6 +39,10 @@ const envdPort = 49983
 
 const trafficHeader = "E2b-Traffic-Access-Token"
 
+// hopHeader marks requests that this server has passed on. Where a sandbox has the
+// machine's network, one of its ports is the server's own.
+const hopHeader = "Tend-Passed-On"
+
 // Config of the part. Sandboxes is needed.
 type Config struct {
 	Sandboxes *route.Router
@@ -54,6 +59,7 @@ type Ports struct {
 	sandboxes *route.Router
 	secret    *face.Secret
 	token     func() face.Token
+	hop       face.Token // the value of hopHeader
 	log       *slog.Logger
 	// kept holds connections for the next request, once has none: a new connection is
 	// what a sandbox notices as use, where it is stopped for want of it.
@@ -63,7 +69,7 @@ type Ports struct {
 
 // New returns the part.
 func New(c Config) *Ports {
-	p := &Ports{sandboxes: c.Sandboxes, secret: c.Secret, token: c.Token, log: c.Log}
+	p := &Ports{sandboxes: c.Sandboxes, secret: c.Secret, token: c.Token, hop: face.Token(rand.Text()), log: c.Log}
 	if p.token == nil {
 		p.token = func() face.Token { return "" }
 	}
@@ -107,6 +113,10 @@ type refusal struct {
 func (p *Ports) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodConnect {
 		refuse(w, r, &refusal{Message: "Ports of sandboxes are no proxies", Code: http.StatusMethodNotAllowed})
+		return
+	}
+	if p.hop.Matches(r.Header.Get(hopHeader)) {
+		refuse(w, r, &refusal{Message: "This port is the server's own", Code: http.StatusLoopDetected})
 		return
 	}
 	t, err := p.sandboxes.Of(r)
@@ -169,6 +179,7 @@ func (p *Ports) proxy(t *route.Target) *httputil.ReverseProxy {
 			pr.Out.URL.Scheme, pr.Out.URL.Host = "http", net.JoinHostPort(string(t.ID), strconv.Itoa(t.Port))
 			pr.Out.Host = pr.In.Host
 			pr.SetXForwarded()
+			pr.Out.Header.Set(hopHeader, string(p.hop))
 			p.dropSecrets(pr.Out.Header, string(t.ID))
 		},
 		ModifyResponse: func(res *http.Response) error {

@@ -135,7 +135,7 @@ func TestARequestGoesToThePortThatItNames(t *testing.T) {
 	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s %s %s", r.Method, r.Host, r.RequestURI)
 	}))
-	there := strconv.Itoa(s.port)
+	there, own := strconv.Itoa(s.port), s.url[strings.LastIndex(s.url, ":")+1:]
 	traffic := "E2b-Traffic-Access-Token: " + string(s.secret.TrafficToken(s.closed))
 	for _, tt := range []struct {
 		name    string
@@ -150,6 +150,7 @@ func TestARequestGoesToThePortThatItNames(t *testing.T) {
 		{"no name", "/x", nil, 200, "the server itself"},
 		{"a header that names the port alone", "/x", []string{"E2b-Sandbox-Port: " + there}, 200, "the server itself"},
 		{"an ID that was made up", "/x", []string{"E2b-Sandbox-Id: debug_sandbox_id", "E2b-Sandbox-Port: " + there}, 200, "the server itself"},
+		{"the server's own port", "/x", []string{"Host: " + own + "-" + s.public + ".localhost"}, 508, "the server's own"},
 		{"envd's port by host name", "/x", []string{name(49983, s.public)}, 200, "envd"},
 		{"envd's port by headers", "/x", []string{"E2b-Sandbox-Id: " + s.public, "E2b-Sandbox-Port: 49983"}, 200, "the server itself"},
 		{"a domain before another", "/x", []string{"Host: " + there + "-" + s.public + ".localhost.evil.example"}, 200, "the server itself"},
