@@ -56,20 +56,15 @@ func TestARoleWhoseEndWasAskedForIsNoCrash(t *testing.T) {
 			if _, _, err := a.command([]string{"restart", name}, nil); err != nil {
 				t.Fatal(err)
 			}
-			for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			scene.Eventually(t, "the "+name+" is started again", func() bool {
 				a.mu.Lock()
 				pid, pause := r.pid, r.pause
 				a.mu.Unlock()
 				if pause != 0 {
 					t.Fatalf("before start %d of the %s there is a pause of %v", i+2, name, pause)
 				}
-				if pid != 0 && pid != before {
-					break
-				}
-				if time.Now().After(end) {
-					t.Fatalf("the %s is not started again", name)
-				}
-			}
+				return pid != 0 && pid != before
+			})
 		}
 	}
 }

@@ -84,13 +84,7 @@ func (x *terminal) text() string {
 
 func (x *terminal) waitFor(t *testing.T, text string) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for !strings.Contains(x.text(), text) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%q never appeared; the terminal shows %q", text, x.text())
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	waitShown(t, x.text, text)
 }
 
 func (x *terminal) typeKeys(t *testing.T, keys string) {

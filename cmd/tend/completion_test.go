@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 	"github.com/creack/pty"
@@ -238,13 +237,15 @@ func loadCompletion(t *testing.T, shell string, typed func(string), shown func()
 	waitShown(t, shown, "loaded")
 }
 
+// waitShown waits until a terminal has shown a text.
 func waitShown(t *testing.T, shown func() string, text string) {
 	t.Helper()
-	for start := time.Now(); !strings.Contains(shown(), text); time.Sleep(5 * time.Millisecond) {
-		if time.Since(start) > time.Minute {
-			t.Fatalf("%q never appeared; the terminal shows %q", text, shown())
+	defer func() {
+		if t.Failed() {
+			t.Logf("the terminal shows %q", shown())
 		}
-	}
+	}()
+	scene.Eventually(t, fmt.Sprintf("%q is shown", text), func() bool { return strings.Contains(shown(), text) })
 }
 
 // TestOnlyPlainWordsAreOffered of what a daemon sends.

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tend-run/tend/internal/scene"
 )
@@ -46,14 +45,10 @@ func TestATendBuiltByGoAloneKeepsItsPromise(t *testing.T) {
 			t.Fatalf("the daemon has no %s: %v", role, roles(state, ""))
 		}
 		scene.Must(t, kill(pid))
-		for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-			if now := roles(state, "")[role]; now != 0 && now != pid {
-				break
-			}
-			if time.Since(start) > 30*time.Second {
-				t.Fatalf("no other %s came: %v", role, roles(state, ""))
-			}
-		}
+		scene.Eventually(t, "another "+role+" comes", func() bool {
+			now := roles(state, "")[role]
+			return now != 0 && now != pid
+		})
 		line := exec.CommandContext(t.Context(), tend, "--state-dir", state, "input", "echo")
 		line.Stdin = strings.NewReader(role + "\n")
 		if out, err := line.CombinedOutput(); err != nil {

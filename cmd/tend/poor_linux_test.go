@@ -123,18 +123,13 @@ func TestAKillThatIsNotKnownToHaveReachedAllFails(t *testing.T) {
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	start("hides", "[ -e "+pidFile+" ] || (prlimit --pid $(sh -c 'echo $PPID') --rttime=1000000:; setsid sh -c 'echo $$ > "+pidFile+".new; mv "+pidFile+".new "+pidFile+"; exec sleep 1000' </dev/null >/dev/null 2>&1 &); exec sleep 1000")
 	var stray int
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	scene.Eventually(t, "the orphan has written its pid", func() bool {
 		b, err := os.ReadFile(pidFile)
 		if err == nil {
 			stray, err = strconv.Atoi(strings.TrimSpace(string(b)))
 		}
-		if err == nil {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+		return err == nil
+	})
 	t.Cleanup(func() { syscall.Kill(stray, syscall.SIGKILL) })
 	pid := strconv.Itoa(stray)
 	out, errs, status := poorTend(t, state, "restart", "-t", "0.1", "hides")
@@ -163,14 +158,9 @@ func TestAKillThatIsNotKnownToHaveReachedAllFails(t *testing.T) {
 	}
 	syscall.Kill(stray, syscall.SIGKILL)
 	for _, id := range ids {
-		for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // its new parent collects it
-			_, errs, status := poorTend(t, state, "kill", id)
-			if status == 0 {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("kill when the orphan is gone: %d %q", status, errs)
-			}
-		}
+		scene.Eventually(t, "a kill succeeds when the orphan is gone", func() bool { // its new parent collects it
+			_, _, status := poorTend(t, state, "kill", id)
+			return status == 0
+		})
 	}
 }

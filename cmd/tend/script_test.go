@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/tend-run/tend/internal/poorkernel"
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testbin"
 	"github.com/tend-run/tend/internal/testdaemon"
@@ -78,8 +79,8 @@ func endDaemon(t *testing.T, state string) {
 }
 
 func alive(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && !bytes.Contains(stat, []byte(") Z "))
+	stat, ok := procfs.ReadStat(pid)
+	return ok && !stat.Dead()
 }
 
 // roles asks a daemon for the pids of its roles.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -169,17 +168,11 @@ func TestKillScope(t *testing.T) {
 		t.Errorf("-want +got:\n%s", d)
 	}
 	p := scene.Value(s.manager.Get(t.Context(), process.Selector{PID: st.pid}))(t)
-	deadline := time.Now().Add(patience)
-	for {
+	scene.Eventually(t, "the child holds stdout no more", func() bool {
 		info := scene.Info(t, p)
-		if out, _ := info.Stream(process.Stdout); out.EOF {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the child still holds stdout")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		out, _ := info.Stream(process.Stdout)
+		return out.EOF
+	})
 }
 
 func TestTailAfterSIGTERM(t *testing.T) {

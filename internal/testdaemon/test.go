@@ -4,7 +4,10 @@ package testdaemon
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/tend-run/tend"
@@ -59,6 +62,34 @@ func (d *Daemon) Connect(t TB) *tend.Client {
 	}
 	t.Cleanup(func() { c.Close() })
 	return c
+}
+
+// Ask makes one HTTP request of the daemon. Header has names and values in turn.
+func (d *Daemon) Ask(t TB, method, path, body string, header ...string) (status int, text string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, d.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(b)
+}
+
+// Post is Ask for a POST of JSON.
+func (d *Daemon) Post(t TB, path, body string) (status int, text string) {
+	t.Helper()
+	return d.Ask(t, http.MethodPost, path, body, "Content-Type", "application/json")
 }
 
 // Eventually waits for what must happen, however loaded the machine is.

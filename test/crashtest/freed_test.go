@@ -5,7 +5,6 @@ package crashtest
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -63,7 +62,7 @@ func TestAFinishedProcessWhoseOutputIsFreedIsKnownOnEveryFace(t *testing.T) {
 			{name: "the native API in JSON", open: nativeJSON, want: `"to":"(1000000)"()`},
 			{name: "tend logs -f", open: logsFollow(), want: `^tend: \d+ bytes of stdout \((0) to (1000000)\) were freed by retention before they were read$`},
 			{name: "distant in lines", open: distantLines, want: `^unexpected_eof: bytes (0) to (1000000) of proc_stdout of process 77 were freed by retention`},
-			{name: "envd, asked for a finished one", open: envdFrom, want: `^data_loss: bytes (0) to (1000000) of stdout were freed`},
+			{name: "envd, asked for a finished one", open: envdIn("application/connect+json", "Tend-From: stdout=0"), want: `^data_loss: bytes (0) to (1000000) of stdout were freed`},
 		} {
 			t.Run(r.name+", "+when, func(t *testing.T) {
 				told, err := r.open(t, d, p, info.PID)()
@@ -94,43 +93,32 @@ func TestAFinishedProcessWhoseOutputIsFreedIsKnownOnEveryFace(t *testing.T) {
 	check("after the death of server and keeper")
 }
 
-func envdFrom(t *testing.T, d *daemon, _ process.Process, pid int) func() (string, error) {
-	next := frames(t, d.URL+"/process.Process/Connect", "application/connect+json", fmt.Sprintf(`{"process":{"pid":%d}}`, pid), "Tend-From: stdout=0")
-	return func() (string, error) {
-		for {
-			flags, msg, err := next()
-			if err != nil {
-				return "", err
-			}
-			if flags&endStream != 0 {
-				var e wireError
-				err := json.Unmarshal(msg, &e)
-				return e.text(), err
-			}
-		}
-	}
-}
-
 type langsmithFrame struct {
 	Type, Error string
 	ErrorType   string `json:"error_type"`
 	ExitCode    int    `json:"exit_code"`
 }
 
+// newBox makes a box of LangSmith's, and returns the URL of its data plane.
+func (d *daemon) newBox(t *testing.T, name string) (url string) {
+	t.Helper()
+	status, text := d.Post(t, "/v2/sandboxes/boxes", fmt.Sprintf(`{"name":%q}`, name))
+	var box struct {
+		DataplaneURL string `json:"dataplane_url"`
+	}
+	if err := json.Unmarshal([]byte(text), &box); err != nil || box.DataplaneURL == "" {
+		t.Fatalf("no box: %d, %s, %v", status, text, err)
+	}
+	return box.DataplaneURL
+}
+
 // langsmithBox makes a box, and returns what says one first message to it and
 // collects the frames until the exit or an error.
 func langsmithBox(t *testing.T, d *daemon) (say func(first string) []langsmithFrame) {
 	t.Helper()
-	var box struct {
-		DataplaneURL string `json:"dataplane_url"`
-	}
-	resp := scene.Value(http.Post(d.URL+"/v2/sandboxes/boxes", "application/json", strings.NewReader(`{"name":"freed"}`)))(t)
-	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(&box); err != nil || box.DataplaneURL == "" {
-		t.Fatalf("no box: %s, %v", resp.Status, err)
-	}
+	url := d.newBox(t, "freed")
 	return func(first string) (all []langsmithFrame) {
-		ws, _, err := websocket.Dial(t.Context(), box.DataplaneURL+"/execute/ws", nil)
+		ws, _, err := websocket.Dial(t.Context(), url+"/execute/ws", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

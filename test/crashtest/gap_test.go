@@ -139,15 +139,12 @@ var readerLag = regexp.MustCompile(`(?m)^tend_reader_lag_bytes (\S+)$`)
 // readerLag is how far the reader that is furthest behind is.
 func (d *daemon) readerLag(t *testing.T) int64 {
 	t.Helper()
-	resp := scene.Value(http.Get(d.URL + "/-/metrics"))(t)
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	m := readerLag.FindSubmatch(text)
-	if err != nil || m == nil {
-		t.Fatalf("no lag in the metrics (%v):\n%s", err, text)
+	_, text := d.Ask(t, http.MethodGet, "/-/metrics", "")
+	m := readerLag.FindStringSubmatch(text)
+	if m == nil {
+		t.Fatalf("no lag in the metrics:\n%s", text)
 	}
-	lag := scene.Value(strconv.ParseFloat(string(m[1]), 64))(t)
-	return int64(lag)
+	return int64(scene.Value(strconv.ParseFloat(m[1], 64))(t))
 }
 
 func checkGap(t *testing.T, want, told string, err error) {

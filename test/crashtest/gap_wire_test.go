@@ -104,14 +104,14 @@ type wireError struct {
 
 func (e *wireError) text() string { return e.Error.Code + ": " + e.Error.Message }
 
-func envdIn(kind string) func(*testing.T, *daemon, process.Process, int) func() (string, error) {
+func envdIn(kind string, headers ...string) func(*testing.T, *daemon, process.Process, int) func() (string, error) {
 	return func(t *testing.T, d *daemon, _ process.Process, pid int) func() (string, error) {
 		body := fmt.Sprintf(`{"process":{"pid":%d}}`, pid)
 		if kind == "application/connect+proto" {
 			b := scene.Value(proto.Marshal(&envd.ConnectRequest{Process: &envd.ProcessSelector{Selector: &envd.ProcessSelector_Pid{Pid: uint32(pid)}}}))(t)
 			body = string(b)
 		}
-		next := frames(t, d.URL+"/process.Process/Connect", kind, body)
+		next := frames(t, d.URL+"/process.Process/Connect", kind, body, headers...)
 		return func() (string, error) {
 			for {
 				flags, msg, err := next()
@@ -200,17 +200,7 @@ func distantLines(t *testing.T, d *daemon, _ process.Process, _ int) func() (str
 // langsmithGap: commands of this face are kept to the daemon's own limit, so
 // the head is freed by hand here.
 func langsmithGap(t *testing.T, d *daemon, c *tend.Client) {
-	var box struct {
-		DataplaneURL string `json:"dataplane_url"`
-	}
-	req := scene.Value(http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL+"/v2/sandboxes/boxes", strings.NewReader(`{"name":"late"}`)))(t)
-	req.Header.Set("Content-Type", "application/json")
-	resp := scene.Value(http.DefaultClient.Do(req))(t)
-	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(&box); err != nil || box.DataplaneURL == "" {
-		t.Fatalf("no box: %s, %v", resp.Status, err)
-	}
-	ws, _, err := websocket.Dial(t.Context(), box.DataplaneURL+"/execute/ws", nil)
+	ws, _, err := websocket.Dial(t.Context(), d.newBox(t, "late")+"/execute/ws", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,10 +208,7 @@ func langsmithGap(t *testing.T, d *daemon, c *tend.Client) {
 	ws.SetReadLimit(1 << 20)
 	first := fmt.Sprintf(`{"type":"execute","command_id":"late","command":%q}`, twice)
 	scene.Must(t, ws.Write(t.Context(), websocket.MessageText, []byte(first)))
-	var m struct {
-		Type, Error string
-		ErrorType   string `json:"error_type"`
-	}
+	var m langsmithFrame
 	next := func() error {
 		_, b, err := ws.Read(t.Context())
 		if err == nil {

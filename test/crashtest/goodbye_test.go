@@ -5,7 +5,6 @@ package crashtest
 import (
 	"bytes"
 	"encoding/json"
-	"net/http"
 	"os/exec"
 	"strings"
 	"testing"
@@ -23,15 +22,7 @@ func TestAShutdownIsReportedOnEachFace(t *testing.T) {
 	d := serve(t)
 	const script = `trap 'echo bye; exit 7' TERM; echo hi; while :; do sleep 0.05; done`
 	quoted := scene.Value(json.Marshal(script))(t)
-	resp := scene.Value(http.Post(d.URL+"/v2/sandboxes/boxes", "application/json", strings.NewReader("{}")))(t)
-	var box struct {
-		DataplaneURL string `json:"dataplane_url"`
-	}
-	err := json.NewDecoder(resp.Body).Decode(&box)
-	resp.Body.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	url := d.newBox(t, "leaving")
 	// Each face is a function that starts the process and returns when its
 	// first output is there; what it returns reads to the end.
 	faces := map[string]func() func() (string, error){
@@ -90,7 +81,7 @@ func TestAShutdownIsReportedOnEachFace(t *testing.T) {
 			}
 		},
 		"langsmith": func() func() (string, error) {
-			ws, _, err := websocket.Dial(t.Context(), box.DataplaneURL+"/execute/ws", nil)
+			ws, _, err := websocket.Dial(t.Context(), url+"/execute/ws", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,7 +107,7 @@ func TestAShutdownIsReportedOnEachFace(t *testing.T) {
 			}
 		},
 		"langsmith by events": func() func() (string, error) {
-			body := post(t, box.DataplaneURL+"/execute/stream/start", "application/json", `{"command":`+string(quoted)+`}`)
+			body := post(t, url+"/execute/stream/start", "application/json", `{"command":`+string(quoted)+`}`)
 			read := func(until string) (string, error) {
 				var all bytes.Buffer
 				b := make([]byte, 1)

@@ -5,18 +5,16 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/torture"
 	"github.com/tend-run/tend/process"
@@ -124,7 +122,7 @@ func TestAfterTheDeathOfAllRolesWhatRanIsLostWithCauseShutdown(t *testing.T) {
 	wantLost(t, "the tree", exitOf(ctx, t, b.tree))
 	wantLost(t, "the terminal", exitOf(ctx, t, b.terminal))
 
-	got := postJSON(t, d.URL+"/tend.v1.ProcessService/Get", `{"process":{"id":"`+string(b.writer.ID())+`"}}`)
+	_, got := d.Post(t, "/tend.v1.ProcessService/Get", `{"process":{"id":"`+string(b.writer.ID())+`"}}`)
 	var native struct {
 		Info struct {
 			Exit struct {
@@ -134,14 +132,14 @@ func TestAfterTheDeathOfAllRolesWhatRanIsLostWithCauseShutdown(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(got, &native); err != nil || !native.Info.Exit.Lost || native.Info.Exit.Cause != "CAUSE_SHUTDOWN" || native.Info.Exit.Code != -1 {
+	if err := json.Unmarshal([]byte(got), &native); err != nil || !native.Info.Exit.Lost || native.Info.Exit.Cause != "CAUSE_SHUTDOWN" || native.Info.Exit.Code != -1 {
 		t.Errorf("native API: %s, %v", got, err)
 	}
 
 	st := scene.Value(c.Status(ctx))(t)
 	if st.Promises["kill_reaches_tree"].Kept {
 		for _, pid := range b.pids {
-			gone(ctx, t, pid)
+			gone(t, pid)
 		}
 	}
 }
@@ -221,27 +219,11 @@ func tear(t *testing.T, rnd *rand.Rand, path string, least int64) {
 	}
 }
 
-func postJSON(t *testing.T, url, body string) []byte {
-	t.Helper()
-	resp := scene.Value(http.Post(url, "application/json", strings.NewReader(body)))(t)
-	defer resp.Body.Close()
-	b := scene.Value(io.ReadAll(resp.Body))(t)
-	return b
-}
-
 // gone waits for the end of a process that is nobody's child here.
-func gone(ctx context.Context, t *testing.T, pid int) {
+func gone(t *testing.T, pid int) {
 	t.Helper()
-	for {
-		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-		if err != nil || strings.Contains(string(stat), ") Z ") || syscall.Kill(pid, 0) == syscall.ESRCH {
-			return
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-			t.Errorf("process %d is left: %s", pid, stat)
-			return
-		}
-	}
+	scene.Eventually(t, "the end of "+strconv.Itoa(pid), func() bool {
+		stat, ok := procfs.ReadStat(pid)
+		return !ok || stat.Dead()
+	})
 }

@@ -2,10 +2,8 @@ package limits
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -98,7 +96,7 @@ func TestAnAnswerOfListIsBounded(t *testing.T) {
 	}
 	seen, answers := 0, 0
 	for after := ""; ; answers++ {
-		size, ids, next := listOnce(t.Context(), t, d.URL, after)
+		size, ids, next := d.list(after)
 		if most := 4<<20 + 64<<10; size > most {
 			t.Fatalf("an answer of %d bytes; at most %d", size, most)
 		}
@@ -125,30 +123,24 @@ func TestAnAnswerOfListIsBounded(t *testing.T) {
 	if seen != n || answers < 5 {
 		t.Errorf("%d processes in %d answers", seen, answers)
 	}
-	res := scene.Value(http.Post(d.URL+"/tend.v1.ProcessService/List", "application/json", strings.NewReader(`{"after":"nowhere"}`)))(t)
-	res.Body.Close()
-	if res.StatusCode != http.StatusBadRequest {
-		t.Errorf("a place that no answer gave is answered with %s", res.Status)
+	if status, text := d.Post(t, "/tend.v1.ProcessService/List", `{"after":"nowhere"}`); status != http.StatusBadRequest {
+		t.Errorf("a place that no answer gave is answered with %d %s", status, text)
 	}
 }
 
-// listOnce asks for one answer, in JSON, and returns its length too.
-func listOnce(ctx context.Context, t *testing.T, url, after string) (size int, ids []string, next string) {
-	t.Helper()
-	req := scene.Value(http.NewRequestWithContext(ctx, http.MethodPost, url+"/tend.v1.ProcessService/List", strings.NewReader(fmt.Sprintf(`{"after":%q}`, after))))(t)
-	req.Header.Set("Content-Type", "application/json")
-	res := scene.Value(http.DefaultClient.Do(req))(t)
-	defer res.Body.Close()
-	b := scene.Value(io.ReadAll(res.Body))(t)
+// list asks for one answer, in JSON, and returns its length too.
+func (d *daemon) list(after string) (size int, ids []string, next string) {
+	d.t.Helper()
+	status, text := d.Post(d.t, "/tend.v1.ProcessService/List", fmt.Sprintf(`{"after":%q}`, after))
 	var m struct {
 		Processes []struct{ ID string }
 		Next      string
 	}
-	if err := json.Unmarshal(b, &m); err != nil || res.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %v: %.200s", res.Status, err, b)
+	if err := json.Unmarshal([]byte(text), &m); err != nil || status != http.StatusOK {
+		d.t.Fatalf("%d: %v: %.200s", status, err, text)
 	}
 	for _, p := range m.Processes {
 		ids = append(ids, p.ID)
 	}
-	return len(b), ids, m.Next
+	return len(text), ids, m.Next
 }

@@ -4,7 +4,6 @@ package raw
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testbin"
 	"github.com/tend-run/tend/internal/testdaemon"
@@ -74,30 +74,13 @@ func (d *daemon) kill9(t *testing.T, role string) {
 // get asks the daemon for a path.
 func (d *daemon) get(t *testing.T, path string, header ...string) (int, string) {
 	t.Helper()
-	return d.do(t, http.MethodGet, path, nil, header...)
-}
-
-// do makes one request. Header has names and values in turn.
-func (d *daemon) do(t *testing.T, method, path string, body io.Reader, header ...string) (int, string) {
-	t.Helper()
-	req := scene.Value(http.NewRequestWithContext(t.Context(), method, d.URL+path, body))(t)
-	for i := 0; i+1 < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	res := scene.Value(http.DefaultClient.Do(req))(t)
-	defer res.Body.Close()
-	text := scene.Value(io.ReadAll(res.Body))(t)
-	return res.StatusCode, string(text)
+	return d.Ask(t, http.MethodGet, path, "", header...)
 }
 
 // alive reports whether a process runs. A zombie does not.
 func alive(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return false
-	}
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	return !strings.HasPrefix(rest, "Z")
+	stat, ok := procfs.ReadStat(pid)
+	return ok && !stat.Dead()
 }
 
 // file waits until a workload has written a file, and returns its text.

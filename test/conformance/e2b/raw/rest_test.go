@@ -42,11 +42,11 @@ func TestTheTokenOfInit(t *testing.T) {
 	t.Parallel()
 	d := own(t)
 	init := func(body string, header ...string) int {
-		status, _ := d.do(t, http.MethodPost, "/init", strings.NewReader(body), append(header, "Content-Type", "application/json")...)
+		status, _ := d.Ask(t, http.MethodPost, "/init", body, append(header, "Content-Type", "application/json")...)
 		return status
 	}
 	list := func(header ...string) (int, string) {
-		return d.do(t, http.MethodPost, "/process.Process/List", strings.NewReader("{}"), append(header, "Content-Type", "application/json")...)
+		return d.Ask(t, http.MethodPost, "/process.Process/List", "{}", append(header, "Content-Type", "application/json")...)
 	}
 	if status, text := list(); status != 200 {
 		t.Fatalf("before any token: %d %q", status, text)
@@ -85,14 +85,14 @@ func TestInitSetsUserAndDirectory(t *testing.T) {
 	t.Parallel()
 	d := own(t)
 	dir := t.TempDir()
-	if status, text := d.do(t, http.MethodPost, "/init", strings.NewReader(`{"defaultWorkdir":"`+dir+`","envVars":{"A":"b"}}`), "Content-Type", "application/json"); status != 204 {
+	if status, text := d.Post(t, "/init", `{"defaultWorkdir":"`+dir+`","envVars":{"A":"b"}}`); status != 204 {
 		t.Fatalf("%d %q", status, text)
 	}
 	s := d.start(t, `pwd; echo "$A"`).finish(t)
 	if want := dir + "\nb\n"; string(s.stdout) != want {
 		t.Errorf("got %q, want %q", s.stdout, want)
 	}
-	if status, _ := d.do(t, http.MethodPost, "/init", strings.NewReader(`{"defaultUser":"nobody-here"}`), "Content-Type", "application/json"); status == 204 {
+	if status, _ := d.Post(t, "/init", `{"defaultUser":"nobody-here"}`); status == 204 {
 		if f := d.open(t, inJSON, "Start", sh("true")).refused(t); f.Code != "unauthenticated" || !strings.Contains(f.Message, "invalid default user: 'nobody-here'") {
 			t.Errorf("an unknown default user: %v", f)
 		}
@@ -102,7 +102,7 @@ func TestInitSetsUserAndDirectory(t *testing.T) {
 func TestFilesByRawHTTP(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir() + "/f"
-	if status, text := shared.do(t, http.MethodPost, "/files?path="+path, strings.NewReader("0123456789"), "Content-Type", "application/octet-stream"); status != 200 || !strings.Contains(text, `"path":"`+path+`"`) {
+	if status, text := shared.Ask(t, http.MethodPost, "/files?path="+path, "0123456789", "Content-Type", "application/octet-stream"); status != 200 || !strings.Contains(text, `"path":"`+path+`"`) {
 		t.Fatalf("upload: %d %q", status, text)
 	}
 	if status, text := shared.get(t, "/files?path="+path, "Range", "bytes=2-4"); status != http.StatusPartialContent || text != "234" {
@@ -117,7 +117,7 @@ func TestFilesByRawHTTP(t *testing.T) {
 	if status, _ := shared.get(t, "/files?path="+path+"&username=nobody-here"); status != 401 {
 		t.Errorf("an unknown user: %d", status)
 	}
-	if status, _ := shared.do(t, http.MethodPost, "/files?path="+path, strings.NewReader("x"), "Content-Type", "text/plain"); status != 400 {
+	if status, _ := shared.Ask(t, http.MethodPost, "/files?path="+path, "x", "Content-Type", "text/plain"); status != 400 {
 		t.Errorf("another content type: %d", status)
 	}
 }

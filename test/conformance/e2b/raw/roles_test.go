@@ -177,7 +177,7 @@ func TestSettingsOutliveTheServer(t *testing.T) {
 	t.Parallel()
 	d := own(t)
 	server := d.Roles()["server"]
-	status, text := d.do(t, "POST", "/init", strings.NewReader(`{"envVars":{"KEPT":"yes"},"accessToken":"secret-1"}`), "Content-Type", "application/json")
+	status, text := d.Post(t, "/init", `{"envVars":{"KEPT":"yes"},"accessToken":"secret-1"}`)
 	if status != 204 {
 		t.Fatalf("init answers %d %q", status, text)
 	}

@@ -75,7 +75,7 @@ func envelope(msg []byte) []byte {
 // unary makes one call. The answer is nil if it failed.
 func (d *daemon) unary(t *testing.T, c codec, method string, req, answer proto.Message, header ...string) (int, *failure) {
 	t.Helper()
-	status, text := d.do(t, http.MethodPost, "/process.Process/"+method, bytes.NewReader(c.marshal(req)),
+	status, text := d.Ask(t, http.MethodPost, "/process.Process/"+method, string(c.marshal(req)),
 		append(header, "Content-Type", "application/"+string(c))...)
 	if status == http.StatusOK {
 		if answer != nil {

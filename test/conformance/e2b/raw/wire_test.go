@@ -95,7 +95,7 @@ func TestRoutesAndMethods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			status, text := shared.do(t, want.method, want.path, strings.NewReader(want.body), "Content-Type", "application/json")
+			status, text := shared.Ask(t, want.method, want.path, want.body, "Content-Type", "application/json")
 			if status != want.status {
 				t.Errorf("status %d with %q, want %d", status, text, want.status)
 			}
@@ -105,8 +105,7 @@ func TestRoutesAndMethods(t *testing.T) {
 
 func TestAPlainStartIsAnsweredAsLines(t *testing.T) {
 	t.Parallel()
-	status, text := shared.do(t, http.MethodPost, "/process.Process/Start",
-		strings.NewReader(`{"process":{"cmd":"/bin/sh","args":["-c","echo hi"]},"stdin":false}`), "Content-Type", "application/json")
+	status, text := shared.Post(t, "/process.Process/Start", `{"process":{"cmd":"/bin/sh","args":["-c","echo hi"]},"stdin":false}`)
 	if status != http.StatusOK {
 		t.Fatalf("status %d with %q", status, text)
 	}
@@ -196,7 +195,7 @@ func TestGzipFramesForWhoeverAsks(t *testing.T) {
 
 func TestAnyOriginMayNotRunPrograms(t *testing.T) {
 	t.Parallel()
-	status, text := shared.do(t, http.MethodPost, "/process.Process/List", strings.NewReader("{}"),
+	status, text := shared.Ask(t, http.MethodPost, "/process.Process/List", "{}",
 		"Content-Type", "application/json", "Origin", "https://evil.example")
 	if status != http.StatusForbidden {
 		t.Errorf("status %d with %q, want 403", status, text)
