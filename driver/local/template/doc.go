@@ -1,0 +1,26 @@
+// Package template reads build files: what a template of sandboxes is made from, as
+// text. A build file has one instruction a line:
+//
+//	# a comment, as every line that begins with #
+//	FROM    host | NAME[:TAG] | dir:PATH | tar:PATH
+//	ENV     NAME=VALUE [NAME=VALUE …]
+//	RUN     command line
+//	COPY    SOURCE [SOURCE …] DESTINATION
+//	WORKDIR DIRECTORY
+//	USER    NAME
+//	START   command line
+//	READY   command line
+//
+// FROM is the first instruction and may be left out: then it is the template base, as
+// with "FROM host". NAME is another template; dir: is a directory and tar: an archive
+// with a whole root, relative to the build file. START runs in each sandbox that is made
+// from the template, and READY ends with 0 when that is up; each at most once.
+//
+// Words of ENV, COPY, WORKDIR and USER are separated by blanks; a word with blanks stands
+// in "double quotes", in which \" and \\ are a quote and a backslash. RUN, START and
+// READY take the rest of the line as it is. A line that ends with a backslash goes on
+// with the next one. Sources of COPY are paths below the directory of the build file, and
+// may have the patterns of path.Match in their last name.
+//
+// Nothing else is known: an error says in which line and column.
+package template
