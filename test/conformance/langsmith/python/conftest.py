@@ -12,7 +12,7 @@ if "TEND_LANGSMITH_URL" not in os.environ:
 
 ENDPOINT = os.environ["TEND_LANGSMITH_URL"] + "/v2/sandboxes"
 KEY = os.environ["TEND_LANGSMITH_API_KEY"]
-PATIENCE = 20.0  # seconds; it only ends tests that fail
+PATIENCE = 60.0  # seconds; it only ends tests that fail
 
 
 @pytest.fixture
