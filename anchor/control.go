@@ -30,18 +30,7 @@ import (
 //
 // An error is answered "error" text.
 func (a *anchor) control(l int) {
-	for {
-		fd, _, err := unix.Accept4(l, unix.SOCK_CLOEXEC)
-		if err != nil {
-			time.Sleep(10 * time.Millisecond)
-			continue
-		}
-		if !rundir.Trusted(fd) {
-			unix.Close(fd)
-			continue
-		}
-		go a.answer(fd)
-	}
+	rundir.Accept(l, nil, func(fd int) { go a.answer(fd) })
 }
 
 func (a *anchor) answer(fd int) {

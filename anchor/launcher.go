@@ -109,18 +109,7 @@ type launcher struct {
 // serveMirror takes keepers' deposits, of one keeper at a time: what the one
 // before said is all read before the next is answered.
 func (l *launcher) serveMirror(listen int) {
-	for {
-		fd, _, err := unix.Accept4(listen, unix.SOCK_CLOEXEC)
-		if err != nil {
-			time.Sleep(10 * time.Millisecond)
-			continue
-		}
-		if !rundir.Trusted(fd) {
-			unix.Close(fd)
-			continue
-		}
-		l.mirror.serve(fd)
-	}
+	rundir.Accept(listen, nil, l.mirror.serve)
 }
 
 // anchor finds the living anchor, or starts one; the channel closes at its end.

@@ -36,26 +36,15 @@ type conn struct {
 }
 
 func (k *Keeper) accept() {
-	for {
-		fd, _, err := unix.Accept4(k.listen, unix.SOCK_CLOEXEC)
-		if err != nil {
-			if err != unix.EINTR && err != unix.ECONNABORTED {
-				k.shedFiles() // EMFILE: the server must always get in
-				time.Sleep(10 * time.Millisecond)
-			}
-			continue
-		}
-		if !rundir.Trusted(fd) {
-			unix.Close(fd)
-			continue
-		}
+	// A failure is EMFILE, and the server must always get in.
+	rundir.Accept(k.listen, k.shedFiles, func(fd int) {
 		timeout := unix.NsecToTimeval(sendTimeout.Nanoseconds())
 		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout); err != nil {
 			k.logf("server connection: an answer may wait without bound: %v", err)
 		}
 		c := &conn{k: k, fd: fd, pid: rundir.Peer(fd), buf: make([]byte, 0, 4096)}
 		go c.serve()
-	}
+	})
 }
 
 // acceptAnchors waits for an anchor that was started anew beside this keeper.
@@ -65,18 +54,7 @@ func (k *Keeper) acceptAnchors() {
 		k.logf("a new anchor will not find this keeper: %v", err)
 		return
 	}
-	for {
-		fd, _, err := unix.Accept4(l, unix.SOCK_CLOEXEC)
-		if err != nil {
-			time.Sleep(10 * time.Millisecond)
-			continue
-		}
-		if !rundir.Trusted(fd) {
-			unix.Close(fd)
-			continue
-		}
-		k.vaults[vault.Anchor].Connect(fd)
-	}
+	rundir.Accept(l, nil, k.vaults[vault.Anchor].Connect)
 }
 
 // serve reads requests and handles them in place: a thread switch would cost

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -106,8 +107,28 @@ func (d *Dir) Dial(name string, typ int) (int, error) {
 // ErrNobody: no role listens on the socket.
 var ErrNobody = errors.New("nobody listens")
 
-// Trusted reports whether the peer runs as our own user or as root.
-func Trusted(sock int) bool {
+// Accept calls serve with each connection of a peer that is trusted, for ever.
+// At a failure that is the process's own it calls failed, unless nil, and pauses.
+func Accept(listen int, failed func(), serve func(fd int)) {
+	for {
+		fd, _, err := unix.Accept4(listen, unix.SOCK_CLOEXEC)
+		switch {
+		case err == unix.EINTR || err == unix.ECONNABORTED:
+		case err != nil:
+			if failed != nil {
+				failed()
+			}
+			time.Sleep(10 * time.Millisecond)
+		case !trusted(fd):
+			unix.Close(fd)
+		default:
+			serve(fd)
+		}
+	}
+}
+
+// trusted reports whether the peer runs as our own user or as root.
+func trusted(sock int) bool {
 	c, err := unix.GetsockoptUcred(sock, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	return err == nil && (c.Uid == uint32(os.Geteuid()) || c.Uid == 0)
 }
