@@ -20,5 +20,5 @@ await build({
   packages: 'external',
   logLevel: 'warning',
 });
-const run = spawnSync(process.execPath, ['--enable-source-maps', '--test', '--test-concurrency=1', '--test-timeout=300000', ...tests.map((f) => `.test/${f.replace(/\.ts$/, '.mjs')}`)], { stdio: 'inherit' });
+const run = spawnSync(process.execPath, ['--enable-source-maps', '--test', '--test-concurrency=1', '--test-timeout=600000', ...tests.map((f) => `.test/${f.replace(/\.ts$/, '.mjs')}`)], { stdio: 'inherit' });
 process.exit(run.status ?? 1);

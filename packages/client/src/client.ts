@@ -21,7 +21,7 @@ export interface ClientOptions {
    * the daemon of the current user listens, as the tend command line finds it.
    */
   url?: string;
-  /** Sent with each request. Default: TEND_TOKEN. */
+  /** Sent with each request. Default: none with a url, else TEND_TOKEN: it is not given to a server that it is not for. */
   token?: string;
   /** TLS of https URLs: ca, cert, key, … */
   tls?: AgentOptions;
@@ -71,7 +71,7 @@ export class Client {
    * code `no_daemon`. From then on lost connections are replaced.
    */
   static async connect(options: ClientOptions = {}): Promise<Client> {
-    const found = options.url ? { urls: [options.url], token: process.env.TEND_TOKEN || undefined } : await defaults();
+    const found = options.url ? { urls: [options.url], token: undefined } : await defaults();
     let last: unknown;
     for (const url of found.urls) {
       const link = new Link(url, new Transport(url, options.token || found.token, options.tls), options);

@@ -48,21 +48,23 @@ function text(field: string, s: string): string {
   return s;
 }
 
+const optional = (field: string, s: string | undefined): string | undefined => (s === undefined ? undefined : text(field, s));
+
 export function toSpec(s: Spec): MessageInitShape<typeof pb.SpecSchema> {
   const env: Record<string, string> = {};
   for (const [k, v] of Object.entries(s.env ?? {})) if (v !== undefined) env[text('env', k)] = text('env', String(v));
   const l = s.limits;
   const r = s.retention;
   return {
-    id: s.id,
-    name: s.name,
-    tag: s.tag,
+    id: optional('id', s.id),
+    name: optional('name', s.name),
+    tag: optional('tag', s.tag),
     argv: s.argv?.map((a) => text('argv', a)),
-    shell: s.shell === undefined ? undefined : text('shell', s.shell),
+    shell: optional('shell', s.shell),
     env,
     inherit: inherits[s.inherit ?? 'user'],
-    dir: s.dir === undefined ? undefined : text('dir', s.dir),
-    user: s.user,
+    dir: optional('dir', s.dir),
+    user: optional('user', s.user),
     stdin: s.stdin === 'pipe' ? pb.StdinMode.PIPE : pb.StdinMode.NULL,
     pty: s.pty,
     timeout: s.timeout ? toDuration('timeout', s.timeout) : undefined,
@@ -82,7 +84,7 @@ export function toSpec(s: Spec): MessageInitShape<typeof pb.SpecSchema> {
       pin: r.pin,
     },
     killWithoutReaders: s.killWithoutReaders ? toDuration('killWithoutReaders', s.killWithoutReaders) : undefined,
-    labels: s.labels,
+    labels: s.labels && Object.fromEntries(Object.entries(s.labels).map(([k, v]) => [text('labels', k), text('labels', v)])),
   };
 }
 

@@ -105,6 +105,7 @@ export class Transport {
   replace(): void {
     const old = this.#agent;
     this.#agent = this.#newAgent(true);
+    (old as http.Agent & { keepAlive: boolean }).keepAlive = false; // what is in use is not kept after it
     for (const sockets of Object.values(old.freeSockets)) for (const s of sockets ?? []) s.destroy();
   }
 

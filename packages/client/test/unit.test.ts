@@ -425,6 +425,25 @@ test('the token goes with each request, and into no error', async () => {
   await assert.rejects(Client.connect({ url: client.url, token: 'a\nb' }), { code: 'invalid' });
 });
 
+test('a token of the environment is not given to a server that the caller names', async () => {
+  const tokens: (string | undefined)[] = [];
+  const fake = await Fake.start({
+    Hello: (_, res, req) => {
+      tokens.push(req.headers.authorization);
+      res.writeHead(403).end();
+    },
+  });
+  Object.assign(process.env, { TEND_TOKEN: 's3cret', TEND_URL: fake.url });
+  try {
+    await assert.rejects(Client.connect({ url: fake.url }), { code: 'permission' });
+    await assert.rejects(Client.connect(), { code: 'permission' });
+  } finally {
+    delete process.env.TEND_TOKEN;
+    delete process.env.TEND_URL;
+  }
+  assert.deepEqual(tokens, [undefined, 'Bearer s3cret']);
+});
+
 test('URLs: nothing in them is ignored, and no password is repeated', () => {
   for (const bad of ['', 'nonsense', 'ftp://x', 'unix:', 'unix://', 'http://', 'http://h/?a=1', 'http://h/#f', 'http://h?', 'http://me:s3cret@h']) {
     assert.throws(() => parseTarget(bad), (e: Error) => e instanceof InvalidError && e.field === 'url' && !e.message.includes('s3cret'), bad);
@@ -452,7 +471,7 @@ test('the waits between attempts grow to a bound, and nothing spins', () => {
 test('what is wrong with a request is said without the server', async () => {
   const { client, p, fake } = await open({});
   const before = fake.calls.length;
-  for (const spec of [{ argv: ['a\0b'] }, { shell: '\ud800' }, { argv: ['x'], env: { A: '\udfff' } }, { argv: ['x'], timeout: Infinity }, { argv: ['x'], limits: { memoryMax: 1.5 } }]) {
+  for (const spec of [{ argv: ['a\0b'] }, { shell: '\ud800' }, { argv: ['x'], env: { A: '\udfff' } }, { argv: ['x'], labels: { a: '\ud800' } }, { argv: ['x'], timeout: Infinity }, { argv: ['x'], limits: { memoryMax: 1.5 } }]) {
     await assert.rejects(client.start(spec), InvalidError);
   }
   await assert.rejects(client.get({ pid: -1 }), InvalidError);

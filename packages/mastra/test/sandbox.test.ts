@@ -46,6 +46,19 @@ test('a directory of the user stays', async () => {
   fs.rmSync(dir, { recursive: true });
 });
 
+test('destroy removes no directory that the sandbox did not make, and calls at once are one', async () => {
+  const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'tend-mastra-'));
+  const s = sandbox();
+  s.setWorkingDirectory(dir);
+  assert.equal((await s.executeCommand('pwd')).stdout, `${dir}\n`);
+  const running = s.executeCommand('echo part; sleep 600');
+  await until(async () => (await s.processes.list()).length > 0, 'it runs');
+  await Promise.all([s.destroy(), s.destroy(), s._destroy()]);
+  assert.equal(fs.existsSync(dir), true);
+  assert.equal((await running).killed, true, 'its result is told, not that it is gone');
+  fs.rmSync(dir, { recursive: true });
+});
+
 test('ids that are no names of directories', async () => {
   for (const id of ['../../../etc', '.', 'a/b', 'ž'.repeat(300), '-rf', 'x y\n', '']) {
     const s = sandbox({ id });

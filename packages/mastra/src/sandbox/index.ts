@@ -25,7 +25,7 @@ export interface TendSandboxOptions extends Omit<MastraSandboxOptions, 'processe
   id?: string;
   /** http://HOST:PORT, https://HOST or unix:///PATH. Default: TEND_URL, else the daemon of the current user. */
   url?: string;
-  /** Default: TEND_TOKEN. */
+  /** Of a daemon with a token. Default: none with a url, else TEND_TOKEN. */
   token?: string;
   /**
    * `none` (default): commands run on the daemon's machine with all rights of
@@ -58,6 +58,10 @@ export class TendSandbox extends MastraSandbox {
   readonly #isolation: TendIsolation;
   #client?: Client;
   #place?: Place;
+  /** Made by this class, and so removed by destroy. */
+  #made?: string;
+  #stopping?: Promise<void>;
+  #destroying?: Promise<void>;
   #createdAt = new Date();
   #lastUsedAt?: Date;
 
@@ -82,10 +86,10 @@ export class TendSandbox extends MastraSandbox {
     if (!made.success || (outcome !== 'created' && outcome !== 'connected') || !directory) {
       throw new Error(`the working directory ${wanted} of the sandbox cannot be used: ${made.stderr.toString().trim() || `status ${made.exitCode}`}`);
     }
+    if (this.#options.workingDirectory === undefined) this.#made = directory;
     if (this.workingDirectory === undefined) this.setWorkingDirectory(directory);
     this.#place = {
       client,
-      directory: this.workingDirectory!,
       user: this.#options.user,
       labels: { 'mastra.sandbox': this.id },
       onCallbackError: (err) => this.logger.error('A callback for the output of a process threw', { sandbox: this.id, error: err }),
@@ -97,17 +101,24 @@ export class TendSandbox extends MastraSandbox {
   /** Ends all processes of the sandbox. Its files stay, and it can be started again. */
   override async stop(): Promise<void> {
     if (this.status !== 'stopping') return this._stop(); // which calls this, and keeps the status
-    if (this.#place) await this.processes.killAll(this.#place);
+    this.#stopping ??= this.#end(false).finally(() => (this.#stopping = undefined));
+    return this.#stopping;
   }
 
-  /** Ends and forgets all processes, and removes the directory if it is the daemon's own. */
+  /** Ends and forgets all processes, and removes the directory if it is the sandbox's own. */
   override async destroy(): Promise<void> {
     if (this.status !== 'destroying') return this._destroy();
+    this.#destroying ??= this.#end(true).finally(() => (this.#destroying = undefined));
+    return this.#destroying;
+  }
+
+  async #end(forGood: boolean): Promise<void> {
     const place = this.#place;
+    if (place) await this.processes.killAll(place);
+    if (!forGood) return;
     if (place) {
-      await this.processes.killAll(place);
       await this.processes.forgetAll(place);
-      if (this.#options.workingDirectory === undefined) await place.client.run({ argv: ['rm', '-rf', '--', place.directory], dir: '/', user: place.user });
+      if (this.#made) await place.client.run({ argv: ['rm', '-rf', '--', this.#made], dir: '/', user: place.user });
     }
     this.#place = undefined;
     this.#client?.close();
@@ -131,6 +142,11 @@ export class TendSandbox extends MastraSandbox {
   get place(): Place {
     if (!this.#place) throw new TendError('closed', `the sandbox ${this.id} is not running`);
     this.#lastUsedAt = new Date();
+    return this.#place;
+  }
+
+  /** The same, if it runs. @internal */
+  get placeIfAny(): Place | undefined {
     return this.#place;
   }
 
@@ -174,10 +190,10 @@ export class TendSandbox extends MastraSandbox {
       if (mode !== undefined && (!Number.isInteger(mode) || mode < 0o001 || mode > 0o777)) throw new InvalidError('mode', `of ${name} is ${mode}; 0o001 to 0o777 are allowed`);
     }
     await this.ensureRunning();
-    const { client, directory, user } = this.place;
+    const { client, user } = this.place;
     for (const file of files) {
       if (options.abortSignal?.aborted) throw aborted(options.abortSignal);
-      const target = path.posix.resolve(directory, file.path);
+      const target = path.posix.resolve(this.workingDirectory!, file.path);
       const argv = ['/bin/sh', '-c', writeFile, 'sh', target, (file.mode ?? 0o644).toString(8)];
       const content = typeof file.content === 'string' ? Buffer.from(file.content) : file.content;
       const written = await client.run({ argv, dir: '/', user }, { input: content, signal: options.abortSignal });

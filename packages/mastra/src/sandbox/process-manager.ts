@@ -10,8 +10,6 @@ import { TendProcessHandle } from './process-handle.js';
 /** Where the processes of a running sandbox are. @internal */
 export interface Place {
   client: Client;
-  /** Absolute. */
-  directory: string;
   user?: string;
   /** Carried by each process of the sandbox, and by no other. */
   labels: Record<string, string>;
@@ -37,7 +35,7 @@ export class TendProcessManager extends SandboxProcessManager<TendSandbox> {
       {
         shell: command || ':',
         env: { ...this.env, ...options.env },
-        dir: path.posix.resolve(place.directory, options.cwd ?? ''),
+        dir: path.posix.resolve(this.sandbox.workingDirectory!, options.cwd ?? ''),
         user: place.user,
         stdin: options.stdinMode === 'ignore' ? 'null' : 'pipe',
         timeout: timeout === Infinity ? undefined : timeout,
@@ -78,7 +76,9 @@ export class TendProcessManager extends SandboxProcessManager<TendSandbox> {
     super.release(pid);
     if (!(handle instanceof TendProcessHandle)) return;
     this.#dismissed.set(pid, handle.id);
-    const forgetting = this.#forget(this.sandbox.place, handle.id).finally(() => this.#forgetting.delete(forgetting));
+    const place = this.sandbox.placeIfAny;
+    if (!place) return; // it was destroyed meanwhile
+    const forgetting = this.#forget(place, handle.id).finally(() => this.#forgetting.delete(forgetting));
     this.#forgetting.add(forgetting);
   }
 
@@ -92,7 +92,7 @@ export class TendProcessManager extends SandboxProcessManager<TendSandbox> {
         await place.client.attach(info).kill().catch(unless('not_found'));
       });
     }
-    throw new Error('processes of the sandbox do not end: something starts them again and again');
+    throw new Error('processes of the sandbox do not end, or something starts them again and again');
   }
 
   /** Forgets all processes of the sandbox. They have ended. @internal */
