@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/seccomp"
 	"github.com/tend-run/tend/keeper/cell"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/wire"
@@ -29,13 +30,17 @@ type cells struct {
 	mu  sync.Mutex
 	all map[box.ID]*inhabited // guarded by mu
 	of  map[uint32]*inhabited // of slots, until their processes are restored; guarded by mu
+
+	denied  seccomp.Filter // nil: not made yet; guarded by mu
+	ruleset int            // of Landlock; 0: not made yet; guarded by mu
 }
 
 // inhabited is a box with its programs. Who starts one holds mu for reading; who makes,
 // freezes or ends the box holds it for writing.
 type inhabited struct {
 	id     box.ID
-	ending atomic.Bool // nothing starts any more
+	ending atomic.Bool  // nothing starts any more
+	first  atomic.Int32 // pid of pid 1; 0: there is none
 
 	mu     sync.RWMutex
 	cell   *cell.Cell // nil: not made, or ended; guarded by mu
@@ -64,6 +69,7 @@ func (k *Keeper) findCells() {
 	live, over := cell.Find(k.cfg.StateDir, k.groups, k.logf)
 	for _, c := range live {
 		b := &inhabited{id: c.Spec.ID, cell: c, frozen: c.Nest.Frozen()}
+		b.first.Store(int32(c.PID))
 		k.cells.all[b.id] = b
 		for _, slot := range c.Nest.Adopt() {
 			k.groups.Place(slot, c.Nest)
@@ -73,6 +79,7 @@ func (k *Keeper) findCells() {
 	for _, c := range over {
 		b := &inhabited{id: c.Spec.ID, cell: c}
 		b.ending.Store(true)
+		b.first.Store(int32(c.PID))
 		if b.id != "" {
 			k.cells.all[b.id] = b
 		}
@@ -151,12 +158,7 @@ func (cs *cells) slot(slot uint32) *inhabited {
 func (cs *cells) pids() map[int]bool {
 	pids := map[int]bool{}
 	for _, b := range cs.list() {
-		if b.mu.TryRLock() { // one that is just being made has no programs
-			if b.cell != nil {
-				pids[b.cell.PID] = true
-			}
-			b.mu.RUnlock()
-		}
+		pids[int(b.first.Load())] = true
 	}
 	return pids
 }
@@ -205,6 +207,9 @@ func (k *Keeper) makeHeld(b *inhabited, s *box.Spec) (*wire.CellInfo, *wire.Erro
 		}
 		return &wire.CellInfo{Info: b.cell.Info()}, nil
 	}
+	if err := k.cells.harden(s); err != nil {
+		return nil, cellError(err)
+	}
 	k.cells.room <- struct{}{}
 	defer func() { <-k.cells.room }()
 	c, err := k.cells.maker.Make(s)
@@ -216,6 +221,7 @@ func (k *Keeper) makeHeld(b *inhabited, s *box.Spec) (*wire.CellInfo, *wire.Erro
 		return nil, cellError(err)
 	}
 	b.cell, b.frozen = c, false
+	b.first.Store(int32(c.PID))
 	b.ending.Store(false)
 	failpoint.Hit(failpoint.CellUnanswered)
 	return &wire.CellInfo{Info: c.Info()}, nil
@@ -388,6 +394,7 @@ func (k *Keeper) endHeld(b *inhabited) *wire.Error {
 		return cellError(err)
 	}
 	b.cell = nil
+	b.first.Store(0)
 	b.ending.Store(false)
 	k.cells.forget(b)
 	return nil
@@ -411,7 +418,30 @@ func (k *Keeper) canCells() *wire.CellCan {
 	if k.cells.maker == nil {
 		return &wire.CellCan{Can: box.Can{Missing: []box.Missing{{Reason: k.cells.why.Error()}}}}
 	}
-	return &wire.CellCan{Can: k.cells.maker.Can()}
+	can := k.cells.maker.Can()
+	if can.Mode == 0 {
+		return &wire.CellCan{Can: can}
+	}
+	layer := func(name string, err error) {
+		if err != nil {
+			can.Missing = append(can.Missing, box.Missing{Layer: name, Reason: err.Error()})
+		} else {
+			can.Layers = append(can.Layers, name)
+		}
+	}
+	_, err := k.cells.filter()
+	layer(box.LayerSeccomp, err)
+	_, err = k.cells.landlock()
+	layer(box.LayerLandlock, err)
+	return &wire.CellCan{Can: can}
+}
+
+// fact is for the hello: a server starts nothing inside before it has read it.
+func (cs *cells) fact() (ok, broken string) {
+	if cs.maker == nil {
+		return "", cs.why.Error()
+	}
+	return "made by the keeper", ""
 }
 
 // cellError is the wire's word for an error of boxes.

@@ -125,6 +125,8 @@ func (m *machine) facts(k *Keeper) []string {
 	fact("exit_status_survives_two_roles", "PIDFD_GET_INFO", info)
 	fact("spool_takes_output", "written at once to "+k.spool, k.waiting())
 	fact("output_survives_power_loss", "fsync works", k.syncs.trouble())
+	inside, noInside := k.cells.fact()
+	fact("boxes", inside, noInside)
 	if k.upgrades > 0 {
 		out = append(out, fmt.Sprintf("keeper_upgrades=%d in place; the last took %v", k.upgrades, k.last))
 	}

@@ -51,8 +51,12 @@ func (k *Keeper) spawnOnce(req *wire.Spawn) (*wire.Spawned, *wire.Error) {
 	if k.still.Load() != nil {
 		return nil, &wire.Error{Code: wire.CodeBusy} // the server asks again
 	}
-	if req.Box != "" {
-		return nil, &wire.Error{Code: wire.CodeUnsupported, What: "this keeper starts nothing in sandboxes"}
+	b, werr := k.comeIn(&spec, req)
+	if werr != nil {
+		return nil, werr
+	}
+	if b != nil {
+		defer b.mu.RUnlock()
 	}
 	if k.stopping.Load() {
 		return nil, &wire.Error{Code: wire.CodeLimit, What: "the daemon is shutting down"}
@@ -73,12 +77,15 @@ func (k *Keeper) spawnOnce(req *wire.Spawn) (*wire.Spawned, *wire.Error) {
 	failpoint.Hit(failpoint.SpawnReserved)
 	p.setSpec(&spec)
 	p.setSync(req.Sync)
+	if p.box.Store(b); b != nil {
+		k.groups.Place(p.ref.Slot, b.cell.Nest)
+	}
 	if werr := k.start(p, &spec, req); werr != nil {
 		k.abandon(p)
 		return nil, werr
 	}
 	failpoint.Hit(failpoint.SpawnUnanswered)
-	return &wire.Spawned{Ref: p.ref, PID: uint32(p.pid), Keeper: uint32(os.Getpid())}, nil
+	return &wire.Spawned{Ref: p.ref, PID: uint32(p.pid), Keeper: uint32(os.Getpid()), Inner: p.inner}, nil
 }
 
 // existing answers a start of an id that the keeper knows. removed: that one is
@@ -102,7 +109,7 @@ func (k *Keeper) existing(p *proc, spec *process.Spec) (out *wire.Spawned, werr 
 	if err != nil || !j.Asked(spec) {
 		return nil, &wire.Error{Code: wire.CodeExists}, false
 	}
-	return &wire.Spawned{Ref: p.ref, PID: uint32(p.pid), Existing: true, Keeper: uint32(os.Getpid())}, nil, false
+	return &wire.Spawned{Ref: p.ref, PID: uint32(p.pid), Existing: true, Keeper: uint32(os.Getpid()), Inner: p.inner}, nil, false
 }
 
 func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error {
@@ -207,12 +214,25 @@ func (k *Keeper) execute(p *proc, spec *process.Spec, req *wire.Spawn, child []i
 		prog.User = &script.User{UID: req.UID, GID: req.GID, Groups: req.Groups}
 	}
 	k.limitProgram(prog, &spec.Limits)
+	b := p.box.Load()
+	if b != nil {
+		if err := k.enter(b, prog); err != nil {
+			return resourceError("sandbox", err)
+		}
+		defer closeFDs(prog.Tasks)
+	}
 	pid, err := k.fork(p, prog)
 	if err != nil {
 		if werr := limitError(err, &spec.Limits); werr != nil {
 			return werr
 		}
+		if b != nil {
+			return b.startError(err, req)
+		}
 		return startError(err, req)
+	}
+	if b != nil {
+		p.inner = *prog.Enter.Inner
 	}
 	p.pid = pid
 	if k.scripts == nil && k.stats.resetOOM {

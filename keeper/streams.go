@@ -48,7 +48,7 @@ func (k *Keeper) openTerminal(p *proc, size process.Size, req *wire.Spawn) ([]in
 	fail := func(err error) ([]int, *wire.Error) {
 		return nil, wire.StartError(process.StartPTY, errno(err), "terminal: "+err.Error())
 	}
-	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	master, err := p.openMaster()
 	if err != nil {
 		return fail(err)
 	}
@@ -81,7 +81,7 @@ func (k *Keeper) give(p *proc, fd int, req *wire.Spawn) {
 	if !req.Cred {
 		return
 	}
-	if err := unix.Fchown(fd, int(req.UID), -1); err != nil {
+	if err := unix.Fchown(fd, p.outerID(req.UID), -1); err != nil {
 		k.logf("process %s: its streams stay with uid %d: %v", p.id, os.Getuid(), err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -310,6 +311,7 @@ func TestLimitsAreThoseOfTheKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("sh", "-c", "read go; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do sleep 60 & done; wait")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -317,7 +319,8 @@ func TestLimitsAreThoseOfTheKernel(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	end := sync.OnceFunc(func() { unix.Kill(-cmd.Process.Pid, unix.SIGKILL); cmd.Wait() })
+	defer end()
 	for _, fd := range tasks {
 		if _, err := unix.Write(fd, []byte(fmt.Sprint(cmd.Process.Pid))); err != nil {
 			t.Error(err)
@@ -336,7 +339,7 @@ func TestLimitsAreThoseOfTheKernel(t *testing.T) {
 	if n := c.Nest.Usage().Tasks; n < 19 || n > 20 {
 		t.Errorf("%d tasks", n)
 	}
-	exec.Command("pkill", "-KILL", "-P", fmt.Sprint(cmd.Process.Pid)).Run()
+	end()
 	if err := c.Limit(box.Limits{}); err != nil {
 		t.Error(err)
 	}

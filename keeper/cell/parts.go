@@ -287,8 +287,11 @@ func tree(path string, ns int, attr uint64) (int, error) {
 // maker is a child that lives until the namespace is open.
 func userNamespace(program int, uid uint32) (int, error) {
 	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(uid), Size: box.IDs}}
+	runtime.LockOSThread() // the child ends with the thread that made it
+	defer runtime.UnlockOSThread()
 	pid, err := syscall.ForkExec(fmt.Sprintf("/proc/self/fd/%d", program), []string{firstName, firstNoNet}, &syscall.ProcAttr{Env: []string{}, Sys: &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids, GidMappingsEnableSetgroups: true,
+		Pdeathsig: syscall.SIGKILL,
 	}})
 	if err != nil {
 		return -1, err

@@ -167,8 +167,9 @@ func (n *Nest) Freeze(frozen bool, until time.Time) error {
 		return err
 	}
 	defer unix.Close(fd)
+	// The kernel has an event for it, but gives that up to 10 ms later.
 	var b [128]byte
-	for {
+	for pause := 20 * time.Microsecond; ; pause = min(2*pause, 5*time.Millisecond) {
 		got, err := unix.Pread(fd, b[:], 0)
 		if err != nil {
 			return err
@@ -179,7 +180,7 @@ func (n *Nest) Freeze(frozen bool, until time.Time) error {
 		if !time.Now().Before(until) {
 			return fmt.Errorf("the kernel has not done it yet: %w", process.ErrUnavailable)
 		}
-		unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}, 5)
+		time.Sleep(pause)
 	}
 }
 

@@ -88,7 +88,7 @@ type Harden struct {
 	// program of another user than root has none either way.
 	Caps     uint64
 	Seccomp  bool // no system calls that are of use for an escape alone
-	Landlock bool // no signals and no abstract sockets to the outside
+	Landlock bool // no abstract sockets of the machine with NetHost; namespaces see to it otherwise
 	Setuid   bool // programs may get rights by exec: sudo works
 }
 
