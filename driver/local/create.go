@@ -200,7 +200,6 @@ func (d *Driver) harden() box.Harden {
 	return box.Harden{
 		Caps:    keptCapabilities,
 		Seccomp: slices.Contains(d.can.Layers, box.LayerSeccomp), Landlock: slices.Contains(d.can.Layers, box.LayerLandlock),
-		Setuid: true,
 	}
 }
 

@@ -120,17 +120,23 @@ func (s *sandbox) Dial(ctx context.Context, port int) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if mode == driver.NetworkOwn && !b.Network {
-		return nil, refusedDial // no program has run yet
+	if mode == driver.NetworkOwn {
+		if !b.Network {
+			return nil, refusedDial // no program has run yet
+		}
+		if err := s.network(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return dial(ctx, b, port)
 }
 
-// network makes the sandbox's own network, which there is from the first start on.
+// network makes the sandbox's own network usable, which there is from the first start
+// on. A server before this one may have ended before it had.
 func (s *sandbox) network(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock() // one of several first starts makes it
-	if s.rec.Network != driver.NetworkOwn || s.box.Network {
+	if s.rec.Network != driver.NetworkOwn || s.usesNetwork {
 		return nil
 	}
 	info, err := s.d.cfg.Engine.Network(ctx, s.box.ID)
@@ -140,6 +146,6 @@ func (s *sandbox) network(ctx context.Context) error {
 	if err := loopbackUp(info); err != nil {
 		return fmt.Errorf("network of sandbox %s: %w", s.id, err)
 	}
-	s.box = info
+	s.box, s.usesNetwork = info, true
 	return nil
 }

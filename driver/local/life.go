@@ -28,7 +28,7 @@ func (s *sandbox) begin(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.box, s.rec.Boot = info, bootID()
+	s.box, s.usesNetwork, s.rec.Boot = info, false, bootID()
 	s.active = time.Now()
 	s.meter.reset()
 	return nil
@@ -49,7 +49,7 @@ func (s *sandbox) end(ctx context.Context) error {
 		return fmt.Errorf("sandbox %s: %w", s.id, fault(err))
 	}
 	s.mu.Lock()
-	s.box = box.Info{}
+	s.box, s.usesNetwork = box.Info{}, false
 	s.mu.Unlock()
 	return nil
 }

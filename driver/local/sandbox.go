@@ -35,7 +35,9 @@ type sandbox struct {
 	active   time.Time   // last used; guarded by mu
 	box      box.Info    // zero while there is none; guarded by mu
 	root     *files.Root // of box, opened at its first use; guarded by mu
-	meter    meter       // guarded by mu
+	// usesNetwork: the network of box is configured; guarded by mu.
+	usesNetwork bool
+	meter       meter // guarded by mu
 }
 
 var _ driver.Sandbox = (*sandbox)(nil)
