@@ -6,9 +6,11 @@ import (
 	"net"
 
 	"github.com/tend-run/tend/daemon/parts"
+	"github.com/tend-run/tend/driver/local"
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/metrics"
+	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/server"
 )
 
@@ -52,7 +54,8 @@ func Run(ctx context.Context, c Config) error {
 	measured := metrics.New(metrics.Config{Manager: manager, Roles: roles.metrics, Version: c.Version})
 	budget := face.NewBudget(server.InFlight)
 	set, err := parts.Open(parts.Config{
-		Manager: measured.Manager(), StateDir: dir, Domains: c.Domains, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
+		Inside:  func(r local.Root) process.Manager { return measured.Over(manager.In(r)) },
+		Manager: measured.Manager(), Boxes: manager.Boxes(), StateDir: dir, Domains: c.Domains, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		Token: face.Token(c.Token), Trusted: server.Trusted, Insecure: c.Insecure, Budget: budget,
 		Distant: c.Distant, Admin: daemon, Held: true, Version: c.Version, Log: log,
 	})
