@@ -54,9 +54,7 @@ func TestInterceptorsSeeEachCallAndStream(t *testing.T) {
 	if got, want := seen.last(), "/tend.v1.ProcessService/Hello"; got != want {
 		t.Errorf("in a hello the server saw %q; want %q", got, want)
 	}
-	if _, err := c.List(t.Context(), process.Filter{}); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(c.List(t.Context(), process.Filter{}))(t)
 	if got, want := seen.last(), "/tend.v1.ProcessService/List"; got != want {
 		t.Errorf("in a call the server saw %q; want %q", got, want)
 	}

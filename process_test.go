@@ -57,9 +57,7 @@ func TestWritersOfASpawnHaveSeenEverythingWhenWaitReturns(t *testing.T) {
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	p := spawn(t, connected(t), cmd)
 	for range 2 {
-		if _, err := p.Wait(t.Context(), tend.WaitOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		scene.Value(p.Wait(t.Context(), tend.WaitOptions{}))(t)
 		if out.String() != string(want) || errs.Len() != 0 {
 			t.Fatalf("%d and %d bytes; want %d and 0", out.Len(), errs.Len(), len(want))
 		}
@@ -84,9 +82,7 @@ func TestWaitDrainsForAsLongAsItIsTold(t *testing.T) {
 		cmd := tend.Shell("echo now; (while ! test -e go; do sleep 0.01; done; echo late) & exit 0")
 		cmd.Dir, cmd.Stdout = t.TempDir(), &out
 		p := spawn(t, connected(t), cmd)
-		if _, err := p.Raw().Wait(t.Context(), process.Until{}); err != nil {
-			t.Fatal(err)
-		}
+		scene.Value(p.Raw().Wait(t.Context(), process.Until{}))(t)
 		if drain < 0 {
 			scene.Must(t, os.WriteFile(filepath.Join(cmd.Dir, "go"), nil, 0o600))
 		}
@@ -176,9 +172,7 @@ func TestAHandleTellsWhatRuns(t *testing.T) {
 		t.Fatalf("exited %v, %v", exited, err)
 	}
 	line := make([]byte, 7)
-	if _, err := io.ReadFull(p.Stdout(), line); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(io.ReadFull(p.Stdout(), line))(t)
 	text, err := p.Output(t.Context())
 	if err != nil || text.Stdout != "so far\n" || p.Stdout().Offset() != 7 {
 		t.Fatalf("%+v at %d, %v", text, p.Stdout().Offset(), err)
@@ -199,9 +193,7 @@ func TestAHandleTellsWhatRuns(t *testing.T) {
 
 func waitCode(t *testing.T, p *tend.Process) (int, bool, error) {
 	t.Helper()
-	if _, err := p.Wait(t.Context(), tend.WaitOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(p.Wait(t.Context(), tend.WaitOptions{}))(t)
 	return p.ExitCode(t.Context())
 }
 

@@ -63,9 +63,7 @@ func TestEachFactIsToldOnceOverReconnects(t *testing.T) {
 			if len(text) == 0 {
 				// Lose the connection while the process waits for input.
 				px.cutAll()
-				if _, err := p.Stdin().WriteContext(t.Context(), []byte("two\n")); err != nil {
-					t.Fatal(err)
-				}
+				scene.Value(p.Stdin().WriteContext(t.Context(), []byte("two\n")))(t)
 			}
 			text = append(text, ev.Data...)
 			continue
@@ -142,9 +140,7 @@ func TestAClientGoesOnWithTheNextServer(t *testing.T) {
 	p := spawn(t, c, piped(tend.Shell("echo one; read x; echo $x")))
 	out := p.Stdout()
 	buf := make([]byte, 4)
-	if _, err := io.ReadFull(out, buf); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(io.ReadFull(out, buf))(t)
 	waited := make(chan tend.Result, 1)
 	go func() {
 		res, err := p.Wait(context.Background(), tend.WaitOptions{})
@@ -155,9 +151,7 @@ func TestAClientGoesOnWithTheNextServer(t *testing.T) {
 	}()
 	px.retarget(second.Listener.Addr().String())
 	close(stopping)
-	if _, err := p.Stdin().WriteContext(t.Context(), []byte("two\n")); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(p.Stdin().WriteContext(t.Context(), []byte("two\n")))(t)
 	rest, err := io.ReadAll(out)
 	if err != nil || string(rest) != "two\n" {
 		t.Fatalf("after the restart: %q, %v", rest, err)
@@ -213,9 +207,7 @@ func TestInputIsTakenOnceWhenAnswersAreLost(t *testing.T) {
 	in := p.Stdin()
 	for rest := want; len(rest) > 0; {
 		n := min(len(rest), 10_000)
-		if _, err := in.Write(rest[:n]); err != nil {
-			t.Fatal(err)
-		}
+		scene.Value(in.Write(rest[:n]))(t)
 		rest = rest[n:]
 	}
 	scene.Must(t, in.Close())
@@ -251,14 +243,10 @@ func TestWhatTwoClientsWriteArrivesWholeAndOnce(t *testing.T) {
 	}
 	wg.Wait()
 	large := "c " + strings.Repeat("c", 3<<20) + "\n" // in parts
-	if _, err := second.Stdin().Write([]byte(large)); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(second.Stdin().Write([]byte(large)))(t)
 	for i := range process.Writers + 1 {
 		at := int64(0)
-		if _, err := first.Raw().Write(t.Context(), process.Input{Writer: fmt.Sprint(i), Offset: &at, Data: []byte("d\n")}); err != nil {
-			t.Fatal(err)
-		}
+		scene.Value(first.Raw().Write(t.Context(), process.Input{Writer: fmt.Sprint(i), Offset: &at, Data: []byte("d\n")}))(t)
 	}
 	for _, p := range []*tend.Process{second, first} {
 		// Its answer is lost: then it says so, or writes it once.
@@ -294,9 +282,7 @@ func TestAStartWhoseAnswerIsLostStartsOnce(t *testing.T) {
 	srv := serve(t, testkeeper.New(t), nil, losing("Start", func(n int32) bool { return n == 1 }, &starts))
 	c := dial(t, srv.URL, tend.Options{})
 	p := spawn(t, c, tend.Shell("echo once"))
-	if _, err := p.Wait(t.Context(), tend.WaitOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(p.Wait(t.Context(), tend.WaitOptions{}))(t)
 	infos, err := c.List(t.Context(), process.Filter{})
 	if err != nil || len(infos) != 1 || starts.Load() != 2 {
 		t.Fatalf("%d processes after %d requests, %v", len(infos), starts.Load(), err)

@@ -39,9 +39,7 @@ func (d *depositor) hangUp() {
 func (d *depositor) say(op uint8, slot uint32, kinds []byte, fds ...int) {
 	d.t.Helper()
 	m := wire.VaultMessage{Op: op, Ref: wire.Ref{Slot: slot, Gen: 1}, Kinds: kinds}
-	if err := wire.Send(d.sock, m.Append(nil), fds); err != nil {
-		d.t.Fatal(err)
-	}
+	scene.Must(d.t, wire.Send(d.sock, m.Append(nil), fds))
 }
 
 // pipe returns the reading end of a new pipe and whether somebody still holds
@@ -57,9 +55,7 @@ func (d *depositor) pipe(put func(w int)) (held func() bool) {
 	w.Close()
 	return func() bool {
 		fds := []unix.PollFd{{Fd: int32(r.Fd()), Events: unix.POLLIN}}
-		if _, err := unix.Poll(fds, 0); err != nil {
-			d.t.Fatal(err)
-		}
+		scene.Value(unix.Poll(fds, 0))(d.t)
 		return fds[0].Revents&unix.POLLHUP == 0
 	}
 }

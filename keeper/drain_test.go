@@ -40,9 +40,7 @@ func TestWhatAStreamHeldBackIsSpooledBeforeTheExit(t *testing.T) {
 			s := &p.out[0]
 			s.fd, s.eof, s.waiting, s.base, s.end = pipe[0], false, true, limit-kept, limit
 			tail := []byte("the last words")
-			if _, err := unix.Write(pipe[1], tail); err != nil {
-				t.Fatal(err)
-			}
+			scene.Value(unix.Write(pipe[1], tail))(t)
 			k.drain(p)
 			if s.end != limit+int64(len(tail)) || !s.waiting {
 				t.Errorf("%d bytes, waiting: %v; want %d, and that it waits on", s.end, s.waiting, limit+len(tail))

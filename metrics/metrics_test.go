@@ -45,9 +45,7 @@ func start(t *testing.T, m process.Manager, shell string) process.Process {
 
 func finish(t *testing.T, p process.Process) {
 	t.Helper()
-	if _, err := p.Wait(t.Context(), process.Until{EOF: true}); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
 }
 
 func TestStartsProcessesAndBytesAreCounted(t *testing.T) {
@@ -57,9 +55,7 @@ func TestStartsProcessesAndBytesAreCounted(t *testing.T) {
 	})
 	done := start(t, m.Manager(), "read x; printf 12345; printf 678 >&2; exit 1")
 	zero := int64(0)
-	if _, err := done.Write(t.Context(), process.Input{Data: []byte("go\n"), Offset: &zero}); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(done.Write(t.Context(), process.Input{Data: []byte("go\n"), Offset: &zero}))(t)
 	finish(t, done)
 	start(t, m.Manager(), "sleep 1000")
 	if _, err := m.Manager().Start(t.Context(), process.Spec{Argv: []string{"/no/such/program"}}); err == nil {

@@ -175,9 +175,7 @@ func TestTreeHoldsSessionsOfItsDescendants(t *testing.T) {
 	if len(tree) != 3 || tree[0] != leader {
 		t.Errorf("got %v; want %d and two more", tree, leader)
 	}
-	if _, err := p.Kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(p.Kill(t.Context()))(t)
 	if tree := observe.Tree(leader); len(tree) != 0 {
 		t.Errorf("%v are left after the kill", tree)
 	}

@@ -27,9 +27,7 @@ func startSpec(t *testing.T, spec process.Spec) process.Process {
 
 func write(t *testing.T, p process.Process, s string) {
 	t.Helper()
-	if _, err := p.Write(t.Context(), process.Input{Data: []byte(s)}); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(p.Write(t.Context(), process.Input{Data: []byte(s)}))(t)
 }
 
 func wait(t *testing.T, p process.Process, u process.Until) process.WaitResult {
@@ -130,9 +128,7 @@ func TestWaitForTheTreeAndTheEndGoesOnAfterTheExit(t *testing.T) {
 		if _, err := observe.Wait(ctx, p, u); !errors.Is(err, context.Canceled) {
 			t.Errorf("%+v was met, or failed with %v, while a descendant lives", u, err)
 		}
-		if _, err := p.Kill(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		scene.Value(p.Kill(t.Context()))(t)
 		if res := wait(t, p, u); !res.Met || res.Exit == nil || res.Exit.Code != 5 {
 			t.Errorf("%+v: got %+v; want it met, with exit 5", u, res)
 		}

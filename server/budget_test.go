@@ -28,12 +28,8 @@ func begun(t *testing.T, s *served, path, contentType string, length int, part [
 	conn := scene.Value(net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://")))(t)
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(60 * time.Second))
-	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", path, contentType, length); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Write(part); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", path, contentType, length))(t)
+	scene.Value(conn.Write(part))(t)
 	return conn
 }
 
@@ -102,9 +98,7 @@ func TestAStreamIsNotChargedForItsRequest(t *testing.T) {
 		req.Header.Set("Content-Type", "application/connect+json")
 		res := scene.Value(s.client(t, protocol, "tcp").Do(req))(t)
 		defer res.Body.Close()
-		if _, err := io.ReadFull(res.Body, make([]byte, 40)); err != nil {
-			t.Fatal(err)
-		}
+		scene.Value(io.ReadFull(res.Body, make([]byte, 40)))(t)
 		scene.Eventually(t, protocol+": nothing is charged", func() bool { return s.budget.Used() == 0 })
 	}
 }

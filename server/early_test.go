@@ -140,9 +140,7 @@ func half(t *testing.T, s *served, route, header string) int {
 	conn := scene.Value(net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://")))(t)
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(40 * time.Second)) // less than a body may pause
-	if _, err := fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", route, header); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", route, header))(t)
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Errorf("%s: no answer: %v", route, err)

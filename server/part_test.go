@@ -130,9 +130,7 @@ func TestAPartOfAServer(t *testing.T) {
 		c.Final = func() bool { p.note("final"); return true }
 	})
 	scene.Eventually(t, "the part runs", func() bool { return slices.Contains(p.noted(), "run") })
-	if _, err := m.Start(t.Context(), process.Spec{Argv: []string{"sleep", "1000"}}); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(m.Start(t.Context(), process.Spec{Argv: []string{"sleep", "1000"}}))(t)
 	scene.Eventually(t, "one is counted", func() bool { return p.count.Load() == 1 })
 
 	c, bearer := s.client(t, "h1", "tcp"), map[string]string{"Authorization": "Bearer s3cret"}

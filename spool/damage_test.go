@@ -119,9 +119,7 @@ func TestAHoleInTheIndexIsSkipped(t *testing.T) {
 	f := scene.Value(os.OpenFile(filepath.Join(dir, IndexName), os.O_WRONLY, 0))(t)
 	var rec [IndexSize]byte
 	IndexRecord{Kind: IndexTrim, Stream: process.Stdout, Offset: 8192}.Put(&rec)
-	if _, err := f.WriteAt(rec[:], 1<<40); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(f.WriteAt(rec[:], 1<<40))(t)
 	f.Close()
 	src, _, err := Finished(dir)
 	if err != nil || src.Progress().Base[process.Stdout] != 8192 || src.Progress().IndexEnd != 1<<40+IndexSize {

@@ -80,9 +80,7 @@ func TestFactsOutliveTheOutput(t *testing.T) {
 				dir, asked, end := over(t, spec)
 				how(dir, end)
 				for range 2 { // once more changes nothing
-					if _, err := Free(dir, end, false); err != nil {
-						t.Fatal(err)
-					}
+					scene.Value(Free(dir, end, false))(t)
 				}
 				left, err := os.ReadDir(dir)
 				if err != nil || len(left) != 1 || left[0].Name() != JournalName {
@@ -166,9 +164,7 @@ func TestAReaderMeetsWhatIsFreedUnderItAsAGap(t *testing.T) {
 		t.Fatalf("%+v, %v", ev, err)
 	}
 	src.p.Base, src.p.IndexEnd = end, 0
-	if _, err := Free(dir, end, false); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(Free(dir, end, false))(t)
 	ev, _, err = r.Next()
 	if want := (process.Gap{Stream: process.Stdout, From: 1000, To: end[process.Stdout]}); err != nil || ev.Gap != want {
 		t.Errorf("%+v, %v; want the gap %+v", ev, err, want)

@@ -21,13 +21,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // finished starts a shell line and waits until it has written all.
 func finished(t *testing.T, line string) process.Process {
 	t.Helper()
-	p, err := testkeeper.New(t).Start(t.Context(), process.Spec{Shell: line})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Wait(t.Context(), process.Until{EOF: true}); err != nil {
-		t.Fatal(err)
-	}
+	p := scene.Value(testkeeper.New(t).Start(t.Context(), process.Spec{Shell: line}))(t)
+	scene.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
 	return p
 }
 
@@ -68,10 +63,7 @@ func show(t *testing.T, p process.Process, o view.Options) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := p.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := scene.Value(p.Info(t.Context()))(t)
 	for _, s := range info.Streams {
 		if (len(o.Streams) == 0 || o.Streams[0] == s.Stream) && at[s.Stream] != s.End {
 			t.Errorf("%s is told up to %d of %d", s.Stream, at[s.Stream], s.End)

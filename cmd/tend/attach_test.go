@@ -89,9 +89,7 @@ func (x *terminal) waitFor(t *testing.T, text string) {
 
 func (x *terminal) typeKeys(t *testing.T, keys string) {
 	t.Helper()
-	if _, err := io.WriteString(x.keys, keys); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(io.WriteString(x.keys, keys))(t)
 }
 
 // status waits for the end of the command.

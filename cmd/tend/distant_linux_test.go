@@ -45,9 +45,7 @@ func TestJSONLinesAreForThisUser(t *testing.T) {
 			conn := dialAs(t, tt.uid, l.Addr().String())
 			defer conn.Close()
 			conn.SetDeadline(time.Now().Add(30 * time.Second))
-			if _, err := io.WriteString(conn, `{"type":"version"}`+"\n"); err != nil {
-				t.Fatal(err)
-			}
+			scene.Value(io.WriteString(conn, `{"type":"version"}`+"\n"))(t)
 			buf := make([]byte, 4096)
 			n, err := conn.Read(buf)
 			if err != nil || !strings.Contains(string(buf[:n]), tt.want) {

@@ -147,9 +147,7 @@ func TestSlowCallers(t *testing.T) {
 		nc := scene.Value(n.dial())(t)
 		defer nc.Close()
 		nc.SetDeadline(time.Now().Add(patience))
-		if _, err := nc.Write([]byte(sent)); err != nil {
-			t.Fatal(err)
-		}
+		scene.Value(nc.Write([]byte(sent)))(t)
 		callers = append(callers, nc)
 	}
 	for i, nc := range callers {

@@ -101,9 +101,7 @@ func (l line) bytes() []byte {
 
 func (c *lineConn) send(text string) {
 	c.t.Helper()
-	if _, err := c.Write([]byte(text + "\n")); err != nil {
-		c.t.Fatal(err)
-	}
+	scene.Value(c.Write([]byte(text + "\n")))(c.t)
 }
 
 func (c *lineConn) next() (l line) {

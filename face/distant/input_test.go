@@ -133,9 +133,7 @@ func TestNativeInputOfTwoSessions(t *testing.T) {
 		}
 	})
 	wg.Wait()
-	if _, err := proc.Write(context.Background(), process.Input{EOF: true}); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(proc.Write(context.Background(), process.Input{EOF: true}))(t)
 	next := map[string]int{}
 	for _, line := range bytes.SplitAfter(outputOf(t, proc), []byte("\n")) {
 		if len(line) == 0 {

@@ -58,14 +58,8 @@ func newFace(t *testing.T, m process.Manager) *distant.Face {
 
 func (n *native) start() {
 	n.t.Helper()
-	server, err := distant.NewNative(distant.NativeConfig{Face: newFace(n.t, n.manager), Dir: n.dir, Key: key, Setup: n.setup})
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	server := scene.Value(distant.NewNative(distant.NativeConfig{Face: newFace(n.t, n.manager), Dir: n.dir, Key: key, Setup: n.setup}))(n.t)
+	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(n.t)
 	n.addr.Store(l.Addr().String())
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -346,9 +340,7 @@ func TestNativeBatch(t *testing.T) {
 func TestSecretsOnDisk(t *testing.T) {
 	n := serveNative(t)
 	n.connect()
-	if _, err := distant.LoadKey(n.dir); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(distant.LoadKey(n.dir))(t)
 	err := filepath.WalkDir(n.dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
 			return err

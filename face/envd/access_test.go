@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tend-run/tend/face/envd"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // fileStore is a [envd.Store] in one file.
@@ -31,10 +32,7 @@ func (s *server) do(method, path, body string, headers ...string) (*http.Respons
 	c := s.dial()
 	c.send(method, path, headers, []byte(body))
 	res := c.response()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := scene.Value(io.ReadAll(res.Body))(s.t)
 	c.Close()
 	return res, string(text)
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // openInput sends the head of a StreamInput and some of its body, and leaves the
@@ -17,19 +19,14 @@ func (s *server) openInput(part []byte, headers ...string) *conn {
 	for _, h := range headers {
 		head += h + "\r\n"
 	}
-	if _, err := fmt.Fprintf(c, "%s\r\n%x\r\n%s\r\n", head, len(part), part); err != nil {
-		s.t.Fatal(err)
-	}
+	scene.Value(fmt.Fprintf(c, "%s\r\n%x\r\n%s\r\n", head, len(part), part))(s.t)
 	return c
 }
 
 // answer reads the whole answer.
 func (c *conn) answer() string {
 	c.t.Helper()
-	b, err := io.ReadAll(c.response().Body)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	b := scene.Value(io.ReadAll(c.response().Body))(c.t)
 	return string(b)
 }
 

@@ -191,9 +191,7 @@ func TestAFrameThatIsBegunIsEnded(t *testing.T) {
 	c := &conn{t: t, Conn: ours, r: bufio.NewReaderSize(ours, 16)}
 	st := c.stream("Connect", `{"process":{"pid":7}}`).started()
 	part := make([]byte, 5000)
-	if _, err := io.ReadFull(st.res.Body, part); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(io.ReadFull(st.res.Body, part))(t)
 	p.free(t)
 	time.Sleep(1500 * time.Millisecond) // longer than its buffer is left to it
 	whole(t, io.MultiReader(bytes.NewReader(part), st.res.Body), func(msg []byte) []byte {

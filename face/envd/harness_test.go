@@ -92,10 +92,7 @@ type conn struct {
 
 func (s *server) dial() *conn {
 	s.t.Helper()
-	c, err := net.Dial("tcp", s.addr)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	c := scene.Value(net.Dial("tcp", s.addr))(s.t)
 	s.t.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(patience))
 	return &conn{t: s.t, Conn: c, r: bufio.NewReaderSize(c, 64<<10)}
@@ -116,17 +113,12 @@ func (c *conn) send(method, path string, headers []string, body []byte) {
 	}
 	fmt.Fprintf(&b, "Content-Length: %d\r\n\r\n", len(body))
 	b.Write(body)
-	if _, err := c.Write(b.Bytes()); err != nil {
-		c.t.Fatal(err)
-	}
+	scene.Value(c.Write(b.Bytes()))(c.t)
 }
 
 func (c *conn) response() *http.Response {
 	c.t.Helper()
-	res, err := http.ReadResponse(c.r, nil)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	res := scene.Value(http.ReadResponse(c.r, nil))(c.t)
 	return res
 }
 
@@ -136,10 +128,7 @@ func (s *server) call(method, body string, headers ...string) (int, string) {
 	c := s.dial()
 	c.send("POST", "/process.Process/"+method, append(headers, "Content-Type: application/json"), []byte(body))
 	res := c.response()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := scene.Value(io.ReadAll(res.Body))(s.t)
 	c.Close()
 	return res.StatusCode, compact(string(text))
 }

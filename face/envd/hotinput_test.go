@@ -21,16 +21,11 @@ func (s *server) exchange(method string, headers []string, body []byte) string {
 	defer c.Close()
 	c.send("POST", "/process.Process/"+method, append(headers, "Connection: close"), body)
 	res := c.response()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := scene.Value(io.ReadAll(res.Body))(s.t)
 	res.Header.Del("Date")
 	res.Header.Del("Content-Length") // short answers have one or come in chunks
 	var h strings.Builder
-	if err := res.Header.Write(&h); err != nil {
-		s.t.Fatal(err)
-	}
+	scene.Must(s.t, res.Header.Write(&h))
 	// connect-go's JSON has a space here and there, at random, on purpose.
 	return fmt.Sprintf("%d %d\n%s\n%s", res.StatusCode, len(compact(string(text))), h.String(), compact(string(text)))
 }

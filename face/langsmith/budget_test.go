@@ -17,14 +17,9 @@ import (
 // half begins a message and sends so many bytes of it. end sends the rest.
 func (c *wsConn) half(size int) (end func()) {
 	c.t.Helper()
-	w, err := c.Writer(c.t.Context(), websocket.MessageText)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	w := scene.Value(c.Writer(c.t.Context(), websocket.MessageText))(c.t)
 	send := func(text string) {
-		if _, err := io.WriteString(w, text); err != nil {
-			c.t.Fatal(err)
-		}
+		scene.Value(io.WriteString(w, text))(c.t)
 	}
 	send(`{"type":"input","data":"`)
 	for range size >> 10 {
@@ -33,9 +28,7 @@ func (c *wsConn) half(size int) (end func()) {
 	return func() {
 		c.t.Helper()
 		send(`"}`)
-		if err := w.Close(); err != nil {
-			c.t.Fatal(err)
-		}
+		scene.Must(c.t, w.Close())
 	}
 }
 

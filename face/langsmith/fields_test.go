@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/internal/scene"
 )
 
 // TestNoFieldIsDroppedInSilence sends each field that the SDKs (npm 0.12.0,
@@ -145,9 +146,7 @@ func TestAListOfBoxes(t *testing.T) {
 		{Name: "a-two", Metadata: map[string]string{"team": "b"}},
 		{Name: "b-one", Metadata: map[string]string{"team": "a"}},
 	} {
-		if _, err := s.driver.Create(t.Context(), spec); err != nil {
-			t.Fatal(err)
-		}
+		scene.Value(s.driver.Create(t.Context(), spec))(t)
 	}
 	if status, body := s.call("POST", "/v2/sandboxes/boxes/b-one/stop", "{}"); status != 200 {
 		t.Fatal(status, body)

@@ -59,14 +59,9 @@ func (s *server) start(change func(*langsmith.Config)) {
 	if change != nil {
 		change(&cfg)
 	}
-	f, err := langsmith.New(cfg)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	f := scene.Value(langsmith.New(cfg))(s.t)
 	mux := http.NewServeMux()
-	if err := part.Mount(mux, f, nil); err != nil {
-		s.t.Fatal(err)
-	}
+	scene.Must(s.t, part.Mount(mux, f, nil))
 	hs := httptest.NewServer(mux)
 	s.face, s.url = f, hs.URL
 	s.t.Cleanup(func() {
@@ -84,10 +79,7 @@ func (s *server) call(method, path, body string, headers ...string) (int, string
 	s.t.Helper()
 	res := s.do(method, path, body, headers...)
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := scene.Value(io.ReadAll(res.Body))(s.t)
 	return res.StatusCode, strings.TrimSpace(string(text))
 }
 
@@ -97,10 +89,7 @@ func (s *server) do(method, path, body string, headers ...string) *http.Response
 	if !strings.HasPrefix(path, "http") {
 		path = s.url + path
 	}
-	req, err := http.NewRequestWithContext(s.t.Context(), method, path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	req := scene.Value(http.NewRequestWithContext(s.t.Context(), method, path, strings.NewReader(body)))(s.t)
 	if s.key != "" {
 		req.Header.Set("X-Api-Key", s.key)
 	}
@@ -108,10 +97,7 @@ func (s *server) do(method, path, body string, headers ...string) *http.Response
 		name, value, _ := strings.Cut(h, ": ")
 		req.Header.Set(name, value)
 	}
-	res, err := http.DefaultTransport.(*http.Transport).RoundTrip(req)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	res := scene.Value(http.DefaultTransport.(*http.Transport).RoundTrip(req))(s.t)
 	s.t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
 	return res
 }
@@ -149,17 +135,12 @@ func (c *wsConn) send(v any) {
 	c.t.Helper()
 	b, ok := v.(string)
 	if !ok {
-		text, err := json.Marshal(v)
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		text := scene.Value(json.Marshal(v))(c.t)
 		b = string(text)
 	}
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
-	if err := c.Write(ctx, websocket.MessageText, []byte(b)); err != nil {
-		c.t.Fatal(err)
-	}
+	scene.Must(c.t, c.Write(ctx, websocket.MessageText, []byte(b)))
 }
 
 // next reads a frame; ok is false when the connection was closed.

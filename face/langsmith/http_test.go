@@ -297,13 +297,9 @@ func TestTunnel(t *testing.T) {
 	open := func(version byte, port int) (net.Conn, byte) {
 		t.Helper()
 		c := scene.Value(session.Open())(t)
-		if _, err := c.Write([]byte{version, byte(port >> 8), byte(port)}); err != nil {
-			t.Fatal(err)
-		}
+		scene.Value(c.Write([]byte{version, byte(port >> 8), byte(port)}))(t)
 		var status [1]byte
-		if _, err := io.ReadFull(c, status[:]); err != nil {
-			t.Fatal(err)
-		}
+		scene.Value(io.ReadFull(c, status[:]))(t)
 		return c, status[0]
 	}
 	got := []byte{}

@@ -112,9 +112,7 @@ func (r *replay) http(lines []string) []string {
 		var box struct {
 			ID string `json:"id"`
 		}
-		if err := json.Unmarshal([]byte(answer), &box); err != nil {
-			r.t.Fatal(err)
-		}
+		scene.Must(r.t, json.Unmarshal([]byte(answer), &box))
 		r.id = box.ID
 	}
 	got := []string{}
@@ -178,14 +176,9 @@ func (r *replay) frame(c *wsConn) (piece, string) {
 	if err != nil {
 		return piece{}, fmt.Sprintf("close %d", websocket.CloseStatus(err))
 	}
-	b, err := io.ReadAll(rd)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	b := scene.Value(io.ReadAll(rd))(r.t)
 	var p piece
-	if err := json.Unmarshal(b, &p); err != nil {
-		r.t.Fatal(err)
-	}
+	scene.Must(r.t, json.Unmarshal(b, &p))
 	if p.output() {
 		return p, encode(p)
 	}

@@ -142,9 +142,7 @@ func TestNowIsSettledAndTold(t *testing.T) {
 			for _, at := range h.GetFrom() {
 				told[at.GetStream()] = at.GetOffset()
 			}
-			if _, err := c.Write(t.Context(), connect.NewRequest(&tendv1.WriteRequest{Process: sel, Data: []byte("\n")})); err != nil {
-				t.Fatal(err)
-			}
+			scene.Value(c.Write(t.Context(), connect.NewRequest(&tendv1.WriteRequest{Process: sel, Data: []byte("\n")})))(t)
 		}
 		text = append(text, ev.GetOutput().GetData()...)
 	}
@@ -202,9 +200,7 @@ func TestAFaultOfOneRequestEndsThatRequest(t *testing.T) {
 	if connect.CodeOf(err) != connect.CodeInternal {
 		t.Fatal(err)
 	}
-	if _, err := c.Hello(t.Context(), connect.NewRequest(&tendv1.HelloRequest{})); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(c.Hello(t.Context(), connect.NewRequest(&tendv1.HelloRequest{})))(t)
 }
 
 type faulty struct{ process.Manager }

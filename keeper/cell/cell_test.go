@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/process/box"
 )
@@ -31,18 +32,10 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	state, err := os.MkdirTemp("", "tend-cell-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := scene.Value(os.MkdirTemp("", "tend-cell-"))(t)
 	groups := cgroup.Find("tend-" + filepath.Base(state))
-	if err := os.MkdirAll(state+"/run", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	m, err := NewMaker(state, groups)
-	if err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.MkdirAll(state+"/run", 0o700))
+	m := scene.Value(NewMaker(state, groups))(t)
 	t.Cleanup(func() {
 		groups.RemoveAll()
 		os.RemoveAll(state)
@@ -57,9 +50,7 @@ func (w *world) spec(t testing.TB) box.Spec {
 	s := box.Spec{ID: box.ID(fmt.Sprintf("00000000-0000-4000-8000-%012x", w.n)), UIDBase: 100000, Volatile: true}
 	s.Dir = filepath.Join(w.state, "boxes", string(s.ID))
 	for _, d := range []string{"up", "wk"} {
-		if err := os.MkdirAll(filepath.Join(s.Dir, d), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.MkdirAll(filepath.Join(s.Dir, d), 0o755))
 	}
 	return s
 }
@@ -67,10 +58,7 @@ func (w *world) spec(t testing.TB) box.Spec {
 // box makes one, which ends with the test.
 func (w *world) box(t testing.TB, s box.Spec) *Cell {
 	t.Helper()
-	c, err := w.Make(&s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := scene.Value(w.Make(&s))(t)
 	t.Cleanup(func() { w.end(t, c) })
 	return c
 }
@@ -100,15 +88,10 @@ func inside(t testing.TB, c *Cell, line string) string {
 
 func TestNothingOfTheMachineIsReachedInside(t *testing.T) {
 	w := newWorld(t)
-	secret, err := os.MkdirTemp("/opt", "tend-secret-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret := scene.Value(os.MkdirTemp("/opt", "tend-secret-"))(t)
 	defer os.RemoveAll(secret)
 	for _, path := range []string{secret + "/key", w.state + "/key"} {
-		if err := os.WriteFile(path, []byte("secret"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.WriteFile(path, []byte("secret"), 0o644))
 	}
 	s := w.spec(t)
 	s.Hide = []string{secret}
@@ -156,19 +139,13 @@ func TestLayersLieOverEachOther(t *testing.T) {
 	s := w.spec(t)
 	for i := range box.MaxLayers {
 		dir := fmt.Sprintf("%s/layer%d", w.state, i)
-		if err := os.MkdirAll(dir+"/data", 0o755); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.MkdirAll(dir+"/data", 0o755))
 		for name, text := range map[string]string{"top": fmt.Sprint(i), fmt.Sprintf("of%d", i): "x"} {
-			if err := os.WriteFile(dir+"/data/"+name, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			scene.Must(t, os.WriteFile(dir+"/data/"+name, []byte(text), 0o644))
 		}
 		s.Layers = append(s.Layers, dir)
 	}
-	if err := unix.Mknod(s.Layers[0]+"/data/of5", unix.S_IFCHR, 0); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, unix.Mknod(s.Layers[0]+"/data/of5", unix.S_IFCHR, 0))
 	c := w.box(t, s)
 	if got := inside(t, c, "cat /data/top; ls /data | wc -l; ls /data/of5 2>/dev/null; test -e /etc/passwd && echo base"); got != "064\nbase" {
 		t.Errorf("inside: %q", got)
@@ -184,9 +161,7 @@ func TestLayersLieOverEachOther(t *testing.T) {
 	if c, err := w.Make(&s); err == nil { // the kernel mounts over /bin inside
 		w.end(t, c)
 	}
-	if err := os.Remove(root + "/run"); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Remove(root+"/run"))
 	s = w.spec(t)
 	s.Base, s.Layers = box.BaseNone, []string{root}
 	c = w.box(t, s)
@@ -200,16 +175,10 @@ func TestBindsShowWhatTheyShouldAndNoMore(t *testing.T) {
 	w := newWorld(t)
 	s := w.spec(t)
 	data := w.state + "/data"
-	if err := os.Mkdir(data, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(data+"/f", []byte("text"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Mkdir(data, 0o755))
+	scene.Must(t, os.WriteFile(data+"/f", []byte("text"), 0o644))
 	// What an earlier life of the box left where a bind is to be.
-	if err := os.Symlink("../../../../etc", s.Dir+"/up/sly"); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.Symlink("../../../../etc", s.Dir+"/up/sly"))
 	s.Binds = []box.Bind{{Source: data, Target: "/deep/data"}, {Source: data, Target: "/ro", ReadOnly: true}, {Source: data + "/f", Target: "/file"}, {Source: data, Target: "/sly/data"}}
 	c := w.box(t, s)
 	if got := inside(t, c, "cat /deep/data/f /ro/f /file /etc/data/f; echo new > /deep/data/new; stat -c %u /deep/data/new; touch /ro/x 2>/dev/null || echo refused"); got != "texttexttexttext0\nrefused" {
@@ -243,10 +212,7 @@ func leftovers(t testing.TB, w *world) string {
 		entries, _ := os.ReadDir(path)
 		return len(entries)
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mounts := scene.Value(os.ReadFile("/proc/self/mountinfo"))(t)
 	return fmt.Sprintf("%d descriptors, %d mounts, %d groups, %d files", count("/proc/self/fd"), strings.Count(string(mounts), "\n"), count(w.groups.Root()), count(w.dir))
 }
 
@@ -306,19 +272,11 @@ func TestLimitsAreThoseOfTheKernel(t *testing.T) {
 			t.Errorf("%s is not among %v", l, c.Active)
 		}
 	}
-	tasks, err := c.Nest.Tasks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	tasks := scene.Value(c.Nest.Tasks())(t)
 	cmd := exec.Command("sh", "-c", "read go; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do sleep 60 & done; wait")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := scene.Value(cmd.StdinPipe())(t)
+	scene.Must(t, cmd.Start())
 	end := sync.OnceFunc(func() { unix.Kill(-cmd.Process.Pid, unix.SIGKILL); cmd.Wait() })
 	defer end()
 	for _, fd := range tasks {
@@ -328,9 +286,7 @@ func TestLimitsAreThoseOfTheKernel(t *testing.T) {
 		unix.Close(fd)
 	}
 	if len(tasks) == 0 { // a pure v2 machine
-		if err := os.WriteFile(c.Nest.Dir()+"/init/cgroup.procs", []byte(fmt.Sprint(cmd.Process.Pid)), 0); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.WriteFile(c.Nest.Dir()+"/init/cgroup.procs", []byte(fmt.Sprint(cmd.Process.Pid)), 0))
 	}
 	fmt.Fprintln(in, "go")
 	in.Close()

@@ -34,10 +34,7 @@ func nothingLeft(t *testing.T, e box.Engine, state string) {
 // groupsOf are the cgroups of boxes of a state directory, in all hierarchies.
 func groupsOf(t *testing.T, state string) []string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(state, "identity"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := scene.Value(os.ReadFile(filepath.Join(state, "identity")))(t)
 	f := strings.Fields(string(b))
 	out, _ := exec.Command("find", "/sys/fs/cgroup", "-maxdepth", "6", "-type", "d", "-path", "*/"+f[len(f)-1]+"/b*", "-prune", "-print").Output()
 	return strings.Fields(string(out))
@@ -47,9 +44,7 @@ func groupsOf(t *testing.T, state string) []string {
 // it made or undoes it, and the caller notices nothing.
 func TestABoxIsMadeOrGoneAtEachPoint(t *testing.T) {
 	dir := t.TempDir()
-	if err := testbin.Make(dir, testbin.Points); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, testbin.Make(dir, testbin.Points))
 	state, err := os.MkdirTemp("", "tend-")
 	scene.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(state) })

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
@@ -26,10 +27,7 @@ type boxDirs struct {
 
 func newBoxDirs(t testing.TB) *boxDirs {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "tend-boxes-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := scene.Value(os.MkdirTemp("", "tend-boxes-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return &boxDirs{dir: dir}
 }
@@ -41,9 +39,7 @@ func (d *boxDirs) spec(t testing.TB) box.Spec {
 	s := box.Spec{ID: box.ID(fmt.Sprintf("00000000-0000-4000-8000-%012x", d.n)), UIDBase: 100000, Volatile: true}
 	s.Dir = filepath.Join(d.dir, string(s.ID))
 	for _, sub := range []string{"up", "wk"} {
-		if err := os.MkdirAll(filepath.Join(s.Dir, sub), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		scene.Must(t, os.MkdirAll(filepath.Join(s.Dir, sub), 0o755))
 	}
 	return s
 }
@@ -57,10 +53,7 @@ func boxManager(t testing.TB) (*client.Manager, string) {
 
 func makeBox(t testing.TB, e box.Engine, s box.Spec) box.Info {
 	t.Helper()
-	info, err := e.Make(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := scene.Value(e.Make(t.Context(), s))(t)
 	return info
 }
 
@@ -120,21 +113,15 @@ func TestTheLifeOfABox(t *testing.T) {
 	if list, err := e.List(ctx); err != nil || len(list) != 1 || list[0].PID != info.PID {
 		t.Errorf("list: %+v, %v", list, err)
 	}
-	if err := e.Freeze(ctx, s.ID, true); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, e.Freeze(ctx, s.ID, true))
 	if list, _ := e.List(ctx); len(list) != 1 || !list[0].Frozen {
 		t.Errorf("frozen: %+v", list)
 	}
-	if err := e.Freeze(ctx, s.ID, false); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, e.Freeze(ctx, s.ID, false))
 	if u, err := e.Usage(ctx, s.ID); err != nil || u.Tasks < 1 {
 		t.Errorf("usage: %+v, %v", u, err)
 	}
-	if err := e.End(ctx, s.ID); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, e.End(ctx, s.ID))
 	if livesOn(info.PID) {
 		t.Error("its pid 1 lives")
 	}
@@ -150,9 +137,7 @@ func TestTheLifeOfABox(t *testing.T) {
 	if second := makeBox(t, e, s); second.PID == info.PID {
 		t.Errorf("made anew it is pid %d again", info.PID)
 	}
-	if err := e.End(ctx, s.ID); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, e.End(ctx, s.ID))
 }
 
 func TestWhatCannotBeMadeLeavesNothing(t *testing.T) {
@@ -177,9 +162,7 @@ func TestWhatCannotBeMadeLeavesNothing(t *testing.T) {
 	}
 	s := dirs.spec(t)
 	up := filepath.Join(s.Dir, "up")
-	if err := os.MkdirAll(filepath.Join(up, "proc", "x"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	scene.Must(t, os.MkdirAll(filepath.Join(up, "proc", "x"), 0o755))
 	if list, err := e.List(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("there is %+v, %v", list, err)
 	}
@@ -196,12 +179,8 @@ func TestABoxOutlivesTheKeeper(t *testing.T) {
 	s.Net = box.NetOwn
 	info := makeBox(t, e, s)
 	dead := makeBox(t, e, dirs.spec(t))
-	if _, err := e.Network(t.Context(), s.ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Freeze(t.Context(), s.ID, true); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(e.Network(t.Context(), s.ID))(t)
+	scene.Must(t, e.Freeze(t.Context(), s.ID, true))
 	killKeeper(t, dir)
 	list, err := e.List(t.Context())
 	if err != nil || len(list) != 2 {

@@ -278,9 +278,7 @@ func TestAPinHoldsBehindATornTail(t *testing.T) {
 	end()
 	// As a loss of power leaves it.
 	f := scene.Value(os.OpenFile(filepath.Join(stateDir, rundir.SpoolDir, "torn", spool.JournalName), os.O_WRONLY|os.O_APPEND, 0))(t)
-	if _, err := f.Write(make([]byte, 7)); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(f.Write(make([]byte, 7)))(t)
 	f.Close()
 	killKeeper(t, stateDir)
 

@@ -83,9 +83,7 @@ func TestInputIsClosedThoughTheServerDies(t *testing.T) {
 
 	m, _ = nextServer(t, dir, client.Config{})
 	p = scene.Find(t, m, "reader")
-	if _, err := p.Write(t.Context(), process.Input{Offset: new(int64(0)), EOF: true}); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(p.Write(t.Context(), process.Input{Offset: new(int64(0)), EOF: true}))(t)
 	scene.Eventually(t, "it reads the end of its input", func() bool {
 		in, err := p.Info(t.Context())
 		return err == nil && in.Exit != nil
@@ -105,9 +103,7 @@ func TestTheNextServerKnowsWhatInputAProcessTook(t *testing.T) {
 			p := scene.Start(t, m, process.Spec{ID: "reader", Argv: []string{"cat"}, Stdin: process.StdinPipe})
 			zero, three := int64(0), int64(3)
 			last := process.Input{Data: []byte("abc"), Offset: &zero, EOF: true}
-			if _, err := p.Write(t.Context(), last); err != nil {
-				t.Fatal(err)
-			}
+			scene.Value(p.Write(t.Context(), last))(t)
 			finished(t, p)
 			end()
 			if !hold {

@@ -70,21 +70,11 @@ func startOrdinary(ctx context.Context, t *testing.T, c *tend.Client) *ordinary 
 		tree:     start(process.Spec{Shell: "(setsid sh -c 'until [ -e " + gate + " ]; do sleep 0.05; done; echo late') & exit 5"}),
 		gate:     gate,
 	}
-	if _, err := o.finished.Wait(ctx, process.Until{EOF: true}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := o.tree.Wait(ctx, process.Until{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := o.terminal.Wait(ctx, process.Until{Match: "ready"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := o.reader.Write(ctx, process.Input{Data: []byte("before\n")}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := o.reader.Wait(ctx, process.Until{Match: "before"}); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(o.finished.Wait(ctx, process.Until{EOF: true}))(t)
+	scene.Value(o.tree.Wait(ctx, process.Until{}))(t)
+	scene.Value(o.terminal.Wait(ctx, process.Until{Match: "ready"}))(t)
+	scene.Value(o.reader.Write(ctx, process.Input{Data: []byte("before\n")}))(t)
+	scene.Value(o.reader.Wait(ctx, process.Until{Match: "before"}))(t)
 	return o
 }
 
@@ -215,9 +205,7 @@ func TestADamagedBoardIsMadeAnew(t *testing.T) {
 				if idle { // the keeper is killed before it can notice anything
 					scene.Must(t, syscall.Kill(keeper, syscall.SIGSTOP))
 				}
-				if _, err := f.WriteAt(c.with, c.at); err != nil {
-					t.Fatal(err)
-				}
+				scene.Value(f.WriteAt(c.with, c.at))(t)
 				if idle {
 					scene.Must(t, syscall.Kill(keeper, syscall.SIGKILL))
 				}

@@ -52,9 +52,7 @@ func TestAFinishedProcessWhoseOutputIsFreedIsKnownOnEveryFace(t *testing.T) {
 				t.Fatal("the output is not freed")
 			}
 			q := scene.Start(t, c, process.Spec{Shell: "head -c 8000000 /dev/zero"})
-			if _, err := q.Wait(ctx, process.Until{EOF: true}); err != nil {
-				t.Fatal(err)
-			}
+			scene.Value(q.Wait(ctx, process.Until{EOF: true}))(t)
 		}
 	}
 	check := func(when string) {

@@ -101,16 +101,12 @@ func (d *daemon) overtake(t *testing.T, p process.Process, stall time.Duration) 
 	ctx := t.Context()
 	write := func() {
 		t.Helper()
-		if _, err := p.Write(ctx, process.Input{Data: []byte("go\n")}); err != nil {
-			t.Fatal(err)
-		}
+		scene.Value(p.Write(ctx, process.Input{Data: []byte("go\n")}))(t)
 	}
 	write()
 	was := d.awaitStall(t, p, kept, stall)
 	write()
-	if _, err := p.Wait(ctx, process.Until{EOF: true}); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(p.Wait(ctx, process.Until{EOF: true}))(t)
 	if lag := d.readerLag(t); lag <= was {
 		t.Errorf("the metrics say that the reader is %d bytes behind; it was %d before %d more were written", lag, was, overrun)
 	}

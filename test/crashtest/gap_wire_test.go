@@ -175,9 +175,7 @@ func distantLines(t *testing.T, d *daemon, _ process.Process, _ int) func() (str
 		io.Copy(io.Discard, out)
 		cmd.Wait()
 	})
-	if _, err := io.WriteString(in, `{"type":"tend_attach","id":77}`+"\n"); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(io.WriteString(in, `{"type":"tend_attach","id":77}`+"\n"))(t)
 	dec := json.NewDecoder(out)
 	var m struct{ Type, Kind, Description string }
 	if err := dec.Decode(&m); err != nil || m.Type != "proc_spawned" {

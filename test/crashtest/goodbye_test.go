@@ -98,9 +98,7 @@ func TestAShutdownIsReportedOnEachFace(t *testing.T) {
 				}
 				return all.String(), nil
 			}
-			if _, err := read(`hi\n`); err != nil {
-				t.Fatal(err)
-			}
+			scene.Value(read(`hi\n`))(t)
 			return func() (string, error) {
 				got, err := read(`"exit_code"`)
 				return strings.NewReplacer(`bye\n`, "bye\n", `"exit_code":7`, "exit 7").Replace(got), err
@@ -119,9 +117,7 @@ func TestAShutdownIsReportedOnEachFace(t *testing.T) {
 				}
 				return all.String(), nil
 			}
-			if _, err := read("aGkK"); err != nil {
-				t.Fatal(err)
-			}
+			scene.Value(read("aGkK"))(t)
 			return func() (string, error) {
 				got, err := read(`"exit_code":7`)
 				return strings.NewReplacer("YnllCg==", "bye\n", `"exit_code":7`, "exit 7").Replace(got), err

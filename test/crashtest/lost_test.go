@@ -46,9 +46,7 @@ func runBefore(ctx context.Context, t *testing.T, c *tend.Client) *beforeTheCras
 		tree:     start(process.Spec{Shell: "setsid sleep 100000 & echo $!; trap '' HUP TERM; wait"}),
 		terminal: start(process.Spec{Argv: []string{"cat"}, PTY: &process.Size{Cols: 80, Rows: 24}}),
 	}
-	if _, err := b.finished.Wait(ctx, process.Until{EOF: true}); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(b.finished.Wait(ctx, process.Until{EOF: true}))(t)
 	r := scene.Wait(t, b.tree, process.Until{Match: "[0-9]+"})
 	child := scene.Value(strconv.Atoi(strings.TrimSpace(r.Match)))(t)
 	b.pids = []int{child}
@@ -57,9 +55,7 @@ func runBefore(ctx context.Context, t *testing.T, c *tend.Client) *beforeTheCras
 		b.pids = append(b.pids, info.PID)
 	}
 	// All that the writer has written before its first pause.
-	if _, err := b.writer.Wait(ctx, process.Until{Quiet: 200 * time.Millisecond}); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(b.writer.Wait(ctx, process.Until{Quiet: 200 * time.Millisecond}))(t)
 	return b
 }
 
@@ -214,9 +210,7 @@ func tear(t *testing.T, rnd *rand.Rand, path string, least int64) {
 	for i := range garbage {
 		garbage[i] = byte(rnd.Uint32())
 	}
-	if _, err := f.Write(garbage); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(f.Write(garbage))(t)
 }
 
 // gone waits for the end of a process that is nobody's child here.

@@ -84,16 +84,10 @@ func (d *daemon) sameRoles() func() {
 // memory of a role in bytes, by its name in /proc/PID/status: VmRSS, VmHWM.
 func (d *daemon) memory(role, field string) int64 {
 	d.t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.Roles()[role]))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	b := scene.Value(os.ReadFile(fmt.Sprintf("/proc/%d/status", d.Roles()[role])))(d.t)
 	for line := range strings.Lines(string(b)) {
 		if v, ok := strings.CutPrefix(line, field+":"); ok {
-			n, err := strconv.ParseInt(strings.Fields(v)[0], 10, 64)
-			if err != nil {
-				d.t.Fatal(err)
-			}
+			n := scene.Value(strconv.ParseInt(strings.Fields(v)[0], 10, 64))(d.t)
 			return n << 10
 		}
 	}
@@ -131,18 +125,13 @@ func fillCounters(b []byte, at int64) {
 // writer starts the workload; a line on its stdin sets it off.
 func (d *daemon) writer(size int64, r process.Retention) process.Process {
 	d.t.Helper()
-	p, err := d.c.Start(d.t.Context(), process.Spec{Argv: []string{self, writeArgument, strconv.FormatInt(size, 10)}, Stdin: process.StdinPipe, Retention: r})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	p := scene.Value(d.c.Start(d.t.Context(), process.Spec{Argv: []string{self, writeArgument, strconv.FormatInt(size, 10)}, Stdin: process.StdinPipe, Retention: r}))(d.t)
 	return p
 }
 
 func (d *daemon) setOff(p process.Process) {
 	d.t.Helper()
-	if _, err := p.Write(d.t.Context(), process.Input{Data: []byte("go\n")}); err != nil {
-		d.t.Fatal(err)
-	}
+	scene.Value(p.Write(d.t.Context(), process.Input{Data: []byte("go\n")}))(d.t)
 }
 
 // wholeFrom reads the output of a workload from an offset to its end at size

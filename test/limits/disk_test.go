@@ -81,9 +81,7 @@ func TestAFullDisk(t *testing.T) {
 
 	t.Run("makes room for a start at the expense of what finished processes wrote", func(t *testing.T) {
 		old := scene.Start(t, d.c, process.Spec{Shell: "head -c 8388608 /dev/zero"})
-		if _, err := old.Wait(t.Context(), process.Until{EOF: true}); err != nil {
-			t.Fatal(err)
-		}
+		scene.Value(old.Wait(t.Context(), process.Until{EOF: true}))(t)
 		free := fill(t, disk)
 		defer free()
 		// Directories that were made beforehand need no room.

@@ -232,20 +232,14 @@ func TestReplayedHandshake(t *testing.T) {
 	done := make(chan side)
 	go func() { done <- accept(server, Key{1}) }()
 	c := scene.Value(Client(rec, Hello{}))(t)
-	if _, err := c.Login(Key{1}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Exchange(); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(c.Login(Key{1}))(t)
+	scene.Value(c.Exchange())(t)
 	if s := <-done; s.err != nil {
 		t.Fatal(s.err)
 	}
 	replay, server := pair(t)
 	go func() { done <- accept(server, Key{1}) }()
-	if _, err := replay.Write(rec.sent.Bytes()); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(replay.Write(rec.sent.Bytes()))(t)
 	if s := <-done; !errors.Is(s.err, ErrFrame) {
 		t.Errorf("what a client had sent before was taken once more: %v", s.err)
 	}

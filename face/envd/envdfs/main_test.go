@@ -73,23 +73,14 @@ func machineIn(dir string) func(context.Context, string) (driver.Files, error) {
 // do sends a request; headers are "Name: value" lines.
 func (s *server) do(method, path, body string, headers ...string) (*http.Response, string) {
 	s.t.Helper()
-	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	req := scene.Value(http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body)))(s.t)
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		req.Header.Add(name, value)
 	}
-	res, err := s.http.Do(req)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	res := scene.Value(s.http.Do(req))(s.t)
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := scene.Value(io.ReadAll(res.Body))(s.t)
 	return res, string(text)
 }
 

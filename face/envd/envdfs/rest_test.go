@@ -165,12 +165,8 @@ func TestAGzippedDownloadComesInLargeChunks(t *testing.T) {
 		if n == 0 {
 			break
 		}
-		if _, err := io.CopyN(&zipped, in, n); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := in.Discard(2); err != nil {
-			t.Fatal(err)
-		}
+		scene.Value(io.CopyN(&zipped, in, n))(t)
+		scene.Value(in.Discard(2))(t)
 		chunks++
 	}
 	if chunks > len(data)>>15 {
@@ -197,9 +193,7 @@ func TestAClientThatLeavesHalfWayLeavesNoHalfFile(t *testing.T) {
 	s := serve(t, Config{})
 	conn := scene.Value(net.Dial("tcp", strings.TrimPrefix(s.url, "http://")))(t)
 	head := "POST /files?path=" + s.dir + "/half HTTP/1.1\r\nHost: x\r\n" + octets + "\r\nContent-Length: 10000000\r\n\r\n"
-	if _, err := io.WriteString(conn, head+strings.Repeat("x", 1<<20)); err != nil {
-		t.Fatal(err)
-	}
+	scene.Value(io.WriteString(conn, head+strings.Repeat("x", 1<<20)))(t)
 	path := filepath.Join(s.dir, "half")
 	scene.Eventually(t, "the file is begun", func() bool { _, err := os.Stat(path); return err == nil })
 	scene.Must(t, conn.Close())

@@ -67,10 +67,7 @@ func (d *daemon) run(args ...string) {
 
 func (d *daemon) connect(dial func() (net.Conn, error)) *distanttest.Client {
 	d.t.Helper()
-	c, err := distanttest.Connect(dial, d.key)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	c := scene.Value(distanttest.Connect(dial, d.key))(d.t)
 	d.t.Cleanup(func() { c.Close() })
 	return c
 }
