@@ -223,6 +223,8 @@ func TestOnlyFilesTouchesUsersPaths(t *testing.T) {
 		"driver/local/life.go":             "directories of sandboxes",
 		"driver/local/local.go":            "directories of sandboxes",
 		"driver/local/sweep.go":            "directories of sandboxes, and the trash",
+		"driver/local/template.go":         "records of templates",
+		"driver/local/base.go":             "the files of the base template",
 		"driver/local/snapshot.go":         "records of snapshots",
 		"driver/local/idle.go":             "what cgroups say of a box",
 		"driver/local/layer/store.go":      "directories of layers",

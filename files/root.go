@@ -58,6 +58,20 @@ func (r *Root) use() func() {
 	return func() { r.busy.Add(-1) }
 }
 
+// Stat describes what a path leads to, for root inside.
+func (r *Root) Stat(path string) (info fs.FileInfo, err error) {
+	f := FS{User: User{Name: "root", Home: "/"}, Root: r}
+	abs, err := f.Resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	err = f.do(func(a *Actor) error {
+		info, err = a.Stat(abs)
+		return err
+	})
+	return info, err
+}
+
 // Look calls look with the rights of a user inside. An error means that the daemon
 // cannot act for the user.
 func (r *Root) Look(ctx context.Context, u User, look func(stat func(path string) (fs.FileInfo, error))) error {

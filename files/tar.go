@@ -9,6 +9,8 @@ type ExtractOptions struct {
 	// Owners: what root unpacks belongs to the ids of the archive; an id that there is
 	// not inside becomes 65534. Otherwise all belongs to the user.
 	Owners bool
+	// Owner is who gets what root unpacks; nil: root. Not with Owners.
+	Owner *User
 	// Setuid: setuid and setgid bits are kept, if Owners is set.
 	Setuid bool
 	// Mode of all files, if it is not 0; directories have it with x wherever it has r.

@@ -267,6 +267,9 @@ func (x *extractor) hardLink(where string, h *tar.Header) error {
 
 // owner are the ids outside of an entry's owner.
 func (x *extractor) owner(h *tar.Header) (uid, gid int) {
+	if x.o.Owner != nil && x.a.powers {
+		return x.clamp(x.o.Owner.UID), x.clamp(x.o.Owner.GID)
+	}
 	if !x.o.Owners || x.a.root == nil || !x.a.powers {
 		return x.a.outside.UID, x.a.outside.GID
 	}

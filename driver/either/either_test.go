@@ -83,7 +83,22 @@ func TestIsolationSaysWhichDriver(t *testing.T) {
 	if _, err := d.Snapshots(t.Context()); !errors.Is(err, driver.ErrUnsupported) {
 		t.Errorf("snapshots where there are none: %v", err)
 	}
+	for what, err := range map[string]error{
+		"build":     justErr(d.Build(t.Context(), driver.BuildSpec{Name: "a"})),
+		"template":  justErr(d.Template(t.Context(), "a")),
+		"templates": justErr(d.Templates(t.Context())),
+		"delete":    d.DeleteTemplate(t.Context(), "a"),
+		"tag":       justErr(d.Tag(t.Context(), "a", nil)),
+		"untag":     d.Untag(t.Context(), "a", nil),
+		"tags":      justErr(d.Tags(t.Context(), "a")),
+	} {
+		if !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("%s where there are none: %v", what, err)
+		}
+	}
 }
+
+func justErr[T any](_ T, err error) error { return err }
 
 func TestANameIsThatOfOneSandboxOfBoth(t *testing.T) {
 	t.Parallel()

@@ -47,7 +47,14 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, 
 		return nil, err
 	}
 	defer release()
-	return d.create(ctx, rec)
+	s, err := d.create(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.startUp(ctx, rec.StartCommand, rec.ReadyCommand); err != nil {
+		return nil, errors.Join(err, s.Destroy(ctx))
+	}
+	return s, nil
 }
 
 // create makes the sandbox of a record. A caller that goes away does not leave it
@@ -124,7 +131,6 @@ func (d *Driver) refuse(s *driver.Spec) error {
 		field, reason string
 	}{
 		{s.Isolation == driver.IsolationNone, "isolation", "a sandbox of this driver is always isolated"},
-		{s.Template != "", "template", "this driver has none"},
 	} {
 		if f.asked {
 			return &driver.UnsupportedError{Field: f.field, Reason: f.reason}

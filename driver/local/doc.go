@@ -11,6 +11,7 @@
 //	<dir>/.trash/…        what is being removed
 //	<dir>/.layers/…       what sandboxes are stacked from (package layer)
 //	<dir>/.snapshots/<id>.json  what is known of a snapshot
+//	<dir>/.templates/<id>.json  what is known of a template
 //
 // A record is not forced to the disk at once: a machine that loses power in the next
 // seconds forgets the creation, or the destruction, of a sandbox. Stop and Update
@@ -18,8 +19,8 @@
 //
 // # Snapshots
 //
-// A snapshot is a layer of what a sandbox has written, and those below it. /tmp, /run
-// and /dev/shm are memory of the sandbox and no part of it; nor are processes. The
+// A snapshot is a layer of what a sandbox has written, and those below it. /run and
+// /dev/shm are memory of the sandbox and no part of it; nor are processes. The
 // directory of a sandbox in which nothing runs, and which has nothing in memory, is
 // moved to be the layer, and the sandbox goes on with an empty one: that takes as long
 // for a gigabyte as for a byte. One in which something runs stands still while its
@@ -27,6 +28,13 @@
 //
 // A seal that is cut short is finished when the sandbox is read or started again: its
 // directory is in the layer then (layer.Store.Sealed).
+//
+// # Templates
+//
+// A build does its steps in a sandbox of its own, which no list shows, and each step
+// leaves a layer. Its key is the sum of what led to it: the layer below, the step, the
+// hash of the files, user, directory and environment. A step with a key that is known is
+// not done again. A build does not outlive the server; its steps do, for a week.
 //
 // # Who dies when
 //

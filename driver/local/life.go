@@ -91,7 +91,10 @@ func (s *sandbox) restart(ctx context.Context) error {
 	}
 	s.d.clock.Set(s.deadline())
 	s.d.log.Info("sandbox started", slog.String("id", string(s.id)))
-	return nil
+	s.mu.Lock()
+	start := s.rec.StartCommand
+	s.mu.Unlock()
+	return s.startUp(ctx, start, "") // who starts it does not wait until that is ready
 }
 
 // emptyWork gives the next box a new directory for the kernel: it refuses that of an

@@ -63,6 +63,7 @@ type Driver struct {
 
 	layers    *layer.Store
 	snapshots snapshots
+	templates templates
 	// thrown has one when the trash is not empty.
 	thrown chan struct{}
 
@@ -79,6 +80,8 @@ var (
 
 	_ driver.Snapshotter = (*Driver)(nil)
 	_ driver.Forker      = (*Driver)(nil)
+	_ driver.Templater   = (*Driver)(nil)
+	_ driver.Tagger      = (*Driver)(nil)
 )
 
 // Open reads the sandboxes that there are. It does not need the keeper: the first
@@ -98,7 +101,7 @@ func Open(cfg Config) (*Driver, error) {
 	if err := os.MkdirAll(d.trash(), 0o700); err != nil {
 		return nil, fmt.Errorf("directory of the sandboxes: %w", err)
 	}
-	if err := d.openLayers(); err != nil {
+	if err := errors.Join(d.openLayers(), d.openTemplates()); err != nil {
 		return nil, err
 	}
 	entries, err := os.ReadDir(cfg.Dir)
@@ -116,6 +119,9 @@ func Open(cfg Config) (*Driver, error) {
 		} else if err == nil && string(rec.ID) != e.Name() {
 			err = fmt.Errorf("it is that of %.40q", rec.ID)
 		} else if err == nil {
+			if rec.Build != "" {
+				rec.Destroying = true // the build is over
+			}
 			s := d.newSandbox(rec)
 			if err = s.holdLayers(); err == nil {
 				err = d.boxes.Add(s, rec.ID, rec.Name)
@@ -230,7 +236,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 	}
 	var infos []driver.Info
 	for _, s := range d.boxes.All() {
-		if info, err := s.Info(ctx); err == nil {
+		if info, err := s.Info(ctx); err == nil && !s.ofBuild() {
 			infos = append(infos, info)
 		}
 	}

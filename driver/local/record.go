@@ -25,6 +25,12 @@ type record struct {
 	// Origin is the one that it was made from.
 	Layer  layer.ID `json:"layer,omitempty"`
 	Origin layer.ID `json:"origin,omitempty"`
+	// StartCommand runs whenever the sandbox starts, and it is ready when
+	// ReadyCommand ends with 0: those of its template.
+	StartCommand string `json:"start_command,omitempty"`
+	ReadyCommand string `json:"ready_command,omitempty"`
+	// Build: it is the sandbox of a build, which nobody sees.
+	Build driver.BuildID `json:"build,omitempty"`
 	// UIDBase is the id outside of root inside; 0: the daemon's own.
 	UIDBase  uint32    `json:"uid_base,omitempty"`
 	PausedAt time.Time `json:"paused_at,omitzero"`

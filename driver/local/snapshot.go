@@ -121,6 +121,9 @@ func (d *Driver) sweepLayers(ctx context.Context) {
 
 // from gives a record the files that its snapshot has. They are held until release.
 func (d *Driver) from(rec *record) (release func(), err error) {
+	if rec.Template != "" {
+		return d.fromTemplate(rec)
+	}
 	if rec.Snapshot == "" {
 		return func() {}, nil
 	}
@@ -131,15 +134,33 @@ func (d *Driver) from(rec *record) (release func(), err error) {
 		return nil, fmt.Errorf("snapshot %.200q: %w", rec.Snapshot, driver.ErrNotFound)
 	}
 	rec.Snapshot = string(n.ID)
-	rec.Layer, rec.Origin = n.Layer, n.Layer
-	rec.User, rec.Dir = cmp.Or(rec.User, n.Run.User), cmp.Or(rec.Dir, n.Run.Dir)
-	env := maps.Clone(n.Run.Env)
+	rec.begin(n.Layer, n.Run)
+	return d.holdFor(n.Layer, holder("create", rec.ID))
+}
+
+// begin gives a record files, and what is configured where it says nothing itself.
+func (r *record) begin(id layer.ID, run driver.RunConfig) {
+	r.Layer, r.Origin = id, id
+	r.User, r.Dir = cmp.Or(r.User, run.User), cmp.Or(r.Dir, run.Dir)
+	env := maps.Clone(run.Env)
 	if env == nil {
 		env = map[string]string{}
 	}
-	maps.Copy(env, rec.Env)
-	rec.Env = env
-	return d.holdFor(n.Layer, holder("create", rec.ID))
+	maps.Copy(env, r.Env)
+	r.Env = env
+}
+
+// fromTemplate does the same with its template.
+func (d *Driver) fromTemplate(rec *record) (release func(), err error) {
+	id, m, release, err := d.chosen(rec.Template, holder("create", rec.ID))
+	if err != nil {
+		return nil, err
+	}
+	rec.begin(m.Layer, m.Run)
+	rec.TemplateID, rec.StartCommand, rec.ReadyCommand = id, m.Start, m.Ready
+	rec.Size.CPUs = cmp.Or(rec.Size.CPUs, m.Size.CPUs)
+	rec.Size.Memory, rec.Size.Tasks = cmp.Or(rec.Size.Memory, m.Size.Memory), cmp.Or(rec.Size.Tasks, m.Size.Tasks)
+	return release, nil
 }
 
 // holdFor holds a layer until release.
@@ -277,7 +298,7 @@ func (s *sandbox) idle(ctx context.Context, in box.Info) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, dir := range []string{"/tmp", "/run", "/dev/shm"} {
+	for _, dir := range []string{"/run", "/dev/shm"} {
 		if !emptyInside(r, dir) {
 			return false, nil
 		}

@@ -27,9 +27,10 @@ func (d *Driver) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { d.tidy(ctx) })
-	var layers sync.WaitGroup
-	layers.Go(func() { d.sweepLayers(ctx) })
-	defer layers.Wait()
+	var others sync.WaitGroup
+	others.Go(func() { d.sweepLayers(ctx) })
+	others.Go(func() { d.runBuilds(ctx) })
+	defer others.Wait()
 	for {
 		d.sweep(ctx, time.Now())
 		if !d.clock.Wait(ctx, sweepEvery) {

@@ -381,6 +381,23 @@ func (s *Store) Chain(id ID) (Chain, error) {
 	return c, nil
 }
 
+// SetKey gives a layer a key, by which Find finds it from now on.
+func (s *Store) SetKey(id ID, key string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.layers[id]
+	if e == nil {
+		return fmt.Errorf("%.40q: %w", string(id), ErrNotFound)
+	}
+	next := e.Info
+	next.Key = key
+	if err := writeInfo(s.path(string(id)), &next, false); err != nil {
+		return err
+	}
+	e.Key = key
+	return nil
+}
+
 // Below reports whether a layer is another one, or below it. Nothing is below "".
 func (s *Store) Below(top, id ID) (bool, error) {
 	s.mu.Lock()
