@@ -90,8 +90,11 @@ func TestNothingOfTheMachineIsReachedInside(t *testing.T) {
 	w := newWorld(t)
 	secret := scene.Value(os.MkdirTemp("/opt", "tend-secret-"))(t)
 	defer os.RemoveAll(secret)
-	for _, path := range []string{secret + "/key", w.state + "/key"} {
-		scene.Must(t, os.WriteFile(path, []byte("secret"), 0o644))
+	config := scene.Value(os.MkdirTemp("/etc", "tend-test-"))(t)
+	defer os.RemoveAll(config)
+	scene.Must(t, os.Chmod(config, 0o755))
+	for path, mode := range map[string]os.FileMode{secret + "/key": 0o644, w.state + "/key": 0o644, config + "/open": 0o644, config + "/closed": 0o640} {
+		scene.Must(t, os.WriteFile(path, []byte("secret"), mode))
 	}
 	s := w.spec(t)
 	s.Hide = []string{secret}
@@ -99,6 +102,7 @@ func TestNothingOfTheMachineIsReachedInside(t *testing.T) {
 	for line, want := range map[string]string{
 		"id -u; cat /proc/self/uid_map":                                    "0\n         0     100000      65536",
 		"ls -A /root /home /run /tmp /var/tmp /boot /mnt /media /srv /sys": "/boot:\n\n/home:\n\n/media:\n\n/mnt:\n\n/root:\n\n/run:\n\n/srv:\n\n/sys:\n\n/tmp:\n\n/var/tmp:",
+		"ls -A " + config: "open",
 		"ls -A " + secret: "",
 		"cat /etc/shadow /etc/gshadow 2>/dev/null; ls /etc/ssh/*_key 2>/dev/null; ls -A /etc/sudoers.d 2>/dev/null":    "",
 		"cat " + w.state + "/key 2>/dev/null; find / -xdev -name key -newer /etc/hostname -path '*tend-*' 2>/dev/null": "",

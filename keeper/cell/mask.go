@@ -73,6 +73,8 @@ func (m *mask) write(hide []string) error {
 			}
 		}
 	}
+	paths = append(paths, m.closed("/etc", mostConfig)...)
+	paths = append(paths, m.closed("/var/lib", 1)...)
 	slices.Sort(paths) // a directory comes before what is in it
 	for _, p := range slices.Compact(paths) {
 		if err := m.hide(p, 0); err != nil {
@@ -80,6 +82,39 @@ func (m *mask) write(hide []string) error {
 		}
 	}
 	return nil
+}
+
+// mostConfig is how deep the machine's configuration is looked through.
+const mostConfig = 16
+
+// needed are files that not everybody may read, and that programs inside need.
+var needed = []string{"/etc/sudoers"}
+
+// closed are the files and directories below dir, so deep, that this machine shows not to
+// everybody: root inside would read what is for root outside, and who knows what secrets
+// there are. What cannot be read now is left out.
+func (m *mask) closed(dir string, deep int) (paths []string) {
+	entries, _ := os.ReadDir(m.root + dir)
+	for _, e := range entries {
+		p := dir + "/" + e.Name()
+		var st unix.Stat_t
+		if unix.Lstat(m.root+p, &st) != nil {
+			continue
+		}
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFDIR:
+			if st.Mode&0o005 != 0o005 {
+				paths = append(paths, p)
+			} else if deep > 1 {
+				paths = append(paths, m.closed(p, deep-1)...)
+			}
+		case unix.S_IFREG:
+			if st.Mode&0o004 == 0 && !slices.Contains(needed, p) {
+				paths = append(paths, p)
+			}
+		}
+	}
+	return paths
 }
 
 // maxLinks bounds a chain of symbolic links, as the kernel does.

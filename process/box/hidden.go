@@ -16,6 +16,7 @@ var hidden = []string{
 	"/var/log", "/var/mail", "/var/spool", "/var/tmp",
 }
 
-// Hidden lists what of this machine no box sees, whatever its Spec says. The keeper's
-// own state directory is hidden, too.
+// Hidden lists what of this machine no box sees, whatever its Spec says. Hidden, too, are
+// the keeper's own state directory, and what in /etc and directly in /var/lib is not
+// readable for everybody, but for /etc/sudoers, when the first box is made.
 func Hidden() []string { return slices.Clone(hidden) }
