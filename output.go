@@ -85,6 +85,12 @@ func (o *Output) fill() error {
 		opts := process.ReadOptions{Streams: []process.Stream{o.stream}, Unordered: true}
 		opts.From[o.stream] = o.offset
 		r, err := o.proc.Read(o.life, opts)
+		if o.life.Err() != nil { // closed while the stream was being opened
+			if err == nil {
+				r.Close()
+			}
+			return io.ErrClosedPipe
+		}
 		if err != nil {
 			return err // the next Read tries again
 		}

@@ -230,15 +230,20 @@ func TestAContextKillsOnlyWhenAsked(t *testing.T) {
 }
 
 func TestClosingAReaderEndsAReadThatWaits(t *testing.T) {
-	p := spawn(t, connected(t), tend.Command("sleep", "1000"))
-	ended := make(chan error, 1)
-	go func() {
-		_, err := p.Stdout().Read(make([]byte, 1))
-		ended <- err
-	}()
-	p.Close()
-	if err := <-ended; !errors.Is(err, io.ErrClosedPipe) {
-		t.Fatalf("the read ended with %v", err)
+	c := connected(t)
+	id := spawn(t, c, tend.Command("sleep", "1000")).ID()
+	for i := range 20 { // before, while and after the stream is opened
+		p := scene.Value(c.Attach(t.Context(), string(id)))(t)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := p.Stdout().Read(make([]byte, 1))
+			ended <- err
+		}()
+		time.Sleep(time.Duration(i) * 100 * time.Microsecond) // any moment will do
+		p.Close()
+		if err := <-ended; !errors.Is(err, io.ErrClosedPipe) {
+			t.Fatalf("the read ended with %v", err)
+		}
 	}
 }
 
