@@ -114,7 +114,7 @@ func TestDeps(t *testing.T) {
 		{"keeper", []string{"internal/procfs", "internal/seccomp", "process", "spool", "keeper"}},
 		{"anchor", []string{"internal/procfs", "process", "keeper/failpoint", "keeper/wire", "keeper/rundir", "keeper/orphan"}},
 		{"launch", []string{"anchor", "keeper/rundir", "internal/payload"}},
-		{"face/native", []string{"process", "part", "view", "face", "gen/tend", "internal/tendpb"}},
+		{"face/native", []string{"process", "part", "view", "face", "driver", "gen/tend", "internal/tendpb"}},
 		{"face/langsmith", []string{"process", "part", "face", "face/langsmith", "files", "driver", "internal/replace"}},
 		{"face/envd", []string{"process", "part", "face", "face/envd", "files", "driver", "gen/envd"}},
 		{"face/ports", []string{"part", "face", "driver"}},

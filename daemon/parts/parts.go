@@ -174,7 +174,7 @@ func Open(c Config) (*Set, error) {
 	}
 	sandboxes := &route.Router{Driver: boxes, Default: machine, Domains: c.Domains}
 	api, err := native.New(native.Config{
-		Manager: c.Manager, Admin: c.Admin, Instance: rand.Text(), Version: c.Version, Held: c.Held,
+		Manager: c.Manager, Driver: boxes, Admin: c.Admin, Instance: rand.Text(), Version: c.Version, Held: c.Held,
 	})
 	if err != nil {
 		return nil, err

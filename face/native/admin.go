@@ -7,14 +7,13 @@ import (
 
 	"connectrpc.com/connect"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
-	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
 )
 
 type admin struct{ daemon Admin }
 
 func unsupported(what string) error {
-	return tendpb.Error(fmt.Errorf("%s of this server: %w", what, process.ErrUnsupported))
+	return wireError(fmt.Errorf("%s of this server: %w", what, process.ErrUnsupported))
 }
 
 func (a *admin) Status(ctx context.Context, _ *connect.Request[tendv1.StatusRequest]) (*connect.Response[tendv1.StatusResponse], error) {
@@ -29,7 +28,7 @@ func (a *admin) Upgrade(ctx context.Context, req *connect.Request[tendv1.Upgrade
 		return nil, unsupported("upgrade")
 	}
 	if b := req.Msg.GetBinary(); b != "" && !filepath.IsAbs(b) {
-		return nil, tendpb.Error(&process.InvalidError{Field: "binary", Reason: fmt.Sprintf("is %q; an absolute path is needed", b)})
+		return nil, wireError(&process.InvalidError{Field: "binary", Reason: fmt.Sprintf("is %q; an absolute path is needed", b)})
 	}
 	return answer(a.daemon.Upgrade(ctx, req.Msg))
 }
@@ -43,7 +42,7 @@ func (a *admin) Shutdown(ctx context.Context, req *connect.Request[tendv1.Shutdo
 
 func answer[T any](m *T, err error) (*connect.Response[T], error) {
 	if err != nil {
-		return nil, tendpb.Error(err)
+		return nil, wireError(err)
 	}
 	return connect.NewResponse(m), nil
 }

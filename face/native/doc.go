@@ -1,6 +1,6 @@
 // Package native serves tend.v1, tend's own API, over Connect (HTTP/1.1 and
-// HTTP/2, binary and JSON, gRPC and gRPC-Web): the whole of [process.Manager],
-// and the administration of the daemon. The messages are specified in
+// HTTP/2, binary and JSON, gRPC and gRPC-Web): the whole of [process.Manager], the
+// sandboxes of a [driver.Driver], and the administration of the daemon. The messages are specified in
 // proto/tend/v1; the Go client is the root package of this module.
 //
 // # Streams
@@ -13,6 +13,14 @@
 // The offset -1 ("now") of Read is resolved before the reader is opened and
 // sent in the hello, so that a client that loses the stream can come back to
 // where it began.
+//
+// # Sandboxes
+//
+// A call of the ProcessService or the ViewService with the header Tend-Sandbox is
+// for the processes of the sandbox with that ID or name. One that there is not is
+// not_found, and a header that is empty or comes twice invalid_argument: no call
+// that names a sandbox reaches the machine. An ability that the driver lacks is
+// unsupported.
 //
 // # Limits
 //

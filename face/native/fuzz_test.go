@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/host"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/testkeeper"
@@ -23,12 +26,14 @@ func FuzzCalls(f *testing.F) {
 		tendv1connect.ProcessServiceReadProcedure, tendv1connect.ProcessServiceWaitProcedure, tendv1connect.ProcessServiceSignalProcedure,
 		tendv1connect.ProcessServiceResizeProcedure, tendv1connect.ProcessServiceTrimProcedure, tendv1connect.ViewServiceViewProcedure,
 		tendv1connect.ViewServiceGrepProcedure, tendv1connect.AdminServiceStatusProcedure, tendv1connect.ProcessServiceRemoveProcedure,
+		tendv1connect.SandboxServiceGetProcedure, tendv1connect.SandboxServiceListProcedure, tendv1connect.SandboxServiceUpdateProcedure,
 	}
 	kinds := []string{"application/json", "application/proto", "application/connect+json", "application/connect+proto", "application/grpc-web"}
 	for i, m := range []proto.Message{
 		&tendv1.GetRequest{Process: &tendv1.Selector{By: &tendv1.Selector_Any{Any: "x"}}}, &tendv1.ListRequest{After: "1.a", Limit: 1},
 		&tendv1.WriteRequest{Data: []byte("x")}, &tendv1.ReadRequest{MaxChunk: 1}, &tendv1.WaitRequest{Until: &tendv1.WaitRequest_Port{Port: 1}},
 		&tendv1.GrepRequest{Pattern: "a|b"}, &tendv1.ViewRequest{},
+		&tendv1.UpdateSandboxRequest{Sandbox: "x", Metadata: map[string]string{"a": "b"}},
 	} {
 		binary, err := proto.Marshal(m)
 		if err != nil {
@@ -42,7 +47,15 @@ func FuzzCalls(f *testing.F) {
 		f.Add(i, 1, binary)
 		f.Add(i, 3, append([]byte{0, 0, 0, 0, byte(len(binary))}, binary...))
 	}
-	face, err := New(Config{Manager: testkeeper.New(f)})
+	m := testkeeper.New(f)
+	boxes, err := host.Open(host.Config{Dir: filepath.Join(f.TempDir(), "boxes"), Manager: m})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if _, err := boxes.Create(f.Context(), driver.Spec{Name: "x"}); err != nil {
+		f.Fatal(err)
+	}
+	face, err := New(Config{Manager: m, Driver: boxes})
 	if err != nil {
 		f.Fatal(err)
 	}

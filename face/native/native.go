@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/face"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
@@ -33,6 +34,8 @@ type Admin interface {
 type Config struct {
 	// Manager has the processes. Required.
 	Manager process.Manager
+	// Driver has the sandboxes. nil: there are none.
+	Driver driver.Driver
 	// Admin answers the AdminService; nil: "not supported".
 	Admin Admin
 	// Instance names this run of the server. Version is that of the program.
@@ -71,8 +74,8 @@ func New(cfg Config) (*Face, error) {
 // Name implements [part.Part].
 func (f *Face) Name() string { return "native" }
 
-// Routes implements [part.Router]: /tend.v1.ProcessService/,
-// /tend.v1.ViewService/ and /tend.v1.AdminService/.
+// Routes implements [part.Router]: /tend.v1.ProcessService/, /tend.v1.ViewService/,
+// /tend.v1.AdminService/ and /tend.v1.SandboxService/.
 func (f *Face) Routes() []part.Route {
 	opts := []connect.HandlerOption{
 		connect.WithReadMaxBytes(MaxRequest), face.Codecs(),
@@ -82,11 +85,12 @@ func (f *Face) Routes() []part.Route {
 		}),
 	}
 	p := &processes{cfg: f.cfg, stopping: f.stopping}
-	var routes [3]part.Route
+	var routes [4]part.Route
 	routes[0].Pattern, routes[0].Handler = tendv1connect.NewProcessServiceHandler(p, opts...)
 	routes[0].Body = bodyOf
 	routes[1].Pattern, routes[1].Handler = tendv1connect.NewViewServiceHandler(&views{*p}, opts...)
 	routes[2].Pattern, routes[2].Handler = tendv1connect.NewAdminServiceHandler(&admin{f.cfg.Admin}, opts...)
+	routes[3].Pattern, routes[3].Handler = tendv1connect.NewSandboxServiceHandler(&sandboxes{f.cfg.Driver}, opts...)
 	return routes[:]
 }
 

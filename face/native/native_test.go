@@ -84,15 +84,19 @@ func TestWrongRequestsNameTheField(t *testing.T) {
 		"a field that is not":   {"Hello", `{"color":1}`, "", ""},
 		"too many bytes":        {"Write", `{"data":"` + strings.Repeat("A", native.MaxRequest+8) + `"}`, "resource_exhausted", "16777216"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			resp := scene.Value(http.Post(url+"/tend.v1.ProcessService/"+c.method, "application/json", strings.NewReader(c.body)))(t)
-			defer resp.Body.Close()
-			var e struct{ Code, Message string }
-			scene.Must(t, json.NewDecoder(resp.Body).Decode(&e))
-			if e.Code != c.code || !strings.Contains(e.Message, c.text) {
-				t.Fatalf("%s %q, want %s %q", e.Code, e.Message, c.code, c.text)
-			}
-		})
+		t.Run(name, func(t *testing.T) { refused(t, url+"/tend.v1.ProcessService/"+c.method, c.body, c.code, c.text) })
+	}
+}
+
+// refused wants an error with this code, and text in its message.
+func refused(t *testing.T, url, body, code, text string) {
+	t.Helper()
+	resp := scene.Value(http.Post(url, "application/json", strings.NewReader(body)))(t)
+	defer resp.Body.Close()
+	var e struct{ Code, Message string }
+	scene.Must(t, json.NewDecoder(resp.Body).Decode(&e))
+	if e.Code != code || !strings.Contains(e.Message, text) {
+		t.Fatalf("%s %q, want %s %q", e.Code, e.Message, code, text)
 	}
 }
 

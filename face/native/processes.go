@@ -23,33 +23,41 @@ func (s *processes) find(ctx context.Context, sel *tendv1.Selector) (process.Pro
 	if err != nil {
 		return nil, err
 	}
-	return s.cfg.Manager.Get(ctx, by)
+	mgr, err := s.cfg.manager(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return mgr.Get(ctx, by)
 }
 
 // about answers a call about one process.
 func about[A any](ctx context.Context, s *processes, sel *tendv1.Selector, do func(process.Process) (*A, error)) (*connect.Response[A], error) {
 	p, err := s.find(ctx, sel)
 	if err != nil {
-		return nil, tendpb.Error(err)
+		return nil, wireError(err)
 	}
 	return answer(do(p))
 }
 
 func (s *processes) Hello(context.Context, *connect.Request[tendv1.HelloRequest]) (*connect.Response[tendv1.HelloResponse], error) {
-	return connect.NewResponse(&tendv1.HelloResponse{Instance: s.cfg.Instance, Version: s.cfg.Version, ListenersHeld: s.cfg.Held, InputWriters: true, GrepOptions: true}), nil
+	return connect.NewResponse(&tendv1.HelloResponse{Instance: s.cfg.Instance, Version: s.cfg.Version, ListenersHeld: s.cfg.Held, InputWriters: true, GrepOptions: true, Sandboxes: s.cfg.Driver != nil}), nil
 }
 
 func (s *processes) Start(ctx context.Context, req *connect.Request[tendv1.StartRequest]) (*connect.Response[tendv1.StartResponse], error) {
 	spec, err := tendpb.ToSpec(req.Msg.GetSpec())
 	if err != nil {
-		return nil, tendpb.Error(err)
+		return nil, wireError(err)
 	}
 	if err := tendpb.CheckText(&spec); err != nil {
-		return nil, tendpb.Error(err)
+		return nil, wireError(err)
 	}
-	p, err := s.cfg.Manager.Start(ctx, spec)
+	mgr, err := s.cfg.manager(ctx)
 	if err != nil {
-		return nil, tendpb.Error(err)
+		return nil, wireError(err)
+	}
+	p, err := mgr.Start(ctx, spec)
+	if err != nil {
+		return nil, wireError(err)
 	}
 	info, err := p.Info(ctx)
 	return answer(&tendv1.StartResponse{Info: tendpb.Info(&info)}, err)
@@ -65,15 +73,19 @@ func (s *processes) Get(ctx context.Context, req *connect.Request[tendv1.GetRequ
 func (s *processes) List(ctx context.Context, req *connect.Request[tendv1.ListRequest]) (*connect.Response[tendv1.ListResponse], error) {
 	filter, err := tendpb.ToFilter(req.Msg)
 	if err != nil {
-		return nil, tendpb.Error(err)
+		return nil, wireError(err)
 	}
 	after, err := parsePlace(req.Msg.GetAfter())
 	if err != nil {
-		return nil, tendpb.Error(err)
+		return nil, wireError(err)
 	}
-	infos, err := s.cfg.Manager.List(ctx, filter)
+	mgr, err := s.cfg.manager(ctx)
 	if err != nil {
-		return nil, tendpb.Error(err)
+		return nil, wireError(err)
+	}
+	infos, err := mgr.List(ctx, filter)
+	if err != nil {
+		return nil, wireError(err)
 	}
 	return connect.NewResponse(page(after.rest(infos), int(min(req.Msg.GetLimit(), 1<<30)))), nil
 }
@@ -113,18 +125,18 @@ func (s *processes) WriteStream(ctx context.Context, stream *connect.BidiStream[
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return tendpb.Error(err)
+			return wireError(err)
 		}
 		if p == nil {
 			if p, err = s.find(ctx, m.GetProcess()); err != nil {
-				return tendpb.Error(err)
+				return wireError(err)
 			}
 		} else if m.GetProcess() != nil {
-			return tendpb.Error(&process.InvalidError{Field: "process", Reason: "is set in a later message; one stream writes to the process of its first message"})
+			return wireError(&process.InvalidError{Field: "process", Reason: "is set in a later message; one stream writes to the process of its first message"})
 		}
 		taken, err := write(ctx, p, m)
 		if err != nil {
-			return tendpb.Error(err)
+			return wireError(err)
 		}
 		if err := stream.Send(taken); err != nil {
 			return err
@@ -135,17 +147,17 @@ func (s *processes) WriteStream(ctx context.Context, stream *connect.BidiStream[
 func (s *processes) Resize(ctx context.Context, req *connect.Request[tendv1.ResizeRequest]) (*connect.Response[tendv1.ResizeResponse], error) {
 	size, err := tendpb.ToSize("size", req.Msg.GetSize())
 	if err != nil {
-		return nil, tendpb.Error(err)
+		return nil, wireError(err)
 	}
 	p, err := s.find(ctx, req.Msg.GetProcess())
 	if err != nil {
-		return nil, tendpb.Error(err)
+		return nil, wireError(err)
 	}
 	r := process.Resize{To: size}
 	if m := req.Msg.GetOnly(); m != nil {
 		only, err := tendpb.ToSize("only", m)
 		if err != nil {
-			return nil, tendpb.Error(err)
+			return nil, wireError(err)
 		}
 		r.Only = &only
 	}
@@ -156,11 +168,11 @@ func (s *processes) Resize(ctx context.Context, req *connect.Request[tendv1.Resi
 func (s *processes) Signal(ctx context.Context, req *connect.Request[tendv1.SignalRequest]) (*connect.Response[tendv1.SignalResponse], error) {
 	sig := req.Msg.GetSignal()
 	if sig < 0 || sig > 64 {
-		return nil, tendpb.Error(&process.InvalidError{Field: "signal", Reason: fmt.Sprintf("is %d; 0 (is anybody there?) to 64 are allowed", sig)})
+		return nil, wireError(&process.InvalidError{Field: "signal", Reason: fmt.Sprintf("is %d; 0 (is anybody there?) to 64 are allowed", sig)})
 	}
 	scope, err := tendpb.Scope(req.Msg.GetScope())
 	if err != nil {
-		return nil, tendpb.Error(err)
+		return nil, wireError(err)
 	}
 	return about(ctx, s, req.Msg.GetProcess(), func(p process.Process) (*tendv1.SignalResponse, error) {
 		return &tendv1.SignalResponse{}, p.Signal(ctx, int(sig), scope)
@@ -177,11 +189,11 @@ func (s *processes) Kill(ctx context.Context, req *connect.Request[tendv1.KillRe
 func (s *processes) Trim(ctx context.Context, req *connect.Request[tendv1.TrimRequest]) (*connect.Response[tendv1.TrimResponse], error) {
 	stream, err := tendpb.Stream("stream", req.Msg.GetStream())
 	if err != nil {
-		return nil, tendpb.Error(err)
+		return nil, wireError(err)
 	}
 	before := req.Msg.GetBefore()
 	if before < 0 {
-		return nil, tendpb.Error(&process.InvalidError{Field: "before", Reason: fmt.Sprintf("is %d; an offset is 0 or more", before)})
+		return nil, wireError(&process.InvalidError{Field: "before", Reason: fmt.Sprintf("is %d; an offset is 0 or more", before)})
 	}
 	return about(ctx, s, req.Msg.GetProcess(), func(p process.Process) (*tendv1.TrimResponse, error) {
 		return &tendv1.TrimResponse{}, p.Trim(ctx, stream, before)

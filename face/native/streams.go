@@ -33,14 +33,14 @@ var (
 func (s *processes) Read(ctx context.Context, req *connect.Request[tendv1.ReadRequest], stream *connect.ServerStream[tendv1.ReadResponse]) error {
 	opts, err := tendpb.ToReadOptions(req.Msg)
 	if err != nil {
-		return tendpb.Error(err)
+		return wireError(err)
 	}
 	p, err := s.find(ctx, req.Msg.GetProcess())
 	if err != nil {
-		return tendpb.Error(err)
+		return wireError(err)
 	}
 	if err := settle(ctx, p, &opts); err != nil {
-		return tendpb.Error(err)
+		return wireError(err)
 	}
 	if opts.MaxChunk == 0 || opts.MaxChunk > maxPiece {
 		opts.MaxChunk = maxPiece
@@ -48,7 +48,7 @@ func (s *processes) Read(ctx context.Context, req *connect.Request[tendv1.ReadRe
 	face.Forget(ctx)
 	r, err := p.Read(ctx, opts)
 	if err != nil {
-		return tendpb.Error(err)
+		return wireError(err)
 	}
 	defer r.Close()
 	var from []*tendv1.StreamOffset
@@ -85,9 +85,13 @@ func settle(ctx context.Context, p process.Process, opts *process.ReadOptions) e
 }
 
 func (s *processes) Events(ctx context.Context, _ *connect.Request[tendv1.EventsRequest], stream *connect.ServerStream[tendv1.EventsResponse]) error {
-	w, err := s.cfg.Manager.Watch(ctx)
+	mgr, err := s.cfg.manager(ctx)
 	if err != nil {
-		return tendpb.Error(err)
+		return wireError(err)
+	}
+	w, err := mgr.Watch(ctx)
+	if err != nil {
+		return wireError(err)
 	}
 	defer w.Close()
 	return s.pump(ctx, w, nil, func(ev *tendv1.Event) error {
@@ -111,7 +115,7 @@ func (s *processes) pump(ctx context.Context, src source, from []*tendv1.StreamO
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return tendpb.Error(err)
+			return wireError(err)
 		case ok:
 			if err := send(tendpb.Event(&ev)); err != nil {
 				return err
@@ -122,7 +126,7 @@ func (s *processes) pump(ctx context.Context, src source, from []*tendv1.StreamO
 			case <-s.stopping:
 				return send(&tendv1.Event{Fact: goingAway})
 			case <-ctx.Done():
-				return tendpb.Error(ctx.Err())
+				return wireError(ctx.Err())
 			default:
 			}
 			continue
@@ -137,7 +141,7 @@ func (s *processes) pump(ctx context.Context, src source, from []*tendv1.StreamO
 		case <-s.stopping:
 			return send(&tendv1.Event{Fact: goingAway})
 		case <-ctx.Done():
-			return tendpb.Error(ctx.Err())
+			return wireError(ctx.Err())
 		}
 	}
 }
@@ -145,11 +149,11 @@ func (s *processes) pump(ctx context.Context, src source, from []*tendv1.StreamO
 func (s *processes) Wait(ctx context.Context, req *connect.Request[tendv1.WaitRequest], stream *connect.ServerStream[tendv1.WaitResponse]) error {
 	until, err := tendpb.ToUntil(req.Msg)
 	if err != nil {
-		return tendpb.Error(err)
+		return wireError(err)
 	}
 	p, err := s.find(ctx, req.Msg.GetProcess())
 	if err != nil {
-		return tendpb.Error(err)
+		return wireError(err)
 	}
 	// The wait runs beside the heartbeats, and ends with this call.
 	type outcome struct {
@@ -183,7 +187,7 @@ func (s *processes) Wait(ctx context.Context, req *connect.Request[tendv1.WaitRe
 		case o := <-done:
 			ended = true
 			if o.err != nil {
-				return tendpb.Error(o.err)
+				return wireError(o.err)
 			}
 			return stream.Send(&tendv1.WaitResponse{Answer: &tendv1.WaitResponse_Result{Result: tendpb.WaitResult(&o.res)}})
 		case <-beat.C:
@@ -193,7 +197,7 @@ func (s *processes) Wait(ctx context.Context, req *connect.Request[tendv1.WaitRe
 		case <-s.stopping:
 			return stream.Send(&tendv1.WaitResponse{Answer: &tendv1.WaitResponse_GoingAway{GoingAway: goingAway.GoingAway}})
 		case <-ctx.Done():
-			return tendpb.Error(ctx.Err())
+			return wireError(ctx.Err())
 		}
 	}
 }

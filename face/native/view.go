@@ -19,15 +19,15 @@ type views struct{ processes }
 func (s *views) View(ctx context.Context, req *connect.Request[tendv1.ViewRequest], stream *connect.ServerStream[tendv1.ViewResponse]) error {
 	o, err := tendpb.ToViewOptions(req.Msg)
 	if err != nil {
-		return tendpb.Error(err)
+		return wireError(err)
 	}
 	p, err := s.find(ctx, req.Msg.GetProcess())
 	if err != nil {
-		return tendpb.Error(err)
+		return wireError(err)
 	}
 	out := &viewBatch{stream: stream}
 	if err := view.Show(ctx, p, o, out.add); err != nil {
-		return tendpb.Error(err)
+		return wireError(err)
 	}
 	return out.send()
 }
@@ -62,11 +62,11 @@ func (b *viewBatch) send() error {
 func (s *views) Grep(ctx context.Context, req *connect.Request[tendv1.GrepRequest], stream *connect.ServerStream[tendv1.GrepResponse]) error {
 	o, err := tendpb.ToGrepOptions(req.Msg)
 	if err != nil {
-		return tendpb.Error(err)
+		return wireError(err)
 	}
 	p, err := s.find(ctx, req.Msg.GetProcess())
 	if err != nil {
-		return tendpb.Error(err)
+		return wireError(err)
 	}
 	err = view.Grep(ctx, p, o, func(m view.Match) error {
 		return stream.Send(&tendv1.GrepResponse{Found: &tendv1.GrepResponse_Match_{Match: tendpb.Match(m)}})
@@ -74,7 +74,7 @@ func (s *views) Grep(ctx context.Context, req *connect.Request[tendv1.GrepReques
 		return stream.Send(&tendv1.GrepResponse{Found: &tendv1.GrepResponse_Freed{Freed: &tendv1.Gap{Stream: tendv1.Stream(g.Stream), From: g.From, To: g.To}}})
 	})
 	if err != nil {
-		return tendpb.Error(err)
+		return wireError(err)
 	}
 	return nil
 }

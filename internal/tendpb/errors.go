@@ -33,7 +33,21 @@ var sentinels = []struct {
 	{process.ErrLimit, tendv1.ErrorKind_ERROR_KIND_LIMIT, connect.CodeResourceExhausted},
 	{process.ErrPermission, tendv1.ErrorKind_ERROR_KIND_PERMISSION, connect.CodePermissionDenied},
 	{process.ErrDamaged, tendv1.ErrorKind_ERROR_KIND_DAMAGED, connect.CodeDataLoss},
+	{ErrSandboxStopped, tendv1.ErrorKind_ERROR_KIND_SANDBOX_STOPPED, connect.CodeFailedPrecondition},
+	{ErrSandboxPaused, tendv1.ErrorKind_ERROR_KIND_SANDBOX_PAUSED, connect.CodeFailedPrecondition},
+	{ErrInUse, tendv1.ErrorKind_ERROR_KIND_IN_USE, connect.CodeFailedPrecondition},
 }
+
+// Errors about sandboxes that the domain of processes does not have. The server turns
+// its driver's into these; the Go client returns them.
+var (
+	ErrSandboxStopped = errors.New("the sandbox is stopped; start it first")
+	ErrSandboxPaused  = errors.New("the sandbox is paused; resume it first")
+	ErrInUse          = errors.New("it is in use")
+)
+
+// SandboxHeader names, by ID or name, the sandbox that a call is for.
+const SandboxHeader = "Tend-Sandbox"
 
 // narrower are errors that clients of a former version know by a wider kind:
 // they are sent as the cause of an error of that kind.

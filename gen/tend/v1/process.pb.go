@@ -104,6 +104,10 @@ const (
 	// Always as the cause of LIMIT.
 	ErrorKind_ERROR_KIND_INPUT_FULL ErrorKind = 20
 	ErrorKind_ERROR_KIND_DAMAGED    ErrorKind = 24
+	// Of a sandbox.
+	ErrorKind_ERROR_KIND_SANDBOX_STOPPED ErrorKind = 25
+	ErrorKind_ERROR_KIND_SANDBOX_PAUSED  ErrorKind = 26
+	ErrorKind_ERROR_KIND_IN_USE          ErrorKind = 27
 )
 
 // Enum value maps for ErrorKind.
@@ -131,6 +135,9 @@ var (
 		19: "ERROR_KIND_WRITER_FORGOTTEN",
 		20: "ERROR_KIND_INPUT_FULL",
 		24: "ERROR_KIND_DAMAGED",
+		25: "ERROR_KIND_SANDBOX_STOPPED",
+		26: "ERROR_KIND_SANDBOX_PAUSED",
+		27: "ERROR_KIND_IN_USE",
 	}
 	ErrorKind_value = map[string]int32{
 		"ERROR_KIND_UNSPECIFIED":      0,
@@ -155,6 +162,9 @@ var (
 		"ERROR_KIND_WRITER_FORGOTTEN": 19,
 		"ERROR_KIND_INPUT_FULL":       20,
 		"ERROR_KIND_DAMAGED":          24,
+		"ERROR_KIND_SANDBOX_STOPPED":  25,
+		"ERROR_KIND_SANDBOX_PAUSED":   26,
+		"ERROR_KIND_IN_USE":           27,
 	}
 )
 
@@ -305,7 +315,10 @@ type HelloResponse struct {
 	// Writes may name their writer.
 	InputWriters bool `protobuf:"varint,10,opt,name=input_writers,json=inputWriters,proto3" json:"input_writers,omitempty"`
 	// Grep knows invert, before and after. A server without it ignores them.
-	GrepOptions   bool `protobuf:"varint,11,opt,name=grep_options,json=grepOptions,proto3" json:"grep_options,omitempty"`
+	GrepOptions bool `protobuf:"varint,11,opt,name=grep_options,json=grepOptions,proto3" json:"grep_options,omitempty"`
+	// There is a SandboxService, and the header Tend-Sandbox counts. A server without
+	// it ignores the header: what was meant for a sandbox would be done to the machine.
+	Sandboxes     bool `protobuf:"varint,12,opt,name=sandboxes,proto3" json:"sandboxes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -371,6 +384,13 @@ func (x *HelloResponse) GetInputWriters() bool {
 func (x *HelloResponse) GetGrepOptions() bool {
 	if x != nil {
 		return x.GrepOptions
+	}
+	return false
+}
+
+func (x *HelloResponse) GetSandboxes() bool {
+	if x != nil {
+		return x.Sandboxes
 	}
 	return false
 }
@@ -2920,14 +2940,15 @@ var File_tend_v1_process_proto protoreflect.FileDescriptor
 const file_tend_v1_process_proto_rawDesc = "" +
 	"\n" +
 	"\x15tend/v1/process.proto\x12\atend.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12tend/v1/spec.proto\"\x0e\n" +
-	"\fHelloRequest\"\xb4\x01\n" +
+	"\fHelloRequest\"\xd2\x01\n" +
 	"\rHelloResponse\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12%\n" +
 	"\x0elisteners_held\x18\x03 \x01(\bR\rlistenersHeld\x12#\n" +
 	"\rinput_writers\x18\n" +
 	" \x01(\bR\finputWriters\x12!\n" +
-	"\fgrep_options\x18\v \x01(\bR\vgrepOptions\"t\n" +
+	"\fgrep_options\x18\v \x01(\bR\vgrepOptions\x12\x1c\n" +
+	"\tsandboxes\x18\f \x01(\bR\tsandboxes\"t\n" +
 	"\bSelector\x12\x10\n" +
 	"\x02id\x18\x01 \x01(\tH\x00R\x02id\x12\x12\n" +
 	"\x03pid\x18\x02 \x01(\rH\x00R\x03pid\x12\x12\n" +
@@ -3102,7 +3123,7 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x10INPUT_STATE_NONE\x10\x00\x12\x16\n" +
 	"\x12INPUT_STATE_LIKELY\x10\x01\x12\x17\n" +
 	"\x13INPUT_STATE_CERTAIN\x10\x02\x12\x18\n" +
-	"\x14INPUT_STATE_PASSWORD\x10\x03*\xb2\x04\n" +
+	"\x14INPUT_STATE_PASSWORD\x10\x03*\x88\x05\n" +
 	"\tErrorKind\x12\x1a\n" +
 	"\x16ERROR_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14ERROR_KIND_NOT_FOUND\x10\x01\x12\x18\n" +
@@ -3126,7 +3147,10 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x16ERROR_KIND_BROKEN_PIPE\x10\x12\x12\x1f\n" +
 	"\x1bERROR_KIND_WRITER_FORGOTTEN\x10\x13\x12\x19\n" +
 	"\x15ERROR_KIND_INPUT_FULL\x10\x14\x12\x16\n" +
-	"\x12ERROR_KIND_DAMAGED\x10\x18*\xb0\x02\n" +
+	"\x12ERROR_KIND_DAMAGED\x10\x18\x12\x1e\n" +
+	"\x1aERROR_KIND_SANDBOX_STOPPED\x10\x19\x12\x1d\n" +
+	"\x19ERROR_KIND_SANDBOX_PAUSED\x10\x1a\x12\x15\n" +
+	"\x11ERROR_KIND_IN_USE\x10\x1b*\xb0\x02\n" +
 	"\vStartReason\x12\x1c\n" +
 	"\x18START_REASON_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16START_REASON_NOT_FOUND\x10\x01\x12\x1b\n" +
