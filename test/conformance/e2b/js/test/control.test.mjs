@@ -1,0 +1,236 @@
+// The control plane: sandboxes that the SDKs make, find and end, in both generations of its routes. npm e2b 2.51
+// creates at /v2/sandboxes, 2.45 at /sandboxes.
+import { test, describe, before, after } from 'node:test'
+import assert from 'node:assert/strict'
+import http from 'node:http'
+import { existsSync, rmSync } from 'node:fs'
+import { until } from '../helpers.mjs'
+
+delete process.env.E2B_DEBUG // with it no sandbox is made
+const url = (process.env.E2B_API_URL = process.env.E2B_SANDBOX_URL)
+const nobody = '00000000-0000-4000-8000-000000000000'
+
+/** What a path of the server answers, without an SDK. */
+const ask = (path, headers = {}, options = {}) =>
+  new Promise((resolve, reject) => {
+    const req = http.request(url + path, { headers, ...options }, async (res) => {
+      let text = ''
+      for await (const part of res) text += part
+      resolve({ status: res.statusCode, text, headers: res.headers })
+    })
+    req.on('error', reject)
+    req.end(options.body)
+  })
+
+for (const generation of ['e2b', 'e2b-v1']) {
+  const { Sandbox, Template, SandboxNotFoundError, NotFoundError } = await import(generation)
+  const tag = `${generation}-${process.pid}-${Date.now()}`
+  const made = []
+  const create = async (opts = {}, template = 'base') => {
+    const sbx = await Sandbox.create(template, { timeoutMs: 120_000, ...opts, metadata: { tag, ...opts.metadata } })
+    made.push(sbx)
+    return sbx
+  }
+
+  describe(`control plane by ${generation}`, { timeout: 300_000 }, () => {
+    let sbx
+    before(async () => {
+      sbx = await create({ metadata: { 'odd key': 'a=b&c d/ž+%' }, envs: { FROM_CREATE: '1' }, lifecycle: { onTimeout: 'pause' } })
+    })
+    after(async () => {
+      await Promise.all(made.map((s) => s.kill().catch(() => {})))
+    })
+
+    test('a sandbox runs commands, with its variables', async () => {
+      const res = await sbx.commands.run('echo "$FROM_CREATE $E2B_SANDBOX"; exit 3').catch((e) => e)
+      assert.equal(res.stdout, '1 true\n')
+      assert.equal(res.exitCode, 3)
+      assert.equal(await sbx.isRunning(), true)
+    })
+
+    test('two sandboxes do not see each other', async () => {
+      const other = await create()
+      assert.notEqual(other.sandboxId, sbx.sandboxId)
+      const h = await sbx.commands.run('sleep 300', { background: true, timeoutMs: 0 })
+      assert.ok((await sbx.commands.list()).some((p) => p.pid === h.pid))
+      assert.ok(!(await other.commands.list()).some((p) => p.args.join(' ').includes('sleep 300')))
+      assert.equal(await h.kill(), true)
+      const path = `/tmp/tend-control-${tag}`
+      await other.files.write(path, 'of the other')
+      assert.equal(await other.files.read(path), 'of the other')
+      assert.equal(existsSync(path), false, 'the file of a sandbox is on this machine')
+      assert.equal(await sbx.files.exists(path), false)
+    })
+
+    test('getInfo', async () => {
+      const i = await sbx.getInfo()
+      assert.equal(i.sandboxId, sbx.sandboxId)
+      assert.equal(i.templateId, 'base')
+      assert.equal(i.state, 'running')
+      assert.deepEqual(i.metadata, { tag, 'odd key': 'a=b&c d/ž+%' })
+      const left = +i.endAt - Date.now()
+      assert.ok(left > 10_000 && left < 121_000, `endAt in ${left} ms`)
+      assert.ok(+i.startedAt <= Date.now() && i.cpuCount > 0 && i.memoryMB > 0)
+      assert.equal(i.lifecycle.onTimeout, 'pause')
+    })
+
+    test('lists by metadata and state, in pages', async () => {
+      const find = async (query) => (await Sandbox.list({ query }).nextItems()).map((s) => s.sandboxId)
+      assert.deepEqual(await find({ metadata: { tag, 'odd key': 'a=b&c d/ž+%' }, state: ['running', 'paused'] }), [sbx.sandboxId])
+      assert.deepEqual(await find({ metadata: { tag: 'another' } }), [])
+      assert.deepEqual(await find({ metadata: { tag }, state: ['paused'] }), [])
+      await create()
+      await create()
+      const paginator = Sandbox.list({ limit: 2, query: { metadata: { tag } } })
+      const ids = []
+      while (paginator.hasNext) ids.push(...(await paginator.nextItems()).map((s) => s.sandboxId))
+      assert.deepEqual(ids.sort(), made.map((s) => s.sandboxId).sort())
+    })
+
+    test('setTimeout extends and shortens; connect only extends', async () => {
+      const left = async () => +(await sbx.getInfo()).endAt - Date.now()
+      await sbx.setTimeout(600_000)
+      assert.ok((await left()) > 500_000)
+      const same = await Sandbox.connect(sbx.sandboxId, { timeoutMs: 30_000 })
+      assert.equal((await same.commands.run('echo same')).stdout, 'same\n')
+      assert.ok((await left()) > 400_000)
+      await sbx.setTimeout(120_000)
+      assert.ok((await left()) < 121_000)
+    })
+
+    test('a sandbox is used with its own token alone', async () => {
+      const body = JSON.stringify({})
+      const list = (headers) => ask('/process.Process/List', { 'Content-Type': 'application/json', 'E2b-Sandbox-Id': sbx.sandboxId, 'E2b-Sandbox-Port': '49983', ...headers }, { method: 'POST', body })
+      const other = await create()
+      assert.equal((await list({})).status, 401)
+      assert.equal((await list({ 'X-Access-Token': 'x' })).status, 401)
+      const token = (s) => s.envdAccessToken ?? s['envdAccessToken']
+      if (token(other)) assert.equal((await list({ 'X-Access-Token': token(other) })).status, 401)
+      assert.equal((await ask('/health', { 'E2b-Sandbox-Id': sbx.sandboxId })).status, 204)
+    })
+
+    test('signed URLs, which are opened without a header', async () => {
+      await sbx.files.write('signed.txt', 'by a link')
+      const get = async (link) => {
+        const res = await fetch(link)
+        return [res.status, await res.text()]
+      }
+      const link = await sbx.downloadUrl('signed.txt', { useSignatureExpiration: 60_000 })
+      assert.deepEqual(await get(link), [200, 'by a link'])
+      assert.deepEqual(await get(await sbx.downloadUrl('signed.txt')), [200, 'by a link'])
+      assert.equal((await get(link.replace('signed.txt', 'other.txt')))[0], 401)
+      const form = new FormData()
+      form.append('file', new Blob(['sent']), 'sent.txt')
+      const res = await fetch(await sbx.uploadUrl('sent.txt'), { method: 'POST', body: form })
+      assert.equal(res.status, 200, await res.text())
+      assert.equal(await sbx.files.read('sent.txt'), 'sent')
+    })
+
+    test('ports: a program inside is reached, and a closed port says so', async () => {
+      const port = 18080
+      const script = `import http.server\nclass H(http.server.BaseHTTPRequestHandler):\n  def do_GET(s):\n    s.send_response(200); s.end_headers(); s.wfile.write(("inside " + s.headers["Host"] + s.path).encode())\n  def log_message(s, *a): pass\nhttp.server.HTTPServer(("127.0.0.1", ${port}), H).serve_forever()`
+      await sbx.files.write('server.py', script)
+      const h = await sbx.commands.run('exec python3 server.py', { background: true, timeoutMs: 0 })
+      const by = { 'E2b-Sandbox-Id': sbx.sandboxId, 'E2b-Sandbox-Port': `${port}` }
+      await until('the program listens', async () => (await ask('/', by)).status === 200)
+      assert.match((await ask('/a?b=c', by)).text, /^inside .*\/a\?b=c$/)
+      const host = sbx.getHost(port)
+      assert.match(host, new RegExp(`^${port}-${sbx.sandboxId}\\.localhost:\\d+$`))
+      assert.equal((await ask('/x', { Host: host })).text, `inside ${host}/x`)
+      assert.equal((await ask('/health', { Host: sbx.getHost(49983) })).status, 204)
+      assert.equal((await ask('/v2/sandboxes', { Host: sbx.getHost(49983) })).status, 404)
+      await h.kill()
+      const closed = await until('the port is closed', async () => {
+        const res = await ask('/', by)
+        return res.status === 502 && res
+      })
+      assert.deepEqual(JSON.parse(closed.text), { sandboxId: sbx.sandboxId, message: 'The sandbox is running but port is not open', port, code: 502 })
+    })
+
+    test('pause and connect: processes stand still and go on', async () => {
+      const h = await sbx.commands.run('n=0; while sleep 0.05; do n=$((n+1)); echo $n > next; mv next count; done', { background: true, timeoutMs: 0 })
+      await until('it counts', async () => (await sbx.files.exists('count')) && Number(await sbx.files.read('count')) > 1)
+      assert.equal(await sbx.pause(), true)
+      assert.equal((await Sandbox.getInfo(sbx.sandboxId)).state, 'paused')
+      assert.equal(await sbx.pause(), false)
+      assert.equal(await sbx.isRunning(), false)
+      await assert.rejects(sbx.commands.run('true'))
+      const again = await Sandbox.connect(sbx.sandboxId, { timeoutMs: 120_000 })
+      assert.equal((await again.getInfo()).state, 'running')
+      assert.ok((await again.commands.list()).some((p) => p.pid === h.pid))
+      const was = Number(await again.files.read('count'))
+      await until('it counts on', async () => Number(await again.files.read('count')) > was)
+      await again.commands.kill(h.pid)
+    })
+
+    test('autoResume: traffic wakes a sandbox whose time was up', async () => {
+      const auto = await create({ timeoutMs: 1_000, lifecycle: { onTimeout: 'pause', autoResume: true } })
+      await until('it is paused', async () => (await Sandbox.getInfo(auto.sandboxId)).state === 'paused')
+      assert.equal((await auto.commands.run('echo awake')).stdout, 'awake\n')
+      assert.equal((await auto.getInfo()).state, 'running')
+    })
+
+    test('a sandbox ends at its time', async () => {
+      const short = await create({ timeoutMs: 1_000 })
+      await until('it is gone', () => Sandbox.getInfo(short.sandboxId).then(() => false, (e) => e instanceof NotFoundError))
+      assert.equal(await short.isRunning(), false)
+    })
+
+    test('getMetrics', async () => {
+      const metrics = await sbx.getMetrics()
+      assert.ok(metrics.length > 0)
+      for (const m of metrics) for (const k of ['cpuUsedPct', 'cpuCount', 'memUsed', 'memTotal', 'diskUsed', 'diskTotal']) assert.equal(typeof m[k], 'number', k)
+    })
+
+    test('a snapshot keeps files, and is a template', async () => {
+      await sbx.files.write('kept.txt', 'of before')
+      const snapshot = await sbx.createSnapshot({ name: `snap-${tag.toLowerCase()}` })
+      await sbx.files.write('kept.txt', 'of after')
+      const copy = await create({}, snapshot.snapshotId)
+      assert.equal(await copy.files.read('kept.txt'), 'of before')
+      assert.equal((await copy.commands.run('cat kept.txt')).stdout, 'of before')
+      assert.equal(await sbx.files.read('kept.txt'), 'of after')
+      const found = await Sandbox.listSnapshots({ sandboxId: sbx.sandboxId }).nextItems()
+      assert.deepEqual(found.map((s) => s.snapshotId), [snapshot.snapshotId])
+      await copy.kill()
+      assert.equal(await Sandbox.deleteSnapshot(snapshot.snapshotId), true)
+      assert.equal(await Sandbox.deleteSnapshot(snapshot.snapshotId), false)
+      await assert.rejects(create({}, snapshot.snapshotId), /404.*not found/)
+    })
+
+    test('forks have the files, and are apart', async () => {
+      await sbx.files.write('forked.txt', 'of both')
+      const forks = await sbx.fork({ count: 2, timeoutMs: 60_000 })
+      made.push(...forks)
+      assert.equal(forks.length, 2)
+      for (const f of forks) assert.equal(await f.files.read('forked.txt'), 'of both')
+      await forks[0].files.write('forked.txt', 'of one')
+      assert.equal(await forks[1].files.read('forked.txt'), 'of both')
+      assert.equal(await sbx.files.read('forked.txt'), 'of both')
+      assert.notEqual(forks[0].sandboxId, forks[1].sandboxId)
+    })
+
+    test('base exists, and so does no other', async () => {
+      assert.equal(await Template.exists('base'), true)
+      assert.equal(await Template.exists('nobody-built-this'), false)
+      await assert.rejects(create({}, 'nobody-built-this'), /404.*not found/)
+    })
+
+    test('kill: true, then false; nothing meant for it runs here', async () => {
+      const dead = await create()
+      assert.equal(await dead.kill(), true)
+      assert.equal(await dead.kill(), false)
+      assert.equal(await Sandbox.kill(nobody), false)
+      assert.equal(await dead.isRunning(), false)
+      await assert.rejects(Sandbox.connect(dead.sandboxId), SandboxNotFoundError)
+      await assert.rejects(dead.setTimeout(1000), SandboxNotFoundError)
+      const mark = `/tmp/tend-escape-${tag}`
+      await assert.rejects(dead.commands.run(`touch ${mark}`))
+      await assert.rejects(dead.files.write(mark, 'x'))
+      const link = await dead.uploadUrl(mark)
+      assert.equal((await fetch(link, { method: 'POST', body: new Blob(['x']), headers: { 'Content-Type': 'application/octet-stream' } })).status, 401)
+      assert.equal(existsSync(mark), false)
+      rmSync(mark, { force: true })
+    })
+  })
+}

@@ -1,0 +1,180 @@
+"""The control plane: sandboxes that the SDK makes, finds and ends."""
+
+import asyncio
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+from e2b import AsyncSandbox, AsyncTemplate, NotFoundException, Sandbox, SandboxQuery, SandboxState, Template
+from e2b.exceptions import SandboxException, SandboxNotFoundException
+
+from conftest import call, until
+
+URL = os.environ["E2B_SANDBOX_URL"]
+
+
+class Plane:
+    """One form of the SDK. What it makes is ended after the test."""
+
+    def __init__(self, name):
+        self.name = name
+        self.sandbox = Sandbox if name == "sync" else AsyncSandbox
+        self.template = Template if name == "sync" else AsyncTemplate
+        self.tag = f"py-{name}-{os.getpid()}-{time.time_ns()}"
+        self.made = []
+
+    async def create(self, template="base", metadata=None, **opts):
+        opts.setdefault("timeout", 120)
+        sbx = await call(self.sandbox.create(template, metadata={"tag": self.tag, **(metadata or {})}, **opts))
+        self.made.append(sbx)
+        return sbx
+
+    async def run(self, sbx, cmd):
+        return (await call(sbx.commands.run(cmd))).stdout
+
+
+@pytest.fixture(params=["sync", "async"])
+async def plane(request, monkeypatch):
+    monkeypatch.delenv("E2B_DEBUG", raising=False)  # with it no sandbox is made
+    monkeypatch.setenv("E2B_API_URL", URL)
+    p = Plane(request.param)
+    yield p
+    for sbx in p.made:
+        await call(sbx.kill())
+
+
+def ask(path, headers=None, method="GET", body=None):
+    """What a path of the server answers, without an SDK."""
+    req = urllib.request.Request(URL + path, headers=headers or {}, method=method, data=body)
+    try:
+        with urllib.request.urlopen(req, timeout=30) as res:
+            return res.status, res.read().decode()
+    except urllib.error.HTTPError as e:
+        return e.code, e.read().decode()
+
+
+async def test_a_sandbox_runs_commands_and_is_apart(plane):
+    one = await plane.create(envs={"FROM_CREATE": "1"})
+    two = await plane.create()
+    assert await plane.run(one, 'echo "$FROM_CREATE"') == "1\n"
+    path = f"/tmp/tend-control-{plane.tag}"
+    await call(two.files.write(path, "of the other"))
+    assert await call(two.files.read(path)) == "of the other"
+    assert not os.path.exists(path)
+    assert not await call(one.files.exists(path))
+    assert await call(one.is_running())
+
+
+async def test_info_lists_and_pages(plane):
+    sbx = await plane.create(metadata={"odd key": "a=b&c d/ž+%"}, lifecycle={"on_timeout": "pause"})
+    info = await call(sbx.get_info())
+    assert (info.sandbox_id, info.template_id, info.state) == (sbx.sandbox_id, "base", SandboxState.RUNNING)
+    assert info.metadata == {"tag": plane.tag, "odd key": "a=b&c d/ž+%"}
+    left = info.end_at.timestamp() - time.time()
+    assert 10 < left < 121 and info.cpu_count > 0 and info.memory_mb > 0
+
+    async def find(**query):
+        return [s.sandbox_id for s in await call(plane.sandbox.list(query=SandboxQuery(**query)).next_items())]
+
+    assert await find(metadata={"tag": plane.tag, "odd key": "a=b&c d/ž+%"}, state=[SandboxState.RUNNING, SandboxState.PAUSED]) == [sbx.sandbox_id]
+    assert await find(metadata={"tag": plane.tag}, state=[SandboxState.PAUSED]) == []
+    assert await find(metadata={"tag": "another"}) == []
+    for _ in range(2):
+        await plane.create()
+    pages, ids = plane.sandbox.list(limit=2, query=SandboxQuery(metadata={"tag": plane.tag})), []
+    while pages.has_next:
+        ids += [s.sandbox_id for s in await call(pages.next_items())]
+    assert sorted(ids) == sorted(s.sandbox_id for s in plane.made)
+
+
+async def test_timeouts(plane):
+    sbx = await plane.create()
+
+    async def left():
+        return (await call(sbx.get_info())).end_at.timestamp() - time.time()
+
+    await call(sbx.set_timeout(600))
+    assert await left() > 500
+    await call(plane.sandbox.connect(sbx.sandbox_id, timeout=30))
+    assert await left() > 400
+    await call(sbx.set_timeout(60))
+    assert await left() < 61
+    short = await plane.create(timeout=1)
+
+    async def gone():
+        try:
+            await call(short.get_info())
+        except NotFoundException:
+            return True
+
+    await until("it is gone", gone)
+    assert not await call(short.is_running())
+
+
+async def test_pause_and_connect(plane):
+    sbx = await plane.create()
+    handle = await call(sbx.commands.run("n=0; while sleep 0.05; do n=$((n+1)); echo $n > next; mv next count; done", background=True, timeout=0))
+
+    async def count():
+        return int(await call(sbx.files.read("count"))) if await call(sbx.files.exists("count")) else 0
+
+    await until("it counts", count)
+    assert await call(sbx.pause()) is True
+    assert await call(sbx.pause()) is False
+    assert (await call(plane.sandbox.get_info(sbx.sandbox_id))).state == SandboxState.PAUSED
+    again = await call(plane.sandbox.connect(sbx.sandbox_id, timeout=120))
+    assert handle.pid in [p.pid for p in await call(again.commands.list())]
+    was = await count()
+
+    async def goes_on():
+        return await count() > was
+
+    await until("it counts on", goes_on)
+
+
+async def test_links_and_ports(plane):
+    sbx = await plane.create()
+    await call(sbx.files.write("signed.txt", "by a link"))
+    link = await call(sbx.download_url("signed.txt", use_signature_expiration=60))
+    assert link.startswith(URL)
+    assert ask(link[len(URL):]) == (200, "by a link")
+    assert ask(link[len(URL):].replace("signed.txt", "other.txt"))[0] == 401
+    where = {"E2b-Sandbox-Id": sbx.sandbox_id, "E2b-Sandbox-Port": "18081"}
+    code, text = ask("/", where)
+    assert (code, json.loads(text)["message"]) == (502, "The sandbox is running but port is not open")
+    await call(sbx.commands.run("exec python3 -m http.server -b 127.0.0.1 18081", background=True, timeout=0))
+
+    async def served():
+        return (await asyncio.to_thread(ask, "/signed.txt", where)) == (200, "by a link")
+
+    await until("the port is open", served)
+    assert sbx.get_host(18081).startswith(f"18081-{sbx.sandbox_id}.localhost:")
+
+
+async def test_metrics(plane):
+    sbx = await plane.create()
+    metrics = await call(sbx.get_metrics())
+    assert metrics and all(m.mem_total > 0 and m.cpu_count > 0 for m in metrics)
+
+
+async def test_kill_and_what_is_gone(plane):
+    sbx = await plane.create()
+    assert await call(sbx.kill()) is True
+    assert await call(sbx.kill()) is False
+    assert not await call(sbx.is_running())
+    with pytest.raises(SandboxNotFoundException):
+        await call(plane.sandbox.connect(sbx.sandbox_id))
+    mark = f"/tmp/tend-escape-{plane.tag}"
+    with pytest.raises(SandboxException):
+        await call(sbx.commands.run(f"touch {mark}"))
+    assert not os.path.exists(mark)
+
+
+async def test_templates_that_there_are(plane):
+    assert await call(plane.template.exists("base")) is True
+    assert await call(plane.template.exists("nobody-built-this")) is False
+    with pytest.raises(SandboxException, match="404.*not found"):
+        await plane.create("nobody-built-this")
