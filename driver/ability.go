@@ -18,7 +18,7 @@ type Runner interface {
 // Pauser lets the processes of a sandbox stand still.
 type Pauser interface {
 	// Pause stops a sandbox in the middle of what it does. A start in it is then
-	// ErrPaused; its files can be read. Errors: ErrPaused if it is paused already,
+	// ErrPaused; its files can be read if it was paused with its memory. Errors: ErrPaused if it is paused already,
 	// ErrStopped, ErrNotFound.
 	Pause(ctx context.Context, id ID, spec PauseSpec) error
 	// Resume lets it go on; one that was paused without its memory starts, as

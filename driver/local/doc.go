@@ -45,6 +45,7 @@
 //
 // # Locks
 //
+// Driver.joining comes before sandbox.mu, and is not taken under it.
 // sandbox.life is held while a sandbox is started, stopped, paused or destroyed, then
 // sandbox.starting, then sandbox.mu, then that of the registry.
 package local

@@ -16,12 +16,14 @@ import (
 
 // begin makes the box. s.life is held.
 func (s *sandbox) begin(ctx context.Context) error {
+	harden := s.d.harden() // joining comes before mu
 	s.mu.Lock()
 	spec, err := s.boxSpec()
 	s.mu.Unlock()
 	if err != nil {
 		return err
 	}
+	spec.Harden = harden
 	info, err := s.d.cfg.Engine.Make(ctx, spec)
 	if err != nil {
 		return fault(err)
