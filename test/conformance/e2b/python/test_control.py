@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import socket
 import time
 import urllib.error
 import urllib.request
@@ -142,16 +143,19 @@ async def test_links_and_ports(plane):
     assert link.startswith(URL)
     assert ask(link[len(URL):]) == (200, "by a link")
     assert ask(link[len(URL):].replace("signed.txt", "other.txt"))[0] == 401
-    where = {"E2b-Sandbox-Id": sbx.sandbox_id, "E2b-Sandbox-Port": "18081"}
+    with socket.socket() as s:  # a sandbox may have the machine's network
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    where = {"E2b-Sandbox-Id": sbx.sandbox_id, "E2b-Sandbox-Port": str(port)}
     code, text = ask("/", where)
     assert (code, json.loads(text)["message"]) == (502, "The sandbox is running but port is not open")
-    await call(sbx.commands.run("exec python3 -m http.server -b 127.0.0.1 18081", background=True, timeout=0))
+    await call(sbx.commands.run(f"exec python3 -m http.server -b 127.0.0.1 {port}", background=True, timeout=0))
 
     async def served():
         return (await asyncio.to_thread(ask, "/signed.txt", where)) == (200, "by a link")
 
     await until("the port is open", served)
-    assert sbx.get_host(18081).startswith(f"18081-{sbx.sandbox_id}.localhost:")
+    assert sbx.get_host(port).startswith(f"{port}-{sbx.sandbox_id}.localhost:")
 
 
 async def test_metrics(plane):

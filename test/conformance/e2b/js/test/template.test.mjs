@@ -1,0 +1,61 @@
+// Templates as the SDKs build them: steps over base or another template, files, an error at its step, tags.
+import { test, describe } from 'node:test'
+import assert from 'node:assert/strict'
+import { mkdtempSync, writeFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+delete process.env.E2B_DEBUG // with it no sandbox is made
+process.env.E2B_API_URL = process.env.E2B_SANDBOX_URL
+
+for (const generation of ['e2b', 'e2b-v1']) {
+  const { Sandbox, Template, BuildError } = await import(generation)
+  const name = `${generation}-${process.pid}`
+
+  describe(`templates by ${generation}`, { timeout: 300_000 }, () => {
+    const inside = async (template, run) => {
+      const sbx = await Sandbox.create(template, { timeoutMs: 60_000 })
+      try {
+        return await run(sbx)
+      } finally {
+        await sbx.kill()
+      }
+    }
+
+    test('is built of steps and files, by its lines, and sandboxes are made from it', async (t) => {
+      const dir = mkdtempSync(join(tmpdir(), 'tend-template-'))
+      t.after(() => rmSync(dir, { recursive: true, force: true }))
+      writeFileSync(join(dir, 'copied.txt'), 'of the builder')
+      const lines = []
+      const template = Template({ fileContextPath: dir })
+        .fromTemplate('base')
+        .setEnvs({ FROM_TEMPLATE: 'yes' })
+        .copy('copied.txt', '/opt/app/copied.txt')
+        .setWorkdir('/opt/app')
+        .runCmd(`echo built > built.txt; echo a line of ${name}`, { user: 'root' })
+      assert.equal(await Template.exists(name), false)
+      const info = await Template.build(template, name, { onBuildLogs: (l) => lines.push(l.message) })
+      assert.equal(await Template.exists(name), true)
+      assert.ok(info.templateId && info.buildId)
+      assert.equal(lines.filter((l) => l.includes(`a line of ${name}`) && !l.includes('echo')).length, 1, lines.join('\n'))
+      await inside(name, async (sbx) => {
+        assert.equal((await sbx.commands.run('echo $FROM_TEMPLATE; cat /opt/app/copied.txt /opt/app/built.txt')).stdout, 'yes\nof the builderbuilt\n')
+        assert.equal((await sbx.getInfo()).templateId, info.templateId)
+      })
+    })
+
+    test('the SDKs begin with an image, which is base', async () => {
+      await Template.build(Template().runCmd('echo begun > /tmp/begun'), `${name}-image`)
+      await inside(`${name}-image`, async (sbx) => assert.equal(await sbx.files.read('/tmp/begun'), 'begun\n'))
+    })
+
+    test('a step that fails ends the build, and there is no template', async () => {
+      await assert.rejects(Template.build(Template().fromTemplate('base').runCmd('exit 7'), `${name}-broken`), BuildError)
+      assert.equal(await Template.exists(`${name}-broken`), false)
+    })
+
+    test('another image is refused with the reason', async () => {
+      await assert.rejects(Template.build(Template().fromImage('ubuntu:24.04'), `${name}-ubuntu`), /fromTemplate\('base'\)/)
+    })
+  })
+}
