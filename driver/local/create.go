@@ -74,7 +74,11 @@ func (d *Driver) create(ctx context.Context, rec record) (*sandbox, error) {
 		s.gone = true
 		s.mu.Unlock()
 		s.forgetRoot()
-		err = errors.Join(err, d.cfg.Engine.End(ctx, box.ID(s.id)), d.discard(s.dir()))
+		ended := d.cfg.Engine.End(ctx, box.ID(s.id))
+		if ended != nil {
+			d.strays.Store(true) // the sweep ends it
+		}
+		err = errors.Join(err, ended, d.discard(s.dir()))
 		d.boxes.Remove(s.id)
 		return nil, err
 	}

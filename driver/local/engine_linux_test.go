@@ -24,9 +24,17 @@ type paperEngine struct {
 	boxes map[box.ID]*box.Info // guarded by mu
 	specs map[box.ID]box.Spec  // guarded by mu
 	fail  error                // of the next Make; guarded by mu
+	lacks string               // why there are no boxes; guarded by mu
+	asked int                  // calls of Can and List; guarded by mu
 }
 
 func (e *paperEngine) Can(context.Context) (box.Can, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asked++
+	if e.lacks != "" {
+		return box.Can{Missing: []box.Missing{{Reason: e.lacks}}}, nil
+	}
 	return box.Can{Mode: box.ModeUser, Layers: []string{box.LayerPID, box.LayerMount, box.LayerUser, box.LayerFreeze}}, nil
 }
 
@@ -94,6 +102,7 @@ func (e *paperEngine) End(_ context.Context, id box.ID) error {
 func (e *paperEngine) List(context.Context) ([]box.Info, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.asked++
 	var all []box.Info
 	for _, in := range e.boxes {
 		all = append(all, *in)

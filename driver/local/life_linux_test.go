@@ -211,6 +211,40 @@ func TestADeadlineRestsWhileASandboxIsPaused(t *testing.T) {
 	}
 }
 
+// TestWhereThereAreNoBoxesACreationSaysWhy: and the keeper is left alone otherwise. When
+// another one takes its place, sandboxes can be made.
+func TestWhereThereAreNoBoxesACreationSaysWhy(t *testing.T) {
+	t.Parallel()
+	cfg, e := onPaper(t)
+	e.lacks = "the moon is full"
+	d := openOn(t, cfg)
+	var wrong *driver.UnsupportedError
+	if _, err := d.Create(t.Context(), driver.Spec{}); !errors.As(err, &wrong) || wrong.Field != "isolation" || wrong.Reason != e.lacks {
+		t.Errorf("it is %v", err)
+	}
+	if can := d.Capabilities(); len(can.Layers) != 0 || len(can.Missing) != 1 || !strings.Contains(can.Missing[0], e.lacks) {
+		t.Errorf("it can %+v", can)
+	}
+	quiet := func() {
+		t.Helper()
+		before := e.asked
+		for range 3 {
+			d.sweep(t.Context(), time.Now())
+			if all, err := d.List(t.Context()); err != nil || len(all) != 0 {
+				t.Errorf("there is %+v, %v", all, err)
+			}
+		}
+		if e.asked != before {
+			t.Errorf("the keeper is asked %d times for nothing", e.asked-before)
+		}
+	}
+	quiet()
+	e.lacks = ""
+	s, _ := create(t, d, driver.Spec{})
+	scene.Must(t, s.Destroy(t.Context()))
+	quiet()
+}
+
 // TestTheTrashIsEmptiedWhateverIsInIt: a program inside makes what it likes.
 func TestTheTrashIsEmptiedWhateverIsInIt(t *testing.T) {
 	t.Parallel()

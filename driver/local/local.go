@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tend-run/tend/driver"
@@ -68,8 +69,11 @@ type Driver struct {
 	thrown chan struct{}
 
 	joining sync.Mutex
-	joined  bool    // the records met the keeper's boxes; guarded by joining
-	can     box.Can // as the keeper said last; guarded by joining
+	joined  bool      // the records met the keeper's boxes; guarded by joining
+	can     box.Can   // as the keeper said last; guarded by joining
+	asked   time.Time // when it said so; guarded by joining
+	// strays: a box may be left of a creation whose answer was lost.
+	strays atomic.Bool
 }
 
 var (
@@ -134,12 +138,16 @@ func Open(cfg Config) (*Driver, error) {
 	return d, nil
 }
 
+// askAgain is how long a keeper that makes no boxes is not asked again, but by a
+// creation.
+const askAgain = time.Minute
+
 // join asks the keeper what there is, once: of sandboxes and boxes, one without the
 // other ends.
 func (d *Driver) join(ctx context.Context) error {
 	d.joining.Lock()
 	defer d.joining.Unlock()
-	if d.joined {
+	if d.joined || time.Since(d.asked) < askAgain {
 		return nil
 	}
 	can, err := d.cfg.Engine.Can(ctx)
@@ -147,7 +155,8 @@ func (d *Driver) join(ctx context.Context) error {
 		return err
 	}
 	if d.can = can; can.Mode == 0 {
-		return nil // asked again
+		d.asked = time.Now()
+		return nil
 	}
 	there, err := d.cfg.Engine.List(ctx)
 	if err != nil {
@@ -173,8 +182,7 @@ func (d *Driver) join(ctx context.Context) error {
 	return nil
 }
 
-// capable returns what the keeper can do. Of one that can do nothing it asks again,
-// because another one may have taken its place.
+// capable returns what the keeper can do.
 func (d *Driver) capable(ctx context.Context) (box.Can, error) {
 	if err := d.join(ctx); err != nil {
 		return box.Can{}, err
@@ -186,6 +194,9 @@ func (d *Driver) capable(ctx context.Context) (box.Can, error) {
 
 // Unable says why no sandbox can be made here; nil: they can.
 func (d *Driver) Unable(ctx context.Context) error {
+	d.joining.Lock()
+	d.asked = time.Time{} // another keeper may have taken the place of one that cannot
+	d.joining.Unlock()
 	can, err := d.capable(ctx)
 	if err != nil || can.Mode != 0 {
 		return err

@@ -51,7 +51,9 @@ func (d *Driver) sweep(ctx context.Context, now time.Time) {
 			d.log.Warn("sandbox could not be ended at its time", slog.String("id", string(s.id)), slog.Any("err", err))
 		}
 	}
-	d.notice(ctx)
+	if len(d.boxes.All()) > 0 || d.strays.Swap(false) { // else the keeper is left alone
+		d.notice(ctx)
+	}
 	for _, s := range d.boxes.All() {
 		if err := s.sync(); err != nil {
 			d.log.Warn("record of a sandbox is not on the disk", slog.String("id", string(s.id)), slog.Any("err", err))
@@ -106,6 +108,7 @@ func (s *sandbox) pauseDue(ctx context.Context) error {
 func (d *Driver) notice(ctx context.Context) {
 	there, err := d.cfg.Engine.List(ctx)
 	if err != nil {
+		d.strays.Store(true)
 		return
 	}
 	live := map[driver.ID]bool{}
@@ -113,6 +116,7 @@ func (d *Driver) notice(ctx context.Context) {
 		live[driver.ID(in.ID)] = true
 		if _, ok := d.boxes.Get(string(in.ID)); !ok { // of a creation whose answer was lost
 			if err := d.cfg.Engine.End(ctx, in.ID); err != nil {
+				d.strays.Store(true)
 				d.log.Warn("box without a sandbox", slog.String("id", string(in.ID)), slog.Any("err", err))
 			}
 		}
