@@ -67,16 +67,22 @@ type Client struct {
 	rpc     tendv1connect.ProcessServiceClient
 	admin   tendv1connect.AdminServiceClient
 	views   tendv1connect.ViewServiceClient
+	boxes   tendv1connect.SandboxServiceClient
 	held    atomic.Bool // as the server's last hello said
 	writers atomic.Bool // the same: it knows writers by name
 	greps   atomic.Bool // the same: it knows invert, before and after of Grep
+	hasBox  atomic.Bool // the same: it has a SandboxService
 	listed  int         // processes that List accepts: maxListed but in tests
 
 	// closed ends every stream when Close is called. It is the one context
 	// that is kept: it belongs to the client and to no call.
 	closed context.Context
 	close  context.CancelFunc
-	wg     sync.WaitGroup // goroutines of streams
+	wg     *sync.WaitGroup // goroutines of streams
+
+	base    string               // of the API's URLs
+	options connect.ClientOption // of all calls
+	sandbox string               // ID of the one whose processes these are; "": the machine's
 }
 
 var _ process.Manager = (*Client)(nil)
@@ -111,21 +117,53 @@ func Dial(ctx context.Context, url string, opts Options) (*Client, error) {
 }
 
 func newClient(url string, t target, opts Options, http2 bool) *Client {
-	c := &Client{url: url, retry: opts.Retry.withDefaults(), silence: opts.Silence, patient: opts.Patience, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), listed: maxListed}
+	c := &Client{url: url, retry: opts.Retry.withDefaults(), silence: opts.Silence, patient: opts.Patience, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), listed: maxListed, wg: new(sync.WaitGroup), base: t.base}
 	if c.silence <= 0 {
 		c.silence = 3 * tendpb.Heartbeat
 	}
 	c.conns = &connections{url: url, token: opts.Token, now: t.transport(opts, http2, c.silence)}
 	c.closed, c.close = context.WithCancel(context.Background())
-	client := &http.Client{Transport: c.conns, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
+	// No compression: the server is near, and output is large.
+	c.options = connect.WithClientOptions(connect.WithAcceptCompression("gzip", nil, nil), connect.WithReadMaxBytes(maxResponse), connect.WithInterceptors(opts.Interceptors...))
+	c.services(c.conns)
+	return c
+}
+
+// services makes the clients of the services, over a transport.
+func (c *Client) services(tr http.RoundTripper) {
+	client := &http.Client{Transport: tr, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
 		return http.ErrUseLastResponse // which RoundTrip has refused
 	}}
-	// No compression: the server is near, and output is large.
-	options := connect.WithClientOptions(connect.WithAcceptCompression("gzip", nil, nil), connect.WithReadMaxBytes(maxResponse), connect.WithInterceptors(opts.Interceptors...))
-	c.rpc = tendv1connect.NewProcessServiceClient(client, t.base, options)
-	c.admin = tendv1connect.NewAdminServiceClient(client, t.base, options)
-	c.views = tendv1connect.NewViewServiceClient(client, t.base, options)
-	return c
+	c.rpc = tendv1connect.NewProcessServiceClient(client, c.base, c.options)
+	c.admin = tendv1connect.NewAdminServiceClient(client, c.base, c.options)
+	c.views = tendv1connect.NewViewServiceClient(client, c.base, c.options)
+	c.boxes = tendv1connect.NewSandboxServiceClient(client, c.base, c.options)
+}
+
+// in returns a client for the processes of a sandbox, over the same connections. It
+// ends with c.
+func (c *Client) in(id string) *Client {
+	in := &Client{
+		url: c.url, retry: c.retry, silence: c.silence, patient: c.patient, log: c.log, conns: c.conns, listed: c.listed,
+		closed: c.closed, close: func() {}, wg: c.wg, base: c.base, options: c.options, sandbox: id,
+	}
+	in.held.Store(c.held.Load())
+	in.writers.Store(c.writers.Load())
+	in.greps.Store(c.greps.Load())
+	in.services(inSandbox{c.conns, id})
+	return in
+}
+
+// inSandbox says with each request which sandbox it is for.
+type inSandbox struct {
+	http.RoundTripper
+	id string
+}
+
+func (t inSandbox) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set(tendpb.SandboxHeader, t.id)
+	return t.RoundTripper.RoundTrip(r)
 }
 
 func (c *Client) hello(ctx context.Context) error {
@@ -140,6 +178,7 @@ func (c *Client) hello(ctx context.Context) error {
 		c.held.Store(resp.Msg.GetListenersHeld())
 		c.writers.Store(resp.Msg.GetInputWriters())
 		c.greps.Store(resp.Msg.GetGrepOptions())
+		c.hasBox.Store(resp.Msg.GetSandboxes())
 	}
 	return err
 }
@@ -197,6 +236,9 @@ func (c *Client) notTend(err error) bool {
 // Close ends all streams and connections of the client, and waits until they
 // have ended. Processes are not touched.
 func (c *Client) Close() error {
+	if c.sandbox != "" {
+		return nil // its connections are another's
+	}
 	c.close()
 	c.wg.Wait()
 	c.conns.close()

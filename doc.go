@@ -39,6 +39,13 @@
 // error says that the connection was lost. Signals and kills are never sent
 // twice.
 //
+// # Sandboxes
+//
+// [Client.CreateSandbox] makes a sandbox of the server, and [NewSandbox] one that is
+// made or found when it is needed first. [Sandbox.Processes] and [Sandbox.Client] are
+// what those of a client are, for the processes inside: each of their calls names the
+// sandbox, and one for a sandbox that there is not reaches no process at all.
+//
 // # From other process managers
 //
 // What the process manager and handle of Mastra's sandboxes, and the command

@@ -28,7 +28,15 @@ type exampleTB struct {
 	cleanups []func()
 }
 
-func (t *exampleTB) Helper()                           {}
+func (t *exampleTB) Helper() {}
+func (t *exampleTB) TempDir() string {
+	dir, err := os.MkdirTemp("", "tend-")
+	if err != nil {
+		panic(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
 func (t *exampleTB) Context() context.Context          { return context.Background() }
 func (t *exampleTB) Output() io.Writer                 { return io.Discard }
 func (t *exampleTB) Failed() bool                      { return false }

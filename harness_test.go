@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -36,8 +37,15 @@ var quick = tend.Retry{First: time.Millisecond, Max: 10 * time.Millisecond, Atte
 // serve starts a server of the native API on mgr.
 func serve(t testing.TB, mgr process.Manager, stopping <-chan struct{}, around func(http.Handler) http.Handler) *httptest.Server {
 	t.Helper()
+	return serveFace(t, native.Config{Manager: mgr}, stopping, around)
+}
+
+// serveFace starts a server of the native API.
+func serveFace(t testing.TB, cfg native.Config, stopping <-chan struct{}, around func(http.Handler) http.Handler) *httptest.Server {
+	t.Helper()
+	cfg.Instance, cfg.Version, cfg.Heartbeat = "test", "v0", 50*time.Millisecond
 	mux := http.NewServeMux()
-	face := scene.Value(native.New(native.Config{Manager: mgr, Instance: "test", Version: "v0", Heartbeat: 50 * time.Millisecond}))(t)
+	face := scene.Value(native.New(cfg))(t)
 	scene.Must(t, part.Mount(mux, face, nil))
 	if stopping != nil {
 		go func() {
@@ -101,7 +109,7 @@ func piped(cmd tend.Cmd) tend.Cmd {
 func losing(method string, lose func(nth int32) bool, calls *atomic.Int32) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path != "/tend.v1.ProcessService/"+method {
+			if path.Base(r.URL.Path) != method {
 				next.ServeHTTP(w, r)
 				return
 			}
