@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"path/filepath"
 
 	"github.com/tend-run/tend/daemon/parts"
 	"github.com/tend-run/tend/driver/local"
@@ -28,6 +29,8 @@ type Config struct {
 	Token             string
 	Insecure          bool
 	PortFile, URLFile string
+	// TokenFile is where Token is from: no sandbox that is isolated sees it.
+	TokenFile string
 	// As in parts.Config.
 	Domains                     []string
 	DefaultUser, DefaultWorkdir string
@@ -55,7 +58,7 @@ func Run(ctx context.Context, c Config) error {
 	budget := face.NewBudget(server.InFlight)
 	set, err := parts.Open(parts.Config{
 		Inside:  func(r local.Root) process.Manager { return measured.Over(manager.In(r)) },
-		Manager: measured.Manager(), Boxes: manager.Boxes(), StateDir: dir, Domains: c.Domains, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
+		Manager: measured.Manager(), Boxes: manager.Boxes(), Hide: c.own(), StateDir: dir, Domains: c.Domains, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		Token: face.Token(c.Token), Trusted: server.Trusted, Insecure: c.Insecure, Budget: budget,
 		Distant: c.Distant, Admin: daemon, Held: true, Version: c.Version, Log: log,
 	})
@@ -72,4 +75,19 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	return s.Run(ctx)
+}
+
+// own are the daemon's files that a flag may put anywhere.
+func (c *Config) own() (paths []string) {
+	for _, p := range []string{c.TokenFile, c.PortFile, c.URLFile} {
+		if p != "" {
+			paths = append(paths, p)
+		}
+	}
+	for _, l := range c.Listeners {
+		if a, ok := l.Addr().(*net.UnixAddr); ok && filepath.IsAbs(a.Name) { // others have no file
+			paths = append(paths, a.Name)
+		}
+	}
+	return paths
 }

@@ -194,6 +194,6 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 		}},
 		Listeners: listeners, Distant: distant, Token: token, Insecure: c.Insecure,
 		Domains: c.Domain, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
-		PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile), Version: versionText(),
+		TokenFile: c.TokenFile, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile), Version: versionText(),
 	})
 }

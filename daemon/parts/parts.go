@@ -36,6 +36,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -65,6 +66,9 @@ type Config struct {
 	// there are none.
 	Inside func(local.Root) process.Manager
 	Boxes  box.Engine
+	// Hide are files of the daemon outside of StateDir, which no sandbox that is
+	// isolated sees: absolute paths.
+	Hide []string
 	// StateDir is an existing directory, owned by the server's user. Each part
 	// that keeps something has a name of its own in it.
 	StateDir string
@@ -148,7 +152,8 @@ func openDriver(c *Config) (driver.Driver, driver.Access, error) {
 		return none, machine, err
 	}
 	full, err := local.Open(local.Config{
-		Dir: filepath.Join(c.StateDir, "sandboxes"), State: c.StateDir, Manager: c.Manager, Inside: c.Inside, Engine: c.Boxes, Log: c.Log,
+		Dir: filepath.Join(c.StateDir, "sandboxes"), State: c.StateDir, Manager: c.Manager, Inside: c.Inside, Engine: c.Boxes,
+		Hide: hidden(c.Hide), Log: c.Log,
 	})
 	if errors.Is(err, driver.ErrUnsupported) {
 		return none, machine, nil
@@ -157,6 +162,17 @@ func openDriver(c *Config) (driver.Driver, driver.Access, error) {
 		return nil, nil, err
 	}
 	return either.New(full, none), machine, nil
+}
+
+// hidden are these paths, and where they lead now: a link may lead elsewhere later.
+func hidden(paths []string) (all []string) {
+	for _, p := range paths {
+		all = append(all, filepath.Clean(p))
+		if to, err := filepath.EvalSymlinks(p); err == nil && to != all[len(all)-1] {
+			all = append(all, to)
+		}
+	}
+	return slices.DeleteFunc(all, func(p string) bool { return !filepath.IsAbs(p) || p == "/" || len(p) > box.MaxPath })
 }
 
 // Open makes the driver and the parts. They do nothing until a server has them.

@@ -98,12 +98,19 @@ func TestNothingOfTheMachineIsReachedInside(t *testing.T) {
 	}
 	s := w.spec(t)
 	s.Hide = []string{secret}
+	pattern := scene.Value(os.MkdirTemp("/opt", "tend-pattern-"))(t)
+	defer os.RemoveAll(pattern)
+	for _, name := range []string{"k[1]", "k1"} { // the name is a pattern that does not match itself
+		scene.Must(t, os.WriteFile(pattern+"/"+name, []byte("secret"), 0o644))
+	}
+	s.Hide = append(s.Hide, pattern+"/k[1]")
 	c := w.box(t, s)
 	for line, want := range map[string]string{
 		"id -u; cat /proc/self/uid_map":                                    "0\n         0     100000      65536",
 		"ls -A /root /home /run /tmp /var/tmp /boot /mnt /media /srv /sys": "/boot:\n\n/home:\n\n/media:\n\n/mnt:\n\n/root:\n\n/run:\n\n/srv:\n\n/sys:\n\n/tmp:\n\n/var/tmp:",
-		"ls -A " + config: "open",
-		"ls -A " + secret: "",
+		"ls -A " + config:  "open",
+		"ls -A " + secret:  "",
+		"ls -A " + pattern: "",
 		"cat /etc/shadow /etc/gshadow 2>/dev/null; ls /etc/ssh/*_key 2>/dev/null; ls -A /etc/sudoers.d 2>/dev/null":    "",
 		"cat " + w.state + "/key 2>/dev/null; find / -xdev -name key -newer /etc/hostname -path '*tend-*' 2>/dev/null": "",
 		"ps -e -o pid= | head -1": "1",

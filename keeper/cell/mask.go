@@ -142,6 +142,9 @@ func (m *mask) hide(p string, links int) error {
 			if mode, ok := own[p]; ok {
 				return m.ownPath(p, mode)
 			}
+			if strings.ContainsAny(path.Base(at), "*?[") {
+				return nil // what it matched is hidden by its names
+			}
 			return m.whiteout(at)
 		case err != nil:
 			return err
@@ -223,9 +226,6 @@ func (m *mask) opaque(p string, mode, uid, gid uint32) error {
 
 func (m *mask) whiteout(p string) error {
 	m.done[p] = true
-	if strings.ContainsAny(path.Base(p), "*?[") {
-		return nil // what it matched is hidden by its names
-	}
 	if err := unix.Mknod(m.at+p, unix.S_IFCHR, 0); err != nil && err != unix.EEXIST {
 		return err
 	}

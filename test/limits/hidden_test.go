@@ -1,0 +1,50 @@
+package limits
+
+import (
+	"encoding/json"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testdaemon"
+)
+
+// TestNoSandboxSeesTheDaemonsFiles: wherever the flags put them, behind links, too.
+func TestNoSandboxSeesTheDaemonsFiles(t *testing.T) {
+	scene.Root(t)
+	dir := scene.Value(os.MkdirTemp("/opt", "tend-hidden-"))(t)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	scene.Must(t, os.Chmod(dir, 0o755))
+	const token = "of-the-daemon"
+	for _, name := range []string{"token", "open"} {
+		scene.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(token), 0o600))
+	}
+	link := filepath.Join(dir, "link")
+	scene.Must(t, os.Symlink("token", link))
+	d := testdaemon.Serve(t, testdaemon.Config{Command: []string{bin}, Dir: dir, Flags: []string{"--token-file", link, "--socket", filepath.Join(dir, "socket")}})
+	status, text := d.Ask(t, "POST", "/sandboxes", `{"templateID":"base"}`, "X-Api-Key", token, "Content-Type", "application/json")
+	var made struct{ SandboxID string }
+	if err := json.Unmarshal([]byte(text), &made); err != nil || status != 201 {
+		t.Fatalf("a sandbox: %d %s", status, text)
+	}
+	read := func(path string) (int, string) {
+		return d.Ask(t, "GET", "/files?"+url.Values{"path": {path}, "username": {"root"}}.Encode(), "",
+			"X-Access-Token", token, "E2b-Sandbox-Id", made.SandboxID, "E2b-Sandbox-Port", "49983")
+	}
+	for _, name := range []string{"token", "link", "url"} {
+		if status, text := read(filepath.Join(dir, name)); status != 404 {
+			t.Errorf("%s inside: %d %q", name, status, text)
+		}
+	}
+	if status, text := read(filepath.Join(dir, "open")); status != 200 || text != token {
+		t.Errorf("a file that is not the daemon's: %d %q", status, text)
+	}
+	status, text = d.Ask(t, "POST", "/filesystem.Filesystem/ListDir", `{"path":"`+dir+`"}`, "Content-Type", "application/json",
+		"X-Access-Token", token, "E2b-Sandbox-Id", made.SandboxID, "E2b-Sandbox-Port", "49983")
+	if status != 200 || strings.Contains(text, `"socket"`) || !strings.Contains(text, `"open"`) {
+		t.Errorf("the directory inside: %d %s", status, text)
+	}
+}
