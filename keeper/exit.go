@@ -25,8 +25,9 @@ func (k *Keeper) onPidfd(p *proc) {
 	var info unix.Siginfo
 	var usage unix.Rusage
 	// The exit is written down before it is reaped: a keeper that dies in between
-	// leaves the status to the next one.
-	err := unix.Waitid(unix.P_PIDFD, p.pidfd, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, &usage)
+	// leaves the status to the next one. WALL: who starts inside a box and is killed
+	// before its exec has no signal for its end.
+	err := unix.Waitid(unix.P_PIDFD, p.pidfd, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, &usage)
 	switch {
 	case err == unix.ECHILD:
 		// Its keeper died: it is the anchor's child now.
@@ -43,7 +44,7 @@ func (k *Keeper) onPidfd(p *proc) {
 	p.pidfd = -1
 	k.exit(p, e)
 	failpoint.Hit(failpoint.ExitAnnounced)
-	unix.Waitid(unix.P_PIDFD, pidfd, &info, unix.WEXITED|unix.WNOHANG, nil)
+	unix.Waitid(unix.P_PIDFD, pidfd, &info, unix.WEXITED|unix.WNOHANG|unix.WALL, nil)
 	k.unwatch(pidfd)
 	unix.Close(pidfd)
 }

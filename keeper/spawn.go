@@ -257,7 +257,7 @@ func (k *Keeper) killNow(p *proc) {
 		k.groups.Kill(p.ref.Slot)
 	}
 	unix.Kill(p.pid, unix.SIGKILL)
-	unix.Wait4(p.pid, nil, 0, nil)
+	unix.Wait4(p.pid, nil, unix.WALL, nil)
 }
 
 // abandon takes back what a failed start did.

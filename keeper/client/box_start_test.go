@@ -294,3 +294,29 @@ func TestProgramsInManyBoxesOverManyKeepers(t *testing.T) {
 	}
 	nothingLeft(t, m.Boxes(), state)
 }
+
+// TestABoxKillsWhatEntersIt: a program inside kills each other one, those on their way to
+// their exec, too. Each start comes to its end, and so does the box.
+func TestABoxKillsWhatEntersIt(t *testing.T) {
+	m, _ := boxManager(t)
+	s := newBoxDirs(t).spec(t)
+	s.Net, s.Harden = box.NetOwn, hardened
+	in, _ := inBox(t, m, s)
+	killer, err := in.Start(t.Context(), labelled(s.ID, process.Spec{Argv: []string{"/usr/bin/perl", "-e", `$| = 1; print "on"; kill 9, -1 while 1`}}))
+	scene.Must(t, err)
+	scene.Eventually(t, "it kills", func() bool {
+		i, err := killer.Info(t.Context())
+		return err == nil && len(i.Streams) > 0 && i.Streams[0].End == 2
+	})
+	for n := 0; n < 20; {
+		p, err := in.Start(t.Context(), labelled(s.ID, process.Spec{Argv: []string{"/bin/true"}}))
+		scene.Must(t, err)
+		exit := scene.Wait(t, p, process.Until{}).Exit
+		if exit.Signal == int(unix.SIGKILL) && exit.Cause == process.CauseSignalled {
+			n++
+		} else if exit.Signal != 0 || exit.Code != 0 {
+			t.Errorf("its exit is %+v", exit)
+		}
+	}
+	scene.Must(t, m.Boxes().End(t.Context(), s.ID))
+}
