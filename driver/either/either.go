@@ -20,7 +20,10 @@ import (
 type Driver struct {
 	full, none driver.Driver
 
-	mu sync.Mutex // of two creations by one name, one fails
+	mu sync.Mutex
+	// claims are the names that are being given now: of two creations by one name, in
+	// both drivers, one fails. Nobody waits for a creation. Guarded by mu.
+	claims map[string]*claim
 }
 
 var (
@@ -42,17 +45,54 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, 
 		of, other = other, of
 	}
 	if spec.Name != "" {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if err := free(ctx, other, spec.Name); err != nil {
+		release, err := d.claim(ctx, other, spec.Name)
+		if err != nil {
 			return nil, err
 		}
+		defer release()
 	}
 	s, err := of.Create(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
 	return &sandbox{s, d, other}, nil
+}
+
+// claim is a name that sandboxes of one driver are being given, which decides between
+// them.
+type claim struct {
+	other driver.Driver // the one that may not have it
+	n     int
+}
+
+// claim takes a name that the other driver does not have, and is not giving.
+func (d *Driver) claim(ctx context.Context, other driver.Driver, name string) (release func(), err error) {
+	d.mu.Lock()
+	c := d.claims[name]
+	if c == nil {
+		c = &claim{other: other}
+		if d.claims == nil {
+			d.claims = map[string]*claim{}
+		}
+		d.claims[name] = c
+	} else if c.other != other {
+		d.mu.Unlock()
+		return nil, fmt.Errorf("%q: %w", name, driver.ErrExists)
+	}
+	c.n++
+	d.mu.Unlock()
+	release = func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if c.n--; c.n == 0 {
+			delete(d.claims, name)
+		}
+	}
+	if err := free(ctx, other, name); err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
 }
 
 // free reports a name that a sandbox of a driver has.
@@ -246,11 +286,11 @@ type sandbox struct {
 // Update implements driver.Sandbox.
 func (s *sandbox) Update(ctx context.Context, c driver.Change) (driver.Info, error) {
 	if c.Name != nil {
-		s.d.mu.Lock()
-		defer s.d.mu.Unlock()
-		if err := free(ctx, s.other, *c.Name); err != nil {
+		release, err := s.d.claim(ctx, s.other, *c.Name)
+		if err != nil {
 			return driver.Info{}, err
 		}
+		defer release()
 	}
 	return s.Sandbox.Update(ctx, c)
 }

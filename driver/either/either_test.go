@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/drivertest"
@@ -16,6 +17,7 @@ import (
 type named struct {
 	*host.Driver
 	paused driver.ID
+	making chan struct{} // a creation waits for it, if there is one
 }
 
 func (n *named) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {
@@ -23,6 +25,10 @@ func (n *named) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, e
 		return nil, driver.ErrUnsupported
 	}
 	spec.Isolation = driver.IsolationDefault
+	if n.making != nil {
+		n.making <- struct{}{}
+		<-n.making
+	}
 	return n.Driver.Create(ctx, spec)
 }
 
@@ -122,6 +128,40 @@ func TestANameIsThatOfOneSandboxOfBoth(t *testing.T) {
 	}
 	if _, err := b.Update(t.Context(), driver.Change{Name: &name}); !errors.Is(err, driver.ErrExists) {
 		t.Errorf("a change to a of what was found: %v", err)
+	}
+}
+
+func TestNobodyWaitsForACreation(t *testing.T) {
+	t.Parallel()
+	d, full := open(t)
+	full.making = make(chan struct{})
+	made := make(chan error)
+	go func() {
+		made <- justErr(d.Create(t.Context(), driver.Spec{Name: "slow", Isolation: driver.IsolationFull}))
+	}()
+	<-full.making
+	others := make(chan error, 2)
+	go func() {
+		others <- justErr(d.Create(t.Context(), driver.Spec{Name: "slow"}))
+		others <- justErr(d.Create(t.Context(), driver.Spec{Name: "quick"}))
+	}()
+	for _, want := range []error{driver.ErrExists, nil} {
+		select {
+		case err := <-others:
+			if !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+		case <-time.After(time.Minute):
+			t.Error("it waits for the creation")
+		}
+	}
+	full.making <- struct{}{}
+	if err := <-made; err != nil {
+		t.Error(err)
+	}
+	full.making = nil
+	if _, err := d.Create(t.Context(), driver.Spec{Name: "slow"}); !errors.Is(err, driver.ErrExists) {
+		t.Errorf("a second one: %v", err)
 	}
 }
 
