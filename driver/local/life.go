@@ -42,14 +42,43 @@ func (s *sandbox) awaitStarts() {
 	defer s.starting.Unlock()
 }
 
+// holdStarts returns when each start that has not seen the record of now is over; the
+// next ones wait for release. A program inside can have a start hang for as long as it
+// likes, so nothing but the end of the box waits for longer than startWait.
+func (s *sandbox) holdStarts() (release func(), err error) {
+	held, late := make(chan struct{}), make(chan struct{})
+	go func() { // it ends with the start
+		s.starting.Lock()
+		select {
+		case held <- struct{}{}:
+		case <-late:
+			s.starting.Unlock()
+		}
+	}()
+	select {
+	case <-held:
+		return s.starting.Unlock, nil
+	case <-time.After(s.d.startWait):
+		close(late)
+		return nil, fmt.Errorf("sandbox %s: %w", s.id, errStartHangs)
+	}
+}
+
+// startWait is how long a pause or a snapshot waits for starts.
+const startWait = 15 * time.Second
+
+var errStartHangs = errors.New("a program inside keeps another one from starting; stop the sandbox, or end that program")
+
 // end ends the box with all that runs in it. s.life is held, and the record refuses
 // starts.
 func (s *sandbox) end(ctx context.Context) error {
-	s.awaitStarts()
 	s.forgetRoot()
 	if err := s.d.cfg.Engine.End(ctx, box.ID(s.id)); err != nil {
 		return fmt.Errorf("sandbox %s: %w", s.id, fault(err))
 	}
+	// Only now: a start that hangs ends with the box, and one that comes later finds none.
+	s.awaitStarts()
+	s.forgetRoot() // a start may have opened it again
 	s.mu.Lock()
 	s.box, s.usesNetwork = box.Info{}, false
 	s.mu.Unlock()

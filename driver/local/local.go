@@ -68,6 +68,10 @@ type Driver struct {
 	// thrown has one when the trash is not empty.
 	thrown chan struct{}
 
+	expiring  sync.WaitGroup // of sandboxes at their time
+	ends      chan struct{}  // a place for each of them
+	startWait time.Duration
+
 	joining sync.Mutex
 	joined  bool      // the records met the keeper's boxes; guarded by joining
 	can     box.Can   // as the keeper said last; guarded by joining
@@ -98,7 +102,7 @@ func Open(cfg Config) (*Driver, error) {
 		return nil, err
 	}
 	cfg.State, cfg.UIDBase = cmp.Or(cfg.State, cfg.Dir), cmp.Or(cfg.UIDBase, UIDBase)
-	d := &Driver{cfg: cfg, log: cfg.Log, clock: scope.NewClock(), thrown: make(chan struct{}, 1)}
+	d := &Driver{cfg: cfg, log: cfg.Log, clock: scope.NewClock(), thrown: make(chan struct{}, 1), ends: make(chan struct{}, mostExpiring), startWait: startWait}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}

@@ -69,7 +69,11 @@ func (s *sandbox) pause(ctx context.Context, memory bool) error {
 		}
 		err = scope.End(ctx, s.d.cfg.Manager, s.id, false)
 	} else {
-		s.awaitStarts()
+		var release func()
+		if release, err = s.holdStarts(); err != nil {
+			return errors.Join(err, mark(time.Time{}))
+		}
+		release()
 		if err = s.d.cfg.Engine.Freeze(ctx, box.ID(s.id), true); err != nil {
 			err = errors.Join(fmt.Errorf("pause sandbox %s: %w", s.id, fault(err)), s.d.cfg.Engine.Freeze(ctx, box.ID(s.id), false), mark(time.Time{}))
 		}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tend-run/tend/driver"
@@ -38,6 +39,8 @@ type sandbox struct {
 	// usesNetwork: the network of box is configured; guarded by mu.
 	usesNetwork bool
 	meter       meter // guarded by mu
+
+	expiring atomic.Bool // its end at its time is under way
 }
 
 var _ driver.Sandbox = (*sandbox)(nil)

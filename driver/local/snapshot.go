@@ -273,8 +273,11 @@ func (s *sandbox) capture(ctx context.Context, by string) (layer.ID, error) {
 		return s.seal(ctx, by)
 	}
 	// Starts wait until it is done.
-	s.starting.Lock()
-	defer s.starting.Unlock()
+	release, err := s.holdStarts()
+	if err != nil {
+		return "", err
+	}
+	defer release()
 	if rec.PausedAt.IsZero() {
 		idle, err := s.idle(ctx, in)
 		if err != nil {

@@ -26,6 +26,7 @@ const sweepEvery = 5 * time.Second
 func (d *Driver) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer d.expiring.Wait()
 	wg.Go(func() { d.tidy(ctx) })
 	var others sync.WaitGroup
 	others.Go(func() { d.sweepLayers(ctx) })
@@ -43,14 +44,7 @@ func (d *Driver) sweep(ctx context.Context, now time.Time) {
 	if err := d.join(ctx); err != nil {
 		return // without the keeper nothing can be ended
 	}
-	for _, s := range d.boxes.All() {
-		err := s.expire(ctx, now)
-		if err == nil {
-			d.clock.Set(s.deadline())
-		} else if ctx.Err() == nil {
-			d.log.Warn("sandbox could not be ended at its time", slog.String("id", string(s.id)), slog.Any("err", err))
-		}
-	}
+	d.expire(ctx, now)
 	if len(d.boxes.All()) > 0 || d.strays.Swap(false) { // else the keeper is left alone
 		d.notice(ctx)
 	}
@@ -59,6 +53,52 @@ func (d *Driver) sweep(ctx context.Context, now time.Time) {
 			d.log.Warn("record of a sandbox is not on the disk", slog.String("id", string(s.id)), slog.Any("err", err))
 		}
 	}
+}
+
+// mostExpiring is how many sandboxes are ended at a time.
+const mostExpiring = 64
+
+// expire ends sandboxes whose time is up. One that takes long holds up no other: it is
+// not waited for, and is not looked at again until that is over.
+func (d *Driver) expire(ctx context.Context, now time.Time) {
+	var all sync.WaitGroup
+	for _, s := range d.boxes.All() {
+		if !s.expires(now) || !s.expiring.CompareAndSwap(false, true) {
+			d.clock.Set(s.deadline())
+			continue
+		}
+		all.Add(1)
+		d.expiring.Go(func() {
+			defer all.Done()
+			defer s.expiring.Store(false)
+			select {
+			case d.ends <- struct{}{}:
+				defer func() { <-d.ends }()
+			case <-ctx.Done():
+				return
+			}
+			err := s.expire(ctx, now)
+			if err == nil {
+				d.clock.Set(s.deadline())
+			} else if ctx.Err() == nil {
+				d.log.Warn("sandbox could not be ended at its time", slog.String("id", string(s.id)), slog.Any("err", err))
+			}
+		})
+	}
+	done := make(chan struct{})
+	d.expiring.Go(func() { all.Wait(); close(done) })
+	select {
+	case <-done:
+	case <-time.After(sweepEvery):
+	}
+}
+
+// expires reports whether expire may have something to do.
+func (s *sandbox) expires(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &s.rec
+	return r.Destroying || r.Due(now) != scope.DueNothing || r.IdleTTL > 0 && now.Sub(s.active) >= r.IdleTTL
 }
 
 // expire ends the sandbox if its time is up.
@@ -94,7 +134,7 @@ func (s *sandbox) expire(ctx context.Context, now time.Time) error {
 // pauseDue pauses it with its memory where that can be.
 func (s *sandbox) pauseDue(ctx context.Context) error {
 	err := s.pause(ctx, true)
-	if errors.Is(err, driver.ErrUnsupported) {
+	if errors.Is(err, driver.ErrUnsupported) || errors.Is(err, errStartHangs) {
 		err = s.pause(ctx, false)
 	}
 	if errors.Is(err, driver.ErrPaused) || errors.Is(err, driver.ErrStopped) || errors.Is(err, driver.ErrNotFound) {
