@@ -91,7 +91,14 @@ func countFields(b []byte, m protoreflect.MessageDescriptor, depth int, left *in
 // Codecs make connect check the shape of messages before it decodes them.
 func Codecs() connect.HandlerOption {
 	return connect.WithHandlerOptions(
-		connect.WithCodec(ProtoCodec{}), connect.WithCodec(jsonCodec{"json"}), connect.WithCodec(jsonCodec{"json; charset=utf-8"}))
+		connect.WithCodec(ProtoCodec{}), connect.WithCodec(jsonCodec{"json", false}), connect.WithCodec(jsonCodec{"json; charset=utf-8", false}))
+}
+
+// StrictCodecs are [Codecs] that refuse what they do not know in JSON, where a word that
+// is misspelt must not become the default.
+func StrictCodecs() connect.HandlerOption {
+	return connect.WithHandlerOptions(
+		connect.WithCodec(ProtoCodec{}), connect.WithCodec(jsonCodec{"json", true}), connect.WithCodec(jsonCodec{"json; charset=utf-8", true}))
 }
 
 var errNoMessage = errors.New("not a protobuf message")
@@ -126,7 +133,10 @@ func (ProtoCodec) Unmarshal(b []byte, m any) error {
 }
 
 // jsonCodec is connect's codec of protobuf in JSON with [CheckJSON] before it.
-type jsonCodec struct{ name string }
+type jsonCodec struct {
+	name   string
+	strict bool
+}
 
 func (c jsonCodec) Name() string { return c.name }
 
@@ -140,7 +150,7 @@ func (jsonCodec) MarshalAppend(b []byte, m any) ([]byte, error) {
 	return protojson.MarshalOptions{}.MarshalAppend(b, msg)
 }
 
-func (jsonCodec) Unmarshal(b []byte, m any) error {
+func (c jsonCodec) Unmarshal(b []byte, m any) error {
 	msg, ok := m.(proto.Message)
 	if !ok {
 		return errNoMessage
@@ -151,9 +161,9 @@ func (jsonCodec) Unmarshal(b []byte, m any) error {
 	if err := CheckJSON(b); err != nil {
 		return err
 	}
-	// Unknown fields are dropped: client and server need not have the same
-	// version of the messages.
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, msg); err != nil {
+	// Unless strict, unknown fields and words are dropped: client and server need not
+	// have the same version of the messages.
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: !c.strict}).Unmarshal(b, msg); err != nil {
 		return fmt.Errorf("unmarshal into %T: %w", m, err)
 	}
 	return nil

@@ -90,7 +90,7 @@ func (f *Face) Routes() []part.Route {
 	routes[0].Body = bodyOf
 	routes[1].Pattern, routes[1].Handler = tendv1connect.NewViewServiceHandler(&views{*p}, opts...)
 	routes[2].Pattern, routes[2].Handler = tendv1connect.NewAdminServiceHandler(&admin{f.cfg.Admin}, opts...)
-	routes[3].Pattern, routes[3].Handler = tendv1connect.NewSandboxServiceHandler(&sandboxes{f.cfg.Driver}, opts...)
+	routes[3].Pattern, routes[3].Handler = tendv1connect.NewSandboxServiceHandler(&sandboxes{f.cfg.Driver}, append(opts[:len(opts):len(opts)], face.StrictCodecs())...)
 	return routes[:]
 }
 

@@ -131,6 +131,8 @@ func TestWrongRequestsAboutSandboxesNameTheField(t *testing.T) {
 		"a bad name":              {"Create", `{"spec":{"name":"../x"}}`, "invalid_argument", "name has"},
 		"a negative timeout":      {"Create", `{"spec":{"timeout":"-1s"}}`, "invalid_argument", "timeout is -1s"},
 		"an endless idle time":    {"Create", `{"spec":{"idleTtl":"400000000s"}}`, "invalid_argument", "idle_ttl is"},
+		"a misspelt isolation":    {"Create", `{"spec":{"isolation":"ISOLATION_FULL"}}`, "invalid_argument", "isolation"},
+		"a misspelt field":        {"Create", `{"spec":{"isolatoin":"SANDBOX_ISOLATION_FULL"}}`, "invalid_argument", "isolatoin"},
 		"an unknown isolation":    {"Create", `{"spec":{"isolation":256}}`, "invalid_argument", "isolation is"},
 		"a negative action":       {"Create", `{"spec":{"atTimeout":-256}}`, "invalid_argument", "at_deadline is"},
 		"an unknown network":      {"Create", `{"spec":{"network":{"mode":257}}}`, "invalid_argument", "network.mode is"},
