@@ -140,8 +140,14 @@ func (d *Driver) refuse(s *driver.Spec) error {
 			return &driver.UnsupportedError{Field: f.field, Reason: f.reason}
 		}
 	}
+	// A source has no links (the keeper refuses those each time), but the state directory
+	// may be reached over some.
+	state, err := filepath.EvalSymlinks(d.cfg.State)
+	if err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
 	for _, share := range s.Shares {
-		if below(share.Source, d.cfg.State) || below(d.cfg.State, share.Source) {
+		if below(share.Source, d.cfg.State) || below(d.cfg.State, share.Source) || below(share.Source, state) || below(state, share.Source) {
 			return &driver.InvalidError{Field: "shares.source", Reason: fmt.Sprintf("is %.200q, where the daemon's own files are", share.Source)}
 		}
 	}

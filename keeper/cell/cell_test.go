@@ -3,6 +3,7 @@
 package cell
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper/cgroup"
+	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/box"
 )
 
@@ -334,4 +336,21 @@ func FuzzFile(f *testing.F) {
 			t.Fatalf("%+v, %v; want %+v", again, err, r)
 		}
 	})
+}
+
+func TestABindFollowsNoLinks(t *testing.T) {
+	w := newWorld(t)
+	data := t.TempDir()
+	scene.Must(t, os.Symlink("/root", data+"/link"))
+	for _, source := range []string{data + "/link", data + "/link/x", "/proc/self/root/etc", "/proc/self/cwd"} {
+		s := w.spec(t)
+		s.Binds = []box.Bind{{Source: source, Target: "/s"}}
+		c, err := w.Make(&s)
+		if err == nil {
+			err = errors.Join(errors.New("it was made"), c.Kill(), c.End(time.Now().Add(patience)))
+		}
+		if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "binds[0].source" {
+			t.Errorf("%s: %v", source, err)
+		}
+	}
 }

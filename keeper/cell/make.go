@@ -194,7 +194,10 @@ func (m *Maker) gather(s *box.Spec) (_ *handed, err error) {
 		if b.ReadOnly {
 			attr |= unix.MOUNT_ATTR_RDONLY
 		}
-		fd, err := tree(b.Source, k.ns, attr)
+		fd, err := plainTree(b.Source, k.ns, attr)
+		if errors.Is(err, unix.ELOOP) {
+			return nil, &process.InvalidError{Field: fmt.Sprintf("binds[%d].source", i), Reason: "has a symbolic link; give the path where it leads"}
+		}
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, &process.InvalidError{Field: fmt.Sprintf("binds[%d].source", i), Reason: "does not exist"}
 		}

@@ -276,6 +276,26 @@ func tree(path string, ns int, attr uint64) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("%s: %w", path, err)
 	}
+	return mapped(fd, path, ns, attr)
+}
+
+// plainTree is tree of a path without symbolic links: a program inside may have made
+// them, in what it was given to write.
+func plainTree(path string, ns int, attr uint64) (int, error) {
+	at, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
+	if err != nil {
+		return -1, fmt.Errorf("%s: %w", path, err)
+	}
+	defer unix.Close(at)
+	fd, err := cloneOf(at)
+	if err != nil {
+		return -1, fmt.Errorf("%s: %w", path, err)
+	}
+	return mapped(fd, path, ns, attr)
+}
+
+// mapped is the detached mount fd with the ids of a user namespace.
+func mapped(fd int, path string, ns int, attr uint64) (int, error) {
 	if err := mapIDs(fd, ns, attr); err != nil {
 		unix.Close(fd)
 		return -1, fmt.Errorf("%s: its filesystem cannot show other ids (idmapped mounts): %w: %w", path, err, process.ErrUnsupported)
