@@ -63,7 +63,6 @@ def test_what_create_takes_is_done_or_named(client):
         box.delete()
     for field, value in {
         "snapshot": "s",
-        "preserve_memory_on_stop": True,
         "restore_memory": True,
         "proxy_config": {"rules": [{"name": "r"}]},
         "access_delegation": {"mode": "EXPLICIT", "permissions": ["p"]},
@@ -72,6 +71,21 @@ def test_what_create_takes_is_done_or_named(client):
             client.create_sandbox(**{field: value})
     with pytest.raises(ValueError):  # by the SDK itself
         client.create_sandbox(snapshot="a", snapshot_name="b")
+
+
+def test_a_box_that_keeps_its_memory_goes_on_after_a_stop(client):
+    box = client.create_sandbox(preserve_memory_on_stop=True)
+    try:
+        counter = box.run("while sleep 0.01; do echo $((n += 1)) > count; done", wait=False)
+        until("the first number", lambda: box.run("cat count || true").stdout.strip())
+        client.stop_sandbox(box.name)
+        assert client.get_sandbox(box.name).status == "stopped"
+        assert alive(box, counter.pid)  # to run wakes it
+        before = int(box.run("cat count").stdout or 0)
+        until("a higher number", lambda: int(box.run("cat count").stdout or 0) > before)
+        counter.kill()
+    finally:
+        box.delete()
 
 
 def test_a_finished_command_is_forgotten_at_its_time(sandbox):
