@@ -22,25 +22,16 @@ type child struct {
 }
 
 // spawn starts argv with pipes. Without stdin it reads /dev/null.
-func spawn(stdin bool, argv ...string) (*child, error) {
+func spawn(stdin bool, argv ...string) *child {
 	var in, out, errs [2]int
-	for _, p := range []*[2]int{&out, &errs} {
-		if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
-			return nil, err
-		}
-	}
+	check(unix.Pipe2(out[:], unix.O_CLOEXEC))
+	check(unix.Pipe2(errs[:], unix.O_CLOEXEC))
 	c := &child{in: -1, out: out[0], err: errs[0]}
 	if stdin {
-		if err := unix.Pipe2(in[:], unix.O_CLOEXEC); err != nil {
-			return nil, err
-		}
+		check(unix.Pipe2(in[:], unix.O_CLOEXEC))
 		c.in = in[1]
 	} else {
-		fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return nil, err
-		}
-		in[0] = fd
+		in[0] = must(unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0))
 	}
 	pid, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{
 		Env:   os.Environ(),
@@ -51,10 +42,10 @@ func spawn(stdin bool, argv ...string) (*child, error) {
 	unix.Close(errs[1])
 	if err != nil {
 		c.close()
-		return nil, fmt.Errorf("%s: %w", argv[0], err)
+		fail("bare %s: %w", argv[0], err)
 	}
 	c.pid = pid
-	return c, nil
+	return c
 }
 
 func (c *child) close() {
@@ -67,91 +58,64 @@ func (c *child) close() {
 }
 
 // wait reaps the process, which must have ended well.
-func (c *child) wait() error {
+func (c *child) wait() {
 	c.close()
 	var status unix.WaitStatus
-	for {
-		_, err := unix.Wait4(c.pid, &status, 0, nil)
-		if err == unix.EINTR {
-			continue
+	for _, err := unix.Wait4(c.pid, &status, 0, nil); err != nil; _, err = unix.Wait4(c.pid, &status, 0, nil) {
+		if err != unix.EINTR {
+			fail("bare wait: %w", err)
 		}
-		if err != nil {
-			return err
-		}
-		if status != 0 {
-			return fmt.Errorf("the bare workload ended with status %#x", int(status))
-		}
-		return nil
+	}
+	if status != 0 {
+		fail("the bare workload ended with status %#x", int(status))
 	}
 }
 
 // drain reads fd to its end and returns the number of bytes.
-func drain(fd int, buf []byte) (total int64, err error) {
+func drain(fd int, buf []byte) (total int64) {
 	for {
 		n, err := unix.Read(fd, buf)
 		switch {
 		case err == unix.EINTR:
 		case err != nil:
-			return total, err
+			fail("bare pipe: %w", err)
 		case n == 0:
-			return total, nil
+			return total
 		default:
 			total += int64(n)
 		}
 	}
 }
 
-// bareRun is a process from its start to its end with all output read.
-func bareRun(buf []byte, argv ...string) (total int64, took time.Duration, err error) {
-	start := time.Now()
-	c, err := spawn(false, argv...)
-	if err != nil {
-		return 0, 0, err
-	}
-	total, err = drain(c.out, buf)
-	if err == nil {
-		_, err = drain(c.err, buf)
-	}
-	if werr := c.wait(); err == nil {
-		err = werr
-	}
-	return total, time.Since(start), err
+// bareRun is a process from its start to its end, with all output read, of which
+// there must be want bytes.
+func bareRun(buf []byte, want int64, argv ...string) time.Duration {
+	return timed(func() {
+		c := spawn(false, argv...)
+		defer also(c.wait)
+		expect(drain(c.out, buf), want)
+		drain(c.err, buf)
+	})
 }
 
 // bareFeed writes total bytes in pieces to the stdin of wc, which counts them.
-func bareFeed(total int64, piece []byte) (took time.Duration, err error) {
-	start := time.Now()
-	c, err := spawn(true, wcPath, "-c")
-	if err != nil {
-		return 0, err
-	}
-	for left := total; left > 0 && err == nil; {
-		var n int
-		n, err = unix.Write(c.in, piece[:min(left, int64(len(piece)))])
-		left -= int64(max(n, 0))
-		if err == unix.EINTR {
-			err = nil
+func bareFeed(total int64, piece []byte) time.Duration {
+	return timed(func() {
+		c := spawn(true, wcPath, "-c")
+		defer also(c.wait)
+		for left := total; left > 0; {
+			n, err := unix.Write(c.in, piece[:min(left, int64(len(piece)))])
+			if err != nil && err != unix.EINTR {
+				fail("bare pipe: %w", err)
+			}
+			left -= int64(max(n, 0))
 		}
-	}
-	unix.Close(c.in)
-	c.in = -1
-	var text [64]byte
-	n := 0
-	if err == nil {
-		n, err = unix.Read(c.out, text[:])
-	}
-	if werr := c.wait(); err == nil {
-		err = werr
-	}
-	if err != nil {
-		return 0, err
-	}
-	took = time.Since(start)
-	count, err := parseCount(string(text[:n]))
-	if err != nil {
-		return 0, err
-	}
-	return took, expect(count, total)
+		unix.Close(c.in)
+		c.in = -1
+		var text [64]byte
+		n := must(unix.Read(c.out, text[:]))
+		expect(parseCount(string(text[:n])), total)
+	})
 }
 
 // barePTY is an echo in a terminal.
@@ -160,52 +124,37 @@ type barePTY struct {
 	pid    int
 }
 
-func openPTY(argv ...string) (*barePTY, error) {
-	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("/dev/ptmx: %w", err)
-	}
-	p := &barePTY{master: master}
-	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
-		return nil, err
-	}
-	n, err := unix.IoctlGetInt(master, unix.TIOCGPTN)
-	if err != nil {
-		return nil, err
-	}
-	slave, err := unix.Open(fmt.Sprintf("/dev/pts/%d", n), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
+func openPTY(argv ...string) *barePTY {
+	p := &barePTY{master: must(unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0))}
+	check(unix.IoctlSetPointerInt(p.master, unix.TIOCSPTLCK, 0))
+	n := must(unix.IoctlGetInt(p.master, unix.TIOCGPTN))
+	slave := must(unix.Open(fmt.Sprintf("/dev/pts/%d", n), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0))
 	defer unix.Close(slave)
 	fd := uintptr(slave)
-	p.pid, err = syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{
+	p.pid = must(syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{
 		Env: os.Environ(), Files: []uintptr{fd, fd, fd},
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0},
-	})
-	return p, err
+	}))
+	return p
 }
 
 // read returns when at least n bytes came.
-func (p *barePTY) read(n int) error {
+func (p *barePTY) read(n int) {
 	var buf [4096]byte
 	for n > 0 {
 		m, err := unix.Read(p.master, buf[:])
 		if err != nil && err != unix.EINTR {
-			return err
+			fail("bare pty: %w", err)
 		}
 		n -= max(m, 0)
 	}
-	return nil
 }
 
-func (p *barePTY) roundTrip(line []byte) (time.Duration, error) {
-	start := time.Now()
-	if _, err := unix.Write(p.master, line); err != nil {
-		return 0, err
-	}
-	err := p.read(len(line))
-	return time.Since(start), err
+func (p *barePTY) roundTrip(line []byte) time.Duration {
+	return timed(func() {
+		must(unix.Write(p.master, line))
+		p.read(len(line))
+	})
 }
 
 // close hangs up, which ends the process.

@@ -65,19 +65,13 @@ func attach(ctx context.Context, url string) (*daemon, error) {
 }
 
 func (d *daemon) health(ctx context.Context) error {
-	c, err := dial(ctx, d.addr)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	resp, err := c.call("GET", "/health", "", nil)
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusNoContent {
-		return fmt.Errorf("GET /health: %s", resp.Status)
-	}
-	return nil
+	return caught(func() {
+		c := dial(ctx, d.addr)
+		defer c.Close()
+		if resp := c.call("GET", "/health", "", nil); resp.StatusCode != http.StatusNoContent {
+			fail("GET /health: %s", resp.Status)
+		}
+	})
 }
 
 // stop ends the daemon and its processes, and removes its files.

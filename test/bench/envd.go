@@ -7,8 +7,8 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -82,93 +82,66 @@ func jsonPiece(f *frame) (int, bool) {
 }
 
 // start opens a Start stream and returns it behind its start event.
-func (c codec) start(on *conn, req *envd.StartRequest) (*frames, uint32, error) {
-	body, err := c.marshal(req)
-	if err != nil {
-		return nil, 0, err
-	}
-	return c.open(on, "/process.Process/Start", "", body)
+func (c codec) start(on *conn, req *envd.StartRequest) (*frames, uint32) {
+	return c.open(on, "/process.Process/Start", "", req)
 }
 
 // connect opens a Connect stream and returns it behind its start event.
-func (c codec) connect(on *conn, pid uint32, header string) (*frames, error) {
-	body, err := c.marshal(&envd.ConnectRequest{Process: byPID(pid)})
-	if err != nil {
-		return nil, err
-	}
-	s, _, err := c.open(on, "/process.Process/Connect", header, body)
-	return s, err
+func (c codec) connect(on *conn, pid uint32, header string) *frames {
+	s, _ := c.open(on, "/process.Process/Connect", header, &envd.ConnectRequest{Process: byPID(pid)})
+	return s
 }
 
-func (c codec) open(on *conn, path, header string, body []byte) (*frames, uint32, error) {
-	s, err := on.streamWith(path, "Content-Type: "+c.stream+"\r\n"+header, body)
-	if err != nil {
-		return nil, 0, err
-	}
+func (c codec) open(on *conn, path, header string, req proto.Message) (*frames, uint32) {
+	s := on.streamWith(path, "Content-Type: "+c.stream+"\r\n"+header, must(c.marshal(req)))
 	var f frame
-	if err := s.next(&f); err != nil {
-		return nil, 0, unexpected(err)
-	}
-	if err := f.check(); err != nil {
-		return nil, 0, err
-	}
-	var first envd.StartResponse
-	if err := c.unmarshal(f.head, &first); err != nil {
-		return nil, 0, err
-	}
-	pid := first.GetEvent().GetStart().GetPid()
+	pid := c.event(s, &f).GetStart().GetPid()
 	if pid == 0 {
-		return nil, 0, fmt.Errorf("%s: the first event is not start: %q", path, f.head)
+		fail("%s: the first event is not start: %q", path, f.head)
 	}
-	return s, pid, nil
+	return s, pid
+}
+
+// event reads a frame whose head is all of it.
+func (c codec) event(s *frames, f *frame) *envd.ProcessEvent {
+	s.next(f)
+	return c.decode(f)
+}
+
+func (c codec) decode(f *frame) *envd.ProcessEvent {
+	var m envd.StartResponse
+	check(c.unmarshal(f.head, &m))
+	return m.GetEvent()
 }
 
 // drain reads to the end event, which must say success, and returns how many
 // bytes of output came.
-func (c codec) drain(s *frames) (total int64, err error) {
+func (c codec) drain(s *frames) (total int64) {
 	var f frame
 	for {
-		if err := s.next(&f); err != nil {
-			return total, unexpected(err)
-		}
+		s.next(&f)
 		if n, ok := c.piece(&f); ok {
 			total += int64(n)
 			continue
 		}
-		if err := f.check(); err != nil {
-			return total, err
-		}
-		var m envd.StartResponse
-		if err := c.unmarshal(f.head, &m); err != nil {
-			return total, err
-		}
-		if end := m.GetEvent().GetEnd(); end != nil {
+		if end := c.decode(&f).GetEnd(); end != nil {
 			if end.GetStatus() != "exit status 0" {
-				return total, fmt.Errorf("the workload ended with %q", end.GetStatus())
+				fail("the workload ended with %q", end.GetStatus())
 			}
-			return total, nil
+			return total
 		}
 	}
 }
 
 // text collects small output up to the end event.
-func (c codec) text(s *frames) (string, error) {
+func (c codec) text(s *frames) string {
 	var f frame
 	var out []byte
 	for {
-		if err := s.next(&f); err != nil {
-			return "", unexpected(err)
-		}
-		if err := f.check(); err != nil {
-			return "", err
-		}
-		var m envd.StartResponse
-		if err := c.unmarshal(f.head, &m); err != nil {
-			return "", err
-		}
-		out = append(out, m.GetEvent().GetData().GetStdout()...)
-		if m.GetEvent().GetEnd() != nil {
-			return string(out), nil
+		ev := c.event(s, &f)
+		out = append(out, ev.GetData().GetStdout()...)
+		if ev.GetEnd() != nil {
+			return string(out)
 		}
 	}
 }
@@ -178,23 +151,22 @@ func byPID(pid uint32) *envd.ProcessSelector {
 }
 
 // startJSON is the Start message as the SDKs write it.
-func startJSON(argv ...string) ([]byte, error) {
+func startJSON(argv ...string) []byte {
 	type config struct {
 		Cmd  string   `json:"cmd"`
 		Args []string `json:"args,omitempty"`
 	}
-	return json.Marshal(map[string]any{"process": config{argv[0], argv[1:]}, "stdin": false})
+	return must(json.Marshal(map[string]any{"process": config{argv[0], argv[1:]}, "stdin": false}))
 }
 
 // parseCount reads what wc printed.
-func parseCount(text string) (int64, error) {
-	return strconv.ParseInt(string(bytes.TrimSpace([]byte(text))), 10, 64)
+func parseCount(text string) int64 {
+	return must(strconv.ParseInt(strings.TrimSpace(text), 10, 64))
 }
 
 // expect checks a count of bytes.
-func expect(got, want int64) error {
+func expect(got, want int64) {
 	if got != want {
-		return fmt.Errorf("%d bytes came of %d", got, want)
+		fail("%d bytes came of %d", got, want)
 	}
-	return nil
 }

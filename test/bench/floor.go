@@ -61,31 +61,21 @@ func runFloor() int {
 }
 
 // startFloor starts this program once more, as the floor.
-func startFloor(ctx context.Context) (t *ordinary, stop func() error, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, nil, err
-	}
-	cmd := exec.CommandContext(ctx, self, floorArg)
+func startFloor(ctx context.Context) (t *ordinary, stop func()) {
+	cmd := exec.CommandContext(ctx, must(os.Executable()), floorArg)
 	cmd.Stderr = os.Stderr
-	in, inErr := cmd.StdinPipe()
-	out, outErr := cmd.StdoutPipe()
-	if err := errors.Join(inErr, outErr); err != nil {
-		return nil, nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, nil, err
-	}
+	in, out := must(cmd.StdinPipe()), must(cmd.StdoutPipe())
+	check(cmd.Start())
 	url, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		in.Close()
-		return nil, nil, errors.Join(err, cmd.Wait())
+		check(errors.Join(err, cmd.Wait()))
 	}
 	t = newOrdinary(url[:len(url)-1])
-	return t, func() error {
+	return t, func() {
 		t.hc.CloseIdleConnections()
-		return errors.Join(in.Close(), cmd.Wait())
-	}, nil
+		check(errors.Join(in.Close(), cmd.Wait()))
+	}
 }
 
 func (f *floor) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -42,34 +42,20 @@ func historyDir(root string) string { return filepath.Join(root, "test", "bench"
 
 // keep writes the rows of the benches that have not failed to a record. One that
 // is there loses the rows of the benches that were measured anew.
-func keep(ctx context.Context, o *options, rows []row) error {
-	root, err := testbin.Root()
-	if err != nil {
-		return err
-	}
+func keep(ctx context.Context, o *options, rows []row) {
 	r := record{Name: o.record}
-	path := filepath.Join(historyDir(root), o.record+".json")
+	path := filepath.Join(historyDir(must(testbin.Root())), o.record+".json")
 	if b, err := os.ReadFile(path); err == nil {
-		if err := json.Unmarshal(b, &r); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
+		as(path, func() { check(json.Unmarshal(b, &r)) })
 	}
 	r.Date, r.Machine, r.Version, r.Others = time.Now().UTC().Format(time.DateOnly), machine(), o.version, math.Round(100*o.busy)/100
 	if o.beside != "" {
 		r.Before = versionOf(ctx, o.beside)
 	}
 	r.replace(rows)
-	b, err := json.MarshalIndent(r, "", "\t")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(path, append(b, '\n'), 0o644); err != nil {
-		return err
-	}
-	return drawDocuments()
+	check(os.MkdirAll(filepath.Dir(path), 0o755))
+	check(os.WriteFile(path, append(must(json.MarshalIndent(r, "", "\t")), '\n'), 0o644))
+	drawDocuments()
 }
 
 // replace takes the rows in place of those of the same benches, in the order of
@@ -125,26 +111,16 @@ func versionOf(ctx context.Context, binary string) string {
 }
 
 // records are all records, the oldest first.
-func records(root string) (all []record, err error) {
-	paths, err := filepath.Glob(filepath.Join(historyDir(root), "*.json"))
-	if err != nil {
-		return nil, err
-	}
-	for _, path := range paths {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
+func records(root string) (all []record) {
+	for _, path := range must(filepath.Glob(filepath.Join(historyDir(root), "*.json"))) {
 		var r record
-		if err := json.Unmarshal(b, &r); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
+		as(path, func() { check(json.Unmarshal(must(os.ReadFile(path)), &r)) })
 		all = append(all, r)
 	}
 	slices.SortStableFunc(all, func(a, b record) int {
 		return cmp.Or(cmp.Compare(a.Date, b.Date), cmp.Compare(a.Name, b.Name))
 	})
-	return all, nil
+	return all
 }
 
 // drawn are the documents with tables of figures.
@@ -152,33 +128,18 @@ var drawn = []string{"docs/performance.md", "docs/durability.md"}
 
 // drawDocuments puts the newest record, and the history, between the marks of
 // the documents.
-func drawDocuments() error {
-	root, err := testbin.Root()
-	if err != nil {
-		return err
-	}
-	all, err := records(root)
-	if err != nil {
-		return err
-	}
+func drawDocuments() {
+	root := must(testbin.Root())
+	all := records(root)
 	for _, name := range drawn {
 		path := filepath.Join(root, name)
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		want, err := draw(text, all)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if bytes.Equal(text, want) {
-			continue
-		}
-		if err := os.WriteFile(path, want, 0o644); err != nil {
-			return err
-		}
+		as(name, func() {
+			text := must(os.ReadFile(path))
+			if want := must(draw(text, all)); !bytes.Equal(text, want) {
+				check(os.WriteFile(path, want, 0o644))
+			}
+		})
 	}
-	return nil
 }
 
 // mark is a place for a table of the benches that it names, or for the plot.

@@ -6,14 +6,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/coder/websocket"
@@ -28,38 +25,24 @@ type langsmith struct {
 	data string // dataplane_url
 }
 
-func newLangsmith(ctx context.Context, d *daemon) (*langsmith, error) {
+func newLangsmith(ctx context.Context, d *daemon) *langsmith {
 	l := &langsmith{url: d.url + "/v2/sandboxes/boxes"}
 	var box struct {
 		Name         string `json:"name"`
 		DataplaneURL string `json:"dataplane_url"`
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url, strings.NewReader("{}"))
-	if err != nil {
-		return nil, err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
+	req := must(http.NewRequestWithContext(ctx, http.MethodPost, l.url, strings.NewReader("{}")))
+	res := must(http.DefaultClient.Do(req))
 	defer res.Body.Close()
 	if err := json.NewDecoder(res.Body).Decode(&box); err != nil || box.DataplaneURL == "" {
-		return nil, fmt.Errorf("no box: %s, %w", res.Status, err)
+		fail("no box: %s, %w", res.Status, err)
 	}
 	l.name, l.data = box.Name, box.DataplaneURL
-	return l, nil
+	return l
 }
 
-func (l *langsmith) close() error {
-	req, err := http.NewRequest(http.MethodDelete, l.url+"/"+l.name, nil)
-	if err != nil {
-		return err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	return res.Body.Close()
+func (l *langsmith) close() {
+	check(must(http.DefaultClient.Do(must(http.NewRequest(http.MethodDelete, l.url+"/"+l.name, nil)))).Body.Close())
 }
 
 // command is one execution WebSocket.
@@ -70,52 +53,45 @@ type command struct {
 	buf bytes.Buffer
 }
 
-// open sends the first message and reads the started frame.
-func (l *langsmith) open(ctx context.Context, first map[string]any) (*command, error) {
+func (l *langsmith) dial(ctx context.Context) *command {
 	ws, _, err := websocket.Dial(ctx, l.data+"/execute/ws", nil)
-	if err != nil {
-		return nil, err
-	}
-	ws.SetReadLimit(1 << 20)
-	c := &command{ws: ws}
-	b, err := json.Marshal(first)
-	if err == nil {
-		err = ws.Write(ctx, websocket.MessageText, b)
-	}
-	if err == nil {
-		err = c.next(ctx)
-	}
-	var started struct {
-		Type string `json:"type"`
-		ID   string `json:"command_id"`
-	}
-	if err == nil {
-		err = json.Unmarshal(c.buf.Bytes(), &started)
-	}
-	if err == nil && started.Type != "started" {
-		err = fmt.Errorf("the first frame is %.200s", c.buf.Bytes())
-	}
-	c.id = started.ID
-	if err != nil {
-		ws.CloseNow()
-		return nil, err
-	}
-	return c, nil
+	check(err)
+	return &command{ws: ws}
 }
 
-func (l *langsmith) execute(ctx context.Context, line string) (*command, error) {
+// open sends the first message and reads the started frame.
+func (l *langsmith) open(ctx context.Context, first map[string]any) *command {
+	c := l.dial(ctx)
+	c.ws.SetReadLimit(1 << 20)
+	if err := caught(func() {
+		check(c.ws.Write(ctx, websocket.MessageText, must(json.Marshal(first))))
+		c.next(ctx)
+		var started struct {
+			Type string `json:"type"`
+			ID   string `json:"command_id"`
+		}
+		check(json.Unmarshal(c.buf.Bytes(), &started))
+		if started.Type != "started" {
+			fail("the first frame is %.200s", c.buf.Bytes())
+		}
+		c.id = started.ID
+	}); err != nil {
+		c.ws.CloseNow()
+		check(err)
+	}
+	return c
+}
+
+func (l *langsmith) execute(ctx context.Context, line string) *command {
 	return l.open(ctx, map[string]any{"type": "execute", "command": line, "shell": "/bin/sh", "close_stdin": true, "timeout_seconds": 0})
 }
 
 // next reads a frame into buf.
-func (c *command) next(ctx context.Context) error {
+func (c *command) next(ctx context.Context) {
 	_, r, err := c.ws.Reader(ctx)
-	if err != nil {
-		return err
-	}
+	check(unexpected(err))
 	c.buf.Reset()
-	_, err = c.buf.ReadFrom(r)
-	return err
+	must(c.buf.ReadFrom(r))
 }
 
 // data is the escaped text of a frame, or false for another frame.
@@ -129,251 +105,135 @@ func (c *command) data() ([]byte, bool) {
 }
 
 // drain reads to the exit frame and returns the bytes of escaped text.
-func (c *command) drain(ctx context.Context) (n int64, err error) {
+func (c *command) drain(ctx context.Context) (n int64) {
 	defer c.ws.CloseNow()
 	for {
-		if err := c.next(ctx); err != nil {
-			return n, unexpected(err)
-		}
+		c.next(ctx)
 		if d, ok := c.data(); ok {
 			n += int64(len(d))
 			continue
 		}
 		if c.buf.String() != `{"type":"exit","exit_code":0}` {
-			return n, fmt.Errorf("the command ended with %.200s", c.buf.Bytes())
+			fail("the command ended with %.200s", c.buf.Bytes())
 		}
-		return n, nil
+		return n
 	}
 }
 
 // textFile makes a file of n bytes in lines of 80, which escape to 81.
-func textFile(n int64) (path string, err error) {
-	f, err := os.CreateTemp("", "tend-bench-text-")
-	if err != nil {
-		return "", err
-	}
+func textFile(n int64) (path string) {
+	f := must(os.CreateTemp("", "tend-bench-text-"))
+	defer f.Close()
 	line := strings.Repeat("0123456789abcdef", 5)[:79] + "\n"
 	block := strings.Repeat(line, 1<<10)
-	for ; n > 0 && err == nil; n -= int64(len(block)) {
-		_, err = io.WriteString(f, block[:min(n, int64(len(block)))])
+	for ; n > 0; n -= int64(len(block)) {
+		must(io.WriteString(f, block[:min(n, int64(len(block)))]))
 	}
-	return f.Name(), errors.Join(err, f.Close())
+	return f.Name()
 }
 
-func benchLangsmith(ctx context.Context, e *env) ([]row, error) {
-	l, err := newLangsmith(ctx, e.d)
-	if err != nil {
-		return nil, err
+func benchLangsmith(ctx context.Context, e *env) {
+	l := newLangsmith(ctx, e.d)
+	defer also(l.close)
+	for _, one := range []func(context.Context, *env){l.output, l.started, l.atOnce, l.reconnect} {
+		one(ctx, e)
 	}
-	rows, err := l.bench(ctx, e)
-	return rows, errors.Join(err, l.close())
-}
-
-func (l *langsmith) bench(ctx context.Context, e *env) ([]row, error) {
-	var rows []row
-	for _, one := range []func(context.Context, *env) ([]row, error){l.output, l.started, l.atOnce, l.reconnect} {
-		got, err := one(ctx, e)
-		rows = append(rows, got...)
-		if err != nil {
-			return rows, err
-		}
-	}
-	return rows, nil
 }
 
 // output reads ASCII text from one command.
-func (l *langsmith) output(ctx context.Context, e *env) ([]row, error) {
+func (l *langsmith) output(ctx context.Context, e *env) {
 	const n, rounds = 640 * mib / 2, 5 // a multiple of 80
-	file, err := textFile(n)
-	if err != nil {
-		return nil, err
-	}
+	file := textFile(n)
 	defer os.Remove(file)
-	pids, err := e.d.roles(ctx)
-	if err != nil {
-		return nil, err
-	}
+	pids := e.d.roles(ctx)
 	var bare, face []float64
 	spent := usage{}
 	buf := make([]byte, 256<<10)
 	for range rounds {
-		got, took, err := bareRun(buf, "/bin/cat", file)
-		if err == nil {
-			err = expect(got, n)
-		}
-		if err != nil {
-			return nil, err
-		}
-		bare = append(bare, rate(n, took))
-		before, err := pids.cpu()
-		if err != nil {
-			return nil, err
-		}
-		start := time.Now()
-		c, err := l.execute(ctx, "exec cat "+file)
-		if err != nil {
-			return nil, err
-		}
-		chars, err := c.drain(ctx)
-		if err == nil {
-			err = expect(chars, n/80*81)
-		}
-		if err != nil {
-			return nil, err
-		}
-		face = append(face, rate(n, time.Since(start)))
-		after, err := pids.cpu()
-		if err != nil {
-			return nil, err
-		}
-		spent.add(before, after)
+		bare = append(bare, rate(n, bareRun(buf, n, "/bin/cat", file)))
+		spent.during(pids, func() {
+			face = append(face, rate(n, timed(func() { expect(l.execute(ctx, "exec cat "+file).drain(ctx), n/80*81) })))
+		})
 	}
 	cpu, each := spent.per(float64(n) * rounds / (1 << 30))
-	return []row{
+	e.add(
 		figure("320 MiB of text out, LangSmith WebSocket", "MiB/s", median(bare), median(face)).atLeast(300),
 		figure("  CPU of all roles", "s/GiB", 0, cpu).notes("%s", each),
-	}, nil
+	)
 }
 
 // started compares the time to the first frame with a native Start.
-func (l *langsmith) started(ctx context.Context, e *env) ([]row, error) {
+func (l *langsmith) started(ctx context.Context, e *env) {
 	var native, face []float64
 	for i := range max(e.n/5, 20) + 10 {
 		start := time.Now()
-		p, err := e.d.sdk.Spawn(ctx, tend.Command("/bin/sh", "-c", "exec true"))
-		if err != nil {
-			return nil, err
-		}
+		p := must(e.d.sdk.Spawn(ctx, tend.Command("/bin/sh", "-c", "exec true")))
 		n := time.Since(start)
-		if _, err := p.Wait(ctx, tend.WaitOptions{}); err != nil {
-			return nil, err
-		}
+		must(p.Wait(ctx, tend.WaitOptions{}))
 		p.Close()
-		ws, _, err := websocket.Dial(ctx, l.data+"/execute/ws", nil)
-		if err != nil {
-			return nil, err
-		}
-		c := &command{ws: ws}
+		c := l.dial(ctx)
 		start = time.Now()
-		if err := ws.Write(ctx, websocket.MessageText, []byte(`{"type":"execute","command":"exec true","shell":"/bin/sh","close_stdin":true}`)); err != nil {
-			return nil, err
-		}
-		if err := c.next(ctx); err != nil {
-			return nil, err
-		}
+		check(c.ws.Write(ctx, websocket.MessageText, []byte(`{"type":"execute","command":"exec true","shell":"/bin/sh","close_stdin":true}`)))
+		c.next(ctx)
 		f := time.Since(start)
-		if _, err := c.drain(ctx); err != nil {
-			return nil, err
-		}
+		c.drain(ctx)
 		if i >= 10 { // those before warm up both sides
 			native, face = append(native, micros(n)), append(face, micros(f))
 		}
 	}
-	return []row{figure("execute→started, LangSmith, p50", "µs", median(native), median(face)).ratioAtMost(1.5).notes("bare: Spawn by the Go client; p99 %s", number(quantile(face, 0.99)))}, nil
+	e.add(figure("execute→started, LangSmith, p50", "µs", median(native), median(face)).ratioAtMost(1.5).notes("bare: Spawn by the Go client; p99 %s", number(quantile(face, 0.99))))
 }
 
 // atOnce runs 200 commands at a time.
-func (l *langsmith) atOnce(ctx context.Context, _ *env) ([]row, error) {
+func (l *langsmith) atOnce(ctx context.Context, e *env) {
 	const commands, lines = 200, 200
-	errs := make([]error, commands)
-	var wg sync.WaitGroup
-	start := time.Now()
-	for i := range commands {
-		wg.Go(func() {
-			c, err := l.execute(ctx, "i=0; while [ $i -lt "+strconv.Itoa(lines)+" ]; do echo 1234567; i=$((i+1)); done")
-			if err == nil {
-				var n int64
-				if n, err = c.drain(ctx); err == nil {
-					err = expect(n, lines*9)
-				}
-			}
-			errs[i] = err
+	took := timed(func() {
+		together(commands, func(int) {
+			expect(l.execute(ctx, "i=0; while [ $i -lt "+strconv.Itoa(lines)+" ]; do echo 1234567; i=$((i+1)); done").drain(ctx), lines*9)
 		})
-	}
-	wg.Wait()
-	took := time.Since(start)
-	return []row{figure("200 LangSmith commands at once, 200 lines each", "ms", 0, millis(took)).notes("every line arrived")}, errors.Join(errs...)
+	})
+	e.add(figure("200 LangSmith commands at once, 200 lines each", "ms", 0, millis(took)).notes("every line arrived"))
 }
 
 // reconnect goes on in the middle of a finished output.
-func (l *langsmith) reconnect(ctx context.Context, e *env) ([]row, error) {
-	file, err := textFile(320 * mib)
-	if err != nil {
-		return nil, err
-	}
+func (l *langsmith) reconnect(ctx context.Context, e *env) {
+	file := textFile(320 * mib)
 	defer os.Remove(file)
-	c, err := l.execute(ctx, "exec cat "+file)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := c.drain(ctx); err != nil {
-		return nil, err
-	}
+	c := l.execute(ctx, "exec cat "+file)
+	c.drain(ctx)
 	var took []float64
 	for i := range max(e.n/20, 10) {
-		start := time.Now()
-		again, err := l.open(ctx, map[string]any{"type": "reconnect", "command_id": c.id, "stdout_offset": int64(300*mib + i)})
-		if err != nil {
-			return nil, err
-		}
-		if err := again.next(ctx); err != nil {
-			return nil, err
-		}
-		took = append(took, millis(time.Since(start)))
+		var again *command
+		took = append(took, millis(timed(func() {
+			again = l.open(ctx, map[string]any{"type": "reconnect", "command_id": c.id, "stdout_offset": int64(300*mib + i)})
+			again.next(ctx)
+		})))
 		again.ws.CloseNow()
 	}
-	return []row{figure("reconnect to the first byte at 300 MiB, p99", "ms", 0, quantile(took, 0.99)).atMost(20).notes("p50 %s, dial included", number(median(took)))}, nil
+	e.add(figure("reconnect to the first byte at 300 MiB, p99", "ms", 0, quantile(took, 0.99)).atMost(20).notes("p50 %s, dial included", number(median(took))))
 }
 
 // benchLangsmithIdle holds 1,000 connections to commands that are silent.
-func benchLangsmithIdle(ctx context.Context, e *env) ([]row, error) {
+func benchLangsmithIdle(ctx context.Context, e *env) {
 	const idle, settle = 1000, 2 * time.Second
-	l, err := newLangsmith(ctx, e.d)
-	if err != nil {
-		return nil, err
-	}
+	l := newLangsmith(ctx, e.d)
 	for range 20 { // warm
-		c, err := l.execute(ctx, "true")
-		if err != nil {
-			return nil, err
-		}
-		if _, err := c.drain(ctx); err != nil {
-			return nil, err
-		}
+		l.execute(ctx, "true").drain(ctx)
 	}
-	pids, err := e.d.roles(ctx)
-	if err != nil {
-		return nil, err
-	}
-	first, err := l.execute(ctx, "exec sleep 3600")
-	if err != nil {
-		return nil, err
-	}
+	pids := e.d.roles(ctx)
+	first := l.execute(ctx, "exec sleep 3600")
 	conns := []*command{first}
 	defer func() {
 		for _, c := range conns {
 			c.ws.CloseNow()
 		}
 	}()
-	before, err := pids.memory("server")
-	if err != nil {
-		return nil, err
-	}
+	before := pids.memory("server")
 	for range idle {
-		c, err := l.open(ctx, map[string]any{"type": "reconnect", "command_id": first.id})
-		if err != nil {
-			return nil, err
-		}
-		conns = append(conns, c)
+		conns = append(conns, l.open(ctx, map[string]any{"type": "reconnect", "command_id": first.id}))
 	}
-	if err := pause(ctx, settle); err != nil {
-		return nil, err
-	}
-	after, err := pids.memory("server")
-	if err != nil {
-		return nil, err
-	}
-	return []row{
-		figure("RSS of the server per idle LangSmith connection, at 1,000", "KiB", 0, (after.rss-before.rss)/idle).atMost(24),
-	}, l.close()
+	pause(ctx, settle)
+	after := pids.memory("server")
+	e.add(figure("RSS of the server per idle LangSmith connection, at 1,000", "KiB", 0, (after.rss-before.rss)/idle).atMost(24))
+	l.close()
 }

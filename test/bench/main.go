@@ -28,7 +28,7 @@ type bench struct {
 	fresh bool
 	// asked means only if -only names it: it takes half a minute or more.
 	asked bool
-	run   func(ctx context.Context, e *env) ([]row, error)
+	run   func(ctx context.Context, e *env)
 }
 
 // benches are in the order of the table.
@@ -67,7 +67,11 @@ type env struct {
 	beside string // path of another, which the ordinary client measures, too; or ""
 	n      int    // samples of a latency
 	d      *daemon
+	rows   []row // of the bench that runs
 }
+
+// add adds what a bench has measured.
+func (e *env) add(rows ...row) { e.rows = append(e.rows, rows...) }
 
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == tickArg {
@@ -138,10 +142,9 @@ func run() int {
 
 func (o *options) run(ctx context.Context) error {
 	if o.docs {
-		return drawDocuments()
+		return caught(drawDocuments)
 	}
-	var err error
-	if o.busy, err = othersBusy(ctx); err == nil && o.busy > 0.1 {
+	if caught(func() { o.busy = othersBusy(ctx) }) == nil && o.busy > 0.1 {
 		fmt.Fprintf(os.Stderr, "bench: other programs use %.0f %% of a core: what takes several processes suffers more than the bare limit does\n", 100*o.busy)
 	}
 	rows, err := o.measure(ctx)
@@ -155,7 +158,7 @@ func (o *options) run(ctx context.Context) error {
 	err = errors.Join(err, print(os.Stdout, rows))
 	if o.record != "" {
 		rows = slices.DeleteFunc(rows, func(r row) bool { return slices.Contains(o.failed, r.Bench) })
-		err = errors.Join(err, keep(ctx, o, rows))
+		err = errors.Join(err, caught(func() { keep(ctx, o, rows) }))
 	}
 	return err
 }
@@ -209,9 +212,9 @@ func (o *options) measure(ctx context.Context) (rows []row, errs error) {
 		if !b.fresh {
 			shared = d
 		}
-		e.d = d
-		got, err := b.run(ctx, e)
-		for _, r := range got {
+		e.d, e.rows = d, nil
+		err = caught(func() { b.run(ctx, e) })
+		for _, r := range e.rows {
 			r.Bench = b.name
 			rows = append(rows, r)
 		}

@@ -14,19 +14,10 @@ import (
 	"github.com/creack/pty"
 )
 
-func directRun(ctx context.Context, onData func([]byte), name string, args ...string) error {
+func directRun(ctx context.Context, onData func([]byte), name string, args ...string) {
 	cmd := exec.CommandContext(ctx, name, args...)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	errp, err := cmd.StderrPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
+	out, errp := must(cmd.StdoutPipe()), must(cmd.StderrPipe())
+	check(cmd.Start())
 	done := make(chan struct{})
 	go func() { _, _ = io.Copy(io.Discard, errp); close(done) }()
 	buf := make([]byte, 64<<10)
@@ -40,14 +31,12 @@ func directRun(ctx context.Context, onData func([]byte), name string, args ...st
 		}
 	}
 	<-done
-	return cmd.Wait()
+	check(cmd.Wait())
 }
 
-func directPTY(ctx context.Context, name string, args ...string) (*os.File, *exec.Cmd, error) {
+func directPTY(ctx context.Context, name string, args ...string) (*os.File, *exec.Cmd) {
 	cmd := exec.CommandContext(ctx, name, args...)
-	m, err := pty.Start(cmd)
-	if err == nil {
-		m.Fd() // from here on it blocks, which is faster than the poller
-	}
-	return m, cmd, err
+	m := must(pty.Start(cmd))
+	m.Fd() // from here on it blocks, which is faster than the poller
+	return m, cmd
 }

@@ -12,8 +12,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -58,11 +56,6 @@ type event struct {
 	ExitCode int32
 	Exited   bool
 	Status   string
-}
-
-func (t *ordinary) headers(req *http.Request, contentType string) {
-	req.Header.Set("Content-Type", contentType)
-	req.Header.Set("Connect-Protocol-Version", "1")
 }
 
 func msg(b []byte, num protowire.Number, body []byte) []byte {
@@ -115,33 +108,31 @@ type stream struct {
 	scr    []byte
 }
 
-func (t *ordinary) openStream(ctx context.Context, method string, body []byte, asJSON bool) (*stream, error) {
+// post sends a request, whose answer must be a success.
+func (t *ordinary) post(ctx context.Context, method, contentType string, body io.Reader) *http.Response {
+	req := must(http.NewRequestWithContext(ctx, http.MethodPost, t.url+"/process.Process/"+method, body))
+	req.Header.Set("Content-Type", contentType)
+	req.Header.Set("Connect-Protocol-Version", "1")
+	resp := must(t.hc.Do(req))
+	if resp.StatusCode != http.StatusOK {
+		b, _ := io.ReadAll(io.LimitReader(resp.Body, 512))
+		resp.Body.Close()
+		fail("%s: HTTP %d: %s", method, resp.StatusCode, b)
+	}
+	return resp
+}
+
+func (t *ordinary) openStream(ctx context.Context, method string, body []byte, asJSON bool) *stream {
 	ctx, cancel := context.WithCancel(ctx)
 	ct := "application/connect+proto"
 	if asJSON {
 		ct = "application/connect+json"
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url+"/process.Process/"+method, bytes.NewReader(envelope(nil, body)))
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	t.headers(req, ct)
-	resp, err := t.hc.Do(req)
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		b, _ := io.ReadAll(io.LimitReader(resp.Body, 512))
-		resp.Body.Close()
-		cancel()
-		return nil, fmt.Errorf("%s: HTTP %d: %s", method, resp.StatusCode, b)
-	}
-	return &stream{resp: resp, r: bufio.NewReaderSize(resp.Body, 128<<10), json: asJSON, cancel: cancel}, nil
+	resp := t.post(ctx, method, ct, bytes.NewReader(envelope(nil, body)))
+	return &stream{resp: resp, r: bufio.NewReaderSize(resp.Body, 128<<10), json: asJSON, cancel: cancel}
 }
 
-func (t *ordinary) Start(ctx context.Context, c cmdline, asJSON bool) (*stream, error) {
+func (t *ordinary) Start(ctx context.Context, c cmdline, asJSON bool) *stream {
 	b := encodeStart(c)
 	if asJSON {
 		b = encodeStartJSON(c)
@@ -149,27 +140,21 @@ func (t *ordinary) Start(ctx context.Context, c cmdline, asJSON bool) (*stream, 
 	return t.openStream(ctx, "Start", b, asJSON)
 }
 
-func (t *ordinary) Connect(ctx context.Context, pid uint32) (*stream, error) {
+func (t *ordinary) Connect(ctx context.Context, pid uint32) *stream {
 	return t.openStream(ctx, "Connect", msg(nil, 1, selector(pid)), false)
 }
 
-// Next returns the next event, or io.EOF after the end-of-stream frame.
-func (s *stream) Next(e *event) error {
+// Next reads the next event. It returns false after the end-of-stream frame.
+func (s *stream) Next(e *event) bool {
 	var h [5]byte
-	if _, err := io.ReadFull(s.r, h[:]); err != nil {
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		return err
-	}
+	_, err := io.ReadFull(s.r, h[:])
+	check(unexpected(err))
 	n := int(binary.BigEndian.Uint32(h[1:]))
 	if cap(s.buf) < n {
 		s.buf = make([]byte, n+n/2)
 	}
 	s.buf = s.buf[:n]
-	if _, err := io.ReadFull(s.r, s.buf); err != nil {
-		return err
-	}
+	must(io.ReadFull(s.r, s.buf))
 	if h[0]&2 != 0 {
 		var end struct {
 			Error *struct{ Code, Message string } `json:"error"`
@@ -177,14 +162,16 @@ func (s *stream) Next(e *event) error {
 		_ = json.Unmarshal(s.buf, &end)
 		_, _ = io.Copy(io.Discard, s.r) // let the connection be reused
 		if end.Error != nil {
-			return fmt.Errorf("%s: %s", end.Error.Code, end.Error.Message)
+			fail("%s: %s", end.Error.Code, end.Error.Message)
 		}
-		return io.EOF
+		return false
 	}
 	if s.json {
-		return s.decodeJSON(s.buf, e)
+		s.decodeJSON(s.buf, e)
+	} else {
+		decodeEvent(s.buf, e)
 	}
-	return decodeEvent(s.buf, e)
+	return true
 }
 
 func (s *stream) Close() {
@@ -225,14 +212,13 @@ func fields(b []byte, f func(num protowire.Number, v uint64, body []byte)) error
 	return nil
 }
 
-func decodeEvent(b []byte, e *event) error {
+func decodeEvent(b []byte, e *event) {
 	*e = event{}
-	var inner error
-	err := fields(b, func(num protowire.Number, _ uint64, ev []byte) {
+	check(fields(b, func(num protowire.Number, _ uint64, ev []byte) {
 		if num != 1 || ev == nil {
 			return
 		}
-		inner = fields(ev, func(kind protowire.Number, _ uint64, body []byte) {
+		check(fields(ev, func(kind protowire.Number, _ uint64, body []byte) {
 			switch kind {
 			case 1:
 				e.Kind = 's'
@@ -260,12 +246,8 @@ func decodeEvent(b []byte, e *event) error {
 			case 4:
 				e.Kind = 'k'
 			}
-		})
-	})
-	if err == nil {
-		err = inner
-	}
-	return err
+		}))
+	}))
 }
 
 type jsonEvent struct {
@@ -281,7 +263,7 @@ type jsonEvent struct {
 	}
 }
 
-func (s *stream) decodeJSON(b []byte, e *event) error {
+func (s *stream) decodeJSON(b []byte, e *event) {
 	*e = event{}
 	// Fast path for the hot frame {"event":{"data":{"stdout":"…"}}}: the load
 	// generator must not be the bottleneck.
@@ -292,15 +274,13 @@ func (s *stream) decodeJSON(b []byte, e *event) error {
 			if cap(s.scr) < n {
 				s.scr = make([]byte, n+n/2)
 			}
-			k, err := base64.StdEncoding.Decode(s.scr[:n], v[:j])
+			k := must(base64.StdEncoding.Decode(s.scr[:n], v[:j]))
 			e.Kind, e.Data = 'o', s.scr[:k]
-			return err
+			return
 		}
 	}
 	var j jsonEvent
-	if err := json.Unmarshal(b, &j); err != nil {
-		return err
-	}
+	check(json.Unmarshal(b, &j))
 	switch v := j.Event; {
 	case v.Start != nil:
 		e.Kind, e.PID = 's', v.Start.Pid
@@ -315,42 +295,29 @@ func (s *stream) decodeJSON(b []byte, e *event) error {
 	default:
 		e.Kind = 'k'
 	}
-	return nil
 }
 
-func (t *ordinary) unary(ctx context.Context, method string, body []byte) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url+"/process.Process/"+method, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	t.headers(req, "application/proto")
-	resp, err := t.hc.Do(req)
-	if err != nil {
-		return err
-	}
-	b, err := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: HTTP %d: %.300s", method, resp.StatusCode, b)
-	}
-	return err
+func (t *ordinary) unary(ctx context.Context, method string, body []byte) {
+	resp := t.post(ctx, method, "application/proto", bytes.NewReader(body))
+	defer resp.Body.Close()
+	must(io.ReadAll(resp.Body))
 }
 
 // SendInput writes to stdin (kind 1) or the pty (kind 2).
-func (t *ordinary) SendInput(ctx context.Context, pid uint32, kind protowire.Number, data []byte) error {
-	return t.unary(ctx, "SendInput", msg(msg(nil, 1, selector(pid)), 2, msg(nil, kind, data)))
+func (t *ordinary) SendInput(ctx context.Context, pid uint32, kind protowire.Number, data []byte) {
+	t.unary(ctx, "SendInput", msg(msg(nil, 1, selector(pid)), 2, msg(nil, kind, data)))
 }
 
-func (t *ordinary) CloseStdin(ctx context.Context, pid uint32) error {
-	return t.unary(ctx, "CloseStdin", msg(nil, 1, selector(pid)))
+func (t *ordinary) CloseStdin(ctx context.Context, pid uint32) {
+	t.unary(ctx, "CloseStdin", msg(nil, 1, selector(pid)))
 }
 
-func (t *ordinary) Signal(ctx context.Context, pid uint32, sig uint64) error {
-	return t.unary(ctx, "SendSignal", varint(msg(nil, 1, selector(pid)), 2, sig))
+func (t *ordinary) Signal(ctx context.Context, pid uint32, sig uint64) {
+	t.unary(ctx, "SendSignal", varint(msg(nil, 1, selector(pid)), 2, sig))
 }
 
 // StreamInput sends total bytes of stdin in chunks through one client stream.
-func (t *ordinary) StreamInput(ctx context.Context, pid uint32, total int64, chunk int) error {
+func (t *ordinary) StreamInput(ctx context.Context, pid uint32, total int64, chunk int) {
 	pr, pw := io.Pipe()
 	go func() {
 		w := bufio.NewWriterSize(pw, 256<<10)
@@ -366,53 +333,25 @@ func (t *ordinary) StreamInput(ctx context.Context, pid uint32, total int64, chu
 		}
 		pw.CloseWithError(err)
 	}()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url+"/process.Process/"+"StreamInput", pr)
-	if err != nil {
-		return err
-	}
-	t.headers(req, "application/connect+proto")
-	resp, err := t.hc.Do(req)
-	if err != nil {
-		return err
-	}
+	resp := t.post(ctx, "StreamInput", "application/connect+proto", pr)
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("StreamInput: HTTP %d: %.200s", resp.StatusCode, b)
-	}
+	b := must(io.ReadAll(resp.Body))
 	if i := bytes.Index(b, []byte(`"error"`)); i >= 0 {
-		return errors.New(string(b[i:]))
+		fail("StreamInput: %s", b[i:])
 	}
-	return nil
 }
 
 // Run starts c, feeds every event to f, and returns the end event.
-func (t *ordinary) Run(ctx context.Context, c cmdline, asJSON bool, f func(*event)) (event, error) {
-	s, err := t.Start(ctx, c, asJSON)
-	if err != nil {
-		return event{}, err
-	}
+func (t *ordinary) Run(ctx context.Context, c cmdline, asJSON bool, f func(*event)) event {
+	s := t.Start(ctx, c, asJSON)
 	defer s.Close()
 	return s.Drain(f)
 }
 
 // Drain reads a stream to its end and returns the end event.
-func (s *stream) Drain(f func(*event)) (event, error) {
+func (s *stream) Drain(f func(*event)) event {
 	var e, end event
-	for {
-		err := s.Next(&e)
-		if err == io.EOF {
-			if end.Kind != 'x' {
-				return end, errors.New("stream ended without an end event")
-			}
-			return end, nil
-		}
-		if err != nil {
-			return end, err
-		}
+	for s.Next(&e) {
 		if e.Kind == 'x' {
 			end = e
 		}
@@ -420,16 +359,17 @@ func (s *stream) Drain(f func(*event)) (event, error) {
 			f(&e)
 		}
 	}
+	if end.Kind != 'x' {
+		fail("stream ended without an end event")
+	}
+	return end
 }
 
 // First reads the start event.
-func (s *stream) First() (uint32, error) {
+func (s *stream) First() uint32 {
 	var e event
-	if err := s.Next(&e); err != nil {
-		return 0, err
+	if !s.Next(&e) || e.Kind != 's' {
+		fail("first event is %q, not a start event", e.Kind)
 	}
-	if e.Kind != 's' {
-		return 0, fmt.Errorf("first event is %q, not a start event", e.Kind)
-	}
-	return e.PID, nil
+	return e.PID
 }

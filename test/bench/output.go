@@ -4,10 +4,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"time"
 
 	envd "github.com/tend-run/tend/gen/envd/process"
@@ -34,188 +32,109 @@ type throughput struct {
 }
 
 // throughputOf takes turns: n bytes through a bare pipe, n through the face.
-func throughputOf(ctx context.Context, e *env, c codec, n int64, rounds int) (t throughput, err error) {
+func throughputOf(ctx context.Context, e *env, c codec, n int64, rounds int) (t throughput) {
 	buf := make([]byte, 256<<10)
-	pids, err := e.d.roles(ctx)
-	if err != nil {
-		return t, err
-	}
+	pids := e.d.roles(ctx)
 	var bare, file, face []float64
 	spent := usage{}
 	for range rounds {
-		got, took, err := bareRun(buf, ddArgs(n)...)
-		if err == nil {
-			err = expect(got, n)
-		}
-		if err != nil {
-			return t, fmt.Errorf("bare pipe: %w", err)
-		}
-		bare = append(bare, rate(n, took))
-
-		if took, err = e.d.fileOnce(256 * mib); err != nil {
-			return t, err
-		}
-		file = append(file, rate(256*mib, took))
-
-		before, err := pids.cpu()
-		if err != nil {
-			return t, err
-		}
-		if took, err = streamOnce(ctx, e.d, c, n); err != nil {
-			return t, err
-		}
-		after, err := pids.cpu()
-		if err != nil {
-			return t, err
-		}
-		face = append(face, rate(n, took))
-		spent.add(before, after)
+		bare = append(bare, rate(n, bareRun(buf, n, ddArgs(n)...)))
+		file = append(file, rate(256*mib, e.d.fileOnce(256*mib)))
+		spent.during(pids, func() { face = append(face, rate(n, streamOnce(ctx, e.d, c, n))) })
 	}
 	cpu, each := spent.per(float64(n) * float64(rounds) / (1 << 30))
-	return throughput{median(bare), median(face), median(file), cpu, each}, nil
+	return throughput{median(bare), median(face), median(file), cpu, each}
 }
 
-func streamOnce(ctx context.Context, d *daemon, c codec, n int64) (time.Duration, error) {
-	on, err := dial(ctx, d.addr)
-	if err != nil {
-		return 0, err
-	}
+func streamOnce(ctx context.Context, d *daemon, c codec, n int64) time.Duration {
+	on := dial(ctx, d.addr)
 	defer on.Close()
 	start := time.Now()
-	s, _, err := c.start(on.wide(), startRequest(false, ddArgs(n)...))
-	if err != nil {
-		return 0, err
-	}
-	got, err := c.drain(s)
+	s, _ := c.start(on.wide(), startRequest(false, ddArgs(n)...))
+	defer also(func() { d.forget(ctx, s.id) })
+	got := c.drain(s)
 	took := time.Since(start)
-	if err == nil {
-		err = expect(got, n)
-	}
-	return took, errors.Join(err, d.forget(ctx, s.id))
+	expect(got, n)
+	return took
 }
 
 // fileOnce writes n bytes to a file beside the spool, which shows what the disk
 // leaves possible.
-func (d *daemon) fileOnce(n int64) (time.Duration, error) {
-	f, err := os.CreateTemp(d.dir, "tend-bench-file-")
-	if err != nil {
-		return 0, err
-	}
+func (d *daemon) fileOnce(n int64) time.Duration {
+	f := must(os.CreateTemp(d.dir, "tend-bench-file-"))
 	f.Close()
 	defer os.Remove(f.Name())
-	_, took, err := bareRun(make([]byte, 4096), append(ddArgs(n), "of="+f.Name())...)
-	return took, err
+	return bareRun(make([]byte, 4096), 0, append(ddArgs(n), "of="+f.Name())...)
 }
 
 // forget removes a finished process, so that no sample pays for the pages that
 // those before it have left to be written.
-func (d *daemon) forget(ctx context.Context, id string) error {
-	p, err := d.sdk.Get(ctx, process.Selector{ID: process.ID(id)})
-	if err != nil {
-		return err
-	}
-	return p.Remove(ctx)
+func (d *daemon) forget(ctx context.Context, id string) {
+	check(must(d.sdk.Get(ctx, process.Selector{ID: process.ID(id)})).Remove(ctx))
 }
 
-func benchBinary(ctx context.Context, e *env) ([]row, error) {
-	t, err := throughputOf(ctx, e, binaryCodec(), 1<<30, 3)
-	if err != nil {
-		return nil, err
-	}
-	return []row{
+func benchBinary(ctx context.Context, e *env) {
+	t := throughputOf(ctx, e, binaryCodec(), 1<<30, 3)
+	e.add(
 		figure("1 GiB out, envd binary", "MiB/s", t.bare, t.tend).ratioAtLeast(0.40).notes("dd into a file: %s", number(t.file)),
 		figure("  CPU of all roles", "s/GiB", 0, t.cpu).atMost(1.0).notes("%s", t.each),
-	}, nil
+	)
 }
 
-func benchJSON(ctx context.Context, e *env) ([]row, error) {
-	t, err := throughputOf(ctx, e, jsonCodec(), 256*mib, 5)
-	if err != nil {
-		return nil, err
-	}
-	return []row{
+func benchJSON(ctx context.Context, e *env) {
+	t := throughputOf(ctx, e, jsonCodec(), 256*mib, 5)
+	e.add(
 		figure("256 MiB out, envd JSON", "MiB/s", t.bare, t.tend).atLeast(400).notes("dd into a file: %s", number(t.file)),
 		figure("  CPU of all roles", "s/GiB", 0, t.cpu).atMost(1.8).notes("%s", t.each),
-	}, nil
+	)
 }
 
 // benchReaders lets ten clients read one stream. It starts when a line comes,
 // so that all are there from the first byte.
-func benchReaders(ctx context.Context, e *env) ([]row, error) {
+func benchReaders(ctx context.Context, e *env) {
 	const readers, rounds = 10, 3
 	const n = 256 * mib
 	buf := make([]byte, 256<<10)
 	var bare, slowest, middle []float64
 	for range rounds {
-		got, took, err := bareRun(buf, ddArgs(n)...)
-		if err == nil {
-			err = expect(got, n)
-		}
-		if err != nil {
-			return nil, err
-		}
-		bare = append(bare, rate(n, took))
-		rates, err := readTogether(ctx, e.d, readers, n)
-		if err != nil {
-			return nil, err
-		}
+		bare = append(bare, rate(n, bareRun(buf, n, ddArgs(n)...)))
+		rates := readTogether(ctx, e.d, readers, n)
 		slowest, middle = append(slowest, quantile(rates, 0)), append(middle, median(rates))
 	}
-	return []row{
+	e.add(
 		figure("10 readers of one 256 MiB stream, slowest", "MiB/s", median(bare), median(slowest)).atLeast(250).
 			notes("median reader %s; bare: one reader", number(median(middle))),
-	}, nil
+	)
 }
 
-func readTogether(ctx context.Context, d *daemon, readers int, n int64) ([]float64, error) {
+func readTogether(ctx context.Context, d *daemon, readers int, n int64) []float64 {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	c := binaryCodec()
-	owner, err := dial(ctx, d.addr)
-	if err != nil {
-		return nil, err
-	}
+	owner := dial(ctx, d.addr)
 	defer owner.Close()
 	line := append([]string{"/bin/sh", "-c", `read go; exec "$@"`, "sh"}, ddArgs(n)...)
-	own, pid, err := c.start(owner.wide(), startRequest(true, line...))
-	if err != nil {
-		return nil, err
-	}
+	own, pid := c.start(owner.wide(), startRequest(true, line...))
 	streams := []*frames{own}
 	for range readers - 1 {
-		on, err := dial(ctx, d.addr)
-		if err != nil {
-			return nil, err
-		}
+		on := dial(ctx, d.addr)
 		defer on.Close()
-		s, err := c.connect(on.wide(), pid, "")
-		if err != nil {
-			return nil, err
-		}
-		streams = append(streams, s)
+		streams = append(streams, c.connect(on.wide(), pid, ""))
 	}
-	in, err := newInput(ctx, d, c, pid)
-	if err != nil {
-		return nil, err
-	}
+	in := newInput(ctx, d, c, pid)
 	defer in.c.Close()
-	rates, errs := make([]float64, readers), make([]error, readers)
-	var wg sync.WaitGroup
+	defer also(func() { d.forget(ctx, own.id) })
+	rates := make([]float64, readers)
 	start := time.Now()
-	for i, s := range streams {
-		wg.Go(func() {
-			got, err := c.drain(s)
+	together(readers+1, func(i int) {
+		if i < readers {
+			got := c.drain(streams[i])
 			rates[i] = rate(n, time.Since(start))
-			if err == nil {
-				err = expect(got, n)
-			}
-			errs[i] = err
-		})
-	}
-	sendErr := in.send([]byte("\n"))
-	if sendErr != nil {
-		stop() // the streams end with it
-	}
-	wg.Wait()
-	return rates, errors.Join(append(errs, sendErr, d.forget(ctx, own.id))...)
+			expect(got, n)
+		} else if err := caught(func() { in.send([]byte("\n")) }); err != nil {
+			stop() // the streams end with it
+			check(err)
+		}
+	})
+	return rates
 }

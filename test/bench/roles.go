@@ -17,33 +17,37 @@ import (
 // roles are the pids of the daemon's parts.
 type roles map[string]int
 
-func (d *daemon) roles(ctx context.Context) (roles, error) {
-	status, err := d.sdk.Status(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (d *daemon) roles(ctx context.Context) roles {
+	status := must(d.sdk.Status(ctx))
 	for _, name := range []string{"anchor", "keeper", "server"} {
 		if status.Roles[name] == 0 {
-			return nil, fmt.Errorf("the daemon has no %s at the moment", name)
+			fail("the daemon has no %s at the moment", name)
 		}
 	}
-	return status.Roles, nil
+	return status.Roles
 }
 
 // usage is the processor time of each role, user and system. The kernel counts
 // it exactly and reports it in steps of 10 ms.
 type usage map[string]time.Duration
 
-func (r roles) cpu() (usage, error) {
+func (r roles) cpu() usage {
 	u := usage{}
 	for name, pid := range r {
 		stat, ok := procfs.ReadStat(pid)
 		if !ok {
-			return nil, fmt.Errorf("/proc/%d/stat of %s cannot be read", pid, name)
+			fail("/proc/%d/stat of %s cannot be read", pid, name)
 		}
 		u[name] = time.Duration(stat.User+stat.System) * procfs.Tick
 	}
-	return u, nil
+	return u
+}
+
+// during adds what is used while f runs.
+func (u usage) during(r roles, f func()) {
+	before := r.cpu()
+	f()
+	u.add(before, r.cpu())
 }
 
 // add adds what was used between two readings.
@@ -69,25 +73,19 @@ type memory struct {
 	rss, pss float64
 }
 
-func (r roles) memory(names ...string) (sum memory, err error) {
+func (r roles) memory(names ...string) (sum memory) {
 	for _, name := range names {
-		m, err := memoryOf(r[name])
-		if err != nil {
-			return sum, err
-		}
+		m := memoryOf(r[name])
 		sum.rss += m.rss
 		sum.pss += m.pss
 	}
-	return sum, nil
+	return sum
 }
 
 // memoryOf reads smaps_rollup, whose Rss is exact where VmRSS of status may
 // lag behind by some pages a thread.
-func memoryOf(pid int) (m memory, err error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-	if err != nil {
-		return m, err
-	}
+func memoryOf(pid int) (m memory) {
+	f := must(os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid)))
 	defer f.Close()
 	for s := bufio.NewScanner(f); s.Scan(); {
 		name, rest, _ := strings.Cut(s.Text(), ":")
@@ -100,7 +98,7 @@ func memoryOf(pid int) (m memory, err error) {
 		}
 	}
 	if m.rss == 0 {
-		return m, fmt.Errorf("pid %d: smaps_rollup has no Rss", pid)
+		fail("pid %d: smaps_rollup has no Rss", pid)
 	}
-	return m, nil
+	return m
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -15,7 +14,7 @@ import (
 // benchStalled weighs what readers that never read cost the process that they
 // ask for: half of them by the native API, half by envd's, all from its first
 // byte.
-func benchStalled(ctx context.Context, e *env) ([]row, error) {
+func benchStalled(ctx context.Context, e *env) {
 	const readers, rounds = 1000, 5
 	const n = 256 * mib
 	var alone, beset []float64
@@ -24,16 +23,12 @@ func benchStalled(ctx context.Context, e *env) ([]row, error) {
 			readers int
 			rates   *[]float64
 		}{{0, &alone}, {readers, &beset}} {
-			took, err := writeTo(ctx, e.d, with.readers, n)
-			if err != nil {
-				return nil, err
-			}
-			*with.rates = append(*with.rates, rate(n, took))
+			*with.rates = append(*with.rates, rate(n, writeTo(ctx, e.d, with.readers, n)))
 		}
 	}
-	return []row{
+	e.add(
 		figure("a process with 1,000 stalled readers", "MiB/s", median(alone), median(beset)).ratioAtLeast(0.70).notes("bare: without readers; 256 MiB"),
-	}, nil
+	)
 }
 
 // stallOn is more than the sockets of one reader hold, in bytes.
@@ -41,78 +36,43 @@ const stallOn = 8 * mib
 
 // writeTo returns how long a process needs to write n bytes while clients that
 // do not read ask for them.
-func writeTo(ctx context.Context, d *daemon, readers int, n int64) (took time.Duration, err error) {
+func writeTo(ctx context.Context, d *daemon, readers int, n int64) (took time.Duration) {
 	// What the readers stall on is there before them.
 	argv := append([]string{"/bin/sh", "-c", fmt.Sprintf(`head -c %d /dev/zero; read go; exec "$@"`, stallOn), "sh"}, ddArgs(n)...)
-	p, err := d.sdk.Start(ctx, process.Spec{Argv: argv, Stdin: process.StdinPipe})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, d.forget(ctx, string(p.ID()))) }()
-	info, err := p.Info(ctx)
-	if err != nil {
-		return 0, err
-	}
+	p := must(d.sdk.Start(ctx, process.Spec{Argv: argv, Stdin: process.StdinPipe}))
+	defer also(func() { d.forget(ctx, string(p.ID())) })
+	info := must(p.Info(ctx))
 	for i := range readers {
-		on, err := dial(ctx, d.addr)
-		if err != nil {
-			return 0, err
-		}
+		on := dial(ctx, d.addr)
 		defer on.Close()
-		if err := on.nc.(*net.TCPConn).SetReadBuffer(1); err != nil { // the least that the kernel allows
-			return 0, err
-		}
+		check(on.nc.(*net.TCPConn).SetReadBuffer(1)) // the least that the kernel allows
 		path, header, body := "/tend.v1.ProcessService/Read", "", fmt.Sprintf(`{"process":{"id":%q}}`, p.ID())
 		if i%2 == 1 {
 			path, header, body = "/process.Process/Connect", "Tend-From: 0\r\n", fmt.Sprintf(`{"process":{"pid":%d}}`, info.PID)
 		}
-		if _, err := on.streamWith(path, "Content-Type: application/connect+json\r\n"+header, []byte(body)); err != nil {
-			return 0, err
-		}
+		on.streamWith(path, "Content-Type: application/connect+json\r\n"+header, []byte(body))
 	}
-	if err := d.settle(ctx); err != nil {
-		return 0, err
-	}
+	d.settle(ctx)
 	start := time.Now()
-	if _, err := p.Write(ctx, process.Input{Data: []byte("\n")}); err != nil {
-		return 0, err
-	}
-	res, err := p.Wait(ctx, process.Until{})
-	if err != nil {
-		return 0, err
-	}
+	must(p.Write(ctx, process.Input{Data: []byte("\n")}))
+	res := must(p.Wait(ctx, process.Until{}))
 	took = time.Since(start)
 	if res.Exit == nil || res.Exit.Code != 0 {
-		return 0, fmt.Errorf("the process ended with %v", res.Exit)
+		fail("the process ended with %v", res.Exit)
 	}
 	if end := res.Streams[0].End; end != stallOn+n {
-		return 0, fmt.Errorf("%d bytes of output; want %d", end, stallOn+n)
+		fail("%d bytes of output; want %d", end, stallOn+n)
 	}
-	return took, nil
+	return took
 }
 
 // settle waits until the server has nothing to do.
-func (d *daemon) settle(ctx context.Context) error {
+func (d *daemon) settle(ctx context.Context) {
 	const look = 300 * time.Millisecond
-	pids, err := d.roles(ctx)
-	if err != nil {
-		return err
-	}
-	before, err := pids.cpu()
-	if err != nil {
-		return err
-	}
-	for {
-		if err := pause(ctx, look); err != nil {
-			return err
-		}
-		now, err := pids.cpu()
-		if err != nil {
-			return err
-		}
-		if now["server"]-before["server"] < look/20 {
-			return nil
-		}
-		before = now
+	pids := d.roles(ctx)
+	for used := look; used >= look/20; {
+		spent := usage{}
+		spent.during(pids, func() { pause(ctx, look) })
+		used = spent["server"]
 	}
 }

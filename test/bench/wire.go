@@ -28,24 +28,21 @@ type conn struct {
 }
 
 // dial opens a connection that dies with ctx.
-func dial(ctx context.Context, addr string) (*conn, error) {
-	nc, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
+func dial(ctx context.Context, addr string) *conn {
+	nc := must(new(net.Dialer).DialContext(ctx, "tcp", addr))
 	c := &conn{nc: nc, br: bufio.NewReaderSize(nc, 4096), host: addr, body: bufio.NewReaderSize(nil, 4096)}
 	c.stop = context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
-	return c, nil
+	return c
 }
 
-func (c *conn) Close() error {
+func (c *conn) Close() {
 	c.stop()
-	return c.nc.Close()
+	c.nc.Close()
 }
 
 // send writes a request. A negative length means chunks, which the caller
 // writes.
-func (c *conn) send(method, path, header string, body []byte, length int) error {
+func (c *conn) send(method, path, header string, body []byte, length int) {
 	b := append(c.out[:0], method...)
 	b = append(b, ' ')
 	b = append(b, path...)
@@ -59,66 +56,51 @@ func (c *conn) send(method, path, header string, body []byte, length int) error 
 		b = fmt.Appendf(b, "Content-Length: %d\r\n\r\n", length)
 	}
 	if len(body) <= 4096 {
-		b = append(b, body...)
-		c.out = b
-		_, err := c.nc.Write(b)
-		return err
+		c.out = append(b, body...)
+		must(c.nc.Write(c.out))
+		return
 	}
 	c.out = b
 	bufs := net.Buffers{b, body}
-	_, err := bufs.WriteTo(c.nc)
-	return err
+	must(bufs.WriteTo(c.nc))
 }
 
-func (c *conn) receive() (*http.Response, error) { return http.ReadResponse(c.br, nil) }
+func (c *conn) receive() *http.Response { return must(http.ReadResponse(c.br, nil)) }
 
 // call is a request whose response has little or no body; it is read.
-func (c *conn) call(method, path, contentType string, body []byte) (*http.Response, error) {
+func (c *conn) call(method, path, contentType string, body []byte) *http.Response {
 	header := ""
 	if contentType != "" {
 		header = "Content-Type: " + contentType + "\r\n"
 	}
-	if err := c.send(method, path, header, body, len(body)); err != nil {
-		return nil, err
-	}
+	c.send(method, path, header, body, len(body))
 	return c.answer(path)
 }
 
 // answer reads the response of a unary call.
-func (c *conn) answer(path string) (*http.Response, error) {
-	resp, err := c.receive()
-	if err != nil {
-		return nil, err
-	}
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	if err != nil {
-		return nil, err
-	}
+func (c *conn) answer(path string) *http.Response {
+	resp := c.receive()
+	text := must(io.ReadAll(io.LimitReader(resp.Body, 64<<10)))
 	if resp.StatusCode >= 300 {
-		return nil, fmt.Errorf("%s: %s: %s", path, resp.Status, text)
+		fail("%s: %s: %s", path, resp.Status, text)
 	}
-	return resp, nil
+	return resp
 }
 
 // stream opens a server stream with one message.
-func (c *conn) stream(path, contentType string, message []byte) (*frames, error) {
+func (c *conn) stream(path, contentType string, message []byte) *frames {
 	return c.streamWith(path, "Content-Type: "+contentType+"\r\n", message)
 }
 
-func (c *conn) streamWith(path, header string, message []byte) (*frames, error) {
-	if err := c.send("POST", path, header, envelope(nil, message), 5+len(message)); err != nil {
-		return nil, err
-	}
-	resp, err := c.receive()
-	if err != nil {
-		return nil, err
-	}
+func (c *conn) streamWith(path, header string, message []byte) *frames {
+	c.send("POST", path, header, envelope(nil, message), 5+len(message))
+	resp := c.receive()
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-		return nil, fmt.Errorf("%s: %s: %s", path, resp.Status, text)
+		fail("%s: %s: %s", path, resp.Status, text)
 	}
 	c.body.Reset(resp.Body)
-	return &frames{r: c.body, id: resp.Header.Get("Tend-Id")}, nil
+	return &frames{r: c.body, id: resp.Header.Get("Tend-Id")}
 }
 
 // wide gives the connection a buffer for streams of much data.
@@ -157,68 +139,47 @@ type frame struct {
 	tail  []byte // the last tailSize bytes, of the others
 }
 
-// next reads a frame into f. It returns io.EOF after the end-of-stream frame
-// and the end of the body.
-func (s *frames) next(f *frame) error {
-	header, err := s.r.Peek(5)
-	if err != nil {
-		if err == io.EOF && len(header) > 0 {
-			err = io.ErrUnexpectedEOF
-		}
-		return err
-	}
+// next reads a frame into f, which is no end of the stream with an error.
+func (s *frames) next(f *frame) {
+	header := s.peek(5)
 	f.flags, f.size = header[0], int(binary.BigEndian.Uint32(header[1:]))
 	s.r.Discard(5)
 	n := f.size
 	if n > 2048 {
 		n = headSize
 	}
-	part, err := s.r.Peek(n)
-	if err != nil {
-		return unexpected(err)
-	}
-	f.head = append(f.head[:0], part...)
+	f.head = append(f.head[:0], s.peek(n)...)
 	f.tail = f.tail[:0]
 	s.r.Discard(n)
+	if f.flags&flagEnd != 0 && bytes.Contains(f.head, []byte(`"error"`)) {
+		fail("the stream ended with %s", f.head)
+	}
 	if n == f.size {
-		return nil
+		return
 	}
-	if _, err := s.r.Discard(f.size - n - tailSize); err != nil {
-		return unexpected(err)
-	}
-	if part, err = s.r.Peek(tailSize); err != nil {
-		return unexpected(err)
-	}
-	f.tail = append(f.tail, part...)
+	_, err := s.r.Discard(f.size - n - tailSize)
+	check(unexpected(err))
+	f.tail = append(f.tail, s.peek(tailSize)...)
 	s.r.Discard(tailSize)
-	return nil
+}
+
+func (s *frames) peek(n int) []byte {
+	b, err := s.r.Peek(n)
+	check(unexpected(err))
+	return b
 }
 
 // finish reads what is behind the last event: the end-of-stream frame, which
 // must report no error, and the end of the body, so that the connection is free.
-func (s *frames) finish() error {
+func (s *frames) finish() {
 	var f frame
-	if err := s.next(&f); err != nil {
-		return unexpected(err)
-	}
-	if err := f.check(); err != nil {
-		return err
-	}
+	s.next(&f)
 	if f.flags&flagEnd == 0 {
-		return fmt.Errorf("an event after the end: %q", f.head)
+		fail("an event after the end: %q", f.head)
 	}
-	if err := s.next(&f); err != io.EOF {
-		return fmt.Errorf("more after the end of the stream: %w", unexpected(err))
+	if _, err := s.r.Peek(1); err != io.EOF {
+		fail("more after the end of the stream: %w", unexpected(err))
 	}
-	return nil
-}
-
-// check returns the error in an end-of-stream frame.
-func (f *frame) check() error {
-	if f.flags&flagEnd != 0 && bytes.Contains(f.head, []byte(`"error"`)) {
-		return fmt.Errorf("the stream ended with %s", f.head)
-	}
-	return nil
 }
 
 func unexpected(err error) error {
