@@ -25,7 +25,7 @@ import (
 // benchDistant measures distant's transports: the encrypted one of the daemon,
 // and JSON lines of a `tend distant` beside it.
 func benchDistant(ctx context.Context, e *env) {
-	c := e.d.distant()
+	c := e.d.distant(ctx)
 	defer c.Close()
 	for _, part := range []func(context.Context, *env, *distanttest.Client) row{distantOutput, distantFirst, distantResume, distantLines} {
 		e.add(part(ctx, e, c))
@@ -33,12 +33,24 @@ func benchDistant(ctx context.Context, e *env) {
 }
 
 // distant connects to the encrypted transport.
-func (d *daemon) distant() *distanttest.Client {
-	text := must(os.ReadFile(filepath.Join(d.own.StateDir(), "distant", "uri")))
-	u := must(url.Parse(strings.TrimSpace(string(text))))
+func (d *daemon) distant(ctx context.Context) *distanttest.Client {
+	u := must(url.Parse(written(ctx, filepath.Join(d.own.StateDir(), "distant", "uri"))))
 	shown, _ := u.User.Password()
 	key := must(secure.ParseKey(shown))
 	return must(distanttest.Connect(func() (net.Conn, error) { return net.Dial("tcp", u.Host) }, key))
+}
+
+// written waits until a file is there, which a part of the daemon writes as it
+// comes up, and returns its text.
+func written(ctx context.Context, path string) string {
+	for end := time.Now().Add(10 * time.Second); ; pause(ctx, time.Millisecond) {
+		if b, _ := os.ReadFile(path); len(b) > 0 {
+			return strings.TrimSpace(string(b))
+		}
+		if time.Now().After(end) {
+			fail("%s is not written within 10 s", path)
+		}
+	}
 }
 
 // untilType reads to a message of the type and returns how many bytes of
@@ -134,14 +146,7 @@ func distantLines(ctx context.Context, e *env, _ *distanttest.Client) row {
 		cmd.Process.Signal(syscall.SIGTERM)
 		cmd.Wait()
 	}()
-	var addr []byte
-	for end := time.Now().Add(10 * time.Second); len(addr) == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			fail("tend distant did not come up within 10 s")
-		}
-		addr, _ = os.ReadFile(port)
-	}
-	nc := must(net.Dial("tcp", strings.TrimSpace(string(addr))))
+	nc := must(net.Dial("tcp", written(ctx, port)))
 	defer nc.Close()
 	var rates []float64
 	for range 3 {
