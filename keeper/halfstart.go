@@ -44,7 +44,7 @@ func (k *Keeper) completeStart(p *proc, h vault.FDs) bool {
 		if k.stats.resetOOM {
 			procfs.SetOOMScore(pid, 0)
 		}
-	} else if !p.executes(pid) {
+	} else if k.unborn[pid] || !p.executes(pid) {
 		return false
 	}
 	failpoint.Hit(failpoint.HalfStartFound)

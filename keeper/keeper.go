@@ -30,6 +30,7 @@
 //	freeze.go     for an upgrade, everything comes to a stand
 //	upgrade.go    and another program is executed in place
 //	handover.go   with the numbers of the descriptors, and what is on no disk
+//	hold.go       the lock of the role, also when children of a dead keeper have it
 //	takeover.go   the descriptors of the keeper before, handed over or from the vaults
 //	rebuild.go    its board, made anew if it is damaged
 //	restore.go    each process that was started
@@ -101,7 +102,8 @@ type Keeper struct {
 	cfg      Config
 	spool    string
 	run      *rundir.Dir
-	lock     int // of the role
+	lock     int          // of the role
+	unborn   map[int]bool // children of a former keeper that were killed before their programs
 	identity identity
 	ep       int
 	board    *board.Board
@@ -141,7 +143,7 @@ type Keeper struct {
 // Run takes over what a keeper before left in the vault, serves until SIGTERM,
 // ends all processes then, and returns.
 func Run(cfg Config) (err error) {
-	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, rundir.SpoolDir), ids: map[process.ID]*proc{}, listen: -1, wakeFD: -1, broken: make(chan error, 1)}
+	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, rundir.SpoolDir), ids: map[process.ID]*proc{}, unborn: map[int]bool{}, listen: -1, wakeFD: -1, broken: make(chan error, 1)}
 	if k.run, err = rundir.Open(cfg.StateDir); err != nil {
 		return err
 	}

@@ -130,7 +130,7 @@ func (k *Keeper) readHandover(fd int) (*inherited, error) {
 // fetchAll asks the vaults for all that a former keeper left. Nobody else is a
 // keeper from here on.
 func (k *Keeper) fetchAll() (_ *inherited, err error) {
-	if k.lock, err = k.run.Hold("keeper"); err != nil {
+	if err = k.hold(); err != nil {
 		return nil, err
 	}
 	if k.ep, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/files"
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testbin"
 	"github.com/tend-run/tend/internal/testkeeper"
@@ -297,6 +298,58 @@ func TestProgramsInManyBoxesOverManyKeepers(t *testing.T) {
 
 // TestABoxKillsWhatEntersIt: a program inside kills each other one, those on their way to
 // their exec, too. Each start comes to its end, and so does the box.
+// A program inside stops each child on its way to a program. Such a child shares the
+// keeper's descriptors, its lock too: neither the start nor the next keeper may hang.
+func TestABoxStopsWhatEntersIt(t *testing.T) {
+	m, state := boxManager(t)
+	s := newBoxDirs(t).spec(t)
+	s.Net, s.Harden = box.NetOwn, hardened
+	in, _ := inBox(t, m, s)
+	stopper, err := in.Start(t.Context(), labelled(s.ID, process.Spec{Argv: []string{"/usr/bin/perl", "-e", `$| = 1; print "on"; kill 19, -1 while 1`}}))
+	scene.Must(t, err)
+	scene.Eventually(t, "it stops", func() bool {
+		i, err := stopper.Info(t.Context())
+		return err == nil && len(i.Streams) > 0 && i.Streams[0].End == 2
+	})
+	hung := func() (n int) {
+		all, _ := procfs.PIDs()
+		for _, pid := range all {
+			if stat, ok := procfs.ReadStat(pid); ok && stat.NoExec && stat.Stopped() {
+				n++
+			}
+		}
+		return n
+	}
+	start := func(into chan<- error) {
+		for hung() == 0 { // a child may come to its program before it is stopped
+			_, err := in.Start(t.Context(), labelled(s.ID, process.Spec{Argv: []string{"/bin/true"}}))
+			into <- err
+		}
+	}
+	first := make(chan error, 10000)
+	go start(first)
+	scene.Eventually(t, "a start that hangs", func() bool { return hung() > 0 })
+	unix.Kill(pids(t, state).Keeper, unix.SIGKILL)
+	p, err := m.Start(t.Context(), process.Spec{Argv: []string{"/bin/true"}})
+	scene.Must(t, err)
+	if exit := scene.Wait(t, p, process.Until{}).Exit; exit.Code != 0 || exit.Signal != 0 {
+		t.Errorf("on the machine: %+v", exit)
+	}
+	// It is repeated, hangs again, and is given up.
+	scene.Eventually(t, "the error of a start that is too slow", func() bool {
+		select {
+		case err := <-first:
+			return err != nil && strings.Contains(err.Error(), "took longer than")
+		default:
+			if len(first) == 0 && hung() == 0 {
+				go start(first)
+			}
+			return false
+		}
+	})
+	scene.Must(t, m.Boxes().End(t.Context(), s.ID))
+}
+
 func TestABoxKillsWhatEntersIt(t *testing.T) {
 	m, _ := boxManager(t)
 	s := newBoxDirs(t).spec(t)

@@ -9,10 +9,18 @@ import (
 	"os"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
+
+// enterWait bounds how long a child takes to its program inside. Programs inside see the
+// child, and may stop it.
+const enterWait = 10 * time.Second
+
+// ErrSlow says that a child inside did not come to its program in time.
+var ErrSlow = fmt.Errorf("the start took longer than %v: a program in the sandbox, or a filesystem, held it up", enterWait)
 
 // ErrDumpable says that the kernel would let programs inside look into the parent.
 var ErrDumpable = errors.New("fs.suid_dumpable is 1: programs in a sandbox could read the memory of tend; set it to 0 or 2 (sysctl -w fs.suid_dumpable=0)")
@@ -102,8 +110,19 @@ func (s *script) runInside(p *Program, score *uintptr) (pid, pidfd int, err erro
 		at = &s.page.pid
 	}
 	was := atomic.LoadUint32(at)
+	inTime := s.bound(at, was)
 	// Nobody is told of the first one's end by a signal.
 	first, err := s.run(unix.CLONE_FILES, 0, -1)
+	if !inTime() {
+		defer func() {
+			if err == nil { // it may have come to its program at that moment, or not
+				unix.Kill(pid, unix.SIGKILL)
+				collect(pid)
+				unix.Close(pidfd)
+			}
+			pid, pidfd, err = 0, -1, ErrSlow
+		}()
+	}
 	if err != nil {
 		return 0, -1, err
 	}
@@ -134,6 +153,31 @@ func (s *script) runInside(p *Program, score *uintptr) (pid, pidfd int, err erro
 		err = fmt.Errorf("the child that was to enter the sandbox ended with %#x: %w", int(status), syscall.EINTR)
 	}
 	return 0, -1, err
+}
+
+// bound kills the second child if it takes too long. It is for the first, too, which waits
+// for the second. inTime ends the wait, and is false if the child was killed.
+func (s *script) bound(at *uint32, was uint32) (inTime func() bool) {
+	over, killed := make(chan struct{}), make(chan struct{})
+	timer := time.AfterFunc(enterWait, func() {
+		defer close(killed)
+		for atomic.LoadUint32(at) == was { // the kernel sets the pidfd first
+			select {
+			case <-over:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+		unix.PidfdSendSignal(int(atomic.LoadInt32(&s.page.pidfd)), unix.SIGKILL, nil, 0)
+	})
+	return func() bool {
+		if timer.Stop() {
+			return true
+		}
+		close(over)
+		<-killed
+		return false
+	}
 }
 
 // restrict appends what takes no privilege and uses descriptors of the parent's.
