@@ -17,28 +17,21 @@ var control = []test{
 		p := t.sh(`(trap '' TERM; echo $$; sleep 100000) & sh -c 'sleep 100000 & sleep 100000' & echo ready; wait`)
 		l := t.read(p, toTheEnd)
 		l.until("both lines", func() bool { return strings.Count(l.stdout(), "\n") == 2 })
-		k, err := p.Kill(t.ctx)
-		if err != nil || len(k.Survivors) != 0 {
-			t.Fatalf("kill: %+v, %v", k, err)
-		}
+		t.kill(p)
 		l.rest() // ends when nobody holds a stream any more
 	}},
 	{"kill reaches descendants in sessions of their own", func(t *T) {
 		p := t.start(t.play("session", "role=session", "sh", "-c", "trap '' HUP TERM; echo inner; sleep 100000"))
 		l := t.read(p, toTheEnd)
 		l.until("the inner process", func() bool { return l.stdout() == "inner\n" })
-		if k, err := p.Kill(t.ctx); err != nil || len(k.Survivors) != 0 {
-			t.Fatalf("kill: %+v, %v", k, err)
-		}
+		t.kill(p)
 		l.rest()
 	}},
 	{"kill reaches what is left of a tree whose leader is gone", func(t *T) {
 		p := t.sh("sleep 100000 & echo $!; exit 0")
 		l := t.read(p, toTheEnd)
-		l.until("the exit", func() bool { return l.exit != nil })
-		if k, err := p.Kill(t.ctx); err != nil || len(k.Survivors) != 0 {
-			t.Fatalf("kill: %+v, %v", k, err)
-		}
+		l.exits()
+		t.kill(p)
 		if tr := l.rest(); tr.exit.Code != 0 || tr.exit.Cause != process.CauseExited {
 			t.Errorf("the exit is told as %+v after the kill", tr.exit)
 		}
@@ -80,9 +73,7 @@ var control = []test{
 		}
 	}},
 	{"a signal to the leader reaches nobody else", func(t *T) {
-		p := t.answerers("")
-		l := t.read(p, toTheEnd)
-		l.until("both are ready", func() bool { return strings.Count(l.stdout(), "ready") == 2 })
+		p, l := t.answerers("")
 		t.signal(p, syscall.SIGUSR1, process.ScopeLeader)
 		l.until("the leader's answer", func() bool { return strings.Contains(l.stdout(), "leader got it\n") })
 		// The child answers the next signal only.
@@ -94,24 +85,8 @@ var control = []test{
 			t.Errorf("got %q; want two answers of the leader and one of the child", l.stdout())
 		}
 	}},
-	{"a signal to the group reaches the group", func(t *T) {
-		p := t.answerers("")
-		l := t.read(p, toTheEnd)
-		l.until("both are ready", func() bool { return strings.Count(l.stdout(), "ready") == 2 })
-		t.signal(p, syscall.SIGUSR1, process.ScopeGroup)
-		l.until("both answers", func() bool {
-			return strings.Contains(l.stdout(), "leader got it\n") && strings.Contains(l.stdout(), "child got it\n")
-		})
-	}},
-	{"a signal to the tree reaches sessions within it", func(t *T) {
-		p := t.answerers("session")
-		l := t.read(p, toTheEnd)
-		l.until("both are ready", func() bool { return strings.Count(l.stdout(), "ready") == 2 })
-		t.signal(p, syscall.SIGUSR1, process.ScopeTree)
-		l.until("both answers", func() bool {
-			return strings.Contains(l.stdout(), "leader got it\n") && strings.Contains(l.stdout(), "child got it\n")
-		})
-	}},
+	{"a signal to the group reaches the group", answeredBy("", process.ScopeGroup)},
+	{"a signal to the tree reaches sessions within it", answeredBy("session", process.ScopeTree)},
 	{"a stopped process is told as stopped and goes on", func(t *T) {
 		p := t.shIn("read x; echo $x")
 		t.signal(p, syscall.SIGSTOP, process.ScopeLeader)
@@ -152,9 +127,10 @@ var control = []test{
 	}},
 }
 
-// answerers starts a leader and a child that answer SIGUSR1; with "session" the
-// child is in a session of its own, below a program that ignores the signal.
-func (t *T) answerers(session string) process.Process {
+// answerers starts a leader and a child that are ready to answer SIGUSR1; with
+// "session" the child is in a session of its own, below a program that ignores the
+// signal.
+func (t *T) answerers(session string) (process.Process, *tail) {
 	t.Helper()
 	spec := t.play("")
 	self := quote(spec.Argv[0])
@@ -162,7 +138,21 @@ func (t *T) answerers(session string) process.Process {
 	if session != "" {
 		child = fmt.Sprintf("%s=session %s role=answer child", roleVariable, self)
 	}
-	return t.sh(fmt.Sprintf("%s & %s=answer exec %s leader", child, roleVariable, self))
+	p := t.sh(fmt.Sprintf("%s & %s=answer exec %s leader", child, roleVariable, self))
+	l := t.read(p, toTheEnd)
+	l.until("both are ready", func() bool { return strings.Count(l.stdout(), "ready") == 2 })
+	return p, l
+}
+
+// answeredBy is the subtest in which a signal to the scope reaches both.
+func answeredBy(session string, scope process.Scope) func(t *T) {
+	return func(t *T) {
+		p, l := t.answerers(session)
+		t.signal(p, syscall.SIGUSR1, scope)
+		l.until("both answers", func() bool {
+			return strings.Contains(l.stdout(), "leader got it\n") && strings.Contains(l.stdout(), "child got it\n")
+		})
+	}
 }
 
 func (t *T) signal(p process.Process, sig syscall.Signal, scope process.Scope) {

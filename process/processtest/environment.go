@@ -30,9 +30,7 @@ var environment = []test{
 	{"an environment that inherits the user's has PATH, HOME, USER and LOGNAME", func(t *T) {
 		got := variables(t.all(t.start(process.Spec{Argv: []string{"/usr/bin/env"}, Env: map[string]string{"A": "1"}})).stdout())
 		me, err := user.Current()
-		if err != nil {
-			t.Fatal(err)
-		}
+		t.check(err)
 		if got["HOME"] != me.HomeDir || got["USER"] != me.Username || got["LOGNAME"] != me.Username || got["PATH"] == "" || got["A"] != "1" || len(got) != 5 {
 			t.Errorf("got %v; want those of %s (%s), and A", got, me.Username, me.HomeDir)
 		}
@@ -53,30 +51,20 @@ var environment = []test{
 	}},
 	{"a program without a slash is found in the PATH of its own environment", func(t *T) {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "tend-own-program"), []byte("#!/bin/sh\necho mine \"$0\"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		t.check(os.WriteFile(filepath.Join(dir, "tend-own-program"), []byte("#!/bin/sh\necho mine \"$0\"\n"), 0o755))
 		spec := process.Spec{Argv: []string{"tend-own-program"}, Env: map[string]string{"PATH": "/nowhere:" + dir}}
-		if tr := t.all(t.start(spec)); tr.stdout() != "mine "+dir+"/tend-own-program\n" {
-			t.Errorf("got %q, %q", tr.stdout(), tr.stderr())
-		}
+		t.wantStdout(t.all(t.start(spec)), "mine "+dir+"/tend-own-program\n")
 	}},
 	{"the words of argv arrive as they are", func(t *T) {
 		words := []string{"", " ", "$HOME", "a b", "*", "'", "\"", "\\", "\n", "\xff\xfe", "-n", "é"}
 		spec := process.Spec{Argv: append([]string{"/usr/bin/env", "printf", "%s\\0"}, words...)}
-		if tr := t.all(t.start(spec)); tr.stdout() != strings.Join(words, "\x00")+"\x00" {
-			t.Errorf("got %q; want %q", tr.stdout(), words)
-		}
+		t.wantStdout(t.all(t.start(spec)), strings.Join(words, "\x00")+"\x00")
 	}},
 	{"the working directory is the one asked for", func(t *T) {
 		dir := t.TempDir()
 		real, err := filepath.EvalSymlinks(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if tr := t.all(t.start(process.Spec{Argv: []string{"pwd", "-P"}, Dir: dir})); tr.stdout() != real+"\n" {
-			t.Errorf("got %q; want %q", tr.stdout(), real)
-		}
+		t.check(err)
+		t.wantStdout(t.all(t.start(process.Spec{Argv: []string{"pwd", "-P"}, Dir: dir})), real+"\n")
 	}},
 	{"a user given by number is the one the process runs as", func(t *T) {
 		asked := [][2]int{{os.Getuid(), os.Getgid()}}
@@ -124,13 +112,7 @@ var environment = []test{
 		spec := process.Spec{Shell: "ulimit -Sn; ulimit -Hn; nice; cat /proc/self/oom_score_adj", Dir: "/", Limits: process.Limits{
 			Rlimits: []process.Rlimit{{Resource: 7, Soft: 60, Hard: 61}}, Nice: 5, OOMScoreAdj: 100,
 		}}
-		p, err := t.m.Start(t.ctx, spec)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if tr := t.all(p); tr.stdout() != "60\n61\n5\n100\n" {
-			t.Errorf("got %q, %q", tr.stdout(), tr.stderr())
-		}
+		t.wantStdout(t.all(t.start(spec)), "60\n61\n5\n100\n")
 	}},
 	{"a limit that this machine cannot enforce is an error", func(t *T) {
 		p, err := t.m.Start(t.ctx, process.Spec{Shell: "exit 3", Dir: "/", Limits: process.Limits{MemoryMax: 1 << 30, PidsMax: 100}})
@@ -140,9 +122,7 @@ var environment = []test{
 			}
 			return
 		}
-		if e := t.exit(p); e.Code != 3 {
-			t.Errorf("got %+v", e)
-		}
+		t.wantCode(p, 3)
 	}},
 }
 

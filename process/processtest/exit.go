@@ -67,9 +67,7 @@ var exits = []test{
 	{"a signal that a caller asked for is told with the cause killed", func(t *T) {
 		p := t.sh("echo ready; exec sleep 100000")
 		t.stdoutOf(p, 6)
-		if err := p.Signal(t.ctx, int(syscall.SIGTERM), process.ScopeLeader); err != nil {
-			t.Fatal(err)
-		}
+		t.signal(p, syscall.SIGTERM, process.ScopeLeader)
 		if e := t.exit(p); e.Signal != int(syscall.SIGTERM) || e.Cause != process.CauseKilled {
 			t.Errorf("got %+v; want signal 15, cause killed", e)
 		}
@@ -77,9 +75,7 @@ var exits = []test{
 	{"a process that handles the signal ends by its own code", func(t *T) {
 		p := t.sh("trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 100000 & wait; done")
 		t.stdoutOf(p, 6)
-		if err := p.Signal(t.ctx, int(syscall.SIGTERM), process.ScopeLeader); err != nil {
-			t.Fatal(err)
-		}
+		t.signal(p, syscall.SIGTERM, process.ScopeLeader)
 		tr := t.read(p, process.ReadOptions{}).rest()
 		if tr.exit.Code != 3 || tr.exit.Signal != 0 || tr.exit.Cause != process.CauseExited || tr.stdout() != "ready\nbye\n" {
 			t.Errorf("got %+v and %q; want code 3 by itself, and the last words", tr.exit, tr.stdout())
@@ -87,10 +83,7 @@ var exits = []test{
 	}},
 	{"kill ends a process with SIGKILL and the cause killed", func(t *T) {
 		p := t.sh("trap '' TERM INT HUP; sleep 100000")
-		k, err := p.Kill(t.ctx)
-		if err != nil || len(k.Survivors) != 0 {
-			t.Fatalf("kill: %+v, %v", k, err)
-		}
+		t.kill(p)
 		if e := t.exit(p); e.Signal != int(syscall.SIGKILL) || e.Cause != process.CauseKilled {
 			t.Errorf("got %+v; want signal 9, cause killed", e)
 		}
@@ -98,12 +91,8 @@ var exits = []test{
 	{"kill is told as the cause of a process that a signal did not end before", func(t *T) {
 		p := t.sh("trap '' TERM; echo ready; while :; do sleep 100000; done")
 		t.stdoutOf(p, 6)
-		if err := p.Signal(t.ctx, int(syscall.SIGTERM), process.ScopeLeader); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.Kill(t.ctx); err != nil {
-			t.Fatal(err)
-		}
+		t.signal(p, syscall.SIGTERM, process.ScopeLeader)
+		t.kill(p)
 		if e := t.exit(p); e.Signal != int(syscall.SIGKILL) || e.Cause != process.CauseKilled {
 			t.Errorf("got %+v; want signal 9, cause killed", e)
 		}
@@ -123,7 +112,7 @@ var exits = []test{
 			Timeout: 2 * time.Second, TimeoutScope: process.ScopeLeader,
 		})
 		l := t.read(p, toTheEnd)
-		l.until("the exit", func() bool { return l.exit != nil })
+		l.exits()
 		gate.open(t)
 		if tr := l.rest(); tr.exit.Cause != process.CauseTimeout || tr.stdout() != "alive\n" {
 			t.Errorf("got %+v and %q; want a timeout, and the descendant's word", tr.exit, tr.stdout())
@@ -152,19 +141,14 @@ var exits = []test{
 	{"a context that ends cancels the call and not the process", func(t *T) {
 		ctx, cancel := context.WithCancel(t.ctx)
 		p, err := t.m.Start(ctx, process.Spec{Shell: "read x; exit 6", Stdin: process.StdinPipe, Dir: "/"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		t.check(err)
 		r, err := p.Read(ctx, process.ReadOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		t.check(err)
 		defer r.Close()
-		failed := make(chan error, 1)
-		go func() {
+		failed := later(func() error {
 			_, err := p.Wait(ctx, process.Until{})
-			failed <- err
-		}()
+			return err
+		})
 		cancel()
 		select {
 		case err := <-failed:
@@ -176,9 +160,7 @@ var exits = []test{
 			t.Errorf("the process is %s", in.State)
 		}
 		t.write(p, "\n")
-		if e := t.exit(p); e.Code != 6 {
-			t.Errorf("it ended with %+v; want code 6", e)
-		}
+		t.wantCode(p, 6)
 		short, cancelShort := context.WithTimeout(t.ctx, time.Millisecond)
 		defer cancelShort()
 		if _, err := t.sh("sleep 100000").Wait(short, process.Until{}); !errors.Is(err, context.DeadlineExceeded) {

@@ -64,7 +64,7 @@ var facts = []test{
 	{"the exit is told at once while a descendant holds the pipe", func(t *T) {
 		p := t.sh("echo early; sleep 100000 & exit 4")
 		l := t.read(p, toTheEnd)
-		l.until("the exit", func() bool { return l.exit != nil })
+		l.exits()
 		if l.exit.Code != 4 || l.stdout() != "early\n" {
 			t.Errorf("got exit %+v and stdout %q", l.exit, l.stdout())
 		}
@@ -72,9 +72,7 @@ var facts = []test{
 		if s, _ := in.Stream(process.Stdout); in.State != process.Exited || s.EOF || in.TreeGone {
 			t.Errorf("state %s, eof %v, tree gone %v; want exited, and neither", in.State, s.EOF, in.TreeGone)
 		}
-		if _, err := p.Kill(t.ctx); err != nil {
-			t.Fatalf("kill what is left: %v", err)
-		}
+		t.kill(p)
 		if n := count(l.rest(), process.EventEOF); n != 2 {
 			t.Errorf("%d ends of streams came after the kill; want 2", n)
 		}
@@ -90,7 +88,7 @@ var facts = []test{
 		gate := t.gate()
 		p := t.sh(fmt.Sprintf("echo early; { cat %s >/dev/null; echo late; } & exit 0", quote(gate.path)))
 		l := t.read(p, toTheEnd)
-		l.until("the exit", func() bool { return l.exit != nil })
+		l.exits()
 		gate.open(t)
 		if tr := l.rest(); tr.stdout() != "early\nlate\n" || count(tr, process.EventEOF) != 2 {
 			t.Errorf("got stdout %q, events %v", tr.stdout(), tr.kinds())
@@ -117,9 +115,7 @@ var facts = []test{
 	{"closing a reader twice is safe", func(t *T) {
 		p := t.sh("echo x")
 		r, err := p.Read(t.ctx, process.ReadOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		t.check(err)
 		for range 2 {
 			if err := r.Close(); err != nil {
 				t.Errorf("close: %v", err)

@@ -15,9 +15,7 @@ type gate struct{ path string }
 func (t *T) gate() gate {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "gate")
-	if err := syscall.Mkfifo(path, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	t.check(syscall.Mkfifo(path, 0o666))
 	return gate{path}
 }
 

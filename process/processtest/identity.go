@@ -23,9 +23,7 @@ var identities = []test{
 			t.Errorf("got %s with pid %d and %s with pid %d", p.ID(), t.info(p).PID, again.ID(), t.info(again).PID)
 		}
 		t.write(again, "\n")
-		if e := t.exit(p); e.Code != 2 {
-			t.Errorf("got %+v", e)
-		}
+		t.wantCode(p, 2)
 		// After the exit too.
 		late := t.start(spec)
 		if tr := t.all(late); tr.stdout() != "once\n" || tr.exit.Code != 2 {
@@ -104,20 +102,11 @@ var identities = []test{
 			{ID: p.ID()}, {PID: pid}, {Tag: spec.Tag}, {Name: spec.Name},
 			{Any: string(p.ID())}, {Any: string(p.ID())[:len(p.ID())-1]}, {Any: spec.Name}, {Any: spec.Tag}, {Any: strconv.Itoa(pid)},
 		} {
-			got, err := t.m.Get(t.ctx, sel)
-			if err != nil {
-				t.Errorf("%+v: %v", sel, err)
-			} else if got.ID() != p.ID() {
-				t.Errorf("%+v found %s; want %s", sel, got.ID(), p.ID())
-			}
+			t.wantFound(sel, p)
 		}
-		if _, err := p.Kill(t.ctx); err != nil {
-			t.Fatal(err)
-		}
+		t.kill(p)
 		t.exit(p)
-		if got, err := t.m.Get(t.ctx, process.Selector{Tag: spec.Tag}); err != nil || got.ID() != p.ID() {
-			t.Errorf("after the exit the tag found %v, %v", got, err)
-		}
+		t.wantFound(process.Selector{Tag: spec.Tag}, p)
 	}},
 	{"the newest that runs with a tag wins, and two that run with a name are told", func(t *T) {
 		tag, name := unique("tag"), unique("name")
@@ -127,9 +116,7 @@ var identities = []test{
 			last = t.start(process.Spec{Shell: "exec sleep 100000", Tag: tag, Name: name})
 			t.start(process.Spec{Shell: "exec sleep 100000", Tag: tag + "x", Name: name + "x"})
 		}
-		if got, err := t.m.Get(t.ctx, process.Selector{Tag: tag}); err != nil || got.ID() != last.ID() {
-			t.Errorf("the tag: got %v, %v; want %s", got, err, last.ID())
-		}
+		t.wantFound(process.Selector{Tag: tag}, last)
 		for _, sel := range []process.Selector{{Name: name}, {Any: name}, {Any: tag}} {
 			_, err := t.m.Get(t.ctx, sel)
 			t.wantError("two of one name", err, process.ErrAmbiguous)
@@ -150,18 +137,12 @@ var identities = []test{
 		t.exit(ended)
 		sels := []process.Selector{{Name: name}, {Any: name}, {Tag: tag}, {Any: tag}}
 		for _, sel := range sels {
-			if got, err := t.m.Get(t.ctx, sel); err != nil || got.ID() != runs.ID() {
-				t.Errorf("%+v: got %v, %v; want %s, which runs", sel, got, err, runs.ID())
-			}
+			t.wantFound(sel, runs)
 		}
-		if _, err := runs.Kill(t.ctx); err != nil {
-			t.Fatal(err)
-		}
+		t.kill(runs)
 		t.exit(runs)
 		for _, sel := range sels {
-			if got, err := t.m.Get(t.ctx, sel); err != nil || got.ID() != ended.ID() {
-				t.Errorf("%+v: got %v, %v; want %s, the newest", sel, got, err, ended.ID())
-			}
+			t.wantFound(sel, ended)
 		}
 	}},
 	{"what matches nothing is not found, and what matches more than one is told", func(t *T) {
@@ -174,9 +155,7 @@ var identities = []test{
 		t.start(process.Spec{ID: process.ID(prefix + "-b"), Shell: "exec sleep 100000"})
 		_, err := t.m.Get(t.ctx, process.Selector{Any: prefix})
 		t.wantError("a prefix of two", err, process.ErrAmbiguous)
-		if got, err := t.m.Get(t.ctx, process.Selector{Any: prefix + "-a"}); err != nil || got.ID() != a.ID() {
-			t.Errorf("the whole id found %v, %v", got, err)
-		}
+		t.wantFound(process.Selector{Any: prefix + "-a"}, a)
 		_, err = t.m.Get(t.ctx, process.Selector{})
 		t.wantInvalid(err, "selector")
 	}},
@@ -206,9 +185,7 @@ var identities = []test{
 			{process.Filter{Tag: unique("none")}, ""},
 		} {
 			infos, err := t.m.List(t.ctx, tt.filter)
-			if err != nil {
-				t.Fatal(err)
-			}
+			t.check(err)
 			var got strings.Builder
 			for _, in := range infos {
 				got.WriteString(strconv.Itoa(slices.Index(ids, string(in.ID))))
@@ -225,9 +202,7 @@ var identities = []test{
 	{"handles to one process are equal in what they tell", func(t *T) {
 		p := t.shIn("echo hi; read x; exit 7")
 		other, err := t.m.Get(t.ctx, process.Selector{ID: p.ID()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		t.check(err)
 		t.write(other, "\n")
 		if a, b := t.exit(p), t.exit(other); *a != *b || a.Code != 7 {
 			t.Errorf("got %+v and %+v", a, b)
@@ -236,4 +211,12 @@ var identities = []test{
 			t.Errorf("a signal to it: %v", err)
 		}
 	}},
+}
+
+// wantFound fails unless the selector finds the process.
+func (t *T) wantFound(sel process.Selector, want process.Process) {
+	t.Helper()
+	if got, err := t.m.Get(t.ctx, sel); err != nil || got.ID() != want.ID() {
+		t.Errorf("%+v: got %v, %v; want %s", sel, got, err, want.ID())
+	}
 }

@@ -15,9 +15,7 @@ import (
 var inputs = []test{
 	{"stdin that was not asked for is at its end", func(t *T) {
 		p := t.sh("cat; echo done")
-		if tr := t.all(p); tr.stdout() != "done\n" {
-			t.Errorf("got %q", tr.stdout())
-		}
+		t.wantStdout(t.all(p), "done\n")
 		live := t.sh("exec sleep 100000")
 		if in := t.info(live); in.Stdin.Open {
 			t.Error("info says that stdin is open")
@@ -28,7 +26,7 @@ var inputs = []test{
 		}
 	}},
 	{"what is written arrives in order, and the end after it", func(t *T) {
-		p := t.start(process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
+		p := t.cat()
 		want := ""
 		for i := range 100 {
 			line := fmt.Sprintf("line %d\x00\xff\n", i)
@@ -55,11 +53,10 @@ var inputs = []test{
 		if t.info(p).Stdin.Open {
 			t.Error("info says that stdin is open")
 		}
-		_, err := p.Write(t.ctx, process.Input{Data: []byte("x")})
-		t.wantError("write after the end", err, process.ErrStdinClosed)
+		t.wantRefused("write after the end", p, process.Input{Data: []byte("x")}, process.ErrStdinClosed)
 	}},
 	{"a write that is repeated at its offset is applied once", func(t *T) {
-		p := t.start(process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
+		p := t.cat()
 		at := func(n int64) *int64 { return &n }
 		for _, w := range []struct {
 			offset *int64
@@ -80,8 +77,7 @@ var inputs = []test{
 				t.Errorf("write %q: offset %d, %v; want %d", w.data, got.Offset, err, w.want)
 			}
 		}
-		_, err := p.Write(t.ctx, process.Input{Data: []byte("x"), Offset: at(8)})
-		t.wantError("a write past what was accepted", err, process.ErrOffset)
+		t.wantRefused("a write past what was accepted", p, process.Input{Data: []byte("x"), Offset: at(8)}, process.ErrOffset)
 		for range 2 { // the end may be repeated too
 			if got, err := p.Write(t.ctx, process.Input{Data: []byte("h"), Offset: at(7), EOF: true}); err != nil || got.Offset != 8 {
 				if !errors.Is(err, process.ErrExited) { // cat is quick
@@ -89,9 +85,7 @@ var inputs = []test{
 				}
 			}
 		}
-		if tr := t.all(p); tr.stdout() != "abcdefgh" {
-			t.Errorf("got %q; want each byte once", tr.stdout())
-		}
+		t.wantStdout(t.all(p), "abcdefgh")
 	}},
 	{"much input to a process that reads late arrives whole and holds nobody up", func(t *T) {
 		const size = 5 << 20
@@ -102,18 +96,12 @@ var inputs = []test{
 		p := t.start(spec)
 		data := make([]byte, size)
 		patternAt(data, 0)
-		wrote := make(chan error, 1)
-		go func() {
-			_, err := p.Write(t.ctx, process.Input{Data: data, EOF: true})
-			wrote <- err
-		}()
+		wrote := writeLater(t.ctx, p, process.Input{Data: data, EOF: true})
 		// Others go on meanwhile: also with this very process.
-		other := t.start(process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
+		other := t.cat()
 		t.write(other, "other")
 		t.closeInput(other)
-		if tr := t.all(other); tr.stdout() != "other" {
-			t.Errorf("the other process got %q", tr.stdout())
-		}
+		t.wantStdout(t.all(other), "other")
 		if in := t.info(p); in.State != process.Running {
 			t.Errorf("state is %s", in.State)
 		}
@@ -141,34 +129,23 @@ var inputs = []test{
 		if n := t.info(p).Stdin.Accepted; got.Offset != n && got.Offset != 0 || n >= 16<<20 {
 			t.Errorf("the write told offset %d; info has %d accepted", got.Offset, n)
 		}
-		if _, err := p.Kill(t.ctx); err != nil {
-			t.Errorf("kill: %v", err)
-		}
+		t.kill(p)
 	}},
 	{"closing stdin does not wait behind a write that waits for room", func(t *T) {
 		p := t.start(process.Spec{Argv: []string{"sleep", "100000"}, Stdin: process.StdinPipe})
-		wrote := make(chan error, 1)
-		go func() {
-			_, err := p.Write(t.ctx, process.Input{Data: make([]byte, 16<<20)})
-			wrote <- err
-		}()
+		wrote := writeLater(t.ctx, p, process.Input{Data: make([]byte, 16<<20)})
 		t.eventually("some input is accepted", func() bool { return t.info(p).Stdin.Accepted > 0 })
 		t.closeInput(p)
 		t.wantError("the write under way", <-wrote, process.ErrStdinClosed)
 	}},
 	{"a write to a process that ends meanwhile is an error", func(t *T) {
 		p := t.shIn("read x; exit 0")
-		wrote := make(chan error, 1)
-		go func() {
-			_, err := p.Write(t.ctx, process.Input{Data: []byte("\n" + string(make([]byte, 16<<20)))})
-			wrote <- err
-		}()
+		wrote := writeLater(t.ctx, p, process.Input{Data: []byte("\n" + string(make([]byte, 16<<20)))})
 		t.exit(p)
 		if err := <-wrote; !errors.Is(err, process.ErrExited) && !errors.Is(err, process.ErrStdinClosed) {
 			t.Errorf("the write under way: got error %v; want %q", err, process.ErrExited)
 		}
-		_, err := p.Write(t.ctx, process.Input{Data: []byte("x")})
-		t.wantError("a write after the exit", err, process.ErrExited)
+		t.wantRefused("a write after the exit", p, process.Input{Data: []byte("x")}, process.ErrExited)
 	}},
 	{"stdin that the process itself closed is told to who writes", func(t *T) {
 		p := t.shIn("exec <&-; echo closed; exec sleep 100000")
@@ -182,7 +159,7 @@ var inputs = []test{
 		})
 	}},
 	{"the bytes of one write stay together among many writers", func(t *T) {
-		p := t.start(process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
+		p := t.cat()
 		const writers, size = 8, 100_000
 		done := make(chan error, writers)
 		for i := range writers {
@@ -196,9 +173,7 @@ var inputs = []test{
 			}()
 		}
 		for range writers {
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
+			t.check(<-done)
 		}
 		t.closeInput(p)
 		out := t.all(p).out[process.Stdout]
@@ -212,4 +187,39 @@ var inputs = []test{
 			t.Errorf("got %d bytes that change %d times; want %d and %d", len(out), changes, writers*size, writers-1)
 		}
 	}},
+}
+
+// put writes to stdin or the terminal.
+func (t *T) put(p process.Process, in process.Input) {
+	t.Helper()
+	if _, err := p.Write(t.ctx, in); err != nil {
+		t.Fatalf("write of %s: %v", abbreviate(in.Data), err)
+	}
+}
+
+// write is put for some text.
+func (t *T) write(p process.Process, data string) {
+	t.Helper()
+	t.put(p, process.Input{Data: []byte(data)})
+}
+
+// closeInput ends stdin.
+func (t *T) closeInput(p process.Process) {
+	t.Helper()
+	t.put(p, process.Input{EOF: true})
+}
+
+// writeLater writes in the background.
+func writeLater(ctx context.Context, p process.Process, in process.Input) <-chan error {
+	return later(func() error {
+		_, err := p.Write(ctx, in)
+		return err
+	})
+}
+
+// wantRefused fails unless a write fails as it must.
+func (t *T) wantRefused(what string, p process.Process, in process.Input, target error) {
+	t.Helper()
+	_, err := p.Write(t.ctx, in)
+	t.wantError(what, err, target)
 }

@@ -145,9 +145,7 @@ var output = []test{
 	{"a reader that does not read holds nobody up", func(t *T) {
 		p := t.start(t.play("pattern", "1", strconv.Itoa(4<<20)))
 		idle := t.read(p, toTheEnd)
-		if e := t.exit(p); e.Code != 0 {
-			t.Errorf("the writer ended with %v", e)
-		}
+		t.wantCode(p, 0)
 		if tr := idle.rest(); len(tr.out[process.Stdout]) != 4<<20 || checkPattern(tr.out[process.Stdout], 0) >= 0 {
 			t.Errorf("the late reader got %d bytes; want %d good ones", len(tr.out[process.Stdout]), 4<<20)
 		}

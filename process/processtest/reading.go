@@ -148,6 +148,28 @@ func (l *tail) until(what string, ok func() bool) {
 	}
 }
 
+// exits reads on until the exit is told.
+func (l *tail) exits() {
+	l.t.Helper()
+	l.until("the exit", func() bool { return l.exit != nil })
+}
+
+// wantStdout fails unless stdout is exactly this.
+func (t *T) wantStdout(tr *transcript, want string) {
+	t.Helper()
+	if tr.stdout() != want {
+		t.Errorf("stdout is %s, stderr %s; want %s", abbreviate(tr.out[process.Stdout]), abbreviate(tr.out[process.Stderr]), abbreviate([]byte(want)))
+	}
+}
+
+// wantPTY is wantStdout of a terminal.
+func (t *T) wantPTY(tr *transcript, want string) {
+	t.Helper()
+	if tr.pty() != want {
+		t.Errorf("the terminal has %q; want %q", tr.pty(), want)
+	}
+}
+
 // stdoutOf waits until stdout has n bytes, and returns them.
 func (t *T) stdoutOf(p process.Process, n int) string {
 	t.Helper()

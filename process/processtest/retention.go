@@ -31,7 +31,7 @@ var retentions = []test{
 				t.Errorf("%s is told as %+v; want %d bytes, of which at most %d are kept", s.Stream, s, size, limit)
 			}
 			gap := process.Gap{Stream: s.Stream, From: 0, To: s.Base}
-			if i := rest.index(func(ev *process.Event) bool { return ev.Kind == process.EventGap && ev.Stream == s.Stream }); i < 0 || rest.events[i].Gap != gap {
+			if gaps := rest.gaps(s.Stream); len(gaps) == 0 || gaps[0] != gap {
 				t.Errorf("a late reader of %s was not told the gap %+v: %+v", s.Stream, gap, rest.events)
 			}
 			if got := rest.out[s.Stream]; int64(len(got)) != s.End-s.Base || checkPattern(got, s.Base) >= 0 {
@@ -40,10 +40,8 @@ var retentions = []test{
 		}
 		for _, s := range []process.Stream{process.Stdout, process.Stderr} {
 			told := int64(len(tr.out[s]))
-			for _, ev := range tr.events {
-				if ev.Kind == process.EventGap && ev.Gap.Stream == s {
-					told += ev.Gap.To - ev.Gap.From
-				}
+			for _, g := range tr.gaps(s) {
+				told += g.To - g.From
 			}
 			if told != size {
 				t.Errorf("the bytes and gaps of %s make %d; want %d", s, told, size)
@@ -53,22 +51,14 @@ var retentions = []test{
 	{"a reader that starts in freed output is told the gap from there", func(t *T) {
 		p := t.start(t.play("pattern", "1", "100000"))
 		t.all(p)
-		if err := p.Trim(t.ctx, process.Stdout, 50000); err != nil {
-			t.Fatalf("trim: %v", err)
-		}
-		in := t.info(p)
-		si, _ := in.Stream(process.Stdout)
+		t.check(p.Trim(t.ctx, process.Stdout, 50000))
+		si := t.stream(p, process.Stdout)
 		if si.Base > 50000 || si.Base <= 50000-block || si.End != 100000 {
 			t.Fatalf("after a trim before 50000 stdout is %+v", si)
 		}
 		for _, from := range []int64{0, 1, si.Base - 1, si.Base, si.Base + 1, 100000} {
 			tr := t.read(p, process.ReadOptions{Drain: -1, From: [4]int64{process.Stdout: from}}).rest()
-			var gaps []process.Gap
-			for _, ev := range tr.events {
-				if ev.Kind == process.EventGap {
-					gaps = append(gaps, ev.Gap)
-				}
-			}
+			gaps := tr.gaps(process.Stdout)
 			var want []process.Gap
 			if from < si.Base {
 				want = []process.Gap{{Stream: process.Stdout, From: from, To: si.Base}}
@@ -111,9 +101,7 @@ var retentions = []test{
 				break
 			}
 			if ev.Kind == process.EventOutput {
-				if err := p.Trim(t.ctx, process.Stdout, l.pos[process.Stdout]); err != nil {
-					t.Fatalf("trim: %v", err)
-				}
+				t.check(p.Trim(t.ctx, process.Stdout, l.pos[process.Stdout]))
 			}
 		}
 		if got := l.out[process.Stdout]; len(got) != size || checkPattern(got, 0) >= 0 || count(&l.transcript, process.EventGap) != 0 {
@@ -127,14 +115,8 @@ var retentions = []test{
 		spec := t.play("pattern", "1", strconv.Itoa(1<<20))
 		spec.Retention = process.Retention{Limit: 64 << 10, Policy: process.Block}
 		p := t.start(spec)
-		t.eventually("the stream is full", func() bool {
-			in := t.info(p)
-			si, _ := in.Stream(process.Stdout)
-			return si.End == 64<<10
-		})
-		if k, err := p.Kill(t.ctx); err != nil || len(k.Survivors) > 0 {
-			t.Errorf("kill: %+v, %v", k, err)
-		}
+		t.eventually("the stream is full", func() bool { return t.stream(p, process.Stdout).End == 64<<10 })
+		t.kill(p)
 		if e := t.exit(p); e.Cause != process.CauseKilled {
 			t.Errorf("the process ended with %+v", e)
 		}
@@ -176,9 +158,7 @@ var retentions = []test{
 		if now := t.info(again); now.PID == pid || now.PID == 0 {
 			t.Errorf("the id was started again with pid %d; the first was %d", now.PID, pid)
 		}
-		if tr := t.all(again); tr.stdout() != "x\n" {
-			t.Errorf("the second process wrote %q", tr.stdout())
-		}
+		t.wantStdout(t.all(again), "x\n")
 	}},
 	{"a process is pinned and unpinned, from the start, while it runs and afterwards", func(t *T) {
 		p := t.start(process.Spec{Shell: "read x", Stdin: process.StdinPipe, Retention: process.Retention{Pin: true}, Dir: "/"})
@@ -323,4 +303,22 @@ func (t *T) remove(p process.Process) {
 		}
 		return err == nil
 	})
+}
+
+// stream returns what is known of a stream now.
+func (t *T) stream(p process.Process, s process.Stream) process.StreamInfo {
+	t.Helper()
+	in := t.info(p)
+	si, _ := in.Stream(s)
+	return si
+}
+
+// gaps returns the gaps of a stream that were told.
+func (tr *transcript) gaps(s process.Stream) (all []process.Gap) {
+	for _, ev := range tr.events {
+		if ev.Kind == process.EventGap && ev.Stream == s && ev.Gap.Stream == s {
+			all = append(all, ev.Gap)
+		}
+	}
+	return all
 }

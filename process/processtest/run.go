@@ -123,6 +123,12 @@ func (t *T) sh(line string) process.Process {
 	return t.start(process.Spec{Shell: line})
 }
 
+// cat starts cat with a stdin pipe.
+func (t *T) cat() process.Process {
+	t.Helper()
+	return t.start(process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
+}
+
 // shIn starts a shell line with a stdin pipe.
 func (t *T) shIn(line string) process.Process {
 	t.Helper()
@@ -134,9 +140,7 @@ func (t *T) shIn(line string) process.Process {
 func (t *T) play(role string, args ...string) process.Spec {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.check(err)
 	return process.Spec{Argv: append([]string{self}, args...), Env: map[string]string{roleVariable: role, "GORACE": "atexit_sleep_ms=0"}}
 }
 
@@ -163,20 +167,35 @@ func (t *T) exit(p process.Process) *process.Exit {
 	return res.Exit
 }
 
-// write feeds stdin or the terminal.
-func (t *T) write(p process.Process, data string) {
+// wantCode waits for the exit, and fails unless it is by this code.
+func (t *T) wantCode(p process.Process, code int) {
 	t.Helper()
-	if _, err := p.Write(t.ctx, process.Input{Data: []byte(data)}); err != nil {
-		t.Fatalf("write: %v", err)
+	if e := t.exit(p); e.Code != code || e.Signal != 0 {
+		t.Errorf("the process ended with %+v; want code %d", e, code)
 	}
 }
 
-// closeInput ends stdin.
-func (t *T) closeInput(p process.Process) {
+// kill kills the tree, of which nobody may be left.
+func (t *T) kill(p process.Process) {
 	t.Helper()
-	if _, err := p.Write(t.ctx, process.Input{EOF: true}); err != nil {
-		t.Fatalf("close stdin: %v", err)
+	if k, err := p.Kill(t.ctx); err != nil || len(k.Survivors) != 0 {
+		t.Fatalf("kill: %+v, %v", k, err)
 	}
+}
+
+// check ends the subtest at an error of what must succeed.
+func (t *T) check(err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// later calls f in the background.
+func later(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return done
 }
 
 // eventually asks until ok, for things that no event tells.

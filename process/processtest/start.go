@@ -18,14 +18,10 @@ var starts = []test{
 		dir := t.TempDir()
 		file := func(name, text string, mode os.FileMode) string {
 			path := filepath.Join(dir, name)
-			if err := os.WriteFile(path, []byte(text), mode); err != nil {
-				t.Fatal(err)
-			}
+			t.check(os.WriteFile(path, []byte(text), mode))
 			return path
 		}
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		t.check(os.Chmod(dir, 0o755))
 		plain, garbage := file("plain", "#!/bin/sh\n", 0o644), file("garbage", "\x01\x02\x03\x04garbage", 0o755)
 		lost := file("lost", "#!/does/not/exist\n", 0o755)
 		for _, tt := range []struct {
@@ -75,9 +71,7 @@ var starts = []test{
 		}
 		dir := t.TempDir() // its parent is closed to all but root
 		open := filepath.Join(dir, "closed", "open")
-		if err := errors.Join(os.MkdirAll(open, 0o777), os.Chmod(open, 0o777), os.Chmod(filepath.Dir(open), 0o700)); err != nil {
-			t.Fatal(err)
-		}
+		t.check(errors.Join(os.MkdirAll(open, 0o777), os.Chmod(open, 0o777), os.Chmod(filepath.Dir(open), 0o700)))
 		_, err := t.m.Start(t.ctx, process.Spec{Argv: []string{"/bin/sh", "-c", ":"}, Dir: open, User: "nobody"})
 		var start *process.StartError
 		if !errors.As(err, &start) || start.Reason != process.StartBadDir || start.What != open {

@@ -30,19 +30,13 @@ var terminals = []test{
 		}
 	}},
 	{"a terminal ends lines with a carriage return and a newline", func(t *T) {
-		if tr := t.all(t.start(process.Spec{Shell: "echo one; echo two", PTY: &small})); tr.pty() != "one\r\ntwo\r\n" {
-			t.Errorf("got %q", tr.pty())
-		}
+		t.wantPTY(t.all(t.start(process.Spec{Shell: "echo one; echo two", PTY: &small})), "one\r\ntwo\r\n")
 	}},
 	{"a terminal has the size asked for", func(t *T) {
-		if tr := t.all(t.start(process.Spec{Argv: []string{"stty", "size"}, PTY: &small})); tr.pty() != "27 83\r\n" {
-			t.Errorf("got %q", tr.pty())
-		}
+		t.wantPTY(t.all(t.start(process.Spec{Argv: []string{"stty", "size"}, PTY: &small})), "27 83\r\n")
 	}},
 	{"a new size is told by SIGWINCH and kept", func(t *T) {
-		p := t.start(process.Spec{Shell: "stty -echo; trap 'stty size; exit 4' WINCH; echo ready; read x; read x; read x", PTY: &small})
-		l := t.read(p, toTheEnd)
-		l.until("the process is ready", func() bool { return l.pty() == "ready\r\n" })
+		p, l := t.onTerminal("stty -echo; trap 'stty size; exit 4' WINCH; echo ready; read x; read x; read x")
 		now := process.Size{Cols: 101, Rows: 52}
 		if before, err := p.Resize(t.ctx, process.Resize{To: now}); err != nil || before != small {
 			t.Fatalf("the size before is %v (%v), want %v", before, err, small)
@@ -58,9 +52,7 @@ var terminals = []test{
 		t.wantError("resize", err, process.ErrNoPTY)
 	}},
 	{"a size is given back only to a terminal that nobody has changed since", func(t *T) {
-		p := t.start(process.Spec{Shell: "stty -echo; echo ready; while read x; do stty size; done", PTY: &small})
-		l := t.read(p, toTheEnd)
-		l.until("the process is ready", func() bool { return l.pty() == "ready\r\n" })
+		p, l := t.onTerminal("stty -echo; echo ready; while read x; do stty size; done")
 		mine, others := process.Size{Cols: 61, Rows: 22}, process.Size{Cols: 101, Rows: 52}
 		want := "ready\r\n"
 		for _, step := range []struct {
@@ -85,20 +77,14 @@ var terminals = []test{
 		}
 	}},
 	{"a terminal echoes what is typed until it is told not to", func(t *T) {
-		p := t.start(process.Spec{Shell: "echo ready; read x; echo got $x; stty -echo; echo ready; read x; echo got $x", PTY: &small})
-		l := t.read(p, toTheEnd)
-		l.until("the process is ready", func() bool { return l.pty() == "ready\r\n" })
+		p, l := t.onTerminal("echo ready; read x; echo got $x; stty -echo; echo ready; read x; echo got $x")
 		t.write(p, "one\n")
 		l.until("it is ready again", func() bool { return strings.Count(l.pty(), "ready") == 2 })
 		t.write(p, "two\n")
-		if tr := l.rest(); tr.pty() != "ready\r\none\r\ngot one\r\nready\r\ngot two\r\n" {
-			t.Errorf("got %q", tr.pty())
-		}
+		t.wantPTY(l.rest(), "ready\r\none\r\ngot one\r\nready\r\ngot two\r\n")
 	}},
 	{"the end-of-file key ends the input of a terminal", func(t *T) {
-		p := t.start(process.Spec{Shell: "stty -echo; echo ready; cat; echo over", PTY: &small})
-		l := t.read(p, toTheEnd)
-		l.until("the process is ready", func() bool { return l.pty() == "ready\r\n" })
+		p, l := t.onTerminal("stty -echo; echo ready; cat; echo over")
 		t.write(p, "line\n")
 		t.write(p, "\x04")
 		if tr := l.rest(); tr.pty() != "ready\r\nline\r\nover\r\n" || tr.exit.Code != 0 {
@@ -106,9 +92,7 @@ var terminals = []test{
 		}
 	}},
 	{"the interrupt key sends SIGINT to the program in the foreground", func(t *T) {
-		p := t.start(process.Spec{Shell: "echo ready; exec sleep 100000", PTY: &small})
-		l := t.read(p, toTheEnd)
-		l.until("the process is ready", func() bool { return l.pty() == "ready\r\n" })
+		p, l := t.onTerminal("echo ready; exec sleep 100000")
 		t.write(p, "\x03")
 		if tr := l.rest(); tr.exit.Signal != int(syscall.SIGINT) || tr.exit.Cause != process.CauseSignalled {
 			t.Errorf("got %+v; want signal 2", tr.exit)
@@ -116,16 +100,13 @@ var terminals = []test{
 	}},
 	{"the input of a terminal has no end of its own", func(t *T) {
 		p := t.start(process.Spec{Shell: "read x", PTY: &small})
-		_, err := p.Write(t.ctx, process.Input{EOF: true})
-		t.wantError("an end", err, process.ErrPTY)
+		t.wantRefused("an end", p, process.Input{EOF: true}, process.ErrPTY)
 		if !t.info(p).Stdin.Open {
 			t.Error("info says that the input is closed")
 		}
 	}},
 	{"input to a terminal is repeated safely too", func(t *T) {
-		p := t.start(process.Spec{Shell: "stty -echo; echo ready; read x; echo got $x; read x; echo got $x", PTY: &small})
-		l := t.read(p, toTheEnd)
-		l.until("the process is ready", func() bool { return l.pty() == "ready\r\n" })
+		p, l := t.onTerminal("stty -echo; echo ready; read x; echo got $x; read x; echo got $x")
 		first, zero := int64(4), int64(0)
 		for range 3 {
 			got, err := p.Write(t.ctx, process.Input{Data: []byte("one\n"), Offset: &zero})
@@ -133,12 +114,8 @@ var terminals = []test{
 				t.Fatalf("write: %+v, %v; want offset %d", got, err, first)
 			}
 		}
-		if _, err := p.Write(t.ctx, process.Input{Data: []byte("two\n"), Offset: &first}); err != nil {
-			t.Fatal(err)
-		}
-		if tr := l.rest(); tr.pty() != "ready\r\ngot one\r\ngot two\r\n" {
-			t.Errorf("got %q; want each line once", tr.pty())
-		}
+		t.put(p, process.Input{Data: []byte("two\n"), Offset: &first})
+		t.wantPTY(l.rest(), "ready\r\ngot one\r\ngot two\r\n")
 	}},
 	{"the last words of a terminal are not lost", func(t *T) {
 		line := strings.Repeat("x", 70)
@@ -150,23 +127,24 @@ var terminals = []test{
 		}
 	}},
 	{"much input to a terminal arrives line by line", func(t *T) {
-		p := t.start(process.Spec{Shell: "stty -echo; echo ready; i=0; while read x; do i=$((i+1)); [ \"$x\" = end ] && break; done; echo $i", PTY: &small})
-		l := t.read(p, toTheEnd)
-		l.until("the process is ready", func() bool { return l.pty() == "ready\r\n" })
+		p, l := t.onTerminal("stty -echo; echo ready; i=0; while read x; do i=$((i+1)); [ \"$x\" = end ] && break; done; echo $i")
 		t.write(p, strings.Repeat("a line of some length for the terminal\n", 2000)+"end\n")
-		if tr := l.rest(); tr.pty() != "ready\r\n2001\r\n" {
-			t.Errorf("got %q", tr.pty())
-		}
+		t.wantPTY(l.rest(), "ready\r\n2001\r\n")
 	}},
 	{"kill ends a terminal and all on it", func(t *T) {
-		p := t.start(process.Spec{Shell: "trap '' HUP INT TERM; sleep 100000 & echo ready; wait", PTY: &small})
-		l := t.read(p, toTheEnd)
-		l.until("the process is ready", func() bool { return l.pty() == "ready\r\n" })
-		if _, err := p.Kill(t.ctx); err != nil {
-			t.Fatal(err)
-		}
+		p, l := t.onTerminal("trap '' HUP INT TERM; sleep 100000 & echo ready; wait")
+		t.kill(p)
 		if tr := l.rest(); tr.exit.Signal != 9 || tr.exit.Cause != process.CauseKilled {
 			t.Errorf("got %+v", tr.exit)
 		}
 	}},
+}
+
+// onTerminal starts a shell line on a small terminal, and reads until it is ready.
+func (t *T) onTerminal(line string) (process.Process, *tail) {
+	t.Helper()
+	p := t.start(process.Spec{Shell: line, PTY: &small})
+	l := t.read(p, toTheEnd)
+	l.until("the process is ready", func() bool { return l.pty() == "ready\r\n" })
+	return p, l
 }

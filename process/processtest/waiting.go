@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/tend-run/tend/process"
@@ -117,9 +118,7 @@ var waiting = []test{
 		spec.Stdin = process.StdinPipe
 		p := t.start(spec)
 		port, err := strconv.Atoi(t.wait(p, process.Until{Match: `^\d+$`}).Match)
-		if err != nil {
-			t.Fatal(err)
-		}
+		t.check(err)
 		if res := t.wait(p, process.Until{Port: port}); !res.Met || len(res.Listening) != 1 || res.Listening[0].PID == t.info(p).PID {
 			t.Errorf("got %+v; want one listener, the descendant", res)
 		}
@@ -140,9 +139,7 @@ var waiting = []test{
 		t.write(p, "word\n")
 		t.wantMatch(p, process.Until{Match: "word"}, process.Stdout, 0, "word")
 		got := t.waitLater(p, process.Until{Input: true})
-		if err := p.Signal(t.ctx, 9, process.ScopeLeader); err != nil {
-			t.Fatalf("signal: %v", err)
-		}
+		t.signal(p, syscall.SIGKILL, process.ScopeLeader)
 		if res := <-got; res.Met || res.Exit == nil {
 			t.Errorf("got %+v; want it not met, as nobody reads", res)
 		}
@@ -154,9 +151,7 @@ var waiting = []test{
 			t.Error("the tree is told gone while a descendant lives")
 		}
 		got := t.waitLater(p, process.Until{TreeGone: true})
-		if _, err := p.Kill(t.ctx); err != nil {
-			t.Errorf("kill what is left: %v", err)
-		}
+		t.kill(p)
 		if res := <-got; !res.Met || res.Exit == nil || res.Exit.Code != 5 {
 			t.Errorf("got %+v; want it met, with exit 5", res)
 		}
@@ -191,20 +186,17 @@ var waiting = []test{
 		p := t.shIn("read x; exit 9")
 		for _, u := range []process.Until{{}, {Quiet: time.Hour}, {Match: "x"}, {Port: 1}, {TreeGone: true}, {EOF: true}} {
 			ctx, cancel := context.WithCancel(t.ctx)
-			done := make(chan error, 1)
-			go func() {
+			done := later(func() error {
 				_, err := p.Wait(ctx, u)
-				done <- err
-			}()
+				return err
+			})
 			cancel()
 			if err := <-done; !errors.Is(err, context.Canceled) {
 				t.Errorf("%+v: got %v; want the context's error", u, err)
 			}
 		}
 		t.write(p, "\n")
-		if e := t.exit(p); e.Code != 9 {
-			t.Errorf("the process ended with %v; want code 9", e)
-		}
+		t.wantCode(p, 9)
 	}},
 }
 

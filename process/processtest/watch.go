@@ -105,9 +105,7 @@ var watches = []test{
 	{"the context of the call does not end the watcher", func(t *T) {
 		ctx, cancel := context.WithCancel(t.ctx)
 		w, err := t.m.Watch(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		t.check(err)
 		t.Cleanup(func() { w.Close() })
 		cancel()
 		p := t.sh("exit 0")

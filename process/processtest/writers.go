@@ -17,7 +17,7 @@ import (
 // writers are about several who write to one process.
 var writers = []test{
 	{"writers who repeat what they wrote interleave whole writes, each once", func(t *T) {
-		p := t.start(process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
+		p := t.cat()
 		const each = 100
 		names := []string{"ann", "bob", "", "eve"} // "" appends, and repeats nothing
 		done := make(chan error, len(names))
@@ -48,9 +48,7 @@ var writers = []test{
 			}()
 		}
 		for range names {
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
+			t.check(<-done)
 		}
 		t.closeInput(p)
 		next := map[string]int{}
@@ -71,7 +69,7 @@ var writers = []test{
 		}
 	}},
 	{"a writer's offset is its own", func(t *T) {
-		p := t.start(process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
+		p := t.cat()
 		for i, w := range []struct {
 			writer string
 			at     int64
@@ -100,17 +98,13 @@ var writers = []test{
 				t.Errorf("last write: %v", err)
 			}
 		}
-		if tr := t.all(p); tr.stdout() != "one two more three four." {
-			t.Errorf("got %q", tr.stdout())
-		}
+		t.wantStdout(t.all(p), "one two more three four.")
 	}},
 	{"what a writer repeats after the process has closed its stdin was taken", func(t *T) {
 		p := t.shIn("read x; read y; exec <&-; echo closed; exec sleep 100000")
 		zero := int64(0)
 		in := process.Input{Data: []byte("first\n"), Writer: "w", Offset: &zero}
-		if _, err := p.Write(t.ctx, in); err != nil {
-			t.Fatal(err)
-		}
+		t.put(p, in)
 		t.write(p, "last\n")
 		t.stdoutOf(p, 7)
 		t.eventually("stdin is closed", func() bool {
@@ -122,24 +116,20 @@ var writers = []test{
 			t.Errorf("the first write again: %+v, %v", got, err)
 		}
 		six := int64(6)
-		_, err := p.Write(t.ctx, process.Input{Data: []byte("y"), Writer: "w", Offset: &six})
-		t.wantError("a new write", err, process.ErrStdinClosed)
+		t.wantRefused("a new write", p, process.Input{Data: []byte("y"), Writer: "w", Offset: &six}, process.ErrStdinClosed)
 		end := int64(math.MaxInt64 - 1)
 		for _, writer := range []string{"w", ""} {
-			_, err := p.Write(t.ctx, process.Input{Data: []byte("yyy"), Writer: writer, Offset: &end})
-			t.wantError("a write at the end of all numbers", err, process.ErrStdinClosed)
+			t.wantRefused("a write at the end of all numbers", p, process.Input{Data: []byte("yyy"), Writer: writer, Offset: &end}, process.ErrStdinClosed)
 		}
 	}},
 	{"a process remembers the last writers, and says when it has forgotten one", func(t *T) {
-		p := t.start(process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
+		p := t.cat()
 		write := func(writer string, at int64, again bool) error {
 			_, err := p.Write(t.ctx, process.Input{Data: []byte("x"), Writer: writer, Offset: &at, Again: again})
 			return err
 		}
 		for i := range process.Writers {
-			if err := write(fmt.Sprint("w", i), 0, false); err != nil {
-				t.Fatal(err)
-			}
+			t.check(write(fmt.Sprint("w", i), 0, false))
 		}
 		if err := write("w0", 0, true); err != nil {
 			t.Errorf("the first of as many as are remembered: %v", err)
@@ -148,9 +138,7 @@ var writers = []test{
 			if err := write(fmt.Sprint("v", i), 0, true); err != nil && !errors.Is(err, process.ErrWriterForgotten) {
 				t.Fatal(err)
 			}
-			if err := write(fmt.Sprint("v", i), 0, false); err != nil {
-				t.Fatal(err)
-			}
+			t.check(write(fmt.Sprint("v", i), 0, false))
 		}
 		t.wantError("a writer who goes on", write("w1", 1, false), process.ErrWriterForgotten)
 		t.wantError("a writer who repeats its first write", write("w1", 0, true), process.ErrWriterForgotten)
@@ -159,7 +147,7 @@ var writers = []test{
 		}
 	}},
 	{"nobody writes between the parts of a write that goes on", func(t *T) {
-		p := t.start(process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
+		p := t.cat()
 		part := func(at int64, data string, more bool) {
 			if _, err := p.Write(t.ctx, process.Input{Data: []byte(data), Writer: "w", Offset: &at, More: more}); err != nil {
 				t.Errorf("part %q: %v", data, err)
@@ -167,16 +155,8 @@ var writers = []test{
 		}
 		part(0, "one ", true)
 		gone, cancel := context.WithCancel(t.ctx)
-		left := make(chan error, 1)
-		go func() {
-			_, err := p.Write(gone, process.Input{Data: []byte("x")})
-			left <- err
-		}()
-		wrote := make(chan error, 1)
-		go func() {
-			_, err := p.Write(t.ctx, process.Input{Data: []byte("four")})
-			wrote <- err
-		}()
+		left := writeLater(gone, p, process.Input{Data: []byte("x")})
+		wrote := writeLater(t.ctx, p, process.Input{Data: []byte("four")})
 		cancel()
 		t.wantError("one who does not wait so long", <-left, context.Canceled)
 		part(4, "two ", true)
@@ -185,21 +165,15 @@ var writers = []test{
 			t.Errorf("the other: %v", err)
 		}
 		t.closeInput(p)
-		if tr := t.all(p); tr.stdout() != "one two three four" {
-			t.Errorf("got %q", tr.stdout())
-		}
+		t.wantStdout(t.all(p), "one two three four")
 	}},
 	{"a writer who never ends its write holds others up for a while only", func(t *T) {
-		p := t.start(process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
+		p := t.cat()
 		zero := int64(0)
-		if _, err := p.Write(t.ctx, process.Input{Data: []byte("one "), Writer: "w", Offset: &zero, More: true}); err != nil {
-			t.Fatal(err)
-		}
+		t.put(p, process.Input{Data: []byte("one "), Writer: "w", Offset: &zero, More: true})
 		t.write(p, "two")
 		t.closeInput(p)
-		if tr := t.all(p); tr.stdout() != "one two" {
-			t.Errorf("got %q", tr.stdout())
-		}
+		t.wantStdout(t.all(p), "one two")
 	}},
 	{"who does not wait is told when the input of one process is full", func(t *T) {
 		p := t.start(process.Spec{Argv: []string{"sleep", "100000"}, Stdin: process.StdinPipe})
@@ -225,14 +199,10 @@ var writers = []test{
 		}
 		waiting, cancel := context.WithTimeout(t.ctx, time.Minute)
 		defer cancel()
-		wrote := make(chan error, 1)
-		go func() {
-			_, err := p.Write(waiting, process.Input{Data: piece})
-			wrote <- err
-		}()
+		wrote := writeLater(waiting, p, process.Input{Data: piece})
 		_, err := p.Write(t.ctx, process.Input{Data: piece, NoWait: true})
 		t.wantError("a write beside one who waits", err, process.ErrInputFull)
-		other := t.start(process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
+		other := t.cat()
 		if _, err := other.Write(t.ctx, process.Input{Data: []byte("x"), NoWait: true}); err != nil {
 			t.Errorf("another process: %v", err)
 		}
@@ -264,18 +234,13 @@ var writers = []test{
 	}},
 	{"the first write to a terminal that all have left is a broken pipe", func(t *T) {
 		p := t.start(process.Spec{Argv: []string{"/bin/sh", "-c", "trap '' HUP; exec </dev/null >/dev/null 2>&1; exec sleep 100000"}, PTY: &process.Size{Cols: 80, Rows: 24}})
-		t.eventually("the terminal is left", func() bool {
-			info := t.info(p)
-			si, _ := info.Stream(process.PTY)
-			return si.EOF
-		})
+		t.eventually("the terminal is left", func() bool { return t.stream(p, process.PTY).EOF })
 		for range 2 {
-			_, err := p.Write(t.ctx, process.Input{Data: []byte("x")})
-			t.wantError("the write", err, process.ErrBrokenPipe)
+			t.wantRefused("the write", p, process.Input{Data: []byte("x")}, process.ErrBrokenPipe)
 		}
 	}},
 	{"bad input is refused by name", func(t *T) {
-		p := t.start(process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
+		p := t.cat()
 		negative, zero := int64(-1), int64(0)
 		for field, in := range map[string]process.Input{
 			"offset": {Data: []byte("x"), Offset: &negative},
