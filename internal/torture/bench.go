@@ -36,26 +36,30 @@ func (b *bench) argv(args ...any) []string {
 	return argv
 }
 
-// group runs functions together and keeps their errors.
-type group struct {
-	wg   sync.WaitGroup
-	mu   sync.Mutex
-	errs []error // guarded by mu
+// together runs functions at once and joins their errors.
+func together(all ...func() error) error {
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, f := range all {
+		wg.Go(func() { errs[i] = f() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
-func (g *group) Go(f func() error) {
-	g.wg.Go(func() {
-		if err := f(); err != nil {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			g.errs = append(g.errs, err)
+// whole starts a process, does something with it unless do is nil, and checks its
+// end.
+func (b *bench) whole(ctx context.Context, spec process.Spec, want process.Exit, do func(p process.Process) error, or ...process.Exit) error {
+	p, err := b.c.Start(ctx, spec)
+	if err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	if do != nil {
+		if err := do(p); err != nil {
+			return fmt.Errorf("process %s: %w", p.ID(), err)
 		}
-	})
-}
-
-func (g *group) Wait() error {
-	g.wg.Wait()
-	return errors.Join(g.errs...)
+	}
+	return b.end(ctx, p, want, or...)
 }
 
 // end waits for the end, checks the status, which is want or one of the others,

@@ -77,9 +77,7 @@ func (b *strikes) run(ctx context.Context, n int) (killed, struck int) {
 		if b.patient() {
 			pause += rest
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if sleep(ctx, pause); ctx.Err() != nil {
 			return killed, struck
 		}
 		dead, hit := b.strike(ctx)

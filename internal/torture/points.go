@@ -148,9 +148,7 @@ func (r *runner) strikePoints(c *tend.Client, rnd *rand.Rand) *pointStriker {
 				what.Binary = r.cfg.Binaries[0]
 			}
 			if _, err := c.Upgrade(ctx, what); err == nil {
-				r.mu.Lock()
-				r.report.Upgrades++
-				r.mu.Unlock()
+				r.noting(func(rep *Report) { rep.Upgrades++ })
 			}
 		}}
 	if r.cfg.Together {

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -37,11 +36,7 @@ func spawn(ctx context.Context, b *bench) error {
 	if b.rnd.IntN(2) == 0 { // the child waits at the gate until its limits are set
 		spec.Limits.Rlimits = []process.Rlimit{{Resource: syscall.RLIMIT_CORE}}
 	}
-	p, err := b.c.Start(ctx, spec)
-	if err != nil {
-		return fmt.Errorf("start: %w", err)
-	}
-	if err := b.end(ctx, p, process.Exit{Code: code}); err != nil {
+	if err := b.whole(ctx, spec, process.Exit{Code: code}, nil); err != nil {
 		return err
 	}
 	fi, err := os.Stat(file)
@@ -59,30 +54,28 @@ func stream(ctx context.Context, b *bench) error {
 	n := int64(1+b.rnd.IntN(4<<20))&^7 + int64(b.rnd.IntN(8))
 	code := b.rnd.IntN(90)
 	pause := time.Duration(b.rnd.IntN(60)) * time.Millisecond
-	p, err := b.c.Start(ctx, process.Spec{Argv: b.argv("write", n, pause, code)})
-	if err != nil {
-		return fmt.Errorf("start: %w", err)
-	}
-	info, err := p.Info(ctx)
-	if err != nil {
-		return fmt.Errorf("info: %w", err)
-	}
-	var g group
-	if b.cut { // readers that never read must not block others
-		aside, cancel := context.WithCancel(ctx)
-		defer cancel()
-		for _, f := range []rawFace{nativeFace, envdFace} {
-			go f.stall(aside, b, string(p.ID()), info.PID)
+	spec := process.Spec{Argv: b.argv("write", n, pause, code)}
+	aside, cancel := context.WithCancel(ctx)
+	defer cancel()
+	return b.whole(ctx, spec, process.Exit{Code: code}, func(p process.Process) error {
+		info, err := p.Info(ctx)
+		if err != nil {
+			return fmt.Errorf("info: %w", err)
 		}
-	}
-	g.Go(func() error { return b.read(ctx, p, n, nil) })
-	g.Go(func() error { return nativeFace.follow(ctx, b, string(p.ID()), info.PID, n, code) })
-	g.Go(func() error { return envdFace.follow(ctx, b, string(p.ID()), info.PID, n, code) })
-	if err := g.Wait(); err != nil {
-		return fmt.Errorf("process %s: %w", p.ID(), err)
-	}
-	b.bytes.Add(2 * n)
-	return b.end(ctx, p, process.Exit{Code: code})
+		if b.cut { // readers that never read must not block others
+			for _, f := range []rawFace{nativeFace, envdFace} {
+				go f.stall(aside, b, string(p.ID()), info.PID)
+			}
+		}
+		err = together(
+			func() error { return b.read(ctx, p, n, nil) },
+			func() error { return nativeFace.follow(ctx, b, string(p.ID()), info.PID, n, code) },
+			func() error { return envdFace.follow(ctx, b, string(p.ID()), info.PID, n, code) })
+		if err == nil {
+			b.bytes.Add(2 * n)
+		}
+		return err
+	})
 }
 
 // read checks all output of a process by the SDK. A gap is an error, unless the
@@ -134,17 +127,11 @@ func (b *bench) read(ctx context.Context, p process.Process, n int64, each func(
 // stdin: all input comes back once and in order.
 func stdin(ctx context.Context, b *bench) error {
 	n := int64(1 + b.rnd.IntN(1<<20))
-	p, err := b.c.Start(ctx, process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
-	if err != nil {
-		return fmt.Errorf("start: %w", err)
-	}
-	var g group
-	g.Go(func() error { return b.write(ctx, p, n, true) })
-	g.Go(func() error { return b.readOne(ctx, p, process.Stdout, n, "", "") })
-	if err := g.Wait(); err != nil {
-		return fmt.Errorf("process %s: %w", p.ID(), err)
-	}
-	return b.end(ctx, p, process.Exit{})
+	return b.whole(ctx, process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe}, process.Exit{}, func(p process.Process) error {
+		return together(
+			func() error { return b.write(ctx, p, n, true) },
+			func() error { return b.readOne(ctx, p, process.Stdout, n, "", "") })
+	})
 }
 
 // write sends n bytes of the pattern at their offsets, each piece again and
@@ -226,50 +213,35 @@ func exits(ctx context.Context, b *bench) error {
 		// Most of them end before their timeout, even if the keeper finds both at once.
 		{spec: process.Spec{Argv: b.argv("signal", 15), Timeout: time.Duration(50+b.rnd.IntN(450)) * time.Millisecond},
 			want: process.Exit{Signal: 15, Cause: process.CauseSignalled}, or: []process.Exit{timedOut}},
-		{spec: process.Spec{Argv: b.argv("sleep")}, want: process.Exit{Signal: 9},
+		{spec: process.Spec{Argv: b.argv("sleep")}, want: process.Exit{Signal: 9, Cause: process.CauseKilled},
 			do: func(p process.Process) error {
-				return insist(ctx, func() error {
+				err := insist(ctx, func() error {
 					_, err := p.Kill(ctx)
-					if errors.Is(err, process.ErrExited) { // an earlier try did it
-						return nil
-					}
 					return err
 				})
+				if err != nil && !errors.Is(err, process.ErrExited) { // an earlier try did it
+					return fmt.Errorf("kill: %w", err)
+				}
+				return nil
 			}},
 	}
-	var g group
+	var all []func() error
 	for i, e := range ends {
-		g.Go(func() error {
-			p, err := b.c.Start(ctx, e.spec)
-			if err != nil {
-				return fmt.Errorf("start: %w", err)
-			}
-			if e.do == nil {
-				return b.end(ctx, p, e.want, e.or...)
-			}
-			if err := e.do(p); err != nil {
-				return fmt.Errorf("kill: %w", err)
-			}
-			e.want.Cause = process.CauseKilled
-			if err := b.end(ctx, p, e.want); err != nil {
+		all = append(all, func() error {
+			if err := b.whole(ctx, e.spec, e.want, e.do, e.or...); err != nil {
 				return fmt.Errorf("end %d: %w", i, err)
 			}
 			return nil
 		})
 	}
-	return g.Wait()
+	return together(all...)
 }
 
 // terminal: mode, size, input and output of a terminal outlive the roles.
 func terminal(ctx context.Context, b *bench) error {
 	n := int64(1 + b.rnd.IntN(64<<10))
-	p, err := b.c.Start(ctx, process.Spec{Argv: b.argv("terminal", n), PTY: &process.Size{Cols: 80, Rows: 24}})
-	if err != nil {
-		return fmt.Errorf("start: %w", err)
-	}
 	size := process.Size{Cols: uint16(20 + b.rnd.IntN(200)), Rows: uint16(10 + b.rnd.IntN(50))}
-	var g group
-	g.Go(func() error {
+	typed := func(p process.Process) error {
 		if _, err := p.Wait(ctx, process.Until{Match: "R"}); err != nil { // raw mode is on
 			return fmt.Errorf("wait for raw mode: %w", err)
 		}
@@ -286,14 +258,15 @@ func terminal(ctx context.Context, b *bench) error {
 		fill(last, n-1)
 		at := n - 1
 		return put(ctx, p, process.Input{Data: last, Offset: &at})
-	})
-	g.Go(func() error {
-		return b.readOne(ctx, p, process.PTY, n, "R", strconv.Itoa(int(size.Cols))+"x"+strconv.Itoa(int(size.Rows)))
-	})
-	if err := g.Wait(); err != nil {
-		return fmt.Errorf("process %s: %w", p.ID(), err)
 	}
-	return b.end(ctx, p, process.Exit{})
+	spec := process.Spec{Argv: b.argv("terminal", n), PTY: &process.Size{Cols: 80, Rows: 24}}
+	return b.whole(ctx, spec, process.Exit{}, func(p process.Process) error {
+		return together(
+			func() error { return typed(p) },
+			func() error {
+				return b.readOne(ctx, p, process.PTY, n, "R", fmt.Sprintf("%dx%d", size.Cols, size.Rows))
+			})
+	})
 }
 
 // dropOldest: a reader that is too slow receives each gap as an event, and all
@@ -301,21 +274,17 @@ func terminal(ctx context.Context, b *bench) error {
 func dropOldest(ctx context.Context, b *bench) error {
 	n := int64(2<<20 + b.rnd.IntN(2<<20))
 	code := b.rnd.IntN(90)
-	p, err := b.c.Start(ctx, process.Spec{Argv: b.argv("write", n, "10ms", code), Retention: process.Retention{Limit: 256 << 10}})
-	if err != nil {
-		return fmt.Errorf("start: %w", err)
-	}
-	err = b.read(ctx, p, n, func(*process.Event) error {
-		time.Sleep(2 * time.Millisecond)
-		return nil
+	spec := process.Spec{Argv: b.argv("write", n, "10ms", code), Retention: process.Retention{Limit: 256 << 10}}
+	return b.whole(ctx, spec, process.Exit{Code: code}, func(p process.Process) error {
+		err := b.read(ctx, p, n, func(*process.Event) error {
+			time.Sleep(2 * time.Millisecond)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return b.trimFinished(ctx, p, n)
 	})
-	if err != nil {
-		return fmt.Errorf("process %s: %w", p.ID(), err)
-	}
-	if err := b.trimFinished(ctx, p, n); err != nil {
-		return fmt.Errorf("process %s: %w", p.ID(), err)
-	}
-	return b.end(ctx, p, process.Exit{Code: code})
 }
 
 // trimFinished frees the head of a finished process's output. The rest must be
@@ -331,26 +300,20 @@ func (b *bench) trimFinished(ctx context.Context, p process.Process, n int64) er
 func block(ctx context.Context, b *bench) error {
 	n := int64(1<<20 + b.rnd.IntN(1<<20))
 	code := b.rnd.IntN(90)
-	p, err := b.c.Start(ctx, process.Spec{Argv: b.argv("write", n, "0s", code),
-		Retention: process.Retention{Limit: 128 << 10, Policy: process.Block}})
-	if err != nil {
-		return fmt.Errorf("start: %w", err)
-	}
-	err = b.read(ctx, p, n, func(ev *process.Event) error {
-		if ev.Kind == process.EventGap {
-			return fmt.Errorf("gap from %d to %d, with policy block", ev.Gap.From, ev.Gap.To)
-		}
-		if ev.Kind != process.EventOutput {
+	spec := process.Spec{Argv: b.argv("write", n, "0s", code), Retention: process.Retention{Limit: 128 << 10, Policy: process.Block}}
+	return b.whole(ctx, spec, process.Exit{Code: code}, func(p process.Process) error {
+		return b.read(ctx, p, n, func(ev *process.Event) error {
+			if ev.Kind == process.EventGap {
+				return fmt.Errorf("gap from %d to %d, with policy block", ev.Gap.From, ev.Gap.To)
+			}
+			if ev.Kind != process.EventOutput {
+				return nil
+			}
+			err := insist(ctx, func() error { return p.Trim(ctx, ev.Stream, ev.Offset+int64(len(ev.Data))) })
+			if err != nil && !errors.Is(err, process.ErrExited) {
+				return fmt.Errorf("trim: %w", err)
+			}
 			return nil
-		}
-		err := insist(ctx, func() error { return p.Trim(ctx, ev.Stream, ev.Offset+int64(len(ev.Data))) })
-		if err != nil && !errors.Is(err, process.ErrExited) {
-			return fmt.Errorf("trim: %w", err)
-		}
-		return nil
+		})
 	})
-	if err != nil {
-		return fmt.Errorf("process %s: %w", p.ID(), err)
-	}
-	return b.end(ctx, p, process.Exit{Code: code})
 }

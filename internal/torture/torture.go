@@ -176,11 +176,18 @@ type runner struct {
 }
 
 func (r *runner) problem(format string, a ...any) {
+	r.noting(func(rep *Report) {
+		if len(rep.Problems) < 20 {
+			rep.Problems = append(rep.Problems, fmt.Sprintf(format, a...))
+		}
+	})
+}
+
+// noting changes the report.
+func (r *runner) noting(f func(*Report)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.report.Problems) < 20 {
-		r.report.Problems = append(r.report.Problems, fmt.Sprintf(format, a...))
-	}
+	f(&r.report)
 }
 
 func (r *runner) run(ctx context.Context) {
@@ -219,19 +226,14 @@ func (r *runner) run(ctx context.Context) {
 	if s != nil {
 		b := strikes{d: r.d, rnd: rnd, striker: s, pause: r.cfg.Pause}
 		killed, struck := b.run(during, r.cfg.Strikes)
-		r.mu.Lock()
-		r.report.Killed, r.report.Strikes = killed, struck
-		r.mu.Unlock()
+		r.noting(func(rep *Report) { rep.Killed, rep.Strikes = killed, struck })
 	} else if r.cfg.Upgrade {
 		select {
 		case <-upgraded:
 		case <-during.Done():
 		}
 	} else {
-		select {
-		case <-time.After(time.Duration(r.cfg.Strikes) * r.cfg.Pause):
-		case <-during.Done():
-		}
+		sleep(during, time.Duration(r.cfg.Strikes)*r.cfg.Pause)
 	}
 	close(stop)
 	aside.Wait()
@@ -293,12 +295,7 @@ func (r *runner) askPromises(ctx context.Context) {
 }
 
 func (r *runner) skips(name string) bool {
-	for _, only := range r.cfg.Only {
-		if only == name {
-			return false
-		}
-	}
-	return len(r.cfg.Only) > 0
+	return len(r.cfg.Only) > 0 && !slices.Contains(r.cfg.Only, name)
 }
 
 // repeat runs rounds of one scenario until stop, at least one.
@@ -325,9 +322,7 @@ func (r *runner) repeat(ctx context.Context, s scenario, rnd *rand.Rand, stop <-
 			r.problem("%s: %v", s.name, err)
 			return
 		}
-		r.mu.Lock()
-		r.report.Rounds[s.name]++
-		r.mu.Unlock()
+		r.noting(func(rep *Report) { rep.Rounds[s.name]++ })
 		select {
 		case <-stop:
 			return
@@ -386,12 +381,11 @@ func (r *runner) upgrade(ctx context.Context, stop <-chan struct{}, enough chan<
 		_, err := c.Upgrade(call, what)
 		cancel()
 		if err == nil {
-			r.mu.Lock()
-			r.report.Upgrades++
-			if r.report.Upgrades == r.cfg.Strikes {
-				reached()
-			}
-			r.mu.Unlock()
+			r.noting(func(rep *Report) {
+				if rep.Upgrades++; rep.Upgrades == r.cfg.Strikes {
+					reached()
+				}
+			})
 		} else if len(r.cfg.Victims) == 0 && ctx.Err() == nil && what.Keeper {
 			r.problem("upgrade of the keeper: %v", err)
 			return

@@ -18,14 +18,9 @@ const frameHead = 12
 // writers: several writers write to one process at once. Each write comes back
 // whole and once, in the order of its writer.
 func writers(ctx context.Context, b *bench) error {
-	p, err := b.c.Start(ctx, process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
-	if err != nil {
-		return fmt.Errorf("start: %w", err)
-	}
 	const several = 3
 	counts := [several]int{}
 	total := int64(0)
-	var g, all group
 	var sizes [several][]int
 	for w := range several {
 		counts[w] = 1 + b.rnd.IntN(30)
@@ -38,31 +33,30 @@ func writers(ctx context.Context, b *bench) error {
 			total += int64(n) + frameHead
 		}
 	}
-	for w := range several {
+	write := func(p process.Process, w int) error {
 		name := fmt.Sprintf("w%d-%x", w, rand.Uint64())
-		g.Go(func() error {
-			at := int64(0)
-			for i, n := range sizes[w] {
-				data := frameOf(w, i, n)
-				if err := put(ctx, p, process.Input{Data: data, Writer: name, Offset: &at, Again: true}); err != nil {
-					return fmt.Errorf("writer %d, write %d at %d: %w", w, i, at, err)
-				}
-				at += int64(len(data))
+		at := int64(0)
+		for i, n := range sizes[w] {
+			data := frameOf(w, i, n)
+			if err := put(ctx, p, process.Input{Data: data, Writer: name, Offset: &at, Again: true}); err != nil {
+				return fmt.Errorf("writer %d, write %d at %d: %w", w, i, at, err)
 			}
-			return nil
-		})
-	}
-	all.Go(func() error {
-		if err := g.Wait(); err != nil {
-			return err
+			at += int64(len(data))
 		}
-		return put(ctx, p, process.Input{EOF: true})
-	})
-	all.Go(func() error { return b.readFrames(ctx, p, counts[:], total) })
-	if err := all.Wait(); err != nil {
-		return fmt.Errorf("process %s: %w", p.ID(), err)
+		return nil
 	}
-	return b.end(ctx, p, process.Exit{})
+	return b.whole(ctx, process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe}, process.Exit{}, func(p process.Process) error {
+		return together(func() error {
+			var all []func() error
+			for w := range several {
+				all = append(all, func() error { return write(p, w) })
+			}
+			if err := together(all...); err != nil {
+				return err
+			}
+			return put(ctx, p, process.Input{EOF: true})
+		}, func() error { return b.readFrames(ctx, p, counts[:], total) })
+	})
 }
 
 func frameOf(writer, number, n int) []byte {
