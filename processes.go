@@ -52,6 +52,17 @@ func (t *turn) take(ctx context.Context) error {
 	}
 }
 
+// free takes the turn if nobody has it.
+func (t *turn) free() bool {
+	t.once.Do(func() { t.held = make(chan struct{}, 1) })
+	select {
+	case t.held <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
 func (t *turn) give() { <-t.held }
 
 // Processes returns a manager of the processes of this client's server, with

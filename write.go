@@ -38,8 +38,16 @@ func (p *remote) Write(ctx context.Context, in process.Input) (process.Accepted,
 		return p.write(ctx, in)
 	}
 	w := &p.writer
-	if err := w.take(ctx); err != nil {
-		return process.Accepted{}, err
+	switch {
+	case w.free():
+	case in.NoWait: // nor for another write of this handle, which may wait for room
+		at := int64(0)
+		in.Writer, in.Offset = rand.Text(), &at
+		return p.writeParts(ctx, in)
+	default:
+		if err := w.take(ctx); err != nil {
+			return process.Accepted{}, err
+		}
 	}
 	defer w.give()
 	for {
