@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/tend-run/tend/driver"
@@ -22,7 +25,13 @@ const (
 	// a build took from an upload is the driver's then.
 	keepUploads = 24 * time.Hour
 	maxReserved = 1000 // builds that are still to start, or began not long ago
+	// maxUploads is the most bytes of all uploads together. When there is no room those
+	// go first whose links have expired, the oldest before the others.
+	maxUploads = 32 << 30
 )
+
+// errUploads refuses an upload for which there is no room.
+var errUploads = &problem{http.StatusInsufficientStorage, fmt.Sprintf("the uploads for builds have %d GiB together, and that is the limit; they are removed an hour later when there is need, or start their builds", maxUploads>>30)}
 
 // store keeps what clients send before a build begins:
 //
@@ -30,7 +39,13 @@ const (
 //	builds/ID.json   what is known of a build until it starts
 //
 // A nil store keeps nothing.
-type store struct{ dir string }
+type store struct {
+	dir string
+	max int64 // bytes of all uploads
+
+	mu   sync.Mutex
+	used int64 // bytes of uploads, those under way too; guarded by mu
+}
 
 // reserved is a build as it was asked for.
 type reserved struct {
@@ -50,13 +65,14 @@ func openStore(dir string) (*store, error) {
 	if dir == "" {
 		return nil, nil
 	}
-	s := &store{dir}
+	s := &store{dir: dir, max: maxUploads}
 	for _, d := range []string{s.blobs(), s.builds()} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return nil, fmt.Errorf("directory of uploads: %w", err)
 		}
 	}
 	s.sweep(time.Now())
+	s.count()
 	return s, nil
 }
 
@@ -95,16 +111,80 @@ func (s *store) put(hash string, r io.Reader) (err error) {
 		return err
 	}
 	defer func() {
-		err = errors.Join(err, f.Close())
+		if close := f.Close(); err == nil {
+			err = close
+		}
 		if err == nil {
 			err = os.Rename(f.Name(), filepath.Join(s.blobs(), hash))
 		}
 		if err != nil {
 			os.Remove(f.Name())
 		}
+		s.count()
 	}()
-	_, err = io.Copy(f, r)
+	_, err = io.Copy(&counted{s, f}, r)
 	return err
+}
+
+// counted is a file of uploads that grows while there is room.
+type counted struct {
+	s *store
+	f *os.File
+}
+
+func (c *counted) Write(b []byte) (int, error) {
+	if !c.s.room(int64(len(b)), time.Now()) {
+		return 0, errUploads
+	}
+	return c.f.Write(b)
+}
+
+// room takes n bytes, and makes room for them.
+func (s *store) room(n int64, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.used += n; s.used <= s.max {
+		return true
+	}
+	all := s.uploads()
+	slices.SortFunc(all, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, fi := range all {
+		if s.used <= s.max || now.Sub(fi.ModTime()) < uploadTime {
+			break
+		}
+		if os.Remove(filepath.Join(s.blobs(), fi.Name())) == nil {
+			s.used -= fi.Size()
+		}
+	}
+	if s.used > s.max {
+		s.used -= n
+		return false
+	}
+	return true
+}
+
+// count counts anew what there is.
+func (s *store) count() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used = 0
+	for _, fi := range s.uploads() {
+		s.used += fi.Size()
+	}
+}
+
+// uploads are the files of uploads, those under way too.
+func (s *store) uploads() (all []fs.FileInfo) {
+	entries, err := os.ReadDir(s.blobs())
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if fi, err := e.Info(); err == nil {
+			all = append(all, fi)
+		}
+	}
+	return all
 }
 
 func (s *store) has(hash string) bool {
