@@ -78,6 +78,7 @@ type Face struct {
 	sandboxes *route.Router
 	secret    *face.Secret
 	searching chan struct{} // holds one value while a sandbox is looked for by a signature
+	searches  atomic.Int32  // how many look for one, or wait for their turn
 	settings  *settings
 	guard     face.Guard
 	version   string

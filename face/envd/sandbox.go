@@ -36,6 +36,10 @@ func (f *Face) routed(next http.Handler) http.Handler {
 		case errors.Is(err, errSignature):
 			restError(w, http.StatusUnauthorized, err.Error())
 			return
+		case errors.Is(err, errSearches):
+			w.Header().Set("Retry-After", "1")
+			restError(w, http.StatusTooManyRequests, err.Error())
+			return
 		case err != nil:
 			restError(w, http.StatusInternalServerError, err.Error())
 			return
@@ -64,7 +68,13 @@ func (f *Face) in(ctx context.Context) driver.Access {
 	return f.sandboxes.Default
 }
 
-var errSignature = errors.New("invalid signature")
+// maxSearches is how many signed URLs may wait until their sandbox is found.
+const maxSearches = 64
+
+var (
+	errSignature = errors.New("invalid signature")
+	errSearches  = errors.New("too many signed URLs at once; try again, or name the sandbox in the header E2b-Sandbox-Id")
+)
 
 // signedFor finds the sandbox whose token a URL of a file is signed with. Who opens
 // such a URL sends no header, and by a fixed address the URL names no sandbox. t is
@@ -79,7 +89,12 @@ func (f *Face) signedFor(r *http.Request, t route.Target) (route.Target, error) 
 	if !query.Has("signature") {
 		return t, nil
 	}
-	// One search at a time: it is the work of one processor at most, whoever asks.
+	// One search at a time: it is the work of one processor at most, whoever asks. Those
+	// who wait are few: strangers may ask.
+	defer f.searches.Add(-1)
+	if f.searches.Add(1) > maxSearches {
+		return t, errSearches
+	}
 	select {
 	case f.searching <- struct{}{}:
 		defer func() { <-f.searching }()
