@@ -225,6 +225,11 @@ func TestABuildDoesItsSteps(t *testing.T) {
 
 func TestABuildThatFailsSaysWhere(t *testing.T) {
 	d, _ := boxed(t)
+	var torn bytes.Buffer
+	whole := tar.NewWriter(&torn)
+	scene.Must(t, whole.WriteHeader(&tar.Header{Name: "other", Mode: 0o644, Size: 2000}))
+	scene.Value(whole.Write(make([]byte, 2000)))(t)
+	scene.Must(t, whole.Close())
 	for name, c := range map[string]struct {
 		steps  []driver.Step
 		ready  string
@@ -234,10 +239,18 @@ func TestABuildThatFailsSaysWhere(t *testing.T) {
 		"status":       {[]driver.Step{step("RUN", "true"), step("RUN", "echo why >&2; exit 3")}, "", "2", "exit status 3"},
 		"no such user": {[]driver.Step{step("USER", "nobody-there"), step("RUN", "true")}, "", "2", "nobody-there"},
 		"no files":     {[]driver.Step{{Kind: "COPY", Args: []string{"a", "b"}, Hash: "missing"}}, "", "1", "not exist"},
+		"junk":         {[]driver.Step{{Kind: "COPY", Args: []string{"a", "/b"}, Hash: "junk"}}, "", "1", "damaged"},
+		"a torn one":   {[]driver.Step{{Kind: "COPY", Args: []string{"a", "/b"}, Hash: "torn"}}, "", "1", "damaged"},
 		"bad mode":     {[]driver.Step{{Kind: "COPY", Args: []string{"a", "b", "", "9"}, Hash: "x"}}, "", "1", "octal"},
 	} {
-		b, log := built(t, d, driver.BuildSpec{Name: "fails", Steps: c.steps, Ready: c.ready, Blob: func(string) (io.ReadCloser, error) { return nil, fs.ErrNotExist }})
-		if b.Status != driver.BuildFailed || b.FailedStep != c.step || !strings.Contains(b.Reason, c.reason) {
+		b, log := built(t, d, driver.BuildSpec{Name: "fails", Steps: c.steps, Ready: c.ready, Blob: func(hash string) (io.ReadCloser, error) {
+			text, ok := map[string]string{"junk": strings.Repeat("j", 2000), "torn": torn.String()[:700]}[hash]
+			if !ok {
+				return nil, fs.ErrNotExist
+			}
+			return io.NopCloser(strings.NewReader(text)), nil
+		}})
+		if b.Status != driver.BuildFailed || b.FailedStep != c.step || !strings.Contains(b.Reason, c.reason) || strings.Contains(b.Reason, "limit") {
 			t.Errorf("%s: %+v\n%s", name, b, log)
 		}
 	}

@@ -149,8 +149,11 @@ func (r *builder) find(hash, source string) (plain bool, err error) {
 			}
 			return false, nil
 		}
-		if err != nil || n > most {
-			return false, fmt.Errorf("archive: entry %d: %w", n, errors.Join(err, driver.ErrLimit))
+		if err != nil {
+			return false, fmt.Errorf("the archive of the files is damaged after %d entries: %w", n, err)
+		}
+		if n > most {
+			return false, fmt.Errorf("the archive of the files has more than %d entries: %w", most, driver.ErrLimit)
 		}
 		if strings.Trim(path.Clean("/"+h.Name), "/") == source {
 			return h.Typeflag != tar.TypeDir, nil

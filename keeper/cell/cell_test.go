@@ -206,6 +206,23 @@ func TestBindsShowWhatTheyShouldAndNoMore(t *testing.T) {
 	}
 }
 
+func TestABindThatItsTargetCannotTakeIsRefused(t *testing.T) {
+	w := newWorld(t)
+	data := t.TempDir()
+	scene.Must(t, os.WriteFile(data+"/f", nil, 0o644))
+	for _, b := range []box.Bind{{Source: data, Target: "/etc/passwd"}, {Source: data, Target: "/etc/passwd/below"}, {Source: data + "/f", Target: "/etc"}, {Source: data, Target: "/proc/none"}} {
+		s := w.spec(t)
+		s.Binds = []box.Bind{b}
+		c, err := w.Make(&s)
+		if err == nil {
+			err = errors.Join(errors.New("it was made"), c.Kill(), c.End(time.Now().Add(patience)))
+		}
+		if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "binds[0].target" {
+			t.Errorf("%+v: %v", b, err)
+		}
+	}
+}
+
 func TestABoxComesBackOnItsFiles(t *testing.T) {
 	w := newWorld(t)
 	s := w.spec(t)

@@ -359,6 +359,8 @@ func explain(err error) error {
 		return err
 	}
 	switch {
+	case strings.HasPrefix(e.What, "binds["): // all but the target was looked at before
+		return &process.InvalidError{Field: e.What + ".target", Reason: fmt.Sprintf("cannot be a mount point: a directory is seen at a directory, and a file at a file (%v)", e.Errno)}
 	case strings.HasPrefix(e.What, "mount proc") && e.Errno == unix.EPERM:
 		return fmt.Errorf("%w: parts of this machine's /proc are hidden from tend itself, as in a container; then the kernel gives a sandbox none: %w", err, process.ErrUnsupported)
 	case e.Errno == unix.EPERM, e.Errno == unix.ENOSYS:
