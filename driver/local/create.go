@@ -165,13 +165,13 @@ func refuseRules(n *driver.Network) error {
 
 func below(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-// boxSpec is what the keeper is asked for, but for Harden. s.mu is held.
-func (s *sandbox) boxSpec() (box.Spec, error) {
+// boxSpec is what the keeper is asked for, with these limits, but for Harden. s.mu is held.
+func (s *sandbox) boxSpec(size driver.Size) (box.Spec, error) {
 	r, cfg := &s.rec, &s.d.cfg
 	spec := box.Spec{
 		ID: box.ID(r.ID), Hostname: hostname(r.Name), Dir: s.dir(), Base: box.BaseHost, Hide: append([]string{cfg.State}, cfg.Hide...),
 		UIDBase: r.UIDBase, Net: box.NetOwn,
-		Limits:   box.Limits{Memory: r.Size.Memory, Tasks: r.Size.Tasks, CPUs: r.Size.CPUs},
+		Limits:   box.Limits{Memory: size.Memory, Tasks: size.Tasks, CPUs: size.CPUs},
 		Volatile: true,
 	}
 	if r.Layer != "" {

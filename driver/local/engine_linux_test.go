@@ -35,7 +35,8 @@ func (e *paperEngine) Can(context.Context) (box.Can, error) {
 	if e.lacks != "" {
 		return box.Can{Missing: []box.Missing{{Reason: e.lacks}}}, nil
 	}
-	return box.Can{Mode: box.ModeUser, Layers: []string{box.LayerPID, box.LayerMount, box.LayerUser, box.LayerFreeze}}, nil
+	return box.Can{Mode: box.ModeUser, Layers: []string{box.LayerPID, box.LayerMount, box.LayerUser, box.LayerFreeze},
+		Missing: []box.Missing{{Layer: box.LayerTasks, Reason: "paper"}, {Layer: box.LayerMemory, Reason: "paper"}}}, nil
 }
 
 func (e *paperEngine) Make(_ context.Context, spec box.Spec) (box.Info, error) {
@@ -133,7 +134,7 @@ func onPaper(t *testing.T) (Config, *paperEngine) {
 // outside is a root that has no box.
 type outside struct{ client.Root }
 
-func openOn(t *testing.T, cfg Config) *Driver {
+func openOn(t testing.TB, cfg Config) *Driver {
 	t.Helper()
 	d, err := Open(cfg)
 	if err != nil {

@@ -16,9 +16,12 @@ import (
 
 // begin makes the box. s.life is held.
 func (s *sandbox) begin(ctx context.Context) error {
-	harden := s.d.harden() // joining comes before mu
 	s.mu.Lock()
-	spec, err := s.boxSpec()
+	asked := s.rec.Size
+	s.mu.Unlock()
+	harden, size := s.d.harden(), s.d.enforced(asked) // joining comes before mu
+	s.mu.Lock()
+	spec, err := s.boxSpec(size)
 	s.mu.Unlock()
 	if err != nil {
 		return err
@@ -31,6 +34,7 @@ func (s *sandbox) begin(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.box, s.usesNetwork, s.rec.Boot = info, false, bootID()
+	s.rec.Enforced = size
 	s.active = time.Now()
 	s.meter.reset()
 	return nil

@@ -68,6 +68,8 @@ type Driver struct {
 	// thrown has one when the trash is not empty.
 	thrown chan struct{}
 
+	defaults driver.Size // of sandboxes that ask for nothing
+
 	expiring  sync.WaitGroup // of sandboxes at their time
 	ends      chan struct{}  // a place for each of them
 	startWait time.Duration
@@ -102,7 +104,7 @@ func Open(cfg Config) (*Driver, error) {
 		return nil, err
 	}
 	cfg.State, cfg.UIDBase = cmp.Or(cfg.State, cfg.Dir), cmp.Or(cfg.UIDBase, UIDBase)
-	d := &Driver{cfg: cfg, log: cfg.Log, clock: scope.NewClock(), thrown: make(chan struct{}, 1), ends: make(chan struct{}, mostExpiring), startWait: startWait}
+	d := &Driver{cfg: cfg, log: cfg.Log, clock: scope.NewClock(), thrown: make(chan struct{}, 1), ends: make(chan struct{}, mostExpiring), startWait: startWait, defaults: defaultSize(pidsOfMachine(), memoryOfMachine())}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
@@ -162,6 +164,7 @@ func (d *Driver) join(ctx context.Context) error {
 		d.asked = time.Now()
 		return nil
 	}
+	d.warnOfLimits()
 	there, err := d.cfg.Engine.List(ctx)
 	if err != nil {
 		return err

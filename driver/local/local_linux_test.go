@@ -24,7 +24,7 @@ import (
 )
 
 // real returns what a driver over the keeper's own boxes is opened with.
-func real(t *testing.T) Config {
+func real(t testing.TB) Config {
 	t.Helper()
 	scene.Root(t)
 	m := testkeeper.New(t).(*client.Manager)
@@ -34,7 +34,7 @@ func real(t *testing.T) Config {
 	}
 }
 
-func openReal(t *testing.T, cfg Config) *Driver {
+func openReal(t testing.TB, cfg Config) *Driver {
 	t.Helper()
 	d := openOn(t, cfg)
 	if err := d.Unable(t.Context()); err != nil {

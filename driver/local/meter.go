@@ -74,7 +74,7 @@ func (d *Driver) Metrics(ctx context.Context, id driver.ID, from, to time.Time) 
 	disk := diskOf(s.dir())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now = s.meter.add(time.Now(), usage, s.rec.Size, memoryOfMachine())
+	now = s.meter.add(time.Now(), usage, s.rec.size(), memoryOfMachine())
 	now.DiskUsed, now.DiskTotal = disk.used, disk.total
 	if n := len(s.meter.samples); n > 0 && s.meter.samples[n-1].Time.Equal(now.Time) {
 		s.meter.samples[n-1] = now

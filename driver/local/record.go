@@ -14,7 +14,8 @@ type record struct {
 	scope.Record
 	// Home of the sandbox's user, where Dir names no directory.
 	Home       string             `json:"home"`
-	Size       driver.Size        `json:"size,omitzero"` // as enforced
+	Size       driver.Size        `json:"size,omitzero"`     // as asked for
+	Enforced   driver.Size        `json:"enforced,omitzero"` // of the box that was made last
 	Network    driver.NetworkMode `json:"network"`
 	Deny       []string           `json:"deny,omitempty"` // of Network
 	Shares     []driver.Share     `json:"shares,omitempty"`
@@ -52,13 +53,21 @@ func (r *record) info() driver.Info {
 	info.Dir = r.Home
 	info.Isolation = driver.IsolationFull
 	info.Network.Mode, info.Network.Deny = r.Network, slices.Clone(r.Deny)
-	info.Size, info.Shares = r.Size, slices.Clone(r.Shares)
+	info.Size, info.Shares = r.size(), slices.Clone(r.Shares)
 	info.Snapshot, info.Template, info.TemplateID = r.Snapshot, r.Template, r.TemplateID
 	info.PausedAt, info.Reason = r.PausedAt, r.Reason
 	if !r.PausedAt.IsZero() {
 		info.State = driver.Paused
 	}
 	return info
+}
+
+// size is what is enforced. A server of before kept it as what was asked for.
+func (r *record) size() driver.Size {
+	if r.Enforced != (driver.Size{}) {
+		return r.Enforced
+	}
+	return r.Size
 }
 
 // ready notes that the sandbox runs again.

@@ -24,6 +24,8 @@ type Tree struct {
 
 	v1 []controller // of limits; those that no v2 controller has
 
+	v2 controllers // of limits that are switched on for root
+
 	mu      sync.Mutex
 	killed  slots            // whose directory must not be used again; guarded by mu
 	limited slots            // whose directory has limits set; guarded by mu

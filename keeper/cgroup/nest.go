@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +31,8 @@ type Nest struct {
 	name string
 
 	killed, limited slots // as the Tree's; guarded by t.mu
+
+	v1 atomic.Pointer[[]string] // v1Dirs, once they were looked for
 
 	mu   sync.Mutex // of what follows
 	ooms int64      // that struck has told; guarded by mu
@@ -287,6 +290,7 @@ func decimal(n int64) string {
 // Controllers returns "" for each of "memory", "pids" and "cpu" that nests can be limited
 // by, and the reason for the others.
 func (t *Tree) Controllers() map[string]string {
+	t.lookAgain()
 	out := map[string]string{}
 	for _, l := range nestLimits {
 		switch {
@@ -299,22 +303,46 @@ func (t *Tree) Controllers() map[string]string {
 	return out
 }
 
-// hasV2 switches the controller on for the tree's root.
+// controllers are those of v2 that were looked for.
+type controllers struct {
+	mu   sync.Mutex
+	have map[string]bool // guarded by mu
+}
+
+// hasV2 reports whether the tree's root has the controller. The first time it switches
+// it on.
 func (t *Tree) hasV2(controller string) bool {
 	if t.root == "" {
 		return false
 	}
-	has := func() bool {
+	t.v2.mu.Lock()
+	defer t.v2.mu.Unlock()
+	has, known := t.v2.have[controller]
+	if known {
+		return has
+	}
+	look := func() bool {
 		b, err := os.ReadFile(t.root + "/cgroup.subtree_control")
 		return err == nil && contains(string(b), controller)
 	}
-	if has() {
-		return true
+	if has = look(); !has {
+		for _, dir := range []string{filepath.Dir(t.root), t.root} {
+			writeFile(dir+"/cgroup.subtree_control", "+"+controller)
+		}
+		has = look()
 	}
-	for _, dir := range []string{filepath.Dir(t.root), t.root} {
-		writeFile(dir+"/cgroup.subtree_control", "+"+controller)
+	if t.v2.have == nil {
+		t.v2.have = map[string]bool{}
 	}
-	return has()
+	t.v2.have[controller] = has
+	return has
+}
+
+// lookAgain has hasV2 look anew.
+func (t *Tree) lookAgain() {
+	t.v2.mu.Lock()
+	defer t.v2.mu.Unlock()
+	t.v2.have = nil
 }
 
 func contains(words, word string) bool {

@@ -98,6 +98,10 @@ func (n *Nest) v1Dir(name string) string {
 
 // v1Dirs are all that the nest has.
 func (n *Nest) v1Dirs() (dirs []string) {
+	if known := n.v1.Load(); known != nil {
+		return *known
+	}
+	defer func() { n.v1.Store(&dirs) }()
 	for _, c := range n.t.v1 {
 		if dir := n.v1Dir(c.name); dir != "" {
 			dirs = append(dirs, dir)
@@ -114,6 +118,7 @@ func (n *Nest) limitV1(name string, l *box.Limits) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("cgroup controller %q: %w: %w", name, err, process.ErrUnsupported)
 	}
+	n.v1.Store(nil)
 	set := func(file, value string) error {
 		if err := writeFile(dir+"/"+file, value); err != nil {
 			return fmt.Errorf("%s: %w", file, err)

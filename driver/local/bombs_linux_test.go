@@ -1,0 +1,162 @@
+package local
+
+import (
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/box"
+)
+
+// Programs that take all they get, up to a bound, and hold it.
+const (
+	forkBomb   = `perl -e '$| = 1; while ($n < 6000) { my $p = fork; last if !defined $p; if (!$p) { sleep 600; exit } $n++ } print "holds $n\n"; sleep 600'`
+	memoryBomb = `perl -e '$x = "x" x (256 << 20); print length $x'`
+	fileBomb   = `perl -e '$| = 1; for (1 .. 12) { last if !fork; } while (open my $f, "<", "/dev/null") { push @f, $f; last if @f == 4000 } print "holds\n"; sleep 600'`
+)
+
+// TestBombsStayInTheirSandbox: what is used up is the sandbox's own, whether it asked for
+// limits or has those of all. Meanwhile its neighbour and the machine go on.
+func TestBombsStayInTheirSandbox(t *testing.T) {
+	t.Parallel()
+	d := openReal(t, real(t))
+	d.defaults = driver.Size{Tasks: 200, Memory: 128 << 20}
+	can := d.Capabilities().Layers
+	neighbour, _ := create(t, d, driver.Spec{})
+	goesOn := func(what string) {
+		t.Helper()
+		if out, status := inShell(t, neighbour, "", `perl -e 'for (1 .. 20) { open my $f, "<", "/dev/null" or die; push @f, $f } print "on"'`); out != "on" {
+			t.Errorf("during %s the neighbour says %q, status %d", what, out, status)
+		}
+		if f, err := os.Open("/dev/null"); err != nil {
+			t.Errorf("during %s the machine: %v", what, err)
+		} else {
+			f.Close()
+		}
+	}
+	for _, c := range []struct {
+		what, layer, line string
+		size              driver.Size
+		most              int64 // tasks
+	}{
+		{"a fork bomb with a limit", box.LayerTasks, forkBomb, driver.Size{Tasks: 32}, 32},
+		{"a fork bomb", box.LayerTasks, forkBomb, driver.Size{}, 200},
+		{"a bomb of descriptors", box.LayerMemory, fileBomb, driver.Size{}, 200},
+	} {
+		if !slices.Contains(can, c.layer) {
+			t.Logf("%s: there is no layer %s here", c.what, c.layer)
+			continue
+		}
+		s, in := create(t, d, driver.Spec{Size: c.size})
+		if in.Size.Tasks != c.most || in.Size.Memory != d.defaults.Memory {
+			t.Errorf("%s: the sandbox says that it has %+v", c.what, in.Size)
+		}
+		p := scene.Start(t, s.Processes(), process.Spec{Shell: c.line})
+		if _, err := p.Wait(t.Context(), process.Until{Match: "^holds"}); err != nil {
+			t.Fatal(err)
+		}
+		use, err := d.cfg.Engine.Usage(t.Context(), box.ID(in.ID))
+		if err != nil || use.Tasks > c.most+1 { // and pid 1
+			t.Errorf("%s holds %+v, %v", c.what, use, err)
+		}
+		goesOn(c.what)
+		scene.Must(t, s.Destroy(t.Context()))
+	}
+	for _, size := range []driver.Size{{Memory: 64 << 20}, {}} {
+		if !slices.Contains(can, box.LayerMemory) {
+			break
+		}
+		s, _ := create(t, d, driver.Spec{Size: size})
+		if out, status := inShell(t, s, "", memoryBomb); status != 128+int(unix.SIGKILL) {
+			t.Errorf("a memory bomb with %+v: %q, status %d", size, out, status)
+		}
+		if out, _ := inShell(t, s, "", `dd if=/dev/zero of=/dev/shm/bomb bs=1M count=256 2>/dev/null; echo $?`); out == "0" {
+			t.Error("files in memory do not count")
+		}
+		goesOn("a bomb of memory")
+		scene.Must(t, s.Destroy(t.Context()))
+	}
+}
+
+// TestWhoAsksForNoSizeHasLimits: also after the sandbox has started anew, and its copy.
+func TestWhoAsksForNoSizeHasLimits(t *testing.T) {
+	t.Parallel()
+	cfg := real(t)
+	d := openReal(t, cfg)
+	want := driver.Size{}
+	if can := d.Capabilities().Layers; slices.Contains(can, box.LayerTasks) {
+		want.Tasks = d.defaults.Tasks
+	}
+	if can := d.Capabilities().Layers; slices.Contains(can, box.LayerMemory) {
+		want.Memory = d.defaults.Memory
+	}
+	s, in := create(t, d, driver.Spec{})
+	if in.Size != want {
+		t.Errorf("it has %+v, want %+v", in.Size, want)
+	}
+	scene.Must(t, s.Stop(t.Context()))
+	scene.Must(t, s.Start(t.Context()))
+	if in := info(t, s); in.Size != want {
+		t.Errorf("after a start it has %+v, want %+v", in.Size, want)
+	}
+	copies, err := d.Fork(t.Context(), in.ID, driver.ForkSpec{})
+	if err != nil || copies[0].Err != nil {
+		t.Fatal(err, copies)
+	}
+	if in := info(t, copies[0].Sandbox); in.Size != want {
+		t.Errorf("a copy has %+v, want %+v", in.Size, want)
+	}
+	d = openOn(t, cfg)
+	again, err := d.Get(t.Context(), string(in.ID))
+	if err != nil || info(t, again).Size != want {
+		t.Errorf("after a restart of the server it has %+v, %v; want %+v", info(t, again).Size, err, want)
+	}
+}
+
+func TestDefaultsAreAShareOfTheMachine(t *testing.T) {
+	for _, c := range []struct {
+		pids, memory int64
+		want         driver.Size
+	}{
+		{32768, 16 << 30, driver.Size{Tasks: 4096, Memory: 8 << 30}},
+		{4194304, 1<<30 + 3, driver.Size{Tasks: 4096, Memory: 512 << 20}},
+		{1000, 1 << 20, driver.Size{Tasks: 125, Memory: 1 << 20}},
+		{0, 0, driver.Size{}},
+	} {
+		if got := defaultSize(c.pids, c.memory); got != c.want {
+			t.Errorf("of %d pids and %d bytes: %+v, want %+v", c.pids, c.memory, got, c.want)
+		}
+	}
+	if s := defaultSize(pidsOfMachine(), memoryOfMachine()); s.Tasks == 0 || s.Memory == 0 {
+		t.Errorf("of this machine: %+v", s)
+	}
+}
+
+// TestLimitsThatNobodyCanEnforceAreToldAndNotClaimed: a machine without controllers.
+func TestLimitsThatNobodyCanEnforceAreToldAndNotClaimed(t *testing.T) {
+	t.Parallel()
+	cfg, _ := onPaper(t) // its engine has no limits
+	var log strings.Builder
+	cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+	d := openOn(t, cfg)
+	s, in := create(t, d, driver.Spec{})
+	if in.Size != (driver.Size{}) {
+		t.Errorf("it says that it has %+v", in.Size)
+	}
+	scene.Must(t, s.Destroy(t.Context()))
+	if missing := d.Capabilities().Missing; !slices.ContainsFunc(missing, func(m string) bool { return strings.HasPrefix(m, "tasks: ") }) {
+		t.Errorf("missing is %q", missing)
+	}
+	for _, layer := range []string{box.LayerTasks, box.LayerMemory} {
+		if !strings.Contains(log.String(), "no limit of "+layer) {
+			t.Errorf("the log says nothing of %s: %s", layer, log.String())
+		}
+	}
+}
