@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/yamux"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/internal/relay"
 )
 
 // The tunnel's own words (§3): each stream begins with a version and a port,
@@ -110,10 +111,7 @@ func serveStream(ctx context.Context, stream net.Conn, box driver.Sandbox) {
 	if _, err := stream.Write([]byte{answer}); err != nil || target == nil {
 		return
 	}
-	var wg sync.WaitGroup
-	wg.Go(func() { copyHalf(target, stream) })
-	copyHalf(stream, target)
-	wg.Wait()
+	relay.Join(stream, target)
 }
 
 func dialTunnel(ctx context.Context, head [3]byte, box driver.Sandbox) (net.Conn, byte) {
@@ -131,18 +129,4 @@ func dialTunnel(ctx context.Context, head [3]byte, box driver.Sandbox) (net.Conn
 		return nil, tunnelDialFailed
 	}
 	return c, tunnelOK
-}
-
-// copyHalf copies one direction to its end and passes the end on.
-func copyHalf(to, from net.Conn) {
-	_, err := io.Copy(to, from)
-	if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil {
-		_ = half.CloseWrite() // the other end may be gone already
-		return
-	}
-	// yamux closes one direction with Close; after an error all is over.
-	to.Close()
-	if err != nil {
-		from.Close()
-	}
 }

@@ -49,15 +49,17 @@ type Config struct {
 
 // Face is the native API as a part of the server.
 type Face struct {
-	cfg  Config
-	once sync.Once
+	cfg   Config
+	ports *ports
+	once  sync.Once
 	// stopping is closed by Close.
 	stopping chan struct{}
 }
 
 var (
-	_ part.Router = (*Face)(nil)
-	_ io.Closer   = (*Face)(nil)
+	_ part.Router   = (*Face)(nil)
+	_ part.Streamer = (*Face)(nil)
+	_ io.Closer     = (*Face)(nil)
 )
 
 // New makes the face. The caller guards it: authorization is not its business.
@@ -68,14 +70,14 @@ func New(cfg Config) (*Face, error) {
 	if cfg.Heartbeat <= 0 {
 		cfg.Heartbeat = tendpb.Heartbeat
 	}
-	return &Face{cfg: cfg, stopping: make(chan struct{})}, nil
+	return &Face{cfg: cfg, ports: newPorts(cfg.Driver), stopping: make(chan struct{})}, nil
 }
 
 // Name implements [part.Part].
 func (f *Face) Name() string { return "native" }
 
 // Routes implements [part.Router]: /tend.v1.ProcessService/, /tend.v1.ViewService/,
-// /tend.v1.AdminService/ and /tend.v1.SandboxService/.
+// /tend.v1.AdminService/, /tend.v1.SandboxService/ and tendpb.DialPath.
 func (f *Face) Routes() []part.Route {
 	opts := []connect.HandlerOption{
 		connect.WithReadMaxBytes(MaxRequest), face.Codecs(),
@@ -85,12 +87,13 @@ func (f *Face) Routes() []part.Route {
 		}),
 	}
 	p := &processes{cfg: f.cfg, stopping: f.stopping}
-	var routes [4]part.Route
+	var routes [5]part.Route
 	routes[0].Pattern, routes[0].Handler = tendv1connect.NewProcessServiceHandler(p, opts...)
 	routes[0].Body = bodyOf
 	routes[1].Pattern, routes[1].Handler = tendv1connect.NewViewServiceHandler(&views{*p}, opts...)
 	routes[2].Pattern, routes[2].Handler = tendv1connect.NewAdminServiceHandler(&admin{f.cfg.Admin}, opts...)
 	routes[3].Pattern, routes[3].Handler = tendv1connect.NewSandboxServiceHandler(&sandboxes{f.cfg.Driver}, append(opts[:len(opts):len(opts)], face.StrictCodecs())...)
+	routes[4].Pattern, routes[4].Handler = "GET "+tendpb.DialPath, f.ports
 	return routes[:]
 }
 
@@ -104,9 +107,13 @@ func bodyOf(path string) part.Body {
 	return part.Fields
 }
 
-// Close ends the open streams with going_away. It does not wait for them: they
-// are requests of the HTTP server.
+// Streams implements [part.Streamer]: connections to ports inside.
+func (f *Face) Streams() int { return f.ports.streams() }
+
+// Close ends the open streams with going_away, and cuts connections to ports inside. It
+// does not wait for the streams: they are requests of the HTTP server.
 func (f *Face) Close() error {
 	f.once.Do(func() { close(f.stopping) })
+	f.ports.close()
 	return nil
 }

@@ -49,6 +49,15 @@ var (
 // SandboxHeader names, by ID or name, the sandbox that a call is for.
 const SandboxHeader = "Tend-Sandbox"
 
+// A GET of DialPath, with the query "sandbox" (an ID or name) and "port", and the headers
+// "Connection: Upgrade" and "Upgrade: " + DialProtocol, is answered with 101; from there on
+// the connection is one to that TCP port inside. Errors have the form of the other calls'.
+// It needs HTTP/1.1.
+const (
+	DialPath     = "/tend.v1.SandboxService/Dial"
+	DialProtocol = "tend-port"
+)
+
 // narrower are errors that clients of a former version know by a wider kind:
 // they are sent as the cause of an error of that kind.
 var narrower = []struct {
