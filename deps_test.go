@@ -146,7 +146,7 @@ func TestDeps(t *testing.T) {
 		{"test/conformance", []string{"process", "anchor", "gen", "face/distant"}},
 		{"test/crashtest", nil},
 		{"test/limits", nil},
-		{"test/bench", []string{".", "process", "anchor", "gen", "face/distant", "internal/procfs", "internal/testbin", "internal/testdaemon"}},
+		{"test/bench", []string{".", "process", "anchor", "gen", "driver", "keeper/client", "face/distant", "internal/procfs", "internal/testbin", "internal/testdaemon"}},
 		{"cmd/internal/role", []string{"anchor", "keeper", "internal/cleansignals"}},
 		{"cmd/tend-keeper", []string{"cmd/internal/role"}},
 		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "driver/host", "face/distant", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "internal/account", "internal/home", "internal/payload", "internal/peer", "internal/replace", "internal/torture"}},

@@ -26,6 +26,14 @@
 // has measured, and a test compares. Two versions are compared by -beside, in
 // turns in one run; records of different days are not.
 //
+// # Sandboxes
+//
+// The rows of sandboxes need root. "By the keeper" is the driver over a keeper, in
+// this process: what a sandbox costs without a server. Unshare, bubblewrap and runc
+// do the same in turns with it, as far as they are here or Debian has them; one
+// that is not here is left out, and a message says so. They give a program new
+// namespaces and see the machine's files; only runc has limits, too.
+//
 // # Rules of the clients
 //
 // The clients are raw sockets with hand-written HTTP/1.1 and Connect framing,

@@ -19,7 +19,7 @@ import (
 )
 
 // wholeRun bounds everything: a benchmark that hangs is a bug that should show.
-const wholeRun = 12 * time.Minute
+const wholeRun = 15 * time.Minute
 
 // bench is one subject: a few rows of the table that are measured together.
 type bench struct {
@@ -58,6 +58,14 @@ func benches() []bench {
 		{name: "replay", fresh: true, run: benchReplay},
 		{name: "distant", fresh: true, run: benchDistant},
 		{name: "fsync", fresh: true, run: benchFsync},
+		{name: "sandbox-create", fresh: true, run: benchSandboxCreate},
+		{name: "sandbox-start", fresh: true, run: benchSandboxStart},
+		{name: "sandbox-busy", fresh: true, run: benchSandboxBusy},
+		{name: "sandbox-end", fresh: true, run: benchSandboxEnd},
+		{name: "sandbox-many", fresh: true, run: benchSandboxMany},
+		{name: "sandbox-files", fresh: true, run: benchSandboxFiles},
+		{name: "sandbox-ports", fresh: true, run: benchSandboxPorts},
+		{name: "sandbox-js", fresh: true, run: benchSandboxJS},
 	}
 }
 
@@ -80,6 +88,9 @@ func main() {
 	}
 	if len(os.Args) == 2 && os.Args[1] == floorArg {
 		os.Exit(runFloor())
+	}
+	if len(os.Args) == 3 && os.Args[1] == webArg {
+		os.Exit(web(os.Args[2]))
 	}
 	os.Exit(run())
 }

@@ -24,6 +24,8 @@ type row struct {
 	HTTP float64 `json:"http,omitempty"`
 	// Beside is what the binary of -beside gets.
 	Beside float64 `json:"beside,omitempty"`
+	// Peers are other programs that do the same, by the name of their column.
+	Peers map[string]float64 `json:"peers,omitempty"`
 	// Ratio is Tend / Bare.
 	Ratio float64 `json:"ratio,omitempty"`
 	Goal  string  `json:"goal,omitempty"`
@@ -100,13 +102,17 @@ func table(rows []row) [][]string {
 	if len(rows) == 0 {
 		return nil
 	}
-	lines := [][]string{{"", "unit", "bare", "HTTP alone", "before", "tend", "tend : bare", "goal", "", "notes"}}
+	lines := [][]string{slices.Concat([]string{"", "unit", "bare"}, peerNames, []string{"HTTP alone", "before", "tend", "tend : bare", "goal", "", "notes"})}
 	for _, r := range rows {
-		line := []string{r.Name, r.Unit, some(r.Bare), some(r.HTTP), some(r.Beside), number(r.Tend), "", r.Goal, r.verdict(), r.Note}
-		if r.Bare > 0 {
-			line[6] = fmt.Sprintf("%.2f×", r.Ratio)
+		line := []string{r.Name, r.Unit, some(r.Bare)}
+		for _, name := range peerNames {
+			line = append(line, some(r.Peers[name]))
 		}
-		lines = append(lines, line)
+		ratio := ""
+		if r.Bare > 0 {
+			ratio = fmt.Sprintf("%.2f×", r.Ratio)
+		}
+		lines = append(lines, append(line, some(r.HTTP), some(r.Beside), number(r.Tend), ratio, r.Goal, r.verdict(), r.Note))
 	}
 	for i := len(lines[0]) - 1; i > 0; i-- {
 		if !slices.ContainsFunc(lines[1:], func(line []string) bool { return line[i] != "" }) {
