@@ -109,6 +109,7 @@ func TestDeps(t *testing.T) {
 		{"driver/local", []string{"process", "files", "driver", "internal/procfs", "internal/replace"}},
 		{"driver", []string{"process", "files", "driver", "internal/replace"}},
 		{"metrics", []string{"process"}},
+		{"supervisor/config", []string{"process"}},
 		{"keeper/failpoint", nil},
 		{"keeper/client", []string{"internal/procfs", "process", "files", "internal/account", "spool", "observe", "keeper/failpoint", "keeper/board", "keeper/calm", "keeper/feed", "keeper/wire", "keeper/rundir"}},
 		{"keeper", []string{"internal/procfs", "internal/seccomp", "process", "spool", "keeper"}},

@@ -1,0 +1,161 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// check finds what is wrong with values that are each right for themselves.
+func (d *decoder) check(c *Config) {
+	fail := func(path, text string) {
+		place := path
+		for !d.given(place) && strings.Contains(place, ".") {
+			place = place[:strings.LastIndexByte(place, '.')]
+		}
+		d.path = strings.Split(path, ".")
+		d.fail(d.places[place], text)
+		d.path = nil
+	}
+	if len(c.Services) == 0 {
+		fail("services", "is empty; declare at least one")
+	}
+	if len(c.Services) > MaxServices {
+		fail("services", fmt.Sprintf("has %d entries; the limit is %d", len(c.Services), MaxServices))
+	}
+	for _, name := range c.Names() {
+		s, at := c.Services[name], "services."+name
+		s.Name = name
+		if s.Health != nil {
+			for key, other := range map[string]*Probe{"startup": s.Startup, "readiness": s.Readiness, "liveness": s.Liveness} {
+				if other != nil {
+					fail(at+"."+key, "is given together with health, which stands for all three; give one or the other")
+				}
+			}
+		}
+		for key, p := range map[string]*Probe{"health": s.Health, "startup": s.Startup, "readiness": s.Readiness, "liveness": s.Liveness} {
+			if p == nil {
+				continue
+			}
+			if n := p.kinds(); n != 1 {
+				fail(at+"."+key, fmt.Sprintf("has %d of http, tcp, exec and log; give one", n))
+			}
+			if p.Log != "" && key == "liveness" {
+				fail(at+"."+key+".log", "cannot tell whether it still works: a line that was seen stays seen; log.pattern finds a log that is stuck")
+			}
+			if p.Retry == 0 && !d.given(at+"."+key+".retry") {
+				p.Retry = p.Interval / 2
+			}
+		}
+		if s.Restart.Policy == "" {
+			s.Restart.Policy = "always"
+			if s.Schedule != nil {
+				s.Restart.Policy = "never"
+			}
+		}
+		if s.Restart.MaxDelay < s.Restart.Delay {
+			fail(at+".restart.max_delay", fmt.Sprintf("is %v, less than delay, which is %v", s.Restart.MaxDelay, s.Restart.Delay))
+		}
+		if s.Stop.Signal == 9 && d.given(at+".stop.timeout") {
+			fail(at+".stop.timeout", "means nothing with the signal KILL")
+		}
+		if s.Watch != nil {
+			for i, g := range s.Watch.Paths {
+				if why := badGlob(g); why != "" {
+					fail(fmt.Sprintf("%s.watch.paths.%d", at, i), why)
+				}
+			}
+			for i, g := range s.Watch.Ignore {
+				if why := badGlob(g); why != "" {
+					fail(fmt.Sprintf("%s.watch.ignore.%d", at, i), why)
+				}
+			}
+		}
+		for _, dep := range s.DependsOn {
+			path := at + ".depends_on." + dep.Service
+			other := c.Services[dep.Service]
+			switch {
+			case other == nil:
+				hint := ""
+				if near := nearest(dep.Service, c.Names()); near != "" {
+					hint = "; did you mean " + near + "?"
+				}
+				fail(path, "is no service of this file"+hint)
+			case dep.Service == name:
+				fail(path, "is the service itself")
+			case dep.Condition == Completed && other.Restart.Policy == "always":
+				fail(path, "never completes: it is restarted after each exit; set its restart to on-failure or never")
+			}
+		}
+	}
+	for _, cycle := range c.cycles() {
+		fail("services."+cycle[0]+".depends_on", "is part of a cycle: "+strings.Join(cycle, " needs "))
+	}
+	if h := c.Healer; h != nil {
+		switch {
+		case h.Service == "" && len(c.Services) > 1:
+			fail("healer", "needs the key service: there is more than one")
+		case h.Service != "" && c.Services[h.Service] == nil:
+			fail("healer.service", fmt.Sprintf("is %q, which is no service of this file", h.Service))
+		}
+		for i, g := range h.Protected {
+			if why := badGlob(g); why != "" {
+				fail(fmt.Sprintf("healer.protected.%d", i), why)
+			}
+		}
+	}
+}
+
+// kinds counts what of http, tcp, exec and log is given.
+func (p *Probe) kinds() (n int) {
+	for _, given := range []bool{p.HTTP != nil, p.TCP != "", !p.Exec.Empty(), p.Log != ""} {
+		if given {
+			n++
+		}
+	}
+	return n
+}
+
+func badGlob(g string) string {
+	switch {
+	case g == "" || !doublestar.ValidatePattern(g):
+		return fmt.Sprintf("is %q, which is no glob; write src/**, *.js or {a,b}/c", g)
+	case filepath.IsAbs(g) || slices.Contains(strings.Split(g, "/"), ".."):
+		return fmt.Sprintf("is %q; a glob is relative, and has no ..", g)
+	}
+	return ""
+}
+
+// cycles returns each cycle of dependencies that the search meets: a, b, …, a. A
+// service that needs itself is reported elsewhere.
+func (c *Config) cycles() (all [][]string) {
+	const onPath, done = 1, 2
+	state := map[string]int{}
+	var path []string
+	var visit func(name string)
+	visit = func(name string) {
+		state[name] = onPath
+		path = append(path, name)
+		for _, dep := range c.Services[name].DependsOn {
+			switch {
+			case c.Services[dep.Service] == nil || dep.Service == name:
+			case state[dep.Service] == onPath:
+				from := slices.Index(path, dep.Service)
+				all = append(all, append(slices.Clone(path[from:]), dep.Service))
+			case state[dep.Service] == 0:
+				visit(dep.Service)
+			}
+		}
+		path = path[:len(path)-1]
+		state[name] = done
+	}
+	for _, name := range c.Names() {
+		if state[name] == 0 {
+			visit(name)
+		}
+	}
+	return all
+}

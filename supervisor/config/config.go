@@ -1,0 +1,204 @@
+package config
+
+import (
+	"maps"
+	"slices"
+)
+
+// Bounds of a file.
+const (
+	MaxBytes    = 1 << 20 // of the file, and of each file that env_file names
+	MaxServices = 1000
+	MaxProblems = 50 // more are not reported
+)
+
+// Config is a file, with the defaults filled in. It is not changed any more once it
+// is returned.
+type Config struct {
+	Preset   string              `key:"preset" enum:"default,shmastra" default:"default" doc:"The set of defaults: shmastra has those of the shmastra-cloud healer."`
+	Services map[string]*Service `key:"services" required:"yes" doc:"The services by name."`
+	Healer   *Healer             `key:"healer" doc:"What may repair a service, and how."`
+}
+
+// Names returns the names of the services, sorted.
+func (c *Config) Names() []string { return slices.Sorted(maps.Keys(c.Services)) }
+
+// Service is one program that is kept running.
+type Service struct {
+	// Name is the key in Config.Services.
+	Name string `key:"-"`
+
+	Command   Command           `key:"command" required:"yes" doc:"What runs: a list of words, or a line for /bin/sh -c."`
+	Cwd       string            `key:"cwd" doc:"Working directory. Relative: to the directory of the file. Default: that directory."`
+	Env       map[string]string `key:"env" names:"env" doc:"Environment variables; they win over env_file."`
+	EnvFile   Strings           `key:"env_file" doc:"Files of lines NAME=value, read when the file is; later ones win."`
+	Inherit   string            `key:"inherit" enum:"all,none" default:"all" doc:"The environment below env: that of tend up, kept with the service, or nothing."`
+	User      string            `key:"user" doc:"User name, uid or uid:gid. Default: the user of the daemon."`
+	Sandbox   string            `key:"sandbox" doc:"Name or ID of the daemon's sandbox in which it runs. Default: on the machine itself."`
+	DependsOn Dependencies      `key:"depends_on" doc:"Services that it needs before it starts: a list of names, or conditions by name."`
+	Restart   Restart           `key:"restart" doc:"When and how it is started again: a policy alone, or all of it."`
+	Health    *Probe            `key:"health" doc:"One probe for all: startup until it first succeeds, readiness and liveness from then on."`
+	Startup   *Probe            `key:"startup" doc:"Until it succeeds, readiness and liveness are not asked; it must succeed within start."`
+	Readiness *Probe            `key:"readiness" doc:"Whether others may use it; a failure never restarts it."`
+	Liveness  *Probe            `key:"liveness" doc:"Whether it works; it is restarted when the probe fails."`
+	Stop      Stop              `key:"stop" doc:"How it is ended."`
+	Log       Log               `key:"log" doc:"How much output is kept, and when a quiet log means that it is stuck."`
+	Watch     *Watch            `key:"watch" doc:"Files whose change restarts it."`
+	Schedule  *Schedule         `key:"schedule" doc:"It runs at these times only: a cron expression alone, or all of it."`
+	Limits    Limits            `key:"limits" doc:"Limits on its resources, for all its processes together where no other word is said."`
+	Forks     bool              `key:"forks" default:"false" doc:"The command ends once the service runs in the background; the service lives as long as any process of its tree."`
+	Disabled  bool              `key:"disabled" default:"false" doc:"It is started only when somebody starts it by name."`
+}
+
+// Restart says when a service is started again. The first restart within a window
+// is made at once; each further one waits longer.
+type Restart struct {
+	Policy         string   `key:"policy" short:"yes" enum:"always,on-failure,never" doc:"After which exits: all, those that are no success, or none. Default: always; never with a schedule."`
+	SuccessCodes   []int    `key:"success_codes" default:"0" min:"0" max:"255" doc:"Exit codes that are a success."`
+	PermanentCodes []int    `key:"permanent_codes" min:"0" max:"255" doc:"Exit codes after which a start cannot help; it is not restarted, whatever the policy. Many programs use 78."`
+	Delay          Duration `key:"delay" default:"100ms" shmastra:"2s" max:"1h" doc:"Wait before the second restart within the window."`
+	Factor         float64  `key:"factor" default:"2" min:"1" max:"10" doc:"How much longer each further wait is."`
+	MaxDelay       Duration `key:"max_delay" default:"30s" max:"24h" doc:"Bound of the waits."`
+	Jitter         float64  `key:"jitter" default:"0.25" min:"0" max:"1" doc:"A wait is made shorter or longer by up to this part of it."`
+	Max            int      `key:"max" default:"5" min:"0" max:"10000" doc:"Restarts allowed within the window, however long it ran between; one more, and it has failed. 0: no bound."`
+	Within         Duration `key:"within" default:"1m" min:"1s" max:"24h" doc:"Length of the window."`
+	Retry          Duration `key:"retry" default:"5m" max:"24h" doc:"How long after it has failed it is tried again, with an empty window. 0: only when somebody asks, or a watched file changes."`
+}
+
+// Probe asks a service how it is. Exactly one of HTTP, TCP, Exec and Log is set.
+// Whoever answers must belong to the processes of the service.
+type Probe struct {
+	HTTP *HTTP   `key:"http" doc:"A URL that answers: http://HOST:PORT/PATH, :PORT/PATH, or with more words."`
+	TCP  Address `key:"tcp" doc:"A port that accepts connections: PORT or HOST:PORT."`
+	Exec Command `key:"exec" doc:"A command that ends with 0, in the directory and with the environment of the service."`
+	Log  Pattern `key:"log" doc:"A line of output that matches this RE2 expression, since its start. For startup and readiness; once it was seen it holds."`
+
+	Interval Duration `key:"interval" default:"2s" shmastra:"20s" min:"50ms" max:"1h" doc:"From the beginning of a probe to that of the next one."`
+	Timeout  Duration `key:"timeout" default:"1s" shmastra:"5s" min:"10ms" max:"10m" doc:"How long an answer may take."`
+	Failures int      `key:"failures" default:"3" shmastra:"2" min:"1" max:"1000" doc:"Failures in a row that count."`
+	Retry    Duration `key:"retry" shmastra:"10s" max:"1h" doc:"Interval after a failure. Default: half of interval."`
+	Start    Duration `key:"start" default:"1m" shmastra:"2m" max:"24h" doc:"How long it may take until a startup probe, or health, first succeeds. 0: for ever."`
+}
+
+// HTTP is a request whose answer is asked for. Redirections are not followed.
+type HTTP struct {
+	URL     URL               `key:"url" short:"yes" required:"yes" doc:"http://HOST:PORT/PATH, or :PORT/PATH."`
+	Headers map[string]string `key:"headers" names:"header" doc:"Headers of the request."`
+	Status  []int             `key:"status" min:"100" max:"599" doc:"Statuses that are well. Default: 200 to 299."`
+	Body    Pattern           `key:"body" doc:"An RE2 expression that the first 64 KiB of the answer must match."`
+}
+
+// Stop says how a service is ended: a signal to its whole tree, and SIGKILL to what
+// is left after a time.
+type Stop struct {
+	Signal  Signal   `key:"signal" short:"yes" default:"TERM" doc:"The signal that asks it to end."`
+	Timeout Duration `key:"timeout" default:"10s" max:"1h" doc:"How long it may take before what is left of its tree is killed."`
+}
+
+// Log says what becomes of output.
+type Log struct {
+	Limit   Size     `key:"limit" min:"64KiB" max:"1TiB" doc:"Bytes that are kept of each of stdout and stderr. Default: that of the daemon."`
+	Pattern Pattern  `key:"pattern" shmastra:"Bundling" doc:"RE2 expression: if the last line of output matches, and nothing more comes for quiet, it is stuck."`
+	Quiet   Duration `key:"quiet" default:"20s" min:"100ms" max:"24h" doc:"How long nothing may come after a line that matches pattern."`
+	Stuck   string   `key:"stuck" enum:"restart,report" default:"restart" doc:"What a stuck log leads to: a restart, or a report alone."`
+}
+
+// Watch restarts a service when files change.
+type Watch struct {
+	Paths  Strings  `key:"paths" short:"yes" required:"yes" doc:"Globs (** for any directories) below the service's directory."`
+	Ignore []string `key:"ignore" doc:"Globs of what does not count, besides .git, node_modules and *.log."`
+	Delay  Duration `key:"delay" default:"300ms" min:"10ms" max:"1h" doc:"How long nothing may change before the restart."`
+}
+
+// Schedule starts a service at given times.
+type Schedule struct {
+	Cron    Cron   `key:"cron" short:"yes" required:"yes" doc:"Minute, hour, day of month, month, day of week; or @hourly, @daily, @every 10m and the like."`
+	Zone    Zone   `key:"zone" default:"Local" doc:"Time zone: Europe/Berlin, UTC, Local."`
+	Overlap string `key:"overlap" enum:"skip,restart" default:"skip" doc:"What happens at a time at which it still runs."`
+}
+
+// Limits of a service.
+type Limits struct {
+	Memory    Size `key:"memory" min:"1MiB" max:"1PiB" doc:"Bytes of memory."`
+	Pids      int  `key:"pids" min:"1" max:"4194304" doc:"Processes and threads."`
+	CPUWeight int  `key:"cpu_weight" min:"1" max:"10000" doc:"Share of the processor where it is short; others have 100."`
+	Files     int  `key:"files" min:"8" max:"1073741816" doc:"Open files of each process (RLIMIT_NOFILE)."`
+	Core      Size `key:"core" max:"1PiB" doc:"Bytes of a core file (RLIMIT_CORE)."`
+	Nice      int  `key:"nice" min:"-20" max:"19" doc:"Priority."`
+	OOMScore  int  `key:"oom_score" min:"-1000" max:"1000" doc:"How soon the kernel ends it for want of memory."`
+}
+
+// Healer says what may be done to repair a service.
+type Healer struct {
+	Service   string   `key:"service" doc:"The service that is healed. Default: the only one there is."`
+	Root      string   `key:"root" default:"." doc:"Directory of the project. Relative: to the directory of the file."`
+	Protected []string `key:"protected" doc:"Globs below root of what the healer must not change."`
+	LLM       *LLM     `key:"llm" doc:"The model that is asked when no rule helps. Default: none is asked."`
+}
+
+// LLM names a model.
+type LLM struct {
+	Provider string `key:"provider" enum:"anthropic,openai" default:"anthropic" doc:"Which protocol is spoken."`
+	BaseURL  string `key:"base_url" doc:"Where. Default: that of the provider, or of its environment variable."`
+	Model    string `key:"model" doc:"Which model."`
+}
+
+// Condition says how far a dependency must have come.
+type Condition uint8
+
+const (
+	Ready     Condition = iota // its probes succeed; without one, it has started
+	Started                    // it runs
+	Completed                  // it has ended with success
+	LogLine                    // a line of its output has matched
+)
+
+var conditionNames = [...]string{"ready", "started", "completed", "log"}
+
+func (c Condition) String() string { return conditionNames[c] }
+
+// Dependency is what a service needs of another one.
+type Dependency struct {
+	Service   string
+	Condition Condition
+	Log       string // RE2 expression, for LogLine
+	// Restart: a restart of the other one restarts this one, too.
+	Restart bool
+}
+
+// Dependencies in the order of names.
+type Dependencies []Dependency
+
+// Order returns the services so that each comes after those that it depends on; of
+// two that do not, the one with the lesser name comes first.
+func (c *Config) Order() []string {
+	var order []string
+	done := map[string]bool{}
+	var visit func(name string)
+	visit = func(name string) {
+		s := c.Services[name]
+		if done[name] || s == nil {
+			return
+		}
+		done[name] = true
+		for _, d := range s.DependsOn {
+			visit(d.Service)
+		}
+		order = append(order, name)
+	}
+	for _, name := range c.Names() {
+		visit(name)
+	}
+	return order
+}
+
+// Target returns the service that the healer is for; "": none.
+func (c *Config) Target() string {
+	if c.Healer == nil {
+		return ""
+	}
+	if c.Healer.Service == "" && len(c.Services) == 1 {
+		return c.Names()[0]
+	}
+	return c.Healer.Service
+}

@@ -1,0 +1,180 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+)
+
+// FileName is the file that is read where none is named.
+const FileName = "tend.yaml"
+
+// Parse reads the text of a file. name stands in errors, which are Problems. Paths
+// stay as they are written, and files that it names are not read.
+func Parse(name string, data []byte) (*Config, error) {
+	c, d, err := parse(name, data)
+	if err != nil {
+		return nil, err
+	}
+	if d.check(c); len(d.problems) > 0 {
+		return nil, d.sorted()
+	}
+	return c, nil
+}
+
+// Load reads a file, and those that env_file names. Directories become absolute.
+func Load(path string) (*Config, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	c, d, err := parse(path, data)
+	if err != nil {
+		return nil, err
+	}
+	d.check(c)
+	dir := filepath.Dir(path)
+	below := func(p string) string {
+		if filepath.IsAbs(p) {
+			return filepath.Clean(p)
+		}
+		return filepath.Join(dir, p)
+	}
+	for _, name := range c.Names() {
+		s := c.Services[name]
+		s.Cwd = below(s.Cwd)
+		for _, file := range s.EnvFile {
+			vars, err := readEnv(below(file))
+			if err != nil {
+				d.path = []string{"services", name, "env_file"}
+				d.fail(d.places[strings.Join(d.path, ".")], "cannot be read: "+err.Error())
+				d.path = nil
+				continue
+			}
+			if s.Env == nil {
+				s.Env = map[string]string{}
+			}
+			for k, v := range vars {
+				if !d.given("services." + name + ".env." + k) {
+					s.Env[k] = v
+				}
+			}
+		}
+	}
+	if c.Healer != nil {
+		c.Healer.Root = below(c.Healer.Root)
+	}
+	if len(d.problems) > 0 {
+		return nil, d.sorted()
+	}
+	return c, nil
+}
+
+// readFile reads a file of at most MaxBytes, and one byte more of a larger one.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil {
+		return nil, err
+	} else if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no file", path)
+	}
+	return io.ReadAll(io.LimitReader(f, MaxBytes+1))
+}
+
+func readEnv(path string) (map[string]string, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > MaxBytes {
+		return nil, fmt.Errorf("%s has more than %d bytes", path, MaxBytes)
+	}
+	vars, err := ParseEnv(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return vars, nil
+}
+
+// ParseEnv reads lines NAME=value, as env files have them. Empty lines and those that
+// begin with # are passed over, and "export " before a name. A value in single quotes
+// is taken as it is; in double quotes \n, \t, \r, \" and \\ are what they are in C.
+// Without quotes it ends before " #" and has no blanks around it. Nothing is expanded.
+func ParseEnv(data []byte) (map[string]string, error) {
+	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
+		return nil, fmt.Errorf("is no text")
+	}
+	vars := map[string]string{}
+	text := strings.TrimPrefix(string(data), "\ufeff")
+	for n, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		line = strings.TrimSpace(strings.TrimPrefix(line, "export "))
+		name, value, ok := strings.Cut(line, "=")
+		name = strings.TrimSpace(name)
+		if !ok || name == "" || strings.ContainsAny(name, " \t'\"") {
+			return nil, fmt.Errorf("line %d is not NAME=value", n+1)
+		}
+		value, err := unquote(strings.TrimSpace(value))
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", n+1, err)
+		}
+		vars[name] = value
+	}
+	return vars, nil
+}
+
+func unquote(v string) (string, error) {
+	if v == "" || v[0] != '"' && v[0] != '\'' {
+		if strings.HasPrefix(v, "#") {
+			return "", nil
+		}
+		if at := strings.Index(v, " #"); at >= 0 {
+			v = strings.TrimSpace(v[:at])
+		}
+		return v, nil
+	}
+	quote := v[0]
+	var b strings.Builder
+	for i := 1; i < len(v); i++ {
+		switch c := v[i]; {
+		case c == quote:
+			if rest := strings.TrimSpace(v[i+1:]); rest != "" && rest[0] != '#' {
+				return "", fmt.Errorf("has something after the closing quote")
+			}
+			return b.String(), nil
+		case c == '\\' && quote == '"' && i+1 < len(v):
+			i++
+			switch v[i] {
+			case 'n':
+				b.WriteByte('\n')
+			case 't':
+				b.WriteByte('\t')
+			case 'r':
+				b.WriteByte('\r')
+			case '"', '\\', '$':
+				b.WriteByte(v[i])
+			default:
+				b.WriteByte('\\')
+				b.WriteByte(v[i])
+			}
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return "", fmt.Errorf("has no closing quote; a value of several lines is written with \\n")
+}

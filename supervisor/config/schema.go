@@ -1,0 +1,248 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// object is a JSON object of a schema.
+type object = map[string]any
+
+// Schema returns the JSON schema (draft 2020-12) of a file, for editors. It allows all
+// that Parse allows; what JSON schema has no words for, such as cycles, only Parse
+// refuses.
+func Schema() ([]byte, error) {
+	defs := object{}
+	root := structSchema(reflect.TypeFor[Config](), defs)
+	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	root["title"] = "tend.yaml"
+	root["patternProperties"] = object{"^x-": object{}}
+	root["$defs"] = defs
+	out, err := json.MarshalIndent(root, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return append(out, '\n'), nil
+}
+
+// structSchema is the schema of a mapping, or of the one field that may stand alone.
+func structSchema(t reflect.Type, defs object) object {
+	fields, keys := fieldsOf(t)
+	props, required := object{}, []string{}
+	var short object
+	for _, key := range keys {
+		f := fields[key]
+		props[key] = fieldSchema(f, defs)
+		if f.Tag.Get("required") != "" {
+			required = append(required, key)
+		}
+		if f.Tag.Get("short") != "" {
+			short = fieldSchema(f, defs)
+		}
+	}
+	s := object{"type": "object", "properties": props, "additionalProperties": false}
+	if len(required) > 0 {
+		s["required"] = required
+	}
+	if short != nil {
+		s = object{"anyOf": []any{s, short}}
+	}
+	return s
+}
+
+// ref puts the schema of a struct among the definitions.
+func ref(t reflect.Type, defs object) object {
+	name := strings.ToLower(t.Name()[:1]) + t.Name()[1:]
+	if _, ok := defs[name]; !ok {
+		defs[name] = true // it is being made
+		defs[name] = structSchema(t, defs)
+	}
+	return object{"$ref": "#/$defs/" + name}
+}
+
+func fieldSchema(f reflect.StructField, defs object) object {
+	s := typeSchema(f.Type, f, defs)
+	if doc := f.Tag.Get("doc"); doc != "" {
+		s["description"] = doc
+	}
+	if text := f.Tag.Get("default"); text != "" {
+		s["default"] = defaultValue(f.Type, text)
+	}
+	return s
+}
+
+func defaultValue(t reflect.Type, text string) any {
+	switch t.Kind() {
+	case reflect.Bool:
+		return text == "true"
+	case reflect.Int, reflect.Float64:
+		if n, err := strconv.ParseFloat(text, 64); err == nil {
+			return n
+		}
+	case reflect.Slice:
+		all := []any{}
+		for _, word := range strings.Split(text, ",") {
+			all = append(all, defaultValue(t.Elem(), word))
+		}
+		return all
+	}
+	return text
+}
+
+// anyWord is what may stand where a text is asked for: all scalars of YAML are taken
+// as they are written.
+func anyWord() object { return object{"type": []string{"string", "number", "boolean"}} }
+
+func typeSchema(t reflect.Type, f reflect.StructField, defs object) object {
+	switch t {
+	case reflect.TypeFor[Command]():
+		return object{"anyOf": []any{anyWord(), object{"type": "array", "items": anyWord(), "minItems": 1}}}
+	case reflect.TypeFor[Dependencies]():
+		return object{"anyOf": []any{
+			object{"type": "array", "items": anyWord(), "uniqueItems": true},
+			object{"type": "object", "additionalProperties": ref(reflect.TypeFor[condition](), defs)},
+		}}
+	case reflect.TypeFor[Strings]():
+		return object{"anyOf": []any{anyWord(), object{"type": "array", "items": anyWord()}}}
+	case reflect.TypeFor[Duration](), reflect.TypeFor[Size](), reflect.TypeFor[Signal](), reflect.TypeFor[Address](), reflect.TypeFor[URL]():
+		return object{"type": []string{"string", "number"}}
+	case reflect.TypeFor[Pattern](), reflect.TypeFor[Cron](), reflect.TypeFor[Zone]():
+		return anyWord()
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return ref(t.Elem(), defs)
+	case reflect.Struct:
+		return ref(t, defs)
+	case reflect.Slice:
+		return object{"type": "array", "items": typeSchema(t.Elem(), f, defs)}
+	case reflect.Map:
+		return object{"type": "object", "additionalProperties": typeSchema(t.Elem(), reflect.StructField{}, defs)}
+	case reflect.Bool:
+		return object{"anyOf": []any{object{"type": "boolean"}, object{"enum": []string{"true", "True", "TRUE", "false", "False", "FALSE"}}}}
+	case reflect.Int, reflect.Float64:
+		kind := "integer"
+		if t.Kind() == reflect.Float64 {
+			kind = "number"
+		}
+		s := object{"type": kind}
+		for tag, word := range map[string]string{"min": "minimum", "max": "maximum"} {
+			if n, err := strconv.ParseFloat(f.Tag.Get(tag), 64); err == nil {
+				s[word] = n
+			}
+		}
+		return object{"anyOf": []any{s, object{"type": "string", "pattern": "^[-+0-9.eE_a-zA-Z]+$"}}}
+	}
+	if enum := f.Tag.Get("enum"); enum != "" {
+		return object{"enum": strings.Split(enum, ",")}
+	}
+	return anyWord()
+}
+
+// Reference returns a Markdown table of all keys: what they mean, their defaults and
+// bounds, and the defaults of the preset shmastra where they differ.
+func Reference() string {
+	var b strings.Builder
+	b.WriteString("| key | value | default | meaning |\n|---|---|---|---|\n")
+	referenceOf(&b, reflect.TypeFor[Config](), "")
+	return b.String()
+}
+
+func referenceOf(b *strings.Builder, t reflect.Type, path string) {
+	fields, keys := fieldsOf(t)
+	for _, key := range keys {
+		f := fields[key]
+		def := f.Tag.Get("default")
+		if def != "" {
+			def = "`" + def + "`"
+		}
+		if other, ok := f.Tag.Lookup("shmastra"); ok {
+			def = strings.TrimSpace(def + " (shmastra: `" + other + "`)")
+		}
+		if f.Tag.Get("required") != "" {
+			def = "needed"
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", path+key, valueOf(f), strings.ReplaceAll(def, "|", `\|`), strings.ReplaceAll(f.Tag.Get("doc"), "|", `\|`))
+		inner := f.Type
+		switch {
+		case inner == reflect.TypeFor[Dependencies]():
+			referenceOf(b, reflect.TypeFor[condition](), path+key+".NAME.")
+			continue
+		case inner == reflect.TypeFor[Command]():
+			continue
+		case inner == reflect.TypeFor[*Probe]() && key != "health": // once is enough
+			continue
+		}
+		below := path + key + "."
+		if inner.Kind() == reflect.Map {
+			inner, below = inner.Elem(), path+key+".NAME."
+		}
+		if inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
+		if inner.Kind() == reflect.Struct {
+			referenceOf(b, inner, below)
+		}
+	}
+}
+
+// valueOf says in a few words what a field may hold.
+func valueOf(f reflect.StructField) string {
+	if enum := f.Tag.Get("enum"); enum != "" {
+		return "`" + strings.ReplaceAll(enum, ",", "`, `") + "`"
+	}
+	text := kindText(f.Type)
+	lo, hi := f.Tag.Get("min"), f.Tag.Get("max")
+	switch {
+	case lo != "" && hi != "":
+		text += ", " + lo + " to " + hi
+	case hi != "":
+		text += ", at most " + hi
+	}
+	return text
+}
+
+func kindText(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[Command]():
+		return "line, or list of words"
+	case reflect.TypeFor[Dependencies]():
+		return "list, or mapping"
+	case reflect.TypeFor[Strings]():
+		return "word, or list"
+	case reflect.TypeFor[Duration]():
+		return "duration"
+	case reflect.TypeFor[Size]():
+		return "size"
+	case reflect.TypeFor[Signal]():
+		return "signal"
+	case reflect.TypeFor[*Probe]():
+		return "probe"
+	case reflect.TypeFor[Pattern]():
+		return "RE2"
+	case reflect.TypeFor[URL]():
+		return "URL"
+	case reflect.TypeFor[Address]():
+		return "address"
+	case reflect.TypeFor[Cron]():
+		return "cron"
+	case reflect.TypeFor[Zone]():
+		return "time zone"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "`true`, `false`"
+	case reflect.Int:
+		return "number"
+	case reflect.Float64:
+		return "number"
+	case reflect.Slice:
+		return "list"
+	case reflect.Map, reflect.Pointer, reflect.Struct:
+		return "mapping"
+	}
+	return "text"
+}
