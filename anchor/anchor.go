@@ -326,18 +326,12 @@ func (a *anchor) serveVault(sock int) {
 }
 
 // connectKeeper asks a living keeper to deposit everything here, unless it ends
-// first. The launcher's mirror has it all meanwhile.
+// first. The launcher's mirror has it all meanwhile. If that keeper has ended, another
+// one may answer: it hands everything to who connected last, so that connection is kept.
 func (a *anchor) connectKeeper(pid int, ended <-chan struct{}) {
 	for range 1000 {
 		sock, err := a.run.Dial(rundir.VaultSocket, unix.SOCK_SEQPACKET)
-		if err == nil {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			if a.keeper.pid != pid { // another was started meanwhile, with a socket of its own
-				unix.Close(sock)
-				return
-			}
-			a.serveVault(sock)
+		if err == nil && a.takeVault(sock, pid) {
 			return
 		}
 		select {
@@ -347,6 +341,19 @@ func (a *anchor) connectKeeper(pid int, ended <-chan struct{}) {
 		}
 	}
 	a.logf("keeper[%d] cannot be reached: its descriptors are in the launcher alone", pid)
+}
+
+// takeVault serves the connection if it leads to the keeper, and reports whether nothing
+// is left to do for the keeper with this pid.
+func (a *anchor) takeVault(sock, pid int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if who := rundir.Peer(sock); who == a.keeper.pid || who == 0 && pid == a.keeper.pid {
+		a.serveVault(sock)
+		return true
+	}
+	unix.Close(sock)
+	return a.keeper.pid != pid
 }
 
 func (a *anchor) startServer() (int, error) {

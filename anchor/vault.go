@@ -69,6 +69,11 @@ func (v *vault) serve(sock int) {
 			}
 			n, fds, err = wire.RecvInto(sock, buf, rights, 0)
 		}
+		if err == unix.ECONNRESET {
+			// The keeper died with a message of ours unread. The kernel says so once,
+			// before it gives what the keeper has deposited.
+			continue
+		}
 		if err != nil || n == 0 {
 			return
 		}
@@ -94,6 +99,7 @@ func (v *vault) serve(sock int) {
 		case wire.VaultSweep:
 			v.sweep()
 		case wire.VaultFetch:
+			v.settle()
 			err = v.sendAll(sock)
 		}
 		v.mu.Unlock()
@@ -158,6 +164,15 @@ func (v *vault) sweep() {
 		if it.old {
 			v.drop(wire.VaultMessage{Ref: ref})
 		}
+	}
+}
+
+// settle makes all that is held as good as new: the keeper that asks for it goes on from
+// it. A mark of the keeper before, which died before its sweep, must not have the first
+// deposit of this one take the place of the whole.
+func (v *vault) settle() {
+	for _, it := range v.items {
+		it.old = false
 	}
 }
 

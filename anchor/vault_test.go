@@ -42,6 +42,20 @@ func (d *depositor) say(op uint8, slot uint32, kinds []byte, fds ...int) {
 	scene.Must(d.t, wire.Send(d.sock, m.Append(nil), fds))
 }
 
+// fetch takes all that is held, as a keeper does at its beginning, and closes it.
+func (d *depositor) fetch() {
+	d.t.Helper()
+	d.say(wire.VaultFetch, 0, nil)
+	for buf := make([]byte, 4096); ; {
+		n, fds, err := wire.Recv(d.sock, buf, 0)
+		scene.Must(d.t, err)
+		closeAll(fds)
+		if m := scene.Value(wire.ParseVault(buf[:n]))(d.t); m.Op == wire.VaultEnd {
+			return
+		}
+	}
+}
+
 // pipe returns the reading end of a new pipe and whether somebody still holds
 // the writing end, which it gives to put.
 func (d *depositor) pipe(put func(w int)) (held func() bool) {
@@ -107,6 +121,38 @@ func TestNothingIsForgottenBetweenMarkAndSweep(t *testing.T) {
 	d.hangUp()
 	if gone() || !newer() {
 		t.Error("the sweep must forget exactly what did not come again")
+	}
+}
+
+// A keeper dies between its mark and its sweep, and the next one finds everything and
+// deposits no whole anew: what it adds takes no other's place.
+func TestWhatTheNextKeeperAddsIsBesideWhatItFound(t *testing.T) {
+	v := newVault()
+	d := connect(t, v)
+	held := d.pipe(func(w int) { d.say(wire.VaultPut, 1, []byte{wire.FDStdin}, w) })
+	d.say(wire.VaultMark, 0, nil)
+	d.hangUp()
+	d = connect(t, v)
+	d.fetch()
+	added := d.pipe(func(w int) { d.say(wire.VaultPut, 1, []byte{wire.FDStdinMem}, w) })
+	d.hangUp()
+	if !held() || !added() {
+		t.Errorf("held: %v, %v; want both", held(), added())
+	}
+}
+
+// A keeper that died before it read the answer to its last question may have deposited
+// after that question.
+func TestDepositsBehindAnAnswerThatIsNotReadAreHeld(t *testing.T) {
+	v := newVault()
+	pair := scene.Value(unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0))(t)
+	d := &depositor{t: t, sock: pair[1]}
+	held := d.pipe(func(w int) { d.say(wire.VaultPut, 1, []byte{wire.FDStdin}, w) })
+	scene.Must(t, wire.Send(pair[0], []byte("an answer"), nil))
+	unix.Close(pair[1])
+	v.serve(pair[0])
+	if !held() {
+		t.Error("the deposit is lost")
 	}
 }
 
