@@ -169,7 +169,8 @@ func (k *Keeper) restoreStreams(p *proc, h vault.FDs, rec *spool.Recovered) {
 		s := &p.out[i]
 		s.base, s.end = rec.Base[s.stream], rec.End[s.stream] // unpunched is 0: what is freed may not be punched
 		s.eof = s.fd < 0 || p.slot.Flags()&board.FlagEOF(s.stream) != 0
-		if s.fd < 0 && p.slot.Flags()&board.FlagEOF(s.stream) == 0 && !(i == 1 && p.pty) {
+		// The journal has the end before the board if the exit waits for the disk.
+		if ended := p.slot.Flags()&board.FlagEOF(s.stream) != 0 || rec.Journal.EOF[s.stream]; s.fd < 0 && !ended && !(i == 1 && p.pty) {
 			k.logf("process %s: no vault holds its %s: what it writes from now on is lost", p.id, s.stream)
 		}
 		if s.eof && i == 1 && p.pty {

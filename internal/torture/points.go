@@ -95,7 +95,7 @@ func (s *pointStriker) strike(ctx context.Context) (killed int, hit bool) {
 	s.table.Disarm(p)
 	// If the role at the point lives, continue it. It reports the strike a moment
 	// before it stops, so one SIGCONT may come too early.
-	await(ctx, pointTime, func() bool {
+	await(context.WithoutCancel(ctx), pointTime, func() bool {
 		_, pid := s.table.Struck(p)
 		return pid == 0 || syscall.Kill(pid, syscall.SIGCONT) != nil
 	})

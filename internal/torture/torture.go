@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -101,6 +102,9 @@ const shortSilence = 500 * time.Millisecond
 // roundTimeout is how long one round may take before it counts as hung.
 const roundTimeout = 60 * time.Second
 
+// noVault is how a keeper says that a stream is lost, and with it what is written to it.
+const noVault = "no vault holds its"
+
 // Run runs all scenarios over and over while victims die.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	dir, err := os.MkdirTemp(cfg.Dir, "torture-")
@@ -126,6 +130,11 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	r.run(ctx)
 	if err := d.Stop(); err != nil {
 		r.problem("%v", err)
+	}
+	for line := range strings.Lines(d.Log()) { // also of what no scenario wrote or read any more
+		if strings.Contains(line, noVault) {
+			r.problem("%s", strings.TrimSpace(line))
+		}
 	}
 	if len(r.report.Problems) > 0 {
 		r.report.Log = d.Log()
@@ -201,12 +210,19 @@ func (r *runner) run(ctx context.Context) {
 		defer r.cut.close()
 	}
 	stop := make(chan struct{}) // no more rounds
+	// A scenario that failed brings no role to a point any more, so strikes end.
+	whole, failed := context.WithCancel(ctx)
+	defer failed()
 	var wg sync.WaitGroup
 	for i, s := range scenarios {
 		if r.skips(s.name) {
 			continue
 		}
-		wg.Go(func() { r.repeat(ctx, s, rand.New(rand.NewPCG(r.cfg.Seed, uint64(i+1))), stop) })
+		wg.Go(func() {
+			if !r.repeat(ctx, s, rand.New(rand.NewPCG(r.cfg.Seed, uint64(i+1))), stop) {
+				failed()
+			}
+		})
 	}
 	wg.Go(func() { r.knock(ctx, stop) })
 	var aside sync.WaitGroup
@@ -214,10 +230,10 @@ func (r *runner) run(ctx context.Context) {
 	if r.cfg.Upgrade {
 		aside.Go(func() { r.upgrade(ctx, stop, upgraded) })
 	}
-	during := ctx
+	during := whole
 	if r.cfg.For > 0 {
 		var cancel context.CancelFunc
-		during, cancel = context.WithTimeout(ctx, r.cfg.For)
+		during, cancel = context.WithTimeout(during, r.cfg.For)
 		defer cancel()
 	}
 	rnd := rand.New(rand.NewPCG(r.cfg.Seed, 0))
@@ -298,8 +314,9 @@ func (r *runner) skips(name string) bool {
 	return len(r.cfg.Only) > 0 && !slices.Contains(r.cfg.Only, name)
 }
 
-// repeat runs rounds of one scenario until stop, at least one.
-func (r *runner) repeat(ctx context.Context, s scenario, rnd *rand.Rand, stop <-chan struct{}) {
+// repeat runs rounds of one scenario until stop, at least one. It reports false at the
+// first that fails.
+func (r *runner) repeat(ctx context.Context, s scenario, rnd *rand.Rand, stop <-chan struct{}) bool {
 	url, opts := r.d.URL, tend.Options{}
 	if r.cut != nil {
 		url, opts.Silence = r.cut.url(), shortSilence
@@ -307,7 +324,7 @@ func (r *runner) repeat(ctx context.Context, s scenario, rnd *rand.Rand, stop <-
 	c, err := testdaemon.Dial(ctx, url, opts)
 	if err != nil {
 		r.problem("%s: dial: %v", s.name, err)
-		return
+		return false
 	}
 	defer c.Close()
 	b := &bench{c: c, url: url, cut: r.cut != nil, workload: r.cfg.Workload, dir: r.dir, rnd: rnd, bytes: &r.bytes, statuses: &r.statuses}
@@ -316,16 +333,16 @@ func (r *runner) repeat(ctx context.Context, s scenario, rnd *rand.Rand, stop <-
 		err := s.run(round, b)
 		cancel()
 		if ctx.Err() != nil {
-			return
+			return true
 		}
 		if err != nil {
 			r.problem("%s: %v", s.name, err)
-			return
+			return false
 		}
 		r.noting(func(rep *Report) { rep.Rounds[s.name]++ })
 		select {
 		case <-stop:
-			return
+			return true
 		default:
 		}
 	}
