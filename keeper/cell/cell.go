@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -71,7 +70,7 @@ func (c *Cell) Network() error {
 		return nil
 	}
 	deadline := time.Now().Add(netWait)
-	for pause, next := 20*time.Microsecond, time.Now(); ; pause = min(2*pause, time.Millisecond) {
+	for pause, next := 50*time.Microsecond, time.Now(); ; pause = min(pause*9/8, time.Millisecond) {
 		if c.comm() == networked {
 			c.networked = true
 			return nil
@@ -93,8 +92,14 @@ func (c *Cell) Network() error {
 }
 
 func (c *Cell) comm() string {
-	b, _ := procfs.Read(c.PID, "comm")
-	return strings.TrimSuffix(string(b), "\n")
+	fd, err := unix.Open(procfs.Path(c.PID, "comm"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return ""
+	}
+	defer unix.Close(fd)
+	var b [64]byte
+	n, _ := unix.Read(fd, b[:])
+	return strings.TrimSuffix(string(b[:max(n, 0)]), "\n")
 }
 
 // Limit changes the limits.
@@ -170,17 +175,8 @@ func collect(pid int) (status unix.WaitStatus, err error) {
 
 // started is the start time of a process in clock ticks since boot; 0: there is none.
 func started(pid int) int64 {
-	b, err := procfs.Read(pid, "stat")
-	if err != nil {
-		return 0
-	}
-	// The name is in brackets and may hold anything. Field 22 is the 20th behind it.
-	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
-	if len(f) < 20 {
-		return 0
-	}
-	n, _ := strconv.ParseInt(f[19], 10, 64)
-	return n
+	st, _ := procfs.ReadStat(pid)
+	return st.Start
 }
 
 // isFirst reports whether a process is pid 1 of its pid namespace, and not of

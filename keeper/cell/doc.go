@@ -7,8 +7,8 @@
 // A child is made by a list of system calls (package script), and runs none of the
 // keeper's code: it enters the box's user namespace, makes a child of its own with new
 // namespaces, and that one builds the root from mounts that were prepared and handed to it
-// by descriptors, enters it, and becomes pid 1. Nothing is ever mounted in the machine's
-// own mount namespace.
+// by descriptors, enters it, and becomes pid 1. Its mounts begin as a copy of the stage (see
+// stage.go), an almost empty mount namespace. Nothing is ever mounted in the machine's own.
 //
 //	mask    a filesystem in memory; empty where this machine has something to hide
 //	base    overlay of the mask and the machine's root, read-only, once for all boxes

@@ -105,27 +105,33 @@ type file struct {
 
 // createFile writes a file whole, and gives it its name.
 func createFile(dir string, r *record) (*file, error) {
-	path := filepath.Join(dir, string(r.spec.ID))
-	next := filepath.Join(dir, "."+string(r.spec.ID))
+	path, next := dir+"/"+string(r.spec.ID), dir+"/."+string(r.spec.ID)
 	b := r.encode()
-	if err := os.WriteFile(next, b, 0o600); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(next, os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	mem, err := unix.Mmap(int(f.Fd()), 0, len(b), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	fd, err := unix.Open(next, unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", next, err)
 	}
-	if err := os.Rename(next, path); err != nil {
+	defer unix.Close(fd)
+	n, err := unix.Pwrite(fd, b, 0)
+	if err == nil && n < len(b) {
+		err = unix.ENOSPC
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", next, err)
+	}
+	mem, err := unix.Mmap(fd, 0, len(b), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", next, err)
+	}
+	if err := unix.Rename(next, path); err != nil {
 		unix.Munmap(mem)
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return &file{path, mem}, nil
 }
+
+// pidIn is a pid in memory that the garbage collector does not see.
+func pidIn(mem []byte) *uint32 { return (*uint32)(unsafe.Pointer(&mem[0])) }
 
 // pid is where the kernel is to write the pid.
 func (f *file) pid() *uint32 { return (*uint32)(unsafe.Pointer(&f.mem[offPID])) }

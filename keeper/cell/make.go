@@ -271,11 +271,10 @@ func (m *Maker) write(l *script.List, s *box.Spec, h *handed, pid *uint32) {
 		l.Call("enter an empty network", unix.SYS_SETNS, uintptr(h.kit.void), unix.CLONE_NEWNET)
 	}
 	l.Call("enter the user namespace", unix.SYS_SETNS, uintptr(h.kit.ns), unix.CLONE_NEWUSER)
+	l.Call("enter the stage", unix.SYS_SETNS, uintptr(h.kit.stage), unix.CLONE_NEWNS)
 	l.Fork("make namespaces", namespaces, pid)
 
-	// Pid 1. The state directory is closed to others, so it goes there while it is still
-	// the keeper's user.
-	l.Call("go to the stage", unix.SYS_CHDIR, l.Text(m.parts.stage()))
+	// Pid 1.
 	l.Call("groups", unix.SYS_SETGROUPS, 0, 0)
 	l.Call("gid", unix.SYS_SETRESGID, 0, 0, 0)
 	l.Call("uid", unix.SYS_SETRESUID, 0, 0, 0)
@@ -285,7 +284,8 @@ func (m *Maker) write(l *script.List, s *box.Spec, h *handed, pid *uint32) {
 		name = "sandbox"
 	}
 	l.Call("host name", unix.SYS_SETHOSTNAME, l.Text(name), uintptr(len(name)))
-	l.Call("mounts of its own", unix.SYS_MOUNT, none, l.Text("/"), 0, unix.MS_REC|unix.MS_PRIVATE, 0)
+	parts := l.Text(stageParts)
+	l.Call("go to the parts", unix.SYS_CHDIR, parts)
 	if h.kit.base >= 0 {
 		move("base", h.kit.base, stageBase)
 	}
@@ -295,16 +295,16 @@ func (m *Maker) write(l *script.List, s *box.Spec, h *handed, pid *uint32) {
 	}
 	mount(stageMerge, "overlay", unix.MS_NODEV, overlayOptions(s))
 	l.Call("go to the root", unix.SYS_CHDIR, l.Text(stageMerge))
-	dot := l.Text(".")
-	l.Call("pivot_root", unix.SYS_PIVOT_ROOT, dot, dot)
+	mount("proc", "proc", plain|unix.MS_NOEXEC, "") // while the stage still has the machine's
+	l.Call("leave the parts", unix.SYS_UMOUNT2, parts, unix.MNT_DETACH)
+	dot, root := l.Text("."), l.Text("/")
+	l.Call("put the root over the stage", unix.SYS_MOUNT, dot, root, 0, unix.MS_MOVE, 0)
+	l.Call("make it the root", unix.SYS_CHROOT, dot)
+	l.Call("go to /", unix.SYS_CHDIR, root)
 
-	// The kernel lets a user namespace mount proc only where there is one, so the machine's
-	// root is there until then. It lies over ours: a ".." would lead there.
-	mount("/proc", "proc", plain|unix.MS_NOEXEC, "")
-	l.Call("leave the machine's root", unix.SYS_UMOUNT2, dot, unix.MNT_DETACH)
-	l.Call("go to /", unix.SYS_CHDIR, l.Text("/"))
-
-	// From here on all names are looked up inside.
+	// From here on all names are looked up inside. A root of somebody else's may have put
+	// a link where /proc should be.
+	l.Call("find /proc", unix.SYS_FACCESSAT, at, l.Text("/proc/self/status"), 0)
 	move("/dev", h.kit.dev, "/dev")
 	mount("/dev/shm", "tmpfs", plain, shmOptions)
 	mount("/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5")

@@ -22,7 +22,7 @@ import (
 // descriptors: a death of the keeper takes it away, and no box that is there needs it.
 type parts struct {
 	state string // the state directory
-	dir   string // below it, for the stage and a program that may not lie in memory
+	dir   string // below it, for a program that may not lie in memory; the stage is made over it
 
 	mu    sync.Mutex
 	first int          // the program of pid 1; guarded by mu
@@ -36,6 +36,7 @@ type parts struct {
 type userParts struct {
 	uid   uint32
 	ns    int // user namespace
+	stage int // mount namespace
 	dev   int // parts.dev with these ids
 	bases []base
 }
@@ -57,10 +58,10 @@ func newParts(state, dir string) *parts {
 }
 
 // kit are descriptors for one box, the caller's own.
-type kit struct{ first, void, ns, dev, base int }
+type kit struct{ first, void, ns, stage, dev, base int }
 
 func (k *kit) close() {
-	for _, fd := range []int{k.first, k.void, k.ns, k.dev, k.base} {
+	for _, fd := range []int{k.first, k.void, k.ns, k.stage, k.dev, k.base} {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
@@ -78,7 +79,7 @@ func (p *parts) take(s *box.Spec) (_ *kit, err error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kit{-1, -1, -1, -1, -1}
+	k := &kit{-1, -1, -1, -1, -1, -1}
 	defer func() {
 		if err != nil {
 			k.close()
@@ -99,7 +100,7 @@ func (p *parts) take(s *box.Spec) (_ *kit, err error) {
 	for _, d := range []struct {
 		to   *int
 		from int
-	}{{&k.first, p.first}, {&k.void, p.void}, {&k.ns, u.ns}} {
+	}{{&k.first, p.first}, {&k.void, p.void}, {&k.ns, u.ns}, {&k.stage, u.stage}} {
 		if *d.to, err = unix.FcntlInt(uintptr(d.from), unix.F_DUPFD_CLOEXEC, 3); err != nil {
 			return nil, err
 		}
@@ -109,7 +110,7 @@ func (p *parts) take(s *box.Spec) (_ *kit, err error) {
 
 // common makes what does not depend on ids. p.mu is held.
 func (p *parts) common() (err error) {
-	if err := makeStage(p.stage()); err != nil {
+	if err := os.MkdirAll(p.dir, 0o755); err != nil {
 		return err
 	}
 	if p.first < 0 {
@@ -131,34 +132,6 @@ func (p *parts) common() (err error) {
 	return nil
 }
 
-// The stage is where the child puts what it builds the root from. Nothing is ever
-// mounted there but in the child's own mount namespace.
-const (
-	stageBase  = "b"
-	stageOwn   = "u"
-	stageMerge = "m"
-)
-
-func (p *parts) stage() string { return filepath.Join(p.dir, "stage") }
-
-func stageLayer(i int) string { return fmt.Sprint(i + 1) }
-
-func makeStage(dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, stageMerge)); err == nil {
-		return nil
-	}
-	names := []string{stageBase, stageOwn}
-	for i := range box.MaxLayers {
-		names = append(names, stageLayer(i))
-	}
-	for _, name := range append(names, stageMerge) { // this one last: it says that all are there
-		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // user returns what belongs to boxes of these ids. p.mu is held.
 func (p *parts) user(uid uint32) (*userParts, error) {
 	if i := slices.IndexFunc(p.users, func(u *userParts) bool { return u.uid == uid }); i >= 0 {
@@ -168,7 +141,11 @@ func (p *parts) user(uid uint32) (*userParts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("a user namespace: %w: %w", err, process.ErrUnsupported)
 	}
-	u := &userParts{uid: uid, ns: ns, dev: -1}
+	u := &userParts{uid: uid, ns: ns, stage: -1, dev: -1}
+	if u.stage, err = newStage(ns, p.first, p.dir); err != nil {
+		u.close()
+		return nil, fmt.Errorf("the stage of sandboxes: %w", err)
+	}
 	if u.dev, err = cloneOf(p.dev); err == nil {
 		err = mapIDs(u.dev, ns, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
 	}
@@ -185,9 +162,10 @@ func (p *parts) user(uid uint32) (*userParts, error) {
 }
 
 func (u *userParts) close() {
-	unix.Close(u.ns)
-	if u.dev >= 0 {
-		unix.Close(u.dev)
+	for _, fd := range []int{u.ns, u.stage, u.dev} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
 	}
 	for _, b := range u.bases {
 		unix.Close(b.fd)

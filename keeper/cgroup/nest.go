@@ -34,6 +34,8 @@ type Nest struct {
 
 	v1 atomic.Pointer[[]string] // v1Dirs, once they were looked for
 
+	frozen atomic.Pointer[bool] // as it was told last; nil: by a keeper before, if at all
+
 	mu   sync.Mutex // of what follows
 	ooms int64      // that struck has told; guarded by mu
 }
@@ -60,6 +62,7 @@ func (n *Nest) Make() (int, error) {
 	if n.t.root == "" {
 		return -1, nil
 	}
+	n.frozen.Store(new(bool))
 	for _, dir := range []string{n.Dir(), n.Dir() + "/" + initGroup} {
 		if err := unix.Mkdir(dir, 0o755); err != nil {
 			return -1, fmt.Errorf("cgroup %s: %w", dir, err)
@@ -159,12 +162,14 @@ func (n *Nest) Freeze(frozen bool, until time.Time) error {
 	if frozen {
 		value, want = "1", "frozen 1"
 	}
+	n.frozen.Store(nil)
 	if err := writeFile(n.Dir()+"/cgroup.freeze", value); err != nil {
 		if err == unix.ENOENT && n.exists() {
 			err = fmt.Errorf("it takes Linux 5.2: %w", process.ErrUnsupported)
 		}
 		return fmt.Errorf("cgroup.freeze: %w", err)
 	}
+	n.frozen.Store(&frozen)
 	fd, err := unix.Open(n.Dir()+"/cgroup.events", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -189,6 +194,9 @@ func (n *Nest) Freeze(frozen bool, until time.Time) error {
 
 // Frozen reports whether the nest was told to stand still.
 func (n *Nest) Frozen() bool {
+	if told := n.frozen.Load(); told != nil {
+		return *told
+	}
 	b, err := os.ReadFile(n.Dir() + "/cgroup.freeze")
 	return n.t.root != "" && err == nil && strings.TrimSpace(string(b)) == "1"
 }
