@@ -39,7 +39,7 @@ func (c *conn) handleCell(number uint64, op uint8, body []byte) bool {
 	case wire.OpCellList:
 		do = func() (wire.Body, *wire.Error) { return c.k.listCells(), nil }
 	case wire.OpCellCan:
-		do = func() (wire.Body, *wire.Error) { return c.k.canCells(), nil }
+		do = func() (wire.Body, *wire.Error) { return bodyOf(c.k.canCells()) }
 	default:
 		return false
 	}

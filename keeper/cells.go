@@ -48,6 +48,14 @@ type inhabited struct {
 	net    sync.Mutex // one asks for the network at a time; after mu
 }
 
+// name is for the log.
+func (b *inhabited) name() string {
+	if b.id == "" {
+		return "a sandbox without a file"
+	}
+	return "sandbox " + string(b.id)
+}
+
 // mostAtOnce bounds how many boxes are made or ended at one time.
 const mostAtOnce = 8
 
@@ -91,7 +99,7 @@ func (k *Keeper) findCells() {
 		k.unsettled = append(k.unsettled, func() {
 			defer b.mu.Unlock()
 			if werr := k.endHeld(b); werr != nil {
-				k.logf("sandbox %s: what a keeper before left of it stays: %s", b.id, werr.What)
+				k.logf("%s: what a keeper before left of it stays: %s", b.name(), werr.What)
 			}
 		})
 	}
@@ -127,7 +135,7 @@ func (cs *cells) claim(id box.ID) (*inhabited, *wire.Error) {
 	defer cs.mu.Unlock()
 	b := cs.all[id]
 	if b == nil {
-		if len(cs.all) >= MaxBoxes {
+		if len(cs.all) >= MaxBoxes && id != cell.ProbeID {
 			return nil, &wire.Error{Code: wire.CodeLimit, What: fmt.Sprintf("%d sandboxes are there; that is the limit of one keeper", MaxBoxes)}
 		}
 		b = &inhabited{id: id}
@@ -171,6 +179,16 @@ func (k *Keeper) makeCell(s *box.Spec) (*wire.CellInfo, *wire.Error) {
 	if k.cells.maker == nil {
 		return nil, cellError(k.cells.why)
 	}
+	b, werr := k.holdCell(s.ID)
+	if werr != nil {
+		return nil, werr
+	}
+	defer k.letGoCell(b)
+	return k.makeHeld(b, s)
+}
+
+// holdCell returns the entry of a box, with its mu held for writing, until letGoCell.
+func (k *Keeper) holdCell(id box.ID) (*inhabited, *wire.Error) {
 	for {
 		if k.still.Load() != nil {
 			return nil, &wire.Error{Code: wire.CodeBusy}
@@ -178,20 +196,21 @@ func (k *Keeper) makeCell(s *box.Spec) (*wire.CellInfo, *wire.Error) {
 		if k.stopping.Load() {
 			return nil, &wire.Error{Code: wire.CodeLimit, What: "the daemon is shutting down"}
 		}
-		b, werr := k.cells.claim(s.ID)
+		b, werr := k.cells.claim(id)
 		if werr != nil {
 			return nil, werr
 		}
 		b.mu.Lock()
-		if k.cells.get(s.ID) != b { // ended meanwhile
-			b.mu.Unlock()
-			continue
+		if k.cells.get(id) == b {
+			return b, nil
 		}
-		info, werr := k.makeHeld(b, s)
-		k.cells.forget(b)
-		b.mu.Unlock()
-		return info, werr
+		b.mu.Unlock() // ended meanwhile
 	}
+}
+
+func (k *Keeper) letGoCell(b *inhabited) {
+	k.cells.forget(b)
+	b.mu.Unlock()
 }
 
 // makeHeld is makeCell with b.mu held for writing.
@@ -377,7 +396,7 @@ func (k *Keeper) killCell(b *inhabited) {
 		p.mu.Unlock()
 	}
 	if err := b.cell.Kill(); err != nil {
-		k.logf("sandbox %s: %v", b.id, err)
+		k.logf("%s: %v", b.name(), err)
 	}
 }
 
@@ -414,13 +433,21 @@ func (k *Keeper) endCells() {
 }
 
 // canCells says what boxes can have here: it makes one.
-func (k *Keeper) canCells() *wire.CellCan {
+func (k *Keeper) canCells() (*wire.CellCan, *wire.Error) {
 	if k.cells.maker == nil {
-		return &wire.CellCan{Can: box.Can{Missing: []box.Missing{{Reason: k.cells.why.Error()}}}}
+		return &wire.CellCan{Can: box.Can{Missing: []box.Missing{{Reason: k.cells.why.Error()}}}}, nil
+	}
+	b, werr := k.holdCell(cell.ProbeID)
+	if werr == nil {
+		defer k.letGoCell(b)
+		werr = k.endHeld(b) // a keeper before may have died while it tried
+	}
+	if werr != nil {
+		return nil, werr
 	}
 	can := k.cells.maker.Can()
 	if can.Mode == 0 {
-		return &wire.CellCan{Can: can}
+		return &wire.CellCan{Can: can}, nil
 	}
 	layer := func(name string, err error) {
 		if err != nil {
@@ -433,7 +460,7 @@ func (k *Keeper) canCells() *wire.CellCan {
 	layer(box.LayerSeccomp, err)
 	_, err = k.cells.landlock()
 	layer(box.LayerLandlock, err)
-	return &wire.CellCan{Can: can}
+	return &wire.CellCan{Can: can}, nil
 }
 
 // fact is for the hello: a server starts nothing inside before it has read it.

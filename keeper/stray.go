@@ -63,7 +63,8 @@ type stray struct {
 	pid     int
 	started int64 // CLOCK_BOOTTIME, ns
 	session int
-	slot    int // whose cgroup of ours it is in; -1: none
+	slot    int  // whose cgroup of ours it is in; -1: none
+	first   bool // it is in the group of a box's pid 1: also while that is made, or ends
 	mark    uint64
 	below   int // the stray that it descends from, by pid
 }
@@ -261,7 +262,7 @@ func (k *Keeper) strays() (all []stray, complete bool) {
 		}
 		seen[pid] = true
 		if boxes[pid] { // it is nobody's; what is below it is
-		} else if s, ok := k.look(pid); ok {
+		} else if s, ok := k.look(pid); ok && !s.first {
 			s.below = root
 			all = append(all, s)
 		}
@@ -288,7 +289,10 @@ func (k *Keeper) look(pid int) (s stray, ok bool) {
 	if !ok || stat.Dead() {
 		return s, false
 	}
-	s = stray{pid: pid, slot: k.slotOf(pid), started: stat.Started(), session: stat.Session}
+	s = stray{pid: pid, slot: -1, started: stat.Started(), session: stat.Session}
+	if text, ok := k.groupOf(pid); ok {
+		s.slot, s.first = cgroup.SlotOf(text), cgroup.IsFirst(text)
+	}
 	if limits, err := k.lastFile.read(procfs.Path(pid, "limits")); err == nil {
 		s.mark = markIn(limits)
 	}
@@ -413,11 +417,17 @@ func (k *Keeper) outside(p *proc) (out []stray) {
 
 // slotOf is the slot whose cgroup of ours a process is in; -1: none.
 func (k *Keeper) slotOf(pid int) int {
-	text, err := k.lastFile.read(procfs.Path(pid, "cgroup"))
-	if err != nil || !k.groups.Contains(string(text)) {
-		return -1
+	if text, ok := k.groupOf(pid); ok {
+		return cgroup.SlotOf(text)
 	}
-	return cgroup.SlotOf(string(text))
+	return -1
+}
+
+// groupOf is the text of /proc/PID/cgroup of a process in a group of ours.
+func (k *Keeper) groupOf(pid int) (text string, ok bool) {
+	b, err := k.lastFile.read(procfs.Path(pid, "cgroup"))
+	text = string(b)
+	return text, err == nil && k.groups.Contains(text)
 }
 
 // nameOf is the name of a process as the kernel has it (comm), without what a

@@ -10,13 +10,14 @@ import (
 	"github.com/tend-run/tend/process/box"
 )
 
-// probeID is the box that Can makes.
-const probeID box.ID = "00000000-0000-0000-0000-000000000000"
+// ProbeID is the box that Can makes.
+const ProbeID box.ID = "00000000-0000-0000-0000-000000000000"
 
 // probeBase is the first id of the box that Can makes.
 const probeBase = 100_000
 
-// Can says what boxes can have here. The first time it makes one, and ends it.
+// Can says what boxes can have here. The first time it makes one, and ends it. No other
+// call is for ProbeID meanwhile.
 func (m *Maker) Can() (can box.Can) {
 	m.probing.Lock()
 	defer m.probing.Unlock()
@@ -59,7 +60,7 @@ func (m *Maker) probe(base box.Base) error {
 			return err
 		}
 	}
-	s := box.Spec{ID: probeID, Dir: dir, UIDBase: probeBase, Base: base, Volatile: true}
+	s := box.Spec{ID: ProbeID, Dir: dir, UIDBase: probeBase, Base: base, Volatile: true}
 	if base == box.BaseNone {
 		s.Layers = []string{filepath.Join(dir, "root")}
 	}

@@ -45,6 +45,9 @@ const (
 
 func (c *Cell) path() string { return filepath.Join(c.dir, string(c.Spec.ID)) }
 
+// Unfiled reports whether there is a group and no file that says whose it is.
+func (c *Cell) Unfiled() bool { return c.Spec.ID == "" }
+
 // PIDFD is a descriptor of pid 1, the cell's own. It is open until End.
 func (c *Cell) PIDFD() int { return c.pidfd }
 
@@ -114,8 +117,10 @@ func (c *Cell) Limit(l box.Limits) error {
 // Kill begins the end: the file says so, and all processes are killed. The caller
 // reaps those that it started; before that pid 1 does not end.
 func (c *Cell) Kill() error {
-	if err := setState(c.path(), ending); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+	if !c.Unfiled() {
+		if err := setState(c.path(), ending); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
 	}
 	failpoint.Hit(failpoint.CellEnding)
 	c.kill()
@@ -147,8 +152,10 @@ func (c *Cell) End(until time.Time) error {
 		return err
 	}
 	failpoint.Hit(failpoint.CellUngrouped)
-	if err := os.Remove(c.path()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+	if !c.Unfiled() {
+		if err := os.Remove(c.path()); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
 	}
 	failpoint.Hit(failpoint.CellForgotten)
 	if c.pidfd >= 0 {

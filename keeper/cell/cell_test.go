@@ -371,3 +371,24 @@ func TestABindFollowsNoLinks(t *testing.T) {
 		}
 	}
 }
+
+// A group may be left without a file: of a box whose file another one of the same ID took.
+func TestAGroupWithoutAFileIsEndedWithAllInIt(t *testing.T) {
+	w := newWorld(t)
+	c := w.box(t, w.spec(t))
+	pid := c.PID
+	scene.Must(t, os.Remove(c.path()))
+	live, over := Find(w.state, w.groups, t.Logf)
+	if len(live) != 0 || len(over) != 1 || !over[0].Unfiled() {
+		t.Fatalf("found %+v, %+v", live, over)
+	}
+	scene.Must(t, over[0].Kill())
+	collect(pid)
+	scene.Must(t, over[0].End(time.Now().Add(patience)))
+	if names := w.groups.Nests(); len(names) != 0 {
+		t.Errorf("left: %v", names)
+	}
+	if _, err := os.Stat(w.dir); err != nil {
+		t.Errorf("the directory of the files: %v", err)
+	}
+}

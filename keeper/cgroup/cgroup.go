@@ -130,16 +130,27 @@ func (t *Tree) Contains(text string) bool {
 // SlotOf reads from the text of /proc/PID/cgroup in which slot's group ("…/pN") a
 // process is, or was when it became a zombie; -1 for none.
 func SlotOf(text string) int {
-	for line := range strings.Lines(text) {
-		path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::")
-		if !ok {
-			continue
-		}
-		if slot, ok := slotOfDir(strings.TrimSuffix(path[strings.LastIndexByte(path, '/')+1:], " (deleted)")); ok {
-			return int(slot)
-		}
+	if slot, ok := slotOfDir(filepath.Base(v2Path(text))); ok {
+		return int(slot)
 	}
 	return -1
+}
+
+// IsFirst reports whether a process with this text of /proc/PID/cgroup is in the group of a
+// box's pid 1.
+func IsFirst(text string) bool {
+	dir, base := filepath.Split(v2Path(text))
+	return base == initGroup && strings.HasPrefix(filepath.Base(dir), nestPrefix)
+}
+
+// v2Path is the path in the hierarchy of v2; "" without one.
+func v2Path(text string) string {
+	for line := range strings.Lines(text) {
+		if path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
+			return strings.TrimSuffix(path, " (deleted)")
+		}
+	}
+	return ""
 }
 
 // Members lists the processes in the slot's group, and in groups below it that a

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testbin"
 	"github.com/tend-run/tend/internal/testkeeper"
@@ -40,18 +42,55 @@ func groupsOf(t *testing.T, state string) []string {
 	return strings.Fields(string(out))
 }
 
-// At each point of the making and of the end of a box the keeper dies. The next one finds
-// it made or undoes it, and the caller notices nothing.
-func TestABoxIsMadeOrGoneAtEachPoint(t *testing.T) {
+// pointed starts roles that can be killed at points.
+func pointed(t *testing.T) (state string, table *failpoint.Table) {
+	t.Helper()
 	dir := t.TempDir()
 	scene.Must(t, testbin.Make(dir, testbin.Points))
 	state, err := os.MkdirTemp("", "tend-")
 	scene.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(state) })
-	table, err := failpoint.Create(state)
+	table, err = failpoint.Create(state)
 	scene.Must(t, err)
 	cmd := exec.Command(testbin.Points.Keeper(dir), "launcher", "--state-dir", state)
 	testkeeper.Run(t, state, cmd, cmd.Start)
+	return state, table
+}
+
+// The keeper dies while it makes a box to try it. The next one, which is asked at once,
+// ends what there is of that box before it makes another.
+func TestABoxThatIsMadeToTryItIsGoneAtEachPoint(t *testing.T) {
+	state, table := pointed(t)
+	e := testkeeper.Open(t, state).Boxes()
+	for p := failpoint.CellIntended; p <= failpoint.CellForgotten; p++ {
+		if p == failpoint.CellUnanswered || p == failpoint.CellEnding || p == failpoint.CellKilled { // of boxes that were asked for
+			continue
+		}
+		t.Run(p.String(), func(t *testing.T) {
+			for range 3 { // the second one, of a keeper that has made none, meets the end of the first
+				table.Arm(p, 1, false)
+				can, err := e.Can(t.Context())
+				if err != nil || can.Mode == 0 {
+					t.Errorf("%+v, %v", can, err)
+				}
+				scene.Eventually(t, "the keeper is killed", func() bool {
+					pid := pids(t, state).Keeper
+					return pid > 0 && unix.Kill(pid, unix.SIGKILL) == nil
+				})
+			}
+			nothingLeft(t, e, state)
+			if times, _ := table.Struck(p); times == 0 {
+				t.Error("no keeper died there")
+			}
+			table.Disarm(p)
+		})
+	}
+}
+
+// At each point of the making and of the end of a box the keeper dies. The next one finds
+// it made or undoes it, and the caller notices nothing.
+func TestABoxIsMadeOrGoneAtEachPoint(t *testing.T) {
+	state, table := pointed(t)
 	e := testkeeper.Open(t, state).Boxes()
 	dirs := newBoxDirs(t)
 	for p := failpoint.CellIntended; p <= failpoint.CellForgotten; p++ {
