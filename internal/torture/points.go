@@ -90,12 +90,17 @@ func (s *pointStriker) strike(ctx context.Context) (killed int, hit bool) {
 	if others == nil {
 		return killed + 1, true
 	}
+	s.table.Arm(p, 0, true) // nobody else stops there
 	k := killer{d: s.d, rnd: s.rnd, victims: others}
 	dead, _ := k.strike(ctx)
 	s.table.Disarm(p)
-	// If the role at the point lives, continue it. It reports the strike a moment
-	// before it stops, so one SIGCONT may come too early.
+	// If the role at the point lives, continue it. It reports the strike a moment before it
+	// stops, so one SIGCONT may come too early. Two may have come by at the same moment, and
+	// the table has one of them.
 	await(context.WithoutCancel(ctx), pointTime, func() bool {
+		for _, pid := range s.d.Roles() {
+			syscall.Kill(pid, syscall.SIGCONT)
+		}
 		_, pid := s.table.Struck(p)
 		return pid == 0 || syscall.Kill(pid, syscall.SIGCONT) != nil
 	})

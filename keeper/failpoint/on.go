@@ -4,6 +4,7 @@ package failpoint
 
 import (
 	"os"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -49,7 +50,11 @@ func Hit(p Point) {
 		select {} // the kernel needs no more of us
 	}
 	atomic.AddUint32(t.word(p, struck), 1) // before all threads stand still
-	unix.Kill(os.Getpid(), unix.SIGSTOP)
+	// A signal for the process may be another thread's: this one would go on, say that
+	// nobody stands here, and the process would stop after that, for ever.
+	runtime.LockOSThread()
+	unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP)
+	runtime.UnlockOSThread()
 	for atomic.LoadUint32(t.word(p, hold)) == 1 {
 		time.Sleep(100 * time.Microsecond)
 	}
