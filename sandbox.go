@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/tendpb"
@@ -200,6 +201,39 @@ func (s *Sandbox) Client(ctx context.Context) (*Client, error) {
 		s.inside = s.client.in(s.id)
 	}
 	return s.inside, nil
+}
+
+// Look returns a client as [Sandbox.Client] does, and starts nothing: for processes of a
+// sandbox that is stopped or paused, which can be listed and read. A sandbox that is not
+// there is made first.
+func (s *Sandbox) Look(ctx context.Context) (*Client, error) {
+	id, err := s.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.client.in(id), nil
+}
+
+// Metrics returns what the sandbox used, oldest first: samples of the last minutes
+// between two times. A zero time is no bound; without bounds there is one of now at
+// least. [process.ErrUnsupported]: the sandbox is not isolated.
+func (s *Sandbox) Metrics(ctx context.Context, from, to time.Time) ([]SandboxMetric, error) {
+	var all []SandboxMetric
+	err := s.about(ctx, func(id string) error {
+		req := &tendv1.SandboxMetricsRequest{Sandbox: id, From: tendpb.Time(from), To: tendpb.Time(to)}
+		return s.client.call(ctx, unary(s.client.boxes.Metrics, req, func(m *tendv1.SandboxMetricsResponse) error {
+			all = nil
+			for _, m := range m.GetMetrics() {
+				all = append(all, SandboxMetric{
+					Time: tendpb.ToTime(m.GetTime()), CPUs: m.GetCpus(), CPUPercent: m.GetCpuPercent(),
+					MemUsed: m.GetMemUsed(), MemCache: m.GetMemCache(), MemTotal: m.GetMemTotal(),
+					DiskUsed: m.GetDiskUsed(), DiskTotal: m.GetDiskTotal(), Tasks: m.GetTasks(), OOMKills: m.GetOomKills(),
+				})
+			}
+			return nil
+		}))
+	})
+	return all, err
 }
 
 // Processes returns the manager of the sandbox's processes, with the methods that

@@ -163,6 +163,18 @@ type SandboxSnapshot struct {
 	Created  time.Time
 }
 
+// SandboxMetric is one sample. A total is what the sandbox may use: its limit, or what
+// the machine has.
+type SandboxMetric struct {
+	Time                        time.Time
+	CPUs                        float64 // that it may use
+	CPUPercent                  float64 // used; 100 is one CPU
+	MemUsed, MemCache, MemTotal int64   // bytes
+	DiskUsed, DiskTotal         int64   // bytes
+	Tasks                       int64   // processes and threads
+	OOMKills                    int64   // since the start
+}
+
 // sendable reports text that a message cannot hold.
 func sendable(field string, m proto.Message) error {
 	if _, err := proto.Marshal(m); err != nil {

@@ -11,6 +11,7 @@ import (
 )
 
 type signalCmd struct {
+	inSandbox
 	ID     string `arg:"" complete:"live" help:"The process."`
 	Signal string `arg:"" complete:"signal" help:"A name, with or without SIG, or a number."`
 	Leader bool   `xor:"scope" help:"Only the process itself, not its descendants."`
@@ -58,6 +59,7 @@ func parseSignal(text string) (int, error) {
 }
 
 type killCmd struct {
+	inSandbox
 	Signal string   `short:"s" placeholder:"SIG" complete:"signal" help:"Send this signal to the process and its descendants, and do not wait; -9, -KILL and the like are the same as -s."`
 	IDs    []string `arg:"" name:"id" complete:"live" help:"The processes."`
 }
@@ -127,6 +129,7 @@ func (inv *invocation) killTree(ctx context.Context, p process.Process, id strin
 }
 
 type rmCmd struct {
+	inSandbox
 	IDs      []string `arg:"" name:"id" optional:"" complete:"finished" help:"The processes."`
 	Force    bool     `short:"f" help:"Kill those that still run."`
 	Finished bool     `help:"All that have finished, but those that are pinned."`
@@ -196,12 +199,14 @@ func (inv *invocation) remove(ctx context.Context, p process.Process, id string)
 }
 
 type pinCmd struct {
+	inSandbox
 	IDs []string `arg:"" name:"id" complete:"process" help:"The processes."`
 }
 
 func (c *pinCmd) Run(ctx context.Context, inv *invocation) error { return inv.pin(ctx, c.IDs, true) }
 
 type unpinCmd struct {
+	inSandbox
 	IDs []string `arg:"" name:"id" complete:"process" help:"The processes."`
 }
 

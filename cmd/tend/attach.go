@@ -10,6 +10,7 @@ import (
 )
 
 type attachCmd struct {
+	inSandbox
 	NoInput bool  `name:"no-input" help:"Watch only: keys do not reach the process."`
 	Replay  int64 `default:"1048576" placeholder:"BYTES" help:"How much earlier output the screen is built from. Default: 1048576."`
 

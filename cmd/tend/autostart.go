@@ -25,7 +25,7 @@ const startTimeout = 20 * time.Second
 // connectOrStart finds the daemon, or starts the user's own if none was named
 // and none is there.
 func (inv *invocation) connectOrStart(ctx context.Context) (*daemon, error) {
-	d, err := inv.connect(ctx)
+	d, err := inv.connectMachine(ctx)
 	var none *noDaemonError
 	if err == nil || !errors.As(err, &none) {
 		return d, err
@@ -46,7 +46,7 @@ func (inv *invocation) connectOrStart(ctx context.Context) (*daemon, error) {
 	}
 	defer unlock()
 	// Whoever held the lock before may have started it.
-	if d, err := inv.connect(ctx); err == nil || !errors.As(err, &none) {
+	if d, err := inv.connectMachine(ctx); err == nil || !errors.As(err, &none) {
 		return d, err
 	}
 	return inv.startDaemon(ctx, dir)
@@ -128,7 +128,7 @@ func (inv *invocation) startDaemon(ctx context.Context, dir string) (*daemon, er
 		}
 		var d *daemon
 		try, over := context.WithTimeout(ctx, 2*time.Second)
-		d, last = inv.connect(try)
+		d, last = inv.connectMachine(try)
 		over()
 		if last == nil {
 			return d, nil

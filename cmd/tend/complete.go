@@ -11,6 +11,8 @@ import (
 	"unicode"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/process"
 )
 
@@ -19,6 +21,7 @@ import (
 //
 //	process, live, input, finished  names and ids, of those that the verb can act on
 //	tag, signal, until, filter, verb
+//	sandbox, snapshot, template     those that there are
 //	files, dirs                     the shell knows them
 //
 // Flags whose placeholder is FILE, PATH or DIR need no tag.
@@ -151,7 +154,33 @@ func (s *suggester) use(f *kong.Flag, value string) {
 		s.inv.flags.Token = value
 	case "state-dir":
 		s.inv.flags.StateDir = value
+	case "sandbox":
+		s.inv.sandbox = value
 	}
+}
+
+// places are the sandboxes, or what they are made from.
+func (s *suggester) places(kind string) (words []word) {
+	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
+	defer cancel()
+	d, err := s.inv.connectMachine(ctx)
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	switch kind {
+	case "sandbox":
+		all, _ := d.Sandboxes(ctx, tend.SandboxFilter{})
+		for i := range all {
+			words = append(words, word{nameOfSandbox(&all[i]), all[i].State.String()})
+		}
+	case "snapshot":
+		all, _ := d.SandboxSnapshots(ctx)
+		for i := range all {
+			words = append(words, word{nameOfSnapshot(&all[i]), all[i].State.String()})
+		}
+	}
+	return slices.DeleteFunc(words, func(w word) bool { return slices.Contains(s.args, w.text) })
 }
 
 func (s *suggester) childOf(w string) *kong.Node {
@@ -243,6 +272,8 @@ func (s *suggester) kind(kind, prefix, cur string) string {
 			s.args = args
 		}
 		return s.offer(prefix, cur, s.verbs())
+	case "sandbox", "snapshot", "template":
+		return s.offer(prefix, cur, s.places(kind))
 	case "process", "live", "input", "finished":
 		return s.offer(prefix, cur, s.named(kind))
 	}

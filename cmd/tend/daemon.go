@@ -50,8 +50,18 @@ func (e *noDaemonError) Error() string {
 
 func (e *noDaemonError) Unwrap() error { return e.err }
 
-// connect finds the daemon. It does not start one.
+// connect finds the daemon, and the processes of the sandbox that --sandbox names. It
+// starts neither.
 func (inv *invocation) connect(ctx context.Context) (*daemon, error) {
+	d, err := inv.connectMachine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return inv.within(ctx, d, false)
+}
+
+// connectMachine finds the daemon. It does not start one.
+func (inv *invocation) connectMachine(ctx context.Context) (*daemon, error) {
 	if url := inv.flags.URL; url != "" {
 		return inv.dial(ctx, url)
 	}

@@ -13,6 +13,7 @@ import (
 )
 
 type eventsCmd struct {
+	inSandbox
 	Follow bool   `short:"f" help:"Follow: print also what happens from now on."`
 	ID     string `arg:"" complete:"process" optional:"" help:"Only of this process."`
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/process"
 )
 
@@ -13,7 +14,13 @@ import (
 func explain(err error) string {
 	text := err.Error()
 	hint := ""
+	_, says := errors.AsType[*keyError](err)
 	switch {
+	case says: // what to do
+	case errors.Is(err, tend.ErrSandboxStopped):
+		hint = "tend sandbox start starts it"
+	case errors.Is(err, tend.ErrSandboxPaused):
+		hint = "tend sandbox resume does"
 	case errors.Is(err, process.ErrNotFound):
 		hint = "tend ps -a lists all that are known"
 	case errors.Is(err, process.ErrAmbiguous):

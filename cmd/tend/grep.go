@@ -13,6 +13,7 @@ import (
 )
 
 type grepCmd struct {
+	inSandbox
 	IgnoreCase bool  `short:"i" help:"Ignore case."`
 	Line       bool  `short:"n" help:"Print stream and line number before each line."`
 	Byte       bool  `short:"b" help:"Print stream and byte offset before each line, for tend logs --from."`
@@ -60,7 +61,7 @@ func (c *grepCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	o := view.GrepOptions{Pattern: c.Pattern, Streams: (&logsCmd{Stdout: c.Stdout, Stderr: c.Stderr}).streams(), Limit: c.Max, StripANSI: c.StripANSI, Invert: c.Invert, Before: before, After: after}
+	o := view.GrepOptions{Pattern: c.Pattern, Streams: (&logsFlags{Stdout: c.Stdout, Stderr: c.Stderr}).streams(), Limit: c.Max, StripANSI: c.StripANSI, Invert: c.Invert, Before: before, After: after}
 	if c.Count {
 		o.MaxLine = 1 // nothing of it is printed
 	}

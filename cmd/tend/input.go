@@ -11,6 +11,7 @@ import (
 )
 
 type inputCmd struct {
+	inSandbox
 	EOF       bool   `name:"eof" help:"Close the input of the process afterwards (on a terminal: send ctrl-D)."`
 	NoNewline bool   `short:"n" name:"no-newline" help:"No newline after TEXT."`
 	Writer    string `placeholder:"NAME" help:"Write under this name. The same command repeated with the same --offset writes nothing twice, even if others write, too."`

@@ -7,6 +7,7 @@ import (
 )
 
 type inspectCmd struct {
+	inSandbox
 	IDs []string `arg:"" name:"id" complete:"process" help:"The processes."`
 }
 

@@ -16,6 +16,13 @@ import (
 )
 
 type logsCmd struct {
+	inSandbox
+	logsFlags
+
+	IDs []string `arg:"" name:"id" complete:"process" help:"The processes. With several, each line begins with the name."`
+}
+
+type logsFlags struct {
 	Follow bool          `short:"f" help:"Follow the output to the end of the process."`
 	From   int64         `placeholder:"OFFSET" default:"0" help:"Start at this byte offset of each stream."`
 	Since  time.Duration `placeholder:"5m" help:"Only what was written less than this long ago."`
@@ -28,8 +35,6 @@ type logsCmd struct {
 
 	Stdout bool `xor:"stream" help:"Only standard output."`
 	Stderr bool `xor:"stream" help:"Only standard error, printed on standard output."`
-
-	IDs []string `arg:"" name:"id" complete:"process" help:"The processes. With several, each line begins with the name."`
 
 	head, tail *amount
 }
@@ -53,6 +58,11 @@ type outputFacts struct {
 }
 
 func (c *logsCmd) Run(ctx context.Context, inv *invocation) error {
+	return c.run(ctx, inv, func(context.Context, *daemon) ([]string, error) { return c.IDs, nil })
+}
+
+// run prints the output of the processes that which returns.
+func (c *logsFlags) run(ctx context.Context, inv *invocation, which func(context.Context, *daemon) ([]string, error)) error {
 	// ctrl-c is how one leaves logs -f, and no failure.
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -61,6 +71,10 @@ func (c *logsCmd) Run(ctx context.Context, inv *invocation) error {
 		return err
 	}
 	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	ids, err := which(ctx, d)
 	if err != nil {
 		return err
 	}
@@ -73,10 +87,10 @@ func (c *logsCmd) Run(ctx context.Context, inv *invocation) error {
 		own.stderr = inv.out
 		inv = &own
 	}
-	if len(c.IDs) == 1 {
-		err = c.one(ctx, inv, d, c.IDs[0], nil, shown)
+	if len(ids) == 1 {
+		err = c.one(ctx, inv, d, ids[0], nil, shown)
 	} else {
-		err = c.several(ctx, inv, d, shown)
+		err = c.several(ctx, inv, d, ids, shown)
 	}
 	if c.Follow && ctx.Err() != nil {
 		return left(ctx)
@@ -86,7 +100,7 @@ func (c *logsCmd) Run(ctx context.Context, inv *invocation) error {
 
 // read checks the flags, and returns the view that they ask for, nil for the
 // output as it is.
-func (c *logsCmd) read() (shown *view.Options, err error) {
+func (c *logsFlags) read() (shown *view.Options, err error) {
 	if c.head, err = optionalAmount("--head", c.Head); err != nil {
 		return nil, err
 	}
@@ -108,14 +122,14 @@ func (c *logsCmd) read() (shown *view.Options, err error) {
 
 // several prints the output of processes one after the other, and with -f as it
 // comes.
-func (c *logsCmd) several(ctx context.Context, inv *invocation, d *daemon, shown *view.Options) error {
+func (c *logsFlags) several(ctx context.Context, inv *invocation, d *daemon, ids []string, shown *view.Options) error {
 	together := new(sync.Mutex)
 	if !c.Follow {
-		return each(c.IDs, func(id string) error { return c.one(ctx, inv, d, id, together, shown) })
+		return each(ids, func(id string) error { return c.one(ctx, inv, d, id, together, shown) })
 	}
-	failed := make([]error, len(c.IDs))
+	failed := make([]error, len(ids))
 	var wg sync.WaitGroup
-	for i, id := range c.IDs {
+	for i, id := range ids {
 		wg.Go(func() { failed[i] = c.one(ctx, inv, d, id, together, nil) })
 	}
 	wg.Wait()
@@ -124,7 +138,7 @@ func (c *logsCmd) several(ctx context.Context, inv *invocation, d *daemon, shown
 
 // one prints the output of one process, or of one of several, which take turns
 // by together.
-func (c *logsCmd) one(ctx context.Context, inv *invocation, d *daemon, id string, together *sync.Mutex, shown *view.Options) (err error) {
+func (c *logsFlags) one(ctx context.Context, inv *invocation, d *daemon, id string, together *sync.Mutex, shown *view.Options) (err error) {
 	p, err := d.find(ctx, id)
 	if err != nil {
 		return err
@@ -160,7 +174,7 @@ func (c *logsCmd) one(ctx context.Context, inv *invocation, d *daemon, id string
 	return about(id, c.print(ctx, inv, p, opts, head))
 }
 
-func (c *logsCmd) streams() []process.Stream {
+func (c *logsFlags) streams() []process.Stream {
 	switch {
 	case c.Stdout:
 		return []process.Stream{process.Stdout, process.PTY}
@@ -206,7 +220,7 @@ func optionalAmount(flag, text string) (*amount, error) {
 }
 
 // print writes output as it comes, up to head.
-func (c *logsCmd) print(ctx context.Context, inv *invocation, p process.Process, opts process.ReadOptions, head *amount) error {
+func (c *logsFlags) print(ctx context.Context, inv *invocation, p process.Process, opts process.ReadOptions, head *amount) error {
 	var after time.Time
 	if c.Since > 0 {
 		after = time.Now().Add(-c.Since)

@@ -40,6 +40,10 @@ type invocation struct {
 	model   *kong.Application
 	json    bool // stderr is JSON, too
 	dialed  []*daemon
+	// sandbox is whose processes the command is for; "": the machine's.
+	sandbox string
+	// leftRunning: the person left the process that was followed, and it goes on.
+	leftRunning bool
 	// stderr is where that of processes goes; nil: errs.
 	stderr io.Writer
 	// lines is how the output of processes is written whose lines begin with
@@ -99,6 +103,9 @@ func execute(ctx context.Context, inv *invocation, args []string) int {
 	inv.json = inv.flags.JSON
 	if why := withoutJSON(kctx); why != "" && inv.json {
 		return inv.report(usageError(fmt.Sprintf("%s has no JSON form: %s", commandPath(kctx), why)))
+	}
+	if err := inv.chooseSandbox(kctx); err != nil {
+		return inv.report(err)
 	}
 	kctx.BindTo(ctx, (*context.Context)(nil))
 	defer func() {

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mattn/go-runewidth"
+	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/process"
 )
 
@@ -93,7 +94,7 @@ var errorCodes = []struct {
 	{process.ErrNoPTY, "no_pty"}, {process.ErrPTY, "pty"}, {process.ErrOffset, "offset"},
 	{process.ErrPermission, "permission_denied"}, {process.ErrUnsupported, "unsupported"}, {process.ErrLimit, "limit"},
 	{process.ErrUnavailable, "unavailable"}, {context.DeadlineExceeded, "timeout"}, {errSurvivors, "survivors"},
-	{errStrays, "strays"},
+	{errStrays, "strays"}, {tend.ErrSandboxStopped, "sandbox_stopped"}, {tend.ErrSandboxPaused, "sandbox_paused"}, {tend.ErrInUse, "in_use"},
 }
 
 func errorCode(err error) string {

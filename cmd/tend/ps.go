@@ -14,6 +14,7 @@ import (
 )
 
 type psCmd struct {
+	inSandbox
 	All    bool     `short:"a" help:"Also those that have ended."`
 	Quiet  bool     `short:"q" help:"Ids only, one a line."`
 	Tag    string   `placeholder:"TAG" complete:"tag" help:"Only those with this tag."`

@@ -17,6 +17,14 @@ import (
 )
 
 type runCmd struct {
+	inSandbox
+	runFlags
+
+	Cmd []string `arg:"" passthrough:"" optional:"" name:"cmd" help:"The program and its arguments, after --."`
+}
+
+// runFlags are those of a process that is started and followed.
+type runFlags struct {
 	TTY    bool   `short:"t" name:"tty" help:"Give it a terminal."`
 	Detach bool   `short:"d" help:"Print its id and return."`
 	Input  bool   `short:"i" name:"interactive" help:"Connect stdin."`
@@ -25,10 +33,8 @@ type runCmd struct {
 	Name   string `placeholder:"NAME" help:"A name to find it by."`
 	Tag    string `placeholder:"TAG" complete:"tag" help:"A tag to find it by."`
 
-	Cwd     string            `placeholder:"DIR" help:"Working directory. Default: this one, if the daemon is on this machine."`
-	Env     []string          `short:"e" sep:"none" placeholder:"K=V" help:"Environment variable; K alone takes the value it has here. Repeatable."`
-	EnvFile []string          `name:"env-file" sep:"none" placeholder:"FILE" help:"Lines of K=V, or K alone; # begins a comment. Repeatable. --env overrides it."`
-	EnvAll  bool              `name:"env-all" help:"Pass all variables of this shell but TEND_TOKEN. --env-file and --env override them."`
+	Cwd string `placeholder:"DIR" help:"Working directory. Default: this one, if the daemon is on this machine."`
+	envFlags
 	User    string            `short:"u" placeholder:"USER" help:"Run as this user: a name, uid or uid:gid."`
 	Timeout time.Duration     `placeholder:"30s" help:"Kill it, with all descendants, after this long (exit status 124)."`
 	Shell   bool              `short:"c" help:"CMD is a command line for /bin/sh."`
@@ -41,8 +47,6 @@ type runCmd struct {
 	Pids   int64         `placeholder:"N" help:"Limit of tasks for the process and its descendants."`
 	Nice   int           `placeholder:"N" help:"Priority, -20 to 19."`
 	Orphan time.Duration `name:"kill-without-readers" placeholder:"1m" help:"Kill it when nobody has followed its output for this long."`
-
-	Cmd []string `arg:"" passthrough:"" optional:"" name:"cmd" help:"The program and its arguments, after --."`
 }
 
 // removeAfter is how long a process of run -d --rm is kept once it has finished,
@@ -51,7 +55,13 @@ type runCmd struct {
 const removeAfter = time.Second
 
 func (c *runCmd) Run(ctx context.Context, inv *invocation) error {
-	spec, err := c.spec(inv)
+	return c.run(ctx, inv, "run", c.Cmd)
+}
+
+// run starts a command and follows it. In a sandbox that is named, which is started
+// if it has to be.
+func (c *runFlags) run(ctx context.Context, inv *invocation, verb string, words []string) error {
+	spec, err := c.spec(inv, verb, words)
 	if err != nil {
 		return err
 	}
@@ -64,9 +74,17 @@ func (c *runCmd) Run(ctx context.Context, inv *invocation) error {
 	defer stop()
 
 	d, err := inv.connectOrStart(ctx)
+	if err == nil {
+		d, err = inv.within(ctx, d, true)
+	}
 	if err != nil {
 		return runFailure(err)
 	}
+	return c.follow(ctx, inv, d, spec, signals)
+}
+
+// follow starts a process and connects it with this program until one of them goes.
+func (c *runFlags) follow(ctx context.Context, inv *invocation, d *daemon, spec process.Spec, signals <-chan os.Signal) error {
 	if d.local {
 		c.likeHere(inv, &spec)
 	}
@@ -86,12 +104,13 @@ func (c *runCmd) Run(ctx context.Context, inv *invocation) error {
 		f.show = func(ev process.Event) error { return inv.printStep(p.ID(), ev, spec.Command()) }
 	}
 	exit, err := f.run(ctx)
+	inv.leftRunning = errors.Is(err, errDetached)
 	switch {
 	case errors.Is(err, errHungUp):
 		// The process goes on; what a script would do next does not.
 		return statusError(128 + int(syscall.SIGHUP))
 	case errors.Is(err, errDetached):
-		back := cmp.Or(spec.Name, shortID(p.ID(), 14))
+		back := inv.where() + cmp.Or(spec.Name, shortID(p.ID(), 14))
 		if c.TTY || spec.Stdin == process.StdinPipe {
 			inv.note("detached; the process goes on, tend attach %s comes back", back)
 		} else {
@@ -110,7 +129,7 @@ func (c *runCmd) Run(ctx context.Context, inv *invocation) error {
 }
 
 // meant adds what a person has most likely meant by a program that is not there.
-func (c *runCmd) meant(s process.Spec, err error) error {
+func (c *runFlags) meant(s process.Spec, err error) error {
 	start, ok := errors.AsType[*process.StartError](err)
 	if !ok || start.Reason != process.StartNotFound || len(s.Argv) != 1 || !strings.ContainsAny(s.Argv[0], " \t|&;<>$") {
 		return err
@@ -132,31 +151,34 @@ func (inv *invocation) announce(ctx context.Context, p process.Process) error {
 }
 
 // wantsInput: with -i always; with -t alone when a person sits there.
-func (c *runCmd) wantsInput(inv *invocation) bool {
+func (c *runFlags) wantsInput(inv *invocation) bool {
 	_, person := terminalOf(inv.in)
 	return c.Input || c.TTY && person
 }
 
-func (c *runCmd) spec(inv *invocation) (process.Spec, error) {
+func (c *runFlags) spec(inv *invocation, verb string, words []string) (process.Spec, error) {
 	s := process.Spec{
 		ID: process.ID(c.ID), Name: c.Name, Tag: c.Tag, Dir: c.Cwd, User: c.User,
 		Timeout: c.Timeout, KillWithoutReaders: c.Orphan, Labels: c.Label,
 	}
-	words := c.Cmd
 	if len(words) > 0 && words[0] == "--" {
 		words = words[1:]
 	} else if len(words) > 0 && len(words[0]) > 1 && words[0][0] == '-' {
 		// A flag with a typing error, far more likely than a program.
-		return s, usageError(fmt.Sprintf("unknown flag %s; see tend run --help (a program of that name comes after --)", words[0]))
+		return s, usageError(fmt.Sprintf("unknown flag %s; see tend %s --help (a program of that name comes after --)", words[0], verb))
 	}
 	if len(words) == 0 {
-		return s, usageError("no command is given: tend run [flags] -- CMD ARG…")
+		return s, usageError(fmt.Sprintf("no command is given: tend %s [flags] -- CMD ARG…", cmp.Or(runForms[verb], verb)))
 	}
 	if s.Argv = words; c.Shell {
 		s.Argv, s.Shell = nil, strings.Join(words, " ")
 	}
-	if err := c.environment(inv, &s); err != nil {
+	var err error
+	if s.Env, err = c.environment(inv); err != nil {
 		return s, err
+	}
+	if c.Cwd != "" && !filepath.IsAbs(c.Cwd) && inv.sandbox != "" {
+		return s, usageError(fmt.Sprintf("--cwd %s: give an absolute path, as it is inside the sandbox", c.Cwd))
 	}
 	if c.Cwd != "" && !filepath.IsAbs(c.Cwd) {
 		dir, err := filepath.Abs(c.Cwd)
@@ -208,18 +230,25 @@ func (c *runCmd) spec(inv *invocation) (process.Spec, error) {
 	return s, nil
 }
 
-// environment sets the variables that were asked for, the nearest to the
-// process last.
-func (c *runCmd) environment(inv *invocation, s *process.Spec) error {
+// envFlags say which variables a process gets.
+type envFlags struct {
+	Env     []string `short:"e" sep:"none" placeholder:"K=V" help:"Environment variable; K alone takes the value it has here. Repeatable."`
+	EnvFile []string `name:"env-file" sep:"none" placeholder:"FILE" help:"Lines of K=V, or K alone; # begins a comment. Repeatable. --env overrides it."`
+	EnvAll  bool     `name:"env-all" help:"Pass all variables of this shell but TEND_TOKEN. --env-file and --env override them."`
+}
+
+// environment returns the variables that were asked for, nil for none. What is
+// nearest to the process comes last.
+func (c *envFlags) environment(inv *invocation) (env map[string]string, err error) {
 	set := func(e string) {
 		k, v, ok := strings.Cut(e, "=")
 		if !ok {
 			v = inv.getenv(k)
 		}
-		if s.Env == nil {
-			s.Env = make(map[string]string)
+		if env == nil {
+			env = make(map[string]string)
 		}
-		s.Env[k] = v
+		env[k] = v
 	}
 	if c.EnvAll {
 		for _, e := range inv.environ() {
@@ -231,7 +260,7 @@ func (c *runCmd) environment(inv *invocation, s *process.Spec) error {
 	for _, name := range c.EnvFile {
 		lines, err := readEnvFile(name)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, e := range lines {
 			set(e)
@@ -240,7 +269,7 @@ func (c *runCmd) environment(inv *invocation, s *process.Spec) error {
 	for _, e := range c.Env {
 		set(e)
 	}
-	return nil
+	return env, nil
 }
 
 // readEnvFile reads a file as docker run --env-file does: values are taken as
@@ -280,7 +309,7 @@ func readEnvFile(name string) (lines []string, err error) {
 // it starts in the current directory and searches the caller's PATH. No other
 // variable is taken along: a spec is kept on disk, and environments hold
 // secrets.
-func (c *runCmd) likeHere(inv *invocation, s *process.Spec) {
+func (c *runFlags) likeHere(inv *invocation, s *process.Spec) {
 	if s.Dir == "" {
 		if wd, err := os.Getwd(); err == nil {
 			s.Dir = wd

@@ -67,6 +67,7 @@ func (inv *invocation) stop(ctx context.Context, p process.Process, id string, g
 }
 
 type stopCmd struct {
+	inSandbox
 	grace
 
 	IDs []string `arg:"" name:"id" complete:"live" help:"The processes."`
@@ -112,6 +113,7 @@ func (c *stopCmd) Run(ctx context.Context, inv *invocation) error {
 }
 
 type restartCmd struct {
+	inSandbox
 	grace
 
 	IDs []string `arg:"" name:"id" complete:"process" help:"The processes, running or finished."`

@@ -18,6 +18,7 @@ import (
 )
 
 type topCmd struct {
+	inSandbox
 	Interval time.Duration `short:"d" default:"2s" placeholder:"2s" help:"Time between two refreshes, at least 100ms."`
 	Count    int           `short:"n" placeholder:"N" help:"Stop after this many tables. Default: for ever on a terminal, else 1."`
 }

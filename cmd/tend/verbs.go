@@ -36,6 +36,8 @@ type grammar struct {
 	Pin     pinCmd     `cmd:"" group:"end" help:"Keep processes and their output when they have finished, until they are unpinned or removed."`
 	Unpin   unpinCmd   `cmd:"" group:"end" help:"Unpin processes: they are removed again when their time is over or space is short."`
 
+	Sandbox sandboxCmd `cmd:"" group:"sandbox" aliases:"sandboxes,sbx" help:"Make, use and end sandboxes: isolated places with files and processes of their own."`
+
 	Serve    serveCmd    `cmd:"" group:"daemon" help:"Run the daemon in the foreground." nojson:"it prints nothing but its log; tend status --json has its facts"`
 	Status   statusCmd   `cmd:"" group:"daemon" help:"Show the daemon: its roles and what this machine allows."`
 	Upgrade  upgradeCmd  `cmd:"" group:"daemon" help:"Replace the parts of a running daemon; nothing is lost."`
@@ -59,6 +61,7 @@ var verbGroups = []kong.Group{
 	{Key: "look", Title: "See what they do:"},
 	{Key: "output", Title: "Output and input:"},
 	{Key: "end", Title: "End and forget them:"},
+	{Key: "sandbox", Title: "Sandboxes:"},
 	{Key: "daemon", Title: "The daemon:"},
 	{Key: "help", Title: "Help:"},
 }
@@ -177,7 +180,7 @@ func verbOf(n *kong.Node, name string) *kong.Node {
 
 // synonyms are what other programs call the verbs.
 var synonyms = map[string]string{
-	"start": "run", "exec": "run", "spawn": "run", "create": "run", "new": "run", "new-session": "run -t", "shell": "run -t",
+	"start": "run", "exec": "run", "spawn": "run", "create": "run", "new": "run", "new-session": "run -t", "shell": "run -t", "cp": "sandbox cp", "copy": "sandbox cp", "fork": "sandbox fork", "snapshot": "sandbox snapshot", "pause": "sandbox pause", "box": "sandbox",
 	"status-all": "ps", "processes": "ps", "jobs": "ps", "list-sessions": "ps", "sessions": "ps", "show": "inspect", "describe": "inspect", "info": "inspect", "get": "inspect",
 	"reload": "restart", "respawn": "restart", "recreate": "restart",
 	"log": "logs", "tail": "logs", "cat": "logs", "output": "logs", "journal": "logs", "monit": "top", "monitor": "top", "stats": "top", "htop": "top", "watch": "events -f",

@@ -14,7 +14,7 @@ import (
 
 // view returns what logs is to show if that is a view, and nil if it is the
 // output as it is.
-func (c *logsCmd) view(head, tail *amount) (*view.Options, error) {
+func (c *logsFlags) view(head, tail *amount) (*view.Options, error) {
 	if (head == nil || tail == nil) && !c.StripANSI && c.MaxLine == "" {
 		return nil, nil
 	}

@@ -17,6 +17,7 @@ import (
 )
 
 type waitCmd struct {
+	inSandbox
 	Until   string        `default:"exit" placeholder:"CONDITION" complete:"until" help:"exit, eof, tree, input, quiet=2s, port=3000 or match=REGEX. Default: exit."`
 	From    int64         `default:"0" placeholder:"OFFSET" help:"Where match= starts to look in each stream."`
 	Timeout time.Duration `placeholder:"30s" help:"Give up after this long, with exit status 124."`

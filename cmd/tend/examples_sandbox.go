@@ -1,0 +1,145 @@
+package main
+
+// The examples of the verbs about sandboxes.
+
+func (*sandboxCmd) Help() string {
+	return `SANDBOX is a name, an ID or the beginning of an ID. The verbs about processes take --sandbox: tend ps --sandbox web, tend logs -f --sandbox web ID. What isolates a sandbox and what not: docs/isolation.md of the project.
+
+` + examples(
+		`tend sandbox create web`,
+		`tend sandbox exec web -- sh -c 'echo hello > greeting'`,
+		`tend sandbox cp web:greeting .`,
+		`tend sandbox rm web`,
+	)
+}
+
+func (*sandboxCreateCmd) Help() string {
+	return examples(
+		`tend sandbox create                              # prints its name`,
+		`tend sandbox create --memory 512m --cpus 1 small`,
+		`tend sandbox create --timeout 1h --label of=me --json`,
+		`tend sandbox create --network none -e MODE=test offline`,
+	)
+}
+
+func (*sandboxRunCmd) Help() string {
+	return `It ends with the status of the command, as tend run does. The sandbox stays unless --rm is given; with --rm it also ends by itself soon after nobody follows the command and nothing runs in it.
+
+` + examples(
+		`tend sandbox run --rm -- sh -c 'id; ls /'`,
+		`tend sandbox run --rm -i -c 'wc -l' < names`,
+		`tend sandbox run -d --name job --pids 100 -- sleep 1000`,
+	)
+}
+
+func (*sandboxExecCmd) Help() string {
+	return `It ends with the status of the command, and survives deaths and upgrades of the daemon's parts, as tend run does. A stopped or paused sandbox is started.
+
+` + examples(
+		`tend sandbox exec web -- ls -l`,
+		`tend sandbox exec -d --name server web -- sleep 1000`,
+		`tend sandbox exec -c web 'echo $HOME; exit 3'`,
+	)
+}
+
+func (*sandboxShellCmd) Help() string {
+	return `ctrl-] leaves the shell running. Without a terminal here it reads commands from stdin.
+
+` + examples(
+		`tend sandbox shell web`,
+		`tend sandbox shell -u root --shell /bin/sh web`,
+	)
+}
+
+func (*sandboxCpCmd) Help() string {
+	return `A file is copied to PATH, or into it if PATH is a directory; a directory likewise, and SOURCE/. is what is in it. Links below a directory stay links. Out of a sandbox, nothing is written outside of the target: links that lead out of what is copied are left out, as devices are. The sandbox must have tar.
+
+` + examples(
+		`tend sandbox cp names web:/tmp/                  # into a directory`,
+		`tend sandbox cp web:/tmp/names ./copy`,
+		`tend sandbox cp . web:project                    # all of this directory`,
+		`tend sandbox cp web:/tmp - | tar -t              # as a tar stream`,
+	)
+}
+
+func (*sandboxLsCmd) Help() string {
+	return examples(
+		`tend sandbox ls`,
+		`tend sandbox ls --state ready --label of=me -q`,
+		`tend sandbox ls --json`,
+	)
+}
+
+func (*sandboxInspectCmd) Help() string {
+	return `The output is an array. It includes the variables of each sandbox, which may hold secrets.
+
+` + examples(`tend sandbox inspect web`)
+}
+
+func (*sandboxLogsCmd) Help() string {
+	return examples(
+		`tend sandbox logs web`,
+		`tend sandbox logs -f --tail 20 web server  # of one process`,
+	)
+}
+
+func (*sandboxStatsCmd) Help() string {
+	return examples(
+		`tend sandbox stats`,
+		`tend sandbox stats -n 2 -d 500ms --json web`,
+	)
+}
+
+func (*sandboxStartCmd) Help() string { return examples(`tend sandbox start web`) }
+
+func (*sandboxStopCmd) Help() string { return examples(`tend sandbox stop web`) }
+
+func (*sandboxPauseCmd) Help() string {
+	return `Memory and processes stay as they are until the machine is restarted.
+
+` + examples(`tend sandbox pause web`)
+}
+
+func (*sandboxResumeCmd) Help() string { return examples(`tend sandbox resume web`) }
+
+func (*sandboxUpdateCmd) Help() string {
+	return examples(
+		`tend sandbox update --timeout 2h --on-timeout pause web`,
+		`tend sandbox update --name web2 --label of=you web`,
+	)
+}
+
+func (*sandboxSnapshotCmd) Help() string {
+	return `Without a verb: tend sandbox snapshot SANDBOX, as tend sandbox snapshot create --help has it.
+
+` + examples(
+		`tend sandbox snapshot --name before web`,
+		`tend sandbox create --snapshot before again`,
+	)
+}
+
+func (*snapshotCreateCmd) Help() string { return examples(`tend sandbox snapshot web`) }
+
+func (*snapshotLsCmd) Help() string { return examples(`tend sandbox snapshot ls`) }
+
+func (*snapshotRmCmd) Help() string {
+	return `Snapshots that sandboxes were made from stay as long as these.
+
+` + examples(`tend sandbox snapshot rm before`)
+}
+
+func (*sandboxForkCmd) Help() string {
+	return `The processes are not copied.
+
+` + examples(`tend sandbox fork -n 2 web`)
+}
+
+func (*sandboxRmCmd) Help() string {
+	return `Its processes are killed, and its files removed.
+
+` + examples(
+		`tend sandbox rm web job`,
+		`tend sandbox rm --label of=me`,
+		`tend sandbox rm --all`,
+	)
+}
