@@ -1,0 +1,135 @@
+package supervisor
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tend-run/tend/process"
+)
+
+// EventKind says what happened.
+type EventKind uint8
+
+const (
+	// Tick: the deadline has come.
+	Tick EventKind = iota
+	// WantUp, WantDown and WantRestart are wishes of somebody.
+	WantUp
+	WantDown
+	WantRestart
+	// Launched: the start Run came to run. NotLaunched: it did not, and no trace of
+	// it is left (Text says why). Unknown: it could not be found out.
+	Launched
+	NotLaunched
+	Unknown
+	// Exited: the process of Run has ended (Exit); Gone: and all its descendants.
+	Exited
+	// TreeGone: nothing is left of Run.
+	TreeGone
+	// Probed: the probe Role has answered question Seq: OK, or Text says why not.
+	// For a probe of log lines Seq is 0.
+	Probed
+	// Needs: what it depends on is there (OK), or not (Text says what).
+	Needs
+	// Line: a line that the dependent Text waits for was written by Run.
+	Line
+	// Bounced: a service that it depends on restarts, and this one with it.
+	Bounced
+	// Changed: a watched file has changed.
+	Changed
+	// Due: a time of its schedule has come.
+	Due
+	// Stuck: its log stands still after a line that says that something is going on.
+	Stuck
+	// Resumed: the service stood still for Gap, with its sandbox or its machine.
+	Resumed
+	// Found is said once by a caller that goes on from a stored state: Run is alive
+	// (Alive), has ended (Exit, Gone), or is not known (neither).
+	Found
+	// Ruled: its declaration has changed in what needs no restart.
+	Ruled
+	eventKinds
+)
+
+var eventNames = [...]string{"tick", "up", "down", "restart", "launched", "not_launched", "unknown", "exited", "tree_gone", "probed", "needs", "line", "bounced", "changed", "due", "stuck", "resumed", "found", "ruled"}
+
+func (k EventKind) String() string {
+	if int(k) < len(eventNames) {
+		return eventNames[k]
+	}
+	return fmt.Sprintf("event(%d)", uint8(k))
+}
+
+// Event is one thing that happened. Kind and At are always set, the others where the
+// kind says so.
+type Event struct {
+	Kind EventKind
+	At   Time
+	// Random is in [0, 1): the jitter of a wait that the event leads to.
+	Random float64
+	Run    int64
+	Exit   *process.Exit
+	Gone   bool
+	Alive  bool
+	Role   Role
+	Seq    int64
+	OK     bool
+	// Doubt: the failure may be the machine's, which had no time for the probe.
+	Doubt bool
+	Gap   time.Duration
+	Text  string
+}
+
+// EffectKind says what is to be done.
+type EffectKind uint8
+
+const (
+	// Launch starts Run. The answer is Launched, NotLaunched or Unknown. A Run that
+	// was started before is not started again.
+	Launch EffectKind = iota + 1
+	// Signal sends Number to the tree of Run.
+	Signal
+	// Kill ends the tree of Run. The answer is TreeGone, also if there is no such run.
+	Kill
+	// Ask puts question Seq of probe Role to Run. The answer is Probed.
+	Ask
+	// Report tells those who listen what was seen: Notice, and Text.
+	Report
+)
+
+// Notice is what was seen of a service.
+type Notice uint8
+
+const (
+	NoticeStarted   Notice = iota + 1
+	NoticeReady            // its probes say that it can be used
+	NoticeUnready          // and that it cannot any more
+	NoticeExit             // it ended, and nobody had asked it to
+	NoticeFlapping         // it has been restarted flapAt times within its window
+	NoticeUnhealthy        // its probe has failed too often; it is restarted
+	NoticeStuck            // its log is stuck
+	NoticeResumed          // it, or all, stood still for a time
+	NoticeCompleted        // it ended with success, for good
+	NoticeFailed           // it is not restarted any more, or not soon
+	NoticeSurvivor         // its tree does not die
+)
+
+var noticeNames = [...]string{"", "started", "ready", "unready", "exit", "flapping", "unhealthy", "stuck", "resumed", "completed", "failed", "survivor"}
+
+func (n Notice) String() string {
+	if int(n) < len(noticeNames) {
+		return noticeNames[n]
+	}
+	return fmt.Sprintf("notice(%d)", uint8(n))
+}
+
+// Effect is one thing to do.
+type Effect struct {
+	Kind   EffectKind
+	Run    int64
+	Number int // of a signal
+	Role   Role
+	Seq    int64
+	Notice Notice
+	Text   string
+}

@@ -1,0 +1,326 @@
+package supervisor
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/tend-run/tend/supervisor/config"
+)
+
+// Set is services that depend on each other. Its methods return what is to be done, in
+// order, as Step does. It is not for several goroutines at once.
+type Set struct {
+	services map[string]*member
+	order    []string // each after those that it depends on
+}
+
+// member is a service of a set.
+type member struct {
+	rules *config.Service
+	state State
+	// ending: it is to end once those that depend on it have; leaving: and be
+	// forgotten then.
+	ending, leaving bool
+}
+
+// Do is an effect for a service.
+type Do struct {
+	Service string
+	Effect
+}
+
+// NewSet returns the services of a file, with the states that are known of them.
+func NewSet(c *config.Config, states map[string]State) *Set {
+	s := &Set{services: map[string]*member{}, order: c.Order()}
+	for name, rules := range c.Services {
+		s.services[name] = &member{rules: rules, state: states[name]}
+	}
+	for _, name := range s.order {
+		m := s.services[name]
+		m.state.Unmet = s.unmet(m.rules)
+		m.state.Met = m.state.Unmet == ""
+	}
+	return s
+}
+
+// Names are the services, each after those that it depends on.
+func (s *Set) Names() []string { return slices.Clone(s.order) }
+
+// State returns the state of a service; false: there is no such service.
+func (s *Set) State(name string) (State, bool) {
+	m := s.services[name]
+	if m == nil {
+		return State{}, false
+	}
+	return m.state, true
+}
+
+// Rules returns the declaration of a service; nil: there is no such service.
+func (s *Set) Rules(name string) *config.Service {
+	if m := s.services[name]; m != nil {
+		return m.rules
+	}
+	return nil
+}
+
+// Deadline is when Tick is to be called if no event comes before; 0: never.
+func (s *Set) Deadline() (next Time) {
+	for _, m := range s.services {
+		if d := m.state.Deadline(); d != 0 && (next == 0 || d < next) {
+			next = d
+		}
+	}
+	return next
+}
+
+// Tick steps all services whose deadline has come.
+func (s *Set) Tick(at Time, random float64) (out []Do) {
+	for _, name := range s.order {
+		if m := s.services[name]; m != nil {
+			if d := m.state.Deadline(); d != 0 && d <= at {
+				out = append(out, s.Step(name, Event{Kind: Tick, At: at, Random: random})...)
+			}
+		}
+	}
+	return out
+}
+
+// Step gives an event to one service, and what follows from it to those that depend on
+// it. An event for a service that there is not does nothing.
+func (s *Set) Step(name string, ev Event) (out []Do) {
+	m := s.services[name]
+	if m == nil {
+		return nil
+	}
+	before := m.state
+	next, effects := Step(m.rules, m.state, ev)
+	m.state = next
+	for _, e := range effects {
+		out = append(out, Do{name, e})
+	}
+	out = append(out, s.after(name, before, ev)...)
+	return out
+}
+
+// after tells dependents what has become of a service.
+func (s *Set) after(name string, before State, ev Event) (out []Do) {
+	now := s.services[name].state
+	left := before.Phase == Running && now.Phase != Running && now.Up
+	for _, other := range s.order {
+		m := s.services[other]
+		if m == nil {
+			continue
+		}
+		at := slices.IndexFunc(m.rules.DependsOn, func(d config.Dependency) bool { return d.Service == name })
+		if at < 0 {
+			continue
+		}
+		if text := s.unmet(m.rules); text != m.state.Unmet || m.state.Met != (text == "") {
+			out = append(out, s.Step(other, Event{Kind: Needs, At: ev.At, Random: ev.Random, OK: text == "", Text: text})...)
+		}
+		if m.rules.DependsOn[at].Restart && left {
+			out = append(out, s.Step(other, Event{Kind: Bounced, At: ev.At, Random: ev.Random, Text: name + ", which it depends on, restarts"})...)
+		}
+	}
+	return append(out, s.endReady(ev)...)
+}
+
+// unmet says what a service needs and has not; "": nothing.
+func (s *Set) unmet(rules *config.Service) string {
+	var missing []string
+	for _, d := range rules.DependsOn {
+		m := s.services[d.Service]
+		if m == nil {
+			missing = append(missing, fmt.Sprintf("%s, which is not declared any more", d.Service))
+			continue
+		}
+		st, ok, what := &m.state, false, ""
+		switch d.Condition {
+		case config.Ready:
+			ok, what = st.Phase == Running && st.Ready, "be ready"
+		case config.Started:
+			ok, what = st.Phase == Running, "start"
+		case config.Completed:
+			ok, what = st.Done, "complete"
+		case config.LogLine:
+			ok, what = st.Phase == Running && slices.Contains(st.Lines, rules.Name), "write its line"
+		}
+		if !ok {
+			text := d.Service + " to " + what
+			if st.Phase == Failed || st.Phase == Idle || st.Phase == Waiting {
+				text += ", which is " + st.Phase.String()
+			}
+			missing = append(missing, text)
+		}
+	}
+	return strings.Join(missing, "; ")
+}
+
+// Up starts services, and those that they depend on. No names: all that are not
+// disabled. An unknown name is an error, and nothing is done.
+func (s *Set) Up(names []string, at Time, random float64) (out []Do, err error) {
+	want, err := s.closure(names, func(name string) []string {
+		var needs []string
+		for _, d := range s.services[name].rules.DependsOn {
+			needs = append(needs, d.Service)
+		}
+		return needs
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range s.order {
+		if m := s.services[name]; m != nil && want[name] && !m.leaving {
+			m.ending = false
+			out = append(out, s.Step(name, Event{Kind: WantUp, At: at, Random: random})...)
+		}
+	}
+	return out, nil
+}
+
+// Down ends services, and those that depend on them: each once nothing that needs it
+// runs any more. No names: all.
+func (s *Set) Down(names []string, at Time, random float64) ([]Do, error) {
+	if len(names) == 0 {
+		names = s.order
+	}
+	want, err := s.closure(names, s.dependents)
+	if err != nil {
+		return nil, err
+	}
+	for name := range want {
+		s.services[name].ending = true
+	}
+	return s.endReady(Event{At: at, Random: random}), nil
+}
+
+// Restart restarts services by name, and nothing else.
+func (s *Set) Restart(names []string, at Time, random float64) (out []Do, err error) {
+	if _, err := s.closure(names, func(string) []string { return nil }); err != nil {
+		return nil, err
+	}
+	for _, name := range s.order {
+		if slices.Contains(names, name) && !s.services[name].leaving {
+			s.services[name].ending = false
+			out = append(out, s.Step(name, Event{Kind: WantRestart, At: at, Random: random})...)
+		}
+	}
+	return out, nil
+}
+
+// closure is the names and all that next leads to from them.
+func (s *Set) closure(names []string, next func(string) []string) (map[string]bool, error) {
+	all := map[string]bool{}
+	if len(names) == 0 {
+		for name, m := range s.services {
+			if !m.rules.Disabled {
+				names = append(names, name)
+			}
+		}
+	}
+	for len(names) > 0 {
+		name := names[0]
+		names = names[1:]
+		if s.services[name] == nil {
+			return nil, fmt.Errorf("there is no service %q; there are %s", name, strings.Join(s.order, ", "))
+		}
+		if !all[name] {
+			all[name] = true
+			names = append(names, next(name)...)
+		}
+	}
+	return all, nil
+}
+
+// dependents are the services that depend on one directly.
+func (s *Set) dependents(name string) (all []string) {
+	for other, m := range s.services {
+		if slices.ContainsFunc(m.rules.DependsOn, func(d config.Dependency) bool { return d.Service == name }) {
+			all = append(all, other)
+		}
+	}
+	return all
+}
+
+// endReady ends those that are to end and that nothing needs any more, the last first.
+// It forgets those that have ended and are to leave.
+func (s *Set) endReady(ev Event) (out []Do) {
+	for _, name := range slices.Backward(s.order) {
+		m := s.services[name]
+		if m == nil || !m.ending {
+			continue
+		}
+		if !m.state.Up && m.state.Phase == Idle {
+			if m.ending = false; m.leaving {
+				delete(s.services, name)
+				s.order = slices.DeleteFunc(slices.Clone(s.order), func(other string) bool { return other == name })
+			}
+			continue
+		}
+		if m.state.Up && !slices.ContainsFunc(s.dependents(name), func(other string) bool { return s.services[other].ending }) {
+			out = append(out, s.Step(name, Event{Kind: WantDown, At: ev.At, Random: ev.Random})...)
+		}
+	}
+	return out
+}
+
+// Apply takes another declaration of the services. Those that it does not name any
+// more end and are forgotten; those whose process would be another restart if they
+// run; the others go on under the new rules. New ones wait for Up.
+func (s *Set) Apply(c *config.Config, at Time, random float64) (out []Do) {
+	order := c.Order()
+	for _, name := range s.order {
+		if c.Services[name] == nil {
+			m := s.services[name]
+			alone := *m.rules
+			alone.DependsOn = nil
+			m.rules, m.ending, m.leaving = &alone, true, true
+			order = append(order, name)
+		}
+	}
+	kinds := map[string]EventKind{}
+	for name, rules := range c.Services {
+		m := s.services[name]
+		if m == nil {
+			s.services[name] = &member{rules: rules}
+			continue
+		}
+		if kinds[name] = Ruled; m.state.Phase.Alive() && m.state.Up && OtherProcess(m.rules, rules) {
+			kinds[name] = WantRestart
+		}
+		m.rules, m.leaving = rules, false
+	}
+	s.order = order
+	for _, name := range s.order {
+		m := s.services[name]
+		if m == nil {
+			continue // it has left
+		}
+		if kind, ok := kinds[name]; ok {
+			out = append(out, s.Step(name, Event{Kind: kind, At: at, Random: random})...)
+		}
+		if text := s.unmet(m.rules); text != m.state.Unmet || m.state.Met != (text == "") {
+			out = append(out, s.Step(name, Event{Kind: Needs, At: at, Random: random, OK: text == "", Text: text})...)
+		}
+	}
+	return append(out, s.endReady(Event{At: at, Random: random})...)
+}
+
+// OtherProcess reports whether a process that was started by one declaration is not
+// the one that the other asks for.
+func OtherProcess(a, b *config.Service) bool {
+	of := func(s *config.Service) config.Service {
+		return config.Service{
+			Command: s.Command, Cwd: s.Cwd, Env: maps.Clone(s.Env), Inherit: s.Inherit, User: s.User, Sandbox: s.Sandbox,
+			Limits: s.Limits, Forks: s.Forks, Log: config.Log{Limit: s.Log.Limit},
+		}
+	}
+	x, y := of(a), of(b)
+	if len(x.Env) == 0 && len(y.Env) == 0 {
+		x.Env, y.Env = nil, nil
+	}
+	return !reflect.DeepEqual(x, y)
+}

@@ -1,0 +1,174 @@
+package supervisor
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tend-run/tend/process"
+)
+
+// Time is an instant in nanoseconds on a clock that nobody sets: since the boot, or any
+// other origin that is the same for all events. 0 is no instant.
+type Time int64
+
+// Add returns the instant d later.
+func (t Time) Add(d time.Duration) Time { return t + Time(d) }
+
+// Sub returns how long after u it is.
+func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
+
+// Phase of a service; see the package comment.
+type Phase uint8
+
+const (
+	Idle Phase = iota
+	Waiting
+	Starting
+	Running
+	Stopping
+	Killing
+	Pausing
+	Completed
+	Failed
+)
+
+var phaseNames = [...]string{"idle", "waiting", "starting", "running", "stopping", "killing", "pausing", "completed", "failed"}
+
+func (p Phase) String() string {
+	if int(p) < len(phaseNames) {
+		return phaseNames[p]
+	}
+	return fmt.Sprintf("phase(%d)", uint8(p))
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (p Phase) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *Phase) UnmarshalText(text []byte) error {
+	for i, name := range phaseNames {
+		if name == string(text) {
+			*p = Phase(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no phase of a service", text)
+}
+
+// Alive reports whether a process of the service may exist.
+func (p Phase) Alive() bool {
+	return p == Starting || p == Running || p == Stopping || p == Killing
+}
+
+// then says what follows when the tree of a run is gone.
+type then uint8
+
+const (
+	thenJudge   then = iota // what its exit says, under its policy
+	thenIdle                // nobody wants it
+	thenRestart             // a restart that somebody asked for
+	thenRecover             // a restart because something was wrong; it counts
+)
+
+// State is what is known of one service. The zero value is one that was never started.
+type State struct {
+	Phase Phase
+	// Up: somebody wants it to run.
+	Up bool
+	// Run is the number of the newest start; 0: there was none.
+	Run int64
+	// Since is when the phase began, Until when it ends if nothing happens before; 0:
+	// it waits for an event.
+	Since, Until Time
+	// Why it is in this phase, in a few words for people; may be empty.
+	Why string
+	// Ready: it runs, and its probes say that it can be used.
+	Ready bool
+	// Started is when this run came to run; 0: it has not.
+	Started Time
+	// Exit is how the newest run that ended did.
+	Exit *process.Exit
+	// Restarts are the times of the restarts that count, within the window, oldest first.
+	Restarts []Time
+	// Total counts all starts after the first that nobody asked for.
+	Total int64
+	// Done: the newest run that ended did so with success.
+	Done bool
+	// Met: what it depends on is there; Unmet says what is not.
+	Met   bool
+	Unmet string
+	// Due: its time has come, and it has not been started for it yet.
+	Due bool
+	// Lines are the names of dependents whose line this run has written.
+	Lines []string
+
+	// Probes by Role.
+	Probes [roles]Probe
+	// Forked: the command has ended, and the service runs in its descendants.
+	Forked bool
+	// Then is what follows when the tree is gone.
+	Then then
+	// Last is the time of the newest event; Late: it came long after its deadline.
+	Last Time
+	Late bool
+}
+
+// Probe is what is known by one of a service's probes.
+type Probe struct {
+	// Next is when to ask again; 0: not until the answer is there, or never.
+	Next Time
+	// Asked is when the question was put whose answer is awaited; 0: none is.
+	Asked Time
+	// Seq numbers the questions. An answer with another number is too late.
+	Seq int64
+	// OK: it has succeeded, and not failed too often since.
+	OK bool
+	// Failures in a row; Doubts are those that did not count.
+	Failures, Doubts int
+	// Text is what the newest failure said.
+	Text string
+}
+
+// Role is what a probe is for.
+type Role uint8
+
+const (
+	Startup Role = iota
+	Readiness
+	Liveness
+	roles
+)
+
+var roleNames = [...]string{"startup", "readiness", "liveness"}
+
+func (r Role) String() string {
+	if int(r) < len(roleNames) {
+		return roleNames[r]
+	}
+	return fmt.Sprintf("role(%d)", uint8(r))
+}
+
+// Deadline is when Step is to be called with a Tick if no event comes before; 0: never.
+func (s *State) Deadline() Time {
+	next := s.Until
+	for _, p := range s.Probes {
+		if p.Next != 0 && (next == 0 || p.Next < next) {
+			next = p.Next
+		}
+	}
+	return next
+}
+
+// Rebase is for a state of an earlier boot, whose instants mean nothing now: nothing
+// that ran then runs, and all that was to happen happens now.
+func (s State) Rebase(now Time) State {
+	s.Since, s.Last, s.Restarts, s.Late = now, now, nil, false
+	if s.Until != 0 {
+		s.Until = now
+	}
+	if s.Started != 0 {
+		s.Started = now
+	}
+	s.Probes = [roles]Probe{}
+	return s
+}

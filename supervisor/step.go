@@ -1,0 +1,505 @@
+package supervisor
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/supervisor/config"
+)
+
+const (
+	// slack is how late an event may come without more being behind it than load.
+	slack = 2 * time.Second
+	// flapAt is how many restarts within the window are called flapping.
+	flapAt = 3
+	// again is how soon a start is repeated whose result is not known.
+	again = 200 * time.Millisecond
+	// killAgain is how soon a kill is repeated that has left something alive.
+	killAgain = 10 * time.Second
+	// maxTimes bounds the restarts that are remembered of a service without a bound.
+	maxTimes = 64
+)
+
+// machine is one step.
+type machine struct {
+	r   *config.Service
+	s   State
+	ev  Event
+	now Time
+	out []Effect
+}
+
+// Step returns what becomes of a service under rules r by an event, and what is to be
+// done, in this order. The state that it is given stays as it is.
+func Step(r *config.Service, s State, ev Event) (State, []Effect) {
+	s.Restarts, s.Lines = slices.Clone(s.Restarts), slices.Clone(s.Lines)
+	m := &machine{r: r, s: s, ev: ev, now: max(ev.At, s.Last)}
+	m.freeze()
+	m.handle()
+	m.due()
+	m.s.Last = m.now
+	return m.s, m.out
+}
+
+func (m *machine) do(e Effect) { m.out = append(m.out, e) }
+
+func (m *machine) report(n Notice, text string) {
+	m.do(Effect{Kind: Report, Run: m.s.Run, Notice: n, Text: text})
+}
+
+// enter begins a phase, with a deadline after wait; a negative wait: none.
+func (m *machine) enter(p Phase, wait time.Duration, why string) {
+	if m.s.Phase != p || m.s.Why != why {
+		m.s.Since = m.now
+	}
+	m.s.Phase, m.s.Why, m.s.Until = p, why, 0
+	if wait >= 0 {
+		m.s.Until = m.now.Add(wait)
+	}
+	if p != Running {
+		for i := range m.s.Probes {
+			m.s.Probes[i] = Probe{Seq: m.s.Probes[i].Seq}
+		}
+		m.s.Ready, m.s.Forked = false, false
+	}
+}
+
+// freeze finds out whether time has passed in which nothing could happen, and moves
+// what was to happen in it.
+func (m *machine) freeze() {
+	gap := time.Duration(0)
+	if m.ev.Kind == Resumed {
+		gap = max(0, m.ev.Gap)
+	} else if next := m.s.Deadline(); next != 0 && m.ev.Kind != Found && m.now.Sub(next) > slack {
+		// Since the last event, as far as is known: whoever waits gets its time again.
+		// A caller that is late each time would never come to an end, so once is enough.
+		if gap = m.now.Sub(m.s.Last); m.s.Late {
+			gap = m.now.Sub(next)
+		}
+		m.s.Late = true
+	} else {
+		m.s.Late = false
+	}
+	if gap <= slack {
+		return
+	}
+	if m.s.Until != 0 {
+		m.s.Until = m.s.Until.Add(gap)
+	}
+	for i := range m.s.Probes {
+		p := &m.s.Probes[i]
+		if p.Asked != 0 { // the answer says nothing
+			p.Asked, p.Next = 0, m.now
+			p.Seq++
+		} else if p.Next != 0 {
+			p.Next = max(m.now, p.Next)
+		}
+		p.Failures = 0
+	}
+	if m.s.Phase == Running {
+		m.report(NoticeResumed, fmt.Sprintf("it stood still for about %v", gap.Round(time.Second)))
+	}
+}
+
+func (m *machine) handle() {
+	s, ev := &m.s, &m.ev
+	switch ev.Kind {
+	case WantUp:
+		was := s.Up
+		s.Up = true
+		switch {
+		case was && s.Phase == Completed:
+		case s.Phase == Stopping || s.Phase == Killing:
+			if s.Then == thenIdle {
+				s.Then = thenRestart
+			}
+		case !s.Phase.Alive() && s.Phase != Pausing && s.Phase != Waiting:
+			m.fresh("")
+		}
+	case WantDown:
+		s.Up = false
+		switch s.Phase {
+		case Running:
+			m.stop(thenIdle, "it was stopped")
+		case Starting:
+			m.kill(thenIdle, "it was stopped")
+		case Stopping, Killing:
+			s.Then = thenIdle
+		default:
+			m.enter(Idle, -1, "")
+		}
+	case WantRestart:
+		s.Up, s.Due = true, m.r.Schedule != nil
+		m.restart("a restart was asked for")
+	case Changed:
+		if s.Up {
+			m.restart("a watched file has changed")
+		}
+	case Bounced:
+		if s.Phase == Running || s.Phase == Starting {
+			m.restart(ev.Text)
+		}
+	case Due:
+		m.dueNow()
+	case Needs:
+		s.Met, s.Unmet = ev.OK, ev.Text
+		if s.Phase == Waiting {
+			m.begin("")
+		}
+	case Stuck:
+		if s.Phase == Running && ev.Run == s.Run {
+			m.report(NoticeStuck, ev.Text)
+			if m.r.Log.Stuck == "restart" {
+				m.stop(thenRecover, "its log is stuck")
+			}
+		}
+	case Found:
+		m.found()
+	case Ruled:
+		if s.Phase == Running {
+			m.arm()
+		}
+	case Tick, Resumed:
+	default:
+		if ev.Run == s.Run {
+			m.ofRun()
+		}
+	}
+}
+
+// ofRun handles the events about the newest run.
+func (m *machine) ofRun() {
+	s, ev := &m.s, &m.ev
+	switch ev.Kind {
+	case Launched:
+		if s.Phase == Starting {
+			m.launched()
+		}
+	case NotLaunched:
+		if s.Phase == Starting {
+			m.report(NoticeExit, "it could not be started: "+ev.Text)
+			s.Exit, s.Done = nil, false
+			m.recover("it could not be started: " + ev.Text)
+		} else if s.Phase == Killing {
+			m.gone()
+		}
+	case Unknown:
+		if s.Phase == Starting {
+			s.Until = m.now.Add(again)
+		}
+	case Exited:
+		m.exited(ev.Exit, ev.Gone)
+	case TreeGone:
+		switch {
+		case s.Phase == Killing:
+			m.gone()
+		case s.Phase == Running && s.Forked:
+			s.Then, s.Why = thenRecover, "its last process has ended"
+			m.report(NoticeExit, s.Why)
+			m.gone()
+		case s.Phase == Stopping:
+			m.gone()
+		}
+	case Probed:
+		m.probed()
+	case Line:
+		if s.Phase == Running && !slices.Contains(s.Lines, ev.Text) {
+			s.Lines = append(s.Lines, ev.Text)
+		}
+	}
+}
+
+// launched: the process runs.
+func (m *machine) launched() {
+	m.enter(Running, -1, "")
+	m.s.Started = m.now
+	m.report(NoticeStarted, "")
+	m.arm()
+}
+
+// exited: the process itself has ended.
+func (m *machine) exited(e *process.Exit, gone bool) {
+	s := &m.s
+	switch s.Phase {
+	case Starting: // the news of the start was lost
+		m.launched()
+	case Running, Stopping:
+	case Killing:
+		s.Exit = e
+		if gone {
+			m.gone()
+		}
+		return
+	default:
+		return
+	}
+	if s.Phase == Running && s.Forked {
+		return
+	}
+	if m.r.Forks && s.Phase == Running && m.success(e) && !gone {
+		s.Forked = true
+		return
+	}
+	s.Exit, s.Done = e, m.success(e)
+	if s.Phase == Running {
+		s.Then, s.Why = thenJudge, "it ended: "+e.String()
+		m.report(NoticeExit, e.String())
+	}
+	if gone {
+		m.gone()
+		return
+	}
+	// What it has left behind may hold its port, its files or its pipe.
+	m.kill(s.Then, s.Why)
+}
+
+func (m *machine) success(e *process.Exit) bool {
+	return e != nil && !e.Lost() && e.Signal == 0 && e.Cause == process.CauseExited && slices.Contains(m.r.Restart.SuccessCodes, e.Code)
+}
+
+// stop asks the tree to end.
+func (m *machine) stop(t then, why string) {
+	if m.r.Stop.Signal == 9 {
+		m.kill(t, why)
+		return
+	}
+	m.enter(Stopping, m.r.Stop.Timeout.Std(), why)
+	m.s.Then = t
+	m.do(Effect{Kind: Signal, Run: m.s.Run, Number: int(m.r.Stop.Signal)})
+}
+
+func (m *machine) kill(t then, why string) {
+	m.enter(Killing, killAgain, why)
+	m.s.Then = t
+	m.do(Effect{Kind: Kill, Run: m.s.Run})
+}
+
+// restart ends the service, if it runs, and starts it anew. Nothing of it counts.
+func (m *machine) restart(why string) {
+	switch m.s.Phase {
+	case Running:
+		m.stop(thenRestart, why)
+	case Starting:
+		m.kill(thenRestart, why)
+	case Stopping, Killing:
+		m.s.Then = thenRestart
+	case Waiting:
+		m.begin(why)
+	default:
+		m.fresh(why)
+	}
+}
+
+// fresh starts with an empty window.
+func (m *machine) fresh(why string) {
+	m.s.Restarts, m.s.Done = nil, false
+	m.begin(why)
+}
+
+// gone: nothing of the run is left.
+func (m *machine) gone() {
+	s := &m.s
+	s.Started, s.Lines = 0, nil
+	why := s.Why
+	switch {
+	case !s.Up || s.Then == thenIdle:
+		m.enter(Idle, -1, "")
+	case s.Then == thenRestart:
+		m.fresh(why)
+	case s.Then == thenRecover:
+		m.recover(why)
+	default:
+		m.judge(why)
+	}
+}
+
+// judge decides by the exit and the policy.
+func (m *machine) judge(why string) {
+	r, e := &m.r.Restart, m.s.Exit
+	switch {
+	case e == nil:
+		m.recover(why)
+	case e.Lost() && r.Policy != "never":
+		m.begin(why) // nobody's fault, and so it does not count
+	case !e.Lost() && e.Signal == 0 && slices.Contains(r.PermanentCodes, e.Code):
+		m.fail(fmt.Sprintf("exit status %d is permanent", e.Code), false)
+	case m.s.Done && r.Policy != "always":
+		m.enter(Completed, -1, why)
+		m.report(NoticeCompleted, why)
+		if m.r.Schedule != nil {
+			m.begin("")
+		}
+	case r.Policy == "never":
+		m.fail(why, false)
+	default:
+		m.recover(why)
+	}
+}
+
+// recover restarts by itself, unless that was done too often, or is not wanted.
+func (m *machine) recover(why string) {
+	r, s := &m.r.Restart, &m.s
+	if r.Policy == "never" {
+		m.fail(why, false)
+		return
+	}
+	s.Restarts = slices.DeleteFunc(s.Restarts, func(t Time) bool { return m.now.Sub(t) > r.Within.Std() })
+	if r.Max > 0 && len(s.Restarts) >= r.Max {
+		m.fail(fmt.Sprintf("%s; and it was restarted %d times within %v", why, len(s.Restarts), r.Within), true)
+		return
+	}
+	s.Restarts = append(s.Restarts, m.now)
+	if len(s.Restarts) > max(maxTimes, r.Max) {
+		s.Restarts = s.Restarts[1:]
+	}
+	s.Total++
+	n := len(s.Restarts)
+	if n == flapAt {
+		m.report(NoticeFlapping, fmt.Sprintf("%d restarts within %v; the last one because %s", n, r.Within, why))
+	}
+	if wait := m.wait(n); wait > 0 {
+		m.enter(Pausing, wait, why)
+		return
+	}
+	m.begin(why)
+}
+
+// wait is how long the n-th restart of a window waits.
+func (m *machine) wait(n int) time.Duration {
+	r := &m.r.Restart
+	if n <= 1 {
+		return 0
+	}
+	wait := min(float64(r.Delay)*math.Pow(r.Factor, float64(n-2)), float64(r.MaxDelay))
+	return time.Duration(wait * (1 + r.Jitter*(2*m.ev.Random-1)))
+}
+
+// fail gives up; with retry for as long as the rules say.
+func (m *machine) fail(why string, retry bool) {
+	wait := time.Duration(-1)
+	if d := m.r.Restart.Retry.Std(); retry && d > 0 {
+		wait = d
+	}
+	m.enter(Failed, wait, why)
+	m.report(NoticeFailed, why)
+}
+
+// begin starts the service, or waits for what it needs.
+func (m *machine) begin(why string) {
+	s := &m.s
+	switch {
+	case !s.Up:
+		m.enter(Idle, -1, "")
+	case m.r.Schedule != nil && !s.Due:
+		m.enter(Waiting, -1, "for its time")
+	case !s.Met && len(m.r.DependsOn) > 0:
+		m.enter(Waiting, -1, "for "+s.Unmet)
+	default:
+		s.Run++
+		s.Due, s.Done, s.Started, s.Lines = false, false, 0, nil
+		m.enter(Starting, -1, why)
+		m.do(Effect{Kind: Launch, Run: s.Run})
+	}
+}
+
+// dueNow: a time of the schedule has come.
+func (m *machine) dueNow() {
+	s := &m.s
+	if m.r.Schedule == nil || !s.Up {
+		return
+	}
+	switch {
+	case s.Phase.Alive():
+		if m.r.Schedule.Overlap == "restart" {
+			s.Due = true
+			m.restart("its time has come again")
+		}
+	case s.Phase != Pausing:
+		s.Due = true
+		m.fresh("its time has come")
+	}
+}
+
+// due does what the deadline asks for.
+func (m *machine) due() {
+	s := &m.s
+	if s.Until != 0 && s.Until <= m.now {
+		s.Until = 0
+		switch s.Phase {
+		case Pausing:
+			s.Due = s.Due || m.r.Schedule != nil
+			m.begin(s.Why)
+		case Failed:
+			s.Due = s.Due || m.r.Schedule != nil
+			m.fresh("another try after: " + s.Why)
+		case Starting:
+			m.do(Effect{Kind: Launch, Run: s.Run})
+		case Stopping:
+			m.kill(s.Then, s.Why)
+		case Killing:
+			m.report(NoticeSurvivor, "its tree is not gone")
+			m.kill(s.Then, s.Why)
+		case Running: // startup did not come to an end
+			m.unhealthy(Startup)
+		}
+	}
+	m.ask()
+}
+
+// found goes on from a stored state.
+func (m *machine) found() {
+	s, ev := &m.s, &m.ev
+	if ev.Run != s.Run {
+		return
+	}
+	missing := !ev.Alive && ev.Exit == nil
+	switch s.Phase {
+	case Starting:
+		switch {
+		case missing:
+			s.Until = 0 // one answer is awaited, not two
+			m.do(Effect{Kind: Launch, Run: s.Run})
+		case ev.Alive:
+			m.launched()
+		default:
+			m.exited(ev.Exit, ev.Gone)
+		}
+	case Running:
+		switch {
+		case ev.Alive:
+			m.arm()
+		case missing && s.Forked:
+			s.Then = thenRecover
+			m.gone()
+		case missing:
+			m.exited(&process.Exit{Cause: process.CauseLost, Code: -1}, true)
+		case s.Forked && !ev.Gone:
+			m.arm()
+		default:
+			s.Forked = false
+			m.exited(ev.Exit, ev.Gone)
+		}
+	case Stopping, Killing:
+		switch {
+		case ev.Exit != nil && ev.Gone:
+			m.exited(ev.Exit, true)
+		case missing:
+			m.gone()
+		case s.Phase == Stopping && ev.Alive:
+			m.stop(s.Then, s.Why)
+		default:
+			m.kill(s.Then, s.Why)
+		}
+	default:
+		if ev.Alive || ev.Exit != nil && !ev.Gone { // nothing should be there
+			t := thenRestart
+			if !s.Up || s.Phase == Completed || s.Phase == Failed {
+				t = thenIdle
+			}
+			m.kill(t, "it was found alive")
+		}
+	}
+}
