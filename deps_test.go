@@ -106,7 +106,7 @@ func TestDeps(t *testing.T) {
 		{"view", []string{"process", "internal/pattern"}},
 		{"files", nil},
 		{"driver/drivertest", []string{"process", "files", "driver", "internal/scene"}},
-		{"driver/local", []string{"process", "files", "driver", "internal/procfs", "internal/replace"}},
+		{"driver/local", []string{"process", "files", "driver", "internal/procfs", "internal/replace", "keeper/failpoint"}},
 		{"driver", []string{"process", "files", "driver", "internal/replace"}},
 		{"metrics", []string{"process"}},
 		{"supervisor/config", []string{"process"}},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/scope"
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/process/box"
 )
 
@@ -95,9 +96,11 @@ func (s *sandbox) make(ctx context.Context) error {
 	if err := s.holdLayers(); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.SandboxFolders)
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.SandboxBegun)
 	u, err := s.account("")
 	if err != nil {
 		return &driver.InvalidError{Field: "run.user", Reason: fmt.Sprintf("cannot be used: %v", err)}
@@ -109,6 +112,7 @@ func (s *sandbox) make(ctx context.Context) error {
 		return err
 	}
 	s.unsynced, s.hidden = true, false
+	failpoint.Hit(failpoint.SandboxRecorded)
 	return nil
 }
 

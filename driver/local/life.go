@@ -11,6 +11,7 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/scope"
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/process/box"
 )
 
@@ -193,15 +194,19 @@ func (s *sandbox) Destroy(ctx context.Context) error {
 		s.rec = next
 	}
 	s.mu.Unlock()
+	failpoint.Hit(failpoint.SandboxDestroying)
 	if err := s.end(ctx); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.SandboxEnded)
 	if err := scope.End(ctx, s.d.cfg.Manager, s.id, true); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.SandboxEmptied)
 	if err := s.d.discard(s.dir()); err != nil {
 		return fmt.Errorf("sandbox %s: %w", s.id, err)
 	}
+	failpoint.Hit(failpoint.SandboxDiscarded)
 	s.mu.Lock()
 	s.gone = true
 	s.mu.Unlock()

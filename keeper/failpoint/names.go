@@ -94,6 +94,15 @@ const (
 	CellUngrouped  // its groups are gone; its file is there
 	CellForgotten  // its file is gone; nobody was told
 
+	// A sandbox, in the server.
+	SandboxFolders    // its folders are there; no box
+	SandboxBegun      // its box lives; there is no record
+	SandboxRecorded   // the record is there; nobody was told
+	SandboxDestroying // the record says that it goes; its box lives
+	SandboxEnded      // its box is gone; its processes are known, and its folders are there
+	SandboxEmptied    // its processes are forgotten; its folders are there
+	SandboxDiscarded  // its folders are in the trash; nobody was told
+
 	count
 )
 
@@ -115,4 +124,6 @@ var names = [...]string{
 	FinishedTrimmed: "finished-trimmed", Removed: "removed", BoardDiscovered: "board-discovered",
 	CellIntended: "cell-intended", CellGrouped: "cell-grouped", CellForked: "cell-forked", CellMade: "cell-made", CellUnanswered: "cell-unanswered",
 	CellEnding: "cell-ending", CellKilled: "cell-killed", CellUngrouped: "cell-ungrouped", CellForgotten: "cell-forgotten",
+	SandboxFolders: "sandbox-folders", SandboxBegun: "sandbox-begun", SandboxRecorded: "sandbox-recorded",
+	SandboxDestroying: "sandbox-destroying", SandboxEnded: "sandbox-ended", SandboxEmptied: "sandbox-emptied", SandboxDiscarded: "sandbox-discarded",
 }

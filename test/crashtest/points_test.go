@@ -40,10 +40,9 @@ func atGate(p failpoint.Point) bool {
 	return p >= failpoint.GateForked && p <= failpoint.GateOpened
 }
 
-// ofBoxes: they are reached by who makes sandboxes, and package keeper/client tests them.
-func ofBoxes(p failpoint.Point) bool {
-	return p >= failpoint.CellIntended && p <= failpoint.CellForgotten
-}
+// ofBoxes: they are reached by who makes sandboxes. Package keeper/client tests those of
+// the keeper, and TestASandboxIsWholeOrGoneAtEachStep those of the server.
+func ofBoxes(p failpoint.Point) bool { return p >= failpoint.CellIntended }
 
 func strikeAt(t *testing.T, cfg torture.Config) {
 	cfg.Pause, cfg.Binaries = time.Millisecond, []string{pointed}

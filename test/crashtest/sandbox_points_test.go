@@ -1,0 +1,152 @@
+//go:build linux
+
+package crashtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/keeper/failpoint"
+	"github.com/tend-run/tend/process"
+)
+
+// Between any two steps of the making and of the end of a sandbox the server dies, or the
+// keeper while the server stands there, or both. The sandbox is whole then, or nothing is
+// left of it. A step that no server comes to is a failure.
+func TestASandboxIsWholeOrGoneAtEachStep(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	scene.Must(t, os.MkdirAll(testdaemon.StateDir(dir), 0o700))
+	table := scene.Value(failpoint.Create(testdaemon.StateDir(dir)))(t)
+	t.Cleanup(func() { table.Close() })
+	w := &steps{daemon: &daemon{testdaemon.Serve(t, testdaemon.Config{Command: []string{pointed}, Dir: dir})}, table: table}
+	w.c = w.Connect(t)
+	spec := tend.SandboxSpec{Isolation: tend.IsolationFull}
+	if _, err := w.c.CreateSandbox(t.Context(), spec); errors.Is(err, process.ErrUnsupported) {
+		return
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	w.clear(t)
+	for p := failpoint.SandboxFolders; p <= failpoint.SandboxDiscarded; p++ {
+		for _, victims := range [][]string{{testdaemon.Server}, {testdaemon.Keeper}, {testdaemon.Keeper, testdaemon.Server}} {
+			t.Run(fmt.Sprintf("%s, %s dies", p, strings.Join(victims, " and ")), func(t *testing.T) {
+				var err error
+				if p < failpoint.SandboxDestroying {
+					err = w.strike(t, p, victims, func(ctx context.Context) error {
+						_, err := w.c.CreateSandbox(ctx, spec)
+						return err
+					})
+					all := w.whole(t)
+					if err == nil && len(all) != 1 {
+						t.Errorf("it was made, and %d are there", len(all))
+					}
+				} else {
+					box := scene.Value(w.c.CreateSandbox(t.Context(), spec))(t)
+					scene.Value(box.Processes().Spawn(t.Context(), tend.Shell("sleep 1000")))(t)
+					err = w.strike(t, p, victims, box.Destroy)
+				}
+				if err != nil && !(slices.Contains(victims, testdaemon.Server) && errors.Is(err, process.ErrUnavailable)) {
+					t.Error(err)
+				}
+				if p >= failpoint.SandboxDestroying {
+					scene.Eventually(t, "it is gone", func() bool {
+						all, err := w.c.Sandboxes(t.Context(), tend.SandboxFilter{})
+						return err == nil && len(all) == 0
+					})
+				}
+				w.clear(t)
+			})
+		}
+	}
+	w.clear(t)
+}
+
+type steps struct {
+	*daemon
+	c     *tend.Client
+	table *failpoint.Table
+}
+
+// strike kills roles while the server stands at a point on its way through do.
+func (w *steps) strike(t *testing.T, p failpoint.Point, victims []string, do func(context.Context) error) error {
+	t.Helper()
+	before, _ := w.table.Struck(p)
+	w.table.Arm(p, 1, true)
+	done := make(chan error, 1)
+	go func() { done <- do(t.Context()) }()
+	scene.Eventually(t, "the server stands at "+p.String(), func() bool {
+		n, _ := w.table.Struck(p)
+		return n > before
+	})
+	for _, v := range victims {
+		if pid := w.Roles()[v]; pid > 0 {
+			scene.Must(t, syscall.Kill(pid, syscall.SIGKILL))
+		} else {
+			t.Errorf("there is no %s", v)
+		}
+	}
+	w.table.Disarm(p)
+	scene.Eventually(t, "the server goes on or is gone", func() bool {
+		_, pid := w.table.Struck(p)
+		return pid == 0 || syscall.Kill(pid, syscall.SIGCONT) != nil
+	})
+	return <-done
+}
+
+// whole returns the sandboxes that there are, each of which must work.
+func (w *steps) whole(t *testing.T) []tend.SandboxInfo {
+	t.Helper()
+	var all []tend.SandboxInfo
+	scene.Eventually(t, "the server answers", func() (ok bool) {
+		var err error
+		all, err = w.c.Sandboxes(t.Context(), tend.SandboxFilter{})
+		return err == nil
+	})
+	for _, in := range all {
+		box := scene.Value(w.c.Sandbox(t.Context(), in.ID))(t)
+		if res, err := box.Processes().Run(t.Context(), tend.Shell("echo in")); err != nil || res.Stdout != "in\n" {
+			t.Errorf("sandbox %s, %v: %+v, %v", in.ID, in.State, res, err)
+		}
+	}
+	return all
+}
+
+// clear destroys all sandboxes, and checks that nothing of any is left: no folder, no box,
+// no process.
+func (w *steps) clear(t *testing.T) {
+	t.Helper()
+	for _, in := range w.whole(t) {
+		box := scene.Value(w.c.Sandbox(t.Context(), in.ID))(t)
+		scene.Must(t, box.Destroy(t.Context()))
+	}
+	state := w.StateDir()
+	var left []string
+	scene.Eventually(t, "nothing is left of sandboxes", func() bool {
+		left = nil
+		for _, dir := range []string{"sandboxes", "cells", "sandboxes/.trash"} {
+			names, _ := os.ReadDir(filepath.Join(state, dir))
+			for _, n := range names {
+				if dir != "sandboxes" || driver.LikeID(n.Name()) {
+					left = append(left, dir+"/"+n.Name())
+				}
+			}
+		}
+		all, err := w.c.List(t.Context(), process.Filter{Live: true})
+		return len(left) == 0 && err == nil && len(all) == 0
+	})
+	if t.Failed() {
+		t.Logf("left: %v", left)
+	}
+}
