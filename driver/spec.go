@@ -232,6 +232,6 @@ type Snapshot struct {
 	State   State
 	Reason  string
 	Sandbox ID
-	Bytes   int64
+	Bytes   int64 // on the disk, of what the sandbox wrote; 0 until it is counted, some seconds after the snapshot
 	Created time.Time
 }

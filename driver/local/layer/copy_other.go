@@ -11,6 +11,10 @@ func copyTree(context.Context, []string, string, Limits, bool, *Info) error {
 	return errors.ErrUnsupported
 }
 
+func countTree(context.Context, string) (entries, bytes int64, err error) {
+	return 0, 0, errors.ErrUnsupported
+}
+
 func syncAll(string) error { return nil }
 
 func bootID() string { return "" }

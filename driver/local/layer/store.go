@@ -76,7 +76,8 @@ type Info struct {
 	Key     string    `json:"key,omitempty"`
 	From    string    `json:"from,omitempty"` // the directory that was sealed
 	Entries int64     `json:"entries,omitempty"`
-	Bytes   int64     `json:"bytes,omitempty"` // 0 for one that was sealed
+	Bytes   int64     `json:"bytes,omitempty"`
+	Counted bool      `json:"counted,omitempty"` // of one that was sealed: Entries and Bytes are known
 	Created time.Time `json:"created"`
 	Boot    string    `json:"boot"` // of the machine
 	Synced  bool      `json:"synced,omitempty"`

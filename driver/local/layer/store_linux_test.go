@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -149,6 +150,36 @@ func TestADaemonThatEndsBetweenTwoSteps(t *testing.T) {
 	scene.Must(t, err)
 	if _, ok := s.Find("k", "x"); ok {
 		t.Error("a step that may lack content is used again")
+	}
+}
+
+// TestWhatWasSealedIsCounted: by the sweep, as a seal takes no time.
+func TestWhatWasSealedIsCounted(t *testing.T) {
+	s := open(t)
+	up := filepath.Join(t.TempDir(), "up")
+	scene.Must(t, os.MkdirAll(filepath.Join(up, "a", "b"), 0o755))
+	content := make([]byte, 64<<10)
+	for i := range content {
+		content[i] = 'x'
+	}
+	scene.Must(t, os.WriteFile(filepath.Join(up, "a", "b", "large"), content, 0o644))
+	scene.Must(t, os.Link(filepath.Join(up, "a", "b", "large"), filepath.Join(up, "linked")))
+	scene.Must(t, os.Symlink("/etc", filepath.Join(up, "away")))
+	deep := up
+	for range 60 {
+		deep = filepath.Join(deep, strings.Repeat("d", 60))
+	}
+	scene.Must(t, os.MkdirAll(deep, 0o755))
+	id, err := s.Seal(up, Meta{By: "box"})
+	scene.Must(t, err)
+	sweep(t, s, 0)
+	for range 2 {
+		info, err := s.Get(id)
+		if err != nil || !info.Counted || !info.Synced || info.Entries != 65 || info.Bytes < 64<<10 || info.Bytes > 80<<10 {
+			t.Errorf("%+v, %v", info, err)
+		}
+		s, err = Open(s.dir) // it is on the disk, too
+		scene.Must(t, err)
 	}
 }
 

@@ -12,12 +12,12 @@ import (
 )
 
 // Sweep removes the layers that nobody needs, those with a key not before they were
-// unused for cache, and forces to the disk what is not there yet. Whoever holds layers
+// unused for cache, forces to the disk what is not there yet, and counts what was sealed. Whoever holds layers
 // has said so before the first Sweep.
 func (s *Store) Sweep(ctx context.Context, cache time.Duration) error {
 	for s.drop(time.Now().Add(-cache)) {
 	}
-	return errors.Join(s.empty(ctx), s.sync(ctx))
+	return errors.Join(s.empty(ctx), s.sync(ctx), s.count(ctx))
 }
 
 // drop moves layers to the trash; true: there may be more now.
