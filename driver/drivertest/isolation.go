@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,10 +13,6 @@ import (
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
-
-func has(d driver.Driver, layer string) bool {
-	return slices.Contains(d.Capabilities().Layers, layer)
-}
 
 // isolated looks at each layer that Capabilities names. A driver without any has
 // nothing to show here; that it says so is looked at by refused.
@@ -44,14 +39,14 @@ func isolated(t *testing.T, d driver.Driver) {
 		{"mount", "the machine's settings cannot be written", `(echo 1 > /proc/sys/kernel/sysrq) 2>/dev/null || echo no`, "no\n"},
 		{"mount", "its host name is its own", `cat /proc/sys/kernel/hostname`, "own-name\n"},
 	} {
-		if !has(d, c.layer) {
+		if Lacks(t, d, c.layer) {
 			continue
 		}
 		if out, _ := sh(t, s, c.line); out != c.want {
 			t.Errorf("%s (%s): %q, want %q", c.what, c.layer, out, c.want)
 		}
 	}
-	if has(d, "user") {
+	if !Lacks(t, d, "user") {
 		pid := scene.Start(t, s.Processes(), process.Spec{Shell: `id -u; head -1 /proc/self/uid_map; exec sleep 600`})
 		if _, err := pid.Wait(t.Context(), process.Until{Match: `65536`}); err != nil {
 			t.Fatal(err)
@@ -107,7 +102,7 @@ func pids(t *testing.T, d driver.Driver) {
 // networks: from inside, neither this machine nor anything beyond is reached, but in
 // the machine's own network.
 func networks(t *testing.T, d driver.Driver) {
-	if !has(d, "network") {
+	if Lacks(t, d, "network") {
 		return
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")

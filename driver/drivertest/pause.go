@@ -29,7 +29,7 @@ func end(t *testing.T, p process.Process) int64 {
 
 func pausedWithMemory(t *testing.T, d driver.Driver) {
 	pauser, ok := d.(driver.Pauser)
-	if !ok || !has(d, "freeze") {
+	if !ok || Lacks(t, d, "freeze") {
 		return
 	}
 	work(t, d)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/drivertest"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/box"
@@ -28,7 +29,6 @@ func TestBombsStayInTheirSandbox(t *testing.T) {
 	t.Parallel()
 	d := openReal(t, real(t))
 	d.defaults = driver.Size{Tasks: 200, Memory: 128 << 20}
-	can := d.Capabilities().Layers
 	neighbour, _ := create(t, d, driver.Spec{})
 	goesOn := func(what string) {
 		t.Helper()
@@ -50,8 +50,7 @@ func TestBombsStayInTheirSandbox(t *testing.T) {
 		{"a fork bomb", box.LayerTasks, forkBomb, driver.Size{}, 200},
 		{"a bomb of descriptors", box.LayerMemory, fileBomb, driver.Size{}, 200},
 	} {
-		if !slices.Contains(can, c.layer) {
-			t.Logf("%s: there is no layer %s here", c.what, c.layer)
+		if drivertest.Lacks(t, d, c.layer) {
 			continue
 		}
 		s, in := create(t, d, driver.Spec{Size: c.size})
@@ -70,7 +69,7 @@ func TestBombsStayInTheirSandbox(t *testing.T) {
 		scene.Must(t, s.Destroy(t.Context()))
 	}
 	for _, size := range []driver.Size{{Memory: 64 << 20}, {}} {
-		if !slices.Contains(can, box.LayerMemory) {
+		if drivertest.Lacks(t, d, box.LayerMemory) {
 			break
 		}
 		s, _ := create(t, d, driver.Spec{Size: size})
@@ -91,10 +90,10 @@ func TestWhoAsksForNoSizeHasLimits(t *testing.T) {
 	cfg := real(t)
 	d := openReal(t, cfg)
 	want := driver.Size{}
-	if can := d.Capabilities().Layers; slices.Contains(can, box.LayerTasks) {
+	if !drivertest.Lacks(t, d, box.LayerTasks) {
 		want.Tasks = d.defaults.Tasks
 	}
-	if can := d.Capabilities().Layers; slices.Contains(can, box.LayerMemory) {
+	if !drivertest.Lacks(t, d, box.LayerMemory) {
 		want.Memory = d.defaults.Memory
 	}
 	s, in := create(t, d, driver.Spec{})
