@@ -2,17 +2,19 @@
 
 import type { AgentOptions } from 'node:https';
 import { randomBytes } from 'node:crypto';
-import { hasCode, protocolError, TendError } from './errors.js';
+import { hasCode, InvalidError, protocolError, TendError } from './errors.js';
 import { AdminService } from './gen/tend/v1/admin_pb.js';
-import { ProcessService } from './gen/tend/v1/process_pb.js';
+import { SandboxService } from './gen/tend/v1/sandbox_pb.js';
 import { defaults } from './home.js';
 import { Link } from './link.js';
-import { fromInfo, toSelector, toSpec } from './messages.js';
-import { Process } from './process.js';
+import { text } from './messages.js';
+import { Processes } from './processes.js';
 import type { RetryOptions } from './retry.js';
-import { Scope } from './scope.js';
+import { Sandbox } from './sandbox.js';
+import { fromSandbox, fromSnapshot, states, toSandboxSpec } from './sandbox-messages.js';
+import type { SandboxFilter, SandboxInfo, SandboxSnapshot, SandboxSpec } from './sandbox-types.js';
+import { pause, Scope } from './scope.js';
 import { Transport } from './transport.js';
-import { shellStatus, type Exit, type Filter, type Info, type Selector, type Spec } from './types.js';
 
 /** How to reach a server. The zero value is the daemon of the current user. */
 export interface ClientOptions {
@@ -34,35 +36,12 @@ export interface ClientOptions {
   signal?: AbortSignal;
 }
 
-/** How a command ended, and what it wrote. */
-export interface Result {
-  /** The exit code is 0. */
-  success: boolean;
-  /** As a shell shows it: 128+n for signal n, 124 for a timeout, -1 if the end was not witnessed. */
-  exitCode: number;
-  stdout: Buffer;
-  stderr: Buffer;
-  /** Bytes before those kept. */
-  stdoutDropped: number;
-  stderrDropped: number;
-  exit: Exit;
-}
-
-/** Options of run, besides what to start. */
-export interface RunOptions {
-  /** Written to stdin, which is then closed. */
-  input?: Uint8Array | string;
-  /** Newest bytes kept of each stream. Default 16 MiB. */
-  maxOutput?: number;
-  /** Kills the command. */
-  signal?: AbortSignal;
-}
-
-/** Speaks to one tend server. */
-export class Client {
+/** Speaks to one tend server. Its own processes are those of the server's machine. */
+export class Client extends Processes {
   readonly #link: Link;
 
   private constructor(link: Link) {
+    super(link);
     this.#link = link;
   }
 
@@ -97,74 +76,92 @@ export class Client {
     return { version: this.#link.version, instance: this.#link.instance };
   }
 
-  /** Starts a process, and resolves when the kernel runs the program. */
-  async start(spec: Spec, signal?: AbortSignal): Promise<Process> {
-    const message = toSpec({ ...spec, id: spec.id || newID() });
-    const res = await this.#link.call(ProcessService.method.start, { spec: message }, { signal });
-    return new Process(this.#link, fromInfo(res.info, message.id));
+  /**
+   * Makes a sandbox, and resolves when programs can run in it. A name that is taken
+   * is an error with the code `exists`. It is not repeated when the answer is lost:
+   * the sandbox may have been made then, and is in sandboxes(). One with a name is
+   * better opened.
+   */
+  async createSandbox(spec: SandboxSpec = {}, signal?: AbortSignal): Promise<Sandbox> {
+    const message = toSandboxSpec(spec);
+    await this.#link.needsSandboxes(signal);
+    const res = await this.#link.once(SandboxService.method.create, { spec: message }, { signal });
+    return new Sandbox(this.#link, fromSandbox(res.sandbox));
   }
 
-  /** A handle to a process that runs or has run, whichever client started it. */
-  async get(selector: Selector, signal?: AbortSignal): Promise<Process> {
-    const res = await this.#link.call(ProcessService.method.get, { process: toSelector(selector) }, { signal });
-    return new Process(this.#link, fromInfo(res.info, 'id' in selector ? selector.id : undefined));
+  /**
+   * Makes a sandbox, or finds the one of its name as it is and starts it, if it is
+   * not ready. It is safe to repeat, and is repeated when an answer is lost. The
+   * sandbox has an entry `tend.opened` in its metadata, which tells who made it.
+   */
+  async openSandbox(spec: SandboxSpec & { name: string }, signal?: AbortSignal): Promise<{ sandbox: Sandbox; created: boolean }> {
+    if (!spec.name) throw new InvalidError('name', 'is missing; a sandbox is opened by its name');
+    const mark = randomBytes(12).toString('hex');
+    const message = toSandboxSpec({ ...spec, metadata: { ...spec.metadata, [opened]: mark } });
+    await this.#link.needsSandboxes(signal);
+    const scope = new Scope(signal, this.#link.closed.signal);
+    const until = Date.now() + 60_000;
+    try {
+      for (let delay = 10; ; delay = Math.min(2 * delay, 500)) {
+        try {
+          const res = await this.#link.call(SandboxService.method.create, { spec: message }, { signal });
+          return { sandbox: new Sandbox(this.#link, fromSandbox(res.sandbox)), created: true };
+        } catch (err) {
+          if (!hasCode(err, 'exists')) throw err;
+        }
+        try {
+          const sandbox = await this.sandbox(spec.name, signal);
+          if (sandbox.info.state !== 'ready') await sandbox.start(signal);
+          // It may be of an attempt whose answer was lost.
+          return { sandbox, created: sandbox.info.metadata[opened] === mark };
+        } catch (err) {
+          // Another one is making it, or it was destroyed in between.
+          if (!hasCode(err, 'not_found') || Date.now() > until) throw err;
+        }
+        await pause(delay, scope.signal);
+      }
+    } finally {
+      scope.end();
+    }
   }
 
-  /** A handle to a process that list told of. */
-  attach(info: Info): Process {
-    return new Process(this.#link, info);
+  /** Finds a sandbox by its id or name, in whatever state it is. */
+  async sandbox(key: string, signal?: AbortSignal): Promise<Sandbox> {
+    await this.#link.needsSandboxes(signal);
+    const res = await this.#link.call(SandboxService.method.get, { sandbox: text('sandbox', key) }, { signal });
+    return new Sandbox(this.#link, fromSandbox(res.sandbox));
   }
 
-  /** All processes that the filter selects, oldest first. */
-  async list(filter: Filter = {}, signal?: AbortSignal): Promise<Info[]> {
-    const all: Info[] = [];
+  /** What is known of the sandboxes that the filter selects, oldest first. */
+  async sandboxes(filter: SandboxFilter = {}, signal?: AbortSignal): Promise<SandboxInfo[]> {
+    await this.#link.needsSandboxes(signal);
+    const wanted = filter.states?.map((state) => {
+      const n = states.indexOf(state);
+      if (n < 0) throw new InvalidError('states', `has ${JSON.stringify(state)}; ${states.join(', ')} are known`);
+      return n;
+    });
+    const all: SandboxInfo[] = [];
     for (let after = ''; ; ) {
-      const res = await this.#link.call(ProcessService.method.list, { live: filter.live, tag: filter.tag, labels: filter.labels, after }, { signal });
-      for (const m of res.processes) all.push(fromInfo(m));
+      const res = await this.#link.call(SandboxService.method.list, { states: wanted, metadata: filter.metadata, after }, { signal });
+      for (const m of res.sandboxes) all.push(fromSandbox(m));
       if (!res.next) return all;
-      if (res.processes.length === 0 || res.next === after) throw protocolError('a list that does not go on');
+      if (res.sandboxes.length === 0 || res.next === after) throw protocolError('a list that does not go on');
       after = res.next;
     }
   }
 
-  /**
-   * Runs a command to its end, and forgets it. Without a descendant that holds
-   * them open, all output is there; such a one is not waited for.
-   */
-  async run(spec: Spec, options: RunOptions = {}): Promise<Result> {
-    options.signal?.throwIfAborted();
-    const max = options.maxOutput ?? 16 << 20;
-    const process = await this.start({ ...spec, stdin: options.input === undefined ? spec.stdin : 'pipe' }, options.signal);
-    const kill = () => void process.kill().catch(() => {});
-    options.signal?.addEventListener('abort', kill, { once: true });
-    if (options.signal?.aborted) kill();
-    try {
-      // A process need not read all its input.
-      const fed = options.input === undefined ? undefined : process.write(options.input).then(() => process.closeStdin()).catch((err: unknown) => err);
-      const kept = { stdout: new Tail(max), stderr: new Tail(max) };
-      let exit: Exit | undefined;
-      for await (const event of process.read({ drain: 200 })) {
-        if (event.kind === 'exited') exit = event.exit;
-        if (event.kind === 'output') kept[event.stream === 'stderr' ? 'stderr' : 'stdout'].add(event.data);
-        if (event.kind === 'gap') kept[event.stream === 'stderr' ? 'stderr' : 'stdout'].skip(event.to - event.from);
-      }
-      const err = await fed;
-      if (err && !hasCode(err, 'exited', 'stdin_closed')) throw err;
-      if (!exit) throw protocolError('the end of the output without an exit');
-      const exitCode = shellStatus(exit);
-      return {
-        success: exitCode === 0,
-        exitCode,
-        stdout: kept.stdout.bytes(),
-        stderr: kept.stderr.bytes(),
-        stdoutDropped: kept.stdout.dropped,
-        stderrDropped: kept.stderr.dropped,
-        exit,
-      };
-    } finally {
-      options.signal?.removeEventListener('abort', kill);
-      await process.remove().catch(() => {}); // it is kept until its time is over, then
-    }
+  /** All snapshots of sandboxes, oldest first. */
+  async snapshots(signal?: AbortSignal): Promise<SandboxSnapshot[]> {
+    await this.#link.needsSandboxes(signal);
+    return (await this.#link.call(SandboxService.method.snapshots, {}, { signal })).snapshots.map(fromSnapshot);
+  }
+
+  /** Removes a snapshot by its id or name. It is no error if there is none; `in_use`: sandboxes need it. */
+  async deleteSnapshot(key: string, signal?: AbortSignal): Promise<void> {
+    await this.#link.needsSandboxes(signal);
+    await this.#link.call(SandboxService.method.deleteSnapshot, { snapshot: text('snapshot', key) }, { signal }).catch((err: unknown) => {
+      if (!hasCode(err, 'not_found')) throw err;
+    });
   }
 
   /** What the daemon says of itself. */
@@ -180,6 +177,9 @@ export class Client {
     this.#link.close();
   }
 }
+
+/** The entry of the metadata of sandboxes that openSandbox made. */
+const opened = 'tend.opened';
 
 /** A server that is being replaced is waited for; one that is not there is not. */
 async function hello(link: Link, signal?: AbortSignal): Promise<void> {
@@ -197,48 +197,5 @@ async function hello(link: Link, signal?: AbortSignal): Promise<void> {
     }
   } finally {
     scope.end();
-  }
-}
-
-const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
-
-/** A fresh process id: 48 bits of time and 80 random ones, so that ids sort by age. */
-export function newID(): string {
-  let n = (BigInt(Date.now()) << 80n) | BigInt(`0x${randomBytes(10).toString('hex')}`);
-  let id = '';
-  for (let i = 0; i < 26; i++, n >>= 5n) id = alphabet[Number(n & 31n)] + id;
-  return id;
-}
-
-/** The newest bytes of a stream. */
-class Tail {
-  #parts: Buffer[] = [];
-  #length = 0;
-  dropped = 0;
-
-  constructor(private readonly max: number) {}
-
-  add(data: Buffer): void {
-    this.#parts.push(Buffer.from(data)); // not a view of a message that is larger
-    this.#length += data.length;
-    while (this.#length - (this.#parts[0]?.length ?? 0) >= this.max && this.#parts.length > 0) this.#cut(this.#parts.shift()!.length);
-  }
-
-  skip(n: number): void {
-    this.dropped += n + this.#length;
-    this.#parts = [];
-    this.#length = 0;
-  }
-
-  bytes(): Buffer {
-    const all = Buffer.concat(this.#parts, this.#length);
-    const over = Math.max(0, all.length - this.max);
-    this.dropped += over;
-    return all.subarray(over);
-  }
-
-  #cut(n: number): void {
-    this.#length -= n;
-    this.dropped += n;
   }
 }

@@ -16,6 +16,9 @@ export type ErrorCode =
   | 'writer_forgotten' // too many other writers since
   | 'unsupported' // not on this machine, or not by this server
   | 'limit' // the server has no room
+  | 'sandbox_stopped' // the sandbox is stopped
+  | 'sandbox_paused' // the sandbox is paused
+  | 'in_use' // sandboxes need it
   | 'permission' // the token or the user is refused
   | 'damaged' // what is kept on the disk is damaged
   | 'invalid' // a field of the request: InvalidError

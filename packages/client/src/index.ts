@@ -3,9 +3,12 @@
  *
  * @packageDocumentation
  */
-export { Client, newID, type ClientOptions, type Result, type RunOptions } from './client.js';
+export { Client, type ClientOptions } from './client.js';
 export { AmbiguousError, GapError, hasCode, InvalidError, RedirectError, StartError, TendError, type ErrorCode, type StartReason } from './errors.js';
 export { Process, type KillResult, type Until, type WaitResult } from './process.js';
+export { newID, Processes, type Result, type RunOptions } from './processes.js';
 export { Reader } from './reader.js';
 export { type RetryOptions } from './retry.js';
+export { Sandbox } from './sandbox.js';
+export { type SandboxChange, type SandboxFilter, type SandboxInfo, type SandboxMetric, type SandboxNetwork, type SandboxShare, type SandboxSize, type SandboxSnapshot, type SandboxSpec, type SandboxState } from './sandbox-types.js';
 export { shellStatus, type Exit, type Filter, type Info, type OutputStream, type ProcessEvent, type ReadOptions, type Scope, type Selector, type Spec, type StreamInfo } from './types.js';

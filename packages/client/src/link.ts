@@ -2,6 +2,7 @@
 
 import type { DescMessage, DescMethod, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
 import { TendError } from './errors.js';
+import { AdminService } from './gen/tend/v1/admin_pb.js';
 import { ProcessService } from './gen/tend/v1/process_pb.js';
 import { Attempts, type RetryOptions } from './retry.js';
 import { closedError, pause, Scope } from './scope.js';
@@ -22,6 +23,8 @@ export class Link {
   readonly silence: number;
   /** As the last hello said: the listening sockets outlive the server; it knows writers by name. */
   #held = false;
+  /** It has sandboxes, and the header that names one counts. */
+  #sandboxes = false;
   version = '';
   instance = '';
 
@@ -36,8 +39,21 @@ export class Link {
   async hello(signal?: AbortSignal): Promise<void> {
     const res = await this.#attempt(ProcessService.method.hello, {}, { signal }, Math.min(helloTimeout, this.silence));
     this.#held = res.listenersHeld;
+    this.#sandboxes = res.sandboxes;
     this.version = res.version;
     this.instance = res.instance;
+  }
+
+  /** Fails on a server of a former version, which would do to the machine what is meant for a sandbox. */
+  async needsSandboxes(signal?: AbortSignal): Promise<void> {
+    // It may have been replaced since it said what it knows.
+    if (!this.#sandboxes) this.#sandboxes = (await this.call(ProcessService.method.hello, {}, { signal })).sandboxes;
+    if (!this.#sandboxes) throw new TendError('unsupported', `${this.url} has no sandboxes, or is of a former version: tend upgrade replaces it`);
+  }
+
+  /** The URL under which the server says that it serves. */
+  async address(signal?: AbortSignal): Promise<string> {
+    return (await this.call(AdminService.method.status, {}, { signal })).url;
   }
 
   attempts(): Attempts {

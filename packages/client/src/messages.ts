@@ -28,7 +28,7 @@ export function toInt(field: string, n: number): bigint {
   return BigInt(n);
 }
 
-function milliseconds(d: Duration | undefined): number {
+export function milliseconds(d: Duration | undefined): number {
   return d ? Number(d.seconds) * 1000 + d.nanos / 1e6 : 0;
 }
 
@@ -42,10 +42,18 @@ export function fromInt(what: string, n: bigint): number {
   return Number(n);
 }
 
-function text(field: string, s: string): string {
+export function text(field: string, s: string): string {
+  if (typeof s !== 'string') throw new InvalidError(field, `is no text but ${s === null ? 'null' : `a ${typeof s}`}`);
   if (/\p{Surrogate}/u.test(s)) throw new InvalidError(field, 'has half of a surrogate pair, which is no text');
   if (s.includes('\0')) throw new InvalidError(field, 'has a NUL byte');
   return s;
+}
+
+/** undefined values are left out. */
+export function textMap(field: string, map: Record<string, string | undefined> | undefined): Record<string, string> | undefined {
+  if (map === undefined) return undefined;
+  if (map === null || typeof map !== 'object' || Array.isArray(map)) throw new InvalidError(field, 'is no object');
+  return Object.fromEntries(Object.entries(map).flatMap(([k, v]) => (v === undefined ? [] : [[text(field, k), text(field, v)]])));
 }
 
 const optional = (field: string, s: string | undefined): string | undefined => (s === undefined ? undefined : text(field, s));

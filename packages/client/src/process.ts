@@ -88,7 +88,8 @@ export class Process {
   /**
    * One stream as a Readable of Buffers, from its first byte, with back-pressure.
    * Bytes that were freed before they were read are an error: GapError.
-   * endIfRemoved: it ends, instead of an error, when the process was removed.
+   * endIfRemoved: it ends, instead of an error, when the process was removed or its
+   * sandbox stopped.
    */
   output(stream: OutputStream, options: Omit<ReadOptions, 'streams'> & { endIfRemoved?: boolean } = {}): Readable {
     const self = this;
@@ -110,7 +111,7 @@ export class Process {
             if (value.kind === 'output' && value.stream === stream && !this.push(value.data)) return;
           }
         } catch (err) {
-          if (options.endIfRemoved && hasCode(err, 'not_found')) this.push(null);
+          if (options.endIfRemoved && hasCode(err, 'not_found', 'sandbox_stopped')) this.push(null);
           else this.destroy(err as Error);
         } finally {
           reading = false;

@@ -116,7 +116,7 @@ export class Transport {
 
   /** A call with one answer. */
   async unary<I extends DescMessage, O extends DescMessage>(method: DescMethod & { input: I; output: O }, input: MessageInitShape<I>, options: CallOptions = {}): Promise<MessageShape<O>> {
-    const body = toBinary(method.input, create(method.input, input));
+    const body = encode(method.input, input);
     const res = await this.#send(method, 'application/proto', Buffer.from(body.buffer, body.byteOffset, body.byteLength), options);
     if (res.statusCode !== 200) throw await this.#refusal(res);
     const type = String(res.headers['content-type']).split(';')[0];
@@ -133,7 +133,7 @@ export class Transport {
    * but what the socket holds.
    */
   async *stream<I extends DescMessage, O extends DescMessage>(method: DescMethod & { input: I; output: O }, input: MessageInitShape<I>, options: CallOptions = {}): AsyncGenerator<MessageShape<O>, void, void> {
-    const message = toBinary(method.input, create(method.input, input));
+    const message = encode(method.input, input);
     const body = Buffer.alloc(5 + message.length);
     body.writeUInt32BE(message.length, 1);
     body.set(message, 5);
@@ -222,6 +222,16 @@ export class Transport {
         return new ConnectionError(text);
     }
     return new TendError('protocol', `${text}; it is no tend server`);
+  }
+}
+
+/** What no message can hold, such as a number for a text, is a mistake of the caller's. */
+function encode<I extends DescMessage>(schema: I, input: MessageInitShape<I>): Uint8Array {
+  try {
+    return toBinary(schema, create(schema, input));
+  } catch (err) {
+    if (err instanceof TendError) throw err;
+    throw new InvalidError('request', `cannot be sent: ${(err as Error).message}`);
   }
 }
 
@@ -353,6 +363,9 @@ const kinds: { [kind in ErrorKind]?: ErrorCode } = {
   [ErrorKind.GAP]: 'gap',
   [ErrorKind.WRITER_FORGOTTEN]: 'writer_forgotten',
   [ErrorKind.DAMAGED]: 'damaged',
+  [ErrorKind.SANDBOX_STOPPED]: 'sandbox_stopped',
+  [ErrorKind.SANDBOX_PAUSED]: 'sandbox_paused',
+  [ErrorKind.IN_USE]: 'in_use',
 };
 
 // In the order of their numbers.

@@ -22,15 +22,19 @@ test('the types are whole, for import and require', () => {
 const c: Client = await Client.connect({ url: 'unix:///x', token: 't', retry: { attempts: 1 } });
 const p = await c.start({ shell: 'x', env: { A: undefined } });
 for await (const e of p.read({ streams: ['stdout'] })) if (e.kind === 'exited') { const n: number = shellStatus(e.exit); void n; }
+const { sandbox } = await c.openSandbox({ name: 'x', isolation: 'full', shares: [{ source: '/a', readOnly: true }], network: { mode: 'own', public: true } });
+const q: Process = await sandbox.processes.start({ shell: 'x' });
+const s: SandboxInfo = await sandbox.update({ timeout: 1, metadata: { a: 'b' } });
+void [q, s];
 try { await p.write('x'); } catch (e) { if (hasCode(e, 'exited')) console.log(e.code); }
 `;
-  const head = "{ Client, hasCode, shellStatus } from '@tend/client';\n";
+  const head = "{ Client, hasCode, shellStatus, type Process, type SandboxInfo } from '@tend/client';\n";
   compile(dir, { 'a.ts': `import ${head}${uses}`, 'b.cts': `import ${head}async function f() {${uses}}\nvoid f;` });
 });
 
 test("the README's examples compile, and do what they say", async () => {
   const daemon = await Daemon.start();
-  const said = ['3 hello\n\nready\n{ killed: true, survivors: [] }\n', '0\n'];
+  const said = ['3 hello\n\nready\n{ killed: true, survivors: [] }\n', '0\n', 'true my-box\nkept\n'];
   const programs = examples();
   compile(dir, Object.fromEntries(programs.map((text, i) => [`example${i}.ts`, text])));
   assert.equal(programs.length, said.length);

@@ -225,6 +225,83 @@ test('while the server is upgraded, nothing is lost or doubled', async () => {
   c.close();
 });
 
+test('sandboxes: made, opened, listed, changed, stopped, paused, copied and destroyed', async () => {
+  const c = await Client.connect({ url: daemon.socket });
+  const box = await c.createSandbox({ name: 'one', isolation: 'full', env: { A: '1', B: undefined }, metadata: { of: 'me' }, timeout: 3_600_000, size: { tasks: 100 } });
+  assert.deepEqual([box.info.state, box.info.isolation, box.info.size.tasks, box.info.metadata], ['ready', 'full', 100, { of: 'me' }]);
+  assert.ok(Math.abs(box.info.deadline!.getTime() - Date.now() - 3_600_000) < 600_000);
+  await assert.rejects(c.createSandbox({ name: 'one' }), { code: 'exists' });
+  const again = await c.openSandbox({ name: 'one' });
+  assert.deepEqual([again.created, again.sandbox.id], [false, box.id]);
+  const opened = await Promise.all([1, 2, 3].map(() => c.openSandbox({ name: 'two', isolation: 'full' })));
+  assert.deepEqual(opened.map((o) => o.created).sort(), [false, false, true]);
+  assert.deepEqual((await c.sandboxes()).map((i) => i.name), ['one', 'two']);
+  assert.deepEqual((await c.sandboxes({ metadata: { of: 'me' }, states: ['ready'] })).map((i) => i.name), ['one']);
+
+  const p = await box.processes.start({ shell: 'echo $A$B; exec cat', stdin: 'pipe' });
+  await p.write('in');
+  await p.closeStdin();
+  assert.equal((await drain(p.output('stdout'))).toString(), '1\nin');
+  assert.deepEqual((await box.processes.list()).map((i) => i.id), [p.id]);
+  assert.deepEqual(await opened[0]!.sandbox.processes.list(), []);
+  await assert.rejects(opened[0]!.sandbox.processes.get({ id: p.id }), { code: 'not_found' });
+
+  await box.processes.run({ shell: 'echo kept > /var/tmp/f' });
+  await box.pause();
+  await box.pause();
+  await assert.rejects(box.processes.start({ shell: 'true' }), { code: 'sandbox_paused' });
+  await box.resume();
+  await box.stop();
+  await assert.rejects(box.processes.start({ shell: 'true' }), { code: 'sandbox_stopped' });
+  await box.start();
+  const kept = await box.snapshot('kept');
+  assert.deepEqual((await c.snapshots()).map((s) => [s.id, s.name, s.sandbox]), [[kept.id, 'kept', box.id]]);
+  const from = await c.createSandbox({ snapshot: 'kept', isolation: 'full' });
+  const forks = await box.fork(2);
+  for (const copy of [from, ...forks]) {
+    assert.ok('processes' in copy);
+    assert.equal((await copy.processes.run({ shell: 'cat /var/tmp/f' })).stdout.toString(), 'kept\n');
+    await copy.destroy();
+    await copy.destroy();
+  }
+  await c.deleteSnapshot('kept');
+  await c.deleteSnapshot('kept');
+  assert.equal((await box.update({ name: 'uno', timeout: 0, metadata: { more: 'x' } })).deadline, undefined);
+  assert.deepEqual((await c.sandbox('uno')).info.metadata, { of: 'me', more: 'x' });
+  assert.ok((await box.metrics()).at(-1)!.tasks >= 0);
+  assert.match((await box.portUrl(3000))!, new RegExp(`^http://3000-${box.id}[.]localhost:[0-9]+$`));
+  for (const b of [box, opened[0]!.sandbox]) await b.destroy();
+  await assert.rejects(box.refresh(), { code: 'not_found' });
+  await assert.rejects(box.processes.start({ shell: 'true' }), { code: 'not_found' });
+  c.close();
+});
+
+test('what is wrong with a sandbox that is asked for is said, and nothing is made', async () => {
+  const c = await Client.connect({ url: daemon.socket });
+  for (const [field, spec] of Object.entries({
+    'spec.isolatoin': { isolatoin: 'full' },
+    isolation: { isolation: 'Full' },
+    timeout: { timeout: '1h' },
+    'size.memory': { size: { memory: 1.5 } },
+    'size.cpus': { size: { cpus: NaN } },
+    'size.ram': { size: { ram: 1 } },
+    'network.mode': { network: { mode: 'open' } },
+    'shares.source': { shares: [{ source: 1 }] },
+    shares: { shares: '/tmp' },
+    metadata: { metadata: { a: 1 } },
+    env: { env: { A: '\0' } },
+    name: { name: '../x' },
+    'spec': null,
+  })) await assert.rejects(c.createSandbox(spec as never), (err: Error & { code?: string; field?: string }) => err.code === 'invalid' && (err.field === field || field === 'spec'), field);
+  await assert.rejects(c.openSandbox({} as never), { code: 'invalid', field: 'name' });
+  await assert.rejects(c.sandbox(7 as never), { code: 'invalid' });
+  await assert.rejects(c.sandboxes({ states: ['dead' as never] }), { code: 'invalid' });
+  const stop = AbortSignal.abort();
+  for (const call of [c.createSandbox({}, stop), c.openSandbox({ name: 'x' }, stop), c.sandboxes({}, stop)]) await assert.rejects(call, { name: 'AbortError' });
+  assert.deepEqual(await c.sandboxes(), []);
+  c.close();
+});
+
 test('the package works for import and require', () => {
   const cjs = createRequire(import.meta.url)('@tend/client') as typeof import('@tend/client');
   assert.equal(typeof cjs.Client.connect, 'function');

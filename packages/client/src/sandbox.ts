@@ -1,0 +1,120 @@
+// One sandbox of the server.
+
+import { hasCode, InvalidError, protocolError, TendError } from './errors.js';
+import { SandboxService } from './gen/tend/v1/sandbox_pb.js';
+import type { Link } from './link.js';
+import { text, toDuration } from './messages.js';
+import { Processes } from './processes.js';
+import { fromMetric, fromSandbox, fromSnapshot, toUpdate } from './sandbox-messages.js';
+import type { SandboxChange, SandboxInfo, SandboxMetric, SandboxSnapshot } from './sandbox-types.js';
+
+/**
+ * A place on the server with files and processes of its own. How far it is
+ * isolated from the server's machine is what its spec asked for and `info` tells.
+ * The handle holds nothing but the id: any number of handles, of any client, may
+ * be to one sandbox, which outlives them all. What a sandbox that was destroyed is
+ * asked for has the code `not_found`.
+ */
+export class Sandbox {
+  readonly #link: Link;
+  /** What was known when the handle was made. */
+  readonly info: SandboxInfo;
+  /** Its processes, and no others. It does not start the sandbox: `sandbox_stopped`, `sandbox_paused`. */
+  readonly processes: Processes;
+
+  /** @internal Made by Client. */
+  constructor(link: Link, info: SandboxInfo) {
+    this.#link = link;
+    this.info = info;
+    this.processes = new Processes(link, { 'Tend-Sandbox': info.id });
+  }
+
+  get id(): string {
+    return this.info.id;
+  }
+
+  /** What is known of it now. */
+  async refresh(signal?: AbortSignal): Promise<SandboxInfo> {
+    const res = await this.#link.call(SandboxService.method.get, { sandbox: this.id }, { signal });
+    return fromSandbox(res.sandbox, this.id);
+  }
+
+  /** Changes what can be changed, in whatever state it is. */
+  async update(change: SandboxChange, signal?: AbortSignal): Promise<SandboxInfo> {
+    const res = await this.#link.call(SandboxService.method.update, toUpdate(this.id, change), { signal });
+    return fromSandbox(res.sandbox, this.id);
+  }
+
+  /** Makes a stopped sandbox ready again, with its files, and resumes one that is paused. It is no error if it is ready. */
+  async start(signal?: AbortSignal): Promise<void> {
+    await this.#link.call(SandboxService.method.start, { sandbox: this.id }, { signal });
+  }
+
+  /** Ends all its processes and keeps its files, unless it is disposable. */
+  async stop(signal?: AbortSignal): Promise<void> {
+    await this.#link.call(SandboxService.method.stop, { sandbox: this.id }, { signal });
+  }
+
+  /** Lets its processes stand still. It is no error if they do. `unsupported`: it cannot; stop keeps its files. */
+  async pause(signal?: AbortSignal): Promise<void> {
+    await this.#link.call(SandboxService.method.pause, { sandbox: this.id }, { signal }).catch(unless('sandbox_paused'));
+  }
+
+  /** Lets a paused sandbox go on. It is no error if it is ready. */
+  async resume(signal?: AbortSignal): Promise<void> {
+    await this.#link.call(SandboxService.method.resume, { sandbox: this.id }, { signal });
+  }
+
+  /** Ends all its processes and removes all that belongs to it. It is no error if that was done. */
+  async destroy(signal?: AbortSignal): Promise<void> {
+    await this.#link.call(SandboxService.method.destroy, { sandbox: this.id }, { signal }).catch(unless('not_found'));
+  }
+
+  /** Keeps its files under a name, for later sandboxes. Without one the server makes it up. It is not repeated when the answer is lost. */
+  async snapshot(name = '', signal?: AbortSignal): Promise<SandboxSnapshot> {
+    const res = await this.#link.once(SandboxService.method.snapshot, { sandbox: this.id, name: text('name', name) }, { signal });
+    if (!res.snapshot) throw protocolError('no snapshot');
+    return fromSnapshot(res.snapshot);
+  }
+
+  /**
+   * Makes count sandboxes (1 to 100) with the files that this one has now, without its
+   * processes. timeout: milliseconds until they are destroyed; 0: never. An element is
+   * an error where a copy was not made. It is not repeated when the answer is lost.
+   */
+  async fork(count = 1, options: { timeout?: number; signal?: AbortSignal } = {}): Promise<(Sandbox | TendError)[]> {
+    if (!Number.isInteger(count) || count < 1 || count > 100) throw new InvalidError('count', `is ${count}; 1 to 100 copies can be made`);
+    const timeout = options.timeout ? toDuration('timeout', options.timeout) : undefined;
+    const res = await this.#link.once(SandboxService.method.fork, { sandbox: this.id, count, timeout }, { signal: options.signal });
+    return res.forks.map((f) => (f.sandbox ? new Sandbox(this.#link, fromSandbox(f.sandbox)) : new TendError('internal', f.error)));
+  }
+
+  /** What it used in the last minutes, oldest first. */
+  async metrics(signal?: AbortSignal): Promise<SandboxMetric[]> {
+    return (await this.#link.call(SandboxService.method.metrics, { sandbox: this.id }, { signal })).metrics.map(fromMetric);
+  }
+
+  /**
+   * Where a port inside is served over HTTP and WebSocket; without a token of the sandbox
+   * only if its network is `public`. domain is the server's (tend serve --domain);
+   * default: localhost, for programs on the server's machine that can resolve such names
+   * (curl and browsers do; Node.js needs nss-myhostname). undefined: the server has no
+   * port, or is elsewhere, and there is no domain.
+   */
+  async portUrl(port: number, options: { domain?: string; signal?: AbortSignal } = {}): Promise<string | undefined> {
+    if (!Number.isInteger(port) || port < 1 || port > 65535) throw new InvalidError('port', `is ${port}; 1 to 65535 are ports`);
+    let url = this.#link.url;
+    if (url.startsWith('unix:')) url = await this.#link.address(options.signal);
+    if (!/^https?:/.test(url)) return undefined;
+    const base = new URL(url);
+    if (!options.domain && !/^(localhost|127\..*|\[::1\])$/.test(base.hostname)) return undefined;
+    base.hostname = `${port}-${this.id}.${options.domain ?? 'localhost'}`;
+    return base.origin;
+  }
+}
+
+function unless(...codes: Parameters<typeof hasCode>[1][]): (err: unknown) => void {
+  return (err) => {
+    if (!hasCode(err, ...codes)) throw err;
+  };
+}
