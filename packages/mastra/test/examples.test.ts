@@ -66,14 +66,15 @@ test('a language server', async () => {
 });
 
 test("the README's programs do what they say", async () => {
-  const [usage, streaming, again, ports] = examples();
-  assert.ok(usage && streaming && again && ports);
+  const [usage, streaming, again, ports, isolated] = examples();
+  assert.ok(usage && streaming && again && ports && isolated);
   const llm = await model('test/readme.script.json');
   assert.equal(await run('usage', usage, [], llm.env), '/etc has a file called hosts.\n');
   await llm.end();
   assert.equal(await run('streaming', streaming), 'step 1\nstep 2\n0\n');
   assert.match(await run('again', again), /^([0-9]+) up\n\1 true\n$/);
   assert.match(await run('ports', ports), /^http:\/\/localhost:8080$/m);
+  assert.equal(await run('isolated', isolated), '1\nprepared\n');
 });
 
 test('the package as it is published: its files and types', () => {

@@ -235,10 +235,17 @@ test('a port of the sandbox is a port of its machine', async () => {
   await assert.rejects(s.networking.getPortUrl(0), { code: 'invalid' });
 });
 
-test('full isolation is refused where there is none, before anything runs', async () => {
-  const s = sandbox({ isolation: 'full' });
-  await assert.rejects(s.executeCommand('true'), { code: 'unsupported' });
+test('options of a sandbox of its own are refused without one, and wrong ones with it', async () => {
   assert.throws(() => sandbox({ isolation: 'half' as never }), { code: 'invalid' });
+  for (const wrong of [{ share: [] }, { network: {} }, { limits: {} }, { timeout: 1 }, { sandboxId: 'x', isolation: 'none' as const }]) assert.throws(() => sandbox(wrong), { code: 'invalid' });
+  assert.throws(() => sandbox({ isolation: 'full', workingDirectory: 'here' }), { code: 'invalid', field: 'workingDirectory' });
+  for (const wrong of [{ limits: { ram: 1 } as never }, { network: { mode: 'open' as never } }, { share: [{ source: 'relative' }] }, { share: '/tmp' as never }, { limits: { memory: '1g' as never } }, { template: 'no-such' }, { sandboxId: 'no-such' }, { timeout: -1 }]) {
+    const s = sandbox({ isolation: 'full', ...wrong });
+    await assert.rejects(s.executeCommand('true'), (err: Error & { code?: string }) => ['invalid', 'not_found', 'unsupported'].includes(err.code!), JSON.stringify(wrong));
+  }
+  assert.throws(() => tendSandboxProvider.createSandbox({ isolatoin: 'full' } as never), { code: 'invalid' });
+  await assert.rejects(sandbox().pause(), { code: 'unsupported' });
+  await assert.rejects(sandbox().fork(), { code: 'unsupported' });
 });
 
 test('what is wrong with a spawn is said', async () => {

@@ -2,6 +2,7 @@
 
 import { Writable, type Readable } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { ProcessHandle, type CommandResult, type SpawnProcessOptions } from '@mastra/core/workspace';
 import { hasCode, shellStatus, type Exit, type Info, type Process } from '@tend/client';
 
@@ -69,7 +70,7 @@ export class TendProcessHandle extends ProcessHandle {
       const { killed } = await this.#process.kill();
       return killed && !ended;
     } catch (err) {
-      if (ended || hasCode(err, 'not_found')) return false;
+      if (ended || hasCode(err, 'not_found', 'sandbox_stopped')) return false;
       throw err;
     }
   }
@@ -146,28 +147,38 @@ export class TendProcessHandle extends ProcessHandle {
   }
 
   async #follow(): Promise<CommandResult> {
-    try {
-      for await (const event of this.#process.read({ drain, from: { ...this.#reached } })) {
-        switch (event.kind) {
-          case 'output':
-            if (event.stream === 'pty') break;
-            this.#reached[event.stream] = event.offset + event.data.length;
-            this.#emit(event.stream, this.#decoders[event.stream].write(event.data));
-            break;
-          case 'gap':
-            if (event.stream === 'pty') break;
-            this.#reached[event.stream] = event.to;
-            this.#lost[event.stream] += event.to - event.from;
-            break;
-          case 'exited':
-            this.#exit = event.exit;
+    for (;;) {
+      try {
+        for await (const event of this.#process.read({ drain, from: { ...this.#reached } })) {
+          switch (event.kind) {
+            case 'output':
+              if (event.stream === 'pty') break;
+              this.#reached[event.stream] = event.offset + event.data.length;
+              this.#emit(event.stream, this.#decoders[event.stream].write(event.data));
+              break;
+            case 'gap':
+              if (event.stream === 'pty') break;
+              this.#reached[event.stream] = event.to;
+              this.#lost[event.stream] += event.to - event.from;
+              break;
+            case 'exited':
+              this.#exit = event.exit;
+          }
+          for (const wake of this.#watchers) wake();
+          this.#watchers.clear();
         }
-        for (const wake of this.#watchers) wake();
-        this.#watchers.clear();
+        break;
+      } catch (err) {
+        // Its output goes on when the sandbox does.
+        if (hasCode(err, 'sandbox_paused')) {
+          await sleep(500, undefined, { ref: false });
+          continue;
+        }
+        // In a sandbox that was stopped nothing runs.
+        if (!hasCode(err, 'not_found', 'sandbox_stopped')) throw err;
+        this.#gone = true;
+        break;
       }
-    } catch (err) {
-      if (!hasCode(err, 'not_found')) throw err;
-      this.#gone = true;
     }
     for (const stream of ['stdout', 'stderr'] as const) this.#emit(stream, this.#decoders[stream].end());
     const exitCode = this.exitCode;
@@ -211,7 +222,7 @@ export class TendProcessHandle extends ProcessHandle {
   }
 
   async #inputError(err: unknown): Promise<unknown> {
-    if (hasCode(err, 'not_found')) return new Error(`Process ${this.pid} does not exist any more`, { cause: err });
+    if (hasCode(err, 'not_found', 'sandbox_stopped')) return new Error(`Process ${this.pid} does not exist any more`, { cause: err });
     if (hasCode(err, 'stdin_closed')) return new Error(`Process ${this.pid}: its stdin was closed`, { cause: err });
     if (!hasCode(err, 'exited')) return err;
     await this.#settle().catch(() => {});

@@ -3,13 +3,14 @@
 
 import path from 'node:path';
 import { SandboxProcessManager, type ProcessInfo, type SpawnProcessOptions } from '@mastra/core/workspace';
-import { hasCode, shellStatus, type Client, type Info } from '@tend/client';
+import { hasCode, shellStatus, type Info, type Processes } from '@tend/client';
 import type { TendSandbox } from './index.js';
 import { TendProcessHandle } from './process-handle.js';
 
 /** Where the processes of a running sandbox are. @internal */
 export interface Place {
-  client: Client;
+  /** Of the machine, or of a sandbox of their own. */
+  all: Processes;
   user?: string;
   /** Carried by each process of the sandbox, and by no other. */
   labels: Record<string, string>;
@@ -23,16 +24,15 @@ export class TendProcessManager extends SandboxProcessManager<TendSandbox> {
   // Spawn, list and get are methods: the base class wraps them.
 
   /** The ids of the processes that _dismissed means: their pids may be given to others. */
-  readonly #dismissed = new Map<string, string>();
+  readonly #dismissed = new Set<string>();
   readonly #forgetting = new Set<Promise<void>>();
   readonly #attaching = new Map<string, Promise<TendProcessHandle | undefined>>();
 
   override async spawn(command: string, options: SpawnProcessOptions = {}): Promise<TendProcessHandle> {
-    const place = this.sandbox.place;
     const { timeout } = options;
     if (timeout !== undefined && (Number.isNaN(timeout) || timeout < 0)) throw new RangeError(`timeout is ${timeout}; it is a number of milliseconds`);
-    const process = await place.client.start(
-      {
+    const handle = await this.sandbox.inPlace(async (place) => {
+      const process = await place.all.start({
         shell: command || ':',
         env: { ...this.env, ...options.env },
         dir: path.posix.resolve(this.sandbox.workingDirectory!, options.cwd ?? ''),
@@ -40,12 +40,11 @@ export class TendProcessManager extends SandboxProcessManager<TendSandbox> {
         stdin: options.stdinMode === 'ignore' ? 'null' : 'pipe',
         timeout: timeout === Infinity ? undefined : timeout,
         labels: place.labels,
-      },
-    );
-    const handle = new TendProcessHandle(process, { ...options, onCallbackError: place.onCallbackError });
+      });
+      return new TendProcessHandle(process, { ...options, onCallbackError: place.onCallbackError });
+    });
     handle.command = command;
     this._tracked.set(handle.pid, handle);
-    this.#dismissed.delete(handle.pid);
     return handle;
   }
 
@@ -66,7 +65,7 @@ export class TendProcessManager extends SandboxProcessManager<TendSandbox> {
   override async get(pid: string): Promise<TendProcessHandle | undefined> {
     const handle = (this._tracked.get(pid) as TendProcessHandle | undefined) ?? (await this.#found(pid));
     // The base class dismisses it then.
-    if (handle?.exitCode !== undefined) this.#dismissed.set(pid, handle.id);
+    if (handle?.exitCode !== undefined) this.#dismissed.add(handle.id);
     return handle;
   }
 
@@ -75,7 +74,7 @@ export class TendProcessManager extends SandboxProcessManager<TendSandbox> {
     const handle = this._tracked.get(pid);
     super.release(pid);
     if (!(handle instanceof TendProcessHandle)) return;
-    this.#dismissed.set(pid, handle.id);
+    this.#dismissed.add(handle.id);
     const place = this.sandbox.placeIfAny;
     if (!place) return; // it was destroyed meanwhile
     const forgetting = this.#forget(place, handle.id).finally(() => this.#forgetting.delete(forgetting));
@@ -86,10 +85,10 @@ export class TendProcessManager extends SandboxProcessManager<TendSandbox> {
   async killAll(place: Place): Promise<void> {
     // One that was being started while the others ended is in the next list.
     for (let round = 0; round < 10; round++) {
-      const live = (await place.client.list({ labels: place.labels })).filter((i) => !i.exit || !i.treeGone);
+      const live = (await place.all.list({ labels: place.labels })).filter((i) => !i.exit || !i.treeGone);
       if (live.length === 0) return;
       await each(live, async (info) => {
-        await place.client.attach(info).kill().catch(unless('not_found'));
+        await place.all.attach(info).kill().catch(unless('not_found'));
       });
     }
     throw new Error('processes of the sandbox do not end, or something starts them again and again');
@@ -97,16 +96,21 @@ export class TendProcessManager extends SandboxProcessManager<TendSandbox> {
 
   /** Forgets all processes of the sandbox. They have ended. @internal */
   async forgetAll(place: Place): Promise<void> {
-    // What they said last comes to whom waits for it here.
-    await each([...this._tracked.values()], (handle) => handle.wait().then(() => {}, () => {}));
-    await Promise.all(this.#forgetting);
-    await each(await place.client.list({ labels: place.labels }), (info) => this.#forget(place, info.id));
+    await this.settled();
+    await each(await place.all.list({ labels: place.labels }), (info) => this.#forget(place, info.id));
     this._tracked.clear();
   }
 
-  /** Forgets the handles, and nothing at the daemon. @internal */
+  /** What processes that have ended said last comes to whom waits for it here. @internal */
+  async settled(): Promise<void> {
+    await each([...this._tracked.values()], (handle) => handle.wait().then(() => {}, () => {}));
+    await Promise.all(this.#forgetting);
+  }
+
+  /** Forgets the handles, and nothing at the daemon. From now on a pid may be another process's. @internal */
   forget(): void {
     this._tracked.clear();
+    this._dismissed.clear();
   }
 
   /** One handle for all who ask at once. */
@@ -120,11 +124,11 @@ export class TendProcessManager extends SandboxProcessManager<TendSandbox> {
   }
 
   async #attach(pid: string): Promise<TendProcessHandle | undefined> {
-    const place = this.sandbox.place;
     if (!/^[1-9][0-9]{0,9}$/.test(pid)) return undefined;
     const info = (await this.#infos()).findLast((i) => String(i.pid) === pid);
     if (!info) return undefined;
-    const handle = new TendProcessHandle(place.client.attach(info), { onCallbackError: place.onCallbackError });
+    const { place } = this.sandbox;
+    const handle = new TendProcessHandle(place.all.attach(info), { onCallbackError: place.onCallbackError });
     handle.command = this.#command(info);
     await handle.caughtUp(info);
     this._tracked.set(pid, handle);
@@ -132,13 +136,10 @@ export class TendProcessManager extends SandboxProcessManager<TendSandbox> {
   }
 
   async #infos(): Promise<Info[]> {
-    const { client, labels } = this.sandbox.place;
-    const infos = await client.list({ labels });
+    const infos = await this.sandbox.inPlace(({ all, labels }) => all.list({ labels }));
     return infos.filter((info) => {
-      const pid = String(info.pid);
-      if (!this._dismissed.has(pid)) return true;
-      if (this.#dismissed.get(pid) === info.id) return false;
-      this._dismissed.delete(pid); // of another process
+      if (this.#dismissed.has(info.id)) return false;
+      this._dismissed.delete(String(info.pid)); // of another process
       return true;
     });
   }
@@ -150,7 +151,8 @@ export class TendProcessManager extends SandboxProcessManager<TendSandbox> {
 
   async #forget(place: Place, id: string): Promise<void> {
     try {
-      await (await place.client.get({ id })).remove();
+      await (await place.all.get({ id })).remove();
+      this.#dismissed.delete(id); // nothing tells of it any more
     } catch {
       // A descendant lives: the sandbox's end ends it. Else the daemon forgets it in time.
     }
