@@ -110,6 +110,7 @@ func TestDeps(t *testing.T) {
 		{"driver", []string{"process", "files", "driver", "internal/replace"}},
 		{"metrics", []string{"process"}},
 		{"supervisor/config", []string{"process"}},
+		{"supervisor/probe", []string{"process", "observe", "supervisor/config"}},
 		{"supervisor", []string{"process", "supervisor/config"}},
 		{"keeper/failpoint", nil},
 		{"keeper/client", []string{"internal/procfs", "process", "files", "internal/account", "spool", "observe", "keeper/failpoint", "keeper/board", "keeper/calm", "keeper/feed", "keeper/wire", "keeper/rundir"}},

@@ -1,6 +1,7 @@
 // Package observe answers what a process is doing, from the outside: it waits
 // for conditions ([Wait]), lists the tree of a process ([Tree]), the TCP ports
-// it listens on ([Listening]) and reports whether it waits for input ([Input]).
+// it listens on ([Listening]), tells who gets the connections to an address
+// ([Answering]) and whether it waits for input ([Input]).
 //
 // A Wait takes part in nothing. It reads the output as any reader does, at its
 // own pace, and looks at /proc; the process notices neither. It has no

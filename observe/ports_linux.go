@@ -3,7 +3,6 @@ package observe
 import (
 	"os"
 	"strconv"
-	"strings"
 
 	"github.com/tend-run/tend/process"
 )
@@ -28,20 +27,7 @@ func Listening(leader int) ([]process.Listener, error) {
 		if len(sockets) == 0 {
 			continue
 		}
-		fds, err := os.ReadDir(dir + "/fd")
-		if err != nil {
-			continue
-		}
-		for _, fd := range fds {
-			link, err := os.Readlink(dir + "/fd/" + fd.Name())
-			if err != nil {
-				continue
-			}
-			inode, ok := strings.CutPrefix(link, "socket:[")
-			if !ok {
-				continue
-			}
-			inode = strings.TrimSuffix(inode, "]")
+		for _, inode := range socketsOf(pid) {
 			if l, ok := sockets[inode]; ok && !seen[inode] {
 				seen[inode] = true
 				out = append(out, process.Listener{Address: l.addr.String(), PID: pid})

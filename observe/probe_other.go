@@ -4,6 +4,7 @@ package observe
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/tend-run/tend/process"
 )
@@ -14,6 +15,11 @@ func Tree(int) []int { return nil }
 // Listening reports process.ErrUnsupported.
 func Listening(int) ([]process.Listener, error) {
 	return nil, fmt.Errorf("%w: listening ports are known on Linux only", process.ErrUnsupported)
+}
+
+// Answering reports process.ErrUnsupported.
+func Answering(int, netip.AddrPort) (Answerer, error) {
+	return Answerer{}, fmt.Errorf("%w: who listens is known on Linux only", process.ErrUnsupported)
 }
 
 // Input reports process.ErrUnsupported.

@@ -29,7 +29,6 @@ type tale struct {
 	rules *config.Service
 	s     State
 	now   time.Duration
-	said  []string
 }
 
 func newTale(t *testing.T, rules string) *tale {

@@ -25,11 +25,6 @@ type world struct {
 	now   Time
 	runs  map[string]map[int64]*run
 	queue map[string][]Effect // what is still to be done
-	// auto counts launches that nobody asked for, by time.
-	auto   map[string][]Time
-	wanted map[string]bool
-	// asked: somebody has asked for a start since the last launch.
-	asked map[string]bool
 	trace []string
 }
 
@@ -41,7 +36,7 @@ type run struct {
 }
 
 func newWorld(t *rapid.T, c *config.Config) *world {
-	return &world{t: t, c: c, set: NewSet(c, nil), now: 1, runs: map[string]map[int64]*run{}, queue: map[string][]Effect{}, auto: map[string][]Time{}, wanted: map[string]bool{}, asked: map[string]bool{}}
+	return &world{t: t, c: c, set: NewSet(c, nil), now: 1, runs: map[string]map[int64]*run{}, queue: map[string][]Effect{}}
 }
 
 func (w *world) fatalf(format string, args ...any) {

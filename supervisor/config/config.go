@@ -65,13 +65,15 @@ type Restart struct {
 	Retry          Duration `key:"retry" default:"5m" max:"24h" doc:"How long after it has failed it is tried again, with an empty window. 0: only when somebody asks, or a watched file changes."`
 }
 
-// Probe asks a service how it is. Exactly one of HTTP, TCP, Exec and Log is set.
-// Whoever answers must belong to the processes of the service.
+// Probe asks a service how it is. Exactly one of HTTP, TCP, Exec and Log is set. A
+// process that answers must belong to the service, unless Anyone is set.
 type Probe struct {
 	HTTP *HTTP   `key:"http" doc:"A URL that answers: http://HOST:PORT/PATH, :PORT/PATH, or with more words."`
 	TCP  Address `key:"tcp" doc:"A port that accepts connections: PORT or HOST:PORT."`
 	Exec Command `key:"exec" doc:"A command that ends with 0, in the directory and with the environment of the service."`
 	Log  Pattern `key:"log" doc:"A line of output that matches this RE2 expression, since its start. For startup and readiness; once it was seen it holds."`
+
+	Anyone bool `key:"anyone" default:"false" doc:"Who answers need not belong to the service: its command is only the client of a container engine, say."`
 
 	Interval Duration `key:"interval" default:"2s" shmastra:"20s" min:"50ms" max:"1h" doc:"From the beginning of a probe to that of the next one."`
 	Timeout  Duration `key:"timeout" default:"1s" shmastra:"5s" min:"10ms" max:"10m" doc:"How long an answer may take."`
