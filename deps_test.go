@@ -148,6 +148,7 @@ func TestDeps(t *testing.T) {
 		{"daemon", []string{"process", "daemon/parts", "driver/local", "face", "server", "metrics", "gen/tend", "anchor", "launch", "keeper/client", "internal/replace"}},
 		{"test/conformance", []string{"process", "anchor", "gen", "face/distant"}},
 		{"test/crashtest", nil},
+		{"test/fakellm", nil},
 		{"test/limits", nil},
 		{"test/bench", []string{".", "process", "anchor", "gen", "driver", "keeper/client", "face/distant", "internal/procfs", "internal/testbin", "internal/testdaemon"}},
 		{"cmd/internal/role", []string{"anchor", "keeper", "internal/cleansignals"}},
@@ -180,8 +181,8 @@ func TestDeps(t *testing.T) {
 
 	t.Run("only cmd reads flags and the environment", func(t *testing.T) {
 		for path, p := range pkgs {
-			// processtest re-executes the test binary; bench is a command.
-			if within(path, "cmd", "test/bench", "process/processtest", "internal/testkeeper") {
+			// processtest re-executes the test binary; bench and fakellm are commands.
+			if within(path, "cmd", "test/bench", "test/fakellm", "process/processtest", "internal/testkeeper") {
 				continue
 			}
 			for _, file := range p.GoFiles {
