@@ -226,7 +226,10 @@ func TestFreedOutputIsTold(t *testing.T) {
 	c, f := s.execute(object{"command": `for i in $(seq 3000); do printf 'line %05d \377\n' $i; done; read x`})
 	var text string
 	for len(text) < 3000*15 {
-		g, _, _ := c.next()
+		g, code, ok := c.next()
+		if !ok {
+			t.Fatalf("closed with %d after %d bytes", code, len(text))
+		}
 		text += g.Data
 	}
 	list, err := s.manager.List(t.Context(), process.Filter{Labels: map[string]string{"langsmith.command": f.CommandID}})
