@@ -120,7 +120,7 @@ func (m *Maker) check(s *box.Spec) error {
 		return err
 	}
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("sandboxes need a tend that runs as root; as another user they cannot be had yet: %w", process.ErrUnsupported)
+		return fmt.Errorf("sandboxes need a tend that runs as root: as another user it can neither show files with other ids nor limit what runs: %w", process.ErrUnsupported)
 	}
 	if s.UIDBase == 0 {
 		return &process.InvalidError{Field: "uid_base", Reason: "is 0, which is for a tend that is not root; give the first of the sandbox's ids"}

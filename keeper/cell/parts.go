@@ -3,6 +3,7 @@
 package cell
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -126,7 +127,11 @@ func (p *parts) common() (err error) {
 	}
 	if p.dev < 0 {
 		if p.dev, err = devices(); err != nil {
-			return fmt.Errorf("/dev of sandboxes: %w: %w", err, process.ErrUnsupported)
+			why := ""
+			if errors.Is(err, unix.EPERM) {
+				why = " (tend is root of a user namespace alone, as in a rootless container, or may make no devices; run it as the machine's root)"
+			}
+			return fmt.Errorf("/dev of sandboxes: %w%s: %w", err, why, process.ErrUnsupported)
 		}
 	}
 	return nil
@@ -139,7 +144,7 @@ func (p *parts) user(uid uint32) (*userParts, error) {
 	}
 	ns, err := userNamespace(p.first, uid)
 	if err != nil {
-		return nil, fmt.Errorf("a user namespace: %w: %w", err, process.ErrUnsupported)
+		return nil, fmt.Errorf("a user namespace: %w%s: %w", err, whyNoUsers(err), process.ErrUnsupported)
 	}
 	u := &userParts{uid: uid, ns: ns, stage: -1, dev: -1}
 	if u.stage, err = newStage(ns, p.first, p.dir); err != nil {
@@ -159,6 +164,17 @@ func (p *parts) user(uid uint32) (*userParts, error) {
 		p.users = p.users[:mostUsers]
 	}
 	return u, nil
+}
+
+// whyNoUsers says what usually keeps a user namespace from being made.
+func whyNoUsers(err error) string {
+	switch {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
+		return " (the sysctl user.max_user_namespaces is 0, or there are as many)"
+	case errors.Is(err, unix.EPERM):
+		return " (tend runs in a chroot, or what it runs in forbids them: a container's filter, or the sysctl kernel.unprivileged_userns_clone)"
+	}
+	return ""
 }
 
 func (u *userParts) close() {
