@@ -75,7 +75,7 @@ func endDaemon(t *testing.T, state string) {
 	if out, err := cmd.CombinedOutput(); err != nil && !bytes.Contains(out, []byte("no daemon is running")) {
 		t.Errorf("shut down %s: %v %s", state, err, out)
 	}
-	testdaemon.Eventually(t, "the roles of "+state+" end", func() bool { return len(testdaemon.Holders(state)) == 0 })
+	scene.Eventually(t, "the roles of "+state+" end", func() bool { return len(testdaemon.Holders(state)) == 0 })
 }
 
 func alive(pid int) bool {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/tend-run/tend"
 )
@@ -90,14 +89,4 @@ func (d *Daemon) Ask(t TB, method, path, body string, header ...string) (status 
 func (d *Daemon) Post(t TB, path, body string) (status int, text string) {
 	t.Helper()
 	return d.Ask(t, http.MethodPost, path, body, "Content-Type", "application/json")
-}
-
-// Eventually waits for what must happen, however loaded the machine is.
-func Eventually(t TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not in time: %s", what)
-		}
-	}
 }

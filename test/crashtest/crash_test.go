@@ -16,7 +16,6 @@ import (
 
 	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testdaemon"
 )
 
 // stream is one workload and what is expected of it.
@@ -130,7 +129,7 @@ func testKills(t *testing.T, streams []stream, roles ...string) {
 	if n < kills(t) {
 		t.Errorf("only %d kills; want %d", n, kills(t))
 	}
-	testdaemon.Eventually(t, "all roles are back", func() bool {
+	scene.Eventually(t, "all roles are back", func() bool {
 		st, err := c.Status(ctx)
 		return err == nil && st.Roles["anchor"] > 0 && st.Roles["keeper"] > 0 && st.Roles["server"] > 0
 	})
@@ -228,7 +227,7 @@ func TestAGigabyteAnd200CommandsSurviveKillsOfTheServer(t *testing.T) {
 	for i := range 200 {
 		check(stream{counters: 1000, code: i % 100, pause: 300 * time.Millisecond})
 	}
-	testdaemon.Eventually(t, "200 commands run", func() bool {
+	scene.Eventually(t, "200 commands run", func() bool {
 		st, err := c.Status(ctx)
 		return err == nil && st.Processes >= 150
 	})

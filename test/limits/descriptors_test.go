@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/process"
 )
 
@@ -51,7 +50,7 @@ func TestWithoutDescriptorsStartsAreRefusedAndAllElseGoesOn(t *testing.T) {
 				all = append(all, p)
 			}
 			d.killAll(t.Context(), all)
-			testdaemon.Eventually(t, "a start is possible again", func() bool {
+			scene.Eventually(t, "a start is possible again", func() bool {
 				p, err := d.c.Start(t.Context(), process.Spec{Shell: "echo again"})
 				if err != nil && !limited(err) {
 					t.Fatal(err)

@@ -132,7 +132,7 @@ func TestAFullDisk(t *testing.T) {
 			t.Errorf("over HTTP it is answered with %s", res.Status)
 		}
 		free()
-		testdaemon.Eventually(t, "a start is possible again", func() bool {
+		scene.Eventually(t, "a start is possible again", func() bool {
 			_, err := d.c.Start(t.Context(), process.Spec{Argv: []string{"/bin/true"}})
 			return err == nil
 		})

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
@@ -94,7 +94,7 @@ func TestLogsOfADayStayWithinTheBudget(t *testing.T) {
 	if got := most.Load(); got > budget+slack {
 		t.Errorf("the spool took %d bytes; the budget is %d, and %d may come on top", got, int64(budget), int64(slack))
 	}
-	testdaemon.Eventually(t, "the spool is within its budget", func() bool { return used(dir) <= budget+budget/16 })
+	scene.Eventually(t, "the spool is within its budget", func() bool { return used(dir) <= budget+budget/16 })
 	same()
 }
 
@@ -186,7 +186,7 @@ func TestAllThatIsKeptOfAProcessIsWithinTheBudget(t *testing.T) {
 	if got := most.Load(); got > budget+slack {
 		t.Errorf("the spool took %d bytes; the budget is %d, and %d may come on top", got, int64(budget), int64(slack))
 	}
-	testdaemon.Eventually(t, "the spool is within its budget", func() bool { return used(dir) <= budget+budget/16 })
+	scene.Eventually(t, "the spool is within its budget", func() bool { return used(dir) <= budget+budget/16 })
 	infos, err := d.c.List(t.Context(), process.Filter{})
 	if err != nil || len(infos) > total {
 		t.Errorf("%d processes are known, %v", len(infos), err)

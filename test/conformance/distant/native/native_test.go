@@ -45,7 +45,7 @@ func serve(t *testing.T) *daemon {
 	t.Helper()
 	d := &daemon{t: t, Daemon: testdaemon.Serve(t, testdaemon.Config{Command: []string{tend}, Flags: []string{"--distant", "127.0.0.1:0"}})}
 	var uri []byte
-	testdaemon.Eventually(t, "the daemon serves distant", func() (ok bool) {
+	scene.Eventually(t, "the daemon serves distant", func() (ok bool) {
 		var err error
 		uri, err = os.ReadFile(filepath.Join(d.StateDir(), "distant", "uri"))
 		return err == nil

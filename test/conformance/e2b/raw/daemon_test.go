@@ -87,7 +87,7 @@ func alive(pid int) bool {
 func file(t *testing.T, path string) string {
 	t.Helper()
 	var text []byte
-	testdaemon.Eventually(t, path, func() bool {
+	scene.Eventually(t, path, func() bool {
 		text, _ = os.ReadFile(path)
 		return len(text) > 0
 	})

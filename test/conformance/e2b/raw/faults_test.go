@@ -17,7 +17,6 @@ import (
 	pb "github.com/tend-run/tend/gen/envd/process"
 
 	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testdaemon"
 )
 
 // The faults of the original, one test each.
@@ -235,7 +234,7 @@ func TestKillReachesTheTreeWhenAsked(t *testing.T) {
 	s.finish(t)
 	for _, text := range pids {
 		pid := scene.Value(strconv.Atoi(text))(t)
-		testdaemon.Eventually(t, "all descendants to end", func() bool { return !alive(pid) })
+		scene.Eventually(t, "all descendants to end", func() bool { return !alive(pid) })
 	}
 }
 

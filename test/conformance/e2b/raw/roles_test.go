@@ -17,7 +17,6 @@ import (
 	pb "github.com/tend-run/tend/gen/envd/process"
 
 	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testdaemon"
 )
 
 // follow reads a process to its end. Whenever the stream is cut, it connects again
@@ -71,7 +70,7 @@ func TestKillingARoleLosesNothing(t *testing.T) {
 				var err error
 				var wg sync.WaitGroup
 				wg.Go(func() { cuts, end, err = d.follow(t, s, c, s.pid, &got, &progress) })
-				testdaemon.Eventually(t, "a tenth of the output", func() bool { return progress.Load() > lines*16/10 })
+				scene.Eventually(t, "a tenth of the output", func() bool { return progress.Load() > lines*16/10 })
 				d.kill9(t, role)
 				wg.Wait()
 
@@ -97,7 +96,7 @@ func TestKillingARoleLosesNothing(t *testing.T) {
 					t.Errorf("input after the kill: %q, end %v", again.stdout, again.end)
 				}
 				d.kill(t, idle.pid)
-				testdaemon.Eventually(t, "the killed process to end", func() bool { return !alive(idle.pid) })
+				scene.Eventually(t, "the killed process to end", func() bool { return !alive(idle.pid) })
 				if late := d.connect(t, byTag("idle")).started(t).finish(t); late.end.GetStatus() != "signal: killed" {
 					t.Errorf("its end is %v", late.end)
 				}
@@ -134,7 +133,7 @@ func TestTheTimeoutHoldsWithoutTheServer(t *testing.T) {
 	d := own(t)
 	s := d.start(t, "exec sleep 300", "Connect-Timeout-Ms", "1500")
 	d.kill9(t, "server")
-	testdaemon.Eventually(t, "the process to end", func() bool { return !alive(s.pid) })
+	scene.Eventually(t, "the process to end", func() bool { return !alive(s.pid) })
 }
 
 // TestNoConnectionIsRefusedWhileTheServerIsReplaced dials all the time: the
@@ -182,7 +181,7 @@ func TestSettingsOutliveTheServer(t *testing.T) {
 		t.Fatalf("init answers %d %q", status, text)
 	}
 	scene.Must(t, syscall.Kill(server, syscall.SIGKILL))
-	testdaemon.Eventually(t, "the old server to end", func() bool { return !alive(server) })
+	scene.Eventually(t, "the old server to end", func() bool { return !alive(server) })
 	status, text = d.get(t, "/envs", "X-Access-Token", "secret-1")
 	if status != 200 || !strings.Contains(text, `"KEPT":"yes"`) {
 		t.Errorf("envs answers %d %q", status, text)

@@ -17,7 +17,6 @@ import (
 	pb "github.com/tend-run/tend/gen/envd/process"
 
 	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testdaemon"
 )
 
 func basic(name string) string {
@@ -192,7 +191,7 @@ func TestListTellsWhatWasAsked(t *testing.T) {
 	}
 	shared.kill(t, s.pid)
 	s.finish(t)
-	testdaemon.Eventually(t, "the process to leave the list", func() bool { return shared.listed(t, s.pid) == nil })
+	scene.Eventually(t, "the process to leave the list", func() bool { return shared.listed(t, s.pid) == nil })
 }
 
 func TestTheTimeoutOfStartIsTheLifetime(t *testing.T) {
@@ -203,7 +202,7 @@ func TestTheTimeoutOfStartIsTheLifetime(t *testing.T) {
 		if f := s.refused(t); f.Code != "deadline_exceeded" {
 			t.Errorf("ends with %v", f)
 		}
-		testdaemon.Eventually(t, "the process to end", func() bool { return !alive(s.pid) })
+		scene.Eventually(t, "the process to end", func() bool { return !alive(s.pid) })
 		late := shared.connect(t, byPID(s.pid)).started(t).finish(t)
 		if late.end.GetStatus() != "signal: killed" {
 			t.Errorf("a late connection is told %v", late.end)
@@ -213,7 +212,7 @@ func TestTheTimeoutOfStartIsTheLifetime(t *testing.T) {
 		t.Parallel()
 		s := shared.start(t, "exec sleep 60", "Connect-Timeout-Ms", "700")
 		s.res.Body.Close()
-		testdaemon.Eventually(t, "the process to end", func() bool { return !alive(s.pid) })
+		scene.Eventually(t, "the process to end", func() bool { return !alive(s.pid) })
 	})
 	t.Run("the leader alone ends, unless the tree is asked for", func(t *testing.T) {
 		t.Parallel()
@@ -221,7 +220,7 @@ func TestTheTimeoutOfStartIsTheLifetime(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "pid")
 			s := shared.start(t, fmt.Sprintf("sleep 300 >/dev/null 2>&1 & echo $! > %s; wait", path), "Connect-Timeout-Ms", "700", "Tend-Kill-Scope", scope)
 			s.refused(t)
-			testdaemon.Eventually(t, "the leader to end", func() bool { return !alive(s.pid) })
+			scene.Eventually(t, "the leader to end", func() bool { return !alive(s.pid) })
 			child := scene.Value(strconv.Atoi(file(t, path)))(t)
 			if survives {
 				if !alive(child) {
@@ -232,7 +231,7 @@ func TestTheTimeoutOfStartIsTheLifetime(t *testing.T) {
 				}
 				continue
 			}
-			testdaemon.Eventually(t, "the child to end", func() bool { return !alive(child) })
+			scene.Eventually(t, "the child to end", func() bool { return !alive(child) })
 		}
 	})
 	t.Run("on Connect it ends the stream alone", func(t *testing.T) {
