@@ -68,6 +68,7 @@ type Client struct {
 	admin   tendv1connect.AdminServiceClient
 	views   tendv1connect.ViewServiceClient
 	boxes   tendv1connect.SandboxServiceClient
+	files   tendv1connect.FileServiceClient
 	held    atomic.Bool // as the server's last hello said
 	writers atomic.Bool // the same: it knows writers by name
 	greps   atomic.Bool // the same: it knows invert, before and after of Grep
@@ -137,6 +138,7 @@ func (c *Client) services(tr http.RoundTripper) {
 	c.rpc = tendv1connect.NewProcessServiceClient(client, c.base, c.options)
 	c.admin = tendv1connect.NewAdminServiceClient(client, c.base, c.options)
 	c.views = tendv1connect.NewViewServiceClient(client, c.base, c.options)
+	c.files = tendv1connect.NewFileServiceClient(client, c.base, c.options)
 	c.boxes = tendv1connect.NewSandboxServiceClient(client, c.base, c.options)
 }
 

@@ -2,8 +2,13 @@ package tend
 
 import (
 	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"sync/atomic"
 
@@ -65,6 +70,33 @@ func whole(resp *http.Response) (*http.Response, error) {
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, nil
+}
+
+// raw opens a connection of its own to the server, for what is no request of HTTP. It
+// goes the way that requests go, but through no proxy.
+func (c *connections) raw(ctx context.Context, to *url.URL) (net.Conn, error) {
+	c.mu.Lock()
+	tr := c.now
+	c.mu.Unlock()
+	host := to.Host
+	if to.Port() == "" {
+		host = net.JoinHostPort(to.Hostname(), map[string]string{"http": "80", "https": "443"}[to.Scheme])
+	}
+	conn, err := tr.DialContext(ctx, "tcp", host)
+	if err != nil || to.Scheme != "https" {
+		return conn, err
+	}
+	config := new(tls.Config)
+	if tr.TLSClientConfig != nil {
+		config = tr.TLSClientConfig.Clone()
+	}
+	config.ServerName, config.NextProtos = cmp.Or(config.ServerName, to.Hostname()), []string{"http/1.1"}
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return secure, nil
 }
 
 // current returns the generation that requests made from now on use, or a later

@@ -117,7 +117,7 @@ func TestDeps(t *testing.T) {
 		{"keeper", []string{"internal/procfs", "internal/seccomp", "process", "spool", "keeper"}},
 		{"anchor", []string{"internal/procfs", "process", "keeper/failpoint", "keeper/wire", "keeper/rundir", "keeper/orphan"}},
 		{"launch", []string{"anchor", "keeper/rundir", "internal/payload"}},
-		{"face/native", []string{"process", "part", "view", "face", "driver", "gen/tend", "internal/relay", "internal/tendpb"}},
+		{"face/native", []string{"process", "part", "view", "face", "driver", "files", "gen/tend", "internal/relay", "internal/tendpb"}},
 		{"face/langsmith", []string{"process", "part", "face", "face/langsmith", "files", "driver", "internal/relay", "internal/replace"}},
 		{"face/envd", []string{"process", "part", "face", "face/envd", "files", "driver", "gen/envd"}},
 		{"face/ports", []string{"part", "face", "driver"}},
@@ -153,7 +153,7 @@ func TestDeps(t *testing.T) {
 		{"test/bench", []string{".", "process", "anchor", "gen", "driver", "keeper/client", "face/distant", "internal/procfs", "internal/testbin", "internal/testdaemon"}},
 		{"cmd/internal/role", []string{"anchor", "keeper", "internal/cleansignals"}},
 		{"cmd/tend-keeper", []string{"cmd/internal/role"}},
-		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "driver/host", "face/distant", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "internal/account", "internal/home", "internal/payload", "internal/peer", "internal/replace", "internal/torture"}},
+		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "driver/host", "driver/local/template", "face/distant", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "internal/account", "internal/home", "internal/payload", "internal/peer", "internal/replace", "internal/torture"}},
 		{"", []string{"process", "view", "gen/tend", "internal/tendpb", "internal/home"}},
 	}
 	for path, p := range pkgs {
@@ -223,6 +223,7 @@ func TestOnlyFilesTouchesUsersPaths(t *testing.T) {
 		"face/distant/key.go":               "the key of the transport",
 		"face/langsmith/face.go":            "the secret behind links",
 		"face/e2bapi/store.go":              "uploads for builds",
+		"face/native/templates.go":          "files for builds",
 		"face/langsmith/textmap.go":         "maps of offsets",
 		"driver/host/box.go":                "directories of sandboxes",
 		"driver/local/create.go":            "directories of sandboxes",

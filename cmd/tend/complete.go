@@ -179,6 +179,11 @@ func (s *suggester) places(kind string) (words []word) {
 		for i := range all {
 			words = append(words, word{nameOfSnapshot(&all[i]), all[i].State.String()})
 		}
+	case "template":
+		all, _ := d.Templates(ctx)
+		for i := range all {
+			words = append(words, word{all[i].Name, strings.Join(all[i].Tags, ", ")})
+		}
 	}
 	return slices.DeleteFunc(words, func(w word) bool { return slices.Contains(s.args, w.text) })
 }

@@ -143,3 +143,35 @@ func (*sandboxRmCmd) Help() string {
 		`tend sandbox rm --all`,
 	)
 }
+
+func (*templateCmd) Help() string {
+	return `A build file has one instruction a line:
+
+	FROM    host | NAME[:TAG] | dir:PATH     what it begins with; first, or left out
+	ENV     NAME=VALUE …
+	COPY    SOURCE … DESTINATION             from the directory of the build file
+	RUN     command line
+	WORKDIR DIRECTORY
+	USER    NAME
+	START   command line                     runs in each sandbox made from it
+	READY   command line                     ends with 0 when that is up
+
+` + examples(
+		`tend template build -t tools ./tools`,
+		`tend sandbox create --template tools work`,
+	)
+}
+
+func (*templateBuildCmd) Help() string {
+	return `Steps and their output are printed on stderr as they run, and the name on stdout at the end. A step whose input did not change is taken from the cache. ctrl-c leaves the build; the daemon finishes it.
+
+` + examples(
+		`tend template build ./tools                    # reads ./tools/tend.template`,
+		`tend template build -t tools:v2 -f other -q ./tools`,
+		`tend template build tools.tgz                  # a tar of the directory`,
+	)
+}
+
+func (*templateLsCmd) Help() string { return examples(`tend template ls`) }
+
+func (*templateRmCmd) Help() string { return examples(`tend template rm tools`) }

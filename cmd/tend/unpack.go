@@ -51,6 +51,26 @@ func (u *unpacker) unpack(r io.Reader) error {
 		return err
 	}
 	defer root.Close()
+	return u.rest(root, r, t, first)
+}
+
+// tree unpacks an archive into the target, which is there, whatever its first entry is.
+func (u *unpacker) tree(r io.Reader) error {
+	t := tar.NewReader(r)
+	first, err := t.Next()
+	if err != nil {
+		return fmt.Errorf("the archive is damaged: %w", err)
+	}
+	root, err := os.OpenRoot(u.target)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return u.rest(root, r, t, first)
+}
+
+// rest writes the entries from the first one on.
+func (u *unpacker) rest(root *os.Root, r io.Reader, t *tar.Reader, first *tar.Header) error {
 	h := first
 	for n := 0; ; n++ {
 		if n > maxEntries {
@@ -59,6 +79,7 @@ func (u *unpacker) unpack(r io.Reader) error {
 		if err := u.entry(root, t, h); err != nil {
 			return err
 		}
+		var err error
 		if h, err = t.Next(); errors.Is(err, io.EOF) {
 			// What a program appends behind the archive's end is not read for ever.
 			_, err := io.CopyN(io.Discard, r, 1<<20)
@@ -74,7 +95,7 @@ func (u *unpacker) unpack(r io.Reader) error {
 }
 
 func wrongArchive(err error) error {
-	return fmt.Errorf("the archive that the sandbox sent is damaged: %w", err)
+	return fmt.Errorf("the archive is damaged: %w", err)
 }
 
 // open makes the directory into which a directory is copied.

@@ -36,7 +36,8 @@ type grammar struct {
 	Pin     pinCmd     `cmd:"" group:"end" help:"Keep processes and their output when they have finished, until they are unpinned or removed."`
 	Unpin   unpinCmd   `cmd:"" group:"end" help:"Unpin processes: they are removed again when their time is over or space is short."`
 
-	Sandbox sandboxCmd `cmd:"" group:"sandbox" aliases:"sandboxes,sbx" help:"Make, use and end sandboxes: isolated places with files and processes of their own."`
+	Sandbox  sandboxCmd  `cmd:"" group:"sandbox" aliases:"sandboxes,sbx" help:"Make, use and end sandboxes: isolated places with files and processes of their own."`
+	Template templateCmd `cmd:"" group:"sandbox" aliases:"templates" help:"Build, list and remove what sandboxes are made from."`
 
 	Serve    serveCmd    `cmd:"" group:"daemon" help:"Run the daemon in the foreground." nojson:"it prints nothing but its log; tend status --json has its facts"`
 	Status   statusCmd   `cmd:"" group:"daemon" help:"Show the daemon: its roles and what this machine allows."`

@@ -18,6 +18,7 @@
 // # Files in the state directory
 //
 //	secret               what the tokens of sandboxes are made of (0600)
+//	builds/              files for builds of templates by tend's own API, while they last
 //	e2b/                 uploads for builds of templates
 //	envd-settings.json   what /init set (0600): variables, default user, …
 //	boxes/               the sandboxes of the host driver
@@ -191,6 +192,7 @@ func Open(c Config) (*Set, error) {
 	sandboxes := &route.Router{Driver: boxes, Default: machine, Domains: c.Domains}
 	api, err := native.New(native.Config{
 		Manager: c.Manager, Driver: boxes, Admin: c.Admin, Instance: rand.Text(), Version: c.Version, Held: c.Held,
+		Secret: secret, Domains: c.Domains, Dir: filepath.Join(c.StateDir, "builds"),
 	})
 	if err != nil {
 		return nil, err

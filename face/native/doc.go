@@ -20,7 +20,8 @@
 // for the processes of the sandbox with that ID or name. One that there is not is
 // not_found, and a header that is empty or comes twice invalid_argument: no call
 // that names a sandbox reaches the machine. An ability that the driver lacks is
-// unsupported.
+// unsupported. The FileService is for sandboxes alone, and refuses a call without the
+// header.
 //
 // # Limits
 //

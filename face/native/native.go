@@ -36,6 +36,13 @@ type Config struct {
 	Manager process.Manager
 	// Driver has the sandboxes. nil: there are none.
 	Driver driver.Driver
+	// Secret makes the tokens of sandboxes. nil: they match nothing.
+	Secret *face.Secret
+	// Domains below which sandboxes have host names.
+	Domains []string
+	// Dir is for the files of builds of templates, and of nothing else. "": a build
+	// takes none.
+	Dir string
 	// Admin answers the AdminService; nil: "not supported".
 	Admin Admin
 	// Instance names this run of the server. Version is that of the program.
@@ -51,6 +58,7 @@ type Config struct {
 type Face struct {
 	cfg   Config
 	ports *ports
+	boxes *sandboxes
 	once  sync.Once
 	// stopping is closed by Close.
 	stopping chan struct{}
@@ -70,14 +78,18 @@ func New(cfg Config) (*Face, error) {
 	if cfg.Heartbeat <= 0 {
 		cfg.Heartbeat = tendpb.Heartbeat
 	}
-	return &Face{cfg: cfg, ports: newPorts(cfg.Driver), stopping: make(chan struct{})}, nil
+	f := &Face{cfg: cfg, ports: newPorts(cfg.Driver), stopping: make(chan struct{})}
+	f.boxes = &sandboxes{driver: cfg.Driver, secret: cfg.Secret, domains: cfg.Domains, heartbeat: cfg.Heartbeat, stopping: f.stopping}
+	f.boxes.builds.dir = cfg.Dir
+	return f, nil
 }
 
 // Name implements [part.Part].
 func (f *Face) Name() string { return "native" }
 
 // Routes implements [part.Router]: /tend.v1.ProcessService/, /tend.v1.ViewService/,
-// /tend.v1.AdminService/, /tend.v1.SandboxService/ and tendpb.DialPath.
+// /tend.v1.AdminService/, /tend.v1.SandboxService/, /tend.v1.FileService/ and
+// tendpb.DialPath.
 func (f *Face) Routes() []part.Route {
 	opts := []connect.HandlerOption{
 		connect.WithReadMaxBytes(MaxRequest), face.Codecs(),
@@ -87,19 +99,22 @@ func (f *Face) Routes() []part.Route {
 		}),
 	}
 	p := &processes{cfg: f.cfg, stopping: f.stopping}
-	var routes [5]part.Route
+	var routes [6]part.Route
 	routes[0].Pattern, routes[0].Handler = tendv1connect.NewProcessServiceHandler(p, opts...)
 	routes[0].Body = bodyOf
 	routes[1].Pattern, routes[1].Handler = tendv1connect.NewViewServiceHandler(&views{*p}, opts...)
 	routes[2].Pattern, routes[2].Handler = tendv1connect.NewAdminServiceHandler(&admin{f.cfg.Admin}, opts...)
-	routes[3].Pattern, routes[3].Handler = tendv1connect.NewSandboxServiceHandler(&sandboxes{f.cfg.Driver}, append(opts[:len(opts):len(opts)], face.StrictCodecs())...)
+	routes[3].Pattern, routes[3].Handler = tendv1connect.NewSandboxServiceHandler(f.boxes, append(opts[:len(opts):len(opts)], face.StrictCodecs())...)
+	routes[3].Body = bodyOf
 	routes[4].Pattern, routes[4].Handler = "GET "+tendpb.DialPath, f.ports
+	routes[5].Pattern, routes[5].Handler = tendv1connect.NewFileServiceHandler(&fileService{f.cfg.Driver}, opts...)
+	routes[5].Body = bodyOf
 	return routes[:]
 }
 
 func bodyOf(path string) part.Body {
 	switch path {
-	case tendv1connect.ProcessServiceWriteStreamProcedure:
+	case tendv1connect.ProcessServiceWriteStreamProcedure, tendv1connect.SandboxServiceBuildTemplateProcedure, tendv1connect.FileServiceWriteFileProcedure:
 		return part.Messages
 	case tendv1connect.ProcessServiceWriteProcedure:
 		return part.Data
@@ -115,5 +130,6 @@ func (f *Face) Streams() int { return f.ports.streams() }
 func (f *Face) Close() error {
 	f.once.Do(func() { close(f.stopping) })
 	f.ports.close()
+	f.boxes.builds.wg.Wait()
 	return nil
 }

@@ -5,18 +5,27 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/face"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
 )
 
-// sandboxes implements the SandboxService. It holds no state.
-type sandboxes struct{ driver driver.Driver } // nil: there are none
+// sandboxes implements the SandboxService. It holds nothing but the files of builds.
+type sandboxes struct {
+	driver    driver.Driver // nil: there are none
+	secret    *face.Secret
+	domains   []string
+	heartbeat time.Duration
+	stopping  <-chan struct{}
+	builds    builds
+}
 
 // lacks is the error about an ability that the driver has not.
 func (s *sandboxes) lacks(what string) error {

@@ -233,6 +233,56 @@ func (SandboxNetworkMode) EnumDescriptor() ([]byte, []int) {
 	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{3}
 }
 
+type FileType int32
+
+const (
+	// A device, FIFO, socket, or a link that leads nowhere.
+	FileType_FILE_TYPE_OTHER FileType = 0
+	FileType_FILE_TYPE_FILE  FileType = 1
+	FileType_FILE_TYPE_DIR   FileType = 2
+)
+
+// Enum value maps for FileType.
+var (
+	FileType_name = map[int32]string{
+		0: "FILE_TYPE_OTHER",
+		1: "FILE_TYPE_FILE",
+		2: "FILE_TYPE_DIR",
+	}
+	FileType_value = map[string]int32{
+		"FILE_TYPE_OTHER": 0,
+		"FILE_TYPE_FILE":  1,
+		"FILE_TYPE_DIR":   2,
+	}
+)
+
+func (x FileType) Enum() *FileType {
+	p := new(FileType)
+	*p = x
+	return p
+}
+
+func (x FileType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FileType) Descriptor() protoreflect.EnumDescriptor {
+	return file_tend_v1_sandbox_proto_enumTypes[4].Descriptor()
+}
+
+func (FileType) Type() protoreflect.EnumType {
+	return &file_tend_v1_sandbox_proto_enumTypes[4]
+}
+
+func (x FileType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FileType.Descriptor instead.
+func (FileType) EnumDescriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{4}
+}
+
 // SandboxSpec says what to make. Each field's absence is its default.
 type SandboxSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2450,6 +2500,1798 @@ func (x *SandboxMetric) GetOomKills() int64 {
 	return 0
 }
 
+type SandboxAccessRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sandbox       string                 `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SandboxAccessRequest) Reset() {
+	*x = SandboxAccessRequest{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SandboxAccessRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SandboxAccessRequest) ProtoMessage() {}
+
+func (x *SandboxAccessRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SandboxAccessRequest.ProtoReflect.Descriptor instead.
+func (*SandboxAccessRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *SandboxAccessRequest) GetSandbox() string {
+	if x != nil {
+		return x.Sandbox
+	}
+	return ""
+}
+
+type SandboxAccessResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For the header X-Access-Token.
+	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// For the ports of one that is not public: header E2b-Traffic-Access-Token.
+	TrafficToken string `protobuf:"bytes,2,opt,name=traffic_token,json=trafficToken,proto3" json:"traffic_token,omitempty"`
+	// Domains below which "PORT-ID.DOMAIN" is a port of the sandbox.
+	Domains       []string `protobuf:"bytes,3,rep,name=domains,proto3" json:"domains,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SandboxAccessResponse) Reset() {
+	*x = SandboxAccessResponse{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SandboxAccessResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SandboxAccessResponse) ProtoMessage() {}
+
+func (x *SandboxAccessResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SandboxAccessResponse.ProtoReflect.Descriptor instead.
+func (*SandboxAccessResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *SandboxAccessResponse) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *SandboxAccessResponse) GetTrafficToken() string {
+	if x != nil {
+		return x.TrafficToken
+	}
+	return ""
+}
+
+func (x *SandboxAccessResponse) GetDomains() []string {
+	if x != nil {
+		return x.Domains
+	}
+	return nil
+}
+
+type Template struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name    string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Aliases []string               `protobuf:"bytes,3,rep,name=aliases,proto3" json:"aliases,omitempty"`
+	Tags    []string               `protobuf:"bytes,4,rep,name=tags,proto3" json:"tags,omitempty"`
+	// ID of the build that it is.
+	Build         string                 `protobuf:"bytes,5,opt,name=build,proto3" json:"build,omitempty"`
+	Size          *SandboxSize           `protobuf:"bytes,6,opt,name=size,proto3" json:"size,omitempty"`
+	Run           *SandboxRun            `protobuf:"bytes,7,opt,name=run,proto3" json:"run,omitempty"`
+	Start         string                 `protobuf:"bytes,8,opt,name=start,proto3" json:"start,omitempty"`
+	Ready         string                 `protobuf:"bytes,9,opt,name=ready,proto3" json:"ready,omitempty"`
+	Bytes         int64                  `protobuf:"varint,10,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Created       *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created,proto3" json:"created,omitempty"`
+	Updated       *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=updated,proto3" json:"updated,omitempty"`
+	LastUsed      *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=last_used,json=lastUsed,proto3" json:"last_used,omitempty"`
+	Used          int64                  `protobuf:"varint,14,opt,name=used,proto3" json:"used,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Template) Reset() {
+	*x = Template{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Template) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Template) ProtoMessage() {}
+
+func (x *Template) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Template.ProtoReflect.Descriptor instead.
+func (*Template) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *Template) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Template) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Template) GetAliases() []string {
+	if x != nil {
+		return x.Aliases
+	}
+	return nil
+}
+
+func (x *Template) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+func (x *Template) GetBuild() string {
+	if x != nil {
+		return x.Build
+	}
+	return ""
+}
+
+func (x *Template) GetSize() *SandboxSize {
+	if x != nil {
+		return x.Size
+	}
+	return nil
+}
+
+func (x *Template) GetRun() *SandboxRun {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *Template) GetStart() string {
+	if x != nil {
+		return x.Start
+	}
+	return ""
+}
+
+func (x *Template) GetReady() string {
+	if x != nil {
+		return x.Ready
+	}
+	return ""
+}
+
+func (x *Template) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Template) GetCreated() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Created
+	}
+	return nil
+}
+
+func (x *Template) GetUpdated() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Updated
+	}
+	return nil
+}
+
+func (x *Template) GetLastUsed() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastUsed
+	}
+	return nil
+}
+
+func (x *Template) GetUsed() int64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+type ListTemplatesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTemplatesRequest) Reset() {
+	*x = ListTemplatesRequest{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTemplatesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTemplatesRequest) ProtoMessage() {}
+
+func (x *ListTemplatesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTemplatesRequest.ProtoReflect.Descriptor instead.
+func (*ListTemplatesRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{39}
+}
+
+type ListTemplatesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Templates     []*Template            `protobuf:"bytes,1,rep,name=templates,proto3" json:"templates,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTemplatesResponse) Reset() {
+	*x = ListTemplatesResponse{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTemplatesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTemplatesResponse) ProtoMessage() {}
+
+func (x *ListTemplatesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTemplatesResponse.ProtoReflect.Descriptor instead.
+func (*ListTemplatesResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ListTemplatesResponse) GetTemplates() []*Template {
+	if x != nil {
+		return x.Templates
+	}
+	return nil
+}
+
+type DeleteTemplateRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name, "name:tag", alias or ID.
+	Template      string `protobuf:"bytes,1,opt,name=template,proto3" json:"template,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteTemplateRequest) Reset() {
+	*x = DeleteTemplateRequest{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteTemplateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteTemplateRequest) ProtoMessage() {}
+
+func (x *DeleteTemplateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteTemplateRequest.ProtoReflect.Descriptor instead.
+func (*DeleteTemplateRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *DeleteTemplateRequest) GetTemplate() string {
+	if x != nil {
+		return x.Template
+	}
+	return ""
+}
+
+type DeleteTemplateResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteTemplateResponse) Reset() {
+	*x = DeleteTemplateResponse{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteTemplateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteTemplateResponse) ProtoMessage() {}
+
+func (x *DeleteTemplateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteTemplateResponse.ProtoReflect.Descriptor instead.
+func (*DeleteTemplateResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{42}
+}
+
+type TemplateSpec struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 128 of [a-z0-9_-], with one namespace and '/' before them or none.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Empty: "default".
+	Tags []string `protobuf:"bytes,2,rep,name=tags,proto3" json:"tags,omitempty"`
+	// The template that it begins with; empty: the server's default.
+	From string `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	// A directory of the server's machine that is the whole root; not with from.
+	FromDir string `protobuf:"bytes,4,opt,name=from_dir,json=fromDir,proto3" json:"from_dir,omitempty"`
+	// At most 1000.
+	Steps []*TemplateStep `protobuf:"bytes,5,rep,name=steps,proto3" json:"steps,omitempty"`
+	// Runs in each sandbox that is made from it.
+	Start string `protobuf:"bytes,6,opt,name=start,proto3" json:"start,omitempty"`
+	// Ends with 0 when start is up.
+	Ready string `protobuf:"bytes,7,opt,name=ready,proto3" json:"ready,omitempty"`
+	// Of sandboxes made from it.
+	Size *SandboxSize `protobuf:"bytes,8,opt,name=size,proto3" json:"size,omitempty"`
+	// No step is taken from the cache.
+	Force         bool `protobuf:"varint,9,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TemplateSpec) Reset() {
+	*x = TemplateSpec{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TemplateSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TemplateSpec) ProtoMessage() {}
+
+func (x *TemplateSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TemplateSpec.ProtoReflect.Descriptor instead.
+func (*TemplateSpec) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *TemplateSpec) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TemplateSpec) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+func (x *TemplateSpec) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *TemplateSpec) GetFromDir() string {
+	if x != nil {
+		return x.FromDir
+	}
+	return ""
+}
+
+func (x *TemplateSpec) GetSteps() []*TemplateStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *TemplateSpec) GetStart() string {
+	if x != nil {
+		return x.Start
+	}
+	return ""
+}
+
+func (x *TemplateSpec) GetReady() string {
+	if x != nil {
+		return x.Ready
+	}
+	return ""
+}
+
+func (x *TemplateSpec) GetSize() *SandboxSize {
+	if x != nil {
+		return x.Size
+	}
+	return nil
+}
+
+func (x *TemplateSpec) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+type TemplateStep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// COPY source, destination[, user[, mode]]; RUN line[, user]; WORKDIR directory; USER
+	// name; ENV name, value, name, value, …
+	Kind          string   `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Args          []string `protobuf:"bytes,2,rep,name=args,proto3" json:"args,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TemplateStep) Reset() {
+	*x = TemplateStep{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TemplateStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TemplateStep) ProtoMessage() {}
+
+func (x *TemplateStep) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TemplateStep.ProtoReflect.Descriptor instead.
+func (*TemplateStep) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *TemplateStep) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *TemplateStep) GetArgs() []string {
+	if x != nil {
+		return x.Args
+	}
+	return nil
+}
+
+type BuildTemplateRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Spec  *TemplateSpec          `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// A piece of the tar (or tar.gz) with the files of a COPY, in order.
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	// The index of the step in spec.steps that data is for, in rising order.
+	Step          uint32 `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BuildTemplateRequest) Reset() {
+	*x = BuildTemplateRequest{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BuildTemplateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BuildTemplateRequest) ProtoMessage() {}
+
+func (x *BuildTemplateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BuildTemplateRequest.ProtoReflect.Descriptor instead.
+func (*BuildTemplateRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *BuildTemplateRequest) GetSpec() *TemplateSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *BuildTemplateRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *BuildTemplateRequest) GetStep() uint32 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+type BuildTemplateResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Build         string                 `protobuf:"bytes,1,opt,name=build,proto3" json:"build,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BuildTemplateResponse) Reset() {
+	*x = BuildTemplateResponse{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BuildTemplateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BuildTemplateResponse) ProtoMessage() {}
+
+func (x *BuildTemplateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BuildTemplateResponse.ProtoReflect.Descriptor instead.
+func (*BuildTemplateResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *BuildTemplateResponse) GetBuild() string {
+	if x != nil {
+		return x.Build
+	}
+	return ""
+}
+
+type FollowBuildRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Build         string                 `protobuf:"bytes,1,opt,name=build,proto3" json:"build,omitempty"`
+	From          uint32                 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowBuildRequest) Reset() {
+	*x = FollowBuildRequest{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowBuildRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowBuildRequest) ProtoMessage() {}
+
+func (x *FollowBuildRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowBuildRequest.ProtoReflect.Descriptor instead.
+func (*FollowBuildRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *FollowBuildRequest) GetBuild() string {
+	if x != nil {
+		return x.Build
+	}
+	return ""
+}
+
+func (x *FollowBuildRequest) GetFrom() uint32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+type FollowBuildResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// None: a sign of life.
+	Logs []*BuildLog `protobuf:"bytes,1,rep,name=logs,proto3" json:"logs,omitempty"`
+	// The index behind the last of logs.
+	Next uint32 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"`
+	// At the end.
+	Build         *TemplateBuild `protobuf:"bytes,3,opt,name=build,proto3" json:"build,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowBuildResponse) Reset() {
+	*x = FollowBuildResponse{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowBuildResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowBuildResponse) ProtoMessage() {}
+
+func (x *FollowBuildResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowBuildResponse.ProtoReflect.Descriptor instead.
+func (*FollowBuildResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *FollowBuildResponse) GetLogs() []*BuildLog {
+	if x != nil {
+		return x.Logs
+	}
+	return nil
+}
+
+func (x *FollowBuildResponse) GetNext() uint32 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *FollowBuildResponse) GetBuild() *TemplateBuild {
+	if x != nil {
+		return x.Build
+	}
+	return nil
+}
+
+type BuildLog struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// "debug", "info", "warn" or "error".
+	Level   string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// "base", the number of a step from 1, or "finalize".
+	Step          string `protobuf:"bytes,4,opt,name=step,proto3" json:"step,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BuildLog) Reset() {
+	*x = BuildLog{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BuildLog) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BuildLog) ProtoMessage() {}
+
+func (x *BuildLog) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BuildLog.ProtoReflect.Descriptor instead.
+func (*BuildLog) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *BuildLog) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *BuildLog) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *BuildLog) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *BuildLog) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+type TemplateBuild struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Id         string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	TemplateId string                 `protobuf:"bytes,2,opt,name=template_id,json=templateId,proto3" json:"template_id,omitempty"`
+	Name       string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Tags       []string               `protobuf:"bytes,4,rep,name=tags,proto3" json:"tags,omitempty"`
+	Ready      bool                   `protobuf:"varint,5,opt,name=ready,proto3" json:"ready,omitempty"`
+	// Of one that failed, and where.
+	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	FailedStep    string `protobuf:"bytes,7,opt,name=failed_step,json=failedStep,proto3" json:"failed_step,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TemplateBuild) Reset() {
+	*x = TemplateBuild{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TemplateBuild) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TemplateBuild) ProtoMessage() {}
+
+func (x *TemplateBuild) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TemplateBuild.ProtoReflect.Descriptor instead.
+func (*TemplateBuild) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *TemplateBuild) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TemplateBuild) GetTemplateId() string {
+	if x != nil {
+		return x.TemplateId
+	}
+	return ""
+}
+
+func (x *TemplateBuild) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TemplateBuild) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+func (x *TemplateBuild) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+func (x *TemplateBuild) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *TemplateBuild) GetFailedStep() string {
+	if x != nil {
+		return x.FailedStep
+	}
+	return ""
+}
+
+// FileEntry is what is known of a path. Of a symbolic link, type and mode are those of
+// what it leads to.
+type FileEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Absolute.
+	Path string   `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Type FileType `protobuf:"varint,3,opt,name=type,proto3,enum=tend.v1.FileType" json:"type,omitempty"`
+	Size int64    `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	// Permission bits.
+	Mode     uint32                 `protobuf:"varint,5,opt,name=mode,proto3" json:"mode,omitempty"`
+	Owner    string                 `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"`
+	Group    string                 `protobuf:"bytes,7,opt,name=group,proto3" json:"group,omitempty"`
+	Modified *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=modified,proto3" json:"modified,omitempty"`
+	// Of a symbolic link: where it leads in the end.
+	Target        string `protobuf:"bytes,9,opt,name=target,proto3" json:"target,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileEntry) Reset() {
+	*x = FileEntry{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileEntry) ProtoMessage() {}
+
+func (x *FileEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
+func (*FileEntry) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *FileEntry) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *FileEntry) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *FileEntry) GetType() FileType {
+	if x != nil {
+		return x.Type
+	}
+	return FileType_FILE_TYPE_OTHER
+}
+
+func (x *FileEntry) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *FileEntry) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
+func (x *FileEntry) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *FileEntry) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *FileEntry) GetModified() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Modified
+	}
+	return nil
+}
+
+func (x *FileEntry) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+type StatFileRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Empty in each of these requests: the sandbox's own.
+	User          string `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatFileRequest) Reset() {
+	*x = StatFileRequest{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatFileRequest) ProtoMessage() {}
+
+func (x *StatFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatFileRequest.ProtoReflect.Descriptor instead.
+func (*StatFileRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *StatFileRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *StatFileRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+type StatFileResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entry         *FileEntry             `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatFileResponse) Reset() {
+	*x = StatFileResponse{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatFileResponse) ProtoMessage() {}
+
+func (x *StatFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatFileResponse.ProtoReflect.Descriptor instead.
+func (*StatFileResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *StatFileResponse) GetEntry() *FileEntry {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
+}
+
+type ListFilesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	User  string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	// How many levels; 0 is 1.
+	Depth         uint32 `protobuf:"varint,3,opt,name=depth,proto3" json:"depth,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFilesRequest) Reset() {
+	*x = ListFilesRequest{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFilesRequest) ProtoMessage() {}
+
+func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
+func (*ListFilesRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *ListFilesRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ListFilesRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ListFilesRequest) GetDepth() uint32 {
+	if x != nil {
+		return x.Depth
+	}
+	return 0
+}
+
+type ListFilesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entries       []*FileEntry           `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFilesResponse) Reset() {
+	*x = ListFilesResponse{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFilesResponse) ProtoMessage() {}
+
+func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFilesResponse.ProtoReflect.Descriptor instead.
+func (*ListFilesResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *ListFilesResponse) GetEntries() []*FileEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+type ReadFileRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	Offset        int64                  `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadFileRequest) Reset() {
+	*x = ReadFileRequest{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadFileRequest) ProtoMessage() {}
+
+func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
+func (*ReadFileRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *ReadFileRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ReadFileRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ReadFileRequest) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+type ReadFileResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Data  []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	// Of the whole file, in the first message.
+	Size          int64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadFileResponse) Reset() {
+	*x = ReadFileResponse{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadFileResponse) ProtoMessage() {}
+
+func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
+func (*ReadFileResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *ReadFileResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *ReadFileResponse) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+type WriteFileRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteFileRequest) Reset() {
+	*x = WriteFileRequest{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteFileRequest) ProtoMessage() {}
+
+func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
+func (*WriteFileRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *WriteFileRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *WriteFileRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *WriteFileRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+type WriteFileResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entry         *FileEntry             `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteFileResponse) Reset() {
+	*x = WriteFileResponse{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteFileResponse) ProtoMessage() {}
+
+func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
+func (*WriteFileResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *WriteFileResponse) GetEntry() *FileEntry {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
+}
+
+type MakeDirRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MakeDirRequest) Reset() {
+	*x = MakeDirRequest{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MakeDirRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MakeDirRequest) ProtoMessage() {}
+
+func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
+func (*MakeDirRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *MakeDirRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *MakeDirRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+type MakeDirResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entry         *FileEntry             `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MakeDirResponse) Reset() {
+	*x = MakeDirResponse{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MakeDirResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MakeDirResponse) ProtoMessage() {}
+
+func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MakeDirResponse.ProtoReflect.Descriptor instead.
+func (*MakeDirResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *MakeDirResponse) GetEntry() *FileEntry {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
+}
+
+type MoveFileRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Destination   string                 `protobuf:"bytes,2,opt,name=destination,proto3" json:"destination,omitempty"`
+	User          string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveFileRequest) Reset() {
+	*x = MoveFileRequest{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveFileRequest) ProtoMessage() {}
+
+func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveFileRequest.ProtoReflect.Descriptor instead.
+func (*MoveFileRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *MoveFileRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *MoveFileRequest) GetDestination() string {
+	if x != nil {
+		return x.Destination
+	}
+	return ""
+}
+
+func (x *MoveFileRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+type MoveFileResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entry         *FileEntry             `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveFileResponse) Reset() {
+	*x = MoveFileResponse{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveFileResponse) ProtoMessage() {}
+
+func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveFileResponse.ProtoReflect.Descriptor instead.
+func (*MoveFileResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *MoveFileResponse) GetEntry() *FileEntry {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
+}
+
+type RemoveFileRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveFileRequest) Reset() {
+	*x = RemoveFileRequest{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveFileRequest) ProtoMessage() {}
+
+func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveFileRequest.ProtoReflect.Descriptor instead.
+func (*RemoveFileRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *RemoveFileRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *RemoveFileRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+type RemoveFileResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveFileResponse) Reset() {
+	*x = RemoveFileResponse{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveFileResponse) ProtoMessage() {}
+
+func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveFileResponse.ProtoReflect.Descriptor instead.
+func (*RemoveFileResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{65}
+}
+
 type ForkSandboxResponse_Fork struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Sandbox *Sandbox               `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
@@ -2461,7 +4303,7 @@ type ForkSandboxResponse_Fork struct {
 
 func (x *ForkSandboxResponse_Fork) Reset() {
 	*x = ForkSandboxResponse_Fork{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[41]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2473,7 +4315,7 @@ func (x *ForkSandboxResponse_Fork) String() string {
 func (*ForkSandboxResponse_Fork) ProtoMessage() {}
 
 func (x *ForkSandboxResponse_Fork) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[41]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2687,7 +4529,125 @@ const file_tend_v1_sandbox_proto_rawDesc = "" +
 	"disk_total\x18\b \x01(\x03R\tdiskTotal\x12\x14\n" +
 	"\x05tasks\x18\t \x01(\x03R\x05tasks\x12\x1b\n" +
 	"\toom_kills\x18\n" +
-	" \x01(\x03R\boomKills*i\n" +
+	" \x01(\x03R\boomKills\"0\n" +
+	"\x14SandboxAccessRequest\x12\x18\n" +
+	"\asandbox\x18\x01 \x01(\tR\asandbox\"l\n" +
+	"\x15SandboxAccessResponse\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12#\n" +
+	"\rtraffic_token\x18\x02 \x01(\tR\ftrafficToken\x12\x18\n" +
+	"\adomains\x18\x03 \x03(\tR\adomains\"\xbe\x03\n" +
+	"\bTemplate\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\aaliases\x18\x03 \x03(\tR\aaliases\x12\x12\n" +
+	"\x04tags\x18\x04 \x03(\tR\x04tags\x12\x14\n" +
+	"\x05build\x18\x05 \x01(\tR\x05build\x12(\n" +
+	"\x04size\x18\x06 \x01(\v2\x14.tend.v1.SandboxSizeR\x04size\x12%\n" +
+	"\x03run\x18\a \x01(\v2\x13.tend.v1.SandboxRunR\x03run\x12\x14\n" +
+	"\x05start\x18\b \x01(\tR\x05start\x12\x14\n" +
+	"\x05ready\x18\t \x01(\tR\x05ready\x12\x14\n" +
+	"\x05bytes\x18\n" +
+	" \x01(\x03R\x05bytes\x124\n" +
+	"\acreated\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x124\n" +
+	"\aupdated\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\aupdated\x127\n" +
+	"\tlast_used\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\blastUsed\x12\x12\n" +
+	"\x04used\x18\x0e \x01(\x03R\x04used\"\x16\n" +
+	"\x14ListTemplatesRequest\"H\n" +
+	"\x15ListTemplatesResponse\x12/\n" +
+	"\ttemplates\x18\x01 \x03(\v2\x11.tend.v1.TemplateR\ttemplates\"3\n" +
+	"\x15DeleteTemplateRequest\x12\x1a\n" +
+	"\btemplate\x18\x01 \x01(\tR\btemplate\"\x18\n" +
+	"\x16DeleteTemplateResponse\"\xfe\x01\n" +
+	"\fTemplateSpec\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04tags\x18\x02 \x03(\tR\x04tags\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\tR\x04from\x12\x19\n" +
+	"\bfrom_dir\x18\x04 \x01(\tR\afromDir\x12+\n" +
+	"\x05steps\x18\x05 \x03(\v2\x15.tend.v1.TemplateStepR\x05steps\x12\x14\n" +
+	"\x05start\x18\x06 \x01(\tR\x05start\x12\x14\n" +
+	"\x05ready\x18\a \x01(\tR\x05ready\x12(\n" +
+	"\x04size\x18\b \x01(\v2\x14.tend.v1.SandboxSizeR\x04size\x12\x14\n" +
+	"\x05force\x18\t \x01(\bR\x05force\"6\n" +
+	"\fTemplateStep\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04args\x18\x02 \x03(\tR\x04args\"i\n" +
+	"\x14BuildTemplateRequest\x12)\n" +
+	"\x04spec\x18\x01 \x01(\v2\x15.tend.v1.TemplateSpecR\x04spec\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
+	"\x04step\x18\x03 \x01(\rR\x04step\"-\n" +
+	"\x15BuildTemplateResponse\x12\x14\n" +
+	"\x05build\x18\x01 \x01(\tR\x05build\">\n" +
+	"\x12FollowBuildRequest\x12\x14\n" +
+	"\x05build\x18\x01 \x01(\tR\x05build\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\rR\x04from\"~\n" +
+	"\x13FollowBuildResponse\x12%\n" +
+	"\x04logs\x18\x01 \x03(\v2\x11.tend.v1.BuildLogR\x04logs\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\rR\x04next\x12,\n" +
+	"\x05build\x18\x03 \x01(\v2\x16.tend.v1.TemplateBuildR\x05build\"~\n" +
+	"\bBuildLog\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
+	"\x05level\x18\x02 \x01(\tR\x05level\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12\x12\n" +
+	"\x04step\x18\x04 \x01(\tR\x04step\"\xb7\x01\n" +
+	"\rTemplateBuild\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
+	"\vtemplate_id\x18\x02 \x01(\tR\n" +
+	"templateId\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
+	"\x04tags\x18\x04 \x03(\tR\x04tags\x12\x14\n" +
+	"\x05ready\x18\x05 \x01(\bR\x05ready\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1f\n" +
+	"\vfailed_step\x18\a \x01(\tR\n" +
+	"failedStep\"\xfe\x01\n" +
+	"\tFileEntry\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12%\n" +
+	"\x04type\x18\x03 \x01(\x0e2\x11.tend.v1.FileTypeR\x04type\x12\x12\n" +
+	"\x04size\x18\x04 \x01(\x03R\x04size\x12\x12\n" +
+	"\x04mode\x18\x05 \x01(\rR\x04mode\x12\x14\n" +
+	"\x05owner\x18\x06 \x01(\tR\x05owner\x12\x14\n" +
+	"\x05group\x18\a \x01(\tR\x05group\x126\n" +
+	"\bmodified\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\bmodified\x12\x16\n" +
+	"\x06target\x18\t \x01(\tR\x06target\"9\n" +
+	"\x0fStatFileRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\"<\n" +
+	"\x10StatFileResponse\x12(\n" +
+	"\x05entry\x18\x01 \x01(\v2\x12.tend.v1.FileEntryR\x05entry\"P\n" +
+	"\x10ListFilesRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x14\n" +
+	"\x05depth\x18\x03 \x01(\rR\x05depth\"A\n" +
+	"\x11ListFilesResponse\x12,\n" +
+	"\aentries\x18\x01 \x03(\v2\x12.tend.v1.FileEntryR\aentries\"Q\n" +
+	"\x0fReadFileRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +
+	"\x06offset\x18\x03 \x01(\x03R\x06offset\":\n" +
+	"\x10ReadFileResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\"N\n" +
+	"\x10WriteFileRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\"=\n" +
+	"\x11WriteFileResponse\x12(\n" +
+	"\x05entry\x18\x01 \x01(\v2\x12.tend.v1.FileEntryR\x05entry\"8\n" +
+	"\x0eMakeDirRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\";\n" +
+	"\x0fMakeDirResponse\x12(\n" +
+	"\x05entry\x18\x01 \x01(\v2\x12.tend.v1.FileEntryR\x05entry\"_\n" +
+	"\x0fMoveFileRequest\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12 \n" +
+	"\vdestination\x18\x02 \x01(\tR\vdestination\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\"<\n" +
+	"\x10MoveFileResponse\x12(\n" +
+	"\x05entry\x18\x01 \x01(\v2\x12.tend.v1.FileEntryR\x05entry\";\n" +
+	"\x11RemoveFileRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\"\x14\n" +
+	"\x12RemoveFileResponse*i\n" +
 	"\x10SandboxIsolation\x12\x1d\n" +
 	"\x19SANDBOX_ISOLATION_DEFAULT\x10\x00\x12\x1a\n" +
 	"\x16SANDBOX_ISOLATION_NONE\x10\x01\x12\x1a\n" +
@@ -2705,7 +4665,11 @@ const file_tend_v1_sandbox_proto_rawDesc = "" +
 	"\x1cSANDBOX_NETWORK_MODE_DEFAULT\x10\x00\x12\x1d\n" +
 	"\x19SANDBOX_NETWORK_MODE_NONE\x10\x01\x12\x1d\n" +
 	"\x19SANDBOX_NETWORK_MODE_HOST\x10\x02\x12\x1c\n" +
-	"\x18SANDBOX_NETWORK_MODE_OWN\x10\x032\x8a\b\n" +
+	"\x18SANDBOX_NETWORK_MODE_OWN\x10\x03*F\n" +
+	"\bFileType\x12\x13\n" +
+	"\x0fFILE_TYPE_OTHER\x10\x00\x12\x12\n" +
+	"\x0eFILE_TYPE_FILE\x10\x01\x12\x11\n" +
+	"\rFILE_TYPE_DIR\x10\x022\x90\v\n" +
 	"\x0eSandboxService\x12G\n" +
 	"\x06Create\x12\x1d.tend.v1.CreateSandboxRequest\x1a\x1e.tend.v1.CreateSandboxResponse\x12>\n" +
 	"\x03Get\x12\x1a.tend.v1.GetSandboxRequest\x1a\x1b.tend.v1.GetSandboxResponse\x12E\n" +
@@ -2720,7 +4684,21 @@ const file_tend_v1_sandbox_proto_rawDesc = "" +
 	"\tSnapshots\x12\x1d.tend.v1.ListSnapshotsRequest\x1a\x1e.tend.v1.ListSnapshotsResponse\x12Q\n" +
 	"\x0eDeleteSnapshot\x12\x1e.tend.v1.DeleteSnapshotRequest\x1a\x1f.tend.v1.DeleteSnapshotResponse\x12A\n" +
 	"\x04Fork\x12\x1b.tend.v1.ForkSandboxRequest\x1a\x1c.tend.v1.ForkSandboxResponse\x12J\n" +
-	"\aMetrics\x12\x1e.tend.v1.SandboxMetricsRequest\x1a\x1f.tend.v1.SandboxMetricsResponseB-Z+github.com/tend-run/tend/gen/tend/v1;tendv1b\x06proto3"
+	"\aMetrics\x12\x1e.tend.v1.SandboxMetricsRequest\x1a\x1f.tend.v1.SandboxMetricsResponse\x12G\n" +
+	"\x06Access\x12\x1d.tend.v1.SandboxAccessRequest\x1a\x1e.tend.v1.SandboxAccessResponse\x12J\n" +
+	"\tTemplates\x12\x1d.tend.v1.ListTemplatesRequest\x1a\x1e.tend.v1.ListTemplatesResponse\x12Q\n" +
+	"\x0eDeleteTemplate\x12\x1e.tend.v1.DeleteTemplateRequest\x1a\x1f.tend.v1.DeleteTemplateResponse\x12P\n" +
+	"\rBuildTemplate\x12\x1d.tend.v1.BuildTemplateRequest\x1a\x1e.tend.v1.BuildTemplateResponse(\x01\x12J\n" +
+	"\vFollowBuild\x12\x1b.tend.v1.FollowBuildRequest\x1a\x1c.tend.v1.FollowBuildResponse0\x012\xe1\x03\n" +
+	"\vFileService\x12?\n" +
+	"\bStatFile\x12\x18.tend.v1.StatFileRequest\x1a\x19.tend.v1.StatFileResponse\x12B\n" +
+	"\tListFiles\x12\x19.tend.v1.ListFilesRequest\x1a\x1a.tend.v1.ListFilesResponse\x12A\n" +
+	"\bReadFile\x12\x18.tend.v1.ReadFileRequest\x1a\x19.tend.v1.ReadFileResponse0\x01\x12D\n" +
+	"\tWriteFile\x12\x19.tend.v1.WriteFileRequest\x1a\x1a.tend.v1.WriteFileResponse(\x01\x12<\n" +
+	"\aMakeDir\x12\x17.tend.v1.MakeDirRequest\x1a\x18.tend.v1.MakeDirResponse\x12?\n" +
+	"\bMoveFile\x12\x18.tend.v1.MoveFileRequest\x1a\x19.tend.v1.MoveFileResponse\x12E\n" +
+	"\n" +
+	"RemoveFile\x12\x1a.tend.v1.RemoveFileRequest\x1a\x1b.tend.v1.RemoveFileResponseB-Z+github.com/tend-run/tend/gen/tend/v1;tendv1b\x06proto3"
 
 var (
 	file_tend_v1_sandbox_proto_rawDescOnce sync.Once
@@ -2734,145 +4712,219 @@ func file_tend_v1_sandbox_proto_rawDescGZIP() []byte {
 	return file_tend_v1_sandbox_proto_rawDescData
 }
 
-var file_tend_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_tend_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_tend_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_tend_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_tend_v1_sandbox_proto_goTypes = []any{
 	(SandboxIsolation)(0),            // 0: tend.v1.SandboxIsolation
 	(SandboxAction)(0),               // 1: tend.v1.SandboxAction
 	(SandboxState)(0),                // 2: tend.v1.SandboxState
 	(SandboxNetworkMode)(0),          // 3: tend.v1.SandboxNetworkMode
-	(*SandboxSpec)(nil),              // 4: tend.v1.SandboxSpec
-	(*SandboxRun)(nil),               // 5: tend.v1.SandboxRun
-	(*SandboxSize)(nil),              // 6: tend.v1.SandboxSize
-	(*SandboxNetwork)(nil),           // 7: tend.v1.SandboxNetwork
-	(*SandboxShare)(nil),             // 8: tend.v1.SandboxShare
-	(*Sandbox)(nil),                  // 9: tend.v1.Sandbox
-	(*CreateSandboxRequest)(nil),     // 10: tend.v1.CreateSandboxRequest
-	(*CreateSandboxResponse)(nil),    // 11: tend.v1.CreateSandboxResponse
-	(*GetSandboxRequest)(nil),        // 12: tend.v1.GetSandboxRequest
-	(*GetSandboxResponse)(nil),       // 13: tend.v1.GetSandboxResponse
-	(*ListSandboxesRequest)(nil),     // 14: tend.v1.ListSandboxesRequest
-	(*ListSandboxesResponse)(nil),    // 15: tend.v1.ListSandboxesResponse
-	(*UpdateSandboxRequest)(nil),     // 16: tend.v1.UpdateSandboxRequest
-	(*UpdateSandboxResponse)(nil),    // 17: tend.v1.UpdateSandboxResponse
-	(*StartSandboxRequest)(nil),      // 18: tend.v1.StartSandboxRequest
-	(*StartSandboxResponse)(nil),     // 19: tend.v1.StartSandboxResponse
-	(*StopSandboxRequest)(nil),       // 20: tend.v1.StopSandboxRequest
-	(*StopSandboxResponse)(nil),      // 21: tend.v1.StopSandboxResponse
-	(*PauseSandboxRequest)(nil),      // 22: tend.v1.PauseSandboxRequest
-	(*PauseSandboxResponse)(nil),     // 23: tend.v1.PauseSandboxResponse
-	(*ResumeSandboxRequest)(nil),     // 24: tend.v1.ResumeSandboxRequest
-	(*ResumeSandboxResponse)(nil),    // 25: tend.v1.ResumeSandboxResponse
-	(*DestroySandboxRequest)(nil),    // 26: tend.v1.DestroySandboxRequest
-	(*DestroySandboxResponse)(nil),   // 27: tend.v1.DestroySandboxResponse
-	(*SandboxSnapshot)(nil),          // 28: tend.v1.SandboxSnapshot
-	(*SnapshotSandboxRequest)(nil),   // 29: tend.v1.SnapshotSandboxRequest
-	(*SnapshotSandboxResponse)(nil),  // 30: tend.v1.SnapshotSandboxResponse
-	(*ListSnapshotsRequest)(nil),     // 31: tend.v1.ListSnapshotsRequest
-	(*ListSnapshotsResponse)(nil),    // 32: tend.v1.ListSnapshotsResponse
-	(*DeleteSnapshotRequest)(nil),    // 33: tend.v1.DeleteSnapshotRequest
-	(*DeleteSnapshotResponse)(nil),   // 34: tend.v1.DeleteSnapshotResponse
-	(*ForkSandboxRequest)(nil),       // 35: tend.v1.ForkSandboxRequest
-	(*ForkSandboxResponse)(nil),      // 36: tend.v1.ForkSandboxResponse
-	(*SandboxMetricsRequest)(nil),    // 37: tend.v1.SandboxMetricsRequest
-	(*SandboxMetricsResponse)(nil),   // 38: tend.v1.SandboxMetricsResponse
-	(*SandboxMetric)(nil),            // 39: tend.v1.SandboxMetric
-	nil,                              // 40: tend.v1.SandboxSpec.MetadataEntry
-	nil,                              // 41: tend.v1.SandboxRun.EnvEntry
-	nil,                              // 42: tend.v1.Sandbox.MetadataEntry
-	nil,                              // 43: tend.v1.ListSandboxesRequest.MetadataEntry
-	nil,                              // 44: tend.v1.UpdateSandboxRequest.MetadataEntry
-	(*ForkSandboxResponse_Fork)(nil), // 45: tend.v1.ForkSandboxResponse.Fork
-	(*durationpb.Duration)(nil),      // 46: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 47: google.protobuf.Timestamp
+	(FileType)(0),                    // 4: tend.v1.FileType
+	(*SandboxSpec)(nil),              // 5: tend.v1.SandboxSpec
+	(*SandboxRun)(nil),               // 6: tend.v1.SandboxRun
+	(*SandboxSize)(nil),              // 7: tend.v1.SandboxSize
+	(*SandboxNetwork)(nil),           // 8: tend.v1.SandboxNetwork
+	(*SandboxShare)(nil),             // 9: tend.v1.SandboxShare
+	(*Sandbox)(nil),                  // 10: tend.v1.Sandbox
+	(*CreateSandboxRequest)(nil),     // 11: tend.v1.CreateSandboxRequest
+	(*CreateSandboxResponse)(nil),    // 12: tend.v1.CreateSandboxResponse
+	(*GetSandboxRequest)(nil),        // 13: tend.v1.GetSandboxRequest
+	(*GetSandboxResponse)(nil),       // 14: tend.v1.GetSandboxResponse
+	(*ListSandboxesRequest)(nil),     // 15: tend.v1.ListSandboxesRequest
+	(*ListSandboxesResponse)(nil),    // 16: tend.v1.ListSandboxesResponse
+	(*UpdateSandboxRequest)(nil),     // 17: tend.v1.UpdateSandboxRequest
+	(*UpdateSandboxResponse)(nil),    // 18: tend.v1.UpdateSandboxResponse
+	(*StartSandboxRequest)(nil),      // 19: tend.v1.StartSandboxRequest
+	(*StartSandboxResponse)(nil),     // 20: tend.v1.StartSandboxResponse
+	(*StopSandboxRequest)(nil),       // 21: tend.v1.StopSandboxRequest
+	(*StopSandboxResponse)(nil),      // 22: tend.v1.StopSandboxResponse
+	(*PauseSandboxRequest)(nil),      // 23: tend.v1.PauseSandboxRequest
+	(*PauseSandboxResponse)(nil),     // 24: tend.v1.PauseSandboxResponse
+	(*ResumeSandboxRequest)(nil),     // 25: tend.v1.ResumeSandboxRequest
+	(*ResumeSandboxResponse)(nil),    // 26: tend.v1.ResumeSandboxResponse
+	(*DestroySandboxRequest)(nil),    // 27: tend.v1.DestroySandboxRequest
+	(*DestroySandboxResponse)(nil),   // 28: tend.v1.DestroySandboxResponse
+	(*SandboxSnapshot)(nil),          // 29: tend.v1.SandboxSnapshot
+	(*SnapshotSandboxRequest)(nil),   // 30: tend.v1.SnapshotSandboxRequest
+	(*SnapshotSandboxResponse)(nil),  // 31: tend.v1.SnapshotSandboxResponse
+	(*ListSnapshotsRequest)(nil),     // 32: tend.v1.ListSnapshotsRequest
+	(*ListSnapshotsResponse)(nil),    // 33: tend.v1.ListSnapshotsResponse
+	(*DeleteSnapshotRequest)(nil),    // 34: tend.v1.DeleteSnapshotRequest
+	(*DeleteSnapshotResponse)(nil),   // 35: tend.v1.DeleteSnapshotResponse
+	(*ForkSandboxRequest)(nil),       // 36: tend.v1.ForkSandboxRequest
+	(*ForkSandboxResponse)(nil),      // 37: tend.v1.ForkSandboxResponse
+	(*SandboxMetricsRequest)(nil),    // 38: tend.v1.SandboxMetricsRequest
+	(*SandboxMetricsResponse)(nil),   // 39: tend.v1.SandboxMetricsResponse
+	(*SandboxMetric)(nil),            // 40: tend.v1.SandboxMetric
+	(*SandboxAccessRequest)(nil),     // 41: tend.v1.SandboxAccessRequest
+	(*SandboxAccessResponse)(nil),    // 42: tend.v1.SandboxAccessResponse
+	(*Template)(nil),                 // 43: tend.v1.Template
+	(*ListTemplatesRequest)(nil),     // 44: tend.v1.ListTemplatesRequest
+	(*ListTemplatesResponse)(nil),    // 45: tend.v1.ListTemplatesResponse
+	(*DeleteTemplateRequest)(nil),    // 46: tend.v1.DeleteTemplateRequest
+	(*DeleteTemplateResponse)(nil),   // 47: tend.v1.DeleteTemplateResponse
+	(*TemplateSpec)(nil),             // 48: tend.v1.TemplateSpec
+	(*TemplateStep)(nil),             // 49: tend.v1.TemplateStep
+	(*BuildTemplateRequest)(nil),     // 50: tend.v1.BuildTemplateRequest
+	(*BuildTemplateResponse)(nil),    // 51: tend.v1.BuildTemplateResponse
+	(*FollowBuildRequest)(nil),       // 52: tend.v1.FollowBuildRequest
+	(*FollowBuildResponse)(nil),      // 53: tend.v1.FollowBuildResponse
+	(*BuildLog)(nil),                 // 54: tend.v1.BuildLog
+	(*TemplateBuild)(nil),            // 55: tend.v1.TemplateBuild
+	(*FileEntry)(nil),                // 56: tend.v1.FileEntry
+	(*StatFileRequest)(nil),          // 57: tend.v1.StatFileRequest
+	(*StatFileResponse)(nil),         // 58: tend.v1.StatFileResponse
+	(*ListFilesRequest)(nil),         // 59: tend.v1.ListFilesRequest
+	(*ListFilesResponse)(nil),        // 60: tend.v1.ListFilesResponse
+	(*ReadFileRequest)(nil),          // 61: tend.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),         // 62: tend.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),         // 63: tend.v1.WriteFileRequest
+	(*WriteFileResponse)(nil),        // 64: tend.v1.WriteFileResponse
+	(*MakeDirRequest)(nil),           // 65: tend.v1.MakeDirRequest
+	(*MakeDirResponse)(nil),          // 66: tend.v1.MakeDirResponse
+	(*MoveFileRequest)(nil),          // 67: tend.v1.MoveFileRequest
+	(*MoveFileResponse)(nil),         // 68: tend.v1.MoveFileResponse
+	(*RemoveFileRequest)(nil),        // 69: tend.v1.RemoveFileRequest
+	(*RemoveFileResponse)(nil),       // 70: tend.v1.RemoveFileResponse
+	nil,                              // 71: tend.v1.SandboxSpec.MetadataEntry
+	nil,                              // 72: tend.v1.SandboxRun.EnvEntry
+	nil,                              // 73: tend.v1.Sandbox.MetadataEntry
+	nil,                              // 74: tend.v1.ListSandboxesRequest.MetadataEntry
+	nil,                              // 75: tend.v1.UpdateSandboxRequest.MetadataEntry
+	(*ForkSandboxResponse_Fork)(nil), // 76: tend.v1.ForkSandboxResponse.Fork
+	(*durationpb.Duration)(nil),      // 77: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 78: google.protobuf.Timestamp
 }
 var file_tend_v1_sandbox_proto_depIdxs = []int32{
 	0,  // 0: tend.v1.SandboxSpec.isolation:type_name -> tend.v1.SandboxIsolation
-	5,  // 1: tend.v1.SandboxSpec.run:type_name -> tend.v1.SandboxRun
-	46, // 2: tend.v1.SandboxSpec.idle_ttl:type_name -> google.protobuf.Duration
-	46, // 3: tend.v1.SandboxSpec.delete_after_stop:type_name -> google.protobuf.Duration
-	46, // 4: tend.v1.SandboxSpec.timeout:type_name -> google.protobuf.Duration
+	6,  // 1: tend.v1.SandboxSpec.run:type_name -> tend.v1.SandboxRun
+	77, // 2: tend.v1.SandboxSpec.idle_ttl:type_name -> google.protobuf.Duration
+	77, // 3: tend.v1.SandboxSpec.delete_after_stop:type_name -> google.protobuf.Duration
+	77, // 4: tend.v1.SandboxSpec.timeout:type_name -> google.protobuf.Duration
 	1,  // 5: tend.v1.SandboxSpec.at_timeout:type_name -> tend.v1.SandboxAction
-	6,  // 6: tend.v1.SandboxSpec.size:type_name -> tend.v1.SandboxSize
-	7,  // 7: tend.v1.SandboxSpec.network:type_name -> tend.v1.SandboxNetwork
-	8,  // 8: tend.v1.SandboxSpec.shares:type_name -> tend.v1.SandboxShare
-	40, // 9: tend.v1.SandboxSpec.metadata:type_name -> tend.v1.SandboxSpec.MetadataEntry
-	41, // 10: tend.v1.SandboxRun.env:type_name -> tend.v1.SandboxRun.EnvEntry
+	7,  // 6: tend.v1.SandboxSpec.size:type_name -> tend.v1.SandboxSize
+	8,  // 7: tend.v1.SandboxSpec.network:type_name -> tend.v1.SandboxNetwork
+	9,  // 8: tend.v1.SandboxSpec.shares:type_name -> tend.v1.SandboxShare
+	71, // 9: tend.v1.SandboxSpec.metadata:type_name -> tend.v1.SandboxSpec.MetadataEntry
+	72, // 10: tend.v1.SandboxRun.env:type_name -> tend.v1.SandboxRun.EnvEntry
 	3,  // 11: tend.v1.SandboxNetwork.mode:type_name -> tend.v1.SandboxNetworkMode
 	2,  // 12: tend.v1.Sandbox.state:type_name -> tend.v1.SandboxState
-	5,  // 13: tend.v1.Sandbox.run:type_name -> tend.v1.SandboxRun
+	6,  // 13: tend.v1.Sandbox.run:type_name -> tend.v1.SandboxRun
 	0,  // 14: tend.v1.Sandbox.isolation:type_name -> tend.v1.SandboxIsolation
-	46, // 15: tend.v1.Sandbox.idle_ttl:type_name -> google.protobuf.Duration
-	46, // 16: tend.v1.Sandbox.delete_after_stop:type_name -> google.protobuf.Duration
-	47, // 17: tend.v1.Sandbox.deadline:type_name -> google.protobuf.Timestamp
+	77, // 15: tend.v1.Sandbox.idle_ttl:type_name -> google.protobuf.Duration
+	77, // 16: tend.v1.Sandbox.delete_after_stop:type_name -> google.protobuf.Duration
+	78, // 17: tend.v1.Sandbox.deadline:type_name -> google.protobuf.Timestamp
 	1,  // 18: tend.v1.Sandbox.at_timeout:type_name -> tend.v1.SandboxAction
-	6,  // 19: tend.v1.Sandbox.size:type_name -> tend.v1.SandboxSize
-	7,  // 20: tend.v1.Sandbox.network:type_name -> tend.v1.SandboxNetwork
-	8,  // 21: tend.v1.Sandbox.shares:type_name -> tend.v1.SandboxShare
-	42, // 22: tend.v1.Sandbox.metadata:type_name -> tend.v1.Sandbox.MetadataEntry
-	47, // 23: tend.v1.Sandbox.created:type_name -> google.protobuf.Timestamp
-	47, // 24: tend.v1.Sandbox.updated:type_name -> google.protobuf.Timestamp
-	47, // 25: tend.v1.Sandbox.stopped:type_name -> google.protobuf.Timestamp
-	47, // 26: tend.v1.Sandbox.paused:type_name -> google.protobuf.Timestamp
-	4,  // 27: tend.v1.CreateSandboxRequest.spec:type_name -> tend.v1.SandboxSpec
-	9,  // 28: tend.v1.CreateSandboxResponse.sandbox:type_name -> tend.v1.Sandbox
-	9,  // 29: tend.v1.GetSandboxResponse.sandbox:type_name -> tend.v1.Sandbox
+	7,  // 19: tend.v1.Sandbox.size:type_name -> tend.v1.SandboxSize
+	8,  // 20: tend.v1.Sandbox.network:type_name -> tend.v1.SandboxNetwork
+	9,  // 21: tend.v1.Sandbox.shares:type_name -> tend.v1.SandboxShare
+	73, // 22: tend.v1.Sandbox.metadata:type_name -> tend.v1.Sandbox.MetadataEntry
+	78, // 23: tend.v1.Sandbox.created:type_name -> google.protobuf.Timestamp
+	78, // 24: tend.v1.Sandbox.updated:type_name -> google.protobuf.Timestamp
+	78, // 25: tend.v1.Sandbox.stopped:type_name -> google.protobuf.Timestamp
+	78, // 26: tend.v1.Sandbox.paused:type_name -> google.protobuf.Timestamp
+	5,  // 27: tend.v1.CreateSandboxRequest.spec:type_name -> tend.v1.SandboxSpec
+	10, // 28: tend.v1.CreateSandboxResponse.sandbox:type_name -> tend.v1.Sandbox
+	10, // 29: tend.v1.GetSandboxResponse.sandbox:type_name -> tend.v1.Sandbox
 	2,  // 30: tend.v1.ListSandboxesRequest.states:type_name -> tend.v1.SandboxState
-	43, // 31: tend.v1.ListSandboxesRequest.metadata:type_name -> tend.v1.ListSandboxesRequest.MetadataEntry
-	9,  // 32: tend.v1.ListSandboxesResponse.sandboxes:type_name -> tend.v1.Sandbox
-	46, // 33: tend.v1.UpdateSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
-	46, // 34: tend.v1.UpdateSandboxRequest.delete_after_stop:type_name -> google.protobuf.Duration
-	46, // 35: tend.v1.UpdateSandboxRequest.timeout:type_name -> google.protobuf.Duration
-	46, // 36: tend.v1.UpdateSandboxRequest.extend:type_name -> google.protobuf.Duration
+	74, // 31: tend.v1.ListSandboxesRequest.metadata:type_name -> tend.v1.ListSandboxesRequest.MetadataEntry
+	10, // 32: tend.v1.ListSandboxesResponse.sandboxes:type_name -> tend.v1.Sandbox
+	77, // 33: tend.v1.UpdateSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
+	77, // 34: tend.v1.UpdateSandboxRequest.delete_after_stop:type_name -> google.protobuf.Duration
+	77, // 35: tend.v1.UpdateSandboxRequest.timeout:type_name -> google.protobuf.Duration
+	77, // 36: tend.v1.UpdateSandboxRequest.extend:type_name -> google.protobuf.Duration
 	1,  // 37: tend.v1.UpdateSandboxRequest.at_timeout:type_name -> tend.v1.SandboxAction
-	7,  // 38: tend.v1.UpdateSandboxRequest.network:type_name -> tend.v1.SandboxNetwork
-	5,  // 39: tend.v1.UpdateSandboxRequest.run:type_name -> tend.v1.SandboxRun
-	44, // 40: tend.v1.UpdateSandboxRequest.metadata:type_name -> tend.v1.UpdateSandboxRequest.MetadataEntry
-	9,  // 41: tend.v1.UpdateSandboxResponse.sandbox:type_name -> tend.v1.Sandbox
+	8,  // 38: tend.v1.UpdateSandboxRequest.network:type_name -> tend.v1.SandboxNetwork
+	6,  // 39: tend.v1.UpdateSandboxRequest.run:type_name -> tend.v1.SandboxRun
+	75, // 40: tend.v1.UpdateSandboxRequest.metadata:type_name -> tend.v1.UpdateSandboxRequest.MetadataEntry
+	10, // 41: tend.v1.UpdateSandboxResponse.sandbox:type_name -> tend.v1.Sandbox
 	2,  // 42: tend.v1.SandboxSnapshot.state:type_name -> tend.v1.SandboxState
-	47, // 43: tend.v1.SandboxSnapshot.created:type_name -> google.protobuf.Timestamp
-	28, // 44: tend.v1.SnapshotSandboxResponse.snapshot:type_name -> tend.v1.SandboxSnapshot
-	28, // 45: tend.v1.ListSnapshotsResponse.snapshots:type_name -> tend.v1.SandboxSnapshot
-	46, // 46: tend.v1.ForkSandboxRequest.timeout:type_name -> google.protobuf.Duration
-	45, // 47: tend.v1.ForkSandboxResponse.forks:type_name -> tend.v1.ForkSandboxResponse.Fork
-	47, // 48: tend.v1.SandboxMetricsRequest.from:type_name -> google.protobuf.Timestamp
-	47, // 49: tend.v1.SandboxMetricsRequest.to:type_name -> google.protobuf.Timestamp
-	39, // 50: tend.v1.SandboxMetricsResponse.metrics:type_name -> tend.v1.SandboxMetric
-	47, // 51: tend.v1.SandboxMetric.time:type_name -> google.protobuf.Timestamp
-	9,  // 52: tend.v1.ForkSandboxResponse.Fork.sandbox:type_name -> tend.v1.Sandbox
-	10, // 53: tend.v1.SandboxService.Create:input_type -> tend.v1.CreateSandboxRequest
-	12, // 54: tend.v1.SandboxService.Get:input_type -> tend.v1.GetSandboxRequest
-	14, // 55: tend.v1.SandboxService.List:input_type -> tend.v1.ListSandboxesRequest
-	16, // 56: tend.v1.SandboxService.Update:input_type -> tend.v1.UpdateSandboxRequest
-	18, // 57: tend.v1.SandboxService.Start:input_type -> tend.v1.StartSandboxRequest
-	20, // 58: tend.v1.SandboxService.Stop:input_type -> tend.v1.StopSandboxRequest
-	22, // 59: tend.v1.SandboxService.Pause:input_type -> tend.v1.PauseSandboxRequest
-	24, // 60: tend.v1.SandboxService.Resume:input_type -> tend.v1.ResumeSandboxRequest
-	26, // 61: tend.v1.SandboxService.Destroy:input_type -> tend.v1.DestroySandboxRequest
-	29, // 62: tend.v1.SandboxService.Snapshot:input_type -> tend.v1.SnapshotSandboxRequest
-	31, // 63: tend.v1.SandboxService.Snapshots:input_type -> tend.v1.ListSnapshotsRequest
-	33, // 64: tend.v1.SandboxService.DeleteSnapshot:input_type -> tend.v1.DeleteSnapshotRequest
-	35, // 65: tend.v1.SandboxService.Fork:input_type -> tend.v1.ForkSandboxRequest
-	37, // 66: tend.v1.SandboxService.Metrics:input_type -> tend.v1.SandboxMetricsRequest
-	11, // 67: tend.v1.SandboxService.Create:output_type -> tend.v1.CreateSandboxResponse
-	13, // 68: tend.v1.SandboxService.Get:output_type -> tend.v1.GetSandboxResponse
-	15, // 69: tend.v1.SandboxService.List:output_type -> tend.v1.ListSandboxesResponse
-	17, // 70: tend.v1.SandboxService.Update:output_type -> tend.v1.UpdateSandboxResponse
-	19, // 71: tend.v1.SandboxService.Start:output_type -> tend.v1.StartSandboxResponse
-	21, // 72: tend.v1.SandboxService.Stop:output_type -> tend.v1.StopSandboxResponse
-	23, // 73: tend.v1.SandboxService.Pause:output_type -> tend.v1.PauseSandboxResponse
-	25, // 74: tend.v1.SandboxService.Resume:output_type -> tend.v1.ResumeSandboxResponse
-	27, // 75: tend.v1.SandboxService.Destroy:output_type -> tend.v1.DestroySandboxResponse
-	30, // 76: tend.v1.SandboxService.Snapshot:output_type -> tend.v1.SnapshotSandboxResponse
-	32, // 77: tend.v1.SandboxService.Snapshots:output_type -> tend.v1.ListSnapshotsResponse
-	34, // 78: tend.v1.SandboxService.DeleteSnapshot:output_type -> tend.v1.DeleteSnapshotResponse
-	36, // 79: tend.v1.SandboxService.Fork:output_type -> tend.v1.ForkSandboxResponse
-	38, // 80: tend.v1.SandboxService.Metrics:output_type -> tend.v1.SandboxMetricsResponse
-	67, // [67:81] is the sub-list for method output_type
-	53, // [53:67] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	78, // 43: tend.v1.SandboxSnapshot.created:type_name -> google.protobuf.Timestamp
+	29, // 44: tend.v1.SnapshotSandboxResponse.snapshot:type_name -> tend.v1.SandboxSnapshot
+	29, // 45: tend.v1.ListSnapshotsResponse.snapshots:type_name -> tend.v1.SandboxSnapshot
+	77, // 46: tend.v1.ForkSandboxRequest.timeout:type_name -> google.protobuf.Duration
+	76, // 47: tend.v1.ForkSandboxResponse.forks:type_name -> tend.v1.ForkSandboxResponse.Fork
+	78, // 48: tend.v1.SandboxMetricsRequest.from:type_name -> google.protobuf.Timestamp
+	78, // 49: tend.v1.SandboxMetricsRequest.to:type_name -> google.protobuf.Timestamp
+	40, // 50: tend.v1.SandboxMetricsResponse.metrics:type_name -> tend.v1.SandboxMetric
+	78, // 51: tend.v1.SandboxMetric.time:type_name -> google.protobuf.Timestamp
+	7,  // 52: tend.v1.Template.size:type_name -> tend.v1.SandboxSize
+	6,  // 53: tend.v1.Template.run:type_name -> tend.v1.SandboxRun
+	78, // 54: tend.v1.Template.created:type_name -> google.protobuf.Timestamp
+	78, // 55: tend.v1.Template.updated:type_name -> google.protobuf.Timestamp
+	78, // 56: tend.v1.Template.last_used:type_name -> google.protobuf.Timestamp
+	43, // 57: tend.v1.ListTemplatesResponse.templates:type_name -> tend.v1.Template
+	49, // 58: tend.v1.TemplateSpec.steps:type_name -> tend.v1.TemplateStep
+	7,  // 59: tend.v1.TemplateSpec.size:type_name -> tend.v1.SandboxSize
+	48, // 60: tend.v1.BuildTemplateRequest.spec:type_name -> tend.v1.TemplateSpec
+	54, // 61: tend.v1.FollowBuildResponse.logs:type_name -> tend.v1.BuildLog
+	55, // 62: tend.v1.FollowBuildResponse.build:type_name -> tend.v1.TemplateBuild
+	78, // 63: tend.v1.BuildLog.time:type_name -> google.protobuf.Timestamp
+	4,  // 64: tend.v1.FileEntry.type:type_name -> tend.v1.FileType
+	78, // 65: tend.v1.FileEntry.modified:type_name -> google.protobuf.Timestamp
+	56, // 66: tend.v1.StatFileResponse.entry:type_name -> tend.v1.FileEntry
+	56, // 67: tend.v1.ListFilesResponse.entries:type_name -> tend.v1.FileEntry
+	56, // 68: tend.v1.WriteFileResponse.entry:type_name -> tend.v1.FileEntry
+	56, // 69: tend.v1.MakeDirResponse.entry:type_name -> tend.v1.FileEntry
+	56, // 70: tend.v1.MoveFileResponse.entry:type_name -> tend.v1.FileEntry
+	10, // 71: tend.v1.ForkSandboxResponse.Fork.sandbox:type_name -> tend.v1.Sandbox
+	11, // 72: tend.v1.SandboxService.Create:input_type -> tend.v1.CreateSandboxRequest
+	13, // 73: tend.v1.SandboxService.Get:input_type -> tend.v1.GetSandboxRequest
+	15, // 74: tend.v1.SandboxService.List:input_type -> tend.v1.ListSandboxesRequest
+	17, // 75: tend.v1.SandboxService.Update:input_type -> tend.v1.UpdateSandboxRequest
+	19, // 76: tend.v1.SandboxService.Start:input_type -> tend.v1.StartSandboxRequest
+	21, // 77: tend.v1.SandboxService.Stop:input_type -> tend.v1.StopSandboxRequest
+	23, // 78: tend.v1.SandboxService.Pause:input_type -> tend.v1.PauseSandboxRequest
+	25, // 79: tend.v1.SandboxService.Resume:input_type -> tend.v1.ResumeSandboxRequest
+	27, // 80: tend.v1.SandboxService.Destroy:input_type -> tend.v1.DestroySandboxRequest
+	30, // 81: tend.v1.SandboxService.Snapshot:input_type -> tend.v1.SnapshotSandboxRequest
+	32, // 82: tend.v1.SandboxService.Snapshots:input_type -> tend.v1.ListSnapshotsRequest
+	34, // 83: tend.v1.SandboxService.DeleteSnapshot:input_type -> tend.v1.DeleteSnapshotRequest
+	36, // 84: tend.v1.SandboxService.Fork:input_type -> tend.v1.ForkSandboxRequest
+	38, // 85: tend.v1.SandboxService.Metrics:input_type -> tend.v1.SandboxMetricsRequest
+	41, // 86: tend.v1.SandboxService.Access:input_type -> tend.v1.SandboxAccessRequest
+	44, // 87: tend.v1.SandboxService.Templates:input_type -> tend.v1.ListTemplatesRequest
+	46, // 88: tend.v1.SandboxService.DeleteTemplate:input_type -> tend.v1.DeleteTemplateRequest
+	50, // 89: tend.v1.SandboxService.BuildTemplate:input_type -> tend.v1.BuildTemplateRequest
+	52, // 90: tend.v1.SandboxService.FollowBuild:input_type -> tend.v1.FollowBuildRequest
+	57, // 91: tend.v1.FileService.StatFile:input_type -> tend.v1.StatFileRequest
+	59, // 92: tend.v1.FileService.ListFiles:input_type -> tend.v1.ListFilesRequest
+	61, // 93: tend.v1.FileService.ReadFile:input_type -> tend.v1.ReadFileRequest
+	63, // 94: tend.v1.FileService.WriteFile:input_type -> tend.v1.WriteFileRequest
+	65, // 95: tend.v1.FileService.MakeDir:input_type -> tend.v1.MakeDirRequest
+	67, // 96: tend.v1.FileService.MoveFile:input_type -> tend.v1.MoveFileRequest
+	69, // 97: tend.v1.FileService.RemoveFile:input_type -> tend.v1.RemoveFileRequest
+	12, // 98: tend.v1.SandboxService.Create:output_type -> tend.v1.CreateSandboxResponse
+	14, // 99: tend.v1.SandboxService.Get:output_type -> tend.v1.GetSandboxResponse
+	16, // 100: tend.v1.SandboxService.List:output_type -> tend.v1.ListSandboxesResponse
+	18, // 101: tend.v1.SandboxService.Update:output_type -> tend.v1.UpdateSandboxResponse
+	20, // 102: tend.v1.SandboxService.Start:output_type -> tend.v1.StartSandboxResponse
+	22, // 103: tend.v1.SandboxService.Stop:output_type -> tend.v1.StopSandboxResponse
+	24, // 104: tend.v1.SandboxService.Pause:output_type -> tend.v1.PauseSandboxResponse
+	26, // 105: tend.v1.SandboxService.Resume:output_type -> tend.v1.ResumeSandboxResponse
+	28, // 106: tend.v1.SandboxService.Destroy:output_type -> tend.v1.DestroySandboxResponse
+	31, // 107: tend.v1.SandboxService.Snapshot:output_type -> tend.v1.SnapshotSandboxResponse
+	33, // 108: tend.v1.SandboxService.Snapshots:output_type -> tend.v1.ListSnapshotsResponse
+	35, // 109: tend.v1.SandboxService.DeleteSnapshot:output_type -> tend.v1.DeleteSnapshotResponse
+	37, // 110: tend.v1.SandboxService.Fork:output_type -> tend.v1.ForkSandboxResponse
+	39, // 111: tend.v1.SandboxService.Metrics:output_type -> tend.v1.SandboxMetricsResponse
+	42, // 112: tend.v1.SandboxService.Access:output_type -> tend.v1.SandboxAccessResponse
+	45, // 113: tend.v1.SandboxService.Templates:output_type -> tend.v1.ListTemplatesResponse
+	47, // 114: tend.v1.SandboxService.DeleteTemplate:output_type -> tend.v1.DeleteTemplateResponse
+	51, // 115: tend.v1.SandboxService.BuildTemplate:output_type -> tend.v1.BuildTemplateResponse
+	53, // 116: tend.v1.SandboxService.FollowBuild:output_type -> tend.v1.FollowBuildResponse
+	58, // 117: tend.v1.FileService.StatFile:output_type -> tend.v1.StatFileResponse
+	60, // 118: tend.v1.FileService.ListFiles:output_type -> tend.v1.ListFilesResponse
+	62, // 119: tend.v1.FileService.ReadFile:output_type -> tend.v1.ReadFileResponse
+	64, // 120: tend.v1.FileService.WriteFile:output_type -> tend.v1.WriteFileResponse
+	66, // 121: tend.v1.FileService.MakeDir:output_type -> tend.v1.MakeDirResponse
+	68, // 122: tend.v1.FileService.MoveFile:output_type -> tend.v1.MoveFileResponse
+	70, // 123: tend.v1.FileService.RemoveFile:output_type -> tend.v1.RemoveFileResponse
+	98, // [98:124] is the sub-list for method output_type
+	72, // [72:98] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_tend_v1_sandbox_proto_init() }
@@ -2886,10 +4938,10 @@ func file_tend_v1_sandbox_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tend_v1_sandbox_proto_rawDesc), len(file_tend_v1_sandbox_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   42,
+			NumEnums:      5,
+			NumMessages:   72,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_tend_v1_sandbox_proto_goTypes,
 		DependencyIndexes: file_tend_v1_sandbox_proto_depIdxs,

@@ -25,6 +25,8 @@ const _ = connect.IsAtLeastVersion1_13_0
 const (
 	// SandboxServiceName is the fully-qualified name of the SandboxService service.
 	SandboxServiceName = "tend.v1.SandboxService"
+	// FileServiceName is the fully-qualified name of the FileService service.
+	FileServiceName = "tend.v1.FileService"
 )
 
 // These constants are the fully-qualified names of the RPCs defined in this package. They're
@@ -65,6 +67,34 @@ const (
 	SandboxServiceForkProcedure = "/tend.v1.SandboxService/Fork"
 	// SandboxServiceMetricsProcedure is the fully-qualified name of the SandboxService's Metrics RPC.
 	SandboxServiceMetricsProcedure = "/tend.v1.SandboxService/Metrics"
+	// SandboxServiceAccessProcedure is the fully-qualified name of the SandboxService's Access RPC.
+	SandboxServiceAccessProcedure = "/tend.v1.SandboxService/Access"
+	// SandboxServiceTemplatesProcedure is the fully-qualified name of the SandboxService's Templates
+	// RPC.
+	SandboxServiceTemplatesProcedure = "/tend.v1.SandboxService/Templates"
+	// SandboxServiceDeleteTemplateProcedure is the fully-qualified name of the SandboxService's
+	// DeleteTemplate RPC.
+	SandboxServiceDeleteTemplateProcedure = "/tend.v1.SandboxService/DeleteTemplate"
+	// SandboxServiceBuildTemplateProcedure is the fully-qualified name of the SandboxService's
+	// BuildTemplate RPC.
+	SandboxServiceBuildTemplateProcedure = "/tend.v1.SandboxService/BuildTemplate"
+	// SandboxServiceFollowBuildProcedure is the fully-qualified name of the SandboxService's
+	// FollowBuild RPC.
+	SandboxServiceFollowBuildProcedure = "/tend.v1.SandboxService/FollowBuild"
+	// FileServiceStatFileProcedure is the fully-qualified name of the FileService's StatFile RPC.
+	FileServiceStatFileProcedure = "/tend.v1.FileService/StatFile"
+	// FileServiceListFilesProcedure is the fully-qualified name of the FileService's ListFiles RPC.
+	FileServiceListFilesProcedure = "/tend.v1.FileService/ListFiles"
+	// FileServiceReadFileProcedure is the fully-qualified name of the FileService's ReadFile RPC.
+	FileServiceReadFileProcedure = "/tend.v1.FileService/ReadFile"
+	// FileServiceWriteFileProcedure is the fully-qualified name of the FileService's WriteFile RPC.
+	FileServiceWriteFileProcedure = "/tend.v1.FileService/WriteFile"
+	// FileServiceMakeDirProcedure is the fully-qualified name of the FileService's MakeDir RPC.
+	FileServiceMakeDirProcedure = "/tend.v1.FileService/MakeDir"
+	// FileServiceMoveFileProcedure is the fully-qualified name of the FileService's MoveFile RPC.
+	FileServiceMoveFileProcedure = "/tend.v1.FileService/MoveFile"
+	// FileServiceRemoveFileProcedure is the fully-qualified name of the FileService's RemoveFile RPC.
+	FileServiceRemoveFileProcedure = "/tend.v1.FileService/RemoveFile"
 )
 
 // SandboxServiceClient is a client for the tend.v1.SandboxService service.
@@ -96,6 +126,19 @@ type SandboxServiceClient interface {
 	Fork(context.Context, *connect.Request[v1.ForkSandboxRequest]) (*connect.Response[v1.ForkSandboxResponse], error)
 	// Metrics returns what a sandbox used, oldest first, of the last minutes.
 	Metrics(context.Context, *connect.Request[v1.SandboxMetricsRequest]) (*connect.Response[v1.SandboxMetricsResponse], error)
+	// Access returns what opens one sandbox alone, for others than the caller: its token
+	// for envd's protocol and that for its ports. tend's own API takes neither.
+	Access(context.Context, *connect.Request[v1.SandboxAccessRequest]) (*connect.Response[v1.SandboxAccessResponse], error)
+	// Templates returns all, oldest first.
+	Templates(context.Context, *connect.Request[v1.ListTemplatesRequest]) (*connect.Response[v1.ListTemplatesResponse], error)
+	// DeleteTemplate removes a template and all its tags. Sandboxes stay.
+	DeleteTemplate(context.Context, *connect.Request[v1.DeleteTemplateRequest]) (*connect.Response[v1.DeleteTemplateResponse], error)
+	// BuildTemplate begins a build and returns when all files for it have come. It goes
+	// on without the caller. The first message has the spec and no other has one.
+	BuildTemplate(context.Context) *connect.ClientStreamForClient[v1.BuildTemplateRequest, v1.BuildTemplateResponse]
+	// FollowBuild sends the log of a build from an index on, and at its end the build.
+	// A build that the server does not know, after its restart too, is NOT_FOUND.
+	FollowBuild(context.Context, *connect.Request[v1.FollowBuildRequest]) (*connect.ServerStreamForClient[v1.FollowBuildResponse], error)
 }
 
 // NewSandboxServiceClient constructs a client for the tend.v1.SandboxService service. By default,
@@ -193,6 +236,36 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(sandboxServiceMethods.ByName("Metrics")),
 			connect.WithClientOptions(opts...),
 		),
+		access: connect.NewClient[v1.SandboxAccessRequest, v1.SandboxAccessResponse](
+			httpClient,
+			baseURL+SandboxServiceAccessProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("Access")),
+			connect.WithClientOptions(opts...),
+		),
+		templates: connect.NewClient[v1.ListTemplatesRequest, v1.ListTemplatesResponse](
+			httpClient,
+			baseURL+SandboxServiceTemplatesProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("Templates")),
+			connect.WithClientOptions(opts...),
+		),
+		deleteTemplate: connect.NewClient[v1.DeleteTemplateRequest, v1.DeleteTemplateResponse](
+			httpClient,
+			baseURL+SandboxServiceDeleteTemplateProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("DeleteTemplate")),
+			connect.WithClientOptions(opts...),
+		),
+		buildTemplate: connect.NewClient[v1.BuildTemplateRequest, v1.BuildTemplateResponse](
+			httpClient,
+			baseURL+SandboxServiceBuildTemplateProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("BuildTemplate")),
+			connect.WithClientOptions(opts...),
+		),
+		followBuild: connect.NewClient[v1.FollowBuildRequest, v1.FollowBuildResponse](
+			httpClient,
+			baseURL+SandboxServiceFollowBuildProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("FollowBuild")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -212,6 +285,11 @@ type sandboxServiceClient struct {
 	deleteSnapshot *connect.Client[v1.DeleteSnapshotRequest, v1.DeleteSnapshotResponse]
 	fork           *connect.Client[v1.ForkSandboxRequest, v1.ForkSandboxResponse]
 	metrics        *connect.Client[v1.SandboxMetricsRequest, v1.SandboxMetricsResponse]
+	access         *connect.Client[v1.SandboxAccessRequest, v1.SandboxAccessResponse]
+	templates      *connect.Client[v1.ListTemplatesRequest, v1.ListTemplatesResponse]
+	deleteTemplate *connect.Client[v1.DeleteTemplateRequest, v1.DeleteTemplateResponse]
+	buildTemplate  *connect.Client[v1.BuildTemplateRequest, v1.BuildTemplateResponse]
+	followBuild    *connect.Client[v1.FollowBuildRequest, v1.FollowBuildResponse]
 }
 
 // Create calls tend.v1.SandboxService.Create.
@@ -284,6 +362,31 @@ func (c *sandboxServiceClient) Metrics(ctx context.Context, req *connect.Request
 	return c.metrics.CallUnary(ctx, req)
 }
 
+// Access calls tend.v1.SandboxService.Access.
+func (c *sandboxServiceClient) Access(ctx context.Context, req *connect.Request[v1.SandboxAccessRequest]) (*connect.Response[v1.SandboxAccessResponse], error) {
+	return c.access.CallUnary(ctx, req)
+}
+
+// Templates calls tend.v1.SandboxService.Templates.
+func (c *sandboxServiceClient) Templates(ctx context.Context, req *connect.Request[v1.ListTemplatesRequest]) (*connect.Response[v1.ListTemplatesResponse], error) {
+	return c.templates.CallUnary(ctx, req)
+}
+
+// DeleteTemplate calls tend.v1.SandboxService.DeleteTemplate.
+func (c *sandboxServiceClient) DeleteTemplate(ctx context.Context, req *connect.Request[v1.DeleteTemplateRequest]) (*connect.Response[v1.DeleteTemplateResponse], error) {
+	return c.deleteTemplate.CallUnary(ctx, req)
+}
+
+// BuildTemplate calls tend.v1.SandboxService.BuildTemplate.
+func (c *sandboxServiceClient) BuildTemplate(ctx context.Context) *connect.ClientStreamForClient[v1.BuildTemplateRequest, v1.BuildTemplateResponse] {
+	return c.buildTemplate.CallClientStream(ctx)
+}
+
+// FollowBuild calls tend.v1.SandboxService.FollowBuild.
+func (c *sandboxServiceClient) FollowBuild(ctx context.Context, req *connect.Request[v1.FollowBuildRequest]) (*connect.ServerStreamForClient[v1.FollowBuildResponse], error) {
+	return c.followBuild.CallServerStream(ctx, req)
+}
+
 // SandboxServiceHandler is an implementation of the tend.v1.SandboxService service.
 type SandboxServiceHandler interface {
 	// Create answers when programs can run in the sandbox. A repeated call makes
@@ -313,6 +416,19 @@ type SandboxServiceHandler interface {
 	Fork(context.Context, *connect.Request[v1.ForkSandboxRequest]) (*connect.Response[v1.ForkSandboxResponse], error)
 	// Metrics returns what a sandbox used, oldest first, of the last minutes.
 	Metrics(context.Context, *connect.Request[v1.SandboxMetricsRequest]) (*connect.Response[v1.SandboxMetricsResponse], error)
+	// Access returns what opens one sandbox alone, for others than the caller: its token
+	// for envd's protocol and that for its ports. tend's own API takes neither.
+	Access(context.Context, *connect.Request[v1.SandboxAccessRequest]) (*connect.Response[v1.SandboxAccessResponse], error)
+	// Templates returns all, oldest first.
+	Templates(context.Context, *connect.Request[v1.ListTemplatesRequest]) (*connect.Response[v1.ListTemplatesResponse], error)
+	// DeleteTemplate removes a template and all its tags. Sandboxes stay.
+	DeleteTemplate(context.Context, *connect.Request[v1.DeleteTemplateRequest]) (*connect.Response[v1.DeleteTemplateResponse], error)
+	// BuildTemplate begins a build and returns when all files for it have come. It goes
+	// on without the caller. The first message has the spec and no other has one.
+	BuildTemplate(context.Context, *connect.ClientStream[v1.BuildTemplateRequest]) (*connect.Response[v1.BuildTemplateResponse], error)
+	// FollowBuild sends the log of a build from an index on, and at its end the build.
+	// A build that the server does not know, after its restart too, is NOT_FOUND.
+	FollowBuild(context.Context, *connect.Request[v1.FollowBuildRequest], *connect.ServerStream[v1.FollowBuildResponse]) error
 }
 
 // NewSandboxServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -406,6 +522,36 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 		connect.WithSchema(sandboxServiceMethods.ByName("Metrics")),
 		connect.WithHandlerOptions(opts...),
 	)
+	sandboxServiceAccessHandler := connect.NewUnaryHandler(
+		SandboxServiceAccessProcedure,
+		svc.Access,
+		connect.WithSchema(sandboxServiceMethods.ByName("Access")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sandboxServiceTemplatesHandler := connect.NewUnaryHandler(
+		SandboxServiceTemplatesProcedure,
+		svc.Templates,
+		connect.WithSchema(sandboxServiceMethods.ByName("Templates")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sandboxServiceDeleteTemplateHandler := connect.NewUnaryHandler(
+		SandboxServiceDeleteTemplateProcedure,
+		svc.DeleteTemplate,
+		connect.WithSchema(sandboxServiceMethods.ByName("DeleteTemplate")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sandboxServiceBuildTemplateHandler := connect.NewClientStreamHandler(
+		SandboxServiceBuildTemplateProcedure,
+		svc.BuildTemplate,
+		connect.WithSchema(sandboxServiceMethods.ByName("BuildTemplate")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sandboxServiceFollowBuildHandler := connect.NewServerStreamHandler(
+		SandboxServiceFollowBuildProcedure,
+		svc.FollowBuild,
+		connect.WithSchema(sandboxServiceMethods.ByName("FollowBuild")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/tend.v1.SandboxService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case SandboxServiceCreateProcedure:
@@ -436,6 +582,16 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 			sandboxServiceForkHandler.ServeHTTP(w, r)
 		case SandboxServiceMetricsProcedure:
 			sandboxServiceMetricsHandler.ServeHTTP(w, r)
+		case SandboxServiceAccessProcedure:
+			sandboxServiceAccessHandler.ServeHTTP(w, r)
+		case SandboxServiceTemplatesProcedure:
+			sandboxServiceTemplatesHandler.ServeHTTP(w, r)
+		case SandboxServiceDeleteTemplateProcedure:
+			sandboxServiceDeleteTemplateHandler.ServeHTTP(w, r)
+		case SandboxServiceBuildTemplateProcedure:
+			sandboxServiceBuildTemplateHandler.ServeHTTP(w, r)
+		case SandboxServiceFollowBuildProcedure:
+			sandboxServiceFollowBuildHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -499,4 +655,266 @@ func (UnimplementedSandboxServiceHandler) Fork(context.Context, *connect.Request
 
 func (UnimplementedSandboxServiceHandler) Metrics(context.Context, *connect.Request[v1.SandboxMetricsRequest]) (*connect.Response[v1.SandboxMetricsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.SandboxService.Metrics is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) Access(context.Context, *connect.Request[v1.SandboxAccessRequest]) (*connect.Response[v1.SandboxAccessResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.SandboxService.Access is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) Templates(context.Context, *connect.Request[v1.ListTemplatesRequest]) (*connect.Response[v1.ListTemplatesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.SandboxService.Templates is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) DeleteTemplate(context.Context, *connect.Request[v1.DeleteTemplateRequest]) (*connect.Response[v1.DeleteTemplateResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.SandboxService.DeleteTemplate is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) BuildTemplate(context.Context, *connect.ClientStream[v1.BuildTemplateRequest]) (*connect.Response[v1.BuildTemplateResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.SandboxService.BuildTemplate is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) FollowBuild(context.Context, *connect.Request[v1.FollowBuildRequest], *connect.ServerStream[v1.FollowBuildResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.SandboxService.FollowBuild is not implemented"))
+}
+
+// FileServiceClient is a client for the tend.v1.FileService service.
+type FileServiceClient interface {
+	StatFile(context.Context, *connect.Request[v1.StatFileRequest]) (*connect.Response[v1.StatFileResponse], error)
+	// ListFiles returns each directory before what is in it.
+	ListFiles(context.Context, *connect.Request[v1.ListFilesRequest]) (*connect.Response[v1.ListFilesResponse], error)
+	// ReadFile sends a regular file from an offset on.
+	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest]) (*connect.ServerStreamForClient[v1.ReadFileResponse], error)
+	// WriteFile makes a file and the directories above it, or replaces what is in it. One
+	// that breaks off in its first 64 KiB changes nothing; a longer one leaves what has
+	// come. The first message has the path and no other has one.
+	WriteFile(context.Context) *connect.ClientStreamForClient[v1.WriteFileRequest, v1.WriteFileResponse]
+	// MakeDir makes a directory and those above it. EXISTS.
+	MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.MakeDirResponse], error)
+	MoveFile(context.Context, *connect.Request[v1.MoveFileRequest]) (*connect.Response[v1.MoveFileResponse], error)
+	// RemoveFile removes a file, or a directory with all that is in it. It is no error if
+	// there is none.
+	RemoveFile(context.Context, *connect.Request[v1.RemoveFileRequest]) (*connect.Response[v1.RemoveFileResponse], error)
+}
+
+// NewFileServiceClient constructs a client for the tend.v1.FileService service. By default, it uses
+// the Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and sends
+// uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC() or
+// connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewFileServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) FileServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	fileServiceMethods := v1.File_tend_v1_sandbox_proto.Services().ByName("FileService").Methods()
+	return &fileServiceClient{
+		statFile: connect.NewClient[v1.StatFileRequest, v1.StatFileResponse](
+			httpClient,
+			baseURL+FileServiceStatFileProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("StatFile")),
+			connect.WithClientOptions(opts...),
+		),
+		listFiles: connect.NewClient[v1.ListFilesRequest, v1.ListFilesResponse](
+			httpClient,
+			baseURL+FileServiceListFilesProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("ListFiles")),
+			connect.WithClientOptions(opts...),
+		),
+		readFile: connect.NewClient[v1.ReadFileRequest, v1.ReadFileResponse](
+			httpClient,
+			baseURL+FileServiceReadFileProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("ReadFile")),
+			connect.WithClientOptions(opts...),
+		),
+		writeFile: connect.NewClient[v1.WriteFileRequest, v1.WriteFileResponse](
+			httpClient,
+			baseURL+FileServiceWriteFileProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("WriteFile")),
+			connect.WithClientOptions(opts...),
+		),
+		makeDir: connect.NewClient[v1.MakeDirRequest, v1.MakeDirResponse](
+			httpClient,
+			baseURL+FileServiceMakeDirProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("MakeDir")),
+			connect.WithClientOptions(opts...),
+		),
+		moveFile: connect.NewClient[v1.MoveFileRequest, v1.MoveFileResponse](
+			httpClient,
+			baseURL+FileServiceMoveFileProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("MoveFile")),
+			connect.WithClientOptions(opts...),
+		),
+		removeFile: connect.NewClient[v1.RemoveFileRequest, v1.RemoveFileResponse](
+			httpClient,
+			baseURL+FileServiceRemoveFileProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("RemoveFile")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// fileServiceClient implements FileServiceClient.
+type fileServiceClient struct {
+	statFile   *connect.Client[v1.StatFileRequest, v1.StatFileResponse]
+	listFiles  *connect.Client[v1.ListFilesRequest, v1.ListFilesResponse]
+	readFile   *connect.Client[v1.ReadFileRequest, v1.ReadFileResponse]
+	writeFile  *connect.Client[v1.WriteFileRequest, v1.WriteFileResponse]
+	makeDir    *connect.Client[v1.MakeDirRequest, v1.MakeDirResponse]
+	moveFile   *connect.Client[v1.MoveFileRequest, v1.MoveFileResponse]
+	removeFile *connect.Client[v1.RemoveFileRequest, v1.RemoveFileResponse]
+}
+
+// StatFile calls tend.v1.FileService.StatFile.
+func (c *fileServiceClient) StatFile(ctx context.Context, req *connect.Request[v1.StatFileRequest]) (*connect.Response[v1.StatFileResponse], error) {
+	return c.statFile.CallUnary(ctx, req)
+}
+
+// ListFiles calls tend.v1.FileService.ListFiles.
+func (c *fileServiceClient) ListFiles(ctx context.Context, req *connect.Request[v1.ListFilesRequest]) (*connect.Response[v1.ListFilesResponse], error) {
+	return c.listFiles.CallUnary(ctx, req)
+}
+
+// ReadFile calls tend.v1.FileService.ReadFile.
+func (c *fileServiceClient) ReadFile(ctx context.Context, req *connect.Request[v1.ReadFileRequest]) (*connect.ServerStreamForClient[v1.ReadFileResponse], error) {
+	return c.readFile.CallServerStream(ctx, req)
+}
+
+// WriteFile calls tend.v1.FileService.WriteFile.
+func (c *fileServiceClient) WriteFile(ctx context.Context) *connect.ClientStreamForClient[v1.WriteFileRequest, v1.WriteFileResponse] {
+	return c.writeFile.CallClientStream(ctx)
+}
+
+// MakeDir calls tend.v1.FileService.MakeDir.
+func (c *fileServiceClient) MakeDir(ctx context.Context, req *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.MakeDirResponse], error) {
+	return c.makeDir.CallUnary(ctx, req)
+}
+
+// MoveFile calls tend.v1.FileService.MoveFile.
+func (c *fileServiceClient) MoveFile(ctx context.Context, req *connect.Request[v1.MoveFileRequest]) (*connect.Response[v1.MoveFileResponse], error) {
+	return c.moveFile.CallUnary(ctx, req)
+}
+
+// RemoveFile calls tend.v1.FileService.RemoveFile.
+func (c *fileServiceClient) RemoveFile(ctx context.Context, req *connect.Request[v1.RemoveFileRequest]) (*connect.Response[v1.RemoveFileResponse], error) {
+	return c.removeFile.CallUnary(ctx, req)
+}
+
+// FileServiceHandler is an implementation of the tend.v1.FileService service.
+type FileServiceHandler interface {
+	StatFile(context.Context, *connect.Request[v1.StatFileRequest]) (*connect.Response[v1.StatFileResponse], error)
+	// ListFiles returns each directory before what is in it.
+	ListFiles(context.Context, *connect.Request[v1.ListFilesRequest]) (*connect.Response[v1.ListFilesResponse], error)
+	// ReadFile sends a regular file from an offset on.
+	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest], *connect.ServerStream[v1.ReadFileResponse]) error
+	// WriteFile makes a file and the directories above it, or replaces what is in it. One
+	// that breaks off in its first 64 KiB changes nothing; a longer one leaves what has
+	// come. The first message has the path and no other has one.
+	WriteFile(context.Context, *connect.ClientStream[v1.WriteFileRequest]) (*connect.Response[v1.WriteFileResponse], error)
+	// MakeDir makes a directory and those above it. EXISTS.
+	MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.MakeDirResponse], error)
+	MoveFile(context.Context, *connect.Request[v1.MoveFileRequest]) (*connect.Response[v1.MoveFileResponse], error)
+	// RemoveFile removes a file, or a directory with all that is in it. It is no error if
+	// there is none.
+	RemoveFile(context.Context, *connect.Request[v1.RemoveFileRequest]) (*connect.Response[v1.RemoveFileResponse], error)
+}
+
+// NewFileServiceHandler builds an HTTP handler from the service implementation. It returns the path
+// on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewFileServiceHandler(svc FileServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	fileServiceMethods := v1.File_tend_v1_sandbox_proto.Services().ByName("FileService").Methods()
+	fileServiceStatFileHandler := connect.NewUnaryHandler(
+		FileServiceStatFileProcedure,
+		svc.StatFile,
+		connect.WithSchema(fileServiceMethods.ByName("StatFile")),
+		connect.WithHandlerOptions(opts...),
+	)
+	fileServiceListFilesHandler := connect.NewUnaryHandler(
+		FileServiceListFilesProcedure,
+		svc.ListFiles,
+		connect.WithSchema(fileServiceMethods.ByName("ListFiles")),
+		connect.WithHandlerOptions(opts...),
+	)
+	fileServiceReadFileHandler := connect.NewServerStreamHandler(
+		FileServiceReadFileProcedure,
+		svc.ReadFile,
+		connect.WithSchema(fileServiceMethods.ByName("ReadFile")),
+		connect.WithHandlerOptions(opts...),
+	)
+	fileServiceWriteFileHandler := connect.NewClientStreamHandler(
+		FileServiceWriteFileProcedure,
+		svc.WriteFile,
+		connect.WithSchema(fileServiceMethods.ByName("WriteFile")),
+		connect.WithHandlerOptions(opts...),
+	)
+	fileServiceMakeDirHandler := connect.NewUnaryHandler(
+		FileServiceMakeDirProcedure,
+		svc.MakeDir,
+		connect.WithSchema(fileServiceMethods.ByName("MakeDir")),
+		connect.WithHandlerOptions(opts...),
+	)
+	fileServiceMoveFileHandler := connect.NewUnaryHandler(
+		FileServiceMoveFileProcedure,
+		svc.MoveFile,
+		connect.WithSchema(fileServiceMethods.ByName("MoveFile")),
+		connect.WithHandlerOptions(opts...),
+	)
+	fileServiceRemoveFileHandler := connect.NewUnaryHandler(
+		FileServiceRemoveFileProcedure,
+		svc.RemoveFile,
+		connect.WithSchema(fileServiceMethods.ByName("RemoveFile")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/tend.v1.FileService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case FileServiceStatFileProcedure:
+			fileServiceStatFileHandler.ServeHTTP(w, r)
+		case FileServiceListFilesProcedure:
+			fileServiceListFilesHandler.ServeHTTP(w, r)
+		case FileServiceReadFileProcedure:
+			fileServiceReadFileHandler.ServeHTTP(w, r)
+		case FileServiceWriteFileProcedure:
+			fileServiceWriteFileHandler.ServeHTTP(w, r)
+		case FileServiceMakeDirProcedure:
+			fileServiceMakeDirHandler.ServeHTTP(w, r)
+		case FileServiceMoveFileProcedure:
+			fileServiceMoveFileHandler.ServeHTTP(w, r)
+		case FileServiceRemoveFileProcedure:
+			fileServiceRemoveFileHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedFileServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedFileServiceHandler struct{}
+
+func (UnimplementedFileServiceHandler) StatFile(context.Context, *connect.Request[v1.StatFileRequest]) (*connect.Response[v1.StatFileResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.FileService.StatFile is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) ListFiles(context.Context, *connect.Request[v1.ListFilesRequest]) (*connect.Response[v1.ListFilesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.FileService.ListFiles is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) ReadFile(context.Context, *connect.Request[v1.ReadFileRequest], *connect.ServerStream[v1.ReadFileResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.FileService.ReadFile is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) WriteFile(context.Context, *connect.ClientStream[v1.WriteFileRequest]) (*connect.Response[v1.WriteFileResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.FileService.WriteFile is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.MakeDirResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.FileService.MakeDir is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) MoveFile(context.Context, *connect.Request[v1.MoveFileRequest]) (*connect.Response[v1.MoveFileResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.FileService.MoveFile is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) RemoveFile(context.Context, *connect.Request[v1.RemoveFileRequest]) (*connect.Response[v1.RemoveFileResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.FileService.RemoveFile is not implemented"))
 }

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file tend/v1/sandbox.proto.
  */
 export const file_tend_v1_sandbox: GenFile = /*@__PURE__*/
-  fileDesc("ChV0ZW5kL3YxL3NhbmRib3gucHJvdG8SB3RlbmQudjEiyAQKC1NhbmRib3hTcGVjEgwKBG5hbWUYASABKAkSEAoIc25hcHNob3QYAiABKAkSEAoIdGVtcGxhdGUYAyABKAkSLAoJaXNvbGF0aW9uGAQgASgOMhkudGVuZC52MS5TYW5kYm94SXNvbGF0aW9uEiAKA3J1bhgFIAEoCzITLnRlbmQudjEuU2FuZGJveFJ1bhISCgpkaXNwb3NhYmxlGAYgASgIEisKCGlkbGVfdHRsGAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjQKEWRlbGV0ZV9hZnRlcl9zdG9wGAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKB3RpbWVvdXQYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKgoKYXRfdGltZW91dBgKIAEoDjIWLnRlbmQudjEuU2FuZGJveEFjdGlvbhIMCgR3YWtlGAsgASgIEiIKBHNpemUYDCABKAsyFC50ZW5kLnYxLlNhbmRib3hTaXplEigKB25ldHdvcmsYDSABKAsyFy50ZW5kLnYxLlNhbmRib3hOZXR3b3JrEiUKBnNoYXJlcxgOIAMoCzIVLnRlbmQudjEuU2FuZGJveFNoYXJlEjQKCG1ldGFkYXRhGA8gAygLMiIudGVuZC52MS5TYW5kYm94U3BlYy5NZXRhZGF0YUVudHJ5Gi8KDU1ldGFkYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJ+CgpTYW5kYm94UnVuEgwKBHVzZXIYASABKAkSCwoDZGlyGAIgASgJEikKA2VudhgDIAMoCzIcLnRlbmQudjEuU2FuZGJveFJ1bi5FbnZFbnRyeRoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkgKC1NhbmRib3hTaXplEgwKBGNwdXMYASABKAESDgoGbWVtb3J5GAIgASgDEgwKBGRpc2sYAyABKAMSDQoFdGFza3MYBCABKAMiaAoOU2FuZGJveE5ldHdvcmsSKQoEbW9kZRgBIAEoDjIbLnRlbmQudjEuU2FuZGJveE5ldHdvcmtNb2RlEg0KBWFsbG93GAIgAygJEgwKBGRlbnkYAyADKAkSDgoGcHVibGljGAQgASgIIkEKDFNhbmRib3hTaGFyZRIOCgZzb3VyY2UYASABKAkSDgoGdGFyZ2V0GAIgASgJEhEKCXJlYWRfb25seRgDIAEoCCLEBgoHU2FuZGJveBIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEiQKBXN0YXRlGAMgASgOMhUudGVuZC52MS5TYW5kYm94U3RhdGUSDgoGcmVhc29uGAQgASgJEiAKA3J1bhgFIAEoCzITLnRlbmQudjEuU2FuZGJveFJ1bhILCgNkaXIYBiABKAkSEgoKZGlzcG9zYWJsZRgHIAEoCBIQCghzbmFwc2hvdBgIIAEoCRIQCgh0ZW1wbGF0ZRgJIAEoCRIsCglpc29sYXRpb24YCiABKA4yGS50ZW5kLnYxLlNhbmRib3hJc29sYXRpb24SKwoIaWRsZV90dGwYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNAoRZGVsZXRlX2FmdGVyX3N0b3AYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAoIZGVhZGxpbmUYDSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEioKCmF0X3RpbWVvdXQYDiABKA4yFi50ZW5kLnYxLlNhbmRib3hBY3Rpb24SDAoEd2FrZRgPIAEoCBIiCgRzaXplGBAgASgLMhQudGVuZC52MS5TYW5kYm94U2l6ZRIoCgduZXR3b3JrGBEgASgLMhcudGVuZC52MS5TYW5kYm94TmV0d29yaxIlCgZzaGFyZXMYEiADKAsyFS50ZW5kLnYxLlNhbmRib3hTaGFyZRIwCghtZXRhZGF0YRgTIAMoCzIeLnRlbmQudjEuU2FuZGJveC5NZXRhZGF0YUVudHJ5EisKB2NyZWF0ZWQYFCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB3VwZGF0ZWQYFSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB3N0b3BwZWQYFiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEioKBnBhdXNlZBgXIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjoKFENyZWF0ZVNhbmRib3hSZXF1ZXN0EiIKBHNwZWMYASABKAsyFC50ZW5kLnYxLlNhbmRib3hTcGVjIjoKFUNyZWF0ZVNhbmRib3hSZXNwb25zZRIhCgdzYW5kYm94GAEgASgLMhAudGVuZC52MS5TYW5kYm94IiQKEUdldFNhbmRib3hSZXF1ZXN0Eg8KB3NhbmRib3gYASABKAkiNwoSR2V0U2FuZGJveFJlc3BvbnNlEiEKB3NhbmRib3gYASABKAsyEC50ZW5kLnYxLlNhbmRib3giywEKFExpc3RTYW5kYm94ZXNSZXF1ZXN0EiUKBnN0YXRlcxgBIAMoDjIVLnRlbmQudjEuU2FuZGJveFN0YXRlEj0KCG1ldGFkYXRhGAIgAygLMisudGVuZC52MS5MaXN0U2FuZGJveGVzUmVxdWVzdC5NZXRhZGF0YUVudHJ5Eg0KBWxpbWl0GAMgASgNEg0KBWFmdGVyGAQgASgJGi8KDU1ldGFkYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJKChVMaXN0U2FuZGJveGVzUmVzcG9uc2USIwoJc2FuZGJveGVzGAEgAygLMhAudGVuZC52MS5TYW5kYm94EgwKBG5leHQYAiABKAki+QMKFFVwZGF0ZVNhbmRib3hSZXF1ZXN0Eg8KB3NhbmRib3gYASABKAkSEQoEbmFtZRgCIAEoCUgAiAEBEisKCGlkbGVfdHRsGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjQKEWRlbGV0ZV9hZnRlcl9zdG9wGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKB3RpbWVvdXQYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKQoGZXh0ZW5kGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KCmF0X3RpbWVvdXQYByABKA4yFi50ZW5kLnYxLlNhbmRib3hBY3Rpb25IAYgBARIoCgduZXR3b3JrGAggASgLMhcudGVuZC52MS5TYW5kYm94TmV0d29yaxIgCgNydW4YCSABKAsyEy50ZW5kLnYxLlNhbmRib3hSdW4SPQoIbWV0YWRhdGEYCiADKAsyKy50ZW5kLnYxLlVwZGF0ZVNhbmRib3hSZXF1ZXN0Lk1ldGFkYXRhRW50cnkaLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgcKBV9uYW1lQg0KC19hdF90aW1lb3V0IjoKFVVwZGF0ZVNhbmRib3hSZXNwb25zZRIhCgdzYW5kYm94GAEgASgLMhAudGVuZC52MS5TYW5kYm94IiYKE1N0YXJ0U2FuZGJveFJlcXVlc3QSDwoHc2FuZGJveBgBIAEoCSIWChRTdGFydFNhbmRib3hSZXNwb25zZSIlChJTdG9wU2FuZGJveFJlcXVlc3QSDwoHc2FuZGJveBgBIAEoCSIVChNTdG9wU2FuZGJveFJlc3BvbnNlIjoKE1BhdXNlU2FuZGJveFJlcXVlc3QSDwoHc2FuZGJveBgBIAEoCRISCgpmaWxlc19vbmx5GAIgASgIIhYKFFBhdXNlU2FuZGJveFJlc3BvbnNlIicKFFJlc3VtZVNhbmRib3hSZXF1ZXN0Eg8KB3NhbmRib3gYASABKAkiFwoVUmVzdW1lU2FuZGJveFJlc3BvbnNlIigKFURlc3Ryb3lTYW5kYm94UmVxdWVzdBIPCgdzYW5kYm94GAEgASgJIhgKFkRlc3Ryb3lTYW5kYm94UmVzcG9uc2UirgEKD1NhbmRib3hTbmFwc2hvdBIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEiQKBXN0YXRlGAMgASgOMhUudGVuZC52MS5TYW5kYm94U3RhdGUSDgoGcmVhc29uGAQgASgJEg8KB3NhbmRib3gYBSABKAkSDQoFYnl0ZXMYBiABKAMSKwoHY3JlYXRlZBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNwoWU25hcHNob3RTYW5kYm94UmVxdWVzdBIPCgdzYW5kYm94GAEgASgJEgwKBG5hbWUYAiABKAkiRQoXU25hcHNob3RTYW5kYm94UmVzcG9uc2USKgoIc25hcHNob3QYASABKAsyGC50ZW5kLnYxLlNhbmRib3hTbmFwc2hvdCIWChRMaXN0U25hcHNob3RzUmVxdWVzdCJEChVMaXN0U25hcHNob3RzUmVzcG9uc2USKwoJc25hcHNob3RzGAEgAygLMhgudGVuZC52MS5TYW5kYm94U25hcHNob3QiKQoVRGVsZXRlU25hcHNob3RSZXF1ZXN0EhAKCHNuYXBzaG90GAEgASgJIhgKFkRlbGV0ZVNuYXBzaG90UmVzcG9uc2UiYAoSRm9ya1NhbmRib3hSZXF1ZXN0Eg8KB3NhbmRib3gYASABKAkSDQoFY291bnQYAiABKA0SKgoHdGltZW91dBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKBAQoTRm9ya1NhbmRib3hSZXNwb25zZRIwCgVmb3JrcxgBIAMoCzIhLnRlbmQudjEuRm9ya1NhbmRib3hSZXNwb25zZS5Gb3JrGjgKBEZvcmsSIQoHc2FuZGJveBgBIAEoCzIQLnRlbmQudjEuU2FuZGJveBINCgVlcnJvchgCIAEoCSJ6ChVTYW5kYm94TWV0cmljc1JlcXVlc3QSDwoHc2FuZGJveBgBIAEoCRIoCgRmcm9tGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiQQoWU2FuZGJveE1ldHJpY3NSZXNwb25zZRInCgdtZXRyaWNzGAEgAygLMhYudGVuZC52MS5TYW5kYm94TWV0cmljIt0BCg1TYW5kYm94TWV0cmljEigKBHRpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBGNwdXMYAiABKAESEwoLY3B1X3BlcmNlbnQYAyABKAESEAoIbWVtX3VzZWQYBCABKAMSEQoJbWVtX2NhY2hlGAUgASgDEhEKCW1lbV90b3RhbBgGIAEoAxIRCglkaXNrX3VzZWQYByABKAMSEgoKZGlza190b3RhbBgIIAEoAxINCgV0YXNrcxgJIAEoAxIRCglvb21fa2lsbHMYCiABKAMqaQoQU2FuZGJveElzb2xhdGlvbhIdChlTQU5EQk9YX0lTT0xBVElPTl9ERUZBVUxUEAASGgoWU0FOREJPWF9JU09MQVRJT05fTk9ORRABEhoKFlNBTkRCT1hfSVNPTEFUSU9OX0ZVTEwQAipFCg1TYW5kYm94QWN0aW9uEhoKFlNBTkRCT1hfQUNUSU9OX0RFU1RST1kQABIYChRTQU5EQk9YX0FDVElPTl9QQVVTRRABKpIBCgxTYW5kYm94U3RhdGUSGgoWU0FOREJPWF9TVEFURV9TVEFSVElORxAAEhcKE1NBTkRCT1hfU1RBVEVfUkVBRFkQARIZChVTQU5EQk9YX1NUQVRFX1NUT1BQRUQQAhIYChRTQU5EQk9YX1NUQVRFX0ZBSUxFRBADEhgKFFNBTkRCT1hfU1RBVEVfUEFVU0VEEAQqkgEKElNhbmRib3hOZXR3b3JrTW9kZRIgChxTQU5EQk9YX05FVFdPUktfTU9ERV9ERUZBVUxUEAASHQoZU0FOREJPWF9ORVRXT1JLX01PREVfTk9ORRABEh0KGVNBTkRCT1hfTkVUV09SS19NT0RFX0hPU1QQAhIcChhTQU5EQk9YX05FVFdPUktfTU9ERV9PV04QAzKKCAoOU2FuZGJveFNlcnZpY2USRwoGQ3JlYXRlEh0udGVuZC52MS5DcmVhdGVTYW5kYm94UmVxdWVzdBoeLnRlbmQudjEuQ3JlYXRlU2FuZGJveFJlc3BvbnNlEj4KA0dldBIaLnRlbmQudjEuR2V0U2FuZGJveFJlcXVlc3QaGy50ZW5kLnYxLkdldFNhbmRib3hSZXNwb25zZRJFCgRMaXN0Eh0udGVuZC52MS5MaXN0U2FuZGJveGVzUmVxdWVzdBoeLnRlbmQudjEuTGlzdFNhbmRib3hlc1Jlc3BvbnNlEkcKBlVwZGF0ZRIdLnRlbmQudjEuVXBkYXRlU2FuZGJveFJlcXVlc3QaHi50ZW5kLnYxLlVwZGF0ZVNhbmRib3hSZXNwb25zZRJECgVTdGFydBIcLnRlbmQudjEuU3RhcnRTYW5kYm94UmVxdWVzdBodLnRlbmQudjEuU3RhcnRTYW5kYm94UmVzcG9uc2USQQoEU3RvcBIbLnRlbmQudjEuU3RvcFNhbmRib3hSZXF1ZXN0GhwudGVuZC52MS5TdG9wU2FuZGJveFJlc3BvbnNlEkQKBVBhdXNlEhwudGVuZC52MS5QYXVzZVNhbmRib3hSZXF1ZXN0Gh0udGVuZC52MS5QYXVzZVNhbmRib3hSZXNwb25zZRJHCgZSZXN1bWUSHS50ZW5kLnYxLlJlc3VtZVNhbmRib3hSZXF1ZXN0Gh4udGVuZC52MS5SZXN1bWVTYW5kYm94UmVzcG9uc2USSgoHRGVzdHJveRIeLnRlbmQudjEuRGVzdHJveVNhbmRib3hSZXF1ZXN0Gh8udGVuZC52MS5EZXN0cm95U2FuZGJveFJlc3BvbnNlEk0KCFNuYXBzaG90Eh8udGVuZC52MS5TbmFwc2hvdFNhbmRib3hSZXF1ZXN0GiAudGVuZC52MS5TbmFwc2hvdFNhbmRib3hSZXNwb25zZRJKCglTbmFwc2hvdHMSHS50ZW5kLnYxLkxpc3RTbmFwc2hvdHNSZXF1ZXN0Gh4udGVuZC52MS5MaXN0U25hcHNob3RzUmVzcG9uc2USUQoORGVsZXRlU25hcHNob3QSHi50ZW5kLnYxLkRlbGV0ZVNuYXBzaG90UmVxdWVzdBofLnRlbmQudjEuRGVsZXRlU25hcHNob3RSZXNwb25zZRJBCgRGb3JrEhsudGVuZC52MS5Gb3JrU2FuZGJveFJlcXVlc3QaHC50ZW5kLnYxLkZvcmtTYW5kYm94UmVzcG9uc2USSgoHTWV0cmljcxIeLnRlbmQudjEuU2FuZGJveE1ldHJpY3NSZXF1ZXN0Gh8udGVuZC52MS5TYW5kYm94TWV0cmljc1Jlc3BvbnNlQi1aK2dpdGh1Yi5jb20vdGVuZC1ydW4vdGVuZC9nZW4vdGVuZC92MTt0ZW5kdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChV0ZW5kL3YxL3NhbmRib3gucHJvdG8SB3RlbmQudjEiyAQKC1NhbmRib3hTcGVjEgwKBG5hbWUYASABKAkSEAoIc25hcHNob3QYAiABKAkSEAoIdGVtcGxhdGUYAyABKAkSLAoJaXNvbGF0aW9uGAQgASgOMhkudGVuZC52MS5TYW5kYm94SXNvbGF0aW9uEiAKA3J1bhgFIAEoCzITLnRlbmQudjEuU2FuZGJveFJ1bhISCgpkaXNwb3NhYmxlGAYgASgIEisKCGlkbGVfdHRsGAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjQKEWRlbGV0ZV9hZnRlcl9zdG9wGAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKB3RpbWVvdXQYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKgoKYXRfdGltZW91dBgKIAEoDjIWLnRlbmQudjEuU2FuZGJveEFjdGlvbhIMCgR3YWtlGAsgASgIEiIKBHNpemUYDCABKAsyFC50ZW5kLnYxLlNhbmRib3hTaXplEigKB25ldHdvcmsYDSABKAsyFy50ZW5kLnYxLlNhbmRib3hOZXR3b3JrEiUKBnNoYXJlcxgOIAMoCzIVLnRlbmQudjEuU2FuZGJveFNoYXJlEjQKCG1ldGFkYXRhGA8gAygLMiIudGVuZC52MS5TYW5kYm94U3BlYy5NZXRhZGF0YUVudHJ5Gi8KDU1ldGFkYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJ+CgpTYW5kYm94UnVuEgwKBHVzZXIYASABKAkSCwoDZGlyGAIgASgJEikKA2VudhgDIAMoCzIcLnRlbmQudjEuU2FuZGJveFJ1bi5FbnZFbnRyeRoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkgKC1NhbmRib3hTaXplEgwKBGNwdXMYASABKAESDgoGbWVtb3J5GAIgASgDEgwKBGRpc2sYAyABKAMSDQoFdGFza3MYBCABKAMiaAoOU2FuZGJveE5ldHdvcmsSKQoEbW9kZRgBIAEoDjIbLnRlbmQudjEuU2FuZGJveE5ldHdvcmtNb2RlEg0KBWFsbG93GAIgAygJEgwKBGRlbnkYAyADKAkSDgoGcHVibGljGAQgASgIIkEKDFNhbmRib3hTaGFyZRIOCgZzb3VyY2UYASABKAkSDgoGdGFyZ2V0GAIgASgJEhEKCXJlYWRfb25seRgDIAEoCCLEBgoHU2FuZGJveBIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEiQKBXN0YXRlGAMgASgOMhUudGVuZC52MS5TYW5kYm94U3RhdGUSDgoGcmVhc29uGAQgASgJEiAKA3J1bhgFIAEoCzITLnRlbmQudjEuU2FuZGJveFJ1bhILCgNkaXIYBiABKAkSEgoKZGlzcG9zYWJsZRgHIAEoCBIQCghzbmFwc2hvdBgIIAEoCRIQCgh0ZW1wbGF0ZRgJIAEoCRIsCglpc29sYXRpb24YCiABKA4yGS50ZW5kLnYxLlNhbmRib3hJc29sYXRpb24SKwoIaWRsZV90dGwYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNAoRZGVsZXRlX2FmdGVyX3N0b3AYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAoIZGVhZGxpbmUYDSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEioKCmF0X3RpbWVvdXQYDiABKA4yFi50ZW5kLnYxLlNhbmRib3hBY3Rpb24SDAoEd2FrZRgPIAEoCBIiCgRzaXplGBAgASgLMhQudGVuZC52MS5TYW5kYm94U2l6ZRIoCgduZXR3b3JrGBEgASgLMhcudGVuZC52MS5TYW5kYm94TmV0d29yaxIlCgZzaGFyZXMYEiADKAsyFS50ZW5kLnYxLlNhbmRib3hTaGFyZRIwCghtZXRhZGF0YRgTIAMoCzIeLnRlbmQudjEuU2FuZGJveC5NZXRhZGF0YUVudHJ5EisKB2NyZWF0ZWQYFCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB3VwZGF0ZWQYFSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB3N0b3BwZWQYFiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEioKBnBhdXNlZBgXIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjoKFENyZWF0ZVNhbmRib3hSZXF1ZXN0EiIKBHNwZWMYASABKAsyFC50ZW5kLnYxLlNhbmRib3hTcGVjIjoKFUNyZWF0ZVNhbmRib3hSZXNwb25zZRIhCgdzYW5kYm94GAEgASgLMhAudGVuZC52MS5TYW5kYm94IiQKEUdldFNhbmRib3hSZXF1ZXN0Eg8KB3NhbmRib3gYASABKAkiNwoSR2V0U2FuZGJveFJlc3BvbnNlEiEKB3NhbmRib3gYASABKAsyEC50ZW5kLnYxLlNhbmRib3giywEKFExpc3RTYW5kYm94ZXNSZXF1ZXN0EiUKBnN0YXRlcxgBIAMoDjIVLnRlbmQudjEuU2FuZGJveFN0YXRlEj0KCG1ldGFkYXRhGAIgAygLMisudGVuZC52MS5MaXN0U2FuZGJveGVzUmVxdWVzdC5NZXRhZGF0YUVudHJ5Eg0KBWxpbWl0GAMgASgNEg0KBWFmdGVyGAQgASgJGi8KDU1ldGFkYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJKChVMaXN0U2FuZGJveGVzUmVzcG9uc2USIwoJc2FuZGJveGVzGAEgAygLMhAudGVuZC52MS5TYW5kYm94EgwKBG5leHQYAiABKAki+QMKFFVwZGF0ZVNhbmRib3hSZXF1ZXN0Eg8KB3NhbmRib3gYASABKAkSEQoEbmFtZRgCIAEoCUgAiAEBEisKCGlkbGVfdHRsGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjQKEWRlbGV0ZV9hZnRlcl9zdG9wGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKB3RpbWVvdXQYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKQoGZXh0ZW5kGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KCmF0X3RpbWVvdXQYByABKA4yFi50ZW5kLnYxLlNhbmRib3hBY3Rpb25IAYgBARIoCgduZXR3b3JrGAggASgLMhcudGVuZC52MS5TYW5kYm94TmV0d29yaxIgCgNydW4YCSABKAsyEy50ZW5kLnYxLlNhbmRib3hSdW4SPQoIbWV0YWRhdGEYCiADKAsyKy50ZW5kLnYxLlVwZGF0ZVNhbmRib3hSZXF1ZXN0Lk1ldGFkYXRhRW50cnkaLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgcKBV9uYW1lQg0KC19hdF90aW1lb3V0IjoKFVVwZGF0ZVNhbmRib3hSZXNwb25zZRIhCgdzYW5kYm94GAEgASgLMhAudGVuZC52MS5TYW5kYm94IiYKE1N0YXJ0U2FuZGJveFJlcXVlc3QSDwoHc2FuZGJveBgBIAEoCSIWChRTdGFydFNhbmRib3hSZXNwb25zZSIlChJTdG9wU2FuZGJveFJlcXVlc3QSDwoHc2FuZGJveBgBIAEoCSIVChNTdG9wU2FuZGJveFJlc3BvbnNlIjoKE1BhdXNlU2FuZGJveFJlcXVlc3QSDwoHc2FuZGJveBgBIAEoCRISCgpmaWxlc19vbmx5GAIgASgIIhYKFFBhdXNlU2FuZGJveFJlc3BvbnNlIicKFFJlc3VtZVNhbmRib3hSZXF1ZXN0Eg8KB3NhbmRib3gYASABKAkiFwoVUmVzdW1lU2FuZGJveFJlc3BvbnNlIigKFURlc3Ryb3lTYW5kYm94UmVxdWVzdBIPCgdzYW5kYm94GAEgASgJIhgKFkRlc3Ryb3lTYW5kYm94UmVzcG9uc2UirgEKD1NhbmRib3hTbmFwc2hvdBIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEiQKBXN0YXRlGAMgASgOMhUudGVuZC52MS5TYW5kYm94U3RhdGUSDgoGcmVhc29uGAQgASgJEg8KB3NhbmRib3gYBSABKAkSDQoFYnl0ZXMYBiABKAMSKwoHY3JlYXRlZBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNwoWU25hcHNob3RTYW5kYm94UmVxdWVzdBIPCgdzYW5kYm94GAEgASgJEgwKBG5hbWUYAiABKAkiRQoXU25hcHNob3RTYW5kYm94UmVzcG9uc2USKgoIc25hcHNob3QYASABKAsyGC50ZW5kLnYxLlNhbmRib3hTbmFwc2hvdCIWChRMaXN0U25hcHNob3RzUmVxdWVzdCJEChVMaXN0U25hcHNob3RzUmVzcG9uc2USKwoJc25hcHNob3RzGAEgAygLMhgudGVuZC52MS5TYW5kYm94U25hcHNob3QiKQoVRGVsZXRlU25hcHNob3RSZXF1ZXN0EhAKCHNuYXBzaG90GAEgASgJIhgKFkRlbGV0ZVNuYXBzaG90UmVzcG9uc2UiYAoSRm9ya1NhbmRib3hSZXF1ZXN0Eg8KB3NhbmRib3gYASABKAkSDQoFY291bnQYAiABKA0SKgoHdGltZW91dBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKBAQoTRm9ya1NhbmRib3hSZXNwb25zZRIwCgVmb3JrcxgBIAMoCzIhLnRlbmQudjEuRm9ya1NhbmRib3hSZXNwb25zZS5Gb3JrGjgKBEZvcmsSIQoHc2FuZGJveBgBIAEoCzIQLnRlbmQudjEuU2FuZGJveBINCgVlcnJvchgCIAEoCSJ6ChVTYW5kYm94TWV0cmljc1JlcXVlc3QSDwoHc2FuZGJveBgBIAEoCRIoCgRmcm9tGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiQQoWU2FuZGJveE1ldHJpY3NSZXNwb25zZRInCgdtZXRyaWNzGAEgAygLMhYudGVuZC52MS5TYW5kYm94TWV0cmljIt0BCg1TYW5kYm94TWV0cmljEigKBHRpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBGNwdXMYAiABKAESEwoLY3B1X3BlcmNlbnQYAyABKAESEAoIbWVtX3VzZWQYBCABKAMSEQoJbWVtX2NhY2hlGAUgASgDEhEKCW1lbV90b3RhbBgGIAEoAxIRCglkaXNrX3VzZWQYByABKAMSEgoKZGlza190b3RhbBgIIAEoAxINCgV0YXNrcxgJIAEoAxIRCglvb21fa2lsbHMYCiABKAMiJwoUU2FuZGJveEFjY2Vzc1JlcXVlc3QSDwoHc2FuZGJveBgBIAEoCSJOChVTYW5kYm94QWNjZXNzUmVzcG9uc2USDQoFdG9rZW4YASABKAkSFQoNdHJhZmZpY190b2tlbhgCIAEoCRIPCgdkb21haW5zGAMgAygJItwCCghUZW1wbGF0ZRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg8KB2FsaWFzZXMYAyADKAkSDAoEdGFncxgEIAMoCRINCgVidWlsZBgFIAEoCRIiCgRzaXplGAYgASgLMhQudGVuZC52MS5TYW5kYm94U2l6ZRIgCgNydW4YByABKAsyEy50ZW5kLnYxLlNhbmRib3hSdW4SDQoFc3RhcnQYCCABKAkSDQoFcmVhZHkYCSABKAkSDQoFYnl0ZXMYCiABKAMSKwoHY3JlYXRlZBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHdXBkYXRlZBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoJbGFzdF91c2VkGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgR1c2VkGA4gASgDIhYKFExpc3RUZW1wbGF0ZXNSZXF1ZXN0Ij0KFUxpc3RUZW1wbGF0ZXNSZXNwb25zZRIkCgl0ZW1wbGF0ZXMYASADKAsyES50ZW5kLnYxLlRlbXBsYXRlIikKFURlbGV0ZVRlbXBsYXRlUmVxdWVzdBIQCgh0ZW1wbGF0ZRgBIAEoCSIYChZEZWxldGVUZW1wbGF0ZVJlc3BvbnNlIsEBCgxUZW1wbGF0ZVNwZWMSDAoEbmFtZRgBIAEoCRIMCgR0YWdzGAIgAygJEgwKBGZyb20YAyABKAkSEAoIZnJvbV9kaXIYBCABKAkSJAoFc3RlcHMYBSADKAsyFS50ZW5kLnYxLlRlbXBsYXRlU3RlcBINCgVzdGFydBgGIAEoCRINCgVyZWFkeRgHIAEoCRIiCgRzaXplGAggASgLMhQudGVuZC52MS5TYW5kYm94U2l6ZRINCgVmb3JjZRgJIAEoCCIqCgxUZW1wbGF0ZVN0ZXASDAoEa2luZBgBIAEoCRIMCgRhcmdzGAIgAygJIlcKFEJ1aWxkVGVtcGxhdGVSZXF1ZXN0EiMKBHNwZWMYASABKAsyFS50ZW5kLnYxLlRlbXBsYXRlU3BlYxIMCgRkYXRhGAIgASgMEgwKBHN0ZXAYAyABKA0iJgoVQnVpbGRUZW1wbGF0ZVJlc3BvbnNlEg0KBWJ1aWxkGAEgASgJIjEKEkZvbGxvd0J1aWxkUmVxdWVzdBINCgVidWlsZBgBIAEoCRIMCgRmcm9tGAIgASgNImsKE0ZvbGxvd0J1aWxkUmVzcG9uc2USHwoEbG9ncxgBIAMoCzIRLnRlbmQudjEuQnVpbGRMb2cSDAoEbmV4dBgCIAEoDRIlCgVidWlsZBgDIAEoCzIWLnRlbmQudjEuVGVtcGxhdGVCdWlsZCJiCghCdWlsZExvZxIoCgR0aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVsZXZlbBgCIAEoCRIPCgdtZXNzYWdlGAMgASgJEgwKBHN0ZXAYBCABKAkigAEKDVRlbXBsYXRlQnVpbGQSCgoCaWQYASABKAkSEwoLdGVtcGxhdGVfaWQYAiABKAkSDAoEbmFtZRgDIAEoCRIMCgR0YWdzGAQgAygJEg0KBXJlYWR5GAUgASgIEg4KBnJlYXNvbhgGIAEoCRITCgtmYWlsZWRfc3RlcBgHIAEoCSLAAQoJRmlsZUVudHJ5EgwKBG5hbWUYASABKAkSDAoEcGF0aBgCIAEoCRIfCgR0eXBlGAMgASgOMhEudGVuZC52MS5GaWxlVHlwZRIMCgRzaXplGAQgASgDEgwKBG1vZGUYBSABKA0SDQoFb3duZXIYBiABKAkSDQoFZ3JvdXAYByABKAkSLAoIbW9kaWZpZWQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBnRhcmdldBgJIAEoCSItCg9TdGF0RmlsZVJlcXVlc3QSDAoEcGF0aBgBIAEoCRIMCgR1c2VyGAIgASgJIjUKEFN0YXRGaWxlUmVzcG9uc2USIQoFZW50cnkYASABKAsyEi50ZW5kLnYxLkZpbGVFbnRyeSI9ChBMaXN0RmlsZXNSZXF1ZXN0EgwKBHBhdGgYASABKAkSDAoEdXNlchgCIAEoCRINCgVkZXB0aBgDIAEoDSI4ChFMaXN0RmlsZXNSZXNwb25zZRIjCgdlbnRyaWVzGAEgAygLMhIudGVuZC52MS5GaWxlRW50cnkiPQoPUmVhZEZpbGVSZXF1ZXN0EgwKBHBhdGgYASABKAkSDAoEdXNlchgCIAEoCRIOCgZvZmZzZXQYAyABKAMiLgoQUmVhZEZpbGVSZXNwb25zZRIMCgRkYXRhGAEgASgMEgwKBHNpemUYAiABKAMiPAoQV3JpdGVGaWxlUmVxdWVzdBIMCgRwYXRoGAEgASgJEgwKBHVzZXIYAiABKAkSDAoEZGF0YRgDIAEoDCI2ChFXcml0ZUZpbGVSZXNwb25zZRIhCgVlbnRyeRgBIAEoCzISLnRlbmQudjEuRmlsZUVudHJ5IiwKDk1ha2VEaXJSZXF1ZXN0EgwKBHBhdGgYASABKAkSDAoEdXNlchgCIAEoCSI0Cg9NYWtlRGlyUmVzcG9uc2USIQoFZW50cnkYASABKAsyEi50ZW5kLnYxLkZpbGVFbnRyeSJECg9Nb3ZlRmlsZVJlcXVlc3QSDgoGc291cmNlGAEgASgJEhMKC2Rlc3RpbmF0aW9uGAIgASgJEgwKBHVzZXIYAyABKAkiNQoQTW92ZUZpbGVSZXNwb25zZRIhCgVlbnRyeRgBIAEoCzISLnRlbmQudjEuRmlsZUVudHJ5Ii8KEVJlbW92ZUZpbGVSZXF1ZXN0EgwKBHBhdGgYASABKAkSDAoEdXNlchgCIAEoCSIUChJSZW1vdmVGaWxlUmVzcG9uc2UqaQoQU2FuZGJveElzb2xhdGlvbhIdChlTQU5EQk9YX0lTT0xBVElPTl9ERUZBVUxUEAASGgoWU0FOREJPWF9JU09MQVRJT05fTk9ORRABEhoKFlNBTkRCT1hfSVNPTEFUSU9OX0ZVTEwQAipFCg1TYW5kYm94QWN0aW9uEhoKFlNBTkRCT1hfQUNUSU9OX0RFU1RST1kQABIYChRTQU5EQk9YX0FDVElPTl9QQVVTRRABKpIBCgxTYW5kYm94U3RhdGUSGgoWU0FOREJPWF9TVEFURV9TVEFSVElORxAAEhcKE1NBTkRCT1hfU1RBVEVfUkVBRFkQARIZChVTQU5EQk9YX1NUQVRFX1NUT1BQRUQQAhIYChRTQU5EQk9YX1NUQVRFX0ZBSUxFRBADEhgKFFNBTkRCT1hfU1RBVEVfUEFVU0VEEAQqkgEKElNhbmRib3hOZXR3b3JrTW9kZRIgChxTQU5EQk9YX05FVFdPUktfTU9ERV9ERUZBVUxUEAASHQoZU0FOREJPWF9ORVRXT1JLX01PREVfTk9ORRABEh0KGVNBTkRCT1hfTkVUV09SS19NT0RFX0hPU1QQAhIcChhTQU5EQk9YX05FVFdPUktfTU9ERV9PV04QAypGCghGaWxlVHlwZRITCg9GSUxFX1RZUEVfT1RIRVIQABISCg5GSUxFX1RZUEVfRklMRRABEhEKDUZJTEVfVFlQRV9ESVIQAjKQCwoOU2FuZGJveFNlcnZpY2USRwoGQ3JlYXRlEh0udGVuZC52MS5DcmVhdGVTYW5kYm94UmVxdWVzdBoeLnRlbmQudjEuQ3JlYXRlU2FuZGJveFJlc3BvbnNlEj4KA0dldBIaLnRlbmQudjEuR2V0U2FuZGJveFJlcXVlc3QaGy50ZW5kLnYxLkdldFNhbmRib3hSZXNwb25zZRJFCgRMaXN0Eh0udGVuZC52MS5MaXN0U2FuZGJveGVzUmVxdWVzdBoeLnRlbmQudjEuTGlzdFNhbmRib3hlc1Jlc3BvbnNlEkcKBlVwZGF0ZRIdLnRlbmQudjEuVXBkYXRlU2FuZGJveFJlcXVlc3QaHi50ZW5kLnYxLlVwZGF0ZVNhbmRib3hSZXNwb25zZRJECgVTdGFydBIcLnRlbmQudjEuU3RhcnRTYW5kYm94UmVxdWVzdBodLnRlbmQudjEuU3RhcnRTYW5kYm94UmVzcG9uc2USQQoEU3RvcBIbLnRlbmQudjEuU3RvcFNhbmRib3hSZXF1ZXN0GhwudGVuZC52MS5TdG9wU2FuZGJveFJlc3BvbnNlEkQKBVBhdXNlEhwudGVuZC52MS5QYXVzZVNhbmRib3hSZXF1ZXN0Gh0udGVuZC52MS5QYXVzZVNhbmRib3hSZXNwb25zZRJHCgZSZXN1bWUSHS50ZW5kLnYxLlJlc3VtZVNhbmRib3hSZXF1ZXN0Gh4udGVuZC52MS5SZXN1bWVTYW5kYm94UmVzcG9uc2USSgoHRGVzdHJveRIeLnRlbmQudjEuRGVzdHJveVNhbmRib3hSZXF1ZXN0Gh8udGVuZC52MS5EZXN0cm95U2FuZGJveFJlc3BvbnNlEk0KCFNuYXBzaG90Eh8udGVuZC52MS5TbmFwc2hvdFNhbmRib3hSZXF1ZXN0GiAudGVuZC52MS5TbmFwc2hvdFNhbmRib3hSZXNwb25zZRJKCglTbmFwc2hvdHMSHS50ZW5kLnYxLkxpc3RTbmFwc2hvdHNSZXF1ZXN0Gh4udGVuZC52MS5MaXN0U25hcHNob3RzUmVzcG9uc2USUQoORGVsZXRlU25hcHNob3QSHi50ZW5kLnYxLkRlbGV0ZVNuYXBzaG90UmVxdWVzdBofLnRlbmQudjEuRGVsZXRlU25hcHNob3RSZXNwb25zZRJBCgRGb3JrEhsudGVuZC52MS5Gb3JrU2FuZGJveFJlcXVlc3QaHC50ZW5kLnYxLkZvcmtTYW5kYm94UmVzcG9uc2USSgoHTWV0cmljcxIeLnRlbmQudjEuU2FuZGJveE1ldHJpY3NSZXF1ZXN0Gh8udGVuZC52MS5TYW5kYm94TWV0cmljc1Jlc3BvbnNlEkcKBkFjY2VzcxIdLnRlbmQudjEuU2FuZGJveEFjY2Vzc1JlcXVlc3QaHi50ZW5kLnYxLlNhbmRib3hBY2Nlc3NSZXNwb25zZRJKCglUZW1wbGF0ZXMSHS50ZW5kLnYxLkxpc3RUZW1wbGF0ZXNSZXF1ZXN0Gh4udGVuZC52MS5MaXN0VGVtcGxhdGVzUmVzcG9uc2USUQoORGVsZXRlVGVtcGxhdGUSHi50ZW5kLnYxLkRlbGV0ZVRlbXBsYXRlUmVxdWVzdBofLnRlbmQudjEuRGVsZXRlVGVtcGxhdGVSZXNwb25zZRJQCg1CdWlsZFRlbXBsYXRlEh0udGVuZC52MS5CdWlsZFRlbXBsYXRlUmVxdWVzdBoeLnRlbmQudjEuQnVpbGRUZW1wbGF0ZVJlc3BvbnNlKAESSgoLRm9sbG93QnVpbGQSGy50ZW5kLnYxLkZvbGxvd0J1aWxkUmVxdWVzdBocLnRlbmQudjEuRm9sbG93QnVpbGRSZXNwb25zZTABMuEDCgtGaWxlU2VydmljZRI/CghTdGF0RmlsZRIYLnRlbmQudjEuU3RhdEZpbGVSZXF1ZXN0GhkudGVuZC52MS5TdGF0RmlsZVJlc3BvbnNlEkIKCUxpc3RGaWxlcxIZLnRlbmQudjEuTGlzdEZpbGVzUmVxdWVzdBoaLnRlbmQudjEuTGlzdEZpbGVzUmVzcG9uc2USQQoIUmVhZEZpbGUSGC50ZW5kLnYxLlJlYWRGaWxlUmVxdWVzdBoZLnRlbmQudjEuUmVhZEZpbGVSZXNwb25zZTABEkQKCVdyaXRlRmlsZRIZLnRlbmQudjEuV3JpdGVGaWxlUmVxdWVzdBoaLnRlbmQudjEuV3JpdGVGaWxlUmVzcG9uc2UoARI8CgdNYWtlRGlyEhcudGVuZC52MS5NYWtlRGlyUmVxdWVzdBoYLnRlbmQudjEuTWFrZURpclJlc3BvbnNlEj8KCE1vdmVGaWxlEhgudGVuZC52MS5Nb3ZlRmlsZVJlcXVlc3QaGS50ZW5kLnYxLk1vdmVGaWxlUmVzcG9uc2USRQoKUmVtb3ZlRmlsZRIaLnRlbmQudjEuUmVtb3ZlRmlsZVJlcXVlc3QaGy50ZW5kLnYxLlJlbW92ZUZpbGVSZXNwb25zZUItWitnaXRodWIuY29tL3RlbmQtcnVuL3RlbmQvZ2VuL3RlbmQvdjE7dGVuZHYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * SandboxSpec says what to make. Each field's absence is its default.
@@ -1120,6 +1120,856 @@ export const SandboxMetricSchema: GenMessage<SandboxMetric> = /*@__PURE__*/
   messageDesc(file_tend_v1_sandbox, 35);
 
 /**
+ * @generated from message tend.v1.SandboxAccessRequest
+ */
+export type SandboxAccessRequest = Message<"tend.v1.SandboxAccessRequest"> & {
+  /**
+   * @generated from field: string sandbox = 1;
+   */
+  sandbox: string;
+};
+
+/**
+ * Describes the message tend.v1.SandboxAccessRequest.
+ * Use `create(SandboxAccessRequestSchema)` to create a new message.
+ */
+export const SandboxAccessRequestSchema: GenMessage<SandboxAccessRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 36);
+
+/**
+ * @generated from message tend.v1.SandboxAccessResponse
+ */
+export type SandboxAccessResponse = Message<"tend.v1.SandboxAccessResponse"> & {
+  /**
+   * For the header X-Access-Token.
+   *
+   * @generated from field: string token = 1;
+   */
+  token: string;
+
+  /**
+   * For the ports of one that is not public: header E2b-Traffic-Access-Token.
+   *
+   * @generated from field: string traffic_token = 2;
+   */
+  trafficToken: string;
+
+  /**
+   * Domains below which "PORT-ID.DOMAIN" is a port of the sandbox.
+   *
+   * @generated from field: repeated string domains = 3;
+   */
+  domains: string[];
+};
+
+/**
+ * Describes the message tend.v1.SandboxAccessResponse.
+ * Use `create(SandboxAccessResponseSchema)` to create a new message.
+ */
+export const SandboxAccessResponseSchema: GenMessage<SandboxAccessResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 37);
+
+/**
+ * @generated from message tend.v1.Template
+ */
+export type Template = Message<"tend.v1.Template"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * @generated from field: repeated string aliases = 3;
+   */
+  aliases: string[];
+
+  /**
+   * @generated from field: repeated string tags = 4;
+   */
+  tags: string[];
+
+  /**
+   * ID of the build that it is.
+   *
+   * @generated from field: string build = 5;
+   */
+  build: string;
+
+  /**
+   * @generated from field: tend.v1.SandboxSize size = 6;
+   */
+  size?: SandboxSize | undefined;
+
+  /**
+   * @generated from field: tend.v1.SandboxRun run = 7;
+   */
+  run?: SandboxRun | undefined;
+
+  /**
+   * @generated from field: string start = 8;
+   */
+  start: string;
+
+  /**
+   * @generated from field: string ready = 9;
+   */
+  ready: string;
+
+  /**
+   * @generated from field: int64 bytes = 10;
+   */
+  bytes: bigint;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp created = 11;
+   */
+  created?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp updated = 12;
+   */
+  updated?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp last_used = 13;
+   */
+  lastUsed?: Timestamp | undefined;
+
+  /**
+   * @generated from field: int64 used = 14;
+   */
+  used: bigint;
+};
+
+/**
+ * Describes the message tend.v1.Template.
+ * Use `create(TemplateSchema)` to create a new message.
+ */
+export const TemplateSchema: GenMessage<Template> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 38);
+
+/**
+ * @generated from message tend.v1.ListTemplatesRequest
+ */
+export type ListTemplatesRequest = Message<"tend.v1.ListTemplatesRequest"> & {
+};
+
+/**
+ * Describes the message tend.v1.ListTemplatesRequest.
+ * Use `create(ListTemplatesRequestSchema)` to create a new message.
+ */
+export const ListTemplatesRequestSchema: GenMessage<ListTemplatesRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 39);
+
+/**
+ * @generated from message tend.v1.ListTemplatesResponse
+ */
+export type ListTemplatesResponse = Message<"tend.v1.ListTemplatesResponse"> & {
+  /**
+   * @generated from field: repeated tend.v1.Template templates = 1;
+   */
+  templates: Template[];
+};
+
+/**
+ * Describes the message tend.v1.ListTemplatesResponse.
+ * Use `create(ListTemplatesResponseSchema)` to create a new message.
+ */
+export const ListTemplatesResponseSchema: GenMessage<ListTemplatesResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 40);
+
+/**
+ * @generated from message tend.v1.DeleteTemplateRequest
+ */
+export type DeleteTemplateRequest = Message<"tend.v1.DeleteTemplateRequest"> & {
+  /**
+   * Name, "name:tag", alias or ID.
+   *
+   * @generated from field: string template = 1;
+   */
+  template: string;
+};
+
+/**
+ * Describes the message tend.v1.DeleteTemplateRequest.
+ * Use `create(DeleteTemplateRequestSchema)` to create a new message.
+ */
+export const DeleteTemplateRequestSchema: GenMessage<DeleteTemplateRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 41);
+
+/**
+ * @generated from message tend.v1.DeleteTemplateResponse
+ */
+export type DeleteTemplateResponse = Message<"tend.v1.DeleteTemplateResponse"> & {
+};
+
+/**
+ * Describes the message tend.v1.DeleteTemplateResponse.
+ * Use `create(DeleteTemplateResponseSchema)` to create a new message.
+ */
+export const DeleteTemplateResponseSchema: GenMessage<DeleteTemplateResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 42);
+
+/**
+ * @generated from message tend.v1.TemplateSpec
+ */
+export type TemplateSpec = Message<"tend.v1.TemplateSpec"> & {
+  /**
+   * 1 to 128 of [a-z0-9_-], with one namespace and '/' before them or none.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Empty: "default".
+   *
+   * @generated from field: repeated string tags = 2;
+   */
+  tags: string[];
+
+  /**
+   * The template that it begins with; empty: the server's default.
+   *
+   * @generated from field: string from = 3;
+   */
+  from: string;
+
+  /**
+   * A directory of the server's machine that is the whole root; not with from.
+   *
+   * @generated from field: string from_dir = 4;
+   */
+  fromDir: string;
+
+  /**
+   * At most 1000.
+   *
+   * @generated from field: repeated tend.v1.TemplateStep steps = 5;
+   */
+  steps: TemplateStep[];
+
+  /**
+   * Runs in each sandbox that is made from it.
+   *
+   * @generated from field: string start = 6;
+   */
+  start: string;
+
+  /**
+   * Ends with 0 when start is up.
+   *
+   * @generated from field: string ready = 7;
+   */
+  ready: string;
+
+  /**
+   * Of sandboxes made from it.
+   *
+   * @generated from field: tend.v1.SandboxSize size = 8;
+   */
+  size?: SandboxSize | undefined;
+
+  /**
+   * No step is taken from the cache.
+   *
+   * @generated from field: bool force = 9;
+   */
+  force: boolean;
+};
+
+/**
+ * Describes the message tend.v1.TemplateSpec.
+ * Use `create(TemplateSpecSchema)` to create a new message.
+ */
+export const TemplateSpecSchema: GenMessage<TemplateSpec> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 43);
+
+/**
+ * @generated from message tend.v1.TemplateStep
+ */
+export type TemplateStep = Message<"tend.v1.TemplateStep"> & {
+  /**
+   * COPY source, destination[, user[, mode]]; RUN line[, user]; WORKDIR directory; USER
+   * name; ENV name, value, name, value, …
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * @generated from field: repeated string args = 2;
+   */
+  args: string[];
+};
+
+/**
+ * Describes the message tend.v1.TemplateStep.
+ * Use `create(TemplateStepSchema)` to create a new message.
+ */
+export const TemplateStepSchema: GenMessage<TemplateStep> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 44);
+
+/**
+ * @generated from message tend.v1.BuildTemplateRequest
+ */
+export type BuildTemplateRequest = Message<"tend.v1.BuildTemplateRequest"> & {
+  /**
+   * @generated from field: tend.v1.TemplateSpec spec = 1;
+   */
+  spec?: TemplateSpec | undefined;
+
+  /**
+   * A piece of the tar (or tar.gz) with the files of a COPY, in order.
+   *
+   * @generated from field: bytes data = 2;
+   */
+  data: Uint8Array;
+
+  /**
+   * The index of the step in spec.steps that data is for, in rising order.
+   *
+   * @generated from field: uint32 step = 3;
+   */
+  step: number;
+};
+
+/**
+ * Describes the message tend.v1.BuildTemplateRequest.
+ * Use `create(BuildTemplateRequestSchema)` to create a new message.
+ */
+export const BuildTemplateRequestSchema: GenMessage<BuildTemplateRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 45);
+
+/**
+ * @generated from message tend.v1.BuildTemplateResponse
+ */
+export type BuildTemplateResponse = Message<"tend.v1.BuildTemplateResponse"> & {
+  /**
+   * @generated from field: string build = 1;
+   */
+  build: string;
+};
+
+/**
+ * Describes the message tend.v1.BuildTemplateResponse.
+ * Use `create(BuildTemplateResponseSchema)` to create a new message.
+ */
+export const BuildTemplateResponseSchema: GenMessage<BuildTemplateResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 46);
+
+/**
+ * @generated from message tend.v1.FollowBuildRequest
+ */
+export type FollowBuildRequest = Message<"tend.v1.FollowBuildRequest"> & {
+  /**
+   * @generated from field: string build = 1;
+   */
+  build: string;
+
+  /**
+   * @generated from field: uint32 from = 2;
+   */
+  from: number;
+};
+
+/**
+ * Describes the message tend.v1.FollowBuildRequest.
+ * Use `create(FollowBuildRequestSchema)` to create a new message.
+ */
+export const FollowBuildRequestSchema: GenMessage<FollowBuildRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 47);
+
+/**
+ * @generated from message tend.v1.FollowBuildResponse
+ */
+export type FollowBuildResponse = Message<"tend.v1.FollowBuildResponse"> & {
+  /**
+   * None: a sign of life.
+   *
+   * @generated from field: repeated tend.v1.BuildLog logs = 1;
+   */
+  logs: BuildLog[];
+
+  /**
+   * The index behind the last of logs.
+   *
+   * @generated from field: uint32 next = 2;
+   */
+  next: number;
+
+  /**
+   * At the end.
+   *
+   * @generated from field: tend.v1.TemplateBuild build = 3;
+   */
+  build?: TemplateBuild | undefined;
+};
+
+/**
+ * Describes the message tend.v1.FollowBuildResponse.
+ * Use `create(FollowBuildResponseSchema)` to create a new message.
+ */
+export const FollowBuildResponseSchema: GenMessage<FollowBuildResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 48);
+
+/**
+ * @generated from message tend.v1.BuildLog
+ */
+export type BuildLog = Message<"tend.v1.BuildLog"> & {
+  /**
+   * @generated from field: google.protobuf.Timestamp time = 1;
+   */
+  time?: Timestamp | undefined;
+
+  /**
+   * "debug", "info", "warn" or "error".
+   *
+   * @generated from field: string level = 2;
+   */
+  level: string;
+
+  /**
+   * @generated from field: string message = 3;
+   */
+  message: string;
+
+  /**
+   * "base", the number of a step from 1, or "finalize".
+   *
+   * @generated from field: string step = 4;
+   */
+  step: string;
+};
+
+/**
+ * Describes the message tend.v1.BuildLog.
+ * Use `create(BuildLogSchema)` to create a new message.
+ */
+export const BuildLogSchema: GenMessage<BuildLog> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 49);
+
+/**
+ * @generated from message tend.v1.TemplateBuild
+ */
+export type TemplateBuild = Message<"tend.v1.TemplateBuild"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * @generated from field: string template_id = 2;
+   */
+  templateId: string;
+
+  /**
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * @generated from field: repeated string tags = 4;
+   */
+  tags: string[];
+
+  /**
+   * @generated from field: bool ready = 5;
+   */
+  ready: boolean;
+
+  /**
+   * Of one that failed, and where.
+   *
+   * @generated from field: string reason = 6;
+   */
+  reason: string;
+
+  /**
+   * @generated from field: string failed_step = 7;
+   */
+  failedStep: string;
+};
+
+/**
+ * Describes the message tend.v1.TemplateBuild.
+ * Use `create(TemplateBuildSchema)` to create a new message.
+ */
+export const TemplateBuildSchema: GenMessage<TemplateBuild> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 50);
+
+/**
+ * FileEntry is what is known of a path. Of a symbolic link, type and mode are those of
+ * what it leads to.
+ *
+ * @generated from message tend.v1.FileEntry
+ */
+export type FileEntry = Message<"tend.v1.FileEntry"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Absolute.
+   *
+   * @generated from field: string path = 2;
+   */
+  path: string;
+
+  /**
+   * @generated from field: tend.v1.FileType type = 3;
+   */
+  type: FileType;
+
+  /**
+   * @generated from field: int64 size = 4;
+   */
+  size: bigint;
+
+  /**
+   * Permission bits.
+   *
+   * @generated from field: uint32 mode = 5;
+   */
+  mode: number;
+
+  /**
+   * @generated from field: string owner = 6;
+   */
+  owner: string;
+
+  /**
+   * @generated from field: string group = 7;
+   */
+  group: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp modified = 8;
+   */
+  modified?: Timestamp | undefined;
+
+  /**
+   * Of a symbolic link: where it leads in the end.
+   *
+   * @generated from field: string target = 9;
+   */
+  target: string;
+};
+
+/**
+ * Describes the message tend.v1.FileEntry.
+ * Use `create(FileEntrySchema)` to create a new message.
+ */
+export const FileEntrySchema: GenMessage<FileEntry> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 51);
+
+/**
+ * @generated from message tend.v1.StatFileRequest
+ */
+export type StatFileRequest = Message<"tend.v1.StatFileRequest"> & {
+  /**
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * Empty in each of these requests: the sandbox's own.
+   *
+   * @generated from field: string user = 2;
+   */
+  user: string;
+};
+
+/**
+ * Describes the message tend.v1.StatFileRequest.
+ * Use `create(StatFileRequestSchema)` to create a new message.
+ */
+export const StatFileRequestSchema: GenMessage<StatFileRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 52);
+
+/**
+ * @generated from message tend.v1.StatFileResponse
+ */
+export type StatFileResponse = Message<"tend.v1.StatFileResponse"> & {
+  /**
+   * @generated from field: tend.v1.FileEntry entry = 1;
+   */
+  entry?: FileEntry | undefined;
+};
+
+/**
+ * Describes the message tend.v1.StatFileResponse.
+ * Use `create(StatFileResponseSchema)` to create a new message.
+ */
+export const StatFileResponseSchema: GenMessage<StatFileResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 53);
+
+/**
+ * @generated from message tend.v1.ListFilesRequest
+ */
+export type ListFilesRequest = Message<"tend.v1.ListFilesRequest"> & {
+  /**
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * @generated from field: string user = 2;
+   */
+  user: string;
+
+  /**
+   * How many levels; 0 is 1.
+   *
+   * @generated from field: uint32 depth = 3;
+   */
+  depth: number;
+};
+
+/**
+ * Describes the message tend.v1.ListFilesRequest.
+ * Use `create(ListFilesRequestSchema)` to create a new message.
+ */
+export const ListFilesRequestSchema: GenMessage<ListFilesRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 54);
+
+/**
+ * @generated from message tend.v1.ListFilesResponse
+ */
+export type ListFilesResponse = Message<"tend.v1.ListFilesResponse"> & {
+  /**
+   * @generated from field: repeated tend.v1.FileEntry entries = 1;
+   */
+  entries: FileEntry[];
+};
+
+/**
+ * Describes the message tend.v1.ListFilesResponse.
+ * Use `create(ListFilesResponseSchema)` to create a new message.
+ */
+export const ListFilesResponseSchema: GenMessage<ListFilesResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 55);
+
+/**
+ * @generated from message tend.v1.ReadFileRequest
+ */
+export type ReadFileRequest = Message<"tend.v1.ReadFileRequest"> & {
+  /**
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * @generated from field: string user = 2;
+   */
+  user: string;
+
+  /**
+   * @generated from field: int64 offset = 3;
+   */
+  offset: bigint;
+};
+
+/**
+ * Describes the message tend.v1.ReadFileRequest.
+ * Use `create(ReadFileRequestSchema)` to create a new message.
+ */
+export const ReadFileRequestSchema: GenMessage<ReadFileRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 56);
+
+/**
+ * @generated from message tend.v1.ReadFileResponse
+ */
+export type ReadFileResponse = Message<"tend.v1.ReadFileResponse"> & {
+  /**
+   * @generated from field: bytes data = 1;
+   */
+  data: Uint8Array;
+
+  /**
+   * Of the whole file, in the first message.
+   *
+   * @generated from field: int64 size = 2;
+   */
+  size: bigint;
+};
+
+/**
+ * Describes the message tend.v1.ReadFileResponse.
+ * Use `create(ReadFileResponseSchema)` to create a new message.
+ */
+export const ReadFileResponseSchema: GenMessage<ReadFileResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 57);
+
+/**
+ * @generated from message tend.v1.WriteFileRequest
+ */
+export type WriteFileRequest = Message<"tend.v1.WriteFileRequest"> & {
+  /**
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * @generated from field: string user = 2;
+   */
+  user: string;
+
+  /**
+   * @generated from field: bytes data = 3;
+   */
+  data: Uint8Array;
+};
+
+/**
+ * Describes the message tend.v1.WriteFileRequest.
+ * Use `create(WriteFileRequestSchema)` to create a new message.
+ */
+export const WriteFileRequestSchema: GenMessage<WriteFileRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 58);
+
+/**
+ * @generated from message tend.v1.WriteFileResponse
+ */
+export type WriteFileResponse = Message<"tend.v1.WriteFileResponse"> & {
+  /**
+   * @generated from field: tend.v1.FileEntry entry = 1;
+   */
+  entry?: FileEntry | undefined;
+};
+
+/**
+ * Describes the message tend.v1.WriteFileResponse.
+ * Use `create(WriteFileResponseSchema)` to create a new message.
+ */
+export const WriteFileResponseSchema: GenMessage<WriteFileResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 59);
+
+/**
+ * @generated from message tend.v1.MakeDirRequest
+ */
+export type MakeDirRequest = Message<"tend.v1.MakeDirRequest"> & {
+  /**
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * @generated from field: string user = 2;
+   */
+  user: string;
+};
+
+/**
+ * Describes the message tend.v1.MakeDirRequest.
+ * Use `create(MakeDirRequestSchema)` to create a new message.
+ */
+export const MakeDirRequestSchema: GenMessage<MakeDirRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 60);
+
+/**
+ * @generated from message tend.v1.MakeDirResponse
+ */
+export type MakeDirResponse = Message<"tend.v1.MakeDirResponse"> & {
+  /**
+   * @generated from field: tend.v1.FileEntry entry = 1;
+   */
+  entry?: FileEntry | undefined;
+};
+
+/**
+ * Describes the message tend.v1.MakeDirResponse.
+ * Use `create(MakeDirResponseSchema)` to create a new message.
+ */
+export const MakeDirResponseSchema: GenMessage<MakeDirResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 61);
+
+/**
+ * @generated from message tend.v1.MoveFileRequest
+ */
+export type MoveFileRequest = Message<"tend.v1.MoveFileRequest"> & {
+  /**
+   * @generated from field: string source = 1;
+   */
+  source: string;
+
+  /**
+   * @generated from field: string destination = 2;
+   */
+  destination: string;
+
+  /**
+   * @generated from field: string user = 3;
+   */
+  user: string;
+};
+
+/**
+ * Describes the message tend.v1.MoveFileRequest.
+ * Use `create(MoveFileRequestSchema)` to create a new message.
+ */
+export const MoveFileRequestSchema: GenMessage<MoveFileRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 62);
+
+/**
+ * @generated from message tend.v1.MoveFileResponse
+ */
+export type MoveFileResponse = Message<"tend.v1.MoveFileResponse"> & {
+  /**
+   * @generated from field: tend.v1.FileEntry entry = 1;
+   */
+  entry?: FileEntry | undefined;
+};
+
+/**
+ * Describes the message tend.v1.MoveFileResponse.
+ * Use `create(MoveFileResponseSchema)` to create a new message.
+ */
+export const MoveFileResponseSchema: GenMessage<MoveFileResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 63);
+
+/**
+ * @generated from message tend.v1.RemoveFileRequest
+ */
+export type RemoveFileRequest = Message<"tend.v1.RemoveFileRequest"> & {
+  /**
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * @generated from field: string user = 2;
+   */
+  user: string;
+};
+
+/**
+ * Describes the message tend.v1.RemoveFileRequest.
+ * Use `create(RemoveFileRequestSchema)` to create a new message.
+ */
+export const RemoveFileRequestSchema: GenMessage<RemoveFileRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 64);
+
+/**
+ * @generated from message tend.v1.RemoveFileResponse
+ */
+export type RemoveFileResponse = Message<"tend.v1.RemoveFileResponse"> & {
+};
+
+/**
+ * Describes the message tend.v1.RemoveFileResponse.
+ * Use `create(RemoveFileResponseSchema)` to create a new message.
+ */
+export const RemoveFileResponseSchema: GenMessage<RemoveFileResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_sandbox, 65);
+
+/**
  * @generated from enum tend.v1.SandboxIsolation
  */
 export enum SandboxIsolation {
@@ -1244,6 +2094,34 @@ export enum SandboxNetworkMode {
  */
 export const SandboxNetworkModeSchema: GenEnum<SandboxNetworkMode> = /*@__PURE__*/
   enumDesc(file_tend_v1_sandbox, 3);
+
+/**
+ * @generated from enum tend.v1.FileType
+ */
+export enum FileType {
+  /**
+   * A device, FIFO, socket, or a link that leads nowhere.
+   *
+   * @generated from enum value: FILE_TYPE_OTHER = 0;
+   */
+  OTHER = 0,
+
+  /**
+   * @generated from enum value: FILE_TYPE_FILE = 1;
+   */
+  FILE = 1,
+
+  /**
+   * @generated from enum value: FILE_TYPE_DIR = 2;
+   */
+  DIR = 2,
+}
+
+/**
+ * Describes the enum tend.v1.FileType.
+ */
+export const FileTypeSchema: GenEnum<FileType> = /*@__PURE__*/
+  enumDesc(file_tend_v1_sandbox, 4);
 
 /**
  * SandboxService makes sandboxes and finds, changes, pauses, copies and ends them.
@@ -1391,6 +2269,139 @@ export const SandboxService: GenService<{
     input: typeof SandboxMetricsRequestSchema;
     output: typeof SandboxMetricsResponseSchema;
   },
+  /**
+   * Access returns what opens one sandbox alone, for others than the caller: its token
+   * for envd's protocol and that for its ports. tend's own API takes neither.
+   *
+   * @generated from rpc tend.v1.SandboxService.Access
+   */
+  access: {
+    methodKind: "unary";
+    input: typeof SandboxAccessRequestSchema;
+    output: typeof SandboxAccessResponseSchema;
+  },
+  /**
+   * Templates returns all, oldest first.
+   *
+   * @generated from rpc tend.v1.SandboxService.Templates
+   */
+  templates: {
+    methodKind: "unary";
+    input: typeof ListTemplatesRequestSchema;
+    output: typeof ListTemplatesResponseSchema;
+  },
+  /**
+   * DeleteTemplate removes a template and all its tags. Sandboxes stay.
+   *
+   * @generated from rpc tend.v1.SandboxService.DeleteTemplate
+   */
+  deleteTemplate: {
+    methodKind: "unary";
+    input: typeof DeleteTemplateRequestSchema;
+    output: typeof DeleteTemplateResponseSchema;
+  },
+  /**
+   * BuildTemplate begins a build and returns when all files for it have come. It goes
+   * on without the caller. The first message has the spec and no other has one.
+   *
+   * @generated from rpc tend.v1.SandboxService.BuildTemplate
+   */
+  buildTemplate: {
+    methodKind: "client_streaming";
+    input: typeof BuildTemplateRequestSchema;
+    output: typeof BuildTemplateResponseSchema;
+  },
+  /**
+   * FollowBuild sends the log of a build from an index on, and at its end the build.
+   * A build that the server does not know, after its restart too, is NOT_FOUND.
+   *
+   * @generated from rpc tend.v1.SandboxService.FollowBuild
+   */
+  followBuild: {
+    methodKind: "server_streaming";
+    input: typeof FollowBuildRequestSchema;
+    output: typeof FollowBuildResponseSchema;
+  },
 }> = /*@__PURE__*/
   serviceDesc(file_tend_v1_sandbox, 0);
+
+/**
+ * FileService does file operations in a sandbox, with the rights of a user inside. Each
+ * call has the header "Tend-Sandbox". Paths that are not absolute start at the sandbox's
+ * directory. No link inside leads out of it.
+ *
+ * @generated from service tend.v1.FileService
+ */
+export const FileService: GenService<{
+  /**
+   * @generated from rpc tend.v1.FileService.StatFile
+   */
+  statFile: {
+    methodKind: "unary";
+    input: typeof StatFileRequestSchema;
+    output: typeof StatFileResponseSchema;
+  },
+  /**
+   * ListFiles returns each directory before what is in it.
+   *
+   * @generated from rpc tend.v1.FileService.ListFiles
+   */
+  listFiles: {
+    methodKind: "unary";
+    input: typeof ListFilesRequestSchema;
+    output: typeof ListFilesResponseSchema;
+  },
+  /**
+   * ReadFile sends a regular file from an offset on.
+   *
+   * @generated from rpc tend.v1.FileService.ReadFile
+   */
+  readFile: {
+    methodKind: "server_streaming";
+    input: typeof ReadFileRequestSchema;
+    output: typeof ReadFileResponseSchema;
+  },
+  /**
+   * WriteFile makes a file and the directories above it, or replaces what is in it. One
+   * that breaks off in its first 64 KiB changes nothing; a longer one leaves what has
+   * come. The first message has the path and no other has one.
+   *
+   * @generated from rpc tend.v1.FileService.WriteFile
+   */
+  writeFile: {
+    methodKind: "client_streaming";
+    input: typeof WriteFileRequestSchema;
+    output: typeof WriteFileResponseSchema;
+  },
+  /**
+   * MakeDir makes a directory and those above it. EXISTS.
+   *
+   * @generated from rpc tend.v1.FileService.MakeDir
+   */
+  makeDir: {
+    methodKind: "unary";
+    input: typeof MakeDirRequestSchema;
+    output: typeof MakeDirResponseSchema;
+  },
+  /**
+   * @generated from rpc tend.v1.FileService.MoveFile
+   */
+  moveFile: {
+    methodKind: "unary";
+    input: typeof MoveFileRequestSchema;
+    output: typeof MoveFileResponseSchema;
+  },
+  /**
+   * RemoveFile removes a file, or a directory with all that is in it. It is no error if
+   * there is none.
+   *
+   * @generated from rpc tend.v1.FileService.RemoveFile
+   */
+  removeFile: {
+    methodKind: "unary";
+    input: typeof RemoveFileRequestSchema;
+    output: typeof RemoveFileResponseSchema;
+  },
+}> = /*@__PURE__*/
+  serviceDesc(file_tend_v1_sandbox, 1);
 

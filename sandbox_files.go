@@ -1,0 +1,273 @@
+package tend
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	"connectrpc.com/connect"
+
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/tendpb"
+	"github.com/tend-run/tend/process"
+)
+
+// Files are the files of a sandbox, for one user. Paths that are not absolute start at
+// the sandbox's directory. No link inside leads out of it. The first operation makes or
+// starts the sandbox, as a process would.
+//
+// Errors match [fs.ErrNotExist], [fs.ErrExist] and [fs.ErrPermission].
+type Files struct {
+	sandbox *Sandbox
+	user    string
+}
+
+// Files returns the files of the sandbox, for its own user.
+func (s *Sandbox) Files() *Files { return &Files{sandbox: s} }
+
+// As returns the same files for another user inside: what is made is the user's, and
+// nothing is done that the user may not do.
+func (f *Files) As(user string) *Files { return &Files{f.sandbox, user} }
+
+// FileType is what kind of thing a path is.
+type FileType uint8
+
+const (
+	FileOther FileType = iota // a device, FIFO, socket, or a link that leads nowhere
+	FileRegular
+	FileDir
+)
+
+func (t FileType) String() string { return word(t, "other", "file", "dir") }
+
+// FileEntry is what is known of a path. Of a symbolic link, Type and Mode are those of
+// what it leads to.
+type FileEntry struct {
+	Name, Path   string // Path is absolute
+	Type         FileType
+	Size         int64
+	Mode         fs.FileMode // permission bits
+	Owner, Group string
+	Modified     time.Time
+	// Target is where a symbolic link leads in the end; "": it is none.
+	Target string
+}
+
+func toFileEntry(m *tendv1.FileEntry) FileEntry {
+	return FileEntry{
+		Name: m.GetName(), Path: m.GetPath(), Type: FileType(min(uint32(m.GetType()), 255)), Size: m.GetSize(), Mode: fs.FileMode(m.GetMode()).Perm(),
+		Owner: m.GetOwner(), Group: m.GetGroup(), Modified: tendpb.ToTime(m.GetModified()), Target: m.GetTarget(),
+	}
+}
+
+// fileError is an error about a file, by the names of package fs, too.
+type fileError struct{ err, as error }
+
+func (e *fileError) Error() string   { return e.err.Error() }
+func (e *fileError) Unwrap() []error { return []error{e.err, e.as} }
+
+func ofFile(err error) error {
+	for _, known := range []struct{ is, as error }{{process.ErrNotFound, fs.ErrNotExist}, {process.ErrExists, fs.ErrExist}, {process.ErrPermission, fs.ErrPermission}} {
+		if errors.Is(err, known.is) {
+			return &fileError{err, known.as}
+		}
+	}
+	return err
+}
+
+// do runs an operation on the files of the sandbox, which may be repeated.
+func (f *Files) do(ctx context.Context, op func(c *Client) func(context.Context) error) error {
+	c, err := f.sandbox.Client(ctx)
+	if err != nil {
+		return err
+	}
+	return ofFile(knownCall(c.call(ctx, op(c))))
+}
+
+// Stat describes a path. It does not follow a last symbolic link.
+func (f *Files) Stat(ctx context.Context, path string) (e FileEntry, err error) {
+	err = f.do(ctx, func(c *Client) func(context.Context) error {
+		return unary(c.files.StatFile, &tendv1.StatFileRequest{Path: path, User: f.user}, func(m *tendv1.StatFileResponse) error {
+			e = toFileEntry(m.GetEntry())
+			return nil
+		})
+	})
+	return e, err
+}
+
+// List lists a directory in lexical order, each directory before what is in it, down to
+// depth levels; 0 is 1.
+func (f *Files) List(ctx context.Context, path string, depth int) (all []FileEntry, err error) {
+	req := &tendv1.ListFilesRequest{Path: path, User: f.user, Depth: uint32(max(0, min(depth, 1<<20)))}
+	err = f.do(ctx, func(c *Client) func(context.Context) error {
+		return unary(c.files.ListFiles, req, func(m *tendv1.ListFilesResponse) error {
+			all = nil
+			for _, m := range m.GetEntries() {
+				all = append(all, toFileEntry(m))
+			}
+			return nil
+		})
+	})
+	return all, err
+}
+
+// Read copies a file to w, from its first byte to its last. A lost connection is
+// replaced, and reading goes on where it was, unless the file has another size then.
+func (f *Files) Read(ctx context.Context, path string, w io.Writer) (n int64, err error) {
+	c, err := f.sandbox.Client(ctx)
+	if err != nil {
+		return 0, err
+	}
+	size := int64(-1)
+	err = c.repeat(ctx, "read "+path, never, func(a *attempts) error {
+		ctx, cancel := c.stream(ctx)
+		defer cancel(nil)
+		silence := c.watchSilence(cancel)
+		defer silence.stop()
+		stream, err := c.files.ReadFile(ctx, connect.NewRequest(&tendv1.ReadFileRequest{Path: path, User: f.user, Offset: n}))
+		if err != nil {
+			return causeOf(ctx, err)
+		}
+		defer stream.Close()
+		for first := true; stream.Receive(); first = false {
+			silence.heard()
+			m := stream.Msg()
+			if first {
+				if size >= 0 && size != m.GetSize() {
+					return fmt.Errorf("%s was changed while it was read", path)
+				}
+				size = m.GetSize()
+			}
+			k, err := w.Write(m.GetData())
+			if n += int64(k); err != nil {
+				return &writeError{err}
+			}
+			a.progress()
+		}
+		return causeOf(ctx, stream.Err())
+	})
+	if e, ok := errors.AsType[*writeError](err); ok {
+		return n, e.err
+	}
+	return n, ofFile(knownCall(err))
+}
+
+// writeError is an error of the caller's writer, which no other connection changes.
+type writeError struct{ err error }
+
+func (e *writeError) Error() string { return e.err.Error() }
+
+// ReadFile returns what is in a file.
+func (f *Files) ReadFile(ctx context.Context, path string) ([]byte, error) {
+	var b bytes.Buffer
+	_, err := f.Read(ctx, path, &b)
+	return b.Bytes(), err
+}
+
+// writePiece is how much of a file one message has.
+const writePiece = 256 << 10
+
+// Write makes a file of what r gives, and the directories above it. One that is there
+// keeps its mode. A write that fails in its first 64 KiB changes nothing; a longer one
+// leaves what has come. It is repeated when the connection is lost if r is an
+// [io.Seeker].
+func (f *Files) Write(ctx context.Context, path string, r io.Reader) (e FileEntry, err error) {
+	c, err := f.sandbox.Client(ctx)
+	if err != nil {
+		return e, err
+	}
+	seeker, again := r.(io.Seeker)
+	var from int64
+	if again {
+		if from, err = seeker.Seek(0, io.SeekCurrent); err != nil {
+			again = false // a pipe
+		}
+	}
+	begun := false
+	err = c.repeat(ctx, "write "+path, func(error) bool { return begun && !again }, func(a *attempts) error {
+		if begun {
+			if _, err := seeker.Seek(from, io.SeekStart); err != nil {
+				return err
+			}
+		}
+		begun = true
+		ctx, cancel := c.stream(ctx)
+		defer cancel(nil)
+		stream := c.files.WriteFile(ctx)
+		m := &tendv1.WriteFileRequest{Path: path, User: f.user}
+		piece := make([]byte, writePiece)
+		for {
+			n, rerr := io.ReadFull(r, piece)
+			m.Data = piece[:n]
+			end := errors.Is(rerr, io.EOF) || errors.Is(rerr, io.ErrUnexpectedEOF)
+			if rerr != nil && !end {
+				cancel(rerr) // not the end of the file
+				_, _ = stream.CloseAndReceive()
+				return &writeError{rerr}
+			}
+			if err := stream.Send(m); err != nil {
+				break // the answer says why
+			}
+			m.Path, m.User = "", ""
+			if end {
+				break
+			}
+		}
+		resp, err := stream.CloseAndReceive()
+		if err != nil {
+			return causeOf(ctx, err)
+		}
+		e = toFileEntry(resp.Msg.GetEntry())
+		return nil
+	})
+	if w, ok := errors.AsType[*writeError](err); ok {
+		return e, w.err
+	}
+	return e, ofFile(knownCall(err))
+}
+
+// WriteFile is Write of bytes.
+func (f *Files) WriteFile(ctx context.Context, path string, data []byte) error {
+	_, err := f.Write(ctx, path, bytes.NewReader(data))
+	return err
+}
+
+// Mkdir makes a directory and those above it. [fs.ErrExist]: it is there.
+func (f *Files) Mkdir(ctx context.Context, path string) error {
+	c, err := f.sandbox.Client(ctx)
+	if err != nil {
+		return err
+	}
+	return ofFile(knownCall(c.once(ctx, unary(c.files.MakeDir, &tendv1.MakeDirRequest{Path: path, User: f.user}, nil))))
+}
+
+// Move gives a file or directory another path. It is not repeated when the answer is
+// lost.
+func (f *Files) Move(ctx context.Context, source, destination string) error {
+	c, err := f.sandbox.Client(ctx)
+	if err != nil {
+		return err
+	}
+	return ofFile(knownCall(c.once(ctx, unary(c.files.MoveFile, &tendv1.MoveFileRequest{Source: source, Destination: destination, User: f.user}, nil))))
+}
+
+// Remove removes a file, or a directory with all that is in it. It is no error if there
+// is none.
+func (f *Files) Remove(ctx context.Context, path string) error {
+	err := f.do(ctx, func(c *Client) func(context.Context) error {
+		return unary(c.files.RemoveFile, &tendv1.RemoveFileRequest{Path: path, User: f.user}, nil)
+	})
+	return gone(err)
+}
+
+// knownCall names what a server of a former version does not know.
+func knownCall(err error) error {
+	if connect.CodeOf(err) == connect.CodeUnimplemented && !errors.Is(err, process.ErrUnsupported) {
+		return fmt.Errorf("%w: the server is of a former version: tend upgrade replaces it", process.ErrUnsupported)
+	}
+	return err
+}

@@ -1,0 +1,234 @@
+package tend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"connectrpc.com/connect"
+
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/tendpb"
+	"github.com/tend-run/tend/process"
+)
+
+// TemplateSpec says what a template is built from.
+type TemplateSpec struct {
+	// Name has 1 to 128 of [a-z0-9_-], with one namespace and '/' before them or none.
+	Name string
+	// Tags; none: "default".
+	Tags []string
+	// From is the template that it begins with; "": the server's default. FromDir is a
+	// directory of the server's machine that is the whole root; one of them at most.
+	From, FromDir string
+	Steps         []TemplateStep // at most 1000
+	// Start is a command that runs in each sandbox made from it, and Ready one that ends
+	// with 0 when that is up. Both for a shell; "": none.
+	Start, Ready string
+	// Size of sandboxes made from it.
+	Size SandboxSize
+	// Force: no step is taken from the cache.
+	Force bool
+}
+
+// TemplateStep is one step of a build.
+type TemplateStep struct {
+	// Kind and Args: COPY source, destination[, user[, mode]]; RUN line[, user]; WORKDIR
+	// directory; USER name; ENV name, value, ….
+	Kind string
+	Args []string
+	// Files writes the tar (or tar.gz) with the files of a COPY.
+	Files func(io.Writer) error
+}
+
+// TemplateInfo is what is known of a template.
+type TemplateInfo struct {
+	ID, Name         string
+	Aliases, Tags    []string
+	Build            string
+	Size             SandboxSize
+	User, Dir        string
+	Env              map[string]string
+	Start, Ready     string
+	Bytes            int64
+	Created, Updated time.Time
+	LastUsed         time.Time // zero: never
+	Used             int64     // sandboxes made from it
+}
+
+// BuildLog is a line of the log of a build.
+type BuildLog struct {
+	Time           time.Time
+	Level, Message string
+	Step           string // "base", the number of a step from 1, or "finalize"
+}
+
+// TemplateBuild is a build that has ended.
+type TemplateBuild struct {
+	ID, TemplateID, Name string
+	Tags                 []string
+}
+
+// BuildError: a build came to a bad end.
+type BuildError struct {
+	Step   string // as BuildLog.Step
+	Reason string
+}
+
+func (e *BuildError) Error() string {
+	switch e.Step {
+	case "", "base", "finalize":
+		return "the build failed: " + e.Reason
+	}
+	return "step " + e.Step + " failed: " + e.Reason
+}
+
+// Templates returns all templates, oldest first.
+func (c *Client) Templates(ctx context.Context) ([]TemplateInfo, error) {
+	if err := c.needsSandboxes(ctx); err != nil {
+		return nil, err
+	}
+	var all []TemplateInfo
+	err := c.call(ctx, unary(c.boxes.Templates, &tendv1.ListTemplatesRequest{}, func(m *tendv1.ListTemplatesResponse) error {
+		all = nil
+		for _, t := range m.GetTemplates() {
+			all = append(all, TemplateInfo{
+				ID: tendpb.CleanName(t.GetId()), Name: tendpb.CleanName(t.GetName()), Aliases: t.GetAliases(), Tags: t.GetTags(), Build: tendpb.CleanName(t.GetBuild()),
+				Size: SandboxSize{t.GetSize().GetCpus(), t.GetSize().GetMemory(), t.GetSize().GetDisk(), t.GetSize().GetTasks()},
+				User: tendpb.CleanName(t.GetRun().GetUser()), Dir: t.GetRun().GetDir(), Env: t.GetRun().GetEnv(), Start: t.GetStart(), Ready: t.GetReady(), Bytes: t.GetBytes(),
+				Created: tendpb.ToTime(t.GetCreated()), Updated: tendpb.ToTime(t.GetUpdated()), LastUsed: tendpb.ToTime(t.GetLastUsed()), Used: t.GetUsed(),
+			})
+		}
+		return nil
+	}))
+	return all, knownCall(err)
+}
+
+// DeleteTemplate removes a template and its tags. Sandboxes made from it stay.
+// [process.ErrNotFound] if there is none.
+func (c *Client) DeleteTemplate(ctx context.Context, key string) error {
+	req := &tendv1.DeleteTemplateRequest{Template: key}
+	if err := sendable("template", req); err != nil {
+		return err
+	}
+	if err := c.needsSandboxes(ctx); err != nil {
+		return err
+	}
+	return knownCall(c.once(ctx, unary(c.boxes.DeleteTemplate, req, nil)))
+}
+
+// BuildTemplate sends a build with its files, and calls log, if it is not nil, with each
+// line until the build ends. [*BuildError] says at which step it failed. The build goes on
+// when ctx ends. It does not outlive the server, and is not repeated: steps that were done
+// are in the server's cache.
+func (c *Client) BuildTemplate(ctx context.Context, spec TemplateSpec, log func(BuildLog)) (TemplateBuild, error) {
+	id, err := c.startBuild(ctx, spec)
+	if err != nil {
+		return TemplateBuild{}, err
+	}
+	var done *tendv1.TemplateBuild
+	var next uint32
+	err = c.repeat(ctx, "follow build", never, func(a *attempts) error {
+		ctx, cancel := c.stream(ctx)
+		defer cancel(nil)
+		silence := c.watchSilence(cancel)
+		defer silence.stop()
+		stream, err := c.boxes.FollowBuild(ctx, connect.NewRequest(&tendv1.FollowBuildRequest{Build: id, From: next}))
+		if err != nil {
+			return causeOf(ctx, err)
+		}
+		defer stream.Close()
+		for stream.Receive() {
+			silence.heard()
+			a.progress()
+			m := stream.Msg()
+			for _, l := range m.GetLogs() {
+				if log != nil {
+					log(BuildLog{Time: tendpb.ToTime(l.GetTime()), Level: tendpb.CleanName(l.GetLevel()), Message: tendpb.CleanText(l.GetMessage()), Step: tendpb.CleanName(l.GetStep())})
+				}
+			}
+			if next = m.GetNext(); m.GetBuild() != nil {
+				done = m.GetBuild()
+				return nil
+			}
+		}
+		if err := stream.Err(); err != nil {
+			return causeOf(ctx, err)
+		}
+		return connect.NewError(connect.CodeUnavailable, errors.New("the server ended the log of a build without its end"))
+	})
+	switch {
+	case err != nil:
+		return TemplateBuild{ID: id}, err
+	case !done.GetReady():
+		return TemplateBuild{ID: id}, &BuildError{tendpb.CleanName(done.GetFailedStep()), tendpb.CleanText(done.GetReason())}
+	}
+	return TemplateBuild{ID: id, TemplateID: tendpb.CleanName(done.GetTemplateId()), Name: tendpb.CleanName(done.GetName()), Tags: done.GetTags()}, nil
+}
+
+func (c *Client) startBuild(ctx context.Context, spec TemplateSpec) (id string, err error) {
+	first := &tendv1.BuildTemplateRequest{Spec: spec.message()}
+	if err := sendable("spec", first); err != nil {
+		return "", err
+	}
+	for i, s := range spec.Steps {
+		if (s.Files != nil) != (s.Kind == "COPY") {
+			return "", &process.InvalidError{Field: fmt.Sprintf("steps[%d].files", i), Reason: "is for COPY, and each COPY needs it"}
+		}
+	}
+	if err := c.needsSandboxes(ctx); err != nil {
+		return "", err
+	}
+	ctx, cancel := c.stream(ctx)
+	defer cancel(nil)
+	stream := c.boxes.BuildTemplate(ctx)
+	err = stream.Send(first)
+	for i := range spec.Steps {
+		if err != nil || spec.Steps[i].Files == nil {
+			continue
+		}
+		w := &pieceWriter{step: uint32(i), stream: stream}
+		if err = spec.Steps[i].Files(w); err != nil && w.err == nil {
+			cancel(err) // half of the files must not look whole
+			_, _ = stream.CloseAndReceive()
+			return "", err
+		}
+		err = w.err
+	}
+	resp, err := stream.CloseAndReceive() // also says why a piece was not taken
+	if err != nil {
+		return "", knownCall(c.domainError(ctx, err))
+	}
+	return resp.Msg.GetBuild(), nil
+}
+
+// pieceWriter sends the files of a step.
+type pieceWriter struct {
+	step   uint32
+	stream *connect.ClientStreamForClient[tendv1.BuildTemplateRequest, tendv1.BuildTemplateResponse]
+	err    error
+}
+
+func (w *pieceWriter) Write(b []byte) (int, error) {
+	for sent := 0; sent < len(b); {
+		n := min(len(b)-sent, writePiece)
+		if w.err = w.stream.Send(&tendv1.BuildTemplateRequest{Step: w.step, Data: b[sent : sent+n]}); w.err != nil {
+			return sent, w.err
+		}
+		sent += n
+	}
+	return len(b), nil
+}
+
+func (s *TemplateSpec) message() *tendv1.TemplateSpec {
+	m := &tendv1.TemplateSpec{
+		Name: s.Name, Tags: s.Tags, From: s.From, FromDir: s.FromDir, Start: s.Start, Ready: s.Ready, Force: s.Force,
+		Size: &tendv1.SandboxSize{Cpus: s.Size.CPUs, Memory: s.Size.Memory, Disk: s.Size.Disk, Tasks: s.Size.Tasks},
+	}
+	for _, step := range s.Steps {
+		m.Steps = append(m.Steps, &tendv1.TemplateStep{Kind: step.Kind, Args: step.Args})
+	}
+	return m
+}
