@@ -340,13 +340,7 @@ func (b *box) User(name string) (files.User, error) {
 func (b *box) Files(user, dir string) (driver.Files, error) {
 	b.Touch()
 	u, err := b.User(user)
-	if err == nil {
-		err = u.Check()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return files.FS{User: u, Workdir: dir}, nil
+	return filesOf(u, err, dir)
 }
 
 // dir is the working directory of what names none. b.mu is held.

@@ -41,6 +41,11 @@ func (m *Machine) User(name string) (files.User, error) {
 // Files implements driver.Access. Relative paths start at the user's home.
 func (m *Machine) Files(user, dir string) (driver.Files, error) {
 	u, err := m.User(user)
+	return filesOf(u, err, dir)
+}
+
+// filesOf are the files of this machine for a user who was found without error.
+func filesOf(u files.User, err error, dir string) (driver.Files, error) {
 	if err == nil {
 		err = u.Check()
 	}
