@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/process"
@@ -40,6 +41,10 @@ func List(ctx context.Context, m process.Manager, id driver.ID, live bool) ([]pr
 	return m.List(process.Brief(ctx), process.Filter{Labels: map[string]string{Label: string(id)}, Live: live})
 }
 
+// goneWait bounds how long a tree that was killed is waited for. What is left then is an
+// error of Remove's.
+const goneWait = 10 * time.Second
+
 func endOne(ctx context.Context, m process.Manager, id process.ID, remove bool) error {
 	p, err := m.Get(ctx, process.Selector{ID: id})
 	if errors.Is(err, process.ErrNotFound) {
@@ -55,7 +60,10 @@ func endOne(ctx context.Context, m process.Manager, id process.ID, remove bool) 
 	if !remove {
 		return nil
 	}
-	if _, err := p.Wait(ctx, process.Until{}); err != nil && !errors.Is(err, process.ErrNotFound) {
+	// The kernel tells of the end of the whole tree a moment after that of the leader.
+	soon, cancel := context.WithTimeout(ctx, goneWait)
+	defer cancel()
+	if _, err := p.Wait(soon, process.Until{TreeGone: true}); err != nil && !errors.Is(err, process.ErrNotFound) && soon.Err() == nil {
 		return err
 	}
 	if err := p.Remove(ctx); err != nil && !errors.Is(err, process.ErrNotFound) {
