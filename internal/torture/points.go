@@ -42,7 +42,7 @@ var triggers = map[failpoint.Point]trigger{
 // pointTime bounds the wait until a role reaches a point, and stirTime the wait
 // after one trigger.
 const (
-	pointTime = 20 * time.Second
+	pointTime = time.Minute
 	stirTime  = 300 * time.Millisecond
 )
 
