@@ -426,10 +426,54 @@ func (a *anchor) stop(r *role, forGood bool, grace time.Duration) {
 // server, which reports to its clients how they ended.
 func (a *anchor) shutdown(keep bool) {
 	if !keep {
-		a.stop(&a.keeper, true, keeperGrace)
+		a.endProcesses()
 	}
 	a.stop(&a.server, true, serverGrace)
 	if !keep {
 		os.Remove(a.run.Path(rundir.Roles))
 	}
+}
+
+// endProcesses has a keeper end all processes and boxes, and itself. Nobody else can. If
+// there is none at this moment, or it dies at that, another one is started.
+func (a *anchor) endProcesses() {
+	late := time.Now().Add(keeperGrace)
+	for pause := firstPause; ; pause *= 2 {
+		a.mu.Lock()
+		a.keeper.stopped = true // whoever waits to start one does not
+		if a.keeper.pid == 0 {
+			a.begin(&a.keeper)
+		}
+		pid, ended := a.keeper.pid, a.keeper.ended
+		a.mu.Unlock()
+		begun := pid != 0 && a.obeys(pid, ended, late)
+		a.stop(&a.keeper, true, time.Until(late))
+		a.mu.Lock()
+		done := begun && !a.keeper.badly
+		a.mu.Unlock()
+		if done {
+			return
+		}
+		if time.Now().Add(pause).After(late) {
+			a.logf("no keeper could end the processes; what ran may run on")
+			return
+		}
+		time.Sleep(pause)
+	}
+}
+
+// obeys waits until a keeper has come so far that it obeys SIGTERM, which it does from
+// before it holds its lock; false: it has ended, or it is late.
+func (a *anchor) obeys(pid int, ended <-chan struct{}, late time.Time) bool {
+	for a.run.Holder("keeper") != pid {
+		select {
+		case <-ended:
+			return false
+		case <-time.After(time.Millisecond):
+		}
+		if time.Now().After(late) {
+			return false
+		}
+	}
+	return true
 }

@@ -31,6 +31,7 @@ type role struct {
 	fails   int           // times in a row that it ended by itself soon after its start
 	judged  bool          // the end of the current process is counted in fails, or is not to be
 	asked   bool          // its end was asked for, as by an upgrade: no crash
+	badly   bool          // the last one of our children did not end in good order
 	ended   chan struct{} // closed when the current process ended
 }
 
@@ -79,6 +80,7 @@ func (r *role) judge(status unix.WaitStatus) {
 		return
 	}
 	r.judged = true
+	r.badly = status.Signaled() || status.ExitStatus() != 0
 	if ownFault(status) && !r.asked && time.Since(r.since) < livedWell {
 		r.fails++
 	} else {
@@ -140,7 +142,7 @@ func (r *role) adopt(pid int, ticks uint64) bool {
 }
 
 func (r *role) set(pid int, ticks uint64, pidfd int) {
-	r.pid, r.ticks, r.pidfd, r.since, r.ended = pid, ticks, pidfd, time.Now(), make(chan struct{})
+	r.badly, r.pid, r.ticks, r.pidfd, r.since, r.ended = false, pid, ticks, pidfd, time.Now(), make(chan struct{})
 }
 
 // waitEnd blocks until the process with this pidfd has exited.

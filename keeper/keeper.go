@@ -137,16 +137,18 @@ type Keeper struct {
 	last     time.Duration // that it took
 	// unsettled are the starts in whose middle a former keeper died.
 	unsettled []func()
-	broken    chan error // why this keeper cannot go on
+	settled   chan struct{} // closed when that is done
+	broken    chan error    // why this keeper cannot go on
 }
 
 // Run takes over what a keeper before left in the vault, serves until SIGTERM,
 // ends all processes then, and returns.
 func Run(cfg Config) (err error) {
-	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, rundir.SpoolDir), ids: map[process.ID]*proc{}, unborn: map[int]bool{}, listen: -1, wakeFD: -1, broken: make(chan error, 1)}
+	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, rundir.SpoolDir), ids: map[process.ID]*proc{}, unborn: map[int]bool{}, settled: make(chan struct{}), listen: -1, wakeFD: -1, broken: make(chan error, 1)}
 	if k.run, err = rundir.Open(cfg.StateDir); err != nil {
 		return err
 	}
+	term := notifyTerm() // it may come before we can obey
 	k.run.SetLastWords("keeper", nil)
 	defer func() {
 		if err != nil {
@@ -172,7 +174,6 @@ func Run(cfg Config) (err error) {
 		k.last = time.Duration(procfs.BootTime() - k.began)
 		k.logf("went on in place with %d processes after %v", len(k.ids), k.last)
 	}
-	term := notifyTerm()
 	unsignalled()
 	k.spares = spare.New(k.spool, k.stats.files)
 	k.crew = min(max(2, runtime.NumCPU()), 8)
@@ -182,6 +183,7 @@ func Run(cfg Config) (err error) {
 			wg.Go(settle)
 		}
 		wg.Wait()
+		close(k.settled)
 		k.stats.filesystem()
 		k.spares.Fill() // not before: a start may still need a former keeper's directory
 	}()

@@ -307,6 +307,10 @@ func (k *Keeper) shutdown() {
 		}
 	}
 	k.endCells()
+	select { // boxes that a keeper before left half made or half ended
+	case <-k.settled:
+	case <-time.After(endWait):
+	}
 	k.groups.RemoveAll()
 	k.spares.RemoveAll()
 }

@@ -117,4 +117,3 @@ func (d *daemon) census() map[string]int {
 	}
 	return count
 }
-

@@ -1,0 +1,96 @@
+//go:build linux
+
+package crashtest
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/procfs"
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/process"
+)
+
+// The keeper is down when the daemon is told to end: it has just died, or it cannot start
+// and the next try is seconds away. Its processes and sandboxes end all the same.
+func TestAShutdownWithoutAKeeperLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for name, takeAway := range map[string]func(t *testing.T, d *testdaemon.Daemon){
+		"it has just died": func(t *testing.T, d *testdaemon.Daemon) {
+			scene.Must(t, syscall.Kill(d.Roles()[testdaemon.Keeper], syscall.SIGKILL))
+		},
+		"it cannot start": cannotStart,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := scene.Value(testdaemon.Start(testdaemon.Config{Command: []string{bin}, Dir: t.TempDir()}))(t)
+			c := scene.Value(d.Dial(t.Context(), tend.Options{}))(t)
+			defer c.Close()
+			p := scene.Value(c.Start(t.Context(), process.Spec{Argv: []string{"sleep", "100000"}}))(t)
+			pids := []int{scene.Info(t, p).PID}
+			box, err := c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull})
+			switch {
+			case err == nil:
+				scene.Value(box.Processes().Spawn(t.Context(), tend.Shell("exec sleep 100000")))(t)
+				pids = append(pids, firstOf(t, d)...)
+			case !errors.Is(err, process.ErrUnsupported):
+				t.Fatal(err)
+			}
+			takeAway(t, d)
+			if err := d.Stop(); err != nil {
+				t.Error(err)
+			}
+			for _, pid := range pids {
+				if stat, ok := procfs.ReadStat(pid); ok && !stat.Dead() {
+					t.Errorf("pid %d runs", pid)
+				}
+			}
+			if names, _ := os.ReadDir(filepath.Join(d.StateDir(), "cells")); len(names) > 0 {
+				t.Errorf("files of boxes are left: %v", names)
+			}
+			if t.Failed() {
+				t.Logf("log of the daemon:\n%s", d.Log())
+			}
+		})
+	}
+}
+
+// firstOf are the pids of the boxes' first processes, as the keeper's files have them.
+func firstOf(t *testing.T, d *testdaemon.Daemon) (pids []int) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(d.StateDir(), "cells", "*"))
+	scene.Must(t, err)
+	for _, f := range files {
+		b := scene.Value(os.ReadFile(f))(t)
+		pids = append(pids, int(binary.LittleEndian.Uint32(b[16:])))
+	}
+	if len(pids) == 0 {
+		t.Error("no box is there")
+	}
+	return pids
+}
+
+// cannotStart kills the keeper, and has the next ones fail until there is a long pause
+// before another try.
+func cannotStart(t *testing.T, d *testdaemon.Daemon) {
+	t.Helper()
+	spool := filepath.Join(d.StateDir(), "spool")
+	anchor := d.Roles()[testdaemon.Anchor]
+	scene.Must(t, syscall.Kill(anchor, syscall.SIGSTOP))
+	scene.Must(t, syscall.Kill(d.Roles()[testdaemon.Keeper], syscall.SIGKILL))
+	scene.Must(t, os.Rename(spool, spool+".away"))
+	scene.Must(t, os.WriteFile(spool, nil, 0o600))
+	scene.Must(t, syscall.Kill(anchor, syscall.SIGCONT))
+	scene.Eventually(t, "the keeper is reported not to start", func() bool {
+		_, err := os.Stat(filepath.Join(d.StateDir(), "run", "keeper.trouble"))
+		return err == nil
+	})
+	scene.Must(t, os.Remove(spool))
+	scene.Must(t, os.Rename(spool+".away", spool))
+}
