@@ -382,11 +382,30 @@ func (n *Nest) Limit(was, l *box.Limits) error {
 			if err := writeFile(n.Dir()+"/"+f.v2, value); err != nil {
 				return fmt.Errorf("%s: %w", f.v2, err)
 			}
+			if f.controller == "memory" {
+				if err := n.limitSwap(l.Memory != 0); err != nil {
+					return err
+				}
+			}
 			continue
 		}
 		if err := n.limitV1(f.controller, l); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// limitSwap has the limit of memory be one of memory and swap together, as with v1: else a
+// program that takes too much would fill the machine's swap. A kernel that keeps no
+// account of swap has no such file.
+func (n *Nest) limitSwap(limited bool) error {
+	value := "max"
+	if limited {
+		value = "0"
+	}
+	if err := writeFile(n.Dir()+"/memory.swap.max", value); err != nil && err != unix.ENOENT {
+		return fmt.Errorf("memory.swap.max: %w", err)
 	}
 	return nil
 }
