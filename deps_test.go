@@ -110,6 +110,7 @@ func TestDeps(t *testing.T) {
 		{"driver", []string{"process", "files", "driver", "internal/replace"}},
 		{"metrics", []string{"process"}},
 		{"supervisor/config", []string{"process"}},
+		{"supervisor/run", []string{"process", "supervisor", "internal/procfs", "internal/replace"}},
 		{"supervisor/probe", []string{"process", "observe", "supervisor/config"}},
 		{"supervisor", []string{"process", "supervisor/config"}},
 		{"keeper/failpoint", nil},

@@ -322,7 +322,7 @@ func (m *machine) judge(why string) {
 	switch {
 	case e == nil:
 		m.recover(why)
-	case e.Lost() && r.Policy != "never":
+	case (e.Lost() || e.Cause == process.CauseShutdown) && r.Policy != "never":
 		m.begin(why) // nobody's fault, and so it does not count
 	case !e.Lost() && e.Signal == 0 && slices.Contains(r.PermanentCodes, e.Code):
 		m.fail(fmt.Sprintf("exit status %d is permanent", e.Code), false)

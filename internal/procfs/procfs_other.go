@@ -4,3 +4,6 @@ package procfs
 
 // BootTime is not known here.
 func BootTime() int64 { return 0 }
+
+// BootID is not known here.
+func BootID() string { return "" }

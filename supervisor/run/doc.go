@@ -1,0 +1,21 @@
+// Package run keeps declared services running: it carries out what package supervisor
+// decides over a process.Manager, and tells it what happens.
+//
+// What is decided is stored before it is done, in a file for each service:
+//
+//	DIR/NAME.json    declaration, state, boot, and the random part of process IDs (0600)
+//
+// A run is the process with the ID svc-RANDOM-NUMBER. To start an ID twice starts it
+// once. So whoever goes on from the files, after a death at any moment, finds each
+// process again or starts it for the first time; none is restarted for it and none is
+// doubled. The end of Run ends no service.
+//
+// One goroutine owns the state. Effects of one service are carried out one after the
+// other by a goroutine of that service; probes and waits have goroutines of their own,
+// which end with their run.
+//
+// When all of tend ends, it ends the processes first. Exits for that cause are left to
+// the supervisor after it, which starts again what was wanted. Whoever ends the daemon
+// has to end Run before the processes, since a service that ends by itself when it is
+// asked to looks like any other exit.
+package run

@@ -1,0 +1,436 @@
+package run_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/supervisor"
+	"github.com/tend-run/tend/supervisor/config"
+	"github.com/tend-run/tend/supervisor/run"
+)
+
+// role makes the test binary a server.
+const role = "RUN_TEST_LISTEN"
+
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(role); addr != "" {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, err := os.Stat(os.Getenv("DEAF")); err == nil {
+				<-r.Context().Done()
+			}
+		}))
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// life is one supervisor from its start to its end.
+type life struct {
+	*run.Supervisor
+	t    testing.TB
+	stop func()
+
+	mu      sync.Mutex
+	notices []string // guarded by mu
+}
+
+func live(t testing.TB, m process.Manager, dir string) *life {
+	t.Helper()
+	l := &life{t: t}
+	l.Supervisor = scene.Value(run.Open(run.Config{Manager: m, Dir: dir, Notice: func(service string, e supervisor.Effect) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.notices = append(l.notices, service+" "+e.Notice.String())
+	}}))(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- l.Run(ctx) }()
+	l.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	t.Cleanup(l.stop)
+	return l
+}
+
+// declare applies the services of a file.
+func (l *life) declare(services string) {
+	l.t.Helper()
+	exe := scene.Value(os.Executable())(l.t)
+	c := scene.Value(config.Parse("x", []byte("services:\n"+strings.ReplaceAll(services, "$SERVE", exe))))(l.t)
+	for _, s := range c.Services {
+		s.Cwd = "/"
+	}
+	scene.Must(l.t, l.Apply(l.t.Context(), c))
+}
+
+func (l *life) up(names ...string)   { l.t.Helper(); scene.Must(l.t, l.Up(l.t.Context(), names...)) }
+func (l *life) down(names ...string) { l.t.Helper(); scene.Must(l.t, l.Down(l.t.Context(), names...)) }
+
+// until waits until a service is as ok says, and returns it.
+func (l *life) until(name, what string, ok func(supervisor.State) bool) run.Status {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
+	defer cancel()
+	var found run.Status
+	err := l.Wait(ctx, func(all []run.Status) bool {
+		for _, s := range all {
+			if s.Name == name {
+				found = s
+				return ok(s.State)
+			}
+		}
+		return false
+	})
+	if err != nil {
+		l.t.Fatalf("%s is not %s: %v; it is %+v", name, what, err, found.State)
+	}
+	return found
+}
+
+func (l *life) ready(name string) run.Status {
+	l.t.Helper()
+	return l.until(name, "ready", func(s supervisor.State) bool { return s.Ready })
+}
+
+func (l *life) phase(name string, p supervisor.Phase) run.Status {
+	l.t.Helper()
+	return l.until(name, p.String(), func(s supervisor.State) bool { return s.Phase == p })
+}
+
+func (l *life) noticed(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(strings.Join(l.notices, "\n")+"\n", text+"\n")
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func pidOf(t testing.TB, m process.Manager, s run.Status) int {
+	t.Helper()
+	return scene.Info(t, scene.Find(t, m, s.ID)).PID
+}
+
+// nothingLives fails if a service has left a process.
+func nothingLives(t *testing.T, m process.Manager) {
+	t.Helper()
+	for _, in := range scene.Value(m.List(t.Context(), process.Filter{}))(t) {
+		if in.Exit == nil || !in.TreeGone {
+			t.Errorf("%s of %s lives on: %+v", in.ID, in.Spec.Name, in)
+		}
+	}
+}
+
+func TestAServiceRunsAgainAfterAKill(t *testing.T) {
+	m := testkeeper.New(t)
+	l := live(t, m, t.TempDir())
+	port := freePort(t)
+	l.declare(fmt.Sprintf("  web: {command: [$SERVE], env: {%s: '127.0.0.1:%d'}, health: {http: ':%d/', timeout: 20s, interval: 200ms}}\n", role, port, port))
+	l.up()
+	first := l.ready("web")
+	before := pidOf(t, m, first)
+	scene.Must(t, syscall.Kill(before, syscall.SIGKILL))
+	second := l.until("web", "ready again", func(s supervisor.State) bool { return s.Run == 2 && s.Ready })
+	if after := pidOf(t, m, second); after == before {
+		t.Errorf("the pid is %d, as before", after)
+	}
+	if e := second.State.Exit; e == nil || e.Signal != 9 || second.State.Total != 1 {
+		t.Errorf("the exit is %+v after %d restarts", e, second.State.Total)
+	}
+	l.down()
+	l.phase("web", supervisor.Idle)
+	nothingLives(t, m)
+}
+
+// The death of the supervisor at any moment is the end of Run without more.
+func TestServicesOutliveTheSupervisorAndAreAdopted(t *testing.T) {
+	m, dir := testkeeper.New(t), t.TempDir()
+	l := live(t, m, dir)
+	port := freePort(t)
+	l.declare(fmt.Sprintf(`
+  web: {command: [$SERVE], env: {%s: '127.0.0.1:%d'}, health: {tcp: %d, timeout: 20s, interval: 200ms}}
+  one: {command: exec sleep 1000}
+  two: {command: exec sleep 1000}
+  gone: {command: exec sleep 1000, restart: on-failure}
+`, role, port, port))
+	l.up()
+	pids := map[string]int{}
+	for _, name := range []string{"web", "one", "two", "gone"} {
+		pids[name] = pidOf(t, m, l.ready(name))
+	}
+	l.stop()
+	// While nobody looks, one dies and is collected.
+	scene.Must(t, syscall.Kill(pids["two"], syscall.SIGKILL))
+	for _, in := range scene.Value(m.List(t.Context(), process.Filter{Labels: map[string]string{run.LabelService: "two"}}))(t) {
+		scene.Wait(t, scene.Find(t, m, in.ID), process.Until{})
+	}
+	l = live(t, m, dir)
+	for _, name := range []string{"web", "one", "gone"} {
+		s := l.ready(name)
+		if pid := pidOf(t, m, s); pid != pids[name] || s.State.Run != 1 {
+			t.Errorf("%s has pid %d in run %d; it had %d", name, pid, s.State.Run, pids[name])
+		}
+	}
+	l.until("two", "running again", func(s supervisor.State) bool { return s.Run == 2 && s.Ready })
+	// And they are supervised.
+	scene.Must(t, syscall.Kill(pids["one"], syscall.SIGKILL))
+	l.until("one", "running again", func(s supervisor.State) bool { return s.Run == 2 && s.Ready })
+	l.down("gone")
+	l.phase("gone", supervisor.Idle)
+	l.stop()
+	l = live(t, m, dir)
+	l.ready("web")
+	if s := l.phase("gone", supervisor.Idle); s.State.Up {
+		t.Error("what was stopped is wanted again")
+	}
+	l.down()
+	for _, name := range []string{"web", "one", "two"} {
+		l.phase(name, supervisor.Idle)
+	}
+	nothingLives(t, m)
+}
+
+// The supervisor dies again and again while services start and end.
+func TestNoServiceIsDoubledHoweverOftenTheSupervisorDies(t *testing.T) {
+	m, dir := testkeeper.New(t), t.TempDir()
+	const services = `
+  a: {command: 'sleep 0.05', restart: {max: 0, delay: 1ms}}
+  b: {command: exec sleep 1000, depends_on: {a: started}}
+  c: {command: 'sleep 0.02; exit 1', restart: {max: 0, delay: 1ms, jitter: 0}}
+`
+	for i := range 15 {
+		l := live(t, m, dir)
+		l.declare(services)
+		l.up()
+		n := int64(i)
+		l.until("c", "restarted", func(s supervisor.State) bool { return s.Run > n })
+		l.stop()
+		alive := map[string]int{}
+		for _, in := range scene.Value(m.List(t.Context(), process.Filter{Live: true}))(t) {
+			alive[in.Spec.Name]++
+		}
+		for name, n := range alive {
+			if n > 1 {
+				t.Fatalf("%d processes of %s live", n, name)
+			}
+		}
+	}
+	l := live(t, m, dir)
+	if s := l.ready("b"); s.State.Run != 1 {
+		t.Errorf("b was started %d times", s.State.Run)
+	}
+	l.down()
+	for _, name := range []string{"a", "b", "c"} {
+		l.phase(name, supervisor.Idle)
+	}
+	nothingLives(t, m)
+}
+
+func TestHostileServicesEnd(t *testing.T) {
+	m := testkeeper.New(t)
+	l := live(t, m, t.TempDir())
+	for name, service := range map[string]string{
+		"ignores TERM":     "{command: \"trap '' TERM; echo up; while :; do sleep 1000; done\", stop: {timeout: 200ms}, health: {log: up}}",
+		"leaves a child":   "{command: \"setsid sleep 1000 & echo up; exec sleep 1000\", stop: {timeout: 200ms}, health: {log: up}}",
+		"floods its log":   "{command: exec yes, log: {limit: 64KiB, pattern: never}, stop: {timeout: 5s}}",
+		"holds its pipe":   "{command: \"(trap '' TERM; sleep 1000) & echo up; wait\", stop: {timeout: 200ms}, health: {log: up}}",
+		"closes its pipes": "{command: \"exec >/dev/null 2>&1; exec sleep 1000\"}",
+		"is stopped":       "{command: \"kill -STOP $$; exec sleep 1000\", stop: {timeout: 200ms}}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			l.declare("  x: " + service + "\n")
+			l.up()
+			l.ready("x")
+			l.down()
+			l.phase("x", supervisor.Idle)
+			nothingLives(t, m)
+		})
+	}
+}
+
+// The command ends at once and leaves a process that would hold the port.
+func TestWhatIsLeftOfARunIsGoneBeforeTheNext(t *testing.T) {
+	m := testkeeper.New(t)
+	l := live(t, m, t.TempDir())
+	port := freePort(t)
+	l.declare(fmt.Sprintf(`
+  web: {command: 'setsid $SERVE & sleep 0.1; exit 1', env: {%s: '127.0.0.1:%d'}, restart: {max: 3, delay: 10ms, retry: 0}}
+`, role, port))
+	l.up()
+	s := l.phase("web", supervisor.Failed)
+	if s.State.Run != 4 || s.State.Total != 3 || !l.noticed("web flapping") || !l.noticed("web failed") {
+		t.Errorf("it is %+v after %v", s.State, l.notices)
+	}
+	nothingLives(t, m)
+	scene.Value(net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)))(t).Close()
+}
+
+func TestAServiceThatForksIsKept(t *testing.T) {
+	m := testkeeper.New(t)
+	l := live(t, m, t.TempDir())
+	l.declare("  x: {command: 'sleep 1000 & echo $!', forks: true, restart: {delay: 1ms}}\n")
+	l.up()
+	s := l.until("x", "forked", func(s supervisor.State) bool { return s.Forked })
+	var child int
+	res := scene.Wait(t, scene.Find(t, m, s.ID), process.Until{Match: `\d+`})
+	if _, err := fmt.Sscan(res.Match, &child); err != nil {
+		t.Fatalf("%q: %v", res.Match, err)
+	}
+	scene.Must(t, syscall.Kill(child, syscall.SIGKILL))
+	l.until("x", "forked again", func(s supervisor.State) bool { return s.Run == 2 && s.Forked })
+	l.down()
+	l.phase("x", supervisor.Idle)
+	nothingLives(t, m)
+}
+
+func TestWhatHangsIsRestarted(t *testing.T) {
+	m := testkeeper.New(t)
+	l := live(t, m, t.TempDir())
+	port, deaf := freePort(t), filepath.Join(t.TempDir(), "deaf")
+	l.declare(fmt.Sprintf("  web: {command: [$SERVE], env: {%s: '127.0.0.1:%d', DEAF: %s}, stop: KILL, restart: {max: 0, delay: 10ms}, health: {http: ':%d/', interval: 100ms, timeout: 200ms, failures: 2}}\n", role, port, deaf, port))
+	l.up()
+	l.ready("web")
+	scene.Must(t, os.WriteFile(deaf, nil, 0o600))
+	l.until("web", "restarted", func(s supervisor.State) bool { return s.Run >= 2 })
+	if !l.noticed("web unhealthy") {
+		t.Errorf("nobody was told: %v", l.notices)
+	}
+	scene.Must(t, os.Remove(deaf))
+	l.ready("web")
+}
+
+func TestAStuckLogRestarts(t *testing.T) {
+	m := testkeeper.New(t)
+	l := live(t, m, t.TempDir())
+	marks := t.TempDir()
+	l.declare(fmt.Sprintf("  dev: {command: 'echo start; printf \"Bundling...\"; mkdir %s/was 2>/dev/null && sleep 1000; echo; echo done; exec sleep 1000', stop: KILL, log: {pattern: Bundling, quiet: 300ms}}\n", marks))
+	l.up()
+	l.until("dev", "restarted", func(s supervisor.State) bool { return s.Run == 2 && s.Ready })
+	if !l.noticed("dev stuck") {
+		t.Errorf("nobody was told: %v", l.notices)
+	}
+	// Its last line is another one now.
+	s := l.ready("dev")
+	scene.Wait(t, scene.Find(t, m, s.ID), process.Until{Match: "done"})
+	scene.Wait(t, scene.Find(t, m, s.ID), process.Until{Quiet: time.Second}) // well beyond the 300 ms
+	if s := l.ready("dev"); s.State.Run != 2 {
+		t.Errorf("it was restarted again: %+v", s.State)
+	}
+}
+
+func TestDependenciesByLineAndByCompletion(t *testing.T) {
+	m := testkeeper.New(t)
+	l := live(t, m, t.TempDir())
+	dir := t.TempDir()
+	l.declare(fmt.Sprintf(`
+  db: {command: 'sleep 0.1; echo accepting; touch %[1]s/db; exec sleep 1000', readiness: {log: accept}}
+  job: {command: 'test -e %[1]s/db && touch %[1]s/job', restart: never, depends_on: {db: {log: accepting}}}
+  web: {command: 'test -e %[1]s/job || exit 1; exec sleep 1000', restart: never, depends_on: {job: completed, db: ready}}
+`, dir))
+	l.up("web")
+	l.ready("web")
+	if s := l.phase("job", supervisor.Completed); !s.State.Done {
+		t.Errorf("the job is %+v", s.State)
+	}
+}
+
+func TestAStartThatCannotBeSaysWhy(t *testing.T) {
+	m := testkeeper.New(t)
+	l := live(t, m, t.TempDir())
+	l.declare("  x: {command: [no-such-program], restart: never}\n  y: {command: 'true', user: nobody-of-this-name, restart: {max: 1, delay: 1ms, retry: 0}}\n")
+	l.up()
+	if s := l.phase("x", supervisor.Failed); !strings.Contains(s.State.Why, "no-such-program") {
+		t.Errorf("x failed because %q", s.State.Why)
+	}
+	if s := l.phase("y", supervisor.Failed); !strings.Contains(s.State.Why, "nobody-of-this-name") {
+		t.Errorf("y failed because %q", s.State.Why)
+	}
+}
+
+func TestADeclarationIsAppliedByDifference(t *testing.T) {
+	m, dir := testkeeper.New(t), t.TempDir()
+	l := live(t, m, dir)
+	const both = "  a: {command: exec sleep 1000}\n  b: {command: exec sleep 1000, env: {V: 1}}\n"
+	l.declare(both)
+	l.up()
+	a, b := pidOf(t, m, l.ready("a")), pidOf(t, m, l.ready("b"))
+	l.declare(strings.Replace(both, "V: 1", "V: 2", 1))
+	s := l.until("b", "restarted", func(s supervisor.State) bool { return s.Run == 2 && s.Ready })
+	if pidOf(t, m, s) == b || pidOf(t, m, l.ready("a")) != a {
+		t.Error("not b alone was restarted")
+	}
+	l.declare("  a: {command: exec sleep 1000}\n")
+	scene.Eventually(t, "b is forgotten", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "b.json"))
+		return os.IsNotExist(err)
+	})
+	if all := scene.Value(l.List(t.Context()))(t); len(all) != 1 || all[0].State.Run != 1 {
+		t.Errorf("what is left is %+v", all)
+	}
+	c := scene.Value(config.Parse("x", []byte("services: {a: {command: x, sandbox: s}}")))(t)
+	if err := l.Apply(t.Context(), c); err == nil || !strings.Contains(err.Error(), "sandbox") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAScheduledServiceStartsAtItsTimes(t *testing.T) {
+	m := testkeeper.New(t)
+	l := live(t, m, t.TempDir())
+	l.declare("  job: {command: 'true', schedule: '@every 1s'}\n")
+	l.up()
+	l.phase("job", supervisor.Waiting)
+	l.until("job", "run twice", func(s supervisor.State) bool { return s.Run == 2 && s.Phase == supervisor.Waiting })
+	l.down()
+	l.phase("job", supervisor.Idle)
+	nothingLives(t, m)
+}
+
+func TestADamagedRecordIsNotTakenForNone(t *testing.T) {
+	dir := t.TempDir()
+	scene.Must(t, os.WriteFile(filepath.Join(dir, "web.json"), []byte("{"), 0o600))
+	if _, err := run.Open(run.Config{Manager: testkeeper.New(t), Dir: dir}); err == nil || !strings.Contains(err.Error(), "web.json is damaged") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// BenchmarkRestart is from kill -9 to the next process.
+func BenchmarkRestart(b *testing.B) {
+	m := testkeeper.New(b)
+	l := live(b, m, b.TempDir())
+	l.declare("  x: {command: [sleep, 1000], restart: {max: 0, delay: 0}}\n")
+	l.up()
+	s := l.ready("x")
+	for b.Loop() {
+		b.StopTimer()
+		pid, n := pidOf(b, m, s), s.State.Run
+		b.StartTimer()
+		scene.Must(b, syscall.Kill(pid, syscall.SIGKILL))
+		s = l.until("x", "running again", func(s supervisor.State) bool { return s.Run == n+1 && s.Ready })
+	}
+}

@@ -1,0 +1,91 @@
+package run
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tend-run/tend/internal/replace"
+	"github.com/tend-run/tend/supervisor"
+	"github.com/tend-run/tend/supervisor/config"
+)
+
+// record is the file of a service.
+type record struct {
+	Rules *config.Service  `json:"rules"`
+	State supervisor.State `json:"state"`
+	// Token is the random part of the IDs of its processes.
+	Token string `json:"token"`
+	// Boot in which State was stored.
+	Boot string `json:"boot"`
+	// seen is the time of the newest step that was looked at.
+	seen supervisor.Time
+}
+
+const (
+	suffix    = ".json"
+	maxRecord = 16 << 20
+)
+
+// store keeps records.
+type store struct{ dir string }
+
+// load reads all records. A file that cannot be read is an error: a service that is
+// forgotten would be started a second time.
+func (s store) load() (map[string]*record, error) {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]*record{}
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), suffix)
+		if !ok || config.ServiceName(name) != "" {
+			continue // what a write that was cut short has left
+		}
+		data, err := replace.Read(filepath.Join(s.dir, e.Name()), maxRecord)
+		if err != nil {
+			return nil, err
+		}
+		r := new(record)
+		if err := json.Unmarshal(data, r); err != nil || r.Rules == nil || r.Token == "" {
+			return nil, fmt.Errorf("%s is damaged (%v); remove it to forget the service", filepath.Join(s.dir, e.Name()), err)
+		}
+		r.Rules.Name = name
+		all[name] = r
+	}
+	return all, nil
+}
+
+func (s store) save(name string, r *record) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return replace.File(filepath.Join(s.dir, name+suffix), data, 0o600)
+}
+
+func (s store) remove(name string) error {
+	err := os.Remove(filepath.Join(s.dir, name+suffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// lasting is the part of a state that another must know to go on. What probes found
+// last is asked anew.
+func lasting(s supervisor.State) supervisor.State {
+	s.Last, s.Late, s.Met, s.Unmet = 0, false, false, ""
+	for i := range s.Probes {
+		s.Probes[i] = supervisor.Probe{OK: s.Probes[i].OK}
+	}
+	return s
+}

@@ -1,0 +1,312 @@
+package run
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	mrand "math/rand/v2"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tend-run/tend/internal/procfs"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/supervisor"
+	"github.com/tend-run/tend/supervisor/config"
+)
+
+// Config of a Supervisor. Manager and Dir are needed.
+type Config struct {
+	// Manager of the machine's processes.
+	Manager process.Manager
+	// Dir keeps a file for each service. It is made if it is missing.
+	Dir string
+	// Notice is told what is seen of services, in order. It must not block. nil: nobody.
+	Notice func(service string, e supervisor.Effect)
+	Log    *slog.Logger // nil: nothing is logged
+}
+
+// Supervisor keeps services running while Run does.
+type Supervisor struct {
+	c     Config
+	store store
+	boot  string
+	// origin is the clock at begin, which time.Since goes on from.
+	origin supervisor.Time
+	begin  time.Time
+
+	calls chan func() // carried out by the loop
+	ended chan struct{}
+
+	// The rest belongs to the loop. alive is the context of Run.
+	alive   context.Context
+	last    supervisor.Time // what now returned
+	set     *supervisor.Set
+	records map[string]*record
+	workers map[string]*worker
+	wg      sync.WaitGroup
+	changed chan struct{} // closed at each change; see Wait
+}
+
+// ErrEnded is returned for calls to a supervisor that does not run any more.
+var ErrEnded = errors.New("the supervisor has ended")
+
+// Open reads what is stored. Nothing happens until Run.
+func Open(c Config) (*Supervisor, error) {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Supervisor{
+		c: c, store: store{c.Dir}, boot: procfs.BootID(), origin: supervisor.Time(procfs.BootTime()), begin: time.Now(),
+		calls: make(chan func()), ended: make(chan struct{}), workers: map[string]*worker{}, changed: make(chan struct{}),
+	}
+	records, err := s.store.load()
+	if err != nil {
+		return nil, err
+	}
+	s.records = records
+	declared := &config.Config{Services: map[string]*config.Service{}}
+	states := map[string]supervisor.State{}
+	for name, r := range records {
+		declared.Services[name], states[name] = r.Rules, r.State
+		if r.Boot != s.boot {
+			states[name] = r.State.Rebase(s.now())
+		}
+	}
+	s.set = supervisor.NewSet(declared, states)
+	return s, nil
+}
+
+// now is the supervisor's clock. It never says the same twice.
+func (s *Supervisor) now() supervisor.Time {
+	s.last = max(s.last+1, s.origin.Add(time.Since(s.begin)))
+	return s.last
+}
+
+// Run goes on with what is stored, and works until ctx ends. Services go on.
+func (s *Supervisor) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() {
+		cancel()
+		close(s.ended)
+		s.wg.Wait()
+	}()
+	s.alive = ctx
+	for _, name := range s.set.Names() {
+		s.work(name).adopt(s.order(name))
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case f := <-s.calls:
+			f()
+		case <-timer.C:
+			s.take(s.set.Tick(s.now(), mrand.Float64()))
+		}
+		for _, name := range s.set.Names() { // new ones, and new times
+			s.work(name).keepTimes(s.set.Rules(name).Schedule)
+		}
+		wait := time.Duration(1<<62 - 1)
+		if d := s.set.Deadline(); d != 0 {
+			wait = max(0, d.Sub(s.now()))
+		}
+		timer.Reset(wait)
+	}
+}
+
+// in has the loop carry out f.
+func (s *Supervisor) in(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	select {
+	case s.calls <- func() { f(); close(done) }:
+	case <-s.ended:
+		return ErrEnded
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	<-done
+	return nil
+}
+
+// tell gives an event to a service, if the supervisor runs still.
+func (s *Supervisor) tell(ctx context.Context, name string, ev supervisor.Event) {
+	_ = s.in(ctx, func() { // else the next one finds out by itself
+		ev.At, ev.Random = s.now(), mrand.Float64()
+		s.take(s.set.Step(name, ev))
+	})
+}
+
+// take stores what was decided, and then has it done.
+func (s *Supervisor) take(todo []supervisor.Do) {
+	s.keep()
+	for _, d := range todo {
+		if d.Kind == supervisor.Report {
+			s.c.Log.Info("service "+d.Notice.String(), "service", d.Service, "run", d.Run, "why", d.Text)
+			if s.c.Notice != nil {
+				s.c.Notice(d.Service, d.Effect)
+			}
+			continue
+		}
+		s.work(d.Service).put(d.Effect, s.order(d.Service))
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// keep stores the records that have changed.
+func (s *Supervisor) keep() {
+	there := map[string]bool{}
+	for _, name := range s.set.Names() {
+		there[name] = true
+		state, _ := s.set.State(name)
+		r, rules := s.records[name], s.set.Rules(name)
+		if r == nil {
+			r = &record{Token: strings.ToLower(rand.Text()[:16])}
+			s.records[name] = r
+		}
+		if r.Rules == rules && r.Boot == s.boot && (r.seen == state.Last || reflect.DeepEqual(lasting(r.State), lasting(state))) {
+			r.seen = state.Last
+			continue
+		}
+		r.seen = state.Last
+		r.Rules, r.State, r.Boot = rules, state, s.boot
+		if err := s.store.save(name, r); err != nil {
+			s.c.Log.Error("a service could not be stored", "service", name, "err", err)
+		}
+	}
+	for name := range s.records {
+		if !there[name] {
+			delete(s.records, name)
+			if w := s.workers[name]; w != nil {
+				w.end()
+				delete(s.workers, name)
+			}
+			if err := s.store.remove(name); err != nil {
+				s.c.Log.Error("a service could not be forgotten", "service", name, "err", err)
+			}
+		}
+	}
+}
+
+// Apply takes a declaration: what has changed is changed, and no more. New services
+// wait for Up. What a run is watched for in its output changes with its next run.
+// Services in sandboxes and those that are restarted when files change are refused: there
+// is nothing yet that does either.
+func (s *Supervisor) Apply(ctx context.Context, c *config.Config) error {
+	for _, name := range c.Names() {
+		switch r := c.Services[name]; {
+		case r.Sandbox != "":
+			return fmt.Errorf("service %s: a service cannot run in a sandbox yet; leave sandbox out", name)
+		case r.Watch != nil:
+			return fmt.Errorf("service %s: files are not watched yet; leave watch out", name)
+		}
+	}
+	return s.in(ctx, func() { s.take(s.set.Apply(c, s.now(), mrand.Float64())) })
+}
+
+// Up starts services and what they need; no names: all that are not disabled.
+func (s *Supervisor) Up(ctx context.Context, names ...string) error {
+	return s.wish(ctx, s.set.Up, names)
+}
+
+// Down ends services and what needs them; no names: all.
+func (s *Supervisor) Down(ctx context.Context, names ...string) error {
+	return s.wish(ctx, s.set.Down, names)
+}
+
+// Restart restarts services by name.
+func (s *Supervisor) Restart(ctx context.Context, names ...string) error {
+	return s.wish(ctx, s.set.Restart, names)
+}
+
+func (s *Supervisor) wish(ctx context.Context, what func([]string, supervisor.Time, float64) ([]supervisor.Do, error), names []string) (err error) {
+	ierr := s.in(ctx, func() {
+		var todo []supervisor.Do
+		if todo, err = what(names, s.now(), mrand.Float64()); err == nil {
+			s.take(todo)
+		}
+	})
+	return errors.Join(err, ierr)
+}
+
+// Status is a service as it is at a moment.
+type Status struct {
+	Name  string
+	State supervisor.State
+	Rules *config.Service
+	// ID of the newest run; "" if there was none.
+	ID process.ID
+	// Next is how long until something happens by itself; 0: nothing is planned.
+	Next time.Duration
+}
+
+// List returns all services, each after those that it depends on.
+func (s *Supervisor) List(ctx context.Context) (all []Status, err error) {
+	err = s.in(ctx, func() { all = s.list() })
+	return all, err
+}
+
+func (s *Supervisor) list() (all []Status) {
+	for _, name := range s.set.Names() {
+		state, _ := s.set.State(name)
+		one := Status{Name: name, State: state, Rules: s.set.Rules(name)}
+		if r := s.records[name]; r != nil && state.Run > 0 {
+			one.ID = idOf(r.Token, state.Run)
+		}
+		if state.Until != 0 {
+			one.Next = max(1, state.Until.Sub(s.now()))
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// Wait returns once the services are as ok says. It is asked after each change.
+func (s *Supervisor) Wait(ctx context.Context, ok func([]Status) bool) error {
+	for {
+		var met bool
+		var changed chan struct{}
+		if err := s.in(ctx, func() { met, changed = ok(s.list()), s.changed }); err != nil || met {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-s.ended:
+			return ErrEnded
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// work returns the worker of a service.
+func (s *Supervisor) work(name string) *worker {
+	w := s.workers[name]
+	if w == nil {
+		w = newWorker(s, name)
+		s.workers[name] = w
+	}
+	return w
+}
+
+// order is what a worker has to know of its service at a moment.
+func (s *Supervisor) order(name string) order {
+	o := order{rules: s.set.Rules(name), lines: map[string]config.Pattern{}}
+	if r := s.records[name]; r != nil {
+		o.token, o.run = r.Token, r.State.Run
+	}
+	for _, other := range s.set.Names() {
+		for _, d := range s.set.Rules(other).DependsOn {
+			if d.Service == name && d.Condition == config.LogLine {
+				o.lines[other] = config.Pattern(d.Log)
+			}
+		}
+	}
+	return o
+}

@@ -1,0 +1,358 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/supervisor"
+	"github.com/tend-run/tend/supervisor/config"
+	"github.com/tend-run/tend/supervisor/probe"
+)
+
+const (
+	// retryAfter is how soon a call is repeated when the keeper could not be reached.
+	retryAfter = 50 * time.Millisecond
+	// keepRuns is how many finished runs of a service are kept, with their output.
+	keepRuns = 5
+	// minute bounds a wait for a time of day, since clocks are set.
+	minute = time.Minute
+)
+
+// order is a service as it was declared when something was decided.
+type order struct {
+	rules *config.Service
+	token string
+	run   int64
+	lines map[string]config.Pattern // lines that dependents wait for
+}
+
+// worker carries out the effects of one service.
+type worker struct {
+	s    *Supervisor
+	name string
+	ctx  context.Context // of all goroutines of the service
+	end  context.CancelFunc
+
+	mu    sync.Mutex
+	todo  []func()      // guarded by mu
+	ready chan struct{} // receives after todo has grown
+
+	// The current run, for probes: guarded by mu.
+	run    int64
+	target *probe.Target
+
+	// The worker's goroutine alone.
+	watched int64
+	unwatch context.CancelFunc
+
+	// The loop's alone.
+	times    *config.Schedule
+	endTimes context.CancelFunc
+}
+
+func newWorker(s *Supervisor, name string) *worker {
+	w := &worker{s: s, name: name, ready: make(chan struct{}, 1)}
+	w.ctx, w.end = context.WithCancel(s.alive)
+	s.wg.Go(w.loop)
+	return w
+}
+
+func (w *worker) loop() {
+	for {
+		w.mu.Lock()
+		todo := w.todo
+		w.todo = nil
+		w.mu.Unlock()
+		for _, f := range todo {
+			if w.ctx.Err() == nil {
+				f()
+			}
+		}
+		if len(todo) > 0 {
+			continue
+		}
+		select {
+		case <-w.ready:
+		case <-w.ctx.Done():
+			return
+		}
+	}
+}
+
+// push has the worker do something after what it has to do already.
+func (w *worker) push(f func()) {
+	w.mu.Lock()
+	w.todo = append(w.todo, f)
+	w.mu.Unlock()
+	select {
+	case w.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (w *worker) put(e supervisor.Effect, o order) {
+	if e.Kind == supervisor.Ask {
+		w.s.wg.Go(func() { w.ask(e, o) })
+		return
+	}
+	w.push(func() {
+		switch e.Kind {
+		case supervisor.Launch:
+			w.launch(e.Run, o)
+		case supervisor.Signal:
+			w.signal(e, o)
+		case supervisor.Kill:
+			w.kill(e.Run, o)
+		}
+	})
+}
+
+func (w *worker) tell(ev supervisor.Event) { w.s.tell(w.ctx, w.name, ev) }
+
+// pause waits a moment; false: there is nothing to wait for any more.
+func (w *worker) pause(ctx context.Context) bool {
+	select {
+	case <-time.After(retryAfter):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// find returns the process of a run. It does not give up while the keeper is away.
+func (w *worker) find(ctx context.Context, o order, n int64) (process.Process, process.Info, error) {
+	for {
+		p, err := w.s.c.Manager.Get(ctx, process.Selector{ID: idOf(o.token, n)})
+		if err == nil {
+			var in process.Info
+			if in, err = p.Info(ctx); err == nil {
+				return p, in, nil
+			}
+		}
+		if !errors.Is(err, process.ErrUnavailable) || !w.pause(ctx) {
+			return nil, process.Info{}, err
+		}
+	}
+}
+
+// adopt finds out what has become of the newest run.
+func (w *worker) adopt(o order) {
+	w.push(func() {
+		ev := supervisor.Event{Kind: supervisor.Found, Run: o.run}
+		p, in, err := w.find(w.ctx, o, o.run)
+		switch {
+		case err == nil:
+			ev.Alive, ev.Exit, ev.Gone = in.Exit == nil, in.Exit, in.TreeGone
+		case errors.Is(err, process.ErrNotFound):
+		default:
+			w.s.c.Log.Error("a service could not be looked for", "service", w.name, "err", err)
+			return
+		}
+		w.tell(ev)
+		if err == nil && !(in.Exit != nil && in.TreeGone) {
+			w.watch(p, in, o.run, o)
+		}
+	})
+}
+
+func (w *worker) launch(n int64, o order) {
+	_, failed := w.s.c.Manager.Start(w.ctx, specOf(o.rules, o.token, n))
+	// It may run all the same: of a start whose answer was lost, or of another
+	// declaration.
+	p, in, err := w.find(w.ctx, o, n)
+	switch {
+	case err == nil:
+		w.tell(supervisor.Event{Kind: supervisor.Launched, Run: n})
+		w.watch(p, in, n, o)
+		w.forget(n-keepRuns, o)
+	case errors.Is(err, process.ErrNotFound) && failed != nil && !errors.Is(failed, process.ErrUnavailable) && w.ctx.Err() == nil:
+		w.tell(supervisor.Event{Kind: supervisor.NotLaunched, Run: n, Text: failed.Error()})
+	default:
+		w.tell(supervisor.Event{Kind: supervisor.Unknown, Run: n})
+	}
+}
+
+// forget removes a run of long ago, if it has finished.
+func (w *worker) forget(n int64, o order) {
+	if n < 1 {
+		return
+	}
+	if p, err := w.s.c.Manager.Get(w.ctx, process.Selector{ID: idOf(o.token, n)}); err == nil {
+		_ = p.Remove(w.ctx) // else its TTL does
+	}
+}
+
+func (w *worker) signal(e supervisor.Effect, o order) {
+	p, _, err := w.find(w.ctx, o, e.Run)
+	if err == nil {
+		err = p.Signal(w.ctx, e.Number, process.ScopeTree)
+	}
+	if err != nil && !errors.Is(err, process.ErrExited) && !errors.Is(err, process.ErrNotFound) && w.ctx.Err() == nil {
+		// What does not end by the deadline is killed.
+		w.s.c.Log.Warn("a service could not be signalled", "service", w.name, "err", err)
+	}
+}
+
+func (w *worker) kill(n int64, o order) {
+	for {
+		p, _, err := w.find(w.ctx, o, n)
+		if errors.Is(err, process.ErrNotFound) {
+			break
+		}
+		var res process.KillResult
+		if err == nil {
+			res, err = p.Kill(w.ctx)
+		}
+		if errors.Is(err, process.ErrExited) || errors.Is(err, process.ErrNotFound) || err == nil && len(res.Survivors) == 0 {
+			break
+		}
+		if err == nil {
+			w.s.c.Log.Warn("processes of a service outlive SIGKILL", "service", w.name, "pids", res.Survivors)
+			return // it is asked for again
+		}
+		if !errors.Is(err, process.ErrUnavailable) {
+			w.s.c.Log.Warn("a service could not be killed", "service", w.name, "err", err)
+			return
+		}
+		if !w.pause(w.ctx) {
+			return
+		}
+	}
+	w.tell(supervisor.Event{Kind: supervisor.TreeGone, Run: n})
+}
+
+// watch tells what becomes of a run.
+func (w *worker) watch(p process.Process, in process.Info, n int64, o order) {
+	if w.watched == n && w.unwatch != nil {
+		return
+	}
+	if w.unwatch != nil {
+		w.unwatch()
+	}
+	ctx, cancel := context.WithCancel(w.ctx)
+	w.watched, w.unwatch = n, cancel
+	w.mu.Lock()
+	w.run, w.target = n, &probe.Target{Process: p, Leader: in.PID, Manager: w.s.c.Manager, Spec: place(o.rules)}
+	w.mu.Unlock()
+	w.s.wg.Go(func() { w.awaitEnd(ctx, p, n, o); cancel() })
+	for _, role := range []supervisor.Role{supervisor.Startup, supervisor.Readiness} {
+		if rule := supervisor.ProbeOf(o.rules, role); rule != nil && rule.Log != "" {
+			w.s.wg.Go(func() {
+				if w.line(ctx, p, rule.Log) {
+					w.tell(supervisor.Event{Kind: supervisor.Probed, Run: n, Role: role, OK: true})
+				}
+			})
+		}
+	}
+	for other, pattern := range o.lines {
+		w.s.wg.Go(func() {
+			if w.line(ctx, p, pattern) {
+				w.tell(supervisor.Event{Kind: supervisor.Line, Run: n, Text: other})
+			}
+		})
+	}
+	if o.rules.Log.Pattern != "" {
+		w.s.wg.Go(func() { w.awaitQuiet(ctx, p, n, o.rules) })
+	}
+}
+
+// line waits for a line of output of a run.
+func (w *worker) line(ctx context.Context, p process.Process, pattern config.Pattern) bool {
+	for {
+		ok, err := probe.Line(ctx, p, pattern)
+		if err == nil || !errors.Is(err, process.ErrUnavailable) || !w.pause(ctx) {
+			return ok && err == nil
+		}
+	}
+}
+
+// awaitEnd waits for the exit, and, of a service that forks, for the end of its tree.
+func (w *worker) awaitEnd(ctx context.Context, p process.Process, n int64, o order) {
+	e := w.until(ctx, p, process.Until{})
+	if e == nil || e.Cause == process.CauseShutdown {
+		return // all of tend ends; the next one goes on from here
+	}
+	in, err := p.Info(ctx)
+	gone := err == nil && in.TreeGone
+	w.tell(supervisor.Event{Kind: supervisor.Exited, Run: n, Exit: e, Gone: gone})
+	if gone || !o.rules.Forks {
+		return
+	}
+	if e := w.until(ctx, p, process.Until{TreeGone: true}); e != nil {
+		w.tell(supervisor.Event{Kind: supervisor.TreeGone, Run: n})
+	}
+}
+
+// until waits for a condition that comes with the exit or after it; nil: ctx ended.
+func (w *worker) until(ctx context.Context, p process.Process, u process.Until) *process.Exit {
+	for {
+		res, err := p.Wait(ctx, u)
+		if err == nil && res.Exit != nil && (u == process.Until{} || res.Met) {
+			return res.Exit
+		}
+		if errors.Is(err, process.ErrNotFound) { // somebody has removed it
+			return &process.Exit{Code: -1, Cause: process.CauseLost}
+		}
+		if !w.pause(ctx) {
+			return nil
+		}
+	}
+}
+
+// ask puts a question of a probe.
+func (w *worker) ask(e supervisor.Effect, o order) {
+	w.mu.Lock()
+	run, target := w.run, w.target
+	w.mu.Unlock()
+	rule := supervisor.ProbeOf(o.rules, e.Role)
+	if rule == nil {
+		return
+	}
+	ev := supervisor.Event{Kind: supervisor.Probed, Run: e.Run, Role: e.Role, Seq: e.Seq}
+	if run != e.Run || target == nil { // it has only just been found
+		ev.Doubt, ev.Text = true, "it is not known yet"
+	} else {
+		a := probe.Ask(w.ctx, rule, target)
+		ev.OK, ev.Text, ev.Doubt = a.OK, a.Text, a.Doubt
+	}
+	w.tell(ev)
+}
+
+// keepTimes tells when the times of a schedule come.
+func (w *worker) keepTimes(times *config.Schedule) {
+	if w.times == times || w.times != nil && times != nil && *w.times == *times {
+		return
+	}
+	if w.endTimes != nil {
+		w.endTimes()
+		w.endTimes = nil
+	}
+	if w.times = times; times == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(w.ctx)
+	w.endTimes = cancel
+	w.s.wg.Go(func() {
+		next := times.Next(time.Now())
+		for !next.IsZero() {
+			if wait := time.Until(next); wait > 0 {
+				select {
+				case <-time.After(min(wait, minute)): // the clock may be set meanwhile
+				case <-ctx.Done():
+					return
+				}
+				// Set back, the same time would come later than its schedule says.
+				if sooner := times.Next(time.Now()); sooner.Before(next) {
+					next = sooner
+				}
+				continue
+			}
+			w.tell(supervisor.Event{Kind: supervisor.Due, Text: fmt.Sprint(next)})
+			next = times.Next(time.Now())
+		}
+	})
+}
