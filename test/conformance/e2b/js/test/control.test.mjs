@@ -157,6 +157,32 @@ for (const generation of ['e2b', 'e2b-v1']) {
       assert.deepEqual(JSON.parse(closed.text), { sandboxId: sbx.sandboxId, message: 'The sandbox is running but port is not open', port, code: 502 })
     })
 
+    test('a WebSocket by the name of getHost', async () => {
+      const port = await freePort()
+      const script = `import socket\nl = socket.create_server(("127.0.0.1", ${port}))\nwhile True:\n  c, _ = l.accept()\n  head = b""\n  while not head.endswith(b"\\r\\n\\r\\n"):\n    b = c.recv(1)\n    if not b: break\n    head += b\n  if b"upgrade: websocket" not in head.lower():\n    c.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\nConnection: close\\r\\n\\r\\n"); c.close(); continue\n  c.sendall(b"HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\n\\r\\nhello ")\n  while (d := c.recv(4096)): c.sendall(d)\n  c.close()`
+      await sbx.files.write('ws.py', script)
+      const h = await sbx.commands.run('exec python3 ws.py', { background: true, timeoutMs: 0 })
+      await until('the program listens', async () => (await ask('/', { Host: sbx.getHost(port) })).status === 200)
+      const headers = { Host: sbx.getHost(port), Connection: 'Upgrade', Upgrade: 'websocket', 'Sec-WebSocket-Version': '13', 'Sec-WebSocket-Key': 'dGhlIHNhbXBsZSBub25jZQ==' }
+      const socket = await new Promise((resolve, reject) => http.request(`${url}/chat`, { headers }).on('upgrade', (res, s, head) => resolve(Object.assign(s, { head }))).on('response', (res) => reject(new Error(`status ${res.statusCode}`))).on('error', reject).end())
+      let got = socket.head.toString()
+      socket.on('data', (d) => (got += d))
+      socket.write('back and ')
+      socket.write('forth')
+      await until('it comes back', () => got === 'hello back and forth')
+      socket.destroy()
+      await h.kill()
+    })
+
+    test('secure, and pause by its older name', async () => {
+      const own = await create({ secure: true })
+      assert.equal(await (own.betaPause ?? own.pause).call(own), true)
+      const again = await own.connect({ timeoutMs: 60_000 })
+      assert.equal((await again.commands.run('echo back')).stdout, 'back\n')
+      const paused = await Sandbox.list({ query: { metadata: { tag }, state: ['paused'] } }).nextItems()
+      assert.ok(!paused.some((s) => s.sandboxId === own.sandboxId))
+    })
+
     test('pause and connect: processes stand still and go on', async () => {
       const h = await sbx.commands.run('n=0; while sleep 0.05; do n=$((n+1)); echo $n > next; mv next count; done', { background: true, timeoutMs: 0 })
       await until('it counts', async () => (await sbx.files.exists('count')) && Number(await sbx.files.read('count')) > 1)
