@@ -161,15 +161,11 @@ func (f *Face) createBox(w http.ResponseWriter, r *http.Request) error {
 	if req.Name != nil && *req.Name != "" {
 		spec.Name = *req.Name
 	}
-	// Only what is isolated has snapshots, and can stand still.
-	if snapshot != "" {
-		spec.Isolation = driver.IsolationFull
-	}
 	if req.PreserveMemoryOnStop {
 		if _, ok := f.driver.(driver.Pauser); !ok {
 			return unsupported("preserve_memory_on_stop", "a stop ends all processes")
 		}
-		spec.Isolation, spec.Notes = driver.IsolationFull, map[string]string{noteMemory: "yes"}
+		spec.Notes = map[string]string{noteMemory: "yes"}
 	}
 	ctx := r.Context()
 	if req.WaitForReady && req.Timeout > 0 {
@@ -177,7 +173,7 @@ func (f *Face) createBox(w http.ResponseWriter, r *http.Request) error {
 		ctx, cancel = context.WithTimeout(ctx, seconds(req.Timeout).duration())
 		defer cancel()
 	}
-	s, err := f.driver.Create(ctx, spec)
+	s, err := f.create(ctx, spec)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {
 			return &problem{http.StatusRequestTimeout, "ResourceTimeout", fmt.Sprintf("the sandbox is not ready after %v seconds", req.Timeout)}
@@ -194,6 +190,27 @@ func (f *Face) createBox(w http.ResponseWriter, r *http.Request) error {
 	}
 	writeJSON(w, http.StatusCreated, b)
 	return nil
+}
+
+// sharedDir is where commands of an isolated box begin: every user of it may write there,
+// and nobody of another.
+const sharedDir = "/tmp"
+
+// create makes a box that is isolated. Where nothing can be, it is the machine itself;
+// but only what is isolated has snapshots, and can stand still.
+func (f *Face) create(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {
+	isolated := spec
+	isolated.Isolation = driver.IsolationFull
+	if spec.Snapshot == "" && spec.Run.Dir == "" {
+		isolated.Run.Dir = sharedDir
+	}
+	s, err := f.driver.Create(ctx, isolated)
+	not, refused := errors.AsType[*driver.UnsupportedError](err)
+	// A driver that could, and does not answer now, has layers or another error.
+	if !refused || not.Field != "isolation" || spec.Snapshot != "" || spec.Notes[noteMemory] != "" || len(f.driver.Capabilities().Layers) > 0 {
+		return s, err
+	}
+	return f.driver.Create(ctx, spec)
 }
 
 // notEnforced says which sizes were asked for and not taken.

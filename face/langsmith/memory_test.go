@@ -3,6 +3,7 @@ package langsmith_test
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,6 +61,47 @@ func TestABoxThatKeepsItsMemoryIsPausedByAStop(t *testing.T) {
 		}
 		if code, text := s.call("PATCH", boxes+"/"+name, `{"preserve_memory_on_stop":true}`); code != 501 {
 			t.Errorf("a change of %s: %d %s", name, code, text)
+		}
+	}
+}
+
+// silent is a driver that could isolate, and cannot now.
+type silent struct {
+	*host.Driver
+	layers []string
+	asked  []driver.Isolation
+}
+
+func (d *silent) Capabilities() driver.Capabilities {
+	return driver.Capabilities{Name: "silent", Layers: d.layers}
+}
+
+func (d *silent) Create(ctx context.Context, s driver.Spec) (driver.Sandbox, error) {
+	d.asked = append(d.asked, s.Isolation)
+	return d.Driver.Create(ctx, s)
+}
+
+// A box is the machine itself only where nothing is isolated at all.
+func TestABoxIsIsolatedWhereThatIsPossible(t *testing.T) {
+	t.Parallel()
+	d := new(silent)
+	s := serve(t, func(c *langsmith.Config) {
+		d.Driver = c.Driver.(*host.Driver)
+		c.Driver = d
+	})
+	for _, tt := range []struct {
+		layers []string
+		body   string
+		code   int
+		asked  []driver.Isolation
+	}{
+		{nil, `{}`, 201, []driver.Isolation{driver.IsolationFull, driver.IsolationDefault}},
+		{[]string{"pid"}, `{}`, 501, []driver.Isolation{driver.IsolationFull}},
+		{nil, `{"snapshot_id":"x"}`, 501, []driver.Isolation{driver.IsolationFull}},
+	} {
+		d.layers, d.asked = tt.layers, nil
+		if code, text := s.call("POST", "/v2/sandboxes/boxes", tt.body); code != tt.code || !slices.Equal(d.asked, tt.asked) {
+			t.Errorf("%v %s: %d %s; asked for %v", tt.layers, tt.body, code, text, d.asked)
 		}
 	}
 }

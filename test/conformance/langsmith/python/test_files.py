@@ -50,27 +50,23 @@ def test_download_link(sandbox):
     assert (r.status_code, r.text) == (206, "3456789")
 
 
-def echo_server(stop):
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def serve():
-        while True:
-            try:
-                conn, _ = listener.accept()
-            except OSError:
-                return
-            with conn:
-                while data := conn.recv(65536):
-                    conn.sendall(data)
-
-    threading.Thread(target=serve, daemon=True).start()
-    stop.append(listener.close)
-    return listener.getsockname()[1]
+ECHO = """
+import socket, threading
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+def echo(conn):
+    with conn:
+        while data := conn.recv(65536):
+            conn.sendall(data)
+while True:
+    threading.Thread(target=echo, args=(listener.accept()[0],), daemon=True).start()
+"""
 
 
 def test_tunnel(sandbox):
-    stop = []
-    port = echo_server(stop)
+    sandbox.write("echo.py", ECHO.encode())
+    handle = sandbox.run("exec python3 -u echo.py", wait=False, timeout=0)
+    port = int(next(iter(handle)).data)
     data = os.urandom(3 << 20)
     with sandbox.tunnel(port, local_port=free_port()) as tunnel:
         for _ in range(2):
@@ -82,7 +78,6 @@ def test_tunnel(sandbox):
                     assert part
                     got += part
                 assert got == data
-    stop[0]()
 
 
 def free_port():

@@ -60,7 +60,7 @@ def test_a_request_s_command_ends_with_the_server(sandbox):
     assert not caller.is_alive()
     for _ in range(3):  # its server's death is noticed after a while
         with contextlib.suppress(AssertionError):
-            until("the command is gone", lambda: not os.path.exists(f"/proc/{pid}"))
+            until("the command is gone", lambda: sandbox.run(f"test -e /proc/{pid}").exit_code == 1)
             break
     else:
         raise AssertionError("the command goes on")

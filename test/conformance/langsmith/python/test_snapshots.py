@@ -1,0 +1,54 @@
+"""Boxes that are isolated, and snapshots of them."""
+
+import uuid
+
+import pytest
+from conftest import until
+from langsmith.sandbox import ResourceNotFoundError
+
+
+def test_a_box_is_isolated(sandbox):
+    # What is pid 1 inside, and a file that the machine does not get.
+    got = sandbox.run("tr -d '\\0' < /proc/1/cmdline; echo; ls -d /proc/[0-9]* | wc -l; touch /usr/of-the-box && echo written")
+    assert got.exit_code == 0 and got.stdout.splitlines()[2] == "written", got
+    assert int(got.stdout.splitlines()[1]) < 10, got
+
+
+def test_the_life_of_a_snapshot(client):
+    name = f"kept-{uuid.uuid4().hex[:8]}"
+    box = client.create_sandbox()
+    try:
+        box.write("file.txt", b"kept")
+        assert box.run("echo of root > /root/f; sleep 1000 & echo started").exit_code == 0
+        client.stop_sandbox(box.name)
+        client.start_sandbox(box.name)
+        assert box.read("file.txt") == b"kept"
+        taken = box.capture_snapshot(name)
+        assert taken.name == name and taken.status == "ready"
+        box.write("file.txt", b"changed")
+        assert client.get_snapshot(taken.id).name == name
+        assert [s.id for s in client.list_snapshots(name_contains=name)] == [taken.id]
+        for by in ({"snapshot_id": taken.id}, {"snapshot_name": name}):
+            copy = client.create_sandbox(**by)
+            try:
+                assert copy.read("file.txt") == b"kept"
+                assert copy.run("cat file.txt /root/f; ls /proc | grep -c '^[0-9]'").stdout.startswith("keptof root\n")
+            finally:
+                copy.delete()
+        client.delete_snapshot(taken.id)
+        with pytest.raises(ResourceNotFoundError):
+            client.get_snapshot(taken.id)
+        assert box.read("file.txt") == b"changed"
+    finally:
+        box.delete()
+
+
+def test_sizes_are_enforced_and_told(client):
+    box = client.create_sandbox(vcpus=1, mem_bytes=128 << 20, idle_ttl_seconds=600, delete_after_stop_seconds=1200)
+    try:
+        assert box.vcpus == 1 and box.mem_bytes == 128 << 20
+        assert (box.idle_ttl_seconds, box.delete_after_stop_seconds) == (600, 1200)
+        assert box.run("python3 -c 'bytearray(400 << 20)'").exit_code != 0
+        assert until("it runs on", lambda: box.run("echo on").stdout) == "on\n"
+    finally:
+        box.delete()
