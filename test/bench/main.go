@@ -72,6 +72,7 @@ func benches() []bench {
 // env is what the benches share.
 type env struct {
 	tend   string // path of the binary; "" with -url
+	keeper string // path of the small binary; "" with -url or -tend
 	beside string // path of another, which the ordinary client measures, too; or ""
 	n      int    // samples of a latency
 	d      *daemon
@@ -187,7 +188,7 @@ func (o *options) measure(ctx context.Context) (rows []row, errs error) {
 		if err := testbin.Make(dir, testbin.Released); err != nil {
 			return nil, err
 		}
-		e.tend = testbin.Released.Tend(dir)
+		e.tend, e.keeper = testbin.Released.Tend(dir), testbin.Released.Keeper(dir)
 	}
 	if e.tend != "" {
 		o.version = versionOf(ctx, e.tend)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -35,8 +36,8 @@ func withHouse(ctx context.Context, e *env, f func(h *house)) {
 	defer also(func() { check(os.RemoveAll(dir)) })
 	run := filepath.Join(dir, "run")
 	check(errors.Join(os.Mkdir(run, 0o700), os.WriteFile(filepath.Join(run, "server.argv"), []byte("/bin/sleep\x00infinity"), 0o600)))
-	roles := exec.CommandContext(ctx, e.tend, "launcher", "--state-dir", dir)
-	roles.Args[0] = "tend-keeper" // so it plays the roles
+	roles := exec.CommandContext(ctx, cmp.Or(e.keeper, e.tend), "launcher", "--state-dir", dir)
+	roles.Args[0] = "tend-keeper" // so the large binary plays the roles, too
 	roles.Stderr = must(os.Create(filepath.Join(dir, "log")))
 	roles.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
 	roles.Cancel = func() error { return roles.Process.Signal(syscall.SIGTERM) }

@@ -87,7 +87,7 @@ func benchSandboxEnd(ctx context.Context, e *env) {
 	others := peers(ctx)
 	defer others.close()
 	withHouse(ctx, e, func(h *house) {
-		var destroy, api, freeze, thaw []float64
+		var destroy, paused, api, freeze, thaw []float64
 		at := others.samples()
 		for range rounds {
 			for _, p := range others {
@@ -95,12 +95,16 @@ func benchSandboxEnd(ctx context.Context, e *env) {
 			}
 			s := must(h.Create(ctx, driver.Spec{}))
 			p := startLoners(ctx, s.Processes(), span)
+			destroy = append(destroy, destroyed(span, func() error { return s.Destroy(ctx) }))
+			p.Close()
+			s = must(h.Create(ctx, driver.Spec{}))
+			p = startLoners(ctx, s.Processes(), span)
 			id := must(s.Info(ctx)).ID
 			for range 5 {
 				freeze = append(freeze, millis(timed(func() { check(h.Pause(ctx, id, driver.PauseSpec{Memory: true})) })))
 				thaw = append(thaw, millis(timed(func() { check(h.Resume(ctx, id)) })))
 			}
-			destroy = append(destroy, destroyed(span, func() error { return s.Destroy(ctx) }))
+			paused = append(paused, destroyed(span, func() error { return s.Destroy(ctx) }))
 			p.Close()
 			box := must(e.d.sdk.CreateSandbox(ctx, isolated))
 			p = startLoners(ctx, must(box.Client(ctx)), span)
@@ -110,6 +114,7 @@ func benchSandboxEnd(ctx context.Context, e *env) {
 		e.add(
 			at.to(figure("Sandbox with 32 children, each a session: destroy, by the keeper, p50", "ms", 0, median(destroy)).atMost(10)).notes("0 survivors; the others: until none holds its output"),
 			figure("  p99", "ms", 0, quantile(destroy, 0.99)),
+			figure("  after pauses, p50", "ms", 0, median(paused)),
 			figure("  by the Go client, p50", "ms", 0, median(api)),
 			figure("Pause of a sandbox with 34 processes, by the keeper, p50", "ms", 0, median(freeze)).atMost(1).notes("p99 %s", number(quantile(freeze, 0.99))),
 			figure("Resume, p50", "ms", 0, median(thaw)).atMost(1).notes("p99 %s", number(quantile(thaw, 0.99))),
