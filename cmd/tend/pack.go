@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -11,16 +12,16 @@ import (
 	"path/filepath"
 )
 
-// archived is the name that a single file has in an archive for a sandbox.
-const archived = ".tend-cp-file"
-
 // packer writes what is copied into a sandbox as a tar stream.
 type packer struct {
 	kind string // dir, file, or tar for a stream that is one
 	name string // by which it is copied into a directory; "": what is in it
-	root *os.Root
-	file *os.File
-	in   io.Reader
+	// aside is the name of a single file until it is whole: others may be copied into
+	// the same directory meanwhile.
+	aside string
+	root  *os.Root
+	file  *os.File
+	in    io.Reader
 }
 
 // newPacker opens the source. A link that is named itself is followed; those below a
@@ -33,7 +34,7 @@ func newPacker(stdin io.Reader, source string) (*packer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &packer{name: baseOf(filepath.ToSlash(source))}
+	p := &packer{name: baseOf(filepath.ToSlash(source)), aside: ".tend-cp-" + rand.Text()[:12]}
 	if p.name == "" && source[len(source)-1] != '.' { // "..", "/"
 		if abs, err := filepath.Abs(source); err == nil {
 			p.name = baseOf(filepath.ToSlash(abs))
@@ -70,7 +71,7 @@ func (p *packer) pack(ctx context.Context, w io.Writer) (facts copyFacts, err er
 	if p.kind == "file" {
 		info, err := p.file.Stat()
 		if err == nil {
-			err = packFile(t, p.file, archived, info, &facts)
+			err = packFile(t, p.file, p.aside, info, &facts)
 		}
 		return facts, errors.Join(err, t.Close())
 	}

@@ -185,7 +185,7 @@ func verdict(ctx context.Context, p *tend.Process) error {
 }
 
 func (c *sandboxCpCmd) upload(ctx context.Context, inv *invocation, d *daemon, up *packer, target string) (copyFacts, error) {
-	cmd := c.command(giveScript, target, up.name, up.kind, archived)
+	cmd := c.command(giveScript, target, up.name, up.kind, up.aside)
 	cmd.StdinPipe = true
 	p, err := d.Spawn(ctx, cmd)
 	if err != nil {
