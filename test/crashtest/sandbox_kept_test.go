@@ -1,0 +1,109 @@
+//go:build linux
+
+package crashtest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/procfs"
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/process"
+)
+
+// inhabited is a sandbox with a process that answers lines until it reads "end", and one
+// that has ended.
+type inhabited struct {
+	box        *tend.Sandbox
+	id         string
+	cat, ended string // processes
+}
+
+// inhabit makes one; false: the machine cannot.
+func inhabit(t *testing.T, c *tend.Client) (in inhabited, ok bool) {
+	t.Helper()
+	box, err := c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull, Name: "kept"})
+	if errors.Is(err, process.ErrUnsupported) {
+		return in, false
+	}
+	scene.Must(t, err)
+	in.box, in.id = box, scene.Value(box.ID(t.Context()))(t)
+	inside := scene.Value(box.Client(t.Context()))(t)
+	ended := scene.Start(t, inside, process.Spec{Shell: "echo was here; echo kept > /root/file; exit 3"})
+	scene.WantExit(t, ended, 3)
+	cat := scene.Start(t, inside, process.Spec{Shell: `while read x; do echo "got $x"; [ "$x" = end ] && exit 5; done`, Stdin: process.StdinPipe})
+	scene.Write(t, cat, "before\n")
+	scene.Wait(t, cat, process.Until{Match: "got before"})
+	in.cat, in.ended = string(cat.ID()), string(ended.ID())
+	return in, true
+}
+
+// goesOn checks that all of it is there as it was, and ends it.
+func (in inhabited) goesOn(t *testing.T, c *tend.Client) {
+	t.Helper()
+	all := scene.Value(c.Sandboxes(t.Context(), tend.SandboxFilter{}))(t)
+	if len(all) != 1 || all[0].ID != in.id || all[0].State != tend.SandboxReady {
+		t.Fatalf("there is %+v; want %s", all, in.id)
+	}
+	box := scene.Value(c.Sandbox(t.Context(), "kept"))(t)
+	inside := scene.Value(box.Client(t.Context()))(t)
+	ended := scene.Find(t, inside, process.ID(in.ended))
+	scene.WantExit(t, ended, 3)
+	scene.WantOutput(t, ended, process.Stdout, "was here\n")
+	cat := scene.Find(t, inside, process.ID(in.cat))
+	scene.Write(t, cat, "end\n")
+	scene.WantExit(t, cat, 5)
+	scene.WantOutput(t, cat, process.Stdout, "got before\ngot end\n")
+	if res := scene.Value(box.Processes().Run(t.Context(), tend.Shell("cat /root/file; echo $$ > /tmp/x")))(t); res.Stdout != "kept\n" {
+		t.Errorf("the files: %+v", res)
+	}
+	scene.Must(t, box.Destroy(t.Context()))
+}
+
+// A daemon is shut down and keeps what runs. The next one finds the sandbox with its
+// process, what that has written, and the status of one that had ended.
+func TestASandboxIsKeptForTheNextDaemon(t *testing.T) {
+	t.Parallel()
+	d := serve(t)
+	c := d.Connect(t)
+	in, ok := inhabit(t, c)
+	if !ok {
+		return
+	}
+	before := d.Roles()
+	scene.Must(t, c.Shutdown(t.Context(), true))
+	launcher := before[testdaemon.Launcher]
+	scene.Eventually(t, "launcher and server have ended", func() bool {
+		stat, ok := procfs.ReadStat(launcher)
+		return (!ok || stat.Dead()) && d.Roles()[testdaemon.Server] == 0
+	})
+	d.KillLauncher() // it has ended; this collects it
+	scene.Must(t, d.ServeAgain())
+	if after := d.Roles(); after[testdaemon.Keeper] != before[testdaemon.Keeper] {
+		t.Errorf("the keeper was %d and is %d", before[testdaemon.Keeper], after[testdaemon.Keeper])
+	}
+	in.goesOn(t, d.Connect(t))
+}
+
+// The previous version's sandboxes run on over the upgrade of keeper and server.
+func TestASandboxOutlivesAnUpgradeFromThePreviousVersion(t *testing.T) {
+	t.Parallel()
+	d := &daemon{testdaemon.Serve(t, testdaemon.Config{Command: []string{previous}})}
+	c := d.Connect(t)
+	in, ok := inhabit(t, c)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	scene.Must(t, in.box.Pause(ctx)) // boxes stand still over it, too
+	for _, what := range []tend.Upgrade{{Keeper: true, Binary: bin}, {Server: true, Binary: bin}} {
+		scene.Value(c.Upgrade(ctx, what))(t)
+	}
+	scene.Must(t, in.box.Resume(ctx))
+	in.goesOn(t, c)
+}
