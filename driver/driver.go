@@ -71,7 +71,8 @@ type Capabilities struct {
 	Name string // "host"
 	// Layers that are active in each sandbox that is isolated, as words: "pid",
 	// "mount", "network", "user", "seccomp", "landlock"; and those that can be asked
-	// for: "freeze", "memory", "tasks", "cpu". None: nothing is enforced.
+	// for: "freeze", "memory", "tasks", "cpu", "outgoing" (NetworkOwn leads out). None:
+	// nothing is enforced.
 	Layers []string
 	// Missing are layers that this machine does not allow, each with its reason:
 	// "memory: no controller".

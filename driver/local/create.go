@@ -31,8 +31,9 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, 
 	rec := record{
 		Record: scope.NewRecord(&spec), Shares: slices.Clone(spec.Shares), Snapshot: spec.Snapshot, Template: spec.Template,
 		Size: driver.Size{CPUs: spec.Size.CPUs, Memory: spec.Size.Memory, Tasks: spec.Size.Tasks}, Network: spec.Network.Mode,
-		Deny: spec.Network.Deny, UIDBase: d.cfg.UIDBase,
+		UIDBase: d.cfg.UIDBase,
 	}
+	rec.rules(&spec.Network)
 	if rec.Network == driver.NetworkDefault {
 		rec.Network = driver.NetworkOwn
 	}
@@ -75,6 +76,7 @@ func (d *Driver) create(ctx context.Context, rec record) (*sandbox, error) {
 		s.gone = true
 		s.mu.Unlock()
 		s.forgetRoot()
+		s.disconnect()
 		ended := d.cfg.Engine.End(ctx, box.ID(s.id))
 		if ended != nil {
 			d.strays.Store(true) // the sweep ends it
@@ -155,16 +157,7 @@ func (d *Driver) refuse(s *driver.Spec) error {
 			return &driver.InvalidError{Field: "shares.source", Reason: fmt.Sprintf("is %.200q, where the daemon's own files are", share.Source)}
 		}
 	}
-	return refuseRules(&s.Network)
-}
-
-// refuseRules: the network of a sandbox leads nowhere, so whatever is denied is, and
-// nothing can be allowed.
-func refuseRules(n *driver.Network) error {
-	if len(n.Allow) > 0 {
-		return &driver.UnsupportedError{Field: "network.allow", Reason: "the network of an isolated sandbox leads nowhere yet"}
-	}
-	return nil
+	return d.refuseRules(&s.Network)
 }
 
 func below(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }

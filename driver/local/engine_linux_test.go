@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/local/network"
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/keeper/client"
@@ -125,9 +126,14 @@ func onPaper(t *testing.T) (Config, *paperEngine) {
 	t.Helper()
 	m := testkeeper.New(t).(*client.Manager)
 	e := &paperEngine{}
+	nowhere, err := network.ParseRules([]string{"*"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return Config{
 		Dir: filepath.Join(t.TempDir(), "sandboxes"), Manager: m, Engine: e,
-		Inside: func(r Root) process.Manager { return m.In(outside{r}) },
+		Network: network.NewHost(network.Config{Deny: nowhere}), // what is made of paper has the machine's network
+		Inside:  func(r Root) process.Manager { return m.In(outside{r}) },
 	}, e
 }
 

@@ -130,22 +130,3 @@ func (s *sandbox) Dial(ctx context.Context, port int) (net.Conn, error) {
 	}
 	return dial(ctx, b, port)
 }
-
-// network makes the sandbox's own network usable, which there is from the first start
-// on. A server before this one may have ended before it had.
-func (s *sandbox) network(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock() // one of several first starts makes it
-	if s.rec.Network != driver.NetworkOwn || s.usesNetwork {
-		return nil
-	}
-	info, err := s.d.cfg.Engine.Network(ctx, s.box.ID)
-	if err != nil {
-		return fault(err)
-	}
-	if err := loopbackUp(info); err != nil {
-		return fmt.Errorf("network of sandbox %s: %w", s.id, err)
-	}
-	s.box, s.usesNetwork = info, true
-	return nil
-}

@@ -8,6 +8,7 @@ import (
 	"net"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/local/network"
 	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/process/box"
 )
@@ -19,7 +20,7 @@ func supported() error {
 var refusedDial = errors.ErrUnsupported
 
 func openRoot(box.Info, uint32) (*files.Root, error) { return nil, errors.ErrUnsupported }
-func loopbackUp(box.Info) error                      { return errors.ErrUnsupported }
+func openSpace(box.Info) (*network.Space, error)     { return nil, errors.ErrUnsupported }
 func dial(context.Context, box.Info, int) (net.Conn, error) {
 	return nil, errors.ErrUnsupported
 }

@@ -78,14 +78,16 @@ var errStartHangs = errors.New("a program inside keeps another one from starting
 // starts.
 func (s *sandbox) end(ctx context.Context) error {
 	s.forgetRoot()
+	s.disconnect()
 	if err := s.d.cfg.Engine.End(ctx, box.ID(s.id)); err != nil {
 		return fmt.Errorf("sandbox %s: %w", s.id, fault(err))
 	}
 	// Only now: a start that hangs ends with the box, and one that comes later finds none.
 	s.awaitStarts()
-	s.forgetRoot() // a start may have opened it again
+	s.forgetRoot() // a start may have opened them again
+	s.disconnect()
 	s.mu.Lock()
-	s.box, s.usesNetwork = box.Info{}, false
+	s.box = box.Info{}
 	s.mu.Unlock()
 	return nil
 }

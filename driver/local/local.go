@@ -17,6 +17,7 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/local/layer"
+	"github.com/tend-run/tend/driver/local/network"
 	"github.com/tend-run/tend/driver/scope"
 	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/process"
@@ -52,7 +53,10 @@ type Config struct {
 	UIDBase uint32
 	// Hide are more paths of this machine that no sandbox sees.
 	Hide []string
-	Log  *slog.Logger // nil: nothing is logged
+	// Network is what sandboxes reach. nil: what this machine does, without rules of
+	// its own.
+	Network *network.Host
+	Log     *slog.Logger // nil: nothing is logged
 }
 
 // Driver implements driver.Driver.
@@ -61,6 +65,8 @@ type Driver struct {
 	log   *slog.Logger
 	clock *scope.Clock // of deadlines
 	boxes scope.Registry[*sandbox]
+	out   *network.Host
+	over  atomic.Bool // no more ways out are opened
 
 	layers    *layer.Store
 	snapshots snapshots
@@ -107,6 +113,9 @@ func Open(cfg Config) (*Driver, error) {
 	d := &Driver{cfg: cfg, log: cfg.Log, clock: scope.NewClock(), thrown: make(chan struct{}, 1), ends: make(chan struct{}, mostExpiring), startWait: startWait, defaults: defaultSize(pidsOfMachine(), memoryOfMachine())}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
+	}
+	if d.out = cfg.Network; d.out == nil {
+		d.out = network.NewHost(network.Config{Log: cfg.Log})
 	}
 	if err := os.MkdirAll(d.trash(), 0o700); err != nil {
 		return nil, fmt.Errorf("directory of the sandboxes: %w", err)
@@ -228,6 +237,14 @@ func (d *Driver) Capabilities() driver.Capabilities {
 	out := driver.Capabilities{Name: "local", Layers: can.Layers, Snapshots: can.Mode == box.ModeUser}
 	for _, m := range can.Missing {
 		out.Missing = append(out.Missing, cmp.Or(m.Layer, "all")+": "+m.Reason)
+	}
+	if !slices.Contains(can.Layers, box.LayerNetwork) {
+		return out
+	}
+	if err := d.out.Unable(); err != nil {
+		out.Missing = append(out.Missing, layerOutgoing+": "+err.Error())
+	} else {
+		out.Layers = append(slices.Clone(can.Layers), layerOutgoing)
 	}
 	return out
 }

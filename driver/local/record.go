@@ -17,7 +17,8 @@ type record struct {
 	Size       driver.Size        `json:"size,omitzero"`     // as asked for
 	Enforced   driver.Size        `json:"enforced,omitzero"` // of the box that was made last
 	Network    driver.NetworkMode `json:"network"`
-	Deny       []string           `json:"deny,omitempty"` // of Network
+	Allow      []string           `json:"allow,omitempty"` // of Network, as Deny is
+	Deny       []string           `json:"deny,omitempty"`
 	Shares     []driver.Share     `json:"shares,omitempty"`
 	Snapshot   string             `json:"snapshot,omitempty"`
 	Template   string             `json:"template,omitempty"`
@@ -52,7 +53,7 @@ func (r *record) info() driver.Info {
 	info := r.Record.Info()
 	info.Dir = r.Home
 	info.Isolation = driver.IsolationFull
-	info.Network.Mode, info.Network.Deny = r.Network, slices.Clone(r.Deny)
+	info.Network.Mode, info.Network.Allow, info.Network.Deny = r.Network, slices.Clone(r.Allow), slices.Clone(r.Deny)
 	info.Size, info.Shares = r.size(), slices.Clone(r.Shares)
 	info.Snapshot, info.Template, info.TemplateID = r.Snapshot, r.Template, r.TemplateID
 	info.PausedAt, info.Reason = r.PausedAt, r.Reason

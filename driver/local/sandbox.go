@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/local/network"
 	"github.com/tend-run/tend/driver/scope"
 	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/process"
@@ -38,7 +38,8 @@ type sandbox struct {
 	root     *files.Root // of box, opened at its first use; guarded by mu
 	// usesNetwork: the network of box is configured; guarded by mu.
 	usesNetwork bool
-	meter       meter // guarded by mu
+	way         *network.Proxy // out of it; nil: there is none; guarded by mu
+	meter       meter          // guarded by mu
 
 	expiring atomic.Bool // its end at its time is under way
 }
@@ -106,7 +107,7 @@ func (s *sandbox) Update(ctx context.Context, c driver.Change) (driver.Info, err
 			r.Home = home
 		}
 		if c.Network != nil {
-			r.Deny = slices.Clone(c.Network.Deny)
+			r.rules(c.Network)
 		}
 		if c.Name == nil {
 			return nil
@@ -117,6 +118,11 @@ func (s *sandbox) Update(ctx context.Context, c driver.Change) (driver.Info, err
 	})
 	if err != nil {
 		return driver.Info{}, err
+	}
+	if c.Network != nil {
+		if err := s.applyRules(); err != nil {
+			return driver.Info{}, fmt.Errorf("network of sandbox %s: %w", s.id, err)
+		}
 	}
 	s.d.clock.Set(s.deadline())
 	return s.Info(ctx)
@@ -129,7 +135,7 @@ func (s *sandbox) checkNetwork(n *driver.Network) error {
 	if n.Mode != driver.NetworkDefault && n.Mode != mode {
 		return &driver.InvalidError{Field: "network.mode", Reason: fmt.Sprintf("is %v; the sandbox was made with %v, which stays", n.Mode, mode)}
 	}
-	return refuseRules(n)
+	return s.d.refuseRules(n)
 }
 
 // newHome is the home of a user that is changed; "": it is not.

@@ -27,6 +27,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer d.expiring.Wait()
+	defer d.disconnectAll()
 	wg.Go(func() { d.tidy(ctx) })
 	var others sync.WaitGroup
 	others.Go(func() { d.sweepLayers(ctx) })
@@ -44,6 +45,7 @@ func (d *Driver) sweep(ctx context.Context, now time.Time) {
 	if err := d.join(ctx); err != nil {
 		return // without the keeper nothing can be ended
 	}
+	d.reconnect(ctx)
 	d.expire(ctx, now)
 	if len(d.boxes.All()) > 0 || d.strays.Swap(false) { // else the keeper is left alone
 		d.notice(ctx)

@@ -1,0 +1,94 @@
+package network
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Config of a Host. The zero value is useful.
+type Config struct {
+	// Outside is the network that sandboxes reach. nil: the process's own.
+	Outside *Space
+	// ResolvConf names the servers that questions for names go to. Empty:
+	// /etc/resolv.conf.
+	ResolvConf string
+	// Reach are addresses that sandboxes may reach although they are this machine's, or
+	// closed otherwise; Deny are more that none reaches. Both go before what a
+	// sandbox's own rules say, and Reach before Deny.
+	Reach, Deny []Rule
+	// Connections of all sandboxes together, and flows of UDP. 0: DefaultConnections.
+	Connections int
+	Log         *slog.Logger // nil: nothing is logged
+}
+
+// Limits for one sandbox, and for all of them.
+const (
+	DefaultConnections = 16384
+	// MaxConnections is how many one sandbox has at a time, and MaxFlows how many flows of
+	// UDP beside them.
+	MaxConnections = 1024
+	MaxFlows       = 256
+	// reserved is how many connections and flows a sandbox has in any case.
+	reserved = 32
+	// perSecond is how many of them it begins in a second, and at once.
+	perSecond = 500
+	// maxQuestions is how many names it looks up at a time.
+	maxQuestions = 64
+)
+
+// Host opens the networks of sandboxes on one machine.
+type Host struct {
+	cfg      Config
+	log      *slog.Logger
+	resolver resolver
+	used     atomic.Int64 // connections and flows
+	sniff    time.Duration
+	unable   func() error
+	v6       bool
+	asked    sync.Once // of v6
+}
+
+// NewHost returns a host.
+func NewHost(cfg Config) *Host {
+	cfg.Connections = cmp.Or(cfg.Connections, DefaultConnections)
+	h := &Host{cfg: cfg, log: cfg.Log, sniff: sniffTime}
+	if h.log == nil {
+		h.log = slog.New(slog.DiscardHandler)
+	}
+	h.resolver = resolver{path: cmp.Or(cfg.ResolvConf, "/etc/resolv.conf"), outside: cfg.Outside}
+	h.unable = sync.OnceValue(probe)
+	if len(cfg.Reach) == 0 && (&Policy{Deny: cfg.Deny}).Closed() {
+		h.unable = func() error { return errClosed }
+	}
+	return h
+}
+
+// Unable says why no sandbox has a way out on this machine; nil: they have. It finds out
+// once.
+func (h *Host) Unable() error { return h.unable() }
+
+// hasIPv6 reports whether sandboxes have a way out by IPv6.
+func (h *Host) hasIPv6() bool {
+	h.asked.Do(func() { h.v6 = h.cfg.Outside.hasIPv6() })
+	return h.v6
+}
+
+// take takes a place for a connection or flow of a sandbox that has some already.
+func (h *Host) take(has int) bool {
+	if h.used.Add(1) <= int64(h.cfg.Connections) || has < reserved {
+		return true
+	}
+	h.used.Add(-1)
+	return false
+}
+
+func (h *Host) give() { h.used.Add(-1) }
+
+var errClosed = errors.New("the daemon was told to let sandboxes reach nothing")
+
+// errRefused: the sandbox may not go there.
+var errRefused = errors.New("not allowed")
