@@ -8,9 +8,9 @@
 //
 // A host name below one of the configured domains names a sandbox that there is;
 // all else is an error. By other names, a server is also called by clients without an
-// ID, and by those that make one up (with E2B_DEBUG they send debug_sandbox_id).
-// They get [Router.Default]. What has the form of an ID never does: what is meant for
-// a sandbox that has ended must not run on the machine.
+// ID, and by those that make one up: with E2B_DEBUG they send debug_sandbox_id. They get
+// [Router.Default]. No other ID does: what is meant for a sandbox must not run on the
+// machine, whatever is wrong with the ID.
 //
 // A sandbox that is not ready is an error everywhere. One that traffic may wake is
 // found asleep; call [Target.Awake] once the caller is known to be allowed.
@@ -33,6 +33,9 @@ const (
 	headerID   = "E2b-Sandbox-Id"
 	headerPort = "E2b-Sandbox-Port"
 )
+
+// debugID is what E2B's clients send with E2B_DEBUG, where there is one machine alone.
+const debugID = "debug_sandbox_id"
 
 // Router finds sandboxes. The zero value finds none.
 type Router struct {
@@ -104,7 +107,7 @@ func (r *Router) Of(req *http.Request) (Target, error) {
 	if named && err != nil {
 		return Target{}, &UnknownError{ID: label}
 	}
-	if !strict && !driver.LikeID(id) && r.Default != nil {
+	if !strict && (id == "" || id == debugID) && r.Default != nil {
 		return Target{Access: r.Default}, nil
 	}
 	t, err := r.Find(req.Context(), id)

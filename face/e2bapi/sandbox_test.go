@@ -183,6 +183,7 @@ func TestWhatIsRefusedSaysWhy(t *testing.T) {
 		{"identities", "POST", "/v2/sandboxes", `{"iam":{"tokens":{"a":{}}}}`, 501, "iam"},
 		{"a pause without memory", "POST", "/v2/sandboxes", `{"autoPause":true,"autoPauseMemory":false}`, 501, "autoPauseMemory"},
 		{"rules", "POST", "/v2/sandboxes", `{"network":{"rules":{"a":[{"transform":{}}]}}}`, 501, "network.rules"},
+		{"resolvers", "POST", "/v2/sandboxes", `{"network":{"dnsServers":["1.1.1.1"]}}`, 501, "network.dnsServers"},
 		{"a proxy", "PUT", "/sandboxes/" + id + "/network", `{"egressProxy":{"address":"a:1"}}`, 501, "egressProxy"},
 		{"no internet, by this driver", "POST", "/v2/sandboxes", `{"allow_internet_access":false}`, 501, "network"},
 		{"too many copies", "POST", "/sandboxes/" + id + "/fork", `{"count":101}`, 400, "count"},

@@ -103,6 +103,7 @@ type networkRequest struct {
 	EgressProxy        json.RawMessage `json:"egressProxy"`
 	MaskRequestHost    json.RawMessage `json:"maskRequestHost"`
 	HTTPSPorts         json.RawMessage `json:"httpsPorts"`
+	DNSServers         json.RawMessage `json:"dnsServers"`
 }
 
 func (n *networkRequest) refuse() error {
@@ -111,6 +112,7 @@ func (n *networkRequest) refuse() error {
 		foreign{"network.egressProxy", n.EgressProxy, "set the proxy's variables in envVars"},
 		foreign{"network.maskRequestHost", n.MaskRequestHost, "programs see the host name that was asked for"},
 		foreign{"network.httpsPorts", n.HTTPSPorts, "ports are served as plain HTTP"},
+		foreign{"network.dnsServers", n.DNSServers, "names are looked up by the resolver of the server's machine"},
 	)
 }
 
