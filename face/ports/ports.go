@@ -96,6 +96,9 @@ func (p *Ports) Close() error {
 // Hosts implements [part.Hoster].
 func (p *Ports) Hosts(r *http.Request) (http.Handler, bool) {
 	port, byHost, named := p.sandboxes.Named(r)
+	if p.hop.Matches(r.Header.Get(hopHeader)) { // it names no sandbox any more where headers did
+		return http.HandlerFunc(p.serve), byHost
+	}
 	if !named || port == envdPort {
 		return nil, byHost
 	}

@@ -151,6 +151,7 @@ func TestARequestGoesToThePortThatItNames(t *testing.T) {
 		{"a header that names the port alone", "/x", []string{"E2b-Sandbox-Port: " + there}, 200, "the server itself"},
 		{"an ID that was made up", "/x", []string{"E2b-Sandbox-Id: debug_sandbox_id", "E2b-Sandbox-Port: " + there}, 200, "the server itself"},
 		{"the server's own port", "/x", []string{"Host: " + own + "-" + s.public + ".localhost"}, 508, "the server's own"},
+		{"the server's own port by headers", "/x", []string{"E2b-Sandbox-Id: " + s.public, "E2b-Sandbox-Port: " + own}, 508, "the server's own"},
 		{"envd's port by host name", "/x", []string{name(49983, s.public)}, 200, "envd"},
 		{"envd's port by headers", "/x", []string{"E2b-Sandbox-Id: " + s.public, "E2b-Sandbox-Port: 49983"}, 200, "the server itself"},
 		{"a domain before another", "/x", []string{"Host: " + there + "-" + s.public + ".localhost.evil.example"}, 200, "the server itself"},
