@@ -30,15 +30,17 @@ const MaxPorts = 4096
 type ports struct {
 	driver driver.Driver // nil: there are none
 	write  *connect.ErrorWriter
+	most   int // how many connections there may be at a time
 
 	mu    sync.Mutex
 	over  bool                  // no more are carried; guarded by mu
-	conns map[net.Conn]struct{} // of clients; guarded by mu
+	open  int                   // requests that are served; guarded by mu
+	conns map[net.Conn]struct{} // of clients, once they are taken over; guarded by mu
 	wg    sync.WaitGroup        // one for each of conns
 }
 
 func newPorts(d driver.Driver) *ports {
-	return &ports{driver: d, write: connect.NewErrorWriter(), conns: map[net.Conn]struct{}{}}
+	return &ports{driver: d, write: connect.NewErrorWriter(), most: MaxPorts, conns: map[net.Conn]struct{}{}}
 }
 
 // ServeHTTP takes the connection over.
@@ -59,6 +61,10 @@ func (p *ports) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil || port == 0 {
 		return wireError(&process.InvalidError{Field: "port", Reason: fmt.Sprintf("is %.20q; 1 to 65535 are allowed", q.Get("port"))})
 	}
+	if err := p.begin(); err != nil {
+		return err
+	}
+	defer p.end()
 	key := q.Get("sandbox")
 	box, err := find(r.Context(), p.driver, key)
 	if err != nil {
@@ -76,10 +82,10 @@ func (p *ports) serve(w http.ResponseWriter, r *http.Request) error {
 		return wireError(err)
 	}
 	defer conn.Close()
-	if !p.begin(conn) {
+	if !p.take(conn) {
 		return nil
 	}
-	defer p.end(conn)
+	defer p.leave(conn)
 	_ = conn.SetDeadline(time.Time{}) // net/http set some of its own; an error shows in the first write
 	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+tendpb.DialProtocol+"\r\n\r\n"); err != nil {
 		return nil
@@ -107,11 +113,31 @@ func notDialed(key string, port int, err error) error {
 	return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("port %d of sandbox %q: %w; start a program there that listens on it", port, key, err))
 }
 
-// begin notes a connection. false: no more are carried.
-func (p *ports) begin(c net.Conn) bool {
+// begin notes a request, as long as there may be one more.
+func (p *ports) begin() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over || len(p.conns) >= MaxPorts {
+	if p.over {
+		return connect.NewError(connect.CodeUnavailable, errors.New("the server ends; connect again"))
+	}
+	if p.open >= p.most {
+		return wireError(fmt.Errorf("%d connections to ports are open, and no more may be; close some: %w", p.open, process.ErrLimit))
+	}
+	p.open++
+	return nil
+}
+
+func (p *ports) end() {
+	p.mu.Lock()
+	p.open--
+	p.mu.Unlock()
+}
+
+// take notes a connection that is to be cut at the end of the server. false: that is now.
+func (p *ports) take(c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
 		return false
 	}
 	p.conns[c] = struct{}{}
@@ -119,7 +145,7 @@ func (p *ports) begin(c net.Conn) bool {
 	return true
 }
 
-func (p *ports) end(c net.Conn) {
+func (p *ports) leave(c net.Conn) {
 	p.mu.Lock()
 	delete(p.conns, c)
 	p.mu.Unlock()
