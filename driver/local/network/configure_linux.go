@@ -111,15 +111,40 @@ func everywhere(h *netlink.Handle, own netip.Addr, family int) error {
 	return err
 }
 
-// rules replaces the table, in one step.
+// Names of the table. It is made in one step, so where one is, its rules are: a change of
+// the rules needs another name.
+const (
+	table4 = "tend-1"
+	table6 = "tend-1-ipv6" // with rules for both
+)
+
+// rules makes the table, unless it is there, and removes others. To remove one takes the
+// kernel 20 ms, so it is not done where there is none.
 func rules(v6 bool) error {
+	name := table4
+	if v6 {
+		name = table6
+	}
 	c, err := nftables.New()
 	if err != nil {
 		return err
 	}
-	t := &nftables.Table{Family: nftables.TableFamilyINet, Name: "tend"}
-	c.AddTable(t) // to remove one is an error where there is none
-	c.DelTable(t)
+	there, err := c.ListTables()
+	if err != nil {
+		return err
+	}
+	found := false
+	for _, t := range there {
+		if t.Name == name && t.Family == nftables.TableFamilyINet {
+			found = true
+		} else {
+			c.DelTable(t)
+		}
+	}
+	if found {
+		return c.Flush()
+	}
+	t := &nftables.Table{Family: nftables.TableFamilyINet, Name: name}
 	c.AddTable(t)
 	chain := c.AddChain(&nftables.Chain{
 		Name: "out", Table: t, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityMangle,
