@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/script"
 	"github.com/tend-run/tend/process/box"
 )
@@ -66,6 +67,7 @@ func newStage(ns, program int, dir string) (int, error) {
 	l.Call("groups", unix.SYS_SETGROUPS, 0, 0)
 	l.Call("gid", unix.SYS_SETRESGID, 0, 0, 0)
 	l.Call("uid", unix.SYS_SETRESUID, 0, 0, 0)
+	l.Call("end with the keeper", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0) // another user has forgotten it
 	mkdir(stageMerge[1:])
 	mkdir(stageParts[1:])
 	readOnly()
@@ -93,6 +95,7 @@ func newStage(ns, program int, dir string) (int, error) {
 		}
 		return -1, explain(err)
 	}
+	failpoint.Hit(failpoint.CellStaged)
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/ns/mnt", *pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	unix.Kill(int(*pid), unix.SIGKILL)
 	collect(int(*pid))

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testbin"
 	"github.com/tend-run/tend/internal/testkeeper"
@@ -62,7 +63,7 @@ func pointed(t *testing.T) (state string, table *failpoint.Table) {
 func TestABoxThatIsMadeToTryItIsGoneAtEachPoint(t *testing.T) {
 	state, table := pointed(t)
 	e := testkeeper.Open(t, state).Boxes()
-	for p := failpoint.CellIntended; p <= failpoint.CellForgotten; p++ {
+	for p := failpoint.CellIntended; p <= failpoint.CellStaged; p++ {
 		if p == failpoint.CellUnanswered || p == failpoint.CellEnding || p == failpoint.CellKilled { // of boxes that were asked for
 			continue
 		}
@@ -79,12 +80,29 @@ func TestABoxThatIsMadeToTryItIsGoneAtEachPoint(t *testing.T) {
 				})
 			}
 			nothingLeft(t, e, state)
+			scene.Eventually(t, "nobody is left who was to hold a namespace for a moment", func() bool { return len(helpers(t, state)) == 0 })
 			if times, _ := table.Struck(p); times == 0 {
 				t.Error("no keeper died there")
 			}
 			table.Disarm(p)
 		})
 	}
+}
+
+// helpers are the orphans of keepers that are boxes' program, and in no box.
+func helpers(t *testing.T, state string) (left []int) {
+	t.Helper()
+	anchor := pids(t, state).Anchor
+	up, _ := procfs.ReadStat(anchor)
+	all := scene.Value(procfs.PIDs())(t)
+	for _, pid := range all {
+		exe, _ := os.Readlink(procfs.Path(pid, "exe"))
+		stat, ok := procfs.ReadStat(pid)
+		if ok && !stat.Dead() && strings.HasPrefix(exe, "/memfd:tend-sandbox") && (stat.PPID == anchor || stat.PPID == up.PPID) {
+			left = append(left, pid)
+		}
+	}
+	return left
 }
 
 // At each point of the making and of the end of a box the keeper dies. The next one finds

@@ -93,6 +93,7 @@ const (
 	CellKilled     // everybody is killed; nobody is reaped
 	CellUngrouped  // its groups are gone; its file is there
 	CellForgotten  // its file is gone; nobody was told
+	CellStaged     // what all boxes share has a child that holds it; nobody has it open
 
 	// A sandbox, in the server.
 	SandboxFolders    // its folders are there; no box
@@ -123,7 +124,7 @@ var names = [...]string{
 	StartAnswered: "start-answered", InputWritten: "input-written", InputAccepted: "input-accepted", FinalCopied: "final-copied",
 	FinishedTrimmed: "finished-trimmed", Removed: "removed", BoardDiscovered: "board-discovered",
 	CellIntended: "cell-intended", CellGrouped: "cell-grouped", CellForked: "cell-forked", CellMade: "cell-made", CellUnanswered: "cell-unanswered",
-	CellEnding: "cell-ending", CellKilled: "cell-killed", CellUngrouped: "cell-ungrouped", CellForgotten: "cell-forgotten",
+	CellEnding: "cell-ending", CellKilled: "cell-killed", CellUngrouped: "cell-ungrouped", CellForgotten: "cell-forgotten", CellStaged: "cell-staged",
 	SandboxFolders: "sandbox-folders", SandboxBegun: "sandbox-begun", SandboxRecorded: "sandbox-recorded",
 	SandboxDestroying: "sandbox-destroying", SandboxEnded: "sandbox-ended", SandboxEmptied: "sandbox-emptied", SandboxDiscarded: "sandbox-discarded",
 }
