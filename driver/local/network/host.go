@@ -20,7 +20,8 @@ type Config struct {
 	// closed otherwise; Deny are more that none reaches. Both go before what a
 	// sandbox's own rules say, and Reach before Deny.
 	Reach, Deny []Rule
-	// Connections of all sandboxes together, and flows of UDP. 0: DefaultConnections.
+	// Connections of all sandboxes together, and flows of UDP. 0: DefaultConnections, or
+	// what half of the process's descriptors allow.
 	Connections int
 	Log         *slog.Logger // nil: nothing is logged
 }
@@ -28,11 +29,15 @@ type Config struct {
 // Limits for one sandbox, and for all of them.
 const (
 	DefaultConnections = 16384
-	// MaxConnections is how many one sandbox has at a time, and MaxFlows how many flows of
-	// UDP beside them.
+	// perConnection is how many descriptors a connection takes at most: a socket at each
+	// end, and a pipe in each direction that is spliced.
+	perConnection = 6
+	// MaxConnections is how many one sandbox has at a time, and not more than a quarter of
+	// all. MaxFlows is how many flows of UDP it has beside them.
 	MaxConnections = 1024
 	MaxFlows       = 256
-	// reserved is how many connections and flows a sandbox has in any case.
+	// reserved is how many connections and flows a sandbox has also when others have
+	// taken theirs; half as many more than all may have are left for that.
 	reserved = 32
 	// perSecond is how many of them it begins in a second, and at once.
 	perSecond = 500
@@ -47,6 +52,7 @@ type Host struct {
 	resolver resolver
 	used     atomic.Int64 // connections and flows
 	sniff    time.Duration
+	most     int // connections of one sandbox
 	unable   func() error
 	v6       bool
 	asked    sync.Once // of v6
@@ -54,8 +60,8 @@ type Host struct {
 
 // NewHost returns a host.
 func NewHost(cfg Config) *Host {
-	cfg.Connections = cmp.Or(cfg.Connections, DefaultConnections)
-	h := &Host{cfg: cfg, log: cfg.Log, sniff: sniffTime}
+	cfg.Connections = cmp.Or(cfg.Connections, connectionsFor(openFiles()))
+	h := &Host{cfg: cfg, log: cfg.Log, sniff: sniffTime, most: min(MaxConnections, max(reserved, cfg.Connections/4))}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
@@ -65,6 +71,12 @@ func NewHost(cfg Config) *Host {
 		h.unable = func() error { return errClosed }
 	}
 	return h
+}
+
+// connectionsFor is how many connections take half of a process's descriptors. The rest
+// is for the server's other clients, files and processes.
+func connectionsFor(files uint64) int {
+	return int(min(DefaultConnections, max(reserved, files/2/perConnection)))
 }
 
 // Unable says why no sandbox has a way out on this machine; nil: they have. It finds out
@@ -79,7 +91,8 @@ func (h *Host) hasIPv6() bool {
 
 // take takes a place for a connection or flow of a sandbox that has some already.
 func (h *Host) take(has int) bool {
-	if h.used.Add(1) <= int64(h.cfg.Connections) || has < reserved {
+	used, all := h.used.Add(1), int64(h.cfg.Connections)
+	if used <= all || has < reserved && used <= all+all/2 {
 		return true
 	}
 	h.used.Add(-1)

@@ -474,3 +474,25 @@ func TestAProbeLeavesNothing(t *testing.T) {
 		t.Errorf("%d descriptors, then %d", before, after)
 	}
 }
+
+// Connections of sandboxes leave the server descriptors for all else that it does.
+func TestConnectionsLeaveDescriptors(t *testing.T) {
+	for _, files := range []uint64{1 << 10, 4096, 20_000, 1 << 20, 1 << 62} {
+		h := NewHost(Config{Connections: connectionsFor(files)})
+		taken := uint64(0)
+		for sandbox := range 2000 { // each has what it has in any case, after the first took all
+			for n := 0; (sandbox < 8 && n < h.most || n < reserved) && h.take(n); n++ {
+				taken++
+			}
+		}
+		if left := int64(files) - int64(taken*perConnection); left < int64(files/5) {
+			t.Errorf("of %d descriptors, %d are left beside %d connections", files, left, taken)
+		}
+		if files >= 20_000 && h.most < 400 {
+			t.Errorf("with %d descriptors a sandbox has %d connections", files, h.most)
+		}
+	}
+	if l := openFiles(); l == 0 || NewHost(Config{}).cfg.Connections != connectionsFor(l) {
+		t.Errorf("a host with %d descriptors lets sandboxes have %d connections", l, NewHost(Config{}).cfg.Connections)
+	}
+}

@@ -197,7 +197,7 @@ func (p *Proxy) sleep(d time.Duration) {
 func (p *Proxy) begin(c *conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over || len(p.conns) >= MaxConnections || !p.host.take(len(p.conns)+len(p.flows)) {
+	if p.over || len(p.conns) >= p.host.most || !p.host.take(len(p.conns)+len(p.flows)) {
 		return false
 	}
 	p.conns[c] = struct{}{}

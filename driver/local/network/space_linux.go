@@ -250,3 +250,12 @@ func destination(oob []byte) (netip.AddrPort, bool) {
 	}
 	return netip.AddrPort{}, false
 }
+
+// openFiles is how many descriptors this process may have.
+func openFiles() uint64 {
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
+		return 0
+	}
+	return l.Cur
+}

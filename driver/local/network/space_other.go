@@ -40,6 +40,7 @@ func (s *Space) listen(netip.AddrPort) (*net.TCPListener, *net.UDPConn, error) {
 func (s *Space) configure(bool) error           { return errors.ErrUnsupported }
 func (s *Space) route(netip.Addr) route         { return routeNone }
 func (s *Space) hasIPv6() bool                  { return false }
+func openFiles() uint64                         { return 0 }
 func destination([]byte) (netip.AddrPort, bool) { return netip.AddrPort{}, false }
 func (s *Space) isMachines() (bool, error)      { return true, nil }
 
