@@ -24,7 +24,7 @@ type scenario struct {
 // Scenarios by name.
 var scenarios = []scenario{
 	{"spawn", spawn}, {"stream", stream}, {"stdin", stdin}, {"exit", exits}, {"pty", terminal},
-	{"retention", dropOldest}, {"block", block}, {"writers", writers},
+	{"retention", dropOldest}, {"block", block}, {"writers", writers}, {"sandbox", sandboxes},
 }
 
 // spawn: whatever role dies, a process is started once and has its effect once.
