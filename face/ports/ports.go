@@ -27,6 +27,7 @@ import (
 	"net/http/httputil"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tend-run/tend/driver/route"
@@ -177,6 +178,8 @@ func (p *Ports) proxy(t *route.Target) *httputil.ReverseProxy {
 	if t.Info.IdleTTL > 0 {
 		transport = p.once
 	}
+	// Answers without a length, and events, are passed on as they come. What is short
+	// and whole leaves with its headers in one piece.
 	return &httputil.ReverseProxy{
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.URL.Scheme, pr.Out.URL.Host = "http", net.JoinHostPort(string(t.ID), strconv.Itoa(t.Port))
@@ -204,10 +207,29 @@ func (p *Ports) proxy(t *route.Target) *httputil.ReverseProxy {
 			}
 			refuse(w, r, &refusal{SandboxID: string(t.ID), Message: message, Port: t.Port, Code: http.StatusBadGateway})
 		},
-		FlushInterval: -1, // events are passed on as they come
+		FlushInterval: patience,
+		BufferPool:    pieces{},
 		ErrorLog:      slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
 }
+
+// patience is how long a piece of an answer whose length is known may wait for the next
+// one, so that both leave together.
+const patience = 2 * time.Millisecond
+
+// pieces lends the memory through which answers are passed on. Without it, a short answer
+// costs as much memory as a piece of a long one.
+type pieces struct{}
+
+const pieceSize = 64 << 10
+
+var pieceArrays = sync.Pool{New: func() any { return new([pieceSize]byte) }}
+
+// Get implements httputil.BufferPool.
+func (pieces) Get() []byte { return pieceArrays.Get().(*[pieceSize]byte)[:] }
+
+// Put implements httputil.BufferPool.
+func (pieces) Put(b []byte) { pieceArrays.Put((*[pieceSize]byte)(b)) }
 
 // dropSecrets takes out of a request what is for this server and not for the program
 // behind it. A key or token that is none of ours is the program's.
@@ -215,10 +237,13 @@ func (p *Ports) dropSecrets(h http.Header, id string) {
 	for _, name := range []string{"E2b-Sandbox-Id", "E2b-Sandbox-Port", trafficHeader} {
 		h.Del(name)
 	}
-	token := p.token()
-	ours := []face.Token{token, face.E2BKey(token), p.secret.SandboxToken(id), p.secret.TrafficToken(id)}
+	var ours []face.Token // made once one is shown
 	for _, name := range []string{"X-Api-Key", "X-Access-Token", "Authorization"} {
 		for _, value := range h.Values(name) {
+			if ours == nil {
+				token := p.token()
+				ours = []face.Token{token, face.E2BKey(token), p.secret.SandboxToken(id), p.secret.TrafficToken(id)}
+			}
 			_, credential, _ := strings.Cut(value, " ")
 			user, password, _ := (&http.Request{Header: http.Header{"Authorization": {value}}}).BasicAuth()
 			for _, t := range ours {

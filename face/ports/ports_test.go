@@ -5,12 +5,15 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,9 +28,37 @@ import (
 	"github.com/tend-run/tend/internal/testkeeper"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 const patience = time.Minute
+
+// webArg makes this program a web server that runs in a sandbox; its name follows.
+const webArg = "serve-the-web"
+
+const webPort = 8080
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == webArg {
+		os.Exit(web(os.Args[2]))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// web answers with its name, and with the address of the connection: a connection is
+// known again by it. What is sent to /drop is counted and gets no answer.
+func web(name string) int {
+	var dropped atomic.Int64
+	fmt.Fprintln(os.Stderr, http.ListenAndServe(fmt.Sprintf(":%d", webPort), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/drop":
+			dropped.Add(1)
+			panic(http.ErrAbortHandler)
+		case "/dropped":
+			fmt.Fprint(w, dropped.Load())
+		default:
+			fmt.Fprint(w, name, " ", r.RemoteAddr)
+		}
+	})))
+	return 1
+}
 
 // server is the part behind a real HTTP server, with sandboxes of the host driver, and
 // a program that listens: their ports are the machine's.
@@ -217,10 +248,25 @@ func TestWhatIsForThisServerIsNotPassedOn(t *testing.T) {
 	}
 }
 
-func TestEventsComeAsTheyAreSent(t *testing.T) {
+// TestAnswersComeAsTheyAreSent: events, and what has a length or none.
+func TestAnswersComeAsTheyAreSent(t *testing.T) {
+	for _, h := range []http.Header{{"Content-Type": {"text/event-stream"}}, {"Content-Type": {"text/plain"}}, {"Content-Length": {"27"}}} {
+		t.Run(fmt.Sprint(h), func(t *testing.T) { testAnswersComeAsTheyAreSent(t, h) })
+	}
+}
+
+func testAnswersComeAsTheyAreSent(t *testing.T, header http.Header) {
 	next := make(chan struct{})
 	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
+		maps.Copy(w.Header(), header)
+		if w.Header().Get("Content-Length") != "" { // the headers come before the answer
+			http.NewResponseController(w).Flush()
+			select {
+			case <-next:
+			case <-r.Context().Done():
+				return
+			}
+		}
 		for i := range 3 {
 			fmt.Fprintf(w, "data: %d\n\n", i)
 			http.NewResponseController(w).Flush()
@@ -244,6 +290,9 @@ func TestEventsComeAsTheyAreSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
+	if header.Get("Content-Length") != "" {
+		next <- struct{}{}
+	}
 	lines := bufio.NewScanner(res.Body)
 	for i := range 3 {
 		if !lines.Scan() || lines.Text() != fmt.Sprintf("data: %d", i) || !lines.Scan() {
