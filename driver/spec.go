@@ -148,6 +148,26 @@ type Size struct {
 	Tasks  int64 // processes and threads together
 }
 
+// Beyond names the limits of s that a sandbox does not have, of which the driver says
+// that it enforces got: "cpus", "memory", "disk", "tasks".
+func (s Size) Beyond(got Size) []string {
+	var names []string
+	for _, l := range []struct {
+		missing bool
+		name    string
+	}{
+		{s.CPUs != 0 && got.CPUs == 0, "cpus"},
+		{s.Memory != 0 && got.Memory == 0, "memory"},
+		{s.Disk != 0 && got.Disk == 0, "disk"},
+		{s.Tasks != 0 && got.Tasks == 0, "tasks"},
+	} {
+		if l.missing {
+			names = append(names, l.name)
+		}
+	}
+	return names
+}
+
 // State of a sandbox.
 type State uint8
 

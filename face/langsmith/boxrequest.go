@@ -215,20 +215,12 @@ func (f *Face) create(ctx context.Context, spec driver.Spec) (driver.Sandbox, er
 
 // notEnforced says which sizes were asked for and not taken.
 func notEnforced(asked, got driver.Size) string {
-	var fields []string
-	if asked.CPUs != 0 && got.CPUs == 0 {
-		fields = append(fields, "vcpus")
-	}
-	if asked.Memory != 0 && got.Memory == 0 {
-		fields = append(fields, "mem_bytes")
-	}
-	if asked.Disk != 0 && got.Disk == 0 {
-		fields = append(fields, "fs_capacity_bytes")
-	}
-	if len(fields) == 0 {
+	beyond := asked.Beyond(got)
+	if len(beyond) == 0 {
 		return ""
 	}
-	return "not enforced by this sandbox driver: " + strings.Join(fields, ", ")
+	words := strings.NewReplacer("cpus", "vcpus", "memory", "mem_bytes", "disk", "fs_capacity_bytes")
+	return "not enforced by this sandbox driver: " + words.Replace(strings.Join(beyond, ", "))
 }
 
 func (f *Face) updateBox(w http.ResponseWriter, r *http.Request) error {

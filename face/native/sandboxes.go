@@ -3,6 +3,7 @@ package native
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -72,8 +73,26 @@ func (s *sandboxes) Create(ctx context.Context, req *connect.Request[tendv1.Crea
 		return nil, wireError(err)
 	}
 	info, err := box.Info(ctx)
+	if err == nil {
+		err = enforced(ctx, box, spec.Size, info.Size)
+	}
 	return answer(&tendv1.CreateSandboxResponse{Sandbox: sandbox(&info)}, err)
 }
+
+// enforced takes a sandbox back that has not all the limits that were asked for.
+func enforced(ctx context.Context, box driver.Sandbox, asked, got driver.Size) error {
+	beyond := asked.Beyond(got)
+	if len(beyond) == 0 {
+		return nil
+	}
+	refused := &driver.UnsupportedError{Field: "size." + beyond[0], Reason: "this daemon cannot enforce it for such a sandbox; leave it out"}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBack)
+	defer cancel()
+	return errors.Join(refused, box.Destroy(ctx))
+}
+
+// takeBack bounds the removal of a sandbox that nobody was told of.
+const takeBack = 30 * time.Second
 
 func (s *sandboxes) Get(ctx context.Context, req *connect.Request[tendv1.GetSandboxRequest]) (*connect.Response[tendv1.GetSandboxResponse], error) {
 	return with(ctx, s, req.Msg.GetSandbox(), func(box driver.Sandbox) (*tendv1.GetSandboxResponse, error) {

@@ -148,6 +148,23 @@ func TestWrongRequestsAboutSandboxesNameTheField(t *testing.T) {
 	}
 }
 
+// A limit that the driver does not enforce is no limit: the sandbox is refused, and
+// nothing of it stays.
+func TestALimitThatIsNotEnforcedIsRefused(t *testing.T) {
+	_, c, _ := serveSandboxes(t)
+	for field, size := range map[string]*tendv1.SandboxSize{
+		"size.cpus": {Cpus: 1}, "size.memory": {Memory: 1 << 30}, "size.disk": {Disk: 1 << 30}, "size.tasks": {Tasks: 100},
+	} {
+		_, err := c.Create(t.Context(), connect.NewRequest(&tendv1.CreateSandboxRequest{Spec: &tendv1.SandboxSpec{Name: "limited", Size: size}}))
+		if connect.CodeOf(err) != connect.CodeUnimplemented || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	if all := scene.Value(c.List(t.Context(), connect.NewRequest(&tendv1.ListSandboxesRequest{})))(t).Msg.GetSandboxes(); len(all) > 0 {
+		t.Errorf("%v is left", all)
+	}
+}
+
 func TestACallWithTheHeaderIsForThatSandboxAlone(t *testing.T) {
 	p, c, url := serveSandboxes(t)
 	one, two := create(t, c, &tendv1.SandboxSpec{Name: "one", Run: &tendv1.SandboxRun{Env: map[string]string{"WHERE": "one"}}}), create(t, c, &tendv1.SandboxSpec{})
