@@ -71,6 +71,11 @@ func (u *unpacker) tree(r io.Reader) error {
 
 // rest writes the entries from the first one on.
 func (u *unpacker) rest(root *os.Root, r io.Reader, t *tar.Reader, first *tar.Header) error {
+	// Links are looked at however it ends: what came stays.
+	return errors.Join(u.entries(root, r, t, first), u.finish(root))
+}
+
+func (u *unpacker) entries(root *os.Root, r io.Reader, t *tar.Reader, first *tar.Header) error {
 	h := first
 	for n := 0; ; n++ {
 		if n > maxEntries {
@@ -86,7 +91,7 @@ func (u *unpacker) rest(root *os.Root, r io.Reader, t *tar.Reader, first *tar.He
 			if err == nil || !errors.Is(err, io.EOF) {
 				return wrongArchive(errors.Join(err, errors.New("it goes on behind its end")))
 			}
-			return u.finish(root)
+			return nil
 		}
 		if err != nil {
 			return wrongArchive(err)
@@ -264,14 +269,20 @@ func (u *unpacker) file(root *os.Root, name string, t *tar.Reader, h *tar.Header
 }
 
 // finish gives the directories their modes and times, the deepest first. Of the links,
-// those are taken away that lead out by way of another one.
+// those are taken away that lead out by way of another one, or that may when a later copy
+// puts one in their way.
 func (u *unpacker) finish(root *os.Root) error {
 	for _, name := range u.links {
 		info, err := root.Lstat(name)
 		if err != nil || info.Mode().Type() != fs.ModeSymlink {
 			continue // a later entry took its place
 		}
-		if _, err := root.Stat(name); err == nil || errors.Is(err, fs.ErrNotExist) {
+		to, err := root.Readlink(name)
+		if err != nil {
+			return err
+		}
+		_, err = root.Stat(name)
+		if err == nil || errors.Is(err, fs.ErrNotExist) && !climbsBack(to) {
 			continue
 		}
 		if err := root.Remove(name); err != nil {
@@ -290,4 +301,22 @@ func (u *unpacker) finish(root *os.Root) error {
 		}
 	}
 	return nil
+}
+
+// climbsBack reports whether a link goes up behind a name: where that is depends on what
+// the name is.
+func climbsBack(to string) bool {
+	named := false
+	for part := range strings.SplitSeq(to, "/") {
+		switch part {
+		case "", ".":
+		case "..":
+			if named {
+				return true
+			}
+		default:
+			named = true
+		}
+	}
+	return false
 }

@@ -61,6 +61,8 @@ func TestACopyOutOfASandboxStaysInItsTarget(t *testing.T) {
 		"an absolute link, and through it":       {[]tar.Header{dirEntry, symlink("l", "/OUT"), file("l/secret")}, "", 1},
 		"a link through another one":             {[]tar.Header{dirEntry, {Typeflag: tar.TypeDir, Name: "a/b"}, symlink("a/b/up", "../.."), symlink("x", "a/b/up/../outside"), file("x/secret")}, "escapes", 0},
 		"a link that leads out through another":  {[]tar.Header{dirEntry, {Typeflag: tar.TypeDir, Name: "a/b"}, symlink("a/b/up", "../.."), symlink("x", "a/b/up/../../outside/secret")}, "", 1},
+		"a link that leads out, and a failure":   {[]tar.Header{dirEntry, {Typeflag: tar.TypeDir, Name: "a"}, symlink("a/d", ".."), symlink("b", "a/d/../../outside"), file("b/secret")}, "escapes", 0},
+		"a link that a later copy may lead out":  {[]tar.Header{dirEntry, symlink("L", "a/a/d/../secret")}, "", 1},
 		"a link that was there before":           {[]tar.Header{dirEntry, file("planted/secret")}, "escapes", 0},
 		"a file in place of a link":              {[]tar.Header{dirEntry, file("planted")}, "", 0},
 		"a hard link to what is outside":         {[]tar.Header{dirEntry, hardlink("h", "../outside/secret"), hardlink("i", "/OUT/secret"), file("h")}, "", 2},

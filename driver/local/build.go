@@ -58,6 +58,12 @@ func (d *Driver) Build(ctx context.Context, spec driver.BuildSpec) (driver.Build
 	if !d.Capabilities().Snapshots {
 		return driver.Build{}, &driver.UnsupportedError{Field: "build", Reason: "a daemon that is not root makes no templates"}
 	}
+	if spec.FromDir != "" {
+		var err error
+		if spec.FromDir, err = d.mayCopy(spec.FromDir); err != nil {
+			return driver.Build{}, err
+		}
+	}
 	if spec.From != "" {
 		if _, err := d.Template(ctx, spec.From); err != nil {
 			return driver.Build{}, err

@@ -257,7 +257,16 @@ func TestABuildThatFailsSaysWhere(t *testing.T) {
 	if _, err := d.Template(t.Context(), "fails"); !errors.Is(err, driver.ErrNotFound) {
 		t.Errorf("a template of a failed build: %v", err)
 	}
+	link := filepath.Join(t.TempDir(), "link")
+	scene.Must(t, os.Symlink(d.cfg.State, link))
 	for name, spec := range map[string]driver.BuildSpec{
+		"the state": {Name: "a", FromDir: d.cfg.State},
+		"below it":  {Name: "a", FromDir: filepath.Join(d.cfg.State, "sandboxes")},
+		"above it":  {Name: "a", FromDir: filepath.Dir(d.cfg.State)},
+		"a link":    {Name: "a", FromDir: link},
+		"the root":  {Name: "a", FromDir: "/proc/self/root"},
+		"relative":  {Name: "a", FromDir: "x"},
+		"no dir":    {Name: "a", FromDir: "/does/not/exist"},
 		"name":      {Name: "../x"},
 		"upper":     {Name: "A"},
 		"two names": {Name: "a/b/c"},

@@ -2,6 +2,7 @@ package local
 
 import (
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -49,4 +50,34 @@ func checkBuild(s *driver.BuildSpec) error {
 		return &driver.InvalidError{Field: "steps", Reason: fmt.Sprintf("has %d bytes of arguments, or a NUL byte; at most %d are allowed", total, driver.MaxStepBytes)}
 	}
 	return nil
+}
+
+// mayCopy returns the directory that a build begins with, without links. One that holds
+// the daemon's own files has the tokens of all sandboxes, and the copy itself.
+func (d *Driver) mayCopy(dir string) (string, error) {
+	if !filepath.IsAbs(dir) {
+		return "", &driver.InvalidError{Field: "from_dir", Reason: fmt.Sprintf("is %.200q; an absolute path is needed", dir)}
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", &driver.InvalidError{Field: "from_dir", Reason: err.Error()}
+	}
+	touches, err := d.touchesState(real)
+	if err != nil {
+		return "", err
+	}
+	if touches {
+		return "", &driver.InvalidError{Field: "from_dir", Reason: fmt.Sprintf("is %.200q, where the daemon's own files are; give another directory, or leave it out to build on the machine's root", dir)}
+	}
+	return real, nil
+}
+
+// roomToCopy is how many bytes a copy into the state directory may have: a twentieth of
+// the disk is left free. 0: how much there is is not known.
+func roomToCopy(state string) int64 {
+	d := diskOf(state)
+	if d.total == 0 {
+		return 0
+	}
+	return max(1, d.total-d.used-d.total/20)
 }

@@ -74,7 +74,8 @@ func (r *builder) begin(ctx context.Context) error {
 	var err error
 	if s.FromDir != "" {
 		r.b.say("info", r.step, "copying %.200s", s.FromDir)
-		if r.top, err = l.FromDir(ctx, s.FromDir, layer.Meta{Whole: true, By: r.by}); err != nil {
+		limits := layer.Limits{Bytes: roomToCopy(r.d.cfg.State)}
+		if r.top, err = l.FromDir(ctx, s.FromDir, layer.Meta{Whole: true, By: r.by, Limits: limits}); err != nil {
 			return err
 		}
 		r.key, r.parent.User = string(r.top), "root"

@@ -146,21 +146,31 @@ func (d *Driver) refuse(s *driver.Spec) error {
 			return &driver.UnsupportedError{Field: f.field, Reason: f.reason}
 		}
 	}
-	// A source has no links (the keeper refuses those each time), but the state directory
-	// may be reached over some.
-	state, err := filepath.EvalSymlinks(d.cfg.State)
-	if err != nil {
-		return fmt.Errorf("state directory: %w", err)
-	}
-	for _, share := range s.Shares {
-		if below(share.Source, d.cfg.State) || below(d.cfg.State, share.Source) || below(share.Source, state) || below(state, share.Source) {
+	for _, share := range s.Shares { // has no links: the keeper refuses those each time
+		touches, err := d.touchesState(share.Source)
+		if err != nil {
+			return err
+		}
+		if touches {
 			return &driver.InvalidError{Field: "shares.source", Reason: fmt.Sprintf("is %.200q, where the daemon's own files are", share.Source)}
 		}
 	}
 	return d.refuseRules(&s.Network)
 }
 
-func below(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+// touchesState reports whether a path is in the state directory, or has it in itself. That
+// directory may be reached over links, too.
+func (d *Driver) touchesState(path string) (bool, error) {
+	state, err := filepath.EvalSymlinks(d.cfg.State)
+	if err != nil {
+		return false, fmt.Errorf("state directory: %w", err)
+	}
+	return below(path, d.cfg.State) || below(d.cfg.State, path) || below(path, state) || below(state, path), nil
+}
+
+func below(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
 
 // boxSpec is what the keeper is asked for, with these limits, but for Harden. s.mu is held.
 func (s *sandbox) boxSpec(size driver.Size) (box.Spec, error) {
