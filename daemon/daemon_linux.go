@@ -5,9 +5,11 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"slices"
 
 	"github.com/tend-run/tend/daemon/parts"
 	"github.com/tend-run/tend/driver/local"
+	"github.com/tend-run/tend/driver/local/network"
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/metrics"
@@ -34,6 +36,8 @@ type Config struct {
 	// As in parts.Config.
 	Domains                     []string
 	DefaultUser, DefaultWorkdir string
+	// As in network.Config.
+	Reach, Deny []network.Rule
 
 	Version string
 }
@@ -58,7 +62,7 @@ func Run(ctx context.Context, c Config) error {
 	budget := face.NewBudget(server.InFlight)
 	set, err := parts.Open(parts.Config{
 		Inside:  func(r local.Root) process.Manager { return measured.Over(manager.In(r)) },
-		Manager: measured.Manager(), Boxes: manager.Boxes(), Hide: c.own(), StateDir: dir, Domains: c.Domains, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
+		Manager: measured.Manager(), Boxes: manager.Boxes(), Hide: c.own(), Network: network.Config{Reach: c.Reach, Deny: c.Deny, Own: c.ports(), Log: log}, StateDir: dir, Domains: c.Domains, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		Token: face.Token(c.Token), Trusted: server.Trusted, Insecure: c.Insecure, Budget: budget,
 		Distant: c.Distant, Admin: daemon, Held: true, Version: c.Version, Log: log,
 	})
@@ -75,6 +79,19 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	return s.Run(ctx)
+}
+
+// ports are those of TCP that the daemon is called at.
+func (c *Config) ports() (all []uint16) {
+	for _, l := range append(slices.Clone(c.Listeners), c.Distant) {
+		if l == nil {
+			continue
+		}
+		if a, ok := l.Addr().(*net.TCPAddr); ok {
+			all = append(all, uint16(a.Port))
+		}
+	}
+	return all
 }
 
 // own are the daemon's files that a flag may put anywhere.

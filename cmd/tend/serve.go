@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tend-run/tend/driver/local/network"
 	"github.com/tend-run/tend/internal/home"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/server"
@@ -24,6 +25,8 @@ type serveFlags struct {
 	DefaultUser    string        `name:"default-user" placeholder:"NAME" help:"User of envd requests that name none. Default: the user that serves."`
 	DefaultWorkdir string        `name:"default-workdir" placeholder:"DIR" help:"Working directory of envd requests that name none. Default: the user's home."`
 	Domain         []string      `name:"domain" sep:"none" placeholder:"DOMAIN" help:"Domain below which sandboxes have host names, as E2B's clients use them: 49983-ID.DOMAIN. Its DNS is yours to set, and so is the proxy that speaks TLS. Repeatable. Default: none."`
+	SandboxReach   []string      `name:"sandbox-reach" sep:"none" placeholder:"RULE" help:"Let isolated sandboxes reach this in spite of --sandbox-deny: an address, a CIDR, private or *, with :PORT or without. One address with a port is reached even on this machine: 127.0.0.1:3128 for a proxy, which is 192.0.0.1:3128 inside. Never the daemon's own ports. Repeatable. Default: none."`
+	SandboxDeny    []string      `name:"sandbox-deny" sep:"none" placeholder:"RULE" help:"Let no isolated sandbox reach this, whatever its own rules say: an address, a CIDR, private (the networks 10.0.0.0/8 and the like) or * (everything), with :PORT or without. Repeatable. Default: none; this machine and the metadata of clouds are never reached."`
 	Insecure       bool          `name:"insecure" help:"Listen on any address without a token, and answer every user of this machine and any web page. Everybody who reaches the port can run programs."`
 	Fsync          string        `name:"fsync" enum:"none,exit,interval" default:"none" placeholder:"WHEN" help:"When output is forced to the disk, for processes without a choice of their own: none; exit (an exit is reported once it and all output are on the disk); interval (once a second). It matters only when the power fails. Default: none."`
 	SpoolBudget    string        `name:"spool-budget" placeholder:"SIZE" help:"Disk space for all output, 64MiB or more. When it is used up, the output of the oldest finished processes is freed, then the oldest output of running ones. Exit statuses stay known. Default: a quarter of what is free, 16GiB at most."`
@@ -95,6 +98,9 @@ func (c *serveCmd) plan(inv *invocation) (*plan, error) {
 		if err := server.CheckDomain(domain); err != nil {
 			return nil, usageError("--domain " + err.Error())
 		}
+	}
+	if _, _, err := p.flags.network(); err != nil {
+		return nil, err
 	}
 	for _, addr := range c.Listen {
 		if addr == "none" {
@@ -200,6 +206,18 @@ func sizeWithin(flag, text string, least, most int64, hint string) (int64, error
 	return n, nil
 }
 
+// network are --sandbox-reach and --sandbox-deny.
+func (f *serveFlags) network() (reach, deny []network.Rule, err error) {
+	reach, err = network.ParseReach(f.SandboxReach)
+	if err == nil {
+		deny, err = network.ParseDeny(f.SandboxDeny)
+	}
+	if wrong, ok := errors.AsType[*network.RuleError](err); ok {
+		err = usageError(fmt.Sprintf("--sandbox-%s %.80s %s", wrong.List, wrong.Rule, wrong.Reason))
+	}
+	return reach, deny, err
+}
+
 // serverArgs is the command line of the server role.
 func (p *plan) serverArgs(exe string) []string {
 	args := []string{exe, "server", "--state-dir", p.stateDir, "--listeners", fmt.Sprint(len(p.listen))}
@@ -214,6 +232,12 @@ func (p *plan) serverArgs(exe string) []string {
 	}
 	for _, domain := range p.flags.Domain {
 		args = append(args, "--domain", domain)
+	}
+	for _, rule := range p.flags.SandboxReach {
+		args = append(args, "--sandbox-reach", rule)
+	}
+	for _, rule := range p.flags.SandboxDeny {
+		args = append(args, "--sandbox-deny", rule)
 	}
 	if p.distant {
 		args = append(args, "--distant")

@@ -181,6 +181,10 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 	if err != nil {
 		return err
 	}
+	reach, deny, err := c.network()
+	if err != nil {
+		return err
+	}
 	var distant net.Listener
 	if last := len(listeners) - 1; c.Distant {
 		listeners, distant = listeners[:last], listeners[last]
@@ -194,6 +198,7 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 		}},
 		Listeners: listeners, Distant: distant, Token: token, Insecure: c.Insecure,
 		Domains: c.Domain, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
+		Reach: reach, Deny: deny,
 		TokenFile: c.TokenFile, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile), Version: versionText(),
 	})
 }

@@ -45,6 +45,7 @@ import (
 	"github.com/tend-run/tend/driver/either"
 	"github.com/tend-run/tend/driver/host"
 	"github.com/tend-run/tend/driver/local"
+	"github.com/tend-run/tend/driver/local/network"
 	"github.com/tend-run/tend/driver/route"
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/distant"
@@ -70,6 +71,8 @@ type Config struct {
 	// Hide are files of the daemon outside of StateDir, which no sandbox that is
 	// isolated sees: absolute paths.
 	Hide []string
+	// Network is what sandboxes that are isolated reach.
+	Network network.Config
 	// StateDir is an existing directory, owned by the server's user. Each part
 	// that keeps something has a name of its own in it.
 	StateDir string
@@ -154,7 +157,7 @@ func openDriver(c *Config) (driver.Driver, driver.Access, error) {
 	}
 	full, err := local.Open(local.Config{
 		Dir: filepath.Join(c.StateDir, "sandboxes"), State: c.StateDir, Manager: c.Manager, Inside: c.Inside, Engine: c.Boxes,
-		Hide: hidden(c.Hide), Log: c.Log,
+		Hide: hidden(c.Hide), Network: network.NewHost(c.Network), Log: c.Log,
 	})
 	if errors.Is(err, driver.ErrUnsupported) {
 		return none, machine, nil

@@ -126,7 +126,7 @@ func onPaper(t *testing.T) (Config, *paperEngine) {
 	t.Helper()
 	m := testkeeper.New(t).(*client.Manager)
 	e := &paperEngine{}
-	nowhere, err := network.ParseRules([]string{"*"})
+	nowhere, err := network.ParseDeny([]string{"*"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func (s *sandbox) policy() *network.Policy {
 func (s *sandbox) network(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock() // one of several first starts makes it
-	if s.rec.Network != driver.NetworkOwn || s.usesNetwork {
+	if s.rec.Network != driver.NetworkOwn || s.usesNetwork && !s.waitsForWay() {
 		return nil
 	}
 	info, err := s.d.cfg.Engine.Network(ctx, s.box.ID)
@@ -69,14 +69,19 @@ func (s *sandbox) network(ctx context.Context) error {
 	return nil
 }
 
+// waitsForWay reports whether the network leads nowhere because none could, and could
+// now. s.mu is held.
+func (s *sandbox) waitsForWay() bool { return s.lacksWay && s.d.out.Unable() == nil }
+
 // connect configures the network of a box. s.mu is held.
 func (s *sandbox) connect(info box.Info) error {
 	space, err := openSpace(info)
 	if err != nil {
 		return err
 	}
-	policy := s.policy()
-	if policy.Closed() || s.d.out.Unable() != nil || s.d.over.Load() {
+	policy, unable := s.policy(), s.d.out.Unable() != nil
+	s.lacksWay = unable
+	if policy.Closed() || unable || s.d.over.Load() {
 		return errors.Join(space.Loopback(), space.Close())
 	}
 	s.way, err = s.d.out.Open(space, policy)

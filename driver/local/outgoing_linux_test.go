@@ -35,8 +35,8 @@ func oneDoor(t *testing.T) (cfg Config, knock string) {
 		}
 	}()
 	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-	reach := scene.Value(network.ParseRules([]string{"127.0.0.1:" + port}))(t)
-	deny := scene.Value(network.ParseRules([]string{"*"}))(t)
+	reach := scene.Value(network.ParseReach([]string{"127.0.0.1:" + port}))(t)
+	deny := scene.Value(network.ParseDeny([]string{"*"}))(t)
 	host := network.NewHost(network.Config{Reach: reach, Deny: deny})
 	scene.Must(t, host.Unable())
 	cfg.Network = host

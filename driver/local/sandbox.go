@@ -38,8 +38,10 @@ type sandbox struct {
 	root     *files.Root // of box, opened at its first use; guarded by mu
 	// usesNetwork: the network of box is configured; guarded by mu.
 	usesNetwork bool
-	way         *network.Proxy // out of it; nil: there is none; guarded by mu
-	meter       meter          // guarded by mu
+	// lacksWay: box has no way out because no network had one then; guarded by mu.
+	lacksWay bool
+	way      *network.Proxy // out of it; nil: there is none; guarded by mu
+	meter    meter          // guarded by mu
 
 	expiring atomic.Bool // its end at its time is under way
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -16,10 +17,13 @@ type Config struct {
 	// ResolvConf names the servers that questions for names go to. Empty:
 	// /etc/resolv.conf.
 	ResolvConf string
-	// Reach are addresses that sandboxes may reach although they are this machine's, or
-	// closed otherwise; Deny are more that none reaches. Both go before what a
-	// sandbox's own rules say, and Reach before Deny.
+	// Deny is what no sandbox reaches, besides what none ever does. Reach is what is
+	// left of Deny; a rule of it for one port of one address opens also what none
+	// reaches otherwise, such as this machine. Both go before what a sandbox's own
+	// rules say.
 	Reach, Deny []Rule
+	// Own are the daemon's own ports on this machine, which no rule opens.
+	Own []uint16
 	// Connections of all sandboxes together, and flows of UDP. 0: DefaultConnections, or
 	// what half of the process's descriptors allow.
 	Connections int
@@ -53,9 +57,14 @@ type Host struct {
 	used     atomic.Int64 // connections and flows
 	sniff    time.Duration
 	most     int // connections of one sandbox
-	unable   func() error
 	v6       bool
 	asked    sync.Once // of v6
+
+	probe    func() error
+	probing  sync.Mutex
+	probed   time.Time // zero: never; guarded by probing, as is why
+	why      error
+	interval time.Duration
 }
 
 // NewHost returns a host.
@@ -66,9 +75,9 @@ func NewHost(cfg Config) *Host {
 		h.log = slog.New(slog.DiscardHandler)
 	}
 	h.resolver = resolver{path: cmp.Or(cfg.ResolvConf, "/etc/resolv.conf"), outside: cfg.Outside}
-	h.unable = sync.OnceValue(probe)
+	h.probe, h.interval = probe, probeAgain
 	if len(cfg.Reach) == 0 && (&Policy{Deny: cfg.Deny}).Closed() {
-		h.unable = func() error { return errClosed }
+		h.probe = func() error { return errClosed }
 	}
 	return h
 }
@@ -79,9 +88,31 @@ func connectionsFor(files uint64) int {
 	return int(min(DefaultConnections, max(reserved, files/2/perConnection)))
 }
 
+// probeAgain is how long a failure that may pass is taken for what is so.
+const probeAgain = 10 * time.Second
+
 // Unable says why no sandbox has a way out on this machine; nil: they have. It finds out
-// once.
-func (h *Host) Unable() error { return h.unable() }
+// once, and again later where it failed for want of something that others give back.
+func (h *Host) Unable() error {
+	h.probing.Lock()
+	defer h.probing.Unlock()
+	if h.probed.IsZero() || mayPass(h.why) && time.Since(h.probed) >= h.interval {
+		h.why, h.probed = h.probe(), time.Now()
+	}
+	return h.why
+}
+
+// mayPass reports whether what failed may work a while later.
+func mayPass(err error) bool {
+	for _, e := range []syscall.Errno{
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS, syscall.ENOSPC, syscall.EAGAIN, syscall.EINTR, syscall.EBUSY, syscall.EUSERS,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
 
 // hasIPv6 reports whether sandboxes have a way out by IPv6.
 func (h *Host) hasIPv6() bool {

@@ -3,6 +3,7 @@ package network
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/scene"
 )
@@ -152,13 +154,15 @@ func TestTheMachineIsNeverReached(t *testing.T) {
 
 // TestAnOperatorOpensAndCloses: what the machine's own proxy is for.
 func TestAnOperatorOpensAndCloses(t *testing.T) {
-	reach := scene.Value(ParseRules([]string{"127.0.0.1:3128", hostAddr + ":3129"}))(t)
-	deny := scene.Value(ParseRules([]string{evilAddr, "private"}))(t)
-	w := newWorld(t, func(c *Config) { c.Reach, c.Deny = reach, deny })
-	for _, at := range []string{"127.0.0.1:3128", "127.0.0.1:3129", hostAddr + ":3128", hostAddr + ":3129"} {
+	reach := scene.Value(ParseReach([]string{"127.0.0.1:3128", "127.0.0.1:3130", hostAddr + ":3129", hostAddr, "10.2.0.0/16", "*:81"}))(t)
+	deny := scene.Value(ParseDeny([]string{evilAddr, "private"}))(t)
+	w := newWorld(t, func(c *Config) { c.Reach, c.Deny, c.Own = reach, deny, []uint16{3130} })
+	for _, at := range []string{"127.0.0.1:3128", "127.0.0.1:3129", "127.0.0.1:3130", "127.0.0.1:81", hostAddr + ":81", hostAddr + ":3128", hostAddr + ":3129"} {
 		w.listen(w.outside, at, says("machine"))
 	}
 	w.listen(w.internet, ":80", says("elsewhere"))
+	w.listen(w.internet, ":81", says("elsewhere"))
+	w.listen(w.internet, ":3130", says("elsewhere"))
 	s := w.sandbox([]string{"*"}, nil)
 	if got, err := s.lookup(t, "8.8.8.8:53", GatewayName); err != nil || len(got) != 1 || got[0].String() != Gateway {
 		t.Errorf("%s is %v, %v", GatewayName, got, err)
@@ -166,6 +170,9 @@ func TestAnOperatorOpensAndCloses(t *testing.T) {
 	for to, want := range map[string]string{
 		Gateway + ":3128": "machine", Gateway + ":3129": "", hostAddr + ":3128": "", hostAddr + ":3129": "machine",
 		goodAddr + ":80": "elsewhe", evilAddr + ":80": "", "10.1.2.3:80": "", "[64:ff9b::" + evilAddr + "]:80": "",
+		evilAddr + ":81": "elsewhe", // what is wide opens what is denied, and not this machine
+		Gateway + ":81":  "", hostAddr + ":81": "", metadata + ":81": "",
+		Gateway + ":3130": "", goodAddr + ":3130": "elsewhe", // the daemon's own port
 	} {
 		if got := s.hears(t, to, 7); got != want {
 			t.Errorf("%s says %q, want %q", to, got, want)
@@ -174,9 +181,66 @@ func TestAnOperatorOpensAndCloses(t *testing.T) {
 	if got := w.sandbox([]string{"good.test"}, nil).hears(t, Gateway+":3128", 7); got != "" {
 		t.Errorf("a sandbox that may not go there hears %q", got)
 	}
-	for _, text := range []string{"example.com", "*.x", "x:0", ""} {
-		if _, err := ParseRules([]string{text}); err == nil {
-			t.Errorf("%q is taken", text)
+	if !w.host.reachable(netip.MustParseAddrPort("203.0.113.9:5")) || !w.host.reachable(netip.MustParseAddrPort("10.2.0.1:5")) || w.host.reachable(netip.MustParseAddrPort("10.3.0.1:5")) {
+		t.Error("a part of what is denied is not opened alone")
+	}
+}
+
+// TestRulesOfAnOperator: what is no rule, and what would open nothing.
+func TestRulesOfAnOperator(t *testing.T) {
+	refused := func(list, text string, parse func([]string) ([]Rule, error)) {
+		t.Helper()
+		_, err := parse([]string{"192.0.2.1", text})
+		if wrong, ok := errors.AsType[*RuleError](err); !ok || wrong.List != list || wrong.Reason == "" {
+			t.Errorf("%s of %q: %v", list, text, err)
+		}
+	}
+	for _, text := range []string{"example.com", "*.x", "x:0", "", "1.2.3.4:0", "1.2.3.4:65536", "1.2.3/8", "private:80"} {
+		refused("reach", text, ParseReach)
+		refused("deny", text, ParseDeny)
+	}
+	for _, text := range []string{
+		"127.0.0.1", "127.0.0.0/8:80", "127.0.0.2:80", "[::1]:80", "::1", "::ffff:127.0.0.1", Gateway + ":80", own4, own6, "169.254.169.254", "169.254.0.0/16:80", "fe80::1", "224.0.0.0/4",
+	} {
+		refused("reach", text, ParseReach)
+		scene.Value(ParseDeny([]string{text}))(t)
+	}
+	scene.Value(ParseReach([]string{"127.0.0.1:80", "[::ffff:127.0.0.1]:80", "169.254.169.254:80", "*", "*:443", "private", "10.0.0.0/8", "0.0.0.0/1", "fe00::/7"}))(t)
+	many := strings.Split(strings.Repeat("192.0.2.1 ", MaxRules), " ")
+	scene.Value(ParseReach(many[:MaxRules]))(t)
+	if _, err := ParseDeny(append(many[:MaxRules], "192.0.2.2")); err == nil || !strings.Contains(err.Error(), "256") {
+		t.Errorf("one too many: %v", err)
+	}
+}
+
+// TestAFailureThatMayPassIsLookedAtAgain: and one that stays is not, nor is one asked about
+// each time.
+func TestAFailureThatMayPassIsLookedAtAgain(t *testing.T) {
+	h := NewHost(Config{})
+	asked, answer := 0, error(fmt.Errorf("socket: %w", os.NewSyscallError("socket", unix.EMFILE)))
+	h.probe, h.interval = func() error { asked++; return answer }, time.Hour
+	for range 3 {
+		if err := h.Unable(); !errors.Is(err, unix.EMFILE) || asked != 1 {
+			t.Errorf("%v, asked %d times", err, asked)
+		}
+	}
+	h.interval = 0
+	answer = unix.EOPNOTSUPP
+	for range 3 {
+		if err := h.Unable(); !errors.Is(err, unix.EOPNOTSUPP) || asked != 2 {
+			t.Errorf("%v, asked %d times", err, asked)
+		}
+	}
+	h = NewHost(Config{})
+	asked, answer = 0, unix.ENOBUFS
+	h.probe, h.interval = func() error { asked++; return answer }, 0
+	if err := h.Unable(); err == nil {
+		t.Error("a failure is none")
+	}
+	answer = nil
+	for range 3 {
+		if err := h.Unable(); err != nil || asked != 2 {
+			t.Errorf("%v, asked %d times", err, asked)
 		}
 	}
 }

@@ -1,8 +1,8 @@
 package network
 
 import (
-	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // Addresses of each sandbox's own network.
@@ -19,7 +19,10 @@ const (
 	proxyPort = 1
 )
 
-var gateway = netip.MustParseAddr(Gateway)
+var (
+	gateway     = netip.MustParseAddr(Gateway)
+	thisMachine = netip.MustParseAddr("127.0.0.1")
+)
 
 // never are destinations that no sandbox reaches, whatever its rules are: the machine
 // itself, its own links, groups of machines, and where clouds hand out credentials. What
@@ -78,33 +81,10 @@ var (
 	sixToFour  = prefixes("2002::/16")
 )
 
-// ParseRules reads rules of an operator, which are about addresses alone. "private" stands
-// for the addresses that networks have for themselves. A Deny of everything leaves the
-// networks of sandboxes without a way out at all.
-func ParseRules(texts []string) (all []Rule, err error) {
-	for _, text := range texts {
-		if text == "private" {
-			for _, p := range private {
-				all = append(all, Rule{prefix: p})
-			}
-			continue
-		}
-		r, err := ParseRule(text)
-		if err == nil && r.name != "" {
-			err = fmt.Errorf("is a name; an address, a CIDR or \"private\" is needed")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("rule %.80q %w", text, err)
-		}
-		all = append(all, r)
-	}
-	return all, nil
-}
-
 // outside is where a destination that a program names is for this machine.
 func outside(to netip.AddrPort) netip.AddrPort {
 	if to.Addr() == gateway {
-		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), to.Port())
+		return netip.AddrPortFrom(thisMachine, to.Port())
 	}
 	return to
 }
@@ -112,19 +92,20 @@ func outside(to netip.AddrPort) netip.AddrPort {
 // reachable reports whether any sandbox may reach a destination, as it is for this
 // machine.
 func (h *Host) reachable(to netip.AddrPort) bool {
-	for _, r := range h.cfg.Reach {
-		if r.matchesAddr(to) {
-			return true
-		}
+	if h.isOwn(to) {
+		return false
+	}
+	if slices.ContainsFunc(h.cfg.Reach, func(r Rule) bool { return r.isExact() && r.matchesAddr(to) }) {
+		return true
 	}
 	for i, a := range forms(to.Addr()) {
 		if in(never, a) {
 			return false
 		}
-		for _, r := range h.cfg.Deny {
-			if r.matchesAddr(netip.AddrPortFrom(a, to.Port())) {
-				return false
-			}
+		at := netip.AddrPortFrom(a, to.Port())
+		matches := func(r Rule) bool { return r.matchesAddr(at) }
+		if slices.ContainsFunc(h.cfg.Deny, matches) && !slices.ContainsFunc(h.cfg.Reach, matches) {
+			return false
 		}
 		switch h.cfg.Outside.route(a) {
 		case routeElsewhere:
@@ -137,6 +118,14 @@ func (h *Host) reachable(to netip.AddrPort) bool {
 		}
 	}
 	return true
+}
+
+// isOwn reports whether a destination is a port of the daemon itself. It trusts who calls
+// from this machine, as the server would for a sandbox.
+func (h *Host) isOwn(to netip.AddrPort) bool {
+	return slices.Contains(h.cfg.Own, to.Port()) && slices.ContainsFunc(forms(to.Addr()), func(a netip.Addr) bool {
+		return h.cfg.Outside.route(a) == routeHere
+	})
 }
 
 // route is where an address leads.

@@ -1,0 +1,188 @@
+//go:build linux
+
+package crashtest
+
+import (
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"testing"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/procfs"
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/process"
+)
+
+// gateway is what the machine's loopback is called inside (driver/local/network).
+const gateway = "192.0.0.1"
+
+// door listens on a port of this machine, says "door" to who comes, and then waits for them
+// to leave. Tests have no other network than the machine's loopback.
+func door(t *testing.T) (port string) {
+	t.Helper()
+	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				io.WriteString(c, "door\n")
+				io.Copy(io.Discard, c)
+			}()
+		}
+	}()
+	return portOf(l.Addr().String())
+}
+
+func portOf(addr string) string {
+	_, port, _ := net.SplitHostPort(addr)
+	return port
+}
+
+// knock is a line for bash that prints what a port of this machine says at once.
+func knock(port string) string {
+	return `exec 3<>/dev/tcp/` + gateway + `/` + port + ` && head -1 <&3; exec 3>&-; `
+}
+
+// networked makes a sandbox whose network has a way out; false: the machine cannot.
+func networked(t *testing.T, c *tend.Client) (*tend.Sandbox, bool) {
+	t.Helper()
+	box, err := c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull, Name: "goes"})
+	if errors.Is(err, process.ErrUnsupported) {
+		return nil, false
+	}
+	scene.Must(t, err)
+	return box, true
+}
+
+// hears is what a command inside is told at a port of this machine.
+func hears(t *testing.T, box *tend.Sandbox, port string) string {
+	t.Helper()
+	return scene.Value(box.Processes().Run(t.Context(), tend.Command("/bin/bash", "-c", knock(port))))(t).Stdout
+}
+
+// A sandbox has its way out again behind the death of the server, of the keeper and of both,
+// and behind an upgrade, without a restart: so do processes that used it at that time.
+func TestTheWayOutOutlivesTheRoles(t *testing.T) {
+	t.Parallel()
+	port := door(t)
+	d := serve(t, "--sandbox-reach", "127.0.0.1:"+port, "--sandbox-deny", "*")
+	c := d.Connect(t)
+	box, ok := networked(t, c)
+	if !ok {
+		return
+	}
+	inside := scene.Value(box.Client(t.Context()))(t)
+	for what, strike := range map[string]func(){
+		"server": func() { scene.Must(t, d.Replace(t.Context(), testdaemon.Server)) },
+		"keeper": func() { scene.Must(t, d.Replace(t.Context(), testdaemon.Keeper)) },
+		"upgrade": func() {
+			for _, what := range []tend.Upgrade{{Keeper: true, Binary: bin}, {Server: true, Binary: bin}} {
+				scene.Value(c.Upgrade(t.Context(), what))(t)
+			}
+		},
+	} {
+		// It has a connection open, and makes another at once and when it is told to.
+		p := scene.Start(t, inside, process.Spec{
+			Argv:  []string{"/bin/bash", "-c", `exec 4<>/dev/tcp/` + gateway + `/` + port + `; read x <&4; echo "$x open"; read x; ` + knock(port)},
+			Stdin: process.StdinPipe,
+		})
+		scene.Wait(t, p, process.Until{Match: "door open"})
+		strike()
+		scene.Write(t, p, "\n")
+		scene.WantExit(t, p, 0)
+		scene.WantOutput(t, p, process.Stdout, "door open\ndoor\n")
+		if got := hears(t, box, port); got != "door\n" {
+			t.Errorf("behind the %s a new process hears %q", what, got)
+		}
+	}
+	scene.Must(t, box.Destroy(t.Context()))
+}
+
+// A fork and a RUN of a build have the network as well.
+func TestForksAndBuildsHaveAWayOut(t *testing.T) {
+	t.Parallel()
+	port := door(t)
+	d := serve(t, "--sandbox-reach", "127.0.0.1:"+port, "--sandbox-deny", "*")
+	c := d.Connect(t)
+	box, ok := networked(t, c)
+	if !ok {
+		return
+	}
+	if got := hears(t, box, port); got != "door\n" {
+		t.Errorf("it hears %q", got)
+	}
+	for _, copied := range scene.Value(box.Fork(t.Context(), 2))(t) {
+		if got := hears(t, copied, port); got != "door\n" {
+			t.Errorf("a fork hears %q", got)
+		}
+		scene.Must(t, copied.Destroy(t.Context()))
+	}
+	scene.Must(t, box.Destroy(t.Context()))
+
+	spec := tend.TemplateSpec{Name: "knocks", Steps: []tend.TemplateStep{{Kind: "RUN", Args: []string{`bash -c '` + knock(port) + `' > /tmp/heard`}}}}
+	scene.Value(c.BuildTemplate(t.Context(), spec, nil))(t)
+	made := scene.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull, Template: "knocks"}))(t)
+	if res := scene.Value(made.Processes().Run(t.Context(), tend.Shell("cat /tmp/heard")))(t); res.Stdout != "door\n" {
+		t.Errorf("a build heard %q", res.Stdout)
+	}
+	scene.Must(t, made.Destroy(t.Context()))
+}
+
+// A sandbox that is kept over a shutdown has a way out of the next daemon, whose flags
+// hold. Its own port is not opened by any.
+func TestAKeptSandboxFollowsTheNextDaemonsFlags(t *testing.T) {
+	t.Parallel()
+	first, second := door(t), door(t)
+	flags := []string{"--sandbox-deny", "*", "--sandbox-reach", "127.0.0.1:" + first, "--sandbox-reach", "127.0.0.1:1"}
+	d := serve(t, flags...)
+	c := d.Connect(t)
+	box, ok := networked(t, c)
+	if !ok {
+		return
+	}
+	inside := scene.Value(box.Client(t.Context()))(t)
+	p := scene.Start(t, inside, process.Spec{
+		Argv: []string{"/bin/bash", "-c", knock(first) + `read x; ` + knock(second)}, Stdin: process.StdinPipe,
+	})
+	scene.Wait(t, p, process.Until{Match: "door"})
+	if got := hears(t, box, second); got != "" {
+		t.Errorf("what is not open says %q", got)
+	}
+
+	launcher := d.Roles()[testdaemon.Launcher]
+	scene.Must(t, c.Shutdown(t.Context(), true))
+	scene.Eventually(t, "launcher and server have ended", func() bool {
+		stat, ok := procfs.ReadStat(launcher)
+		return (!ok || stat.Dead()) && d.Roles()[testdaemon.Server] == 0
+	})
+	d.KillLauncher() // it has ended; this collects it
+	// The daemon is started with this slice: its port is known now.
+	own := portOf(d.Addr())
+	flags[3], flags[5] = "127.0.0.1:"+second, "127.0.0.1:"+own
+	scene.Must(t, d.ServeAgain())
+	c = d.Connect(t)
+	p = scene.Find(t, scene.Value(scene.Value(c.Sandbox(t.Context(), "goes"))(t).Client(t.Context()))(t), p.ID())
+	scene.Write(t, p, "\n")
+	scene.WantExit(t, p, 0)
+	scene.WantOutput(t, p, process.Stdout, "door\ndoor\n")
+	box = scene.Value(c.Sandbox(t.Context(), "goes"))(t)
+	if got := hears(t, box, first); got != "" {
+		t.Errorf("what is not open any more says %q", got)
+	}
+	ask := `exec 3<>/dev/tcp/` + gateway + `/` + own + ` && printf 'GET /-/healthz HTTP/1.0\r\n\r\n' >&3 && cat <&3`
+	if res := scene.Value(box.Processes().Run(t.Context(), tend.Command("/bin/bash", "-c", ask)))(t); res.Stdout != "" {
+		t.Errorf("the daemon answers a sandbox: %q", res.Stdout)
+	}
+	if n, err := strconv.Atoi(own); err != nil || n == 0 {
+		t.Errorf("its port is %q", own)
+	}
+	scene.Must(t, box.Destroy(t.Context()))
+}
