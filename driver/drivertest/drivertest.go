@@ -49,6 +49,7 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver) {
 		{"programs inside see a machine of their own", isolated},
 		{"programs inside keep their pids, and are found by them", pids},
 		{"a network is what was asked for", networks},
+		{"rules of a network are kept, checked and open no way to the machine", networkRules},
 		{"what a driver cannot do is refused by the name of the field", refused},
 	} {
 		t.Run(tc.name, func(t *testing.T) { tc.run(t, open(t)) })

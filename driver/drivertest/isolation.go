@@ -2,9 +2,11 @@ package drivertest
 
 import (
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -135,4 +137,65 @@ func networks(t *testing.T, d driver.Driver) {
 			t.Errorf("with the network %v the machine is reached: %q, want %q", mode, out, want)
 		}
 	}
+}
+
+// networkRules: a driver whose networks lead out keeps rules, checks those that an update
+// brings, and lets nothing reach an address of this machine, whatever they allow.
+func networkRules(t *testing.T, d driver.Driver) {
+	if !slices.Contains(d.Capabilities().Layers, "outgoing") {
+		return
+	}
+	l, err := net.Listen("tcp4", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(c, "machine") // who left does not hear it
+			c.Close()
+		}
+	}()
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	first := driver.Network{Mode: driver.NetworkOwn, Allow: []string{"*"}, Deny: []string{"203.0.113.0/24:80"}}
+	s, info := create(t, d, driver.Spec{Isolation: driver.IsolationFull, Network: first})
+	has := func(info driver.Info, want driver.Network) {
+		t.Helper()
+		if !slices.Equal(info.Network.Allow, want.Allow) || !slices.Equal(info.Network.Deny, want.Deny) {
+			t.Errorf("the rules are %+v, want %+v", info.Network, want)
+		}
+	}
+	has(info, first)
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		n, ok := a.(*net.IPNet)
+		if !ok || n.IP.To4() == nil {
+			continue
+		}
+		line := `perl -MSocket -e 'socket(S, PF_INET, SOCK_STREAM, 0) && connect(S, sockaddr_in(` + port + `, inet_aton("` + n.IP.String() + `"))) && print scalar <S>' 2>/dev/null; true`
+		if out, status := sh(t, s, line); out != "" || status != 0 {
+			t.Errorf("at %v it hears %q, %d", n.IP, out, status)
+		}
+	}
+	wrong := driver.Network{Mode: driver.NetworkOwn, Deny: []string{"a b"}}
+	var invalid *driver.InvalidError
+	if _, err := s.Update(t.Context(), driver.Change{Network: &wrong}); !errors.As(err, &invalid) || invalid.Field != "network.deny" {
+		t.Errorf("an update with a rule that is none: %v", err)
+	}
+	if info, err = s.Info(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	has(info, first)
+	second := driver.Network{Mode: driver.NetworkOwn, Allow: []string{"*.example.com:443", "2001:db8::/32"}}
+	if info, err = s.Update(t.Context(), driver.Change{Network: &second}); err != nil {
+		t.Fatal(err)
+	}
+	has(info, second)
 }
