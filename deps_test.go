@@ -231,6 +231,7 @@ func TestOnlyFilesTouchesUsersPaths(t *testing.T) {
 		"face/native/templates.go":                "files for builds",
 		"face/langsmith/textmap.go":               "maps of offsets",
 		"driver/host/box.go":                      "directories of sandboxes",
+		"driver/local/buildcheck.go":              "where a directory leads that a build begins with: whether the daemon's own are in it",
 		"driver/local/create.go":                  "directories of sandboxes",
 		"driver/local/life.go":                    "directories of sandboxes",
 		"driver/local/local.go":                   "directories of sandboxes",
