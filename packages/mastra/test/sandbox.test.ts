@@ -79,6 +79,18 @@ test('a sandbox sees its own processes alone', async () => {
   assert.equal(h.exitCode, undefined);
 });
 
+test('what was released is in no list, while the daemon forgets it either', async () => {
+  const s = sandbox();
+  const handles = await Promise.all(Array.from({ length: 40 }, () => s.processes.spawn('true')));
+  await Promise.all(handles.map((h) => h.wait()));
+  await Promise.all(
+    handles.map(async ({ pid }) => {
+      s.processes.release(pid);
+      for (let i = 0; i < 5; i++) assert.ok(!(await s.processes.list()).some((p) => p.pid === pid), pid);
+    }),
+  );
+});
+
 test('stop and destroy may be called plainly, and end what any client started, and what commands left behind', async () => {
   for (const how of ['stop', 'destroy'] as const) {
     const [a, b] = [sandbox({ id: `end-${how}` }), sandbox({ id: `end-${how}` })];

@@ -136,9 +136,11 @@ export class TendProcessManager extends SandboxProcessManager<TendSandbox> {
   }
 
   async #infos(): Promise<Info[]> {
+    // The daemon may forget one while its answer, which still has it, is on the way.
+    const before = new Set(this.#dismissed);
     const infos = await this.sandbox.inPlace(({ all, labels }) => all.list({ labels }));
     return infos.filter((info) => {
-      if (this.#dismissed.has(info.id)) return false;
+      if (before.has(info.id) || this.#dismissed.has(info.id)) return false;
       this._dismissed.delete(String(info.pid)); // of another process
       return true;
     });
