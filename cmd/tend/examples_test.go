@@ -17,15 +17,16 @@ import (
 // The scripts run the examples of the help texts with two words: example runs
 // one, and allexamples fails unless all were run.
 
-// example [-later] LINE: runs a line of some help text in the shell. With
-// -later it only becomes example.sh, for what has to run in the background.
+// example [-later FILE] LINE: runs a line of some help text in the shell. With
+// -later it only becomes a file, for what has to run in the background.
 func exampleCmd(ts *testscript.TestScript, neg bool, args []string) {
-	later := len(args) > 0 && args[0] == "-later"
+	file := "example.sh"
+	later := len(args) == 3 && args[0] == "-later"
 	if later {
-		args = args[1:]
+		file, args = args[1], args[2:]
 	}
 	if len(args) != 1 || later && neg {
-		ts.Fatalf("usage: example [-later] LINE")
+		ts.Fatalf("usage: example [-later FILE] LINE")
 	}
 	done, err := os.OpenFile(filepath.Join(ts.Getenv("WORK"), "examples.done"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	ts.Check(err)
@@ -36,11 +37,11 @@ func exampleCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if later {
 		line = "exec " + line // signals are for tend, not for the shell
 	}
-	ts.Check(os.WriteFile(ts.MkAbs("example.sh"), []byte(line+"\n"), 0o600))
+	ts.Check(os.WriteFile(ts.MkAbs(file), []byte(line+"\n"), 0o600))
 	if later {
 		return
 	}
-	if err := ts.Exec("sh", "example.sh"); (err != nil) != neg {
+	if err := ts.Exec("sh", file); (err != nil) != neg {
 		ts.Fatalf("%s: %v", args[0], err)
 	}
 }
