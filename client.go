@@ -69,10 +69,12 @@ type Client struct {
 	views   tendv1connect.ViewServiceClient
 	boxes   tendv1connect.SandboxServiceClient
 	files   tendv1connect.FileServiceClient
+	kept    tendv1connect.ServiceServiceClient
 	held    atomic.Bool // as the server's last hello said
 	writers atomic.Bool // the same: it knows writers by name
 	greps   atomic.Bool // the same: it knows invert, before and after of Grep
 	hasBox  atomic.Bool // the same: it has a SandboxService
+	keeps   atomic.Bool // the same: it has a ServiceService
 	listed  int         // processes that List accepts: maxListed but in tests
 
 	// closed ends every stream when Close is called. It is the one context
@@ -139,6 +141,7 @@ func (c *Client) services(tr http.RoundTripper) {
 	c.admin = tendv1connect.NewAdminServiceClient(client, c.base, c.options)
 	c.views = tendv1connect.NewViewServiceClient(client, c.base, c.options)
 	c.files = tendv1connect.NewFileServiceClient(client, c.base, c.options)
+	c.kept = tendv1connect.NewServiceServiceClient(client, c.base, c.options)
 	c.boxes = tendv1connect.NewSandboxServiceClient(client, c.base, c.options)
 }
 
@@ -181,6 +184,7 @@ func (c *Client) hello(ctx context.Context) error {
 		c.writers.Store(resp.Msg.GetInputWriters())
 		c.greps.Store(resp.Msg.GetGrepOptions())
 		c.hasBox.Store(resp.Msg.GetSandboxes())
+		c.keeps.Store(resp.Msg.GetServices())
 	}
 	return err
 }

@@ -146,8 +146,9 @@ func TestDeps(t *testing.T) {
 		{"internal/peer", nil},
 		{"part", nil},
 		{"server", []string{"process", "face", "part", "driver", "metrics", "internal/replace", "internal/peer"}},
-		{"daemon/parts", []string{"process", "face", "part", "driver", "internal/replace"}},
-		{"daemon", []string{"process", "daemon/parts", "driver/local", "face", "server", "metrics", "gen/tend", "anchor", "launch", "keeper/client", "internal/replace"}},
+		{"daemon/parts", []string{"process", "face", "part", "driver", "daemon/services", "internal/replace"}},
+		{"daemon/services", []string{"process", "part", "supervisor", "gen/tend", "internal/tendpb", "internal/replace"}},
+		{"daemon", []string{"process", "daemon/parts", "keeper/rundir", "driver/local", "face", "server", "metrics", "gen/tend", "anchor", "launch", "keeper/client", "internal/replace"}},
 		{"test/conformance", []string{"process", "anchor", "gen", "face/distant"}},
 		{"test/crashtest", nil},
 		{"test/fakellm", nil},
@@ -155,7 +156,7 @@ func TestDeps(t *testing.T) {
 		{"test/bench", []string{".", "process", "anchor", "gen", "driver", "keeper/client", "face/distant", "internal/procfs", "internal/testbin", "internal/testdaemon"}},
 		{"cmd/internal/role", []string{"anchor", "keeper", "internal/cleansignals"}},
 		{"cmd/tend-keeper", []string{"cmd/internal/role"}},
-		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "driver/host", "driver/local/network", "driver/local/template", "face/distant", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "internal/account", "internal/home", "internal/payload", "internal/peer", "internal/replace", "internal/torture"}},
+		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "driver/host", "driver/local/network", "driver/local/template", "face/distant", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "supervisor/config", "internal/account", "internal/home", "internal/payload", "internal/peer", "internal/replace", "internal/torture"}},
 		{"", []string{"process", "view", "gen/tend", "internal/tendpb", "internal/home"}},
 	}
 	for path, p := range pkgs {

@@ -106,6 +106,9 @@ func Run(cfg Config) (err error) {
 		return err
 	}
 	known, _ := run.ReadFile(rundir.Roles)
+	if err := run.EndShutdown(time.Now()); err != nil {
+		a.logf("the shutdown before: %v", err)
+	}
 	a.mu.Lock()
 	a.resume(&a.keeper, known)
 	failpoint.Hit(failpoint.AnchorResumed)
@@ -426,6 +429,9 @@ func (a *anchor) stop(r *role, forGood bool, grace time.Duration) {
 // server, which reports to its clients how they ended.
 func (a *anchor) shutdown(keep bool) {
 	if !keep {
+		if err := a.run.BeginShutdown(time.Now()); err != nil {
+			a.logf("the shutdown is not noted: %v", err)
+		}
 		a.endProcesses()
 	}
 	a.stop(&a.server, true, serverGrace)

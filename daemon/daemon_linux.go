@@ -12,6 +12,7 @@ import (
 	"github.com/tend-run/tend/driver/local/network"
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/keeper/client"
+	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/metrics"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/server"
@@ -45,6 +46,11 @@ type Config struct {
 // Run is the server role: it serves until ctx ends.
 func Run(ctx context.Context, c Config) error {
 	log, dir := c.Client.Log, c.Client.StateDir
+	run, err := rundir.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer run.Close()
 	manager, err := client.Open(ctx, c.Client)
 	if err != nil {
 		return err
@@ -64,7 +70,7 @@ func Run(ctx context.Context, c Config) error {
 		Inside:  func(r local.Root) process.Manager { return measured.Over(manager.In(r)) },
 		Manager: measured.Manager(), Boxes: manager.Boxes(), Hide: c.own(), Network: network.Config{Reach: c.Reach, Deny: c.Deny, Own: c.ports(), Log: log}, StateDir: dir, Domains: c.Domains, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		Token: face.Token(c.Token), Trusted: server.Trusted, Insecure: c.Insecure, Budget: budget,
-		Distant: c.Distant, Admin: daemon, Held: true, Version: c.Version, Log: log,
+		Distant: c.Distant, Admin: daemon, InShutdown: run.InShutdown, Held: true, Version: c.Version, Log: log,
 	})
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/supervisor/config"
 )
 
@@ -225,7 +226,7 @@ func (s *Set) closure(names []string, next func(string) []string) (map[string]bo
 		name := names[0]
 		names = names[1:]
 		if s.services[name] == nil {
-			return nil, fmt.Errorf("there is no service %q; there are %s", name, strings.Join(s.order, ", "))
+			return nil, &UnknownError{Name: name, Known: slices.Clone(s.order)}
 		}
 		if !all[name] {
 			all[name] = true
@@ -234,6 +235,28 @@ func (s *Set) closure(names []string, next func(string) []string) (map[string]bo
 	}
 	return all, nil
 }
+
+// UnknownError: there is no service of that name. It is a process.ErrNotFound.
+type UnknownError struct {
+	Name  string
+	Known []string
+}
+
+// maxKnown bounds the names in the text of an error.
+const maxKnown = 10
+
+func (e *UnknownError) Error() string {
+	text := fmt.Sprintf("there is no service %.80q", e.Name)
+	switch n := len(e.Known); {
+	case n == 0:
+		return text + ", and no other; tend up declares those of a tend.yaml"
+	case n > maxKnown:
+		return fmt.Sprintf("%s; there are %s and %d more", text, strings.Join(e.Known[:maxKnown], ", "), n-maxKnown)
+	}
+	return text + "; there are " + strings.Join(e.Known, ", ")
+}
+
+func (e *UnknownError) Unwrap() error { return process.ErrNotFound }
 
 // dependents are the services that depend on one directly.
 func (s *Set) dependents(name string) (all []string) {

@@ -22,6 +22,7 @@ import (
 //	process, live, input, finished  names and ids, of those that the verb can act on
 //	tag, signal, until, filter, verb
 //	sandbox, snapshot, template     those that there are
+//	service                         the same
 //	files, dirs                     the shell knows them
 //
 // Flags whose placeholder is FILE, PATH or DIR need no tag.
@@ -159,7 +160,7 @@ func (s *suggester) use(f *kong.Flag, value string) {
 	}
 }
 
-// places are the sandboxes, or what they are made from.
+// places are the sandboxes, or what they are made from, or the services.
 func (s *suggester) places(kind string) (words []word) {
 	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
 	defer cancel()
@@ -178,6 +179,11 @@ func (s *suggester) places(kind string) (words []word) {
 		all, _ := d.SandboxSnapshots(ctx)
 		for i := range all {
 			words = append(words, word{nameOfSnapshot(&all[i]), all[i].State.String()})
+		}
+	case "service":
+		all, _ := d.Services(ctx)
+		for i := range all {
+			words = append(words, word{all[i].Name, all[i].Phase.String()})
 		}
 	case "template":
 		all, _ := d.Templates(ctx)
@@ -277,7 +283,7 @@ func (s *suggester) kind(kind, prefix, cur string) string {
 			s.args = args
 		}
 		return s.offer(prefix, cur, s.verbs())
-	case "sandbox", "snapshot", "template":
+	case "sandbox", "snapshot", "template", "service":
 		return s.offer(prefix, cur, s.places(kind))
 	case "process", "live", "input", "finished":
 		return s.offer(prefix, cur, s.named(kind))

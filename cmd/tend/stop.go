@@ -116,7 +116,7 @@ type restartCmd struct {
 	inSandbox
 	grace
 
-	IDs []string `arg:"" name:"id" complete:"process" help:"The processes, running or finished."`
+	IDs []string `arg:"" name:"id" complete:"process" help:"The processes, running or finished. One of a service restarts the service, by its own rules."`
 }
 
 // Run ends each process and starts it anew from its spec, with a new id. The
@@ -126,7 +126,23 @@ func (c *restartCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	return inv.each(ctx, c.IDs, func(d *daemon, p process.Process, id string) error {
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	return each(c.IDs, func(id string) error {
+		p, err := d.find(ctx, id)
+		if inv.sandbox == "" && (err == nil || errors.Is(err, process.ErrNotFound)) {
+			switch of, err := d.restartService(ctx, id, p); {
+			case err != nil:
+				return about(id, err)
+			case of:
+				return inv.actedOnServices([]string{id})
+			}
+		}
+		if err != nil {
+			return err
+		}
 		info, err := p.Info(ctx)
 		if err != nil {
 			return about(id, err)

@@ -36,6 +36,11 @@ type grammar struct {
 	Pin     pinCmd     `cmd:"" group:"end" help:"Keep processes and their output when they have finished, until they are unpinned or removed."`
 	Unpin   unpinCmd   `cmd:"" group:"end" help:"Unpin processes: they are removed again when their time is over or space is short."`
 
+	Up       upCmd       `cmd:"" group:"service" help:"Start the services of a tend.yaml, and keep them running."`
+	Down     downCmd     `cmd:"" group:"service" help:"End services."`
+	Services servicesCmd `cmd:"" group:"service" aliases:"service,svc" help:"List services, and restart them."`
+	Config   configCmd   `cmd:"" group:"service" help:"Check a tend.yaml; print its schema."`
+
 	Sandbox  sandboxCmd  `cmd:"" group:"sandbox" aliases:"sandboxes,sbx" help:"Make, use and end sandboxes: isolated places with files and processes of their own."`
 	Template templateCmd `cmd:"" group:"sandbox" aliases:"templates" help:"Build, list and remove what sandboxes are made from."`
 
@@ -62,6 +67,7 @@ var verbGroups = []kong.Group{
 	{Key: "look", Title: "See what they do:"},
 	{Key: "output", Title: "Output and input:"},
 	{Key: "end", Title: "End and forget them:"},
+	{Key: "service", Title: "Services:"},
 	{Key: "sandbox", Title: "Sandboxes:"},
 	{Key: "daemon", Title: "The daemon:"},
 	{Key: "help", Title: "Help:"},
@@ -187,9 +193,9 @@ var synonyms = map[string]string{
 	"log": "logs", "tail": "logs", "cat": "logs", "output": "logs", "journal": "logs", "monit": "top", "monitor": "top", "stats": "top", "htop": "top", "watch": "events -f",
 	"search": "grep", "find": "grep", "connect": "attach", "a": "attach", "at": "attach", "attach-session": "attach", "fg": "attach", "enter": "attach", "resume": "attach",
 	"send": "input", "send-keys": "input", "write": "input", "stdin": "input", "type": "input",
-	"terminate": "stop", "end": "stop", "halt": "stop", "quit": "stop", "down": "stop", "kill-session": "kill", "destroy": "kill",
+	"terminate": "stop", "end": "stop", "halt": "stop", "quit": "stop", "kill-session": "kill", "destroy": "kill",
 	"delete": "rm", "del": "rm", "prune": "rm --finished", "clean": "rm --finished", "forget": "rm", "flush": "rm --finished",
-	"daemon": "serve", "up": "serve", "server": "serve", "info-daemon": "status", "health": "status", "ping": "status", "kill-server": "shutdown", "exit": "shutdown",
+	"daemon": "serve", "server": "serve", "info-daemon": "status", "health": "status", "ping": "status", "kill-server": "shutdown", "exit": "shutdown",
 	"update": "upgrade", "test": "torture", "docs": "help", "usage": "help", "manual": "man", "completions": "completion", "autocomplete": "completion",
 }
 

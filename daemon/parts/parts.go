@@ -21,6 +21,7 @@
 //	builds/              files for builds of templates by tend's own API, while they last
 //	e2b/                 uploads for builds of templates
 //	envd-settings.json   what /init set (0600): variables, default user, …
+//	services/            the services that are kept running, with their environments (0600)
 //	boxes/               the sandboxes of the host driver
 //	sandboxes/           the sandboxes of the local driver, which are isolated
 //	langsmith/           the secret behind links, maps of text offsets
@@ -40,7 +41,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/tend-run/tend/daemon/services"
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/either"
 	"github.com/tend-run/tend/driver/host"
@@ -94,6 +97,8 @@ type Config struct {
 	Distant net.Listener
 	// Admin answers for the daemon.
 	Admin native.Admin
+	// InShutdown is as in run.Config of the supervisor.
+	InShutdown func(time.Time) bool
 	// Held: the listening sockets outlive this server.
 	Held    bool
 	Version string
@@ -193,8 +198,9 @@ func Open(c Config) (*Set, error) {
 		return nil, err
 	}
 	sandboxes := &route.Router{Driver: boxes, Default: machine, Domains: c.Domains}
+	kept := services.Open(services.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "services"), InShutdown: c.InShutdown, Log: c.Log})
 	api, err := native.New(native.Config{
-		Manager: c.Manager, Driver: boxes, Admin: c.Admin, Instance: rand.Text(), Version: c.Version, Held: c.Held,
+		Manager: c.Manager, Driver: boxes, Admin: c.Admin, Services: services.API{Services: kept}, Instance: rand.Text(), Version: c.Version, Held: c.Held,
 		Secret: secret, Domains: c.Domains, Dir: filepath.Join(c.StateDir, "builds"),
 	})
 	if err != nil {
@@ -224,7 +230,7 @@ func Open(c Config) (*Set, error) {
 		return nil, err
 	}
 	inside := ports.New(ports.Config{Sandboxes: sandboxes, Secret: secret, Token: processes.AccessToken, Log: c.Log})
-	set := &Set{Driver: boxes, Parts: []part.Part{api, control, e2b, inside, processes, files}, Token: processes.AccessToken}
+	set := &Set{Driver: boxes, Parts: []part.Part{api, kept, control, e2b, inside, processes, files}, Token: processes.AccessToken}
 	if c.Distant != nil {
 		set.Parts = append(set.Parts, &distant.Service{
 			Config: distant.Config{Sandbox: machine, Dir: c.DefaultWorkdir, User: c.DefaultUser, Version: c.Version, Log: c.Log},

@@ -45,6 +45,8 @@ type Config struct {
 	Dir string
 	// Admin answers the AdminService; nil: "not supported".
 	Admin Admin
+	// Services answers the ServiceService; nil: "not supported".
+	Services Services
 	// Instance names this run of the server. Version is that of the program.
 	Instance, Version string
 	// Held: the listening sockets outlive this server. Clients learn it, and
@@ -88,8 +90,8 @@ func New(cfg Config) (*Face, error) {
 func (f *Face) Name() string { return "native" }
 
 // Routes implements [part.Router]: /tend.v1.ProcessService/, /tend.v1.ViewService/,
-// /tend.v1.AdminService/, /tend.v1.SandboxService/, /tend.v1.FileService/ and
-// tendpb.DialPath.
+// /tend.v1.AdminService/, /tend.v1.SandboxService/, /tend.v1.FileService/,
+// /tend.v1.ServiceService/ and tendpb.DialPath.
 func (f *Face) Routes() []part.Route {
 	opts := []connect.HandlerOption{
 		connect.WithReadMaxBytes(MaxRequest), face.Codecs(),
@@ -99,7 +101,7 @@ func (f *Face) Routes() []part.Route {
 		}),
 	}
 	p := &processes{cfg: f.cfg, stopping: f.stopping}
-	var routes [6]part.Route
+	var routes [7]part.Route
 	routes[0].Pattern, routes[0].Handler = tendv1connect.NewProcessServiceHandler(p, opts...)
 	routes[0].Body = bodyOf
 	routes[1].Pattern, routes[1].Handler = tendv1connect.NewViewServiceHandler(&views{*p}, opts...)
@@ -109,6 +111,8 @@ func (f *Face) Routes() []part.Route {
 	routes[4].Pattern, routes[4].Handler = "GET "+tendpb.DialPath, f.ports
 	routes[5].Pattern, routes[5].Handler = tendv1connect.NewFileServiceHandler(&fileService{f.cfg.Driver}, opts...)
 	routes[5].Body = bodyOf
+	kept := &services{kept: f.cfg.Services, heartbeat: f.cfg.Heartbeat, stopping: f.stopping}
+	routes[6].Pattern, routes[6].Handler = tendv1connect.NewServiceServiceHandler(kept, opts...)
 	return routes[:]
 }
 

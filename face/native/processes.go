@@ -40,7 +40,7 @@ func about[A any](ctx context.Context, s *processes, sel *tendv1.Selector, do fu
 }
 
 func (s *processes) Hello(context.Context, *connect.Request[tendv1.HelloRequest]) (*connect.Response[tendv1.HelloResponse], error) {
-	return connect.NewResponse(&tendv1.HelloResponse{Instance: s.cfg.Instance, Version: s.cfg.Version, ListenersHeld: s.cfg.Held, InputWriters: true, GrepOptions: true, Sandboxes: s.cfg.Driver != nil}), nil
+	return connect.NewResponse(&tendv1.HelloResponse{Instance: s.cfg.Instance, Version: s.cfg.Version, ListenersHeld: s.cfg.Held, InputWriters: true, GrepOptions: true, Sandboxes: s.cfg.Driver != nil, Services: s.cfg.Services != nil}), nil
 }
 
 func (s *processes) Start(ctx context.Context, req *connect.Request[tendv1.StartRequest]) (*connect.Response[tendv1.StartResponse], error) {

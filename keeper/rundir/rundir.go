@@ -25,6 +25,7 @@ const (
 	ServerArgv   = "server.argv" // the server's command line, NUL-separated
 	Program      = "tend-keeper" // the program of keepers after an upgrade
 	Lock         = "lock"        // held by the launcher
+	Shutdown     = "shutdown"    // when all was ended, and until when; by the anchor
 )
 
 // SpoolDir is the name of the directory of the spools in the state directory.

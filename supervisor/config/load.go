@@ -28,31 +28,75 @@ func Parse(name string, data []byte) (*Config, error) {
 
 // Load reads a file, and those that env_file names. Directories become absolute.
 func Load(path string) (*Config, error) {
-	path, err := filepath.Abs(path)
+	src, err := Open(path)
 	if err != nil {
 		return nil, err
 	}
-	data, err := readFile(path)
+	return src.Config()
+}
+
+// Source is a file with all that it needs, so that it can be read where its
+// directory is not.
+type Source struct {
+	Name string // in errors
+	Dir  string // absolute; relative directories are below it
+	Text []byte
+	// EnvFiles are the contents of the files that env_file names, by the names there.
+	EnvFiles map[string][]byte
+	// missing says why one of them could not be read.
+	missing map[string]error
+}
+
+// Open reads a file, and those that env_file names. What is wrong in them is said by
+// [Source.Config].
+func Open(path string) (*Source, error) {
+	full, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
-	c, d, err := parse(path, data)
+	text, err := readFile(full)
+	if err != nil {
+		return nil, err
+	}
+	src := &Source{Name: path, Dir: filepath.Dir(full), Text: text, EnvFiles: map[string][]byte{}, missing: map[string]error{}}
+	c, _, err := parse(path, text)
+	if err != nil {
+		return src, nil // as Config will say
+	}
+	for _, s := range c.Services {
+		for _, name := range s.EnvFile {
+			if src.EnvFiles[name] != nil || src.missing[name] != nil {
+				continue
+			}
+			if src.EnvFiles[name], err = readFile(below(src.Dir, name)); err != nil {
+				delete(src.EnvFiles, name)
+				src.missing[name] = err
+			}
+		}
+	}
+	return src, nil
+}
+
+// below is a path of a file as it is seen from its directory.
+func below(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}
+
+// Config reads the source. Its errors are Problems.
+func (src *Source) Config() (*Config, error) {
+	c, d, err := parse(src.Name, src.Text)
 	if err != nil {
 		return nil, err
 	}
 	d.check(c)
-	dir := filepath.Dir(path)
-	below := func(p string) string {
-		if filepath.IsAbs(p) {
-			return filepath.Clean(p)
-		}
-		return filepath.Join(dir, p)
-	}
 	for _, name := range c.Names() {
 		s := c.Services[name]
-		s.Cwd = below(s.Cwd)
+		s.Cwd = below(src.Dir, s.Cwd)
 		for _, file := range s.EnvFile {
-			vars, err := readEnv(below(file))
+			vars, err := src.vars(file)
 			if err != nil {
 				d.path = []string{"services", name, "env_file"}
 				d.fail(d.places[strings.Join(d.path, ".")], "cannot be read: "+err.Error())
@@ -70,12 +114,30 @@ func Load(path string) (*Config, error) {
 		}
 	}
 	if c.Healer != nil {
-		c.Healer.Root = below(c.Healer.Root)
+		c.Healer.Root = below(src.Dir, c.Healer.Root)
 	}
 	if len(d.problems) > 0 {
 		return nil, d.sorted()
 	}
 	return c, nil
+}
+
+// vars are the variables of an env file.
+func (src *Source) vars(name string) (map[string]string, error) {
+	data, ok := src.EnvFiles[name]
+	switch err := src.missing[name]; {
+	case err != nil:
+		return nil, err
+	case !ok:
+		return nil, fmt.Errorf("%s was not given", name)
+	case len(data) > MaxBytes:
+		return nil, fmt.Errorf("%s has more than %d bytes", name, MaxBytes)
+	}
+	vars, err := ParseEnv(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return vars, nil
 }
 
 // readFile reads a file of at most MaxBytes, and one byte more of a larger one.
@@ -91,21 +153,6 @@ func readFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s is no file", path)
 	}
 	return io.ReadAll(io.LimitReader(f, MaxBytes+1))
-}
-
-func readEnv(path string) (map[string]string, error) {
-	data, err := readFile(path)
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > MaxBytes {
-		return nil, fmt.Errorf("%s has more than %d bytes", path, MaxBytes)
-	}
-	vars, err := ParseEnv(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return vars, nil
 }
 
 // ParseEnv reads lines NAME=value, as env files have them. Empty lines and those that

@@ -15,7 +15,7 @@
 // which end with their run.
 //
 // When all of tend ends, it ends the processes first. Exits for that cause are left to
-// the supervisor after it, which starts again what was wanted. Whoever ends the daemon
-// has to end Run before the processes, since a service that ends by itself when it is
-// asked to looks like any other exit.
+// the supervisor after it, which starts again what was wanted. A service that ends by
+// itself when it is asked to looks like any other exit: Config.InShutdown tells them
+// apart, now and for the supervisor after this one.
 package run

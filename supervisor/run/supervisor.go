@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	mrand "math/rand/v2"
 	"reflect"
@@ -27,6 +26,9 @@ type Config struct {
 	// Notice is told what is seen of services, in order. It must not block. nil: nobody.
 	Notice func(service string, e supervisor.Effect)
 	Log    *slog.Logger // nil: nothing is logged
+	// InShutdown reports whether all of tend was being ended at a time. What ends then
+	// by a code of its own has ended for that. nil: it never is.
+	InShutdown func(time.Time) bool
 }
 
 // Supervisor keeps services running while Run does.
@@ -49,6 +51,7 @@ type Supervisor struct {
 	workers map[string]*worker
 	wg      sync.WaitGroup
 	changed chan struct{} // closed at each change; see Wait
+	version uint64        // of all states: grows at each change
 }
 
 // ErrEnded is returned for calls to a supervisor that does not run any more.
@@ -61,7 +64,7 @@ func Open(c Config) (*Supervisor, error) {
 	}
 	s := &Supervisor{
 		c: c, store: store{c.Dir}, boot: procfs.BootID(), origin: supervisor.Time(procfs.BootTime()), begin: time.Now(),
-		calls: make(chan func()), ended: make(chan struct{}), workers: map[string]*worker{}, changed: make(chan struct{}),
+		calls: make(chan func()), ended: make(chan struct{}), workers: map[string]*worker{}, changed: make(chan struct{}), version: 1,
 	}
 	records, err := s.store.load()
 	if err != nil {
@@ -157,6 +160,7 @@ func (s *Supervisor) take(todo []supervisor.Do) {
 	}
 	close(s.changed)
 	s.changed = make(chan struct{})
+	s.version++
 }
 
 // keep stores the records that have changed.
@@ -202,9 +206,9 @@ func (s *Supervisor) Apply(ctx context.Context, c *config.Config) error {
 	for _, name := range c.Names() {
 		switch r := c.Services[name]; {
 		case r.Sandbox != "":
-			return fmt.Errorf("service %s: a service cannot run in a sandbox yet; leave sandbox out", name)
+			return &process.InvalidError{Field: "services." + name + ".sandbox", Reason: "cannot be done yet: a service runs on the machine itself; leave it out"}
 		case r.Watch != nil:
-			return fmt.Errorf("service %s: files are not watched yet; leave watch out", name)
+			return &process.InvalidError{Field: "services." + name + ".watch", Reason: "cannot be done yet: files are not watched; leave it out"}
 		}
 	}
 	return s.in(ctx, func() { s.take(s.set.Apply(c, s.now(), mrand.Float64())) })
@@ -242,6 +246,8 @@ type Status struct {
 	Rules *config.Service
 	// ID of the newest run; "" if there was none.
 	ID process.ID
+	// Age is how long it has been in its phase.
+	Age time.Duration
 	// Next is how long until something happens by itself; 0: nothing is planned.
 	Next time.Duration
 }
@@ -256,6 +262,9 @@ func (s *Supervisor) list() (all []Status) {
 	for _, name := range s.set.Names() {
 		state, _ := s.set.State(name)
 		one := Status{Name: name, State: state, Rules: s.set.Rules(name)}
+		if state.Since != 0 {
+			one.Age = max(0, s.now().Sub(state.Since))
+		}
 		if r := s.records[name]; r != nil && state.Run > 0 {
 			one.ID = idOf(r.Token, state.Run)
 		}
@@ -281,6 +290,29 @@ func (s *Supervisor) Wait(ctx context.Context, ok func([]Status) bool) error {
 			return ErrEnded
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+	}
+}
+
+// Changes returns all services once something about one of them has happened after a
+// version, and the version that they are of. After 0 it returns at once.
+func (s *Supervisor) Changes(ctx context.Context, after uint64) (all []Status, version uint64, err error) {
+	for {
+		var changed chan struct{}
+		err := s.in(ctx, func() {
+			if changed, version = s.changed, s.version; version != after {
+				all = s.list()
+			}
+		})
+		if err != nil || version != after {
+			return all, version, err
+		}
+		select {
+		case <-changed:
+		case <-s.ended:
+			return nil, 0, ErrEnded
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
 		}
 	}
 }

@@ -146,7 +146,7 @@ func (w *worker) adopt(o order) {
 		p, in, err := w.find(w.ctx, o, o.run)
 		switch {
 		case err == nil:
-			ev.Alive, ev.Exit, ev.Gone = in.Exit == nil, in.Exit, in.TreeGone
+			ev.Alive, ev.Exit, ev.Gone = in.Exit == nil, w.s.judged(in.Exit), in.TreeGone
 		case errors.Is(err, process.ErrNotFound):
 		default:
 			w.s.c.Log.Error("a service could not be looked for", "service", w.name, "err", err)
@@ -157,6 +157,17 @@ func (w *worker) adopt(o order) {
 			w.watch(p, in, o.run, o)
 		}
 	})
+}
+
+// judged is an exit with the cause that it has for a service: the kernel's word does
+// not say that all of tend was being ended, and that the service was asked to.
+func (s *Supervisor) judged(e *process.Exit) *process.Exit {
+	if e == nil || e.Cause != process.CauseExited || s.c.InShutdown == nil || !s.c.InShutdown(e.Time) {
+		return e
+	}
+	by := *e
+	by.Cause = process.CauseShutdown
+	return &by
 }
 
 func (w *worker) launch(n int64, o order) {
@@ -272,7 +283,7 @@ func (w *worker) line(ctx context.Context, p process.Process, pattern config.Pat
 
 // awaitEnd waits for the exit, and, of a service that forks, for the end of its tree.
 func (w *worker) awaitEnd(ctx context.Context, p process.Process, n int64, o order) {
-	e := w.until(ctx, p, process.Until{})
+	e := w.s.judged(w.until(ctx, p, process.Until{}))
 	if e == nil || e.Cause == process.CauseShutdown {
 		return // all of tend ends; the next one goes on from here
 	}

@@ -318,7 +318,9 @@ type HelloResponse struct {
 	GrepOptions bool `protobuf:"varint,11,opt,name=grep_options,json=grepOptions,proto3" json:"grep_options,omitempty"`
 	// There is a SandboxService, and the header Tend-Sandbox counts. A server without
 	// it ignores the header: what was meant for a sandbox would be done to the machine.
-	Sandboxes     bool `protobuf:"varint,12,opt,name=sandboxes,proto3" json:"sandboxes,omitempty"`
+	Sandboxes bool `protobuf:"varint,12,opt,name=sandboxes,proto3" json:"sandboxes,omitempty"`
+	// There is a ServiceService.
+	Services      bool `protobuf:"varint,13,opt,name=services,proto3" json:"services,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -391,6 +393,13 @@ func (x *HelloResponse) GetGrepOptions() bool {
 func (x *HelloResponse) GetSandboxes() bool {
 	if x != nil {
 		return x.Sandboxes
+	}
+	return false
+}
+
+func (x *HelloResponse) GetServices() bool {
+	if x != nil {
+		return x.Services
 	}
 	return false
 }
@@ -2940,7 +2949,7 @@ var File_tend_v1_process_proto protoreflect.FileDescriptor
 const file_tend_v1_process_proto_rawDesc = "" +
 	"\n" +
 	"\x15tend/v1/process.proto\x12\atend.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12tend/v1/spec.proto\"\x0e\n" +
-	"\fHelloRequest\"\xd2\x01\n" +
+	"\fHelloRequest\"\xee\x01\n" +
 	"\rHelloResponse\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12%\n" +
@@ -2948,7 +2957,8 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\rinput_writers\x18\n" +
 	" \x01(\bR\finputWriters\x12!\n" +
 	"\fgrep_options\x18\v \x01(\bR\vgrepOptions\x12\x1c\n" +
-	"\tsandboxes\x18\f \x01(\bR\tsandboxes\"t\n" +
+	"\tsandboxes\x18\f \x01(\bR\tsandboxes\x12\x1a\n" +
+	"\bservices\x18\r \x01(\bR\bservices\"t\n" +
 	"\bSelector\x12\x10\n" +
 	"\x02id\x18\x01 \x01(\tH\x00R\x02id\x12\x12\n" +
 	"\x03pid\x18\x02 \x01(\rH\x00R\x03pid\x12\x12\n" +

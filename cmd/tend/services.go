@@ -1,0 +1,284 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/supervisor/config"
+)
+
+type downCmd struct {
+	Names []string `arg:"" name:"service" optional:"" complete:"service" help:"Only these, and those that depend on them. Default: all."`
+}
+
+// Run ends services and waits until they have ended.
+func (c *downCmd) Run(ctx context.Context, inv *invocation) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.StopServices(ctx, c.Names...); err != nil {
+		return serviceError(err)
+	}
+	done := inv.progress("ending the services")
+	defer done()
+	for all, err := range d.WatchServices(ctx) {
+		if err != nil {
+			return serviceError(err)
+		}
+		if !slices.ContainsFunc(all, func(s tend.Service) bool {
+			return (len(c.Names) == 0 || slices.Contains(c.Names, s.Name)) && (s.Up || s.Phase.Alive())
+		}) {
+			done()
+			if inv.flags.JSON {
+				return inv.printServices(all)
+			}
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+// servicesCmd is the part of the grammar about declared services that there are.
+type servicesCmd struct {
+	Ls      servicesLsCmd      `cmd:"" default:"withargs" aliases:"list,ps,status" help:"List the services; so does tend services alone."`
+	Start   servicesStartCmd   `cmd:"" help:"Start services that are declared, and what they depend on."`
+	Restart servicesRestartCmd `cmd:"" help:"End services and start them again."`
+}
+
+type servicesLsCmd struct {
+	Names []string `arg:"" name:"service" optional:"" complete:"service" help:"Only these. Default: all."`
+}
+
+func (c *servicesLsCmd) Run(ctx context.Context, inv *invocation) error {
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := d.Services(ctx)
+	if err != nil {
+		return serviceError(err)
+	}
+	if len(c.Names) == 0 {
+		return inv.printServices(all)
+	}
+	var some []tend.Service
+	for _, name := range c.Names {
+		s := serviceNamed(all, name)
+		if s == nil {
+			return noService(name, all)
+		}
+		some = append(some, *s)
+	}
+	return inv.printServices(some)
+}
+
+type servicesStartCmd struct {
+	Names []string `arg:"" name:"service" complete:"service" help:"The services."`
+}
+
+func (c *servicesStartCmd) Run(ctx context.Context, inv *invocation) error {
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.StartServices(ctx, c.Names...); err != nil {
+		return serviceError(err)
+	}
+	return inv.actedOnServices(c.Names)
+}
+
+type servicesRestartCmd struct {
+	Names []string `arg:"" name:"service" complete:"service" help:"The services."`
+}
+
+func (c *servicesRestartCmd) Run(ctx context.Context, inv *invocation) error {
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.RestartServices(ctx, c.Names...); err != nil {
+		return serviceError(err)
+	}
+	return inv.actedOnServices(c.Names)
+}
+
+// actedOnServices prints what something was done to.
+func (inv *invocation) actedOnServices(names []string) error {
+	for _, name := range names {
+		var err error
+		if inv.flags.JSON {
+			err = printJSONLine(inv.out, map[string]string{"service": name})
+		} else {
+			_, err = fmt.Fprintln(inv.out, printable(name))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func serviceNamed(all []tend.Service, name string) *tend.Service {
+	if i := slices.IndexFunc(all, func(s tend.Service) bool { return s.Name == name }); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}
+
+func noService(name string, all []tend.Service) error {
+	if len(all) == 0 {
+		return &keyError{fmt.Sprintf("there is no service %.80q, and no other; tend up declares those of a tend.yaml", name), process.ErrNotFound}
+	}
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].Name
+	}
+	return &keyError{fmt.Sprintf("there is no service %.80q; there are %s", name, printable(strings.Join(names[:min(len(names), maxNamed)], ", "))), process.ErrNotFound}
+}
+
+// restartService restarts the service that a word for tend restart means: the name of
+// one, or a process that is the newest run of one. false: it means none.
+func (d *daemon) restartService(ctx context.Context, word string, p process.Process) (bool, error) {
+	all, err := d.Services(ctx)
+	if errors.Is(err, process.ErrUnsupported) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for _, s := range all {
+		if p == nil && s.Name == word || p != nil && s.Process == p.ID() {
+			return true, serviceError(d.RestartServices(ctx, s.Name))
+		}
+	}
+	return false, nil
+}
+
+// serviceFacts is a service as JSON.
+type serviceFacts struct {
+	Name  string `json:"name"`
+	Phase string `json:"phase"` // idle, waiting, starting, running, stopping, killing, pausing, completed, failed
+	Up    bool   `json:"up"`    // somebody wants it to run
+	Ready bool   `json:"ready"`
+	Why   string `json:"why,omitempty"`
+	// Process of its newest run, for tend logs and the like.
+	Process  process.ID `json:"process,omitempty"`
+	PID      int        `json:"pid,omitempty"`
+	Runs     int64      `json:"runs"`
+	Restarts int64      `json:"restarts"` // by itself
+	// Exit is the newest that there was.
+	Exit *serviceExit `json:"exit,omitempty"`
+	// Seconds in this phase, and until something happens by itself.
+	Age  float64 `json:"age_seconds"`
+	Next float64 `json:"next_seconds,omitempty"`
+}
+
+type serviceExit struct {
+	Code   *int   `json:"code"` // null if a signal ended it, or if it is not known
+	Signal string `json:"signal,omitempty"`
+	Cause  string `json:"cause"`
+}
+
+func serviceFactsOf(s *tend.Service) serviceFacts {
+	f := serviceFacts{
+		Name: s.Name, Phase: s.Phase.String(), Up: s.Up, Ready: s.Ready, Why: s.Why, Process: s.Process, PID: s.PID,
+		Runs: s.Runs, Restarts: s.Restarts, Age: s.Age.Seconds(), Next: s.Next.Seconds(),
+	}
+	if e := s.Exit; e != nil {
+		f.Exit = &serviceExit{Cause: e.Cause.String()}
+		switch {
+		case e.Signal != 0:
+			f.Exit.Signal = signalName(e.Signal)
+		case e.Cause != process.CauseLost && e.Code >= 0:
+			f.Exit.Code = &e.Code
+		}
+	}
+	return f
+}
+
+// printServices writes a table, or JSON.
+func (inv *invocation) printServices(all []tend.Service) error {
+	if inv.flags.JSON {
+		facts := make([]serviceFacts, 0, len(all))
+		for i := range all {
+			facts = append(facts, serviceFactsOf(&all[i]))
+		}
+		return printJSON(inv.out, facts)
+	}
+	width := 0
+	if size, ok := terminalSize(inv.out); ok {
+		width = int(size.Cols)
+	}
+	rows := [][]string{{"NAME", "STATE", "PID", "RESTARTS", "AGE", "WHY"}}
+	for _, s := range all {
+		pid, state := "-", s.Phase.String()
+		if s.PID > 0 {
+			pid = fmt.Sprint(s.PID)
+		}
+		switch {
+		case s.Ready:
+			state = "ready"
+		case s.Phase == tend.ServiceRunning:
+			state = "not ready"
+		}
+		rows = append(rows, []string{printable(s.Name), state, pid, fmt.Sprint(s.Restarts), age(s.Age), cmp.Or(printable(s.Why), "-")})
+	}
+	colour := inv.colours(inv.out)
+	for i, line := range alignRows(rows) {
+		line = cut(line, width)
+		switch {
+		case i == 0:
+			line = paint(colour, dim, line)
+		case all[i-1].Phase == tend.ServiceFailed:
+			line = paint(colour, red, line)
+		}
+		if _, err := fmt.Fprintln(inv.out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// configCmd is about the file that declares services. It needs no daemon.
+type configCmd struct {
+	Check  configCheckCmd  `cmd:"" help:"Say what is wrong with a file of services."`
+	Schema configSchemaCmd `cmd:"" help:"Print the JSON schema of tend.yaml, for editors." nojson:"it prints a JSON schema in any case"`
+}
+
+type configCheckCmd struct {
+	File string `arg:"" optional:"" default:"tend.yaml" complete:"files" help:"The file. Default: tend.yaml."`
+}
+
+func (c *configCheckCmd) Run(_ context.Context, inv *invocation) error {
+	_, declared, err := inv.loadConfig(c.File)
+	if err != nil {
+		return err
+	}
+	if inv.flags.JSON {
+		return printJSON(inv.out, map[string]any{"file": c.File, "services": declared.Names()})
+	}
+	_, err = fmt.Fprintf(inv.out, "%s is well: %s\n", printable(c.File), listed(declared.Names()))
+	return err
+}
+
+type configSchemaCmd struct{}
+
+func (*configSchemaCmd) Run(inv *invocation) error {
+	text, err := config.Schema()
+	if err != nil {
+		return err
+	}
+	_, err = inv.out.Write(text)
+	return err
+}

@@ -1,0 +1,117 @@
+package services
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/tendpb"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/supervisor"
+	"github.com/tend-run/tend/supervisor/config"
+	"github.com/tend-run/tend/supervisor/run"
+)
+
+// API answers the ServiceService with Services.
+type API struct{ *Services }
+
+// Apply implements native.Services.
+func (a API) Apply(ctx context.Context, req *tendv1.ApplyServicesRequest) error {
+	return a.Services.Apply(ctx, &File{
+		Source: config.Source{Name: req.GetName(), Dir: req.GetDir(), Text: req.GetText(), EnvFiles: req.GetEnvFiles()},
+		Env:    req.GetEnv(),
+	})
+}
+
+// List implements native.Services.
+func (a API) List(ctx context.Context) ([]*tendv1.ServiceStatus, string, error) {
+	if a.trouble != nil {
+		return nil, "", a.trouble
+	}
+	all, err := a.sup.List(ctx)
+	if err != nil {
+		return nil, "", away(err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.messages(ctx, all), a.file, nil
+}
+
+// Next implements native.Services.
+func (a API) Next(ctx context.Context, after string) ([]*tendv1.ServiceStatus, string, error) {
+	if a.trouble != nil {
+		return nil, "", a.trouble
+	}
+	for version := uint64(0); ; {
+		all, now, err := a.sup.Changes(ctx, version)
+		if err != nil {
+			return nil, "", away(err)
+		}
+		if sum := summary(all); sum != after {
+			return a.messages(ctx, all), sum, nil
+		}
+		version = now
+	}
+}
+
+// summary is another text when something has changed that people notice.
+func summary(all []run.Status) string {
+	b := new(strings.Builder)
+	b.WriteByte('.') // never empty
+	for i := range all {
+		st := &all[i].State
+		fmt.Fprintf(b, "%s %d %t %t %d %d %q\n", all[i].Name, st.Phase, st.Up, st.Ready, st.Run, st.Total, st.Why)
+	}
+	return b.String()
+}
+
+func (a API) messages(ctx context.Context, all []run.Status) []*tendv1.ServiceStatus {
+	out := make([]*tendv1.ServiceStatus, len(all))
+	for i := range all {
+		one, st := &all[i], &all[i].State
+		m := &tendv1.ServiceStatus{
+			Name: one.Name, Phase: tendv1.ServicePhase(st.Phase + 1), Up: st.Up, Ready: st.Ready, Why: strings.ToValidUTF8(why(st), "\ufffd"),
+			Process: string(one.ID), Run: st.Run, Restarts: st.Total, Age: durationpb.New(one.Age),
+		}
+		if st.Exit != nil {
+			m.Exit = tendpb.Exit(st.Exit)
+		}
+		if one.Next > 0 {
+			m.Next = durationpb.New(one.Next)
+		}
+		if st.Phase.Alive() {
+			m.Pid = a.pid(ctx, one.ID)
+		}
+		out[i] = m
+	}
+	return out
+}
+
+// why says in what way a service is not as it should be.
+func why(st *supervisor.State) string {
+	if st.Phase != supervisor.Running || st.Ready {
+		return st.Why
+	}
+	for _, p := range st.Probes {
+		if p.Text != "" {
+			return p.Text
+		}
+	}
+	return st.Why
+}
+
+// pid of a process; 0: it is not known.
+func (a API) pid(ctx context.Context, id process.ID) uint32 {
+	p, err := a.c.Manager.Get(ctx, process.Selector{ID: id})
+	if err != nil {
+		return 0
+	}
+	in, err := p.Info(ctx)
+	if err != nil || in.Exit != nil {
+		return 0
+	}
+	return uint32(in.PID)
+}

@@ -1,0 +1,158 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/process"
+)
+
+// Bounds of calls about services.
+const (
+	maxServiceNames = 1000
+	maxServiceName  = 64      // bytes
+	maxServiceFiles = 1000    // that env_file names
+	maxServiceFile  = 1 << 20 // bytes of the text, and of each of those files
+	// watchPause is the least time between two messages of Watch.
+	watchPause = 20 * time.Millisecond
+)
+
+// Services keeps declared services running.
+type Services interface {
+	Apply(ctx context.Context, req *tendv1.ApplyServicesRequest) error
+	// Start, Stop and Restart return once what was asked for is written down. No names:
+	// all. An unknown one is process.ErrNotFound.
+	Start(ctx context.Context, names []string) error
+	Stop(ctx context.Context, names []string) error
+	Restart(ctx context.Context, names []string) error
+	// List returns all services, and the file that declares them.
+	List(ctx context.Context) (all []*tendv1.ServiceStatus, file string, err error)
+	// Next returns all services once they are not as they were when it returned after;
+	// "": at once.
+	Next(ctx context.Context, after string) (all []*tendv1.ServiceStatus, now string, err error)
+}
+
+// services implements the ServiceService.
+type services struct {
+	kept      Services // nil: there are none
+	heartbeat time.Duration
+	stopping  <-chan struct{}
+}
+
+func (s *services) Apply(ctx context.Context, req *connect.Request[tendv1.ApplyServicesRequest]) (*connect.Response[tendv1.ApplyServicesResponse], error) {
+	if s.kept == nil {
+		return nil, unsupported("services")
+	}
+	if err := checkApply(req.Msg); err != nil {
+		return nil, wireError(err)
+	}
+	return answer(&tendv1.ApplyServicesResponse{}, s.kept.Apply(ctx, req.Msg))
+}
+
+func checkApply(m *tendv1.ApplyServicesRequest) error {
+	if n := len(m.GetText()); n > maxServiceFile {
+		return &process.InvalidError{Field: "text", Reason: fmt.Sprintf("has %d bytes; the limit is %d", n, maxServiceFile)}
+	}
+	if n := len(m.GetEnvFiles()); n > maxServiceFiles {
+		return &process.InvalidError{Field: "env_files", Reason: fmt.Sprintf("has %d entries; the limit is %d", n, maxServiceFiles)}
+	}
+	for name, text := range m.GetEnvFiles() {
+		if n := len(text); n > maxServiceFile {
+			return &process.InvalidError{Field: "env_files", Reason: fmt.Sprintf("has %d bytes for %.80q; the limit is %d", n, name, maxServiceFile)}
+		}
+	}
+	// What the environment of a process may be, that of a service may.
+	spec := process.Spec{Argv: []string{"-"}, Env: m.GetEnv()}
+	return spec.Validate()
+}
+
+func checkNames(names []string, least int) error {
+	if n := len(names); n < least || n > maxServiceNames {
+		return &process.InvalidError{Field: "names", Reason: fmt.Sprintf("has %d entries; %d to %d are allowed", n, least, maxServiceNames)}
+	}
+	for _, name := range names {
+		if name == "" || len(name) > maxServiceName {
+			return &process.InvalidError{Field: "names", Reason: fmt.Sprintf("has one of %d bytes; 1 to %d are allowed", len(name), maxServiceName)}
+		}
+	}
+	return nil
+}
+
+// wish answers a call about services by name.
+func wish[A any](ctx context.Context, s *services, names []string, least int, do func(Services) func(context.Context, []string) error, m *A) (*connect.Response[A], error) {
+	if s.kept == nil {
+		return nil, unsupported("services")
+	}
+	if err := checkNames(names, least); err != nil {
+		return nil, wireError(err)
+	}
+	return answer(m, do(s.kept)(ctx, names))
+}
+
+func (s *services) Start(ctx context.Context, req *connect.Request[tendv1.StartServicesRequest]) (*connect.Response[tendv1.StartServicesResponse], error) {
+	return wish(ctx, s, req.Msg.GetNames(), 0, func(k Services) func(context.Context, []string) error { return k.Start }, &tendv1.StartServicesResponse{})
+}
+
+func (s *services) Stop(ctx context.Context, req *connect.Request[tendv1.StopServicesRequest]) (*connect.Response[tendv1.StopServicesResponse], error) {
+	return wish(ctx, s, req.Msg.GetNames(), 0, func(k Services) func(context.Context, []string) error { return k.Stop }, &tendv1.StopServicesResponse{})
+}
+
+func (s *services) Restart(ctx context.Context, req *connect.Request[tendv1.RestartServicesRequest]) (*connect.Response[tendv1.RestartServicesResponse], error) {
+	return wish(ctx, s, req.Msg.GetNames(), 1, func(k Services) func(context.Context, []string) error { return k.Restart }, &tendv1.RestartServicesResponse{})
+}
+
+func (s *services) List(ctx context.Context, _ *connect.Request[tendv1.ListServicesRequest]) (*connect.Response[tendv1.ListServicesResponse], error) {
+	if s.kept == nil {
+		return nil, unsupported("services")
+	}
+	all, file, err := s.kept.List(ctx)
+	return answer(&tendv1.ListServicesResponse{Services: all, File: file}, err)
+}
+
+func (s *services) Watch(ctx context.Context, _ *connect.Request[tendv1.WatchServicesRequest], stream *connect.ServerStream[tendv1.WatchServicesResponse]) error {
+	if s.kept == nil {
+		return unsupported("services")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-s.stopping:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	defer func() { cancel(); <-watched }()
+	for seen := ""; ; {
+		turn, over := context.WithTimeout(ctx, s.heartbeat)
+		all, now, err := s.kept.Next(turn, seen)
+		over()
+		m := &tendv1.WatchServicesResponse{Services: all}
+		select {
+		case <-s.stopping:
+			return stream.Send(&tendv1.WatchServicesResponse{GoingAway: true})
+		default:
+		}
+		switch {
+		case err == nil:
+			seen = now
+		case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+			m.Heartbeat = true
+		default:
+			return wireError(err)
+		}
+		if err := stream.Send(m); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(watchPause):
+		case <-ctx.Done():
+		}
+	}
+}
