@@ -349,7 +349,7 @@ func TestDependenciesByLineAndByCompletion(t *testing.T) {
 	l := live(t, m, t.TempDir())
 	dir := t.TempDir()
 	l.declare(fmt.Sprintf(`
-  db: {command: 'sleep 0.1; echo accepting; touch %[1]s/db; exec sleep 1000', readiness: {log: accept}}
+  db: {command: 'sleep 0.1; touch %[1]s/db; echo accepting; exec sleep 1000', readiness: {log: accept}}
   job: {command: 'test -e %[1]s/db && touch %[1]s/job', restart: never, depends_on: {db: {log: accepting}}}
   web: {command: 'test -e %[1]s/job || exit 1; exec sleep 1000', restart: never, depends_on: {job: completed, db: ready}}
 `, dir))
