@@ -1,5 +1,6 @@
 // What the suites share: the sandbox, and waiting for things that must happen.
-import { Sandbox } from 'e2b'
+import assert from 'node:assert/strict'
+import { Sandbox, TimeoutError } from 'e2b'
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, chmodSync, rmSync } from 'node:fs'
 import { tmpdir, userInfo } from 'node:os'
@@ -28,7 +29,7 @@ export function scratch(t) {
 }
 
 /** Resolves once check() is truthy; the bound only ends a test that fails. */
-export async function until(what, check, bound = 20_000) {
+export async function until(what, check, bound = 60_000) {
   const end = Date.now() + bound
   for (;;) {
     const value = await check()
@@ -37,6 +38,20 @@ export async function until(what, check, bound = 20_000) {
     await new Promise((resolve) => setTimeout(resolve, 20))
   }
 }
+
+/**
+ * Calls attempt(ms) with twice the time until it says that what it wanted to be cut off
+ * had begun: on a machine that is busy, a start takes its time, too.
+ */
+export async function inTime(ms, attempt) {
+  while (!(await attempt(ms))) {
+    ms *= 2
+    assert.ok(ms < 60_000, 'nothing begins in a minute')
+  }
+}
+
+/** What a call gives; undefined if its time was over before it gave anything. */
+export const begun = (call) => call.catch((err) => { if (!(err instanceof TimeoutError)) throw err })
 
 /** Whether a process exists and is no zombie. */
 export const alive = async (sbx, pid) =>

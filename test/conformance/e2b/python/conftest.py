@@ -12,7 +12,7 @@ import shutil
 import tempfile
 
 import pytest
-from e2b import AsyncSandbox, PtySize, Sandbox
+from e2b import AsyncSandbox, PtySize, Sandbox, TimeoutException
 
 if "E2B_SANDBOX_URL" not in os.environ:
     raise SystemExit("E2B_SANDBOX_URL is not set; run test/conformance/e2b/run python")
@@ -37,6 +37,22 @@ async def until(what, check):
         if asyncio.get_running_loop().time() > end:
             raise AssertionError(f"waited {PATIENCE} s in vain: {what}")
         await asyncio.sleep(0.02)
+
+
+async def in_time(seconds, attempt):
+    """Calls attempt(seconds) with twice the time until it says that what it wanted to be
+    cut off had begun: on a machine that is busy, a start takes its time, too."""
+    while not await attempt(seconds):
+        seconds *= 2
+        assert seconds < PATIENCE, "nothing begins in a minute"
+
+
+async def begun(start):
+    """What a call gives; None if its time was over before it gave anything."""
+    try:
+        return await start
+    except TimeoutException:
+        return None
 
 
 class Flavor:

@@ -13,7 +13,7 @@ from e2b import (
     TimeoutException,
 )
 
-from conftest import ME, call, until
+from conftest import ME, begun, call, in_time, until
 
 
 def touch(path):
@@ -209,8 +209,12 @@ async def test_a_grandchild_with_the_output_does_not_delay_the_end(flavor, scrat
 
 
 async def test_timeout_ends_the_command(flavor, scratch):
-    with pytest.raises(TimeoutException):
-        await flavor.run(f"echo $$ > {scratch}/pid; exec sleep 60", timeout=1.5)
+    async def attempt(seconds):
+        with pytest.raises(TimeoutException):
+            await flavor.run(f"echo $$ > {scratch}/pid; exec sleep 60", timeout=seconds)
+        return os.path.exists(f"{scratch}/pid")
+
+    await in_time(1.5, attempt)
     pid = int(content(f"{scratch}/pid"))
 
     async def gone():
@@ -221,9 +225,18 @@ async def test_timeout_ends_the_command(flavor, scratch):
 
 async def test_timeout_of_a_connection_ends_the_connection_only(flavor):
     handle = await flavor.background("sleep 60", timeout=0)
-    second = await call(flavor.sbx.commands.connect(handle.pid, timeout=0.5))
-    with pytest.raises(TimeoutException):
-        await flavor.wait(second)
+
+    async def connect(seconds):
+        return await call(flavor.sbx.commands.connect(handle.pid, timeout=seconds))
+
+    async def attempt(seconds):
+        second = await begun(connect(seconds))
+        if second:
+            with pytest.raises(TimeoutException):
+                await flavor.wait(second)
+        return second
+
+    await in_time(0.5, attempt)
     assert await flavor.alive(handle.pid)
     assert await call(flavor.sbx.commands.kill(handle.pid)) is True
 

@@ -3,7 +3,7 @@ import pwd
 import pytest
 from e2b import CommandExitException, NotFoundException, PtySize, SandboxException, TimeoutException
 
-from conftest import ME, call, until
+from conftest import ME, begun, call, in_time, until
 
 
 async def test_shell_of_the_user_with_a_terminal_of_the_size(flavor, user):
@@ -85,7 +85,14 @@ async def test_streamed_input(flavor):
 
 
 async def test_timeout_ends_the_terminal(flavor):
-    term = await flavor.terminal(timeout=1)
+    term = None
+
+    async def attempt(seconds):
+        nonlocal term
+        term = await begun(flavor.terminal(timeout=seconds))
+        return term
+
+    await in_time(1, attempt)
     with pytest.raises(TimeoutException):
         await term.ends()
 

@@ -1,7 +1,8 @@
 import { test, describe, before } from 'node:test'
 import assert from 'node:assert/strict'
+import { existsSync } from 'node:fs'
 import { CommandExitError, AuthenticationError, InvalidArgumentError, NotFoundError, TimeoutError } from 'e2b'
-import { sandbox, scratch, until, alive, users, named, homeOf, me, other } from '../helpers.mjs'
+import { sandbox, scratch, until, inTime, begun, alive, users, named, homeOf, me, other } from '../helpers.mjs'
 
 describe('commands', () => {
   let sbx
@@ -241,14 +242,20 @@ describe('commands', () => {
   describe('timeouts', () => {
     test('a command that takes longer than its timeout is ended', async (t) => {
       const dir = scratch(t)
-      await assert.rejects(sbx.commands.run(`echo $$ > ${dir}/pid; exec sleep 60`, { timeoutMs: 1500 }), TimeoutError)
+      await inTime(1500, async (timeoutMs) => {
+        await assert.rejects(sbx.commands.run(`echo $$ > ${dir}/pid; exec sleep 60`, { timeoutMs }), TimeoutError)
+        return existsSync(`${dir}/pid`)
+      })
       const pid = Number(await sbx.files.read(`${dir}/pid`))
       await until('the process is gone', async () => !(await alive(sbx, pid)))
     })
     test('the timeout of a connection ends the connection only', async () => {
       const handle = await sbx.commands.run('sleep 60', { background: true, timeoutMs: 0 })
-      const second = await sbx.commands.connect(handle.pid, { timeoutMs: 500 })
-      await assert.rejects(second.wait(), TimeoutError)
+      await inTime(500, async (timeoutMs) => {
+        const second = await begun(sbx.commands.connect(handle.pid, { timeoutMs }))
+        if (second) await assert.rejects(second.wait(), TimeoutError)
+        return second
+      })
       assert.ok(await alive(sbx, handle.pid))
       assert.equal(await handle.kill(), true)
     })

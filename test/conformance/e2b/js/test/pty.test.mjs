@@ -1,7 +1,7 @@
 import { test, describe, before } from 'node:test'
 import assert from 'node:assert/strict'
 import { NotFoundError, TimeoutError } from 'e2b'
-import { sandbox, until, alive, users, named, homeOf, me } from '../helpers.mjs'
+import { sandbox, until, inTime, begun, alive, users, named, homeOf, me } from '../helpers.mjs'
 
 const bytes = (text) => new TextEncoder().encode(text)
 
@@ -103,7 +103,8 @@ describe('pty', () => {
     await term.handle.kill()
   })
   test('the timeout ends the terminal', async () => {
-    const term = await terminal({ timeoutMs: 1000 })
+    let term
+    await inTime(1000, async (timeoutMs) => (term = await begun(terminal({ timeoutMs }))))
     await assert.rejects(term.handle.wait(), TimeoutError)
     await until('the shell is gone', async () => !(await alive(sbx, term.handle.pid)))
   })
