@@ -110,7 +110,7 @@ func TestDeps(t *testing.T) {
 		{"driver/local", []string{"process", "files", "driver", "internal/procfs", "internal/replace", "keeper/failpoint"}},
 		{"driver", []string{"process", "files", "driver", "internal/replace"}},
 		{"metrics", []string{"process"}},
-		{"supervisor/config", []string{"process"}},
+		{"supervisor/config", []string{"process", "internal/typo"}},
 		{"supervisor/run", []string{"process", "supervisor", "internal/procfs", "internal/replace"}},
 		{"supervisor/probe", []string{"process", "observe", "supervisor/config"}},
 		{"supervisor", []string{"process", "supervisor/config"}},
@@ -134,6 +134,7 @@ func TestDeps(t *testing.T) {
 		{"internal/pattern", nil},
 		{"internal/payload", []string{"keeper/memory"}},
 		{"internal/procfs", nil},
+		{"internal/typo", nil},
 		{"internal/seccomp", nil},
 		{"internal/cleansignals", nil},
 		{"internal/poorkernel", nil},
@@ -156,7 +157,7 @@ func TestDeps(t *testing.T) {
 		{"test/bench", []string{".", "process", "anchor", "gen", "driver", "keeper/client", "face/distant", "internal/procfs", "internal/testbin", "internal/testdaemon"}},
 		{"cmd/internal/role", []string{"anchor", "keeper", "internal/cleansignals"}},
 		{"cmd/tend-keeper", []string{"cmd/internal/role"}},
-		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "driver/host", "driver/local/network", "driver/local/template", "face/distant", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "supervisor/config", "internal/account", "internal/home", "internal/payload", "internal/peer", "internal/replace", "internal/torture"}},
+		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "driver/host", "driver/local/network", "driver/local/template", "face/distant", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "supervisor/config", "internal/account", "internal/home", "internal/payload", "internal/peer", "internal/replace", "internal/torture", "internal/typo"}},
 		{"", []string{"process", "view", "gen/tend", "internal/tendpb", "internal/home"}},
 	}
 	for path, p := range pkgs {

@@ -228,18 +228,7 @@ func (c *sandboxLsCmd) Run(ctx context.Context, inv *invocation) error {
 			printable(nameOfSandbox(in)), printable(in.ID[:min(len(in.ID), 13)]), in.State.String(), in.Isolation.String(), origin(in), age(now.Sub(in.Created)), left,
 		})
 	}
-	switch {
-	case inv.flags.JSON:
-		return printJSON(inv.out, facts)
-	case c.Quiet:
-		for _, row := range rows[1:] {
-			if _, err := fmt.Fprintln(inv.out, row[0]); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	return inv.printRows(rows)
+	return inv.printList(facts, rows, c.Quiet)
 }
 
 // origin is what the files of a sandbox were at first.
@@ -251,6 +240,23 @@ func origin(in *tend.SandboxInfo) string {
 		return printable(in.Template)
 	}
 	return "-"
+}
+
+// printList prints what there is of something, as the flags say: its facts, the first
+// column alone, or a table; see printRows.
+func (inv *invocation) printList(facts any, rows [][]string, quiet bool) error {
+	switch {
+	case inv.flags.JSON:
+		return printJSON(inv.out, facts)
+	case quiet:
+		for _, row := range rows[1:] {
+			if _, err := fmt.Fprintln(inv.out, row[0]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return inv.printRows(rows)
 }
 
 // printRows prints a table whose first row is the head, cut to the terminal's width.

@@ -251,18 +251,7 @@ func (c *snapshotLsCmd) Run(ctx context.Context, inv *invocation) error {
 		facts = append(facts, snapshotFactsOf(s))
 		rows = append(rows, []string{printable(nameOfSnapshot(s)), printable(s.ID[:min(len(s.ID), 13)]), s.State.String(), sizeText(s.Bytes), age(time.Since(s.Created)), printable(s.Sandbox)})
 	}
-	switch {
-	case inv.flags.JSON:
-		return printJSON(inv.out, facts)
-	case c.Quiet:
-		for _, row := range rows[1:] {
-			if _, err := fmt.Fprintln(inv.out, row[0]); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	return inv.printRows(rows)
+	return inv.printList(facts, rows, c.Quiet)
 }
 
 type snapshotRmCmd struct {

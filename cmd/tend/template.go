@@ -326,18 +326,7 @@ func (c *templateLsCmd) Run(ctx context.Context, inv *invocation) error {
 		slices.Sort(t.Tags)
 		rows = append(rows, []string{printable(t.Name), printable(strings.Join(t.Tags, ",")), sizeText(t.Bytes), age(time.Since(t.Updated)), fmt.Sprint(t.Used)})
 	}
-	switch {
-	case inv.flags.JSON:
-		return printJSON(inv.out, facts)
-	case c.Quiet:
-		for _, row := range rows[1:] {
-			if _, err := fmt.Fprintln(inv.out, row[0]); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	return inv.printRows(rows)
+	return inv.printList(facts, rows, c.Quiet)
 }
 
 type templateRmCmd struct {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/tend-run/tend/internal/typo"
 )
 
 // grammar is the whole command line: help, completion, the manual pages and
@@ -212,7 +214,7 @@ func meantVerbs(n *kong.Node, said string) []string {
 			continue
 		}
 		for _, name := range append([]string{c.Name}, c.Aliases...) {
-			d := distance(strings.ToLower(said), name)
+			d := typo.Distance(strings.ToLower(said), name)
 			if len(said) >= 2 && strings.HasPrefix(name, said) {
 				d = 1
 			}
@@ -225,30 +227,6 @@ func meantVerbs(n *kong.Node, said string) []string {
 		}
 	}
 	return near
-}
-
-// distance is how many letters have to be changed, put in, left out or exchanged
-// with their neighbour.
-func distance(a, b string) int {
-	before, prev, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := range len(a) {
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			row[j+1] = min(row[j]+1, prev[j+1]+1, prev[j]+cost)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
-			}
-		}
-		before, prev, row = prev, row, before
-	}
-	return prev[len(b)]
 }
 
 // helpCmd is "tend help VERB", the same as --help.

@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"strings"
+
+	"github.com/tend-run/tend/internal/typo"
 )
 
 // Problem is one thing that is wrong with a file.
@@ -91,7 +93,7 @@ func nearest(said string, keys []string) string {
 	}
 	best, found := 1+min(2, len(said)/3), ""
 	for _, k := range keys {
-		if d := distance(plain(said), plain(k)); d < best {
+		if d := typo.Distance(plain(said), plain(k)); d < best {
 			best, found = d, k
 		}
 	}
@@ -109,28 +111,4 @@ func nearest(said string, keys []string) string {
 		}
 	}
 	return found
-}
-
-// distance is how many letters have to be changed, put in or left out, or exchanged
-// with their neighbour.
-func distance(a, b string) int {
-	before, prev, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := range len(a) {
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			row[j+1] = min(row[j]+1, prev[j+1]+1, prev[j]+cost)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
-			}
-		}
-		before, prev, row = prev, row, before
-	}
-	return prev[len(b)]
 }

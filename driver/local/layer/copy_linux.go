@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -100,26 +99,15 @@ func (c *copier) directory(from, to int, rel string, depth int) error {
 	}
 	dir := os.NewFile(uintptr(fd), ".")
 	defer dir.Close()
-	for {
-		names, err := dir.Readdirnames(1024)
-		if errors.Is(err, io.EOF) {
-			return nil
+	return eachName(c.ctx, dir, func(name string) error {
+		if c.entries++; c.entries > c.limits.Entries {
+			return fmt.Errorf("%w: there are more than %d files", ErrLimit, c.limits.Entries)
 		}
-		if err != nil {
-			return err
+		if err := c.entry(from, to, name, rel+name, depth); err != nil {
+			return fmt.Errorf("%.200q: %w", name, err)
 		}
-		for _, name := range names {
-			if err := c.ctx.Err(); err != nil {
-				return err
-			}
-			if c.entries++; c.entries > c.limits.Entries {
-				return fmt.Errorf("%w: there are more than %d files", ErrLimit, c.limits.Entries)
-			}
-			if err := c.entry(from, to, name, rel+name, depth); err != nil {
-				return fmt.Errorf("%.200q: %w", name, err)
-			}
-		}
-	}
+		return nil
+	})
 }
 
 func (c *copier) entry(from, to int, name, rel string, depth int) error {

@@ -30,6 +30,11 @@ func countTree(ctx context.Context, dir string) (entries, bytes int64, err error
 // directory closes dir.
 func (c *counter) directory(dir *os.File, depth int) error {
 	defer dir.Close()
+	return eachName(c.ctx, dir, func(name string) error { return c.entry(int(dir.Fd()), name, depth) })
+}
+
+// eachName calls f for all names in a directory, some at a time, until ctx ends.
+func eachName(ctx context.Context, dir *os.File, f func(name string) error) error {
 	for {
 		names, err := dir.Readdirnames(1024)
 		if errors.Is(err, io.EOF) {
@@ -39,10 +44,10 @@ func (c *counter) directory(dir *os.File, depth int) error {
 			return err
 		}
 		for _, name := range names {
-			if err := c.ctx.Err(); err != nil {
+			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if err := c.entry(int(dir.Fd()), name, depth); err != nil {
+			if err := f(name); err != nil {
 				return err
 			}
 		}
