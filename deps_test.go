@@ -114,6 +114,7 @@ func TestDeps(t *testing.T) {
 		{"supervisor/run", []string{"process", "supervisor", "internal/procfs", "internal/replace"}},
 		{"supervisor/probe", []string{"process", "observe", "supervisor/config"}},
 		{"supervisor", []string{"process", "supervisor/config"}},
+		{"healer", []string{"supervisor", "internal/replace"}},
 		{"keeper/failpoint", nil},
 		{"keeper/client", []string{"internal/procfs", "process", "files", "internal/account", "spool", "observe", "keeper/failpoint", "keeper/board", "keeper/calm", "keeper/feed", "keeper/wire", "keeper/rundir"}},
 		{"keeper", []string{"internal/procfs", "internal/seccomp", "process", "spool", "keeper"}},

@@ -1,0 +1,116 @@
+package healer
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Kind of an entry.
+type Kind uint8
+
+const (
+	// Opened is the first of each journal.
+	Opened Kind = iota + 1
+	// Signalled: something more was seen of the service.
+	Signalled
+	// Began: a worker works on the episode, from here on.
+	Began
+	// Answered: what was to be done (Did, Seq) was done (OK), or Text says why not.
+	Answered
+	// Expired: the time of the episode is over. Cancelled: somebody wants it to end.
+	Expired
+	Cancelled
+	// Note is for people.
+	Note
+)
+
+var kindNames = [...]string{"", "opened", "signal", "began", "answered", "expired", "cancelled", "note"}
+
+func (k Kind) String() string { return nameOf(kindNames[:], "kind", uint8(k)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler. A kind of a later version is a Note.
+func (k *Kind) UnmarshalText(text []byte) error {
+	if parseName(kindNames[:], "kind", text, (*uint8)(k)) != nil {
+		*k = Note
+	}
+	return nil
+}
+
+// Entry is one line of a journal. Kind and At are always set, the others where the kind
+// says so.
+type Entry struct {
+	At   time.Time `json:"at"`
+	Kind Kind      `json:"kind"`
+	// ID and Service of an Opened.
+	ID      string  `json:"id,omitempty"`
+	Service string  `json:"service,omitempty"`
+	Signal  *Signal `json:"signal,omitempty"`
+	Worker  int     `json:"worker,omitempty"`
+
+	Did  Action `json:"did,omitempty"`
+	Seq  int64  `json:"seq,omitempty"`
+	OK   bool   `json:"ok,omitempty"`
+	Text string `json:"text,omitempty"`
+	// Remedies that Look has found, and a Proposal.
+	Remedies []Remedy `json:"remedies,omitempty"`
+	Proposal string   `json:"proposal,omitempty"`
+	// Paths that Act has changed, and what it has used.
+	Paths  []string `json:"paths,omitempty"`
+	Tokens int64    `json:"tokens,omitempty"`
+	Steps  int64    `json:"steps,omitempty"`
+	// Commit that was made; Left says what is not in it.
+	Commit string   `json:"commit,omitempty"`
+	Left   []string `json:"left,omitempty"`
+}
+
+// Bounds of the lists of an entry, so that no escaping makes it longer than a line may be.
+const (
+	maxPaths = 100
+	maxPath  = 1 << 10
+)
+
+// bounded returns the entry with its texts cut to their bounds.
+func (e Entry) bounded() Entry {
+	e.Text, e.Proposal = cut(e.Text, MaxText), cut(e.Proposal, 4*MaxText)
+	e.Paths, e.Left = cutAll(e.Paths), cutAll(e.Left)
+	if e.Signal != nil {
+		s := *e.Signal
+		s.Text = cut(s.Text, MaxText)
+		e.Signal = &s
+	}
+	if len(e.Remedies) > MaxRemedies {
+		e.Remedies = e.Remedies[:MaxRemedies]
+	}
+	e.Remedies = slices.Clone(e.Remedies)
+	for i := range e.Remedies {
+		e.Remedies[i].Why = cut(e.Remedies[i].Why, MaxText)
+	}
+	return e
+}
+
+func cutAll(all []string) []string {
+	if len(all) > maxPaths {
+		all = all[:maxPaths]
+	}
+	all = slices.Clone(all)
+	for i, s := range all {
+		if len(s) > maxPath {
+			all[i] = cut(s, maxPath)
+		}
+	}
+	return all
+}
+
+// cut keeps the beginning and the end of a text that is too long.
+func cut(s string, most int) string {
+	s = strings.ToValidUTF8(s, "\ufffd")
+	if len(s) <= most {
+		return s
+	}
+	half := most/2 - 8
+	return strings.ToValidUTF8(s[:half], "") + "\n[…]\n" + strings.ToValidUTF8(s[len(s)-half:], "")
+}

@@ -1,0 +1,77 @@
+package healer
+
+import (
+	"time"
+
+	"github.com/tend-run/tend/supervisor"
+)
+
+const (
+	// settled is how long a service must be ready until faults of before are forgotten.
+	settled = time.Minute
+	// faultsAt is how many faults, with restarts between, are one that a restart does not
+	// repair.
+	faultsAt = 2
+)
+
+// Sense finds out, from what is seen of a service, when a restart is not enough. It is
+// plain data; the zero value has seen nothing.
+type Sense struct {
+	Status Status // running, suspected, or verifying after a restart for a stuck log
+	// Faults since it was ready for long.
+	Faults int
+	// Ready since then; zero: it is not.
+	Ready time.Time
+	// Was: it was ready once, between two faults.
+	Was bool
+}
+
+// Saw takes one notice, and returns the signal for which an episode is to be opened; nil:
+// none is.
+func (s *Sense) Saw(n supervisor.Notice, run int64, text string, at time.Time) *Signal {
+	signal := func(kind string) *Signal {
+		s.Status = Suspected
+		return &Signal{Kind: kind, Text: text, Run: run, At: at}
+	}
+	s.Settle(at)
+	switch n {
+	case supervisor.NoticeReady:
+		s.Ready, s.Was = at, true
+		if s.Status == Verifying {
+			s.Status = Running
+		}
+	case supervisor.NoticeUnready, supervisor.NoticeStarted:
+		s.Ready = time.Time{}
+	case supervisor.NoticeExit, supervisor.NoticeUnhealthy:
+		s.Ready, s.Status = time.Time{}, Suspected
+		if s.Faults++; s.Faults < faultsAt {
+			return nil
+		}
+		switch {
+		case n == supervisor.NoticeUnhealthy:
+			return signal("health")
+		case s.Was:
+			return signal("flap")
+		}
+		return signal("exit")
+	case supervisor.NoticeFlapping:
+		return signal("flap")
+	case supervisor.NoticeFailed:
+		return signal("exit")
+	case supervisor.NoticeStuck: // the supervisor restarts it, which is all that is done
+		s.Ready, s.Status = time.Time{}, Verifying
+	case supervisor.NoticeCompleted:
+		*s = Sense{}
+	}
+	return nil
+}
+
+// Settle forgets the faults of a service that has been ready for long.
+func (s *Sense) Settle(at time.Time) {
+	if !s.Ready.IsZero() && at.Sub(s.Ready) >= settled {
+		*s = Sense{Ready: s.Ready}
+	}
+}
+
+// Forget is for a service after an episode: what was before it does not count again.
+func (s *Sense) Forget() { *s = Sense{Ready: s.Ready} }

@@ -1,0 +1,191 @@
+package healer
+
+import (
+	"fmt"
+	"time"
+)
+
+// Status of a service, as its healer sees it.
+type Status uint8
+
+const (
+	Running   Status = iota // nothing is known to be wrong
+	Suspected               // something is, and it is being found out what
+	Healing
+	Verifying
+	Ready  // it was repaired
+	Broken // it was not, and nothing more is done by itself
+)
+
+var statusNames = [...]string{"running", "suspected", "healing", "verifying", "ready", "broken"}
+
+func (s Status) String() string { return nameOf(statusNames[:], "status", uint8(s)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Status) UnmarshalText(text []byte) error {
+	return parseName(statusNames[:], "status", text, (*uint8)(s))
+}
+
+// Action is what is being done.
+type Action uint8
+
+const (
+	Nothing Action = iota
+	Look
+	Checkpoint
+	Act
+	Verify
+	Review
+	Commit
+	Rollback
+	Over // the episode has ended
+)
+
+var actionNames = [...]string{"nothing", "look", "checkpoint", "act", "verify", "review", "commit", "rollback", "over"}
+
+func (a Action) String() string { return nameOf(actionNames[:], "action", uint8(a)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (a Action) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (a *Action) UnmarshalText(text []byte) error {
+	return parseName(actionNames[:], "action", text, (*uint8)(a))
+}
+
+func nameOf(names []string, what string, n uint8) string {
+	if int(n) < len(names) {
+		return names[n]
+	}
+	return fmt.Sprintf("%s(%d)", what, n)
+}
+
+func parseName(names []string, what string, text []byte, to *uint8) error {
+	for i, name := range names {
+		if name == string(text) {
+			*to = uint8(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("%.40q is no %s of an episode", text, what)
+}
+
+// Kinds of remedies, from the mildest on.
+const (
+	Wait    = "wait"     // nothing: it may have recovered
+	Restart = "restart"  // of the service
+	Book    = "playbook" // Name says which
+	Model   = "model"    // one attempt of a model
+)
+
+// Remedy is one thing to try.
+type Remedy struct {
+	Kind string `json:"kind"`
+	Name string `json:"name,omitempty"`
+	Why  string `json:"why,omitempty"`
+	// Tree: it may change files, and so is between a checkpoint and a commit or rollback.
+	Tree bool `json:"tree,omitempty"`
+	// Keep: what it changes is no part of the project's history, and is not committed.
+	Keep bool `json:"keep,omitempty"`
+}
+
+func (r Remedy) String() string {
+	if r.Name != "" {
+		return r.Kind + " " + r.Name
+	}
+	return r.Kind
+}
+
+// Signal is a fault that was seen.
+type Signal struct {
+	// Kind is exit, flap, health, stuck, pressure or asked.
+	Kind string    `json:"kind"`
+	Text string    `json:"text,omitempty"`
+	Run  int64     `json:"run,omitempty"` // of the service
+	At   time.Time `json:"at"`
+}
+
+// Bounds of an episode.
+const (
+	MaxRemedies  = 16
+	MaxWorkers   = 6 // that may work on an episode, one after the other
+	MaxRollbacks = 3 // tries to roll back one remedy
+	maxSignals   = 32
+	MaxText      = 8 << 10 // bytes of each text in a journal
+)
+
+// Try is a remedy that was tried.
+type Try struct {
+	Remedy
+	Begun, Ended time.Time
+	// Why it did not help; "": it has, or it is being tried.
+	Failed string
+	// Text is what it did, in its own words.
+	Text string
+	// Paths that it changed.
+	Paths []string
+	// Tokens and Steps that a model has used.
+	Tokens, Steps int64
+}
+
+// State is what is known of an episode. The zero value is one that was not opened.
+type State struct {
+	ID, Service string
+	Status      Status
+	// Doing is what is being done, and Seq its number, which an answer has, too.
+	Doing Action
+	Seq   int64
+	// Signals that were seen: the first one opened the episode.
+	Signals []Signal
+	// Remedies to try, and how many of them have been begun.
+	Remedies []Remedy
+	Begun    int
+	Tries    []Try
+	// Open: there is a checkpoint, and neither a commit nor a rollback.
+	Open bool
+	// Verified: what is open was verified; Reviewed: and reviewed.
+	Verified, Reviewed bool
+	// Rollbacks tried of what is open.
+	Rollbacks int
+	// Again: the remedy is tried once more after the rollback.
+	Again bool
+	// Last: nothing more is tried after the rollback; it says why.
+	Last string
+	// Workers that have worked on it.
+	Workers int
+	// Opened and Ended are its times; Ended is zero until it is over.
+	Opened, Ended time.Time
+	// Why it ended as it did.
+	Why string
+	// Dirty: a rollback did not succeed, and the tree is not as it was.
+	Dirty bool
+	// Committed is the commit; "": there is none. Left says what was changed and not
+	// committed, and why.
+	Committed string
+	Left      []string
+	// Proposal is what somebody might do whom no remedy could spare it.
+	Proposal string
+}
+
+// Done reports whether the episode has ended.
+func (s *State) Done() bool { return s.Doing == Over }
+
+// Try is the remedy that is being tried; nil: none is.
+func (s *State) Try() *Try {
+	if len(s.Tries) == 0 || s.Doing < Checkpoint || s.Doing > Rollback {
+		return nil
+	}
+	return &s.Tries[len(s.Tries)-1]
+}
+
+// Effect is what is to be done next, at most one thing.
+type Effect struct {
+	Do  Action
+	Seq int64
+	// Try numbers the remedies that were begun, from 1, where Do is about one.
+	Try    int
+	Remedy Remedy
+}

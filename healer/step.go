@@ -1,0 +1,281 @@
+package healer
+
+import (
+	"fmt"
+	"slices"
+)
+
+// machine is one step.
+type machine struct {
+	s  State
+	e  *Entry
+	do *Effect
+}
+
+// Step returns what becomes of an episode by an entry of its journal, and what is to be
+// done then; nil: nothing new. The state that it is given stays as it is.
+func Step(s State, e Entry) (State, *Effect) {
+	s.Signals, s.Tries, s.Remedies = slices.Clone(s.Signals), slices.Clone(s.Tries), slices.Clone(s.Remedies)
+	m := &machine{s: s, e: &e}
+	m.handle()
+	return m.s, m.do
+}
+
+// Fold makes the state from the entries of a journal. What is to be done then is what an
+// entry Began leads to, which the next worker writes.
+func Fold(entries []Entry) (s State) {
+	for _, e := range entries {
+		s, _ = Step(s, e)
+	}
+	return s
+}
+
+func (m *machine) handle() {
+	s, e := &m.s, m.e
+	if e.Kind == Opened && s.Doing == Nothing {
+		s.ID, s.Service, s.Opened, s.Status = e.ID, e.Service, e.At, Suspected
+		if e.Signal != nil {
+			s.Signals = append(s.Signals, *e.Signal)
+		}
+		s.Doing = Look // a worker is awaited
+		return
+	}
+	if s.Doing == Nothing || s.Done() {
+		return
+	}
+	switch e.Kind {
+	case Signalled:
+		if e.Signal != nil && len(s.Signals) < maxSignals {
+			s.Signals = append(s.Signals, *e.Signal)
+		}
+	case Began:
+		m.began()
+	case Answered:
+		if e.Seq == s.Seq && e.Did == s.Doing {
+			m.answered()
+		}
+	case Expired:
+		m.stop("its time was over")
+	case Cancelled:
+		why := "it was stopped"
+		if e.Text != "" {
+			why += ": " + e.Text
+		}
+		m.stop(why)
+	}
+}
+
+// ask has something done, and awaits one answer to it.
+func (m *machine) ask(a Action) {
+	s := &m.s
+	s.Doing = a
+	s.Seq++
+	m.do = &Effect{Do: a, Seq: s.Seq}
+	switch a {
+	case Look:
+	case Verify:
+		s.Status = Verifying
+	default:
+		s.Status = Healing
+	}
+	if t := s.Try(); t != nil {
+		m.do.Try, m.do.Remedy = len(s.Tries), t.Remedy
+	}
+}
+
+// began: another worker goes on. What the one before did last may have been done, or not,
+// or half.
+func (m *machine) began() {
+	s := &m.s
+	s.Workers++
+	why := fmt.Sprintf("%d workers ended before it did", s.Workers-1)
+	switch {
+	case s.Workers > 2*MaxWorkers && s.Doing == Commit: // it is verified; only the commit is missing
+		s.Open = false
+		s.Left = append(slices.Clone(s.Left), "all: "+why)
+		m.over(Ready, "")
+		return
+	case s.Workers > 2*MaxWorkers:
+		s.Dirty, s.Open = s.Open, false
+		m.over(Broken, why)
+		return
+	case s.Workers > MaxWorkers && s.Last == "":
+		m.stop(why)
+		if m.do != nil {
+			return
+		}
+	}
+	if s.Doing == Act && s.Open {
+		// Nobody knows how far it came. A playbook is tried once more; an attempt of a
+		// model is over, for what the model was told is gone.
+		t := &s.Tries[len(s.Tries)-1]
+		s.Again = t.Kind == Book && !m.triedBefore(t.Remedy)
+		t.Failed = "its worker ended"
+		m.ask(Rollback)
+		return
+	}
+	m.ask(s.Doing)
+}
+
+// triedBefore reports whether the newest remedy was begun before.
+func (m *machine) triedBefore(r Remedy) bool {
+	return slices.ContainsFunc(m.s.Tries[:len(m.s.Tries)-1], func(t Try) bool { return t.Remedy == r })
+}
+
+func (m *machine) answered() {
+	s, e := &m.s, m.e
+	switch s.Doing {
+	case Look:
+		s.Remedies = slices.Clone(e.Remedies[:min(len(e.Remedies), MaxRemedies)])
+		s.Proposal = e.Proposal
+		s.Why = e.Text
+		m.next()
+	case Checkpoint:
+		if s.Open = e.OK; !e.OK {
+			m.fail("there is no checkpoint, and so nothing was changed: " + e.Text)
+			return
+		}
+		s.Rollbacks, s.Verified, s.Reviewed = 0, false, false
+		m.ask(Act)
+	case Act:
+		t := &s.Tries[len(s.Tries)-1]
+		t.Text, t.Paths, t.Tokens, t.Steps = e.Text, e.Paths, e.Tokens, e.Steps
+		if !e.OK {
+			m.fail(e.Text)
+			return
+		}
+		m.ask(Verify)
+	case Verify:
+		switch {
+		case !e.OK:
+			m.fail(e.Text)
+		case s.Open:
+			s.Verified = true
+			m.ask(Review)
+		default:
+			m.over(Ready, e.Text)
+		}
+	case Review:
+		switch {
+		case !e.OK:
+			m.fail(e.Text)
+		case s.Tries[len(s.Tries)-1].Keep:
+			s.Reviewed, s.Open = true, false
+			m.over(Ready, e.Text)
+		default:
+			s.Reviewed = true
+			m.ask(Commit)
+		}
+	case Commit:
+		s.Open = false
+		if s.Committed, s.Left = e.Commit, e.Left; !e.OK {
+			s.Left = append(slices.Clone(s.Left), e.Text)
+		}
+		m.over(Ready, e.Text)
+	case Rollback:
+		if e.OK {
+			s.Open = false
+			m.failed()
+			return
+		}
+		if s.Rollbacks++; s.Rollbacks < MaxRollbacks {
+			m.ask(Rollback)
+			return
+		}
+		s.Dirty, s.Open = true, false
+		m.over(Broken, "what was tried could not be taken back, and the tree is not as it was: "+e.Text)
+	}
+}
+
+// fail: the remedy did not help.
+func (m *machine) fail(why string) {
+	s := &m.s
+	if t := s.Try(); t != nil && t.Failed == "" {
+		t.Failed = why
+		if why == "" {
+			t.Failed = "it did not help"
+		}
+	}
+	if s.Open {
+		m.ask(Rollback)
+		return
+	}
+	m.failed()
+}
+
+// failed: the remedy did not help, and the tree is as it was.
+func (m *machine) failed() {
+	s := &m.s
+	if n := len(s.Tries); n > 0 && s.Tries[n-1].Ended.IsZero() {
+		s.Tries[n-1].Ended = m.e.At
+	}
+	if s.Last != "" {
+		m.over(Broken, s.Last)
+		return
+	}
+	if s.Again {
+		s.Again = false
+		s.Begun--
+	}
+	m.next()
+}
+
+// next begins the next remedy.
+func (m *machine) next() {
+	s := &m.s
+	if s.Begun >= len(s.Remedies) {
+		why := "nothing that was tried has helped"
+		if n := len(s.Tries); n > 0 && s.Tries[n-1].Failed != "" {
+			why += "; the last was " + s.Tries[n-1].Remedy.String() + ": " + s.Tries[n-1].Failed
+		} else if n == 0 {
+			why = "there is no remedy for it"
+			if s.Why != "" {
+				why += ": " + s.Why
+			}
+		}
+		m.over(Broken, why)
+		return
+	}
+	r := s.Remedies[s.Begun]
+	s.Begun++
+	s.Tries = append(s.Tries, Try{Remedy: r, Begun: m.e.At})
+	s.Verified, s.Reviewed, s.Rollbacks = false, false, 0
+	if r.Tree {
+		m.ask(Checkpoint)
+	} else {
+		m.ask(Act)
+	}
+}
+
+// stop ends the episode from outside, once what is open is rolled back. A commit that was
+// begun comes to its end.
+func (m *machine) stop(why string) {
+	s := &m.s
+	if s.Doing == Commit || s.Doing == Rollback && s.Last != "" {
+		return
+	}
+	s.Last, s.Again = why, false
+	switch {
+	case s.Doing == Rollback: // and then it is over
+	case s.Open:
+		if t := s.Try(); t != nil && t.Failed == "" {
+			t.Failed = why
+		}
+		m.ask(Rollback)
+	default:
+		if t := s.Try(); t != nil && t.Failed == "" {
+			t.Failed, t.Ended = why, m.e.At
+		}
+		m.over(Broken, why)
+	}
+}
+
+func (m *machine) over(st Status, why string) {
+	s := &m.s
+	if n := len(s.Tries); n > 0 && s.Tries[n-1].Ended.IsZero() {
+		s.Tries[n-1].Ended = m.e.At
+	}
+	s.Doing, s.Status, s.Why, s.Ended = Over, st, why, m.e.At
+	s.Seq++
+	m.do = &Effect{Do: Over, Seq: s.Seq}
+}
