@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -165,7 +166,14 @@ func install(rules []Rule) error {
 
 // Listener sees the system calls of rules without an Errno. Each waits for
 // Continue.
-type Listener struct{ fd int }
+type Listener struct {
+	fd    int
+	wake  int // eventfd: Close was called
+	loops sync.WaitGroup
+
+	mu     sync.Mutex // held while a call is answered
+	closed bool       // guarded by mu
+}
 
 // Call is one of them.
 type Call struct {
@@ -203,7 +211,12 @@ func Listen(cmd *exec.Cmd, start func() error) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Listener{fds[0]}, nil
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		unix.Close(fds[0])
+		return nil, err
+	}
+	return &Listener{fd: fds[0], wake: wake}, nil
 }
 
 // notification is struct seccomp_notif, and answer struct seccomp_notif_resp.
@@ -230,9 +243,19 @@ const (
 )
 
 // Each calls f with each call, one at a time, until nobody is under the filter any
-// more. The call goes on when f returns, unless f says that it is held: then f has
-// answered it, or somebody will.
+// more, or Close is called. The call goes on when f returns, unless f says that it is
+// held: then f has answered it, or somebody will.
 func (l *Listener) Each(f func(c *Call) (held bool)) {
+	l.mu.Lock()
+	closed := l.closed
+	if !closed {
+		l.loops.Add(1)
+	}
+	l.mu.Unlock()
+	if closed {
+		return
+	}
+	defer l.loops.Done()
 	for {
 		c, err := l.next()
 		if err != nil {
@@ -244,14 +267,15 @@ func (l *Listener) Each(f func(c *Call) (held bool)) {
 	}
 }
 
-// next waits for a call. It fails when nobody is under the filter any more.
+// next waits for a call. It fails when nobody is under the filter any more, and after
+// Close.
 func (l *Listener) next() (*Call, error) {
 	for {
-		fds := []unix.PollFd{{Fd: int32(l.fd), Events: unix.POLLIN}}
+		fds := []unix.PollFd{{Fd: int32(l.fd), Events: unix.POLLIN}, {Fd: int32(l.wake), Events: unix.POLLIN}}
 		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
 			return nil, err
 		}
-		if fds[0].Revents&unix.POLLHUP != 0 {
+		if fds[0].Revents&unix.POLLHUP != 0 || fds[1].Revents != 0 {
 			return nil, os.ErrClosed
 		}
 		if fds[0].Revents&unix.POLLIN == 0 {
@@ -281,6 +305,11 @@ func (l *Listener) Fail(c *Call, errno unix.Errno) {
 }
 
 func (l *Listener) answer(a *answer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
 	// Its only error is that the caller has died.
 	unix.Syscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlSend, uintptr(unsafe.Pointer(a)))
 }
@@ -309,5 +338,19 @@ func (c *Call) Path(arg int) string {
 	return unix.ByteSliceToString(b[:n])
 }
 
-// Close lets all calls fail with ENOSYS from now on.
-func (l *Listener) Close() { unix.Close(l.fd) }
+// Close lets all calls fail with ENOSYS from now on. It returns when Each has: a loop
+// that went on would take the calls of the next listener with the same descriptor.
+func (l *Listener) Close() {
+	l.mu.Lock()
+	was := l.closed
+	l.closed = true
+	l.mu.Unlock()
+	if was {
+		return
+	}
+	one := [8]byte{1}
+	unix.Write(l.wake, one[:])
+	l.loops.Wait()
+	unix.Close(l.wake)
+	unix.Close(l.fd)
+}
