@@ -251,9 +251,7 @@ func (f *foreground) pumpInput(ctx context.Context, in io.Reader) error {
 		case err == io.EOF && !f.input:
 			return nil
 		case err == io.EOF && f.tty && f.eof:
-			// A terminal has no end but the character its reader takes for one.
-			_, werr := f.write(ctx, process.Input{Data: []byte{4}})
-			return werr
+			return f.endTerminal(ctx)
 		case err == io.EOF && f.eof:
 			_, werr := f.write(ctx, process.Input{EOF: true})
 			return werr
@@ -263,6 +261,28 @@ func (f *foreground) pumpInput(ctx context.Context, in io.Reader) error {
 			return fmt.Errorf("read stdin: %w", err)
 		}
 	}
+}
+
+// endTerminal ends what is typed. A terminal has no end but the character that its
+// reader takes for one, and only who waits for input takes it so: a shell that is about
+// to set up its line editor would find a NUL. So each reader gets one, up to a bound: a
+// program that means something else by the character is left in peace.
+func (f *foreground) endTerminal(ctx context.Context) error {
+	for wait := 50 * time.Millisecond; wait < time.Minute; wait *= 2 {
+		res, err := f.proc.Wait(ctx, process.Until{Input: true})
+		if err != nil || !res.Met {
+			return nil // it has ended, or this program does
+		}
+		if done, err := f.write(ctx, process.Input{Data: []byte{4}}); done || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
 }
 
 // write sends one piece of input. done: no process reads input any more, which is no
