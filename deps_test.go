@@ -111,7 +111,7 @@ func TestDeps(t *testing.T) {
 		{"driver", []string{"process", "files", "driver", "internal/replace"}},
 		{"metrics", []string{"process"}},
 		{"supervisor/config", []string{"process", "internal/typo"}},
-		{"supervisor/run", []string{"process", "supervisor", "internal/procfs", "internal/replace"}},
+		{"supervisor/run", []string{"process", "observe", "supervisor", "internal/procfs", "internal/replace"}},
 		{"supervisor/probe", []string{"process", "observe", "supervisor/config"}},
 		{"supervisor", []string{"process", "supervisor/config"}},
 		{"healer", []string{"supervisor", "internal/replace"}},

@@ -41,6 +41,9 @@ const (
 	Due
 	// Stuck: its log stands still after a line that says that something is going on.
 	Stuck
+	// Pressure: it has become short of something; Text says of what. OK: much of that is
+	// its own.
+	Pressure
 	// Resumed: the service stood still for Gap, with its sandbox or its machine.
 	Resumed
 	// Found is said once by a caller that goes on from a stored state: Run is alive
@@ -51,7 +54,7 @@ const (
 	eventKinds
 )
 
-var eventNames = [...]string{"tick", "up", "down", "restart", "launched", "not_launched", "unknown", "exited", "tree_gone", "probed", "needs", "line", "bounced", "changed", "due", "stuck", "resumed", "found", "ruled"}
+var eventNames = [...]string{"tick", "up", "down", "restart", "launched", "not_launched", "unknown", "exited", "tree_gone", "probed", "needs", "line", "bounced", "changed", "due", "stuck", "pressure", "resumed", "found", "ruled"}
 
 func (k EventKind) String() string {
 	if int(k) < len(eventNames) {
@@ -112,15 +115,34 @@ const (
 	NoticeCompleted        // it ended with success, for good
 	NoticeFailed           // it is not restarted any more, or not soon
 	NoticeSurvivor         // its tree does not die
+	NoticePressure         // it is short of something
 )
 
-var noticeNames = [...]string{"", "started", "ready", "unready", "exit", "flapping", "unhealthy", "stuck", "resumed", "completed", "failed", "survivor"}
+var noticeNames = [...]string{"", "started", "ready", "unready", "exit", "flapping", "unhealthy", "stuck", "resumed", "completed", "failed", "survivor", "pressure"}
 
 func (n Notice) String() string {
 	if int(n) < len(noticeNames) {
 		return noticeNames[n]
 	}
 	return fmt.Sprintf("notice(%d)", uint8(n))
+}
+
+// Signal is what a notice is a sign of, for those who repair services: exit, flap, health,
+// stuck or pressure; "": nothing is wrong, or nothing new.
+func (n Notice) Signal() string {
+	switch n {
+	case NoticeExit, NoticeFailed:
+		return "exit"
+	case NoticeFlapping:
+		return "flap"
+	case NoticeUnhealthy:
+		return "health"
+	case NoticeStuck:
+		return "stuck"
+	case NoticePressure:
+		return "pressure"
+	}
+	return ""
 }
 
 // Effect is one thing to do.

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -13,14 +12,10 @@ import (
 const (
 	// slack is how late an event may come without more being behind it than load.
 	slack = 2 * time.Second
-	// flapAt is how many restarts within the window are called flapping.
-	flapAt = 3
 	// again is how soon a start is repeated whose result is not known.
 	again = 200 * time.Millisecond
 	// killAgain is how soon a kill is repeated that has left something alive.
 	killAgain = 10 * time.Second
-	// maxTimes bounds the restarts that are remembered of a service without a bound.
-	maxTimes = 64
 )
 
 // machine is one step.
@@ -156,6 +151,13 @@ func (m *machine) handle() {
 				m.stop(thenRecover, "its log is stuck")
 			}
 		}
+	case Pressure:
+		if s.Phase == Running && ev.Run == s.Run {
+			m.report(NoticePressure, ev.Text)
+			if m.r.Pressure != nil && m.r.Pressure.Restart && ev.OK {
+				m.stop(thenRecover, ev.Text)
+			}
+		}
 	case Found:
 		m.found()
 	case Ruled:
@@ -245,8 +247,9 @@ func (m *machine) exited(e *process.Exit, gone bool) {
 	}
 	s.Exit, s.Done = e, m.success(e)
 	if s.Phase == Running {
-		s.Then, s.Why = thenJudge, "it ended: "+e.String()
-		m.report(NoticeExit, e.String())
+		text := exitText(e)
+		s.Then, s.Why = thenJudge, "it ended: "+text
+		m.report(NoticeExit, text)
 	}
 	if gone {
 		m.gone()
@@ -258,6 +261,14 @@ func (m *machine) exited(e *process.Exit, gone bool) {
 
 func (m *machine) success(e *process.Exit) bool {
 	return e != nil && !e.Lost() && e.Signal == 0 && e.Cause == process.CauseExited && slices.Contains(m.r.Restart.SuccessCodes, e.Code)
+}
+
+// exitText says how a process has ended, and why the kernel ended it.
+func exitText(e *process.Exit) string {
+	if e.Cause == process.CauseOOM {
+		return e.String() + ", by the kernel for want of memory"
+	}
+	return e.String()
 }
 
 // stop asks the tree to end.
@@ -297,112 +308,6 @@ func (m *machine) restart(why string) {
 func (m *machine) fresh(why string) {
 	m.s.Restarts, m.s.Done = nil, false
 	m.begin(why)
-}
-
-// gone: nothing of the run is left.
-func (m *machine) gone() {
-	s := &m.s
-	s.Started, s.Lines = 0, nil
-	why := s.Why
-	switch {
-	case !s.Up || s.Then == thenIdle:
-		m.enter(Idle, -1, "")
-	case s.Then == thenRestart:
-		m.fresh(why)
-	case s.Then == thenRecover:
-		m.recover(why)
-	default:
-		m.judge(why)
-	}
-}
-
-// judge decides by the exit and the policy.
-func (m *machine) judge(why string) {
-	r, e := &m.r.Restart, m.s.Exit
-	switch {
-	case e == nil:
-		m.recover(why)
-	case (e.Lost() || e.Cause == process.CauseShutdown) && r.Policy != "never":
-		m.begin(why) // nobody's fault, and so it does not count
-	case !e.Lost() && e.Signal == 0 && slices.Contains(r.PermanentCodes, e.Code):
-		m.fail(fmt.Sprintf("exit status %d is permanent", e.Code), false)
-	case m.s.Done && r.Policy != "always":
-		m.enter(Completed, -1, why)
-		m.report(NoticeCompleted, why)
-		if m.r.Schedule != nil {
-			m.begin("")
-		}
-	case r.Policy == "never":
-		m.fail(why, false)
-	default:
-		m.recover(why)
-	}
-}
-
-// recover restarts by itself, unless that was done too often, or is not wanted.
-func (m *machine) recover(why string) {
-	r, s := &m.r.Restart, &m.s
-	if r.Policy == "never" {
-		m.fail(why, false)
-		return
-	}
-	s.Restarts = slices.DeleteFunc(s.Restarts, func(t Time) bool { return m.now.Sub(t) > r.Within.Std() })
-	if r.Max > 0 && len(s.Restarts) >= r.Max {
-		m.fail(fmt.Sprintf("%s; and it was restarted %d times within %v", why, len(s.Restarts), r.Within), true)
-		return
-	}
-	s.Restarts = append(s.Restarts, m.now)
-	if len(s.Restarts) > max(maxTimes, r.Max) {
-		s.Restarts = s.Restarts[1:]
-	}
-	s.Total++
-	n := len(s.Restarts)
-	if n == flapAt {
-		m.report(NoticeFlapping, fmt.Sprintf("%d restarts within %v; the last one because %s", n, r.Within, why))
-	}
-	if wait := m.wait(n); wait > 0 {
-		m.enter(Pausing, wait, why)
-		return
-	}
-	m.begin(why)
-}
-
-// wait is how long the n-th restart of a window waits.
-func (m *machine) wait(n int) time.Duration {
-	r := &m.r.Restart
-	if n <= 1 {
-		return 0
-	}
-	wait := min(float64(r.Delay)*math.Pow(r.Factor, float64(n-2)), float64(r.MaxDelay))
-	return time.Duration(wait * (1 + r.Jitter*(2*m.ev.Random-1)))
-}
-
-// fail gives up; with retry for as long as the rules say.
-func (m *machine) fail(why string, retry bool) {
-	wait := time.Duration(-1)
-	if d := m.r.Restart.Retry.Std(); retry && d > 0 {
-		wait = d
-	}
-	m.enter(Failed, wait, why)
-	m.report(NoticeFailed, why)
-}
-
-// begin starts the service, or waits for what it needs.
-func (m *machine) begin(why string) {
-	s := &m.s
-	switch {
-	case !s.Up:
-		m.enter(Idle, -1, "")
-	case m.r.Schedule != nil && !s.Due:
-		m.enter(Waiting, -1, "for its time")
-	case !s.Met && len(m.r.DependsOn) > 0:
-		m.enter(Waiting, -1, "for "+s.Unmet)
-	default:
-		s.Run++
-		s.Due, s.Done, s.Started, s.Lines = false, false, 0, nil
-		m.enter(Starting, -1, why)
-		m.do(Effect{Kind: Launch, Run: s.Run})
-	}
 }
 
 // dueNow: a time of the schedule has come.
@@ -447,59 +352,4 @@ func (m *machine) due() {
 		}
 	}
 	m.ask()
-}
-
-// found goes on from a stored state.
-func (m *machine) found() {
-	s, ev := &m.s, &m.ev
-	if ev.Run != s.Run {
-		return
-	}
-	missing := !ev.Alive && ev.Exit == nil
-	switch s.Phase {
-	case Starting:
-		switch {
-		case missing:
-			s.Until = 0 // one answer is awaited, not two
-			m.do(Effect{Kind: Launch, Run: s.Run})
-		case ev.Alive:
-			m.launched()
-		default:
-			m.exited(ev.Exit, ev.Gone)
-		}
-	case Running:
-		switch {
-		case ev.Alive:
-			m.arm()
-		case missing && s.Forked:
-			s.Then = thenRecover
-			m.gone()
-		case missing:
-			m.exited(&process.Exit{Cause: process.CauseLost, Code: -1}, true)
-		case s.Forked && !ev.Gone:
-			m.arm()
-		default:
-			s.Forked = false
-			m.exited(ev.Exit, ev.Gone)
-		}
-	case Stopping, Killing:
-		switch {
-		case ev.Exit != nil && ev.Gone:
-			m.exited(ev.Exit, true)
-		case missing:
-			m.gone()
-		case s.Phase == Stopping && ev.Alive:
-			m.stop(s.Then, s.Why)
-		default:
-			m.kill(s.Then, s.Why)
-		}
-	default:
-		if ev.Alive || ev.Exit != nil && !ev.Gone { // nothing should be there
-			t := thenRestart
-			if !s.Up || s.Phase == Completed || s.Phase == Failed {
-				t = thenIdle
-			}
-			m.kill(t, "it was found alive")
-		}
-	}
 }

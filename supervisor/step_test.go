@@ -391,6 +391,47 @@ func TestAStuckLogRestartsOrIsReported(t *testing.T) {
 	w.want(Event{Kind: Stuck, Run: 7}, "→ running")
 }
 
+func TestPressureIsReportedAndRestartsWhereItMay(t *testing.T) {
+	w := newTale(t, "pressure: true")
+	w.up()
+	w.want(Event{Kind: Pressure, OK: true, Text: "memory is short"}, "pressure, → running")
+	w.want(Event{Kind: Pressure, OK: true, Run: 7}, "→ running")
+	w = newTale(t, "pressure: {restart: true}")
+	w.up()
+	w.want(Event{Kind: Pressure, Text: "memory is short, and others hold it"}, "pressure, → running")
+	w.want(Event{Kind: Pressure, OK: true, Text: "memory is short"}, "pressure, signal 15, → stopping")
+	w.want(Event{Kind: Pressure, OK: true}, "→ stopping")
+	w.want(exit(0), "launch 2, → starting")
+	if !strings.Contains(w.s.Why, "memory is short") || w.s.Total != 1 {
+		t.Errorf("it is %+v", w.s)
+	}
+	w.want(Event{Kind: Pressure, OK: true}, "→ starting")
+}
+
+func TestAnEndForWantOfMemoryIsSaidInWords(t *testing.T) {
+	w := newTale(t, "")
+	w.up()
+	oom := killed(9)
+	oom.Exit.Cause = process.CauseOOM
+	w.want(oom, "exit, launch 2, → starting")
+	if w.s.Why != "it ended: signal: killed, by the kernel for want of memory" {
+		t.Errorf("it restarts because %q", w.s.Why)
+	}
+}
+
+func TestANoticeIsASignOfOneKind(t *testing.T) {
+	got := map[string]string{}
+	for n := NoticeStarted; int(n) < len(noticeNames); n++ {
+		if s := n.Signal(); s != "" {
+			got[n.String()] = s
+		}
+	}
+	want := map[string]string{"exit": "exit", "failed": "exit", "flapping": "flap", "unhealthy": "health", "stuck": "stuck", "pressure": "pressure"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestAServiceThatForksLivesInItsTree(t *testing.T) {
 	w := newTale(t, "forks: true")
 	w.up()

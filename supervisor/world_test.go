@@ -207,7 +207,7 @@ const worldFile = `
 services:
   db: {command: x, health: {tcp: 80}, stop: {timeout: 2s}}
   job: {command: x, depends_on: [db], restart: {policy: on-failure, max: 3, within: 1m, retry: 2m}}
-  cache: {command: x, restart: {max: 2, within: 30s, delay: 0, retry: 1m}}
+  cache: {command: x, pressure: {restart: true}, restart: {max: 2, within: 30s, delay: 0, retry: 1m}}
   web: {command: x, depends_on: {db: {restart: true}, job: completed, cache: started}, readiness: {tcp: 80}, liveness: {tcp: 80}, restart: {max: 3, retry: 1m}}
   edge: {command: x, forks: true, depends_on: {web: {log: up}}, restart: {retry: 3m}}
 `
@@ -282,8 +282,8 @@ func TestNoOrderOfEventsBreaksWhatAlwaysHolds(t *testing.T) {
 			"odd": func(t *rapid.T) {
 				n := name()
 				s, _ := w.set.State(n)
-				kind := rapid.SampledFrom([]EventKind{Changed, Due, Stuck, Ruled, Bounced, Tick}).Draw(t, "kind")
-				w.step(n, Event{Kind: kind, Run: s.Run})
+				kind := rapid.SampledFrom([]EventKind{Changed, Due, Stuck, Pressure, Ruled, Bounced, Tick}).Draw(t, "kind")
+				w.step(n, Event{Kind: kind, Run: s.Run, OK: true})
 			},
 			"late news": func(t *rapid.T) {
 				n := name()

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -61,6 +62,13 @@ func (d *decoder) check(c *Config) {
 		}
 		if s.Stop.Signal == 9 && d.given(at+".stop.timeout") {
 			fail(at+".stop.timeout", "means nothing with the signal KILL")
+		}
+		if s.Pressure == nil && c.Preset == "shmastra" {
+			s.Pressure = new(Pressure)
+			d.structure(nil, reflect.ValueOf(s.Pressure).Elem())
+		}
+		if p := s.Pressure; p != nil && p.Looks > p.Of {
+			fail(at+".pressure.looks", fmt.Sprintf("is %d, more than of, which is %d", p.Looks, p.Of))
 		}
 		if s.Watch != nil {
 			for i, g := range s.Watch.Paths {

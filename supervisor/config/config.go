@@ -43,6 +43,7 @@ type Service struct {
 	Liveness  *Probe            `key:"liveness" doc:"Whether it works; it is restarted when the probe fails."`
 	Stop      Stop              `key:"stop" doc:"How it is ended."`
 	Log       Log               `key:"log" doc:"How much output is kept, and when a quiet log means that it is stuck."`
+	Pressure  *Pressure         `key:"pressure" doc:"Whether it is looked whether it is short of memory, descriptors, processes or room on a disk. Default: no; yes with the preset shmastra."`
 	Watch     *Watch            `key:"watch" doc:"Files whose change restarts it."`
 	Schedule  *Schedule         `key:"schedule" doc:"It runs at these times only: a cron expression alone, or all of it."`
 	Limits    Limits            `key:"limits" doc:"Limits on its resources, for all its processes together where no other word is said."`
@@ -103,6 +104,20 @@ type Log struct {
 	Pattern Pattern  `key:"pattern" shmastra:"Bundling" doc:"RE2 expression: if the last line of output matches, and nothing more comes for quiet, it is stuck."`
 	Quiet   Duration `key:"quiet" default:"20s" min:"100ms" max:"24h" doc:"How long nothing may come after a line that matches pattern."`
 	Stuck   string   `key:"stuck" enum:"restart,report" default:"restart" doc:"What a stuck log leads to: a restart, or a report alone."`
+}
+
+// Pressure says when a service is short of something. A part is one of the limit.
+type Pressure struct {
+	On          bool     `key:"on" short:"yes" default:"true" doc:"Whether it is looked at all."`
+	Memory      float64  `key:"memory" default:"0.9" min:"0" max:"1" doc:"Part of its memory limit, or of the machine's memory, above which memory is short: what the kernel could take back does not count. 0 here and below: it is not looked at."`
+	Descriptors float64  `key:"descriptors" default:"0.9" min:"0" max:"1" doc:"Part of the descriptors that one of its processes may have open."`
+	Pids        float64  `key:"pids" default:"0.9" min:"0" max:"1" doc:"Part of the processes and threads that its control group may have."`
+	Disk        Size     `key:"disk" default:"200MiB" max:"1PiB" doc:"Room that is free at least where its directory and its output are; of a small disk 5 %."`
+	Looks       int      `key:"looks" default:"4" min:"1" max:"100" doc:"Looks beyond a level that count."`
+	Of          int      `key:"of" default:"5" shmastra:"4" min:"1" max:"100" doc:"The newest looks among which they are."`
+	Interval    Duration `key:"interval" default:"2s" shmastra:"15s" min:"100ms" max:"1h" doc:"From one look to the next; a quarter of it while something comes near to being short."`
+	Stalls      bool     `key:"stalls" default:"true" shmastra:"false" doc:"Memory is short at once when the kernel says that the service waits for it (PSI), or when it would be used up within 30 s. false: levels alone count, and looks are never more frequent."`
+	Restart     bool     `key:"restart" default:"false" shmastra:"true" doc:"It is restarted when it is short of what it holds itself; else that is reported alone."`
 }
 
 // Watch restarts a service when files change.

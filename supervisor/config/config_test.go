@@ -71,8 +71,34 @@ func TestAPresetChangesDefaultsAlone(t *testing.T) {
 	if h := web.Health; h.Interval != Duration(20*time.Second) || h.Timeout != Duration(3*time.Second) || h.Failures != 2 || h.Retry != Duration(10*time.Second) {
 		t.Errorf("health is %+v", h)
 	}
+	if p := web.Pressure; p == nil || !p.On || p.Memory != 0.9 || p.Looks != 4 || p.Of != 4 || p.Interval != Duration(15*time.Second) || p.Stalls || !p.Restart {
+		t.Errorf("pressure is %+v", p)
+	}
 	if web.Log.Pattern != "Bundling" || web.Restart.Delay != Duration(2*time.Second) {
 		t.Errorf("log is %+v, restart %+v", web.Log, web.Restart)
+	}
+}
+
+func TestPressureIsLookedAtWhereItIsAskedFor(t *testing.T) {
+	for text, want := range map[string]*Pressure{
+		"services: {web: {command: x}}":                                   nil,
+		"services: {web: {command: x, pressure: true}}":                   {On: true, Memory: 0.9, Descriptors: 0.9, Pids: 0.9, Disk: 200 << 20, Looks: 4, Of: 5, Interval: Duration(2 * time.Second), Stalls: true},
+		"{preset: shmastra, services: {web: {command: x, pressure: no}}}": nil,
+	} {
+		c, err := Parse("x", []byte(text))
+		if strings.Contains(text, "no}") {
+			if err == nil {
+				t.Errorf("%s was accepted", text)
+			}
+			continue
+		}
+		if diff := cmp.Diff(want, scene.Value(c, err)(t).Services["web"].Pressure); diff != "" {
+			t.Errorf("%s:\n%s", text, diff)
+		}
+	}
+	off := scene.Value(Parse("x", []byte("{preset: shmastra, services: {web: {command: x, pressure: false}}}")))(t)
+	if off.Services["web"].Pressure.On {
+		t.Error("it is looked at")
 	}
 }
 
@@ -114,6 +140,8 @@ func TestWhatIsWrongIsReportedWithItsPlaceAndTheNearestKey(t *testing.T) {
 		{"no way to probe", in("    health: {interval: 2s}\n"), []string{"services.web.health has 0 of http"}},
 		{"health beside liveness", in("    health: {tcp: 80}\n    liveness: {tcp: 80}\n"), []string{"5:15:", "one or the other"}},
 		{"liveness by a log line", in("    liveness: {log: x}\n"), []string{"log", "a line that was seen stays seen"}},
+		{"more looks than there are", in("    pressure: {looks: 6}\n"), []string{"4:23: services.web.pressure.looks is 6, more than of, which is 5"}},
+		{"a part that is none", in("    pressure: {memory: 90}\n"), []string{"4:24:", "0 to 1 are allowed"}},
 		{"an expression", in("    log: {pattern: 'a('}\n"), []string{"4:20:", "RE2"}},
 		{"a dependency that is not there", in("    depends_on: [wbe]\n"), []string{"4:18: services.web.depends_on.wbe is no service", "did you mean web?"}},
 		{"a dependency on itself", in("    depends_on: [web]\n"), []string{"4:18:", "the service itself"}},

@@ -27,6 +27,9 @@ import (
 const role = "RUN_TEST_LISTEN"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(hog) != "" {
+		useMemory()
+	}
 	if addr := os.Getenv(role); addr != "" {
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
@@ -50,16 +53,18 @@ type life struct {
 	stop func()
 
 	mu      sync.Mutex
-	notices []string // guarded by mu
+	notices []string                     // guarded by mu
+	texts   map[supervisor.Notice]string // the newest of each; guarded by mu
 }
 
 func live(t testing.TB, m process.Manager, dir string) *life {
 	t.Helper()
-	l := &life{t: t}
+	l := &life{t: t, texts: map[supervisor.Notice]string{}}
 	l.Supervisor = scene.Value(run.Open(run.Config{Manager: m, Dir: dir, Notice: func(service string, e supervisor.Effect) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.notices = append(l.notices, service+" "+e.Notice.String())
+		l.texts[e.Notice] = e.Text
 	}}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -249,7 +249,12 @@ func (w *worker) watch(p process.Process, in process.Info, n int64, o order) {
 	w.mu.Lock()
 	w.run, w.target = n, &probe.Target{Process: p, Leader: in.PID, Manager: w.s.c.Manager, Spec: place(o.rules)}
 	w.mu.Unlock()
-	w.s.wg.Go(func() { w.awaitEnd(ctx, p, n, o); cancel() })
+	ends := new(kernelEnds)
+	ends.begin(in.PID)
+	w.s.wg.Go(func() { w.awaitEnd(ctx, p, n, o, ends); cancel() })
+	if r := o.rules.Pressure; r != nil && r.On {
+		w.s.wg.Go(func() { w.awaitPressure(ctx, in.PID, n, o.rules, ends) })
+	}
 	for _, role := range []supervisor.Role{supervisor.Startup, supervisor.Readiness} {
 		if rule := supervisor.ProbeOf(o.rules, role); rule != nil && rule.Log != "" {
 			w.s.wg.Go(func() {
@@ -282,11 +287,12 @@ func (w *worker) line(ctx context.Context, p process.Process, pattern config.Pat
 }
 
 // awaitEnd waits for the exit, and, of a service that forks, for the end of its tree.
-func (w *worker) awaitEnd(ctx context.Context, p process.Process, n int64, o order) {
+func (w *worker) awaitEnd(ctx context.Context, p process.Process, n int64, o order, ends *kernelEnds) {
 	e := w.s.judged(w.until(ctx, p, process.Until{}))
 	if e == nil || e.Cause == process.CauseShutdown {
 		return // all of tend ends; the next one goes on from here
 	}
+	e = ends.judge(e)
 	in, err := p.Info(ctx)
 	gone := err == nil && in.TreeGone
 	w.tell(supervisor.Event{Kind: supervisor.Exited, Run: n, Exit: e, Gone: gone})

@@ -1,0 +1,217 @@
+package pressure
+
+import (
+	"fmt"
+	"time"
+)
+
+// Kind is what is short.
+type Kind string
+
+const (
+	KindMemory      Kind = "memory"
+	KindDescriptors Kind = "descriptors"
+	KindPids        Kind = "pids"
+	KindDisk        Kind = "disk"
+)
+
+var kinds = []Kind{KindMemory, KindDescriptors, KindPids, KindDisk}
+
+// Rules say from where on something is short. A number that is 0 is not looked at.
+type Rules struct {
+	Memory, Descriptors, Pids float64 // parts of the limit
+	Disk                      int64   // bytes that are free at least
+	// Looks of the newest Of looks must be beyond a level; at least 1.
+	Looks, Of int
+	// Stalls: what the kernel says of stalls counts, and growth; else levels alone.
+	Stalls bool
+}
+
+const (
+	stallFull10 = 10.0 // percent
+	stallSome60 = 40.0
+	tightWork   = 0.8 // parts of the limit
+	tightHeld   = 0.5
+	soon        = 30 * time.Second
+	// grows is how many looks growth is worked out from.
+	grows = 4
+	// ownPart of what is short is the tree's own: to end it would help.
+	ownPart = 0.25
+	// smallDisk is the part of a disk that is short whatever its size.
+	smallDisk = 0.05
+	// fewInodes is the part of inodes that is short.
+	fewInodes = 0.01
+)
+
+// Finding says that something has become short.
+type Finding struct {
+	Kind Kind
+	// Text is for people.
+	Text string
+	// Own: the tree itself holds much of what is short.
+	Own bool
+}
+
+// Judge remembers looks. The zero value is ready; it is of one tree.
+type Judge struct {
+	over   map[Kind][]bool // the newest Of looks
+	short  map[Kind]bool   // has been reported, and is so still
+	stalls int             // looks in a row
+	held   []point         // the newest ones
+}
+
+type point struct {
+	at    time.Duration
+	held  int64
+	limit int64
+}
+
+// Add takes a look, with its time on a clock that nobody sets, and returns what has
+// become short by it. What stays short is not said again; it is calm once no look of
+// the newest Of is beyond the level.
+func (j *Judge) Add(r *Rules, at time.Duration, s *Sample) (news []Finding) {
+	if j.over == nil {
+		j.over, j.short = map[Kind][]bool{}, map[Kind]bool{}
+	}
+	for _, kind := range kinds {
+		over, text, own := s.beyond(r, kind)
+		n := max(1, r.Of)
+		looks := append(j.over[kind], over)
+		looks = looks[max(0, len(looks)-n):]
+		j.over[kind] = looks
+		count := 0
+		for _, one := range looks {
+			if one {
+				count++
+			}
+		}
+		found := over && count >= max(1, r.Looks)
+		if kind == KindMemory && r.Memory > 0 && r.Stalls {
+			if why := j.urgent(at, s); why != "" {
+				found, text = true, text+why
+			}
+			count += j.stalls
+		}
+		switch {
+		case found && !j.short[kind]:
+			j.short[kind] = true
+			news = append(news, Finding{Kind: kind, Text: text, Own: own})
+		case !found && count == 0:
+			j.short[kind] = false
+		}
+	}
+	return news
+}
+
+// urgent says why memory is short whatever the looks before; "": it is not.
+func (j *Judge) urgent(at time.Duration, s *Sample) string {
+	m := &s.Memory
+	if s.Stalls && (s.Stall.Full10 >= stallFull10 || s.Stall.Some60 >= stallSome60) &&
+		(m.Limit == 0 || m.share(m.Working) >= tightWork && m.share(m.Held) >= tightHeld) {
+		j.stalls++
+	} else {
+		j.stalls = 0
+	}
+	j.held = append(j.held, point{at, m.Held, m.Limit})
+	j.held = j.held[max(0, len(j.held)-grows):]
+	if j.stalls >= 2 {
+		return fmt.Sprintf("; it waited for memory for %.0f %% of the last 10 s, and some of it for %.0f %% of the last minute", s.Stall.Full10, s.Stall.Some60)
+	}
+	if left, ok := j.forecast(); ok && left < soon && m.share(m.Held) >= tightWork {
+		return fmt.Sprintf("; as it grows, nothing is left in %v", max(time.Second, left.Round(time.Second)))
+	}
+	return ""
+}
+
+// forecast is how long until the limit is reached; false: it does not grow.
+func (j *Judge) forecast() (time.Duration, bool) {
+	if len(j.held) < grows {
+		return 0, false
+	}
+	first, last := j.held[0], j.held[len(j.held)-1]
+	for i := 1; i < len(j.held); i++ {
+		if j.held[i].held <= j.held[i-1].held || j.held[i].limit != first.limit {
+			return 0, false
+		}
+	}
+	took := last.at - first.at
+	if took <= 0 || last.limit <= 0 {
+		return 0, false
+	}
+	left := float64(max(0, last.limit-last.held)) * float64(took) / float64(last.held-first.held)
+	return time.Duration(min(left, float64(24*time.Hour))), true
+}
+
+// Tense reports whether something comes near to being short, so that it is worth to
+// look more often.
+func (s *Sample) Tense(r *Rules) bool {
+	near := *r
+	const nearer = 0.8
+	near.Memory, near.Descriptors, near.Pids = nearer*r.Memory, nearer*r.Descriptors, nearer*r.Pids
+	near.Disk = r.Disk * 2
+	for _, kind := range kinds {
+		if over, _, _ := s.beyond(&near, kind); over {
+			return true
+		}
+	}
+	return r.Memory > 0 && s.Stalls && s.Stall.Some10 >= stallFull10
+}
+
+// beyond reports whether a look is beyond a level, what it has seen, and whether that is
+// the tree's own.
+func (s *Sample) beyond(r *Rules, kind Kind) (over bool, text string, own bool) {
+	switch kind {
+	case KindMemory:
+		m := &s.Memory
+		used := m.Held
+		if !s.Stalls || !r.Stalls {
+			used = m.Working
+		}
+		over = r.Memory > 0 && m.share(used) > r.Memory
+		where := "of the machine"
+		if m.Level != "" {
+			where = "of the control group " + m.Level
+		}
+		own = float64(m.Own) >= ownPart*float64(m.Working)
+		text = fmt.Sprintf("memory is short: %s of %s %s are in use", size(used), size(m.Limit), where)
+		if !own {
+			text += fmt.Sprintf(", and it holds %s itself", size(m.Own))
+		}
+	case KindDescriptors:
+		c := &s.Descriptors
+		over, own = r.Descriptors > 0 && c.share() > r.Descriptors, true
+		text = fmt.Sprintf("descriptors are short: %s has %d of %d open", c.Name, c.Used, c.Limit)
+	case KindPids:
+		c := &s.Tasks
+		over = r.Pids > 0 && c.share() > r.Pids
+		own = float64(s.Processes) >= ownPart*float64(c.Used)
+		text = fmt.Sprintf("processes are short: %d of %d of the control group %s", c.Used, c.Limit, c.Name)
+	case KindDisk:
+		for i := range s.Disks {
+			d := &s.Disks[i]
+			switch {
+			case r.Disk > 0 && d.Free < min(r.Disk, int64(smallDisk*float64(d.Size))):
+				over, text = true, fmt.Sprintf("the disk is short: %s of %s are free below %s", size(d.Free), size(d.Size), d.Dir)
+			case r.Disk > 0 && d.Inodes > 0 && float64(d.Left) < fewInodes*float64(d.Inodes):
+				over, text = true, fmt.Sprintf("the disk is short: %d of %d inodes are free below %s", d.Left, d.Inodes, d.Dir)
+			}
+		}
+	}
+	return over, text, own
+}
+
+// size is a number of bytes for people.
+func size(n int64) string {
+	for _, u := range []struct {
+		n    int64
+		name string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= 10*u.n {
+			return fmt.Sprintf("%d %s", n/u.n, u.name)
+		}
+		if n >= u.n {
+			return fmt.Sprintf("%.1f %s", float64(n)/float64(u.n), u.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

@@ -1,0 +1,60 @@
+package supervisor
+
+import (
+	"github.com/tend-run/tend/process"
+)
+
+// found goes on from a stored state.
+func (m *machine) found() {
+	s, ev := &m.s, &m.ev
+	if ev.Run != s.Run {
+		return
+	}
+	missing := !ev.Alive && ev.Exit == nil
+	switch s.Phase {
+	case Starting:
+		switch {
+		case missing:
+			s.Until = 0 // one answer is awaited, not two
+			m.do(Effect{Kind: Launch, Run: s.Run})
+		case ev.Alive:
+			m.launched()
+		default:
+			m.exited(ev.Exit, ev.Gone)
+		}
+	case Running:
+		switch {
+		case ev.Alive:
+			m.arm()
+		case missing && s.Forked:
+			s.Then = thenRecover
+			m.gone()
+		case missing:
+			m.exited(&process.Exit{Cause: process.CauseLost, Code: -1}, true)
+		case s.Forked && !ev.Gone:
+			m.arm()
+		default:
+			s.Forked = false
+			m.exited(ev.Exit, ev.Gone)
+		}
+	case Stopping, Killing:
+		switch {
+		case ev.Exit != nil && ev.Gone:
+			m.exited(ev.Exit, true)
+		case missing:
+			m.gone()
+		case s.Phase == Stopping && ev.Alive:
+			m.stop(s.Then, s.Why)
+		default:
+			m.kill(s.Then, s.Why)
+		}
+	default:
+		if ev.Alive || ev.Exit != nil && !ev.Gone { // nothing should be there
+			t := thenRestart
+			if !s.Up || s.Phase == Completed || s.Phase == Failed {
+				t = thenIdle
+			}
+			m.kill(t, "it was found alive")
+		}
+	}
+}
