@@ -129,6 +129,7 @@ func (c *conn) handle(f wire.Frame) {
 			return // the next keeper answers
 		}
 		c.hello = true
+		c.k.markRole(c.pid)
 		c.k.serverCame()
 		c.send(number, nil, &wire.Hello{Version: wire.Version, PID: uint32(os.Getpid()), Facts: c.k.stats.facts(c.k)}, c.k.board.FD(), c.k.wakeFD)
 	case wire.OpRetire:

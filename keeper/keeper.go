@@ -183,6 +183,7 @@ func Run(cfg Config) (err error) {
 			wg.Go(settle)
 		}
 		wg.Wait()
+		k.strays() // ends helpers that a keeper before left
 		close(k.settled)
 		k.stats.filesystem()
 		k.spares.Fill() // not before: a start may still need a former keeper's directory
@@ -213,6 +214,7 @@ func (k *Keeper) identify(takesOver bool) {
 	if k.identity, err = openIdentity(k.cfg.StateDir, takesOver); err != nil {
 		k.logf("%v", err)
 	}
+	k.markRole(0)
 	k.groups = cgroup.Find(k.identity.group)
 	k.stats = probeMachine(k.spool)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/board"
+	"github.com/tend-run/tend/keeper/cell"
 	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/wire"
 )
@@ -26,6 +27,9 @@ import (
 // The cgroup, the session or the mark of a stray shows to which process it belongs.
 // A stray without any of them may belong to each process that ran when the stray
 // started. While it lives, none of their trees is known to be gone.
+//
+// What the roles start for themselves becomes a stray, too, if they die. It belongs to no
+// process: the roles have a mark of their own, which it inherits.
 
 // A mark is an rlimit that no program looks at and that every fork and exec keeps:
 // RLIMIT_RTTIME, with a limit of some hundred thousand years, whose lower bits name
@@ -39,6 +43,20 @@ const (
 // and 27 of its gen.
 func (k *Keeper) markOf(r wire.Ref) uint64 {
 	return markBit | uint64(k.identity.number&(1<<21-1))<<41 | uint64(r.Slot&(1<<14-1))<<27 | uint64(r.Gen&(1<<27-1))
+}
+
+// roleMark is the mark of the roles: no process is the owner of a slot by gen 0.
+func (k *Keeper) roleMark() uint64 { return k.markOf(wire.Ref{Slot: board.Slots - 1}) }
+
+// markRole gives a role the mark of roles, and so all that it starts from now on, other
+// roles too. 0 is this process. A role that runs below another daemon's process has that
+// one's mark: the other daemon needs it, and ours is for what dies before it.
+func (k *Keeper) markRole(pid int) {
+	var was unix.Rlimit
+	if unix.Prlimit(pid, rlimitRTTime, nil, &was) != nil || was.Max != unix.RLIM_INFINITY || pid != 0 && was.Cur != was.Max {
+		return
+	}
+	unix.Prlimit(pid, rlimitRTTime, &unix.Rlimit{Cur: k.roleMark(), Max: was.Max}, nil)
 }
 
 // forks is held while this process has the mark of a child that no script gives it to.
@@ -112,6 +130,9 @@ func (k *Keeper) lookUp(l *lineage) {
 		l.add(up)
 	case !l.complete: // somebody else's children
 		l.forget()
+	}
+	for i := range l.above {
+		k.markRole(l.above[i].pid)
 	}
 }
 
@@ -262,7 +283,7 @@ func (k *Keeper) strays() (all []stray, complete bool) {
 		}
 		seen[pid] = true
 		if boxes[pid] { // it is nobody's; what is below it is
-		} else if s, ok := k.look(pid); ok && !s.first {
+		} else if s, ok := k.look(pid); ok && !s.first && !(pid == root && k.endHelper(&s)) {
 			s.below = root
 			all = append(all, s)
 		}
@@ -276,6 +297,16 @@ func (k *Keeper) strays() (all []stray, complete bool) {
 		walk(pid, pid, 0)
 	}
 	return all, complete
+}
+
+// endHelper ends a child of a dead keeper that was to hold a namespace for a moment, and
+// reports whether the stray is one.
+func (k *Keeper) endHelper(s *stray) bool {
+	if s.slot >= 0 || s.mark != 0 && s.mark != k.roleMark() || !cell.Helper(s.pid) {
+		return false
+	}
+	s.signal(unix.SIGKILL)
+	return true
 }
 
 // look reads what shows to which process of ours a process belongs; false: it has

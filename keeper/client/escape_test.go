@@ -36,8 +36,14 @@ func cgroup2(t *testing.T) string {
 // returns the process and the pid of the one that escaped.
 func runaway(t *testing.T, m process.Manager, escape, then string) (process.Process, int) {
 	t.Helper()
+	return runawayAs(t, m, escape, then, "sleep 1000")
+}
+
+// runawayAs has the one that escaped become a program.
+func runawayAs(t *testing.T, m process.Manager, escape, then, program string) (process.Process, int) {
+	t.Helper()
 	up := filepath.Join(t.TempDir(), "up")
-	script := strings.ReplaceAll(escape, "SLEEP", "sh -c 'echo $$ > "+up+".new; mv "+up+".new "+up+"; exec sleep 1000' </dev/null >/dev/null 2>&1")
+	script := strings.ReplaceAll(escape, "SLEEP", "sh -c 'echo $$ > "+up+".new; mv "+up+".new "+up+"; exec "+program+"' </dev/null >/dev/null 2>&1")
 	p := scene.Start(t, m, process.Spec{Shell: script + "\nuntil [ -e " + up + " ]; do sleep 0.01; done; " + then})
 	pid := 0
 	scene.Eventually(t, "it has escaped", func() bool {
