@@ -394,6 +394,36 @@ func TestRulesThatChangeCutWhatIsNotAllowedAnyMore(t *testing.T) {
 	}
 }
 
+// TestRulesChangeWhileConnectionsBegin is for the race detector, too.
+func TestRulesChangeWhileConnectionsBegin(t *testing.T) {
+	w := newWorld(t, nil)
+	w.listen(w.internet, ":7", says("hello"))
+	s := w.sandbox(nil, nil)
+	open, narrow := scene.Value(ParsePolicy(nil, []string{evilAddr}))(t), scene.Value(ParsePolicy([]string{goodAddr}, nil))(t)
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	wg.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-done:
+				return
+			default:
+				s.proxy.SetPolicy([]*Policy{open, narrow}[i%2])
+			}
+		}
+	})
+	for range 100 {
+		if got := s.hears(t, goodAddr+":7", 5); got != "hello" {
+			t.Errorf("what both rules allow is cut: %q", got)
+		}
+		if got := s.hears(t, evilAddr+":7", 5); got != "" {
+			t.Errorf("what neither allows says %q", got)
+		}
+	}
+	close(done)
+	wg.Wait()
+}
+
 // TestTheNextServerIsTheWayOut: of a server that ends while the next one is there, and of
 // one that was killed before.
 func TestTheNextServerIsTheWayOut(t *testing.T) {

@@ -243,8 +243,7 @@ func (p *Proxy) connect(c *conn) error {
 		return errRefused
 	}
 	policy := p.policy.Load()
-	c.names = p.names.of(c.to.Addr(), time.Now())
-	allowed := policy.permitsAny(c.to, c.names)
+	allowed := p.known(c, p.names.of(c.to.Addr(), time.Now()))
 	switch {
 	case !policy.named() && allowed:
 		out, err := p.dial(c, c.to)
@@ -301,7 +300,11 @@ func (p *Proxy) connectThenLook(c *conn, policy *Policy) error {
 	if derr := c.inside.SetReadDeadline(time.Time{}); derr != nil {
 		return derr
 	}
-	p.known(c, name)
+	if name != "" && !p.known(c, []string{name}) { // the rules changed meanwhile
+		out.Close()
+		reset(c.inside)
+		return errRefused
+	}
 	if _, werr := out.Write(read); werr != nil {
 		err = errors.Join(err, werr)
 	}
@@ -336,7 +339,7 @@ func (p *Proxy) lookThenConnect(c *conn, policy *Policy) error {
 	if i := slices.Index(addrs, c.to.Addr()); i > 0 {
 		addrs[0], addrs[i] = addrs[i], addrs[0]
 	}
-	p.known(c, name)
+	p.known(c, []string{name}) // dial looks at the rules again
 	err = errRefused
 	for _, a := range addrs {
 		to := netip.AddrPortFrom(a, c.to.Port())
@@ -357,14 +360,13 @@ func (p *Proxy) lookThenConnect(c *conn, policy *Policy) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// known notes what a connection is allowed as.
-func (p *Proxy) known(c *conn, name string) {
-	if name == "" {
-		return
-	}
+// known notes the names of where a connection goes, and reports whether it may. Rules
+// that come later find them.
+func (p *Proxy) known(c *conn, names []string) bool {
 	p.mu.Lock()
-	c.names = []string{name}
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	c.names = names
+	return p.policy.Load().permitsAny(c.to, names)
 }
 
 // slowStart lets the first byte take as long as it likes, and bounds what comes after it.
