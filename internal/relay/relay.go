@@ -12,13 +12,14 @@ import (
 // neither connection for good: the caller does, when Join has returned.
 func Join(a, b net.Conn) {
 	var wg sync.WaitGroup
-	wg.Go(func() { half(a, b) })
-	half(b, a)
+	wg.Go(func() { Half(a, b) })
+	Half(b, a)
 	wg.Wait()
 }
 
-// half copies one direction to its end and passes the end on.
-func half(to, from net.Conn) {
+// Half copies one direction to its end and passes the end on. An error ends both
+// connections.
+func Half(to, from net.Conn) {
 	_, err := io.Copy(to, from)
 	if h, ok := to.(interface{ CloseWrite() error }); ok && err == nil {
 		_ = h.CloseWrite() // the other end may be gone already

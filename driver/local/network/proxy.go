@@ -290,7 +290,7 @@ func (p *Proxy) connectThenLook(c *conn, policy *Policy) error {
 	defer out.Close()
 	var back sync.WaitGroup
 	defer back.Wait()
-	back.Go(func() { copyHalf(c.inside, out) })
+	back.Go(func() { relay.Half(c.inside, out) })
 	name, read, err := sniff(&slowStart{Conn: c.inside, most: p.host.sniff})
 	if err == nil && name != "" && !policy.permits(c.to, name) || err != nil && !isEnd(err) {
 		out.Close()
@@ -309,7 +309,7 @@ func (p *Proxy) connectThenLook(c *conn, policy *Policy) error {
 		err = errors.Join(err, werr)
 	}
 	if err == nil {
-		copyHalf(out, c.inside)
+		relay.Half(out, c.inside)
 	} else {
 		closeWrite(out)
 	}
@@ -387,15 +387,6 @@ func (s *slowStart) Read(b []byte) (int, error) {
 
 // isEnd reports whether a program said nothing more, as it may.
 func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
-
-func copyHalf(to, from net.Conn) {
-	if _, err := io.Copy(to, from); err != nil {
-		to.Close()
-		from.Close()
-		return
-	}
-	closeWrite(to)
-}
 
 func closeWrite(c net.Conn) {
 	if h, ok := c.(interface{ CloseWrite() error }); ok {
