@@ -112,6 +112,7 @@ func TestDeps(t *testing.T) {
 		{"metrics", []string{"process"}},
 		{"supervisor/config", []string{"process", "internal/typo"}},
 		{"supervisor/run", []string{"process", "observe", "supervisor", "internal/procfs", "internal/replace"}},
+		{"supervisor/watch", []string{"supervisor/config"}},
 		{"supervisor/probe", []string{"process", "observe", "supervisor/config"}},
 		{"supervisor", []string{"process", "supervisor/config"}},
 		{"healer", []string{"supervisor", "internal/replace"}},

@@ -35,7 +35,7 @@ const (
 	Line
 	// Bounced: a service that it depends on restarts, and this one with it.
 	Bounced
-	// Changed: a watched file has changed.
+	// Changed: a watched file has changed, Text.
 	Changed
 	// Due: a time of its schedule has come.
 	Due
@@ -104,21 +104,22 @@ const (
 type Notice uint8
 
 const (
-	NoticeStarted   Notice = iota + 1
-	NoticeReady            // its probes say that it can be used
-	NoticeUnready          // and that it cannot any more
-	NoticeExit             // it ended, and nobody had asked it to
-	NoticeFlapping         // it has been restarted flapAt times within its window
-	NoticeUnhealthy        // its probe has failed too often; it is restarted
-	NoticeStuck            // its log is stuck
-	NoticeResumed          // it, or all, stood still for a time
-	NoticeCompleted        // it ended with success, for good
-	NoticeFailed           // it is not restarted any more, or not soon
-	NoticeSurvivor         // its tree does not die
-	NoticePressure         // it is short of something
+	NoticeStarted    Notice = iota + 1
+	NoticeReady             // its probes say that it can be used
+	NoticeUnready           // and that it cannot any more
+	NoticeExit              // it ended, and nobody had asked it to
+	NoticeFlapping          // it has been restarted flapAt times within its window
+	NoticeUnhealthy         // its probe has failed too often; it is restarted
+	NoticeStuck             // its log is stuck
+	NoticeResumed           // it, or all, stood still for a time
+	NoticeCompleted         // it ended with success, for good
+	NoticeFailed            // it is not restarted any more, or not soon
+	NoticeSurvivor          // its tree does not die
+	NoticePressure          // it is short of something
+	NoticeUnfollowed        // watched files change, and it is not restarted for it
 )
 
-var noticeNames = [...]string{"", "started", "ready", "unready", "exit", "flapping", "unhealthy", "stuck", "resumed", "completed", "failed", "survivor", "pressure"}
+var noticeNames = [...]string{"", "started", "ready", "unready", "exit", "flapping", "unhealthy", "stuck", "resumed", "completed", "failed", "survivor", "pressure", "unfollowed"}
 
 func (n Notice) String() string {
 	if int(n) < len(noticeNames) {

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -12,6 +13,9 @@ import (
 const (
 	// flapAt is how many restarts within the window are called flapping.
 	flapAt = 3
+	// maxChanges is how many changes of watched files restart it within changesWithin.
+	maxChanges    = 20
+	changesWithin = time.Minute
 	// maxTimes bounds the restarts that are remembered of a service without a bound.
 	maxTimes = 64
 )
@@ -120,4 +124,20 @@ func (m *machine) begin(why string) {
 		m.enter(Starting, -1, why)
 		m.do(Effect{Kind: Launch, Run: s.Run})
 	}
+}
+
+// changed restarts for a watched file, unless that happens again and again: then it is
+// probably the service itself that writes it, and it is left in peace.
+func (m *machine) changed() {
+	s := &m.s
+	why := cmp.Or(m.ev.Text, "a watched file") + " has changed"
+	s.Changes = slices.DeleteFunc(s.Changes, func(t Time) bool { return m.now.Sub(t) > changesWithin })
+	if len(s.Changes) >= maxChanges {
+		m.report(NoticeUnfollowed, fmt.Sprintf("%s, but it was restarted for changes %d times within %v: does it write what watch names? Leave that out with ignore", why, len(s.Changes), changesWithin))
+		return
+	}
+	if s.Phase.Alive() {
+		s.Changes = append(s.Changes, m.now)
+	}
+	m.restart(why)
 }

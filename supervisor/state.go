@@ -90,6 +90,8 @@ type State struct {
 	Exit *process.Exit
 	// Restarts are the times of the restarts that count, within the window, oldest first.
 	Restarts []Time
+	// Changes are the times of restarts for watched files, the newest ones, oldest first.
+	Changes []Time
 	// Total counts all starts after the first that nobody asked for.
 	Total int64
 	// Done: the newest run that ended did so with success.
@@ -162,7 +164,7 @@ func (s *State) Deadline() Time {
 // Rebase is for a state of an earlier boot, whose instants mean nothing now: nothing
 // that ran then runs, and all that was to happen happens now.
 func (s State) Rebase(now Time) State {
-	s.Since, s.Last, s.Restarts, s.Late = now, now, nil, false
+	s.Since, s.Last, s.Restarts, s.Changes, s.Late = now, now, nil, nil, false
 	if s.Until != 0 {
 		s.Until = now
 	}

@@ -30,7 +30,7 @@ type machine struct {
 // Step returns what becomes of a service under rules r by an event, and what is to be
 // done, in this order. The state that it is given stays as it is.
 func Step(r *config.Service, s State, ev Event) (State, []Effect) {
-	s.Restarts, s.Lines = slices.Clone(s.Restarts), slices.Clone(s.Lines)
+	s.Restarts, s.Changes, s.Lines = slices.Clone(s.Restarts), slices.Clone(s.Changes), slices.Clone(s.Lines)
 	m := &machine{r: r, s: s, ev: ev, now: max(ev.At, s.Last)}
 	m.freeze()
 	m.handle()
@@ -131,7 +131,7 @@ func (m *machine) handle() {
 		m.restart("a restart was asked for")
 	case Changed:
 		if s.Up {
-			m.restart("a watched file has changed")
+			m.changed()
 		}
 	case Bounced:
 		if s.Phase == Running || s.Phase == Starting {

@@ -391,6 +391,27 @@ func TestAStuckLogRestartsOrIsReported(t *testing.T) {
 	w.want(Event{Kind: Stuck, Run: 7}, "→ running")
 }
 
+func TestAServiceThatWritesWhatIsWatchedIsLeftInPeace(t *testing.T) {
+	w := newTale(t, "watch: src")
+	w.up()
+	for n := range maxChanges {
+		w.now += time.Second
+		w.want(Event{Kind: Changed, Text: "src/a.ts"}, "signal 15, → stopping")
+		w.want(exit(0), fmt.Sprintf("launch %d, → starting", n+2))
+		if w.s.Why != "src/a.ts has changed" || len(w.s.Restarts) != 0 {
+			t.Fatalf("it is %+v", w.s)
+		}
+		w.want(Event{Kind: Launched}, up)
+	}
+	w.now += time.Second
+	w.want(Event{Kind: Changed, Text: "src/a.ts"}, "unfollowed, → running")
+	w.now += time.Minute
+	w.want(Event{Kind: Changed, Text: "src/a.ts"}, "signal 15, → stopping")
+	w.want(Event{Kind: WantDown}, "→ stopping")
+	w.want(exit(0), "→ idle")
+	w.want(Event{Kind: Changed, Text: "src/a.ts"}, "→ idle")
+}
+
 func TestPressureIsReportedAndRestartsWhereItMay(t *testing.T) {
 	w := newTale(t, "pressure: true")
 	w.up()

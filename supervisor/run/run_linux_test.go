@@ -2,6 +2,7 @@ package run_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 	"github.com/tend-run/tend/supervisor"
 	"github.com/tend-run/tend/supervisor/config"
 	"github.com/tend-run/tend/supervisor/run"
+	"github.com/tend-run/tend/supervisor/watch"
 )
 
 // role makes the test binary a server.
@@ -414,6 +416,66 @@ func TestAScheduledServiceStartsAtItsTimes(t *testing.T) {
 	l.down()
 	l.phase("job", supervisor.Idle)
 	nothingLives(t, m)
+}
+
+func TestAChangedFileRestarts(t *testing.T) {
+	m, dir, app := testkeeper.New(t), t.TempDir(), t.TempDir()
+	file := filepath.Join(app, "src", "main.js")
+	scene.Must(t, os.Mkdir(filepath.Dir(file), 0o755))
+	declare := func(l *life, watch string) error {
+		c := scene.Value(config.Parse("x", []byte("services: {dev: {command: exec sleep 1000, watch: {paths: "+watch+", delay: 50ms}}}")))(t)
+		c.Services["dev"].Cwd = app
+		return l.Apply(t.Context(), c)
+	}
+	l := live(t, m, dir)
+	scene.Must(t, declare(l, "src"))
+	l.up()
+	l.ready("dev")
+	// Until the watch is there a change may be missed.
+	edit := func() {
+		scene.Must(t, os.WriteFile(file+".new", []byte("x"), 0o600))
+		scene.Must(t, os.Rename(file+".new", file))
+	}
+	editedAfter := func(run int64) {
+		t.Helper()
+		last := time.Time{}
+		scene.Eventually(t, "it is restarted", func() bool {
+			if time.Since(last) > 300*time.Millisecond { // changes that follow each other are one
+				edit()
+				last = time.Now()
+			}
+			return l.ready("dev").State.Run > run
+		})
+	}
+	editedAfter(1)
+	l.stop()
+	before := scene.Value(m.List(t.Context(), process.Filter{Live: true}))(t)
+	// Another supervisor goes on watching.
+	l = live(t, m, dir)
+	if s := l.ready("dev"); len(before) != 1 || s.ID != before[0].ID {
+		t.Errorf("%s was adopted of %+v", s.ID, before)
+	}
+	editedAfter(l.ready("dev").State.Run)
+	// What is not watched any more does nothing.
+	scene.Must(t, declare(l, "lib"))
+	s := l.ready("dev")
+	scene.Wait(t, scene.Find(t, m, s.ID), process.Until{Quiet: time.Second}) // what was on its way
+	s = l.ready("dev")
+	edit()
+	scene.Wait(t, scene.Find(t, m, s.ID), process.Until{Quiet: time.Second})
+	if now := l.ready("dev"); now.State.Run != s.State.Run {
+		t.Errorf("it was restarted: %+v", now.State)
+	}
+	for i := range watch.MaxDirs + 1 {
+		scene.Must(t, os.MkdirAll(filepath.Join(app, "lib", fmt.Sprint(i)), 0o755))
+	}
+	var invalid *process.InvalidError
+	if err := declare(l, "src"); err != nil {
+		t.Errorf("got %v", err)
+	}
+	if err := declare(l, "lib"); !errors.As(err, &invalid) || invalid.Field != "services.dev.watch" {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestADamagedRecordIsNotTakenForNone(t *testing.T) {

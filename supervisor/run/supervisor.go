@@ -15,6 +15,7 @@ import (
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/supervisor"
 	"github.com/tend-run/tend/supervisor/config"
+	"github.com/tend-run/tend/supervisor/watch"
 )
 
 // Config of a Supervisor. Manager and Dir are needed.
@@ -113,7 +114,9 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			s.take(s.set.Tick(s.now(), mrand.Float64()))
 		}
 		for _, name := range s.set.Names() { // new ones, and new times
-			s.work(name).keepTimes(s.set.Rules(name).Schedule)
+			rules := s.set.Rules(name)
+			s.work(name).keepTimes(rules.Schedule)
+			s.work(name).keepWatch(rules.Cwd, rules.Watch)
 		}
 		wait := time.Duration(1<<62 - 1)
 		if d := s.set.Deadline(); d != 0 {
@@ -200,15 +203,16 @@ func (s *Supervisor) keep() {
 
 // Apply takes a declaration: what has changed is changed, and no more. New services
 // wait for Up. What a run is watched for in its output changes with its next run.
-// Services in sandboxes and those that are restarted when files change are refused: there
-// is nothing yet that does either.
+// Services in sandboxes are refused: there is nothing yet that does it.
 func (s *Supervisor) Apply(ctx context.Context, c *config.Config) error {
 	for _, name := range c.Names() {
 		switch r := c.Services[name]; {
 		case r.Sandbox != "":
 			return &process.InvalidError{Field: "services." + name + ".sandbox", Reason: "cannot be done yet: a service runs on the machine itself; leave it out"}
 		case r.Watch != nil:
-			return &process.InvalidError{Field: "services." + name + ".watch", Reason: "cannot be done yet: files are not watched; leave it out"}
+			if err := watch.Check(r.Cwd, r.Watch); err != nil {
+				return &process.InvalidError{Field: "services." + name + ".watch", Reason: err.Error()}
+			}
 		}
 	}
 	return s.in(ctx, func() { s.take(s.set.Apply(c, s.now(), mrand.Float64())) })

@@ -52,6 +52,8 @@ type worker struct {
 	// The loop's alone.
 	times    *config.Schedule
 	endTimes context.CancelFunc
+	files    *watchedFiles
+	endFiles context.CancelFunc
 }
 
 func newWorker(s *Supervisor, name string) *worker {

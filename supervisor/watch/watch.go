@@ -1,0 +1,240 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/tend-run/tend/supervisor/config"
+)
+
+const (
+	// MaxDirs is the most directories that are watched for one service.
+	MaxDirs = 10_000
+	// longest is how long changes may follow each other until they are told.
+	longest = 10 * time.Second
+	// missing is how often it is looked for the first directory while it is not there.
+	missing = time.Second
+)
+
+// TooManyError: there is more to be watched than may be.
+type TooManyError struct {
+	Dir   string
+	Limit string // what bounds it
+}
+
+func (e *TooManyError) Error() string {
+	return fmt.Sprintf("has too many directories below %s: %s; name fewer in paths, or leave some out with ignore", e.Dir, e.Limit)
+}
+
+// Watcher watches for one service.
+type Watcher struct {
+	dir   string
+	match matcher
+	delay time.Duration
+
+	fsn  *fsnotify.Watcher
+	dirs map[string]bool // that are watched, absolute
+}
+
+// Check reports whether a directory can be watched. One that is not there can be.
+func Check(dir string, rules *config.Watch) error {
+	n := 0
+	m := matcher{rules.Paths, rules.Ignore}
+	return below(dir, dir, &m, func(string) error {
+		if n++; n > MaxDirs {
+			return &TooManyError{dir, fmt.Sprintf("the limit is %d", MaxDirs)}
+		}
+		return nil
+	}, nil)
+}
+
+// Open begins to watch: changes after it returns are told by Run.
+func Open(dir string, rules *config.Watch) (*Watcher, error) {
+	fsn, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, explain(dir, err)
+	}
+	w := &Watcher{dir: filepath.Clean(dir), match: matcher{rules.Paths, rules.Ignore}, delay: rules.Delay.Std(), fsn: fsn, dirs: map[string]bool{}}
+	if _, err := w.add(w.dir); err != nil {
+		return nil, errors.Join(err, fsn.Close())
+	}
+	return w, nil
+}
+
+// Close ends the watch. Run calls it.
+func (w *Watcher) Close() error { return w.fsn.Close() }
+
+// Run calls changed with the path of what has changed first, relative to the directory,
+// once nothing more has for the delay; until ctx ends.
+func (w *Watcher) Run(ctx context.Context, changed func(name string)) (err error) {
+	defer func() { err = errors.Join(err, w.Close()) }()
+	quiet := time.NewTimer(0)
+	quiet.Stop()
+	again := time.NewTimer(0)
+	if w.dirs[w.dir] {
+		again.Stop()
+	}
+	first, since := "", time.Time{}
+	note := func(name string) {
+		if name == "" {
+			return
+		}
+		if first == "" {
+			first, since = name, time.Now()
+		}
+		quiet.Reset(max(0, min(w.delay, longest-time.Since(since))))
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-quiet.C:
+			name := first
+			first = ""
+			changed(name)
+		case <-again.C:
+			name, err := w.add(w.dir)
+			if err != nil {
+				return err
+			}
+			if !w.dirs[w.dir] {
+				again.Reset(missing)
+				continue
+			}
+			note(name)
+		case e, ok := <-w.fsn.Events:
+			if !ok {
+				return fsnotify.ErrClosed
+			}
+			name, err := w.take(e)
+			if err != nil {
+				return err
+			}
+			note(name)
+			if !w.dirs[w.dir] {
+				again.Reset(missing)
+			}
+		case err, ok := <-w.fsn.Errors:
+			switch {
+			case !ok:
+				return fsnotify.ErrClosed
+			case errors.Is(err, fsnotify.ErrEventOverflow):
+				// What was lost may have counted, and may have been directories.
+				if _, err := w.add(w.dir); err != nil {
+					return err
+				}
+				note("more than can be told")
+			case !errors.Is(err, syscall.EINVAL): // of a directory that is gone
+				return explain(w.dir, err)
+			}
+		}
+	}
+}
+
+// take handles a notice, and returns the name of what has changed by it; "": nothing
+// that counts.
+func (w *Watcher) take(e fsnotify.Event) (string, error) {
+	name, err := filepath.Rel(w.dir, e.Name)
+	if err != nil {
+		return "", nil
+	}
+	name = filepath.ToSlash(name)
+	if e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename) {
+		w.forget(e.Name)
+		if name == "." {
+			return "", nil
+		}
+	}
+	if e.Has(fsnotify.Create) {
+		if info, err := os.Lstat(e.Name); err == nil && info.IsDir() {
+			found, err := w.add(e.Name)
+			return found, err
+		}
+	}
+	if e.Op == fsnotify.Chmod || !w.match.counts(name) {
+		return "", nil
+	}
+	return name, nil
+}
+
+// add watches a directory and those below, and returns a file there that counts.
+func (w *Watcher) add(dir string) (found string, err error) {
+	err = below(w.dir, dir, &w.match, func(path string) error {
+		if w.dirs[path] {
+			return nil
+		}
+		if len(w.dirs) >= MaxDirs {
+			return &TooManyError{w.dir, fmt.Sprintf("the limit is %d", MaxDirs)}
+		}
+		if err := w.fsn.Add(path); err != nil {
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) {
+				return nil
+			}
+			return explain(w.dir, err)
+		}
+		w.dirs[path] = true
+		return nil
+	}, func(name string) {
+		if found == "" {
+			found = name
+		}
+	})
+	return found, err
+}
+
+// forget drops the watches of a directory that has lost its name, and of those below.
+func (w *Watcher) forget(path string) {
+	if !w.dirs[path] {
+		return
+	}
+	for dir := range w.dirs {
+		if dir == path || strings.HasPrefix(dir, path+string(filepath.Separator)) {
+			_ = w.fsn.Remove(dir) // the kernel may have dropped it
+			delete(w.dirs, dir)
+		}
+	}
+}
+
+// below calls dir for the directories at and below from that may hold what counts, and
+// file, which may be nil, with the names of files that count. What cannot be read is left
+// out.
+func below(root, from string, m *matcher, dir func(path string) error, file func(name string)) error {
+	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		name := filepath.ToSlash(rel)
+		switch {
+		case e.IsDir() && !m.mayHold(name):
+			return fs.SkipDir
+		case e.IsDir():
+			return dir(path)
+		case file != nil && m.counts(name):
+			file(name)
+		}
+		return nil
+	})
+}
+
+func explain(dir string, err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return &TooManyError{dir, "the kernel's fs.inotify.max_user_watches is used up"}
+	case errors.Is(err, syscall.EMFILE):
+		return &TooManyError{dir, "the kernel's fs.inotify.max_user_instances is used up, or descriptors are"}
+	}
+	return fmt.Errorf("watch %s: %w", dir, err)
+}
