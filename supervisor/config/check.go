@@ -10,17 +10,21 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
+// failAt notes a problem with the value at a path, or with the nearest one around it
+// that the file gives.
+func (d *decoder) failAt(path, text string) {
+	place := path
+	for !d.given(place) && strings.Contains(place, ".") {
+		place = place[:strings.LastIndexByte(place, '.')]
+	}
+	d.path = strings.Split(path, ".")
+	d.fail(d.places[place], text)
+	d.path = nil
+}
+
 // check finds what is wrong with values that are each right for themselves.
 func (d *decoder) check(c *Config) {
-	fail := func(path, text string) {
-		place := path
-		for !d.given(place) && strings.Contains(place, ".") {
-			place = place[:strings.LastIndexByte(place, '.')]
-		}
-		d.path = strings.Split(path, ".")
-		d.fail(d.places[place], text)
-		d.path = nil
-	}
+	fail := d.failAt
 	if len(c.Services) == 0 {
 		fail("services", "is empty; declare at least one")
 	}

@@ -36,28 +36,52 @@ type decoder struct {
 
 // parse reads the text of a file into c. The error is Problems.
 func parse(file string, data []byte) (*Config, *decoder, error) {
-	d := &decoder{file: file, anchors: map[string]ast.Node{}, places: map[string]ast.Node{}}
-	if len(data) > MaxBytes {
-		d.report(0, 0, fmt.Sprintf("has %d bytes; the limit is %d", len(data), MaxBytes))
-		return nil, d, d.problems
-	}
-	if !utf8.Valid(data) {
-		d.report(0, 0, "is no UTF-8 text")
-		return nil, d, d.problems
-	}
-	d.lines = strings.Split(string(data), "\n")
-	doc := d.read(data)
 	c := &Config{}
-	if doc != nil {
-		d.choosePreset(doc)
-		d.structure(doc, reflect.ValueOf(c).Elem())
-	} else if len(d.problems) == 0 {
-		d.report(0, 0, "is empty; declare services")
-	}
-	if len(d.problems) > 0 {
+	d := newDecoder(file)
+	if !d.decode(data, reflect.ValueOf(c).Elem(), "declare services") {
 		return nil, d, d.sorted()
 	}
 	return c, d, nil
+}
+
+// Decode reads the text of another file as strictly as tend.yaml: into points to a
+// struct with the same tags. check, if there is one, is called once the text alone is
+// right; it calls fail with the path of a value ("when.log.0") and what is wrong with
+// it. The error is Problems.
+func Decode(file string, data []byte, into any, check func(fail func(path, text string))) error {
+	d := newDecoder(file)
+	if d.decode(data, reflect.ValueOf(into).Elem(), "see the documentation of such files") && check != nil {
+		check(d.failAt)
+	}
+	if len(d.problems) > 0 {
+		return d.sorted()
+	}
+	return nil
+}
+
+func newDecoder(file string) *decoder {
+	return &decoder{file: file, anchors: map[string]ast.Node{}, places: map[string]ast.Node{}}
+}
+
+// decode reads a text into a struct. It reports whether there were no problems; hint
+// says what to do with an empty file.
+func (d *decoder) decode(data []byte, into reflect.Value, hint string) bool {
+	switch {
+	case len(data) > MaxBytes:
+		d.report(0, 0, fmt.Sprintf("has %d bytes; the limit is %d", len(data), MaxBytes))
+		return false
+	case !utf8.Valid(data):
+		d.report(0, 0, "is no UTF-8 text")
+		return false
+	}
+	d.lines = strings.Split(string(data), "\n")
+	if doc := d.read(data); doc != nil {
+		d.choosePreset(doc)
+		d.structure(doc, into)
+	} else if len(d.problems) == 0 {
+		d.report(0, 0, "is empty; "+hint)
+	}
+	return len(d.problems) == 0
 }
 
 // sorted are the problems in the order of the file.
