@@ -115,6 +115,7 @@ func TestDeps(t *testing.T) {
 		{"supervisor/watch", []string{"supervisor/config"}},
 		{"supervisor/probe", []string{"process", "observe", "supervisor/config"}},
 		{"supervisor", []string{"process", "supervisor/config"}},
+		{"healer/playbook", []string{"process", "supervisor/config"}},
 		{"healer", []string{"supervisor", "internal/replace"}},
 		{"keeper/failpoint", nil},
 		{"keeper/client", []string{"internal/procfs", "process", "files", "internal/account", "spool", "observe", "keeper/failpoint", "keeper/board", "keeper/calm", "keeper/feed", "keeper/wire", "keeper/rundir"}},
