@@ -72,13 +72,13 @@ func Run(t testing.TB, stateDir string, cmd *exec.Cmd, start func() error) {
 	var log buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM} // not to outlive a test that is killed
+	cmd.Env = append(cmd.Environ(), mark(stateDir))
 	if err := start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the launcher ended with %v", err)
+		if err := end(stateDir, cmd, endTime); err != nil {
+			t.Error(err)
 		}
 		if t.Failed() {
 			t.Logf("log of the roles:\n%s", log.String())
