@@ -166,6 +166,15 @@ func (a *anchor) begin(r *role) {
 		return
 	}
 	pid, err := r.start()
+	fd := -1
+	if err == nil {
+		// The child is not reaped before reap sees its pid here, so the pidfd is
+		// its own.
+		if fd, err = unix.PidfdOpen(pid, 0); err != nil {
+			unix.Kill(pid, unix.SIGKILL) // nobody would see it end, or end it
+			err = fmt.Errorf("watch the %s: %w", r.name, err)
+		}
+	}
 	if err != nil {
 		r.fails++
 		if r.fails <= failsToTell {
@@ -181,13 +190,6 @@ func (a *anchor) begin(r *role) {
 				a.begin(r)
 			}
 		})
-		return
-	}
-	// The child is not reaped before reap sees its pid here, so the pidfd is
-	// its own.
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		a.logf("watch %s: %v", r.name, err)
 		return
 	}
 	r.set(pid, startTicks(pid), fd)
@@ -441,7 +443,8 @@ func (a *anchor) shutdown(keep bool) {
 }
 
 // endProcesses has a keeper end all processes and boxes, and itself. Nobody else can. If
-// there is none at this moment, or it dies at that, another one is started.
+// there is none at this moment, or it dies at that, another one is started. How one ends
+// that a former anchor started is not known here: another one looks for what is left.
 func (a *anchor) endProcesses() {
 	late := time.Now().Add(keeperGrace)
 	for pause := firstPause; ; pause *= 2 {
@@ -455,7 +458,7 @@ func (a *anchor) endProcesses() {
 		begun := pid != 0 && a.obeys(pid, ended, late)
 		a.stop(&a.keeper, true, time.Until(late))
 		a.mu.Lock()
-		done := begun && !a.keeper.badly
+		done := begun && a.keeper.well
 		a.mu.Unlock()
 		if done {
 			return

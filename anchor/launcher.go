@@ -116,7 +116,12 @@ func (l *launcher) serveMirror(listen int) {
 func (l *launcher) anchor() (chan struct{}, error) {
 	l.killed = false
 	c := &Client{run: l.run, patient: true}
-	pids, err := c.Roles()
+	// A child of a killed anchor has its socket until it comes to its program, and would
+	// not answer.
+	pids, err := Pids{}, ErrNotRunning
+	if l.pid == 0 || l.run.Holder("anchor") > 0 {
+		pids, err = c.Roles()
+	}
 	if err == nil {
 		// It was left by a former launcher; its server gets our command line.
 		err = c.Serve(l.cfg.Listeners)
@@ -156,7 +161,7 @@ func (l *launcher) attend(chld, end <-chan os.Signal, ended <-chan struct{}) (st
 			l.reap()
 		case s := <-end:
 			if s != Leave {
-				l.stop(ended)
+				l.stop(chld, ended)
 			}
 			return true
 		case <-ended:
@@ -182,7 +187,7 @@ func (l *launcher) reap() {
 		func(err error) { fmt.Fprintf(l.cfg.Log, "tend: an exit status could not be written down: %v\n", err) })
 }
 
-func (l *launcher) stop(ended <-chan struct{}) {
+func (l *launcher) stop(chld <-chan os.Signal, ended <-chan struct{}) {
 	c := &Client{run: l.run, patient: true}
 	if l.cfg.Keep {
 		if err := c.Shutdown(true); err != nil {
@@ -192,15 +197,13 @@ func (l *launcher) stop(ended <-chan struct{}) {
 	}
 	late := time.After(serverGrace + keeperGrace + time.Second)
 	for {
-		if !l.ready(ended, late) {
+		if !l.ready(chld, ended, late) {
 			fmt.Fprintf(l.cfg.Log, "tend: anchor[%d] does not answer; leaving it\n", l.pid)
 			unix.Kill(l.pid, unix.SIGTERM)
 			return
 		}
 		unix.Kill(l.pid, unix.SIGTERM)
-		select {
-		case <-ended:
-		case <-late:
+		if !l.await(chld, ended, nil, late) {
 			fmt.Fprintf(l.cfg.Log, "tend: anchor[%d] does not end; leaving it\n", l.pid)
 			return
 		}
@@ -222,7 +225,7 @@ func (l *launcher) stop(ended <-chan struct{}) {
 // ready waits until the anchor answers or has ended: a signal before that would end
 // the anchor alone, and not the roles that it is to end. It reports false if late
 // fires first.
-func (l *launcher) ready(ended <-chan struct{}, late <-chan time.Time) bool {
+func (l *launcher) ready(chld <-chan os.Signal, ended <-chan struct{}, late <-chan time.Time) bool {
 	answers := make(chan struct{})
 	go func() { // the answer of one that stands still may not come at all
 		c := &Client{run: l.run, patient: true}
@@ -238,11 +241,22 @@ func (l *launcher) ready(ended <-chan struct{}, late <-chan time.Time) bool {
 			}
 		}
 	}()
-	select {
-	case <-answers:
-	case <-ended:
-	case <-late:
-		return false
+	return l.await(chld, ended, answers, late)
+}
+
+// await waits for one of two events, and reports false if late fires first. It reaps
+// meanwhile: a keeper that ends processes may wait for their exit statuses.
+func (l *launcher) await(chld <-chan os.Signal, one, other <-chan struct{}, late <-chan time.Time) bool {
+	for {
+		select {
+		case <-chld:
+			l.reap()
+		case <-one:
+			return true
+		case <-other:
+			return true
+		case <-late:
+			return false
+		}
 	}
-	return true
 }

@@ -31,7 +31,7 @@ type role struct {
 	fails   int           // times in a row that it ended by itself soon after its start
 	judged  bool          // the end of the current process is counted in fails, or is not to be
 	asked   bool          // its end was asked for, as by an upgrade: no crash
-	badly   bool          // the last one of our children did not end in good order
+	well    bool          // the last one was our child, and ended in good order
 	ended   chan struct{} // closed when the current process ended
 }
 
@@ -80,7 +80,7 @@ func (r *role) judge(status unix.WaitStatus) {
 		return
 	}
 	r.judged = true
-	r.badly = status.Signaled() || status.ExitStatus() != 0
+	r.well = status.Exited() && status.ExitStatus() == 0
 	if ownFault(status) && !r.asked && time.Since(r.since) < livedWell {
 		r.fails++
 	} else {
@@ -142,7 +142,7 @@ func (r *role) adopt(pid int, ticks uint64) bool {
 }
 
 func (r *role) set(pid int, ticks uint64, pidfd int) {
-	r.badly, r.pid, r.ticks, r.pidfd, r.since, r.ended = false, pid, ticks, pidfd, time.Now(), make(chan struct{})
+	r.well, r.pid, r.ticks, r.pidfd, r.since, r.ended = false, pid, ticks, pidfd, time.Now(), make(chan struct{})
 }
 
 // waitEnd blocks until the process with this pidfd has exited.

@@ -36,6 +36,18 @@ func (k *Keeper) hold() error {
 	}
 }
 
+// late reports whether the anchor that started us has ended. An anchor that begins looks
+// for the holder of the lock, and starts a keeper if there is none. So a keeper that
+// comes to hold the lock later is not counted on, and may come after the end of all. One
+// whose anchor ends later is found.
+func (k *Keeper) late() bool {
+	if k.cfg.Vault < 0 {
+		return false
+	}
+	who := rundir.Peer(k.cfg.Vault) // made our end of the pair, too
+	return who > 0 && who != os.Getppid()
+}
+
 // holdWait bounds how long the lock of a dead keeper is waited for.
 const holdWait = 10 * time.Second
 

@@ -133,6 +133,9 @@ func (k *Keeper) fetchAll() (_ *inherited, err error) {
 	if err = k.hold(); err != nil {
 		return nil, err
 	}
+	if k.late() {
+		return nil, errors.New("the anchor that started this keeper has ended, and the next one starts another")
+	}
 	if k.ep, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}

@@ -223,14 +223,7 @@ func TestALauncherEndsEverythingThoughItsAnchorHasJustBegun(t *testing.T) {
 			continue // gone already
 		}
 		defer unix.Close(fd)
-		n, err := 0, error(unix.EINTR)
-		for err == unix.EINTR {
-			n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000)
-		}
-		if n < 1 {
-			t.Errorf("the %s lives on: %v", name, err)
-			unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-		}
+		wantEnd(t, name, fd)
 	}
 }
 
@@ -241,8 +234,7 @@ func TestAFirstAnchorThatIsKilledIsReplaced(t *testing.T) {
 	struck := make(chan int, 1)
 	done := false
 	go l.Each(func(call *poorkernel.Call) (held bool) {
-		anchor := parent(call.PID)
-		if args, err := os.ReadFile("/proc/" + strconv.Itoa(anchor) + "/cmdline"); err == nil && !done && strings.Contains(string(args), "\x00anchor\x00") {
+		if anchor := parent(call.PID); !done && isRole(anchor, "anchor") {
 			done = true
 			kill(anchor)
 			struck <- anchor
@@ -264,6 +256,93 @@ func TestAFirstAnchorThatIsKilledIsReplaced(t *testing.T) {
 	}
 }
 
+// The first anchor is killed before it could write down whom it started, and that keeper
+// comes to its program when the daemon has ended. It is nobody's by then.
+func TestAKeeperThatComesAfterTheEndEnds(t *testing.T) {
+	t.Parallel()
+	stateDir, l := watched(t, unix.SYS_EXECVE)
+	late := make(chan *poorkernel.Call, 1)
+	done := false
+	go l.Each(func(call *poorkernel.Call) (held bool) {
+		if held = !done && isRole(parent(call.PID), "anchor"); held {
+			done = true
+			kill(parent(call.PID))
+			late <- call
+		}
+		return held
+	})
+	call := <-late
+	keeper := scene.Value(unix.PidfdOpen(call.PID, 0))(t)
+	defer unix.Close(keeper)
+	m := testkeeper.Open(t, stateDir)
+	scene.WantExit(t, scene.Start(t, m, process.Spec{Shell: "exit 4"}), 4)
+	launcher := parent(pids(t, stateDir).Anchor)
+	scene.Must(t, unix.Kill(launcher, unix.SIGTERM))
+	waitGone(launcher)
+	l.Continue(call)
+	wantEnd(t, "keeper", keeper)
+}
+
+// A keeper that a former anchor has started is killed while it ends the processes. How
+// it ended is not known to the anchor.
+func TestAnAdoptedKeeperThatDiesAtTheEndLeavesNoProcess(t *testing.T) {
+	t.Parallel()
+	stateDir := testkeeper.Start(t)
+	m := testkeeper.Open(t, stateDir)
+	first := pids(t, stateDir)
+	kill(first.Anchor)
+	scene.Eventually(t, "another anchor has the keeper", func() bool {
+		a, err := anchor.Dial(stateDir)
+		if err != nil {
+			return false
+		}
+		defer a.Close()
+		now, err := a.Roles()
+		return err == nil && now.Anchor != first.Anchor && now.Keeper == first.Keeper
+	})
+	p := scene.Start(t, m, process.Spec{Dir: stateDir, Shell: "trap 'echo > told' TERM; echo > up; while :; do sleep 0.01; done"})
+	exists := func(name string) func() bool {
+		return func() bool {
+			_, err := os.Stat(filepath.Join(stateDir, name))
+			return err == nil
+		}
+	}
+	scene.Eventually(t, "the process waits", exists("up"))
+	fd := scene.Value(unix.PidfdOpen(scene.Info(t, p).PID, 0))(t)
+	defer unix.Close(fd)
+	exit := make(chan *process.Exit, 1)
+	go func() {
+		r, _ := p.Wait(t.Context(), process.Until{})
+		exit <- r.Exit
+	}()
+	scene.Must(t, unix.Kill(parent(pids(t, stateDir).Anchor), unix.SIGTERM))
+	scene.Eventually(t, "the process is told to end", exists("told"))
+	unix.Kill(first.Keeper, unix.SIGKILL)
+	wantEnd(t, "process", fd)
+	if e := <-exit; e == nil || e.Cause != process.CauseShutdown {
+		t.Errorf("it ended with %+v", e)
+	}
+}
+
+// wantEnd waits for the end of whoever has this pidfd, and ends it if it lives on.
+func wantEnd(t *testing.T, who string, pidfd int) {
+	t.Helper()
+	n, err := 0, error(unix.EINTR)
+	for err == unix.EINTR {
+		n, err = unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 60_000)
+	}
+	if n < 1 {
+		t.Errorf("the %s lives on: %v", who, err)
+		unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
+	}
+}
+
+// isRole reports whether a process plays a role.
+func isRole(pid int, name string) bool {
+	args, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	return err == nil && strings.Contains(string(args), "\x00"+name+"\x00")
+}
+
 // A start hangs in a directory that does not answer, and the daemon is to end.
 func TestAStartThatHangsKeepsNobodyAlive(t *testing.T) {
 	t.Parallel()
@@ -283,8 +362,5 @@ func TestAStartThatHangsKeepsNobodyAlive(t *testing.T) {
 	fd := scene.Value(unix.PidfdOpen(in.PID, 0))(t)
 	defer unix.Close(fd)
 	unix.Kill(pids(t, stateDir).Anchor, unix.SIGTERM)
-	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000); n < 1 {
-		t.Errorf("the process lives on: %v", err)
-		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-	}
+	wantEnd(t, "process", fd)
 }
