@@ -115,6 +115,7 @@ func TestDeps(t *testing.T) {
 		{"supervisor/watch", []string{"supervisor/config"}},
 		{"supervisor/probe", []string{"process", "observe", "supervisor/config"}},
 		{"supervisor", []string{"process", "supervisor/config"}},
+		{"healer/guard", []string{"internal/pattern"}},
 		{"healer/playbook", []string{"process", "supervisor/config"}},
 		{"healer", []string{"supervisor", "internal/replace"}},
 		{"keeper/failpoint", nil},
