@@ -113,6 +113,7 @@ func TestDeps(t *testing.T) {
 		{"supervisor/config", []string{"process", "internal/typo"}},
 		{"supervisor/run", []string{"process", "observe", "supervisor", "internal/procfs", "internal/replace"}},
 		{"supervisor/watch", []string{"supervisor/config"}},
+		{"healer/agent", nil},
 		{"supervisor/probe", []string{"process", "observe", "supervisor/config"}},
 		{"supervisor", []string{"process", "supervisor/config"}},
 		{"healer/guard", []string{"internal/pattern"}},

@@ -42,7 +42,7 @@ func build(t Turn, vars map[string]string, model string, n, bodyLen int) *reply 
 	return r
 }
 
-func (m *reply) json() map[string]any {
+func (anthropicFace) whole(m *reply) map[string]any {
 	content := []any{}
 	for _, b := range m.blocks {
 		switch {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 )
 
@@ -17,6 +18,7 @@ type block struct {
 	Text      string          `json:"text"`
 	ID        string          `json:"id"`
 	Name      string          `json:"name"`
+	Input     json.RawMessage `json:"input"`
 	ToolUseID string          `json:"tool_use_id"`
 	Content   json.RawMessage `json:"content"`
 }
@@ -44,6 +46,47 @@ func (e *apiErr) Error() string { return e.kind + ": " + e.msg }
 
 func bad(format string, a ...any) *apiErr {
 	return &apiErr{400, "invalid_request_error", fmt.Sprintf(format, a...)}
+}
+
+// anthropicFace is the Messages API.
+type anthropicFace struct{}
+
+func (anthropicFace) garbage() string { return `{"type":"message","content":[{"type":"te` }
+
+func (anthropicFace) refuse(w http.ResponseWriter, e *apiErr, retryAfter string) {
+	writeErr(w, e, retryAfter)
+}
+
+func (anthropicFace) check(s *server, r *http.Request, body []byte) (*asked, *apiErr) {
+	var req request
+	if e := s.check(r, body, &req); e != nil {
+		return nil, e
+	}
+	q := &asked{model: req.Model, system: flatten(req.System), last: lastUser(req.Messages), stream: req.Stream}
+	for _, t := range req.Tools {
+		q.tools = append(q.tools, t.Name)
+	}
+	return q, nil
+}
+
+var (
+	toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
+	toolID   = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+)
+
+// goodSchema says whether a tool's schema is an object that says nothing like "one of" at its
+// top: both services refuse that.
+func goodSchema(raw json.RawMessage) bool {
+	var m map[string]json.RawMessage
+	if json.Unmarshal(raw, &m) != nil || m == nil {
+		return false
+	}
+	for _, k := range []string{"oneOf", "anyOf", "allOf"} {
+		if _, has := m[k]; has {
+			return false
+		}
+	}
+	return string(m["type"]) == `"object"`
 }
 
 // check refuses what the real service refuses.
@@ -82,10 +125,14 @@ func (s *server) check(r *http.Request, body []byte, req *request) *apiErr {
 			return bad("tools: names must be unique (%s)", t.Name)
 		}
 		seen[t.Name] = true
-		if (t.Type == "" || t.Type == "custom") && !strings.HasPrefix(strings.TrimSpace(string(t.InputSchema)), "{") {
-			return bad("tools.%d.input_schema: must be an object", i)
+		if !toolName.MatchString(t.Name) {
+			return bad("tools.%d.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'", i)
+		}
+		if (t.Type == "" || t.Type == "custom") && !goodSchema(t.InputSchema) {
+			return bad("tools.%d.input_schema: must be an object of type object, with no oneOf, allOf or anyOf at the top level", i)
 		}
 	}
+	ids := map[string]bool{} // of all tool_use blocks
 	var open map[string]bool // tool_use ids of the last assistant message
 	for i, m := range req.Messages {
 		bs, err := blocks(m.Content)
@@ -94,6 +141,11 @@ func (s *server) check(r *http.Request, body []byte, req *request) *apiErr {
 		}
 		if len(bs) == 0 {
 			return bad("messages.%d: content must not be empty", i)
+		}
+		for j, b := range bs {
+			if b.Type == "text" && strings.TrimSpace(b.Text) == "" {
+				return bad("messages.%d.content.%d: text content blocks must be non-empty", i, j)
+			}
 		}
 		switch m.Role {
 		case "user":
@@ -119,9 +171,21 @@ func (s *server) check(r *http.Request, body []byte, req *request) *apiErr {
 			}
 			open = map[string]bool{}
 			for _, b := range bs {
-				if b.Type == "tool_use" {
-					open[b.ID] = true
+				if b.Type != "tool_use" {
+					continue
 				}
+				var input map[string]json.RawMessage
+				switch {
+				case !toolID.MatchString(b.ID):
+					return bad("messages.%d: tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'", i)
+				case ids[b.ID]:
+					return bad("messages.%d: tool_use ids must be unique (%s)", i, b.ID)
+				case !toolName.MatchString(b.Name):
+					return bad("messages.%d: tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'", i)
+				case json.Unmarshal(b.Input, &input) != nil || input == nil:
+					return bad("messages.%d: tool_use.input: Input should be a valid dictionary", i)
+				}
+				ids[b.ID], open[b.ID] = true, true
 			}
 		default:
 			return bad("messages.%d.role: %q is not user or assistant", i, m.Role)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -61,7 +62,7 @@ type Fault struct {
 
 // pick chooses the turn that answers. The turn is not spent until its reply
 // has been sent, so a client's retry after a fault meets the same turn.
-func (s *server) pick(req *request, body []byte, last string) (int, *apiErr) {
+func (s *server) pick(req *asked, body []byte) (int, *apiErr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ts := s.script.Turns
@@ -71,7 +72,7 @@ func (s *server) pick(req *request, body []byte, last string) (int, *apiErr) {
 			if s.used[i] && !ts[i].Repeat {
 				continue
 			}
-			if m := s.mismatch(ts[i], req, body, last); m != "" {
+			if m := s.mismatch(ts[i], req, body); m != "" {
 				why = append(why, fmt.Sprintf("turn %d (%s): %s", i, ts[i].Name, m))
 				continue
 			}
@@ -93,36 +94,31 @@ func (s *server) pick(req *request, body []byte, last string) (int, *apiErr) {
 			return 0, bad("fakellm script: all %d turns are spent", len(ts))
 		}
 	}
-	if m := s.mismatch(ts[i], req, body, last); m != "" {
-		return 0, bad("fakellm script: turn %d (%s): %s; the last user message was: %s", i, ts[i].Name, m, clip(last, 600))
+	if m := s.mismatch(ts[i], req, body); m != "" {
+		return 0, bad("fakellm script: turn %d (%s): %s; the last user message was: %s", i, ts[i].Name, m, clip(req.last, 600))
 	}
 	return i, nil
 }
 
-func (s *server) mismatch(t Turn, req *request, body []byte, last string) string {
+func (s *server) mismatch(t Turn, req *asked, body []byte) string {
 	sub := func(x string) string { return expand(x, s.vars) }
 	for _, x := range t.Expect {
-		if !strings.Contains(last, sub(x)) {
+		if !strings.Contains(req.last, sub(x)) {
 			return fmt.Sprintf("wanted %q in the last user message", sub(x))
 		}
 	}
 	for _, x := range t.ExpectNot {
-		if strings.Contains(last, sub(x)) {
+		if strings.Contains(req.last, sub(x)) {
 			return fmt.Sprintf("did not want %q in the last user message", sub(x))
 		}
 	}
-	sys := flatten(req.System)
 	for _, x := range t.ExpectSystem {
-		if !strings.Contains(sys, sub(x)) {
+		if !strings.Contains(req.system, sub(x)) {
 			return fmt.Sprintf("wanted %q in the system prompt", sub(x))
 		}
 	}
 	for _, x := range t.ExpectTools {
-		ok := false
-		for _, d := range req.Tools {
-			ok = ok || d.Name == x
-		}
-		if !ok {
+		if !slices.Contains(req.tools, x) {
 			return fmt.Sprintf("wanted a tool named %q on offer", x)
 		}
 	}

@@ -48,7 +48,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		writeJSON(w, 200, map[string]int{"input_tokens": len(b) / 4})
 	case strings.HasSuffix(p, "/messages") && r.Method == http.MethodPost:
-		s.messages(w, r)
+		s.answer(w, r, anthropicFace{})
+	case strings.HasSuffix(p, "/chat/completions") && r.Method == http.MethodPost:
+		s.answer(w, r, openAIFace{})
 	default:
 		writeErr(w, &apiErr{404, "not_found_error", r.Method + " " + p}, "")
 	}
@@ -74,7 +76,25 @@ func (s *server) state(w http.ResponseWriter) {
 	writeJSON(w, 200, map[string]any{"requests": s.requests, "turns_answered": s.calls, "turns_left": left, "failures": f, "usage": s.usage})
 }
 
-func (s *server) messages(w http.ResponseWriter, r *http.Request) {
+// asked is what a request says, in whichever protocol.
+type asked struct {
+	model, system, last string // last: the text of the last user message, results of tools included
+	tools               []string
+	stream              bool
+	usage               bool // openAIFace: a chunk with the usage is wanted
+}
+
+// face is one protocol. Its replies are those of the script.
+type face interface {
+	check(s *server, r *http.Request, body []byte) (*asked, *apiErr)
+	whole(m *reply) map[string]any
+	events(m *reply, q *asked) []string // each as it is sent
+	broken() string                     // the event of an error in the middle of a stream
+	refuse(w http.ResponseWriter, e *apiErr, retryAfter string)
+	garbage() string
+}
+
+func (s *server) answer(w http.ResponseWriter, r *http.Request, face face) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 64<<20))
 	if err != nil {
 		return
@@ -96,19 +116,18 @@ func (s *server) messages(w http.ResponseWriter, r *http.Request) {
 		defer s.mu.Unlock()
 		s.logw.Write(append(line, '\n'))
 	}
-	var req request
-	if e := s.check(r, body, &req); e != nil {
+	req, e := face.check(s, r, body)
+	if e != nil {
 		s.fail(fmt.Sprintf("request %d: %v", n, e))
 		outcome(-1, "refused: "+e.Error())
-		writeErr(w, e, "")
+		face.refuse(w, e, "")
 		return
 	}
-	last := lastUser(req.Messages)
-	ti, e := s.pick(&req, body, last)
+	ti, e := s.pick(req, body)
 	if e != nil {
 		s.fail(fmt.Sprintf("request %d: %v", n, e))
 		outcome(-1, "no turn: "+e.Error())
-		writeErr(w, e, "")
+		face.refuse(w, e, "")
 		return
 	}
 	var t Turn
@@ -118,11 +137,11 @@ func (s *server) messages(w http.ResponseWriter, r *http.Request) {
 		t = s.script.Turns[ti]
 	}
 	f := s.fault(ti, t)
-	vars, e := s.bind(t, last)
+	vars, e := s.bind(t, req.last)
 	if e != nil {
 		s.fail(fmt.Sprintf("request %d: %v", n, e))
 		outcome(ti, e.Error())
-		writeErr(w, e, "")
+		face.refuse(w, e, "")
 		return
 	}
 	what := "answered"
@@ -130,26 +149,8 @@ func (s *server) messages(w http.ResponseWriter, r *http.Request) {
 		what = "fault " + f.Kind
 		switch f.Kind {
 		case "status", "rate_limit", "overloaded", "server_error":
-			ae := &apiErr{f.Status, "api_error", f.Message}
-			switch {
-			case f.Kind == "rate_limit" || f.Status == 429:
-				ae.status, ae.kind = 429, "rate_limit_error"
-			case f.Kind == "overloaded" || f.Status == 529:
-				ae.status, ae.kind = 529, "overloaded_error"
-			case f.Status == 401:
-				ae.kind = "authentication_error"
-			case f.Status == 403:
-				ae.kind = "permission_error"
-			case f.Status == 400 || f.Status == 413:
-				ae.kind = "invalid_request_error"
-			case f.Kind == "server_error" || f.Status == 0:
-				ae.status = 500
-			}
-			if ae.msg == "" {
-				ae.msg = "injected " + f.Kind
-			}
 			outcome(ti, what)
-			writeErr(w, ae, f.RetryAfter)
+			face.refuse(w, f.err(), f.RetryAfter)
 			return
 		case "drop":
 			outcome(ti, what)
@@ -157,7 +158,7 @@ func (s *server) messages(w http.ResponseWriter, r *http.Request) {
 		case "garbage":
 			outcome(ti, what)
 			w.Header().Set("Content-Type", "application/json")
-			io.WriteString(w, `{"type":"message","content":[{"type":"te`)
+			io.WriteString(w, face.garbage())
 			return
 		case "hang":
 			d := time.Duration(f.DelayMS) * time.Millisecond
@@ -172,7 +173,7 @@ func (s *server) messages(w http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler)
 		}
 	}
-	msg := build(t, vars, req.Model, n, len(body))
+	msg := build(t, vars, req.model, n, len(body))
 	// outcome and the turn's advance come before the last byte, so that a
 	// client that asks at once for the next turn or for /__state sees them.
 	done := func() {
@@ -181,13 +182,14 @@ func (s *server) messages(w http.ResponseWriter, r *http.Request) {
 			s.advance(ti, msg)
 		}
 	}
-	if req.Stream {
-		stream(w, r, msg, f, done)
+	w.Header().Set("request-id", msg.reqID)
+	if req.stream {
+		stream(w, r, face.events(msg, req), face.broken(), f, done)
 		return
 	}
 	if f != nil && (f.Kind == "cut" || f.Kind == "truncate" || f.Kind == "stream_error") {
 		done()
-		b, _ := json.Marshal(msg.json())
+		b, _ := json.Marshal(face.whole(msg))
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Content-Length", fmt.Sprint(len(b)))
 		w.Write(b[:len(b)/2])
@@ -197,8 +199,30 @@ func (s *server) messages(w http.ResponseWriter, r *http.Request) {
 		pause(r, f.DelayMS)
 	}
 	done()
-	w.Header().Set("request-id", msg.reqID)
-	writeJSON(w, 200, msg.json())
+	writeJSON(w, 200, face.whole(msg))
+}
+
+// err is the answer that a fault stands for.
+func (f *Fault) err() *apiErr {
+	ae := &apiErr{f.Status, "api_error", f.Message}
+	switch {
+	case f.Kind == "rate_limit" || f.Status == 429:
+		ae.status, ae.kind = 429, "rate_limit_error"
+	case f.Kind == "overloaded" || f.Status == 529:
+		ae.status, ae.kind = 529, "overloaded_error"
+	case f.Status == 401:
+		ae.kind = "authentication_error"
+	case f.Status == 403:
+		ae.kind = "permission_error"
+	case f.Status == 400 || f.Status == 413:
+		ae.kind = "invalid_request_error"
+	case f.Kind == "server_error" || f.Status == 0:
+		ae.status = 500
+	}
+	if ae.msg == "" {
+		ae.msg = "injected " + f.Kind
+	}
+	return ae
 }
 
 func (s *server) fail(m string) {

@@ -12,8 +12,26 @@ type event struct {
 	data map[string]any
 }
 
-func (m *reply) events() []event {
-	head := m.json()
+// text is the event as it is sent.
+func (e event) text() string {
+	e.data["type"] = e.name
+	b, _ := json.Marshal(e.data)
+	return fmt.Sprintf("event: %s\ndata: %s\n\n", e.name, b)
+}
+
+func (anthropicFace) broken() string {
+	return event{"error", map[string]any{"error": map[string]string{"type": "overloaded_error", "message": "Overloaded"}}}.text()
+}
+
+func (f anthropicFace) events(m *reply, _ *asked) (out []string) {
+	for _, e := range f.parts(m) {
+		out = append(out, e.text())
+	}
+	return out
+}
+
+func (f anthropicFace) parts(m *reply) []event {
+	head := f.whole(m)
 	head["content"], head["stop_reason"] = []any{}, nil
 	head["usage"] = Usage{m.usage.Input, 1}
 	ev := []event{{"message_start", map[string]any{"message": head}}}
@@ -57,21 +75,18 @@ func (m *reply) events() []event {
 		event{"message_stop", map[string]any{}})
 }
 
-func stream(w http.ResponseWriter, r *http.Request, m *reply, f *Fault, done func()) {
+// stream sends the events of a reply, and what fault there is between them.
+func stream(w http.ResponseWriter, r *http.Request, events []string, broken string, f *Fault, done func()) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")
-	w.Header().Set("request-id", m.reqID)
 	fl, _ := w.(http.Flusher)
-	send := func(name string, data map[string]any) {
-		data["type"] = name
-		b, _ := json.Marshal(data)
-		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, b)
+	send := func(text string) {
+		fmt.Fprint(w, text)
 		if fl != nil {
 			fl.Flush()
 		}
 	}
-	evs := m.events()
-	for i, e := range evs {
+	for i, e := range events {
 		if f != nil {
 			switch {
 			case f.Kind == "cut" && i >= max(1, f.After):
@@ -82,7 +97,7 @@ func stream(w http.ResponseWriter, r *http.Request, m *reply, f *Fault, done fun
 				return
 			case f.Kind == "stream_error" && i >= max(1, f.After):
 				done()
-				send("error", map[string]any{"error": map[string]string{"type": "overloaded_error", "message": "Overloaded"}})
+				send(broken)
 				return
 			case f.Kind == "slow":
 				pause(r, f.DelayMS)
@@ -91,10 +106,10 @@ func stream(w http.ResponseWriter, r *http.Request, m *reply, f *Fault, done fun
 				}
 			}
 		}
-		if i == len(evs)-1 {
+		if i == len(events)-1 {
 			done()
 		}
-		send(e.name, e.data)
+		send(e)
 	}
 }
 
