@@ -175,6 +175,11 @@ func (c *conn) handle(f wire.Frame) {
 		if p := c.target(number, r.Ref, err); p != nil {
 			c.answer(number, c.k.pin(p, r.Pinned), nil)
 		}
+	case wire.OpForget:
+		ref, err := wire.ParseTarget(body)
+		if p := c.target(number, ref, err); p != nil {
+			go func() { c.answer(number, c.k.forget(p), nil) }() // it may wait for others
+		}
 	case wire.OpStdin:
 		ref, err := wire.ParseTarget(body)
 		if p := c.target(number, ref, err); p != nil {

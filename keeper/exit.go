@@ -167,7 +167,7 @@ func (k *Keeper) exit(p *proc, e *process.Exit) {
 
 // checkTree finds out whether descendants are left, and watches them if so.
 func (k *Keeper) checkTree(p *proc) {
-	if !p.exited || p.gone {
+	if !p.exited || p.gone || p.final {
 		return
 	}
 	if !k.treeGone(p) {
@@ -255,11 +255,11 @@ func (k *Keeper) watchTree(p *proc) bool {
 }
 
 // finish makes the process final when nothing can happen to it any more: it has
-// exited, its tree is gone, and its streams have ended. Without a tree no process
+// exited, its tree is gone or let go, and its streams have ended. Without a tree no process
 // holds a stream. The exception is a descriptor that was passed to a process
 // outside: what that one writes is not read any more.
 func (k *Keeper) finish(p *proc) {
-	if !p.exited || !p.gone || p.final {
+	if !p.exited || !p.gone && !p.letGo || p.final {
 		return
 	}
 	if p.group {

@@ -43,7 +43,7 @@ func isOver(pidfd int) bool {
 // signal sends sig to the leader, its process group or the whole tree, and
 // reports whether anybody was there to receive it. p.mu is held.
 func (k *Keeper) signal(p *proc, sig unix.Signal, scope process.Scope) bool {
-	if !p.started || p.gone {
+	if !p.started || p.gone || p.final {
 		return false
 	}
 	if scope == process.ScopeGroup {
@@ -157,7 +157,7 @@ func (k *Keeper) isMember(p *proc, pid int) bool {
 // subreapers were given. p.mu is not held.
 func (k *Keeper) kill(p *proc, cause process.Cause) (*wire.Killed, *wire.Error) {
 	p.mu.Lock()
-	if !p.started || p.gone {
+	if !p.started || p.gone || p.final {
 		p.mu.Unlock()
 		return nil, &wire.Error{Code: wire.CodeExited}
 	}
@@ -191,6 +191,10 @@ func (k *Keeper) kill(p *proc, cause process.Cause) (*wire.Killed, *wire.Error) 
 		if p.gone && len(stillThere(away)) == 0 { // as it is most often
 			p.mu.Unlock()
 			return &wire.Killed{Verified: group && k.seesAll()}, nil
+		}
+		if p.final { // let go meanwhile, and its slot may have another owner
+			p.mu.Unlock()
+			return &wire.Killed{}, nil
 		}
 		its, unknown, complete := k.escaped(p)
 		for i := range its {

@@ -35,6 +35,7 @@ type proc struct {
 	started bool  // the program runs; what follows is guarded by mu
 	exited  bool
 	gone    bool // the tree is empty
+	letGo   bool // nobody waits for the tree any more; see forget.go
 	final   bool
 
 	out   [2]outStream

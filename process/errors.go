@@ -86,6 +86,18 @@ func (e *AmbiguousError) Error() string {
 
 func (e *AmbiguousError) Unwrap() error { return ErrAmbiguous }
 
+// UnfinishedError: the process has exited, and something of it is left, so that it cannot
+// be removed yet. It is an ErrRunning.
+type UnfinishedError struct {
+	Left string // "pid 42 (sleep) of its tree runs"
+}
+
+func (e *UnfinishedError) Error() string {
+	return "the process has exited, and is not over: " + e.Left
+}
+
+func (e *UnfinishedError) Unwrap() error { return ErrRunning }
+
 // StartReason says at which step a start failed.
 type StartReason uint8
 

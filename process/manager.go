@@ -75,7 +75,10 @@ type Controller interface {
 	// Wait returns when the condition holds or the process has exited,
 	// whichever is first.
 	Wait(ctx context.Context, until Until) (WaitResult, error)
-	// Remove forgets a finished process and frees its output. ErrRunning.
+	// Remove forgets a finished process and frees its output. ErrRunning; if the
+	// process has exited, and others of its tree run or its output has not ended, an
+	// UnfinishedError says what is left. Who only may be of the tree, because nothing
+	// tells of which one it is, holds no removal up.
 	Remove(ctx context.Context) error
 }
 

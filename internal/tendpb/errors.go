@@ -117,6 +117,9 @@ func Error(err error) *connect.Error {
 		for _, id := range e.IDs {
 			detail.Ids = append(detail.Ids, string(id))
 		}
+	} else if e, ok := errors.AsType[*process.UnfinishedError](err); ok {
+		code = connect.CodeFailedPrecondition
+		detail.Kind, detail.What = tendv1.ErrorKind_ERROR_KIND_RUNNING, text(e.Left)
 	} else if e, ok := errors.AsType[*process.GapError](err); ok {
 		code = connect.CodeOutOfRange
 		detail.Kind, detail.Gap = tendv1.ErrorKind_ERROR_KIND_GAP, Gap(e.Gap)
@@ -188,6 +191,11 @@ func fromDetail(d *tendv1.ErrorDetail) error {
 			}
 		}
 		return e
+	case tendv1.ErrorKind_ERROR_KIND_RUNNING:
+		if d.GetWhat() == "" {
+			return process.ErrRunning
+		}
+		return &process.UnfinishedError{Left: CleanText(d.GetWhat())}
 	case tendv1.ErrorKind_ERROR_KIND_START:
 		e := &process.StartError{Reason: process.StartReason(d.GetStartReason()), What: CleanText(d.GetWhat())}
 		if cause := sentinel(d.GetCause()); cause != nil {

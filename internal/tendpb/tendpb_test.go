@@ -187,6 +187,7 @@ func TestErrorsAreTheSameOnTheOtherSide(t *testing.T) {
 	errs = append(errs,
 		&process.InvalidError{Field: "argv[3]", Reason: "is bad"},
 		&process.GapError{Gap: process.Gap{Stream: process.Stdout, From: 1, To: 9}},
+		&process.UnfinishedError{Left: "pid 42 (sleep) of its tree runs"},
 		&process.StartError{Reason: process.StartLimits, What: "memory", Err: fmt.Errorf("no cgroup: %w", process.ErrUnsupported)},
 	)
 	for _, err := range errs {
@@ -207,6 +208,11 @@ func TestErrorsAreTheSameOnTheOtherSide(t *testing.T) {
 		}
 		if e, ok := errors.AsType[*process.InvalidError](err); ok {
 			if g, ok := errors.AsType[*process.InvalidError](got); !ok || *g != *e {
+				t.Errorf("%v became %#v", err, got)
+			}
+		}
+		if e, ok := errors.AsType[*process.UnfinishedError](err); ok {
+			if g, ok := errors.AsType[*process.UnfinishedError](got); !ok || *g != *e {
 				t.Errorf("%v became %#v", err, got)
 			}
 		}

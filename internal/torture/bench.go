@@ -86,7 +86,7 @@ func (b *bench) end(ctx context.Context, p process.Process, want process.Exit, o
 		case errors.Is(err, process.ErrNotFound): // an earlier try did it
 			return nil
 		case errors.Is(err, process.ErrRunning): // a moment before the tree is gone
-			return process.ErrUnavailable
+			return fmt.Errorf("%w: %w", process.ErrUnavailable, err)
 		}
 		return err
 	})
@@ -98,13 +98,17 @@ func (b *bench) end(ctx context.Context, p process.Process, want process.Exit, o
 
 // insist tries again while a role is dead. The SDK does most of that by itself,
 // but not for what a caller asked to kill, nor for what it cannot know to be
-// safe to repeat.
+// safe to repeat. When the time is up, the error says why it was not done before.
 func insist(ctx context.Context, f func() error) error {
-	for {
+	for last := error(nil); ; {
 		err := f()
-		if err == nil || !errors.Is(err, process.ErrUnavailable) || ctx.Err() != nil {
+		switch {
+		case err != nil && ctx.Err() != nil && last != nil:
+			return fmt.Errorf("%w; before that: %w", err, last)
+		case err == nil, !errors.Is(err, process.ErrUnavailable), ctx.Err() != nil:
 			return err
 		}
+		last = err
 		time.Sleep(5 * time.Millisecond)
 	}
 }

@@ -3,6 +3,7 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,6 +92,7 @@ type Report struct {
 	Cut      int64          // connections of clients that were broken
 	Promises map[string]tend.Promise
 	Problems []string
+	Hung     string // the daemon's processes when something first took too long
 	Log      string // of the daemon, with problems only
 }
 
@@ -128,6 +130,9 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 		r.cfg.Pause = 100 * time.Millisecond
 	}
 	r.run(ctx)
+	if r.report.Hung != "" {
+		d.Dump(testdaemon.Keeper)
+	}
 	if err := d.Stop(); err != nil {
 		r.problem("%v", err)
 	}
@@ -337,6 +342,10 @@ func (r *runner) repeat(ctx context.Context, s scenario, rnd *rand.Rand, stop <-
 		}
 		if err != nil {
 			r.problem("%s: %v", s.name, err)
+			if errors.Is(err, context.DeadlineExceeded) {
+				all := r.d.Processes()
+				r.noting(func(rep *Report) { rep.Hung = cmp.Or(rep.Hung, all) })
+			}
 			return false
 		}
 		r.noting(func(rep *Report) { rep.Rounds[s.name]++ })
@@ -424,5 +433,8 @@ func (r *Report) Print(w io.Writer) {
 		r.Victims, r.Strikes, r.Killed, r.Upgrades, rounds, float64(r.Bytes)/1e6, r.Statuses, r.Dials, r.Cut, verdict)
 	for _, p := range r.Problems {
 		fmt.Fprintf(w, "    %s\n", p)
+	}
+	for line := range strings.Lines(r.Hung) {
+		fmt.Fprintf(w, "        %s", line)
 	}
 }

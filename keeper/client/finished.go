@@ -35,7 +35,12 @@ func (p *proc) remove(ctx context.Context) error {
 	pr := p.final.Load()
 	if pr == nil && p.Progress().Exit != nil {
 		p.awaitFinal(ctx, settle)
-		pr = p.final.Load()
+		if pr = p.final.Load(); pr == nil {
+			if err := p.letGo(ctx); err != nil {
+				return err
+			}
+			pr = p.final.Load()
+		}
 	}
 	switch {
 	case pr == nil:
@@ -75,6 +80,27 @@ func (p *proc) remove(ctx context.Context) error {
 	p.files.Unlock()
 	p.changed()
 	m.watchers.Publish(process.Event{Kind: process.EventRemoved, ID: p.id, PID: p.pid, Time: time.Now()})
+	return err
+}
+
+// letGoWait bounds how long the keeper may take to say what is left of a process.
+const letGoWait = 10 * time.Second
+
+// letGo asks the keeper to be done with a process that has exited and is about to be
+// removed. The error says what is left of it.
+func (p *proc) letGo(ctx context.Context) error {
+	soon, cancel := context.WithTimeout(ctx, letGoWait)
+	defer cancel()
+	_, _, err := p.call(soon, wire.OpForget, true, p.ref)
+	switch {
+	case err == nil, errors.Is(err, process.ErrExited): // or it was over a moment ago
+		p.awaitFinal(ctx, settle)
+		return nil
+	case errors.Is(err, process.ErrUnsupported): // a keeper of before
+		return process.ErrRunning
+	case ctx.Err() == nil && soon.Err() != nil:
+		return &process.UnfinishedError{Left: fmt.Sprintf("the keeper did not say within %v what is left of it", letGoWait)}
+	}
 	return err
 }
 

@@ -271,6 +271,8 @@ func domainError(e *wire.Error) error {
 	case wire.CodeInvalid:
 		field, reason, _ := strings.Cut(e.What, " ")
 		return &process.InvalidError{Field: field, Reason: reason}
+	case wire.CodeUnfinished:
+		return &process.UnfinishedError{Left: e.What}
 	}
 	base, ok := map[uint8]error{
 		wire.CodeNotFound: process.ErrNotFound, wire.CodeExists: process.ErrExists, wire.CodeExited: process.ErrExited,

@@ -28,6 +28,7 @@ const (
 	OpCellEnd               // CellID → nothing
 	OpCellList              // nothing → CellInfos
 	OpCellCan               // nothing → CellCan
+	OpForget                // Ref: the server is about to remove the process → nothing
 )
 
 // Ref names a process by its place on the board.
@@ -348,6 +349,7 @@ const (
 	CodeBoxEnded
 	CodeBoxFrozen
 	CodeBoxExists
+	CodeUnfinished // What is left of a process that has exited
 )
 
 // Error is a failed request.

@@ -2529,6 +2529,7 @@ type ErrorDetail struct {
 	Field  string `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// START: the step, what it concerned, and the system's error.
+	// RUNNING: what is left of a process that has exited; empty: it runs itself.
 	StartReason StartReason `protobuf:"varint,4,opt,name=start_reason,json=startReason,proto3,enum=tend.v1.StartReason" json:"start_reason,omitempty"`
 	What        string      `protobuf:"bytes,5,opt,name=what,proto3" json:"what,omitempty"`
 	SystemError string      `protobuf:"bytes,6,opt,name=system_error,json=systemError,proto3" json:"system_error,omitempty"`

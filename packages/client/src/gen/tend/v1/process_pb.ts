@@ -1195,6 +1195,7 @@ export type ErrorDetail = Message<"tend.v1.ErrorDetail"> & {
 
   /**
    * START: the step, what it concerned, and the system's error.
+   * RUNNING: what is left of a process that has exited; empty: it runs itself.
    *
    * @generated from field: tend.v1.StartReason start_reason = 4;
    */

@@ -1,0 +1,46 @@
+//go:build linux
+
+package crashtest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/process"
+)
+
+// Who removes a process that is not over hears for whom that waits; and a run that hangs
+// shows all processes of the daemon and what its keeper does.
+func TestWhatARemovalWaitsForIsSaid(t *testing.T) {
+	t.Parallel()
+	d := serve(t)
+	c := d.Connect(t)
+	p := scene.Start(t, c, process.Spec{Shell: "sleep 1000 >/dev/null 2>&1 & exit 2"})
+	scene.WantExit(t, p, 2)
+	err := p.Remove(t.Context())
+	if left, ok := errors.AsType[*process.UnfinishedError](err); !ok || !errors.Is(err, process.ErrRunning) || !strings.Contains(left.Left, "(sleep) of its tree runs") {
+		t.Errorf("removed with %v; want that it waits for a sleep", err)
+	}
+	roles := d.Roles()
+	all := d.Processes()
+	for name, pid := range roles {
+		if !strings.Contains(all, fmt.Sprintf("%d %s ", pid, name)) {
+			t.Errorf("the %s[%d] is not among them:\n%s", name, pid, all)
+		}
+	}
+	if !strings.Contains(all, "sleep S, for ") {
+		t.Errorf("the descendant is not among them:\n%s", all)
+	}
+	d.Dump(testdaemon.Keeper)
+	if log := d.Log(); !strings.Contains(log, "keeper.(*Keeper).Run") && !strings.Contains(log, "keeper.Run(") {
+		t.Errorf("the keeper said nothing of what it does:\n%s", log)
+	}
+	if res, err := p.Kill(t.Context()); err != nil || !res.Verified {
+		t.Errorf("killed with %+v, %v", res, err)
+	}
+	scene.Must(t, p.Remove(t.Context()))
+}
