@@ -334,15 +334,41 @@ func join(fds []int) string {
 func KeeperProgram(stateDir string) string { return filepath.Join(stateDir, "run", rundir.Program) }
 
 // HoldServer makes this process the only server on the state directory, for as
-// long as it lives.
+// long as it lives. It fails if the anchor that started this process has ended: the
+// next anchor may have found no server yet, and starts its own, or all has ended
+// meanwhile.
 func HoldServer(stateDir string) error {
 	run, err := rundir.Open(stateDir)
 	if err != nil {
 		return err
 	}
 	defer run.Close()
-	_, err = run.Hold("server")
-	return err
+	fd, err := run.Hold("server")
+	if err != nil {
+		return err
+	}
+	if !anchored(stateDir) {
+		unix.Close(fd)
+		return errors.New("the anchor that started this server has ended; the next one starts another, and tend serve starts both")
+	}
+	return nil
+}
+
+// anchored reports whether our parent is the anchor of the state directory. Where that
+// cannot be seen, it is taken to be.
+func anchored(stateDir string) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", os.Getppid()))
+	if err != nil {
+		return true
+	}
+	argv := strings.Split(string(b), "\x00")
+	if len(argv) < 4 || !slices.Equal(argv[1:3], []string{"anchor", "--state-dir"}) {
+		return false
+	}
+	// A former tend serve may have called the directory by another path.
+	theirs, terr := os.Stat(argv[3])
+	ours, oerr := os.Stat(stateDir)
+	return terr != nil || oerr != nil || os.SameFile(theirs, ours)
 }
 
 // Inherited returns the n listening sockets that the anchor passed to the
