@@ -10,9 +10,6 @@ import (
 	"github.com/tend-run/tend/process/box"
 )
 
-// ProbeID is the box that Can makes.
-const ProbeID box.ID = "00000000-0000-0000-0000-000000000000"
-
 // probeBase is the first id of the box that Can makes.
 const probeBase = 100_000
 

@@ -35,6 +35,9 @@ type Cell struct {
 	networked bool
 }
 
+// ProbeID is the box that Can makes.
+const ProbeID box.ID = "00000000-0000-0000-0000-000000000000"
+
 // Names of pid 1: its program, and the name (comm) that it has once it has a network
 // namespace of its own. With a second argument it makes none.
 const (
