@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"golang.org/x/text/language"
+	english "golang.org/x/text/language"
 	"golang.org/x/text/message"
 )
 
@@ -105,7 +105,7 @@ func (s *toolset) check(tool string, input json.RawMessage) error {
 		return err
 	}
 	var all []string
-	english := message.NewPrinter(language.English)
+	printer := message.NewPrinter(english.English)
 	var leaves func(e *jsonschema.ValidationError)
 	leaves = func(e *jsonschema.ValidationError) {
 		if len(e.Causes) == 0 && len(all) < 5 {
@@ -113,7 +113,7 @@ func (s *toolset) check(tool string, input json.RawMessage) error {
 			if at != "" {
 				at += ": "
 			}
-			all = append(all, name(at+e.ErrorKind.LocalizedString(english)))
+			all = append(all, name(at+e.ErrorKind.LocalizedString(printer)))
 		}
 		for _, c := range e.Causes {
 			leaves(c)
