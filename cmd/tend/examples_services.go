@@ -11,6 +11,7 @@ Services that inherit their environment get the one of tend up, but for what is 
 		`tend up -d --wait                 # start all, and wait for them`,
 		`tend up -d -f services.yaml web   # web alone, and what it depends on`,
 		`tend up                           # show what they write; ctrl-c ends them`,
+		`tend up -d -f ecosystem.config.cjs  # a file of pm2`,
 	)
 }
 
@@ -36,6 +37,12 @@ func (*servicesRestartCmd) Help() string {
 	return `tend restart NAME does the same for one service.
 
 ` + examples(`tend services restart web db`)
+}
+
+func (*importCmd) Help() string {
+	return `What has no equivalent becomes a comment beside the service. A file of JavaScript is read by node, as pm2 does. tend up -f FILE runs such a file as it is.
+
+` + examples(`tend import ecosystem.config.cjs > tend.yaml`, `tend import Procfile`)
 }
 
 func (*configCmd) Help() string { return examples(`tend config check`) }

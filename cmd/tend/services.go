@@ -260,8 +260,8 @@ type configCheckCmd struct {
 	File string `arg:"" optional:"" default:"tend.yaml" complete:"files" help:"The file. Default: tend.yaml."`
 }
 
-func (c *configCheckCmd) Run(_ context.Context, inv *invocation) error {
-	_, declared, err := inv.loadConfig(c.File)
+func (c *configCheckCmd) Run(ctx context.Context, inv *invocation) error {
+	_, declared, err := inv.loadConfig(ctx, c.File)
 	if err != nil {
 		return err
 	}

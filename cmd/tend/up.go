@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ import (
 type upCmd struct {
 	Detach bool     `short:"d" help:"Ask for the services and return; they go on."`
 	Wait   bool     `help:"With -d: return once all of them are ready, or have ended with success; 1 if one has failed."`
-	Config string   `short:"f" default:"tend.yaml" placeholder:"FILE" help:"The file that declares the services. Default: tend.yaml."`
+	Config string   `short:"f" default:"tend.yaml" placeholder:"FILE" help:"The file that declares the services: a tend.yaml, or an ecosystem file of pm2, a Procfile or a file of process-compose. Default: tend.yaml."`
 	Names  []string `arg:"" name:"service" optional:"" complete:"service" help:"Only these, and what they depend on. Default: all that are not disabled."`
 }
 
@@ -31,7 +32,7 @@ func (c *upCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.Wait && !c.Detach {
 		return usageError("--wait is for -d; without it tend up shows what becomes of the services")
 	}
-	src, declared, err := inv.loadConfig(c.Config)
+	src, declared, err := inv.loadConfig(ctx, c.Config)
 	if err != nil {
 		return err
 	}
@@ -102,8 +103,8 @@ func untilSignal(ctx context.Context, signals <-chan os.Signal) (context.Context
 
 // loadConfig reads a file of services. What is wrong in it is printed, each with its
 // place.
-func (inv *invocation) loadConfig(path string) (*config.Source, *config.Config, error) {
-	src, err := config.Open(path)
+func (inv *invocation) loadConfig(ctx context.Context, path string) (*config.Source, *config.Config, error) {
+	src, err := inv.openSource(ctx, path)
 	if errors.Is(err, fs.ErrNotExist) && path == config.FileName {
 		return nil, nil, fmt.Errorf("there is no %s here; -f FILE names another file", path)
 	}
@@ -115,6 +116,26 @@ func (inv *invocation) loadConfig(path string) (*config.Source, *config.Config, 
 		return nil, nil, inv.showProblems(problems)
 	}
 	return src, c, err
+}
+
+// openSource reads a tend.yaml, or a file of another supervisor as if it were one: what has
+// no equivalent is said.
+func (inv *invocation) openSource(ctx context.Context, path string) (*config.Source, error) {
+	f, err := inv.readForeign(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	if f == nil {
+		return config.Open(path)
+	}
+	full, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range f.Notes() {
+		inv.note("%s: %s", path, printable(n))
+	}
+	return config.OpenText(path, filepath.Dir(full), f.YAML()), nil
 }
 
 // problemFacts is one problem of a file as JSON.

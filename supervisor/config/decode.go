@@ -66,6 +66,20 @@ func newDecoder(file string) *decoder {
 // decode reads a text into a struct. It reports whether there were no problems; hint
 // says what to do with an empty file.
 func (d *decoder) decode(data []byte, into reflect.Value, hint string) bool {
+	if !d.take(data) {
+		return false
+	}
+	if doc := d.read(data); doc != nil {
+		d.choosePreset(doc)
+		d.structure(doc, into)
+	} else if len(d.problems) == 0 {
+		d.report(0, 0, "is empty; "+hint)
+	}
+	return len(d.problems) == 0
+}
+
+// take looks whether a text can be read at all, and keeps its lines.
+func (d *decoder) take(data []byte) bool {
 	switch {
 	case len(data) > MaxBytes:
 		d.report(0, 0, fmt.Sprintf("has %d bytes; the limit is %d", len(data), MaxBytes))
@@ -75,13 +89,7 @@ func (d *decoder) decode(data []byte, into reflect.Value, hint string) bool {
 		return false
 	}
 	d.lines = strings.Split(string(data), "\n")
-	if doc := d.read(data); doc != nil {
-		d.choosePreset(doc)
-		d.structure(doc, into)
-	} else if len(d.problems) == 0 {
-		d.report(0, 0, "is empty; "+hint)
-	}
-	return len(d.problems) == 0
+	return true
 }
 
 // sorted are the problems in the order of the file.

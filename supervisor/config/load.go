@@ -58,10 +58,15 @@ func Open(path string) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	src := &Source{Name: path, Dir: filepath.Dir(full), Text: text, EnvFiles: map[string][]byte{}, missing: map[string]error{}}
-	c, _, err := parse(path, text)
+	return OpenText(path, filepath.Dir(full), text), nil
+}
+
+// OpenText is Open of a text that is to be taken as a file of an absolute directory.
+func OpenText(name, dir string, text []byte) *Source {
+	src := &Source{Name: name, Dir: dir, Text: text, EnvFiles: map[string][]byte{}, missing: map[string]error{}}
+	c, _, err := parse(name, text)
 	if err != nil {
-		return src, nil // as Config will say
+		return src // as Config will say
 	}
 	for _, s := range c.Services {
 		for _, name := range s.EnvFile {
@@ -74,7 +79,7 @@ func Open(path string) (*Source, error) {
 			}
 		}
 	}
-	return src, nil
+	return src
 }
 
 // below is a path of a file as it is seen from its directory.
