@@ -180,7 +180,7 @@ func (c *rmCmd) finished(ctx context.Context, inv *invocation, d *daemon) error 
 			removed++
 		case errors.Is(err, process.ErrNotFound): // another client was faster
 		case errors.Is(err, process.ErrRunning):
-			inv.note("%s has ended, but descendants of it run; tend kill ends them", all[i].ID)
+			inv.note("%s", explain(err)) // what is left of it
 		default:
 			failed = append(failed, err)
 		}

@@ -5,6 +5,7 @@ package crashtest
 import (
 	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -24,6 +25,10 @@ func TestWhatARemovalWaitsForIsSaid(t *testing.T) {
 	err := p.Remove(t.Context())
 	if left, ok := errors.AsType[*process.UnfinishedError](err); !ok || !errors.Is(err, process.ErrRunning) || !strings.Contains(left.Left, "(sleep) of its tree runs") {
 		t.Errorf("removed with %v; want that it waits for a sleep", err)
+	}
+	cmd := exec.Command(bin, "--url", d.URL, "rm", "--finished")
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), string(p.ID())+": the process has exited, and is not over: pid ") || !strings.Contains(string(out), "0 removed") {
+		t.Errorf("tend rm --finished: %q, %v; want what is left of the process", out, err)
 	}
 	roles := d.Roles()
 	all := d.Processes()
