@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -168,6 +167,21 @@ func TestAFrameIsReadBeforeItIsBegun(t *testing.T) {
 	})
 }
 
+// lateConn closes stalled when a write runs out of time.
+type lateConn struct {
+	net.Conn
+	once    sync.Once
+	stalled chan struct{}
+}
+
+func (c *lateConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.once.Do(func() { close(c.stalled) })
+	}
+	return n, err
+}
+
 // A client that stalls in the middle of a frame gets the rest of it, though its
 // bytes are freed meanwhile.
 func TestAFrameThatIsBegunIsEnded(t *testing.T) {
@@ -177,7 +191,8 @@ func TestAFrameThatIsBegunIsEnded(t *testing.T) {
 	mux := http.NewServeMux()
 	scene.Must(t, part.Mount(mux, s.face, nil))
 	ours, theirs := net.Pipe() // it holds nothing: what is out was read
-	l := &onePipe{conn: theirs, done: make(chan struct{})}
+	late := &lateConn{Conn: theirs, stalled: make(chan struct{})}
+	l := &onePipe{conn: late, done: make(chan struct{})}
 	hs := &http.Server{Handler: mux}
 	served := make(chan error, 1)
 	go func() { served <- hs.Serve(l) }()
@@ -193,7 +208,7 @@ func TestAFrameThatIsBegunIsEnded(t *testing.T) {
 	part := make([]byte, 5000)
 	scene.Value(io.ReadFull(st.res.Body, part))(t)
 	p.free(t)
-	time.Sleep(1500 * time.Millisecond) // longer than its buffer is left to it
+	<-late.stalled // its buffer is taken from it
 	whole(t, io.MultiReader(bytes.NewReader(part), st.res.Body), func(msg []byte) []byte {
 		_, text, _ := strings.Cut(string(msg), `"stdout":"`)
 		text, _, _ = strings.Cut(text, `"`)

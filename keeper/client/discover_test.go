@@ -3,16 +3,17 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -104,7 +105,10 @@ func TestAStartThatIsRepeatedWhileItIsSlowIsOneProcess(t *testing.T) {
 		t.Fatalf("the first: %v", err)
 	}
 	second := startLater(t, m, spec)
-	time.Sleep(50 * time.Millisecond) // so that it is asked for before the first is answered
+	scene.Eventually(t, "the second waits for the first", func() bool {
+		stacks := make([]byte, 1<<20)
+		return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte(".awaitOther("))
+	})
 	goOn()
 	a := <-second
 	if a.err != nil {

@@ -49,7 +49,7 @@ func TestAnExitStatusWaitsForAnAnchorThatStandsStill(t *testing.T) {
 	select {
 	case e := <-ended:
 		t.Fatalf("nobody collected it, and it ended with %+v", e)
-	case <-time.After(6 * time.Second):
+	case <-time.After(6 * time.Second): // a status that was collected already is given up after 4
 	}
 	goOn()
 	if e := <-ended; e == nil || e.Code != 6 || e.Cause != process.CauseExited {
@@ -122,7 +122,7 @@ func collectedLate(t *testing.T, before string, script bool) {
 		select {
 		case a := <-answered:
 			t.Fatalf("nobody collected it, and the start was answered: %v, %v", a.p, a.err)
-		case <-time.After(3 * time.Second):
+		case <-time.After(3 * time.Second): // nothing happens that could be waited for: it must not be given up
 		}
 		collect()
 	}
@@ -147,10 +147,10 @@ func collectedLate(t *testing.T, before string, script bool) {
 // the next one at once.
 func TestAKeeperWaitsForTheOnlyOneWhoHoldsEverything(t *testing.T) {
 	t.Parallel()
-	stateDir, l := watched(t, unix.SYS_RECVMSG)
-	armed, answer := make(chan int, 1), make(chan struct{})
+	stateDir, l := watched(t, unix.SYS_RECVMSG, unix.SYS_SETSOCKOPT)
+	armed, answer, again := make(chan int, 1), make(chan struct{}), make(chan struct{})
 	go func() {
-		anchor, held := 0, []*poorkernel.Call(nil)
+		anchor, held, waits := 0, []*poorkernel.Call(nil), 0
 		calls := make(chan *poorkernel.Call)
 		go func() {
 			defer close(calls)
@@ -171,6 +171,13 @@ func TestAKeeperWaitsForTheOnlyOneWhoHoldsEverything(t *testing.T) {
 				switch {
 				case !ok:
 					return
+				case call.Call == unix.SYS_SETSOCKOPT:
+					if anchor > 0 && call.Args[2] == unix.SO_RCVTIMEO && isRole(leader(call.PID), "keeper") {
+						if waits++; waits == 2 {
+							close(again)
+						}
+					}
+					l.Continue(call)
 				case anchor > 0 && leader(call.PID) == anchor:
 					held = append(held, call)
 				default:
@@ -187,7 +194,11 @@ func TestAKeeperWaitsForTheOnlyOneWhoHoldsEverything(t *testing.T) {
 	now := pids(t, stateDir)
 	armed <- now.Anchor
 	unix.Kill(now.Keeper, unix.SIGKILL)
-	time.Sleep(4 * time.Second) // the next keeper looks for another holder meanwhile, and finds none
+	select {
+	case <-again: // the next keeper has looked for another holder, and found none
+	case <-time.After(time.Minute):
+		t.Error("the next keeper does not wait for the anchor")
+	}
 	close(answer)
 	scene.Write(t, p, "that\n")
 	scene.WantExit(t, p, 6)
