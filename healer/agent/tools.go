@@ -49,7 +49,7 @@ type Hit struct {
 // Service is what is repaired, and the place where commands run.
 type Service interface {
 	// Exec runs a shell command to its end, for 120 s at most. The error says why it
-	// could not be run; a command that fails is none.
+	// could not be run, or what of it was taken back; a command that fails is none.
 	Exec(ctx context.Context, command string) (Exec, error)
 	// Restart starts the service anew and waits until it is healthy, for 30 s at most.
 	Restart(ctx context.Context) (Restarted, error)
@@ -115,7 +115,8 @@ func Tools(h Hands, redact func(string) string) []Tool {
 		{Name: "set_env", Description: "Add a variable that is missing to the service's file of variables. A value that is there is not changed. Values are never shown.", Changes: true, Run: decode(t.setEnv),
 			Schema: input(props{"name": map[string]any{"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]{0,127}$", "description": "Name of the variable."}, "value": text("Its value, one line.", 0, 4000)}, "name", "value")},
 		{Name: "finish", Description: "End your work: the service is healthy, or you cannot repair it.", Last: true, Run: decode(t.finish),
-			Schema: input(props{"summary": text("What was wrong and what you changed, or why you could not repair it; one or two sentences.", 1, 4000)}, "summary")},
+			// The one that is not strict: who only says it wrongly has finished all the same.
+			Schema: map[string]any{"type": "object", "properties": props{"summary": text("What was wrong and what you changed, or why you could not repair it; one or two sentences.", 0, 4000)}}},
 	}
 }
 
@@ -242,8 +243,8 @@ func (t tools) exec(ctx context.Context, in struct{ Command string }) (string, e
 		return "", errors.New("a command holds no NUL")
 	}
 	res, err := t.hands.Exec(ctx, in.Command)
-	if err != nil {
-		return "", err
+	if err != nil { // what it has written may say why
+		return res.Output, err
 	}
 	end := fmt.Sprintf("[exit %d]", res.Code)
 	switch {
@@ -293,5 +294,8 @@ func (t tools) setEnv(ctx context.Context, in struct{ Name, Value string }) (str
 }
 
 func (t tools) finish(_ context.Context, in struct{ Summary string }) (string, error) {
+	if blank(in.Summary) {
+		return "it has said nothing", nil
+	}
 	return in.Summary, nil
 }
