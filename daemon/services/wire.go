@@ -36,8 +36,9 @@ func (a API) List(ctx context.Context) ([]*tendv1.ServiceStatus, string, error) 
 		return nil, "", away(err)
 	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.messages(ctx, all), a.file, nil
+	file := a.file
+	a.mu.Unlock()
+	return a.messages(ctx, all), file, nil // which may wait for the keeper
 }
 
 // Next implements native.Services.
