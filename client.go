@@ -70,6 +70,7 @@ type Client struct {
 	boxes   tendv1connect.SandboxServiceClient
 	files   tendv1connect.FileServiceClient
 	kept    tendv1connect.ServiceServiceClient
+	keys    tendv1connect.KeyServiceClient
 	held    atomic.Bool // as the server's last hello said
 	writers atomic.Bool // the same: it knows writers by name
 	greps   atomic.Bool // the same: it knows invert, before and after of Grep
@@ -142,6 +143,7 @@ func (c *Client) services(tr http.RoundTripper) {
 	c.views = tendv1connect.NewViewServiceClient(client, c.base, c.options)
 	c.files = tendv1connect.NewFileServiceClient(client, c.base, c.options)
 	c.kept = tendv1connect.NewServiceServiceClient(client, c.base, c.options)
+	c.keys = tendv1connect.NewKeyServiceClient(client, c.base, c.options)
 	c.boxes = tendv1connect.NewSandboxServiceClient(client, c.base, c.options)
 }
 

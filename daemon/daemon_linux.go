@@ -39,6 +39,8 @@ type Config struct {
 	DefaultUser, DefaultWorkdir string
 	// As in network.Config.
 	Reach, Deny []network.Rule
+	// Providers is as in parts.Config: an absolute path.
+	Providers string
 
 	Version string
 }
@@ -70,7 +72,7 @@ func Run(ctx context.Context, c Config) error {
 		Inside:  func(r local.Root) process.Manager { return measured.Over(manager.In(r)) },
 		Manager: measured.Manager(), Boxes: manager.Boxes(), Hide: c.own(), Network: network.Config{Reach: c.Reach, Deny: c.Deny, Own: c.ports(), Log: log}, StateDir: dir, Domains: c.Domains, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		Token: face.Token(c.Token), Trusted: server.Trusted, Insecure: c.Insecure, Budget: budget,
-		Distant: c.Distant, Admin: daemon, InShutdown: run.InShutdown, Held: true, Version: c.Version, Log: log,
+		Distant: c.Distant, Providers: c.Providers, Admin: daemon, InShutdown: run.InShutdown, Held: true, Version: c.Version, Log: log,
 	})
 	if err != nil {
 		return err
@@ -102,7 +104,7 @@ func (c *Config) ports() (all []uint16) {
 
 // own are the daemon's files that a flag may put anywhere.
 func (c *Config) own() (paths []string) {
-	for _, p := range []string{c.TokenFile, c.PortFile, c.URLFile} {
+	for _, p := range []string{c.TokenFile, c.PortFile, c.URLFile, c.Providers} {
 		if p != "" {
 			paths = append(paths, p)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/driver/local/network"
+	"github.com/tend-run/tend/face/gateway"
 	"github.com/tend-run/tend/internal/home"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/server"
@@ -27,6 +28,7 @@ type serveFlags struct {
 	Domain         []string      `name:"domain" sep:"none" placeholder:"DOMAIN" help:"Domain below which sandboxes have host names, as E2B's clients use them: 49983-ID.DOMAIN. Its DNS is yours to set, and so is the proxy that speaks TLS. Repeatable. Default: none."`
 	SandboxReach   []string      `name:"sandbox-reach" sep:"none" placeholder:"RULE" help:"Let isolated sandboxes reach this in spite of --sandbox-deny: an address, a CIDR, private or *, with :PORT or without. One address with a port is reached even on this machine: 127.0.0.1:3128 for a proxy, which is 192.0.0.1:3128 inside. Never the daemon's own ports. Repeatable. Default: none."`
 	SandboxDeny    []string      `name:"sandbox-deny" sep:"none" placeholder:"RULE" help:"Let no isolated sandbox reach this, whatever its own rules say: an address, a CIDR, private (the networks 10.0.0.0/8 and the like) or * (everything), with :PORT or without. Repeatable. Default: none; this machine and the metadata of clouds are never reached."`
+	Providers      string        `name:"providers" placeholder:"FILE" help:"File of the model providers that virtual keys open (tend key), with their own keys; its mode must be 0600 or less. It is read again when it changes. Default: none."`
 	Insecure       bool          `name:"insecure" help:"Listen on any address without a token, and answer every user of this machine and any web page. Everybody who reaches the port can run programs."`
 	Fsync          string        `name:"fsync" enum:"none,exit,interval" default:"none" placeholder:"WHEN" help:"When output is forced to the disk, for processes without a choice of their own: none; exit (an exit is reported once it and all output are on the disk); interval (once a second). It matters only when the power fails. Default: none."`
 	SpoolBudget    string        `name:"spool-budget" placeholder:"SIZE" help:"Disk space for all output, 64MiB or more. When it is used up, the output of the oldest finished processes is freed, then the oldest output of running ones. Exit statuses stay known. Default: a quarter of what is free, 16GiB at most."`
@@ -60,7 +62,7 @@ func (c *serveCmd) plan(inv *invocation) (*plan, error) {
 		return nil, err
 	}
 	p := &plan{stateDir: dir, flags: c.serveFlags, keep: c.Keep}
-	for _, path := range []*string{&p.flags.PortFile, &p.flags.TokenFile} {
+	for _, path := range []*string{&p.flags.PortFile, &p.flags.TokenFile, &p.flags.Providers} {
 		if *path == "" {
 			continue
 		}
@@ -81,6 +83,14 @@ func (c *serveCmd) plan(inv *invocation) (*plan, error) {
 			return nil, errors.Join(err, shared)
 		}
 		p.token = true
+	}
+	if path := p.flags.Providers; path != "" {
+		if _, shared, err := readSecret(path); err != nil || shared != nil {
+			return nil, fmt.Errorf("--providers: %w", errors.Join(err, shared))
+		}
+		if _, err := gateway.ReadProviders(path); err != nil {
+			return nil, fmt.Errorf("--providers: %w", err)
+		}
 	}
 	if _, err := p.flags.budget(); err != nil {
 		return nil, err
@@ -222,7 +232,7 @@ func (f *serveFlags) network() (reach, deny []network.Rule, err error) {
 func (p *plan) serverArgs(exe string) []string {
 	args := []string{exe, "server", "--state-dir", p.stateDir, "--listeners", fmt.Sprint(len(p.listen))}
 	for _, f := range []struct{ name, value string }{
-		{"--port-file", p.flags.PortFile}, {"--token-file", p.flags.TokenFile},
+		{"--port-file", p.flags.PortFile}, {"--token-file", p.flags.TokenFile}, {"--providers", p.flags.Providers},
 		{"--default-user", p.flags.DefaultUser}, {"--default-workdir", p.flags.DefaultWorkdir}, {"--fsync", p.flags.Fsync},
 		{"--spool-budget", p.flags.SpoolBudget}, {"--keep-output", p.flags.KeepOutput}, {"--keep-finished", p.flags.KeepFinished.String()},
 	} {

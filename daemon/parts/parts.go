@@ -9,6 +9,7 @@
 //	all other paths of envd, /init included    X-Access-Token: <token>
 //	/v2/sandboxes/*, /langsmith/*              X-Api-Key or a bearer token, or a link's own token
 //	/sandboxes/*, /templates/* and the like    the same, or the key that E2B's SDKs want (face.E2BKey)
+//	/api/gateway/*, /api/sandbox/*             a virtual key
 //	a sandbox's envd                           X-Access-Token: the sandbox's own, or <token>
 //	a sandbox's ports                          nothing, or the token of its ports
 //
@@ -22,6 +23,7 @@
 //	e2b/                 uploads for builds of templates
 //	envd-settings.json   what /init set (0600): variables, default user, …
 //	services/            the services that are kept running, with their environments (0600)
+//	gateway/             virtual keys (as hashes), what they have used, and reports (0600)
 //	boxes/               the sandboxes of the host driver
 //	sandboxes/           the sandboxes of the local driver, which are isolated
 //	langsmith/           the secret behind links, maps of text offsets
@@ -55,6 +57,7 @@ import (
 	"github.com/tend-run/tend/face/e2bapi"
 	"github.com/tend-run/tend/face/envd"
 	"github.com/tend-run/tend/face/envd/envdfs"
+	"github.com/tend-run/tend/face/gateway"
 	"github.com/tend-run/tend/face/langsmith"
 	"github.com/tend-run/tend/face/native"
 	"github.com/tend-run/tend/face/ports"
@@ -90,6 +93,8 @@ type Config struct {
 	Trusted func(*http.Request) bool
 	// Insecure: requests that foreign web pages cause are served.
 	Insecure bool
+	// Providers is the file of the gateway's providers; empty: there are none.
+	Providers string
 	// Budget bounds the memory of messages that come over connections that a part
 	// took over. nil: no bound.
 	Budget *face.Budget
@@ -199,8 +204,12 @@ func Open(c Config) (*Set, error) {
 	}
 	sandboxes := &route.Router{Driver: boxes, Default: machine, Domains: c.Domains}
 	kept := services.Open(services.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "services"), InShutdown: c.InShutdown, Log: c.Log})
+	gate, err := gateway.Open(gateway.Config{Dir: filepath.Join(c.StateDir, "gateway"), Providers: c.Providers, Extend: prolonger(boxes), Log: c.Log})
+	if err != nil {
+		return nil, err
+	}
 	api, err := native.New(native.Config{
-		Manager: c.Manager, Driver: boxes, Admin: c.Admin, Services: services.API{Services: kept}, Instance: rand.Text(), Version: c.Version, Held: c.Held,
+		Manager: c.Manager, Driver: boxes, Admin: c.Admin, Services: services.API{Services: kept}, Keys: keys{gate}, Instance: rand.Text(), Version: c.Version, Held: c.Held,
 		Secret: secret, Domains: c.Domains, Dir: filepath.Join(c.StateDir, "builds"),
 	})
 	if err != nil {
@@ -230,7 +239,7 @@ func Open(c Config) (*Set, error) {
 		return nil, err
 	}
 	inside := ports.New(ports.Config{Sandboxes: sandboxes, Secret: secret, Token: processes.AccessToken, Log: c.Log})
-	set := &Set{Driver: boxes, Parts: []part.Part{api, kept, control, e2b, inside, processes, files}, Token: processes.AccessToken}
+	set := &Set{Driver: boxes, Parts: []part.Part{api, kept, control, e2b, gate, inside, processes, files}, Token: processes.AccessToken}
 	if c.Distant != nil {
 		set.Parts = append(set.Parts, &distant.Service{
 			Config: distant.Config{Sandbox: machine, Dir: c.DefaultWorkdir, User: c.DefaultUser, Version: c.Version, Log: c.Log},

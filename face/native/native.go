@@ -47,6 +47,8 @@ type Config struct {
 	Admin Admin
 	// Services answers the ServiceService; nil: "not supported".
 	Services Services
+	// Keys answers the KeyService; nil: "not supported".
+	Keys Keys
 	// Instance names this run of the server. Version is that of the program.
 	Instance, Version string
 	// Held: the listening sockets outlive this server. Clients learn it, and
@@ -91,7 +93,7 @@ func (f *Face) Name() string { return "native" }
 
 // Routes implements [part.Router]: /tend.v1.ProcessService/, /tend.v1.ViewService/,
 // /tend.v1.AdminService/, /tend.v1.SandboxService/, /tend.v1.FileService/,
-// /tend.v1.ServiceService/ and tendpb.DialPath.
+// /tend.v1.ServiceService/, /tend.v1.KeyService/ and tendpb.DialPath.
 func (f *Face) Routes() []part.Route {
 	opts := []connect.HandlerOption{
 		connect.WithReadMaxBytes(MaxRequest), face.Codecs(),
@@ -101,7 +103,7 @@ func (f *Face) Routes() []part.Route {
 		}),
 	}
 	p := &processes{cfg: f.cfg, stopping: f.stopping}
-	var routes [7]part.Route
+	var routes [8]part.Route
 	routes[0].Pattern, routes[0].Handler = tendv1connect.NewProcessServiceHandler(p, opts...)
 	routes[0].Body = bodyOf
 	routes[1].Pattern, routes[1].Handler = tendv1connect.NewViewServiceHandler(&views{*p}, opts...)
@@ -113,6 +115,7 @@ func (f *Face) Routes() []part.Route {
 	routes[5].Body = bodyOf
 	kept := &services{kept: f.cfg.Services, heartbeat: f.cfg.Heartbeat, stopping: f.stopping}
 	routes[6].Pattern, routes[6].Handler = tendv1connect.NewServiceServiceHandler(kept, opts...)
+	routes[7].Pattern, routes[7].Handler = tendv1connect.NewKeyServiceHandler(keys{f.cfg.Keys}, opts...)
 	return routes[:]
 }
 

@@ -1,0 +1,183 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tend-run/tend/part"
+)
+
+// Config of the gateway. Dir is needed.
+type Config struct {
+	// Dir keeps keys, reports and usage. It is made if it is missing.
+	Dir string
+	// Providers is a file of providers and their keys; it is read again when it has
+	// changed. Empty: there are none, and keys are for reports alone.
+	Providers string
+	// Extend has a sandbox live on for a while. nil: nothing does.
+	Extend func(ctx context.Context, sandbox string) error
+	// Now is the time; nil: of the machine.
+	Now func() time.Time
+	Log *slog.Logger // nil: nothing is logged
+}
+
+// Face serves the gateway.
+type Face struct {
+	keys      *keys
+	reports   *reports
+	ledger    *ledger
+	providers *providers
+	transport http.RoundTripper
+	prolongs  func(ctx context.Context, sandbox string) error
+	now       func() time.Time
+	log       *slog.Logger
+	wg        sync.WaitGroup // of sandboxes that are told to live on
+
+	mu     sync.Mutex
+	visits map[string]*visits // by key; guarded by mu
+	all    int                // requests that are passed on; guarded by mu
+}
+
+var (
+	_ part.Router   = (*Face)(nil)
+	_ part.Reporter = (*Face)(nil)
+)
+
+// Open returns the gateway.
+func Open(c Config) (*Face, error) {
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	f := &Face{
+		keys: openKeys(c.Dir), reports: &reports{path: filepath.Join(c.Dir, "reports.json")}, providers: &providers{path: c.Providers},
+		prolongs: c.Extend, now: c.Now, log: c.Log, visits: map[string]*visits{},
+	}
+	if f.now == nil {
+		f.now = time.Now
+	}
+	if f.log == nil {
+		f.log = slog.New(slog.DiscardHandler)
+	}
+	f.ledger = openLedger(c.Dir, f.now)
+	// Of its own: the proxy of the environment is the operator's, and idle connections
+	// to a provider are kept.
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost, t.ResponseHeaderTimeout = 32, maxTime
+	f.transport = t
+	return f, nil
+}
+
+// Name implements [part.Part].
+func (f *Face) Name() string { return "gateway" }
+
+// Routes implements [part.Router].
+func (f *Face) Routes() []part.Route {
+	data := func(string) part.Body { return part.Data }
+	return []part.Route{
+		{Pattern: pathPrefix, Handler: http.HandlerFunc(f.pass), Access: part.Own, Body: data},
+		{Pattern: "POST /api/sandbox/heal", Handler: f.keyed(f.heal), Access: part.Own},
+		{Pattern: "GET /api/sandbox/status", Handler: f.keyed(f.status), Access: part.Own},
+		{Pattern: "POST /api/sandbox/retry", Handler: f.keyed(f.retry), Access: part.Own},
+		{Pattern: "GET /api/sandbox/extend", Handler: f.keyed(f.prolong), Access: part.Own},
+		{Pattern: "POST /api/sandbox/ready", Handler: f.keyed(gone), Access: part.Own},
+	}
+}
+
+func gone(http.ResponseWriter, *http.Request, *Key) error {
+	return &refusal{status: http.StatusGone, text: "report the status to /api/sandbox/heal"}
+}
+
+// Status implements [part.Reporter].
+func (f *Face) Status() map[string]string {
+	all, err := f.keys.list()
+	if err != nil {
+		return map[string]string{"trouble": err.Error()}
+	}
+	if len(all) == 0 && f.providers.path == "" {
+		return map[string]string{}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return map[string]string{"keys": strconv.Itoa(len(all)), "requests": strconv.Itoa(f.all)}
+}
+
+// CreateKey makes a key. Its secret is returned this once. Errors: *process.InvalidError,
+// process.ErrExists for a name that is taken, process.ErrLimit.
+func (f *Face) CreateKey(name string, rules Rules) (Key, string, error) {
+	return f.keys.create(name, rules)
+}
+
+// RevokeKey makes a key void, by its name or ID. process.ErrNotFound.
+func (f *Face) RevokeKey(which string) error { return f.keys.revoke(which) }
+
+// KeyStatus is a key, what it has used today, and what was reported with it last.
+type KeyStatus struct {
+	Key
+	Used   Used
+	Report Report
+}
+
+// Keys returns all keys, the oldest first.
+func (f *Face) Keys() ([]KeyStatus, error) {
+	all, err := f.keys.list()
+	out := make([]KeyStatus, len(all))
+	for i := range all {
+		var uerr, rerr error
+		out[i].Key = all[i]
+		out[i].Used, uerr = f.ledger.of(all[i].ID)
+		out[i].Report, rerr = f.reports.get(all[i].ID)
+		err = errors.Join(err, uerr, rerr)
+	}
+	return out, err
+}
+
+const (
+	// extendEvery is how often the sandbox of a key is told to live on, and extendTime
+	// how long that may take.
+	extendEvery = time.Minute
+	extendTime  = 10 * time.Second
+)
+
+// extend has the sandbox of a key live on, at most once a minute.
+func (f *Face) extend(key *Key) {
+	if key.Rules.Sandbox == "" || f.prolongs == nil {
+		return
+	}
+	f.mu.Lock()
+	v := f.visits[key.ID]
+	if v == nil {
+		v = new(visits)
+		f.visits[key.ID] = v
+	}
+	due := f.now().Sub(v.extended) >= extendEvery
+	if due {
+		v.extended = f.now()
+	}
+	f.mu.Unlock()
+	if !due {
+		return
+	}
+	f.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), extendTime)
+		defer cancel()
+		if err := f.prolongs(ctx, key.Rules.Sandbox); err != nil {
+			f.log.Warn("the sandbox of a key could not be told to live on", slog.String("key", key.Name), slog.Any("err", err))
+		}
+	})
+}
+
+// Close implements io.Closer.
+func (f *Face) Close() error {
+	f.wg.Wait()
+	if t, ok := f.transport.(*http.Transport); ok {
+		t.CloseIdleConnections()
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tend-run/tend/internal/replace"
+)
+
+const (
+	// keepDays is how many days lines are kept, and maxDay how many bytes of one.
+	keepDays = 31
+	maxDay   = 256 << 20
+	dayForm  = "2006-01-02"
+)
+
+// Line is what is kept of a request.
+type Line struct {
+	Time     time.Time `json:"time"`
+	Key      string    `json:"key"` // its ID
+	Provider string    `json:"provider"`
+	Model    string    `json:"model,omitempty"`
+	Status   int       `json:"status"`
+	// In and Out are tokens; Estimated: the provider counted none.
+	In        int64 `json:"in"`
+	Out       int64 `json:"out"`
+	Estimated bool  `json:"estimated,omitempty"`
+	// Millis is how long it took, to the end of the answer.
+	Millis int64 `json:"ms"`
+}
+
+// Used is what a key has used in a day.
+type Used struct {
+	Requests, Tokens int64
+	Last             time.Time
+}
+
+// ledger counts what keys use. What counts are the lines of the day's file, whoever has
+// written them.
+type ledger struct {
+	dir string
+	now func() time.Time
+
+	mu   sync.Mutex
+	day  string           // of used; guarded by mu
+	at   int64            // how much of the file was read; guarded by mu
+	used map[string]*Used // by key; guarded by mu
+	// flying are tokens that requests in flight may still use, by key; guarded by mu.
+	flying map[string]int64
+}
+
+func openLedger(dir string, now func() time.Time) *ledger {
+	return &ledger{dir: dir, now: now, flying: map[string]int64{}}
+}
+
+var errFull = errors.New("the log of today's requests is full; it begins anew at midnight UTC")
+
+func (l *ledger) path(day string) string { return filepath.Join(l.dir, "usage-"+day+".jsonl") }
+
+// read takes in the lines that have come. l.mu is held.
+func (l *ledger) read() error {
+	if day := l.now().UTC().Format(dayForm); day != l.day {
+		l.day, l.at, l.used = day, 0, map[string]*Used{}
+		l.clear()
+	}
+	f, err := replace.Open(l.path(l.day), os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for {
+		chunk, err := io.ReadAll(io.NewSectionReader(f, l.at, 1<<20))
+		if err != nil {
+			return err
+		}
+		end := bytes.LastIndexByte(chunk, '\n') + 1
+		if end == 0 {
+			return nil
+		}
+		for text := range bytes.Lines(chunk[:end]) {
+			var line Line
+			if json.Unmarshal(text, &line) != nil {
+				continue // a write that a full disk has cut short
+			}
+			u := l.used[line.Key]
+			if u == nil {
+				u = new(Used)
+				l.used[line.Key] = u
+			}
+			u.Requests++
+			u.Tokens += line.In + line.Out
+			u.Last = line.Time
+		}
+		l.at += int64(end)
+	}
+}
+
+// clear removes the files of days that are over for long.
+func (l *ledger) clear() {
+	oldest := l.now().UTC().AddDate(0, 0, -keepDays).Format(dayForm)
+	entries, err := os.ReadDir(l.dir)
+	if err != nil {
+		return // the next day tries again
+	}
+	for _, e := range entries {
+		day, ok := strings.CutPrefix(e.Name(), "usage-")
+		if day, ok2 := strings.CutSuffix(day, ".jsonl"); ok && ok2 && day < oldest {
+			_ = os.Remove(filepath.Join(l.dir, e.Name()))
+		}
+	}
+}
+
+// of returns what a key has used today.
+func (l *ledger) of(key string) (Used, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.read(); err != nil {
+		return Used{}, err
+	}
+	if u := l.used[key]; u != nil {
+		return *u, nil
+	}
+	return Used{}, nil
+}
+
+// begin lets a request use up to most tokens, if the key has any left; 0: no limit.
+func (l *ledger) begin(key string, limit, most int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.read(); err != nil {
+		return err
+	}
+	if l.at >= maxDay {
+		return errFull
+	}
+	var used int64
+	if u := l.used[key]; u != nil {
+		used = u.Tokens
+	}
+	if limit > 0 && used+l.flying[key] >= limit {
+		return &spentError{limit, l.now()}
+	}
+	l.flying[key] += most
+	return nil
+}
+
+// spentError: a key has used up its tokens.
+type spentError struct {
+	limit int64
+	now   time.Time
+}
+
+func (e *spentError) Error() string {
+	return fmt.Sprintf("the %d tokens that this key may use a day are used up, or kept for requests that run; there are new ones at midnight UTC", e.limit)
+}
+
+// wait is how long it is until then.
+func (e *spentError) wait() time.Duration {
+	return e.now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(e.now)
+}
+
+// end writes the line of a request that begin let begin with most tokens.
+func (l *ledger) end(line Line, most int64) error {
+	line.Time = l.now().UTC()
+	text, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.flying[line.Key] -= most; l.flying[line.Key] <= 0 {
+		delete(l.flying, line.Key)
+	}
+	f, err := replace.Open(l.path(line.Time.Format(dayForm)), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
+	if err != nil {
+		return fmt.Errorf("log a request: %w", err)
+	}
+	_, err = f.Write(append(text, '\n'))
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,202 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/replace"
+)
+
+const (
+	maxReport  = 64 << 10 // bytes of a request
+	maxError   = 4 << 10  // bytes that are kept of an error
+	maxReports = 16 << 20
+	// stale is after how long a smaller sequence number is no late report, but one of a
+	// reporter that counts anew.
+	stale = 2 * time.Hour
+)
+
+// Report is what was said last with a key.
+type Report struct {
+	Status   string    `json:"status"`
+	Error    string    `json:"error,omitempty"`
+	Sequence int64     `json:"sequence,omitempty"`
+	Time     time.Time `json:"time"`
+}
+
+// statuses that may be reported.
+var statuses = []string{"healing", "ready", "broken"}
+
+// creating is the status before anything was reported.
+const creating = "creating"
+
+// reports keeps the last report of each key.
+type reports struct {
+	path string
+	mu   sync.Mutex
+}
+
+// read returns the reports by key. r.mu is held.
+func (r *reports) read() (map[string]Report, error) {
+	data, err := replace.Read(r.path, maxReports)
+	if errors.Is(err, fs.ErrNotExist) {
+		return map[string]Report{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]Report{}
+	if err := json.Unmarshal(data, &all); err != nil {
+		return nil, fmt.Errorf("%s is damaged (%w); remove it", r.path, err)
+	}
+	return all, nil
+}
+
+// set stores a report, unless a later one is there. Keys that are not among live are
+// forgotten.
+func (r *reports) set(key string, rep Report, live []Key) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all, err := r.read()
+	if err != nil {
+		return err
+	}
+	last := all[key]
+	if rep.Sequence > 0 && last.Sequence > rep.Sequence && rep.Time.Sub(last.Time) < stale {
+		return nil
+	}
+	all[key] = rep
+	for id := range all {
+		if !slices.ContainsFunc(live, func(k Key) bool { return k.ID == id }) {
+			delete(all, id)
+		}
+	}
+	data, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	return replace.Synced(r.path, data, 0o600)
+}
+
+func (r *reports) get(key string) (Report, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all, err := r.read()
+	if rep, ok := all[key]; ok {
+		return rep, err
+	}
+	return Report{Status: creating}, err
+}
+
+// authorize returns the key that a request shows as its bearer token.
+func (f *Face) authorize(r *http.Request) (*Key, error) {
+	token := face.Bearer(r)
+	if token == "" {
+		return nil, &refusal{status: http.StatusUnauthorized, text: "Missing authorization"}
+	}
+	key, err := f.keys.find(token)
+	if err == nil && key == nil {
+		err = &refusal{status: http.StatusUnauthorized, text: "Invalid token"}
+	}
+	return key, err
+}
+
+// keyed is a handler for whoever shows a key.
+func (f *Face) keyed(h func(w http.ResponseWriter, r *http.Request, key *Key) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key, err := f.authorize(r)
+		if err == nil {
+			err = h(w, r, key)
+		}
+		if err != nil {
+			said, ok := errors.AsType[*refusal](err)
+			if !ok {
+				f.log.Error("report of a sandbox", "err", err)
+				said = &refusal{status: http.StatusInternalServerError, text: "the report could not be kept or read; the server's log says why"}
+			}
+			writeRefusal(w, said)
+		}
+	})
+}
+
+func (f *Face) heal(w http.ResponseWriter, r *http.Request, key *Key) error {
+	var m struct {
+		Status   any    `json:"status"`
+		Error    any    `json:"error"`
+		Sequence *int64 `json:"sequence"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxReport)).Decode(&m); err != nil {
+		return &refusal{status: http.StatusBadRequest, text: fmt.Sprintf("the body must be a JSON object of at most %d bytes with status, error and sequence", maxReport)}
+	}
+	status, _ := m.Status.(string)
+	if !slices.Contains(statuses, status) {
+		return &refusal{status: http.StatusBadRequest, text: "Invalid status. Must be one of: " + strings.Join(statuses, ", ")}
+	}
+	rep := Report{Status: status, Time: f.now().UTC()}
+	if m.Sequence != nil {
+		if rep.Sequence = *m.Sequence; rep.Sequence < 0 {
+			return &refusal{status: http.StatusBadRequest, text: fmt.Sprintf("sequence is %d; it must be 0 or more", rep.Sequence)}
+		}
+	}
+	if status == "broken" {
+		text, _ := m.Error.(string)
+		for len(text) > maxError {
+			text = text[:maxError]
+		}
+		for !utf8.ValidString(text) {
+			text = text[:len(text)-1]
+		}
+		if rep.Error = text; text == "" {
+			rep.Error = "Auto-heal failed"
+		}
+	}
+	live, err := f.keys.list()
+	if err == nil {
+		err = f.reports.set(key.ID, rep, live)
+	}
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, map[string]bool{"ok": true})
+	return nil
+}
+
+func (f *Face) status(w http.ResponseWriter, _ *http.Request, key *Key) error {
+	rep, err := f.reports.get(key.ID)
+	if err != nil {
+		return err
+	}
+	answer := map[string]any{"status": rep.Status, "errorMessage": nil}
+	if rep.Error != "" {
+		answer["errorMessage"] = rep.Error
+	}
+	writeJSON(w, http.StatusOK, answer)
+	return nil
+}
+
+func (f *Face) retry(w http.ResponseWriter, _ *http.Request, key *Key) error {
+	live, err := f.keys.list()
+	if err == nil {
+		err = f.reports.set(key.ID, Report{Status: creating, Time: f.now().UTC()}, live)
+	}
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, map[string]string{"status": creating})
+	return nil
+}
+
+func (f *Face) prolong(w http.ResponseWriter, _ *http.Request, key *Key) error {
+	f.extend(key)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

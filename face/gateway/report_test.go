@@ -1,0 +1,136 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/part"
+)
+
+func TestReports(t *testing.T) {
+	g := open(t, t.TempDir(), "")
+	key, other := g.key("a", Rules{}), g.key("b", Rules{})
+	status := func() (string, any) {
+		code, _, body := g.ask("GET", "/api/sandbox/status", key, "")
+		var m map[string]any
+		scene.Must(t, json.Unmarshal([]byte(body), &m))
+		if code != 200 || len(m) != 2 {
+			t.Errorf("%d %s", code, body)
+		}
+		return m["status"].(string), m["errorMessage"]
+	}
+	report := func(body string) {
+		t.Helper()
+		if code, _, answer := g.ask("POST", "/api/sandbox/heal", key, body); code != 200 || strings.TrimSpace(answer) != `{"ok":true}` {
+			t.Errorf("%s: %d %s", body, code, answer)
+		}
+	}
+	if s, msg := status(); s != "creating" || msg != nil {
+		t.Errorf("at first: %s %v", s, msg)
+	}
+	report(`{"status":"healing","error":"is not shown"}`)
+	if s, msg := status(); s != "healing" || msg != nil {
+		t.Errorf("%s %v", s, msg)
+	}
+	report(`{"status":"broken"}`)
+	if s, msg := status(); s != "broken" || msg != "Auto-heal failed" {
+		t.Errorf("%s %v", s, msg)
+	}
+	report(`{"status":"broken","error":"` + strings.Repeat("é", maxError) + `","sequence":5}`)
+	if _, msg := status(); len(msg.(string)) > maxError || !strings.HasPrefix(msg.(string), "éé") {
+		t.Errorf("a long error has %d bytes", len(msg.(string)))
+	}
+	report(`{"status":"ready","sequence":6}`)
+	report(`{"status":"healing","sequence":5}`) // late
+	if s, _ := status(); s != "ready" {
+		t.Errorf("a late report wins: %s", s)
+	}
+	g.clock.pass(stale)
+	report(`{"status":"healing","sequence":1}`) // of one that counts anew
+	if s, _ := status(); s != "healing" {
+		t.Errorf("a reporter that counts anew: %s", s)
+	}
+	if code, _, body := g.ask("GET", "/api/sandbox/status", other, ""); code != 200 || !strings.Contains(body, "creating") {
+		t.Errorf("another key: %d %s", code, body)
+	}
+	if code, _, body := g.ask("POST", "/api/sandbox/retry", key, ""); code != 200 || !strings.Contains(body, `"creating"`) {
+		t.Errorf("retry: %d %s", code, body)
+	}
+	if s, _ := status(); s != "creating" {
+		t.Errorf("after a retry: %s", s)
+	}
+	// Another server knows what was reported.
+	report(`{"status":"ready"}`)
+	next := open(t, g.dir, "")
+	if _, _, body := next.ask("GET", "/api/sandbox/status", key, ""); !strings.Contains(body, "ready") {
+		t.Errorf("the next server: %s", body)
+	}
+}
+
+func TestReportsThatAreRefused(t *testing.T) {
+	g := open(t, t.TempDir(), "")
+	key := g.key("a", Rules{})
+	for _, c := range []struct {
+		method, path, key, body string
+		status                  int
+		says                    string
+	}{
+		{"POST", "heal", "", `{"status":"ready"}`, 401, "Missing authorization"},
+		{"POST", "heal", "vk_no", `{"status":"ready"}`, 401, "Invalid token"},
+		{"POST", "heal", key, `{"status":"fine"}`, 400, "Invalid status. Must be one of: healing, ready, broken"},
+		{"POST", "heal", key, `{"status":7}`, 400, "Invalid status"},
+		{"POST", "heal", key, `{}`, 400, "Invalid status"},
+		{"POST", "heal", key, `[]`, 400, "JSON object"},
+		{"POST", "heal", key, `{"status":"ready","sequence":-1}`, 400, "sequence"},
+		{"POST", "heal", key, `{"status":"` + strings.Repeat("x", maxReport) + `"}`, 400, "bytes"},
+		{"GET", "status", "", "", 401, "Missing authorization"},
+		{"POST", "retry", "", "", 401, "Missing authorization"},
+		{"GET", "extend", "", "", 401, "Missing authorization"},
+		{"POST", "ready", key, "", 410, "heal"},
+	} {
+		if status, _, body := g.ask(c.method, "/api/sandbox/"+c.path, c.key, c.body); status != c.status || !strings.Contains(errorOf(body), c.says) {
+			t.Errorf("%s %s: %d %s", c.path, c.body[:min(40, len(c.body))], status, body)
+		}
+	}
+}
+
+func TestUseOfAKeyExtendsItsSandbox(t *testing.T) {
+	told := make(chan string, 10)
+	c := &clock{at: time.Now()}
+	f := scene.Value(Open(Config{Dir: t.TempDir(), Now: c.now, Extend: func(_ context.Context, sandbox string) error {
+		told <- sandbox
+		return fmt.Errorf("not now")
+	}}))(t)
+	defer f.Close()
+	_, bound, err := f.keys.create("a", Rules{Sandbox: "box-1"})
+	scene.Must(t, err)
+	_, free, err := f.keys.create("b", Rules{})
+	scene.Must(t, err)
+	mux := http.NewServeMux()
+	scene.Must(t, part.Mount(mux, f, nil))
+	extend := func(key string) {
+		req := httptest.NewRequest("GET", "/api/sandbox/extend", nil)
+		req.Header.Set("Authorization", "Bearer "+key)
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, req)
+		if w.Code != 204 || w.Body.Len() != 0 {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		f.wg.Wait()
+	}
+	extend(bound)
+	extend(bound)
+	extend(free)
+	c.pass(extendEvery)
+	extend(bound)
+	if len(told) != 2 || <-told != "box-1" {
+		t.Errorf("it was told %d times", len(told)+1)
+	}
+}

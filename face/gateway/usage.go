@@ -1,0 +1,165 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+)
+
+// maxCounted bounds what is held of an answer to look for counts in it, in bytes: a
+// JSON value, or one line of a stream.
+const maxCounted = 4 << 20
+
+// counts is how providers say what a request has used. Each has names of its own.
+// Sources: Anthropic's Messages API (usage of message, of message_start and of
+// message_delta), OpenAI's Chat Completions (usage) and Responses (response.usage), Gemini's
+// generateContent (usageMetadata).
+type counts struct {
+	Input         int64 `json:"input_tokens"`
+	CacheCreation int64 `json:"cache_creation_input_tokens"`
+	CacheRead     int64 `json:"cache_read_input_tokens"`
+	Output        int64 `json:"output_tokens"`
+	Prompt        int64 `json:"prompt_tokens"`
+	Completion    int64 `json:"completion_tokens"`
+	PromptCount   int64 `json:"promptTokenCount"`
+	Candidates    int64 `json:"candidatesTokenCount"`
+	Thoughts      int64 `json:"thoughtsTokenCount"`
+	ToolPrompt    int64 `json:"toolUsePromptTokenCount"`
+}
+
+// in and out are at most mostCounted: a number of a wire is no reason to overflow.
+func (c *counts) in() int64 {
+	return sum(c.Input, c.CacheCreation, c.CacheRead, c.Prompt, c.PromptCount, c.ToolPrompt)
+}
+func (c *counts) out() int64 { return sum(c.Output, c.Completion, c.Candidates, c.Thoughts) }
+
+const mostCounted = 1 << 40
+
+func sum(all ...int64) (n int64) {
+	for _, one := range all {
+		n += min(max(one, 0), mostCounted)
+	}
+	return min(n, mostCounted)
+}
+
+// told is where an answer, or a piece of one, has its counts.
+type told struct {
+	Usage    *counts `json:"usage"`
+	Metadata *counts `json:"usageMetadata"`
+	Message  *struct {
+		Usage *counts `json:"usage"`
+	} `json:"message"`
+	Response *struct {
+		Usage *counts `json:"usage"`
+	} `json:"response"`
+}
+
+// counter looks for counts in an answer while it passes.
+type counter struct {
+	body   io.ReadCloser
+	stream bool // server-sent events; else one JSON value
+	// done is called once, when the answer has been read to its end or is given up.
+	done func(*counter)
+
+	held    bytes.Buffer
+	lost    bool // what is held is longer than is looked at
+	in, out int64
+	found   bool
+	bytes   int64
+}
+
+// streams reports whether an answer of this type comes in pieces.
+func streams(contentType string) bool {
+	return strings.HasPrefix(contentType, "text/event-stream")
+}
+
+func (c *counter) Read(b []byte) (int, error) {
+	n, err := c.body.Read(b)
+	c.bytes += int64(n)
+	c.take(b[:n])
+	if err != nil {
+		c.finish()
+	}
+	return n, err
+}
+
+func (c *counter) Close() error {
+	err := c.body.Close()
+	c.finish()
+	return err
+}
+
+func (c *counter) finish() {
+	if c.done == nil {
+		return
+	}
+	if !c.lost {
+		c.look(c.held.Bytes())
+	}
+	done := c.done
+	c.done = nil
+	c.held = bytes.Buffer{}
+	done(c)
+}
+
+func (c *counter) take(b []byte) {
+	for len(b) > 0 {
+		piece, rest, line := b, []byte(nil), false
+		if c.stream {
+			if i := bytes.IndexByte(b, '\n'); i >= 0 {
+				piece, rest, line = b[:i], b[i+1:], true
+			}
+		}
+		if c.held.Len()+len(piece) > maxCounted {
+			c.lost = true
+			c.held.Reset()
+		}
+		if !c.lost {
+			c.held.Write(piece)
+		}
+		if line {
+			if data, ok := bytes.CutPrefix(c.held.Bytes(), []byte("data:")); ok && !c.lost {
+				c.look(data)
+			}
+			c.held.Reset()
+			c.lost = false
+		}
+		b = rest
+	}
+}
+
+// look takes the counts of a JSON value. In a stream they grow: the largest count.
+func (c *counter) look(data []byte) {
+	if !bytes.Contains(data, []byte(`sage`)) { // usage, usageMetadata
+		return
+	}
+	data, _ = bytes.CutPrefix(bytes.TrimSpace(data), []byte("data:"))
+	var all []told
+	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] == '[' { // Gemini streams an array
+		if json.Unmarshal(trimmed, &all) != nil {
+			return
+		}
+	} else {
+		var one told
+		if json.Unmarshal(trimmed, &one) != nil {
+			return
+		}
+		all = append(all, one)
+	}
+	for _, t := range all {
+		places := []*counts{t.Usage, t.Metadata}
+		if t.Message != nil {
+			places = append(places, t.Message.Usage)
+		}
+		if t.Response != nil {
+			places = append(places, t.Response.Usage)
+		}
+		for _, u := range places {
+			if u != nil {
+				c.found = true
+				c.in, c.out = max(c.in, u.in()), max(c.out, u.out())
+			}
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package tend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/tendpb"
+	"github.com/tend-run/tend/process"
+)
+
+// KeyRules say what a virtual key may be used for. The zero value has no bound.
+type KeyRules struct {
+	// Providers and Models that may be used, as patterns in which * is any text; empty:
+	// all. At most 100 of 128 bytes.
+	Providers, Models []string
+	// RequestsPerMinute; 0: no bound, at most 1,000,000.
+	RequestsPerMinute int
+	// TokensPerDay of questions and answers, in a day (UTC); 0: no bound, at most 10^12.
+	TokensPerDay int64
+	// Sandbox is the ID of one that lives on while the key is used; may be empty.
+	Sandbox string
+}
+
+// Key is a virtual key: it opens the server's gateway to model providers, and reports
+// how a machine does. Its secret is not known.
+type Key struct {
+	ID, Name string
+	Rules    KeyRules
+	Created  time.Time
+	// Requests and Tokens of today (UTC), and the time of the last use.
+	Requests, Tokens int64
+	Used             time.Time
+	// Status that was reported last: creating (nothing was), healing, ready or broken;
+	// Error says why it is broken.
+	Status, Error string
+	Reported      time.Time
+}
+
+// CreateKey makes a key, and returns its secret this once. Errors: *process.InvalidError,
+// process.ErrExists for a name that is taken, process.ErrLimit.
+func (c *Client) CreateKey(ctx context.Context, name string, rules KeyRules) (key Key, secret string, err error) {
+	req := &tendv1.CreateKeyRequest{Name: name, Rules: &tendv1.KeyRules{
+		Providers: rules.Providers, Models: rules.Models, RequestsPerMinute: int64(rules.RequestsPerMinute), TokensPerDay: rules.TokensPerDay, Sandbox: rules.Sandbox,
+	}}
+	if err := sendable("name", req); err != nil {
+		return key, "", err
+	}
+	err = keyError(c.once(ctx, unary(c.keys.Create, req, func(m *tendv1.CreateKeyResponse) error {
+		key, secret = toKey(m.GetKey()), m.GetSecret()
+		return nil
+	})))
+	return key, secret, err
+}
+
+// Keys returns all keys, the oldest first.
+func (c *Client) Keys(ctx context.Context) (all []Key, err error) {
+	err = keyError(c.call(ctx, unary(c.keys.List, &tendv1.ListKeysRequest{}, func(m *tendv1.ListKeysResponse) error {
+		all = nil
+		for _, one := range m.GetKeys() {
+			all = append(all, toKey(one))
+		}
+		return nil
+	})))
+	return all, err
+}
+
+// RevokeKey makes a key void, by its name or ID. process.ErrNotFound.
+func (c *Client) RevokeKey(ctx context.Context, key string) error {
+	req := &tendv1.RevokeKeyRequest{Key: key}
+	if err := sendable("key", req); err != nil {
+		return err
+	}
+	return keyError(c.once(ctx, unary(c.keys.Revoke, req, nil)))
+}
+
+// keyError says of a server of a former version that it is one.
+func keyError(err error) error {
+	if connect.CodeOf(err) == connect.CodeUnimplemented && !errors.Is(err, process.ErrUnsupported) {
+		return fmt.Errorf("%w: the server knows no keys, it is of a former version: tend upgrade replaces it", process.ErrUnsupported)
+	}
+	return err
+}
+
+func toKey(m *tendv1.Key) Key {
+	r := m.GetRules()
+	return Key{
+		ID: tendpb.CleanName(m.GetId()), Name: tendpb.CleanName(m.GetName()), Created: tendpb.ToTime(m.GetCreated()),
+		Rules: KeyRules{
+			Providers: r.GetProviders(), Models: r.GetModels(), RequestsPerMinute: int(r.GetRequestsPerMinute()), TokensPerDay: r.GetTokensPerDay(), Sandbox: r.GetSandbox(),
+		},
+		Requests: m.GetRequests(), Tokens: m.GetTokens(), Used: tendpb.ToTime(m.GetUsed()),
+		Status: tendpb.CleanName(m.GetStatus()), Error: tendpb.CleanText(m.GetError()), Reported: tendpb.ToTime(m.GetReported()),
+	}
+}
