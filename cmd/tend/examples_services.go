@@ -39,6 +39,12 @@ func (*servicesRestartCmd) Help() string {
 ` + examples(`tend services restart web db`)
 }
 
+func (*initCmd) Help() string {
+	return `It looks at Procfile, package.json with its lock file, pyproject.toml, go.mod, Cargo.toml, Gemfile and Dockerfile, and finds the command, the framework and its port. A file that is there is not overwritten.
+
+` + examples(`tend init --print ./shop`, `tend init ./shop`)
+}
+
 func (*importCmd) Help() string {
 	return `What has no equivalent becomes a comment beside the service. A file of JavaScript is read by node, as pm2 does. tend up -f FILE runs such a file as it is.
 

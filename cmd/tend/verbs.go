@@ -42,6 +42,7 @@ type grammar struct {
 	Down     downCmd     `cmd:"" group:"service" help:"End services."`
 	Services servicesCmd `cmd:"" group:"service" aliases:"service,svc" help:"List services, and restart them."`
 	Config   configCmd   `cmd:"" group:"service" help:"Check a tend.yaml; print its schema."`
+	Init     initCmd     `cmd:"" group:"service" help:"Look at a project, and write a tend.yaml for it."`
 	Import   importCmd   `cmd:"" group:"service" help:"Print a file of pm2 or process-compose, or a Procfile, as a tend.yaml." nojson:"it prints YAML in any case"`
 
 	Sandbox  sandboxCmd  `cmd:"" group:"sandbox" aliases:"sandboxes,sbx" help:"Make, use and end sandboxes: isolated places with files and processes of their own."`

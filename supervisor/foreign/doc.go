@@ -9,6 +9,9 @@
 // nothing is dropped in silence. Defaults that differ are written down, so that a program
 // is ended as it is used to: pm2 sends SIGINT and waits for 1.6 s.
 //
+// [Project] makes one of what lies in the directory of a project: its scripts, lock files,
+// the framework.
+//
 // Nothing is run and no file is read here; whether a script is there is asked of the
 // caller.
 package foreign

@@ -15,6 +15,7 @@ import (
 type File struct {
 	// From says what it was: "pm2", "Procfile" or "process-compose".
 	From     string
+	header   []string // in place of where it is from
 	services []*service
 	notes    []string // about the whole file
 }
@@ -53,7 +54,12 @@ func (f *File) Notes() []string {
 // YAML is the file as a tend.yaml.
 func (f *File) YAML() []byte {
 	b := new(strings.Builder)
-	fmt.Fprintf(b, "# From a file of %s.\n", f.From)
+	if f.header == nil {
+		fmt.Fprintf(b, "# From a file of %s.\n", f.From)
+	}
+	for _, line := range f.header {
+		b.WriteString("# " + comment(line) + "\n")
+	}
 	for _, n := range f.notes {
 		b.WriteString("# " + comment(n) + "\n")
 	}
