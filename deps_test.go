@@ -117,6 +117,7 @@ func TestDeps(t *testing.T) {
 		{"supervisor/foreign", []string{"supervisor/config"}},
 		{"supervisor/probe", []string{"process", "observe", "supervisor/config"}},
 		{"supervisor", []string{"process", "supervisor/config"}},
+		{"healer/checkpoint", []string{"internal/replace"}},
 		{"healer/guard", []string{"internal/pattern"}},
 		{"healer/playbook", []string{"process", "supervisor/config"}},
 		{"healer", []string{"supervisor", "internal/replace"}},

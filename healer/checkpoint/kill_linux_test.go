@@ -1,0 +1,180 @@
+package checkpoint
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tend-run/tend/internal/scene"
+)
+
+// errand is what the process that dies is told.
+type errand struct {
+	Options Options
+	Do      string // take, mark, restore, commit, drop
+	At      int    // dies at this step
+}
+
+// die does what dir/errand.json says, until it kills itself.
+func die(dir string) {
+	var e errand
+	b, err := os.ReadFile(filepath.Join(dir, "errand.json"))
+	if err == nil {
+		err = json.Unmarshal(b, &e)
+	}
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	n := 0
+	step := func(string) {
+		if n++; n == e.At {
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}
+	if e.Do == "take" {
+		e.Options.step = step
+		_, err = Take(ctx, e.Options)
+	} else {
+		var p *Point
+		if p, err = Open(ctx, e.Options); err == nil {
+			p.opts.step = step
+			switch e.Do {
+			case "mark":
+				err = p.Mark(ctx)
+			case "restore":
+				_, err = p.Restore(ctx)
+			case "commit":
+				_, err = p.Commit(ctx, Commit{Message: "Repair", Overlap: true})
+			case "drop":
+				err = p.Drop(ctx)
+			}
+		}
+	}
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("done")
+}
+
+// dies runs an errand in a process that is killed at a step, and reports whether it was.
+func (w *world) dies(do string, at int) bool {
+	w.t.Helper()
+	dir := w.t.TempDir()
+	b := scene.Value(json.Marshal(errand{w.opts, do, at}))(w.t)
+	scene.Must(w.t, os.WriteFile(filepath.Join(dir, "errand.json"), b, 0o600))
+	cmd := exec.CommandContext(w.t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), diesIn+"="+dir)
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return false
+	}
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		w.t.Fatalf("%s: %v: %s", do, err, out)
+	}
+	return true
+}
+
+// Killed at any step, each call comes to its end when it is made again, and nothing is lost.
+func TestAKillAtAnyStep(t *testing.T) {
+	lines := "1\n2\n3\n4\n5\n6\n7\n8\n9\n"
+	prepare := func(t *testing.T, inGit bool) (*world, map[string]string) {
+		w := newWorld(t, inGit, map[string]string{"a.txt": lines, "b/c.txt": "c\n", "b/d.txt": "d\n", "e": "e\n"})
+		w.write(map[string]string{"a.txt": strings.Replace(lines, "8\n", "eight\n", 1), "untracked": "u\n"})
+		return w, w.tree()
+	}
+	spoil := func(w *world) {
+		w.write(map[string]string{"a.txt": strings.Replace(w.read("a.txt"), "2\n", "two\n", 1), "b/c.txt": "spoiled\n", "new/x": "x\n"})
+		scene.Must(w.t, os.Remove(w.path("b/d.txt")))
+		scene.Must(w.t, os.Remove(w.path("e")))
+		scene.Must(w.t, os.Mkdir(w.path("e"), 0o700))
+	}
+	for _, inGit := range []bool{true, false} {
+		for _, do := range []string{"take", "mark", "restore", "commit", "drop"} {
+			if do == "commit" && !inGit {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s, in git: %v", do, inGit), func(t *testing.T) {
+				steps := 0
+				for at := 1; ; at++ {
+					w, before := prepare(t, inGit)
+					if do != "take" {
+						scene.Must(t, w.take().Close())
+						spoil(w)
+						if do == "commit" {
+							p := w.open()
+							scene.Must(t, p.Mark(t.Context()))
+						}
+					}
+					killed := w.dies(do, at)
+					var p *Point
+					switch do {
+					case "take":
+						var err error
+						if p, err = Open(t.Context(), w.opts); errors.Is(err, ErrNone) {
+							p, err = Take(t.Context(), w.opts)
+							scene.Must(t, err)
+						} else {
+							scene.Must(t, err)
+						}
+						w.want("after Take", before)
+						spoil(w)
+						w.restore(p)
+						w.want("after Restore", before)
+					case "mark":
+						p = w.open()
+						scene.Must(t, p.Mark(t.Context()))
+						w.restore(p)
+						w.want("after Restore", before)
+					case "restore":
+						p = w.open()
+						w.restore(p)
+						w.want("after Restore", before)
+					case "commit":
+						p = w.open()
+						scene.Value(p.Commit(t.Context(), Commit{Message: "Repair", Overlap: true}))(t)
+						if log := w.git("log", "--format=%s"); log != "Repair\nfirst\n" {
+							t.Errorf("killed at step %d, the log is %q", at, log)
+						}
+						if got := w.git("status", "--porcelain", "-z"); got != " M a.txt\x00?? untracked\x00" {
+							t.Errorf("killed at step %d, the status is %q", at, got)
+						}
+						if _, err := os.Lstat(w.path(".git/index.lock")); err == nil {
+							t.Errorf("killed at step %d, the index is locked", at)
+						}
+						if left := scene.Value(filepath.Glob(w.path(".git/tend-*")))(t); len(left) > 0 {
+							t.Errorf("killed at step %d, left behind: %v", at, left)
+						}
+					case "drop":
+						var err error
+						if p, err = Open(t.Context(), w.opts); err == nil {
+							scene.Must(t, p.Drop(t.Context()))
+						} else if !errors.Is(err, ErrNone) {
+							t.Error(err)
+						}
+						p = nil
+					}
+					if p != nil {
+						p.Close()
+					}
+					if !killed {
+						break
+					}
+					steps++
+				}
+				if steps == 0 {
+					t.Error("there is no step to die at")
+				}
+			})
+		}
+	}
+}
