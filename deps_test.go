@@ -114,6 +114,7 @@ func TestDeps(t *testing.T) {
 		{"supervisor/run", []string{"process", "observe", "supervisor", "internal/procfs", "internal/replace"}},
 		{"supervisor/watch", []string{"supervisor/config"}},
 		{"healer/agent", nil},
+		{"healer/confine", nil},
 		{"supervisor/foreign", []string{"supervisor/config"}},
 		{"supervisor/probe", []string{"process", "observe", "supervisor/config"}},
 		{"supervisor", []string{"process", "supervisor/config"}},
@@ -165,7 +166,7 @@ func TestDeps(t *testing.T) {
 		{"test/bench", []string{".", "process", "anchor", "gen", "driver", "keeper/client", "face/distant", "internal/procfs", "internal/testbin", "internal/testdaemon"}},
 		{"cmd/internal/role", []string{"anchor", "keeper", "internal/cleansignals"}},
 		{"cmd/tend-keeper", []string{"cmd/internal/role"}},
-		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "driver/host", "driver/local/network", "driver/local/template", "face/distant", "face/gateway", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "supervisor/config", "supervisor/foreign", "internal/account", "internal/home", "internal/payload", "internal/peer", "internal/replace", "internal/torture", "internal/typo"}},
+		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "driver/host", "driver/local/network", "driver/local/template", "face/distant", "face/gateway", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "healer/confine", "supervisor/config", "supervisor/foreign", "internal/account", "internal/home", "internal/payload", "internal/peer", "internal/replace", "internal/torture", "internal/typo"}},
 		{"", []string{"process", "view", "gen/tend", "internal/tendpb", "internal/home"}},
 	}
 	for path, p := range pkgs {

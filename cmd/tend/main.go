@@ -11,6 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/tend-run/tend/cmd/internal/role"
+	"github.com/tend-run/tend/healer/confine"
 )
 
 // version is set by the linker in release builds: -X main.version=v1.2.3.
@@ -19,6 +20,9 @@ var version = ""
 func main() {
 	if role.Called() { // built without the small binary, tend plays the roles itself
 		os.Exit(role.Main())
+	}
+	if confine.Called(os.Args) {
+		os.Exit(confine.Main(os.Args[2:], os.Environ()))
 	}
 	inv := &invocation{
 		in: os.Stdin, out: os.Stdout, errs: os.Stderr,

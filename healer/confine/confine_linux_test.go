@@ -1,0 +1,153 @@
+package confine_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tend-run/tend/healer/confine"
+	"github.com/tend-run/tend/internal/scene"
+)
+
+// TestMain plays the program that Argv names.
+func TestMain(m *testing.M) {
+	if confine.Called(os.Args) {
+		os.Exit(confine.Main(os.Args[2:], os.Environ()))
+	}
+	os.Exit(m.Run())
+}
+
+const secret = "not-a-secret-canary-7f3a9c21"
+
+// project is a directory with secrets, and the paths that hide them.
+func project(t *testing.T, uid int) (dir, self string, hide []string) {
+	t.Helper()
+	scene.Root(t)
+	dir = t.TempDir()
+	for name, text := range map[string]string{".env": "KEY=" + secret, "apps/web/.env": "K=" + secret, "state/keys/a": secret, "server.js": "ok"} {
+		full := filepath.Join(dir, filepath.FromSlash(name))
+		scene.Must(t, os.MkdirAll(filepath.Dir(full), 0o755))
+		scene.Must(t, os.WriteFile(full, []byte(text+"\n"), 0o644))
+		scene.Must(t, os.Lchown(full, uid, uid))
+		scene.Must(t, os.Lchown(filepath.Dir(full), uid, uid))
+	}
+	// Another user must reach the program and the directory.
+	for d := dir; d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
+		scene.Must(t, os.Chmod(d, 0o755))
+	}
+	self = filepath.Join(t.TempDir(), "self")
+	scene.Must(t, os.WriteFile(self, scene.Value(os.ReadFile("/proc/self/exe"))(t), 0o755))
+	for d := filepath.Dir(self); d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
+		scene.Must(t, os.Chmod(d, 0o755))
+	}
+	return dir, self, hidden(t, dir)
+}
+
+// hidden is found before each command: one before may have moved a directory.
+func hidden(t *testing.T, dir string) []string {
+	t.Helper()
+	hide := []string{filepath.Join(dir, "state"), filepath.Join(dir, "not/there")}
+	scene.Must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == ".env" {
+			hide = append(hide, path)
+		}
+		return err
+	}))
+	return hide
+}
+
+func shell(t *testing.T, dir, self string, uid int, hide []string, line string) (string, int) {
+	t.Helper()
+	argv := confine.Argv(self, hide, []string{"sh", "-c", line})
+	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	if uid != 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	}
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+var users = map[string]int{"root": 0, "another user": 65534}
+
+// TestACommandDoesNotSeeWhatIsHidden: in whichever way it looks, and it cannot take
+// that back.
+func TestACommandDoesNotSeeWhatIsHidden(t *testing.T) {
+	for who, uid := range users {
+		t.Run(who, func(t *testing.T) {
+			dir, self, _ := project(t, uid)
+			for _, line := range []string{
+				"cat .env apps/web/.env state/keys/a",
+				"cat .env | tr a-z n-za-m",
+				"umount .env; umount -l " + dir + "/.env; cat .env",
+				"rm -f .env; mv .env x; cat .env x",
+				"mv apps other; cat other/web/.env",
+				"ln .env hard; cp .env copy; cat hard copy",
+				"cat /proc/$PPID/root" + dir + "/.env; cat /proc/1/root" + dir + "/.env; for p in /proc/[0-9]*; do cat $p/root" + dir + "/.env $p/cwd/.env; done",
+				"unshare -m sh -c 'umount .env; umount -l " + dir + "/state; cat .env state/keys/a'",
+				"unshare -Urm sh -c 'umount .env; umount -l " + dir + "/state; cat .env state/keys/a'",
+				"unshare -Urm sh -c 'mkdir m; mount --bind . m; cat m/.env; mount --rbind . m; umount m/.env; cat m/.env'",
+				"nsenter -t 1 -m cat " + dir + "/.env; chroot /proc/1/root cat " + dir + "/.env",
+				"python3 -c 'import os; d=os.open(\".\", os.O_RDONLY); print(os.read(os.open(\".env\", os.O_RDONLY, dir_fd=d), 99))'",
+				"grep -r canary .; find . -name '*.env' -exec cat {} +; git grep --no-index canary; tar cf - . | grep -a canary",
+			} {
+				out, _ := shell(t, dir, self, uid, hidden(t, dir), line)
+				// What is asked for may be in a message, the secret in none; rot13 of it neither.
+				if strings.Contains(out, "7f3a9c21") || strings.Contains(out, "7s3n9p21") {
+					t.Errorf("%s\n%s", line, out)
+				}
+			}
+			for name, want := range map[string]string{".env": "KEY=" + secret, "state/keys/a": secret} {
+				// rm and mv of the lines above have changed nothing outside either.
+				if got := scene.Value(os.ReadFile(filepath.Join(dir, name)))(t); string(got) != want+"\n" {
+					t.Errorf("%s is %q", name, got)
+				}
+			}
+		})
+	}
+}
+
+// TestACommandIsOtherwiseAsItWas: its output, status, directory, arguments and
+// files.
+func TestACommandIsOtherwiseAsItWas(t *testing.T) {
+	for who, uid := range users {
+		t.Run(who, func(t *testing.T) {
+			dir, self, hide := project(t, uid)
+			scene.Must(t, os.Chown(dir, uid, uid))
+			out, code := shell(t, dir, self, uid, hide, "cat server.js; pwd; id -u; echo new > made; head -1 .env; ls state; env | grep TEND; exit 7")
+			want := "ok\n" + dir + "\n" + map[int]string{0: "0", 65534: "65534"}[uid] + "\n# hidden by tend: nothing of this file is shown to commands of the healer\n"
+			if out != want || code != 7 {
+				t.Errorf("status %d: %q, want %q", code, out, want)
+			}
+			if got := scene.Value(os.ReadFile(filepath.Join(dir, "made")))(t); string(got) != "new\n" {
+				t.Errorf("%q", got)
+			}
+			if _, code := shell(t, dir, self, uid, hide, "kill -9 $$"); code != -1 && code != 137 {
+				t.Errorf("killed: status %d", code)
+			}
+		})
+	}
+}
+
+// TestWhatCannotBeHiddenIsNotRun: nothing is run then.
+func TestWhatCannotBeHiddenIsNotRun(t *testing.T) {
+	dir, self, _ := project(t, 0)
+	for _, hide := range [][]string{{"relative"}, make([]string, confine.MaxHidden+1)} {
+		if out, code := shell(t, dir, self, 0, hide, "echo ran"); code != confine.Refused || strings.Contains(out, "ran\n") {
+			t.Errorf("%d %q", code, out)
+		}
+	}
+	if code := confine.Main([]string{"/x"}, nil); code != confine.Refused {
+		t.Errorf("without a command: %d", code)
+	}
+}
