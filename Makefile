@@ -49,6 +49,10 @@ langsmith: build ## Run the LangSmith suites: js, upgrade, kill, python (ONLY=js
 mastra: need-go ## Build the npm packages @tend/client and @tend/mastra
 	@scripts/packages build
 
+.PHONY: healer
+healer: build ## Heal broken apps, with good, bad and hostile models (ONLY=03 picks some)
+	@test/conformance/healer/run $(ONLY)
+
 .PHONY: conformance-distant
 conformance-distant: build ## Run the released distant command line; cargo installs it, which takes minutes
 	@test/conformance/distant/real

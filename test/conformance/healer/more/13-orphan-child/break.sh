@@ -1,0 +1,4 @@
+#!/bin/bash
+set -eu
+: > "$STATE/crash-once"
+: > "$STATE/workers"

@@ -1,0 +1,3 @@
+#!/bin/bash
+set -eu
+rm "$APP/lib/greet.js"
