@@ -341,6 +341,28 @@ func TestWhatIsLeftOutIsLeftAlone(t *testing.T) {
 	}
 }
 
+// A log that the service writes while the healer runs a command is not the healer's, also if
+// it is too large for a checkpoint.
+func TestALogThatGrowsIsNotTheHealers(t *testing.T) {
+	w := newWorld(t, true, map[string]string{".gitignore": "logs/\n"})
+	w.write(map[string]string{"logs/small.txt": "start\n", "logs/large.txt": strings.Repeat("line\n", 1<<19), "plain.log": "start\n", "logs/cut.txt": "one\ntwo\n"})
+	sparse := w.path("logs/huge.txt")
+	scene.Must(t, os.WriteFile(sparse, nil, 0o644))
+	scene.Must(t, os.Truncate(sparse, 100<<20))
+	p := w.take()
+	for _, log := range []string{"logs/small.txt", "logs/large.txt", "plain.log", "logs/huge.txt"} {
+		f := scene.Value(os.OpenFile(w.path(log), os.O_APPEND|os.O_WRONLY, 0))(t)
+		scene.Value(f.WriteString("more\n"))(t)
+		scene.Must(t, f.Close())
+	}
+	w.write(map[string]string{"logs/cut.txt": "two\nthree\nfour\n"})
+	scene.Must(t, p.Mark(t.Context()))
+	r := w.restore(p)
+	if !slices.Equal(r.Paths, []string{"logs/cut.txt"}) || len(r.Left) > 0 || !strings.HasSuffix(w.read("plain.log"), "more\n") {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestAProjectThatIsTooLargeIsRefused(t *testing.T) {
 	w := newWorld(t, false, nil)
 	for i := range maxPlainFiles + 1 {

@@ -23,17 +23,16 @@ func (p *Point) Absorb(ctx context.Context) error { return p.observe(ctx, false)
 func (p *Point) Mark(ctx context.Context) error { return p.observe(ctx, true) }
 
 func (p *Point) observe(ctx context.Context, healer bool) error {
-	fresh := map[name][]byte{}
+	grown := map[name]bool{}
 	now, err := p.scan(ctx, p.last, func(path name, e *entry, data []byte) error {
-		if last := p.last[path]; last == nil || last.Sum != e.Sum {
+		last := p.last[path]
+		grown[path] = grew(path, last, e, data)
+		if last == nil || last.Sum != e.Sum {
 			e.Held = len(data) <= maxIgnoredFile || !e.Ignored
 			if e.Held {
 				if err := p.store(e.Sum, data); err != nil {
 					return err
 				}
-			}
-			if len(data) <= maxMerged {
-				fresh[path] = data
 			}
 		} else {
 			e.Held = last.Held
@@ -59,7 +58,7 @@ func (p *Point) observe(ctx context.Context, healer bool) error {
 			m = move{Base: p.base[path]}
 		}
 		m.Last = cur
-		if !healer || p.grew(ctx, path, last, cur, fresh[path]) {
+		if !healer || grown[path] || tooLarge(last) && grew(path, last, cur, nil) {
 			m.Base, m.Unclear = p.absorb(ctx, m, last, cur)
 		}
 		moves[path] = m
@@ -85,17 +84,24 @@ func union(a, b tree) map[name]bool {
 	return all
 }
 
-// grew reports whether a log was appended to.
-func (p *Point) grew(ctx context.Context, path name, last, cur *entry, data []byte) bool {
-	if last == nil || cur == nil || last.Kind != file || cur.Kind != file || !cur.Ignored && !strings.HasSuffix(string(path), ".log") {
+// grew reports whether a log was appended to. Of one that was too large to be read, and of
+// which nothing can be brought back, the size is all that is known.
+func grew(path name, last, cur *entry, data []byte) bool {
+	if last == nil || cur == nil || last.Kind != file || cur.Kind != file || last.Mode != cur.Mode || cur.Size <= last.Size ||
+		!cur.Ignored && !strings.HasSuffix(string(path), ".log") || isEnv(path) {
 		return false
 	}
-	if last.Mode != cur.Mode || data == nil || last.Size >= int64(len(data)) {
+	if last.Sum == "" {
+		return true
+	}
+	if int64(len(data)) < last.Size {
 		return false
 	}
 	sum := sha256.Sum256(data[:last.Size])
-	return hex.EncodeToString(sum[:]) == last.Sum && ctx.Err() == nil && !isEnv(path)
+	return hex.EncodeToString(sum[:]) == last.Sum
 }
+
+func tooLarge(e *entry) bool { return e != nil && e.Kind == file && e.Sum == "" }
 
 // absorb returns where Restore is to go back to, after somebody has changed a path from
 // last to cur.
