@@ -72,11 +72,16 @@ func (c *killCmd) Run(ctx context.Context, inv *invocation) error {
 			return err
 		}
 	}
-	return inv.each(ctx, c.IDs, func(_ *daemon, p process.Process, id string) error {
+	return inv.each(ctx, c.IDs, func(d *daemon, p process.Process, id string) error {
 		if sig != int(syscall.SIGKILL) {
 			return inv.signal(ctx, p, id, sig, process.ScopeTree)
 		}
-		return inv.kill(ctx, p, id)
+		of := inv.serviceOf(ctx, d, p)
+		err := inv.kill(ctx, p, id)
+		if err == nil {
+			inv.noteService(of, id)
+		}
+		return err
 	})
 }
 

@@ -165,6 +165,38 @@ func (d *daemon) restartService(ctx context.Context, word string, p process.Proc
 	return false, nil
 }
 
+// labelService is the label that the process of a service has, with its name.
+const labelService = "tend.service"
+
+// serviceOf returns the service whose newest run a process is, if somebody wants that to
+// run; "": none. What cannot be found out is none.
+func (inv *invocation) serviceOf(ctx context.Context, d *daemon, p process.Process) string {
+	if inv.sandbox != "" {
+		return ""
+	}
+	in, err := p.Info(ctx)
+	if err != nil || in.Spec.Labels[labelService] == "" {
+		return ""
+	}
+	all, err := d.Services(ctx)
+	if err != nil {
+		return ""
+	}
+	for _, s := range all {
+		if s.Process == p.ID() && s.Up && s.Phase.Alive() {
+			return s.Name
+		}
+	}
+	return ""
+}
+
+// noteService says that what was ended comes again.
+func (inv *invocation) noteService(service, id string) {
+	if service != "" {
+		inv.note("%s is a process of the service %s, which is started again as its restart policy says; tend down %s ends the service", id, printable(service), printable(service))
+	}
+}
+
 // serviceFacts is a service as JSON.
 type serviceFacts struct {
 	Name  string `json:"name"`

@@ -85,12 +85,13 @@ func (c *stopCmd) Run(ctx context.Context, inv *invocation) error {
 	done := inv.progress("stopping")
 	defer done()
 	// At once: the grace of one is that of all.
-	facts, failed := make([]*stopFacts, len(c.IDs)), make([]error, len(c.IDs))
+	facts, failed, services := make([]*stopFacts, len(c.IDs)), make([]error, len(c.IDs)), make([]string, len(c.IDs))
 	var wg sync.WaitGroup
 	for i, id := range c.IDs {
 		wg.Go(func() {
 			p, err := d.find(ctx, id)
 			if err == nil {
+				services[i] = inv.serviceOf(ctx, d, p)
 				facts[i], err = inv.stop(ctx, p, id, &c.grace, sig)
 			}
 			failed[i] = err
@@ -107,6 +108,9 @@ func (c *stopCmd) Run(ctx context.Context, inv *invocation) error {
 			}
 		case f.Forced:
 			inv.note("%s did not end within %v, and was killed", c.IDs[i], time.Duration(c.Time))
+		}
+		if f != nil {
+			inv.noteService(services[i], c.IDs[i])
 		}
 	}
 	return errors.Join(failed...)
