@@ -63,7 +63,7 @@ func hidden(t *testing.T, dir string) []string {
 
 func shell(t *testing.T, dir, self string, uid int, hide []string, line string) (string, int) {
 	t.Helper()
-	argv := confine.Argv(self, hide, []string{"sh", "-c", line})
+	argv := confine.Argv(self, confine.Rules{Hide: hide}, []string{"sh", "-c", line})
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
@@ -142,12 +142,66 @@ func TestACommandIsOtherwiseAsItWas(t *testing.T) {
 // TestWhatCannotBeHiddenIsNotRun: nothing is run then.
 func TestWhatCannotBeHiddenIsNotRun(t *testing.T) {
 	dir, self, _ := project(t, 0)
-	for _, hide := range [][]string{{"relative"}, make([]string, confine.MaxHidden+1)} {
+	for _, hide := range [][]string{{"relative"}, make([]string, confine.MaxPaths+1)} {
 		if out, code := shell(t, dir, self, 0, hide, "echo ran"); code != confine.Refused || strings.Contains(out, "ran\n") {
 			t.Errorf("%d %q", code, out)
 		}
 	}
 	if code := confine.Main([]string{"/x"}, nil); code != confine.Refused {
 		t.Errorf("without a command: %d", code)
+	}
+}
+
+// TestACommandWritesOnlyWhereItMay: whatever it is, and as whichever user; and it cannot
+// take that back.
+func TestACommandWritesOnlyWhereItMay(t *testing.T) {
+	for who, uid := range users {
+		t.Run(who, func(t *testing.T) {
+			dir, self, hide := project(t, uid)
+			outside := t.TempDir()
+			for d := outside; d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
+				scene.Must(t, os.Chmod(d, 0o777))
+			}
+			scene.Must(t, os.Chmod(dir, 0o777))
+			for _, name := range []string{outside + "/file", dir + "/.git/config", dir + "/data/orders"} {
+				scene.Must(t, os.MkdirAll(filepath.Dir(name), 0o777))
+				scene.Must(t, os.WriteFile(name, []byte("as it was\n"), 0o666))
+				scene.Must(t, os.Chmod(filepath.Dir(name), 0o777))
+				scene.Must(t, os.Chmod(name, 0o666))
+			}
+			rules := confine.Rules{Hide: hide, Write: []string{dir}, Keep: []string{dir + "/.git", dir + "/data", dir + "/none"}}
+			all := []string{outside + "/file", dir + "/.git/config", dir + "/data/orders"}
+			for _, line := range []string{
+				"rm -rf .git data " + outside, "for f in " + strings.Join(all, " ") + "; do echo x > $f; chmod 0 $f; mv $f $f.x; truncate -s 0 $f; done",
+				"mv .git git; mv data d; rmdir data; ln -sfn /etc data", "mount -o remount,rw /; mount -o remount,rw,bind " + dir + "/.git; umount " + dir + "/.git; umount -l " + dir + "/data; rm -rf .git data " + outside,
+				"unshare -m sh -c 'umount -l .git; rm -rf .git data " + outside + "'", "unshare -Urm sh -c 'umount -l .git; mount -o remount,rw /; rm -rf .git data " + outside + "'",
+				"ln " + outside + "/file here; echo x > here; ln -s " + outside + " out; rm -rf out/*", "cd /proc/1/root" + outside + " && rm -rf file; echo x > /proc/1/root" + outside + "/file",
+			} {
+				argv := confine.Argv(self, rules, []string{"sh", "-c", line})
+				cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+				cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH")}
+				if uid != 0 {
+					cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+				}
+				out, _ := cmd.CombinedOutput() // what fails is what is wanted
+				for _, name := range all {
+					if got, err := os.ReadFile(name); err != nil || string(got) != "as it was\n" {
+						t.Fatalf("%s: %s is %q, %v\n%s", line, name, got, err, out)
+					}
+				}
+			}
+			argv := confine.Argv(self, rules, []string{"sh", "-c", "echo new > made && mkdir -p src && echo x > src/a && echo y >/dev/null && cat data/orders && ! cat .env | grep canary"})
+			cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+			cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH")}
+			if uid != 0 {
+				cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+			}
+			if out, err := cmd.CombinedOutput(); err != nil || string(out) != "as it was\n" {
+				t.Errorf("%q, %v", out, err)
+			}
+			if got := scene.Value(os.ReadFile(filepath.Join(dir, "made")))(t); string(got) != "new\n" {
+				t.Errorf("%q", got)
+			}
+		})
 	}
 }

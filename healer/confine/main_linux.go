@@ -24,9 +24,9 @@ const inside = "TEND_HEAL_EXEC_INSIDE"
 // Main is the program of [Argv], given what follows the verb. On Linux it ends only
 // with an error: else it has become the command.
 func Main(args, env []string) int {
-	hide, argv, err := parse(args)
+	rules, argv, err := parse(args)
 	if err == nil {
-		err = run(hide, argv, env)
+		err = run(rules, argv, env)
 	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -42,7 +42,7 @@ func Main(args, env []string) int {
 	return 0
 }
 
-func run(hide, argv, env []string) error {
+func run(r Rules, argv, env []string) error {
 	// Namespaces and capabilities are those of a thread; exec keeps this one.
 	runtime.LockOSThread()
 	rest := env[:0:0]
@@ -67,8 +67,17 @@ func run(hide, argv, env []string) error {
 			return fmt.Errorf("a mount namespace: %w", err)
 		}
 	}
-	if err := cover(hide); err != nil {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	if err := errors.Join(freeze(r.Write, r.Keep), cover(r.Hide)); err != nil {
 		return err
+	}
+	// The working directory is below what was there before.
+	if wd, err := os.Getwd(); err == nil {
+		if err := os.Chdir(wd); err != nil {
+			return err
+		}
 	}
 	if err := giveUp(); err != nil {
 		return err
@@ -128,9 +137,6 @@ func cutPrefix(s, prefix string) (string, bool) {
 // stands in for them lies on a small filesystem that is mounted on /tmp for that
 // moment, where some of them may be.
 func cover(hide []string) error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("make mounts private: %w", err)
-	}
 	type target struct {
 		fd  int
 		dir bool
@@ -180,9 +186,60 @@ func cover(hide []string) error {
 	if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("unmount a small filesystem: %w", err)
 	}
-	// The working directory is below what was there before.
-	if wd, err := os.Getwd(); err == nil {
-		return os.Chdir(wd)
+	return nil
+}
+
+// freeze makes every mount read-only, and puts writable copies of the mounts of some
+// directories in their places; in these, some paths are read-only again.
+func freeze(write, keep []string) error {
+	if len(write) == 0 {
+		return nil
+	}
+	clone := func(path string) (int, error) {
+		fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_SYMLINK_NOFOLLOW)
+		if err != nil {
+			return 0, fmt.Errorf("%s: copy its mount: %w", path, err)
+		}
+		return fd, nil
+	}
+	put := func(fd int, path string) error {
+		defer unix.Close(fd)
+		if err := unix.MoveMount(fd, "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return fmt.Errorf("%s: put a mount there: %w", path, err)
+		}
+		return nil
+	}
+	readOnly := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	places := make([]int, len(write))
+	for i, path := range write {
+		fd, err := clone(path)
+		if err != nil {
+			return err
+		}
+		places[i] = fd
+	}
+	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &readOnly); err != nil {
+		return fmt.Errorf("make all read-only: %w", err)
+	}
+	for i, path := range write {
+		if err := put(places[i], path); err != nil {
+			return err
+		}
+	}
+	for _, path := range keep {
+		fd, err := clone(path)
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &readOnly); err != nil {
+			return fmt.Errorf("%s: make it read-only: %w", path, err)
+		}
+		if err := put(fd, path); err != nil {
+			return err
+		}
 	}
 	return nil
 }
