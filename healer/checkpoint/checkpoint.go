@@ -156,6 +156,7 @@ func (p *Point) take(ctx context.Context) error {
 	if _, err := os.Lstat(p.path(pointFile)); err == nil {
 		return fmt.Errorf("%s holds a checkpoint already", p.opts.Dir)
 	}
+	unfinished, _ := os.Lstat(p.path("store"))
 	if err := errors.Join(os.RemoveAll(p.path("store")), os.RemoveAll(p.path(movesFile)), os.MkdirAll(p.path("store"), 0o700)); err != nil {
 		return err
 	}
@@ -165,6 +166,9 @@ func (p *Point) take(ctx context.Context) error {
 	p.git, p.noGit = openRepository(ctx, p.opts.Root)
 	var err error
 	if p.git != nil {
+		if unfinished != nil {
+			p.git.sweep(unfinished.ModTime())
+		}
 		p.taken, err = p.takeGit(ctx)
 	} else {
 		p.taken, err = p.takePlain(ctx)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // repository is a git repository with a work tree that holds the root. Git is run
@@ -217,6 +218,17 @@ func (r *repository) busy() string {
 		}
 	}
 	return ""
+}
+
+// sweep removes the reports that fast-import has left since a time: it makes one when the
+// Take that feeds it is killed.
+func (r *repository) sweep(since time.Time) {
+	reports, _ := filepath.Glob(filepath.Join(r.dir, "fast_import_crash_*"))
+	for _, report := range reports {
+		if info, err := os.Lstat(report); err == nil && !info.ModTime().Before(since) {
+			_ = os.Remove(report) // it does no harm
+		}
+	}
 }
 
 func (r *repository) write(ctx context.Context, data []byte) (string, error) {

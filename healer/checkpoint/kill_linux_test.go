@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tend-run/tend/internal/scene"
 )
@@ -176,5 +177,21 @@ func TestAKillAtAnyStep(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// What git reports of a Take that was killed goes with the next one; older reports stay.
+func TestReportsOfAKilledTakeGo(t *testing.T) {
+	w := newWorld(t, true, map[string]string{"a.txt": "a\n"})
+	w.write(map[string]string{".git/fast_import_crash_1": "older"})
+	old := time.Now().Add(-time.Hour)
+	scene.Must(t, os.Chtimes(w.path(".git/fast_import_crash_1"), old, old))
+	if !w.dies("take", 1) { // before there is a git that could report by itself
+		t.Fatal("Take was not killed")
+	}
+	w.write(map[string]string{".git/fast_import_crash_2": "of the killed one"})
+	w.take()
+	if left := scene.Value(filepath.Glob(w.path(".git/fast_import_crash_*")))(t); len(left) != 1 || filepath.Base(left[0]) != "fast_import_crash_1" {
+		t.Errorf("there are %q", left)
 	}
 }
