@@ -63,7 +63,12 @@ func hidden(t *testing.T, dir string) []string {
 
 func shell(t *testing.T, dir, self string, uid int, hide []string, line string) (string, int) {
 	t.Helper()
-	argv := confine.Argv(self, confine.Rules{Hide: hide}, []string{"sh", "-c", line})
+	return under(t, dir, self, uid, confine.Rules{Hide: hide}, line)
+}
+
+func under(t *testing.T, dir, self string, uid int, rules confine.Rules, line string) (string, int) {
+	t.Helper()
+	argv := confine.Argv(self, rules, []string{"sh", "-c", line})
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
@@ -149,6 +154,74 @@ func TestWhatCannotBeHiddenIsNotRun(t *testing.T) {
 	}
 	if code := confine.Main([]string{"/x"}, nil); code != confine.Refused {
 		t.Errorf("without a command: %d", code)
+	}
+}
+
+// TestACommandChangesOneDirectoryAlone: not the machine, not what is kept, and git's
+// own files only for itself.
+func TestACommandChangesOneDirectoryAlone(t *testing.T) {
+	for who, uid := range users {
+		t.Run(who, func(t *testing.T) {
+			dir, self, _ := project(t, uid)
+			outside := filepath.Join(filepath.Dir(dir), "outside")
+			git := func(args ...string) string {
+				out, err := exec.Command("git", append([]string{"-c", "safe.directory=*", "-c", "user.name=x", "-c", "user.email=x@y", "-C", dir}, args...)...).CombinedOutput()
+				if err != nil {
+					t.Fatalf("git %v: %v\n%s", args, err, out)
+				}
+				return string(out)
+			}
+			git("init", "-q")
+			git("add", "server.js")
+			git("commit", "-qm", "one")
+			for name, text := range map[string]string{"engine/core.js": "core", "server.js": "broken", "data/x": "x"} {
+				scene.Must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o777))
+				scene.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666))
+			}
+			scene.Must(t, os.MkdirAll(outside, 0o777))
+			scene.Must(t, os.WriteFile(filepath.Join(outside, "theirs"), []byte("theirs"), 0o666))
+			scene.Must(t, filepath.WalkDir(filepath.Dir(dir), func(path string, d fs.DirEntry, err error) error {
+				return errors.Join(err, os.Lchown(path, uid, uid))
+			}))
+			rules := func() confine.Rules {
+				return confine.Rules{Write: []string{dir}, Private: []string{filepath.Join(dir, ".git")}, Keep: []string{filepath.Join(dir, "engine"), filepath.Join(dir, "data/x")}, Hide: hidden(t, dir)}
+			}
+			head := git("rev-parse", "HEAD")
+			for _, line := range []string{
+				"rm -rf " + outside + " .git engine; echo x > engine/core.js; echo x > data/x; rm -rf engine data",
+				"ln -s engine e2; echo x > e2/core.js; ln -s " + outside + " o2; echo x > o2/theirs; rm -rf o2/* e2/*",
+				"mv engine e3; mv data d3; echo x > d3/x; echo x > e3/core.js; mv d3 data",
+				"mount -o remount,rw /; mount -o remount,rw " + dir + "/engine; umount engine; umount -l " + dir + "/engine; echo x > engine/core.js; echo x > " + outside + "/theirs",
+				"unshare -Urm sh -c 'mount -o remount,rw,bind engine; umount engine; umount data/x; echo x > engine/core.js; echo x > " + outside + "/theirs; echo x > data/x'",
+				"echo x > /proc/1/root" + outside + "/theirs; echo x > /proc/$PPID/root" + outside + "/theirs",
+				"touch /etc/tend-was-here /root/tend-was-here /usr/tend-was-here /var/lib/tend-was-here",
+				"git -c safe.directory='*' commit -qam evil; git -c safe.directory='*' update-ref -d HEAD; rm -rf .git/*",
+			} {
+				out, _ := under(t, dir, self, uid, rules(), line)
+				for name, want := range map[string]string{filepath.Join(dir, "engine/core.js"): "core", filepath.Join(dir, "data/x"): "x", filepath.Join(outside, "theirs"): "theirs"} {
+					if got, err := os.ReadFile(name); err != nil || string(got) != want {
+						t.Fatalf("%s\n%s\n%s is %q: %v", line, out, name, got, err)
+					}
+				}
+				if got := git("rev-parse", "HEAD"); got != head {
+					t.Fatalf("%s\n%s\nHEAD is %s", line, out, got)
+				}
+			}
+			for _, name := range []string{"/etc/tend-was-here", "/root/tend-was-here", "/usr/tend-was-here", "/var/lib/tend-was-here"} {
+				if _, err := os.Lstat(name); err == nil {
+					os.Remove(name)
+					t.Errorf("%s was made", name)
+				}
+			}
+			// What a repair needs goes on.
+			out, code := under(t, dir, self, uid, rules(), "set -e; cat server.js; git -c safe.directory='*' checkout -q -- server.js; echo more >> server.js; mkdir -p lib; echo y > lib/y; mktemp; echo done > /dev/null; pwd")
+			if code != 0 || !strings.Contains(out, dir) {
+				t.Errorf("status %d: %s", code, out)
+			}
+			if got := scene.Value(os.ReadFile(filepath.Join(dir, "server.js")))(t); string(got) != "ok\nmore\n" {
+				t.Errorf("server.js is %q", got)
+			}
+		})
 	}
 }
 

@@ -7,15 +7,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
-
-// notice is what a hidden file says.
-const notice = "# hidden by tend: nothing of this file is shown to commands of the healer\n"
 
 // inside is the environment variable by which the second of two steps is told that
 // it is in a user namespace.
@@ -42,7 +38,7 @@ func Main(args, env []string) int {
 	return 0
 }
 
-func run(r Rules, argv, env []string) error {
+func run(rules Rules, argv, env []string) error {
 	// Namespaces and capabilities are those of a thread; exec keeps this one.
 	runtime.LockOSThread()
 	rest := env[:0:0]
@@ -67,17 +63,18 @@ func run(r Rules, argv, env []string) error {
 			return fmt.Errorf("a mount namespace: %w", err)
 		}
 	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("make mounts private: %w", err)
-	}
-	if err := errors.Join(freeze(r.Write, r.Keep), cover(r.Hide)); err != nil {
+	wd, err := os.Getwd()
+	if err != nil {
 		return err
 	}
-	// The working directory is below what was there before.
-	if wd, err := os.Getwd(); err == nil {
-		if err := os.Chdir(wd); err != nil {
-			return err
-		}
+	if err := arrange(rules); err != nil {
+		return err
+	}
+	if err := os.Chdir(wd); err != nil { // the same place, in what is mounted there now
+		return err
+	}
+	if len(rules.Write) > 0 { // what programs keep between runs is elsewhere
+		rest = append(rest, "npm_config_cache=/tmp/npm", "XDG_CACHE_HOME=/tmp/cache", "GOCACHE=/tmp/go-build", "PYTHONPYCACHEPREFIX=/tmp/pycache")
 	}
 	if err := giveUp(); err != nil {
 		return err
@@ -97,7 +94,7 @@ func again(env []string) error {
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}},
-		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN},
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER}, // the latter for overlayfs; exec leaves none
 		Pdeathsig:   syscall.SIGKILL,
 	}
 	err := cmd.Run()
@@ -131,117 +128,6 @@ func cutPrefix(s, prefix string) (string, bool) {
 		return s, false
 	}
 	return s[len(prefix):], true
-}
-
-// cover puts something else in place of each path. The paths are opened first: what
-// stands in for them lies on a small filesystem that is mounted on /tmp for that
-// moment, where some of them may be.
-func cover(hide []string) error {
-	type target struct {
-		fd  int
-		dir bool
-	}
-	var all []target
-	for _, path := range hide {
-		if !filepath.IsAbs(path) {
-			return fmt.Errorf("%s: a path that is hidden is absolute", path)
-		}
-		fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0) // of a link: what it leads to
-		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		var st unix.Stat_t
-		if err := unix.Fstat(fd, &st); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		all = append(all, target{fd, st.Mode&unix.S_IFMT == unix.S_IFDIR})
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	const at = "/tmp"
-	if err := unix.Mount("tend-hidden", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=64k,mode=755"); err != nil {
-		return fmt.Errorf("a small filesystem: %w", err)
-	}
-	file, dir := at+"/file", at+"/dir"
-	if err := errors.Join(os.WriteFile(file, []byte(notice), 0o444), os.Mkdir(dir, 0o555)); err != nil {
-		return err
-	}
-	for _, t := range all {
-		from := file
-		if t.dir {
-			from = dir
-		}
-		if err := unix.Mount(from, "/proc/self/fd/"+strconv.Itoa(t.fd), "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("hide a file: %w", err)
-		}
-		unix.Close(t.fd)
-	}
-	if err := unix.Mount("", at, "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=64k,mode=755"); err != nil {
-		return fmt.Errorf("make it read-only: %w", err)
-	}
-	if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("unmount a small filesystem: %w", err)
-	}
-	return nil
-}
-
-// freeze makes every mount read-only, and puts writable copies of the mounts of some
-// directories in their places; in these, some paths are read-only again.
-func freeze(write, keep []string) error {
-	if len(write) == 0 {
-		return nil
-	}
-	clone := func(path string) (int, error) {
-		fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_SYMLINK_NOFOLLOW)
-		if err != nil {
-			return 0, fmt.Errorf("%s: copy its mount: %w", path, err)
-		}
-		return fd, nil
-	}
-	put := func(fd int, path string) error {
-		defer unix.Close(fd)
-		if err := unix.MoveMount(fd, "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-			return fmt.Errorf("%s: put a mount there: %w", path, err)
-		}
-		return nil
-	}
-	readOnly := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
-	places := make([]int, len(write))
-	for i, path := range write {
-		fd, err := clone(path)
-		if err != nil {
-			return err
-		}
-		places[i] = fd
-	}
-	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &readOnly); err != nil {
-		return fmt.Errorf("make all read-only: %w", err)
-	}
-	for i, path := range write {
-		if err := put(places[i], path); err != nil {
-			return err
-		}
-	}
-	for _, path := range keep {
-		fd, err := clone(path)
-		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &readOnly); err != nil {
-			return fmt.Errorf("%s: make it read-only: %w", path, err)
-		}
-		if err := put(fd, path); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // withheld are the capabilities with which the command could undo what was done, or
