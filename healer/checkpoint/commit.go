@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,7 +21,8 @@ type Commit struct {
 	Trailers map[string]string // such as Heal-Id
 	Paths    []string          // of the changes, those to commit; nil: all
 	// Overlap also commits lines that the healer has edited and that had not been committed
-	// before. Without it a file with such lines is left.
+	// before. Without it a file with such lines is left. A JSON file that could not be read
+	// before, and whose repaired lines are those of the last commit, is committed as a whole.
 	Overlap bool
 }
 
@@ -340,7 +342,10 @@ func (s *staging) mine(ctx context.Context, at name, head blob, was, is *entry) 
 			return nil, mixed, nil
 		}
 		if out, ok = overlapping(h, b, n); !ok {
-			return nil, mixed, nil
+			if !completed(string(at), b, n) {
+				return nil, mixed, nil
+			}
+			out = n
 		}
 	}
 	mode := head.mode
@@ -352,6 +357,13 @@ func (s *staging) mine(ctx context.Context, at name, head blob, was, is *entry) 
 	}
 	oid, err := s.p.git.write(ctx, []byte(out))
 	return &blob{mode, oid}, "", err
+}
+
+// completed reports whether a file of data could not be read before, and can be now. Such a
+// file was nobody's finished work: what the user wrote into it counts only as the healer
+// has completed it, so all of it is committed.
+func completed(path, before, now string) bool {
+	return strings.HasSuffix(path, ".json") && !json.Valid([]byte(before)) && json.Valid([]byte(now))
 }
 
 // converted finds what git stores in another form than it has in the work tree, and what it

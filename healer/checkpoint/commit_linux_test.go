@@ -124,6 +124,26 @@ func TestOnlyLinesThatMeetAreCommittedTogether(t *testing.T) {
 	}
 }
 
+// Data that could not be read, and of which the repaired lines are what the last commit
+// has, is committed as a whole: nobody could use what the user wrote into it before.
+func TestDataThatWasCompletedIsCommittedWhole(t *testing.T) {
+	head := "{\n  \"title\": \"Old\",\n  \"limits\": 1,\n  \"theme\": {}\n}\n"
+	half, whole := "{\n  \"title\": \"New\",\n  \"limits\": 1,\n  \"the", strings.Replace(head, "Old", "New", 1)
+	w := newWorld(t, true, map[string]string{"config.json": head, "notes.txt": head})
+	w.write(map[string]string{"config.json": half, "notes.txt": half})
+	p := w.take()
+	w.write(map[string]string{"config.json": whole, "notes.txt": whole})
+	c := repair
+	c.Overlap = true
+	done := scene.Value(p.Commit(t.Context(), c))(t)
+	if got := w.git("show", "HEAD:config.json"); got != whole || len(done.Left) != 1 {
+		t.Errorf("HEAD has %q: %+v", got, done)
+	}
+	if got := w.git("show", "HEAD:notes.txt"); got != head {
+		t.Errorf("what is no data is committed, too: %q", got)
+	}
+}
+
 // Where git is in the middle of something, or not at all, nothing is committed, nothing is
 // changed, and the reason is said.
 func TestNothingIsCommittedWhereThatWouldDoHarm(t *testing.T) {
