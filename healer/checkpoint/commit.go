@@ -221,7 +221,7 @@ func (s *staging) add(ctx context.Context, at name, was, is *entry) (why string,
 	index := next
 	switch {
 	case inIndex == inHead && (!inIndex || staged.blob == head), next == nil && !inIndex, next != nil && inIndex && staged.blob == *next:
-	case next == nil || !inIndex:
+	case next == nil || !inIndex || !inHead:
 		return "the user has staged changes of it", nil
 	default:
 		var texts [3]string
@@ -251,7 +251,7 @@ func (s *staging) add(ctx context.Context, at name, was, is *entry) (why string,
 	}
 	line := func(b *blob) string {
 		if b == nil {
-			return "0 " + strings.Repeat("0", len(head.oid)) + "\t" + full
+			return "0 " + strings.Repeat("0", len(git.oid(nil))) + "\t" + full
 		}
 		return b.mode + " " + b.oid + "\t" + full
 	}

@@ -107,6 +107,26 @@ func TestACommitHoldsWhatTheHealerChanged(t *testing.T) {
 	}
 }
 
+// A file that the user has staged, and then deleted, is the user's, whatever comes in its
+// place.
+func TestAStagedFileThatWasDeletedIsLeft(t *testing.T) {
+	w := newWorld(t, true, map[string]string{"a.txt": "a\n"})
+	w.write(map[string]string{"staged.txt": "by the user\n"})
+	w.git("add", "staged.txt")
+	scene.Must(t, os.Remove(w.path("staged.txt")))
+	staged := w.git("diff", "--cached")
+	p := w.take()
+	w.write(map[string]string{"staged.txt": "by the healer\n", "a.txt": "b\n"})
+	scene.Must(t, p.Mark(t.Context()))
+	done := scene.Value(p.Commit(t.Context(), repair))(t)
+	if !slices.Equal(done.Paths, []string{"a.txt"}) || len(done.Left) != 1 || done.Left[0].Path != "staged.txt" || !strings.Contains(done.Left[0].Reason, "staged") {
+		t.Errorf("%+v", done)
+	}
+	if got := w.git("diff", "--cached"); got != staged {
+		t.Errorf("staged was\n%s\nand is\n%s", staged, got)
+	}
+}
+
 // A user's lines that the healer repaired are committed with the repair; other lines of
 // the file are not.
 func TestOnlyLinesThatMeetAreCommittedTogether(t *testing.T) {
