@@ -121,6 +121,7 @@ func TestDeps(t *testing.T) {
 		{"healer/checkpoint", []string{"internal/replace"}},
 		{"healer/guard", []string{"internal/pattern"}},
 		{"healer/playbook", []string{"process", "supervisor/config"}},
+		{"healer/work", []string{".", "process", "observe", "supervisor", "healer", "internal/procfs", "internal/replace"}},
 		{"healer", []string{"supervisor", "internal/replace"}},
 		{"keeper/failpoint", nil},
 		{"keeper/client", []string{"internal/procfs", "process", "files", "internal/account", "spool", "observe", "keeper/failpoint", "keeper/board", "keeper/calm", "keeper/feed", "keeper/wire", "keeper/rundir"}},
@@ -156,8 +157,9 @@ func TestDeps(t *testing.T) {
 		{"internal/peer", nil},
 		{"part", nil},
 		{"server", []string{"process", "face", "part", "driver", "metrics", "internal/replace", "internal/peer"}},
-		{"daemon/parts", []string{"process", "face", "part", "driver", "daemon/services", "internal/replace", "gen/tend", "internal/tendpb"}},
-		{"daemon/services", []string{"process", "part", "supervisor", "gen/tend", "internal/tendpb", "internal/replace"}},
+		{"daemon/parts", []string{"process", "face", "part", "driver", "daemon/services", "daemon/healing", "internal/replace", "gen/tend", "internal/tendpb"}},
+		{"daemon/services", []string{"process", "part", "supervisor", "healer", "gen/tend", "internal/tendpb", "internal/replace"}},
+		{"daemon/healing", []string{"process", "part", "supervisor", "healer", "gen/tend", "internal/replace"}},
 		{"daemon", []string{"process", "daemon/parts", "keeper/rundir", "driver/local", "face", "server", "metrics", "gen/tend", "anchor", "launch", "keeper/client", "internal/replace"}},
 		{"test/conformance", []string{"process", "anchor", "gen", "face/distant"}},
 		{"test/crashtest", nil},
@@ -166,7 +168,7 @@ func TestDeps(t *testing.T) {
 		{"test/bench", []string{".", "process", "anchor", "gen", "driver", "keeper/client", "face/distant", "internal/procfs", "internal/testbin", "internal/testdaemon"}},
 		{"cmd/internal/role", []string{"anchor", "keeper", "internal/cleansignals"}},
 		{"cmd/tend-keeper", []string{"cmd/internal/role"}},
-		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "driver/host", "driver/local/network", "driver/local/template", "face/distant", "face/gateway", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "healer/confine", "supervisor/config", "supervisor/foreign", "internal/account", "internal/home", "internal/payload", "internal/peer", "internal/replace", "internal/torture", "internal/typo"}},
+		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "driver/host", "driver/local/network", "driver/local/template", "face/distant", "face/gateway", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "healer/confine", "supervisor/config", "supervisor/foreign", "healer/work", "internal/account", "internal/home", "internal/payload", "internal/peer", "internal/replace", "internal/torture", "internal/typo"}},
 		{"", []string{"process", "view", "gen/tend", "internal/tendpb", "internal/home"}},
 	}
 	for path, p := range pkgs {

@@ -76,6 +76,12 @@ type Service struct {
 	// Age is how long it has been in its phase, Next how long until something happens
 	// by itself; 0: nothing is planned.
 	Age, Next time.Duration
+	// Healing is what the healer knows of it, and Episode its newest repair; "": there was
+	// none.
+	Healing HealStatus
+	Episode string
+	// Failures of its probes in a row, while they do not count yet.
+	Failures int
 }
 
 // ApplyServices declares the services of a file. What differs from before is changed,
@@ -215,6 +221,7 @@ func toServices(all []*tendv1.ServiceStatus) []Service {
 			Name: tendpb.CleanName(m.GetName()), Phase: ServicePhase(max(0, m.GetPhase()-1)), Up: m.GetUp(), Ready: m.GetReady(), Why: tendpb.CleanText(m.GetWhy()),
 			PID: int(m.GetPid()), Runs: m.GetRun(), Restarts: m.GetRestarts(), Exit: tendpb.ToExit(m.GetExit()),
 			Age: m.GetAge().AsDuration(), Next: m.GetNext().AsDuration(),
+			Healing: HealStatus(max(0, m.GetHealing())), Episode: tendpb.CleanName(m.GetEpisode()), Failures: int(m.GetFailures()),
 		}
 		if id := process.ID(m.GetProcess()); id.Validate() == nil {
 			out[i].Process = id

@@ -42,6 +42,8 @@ type Config struct {
 	// Providers is as in parts.Config: an absolute path.
 	Providers string
 
+	// Program is as in parts.Config.
+	Program []string
 	Version string
 }
 
@@ -72,7 +74,7 @@ func Run(ctx context.Context, c Config) error {
 		Inside:  func(r local.Root) process.Manager { return measured.Over(manager.In(r)) },
 		Manager: measured.Manager(), Boxes: manager.Boxes(), Hide: c.own(), Network: network.Config{Reach: c.Reach, Deny: c.Deny, Own: c.ports(), Log: log}, StateDir: dir, Domains: c.Domains, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		Token: face.Token(c.Token), Trusted: server.Trusted, Insecure: c.Insecure, Budget: budget,
-		Distant: c.Distant, Providers: c.Providers, Admin: daemon, InShutdown: run.InShutdown, Held: true, Version: c.Version, Log: log,
+		Distant: c.Distant, Providers: c.Providers, Admin: daemon, InShutdown: run.InShutdown, Program: c.Program, URL: c.workerURL(), Held: true, Version: c.Version, Log: log,
 	})
 	if err != nil {
 		return err
@@ -87,6 +89,17 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	return s.Run(ctx)
+}
+
+// workerURL is where a process of the daemon's own finds it: a unix socket, where there is
+// one, for it needs no token there.
+func (c *Config) workerURL() string {
+	for _, l := range c.Listeners {
+		if a, ok := l.Addr().(*net.UnixAddr); ok && filepath.IsAbs(a.Name) {
+			return "unix://" + a.Name
+		}
+	}
+	return server.FindURL(c.Listeners, "tcp")
 }
 
 // ports are those of TCP that the daemon is called at.

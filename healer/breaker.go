@@ -73,5 +73,10 @@ func (b *Breaker) End(at time.Time, st Status, why string) {
 // Break makes it passive.
 func (b *Breaker) Break(at time.Time, why string) { b.Broken, b.Why, b.Since = true, why, at }
 
-// Rearm lets the next fault open an episode again.
-func (b *Breaker) Rearm() { b.Broken, b.Why, b.Since, b.Row = false, "", time.Time{}, 0 }
+// Rearm lets the next fault open an episode again. well: the service is; else the next
+// episode counts with those before it, for it may be the service that changed a file.
+func (b *Breaker) Rearm(well bool) {
+	if b.Broken, b.Why, b.Since = false, "", (time.Time{}); well {
+		b.Row = 0
+	}
+}

@@ -48,6 +48,7 @@ type Entry struct {
 	// ID and Service of an Opened.
 	ID      string  `json:"id,omitempty"`
 	Service string  `json:"service,omitempty"`
+	DryRun  bool    `json:"dry_run,omitempty"`
 	Signal  *Signal `json:"signal,omitempty"`
 	Worker  int     `json:"worker,omitempty"`
 

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// settled is how long a service must be ready until faults of before are forgotten.
-	settled = time.Minute
+	// Settled is how long a service must be ready until faults of before are forgotten.
+	Settled = time.Minute
 	// faultsAt is how many faults, with restarts between, are one that a restart does not
 	// repair.
 	faultsAt = 2
@@ -22,7 +22,7 @@ type Sense struct {
 	Faults int
 	// Ready since then; zero: it is not.
 	Ready time.Time
-	// Was: it was ready once, between two faults.
+	// Was: the newest run was ready before it ended.
 	Was bool
 }
 
@@ -40,24 +40,23 @@ func (s *Sense) Saw(n supervisor.Notice, run int64, text string, at time.Time) *
 		if s.Status == Verifying {
 			s.Status = Running
 		}
-	case supervisor.NoticeUnready, supervisor.NoticeStarted:
+	case supervisor.NoticeStarted:
+		s.Ready, s.Was = time.Time{}, false
+	case supervisor.NoticeUnready:
 		s.Ready = time.Time{}
-	case supervisor.NoticeExit, supervisor.NoticeUnhealthy:
-		s.Ready, s.Status = time.Time{}, Suspected
+	case supervisor.NoticeExit, supervisor.NoticeUnhealthy, supervisor.NoticePressure:
+		if s.Status = Suspected; n != supervisor.NoticePressure {
+			s.Ready = time.Time{}
+		}
 		if s.Faults++; s.Faults < faultsAt {
 			return nil
 		}
-		switch {
-		case n == supervisor.NoticeUnhealthy:
-			return signal("health")
-		case s.Was:
+		if n == supervisor.NoticeExit && s.Was {
 			return signal("flap")
 		}
-		return signal("exit")
-	case supervisor.NoticeFlapping:
-		return signal("flap")
-	case supervisor.NoticeFailed:
-		return signal("exit")
+		return signal(n.Signal())
+	case supervisor.NoticeFlapping, supervisor.NoticeFailed:
+		return signal(n.Signal())
 	case supervisor.NoticeStuck: // the supervisor restarts it, which is all that is done
 		s.Ready, s.Status = time.Time{}, Verifying
 	case supervisor.NoticeCompleted:
@@ -68,7 +67,7 @@ func (s *Sense) Saw(n supervisor.Notice, run int64, text string, at time.Time) *
 
 // Settle forgets the faults of a service that has been ready for long.
 func (s *Sense) Settle(at time.Time) {
-	if !s.Ready.IsZero() && at.Sub(s.Ready) >= settled {
+	if !s.Ready.IsZero() && at.Sub(s.Ready) >= Settled {
 		*s = Sense{Ready: s.Ready}
 	}
 }

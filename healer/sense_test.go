@@ -22,6 +22,7 @@ func TestWhenARestartIsNotEnough(t *testing.T) {
 		"one crash":                      {[]seen{{start, 0}, {ready, 1}, {exit, 9}, {start, 0}, {ready, 1}}, ""},
 		"a crash at each start":          {[]seen{{start, 0}, {exit, 1}, {start, 0}, {exit, 1}}, "exit"},
 		"slow flaps":                     {[]seen{{ready, 1}, {exit, 5}, {start, 0}, {ready, 1}, {exit, 5}}, "flap"},
+		"well for days, and then never":  {[]seen{{start, 0}, {ready, 1}, {exit, 9}, {start, 0}, {exit, 1}}, "exit"},
 		"a crash each hour":              {[]seen{{ready, 1}, {exit, 3600}, {ready, 1}, {exit, 3600}, {ready, 1}, {exit, 3600}}, ""},
 		"deaf once":                      {[]seen{{ready, 1}, {supervisor.NoticeUnhealthy, 9}, {start, 0}, {ready, 1}}, ""},
 		"deaf after its restart":         {[]seen{{ready, 1}, {supervisor.NoticeUnhealthy, 9}, {start, 0}, {ready, 1}, {supervisor.NoticeUnhealthy, 9}}, "health"},
@@ -74,7 +75,7 @@ func TestTheBreaker(t *testing.T) {
 	if why := b.Allows(at.Add(23*time.Hour), 20, false); !strings.Contains(why, "nothing helped") {
 		t.Errorf("broken: %q", why)
 	}
-	b.Rearm()
+	b.Rearm(true)
 	if why := b.Allows(at.Add(time.Hour), 20, false); why != "" {
 		t.Errorf("armed again: %q", why)
 	}

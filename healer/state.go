@@ -117,6 +117,9 @@ const (
 	MaxText      = 8 << 10 // bytes of each text in a journal
 )
 
+// Killed is why a remedy failed whose worker died in it: nobody knows how far it came.
+const Killed = "its worker ended"
+
 // Try is a remedy that was tried.
 type Try struct {
 	Remedy
@@ -135,6 +138,8 @@ type Try struct {
 type State struct {
 	ID, Service string
 	Status      Status
+	// DryRun: it ends when it is known what would be tried.
+	DryRun bool
 	// Doing is what is being done, and Seq its number, which an answer has, too.
 	Doing Action
 	Seq   int64

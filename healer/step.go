@@ -33,7 +33,7 @@ func Fold(entries []Entry) (s State) {
 func (m *machine) handle() {
 	s, e := &m.s, m.e
 	if e.Kind == Opened && s.Doing == Nothing {
-		s.ID, s.Service, s.Opened, s.Status = e.ID, e.Service, e.At, Suspected
+		s.ID, s.Service, s.Opened, s.Status, s.DryRun = e.ID, e.Service, e.At, Suspected, e.DryRun
 		if e.Signal != nil {
 			s.Signals = append(s.Signals, *e.Signal)
 		}
@@ -110,7 +110,7 @@ func (m *machine) began() {
 		// model is over, for what the model was told is gone.
 		t := &s.Tries[len(s.Tries)-1]
 		s.Again = t.Kind == Book && !m.triedBefore(t.Remedy)
-		t.Failed = "its worker ended"
+		t.Failed = Killed
 		m.ask(Rollback)
 		return
 	}
@@ -128,7 +128,10 @@ func (m *machine) answered() {
 	case Look:
 		s.Remedies = slices.Clone(e.Remedies[:min(len(e.Remedies), MaxRemedies)])
 		s.Proposal = e.Proposal
-		s.Why = e.Text
+		if s.Why = e.Text; s.DryRun {
+			m.over(Broken, "nothing was done: it was only asked what would be")
+			return
+		}
 		m.next()
 	case Checkpoint:
 		if s.Open = e.OK; !e.OK {

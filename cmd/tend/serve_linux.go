@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -118,6 +119,16 @@ func leftBehind(ctx context.Context, dir string) bool {
 	return true
 }
 
+// ownProgram is tend as a process of the daemon's starts it; nil: its file is gone.
+func ownProgram() []string {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	// Replaced by another one, which an upgrade has not come to yet: that is tend, too.
+	return []string{strings.TrimSuffix(exe, " (deleted)")}
+}
+
 // serverCmd is the server role, and, as distant's launcher calls it, "server
 // listen".
 type serverCmd struct {
@@ -199,6 +210,6 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 		Listeners: listeners, Distant: distant, Token: token, Insecure: c.Insecure,
 		Domains: c.Domain, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		Reach: reach, Deny: deny, Providers: c.Providers,
-		TokenFile: c.TokenFile, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile), Version: versionText(),
+		TokenFile: c.TokenFile, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile), Program: ownProgram(), Version: versionText(),
 	})
 }

@@ -214,6 +214,10 @@ type serviceFacts struct {
 	// Seconds in this phase, and until something happens by itself.
 	Age  float64 `json:"age_seconds"`
 	Next float64 `json:"next_seconds,omitempty"`
+	// What the healer knows of it: running, suspected, healing, verifying, ready, broken;
+	// and its newest repair.
+	Healing string `json:"healing,omitempty"`
+	Episode string `json:"episode,omitempty"`
 }
 
 type serviceExit struct {
@@ -226,6 +230,7 @@ func serviceFactsOf(s *tend.Service) serviceFacts {
 	f := serviceFacts{
 		Name: s.Name, Phase: s.Phase.String(), Up: s.Up, Ready: s.Ready, Why: s.Why, Process: s.Process, PID: s.PID,
 		Runs: s.Runs, Restarts: s.Restarts, Age: s.Age.Seconds(), Next: s.Next.Seconds(),
+		Healing: s.Healing.String(), Episode: s.Episode,
 	}
 	if e := s.Exit; e != nil {
 		f.Exit = &serviceExit{Cause: e.Cause.String()}
@@ -263,6 +268,10 @@ func (inv *invocation) printServices(all []tend.Service) error {
 			state = "ready"
 		case s.Phase == tend.ServiceRunning:
 			state = "not ready"
+		}
+		switch s.Healing {
+		case tend.HealSuspected, tend.HealHealing, tend.HealVerifying, tend.HealBroken:
+			state += ", " + s.Healing.String()
 		}
 		rows = append(rows, []string{printable(s.Name), state, pid, fmt.Sprint(s.Restarts), age(s.Age), cmp.Or(printable(s.Why), "-")})
 	}

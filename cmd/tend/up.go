@@ -41,9 +41,6 @@ func (c *upCmd) Run(ctx context.Context, inv *invocation) error {
 			return usageError(fmt.Sprintf("%s declares no service %s; it has %s", c.Config, name, listed(declared.Names())))
 		}
 	}
-	if declared.Healer != nil {
-		inv.note("%s: healer is checked, and nothing is done by it yet", c.Config)
-	}
 	signals, stop := catchSignals()
 	defer stop()
 	d, err := inv.connectOrStart(ctx)

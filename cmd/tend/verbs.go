@@ -41,6 +41,8 @@ type grammar struct {
 	Up       upCmd       `cmd:"" group:"service" help:"Start the services of a tend.yaml, and keep them running."`
 	Down     downCmd     `cmd:"" group:"service" help:"End services."`
 	Services servicesCmd `cmd:"" group:"service" aliases:"service,svc" help:"List services, and restart them."`
+	Heal     healCmd     `cmd:"" group:"service" help:"Repair a service now, or say what would be tried."`
+	Episodes episodesCmd `cmd:"" group:"service" aliases:"episode" help:"Show what was done to repair services."`
 	Config   configCmd   `cmd:"" group:"service" help:"Check a tend.yaml; print its schema."`
 	Init     initCmd     `cmd:"" group:"service" help:"Look at a project, and write a tend.yaml for it."`
 	Import   importCmd   `cmd:"" group:"service" help:"Print a file of pm2 or process-compose, or a Procfile, as a tend.yaml." nojson:"it prints YAML in any case"`
@@ -63,6 +65,7 @@ type grammar struct {
 
 	Complete    completeCmd    `cmd:"" hidden:"" help:"What a completion script asks."`
 	Server      serverCmd      `cmd:"" hidden:"" help:"The server role; tend serve starts it."`
+	HealEpisode healEpisodeCmd `cmd:"" hidden:"" name:"heal-episode" help:"Work on a repair; the daemon starts it."`
 	Payload     payloadCmd     `cmd:"" hidden:"" help:"Write the keeper's program to stdout."`
 	TortureWork tortureWorkCmd `cmd:"" hidden:"" help:"A program that runs under torture."`
 }

@@ -24,6 +24,7 @@
 //	envd-settings.json   what /init set (0600): variables, default user, …
 //	services/            the services that are kept running, with their environments (0600)
 //	gateway/             virtual keys (as hashes), what they have used, and reports (0600)
+//	healing/             what is done to repair a service, and the keys for it (0600)
 //	boxes/               the sandboxes of the host driver
 //	sandboxes/           the sandboxes of the local driver, which are isolated
 //	langsmith/           the secret behind links, maps of text offsets
@@ -45,6 +46,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tend-run/tend/daemon/healing"
 	"github.com/tend-run/tend/daemon/services"
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/either"
@@ -104,6 +106,10 @@ type Config struct {
 	Admin native.Admin
 	// InShutdown is as in run.Config of the supervisor.
 	InShutdown func(time.Time) bool
+	// Program is tend, as it is started, and URL where it finds this server: for the
+	// workers that repair services. Without both nothing is repaired.
+	Program []string
+	URL     string
 	// Held: the listening sockets outlive this server.
 	Held    bool
 	Version string
@@ -203,7 +209,15 @@ func Open(c Config) (*Set, error) {
 		return nil, err
 	}
 	sandboxes := &route.Router{Driver: boxes, Default: machine, Domains: c.Domains}
-	kept := services.Open(services.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "services"), InShutdown: c.InShutdown, Log: c.Log})
+	sc := services.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "services"), InShutdown: c.InShutdown, Log: c.Log}
+	var repair *healing.Healing
+	if len(c.Program) > 0 && c.URL != "" {
+		repair = healing.Open(healing.Config{
+			Manager: c.Manager, Dir: filepath.Join(c.StateDir, "healing"), StateDir: c.StateDir, Program: c.Program, URL: c.URL, Token: string(c.Token), Log: c.Log,
+		})
+		sc.Healer = repair
+	}
+	kept := services.Open(sc)
 	gate, err := gateway.Open(gateway.Config{Dir: filepath.Join(c.StateDir, "gateway"), Providers: c.Providers, Extend: prolonger(boxes), Log: c.Log})
 	if err != nil {
 		return nil, err
@@ -240,6 +254,10 @@ func Open(c Config) (*Set, error) {
 	}
 	inside := ports.New(ports.Config{Sandboxes: sandboxes, Secret: secret, Token: processes.AccessToken, Log: c.Log})
 	set := &Set{Driver: boxes, Parts: []part.Part{api, kept, control, e2b, gate, inside, processes, files}, Token: processes.AccessToken}
+	if repair != nil {
+		repair.Over(kept)
+		set.Parts = append(set.Parts, repair)
+	}
 	if c.Distant != nil {
 		set.Parts = append(set.Parts, &distant.Service{
 			Config: distant.Config{Sandbox: machine, Dir: c.DefaultWorkdir, User: c.DefaultUser, Version: c.Version, Log: c.Log},

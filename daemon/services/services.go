@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/healer"
 	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
@@ -37,6 +39,23 @@ type Config struct {
 	Dir        string
 	InShutdown func(time.Time) bool
 	Log        *slog.Logger
+	// Healer repairs services; nil: nobody does.
+	Healer Healer
+}
+
+// Healer repairs services.
+type Healer interface {
+	// Saw is told what is seen of services. It must not block.
+	Saw(service string, e supervisor.Effect)
+	// Declare takes each file that was applied, with the environment of whoever did.
+	Declare(ctx context.Context, c *config.Config, file string, env map[string]string) error
+	// Of returns what is known of a service; false: nothing.
+	Of(service string) (st healer.Status, episode string, ok bool)
+	// List, Get, Heal and Cancel are those of the ServiceService.
+	List(ctx context.Context, service string) ([]*tendv1.Episode, error)
+	Get(ctx context.Context, id string) (*tendv1.GetEpisodeResponse, error)
+	Heal(ctx context.Context, service string, dry bool) (id string, err error)
+	Cancel(ctx context.Context, id string) error
 }
 
 // Services is the part.
@@ -61,7 +80,11 @@ func Open(c Config) *Services {
 		s.c.Log = slog.New(slog.DiscardHandler)
 	}
 	var err error
-	if s.sup, err = run.Open(run.Config{Manager: c.Manager, Dir: c.Dir, Log: c.Log, InShutdown: c.InShutdown}); err == nil {
+	rc := run.Config{Manager: c.Manager, Dir: c.Dir, Log: c.Log, InShutdown: c.InShutdown}
+	if c.Healer != nil {
+		rc.Notice = c.Healer.Saw
+	}
+	if s.sup, err = run.Open(rc); err == nil {
 		var data []byte
 		data, err = replace.Read(filepath.Join(c.Dir, fileName), maxPath)
 		s.file = string(data)
@@ -173,7 +196,26 @@ func (s *Services) Apply(ctx context.Context, f *File) error {
 			return err
 		}
 	}
-	return away(s.sup.Apply(ctx, declared))
+	if err := s.sup.Apply(ctx, declared); err != nil || s.c.Healer == nil {
+		return away(err)
+	}
+	return s.c.Healer.Declare(ctx, declared, path, f.Env)
+}
+
+// List returns all services.
+func (s *Services) List(ctx context.Context) ([]run.Status, error) {
+	if s.trouble != nil {
+		return nil, s.trouble
+	}
+	all, err := s.sup.List(ctx)
+	return all, away(err)
+}
+
+// Touch tells those who watch services that something is to be said of one.
+func (s *Services) Touch(ctx context.Context) {
+	if s.trouble == nil {
+		s.sup.Touch(ctx)
+	}
 }
 
 // replaceFile notes that another file declares the services, if none runs. s.mu is held.

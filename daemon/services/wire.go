@@ -51,7 +51,7 @@ func (a API) Next(ctx context.Context, after string) ([]*tendv1.ServiceStatus, s
 		if err != nil {
 			return nil, "", away(err)
 		}
-		if sum := summary(all); sum != after {
+		if sum := a.summary(all); sum != after {
 			return a.messages(ctx, all), sum, nil
 		}
 		version = now
@@ -59,12 +59,18 @@ func (a API) Next(ctx context.Context, after string) ([]*tendv1.ServiceStatus, s
 }
 
 // summary is another text when something has changed that people notice.
-func summary(all []run.Status) string {
+func (a API) summary(all []run.Status) string {
 	b := new(strings.Builder)
 	b.WriteByte('.') // never empty
 	for i := range all {
 		st := &all[i].State
-		fmt.Fprintf(b, "%s %d %t %t %d %d %q\n", all[i].Name, st.Phase, st.Up, st.Ready, st.Run, st.Total, st.Why)
+		fmt.Fprintf(b, "%s %d %t %t %d %d %q", all[i].Name, st.Phase, st.Up, st.Ready, st.Run, st.Total, st.Why)
+		if a.c.Healer != nil {
+			if st, episode, ok := a.c.Healer.Of(all[i].Name); ok {
+				fmt.Fprintf(b, " %v %s", st, episode)
+			}
+		}
+		b.WriteByte('\n')
 	}
 	return b.String()
 }
@@ -76,6 +82,14 @@ func (a API) messages(ctx context.Context, all []run.Status) []*tendv1.ServiceSt
 		m := &tendv1.ServiceStatus{
 			Name: one.Name, Phase: tendv1.ServicePhase(st.Phase + 1), Up: st.Up, Ready: st.Ready, Why: strings.ToValidUTF8(why(st), "\ufffd"),
 			Process: string(one.ID), Run: st.Run, Restarts: st.Total, Age: durationpb.New(one.Age),
+		}
+		for _, p := range st.Probes {
+			m.Failures = max(m.Failures, uint32(max(0, p.Failures)))
+		}
+		if a.c.Healer != nil {
+			if known, episode, ok := a.c.Healer.Of(one.Name); ok {
+				m.Healing, m.Episode = tendv1.HealStatus(known+1), episode
+			}
 		}
 		if st.Exit != nil {
 			m.Exit = tendpb.Exit(st.Exit)
@@ -115,4 +129,39 @@ func (a API) pid(ctx context.Context, id process.ID) uint32 {
 		return 0
 	}
 	return uint32(in.PID)
+}
+
+// errNoHealer: this server repairs nothing.
+var errNoHealer = fmt.Errorf("nothing is repaired by this server: %w", process.ErrUnsupported)
+
+// Episodes implements native.Services.
+func (a API) Episodes(ctx context.Context, service string) ([]*tendv1.Episode, error) {
+	if a.c.Healer == nil {
+		return nil, errNoHealer
+	}
+	return a.c.Healer.List(ctx, service)
+}
+
+// Episode implements native.Services.
+func (a API) Episode(ctx context.Context, id string) (*tendv1.GetEpisodeResponse, error) {
+	if a.c.Healer == nil {
+		return nil, errNoHealer
+	}
+	return a.c.Healer.Get(ctx, id)
+}
+
+// Heal implements native.Services.
+func (a API) Heal(ctx context.Context, service string, dry bool) (string, error) {
+	if a.c.Healer == nil {
+		return "", errNoHealer
+	}
+	return a.c.Healer.Heal(ctx, service, dry)
+}
+
+// CancelHeal implements native.Services.
+func (a API) CancelHeal(ctx context.Context, id string) error {
+	if a.c.Healer == nil {
+		return errNoHealer
+	}
+	return a.c.Healer.Cancel(ctx, id)
 }

@@ -35,6 +35,14 @@ type Services interface {
 	// Next returns all services once they are not as they were when it returned after;
 	// "": at once.
 	Next(ctx context.Context, after string) (all []*tendv1.ServiceStatus, now string, err error)
+	// Episodes returns what was done to repair a service, the newest first; "": all.
+	Episodes(ctx context.Context, service string) ([]*tendv1.Episode, error)
+	// Episode returns one; "": the newest.
+	Episode(ctx context.Context, id string) (*tendv1.GetEpisodeResponse, error)
+	// Heal begins one, and returns its ID once that is written down.
+	Heal(ctx context.Context, service string, dry bool) (string, error)
+	// CancelHeal ends one; "": the one that is under way.
+	CancelHeal(ctx context.Context, id string) error
 }
 
 // services implements the ServiceService.
@@ -155,4 +163,56 @@ func (s *services) Watch(ctx context.Context, _ *connect.Request[tendv1.WatchSer
 		case <-ctx.Done():
 		}
 	}
+}
+
+// maxEpisodeID is more than any ID of an episode has.
+const maxEpisodeID = 128
+
+func checkWord(field, word string, most int) error {
+	if len(word) > most {
+		return &process.InvalidError{Field: field, Reason: fmt.Sprintf("has %d bytes; the limit is %d", len(word), most)}
+	}
+	return nil
+}
+
+func (s *services) ListEpisodes(ctx context.Context, req *connect.Request[tendv1.ListEpisodesRequest]) (*connect.Response[tendv1.ListEpisodesResponse], error) {
+	if s.kept == nil {
+		return nil, unsupported("services")
+	}
+	if err := checkWord("service", req.Msg.GetService(), maxServiceName); err != nil {
+		return nil, wireError(err)
+	}
+	all, err := s.kept.Episodes(ctx, req.Msg.GetService())
+	return answer(&tendv1.ListEpisodesResponse{Episodes: all}, err)
+}
+
+func (s *services) GetEpisode(ctx context.Context, req *connect.Request[tendv1.GetEpisodeRequest]) (*connect.Response[tendv1.GetEpisodeResponse], error) {
+	if s.kept == nil {
+		return nil, unsupported("services")
+	}
+	if err := checkWord("id", req.Msg.GetId(), maxEpisodeID); err != nil {
+		return nil, wireError(err)
+	}
+	return answer(s.kept.Episode(ctx, req.Msg.GetId()))
+}
+
+func (s *services) Heal(ctx context.Context, req *connect.Request[tendv1.HealRequest]) (*connect.Response[tendv1.HealResponse], error) {
+	if s.kept == nil {
+		return nil, unsupported("services")
+	}
+	if err := checkWord("service", req.Msg.GetService(), maxServiceName); err != nil {
+		return nil, wireError(err)
+	}
+	id, err := s.kept.Heal(ctx, req.Msg.GetService(), req.Msg.GetDryRun())
+	return answer(&tendv1.HealResponse{Episode: id}, err)
+}
+
+func (s *services) CancelHeal(ctx context.Context, req *connect.Request[tendv1.CancelHealRequest]) (*connect.Response[tendv1.CancelHealResponse], error) {
+	if s.kept == nil {
+		return nil, unsupported("services")
+	}
+	if err := checkWord("id", req.Msg.GetId(), maxEpisodeID); err != nil {
+		return nil, wireError(err)
+	}
+	return answer(&tendv1.CancelHealResponse{}, s.kept.CancelHeal(ctx, req.Msg.GetId()))
 }

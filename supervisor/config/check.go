@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -21,6 +22,9 @@ func (d *decoder) failAt(path, text string) {
 	d.fail(d.places[place], text)
 	d.path = nil
 }
+
+// defaultModel is that of the shmastra-cloud healer.
+const defaultModel = "claude-sonnet-4-6"
 
 // check finds what is wrong with values that are each right for themselves.
 func (d *decoder) check(c *Config) {
@@ -113,10 +117,27 @@ func (d *decoder) check(c *Config) {
 		case h.Service != "" && c.Services[h.Service] == nil:
 			fail("healer.service", fmt.Sprintf("is %q, which is no service of this file", h.Service))
 		}
-		for i, g := range h.Protected {
-			if why := badGlob(g); why != "" {
-				fail(fmt.Sprintf("healer.protected.%d", i), why)
+		for key, globs := range map[string][]string{"protected": h.Protected, "data": h.Data} {
+			for i, g := range globs {
+				if why := badGlob(g); why != "" {
+					fail(fmt.Sprintf("healer.%s.%d", key, i), why)
+				}
 			}
+		}
+		if h.LLM != nil {
+			switch {
+			case h.LLM.Model != "":
+			case h.LLM.Provider == "anthropic":
+				h.LLM.Model = defaultModel
+			default:
+				fail("healer.llm", "needs the key model")
+			}
+			if h.LLM.BaseURL != "" && !isHTTP(h.LLM.BaseURL) {
+				fail("healer.llm.base_url", fmt.Sprintf("is %.80q; http://HOST/… or https://HOST/… is wanted", h.LLM.BaseURL))
+			}
+		}
+		if h.Report != nil && !isHTTP(h.Report.URL) {
+			fail("healer.report.url", fmt.Sprintf("is %.80q; http://HOST/… or https://HOST/… is wanted", h.Report.URL))
 		}
 	}
 }
@@ -129,6 +150,12 @@ func (p *Probe) kinds() (n int) {
 		}
 	}
 	return n
+}
+
+// isHTTP reports whether a URL can be called, and says no password in errors.
+func isHTTP(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
 }
 
 func badGlob(g string) string {

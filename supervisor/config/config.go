@@ -150,14 +150,32 @@ type Healer struct {
 	Service   string   `key:"service" doc:"The service that is healed. Default: the only one there is."`
 	Root      string   `key:"root" default:"." doc:"Directory of the project. Relative: to the directory of the file."`
 	Protected []string `key:"protected" doc:"Globs below root of what the healer must not change."`
+	Data      []string `key:"data" doc:"Globs below root of what the service writes by itself; it is neither rolled back nor committed."`
 	LLM       *LLM     `key:"llm" doc:"The model that is asked when no rule helps. Default: none is asked."`
+	Attempts  int      `key:"attempts" default:"3" min:"1" max:"10" doc:"Attempts of the model at one fault."`
+	Steps     int      `key:"steps" default:"40" min:"1" max:"1000" doc:"Requests to the model in one attempt."`
+	Tokens    int      `key:"tokens" default:"500000" min:"1000" max:"100000000" doc:"Tokens that the model may read and write in one attempt."`
+	Wall      Duration `key:"wall" default:"10m" min:"10s" max:"24h" doc:"How long one repair may take as a whole."`
+	PerDay    int      `key:"per_day" default:"20" min:"1" max:"10000" doc:"Repairs within 24 hours."`
+	Hold      Duration `key:"hold" default:"3s" min:"100ms" max:"1h" doc:"How long the service must be well, as one process, until it counts as repaired. It is more if the service lived longer before it failed."`
+	Commit    bool     `key:"commit" default:"true" doc:"What has helped is committed, where there is git, and nothing else."`
+	EndOthers bool     `key:"end_port_holders" default:"false" doc:"Whoever holds the service's port is ended, also a program that has nothing to do with it."`
+	Report    *Report  `key:"report" doc:"Where the status is sent. Default: nowhere."`
 }
 
 // LLM names a model.
 type LLM struct {
-	Provider string `key:"provider" enum:"anthropic,openai" default:"anthropic" doc:"Which protocol is spoken."`
-	BaseURL  string `key:"base_url" doc:"Where. Default: that of the provider, or of its environment variable."`
-	Model    string `key:"model" doc:"Which model."`
+	Provider    string `key:"provider" enum:"anthropic,openai" default:"anthropic" doc:"Which protocol is spoken."`
+	BaseURL     string `key:"base_url" doc:"Where. Default: that of the provider, or of its environment variable (ANTHROPIC_BASE_URL, OPENAI_BASE_URL)."`
+	Model       string `key:"model" doc:"Which model. Default: claude-sonnet-4-6, with the provider anthropic."`
+	ReviewModel string `key:"review_model" doc:"Which model looks at a change once more; it may be a cheaper one. Default: model."`
+	KeyEnv      string `key:"key_env" doc:"Variable of the environment of tend up that has the key. Default: ANTHROPIC_API_KEY or OPENAI_API_KEY."`
+}
+
+// Report says where a status is sent: POST, JSON {status, error, sequence}.
+type Report struct {
+	URL    string `key:"url" short:"yes" required:"yes" doc:"http:// or https://"`
+	KeyEnv string `key:"key_env" default:"MASTRA_AUTH_TOKEN" doc:"Variable of the environment of tend up with the token, which is sent as Authorization: Bearer."`
 }
 
 // Condition says how far a dependency must have come.

@@ -280,6 +280,15 @@ func (s *Supervisor) list() (all []Status) {
 	return all
 }
 
+// Touch wakes those who wait for a change, for one that is none of the supervisor's own.
+func (s *Supervisor) Touch(ctx context.Context) {
+	_ = s.in(ctx, func() { // else nobody waits any more
+		close(s.changed)
+		s.changed = make(chan struct{})
+		s.version++
+	})
+}
+
 // Wait returns once the services are as ok says. It is asked after each change.
 func (s *Supervisor) Wait(ctx context.Context, ok func([]Status) bool) error {
 	for {

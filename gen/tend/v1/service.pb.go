@@ -12,6 +12,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -99,6 +100,73 @@ func (x ServicePhase) Number() protoreflect.EnumNumber {
 // Deprecated: Use ServicePhase.Descriptor instead.
 func (ServicePhase) EnumDescriptor() ([]byte, []int) {
 	return file_tend_v1_service_proto_rawDescGZIP(), []int{0}
+}
+
+type HealStatus int32
+
+const (
+	HealStatus_HEAL_STATUS_UNSPECIFIED HealStatus = 0
+	// Nothing is known to be wrong.
+	HealStatus_HEAL_STATUS_RUNNING HealStatus = 1
+	// Something is, and it is being found out what.
+	HealStatus_HEAL_STATUS_SUSPECTED HealStatus = 2
+	HealStatus_HEAL_STATUS_HEALING   HealStatus = 3
+	// Something was done, and it is being found out whether it has helped.
+	HealStatus_HEAL_STATUS_VERIFYING HealStatus = 4
+	// It was repaired.
+	HealStatus_HEAL_STATUS_READY HealStatus = 5
+	// It was not, and nothing more is done by itself until a file of the project changes,
+	// the service recovers, or somebody calls Heal.
+	HealStatus_HEAL_STATUS_BROKEN HealStatus = 6
+)
+
+// Enum value maps for HealStatus.
+var (
+	HealStatus_name = map[int32]string{
+		0: "HEAL_STATUS_UNSPECIFIED",
+		1: "HEAL_STATUS_RUNNING",
+		2: "HEAL_STATUS_SUSPECTED",
+		3: "HEAL_STATUS_HEALING",
+		4: "HEAL_STATUS_VERIFYING",
+		5: "HEAL_STATUS_READY",
+		6: "HEAL_STATUS_BROKEN",
+	}
+	HealStatus_value = map[string]int32{
+		"HEAL_STATUS_UNSPECIFIED": 0,
+		"HEAL_STATUS_RUNNING":     1,
+		"HEAL_STATUS_SUSPECTED":   2,
+		"HEAL_STATUS_HEALING":     3,
+		"HEAL_STATUS_VERIFYING":   4,
+		"HEAL_STATUS_READY":       5,
+		"HEAL_STATUS_BROKEN":      6,
+	}
+)
+
+func (x HealStatus) Enum() *HealStatus {
+	p := new(HealStatus)
+	*p = x
+	return p
+}
+
+func (x HealStatus) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HealStatus) Descriptor() protoreflect.EnumDescriptor {
+	return file_tend_v1_service_proto_enumTypes[1].Descriptor()
+}
+
+func (HealStatus) Type() protoreflect.EnumType {
+	return &file_tend_v1_service_proto_enumTypes[1]
+}
+
+func (x HealStatus) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HealStatus.Descriptor instead.
+func (HealStatus) EnumDescriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{1}
 }
 
 type ApplyServicesRequest struct {
@@ -674,7 +742,14 @@ type ServiceStatus struct {
 	// How long it has been in this phase.
 	Age *durationpb.Duration `protobuf:"bytes,11,opt,name=age,proto3" json:"age,omitempty"`
 	// How long until something happens by itself; not set: nothing is planned.
-	Next          *durationpb.Duration `protobuf:"bytes,12,opt,name=next,proto3" json:"next,omitempty"`
+	Next *durationpb.Duration `protobuf:"bytes,12,opt,name=next,proto3" json:"next,omitempty"`
+	// What the healer knows of it; RUNNING: nothing is wrong. UNSPECIFIED: it is not for
+	// this service.
+	Healing HealStatus `protobuf:"varint,13,opt,name=healing,proto3,enum=tend.v1.HealStatus" json:"healing,omitempty"`
+	// The newest repair; empty: there was none.
+	Episode string `protobuf:"bytes,14,opt,name=episode,proto3" json:"episode,omitempty"`
+	// How many probes have failed in a row, while that does not count yet.
+	Failures      uint32 `protobuf:"varint,15,opt,name=failures,proto3" json:"failures,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -793,11 +868,808 @@ func (x *ServiceStatus) GetNext() *durationpb.Duration {
 	return nil
 }
 
+func (x *ServiceStatus) GetHealing() HealStatus {
+	if x != nil {
+		return x.Healing
+	}
+	return HealStatus_HEAL_STATUS_UNSPECIFIED
+}
+
+func (x *ServiceStatus) GetEpisode() string {
+	if x != nil {
+		return x.Episode
+	}
+	return ""
+}
+
+func (x *ServiceStatus) GetFailures() uint32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+// Episode is one repair of one service.
+type Episode struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Service string                 `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
+	Status  HealStatus             `protobuf:"varint,3,opt,name=status,proto3,enum=tend.v1.HealStatus" json:"status,omitempty"`
+	// What is being done: look, checkpoint, act, verify, review, commit, rollback, over.
+	Doing string `protobuf:"bytes,4,opt,name=doing,proto3" json:"doing,omitempty"`
+	// Why it ended as it did.
+	Why    string                 `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
+	Opened *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=opened,proto3" json:"opened,omitempty"`
+	// Not set: it has not ended.
+	Ended *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=ended,proto3" json:"ended,omitempty"`
+	// What was seen, the first of them first; more may have been seen.
+	Signals []*HealSignal `protobuf:"bytes,8,rep,name=signals,proto3" json:"signals,omitempty"`
+	// What there is to try, and what was tried.
+	Remedies []*HealRemedy `protobuf:"bytes,9,rep,name=remedies,proto3" json:"remedies,omitempty"`
+	Tries    []*HealTry    `protobuf:"bytes,10,rep,name=tries,proto3" json:"tries,omitempty"`
+	// The commit that was made; empty: none. What was changed and is in none, and why.
+	Commit string   `protobuf:"bytes,11,opt,name=commit,proto3" json:"commit,omitempty"`
+	Left   []string `protobuf:"bytes,12,rep,name=left,proto3" json:"left,omitempty"`
+	// What was tried could not be taken back.
+	Dirty bool `protobuf:"varint,13,opt,name=dirty,proto3" json:"dirty,omitempty"`
+	// What a person might do, as text.
+	Proposal string `protobuf:"bytes,14,opt,name=proposal,proto3" json:"proposal,omitempty"`
+	// Nothing was to be changed: remedies are what would be tried.
+	DryRun bool `protobuf:"varint,15,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// How many processes have worked on it, one after the other.
+	Workers       int32 `protobuf:"varint,16,opt,name=workers,proto3" json:"workers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Episode) Reset() {
+	*x = Episode{}
+	mi := &file_tend_v1_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Episode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Episode) ProtoMessage() {}
+
+func (x *Episode) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Episode.ProtoReflect.Descriptor instead.
+func (*Episode) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Episode) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Episode) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *Episode) GetStatus() HealStatus {
+	if x != nil {
+		return x.Status
+	}
+	return HealStatus_HEAL_STATUS_UNSPECIFIED
+}
+
+func (x *Episode) GetDoing() string {
+	if x != nil {
+		return x.Doing
+	}
+	return ""
+}
+
+func (x *Episode) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *Episode) GetOpened() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Opened
+	}
+	return nil
+}
+
+func (x *Episode) GetEnded() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *Episode) GetSignals() []*HealSignal {
+	if x != nil {
+		return x.Signals
+	}
+	return nil
+}
+
+func (x *Episode) GetRemedies() []*HealRemedy {
+	if x != nil {
+		return x.Remedies
+	}
+	return nil
+}
+
+func (x *Episode) GetTries() []*HealTry {
+	if x != nil {
+		return x.Tries
+	}
+	return nil
+}
+
+func (x *Episode) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
+func (x *Episode) GetLeft() []string {
+	if x != nil {
+		return x.Left
+	}
+	return nil
+}
+
+func (x *Episode) GetDirty() bool {
+	if x != nil {
+		return x.Dirty
+	}
+	return false
+}
+
+func (x *Episode) GetProposal() string {
+	if x != nil {
+		return x.Proposal
+	}
+	return ""
+}
+
+func (x *Episode) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *Episode) GetWorkers() int32 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
+}
+
+type HealSignal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// exit, flap, health, stuck, pressure, asked; others may come.
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealSignal) Reset() {
+	*x = HealSignal{}
+	mi := &file_tend_v1_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealSignal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealSignal) ProtoMessage() {}
+
+func (x *HealSignal) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealSignal.ProtoReflect.Descriptor instead.
+func (*HealSignal) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *HealSignal) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *HealSignal) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *HealSignal) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type HealRemedy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// wait, restart, playbook, model; others may come.
+	Kind          string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Why           string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealRemedy) Reset() {
+	*x = HealRemedy{}
+	mi := &file_tend_v1_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealRemedy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealRemedy) ProtoMessage() {}
+
+func (x *HealRemedy) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealRemedy.ProtoReflect.Descriptor instead.
+func (*HealRemedy) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *HealRemedy) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *HealRemedy) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HealRemedy) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+type HealTry struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Remedy *HealRemedy            `protobuf:"bytes,1,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	Begun  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=begun,proto3" json:"begun,omitempty"`
+	Ended  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=ended,proto3" json:"ended,omitempty"`
+	// Why it did not help; empty: it did, or it is being tried.
+	Failed string   `protobuf:"bytes,4,opt,name=failed,proto3" json:"failed,omitempty"`
+	Text   string   `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
+	Paths  []string `protobuf:"bytes,6,rep,name=paths,proto3" json:"paths,omitempty"`
+	// What a model has used.
+	Tokens        int64 `protobuf:"varint,7,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	Steps         int64 `protobuf:"varint,8,opt,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealTry) Reset() {
+	*x = HealTry{}
+	mi := &file_tend_v1_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealTry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealTry) ProtoMessage() {}
+
+func (x *HealTry) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealTry.ProtoReflect.Descriptor instead.
+func (*HealTry) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *HealTry) GetRemedy() *HealRemedy {
+	if x != nil {
+		return x.Remedy
+	}
+	return nil
+}
+
+func (x *HealTry) GetBegun() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Begun
+	}
+	return nil
+}
+
+func (x *HealTry) GetEnded() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *HealTry) GetFailed() string {
+	if x != nil {
+		return x.Failed
+	}
+	return ""
+}
+
+func (x *HealTry) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *HealTry) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *HealTry) GetTokens() int64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+func (x *HealTry) GetSteps() int64 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
+type ListEpisodesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: of all services.
+	Service       string `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEpisodesRequest) Reset() {
+	*x = ListEpisodesRequest{}
+	mi := &file_tend_v1_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEpisodesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEpisodesRequest) ProtoMessage() {}
+
+func (x *ListEpisodesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEpisodesRequest.ProtoReflect.Descriptor instead.
+func (*ListEpisodesRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ListEpisodesRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+type ListEpisodesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 100.
+	Episodes      []*Episode `protobuf:"bytes,1,rep,name=episodes,proto3" json:"episodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEpisodesResponse) Reset() {
+	*x = ListEpisodesResponse{}
+	mi := &file_tend_v1_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEpisodesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEpisodesResponse) ProtoMessage() {}
+
+func (x *ListEpisodesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEpisodesResponse.ProtoReflect.Descriptor instead.
+func (*ListEpisodesResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ListEpisodesResponse) GetEpisodes() []*Episode {
+	if x != nil {
+		return x.Episodes
+	}
+	return nil
+}
+
+type GetEpisodeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: the newest.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetEpisodeRequest) Reset() {
+	*x = GetEpisodeRequest{}
+	mi := &file_tend_v1_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetEpisodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetEpisodeRequest) ProtoMessage() {}
+
+func (x *GetEpisodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetEpisodeRequest.ProtoReflect.Descriptor instead.
+func (*GetEpisodeRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *GetEpisodeRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type GetEpisodeResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Episode *Episode               `protobuf:"bytes,1,opt,name=episode,proto3" json:"episode,omitempty"`
+	// What was changed, as a unified diff, secrets hidden; at most 256 KiB.
+	Diff []byte `protobuf:"bytes,2,opt,name=diff,proto3" json:"diff,omitempty"`
+	// What was said to a model and by it, and what it did: JSON lines, secrets hidden; the
+	// last 4 MiB.
+	Transcript    []byte `protobuf:"bytes,3,opt,name=transcript,proto3" json:"transcript,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetEpisodeResponse) Reset() {
+	*x = GetEpisodeResponse{}
+	mi := &file_tend_v1_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetEpisodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetEpisodeResponse) ProtoMessage() {}
+
+func (x *GetEpisodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetEpisodeResponse.ProtoReflect.Descriptor instead.
+func (*GetEpisodeResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *GetEpisodeResponse) GetEpisode() *Episode {
+	if x != nil {
+		return x.Episode
+	}
+	return nil
+}
+
+func (x *GetEpisodeResponse) GetDiff() []byte {
+	if x != nil {
+		return x.Diff
+	}
+	return nil
+}
+
+func (x *GetEpisodeResponse) GetTranscript() []byte {
+	if x != nil {
+		return x.Transcript
+	}
+	return nil
+}
+
+type HealRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: the service that the healer is for.
+	Service string `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// Only find out what would be tried.
+	DryRun        bool `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealRequest) Reset() {
+	*x = HealRequest{}
+	mi := &file_tend_v1_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealRequest) ProtoMessage() {}
+
+func (x *HealRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealRequest.ProtoReflect.Descriptor instead.
+func (*HealRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *HealRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *HealRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type HealResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Episode       string                 `protobuf:"bytes,1,opt,name=episode,proto3" json:"episode,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealResponse) Reset() {
+	*x = HealResponse{}
+	mi := &file_tend_v1_service_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealResponse) ProtoMessage() {}
+
+func (x *HealResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealResponse.ProtoReflect.Descriptor instead.
+func (*HealResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *HealResponse) GetEpisode() string {
+	if x != nil {
+		return x.Episode
+	}
+	return ""
+}
+
+type CancelHealRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: the one that is under way, if there is one.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelHealRequest) Reset() {
+	*x = CancelHealRequest{}
+	mi := &file_tend_v1_service_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelHealRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelHealRequest) ProtoMessage() {}
+
+func (x *CancelHealRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelHealRequest.ProtoReflect.Descriptor instead.
+func (*CancelHealRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *CancelHealRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type CancelHealResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelHealResponse) Reset() {
+	*x = CancelHealResponse{}
+	mi := &file_tend_v1_service_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelHealResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelHealResponse) ProtoMessage() {}
+
+func (x *CancelHealResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelHealResponse.ProtoReflect.Descriptor instead.
+func (*CancelHealResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{24}
+}
+
 var File_tend_v1_service_proto protoreflect.FileDescriptor
 
 const file_tend_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x15tend/v1/service.proto\x12\atend.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x12tend/v1/spec.proto\"\xc9\x02\n" +
+	"\x15tend/v1/service.proto\x12\atend.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12tend/v1/spec.proto\"\xc9\x02\n" +
 	"\x14ApplyServicesRequest\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\fR\x04text\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -829,7 +1701,7 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\bservices\x18\x01 \x03(\v2\x16.tend.v1.ServiceStatusR\bservices\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\bR\theartbeat\x12\x1d\n" +
 	"\n" +
-	"going_away\x18\x03 \x01(\bR\tgoingAway\"\xe1\x02\n" +
+	"going_away\x18\x03 \x01(\bR\tgoingAway\"\xc6\x03\n" +
 	"\rServiceStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x15.tend.v1.ServicePhaseR\x05phase\x12\x0e\n" +
@@ -843,7 +1715,67 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\x04exit\x18\n" +
 	" \x01(\v2\r.tend.v1.ExitR\x04exit\x12+\n" +
 	"\x03age\x18\v \x01(\v2\x19.google.protobuf.DurationR\x03age\x12-\n" +
-	"\x04next\x18\f \x01(\v2\x19.google.protobuf.DurationR\x04next*\xa0\x02\n" +
+	"\x04next\x18\f \x01(\v2\x19.google.protobuf.DurationR\x04next\x12-\n" +
+	"\ahealing\x18\r \x01(\x0e2\x13.tend.v1.HealStatusR\ahealing\x12\x18\n" +
+	"\aepisode\x18\x0e \x01(\tR\aepisode\x12\x1a\n" +
+	"\bfailures\x18\x0f \x01(\rR\bfailures\"\x87\x04\n" +
+	"\aEpisode\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\aservice\x18\x02 \x01(\tR\aservice\x12+\n" +
+	"\x06status\x18\x03 \x01(\x0e2\x13.tend.v1.HealStatusR\x06status\x12\x14\n" +
+	"\x05doing\x18\x04 \x01(\tR\x05doing\x12\x10\n" +
+	"\x03why\x18\x05 \x01(\tR\x03why\x122\n" +
+	"\x06opened\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06opened\x120\n" +
+	"\x05ended\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12-\n" +
+	"\asignals\x18\b \x03(\v2\x13.tend.v1.HealSignalR\asignals\x12/\n" +
+	"\bremedies\x18\t \x03(\v2\x13.tend.v1.HealRemedyR\bremedies\x12&\n" +
+	"\x05tries\x18\n" +
+	" \x03(\v2\x10.tend.v1.HealTryR\x05tries\x12\x16\n" +
+	"\x06commit\x18\v \x01(\tR\x06commit\x12\x12\n" +
+	"\x04left\x18\f \x03(\tR\x04left\x12\x14\n" +
+	"\x05dirty\x18\r \x01(\bR\x05dirty\x12\x1a\n" +
+	"\bproposal\x18\x0e \x01(\tR\bproposal\x12\x17\n" +
+	"\adry_run\x18\x0f \x01(\bR\x06dryRun\x12\x18\n" +
+	"\aworkers\x18\x10 \x01(\x05R\aworkers\"`\n" +
+	"\n" +
+	"HealSignal\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"F\n" +
+	"\n" +
+	"HealRemedy\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"\x8a\x02\n" +
+	"\aHealTry\x12+\n" +
+	"\x06remedy\x18\x01 \x01(\v2\x13.tend.v1.HealRemedyR\x06remedy\x120\n" +
+	"\x05begun\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05begun\x120\n" +
+	"\x05ended\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x16\n" +
+	"\x06failed\x18\x04 \x01(\tR\x06failed\x12\x12\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\x12\x14\n" +
+	"\x05paths\x18\x06 \x03(\tR\x05paths\x12\x16\n" +
+	"\x06tokens\x18\a \x01(\x03R\x06tokens\x12\x14\n" +
+	"\x05steps\x18\b \x01(\x03R\x05steps\"/\n" +
+	"\x13ListEpisodesRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\"D\n" +
+	"\x14ListEpisodesResponse\x12,\n" +
+	"\bepisodes\x18\x01 \x03(\v2\x10.tend.v1.EpisodeR\bepisodes\"#\n" +
+	"\x11GetEpisodeRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"t\n" +
+	"\x12GetEpisodeResponse\x12*\n" +
+	"\aepisode\x18\x01 \x01(\v2\x10.tend.v1.EpisodeR\aepisode\x12\x12\n" +
+	"\x04diff\x18\x02 \x01(\fR\x04diff\x12\x1e\n" +
+	"\n" +
+	"transcript\x18\x03 \x01(\fR\n" +
+	"transcript\"@\n" +
+	"\vHealRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x17\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"(\n" +
+	"\fHealResponse\x12\x18\n" +
+	"\aepisode\x18\x01 \x01(\tR\aepisode\"#\n" +
+	"\x11CancelHealRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x14\n" +
+	"\x12CancelHealResponse*\xa0\x02\n" +
 	"\fServicePhase\x12\x1d\n" +
 	"\x19SERVICE_PHASE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12SERVICE_PHASE_IDLE\x10\x01\x12\x19\n" +
@@ -854,14 +1786,29 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\x15SERVICE_PHASE_KILLING\x10\x06\x12\x19\n" +
 	"\x15SERVICE_PHASE_PAUSING\x10\a\x12\x1b\n" +
 	"\x17SERVICE_PHASE_COMPLETED\x10\b\x12\x18\n" +
-	"\x14SERVICE_PHASE_FAILED\x10\t2\xc2\x03\n" +
+	"\x14SERVICE_PHASE_FAILED\x10\t*\xc0\x01\n" +
+	"\n" +
+	"HealStatus\x12\x1b\n" +
+	"\x17HEAL_STATUS_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13HEAL_STATUS_RUNNING\x10\x01\x12\x19\n" +
+	"\x15HEAL_STATUS_SUSPECTED\x10\x02\x12\x17\n" +
+	"\x13HEAL_STATUS_HEALING\x10\x03\x12\x19\n" +
+	"\x15HEAL_STATUS_VERIFYING\x10\x04\x12\x15\n" +
+	"\x11HEAL_STATUS_READY\x10\x05\x12\x16\n" +
+	"\x12HEAL_STATUS_BROKEN\x10\x062\xd2\x05\n" +
 	"\x0eServiceService\x12F\n" +
 	"\x05Apply\x12\x1d.tend.v1.ApplyServicesRequest\x1a\x1e.tend.v1.ApplyServicesResponse\x12F\n" +
 	"\x05Start\x12\x1d.tend.v1.StartServicesRequest\x1a\x1e.tend.v1.StartServicesResponse\x12C\n" +
 	"\x04Stop\x12\x1c.tend.v1.StopServicesRequest\x1a\x1d.tend.v1.StopServicesResponse\x12L\n" +
 	"\aRestart\x12\x1f.tend.v1.RestartServicesRequest\x1a .tend.v1.RestartServicesResponse\x12C\n" +
 	"\x04List\x12\x1c.tend.v1.ListServicesRequest\x1a\x1d.tend.v1.ListServicesResponse\x12H\n" +
-	"\x05Watch\x12\x1d.tend.v1.WatchServicesRequest\x1a\x1e.tend.v1.WatchServicesResponse0\x01B-Z+github.com/tend-run/tend/gen/tend/v1;tendv1b\x06proto3"
+	"\x05Watch\x12\x1d.tend.v1.WatchServicesRequest\x1a\x1e.tend.v1.WatchServicesResponse0\x01\x12K\n" +
+	"\fListEpisodes\x12\x1c.tend.v1.ListEpisodesRequest\x1a\x1d.tend.v1.ListEpisodesResponse\x12E\n" +
+	"\n" +
+	"GetEpisode\x12\x1a.tend.v1.GetEpisodeRequest\x1a\x1b.tend.v1.GetEpisodeResponse\x123\n" +
+	"\x04Heal\x12\x14.tend.v1.HealRequest\x1a\x15.tend.v1.HealResponse\x12E\n" +
+	"\n" +
+	"CancelHeal\x12\x1a.tend.v1.CancelHealRequest\x1a\x1b.tend.v1.CancelHealResponseB-Z+github.com/tend-run/tend/gen/tend/v1;tendv1b\x06proto3"
 
 var (
 	file_tend_v1_service_proto_rawDescOnce sync.Once
@@ -875,54 +1822,89 @@ func file_tend_v1_service_proto_rawDescGZIP() []byte {
 	return file_tend_v1_service_proto_rawDescData
 }
 
-var file_tend_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_tend_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_tend_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_tend_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_tend_v1_service_proto_goTypes = []any{
 	(ServicePhase)(0),               // 0: tend.v1.ServicePhase
-	(*ApplyServicesRequest)(nil),    // 1: tend.v1.ApplyServicesRequest
-	(*ApplyServicesResponse)(nil),   // 2: tend.v1.ApplyServicesResponse
-	(*StartServicesRequest)(nil),    // 3: tend.v1.StartServicesRequest
-	(*StartServicesResponse)(nil),   // 4: tend.v1.StartServicesResponse
-	(*StopServicesRequest)(nil),     // 5: tend.v1.StopServicesRequest
-	(*StopServicesResponse)(nil),    // 6: tend.v1.StopServicesResponse
-	(*RestartServicesRequest)(nil),  // 7: tend.v1.RestartServicesRequest
-	(*RestartServicesResponse)(nil), // 8: tend.v1.RestartServicesResponse
-	(*ListServicesRequest)(nil),     // 9: tend.v1.ListServicesRequest
-	(*ListServicesResponse)(nil),    // 10: tend.v1.ListServicesResponse
-	(*WatchServicesRequest)(nil),    // 11: tend.v1.WatchServicesRequest
-	(*WatchServicesResponse)(nil),   // 12: tend.v1.WatchServicesResponse
-	(*ServiceStatus)(nil),           // 13: tend.v1.ServiceStatus
-	nil,                             // 14: tend.v1.ApplyServicesRequest.EnvFilesEntry
-	nil,                             // 15: tend.v1.ApplyServicesRequest.EnvEntry
-	(*Exit)(nil),                    // 16: tend.v1.Exit
-	(*durationpb.Duration)(nil),     // 17: google.protobuf.Duration
+	(HealStatus)(0),                 // 1: tend.v1.HealStatus
+	(*ApplyServicesRequest)(nil),    // 2: tend.v1.ApplyServicesRequest
+	(*ApplyServicesResponse)(nil),   // 3: tend.v1.ApplyServicesResponse
+	(*StartServicesRequest)(nil),    // 4: tend.v1.StartServicesRequest
+	(*StartServicesResponse)(nil),   // 5: tend.v1.StartServicesResponse
+	(*StopServicesRequest)(nil),     // 6: tend.v1.StopServicesRequest
+	(*StopServicesResponse)(nil),    // 7: tend.v1.StopServicesResponse
+	(*RestartServicesRequest)(nil),  // 8: tend.v1.RestartServicesRequest
+	(*RestartServicesResponse)(nil), // 9: tend.v1.RestartServicesResponse
+	(*ListServicesRequest)(nil),     // 10: tend.v1.ListServicesRequest
+	(*ListServicesResponse)(nil),    // 11: tend.v1.ListServicesResponse
+	(*WatchServicesRequest)(nil),    // 12: tend.v1.WatchServicesRequest
+	(*WatchServicesResponse)(nil),   // 13: tend.v1.WatchServicesResponse
+	(*ServiceStatus)(nil),           // 14: tend.v1.ServiceStatus
+	(*Episode)(nil),                 // 15: tend.v1.Episode
+	(*HealSignal)(nil),              // 16: tend.v1.HealSignal
+	(*HealRemedy)(nil),              // 17: tend.v1.HealRemedy
+	(*HealTry)(nil),                 // 18: tend.v1.HealTry
+	(*ListEpisodesRequest)(nil),     // 19: tend.v1.ListEpisodesRequest
+	(*ListEpisodesResponse)(nil),    // 20: tend.v1.ListEpisodesResponse
+	(*GetEpisodeRequest)(nil),       // 21: tend.v1.GetEpisodeRequest
+	(*GetEpisodeResponse)(nil),      // 22: tend.v1.GetEpisodeResponse
+	(*HealRequest)(nil),             // 23: tend.v1.HealRequest
+	(*HealResponse)(nil),            // 24: tend.v1.HealResponse
+	(*CancelHealRequest)(nil),       // 25: tend.v1.CancelHealRequest
+	(*CancelHealResponse)(nil),      // 26: tend.v1.CancelHealResponse
+	nil,                             // 27: tend.v1.ApplyServicesRequest.EnvFilesEntry
+	nil,                             // 28: tend.v1.ApplyServicesRequest.EnvEntry
+	(*Exit)(nil),                    // 29: tend.v1.Exit
+	(*durationpb.Duration)(nil),     // 30: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 31: google.protobuf.Timestamp
 }
 var file_tend_v1_service_proto_depIdxs = []int32{
-	14, // 0: tend.v1.ApplyServicesRequest.env_files:type_name -> tend.v1.ApplyServicesRequest.EnvFilesEntry
-	15, // 1: tend.v1.ApplyServicesRequest.env:type_name -> tend.v1.ApplyServicesRequest.EnvEntry
-	13, // 2: tend.v1.ListServicesResponse.services:type_name -> tend.v1.ServiceStatus
-	13, // 3: tend.v1.WatchServicesResponse.services:type_name -> tend.v1.ServiceStatus
+	27, // 0: tend.v1.ApplyServicesRequest.env_files:type_name -> tend.v1.ApplyServicesRequest.EnvFilesEntry
+	28, // 1: tend.v1.ApplyServicesRequest.env:type_name -> tend.v1.ApplyServicesRequest.EnvEntry
+	14, // 2: tend.v1.ListServicesResponse.services:type_name -> tend.v1.ServiceStatus
+	14, // 3: tend.v1.WatchServicesResponse.services:type_name -> tend.v1.ServiceStatus
 	0,  // 4: tend.v1.ServiceStatus.phase:type_name -> tend.v1.ServicePhase
-	16, // 5: tend.v1.ServiceStatus.exit:type_name -> tend.v1.Exit
-	17, // 6: tend.v1.ServiceStatus.age:type_name -> google.protobuf.Duration
-	17, // 7: tend.v1.ServiceStatus.next:type_name -> google.protobuf.Duration
-	1,  // 8: tend.v1.ServiceService.Apply:input_type -> tend.v1.ApplyServicesRequest
-	3,  // 9: tend.v1.ServiceService.Start:input_type -> tend.v1.StartServicesRequest
-	5,  // 10: tend.v1.ServiceService.Stop:input_type -> tend.v1.StopServicesRequest
-	7,  // 11: tend.v1.ServiceService.Restart:input_type -> tend.v1.RestartServicesRequest
-	9,  // 12: tend.v1.ServiceService.List:input_type -> tend.v1.ListServicesRequest
-	11, // 13: tend.v1.ServiceService.Watch:input_type -> tend.v1.WatchServicesRequest
-	2,  // 14: tend.v1.ServiceService.Apply:output_type -> tend.v1.ApplyServicesResponse
-	4,  // 15: tend.v1.ServiceService.Start:output_type -> tend.v1.StartServicesResponse
-	6,  // 16: tend.v1.ServiceService.Stop:output_type -> tend.v1.StopServicesResponse
-	8,  // 17: tend.v1.ServiceService.Restart:output_type -> tend.v1.RestartServicesResponse
-	10, // 18: tend.v1.ServiceService.List:output_type -> tend.v1.ListServicesResponse
-	12, // 19: tend.v1.ServiceService.Watch:output_type -> tend.v1.WatchServicesResponse
-	14, // [14:20] is the sub-list for method output_type
-	8,  // [8:14] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	29, // 5: tend.v1.ServiceStatus.exit:type_name -> tend.v1.Exit
+	30, // 6: tend.v1.ServiceStatus.age:type_name -> google.protobuf.Duration
+	30, // 7: tend.v1.ServiceStatus.next:type_name -> google.protobuf.Duration
+	1,  // 8: tend.v1.ServiceStatus.healing:type_name -> tend.v1.HealStatus
+	1,  // 9: tend.v1.Episode.status:type_name -> tend.v1.HealStatus
+	31, // 10: tend.v1.Episode.opened:type_name -> google.protobuf.Timestamp
+	31, // 11: tend.v1.Episode.ended:type_name -> google.protobuf.Timestamp
+	16, // 12: tend.v1.Episode.signals:type_name -> tend.v1.HealSignal
+	17, // 13: tend.v1.Episode.remedies:type_name -> tend.v1.HealRemedy
+	18, // 14: tend.v1.Episode.tries:type_name -> tend.v1.HealTry
+	31, // 15: tend.v1.HealSignal.at:type_name -> google.protobuf.Timestamp
+	17, // 16: tend.v1.HealTry.remedy:type_name -> tend.v1.HealRemedy
+	31, // 17: tend.v1.HealTry.begun:type_name -> google.protobuf.Timestamp
+	31, // 18: tend.v1.HealTry.ended:type_name -> google.protobuf.Timestamp
+	15, // 19: tend.v1.ListEpisodesResponse.episodes:type_name -> tend.v1.Episode
+	15, // 20: tend.v1.GetEpisodeResponse.episode:type_name -> tend.v1.Episode
+	2,  // 21: tend.v1.ServiceService.Apply:input_type -> tend.v1.ApplyServicesRequest
+	4,  // 22: tend.v1.ServiceService.Start:input_type -> tend.v1.StartServicesRequest
+	6,  // 23: tend.v1.ServiceService.Stop:input_type -> tend.v1.StopServicesRequest
+	8,  // 24: tend.v1.ServiceService.Restart:input_type -> tend.v1.RestartServicesRequest
+	10, // 25: tend.v1.ServiceService.List:input_type -> tend.v1.ListServicesRequest
+	12, // 26: tend.v1.ServiceService.Watch:input_type -> tend.v1.WatchServicesRequest
+	19, // 27: tend.v1.ServiceService.ListEpisodes:input_type -> tend.v1.ListEpisodesRequest
+	21, // 28: tend.v1.ServiceService.GetEpisode:input_type -> tend.v1.GetEpisodeRequest
+	23, // 29: tend.v1.ServiceService.Heal:input_type -> tend.v1.HealRequest
+	25, // 30: tend.v1.ServiceService.CancelHeal:input_type -> tend.v1.CancelHealRequest
+	3,  // 31: tend.v1.ServiceService.Apply:output_type -> tend.v1.ApplyServicesResponse
+	5,  // 32: tend.v1.ServiceService.Start:output_type -> tend.v1.StartServicesResponse
+	7,  // 33: tend.v1.ServiceService.Stop:output_type -> tend.v1.StopServicesResponse
+	9,  // 34: tend.v1.ServiceService.Restart:output_type -> tend.v1.RestartServicesResponse
+	11, // 35: tend.v1.ServiceService.List:output_type -> tend.v1.ListServicesResponse
+	13, // 36: tend.v1.ServiceService.Watch:output_type -> tend.v1.WatchServicesResponse
+	20, // 37: tend.v1.ServiceService.ListEpisodes:output_type -> tend.v1.ListEpisodesResponse
+	22, // 38: tend.v1.ServiceService.GetEpisode:output_type -> tend.v1.GetEpisodeResponse
+	24, // 39: tend.v1.ServiceService.Heal:output_type -> tend.v1.HealResponse
+	26, // 40: tend.v1.ServiceService.CancelHeal:output_type -> tend.v1.CancelHealResponse
+	31, // [31:41] is the sub-list for method output_type
+	21, // [21:31] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_tend_v1_service_proto_init() }
@@ -936,8 +1918,8 @@ func file_tend_v1_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tend_v1_service_proto_rawDesc), len(file_tend_v1_service_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   15,
+			NumEnums:      2,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

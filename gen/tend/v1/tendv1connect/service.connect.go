@@ -47,6 +47,17 @@ const (
 	ServiceServiceListProcedure = "/tend.v1.ServiceService/List"
 	// ServiceServiceWatchProcedure is the fully-qualified name of the ServiceService's Watch RPC.
 	ServiceServiceWatchProcedure = "/tend.v1.ServiceService/Watch"
+	// ServiceServiceListEpisodesProcedure is the fully-qualified name of the ServiceService's
+	// ListEpisodes RPC.
+	ServiceServiceListEpisodesProcedure = "/tend.v1.ServiceService/ListEpisodes"
+	// ServiceServiceGetEpisodeProcedure is the fully-qualified name of the ServiceService's GetEpisode
+	// RPC.
+	ServiceServiceGetEpisodeProcedure = "/tend.v1.ServiceService/GetEpisode"
+	// ServiceServiceHealProcedure is the fully-qualified name of the ServiceService's Heal RPC.
+	ServiceServiceHealProcedure = "/tend.v1.ServiceService/Heal"
+	// ServiceServiceCancelHealProcedure is the fully-qualified name of the ServiceService's CancelHeal
+	// RPC.
+	ServiceServiceCancelHealProcedure = "/tend.v1.ServiceService/CancelHeal"
 )
 
 // ServiceServiceClient is a client for the tend.v1.ServiceService service.
@@ -68,6 +79,17 @@ type ServiceServiceClient interface {
 	// Watch sends all services, and again after changes; some changes may be sent
 	// together. A message without services may be a heartbeat: see heartbeat.
 	Watch(context.Context, *connect.Request[v1.WatchServicesRequest]) (*connect.ServerStreamForClient[v1.WatchServicesResponse], error)
+	// ListEpisodes lists what was done to repair services, the newest first.
+	ListEpisodes(context.Context, *connect.Request[v1.ListEpisodesRequest]) (*connect.Response[v1.ListEpisodesResponse], error)
+	// GetEpisode returns one of them, with what was changed and what was said to a model.
+	GetEpisode(context.Context, *connect.Request[v1.GetEpisodeRequest]) (*connect.Response[v1.GetEpisodeResponse], error)
+	// Heal begins to repair a service, whatever is known of it, and answers once that is
+	// written down. It is not safe to repeat. While it is being repaired, and for one that
+	// the healer is not for: FAILED_PRECONDITION.
+	Heal(context.Context, *connect.Request[v1.HealRequest]) (*connect.Response[v1.HealResponse], error)
+	// CancelHeal ends a repair: what it has changed, and not committed, is taken back. It
+	// answers when that is written down.
+	CancelHeal(context.Context, *connect.Request[v1.CancelHealRequest]) (*connect.Response[v1.CancelHealResponse], error)
 }
 
 // NewServiceServiceClient constructs a client for the tend.v1.ServiceService service. By default,
@@ -117,17 +139,45 @@ func NewServiceServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(serviceServiceMethods.ByName("Watch")),
 			connect.WithClientOptions(opts...),
 		),
+		listEpisodes: connect.NewClient[v1.ListEpisodesRequest, v1.ListEpisodesResponse](
+			httpClient,
+			baseURL+ServiceServiceListEpisodesProcedure,
+			connect.WithSchema(serviceServiceMethods.ByName("ListEpisodes")),
+			connect.WithClientOptions(opts...),
+		),
+		getEpisode: connect.NewClient[v1.GetEpisodeRequest, v1.GetEpisodeResponse](
+			httpClient,
+			baseURL+ServiceServiceGetEpisodeProcedure,
+			connect.WithSchema(serviceServiceMethods.ByName("GetEpisode")),
+			connect.WithClientOptions(opts...),
+		),
+		heal: connect.NewClient[v1.HealRequest, v1.HealResponse](
+			httpClient,
+			baseURL+ServiceServiceHealProcedure,
+			connect.WithSchema(serviceServiceMethods.ByName("Heal")),
+			connect.WithClientOptions(opts...),
+		),
+		cancelHeal: connect.NewClient[v1.CancelHealRequest, v1.CancelHealResponse](
+			httpClient,
+			baseURL+ServiceServiceCancelHealProcedure,
+			connect.WithSchema(serviceServiceMethods.ByName("CancelHeal")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // serviceServiceClient implements ServiceServiceClient.
 type serviceServiceClient struct {
-	apply   *connect.Client[v1.ApplyServicesRequest, v1.ApplyServicesResponse]
-	start   *connect.Client[v1.StartServicesRequest, v1.StartServicesResponse]
-	stop    *connect.Client[v1.StopServicesRequest, v1.StopServicesResponse]
-	restart *connect.Client[v1.RestartServicesRequest, v1.RestartServicesResponse]
-	list    *connect.Client[v1.ListServicesRequest, v1.ListServicesResponse]
-	watch   *connect.Client[v1.WatchServicesRequest, v1.WatchServicesResponse]
+	apply        *connect.Client[v1.ApplyServicesRequest, v1.ApplyServicesResponse]
+	start        *connect.Client[v1.StartServicesRequest, v1.StartServicesResponse]
+	stop         *connect.Client[v1.StopServicesRequest, v1.StopServicesResponse]
+	restart      *connect.Client[v1.RestartServicesRequest, v1.RestartServicesResponse]
+	list         *connect.Client[v1.ListServicesRequest, v1.ListServicesResponse]
+	watch        *connect.Client[v1.WatchServicesRequest, v1.WatchServicesResponse]
+	listEpisodes *connect.Client[v1.ListEpisodesRequest, v1.ListEpisodesResponse]
+	getEpisode   *connect.Client[v1.GetEpisodeRequest, v1.GetEpisodeResponse]
+	heal         *connect.Client[v1.HealRequest, v1.HealResponse]
+	cancelHeal   *connect.Client[v1.CancelHealRequest, v1.CancelHealResponse]
 }
 
 // Apply calls tend.v1.ServiceService.Apply.
@@ -160,6 +210,26 @@ func (c *serviceServiceClient) Watch(ctx context.Context, req *connect.Request[v
 	return c.watch.CallServerStream(ctx, req)
 }
 
+// ListEpisodes calls tend.v1.ServiceService.ListEpisodes.
+func (c *serviceServiceClient) ListEpisodes(ctx context.Context, req *connect.Request[v1.ListEpisodesRequest]) (*connect.Response[v1.ListEpisodesResponse], error) {
+	return c.listEpisodes.CallUnary(ctx, req)
+}
+
+// GetEpisode calls tend.v1.ServiceService.GetEpisode.
+func (c *serviceServiceClient) GetEpisode(ctx context.Context, req *connect.Request[v1.GetEpisodeRequest]) (*connect.Response[v1.GetEpisodeResponse], error) {
+	return c.getEpisode.CallUnary(ctx, req)
+}
+
+// Heal calls tend.v1.ServiceService.Heal.
+func (c *serviceServiceClient) Heal(ctx context.Context, req *connect.Request[v1.HealRequest]) (*connect.Response[v1.HealResponse], error) {
+	return c.heal.CallUnary(ctx, req)
+}
+
+// CancelHeal calls tend.v1.ServiceService.CancelHeal.
+func (c *serviceServiceClient) CancelHeal(ctx context.Context, req *connect.Request[v1.CancelHealRequest]) (*connect.Response[v1.CancelHealResponse], error) {
+	return c.cancelHeal.CallUnary(ctx, req)
+}
+
 // ServiceServiceHandler is an implementation of the tend.v1.ServiceService service.
 type ServiceServiceHandler interface {
 	// Apply takes the text of a tend.yaml. What differs from before is changed, and
@@ -179,6 +249,17 @@ type ServiceServiceHandler interface {
 	// Watch sends all services, and again after changes; some changes may be sent
 	// together. A message without services may be a heartbeat: see heartbeat.
 	Watch(context.Context, *connect.Request[v1.WatchServicesRequest], *connect.ServerStream[v1.WatchServicesResponse]) error
+	// ListEpisodes lists what was done to repair services, the newest first.
+	ListEpisodes(context.Context, *connect.Request[v1.ListEpisodesRequest]) (*connect.Response[v1.ListEpisodesResponse], error)
+	// GetEpisode returns one of them, with what was changed and what was said to a model.
+	GetEpisode(context.Context, *connect.Request[v1.GetEpisodeRequest]) (*connect.Response[v1.GetEpisodeResponse], error)
+	// Heal begins to repair a service, whatever is known of it, and answers once that is
+	// written down. It is not safe to repeat. While it is being repaired, and for one that
+	// the healer is not for: FAILED_PRECONDITION.
+	Heal(context.Context, *connect.Request[v1.HealRequest]) (*connect.Response[v1.HealResponse], error)
+	// CancelHeal ends a repair: what it has changed, and not committed, is taken back. It
+	// answers when that is written down.
+	CancelHeal(context.Context, *connect.Request[v1.CancelHealRequest]) (*connect.Response[v1.CancelHealResponse], error)
 }
 
 // NewServiceServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -224,6 +305,30 @@ func NewServiceServiceHandler(svc ServiceServiceHandler, opts ...connect.Handler
 		connect.WithSchema(serviceServiceMethods.ByName("Watch")),
 		connect.WithHandlerOptions(opts...),
 	)
+	serviceServiceListEpisodesHandler := connect.NewUnaryHandler(
+		ServiceServiceListEpisodesProcedure,
+		svc.ListEpisodes,
+		connect.WithSchema(serviceServiceMethods.ByName("ListEpisodes")),
+		connect.WithHandlerOptions(opts...),
+	)
+	serviceServiceGetEpisodeHandler := connect.NewUnaryHandler(
+		ServiceServiceGetEpisodeProcedure,
+		svc.GetEpisode,
+		connect.WithSchema(serviceServiceMethods.ByName("GetEpisode")),
+		connect.WithHandlerOptions(opts...),
+	)
+	serviceServiceHealHandler := connect.NewUnaryHandler(
+		ServiceServiceHealProcedure,
+		svc.Heal,
+		connect.WithSchema(serviceServiceMethods.ByName("Heal")),
+		connect.WithHandlerOptions(opts...),
+	)
+	serviceServiceCancelHealHandler := connect.NewUnaryHandler(
+		ServiceServiceCancelHealProcedure,
+		svc.CancelHeal,
+		connect.WithSchema(serviceServiceMethods.ByName("CancelHeal")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/tend.v1.ServiceService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ServiceServiceApplyProcedure:
@@ -238,6 +343,14 @@ func NewServiceServiceHandler(svc ServiceServiceHandler, opts ...connect.Handler
 			serviceServiceListHandler.ServeHTTP(w, r)
 		case ServiceServiceWatchProcedure:
 			serviceServiceWatchHandler.ServeHTTP(w, r)
+		case ServiceServiceListEpisodesProcedure:
+			serviceServiceListEpisodesHandler.ServeHTTP(w, r)
+		case ServiceServiceGetEpisodeProcedure:
+			serviceServiceGetEpisodeHandler.ServeHTTP(w, r)
+		case ServiceServiceHealProcedure:
+			serviceServiceHealHandler.ServeHTTP(w, r)
+		case ServiceServiceCancelHealProcedure:
+			serviceServiceCancelHealHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -269,4 +382,20 @@ func (UnimplementedServiceServiceHandler) List(context.Context, *connect.Request
 
 func (UnimplementedServiceServiceHandler) Watch(context.Context, *connect.Request[v1.WatchServicesRequest], *connect.ServerStream[v1.WatchServicesResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.ServiceService.Watch is not implemented"))
+}
+
+func (UnimplementedServiceServiceHandler) ListEpisodes(context.Context, *connect.Request[v1.ListEpisodesRequest]) (*connect.Response[v1.ListEpisodesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.ServiceService.ListEpisodes is not implemented"))
+}
+
+func (UnimplementedServiceServiceHandler) GetEpisode(context.Context, *connect.Request[v1.GetEpisodeRequest]) (*connect.Response[v1.GetEpisodeResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.ServiceService.GetEpisode is not implemented"))
+}
+
+func (UnimplementedServiceServiceHandler) Heal(context.Context, *connect.Request[v1.HealRequest]) (*connect.Response[v1.HealResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.ServiceService.Heal is not implemented"))
+}
+
+func (UnimplementedServiceServiceHandler) CancelHeal(context.Context, *connect.Request[v1.CancelHealRequest]) (*connect.Response[v1.CancelHealResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.ServiceService.CancelHeal is not implemented"))
 }

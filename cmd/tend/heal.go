@@ -1,0 +1,353 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/healer/work"
+	"github.com/tend-run/tend/process"
+)
+
+// healEpisodeCmd is the worker that the daemon starts.
+type healEpisodeCmd struct {
+	Dir string `arg:"" help:"Directory of the episode."`
+}
+
+func (c *healEpisodeCmd) Run(ctx context.Context, inv *invocation) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	return work.Run(ctx, c.Dir, inv.out)
+}
+
+type healCmd struct {
+	Name   string `arg:"" name:"service" optional:"" complete:"service" help:"The service. Default: the one that healer names in tend.yaml."`
+	DryRun bool   `name:"dry-run" help:"Say what would be tried and why, and do nothing."`
+	Detach bool   `short:"d" help:"Return once it has begun (tend episodes shows what becomes of it)."`
+	Cancel bool   `help:"End the repair that is under way, and take back what it has changed."`
+}
+
+// Run begins a repair and waits until it is over: 0 if the service is well then, else 1.
+func (c *healCmd) Run(ctx context.Context, inv *invocation) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if c.Cancel {
+		if c.DryRun || c.Name != "" {
+			return usageError("--cancel stands alone: there is at most one repair under way")
+		}
+		return healError(d.CancelHeal(ctx, ""))
+	}
+	id, err := d.Heal(ctx, c.Name, c.DryRun)
+	if err != nil {
+		return healError(err)
+	}
+	if c.Detach {
+		return inv.printEpisodeID(id)
+	}
+	e, err := inv.followEpisode(ctx, d, id)
+	if err != nil {
+		return healError(err)
+	}
+	if err := inv.printEpisode(&e); err != nil {
+		return err
+	}
+	if e.Status != tend.HealReady && !c.DryRun {
+		return statusError(1)
+	}
+	return nil
+}
+
+func (inv *invocation) printEpisodeID(id string) error {
+	if inv.flags.JSON {
+		return printJSONLine(inv.out, map[string]string{"episode": id})
+	}
+	_, err := fmt.Fprintln(inv.out, printable(id))
+	return err
+}
+
+func healError(err error) error {
+	if errors.Is(err, process.ErrNotFound) || errors.Is(err, process.ErrRunning) || errors.Is(err, process.ErrUnsupported) {
+		return &keyError{err.Error(), err}
+	}
+	return err
+}
+
+// episodePace is how often an episode is looked at.
+const episodePace = 250 * time.Millisecond
+
+// followEpisode waits until an episode is over, and notes what is being done.
+func (inv *invocation) followEpisode(ctx context.Context, d *daemon, id string) (e tend.EpisodeRecord, err error) {
+	for said := ""; ; {
+		if e, err = d.Episode(ctx, id); err != nil {
+			return e, err
+		}
+		now := e.Status.String() + " " + e.Doing
+		if n := len(e.Tries); n > 0 && !e.Over() {
+			now = e.Status.String() + ": " + remedyText(e.Tries[n-1].HealRemedy) + ": " + e.Doing
+		}
+		if now != said && !e.Over() && !inv.json {
+			inv.note("%s", now)
+			said = now
+		}
+		if e.Over() {
+			return e, nil
+		}
+		select {
+		case <-ctx.Done():
+			return e, ctx.Err()
+		case <-time.After(episodePace):
+		}
+	}
+}
+
+type episodesCmd struct {
+	ID         string `arg:"" name:"id" optional:"" help:"One of them, with all that was done. last: the newest."`
+	Diff       bool   `help:"Print what it has changed, as a diff, and nothing else."`
+	Transcript bool   `help:"Print what was said to a model and by it, as JSON lines, and nothing else."`
+}
+
+func (c *episodesCmd) Run(ctx context.Context, inv *invocation) error {
+	if c.Diff && c.Transcript {
+		return usageError("--diff and --transcript each print one thing; give one of them")
+	}
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if c.ID == "" && !c.Diff && !c.Transcript {
+		all, err := d.Episodes(ctx, "")
+		if err != nil {
+			return healError(err)
+		}
+		return inv.printEpisodes(all)
+	}
+	if c.ID == "last" {
+		c.ID = ""
+	}
+	e, err := d.Episode(ctx, c.ID)
+	if err != nil {
+		return healError(err)
+	}
+	switch {
+	case c.Diff && inv.flags.JSON:
+		return printJSON(inv.out, map[string]string{"episode": e.ID, "diff": string(e.Diff)})
+	case c.Diff:
+		return inv.printLines(string(e.Diff))
+	case c.Transcript:
+		_, err := inv.out.Write(e.Transcript) // JSON lines in any case
+		return err
+	}
+	return inv.printEpisode(&e)
+}
+
+func (inv *invocation) printLines(text string) error {
+	for line := range strings.Lines(text) {
+		if _, err := fmt.Fprintln(inv.out, printable(strings.TrimRight(line, "\n"))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// episodeFacts is an episode as JSON.
+type episodeFacts struct {
+	ID       string         `json:"id"`
+	Service  string         `json:"service"`
+	Status   string         `json:"status"` // suspected, healing, verifying, ready, broken
+	Doing    string         `json:"doing"`
+	Why      string         `json:"why,omitempty"`
+	Opened   time.Time      `json:"opened"`
+	Ended    *time.Time     `json:"ended"` // null until it has ended
+	Signals  []signalFacts  `json:"signals"`
+	Remedies []remedyFacts  `json:"remedies"`
+	Tries    []healTryFacts `json:"tries"`
+	Commit   string         `json:"commit,omitempty"`
+	Left     []string       `json:"left,omitempty"`
+	Dirty    bool           `json:"dirty,omitempty"`
+	Proposal string         `json:"proposal,omitempty"`
+	DryRun   bool           `json:"dry_run,omitempty"`
+	Workers  int            `json:"workers"`
+	// Diff and Transcript of one that was asked for by its ID.
+	Diff       string            `json:"diff,omitempty"`
+	Transcript []json.RawMessage `json:"transcript,omitempty"`
+}
+
+type signalFacts struct {
+	Kind string    `json:"kind"`
+	Text string    `json:"text,omitempty"`
+	At   time.Time `json:"at"`
+}
+
+type remedyFacts struct {
+	Kind string `json:"kind"` // wait, restart, playbook, model
+	Name string `json:"name,omitempty"`
+	Why  string `json:"why,omitempty"`
+}
+
+type healTryFacts struct {
+	remedyFacts
+	Begun  time.Time  `json:"begun"`
+	Ended  *time.Time `json:"ended"`
+	Failed string     `json:"failed,omitempty"`
+	Text   string     `json:"text,omitempty"`
+	Paths  []string   `json:"paths,omitempty"`
+	Tokens int64      `json:"tokens,omitempty"`
+	Steps  int64      `json:"steps,omitempty"`
+}
+
+func episodeFactsOf(e *tend.Episode) episodeFacts {
+	f := episodeFacts{
+		ID: e.ID, Service: e.Service, Status: e.Status.String(), Doing: e.Doing, Why: e.Why, Opened: e.Opened, Ended: timeOrNull(e.Ended),
+		Signals: []signalFacts{}, Remedies: []remedyFacts{}, Tries: []healTryFacts{},
+		Commit: e.Commit, Left: e.Left, Dirty: e.Dirty, Proposal: e.Proposal, DryRun: e.DryRun, Workers: e.Workers,
+	}
+	for _, s := range e.Signals {
+		f.Signals = append(f.Signals, signalFacts(s))
+	}
+	for _, r := range e.Remedies {
+		f.Remedies = append(f.Remedies, remedyFacts(r))
+	}
+	for _, t := range e.Tries {
+		f.Tries = append(f.Tries, healTryFacts{
+			remedyFacts: remedyFacts(t.HealRemedy), Begun: t.Begun, Ended: timeOrNull(t.Ended), Failed: t.Failed, Text: t.Text, Paths: t.Paths, Tokens: t.Tokens, Steps: t.Steps,
+		})
+	}
+	return f
+}
+
+func (inv *invocation) printEpisodes(all []tend.Episode) error {
+	if inv.flags.JSON {
+		facts := make([]episodeFacts, 0, len(all))
+		for i := range all {
+			facts = append(facts, episodeFactsOf(&all[i]))
+		}
+		return printJSON(inv.out, facts)
+	}
+	width := 0
+	if size, ok := terminalSize(inv.out); ok {
+		width = int(size.Cols)
+	}
+	rows := [][]string{{"EPISODE", "SERVICE", "STATUS", "AGE", "TOOK", "SIGNAL", "WHAT"}}
+	for _, e := range all {
+		took, signal, what := "-", "-", "-"
+		if e.Over() {
+			took = e.Ended.Sub(e.Opened).Round(100 * time.Millisecond).String()
+		}
+		if len(e.Signals) > 0 {
+			signal = e.Signals[0].Kind
+		}
+		if n := len(e.Tries); n > 0 {
+			what = remedyText(e.Tries[n-1].HealRemedy)
+		}
+		if e.DryRun {
+			what = "dry run"
+		}
+		rows = append(rows, []string{printable(e.ID), printable(e.Service), e.Status.String(), age(time.Since(e.Opened)), took, printable(signal), printable(what)})
+	}
+	colour := inv.colours(inv.out)
+	for i, line := range alignRows(rows) {
+		line = cut(line, width)
+		switch {
+		case i == 0:
+			line = paint(colour, dim, line)
+		case all[i-1].Status == tend.HealBroken && !all[i-1].DryRun:
+			line = paint(colour, red, line)
+		}
+		if _, err := fmt.Fprintln(inv.out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func remedyText(r tend.HealRemedy) string {
+	if r.Name != "" {
+		return r.Kind + " " + r.Name
+	}
+	return r.Kind
+}
+
+// printEpisode writes all that is known of an episode.
+func (inv *invocation) printEpisode(e *tend.EpisodeRecord) error {
+	if inv.flags.JSON {
+		f := episodeFactsOf(&e.Episode)
+		f.Diff = string(e.Diff)
+		for line := range strings.Lines(string(e.Transcript)) {
+			if json.Valid([]byte(line)) {
+				f.Transcript = append(f.Transcript, json.RawMessage(strings.TrimSpace(line)))
+			}
+		}
+		return printJSON(inv.out, f)
+	}
+	return inv.printLines(episodeText(e))
+}
+
+func episodeText(e *tend.EpisodeRecord) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s  %s", e.ID, e.Service, e.Status)
+	if !e.Over() {
+		fmt.Fprintf(&b, " (%s)", e.Doing)
+	}
+	b.WriteByte('\n')
+	for _, s := range e.Signals {
+		fmt.Fprintf(&b, "seen      %s", s.Kind)
+		if s.Text != "" {
+			fmt.Fprintf(&b, ": %s", indented(s.Text))
+		}
+		b.WriteByte('\n')
+	}
+	if e.DryRun {
+		for _, r := range e.Remedies {
+			fmt.Fprintf(&b, "would try %s: %s\n", remedyText(r), indented(r.Why))
+		}
+		if len(e.Remedies) == 0 {
+			b.WriteString("would try nothing: no rule matches, and no model is declared\n")
+		}
+	}
+	for _, t := range e.Tries {
+		fmt.Fprintf(&b, "tried     %s: %s\n", remedyText(t.HealRemedy), indented(t.Why))
+		if t.Text != "" {
+			fmt.Fprintf(&b, "          %s\n", indented(t.Text))
+		}
+		if len(t.Paths) > 0 {
+			fmt.Fprintf(&b, "          changed %s\n", strings.Join(t.Paths, ", "))
+		}
+		if t.Steps > 0 {
+			fmt.Fprintf(&b, "          %d steps, %d tokens\n", t.Steps, t.Tokens)
+		}
+		if t.Failed != "" {
+			fmt.Fprintf(&b, "          did not help: %s\n", indented(t.Failed))
+		}
+	}
+	if e.Commit != "" {
+		fmt.Fprintf(&b, "commit    %s\n", e.Commit)
+	}
+	for _, l := range e.Left {
+		fmt.Fprintf(&b, "not in it %s\n", indented(l))
+	}
+	if e.Proposal != "" {
+		fmt.Fprintf(&b, "proposal  %s\n", indented(e.Proposal))
+	}
+	if e.Why != "" && !e.DryRun {
+		fmt.Fprintf(&b, "%-9s %s\n", e.Status, indented(e.Why))
+	}
+	if len(e.Diff) > 0 {
+		fmt.Fprintf(&b, "\n%s", e.Diff)
+	}
+	return b.String()
+}
+
+// indented is a text of several lines below each other.
+func indented(text string) string {
+	return strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n          ")
+}

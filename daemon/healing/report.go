@@ -1,0 +1,178 @@
+package healing
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tend-run/tend/internal/replace"
+)
+
+const (
+	reportTimeout = 15 * time.Second
+	reportFirst   = time.Second // before the second try, doubled each time
+	reportLongest = time.Minute
+	reportFor     = 24 * time.Hour // and then nobody is told
+	maxReport     = 2 << 10        // bytes of an error
+)
+
+// report is what is sent.
+type report struct {
+	Status string `json:"status"` // healing, ready, broken
+	Error  string `json:"error,omitempty"`
+	// Sequence grows with each status: what has a lesser one came late.
+	Sequence int64 `json:"sequence"`
+}
+
+// reporter sends the newest status until it is taken. What was not sent when another one
+// came is not sent any more.
+type reporter struct {
+	store store
+	http  *http.Client
+	log   *slog.Logger
+	news  chan struct{}
+
+	mu     sync.Mutex
+	url    string
+	key    string
+	newest pending
+}
+
+// pending is what is stored.
+type pending struct {
+	report
+	URL  string    `json:"url,omitempty"`
+	Sent bool      `json:"sent"`
+	At   time.Time `json:"at"`
+}
+
+func newReporter(s store, c *http.Client, log *slog.Logger) *reporter {
+	if c == nil {
+		c = &http.Client{Timeout: reportTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	}
+	return &reporter{store: s, http: c, log: log, news: make(chan struct{}, 1)}
+}
+
+func (r *reporter) load() error {
+	if _, err := r.store.load(reportFile, &r.newest); err != nil {
+		return fmt.Errorf("%s: %w", r.store.path(reportFile), err)
+	}
+	return nil
+}
+
+// to says where reports go.
+func (r *reporter) to(d *declaration) {
+	r.mu.Lock()
+	r.url, r.key = "", ""
+	if d != nil && d.Healer.Report != nil {
+		r.url, r.key = string(d.Healer.Report.URL), d.ReportKey
+	}
+	r.mu.Unlock()
+	r.wake()
+}
+
+func (r *reporter) wake() {
+	select {
+	case r.news <- struct{}{}:
+	default:
+	}
+}
+
+// tell makes a status the newest one.
+func (r *reporter) tell(d *declaration, status, why string) {
+	if d == nil || d.Healer.Report == nil {
+		return
+	}
+	why = strings.ToValidUTF8(why[:min(len(why), maxReport)], "")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.newest.Status == status && r.newest.Error == why && r.newest.URL == r.url {
+		return
+	}
+	now := time.Now()
+	r.newest = pending{report: report{Status: status, Error: why, Sequence: max(r.newest.Sequence+1, now.UnixMilli())}, URL: r.url, At: now}
+	r.keep()
+	r.wake()
+}
+
+// keep stores the newest status. r.mu is held.
+func (r *reporter) keep() {
+	data, err := json.Marshal(r.newest)
+	if err == nil {
+		err = replace.Synced(r.store.path(reportFile), data, 0o600)
+	}
+	if err != nil {
+		r.log.Error("a report could not be stored", "err", err)
+	}
+}
+
+// run sends until ctx ends.
+func (r *reporter) run(ctx context.Context) {
+	pause := reportFirst
+	for {
+		r.mu.Lock()
+		p, url, key := r.newest, r.url, r.key
+		r.mu.Unlock()
+		var again <-chan time.Time
+		if url != "" && url == p.URL && p.Sequence > 0 && !p.Sent && time.Since(p.At) < reportFor {
+			err := r.send(ctx, url, key, p.report)
+			if ctx.Err() != nil {
+				return
+			}
+			if err == nil {
+				pause = reportFirst
+				r.mu.Lock()
+				if r.newest.Sequence == p.Sequence {
+					r.newest.Sent = true
+					r.keep()
+				}
+				r.mu.Unlock()
+				continue
+			}
+			r.log.Warn("a report was not taken", "status", p.Status, "sequence", p.Sequence, "again in", pause, "err", err)
+			again = time.After(pause)
+			pause = min(2*pause, reportLongest)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.news:
+			pause = reportFirst
+		case <-again:
+		}
+	}
+}
+
+func (r *reporter) send(ctx context.Context, url, key string, what report) error {
+	body, err := json.Marshal(what)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	resp, err := r.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return fmt.Errorf("the answer was %s", resp.Status)
+	}
+	return nil
+}

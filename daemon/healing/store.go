@@ -1,0 +1,104 @@
+package healing
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/tend-run/tend/healer"
+	"github.com/tend-run/tend/internal/replace"
+	"github.com/tend-run/tend/supervisor/config"
+)
+
+const (
+	declaredFile = "declared.json"
+	stateFile    = "state.json"
+	reportFile   = "report.json"
+	episodesDir  = "episodes"
+	maxFile      = 4 << 20
+	keepEpisodes = 50
+)
+
+// declaration is whom the healer is for.
+type declaration struct {
+	Healer  *config.Healer `json:"healer"`
+	Service string         `json:"service"`
+	// File that declares the services: the healer must not change it.
+	File string `json:"file"`
+	healer.Secrets
+	// ReportKey goes with the report.
+	ReportKey string `json:"report_key,omitempty"`
+}
+
+// state is what another server must know to go on.
+type state struct {
+	Breaker healer.Breaker `json:"breaker"`
+	// Episode that is under way; "": none.
+	Episode string `json:"episode,omitempty"`
+	// Newest is the newest one, which may be over.
+	Newest string `json:"newest,omitempty"`
+	// Ended is the status with which it ended.
+	Ended healer.Status `json:"ended,omitempty"`
+}
+
+type store struct{ dir string }
+
+func (s store) path(name string) string { return filepath.Join(s.dir, name) }
+
+func (s store) episode(id string) string { return filepath.Join(s.dir, episodesDir, id) }
+
+// load reads a file into v; false: there is none.
+func (s store) load(name string, v any) (bool, error) {
+	data, err := replace.Read(s.path(name), maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, json.Unmarshal(data, v)
+}
+
+func (s store) save(name string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return replace.Synced(s.path(name), data, 0o600)
+}
+
+// episodes are the IDs that there are, the newest first: an ID begins with its time.
+func (s store) episodes() []string {
+	entries, err := os.ReadDir(s.path(episodesDir))
+	if err != nil {
+		return nil
+	}
+	var ids []string
+	for _, e := range entries {
+		if e.IsDir() && validID(e.Name()) {
+			ids = append(ids, e.Name())
+		}
+	}
+	slices.Sort(ids)
+	slices.Reverse(ids)
+	return ids
+}
+
+// prune removes what is older than the newest ones. keep is not removed.
+func (s store) prune(keep string) {
+	ids := s.episodes()
+	for _, id := range ids[min(keepEpisodes, len(ids)):] {
+		if id != keep {
+			_ = os.RemoveAll(s.episode(id)) // what is left is tried again after the next one
+		}
+	}
+}
+
+func validID(id string) bool {
+	return len(id) > 0 && len(id) <= 64 && !slices.ContainsFunc([]byte(id), func(c byte) bool {
+		return !(c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c == '-')
+	})
+}

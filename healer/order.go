@@ -1,0 +1,58 @@
+package healer
+
+import (
+	"path/filepath"
+	"time"
+
+	"github.com/tend-run/tend/supervisor/config"
+)
+
+// Files of an episode, in its directory.
+const (
+	OrderFile      = "order.json"
+	JournalFile    = "journal"
+	InboxFile      = "inbox"      // JSON lines of entries for the worker, which alone writes the journal
+	TranscriptFile = "transcript" // JSON lines
+	DiffFile       = "diff"
+)
+
+// Bounds of what is kept of an episode.
+const (
+	MaxTranscript = 16 << 20
+	MaxDiff       = 256 << 10
+)
+
+// Order is what a worker has to know of its episode. It holds the environment of the
+// service, and no key.
+type Order struct {
+	ID string `json:"id"`
+	// Dir of the episode, and StateDir of the daemon, which are nobody else's business.
+	Dir      string `json:"dir"`
+	StateDir string `json:"state_dir"`
+	// Keys is the file with what a model is asked with; see Secrets.
+	Keys string `json:"keys,omitempty"`
+	// URL of the daemon.
+	URL string `json:"url"`
+	// File that declares the service.
+	File   string          `json:"file"`
+	Rules  *config.Service `json:"rules"`
+	Healer *config.Healer  `json:"healer"`
+	// Service is the name of Rules, which is not in its JSON.
+	Service string `json:"service"`
+	Signal  Signal `json:"signal"`
+	// DryRun: only what would be tried is found out.
+	DryRun bool      `json:"dry_run,omitempty"`
+	At     time.Time `json:"at"`
+}
+
+// Secrets are what is asked with, and is told to nobody.
+type Secrets struct {
+	// Key of the model, BaseURL where it is; "": the provider's own.
+	Key     string `json:"key,omitempty"`
+	BaseURL string `json:"base_url,omitempty"`
+	// Token of the daemon, where its URL needs one.
+	Token string `json:"token,omitempty"`
+}
+
+// Path is that of a file of the episode.
+func (o *Order) Path(name string) string { return filepath.Join(o.Dir, name) }

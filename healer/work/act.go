@@ -1,0 +1,315 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/healer"
+	"github.com/tend-run/tend/healer/playbook"
+	"github.com/tend-run/tend/internal/replace"
+)
+
+// act tries a remedy. What it has changed is the healer's when it returns, unless this
+// process dies in it.
+func (w *worker) act(ctx context.Context, e healer.Effect) (healer.Entry, error) {
+	out, err := w.try(ctx, e)
+	if w.point == nil {
+		return out, err
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTime)
+	defer cancel()
+	out.Paths, _ = w.changed(last) // they are for people
+	return out, err
+}
+
+func (w *worker) try(ctx context.Context, e healer.Effect) (healer.Entry, error) {
+	switch e.Remedy.Kind {
+	case healer.Wait:
+		return healer.Entry{}, nil
+	case healer.Restart:
+		return healer.Entry{Text: "restarted"}, w.restart(ctx)
+	case healer.Book:
+		return w.playBook(ctx, e)
+	case healer.Model:
+		return w.askModel(ctx, e)
+	}
+	return healer.Entry{}, fmt.Errorf("%q is no remedy that this version knows", e.Remedy.Kind)
+}
+
+// playBook carries out the plan of a book, and those of others that match what is wrong
+// then: two files that are missing are two plans.
+func (w *worker) playBook(ctx context.Context, e healer.Effect) (out healer.Entry, err error) {
+	plan, ok := w.planOf(ctx, e.Remedy.Name, nil)
+	if !ok {
+		return out, fmt.Errorf("%s does not match any more", e.Remedy.Name)
+	}
+	var done []playbook.Plan
+	var said []string
+	for len(done) < playbook.MaxRounds {
+		done = append(done, plan)
+		if err := w.absorb(ctx); err != nil {
+			return out, err
+		}
+		text, err := w.carryOut(ctx, e.Try, plan)
+		if merr := w.mark(ctx); err == nil {
+			err = merr
+		}
+		said = append(said, plan.Book+": "+plan.Why)
+		if text != "" {
+			said = append(said, text)
+		}
+		out.Text = strings.Join(said, "\n")
+		if err != nil {
+			return out, err
+		}
+		if err := w.restart(ctx); err != nil {
+			return out, err
+		}
+		up, err := w.soon(ctx)
+		if err != nil {
+			return out, err
+		}
+		if up {
+			break
+		}
+		if plan, ok = w.planOf(ctx, "", done); !ok {
+			break
+		}
+	}
+	return out, nil
+}
+
+// planOf finds the plan of a book by what is known now; "": the next strong one that was
+// not carried out yet.
+func (w *worker) planOf(ctx context.Context, book string, done []playbook.Plan) (playbook.Plan, bool) {
+	ev, err := w.evidence(ctx)
+	if err != nil {
+		return playbook.Plan{}, false
+	}
+	plans := w.books.Match(ctx, ev)
+	if book != "" {
+		plans = append(plans, w.plans...) // the log may say something else by now
+	}
+	for _, p := range plans {
+		if book != "" && p.Book == book && !p.Proposal() {
+			return p, true
+		}
+		same := func(o playbook.Plan) bool { return o.Book == p.Book && o.Why == p.Why }
+		if book == "" && p.Strong && !p.Proposal() && !slices.ContainsFunc(done, same) {
+			return p, true
+		}
+	}
+	return playbook.Plan{}, false
+}
+
+// soonTime is how long a service may take until it shows that it fails as before.
+const soonTime = 10 * time.Second
+
+// soon waits until the service is ready, or has ended once more.
+func (w *worker) soon(ctx context.Context) (bool, error) {
+	first, err := w.service(ctx)
+	if err != nil {
+		return false, err
+	}
+	for end := time.Now().Add(soonTime); time.Now().Before(end); {
+		s, err := w.service(ctx)
+		if err != nil {
+			return false, err
+		}
+		if s.Ready {
+			return true, nil
+		}
+		if s.Runs > first.Runs || s.Phase == tend.ServiceFailed || s.Phase == tend.ServicePausing {
+			return false, nil
+		}
+		if !wait(ctx, lookPace/2) {
+			return false, ctx.Err()
+		}
+	}
+	return true, nil // slow, and nothing says that it fails: verify waits longer
+}
+
+// carryOut carries out one plan.
+func (w *worker) carryOut(ctx context.Context, try int, p playbook.Plan) (string, error) {
+	var said []string
+	for _, a := range p.Actions {
+		if err := ctx.Err(); err != nil {
+			return strings.Join(said, "\n"), err
+		}
+		text, err := w.carry(ctx, try, a)
+		if text != "" {
+			said = append(said, text)
+		}
+		if err != nil {
+			return strings.Join(said, "\n"), fmt.Errorf("%s: %w", a.Reason, err)
+		}
+	}
+	if len(p.Verify) > 0 {
+		if text, err := w.must(ctx, command{argv: p.Verify, dir: w.order.Healer.Root, env: w.environ(), time: commandTime}); err != nil {
+			return strings.Join(append(said, text), "\n"), err
+		}
+	}
+	return strings.Join(said, "\n"), nil
+}
+
+// carry carries out one action.
+func (w *worker) carry(ctx context.Context, try int, a playbook.Action) (string, error) {
+	root := w.order.Healer.Root
+	path := filepath.Join(root, filepath.FromSlash(a.Path))
+	switch a.Kind {
+	case playbook.Restart, playbook.Propose:
+		return "", nil // a restart follows each plan
+	case playbook.Run:
+		for _, dir := range a.Aside {
+			if err := w.moveAside(try, filepath.FromSlash(dir)); err != nil {
+				return "", err
+			}
+		}
+		return w.must(ctx, command{argv: a.Argv, dir: path, env: w.environ(), time: installTime})
+	case playbook.Restore:
+		if _, err := os.Lstat(path); err == nil {
+			return "", fmt.Errorf("%s is there again", a.Path)
+		}
+		return w.must(ctx, command{
+			argv: []string{"git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "checkout-index", "--", filepath.Base(path)},
+			dir:  filepath.Dir(path), env: gitEnv(w.environ()), time: commandTime,
+		})
+	case playbook.Remove:
+		return "removed " + a.Path, w.moveAside(try, filepath.FromSlash(a.Path))
+	case playbook.EndPortHolder:
+		return w.endHolder(ctx, a.Port)
+	case playbook.EndOrphans:
+		return w.endOrphans(ctx)
+	case playbook.SetEnv:
+		return "set " + a.Name + " in " + a.Path, w.guard.SetEnv(a.Path, a.Name, a.Value)
+	case playbook.Truncate:
+		return keepTail(path, a.Keep)
+	}
+	return "", fmt.Errorf("%q is no action that this version knows", a.Kind)
+}
+
+// gitEnv leaves nothing to the configuration of a user.
+func gitEnv(env map[string]string) map[string]string {
+	env["GIT_CONFIG_NOSYSTEM"], env["GIT_CONFIG_GLOBAL"], env["GIT_OPTIONAL_LOCKS"] = "1", "/dev/null", "0"
+	return env
+}
+
+// must runs a command that has to succeed.
+func (w *worker) must(ctx context.Context, c command) (string, error) {
+	line := strings.Join(c.argv, " ")
+	r, err := w.run(ctx, c)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", line, err)
+	}
+	switch {
+	case r.timedOut:
+		return line, fmt.Errorf("%s did not end within %v:\n%s", line, c.time, firstLines(r.output))
+	case r.exit == nil || r.exit.Signal != 0 || r.exit.Code != 0:
+		return line, fmt.Errorf("%s: %v:\n%s", line, r.exit, firstLines(r.output))
+	}
+	return line, nil
+}
+
+// asideOf is where directories are moved to by a remedy: below the project, so that a
+// rename does it.
+func (w *worker) asideOf(try int) string {
+	return filepath.Join(w.order.Healer.Root, ".tend", "aside", fmt.Sprintf("%s-%d", w.order.ID, try))
+}
+
+// moveAside moves a directory of the project away. Its name there is its path.
+func (w *worker) moveAside(try int, rel string) error {
+	if !filepath.IsLocal(rel) || rel == "." {
+		return fmt.Errorf("%q is no directory of the project", rel)
+	}
+	from := filepath.Join(w.order.Healer.Root, rel)
+	st, err := os.Lstat(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if real, err := filepath.EvalSymlinks(filepath.Dir(from)); err != nil || real != filepath.Dir(from) || !st.IsDir() {
+		return fmt.Errorf("%s is no directory of its own", rel)
+	}
+	to := filepath.Join(w.asideOf(try), url.PathEscape(filepath.ToSlash(rel)))
+	if _, err := os.Lstat(to); err == nil {
+		return nil // the first one is what was there before
+	}
+	if err := os.MkdirAll(w.asideOf(try), 0o700); err != nil {
+		return err
+	}
+	return os.Rename(from, to)
+}
+
+// moveBack brings back what a remedy has moved aside. What is in the way is what the remedy
+// has made.
+func (w *worker) moveBack(try int) error {
+	entries, err := os.ReadDir(w.asideOf(try))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		rel, err := url.PathUnescape(e.Name())
+		if err != nil || !filepath.IsLocal(rel) || rel == "." {
+			continue // none of ours
+		}
+		to := filepath.Join(w.order.Healer.Root, filepath.FromSlash(rel))
+		if err := os.RemoveAll(to); err != nil {
+			return err
+		}
+		if err := os.Rename(filepath.Join(w.asideOf(try), e.Name()), to); err != nil {
+			return err
+		}
+	}
+	w.dropAside(try)
+	return nil
+}
+
+// dropAside removes what was moved aside, and the directories for it if they are empty.
+func (w *worker) dropAside(try int) {
+	aside := w.asideOf(try)
+	if _, err := os.Lstat(aside); err != nil {
+		return
+	}
+	_ = os.RemoveAll(aside)
+	_ = os.Remove(filepath.Dir(aside))
+	_ = os.Remove(filepath.Dir(filepath.Dir(aside)))
+}
+
+// keepTail cuts off the beginning of a log in place: who writes it goes on. A writer that
+// does not append leaves a hole, which takes no room.
+func keepTail(path string, keep int64) (string, error) {
+	f, err := replace.Open(path, os.O_RDWR)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	keep = min(max(keep, 0), 16<<20, st.Size())
+	tail, err := io.ReadAll(io.NewSectionReader(f, st.Size()-keep, keep))
+	if err != nil {
+		return "", err
+	}
+	if err := f.Truncate(0); err != nil {
+		return "", err
+	}
+	_, err = f.WriteAt(tail, 0)
+	return fmt.Sprintf("cut %s from %d to %d bytes", filepath.Base(path), st.Size(), keep), err
+}

@@ -1,0 +1,28 @@
+// Package work does the work of an episode: it is the worker, a process of its own that
+// lives as long as a repair. It carries out what package healer decides, one thing after
+// the other, and writes each into the journal before the next.
+//
+// It reaches the service, and starts commands, through the daemon's API, so that it goes on
+// when the server is another one. It reaches the files of the project itself, with the
+// rights of the daemon; the guards in between are those of package guard. A service of
+// another user is not repaired: what is done on behalf of a user has that user's rights.
+//
+// # Files in the directory of the episode
+//
+//	order.json       what is to be repaired, with the environment of the service (0600)
+//	journal          see package healer
+//	lock             is locked by the worker: there is one
+//	inbox            what the server has to say to it
+//	points/N/        the checkpoint of the N-th remedy, while it is open
+//	transcript       what was said to a model and by it
+//	diff             what was changed, secrets hidden
+//	attempt-N.diff   what the N-th remedy had changed, and was taken back
+//
+// # Commands
+//
+// A command of a playbook is a process of tend of its own, with limits on memory, processes
+// and time, and with the environment of the service, from which the keys of the healer are
+// taken out. Its whole tree is killed when it has ended. It is not in a sandbox: what is run
+// is what the playbook says, and never what a log or a model does. A model's commands are
+// refused.
+package work

@@ -1,0 +1,285 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/healer"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/supervisor/config"
+)
+
+// Labels of processes.
+const (
+	labelService = "tend.service"
+	labelEpisode = "tend.heal"
+	labelCommand = "tend.heal.command"
+)
+
+const (
+	logBytes  = 64 << 10 // of output that is looked at
+	runsBack  = 4        // runs of the service that are looked at
+	startTime = time.Minute
+)
+
+// goneError: nobody wants the service to run any more.
+type goneError struct{ why string }
+
+func (e *goneError) Error() string { return e.why }
+
+// service returns the service as it is now.
+func (w *worker) service(ctx context.Context) (tend.Service, error) {
+	all, err := w.client.Services(ctx)
+	if err != nil {
+		return tend.Service{}, err
+	}
+	for _, s := range all {
+		if s.Name == w.order.Service {
+			if !s.Up {
+				return s, &goneError{w.order.Service + " is not wanted any more (tend down)"}
+			}
+			return s, nil
+		}
+	}
+	return tend.Service{}, &goneError{"there is no service " + w.order.Service + " any more"}
+}
+
+// restart restarts the service, and returns once another run of it has begun.
+func (w *worker) restart(ctx context.Context) error {
+	s, err := w.service(ctx)
+	if err != nil {
+		return err
+	}
+	before := s.Runs
+	if err := w.client.RestartServices(ctx, w.order.Service); err != nil {
+		// The answer may be lost, and the restart not.
+		if s, serr := w.service(ctx); serr != nil || s.Runs == before {
+			return fmt.Errorf("restart %s: %w", w.order.Service, err)
+		}
+	}
+	for {
+		if s, err = w.service(ctx); err != nil {
+			return err
+		}
+		if s.Runs > before && s.Phase != tend.ServiceStopping && s.Phase != tend.ServiceKilling {
+			return nil
+		}
+		if !wait(ctx, 20*time.Millisecond) {
+			return fmt.Errorf("restart %s: it is still %s", w.order.Service, s.Phase)
+		}
+	}
+}
+
+// runs are the newest runs of the service, the newest first.
+func (w *worker) runs(ctx context.Context) ([]process.Info, error) {
+	all, err := w.client.List(ctx, process.Filter{Labels: map[string]string{labelService: w.order.Service}})
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(all)
+	return all[:min(len(all), runsBack)], nil
+}
+
+// output is the end of what a run has written, to both streams.
+func (w *worker) output(ctx context.Context, in *process.Info) (string, error) {
+	opts := process.ReadOptions{NoFollow: true}
+	for _, s := range in.Streams {
+		opts.From[s.Stream] = max(s.Base, s.End-logBytes)
+	}
+	p, err := w.client.Get(ctx, process.Selector{ID: in.ID})
+	if err != nil {
+		return "", err
+	}
+	r, err := p.Read(ctx, opts)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	var b strings.Builder
+	for ev, err := range process.Follow(ctx, r) {
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return b.String(), err
+		}
+		if ev.Kind == process.EventOutput {
+			b.Write(ev.Data)
+		}
+	}
+	text := b.String()
+	return strings.ToValidUTF8(text[max(0, len(text)-logBytes):], "\ufffd"), nil
+}
+
+// log is what the service has written last, since a start: of a run that has only just
+// begun and says nothing yet, what the one before it wrote.
+func (w *worker) log(ctx context.Context) (text string, exit *process.Exit, err error) {
+	runs, err := w.runs(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	for i := range runs {
+		one, err := w.output(ctx, &runs[i])
+		if err != nil && !errors.Is(err, process.ErrNotFound) {
+			return "", nil, err
+		}
+		if exit == nil {
+			exit = runs[i].Exit
+		}
+		if text == "" || runs[i].Exit != nil && exit == runs[i].Exit && i > 0 {
+			text = one + text
+		}
+		if runs[i].Exit != nil && strings.TrimSpace(text) != "" {
+			break
+		}
+	}
+	return text, exit, nil
+}
+
+// ports are those on which the service is to listen.
+func ports(r *config.Service) (all []int) {
+	add := func(text string) {
+		if n, err := strconv.Atoi(text); err == nil && n > 0 && n < 1<<16 && !slices.Contains(all, n) {
+			all = append(all, n)
+		}
+	}
+	for _, p := range []*config.Probe{r.Health, r.Startup, r.Readiness, r.Liveness} {
+		if p == nil {
+			continue
+		}
+		if p.HTTP != nil {
+			rest := strings.TrimPrefix(string(p.HTTP.URL), "http://")
+			host, _, _ := strings.Cut(rest, "/")
+			if _, port, err := net.SplitHostPort(host); err == nil {
+				add(port)
+			}
+		}
+		if p.TCP != "" {
+			text := string(p.TCP)
+			add(text[strings.LastIndexByte(text, ':')+1:])
+		}
+	}
+	add(r.Env["PORT"])
+	return all
+}
+
+// command is what is run for a playbook.
+type command struct {
+	argv []string
+	dir  string // absolute
+	env  map[string]string
+	time time.Duration
+}
+
+// result of a command.
+type result struct {
+	output   string
+	exit     *process.Exit
+	timedOut bool
+}
+
+const (
+	commandTime   = 120 * time.Second
+	installTime   = 10 * time.Minute
+	commandMemory = 4 << 30
+	commandPids   = 1024
+	commandOutput = 256 << 10
+)
+
+// run runs a command to its end, and kills what is left of it.
+func (w *worker) run(ctx context.Context, c command) (result, error) {
+	spec := process.Spec{
+		Argv: c.argv, Dir: c.dir, Env: c.env, Timeout: c.time, TimeoutScope: process.ScopeTree,
+		Name: "heal-command", Labels: map[string]string{labelEpisode: w.order.ID, labelCommand: "1"},
+		Limits:    process.Limits{MemoryMax: commandMemory, PidsMax: commandPids, Nice: 5},
+		Retention: process.Retention{Limit: 1 << 20, TTL: time.Hour},
+	}
+	p, err := w.client.Start(ctx, spec)
+	if errors.Is(err, process.ErrUnsupported) { // no cgroups here: time and output are bounded all the same
+		spec.Limits.MemoryMax, spec.Limits.PidsMax = 0, 0
+		p, err = w.client.Start(ctx, spec)
+	}
+	if err != nil {
+		return result{}, err
+	}
+	defer w.discard(p)
+	res, err := p.Wait(ctx, process.Until{})
+	if err != nil {
+		return result{}, err
+	}
+	in, err := p.Info(ctx)
+	if err != nil {
+		return result{}, err
+	}
+	text, err := w.output(ctx, &in)
+	if err != nil {
+		return result{}, err
+	}
+	return result{output: text[max(0, len(text)-commandOutput):], exit: res.Exit, timedOut: res.Exit != nil && res.Exit.Cause == process.CauseTimeout}, nil
+}
+
+// discard ends the tree of a command, and forgets it.
+func (w *worker) discard(p process.Process) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	_, _ = p.Kill(ctx) // else the next worker does
+	_ = p.Remove(ctx)  // else its TTL does
+}
+
+// killCommands ends what a worker that has died has left running.
+func (w *worker) killCommands(ctx context.Context) {
+	all, err := w.client.List(ctx, process.Filter{Labels: map[string]string{labelEpisode: w.order.ID, labelCommand: "1"}})
+	if err != nil {
+		return // the commands end at their timeout
+	}
+	for _, in := range all {
+		if p, err := w.client.Get(ctx, process.Selector{ID: in.ID}); err == nil {
+			w.discard(p)
+		}
+	}
+}
+
+// environ is that of the service, for a playbook's command: without what the healer itself is
+// given.
+func (w *worker) environ() map[string]string {
+	env := maps.Clone(w.order.Rules.Env)
+	maps.DeleteFunc(env, func(name, _ string) bool { return ofHealer(name, w.order.Healer) })
+	if env == nil {
+		env = map[string]string{}
+	}
+	env["CI"], env["GIT_TERMINAL_PROMPT"] = "1", "0"
+	return env
+}
+
+// ofHealer reports whether a variable is what models and reports are paid with.
+func ofHealer(name string, h *config.Healer) bool {
+	upper := strings.ToUpper(name)
+	for _, prefix := range []string{"ANTHROPIC_", "OPENAI_", "GEMINI_", "GOOGLE_GENERATIVE", "COMPOSIO_", "MASTRA_AUTH", "TEND_"} {
+		if strings.HasPrefix(upper, prefix) {
+			return true
+		}
+	}
+	return h.LLM != nil && name == h.LLM.KeyEnv || h.Report != nil && name == h.Report.KeyEnv
+}
+
+// signalText is what was seen, for people and for models.
+func signalText(s *healer.State) string {
+	var all []string
+	for _, one := range s.Signals {
+		text := one.Kind
+		if one.Text != "" {
+			text += ": " + one.Text
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all[:min(len(all), 8)], "\n")
+}

@@ -1,0 +1,235 @@
+package work
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/healer"
+	"github.com/tend-run/tend/healer/agent"
+	"github.com/tend-run/tend/healer/guard"
+	"github.com/tend-run/tend/healer/playbook"
+)
+
+// booksDir is where a project has playbooks of its own.
+const booksDir = ".tend/playbooks"
+
+// prepare opens what the worker needs besides the daemon.
+func (w *worker) prepare(s healer.Secrets) (err error) {
+	o := w.order
+	w.redact = guard.NewRedactor()
+	w.redact.AddSecret("healer key", s.Key)
+	w.redact.AddSecret("daemon token", s.Token)
+	w.redact.AddEnv(o.Rules.Env)
+	for _, name := range envFiles(o.Healer.Root, o.Rules.Cwd) {
+		_ = w.redact.AddFile(name) // one that cannot be read is shown to nobody either
+	}
+	root, err := filepath.EvalSymlinks(o.Healer.Root)
+	if err != nil {
+		w.failed = "the project's directory cannot be opened: " + err.Error()
+		return nil // the journal will say so
+	}
+	o.Healer.Root = root
+	if w.guard, err = guard.Open(guard.Config{Root: root, Protected: o.Healer.Protected, Files: []string{o.File, o.StateDir}}); err != nil {
+		w.failed = "the project's directory cannot be opened: " + err.Error()
+		return nil
+	}
+	if w.books, err = playbook.Load(filepath.Join(root, filepath.FromSlash(booksDir))); err != nil {
+		w.note("the project's playbooks are left out: " + err.Error())
+		if w.books, err = playbook.Load(); err != nil {
+			return err
+		}
+	}
+	return w.prepareModel(s)
+}
+
+// prepareModel makes what asks the models. A model that cannot be asked is none.
+func (w *worker) prepareModel(s healer.Secrets) error {
+	m := w.order.Healer.LLM
+	if m == nil {
+		return nil
+	}
+	if s.Key == "" {
+		w.note("no model is asked: tend up found no key for it in its environment")
+		return nil
+	}
+	open := agent.NewAnthropic
+	if m.Provider == "openai" {
+		open = agent.NewOpenAI
+	}
+	c := agent.Config{BaseURL: s.BaseURL, Key: s.Key, Model: m.Model}
+	var err error
+	if w.model, err = open(c); err != nil {
+		w.note("no model is asked: " + err.Error())
+		return nil
+	}
+	if m.ReviewModel != "" {
+		c.Model = m.ReviewModel
+		if w.review, err = open(c); err != nil {
+			w.review = nil
+			w.note("changes are looked at by rule alone: " + err.Error())
+		}
+	}
+	return nil
+}
+
+// note is for people who read the journal.
+func (w *worker) note(text string) {
+	_ = w.put(healer.Entry{Kind: healer.Note, Text: text}) // nothing depends on it
+}
+
+func (w *worker) close() {
+	if w.guard != nil {
+		w.guard.Close()
+	}
+}
+
+// maxWalk bounds the names that are looked at for files of variables.
+const maxWalk = 50_000
+
+// envFiles are the .env-like files of the project and of the service.
+func envFiles(dirs ...string) (all []string) {
+	for _, dir := range dirs {
+		n := 0
+		_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			if n++; n > maxWalk {
+				return fs.SkipAll
+			}
+			switch {
+			case err != nil:
+				return nil
+			case e.IsDir() && path != dir && (e.Name() == "node_modules" || e.Name() == ".git" || e.Name() == ".venv"):
+				return fs.SkipDir
+			case strings.HasPrefix(e.Name(), ".env") && !e.IsDir() && !slices.Contains(all, path):
+				all = append(all, path)
+			}
+			return nil
+		})
+	}
+	return all
+}
+
+// evidence is what playbooks look at.
+func (w *worker) evidence(ctx context.Context) (playbook.Evidence, error) {
+	log, exit, err := w.log(ctx)
+	if err != nil {
+		return playbook.Evidence{}, err
+	}
+	o := w.order
+	argv := o.Rules.Command.Argv
+	if o.Rules.Command.Line != "" {
+		argv = []string{"/bin/sh", "-c", o.Rules.Command.Line}
+	}
+	return playbook.Evidence{
+		Root: o.Healer.Root, Dir: o.Rules.Cwd, Service: o.Service, Argv: argv, Env: o.Rules.Env,
+		Signal: playbook.Signal(o.Signal.Kind), Exit: exit, Log: log, Ports: ports(o.Rules),
+	}, nil
+}
+
+// look finds out what there is to try.
+func (w *worker) look(ctx context.Context) (healer.Entry, error) {
+	var out healer.Entry
+	if why := w.cannot(); why != "" {
+		out.Text = why
+		return out, nil // without remedies it ends, and says so
+	}
+	s, err := w.service(ctx)
+	if isGone(err) {
+		out.Text = err.Error()
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	ev, err := w.evidence(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.Text = firstLines(ev.Log)
+	w.plans = w.books.Match(ctx, ev)
+	if s.Ready && s.Failures == 0 && w.order.Signal.Kind != "flap" && w.order.Signal.Kind != "health" {
+		out.Remedies = append(out.Remedies, healer.Remedy{Kind: healer.Wait, Why: "it is ready at this moment"})
+	}
+	var strong, weak []healer.Remedy
+	light := false
+	for _, p := range w.plans {
+		switch {
+		case p.Proposal():
+			out.Proposal += proposal(p)
+		case p.Light():
+			light = true
+		case p.Strong:
+			strong = append(strong, remedyOf(p))
+		default:
+			weak = append(weak, remedyOf(p))
+		}
+	}
+	out.Remedies = append(out.Remedies, strong...)
+	if light || len(strong) == 0 && w.wantsRestart(s) {
+		out.Remedies = append(out.Remedies, healer.Remedy{Kind: healer.Restart, Why: "the mildest thing to try"})
+	}
+	out.Remedies = append(out.Remedies, weak...)
+	for n := range w.order.Healer.Attempts {
+		if w.model == nil {
+			break
+		}
+		out.Remedies = append(out.Remedies, healer.Remedy{Kind: healer.Model, Name: fmt.Sprint(n + 1), Why: fmt.Sprintf("attempt %d of %d", n+1, w.order.Healer.Attempts), Tree: true})
+	}
+	return out, nil
+}
+
+// cannot says why nothing can be done at all.
+func (w *worker) cannot() string {
+	if w.failed != "" {
+		return w.failed
+	}
+	if u := w.order.Rules.User; u != "" && !isSelf(u) {
+		return fmt.Sprintf("the service runs as %s, and the healer would work with the rights of the daemon; a daemon of that user can repair it", u)
+	}
+	return ""
+}
+
+// wantsRestart reports whether a restart by us is another thing than what the supervisor
+// has done already.
+func (w *worker) wantsRestart(s tend.Service) bool {
+	switch w.order.Signal.Kind {
+	case "stuck", "pressure":
+		return true
+	case "asked":
+		return !s.Ready
+	}
+	return s.Restarts == 0
+}
+
+func remedyOf(p playbook.Plan) healer.Remedy {
+	r := healer.Remedy{Kind: healer.Book, Name: p.Book, Why: p.Why, Keep: !p.Commit}
+	for _, a := range p.Actions {
+		switch a.Kind {
+		case playbook.Run, playbook.Restore, playbook.Remove, playbook.SetEnv, playbook.Truncate:
+			r.Tree = true
+		}
+	}
+	return r
+}
+
+func proposal(p playbook.Plan) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n", p.Book, p.Why)
+	for _, a := range p.Actions {
+		fmt.Fprintf(&b, "  %s\n", a.Reason)
+		if a.Diff != "" {
+			b.WriteString(a.Diff + "\n")
+		}
+	}
+	return b.String()
+}
+
+// firstLines is what a log says of an error, for people: its last lines.
+func firstLines(log string) string {
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	return strings.Join(lines[max(0, len(lines)-12):], "\n")
+}

@@ -1,0 +1,221 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tend-run/tend/healer"
+	"github.com/tend-run/tend/healer/agent"
+	"github.com/tend-run/tend/internal/replace"
+	"github.com/tend-run/tend/process"
+)
+
+// askModel makes one attempt of a model.
+func (w *worker) askModel(ctx context.Context, e healer.Effect) (out healer.Entry, err error) {
+	if w.model == nil {
+		return out, errors.New("there is no model to ask: " + w.failed)
+	}
+	ev, err := w.evidence(ctx)
+	if err != nil {
+		return out, err
+	}
+	h := w.order.Healer
+	dir, err := filepath.Rel(h.Root, w.order.Rules.Cwd)
+	if err != nil || !filepath.IsLocal(dir) {
+		dir = w.order.Rules.Cwd
+	}
+	number := 1
+	for _, t := range w.state.Tries[:len(w.state.Tries)-1] {
+		if t.Kind == healer.Model {
+			number++
+		}
+	}
+	story := agent.Story{
+		Service: w.order.Service, Command: commandText(ev.Argv), Dir: filepath.ToSlash(dir), Signal: signalText(&w.state), Protected: h.Protected,
+		Evidence: []agent.Text{{Label: "log since the newest start", Text: ev.Log}}, Past: w.pastTries(),
+	}
+	if ev.Exit != nil {
+		story.Evidence = append(story.Evidence, agent.Text{Label: "how it ended", Text: ev.Exit.String()})
+	}
+	if w.state.Proposal != "" {
+		story.Evidence = append(story.Evidence, agent.Text{Label: "what a rule proposes", Text: w.state.Proposal})
+	}
+	hands := &hands{w: w}
+	done, err := agent.Run(ctx, w.model, agent.Attempt{
+		Number: number, Of: h.Attempts, Story: story, Tools: agent.Tools(hands, w.redact.Text),
+		Budget: agent.Budget{Steps: h.Steps, InputTokens: int64(h.Tokens), OutputTokens: int64(h.Tokens), Wall: h.Wall.Std()},
+		Redact: w.redact.Text, Record: w.transcript(number),
+	})
+	out.Text, out.Steps, out.Tokens = done.Summary, int64(done.Steps), done.Usage.Input+done.Usage.Output
+	if err != nil {
+		return out, err
+	}
+	paths, err := w.changed(ctx)
+	if err != nil {
+		return out, err
+	}
+	if done.Down() {
+		w.model, w.failed = nil, done.Why
+	}
+	if !done.Finished && len(paths) == 0 {
+		return out, fmt.Errorf("the model changed nothing: %s", done.Why)
+	}
+	if !hands.restarted || hands.touched {
+		if err := w.restart(ctx); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+func commandText(argv []string) string {
+	if len(argv) == 3 && argv[0] == "/bin/sh" && argv[1] == "-c" {
+		return argv[2]
+	}
+	s := process.Spec{Argv: argv}
+	return s.Command()
+}
+
+// pastTries are the attempts before, with what each had changed.
+func (w *worker) pastTries() (all []agent.Past) {
+	for i, t := range w.state.Tries[:len(w.state.Tries)-1] {
+		if t.Kind == healer.Wait {
+			continue
+		}
+		diff, err := replace.Read(w.order.Path(fmt.Sprintf("attempt-%d.diff", i+1)), healer.MaxDiff+1)
+		if err != nil {
+			diff = nil
+		}
+		summary := t.Text
+		if t.Kind != healer.Model {
+			summary = t.Remedy.String() + ": " + summary
+		}
+		all = append(all, agent.Past{Number: i + 1, Summary: summary, Diff: string(diff), Why: t.Failed})
+	}
+	return all
+}
+
+// transcript returns what writes down what is said, in the n-th attempt.
+func (w *worker) transcript(n int) func(agent.Event) {
+	return func(ev agent.Event) {
+		w.record.Lock()
+		defer w.record.Unlock()
+		line, err := json.Marshal(struct {
+			At      time.Time `json:"at"`
+			Attempt int       `json:"attempt"`
+			agent.Event
+		}{time.Now(), n, ev})
+		if err != nil {
+			return
+		}
+		f, err := replace.Open(w.order.Path(healer.TranscriptFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND)
+		if err != nil {
+			return // it is for people; the repair goes on
+		}
+		defer f.Close()
+		if st, err := f.Stat(); err == nil && st.Size()+int64(len(line)) < healer.MaxTranscript {
+			_, _ = f.Write(append(line, '\n'))
+		}
+	}
+}
+
+// hands are what a model acts with. All that it changes goes through guard.
+type hands struct {
+	w *worker
+	// restarted: the service was, and touched: something was changed since.
+	restarted, touched bool
+}
+
+var _ agent.Hands = (*hands)(nil)
+
+func (h *hands) ReadFile(name string, off, most int64) ([]byte, int64, error) {
+	return h.w.guard.ReadFile(name, off, most)
+}
+
+// own makes what a function does the healer's.
+func (h *hands) own(ctx context.Context, f func() error) error {
+	if err := h.w.absorb(ctx); err != nil {
+		return err
+	}
+	h.touched = true
+	err := f()
+	return errors.Join(err, h.w.mark(ctx))
+}
+
+func (h *hands) WriteFile(name string, data []byte) error {
+	return h.own(context.Background(), func() error { return h.w.guard.WriteFile(name, data) })
+}
+
+func (h *hands) List(dir string, most int) ([]agent.File, bool, error) {
+	all, more, err := h.w.guard.List(dir, most)
+	files := make([]agent.File, len(all))
+	for i, e := range all {
+		files[i] = agent.File{Path: path.Join(filepath.ToSlash(dir), e.Name), Dir: e.Kind == "directory", Size: e.Size}
+	}
+	return files, more, err
+}
+
+func (h *hands) Search(ctx context.Context, re, glob string, most int) ([]agent.Hit, bool, error) {
+	all, more, err := h.w.guard.Search(ctx, re, glob, most)
+	hits := make([]agent.Hit, len(all))
+	for i, one := range all {
+		hits[i] = agent.Hit{Path: one.Path, Line: one.Line, Text: one.Text}
+	}
+	return hits, more, err
+}
+
+// errNoCommands: what a command of a model does could not be taken back as a whole.
+var errNoCommands = errors.New("commands cannot be run here, since there is nothing to confine them to the project; read, search and edit files, and use restart to see whether that has helped")
+
+// Exec refuses: without a sandbox a command could remove the repository, or what is outside
+// of the project, and no checkpoint brings that back.
+func (h *hands) Exec(context.Context, string) (agent.Exec, error) {
+	return agent.Exec{}, errNoCommands
+}
+
+func (h *hands) Restart(ctx context.Context) (agent.Restarted, error) {
+	w := h.w
+	if err := w.restart(ctx); err != nil {
+		return agent.Restarted{}, err
+	}
+	h.restarted, h.touched = true, false
+	_, err := w.awaitReady(ctx, 30*time.Second)
+	log, _, lerr := w.log(ctx)
+	if lerr != nil {
+		return agent.Restarted{}, lerr
+	}
+	if err != nil {
+		if _, ok := errors.AsType[*unwell](err); !ok {
+			return agent.Restarted{}, err
+		}
+		return agent.Restarted{Message: err.Error(), Log: log}, nil
+	}
+	return agent.Restarted{Healthy: true, Log: log}, nil
+}
+
+// envFile is where variables are set.
+const envFile = ".env"
+
+func (h *hands) SetEnv(ctx context.Context, name, value string) (keys []string, err error) {
+	h.w.redact.AddSecret(name, value)
+	err = h.own(ctx, func() error { return h.w.guard.SetEnv(envFile, name, value) })
+	// The guard shows the names alone.
+	data, _, rerr := h.w.guard.ReadFile(envFile, 0, maxReviewed)
+	if rerr == nil {
+		for line := range strings.Lines(string(data)) {
+			if key, _, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "="); ok && !strings.HasPrefix(key, "#") {
+				keys = append(keys, strings.TrimSpace(key))
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys), err
+}

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package work
+
+func isSelf(string) bool { return false }

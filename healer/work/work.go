@@ -1,0 +1,292 @@
+package work
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/healer"
+	"github.com/tend-run/tend/healer/agent"
+	"github.com/tend-run/tend/healer/checkpoint"
+	"github.com/tend-run/tend/healer/guard"
+	"github.com/tend-run/tend/healer/playbook"
+	"github.com/tend-run/tend/internal/replace"
+)
+
+const (
+	maxOrder = 4 << 20
+	// patience is how long the daemon may be away: an upgrade, a death of all roles.
+	patience = 2 * time.Minute
+	// lastTime bounds a commit or a rollback, which nothing else ends.
+	lastTime = 4 * time.Minute
+	// inboxEvery is how often the inbox is looked at.
+	inboxEvery = 200 * time.Millisecond
+	lockFile   = "lock"
+)
+
+// worker works on one episode.
+type worker struct {
+	order   *healer.Order
+	client  *tend.Client
+	out     io.Writer
+	journal *healer.Journal
+	state   healer.State
+	redact  *guard.Redactor
+	books   *playbook.Books
+	model   agent.Model // nil: none is asked
+	review  agent.Model
+	due     *healer.Effect
+	// inbox is how many of its lines are in the journal.
+	inbox int
+	// plans are those that matched when the remedies were looked for.
+	plans  []playbook.Plan
+	guard  *guard.Guard
+	point  *checkpoint.Point
+	failed string // why there is no model any more
+
+	record sync.Mutex // of those who write the transcript
+}
+
+// Run works on the episode in a directory until it is over. What becomes of it is in its
+// journal; each entry is also a line on out, for whoever waits for news. An error is one
+// after which another worker may have more luck.
+func Run(ctx context.Context, dir string, out io.Writer) error {
+	data, err := replace.Read(filepath.Join(dir, healer.OrderFile), maxOrder)
+	if err != nil {
+		return err
+	}
+	o := new(healer.Order)
+	if err := json.Unmarshal(data, o); err != nil {
+		return fmt.Errorf("%s: %w", healer.OrderFile, err)
+	}
+	if o.Rules == nil || o.Healer == nil || o.Dir != filepath.Clean(dir) {
+		return fmt.Errorf("%s is not that of an episode in %s", healer.OrderFile, dir)
+	}
+	o.Rules.Name = o.Service
+	unlock, err := lock(ctx, o.Path(lockFile))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	w := &worker{order: o, out: out}
+	entries, err := w.open()
+	if err != nil {
+		return err
+	}
+	defer w.journal.Close()
+	if w.state = healer.Fold(entries); w.state.Done() {
+		w.finish() // the one before this one may have died in it
+		return nil
+	}
+	for _, e := range entries {
+		if e.Kind == healer.Signalled || e.Kind == healer.Cancelled {
+			w.inbox++
+		}
+	}
+	secrets, err := w.secrets()
+	if err != nil {
+		return err
+	}
+	if w.client, err = tend.Dial(ctx, o.URL, tend.Options{Token: secrets.Token, Patience: patience}); err != nil {
+		return err
+	}
+	defer w.client.Close()
+	if err := w.prepare(secrets); err != nil {
+		return err
+	}
+	defer w.close()
+	return w.work(ctx)
+}
+
+func (w *worker) open() (entries []healer.Entry, err error) {
+	w.journal, entries, err = healer.OpenJournal(w.order.Path(healer.JournalFile))
+	return entries, err
+}
+
+// secrets reads the keys, which are in no other file of the episode.
+func (w *worker) secrets() (s healer.Secrets, err error) {
+	if w.order.Keys == "" {
+		return s, nil
+	}
+	data, err := replace.Read(w.order.Keys, maxOrder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal(data, &s)
+}
+
+// work does what is due until the episode is over.
+func (w *worker) work(ctx context.Context) error {
+	w.killCommands(ctx) // of a worker before this one
+	if err := w.put(healer.Entry{Kind: healer.Began, Worker: w.state.Workers + 1}); err != nil {
+		return err
+	}
+	deadline := w.state.Opened.Add(w.order.Healer.Wall.Std())
+	for !w.state.Done() {
+		e := *w.due
+		last := e.Do == healer.Commit || e.Do == healer.Rollback
+		until := deadline
+		if last {
+			until = time.Now().Add(lastTime)
+		}
+		turn, cancel := context.WithDeadline(ctx, until)
+		var wg sync.WaitGroup
+		if !last {
+			wg.Go(func() { w.awaitCancel(turn, cancel) })
+		}
+		answer := w.do(turn, e)
+		expired := errors.Is(turn.Err(), context.DeadlineExceeded)
+		cancel()
+		wg.Wait()
+		if ctx.Err() != nil {
+			return ctx.Err() // another worker goes on
+		}
+		answer.Kind, answer.Did, answer.Seq = healer.Answered, e.Do, e.Seq
+		if err := w.takeInbox(); err != nil {
+			return err
+		}
+		if expired && !last {
+			if err := w.put(healer.Entry{Kind: healer.Expired}); err != nil {
+				return err
+			}
+		}
+		// If what was asked for is another thing by now, the answer changes nothing.
+		if err := w.put(answer); err != nil {
+			return err
+		}
+	}
+	w.finish()
+	return nil
+}
+
+// put writes an entry, with secrets hidden, and takes what it leads to.
+func (w *worker) put(e healer.Entry) error {
+	e.At = time.Now()
+	e.Text, e.Proposal = w.redact.Text(e.Text), w.redact.Text(e.Proposal)
+	if e.Signal != nil {
+		s := *e.Signal
+		s.Text = w.redact.Text(s.Text)
+		e.Signal = &s
+	}
+	for i := range e.Left {
+		e.Left[i] = w.redact.Text(e.Left[i])
+	}
+	if err := w.journal.Append(e); err != nil {
+		return err
+	}
+	next, effect := healer.Step(w.state, e)
+	if w.state = next; effect != nil {
+		w.due = effect
+	}
+	_, err := fmt.Fprintf(w.out, "%s %s %s\n", w.state.Status, w.state.Doing, e.Kind)
+	return err
+}
+
+// inboxLines returns what the server has said beyond what is in the journal.
+func (w *worker) inboxLines() (all []healer.Entry) {
+	data, err := replace.Read(w.order.Path(healer.InboxFile), maxOrder)
+	if err != nil {
+		return nil
+	}
+	r := bufio.NewReader(bytes.NewReader(data))
+	for n := 0; ; n++ {
+		line, err := r.ReadBytes('\n')
+		if err != nil {
+			return all // the last line may be half
+		}
+		var e healer.Entry
+		if n >= w.inbox && json.Unmarshal(line, &e) == nil && (e.Kind == healer.Signalled || e.Kind == healer.Cancelled) {
+			all = append(all, e)
+		}
+	}
+}
+
+func (w *worker) takeInbox() error {
+	for _, e := range w.inboxLines() {
+		w.inbox++
+		if err := w.put(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitCancel ends what is being done when somebody wants it to end.
+func (w *worker) awaitCancel(ctx context.Context, cancel context.CancelFunc) {
+	for {
+		for _, e := range w.inboxLines() {
+			if e.Kind == healer.Cancelled {
+				cancel()
+				return
+			}
+		}
+		if !wait(ctx, inboxEvery) {
+			return
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// do does one thing.
+func (w *worker) do(ctx context.Context, e healer.Effect) healer.Entry {
+	var out healer.Entry
+	var err error
+	switch e.Do {
+	case healer.Look:
+		out, err = w.look(ctx)
+	case healer.Checkpoint:
+		err = w.takePoint(ctx, e.Try)
+	case healer.Act:
+		out, err = w.act(ctx, e)
+	case healer.Verify:
+		out.Text, err = w.verify(ctx)
+	case healer.Review:
+		out.Text, err = w.reviewed(ctx, e)
+	case healer.Commit:
+		out, err = w.commit(ctx, e)
+	case healer.Rollback:
+		out.Text, err = w.rollback(ctx, e)
+	}
+	if out.OK = err == nil; err != nil {
+		out.Text = strings.TrimSpace(out.Text + "\n" + err.Error())
+	}
+	return out
+}
+
+// finish leaves nothing behind but what people may want to read.
+func (w *worker) finish() {
+	ctx, cancel := context.WithTimeout(context.Background(), lastTime)
+	defer cancel()
+	if w.state.Dirty {
+		return // what is needed to take it back is kept
+	}
+	for n := range w.state.Tries {
+		if p, err := checkpoint.Open(ctx, w.pointOptions(n+1)); err == nil {
+			_ = p.Drop(ctx) // the daemon removes the rest with the episode
+		}
+		w.dropAside(n + 1)
+	}
+}
