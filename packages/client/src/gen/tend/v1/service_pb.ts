@@ -6,8 +6,8 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Duration } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_duration } from "@bufbuild/protobuf/wkt";
+import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Exit } from "./spec_pb.js";
 import { file_tend_v1_spec } from "./spec_pb.js";
 import type { Message } from "@bufbuild/protobuf";
@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file tend/v1/service.proto.
  */
 export const file_tend_v1_service: GenFile = /*@__PURE__*/
-  fileDesc("ChV0ZW5kL3YxL3NlcnZpY2UucHJvdG8SB3RlbmQudjEikQIKFEFwcGx5U2VydmljZXNSZXF1ZXN0EgwKBHRleHQYASABKAwSDAoEbmFtZRgCIAEoCRILCgNkaXIYAyABKAkSPgoJZW52X2ZpbGVzGAQgAygLMisudGVuZC52MS5BcHBseVNlcnZpY2VzUmVxdWVzdC5FbnZGaWxlc0VudHJ5EjMKA2VudhgFIAMoCzImLnRlbmQudjEuQXBwbHlTZXJ2aWNlc1JlcXVlc3QuRW52RW50cnkaLwoNRW52RmlsZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAw6AjgBGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiFwoVQXBwbHlTZXJ2aWNlc1Jlc3BvbnNlIiUKFFN0YXJ0U2VydmljZXNSZXF1ZXN0Eg0KBW5hbWVzGAEgAygJIhcKFVN0YXJ0U2VydmljZXNSZXNwb25zZSIkChNTdG9wU2VydmljZXNSZXF1ZXN0Eg0KBW5hbWVzGAEgAygJIhYKFFN0b3BTZXJ2aWNlc1Jlc3BvbnNlIicKFlJlc3RhcnRTZXJ2aWNlc1JlcXVlc3QSDQoFbmFtZXMYASADKAkiGQoXUmVzdGFydFNlcnZpY2VzUmVzcG9uc2UiFQoTTGlzdFNlcnZpY2VzUmVxdWVzdCJOChRMaXN0U2VydmljZXNSZXNwb25zZRIoCghzZXJ2aWNlcxgBIAMoCzIWLnRlbmQudjEuU2VydmljZVN0YXR1cxIMCgRmaWxlGAIgASgJIhYKFFdhdGNoU2VydmljZXNSZXF1ZXN0ImgKFVdhdGNoU2VydmljZXNSZXNwb25zZRIoCghzZXJ2aWNlcxgBIAMoCzIWLnRlbmQudjEuU2VydmljZVN0YXR1cxIRCgloZWFydGJlYXQYAiABKAgSEgoKZ29pbmdfYXdheRgDIAEoCCKWAgoNU2VydmljZVN0YXR1cxIMCgRuYW1lGAEgASgJEiQKBXBoYXNlGAIgASgOMhUudGVuZC52MS5TZXJ2aWNlUGhhc2USCgoCdXAYAyABKAgSDQoFcmVhZHkYBCABKAgSCwoDd2h5GAUgASgJEg8KB3Byb2Nlc3MYBiABKAkSCwoDcGlkGAcgASgNEgsKA3J1bhgIIAEoAxIQCghyZXN0YXJ0cxgJIAEoAxIbCgRleGl0GAogASgLMg0udGVuZC52MS5FeGl0EiYKA2FnZRgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhInCgRuZXh0GAwgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uKqACCgxTZXJ2aWNlUGhhc2USHQoZU0VSVklDRV9QSEFTRV9VTlNQRUNJRklFRBAAEhYKElNFUlZJQ0VfUEhBU0VfSURMRRABEhkKFVNFUlZJQ0VfUEhBU0VfV0FJVElORxACEhoKFlNFUlZJQ0VfUEhBU0VfU1RBUlRJTkcQAxIZChVTRVJWSUNFX1BIQVNFX1JVTk5JTkcQBBIaChZTRVJWSUNFX1BIQVNFX1NUT1BQSU5HEAUSGQoVU0VSVklDRV9QSEFTRV9LSUxMSU5HEAYSGQoVU0VSVklDRV9QSEFTRV9QQVVTSU5HEAcSGwoXU0VSVklDRV9QSEFTRV9DT01QTEVURUQQCBIYChRTRVJWSUNFX1BIQVNFX0ZBSUxFRBAJMsIDCg5TZXJ2aWNlU2VydmljZRJGCgVBcHBseRIdLnRlbmQudjEuQXBwbHlTZXJ2aWNlc1JlcXVlc3QaHi50ZW5kLnYxLkFwcGx5U2VydmljZXNSZXNwb25zZRJGCgVTdGFydBIdLnRlbmQudjEuU3RhcnRTZXJ2aWNlc1JlcXVlc3QaHi50ZW5kLnYxLlN0YXJ0U2VydmljZXNSZXNwb25zZRJDCgRTdG9wEhwudGVuZC52MS5TdG9wU2VydmljZXNSZXF1ZXN0Gh0udGVuZC52MS5TdG9wU2VydmljZXNSZXNwb25zZRJMCgdSZXN0YXJ0Eh8udGVuZC52MS5SZXN0YXJ0U2VydmljZXNSZXF1ZXN0GiAudGVuZC52MS5SZXN0YXJ0U2VydmljZXNSZXNwb25zZRJDCgRMaXN0EhwudGVuZC52MS5MaXN0U2VydmljZXNSZXF1ZXN0Gh0udGVuZC52MS5MaXN0U2VydmljZXNSZXNwb25zZRJICgVXYXRjaBIdLnRlbmQudjEuV2F0Y2hTZXJ2aWNlc1JlcXVlc3QaHi50ZW5kLnYxLldhdGNoU2VydmljZXNSZXNwb25zZTABQi1aK2dpdGh1Yi5jb20vdGVuZC1ydW4vdGVuZC9nZW4vdGVuZC92MTt0ZW5kdjFiBnByb3RvMw", [file_google_protobuf_duration, file_tend_v1_spec]);
+  fileDesc("ChV0ZW5kL3YxL3NlcnZpY2UucHJvdG8SB3RlbmQudjEikQIKFEFwcGx5U2VydmljZXNSZXF1ZXN0EgwKBHRleHQYASABKAwSDAoEbmFtZRgCIAEoCRILCgNkaXIYAyABKAkSPgoJZW52X2ZpbGVzGAQgAygLMisudGVuZC52MS5BcHBseVNlcnZpY2VzUmVxdWVzdC5FbnZGaWxlc0VudHJ5EjMKA2VudhgFIAMoCzImLnRlbmQudjEuQXBwbHlTZXJ2aWNlc1JlcXVlc3QuRW52RW50cnkaLwoNRW52RmlsZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAw6AjgBGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiFwoVQXBwbHlTZXJ2aWNlc1Jlc3BvbnNlIiUKFFN0YXJ0U2VydmljZXNSZXF1ZXN0Eg0KBW5hbWVzGAEgAygJIhcKFVN0YXJ0U2VydmljZXNSZXNwb25zZSIkChNTdG9wU2VydmljZXNSZXF1ZXN0Eg0KBW5hbWVzGAEgAygJIhYKFFN0b3BTZXJ2aWNlc1Jlc3BvbnNlIicKFlJlc3RhcnRTZXJ2aWNlc1JlcXVlc3QSDQoFbmFtZXMYASADKAkiGQoXUmVzdGFydFNlcnZpY2VzUmVzcG9uc2UiFQoTTGlzdFNlcnZpY2VzUmVxdWVzdCJOChRMaXN0U2VydmljZXNSZXNwb25zZRIoCghzZXJ2aWNlcxgBIAMoCzIWLnRlbmQudjEuU2VydmljZVN0YXR1cxIMCgRmaWxlGAIgASgJIhYKFFdhdGNoU2VydmljZXNSZXF1ZXN0ImgKFVdhdGNoU2VydmljZXNSZXNwb25zZRIoCghzZXJ2aWNlcxgBIAMoCzIWLnRlbmQudjEuU2VydmljZVN0YXR1cxIRCgloZWFydGJlYXQYAiABKAgSEgoKZ29pbmdfYXdheRgDIAEoCCLfAgoNU2VydmljZVN0YXR1cxIMCgRuYW1lGAEgASgJEiQKBXBoYXNlGAIgASgOMhUudGVuZC52MS5TZXJ2aWNlUGhhc2USCgoCdXAYAyABKAgSDQoFcmVhZHkYBCABKAgSCwoDd2h5GAUgASgJEg8KB3Byb2Nlc3MYBiABKAkSCwoDcGlkGAcgASgNEgsKA3J1bhgIIAEoAxIQCghyZXN0YXJ0cxgJIAEoAxIbCgRleGl0GAogASgLMg0udGVuZC52MS5FeGl0EiYKA2FnZRgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhInCgRuZXh0GAwgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiQKB2hlYWxpbmcYDSABKA4yEy50ZW5kLnYxLkhlYWxTdGF0dXMSDwoHZXBpc29kZRgOIAEoCRIQCghmYWlsdXJlcxgPIAEoDSKNAwoHRXBpc29kZRIKCgJpZBgBIAEoCRIPCgdzZXJ2aWNlGAIgASgJEiMKBnN0YXR1cxgDIAEoDjITLnRlbmQudjEuSGVhbFN0YXR1cxINCgVkb2luZxgEIAEoCRILCgN3aHkYBSABKAkSKgoGb3BlbmVkGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgVlbmRlZBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJAoHc2lnbmFscxgIIAMoCzITLnRlbmQudjEuSGVhbFNpZ25hbBIlCghyZW1lZGllcxgJIAMoCzITLnRlbmQudjEuSGVhbFJlbWVkeRIfCgV0cmllcxgKIAMoCzIQLnRlbmQudjEuSGVhbFRyeRIOCgZjb21taXQYCyABKAkSDAoEbGVmdBgMIAMoCRINCgVkaXJ0eRgNIAEoCBIQCghwcm9wb3NhbBgOIAEoCRIPCgdkcnlfcnVuGA8gASgIEg8KB3dvcmtlcnMYECABKAUiUAoKSGVhbFNpZ25hbBIMCgRraW5kGAEgASgJEgwKBHRleHQYAiABKAkSJgoCYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjUKCkhlYWxSZW1lZHkSDAoEa2luZBgBIAEoCRIMCgRuYW1lGAIgASgJEgsKA3doeRgDIAEoCSLQAQoHSGVhbFRyeRIjCgZyZW1lZHkYASABKAsyEy50ZW5kLnYxLkhlYWxSZW1lZHkSKQoFYmVndW4YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBWVuZGVkGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZmYWlsZWQYBCABKAkSDAoEdGV4dBgFIAEoCRINCgVwYXRocxgGIAMoCRIOCgZ0b2tlbnMYByABKAMSDQoFc3RlcHMYCCABKAMiJgoTTGlzdEVwaXNvZGVzUmVxdWVzdBIPCgdzZXJ2aWNlGAEgASgJIjoKFExpc3RFcGlzb2Rlc1Jlc3BvbnNlEiIKCGVwaXNvZGVzGAEgAygLMhAudGVuZC52MS5FcGlzb2RlIh8KEUdldEVwaXNvZGVSZXF1ZXN0EgoKAmlkGAEgASgJIlkKEkdldEVwaXNvZGVSZXNwb25zZRIhCgdlcGlzb2RlGAEgASgLMhAudGVuZC52MS5FcGlzb2RlEgwKBGRpZmYYAiABKAwSEgoKdHJhbnNjcmlwdBgDIAEoDCIvCgtIZWFsUmVxdWVzdBIPCgdzZXJ2aWNlGAEgASgJEg8KB2RyeV9ydW4YAiABKAgiHwoMSGVhbFJlc3BvbnNlEg8KB2VwaXNvZGUYASABKAkiHwoRQ2FuY2VsSGVhbFJlcXVlc3QSCgoCaWQYASABKAkiFAoSQ2FuY2VsSGVhbFJlc3BvbnNlKqACCgxTZXJ2aWNlUGhhc2USHQoZU0VSVklDRV9QSEFTRV9VTlNQRUNJRklFRBAAEhYKElNFUlZJQ0VfUEhBU0VfSURMRRABEhkKFVNFUlZJQ0VfUEhBU0VfV0FJVElORxACEhoKFlNFUlZJQ0VfUEhBU0VfU1RBUlRJTkcQAxIZChVTRVJWSUNFX1BIQVNFX1JVTk5JTkcQBBIaChZTRVJWSUNFX1BIQVNFX1NUT1BQSU5HEAUSGQoVU0VSVklDRV9QSEFTRV9LSUxMSU5HEAYSGQoVU0VSVklDRV9QSEFTRV9QQVVTSU5HEAcSGwoXU0VSVklDRV9QSEFTRV9DT01QTEVURUQQCBIYChRTRVJWSUNFX1BIQVNFX0ZBSUxFRBAJKsABCgpIZWFsU3RhdHVzEhsKF0hFQUxfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFwoTSEVBTF9TVEFUVVNfUlVOTklORxABEhkKFUhFQUxfU1RBVFVTX1NVU1BFQ1RFRBACEhcKE0hFQUxfU1RBVFVTX0hFQUxJTkcQAxIZChVIRUFMX1NUQVRVU19WRVJJRllJTkcQBBIVChFIRUFMX1NUQVRVU19SRUFEWRAFEhYKEkhFQUxfU1RBVFVTX0JST0tFThAGMtIFCg5TZXJ2aWNlU2VydmljZRJGCgVBcHBseRIdLnRlbmQudjEuQXBwbHlTZXJ2aWNlc1JlcXVlc3QaHi50ZW5kLnYxLkFwcGx5U2VydmljZXNSZXNwb25zZRJGCgVTdGFydBIdLnRlbmQudjEuU3RhcnRTZXJ2aWNlc1JlcXVlc3QaHi50ZW5kLnYxLlN0YXJ0U2VydmljZXNSZXNwb25zZRJDCgRTdG9wEhwudGVuZC52MS5TdG9wU2VydmljZXNSZXF1ZXN0Gh0udGVuZC52MS5TdG9wU2VydmljZXNSZXNwb25zZRJMCgdSZXN0YXJ0Eh8udGVuZC52MS5SZXN0YXJ0U2VydmljZXNSZXF1ZXN0GiAudGVuZC52MS5SZXN0YXJ0U2VydmljZXNSZXNwb25zZRJDCgRMaXN0EhwudGVuZC52MS5MaXN0U2VydmljZXNSZXF1ZXN0Gh0udGVuZC52MS5MaXN0U2VydmljZXNSZXNwb25zZRJICgVXYXRjaBIdLnRlbmQudjEuV2F0Y2hTZXJ2aWNlc1JlcXVlc3QaHi50ZW5kLnYxLldhdGNoU2VydmljZXNSZXNwb25zZTABEksKDExpc3RFcGlzb2RlcxIcLnRlbmQudjEuTGlzdEVwaXNvZGVzUmVxdWVzdBodLnRlbmQudjEuTGlzdEVwaXNvZGVzUmVzcG9uc2USRQoKR2V0RXBpc29kZRIaLnRlbmQudjEuR2V0RXBpc29kZVJlcXVlc3QaGy50ZW5kLnYxLkdldEVwaXNvZGVSZXNwb25zZRIzCgRIZWFsEhQudGVuZC52MS5IZWFsUmVxdWVzdBoVLnRlbmQudjEuSGVhbFJlc3BvbnNlEkUKCkNhbmNlbEhlYWwSGi50ZW5kLnYxLkNhbmNlbEhlYWxSZXF1ZXN0GhsudGVuZC52MS5DYW5jZWxIZWFsUmVzcG9uc2VCLVorZ2l0aHViLmNvbS90ZW5kLXJ1bi90ZW5kL2dlbi90ZW5kL3YxO3RlbmR2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_tend_v1_spec]);
 
 /**
  * @generated from message tend.v1.ApplyServicesRequest
@@ -342,6 +342,28 @@ export type ServiceStatus = Message<"tend.v1.ServiceStatus"> & {
    * @generated from field: google.protobuf.Duration next = 12;
    */
   next?: Duration | undefined;
+
+  /**
+   * What the healer knows of it; RUNNING: nothing is wrong. UNSPECIFIED: it is not for
+   * this service.
+   *
+   * @generated from field: tend.v1.HealStatus healing = 13;
+   */
+  healing: HealStatus;
+
+  /**
+   * The newest repair; empty: there was none.
+   *
+   * @generated from field: string episode = 14;
+   */
+  episode: string;
+
+  /**
+   * How many probes have failed in a row, while that does not count yet.
+   *
+   * @generated from field: uint32 failures = 15;
+   */
+  failures: number;
 };
 
 /**
@@ -350,6 +372,398 @@ export type ServiceStatus = Message<"tend.v1.ServiceStatus"> & {
  */
 export const ServiceStatusSchema: GenMessage<ServiceStatus> = /*@__PURE__*/
   messageDesc(file_tend_v1_service, 12);
+
+/**
+ * Episode is one repair of one service.
+ *
+ * @generated from message tend.v1.Episode
+ */
+export type Episode = Message<"tend.v1.Episode"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * @generated from field: string service = 2;
+   */
+  service: string;
+
+  /**
+   * @generated from field: tend.v1.HealStatus status = 3;
+   */
+  status: HealStatus;
+
+  /**
+   * What is being done: look, checkpoint, act, verify, review, commit, rollback, over.
+   *
+   * @generated from field: string doing = 4;
+   */
+  doing: string;
+
+  /**
+   * Why it ended as it did.
+   *
+   * @generated from field: string why = 5;
+   */
+  why: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp opened = 6;
+   */
+  opened?: Timestamp | undefined;
+
+  /**
+   * Not set: it has not ended.
+   *
+   * @generated from field: google.protobuf.Timestamp ended = 7;
+   */
+  ended?: Timestamp | undefined;
+
+  /**
+   * What was seen, the first of them first; more may have been seen.
+   *
+   * @generated from field: repeated tend.v1.HealSignal signals = 8;
+   */
+  signals: HealSignal[];
+
+  /**
+   * What there is to try, and what was tried.
+   *
+   * @generated from field: repeated tend.v1.HealRemedy remedies = 9;
+   */
+  remedies: HealRemedy[];
+
+  /**
+   * @generated from field: repeated tend.v1.HealTry tries = 10;
+   */
+  tries: HealTry[];
+
+  /**
+   * The commit that was made; empty: none. What was changed and is in none, and why.
+   *
+   * @generated from field: string commit = 11;
+   */
+  commit: string;
+
+  /**
+   * @generated from field: repeated string left = 12;
+   */
+  left: string[];
+
+  /**
+   * What was tried could not be taken back.
+   *
+   * @generated from field: bool dirty = 13;
+   */
+  dirty: boolean;
+
+  /**
+   * What a person might do, as text.
+   *
+   * @generated from field: string proposal = 14;
+   */
+  proposal: string;
+
+  /**
+   * Nothing was to be changed: remedies are what would be tried.
+   *
+   * @generated from field: bool dry_run = 15;
+   */
+  dryRun: boolean;
+
+  /**
+   * How many processes have worked on it, one after the other.
+   *
+   * @generated from field: int32 workers = 16;
+   */
+  workers: number;
+};
+
+/**
+ * Describes the message tend.v1.Episode.
+ * Use `create(EpisodeSchema)` to create a new message.
+ */
+export const EpisodeSchema: GenMessage<Episode> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 13);
+
+/**
+ * @generated from message tend.v1.HealSignal
+ */
+export type HealSignal = Message<"tend.v1.HealSignal"> & {
+  /**
+   * exit, flap, health, stuck, pressure, asked; others may come.
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * @generated from field: string text = 2;
+   */
+  text: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp at = 3;
+   */
+  at?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message tend.v1.HealSignal.
+ * Use `create(HealSignalSchema)` to create a new message.
+ */
+export const HealSignalSchema: GenMessage<HealSignal> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 14);
+
+/**
+ * @generated from message tend.v1.HealRemedy
+ */
+export type HealRemedy = Message<"tend.v1.HealRemedy"> & {
+  /**
+   * wait, restart, playbook, model; others may come.
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * @generated from field: string why = 3;
+   */
+  why: string;
+};
+
+/**
+ * Describes the message tend.v1.HealRemedy.
+ * Use `create(HealRemedySchema)` to create a new message.
+ */
+export const HealRemedySchema: GenMessage<HealRemedy> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 15);
+
+/**
+ * @generated from message tend.v1.HealTry
+ */
+export type HealTry = Message<"tend.v1.HealTry"> & {
+  /**
+   * @generated from field: tend.v1.HealRemedy remedy = 1;
+   */
+  remedy?: HealRemedy | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp begun = 2;
+   */
+  begun?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp ended = 3;
+   */
+  ended?: Timestamp | undefined;
+
+  /**
+   * Why it did not help; empty: it did, or it is being tried.
+   *
+   * @generated from field: string failed = 4;
+   */
+  failed: string;
+
+  /**
+   * @generated from field: string text = 5;
+   */
+  text: string;
+
+  /**
+   * @generated from field: repeated string paths = 6;
+   */
+  paths: string[];
+
+  /**
+   * What a model has used.
+   *
+   * @generated from field: int64 tokens = 7;
+   */
+  tokens: bigint;
+
+  /**
+   * @generated from field: int64 steps = 8;
+   */
+  steps: bigint;
+};
+
+/**
+ * Describes the message tend.v1.HealTry.
+ * Use `create(HealTrySchema)` to create a new message.
+ */
+export const HealTrySchema: GenMessage<HealTry> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 16);
+
+/**
+ * @generated from message tend.v1.ListEpisodesRequest
+ */
+export type ListEpisodesRequest = Message<"tend.v1.ListEpisodesRequest"> & {
+  /**
+   * Empty: of all services.
+   *
+   * @generated from field: string service = 1;
+   */
+  service: string;
+};
+
+/**
+ * Describes the message tend.v1.ListEpisodesRequest.
+ * Use `create(ListEpisodesRequestSchema)` to create a new message.
+ */
+export const ListEpisodesRequestSchema: GenMessage<ListEpisodesRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 17);
+
+/**
+ * @generated from message tend.v1.ListEpisodesResponse
+ */
+export type ListEpisodesResponse = Message<"tend.v1.ListEpisodesResponse"> & {
+  /**
+   * At most 100.
+   *
+   * @generated from field: repeated tend.v1.Episode episodes = 1;
+   */
+  episodes: Episode[];
+};
+
+/**
+ * Describes the message tend.v1.ListEpisodesResponse.
+ * Use `create(ListEpisodesResponseSchema)` to create a new message.
+ */
+export const ListEpisodesResponseSchema: GenMessage<ListEpisodesResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 18);
+
+/**
+ * @generated from message tend.v1.GetEpisodeRequest
+ */
+export type GetEpisodeRequest = Message<"tend.v1.GetEpisodeRequest"> & {
+  /**
+   * Empty: the newest.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+};
+
+/**
+ * Describes the message tend.v1.GetEpisodeRequest.
+ * Use `create(GetEpisodeRequestSchema)` to create a new message.
+ */
+export const GetEpisodeRequestSchema: GenMessage<GetEpisodeRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 19);
+
+/**
+ * @generated from message tend.v1.GetEpisodeResponse
+ */
+export type GetEpisodeResponse = Message<"tend.v1.GetEpisodeResponse"> & {
+  /**
+   * @generated from field: tend.v1.Episode episode = 1;
+   */
+  episode?: Episode | undefined;
+
+  /**
+   * What was changed, as a unified diff, secrets hidden; at most 256 KiB.
+   *
+   * @generated from field: bytes diff = 2;
+   */
+  diff: Uint8Array;
+
+  /**
+   * What was said to a model and by it, and what it did: JSON lines, secrets hidden; the
+   * last 4 MiB.
+   *
+   * @generated from field: bytes transcript = 3;
+   */
+  transcript: Uint8Array;
+};
+
+/**
+ * Describes the message tend.v1.GetEpisodeResponse.
+ * Use `create(GetEpisodeResponseSchema)` to create a new message.
+ */
+export const GetEpisodeResponseSchema: GenMessage<GetEpisodeResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 20);
+
+/**
+ * @generated from message tend.v1.HealRequest
+ */
+export type HealRequest = Message<"tend.v1.HealRequest"> & {
+  /**
+   * Empty: the service that the healer is for.
+   *
+   * @generated from field: string service = 1;
+   */
+  service: string;
+
+  /**
+   * Only find out what would be tried.
+   *
+   * @generated from field: bool dry_run = 2;
+   */
+  dryRun: boolean;
+};
+
+/**
+ * Describes the message tend.v1.HealRequest.
+ * Use `create(HealRequestSchema)` to create a new message.
+ */
+export const HealRequestSchema: GenMessage<HealRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 21);
+
+/**
+ * @generated from message tend.v1.HealResponse
+ */
+export type HealResponse = Message<"tend.v1.HealResponse"> & {
+  /**
+   * @generated from field: string episode = 1;
+   */
+  episode: string;
+};
+
+/**
+ * Describes the message tend.v1.HealResponse.
+ * Use `create(HealResponseSchema)` to create a new message.
+ */
+export const HealResponseSchema: GenMessage<HealResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 22);
+
+/**
+ * @generated from message tend.v1.CancelHealRequest
+ */
+export type CancelHealRequest = Message<"tend.v1.CancelHealRequest"> & {
+  /**
+   * Empty: the one that is under way, if there is one.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+};
+
+/**
+ * Describes the message tend.v1.CancelHealRequest.
+ * Use `create(CancelHealRequestSchema)` to create a new message.
+ */
+export const CancelHealRequestSchema: GenMessage<CancelHealRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 23);
+
+/**
+ * @generated from message tend.v1.CancelHealResponse
+ */
+export type CancelHealResponse = Message<"tend.v1.CancelHealResponse"> & {
+};
+
+/**
+ * Describes the message tend.v1.CancelHealResponse.
+ * Use `create(CancelHealResponseSchema)` to create a new message.
+ */
+export const CancelHealResponseSchema: GenMessage<CancelHealResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 24);
 
 /**
  * @generated from enum tend.v1.ServicePhase
@@ -427,6 +841,63 @@ export const ServicePhaseSchema: GenEnum<ServicePhase> = /*@__PURE__*/
   enumDesc(file_tend_v1_service, 0);
 
 /**
+ * @generated from enum tend.v1.HealStatus
+ */
+export enum HealStatus {
+  /**
+   * @generated from enum value: HEAL_STATUS_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Nothing is known to be wrong.
+   *
+   * @generated from enum value: HEAL_STATUS_RUNNING = 1;
+   */
+  RUNNING = 1,
+
+  /**
+   * Something is, and it is being found out what.
+   *
+   * @generated from enum value: HEAL_STATUS_SUSPECTED = 2;
+   */
+  SUSPECTED = 2,
+
+  /**
+   * @generated from enum value: HEAL_STATUS_HEALING = 3;
+   */
+  HEALING = 3,
+
+  /**
+   * Something was done, and it is being found out whether it has helped.
+   *
+   * @generated from enum value: HEAL_STATUS_VERIFYING = 4;
+   */
+  VERIFYING = 4,
+
+  /**
+   * It was repaired.
+   *
+   * @generated from enum value: HEAL_STATUS_READY = 5;
+   */
+  READY = 5,
+
+  /**
+   * It was not, and nothing more is done by itself until a file of the project changes,
+   * the service recovers, or somebody calls Heal.
+   *
+   * @generated from enum value: HEAL_STATUS_BROKEN = 6;
+   */
+  BROKEN = 6,
+}
+
+/**
+ * Describes the enum tend.v1.HealStatus.
+ */
+export const HealStatusSchema: GenEnum<HealStatus> = /*@__PURE__*/
+  enumDesc(file_tend_v1_service, 1);
+
+/**
  * ServiceService keeps declared services running on the machine. Each run of a service
  * is a process with the labels tend.service and tend.run, whose output and input are
  * those of ProcessService. All calls but Restart are safe to repeat. Errors carry an
@@ -498,6 +969,49 @@ export const ServiceService: GenService<{
     methodKind: "server_streaming";
     input: typeof WatchServicesRequestSchema;
     output: typeof WatchServicesResponseSchema;
+  },
+  /**
+   * ListEpisodes lists what was done to repair services, the newest first.
+   *
+   * @generated from rpc tend.v1.ServiceService.ListEpisodes
+   */
+  listEpisodes: {
+    methodKind: "unary";
+    input: typeof ListEpisodesRequestSchema;
+    output: typeof ListEpisodesResponseSchema;
+  },
+  /**
+   * GetEpisode returns one of them, with what was changed and what was said to a model.
+   *
+   * @generated from rpc tend.v1.ServiceService.GetEpisode
+   */
+  getEpisode: {
+    methodKind: "unary";
+    input: typeof GetEpisodeRequestSchema;
+    output: typeof GetEpisodeResponseSchema;
+  },
+  /**
+   * Heal begins to repair a service, whatever is known of it, and answers once that is
+   * written down. It is not safe to repeat. While it is being repaired, and for one that
+   * the healer is not for: FAILED_PRECONDITION.
+   *
+   * @generated from rpc tend.v1.ServiceService.Heal
+   */
+  heal: {
+    methodKind: "unary";
+    input: typeof HealRequestSchema;
+    output: typeof HealResponseSchema;
+  },
+  /**
+   * CancelHeal ends a repair: what it has changed, and not committed, is taken back. It
+   * answers when that is written down.
+   *
+   * @generated from rpc tend.v1.ServiceService.CancelHeal
+   */
+  cancelHeal: {
+    methodKind: "unary";
+    input: typeof CancelHealRequestSchema;
+    output: typeof CancelHealResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_tend_v1_service, 0);
