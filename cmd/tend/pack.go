@@ -22,6 +22,10 @@ type packer struct {
 	root  *os.Root
 	file  *os.File
 	in    io.Reader
+	// omit is the daemon's own directory, which is left out: in it are the files of the
+	// sandbox that it is copied to, and so the copy, without an end. nil: there is none.
+	omit    fs.FileInfo
+	omitted bool
 }
 
 // newPacker opens the source. A link that is named itself is followed; those below a
@@ -90,6 +94,9 @@ func (p *packer) pack(ctx context.Context, w io.Writer) (facts copyFacts, err er
 			return err
 		}
 		switch {
+		case e.IsDir() && p.omit != nil && os.SameFile(info, p.omit):
+			p.omitted = true
+			return fs.SkipDir
 		case e.IsDir():
 			return t.WriteHeader(header(tar.TypeDir, name+"/", info))
 		case e.Type() == fs.ModeSymlink:

@@ -69,6 +69,11 @@ func (c *sandboxCpCmd) Run(ctx context.Context, inv *invocation) error {
 			return err
 		}
 		defer up.close()
+		if dir, err := inv.stateDir(); err == nil {
+			if info, err := os.Stat(dir); err == nil {
+				up.omit = info
+			}
+		}
 	} else if _, terminal := terminalOf(inv.out); target == "-" && terminal {
 		return usageError("a tar stream is not for a terminal; send it to a file or a program")
 	}
@@ -88,6 +93,9 @@ func (c *sandboxCpCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	if err != nil {
 		return about(inv.sandbox, err)
+	}
+	if up != nil && up.omitted {
+		inv.note("the daemon's own directory was left out: what is copied would be in it")
 	}
 	if facts.Skipped > 0 {
 		inv.note("%d entries were left out: devices, sockets, and links that lead out of what is copied", facts.Skipped)

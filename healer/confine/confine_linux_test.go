@@ -2,13 +2,16 @@ package confine_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tend-run/tend/healer/confine"
 	"github.com/tend-run/tend/internal/scene"
@@ -276,5 +279,64 @@ func TestACommandWritesOnlyWhereItMay(t *testing.T) {
 				t.Errorf("%q", got)
 			}
 		})
+	}
+}
+
+// Neither what runs elsewhere on the machine, nor anybody outside, hears from a command.
+func TestACommandReachesNobodyElse(t *testing.T) {
+	for _, uid := range []int{0, 65534} {
+		dir, self, hide := project(t, uid)
+		victim := exec.Command("sleep", "1000")
+		if uid != 0 {
+			victim.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+		}
+		scene.Must(t, victim.Start())
+		ended := make(chan error, 1)
+		go func() { ended <- victim.Wait() }()
+		l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+		defer l.Close()
+		rules := confine.Rules{Hide: hide, Write: []string{dir}}
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		for line, want := range map[string]string{
+			fmt.Sprintf("kill -9 %d 2>/dev/null || echo none", victim.Process.Pid): "none",
+			fmt.Sprintf("test -e /proc/%d || echo none", victim.Process.Pid):       "none",
+			// bash knows /dev/tcp.
+			"bash -c 'exec 3<>/dev/tcp/127.0.0.1/" + port + "' 2>/dev/null || echo none": "none",
+			"ls -A /run | wc -l": "0",
+			"bash -c 'exec 3<>/dev/tcp/127.0.0.1/1' 2>&1 | grep -q refused && echo yes":                                               "yes", // there is a loopback
+			"cat /proc/1/environ /proc/1/mem 2>/dev/null; readlink /proc/1/root /proc/1/fd/*; ls /proc/1/root 2>/dev/null; echo none": "none",
+		} {
+			if got, code := under(t, dir, self, uid, rules, line); strings.TrimSpace(got) != want {
+				t.Errorf("as %d, %s: %d %q", uid, line, code, got)
+			}
+		}
+		select {
+		case err := <-ended:
+			t.Errorf("as %d, a command has ended another's process: %v", uid, err)
+		default:
+			scene.Must(t, victim.Process.Kill())
+			<-ended
+		}
+	}
+}
+
+// What a command leaves running ends with it, and so does a command that is killed.
+func TestNothingOfACommandStays(t *testing.T) {
+	dir, self, hide := project(t, 0)
+	mark := filepath.Join(dir, "alive")
+	got, code := under(t, dir, self, 0, confine.Rules{Hide: hide, Write: []string{dir}}, "(setsid sh -c 'while sleep 0.01; do echo x >> alive; done' >/dev/null 2>&1 &); while ! test -s alive; do sleep 0.01; done; exit 7")
+	if code != 7 {
+		t.Fatalf("%d %q", code, got)
+	}
+	size := func() int64 { return scene.Value(os.Stat(mark))(t).Size() }
+	last := size()
+	for range 20 { // its pace is 10 ms
+		time.Sleep(10 * time.Millisecond)
+		if now := size(); now != last {
+			t.Fatal("it goes on")
+		}
+	}
+	if got, code := under(t, dir, self, 0, confine.Rules{Write: []string{dir}}, "kill -TERM $$"); code != 128+15 {
+		t.Errorf("a signal: %d %q", code, got)
 	}
 }

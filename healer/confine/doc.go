@@ -7,13 +7,15 @@
 //
 //	argv := confine.Argv(self, confine.Rules{Write: []string{root}, Hide: secrets}, []string{"/bin/sh", "-c", line})
 //
-// The command is in a mount namespace of its own, and cannot take back what was done to
-// it: it has not the capabilities to mount, to look into other processes, or to get any
-// by set-uid programs. Where the daemon does not run as root, the namespace belongs to a
-// user namespace, in which the command has the ids that it had.
+// The command is in namespaces of its own. It sees and signals its own processes alone,
+// which all end with it; it has a loopback interface and no other network, so neither the
+// daemon, nor another program of the machine, nor anybody outside hears from it. What was
+// done to its mounts it cannot take back: it has not the capabilities to mount, to look into
+// other processes, or to get any by set-uid programs. Where the daemon does not run as root,
+// the namespaces belong to a user namespace, in which the command has the ids that it had.
 //
-// It is no sandbox: the network and the processes of the user are what they are. A disk
-// that root can write byte for byte is not protected.
+// It is no sandbox: the kernel's calls are not filtered, and a disk that root can write byte
+// for byte is not protected.
 package confine
 
 import (
@@ -33,7 +35,8 @@ const MaxPaths = 4000
 // that it is in: find the paths anew for each command.
 type Rules struct {
 	// Write are the directories that may be changed. Empty: all; else everything but
-	// them is read-only, and /tmp, /var/tmp and /dev/shm are empty and the command's own.
+	// them is read-only, and /tmp, /var/tmp, /dev/shm and /run are empty and the command's
+	// own.
 	Write []string
 	// Private are directories in which changes are seen by the command alone, and are
 	// gone after it; read-only where the kernel cannot do that.

@@ -14,11 +14,11 @@ import (
 )
 
 // inside is the environment variable by which the second of two steps is told that
-// it is in a user namespace.
+// it is in its namespaces.
 const inside = "TEND_HEAL_EXEC_INSIDE"
 
-// Main is the program of [Argv], given what follows the verb. On Linux it ends only
-// with an error: else it has become the command.
+// Main is the program of [Argv], given what follows the verb. It returns the command's
+// exit status, 128 and its number for a signal.
 func Main(args, env []string) int {
 	rules, argv, err := parse(args)
 	if err == nil {
@@ -39,7 +39,7 @@ func Main(args, env []string) int {
 }
 
 func run(rules Rules, argv, env []string) error {
-	// Namespaces and capabilities are those of a thread; exec keeps this one.
+	// Capabilities, and the parent that a child outlives, are those of a thread.
 	runtime.LockOSThread()
 	rest := env[:0:0]
 	within := false
@@ -55,13 +55,17 @@ func run(rules Rules, argv, env []string) error {
 		return err
 	}
 	if !within {
-		err := unix.Unshare(unix.CLONE_NEWNS)
+		err := again(env, false)
 		if errors.Is(err, unix.EPERM) {
-			return again(env)
+			err = again(env, true)
 		}
-		if err != nil {
-			return fmt.Errorf("a mount namespace: %w", err)
-		}
+		return err
+	}
+	if os.Getpid() != 1 {
+		return errors.New("it has no process namespace of its own")
+	}
+	if err := loopback(); err != nil {
+		return err
 	}
 	wd, err := os.Getwd()
 	if err != nil {
@@ -79,28 +83,57 @@ func run(rules Rules, argv, env []string) error {
 	if err := giveUp(); err != nil {
 		return err
 	}
-	return fmt.Errorf("%s: %w", path, syscall.Exec(path, argv, rest))
+	// The command cannot trace this process, which keeps its rights: it is the first of
+	// the namespace, whose end is the end of all others.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("make this process private: %w", err)
+	}
+	cmd := exec.Cmd{Path: path, Args: argv, Env: rest, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	return cmd.Run()
 }
 
-// again runs this program in namespaces of its own, for a user who may not make a
-// mount namespace otherwise. Its ids there are those that it has.
-func again(env []string) error {
+// loopback brings the only interface of the network namespace up: tests of a project may
+// serve to themselves.
+func loopback() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("loopback: %w", err)
+	}
+	defer unix.Close(fd)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return fmt.Errorf("loopback: %w", err)
+	}
+	lo.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo); err != nil {
+		return fmt.Errorf("loopback: %w", err)
+	}
+	return nil
+}
+
+// again runs this program in namespaces of its own: mounts, processes, network and System V
+// IPC. A user who may not make them otherwise gets a user namespace, in which the ids are
+// those that they have.
+func again(env []string, user bool) error {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(env[:len(env):len(env)], inside+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	uid, gid := os.Geteuid(), os.Getegid()
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}},
-		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER}, // the latter for overlayfs; exec leaves none
-		Pdeathsig:   syscall.SIGKILL,
+		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC,
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	if uid, gid := os.Geteuid(), os.Getegid(); user {
+		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
+		// The second and third are for overlayfs. No exec of the command leaves any.
+		cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_NET_ADMIN}
 	}
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		return fmt.Errorf("a user namespace: %w", err)
+		return fmt.Errorf("namespaces: %w", err)
 	}
 	return err
 }

@@ -15,13 +15,18 @@ import (
 // notice is what a hidden file says.
 const notice = "# hidden by tend: nothing of this file is shown to commands of the healer\n"
 
-// scratch are what a command has for itself, if it may not write everywhere.
-var scratch = []string{"/tmp", "/var/tmp", "/dev/shm"}
+// scratch are what a command has for itself, if it may not write everywhere. In /run are
+// the sockets of what else runs on the machine; a read-only mount keeps nobody from them.
+var scratch = []string{"/tmp", "/var/tmp", "/dev/shm", "/run"}
 
 // arrange makes the mounts that the rules ask for.
 func arrange(r Rules) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
+	}
+	// The processes that it shows are those of the command's namespace.
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("a /proc of its own: %w", err)
 	}
 	if len(r.Write) > 0 {
 		if err := readOnly(r.Write); err != nil {
