@@ -150,14 +150,15 @@ s=$?; rm -f "./$x"; exit "$s"`
 const (
 	takeBuffer = 32 << 20
 	takeFree   = 8 << 20
-	// abandoned is how long the script waits for a reader that is gone.
+	// abandoned is how long the script waits for a reader that is gone, and how long what
+	// it has written is kept for one.
 	abandoned = 2 * time.Minute
 )
 
 func (c *sandboxCpCmd) command(script string, args ...string) tend.Cmd {
 	cmd := tend.Command("sh", append([]string{"-c", script, "tend-cp"}, args...)...)
 	cmd.User, cmd.Tag = c.User, "tend-cp"
-	cmd.Retention = process.Retention{Limit: takeBuffer, Policy: process.Block, TTL: removeAfter}
+	cmd.Retention = process.Retention{Limit: takeBuffer, Policy: process.Block, TTL: abandoned}
 	return cmd
 }
 
