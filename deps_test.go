@@ -120,7 +120,7 @@ func TestDeps(t *testing.T) {
 		{"supervisor", []string{"process", "supervisor/config"}},
 		{"healer/checkpoint", []string{"internal/replace"}},
 		{"healer/guard", []string{"internal/pattern"}},
-		{"healer/playbook", []string{"process", "supervisor/config"}},
+		{"healer/playbook", []string{"process", "supervisor/config", "healer/guard"}},
 		{"healer/work", []string{".", "process", "observe", "supervisor", "healer", "internal/procfs", "internal/replace"}},
 		{"healer", []string{"supervisor", "internal/replace"}},
 		{"keeper/failpoint", nil},

@@ -140,6 +140,9 @@ func (g *Guard) SetEnv(name, variable, value string) error {
 	if !variableName.MatchString(variable) {
 		return fmt.Errorf("%.80q is no name of a variable", variable)
 	}
+	if Steers(variable) {
+		return &DeniedError{name, envRule, variable + " has programs load code, or run others"}
+	}
 	t, err := g.find(name)
 	if err != nil {
 		return err

@@ -192,6 +192,11 @@ func TestValuesOfVariablesAreNeverShownNorLost(t *testing.T) {
 	if err := g.SetEnv(".env", "A B", "x"); err == nil {
 		t.Error("a wrong name was taken")
 	}
+	for _, variable := range []string{"LD_PRELOAD", "ld_library_path", "NODE_OPTIONS", "PATH", "BASH_ENV", "GIT_SSH_COMMAND", "PYTHONPATH"} {
+		if err := g.SetEnv(".env", variable, "/tmp/x"); !errors.As(err, &denied) {
+			t.Errorf("%s was set: %v", variable, err)
+		}
+	}
 	scene.Must(t, g.SetEnv(".env", "EMPTY", "it's\n\"$HOME\" \\ #"))
 	scene.Must(t, g.SetEnv(".env", "ISSUER", "notes app"))
 	scene.Must(t, g.SetEnv("fresh/.env", "A", "b"))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tend-run/tend/healer/guard"
 	"github.com/tend-run/tend/supervisor/config"
 )
 
@@ -23,13 +24,10 @@ var (
 	devValue = regexp.MustCompile(`(?i)(?:^|[-_.])(?:dev|development|local|localhost|test|testing|insecure)(?:[-_.]|$)`)
 )
 
-// Variables that change which program runs, wherever an example names them.
-var steering = regexp.MustCompile(`^(?:LD_.*|DYLD_.*|PATH|NODE_OPTIONS|NODE_PATH|PYTHON.*|PERL5?.*|RUBY.*|BASH_ENV|ENV|IFS|SHELL|HOME|GIT_.*|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|npm_.*|TEND_.*)$`)
-
 // envKey: the error names a variable that the example has and that is not set.
 func envKey(p *project, groups map[string]string) []finding {
 	key := groups["key"]
-	if !nameForm.MatchString(key) || steering.MatchString(key) || p.Env[key] != "" {
+	if !nameForm.MatchString(key) || guard.Steers(key) || p.Env[key] != "" {
 		return nil
 	}
 	dir, example := p.findUp(p.dir, examples...)
@@ -70,7 +68,7 @@ func envKey(p *project, groups map[string]string) []finding {
 	all := []Action{one}
 	for _, name := range names(text) {
 		v := known[name]
-		if _, there := set[name]; name != key && !there && p.Env[name] == "" && usable(name, v) && nameForm.MatchString(name) && !steering.MatchString(name) {
+		if _, there := set[name]; name != key && !there && p.Env[name] == "" && usable(name, v) && nameForm.MatchString(name) && !guard.Steers(name) {
 			all = append(all, setEnv(target, name, v))
 		}
 	}
