@@ -233,10 +233,6 @@ func (inv *invocation) printEpisodes(all []tend.Episode) error {
 		}
 		return printJSON(inv.out, facts)
 	}
-	width := 0
-	if size, ok := terminalSize(inv.out); ok {
-		width = int(size.Cols)
-	}
 	rows := [][]string{{"EPISODE", "SERVICE", "STATUS", "AGE", "TOOK", "SIGNAL", "WHAT"}}
 	for _, e := range all {
 		took, signal, what := "-", "-", "-"
@@ -254,20 +250,12 @@ func (inv *invocation) printEpisodes(all []tend.Episode) error {
 		}
 		rows = append(rows, []string{printable(e.ID), printable(e.Service), e.Status.String(), age(time.Since(e.Opened)), took, printable(signal), printable(what)})
 	}
-	colour := inv.colours(inv.out)
-	for i, line := range alignRows(rows) {
-		line = cut(line, width)
-		switch {
-		case i == 0:
-			line = paint(colour, dim, line)
-		case all[i-1].Status == tend.HealBroken && !all[i-1].DryRun:
-			line = paint(colour, red, line)
+	return inv.printRows(rows, func(n int) string {
+		if all[n].Status == tend.HealBroken && !all[n].DryRun {
+			return red
 		}
-		if _, err := fmt.Fprintln(inv.out, line); err != nil {
-			return err
-		}
-	}
-	return nil
+		return ""
+	})
 }
 
 func remedyText(r tend.HealRemedy) string {

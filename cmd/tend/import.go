@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,7 +76,7 @@ func openForeign(ctx context.Context, path string) (*foreign.File, error) {
 		}
 		return foreign.PM2(path, data, exists)
 	}
-	data, err := readText(path)
+	data, err := config.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -99,21 +98,6 @@ func openForeign(ctx context.Context, path string) (*foreign.File, error) {
 		return foreign.ProcessCompose(path, data)
 	}
 	return nil, nil
-}
-
-// readText reads a file of at most config.MaxBytes, and one byte more of a larger one.
-func readText(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if st, err := f.Stat(); err != nil {
-		return nil, err
-	} else if !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no file", path)
-	}
-	return io.ReadAll(io.LimitReader(f, config.MaxBytes+1))
 }
 
 // evaluateTime bounds how long a file of JavaScript may take.

@@ -195,3 +195,42 @@ func cut(line string, width int) string {
 	}
 	return cells.Truncate(line, width, "")
 }
+
+// printList prints what there is of something, as the flags say: its facts, the first
+// column alone, or a table; see printRows.
+func (inv *invocation) printList(facts any, rows [][]string, quiet bool) error {
+	switch {
+	case inv.flags.JSON:
+		return printJSON(inv.out, facts)
+	case quiet:
+		for _, row := range rows[1:] {
+			if _, err := fmt.Fprintln(inv.out, row[0]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return inv.printRows(rows, nil)
+}
+
+// printRows prints a table whose first row is the head, cut to the terminal's width.
+// colourOf is the colour of the n-th row below the head, "" for none; nil: none has one.
+func (inv *invocation) printRows(rows [][]string, colourOf func(n int) string) error {
+	width := 0
+	if size, ok := terminalSize(inv.out); ok {
+		width = int(size.Cols)
+	}
+	colour := inv.colours(inv.out)
+	for i, line := range alignRows(rows) {
+		line = cut(line, width)
+		if i == 0 {
+			line = paint(colour, dim, line)
+		} else if colourOf != nil {
+			line = paint(colour, colourOf(i-1), line)
+		}
+		if _, err := fmt.Fprintln(inv.out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

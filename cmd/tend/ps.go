@@ -162,10 +162,6 @@ func (c *psCmd) Run(ctx context.Context, inv *invocation) error {
 
 // printTable writes one line for each process, cut to the terminal's width.
 func printTable(inv *invocation, infos []process.Info, prefix int, now time.Time) error {
-	width := 0
-	if size, ok := terminalSize(inv.out); ok {
-		width = int(size.Cols)
-	}
 	rows := [][]string{{"ID", "PID", "STATE", "AGE", "NAME", "COMMAND"}}
 	for i := range infos {
 		info := &infos[i]
@@ -174,19 +170,7 @@ func printTable(inv *invocation, infos []process.Info, prefix int, now time.Time
 			nameOf(&info.Spec), printable(info.Spec.Command()),
 		})
 	}
-	colour := inv.colours(inv.out)
-	for i, line := range alignRows(rows) {
-		line = cut(line, width)
-		if i == 0 {
-			line = paint(colour, dim, line)
-		} else {
-			line = paint(colour, colourOf(&infos[i-1], now), line)
-		}
-		if _, err := fmt.Fprintln(inv.out, line); err != nil {
-			return err
-		}
-	}
-	return nil
+	return inv.printRows(rows, func(n int) string { return colourOf(&infos[n], now) })
 }
 
 // nameOf is how tables call a process: its name, else its tag.

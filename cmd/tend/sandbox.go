@@ -242,41 +242,6 @@ func origin(in *tend.SandboxInfo) string {
 	return "-"
 }
 
-// printList prints what there is of something, as the flags say: its facts, the first
-// column alone, or a table; see printRows.
-func (inv *invocation) printList(facts any, rows [][]string, quiet bool) error {
-	switch {
-	case inv.flags.JSON:
-		return printJSON(inv.out, facts)
-	case quiet:
-		for _, row := range rows[1:] {
-			if _, err := fmt.Fprintln(inv.out, row[0]); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	return inv.printRows(rows)
-}
-
-// printRows prints a table whose first row is the head, cut to the terminal's width.
-func (inv *invocation) printRows(rows [][]string) error {
-	width := 0
-	if size, ok := terminalSize(inv.out); ok {
-		width = int(size.Cols)
-	}
-	for i, line := range alignRows(rows) {
-		line = cut(line, width)
-		if i == 0 {
-			line = paint(inv.colours(inv.out), dim, line)
-		}
-		if _, err := fmt.Fprintln(inv.out, line); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 type sandboxInspectCmd struct {
 	Names []string `arg:"" name:"sandbox" complete:"sandbox" help:"The sandboxes."`
 }

@@ -88,7 +88,7 @@ func (c *sandboxStatsCmd) table(ctx context.Context, inv *invocation, d *daemon)
 	if inv.flags.JSON {
 		return nil
 	}
-	return inv.printRows(rows)
+	return inv.printRows(rows, nil)
 }
 
 func (c *sandboxStatsCmd) chosen(ctx context.Context, d *daemon) ([]tend.SandboxInfo, error) {

@@ -253,10 +253,6 @@ func (inv *invocation) printServices(all []tend.Service) error {
 		}
 		return printJSON(inv.out, facts)
 	}
-	width := 0
-	if size, ok := terminalSize(inv.out); ok {
-		width = int(size.Cols)
-	}
 	rows := [][]string{{"NAME", "STATE", "PID", "RESTARTS", "AGE", "WHY"}}
 	for _, s := range all {
 		pid, state := "-", s.Phase.String()
@@ -275,20 +271,12 @@ func (inv *invocation) printServices(all []tend.Service) error {
 		}
 		rows = append(rows, []string{printable(s.Name), state, pid, fmt.Sprint(s.Restarts), age(s.Age), cmp.Or(printable(s.Why), "-")})
 	}
-	colour := inv.colours(inv.out)
-	for i, line := range alignRows(rows) {
-		line = cut(line, width)
-		switch {
-		case i == 0:
-			line = paint(colour, dim, line)
-		case all[i-1].Phase == tend.ServiceFailed:
-			line = paint(colour, red, line)
+	return inv.printRows(rows, func(n int) string {
+		if all[n].Phase == tend.ServiceFailed {
+			return red
 		}
-		if _, err := fmt.Fprintln(inv.out, line); err != nil {
-			return err
-		}
-	}
-	return nil
+		return ""
+	})
 }
 
 // configCmd is about the file that declares services. It needs no daemon.

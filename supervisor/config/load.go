@@ -54,7 +54,7 @@ func Open(path string) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := readFile(full)
+	text, err := ReadFile(full)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func OpenText(name, dir string, text []byte) *Source {
 			if src.EnvFiles[name] != nil || src.missing[name] != nil {
 				continue
 			}
-			if src.EnvFiles[name], err = readFile(below(src.Dir, name)); err != nil {
+			if src.EnvFiles[name], err = ReadFile(below(src.Dir, name)); err != nil {
 				delete(src.EnvFiles, name)
 				src.missing[name] = err
 			}
@@ -145,8 +145,8 @@ func (src *Source) vars(name string) (map[string]string, error) {
 	return vars, nil
 }
 
-// readFile reads a file of at most MaxBytes, and one byte more of a larger one.
-func readFile(path string) ([]byte, error) {
+// ReadFile reads a file of at most MaxBytes, and one byte more of a larger one.
+func ReadFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
