@@ -1,0 +1,156 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// commitTree makes a commit object: the tree of head with changes. "" means that
+// nothing would change.
+func (r *repository) commitTree(ctx context.Context, index, head string, lines []string, message []byte) (string, error) {
+	if err := errors.Join(os.RemoveAll(index), os.RemoveAll(index+".lock")); err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(index)
+	env := []string{"GIT_INDEX_FILE=" + index}
+	if _, err := r.run(ctx, env, nil, "read-tree", head); err != nil {
+		return "", err
+	}
+	if err := r.updateIndex(ctx, env, lines); err != nil {
+		return "", err
+	}
+	out, err := r.run(ctx, env, nil, "write-tree")
+	if err != nil {
+		return "", err
+	}
+	tree := strings.TrimSpace(string(out))
+	if out, err = r.run(ctx, nil, nil, "rev-parse", head+"^{tree}"); err != nil || strings.TrimSpace(string(out)) == tree {
+		return "", err
+	}
+	out, err = r.run(ctx, nil, message, "commit-tree", tree, "-p", head, "-F", "-")
+	return strings.TrimSpace(string(out)), err
+}
+
+// updateIndex applies lines to an index. Removals come first: a file may become a directory.
+func (r *repository) updateIndex(ctx context.Context, env, lines []string) error {
+	sorted := slices.Clone(lines)
+	slices.SortStableFunc(sorted, func(a, b string) int {
+		order := map[bool]int{true: 0, false: 1}
+		return order[strings.HasPrefix(a, "0 ")] - order[strings.HasPrefix(b, "0 ")]
+	})
+	_, err := r.run(ctx, env, []byte(strings.Join(sorted, "\x00")+"\x00"), "update-index", "-z", "--index-info")
+	return err
+}
+
+// readIndex returns the user's index as it is, and its path.
+func (r *repository) readIndex(ctx context.Context) ([]byte, string, error) {
+	out, err := r.run(ctx, nil, nil, "rev-parse", "--git-path", "index")
+	if err != nil {
+		return nil, "", err
+	}
+	path := strings.TrimSuffix(string(out), "\n")
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(r.top, path)
+	}
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return b, path, err
+}
+
+// publish puts the changed index in place, and then moves HEAD from one commit to
+// another. Killed between the two, it leaves the change staged, which harms nobody.
+func (r *repository) publish(ctx context.Context, index string, before []byte, s *staging, hash, head string, o Options) error {
+	if before != nil {
+		if err := r.editIndex(ctx, index, before, s.staged, o); err != nil {
+			return err
+		}
+	}
+	o.step("staged")
+	_, err := r.run(ctx, nil, nil, "update-ref", "-m", "tend heal "+o.ID, "HEAD", hash, head)
+	if err == nil {
+		return nil
+	}
+	// Somebody else was quicker. What we staged is taken back from what the index is now.
+	err = fmt.Errorf("%w: %w", errMoved, err)
+	if before == nil {
+		return err
+	}
+	for range 5 {
+		now, rerr := os.ReadFile(index)
+		if rerr == nil {
+			rerr = r.editIndex(ctx, index, now, s.unstage, o)
+		}
+		if !errors.Is(rerr, errMoved) {
+			return errors.Join(err, rerr)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return err
+}
+
+// editIndex applies lines to the user's index, if it is still what it was. The lock of the
+// index is held only to replace it.
+func (r *repository) editIndex(ctx context.Context, index string, before []byte, lines []string, o Options) error {
+	fresh := filepath.Join(filepath.Dir(index), "tend-heal-"+o.ID)
+	// Our own lock, of a run that was killed: the link and the file are one.
+	if a, err := os.Lstat(fresh); err == nil {
+		if b, err := os.Lstat(index + ".lock"); err == nil && os.SameFile(a, b) {
+			if err := os.Remove(index + ".lock"); err != nil {
+				return err
+			}
+		}
+	}
+	if err := errors.Join(os.RemoveAll(fresh), os.RemoveAll(fresh+".lock")); err != nil {
+		return err
+	}
+	info, err := os.Stat(index)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(fresh, before, info.Mode().Perm()); err != nil {
+		return err
+	}
+	if err := r.updateIndex(ctx, []string{"GIT_INDEX_FILE=" + fresh}, lines); err != nil {
+		return errors.Join(err, os.RemoveAll(fresh))
+	}
+	o.step("indexed")
+	if err := swapIndex(index, fresh, before, info, o.step); err != nil {
+		return errors.Join(err, os.RemoveAll(fresh))
+	}
+	return nil
+}
+
+// swapIndex replaces the index by a file that is beside it, if it is still what it was.
+func swapIndex(index, fresh string, before []byte, like fs.FileInfo, step func(string)) error {
+	if err := give(fresh, like); err != nil {
+		return err
+	}
+	lock := index + ".lock"
+	if err := os.Link(fresh, lock); errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%w: %s exists", errMoved, lock)
+	} else if err != nil {
+		return err
+	}
+	step("locked")
+	now, err := os.ReadFile(index)
+	if err == nil && !bytes.Equal(now, before) {
+		err = errMoved
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(lock))
+	}
+	if err := os.Rename(lock, index); err != nil {
+		return errors.Join(err, os.Remove(lock))
+	}
+	return os.Remove(fresh)
+}
