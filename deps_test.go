@@ -3,6 +3,9 @@ package tend_test
 import (
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"os"
 	"os/exec"
@@ -107,20 +110,21 @@ func TestDeps(t *testing.T) {
 		{"files", nil},
 		{"driver/drivertest", []string{"process", "files", "driver", "internal/scene"}},
 		{"driver/local/network", []string{"internal/relay"}},
-		{"driver/local", []string{"process", "files", "driver", "internal/procfs", "internal/replace", "keeper/failpoint"}},
+		{"driver/local", []string{"process", "files", "driver", "internal/procfs", "internal/replace", "keeper/failpoint", "internal/lazyregexp"}},
 		{"driver", []string{"process", "files", "driver", "internal/replace"}},
 		{"metrics", []string{"process"}},
 		{"supervisor/config", []string{"process", "internal/typo"}},
-		{"supervisor/run", []string{"process", "observe", "supervisor", "internal/procfs", "internal/replace"}},
+		{"supervisor/held", []string{"process"}},
+		{"supervisor/run", []string{"process", "observe", "driver", "supervisor", "internal/procfs", "internal/replace"}},
 		{"supervisor/watch", []string{"supervisor/config"}},
-		{"healer/agent", nil},
-		{"healer/confine", nil},
-		{"supervisor/foreign", []string{"supervisor/config"}},
+		{"healer/agent", []string{"internal/lazyregexp"}},
+		{"healer/confine", []string{"internal/replace"}},
+		{"supervisor/foreign", []string{"supervisor/config", "internal/lazyregexp"}},
 		{"supervisor/probe", []string{"process", "observe", "supervisor/config"}},
 		{"supervisor", []string{"process", "supervisor/config"}},
-		{"healer/checkpoint", []string{"internal/replace"}},
-		{"healer/guard", []string{"internal/pattern"}},
-		{"healer/playbook", []string{"process", "supervisor/config", "healer/guard"}},
+		{"healer/checkpoint", []string{"internal/replace", "internal/lazyregexp"}},
+		{"healer/guard", []string{"internal/pattern", "internal/lazyregexp"}},
+		{"healer/playbook", []string{"process", "supervisor/config", "healer/guard", "internal/lazyregexp"}},
 		{"healer/work", []string{".", "process", "observe", "supervisor", "healer", "internal/procfs", "internal/replace"}},
 		{"healer", []string{"supervisor", "internal/replace"}},
 		{"keeper/failpoint", nil},
@@ -132,15 +136,16 @@ func TestDeps(t *testing.T) {
 		{"face/langsmith", []string{"process", "part", "face", "face/langsmith", "files", "driver", "internal/relay", "internal/replace"}},
 		{"face/envd", []string{"process", "part", "face", "face/envd", "files", "driver", "gen/envd"}},
 		{"face/ports", []string{"part", "face", "driver"}},
-		{"face/gateway", []string{"process", "part", "face", "internal/replace"}},
-		{"face/e2bapi", []string{"process", "part", "face", "driver", "internal/replace"}},
-		{"face/distant", []string{"process", "part", "face", "face/distant", "files", "driver", "internal/pattern", "internal/replace"}},
-		{"face", []string{"process", "part", "face", "internal/replace"}},
+		{"face/gateway", []string{"process", "part", "face", "internal/replace", "internal/lazyregexp"}},
+		{"face/e2bapi", []string{"process", "part", "view", "face", "driver", "internal/replace", "internal/lazyregexp"}},
+		{"face/distant", []string{"process", "part", "face", "face/distant", "files", "driver", "internal/pattern", "internal/replace", "internal/lazyregexp"}},
+		{"face", []string{"process", "part", "face", "internal/replace", "internal/lazyregexp"}},
 		{"gen", []string{"gen"}},
 		{"internal/torture", []string{".", "process", "keeper/failpoint", "internal/testdaemon"}},
 		{"internal/tendpb", []string{"process", "view", "gen/tend"}},
 		{"internal/account", []string{"process", "files"}},
 		{"internal/home", []string{"internal/replace"}},
+		{"internal/lazyregexp", nil},
 		{"internal/pattern", nil},
 		{"internal/payload", []string{"keeper/memory"}},
 		{"internal/procfs", nil},
@@ -158,7 +163,7 @@ func TestDeps(t *testing.T) {
 		{"part", nil},
 		{"server", []string{"process", "face", "part", "driver", "metrics", "internal/replace", "internal/peer"}},
 		{"daemon/parts", []string{"process", "face", "part", "driver", "daemon/services", "daemon/healing", "internal/replace", "gen/tend", "internal/tendpb"}},
-		{"daemon/services", []string{"process", "part", "supervisor", "healer", "gen/tend", "internal/tendpb", "internal/replace"}},
+		{"daemon/services", []string{"process", "part", "driver", "supervisor", "healer", "gen/tend", "internal/tendpb", "internal/replace"}},
 		{"daemon/healing", []string{"process", "part", "supervisor", "healer", "gen/tend", "internal/replace"}},
 		{"daemon", []string{"process", "daemon/parts", "keeper/rundir", "driver/local", "face", "server", "metrics", "gen/tend", "anchor", "launch", "keeper/client", "internal/replace"}},
 		{"test/conformance", []string{"process", "anchor", "gen", "face/distant"}},
@@ -168,7 +173,7 @@ func TestDeps(t *testing.T) {
 		{"test/bench", []string{".", "process", "anchor", "gen", "driver", "keeper/client", "face/distant", "internal/procfs", "internal/testbin", "internal/testdaemon"}},
 		{"cmd/internal/role", []string{"anchor", "keeper", "internal/cleansignals"}},
 		{"cmd/tend-keeper", []string{"cmd/internal/role"}},
-		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "driver/host", "driver/local/network", "driver/local/template", "face/distant", "face/gateway", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "healer/confine", "supervisor/config", "supervisor/foreign", "healer/work", "internal/account", "internal/home", "internal/payload", "internal/peer", "internal/replace", "internal/torture", "internal/typo"}},
+		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "driver/host", "driver/local/network", "driver/local/template", "face/distant", "face/gateway", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "healer/confine", "supervisor/config", "supervisor/foreign", "supervisor/held", "healer/work", "internal/account", "internal/home", "internal/payload", "internal/peer", "internal/replace", "internal/torture", "internal/typo"}},
 		{"", []string{"process", "view", "gen/tend", "internal/tendpb", "internal/home"}},
 	}
 	for path, p := range pkgs {
@@ -209,6 +214,29 @@ func TestDeps(t *testing.T) {
 					if strings.Contains(string(b), word) {
 						t.Errorf("%s/%s uses %s", path, file, strings.TrimSpace(word))
 					}
+				}
+			}
+		}
+	})
+
+	// TestABeginningIsLight of cmd/tend measures what a start costs, whatever the cause.
+	t.Run("tend is linked from no package that compiles a regular expression before main", func(t *testing.T) {
+		for _, path := range append(ours(pkgs["cmd/tend"].Deps), "cmd/tend") {
+			p := pkgs[strings.TrimPrefix(path, ".")]
+			for _, file := range p.GoFiles {
+				parsed := scene.Value(parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, file), nil, 0))(t)
+				for _, d := range parsed.Decls {
+					vars, ok := d.(*ast.GenDecl)
+					if !ok || vars.Tok != token.VAR {
+						continue
+					}
+					ast.Inspect(vars, func(n ast.Node) bool {
+						if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "MustCompile" {
+							t.Errorf("%s/%s compiles an expression in a package variable; use lazyregexp.New", path, file)
+						}
+						_, isFunc := n.(*ast.FuncLit)
+						return !isFunc
+					})
 				}
 			}
 		}

@@ -82,6 +82,20 @@ type Service struct {
 	Episode string
 	// Failures of its probes in a row, while they do not count yet.
 	Failures int
+	// Sandbox that it runs in, by the name or ID that the file gives; "": it runs on the
+	// machine itself, or the server is of a former version.
+	Sandbox string
+	// Sockets that stay open from one run to the next, in the order of the file.
+	Sockets []ServiceSocket
+}
+
+// ServiceSocket is a listening socket that a service is given.
+type ServiceSocket struct {
+	// Name as LISTEN_FDNAMES has it.
+	Name string
+	// Address is IP:PORT, or unix: and an absolute path. Nothing listens there while the
+	// service is stopped or has failed.
+	Address string
 }
 
 // ApplyServices declares the services of a file. What differs from before is changed,
@@ -222,6 +236,10 @@ func toServices(all []*tendv1.ServiceStatus) []Service {
 			PID: int(m.GetPid()), Runs: m.GetRun(), Restarts: m.GetRestarts(), Exit: tendpb.ToExit(m.GetExit()),
 			Age: m.GetAge().AsDuration(), Next: m.GetNext().AsDuration(),
 			Healing: HealStatus(max(0, m.GetHealing())), Episode: tendpb.CleanName(m.GetEpisode()), Failures: int(m.GetFailures()),
+			Sandbox: tendpb.CleanName(m.GetSandbox()),
+		}
+		for _, one := range m.GetSockets() {
+			out[i].Sockets = append(out[i].Sockets, ServiceSocket{tendpb.CleanName(one.GetName()), tendpb.CleanText(one.GetAddress())})
 		}
 		if id := process.ID(m.GetProcess()); id.Validate() == nil {
 			out[i].Process = id

@@ -88,24 +88,7 @@ type Metric struct {
 	OOMKills                    int64   // since the start
 }
 
-// Logger tells what happened to sandboxes and what their programs wrote.
-type Logger interface {
-	Logs(ctx context.Context, id ID, q LogQuery) ([]LogEntry, error)
-}
-
-// LogQuery says which entries of a log to return.
-type LogQuery struct {
-	// From is the first time, or the last one if Backward. Zero: from the start, or
-	// from the end.
-	From     time.Time
-	Limit    int // 0 is 1,000; at most 10,000
-	Backward bool
-	// Level is the least: "debug", "info", "warn" or "error". Search is a text that
-	// the message has.
-	Level, Search string
-}
-
-// LogEntry is one line of a log.
+// LogEntry is one line of the log of a build.
 type LogEntry struct {
 	Time    time.Time
 	Level   string // "debug", "info", "warn", "error"

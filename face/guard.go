@@ -7,8 +7,9 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"strings"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 // Guard refuses requests that a foreign web page could have made a browser
@@ -103,7 +104,7 @@ func (g *Guard) below(host string) bool {
 
 // sandboxName is the name that a port of a sandbox has on this machine: package
 // driver/route.
-var sandboxName = regexp.MustCompile(`^[0-9]+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.localhost$`)
+var sandboxName = lazyregexp.New(`^[0-9]+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.localhost$`)
 
 func localName(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))

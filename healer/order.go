@@ -14,6 +14,7 @@ const (
 	InboxFile      = "inbox"      // JSON lines of entries for the worker, which alone writes the journal
 	TranscriptFile = "transcript" // JSON lines
 	DiffFile       = "diff"
+	PointsDir      = "points" // in N/ is the checkpoint of the N-th remedy
 )
 
 // Bounds of what is kept of an episode.

@@ -111,9 +111,9 @@ type Signal struct {
 // Bounds of an episode.
 const (
 	MaxRemedies  = 16
-	MaxWorkers   = 6 // that may work on an episode, one after the other
-	MaxRollbacks = 3 // tries to roll back one remedy
-	maxSignals   = 32
+	MaxWorkers   = 6       // that may work on an episode, one after the other
+	MaxRollbacks = 3       // tries to roll back one remedy
+	MaxSignals   = 32      // that are kept
 	MaxText      = 8 << 10 // bytes of each text in a journal
 )
 

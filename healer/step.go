@@ -3,6 +3,7 @@ package healer
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // machine is one step.
@@ -45,7 +46,7 @@ func (m *machine) handle() {
 	}
 	switch e.Kind {
 	case Signalled:
-		if e.Signal != nil && len(s.Signals) < maxSignals {
+		if e.Signal != nil && len(s.Signals) < MaxSignals {
 			s.Signals = append(s.Signals, *e.Signal)
 		}
 	case Began:
@@ -232,8 +233,8 @@ func (m *machine) next() {
 			why += "; the last was " + s.Tries[n-1].Remedy.String() + ": " + s.Tries[n-1].Failed
 		} else if n == 0 {
 			why = "there is no remedy for it"
-			if s.Why != "" {
-				why += ": " + s.Why
+			if text := strings.TrimSpace(s.Why); text != "" {
+				why += ": " + text
 			}
 		}
 		m.over(Broken, why)

@@ -288,7 +288,7 @@ func (b *inhabited) network() *wire.Error {
 	}
 	b.net.Lock()
 	defer b.net.Unlock()
-	if err := b.cell.Network(); err != nil {
+	if err := b.cell.Furnish(); err != nil {
 		return cellError(err)
 	}
 	return nil

@@ -55,6 +55,7 @@ func (k *Keeper) completeStart(p *proc, h vault.FDs) bool {
 		}
 	}
 	k.logf("process %s: completing the start of pid %d", p.id, pid)
+	p.inner = p.slot.Inner()
 	if j.Started == nil {
 		k.record(p, p.appendStart(nil, j.SpecTime, pid))
 	}
@@ -86,12 +87,13 @@ const forkedWait = time.Second
 // were there it is the one that started first: a descendant may have a session of its
 // own, or be collected before it. A process is written down before it stops being a
 // zombie, so none is overlooked in between. The role that is to collect it may stand
-// still.
+// still. Only pauses count as waiting: after a time in which the whole machine stood
+// still, that role gets as long as before.
 func (k *Keeper) findForked(slot uint32, reserved int64) int {
 	if k.groups.Root() == "" {
 		return 0
 	}
-	for begun, pause := time.Now(), time.Millisecond; ; time.Sleep(pause) {
+	for waited, pause := time.Duration(0), time.Millisecond; ; waited += pause {
 		first, at := 0, int64(0)
 		add := func(pid int, started int64) {
 			if first == 0 || started < at || started == at && pid < first {
@@ -117,7 +119,7 @@ func (k *Keeper) findForked(slot uint32, reserved int64) int {
 		}
 		stat, ok := procfs.ReadStat(first)
 		alive := ok && !stat.Dead()
-		switch waited := time.Since(begun); {
+		switch {
 		case alive && stat.Session == first:
 			return first
 		case alive && waited > forkedWait, waited > collectWait:
@@ -125,6 +127,7 @@ func (k *Keeper) findForked(slot uint32, reserved int64) int {
 		case waited > forkedWait:
 			pause = 20 * time.Millisecond // to look for zombies takes a walk through /proc
 		}
+		time.Sleep(pause)
 	}
 }
 

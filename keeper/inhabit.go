@@ -61,10 +61,10 @@ func (k *Keeper) comeIn(spec *process.Spec, req *wire.Spawn) (*inhabited, *wire.
 // all namespaces of a box.
 const inside = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
 
-// enter has a program start in a box. The caller closes prog.Tasks. b.mu is held.
-func (k *Keeper) enter(b *inhabited, prog *script.Program) (err error) {
+// enter has the program of a process start in a box. The caller closes prog.Tasks. b.mu is held.
+func (k *Keeper) enter(p *proc, b *inhabited, prog *script.Program) (err error) {
 	c := b.cell
-	e := &script.Enter{PID1: c.PIDFD(), Flags: inside, Inner: new(uint32), Caps: c.Spec.Harden.Caps, NNP: !c.Spec.Harden.Setuid}
+	e := &script.Enter{PID1: c.PIDFD(), Flags: inside, Inner: p.slot.InnerAt(), Caps: c.Spec.Harden.Caps, NNP: !c.Spec.Harden.Setuid}
 	if c.Spec.Harden.Seccomp {
 		if e.Filter, err = k.cells.filter(); err != nil {
 			return err

@@ -139,12 +139,13 @@ type Keeper struct {
 	unsettled []func()
 	settled   chan struct{} // closed when that is done
 	broken    chan error    // why this keeper cannot go on
+	boards    boardWatch
 }
 
 // Run takes over what a keeper before left in the vault, serves until SIGTERM,
 // ends all processes then, and returns.
 func Run(cfg Config) (err error) {
-	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, rundir.SpoolDir), ids: map[process.ID]*proc{}, unborn: map[int]bool{}, settled: make(chan struct{}), listen: -1, wakeFD: -1, broken: make(chan error, 1)}
+	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, rundir.SpoolDir), ids: map[process.ID]*proc{}, unborn: map[int]bool{}, settled: make(chan struct{}), listen: -1, wakeFD: -1, broken: make(chan error, 1), boards: newBoardWatch()}
 	if k.run, err = rundir.Open(cfg.StateDir); err != nil {
 		return err
 	}
@@ -233,10 +234,12 @@ const (
 )
 
 // onMirror is the event, in place of a slot, that the launcher hung up.
-// onFreeze: the workers are to stand still for an upgrade.
+// onFreeze: the workers are to stand still for an upgrade. onBoard: somebody opened
+// the board.
 const (
 	onMirror = board.Slots << 3
 	onFreeze = onMirror + 1
+	onBoard  = onMirror + 2
 )
 
 func (k *Keeper) watch(op int, fd int, events uint32, p *proc, what int) error {
@@ -264,7 +267,11 @@ func (k *Keeper) work() {
 				continue
 			case onFreeze:
 				continue
+			case onBoard:
+				nudge(k.boards.opened)
+				continue
 			}
+			k.boards.stir()
 			p := k.procs[uint32(ev.Fd)>>3].Load()
 			if p == nil || p.ref.Gen != uint32(ev.Pad) {
 				continue

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -244,9 +243,6 @@ func (js journals) find(ref wire.Ref, h vault.FDs, taken map[process.ID]bool) *s
 	return nil
 }
 
-// checkEvery is the time between two looks at the board.
-const checkEvery = time.Second
-
 // checkBoard looks whether the board says of each process what we know of it.
 func (k *Keeper) checkBoard() error {
 	if !k.board.Intact() {
@@ -262,13 +258,6 @@ func (k *Keeper) checkBoard() error {
 		}
 	}
 	return nil
-}
-
-// watchBoard ends the keeper when the board is damaged.
-func (k *Keeper) watchBoard() {
-	for ; ; time.Sleep(checkEvery) {
-		k.verifyBoard()
-	}
 }
 
 // verifyBoard is one look, and reports whether all is well.

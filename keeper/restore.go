@@ -124,6 +124,9 @@ func (k *Keeper) reconcile(p *proc, rec *spool.Recovered) {
 	j, flags, now := &rec.Journal, p.slot.Flags(), time.Now()
 	var missing []byte
 	if j.Started == nil {
+		if p.inner == 0 && p.box.Load() != nil { // what the board says of it may be half of an exit
+			p.inner = uint32(procfs.InnerPID(p.pid))
+		}
 		missing = p.appendStart(missing, p.slot.Started(), p.pid)
 	}
 	for i := range p.out {

@@ -216,7 +216,7 @@ func (k *Keeper) execute(p *proc, spec *process.Spec, req *wire.Spawn, child []i
 	k.limitProgram(prog, &spec.Limits)
 	b := p.box.Load()
 	if b != nil {
-		if err := k.enter(b, prog); err != nil {
+		if err := k.enter(p, b, prog); err != nil {
 			return resourceError("sandbox", err)
 		}
 		defer closeFDs(prog.Tasks)
@@ -231,10 +231,7 @@ func (k *Keeper) execute(p *proc, spec *process.Spec, req *wire.Spawn, child []i
 		}
 		return startError(err, req)
 	}
-	if b != nil {
-		p.inner = *prog.Enter.Inner
-	}
-	p.pid = pid
+	p.pid, p.inner = pid, p.slot.Inner()
 	if k.scripts == nil && k.stats.resetOOM {
 		procfs.SetOOMScore(pid, 0)
 	}
@@ -326,5 +323,8 @@ func (p *proc) holdings() (kinds []byte, fds []int) {
 // appendStart appends what the journal says of a start.
 func (p *proc) appendStart(b []byte, at time.Time, pid int) []byte {
 	b = spool.AppendStarted(b, at, spool.Started{PID: pid, BootID: procfs.BootID()})
+	if p.inner != 0 {
+		b = spool.AppendInside(b, at, int(p.inner))
+	}
 	return spool.AppendPlace(b, at, spool.Place{Slot: p.ref.Slot, Gen: p.ref.Gen})
 }

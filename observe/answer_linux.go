@@ -15,30 +15,23 @@ import (
 // the tree of the leader. A socket that the tree and others hold, as one that was
 // inherited, counts as the tree's.
 func Answering(leader int, to netip.AddrPort) (Answerer, error) {
+	// The leader itself and its children hold it, mostly. Only if they do not, the table of
+	// all processes is read.
+	if a, ok := answeringBelow(leader, to); ok {
+		return a, nil
+	}
 	pids := Tree(leader)
 	if len(pids) == 0 {
 		return Answerer{}, fmt.Errorf("no process is left of the tree of %d", leader)
 	}
-	at := slices.Index(pids, leader)
-	dir := "/proc/" + strconv.Itoa(pids[max(0, at)])
-	ns, err := os.Readlink(dir + "/ns/net")
+	in := pids[max(0, slices.Index(pids, leader))]
+	ns, err := os.Readlink("/proc/" + strconv.Itoa(in) + "/ns/net")
 	if err != nil {
 		return Answerer{}, err
 	}
-	var all []listener
-	for _, name := range []string{"/net/tcp", "/net/tcp6"} {
-		b, err := os.ReadFile(dir + name)
-		if err == nil { // without IPv6 there is no such table
-			all = append(all, parseTCP(b)...)
-		}
-	}
-	chosen := best(all, to)
-	if len(chosen) == 0 {
+	missing := inodesAt(in, ns, to)
+	if len(missing) == 0 {
 		return Answerer{}, nil
-	}
-	missing := map[string]bool{}
-	for _, l := range chosen {
-		missing[l.inode] = true
 	}
 	for _, pid := range pids {
 		for _, inode := range socketsOf(pid) {
@@ -62,6 +55,41 @@ func Answering(leader int, to netip.AddrPort) (Answerer, error) {
 		}
 	}
 	return a, nil
+}
+
+// answeringBelow looks at the leader and its descendants alone; false: they do not tell
+// all, or are not all.
+func answeringBelow(leader int, to netip.AddrPort) (Answerer, bool) {
+	if s, ok := procfs.ReadStat(leader); !ok || s.Dead() {
+		return Answerer{}, false
+	}
+	ns, err := os.Readlink("/proc/" + strconv.Itoa(leader) + "/ns/net")
+	if err != nil {
+		return Answerer{}, false
+	}
+	missing := inodesAt(leader, ns, to)
+	if len(missing) == 0 {
+		return Answerer{}, true
+	}
+	for pids := []int{leader}; len(pids) > 0; pids = pids[1:] {
+		for _, inode := range socketsOf(pids[0]) {
+			delete(missing, inode)
+		}
+		if len(missing) == 0 {
+			return Answerer{Listening: true, Ours: true}, true
+		}
+		pids = append(pids, procfs.Children(pids[0])...)
+	}
+	return Answerer{}, false
+}
+
+// inodesAt are the sockets that get the connections to an address.
+func inodesAt(pid int, ns string, to netip.AddrPort) map[string]bool {
+	inodes := map[string]bool{}
+	for _, l := range best(listeners(pid, ns, to.Port()), to) {
+		inodes[l.inode] = true
+	}
+	return inodes
 }
 
 // socketsOf returns the inodes of a process's sockets.

@@ -14,14 +14,16 @@ func Listening(leader int) ([]process.Listener, error) {
 	seen := map[string]bool{}
 	var out []process.Listener
 	for _, pid := range Tree(leader) {
-		dir := "/proc/" + strconv.Itoa(pid)
-		ns, err := os.Readlink(dir + "/ns/net")
+		ns, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/net")
 		if err != nil {
 			continue // gone, or not ours to see
 		}
 		sockets, ok := namespaces[ns]
 		if !ok {
-			sockets = listeners(dir)
+			sockets = map[string]listener{}
+			for _, l := range listeners(pid, ns, 0) {
+				sockets[l.inode] = l
+			}
 			namespaces[ns] = sockets
 		}
 		if len(sockets) == 0 {
@@ -35,19 +37,4 @@ func Listening(leader int) ([]process.Listener, error) {
 		}
 	}
 	return out, nil
-}
-
-// listeners reads the tables of one network namespace.
-func listeners(dir string) map[string]listener {
-	all := map[string]listener{}
-	for _, name := range []string{"/net/tcp", "/net/tcp6"} {
-		b, err := os.ReadFile(dir + name)
-		if err != nil {
-			continue // no IPv6, or the process is gone
-		}
-		for _, l := range parseTCP(b) {
-			all[l.inode] = l
-		}
-	}
-	return all
 }

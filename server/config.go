@@ -79,6 +79,7 @@ type Limits struct {
 	BodyPause     time.Duration // between two pieces of a request's body; 1 min
 	IdleTimeout   time.Duration // of a kept connection between requests; 2 min
 	Drain         time.Duration // for running requests at the end; 2 s
+	CutOff        time.Duration // for those that were cut off then, to return; 1 s
 }
 
 func (l Limits) withDefaults(descriptors int) Limits {
@@ -94,6 +95,7 @@ func (l Limits) withDefaults(descriptors int) Limits {
 	l.BodyPause = cmp.Or(l.BodyPause, time.Minute)
 	l.IdleTimeout = cmp.Or(l.IdleTimeout, 2*time.Minute)
 	l.Drain = cmp.Or(l.Drain, 2*time.Second)
+	l.CutOff = cmp.Or(l.CutOff, time.Second) // anchor, serverGrace: 5 s in all
 	return l
 }
 

@@ -29,6 +29,10 @@
 // any of the body is read (where a body may hold the proof, its part bounds it: see
 // package face/envd).
 //
+// A server that is told to end lets requests run on for 2 s. Then they are cut off, and Run
+// waits up to a second more until they have returned: what they write down at their end,
+// such as what they have used, is written when the process ends.
+//
 // All bodies in flight share Config.Budget (512 MiB): 16 bytes for each byte
 // of a message, 3 for each byte of one that carries input, at most 48 MiB for
 // what is compressed, nothing for files that are stored as they come. Bodies and

@@ -65,10 +65,11 @@ func New(cfg Config) (*Server, error) {
 }
 
 // Run serves until ctx ends, then drains: no new connections, streams are
-// asked to end, running requests get Limits.Drain. It returns nil after that, or the
-// error of a listener or a part that broke. It may be called once.
+// asked to end, running requests get Limits.Drain, and when they are cut off
+// Limits.CutOff to return. It returns nil after that, or the error of a listener or a
+// part that broke. It may be called once.
 func (s *Server) Run(ctx context.Context) error {
-	// Requests outlive ctx by the time of the drain, and no longer.
+	// Requests outlive ctx by the time of the drain; then they are told to end.
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	var wg sync.WaitGroup
@@ -211,16 +212,22 @@ const farewellTime = time.Second
 // processes. Those that have none, and those of clients that do not read, are
 // not waited for.
 func (s *Server) farewell() {
-	late := time.After(farewellTime)
+	await(farewellTime, func() bool { return s.active.Load() == 0 && s.streams() == 0 })
+}
+
+// await waits until something is so, but no longer than a time. It returns whether it is.
+func await(most time.Duration, so func() bool) bool {
+	late := time.After(most)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for s.active.Load() > 0 || s.streams() > 0 {
+	for !so() {
 		select {
 		case <-tick.C:
 		case <-late:
-			return
+			return so()
 		}
 	}
+	return true
 }
 
 // streams is how many streams there are on connections that parts took over.
@@ -252,6 +259,12 @@ func (s *Server) drain(servers []*http.Server, cut context.CancelFunc) {
 	wg.Wait()
 	for _, l := range s.listens {
 		l.Close()
+	}
+	// The process ends with Run. Requests that were cut off first write down what they
+	// have used, and let go of what they hold.
+	cut()
+	if !await(s.limits.CutOff, func() bool { return s.active.Load() == 0 }) {
+		s.log.Warn("requests that were cut off have not ended", slog.Int64("requests", s.active.Load()))
 	}
 }
 

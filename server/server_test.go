@@ -61,13 +61,16 @@ func serve(t *testing.T, change func(*Config)) *served {
 	return &served{Server: s, dir: dir, tcp: "http://" + tcp.Addr().String(), socket: socket, stop: stop}
 }
 
+// providersFile of the gateway is read when it is used; a test that uses it writes it.
+const providersFile = "providers.yaml"
+
 // assemble makes a server as the daemon has it: with its driver and its parts.
 func assemble(t *testing.T, dir string, cfg Config) *Server {
 	t.Helper()
 	cfg.Metrics = metrics.New(metrics.Config{Manager: cfg.Manager, Version: cfg.Version})
 	set := scene.Value(parts.Open(parts.Config{
 		Manager: cfg.Metrics.Manager(), StateDir: dir, Token: face.Token(cfg.Token), Trusted: Trusted, Insecure: cfg.Insecure, Domains: cfg.Domains,
-		Budget: cfg.Budget, Version: cfg.Version, Log: cfg.Log,
+		Providers: filepath.Join(dir, providersFile), Budget: cfg.Budget, Version: cfg.Version, Log: cfg.Log,
 	}))(t)
 	cfg.Driver, cfg.Parts, cfg.TokenNow = set.Driver, append(set.Parts, cfg.Parts...), set.Token
 	s := scene.Value(New(cfg))(t)

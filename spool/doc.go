@@ -47,6 +47,7 @@
 //	      record 1 as it was first; what is there now is cut (see Cut)
 //	24    writers of the input, once it is closed: u8 1 if one was forgotten; then
 //	      for each u8 length of the name, name, u64 bytes taken of it
+//	25    inside: u32 pid inside of its sandbox; written with 2
 //
 // The first record is the spec. A record that is cut short or damaged ends the
 // journal (a torn tail).

@@ -27,6 +27,7 @@ const (
 	recPlace = 16
 
 	recWriters = 24
+	recInside  = 25
 )
 
 const (
@@ -79,6 +80,11 @@ func AppendStarted(b []byte, at time.Time, st Started) []byte {
 		b = binary.LittleEndian.AppendUint64(b, st.StartTicks)
 		return append(b, st.BootID...)
 	})
+}
+
+// AppendInside appends the pid that the process has inside of its sandbox.
+func AppendInside(b []byte, at time.Time, pid int) []byte {
+	return appendRecord(b, recInside, at, func(b []byte) []byte { return binary.LittleEndian.AppendUint32(b, uint32(pid)) })
 }
 
 // Place is the keeper's own name of a process while it is live. By this name the
@@ -166,6 +172,7 @@ type Journal struct {
 	SpecTime    time.Time
 	Started     *Started
 	StartedTime time.Time
+	Inside      int    // its pid inside of its sandbox; 0: it is in none, or not recorded
 	Place       *Place // nil: not recorded
 	Exit        *process.Exit
 	EOF         [4]bool
@@ -296,6 +303,11 @@ func (j *Journal) apply(kind byte, at time.Time, body []byte) bool {
 			return false
 		}
 		j.Started, j.StartedTime = &Started{int(le.Uint64(body)), le.Uint64(body[8:]), string(body[16:])}, at
+	case recInside:
+		if len(body) < 4 {
+			return false
+		}
+		j.Inside = int(le.Uint32(body))
 	case recPlace:
 		if len(body) < 8 {
 			return false

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -344,11 +345,11 @@ func TestAWaitingReaderIsSmall(t *testing.T) {
 func TestNextAllocatesNothing(t *testing.T) {
 	for name, size := range map[string]int{"lines": 100, "large chunks": 600_000} {
 		t.Run(name, func(t *testing.T) {
-			const runs = 50
+			const runs, tries = 50, 3
 			w := testWriter(t)
 			r := w.open(t, process.ReadOptions{MaxChunk: maxChunk})
 			b := make([]byte, size)
-			for range runs + 2 {
+			for range tries * (runs + 2) {
 				w.data(process.Stdout, b, whole)
 				w.data(process.Stderr, b, whole)
 			}
@@ -357,11 +358,14 @@ func TestNextAllocatesNothing(t *testing.T) {
 					t.Fatal(ok, err)
 				}
 			}
-			allocs := testing.AllocsPerRun(runs, func() {
-				if ev, ok, err := r.Next(); !ok || err != nil || len(ev.Data) != size {
-					t.Fatal(ok, err)
-				}
-			})
+			allocs := math.Inf(1) // what else allocates in this process is counted, too
+			for range tries {
+				allocs = min(allocs, testing.AllocsPerRun(runs, func() {
+					if ev, ok, err := r.Next(); !ok || err != nil || len(ev.Data) != size {
+						t.Fatal(ok, err)
+					}
+				}))
+			}
 			if allocs > 0 {
 				t.Errorf("%v allocations for an event", allocs)
 			}

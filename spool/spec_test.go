@@ -110,6 +110,7 @@ func journalBytes() (b []byte, ends []int) {
 	add := func(next []byte) { b = next; ends = append(ends, len(b)) }
 	add(AppendSpec(nil, at, &full))
 	add(AppendStarted(b, at.Add(1), Started{PID: 42, StartTicks: 77, BootID: "boot"}))
+	add(AppendInside(b, at.Add(1), 17))
 	add(AppendEOF(b, at.Add(2), process.Stderr, 1<<40))
 	add(appendRecord(b, 200, at, func(b []byte) []byte { return append(b, "of a newer version"...) }))
 	add(AppendExited(b, at, &process.Exit{Code: 3, Signal: 9, Cause: process.CauseTimeout, CoreDumped: true,

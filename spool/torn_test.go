@@ -20,7 +20,7 @@ func TestAJournalIsReadAsItWasWritten(t *testing.T) {
 	at := time.Unix(1700000000, 12345)
 	want := &Journal{
 		Spec:     process.Spec{ID: "id", Argv: []string{"sh", "-c", "true"}, Env: map[string]string{"A": "b"}},
-		SpecTime: at, StartedTime: at.Add(1), Started: &Started{PID: 42, StartTicks: 77, BootID: "boot"},
+		SpecTime: at, StartedTime: at.Add(1), Started: &Started{PID: 42, StartTicks: 77, BootID: "boot"}, Inside: 17,
 		Exit: &process.Exit{Code: 3, Signal: 9, Cause: process.CauseTimeout, CoreDumped: true,
 			UserTime: 5, SystemTime: 6, MaxRSS: 7, Time: at.Add(4)},
 		EOF: [4]bool{2: true}, EOFAt: [4]int64{2: 1 << 40}, TreeGone: true, Pinned: true, Input: Input{Accepted: 1 << 33, EOF: true}, Size: int64(ends[len(ends)-1]),

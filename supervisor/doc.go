@@ -9,10 +9,10 @@
 // # The phases of a service
 //
 //	Idle       nobody wants it to run
-//	Waiting    for what it depends on, or for its time
-//	Starting   it was asked to start, and it is not known yet whether it has
+//	Waiting    for what it depends on, for its time, or for its sandbox
+//	Starting   its hook runs, or it was asked to start, and it is not known yet whether it has
 //	Running    it runs; it is Ready when its probes say so
-//	Stopping   it was asked to end, and has until the deadline
+//	Stopping   it was asked to end, and has until the deadline; or a hook before or after runs
 //	Killing    what is left of its tree is being killed
 //	Pausing    it will be started again at the deadline
 //	Completed  it ended with success, and its policy leaves it so
@@ -30,4 +30,7 @@
 //   - Time in which nothing could be done is no failure. If an event comes long after
 //     the deadline before it, then supervisor, service or machine stood still: all
 //     deadlines move, and the answers of probes that were on their way do not count.
+//   - What its sandbox does to a service is no failure of it either: while that is paused
+//     the service is asked nothing and its deadlines wait; what ended with it is started
+//     again when it is there.
 package supervisor

@@ -51,10 +51,18 @@ const (
 	Found
 	// Ruled: its declaration has changed in what needs no restart.
 	Ruled
+	// Placed: its sandbox can run it (OK), or cannot (Text says why). What runs there and
+	// cannot be reached stands still.
+	Placed
+	// HookDone: Hook of Run has ended: OK, or Text says how it failed.
+	HookDone
+	// Unheld: nobody holds the sockets of Run any more, so that a restart would close
+	// them; Text says why.
+	Unheld
 	eventKinds
 )
 
-var eventNames = [...]string{"tick", "up", "down", "restart", "launched", "not_launched", "unknown", "exited", "tree_gone", "probed", "needs", "line", "bounced", "changed", "due", "stuck", "pressure", "resumed", "found", "ruled"}
+var eventNames = [...]string{"tick", "up", "down", "restart", "launched", "not_launched", "unknown", "exited", "tree_gone", "probed", "needs", "line", "bounced", "changed", "due", "stuck", "pressure", "resumed", "found", "ruled", "placed", "hook_done", "unheld"}
 
 func (k EventKind) String() string {
 	if int(k) < len(eventNames) {
@@ -75,6 +83,7 @@ type Event struct {
 	Gone   bool
 	Alive  bool
 	Role   Role
+	Hook   Hook
 	Seq    int64
 	OK     bool
 	// Doubt: the failure may be the machine's, which had no time for the probe.
@@ -98,6 +107,9 @@ const (
 	Ask
 	// Report tells those who listen what was seen: Notice, and Text.
 	Report
+	// RunHook starts Hook of Run. The answer is HookDone. One that was started before is
+	// not started again; then its end is the answer.
+	RunHook
 )
 
 // Notice is what was seen of a service.
@@ -117,9 +129,12 @@ const (
 	NoticeSurvivor          // its tree does not die
 	NoticePressure          // it is short of something
 	NoticeUnfollowed        // watched files change, and it is not restarted for it
+	NoticeHook              // one of its hooks has failed, and it goes on all the same
+	NoticeAway              // its sandbox cannot run it now
+	NoticeUnheld            // nobody holds its sockets any more
 )
 
-var noticeNames = [...]string{"", "started", "ready", "unready", "exit", "flapping", "unhealthy", "stuck", "resumed", "completed", "failed", "survivor", "pressure", "unfollowed"}
+var noticeNames = [...]string{"", "started", "ready", "unready", "exit", "flapping", "unhealthy", "stuck", "resumed", "completed", "failed", "survivor", "pressure", "unfollowed", "hook", "away", "unheld"}
 
 func (n Notice) String() string {
 	if int(n) < len(noticeNames) {
@@ -152,6 +167,7 @@ type Effect struct {
 	Run    int64
 	Number int // of a signal
 	Role   Role
+	Hook   Hook
 	Seq    int64
 	Notice Notice
 	Text   string

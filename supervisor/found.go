@@ -16,7 +16,11 @@ func (m *machine) found() {
 		switch {
 		case missing:
 			s.Until = 0 // one answer is awaited, not two
-			m.do(Effect{Kind: Launch, Run: s.Run})
+			if s.Hook == PreStart {
+				m.start()
+			} else {
+				m.do(Effect{Kind: Launch, Run: s.Run})
+			}
 		case ev.Alive:
 			m.launched()
 		default:
@@ -26,6 +30,7 @@ func (m *machine) found() {
 		switch {
 		case ev.Alive:
 			m.arm()
+			s.Greeting = s.Greeting && m.hook(PostStart)
 		case missing && s.Forked:
 			s.Then = thenRecover
 			m.gone()
@@ -33,6 +38,7 @@ func (m *machine) found() {
 			m.exited(&process.Exit{Cause: process.CauseLost, Code: -1}, true)
 		case s.Forked && !ev.Gone:
 			m.arm()
+			s.Greeting = s.Greeting && m.hook(PostStart)
 		default:
 			s.Forked = false
 			m.exited(ev.Exit, ev.Gone)
@@ -43,8 +49,10 @@ func (m *machine) found() {
 			m.exited(ev.Exit, true)
 		case missing:
 			m.gone()
-		case s.Phase == Stopping && ev.Alive:
+		case s.Phase == Stopping && ev.Alive && s.Hook == PreStop:
 			m.stop(s.Then, s.Why)
+		case s.Phase == Stopping && ev.Alive:
+			m.signal(s.Then, s.Why)
 		default:
 			m.kill(s.Then, s.Why)
 		}

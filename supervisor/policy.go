@@ -20,10 +20,25 @@ const (
 	maxTimes = 64
 )
 
-// gone: nothing of the run is left.
+// gone: nothing of the run is left, and its last hook follows.
 func (m *machine) gone() {
 	s := &m.s
 	s.Started, s.Lines = 0, nil
+	if s.Hook == PostStop && m.ev.Kind != Found {
+		return // it runs
+	}
+	if s.Greeting || s.Hook == PreStop { // its hook has nothing any more that it is for
+		s.Greeting = false
+		m.do(Effect{Kind: Kill, Run: s.Run})
+	}
+	if !m.during(PostStop, s.Then, s.Why) {
+		m.over()
+	}
+}
+
+// over: the run is over, and so is its last hook.
+func (m *machine) over() {
+	s := &m.s
 	why := s.Why
 	switch {
 	case !s.Up || s.Then == thenIdle:
@@ -43,7 +58,7 @@ func (m *machine) judge(why string) {
 	switch {
 	case e == nil:
 		m.recover(why)
-	case (e.Lost() || e.Cause == process.CauseShutdown) && r.Policy != "never":
+	case (e.Lost() || e.Cause == process.CauseShutdown || m.s.Away != "" && !m.s.Done) && r.Policy != "never":
 		m.begin(why) // nobody's fault, and so it does not count
 	case !e.Lost() && e.Signal == 0 && slices.Contains(r.PermanentCodes, e.Code):
 		m.fail(fmt.Sprintf("exit status %d is permanent", e.Code), false)
@@ -116,13 +131,16 @@ func (m *machine) begin(why string) {
 		m.enter(Idle, -1, "")
 	case m.r.Schedule != nil && !s.Due:
 		m.enter(Waiting, -1, "for its time")
+	case s.Away != "":
+		m.enter(Waiting, -1, s.Away)
 	case !s.Met && len(m.r.DependsOn) > 0:
 		m.enter(Waiting, -1, "for "+s.Unmet)
 	default:
 		s.Run++
 		s.Due, s.Done, s.Started, s.Lines = false, false, 0, nil
+		s.Greeting, s.Greeted = false, false
 		m.enter(Starting, -1, why)
-		m.do(Effect{Kind: Launch, Run: s.Run})
+		m.start()
 	}
 }
 
@@ -132,11 +150,15 @@ func (m *machine) changed() {
 	s := &m.s
 	why := cmp.Or(m.ev.Text, "a watched file") + " has changed"
 	s.Changes = slices.DeleteFunc(s.Changes, func(t Time) bool { return m.now.Sub(t) > changesWithin })
-	if len(s.Changes) >= maxChanges {
-		m.report(NoticeUnfollowed, fmt.Sprintf("%s, but it was restarted for changes %d times within %v: does it write what watch names? Leave that out with ignore", why, len(s.Changes), changesWithin))
+	switch n := len(s.Changes); {
+	case n > maxChanges:
+		return // that was said
+	case n == maxChanges:
+		s.Changes = append(s.Changes, m.now)
+		m.report(NoticeUnfollowed, fmt.Sprintf("%s, but it was restarted for changes %d times within %v: does it write what watch names? Leave that out with ignore", why, n, changesWithin))
 		return
 	}
-	if s.Phase.Alive() {
+	if s.Phase != Waiting { // a start follows, also while it pauses or after it has failed
 		s.Changes = append(s.Changes, m.now)
 	}
 	m.restart(why)

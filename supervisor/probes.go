@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -40,6 +41,10 @@ func ProbeOf(r *config.Service, role Role) *config.Probe {
 // arm begins to ask a service that runs, from the start or from where it stood.
 func (m *machine) arm() {
 	s := &m.s
+	if s.Away != "" {
+		m.still()
+		return
+	}
 	s.Until = 0
 	begun := s.Probes[Startup].OK
 	for role := range roles {
@@ -80,7 +85,7 @@ func (m *machine) begun() {
 
 // ask puts the questions whose time has come.
 func (m *machine) ask() {
-	if m.s.Phase != Running {
+	if m.s.Phase != Running || m.s.Away != "" {
 		return
 	}
 	for role := range roles {
@@ -160,14 +165,15 @@ func (m *machine) unhealthy(role Role) {
 // readiness works out whether others can use the service.
 func (m *machine) readiness() {
 	s := &m.s
-	ready := s.Phase == Running && s.Probes[Startup].OK && (m.r.Readiness == nil || s.Probes[Readiness].OK)
+	ready := s.Phase == Running && s.Away == "" && s.Probes[Startup].OK && (m.r.Readiness == nil || s.Probes[Readiness].OK)
 	if ready == s.Ready {
 		return
 	}
 	s.Ready = ready
 	if ready {
 		m.report(NoticeReady, "")
+		m.greet()
 	} else {
-		m.report(NoticeUnready, s.Probes[Readiness].Text)
+		m.report(NoticeUnready, cmp.Or(s.Away, s.Probes[Readiness].Text))
 	}
 }

@@ -22,9 +22,6 @@ type Set struct {
 type member struct {
 	rules *config.Service
 	state State
-	// ending: it is to end once those that depend on it have; leaving: and be
-	// forgotten then.
-	ending, leaving bool
 }
 
 // Do is an effect for a service.
@@ -174,8 +171,8 @@ func (s *Set) Up(names []string, at Time, random float64) (out []Do, err error) 
 		return nil, err
 	}
 	for _, name := range s.order {
-		if m := s.services[name]; m != nil && want[name] && !m.leaving {
-			m.ending = false
+		if m := s.services[name]; m != nil && want[name] && !m.state.Leaving {
+			m.state.Ending = false
 			out = append(out, s.Step(name, Event{Kind: WantUp, At: at, Random: random})...)
 		}
 	}
@@ -193,7 +190,7 @@ func (s *Set) Down(names []string, at Time, random float64) ([]Do, error) {
 		return nil, err
 	}
 	for name := range want {
-		s.services[name].ending = true
+		s.services[name].state.Ending = true
 	}
 	return s.endReady(Event{At: at, Random: random}), nil
 }
@@ -204,8 +201,8 @@ func (s *Set) Restart(names []string, at Time, random float64) (out []Do, err er
 		return nil, err
 	}
 	for _, name := range s.order {
-		if slices.Contains(names, name) && !s.services[name].leaving {
-			s.services[name].ending = false
+		if slices.Contains(names, name) && !s.services[name].state.Leaving {
+			s.services[name].state.Ending = false
 			out = append(out, s.Step(name, Event{Kind: WantRestart, At: at, Random: random})...)
 		}
 	}
@@ -273,17 +270,17 @@ func (s *Set) dependents(name string) (all []string) {
 func (s *Set) endReady(ev Event) (out []Do) {
 	for _, name := range slices.Backward(s.order) {
 		m := s.services[name]
-		if m == nil || !m.ending {
+		if m == nil || !m.state.Ending {
 			continue
 		}
 		if !m.state.Up && m.state.Phase == Idle {
-			if m.ending = false; m.leaving {
+			if m.state.Ending = false; m.state.Leaving {
 				delete(s.services, name)
 				s.order = slices.DeleteFunc(slices.Clone(s.order), func(other string) bool { return other == name })
 			}
 			continue
 		}
-		if m.state.Up && !slices.ContainsFunc(s.dependents(name), func(other string) bool { return s.services[other].ending }) {
+		if m.state.Up && !slices.ContainsFunc(s.dependents(name), func(other string) bool { return s.services[other].state.Ending }) {
 			out = append(out, s.Step(name, Event{Kind: WantDown, At: ev.At, Random: ev.Random})...)
 		}
 	}
@@ -300,7 +297,7 @@ func (s *Set) Apply(c *config.Config, at Time, random float64) (out []Do) {
 			m := s.services[name]
 			alone := *m.rules
 			alone.DependsOn = nil
-			m.rules, m.ending, m.leaving = &alone, true, true
+			m.rules, m.state.Ending, m.state.Leaving = &alone, true, true
 			order = append(order, name)
 		}
 	}
@@ -314,7 +311,7 @@ func (s *Set) Apply(c *config.Config, at Time, random float64) (out []Do) {
 		if kinds[name] = Ruled; m.state.Phase.Alive() && m.state.Up && OtherProcess(m.rules, rules) {
 			kinds[name] = WantRestart
 		}
-		m.rules, m.leaving = rules, false
+		m.rules, m.state.Leaving = rules, false
 	}
 	s.order = order
 	for _, name := range s.order {
@@ -338,7 +335,7 @@ func OtherProcess(a, b *config.Service) bool {
 	of := func(s *config.Service) config.Service {
 		return config.Service{
 			Command: s.Command, Cwd: s.Cwd, Env: maps.Clone(s.Env), Inherit: s.Inherit, User: s.User, Sandbox: s.Sandbox,
-			Limits: s.Limits, Forks: s.Forks, Log: config.Log{Limit: s.Log.Limit},
+			Limits: s.Limits, Forks: s.Forks, Log: config.Log{Limit: s.Log.Limit}, Sockets: s.Sockets,
 		}
 	}
 	x, y := of(a), of(b)

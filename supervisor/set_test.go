@@ -1,7 +1,9 @@
 package supervisor
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -165,4 +167,44 @@ func TestAChangeIsAppliedByDifference(t *testing.T) {
 	}
 	p.up()
 	p.want("start new")
+}
+
+// The end of a service that waits for the end of others is stored with it: whoever goes
+// on after a death ends it, too.
+func TestAnEndThatWasAskedForOutlivesADeath(t *testing.T) {
+	for what, ask := range map[string]func(*Set){
+		"down":      func(s *Set) { _, _ = s.Down([]string{"a"}, 1, 0.5) },
+		"left out":  func(s *Set) { s.Apply(declared(t, "\n  new: {command: x}\n"), 1, 0.5) },
+		"and again": func(s *Set) { _, _ = s.Down(nil, 1, 0.5); _, _ = s.Down(nil, 2, 0.5) },
+	} {
+		p := &play{t: t, set: NewSet(declared(t, chain), nil)}
+		p.up("c")
+		p.want("start a, start b, start c")
+		ask(p.set) // and nothing of it is done
+		states, left := map[string]State{}, &config.Config{Services: map[string]*config.Service{}}
+		for _, name := range p.set.Names() {
+			state, _ := p.set.State(name)
+			var back State
+			scene.Must(t, json.Unmarshal(scene.Value(json.Marshal(state))(t), &back))
+			states[name], left.Services[name] = back, p.set.Rules(name)
+		}
+		p.set = NewSet(left, states)
+		for _, name := range p.set.Names() {
+			p.event(name, Event{Kind: Found, Alive: states[name].Phase.Alive()})
+		}
+		want := "end c, end b, end a"
+		if what == "left out" { // what they need is not declared any more
+			slices.Sort(p.log)
+			want = "end a, end b, end c"
+		}
+		p.want(want)
+		for _, name := range p.set.Names() {
+			if s, _ := p.set.State(name); s.Up || s.Phase != Idle {
+				t.Errorf("%s: %s is %v", what, name, s.Phase)
+			}
+		}
+		if p.set.Rules("a") != nil != (what != "left out") {
+			t.Errorf("%s: the services are %v", what, p.set.Names())
+		}
+	}
 }

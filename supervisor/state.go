@@ -99,10 +99,16 @@ type State struct {
 	// Met: what it depends on is there; Unmet says what is not.
 	Met   bool
 	Unmet string
+	// Away says why its sandbox cannot run it now, in words that begin with "its sandbox";
+	// "": it can, or the service has none. What runs meanwhile stands still.
+	Away string
 	// Due: its time has come, and it has not been started for it yet.
 	Due bool
 	// Lines are the names of dependents whose line this run has written.
 	Lines []string
+	// Ending: it is to end once those that depend on it have; Leaving: and to be
+	// forgotten then. They are the set's.
+	Ending, Leaving bool
 
 	// Probes by Role.
 	Probes [roles]Probe
@@ -110,6 +116,11 @@ type State struct {
 	Forked bool
 	// Then is what follows when the tree is gone.
 	Then then
+	// Hook is the one that the phase waits for: PreStart while it is Starting, PreStop
+	// and PostStop while it is Stopping. NoHook: it waits for the process.
+	Hook Hook
+	// Greeting: the hook PostStart of this run was asked for; Greeted: and it has ended.
+	Greeting, Greeted bool
 	// Last is the time of the newest event; Late: it came long after its deadline.
 	Last Time
 	Late bool
@@ -153,6 +164,9 @@ func (r Role) String() string {
 // Deadline is when Step is to be called with a Tick if no event comes before; 0: never.
 func (s *State) Deadline() Time {
 	next := s.Until
+	if s.Away != "" {
+		return next
+	}
 	for _, p := range s.Probes {
 		if p.Next != 0 && (next == 0 || p.Next < next) {
 			next = p.Next

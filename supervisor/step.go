@@ -30,6 +30,9 @@ type machine struct {
 // Step returns what becomes of a service under rules r by an event, and what is to be
 // done, in this order. The state that it is given stays as it is.
 func Step(r *config.Service, s State, ev Event) (State, []Effect) {
+	if r.Sandbox == "" {
+		s.Away = ""
+	}
 	s.Restarts, s.Changes, s.Lines = slices.Clone(s.Restarts), slices.Clone(s.Changes), slices.Clone(s.Lines)
 	m := &machine{r: r, s: s, ev: ev, now: max(ev.At, s.Last)}
 	m.freeze()
@@ -54,6 +57,7 @@ func (m *machine) enter(p Phase, wait time.Duration, why string) {
 	if wait >= 0 {
 		m.s.Until = m.now.Add(wait)
 	}
+	m.s.Hook = NoHook
 	if p != Running {
 		for i := range m.s.Probes {
 			m.s.Probes[i] = Probe{Seq: m.s.Probes[i].Seq}
@@ -144,17 +148,26 @@ func (m *machine) handle() {
 		if s.Phase == Waiting {
 			m.begin("")
 		}
+	case Placed:
+		m.placed()
 	case Stuck:
-		if s.Phase == Running && ev.Run == s.Run {
+		if s.Phase == Running && ev.Run == s.Run && s.Away == "" {
 			m.report(NoticeStuck, ev.Text)
 			if m.r.Log.Stuck == "restart" {
 				m.stop(thenRecover, "its log is stuck")
 			}
 		}
 	case Pressure:
-		if s.Phase == Running && ev.Run == s.Run {
+		if s.Phase == Running && ev.Run == s.Run && s.Away == "" {
 			m.report(NoticePressure, ev.Text)
 			if m.r.Pressure != nil && m.r.Pressure.Restart && ev.OK {
+				m.stop(thenRecover, ev.Text)
+			}
+		}
+	case Unheld:
+		if s.Phase == Running && ev.Run == s.Run {
+			m.report(NoticeUnheld, ev.Text)
+			if m.r.Restart.Policy != "never" {
 				m.stop(thenRecover, ev.Text)
 			}
 		}
@@ -182,9 +195,7 @@ func (m *machine) ofRun() {
 		}
 	case NotLaunched:
 		if s.Phase == Starting {
-			m.report(NoticeExit, "it could not be started: "+ev.Text)
-			s.Exit, s.Done = nil, false
-			m.recover("it could not be started: " + ev.Text)
+			m.notLaunched("it could not be started: " + ev.Text)
 		} else if s.Phase == Killing {
 			m.gone()
 		}
@@ -200,18 +211,36 @@ func (m *machine) ofRun() {
 			m.gone()
 		case s.Phase == Running && s.Forked:
 			s.Then, s.Why = thenRecover, "its last process has ended"
-			m.report(NoticeExit, s.Why)
+			if s.Away != "" { // with its sandbox
+				s.Then = thenRestart
+			} else {
+				m.report(NoticeExit, s.Why)
+			}
 			m.gone()
 		case s.Phase == Stopping:
 			m.gone()
 		}
 	case Probed:
 		m.probed()
+	case HookDone:
+		m.hookDone()
 	case Line:
 		if s.Phase == Running && !slices.Contains(s.Lines, ev.Text) {
 			s.Lines = append(s.Lines, ev.Text)
 		}
 	}
+}
+
+// notLaunched: there was no start.
+func (m *machine) notLaunched(why string) {
+	if m.s.Away != "" { // nobody's fault, and so it does not count
+		m.s.Exit, m.s.Done, m.s.Then, m.s.Why = nil, false, thenRestart, m.s.Away
+		m.gone()
+		return
+	}
+	m.report(NoticeExit, why)
+	m.s.Exit, m.s.Done, m.s.Then, m.s.Why = nil, false, thenRecover, why
+	m.gone()
 }
 
 // launched: the process runs.
@@ -249,7 +278,11 @@ func (m *machine) exited(e *process.Exit, gone bool) {
 	if s.Phase == Running {
 		text := exitText(e)
 		s.Then, s.Why = thenJudge, "it ended: "+text
-		m.report(NoticeExit, text)
+		if s.Away != "" && !s.Done { // it ended with its sandbox
+			s.Why += "; " + s.Away
+		} else {
+			m.report(NoticeExit, text)
+		}
 	}
 	if gone {
 		m.gone()
@@ -271,8 +304,15 @@ func exitText(e *process.Exit) string {
 	return e.String()
 }
 
-// stop asks the tree to end.
+// stop ends the tree, after its hook.
 func (m *machine) stop(t then, why string) {
+	if !m.during(PreStop, t, why) {
+		m.signal(t, why)
+	}
+}
+
+// signal asks the tree to end.
+func (m *machine) signal(t then, why string) {
 	if m.r.Stop.Signal == 9 {
 		m.kill(t, why)
 		return
@@ -318,7 +358,7 @@ func (m *machine) dueNow() {
 	}
 	switch {
 	case s.Phase.Alive():
-		if m.r.Schedule.Overlap == "restart" {
+		if m.r.Schedule.Overlap == "restart" && s.Away == "" {
 			s.Due = true
 			m.restart("its time has come again")
 		}
@@ -343,7 +383,17 @@ func (m *machine) due() {
 		case Starting:
 			m.do(Effect{Kind: Launch, Run: s.Run})
 		case Stopping:
-			m.kill(s.Then, s.Why)
+			switch s.Hook { // it should have ended long ago
+			case PreStop:
+				m.signal(s.Then, s.Why)
+			case PostStop:
+				m.report(NoticeHook, "its hook post_stop has not ended")
+				if !m.during(PostStop, s.Then, s.Why) {
+					m.over()
+				}
+			default:
+				m.kill(s.Then, s.Why)
+			}
 		case Killing:
 			m.report(NoticeSurvivor, "its tree is not gone")
 			m.kill(s.Then, s.Why)

@@ -59,6 +59,8 @@ func (w *tale) ev(e Event) string {
 			all = append(all, "kill")
 		case Ask:
 			all = append(all, "ask "+e.Role.String())
+		case RunHook:
+			all = append(all, e.Hook.String())
 		case Report:
 			all = append(all, e.Notice.String())
 		}
@@ -405,11 +407,38 @@ func TestAServiceThatWritesWhatIsWatchedIsLeftInPeace(t *testing.T) {
 	}
 	w.now += time.Second
 	w.want(Event{Kind: Changed, Text: "src/a.ts"}, "unfollowed, → running")
+	w.want(Event{Kind: Changed, Text: "src/a.ts"}, "→ running") // once is enough
 	w.now += time.Minute
 	w.want(Event{Kind: Changed, Text: "src/a.ts"}, "signal 15, → stopping")
 	w.want(Event{Kind: WantDown}, "→ stopping")
 	w.want(exit(0), "→ idle")
 	w.want(Event{Kind: Changed, Text: "src/a.ts"}, "→ idle")
+}
+
+// One that writes what is watched and ends is not started for ever by its own changes,
+// which come while it pauses.
+func TestAServiceThatWritesWhatIsWatchedAndEndsIsLeftInPeace(t *testing.T) {
+	w := newTale(t, "watch: src")
+	w.ev(Event{Kind: WantUp})
+	for n := 0; w.s.Phase != Failed; n++ {
+		if n > 1000 {
+			t.Fatalf("it was started %d times, and is started still", w.s.Run)
+		}
+		w.now += 10 * time.Millisecond
+		if w.s.Phase == Starting {
+			w.ev(Event{Kind: Launched})
+			w.ev(exit(1))
+			continue
+		}
+		w.ev(Event{Kind: Changed, Text: "src/a.ts"})
+		if w.s.Phase == Pausing {
+			w.now = time.Duration(w.s.Deadline())
+			w.ev(Event{Kind: Tick})
+		}
+	}
+	if len(w.s.Changes) != maxChanges+1 {
+		t.Errorf("it was restarted for %d changes", len(w.s.Changes))
+	}
 }
 
 func TestPressureIsReportedAndRestartsWhereItMay(t *testing.T) {
@@ -438,6 +467,25 @@ func TestAnEndForWantOfMemoryIsSaidInWords(t *testing.T) {
 	if w.s.Why != "it ended: signal: killed, by the kernel for want of memory" {
 		t.Errorf("it restarts because %q", w.s.Why)
 	}
+}
+
+func TestAServiceWhoseSocketsNobodyHoldsIsRestarted(t *testing.T) {
+	w := newTale(t, "restart: {max: 1, retry: 0}")
+	w.up()
+	w.want(Event{Kind: Unheld, Run: 7}, "→ running")
+	w.want(Event{Kind: Unheld, Text: "the holder has ended"}, "unheld, signal 15, → stopping")
+	w.want(Event{Kind: Unheld}, "→ stopping")
+	w.want(Event{Kind: Exited, Exit: &process.Exit{}, Gone: true}, "launch 2, → starting")
+	if w.s.Total != 1 || !strings.Contains(w.s.Why, "the holder has ended") {
+		t.Errorf("it is %+v", w.s)
+	}
+	w.want(Event{Kind: Launched}, up)
+	w.want(Event{Kind: Unheld}, "unheld, signal 15, → stopping")
+	w.want(Event{Kind: Exited, Exit: &process.Exit{}, Gone: true}, "failed, → failed")
+	// What is never restarted goes on with what it has.
+	w = newTale(t, "restart: never")
+	w.up()
+	w.want(Event{Kind: Unheld}, "unheld, → running")
 }
 
 func TestANoticeIsASignOfOneKind(t *testing.T) {

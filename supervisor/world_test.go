@@ -25,6 +25,7 @@ type world struct {
 	now   Time
 	runs  map[string]map[int64]*run
 	queue map[string][]Effect // what is still to be done
+	hooks map[string]bool     // what was started, as SERVICE HOOK RUN: it went well
 	trace []string
 }
 
@@ -36,7 +37,7 @@ type run struct {
 }
 
 func newWorld(t *rapid.T, c *config.Config) *world {
-	return &world{t: t, c: c, set: NewSet(c, nil), now: 1, runs: map[string]map[int64]*run{}, queue: map[string][]Effect{}}
+	return &world{t: t, c: c, set: NewSet(c, nil), now: 1, runs: map[string]map[int64]*run{}, queue: map[string][]Effect{}, hooks: map[string]bool{}}
 }
 
 func (w *world) fatalf(format string, args ...any) {
@@ -86,6 +87,12 @@ func (w *world) carry(name string) {
 				w.fatalf("%s: run %d is launched while run %d lives", name, e.Run, n)
 			}
 		}
+		if HookOf(w.c.Services[name], PreStart) != nil && !w.hooks[hookKey(name, PreStart, e.Run)] {
+			w.fatalf("%s: run %d is launched, and pre_start has not gone well", name, e.Run)
+		}
+		if _, ran := w.hooks[hookKey(name, PostStop, e.Run-1)]; !ran && e.Run > 1 && HookOf(w.c.Services[name], PostStop) != nil {
+			w.fatalf("%s: run %d is launched, and post_stop of the one before was never started", name, e.Run)
+		}
 		if p == nil {
 			switch rapid.IntRange(0, 9).Draw(w.t, "launch") {
 			case 0:
@@ -116,6 +123,16 @@ func (w *world) carry(name string) {
 			w.end(name, e.Run, &process.Exit{Signal: 9, Code: -1, Cause: process.CauseKilled}, true)
 		}
 		w.step(name, Event{Kind: TreeGone, Run: e.Run})
+	case RunHook:
+		key := hookKey(name, e.Hook, e.Run)
+		ok, ran := w.hooks[key]
+		if !ran {
+			ok = rapid.IntRange(0, 5).Draw(w.t, "hook") > 0
+			w.hooks[key] = ok
+		}
+		if rapid.IntRange(0, 9).Draw(w.t, "hook hangs") > 0 || e.Hook == PreStart {
+			w.step(name, Event{Kind: HookDone, Run: e.Run, Hook: e.Hook, OK: ok, Text: "no"})
+		}
 	case Ask:
 		if p != nil && p.tree {
 			ok := rapid.IntRange(0, 5).Draw(w.t, "well") > 0
@@ -123,6 +140,8 @@ func (w *world) carry(name string) {
 		}
 	}
 }
+
+func hookKey(name string, h Hook, n int64) string { return fmt.Sprintf("%s %v %d", name, h, n) }
 
 // end ends the leader of a run, or its whole tree.
 func (w *world) end(name string, n int64, e *process.Exit, all bool) {
@@ -140,6 +159,9 @@ func (w *world) end(name string, n int64, e *process.Exit, all bool) {
 		w.step(name, Event{Kind: TreeGone, Run: n})
 	}
 }
+
+// place has the sandbox of boxed be there, or not.
+func (w *world) place(away string) { w.step("boxed", Event{Kind: Placed, OK: away == "", Text: away}) }
 
 // crash is the death of whoever carries out effects: what was to be done is not done,
 // and another goes on from what was stored.
@@ -207,8 +229,9 @@ const worldFile = `
 services:
   db: {command: x, health: {tcp: 80}, stop: {timeout: 2s}}
   job: {command: x, depends_on: [db], restart: {policy: on-failure, max: 3, within: 1m, retry: 2m}}
-  cache: {command: x, pressure: {restart: true}, restart: {max: 2, within: 30s, delay: 0, retry: 1m}}
-  web: {command: x, depends_on: {db: {restart: true}, job: completed, cache: started}, readiness: {tcp: 80}, liveness: {tcp: 80}, restart: {max: 3, retry: 1m}}
+  cache: {command: x, hooks: {pre_start: a, post_stop: b}, pressure: {restart: true}, restart: {max: 2, within: 30s, delay: 0, retry: 1m}}
+  web: {command: x, hooks: {pre_start: a, post_start: b, pre_stop: c, post_stop: d}, depends_on: {db: {restart: true}, job: completed, cache: started}, readiness: {tcp: 80}, liveness: {tcp: 80}, restart: {max: 3, retry: 1m}}
+  boxed: {command: x, sandbox: s, depends_on: {db: {restart: true}}, health: {tcp: 80}, hooks: {pre_start: a, pre_stop: c, post_stop: d}, restart: {max: 3, retry: 1m}}
   edge: {command: x, forks: true, depends_on: {web: {log: up}}, restart: {retry: 3m}}
 `
 
@@ -282,19 +305,25 @@ func TestNoOrderOfEventsBreaksWhatAlwaysHolds(t *testing.T) {
 			"odd": func(t *rapid.T) {
 				n := name()
 				s, _ := w.set.State(n)
-				kind := rapid.SampledFrom([]EventKind{Changed, Due, Stuck, Pressure, Ruled, Bounced, Tick}).Draw(t, "kind")
+				kind := rapid.SampledFrom([]EventKind{Changed, Due, Stuck, Pressure, Unheld, Ruled, Bounced, Tick}).Draw(t, "kind")
 				w.step(n, Event{Kind: kind, Run: s.Run, OK: true})
+			},
+			"place": func(t *rapid.T) {
+				w.place(rapid.SampledFrom([]string{"", "its sandbox is paused", "its sandbox is stopped"}).Draw(t, "away"))
 			},
 			"late news": func(t *rapid.T) {
 				n := name()
 				s, _ := w.set.State(n)
-				kind := rapid.SampledFrom([]EventKind{Launched, Exited, TreeGone, NotLaunched, Unknown, Probed}).Draw(t, "kind")
-				w.step(n, Event{Kind: kind, Run: s.Run - 1, Exit: &process.Exit{}, Gone: true, OK: true, Seq: 1})
+				kind := rapid.SampledFrom([]EventKind{Launched, Exited, TreeGone, NotLaunched, Unknown, Probed, HookDone}).Draw(t, "kind")
+				w.step(n, Event{Kind: kind, Run: s.Run - 1, Exit: &process.Exit{}, Gone: true, OK: true, Seq: 1, Hook: PreStart})
 			},
 			"crash": func(t *rapid.T) { w.crash() },
 			"": func(t *rapid.T) {
 				for _, n := range c.Names() {
 					s, _ := w.set.State(n)
+					if s.Away != "" && (s.Ready || s.Phase == Running && s.Deadline() != 0) {
+						w.fatalf("%s is away, ready %v, and at %v something happens", n, s.Ready, s.Deadline())
+					}
 					if s.Ready && s.Phase != Running {
 						w.fatalf("%s is ready and %v", n, s.Phase)
 					}
@@ -327,6 +356,9 @@ func TestNoOrderOfEventsBreaksWhatAlwaysHolds(t *testing.T) {
 		}
 		w.note("down all")
 		w.take(out)
+		if rapid.Bool().Draw(t, "a death then") {
+			w.crash()
+		}
 		w.settle(time.Hour)
 		for _, n := range c.Names() {
 			if s, _ := w.set.State(n); s.Phase != Idle || w.alive(n) {
@@ -350,13 +382,15 @@ func TestWhatIsWantedRunsInTheEnd(t *testing.T) {
 		}
 		up()
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
-			switch rapid.IntRange(0, 4).Draw(t, "what") {
+			switch rapid.IntRange(0, 5).Draw(t, "what") {
 			case 0:
 				w.carry(rapid.SampledFrom(c.Names()).Draw(t, "name"))
 			case 1:
 				w.settle(time.Duration(rapid.IntRange(0, 5000).Draw(t, "ms")) * time.Millisecond)
 			case 2:
 				w.crash()
+			case 3:
+				w.place(rapid.SampledFrom([]string{"", "its sandbox is stopped"}).Draw(t, "away"))
 			default:
 				n := rapid.SampledFrom(c.Names()).Draw(t, "name")
 				for r, p := range w.runs[n] {
@@ -366,6 +400,7 @@ func TestWhatIsWantedRunsInTheEnd(t *testing.T) {
 				}
 			}
 		}
+		w.place("")
 		up()
 		// From here on all goes well: the answers are written by hand.
 		for range 2000 {
@@ -395,6 +430,9 @@ func TestWhatIsWantedRunsInTheEnd(t *testing.T) {
 					}
 				case Ask:
 					w.step(n, Event{Kind: Probed, Run: e.Run, Role: e.Role, Seq: e.Seq, OK: true})
+				case RunHook:
+					w.hooks[hookKey(n, e.Hook, e.Run)] = true
+					w.step(n, Event{Kind: HookDone, Run: e.Run, Hook: e.Hook, OK: true})
 				default:
 					if p != nil && p.tree {
 						w.end(n, e.Run, &process.Exit{Signal: 15, Cause: process.CauseKilled}, true)

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/tend-run/tend/internal/replace"
 )
 
 // Files in a state directory that the command line owns.
@@ -40,7 +42,7 @@ func (inv *invocation) connectOrStart(ctx context.Context) (*daemon, error) {
 	if err := owned(dir); err != nil {
 		return nil, err
 	}
-	unlock, err := lock(ctx, filepath.Join(dir, lockName))
+	unlock, err := replace.Lock(ctx, filepath.Join(dir, lockName))
 	if err != nil {
 		return nil, err
 	}
@@ -50,31 +52,6 @@ func (inv *invocation) connectOrStart(ctx context.Context) (*daemon, error) {
 		return d, err
 	}
 	return inv.startDaemon(ctx, dir)
-}
-
-// lock takes the exclusive lock of a file that stays where it is. It waits
-// without blocking the signals that may end the wait.
-func lock(ctx context.Context, path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		locked, err := tryLock(f)
-		if locked {
-			return func() { f.Close() }, nil
-		}
-		if err != nil {
-			f.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
-		select {
-		case <-ctx.Done():
-			f.Close()
-			return nil, ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }
 
 // startDaemon starts "tend serve" for the state directory, apart from this

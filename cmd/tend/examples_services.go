@@ -26,7 +26,7 @@ func (*servicesCmd) Help() string {
 }
 
 func (*servicesLsCmd) Help() string {
-	return `STATE is idle, waiting, starting, not ready, ready, stopping, killing, pausing (it will be started again), completed or failed; WHY says more. The output of a service is that of its process: tend logs -f NAME.
+	return `STATE is idle, waiting, starting, not ready, ready, stopping, killing, pausing (it will be started again), completed or failed; WHY says more. SANDBOX is where it runs, and SOCKETS is what tend keeps open for it, if any service has them. The output of a service is that of its process: tend logs -f NAME.
 
 ` + examples(`tend services ls web --json`)
 }

@@ -23,7 +23,7 @@ type healEpisodeCmd struct {
 func (c *healEpisodeCmd) Run(ctx context.Context, inv *invocation) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	return work.Run(ctx, c.Dir, inv.out)
+	return work.Run(ctx, c.Dir, inv.getenv("PATH"), inv.out)
 }
 
 type healCmd struct {
@@ -244,11 +244,10 @@ func (inv *invocation) printEpisodes(all []tend.Episode) error {
 		}
 		if n := len(e.Tries); n > 0 {
 			what = remedyText(e.Tries[n-1].HealRemedy)
+		} else if e.DryRun && len(e.Remedies) > 0 {
+			what = "would try " + remedyText(e.Remedies[0])
 		}
-		if e.DryRun {
-			what = "dry run"
-		}
-		rows = append(rows, []string{printable(e.ID), printable(e.Service), e.Status.String(), age(time.Since(e.Opened)), took, printable(signal), printable(what)})
+		rows = append(rows, []string{printable(e.ID), printable(e.Service), episodeStatus(&e), age(time.Since(e.Opened)), took, printable(signal), printable(what)})
 	}
 	return inv.printRows(rows, func(n int) string {
 		if all[n].Status == tend.HealBroken && !all[n].DryRun {
@@ -256,6 +255,14 @@ func (inv *invocation) printEpisodes(all []tend.Episode) error {
 		}
 		return ""
 	})
+}
+
+// episodeStatus is the status as people read it: a dry run says nothing of the service.
+func episodeStatus(e *tend.Episode) string {
+	if e.DryRun && e.Over() {
+		return "dry run"
+	}
+	return e.Status.String()
 }
 
 func remedyText(r tend.HealRemedy) string {
@@ -282,7 +289,7 @@ func (inv *invocation) printEpisode(e *tend.EpisodeRecord) error {
 
 func episodeText(e *tend.EpisodeRecord) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s  %s", e.ID, e.Service, e.Status)
+	fmt.Fprintf(&b, "%s  %s  %s", e.ID, e.Service, episodeStatus(&e.Episode))
 	if !e.Over() {
 		fmt.Fprintf(&b, " (%s)", e.Doing)
 	}

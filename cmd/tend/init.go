@@ -22,6 +22,9 @@ func (c *initCmd) Run(inv *invocation) error {
 	if problems, ok := errors.AsType[config.Problems](err); ok {
 		return inv.showProblems(problems)
 	}
+	if errors.Is(err, foreign.ErrNoProject) {
+		return fmt.Errorf("%w; name another directory, or write a tend.yaml by hand, such as\nservices:\n  web: {command: ./server --port 8080, health: {tcp: 8080}}", err)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Dir, err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tend-run/tend/cmd/internal/role"
 	"github.com/tend-run/tend/healer/confine"
+	"github.com/tend-run/tend/supervisor/held"
 )
 
 // version is set by the linker in release builds: -X main.version=v1.2.3.
@@ -23,6 +24,9 @@ func main() {
 	}
 	if confine.Called(os.Args) {
 		os.Exit(confine.Main(os.Args[2:], os.Environ()))
+	}
+	if held.Called(os.Args) {
+		os.Exit(held.Main(os.Args[1:], os.Environ()))
 	}
 	inv := &invocation{
 		in: os.Stdin, out: os.Stdout, errs: os.Stderr,

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
@@ -179,13 +181,13 @@ func TestServePlan(t *testing.T) {
 
 func TestSignalsThatEndTheWaitForALock(t *testing.T) {
 	path := t.TempDir() + "/lock"
-	unlock := scene.Value(lock(t.Context(), path))(t)
+	unlock := scene.Value(replace.Lock(t.Context(), path))(t)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := lock(ended, path); !errors.Is(err, context.Canceled) {
+	if _, err := replace.Lock(ended, path); !errors.Is(err, context.Canceled) {
 		t.Errorf("lock of a held file under an ended context = %v", err)
 	}
 	unlock()
-	again := scene.Value(lock(t.Context(), path))(t)
+	again := scene.Value(replace.Lock(t.Context(), path))(t)
 	again()
 }

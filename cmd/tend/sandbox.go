@@ -136,8 +136,16 @@ func shareOf(text string, local bool) (tend.SandboxShare, error) {
 	return s, nil
 }
 
-// isolated adds what can be done where a sandbox cannot be isolated.
-func isolated(err error) error {
+// unmade says why a sandbox could not be made, and what to do.
+func (p *placeFlags) unmade(err error) error {
+	if errors.Is(err, process.ErrNotFound) {
+		switch {
+		case p.Template != "" && strings.HasPrefix(err.Error(), "template "):
+			return &keyError{fmt.Sprintf("there is no template %.80q; tend template ls lists them, and tend template build makes one", p.Template), err}
+		case p.Snapshot != "" && strings.HasPrefix(err.Error(), "snapshot "):
+			return &keyError{fmt.Sprintf("there is no snapshot %.80q; tend sandbox snapshot ls lists them", p.Snapshot), err}
+		}
+	}
 	if err != nil && errors.Is(err, process.ErrUnsupported) && strings.HasPrefix(err.Error(), "isolation:") {
 		return fmt.Errorf("%w (tend status names the layers that there are; --isolation none makes a sandbox that is the machine itself)", err)
 	}
@@ -173,7 +181,7 @@ func (c *sandboxCreateCmd) Run(ctx context.Context, inv *invocation) error {
 	s.IdleTTL, s.DeleteAfterStop, s.Disposable, s.Wake = c.Idle, c.RmStopped, c.Disposable, c.Wake
 	box, err := d.CreateSandbox(ctx, s)
 	if err != nil {
-		return isolated(err)
+		return c.unmade(err)
 	}
 	info, err := box.Info(ctx)
 	if err != nil {

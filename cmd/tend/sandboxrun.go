@@ -105,7 +105,7 @@ func (c *sandboxRunCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	box, err := d.CreateSandbox(ctx, place)
 	if err != nil {
-		return runFailure(isolated(err))
+		return runFailure(c.unmade(err))
 	}
 	info, err := box.Info(ctx)
 	if err != nil {

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -32,6 +33,7 @@ func TestMain(m *testing.M) {
 	for _, name := range []string{"TEND_URL", "TEND_TOKEN", "TEND_STATE_DIR"} {
 		os.Unsetenv(name)
 	}
+	flag.Set("test.parallel", "4") // they mostly wait
 	os.Exit(testbin.Main(func(dir string) int {
 		binaries, bare = filepath.Dir(testbin.Released.Tend(dir)), testbin.Bare.Tend(dir)
 		return m.Run()

@@ -28,6 +28,7 @@ type serveFlags struct {
 	Domain         []string      `name:"domain" sep:"none" placeholder:"DOMAIN" help:"Domain below which sandboxes have host names, as E2B's clients use them: 49983-ID.DOMAIN. Its DNS is yours to set, and so is the proxy that speaks TLS. Repeatable. Default: none."`
 	SandboxReach   []string      `name:"sandbox-reach" sep:"none" placeholder:"RULE" help:"Let isolated sandboxes reach this in spite of --sandbox-deny: an address, a CIDR, private or *, with :PORT or without. One address with a port is reached even on this machine: 127.0.0.1:3128 for a proxy, which is 192.0.0.1:3128 inside. Never the daemon's own ports. Repeatable. Default: none."`
 	SandboxDeny    []string      `name:"sandbox-deny" sep:"none" placeholder:"RULE" help:"Let no isolated sandbox reach this, whatever its own rules say: an address, a CIDR, private (the networks 10.0.0.0/8 and the like) or * (everything), with :PORT or without. Repeatable. Default: none; this machine and the metadata of clouds are never reached."`
+	NoSpareSandbox bool          `name:"no-spare-sandbox" help:"Keep no isolated sandbox ready for the next creation: none takes memory then that nobody asked for, and a creation takes three times as long."`
 	Providers      string        `name:"providers" placeholder:"FILE" help:"File of the model providers that virtual keys open (tend key), with their own keys; its mode must be 0600 or less. It is read again when it changes. Default: none."`
 	Insecure       bool          `name:"insecure" help:"Listen on any address without a token, and answer every user of this machine and any web page. Everybody who reaches the port can run programs."`
 	Fsync          string        `name:"fsync" enum:"none,exit,interval" default:"none" placeholder:"WHEN" help:"When output is forced to the disk, for processes without a choice of their own: none; exit (an exit is reported once it and all output are on the disk); interval (once a second). It matters only when the power fails. Default: none."`
@@ -248,6 +249,9 @@ func (p *plan) serverArgs(exe string) []string {
 	}
 	for _, rule := range p.flags.SandboxDeny {
 		args = append(args, "--sandbox-deny", rule)
+	}
+	if p.flags.NoSpareSandbox {
+		args = append(args, "--no-spare-sandbox")
 	}
 	if p.distant {
 		args = append(args, "--distant")

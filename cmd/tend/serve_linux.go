@@ -209,7 +209,7 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 		}},
 		Listeners: listeners, Distant: distant, Token: token, Insecure: c.Insecure,
 		Domains: c.Domain, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
-		Reach: reach, Deny: deny, Providers: c.Providers,
+		Reach: reach, Deny: deny, NoSpare: c.NoSpareSandbox, Providers: c.Providers,
 		TokenFile: c.TokenFile, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile), Program: ownProgram(), Version: versionText(),
 	})
 }

@@ -218,6 +218,15 @@ type serviceFacts struct {
 	// and its newest repair.
 	Healing string `json:"healing,omitempty"`
 	Episode string `json:"episode,omitempty"`
+	// Sandbox that it runs in; "": the machine itself.
+	Sandbox string `json:"sandbox,omitempty"`
+	// Sockets that stay open over its restarts, in the order of the file.
+	Sockets []serviceSocket `json:"sockets,omitempty"`
+}
+
+type serviceSocket struct {
+	Name    string `json:"name"`
+	Address string `json:"address"` // IP:PORT, or unix:PATH
 }
 
 type serviceExit struct {
@@ -230,7 +239,10 @@ func serviceFactsOf(s *tend.Service) serviceFacts {
 	f := serviceFacts{
 		Name: s.Name, Phase: s.Phase.String(), Up: s.Up, Ready: s.Ready, Why: s.Why, Process: s.Process, PID: s.PID,
 		Runs: s.Runs, Restarts: s.Restarts, Age: s.Age.Seconds(), Next: s.Next.Seconds(),
-		Healing: s.Healing.String(), Episode: s.Episode,
+		Healing: s.Healing.String(), Episode: s.Episode, Sandbox: s.Sandbox,
+	}
+	for _, one := range s.Sockets {
+		f.Sockets = append(f.Sockets, serviceSocket(one))
 	}
 	if e := s.Exit; e != nil {
 		f.Exit = &serviceExit{Cause: e.Cause.String()}
@@ -244,7 +256,9 @@ func serviceFactsOf(s *tend.Service) serviceFacts {
 	return f
 }
 
-// printServices writes a table, or JSON.
+// printServices writes a table, or JSON. The table has a column for sandboxes, and one for
+// sockets, where a service has any; they are the last, so that a narrow terminal shows why
+// a service is as it is.
 func (inv *invocation) printServices(all []tend.Service) error {
 	if inv.flags.JSON {
 		facts := make([]serviceFacts, 0, len(all))
@@ -253,7 +267,15 @@ func (inv *invocation) printServices(all []tend.Service) error {
 		}
 		return printJSON(inv.out, facts)
 	}
+	boxed := slices.ContainsFunc(all, func(s tend.Service) bool { return s.Sandbox != "" })
+	listens := slices.ContainsFunc(all, func(s tend.Service) bool { return len(s.Sockets) > 0 })
 	rows := [][]string{{"NAME", "STATE", "PID", "RESTARTS", "AGE", "WHY"}}
+	if boxed {
+		rows[0] = append(rows[0], "SANDBOX")
+	}
+	if listens {
+		rows[0] = append(rows[0], "SOCKETS")
+	}
 	for _, s := range all {
 		pid, state := "-", s.Phase.String()
 		if s.PID > 0 {
@@ -269,7 +291,18 @@ func (inv *invocation) printServices(all []tend.Service) error {
 		case tend.HealSuspected, tend.HealHealing, tend.HealVerifying, tend.HealBroken:
 			state += ", " + s.Healing.String()
 		}
-		rows = append(rows, []string{printable(s.Name), state, pid, fmt.Sprint(s.Restarts), age(s.Age), cmp.Or(printable(s.Why), "-")})
+		row := []string{printable(s.Name), state, pid, fmt.Sprint(s.Restarts), age(s.Age), cmp.Or(printable(s.Why), "-")}
+		if boxed {
+			row = append(row, cmp.Or(printable(s.Sandbox), "-"))
+		}
+		if listens {
+			var at []string
+			for _, one := range s.Sockets {
+				at = append(at, printable(one.Address))
+			}
+			row = append(row, cmp.Or(strings.Join(at, " "), "-"))
+		}
+		rows = append(rows, row)
 	}
 	return inv.printRows(rows, func(n int) string {
 		if all[n].Phase == tend.ServiceFailed {

@@ -14,8 +14,6 @@ func resizeSignals() []os.Signal { return nil }
 
 func apart() *syscall.SysProcAttr { return nil }
 
-func tryLock(*os.File) (bool, error) { return false, errors.ErrUnsupported }
-
 func privately(do func()) { do() }
 
 // canWriteTo finds nothing: the first write shows it.

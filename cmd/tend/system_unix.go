@@ -16,16 +16,6 @@ func resizeSignals() []os.Signal { return []os.Signal{syscall.SIGWINCH} }
 // apart makes a program outlive this one's terminal.
 func apart() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// tryLock takes the lock on an open file, which ends with it; false if another
-// program has it.
-func tryLock(f *os.File) (bool, error) {
-	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == unix.EWOULDBLOCK || err == unix.EINTR {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // privately makes files that only this user may open, whatever do asks for.
 func privately(do func()) {
 	old := syscall.Umask(0o177)

@@ -103,7 +103,7 @@ func untilSignal(ctx context.Context, signals <-chan os.Signal) (context.Context
 func (inv *invocation) loadConfig(ctx context.Context, path string) (*config.Source, *config.Config, error) {
 	src, err := inv.openSource(ctx, path)
 	if errors.Is(err, fs.ErrNotExist) && path == config.FileName {
-		return nil, nil, fmt.Errorf("there is no %s here; -f FILE names another file", path)
+		return nil, nil, fmt.Errorf("there is no %s here; tend init writes one for a project, and -f FILE names another file", path)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -219,7 +219,7 @@ func ready(all []tend.Service) (done bool, failed []string) {
 	done = true
 	for _, s := range wantedServices(all) {
 		switch {
-		case s.Phase == tend.ServiceFailed:
+		case s.Phase == tend.ServiceFailed, needsHelp(s):
 			failed = append(failed, s.Name)
 		case s.Ready, s.Phase == tend.ServiceCompleted, s.Phase == tend.ServiceWaiting && s.Runs > 0, s.Phase == tend.ServiceWaiting && s.Why == "for its time":
 		default:
@@ -228,6 +228,13 @@ func ready(all []tend.Service) (done bool, failed []string) {
 	}
 	return done || len(failed) > 0, failed
 }
+
+// away reports whether a service can do nothing because of its sandbox.
+func away(s tend.Service) bool { return strings.HasPrefix(s.Why, "its sandbox ") }
+
+// needsHelp reports whether it is so until somebody does what its Why says behind a
+// semicolon; a sandbox that has ended is started by the daemon.
+func needsHelp(s tend.Service) bool { return away(s) && strings.Contains(s.Why, "; ") }
 
 // over reports whether nothing happens any more by itself.
 func over(all []tend.Service) (done bool, failed []string) {
@@ -278,6 +285,8 @@ func (v *upView) say(all []tend.Service) {
 			v.note("%s has failed: %s%s", s.Name, s.Why, again(s))
 		case s.Phase == tend.ServiceCompleted && !same:
 			v.note("%s has completed", s.Name)
+		case away(s) && was.Why != s.Why:
+			v.note("%s waits: %s", s.Name, s.Why)
 		case s.Ready && !(was.Ready && same):
 			v.note("%s is ready", s.Name)
 		case known && s.Restarts > was.Restarts:

@@ -155,7 +155,9 @@ func (inv *invocation) misunderstood(app *kong.Application, args []string, err e
 	kctx := parseContext(err)
 	if at := verbAt(app, args); at >= 0 && (kctx == nil || commandPath(kctx) == "tend") && verbOf(app.Node, args[at]) == nil {
 		text = fmt.Sprintf("%q is no verb", args[at])
-		if meant := meantVerbs(app.Node, args[at]); len(meant) > 0 {
+		if at > 0 && strings.HasPrefix(args[at-1], "--") && at+1 < len(args) && verbOf(app.Node, args[at+1]) != nil {
+			text += fmt.Sprintf("; flags of a verb come after it: tend %s %s %s", args[at+1], args[at-1], args[at])
+		} else if meant := meantVerbs(app.Node, args[at]); len(meant) > 0 {
 			text += "; did you mean " + strings.Join(meant, " or ") + "?"
 		}
 	}

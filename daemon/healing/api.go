@@ -52,18 +52,15 @@ func (h *Healing) Get(_ context.Context, id string) (*tendv1.GetEpisodeResponse,
 			id = ids[0]
 		}
 	}
-	if !validID(id) {
-		return nil, noEpisode(id)
-	}
 	m, err := h.message(id)
 	if err != nil {
 		return nil, err
 	}
 	out := &tendv1.GetEpisodeResponse{Episode: m}
-	if out.Diff, err = tailOf(filepath.Join(h.dirOf(id), healer.DiffFile), healer.MaxDiff); err != nil {
+	if out.Diff, err = tailOf(filepath.Join(h.store.episode(id), healer.DiffFile), healer.MaxDiff); err != nil {
 		return nil, err
 	}
-	if out.Transcript, err = tailOf(filepath.Join(h.dirOf(id), healer.TranscriptFile), maxTranscript); err != nil {
+	if out.Transcript, err = tailOf(filepath.Join(h.store.episode(id), healer.TranscriptFile), maxTranscript); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -71,10 +68,19 @@ func (h *Healing) Get(_ context.Context, id string) (*tendv1.GetEpisodeResponse,
 
 func noEpisode(id string) error {
 	if id == "" {
-		return fmt.Errorf("nothing was repaired yet: %w", process.ErrNotFound)
+		return &plainError{"nothing was repaired yet", process.ErrNotFound}
 	}
-	return fmt.Errorf("there is no episode %.80q: %w", id, process.ErrNotFound)
+	return &plainError{fmt.Sprintf("there is no episode %.80q; tend episodes lists all", id), process.ErrNotFound}
 }
+
+// plainError is an error of a kind, whose own words say something else.
+type plainError struct {
+	text string
+	kind error
+}
+
+func (e *plainError) Error() string { return e.text }
+func (e *plainError) Unwrap() error { return e.kind }
 
 // tailOf is the end of a file, from a line on; nil: there is none.
 func tailOf(path string, most int64) ([]byte, error) {
@@ -100,8 +106,12 @@ func tailOf(path string, most int64) ([]byte, error) {
 	return data, err
 }
 
+// message is an episode, by an ID from anywhere.
 func (h *Healing) message(id string) (*tendv1.Episode, error) {
-	o, err := readOrder(h.dirOf(id))
+	if !validID(id) {
+		return nil, noEpisode(id)
+	}
+	o, err := readOrder(h.store.episode(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, noEpisode(id)
 	}
@@ -163,13 +173,13 @@ func (h *Healing) Cancel(ctx context.Context, id string) (err error) {
 	ierr := h.in(ctx, func() {
 		switch {
 		case h.episode == nil && id == "":
-			err = fmt.Errorf("nothing is being repaired: %w", process.ErrNotFound)
+			err = &plainError{"nothing is being repaired", process.ErrNotFound}
 		case h.episode == nil || id != "" && h.episode.order.ID != id:
 			if _, err = h.message(id); err == nil { // it has ended
 				return
 			}
 		default:
-			err = h.episode.tell(healer.Entry{At: time.Now(), Kind: healer.Cancelled})
+			err = h.episode.cancel()
 		}
 	})
 	return errors.Join(err, ierr)

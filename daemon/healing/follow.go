@@ -31,6 +31,8 @@ const (
 	mostWorkers = 2*healer.MaxWorkers + 1
 	// again is how soon a worker follows one that has died.
 	again = 300 * time.Millisecond
+	// later is when a journal that cannot be written is tried again.
+	later = 5 * time.Second
 	// spare is how long a worker may take beyond the time of its episode: a rollback.
 	spare = 5 * time.Minute
 	// workerTTL is how long the output of a worker is kept.
@@ -43,14 +45,16 @@ type follower struct {
 	state healer.State
 	end   context.CancelFunc
 
-	inbox sync.Mutex // of those who write into the file
+	inbox     sync.Mutex // of those who write into the file
+	told      int        // signals that are in it
+	cancelled bool       // that is in it
 }
 
 // open begins an episode, if the breaker allows it. The error says why not.
 func (h *Healing) open(signal healer.Signal, asked, dry bool) (string, error) {
 	now, d := time.Now(), h.declared
 	if d == nil {
-		return "", fmt.Errorf("%w: no file with a healer was applied; add healer: {} to the tend.yaml, and run tend up", process.ErrUnsupported)
+		return "", &plainError{"no service has a healer; add the line healer: {} to the tend.yaml, and run tend up -d", process.ErrUnsupported}
 	}
 	if h.episode != nil {
 		return "", &refusedError{"an episode of it is under way: " + h.episode.order.ID}
@@ -70,43 +74,55 @@ func (h *Healing) open(signal healer.Signal, asked, dry bool) (string, error) {
 	}
 	id := now.UTC().Format("20060102-150405") + "-" + strings.ToLower(rand.Text()[:6])
 	o := &healer.Order{
-		ID: id, Dir: h.dirOf(id), StateDir: h.c.StateDir, Keys: h.store.path(declaredFile), URL: h.c.URL, File: d.File,
+		ID: id, Dir: h.store.episode(id), StateDir: h.c.StateDir, Keys: h.store.path(declaredFile), URL: h.c.URL, File: d.File,
 		Rules: rules.Rules, Healer: d.Healer, Service: d.Service, Signal: signal, DryRun: dry, At: now,
 	}
-	if err := begin(o); err != nil {
-		h.c.Log.Error("an episode could not be begun", "err", err)
-		_ = os.RemoveAll(o.Dir)
-		return "", err
-	}
+	was := h.state
 	if !dry {
 		h.state.Breaker.Begin(now)
 		h.state.Newest, h.state.Ended = id, healer.Running
 	}
-	h.active()
 	h.state.Episode = id
-	h.keep()
+	// First it is known that there is one: nobody would follow one of which only the
+	// directory tells.
+	if err = h.store.save(stateFile, h.state); err == nil {
+		err = begin(o)
+	}
+	if err != nil {
+		h.c.Log.Error("an episode could not be begun", "err", err)
+		_ = os.RemoveAll(o.Dir)
+		h.state = was
+		h.keep()
+		return "", err
+	}
+	h.active()
 	h.store.prune(h.state.Newest)
 	h.follow(id)
 	return id, nil
 }
 
-// begin writes what a worker needs.
+// begin writes what a worker needs, and the order last: with it the episode has begun.
 func begin(o *healer.Order) error {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return err
-	}
-	data, err := json.Marshal(o)
-	if err != nil {
-		return err
-	}
-	if err := replace.Synced(o.Path(healer.OrderFile), data, 0o600); err != nil {
 		return err
 	}
 	j, _, err := healer.OpenJournal(o.Path(healer.JournalFile))
 	if err != nil {
 		return err
 	}
-	return errors.Join(j.Append(healer.Entry{At: o.At, Kind: healer.Opened, ID: o.ID, Service: o.Service, DryRun: o.DryRun, Signal: &o.Signal}), j.Close())
+	if err := errors.Join(j.Append(opened(o)), j.Close()); err != nil {
+		return err
+	}
+	data, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	return replace.Synced(o.Path(healer.OrderFile), data, 0o600)
+}
+
+// opened is the first entry of a journal.
+func opened(o *healer.Order) healer.Entry {
+	return healer.Entry{At: o.At, Kind: healer.Opened, ID: o.ID, Service: o.Service, DryRun: o.DryRun, Signal: &o.Signal}
 }
 
 // readOrder reads the order of an episode.
@@ -143,11 +159,16 @@ func (e *refusedError) Unwrap() error { return process.ErrRunning }
 
 // follow follows an episode to its end.
 func (h *Healing) follow(id string) {
-	o, err := readOrder(h.dirOf(id))
+	o, err := readOrder(h.store.episode(id))
 	if err != nil {
 		h.c.Log.Error("an episode cannot be followed", "episode", id, "err", err)
 		h.state.Episode = ""
-		if !errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) { // the server before ended while it began
+			_ = os.RemoveAll(h.store.episode(id)) // else it is pruned some day
+			if h.state.Newest == id {
+				h.state.Newest = ""
+			}
+		} else {
 			h.state.Breaker.Break(time.Now(), "the record of the episode "+id+" cannot be read: "+err.Error())
 			h.passive()
 		}
@@ -171,7 +192,7 @@ func (f *follower) read(h *Healing) {
 	f.state = healer.Fold(entries)
 }
 
-// news has the loop look at the journal.
+// newsOf has the loop look at the journal, and reports whether the episode is over.
 func (h *Healing) newsOf(ctx context.Context, f *follower) (over bool) {
 	_ = h.in(ctx, func() {
 		if f.read(h); f.state.Done() && h.episode == f {
@@ -187,7 +208,10 @@ func (h *Healing) newsOf(ctx context.Context, f *follower) (over bool) {
 func (h *Healing) conclude(f *follower) {
 	h.episode = nil
 	h.state.Episode = ""
-	if !f.order.DryRun {
+	switch d := h.declared; {
+	case d == nil || d.Service != f.order.Service || d.File != f.order.File:
+		h.state = state{} // it says nothing of what is declared now
+	case !f.order.DryRun:
 		h.state.Ended = f.state.Status
 		h.state.Breaker.End(time.Now(), f.state.Status, f.state.Why)
 	}
@@ -196,6 +220,7 @@ func (h *Healing) conclude(f *follower) {
 	if h.state.Breaker.Broken {
 		h.passive()
 	}
+	h.wg.Go(func() { h.catchUp(h.alive) })
 }
 
 // work starts workers, one after the other, until the episode is over, and one has left
@@ -204,18 +229,24 @@ func (h *Healing) work(ctx context.Context, f *follower) {
 	defer f.end()
 	for n := 1; ctx.Err() == nil; n++ {
 		if n > mostWorkers {
-			h.endWithout(f)
-			h.newsOf(ctx, f)
-			return
+			err := h.endWithout(f)
+			if h.newsOf(ctx, f) {
+				h.tidy(ctx, f.order.ID)
+				return
+			}
+			h.c.Log.Error("an episode cannot be ended", "episode", f.order.ID, "err", err)
+			if errors.Is(err, fs.ErrNotExist) {
+				_ = h.in(ctx, func() { h.lost(f) }) // else the server ends
+				return
+			}
+			wait(ctx, later)
+			continue
 		}
 		well := h.follows(ctx, f, n)
 		if h.newsOf(ctx, f) && well {
 			return
 		}
-		select {
-		case <-time.After(again):
-		case <-ctx.Done():
-		}
+		wait(ctx, again)
 	}
 }
 
@@ -292,22 +323,87 @@ func (h *Healing) startWorker(ctx context.Context, f *follower, n int) process.P
 
 // endWithout ends an episode whose workers all die, or cannot be started: the journal
 // counts each, and so comes to an end.
-func (h *Healing) endWithout(f *follower) {
+func (h *Healing) endWithout(f *follower) error {
+	if _, err := os.Lstat(f.order.Dir); err != nil {
+		return err
+	}
 	j, entries, err := healer.OpenJournal(f.order.Path(healer.JournalFile))
 	if err != nil {
-		h.c.Log.Error("a journal cannot be written", "episode", f.order.ID, "err", err)
-		return
+		return err
 	}
 	defer j.Close()
 	s := healer.Fold(entries)
 	for !s.Done() {
 		e := healer.Entry{At: time.Now(), Kind: healer.Began}
+		if s.Doing == healer.Nothing { // what was in it cannot be read
+			e = opened(f.order)
+		}
 		if err := j.Append(e); err != nil {
-			h.c.Log.Error("a journal cannot be written", "episode", f.order.ID, "err", err)
-			return
+			return err
 		}
 		s, _ = healer.Step(s, e)
 	}
+	return nil
+}
+
+// tidier is the number of a worker that only removes what an episode that is over has left.
+const tidier = 0
+
+// tidy has a worker remove what those of an episode that is over have left of its
+// checkpoints, such as refs in the user's repository: the last one died before it did, or
+// none came to it. What is needed to take something back by hand stays.
+func (h *Healing) tidy(ctx context.Context, id string) {
+	left, _ := filepath.Glob(filepath.Join(h.store.episode(id), healer.PointsDir, "*", "*.json")) // copies that are kept are no JSON there
+	if len(left) == 0 {
+		return
+	}
+	o, err := readOrder(h.store.episode(id))
+	if err != nil {
+		return
+	}
+	entries, err := healer.ReadJournal(o.Path(healer.JournalFile))
+	if s := healer.Fold(entries); err != nil || !s.Done() || s.Dirty {
+		return
+	}
+	h.follows(ctx, &follower{order: o}, tidier)
+}
+
+// tidyAll does so for all episodes of which a server before this one saw the end.
+func (h *Healing) tidyAll(ctx context.Context) {
+	for _, id := range h.store.episodes() {
+		if ctx.Err() != nil {
+			return
+		}
+		h.tidy(ctx, id)
+	}
+}
+
+// lost: the record of the episode is gone.
+func (h *Healing) lost(f *follower) {
+	if h.episode == f {
+		f.state.Status, f.state.Why = healer.Broken, "the record of the episode "+f.order.ID+" is gone"
+		h.conclude(f)
+		h.show()
+	}
+}
+
+// signalled tells the worker of a signal. Beyond those that an episode keeps, none changes
+// anything.
+func (f *follower) signalled(e healer.Entry) {
+	if f.told++; f.told <= healer.MaxSignals {
+		_ = f.tell(e) // else the worker sees it by itself
+	}
+}
+
+// cancel tells the worker to end. Once is enough: a file that grew with each request could
+// not be read any more.
+func (f *follower) cancel() error {
+	if f.cancelled {
+		return nil
+	}
+	err := f.tell(healer.Entry{At: time.Now(), Kind: healer.Cancelled})
+	f.cancelled = err == nil
+	return err
 }
 
 // tell puts an entry into the inbox of the worker. What cannot be written is lost: the

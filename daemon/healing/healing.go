@@ -1,12 +1,12 @@
 package healing
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -14,7 +14,6 @@ import (
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/supervisor"
-	"github.com/tend-run/tend/supervisor/config"
 	"github.com/tend-run/tend/supervisor/run"
 )
 
@@ -55,6 +54,7 @@ type Healing struct {
 	news    chan struct{} // receives after seen has grown
 	shown   shown         // guarded by mu
 	trouble error         // guarded by mu: why nothing is repaired
+	damaged error         // guarded by mu: why nothing is, until a file is declared
 
 	// The rest belongs to the loop.
 	declared *declaration
@@ -108,7 +108,8 @@ func (h *Healing) load() error {
 	}
 	d := new(declaration)
 	if ok, err := h.store.load(declaredFile, d); err != nil {
-		return fmt.Errorf("%s (tend up writes it anew): %w", h.store.path(declaredFile), err)
+		h.damaged = fmt.Errorf("nothing is repaired until tend up is run, which writes %s anew: %w: %w", h.store.path(declaredFile), process.ErrDamaged, err)
+		h.c.Log.Error("nothing is repaired until tend up is run", "err", h.damaged)
 	} else if ok && d.Healer != nil {
 		h.declared = d
 	}
@@ -130,8 +131,8 @@ func (h *Healing) Status() map[string]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	facts := map[string]string{}
-	if h.trouble != nil {
-		facts["trouble"] = h.trouble.Error()
+	if err := cmp.Or(h.trouble, h.damaged); err != nil {
+		facts["trouble"] = err.Error()
 	}
 	if h.shown.service != "" {
 		facts["service"], facts["status"] = h.shown.service, h.shown.status.String()
@@ -142,7 +143,9 @@ func (h *Healing) Status() map[string]string {
 // Saw takes a notice of the supervisor. It does not block.
 func (h *Healing) Saw(service string, e supervisor.Effect) {
 	h.mu.Lock()
-	h.seen = append(h.seen, notice{service, e, time.Now()})
+	if h.trouble == nil { // else nobody looks
+		h.seen = append(h.seen, notice{service, e, time.Now()})
+	}
 	h.mu.Unlock()
 	select {
 	case h.news <- struct{}{}:
@@ -186,6 +189,7 @@ func (h *Healing) Run(ctx context.Context) error {
 	}
 	h.show()
 	h.wg.Go(func() { h.catchUp(ctx) })
+	h.wg.Go(func() { h.tidyAll(ctx) })
 	for {
 		var files <-chan struct{}
 		if h.watch != nil {
@@ -278,162 +282,6 @@ func (h *Healing) show() {
 	}
 }
 
-// Declare takes a file that was applied. Env is the environment of whoever did.
-func (h *Healing) Declare(ctx context.Context, c *config.Config, file string, env map[string]string) error {
-	d := &declaration{File: file}
-	if c.Healer != nil {
-		d.Healer, d.Service = c.Healer, c.Target()
-		d.Secrets = secretsOf(c.Healer.LLM, env)
-		d.Token = h.c.Token
-		if r := c.Healer.Report; r != nil {
-			d.ReportKey = env[r.KeyEnv]
-		}
-	}
-	var err error
-	if ierr := h.in(ctx, func() {
-		if h.declared == nil && d.Healer == nil {
-			return
-		}
-		if err = h.store.save(declaredFile, d); err != nil {
-			return
-		}
-		other := h.declared == nil || h.declared.Service != d.Service || h.declared.File != d.File
-		if h.declared = d; d.Healer == nil {
-			h.declared = nil
-		}
-		if other {
-			h.sense = healer.Sense{}
-			if h.state.Episode == "" {
-				h.state = state{}
-				err = h.store.save(stateFile, h.state)
-			}
-		} else if h.state.Breaker.Broken { // whoever applies a file has changed something
-			h.rearm("the services were declared anew", false)
-		}
-		h.declare()
-		h.show()
-	}); ierr != nil {
-		return ierr
-	}
-	return err
-}
-
-// secretsOf takes the key of a model from an environment.
-func secretsOf(m *config.LLM, env map[string]string) (s healer.Secrets) {
-	if m == nil {
-		return s
-	}
-	prefix := "ANTHROPIC"
-	if m.Provider == "openai" {
-		prefix = "OPENAI"
-	}
-	name := m.KeyEnv
-	if name == "" {
-		name = prefix + "_API_KEY"
-	}
-	s.Key, s.BaseURL = env[name], m.BaseURL
-	if s.BaseURL == "" {
-		s.BaseURL = env[prefix+"_BASE_URL"]
-	}
-	return s
-}
-
-// declare tells the reporter where to.
-func (h *Healing) declare() { h.report.to(h.declared) }
-
-// look takes what was seen.
-func (h *Healing) look() {
-	h.mu.Lock()
-	seen := h.seen
-	h.seen = nil
-	h.mu.Unlock()
-	for _, n := range seen {
-		if h.declared == nil || n.service != h.declared.Service {
-			continue
-		}
-		signal := h.sense.Saw(n.effect.Notice, n.effect.Run, n.effect.Text, n.at)
-		switch {
-		case h.episode != nil && n.effect.Notice != supervisor.NoticeStarted && n.effect.Notice != supervisor.NoticeReady:
-			_ = h.episode.tell(healer.Entry{Kind: healer.Signalled, At: n.at, Signal: &healer.Signal{Kind: n.effect.Notice.String(), Text: n.effect.Text, Run: n.effect.Run, At: n.at}}) // else the worker sees it by itself
-		case h.episode == nil && signal != nil:
-			if h.state.Breaker.Broken {
-				break // nothing has changed
-			}
-			if _, err := h.open(*signal, false, false); err != nil {
-				h.c.Log.Warn("nothing is repaired", "service", n.service, "signal", signal.Kind, "err", err)
-			}
-		case h.watch != nil && n.effect.Notice == supervisor.NoticeStarted && n.at.Sub(h.started) > calm:
-			h.watch.notOurs() // what it writes itself is no change that helps
-		}
-		if n.effect.Notice == supervisor.NoticeStarted {
-			h.started = n.at
-		}
-		switch {
-		case h.sense.Ready.IsZero():
-		case h.state.Breaker.Broken:
-			h.settle.Reset(max(recovered, h.declared.Healer.Hold.Std()))
-		case h.sense.Status != healer.Running:
-			h.settle.Reset(healer.Settled)
-		}
-	}
-}
-
-// catchUp finds out what became of the service while there was no server.
-func (h *Healing) catchUp(ctx context.Context) {
-	all, err := h.kept.List(ctx)
-	if err != nil {
-		return // this server ends, too
-	}
-	_ = h.in(ctx, func() {
-		for _, s := range all {
-			if h.declared == nil || s.Name != h.declared.Service {
-				continue
-			}
-			switch {
-			case s.State.Ready && h.sense.Ready.IsZero():
-				h.Saw(s.Name, supervisor.Effect{Notice: supervisor.NoticeReady, Run: s.State.Run})
-			case s.State.Phase == supervisor.Failed && s.State.Up && h.episode == nil && !h.state.Breaker.Broken:
-				h.Saw(s.Name, supervisor.Effect{Notice: supervisor.NoticeFailed, Run: s.State.Run, Text: s.State.Why})
-			}
-		}
-	})
-}
-
-// calm is how long a service must have left alone its files until those that change at its
-// next start are its own. While it starts again and again, a change is somebody's.
-const calm = 10 * time.Second
-
-// recovered is how long a service that is broken must be ready to count as well.
-const recovered = 10 * time.Second
-
-// settled: a service that was broken, or suspected, has been ready for a while.
-func (h *Healing) settled() {
-	h.sense.Settle(time.Now())
-	if h.state.Breaker.Broken && h.episode == nil && !h.sense.Ready.IsZero() {
-		h.rearm("it has recovered", true)
-	}
-}
-
-// filesChanged: somebody has changed the project of a service that is broken.
-func (h *Healing) filesChanged() {
-	if !h.state.Breaker.Broken || h.episode != nil || h.declared == nil {
-		return
-	}
-	h.rearm("a file of the project has changed", false)
-	if err := h.kept.Restart(h.alive, []string{h.declared.Service}); err != nil && h.alive.Err() == nil {
-		h.c.Log.Warn("a service could not be restarted after a change", "service", h.declared.Service, "err", err)
-	}
-}
-
-// rearm lets the next fault open an episode.
-func (h *Healing) rearm(why string, well bool) {
-	h.c.Log.Info("the healer is armed again", "why", why)
-	h.state.Breaker.Rearm(well)
-	h.sense.Forget()
-	h.active()
-	h.keep()
-}
-
 func (h *Healing) keep() {
 	if err := h.store.save(stateFile, h.state); err != nil {
 		h.c.Log.Error("the healer's state could not be stored", "err", err)
@@ -453,6 +301,3 @@ func (h *Healing) active() {
 		h.watch = nil
 	}
 }
-
-// dirOf is where an episode is kept.
-func (h *Healing) dirOf(id string) string { return filepath.Join(h.c.Dir, episodesDir, id) }

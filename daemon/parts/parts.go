@@ -81,6 +81,8 @@ type Config struct {
 	Hide []string
 	// Network is what sandboxes that are isolated reach.
 	Network network.Config
+	// NoSpare: no isolated sandbox is kept ready for the next creation.
+	NoSpare bool
 	// StateDir is an existing directory, owned by the server's user. Each part
 	// that keeps something has a name of its own in it.
 	StateDir string
@@ -107,7 +109,8 @@ type Config struct {
 	// InShutdown is as in run.Config of the supervisor.
 	InShutdown func(time.Time) bool
 	// Program is tend, as it is started, and URL where it finds this server: for the
-	// workers that repair services. Without both nothing is repaired.
+	// workers that repair services. Without both nothing is repaired. Program also holds
+	// the sockets of services.
 	Program []string
 	URL     string
 	// Held: the listening sockets outlive this server.
@@ -173,7 +176,7 @@ func openDriver(c *Config) (driver.Driver, driver.Access, error) {
 	}
 	full, err := local.Open(local.Config{
 		Dir: filepath.Join(c.StateDir, "sandboxes"), State: c.StateDir, Manager: c.Manager, Inside: c.Inside, Engine: c.Boxes,
-		Hide: hidden(c.Hide), Network: network.NewHost(c.Network), Log: c.Log,
+		Hide: hidden(c.Hide), Network: network.NewHost(c.Network), Spare: !c.NoSpare, Log: c.Log,
 	})
 	if errors.Is(err, driver.ErrUnsupported) {
 		return none, machine, nil
@@ -209,7 +212,7 @@ func Open(c Config) (*Set, error) {
 		return nil, err
 	}
 	sandboxes := &route.Router{Driver: boxes, Default: machine, Domains: c.Domains}
-	sc := services.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "services"), InShutdown: c.InShutdown, Log: c.Log}
+	sc := services.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "services"), InShutdown: c.InShutdown, Driver: boxes, Program: c.Program, Log: c.Log}
 	var repair *healing.Healing
 	if len(c.Program) > 0 && c.URL != "" {
 		repair = healing.Open(healing.Config{

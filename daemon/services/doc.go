@@ -1,7 +1,7 @@
 // Package services is the part of the server that keeps declared services running: a
-// [run.Supervisor] over the machine's processes, and what the ServiceService of tend's
-// own API is answered with. A server that dies leaves the services up, and the next one
-// goes on with them.
+// [run.Supervisor] over the processes of the machine and of its sandboxes, and what the
+// ServiceService of tend's own API is answered with. A server that dies leaves the
+// services up, and the next one goes on with them.
 //
 // A daemon has the services of one file at a time. Another file is refused while one of
 // its services is wanted or lives: it would end what it does not declare.

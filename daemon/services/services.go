@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tend-run/tend/driver"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/healer"
 	"github.com/tend-run/tend/internal/replace"
@@ -38,6 +39,8 @@ type Config struct {
 	Manager    process.Manager
 	Dir        string
 	InShutdown func(time.Time) bool
+	Driver     driver.Driver
+	Program    []string
 	Log        *slog.Logger
 	// Healer repairs services; nil: nobody does.
 	Healer Healer
@@ -80,7 +83,7 @@ func Open(c Config) *Services {
 		s.c.Log = slog.New(slog.DiscardHandler)
 	}
 	var err error
-	rc := run.Config{Manager: c.Manager, Dir: c.Dir, Log: c.Log, InShutdown: c.InShutdown}
+	rc := run.Config{Manager: c.Manager, Dir: c.Dir, Log: c.Log, InShutdown: c.InShutdown, Driver: c.Driver, Program: c.Program}
 	if c.Healer != nil {
 		rc.Notice = c.Healer.Saw
 	}

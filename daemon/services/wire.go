@@ -64,7 +64,10 @@ func (a API) summary(all []run.Status) string {
 	b.WriteByte('.') // never empty
 	for i := range all {
 		st := &all[i].State
-		fmt.Fprintf(b, "%s %d %t %t %d %d %q", all[i].Name, st.Phase, st.Up, st.Ready, st.Run, st.Total, st.Why)
+		fmt.Fprintf(b, "%s %d %t %t %d %d %q", all[i].Name, st.Phase, st.Up, st.Ready, st.Run, st.Total, st.Why+st.Away)
+		if rules := all[i].Rules; rules != nil {
+			fmt.Fprintf(b, " %q %q", rules.Sandbox, rules.Sockets)
+		}
 		if a.c.Healer != nil {
 			if st, episode, ok := a.c.Healer.Of(all[i].Name); ok {
 				fmt.Fprintf(b, " %v %s", st, episode)
@@ -85,6 +88,12 @@ func (a API) messages(ctx context.Context, all []run.Status) []*tendv1.ServiceSt
 		}
 		for _, p := range st.Probes {
 			m.Failures = max(m.Failures, uint32(max(0, p.Failures)))
+		}
+		if rules := one.Rules; rules != nil {
+			m.Sandbox = rules.Sandbox
+			for _, k := range rules.Sockets {
+				m.Sockets = append(m.Sockets, &tendv1.ServiceSocket{Name: k.Name, Address: strings.ToValidUTF8(string(k.Listen), "\ufffd")})
+			}
 		}
 		if a.c.Healer != nil {
 			if known, episode, ok := a.c.Healer.Of(one.Name); ok {
@@ -107,6 +116,9 @@ func (a API) messages(ctx context.Context, all []run.Status) []*tendv1.ServiceSt
 
 // why says in what way a service is not as it should be.
 func why(st *supervisor.State) string {
+	if st.Phase == supervisor.Running && st.Away != "" {
+		return st.Away
+	}
 	if st.Phase != supervisor.Running || st.Ready {
 		return st.Why
 	}

@@ -20,6 +20,9 @@ import (
 // sweepEvery is how often idle and stopped sandboxes are looked for.
 const sweepEvery = 15 * time.Second
 
+// sweepSeldom is the same while there are none. Creations set the clock.
+const sweepSeldom = 10 * time.Minute
+
 // Config of a Driver. Dir and Manager are needed.
 type Config struct {
 	// Dir holds the sandboxes; it is made if it is missing.
@@ -99,6 +102,7 @@ func (d *Driver) Create(_ context.Context, spec driver.Spec) (driver.Sandbox, er
 	if err := d.boxes.Add(b, b.id, b.rec.Name); err != nil {
 		return nil, err
 	}
+	d.clock.Set(time.Now().Add(sweepEvery))
 	if err := b.make(); err != nil {
 		d.boxes.Remove(b.id)
 		b.gone = true
@@ -167,7 +171,11 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 func (d *Driver) Run(ctx context.Context) error {
 	for {
 		d.sweep(ctx, time.Now())
-		if !d.clock.Wait(ctx, sweepEvery) {
+		wait := sweepEvery
+		if len(d.boxes.All()) == 0 {
+			wait = sweepSeldom
+		}
+		if !d.clock.Wait(ctx, wait) {
 			return nil
 		}
 	}

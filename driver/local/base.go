@@ -28,7 +28,7 @@ func isBase(key string) bool {
 }
 
 const baseProfile = `# Login shells of the sandbox.
-if [ "$(id -u)" -eq 0 ]; then
+if [ "${EUID:-$(id -u)}" -eq 0 ]; then
   PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 else
   PATH="/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games:/usr/local/sbin:/usr/sbin:/sbin"

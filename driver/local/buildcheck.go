@@ -3,13 +3,13 @@ package local
 import (
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
-var templateForm = regexp.MustCompile(`^([a-z0-9][a-z0-9_-]{0,127}/)?[a-z0-9][a-z0-9_-]{0,127}$`)
+var templateForm = lazyregexp.New(`^([a-z0-9][a-z0-9_-]{0,127}/)?[a-z0-9][a-z0-9_-]{0,127}$`)
 
 // arguments are how many each kind of step has.
 var arguments = map[string][2]int{"COPY": {2, 4}, "RUN": {1, 2}, "WORKDIR": {1, 1}, "USER": {1, 1}, "ENV": {2, driver.MaxEnv}}

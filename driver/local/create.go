@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/scope"
@@ -49,9 +50,20 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, 
 		return nil, err
 	}
 	defer release()
-	s, err := d.create(ctx, rec)
+	var s *sandbox
+	if spec.Name == "" {
+		s = d.takeSpare(rec)
+	}
+	if s != nil {
+		err = s.appear(ctx)
+	} else {
+		s, err = d.create(ctx, rec)
+	}
 	if err != nil {
 		return nil, err
+	}
+	if spec.Name == "" {
+		d.wantSpare(rec)
 	}
 	if err := s.startUp(ctx, rec.StartCommand, rec.ReadyCommand); err != nil {
 		return nil, errors.Join(err, s.Destroy(ctx))
@@ -67,30 +79,39 @@ func (d *Driver) create(ctx context.Context, rec record) (*sandbox, error) {
 	s.life.Lock() // calls that find it wait until it is made
 	defer s.life.Unlock()
 	s.hidden = true
-	if err := d.boxes.Add(s, s.id, rec.Name); err != nil {
+	if err := d.enter(s, rec.Name); err != nil {
 		return nil, err
 	}
-	if err := s.make(ctx); err != nil {
-		s.releaseLayers()
-		s.mu.Lock()
-		s.gone = true
-		s.mu.Unlock()
-		s.forgetRoot()
-		s.disconnect()
-		ended := d.cfg.Engine.End(ctx, box.ID(s.id))
-		if ended != nil {
-			d.strays.Store(true) // the sweep ends it
-		}
-		err = errors.Join(err, ended, d.discard(s.dir()))
-		d.boxes.Remove(s.id)
-		return nil, err
+	err := s.make(ctx)
+	if err == nil {
+		err = s.enlist()
 	}
-	d.log.Info("sandbox created", slog.String("id", string(s.id)), slog.String("name", rec.Name))
-	d.clock.Set(rec.Deadline)
+	if err != nil {
+		return nil, s.abandon(ctx, err)
+	}
 	return s, nil
 }
 
-// make makes directories, box and record. s.life is held.
+// abandon takes back a creation that failed, and returns why. s.life is held.
+func (s *sandbox) abandon(ctx context.Context, err error) error {
+	d := s.d
+	s.releaseLayers()
+	s.mu.Lock()
+	s.gone = true
+	s.mu.Unlock()
+	s.forgetRoot()
+	s.disconnect()
+	ended := d.cfg.Engine.End(ctx, box.ID(s.id))
+	if ended != nil {
+		d.strays.Store(true) // the sweep ends it
+		d.clock.Set(time.Now().Add(sweepEvery))
+	}
+	err = errors.Join(err, ended, d.discard(s.dir()))
+	d.boxes.Remove(s.id)
+	return err
+}
+
+// make makes directories and box. s.life is held.
 func (s *sandbox) make(ctx context.Context) error {
 	if err := errors.Join(os.Mkdir(s.dir(), 0o700), s.makeDirs()); err != nil {
 		return fmt.Errorf("sandbox: %w", err)
@@ -103,6 +124,12 @@ func (s *sandbox) make(ctx context.Context) error {
 		return err
 	}
 	failpoint.Hit(failpoint.SandboxBegun)
+	return nil
+}
+
+// enlist writes the record of a sandbox that is made: from then on there is one. s.life is
+// held.
+func (s *sandbox) enlist() error {
 	u, err := s.account("")
 	if err != nil {
 		return &driver.InvalidError{Field: "run.user", Reason: fmt.Sprintf("cannot be used: %v", err)}
@@ -115,6 +142,8 @@ func (s *sandbox) make(ctx context.Context) error {
 	}
 	s.unsynced, s.hidden = true, false
 	failpoint.Hit(failpoint.SandboxRecorded)
+	s.d.log.Info("sandbox created", slog.String("id", string(s.id)), slog.String("name", s.rec.Name))
+	s.d.clock.Set(s.rec.Deadline)
 	return nil
 }
 

@@ -36,6 +36,12 @@
 // hash of the files, user, directory and environment. A step with a key that is known is
 // not done again. A build does not outlive the server; its steps do, for a week.
 //
+// # A spare
+//
+// Run keeps one sandbox ready that nobody has asked for, if Config.Spare says so: with box
+// and network, and without a record. A creation without a name that asks for the same as
+// the one before writes the record.
+//
 // # Who dies when
 //
 // The box outlives server and keeper, and the next server finds it by its ID: a

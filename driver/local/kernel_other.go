@@ -19,6 +19,7 @@ func supported() error {
 
 var refusedDial = errors.ErrUnsupported
 
+func alive(box.Info) error                           { return errors.ErrUnsupported }
 func openRoot(box.Info, uint32) (*files.Root, error) { return nil, errors.ErrUnsupported }
 func openSpace(box.Info) (*network.Space, error)     { return nil, errors.ErrUnsupported }
 func dial(context.Context, box.Info, int) (net.Conn, error) {

@@ -15,19 +15,25 @@ import (
 	"github.com/tend-run/tend/process/box"
 )
 
-// begin makes the box. s.life is held.
-func (s *sandbox) begin(ctx context.Context) error {
+// wanted is the box that the record asks for, and the size that it has.
+func (s *sandbox) wanted() (box.Spec, driver.Size, error) {
 	s.mu.Lock()
 	asked := s.rec.Size
 	s.mu.Unlock()
 	harden, size := s.d.harden(), s.d.enforced(asked) // joining comes before mu
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	spec, err := s.boxSpec(size)
-	s.mu.Unlock()
+	spec.Harden = harden
+	return spec, size, err
+}
+
+// begin makes the box. s.life is held.
+func (s *sandbox) begin(ctx context.Context) error {
+	spec, size, err := s.wanted()
 	if err != nil {
 		return err
 	}
-	spec.Harden = harden
 	info, err := s.d.cfg.Engine.Make(ctx, spec)
 	if err != nil {
 		return fault(err)

@@ -56,7 +56,10 @@ type Config struct {
 	// Network is what sandboxes reach. nil: what this machine does, without rules of
 	// its own.
 	Network *network.Host
-	Log     *slog.Logger // nil: nothing is logged
+	// Spare has Run keep a sandbox ready for the next creation, from the first creation
+	// on.
+	Spare bool
+	Log   *slog.Logger // nil: nothing is logged
 }
 
 // Driver implements driver.Driver.
@@ -73,6 +76,8 @@ type Driver struct {
 	templates templates
 	// thrown has one when the trash is not empty.
 	thrown chan struct{}
+
+	spares spares
 
 	defaults driver.Size // of sandboxes that ask for nothing
 
@@ -110,7 +115,7 @@ func Open(cfg Config) (*Driver, error) {
 		return nil, err
 	}
 	cfg.State, cfg.UIDBase = cmp.Or(cfg.State, cfg.Dir), cmp.Or(cfg.UIDBase, UIDBase)
-	d := &Driver{cfg: cfg, log: cfg.Log, clock: scope.NewClock(), thrown: make(chan struct{}, 1), ends: make(chan struct{}, mostExpiring), startWait: startWait, defaults: defaultSize(pidsOfMachine(), memoryOfMachine())}
+	d := &Driver{cfg: cfg, log: cfg.Log, clock: scope.NewClock(), thrown: make(chan struct{}, 1), spares: spares{changed: make(chan struct{}, 1), stays: spareStays}, ends: make(chan struct{}, mostExpiring), startWait: startWait, defaults: defaultSize(pidsOfMachine(), memoryOfMachine())}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}

@@ -235,6 +235,7 @@ func (s *sandbox) Enter(ctx context.Context, spec *process.Spec) (leave func(), 
 		s.starting.RUnlock()
 		return nil, err
 	}
+	s.d.spares.started.Store(time.Now().UnixNano())
 	return s.starting.RUnlock, nil
 }
 

@@ -109,7 +109,18 @@ func (d *Driver) sweepLayers(ctx context.Context) {
 		if err := d.layers.Sweep(ctx, layersSwept); err != nil && ctx.Err() == nil {
 			d.log.Warn("layers are not cleared away", slog.Any("err", err))
 		}
+		wait := sweepEvery
+		if d.layers.Empty() {
+			wait = sweepSeldom
+		}
 		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+			continue
+		case <-d.layers.Changed():
+		}
+		select { // what changes meanwhile is swept with it
 		case <-ctx.Done():
 			return
 		case <-time.After(sweepEvery):
@@ -246,5 +257,6 @@ func (d *Driver) DeleteSnapshot(_ context.Context, key string) error {
 	}
 	delete(d.snapshots.byID, n.ID)
 	d.layers.Release(n.Layer, holder("snapshot", n.ID))
+	d.dropSpare()
 	return nil
 }

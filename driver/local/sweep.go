@@ -21,6 +21,9 @@ import (
 // sweepEvery is how often sandboxes are looked at, and removed ones cleared away.
 const sweepEvery = 5 * time.Second
 
+// sweepSeldom is the same while there are none. Creations set the clock.
+const sweepSeldom = 10 * time.Minute
+
 // Run ends sandboxes whose time is up, notes those whose box has ended, forces
 // records to the disk and removes what was destroyed. It returns nil when ctx ends.
 func (d *Driver) Run(ctx context.Context) error {
@@ -32,18 +35,32 @@ func (d *Driver) Run(ctx context.Context) error {
 	var others sync.WaitGroup
 	others.Go(func() { d.sweepLayers(ctx) })
 	others.Go(func() { d.runBuilds(ctx) })
+	others.Go(func() { d.keepSpare(ctx) })
 	defer others.Wait()
 	for {
-		d.sweep(ctx, time.Now())
-		if !d.clock.Wait(ctx, sweepEvery) {
+		wait := sweepEvery
+		if d.sweep(ctx, time.Now()) && len(d.boxes.All()) == 0 && !d.strays.Load() {
+			wait = sweepSeldom
+		}
+		if !d.clock.Wait(ctx, wait) {
 			return nil
 		}
 	}
 }
 
-func (d *Driver) sweep(ctx context.Context, now time.Time) {
+// enter adds a sandbox before anything of it is made, and has it looked at soon.
+func (d *Driver) enter(s *sandbox, name string) error {
+	if err := d.boxes.Add(s, s.id, name); err != nil {
+		return err
+	}
+	d.clock.Set(time.Now().Add(sweepEvery))
+	return nil
+}
+
+// sweep reports whether the keeper was there.
+func (d *Driver) sweep(ctx context.Context, now time.Time) bool {
 	if err := d.join(ctx); err != nil {
-		return // without the keeper nothing can be ended
+		return false // without the keeper nothing can be ended
 	}
 	d.reconnect(ctx)
 	d.expire(ctx, now)
@@ -55,6 +72,7 @@ func (d *Driver) sweep(ctx context.Context, now time.Time) {
 			d.log.Warn("record of a sandbox is not on the disk", slog.String("id", string(s.id)), slog.Any("err", err))
 		}
 	}
+	return true
 }
 
 // mostExpiring is how many sandboxes are ended at a time.

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/local/layer"
+	"github.com/tend-run/tend/internal/lazyregexp"
 	"github.com/tend-run/tend/internal/replace"
 )
 
@@ -248,10 +248,11 @@ func (d *Driver) DeleteTemplate(_ context.Context, key string) error {
 	t.Tags = nil
 	d.trim(t)
 	delete(n.byName, t.Name)
+	d.dropSpare()
 	return nil
 }
 
-var tagForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,127}$`)
+var tagForm = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,127}$`)
 
 func checkTags(tags []string) error {
 	if len(tags) > driver.MaxTags {

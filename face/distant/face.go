@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/face/distant/wire"
 	"github.com/tend-run/tend/files"
+	"github.com/tend-run/tend/internal/lazyregexp"
 	"github.com/tend-run/tend/process"
 )
 
@@ -128,7 +128,7 @@ func environment(list []string) map[string]string {
 	return env
 }
 
-var semantic = regexp.MustCompile(`^v?((?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)(?:-[0-9A-Za-z.-]+)?)$`)
+var semantic = lazyregexp.New(`^v?((?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)(?:-[0-9A-Za-z.-]+)?)$`)
 
 // semver is the version if it is one: clients refuse anything else.
 func semver(version string) string {

@@ -2,10 +2,12 @@ package distant_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -85,18 +87,30 @@ func dialLines(t *testing.T, addr string) *lineConn {
 type line struct {
 	Type        string
 	ID          uint32
-	Data        []int
+	Data        octets
 	Code        *int
 	Kind        string
 	Description string
 }
 
-func (l line) bytes() []byte {
-	b := make([]byte, len(l.Data))
-	for i, n := range l.Data {
-		b[i] = byte(n)
+// octets are a list of numbers. Some lists are long, and encoding/json is slow at it.
+type octets []byte
+
+func (o *octets) UnmarshalJSON(text []byte) error {
+	list := bytes.Trim(text, "[]")
+	if len(list)+2 != len(text) {
+		return fmt.Errorf("%.20q is no list", text)
 	}
-	return b
+	for len(list) > 0 {
+		var number []byte
+		number, list, _ = bytes.Cut(list, []byte(","))
+		n, err := strconv.ParseUint(string(number), 10, 8)
+		if err != nil {
+			return err
+		}
+		*o = append(*o, byte(n))
+	}
+	return nil
 }
 
 func (c *lineConn) send(text string) {
@@ -173,9 +187,9 @@ func (s *linesStream) Next(t *testing.T) (ev facetest.Event, ok bool) {
 	}
 	switch l := s.next(); l.Type {
 	case "proc_stdout":
-		ev.Stdout = l.bytes()
+		ev.Stdout = l.Data
 	case "proc_stderr":
-		ev.Stderr = l.bytes()
+		ev.Stderr = l.Data
 	case "proc_done":
 		s.ended = true
 		ev.Exit = exitOf(*l.Code)

@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/distant/wire"
+	"github.com/tend-run/tend/internal/lazyregexp"
 	"github.com/tend-run/tend/process"
 )
 
@@ -29,7 +29,7 @@ const (
 // a browser send a request to this port, with lines of JSON in its body.
 var errHTTP = errors.New("this port speaks JSON lines and no HTTP")
 
-var httpRequest = regexp.MustCompile(`^[A-Z]+ \S+ HTTP/[0-9.]+$`)
+var httpRequest = lazyregexp.New(`^[A-Z]+ \S+ HTTP/[0-9.]+$`)
 
 // lines is one connection of JSON lines.
 type lines struct {

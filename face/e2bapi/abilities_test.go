@@ -23,7 +23,6 @@ type able struct {
 	pauses []driver.PauseSpec
 	specs  []driver.Spec
 	builds map[driver.BuildID]*driver.BuildSpec
-	logged []driver.LogQuery
 	done   bool // the builds
 	tagged map[string][]string
 }
@@ -109,11 +108,6 @@ func (d *able) Metrics(_ context.Context, _ driver.ID, from, to time.Time) ([]dr
 		return nil, nil
 	}
 	return []driver.Metric{{Time: at, CPUs: 2, CPUPercent: 50, MemUsed: 1, MemCache: 2, MemTotal: 3, DiskUsed: 4, DiskTotal: 5}}, nil
-}
-
-func (d *able) Logs(_ context.Context, _ driver.ID, q driver.LogQuery) ([]driver.LogEntry, error) {
-	d.logged = append(d.logged, q)
-	return []driver.LogEntry{{Time: time.Unix(1, 0), Level: "info", Message: "made"}}, nil
 }
 
 func (d *able) Build(_ context.Context, s driver.BuildSpec) (driver.Build, error) {
@@ -266,21 +260,14 @@ func TestPausesForksMetricsAndLogs(t *testing.T) {
 	}
 	const sample = `{"timestamp":"2027-01-15T08:00:00Z","timestampUnix":1800000000,"cpuCount":2,"cpuUsedPct":25,"memUsed":1,"memTotal":3,"memCache":2,"diskUsed":4,"diskTotal":5}`
 	for path, want := range map[string]string{
-		"/sandboxes/" + id + "/metrics":                                                         "[" + sample + "]",
-		"/sandboxes/" + id + "/metrics?start=1800000000&end=1800000000":                         "[" + sample + "]",
-		"/sandboxes/" + id + "/metrics?start=1800000001":                                        "[]",
-		"/sandboxes/metrics?sandbox_ids=" + id + ",x":                                           `{"sandboxes":{"` + id + `":` + sample + `}}`,
-		"/sandboxes/" + id + "/logs":                                                            `{"logEntries":[{"timestamp":"1970-01-01T00:00:01Z","message":"made","level":"info","fields":{}}],"logs":[{"timestamp":"1970-01-01T00:00:01Z","line":"made"}]}`,
-		"/v2/sandboxes/" + id + "/logs?cursor=5&limit=7&direction=backward&level=warn&search=x": `{"logs":[{"timestamp":"1970-01-01T00:00:01Z","message":"made","level":"info","fields":{}}]}`,
+		"/sandboxes/" + id + "/metrics":                                 "[" + sample + "]",
+		"/sandboxes/" + id + "/metrics?start=1800000000&end=1800000000": "[" + sample + "]",
+		"/sandboxes/" + id + "/metrics?start=1800000001":                "[]",
+		"/sandboxes/metrics?sandbox_ids=" + id + ",x":                   `{"sandboxes":{"` + id + `":` + sample + `}}`,
 	} {
 		if res, text := s.do("GET", path, ""); res.StatusCode != 200 || text != want {
 			t.Errorf("%s: %s %s", path, res.Status, text)
 		}
-	}
-	if !slices.ContainsFunc(d.logged, func(q driver.LogQuery) bool {
-		return q.From.Equal(time.UnixMilli(5)) && q.Limit == 7 && q.Backward && q.Level == "warn" && q.Search == "x"
-	}) {
-		t.Errorf("logs were asked for by %+v", d.logged)
 	}
 }
 

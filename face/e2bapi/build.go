@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 // maxEntries is the most lines of a build's log in one answer.
@@ -23,9 +23,9 @@ func (f *Face) templater() (driver.Templater, error) {
 	return nil, f.lacks("builds of templates")
 }
 
-var templateName = regexp.MustCompile(`^([a-z0-9][a-z0-9_-]{0,127}/)?[a-z0-9][a-z0-9_-]{0,127}$`)
+var templateName = lazyregexp.New(`^([a-z0-9][a-z0-9_-]{0,127}/)?[a-z0-9][a-z0-9_-]{0,127}$`)
 
-var tagName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,127}$`)
+var tagName = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,127}$`)
 
 // reserve begins a build: the client learns its ID, uploads files, and starts it.
 func (f *Face) reserve(w http.ResponseWriter, r *http.Request) error {
@@ -116,7 +116,7 @@ type buildRequest struct {
 
 // baseImage is what the SDKs' Template() begins with. It is base here: there are no
 // images.
-var baseImage = regexp.MustCompile(`^(docker\.io/)?e2bdev/base(:[A-Za-z0-9._-]+)?$`)
+var baseImage = lazyregexp.New(`^(docker\.io/)?e2bdev/base(:[A-Za-z0-9._-]+)?$`)
 
 const noImages = "images need a registry, which this server does not use; begin with fromTemplate('base'), which has the programs of this machine"
 
@@ -248,7 +248,7 @@ func (f *Face) buildLogs(w http.ResponseWriter, r *http.Request) error {
 	}
 	logs = slices.DeleteFunc(logs, func(l driver.LogEntry) bool {
 		return !q.From.IsZero() && (q.Backward && l.Time.After(q.From) || !q.Backward && l.Time.Before(q.From)) ||
-			q.Level != "" && l.Level != q.Level || !strings.Contains(l.Message, q.Search)
+			!q.matches(slices.Index(levels, l.Level), l.Message)
 	})
 	entries, _ := entriesOf(logs[:min(len(logs), q.Limit)])
 	writeJSON(w, http.StatusOK, map[string]any{"logs": entries})

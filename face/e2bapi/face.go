@@ -59,6 +59,7 @@ type Face struct {
 	machine   machine
 	store     *store
 	began     time.Time
+	logging   chan struct{} // has room for as many as read logs at a time
 	log       *slog.Logger
 }
 
@@ -69,7 +70,7 @@ func New(c Config) (*Face, error) {
 	}
 	f := &Face{
 		driver: c.Driver, secret: c.Secret, token: c.Token, trusted: c.Trusted, domains: c.Domains,
-		publicURL: strings.TrimRight(c.PublicURL, "/"), version: c.EnvdVersion, machine: machineOf(c.Dir), began: time.Now(), log: c.Log,
+		publicURL: strings.TrimRight(c.PublicURL, "/"), version: c.EnvdVersion, machine: machineOf(c.Dir), began: time.Now(), logging: make(chan struct{}, logsAtOnce), log: c.Log,
 	}
 	if f.token == nil {
 		f.token = func() face.Token { return "" }

@@ -9,12 +9,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/internal/lazyregexp"
 	"github.com/tend-run/tend/internal/replace"
 )
 
@@ -100,7 +100,7 @@ func (s *store) sweep(now time.Time) (builds int) {
 }
 
 var (
-	isHash    = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	isHash    = lazyregexp.New(`^[0-9a-f]{64}$`)
 	errNoFile = &fs.PathError{Op: "open", Path: "upload", Err: fs.ErrNotExist}
 )
 

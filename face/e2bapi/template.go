@@ -6,11 +6,11 @@ import (
 	"errors"
 	"math"
 	"net/http"
-	"regexp"
 	"slices"
 	"time"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 // baseTemplate is the driver's default: E2B's clients know one of this name.
@@ -19,7 +19,7 @@ const baseTemplate = "base"
 // prebuilt is the alias of a template that Mastra's E2B provider builds for itself if
 // nobody has: base, with programs that mount buckets. It looks for them before it
 // uses them, so base will do until it is built.
-var prebuilt = regexp.MustCompile(`^mastra-[0-9a-f]{16}$`)
+var prebuilt = lazyregexp.New(`^mastra-[0-9a-f]{16}$`)
 
 func isBase(name string) bool {
 	return name == baseTemplate || name == baseTemplate+":"+driver.DefaultTag || prebuilt.MatchString(name)

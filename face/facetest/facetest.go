@@ -97,7 +97,8 @@ func input(t *testing.T, c Client) {
 
 func stalled(t *testing.T, c Client) {
 	const size = 12 << 20
-	s := c.Start(t, "read x; head -c 12582912 /dev/zero; exit 1")
+	// Tabs are two bytes of text in each protocol of JSON.
+	s := c.Start(t, `read x; head -c 12582912 /dev/zero | tr '\000' '\t'; exit 1`)
 	lazy := c.Resume(t, s, 0)
 	c.Input(t, s, "\n")
 	got := rest(t, s)

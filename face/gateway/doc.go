@@ -21,8 +21,8 @@
 // It finds the key, in any header, before it reads the body, and replaces it by the
 // provider's. Nothing of a request or an answer is kept but a line about it: key, provider,
 // model, status and tokens. Tokens are those that the provider counts; where it counts
-// none, a quarter of the bytes. The tokens that a request in flight may still use count
-// as used.
+// none, or is cut off before, a quarter of the bytes. The tokens that a request in flight
+// may still use count as used.
 //
 // With rules about models or tokens, only requests are passed on whose model and
 // tokens are seen: see metered.
@@ -34,5 +34,6 @@
 //	usage-2026-11-22.jsonl  a line for each request of a day (UTC), kept for 31 days
 //
 // The files are read again when they have changed: while the server is upgraded, two of
-// them use the directory. A line is written at once with O_APPEND, so neither loses one.
+// them use the directory. A line is written at once with O_APPEND, so neither loses one,
+// and the other files are changed by whoever has locked the file lock.
 package gateway

@@ -39,10 +39,14 @@ type Face struct {
 	now       func() time.Time
 	log       *slog.Logger
 	wg        sync.WaitGroup // of sandboxes that are told to live on
+	open      context.Context
+	end       context.CancelFunc // of open
 
 	mu     sync.Mutex
+	closed bool               // guarded by mu; wg grows no more
 	visits map[string]*visits // by key; guarded by mu
 	all    int                // requests that are passed on; guarded by mu
+	held   int                // bytes that they hold; guarded by mu
 }
 
 var (
@@ -65,11 +69,12 @@ func Open(c Config) (*Face, error) {
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}
+	f.open, f.end = context.WithCancel(context.Background())
 	f.ledger = openLedger(c.Dir, f.now)
 	// Of its own: the proxy of the environment is the operator's, and idle connections
 	// to a provider are kept.
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.MaxIdleConnsPerHost, t.ResponseHeaderTimeout = 32, maxTime
+	t.MaxIdleConnsPerHost, t.ResponseHeaderTimeout, t.MaxResponseHeaderBytes = 32, maxTime, maxHeader
 	f.transport = t
 	return f, nil
 }
@@ -140,9 +145,10 @@ func (f *Face) Keys() ([]KeyStatus, error) {
 
 const (
 	// extendEvery is how often the sandbox of a key is told to live on, and extendTime
-	// how long that may take.
+	// how long that may take; closeTime, how long after Close: the server drains for 2 s.
 	extendEvery = time.Minute
 	extendTime  = 10 * time.Second
+	closeTime   = time.Second
 )
 
 // extend has the sandbox of a key live on, at most once a minute.
@@ -151,21 +157,18 @@ func (f *Face) extend(key *Key) {
 		return
 	}
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	v := f.visits[key.ID]
 	if v == nil {
 		v = new(visits)
 		f.visits[key.ID] = v
 	}
-	due := f.now().Sub(v.extended) >= extendEvery
-	if due {
-		v.extended = f.now()
-	}
-	f.mu.Unlock()
-	if !due {
+	if f.closed || f.now().Sub(v.extended) < extendEvery {
 		return
 	}
+	v.extended = f.now()
 	f.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), extendTime)
+		ctx, cancel := context.WithTimeout(f.open, extendTime)
 		defer cancel()
 		if err := f.prolongs(ctx, key.Rules.Sandbox); err != nil {
 			f.log.Warn("the sandbox of a key could not be told to live on", slog.String("key", key.Name), slog.Any("err", err))
@@ -173,9 +176,15 @@ func (f *Face) extend(key *Key) {
 	})
 }
 
-// Close implements io.Closer.
+// Close implements io.Closer. Requests may run still, and come.
 func (f *Face) Close() error {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	late := time.AfterFunc(closeTime, f.end)
 	f.wg.Wait()
+	late.Stop()
+	f.end()
 	if t, ok := f.transport.(*http.Transport); ok {
 		t.CloseIdleConnections()
 	}

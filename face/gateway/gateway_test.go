@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -141,6 +142,14 @@ func TestWhatTheGatewayRefuses(t *testing.T) {
 		{"POST", "gemini/models/claude-x:batchEmbedContents", listed, `{"requests":[{"model":"models/gemini-x"}]}`, 403, "several"},
 		{"POST", "gemini/models/claude-x:predictLongRunning", listed, `{}`, 403, "for this path"},
 		{"POST", "openai/responses", budgeted, `{"model":"gpt","background":true}`, 403, "background"},
+		{"POST", "anthropic/messages", listed, `{"model":"claude-x","models":["gpt-4"]}`, 403, "several"},
+		{"POST", "anthropic/messages", listed, `{"fallbacks":[{"model":"gpt-4"}],"model":"claude-x"}`, 403, "several"},
+		{"POST", "anthropic/messages", listed, `{"model":"claude-x","tools":[{"name":"a"},{"type":"advisor","model":"gpt-4"}]}`, 403, "a tool"},
+		{"POST", "anthropic/messages", listed, `{"model":"claude-x","tools":[{"model":"claude-y","model":"gpt-4","model":"claude-y"}]}`, 403, "a tool"},
+		{"POST", "anthropic/messages", listed, `{"model":"claude-x","tools":[{"model":{"id":"claude-y"}}]}`, 403, "a tool"},
+		{"POST", "anthropic/messages", listed, `{"model":"claude-\u0067pt", "mo\u0064el":"gpt-4"}`, 403, "once"},
+		{"POST", "anthropic/messages", listed, `{"model":"claude-` + strings.Repeat("x", maxModel) + `"}`, 403, "256 bytes"},
+		{"POST", "gemini/models/claude-" + strings.Repeat("x", maxModel) + ":generateContent", listed, `{}`, 403, "256 bytes"},
 		{"POST", "openai/images", budgeted, `{"model":"gpt"}`, 403, "for this path"},
 	} {
 		status, _, body := g.ask(c.method, "/api/gateway/"+c.path, c.key, c.body)
@@ -154,6 +163,7 @@ func TestWhatTheGatewayRefuses(t *testing.T) {
 	for _, c := range [][3]string{
 		{"anthropic/messages", listed, ok}, {"gemini/v1beta/models/claude-x:streamGenerateContent", listed, "{}"}, {"openai/chat/completions", budgeted, `{"model":"gpt"}`},
 		{"openai/images", free, "no JSON"},
+		{"anthropic/messages", listed, `{"model":"claude-x","models":null,"tools":[{"model":"claude-y"},{"name":"a","input_schema":{"properties":{"model":{}}}}]}`},
 	} {
 		if status, _, body := g.ask("POST", "/api/gateway/"+c[0], c[1], c[2]); status != 200 {
 			t.Errorf("%s: %d %s", c[0], status, body)
@@ -175,6 +185,47 @@ func TestWhatTheGatewayRefuses(t *testing.T) {
 	}
 	if status, _, _ := g.ask("POST", "/api/gateway/openai/images", free, ok); status != 401 {
 		t.Errorf("a revoked key: %d", status)
+	}
+}
+
+// What was read as JSON is read by the provider as JSON.
+func TestABodyIsReadInOneWay(t *testing.T) {
+	got := make(chan string, 1)
+	upstream := far(t, func(w http.ResponseWriter, r *http.Request, _ string) { got <- r.Header.Get("Content-Type") })
+	g := open(t, t.TempDir(), upstream)
+	key := g.key("a", Rules{Models: []string{"m"}})
+	ask := func(name, value string) *http.Response {
+		req := scene.Value(http.NewRequest("POST", g.url+"/api/gateway/openai/responses", strings.NewReader(`{"model":"m"}`)))(t)
+		req.Header.Set("X-Api-Key", key)
+		req.Header.Set(name, value)
+		resp := scene.Value(http.DefaultClient.Do(req))(t)
+		resp.Body.Close()
+		return resp
+	}
+	if resp := ask("Content-Type", "application/x-www-form-urlencoded"); resp.StatusCode != 200 || <-got != "application/json" {
+		t.Errorf("a form: %v", resp.Status)
+	}
+	if resp := ask("Content-Encoding", "gzip"); resp.StatusCode != 403 {
+		t.Errorf("a compressed body: %v", resp.Status)
+	}
+}
+
+func TestHowMuchAnAnswerMayHave(t *testing.T) {
+	for _, c := range []struct {
+		path, body string
+		most       int64
+	}{
+		{"responses", `{"model":"m","max_output_tokens":7}`, 7},
+		{"completions", `{"model":"m","max_tokens":7,"MAX_TOKENS":9,"n":3,"best_of":2}`, 27},
+		{"chat/completions", `{"model":"m","max_tokens":1e300,"n":1e300}`, mostCounted},
+		{"chat/completions", `{"model":"m","max_tokens":-1,"n":-1}`, 0},
+		{"models/m:generateContent", `{"generationConfig":{"maxOutputTokens":5,"candidateCount":4}}`, 20},
+		{"models/m:streamGenerateContent", `{"generation_config":{"max_output_tokens":5}}`, 5},
+		{"models/m:generateContent", `{`, 0},
+	} {
+		if q, err := ask("POST", c.path, []byte(c.body), true); err != nil || q.most != c.most || q.model != "m" {
+			t.Errorf("%s %s: %+v, %v", c.path, c.body, q, err)
+		}
 	}
 }
 
@@ -249,32 +300,111 @@ func TestTokensOfADay(t *testing.T) {
 	}
 }
 
-// What an answer in flight may still use counts as used.
+// What an answer in flight may still use counts as used, also if the request does not say
+// how much that is.
 func TestTokensInFlight(t *testing.T) {
-	begun, go1 := make(chan struct{}), make(chan struct{})
-	upstream := far(t, func(w http.ResponseWriter, r *http.Request, _ string) {
+	for _, first := range []string{`{"model":"m","max_tokens":5000}`, `{"model":"m"}`} {
+		begun, go1 := make(chan struct{}), make(chan struct{})
+		upstream := far(t, func(w http.ResponseWriter, r *http.Request, _ string) {
+			begun <- struct{}{}
+			<-go1
+			fmt.Fprint(w, `{"usage":{"prompt_tokens":1,"completion_tokens":1}}`)
+		})
+		g := open(t, t.TempDir(), upstream)
+		key := g.key("a", Rules{TokensPerDay: 1000})
+		use := func(body string) (int, http.Header, string) {
+			return g.ask("POST", "/api/gateway/openai/chat/completions", key, body)
+		}
+		ended := make(chan int)
+		go func() {
+			status, _, _ := use(first)
+			ended <- status
+		}()
+		<-begun
+		const more = `{"model":"m","max_tokens":1}`
+		if status, h, body := use(more); status != 429 || h.Get("Retry-After") != "1" || !strings.Contains(errorOf(body), "requests that run") {
+			t.Errorf("the second one: %d %v %s", status, h, body)
+		}
+		close(go1)
+		if status := <-ended; status != 200 {
+			t.Errorf("the first one: %d", status)
+		}
+		go func() { <-begun }()
+		if status, _, _ := use(more); status != 200 {
+			t.Errorf("afterwards: %d", status)
+		}
+	}
+}
+
+// A client that leaves before the counts come pays for what it has got.
+func TestAnAnswerThatIsCutIsCounted(t *testing.T) {
+	begun, left := make(chan struct{}, 1), make(chan struct{})
+	upstream := far(t, func(w http.ResponseWriter, r *http.Request, body string) {
+		if strings.Contains(body, `"stream"`) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(w, "data: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":25,\"output_tokens\":1}}}\n\ndata: "+strings.Repeat("x", 1<<16)+"\n\n")
+			w.(http.Flusher).Flush()
+			if strings.Contains(body, "of itself") {
+				panic(http.ErrAbortHandler)
+			}
+		}
 		begun <- struct{}{}
-		<-go1
-		fmt.Fprint(w, `{"usage":{"prompt_tokens":1,"completion_tokens":1}}`)
+		<-left
+	})
+	for name, c := range map[string]struct {
+		body string
+		want Line
+	}{
+		"a stream":                     {`{"model":"m","stream":true}`, Line{Status: 200, In: 25, Out: 1 << 14}},
+		"a stream with a bound":        {`{"model":"m","stream":true,"max_tokens":500}`, Line{Status: 200, In: 25, Out: 500}},
+		"a stream that ends of itself": {`{"model":"m","stream":true,"user":"of itself"}`, Line{Status: 200, In: 25, Out: 1 << 14}},
+		"an answer that has not begun": {`{"model":"m","user":"` + strings.Repeat("x", 4000) + `"}`, Line{In: 1005}},
+	} {
+		g := open(t, t.TempDir(), upstream)
+		ctx, cancel := context.WithCancel(t.Context())
+		req := scene.Value(http.NewRequestWithContext(ctx, "POST", g.url+"/api/gateway/anthropic/messages", strings.NewReader(c.body)))(t)
+		req.Header.Set("X-Api-Key", g.key("a", Rules{TokensPerDay: 1_000_000}))
+		if strings.Contains(c.body, "stream") {
+			resp := scene.Value(http.DefaultClient.Do(req))(t)
+			io.CopyN(io.Discard, resp.Body, 1<<16)
+			if strings.Contains(c.body, "of itself") {
+				io.Copy(io.Discard, resp.Body)
+			} else {
+				<-begun
+			}
+			cancel()
+			resp.Body.Close()
+		} else {
+			go func() { <-begun; cancel() }()
+			if _, err := http.DefaultClient.Do(req); err == nil {
+				t.Error("there is an answer")
+			}
+		}
+		scene.Eventually(t, "the request is counted", func() bool { return len(g.lines()) == 1 })
+		got := g.lines()[0]
+		if got.Status != c.want.Status || got.In != c.want.In || !got.Estimated || got.Out < c.want.Out || got.Out > c.want.Out+100 {
+			t.Errorf("%s: %+v", name, got)
+		}
+		cancel()
+	}
+	close(left)
+}
+
+// Embeddings have no answer that a model has written, and what counts tokens costs none.
+func TestWhatIsGuessed(t *testing.T) {
+	upstream := far(t, func(w http.ResponseWriter, r *http.Request, _ string) {
+		io.WriteString(w, `{"data":"`+strings.Repeat("x", 4000)+`"}`)
 	})
 	g := open(t, t.TempDir(), upstream)
-	key := g.key("a", Rules{TokensPerDay: 1000})
-	first := make(chan int)
-	go func() {
-		status, _, _ := g.ask("POST", "/api/gateway/openai/chat/completions", key, `{"model":"m","max_tokens":5000}`)
-		first <- status
-	}()
-	<-begun
-	if status, _, _ := g.ask("POST", "/api/gateway/openai/chat/completions", key, `{"model":"m","max_tokens":1}`); status != 429 {
-		t.Errorf("the second one: %d", status)
+	key := g.key("a", Rules{TokensPerDay: 1_000_000})
+	question := `{"model":"m","input":"` + strings.Repeat("x", 400) + `"}`
+	for _, path := range []string{"openai/embeddings", "gemini/models/m:batchEmbedContents", "anthropic/messages/count_tokens", "gemini/models/m:countTokens", "openai/chat/completions"} {
+		g.ask("POST", "/api/gateway/"+path, key, question)
 	}
-	close(go1)
-	if status := <-first; status != 200 {
-		t.Errorf("the first one: %d", status)
-	}
-	go func() { <-begun }()
-	if status, _, _ := g.ask("POST", "/api/gateway/openai/chat/completions", key, `{"model":"m","max_tokens":1}`); status != 200 {
-		t.Errorf("afterwards: %d", status)
+	for i, want := range [][2]int64{{106, 0}, {106, 0}, {0, 0}, {0, 0}, {106, 1002}} {
+		if got := g.lines()[i]; got.In != want[0] || got.Out != want[1] {
+			t.Errorf("%d: %+v", i, got)
+		}
 	}
 }
 

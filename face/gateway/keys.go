@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tend-run/tend/internal/lazyregexp"
 	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/process"
 )
@@ -72,6 +74,18 @@ type keysFile struct {
 	Keys []*Key `json:"keys"`
 }
 
+// lockTime bounds how long one server waits for another to have written its files.
+const lockTime = 10 * time.Second
+
+// lockDir has one server write the files of a directory at a time: while the server is
+// upgraded there are two, and each would write what the other has just changed. Nothing
+// else is locked by whoever waits: requests go on.
+func lockDir(dir string) (unlock func(), err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lockTime)
+	defer cancel()
+	return replace.Lock(ctx, filepath.Join(dir, "lock"))
+}
+
 // load reads the file if it is another than before. k.mu is held.
 func (k *keys) load() error {
 	info, err := os.Stat(k.path)
@@ -112,7 +126,7 @@ func (k *keys) store(all []*Key) error {
 	return k.load()
 }
 
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+var nameForm = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 func (r *Rules) check() error {
 	invalid := func(field, format string, args ...any) error {
@@ -152,6 +166,11 @@ func (k *keys) create(name string, rules Rules) (key Key, secret string, err err
 	for i, p := range rules.Providers {
 		rules.Providers[i] = cmp.Or(aliases[p], p)
 	}
+	unlock, err := lockDir(filepath.Dir(k.path))
+	if err != nil {
+		return key, "", err
+	}
+	defer unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err := k.load(); err != nil {
@@ -178,6 +197,11 @@ func (e *nameError) Unwrap() error { return process.ErrExists }
 
 // revoke makes a key void, by its ID or name.
 func (k *keys) revoke(which string) error {
+	unlock, err := lockDir(filepath.Dir(k.path))
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err := k.load(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tend-run/tend/internal/replace"
 )
@@ -21,6 +22,10 @@ const (
 	keepDays = 31
 	maxDay   = 256 << 20
 	dayForm  = "2006-01-02"
+	// maxLine bounds a line, in bytes; longer ones are none of ours, and are passed over.
+	maxLine = 1 << 20
+	// maxLogged is how many bytes of a model's name are in a line.
+	maxLogged = 128
 )
 
 // Line is what is kept of a request.
@@ -56,6 +61,10 @@ type ledger struct {
 	used map[string]*Used // by key; guarded by mu
 	// flying are tokens that requests in flight may still use, by key; guarded by mu.
 	flying map[string]int64
+	// unwritten are the tokens of lines that a full disk did not take, by key; of the day,
+	// guarded by mu. torn: the end of the file may be a part of one.
+	unwritten map[string]int64
+	torn      bool
 }
 
 func openLedger(dir string, now func() time.Time) *ledger {
@@ -69,7 +78,7 @@ func (l *ledger) path(day string) string { return filepath.Join(l.dir, "usage-"+
 // read takes in the lines that have come. l.mu is held.
 func (l *ledger) read() error {
 	if day := l.now().UTC().Format(dayForm); day != l.day {
-		l.day, l.at, l.used = day, 0, map[string]*Used{}
+		l.day, l.at, l.used, l.unwritten = day, 0, map[string]*Used{}, map[string]int64{}
 		l.clear()
 	}
 	f, err := replace.Open(l.path(l.day), os.O_RDONLY)
@@ -81,12 +90,15 @@ func (l *ledger) read() error {
 	}
 	defer f.Close()
 	for {
-		chunk, err := io.ReadAll(io.NewSectionReader(f, l.at, 1<<20))
+		chunk, err := io.ReadAll(io.NewSectionReader(f, l.at, maxLine))
 		if err != nil {
 			return err
 		}
 		end := bytes.LastIndexByte(chunk, '\n') + 1
-		if end == 0 {
+		switch {
+		case end == 0 && len(chunk) == maxLine:
+			end = maxLine
+		case end == 0:
 			return nil
 		}
 		for text := range bytes.Lines(chunk[:end]) {
@@ -149,8 +161,9 @@ func (l *ledger) begin(key string, limit, most int64) error {
 	if u := l.used[key]; u != nil {
 		used = u.Tokens
 	}
+	used += l.unwritten[key]
 	if limit > 0 && used+l.flying[key] >= limit {
-		return &spentError{limit, l.now()}
+		return &spentError{limit: limit, running: used < limit, now: l.now()}
 	}
 	l.flying[key] += most
 	return nil
@@ -158,22 +171,30 @@ func (l *ledger) begin(key string, limit, most int64) error {
 
 // spentError: a key has used up its tokens.
 type spentError struct {
-	limit int64
-	now   time.Time
+	limit   int64
+	running bool // some are left, for which requests run
+	now     time.Time
 }
 
 func (e *spentError) Error() string {
-	return fmt.Sprintf("the %d tokens that this key may use a day are used up, or kept for requests that run; there are new ones at midnight UTC", e.limit)
+	if e.running {
+		return fmt.Sprintf("what is left of the %d tokens that this key may use a day is kept for its requests that run; try again when one of them has ended", e.limit)
+	}
+	return fmt.Sprintf("the %d tokens that this key may use a day are used up; there are new ones at midnight UTC", e.limit)
 }
 
 // wait is how long it is until then.
 func (e *spentError) wait() time.Duration {
+	if e.running {
+		return time.Second
+	}
 	return e.now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(e.now)
 }
 
 // end writes the line of a request that begin let begin with most tokens.
 func (l *ledger) end(line Line, most int64) error {
 	line.Time = l.now().UTC()
+	line.Model = clip(line.Model, maxLogged)
 	text, err := json.Marshal(line)
 	if err != nil {
 		return err
@@ -183,10 +204,36 @@ func (l *ledger) end(line Line, most int64) error {
 	if l.flying[line.Key] -= most; l.flying[line.Key] <= 0 {
 		delete(l.flying, line.Key)
 	}
-	f, err := replace.Open(l.path(line.Time.Format(dayForm)), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
-	if err != nil {
+	if err := l.write(line.Time.Format(dayForm), append(text, '\n')); err != nil {
+		if l.unwritten != nil { // the day has begun
+			l.unwritten[line.Key] += line.In + line.Out
+		}
 		return fmt.Errorf("log a request: %w", err)
 	}
-	_, err = f.Write(append(text, '\n'))
+	return nil
+}
+
+// write appends a line. A part of one that a full disk has left must not spoil it. l.mu is held.
+func (l *ledger) write(day string, text []byte) error {
+	f, err := replace.Open(l.path(day), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
+	if err != nil {
+		return err
+	}
+	if l.torn {
+		text = append([]byte{'\n'}, text...)
+	}
+	_, err = f.Write(text)
+	l.torn = err != nil
 	return errors.Join(err, f.Close())
+}
+
+// clip is the beginning of a text: n bytes at most, and whole characters.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
 }

@@ -8,12 +8,12 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
-	"regexp"
 	"strings"
 	"sync"
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/tend-run/tend/internal/lazyregexp"
 	"github.com/tend-run/tend/internal/replace"
 )
 
@@ -47,7 +47,7 @@ type providersFile struct {
 	} `yaml:"providers"`
 }
 
-var providerName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+var providerName = lazyregexp.New(`^[a-z][a-z0-9-]{0,31}$`)
 
 // ReadProviders checks a file of providers, and returns their names.
 func ReadProviders(path string) ([]string, error) {

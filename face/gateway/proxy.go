@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 const (
@@ -27,16 +27,21 @@ const (
 	maxBody = 32 << 20
 	// maxTime bounds a request with its answer.
 	maxTime = 15 * time.Minute
+	// maxHeader bounds the headers of an answer, in bytes.
+	maxHeader = 256 << 10
 	// mostAtOnce is how many requests of a key are passed on at a time, and mostOfAll of
 	// all keys.
 	mostAtOnce, mostOfAll = 64, 512
+	// mostHeld is how many bytes the requests of a key hold that are passed on, and
+	// mostHeldOfAll those of all keys.
+	mostHeld, mostHeldOfAll = 128 << 20, 512 << 20
 )
 
 // pathPrefix of the gateway.
 const pathPrefix = "/api/gateway/"
 
 // virtualKey is what a virtual key looks like in a header.
-var virtualKey = regexp.MustCompile(`\b(?:vk|sk)_[A-Za-z0-9_-]+`)
+var virtualKey = lazyregexp.New(`\b(?:vk|sk)_[A-Za-z0-9_-]+`)
 
 // keyHeaders are looked at first, in this order, then all others by name.
 var keyHeaders = []string{"Authorization", "X-Api-Key", "X-Goog-Api-Key"}
@@ -102,6 +107,9 @@ func (f *Face) forward(w http.ResponseWriter, r *http.Request) error {
 		return &refusal{status: http.StatusNotFound, text: "not found; call " + pathPrefix + "PROVIDER/PATH"}
 	}
 	shown := shownKey(r.Header)
+	if in := r.URL.Query().Get("key"); shown == "" && virtualKey.FindString(in) == in {
+		shown = in
+	}
 	if shown == "" {
 		return &refusal{status: http.StatusUnauthorized, text: "Missing API key"}
 	}
@@ -129,34 +137,52 @@ func (f *Face) forward(w http.ResponseWriter, r *http.Request) error {
 	if strings.ContainsAny(rest, "%\\") || slices.ContainsFunc(strings.Split(rest, "/"), func(s string) bool { return s == "" || s == "." || s == ".." }) {
 		return &refusal{status: http.StatusBadRequest, text: "the path has an empty segment, . or .., or an escape; write it plainly"}
 	}
-	leave, err := f.enter(key)
+	if r.Method == http.MethodTrace || r.Method == http.MethodConnect || r.Header.Get("Upgrade") != "" {
+		return &refusal{status: http.StatusNotImplemented, text: "the gateway passes on no TRACE, CONNECT or upgrade; send a plain request, or ask for a stream of events"}
+	}
+	v, err := f.enter(key)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer v.leave()
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return &refusal{status: http.StatusRequestEntityTooLarge, text: fmt.Sprintf("the body has more than %d bytes", maxBody)}
 		}
+		if busy, ok := errors.AsType[*face.BusyError](err); ok {
+			return &refusal{status: http.StatusServiceUnavailable, text: busy.Error(), wait: time.Second}
+		}
 		return &refusal{status: http.StatusBadRequest, text: "the body was not received to its end"}
 	}
+	if err := v.hold(len(body)); err != nil {
+		return err
+	}
+	face.Forget(r.Context()) // from here on it is held on the gateway's account
 	strict := len(key.Rules.Models) > 0 || key.Rules.TokensPerDay > 0
+	if packed := r.Header.Get("Content-Encoding"); strict && packed != "" && packed != "identity" {
+		return &refusal{status: http.StatusForbidden, text: "the body is compressed, and this key has rules about what is in it; send it as it is"}
+	}
 	q, err := ask(r.Method, rest, body, strict)
 	if err == nil && q.model != "" && !matches(key.Rules.Models, q.model) {
 		err = errForbidden
 	}
+	for _, model := range q.tools {
+		if err == nil && !matches(key.Rules.Models, model) {
+			err = errTool
+		}
+	}
 	if err != nil {
 		return &refusal{status: http.StatusForbidden, text: err.Error()}
 	}
-	if err := f.ledger.begin(key.ID, key.Rules.TokensPerDay, q.most); err != nil {
+	if err := f.ledger.begin(key.ID, key.Rules.TokensPerDay, q.reserved(len(body))); err != nil {
 		if spent, ok := errors.AsType[*spentError](err); ok {
 			return &refusal{status: http.StatusTooManyRequests, text: err.Error(), wait: spent.wait()}
 		}
 		return err
 	}
 	f.extend(key)
-	f.proxy(w, r, &passed{key: key, to: to, shown: shown, rest: rest, body: body, q: q, began: f.now()})
+	f.proxy(w, r, &passed{key: key, to: to, shown: shown, rest: rest, body: body, strict: strict, q: q, began: f.now()})
 	return nil
 }
 
@@ -167,22 +193,34 @@ type passed struct {
 	shown string
 	rest  string
 	body  []byte
-	q     question
-	began time.Time
-	once  sync.Once
+	// strict: the key has rules about models or tokens.
+	strict bool
+	q      question
+	left   bool // it was given up before an answer came
+	began  time.Time
+	once   sync.Once
 }
 
 // log writes the line of a request, once.
 func (f *Face) logOnce(p *passed, status int, c *counter) {
 	p.once.Do(func() {
 		line := Line{Key: p.key.ID, Provider: p.to.name, Model: p.q.model, Status: status, Millis: f.now().Sub(p.began).Milliseconds()}
-		switch {
-		case c != nil && c.found:
-			line.In, line.Out = c.in, c.out
-		case c != nil && status < 300 && p.q.model != "":
-			line.In, line.Out, line.Estimated = int64(len(p.body))/4, c.bytes/4, true
+		in, out := p.q.guess(int64(len(p.body)), 0)
+		if c != nil {
+			in, out = p.q.guess(int64(len(p.body)), c.bytes)
 		}
-		if err := f.ledger.end(line, p.q.most); err != nil {
+		switch {
+		case c == nil && p.left: // without its answer, which was asked for all the same
+			line.In, line.Estimated = in, in > 0
+		case c == nil:
+		case c.found && (c.ended || out <= c.out):
+			line.In, line.Out = c.in, c.out
+		case c.found: // not to the end, where the count is
+			line.In, line.Out, line.Estimated = c.in, out, true
+		case status < 300 && in+out > 0:
+			line.In, line.Out, line.Estimated = in, out, true
+		}
+		if err := f.ledger.end(line, p.q.reserved(len(p.body))); err != nil {
 			f.log.Error("gateway: a request is not in the log", slog.Any("err", err))
 		}
 	})
@@ -201,32 +239,45 @@ func (f *Face) proxy(w http.ResponseWriter, r *http.Request, p *passed) {
 			if status == http.StatusUnauthorized || status == http.StatusProxyAuthRequired {
 				return errRealKey // the answer may tell a part of it
 			}
-			for _, name := range []string{"Set-Cookie", "Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Www-Authenticate", "Alt-Svc"} {
-				resp.Header.Del(name)
+			if status == http.StatusSwitchingProtocols {
+				return errAway // nobody asked for it
 			}
-			face.Inert(resp.Header)
-			resp.Header.Set("X-Accel-Buffering", "no") // a proxy in front must not hold back a stream
-			resp.Body = &counter{body: resp.Body, stream: streams(resp.Header.Get("Content-Type")), done: func(c *counter) { f.logOnce(p, status, c) }}
+			tidy(resp.Header, p.to.key)
+			resp.Body = &counter{
+				body: hide(resp, p.to.key), stream: streams(resp.Header.Get("Content-Type")), done: func(c *counter) { f.logOnce(p, status, c) },
+				checked: time.Now(), valid: func() error { return f.stillValid(p) },
+			}
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			switch {
-			case r.Context().Err() != nil:
-				return // the client has left
+			case r.Context().Err() != nil: // the client has left
+				p.left = true
+				return
 			case errors.Is(err, errRealKey):
 				f.log.Error("gateway: the provider refuses the key of this server", slog.String("provider", p.to.name))
 			default:
 				f.log.Warn("gateway", slog.String("provider", p.to.name), slog.String("err", strings.ReplaceAll(err.Error(), p.to.key, "…")))
+				p.left = ctx.Err() != nil
 				err = errAway
 			}
 			status = http.StatusBadGateway
 			writeRefusal(w, &refusal{status: status, text: err.Error()})
 		},
 	}
-	proxy.ServeHTTP(w, r.WithContext(ctx))
+	proxy.ServeHTTP(finalWriter{w}, r.WithContext(ctx))
+}
+
+// stillValid is an error when the key of a request has been made void.
+func (f *Face) stillValid(p *passed) error {
+	if key, err := f.keys.find(p.shown); err == nil && key == nil {
+		return errVoid
+	}
+	return nil
 }
 
 var (
+	errVoid    = errors.New("the key was made void")
 	errRealKey = errors.New("the provider refuses the key of this server; its operator has to set another")
 	errAway    = errors.New("the provider does not answer; try again")
 )
@@ -248,17 +299,29 @@ func rewrite(pr *httputil.ProxyRequest, p *passed) {
 		if virtualKey.MatchString(query.Get("key")) {
 			query.Set("key", p.to.key)
 		}
+		for name, values := range query {
+			if slices.ContainsFunc(values, ownKey.MatchString) {
+				query.Del(name)
+			}
+		}
 		u.RawQuery = query.Encode()
 	}
 	out.URL, out.Host = &u, ""
 	for name, values := range out.Header {
 		for i, value := range values {
-			out.Header[name][i] = strings.ReplaceAll(value, p.shown, p.to.key)
+			values[i] = strings.ReplaceAll(value, p.shown, p.to.key)
+		}
+		if slices.ContainsFunc(values, ownKey.MatchString) {
+			out.Header.Del(name) // another key of this server
 		}
 	}
-	for _, name := range []string{"Cookie", "Origin", "Referer", "Accept-Encoding", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "X-Real-Ip"} {
-		out.Header.Del(name) // the transport compresses by itself
+	for _, name := range unasked { // the transport compresses by itself
+		out.Header.Del(name)
 	}
+	if p.strict && len(p.body) > 0 {
+		out.Header.Set("Content-Type", "application/json") // as it was read
+	}
+	out.TransferEncoding, out.Trailer = nil, nil // the body was read, and what came after it is not passed on
 	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(p.body)), int64(len(p.body))
 	out.GetBody = nil
 	if len(p.body) == 0 {
@@ -266,8 +329,15 @@ func rewrite(pr *httputil.ProxyRequest, p *passed) {
 	}
 }
 
+// visit is a request that is passed on.
+type visit struct {
+	face *Face
+	of   *visits
+	held int
+}
+
 // enter bounds how many requests are passed on at a time, and in a minute.
-func (f *Face) enter(key *Key) (leave func(), err error) {
+func (f *Face) enter(key *Key) (*visit, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.all >= mostOfAll {
@@ -286,17 +356,39 @@ func (f *Face) enter(key *Key) (leave func(), err error) {
 	}
 	v.open++
 	f.all++
-	return func() {
-		f.mu.Lock()
-		v.open--
-		f.all--
-		f.mu.Unlock()
-	}, nil
+	return &visit{face: f, of: v}, nil
+}
+
+// hold bounds how much the requests hold that are passed on.
+func (v *visit) hold(n int) error {
+	f := v.face
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if v.of.held+n > mostHeld {
+		return &refusal{status: http.StatusTooManyRequests, text: fmt.Sprintf("the requests of this key that are being passed on have %d bytes, and %d may be; try again", v.of.held, mostHeld), wait: time.Second}
+	}
+	if f.held+n > mostHeldOfAll {
+		return &refusal{status: http.StatusServiceUnavailable, text: fmt.Sprintf("the requests that are being passed on have %d bytes, and %d may be; try again", f.held, mostHeldOfAll), wait: time.Second}
+	}
+	v.held, v.of.held, f.held = n, v.of.held+n, f.held+n
+	return nil
+}
+
+// leave ends a visit.
+func (v *visit) leave() {
+	f := v.face
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	v.of.open--
+	f.all--
+	v.of.held -= v.held
+	f.held -= v.held
 }
 
 // visits are the requests of a key.
 type visits struct {
 	open     int
+	held     int       // bytes
 	next     time.Time // when the next one could begin if all had come at an even pace
 	extended time.Time
 }

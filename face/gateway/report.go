@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/internal/replace"
@@ -19,8 +19,8 @@ import (
 const (
 	maxReport  = 64 << 10 // bytes of a request
 	maxError   = 4 << 10  // bytes that are kept of an error
-	maxReports = 16 << 20
-	// stale is after how long a smaller sequence number is no late report, but one of a
+	maxReports = 32 << 20 // of all keys, whose errors may be six times as long in JSON
+	// stale is after how long, or before, a smaller sequence number is no late report, but one of a
 	// reporter that counts anew.
 	stale = 2 * time.Hour
 )
@@ -64,6 +64,11 @@ func (r *reports) read() (map[string]Report, error) {
 // set stores a report, unless a later one is there. Keys that are not among live are
 // forgotten.
 func (r *reports) set(key string, rep Report, live []Key) error {
+	unlock, err := lockDir(filepath.Dir(r.path))
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all, err := r.read()
@@ -71,7 +76,7 @@ func (r *reports) set(key string, rep Report, live []Key) error {
 		return err
 	}
 	last := all[key]
-	if rep.Sequence > 0 && last.Sequence > rep.Sequence && rep.Time.Sub(last.Time) < stale {
+	if rep.Sequence > 0 && last.Sequence > rep.Sequence && rep.Time.Sub(last.Time).Abs() < stale { // a clock that was set back is no reason either
 		return nil
 	}
 	all[key] = rep
@@ -149,13 +154,7 @@ func (f *Face) heal(w http.ResponseWriter, r *http.Request, key *Key) error {
 	}
 	if status == "broken" {
 		text, _ := m.Error.(string)
-		for len(text) > maxError {
-			text = text[:maxError]
-		}
-		for !utf8.ValidString(text) {
-			text = text[:len(text)-1]
-		}
-		if rep.Error = text; text == "" {
+		if rep.Error = clip(text, maxError); text == "" {
 			rep.Error = "Auto-heal failed"
 		}
 	}

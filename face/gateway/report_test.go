@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -132,5 +133,28 @@ func TestUseOfAKeyExtendsItsSandbox(t *testing.T) {
 	extend(bound)
 	if len(told) != 2 || <-told != "box-1" {
 		t.Errorf("it was told %d times", len(told)+1)
+	}
+}
+
+// The server that ends has little time, and a driver that hangs does not take it. A
+// request that comes later tells nobody.
+func TestTheGatewayClosesThoughASandboxIsNotTold(t *testing.T) {
+	told, gone := make(chan struct{}, 2), make(chan error, 2)
+	f := scene.Value(Open(Config{Dir: t.TempDir(), Extend: func(ctx context.Context, _ string) error {
+		told <- struct{}{}
+		<-ctx.Done()
+		gone <- context.Cause(ctx)
+		return ctx.Err()
+	}}))(t)
+	for _, id := range []string{"a", "b"} {
+		f.extend(&Key{ID: id, Rules: Rules{Sandbox: "box"}})
+		if id == "a" {
+			<-told
+			scene.Must(t, f.Close())
+		}
+	}
+	f.wg.Wait()
+	if err := <-gone; !errors.Is(err, context.Canceled) || len(told) != 0 {
+		t.Errorf("it went on until %v, and %d more were told", err, len(told))
 	}
 }

@@ -5,11 +5,15 @@ import (
 	"encoding/json"
 	"io"
 	"strings"
+	"time"
 )
 
 // maxCounted bounds what is held of an answer to look for counts in it, in bytes: a
 // JSON value, or one line of a stream.
 const maxCounted = 4 << 20
+
+// checkEvery is how often an answer that goes on is asked whether it may.
+const checkEvery = time.Second
 
 // counts is how providers say what a request has used. Each has names of its own.
 // Sources: Anthropic's Messages API (usage of message, of message_start and of
@@ -61,11 +65,16 @@ type counter struct {
 	stream bool // server-sent events; else one JSON value
 	// done is called once, when the answer has been read to its end or is given up.
 	done func(*counter)
+	// valid fails when the answer must go on no longer; nil: it may. It is asked when
+	// something comes, checkEvery at most.
+	valid   func() error
+	checked time.Time
 
 	held    bytes.Buffer
 	lost    bool // what is held is longer than is looked at
 	in, out int64
 	found   bool
+	ended   bool // the answer came to its end
 	bytes   int64
 }
 
@@ -76,9 +85,17 @@ func streams(contentType string) bool {
 
 func (c *counter) Read(b []byte) (int, error) {
 	n, err := c.body.Read(b)
+	if now := time.Now(); c.valid != nil && now.Sub(c.checked) >= checkEvery {
+		c.checked = now
+		if over := c.valid(); over != nil {
+			c.finish()
+			return 0, over
+		}
+	}
 	c.bytes += int64(n)
 	c.take(b[:n])
 	if err != nil {
+		c.ended = err == io.EOF
 		c.finish()
 	}
 	return n, err

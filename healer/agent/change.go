@@ -2,12 +2,13 @@ package agent
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 // FileDiff is one file that a repair has changed.
@@ -53,12 +54,12 @@ func languageOf(name string) language {
 	return other
 }
 
-var testFile = regexp.MustCompile(`(?i)(^|/)(tests?|__tests__|specs?|e2e)/|(^|/)tests?\.[cm]?[jt]sx?$|[._-](test|spec)s?\.[cm]?[jt]sx?$|_test\.go$|(^|/)test_[^/]*\.py$|_tests?\.py$|(^|/)conftest\.py$`)
+var testFile = lazyregexp.New(`(?i)(^|/)(tests?|__tests__|specs?|e2e)/|(^|/)tests?\.[cm]?[jt]sx?$|[._-](test|spec)s?\.[cm]?[jt]sx?$|_test\.go$|(^|/)test_[^/]*\.py$|_tests?\.py$|(^|/)conftest\.py$`)
 
 var (
-	blockComment = regexp.MustCompile(`(?s)/\*.*?\*/`)
-	lineComment  = regexp.MustCompile(`(?m)(^|[\s;{}])//[^\n]*`)
-	hashComment  = regexp.MustCompile(`(?m)(^|\s)#[^\n]*`)
+	blockComment = lazyregexp.New(`(?s)/\*.*?\*/`)
+	lineComment  = lazyregexp.New(`(?m)(^|[\s;{}])//[^\n]*`)
+	hashComment  = lazyregexp.New(`(?m)(^|\s)#[^\n]*`)
 )
 
 // code is a text without its comments: what is commented out is gone.

@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 // edit replaces one place of a file, or writes a whole one.
@@ -84,7 +85,7 @@ func replaceOnce(s, old, new string) (string, error) {
 }
 
 // shownOnly finds what is put in place of what a model is not shown.
-var shownOnly = regexp.MustCompile(`\[secret [^\]\n]*\]|\[[0-9]+ bytes left out\]|\[shortened\]`)
+var shownOnly = lazyregexp.New(`\[secret [^\]\n]*\]|\[[0-9]+ bytes left out\]|\[shortened\]`)
 
 // placeholder refuses a text that would put into a file what stands for
 // something that was not shown: the real thing would be lost.

@@ -3,8 +3,9 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 const (
@@ -41,8 +42,8 @@ func (h *history) user(blocks ...Block) {
 }
 
 var (
-	goodID   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-	goodName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	goodID   = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
+	goodName = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 )
 
 // assistant adds a reply in a form that may be sent again, and returns its calls

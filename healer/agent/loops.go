@@ -5,7 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"regexp"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 const (
@@ -31,7 +32,7 @@ type failing struct {
 
 type signature [sha256.Size]byte
 
-var noise = regexp.MustCompile(`0x[0-9a-fA-F]+|[0-9]+`)
+var noise = lazyregexp.New(`0x[0-9a-fA-F]+|[0-9]+`)
 
 // call notes what a call has led to, and says what loop it is, or "". t is zero for
 // a tool that there is not.

@@ -2,9 +2,10 @@ package agent
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 const maxReasons = 20
@@ -67,7 +68,7 @@ func Suspicious(change []FileDiff) (reasons []string) {
 type sayer func(path, format string, args ...any)
 
 // scratch are files that may go.
-var scratch = regexp.MustCompile(`(?i)\.(tmp|bak|orig|rej|log|pid|lock|swp)$|(^|/)(\.cache|tmp|temp|dist|build|\.next|out|coverage)/`)
+var scratch = lazyregexp.New(`(?i)\.(tmp|bak|orig|rej|log|pid|lock|swp)$|(^|/)(\.cache|tmp|temp|dist|build|\.next|out|coverage)/`)
 
 // losesWork says whether a line that was complete is gone. What was begun and not
 // finished (a bracket or a quote is open) may go: it is what broke the file. So may a
@@ -84,7 +85,7 @@ func losesWork(before, after string) bool {
 	return false
 }
 
-var literal = regexp.MustCompile(`-?\b\d+(\.\d+)?\b|\b(true|false|null|True|False|None)\b`)
+var literal = lazyregexp.New(`-?\b\d+(\.\d+)?\b|\b(true|false|null|True|False|None)\b`)
 
 func complete(line string) bool {
 	if len(line) < 4 || strings.HasPrefix(line, "<<<<<<<") || strings.HasPrefix(line, ">>>>>>>") || strings.HasPrefix(line, "=======") {

@@ -1,29 +1,30 @@
 package agent
 
 import (
-	"regexp"
 	"slices"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 // counted is something whose number must not fall, or not grow.
 type counted struct {
 	in    []language
-	re    *regexp.Regexp
+	re    *lazyregexp.Regexp
 	grows bool // it must not grow
 	raw   bool // comments count
 	why   string
 }
 
 func gone(in []language, why, re string) counted {
-	return counted{in: in, re: regexp.MustCompile(re), why: why}
+	return counted{in: in, re: lazyregexp.New(re), why: why}
 }
 
 func grown(in []language, why, re string) counted {
-	return counted{in: in, re: regexp.MustCompile(re), grows: true, why: why}
+	return counted{in: in, re: lazyregexp.New(re), grows: true, why: why}
 }
 
 func marks(in []language, why, re string) counted {
-	return counted{in: in, re: regexp.MustCompile(re), grows: true, raw: true, why: why}
+	return counted{in: in, re: lazyregexp.New(re), grows: true, raw: true, why: why}
 }
 
 var (
@@ -100,9 +101,9 @@ func countRules(files []FileDiff, say sayer) {
 }
 
 var (
-	uncaught = regexp.MustCompile(`\.(on|once|addListener|prependListener)\(\s*['"](uncaughtException|unhandledRejection)['"]\s*,`)
-	ends     = regexp.MustCompile(`(?i)\bprocess\.(exit\(\s*[^0)\s]|abort\(|kill\()|\bthrow\b|^\s*\w*(exit|fatal|die|crash|shutdown|abort)\w*\s*\)`)
-	servers  = regexp.MustCompile(`\bcreateServer\s*\(|\bexpress\s*\(\s*\)|\bfastify\s*\(|\bnew\s+(Hono|Koa|WebSocketServer)\s*\(|\bDeno\.serve\(|\bBun\.serve\(|\b(Threading)?HTTPServer\(|\b(Flask|FastAPI|Sanic|Starlette)\(|\bListenAndServe\w*\(`)
+	uncaught = lazyregexp.New(`\.(on|once|addListener|prependListener)\(\s*['"](uncaughtException|unhandledRejection)['"]\s*,`)
+	ends     = lazyregexp.New(`(?i)\bprocess\.(exit\(\s*[^0)\s]|abort\(|kill\()|\bthrow\b|^\s*\w*(exit|fatal|die|crash|shutdown|abort)\w*\s*\)`)
+	servers  = lazyregexp.New(`\bcreateServer\s*\(|\bexpress\s*\(\s*\)|\bfastify\s*\(|\bnew\s+(Hono|Koa|WebSocketServer)\s*\(|\bDeno\.serve\(|\bBun\.serve\(|\b(Threading)?HTTPServer\(|\b(Flask|FastAPI|Sanic|Starlette)\(|\bListenAndServe\w*\(`)
 )
 
 // uncaughtRule: handlers for what nobody has caught that do not end the program.

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 // dataRules: settings and data that were taken out, and manifests that ask for
@@ -115,8 +117,8 @@ func packageRules(f FileDiff, say sayer) {
 }
 
 var (
-	idle        = regexp.MustCompile(`^\s*(|true|:|exit 0|echo\b[^&;|]*)\s*$|--passWithNoTests|--noCheck|--transpile-?only`)
-	requirement = regexp.MustCompile(`(?m)^\s*"?([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?"?\s*(?:=\s*"([^"\n]*)"|((?:[=<>!~]=?|===)[^#;\n"]*)?)\s*"?,?\s*(?:[#;].*)?$`)
+	idle        = lazyregexp.New(`^\s*(|true|:|exit 0|echo\b[^&;|]*)\s*$|--passWithNoTests|--noCheck|--transpile-?only`)
+	requirement = lazyregexp.New(`(?m)^\s*"?([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?"?\s*(?:=\s*"([^"\n]*)"|((?:[=<>!~]=?|===)[^#;\n"]*)?)\s*"?,?\s*(?:[#;].*)?$`)
 )
 
 // pythonRules: requirements.txt, and lines of pyproject.toml.
@@ -166,7 +168,7 @@ func loose(v string) int {
 	return 0
 }
 
-var setting = regexp.MustCompile(`["']?\b(strict\w*|noImplicit\w+|noEmitOnError|noUnchecked\w+|checkJs|forceConsistent\w+|useUnknown\w+|exactOptional\w+|disallow_\w+|check_untyped_defs|warn_\w+)["']?\s*[:=]\s*(true|True)\b`)
+var setting = lazyregexp.New(`["']?\b(strict\w*|noImplicit\w+|noEmitOnError|noUnchecked\w+|checkJs|forceConsistent\w+|useUnknown\w+|exactOptional\w+|disallow_\w+|check_untyped_defs|warn_\w+)["']?\s*[:=]\s*(true|True)\b`)
 
 // strictRules: settings of compilers and linters.
 func strictRules(f FileDiff, say sayer) {

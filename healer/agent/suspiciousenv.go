@@ -2,8 +2,9 @@ package agent
 
 import (
 	"path"
-	"regexp"
 	"strings"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 func isEnv(p string) bool {
@@ -12,9 +13,9 @@ func isEnv(p string) bool {
 }
 
 var (
-	envLine  = regexp.MustCompile(`(?m)^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.]*)\s*=[ \t]*(.*?)[ \t\r]*$`)
-	secretly = regexp.MustCompile(`(?i)key|secret|token|passw|credential|private|salt|dsn`)
-	madeUp   = regexp.MustCompile(`(?i)^["']?(x+|\*+|0+|1234\w*|test\w*|dummy\w*|fake\w*|foo\w*|none|null|todo|secret\w*|password\w*|key|token|admin|example\w*|placeholder\w*|change[-_]?(me|this|it)\w*|your[-_ ]?\w*|my[-_ ]?\w*|some[-_ ]?\w*|insert[-_ ]?\w*|default\w*|abc\w*)["']?$`)
+	envLine  = lazyregexp.New(`(?m)^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.]*)\s*=[ \t]*(.*?)[ \t\r]*$`)
+	secretly = lazyregexp.New(`(?i)key|secret|token|passw|credential|private|salt|dsn`)
+	madeUp   = lazyregexp.New(`(?i)^["']?(x+|\*+|0+|1234\w*|test\w*|dummy\w*|fake\w*|foo\w*|none|null|todo|secret\w*|password\w*|key|token|admin|example\w*|placeholder\w*|change[-_]?(me|this|it)\w*|your[-_ ]?\w*|my[-_ ]?\w*|some[-_ ]?\w*|insert[-_ ]?\w*|default\w*|abc\w*)["']?$`)
 )
 
 func variables(s string) map[string]string {

@@ -1,8 +1,9 @@
 package agent
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 // shrinkRules: most of a program is gone.
@@ -25,16 +26,16 @@ func shrinkRules(f FileDiff, say sayer) {
 }
 
 var (
-	defined = map[language]*regexp.Regexp{
-		js:     regexp.MustCompile(`(?m)\bexports\.(\w+)\s*=[^=]|\bexport\s+(?:default\s+)?(?:async\s+)?(?:function\*?|class|const|let|var)\s+(\w+)|^\s*(?:async\s+)?function\*?\s+(\w+)|^(?:const|let|var)\s+(\w+)\s*=\s*(?:async\s*)?(?:function\b|\([^)]*\)\s*=>|\w+\s*=>)`),
-		py:     regexp.MustCompile(`(?m)^\s*(?:async\s+)?def\s+(\w+)|^class\s+(\w+)`),
-		golang: regexp.MustCompile(`(?m)^func\s+(?:\([^)]*\)\s*)?(\w+)|^type\s+(\w+)`),
+	defined = map[language]*lazyregexp.Regexp{
+		js:     lazyregexp.New(`(?m)\bexports\.(\w+)\s*=[^=]|\bexport\s+(?:default\s+)?(?:async\s+)?(?:function\*?|class|const|let|var)\s+(\w+)|^\s*(?:async\s+)?function\*?\s+(\w+)|^(?:const|let|var)\s+(\w+)\s*=\s*(?:async\s*)?(?:function\b|\([^)]*\)\s*=>|\w+\s*=>)`),
+		py:     lazyregexp.New(`(?m)^\s*(?:async\s+)?def\s+(\w+)|^class\s+(\w+)`),
+		golang: lazyregexp.New(`(?m)^func\s+(?:\([^)]*\)\s*)?(\w+)|^type\s+(\w+)`),
 	}
-	constants = map[language]*regexp.Regexp{
-		js: regexp.MustCompile(`(?m)(?:\bexports\.|\b(?:const|let|var)\s+)(\w+)\s*=\s*(?:async\s*)?(?:\([^)]*\)|\w+)\s*=>\s*(?:\{\s*(?:return(?:\s+` + constant + `)?\s*;?)?\s*\}|` + constant + `)\s*(?:;|$)|\bfunction\s+(\w+)\s*\([^)]*\)\s*\{\s*(?:return(?:\s+` + constant + `)?\s*;?)?\s*\}|\bexports\.(\w+)\s*=\s*(?:async\s+)?function\s*\w*\s*\([^)]*\)\s*\{\s*(?:return(?:\s+` + constant + `)?\s*;?)?\s*\}`),
-		py: regexp.MustCompile(`(?m)^[ \t]*(?:async\s+)?def\s+(\w+)\s*\([^)]*\)[^:\n]*:\s*(?:(?:"""[^"]*"""|'[^'\n]*')\s*)?(?:pass|\.\.\.|return(?:[ \t]+` + constant + `)?)[ \t]*(?:\n[ \t]*)*(?:\n\S|$)`),
+	constants = map[language]*lazyregexp.Regexp{
+		js: lazyregexp.New(`(?m)(?:\bexports\.|\b(?:const|let|var)\s+)(\w+)\s*=\s*(?:async\s*)?(?:\([^)]*\)|\w+)\s*=>\s*(?:\{\s*(?:return(?:\s+` + constant + `)?\s*;?)?\s*\}|` + constant + `)\s*(?:;|$)|\bfunction\s+(\w+)\s*\([^)]*\)\s*\{\s*(?:return(?:\s+` + constant + `)?\s*;?)?\s*\}|\bexports\.(\w+)\s*=\s*(?:async\s+)?function\s*\w*\s*\([^)]*\)\s*\{\s*(?:return(?:\s+` + constant + `)?\s*;?)?\s*\}`),
+		py: lazyregexp.New(`(?m)^[ \t]*(?:async\s+)?def\s+(\w+)\s*\([^)]*\)[^:\n]*:\s*(?:(?:"""[^"]*"""|'[^'\n]*')\s*)?(?:pass|\.\.\.|return(?:[ \t]+` + constant + `)?)[ \t]*(?:\n[ \t]*)*(?:\n\S|$)`),
 		// Of Go, methods and functions that return nothing but zero values.
-		golang: regexp.MustCompile(`(?m)^func\s+(?:\([^)]*\)\s*)?(\w+)\s*\([^)]*\)[^{\n]*\{\s*(?:return(?:\s+` + constant + `(?:\s*,\s*` + constant + `)*)?)?\s*\}`),
+		golang: lazyregexp.New(`(?m)^func\s+(?:\([^)]*\)\s*)?(\w+)\s*\([^)]*\)[^{\n]*\{\s*(?:return(?:\s+` + constant + `(?:\s*,\s*` + constant + `)*)?)?\s*\}`),
 	}
 )
 
@@ -69,7 +70,7 @@ func definitionRules(files []FileDiff, say sayer) {
 	}
 }
 
-func found(re *regexp.Regexp, s string) map[string]bool {
+func found(re *lazyregexp.Regexp, s string) map[string]bool {
 	out := map[string]bool{}
 	if re == nil {
 		return out

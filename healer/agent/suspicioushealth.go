@@ -1,15 +1,16 @@
 package agent
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 var (
-	healthPath = regexp.MustCompile(`(?i)["'` + "`" + `]/?(api/)?(health|healthz|livez|readyz|ready|readiness|liveness|live|alive|ping|heartbeat|status|up)["'` + "`" + `/]`)
-	calls      = regexp.MustCompile(`([A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*)\s*\(`)
-	answers    = regexp.MustCompile(`^(if|for|while|switch|catch|return|function|def|func|lambda|await)$|(^|\.)(json|jsonify|send|end|status|writeHead|write|sendStatus|setHeader|header|stringify|dumps|Write|WriteHeader|Response|get|use|all|route|HandleFunc|String|JSON)$`)
+	healthPath = lazyregexp.New(`(?i)["'` + "`" + `]/?(api/)?(health|healthz|livez|readyz|ready|readiness|liveness|live|alive|ping|heartbeat|status|up)["'` + "`" + `/]`)
+	calls      = lazyregexp.New(`([A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*)\s*\(`)
+	answers    = lazyregexp.New(`^(if|for|while|switch|catch|return|function|def|func|lambda|await)$|(^|\.)(json|jsonify|send|end|status|writeHead|write|sendStatus|setHeader|header|stringify|dumps|Write|WriteHeader|Response|get|use|all|route|HandleFunc|String|JSON)$`)
 )
 
 // healthRules: a health check that answers without asking the program.

@@ -2,11 +2,12 @@ package agent
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
-var comparison = regexp.MustCompile(`([<>]=?)\s*(-?[\w.]+(?:\([^()]*\))?)`)
+var comparison = lazyregexp.New(`([<>]=?)\s*(-?[\w.]+(?:\([^()]*\))?)`)
 
 // limitRules: a bound in a condition that no longer bounds, and memory that is
 // raised in place of a leak that is closed.
@@ -47,7 +48,7 @@ func looser(a, b string) bool {
 	return false
 }
 
-var heapSize = regexp.MustCompile(`max[-_]old[-_]space[-_]size[= ](\d+)`)
+var heapSize = lazyregexp.New(`max[-_]old[-_]space[-_]size[= ](\d+)`)
 
 func heap(s string) (most int) {
 	for _, m := range heapSize.FindAllStringSubmatch(s, -1) {

@@ -1,14 +1,15 @@
 package agent
 
 import (
-	"regexp"
 	"slices"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 var (
-	assertion = regexp.MustCompile(`\bassert|\bexpect\s*\(|\.should\b|\brequire\.\w+\(|\bt\.(Error|Fatal)|\bcmp\.Diff|\bself\.assert`)
-	oneTest   = regexp.MustCompile(`\b(it|test|describe)(\.each)?\s*\(|\bdef\s+test_|\bfunc\s+(Test|Fuzz)\w`)
-	skipped   = regexp.MustCompile(`\.(skip|only|todo|fixme|failing)\s*\(|\b(xit|xtest|xdescribe|fit|fdescribe)\s*\(|@(pytest\.mark|unittest)\.(skip|xfail|expectedFailure)|\bpytest\.(skip|xfail)\(|\bself\.skipTest\(|\bt\.Skip\w*\(|\bprocess\.exit\(\s*0?\s*\)`)
+	assertion = lazyregexp.New(`\bassert|\bexpect\s*\(|\.should\b|\brequire\.\w+\(|\bt\.(Error|Fatal)|\bcmp\.Diff|\bself\.assert`)
+	oneTest   = lazyregexp.New(`\b(it|test|describe)(\.each)?\s*\(|\bdef\s+test_|\bfunc\s+(Test|Fuzz)\w`)
+	skipped   = lazyregexp.New(`\.(skip|only|todo|fixme|failing)\s*\(|\b(xit|xtest|xdescribe|fit|fdescribe)\s*\(|@(pytest\.mark|unittest)\.(skip|xfail|expectedFailure)|\bpytest\.(skip|xfail)\(|\bself\.skipTest\(|\bt\.Skip\w*\(|\bprocess\.exit\(\s*0?\s*\)`)
 )
 
 // testRules: tests say what a program must do; a repair does not change that.

@@ -106,7 +106,7 @@ func Tools(h Hands, redact func(string) string) []Tool {
 			Schema: input(props{"pattern": text("Regular expression (RE2).", 1, 1000), "glob": text("Which files, for instance src/**/*.ts. Default: all.", 0, 1000)}, "pattern")},
 		{Name: "edit", Description: "Change a file. Give old and new to replace a text that is in the file exactly once, or content to write a whole file.", Changes: true, Run: decode(t.edit),
 			Schema: input(props{"path": path, "old": text("What is to be replaced, exactly as it is in the file, long enough to be there once.", 1, maxFile), "new": text("What to put there.", 0, maxFile), "content": text("The whole new file, in place of old and new.", 0, maxFile)}, "path")},
-		{Name: "exec", Description: "Run a shell command in the root of the project and wait for its end, 120 s at most. It runs confined, and what it leaves running is ended.", Noisy: true, Changes: true, Run: decode(t.exec),
+		{Name: "exec", Description: "Run a shell command in the root of the project and wait for its end, 120 s at most. It runs confined: it sees the project and installed programs, has no network, and what it leaves running is ended. What it changes in the project is taken over at its end, but for what is protected, not committed or installed; what was left is said.", Noisy: true, Changes: true, Run: decode(t.exec),
 			Schema: input(props{"command": text("A line for sh.", 1, 8000)}, "command")},
 		{Name: "restart", Description: "Restart the service and wait until it is healthy, 30 s at most. If it is not, its new log is shown.", Noisy: true, Run: decode(t.restart),
 			Schema: input(props{})},

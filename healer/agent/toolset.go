@@ -4,21 +4,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	english "golang.org/x/text/language"
-	"golang.org/x/text/message"
 )
 
 // Tool is something that a model may call.
 type Tool struct {
 	Name, Description string
-	Schema            map[string]any // JSON schema (draft 2020-12) of the input, an object
+	Schema            map[string]any // of the input, an object; what can be said is in [schema]
 	// Run gets an input that fits the schema. Its result is data, its error our own
 	// words; there may be both. The model sees the error, so it must hold no secret.
 	Run     func(ctx context.Context, input json.RawMessage) (string, error)
@@ -30,7 +25,7 @@ type Tool struct {
 // toolset is the tools of an attempt, with their schemas.
 type toolset struct {
 	tools   map[string]Tool
-	schemas map[string]*jsonschema.Schema
+	schemas map[string]*schema
 	size    int // bytes that they add to a request
 }
 
@@ -41,7 +36,7 @@ type result struct {
 }
 
 func newToolset(tools []Tool) (*toolset, error) {
-	s := &toolset{tools: map[string]Tool{}, schemas: map[string]*jsonschema.Schema{}}
+	s := &toolset{tools: map[string]Tool{}, schemas: map[string]*schema{}}
 	for _, t := range tools {
 		if !goodName.MatchString(t.Name) || t.Run == nil {
 			return nil, fmt.Errorf("tool %q: it needs a name of letters, digits, - and _, at most 64, and something to run", t.Name)
@@ -53,16 +48,7 @@ func newToolset(tools []Tool) (*toolset, error) {
 		if err != nil {
 			return nil, fmt.Errorf("tool %s: schema: %w", t.Name, err)
 		}
-		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-		if err != nil {
-			return nil, fmt.Errorf("tool %s: schema: %w", t.Name, err)
-		}
-		c := jsonschema.NewCompiler()
-		c.UseLoader(jsonschema.SchemeURLLoader{}) // a schema names no file
-		if err := c.AddResource("tool:"+t.Name, doc); err != nil {
-			return nil, fmt.Errorf("tool %s: schema: %w", t.Name, err)
-		}
-		schema, err := c.Compile("tool:" + t.Name)
+		schema, err := readSchema(raw)
 		if err != nil {
 			return nil, fmt.Errorf("tool %s: schema: %w", t.Name, err)
 		}
@@ -82,7 +68,7 @@ func (s *toolset) run(ctx context.Context, call Block) result {
 	if len(bytes.TrimSpace(input)) == 0 {
 		input = json.RawMessage(`{}`) // how a call without arguments is streamed
 	}
-	if err := s.check(t.Name, input); err != nil {
+	if err := s.schemas[t.Name].check(input); err != nil {
 		return result{err: fmt.Errorf("the input was not understood, and nothing was done: %w. Send one JSON object that fits the schema of %s", err, t.Name), run: true}
 	}
 	text, err := t.Run(ctx, input)
@@ -91,34 +77,4 @@ func (s *toolset) run(ctx context.Context, call Block) result {
 
 func (s *toolset) names() string {
 	return strings.Join(slices.Sorted(maps.Keys(s.tools)), ", ")
-}
-
-// check holds an input to its schema.
-func (s *toolset) check(tool string, input json.RawMessage) error {
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(input))
-	if err != nil {
-		return fmt.Errorf("it is not JSON: %w", err)
-	}
-	err = s.schemas[tool].Validate(v)
-	var wrong *jsonschema.ValidationError
-	if !errors.As(err, &wrong) {
-		return err
-	}
-	var all []string
-	printer := message.NewPrinter(english.English)
-	var leaves func(e *jsonschema.ValidationError)
-	leaves = func(e *jsonschema.ValidationError) {
-		if len(e.Causes) == 0 && len(all) < 5 {
-			at := strings.Join(e.InstanceLocation, ".")
-			if at != "" {
-				at += ": "
-			}
-			all = append(all, name(at+e.ErrorKind.LocalizedString(printer)))
-		}
-		for _, c := range e.Causes {
-			leaves(c)
-		}
-	}
-	leaves(wrong)
-	return errors.New(strings.Join(all, "; "))
 }

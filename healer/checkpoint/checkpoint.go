@@ -8,10 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+	"github.com/tend-run/tend/internal/lazyregexp"
 	"github.com/tend-run/tend/internal/replace"
 )
 
@@ -98,7 +98,7 @@ const (
 	maxSaved  = 512 << 20
 )
 
-var validID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$`)
+var validID = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$`)
 
 // Take takes a checkpoint of the project. What a Take left in Dir that was killed is
 // removed first.

@@ -100,7 +100,7 @@ func (p *Point) commit(ctx context.Context, c Commit) (done Committed, err error
 		}
 	}
 	s := &staging{p: p, head: files, index: index, overlap: c.Overlap, removed: map[string]bool{}}
-	if s.strange, err = p.git.converted(ctx, p.git.prefix, changes); err != nil {
+	if s.strange, err = p.git.converted(ctx, p.git.prefix, changes, now); err != nil {
 		return done, err
 	}
 	// What goes comes first: it may make room.

@@ -107,6 +107,22 @@ func TestACommitHoldsWhatTheHealerChanged(t *testing.T) {
 	}
 }
 
+// A link in place of a directory is committed, and so is that what was in it is gone.
+func TestALinkInPlaceOfADirectory(t *testing.T) {
+	w := newWorld(t, true, map[string]string{"data/a/b.txt": "b\n", "data/c.txt": "c\n", "other/x.txt": "x\n"})
+	p := w.take()
+	scene.Must(t, os.RemoveAll(w.path("data")))
+	scene.Must(t, os.Symlink("other", w.path("data")))
+	scene.Must(t, p.Mark(t.Context()))
+	done := scene.Value(p.Commit(t.Context(), repair))(t)
+	if want := []string{"data", "data/a/b.txt", "data/c.txt"}; !slices.Equal(done.Paths, want) {
+		t.Errorf("committed %q, left %v; want %q", done.Paths, done.Left, want)
+	}
+	if got := w.git("status", "--porcelain"); got != "" {
+		t.Errorf("git has uncommitted changes: %s", got)
+	}
+}
+
 // A file that the user has staged, and then deleted, is the user's, whatever comes in its
 // place.
 func TestAStagedFileThatWasDeletedIsLeft(t *testing.T) {

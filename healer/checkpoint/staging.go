@@ -217,8 +217,8 @@ func completed(path, before, now string) bool {
 }
 
 // converted finds what git stores in another form than it has in the work tree, and what it
-// ignores: the bytes of such a file may not be committed.
-func (r *repository) converted(ctx context.Context, prefix string, paths []name) (map[name]string, error) {
+// ignores: the bytes of such a file may not be committed. now is what the work tree holds.
+func (r *repository) converted(ctx context.Context, prefix string, paths []name, now tree) (map[name]string, error) {
 	var in bytes.Buffer
 	for _, path := range paths {
 		in.WriteString(prefix + string(path) + "\x00")
@@ -236,6 +236,9 @@ func (r *repository) converted(ctx context.Context, prefix string, paths []name)
 	}
 	in.Reset()
 	for _, path := range paths {
+		if now.beyondLink(path) {
+			continue // what was there is gone; git refuses the whole question
+		}
 		in.WriteString("./" + prefix + string(path) + "\x00") // a name may begin with a colon, which has a meaning
 	}
 	out, err = r.run(ctx, nil, in.Bytes(), "check-ignore", "-z", "--stdin")

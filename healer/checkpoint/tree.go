@@ -96,6 +96,16 @@ func sameContent(a, b *entry) bool {
 // tree is what is below the root, by path.
 type tree map[name]*entry
 
+// beyondLink reports whether one of the directories of a path is a link.
+func (t tree) beyondLink(path name) bool {
+	for dir := parent(path); dir != ""; dir = parent(dir) {
+		if e := t[dir]; e != nil && e.Kind == link {
+			return true
+		}
+	}
+	return false
+}
+
 // sorted returns the paths, directories before what is in them.
 func (t tree) sorted() []name {
 	paths := make([]name, 0, len(t))
@@ -183,7 +193,7 @@ func (s *scanner) dir(dir *os.Root, at name, ignored bool) error {
 		switch {
 		case info.IsDir():
 			if s.derived(path, base, ign) {
-				s.p.omit(path, "tools make it again")
+				s.p.omit(path, toolsMakeIt)
 				continue
 			}
 			e.Kind, e.Held = directory, true
@@ -220,12 +230,25 @@ func (s *scanner) dir(dir *os.Root, at name, ignored bool) error {
 	return nil
 }
 
+// toolsMakeIt is why a directory is left out.
+const toolsMakeIt = "tools make it again"
+
 func (s *scanner) derived(path name, base string, ignored bool) bool {
-	switch base {
-	case "node_modules", ".venv", "venv", "__pycache__", ".next", ".cache", ".pnpm-store":
+	if ofTools(base) {
 		return !s.parents[path]
+	}
+	switch base {
 	case "dist", "build", "target", ".turbo", ".parcel-cache", ".pytest_cache", ".mypy_cache", "coverage":
 		return ignored && !s.parents[path]
+	}
+	return false
+}
+
+// ofTools reports whether a directory of this name is one that tools make, wherever it is.
+func ofTools(base string) bool {
+	switch base {
+	case "node_modules", ".venv", "venv", "__pycache__", ".next", ".cache", ".pnpm-store":
+		return true
 	}
 	return false
 }
@@ -317,5 +340,6 @@ func (p *Point) leaves(path name) bool {
 
 // isEnv reports whether a file may hold secrets that nobody has committed.
 func isEnv(path name) bool {
-	return strings.HasPrefix(filepath.Base(string(path)), ".env")
+	base := strings.ToLower(filepath.Base(string(path)))
+	return strings.HasPrefix(base, ".env") || strings.HasSuffix(base, ".env")
 }

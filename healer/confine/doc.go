@@ -1,21 +1,23 @@
-// Package confine runs a command that can change one directory alone, and for which
-// some files are not there: secrets, which a command could otherwise send out in a
-// form that nobody recognises.
+// Package confine runs a command that changes nothing: what it does to one directory is
+// collected, for others to decide what becomes of it.
 //
 // A command line is made by [Argv]; its program is this one, called again, which
 // [Called] recognises and [Main] turns into the command:
 //
-//	argv := confine.Argv(self, confine.Rules{Write: []string{root}, Hide: secrets}, []string{"/bin/sh", "-c", line})
+//	argv := confine.Argv(self, confine.Rules{Root: project, Changes: file, Hide: secrets}, []string{"/bin/sh", "-c", line})
 //
-// The command is in namespaces of its own. It sees and signals its own processes alone,
-// which all end with it; it has a loopback interface and no other network, so neither the
-// daemon, nor another program of the machine, nor anybody outside hears from it. What was
-// done to its mounts it cannot take back: it has not the capabilities to mount, to look into
-// other processes, or to get any by set-uid programs. Where the daemon does not run as root,
-// the namespaces belong to a user namespace, in which the command has the ids that it had.
+// The command is in namespaces of its own. The project is laid under a filesystem in memory,
+// which takes what is changed; at the command's end that is written to a file, see [Read].
+// Of the rest of the machine there are programs and libraries, read-only: /usr, /etc and the
+// like, without what others may not read, and what [Rules].Show names. Everything else is
+// empty. It sees and signals its own processes alone, which all end with it; it has a
+// loopback interface and no other network, so neither the daemon, nor another program of the
+// machine, nor anybody outside hears from it. What was done to its mounts it cannot take
+// back: it has not the capabilities to mount, to look into other processes, or to get any by
+// set-uid programs. Where the daemon does not run as root, the namespaces belong to a user
+// namespace, in which the command has the ids that it had.
 //
-// It is no sandbox: the kernel's calls are not filtered, and a disk that root can write byte
-// for byte is not protected.
+// It is no sandbox against the kernel: its calls are not filtered.
 package confine
 
 import (
@@ -30,34 +32,38 @@ const verb = "heal-exec"
 // MaxPaths bounds how many paths there may be.
 const MaxPaths = 4000
 
-// Rules say what is otherwise for a command. Paths are absolute; those that are not
-// there are left out. A command cannot rename a path that a rule names, but a directory
-// that it is in: find the paths anew for each command.
+// Rules say what there is for a command. Paths are absolute. A command cannot rename a path
+// that is hidden, but a directory that it is in, for itself: find the paths anew for each
+// command.
 type Rules struct {
-	// Write are the directories that may be changed. Empty: all; else everything but
-	// them is read-only, and /tmp, /var/tmp, /dev/shm and /run are empty and the command's
-	// own.
-	Write []string
-	// Private are directories in which changes are seen by the command alone, and are
-	// gone after it; read-only where the kernel cannot do that.
-	Private []string
-	// Keep are files and directories that cannot be changed.
-	Keep []string
-	// Hide are files and directories in whose place there is one that says so, or an
-	// empty one. They cannot be changed either.
+	// Root is the directory in which the command works. What it changes there is seen by
+	// the command alone.
+	Root string
+	// Changes is the file for what was changed below Root. It is made or truncated; of a
+	// command that was killed it stays empty.
+	Changes string
+	// Show are files and directories outside of Root that are there, read-only. Those that
+	// do not exist are left out.
+	Show []string
+	// Hide are files and directories, below Root too, in whose place there is one that says
+	// so, or an empty one. They cannot be changed. Those that do not exist are left out.
 	Hide []string
+	// Drop are names of directories: what was changed in them is not collected.
+	Drop []string
+}
+
+// lists are those of the rules, by the letter that an argument of Argv begins with.
+func (r *Rules) lists() map[string]*[]string {
+	return map[string]*[]string{"s": &r.Show, "h": &r.Hide, "d": &r.Drop}
 }
 
 // Argv is the command line that runs argv under rules. self is the path of this
 // program.
 func Argv(self string, r Rules, argv []string) []string {
-	out := []string{self, verb}
-	for _, group := range []struct {
-		kind  string
-		paths []string
-	}{{"w", r.Write}, {"p", r.Private}, {"k", r.Keep}, {"h", r.Hide}} {
-		for _, path := range group.paths {
-			out = append(out, group.kind+path)
+	out := []string{self, verb, r.Root, r.Changes}
+	for letter, list := range r.lists() {
+		for _, path := range *list {
+			out = append(out, letter+path)
 		}
 	}
 	return slices.Concat(out, []string{"--"}, argv)
@@ -72,19 +78,30 @@ const Refused = 121
 
 func parse(args []string) (r Rules, argv []string, err error) {
 	i := slices.Index(args, "--")
-	if i < 0 || i == len(args)-1 {
-		return r, nil, fmt.Errorf("usage: tend %s [KIND/PATH...] -- COMMAND [ARG...]", verb)
+	if i < 2 || i == len(args)-1 {
+		return r, nil, fmt.Errorf("usage: tend %s ROOT CHANGES [KIND/PATH...] -- COMMAND [ARG...]", verb)
 	}
 	if i > MaxPaths {
 		return r, nil, fmt.Errorf("%d paths are too many: at most %d", i, MaxPaths)
 	}
-	groups := map[string]*[]string{"w": &r.Write, "p": &r.Private, "k": &r.Keep, "h": &r.Hide}
-	for _, a := range args[:i] {
-		group := groups[a[:min(1, len(a))]]
-		if group == nil || !filepath.IsAbs(a[1:]) || filepath.Clean(a[1:]) != a[1:] {
-			return r, nil, fmt.Errorf("%q: a path is absolute and clean, after w, p, k or h", a)
+	r.Root, r.Changes = args[0], args[1]
+	for _, path := range args[:2] {
+		if !clean(path) {
+			return r, nil, fmt.Errorf("%q: a path is absolute and clean", path)
 		}
-		*group = append(*group, a[1:])
+	}
+	lists := r.lists()
+	for _, a := range args[2:i] {
+		list := lists[a[:min(1, len(a))]]
+		switch {
+		case list == nil || a[0] != 'd' && !clean(a[1:]):
+			return r, nil, fmt.Errorf("%q: a path is absolute and clean, after s or h", a)
+		case a[0] == 'd' && filepath.Base(a[1:]) != a[1:]:
+			return r, nil, fmt.Errorf("%q: after d is the name of a directory", a)
+		}
+		*list = append(*list, a[1:])
 	}
 	return r, args[i+1:], nil
 }
+
+func clean(path string) bool { return filepath.IsAbs(path) && filepath.Clean(path) == path }

@@ -17,6 +17,9 @@ import (
 // it is in its namespaces.
 const inside = "TEND_HEAL_EXEC_INSIDE"
 
+// changesFD is the file of changes in the second step.
+const changesFD = 3
+
 // Main is the program of [Argv], given what follows the verb. It returns the command's
 // exit status, 128 and its number for a signal.
 func Main(args, env []string) int {
@@ -50,14 +53,17 @@ func run(rules Rules, argv, env []string) error {
 		}
 		rest = append(rest, e)
 	}
-	path, err := lookPath(argv[0], rest)
-	if err != nil {
-		return err
-	}
 	if !within {
-		err := again(env, false)
+		// What is open for writing below a mount keeps it from becoming read-only; of the
+		// mounts out here the command's are copies.
+		to, err := os.OpenFile(rules.Changes, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return err
+		}
+		defer to.Close()
+		err = again(env, to, false)
 		if errors.Is(err, unix.EPERM) {
-			err = again(env, true)
+			err = again(env, to, true)
 		}
 		return err
 	}
@@ -71,14 +77,24 @@ func run(rules Rules, argv, env []string) error {
 	if err != nil {
 		return err
 	}
-	if err := arrange(rules); err != nil {
+	unix.CloseOnExec(changesFD)
+	to := os.NewFile(changesFD, rules.Changes)
+	defer to.Close()
+	upper, err := arrange(rules)
+	if err != nil {
 		return err
 	}
 	if err := os.Chdir(wd); err != nil { // the same place, in what is mounted there now
 		return err
 	}
-	if len(rules.Write) > 0 { // what programs keep between runs is elsewhere
-		rest = append(rest, "npm_config_cache=/tmp/npm", "XDG_CACHE_HOME=/tmp/cache", "GOCACHE=/tmp/go-build", "PYTHONPYCACHEPREFIX=/tmp/pycache")
+	// What programs keep between runs is nowhere.
+	rest = append(rest, "HOME=/tmp/home", "npm_config_cache=/tmp/npm", "XDG_CACHE_HOME=/tmp/cache", "GOCACHE=/tmp/go-build", "PYTHONPYCACHEPREFIX=/tmp/pycache")
+	if err := os.Mkdir("/tmp/home", 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	path, err := lookPath(argv[0], rest)
+	if err != nil {
+		return err
 	}
 	if err := giveUp(); err != nil {
 		return err
@@ -89,7 +105,27 @@ func run(rules Rules, argv, env []string) error {
 		return fmt.Errorf("make this process private: %w", err)
 	}
 	cmd := exec.Cmd{Path: path, Args: argv, Env: rest, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
-	return cmd.Run()
+	ended := cmd.Run()
+	if _, ok := errors.AsType[*exec.ExitError](ended); !ok && ended != nil {
+		return ended
+	}
+	endAll()
+	if err := collect(upper, rules.Drop, to); err != nil {
+		// The file has no whole content then, and nothing is believed of it.
+		fmt.Fprintln(os.Stderr, "tend: what the command has changed is not known:", err)
+		_ = to.Truncate(0)
+	}
+	return ended
+}
+
+// endAll ends what the command has left running.
+func endAll() {
+	_ = unix.Kill(-1, unix.SIGKILL) // nobody is left: an error
+	for {
+		if _, err := unix.Wait4(-1, nil, 0, nil); err != nil && !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
 }
 
 // loopback brings the only interface of the network namespace up: tests of a project may
@@ -114,11 +150,12 @@ func loopback() error {
 // again runs this program in namespaces of its own: mounts, processes, network and System V
 // IPC. A user who may not make them otherwise gets a user namespace, in which the ids are
 // those that they have.
-func again(env []string, user bool) error {
+func again(env []string, to *os.File, user bool) error {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(env[:len(env):len(env)], inside+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.ExtraFiles = []*os.File{to} // it becomes changesFD
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC,
 		Pdeathsig:  syscall.SIGKILL,

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,35 +16,83 @@ import (
 // notice is what a hidden file says.
 const notice = "# hidden by tend: nothing of this file is shown to commands of the healer\n"
 
-// scratch are what a command has for itself, if it may not write everywhere. In /run are
-// the sockets of what else runs on the machine; a read-only mount keeps nobody from them.
-var scratch = []string{"/tmp", "/var/tmp", "/dev/shm", "/run"}
+// public are the directories at the top with programs and libraries. All others are empty:
+// homes, data, sockets in /run, disks and mounts.
+var public = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "nix", "gnu", "proc", "sys"}
 
-// arrange makes the mounts that the rules ask for.
-func arrange(r Rules) error {
+// devices are all that there are.
+var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
+
+// arrange makes the mounts that the rules ask for. It returns a descriptor of the directory
+// that takes what is changed.
+func arrange(r Rules) (upper int, err error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("make mounts private: %w", err)
+		return -1, fmt.Errorf("make mounts private: %w", err)
 	}
 	// The processes that it shows are those of the command's namespace.
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return fmt.Errorf("a /proc of its own: %w", err)
+		return -1, fmt.Errorf("a /proc of its own: %w", err)
 	}
-	if len(r.Write) > 0 {
-		if err := readOnly(r.Write); err != nil {
-			return err
+	root, dir, err := open(r.Root)
+	if err != nil {
+		return -1, err
+	}
+	if root < 0 || !dir {
+		return -1, fmt.Errorf("%s: %w", r.Root, fs.ErrNotExist)
+	}
+	defer unix.Close(root)
+	shown, err := openAll(r.Show)
+	if err != nil {
+		return -1, err
+	}
+	paths, err := mountsBelow(r.Root)
+	if err != nil {
+		return -1, err
+	}
+	inner, err := openAll(paths)
+	if err != nil {
+		return -1, err
+	}
+	paths = nil
+	for _, name := range devices {
+		paths = append(paths, "/dev/"+name)
+	}
+	dev, err := openAll(paths)
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return -1, fmt.Errorf("make all read-only: %w", err)
+	}
+	if err := empty(); err != nil {
+		return -1, err
+	}
+	for _, t := range append(dev, shown...) {
+		if err := t.bind(); err != nil {
+			return -1, err
 		}
 	}
-	for _, path := range r.Private {
-		if err := private(path); err != nil {
-			r.Keep = append(r.Keep, path)
+	for name, to := range map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
+		if err := os.Symlink(to, "/dev/"+name); err != nil {
+			return -1, err
 		}
 	}
-	for _, path := range r.Keep {
-		if err := keep(path); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+	if err := os.MkdirAll(r.Root, 0o755); err != nil { // it is in what is empty now
+		return -1, err
+	}
+	if upper, err = overlay(root, r.Root); err != nil {
+		return -1, err
+	}
+	for _, t := range inner {
+		if err := t.bind(); err != nil {
+			return -1, err
 		}
 	}
-	return cover(r.Hide)
+	closed, err := unreadable()
+	if err != nil {
+		return -1, err
+	}
+	return upper, cover(append(closed, r.Hide...))
 }
 
 func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
@@ -64,117 +113,166 @@ func open(path string) (fd int, dir bool, err error) {
 	return fd, st.Mode&unix.S_IFMT == unix.S_IFDIR, nil
 }
 
-// readOnly makes everything read-only but some directories.
-func readOnly(write []string) error {
-	fds := make([]int, len(write))
-	for i, path := range write {
+// target is something that is open, and its path.
+type target struct {
+	fd   int
+	dir  bool
+	path string
+}
+
+func openAll(paths []string) (all []target, err error) {
+	for _, path := range paths {
 		fd, dir, err := open(path)
+		if errors.Is(err, unix.EACCES) {
+			continue // the command could not see it anyway
+		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if fd < 0 || !dir {
-			return fmt.Errorf("%s: %w", path, fs.ErrNotExist)
+		if fd >= 0 {
+			all = append(all, target{fd, dir, path})
 		}
-		fds[i] = fd
 	}
-	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
-		return fmt.Errorf("make all read-only: %w", err)
+	return all, nil
+}
+
+// bind mounts it at its path, which is made if it is not there any more.
+func (t target) bind() error {
+	defer unix.Close(t.fd)
+	var err error
+	if _, err = os.Lstat(t.path); errors.Is(err, fs.ErrNotExist) {
+		if t.dir {
+			err = os.MkdirAll(t.path, 0o755)
+		} else if err = os.MkdirAll(filepath.Dir(t.path), 0o755); err == nil {
+			err = os.WriteFile(t.path, nil, 0o644)
+		}
 	}
-	for _, dir := range scratch {
-		if st, err := os.Lstat(dir); err != nil || !st.IsDir() {
+	if err == nil {
+		err = unix.Mount(fdPath(t.fd), t.path, "", unix.MS_BIND|unix.MS_REC, "")
+	}
+	if err != nil {
+		return fmt.Errorf("show %s: %w", t.path, err)
+	}
+	return nil
+}
+
+// empty lays a directory of the command's own over all that is not public.
+func empty() error {
+	top, err := os.ReadDir("/")
+	if err != nil {
+		return err
+	}
+	for _, e := range top {
+		if !e.IsDir() || slices.Contains(public, e.Name()) {
 			continue
 		}
-		if err := unix.Mount("tend-scratch", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=1g,mode=1777"); err != nil {
-			return fmt.Errorf("a %s of its own: %w", dir, err)
+		options := "size=64m,nr_inodes=64k,mode=755"
+		if e.Name() == "tmp" {
+			options = "size=1g,nr_inodes=256k,mode=1777"
+		}
+		if err := unix.Mount("tend-empty", "/"+e.Name(), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+			return fmt.Errorf("an empty /%s: %w", e.Name(), err)
 		}
 	}
-	for i, path := range write {
-		for _, dir := range scratch { // it was in there
-			if strings.HasPrefix(path, dir+"/") {
-				if err := os.MkdirAll(path, 0o755); err != nil {
-					return err
-				}
-			}
+	for _, dir := range []string{"/var/tmp", "/dev/shm"} {
+		if _, err := os.Lstat(filepath.Dir(dir)); err != nil {
+			continue
 		}
-		if err := unix.Mount(fdPath(fds[i]), path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		unix.Close(fds[i])
-		if err := unix.MountSetattr(unix.AT_FDCWD, path, unix.AT_RECURSIVE, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}); err != nil {
-			return fmt.Errorf("%s: make it writable: %w", path, err)
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o777|fs.ModeSticky)); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// keep makes a path read-only.
-func keep(path string) error {
-	fd, _, err := open(path)
-	if err != nil || fd < 0 {
-		return err
-	}
-	defer unix.Close(fd)
-	if err := unix.Mount(fdPath(fd), fdPath(fd), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		return err
-	}
-	return unix.MountSetattr(unix.AT_FDCWD, path, unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+// unreadable are the files of /etc that not everybody may read: the daemon may be root.
+func unreadable() (all []string, err error) {
+	err = filepath.WalkDir("/etc", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return fs.SkipDir // nor can the command read it
+		}
+		info, err := d.Info()
+		switch {
+		case err != nil || info.Mode()&fs.ModeSymlink != 0:
+		case d.IsDir() && info.Mode()&0o005 != 0o005:
+			all = append(all, path)
+			return fs.SkipDir
+		case !d.IsDir() && info.Mode()&0o004 == 0:
+			all = append(all, path)
+		}
+		if len(all) > MaxPaths {
+			return fmt.Errorf("more than %d files of /etc are not for everybody", MaxPaths)
+		}
+		return nil
+	})
+	return all, err
 }
 
 // small mounts a filesystem on /tmp for a moment, and unmounts it: what is mounted
 // from it stays.
-func small(use func(at string) error) error {
+func small(size string, use func(at string) error) error {
 	const at = "/tmp"
-	if err := unix.Mount("tend-small", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=256m,mode=755"); err != nil {
+	if err := unix.Mount("tend-small", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size="+size+",nr_inodes=256k,mode=755"); err != nil {
 		return fmt.Errorf("a small filesystem: %w", err)
 	}
 	err := use(at)
 	return errors.Join(err, unix.Unmount(at, unix.MNT_DETACH))
 }
 
-// private lays a directory of the command's own over another.
-func private(path string) error {
-	fd, dir, err := open(path)
-	if err != nil || fd < 0 {
-		return err
+// overlay lays a directory of the command's own over the root, and returns it.
+func overlay(root int, path string) (upper int, err error) {
+	over, _, err := open(path) // before something is mounted on /tmp, where it may be
+	if err != nil {
+		return -1, err
 	}
-	defer unix.Close(fd)
-	if !dir {
-		return fs.ErrInvalid
-	}
-	return small(func(at string) error {
-		upper, work := filepath.Join(at, "upper"), filepath.Join(at, "work")
-		if err := errors.Join(os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755)); err != nil {
+	defer unix.Close(over)
+	err = small("1g", func(at string) error {
+		top, work := filepath.Join(at, "upper"), filepath.Join(at, "work")
+		if err := errors.Join(os.Mkdir(top, 0o755), os.Mkdir(work, 0o755)); err != nil {
 			return err
 		}
-		options := "lowerdir=" + fdPath(fd) + ",upperdir=" + upper + ",workdir=" + work
-		if err := unix.Mount("tend-private", fdPath(fd), "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err == nil {
-			return nil
+		if upper, _, err = open(top); err != nil {
+			return err
 		}
-		return unix.Mount("tend-private", fdPath(fd), "overlay", unix.MS_NOSUID|unix.MS_NODEV, options+",userxattr")
+		options := "lowerdir=" + fdPath(root) + ",upperdir=" + top + ",workdir=" + work
+		// As root; the other is for a user namespace. Both copy a directory that is renamed.
+		err := unix.Mount("tend-project", fdPath(over), "overlay", unix.MS_NOSUID|unix.MS_NODEV, options+",redirect_dir=off,metacopy=off,index=off")
+		if err != nil {
+			err = unix.Mount("tend-project", fdPath(over), "overlay", unix.MS_NOSUID|unix.MS_NODEV, options+",userxattr")
+		}
+		if err != nil {
+			return fmt.Errorf("lay memory over %s: %w", path, err)
+		}
+		return nil
 	})
+	return upper, err
+}
+
+// mountsBelow are the mounts in a directory, which no overlay shows.
+func mountsBelow(dir string) (all []string, err error) {
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	plain := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	for line := range strings.Lines(string(data)) {
+		if f := strings.Fields(line); len(f) > 4 {
+			if path := plain.Replace(f[4]); strings.HasPrefix(path, dir+"/") && !slices.Contains(all, path) {
+				all = append(all, path)
+			}
+		}
+	}
+	return all, nil
 }
 
 // cover puts something else in place of each path. All are opened first: what stands in
 // for them is mounted on /tmp for a moment, where some of them may be.
 func cover(hide []string) error {
-	type target struct {
-		fd  int
-		dir bool
+	all, err := openAll(hide)
+	if err != nil || len(all) == 0 {
+		return err
 	}
-	var all []target
-	for _, path := range hide {
-		fd, dir, err := open(path)
-		if err != nil {
-			return err
-		}
-		if fd >= 0 {
-			all = append(all, target{fd, dir})
-		}
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	return small(func(at string) error {
+	return small("1m", func(at string) error {
 		file, dir := filepath.Join(at, "file"), filepath.Join(at, "dir")
 		if err := errors.Join(os.WriteFile(file, []byte(notice), 0o444), os.Mkdir(dir, 0o555)); err != nil {
 			return err
@@ -185,11 +283,11 @@ func cover(hide []string) error {
 				from = dir
 			}
 			if err := unix.Mount(from, fdPath(t.fd), "", unix.MS_BIND, ""); err != nil {
-				return fmt.Errorf("hide a file: %w", err)
+				return fmt.Errorf("hide %s: %w", t.path, err)
 			}
 			unix.Close(t.fd)
 		}
-		if err := unix.Mount("", at, "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "size=256m,mode=755"); err != nil {
+		if err := unix.Mount("", at, "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
 			return fmt.Errorf("make it read-only: %w", err)
 		}
 		return nil

@@ -90,28 +90,17 @@ func (g *Guard) WriteFile(name string, data []byte) error {
 	if t.envFile() {
 		return &DeniedError{name, envRule, "its values are secret; set_env adds a name to it"}
 	}
-	return t.write(data, 0o644)
-}
-
-// write replaces the file, or makes it with a mode, less the umask.
-func (t *target) write(data []byte, mode fs.FileMode) error {
 	if len(data) > MaxFile {
 		return &fs.PathError{Op: "write", Path: t.rel(), Err: ErrTooLarge}
 	}
-	for _, name := range t.missing {
-		if err := t.dir.Mkdir(name, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		info, err := t.dir.Lstat(name)
-		if err != nil {
-			return err
-		}
-		next, err := openDir(t.dir, name, info)
-		if err != nil {
-			return err
-		}
-		t.own = append(t.own, next)
-		t.dir = next
+	return t.write(data, 0o644, nil)
+}
+
+// write replaces the file, or makes it with a mode, less the umask. exact, if there is one,
+// is the mode that it has then.
+func (t *target) write(data []byte, mode fs.FileMode, exact *fs.FileMode) error {
+	if err := t.makeMissing(); err != nil {
+		return err
 	}
 	temp := ".tend-" + rand.Text()
 	f, err := t.dir.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL|openFlags, mode)
@@ -124,6 +113,9 @@ func (t *target) write(data []byte, mode fs.FileMode) error {
 	} else if info, serr := t.dir.Stat("."); err == nil && serr == nil {
 		err = giveTo(f, info)
 	}
+	if exact != nil && err == nil {
+		err = f.Chmod(*exact)
+	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 		err = t.dir.Rename(temp, t.base)
 	}
@@ -131,6 +123,45 @@ func (t *target) write(data []byte, mode fs.FileMode) error {
 		return errors.Join(err, t.dir.Remove(temp))
 	}
 	return nil
+}
+
+// makeMissing makes the directories that are missing, and opens them.
+func (t *target) makeMissing() error {
+	for _, name := range t.missing {
+		merr := t.dir.Mkdir(name, 0o777)
+		if merr != nil && !errors.Is(merr, fs.ErrExist) {
+			return merr
+		}
+		info, err := t.dir.Lstat(name)
+		if err != nil {
+			return err
+		}
+		next, err := openDir(t.dir, name, info)
+		if err != nil {
+			return err
+		}
+		t.own = append(t.own, next)
+		if merr == nil {
+			if err := giveLike(next, t.dir); err != nil {
+				return err
+			}
+		}
+		t.dir = next
+	}
+	return nil
+}
+
+// giveLike gives a new directory the owner of the one that it is in.
+func giveLike(dir, in *os.Root) error {
+	info, err := in.Stat(".")
+	if err != nil {
+		return err
+	}
+	f, err := dir.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(giveTo(f, info), f.Close())
 }
 
 // SetEnv adds a variable to a file of variables (.env), which is made with mode 0600 if
@@ -148,7 +179,7 @@ func (g *Guard) SetEnv(name, variable, value string) error {
 		return err
 	}
 	defer t.close()
-	if !isEnv(t.base) {
+	if !IsEnv(t.base) {
 		return &DeniedError{name, envRule, "set_env changes files of variables alone"}
 	}
 	if err := g.allow(name, t, true); err != nil {
@@ -169,7 +200,10 @@ func (g *Guard) SetEnv(name, variable, value string) error {
 	if err != nil {
 		return &DeniedError{name, "values", err.Error()}
 	}
-	return t.write([]byte(text), 0o600)
+	if len(text) > MaxFile {
+		return &fs.PathError{Op: "write", Path: t.rel(), Err: ErrTooLarge}
+	}
+	return t.write([]byte(text), 0o600, nil)
 }
 
 // List lists a directory, sorted by name; at most max names, of which more says whether
@@ -213,7 +247,7 @@ func (g *Guard) List(name string, max int) (entries []Entry, more bool, err erro
 			}
 		}
 		rel := strings.TrimPrefix(t.rel()+"/"+d.Name(), "./")
-		e.Protected = isEnv(d.Name()) || g.denied(rel, true) != nil
+		e.Protected = IsEnv(d.Name()) || g.denied(rel, true) != nil
 		entries = append(entries, e)
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })

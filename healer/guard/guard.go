@@ -373,17 +373,18 @@ func (g *Guard) allow(asked string, t *target, write bool) error {
 }
 
 // envFile reports whether the values of the file are hidden.
-func (t *target) envFile() bool { return t.base != "." && isEnv(t.base) }
+func (t *target) envFile() bool { return t.base != "." && IsEnv(t.base) }
 
-// isEnv reports whether a name is that of a file of variables with values that are
+// IsEnv reports whether a name is that of a file of variables with values that are
 // secret.
-func isEnv(base string) bool {
+func IsEnv(base string) bool {
 	base = strings.ToLower(base)
-	if base != ".env" && base != ".envrc" && !strings.HasPrefix(base, ".env.") && !strings.HasPrefix(base, ".env-") && !strings.HasPrefix(base, ".env_") {
+	name, suffix := strings.CutSuffix(base, ".env") // prod.env
+	if !suffix && base != ".envrc" && !strings.HasPrefix(base, ".env.") && !strings.HasPrefix(base, ".env-") && !strings.HasPrefix(base, ".env_") {
 		return false
 	}
 	for _, sample := range []string{"example", "sample", "template", "dist", "defaults"} {
-		if strings.HasSuffix(base, "."+sample) {
+		if strings.HasSuffix(base, "."+sample) || suffix && (name == sample || strings.HasSuffix(name, "."+sample)) {
 			return false
 		}
 	}

@@ -76,6 +76,10 @@ func TestWhatMayBeReadAndChanged(t *testing.T) {
 		{".env", read, ".env"},
 		{"notes.txt", read, ".env"},
 		{"config/.env.local", read, "config/.env.local"},
+		{"deploy/prod.env", read, "deploy/prod.env"},
+		{"deploy/Prod.ENV", read, "deploy/Prod.ENV"},
+		{"example.env", write, "example.env"},
+		{"prod.sample.env", write, "prod.sample.env"},
 		{"linked.txt", no, ""},
 		{".git/config", no, ""},
 		{".GIT/hooks/pre-push", no, ""},
@@ -254,6 +258,14 @@ func TestListAndSearch(t *testing.T) {
 	}
 	if hits, more, err := g.Search(t.Context(), "let", "src/**", 1); err != nil || len(hits) != 1 || !more {
 		t.Errorf("%+v, %v, %v", hits, more, err)
+	}
+	// No part of a line: it could end in the middle of a secret.
+	long := strings.Repeat("x", 390) + " needle-" + strings.Repeat("s", 40)
+	scene.Must(t, os.WriteFile(filepath.Join(root, "src/min.js"), []byte(long+"\n"+long+strings.Repeat("y", 4<<10)+"\n"+strings.Repeat("z\n", MaxFile/2)+long), 0o644))
+	scene.Must(t, os.WriteFile(filepath.Join(root, "src/cut.js"), []byte(strings.Repeat("z\n", MaxFile/2-10)+long), 0o644))
+	hits, _, err = g.Search(t.Context(), "needle", "src/*", 10)
+	if want := []Hit{{"src/min.js", 1, long}, {"src/min.js", 2, "[a line of 4534 bytes, which is not shown]"}}; err != nil || !slices.Equal(hits, want) {
+		t.Errorf("%+v, %v", hits, err)
 	}
 	if _, _, err := g.Search(t.Context(), "(", "", 10); err == nil {
 		t.Error("a wrong expression was taken")

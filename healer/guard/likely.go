@@ -1,12 +1,13 @@
 package guard
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 // inURL is a user's password in a URL.
-var inURL = regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@"'<>\[\]]*:([^\s/@"'<>\[\]]+)@`)
+var inURL = lazyregexp.New(`(?i)\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@"'<>\[\]]*:([^\s/@"'<>\[\]]+)@`)
 
 // shapes are what keys of known providers look like. Where an expression has a group, the
 // group is the secret. A text without the part, in lower case, has none: looking for that
@@ -14,27 +15,27 @@ var inURL = regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@"'<>\[\]]*
 var shapes = []struct {
 	name string
 	part string
-	re   *regexp.Regexp
+	re   *lazyregexp.Regexp
 }{
-	{"key", "k-", regexp.MustCompile(`\b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}`)}, // Anthropic, OpenAI and those who do as they do
-	{"key", "_", regexp.MustCompile(`\b(?:sk|rk|whsec)_(?:live_|test_)?[A-Za-z0-9]{16,}`)},
-	{"key", "vk_", regexp.MustCompile(`\bvk_[A-Za-z0-9_-]{16,}`)},
-	{"aws key", "a", regexp.MustCompile(`\bA(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}\b`)},
-	{"aws key", "aws", regexp.MustCompile(`(?i)aws_?secret_?(?:access_?)?key["']?\s*[=:]\s*["']?([A-Za-z0-9/+=]{40})`)},
-	{"github token", "gh", regexp.MustCompile(`\bgh[pousr]_[A-Za-z0-9]{20,}`)},
-	{"github token", "github_pat_", regexp.MustCompile(`\bgithub_pat_[A-Za-z0-9_]{20,}`)},
-	{"gitlab token", "gl", regexp.MustCompile(`\bgl(?:pat|ptt|dt|rt|cbt|ft|soat)-[A-Za-z0-9_.-]{16,}`)},
-	{"slack token", "xox", regexp.MustCompile(`\bxox[abeoprs]-[A-Za-z0-9-]{10,}`)},
-	{"npm token", "npm_", regexp.MustCompile(`\bnpm_[A-Za-z0-9]{30,}`)},
-	{"pypi token", "pypi-", regexp.MustCompile(`\bpypi-[A-Za-z0-9_-]{30,}`)},
-	{"google key", "aiza", regexp.MustCompile(`\bAIza[A-Za-z0-9_-]{35}`)},
-	{"google token", "ya29.", regexp.MustCompile(`\bya29\.[A-Za-z0-9_-]{20,}`)},
-	{"hugging face token", "hf_", regexp.MustCompile(`\bhf_[A-Za-z0-9]{20,}`)},
-	{"sendgrid key", "sg.", regexp.MustCompile(`\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}`)},
-	{"digitalocean token", "_v1_", regexp.MustCompile(`\bdo[opr]_v1_[a-f0-9]{32,}`)},
-	{"web token", "eyj", regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`)},
-	{"token", "bearer", regexp.MustCompile(`(?i)\bbearer\s+([A-Za-z0-9._~+/-]{16,}=*)`)},
-	{"login", "authorization", regexp.MustCompile(`(?i)\bauthorization["']?\s*[:=]\s*["']?basic\s+([A-Za-z0-9+/_-]{8,}=*)`)},
+	{"key", "k-", lazyregexp.New(`\b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}`)}, // Anthropic, OpenAI and those who do as they do
+	{"key", "_", lazyregexp.New(`\b(?:sk|rk|whsec)_(?:live_|test_)?[A-Za-z0-9]{16,}`)},
+	{"key", "vk_", lazyregexp.New(`\bvk_[A-Za-z0-9_-]{16,}`)},
+	{"aws key", "a", lazyregexp.New(`\bA(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}\b`)},
+	{"aws key", "aws", lazyregexp.New(`(?i)aws_?secret_?(?:access_?)?key["']?\s*[=:]\s*["']?([A-Za-z0-9/+=]{40})`)},
+	{"github token", "gh", lazyregexp.New(`\bgh[pousr]_[A-Za-z0-9]{20,}`)},
+	{"github token", "github_pat_", lazyregexp.New(`\bgithub_pat_[A-Za-z0-9_]{20,}`)},
+	{"gitlab token", "gl", lazyregexp.New(`\bgl(?:pat|ptt|dt|rt|cbt|ft|soat)-[A-Za-z0-9_.-]{16,}`)},
+	{"slack token", "xox", lazyregexp.New(`\bxox[abeoprs]-[A-Za-z0-9-]{10,}`)},
+	{"npm token", "npm_", lazyregexp.New(`\bnpm_[A-Za-z0-9]{30,}`)},
+	{"pypi token", "pypi-", lazyregexp.New(`\bpypi-[A-Za-z0-9_-]{30,}`)},
+	{"google key", "aiza", lazyregexp.New(`\bAIza[A-Za-z0-9_-]{35}`)},
+	{"google token", "ya29.", lazyregexp.New(`\bya29\.[A-Za-z0-9_-]{20,}`)},
+	{"hugging face token", "hf_", lazyregexp.New(`\bhf_[A-Za-z0-9]{20,}`)},
+	{"sendgrid key", "sg.", lazyregexp.New(`\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}`)},
+	{"digitalocean token", "_v1_", lazyregexp.New(`\bdo[opr]_v1_[a-f0-9]{32,}`)},
+	{"web token", "eyj", lazyregexp.New(`\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`)},
+	{"token", "bearer", lazyregexp.New(`(?i)\bbearer\s+([A-Za-z0-9._~+/-]{16,}=*)`)},
+	{"login", "authorization", lazyregexp.New(`(?i)\bauthorization["']?\s*[:=]\s*["']?basic\s+([A-Za-z0-9+/_-]{8,}=*)`)},
 	{"password", "://", inURL},
 }
 

@@ -9,10 +9,11 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 const (
@@ -121,16 +122,26 @@ func passwords(value string) (out []string) {
 }
 
 var (
-	secretName = regexp.MustCompile(`(?i)(^|_|-|\.)(keys?|pass|pw|pwd|pin|salt|auth|cred|dsn|sig|jwt|cert)($|_|-|\.)|key$|token|secret|passw|passphrase|credential|private|cookie|session|signature|signing|webhook|connection|oauth|apikey|_url$|_uri$`)
-	harmless   = regexp.MustCompile(`(?i)^(PWD|OLDPWD|SSH_AUTH_SOCK|XDG_SESSION_.*|DBUS_SESSION_.*|DESKTOP_SESSION|.*AUTHOR.*)$`)
-	plainWord  = regexp.MustCompile(`(?i)^(development|production|staging|testing|localhost|default|enabled|disabled|verbose|warning|silent|\d+(\.\d+){0,3}|https?://(localhost|127\.0\.0\.1)(:\d+)?/?)$`)
+	secretName = lazyregexp.New(`(?i)(^|_|-|\.)(keys?|pass|pw|pwd|pin|salt|auth|cred|dsn|sig|jwt|cert)($|_|-|\.)|key$|token|secret|passw|passphrase|credential|private|cookie|session|signature|signing|webhook|connection|oauth|apikey|_url$|_uri$`)
+	harmless   = lazyregexp.New(`(?i)^(PWD|OLDPWD|SSH_AUTH_SOCK|XDG_SESSION_.*|DBUS_SESSION_.*|DESKTOP_SESSION|.*AUTHOR.*)$`)
+	plainWord  = lazyregexp.New(`(?i)^(development|production|staging|testing|localhost|default|enabled|disabled|verbose|warning|silent|\d+(\.\d+){0,3}|https?://(localhost|127\.0\.0\.1)(:\d+)?/?)$`)
 )
+
+func looksSecret(name, value string) bool {
+	return secretName.MatchString(name) && !harmless.MatchString(name) && !plainWord.MatchString(value)
+}
+
+// Secret reports whether a variable of an environment holds a secret, as far as can be
+// told: by its name, or as a password in a URL.
+func Secret(name, value string) bool {
+	return looksSecret(name, value) || len(passwords(value)) > 0 || len(likely(value)) > 0
+}
 
 // AddEnv makes secrets of the values in an environment whose names look like it, and of
 // passwords in URLs.
 func (r *Redactor) AddEnv(env map[string]string) {
 	for name, value := range env {
-		if secretName.MatchString(name) && !harmless.MatchString(name) && !plainWord.MatchString(value) {
+		if looksSecret(name, value) {
 			r.AddSecret(name, value)
 			continue
 		}

@@ -20,7 +20,7 @@ const (
 	maxNames = 200_000
 	// maxHits and maxLine bound what a search answers.
 	maxHits = 1000
-	maxLine = 400
+	maxLine = 4 << 10
 	// maxSearched is the most bytes that one search reads.
 	maxSearched = 256 << 20
 )
@@ -29,7 +29,7 @@ const (
 type Hit struct {
 	Path string
 	Line int    // from 1
-	Text string // at most 400 bytes of it
+	Text string // all of it; of one with more than 4 KiB only that. A part could hold a part of a secret, which nobody recognises
 }
 
 var errEnough = errors.New("enough")
@@ -67,7 +67,7 @@ func (g *Guard) Search(ctx context.Context, re, glob string, max int) (hits []Hi
 			}
 			return nil
 		}
-		if !info.Mode().IsRegular() || isEnv(base) || g.denied(rel, false) != nil ||
+		if !info.Mode().IsRegular() || IsEnv(base) || g.denied(rel, false) != nil ||
 			glob != "" && !doublestar.MatchUnvalidated(glob, rel) || links(info) > 1 && linked.denied(info, false) != nil {
 			return nil
 		}
@@ -89,7 +89,10 @@ func (g *Guard) Search(ctx context.Context, re, glob string, max int) (hits []Hi
 			return nil
 		}
 		for n := 1; len(data) > 0; n++ {
-			line, after, _ := bytes.Cut(data, []byte("\n"))
+			line, after, whole := bytes.Cut(data, []byte("\n"))
+			if !whole && info.Size() > MaxFile {
+				break // it goes on
+			}
 			data = after
 			ok, err := compiled.Match(ctx, line)
 			if err != nil {
@@ -102,7 +105,11 @@ func (g *Guard) Search(ctx context.Context, re, glob string, max int) (hits []Hi
 				more = true
 				return errEnough
 			}
-			hits = append(hits, Hit{rel, n, strings.ToValidUTF8(string(line[:min(len(line), maxLine)]), "\ufffd")})
+			text := fmt.Sprintf("[a line of %d bytes, which is not shown]", len(line))
+			if len(line) <= maxLine {
+				text = strings.ToValidUTF8(string(line), "\ufffd")
+			}
+			hits = append(hits, Hit{rel, n, text})
 		}
 		return nil
 	})
@@ -194,7 +201,7 @@ func (l *linkedFiles) denied(info fs.FileInfo, write bool) *rule {
 			if !info.Mode().IsRegular() || links(info) < 2 {
 				return nil
 			}
-			if isEnv(rel[strings.LastIndexByte(rel, '/')+1:]) {
+			if IsEnv(rel[strings.LastIndexByte(rel, '/')+1:]) {
 				l.found = append(l.found, linkedFile{info, rule{name: envRule, read: true, write: true, reason: "it is another name of a file of secrets"}})
 			}
 			for _, write := range []bool{false, true} {

@@ -2,8 +2,9 @@ package guard
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 // A file of variables is read more loosely here than where its values are used
@@ -11,8 +12,8 @@ import (
 // also if another takes it for a mistake.
 
 var (
-	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
-	assignment   = regexp.MustCompile(`^\s*(?:#\s*)*(?:export\s+|set\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*(=|:\s)(.*)$`)
+	variableName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_.]*$`)
+	assignment   = lazyregexp.New(`^\s*(?:#\s*)*(?:export\s+|set\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*(=|:\s)(.*)$`)
 )
 
 // variable is an assignment in a file.
@@ -160,7 +161,7 @@ func quoted(value string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "$", `\$`).Replace(value) + `"`
 }
 
-var steering = regexp.MustCompile(`^(?i:LD_.*|DYLD_.*|PATH|NODE_OPTIONS|NODE_PATH|PYTHON.*|PERL5?.*|RUBY.*|BASH_.*|ENV|IFS|PS4|SHELL|SHELLOPTS|PROMPT_COMMAND|HOME|GIT_.*|JAVA_TOOL_OPTIONS|JDK_JAVA_OPTIONS|_JAVA_OPTIONS|GCONV_PATH|EDITOR|VISUAL|PAGER|BROWSER|npm_.*|TEND_.*)$`)
+var steering = lazyregexp.New(`^(?i:LD_.*|DYLD_.*|PATH|NODE_OPTIONS|NODE_PATH|PYTHON.*|PERL5?.*|RUBY.*|BASH_.*|ENV|IFS|PS4|SHELL|SHELLOPTS|PROMPT_COMMAND|HOME|GIT_.*|JAVA_TOOL_OPTIONS|JDK_JAVA_OPTIONS|_JAVA_OPTIONS|GCONV_PATH|EDITOR|VISUAL|PAGER|BROWSER|npm_.*|TEND_.*)$`)
 
 // Steers reports whether a variable changes which programs run, or has a loader, an
 // interpreter, a shell or git load code. No service is repaired by one, and a hostile

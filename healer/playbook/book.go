@@ -16,6 +16,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"github.com/tend-run/tend/internal/lazyregexp"
 	"github.com/tend-run/tend/supervisor/config"
 )
 
@@ -182,7 +183,7 @@ func parse(file string, data []byte, own bool) (*book, error) {
 	return b, err
 }
 
-var groupUse = regexp.MustCompile(`\$\{([^}]*)\}`)
+var groupUse = lazyregexp.New(`\$\{([^}]*)\}`)
 
 // check finds what is wrong with values that are each right for themselves, and makes
 // the book ready.
@@ -310,10 +311,10 @@ func (b *book) checkStep(at string, s step, fail, use func(at, text string)) {
 }
 
 // interpreters run a text, a file or a program that is one of their arguments.
-var interpreters = regexp.MustCompile(`^(sh|bash|dash|zsh|ksh|ash|fish|env|python[0-9.]*|node|nodejs|deno|tsx|perl|ruby|php|lua|awk|gawk|sed|xargs|sudo|su|doas|ssh|make|nohup|timeout|nice|exec)$`)
+var interpreters = lazyregexp.New(`^(sh|bash|dash|zsh|ksh|ash|fish|env|python[0-9.]*|node|nodejs|deno|tsx|perl|ruby|php|lua|awk|gawk|sed|xargs|sudo|su|doas|ssh|make|nohup|timeout|nice|exec)$`)
 
 // installers fetch and run what they are given a name of.
-var installers = regexp.MustCompile(`^(npm|npx|pnpm|pnpx|yarn|bun|bunx|corepack|pip[0-9.]*|pipx|uv|uvx|poetry|pipenv|go|cargo|gem|bundle|composer|apt|apt-get|apk|dnf|yum|brew|curl|wget|git)$`)
+var installers = lazyregexp.New(`^(npm|npx|pnpm|pnpx|yarn|bun|bunx|corepack|pip[0-9.]*|pipx|uv|uvx|poetry|pipenv|go|cargo|gem|bundle|composer|apt|apt-get|apk|dnf|yum|brew|curl|wget|git)$`)
 
 // checkArgv looks at a program with its arguments: a value from the log is an argument
 // of its own, and none that a program would run.

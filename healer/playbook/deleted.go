@@ -2,10 +2,11 @@ package playbook
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 // sourceEnds are what an import leaves out of the name of a file.
@@ -158,7 +159,7 @@ func (p *project) onlyOne(name string) (string, bool) {
 	return found[0], true
 }
 
-var goModuleLine = regexp.MustCompile(`(?m)^module\s+(\S+)`)
+var goModuleLine = lazyregexp.New(`(?m)^module\s+(\S+)`)
 
 // goPackage returns the first deleted file of a package of the project's own module.
 func (p *project) goPackage(pkg string) (string, bool) {

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-var logName = regexp.MustCompile(`(?i)(?:\.log(?:\.\d+)?|\.(?:out|err)\.log|npm-debug\.log.*)$`)
+var logName = lazyregexp.New(`(?i)(?:\.log(?:\.\d+)?|\.(?:out|err)\.log|npm-debug\.log.*)$`)
 
 // isLog reports whether a path is that of an untracked log file.
 func (p *project) isLog(rel string) bool {

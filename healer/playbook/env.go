@@ -3,11 +3,11 @@ package playbook
 import (
 	"net/url"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/tend-run/tend/healer/guard"
+	"github.com/tend-run/tend/internal/lazyregexp"
 	"github.com/tend-run/tend/supervisor/config"
 )
 
@@ -18,10 +18,10 @@ func isExample(rel string) bool { return slices.Contains(examples, path.Base(rel
 // Names of variables whose values are secrets, and values that stand for one that a
 // person has to put in.
 var (
-	secretName  = regexp.MustCompile(`(?i)(?:^|_)(?:KEY|APIKEY|SECRET|TOKEN|PASS|PASSWORD|PASSWD|PWD|CREDENTIALS?|PRIVATE|AUTH|SALT|PEPPER|CERT|LICENSE|WEBHOOK|PIN)(?:_|$|S$)|(?:KEY|SECRET|TOKEN|PASSWORD)$`)
-	placeholder = regexp.MustCompile(`(?i)^$|your[-_ ]?|change[-_ ]?(?:me|this|it)|replace|todo|fixme|xxx|^<.*>$|^\[.*\]$|^\{.*\}$|^\.\.\.|placeholder|insert|enter[-_ ]|example\.(?:com|org|net)|^sk[-_]|^pk_|^ghp_|^AKIA|dummy|^(?:secret|password|key|token|none|null|undefined|string|value|foo|bar|abc123?|123456?7?8?9?0?)$`)
+	secretName  = lazyregexp.New(`(?i)(?:^|_)(?:KEY|APIKEY|SECRET|TOKEN|PASS|PASSWORD|PASSWD|PWD|CREDENTIALS?|PRIVATE|AUTH|SALT|PEPPER|CERT|LICENSE|WEBHOOK|PIN)(?:_|$|S$)|(?:KEY|SECRET|TOKEN|PASSWORD)$`)
+	placeholder = lazyregexp.New(`(?i)^$|your[-_ ]?|change[-_ ]?(?:me|this|it)|replace|todo|fixme|xxx|^<.*>$|^\[.*\]$|^\{.*\}$|^\.\.\.|placeholder|insert|enter[-_ ]|example\.(?:com|org|net)|^sk[-_]|^pk_|^ghp_|^AKIA|dummy|^(?:secret|password|key|token|none|null|undefined|string|value|foo|bar|abc123?|123456?7?8?9?0?)$`)
 	// devValue says of itself that it is for this machine alone.
-	devValue = regexp.MustCompile(`(?i)(?:^|[-_.])(?:dev|development|local|localhost|test|testing|insecure)(?:[-_.]|$)`)
+	devValue = lazyregexp.New(`(?i)(?:^|[-_.])(?:dev|development|local|localhost|test|testing|insecure)(?:[-_.]|$)`)
 )
 
 // envKey: the error names a variable that the example has and that is not set.
@@ -101,7 +101,7 @@ func usable(name, value string) bool {
 	return !secretName.MatchString(name) || devValue.MatchString(value)
 }
 
-var envLine = regexp.MustCompile(`(?m)^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=`)
+var envLine = lazyregexp.New(`(?m)^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=`)
 
 // names are those of an env file, in its order.
 func names(text []byte) (all []string) {

@@ -4,9 +4,11 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
-var goModuleForm = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*\.[a-z]{2,}(?:/[A-Za-z0-9][A-Za-z0-9._~-]*)*$`)
+var goModuleForm = lazyregexp.New(`^[a-z0-9][a-z0-9.-]*\.[a-z]{2,}(?:/[A-Za-z0-9][A-Za-z0-9._~-]*)*$`)
 
 // goModule: go.mod requires a module, and its sum is not in go.sum, or vendor/ is not what
 // go.mod says. Neither changes which versions are used.

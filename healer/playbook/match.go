@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tend-run/tend/internal/lazyregexp"
 	"github.com/tend-run/tend/supervisor/config"
 )
 
@@ -140,9 +141,9 @@ const (
 var kinds = []string{kindWord, kindNumber, kindName, kindPackage, kindPath, kindDeleted, kindPort}
 
 var (
-	wordForm   = regexp.MustCompile(`^[A-Za-z0-9@_+:=,][A-Za-z0-9@._/+:=,-]*$`)
-	numberForm = regexp.MustCompile(`^[0-9]{1,18}$`)
-	nameForm   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	wordForm   = lazyregexp.New(`^[A-Za-z0-9@_+:=,][A-Za-z0-9@._/+:=,-]*$`)
+	numberForm = lazyregexp.New(`^[0-9]{1,18}$`)
+	nameForm   = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 )
 
 // value checks one value, and returns it as it may be used.

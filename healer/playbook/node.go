@@ -3,9 +3,10 @@ package playbook
 import (
 	"encoding/json"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 // rules are the parts of the built-in books that look at the files.
@@ -24,7 +25,7 @@ var rules = map[string]rule{
 	"stale-cache":    staleCache,
 }
 
-var nodeName = regexp.MustCompile(`^(?:@[A-Za-z0-9~-][A-Za-z0-9._~-]*/)?[A-Za-z0-9~-][A-Za-z0-9._~-]*$`)
+var nodeName = lazyregexp.New(`^(?:@[A-Za-z0-9~-][A-Za-z0-9._~-]*/)?[A-Za-z0-9~-][A-Za-z0-9._~-]*$`)
 
 // packageName is the package of what a program imports: x of x/y, @s/x of @s/x/y; "" for
 // a path, a part of Node, and what is no name of a package.
@@ -89,10 +90,10 @@ func nodeProgram(p *project, groups map[string]string) []finding {
 
 // Errors that a published package has on another Node, or by what the project does to
 // it; they are no damage.
-var notDamage = regexp.MustCompile(`Cannot use import statement|Unexpected token '?(?:export|import|\?\?=|\|\|=|&&=|\?\.|with|assert)|Unexpected identifier 'assert'|does not provide an export|Unexpected reserved word|await is only valid|require\(\) of ES Module`)
+var notDamage = lazyregexp.New(`Cannot use import statement|Unexpected token '?(?:export|import|\?\?=|\|\|=|&&=|\?\.|with|assert)|Unexpected identifier 'assert'|does not provide an export|Unexpected reserved word|await is only valid|require\(\) of ES Module`)
 
 // Errors of files that were cut short, or that are of another machine.
-var cutShort = regexp.MustCompile(`Unexpected end of|Invalid or unexpected token|missing \) after argument list|Unterminated|Expected double-quoted property|in JSON at position|Invalid package config|Missing initializer|Unexpected token '?(?:[})\]]|\\u0000)`)
+var cutShort = lazyregexp.New(`Unexpected end of|Invalid or unexpected token|missing \) after argument list|Unterminated|Expected double-quoted property|in JSON at position|Invalid package config|Missing initializer|Unexpected token '?(?:[})\]]|\\u0000)`)
 
 // nodeDamage: the error was raised within node_modules, and the files of that package are
 // not those that were installed.

@@ -13,26 +13,29 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 //go:embed distributions.yaml
 var distributionsText []byte
 
 // distributions are the names under which modules are published, where they differ.
-var distributions = func() map[string]string {
+var distributions = sync.OnceValue(func() map[string]string {
 	var m map[string]string
 	if err := yaml.Unmarshal(distributionsText, &m); err != nil {
 		panic(err) // it is a part of the program
 	}
 	return m
-}()
+})
 
 var (
-	moduleForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*$`)
-	separators = regexp.MustCompile(`[-_.]+`)
-	wantForm   = regexp.MustCompile(`^\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*(?:[=<>!~;@ #]|$)`)
+	moduleForm = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*$`)
+	separators = lazyregexp.New(`[-_.]+`)
+	wantForm   = lazyregexp.New(`^\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*(?:[=<>!~;@ #]|$)`)
 )
 
 // pep503 is the one spelling of the name of a distribution.
@@ -90,7 +93,7 @@ type wants struct {
 	names map[string]bool
 }
 
-var lockName = regexp.MustCompile(`(?m)^name = "([^"\n]+)"`)
+var lockName = lazyregexp.New(`(?m)^name = "([^"\n]+)"`)
 
 // wants returns the nearest lock file, or list of requirements.
 func (p *project) wants() *wants {
@@ -142,7 +145,7 @@ func (w *wants) distribution(module string) string {
 	parts := strings.Split(module, ".")
 	for n := len(parts); n > 0; n-- {
 		name := strings.Join(parts[:n], ".")
-		for _, guess := range strings.Split(distributions[name], " ") {
+		for _, guess := range strings.Split(distributions()[name], " ") {
 			if guess != "" && w.names[pep503(guess)] {
 				return pep503(guess)
 			}

@@ -2,9 +2,10 @@ package playbook
 
 import (
 	"path"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 const (
@@ -12,7 +13,7 @@ const (
 	aboveLines  = 12 // that a report may have above its first line: where, and the source
 )
 
-var escapes = regexp.MustCompile(`\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])`)
+var escapes = lazyregexp.New(`\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])`)
 
 // plainText is the end of a log without colours, carriage returns and what is no text.
 func plainText(log string) string {
@@ -31,7 +32,7 @@ func plainText(log string) string {
 const leads = `(?:(?:\[[\w .:/+-]{1,40}\] +){1,3}|\d{1,2}:\d\d:\d\d [AP]M +|[\w.-]{1,40} +\| |[\w@/.-]{1,60}:[\w-]{1,20}: |\d{4}[-/]\d\d[-/]\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)? +|[|│] ?)?`
 
 // heads begin the report of an error.
-var heads = regexp.MustCompile(`^(` + leads + `)(?:` + strings.Join([]string{
+var heads = lazyregexp.New(`^(` + leads + `)(?:` + strings.Join([]string{
 	`(?:Uncaught |Unhandled |Fatal |Caused by: |Exception in thread "[^"\n]*" )?(?:\[?[A-Za-z_$][\w$]*(?:\.|::))*(?:[A-Z][\w$]*)?(?:Error|Exception|Interrupt|NotFound|DoesNotExist|ImproperlyConfigured|EADDRINUSE)\b[^:\n]{0,80}:.*`,
 	`Traceback \(most recent call last\):`,
 	`(?:panic|fatal error|FATAL ERROR|fatal|\w*[Ee]rror(?:\[\w+\])?|ERR!?|ERROR): .*`,
@@ -49,7 +50,7 @@ var heads = regexp.MustCompile(`^(` + leads + `)(?:` + strings.Join([]string{
 }, "|") + `)$`)
 
 // Lines that programs write when another one has failed; the report is above them.
-var trailers = regexp.MustCompile(`(?i)^` + leads + `(?:` + strings.Join([]string{
+var trailers = lazyregexp.New(`(?i)^` + leads + `(?:` + strings.Join([]string{
 	`npm (?:ERR!|error) (?:code|errno|syscall|path|command|lifecycle|workspace|location|a complete log|.*_logs|.*failed with error|\s).*`,
 	`.*ELIFECYCLE.*`,
 	`error:? (?:command failed|script|"?\w+"? exited|process ).*`,
@@ -61,9 +62,9 @@ var trailers = regexp.MustCompile(`(?i)^` + leads + `(?:` + strings.Join([]strin
 }, "|") + `)$`)
 
 var (
-	location = regexp.MustCompile(`^(?:file://|node:)?[^\s:]*[/\\:][^\n]*:\d+$`)
-	caret    = regexp.MustCompile(`^\s*[~^]+\s*$`)
-	chain    = regexp.MustCompile(`^(?:During handling of the above exception|The above exception was the direct cause)`)
+	location = lazyregexp.New(`^(?:file://|node:)?[^\s:]*[/\\:][^\n]*:\d+$`)
+	caret    = lazyregexp.New(`^\s*[~^]+\s*$`)
+	chain    = lazyregexp.New(`^(?:During handling of the above exception|The above exception was the direct cause)`)
 )
 
 // lastReport returns the last report of an error in a log: the message, what stands
@@ -138,7 +139,7 @@ func above(lines []string, at int) int {
 	return at
 }
 
-var sourceLine = regexp.MustCompile(`^(?:⨯ |\./|\.\./|/)?[\w@./\[\]()-]+\.(?:[cm]?[jt]sx?|vue|svelte|astro|css|scss)(?::\d+:\d+)?$`)
+var sourceLine = lazyregexp.New(`^(?:⨯ |\./|\.\./|/)?[\w@./\[\]()-]+\.(?:[cm]?[jt]sx?|vue|svelte|astro|css|scss)(?::\d+:\d+)?$`)
 
 // place is a file that a report names.
 type place struct {
@@ -147,10 +148,10 @@ type place struct {
 }
 
 var (
-	frame     = regexp.MustCompile(`(?m)^\s+at (?:.*\()?((?:file://)?/[^:\n]+):(\d+):\d+\)?$`)
-	atTop     = regexp.MustCompile(`^((?:file://)?/[^\s:]+):(\d+)\n`)
-	pyFrame   = regexp.MustCompile(`(?m)^\s*File "([^"\n]+)", line (\d+)`)
-	fileColon = regexp.MustCompile(`(?m)^\s*(?:⨯ )?((?:\./|/|\w)[\w@./\[\]()+-]*\.[a-z]{1,6})[:(](\d+)[:,]\d+`)
+	frame     = lazyregexp.New(`(?m)^\s+at (?:.*\()?((?:file://)?/[^:\n]+):(\d+):\d+\)?$`)
+	atTop     = lazyregexp.New(`^((?:file://)?/[^\s:]+):(\d+)\n`)
+	pyFrame   = lazyregexp.New(`(?m)^\s*File "([^"\n]+)", line (\d+)`)
+	fileColon = lazyregexp.New(`(?m)^\s*(?:⨯ )?((?:\./|/|\w)[\w@./\[\]()+-]*\.[a-z]{1,6})[:(](\d+)[:,]\d+`)
 )
 
 // first returns where an error was raised, as a report of Node tells it; a frame of Node
@@ -167,7 +168,7 @@ func (p *project) first() (place, bool) {
 
 // frames are all places that a report names, the innermost first where that is known.
 func (p *project) frames() (all []place) {
-	for _, re := range []*regexp.Regexp{atTop, frame} {
+	for _, re := range []*lazyregexp.Regexp{atTop, frame} {
 		for _, m := range re.FindAllStringSubmatch(p.report, 40) {
 			all = append(all, toPlace(m))
 		}

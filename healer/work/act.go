@@ -2,11 +2,8 @@ package work
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -218,76 +215,6 @@ func (w *worker) must(ctx context.Context, c command) (string, error) {
 		return line, fmt.Errorf("%s: %v:\n%s", line, r.exit, firstLines(r.output))
 	}
 	return line, nil
-}
-
-// asideOf is where directories are moved to by a remedy: below the project, so that a
-// rename does it.
-func (w *worker) asideOf(try int) string {
-	return filepath.Join(w.order.Healer.Root, ".tend", "aside", fmt.Sprintf("%s-%d", w.order.ID, try))
-}
-
-// moveAside moves a directory of the project away. Its name there is its path.
-func (w *worker) moveAside(try int, rel string) error {
-	if !filepath.IsLocal(rel) || rel == "." {
-		return fmt.Errorf("%q is no directory of the project", rel)
-	}
-	from := filepath.Join(w.order.Healer.Root, rel)
-	st, err := os.Lstat(from)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if real, err := filepath.EvalSymlinks(filepath.Dir(from)); err != nil || real != filepath.Dir(from) || !st.IsDir() {
-		return fmt.Errorf("%s is no directory of its own", rel)
-	}
-	to := filepath.Join(w.asideOf(try), url.PathEscape(filepath.ToSlash(rel)))
-	if _, err := os.Lstat(to); err == nil {
-		return nil // the first one is what was there before
-	}
-	if err := os.MkdirAll(w.asideOf(try), 0o700); err != nil {
-		return err
-	}
-	return os.Rename(from, to)
-}
-
-// moveBack brings back what a remedy has moved aside. What is in the way is what the remedy
-// has made.
-func (w *worker) moveBack(try int) error {
-	entries, err := os.ReadDir(w.asideOf(try))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		rel, err := url.PathUnescape(e.Name())
-		if err != nil || !filepath.IsLocal(rel) || rel == "." {
-			continue // none of ours
-		}
-		to := filepath.Join(w.order.Healer.Root, filepath.FromSlash(rel))
-		if err := os.RemoveAll(to); err != nil {
-			return err
-		}
-		if err := os.Rename(filepath.Join(w.asideOf(try), e.Name()), to); err != nil {
-			return err
-		}
-	}
-	w.dropAside(try)
-	return nil
-}
-
-// dropAside removes what was moved aside, and the directories for it if they are empty.
-func (w *worker) dropAside(try int) {
-	aside := w.asideOf(try)
-	if _, err := os.Lstat(aside); err != nil {
-		return
-	}
-	_ = os.RemoveAll(aside)
-	_ = os.Remove(filepath.Dir(aside))
-	_ = os.Remove(filepath.Dir(filepath.Dir(aside)))
 }
 
 // keepTail cuts off the beginning of a log in place: who writes it goes on. A writer that

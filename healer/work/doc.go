@@ -23,6 +23,7 @@
 // A command of a playbook is a process of tend of its own, with limits on memory, processes
 // and time, and with the environment of the service, from which the keys of the healer are
 // taken out. Its whole tree is killed when it has ended. It is not in a sandbox: what is run
-// is what the playbook says, and never what a log or a model does. A model's commands are
-// refused.
+// is what the playbook says, and never what a log or a model does. A model's command runs
+// under package confine, and what it has changed is taken over file by file, by the rules of
+// package guard.
 package work

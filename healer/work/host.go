@@ -21,6 +21,7 @@ import (
 // Labels of processes.
 const (
 	labelService = "tend.service"
+	labelHook    = "tend.hook"
 	labelEpisode = "tend.heal"
 	labelCommand = "tend.heal.command"
 )
@@ -53,30 +54,41 @@ func (w *worker) service(ctx context.Context) (tend.Service, error) {
 	return tend.Service{}, &goneError{"there is no service " + w.order.Service + " any more"}
 }
 
-// restart restarts the service, and returns once another run of it has begun.
+// restart restarts the service, and returns once another run of it has begun. What a server
+// that ended has not taken is asked of the next one: that it ended says nothing of the remedy.
 func (w *worker) restart(ctx context.Context) error {
 	s, err := w.service(ctx)
 	if err != nil {
 		return err
 	}
-	before := s.Runs
-	if err := w.client.RestartServices(ctx, w.order.Service); err != nil {
-		// The answer may be lost, and the restart not.
-		if s, serr := w.service(ctx); serr != nil || s.Runs == before {
-			return fmt.Errorf("restart %s: %w", w.order.Service, err)
-		}
-	}
+	before, asked := s.Runs, false
 	for {
+		if !asked {
+			err := w.client.RestartServices(ctx, w.order.Service)
+			if err != nil && (!errors.Is(err, process.ErrUnavailable) || ctx.Err() != nil) {
+				return fmt.Errorf("restart %s: %w", w.order.Service, err)
+			}
+			asked = err == nil
+		}
 		if s, err = w.service(ctx); err != nil {
 			return err
 		}
-		if s.Runs > before && s.Phase != tend.ServiceStopping && s.Phase != tend.ServiceKilling {
+		stops := s.Phase == tend.ServiceStopping || s.Phase == tend.ServiceKilling
+		if s.Runs > before && !stops {
 			return nil
 		}
+		asked = asked || stops // the answer was lost, and the restart not
 		if !wait(ctx, 20*time.Millisecond) {
 			return fmt.Errorf("restart %s: it is still %s", w.order.Service, s.Phase)
 		}
 	}
+}
+
+// tellsOfRun reports whether a process with the label of a service tells how its runs end:
+// a hook does only if no run followed, because it failed.
+func tellsOfRun(in *process.Info) bool {
+	hook := in.Spec.Labels[labelHook]
+	return hook == "" || hook == "pre_start" && in.Exit != nil && in.Exit.ShellStatus() != 0
 }
 
 // runs are the newest runs of the service, the newest first.
@@ -85,6 +97,7 @@ func (w *worker) runs(ctx context.Context) ([]process.Info, error) {
 	if err != nil {
 		return nil, err
 	}
+	all = slices.DeleteFunc(all, func(in process.Info) bool { return !tellsOfRun(&in) })
 	slices.Reverse(all)
 	return all[:min(len(all), runsBack)], nil
 }
@@ -178,6 +191,7 @@ type command struct {
 	dir  string // absolute
 	env  map[string]string
 	time time.Duration
+	bare bool // it inherits no variable
 }
 
 // result of a command.
@@ -202,6 +216,9 @@ func (w *worker) run(ctx context.Context, c command) (result, error) {
 		Name: "heal-command", Labels: map[string]string{labelEpisode: w.order.ID, labelCommand: "1"},
 		Limits:    process.Limits{MemoryMax: commandMemory, PidsMax: commandPids, Nice: 5},
 		Retention: process.Retention{Limit: 1 << 20, TTL: time.Hour},
+	}
+	if c.bare {
+		spec.Inherit = process.InheritNone
 	}
 	p, err := w.client.Start(ctx, spec)
 	if errors.Is(err, process.ErrUnsupported) { // no cgroups here: time and output are bounded all the same

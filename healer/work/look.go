@@ -104,7 +104,7 @@ func envFiles(dirs ...string) (all []string) {
 				return nil
 			case e.IsDir() && path != dir && (e.Name() == "node_modules" || e.Name() == ".git" || e.Name() == ".venv"):
 				return fs.SkipDir
-			case strings.HasPrefix(e.Name(), ".env") && !e.IsDir() && !slices.Contains(all, path):
+			case (strings.HasPrefix(e.Name(), ".env") || guard.IsEnv(e.Name())) && !e.IsDir() && !slices.Contains(all, path):
 				all = append(all, path)
 			}
 			return nil
@@ -145,8 +145,17 @@ func (w *worker) look(ctx context.Context) (healer.Entry, error) {
 	if err != nil {
 		return out, err
 	}
+	if begins := s.Phase == tend.ServiceStarting || s.Phase == tend.ServiceRunning && !s.Ready; begins && w.order.Signal.Kind == "asked" && s.Age < soonTime {
+		// Nobody has seen it fail. What is wrong it says soon, or that nothing is.
+		if _, err := w.soon(ctx); err != nil && !isGone(err) {
+			return out, err
+		}
+	}
 	ev, err := w.evidence(ctx)
 	if err != nil {
+		return out, err
+	}
+	if err := w.seeLives(ctx); err != nil {
 		return out, err
 	}
 	out.Text = firstLines(ev.Log)

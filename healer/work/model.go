@@ -132,6 +132,8 @@ type hands struct {
 	w *worker
 	// restarted: the service was, and touched: something was changed since.
 	restarted, touched bool
+	// kept are the sums of what was uncommitted in files that a command has changed.
+	kept map[string]string
 }
 
 var _ agent.Hands = (*hands)(nil)
@@ -170,15 +172,6 @@ func (h *hands) Search(ctx context.Context, re, glob string, most int) ([]agent.
 		hits[i] = agent.Hit{Path: one.Path, Line: one.Line, Text: one.Text}
 	}
 	return hits, more, err
-}
-
-// errNoCommands: what a command of a model does could not be taken back as a whole.
-var errNoCommands = errors.New("commands cannot be run here, since there is nothing to confine them to the project; read, search and edit files, and use restart to see whether that has helped")
-
-// Exec refuses: without a sandbox a command could remove the repository, or what is outside
-// of the project, and no checkpoint brings that back.
-func (h *hands) Exec(context.Context, string) (agent.Exec, error) {
-	return agent.Exec{}, errNoCommands
 }
 
 func (h *hands) Restart(ctx context.Context) (agent.Restarted, error) {

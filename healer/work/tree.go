@@ -17,7 +17,7 @@ import (
 func (w *worker) pointOptions(try int) checkpoint.Options {
 	o := w.order
 	id := fmt.Sprintf("%s-%d", o.ID, try)
-	return checkpoint.Options{Root: o.Healer.Root, Dir: filepath.Join(o.Dir, "points", fmt.Sprint(try)), ID: id, Skip: []string{o.StateDir}, Leave: o.Healer.Data}
+	return checkpoint.Options{Root: o.Healer.Root, Dir: filepath.Join(o.Path(healer.PointsDir), fmt.Sprint(try)), ID: id, Skip: []string{o.StateDir}, Leave: o.Healer.Data}
 }
 
 // takePoint keeps the tree as it is.
@@ -161,8 +161,11 @@ func (w *worker) commit(ctx context.Context, e healer.Effect) (out healer.Entry,
 	if err != nil {
 		return out, err
 	}
+	for _, k := range p.Kept() {
+		out.Left = append(out.Left, k.Path+": your uncommitted version, before a command changed it, is in "+k.Copy)
+	}
 	if !w.order.Healer.Commit {
-		out.Left = []string{"all: healer.commit is false"}
+		out.Left = append(out.Left, "all: healer.commit is false")
 		return out, nil
 	}
 	t := &w.state.Tries[len(w.state.Tries)-1]
@@ -216,12 +219,15 @@ func (w *worker) rollback(ctx context.Context, e healer.Effect) (string, error) 
 	if diff, err := p.Diff(ctx); err == nil && diff != "" {
 		_ = replace.File(w.order.Path(fmt.Sprintf("attempt-%d.diff", e.Try)), []byte(w.redact.Text(diff)), 0o600) // for people
 	}
-	if err := w.moveBack(e.Try); err != nil {
-		return "", err
-	}
+	moved := w.moveBack(e.Try)
 	done, err := p.Restore(ctx)
 	if err != nil {
-		return "", err
+		return "", errors.Join(moved, err)
+	}
+	if moved != nil { // a directory that it has to be in may be there again
+		if err := w.moveBack(e.Try); err != nil {
+			return "", err
+		}
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d files are as they were", len(done.Paths))

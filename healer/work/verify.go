@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,23 @@ const (
 type unwell struct{ why string }
 
 func (e *unwell) Error() string { return e.why }
+
+// reason adds to a fault what is known of it, which may be nothing.
+func reason(fault string, known ...string) *unwell {
+	if why := cmp.Or(known...); why != "" {
+		fault += ": " + why
+	}
+	return &unwell{fault}
+}
+
+// lastEnd is how the newest run that has ended did so; "": none has. The supervisor says
+// nothing of it any more once the next run has begun.
+func lastEnd(s tend.Service) string {
+	if s.Exit == nil {
+		return ""
+	}
+	return s.Exit.String()
+}
 
 // verify waits until the service is ready, and then whether it stays so: good probes in a
 // row, of one process, for longer than it has lived before it failed. The probes are those
@@ -69,41 +87,54 @@ func (w *worker) awaitReady(ctx context.Context, within time.Duration) (tend.Ser
 		case s.Ready && s.PID > 0 && s.Failures == 0:
 			return s, nil
 		case s.Phase == tend.ServiceFailed:
-			return s, &unwell{"it has failed again: " + s.Why}
+			return s, reason("it has failed again", s.Why, lastEnd(s))
 		case s.Phase == tend.ServiceCompleted:
-			return s, &unwell{"it has ended: " + s.Why}
+			return s, reason("it has ended", s.Why, lastEnd(s))
 		}
 		if first < 0 {
 			first = s.Runs
 		}
 		if s.Runs >= first+mostStarts {
-			return s, &unwell{"it does not stay up: " + s.Why}
+			return s, reason("it does not stay up", s.Why, lastEnd(s))
 		}
 		if !wait(turn, lookPace) {
 			if ctx.Err() != nil {
 				return s, ctx.Err()
 			}
-			return s, &unwell{fmt.Sprintf("%s was not ready within %v: %s", w.order.Service, within, s.Why)}
+			return s, reason(fmt.Sprintf("%s was not ready within %v", w.order.Service, within), s.Why)
 		}
 	}
 }
 
 // hold is how long the service must be well.
 func (w *worker) hold(ctx context.Context) (time.Duration, error) {
-	hold := w.order.Healer.Hold.Std()
-	runs, err := w.runs(ctx)
-	if err != nil {
+	if err := w.seeLives(ctx); err != nil {
 		return 0, err
 	}
-	for _, in := range runs {
-		if in.Exit == nil || in.Exit.Time.After(w.order.At) {
-			continue
-		}
-		if lived := in.Exit.Time.Sub(in.Started); lived > 0 && lived <= longLife {
-			hold = max(hold, min(lived+lived/4+time.Second, longHold))
-		}
+	hold := w.order.Healer.Hold.Std()
+	if w.lived > 0 {
+		hold = max(hold, min(w.lived+w.lived/4+time.Second, longHold))
 	}
 	return hold, nil
+}
+
+// seeLives remembers how long the service has lived at most until it failed: before the
+// repair, and in attempts that did not help, of whose runs few are kept. What ended
+// because somebody asked for it says nothing, unless that was the supervisor before.
+func (w *worker) seeLives(ctx context.Context) error {
+	runs, err := w.runs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, in := range runs {
+		if in.Exit == nil || in.Exit.Time.After(w.order.At) && in.Exit.Cause == process.CauseKilled {
+			continue
+		}
+		if lived := in.Exit.Time.Sub(in.Started); lived <= longLife {
+			w.lived = max(w.lived, lived)
+		}
+	}
+	return nil
 }
 
 // holds watches one process.
@@ -124,9 +155,9 @@ func (w *worker) holds(ctx context.Context, first tend.Service, hold time.Durati
 		}
 		switch {
 		case s.PID != first.PID || s.Runs != first.Runs:
-			return "", &unwell{fmt.Sprintf("it did not hold: after %v it was another process: %s", time.Since(begun).Round(time.Millisecond), s.Why)}
+			return "", reason(fmt.Sprintf("it did not hold: after %v it was another process", time.Since(begun).Round(time.Millisecond)), s.Why, lastEnd(s))
 		case !s.Ready:
-			return "", &unwell{"it did not hold: " + s.Why}
+			return "", reason("it did not hold", s.Why)
 		}
 		ok, why := w.ask(ctx, target)
 		switch {
@@ -135,7 +166,7 @@ func (w *worker) holds(ctx context.Context, first tend.Service, hold time.Durati
 		case ok && s.Failures == 0:
 			good++
 		case !ok:
-			return "", &unwell{fmt.Sprintf("it did not hold: after %v: %s", time.Since(begun).Round(time.Millisecond), why)}
+			return "", reason(fmt.Sprintf("it did not hold: after %v", time.Since(begun).Round(time.Millisecond)), why)
 		default: // the supervisor's own probe has failed: it must succeed again
 			begun, good = time.Now(), 0
 		}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -52,15 +53,19 @@ type worker struct {
 	plans  []playbook.Plan
 	guard  *guard.Guard
 	point  *checkpoint.Point
-	failed string // why there is no model any more
+	failed string        // why there is no model any more
+	self   string        // path of this program
+	path   string        // PATH of this process
+	lived  time.Duration // the longest life of the service that ended by its fault; see seeLives
 
 	record sync.Mutex // of those who write the transcript
 }
 
 // Run works on the episode in a directory until it is over. What becomes of it is in its
-// journal; each entry is also a line on out, for whoever waits for news. An error is one
-// after which another worker may have more luck.
-func Run(ctx context.Context, dir string, out io.Writer) error {
+// journal; each entry is also a line on out, for whoever waits for news. path is the PATH
+// of commands for a service that has none. An error is one after which another worker may
+// have more luck.
+func Run(ctx context.Context, dir, path string, out io.Writer) error {
 	data, err := replace.Read(filepath.Join(dir, healer.OrderFile), maxOrder)
 	if err != nil {
 		return err
@@ -73,12 +78,15 @@ func Run(ctx context.Context, dir string, out io.Writer) error {
 		return fmt.Errorf("%s is not that of an episode in %s", healer.OrderFile, dir)
 	}
 	o.Rules.Name = o.Service
-	unlock, err := lock(ctx, o.Path(lockFile))
+	unlock, err := replace.Lock(ctx, o.Path(lockFile))
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	w := &worker{order: o, out: out}
+	w := &worker{order: o, out: out, path: path}
+	if w.self, err = os.Executable(); err != nil {
+		return err
+	}
 	entries, err := w.open()
 	if err != nil {
 		return err
@@ -87,6 +95,9 @@ func Run(ctx context.Context, dir string, out io.Writer) error {
 	if w.state = healer.Fold(entries); w.state.Done() {
 		w.finish() // the one before this one may have died in it
 		return nil
+	}
+	if w.state.Doing == healer.Nothing {
+		return fmt.Errorf("the journal of %s cannot be read: it has no beginning", o.ID)
 	}
 	for _, e := range entries {
 		if e.Kind == healer.Signalled || e.Kind == healer.Cancelled {

@@ -80,6 +80,22 @@ func PIDs() ([]int, error) {
 	return pids, err
 }
 
+// Children lists the children of a process, dead ones too, in no order; none if the
+// kernel does not tell (CONFIG_PROC_CHILDREN). One that comes or goes meanwhile may
+// be missing, and others with it.
+func Children(pid int) (children []int) {
+	tasks, _ := os.ReadDir(Path(pid, "task"))
+	for _, task := range tasks {
+		b, _ := Read(pid, "task/"+task.Name()+"/children")
+		for _, child := range bytes.Fields(b) {
+			if n, err := strconv.Atoi(string(child)); err == nil {
+				children = append(children, n)
+			}
+		}
+	}
+	return children
+}
+
 // SetOOMScore sets how soon the kernel ends a process for want of memory: -1000
 // (never) to 1000. To lower it takes CAP_SYS_RESOURCE.
 func SetOOMScore(pid, score int) error {

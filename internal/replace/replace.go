@@ -3,7 +3,8 @@
 //
 // File does not wait for the disk, and so costs microseconds where Synced costs
 // milliseconds. It is for facts that a power loss makes worthless anyway: where
-// the daemon listens, who plays which role.
+// the daemon listens, who plays which role. Lock is for a file that is changed by what
+// was in it.
 package replace
 
 import (

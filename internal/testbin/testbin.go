@@ -118,7 +118,8 @@ func Root() (string, error) {
 	return filepath.Dir(mod), nil
 }
 
-// build has the same flags as `make build` where they decide what is compiled.
+// build has the same flags as `make build` where they decide what is compiled. The tables
+// of debuggers are left out: they are a third of the work of linking.
 func (v Variant) build(root, dir string) error {
 	inside := ""
 	if v != Bare {
@@ -139,7 +140,7 @@ func (v Variant) build(root, dir string) error {
 	if err := os.WriteFile(file, overlay, 0o600); err != nil {
 		return err
 	}
-	return goBuild(root, "-tags", v.tags(), "-overlay", file, "-o", v.Tend(dir), "./cmd/tend")
+	return goBuild(root, "-tags", v.tags(), "-overlay", file, "-ldflags", "-w", "-o", v.Tend(dir), "./cmd/tend")
 }
 
 func goBuild(root string, args ...string) error {

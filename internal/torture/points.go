@@ -82,7 +82,7 @@ func (s *pointStriker) strike(ctx context.Context) (killed int, hit bool) {
 			}
 			return killed, false
 		}
-		killed += s.trigger(ctx, triggers[p])
+		killed += s.trigger(ctx, triggers[p], struck)
 		if !await(ctx, stirTime, struck) {
 			s.table.Arm(p, 1, others != nil)
 		}
@@ -107,8 +107,9 @@ func (s *pointStriker) strike(ctx context.Context) (killed int, hit bool) {
 	return killed + dead, true
 }
 
-// trigger brings a role to a point, and returns how many processes it killed.
-func (s *pointStriker) trigger(ctx context.Context, what trigger) (killed int) {
+// trigger brings a role to a point, and returns how many processes it killed. If a role
+// has come there by itself it may stand there, and what is waited for would not happen.
+func (s *pointStriker) trigger(ctx context.Context, what trigger, struck func() bool) (killed int) {
 	switch {
 	case what.kill != nil:
 		if s.d.Settle(ctx) {
@@ -118,7 +119,10 @@ func (s *pointStriker) trigger(ctx context.Context, what trigger) (killed int) {
 	case what.at != nil:
 		before, _ := s.table.Struck(*what.at)
 		s.table.Arm(*what.at, 1, false)
-		if await(ctx, pointTime, func() bool { n, _ := s.table.Struck(*what.at); return n > before }) {
+		reached := func() bool { n, _ := s.table.Struck(*what.at); return n > before }
+		await(ctx, pointTime, func() bool { return reached() || struck() })
+		s.table.Disarm(*what.at)
+		if reached() {
 			killed = 1
 		}
 	case what.upgrade:

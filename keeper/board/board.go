@@ -48,7 +48,8 @@
 //	207     1     1: core dumped                               keeper
 //	208     8     exit time, unix ns; before the exit: when     keeper
 //	              the slot was reserved, CLOCK_BOOTTIME ns
-//	216     8     user time, ns                                keeper
+//	216     8     user time, ns; before the exit, in the       keeper,
+//	              first 4, the pid inside of a sandbox         kernel
 //	224     8     system time, ns                              keeper
 //	232     8     max rss, bytes                               keeper
 //	240     4     stdin wishes (StdinEOF)                      server

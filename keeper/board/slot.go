@@ -113,6 +113,11 @@ func (s Slot) NotePID(pid int) { atomic.StoreUint32(s.b.u32(s.off+8), uint32(pid
 // fork.
 func (s Slot) PIDAt() *uint32 { return s.b.u32(s.off + 8) }
 
+// InnerAt is where the pid inside of a sandbox lies until the exit, for the kernel to
+// write it there at the fork. Inner returns it; 0: it is in none.
+func (s Slot) InnerAt() *uint32 { return s.b.u32(s.off + 216) }
+func (s Slot) Inner() uint32    { return atomic.LoadUint32(s.InnerAt()) }
+
 // FailedAt is where a child that was forked writes 1 before it ends without having come
 // to its program, and Failed reports that one did. Both only before the exit.
 func (s Slot) FailedAt() *uint32 { return s.b.u32(s.off + 200) }

@@ -65,7 +65,7 @@ func (m *Maker) probe(base box.Base) error {
 	if err != nil {
 		return err
 	}
-	err = c.Network()
+	err = c.Furnish()
 	c.kill()
 	if eerr := c.End(time.Now().Add(undoWait)); err == nil {
 		err = eerr

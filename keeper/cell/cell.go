@@ -66,6 +66,16 @@ func (c *Cell) Info() box.Info {
 		Frozen: c.Nest.Frozen(), Network: c.networked}
 }
 
+// Furnish makes what the first program inside needs and an idle box does not: groups of
+// limits, and the network. Errors: as Network.
+func (c *Cell) Furnish() error {
+	if err := c.Nest.Join(&c.Spec.Limits); err != nil {
+		return err
+	}
+	failpoint.Hit(failpoint.CellFurnished)
+	return c.Network()
+}
+
 // netWait bounds how long pid 1 may take to make its network. It takes a millisecond.
 const netWait = 10 * time.Second
 

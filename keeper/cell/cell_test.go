@@ -302,6 +302,16 @@ func TestLimitsAreThoseOfTheKernel(t *testing.T) {
 			t.Errorf("%s is not among %v", l, c.Active)
 		}
 	}
+	if tasks := scene.Value(c.Nest.Tasks())(t); len(tasks) > 0 {
+		t.Errorf("an idle box has %d groups of v1 controllers", len(tasks))
+	}
+	// A program that is more than the first one changes nothing of a limit that was changed.
+	s.Limits.Tasks = 25
+	scene.Must(t, c.Limit(s.Limits))
+	scene.Must(t, c.Furnish())
+	s.Limits.Tasks = 20
+	scene.Must(t, c.Limit(s.Limits))
+	scene.Must(t, c.Furnish())
 	tasks := scene.Value(c.Nest.Tasks())(t)
 	cmd := exec.Command("sh", "-c", "read go; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do sleep 60 & done; wait")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

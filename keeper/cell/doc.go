@@ -24,6 +24,12 @@
 // says how far it has come, so that the next keeper knows: a box is made, or it is gone.
 // There is no descriptor that has to outlive the keeper.
 //
+// # What waits for the first program
+//
+// An idle box has no network of its own yet, and not the groups of v1 controllers with its
+// limits (v2 has them in the one group of the box). Furnish makes both, before anything
+// starts inside; pid 1 is in no v1 group.
+//
 // # What it needs
 //
 // Root, Linux 6.15 (overlays from detached mounts, and copies of these), user

@@ -30,7 +30,8 @@ type Nest struct {
 
 	killed, limited slots // as the Tree's; guarded by t.mu
 
-	v1 atomic.Pointer[[]string] // v1Dirs, once they were looked for
+	v1     atomic.Pointer[[]string] // v1Dirs, once they were looked for
+	joined atomic.Bool              // Join is over
 
 	frozen atomic.Pointer[bool] // as it was told last; nil: by a keeper before, if at all
 

@@ -107,7 +107,8 @@ func (t *Tree) lookAgain() {
 }
 
 // Limit sets the limits; was are those that it has. A limit that cannot be had is
-// process.ErrUnsupported, and then none is changed.
+// process.ErrUnsupported, and then none is changed. Those of v1 controllers may wait for
+// Join.
 func (n *Nest) Limit(was, l *box.Limits) error {
 	for _, f := range nestLimits {
 		if f.of(l) != "" && !n.t.hasV2(f.controller) && n.t.v1Of(f.controller) == nil {
@@ -133,10 +134,33 @@ func (n *Nest) Limit(was, l *box.Limits) error {
 			}
 			continue
 		}
+		if !n.joined.Load() && n.v1Dir(f.controller) == "" {
+			continue
+		}
 		if err := n.limitV1(f.controller, l); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// Join makes the groups of v1 controllers with the limits that the nest has. It comes before
+// Tasks, once for each keeper: an empty group of the memory controller takes 288 KiB of the
+// kernel's memory, and in many boxes nothing ever runs. It is not called concurrently with
+// itself or Limit.
+func (n *Nest) Join(l *box.Limits) error {
+	if n.joined.Load() {
+		return nil
+	}
+	for _, f := range nestLimits {
+		if f.of(l) == "" || n.t.hasV2(f.controller) {
+			continue
+		}
+		if err := n.limitV1(f.controller, l); err != nil {
+			return err
+		}
+	}
+	n.joined.Store(true)
 	return nil
 }
 

@@ -119,6 +119,10 @@ func TestABoxIsMadeOrGoneAtEachPoint(t *testing.T) {
 				table.Arm(p, 1, false)
 			}
 			info := makeBox(t, e, s)
+			if n := len(groupsOf(t, state)); n != 1 { // those of limits wait for the first program
+				t.Errorf("%d groups of an idle box", n)
+			}
+			scene.Value(e.Network(t.Context(), s.ID))(t)
 			if got := within(t, info, "echo $$ in $(hostname)"); !strings.HasSuffix(got, " in sandbox") {
 				t.Errorf("inside: %q", got)
 			}

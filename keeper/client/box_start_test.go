@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -172,19 +173,62 @@ func TestLimitsOfABoxHold(t *testing.T) {
 	scene.Must(t, m.Boxes().End(t.Context(), s.ID))
 }
 
-// At each point of a start in a box the keeper dies: the program runs once, and its
-// status is known.
-func TestAStartInABoxOutlivesTheKeeper(t *testing.T) {
+// pointsManager is a manager over roles that die at named points.
+func pointsManager(t *testing.T) (m *client.Manager, table *failpoint.Table, state string) {
 	dir := t.TempDir()
 	scene.Must(t, testbin.Make(dir, testbin.Points))
 	state, err := os.MkdirTemp("", "tend-")
 	scene.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(state) })
-	table, err := failpoint.Create(state)
-	scene.Must(t, err)
+	table = scene.Value(failpoint.Create(state))(t)
 	cmd := exec.Command(testbin.Points.Keeper(dir), "launcher", "--state-dir", state)
 	testkeeper.Run(t, state, cmd, cmd.Start)
-	m := testkeeper.Open(t, state)
+	return testkeeper.Open(t, state), table, state
+}
+
+// The pid inside is what a client knows a program by: it stays the same though the keeper
+// dies in the middle of its start, it ends at once, and another server reads of it.
+func TestThePIDInsideOutlivesEverybody(t *testing.T) {
+	m, table, state := pointsManager(t)
+	s := newBoxDirs(t).spec(t)
+	in, info := inBox(t, m, s)
+	want := map[process.ID]int{}
+	run := func() {
+		p := scene.Start(t, in, labelled(s.ID, process.Spec{Shell: "echo $$"}))
+		want[p.ID()] = scene.Value(strconv.Atoi(strings.TrimSpace(scene.Output(t, p, process.Stdout))))(t)
+		scene.Wait(t, p, process.Until{})
+	}
+	run()
+	for p := failpoint.SpawnForked; p <= failpoint.SpawnUnanswered; p++ {
+		table.Arm(p, 1, false)
+		run()
+		if times, _ := table.Struck(p); times != 1 {
+			t.Errorf("the keeper died %d times at %s", times, p)
+		}
+	}
+	for _, who := range []process.Manager{in, testkeeper.Open(t, state).In(boxRoot{info})} {
+		infos := scene.Value(who.List(t.Context(), process.Filter{}))(t)
+		seen := 0
+		for _, i := range infos {
+			if pid, ok := want[i.ID]; ok {
+				seen++
+				if i.PID != pid {
+					t.Errorf("process %s has the pid %d; it said %d", i.ID, i.PID, pid)
+				}
+			}
+		}
+		if seen != len(want) {
+			t.Errorf("%d processes are listed, of %d", seen, len(want))
+		}
+	}
+	scene.Must(t, m.Boxes().End(t.Context(), s.ID))
+	nothingLeft(t, m.Boxes(), state)
+}
+
+// At each point of a start in a box the keeper dies: the program runs once, and its
+// status is known.
+func TestAStartInABoxOutlivesTheKeeper(t *testing.T) {
+	m, table, state := pointsManager(t)
 	s := newBoxDirs(t).spec(t)
 	s.Net, s.Harden, s.Limits = box.NetOwn, hardened, box.Limits{Tasks: 100}
 	in, info := inBox(t, m, s)

@@ -165,10 +165,11 @@ func (m *Manager) enter(req *wire.Spawn, b Boxed, u *account.Account) error {
 	return nil
 }
 
-// innerOf finds the pid inside of a process that a server before this one started.
-func innerOf(spec *process.Spec, pid int) int {
-	if spec.Labels[wire.LabelBox] == "" {
-		return 0
+// innerOf finds the pid inside of a process that a server before this one started. An older
+// keeper did not record it.
+func innerOf(j *spool.Journal, pid int) int {
+	if j.Inside != 0 || j.Spec.Labels[wire.LabelBox] == "" {
+		return j.Inside
 	}
 	return procfs.InnerPID(pid)
 }

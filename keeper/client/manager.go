@@ -104,6 +104,8 @@ type Manager struct {
 
 	grown   atomic.Int64  // bytes added to the spools since retain looked at them
 	grew    chan struct{} // holds one value when that is much
+	moved   atomic.Bool   // a process has moved since all were looked at last
+	stirred chan struct{} // holds one value when the first of them has
 	short   chan struct{} // holds one value when space is short
 	budget  atomic.Int64  // of all spools, in bytes
 	scanned chan struct{} // closed when the spool has been read once
@@ -128,7 +130,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		cfg.TTL = 24 * time.Hour
 	}
 	m := &Manager{cfg: cfg, machine: new(files.Machine), spool: filepath.Join(cfg.StateDir, rundir.SpoolDir), run: run,
-		procs: map[process.ID]*proc{}, pids: map[int]*proc{}, starting: map[process.ID]chan struct{}{}, short: make(chan struct{}, 1), grew: make(chan struct{}, 1), scanned: make(chan struct{})}
+		procs: map[process.ID]*proc{}, pids: map[int]*proc{}, starting: map[process.ID]chan struct{}{}, short: make(chan struct{}, 1), grew: make(chan struct{}, 1), stirred: make(chan struct{}, 1), scanned: make(chan struct{})}
 	if err := os.MkdirAll(m.spool, 0o700); err != nil {
 		return nil, fmt.Errorf("spool: %w", err)
 	}
@@ -294,6 +296,7 @@ func (m *Manager) dispatch(w *waker, b *board.Board) {
 		if !w.wait() {
 			return
 		}
+		m.stir()
 	}
 }
 

@@ -137,7 +137,8 @@ func (p *proc) store(in *process.Input, data []byte, at int64, rest bool) error 
 	p.slot.SetEnd(process.Stdin, end)
 	failpoint.Hit(failpoint.InputAccepted)
 	if p.slot.Flags()&board.FlagFeedArmed != 0 {
-		if q.feed.Abandoned() {
+		// The keeper may have delivered it meanwhile, and the program have ended by that.
+		if q.feed.Abandoned() && !q.feed.Delivered(end) {
 			return process.ErrBrokenPipe
 		}
 		return nil
@@ -148,7 +149,9 @@ func (p *proc) store(in *process.Input, data []byte, at int64, rest bool) error 
 	case feed.Broken:
 		p.slot.Set(board.FlagStdinBroken)
 		p.notifyFeed()
-		return process.ErrBrokenPipe
+		if !q.feed.Delivered(end) {
+			return process.ErrBrokenPipe
+		}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -19,6 +20,9 @@ import (
 
 // retainEvery is how often expired processes are looked for whom nobody asks for.
 var retainEvery = 15 * time.Second // a test changes it
+
+// retainSeldom is the same while nothing moves and none expires sooner.
+const retainSeldom = time.Minute
 
 // starvedEvery is how often space is made while a filesystem is full.
 const starvedEvery = time.Second
@@ -61,8 +65,6 @@ func (m *Manager) tidy() { nudge(m.grew) }
 // filesystem is full it makes room, not more often than once in starvedEvery:
 // what others keep there may leave nothing to be gained.
 func (m *Manager) retain(ctx context.Context) {
-	t := time.NewTicker(retainEvery)
-	defer t.Stop()
 	select {
 	case <-m.scanned:
 	case <-ctx.Done():
@@ -72,9 +74,19 @@ func (m *Manager) retain(ctx context.Context) {
 		_, _, used := m.usage(time.Now())
 		m.setBudget(defaultBudget(m.spool, used))
 	}
-	for asked := false; ; {
+	wait := retainEvery
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	for asked, ticked := false, false; ; {
 		m.grown.Store(0)
-		m.sweep(ctx, m.budget.Load())
+		expires := m.sweep(ctx, m.budget.Load())
+		if ticked {
+			wait = retainEvery
+			if !m.moved.Swap(false) {
+				wait = max(wait, min(expires, retainSeldom))
+			}
+			t.Reset(wait)
+		}
 		m.swept.announce()
 		var again <-chan time.Time
 		short := m.short
@@ -82,10 +94,16 @@ func (m *Manager) retain(ctx context.Context) {
 			m.makeRoom(ctx)
 			again, short = time.After(starvedEvery), nil
 		}
-		asked = false
+		asked, ticked = false, false
 		select {
 		case <-t.C:
+			ticked = true
 			m.discoverAll(m.board.Load())
+		case <-m.stirred:
+			if wait > retainEvery {
+				wait = retainEvery
+				t.Reset(wait)
+			}
 		case <-m.grew:
 		case <-again:
 		case <-short:
@@ -117,10 +135,26 @@ func (m *Manager) bounds(budget int64) spool.Bounds {
 	return b
 }
 
-func (m *Manager) sweep(ctx context.Context, budget int64) {
+// stir notes that a process has moved. It costs one load when that is known.
+func (m *Manager) stir() {
+	if !m.moved.Load() && !m.moved.Swap(true) {
+		nudge(m.stirred)
+	}
+}
+
+// sweep carries out what is planned, and returns after what time the next finished
+// process expires.
+func (m *Manager) sweep(ctx context.Context, budget int64) (expires time.Duration) {
 	now := time.Now()
 	usage, _, _ := m.usage(now)
-	for _, a := range spool.Plan(now, m.bounds(budget), usage) {
+	bounds := m.bounds(budget)
+	expires = 1<<63 - 1
+	for _, u := range usage {
+		if keep := cmp.Or(u.TTL, bounds.TTL); !u.Live && !u.Pinned && keep > 0 {
+			expires = min(expires, max(0, keep-now.Sub(u.FinishedAt)))
+		}
+	}
+	for _, a := range spool.Plan(now, bounds, usage) {
 		m.mu.RLock()
 		p := m.procs[a.ID]
 		m.mu.RUnlock()
@@ -140,6 +174,7 @@ func (m *Manager) sweep(ctx context.Context, budget int64) {
 			m.cfg.Log.Warn("spool could not be kept within its budget", "id", a.ID, "err", err)
 		}
 	}
+	return expires
 }
 
 // usage is what each spool holds, and all of them: of output, and of the disk.

@@ -134,7 +134,7 @@ func (m *Manager) loadFinished(id process.ID) (*proc, error) {
 			j = left
 		}
 	}
-	p := &proc{m: m, id: id, dir: dir, started: j.StartedTime, size: j.Size}
+	p := &proc{m: m, id: id, dir: dir, started: j.StartedTime, inner: j.Inside, size: j.Size}
 	p.spec.Store(&j.Spec)
 	if j.Freed {
 		left := *j

@@ -238,8 +238,10 @@ func (m *Manager) started(spec process.Spec, size int64, s wire.Spawned) *proc {
 	slot := m.board.Load().Slot(s.Slot)
 	p := &proc{m: m, id: spec.ID, dir: filepath.Join(m.spool, string(spec.ID)), ref: s.Ref, slot: slot,
 		live: true, started: slot.Started(), pid: int(s.PID), inner: int(s.Inner), fresh: true, size: size}
-	if p.inner == 0 { // a repeated request finds what is there
-		p.inner = innerOf(&spec, p.pid)
+	if p.inner == 0 && spec.Labels[wire.LabelBox] != "" { // a repeated request finds what is there
+		if j, err := spool.ReadJournal(p.dir); err == nil {
+			p.inner = innerOf(j, p.pid)
+		}
 	}
 	p.spec.Store(&spec)
 	p.pinned.Store(spec.Retention.Pin)

@@ -89,6 +89,7 @@ const (
 	CellForked     // pid 1 runs; the file says that it is being made
 	CellMade       // the file says that it is made; nobody was told
 	CellUnanswered // everything is done but the answer
+	CellFurnished  // it has the groups of limits that its first program needs; no network
 	CellEnding     // the file says that it ends; everybody lives
 	CellKilled     // everybody is killed; nobody is reaped
 	CellUngrouped  // its groups are gone; its file is there
@@ -124,7 +125,8 @@ var names = [...]string{
 	StartAnswered: "start-answered", InputWritten: "input-written", InputAccepted: "input-accepted", FinalCopied: "final-copied",
 	FinishedTrimmed: "finished-trimmed", Removed: "removed", BoardDiscovered: "board-discovered",
 	CellIntended: "cell-intended", CellGrouped: "cell-grouped", CellForked: "cell-forked", CellMade: "cell-made", CellUnanswered: "cell-unanswered",
-	CellEnding: "cell-ending", CellKilled: "cell-killed", CellUngrouped: "cell-ungrouped", CellForgotten: "cell-forgotten", CellStaged: "cell-staged",
+	CellFurnished: "cell-furnished",
+	CellEnding:    "cell-ending", CellKilled: "cell-killed", CellUngrouped: "cell-ungrouped", CellForgotten: "cell-forgotten", CellStaged: "cell-staged",
 	SandboxFolders: "sandbox-folders", SandboxBegun: "sandbox-begun", SandboxRecorded: "sandbox-recorded",
 	SandboxDestroying: "sandbox-destroying", SandboxEnded: "sandbox-ended", SandboxEmptied: "sandbox-emptied", SandboxDiscarded: "sandbox-discarded",
 }

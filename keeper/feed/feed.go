@@ -127,6 +127,13 @@ func (f *Feed) Abandoned() bool {
 	return err == nil && n == 1 && fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
 }
 
+// Delivered reports whether all input before end has left the memfd and the staging
+// pipe. What then breaks has broken after it.
+func (f *Feed) Delivered(end int64) bool {
+	pos, err := unix.Seek(f.Mem, 0, unix.SEEK_CUR)
+	return err == nil && pos >= end && (f.StageR < 0 || !staged(f.StageR))
+}
+
 // widen makes a full pipe hold more, once: what feeds a process much input then
 // switches to it, and to the keeper, a quarter as often. It fails where the
 // user's pipes hold too much already, and then all is as it was.

@@ -163,3 +163,26 @@ func TestMemoryIsFreedInWholeHugePages(t *testing.T) {
 		}
 	}
 }
+
+// A program may end by the last that it reads, before the board says that it was fed.
+func TestWhatWasDeliveredIsNotBroken(t *testing.T) {
+	f, out := input(t)
+	accept(t, f, "all of it")
+	if f.Delivered(9) {
+		t.Error("what nobody moved is delivered")
+	}
+	die(t, f, 9)
+	got(t, out, 9)
+	out.Close()
+	if !f.Abandoned() || !f.Delivered(9) || f.Delivered(10) {
+		t.Errorf("abandoned: %v, delivered: %v, and one more: %v", f.Abandoned(), f.Delivered(9), f.Delivered(10))
+	}
+	var stage [2]int
+	scene.Must(t, unix.Pipe2(stage[:], unix.O_CLOEXEC))
+	t.Cleanup(func() { unix.Close(stage[0]); unix.Close(stage[1]) })
+	f.StageR, f.StageW = stage[0], stage[1]
+	scene.Value(unix.Write(f.StageW, []byte("x")))(t)
+	if f.Delivered(9) {
+		t.Error("what is in the staging pipe is delivered")
+	}
+}

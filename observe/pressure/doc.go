@@ -20,8 +20,9 @@
 //   - Stalls (PSI, memory.pressure of the group, else of the machine): all tasks waited
 //     for memory for 10 % of the last 10 s, or some did for 40 % of the last minute, at
 //     two looks in a row, while working is 80 % of the limit and held half of it.
-//   - Growth: held is 80 % of the limit, has grown from look to look, and would be at
-//     the limit within 30 s.
+//   - Growth: held is 80 % of the limit, has grown three times by 1/256 of the limit or
+//     more without a fall between, and would be at the limit within 30 s as slowly as it
+//     did so at the slowest. Looks at which it stood still do not count.
 //   - Level: held is above its share of the limit at Looks of the newest Of looks;
 //     working in place of held where the kernel tells of no stalls.
 //

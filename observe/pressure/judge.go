@@ -2,6 +2,7 @@ package pressure
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -33,8 +34,10 @@ const (
 	tightWork   = 0.8 // parts of the limit
 	tightHeld   = 0.5
 	soon        = 30 * time.Second
-	// grows is how many looks growth is worked out from.
-	grows = 4
+	// grows is how many heights growth is worked out from, and heights how many there
+	// are up to a limit: what changes by less is noise.
+	grows   = 4
+	heights = 256
 	// ownPart of what is short is the tree's own: to end it would help.
 	ownPart = 0.25
 	// smallDisk is the part of a disk that is short whatever its size.
@@ -57,13 +60,13 @@ type Judge struct {
 	over   map[Kind][]bool // the newest Of looks
 	short  map[Kind]bool   // has been reported, and is so still
 	stalls int             // looks in a row
-	held   []point         // the newest ones
+	grown  []point         // when it had grown by a height, the newest ones
+	limit  int64           // of grown
 }
 
 type point struct {
-	at    time.Duration
-	held  int64
-	limit int64
+	at   time.Duration
+	held int64
 }
 
 // Add takes a look, with its time on a clock that nobody sets, and returns what has
@@ -112,33 +115,49 @@ func (j *Judge) urgent(at time.Duration, s *Sample) string {
 	} else {
 		j.stalls = 0
 	}
-	j.held = append(j.held, point{at, m.Held, m.Limit})
-	j.held = j.held[max(0, len(j.held)-grows):]
+	j.grow(at, m)
 	if j.stalls >= 2 {
 		return fmt.Sprintf("; it waited for memory for %.0f %% of the last 10 s, and some of it for %.0f %% of the last minute", s.Stall.Full10, s.Stall.Some60)
 	}
-	if left, ok := j.forecast(); ok && left < soon && m.share(m.Held) >= tightWork {
+	if left, ok := j.forecast(at, m); ok && left < soon && m.share(m.Held) >= tightWork {
 		return fmt.Sprintf("; as it grows, nothing is left in %v", max(time.Second, left.Round(time.Second)))
 	}
 	return ""
 }
 
-// forecast is how long until the limit is reached; false: it does not grow.
-func (j *Judge) forecast() (time.Duration, bool) {
-	if len(j.held) < grows {
+// grow remembers a look if it is higher than those before. Looks come more often than
+// many programs grow, so those that are no higher do not end a growth; a fall does.
+func (j *Judge) grow(at time.Duration, m *Memory) {
+	height := m.Limit / heights
+	if n := len(j.grown); n > 0 && m.Limit == j.limit && m.Held >= j.grown[n-1].held-height {
+		if m.Held <= j.grown[n-1].held || m.Held < j.grown[n-1].held+height {
+			return
+		}
+	} else {
+		j.grown, j.limit = nil, m.Limit
+	}
+	j.grown = append(j.grown, point{at, m.Held})
+	j.grown = j.grown[max(0, len(j.grown)-grows):]
+}
+
+// forecast is how long until the limit is reached, if it goes on as slowly as it did from
+// one height to the next at the slowest; false: it does not grow.
+func (j *Judge) forecast(at time.Duration, m *Memory) (time.Duration, bool) {
+	if len(j.grown) < grows || m.Limit <= 0 {
 		return 0, false
 	}
-	first, last := j.held[0], j.held[len(j.held)-1]
-	for i := 1; i < len(j.held); i++ {
-		if j.held[i].held <= j.held[i-1].held || j.held[i].limit != first.limit {
+	slowest := math.Inf(1) // bytes in a nanosecond
+	for i := 1; i < grows; i++ {
+		from, to := j.grown[i-1], j.grown[i]
+		if i == grows-1 { // it may have ceased to grow
+			to = point{at, m.Held}
+		}
+		if to.held <= from.held || to.at <= from.at {
 			return 0, false
 		}
+		slowest = min(slowest, float64(to.held-from.held)/float64(to.at-from.at))
 	}
-	took := last.at - first.at
-	if took <= 0 || last.limit <= 0 {
-		return 0, false
-	}
-	left := float64(max(0, last.limit-last.held)) * float64(took) / float64(last.held-first.held)
+	left := float64(max(0, m.Limit-m.Held)) / slowest
 	return time.Duration(min(left, float64(24*time.Hour))), true
 }
 

@@ -128,6 +128,15 @@ func TestWhatIsShortIsSaidOnceAndAgainAfterItWasCalm(t *testing.T) {
 	growing := []Sample{memory(700, 700), memory(770, 770), memory(840, 840), memory(910, 910)}
 	slow := []Sample{memory(846, 846), memory(847, 847), memory(848, 848), memory(849, 849)}
 	starting := []Sample{memory(100, 100), memory(300, 300), memory(500, 500), memory(700, 700), memory(700, 700)}
+	var steps, jumps, ended []Sample // looks that are more frequent than growth
+	for _, held := range []int64{820, 840, 860, 880} {
+		steps = append(steps, times(2, memory(held, held))...)
+		jumps = append(jumps, memory(held, held), memory(held-2, held-2))
+	}
+	for _, held := range []int64{100, 400, 790, 790, 790, 805, 806, 810} {
+		ended = append(ended, memory(held, held))
+	}
+	sawtooth := []Sample{memory(800, 800), memory(840, 840), memory(880, 880), memory(700, 700), memory(800, 800), memory(840, 840), memory(700, 700)}
 	seed := &Rules{Memory: 0.9, Looks: 4, Of: 4}
 	for _, tt := range []struct {
 		name  string
@@ -144,6 +153,10 @@ func TestWhatIsShortIsSaidOnceAndAgainAfterItWasCalm(t *testing.T) {
 		{"a stall with room left is not its own", rules(), times(20, loaded), nil},
 		{"working counts where nothing is known of stalls", rules(), times(5, mute), []string{"d memory"}},
 		{"growth is seen before the end", rules(), growing, []string{"d memory"}},
+		{"growth by steps is seen before the end", rules(), steps, []string{"g memory"}},
+		{"noise does not hide growth", rules(), jumps, []string{"g memory"}},
+		{"a start that is at its end is no growth", rules(), ended, nil},
+		{"what is given back is no growth", rules(), sawtooth, nil},
 		{"slow growth is none", rules(), slow, nil},
 		{"a start is no growth to the end", rules(), starting, nil},
 		{"the seed's four in a row, by working", seed, append(append(times(3, memory(950, 0)), low), times(4, memory(950, 0))...), []string{"h memory"}},

@@ -38,6 +38,7 @@ func (d *decoder) check(c *Config) {
 	for _, name := range c.Names() {
 		s, at := c.Services[name], "services."+name
 		s.Name = name
+		d.checkSandbox(c, s, at)
 		if s.Health != nil {
 			for key, other := range map[string]*Probe{"startup": s.Startup, "readiness": s.Readiness, "liveness": s.Liveness} {
 				if other != nil {
@@ -107,6 +108,7 @@ func (d *decoder) check(c *Config) {
 			}
 		}
 	}
+	d.checkSockets(c)
 	for _, cycle := range c.cycles() {
 		fail("services."+cycle[0]+".depends_on", "is part of a cycle: "+strings.Join(cycle, " needs "))
 	}
@@ -116,6 +118,8 @@ func (d *decoder) check(c *Config) {
 			fail("healer", "needs the key service: there is more than one")
 		case h.Service != "" && c.Services[h.Service] == nil:
 			fail("healer.service", fmt.Sprintf("is %q, which is no service of this file", h.Service))
+		case len(c.Services) > 0 && c.Services[c.Target()].Sandbox != "":
+			fail("healer.service", fmt.Sprintf("is %q, which runs in a sandbox; what is repaired is a project on this machine: leave out healer, or the sandbox of that service", c.Target()))
 		}
 		for key, globs := range map[string][]string{"protected": h.Protected, "data": h.Data} {
 			for i, g := range globs {

@@ -16,6 +16,7 @@ const (
 // is returned.
 type Config struct {
 	Preset   string              `key:"preset" enum:"default,shmastra" default:"default" doc:"The set of defaults: shmastra has those of the shmastra-cloud healer."`
+	Sandbox  string              `key:"sandbox" doc:"Name or ID of the daemon's sandbox in which the services run that name none. Default: on the machine itself."`
 	Services map[string]*Service `key:"services" required:"yes" doc:"The services by name."`
 	Healer   *Healer             `key:"healer" doc:"What may repair a service, and how."`
 }
@@ -29,12 +30,13 @@ type Service struct {
 	Name string `key:"-"`
 
 	Command   Command           `key:"command" required:"yes" doc:"What runs: a list of words, or a line for /bin/sh -c."`
-	Cwd       string            `key:"cwd" doc:"Working directory. Relative: to the directory of the file. Default: that directory."`
+	Cwd       string            `key:"cwd" doc:"Working directory. Relative: to the directory of the file. Default: that directory. In a sandbox: an absolute path inside; default: that of the sandbox."`
 	Env       map[string]string `key:"env" names:"env" doc:"Environment variables; they win over env_file."`
 	EnvFile   Strings           `key:"env_file" doc:"Files of lines NAME=value, read when the file is; later ones win."`
-	Inherit   string            `key:"inherit" enum:"all,none" default:"all" doc:"The environment below env: that of tend up, kept with the service, or nothing."`
-	User      string            `key:"user" doc:"User name, uid or uid:gid. Default: the user of the daemon."`
-	Sandbox   string            `key:"sandbox" doc:"Name or ID of the daemon's sandbox in which it runs. Default: on the machine itself."`
+	Inherit   string            `key:"inherit" enum:"all,none" default:"all" doc:"The environment below env: that of tend up, kept with the service, or nothing. In a sandbox: that of the sandbox, or with none nothing of the user there."`
+	User      string            `key:"user" doc:"User name, uid or uid:gid. Default: the user of the daemon. In a sandbox: of an account there; default: the user of the sandbox."`
+	Sandbox   string            `key:"sandbox" doc:"Name or ID of the daemon's sandbox in which it runs, with its probes and hooks. Default: that of the file, or else on the machine itself."`
+	Sockets   Sockets           `key:"sockets" doc:"Listening sockets by name, which stay open from one run to the next: 127.0.0.1:PORT, [::1]:PORT, 0.0.0.0:PORT, or unix:PATH. The process gets them as descriptors 3, 4 and so on in the order of the file, as systemd passes them (LISTEN_FDS). Not in a sandbox."`
 	DependsOn Dependencies      `key:"depends_on" doc:"Services that it needs before it starts: a list of names, or conditions by name."`
 	Restart   Restart           `key:"restart" doc:"When and how it is started again: a policy alone, or all of it."`
 	Health    *Probe            `key:"health" doc:"One probe for all: startup until it first succeeds, readiness and liveness from then on."`
@@ -44,8 +46,9 @@ type Service struct {
 	Stop      Stop              `key:"stop" doc:"How it is ended."`
 	Log       Log               `key:"log" doc:"How much output is kept, and when a quiet log means that it is stuck."`
 	Pressure  *Pressure         `key:"pressure" doc:"Whether it is looked whether it is short of memory, descriptors, processes or room on a disk. Default: no; yes with the preset shmastra."`
-	Watch     *Watch            `key:"watch" doc:"Files whose change restarts it."`
+	Watch     *Watch            `key:"watch" doc:"Files whose change restarts it. Not in a sandbox."`
 	Schedule  *Schedule         `key:"schedule" doc:"It runs at these times only: a cron expression alone, or all of it."`
+	Hooks     Hooks             `key:"hooks" doc:"Commands at points of its life, each in its directory, with its environment and as its user. Its limits are not theirs."`
 	Limits    Limits            `key:"limits" doc:"Limits on its resources, for all its processes together where no other word is said."`
 	Forks     bool              `key:"forks" default:"false" doc:"The command ends once the service runs in the background; the service lives as long as any process of its tree."`
 	Disabled  bool              `key:"disabled" default:"false" doc:"It is started only when somebody starts it by name."`
@@ -134,6 +137,20 @@ type Schedule struct {
 	Overlap string `key:"overlap" enum:"skip,restart" default:"skip" doc:"What happens at a time at which it still runs."`
 }
 
+// Hooks of a service. Each is started once for a run.
+type Hooks struct {
+	PreStart  *Hook `key:"pre_start" doc:"Before each start. If it fails, the start has failed."`
+	PostStart *Hook `key:"post_start" doc:"Once the service is ready for the first time since its start. Nothing waits for it."`
+	PreStop   *Hook `key:"pre_stop" doc:"Before the signal that asks it to end, while it runs. If it fails, the service is ended all the same."`
+	PostStop  *Hook `key:"post_stop" doc:"After each run, when nothing of it is left, however it ended. What comes next waits for it."`
+}
+
+// Hook is a command at a point in the life of a service. What it leaves behind is killed.
+type Hook struct {
+	Command Command  `key:"command" short:"yes" required:"yes" doc:"What runs: a list of words, or a line for /bin/sh -c."`
+	Timeout Duration `key:"timeout" default:"30s" min:"100ms" max:"1h" doc:"How long it may take until it is killed and has failed."`
+}
+
 // Limits of a service.
 type Limits struct {
 	Memory    Size `key:"memory" min:"1MiB" max:"1PiB" doc:"Bytes of memory."`
@@ -168,7 +185,7 @@ type LLM struct {
 	Provider    string `key:"provider" enum:"anthropic,openai" default:"anthropic" doc:"Which protocol is spoken."`
 	BaseURL     string `key:"base_url" doc:"Where. Default: that of the provider, or of its environment variable (ANTHROPIC_BASE_URL, OPENAI_BASE_URL)."`
 	Model       string `key:"model" doc:"Which model. Default: claude-sonnet-4-6, with the provider anthropic."`
-	ReviewModel string `key:"review_model" doc:"Which model looks at a change once more; it may be a cheaper one. Default: model."`
+	ReviewModel string `key:"review_model" doc:"Which model looks at a change once more; it may be a cheaper one. Default: none; then rules alone look at it."`
 	KeyEnv      string `key:"key_env" doc:"Variable of the environment of tend up that has the key. Default: ANTHROPIC_API_KEY or OPENAI_API_KEY."`
 }
 

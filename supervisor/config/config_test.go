@@ -65,6 +65,31 @@ func TestTheWholeFileIsRead(t *testing.T) {
 	}
 }
 
+func manySockets(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "      s%d: %d\n", i, 3000+i)
+	}
+	return b.String()
+}
+
+func TestSocketsAreReadInTheOrderOfTheFile(t *testing.T) {
+	dir := t.TempDir()
+	text := "services: {web: {command: x, cwd: app, sockets: {z: 3000, b: ':80', local: 'unix:run/../s', six: '[::1]:9', all: '0.0.0.0:08', away: 'unix:///run/s', a: 'localhost:81', mapped: '[::ffff:127.0.0.1]:82'}}}"
+	c := scene.Value(OpenText("x", dir, []byte(text)).Config())(t)
+	want := Sockets{
+		{"z", "127.0.0.1:3000"}, {"b", "127.0.0.1:80"}, {"local", Listen("unix:" + dir + "/app/s")}, {"six", "[::1]:9"}, {"all", "0.0.0.0:8"},
+		{"away", "unix:/run/s"}, {"a", "127.0.0.1:81"}, {"mapped", "127.0.0.1:82"},
+	}
+	if diff := cmp.Diff(want, c.Services["web"].Sockets); diff != "" {
+		t.Errorf("sockets:\n%s", diff)
+	}
+	deep := OpenText("x", dir+strings.Repeat("/x", 60), []byte("services: {web: {command: x, sockets: {a: 'unix:s'}}}"))
+	if _, err := deep.Config(); err == nil || !strings.Contains(err.Error(), "x:1:43: services.web.sockets.a is a path of") {
+		t.Errorf("a path that is too long below its directory: got %v", err)
+	}
+}
+
 func TestAPresetChangesDefaultsAlone(t *testing.T) {
 	text := "preset: shmastra\nservices:\n  web: {command: x, health: {http: ':4111/health', timeout: 3s}}\n"
 	web := scene.Value(Parse("x", []byte(text)))(t).Services["web"]
@@ -101,6 +126,29 @@ func TestPressureIsLookedAtWhereItIsAskedFor(t *testing.T) {
 		t.Error("it is looked at")
 	}
 }
+
+// A service has its own sandbox, or that of the file; what it takes from this machine
+// elsewhere it has from there.
+func TestAServiceHasItsOwnSandboxOrThatOfTheFile(t *testing.T) {
+	const text = "sandbox: dev\nservices:\n  a: {command: x}\n  b: {command: x, sandbox: other, cwd: /srv, inherit: none, health: {http: ':80'}}\n  c: {command: x}\n"
+	src := &Source{Name: "x", Dir: "/project", Text: []byte(text)}
+	c := scene.Value(src.Config())(t)
+	for name, want := range map[string]Service{"a": {Sandbox: "dev"}, "b": {Sandbox: "other", Cwd: "/srv", Inherit: "none"}, "c": {Sandbox: "dev"}} {
+		s := c.Services[name]
+		if got := (Service{Sandbox: s.Sandbox, Cwd: s.Cwd, Inherit: s.Inherit}); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is %+v; want %+v", name, got, want)
+		}
+	}
+	if n := strings.Count(justError(Parse("x", []byte("sandbox: ''\nservices: {a: {command: x}, b: {command: x}}"))), "is empty"); n != 1 {
+		t.Errorf("an empty sandbox is reported %d times", n)
+	}
+	alone := scene.Value((&Source{Name: "x", Dir: "/project", Text: []byte("services: {a: {command: x}}")}).Config())(t).Services["a"]
+	if alone.Sandbox != "" || alone.Cwd != "/project" || alone.Inherit != "all" {
+		t.Errorf("on the machine it is %+v", alone)
+	}
+}
+
+func justError(_ *Config, err error) string { return fmt.Sprint(err) }
 
 func TestWhatIsWrongIsReportedWithItsPlaceAndTheNearestKey(t *testing.T) {
 	in := func(lines string) string { return "services:\n  web:\n    command: x\n" + lines }
@@ -154,6 +202,23 @@ func TestWhatIsWrongIsReportedWithItsPlaceAndTheNearestKey(t *testing.T) {
 		{"a zone", in("    schedule: {cron: '@daily', zone: Berlin}\n"), []string{"4:38:", "time zone"}},
 		{"an absolute glob", in("    watch: [/etc/**]\n"), []string{"4:13:", "relative"}},
 		{"a glob that leaves", in("    watch: ['../x']\n"), []string{"4:13:", "relative"}},
+		{"a socket of another machine", in("    sockets: {http: 'example.org:80'}\n"), []string{"4:21: services.web.sockets.http is for the host", "of this machine"}},
+		{"a socket without a port", in("    sockets: {http: 127.0.0.1}\n"), []string{"4:21: services.web.sockets.http", "PORT or HOST:PORT"}},
+		{"a socket of all addresses", in("    sockets: {http: '*:3000'}\n"), []string{"4:21: services.web.sockets.http is \"*:3000\"; write 0.0.0.0:3000"}},
+		{"a socket by a path", in("    sockets: {http: /run/web.sock}\n"), []string{"4:21: services.web.sockets.http is \"/run/web.sock\"", "write unix:/run/web.sock"}},
+		{"a socket by a URL", in("    sockets: {http: 'http://localhost:3000'}\n"), []string{"4:21:", "without http://"}},
+		{"a socket of IPv6 without brackets", in("    sockets: {http: '::1:3000'}\n"), []string{"4:21: services.web.sockets.http is \"::1:3000\"; an address of IPv6 stands in brackets: [::1]:3000"}},
+		{"a socket of port 0", in("    sockets: {http: '127.0.0.1:0'}\n"), []string{"4:21:", "1 to 65535"}},
+		{"a multicast socket", in("    sockets: {http: '224.0.0.1:80'}\n"), []string{"4:21:", "multicast"}},
+		{"a socket without a file", in("    sockets: {http: 'unix:/run/'}\n"), []string{"4:21:", "names no file"}},
+		{"an abstract socket", in("    sockets: {http: 'unix:@x'}\n"), []string{"4:21:", "everybody"}},
+		{"a path too long", in("    sockets: {http: 'unix:/" + strings.Repeat("x", 107) + "'}\n"), []string{"4:21:", "108 bytes; the kernel's limit for a unix socket is 107"}},
+		{"sockets as a list", in("    sockets: [3000]\n"), []string{"4:14: services.web.sockets is a list; a mapping of names to addresses"}},
+		{"the name of a socket", in("    sockets: {'a:b': 3000}\n"), []string{"4:15:", "no name for a socket"}},
+		{"a socket twice", in("    sockets: {a: 3000}\n  b:\n    command: y\n    sockets: {c: ':3000'}\n"), []string{"4:18: services.web.sockets.a is 127.0.0.1:3000", "that of services.b.sockets.c, too"}},
+		{"too many sockets", in("    sockets:\n" + manySockets(MaxSockets+1)), []string{"5:7:", "33 entries; the limit is 32"}},
+		{"sockets of a process that may have no threads", in("    sockets: {a: 3000}\n    limits: {pids: 1, memory: 1MiB}\n"), []string{"5:20: services.web.limits.pids is 1;", "5:31: services.web.limits.memory is 1MiB;"}},
+		{"what others call sockets", in("    listen: 3000\n"), []string{"4:5:", "did you mean sockets?"}},
 		{"the name of a service", "services: {'a b': {command: x}}\n", []string{"1:12:", "no name for a service"}},
 		{"the name of a variable", in("    env: {'A=B': x}\n"), []string{"4:11:", "no name for a variable"}},
 		{"a variable without a value", in("    env:\n      A:\n"), []string{"is empty", `("" for an empty one)`}},
@@ -161,6 +226,19 @@ func TestWhatIsWrongIsReportedWithItsPlaceAndTheNearestKey(t *testing.T) {
 		{"a command that is a mapping", "services: {web: {command: {a: b}}}\n", []string{"a line or a list of words"}},
 		{"a healer of nobody", in("healer: {service: api}\n"), []string{"4:19:", "no service of this file"}},
 		{"a healer that must choose", in("  b: {command: y}\nhealer: {}\n"), []string{"needs the key service"}},
+		{"a sandbox without a name", in("    sandbox: ''\n"), []string{"4:14: services.web.sandbox is empty"}},
+		{"a sandbox that was left open", in("    sandbox:\n"), []string{"services.web.sandbox is empty"}},
+		{"a sandbox of all without a name", in("  b: {command: y}\nsandbox: ''\n"), []string{"5:10: sandbox is empty"}},
+		{"a sandbox by a path", in("    sandbox: ../x\n"), []string{"4:14: services.web.sandbox is \"../x\", which is no name"}},
+		{"a relative directory in a sandbox", in("    sandbox: s\n    cwd: app\n"), []string{"5:10: services.web.cwd is \"app\"; give an absolute path"}},
+		{"a relative directory in the sandbox of all", in("    cwd: app\nsandbox: s\n"), []string{"4:10: services.web.cwd is \"app\"; give an absolute path"}},
+		{"a watch in a sandbox", in("    sandbox: s\n    watch: src\n"), []string{"5:12: services.web.watch cannot look into a sandbox"}},
+		{"sockets in a sandbox", in("    sandbox: s\n    sockets: {a: 3000}\n"), []string{"5:14: services.web.sockets cannot be passed into a sandbox"}},
+		{"the environment of tend up in a sandbox", in("    sandbox: s\n    inherit: all\n"), []string{"5:14: services.web.inherit is all"}},
+		{"a probe beside the sandbox", in("    sandbox: s\n    health: {http: 'http://10.0.0.1:80/'}\n"), []string{"5:20: services.web.health.http is for 10.0.0.1:80; of a sandbox localhost"}},
+		{"a port beside the sandbox", in("    sandbox: s\n    health: {tcp: '10.0.0.1:80'}\n"), []string{"5:19: services.web.health.tcp is for 10.0.0.1:80; of a sandbox localhost"}},
+		{"a healer of a service in a sandbox", in("    sandbox: s\nhealer: {service: web}\n"), []string{"5:19: healer.service is \"web\", which runs in a sandbox"}},
+		{"a healer of the one service in a sandbox", in("    sandbox: s\nhealer: {}\n"), []string{"5:9: healer.service is \"web\", which runs in a sandbox"}},
 		{"a tag", in("    cwd: !!binary aaaa\n"), []string{"tags mean nothing"}},
 		{"an alias of nothing", in("    cwd: *x\n"), []string{"4:", "x"}},
 		{"two documents", in("") + "---\nservices: {}\n", []string{"second document"}},

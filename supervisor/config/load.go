@@ -99,7 +99,10 @@ func (src *Source) Config() (*Config, error) {
 	d.check(c)
 	for _, name := range c.Names() {
 		s := c.Services[name]
-		s.Cwd = below(src.Dir, s.Cwd)
+		if s.Sandbox == "" {
+			s.Cwd = below(src.Dir, s.Cwd)
+		}
+		d.placeSockets(s)
 		for _, file := range s.EnvFile {
 			vars, err := src.vars(file)
 			if err != nil {

@@ -80,6 +80,7 @@ var foreign = map[string]string{
 	"cron": "schedule", "cron_restart": "schedule", "ignore_watch": "watch.ignore", "watch_delay": "watch.delay", "is_daemon": "forks",
 	"period_seconds": "interval", "period": "interval", "timeout_seconds": "timeout", "failure_threshold": "failures", "retries": "failures",
 	"start_period": "start", "initial_delay": "start", "http_get": "http", "tcp_socket": "tcp", "max_memory_restart": "limits.memory",
+	"listen": "sockets", "listen_stream": "sockets", "socket": "sockets", "ports": "sockets", "port": "sockets", "fds": "sockets",
 	"processes": "services", "apps": "services", "programs": "services", "autostart": "disabled",
 	"policies": "policy", "backoff": "delay", "max_delay_seconds": "max_delay", "window": "within", "period_s": "within",
 }

@@ -105,6 +105,8 @@ func typeSchema(t reflect.Type, f reflect.StructField, defs object) object {
 			object{"type": "array", "items": anyWord(), "uniqueItems": true},
 			object{"type": "object", "additionalProperties": ref(reflect.TypeFor[condition](), defs)},
 		}}
+	case reflect.TypeFor[Sockets]():
+		return object{"type": "object", "additionalProperties": object{"type": []string{"string", "number"}}, "maxProperties": MaxSockets}
 	case reflect.TypeFor[Strings]():
 		return object{"anyOf": []any{anyWord(), object{"type": "array", "items": anyWord()}}}
 	case reflect.TypeFor[Duration](), reflect.TypeFor[Size](), reflect.TypeFor[Signal](), reflect.TypeFor[Address](), reflect.TypeFor[URL]():
@@ -171,7 +173,7 @@ func referenceOf(b *strings.Builder, t reflect.Type, path string) {
 		case inner == reflect.TypeFor[Dependencies]():
 			referenceOf(b, reflect.TypeFor[condition](), path+key+".NAME.")
 			continue
-		case inner == reflect.TypeFor[Command]():
+		case inner == reflect.TypeFor[Command](), inner == reflect.TypeFor[Sockets]():
 			continue
 		case inner == reflect.TypeFor[*Probe]() && key != "health": // once is enough
 			continue
@@ -211,6 +213,8 @@ func kindText(t reflect.Type) string {
 		return "line, or list of words"
 	case reflect.TypeFor[Dependencies]():
 		return "list, or mapping"
+	case reflect.TypeFor[Sockets]():
+		return "addresses by name"
 	case reflect.TypeFor[Strings]():
 		return "word, or list"
 	case reflect.TypeFor[Duration]():

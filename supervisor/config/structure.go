@@ -121,6 +121,9 @@ func (d *decoder) value(n ast.Node, v reflect.Value, f reflect.StructField) {
 	case *Dependencies:
 		d.dependencies(n, to)
 		return
+	case *Sockets:
+		d.sockets(n, to)
+		return
 	case *Strings:
 		if text, ok := d.text(n); ok {
 			*to = Strings{text}
@@ -198,6 +201,11 @@ func badName(name, kind string) string {
 	case "header":
 		if name == "" || len(name) > 1000 || strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
 			return "is no name of a header"
+		}
+		return ""
+	case "socket":
+		if badName(name, "") != "" {
+			return fmt.Sprintf("is no name for a socket: it has 1 to %d letters, digits, '-', '_' and '.', and begins with a letter or digit", MaxNameLen)
 		}
 		return ""
 	}

@@ -35,6 +35,9 @@ func ProcessCompose(name string, data []byte) (*File, error) {
 	}
 	names := map[string]string{} // of services, by those of processes
 	for _, k := range all.Keys {
+		if err := f.full(name, all.Map[k]); err != nil {
+			return nil, err
+		}
 		s := f.add(k)
 		names[k] = s.name
 	}
@@ -249,10 +252,15 @@ func (a *app) shutdown(s *service) string {
 		return ""
 	}
 	d := &app{Node: n, file: a.file}
-	if d.text("command") != "" {
-		s.note("shutdown.command has no equivalent: a signal ends it")
-	}
 	signal, timeout := "", ""
+	if line := d.text("command"); line != "" {
+		limit := ""
+		if t, ok := d.number("timeout_seconds"); ok && t > 0 {
+			limit = fmt.Sprintf("%ds", min(t, 3600))
+		}
+		s.set("hooks", mapping("pre_stop", mapping("command", word(line), "timeout", limit)))
+		s.note("shutdown.command: its signal follows it, if it has not ended then")
+	}
 	if sig, ok := d.number("signal"); ok {
 		signal = strconv.Itoa(sig)
 	}

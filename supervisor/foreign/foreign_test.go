@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -145,6 +146,7 @@ processes:
     availability: {restart: on_failure, backoff_seconds: 2, max_restarts: 4}
     liveness_probe: {http_get: {host: 127.0.0.1, port: 3000, path: /health}}
     is_tty: true
+    shutdown: {command: "./drain --all", timeout_seconds: 20}
 `
 	f := scene.Value(ProcessCompose("x", []byte(text)))(t)
 	c := scene.Value(config.Parse("x", f.YAML()))(t)
@@ -158,8 +160,31 @@ processes:
 	if db.Readiness.Exec.Line != "pg_isready" || db.Readiness.Failures != 5 || db.Stop.Signal != 2 || db.Restart.Policy != "never" {
 		t.Errorf("db is %+v", db)
 	}
-	if got := strings.Join(f.Notes(), "|"); got != "log_level has no equivalent|web: is_tty has no equivalent" {
+	if got := strings.Join(f.Notes(), "|"); got != "log_level has no equivalent|web: shutdown.command: its signal follows it, if it has not ended then|web: is_tty has no equivalent" {
 		t.Errorf("notes are %s", got)
+	}
+	if h := web.Hooks.PreStop; h == nil || h.Command.Line != "./drain --all" || h.Timeout.Std() != 20*time.Second || web.Stop.Timeout.Std() != 20*time.Second {
+		t.Errorf("before it is stopped: %+v", h)
+	}
+}
+
+// All with one name, so that each needs another one: the first that is too many ends it.
+func TestMoreServicesThanMayBeAreRefusedAtOnce(t *testing.T) {
+	const n = 40_000
+	want := "declares more than 1000 services"
+	for what, err := range map[string]error{
+		"pm2": func() error {
+			_, err := PM2("f", []byte("["+strings.Repeat(`{script: a},`, n)+"]"), there(nil))
+			return err
+		}(),
+		"Procfile": func() error { _, err := Procfile("f", []byte(strings.Repeat("a: b\n", n)), false); return err }(),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %.300v; want %q", what, err, want)
+		}
+	}
+	if _, err := PM2("f", []byte("["+strings.Repeat(`{script: a},`, 1000)+"]"), there(nil)); err != nil {
+		t.Errorf("a thousand: got %v", err)
 	}
 }
 

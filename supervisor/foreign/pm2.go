@@ -11,6 +11,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"github.com/tend-run/tend/internal/lazyregexp"
 	"github.com/tend-run/tend/supervisor/config"
 )
 
@@ -196,6 +197,9 @@ func (f *File) pm2App(file string, n *config.Node, exists Exists) error {
 		if copies > 1 {
 			as = fmt.Sprintf("%s-%d", name, i)
 		}
+		if err := f.full(file, n); err != nil {
+			return err
+		}
 		s := f.add(as)
 		f.fill(s, a, script, exists)
 		if copies > 1 {
@@ -210,7 +214,7 @@ func (f *File) pm2App(file string, n *config.Node, exists Exists) error {
 	return nil
 }
 
-var pm2Env = regexp.MustCompile(`^env_.`)
+var pm2Env = lazyregexp.New(`^env_.`)
 
 func (f *File) fill(s *service, a *app, script string, exists Exists) {
 	cwd := a.text("cwd", "pm_cwd")

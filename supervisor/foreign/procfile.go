@@ -2,14 +2,14 @@ package foreign
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/tend-run/tend/internal/lazyregexp"
 	"github.com/tend-run/tend/supervisor/config"
 )
 
-var procfileLine = regexp.MustCompile(`^([A-Za-z0-9_-]+):\s*(.+)$`)
+var procfileLine = lazyregexp.New(`^([A-Za-z0-9_-]+):\s*(.+)$`)
 
 // firstPort is what foreman gives the first program as PORT; each further one gets 100
 // more.
@@ -31,6 +31,9 @@ func Procfile(name string, data []byte, dotenv bool) (*File, error) {
 		if m == nil {
 			wrong = append(wrong, &config.Problem{File: name, Line: i + 1, Column: 1, Text: "is not NAME: COMMAND", Source: strings.TrimRight(line, "\r")})
 			continue
+		}
+		if err := f.full(name, &config.Node{Line: i + 1, Column: 1}); err != nil {
+			return nil, err
 		}
 		s := f.add(m[1])
 		s.set("command", word(m[2]))

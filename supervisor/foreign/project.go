@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"path"
@@ -52,6 +53,9 @@ func Project(fsys fs.FS) (*File, error) {
 		}
 	}
 	if len(from) == 0 {
+		if len(p.f.notes) > 0 {
+			return nil, fmt.Errorf("%w. %s", ErrNoProject, strings.TrimSuffix(strings.Join(p.f.notes, " "), "."))
+		}
 		return nil, ErrNoProject
 	}
 	return p.finish(strings.Join(from, " and "))
@@ -144,6 +148,7 @@ func (p *project) node() string {
 		Scripts                       map[string]string
 		Dependencies, DevDependencies map[string]any
 		PackageManager                string
+		Workspaces                    any
 	}
 	if err := json.Unmarshal([]byte(text), &pkg); err != nil {
 		p.f.notes = append(p.f.notes, "package.json is no JSON that can be read: "+err.Error())
@@ -156,7 +161,16 @@ func (p *project) node() string {
 			break
 		}
 	}
+	if script == "" && p.has("server.js") { // what npm start runs then
+		s := p.f.add("web")
+		s.set("command", list([]string{"node", "server.js"}))
+		p.server(s, cmp.Or(portOf(`\.listen\(\s*(\d+)`, p.read("server.js")), p.exposed), "")
+		return "package.json and server.js"
+	}
 	if script == "" {
+		if pkg.Workspaces != nil || p.has("pnpm-workspace.yaml") {
+			p.f.notes = append(p.f.notes, "package.json has workspaces: run tend init in the directory of one of them.")
+		}
 		return ""
 	}
 	manager, from := "npm", "package.json"
@@ -172,7 +186,7 @@ func (p *project) node() string {
 	}
 	s := p.f.add("web")
 	s.set("command", list([]string{manager, "run", script}))
-	port, route := cmp.Or(portOf(portFlag, pkg.Scripts[script]), p.exposed), ""
+	port, route := cmp.Or(portOf(portFlag, pkg.Scripts[script]), p.configured(), p.exposed), ""
 	for _, f := range frameworks {
 		_, one := pkg.Dependencies[f.name]
 		_, two := pkg.DevDependencies[f.name]
@@ -191,6 +205,18 @@ func (p *project) node() string {
 		s.note("watch: src restarts it when its files change")
 	}
 	return from
+}
+
+// configured is the port that a file of a framework names; "": none does.
+func (p *project) configured() string {
+	for _, tool := range []string{"vite", "astro", "nuxt", "svelte", "webpack"} {
+		for _, ending := range []string{"ts", "js", "mjs", "mts", "cjs"} {
+			if port := portOf(`\b(?:server|devServer)\s*:\s*\{[^{}]*?\bport\s*:\s*(\d+)`, p.read(tool+".config."+ending)); port != "" {
+				return port
+			}
+		}
+	}
+	return ""
 }
 
 func (p *project) python() string {

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/tend-run/tend/internal/lazyregexp"
 	"github.com/tend-run/tend/supervisor/config"
 )
 
@@ -17,7 +17,8 @@ type File struct {
 	From     string
 	header   []string // in place of where it is from
 	services []*service
-	notes    []string // about the whole file
+	names    map[string]bool // of services
+	notes    []string        // about the whole file
 }
 
 // service is one in the making. Values are YAML already.
@@ -92,7 +93,7 @@ func comment(text string) string {
 	}, strings.ToValidUTF8(text, ""))
 }
 
-var plain = regexp.MustCompile(`^[A-Za-z0-9/.][A-Za-z0-9_./@+-]*$`)
+var plain = lazyregexp.New(`^[A-Za-z0-9/.][A-Za-z0-9_./@+-]*$`)
 
 // word is a scalar of YAML.
 func word(text string) string {
@@ -128,7 +129,7 @@ func mapping(pairs ...string) string {
 	return "{" + strings.Join(out, ", ") + "}"
 }
 
-var notInName = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
+var notInName = lazyregexp.New(`[^A-Za-z0-9_.-]+`)
 
 // add takes a new service; its name is made one that a service may have.
 func (f *File) add(name string) *service {
@@ -138,15 +139,27 @@ func (f *File) add(name string) *service {
 	}
 	clean = strings.TrimRight(clean[:min(len(clean), config.MaxNameLen-5)], "-_.")
 	unique := clean
-	for n := 2; slices.ContainsFunc(f.services, func(s *service) bool { return s.name == unique }); n++ {
+	for n := 2; f.names[unique]; n++ {
 		unique = fmt.Sprintf("%s-%d", clean, n)
 	}
+	if f.names == nil {
+		f.names = map[string]bool{}
+	}
+	f.names[unique] = true
 	s := &service{name: unique, env: map[string]string{}}
 	if unique != name {
 		s.note("its name was %.100q", name)
 	}
 	f.services = append(f.services, s)
 	return s
+}
+
+// full is an error once there are more services than may be: at what would be another one.
+func (f *File) full(file string, n *config.Node) error {
+	if len(f.services) < config.MaxServices {
+		return nil
+	}
+	return problem(file, n, "declares more than %d services", config.MaxServices)
 }
 
 // problem is an error at a place.

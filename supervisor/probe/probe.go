@@ -253,7 +253,7 @@ func (t *Target) exec(ctx context.Context, rule *config.Probe) error {
 	if _, kerr := p.Kill(after); kerr != nil && !errors.Is(kerr, process.ErrExited) {
 		err = errors.Join(err, kerr)
 	}
-	said := lastLine(after, p)
+	said := LastLine(after, p)
 	_ = p.Remove(after) // else its TTL does
 	switch {
 	case err != nil:
@@ -268,24 +268,34 @@ func (t *Target) exec(ctx context.Context, rule *config.Probe) error {
 	return fmt.Errorf("%v", res.Exit)
 }
 
-// lastLine returns the last line of what a finished command has written.
-func lastLine(ctx context.Context, p process.Process) string {
+// LastLine returns the last line that a finished command has written to stderr, or else
+// to stdout: which of the two was first, nobody can tell.
+func LastLine(ctx context.Context, p process.Process) string {
 	r, err := p.Read(ctx, process.ReadOptions{NoFollow: true})
 	if err != nil {
 		return ""
 	}
 	defer r.Close()
-	var tail []byte
+	var said, complained []byte
 	for {
 		ev, ok, err := r.Next()
 		if err != nil || !ok {
 			break
 		}
 		if ev.Kind == process.EventOutput {
-			tail = append(tail, ev.Data...)
-			tail = tail[max(0, len(tail)-4096):]
+			tail := &said
+			if ev.Stream == process.Stderr {
+				tail = &complained
+			}
+			*tail = append(*tail, ev.Data...)
+			*tail = (*tail)[max(0, len(*tail)-4096):]
 		}
 	}
-	text := strings.TrimSpace(strings.ToValidUTF8(string(tail), ""))
-	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
+	for _, tail := range [][]byte{complained, said} {
+		text := strings.TrimSpace(strings.ToValidUTF8(string(tail), ""))
+		if line := strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:]); line != "" {
+			return line
+		}
+	}
+	return ""
 }

@@ -3,9 +3,11 @@ package run
 import (
 	"context"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/observe"
 	"github.com/tend-run/tend/observe/pressure"
 	"github.com/tend-run/tend/process"
@@ -25,19 +27,16 @@ func pressureRules(p *config.Pressure) *pressure.Rules {
 }
 
 // awaitPressure looks whether a run is short of something, until it has ended.
-func (w *worker) awaitPressure(ctx context.Context, pid int, n int64, declared *config.Service, ends *kernelEnds) {
+func (w *worker) awaitPressure(ctx context.Context, tree runTree, n int64, declared *config.Service, ends *kernelEnds) {
 	var sys pressure.System
 	var judge pressure.Judge
 	rules, interval := pressureRules(declared.Pressure), declared.Pressure.Interval.Std()
 	dirs := []string{declared.Cwd, w.s.c.Dir}
-	stalls := make(chan struct{}, 1)
-	if rules.Stalls && rules.Memory > 0 {
-		if g, err := sys.GroupOf(pid); err == nil {
-			if t, err := sys.Trigger(g); err == nil {
-				w.s.wg.Go(func() { tellStalls(ctx, t, stalls) })
-			}
-		}
+	if declared.Sandbox != "" { // whose files are kept beside ours
+		dirs = dirs[1:]
 	}
+	stalls := make(chan struct{}, 1)
+	untold := rules.Stalls && rules.Memory > 0
 	begin := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -48,19 +47,17 @@ func (w *worker) awaitPressure(ctx context.Context, pid int, n int64, declared *
 		case <-stalls:
 		case <-timer.C:
 		}
-		g, err := sys.GroupOf(pid)
-		if err != nil {
-			// The command has ended; what it has left is in no group that is known.
-			if !w.pause(ctx) {
-				return
-			}
+		g, pids := tree.look(ctx)
+		if g == nil {
 			timer.Reset(interval)
 			continue
 		}
 		ends.note(g)
-		pids := g.Members()
-		if pids == nil {
-			pids = observe.Tree(pid)
+		if untold {
+			untold = false
+			if t, err := sys.Trigger(g); err == nil {
+				w.s.wg.Go(func() { tellStalls(ctx, t, stalls) })
+			}
 		}
 		sample := sys.Look(g, pids, dirs)
 		for _, f := range judge.Add(rules, time.Since(begin), sample) {
@@ -72,6 +69,57 @@ func (w *worker) awaitPressure(ctx context.Context, pid int, n int64, declared *
 		}
 		timer.Reset(wait)
 	}
+}
+
+// runTree finds the processes of a run.
+type runTree struct {
+	p      process.Process
+	leader int             // the pid of its command
+	own    *pressure.Group // that was made for the run; nil: none is known
+}
+
+// group returns the control groups of the command; nil: it has ended, and its pid may be
+// another program's by now.
+func (t *runTree) group(ctx context.Context) *pressure.Group {
+	if in, err := t.p.Info(process.Brief(ctx)); err != nil || in.Exit != nil {
+		return nil
+	}
+	g, err := pressure.System{}.GroupOf(t.leader)
+	if err != nil {
+		return nil // it has just ended
+	}
+	t.own = nil
+	if s, ok := procfs.ReadStat(t.leader); ok {
+		if pids := g.Members(); len(pids) > 0 && !slices.Contains(pids, s.PPID) {
+			t.own = g
+		}
+	}
+	return g
+}
+
+// look returns the processes of the run, and the control groups of one of them; nil: none
+// is found. A service that forks lives on without its command: what is in its own group
+// then, or in its session. The kernel gives nobody the number of a session that has members.
+func (t *runTree) look(ctx context.Context) (g *pressure.Group, pids []int) {
+	g = t.group(ctx)
+	if t.own != nil {
+		pids = t.own.Members()
+	}
+	if len(pids) == 0 {
+		pids = observe.Tree(t.leader)
+	}
+	if g != nil {
+		return g, pids
+	}
+	if slices.Contains(pids, t.leader) { // another program
+		return nil, nil
+	}
+	for _, pid := range pids {
+		if g, err := (pressure.System{}).GroupOf(pid); err == nil {
+			return g, pids
+		}
+	}
+	return nil, nil
 }
 
 // tellStalls passes on that the kernel tells of stalls.
@@ -108,13 +156,6 @@ type countedGroup struct {
 
 // recent is how old news may be that need not be of this end.
 const recent = 5 * time.Second
-
-// begin notes the count at the beginning of a run.
-func (k *kernelEnds) begin(pid int) {
-	if g, err := (pressure.System{}).GroupOf(pid); err == nil {
-		k.note(g)
-	}
-}
 
 func (k *kernelEnds) note(g *pressure.Group) {
 	n, ok := g.OOMKills()

@@ -14,19 +14,26 @@ import (
 	"github.com/tend-run/tend/supervisor"
 )
 
-// hog makes the test binary a program that takes memory, until this many MiB of it are
-// resident; -1: without end.
-const hog = "RUN_TEST_HOG"
+// hog makes the test binary a program that takes memory, until this many MiB of its own are
+// resident; -1: without end. From slowFrom MiB on it takes one each half second. Pages of
+// its file count for whoever read them first, who may be outside of its control group.
+const (
+	hog      = "RUN_TEST_HOG"
+	slowFrom = "RUN_TEST_HOG_SLOW"
+)
 
 func useMemory() {
 	var most int
 	fmt.Sscan(os.Getenv(hog), &most)
+	slow := 1 << 20
+	fmt.Sscan(os.Getenv(slowFrom), &slow)
 	var held [][]byte
 	for {
-		var size, resident int
+		var size, resident, ofFiles int
 		b, _ := os.ReadFile("/proc/self/statm")
-		fmt.Sscan(string(b), &size, &resident)
-		if most >= 0 && resident*os.Getpagesize() >= most<<20 {
+		fmt.Sscan(string(b), &size, &resident, &ofFiles)
+		own := (resident - ofFiles) * os.Getpagesize()
+		if most >= 0 && own >= most<<20 {
 			fmt.Println("holds", len(held))
 			time.Sleep(time.Hour)
 		}
@@ -35,6 +42,9 @@ func useMemory() {
 			one[at] = 1
 		}
 		held = append(held, one)
+		if own >= slow<<20 {
+			time.Sleep(500 * time.Millisecond)
+		}
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -82,6 +92,38 @@ func TestAServiceThatIsShortOfDescriptorsIsReported(t *testing.T) {
 	nothingLives(t, m)
 }
 
+// The command of a service that forks has ended when it is asked what the service is short of.
+func TestWhatAForkedServiceHasLeftIsLookedAt(t *testing.T) {
+	const serve = `for n in 3 4 5 6 7 8 9; do eval "exec $n</dev/null"; done; exec sleep 1000`
+	for how, command := range map[string]string{
+		"in its session": "(" + serve + ") & echo up",
+		"as a daemon":    "setsid sh -c '" + serve + "' & until test -e $GO; do sleep 0.1; done",
+	} {
+		t.Run(how, func(t *testing.T) {
+			m, dir := testkeeper.New(t), t.TempDir()
+			forked := filepath.Join(t.TempDir(), "go")
+			declare := func(l *life, pressure string) {
+				l.declare(fmt.Sprintf("  x:\n    command: |\n      %s\n    env: {GO: %s}\n    forks: true\n    limits: {files: 15}\n    pressure: {interval: 100ms, memory: 0, disk: 0, descriptors: %s}\n", command, forked, pressure))
+			}
+			l := live(t, m, dir)
+			declare(l, "0")
+			l.up()
+			l.ready("x")
+			scene.Must(t, os.WriteFile(forked, nil, 0o600))
+			s := l.until("x", "forked", func(s supervisor.State) bool { return s.Forked })
+			pid := pidOf(t, m, s)
+			declare(l, "0.5")
+			scene.Eventually(t, "somebody is told", func() bool { return l.noticed("x pressure") })
+			if text := l.said(supervisor.NoticePressure); !strings.Contains(text, "has 10 of 15 open") || strings.Contains(text, fmt.Sprintf("pid %d ", pid)) {
+				t.Errorf("it was said: %s", text)
+			}
+			l.down()
+			l.phase("x", supervisor.Idle)
+			nothingLives(t, m)
+		})
+	}
+}
+
 func TestAServiceThatUsesUpItsMemoryIsRestartedInTime(t *testing.T) {
 	m := testkeeper.New(t)
 	l := live(t, m, t.TempDir())
@@ -94,6 +136,52 @@ func TestAServiceThatUsesUpItsMemoryIsRestartedInTime(t *testing.T) {
 	}
 	if !strings.Contains(s.State.Why, "memory is short") && s.State.Exit == nil {
 		t.Errorf("it is %+v", s.State)
+	}
+	l.down()
+	l.phase("x", supervisor.Idle)
+	nothingLives(t, m)
+}
+
+// Many looks find that a program which leaks has not grown since the one before.
+func TestASlowLeakIsReportedBeforeTheMemoryIsUsedUp(t *testing.T) {
+	m := testkeeper.New(t)
+	l := live(t, m, t.TempDir())
+	group := memoryGroup(t, 100<<20)
+	l.declare(fmt.Sprintf("  x: {command: 'echo $$ > %s/cgroup.procs; exec $SERVE', env: {%s: '-1', %s: '75'}, stop: KILL, pressure: {interval: 200ms, memory: 1}}\n", group, hog, slowFrom))
+	l.up()
+	scene.Eventually(t, "somebody is told", func() bool { return l.noticed("x pressure") })
+	if text := l.said(supervisor.NoticePressure); !strings.Contains(text, "as it grows, nothing is left in ") || !strings.Contains(text, group) {
+		t.Errorf("it was said: %s", text)
+	}
+	l.down()
+	l.phase("x", supervisor.Idle)
+	nothingLives(t, m)
+}
+
+// Never is it up without the limit that it was given.
+func TestAServiceHasTheLimitOfItsMemoryOrDoesNotStart(t *testing.T) {
+	m := testkeeper.New(t)
+	l := live(t, m, t.TempDir())
+	l.declare("  x: {command: exec sleep 1000, restart: never, limits: {memory: 64MiB}}\n")
+	l.up()
+	s := l.until("x", "it is up or has failed", func(s supervisor.State) bool {
+		return s.Phase == supervisor.Running || s.Phase == supervisor.Failed
+	})
+	if s.State.Phase == supervisor.Failed {
+		if why := s.State.Why; !strings.Contains(why, "memory") || !strings.Contains(why, "cgroup v2") {
+			t.Errorf("it has failed: %s", why)
+		}
+	} else {
+		group := scene.Value(os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pidOf(t, m, s))))(t)
+		_, path, _ := strings.Cut("\n"+string(group), "\n0::")
+		path, _, _ = strings.Cut(path, "\n")
+		got, err := os.ReadFile("/sys/fs/cgroup" + path + "/memory.max")
+		if err != nil {
+			got = scene.Value(os.ReadFile("/sys/fs/cgroup/unified" + path + "/memory.max"))(t)
+		}
+		if strings.TrimSpace(string(got)) != fmt.Sprint(64<<20) {
+			t.Errorf("its limit is %s", got)
+		}
 	}
 	l.down()
 	l.phase("x", supervisor.Idle)

@@ -53,7 +53,7 @@ func (w *worker) awaitQuiet(ctx context.Context, p process.Process, n int64, rul
 		return // it was checked
 	}
 	for ctx.Err() == nil {
-		err := w.follow(ctx, p, n, expr, rules.Log.Quiet.Std())
+		err := w.follow(ctx, p, n, expr, rules)
 		if err == nil || errors.Is(err, io.EOF) || errors.Is(err, process.ErrNotFound) || !w.pause(ctx) {
 			return
 		}
@@ -61,7 +61,8 @@ func (w *worker) awaitQuiet(ctx context.Context, p process.Process, n int64, rul
 }
 
 // follow reads the output of a run from its last lines on, to its end.
-func (w *worker) follow(ctx context.Context, p process.Process, n int64, expr *regexp.Regexp, quiet time.Duration) error {
+func (w *worker) follow(ctx context.Context, p process.Process, n int64, expr *regexp.Regexp, rules *config.Service) error {
+	quiet := rules.Log.Quiet.Std()
 	in, err := p.Info(ctx)
 	if err != nil {
 		return err
@@ -97,6 +98,11 @@ func (w *worker) follow(ctx context.Context, p process.Process, n int64, expr *r
 		case <-ctx.Done():
 			return nil
 		case <-timer.C: // it is armed again by output
+			// Output that could not come is none that is missing.
+			if wait := quiet - time.Since(w.lookAt(ctx, lookedAt{key: rules.Sandbox}, nil)); wait > 0 {
+				timer.Reset(wait)
+				continue
+			}
 			if line := bytes.TrimSpace(last.line); expr.Match(line) {
 				text := fmt.Sprintf("no output for %v after: %s", quiet, bytes.ToValidUTF8(line[:min(len(line), 200)], nil))
 				w.tell(supervisor.Event{Kind: supervisor.Stuck, Run: n, Text: text})

@@ -21,6 +21,7 @@ import (
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/supervisor"
 	"github.com/tend-run/tend/supervisor/config"
+	"github.com/tend-run/tend/supervisor/held"
 	"github.com/tend-run/tend/supervisor/run"
 	"github.com/tend-run/tend/supervisor/watch"
 )
@@ -31,6 +32,12 @@ const role = "RUN_TEST_LISTEN"
 func TestMain(m *testing.M) {
 	if os.Getenv(hog) != "" {
 		useMemory()
+	}
+	if held.Called(os.Args) {
+		os.Exit(held.Main(os.Args[1:], os.Environ()))
+	}
+	if os.Getenv(socketRole) != "" {
+		serveSockets()
 	}
 	if addr := os.Getenv(role); addr != "" {
 		l, err := net.Listen("tcp", addr)
@@ -62,7 +69,8 @@ type life struct {
 func live(t testing.TB, m process.Manager, dir string) *life {
 	t.Helper()
 	l := &life{t: t, texts: map[supervisor.Notice]string{}}
-	l.Supervisor = scene.Value(run.Open(run.Config{Manager: m, Dir: dir, Notice: func(service string, e supervisor.Effect) {
+	self := scene.Value(os.Executable())(t)
+	l.Supervisor = scene.Value(run.Open(run.Config{Manager: m, Dir: dir, Program: []string{self}, Notice: func(service string, e supervisor.Effect) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.notices = append(l.notices, service+" "+e.Notice.String())
@@ -401,9 +409,32 @@ func TestADeclarationIsAppliedByDifference(t *testing.T) {
 		t.Errorf("what is left is %+v", all)
 	}
 	c := scene.Value(config.Parse("x", []byte("services: {a: {command: x, sandbox: s}}")))(t)
-	if err := l.Apply(t.Context(), c); err == nil || !strings.Contains(err.Error(), "sandbox") {
+	if err := l.Apply(t.Context(), c); err == nil || !strings.Contains(err.Error(), "services.a.sandbox cannot be used: this server has no sandboxes") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// What a service is watched for changes while it runs, as the same process.
+func TestARunGoesOnUnderAnotherDeclaration(t *testing.T) {
+	m := testkeeper.New(t)
+	l := live(t, m, t.TempDir())
+	const before = "{command: 'for i in 3 4 5 6 7 8; do eval \"exec $i</dev/null\"; done; echo Bundling; exec sleep 1000', limits: {files: 12}, restart: {max: 0}"
+	l.declare("  x: " + before + "}\n")
+	l.up()
+	first := pidOf(t, m, l.ready("x"))
+	l.declare("  x: " + before + ", pressure: {descriptors: 0.5, interval: 100ms}}\n")
+	scene.Eventually(t, "that descriptors are short", func() bool { return strings.Contains(l.said(supervisor.NoticePressure), "descriptors are short") })
+	l.declare("  x: " + before + ", log: {pattern: Bundling, quiet: 100ms, stuck: report}}\n")
+	scene.Eventually(t, "that its log is stuck", func() bool { return l.noticed("x stuck") })
+	l.declare("  x: " + before + "}\n  y: {command: exec sleep 1000, depends_on: {x: {log: Bundling}}}\n")
+	l.up("y")
+	l.ready("y")
+	if s := l.ready("x"); s.State.Run != 1 || pidOf(t, m, s) != first {
+		t.Errorf("it has another process: %+v", s.State)
+	}
+	l.down()
+	l.phase("x", supervisor.Idle)
+	nothingLives(t, m)
 }
 
 func TestAScheduledServiceStartsAtItsTimes(t *testing.T) {
@@ -483,6 +514,30 @@ func TestADamagedRecordIsNotTakenForNone(t *testing.T) {
 	scene.Must(t, os.WriteFile(filepath.Join(dir, "web.json"), []byte("{"), 0o600))
 	if _, err := run.Open(run.Config{Manager: testkeeper.New(t), Dir: dir}); err == nil || !strings.Contains(err.Error(), "web.json is damaged") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// What could not be stored is stored once it can be, though nothing more happens.
+func TestWhatCouldNotBeStoredIsStoredLater(t *testing.T) {
+	m, dir := testkeeper.New(t), t.TempDir()
+	l := live(t, m, dir)
+	l.declare("  x: {command: exec sleep 1000}\n")
+	l.up()
+	l.ready("x")
+	file := filepath.Join(dir, "x.json")
+	scene.Must(t, os.Remove(file))
+	scene.Must(t, os.MkdirAll(filepath.Join(file, "in the way"), 0o700))
+	l.down()
+	l.phase("x", supervisor.Idle)
+	scene.Must(t, os.RemoveAll(file))
+	scene.Eventually(t, "it is stored", func() bool {
+		_, err := os.Stat(file)
+		return err == nil
+	})
+	l.stop()
+	l = live(t, m, dir)
+	if s := l.phase("x", supervisor.Idle); s.State.Up {
+		t.Error("it is wanted again")
 	}
 }
 

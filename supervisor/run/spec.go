@@ -3,8 +3,10 @@ package run
 import (
 	"maps"
 	"strconv"
+	"strings"
 
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/supervisor"
 	"github.com/tend-run/tend/supervisor/config"
 )
 
@@ -12,6 +14,8 @@ import (
 const (
 	LabelService = "tend.service"
 	LabelRun     = "tend.run"
+	LabelHook    = "tend.hook"    // of the process of a hook: its name
+	LabelSockets = "tend.sockets" // of the process that holds a service's sockets: the token of its IDs
 )
 
 // Linux's numbers of resource limits.
@@ -20,9 +24,30 @@ const (
 	rlimitFiles = 7
 )
 
+// hookOutput bounds what is kept of each stream of a hook, in bytes.
+const hookOutput = 1 << 20
+
 // idOf is the process ID of a run.
 func idOf(token string, n int64) process.ID {
 	return process.ID("svc-" + token + "-" + strconv.FormatInt(n, 10))
+}
+
+// hookID is the process ID of a hook of a run.
+func hookID(token string, n int64, h supervisor.Hook) process.ID {
+	return idOf(token, n) + "-" + process.ID(strings.ReplaceAll(h.String(), "_", "-"))
+}
+
+// hookSpec is the process of a hook of a run.
+func hookSpec(r *config.Service, token string, n int64, h supervisor.Hook) process.Spec {
+	rule, spec := supervisor.HookOf(r, h), place(r)
+	spec.ID, spec.Name = hookID(token, n, h), r.Name+"."+h.String()
+	spec.Argv, spec.Shell = rule.Command.Argv, rule.Command.Line
+	spec.Labels = map[string]string{LabelService: r.Name, LabelRun: strconv.FormatInt(n, 10), LabelHook: h.String()}
+	spec.Stdin = process.StdinNull
+	// It ends in time though there may be nobody to see it.
+	spec.Timeout, spec.TimeoutScope = rule.Timeout.Std(), process.ScopeTree
+	spec.Retention.Limit = hookOutput
+	return spec
 }
 
 // specOf is the process of a run.
@@ -43,7 +68,8 @@ func specOf(r *config.Service, token string, n int64) process.Spec {
 	return spec
 }
 
-// place is where and as whom a service and its probes run.
+// place is where and as whom a service and its probes run. In a sandbox what is left
+// empty is the sandbox's.
 func place(r *config.Service) process.Spec {
 	spec := process.Spec{Env: maps.Clone(r.Env), Dir: r.Cwd, User: r.User}
 	if r.Inherit == "none" {

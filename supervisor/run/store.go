@@ -24,6 +24,8 @@ type record struct {
 	Boot string `json:"boot"`
 	// seen is the time of the newest step that was looked at.
 	seen supervisor.Time
+	// unsaved: the newest save has failed.
+	unsaved bool
 }
 
 const (

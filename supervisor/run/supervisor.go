@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/supervisor"
@@ -24,8 +25,13 @@ type Config struct {
 	Manager process.Manager
 	// Dir keeps a file for each service. It is made if it is missing.
 	Dir string
+	// Program is tend as it is started, with its first arguments: for services that have
+	// sockets. Empty: they are refused.
+	Program []string
 	// Notice is told what is seen of services, in order. It must not block. nil: nobody.
 	Notice func(service string, e supervisor.Effect)
+	// Driver of the sandboxes in which services run. nil: there are none.
+	Driver driver.Driver
 	Log    *slog.Logger // nil: nothing is logged
 	// InShutdown reports whether all of tend was being ended at a time. What ends then
 	// by a code of its own has ended for that. nil: it never is.
@@ -49,11 +55,15 @@ type Supervisor struct {
 	last    supervisor.Time // what now returned
 	set     *supervisor.Set
 	records map[string]*record
+	unsaved bool // a record is not on the disk as it is here
 	workers map[string]*worker
 	wg      sync.WaitGroup
 	changed chan struct{} // closed at each change; see Wait
 	version uint64        // of all states: grows at each change
 }
+
+// saveAgain is how soon it is tried again to store what could not be: on a full disk, say.
+const saveAgain = time.Second
 
 // ErrEnded is returned for calls to a supervisor that does not run any more.
 var ErrEnded = errors.New("the supervisor has ended")
@@ -102,6 +112,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	for _, name := range s.set.Names() {
 		s.work(name).adopt(s.order(name))
 	}
+	s.wg.Go(s.findHolders)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -117,10 +128,16 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			rules := s.set.Rules(name)
 			s.work(name).keepTimes(rules.Schedule)
 			s.work(name).keepWatch(rules.Cwd, rules.Watch)
+			state, _ := s.set.State(name)
+			s.work(name).keepPlace(rules.Sandbox, state.Up && state.Phase != supervisor.Completed, state.Phase.Alive())
+			s.keepHolder(name, rules)
 		}
 		wait := time.Duration(1<<62 - 1)
 		if d := s.set.Deadline(); d != 0 {
 			wait = max(0, d.Sub(s.now()))
+		}
+		if s.unsaved {
+			wait = min(wait, saveAgain)
 		}
 		timer.Reset(wait)
 	}
@@ -168,6 +185,7 @@ func (s *Supervisor) take(todo []supervisor.Do) {
 
 // keep stores the records that have changed.
 func (s *Supervisor) keep() {
+	s.unsaved = false
 	there := map[string]bool{}
 	for _, name := range s.set.Names() {
 		there[name] = true
@@ -177,20 +195,27 @@ func (s *Supervisor) keep() {
 			r = &record{Token: strings.ToLower(rand.Text()[:16])}
 			s.records[name] = r
 		}
-		if r.Rules == rules && r.Boot == s.boot && (r.seen == state.Last || reflect.DeepEqual(lasting(r.State), lasting(state))) {
-			r.seen = state.Last
+		stepped := r.seen != state.Last || r.State.Ending != state.Ending || r.State.Leaving != state.Leaving
+		r.seen = state.Last
+		if !r.unsaved && r.Rules == rules && r.Boot == s.boot && (!stepped || reflect.DeepEqual(lasting(r.State), lasting(state))) {
 			continue
 		}
-		r.seen = state.Last
 		r.Rules, r.State, r.Boot = rules, state, s.boot
-		if err := s.store.save(name, r); err != nil {
-			s.c.Log.Error("a service could not be stored", "service", name, "err", err)
+		err := s.store.save(name, r)
+		if err != nil && !r.unsaved {
+			s.c.Log.Error("a service could not be stored", "service", name, "err", err, "again", saveAgain)
 		}
+		r.unsaved = err != nil
+		s.unsaved = s.unsaved || r.unsaved
 	}
 	for name := range s.records {
 		if !there[name] {
+			token := s.records[name].Token
 			delete(s.records, name)
 			if w := s.workers[name]; w != nil {
+				if w.held {
+					s.wg.Go(func() { s.release(token, name) })
+				}
 				w.end()
 				delete(s.workers, name)
 			}
@@ -202,24 +227,34 @@ func (s *Supervisor) keep() {
 }
 
 // Apply takes a declaration: what has changed is changed, and no more. New services
-// wait for Up. What a run is watched for in its output changes with its next run.
-// Services in sandboxes are refused: there is nothing yet that does it.
+// wait for Up.
+// A sandbox that there is not is refused.
 func (s *Supervisor) Apply(ctx context.Context, c *config.Config) error {
 	for _, name := range c.Names() {
 		switch r := c.Services[name]; {
 		case r.Sandbox != "":
-			return &process.InvalidError{Field: "services." + name + ".sandbox", Reason: "cannot be done yet: a service runs on the machine itself; leave it out"}
+			if _, err := s.sandbox(ctx, r.Sandbox); err != nil {
+				return s.refusal(name, r.Sandbox, err)
+			}
+		case len(r.Sockets) > 0 && len(s.c.Program) == 0:
+			return &process.InvalidError{Field: "services." + name + ".sockets", Reason: "cannot be held: this daemon does not know the program of tend, which does it"}
 		case r.Watch != nil:
 			if err := watch.Check(r.Cwd, r.Watch); err != nil {
 				return &process.InvalidError{Field: "services." + name + ".watch", Reason: err.Error()}
 			}
 		}
 	}
-	return s.in(ctx, func() { s.take(s.set.Apply(c, s.now(), mrand.Float64())) })
+	return s.in(ctx, func() {
+		s.take(s.set.Apply(c, s.now(), mrand.Float64()))
+		for _, name := range s.set.Names() {
+			s.work(name).rewatch(s.order(name))
+		}
+	})
 }
 
 // Up starts services and what they need; no names: all that are not disabled.
 func (s *Supervisor) Up(ctx context.Context, names ...string) error {
+	s.lookNow(ctx)
 	return s.wish(ctx, s.set.Up, names)
 }
 
@@ -230,6 +265,7 @@ func (s *Supervisor) Down(ctx context.Context, names ...string) error {
 
 // Restart restarts services by name.
 func (s *Supervisor) Restart(ctx context.Context, names ...string) error {
+	s.lookNow(ctx)
 	return s.wish(ctx, s.set.Restart, names)
 }
 

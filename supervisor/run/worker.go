@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -47,6 +48,8 @@ type worker struct {
 
 	// The worker's goroutine alone.
 	watched int64
+	tree    runTree
+	by      seenOf // what the run is watched for
 	unwatch context.CancelFunc
 
 	// The loop's alone.
@@ -54,6 +57,11 @@ type worker struct {
 	endTimes context.CancelFunc
 	files    *watchedFiles
 	endFiles context.CancelFunc
+	place    lookedAt
+	endPlace context.CancelFunc
+	held     bool // there may be a holder of its sockets
+
+	seat seat // whether the sandbox is there
 }
 
 func newWorker(s *Supervisor, name string) *worker {
@@ -101,6 +109,7 @@ func (w *worker) put(e supervisor.Effect, o order) {
 		w.s.wg.Go(func() { w.ask(e, o) })
 		return
 	}
+	w.held = w.held || e.Kind == supervisor.Launch && len(o.rules.Sockets) > 0
 	w.push(func() {
 		switch e.Kind {
 		case supervisor.Launch:
@@ -108,7 +117,10 @@ func (w *worker) put(e supervisor.Effect, o order) {
 		case supervisor.Signal:
 			w.signal(e, o)
 		case supervisor.Kill:
+			w.endHooks(e.Run, o, supervisor.PostStop)
 			w.kill(e.Run, o)
+		case supervisor.RunHook:
+			w.hook(e, o)
 		}
 	})
 }
@@ -125,10 +137,10 @@ func (w *worker) pause(ctx context.Context) bool {
 	}
 }
 
-// find returns the process of a run. It does not give up while the keeper is away.
-func (w *worker) find(ctx context.Context, o order, n int64) (process.Process, process.Info, error) {
+// find returns a process and what is known of it. It does not give up while the keeper is away.
+func (w *worker) find(ctx context.Context, id process.ID) (process.Process, process.Info, error) {
 	for {
-		p, err := w.s.c.Manager.Get(ctx, process.Selector{ID: idOf(o.token, n)})
+		p, err := w.s.c.Manager.Get(ctx, process.Selector{ID: id})
 		if err == nil {
 			var in process.Info
 			if in, err = p.Info(ctx); err == nil {
@@ -144,8 +156,9 @@ func (w *worker) find(ctx context.Context, o order, n int64) (process.Process, p
 // adopt finds out what has become of the newest run.
 func (w *worker) adopt(o order) {
 	w.push(func() {
+		w.look(w.ctx, o.rules.Sandbox, nil)
 		ev := supervisor.Event{Kind: supervisor.Found, Run: o.run}
-		p, in, err := w.find(w.ctx, o, o.run)
+		p, in, err := w.find(w.ctx, idOf(o.token, o.run))
 		switch {
 		case err == nil:
 			ev.Alive, ev.Exit, ev.Gone = in.Exit == nil, w.s.judged(in.Exit), in.TreeGone
@@ -173,10 +186,14 @@ func (s *Supervisor) judged(e *process.Exit) *process.Exit {
 }
 
 func (w *worker) launch(n int64, o order) {
-	_, failed := w.s.c.Manager.Start(w.ctx, specOf(o.rules, o.token, n))
+	w.endHooks(n-1, o, supervisor.NoHook)
+	spec, failed := w.withSockets(specOf(o.rules, o.token, n), o)
+	if failed == nil {
+		failed = w.start(w.ctx, o.rules, spec)
+	}
 	// It may run all the same: of a start whose answer was lost, or of another
 	// declaration.
-	p, in, err := w.find(w.ctx, o, n)
+	p, in, err := w.find(w.ctx, idOf(o.token, n))
 	switch {
 	case err == nil:
 		w.tell(supervisor.Event{Kind: supervisor.Launched, Run: n})
@@ -197,10 +214,11 @@ func (w *worker) forget(n int64, o order) {
 	if p, err := w.s.c.Manager.Get(w.ctx, process.Selector{ID: idOf(o.token, n)}); err == nil {
 		_ = p.Remove(w.ctx) // else its TTL does
 	}
+	w.eachHook(n, o, func(_ supervisor.Hook, p process.Process) { _ = p.Remove(w.ctx) })
 }
 
 func (w *worker) signal(e supervisor.Effect, o order) {
-	p, _, err := w.find(w.ctx, o, e.Run)
+	p, _, err := w.find(w.ctx, idOf(o.token, e.Run))
 	if err == nil {
 		err = p.Signal(w.ctx, e.Number, process.ScopeTree)
 	}
@@ -212,7 +230,7 @@ func (w *worker) signal(e supervisor.Effect, o order) {
 
 func (w *worker) kill(n int64, o order) {
 	for {
-		p, _, err := w.find(w.ctx, o, n)
+		p, _, err := w.find(w.ctx, idOf(o.token, n))
 		if errors.Is(err, process.ErrNotFound) {
 			break
 		}
@@ -247,15 +265,24 @@ func (w *worker) watch(p process.Process, in process.Info, n int64, o order) {
 		w.unwatch()
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
-	w.watched, w.unwatch = n, cancel
+	if w.watched != n { // else what is known of it goes on being known
+		w.tree = runTree{p: p, leader: in.PID}
+	}
+	w.watched, w.by, w.unwatch = n, seen(o), cancel
 	w.mu.Lock()
 	w.run, w.target = n, &probe.Target{Process: p, Leader: in.PID, Manager: w.s.c.Manager, Spec: place(o.rules)}
 	w.mu.Unlock()
 	ends := new(kernelEnds)
-	ends.begin(in.PID)
+	if g := w.tree.group(ctx); g != nil { // the count of its group at its beginning
+		ends.note(g)
+	}
 	w.s.wg.Go(func() { w.awaitEnd(ctx, p, n, o, ends); cancel() })
+	if len(o.rules.Sockets) > 0 {
+		w.s.wg.Go(func() { w.awaitHolder(ctx, n, o) })
+	}
 	if r := o.rules.Pressure; r != nil && r.On {
-		w.s.wg.Go(func() { w.awaitPressure(ctx, in.PID, n, o.rules, ends) })
+		tree := w.tree
+		w.s.wg.Go(func() { w.awaitPressure(ctx, tree, n, o.rules, ends) })
 	}
 	for _, role := range []supervisor.Role{supervisor.Startup, supervisor.Readiness} {
 		if rule := supervisor.ProbeOf(o.rules, role); rule != nil && rule.Log != "" {
@@ -278,6 +305,41 @@ func (w *worker) watch(p process.Process, in process.Info, n int64, o order) {
 	}
 }
 
+// seenOf is what of a declaration decides what a run is watched for.
+type seenOf struct {
+	pressure           *config.Pressure
+	log                config.Log
+	startup, readiness config.Pattern
+	lines              map[string]config.Pattern
+}
+
+func seen(o order) seenOf {
+	out := seenOf{pressure: o.rules.Pressure, log: o.rules.Log, lines: o.lines}
+	if p := supervisor.ProbeOf(o.rules, supervisor.Startup); p != nil {
+		out.startup = p.Log
+	}
+	if p := supervisor.ProbeOf(o.rules, supervisor.Readiness); p != nil {
+		out.readiness = p.Log
+	}
+	return out
+}
+
+// rewatch has a run that goes on watched as another declaration asks for.
+func (w *worker) rewatch(o order) {
+	w.push(func() {
+		if w.unwatch == nil || reflect.DeepEqual(w.by, seen(o)) {
+			return
+		}
+		p, in, err := w.find(w.ctx, idOf(o.token, w.watched))
+		if err != nil || in.Exit != nil && in.TreeGone {
+			return // its end is told
+		}
+		w.unwatch()
+		w.unwatch = nil
+		w.watch(p, in, w.watched, o)
+	})
+}
+
 // line waits for a line of output of a run.
 func (w *worker) line(ctx context.Context, p process.Process, pattern config.Pattern) bool {
 	for {
@@ -295,6 +357,7 @@ func (w *worker) awaitEnd(ctx context.Context, p process.Process, n int64, o ord
 		return // all of tend ends; the next one goes on from here
 	}
 	e = ends.judge(e)
+	w.look(ctx, o.rules.Sandbox, nil) // it may have ended with it
 	in, err := p.Info(ctx)
 	gone := err == nil && in.TreeGone
 	w.tell(supervisor.Event{Kind: supervisor.Exited, Run: n, Exit: e, Gone: gone})
@@ -302,6 +365,7 @@ func (w *worker) awaitEnd(ctx context.Context, p process.Process, n int64, o ord
 		return
 	}
 	if e := w.until(ctx, p, process.Until{TreeGone: true}); e != nil {
+		w.look(ctx, o.rules.Sandbox, nil)
 		w.tell(supervisor.Event{Kind: supervisor.TreeGone, Run: n})
 	}
 }
@@ -335,7 +399,7 @@ func (w *worker) ask(e supervisor.Effect, o order) {
 	if run != e.Run || target == nil { // it has only just been found
 		ev.Doubt, ev.Text = true, "it is not known yet"
 	} else {
-		a := probe.Ask(w.ctx, rule, target)
+		a := w.answer(rule, target, o.rules.Sandbox)
 		ev.OK, ev.Text, ev.Doubt = a.OK, a.Text, a.Doubt
 	}
 	w.tell(ev)

@@ -128,7 +128,9 @@ func (w *Watcher) Run(ctx context.Context, changed func(name string)) (err error
 			case !ok:
 				return fsnotify.ErrClosed
 			case errors.Is(err, fsnotify.ErrEventOverflow):
-				// What was lost may have counted, and may have been directories.
+				// What was lost may have counted, and may have been directories: also
+				// one of ours that was removed and made again.
+				w.forget(w.dir)
 				if _, err := w.add(w.dir); err != nil {
 					return err
 				}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"go.uber.org/goleak"
 
 	"github.com/tend-run/tend/internal/scene"
@@ -51,6 +52,7 @@ type scenery struct {
 	t    *testing.T
 	dir  string
 	told chan string
+	w    *Watcher
 }
 
 func watched(t *testing.T, dir string, rules *config.Watch) *scenery {
@@ -59,10 +61,10 @@ func watched(t *testing.T, dir string, rules *config.Watch) *scenery {
 		rules.Delay = config.Duration(20 * time.Millisecond)
 	}
 	s := &scenery{t: t, dir: dir, told: make(chan string, 100)}
-	w := scene.Value(Open(dir, rules))(t)
+	s.w = scene.Value(Open(dir, rules))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx, func(name string) { s.told <- name }) }()
+	go func() { done <- s.w.Run(ctx, func(name string) { s.told <- name }) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -189,6 +191,19 @@ func TestTheFirstDirectoryMayComeAndGo(t *testing.T) {
 	s.want("src/a.ts")
 	scene.Must(t, os.RemoveAll(dir))
 	s.until("src/b.ts")
+}
+
+// Notices that were lost may have been those of a directory that was removed and made
+// again: the kernel watches the new one only when it is asked to.
+func TestADirectoryThatWasMadeAgainUnseenIsFollowed(t *testing.T) {
+	dir := t.TempDir()
+	scene.Must(t, os.Mkdir(filepath.Join(dir, "src"), 0o755))
+	s := watched(t, dir, &config.Watch{Paths: config.Strings{"src"}})
+	scene.Must(t, s.w.fsn.Remove(filepath.Join(dir, "src"))) // as the kernel does
+	s.w.fsn.Errors <- fsnotify.ErrEventOverflow
+	s.want("more than can be told")
+	s.write("src/a.ts", "1")
+	s.want("src/a.ts")
 }
 
 func TestTooManyDirectoriesAreRefusedByName(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"syscall"
 	"time"
 
 	"github.com/tend-run/tend/internal/testdaemon"
@@ -64,5 +65,37 @@ func benchServe(ctx context.Context, e *env) {
 		figure("RSS of anchor + keeper, idle", "MiB", 0, m.rss/1024).atMost(8).
 			notes("PSS %.1f; server RSS %.1f, launcher %.1f", m.pss/1024, server.rss/1024, launcher.rss/1024),
 		figure("tend serve to serving", "ms", median(bare), median(ready)).atMost(25).notes("bare: tend version"),
+		commandRow(e),
 	)
+}
+
+// commandRow is what each call of the command line costs before it does anything: all
+// that tend is linked from begins.
+func commandRow(e *env) row {
+	buf := make([]byte, 4096)
+	var bare, call, beside []float64
+	resident := 0.0
+	version := func(binary string) float64 {
+		var cmd *exec.Cmd
+		took := millis(timed(func() {
+			cmd = exec.Command(binary, "version")
+			check(cmd.Run())
+		}))
+		resident = float64(cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss) / 1024
+		return took
+	}
+	for i := range 55 {
+		b, other := millis(bareRun(buf, 0, truePath)), 0.0
+		if e.beside != "" {
+			other = version(e.beside)
+		}
+		c := version(e.tend)
+		if i < 5 {
+			continue // warms up
+		}
+		bare, call, beside = append(bare, b), append(call, c), append(beside, other)
+	}
+	r := figure("tend version, start→end, p50", "ms", median(bare), median(call)).atMost(15).notes("bare: /bin/true; p99 %.1f; RSS %.1f MiB at most", quantile(call, 0.99), resident)
+	r.Beside = median(beside)
+	return r
 }

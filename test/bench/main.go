@@ -58,6 +58,8 @@ func benches() []bench {
 		{name: "replay", fresh: true, run: benchReplay},
 		{name: "distant", fresh: true, run: benchDistant},
 		{name: "fsync", fresh: true, run: benchFsync},
+		{name: "services", fresh: true, run: benchServices},
+		{name: "services-idle", fresh: true, run: benchServicesIdle},
 		{name: "sandbox-create", fresh: true, run: benchSandboxCreate},
 		{name: "sandbox-start", fresh: true, run: benchSandboxStart},
 		{name: "sandbox-busy", fresh: true, run: benchSandboxBusy},
@@ -73,7 +75,7 @@ func benches() []bench {
 type env struct {
 	tend   string // path of the binary; "" with -url
 	keeper string // path of the small binary; "" with -url or -tend
-	beside string // path of another, which the ordinary client measures, too; or ""
+	beside string // path of another, which is measured, too, by the ordinary client and as a command; or ""
 	n      int    // samples of a latency
 	d      *daemon
 	rows   []row // of the bench that runs
@@ -119,7 +121,7 @@ func parse() (o options, ok bool) {
 	only := flag.String("only", "", "run the benches whose name matches this `REGEX`: "+strings.Join(names, ", "))
 	flag.IntVar(&o.n, "n", 1000, "samples of each latency, 10 to 100000")
 	flag.StringVar(&o.tend, "tend", "", "measure this `BINARY` instead of building one")
-	flag.StringVar(&o.beside, "beside", "", "measure this `BINARY`, too, in the rows of the ordinary client, in turns with the other")
+	flag.StringVar(&o.beside, "beside", "", "measure this `BINARY`, too, in the rows of the ordinary client and of the command line, in turns with the other")
 	flag.StringVar(&o.url, "url", "", "measure the daemon that runs at this `URL` (http://HOST:PORT), on this machine; leaves out what needs a daemon of its own")
 	flag.BoolVar(&o.json, "json", false, "print one JSON object a row instead of a table")
 	flag.BoolVar(&o.md, "markdown", false, "print the table as the documents have it")

@@ -233,3 +233,46 @@ func TestADamagedBoardIsMadeAnew(t *testing.T) {
 		}
 	}
 }
+
+// Somebody has mapped the board, and the keeper that could have seen that is gone.
+// What is written through the mapping while no process does anything is found.
+func TestABoardThatWasMappedIsLookedAt(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"by this keeper", "by the next one"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			defer cancel()
+			d := serve(t)
+			client := d.Connect(t)
+			p := scene.Start(t, client, process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
+			f := scene.Value(os.OpenFile(boardOf(t, d), os.O_RDWR, 0))(t)
+			mem, err := syscall.Mmap(int(f.Fd()), 0, 8192, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+			scene.Must(t, err)
+			defer func() { scene.Must(t, syscall.Munmap(mem)) }()
+			scene.Must(t, f.Close())
+			if name == "by the next one" {
+				scene.Must(t, d.Replace(ctx, testdaemon.Keeper))
+				if !d.Settle(ctx) {
+					t.Fatal("the next keeper is not there")
+				}
+			}
+			scene.Value(client.Status(ctx))(t) // the next keeper is there
+			keeper := d.Roles()[testdaemon.Keeper]
+			copy(mem, "hello, world\n")
+			for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+				if now := d.Roles()[testdaemon.Keeper]; now != 0 && now != keeper {
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatal("nobody has noticed")
+				}
+			}
+			scene.Value(p.Write(ctx, process.Input{Data: []byte("after\n"), EOF: true}))(t)
+			scene.Value(p.Wait(ctx, process.Until{EOF: true}))(t)
+			if got := allOf(ctx, t, p, process.Stdout); got != "after\n" {
+				t.Errorf("it wrote %q", got)
+			}
+		})
+	}
+}

@@ -45,6 +45,9 @@ func TestMain(m *testing.M) {
 	if addr := os.Getenv(serveRole); addr != "" {
 		serveHTTP(addr)
 	}
+	if os.Getenv(socketRole) != "" {
+		serveSockets()
+	}
 	flag.Set("test.parallel", "6") // they mostly wait; -parallel says otherwise
 	os.Exit(testbin.Main(func(dir string) int {
 		bin, previous, pointed = testbin.Released.Tend(dir), testbin.Previous.Tend(dir), testbin.Points.Tend(dir)

@@ -26,11 +26,26 @@ import (
 // left of it. A step that no server comes to is a failure.
 func TestASandboxIsWholeOrGoneAtEachStep(t *testing.T) {
 	t.Parallel()
+	eachStep(t, false)
+}
+
+// The same while a sandbox is kept ready for the next creation: then that one is made while
+// the server comes to a step, or taken. Beside the sandboxes nothing is left but a spare.
+func TestASpareIsWholeOrGoneAtEachStep(t *testing.T) {
+	t.Parallel()
+	eachStep(t, true)
+}
+
+func eachStep(t *testing.T, spare bool) {
+	var flags []string
+	if !spare {
+		flags = []string{"--no-spare-sandbox"}
+	}
 	dir := t.TempDir()
 	scene.Must(t, os.MkdirAll(testdaemon.StateDir(dir), 0o700))
 	table := scene.Value(failpoint.Create(testdaemon.StateDir(dir)))(t)
 	t.Cleanup(func() { table.Close() })
-	w := &steps{daemon: &daemon{testdaemon.Serve(t, testdaemon.Config{Command: []string{pointed}, Dir: dir})}, table: table}
+	w := &steps{daemon: &daemon{testdaemon.Serve(t, testdaemon.Config{Command: []string{pointed}, Dir: dir, Flags: flags})}, table: table, spare: spare}
 	w.c = w.Connect(t)
 	spec := tend.SandboxSpec{Isolation: tend.IsolationFull}
 	if _, err := w.c.CreateSandbox(t.Context(), spec); errors.Is(err, process.ErrUnsupported) {
@@ -77,6 +92,7 @@ type steps struct {
 	*daemon
 	c     *tend.Client
 	table *failpoint.Table
+	spare bool // one may be there
 }
 
 // strike kills roles while the server stands at a point on its way through do.
@@ -124,7 +140,7 @@ func (w *steps) whole(t *testing.T) []tend.SandboxInfo {
 }
 
 // clear destroys all sandboxes, and checks that nothing of any is left: no folder, no box,
-// no process.
+// no process. Of a spare there is a folder without a record, and a box.
 func (w *steps) clear(t *testing.T) {
 	t.Helper()
 	for _, in := range w.whole(t) {
@@ -135,18 +151,29 @@ func (w *steps) clear(t *testing.T) {
 	var left []string
 	scene.Eventually(t, "nothing is left of sandboxes", func() bool {
 		left = nil
+		spares := map[string]bool{}
 		for _, dir := range []string{"sandboxes", "cells", "sandboxes/.trash"} {
 			names, _ := os.ReadDir(filepath.Join(state, dir))
 			for _, n := range names {
-				if dir != "sandboxes" || driver.LikeID(n.Name()) {
+				if w.spare && dir != "sandboxes/.trash" && w.isSpare(n.Name()) {
+					spares[n.Name()] = true
+				} else if dir != "sandboxes" || driver.LikeID(n.Name()) {
 					left = append(left, dir+"/"+n.Name())
 				}
 			}
 		}
 		all, err := w.c.List(t.Context(), process.Filter{Live: true})
-		return len(left) == 0 && err == nil && len(all) == 0
+		return len(left) == 0 && len(spares) <= 1 && err == nil && len(all) == 0
 	})
 	if t.Failed() {
 		t.Logf("left: %v", left)
 	}
+}
+
+// isSpare reports whether a name is that of a folder without a record, and of a box.
+func (w *steps) isSpare(name string) bool {
+	_, err := os.Stat(filepath.Join(w.StateDir(), "sandboxes", name, "box.json"))
+	_, folder := os.Stat(filepath.Join(w.StateDir(), "sandboxes", name, "up"))
+	_, box := os.Stat(filepath.Join(w.StateDir(), "cells", name))
+	return driver.LikeID(name) && errors.Is(err, os.ErrNotExist) && folder == nil && box == nil
 }

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -62,18 +64,11 @@ func service(t *testing.T, c *tend.Client, name, what string, ok func(tend.Servi
 
 func isReady(s tend.Service) bool { return s.Ready && s.PID > 0 }
 
-// A service is not restarted for what happens to tend: whatever role dies, all of them
-// at once, or are upgraded, it goes on as the same process, and is looked after again.
-func TestAServiceOutlivesRolesAndUpgrades(t *testing.T) {
-	t.Parallel()
-	d := serve(t)
-	c := d.Connect(t)
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	addr := l.Addr().String()
-	l.Close()
-	declare(t, c, t.TempDir(), fmt.Sprintf("  web: {command: [%s], env: {%s: '%s'}, health: {http: 'http://%s/', interval: 200ms, timeout: 30s}}\n", self, serveRole, addr, addr))
-	first := service(t, c, "web", "ready", isReady)
-	same := func(after string) {
+// outlivesRoles has roles die one after the other and all at once, and returns what looks
+// whether the service web is still its first process.
+func outlivesRoles(t *testing.T, d *daemon, first tend.Service) (same func(after string)) {
+	t.Helper()
+	same = func(after string) {
 		t.Helper()
 		s := service(t, d.Connect(t), "web", "ready", isReady)
 		if s.PID != first.PID || s.Runs != 1 || s.Restarts != 0 {
@@ -93,16 +88,88 @@ func TestAServiceOutlivesRolesAndUpgrades(t *testing.T) {
 		t.Fatalf("not all roles came back: %v", d.Roles())
 	}
 	same("the death of all three")
-	scene.Value(c.Upgrade(t.Context(), tend.Upgrade{}))(t)
-	same("an upgrade")
-	// It is looked after as before.
+	return same
+}
+
+// restartedOnce has the process of the service web die, and returns what follows it: it is
+// looked after as before.
+func restartedOnce(t *testing.T, c *tend.Client, first tend.Service) tend.Service {
+	t.Helper()
 	scene.Must(t, syscall.Kill(first.PID, syscall.SIGKILL))
 	next := service(t, c, "web", "ready again", func(s tend.Service) bool { return s.Runs == 2 && isReady(s) })
 	if next.PID == first.PID || next.Restarts != 1 || next.Exit == nil || next.Exit.Signal != int(syscall.SIGKILL) {
 		t.Errorf("after its death: %+v", next)
 	}
+	return next
+}
+
+// A service is not restarted for what happens to tend: whatever role dies, all of them
+// at once, or are upgraded, it goes on as the same process, and is looked after again.
+func TestAServiceOutlivesRolesAndUpgrades(t *testing.T) {
+	t.Parallel()
+	d := serve(t)
+	c := d.Connect(t)
+	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	addr := l.Addr().String()
+	l.Close()
+	declare(t, c, t.TempDir(), fmt.Sprintf("  web: {command: [%s], env: {%s: '%s'}, health: {http: 'http://%s/', interval: 200ms, timeout: 30s}}\n", self, serveRole, addr, addr))
+	first := service(t, c, "web", "ready", isReady)
+	same := outlivesRoles(t, d, first)
+	scene.Value(c.Upgrade(t.Context(), tend.Upgrade{}))(t)
+	same("an upgrade")
+	restartedOnce(t, c, first)
 	scene.Must(t, c.StopServices(t.Context()))
 	service(t, c, "web", "idle", func(s tend.Service) bool { return s.Phase == tend.ServiceIdle })
+}
+
+// Whatever role dies while a hook runs, or all of them at once: each hook is started once
+// for a run, it goes on, and what waits for it comes after it.
+func TestHooksOutliveRoles(t *testing.T) {
+	t.Parallel()
+	d := serve(t)
+	c, dir := d.Connect(t), t.TempDir()
+	notes, gate := filepath.Join(dir, "notes"), filepath.Join(dir, "gate")
+	line := func(hook string) string {
+		return "{command: 'echo " + hook + " >> notes; until [ -e gate." + hook + " ]; do sleep 0.05; done; echo " + hook + "-done >> notes', timeout: 10m}"
+	}
+	declare(t, c, dir, "  web:\n    command: 'echo run >> notes; exec sleep 1000'\n    hooks: {pre_start: "+line("pre_start")+", post_start: "+line("post_start")+", pre_stop: "+line("pre_stop")+", post_stop: "+line("post_stop")+"}\n")
+	var want []string
+	during := func(hook string, roles ...string) {
+		t.Helper()
+		want = append(want, hook, hook+"-done")
+		scene.Eventually(t, hook, func() bool {
+			b, _ := os.ReadFile(notes)
+			return slices.Contains(strings.Fields(string(b)), hook)
+		})
+		for role, pid := range d.Roles() {
+			if slices.Contains(roles, role) {
+				scene.Must(t, syscall.Kill(pid, syscall.SIGKILL))
+			}
+		}
+		if !d.Settle(t.Context()) {
+			t.Fatalf("not all roles came back: %v", d.Roles())
+		}
+		scene.Must(t, os.WriteFile(gate+"."+hook, nil, 0o600))
+	}
+	during("pre_start", testdaemon.Server, testdaemon.Keeper, testdaemon.Anchor)
+	want = append(want, "run")
+	during("post_start", testdaemon.Server)
+	first := service(t, c, "web", "ready", isReady)
+	// The end of a hook is news that must have come before it is asked for the next one.
+	scene.Eventually(t, "post_start has ended", func() bool {
+		b, _ := os.ReadFile(notes)
+		return strings.Contains(string(b), "post_start-done")
+	})
+	scene.Must(t, c.StopServices(t.Context()))
+	during("pre_stop", testdaemon.Server, testdaemon.Keeper)
+	during("post_stop", testdaemon.Server)
+	last := service(t, c, "web", "idle", func(s tend.Service) bool { return s.Phase == tend.ServiceIdle })
+	if got := strings.Fields(string(scene.Value(os.ReadFile(notes))(t))); !slices.Equal(got, want) {
+		t.Errorf("what ran is %v; want %v", got, want)
+	}
+	if first.Runs != 1 || last.Runs != 1 || last.Restarts != 0 {
+		t.Errorf("it was started %d times, with %d restarts", last.Runs, last.Restarts)
+	}
 }
 
 // A daemon that is shut down ends its services, and the next one starts them again:

@@ -88,7 +88,8 @@ func (i *Info) Suspect() bool { return !i.Synced && i.Boot != bootID() }
 
 // Store holds layers below a directory. All methods may be called concurrently.
 type Store struct {
-	dir string
+	dir     string
+	changed chan struct{}
 
 	mu     sync.Mutex
 	layers map[ID]*entry // guarded by mu
@@ -109,7 +110,7 @@ const maxInfo = 64 << 10
 // Open reads the layers that there are, and moves to the trash what was not finished.
 // There must be one Store for a directory.
 func Open(dir string) (*Store, error) {
-	s := &Store{dir: dir, layers: map[ID]*entry{}}
+	s := &Store{dir: dir, changed: make(chan struct{}, 1), layers: map[ID]*entry{}}
 	for _, d := range []string{dir, s.path(newName), s.path(trashName)} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return nil, fmt.Errorf("directory of the layers: %w", err)
@@ -225,6 +226,7 @@ func (s *Store) finish(e *entry, err error) (ID, error) {
 		return "", err
 	}
 	s.layers[e.ID] = e
+	s.change()
 	return e.ID, nil
 }
 

@@ -193,3 +193,29 @@ func TestASealThatCannotBeLeavesTheDirectory(t *testing.T) {
 		t.Errorf("left %v, %v", names, err)
 	}
 }
+
+// A store that has nothing says so, and tells of what comes: nobody looks at it until then.
+func TestAnEmptyStoreIsLeftAlone(t *testing.T) {
+	s := open(t)
+	sweep(t, s, 0)
+	if !s.Empty() {
+		t.Fatal("a new store is not empty")
+	}
+	for more := true; more; {
+		select {
+		case <-s.Changed():
+		default:
+			more = false
+		}
+	}
+	put(t, s, Meta{})
+	<-s.Changed()
+	if s.Empty() {
+		t.Error("a store with a layer is empty")
+	}
+	sweep(t, s, 0)
+	<-s.Changed()
+	if !s.Empty() {
+		t.Error("a store whose layer was removed is not empty")
+	}
+}

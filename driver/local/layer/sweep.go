@@ -20,6 +20,29 @@ func (s *Store) Sweep(ctx context.Context, cache time.Duration) error {
 	return errors.Join(s.empty(ctx), s.sync(ctx), s.count(ctx))
 }
 
+// Empty reports whether there is nothing that a Sweep could have to do with, now or
+// later, before Changed tells of something.
+func (s *Store) Empty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.layers) > 0 {
+		return false
+	}
+	left, err := os.ReadDir(s.path(trashName))
+	return err == nil && len(left) == 0
+}
+
+// Changed has a value when a layer was made, or something was thrown away, since the
+// last one was taken.
+func (s *Store) Changed() <-chan struct{} { return s.changed }
+
+func (s *Store) change() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
 // drop moves layers to the trash; true: there may be more now.
 func (s *Store) drop(before time.Time) bool {
 	s.mu.Lock()
@@ -44,6 +67,7 @@ func (s *Store) drop(before time.Time) bool {
 // discard moves something of the store's to the trash, however much is in it.
 func (s *Store) discard(name string) error {
 	err := os.Rename(s.path(name), filepath.Join(s.path(trashName), string(newID())))
+	s.change()
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}

@@ -749,7 +749,13 @@ type ServiceStatus struct {
 	// The newest repair; empty: there was none.
 	Episode string `protobuf:"bytes,14,opt,name=episode,proto3" json:"episode,omitempty"`
 	// How many probes have failed in a row, while that does not count yet.
-	Failures      uint32 `protobuf:"varint,15,opt,name=failures,proto3" json:"failures,omitempty"`
+	Failures uint32 `protobuf:"varint,15,opt,name=failures,proto3" json:"failures,omitempty"`
+	// The sandbox that it runs in, by the name or ID that the file gives; empty: it runs on
+	// the machine itself.
+	Sandbox string `protobuf:"bytes,16,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	// Its listening sockets that stay open from one run to the next, in the order of the
+	// file: at most 32.
+	Sockets       []*ServiceSocket `protobuf:"bytes,17,rep,name=sockets,proto3" json:"sockets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -889,6 +895,76 @@ func (x *ServiceStatus) GetFailures() uint32 {
 	return 0
 }
 
+func (x *ServiceStatus) GetSandbox() string {
+	if x != nil {
+		return x.Sandbox
+	}
+	return ""
+}
+
+func (x *ServiceStatus) GetSockets() []*ServiceSocket {
+	if x != nil {
+		return x.Sockets
+	}
+	return nil
+}
+
+// ServiceSocket is a listening socket that a service is given.
+type ServiceSocket struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As LISTEN_FDNAMES has it.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// IP:PORT, or unix: and an absolute path. Nothing listens there while the service is
+	// stopped or has failed.
+	Address       string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceSocket) Reset() {
+	*x = ServiceSocket{}
+	mi := &file_tend_v1_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceSocket) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceSocket) ProtoMessage() {}
+
+func (x *ServiceSocket) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceSocket.ProtoReflect.Descriptor instead.
+func (*ServiceSocket) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ServiceSocket) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ServiceSocket) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
 // Episode is one repair of one service.
 type Episode struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -924,7 +1000,7 @@ type Episode struct {
 
 func (x *Episode) Reset() {
 	*x = Episode{}
-	mi := &file_tend_v1_service_proto_msgTypes[13]
+	mi := &file_tend_v1_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -936,7 +1012,7 @@ func (x *Episode) String() string {
 func (*Episode) ProtoMessage() {}
 
 func (x *Episode) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[13]
+	mi := &file_tend_v1_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -949,7 +1025,7 @@ func (x *Episode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Episode.ProtoReflect.Descriptor instead.
 func (*Episode) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{13}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Episode) GetId() string {
@@ -1076,7 +1152,7 @@ type HealSignal struct {
 
 func (x *HealSignal) Reset() {
 	*x = HealSignal{}
-	mi := &file_tend_v1_service_proto_msgTypes[14]
+	mi := &file_tend_v1_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1088,7 +1164,7 @@ func (x *HealSignal) String() string {
 func (*HealSignal) ProtoMessage() {}
 
 func (x *HealSignal) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[14]
+	mi := &file_tend_v1_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1101,7 +1177,7 @@ func (x *HealSignal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealSignal.ProtoReflect.Descriptor instead.
 func (*HealSignal) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{14}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *HealSignal) GetKind() string {
@@ -1137,7 +1213,7 @@ type HealRemedy struct {
 
 func (x *HealRemedy) Reset() {
 	*x = HealRemedy{}
-	mi := &file_tend_v1_service_proto_msgTypes[15]
+	mi := &file_tend_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1225,7 @@ func (x *HealRemedy) String() string {
 func (*HealRemedy) ProtoMessage() {}
 
 func (x *HealRemedy) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[15]
+	mi := &file_tend_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1238,7 @@ func (x *HealRemedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealRemedy.ProtoReflect.Descriptor instead.
 func (*HealRemedy) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *HealRemedy) GetKind() string {
@@ -1204,7 +1280,7 @@ type HealTry struct {
 
 func (x *HealTry) Reset() {
 	*x = HealTry{}
-	mi := &file_tend_v1_service_proto_msgTypes[16]
+	mi := &file_tend_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1216,7 +1292,7 @@ func (x *HealTry) String() string {
 func (*HealTry) ProtoMessage() {}
 
 func (x *HealTry) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[16]
+	mi := &file_tend_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1229,7 +1305,7 @@ func (x *HealTry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealTry.ProtoReflect.Descriptor instead.
 func (*HealTry) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *HealTry) GetRemedy() *HealRemedy {
@@ -1298,7 +1374,7 @@ type ListEpisodesRequest struct {
 
 func (x *ListEpisodesRequest) Reset() {
 	*x = ListEpisodesRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[17]
+	mi := &file_tend_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1386,7 @@ func (x *ListEpisodesRequest) String() string {
 func (*ListEpisodesRequest) ProtoMessage() {}
 
 func (x *ListEpisodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[17]
+	mi := &file_tend_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1399,7 @@ func (x *ListEpisodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEpisodesRequest.ProtoReflect.Descriptor instead.
 func (*ListEpisodesRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListEpisodesRequest) GetService() string {
@@ -1343,7 +1419,7 @@ type ListEpisodesResponse struct {
 
 func (x *ListEpisodesResponse) Reset() {
 	*x = ListEpisodesResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[18]
+	mi := &file_tend_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +1431,7 @@ func (x *ListEpisodesResponse) String() string {
 func (*ListEpisodesResponse) ProtoMessage() {}
 
 func (x *ListEpisodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[18]
+	mi := &file_tend_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1368,7 +1444,7 @@ func (x *ListEpisodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEpisodesResponse.ProtoReflect.Descriptor instead.
 func (*ListEpisodesResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListEpisodesResponse) GetEpisodes() []*Episode {
@@ -1388,7 +1464,7 @@ type GetEpisodeRequest struct {
 
 func (x *GetEpisodeRequest) Reset() {
 	*x = GetEpisodeRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[19]
+	mi := &file_tend_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1400,7 +1476,7 @@ func (x *GetEpisodeRequest) String() string {
 func (*GetEpisodeRequest) ProtoMessage() {}
 
 func (x *GetEpisodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[19]
+	mi := &file_tend_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1413,7 +1489,7 @@ func (x *GetEpisodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEpisodeRequest.ProtoReflect.Descriptor instead.
 func (*GetEpisodeRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetEpisodeRequest) GetId() string {
@@ -1437,7 +1513,7 @@ type GetEpisodeResponse struct {
 
 func (x *GetEpisodeResponse) Reset() {
 	*x = GetEpisodeResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[20]
+	mi := &file_tend_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1449,7 +1525,7 @@ func (x *GetEpisodeResponse) String() string {
 func (*GetEpisodeResponse) ProtoMessage() {}
 
 func (x *GetEpisodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[20]
+	mi := &file_tend_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1462,7 +1538,7 @@ func (x *GetEpisodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEpisodeResponse.ProtoReflect.Descriptor instead.
 func (*GetEpisodeResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetEpisodeResponse) GetEpisode() *Episode {
@@ -1498,7 +1574,7 @@ type HealRequest struct {
 
 func (x *HealRequest) Reset() {
 	*x = HealRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[21]
+	mi := &file_tend_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1510,7 +1586,7 @@ func (x *HealRequest) String() string {
 func (*HealRequest) ProtoMessage() {}
 
 func (x *HealRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[21]
+	mi := &file_tend_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1523,7 +1599,7 @@ func (x *HealRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealRequest.ProtoReflect.Descriptor instead.
 func (*HealRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HealRequest) GetService() string {
@@ -1549,7 +1625,7 @@ type HealResponse struct {
 
 func (x *HealResponse) Reset() {
 	*x = HealResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[22]
+	mi := &file_tend_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1561,7 +1637,7 @@ func (x *HealResponse) String() string {
 func (*HealResponse) ProtoMessage() {}
 
 func (x *HealResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[22]
+	mi := &file_tend_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1574,7 +1650,7 @@ func (x *HealResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealResponse.ProtoReflect.Descriptor instead.
 func (*HealResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HealResponse) GetEpisode() string {
@@ -1594,7 +1670,7 @@ type CancelHealRequest struct {
 
 func (x *CancelHealRequest) Reset() {
 	*x = CancelHealRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[23]
+	mi := &file_tend_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1606,7 +1682,7 @@ func (x *CancelHealRequest) String() string {
 func (*CancelHealRequest) ProtoMessage() {}
 
 func (x *CancelHealRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[23]
+	mi := &file_tend_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1619,7 +1695,7 @@ func (x *CancelHealRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelHealRequest.ProtoReflect.Descriptor instead.
 func (*CancelHealRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CancelHealRequest) GetId() string {
@@ -1637,7 +1713,7 @@ type CancelHealResponse struct {
 
 func (x *CancelHealResponse) Reset() {
 	*x = CancelHealResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[24]
+	mi := &file_tend_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1725,7 @@ func (x *CancelHealResponse) String() string {
 func (*CancelHealResponse) ProtoMessage() {}
 
 func (x *CancelHealResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[24]
+	mi := &file_tend_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1738,7 @@ func (x *CancelHealResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelHealResponse.ProtoReflect.Descriptor instead.
 func (*CancelHealResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 var File_tend_v1_service_proto protoreflect.FileDescriptor
@@ -1701,7 +1777,7 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\bservices\x18\x01 \x03(\v2\x16.tend.v1.ServiceStatusR\bservices\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\bR\theartbeat\x12\x1d\n" +
 	"\n" +
-	"going_away\x18\x03 \x01(\bR\tgoingAway\"\xc6\x03\n" +
+	"going_away\x18\x03 \x01(\bR\tgoingAway\"\x92\x04\n" +
 	"\rServiceStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x15.tend.v1.ServicePhaseR\x05phase\x12\x0e\n" +
@@ -1718,7 +1794,12 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\x04next\x18\f \x01(\v2\x19.google.protobuf.DurationR\x04next\x12-\n" +
 	"\ahealing\x18\r \x01(\x0e2\x13.tend.v1.HealStatusR\ahealing\x12\x18\n" +
 	"\aepisode\x18\x0e \x01(\tR\aepisode\x12\x1a\n" +
-	"\bfailures\x18\x0f \x01(\rR\bfailures\"\x87\x04\n" +
+	"\bfailures\x18\x0f \x01(\rR\bfailures\x12\x18\n" +
+	"\asandbox\x18\x10 \x01(\tR\asandbox\x120\n" +
+	"\asockets\x18\x11 \x03(\v2\x16.tend.v1.ServiceSocketR\asockets\"=\n" +
+	"\rServiceSocket\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\x87\x04\n" +
 	"\aEpisode\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12+\n" +
@@ -1823,7 +1904,7 @@ func file_tend_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_tend_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_tend_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_tend_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_tend_v1_service_proto_goTypes = []any{
 	(ServicePhase)(0),               // 0: tend.v1.ServicePhase
 	(HealStatus)(0),                 // 1: tend.v1.HealStatus
@@ -1840,71 +1921,73 @@ var file_tend_v1_service_proto_goTypes = []any{
 	(*WatchServicesRequest)(nil),    // 12: tend.v1.WatchServicesRequest
 	(*WatchServicesResponse)(nil),   // 13: tend.v1.WatchServicesResponse
 	(*ServiceStatus)(nil),           // 14: tend.v1.ServiceStatus
-	(*Episode)(nil),                 // 15: tend.v1.Episode
-	(*HealSignal)(nil),              // 16: tend.v1.HealSignal
-	(*HealRemedy)(nil),              // 17: tend.v1.HealRemedy
-	(*HealTry)(nil),                 // 18: tend.v1.HealTry
-	(*ListEpisodesRequest)(nil),     // 19: tend.v1.ListEpisodesRequest
-	(*ListEpisodesResponse)(nil),    // 20: tend.v1.ListEpisodesResponse
-	(*GetEpisodeRequest)(nil),       // 21: tend.v1.GetEpisodeRequest
-	(*GetEpisodeResponse)(nil),      // 22: tend.v1.GetEpisodeResponse
-	(*HealRequest)(nil),             // 23: tend.v1.HealRequest
-	(*HealResponse)(nil),            // 24: tend.v1.HealResponse
-	(*CancelHealRequest)(nil),       // 25: tend.v1.CancelHealRequest
-	(*CancelHealResponse)(nil),      // 26: tend.v1.CancelHealResponse
-	nil,                             // 27: tend.v1.ApplyServicesRequest.EnvFilesEntry
-	nil,                             // 28: tend.v1.ApplyServicesRequest.EnvEntry
-	(*Exit)(nil),                    // 29: tend.v1.Exit
-	(*durationpb.Duration)(nil),     // 30: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 31: google.protobuf.Timestamp
+	(*ServiceSocket)(nil),           // 15: tend.v1.ServiceSocket
+	(*Episode)(nil),                 // 16: tend.v1.Episode
+	(*HealSignal)(nil),              // 17: tend.v1.HealSignal
+	(*HealRemedy)(nil),              // 18: tend.v1.HealRemedy
+	(*HealTry)(nil),                 // 19: tend.v1.HealTry
+	(*ListEpisodesRequest)(nil),     // 20: tend.v1.ListEpisodesRequest
+	(*ListEpisodesResponse)(nil),    // 21: tend.v1.ListEpisodesResponse
+	(*GetEpisodeRequest)(nil),       // 22: tend.v1.GetEpisodeRequest
+	(*GetEpisodeResponse)(nil),      // 23: tend.v1.GetEpisodeResponse
+	(*HealRequest)(nil),             // 24: tend.v1.HealRequest
+	(*HealResponse)(nil),            // 25: tend.v1.HealResponse
+	(*CancelHealRequest)(nil),       // 26: tend.v1.CancelHealRequest
+	(*CancelHealResponse)(nil),      // 27: tend.v1.CancelHealResponse
+	nil,                             // 28: tend.v1.ApplyServicesRequest.EnvFilesEntry
+	nil,                             // 29: tend.v1.ApplyServicesRequest.EnvEntry
+	(*Exit)(nil),                    // 30: tend.v1.Exit
+	(*durationpb.Duration)(nil),     // 31: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 32: google.protobuf.Timestamp
 }
 var file_tend_v1_service_proto_depIdxs = []int32{
-	27, // 0: tend.v1.ApplyServicesRequest.env_files:type_name -> tend.v1.ApplyServicesRequest.EnvFilesEntry
-	28, // 1: tend.v1.ApplyServicesRequest.env:type_name -> tend.v1.ApplyServicesRequest.EnvEntry
+	28, // 0: tend.v1.ApplyServicesRequest.env_files:type_name -> tend.v1.ApplyServicesRequest.EnvFilesEntry
+	29, // 1: tend.v1.ApplyServicesRequest.env:type_name -> tend.v1.ApplyServicesRequest.EnvEntry
 	14, // 2: tend.v1.ListServicesResponse.services:type_name -> tend.v1.ServiceStatus
 	14, // 3: tend.v1.WatchServicesResponse.services:type_name -> tend.v1.ServiceStatus
 	0,  // 4: tend.v1.ServiceStatus.phase:type_name -> tend.v1.ServicePhase
-	29, // 5: tend.v1.ServiceStatus.exit:type_name -> tend.v1.Exit
-	30, // 6: tend.v1.ServiceStatus.age:type_name -> google.protobuf.Duration
-	30, // 7: tend.v1.ServiceStatus.next:type_name -> google.protobuf.Duration
+	30, // 5: tend.v1.ServiceStatus.exit:type_name -> tend.v1.Exit
+	31, // 6: tend.v1.ServiceStatus.age:type_name -> google.protobuf.Duration
+	31, // 7: tend.v1.ServiceStatus.next:type_name -> google.protobuf.Duration
 	1,  // 8: tend.v1.ServiceStatus.healing:type_name -> tend.v1.HealStatus
-	1,  // 9: tend.v1.Episode.status:type_name -> tend.v1.HealStatus
-	31, // 10: tend.v1.Episode.opened:type_name -> google.protobuf.Timestamp
-	31, // 11: tend.v1.Episode.ended:type_name -> google.protobuf.Timestamp
-	16, // 12: tend.v1.Episode.signals:type_name -> tend.v1.HealSignal
-	17, // 13: tend.v1.Episode.remedies:type_name -> tend.v1.HealRemedy
-	18, // 14: tend.v1.Episode.tries:type_name -> tend.v1.HealTry
-	31, // 15: tend.v1.HealSignal.at:type_name -> google.protobuf.Timestamp
-	17, // 16: tend.v1.HealTry.remedy:type_name -> tend.v1.HealRemedy
-	31, // 17: tend.v1.HealTry.begun:type_name -> google.protobuf.Timestamp
-	31, // 18: tend.v1.HealTry.ended:type_name -> google.protobuf.Timestamp
-	15, // 19: tend.v1.ListEpisodesResponse.episodes:type_name -> tend.v1.Episode
-	15, // 20: tend.v1.GetEpisodeResponse.episode:type_name -> tend.v1.Episode
-	2,  // 21: tend.v1.ServiceService.Apply:input_type -> tend.v1.ApplyServicesRequest
-	4,  // 22: tend.v1.ServiceService.Start:input_type -> tend.v1.StartServicesRequest
-	6,  // 23: tend.v1.ServiceService.Stop:input_type -> tend.v1.StopServicesRequest
-	8,  // 24: tend.v1.ServiceService.Restart:input_type -> tend.v1.RestartServicesRequest
-	10, // 25: tend.v1.ServiceService.List:input_type -> tend.v1.ListServicesRequest
-	12, // 26: tend.v1.ServiceService.Watch:input_type -> tend.v1.WatchServicesRequest
-	19, // 27: tend.v1.ServiceService.ListEpisodes:input_type -> tend.v1.ListEpisodesRequest
-	21, // 28: tend.v1.ServiceService.GetEpisode:input_type -> tend.v1.GetEpisodeRequest
-	23, // 29: tend.v1.ServiceService.Heal:input_type -> tend.v1.HealRequest
-	25, // 30: tend.v1.ServiceService.CancelHeal:input_type -> tend.v1.CancelHealRequest
-	3,  // 31: tend.v1.ServiceService.Apply:output_type -> tend.v1.ApplyServicesResponse
-	5,  // 32: tend.v1.ServiceService.Start:output_type -> tend.v1.StartServicesResponse
-	7,  // 33: tend.v1.ServiceService.Stop:output_type -> tend.v1.StopServicesResponse
-	9,  // 34: tend.v1.ServiceService.Restart:output_type -> tend.v1.RestartServicesResponse
-	11, // 35: tend.v1.ServiceService.List:output_type -> tend.v1.ListServicesResponse
-	13, // 36: tend.v1.ServiceService.Watch:output_type -> tend.v1.WatchServicesResponse
-	20, // 37: tend.v1.ServiceService.ListEpisodes:output_type -> tend.v1.ListEpisodesResponse
-	22, // 38: tend.v1.ServiceService.GetEpisode:output_type -> tend.v1.GetEpisodeResponse
-	24, // 39: tend.v1.ServiceService.Heal:output_type -> tend.v1.HealResponse
-	26, // 40: tend.v1.ServiceService.CancelHeal:output_type -> tend.v1.CancelHealResponse
-	31, // [31:41] is the sub-list for method output_type
-	21, // [21:31] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	15, // 9: tend.v1.ServiceStatus.sockets:type_name -> tend.v1.ServiceSocket
+	1,  // 10: tend.v1.Episode.status:type_name -> tend.v1.HealStatus
+	32, // 11: tend.v1.Episode.opened:type_name -> google.protobuf.Timestamp
+	32, // 12: tend.v1.Episode.ended:type_name -> google.protobuf.Timestamp
+	17, // 13: tend.v1.Episode.signals:type_name -> tend.v1.HealSignal
+	18, // 14: tend.v1.Episode.remedies:type_name -> tend.v1.HealRemedy
+	19, // 15: tend.v1.Episode.tries:type_name -> tend.v1.HealTry
+	32, // 16: tend.v1.HealSignal.at:type_name -> google.protobuf.Timestamp
+	18, // 17: tend.v1.HealTry.remedy:type_name -> tend.v1.HealRemedy
+	32, // 18: tend.v1.HealTry.begun:type_name -> google.protobuf.Timestamp
+	32, // 19: tend.v1.HealTry.ended:type_name -> google.protobuf.Timestamp
+	16, // 20: tend.v1.ListEpisodesResponse.episodes:type_name -> tend.v1.Episode
+	16, // 21: tend.v1.GetEpisodeResponse.episode:type_name -> tend.v1.Episode
+	2,  // 22: tend.v1.ServiceService.Apply:input_type -> tend.v1.ApplyServicesRequest
+	4,  // 23: tend.v1.ServiceService.Start:input_type -> tend.v1.StartServicesRequest
+	6,  // 24: tend.v1.ServiceService.Stop:input_type -> tend.v1.StopServicesRequest
+	8,  // 25: tend.v1.ServiceService.Restart:input_type -> tend.v1.RestartServicesRequest
+	10, // 26: tend.v1.ServiceService.List:input_type -> tend.v1.ListServicesRequest
+	12, // 27: tend.v1.ServiceService.Watch:input_type -> tend.v1.WatchServicesRequest
+	20, // 28: tend.v1.ServiceService.ListEpisodes:input_type -> tend.v1.ListEpisodesRequest
+	22, // 29: tend.v1.ServiceService.GetEpisode:input_type -> tend.v1.GetEpisodeRequest
+	24, // 30: tend.v1.ServiceService.Heal:input_type -> tend.v1.HealRequest
+	26, // 31: tend.v1.ServiceService.CancelHeal:input_type -> tend.v1.CancelHealRequest
+	3,  // 32: tend.v1.ServiceService.Apply:output_type -> tend.v1.ApplyServicesResponse
+	5,  // 33: tend.v1.ServiceService.Start:output_type -> tend.v1.StartServicesResponse
+	7,  // 34: tend.v1.ServiceService.Stop:output_type -> tend.v1.StopServicesResponse
+	9,  // 35: tend.v1.ServiceService.Restart:output_type -> tend.v1.RestartServicesResponse
+	11, // 36: tend.v1.ServiceService.List:output_type -> tend.v1.ListServicesResponse
+	13, // 37: tend.v1.ServiceService.Watch:output_type -> tend.v1.WatchServicesResponse
+	21, // 38: tend.v1.ServiceService.ListEpisodes:output_type -> tend.v1.ListEpisodesResponse
+	23, // 39: tend.v1.ServiceService.GetEpisode:output_type -> tend.v1.GetEpisodeResponse
+	25, // 40: tend.v1.ServiceService.Heal:output_type -> tend.v1.HealResponse
+	27, // 41: tend.v1.ServiceService.CancelHeal:output_type -> tend.v1.CancelHealResponse
+	32, // [32:42] is the sub-list for method output_type
+	22, // [22:32] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_tend_v1_service_proto_init() }
@@ -1919,7 +2002,7 @@ func file_tend_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tend_v1_service_proto_rawDesc), len(file_tend_v1_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

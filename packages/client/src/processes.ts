@@ -28,7 +28,7 @@ export interface RunOptions {
   input?: Uint8Array | string;
   /** Newest bytes kept of each stream. Default 16 MiB. */
   maxOutput?: number;
-  /** Kills the command. */
+  /** Kills the command; one that is about to start, as soon as it runs. */
   signal?: AbortSignal;
 }
 
@@ -80,7 +80,8 @@ export class Processes {
   async run(spec: Spec, options: RunOptions = {}): Promise<Result> {
     options.signal?.throwIfAborted();
     const max = options.maxOutput ?? 16 << 20;
-    const process = await this.start({ ...spec, stdin: options.input === undefined ? spec.stdin : 'pipe' }, options.signal);
+    // An abort does not end the call: nobody would kill what it has started by then.
+    const process = await this.start({ ...spec, stdin: options.input === undefined ? spec.stdin : 'pipe' });
     const kill = () => void process.kill().catch(() => {});
     options.signal?.addEventListener('abort', kill, { once: true });
     if (options.signal?.aborted) kill();

@@ -48,6 +48,11 @@ test('a signal, a timeout and an abort', async () => {
   await until(async () => (await client.list({ live: true })).length > 0, 'it runs');
   stop.abort();
   assert.equal((await run).exit.cause, 'killed');
+  const sooner = new AbortController();
+  const starting = client.run({ argv: ['sleep', '60'] }, { signal: sooner.signal });
+  sooner.abort(); // its start is on the way
+  assert.equal((await starting).exit.cause, 'killed');
+  await until(async () => (await client.list({ live: true })).length === 0, 'nothing runs any more');
 });
 
 test('the newest bytes are kept', async () => {

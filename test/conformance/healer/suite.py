@@ -106,6 +106,8 @@ class Run:
                    "health": {"http": f"http://127.0.0.1:{self.port}{s['health']}", "interval": "500ms", "timeout": "1s", **s.get("service", {}).get("health", {})}}
         if "log" in s:
             service["log"] = {"pattern": re.escape(s["log"]["last_line_contains"]), "quiet": f"{s['log']['quiet_s']}s"}
+        # Some of them spin until they are healed: the suites beside this one go first.
+        service["limits"] = {"nice": 10}
         service.update({k: v for k, v in s.get("service", {}).items() if k != "health"})
         healer = {"service": "web", "root": "app", "protected": s.get("protected", []), "llm": {"provider": "anthropic", "base_url": self.url, "model": "scripted"}}
         (self.tmp / "tend.yaml").write_text(json.dumps({"services": {"web": service}, "healer": healer}, indent=1))
@@ -131,11 +133,14 @@ class Run:
             return []
         if self.model == "good":
             paths = [p for p, _ in self.changes("fix.sh")]
+            # What only a command can make is made by one.
+            command = self.spec.get("fix_command")
+            mend = [{"tool": "exec", "input": {"command": command}}] if command else edits("fix.sh")
             return [
                 verdict(False, "the cause is repaired"),
                 {"name": "look", "expect_tools": ["read", "edit", "exec", "restart", "finish"], "forbid": forbid, "faults": [{"kind": "overloaded"}],
-                 "reply": [{"text": "I read what the log names."}] + [{"tool": "read", "input": {"path": p}} for p in paths]},
-                {"name": "fix", "forbid": forbid, "faults": [{"kind": "cut", "after": 3}], "reply": [*edits("fix.sh"), {"tool": "restart", "input": {}}]},
+                 "reply": [{"text": "I read what the log names."}] + [{"tool": "read", "input": {"path": p}} for p in paths] + [{"tool": "exec", "input": {"command": "git log --format=%s -1 && git diff --stat && ls -d . && echo ran-$((40+2))"}}]},
+                {"name": "fix", "expect": ["ran-42", "[exit 0]"], "forbid": forbid, "faults": [{"kind": "cut", "after": 3}], "reply": [*mend, {"tool": "restart", "input": {}}]},
                 {"name": "done", "forbid": forbid, "reply": [{"tool": "finish", "input": {"summary": "The cause is repaired."}}]},
                 {"name": "more", "repeat": True, "forbid": forbid, "reply": [{"tool": "finish", "input": {"summary": "The cause is repaired."}}]},
             ]

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file tend/v1/service.proto.
  */
 export const file_tend_v1_service: GenFile = /*@__PURE__*/
-  fileDesc("ChV0ZW5kL3YxL3NlcnZpY2UucHJvdG8SB3RlbmQudjEikQIKFEFwcGx5U2VydmljZXNSZXF1ZXN0EgwKBHRleHQYASABKAwSDAoEbmFtZRgCIAEoCRILCgNkaXIYAyABKAkSPgoJZW52X2ZpbGVzGAQgAygLMisudGVuZC52MS5BcHBseVNlcnZpY2VzUmVxdWVzdC5FbnZGaWxlc0VudHJ5EjMKA2VudhgFIAMoCzImLnRlbmQudjEuQXBwbHlTZXJ2aWNlc1JlcXVlc3QuRW52RW50cnkaLwoNRW52RmlsZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAw6AjgBGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiFwoVQXBwbHlTZXJ2aWNlc1Jlc3BvbnNlIiUKFFN0YXJ0U2VydmljZXNSZXF1ZXN0Eg0KBW5hbWVzGAEgAygJIhcKFVN0YXJ0U2VydmljZXNSZXNwb25zZSIkChNTdG9wU2VydmljZXNSZXF1ZXN0Eg0KBW5hbWVzGAEgAygJIhYKFFN0b3BTZXJ2aWNlc1Jlc3BvbnNlIicKFlJlc3RhcnRTZXJ2aWNlc1JlcXVlc3QSDQoFbmFtZXMYASADKAkiGQoXUmVzdGFydFNlcnZpY2VzUmVzcG9uc2UiFQoTTGlzdFNlcnZpY2VzUmVxdWVzdCJOChRMaXN0U2VydmljZXNSZXNwb25zZRIoCghzZXJ2aWNlcxgBIAMoCzIWLnRlbmQudjEuU2VydmljZVN0YXR1cxIMCgRmaWxlGAIgASgJIhYKFFdhdGNoU2VydmljZXNSZXF1ZXN0ImgKFVdhdGNoU2VydmljZXNSZXNwb25zZRIoCghzZXJ2aWNlcxgBIAMoCzIWLnRlbmQudjEuU2VydmljZVN0YXR1cxIRCgloZWFydGJlYXQYAiABKAgSEgoKZ29pbmdfYXdheRgDIAEoCCLfAgoNU2VydmljZVN0YXR1cxIMCgRuYW1lGAEgASgJEiQKBXBoYXNlGAIgASgOMhUudGVuZC52MS5TZXJ2aWNlUGhhc2USCgoCdXAYAyABKAgSDQoFcmVhZHkYBCABKAgSCwoDd2h5GAUgASgJEg8KB3Byb2Nlc3MYBiABKAkSCwoDcGlkGAcgASgNEgsKA3J1bhgIIAEoAxIQCghyZXN0YXJ0cxgJIAEoAxIbCgRleGl0GAogASgLMg0udGVuZC52MS5FeGl0EiYKA2FnZRgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhInCgRuZXh0GAwgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiQKB2hlYWxpbmcYDSABKA4yEy50ZW5kLnYxLkhlYWxTdGF0dXMSDwoHZXBpc29kZRgOIAEoCRIQCghmYWlsdXJlcxgPIAEoDSKNAwoHRXBpc29kZRIKCgJpZBgBIAEoCRIPCgdzZXJ2aWNlGAIgASgJEiMKBnN0YXR1cxgDIAEoDjITLnRlbmQudjEuSGVhbFN0YXR1cxINCgVkb2luZxgEIAEoCRILCgN3aHkYBSABKAkSKgoGb3BlbmVkGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgVlbmRlZBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJAoHc2lnbmFscxgIIAMoCzITLnRlbmQudjEuSGVhbFNpZ25hbBIlCghyZW1lZGllcxgJIAMoCzITLnRlbmQudjEuSGVhbFJlbWVkeRIfCgV0cmllcxgKIAMoCzIQLnRlbmQudjEuSGVhbFRyeRIOCgZjb21taXQYCyABKAkSDAoEbGVmdBgMIAMoCRINCgVkaXJ0eRgNIAEoCBIQCghwcm9wb3NhbBgOIAEoCRIPCgdkcnlfcnVuGA8gASgIEg8KB3dvcmtlcnMYECABKAUiUAoKSGVhbFNpZ25hbBIMCgRraW5kGAEgASgJEgwKBHRleHQYAiABKAkSJgoCYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjUKCkhlYWxSZW1lZHkSDAoEa2luZBgBIAEoCRIMCgRuYW1lGAIgASgJEgsKA3doeRgDIAEoCSLQAQoHSGVhbFRyeRIjCgZyZW1lZHkYASABKAsyEy50ZW5kLnYxLkhlYWxSZW1lZHkSKQoFYmVndW4YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBWVuZGVkGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZmYWlsZWQYBCABKAkSDAoEdGV4dBgFIAEoCRINCgVwYXRocxgGIAMoCRIOCgZ0b2tlbnMYByABKAMSDQoFc3RlcHMYCCABKAMiJgoTTGlzdEVwaXNvZGVzUmVxdWVzdBIPCgdzZXJ2aWNlGAEgASgJIjoKFExpc3RFcGlzb2Rlc1Jlc3BvbnNlEiIKCGVwaXNvZGVzGAEgAygLMhAudGVuZC52MS5FcGlzb2RlIh8KEUdldEVwaXNvZGVSZXF1ZXN0EgoKAmlkGAEgASgJIlkKEkdldEVwaXNvZGVSZXNwb25zZRIhCgdlcGlzb2RlGAEgASgLMhAudGVuZC52MS5FcGlzb2RlEgwKBGRpZmYYAiABKAwSEgoKdHJhbnNjcmlwdBgDIAEoDCIvCgtIZWFsUmVxdWVzdBIPCgdzZXJ2aWNlGAEgASgJEg8KB2RyeV9ydW4YAiABKAgiHwoMSGVhbFJlc3BvbnNlEg8KB2VwaXNvZGUYASABKAkiHwoRQ2FuY2VsSGVhbFJlcXVlc3QSCgoCaWQYASABKAkiFAoSQ2FuY2VsSGVhbFJlc3BvbnNlKqACCgxTZXJ2aWNlUGhhc2USHQoZU0VSVklDRV9QSEFTRV9VTlNQRUNJRklFRBAAEhYKElNFUlZJQ0VfUEhBU0VfSURMRRABEhkKFVNFUlZJQ0VfUEhBU0VfV0FJVElORxACEhoKFlNFUlZJQ0VfUEhBU0VfU1RBUlRJTkcQAxIZChVTRVJWSUNFX1BIQVNFX1JVTk5JTkcQBBIaChZTRVJWSUNFX1BIQVNFX1NUT1BQSU5HEAUSGQoVU0VSVklDRV9QSEFTRV9LSUxMSU5HEAYSGQoVU0VSVklDRV9QSEFTRV9QQVVTSU5HEAcSGwoXU0VSVklDRV9QSEFTRV9DT01QTEVURUQQCBIYChRTRVJWSUNFX1BIQVNFX0ZBSUxFRBAJKsABCgpIZWFsU3RhdHVzEhsKF0hFQUxfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFwoTSEVBTF9TVEFUVVNfUlVOTklORxABEhkKFUhFQUxfU1RBVFVTX1NVU1BFQ1RFRBACEhcKE0hFQUxfU1RBVFVTX0hFQUxJTkcQAxIZChVIRUFMX1NUQVRVU19WRVJJRllJTkcQBBIVChFIRUFMX1NUQVRVU19SRUFEWRAFEhYKEkhFQUxfU1RBVFVTX0JST0tFThAGMtIFCg5TZXJ2aWNlU2VydmljZRJGCgVBcHBseRIdLnRlbmQudjEuQXBwbHlTZXJ2aWNlc1JlcXVlc3QaHi50ZW5kLnYxLkFwcGx5U2VydmljZXNSZXNwb25zZRJGCgVTdGFydBIdLnRlbmQudjEuU3RhcnRTZXJ2aWNlc1JlcXVlc3QaHi50ZW5kLnYxLlN0YXJ0U2VydmljZXNSZXNwb25zZRJDCgRTdG9wEhwudGVuZC52MS5TdG9wU2VydmljZXNSZXF1ZXN0Gh0udGVuZC52MS5TdG9wU2VydmljZXNSZXNwb25zZRJMCgdSZXN0YXJ0Eh8udGVuZC52MS5SZXN0YXJ0U2VydmljZXNSZXF1ZXN0GiAudGVuZC52MS5SZXN0YXJ0U2VydmljZXNSZXNwb25zZRJDCgRMaXN0EhwudGVuZC52MS5MaXN0U2VydmljZXNSZXF1ZXN0Gh0udGVuZC52MS5MaXN0U2VydmljZXNSZXNwb25zZRJICgVXYXRjaBIdLnRlbmQudjEuV2F0Y2hTZXJ2aWNlc1JlcXVlc3QaHi50ZW5kLnYxLldhdGNoU2VydmljZXNSZXNwb25zZTABEksKDExpc3RFcGlzb2RlcxIcLnRlbmQudjEuTGlzdEVwaXNvZGVzUmVxdWVzdBodLnRlbmQudjEuTGlzdEVwaXNvZGVzUmVzcG9uc2USRQoKR2V0RXBpc29kZRIaLnRlbmQudjEuR2V0RXBpc29kZVJlcXVlc3QaGy50ZW5kLnYxLkdldEVwaXNvZGVSZXNwb25zZRIzCgRIZWFsEhQudGVuZC52MS5IZWFsUmVxdWVzdBoVLnRlbmQudjEuSGVhbFJlc3BvbnNlEkUKCkNhbmNlbEhlYWwSGi50ZW5kLnYxLkNhbmNlbEhlYWxSZXF1ZXN0GhsudGVuZC52MS5DYW5jZWxIZWFsUmVzcG9uc2VCLVorZ2l0aHViLmNvbS90ZW5kLXJ1bi90ZW5kL2dlbi90ZW5kL3YxO3RlbmR2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_tend_v1_spec]);
+  fileDesc("ChV0ZW5kL3YxL3NlcnZpY2UucHJvdG8SB3RlbmQudjEikQIKFEFwcGx5U2VydmljZXNSZXF1ZXN0EgwKBHRleHQYASABKAwSDAoEbmFtZRgCIAEoCRILCgNkaXIYAyABKAkSPgoJZW52X2ZpbGVzGAQgAygLMisudGVuZC52MS5BcHBseVNlcnZpY2VzUmVxdWVzdC5FbnZGaWxlc0VudHJ5EjMKA2VudhgFIAMoCzImLnRlbmQudjEuQXBwbHlTZXJ2aWNlc1JlcXVlc3QuRW52RW50cnkaLwoNRW52RmlsZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAw6AjgBGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiFwoVQXBwbHlTZXJ2aWNlc1Jlc3BvbnNlIiUKFFN0YXJ0U2VydmljZXNSZXF1ZXN0Eg0KBW5hbWVzGAEgAygJIhcKFVN0YXJ0U2VydmljZXNSZXNwb25zZSIkChNTdG9wU2VydmljZXNSZXF1ZXN0Eg0KBW5hbWVzGAEgAygJIhYKFFN0b3BTZXJ2aWNlc1Jlc3BvbnNlIicKFlJlc3RhcnRTZXJ2aWNlc1JlcXVlc3QSDQoFbmFtZXMYASADKAkiGQoXUmVzdGFydFNlcnZpY2VzUmVzcG9uc2UiFQoTTGlzdFNlcnZpY2VzUmVxdWVzdCJOChRMaXN0U2VydmljZXNSZXNwb25zZRIoCghzZXJ2aWNlcxgBIAMoCzIWLnRlbmQudjEuU2VydmljZVN0YXR1cxIMCgRmaWxlGAIgASgJIhYKFFdhdGNoU2VydmljZXNSZXF1ZXN0ImgKFVdhdGNoU2VydmljZXNSZXNwb25zZRIoCghzZXJ2aWNlcxgBIAMoCzIWLnRlbmQudjEuU2VydmljZVN0YXR1cxIRCgloZWFydGJlYXQYAiABKAgSEgoKZ29pbmdfYXdheRgDIAEoCCKZAwoNU2VydmljZVN0YXR1cxIMCgRuYW1lGAEgASgJEiQKBXBoYXNlGAIgASgOMhUudGVuZC52MS5TZXJ2aWNlUGhhc2USCgoCdXAYAyABKAgSDQoFcmVhZHkYBCABKAgSCwoDd2h5GAUgASgJEg8KB3Byb2Nlc3MYBiABKAkSCwoDcGlkGAcgASgNEgsKA3J1bhgIIAEoAxIQCghyZXN0YXJ0cxgJIAEoAxIbCgRleGl0GAogASgLMg0udGVuZC52MS5FeGl0EiYKA2FnZRgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhInCgRuZXh0GAwgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiQKB2hlYWxpbmcYDSABKA4yEy50ZW5kLnYxLkhlYWxTdGF0dXMSDwoHZXBpc29kZRgOIAEoCRIQCghmYWlsdXJlcxgPIAEoDRIPCgdzYW5kYm94GBAgASgJEicKB3NvY2tldHMYESADKAsyFi50ZW5kLnYxLlNlcnZpY2VTb2NrZXQiLgoNU2VydmljZVNvY2tldBIMCgRuYW1lGAEgASgJEg8KB2FkZHJlc3MYAiABKAkijQMKB0VwaXNvZGUSCgoCaWQYASABKAkSDwoHc2VydmljZRgCIAEoCRIjCgZzdGF0dXMYAyABKA4yEy50ZW5kLnYxLkhlYWxTdGF0dXMSDQoFZG9pbmcYBCABKAkSCwoDd2h5GAUgASgJEioKBm9wZW5lZBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFZW5kZWQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiQKB3NpZ25hbHMYCCADKAsyEy50ZW5kLnYxLkhlYWxTaWduYWwSJQoIcmVtZWRpZXMYCSADKAsyEy50ZW5kLnYxLkhlYWxSZW1lZHkSHwoFdHJpZXMYCiADKAsyEC50ZW5kLnYxLkhlYWxUcnkSDgoGY29tbWl0GAsgASgJEgwKBGxlZnQYDCADKAkSDQoFZGlydHkYDSABKAgSEAoIcHJvcG9zYWwYDiABKAkSDwoHZHJ5X3J1bhgPIAEoCBIPCgd3b3JrZXJzGBAgASgFIlAKCkhlYWxTaWduYWwSDAoEa2luZBgBIAEoCRIMCgR0ZXh0GAIgASgJEiYKAmF0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI1CgpIZWFsUmVtZWR5EgwKBGtpbmQYASABKAkSDAoEbmFtZRgCIAEoCRILCgN3aHkYAyABKAki0AEKB0hlYWxUcnkSIwoGcmVtZWR5GAEgASgLMhMudGVuZC52MS5IZWFsUmVtZWR5EikKBWJlZ3VuGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgVlbmRlZBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGZmFpbGVkGAQgASgJEgwKBHRleHQYBSABKAkSDQoFcGF0aHMYBiADKAkSDgoGdG9rZW5zGAcgASgDEg0KBXN0ZXBzGAggASgDIiYKE0xpc3RFcGlzb2Rlc1JlcXVlc3QSDwoHc2VydmljZRgBIAEoCSI6ChRMaXN0RXBpc29kZXNSZXNwb25zZRIiCghlcGlzb2RlcxgBIAMoCzIQLnRlbmQudjEuRXBpc29kZSIfChFHZXRFcGlzb2RlUmVxdWVzdBIKCgJpZBgBIAEoCSJZChJHZXRFcGlzb2RlUmVzcG9uc2USIQoHZXBpc29kZRgBIAEoCzIQLnRlbmQudjEuRXBpc29kZRIMCgRkaWZmGAIgASgMEhIKCnRyYW5zY3JpcHQYAyABKAwiLwoLSGVhbFJlcXVlc3QSDwoHc2VydmljZRgBIAEoCRIPCgdkcnlfcnVuGAIgASgIIh8KDEhlYWxSZXNwb25zZRIPCgdlcGlzb2RlGAEgASgJIh8KEUNhbmNlbEhlYWxSZXF1ZXN0EgoKAmlkGAEgASgJIhQKEkNhbmNlbEhlYWxSZXNwb25zZSqgAgoMU2VydmljZVBoYXNlEh0KGVNFUlZJQ0VfUEhBU0VfVU5TUEVDSUZJRUQQABIWChJTRVJWSUNFX1BIQVNFX0lETEUQARIZChVTRVJWSUNFX1BIQVNFX1dBSVRJTkcQAhIaChZTRVJWSUNFX1BIQVNFX1NUQVJUSU5HEAMSGQoVU0VSVklDRV9QSEFTRV9SVU5OSU5HEAQSGgoWU0VSVklDRV9QSEFTRV9TVE9QUElORxAFEhkKFVNFUlZJQ0VfUEhBU0VfS0lMTElORxAGEhkKFVNFUlZJQ0VfUEhBU0VfUEFVU0lORxAHEhsKF1NFUlZJQ0VfUEhBU0VfQ09NUExFVEVEEAgSGAoUU0VSVklDRV9QSEFTRV9GQUlMRUQQCSrAAQoKSGVhbFN0YXR1cxIbChdIRUFMX1NUQVRVU19VTlNQRUNJRklFRBAAEhcKE0hFQUxfU1RBVFVTX1JVTk5JTkcQARIZChVIRUFMX1NUQVRVU19TVVNQRUNURUQQAhIXChNIRUFMX1NUQVRVU19IRUFMSU5HEAMSGQoVSEVBTF9TVEFUVVNfVkVSSUZZSU5HEAQSFQoRSEVBTF9TVEFUVVNfUkVBRFkQBRIWChJIRUFMX1NUQVRVU19CUk9LRU4QBjLSBQoOU2VydmljZVNlcnZpY2USRgoFQXBwbHkSHS50ZW5kLnYxLkFwcGx5U2VydmljZXNSZXF1ZXN0Gh4udGVuZC52MS5BcHBseVNlcnZpY2VzUmVzcG9uc2USRgoFU3RhcnQSHS50ZW5kLnYxLlN0YXJ0U2VydmljZXNSZXF1ZXN0Gh4udGVuZC52MS5TdGFydFNlcnZpY2VzUmVzcG9uc2USQwoEU3RvcBIcLnRlbmQudjEuU3RvcFNlcnZpY2VzUmVxdWVzdBodLnRlbmQudjEuU3RvcFNlcnZpY2VzUmVzcG9uc2USTAoHUmVzdGFydBIfLnRlbmQudjEuUmVzdGFydFNlcnZpY2VzUmVxdWVzdBogLnRlbmQudjEuUmVzdGFydFNlcnZpY2VzUmVzcG9uc2USQwoETGlzdBIcLnRlbmQudjEuTGlzdFNlcnZpY2VzUmVxdWVzdBodLnRlbmQudjEuTGlzdFNlcnZpY2VzUmVzcG9uc2USSAoFV2F0Y2gSHS50ZW5kLnYxLldhdGNoU2VydmljZXNSZXF1ZXN0Gh4udGVuZC52MS5XYXRjaFNlcnZpY2VzUmVzcG9uc2UwARJLCgxMaXN0RXBpc29kZXMSHC50ZW5kLnYxLkxpc3RFcGlzb2Rlc1JlcXVlc3QaHS50ZW5kLnYxLkxpc3RFcGlzb2Rlc1Jlc3BvbnNlEkUKCkdldEVwaXNvZGUSGi50ZW5kLnYxLkdldEVwaXNvZGVSZXF1ZXN0GhsudGVuZC52MS5HZXRFcGlzb2RlUmVzcG9uc2USMwoESGVhbBIULnRlbmQudjEuSGVhbFJlcXVlc3QaFS50ZW5kLnYxLkhlYWxSZXNwb25zZRJFCgpDYW5jZWxIZWFsEhoudGVuZC52MS5DYW5jZWxIZWFsUmVxdWVzdBobLnRlbmQudjEuQ2FuY2VsSGVhbFJlc3BvbnNlQi1aK2dpdGh1Yi5jb20vdGVuZC1ydW4vdGVuZC9nZW4vdGVuZC92MTt0ZW5kdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_tend_v1_spec]);
 
 /**
  * @generated from message tend.v1.ApplyServicesRequest
@@ -364,6 +364,22 @@ export type ServiceStatus = Message<"tend.v1.ServiceStatus"> & {
    * @generated from field: uint32 failures = 15;
    */
   failures: number;
+
+  /**
+   * The sandbox that it runs in, by the name or ID that the file gives; empty: it runs on
+   * the machine itself.
+   *
+   * @generated from field: string sandbox = 16;
+   */
+  sandbox: string;
+
+  /**
+   * Its listening sockets that stay open from one run to the next, in the order of the
+   * file: at most 32.
+   *
+   * @generated from field: repeated tend.v1.ServiceSocket sockets = 17;
+   */
+  sockets: ServiceSocket[];
 };
 
 /**
@@ -372,6 +388,35 @@ export type ServiceStatus = Message<"tend.v1.ServiceStatus"> & {
  */
 export const ServiceStatusSchema: GenMessage<ServiceStatus> = /*@__PURE__*/
   messageDesc(file_tend_v1_service, 12);
+
+/**
+ * ServiceSocket is a listening socket that a service is given.
+ *
+ * @generated from message tend.v1.ServiceSocket
+ */
+export type ServiceSocket = Message<"tend.v1.ServiceSocket"> & {
+  /**
+   * As LISTEN_FDNAMES has it.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * IP:PORT, or unix: and an absolute path. Nothing listens there while the service is
+   * stopped or has failed.
+   *
+   * @generated from field: string address = 2;
+   */
+  address: string;
+};
+
+/**
+ * Describes the message tend.v1.ServiceSocket.
+ * Use `create(ServiceSocketSchema)` to create a new message.
+ */
+export const ServiceSocketSchema: GenMessage<ServiceSocket> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 13);
 
 /**
  * Episode is one repair of one service.
@@ -485,7 +530,7 @@ export type Episode = Message<"tend.v1.Episode"> & {
  * Use `create(EpisodeSchema)` to create a new message.
  */
 export const EpisodeSchema: GenMessage<Episode> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 13);
+  messageDesc(file_tend_v1_service, 14);
 
 /**
  * @generated from message tend.v1.HealSignal
@@ -514,7 +559,7 @@ export type HealSignal = Message<"tend.v1.HealSignal"> & {
  * Use `create(HealSignalSchema)` to create a new message.
  */
 export const HealSignalSchema: GenMessage<HealSignal> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 14);
+  messageDesc(file_tend_v1_service, 15);
 
 /**
  * @generated from message tend.v1.HealRemedy
@@ -543,7 +588,7 @@ export type HealRemedy = Message<"tend.v1.HealRemedy"> & {
  * Use `create(HealRemedySchema)` to create a new message.
  */
 export const HealRemedySchema: GenMessage<HealRemedy> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 15);
+  messageDesc(file_tend_v1_service, 16);
 
 /**
  * @generated from message tend.v1.HealTry
@@ -599,7 +644,7 @@ export type HealTry = Message<"tend.v1.HealTry"> & {
  * Use `create(HealTrySchema)` to create a new message.
  */
 export const HealTrySchema: GenMessage<HealTry> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 16);
+  messageDesc(file_tend_v1_service, 17);
 
 /**
  * @generated from message tend.v1.ListEpisodesRequest
@@ -618,7 +663,7 @@ export type ListEpisodesRequest = Message<"tend.v1.ListEpisodesRequest"> & {
  * Use `create(ListEpisodesRequestSchema)` to create a new message.
  */
 export const ListEpisodesRequestSchema: GenMessage<ListEpisodesRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 17);
+  messageDesc(file_tend_v1_service, 18);
 
 /**
  * @generated from message tend.v1.ListEpisodesResponse
@@ -637,7 +682,7 @@ export type ListEpisodesResponse = Message<"tend.v1.ListEpisodesResponse"> & {
  * Use `create(ListEpisodesResponseSchema)` to create a new message.
  */
 export const ListEpisodesResponseSchema: GenMessage<ListEpisodesResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 18);
+  messageDesc(file_tend_v1_service, 19);
 
 /**
  * @generated from message tend.v1.GetEpisodeRequest
@@ -656,7 +701,7 @@ export type GetEpisodeRequest = Message<"tend.v1.GetEpisodeRequest"> & {
  * Use `create(GetEpisodeRequestSchema)` to create a new message.
  */
 export const GetEpisodeRequestSchema: GenMessage<GetEpisodeRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 19);
+  messageDesc(file_tend_v1_service, 20);
 
 /**
  * @generated from message tend.v1.GetEpisodeResponse
@@ -688,7 +733,7 @@ export type GetEpisodeResponse = Message<"tend.v1.GetEpisodeResponse"> & {
  * Use `create(GetEpisodeResponseSchema)` to create a new message.
  */
 export const GetEpisodeResponseSchema: GenMessage<GetEpisodeResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 20);
+  messageDesc(file_tend_v1_service, 21);
 
 /**
  * @generated from message tend.v1.HealRequest
@@ -714,7 +759,7 @@ export type HealRequest = Message<"tend.v1.HealRequest"> & {
  * Use `create(HealRequestSchema)` to create a new message.
  */
 export const HealRequestSchema: GenMessage<HealRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 21);
+  messageDesc(file_tend_v1_service, 22);
 
 /**
  * @generated from message tend.v1.HealResponse
@@ -731,7 +776,7 @@ export type HealResponse = Message<"tend.v1.HealResponse"> & {
  * Use `create(HealResponseSchema)` to create a new message.
  */
 export const HealResponseSchema: GenMessage<HealResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 22);
+  messageDesc(file_tend_v1_service, 23);
 
 /**
  * @generated from message tend.v1.CancelHealRequest
@@ -750,7 +795,7 @@ export type CancelHealRequest = Message<"tend.v1.CancelHealRequest"> & {
  * Use `create(CancelHealRequestSchema)` to create a new message.
  */
 export const CancelHealRequestSchema: GenMessage<CancelHealRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 23);
+  messageDesc(file_tend_v1_service, 24);
 
 /**
  * @generated from message tend.v1.CancelHealResponse
@@ -763,7 +808,7 @@ export type CancelHealResponse = Message<"tend.v1.CancelHealResponse"> & {
  * Use `create(CancelHealResponseSchema)` to create a new message.
  */
 export const CancelHealResponseSchema: GenMessage<CancelHealResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 24);
+  messageDesc(file_tend_v1_service, 25);
 
 /**
  * @generated from enum tend.v1.ServicePhase
@@ -898,9 +943,9 @@ export const HealStatusSchema: GenEnum<HealStatus> = /*@__PURE__*/
   enumDesc(file_tend_v1_service, 1);
 
 /**
- * ServiceService keeps declared services running on the machine. Each run of a service
- * is a process with the labels tend.service and tend.run, whose output and input are
- * those of ProcessService. All calls but Restart are safe to repeat. Errors carry an
+ * ServiceService keeps declared services running, on the machine itself or in sandboxes
+ * of the daemon. Each run of a service is a process with the labels tend.service and
+ * tend.run, whose output and input are those of ProcessService. All calls but Restart are safe to repeat. Errors carry an
  * ErrorDetail. Hello.services says that there is one.
  *
  * @generated from service tend.v1.ServiceService

@@ -1,0 +1,98 @@
+package guard
+
+import (
+	"io/fs"
+	"path"
+)
+
+// Take is WriteFile for what a command has made of a file: of any size, and with its
+// permissions. A path that leads through a link is refused: a command's are real.
+func (g *Guard) Take(name string, data []byte, mode fs.FileMode) error {
+	t, err := g.findReal(name)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	if err := g.allow(name, t, true); err != nil {
+		return err
+	}
+	if t.envFile() {
+		return &DeniedError{name, envRule, "its values are secret; set_env adds a name to it"}
+	}
+	mode = mode.Perm()
+	return t.write(data, mode, &mode)
+}
+
+// Remove removes a file, or a directory that is empty. A path that leads through a link is
+// refused.
+func (g *Guard) Remove(name string) error {
+	t, err := g.findReal(name)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	switch {
+	case t.info == nil:
+		return nil
+	case t.info.IsDir():
+		return g.removeDir(name)
+	}
+	if err := g.allow(name, t, true); err != nil {
+		return err
+	}
+	if t.envFile() {
+		return &DeniedError{name, envRule, "its values are secret"}
+	}
+	return t.dir.Remove(t.base)
+}
+
+func (g *Guard) removeDir(name string) error {
+	if path.Clean(name) == "." {
+		return &DeniedError{name, "kind", "it is the project"}
+	}
+	if r := g.denied(path.Clean(name), true); r != nil {
+		return &DeniedError{name, r.name, r.reason}
+	}
+	in, err := g.findReal(path.Dir(path.Clean(name)))
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	return in.dir.Remove(path.Base(name))
+}
+
+// MakeDir makes a directory, and those that it is in.
+func (g *Guard) MakeDir(name string) error {
+	t, err := g.findReal(name)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	if t.info != nil && t.info.IsDir() {
+		return nil
+	}
+	if err := g.allow(name, t, true); err != nil {
+		return err
+	}
+	if t.envFile() {
+		return &DeniedError{name, envRule, "it is the name of a file of secrets"}
+	}
+	if t.info != nil {
+		return &DeniedError{name, "kind", "it is a file"}
+	}
+	t.missing = append(t.missing, t.base)
+	return t.makeMissing()
+}
+
+// findReal finds what a path leads to without any link.
+func (g *Guard) findReal(name string) (*target, error) {
+	t, err := g.find(name)
+	if err != nil {
+		return nil, err
+	}
+	if t.rel() != path.Clean(name) {
+		t.close()
+		return nil, &DeniedError{name, "links", "it leads through a link"}
+	}
+	return t, nil
+}

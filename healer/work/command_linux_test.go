@@ -1,0 +1,341 @@
+package work
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tend-run/tend/healer"
+	"github.com/tend-run/tend/healer/checkpoint"
+	"github.com/tend-run/tend/healer/guard"
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testbin"
+	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/supervisor/config"
+)
+
+const secret = "not-a-secret-canary-7f3a9c21"
+
+// ground is a project in git with work of its user in it, a worker and a daemon that runs
+// its commands, as a user.
+type ground struct {
+	*testing.T
+	root string
+	w    *worker
+	h    *hands
+}
+
+func newGround(t *testing.T, uid int) *ground {
+	t.Helper()
+	scene.Root(t)
+	base := scene.Value(os.MkdirTemp("", "tend-work-"))(t)
+	t.Cleanup(func() { os.RemoveAll(base) })
+	base = scene.Value(filepath.EvalSymlinks(base))(t)
+	g := &ground{T: t, root: filepath.Join(base, "home", "app")}
+	self := filepath.Join(base, "self")
+	scene.Must(t, os.WriteFile(self, scene.Value(os.ReadFile(testbin.Released.Tend(bin)))(t), 0o755))
+	for name, text := range map[string]string{
+		"lib.js": "one\ntwo\nthree\n", "clean.js": "clean\n", "gone.js": "gone\n", "go.mod": "module m\n", "engine/core.js": "core\n",
+		".gitignore": "data/\ncache.json\ndist/\n*.db\nnode_modules/\n",
+	} {
+		g.write(name, text)
+	}
+	g.git("init", "-q", "-b", "main")
+	g.git("add", "-A")
+	g.git("commit", "-q", "-m", "base")
+	g.write("lib.js", "one\ntwo\nthree\nfour, which the user is about to wr")
+	g.write("go.mod", "module m\n\nrequire a v1\nrequire b v1\n")
+	g.write("new.js", "untracked\n")
+	g.write("cache.json", "{half")
+	g.write("data/orders.json", "[1]\n")
+	g.write("big.db", strings.Repeat("x", 2<<20))
+	g.write(".env", "KEY="+secret+"\n")
+	g.write("apps/web/.env.local", "KEY="+secret+"\n")
+	g.write("deploy/prod.env", "KEY="+secret+"\n")
+	g.write("keys/server.pem", secret+"\n")
+	g.write("dist/a.js", "built\n")
+	g.write("node_modules/p/index.js", "installed\n")
+	g.write("sub/file", "of another repository\n")
+	cmd := exec.Command("git", "init", "-q", filepath.Join(g.root, "sub"))
+	scene.Must(t, cmd.Run())
+	scene.Must(t, os.Remove(filepath.Join(g.root, "gone.js")))
+	state := filepath.Join(base, "state")
+	scene.Must(t, os.MkdirAll(filepath.Join(state, "episode"), 0o700))
+	scene.Must(t, os.WriteFile(filepath.Join(state, "key"), []byte(secret), 0o600))
+	scene.Must(t, os.WriteFile(filepath.Join(base, "home", "diary"), []byte(secret), 0o644))
+	scene.Must(t, os.Chmod(base, 0o755))
+	scene.Must(t, filepath.WalkDir(base, func(path string, d fs.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, uid, uid))
+	}))
+	command := []string{testbin.Released.Tend(bin)}
+	if uid != 0 {
+		for d := bin; d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
+			scene.Must(t, os.Chmod(d, 0o755))
+		}
+		command = append([]string{"setpriv", "--reuid", fmt.Sprint(uid), "--regid", fmt.Sprint(uid), "--clear-groups"}, command...)
+	}
+	dir := filepath.Join(base, "daemon")
+	scene.Must(t, os.Mkdir(dir, 0o755))
+	scene.Must(t, os.Chown(dir, uid, uid))
+	d := testdaemon.Serve(t, testdaemon.Config{Command: command, Dir: dir})
+	gd := scene.Value(guard.Open(guard.Config{Root: g.root, Protected: []string{"engine/**"}}))(t)
+	t.Cleanup(func() { gd.Close() })
+	env := map[string]string{"PORT": "3000", "DB_PASSWORD": secret, "ANTHROPIC_API_KEY": secret, "DATABASE": "postgres://me:" + secret + "@host/db"}
+	g.w = &worker{
+		guard: gd, redact: guard.NewRedactor(), client: d.Connect(t), self: self, path: os.Getenv("PATH"),
+		order: &healer.Order{ID: "e1", Dir: filepath.Join(state, "episode"), StateDir: state, Keys: filepath.Join(state, "key"), URL: d.URL, Rules: &config.Service{Cwd: g.root, Env: env}, Healer: &config.Healer{Root: g.root, Data: []string{"data"}}},
+	}
+	scene.Must(t, g.w.takePoint(t.Context(), 1))
+	point := g.w.point
+	t.Cleanup(func() { point.Close() })
+	g.h = &hands{w: g.w}
+	return g
+}
+
+func (g *ground) git(args ...string) string {
+	g.Helper()
+	cmd := exec.Command("git", append([]string{"-c", "safe.directory=*", "-c", "user.name=x", "-c", "user.email=x@y", "-C", g.root}, args...)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		g.Fatalf("git %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+func (g *ground) write(name, text string) {
+	g.Helper()
+	full := filepath.Join(g.root, filepath.FromSlash(name))
+	scene.Must(g, os.MkdirAll(filepath.Dir(full), 0o755))
+	scene.Must(g, os.WriteFile(full, []byte(text), 0o644))
+}
+
+func (g *ground) read(name string) string {
+	b, err := os.ReadFile(filepath.Join(g.root, filepath.FromSlash(name)))
+	if err != nil {
+		return "none"
+	}
+	return string(b)
+}
+
+func (g *ground) exec(line string) string {
+	g.Helper()
+	out, err := g.h.Exec(g.Context(), line)
+	if err != nil {
+		g.Fatalf("%s: %v", line, err)
+	}
+	return out.Output
+}
+
+// tree is all that a person would miss.
+func (g *ground) tree() map[string]string {
+	g.Helper()
+	all := map[string]string{}
+	scene.Must(g, filepath.WalkDir(g.root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() == "index" && strings.Contains(path, ".git") {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil || strings.Contains(path, ".git/objects") || strings.Contains(path, "refs/tend") {
+			return err
+		}
+		text := info.Mode().String()
+		if info.Mode().IsRegular() {
+			text += string(scene.Value(os.ReadFile(path))(g))
+		}
+		if rel := strings.TrimPrefix(path, g.root+"/"); rel != ".git" && !strings.HasPrefix(rel, ".git/refs") && !strings.HasPrefix(rel, ".git/logs") {
+			all[rel] = text
+		}
+		return nil
+	}))
+	return all
+}
+
+var users = map[string]int{"root": 0, "another user": 65534}
+
+// TestNoCommandLosesTheUsersWork: whatever it does to what nobody has committed.
+func TestNoCommandLosesTheUsersWork(t *testing.T) {
+	for who, uid := range users {
+		t.Run(who, func(t *testing.T) {
+			g := newGround(t, uid)
+			before := g.tree()
+			for _, line := range []string{
+				"git reset --hard",
+				"git stash -u; git stash drop; git checkout -- .; git clean -fdx; git restore .",
+				"git show HEAD:lib.js > lib.js; git show HEAD:go.mod > go.mod",
+				"git diff | git apply -R",
+				"(git show HEAD:lib.js; echo; echo more) > lib.js; rm new.js cache.json",
+				"printf 'other\\n' > lib.js; : > new.js; echo > go.mod; truncate -s 0 cache.json",
+				"rm -f lib.js; mv new.js old.js 2>/dev/null; rm -f old.js; rm -rf go.mod; mkdir go.mod; echo x > go.mod/x; rm -rf go.mod/x",
+				"rm -rf data; echo '[]' > data/orders.json; mkdir -p data; echo '[]' > data/orders.json",
+				"echo x > big.db; rm -f big.db; ln -s /etc/passwd big.db",
+				"rm -rf sub; mkdir -p sub; echo x > sub/file; echo x > sub/made",
+				"rm -rf node_modules .git dist; rm -rf engine; echo x > engine/core.js",
+				"rm -f .env keys/server.pem; echo x > .env; echo x > apps/web/.env.local; mv apps web; rm -rf .tend",
+				"mkdir -p .tend/playbooks; echo x > .tend/playbooks/a.yaml; echo x > .git/hooks/pre-commit; git config core.fsmonitor 'touch /tmp/pwned'",
+				"for f in * */*; do rm -f $f; ln -s /etc/passwd $f; done",
+				"mv lib.js new.js; mv go.mod lib.js; cp clean.js go.mod",
+			} {
+				g.h.kept = nil
+				scene.Must(t, os.RemoveAll(filepath.Join(g.w.pointOptions(1).Dir, "kept")))
+				out := g.exec(line)
+				after := g.tree()
+				for path, text := range before {
+					switch {
+					case after[path] == text:
+					case slices.ContainsFunc(g.w.point.Kept(), func(k checkpoint.Kept) bool {
+						data, err := os.ReadFile(k.Copy)
+						return err == nil && k.Path == path && strings.HasSuffix(text, string(data))
+					}):
+					case strings.HasPrefix(path, "clean.js"): // git has it
+					default:
+						t.Errorf("%s\n%s\n%s is %.60q, and was %.60q", line, out, path, after[path], text)
+					}
+				}
+				done := scene.Value(g.w.point.Restore(t.Context()))(t)
+				if len(done.Left) > 0 {
+					t.Errorf("%s: not taken back is %v", line, done.Left)
+				}
+				after = g.tree()
+				for path, text := range before {
+					if after[path] != text {
+						t.Errorf("%s: after a rollback %s is %.60q", line, path, after[path])
+					}
+					delete(after, path)
+				}
+				for path := range after {
+					t.Errorf("%s: after a rollback there is %s", line, path)
+				}
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}
+
+// TestWhatACommandOfAModelMakesIsTakenOver: what a repair needs.
+func TestWhatACommandOfAModelMakesIsTakenOver(t *testing.T) {
+	for who, uid := range users {
+		t.Run(who, func(t *testing.T) {
+			g := newGround(t, uid)
+			for _, c := range []struct {
+				line, name, want, says string
+			}{
+				{"mkdir -p gen/deep && echo made > gen/deep/file", "gen/deep/file", "made\n", ""},
+				{"rm -r gen && mkdir gen && echo anew > gen/file", "gen/file", "anew\n", ""},
+				{"test ! -e gen/deep && echo gone > gen/was", "gen/was", "gone\n", ""},
+				{"sed -i s/clean/mended/ clean.js", "clean.js", "mended\n", ""},
+				{"rm clean.js", "clean.js", "none", ""},
+				{"git show HEAD:gone.js > gone.js", "gone.js", "gone\n", ""},
+				{"sed -i '/require b/d' go.mod", "go.mod", "module m\n\nrequire a v1\n", ""},
+				{"sed 's/^/  /' lib.js > x && cat x > lib.js && rm x", "lib.js", "  one\n  two\n  three\n  four, which the user is about to wr", ""},
+				{`echo '{"whole": 1}' > cache.json`, "cache.json", "{\"whole\": 1}\n", ""},
+				{"echo rebuilt > dist/a.js; echo b > dist/b.js", "dist/b.js", "b\n", ""},
+				{"echo x > engine/core.js", "engine/core.js", "core\n", "protected"},
+				{"git checkout -q -- lib.js", "lib.js", "  one\n  two\n  three\n  four, which the user is about to wr", "no command may do"},
+				{"cat .env keys/server.pem apps/web/.env.local deploy/prod.env ../diary ../../state/key $HOME/../diary; env; git log --format=%s | head -1", "new.js", "untracked\n", "base"},
+				{"dd if=/dev/zero of=huge bs=1M count=40", "huge", "none", "more than 32 MiB"},
+				{"kill -9 $$", "new.js", "untracked\n", ""},
+			} {
+				out := g.exec(c.line)
+				if got := g.read(c.name); got != c.want || !strings.Contains(out, c.says) {
+					t.Errorf("%s\n%s\n%s is %.80q", c.line, out, c.name, got)
+				}
+				if strings.Contains(out, secret) {
+					t.Errorf("%s shows a secret:\n%s", c.line, out)
+				}
+			}
+			// What was uncommitted and has changed is in a copy, once.
+			kept := map[string]string{}
+			for _, k := range g.w.point.Kept() {
+				kept[k.Path] += string(scene.Value(os.ReadFile(k.Copy))(t))
+			}
+			want := map[string]string{"go.mod": "module m\n\nrequire a v1\nrequire b v1\n", "lib.js": "one\ntwo\nthree\nfour, which the user is about to wr", "cache.json": "{half"}
+			if !maps.Equal(kept, want) {
+				t.Errorf("kept are %q", kept)
+			}
+		})
+	}
+}
+
+// TestWhatOthersChangeDuringACommandStays: the command's version does not take its place.
+func TestWhatOthersChangeDuringACommandStays(t *testing.T) {
+	g := newGround(t, 0)
+	done := make(chan string, 1)
+	go func() {
+		out, err := g.h.Exec(t.Context(), "go=; trap 'go=1' USR1; : its turn; cp clean.js c; while test -z \"$go\"; do sleep 0.01; done; echo command > clean.js; echo command > lib.js; echo theirs > made.js")
+		done <- fmt.Sprint(out.Output, err)
+	}()
+	shell := 0
+	scene.Eventually(t, "the command waits", func() bool {
+		all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, f := range all {
+			b, err := os.ReadFile(f)
+			if err != nil || !strings.HasPrefix(string(b), "/bin/sh\x00-c\x00go=; trap") {
+				continue
+			}
+			if status, err := os.ReadFile(filepath.Join(filepath.Dir(f), "status")); err == nil {
+				_, caught, _ := strings.Cut(string(status), "SigCgt:\t")
+				caught, _, _ = strings.Cut(caught, "\n")
+				if mask, err := strconv.ParseUint(caught, 16, 64); err == nil && mask&(1<<(syscall.SIGUSR1-1)) != 0 {
+					shell, err = strconv.Atoi(filepath.Base(filepath.Dir(f)))
+					return err == nil
+				}
+			}
+		}
+		return false
+	})
+	g.write("clean.js", "the user's, meanwhile\n")
+	g.write("lib.js", "one\ntwo\nthree\nfour, which is whole now\n")
+	g.write("also.js", "the user's, too\n")
+	scene.Must(t, syscall.Kill(shell, syscall.SIGUSR1))
+	out := <-done
+	for name, want := range map[string]string{"clean.js": "the user's, meanwhile\n", "lib.js": "one\ntwo\nthree\nfour, which is whole now\n", "also.js": "the user's, too\n", "made.js": "theirs\n"} {
+		if got := g.read(name); got != want {
+			t.Errorf("%s is %q\n%s", name, got, out)
+		}
+	}
+	if !strings.Contains(out, "clean.js was left as it is: somebody else has changed it meanwhile") {
+		t.Error(out)
+	}
+	scene.Value(g.w.point.Restore(t.Context()))(t)
+	if got := g.read("clean.js") + g.read("also.js") + g.read("made.js") + g.read("c"); got != "the user's, meanwhile\nthe user's, too\nnonenone" {
+		t.Errorf("after a rollback: %q", got)
+	}
+}
+
+// TestACommandFindsItsRepository: the nearest one, where it really is, and nothing that only
+// pretends to be one.
+func TestACommandFindsItsRepository(t *testing.T) {
+	base := scene.Value(filepath.EvalSymlinks(t.TempDir()))(t)
+	dirs := func(names ...string) {
+		for _, name := range names {
+			scene.Must(t, os.MkdirAll(filepath.Join(base, name), 0o755))
+		}
+	}
+	file := func(name, text string) { scene.Must(t, os.WriteFile(filepath.Join(base, name), []byte(text), 0o644)) }
+	dirs(".git/objects", "mono/.git/objects", "mono/apps/web", "mono/.git/worktrees/x", "tree", "bad", "keys", "plain")
+	file("tree/.git", "gitdir: "+base+"/mono/.git/worktrees/x\n")
+	file("mono/.git/worktrees/x/commondir", "../..\n")
+	file("bad/.git", "gitdir: "+base+"/keys\n")
+	for root, want := range map[string]string{
+		"mono": "/mono/.git", "mono/apps/web": "/mono/.git", "tree": "/tree/.git /mono/.git/worktrees/x /mono/.git", "bad": "", "plain": "/.git",
+	} {
+		var got []string
+		for _, dir := range repository(filepath.Join(base, root)) {
+			got = append(got, strings.TrimPrefix(dir, base))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("of %s: %q", root, got)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package work
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/healer"
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testbin"
+	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/supervisor/config"
+)
+
+// TestItMustHoldLongerThanItEverLived: also if it did so in an attempt that did not help, and
+// nothing is kept of that run any more.
+func TestItMustHoldLongerThanItEverLived(t *testing.T) {
+	g := newGround(t, 0)
+	w := g.w
+	w.order.Service, w.order.At = "web", time.Now().Add(-time.Hour)
+	w.order.Healer.Hold = config.Duration(100 * time.Millisecond)
+	run := func(line string) process.Process {
+		return scene.Value(w.client.Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", line}, Labels: map[string]string{labelService: "web"}}))(t)
+	}
+	hold := func() time.Duration { return scene.Value(w.hold(t.Context()))(t) }
+	if got := hold(); got != 100*time.Millisecond {
+		t.Errorf("at first it is %v", got)
+	}
+	p := run("exec sleep 1000")
+	time.Sleep(time.Second)
+	scene.Value(p.Kill(t.Context()))(t)
+	if got := hold(); got != 100*time.Millisecond {
+		t.Errorf("after a restart of ours it is %v", got)
+	}
+	p = run("sleep 1; exit 1")
+	scene.Value(p.Wait(t.Context(), process.Until{}))(t)
+	if got := hold(); got < 2250*time.Millisecond || got > longHold {
+		t.Errorf("after a second it is %v", got)
+	}
+	before := hold()
+	scene.Must(t, p.Remove(t.Context()))
+	if got := hold(); got != before {
+		t.Errorf("it was %v, and is %v once the run is forgotten", before, got)
+	}
+}
+
+// A service that does not stay up is said to with what ended it, also while the next run
+// goes on, of which the supervisor says nothing.
+func TestAServiceThatDoesNotStayUpIsToldOfWithItsEnd(t *testing.T) {
+	d := testdaemon.Serve(t, testdaemon.Config{Command: []string{testbin.Released.Tend(bin)}, Dir: t.TempDir()})
+	c := d.Connect(t)
+	text := "services:\n  web: {command: [sh, -c, 'sleep 1; exit 7'], readiness: {exec: [\"false\"], start: 1m}, restart: {delay: 10ms, max_delay: 10ms, max: 100}}\n"
+	scene.Must(t, c.ApplyServices(t.Context(), tend.ServiceFile{Dir: t.TempDir(), Text: []byte(text)}))
+	scene.Must(t, c.StartServices(t.Context()))
+	w := &worker{client: c, order: &healer.Order{Service: "web"}}
+	_, err := w.awaitReady(t.Context(), time.Minute)
+	if _, ok := errors.AsType[*unwell](err); !ok || !strings.HasPrefix(err.Error(), "it does not stay up: ") || !strings.Contains(err.Error(), "7") {
+		t.Errorf("it says %v", err)
+	}
+}

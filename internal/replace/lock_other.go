@@ -1,0 +1,14 @@
+//go:build !unix
+
+package replace
+
+import (
+	"context"
+	"errors"
+	"os"
+)
+
+// Lock is for Unix.
+func Lock(_ context.Context, path string) (func(), error) {
+	return nil, &os.PathError{Op: "lock", Path: path, Err: errors.ErrUnsupported}
+}

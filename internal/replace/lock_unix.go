@@ -1,0 +1,35 @@
+//go:build unix
+
+package replace
+
+import (
+	"context"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Lock waits until no other process, and nobody else in this one, has locked the file at
+// path, which is made and stays. The lock ends with the process.
+func Lock(ctx context.Context, path string) (unlock func(), err error) {
+	f, err := Open(path, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return nil, err
+	}
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if err != syscall.EWOULDBLOCK && err != syscall.EINTR {
+			f.Close()
+			return nil, &os.PathError{Op: "lock", Path: path, Err: err}
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			f.Close()
+			return nil, &os.PathError{Op: "lock", Path: path, Err: ctx.Err()}
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package observe
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/scene"
+)
+
+// listen makes a listener, of IPv6 alone if the network says so.
+func listen(t testing.TB, network, address string) netip.AddrPort {
+	t.Helper()
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		if network != "tcp6" {
+			return nil
+		}
+		cerr := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1) })
+		if cerr != nil {
+			return cerr
+		}
+		return err
+	}}
+	l := scene.Value(lc.Listen(context.Background(), network, address))(t)
+	t.Cleanup(func() { l.Close() })
+	return scene.Value(netip.ParseAddrPort(l.Addr().String()))(t)
+}
+
+func TestNetlinkAndProcTellTheSameListeners(t *testing.T) {
+	for _, at := range []struct{ network, address string }{
+		{"tcp4", "127.0.0.1:0"}, {"tcp4", "0.0.0.0:0"}, {"tcp6", "[::1]:0"}, {"tcp6", "[::]:0"}, {"tcp", "[::]:0"},
+	} {
+		port := listen(t, at.network, at.address).Port()
+		asked := scene.Value(diag(port))(t)
+		read := listeners(os.Getpid(), "another namespace", port)
+		if len(asked) != 1 || !slices.Equal(asked, read) {
+			t.Errorf("%v: netlink says %v; /proc says %v", at, asked, read)
+		}
+		if all := scene.Value(diag(0))(t); !slices.Contains(all, asked[0]) {
+			t.Errorf("%v is not among all: %v", at, all)
+		}
+	}
+}
+
+// More than fit into one part of the kernel's answer.
+func TestAllOfManyListenersAreTold(t *testing.T) {
+	ports := map[uint16]bool{}
+	for range 300 {
+		ports[listen(t, "tcp4", "127.0.0.1:0").Port()] = true
+	}
+	for _, l := range scene.Value(diag(0))(t) {
+		delete(ports, l.addr.Port())
+	}
+	if len(ports) > 0 {
+		t.Errorf("%d of 300 are missing", len(ports))
+	}
+}
+
+func TestAnAnswerThatIsNotWholeIsNone(t *testing.T) {
+	message := func(kind uint16, body []byte) []byte {
+		b := binary.NativeEndian.AppendUint32(nil, uint32(unix.SizeofNlMsghdr+len(body)))
+		b = binary.NativeEndian.AppendUint16(b, kind)
+		return append(append(b, make([]byte, unix.SizeofNlMsghdr-len(b))...), body...)
+	}
+	missing := binary.NativeEndian.AppendUint32(nil, ^uint32(unix.ENOENT)+1)
+	one := message(unix.SOCK_DIAG_BY_FAMILY, make([]byte, diagAnswer))
+	for name, b := range map[string][]byte{
+		"an error":                       message(unix.NLMSG_ERROR, missing),
+		"the kernel lacks the part":      message(unix.NLMSG_DONE, missing),
+		"a message that is cut":          one[:len(one)-1],
+		"a message that is too short":    message(unix.SOCK_DIAG_BY_FAMILY, make([]byte, diagAnswer-1)),
+		"a length less than the header":  append(binary.NativeEndian.AppendUint32(nil, 1), make([]byte, unix.SizeofNlMsghdr)...),
+		"a length that is not in memory": bytes.Repeat([]byte{0xff}, 100),
+	} {
+		if all, more, err := parseDiag(nil, b); err == nil {
+			t.Errorf("%s is taken for %v, %v", name, all, more)
+		}
+	}
+	if all, more, err := parseDiag(nil, append(one, message(unix.NLMSG_DONE, make([]byte, 4))...)); len(all) != 0 || more || err != nil {
+		t.Errorf("a socket without an inode: %v, %v, %v", all, more, err)
+	}
+}
+
+// inherit starts a shell that runs the line with a listener as descriptor 3, and returns
+// when it has written.
+func inherit(t *testing.T, line string) (leader int, at netip.AddrPort) {
+	t.Helper()
+	l := scene.Value(net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
+	defer l.Close()
+	f := scene.Value(l.File())(t)
+	defer f.Close()
+	cmd := exec.Command("/bin/sh", "-c", line)
+	cmd.ExtraFiles = []*os.File{f}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	out := scene.Value(cmd.StdoutPipe())(t)
+	scene.Must(t, cmd.Start())
+	t.Cleanup(func() {
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		cmd.Wait()
+	})
+	scene.Value(out.Read(make([]byte, 1)))(t)
+	return cmd.Process.Pid, scene.Value(netip.ParseAddrPort(l.Addr().String()))(t)
+}
+
+func TestWhoeverHoldsTheListenerOfTheTreeIsFound(t *testing.T) {
+	other := listen(t, "tcp4", "127.0.0.1:0")
+	nobody := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.9"), other.Port())
+	for name, line := range map[string]string{
+		"the leader":         "echo; exec sleep 1000",
+		"a child":            "{ echo; exec sleep 1000; } & exec 3<&-; wait",
+		"a child of a child": "{ { echo; exec sleep 1000; } & exec 3<&-; wait; } & exec 3<&-; wait",
+		"one of the session whose parent has died": "( { echo; exec sleep 1000; } & ) & exec 3<&-; wait; sleep 1000",
+	} {
+		t.Run(name, func(t *testing.T) {
+			leader, at := inherit(t, line)
+			if a, err := Answering(leader, at); err != nil || !a.Listening || !a.Ours {
+				t.Errorf("got %+v, %v; want one of its own", a, err)
+			}
+			if a, err := Answering(leader, other); err != nil || !a.Listening || a.Ours || a.PID != os.Getpid() {
+				t.Errorf("got %+v, %v; want one of this test", a, err)
+			}
+			if a, err := Answering(leader, nobody); err != nil || a.Listening {
+				t.Errorf("got %+v, %v; want none", a, err)
+			}
+		})
+	}
+}
+
+func TestNobodyAnswersOfATreeThatIsGone(t *testing.T) {
+	cmd := exec.Command("true")
+	scene.Must(t, cmd.Run())
+	a, err := Answering(cmd.Process.Pid, listen(t, "tcp4", "127.0.0.1:0"))
+	if err == nil || !strings.Contains(err.Error(), strconv.Itoa(cmd.Process.Pid)) {
+		t.Errorf("got %+v, %v; want an error with the pid", a, err)
+	}
+}
+
+// BenchmarkAnswering: each answer to a probe of a service is followed by one.
+func BenchmarkAnswering(b *testing.B) {
+	at := listen(b, "tcp4", "127.0.0.1:0")
+	for b.Loop() {
+		if a, err := Answering(os.Getpid(), at); err != nil || !a.Ours {
+			b.Fatal(a, err)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package config
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+// maxSandbox bounds the name of a sandbox, in bytes.
+const maxSandbox = 128
+
+// checkSandbox finds what is wrong with where a service runs, and with what it asks for
+// that cannot be had there. A service that names no sandbox has that of the file.
+func (d *decoder) checkSandbox(c *Config, s *Service, at string) {
+	place := at + ".sandbox"
+	if !d.given(place) && d.given("sandbox") {
+		s.Sandbox, place = c.Sandbox, "sandbox"
+	}
+	if !d.given(place) {
+		return
+	}
+	switch {
+	case s.Sandbox == "":
+		// Not the machine: what is filled in by a template may have been left empty.
+		d.failOnce(place, "is empty; give the name or ID of a sandbox, or leave it out")
+		return
+	case len(s.Sandbox) > maxSandbox || strings.Trim(strings.ToLower(s.Sandbox), "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" || strings.ContainsAny(s.Sandbox[:1], "-_."):
+		d.failOnce(place, fmt.Sprintf("is %.80q, which is no name and no ID of a sandbox; tend sandbox ls shows them", s.Sandbox))
+		return
+	}
+	if s.Cwd != "" && !path.IsAbs(s.Cwd) {
+		d.failAt(at+".cwd", fmt.Sprintf("is %.80q; give an absolute path, as it is inside the sandbox", s.Cwd))
+	}
+	if s.Watch != nil {
+		d.failAt(at+".watch", "cannot look into a sandbox; leave it out, and use tend restart when files there have changed")
+	}
+	if len(s.Sockets) > 0 {
+		d.failAt(at+".sockets", "cannot be passed into a sandbox; leave them out, and let the program listen by itself")
+	}
+	switch {
+	case s.Inherit != "all":
+	case d.given(at + ".inherit"):
+		d.failAt(at+".inherit", "is all; the environment of tend up means nothing in a sandbox: leave it out, and give what is needed by env or env_file")
+	default:
+		s.Inherit = ""
+	}
+	for key, p := range map[string]*Probe{"health": s.Health, "startup": s.Startup, "readiness": s.Readiness, "liveness": s.Liveness} {
+		if p == nil {
+			continue
+		}
+		field, address := at+"."+key+".tcp", string(p.TCP)
+		if p.HTTP != nil {
+			field, address = at+"."+key+".http", p.HTTP.URL.Address()
+		}
+		if address != "" && !isLoopback(address) {
+			d.failAt(field, fmt.Sprintf("is for %s; of a sandbox localhost, 127.0.0.1 and [::1] can be asked, each of which is its own", address))
+		}
+	}
+}
+
+// failOnce is failAt for a value that several services have.
+func (d *decoder) failOnce(path, text string) {
+	for _, p := range d.problems {
+		if p.Path == path {
+			return
+		}
+	}
+	d.failAt(path, text)
+}
+
+// isLoopback reports whether HOST:PORT is reached through the loopback.
+func isLoopback(address string) bool {
+	host := address[:strings.LastIndexByte(address, ':')]
+	return host == "localhost" || host == "127.0.0.1" || host == "[::1]" || host == "0.0.0.0" || host == "[::]"
+}

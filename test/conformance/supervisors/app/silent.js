@@ -1,0 +1,2 @@
+// Does nothing, and says nothing.
+setInterval(() => {}, 1 << 30)
