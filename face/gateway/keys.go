@@ -74,6 +74,9 @@ type keysFile struct {
 	Keys []*Key `json:"keys"`
 }
 
+// settles is above the tick of the clock of each file system (FAT: 2 s).
+const settles = 3 * time.Second
+
 // lockTime bounds how long one server waits for another to have written its files.
 const lockTime = 10 * time.Second
 
@@ -98,6 +101,10 @@ func (k *keys) load() error {
 	case k.seen != nil && os.SameFile(k.seen, info) && k.seen.ModTime().Equal(info.ModTime()) && k.seen.Size() == info.Size():
 		return nil
 	}
+	// Another server may replace the file twice within one tick of the file system's clock:
+	// the second file has the inode and the time of the first, and often its size. What is
+	// this young is read again.
+	young := time.Since(info.ModTime()).Abs() < settles
 	data, err := replace.Read(k.path, maxKeysBytes)
 	if err != nil {
 		return err
@@ -111,6 +118,9 @@ func (k *keys) load() error {
 		by[one.Hash] = one
 	}
 	k.seen, k.all, k.by = info, f.Keys, by
+	if young {
+		k.seen = nil
+	}
 	return nil
 }
 

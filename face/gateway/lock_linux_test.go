@@ -31,7 +31,7 @@ func TestRequestsGoOnWhileAnotherServerWrites(t *testing.T) {
 		_, _, err := g.CreateKey("b", Rules{})
 		done <- err
 	}()
-	go func() { done <- g.reports.set("none", Report{Status: creating}, nil) }()
+	go func() { done <- g.reports.set("none", Report{Status: creating}, g.keys.list) }()
 	scene.Eventually(t, "both wait", func() bool { return opened(t, path) == 3 })
 	if status, _, body := g.ask("GET", "/api/sandbox/status", key, ""); status != 200 {
 		t.Errorf("%d %s", status, body)

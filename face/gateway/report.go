@@ -62,8 +62,9 @@ func (r *reports) read() (map[string]Report, error) {
 }
 
 // set stores a report, unless a later one is there. Keys that are not among live are
-// forgotten.
-func (r *reports) set(key string, rep Report, live []Key) error {
+// forgotten. live is asked once no other server can make a key: the report of one that was
+// made meanwhile would be forgotten.
+func (r *reports) set(key string, rep Report, live func() ([]Key, error)) error {
 	unlock, err := lockDir(filepath.Dir(r.path))
 	if err != nil {
 		return err
@@ -79,9 +80,13 @@ func (r *reports) set(key string, rep Report, live []Key) error {
 	if rep.Sequence > 0 && last.Sequence > rep.Sequence && rep.Time.Sub(last.Time).Abs() < stale { // a clock that was set back is no reason either
 		return nil
 	}
+	keys, err := live()
+	if err != nil {
+		return err
+	}
 	all[key] = rep
 	for id := range all {
-		if !slices.ContainsFunc(live, func(k Key) bool { return k.ID == id }) {
+		if !slices.ContainsFunc(keys, func(k Key) bool { return k.ID == id }) {
 			delete(all, id)
 		}
 	}
@@ -158,11 +163,7 @@ func (f *Face) heal(w http.ResponseWriter, r *http.Request, key *Key) error {
 			rep.Error = "Auto-heal failed"
 		}
 	}
-	live, err := f.keys.list()
-	if err == nil {
-		err = f.reports.set(key.ID, rep, live)
-	}
-	if err != nil {
+	if err := f.reports.set(key.ID, rep, f.keys.list); err != nil {
 		return err
 	}
 	writeJSON(w, http.StatusOK, map[string]bool{"ok": true})
@@ -183,11 +184,7 @@ func (f *Face) status(w http.ResponseWriter, _ *http.Request, key *Key) error {
 }
 
 func (f *Face) retry(w http.ResponseWriter, _ *http.Request, key *Key) error {
-	live, err := f.keys.list()
-	if err == nil {
-		err = f.reports.set(key.ID, Report{Status: creating, Time: f.now().UTC()}, live)
-	}
-	if err != nil {
+	if err := f.reports.set(key.ID, Report{Status: creating, Time: f.now().UTC()}, f.keys.list); err != nil {
 		return err
 	}
 	writeJSON(w, http.StatusOK, map[string]string{"status": creating})
