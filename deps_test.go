@@ -105,7 +105,7 @@ func TestDeps(t *testing.T) {
 		{"process/box", []string{"process"}},
 		{"process", nil},
 		{"spool", []string{"internal/procfs", "process"}},
-		{"observe", []string{"internal/procfs", "process"}},
+		{"observe", []string{"internal/procfs", "internal/sockdiag", "process"}},
 		{"view", []string{"process", "internal/pattern"}},
 		{"files", nil},
 		{"driver/drivertest", []string{"process", "files", "driver", "internal/scene"}},
@@ -159,7 +159,8 @@ func TestDeps(t *testing.T) {
 		{"internal/testbin", nil},
 		{"internal/testkeeper", []string{"process", "keeper/client", "internal/testbin"}},
 		{"internal/testdaemon", []string{"process", ".", "internal/procfs"}}, // what hangs is described as the kernel shows it
-		{"internal/peer", nil},
+		{"internal/peer", []string{"internal/sockdiag"}},
+		{"internal/sockdiag", nil},
 		{"part", nil},
 		{"server", []string{"process", "face", "part", "driver", "metrics", "internal/replace", "internal/peer"}},
 		{"daemon/parts", []string{"process", "face", "part", "driver", "daemon/services", "daemon/healing", "internal/replace", "gen/tend", "internal/tendpb"}},

@@ -3,6 +3,8 @@ package observe
 import (
 	"fmt"
 	"net/netip"
+
+	"github.com/tend-run/tend/internal/sockdiag"
 )
 
 // Answerer says whose sockets get the connections to an address.
@@ -34,12 +36,12 @@ func (a Answerer) String() string {
 // prefers a socket that is bound to the address to one that is bound to all, and for
 // IPv4 one of IPv4 to one of IPv6. Several that are equal share the connections
 // (SO_REUSEPORT).
-func best(all []listener, to netip.AddrPort) (chosen []listener) {
+func best(all []sockdiag.Socket, to netip.AddrPort) (chosen []sockdiag.Socket) {
 	top := 0
-	for _, l := range all {
+	for _, s := range all {
 		rank := 0
-		switch a := l.addr.Addr(); {
-		case l.addr.Port() != to.Port():
+		switch a := s.Local.Addr(); {
+		case s.Local.Port() != to.Port():
 			continue
 		case a.Unmap() == to.Addr().Unmap():
 			rank = 4
@@ -59,7 +61,7 @@ func best(all []listener, to netip.AddrPort) (chosen []listener) {
 			top, chosen = rank, nil
 		}
 		if rank == top {
-			chosen = append(chosen, l)
+			chosen = append(chosen, s)
 		}
 	}
 	return chosen

@@ -48,7 +48,7 @@ func Answering(leader int, to netip.AddrPort) (Answerer, error) {
 		if other, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/net"); err != nil || other != ns {
 			continue
 		}
-		if slices.ContainsFunc(socketsOf(pid), func(inode string) bool { return missing[inode] }) {
+		if slices.ContainsFunc(socketsOf(pid), func(inode uint64) bool { return missing[inode] }) {
 			name, _ := procfs.Read(pid, "comm")
 			a.PID, a.Name = pid, strings.TrimSpace(string(name))
 			break
@@ -84,16 +84,16 @@ func answeringBelow(leader int, to netip.AddrPort) (Answerer, bool) {
 }
 
 // inodesAt are the sockets that get the connections to an address.
-func inodesAt(pid int, ns string, to netip.AddrPort) map[string]bool {
-	inodes := map[string]bool{}
-	for _, l := range best(listeners(pid, ns, to.Port()), to) {
-		inodes[l.inode] = true
+func inodesAt(pid int, ns string, to netip.AddrPort) map[uint64]bool {
+	inodes := map[uint64]bool{}
+	for _, s := range best(listeners(pid, ns, to.Port()), to) {
+		inodes[s.Inode] = true
 	}
 	return inodes
 }
 
 // socketsOf returns the inodes of a process's sockets.
-func socketsOf(pid int) (inodes []string) {
+func socketsOf(pid int) (inodes []uint64) {
 	dir := "/proc/" + strconv.Itoa(pid) + "/fd"
 	fds, err := os.ReadDir(dir)
 	if err != nil {
@@ -104,8 +104,9 @@ func socketsOf(pid int) (inodes []string) {
 		if err != nil {
 			continue
 		}
-		if inode, ok := strings.CutPrefix(link, "socket:["); ok {
-			inodes = append(inodes, strings.TrimSuffix(inode, "]"))
+		text, ok := strings.CutPrefix(link, "socket:[")
+		if inode, err := strconv.ParseUint(strings.TrimSuffix(text, "]"), 10, 64); ok && err == nil {
+			inodes = append(inodes, inode)
 		}
 	}
 	return inodes

@@ -3,6 +3,8 @@ package observe
 import (
 	"net/netip"
 	"testing"
+
+	"github.com/tend-run/tend/internal/sockdiag"
 )
 
 func TestTheKernelsChoiceOfAListenerIsKnown(t *testing.T) {
@@ -22,13 +24,13 @@ func TestTheKernelsChoiceOfAListenerIsKnown(t *testing.T) {
 		{"[::1]:80", []string{"a=0.0.0.0:80", "b=[::]:80"}, "b"},
 		{"[::1]:80", []string{"a=0.0.0.0:80"}, ""},
 	} {
-		var all []listener
+		var all []sockdiag.Socket
 		for _, one := range tt.all {
-			all = append(all, listener{netip.MustParseAddrPort(one[2:]), one[:1]})
+			all = append(all, sockdiag.Socket{Local: netip.MustParseAddrPort(one[2:]), Inode: uint64(one[0])})
 		}
 		got := ""
-		for _, l := range best(all, netip.MustParseAddrPort(tt.to)) {
-			got += l.inode
+		for _, s := range best(all, netip.MustParseAddrPort(tt.to)) {
+			got += string(rune(s.Inode))
 		}
 		if got != tt.want {
 			t.Errorf("%s with %v goes to %q; want %q", tt.to, tt.all, got, tt.want)

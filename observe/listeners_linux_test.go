@@ -1,9 +1,7 @@
 package observe
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"net"
 	"net/netip"
 	"os"
@@ -42,53 +40,14 @@ func TestNetlinkAndProcTellTheSameListeners(t *testing.T) {
 		{"tcp4", "127.0.0.1:0"}, {"tcp4", "0.0.0.0:0"}, {"tcp6", "[::1]:0"}, {"tcp6", "[::]:0"}, {"tcp", "[::]:0"},
 	} {
 		port := listen(t, at.network, at.address).Port()
-		asked := scene.Value(diag(port))(t)
+		asked := scene.Value(ask(port))(t)
 		read := listeners(os.Getpid(), "another namespace", port)
 		if len(asked) != 1 || !slices.Equal(asked, read) {
 			t.Errorf("%v: netlink says %v; /proc says %v", at, asked, read)
 		}
-		if all := scene.Value(diag(0))(t); !slices.Contains(all, asked[0]) {
+		if all := scene.Value(ask(0))(t); !slices.Contains(all, asked[0]) {
 			t.Errorf("%v is not among all: %v", at, all)
 		}
-	}
-}
-
-// More than fit into one part of the kernel's answer.
-func TestAllOfManyListenersAreTold(t *testing.T) {
-	ports := map[uint16]bool{}
-	for range 300 {
-		ports[listen(t, "tcp4", "127.0.0.1:0").Port()] = true
-	}
-	for _, l := range scene.Value(diag(0))(t) {
-		delete(ports, l.addr.Port())
-	}
-	if len(ports) > 0 {
-		t.Errorf("%d of 300 are missing", len(ports))
-	}
-}
-
-func TestAnAnswerThatIsNotWholeIsNone(t *testing.T) {
-	message := func(kind uint16, body []byte) []byte {
-		b := binary.NativeEndian.AppendUint32(nil, uint32(unix.SizeofNlMsghdr+len(body)))
-		b = binary.NativeEndian.AppendUint16(b, kind)
-		return append(append(b, make([]byte, unix.SizeofNlMsghdr-len(b))...), body...)
-	}
-	missing := binary.NativeEndian.AppendUint32(nil, ^uint32(unix.ENOENT)+1)
-	one := message(unix.SOCK_DIAG_BY_FAMILY, make([]byte, diagAnswer))
-	for name, b := range map[string][]byte{
-		"an error":                       message(unix.NLMSG_ERROR, missing),
-		"the kernel lacks the part":      message(unix.NLMSG_DONE, missing),
-		"a message that is cut":          one[:len(one)-1],
-		"a message that is too short":    message(unix.SOCK_DIAG_BY_FAMILY, make([]byte, diagAnswer-1)),
-		"a length less than the header":  append(binary.NativeEndian.AppendUint32(nil, 1), make([]byte, unix.SizeofNlMsghdr)...),
-		"a length that is not in memory": bytes.Repeat([]byte{0xff}, 100),
-	} {
-		if all, more, err := parseDiag(nil, b); err == nil {
-			t.Errorf("%s is taken for %v, %v", name, all, more)
-		}
-	}
-	if all, more, err := parseDiag(nil, append(one, message(unix.NLMSG_DONE, make([]byte, 4))...)); len(all) != 0 || more || err != nil {
-		t.Errorf("a socket without an inode: %v, %v, %v", all, more, err)
 	}
 }
 

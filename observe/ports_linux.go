@@ -4,14 +4,15 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/tend-run/tend/internal/sockdiag"
 	"github.com/tend-run/tend/process"
 )
 
 // Listening returns the TCP sockets on which the tree of the leader listens.
 // A socket that several processes share is reported once, for the lowest pid.
 func Listening(leader int) ([]process.Listener, error) {
-	namespaces := map[string]map[string]listener{} // by socket inode
-	seen := map[string]bool{}
+	namespaces := map[string]map[uint64]sockdiag.Socket{} // by socket inode
+	seen := map[uint64]bool{}
 	var out []process.Listener
 	for _, pid := range Tree(leader) {
 		ns, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/net")
@@ -20,9 +21,9 @@ func Listening(leader int) ([]process.Listener, error) {
 		}
 		sockets, ok := namespaces[ns]
 		if !ok {
-			sockets = map[string]listener{}
-			for _, l := range listeners(pid, ns, 0) {
-				sockets[l.inode] = l
+			sockets = map[uint64]sockdiag.Socket{}
+			for _, s := range listeners(pid, ns, 0) {
+				sockets[s.Inode] = s
 			}
 			namespaces[ns] = sockets
 		}
@@ -30,9 +31,9 @@ func Listening(leader int) ([]process.Listener, error) {
 			continue
 		}
 		for _, inode := range socketsOf(pid) {
-			if l, ok := sockets[inode]; ok && !seen[inode] {
+			if s, ok := sockets[inode]; ok && !seen[inode] {
 				seen[inode] = true
-				out = append(out, process.Listener{Address: l.addr.String(), PID: pid})
+				out = append(out, process.Listener{Address: s.Local.String(), PID: pid})
 			}
 		}
 	}

@@ -1,60 +1,9 @@
 package observe
 
 import (
-	"encoding/binary"
-	"encoding/hex"
-	"net/netip"
 	"strconv"
 	"strings"
 )
-
-// listener is a socket in state LISTEN of /proc/net/tcp or tcp6.
-type listener struct {
-	addr  netip.AddrPort
-	inode string
-}
-
-// parseTCP returns the listening sockets of /proc/net/tcp or tcp6. Lines that
-// are not understood are passed over: the kernel adds columns, and a table
-// that is read while it changes may repeat or miss a line.
-func parseTCP(b []byte) []listener {
-	const listen = "0A" // TCP_LISTEN
-	var out []listener
-	for row := range strings.Lines(string(b)) {
-		f := strings.Fields(row)
-		if len(f) < 10 || f[3] != listen {
-			continue
-		}
-		addr, ok := parseHexAddr(f[1])
-		if !ok || f[9] == "0" {
-			continue
-		}
-		out = append(out, listener{addr: addr, inode: f[9]})
-	}
-	return out
-}
-
-// parseHexAddr reads "0100007F:1F90": the address as 32-bit words of the
-// machine's byte order, the port as a number.
-func parseHexAddr(s string) (netip.AddrPort, bool) {
-	host, port, ok := strings.Cut(s, ":")
-	if !ok {
-		return netip.AddrPort{}, false
-	}
-	p, err := strconv.ParseUint(port, 16, 16)
-	if err != nil {
-		return netip.AddrPort{}, false
-	}
-	raw, err := hex.DecodeString(host)
-	if err != nil || len(raw) != 4 && len(raw) != 16 {
-		return netip.AddrPort{}, false
-	}
-	for i := 0; i < len(raw); i += 4 {
-		binary.NativeEndian.PutUint32(raw[i:], binary.BigEndian.Uint32(raw[i:]))
-	}
-	a, _ := netip.AddrFromSlice(raw)
-	return netip.AddrPortFrom(a, uint16(p)), true
-}
 
 // call is a system call in which a thread is blocked.
 type call struct {

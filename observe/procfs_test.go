@@ -3,53 +3,15 @@
 package observe
 
 import (
-	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-const (
-	tableV4 = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
-   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 31337 1 0000000000000000 100 0 0 10 0
-   1: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 31338 1 0000000000000000 100 0 0 10 0
-   2: 0100007F:1F90 0100007F:D2F0 01 00000000:00000000 00:00000000 00000000     0        0 31339 1 0000000000000000 20 4 30 10 -1
-   3: 0100007F:1F91 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 0 1 0000000000000000 100 0 0 10 0
-`
-	tableV6 = `  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
-   0: 00000000000000000000000001000000:2328 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 41 1 0000000000000000 100 0 0 10 0
-   1: 00000000000000000000000000000000:0BB8 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 42 1 0000000000000000 100 0 0 10 0
-`
-	epollInfo = "pos:\t0\nflags:\t02000002\nmnt_id:\t15\nino:\t1057\n" +
-		"tfd:       11 events: 8000001d data:                b  pos:0 ino:2055 sdev:f\n" +
-		"tfd:        4 events:        4 data:                4  pos:0 ino:421 sdev:f\n" +
-		"tfd:       17 events:       19 data:               11  pos:0 ino:7 sdev:18\n"
-)
-
-func TestParseTCP(t *testing.T) {
-	tests := []struct {
-		name, text string
-		want       []listener
-	}{
-		{"keeps those that listen and have an inode", tableV4, []listener{
-			{netip.MustParseAddrPort("127.0.0.1:8080"), "31337"},
-			{netip.MustParseAddrPort("0.0.0.0:22"), "31338"},
-		}},
-		{"reads IPv6", tableV6, []listener{
-			{netip.MustParseAddrPort("[::1]:9000"), "41"},
-			{netip.MustParseAddrPort("[::]:3000"), "42"},
-		}},
-		{"passes over what it does not understand", "x\n 0: zz:1 0:0 0A 0 0 0 0 0 9\n 1: 0100007F:FFFFF 0 0A 0 0 0 0 0 9 1\n", nil},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			got := parseTCP([]byte(tt.text))
-			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(listener{}), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
-				t.Errorf("sockets (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
+const epollInfo = "pos:\t0\nflags:\t02000002\nmnt_id:\t15\nino:\t1057\n" +
+	"tfd:       11 events: 8000001d data:                b  pos:0 ino:2055 sdev:f\n" +
+	"tfd:        4 events:        4 data:                4  pos:0 ino:421 sdev:f\n" +
+	"tfd:       17 events:       19 data:               11  pos:0 ino:7 sdev:18\n"
 
 func TestParseSyscall(t *testing.T) {
 	tests := []struct {
@@ -77,19 +39,6 @@ func TestParseEpollKeepsWhatIsWatchedForInput(t *testing.T) {
 	if diff := cmp.Diff([]int{11, 17}, parseEpoll([]byte(epollInfo))); diff != "" {
 		t.Errorf("descriptors (-want +got):\n%s", diff)
 	}
-}
-
-func FuzzParseTCP(f *testing.F) {
-	for _, s := range []string{tableV4, tableV6, "0: :: 0 0A 0 0 0 0 0 1"} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, l := range parseTCP(b) {
-			if !l.addr.IsValid() || l.inode == "" {
-				t.Errorf("%q gives the socket %+v", b, l)
-			}
-		}
-	})
 }
 
 func FuzzParseSyscall(f *testing.F) {

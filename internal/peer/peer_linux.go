@@ -45,7 +45,7 @@ func tcpUID(c *net.TCPConn) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	s, err := diag(e)
+	s, err := ask(e)
 	switch {
 	case err == nil:
 		diagWorks.Store(true)
@@ -58,7 +58,7 @@ func tcpUID(c *net.TCPConn) (int, error) {
 	// A socket without an inode has no owner any more: its program has closed
 	// it, and the kernel reports root as the user. One that only tries to
 	// connect is not the one that we have accepted.
-	if s.inode == 0 || !established(s.state) {
+	if s.Inode == 0 || !established(s.State) {
 		return -1, ErrUnknown
 	}
 	// As long as our own end is connected, no other socket can have connected
@@ -66,14 +66,7 @@ func tcpUID(c *net.TCPConn) (int, error) {
 	if err := alive(c); err != nil {
 		return -1, err
 	}
-	return s.uid, nil
-}
-
-// socket is what the kernel reports of one.
-type socket struct {
-	state uint8
-	uid   int
-	inode uint64
+	return s.UID, nil
 }
 
 // established: the handshake is over and the socket is not gone. A program that

@@ -5,13 +5,13 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/sockdiag"
 )
 
 // pair returns both ends of a connection to a listener on listen, made by the
@@ -28,7 +28,7 @@ func pair(t *testing.T, network, listen, dialNetwork string) (client, server *ne
 }
 
 // ways are the two ways in which a socket is found.
-var ways = map[string]func(ends) (socket, error){"sock_diag": diag, "/proc/net": search}
+var ways = map[string]func(ends) (sockdiag.Socket, error){"sock_diag": ask, "/proc/net": search}
 
 func TestTheUserOfALoopbackConnection(t *testing.T) {
 	for name, at := range map[string][3]string{
@@ -43,7 +43,7 @@ func TestTheUserOfALoopbackConnection(t *testing.T) {
 			}
 			e := scene.Value(endsOf(server))(t)
 			for way, find := range ways {
-				if s, err := find(e); err != nil || s.uid != os.Geteuid() || s.inode == 0 || !established(s.state) {
+				if s, err := find(e); err != nil || s.UID != os.Geteuid() || s.Inode == 0 || !established(s.State) {
 					t.Errorf("%s: %+v, %v", way, s, err)
 				}
 			}
@@ -64,7 +64,7 @@ func TestASocketOfIPv6ThatSpeaksIPv4(t *testing.T) {
 	defer server.Close()
 	e := scene.Value(endsOf(server))(t)
 	for way, find := range ways {
-		if s, err := find(e); err != nil || s.uid != os.Geteuid() || s.inode == 0 {
+		if s, err := find(e); err != nil || s.UID != os.Geteuid() || s.Inode == 0 {
 			t.Errorf("%s: %+v, %v", way, s, err)
 		}
 	}
@@ -108,7 +108,7 @@ func TestAnotherUserIsToldAsSuch(t *testing.T) {
 	defer (<-made).Close()
 	e := scene.Value(endsOf(s))(t)
 	for way, find := range ways {
-		if found, err := find(e); err != nil || found.uid != nobody {
+		if found, err := find(e); err != nil || found.UID != nobody {
 			t.Errorf("%s: %+v, %v", way, found, err)
 		}
 	}
@@ -162,21 +162,6 @@ func TestAListenerIsNotTheConnection(t *testing.T) {
 	for way, find := range ways {
 		if s, err := find(e); !errors.Is(err, ErrUnknown) {
 			t.Errorf("%s: %+v, %v", way, s, err)
-		}
-	}
-}
-
-func TestAnswersThatAreNone(t *testing.T) {
-	_, server := pair(t, "tcp4", "127.0.0.1:0", "tcp4")
-	e := scene.Value(endsOf(server))(t)
-	for _, b := range [][]byte{nil, make([]byte, 15), make([]byte, 16), make([]byte, 88), make([]byte, 4096)} {
-		if s, err := parseDiag(b, e); err == nil {
-			t.Errorf("%d bytes are %+v", len(b), s)
-		}
-	}
-	for _, table := range []string{"", "head\n", "head\n 0: x y z\n", "head\n" + strings.Repeat(" 0: 0100007F:1F90 0100007F:1F91 01 a b c d e f g\n", 3)} {
-		if s, err := searchTable(strings.NewReader(table), e); err == nil {
-			t.Errorf("%q is %+v", table, s)
 		}
 	}
 }
