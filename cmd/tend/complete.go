@@ -321,7 +321,7 @@ func (s *suggester) named(kind string) []word {
 			kind == "input" && (i.Exit != nil || i.Spec.PTY == nil && !i.Stdin.Open):
 			continue
 		}
-		about := stateText(&i) + "  " + i.Spec.Command()
+		about := stateText(&i) + "  " + commandOf(&i.Spec)
 		if i.Spec.Name != "" {
 			names = append(names, word{i.Spec.Name, about})
 			about = stateText(&i) + "  " + i.Spec.Name

@@ -71,7 +71,7 @@ type eventView struct {
 type subject struct{ name, command string }
 
 func subjectOf(s *process.Spec) subject {
-	return subject{name: cmp.Or(s.Name, s.Tag), command: s.Command()}
+	return subject{name: cmp.Or(s.Name, s.Tag), command: commandOf(s)}
 }
 
 // follow prints what is known, then what happens. The watcher is opened before

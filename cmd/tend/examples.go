@@ -25,7 +25,7 @@ ID is an id, the beginning of one, a name, a tag or a pid.`
 const exitStatuses = `	0    done
 	1    not done; the reason is on stderr
 	2    the command line is wrong
-	124  a timeout: of run --timeout, or of wait --timeout
+	124  a timeout: of run --timeout, wait --timeout, or up --wait-timeout
 	125  run could not reach or start a daemon, lost it for good, could
 	     not start the process, or could not print its output
 	126  run: the program cannot be executed

@@ -9,6 +9,7 @@ Services that inherit their environment get the one of tend up, but for what is 
 
 ` + examples(
 		`tend up -d --wait                 # start all, and wait for them`,
+		`tend up -d --wait --wait-timeout 1m  # and give up after a minute, with 124`,
 		`tend up -d -f services.yaml web   # web alone, and what it depends on`,
 		`tend up                           # show what they write; ctrl-c ends them`,
 		`tend up -d -f ecosystem.config.cjs  # a file of pm2`,

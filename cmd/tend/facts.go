@@ -105,7 +105,7 @@ type listenerFacts struct {
 func factsOf(info *process.Info) processFacts {
 	f := processFacts{
 		ID: info.ID, PID: info.PID, Name: info.Spec.Name, Tag: info.Spec.Tag,
-		Command: info.Spec.Command(), Argv: info.Spec.Argv, Shell: info.Spec.Shell,
+		Command: commandOf(&info.Spec), Argv: info.Spec.Argv, Shell: info.Spec.Shell,
 		Cwd: info.Spec.Dir, User: info.Spec.User,
 		State: info.State.String(), Started: info.Started.UTC(),
 		Exit: exitFactsOf(info.Exit), TreeGone: info.TreeGone, Pinned: info.Pinned,

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/supervisor/held"
 )
 
 type psCmd struct {
@@ -167,7 +168,7 @@ func printTable(inv *invocation, infos []process.Info, prefix int, now time.Time
 		info := &infos[i]
 		rows = append(rows, []string{
 			shortID(info.ID, prefix), fmt.Sprint(info.PID), stateAndMore(info, now), age(now.Sub(info.Started)),
-			nameOf(&info.Spec), printable(info.Spec.Command()),
+			nameOf(&info.Spec), printable(commandOf(&info.Spec)),
 		})
 	}
 	return inv.printRows(rows, func(n int) string { return colourOf(&infos[n], now) })
@@ -175,6 +176,16 @@ func printTable(inv *invocation, infos []process.Info, prefix int, now time.Time
 
 // nameOf is how tables call a process: its name, else its tag.
 func nameOf(s *process.Spec) string { return printable(cmp.Or(s.Name, s.Tag, "-")) }
+
+// commandOf is how tables call the command of a process. That of a service with sockets
+// begins as tend, and is shown as what it becomes.
+func commandOf(s *process.Spec) string {
+	if s.Labels[labelService] == "" || s.Shell != "" {
+		return s.Command()
+	}
+	own := process.Spec{Argv: held.Command(s.Argv)}
+	return own.Command()
+}
 
 // colourOf is the colour of a process in tables, "" for none.
 func colourOf(info *process.Info, now time.Time) string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,10 +21,12 @@ import (
 )
 
 type upCmd struct {
-	Detach bool     `short:"d" help:"Ask for the services and return; they go on."`
-	Wait   bool     `help:"With -d: return once all of them are ready, or have ended with success; 1 if one has failed."`
-	Config string   `short:"f" default:"tend.yaml" placeholder:"FILE" help:"The file that declares the services: a tend.yaml, or an ecosystem file of pm2, a Procfile or a file of process-compose. Default: tend.yaml."`
-	Names  []string `arg:"" name:"service" optional:"" complete:"service" help:"Only these, and what they depend on. Default: all that are not disabled."`
+	Detach bool `short:"d" help:"Ask for the services and return; they go on."`
+	Wait   bool `help:"With -d: return once all of them are ready, or have ended with success; 1 if one has failed."`
+	// Of the wait alone: the services go on.
+	WaitTimeout time.Duration `placeholder:"30s" help:"With --wait: give up after this long, with exit status 124; the services go on. Default: none, and a service with restart.max 0 never fails."`
+	Config      string        `short:"f" default:"tend.yaml" placeholder:"FILE" help:"The file that declares the services: a tend.yaml, or an ecosystem file of pm2, a Procfile or a file of process-compose. Default: tend.yaml."`
+	Names       []string      `arg:"" name:"service" optional:"" complete:"service" help:"Only these, and what they depend on. Default: all that are not disabled."`
 }
 
 // Run declares the services of a file and starts them. In the foreground it shows what
@@ -31,6 +34,12 @@ type upCmd struct {
 func (c *upCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.Wait && !c.Detach {
 		return usageError("--wait is for -d; without it tend up shows what becomes of the services")
+	}
+	if c.WaitTimeout != 0 && !c.Wait {
+		return usageError("--wait-timeout is for --wait")
+	}
+	if c.WaitTimeout < 0 {
+		return usageError("--wait-timeout is negative; leave it out to wait for ever")
 	}
 	src, declared, err := inv.loadConfig(ctx, c.Config)
 	if err != nil {
@@ -64,12 +73,20 @@ func (c *upCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	ctx, leave := untilSignal(ctx, signals)
 	defer leave()
+	within, late := ctx, context.CancelFunc(func() {})
+	if c.WaitTimeout > 0 {
+		within, late = context.WithTimeout(ctx, c.WaitTimeout)
+	}
+	defer late()
 	if c.Wait {
-		err = v.until(ctx, ready)
+		err = v.until(within, ready)
 	}
 	all, lerr := d.Services(ctx)
 	if lerr != nil {
 		return serviceError(lerr)
+	}
+	if err != nil && errors.Is(within.Err(), context.DeadlineExceeded) {
+		err = notReadyError(all, c.WaitTimeout)
 	}
 	if perr := inv.printServices(wantedServices(all)); perr != nil {
 		return perr
@@ -227,6 +244,17 @@ func ready(all []tend.Service) (done bool, failed []string) {
 		}
 	}
 	return done || len(failed) > 0, failed
+}
+
+// notReadyError says what was waited for in vain.
+func notReadyError(all []tend.Service, within time.Duration) error {
+	var names []string
+	for _, s := range wantedServices(all) {
+		if done, _ := ready([]tend.Service{s}); !done {
+			names = append(names, fmt.Sprintf("%s (%s)", printable(s.Name), printable(cmp.Or(s.Why, s.Phase.String()))))
+		}
+	}
+	return &runError{status: 124, err: lateError(fmt.Sprintf("not ready within %v: %s; they go on (tend services)", within, cmp.Or(strings.Join(names, ", "), "a service")))}
 }
 
 // away reports whether a service can do nothing because of its sandbox.

@@ -158,11 +158,7 @@ func (f *Face) extend(key *Key) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	v := f.visits[key.ID]
-	if v == nil {
-		v = new(visits)
-		f.visits[key.ID] = v
-	}
+	v := f.visitsOf(key)
 	if f.closed || f.now().Sub(v.extended) < extendEvery {
 		return
 	}

@@ -343,15 +343,11 @@ func (f *Face) enter(key *Key) (*visit, error) {
 	if f.all >= mostOfAll {
 		return nil, &refusal{status: http.StatusServiceUnavailable, text: fmt.Sprintf("%d requests are being passed on, and no more may be; try again", f.all), wait: time.Second}
 	}
-	v := f.visits[key.ID]
-	if v == nil {
-		v = new(visits)
-		f.visits[key.ID] = v
-	}
+	v := f.visitsOf(key)
 	if v.open >= mostAtOnce {
 		return nil, &refusal{status: http.StatusTooManyRequests, text: fmt.Sprintf("%d requests of this key are being passed on, and no more may be; try again", v.open), wait: time.Second}
 	}
-	if wait := v.take(f.now(), key.Rules.PerMinute); wait > 0 {
+	if wait := v.asked.take(f.now(), key.Rules.PerMinute); wait > 0 {
 		return nil, &refusal{status: http.StatusTooManyRequests, text: fmt.Sprintf("this key may be used %d times a minute; try again", key.Rules.PerMinute), wait: wait}
 	}
 	v.open++
@@ -388,23 +384,37 @@ func (v *visit) leave() {
 // visits are the requests of a key.
 type visits struct {
 	open     int
-	held     int       // bytes
-	next     time.Time // when the next one could begin if all had come at an even pace
+	held     int // bytes
+	asked    pace
+	reported pace
 	extended time.Time
 }
 
-// take lets a request begin, or says how long to wait: a minute's worth may come at once.
-func (v *visits) take(now time.Time, perMinute int) time.Duration {
+// visitsOf are those of a key. f.mu is held.
+func (f *Face) visitsOf(key *Key) *visits {
+	v := f.visits[key.ID]
+	if v == nil {
+		v = new(visits)
+		f.visits[key.ID] = v
+	}
+	return v
+}
+
+// pace is when the next one could begin if all had come evenly.
+type pace struct{ next time.Time }
+
+// take lets one begin, or says how long to wait: a minute's worth may come at once.
+func (p *pace) take(now time.Time, perMinute int) time.Duration {
 	if perMinute <= 0 {
 		return 0
 	}
 	each := time.Minute / time.Duration(perMinute)
-	if floor := now.Add(-time.Minute); v.next.Before(floor) {
-		v.next = floor
+	if floor := now.Add(-time.Minute); p.next.Before(floor) {
+		p.next = floor
 	}
-	if next := v.next.Add(each); next.After(now) {
+	if next := p.next.Add(each); next.After(now) {
 		return next.Sub(now)
 	}
-	v.next = v.next.Add(each)
+	p.next = p.next.Add(each)
 	return 0
 }

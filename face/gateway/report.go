@@ -17,9 +17,12 @@ import (
 )
 
 const (
-	maxReport  = 64 << 10 // bytes of a request
-	maxError   = 4 << 10  // bytes that are kept of an error
-	maxReports = 32 << 20 // of all keys, whose errors may be six times as long in JSON
+	maxReport      = 64 << 10 // bytes of a request
+	maxError       = 4 << 10  // bytes that are kept of an error
+	maxReportsFile = 32 << 20 // of all keys, whose errors may be six times as long in JSON
+	// mostReports is how many reports of a key are taken in a minute: each is a write to
+	// the disk. A healer tells of a few.
+	mostReports = 60
 	// stale is after how long, or before, a smaller sequence number is no late report, but one of a
 	// reporter that counts anew.
 	stale = 2 * time.Hour
@@ -47,7 +50,7 @@ type reports struct {
 
 // read returns the reports by key. r.mu is held.
 func (r *reports) read() (map[string]Report, error) {
-	data, err := replace.Read(r.path, maxReports)
+	data, err := replace.Read(r.path, maxReportsFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return map[string]Report{}, nil
 	}
@@ -163,11 +166,22 @@ func (f *Face) heal(w http.ResponseWriter, r *http.Request, key *Key) error {
 			rep.Error = "Auto-heal failed"
 		}
 	}
-	if err := f.reports.set(key.ID, rep, f.keys.list); err != nil {
+	if err := f.keep(key, rep); err != nil {
 		return err
 	}
 	writeJSON(w, http.StatusOK, map[string]bool{"ok": true})
 	return nil
+}
+
+// keep stores a report, at most so many of a key.
+func (f *Face) keep(key *Key, rep Report) error {
+	f.mu.Lock()
+	wait := f.visitsOf(key).reported.take(f.now(), mostReports)
+	f.mu.Unlock()
+	if wait > 0 {
+		return &refusal{status: http.StatusTooManyRequests, text: fmt.Sprintf("%d reports of a key are taken in a minute; send the newest one later", mostReports), wait: wait}
+	}
+	return f.reports.set(key.ID, rep, f.keys.list)
 }
 
 func (f *Face) status(w http.ResponseWriter, _ *http.Request, key *Key) error {
@@ -184,7 +198,7 @@ func (f *Face) status(w http.ResponseWriter, _ *http.Request, key *Key) error {
 }
 
 func (f *Face) retry(w http.ResponseWriter, _ *http.Request, key *Key) error {
-	if err := f.reports.set(key.ID, Report{Status: creating, Time: f.now().UTC()}, f.keys.list); err != nil {
+	if err := f.keep(key, Report{Status: creating, Time: f.now().UTC()}); err != nil {
 		return err
 	}
 	writeJSON(w, http.StatusOK, map[string]string{"status": creating})

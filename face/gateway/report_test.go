@@ -75,6 +75,38 @@ func TestReports(t *testing.T) {
 	}
 }
 
+// Who reports without an end is told to wait, and keeps the disk of nobody else busy. What is
+// refused was not kept, and a minute later all is taken again.
+func TestAFloodOfReportsIsBounded(t *testing.T) {
+	g := open(t, t.TempDir(), "")
+	key, other := g.key("a", Rules{}), g.key("b", Rules{})
+	for n := range mostReports {
+		path, body := "/api/sandbox/heal", fmt.Sprintf(`{"status":"healing","sequence":%d}`, n+1)
+		if n%2 == 1 {
+			path, body = "/api/sandbox/retry", ""
+		}
+		if code, _, answer := g.ask("POST", path, key, body); code != 200 {
+			t.Fatalf("the report %d: %d %s", n+1, code, answer)
+		}
+	}
+	for _, path := range []string{"heal", "retry"} {
+		code, header, answer := g.ask("POST", "/api/sandbox/"+path, key, `{"status":"ready","sequence":100}`)
+		if code != 429 || header.Get("Retry-After") != "1" || !strings.Contains(errorOf(answer), "later") {
+			t.Errorf("%s: one too many: %d %v %s", path, code, header, answer)
+		}
+	}
+	if code, _, body := g.ask("GET", "/api/sandbox/status", key, ""); code != 200 || strings.Contains(body, "ready") {
+		t.Errorf("a report that was refused is known: %d %s", code, body)
+	}
+	if code, _, body := g.ask("POST", "/api/sandbox/heal", other, `{"status":"ready"}`); code != 200 {
+		t.Errorf("another key: %d %s", code, body)
+	}
+	g.clock.pass(time.Minute)
+	if code, _, body := g.ask("POST", "/api/sandbox/heal", key, `{"status":"ready","sequence":100}`); code != 200 {
+		t.Errorf("a minute later: %d %s", code, body)
+	}
+}
+
 func TestReportsThatAreRefused(t *testing.T) {
 	g := open(t, t.TempDir(), "")
 	key := g.key("a", Rules{})

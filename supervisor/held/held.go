@@ -84,6 +84,17 @@ func Argv(program []string, name string, holder int, argv []string) []string {
 	return append(out, argv...)
 }
 
+// Command is the command of a service in a command line of [Argv]; another one is
+// returned as it is.
+func Command(argv []string) []string {
+	for i := 1; i+4 < len(argv); i++ {
+		if argv[i] == execVerb && argv[i+3] == "--" {
+			return argv[i+4:]
+		}
+	}
+	return argv
+}
+
 // Called reports whether the arguments of this process are those of [HolderArgv] or [Argv].
 func Called(args []string) bool {
 	return len(args) > 1 && (args[1] == holdVerb || args[1] == execVerb)

@@ -21,6 +21,9 @@ import (
 const (
 	// holderTime bounds how long a start waits until its sockets are held.
 	holderTime = 20 * time.Second
+	// holderStopped is how long a start waits for a holder that stands still: one that a
+	// frozen machine has thawed goes on by itself.
+	holderStopped = 2 * time.Second
 	// holderEnd is how long a holder may take to end before it is killed.
 	holderEnd = 5 * time.Second
 )
@@ -69,8 +72,17 @@ func (w *worker) hold(o order) (name string, pid int, err error) {
 	for i, s := range o.rules.Sockets {
 		want[i] = held.Socket{Name: s.Name, Address: string(s.Listen)}
 	}
+	began := time.Now()
 	for {
-		name, pid, err = w.holder(ctx, o)
+		var in process.Info
+		in, err = w.holder(ctx, o)
+		name, pid = held.NameOf(in.Spec.Argv), in.PID
+		if err == nil && in.State == process.Stopped {
+			if time.Since(began) < holderStopped && w.pause(ctx) {
+				continue
+			}
+			return "", 0, fmt.Errorf("pid %d, which holds its sockets, is stopped: kill -CONT %[1]d lets it go on; kill -KILL %[1]d closes them, and the next start opens them anew", pid)
+		}
 		if err == nil {
 			err = held.Hold(name, pid, want)
 			if failed, ok := errors.AsType[*held.SocketError](err); ok {
@@ -78,6 +90,9 @@ func (w *worker) hold(o order) (name string, pid int, err error) {
 			}
 			if err == nil {
 				return name, pid, nil
+			}
+			if errors.Is(err, syscall.EAGAIN) { // it has had the patience of a few seconds
+				err = fmt.Errorf("pid %d, which holds them, does not answer; kill -KILL %[1]d closes them, and the next start opens them anew: %w", pid, err)
 			}
 		}
 		if _, ok := errors.AsType[*process.StartError](err); ok || errors.Is(err, process.ErrUnsupported) || !w.pause(ctx) {
@@ -87,24 +102,24 @@ func (w *worker) hold(o order) (name string, pid int, err error) {
 }
 
 // holder finds or starts the process that holds the sockets of a service.
-func (w *worker) holder(ctx context.Context, o order) (name string, pid int, err error) {
+func (w *worker) holder(ctx context.Context, o order) (process.Info, error) {
 	for {
 		p, in, err := w.find(ctx, holderID(o.token))
 		switch {
 		case err == nil && in.Exit == nil && in.Spec.User == o.rules.User:
-			return held.NameOf(in.Spec.Argv), in.PID, nil
+			return in, nil
 		case err == nil: // it has ended, or is another user's
 			err = w.s.endHolder(ctx, p)
 		case errors.Is(err, process.ErrNotFound):
 			_, err = w.s.c.Manager.Start(ctx, holderSpec(o.rules, o.token, w.s.c.Program))
 			if err != nil && !errors.Is(err, process.ErrExists) && !errors.Is(err, process.ErrUnavailable) {
-				return "", 0, err
+				return in, err
 			}
 		default:
-			return "", 0, err
+			return in, err
 		}
 		if err != nil && !w.pause(ctx) {
-			return "", 0, ctx.Err()
+			return in, ctx.Err()
 		}
 	}
 }

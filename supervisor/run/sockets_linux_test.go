@@ -297,6 +297,28 @@ func TestAServiceWhoseHolderDiesHasSocketsAgain(t *testing.T) {
 	}
 }
 
+// A holder that somebody has stopped is named with what to do, at once and at each start.
+// Once it goes on, so does the service, with the same sockets.
+func TestAHolderThatIsStoppedIsNamed(t *testing.T) {
+	m := testkeeper.New(t)
+	l := live(t, m, t.TempDir())
+	addr := address(t)
+	l.declare(strings.Replace(web("serve", "", "http: '"+addr+"'"), "max: 2", "max: 0", 1))
+	l.up()
+	before := pidOf(t, m, l.ready("web"))
+	holder := holders(t, m)[0].PID
+	scene.Must(t, syscall.Kill(holder, syscall.SIGSTOP))
+	t.Cleanup(func() { _ = syscall.Kill(holder, syscall.SIGCONT) }) // else nobody could end it
+	scene.Must(t, syscall.Kill(before, syscall.SIGKILL))
+	said := fmt.Sprintf("pid %d, which holds its sockets, is stopped: kill -CONT %[1]d", holder)
+	l.until("web", "told of", func(s supervisor.State) bool { return strings.Contains(s.Why, said) })
+	scene.Must(t, syscall.Kill(holder, syscall.SIGCONT))
+	s := l.ready("web")
+	if got, now := call(t, "tcp", addr), holders(t, m); got != fmt.Sprintf("%d http", pidOf(t, m, s)) || len(now) != 1 || now[0].PID != holder {
+		t.Errorf("%q answers, and the holders are %v; it was %d", got, now, holder)
+	}
+}
+
 // A supervisor that goes on finds service and holder as they are. What belongs to no
 // service any more is ended.
 func TestASupervisorThatGoesOnFindsTheSockets(t *testing.T) {
