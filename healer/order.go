@@ -15,6 +15,9 @@ const (
 	TranscriptFile = "transcript" // JSON lines
 	DiffFile       = "diff"
 	PointsDir      = "points" // in N/ is the checkpoint of the N-th remedy
+	// ForgetFile says that the episode is about to be removed, with what was kept to take
+	// something back by hand.
+	ForgetFile = "forget"
 )
 
 // Bounds of what is kept of an episode.

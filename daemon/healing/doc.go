@@ -14,5 +14,6 @@
 //	report.json           the newest status, until the URL has taken it
 //	episodes/ID/          order.json, journal, inbox, transcript, diff: see package healer/work
 //
-// At most one episode is under way, and the newest 50 are kept.
+// At most one episode is under way, and the newest 50 are kept. What an older one
+// has left in the user's repository to take something back by hand goes with it.
 package healing

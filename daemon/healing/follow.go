@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -96,7 +97,7 @@ func (h *Healing) open(signal healer.Signal, asked, dry bool) (string, error) {
 		return "", err
 	}
 	h.active()
-	h.store.prune(h.state.Newest)
+	h.prune()
 	h.follow(id)
 	return id, nil
 }
@@ -346,15 +347,18 @@ func (h *Healing) endWithout(f *follower) error {
 	return nil
 }
 
-// tidier is the number of a worker that only removes what an episode that is over has left.
-const tidier = 0
+// tidier is the number of a worker that only removes what an episode that is over has left,
+// and forgetter that of one that does so before the episode itself is removed.
+const (
+	tidier    = 0
+	forgetter = mostWorkers + 1
+)
 
 // tidy has a worker remove what those of an episode that is over have left of its
 // checkpoints, such as refs in the user's repository: the last one died before it did, or
 // none came to it. What is needed to take something back by hand stays.
 func (h *Healing) tidy(ctx context.Context, id string) {
-	left, _ := filepath.Glob(filepath.Join(h.store.episode(id), healer.PointsDir, "*", "*.json")) // copies that are kept are no JSON there
-	if len(left) == 0 {
+	if !h.store.hasPoints(id) {
 		return
 	}
 	o, err := readOrder(h.store.episode(id))
@@ -376,6 +380,40 @@ func (h *Healing) tidyAll(ctx context.Context) {
 		}
 		h.tidy(ctx, id)
 	}
+}
+
+// prune removes episodes that are older than the newest ones. One of which something
+// could not be taken back has a checkpoint still: the ref of that in the user's repository
+// goes first, which nobody else would ever remove.
+func (h *Healing) prune() {
+	keep := []string{h.state.Newest, h.state.Episode}
+	h.wg.Go(func() {
+		h.pruning.Lock() // of episodes that begin one after the other
+		defer h.pruning.Unlock()
+		for n, id := range h.store.old() {
+			if h.alive.Err() != nil {
+				return // the next server does it
+			}
+			if slices.Contains(keep, id) {
+				continue
+			}
+			// One of which that is not possible is not kept for ever either.
+			if h.store.hasPoints(id) && !h.forget(h.alive, id) && (n < keepEpisodes || h.alive.Err() != nil) {
+				continue
+			}
+			_ = os.RemoveAll(h.store.episode(id)) // what is left is tried again after the next one
+		}
+	})
+}
+
+// forget has a worker remove the checkpoints of an episode, and reports whether none is
+// left.
+func (h *Healing) forget(ctx context.Context, id string) bool {
+	o, err := readOrder(h.store.episode(id))
+	if err == nil {
+		err = replace.File(o.Path(healer.ForgetFile), nil, 0o600)
+	}
+	return err == nil && h.follows(ctx, &follower{order: o}, forgetter) && !h.store.hasPoints(id)
 }
 
 // lost: the record of the episode is gone.

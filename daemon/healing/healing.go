@@ -65,6 +65,7 @@ type Healing struct {
 	settle   *time.Timer
 	started  time.Time // when the service started last
 	report   *reporter
+	pruning  sync.Mutex // of those who remove old episodes
 	wg       sync.WaitGroup
 	alive    context.Context
 }

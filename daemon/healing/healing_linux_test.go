@@ -3,6 +3,7 @@ package healing
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -370,4 +371,55 @@ func TestNoCheckpointOutlivesItsEpisode(t *testing.T) {
 			t.Error("what is needed to take it back by hand is gone")
 		}
 	})
+}
+
+// An old episode is removed with what it has left in the user's repository, by a worker that
+// is told to, also if something of it was never taken back.
+func TestAnOldEpisodeGoesWithWhatItKept(t *testing.T) {
+	dir := t.TempDir()
+	st := store{filepath.Join(dir, "healing")}
+	old := func(id string) (point string) {
+		o := &healer.Order{ID: id, Dir: st.episode(id), Service: "app", Rules: &config.Service{}, Healer: &config.Healer{Wall: config.Duration(time.Minute)}, At: time.Now()}
+		scene.Must(t, begin(o))
+		j, _, err := healer.OpenJournal(o.Path(healer.JournalFile))
+		scene.Must(t, err)
+		scene.Must(t, j.Append(healer.Entry{Kind: healer.Began}))
+		scene.Must(t, j.Append(healer.Entry{Kind: healer.Answered, Did: healer.Look, Seq: 1, OK: true, Remedies: []healer.Remedy{{Kind: healer.Book, Name: "part", Tree: true}}}))
+		scene.Must(t, j.Append(healer.Entry{Kind: healer.Answered, Did: healer.Checkpoint, Seq: 2, OK: true}))
+		for range 2*healer.MaxWorkers + 1 {
+			scene.Must(t, j.Append(healer.Entry{At: time.Now(), Kind: healer.Began}))
+		}
+		scene.Must(t, j.Close())
+		if s := healer.Fold(scene.Value(healer.ReadJournal(o.Path(healer.JournalFile)))(t)); !s.Done() || !s.Dirty {
+			t.Fatalf("it is %+v", s)
+		}
+		point = filepath.Join(st.episode(id), healer.PointsDir, "1", "checkpoint.json")
+		scene.Must(t, os.MkdirAll(filepath.Dir(point), 0o700))
+		scene.Must(t, os.WriteFile(point, []byte("{}"), 0o600))
+		return point
+	}
+	const first, stuck, newer = "20250101-000000-first", "20250101-000001-stuck", "20250101-000002-newer"
+	for _, id := range []string{first, stuck, newer} {
+		old(id)
+	}
+	for n := range keepEpisodes - 2 { // with the one that begins, newer is the oldest that is kept
+		scene.Must(t, os.MkdirAll(st.episode(fmt.Sprintf("20260101-%06d-aaaaaa", n)), 0o700))
+	}
+	// One that is told to forget does, but for one that cannot.
+	program := []string{"sh", "-c", `case $2 in *-stuck) exit 1;; esac; [ -e "$2/forget" ] && echo "${2##*/}" >> ` + dir + `/forgotten && rm "$2/points/1/checkpoint.json"`, "sh"}
+	s := play(t, dir, testkeeper.New(t), program...)
+	c, _ := project(t, "app")
+	s.is("app", supervisor.State{Up: true})
+	s.declare(t, c, "/one/tend.yaml")
+	scene.Value(s.Heal(t.Context(), "app", false))(t)
+	there := func(id string) bool { _, err := os.Stat(st.episode(id)); return err == nil }
+	until(t, "the oldest has gone", func() bool { return !there(first) })
+	if got := string(scene.Value(os.ReadFile(filepath.Join(dir, "forgotten")))(t)); got != first+"\n" {
+		t.Errorf("these were forgotten: %q", got)
+	}
+	for _, id := range []string{stuck, newer} {
+		if !st.hasPoints(id) {
+			t.Errorf("what %s needs is gone", id)
+		}
+	}
 }

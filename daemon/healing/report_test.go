@@ -3,6 +3,7 @@ package healing
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -10,6 +11,8 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/supervisor/config"
@@ -95,6 +98,73 @@ func TestAReportIsSentUntilItIsTaken(t *testing.T) {
 	if k.taken[1].Status != "ready" || k.taken[1].Sequence <= first {
 		t.Errorf("then it took %+v", k.taken)
 	}
+}
+
+// trip is a network to one URL.
+type trip func(*http.Request) (*http.Response, error)
+
+func (f trip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// The URL is down for an hour, in each of the ways in which one can be, and the server is
+// killed in the midst of it: it is asked at most once a minute, and what it takes then is the
+// newest status alone, once.
+func TestTheURLOfReportsIsDownForAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tries int
+		var taken []report
+		up := time.Now().Add(time.Hour)
+		client := &http.Client{Transport: trip(func(r *http.Request) (*http.Response, error) {
+			answer := func(code int) (*http.Response, error) {
+				return &http.Response{StatusCode: code, Status: http.StatusText(code), Body: http.NoBody, Request: r}, nil
+			}
+			if tries++; time.Now().Before(up) {
+				switch tries % 4 {
+				case 0:
+					return nil, errors.New("connection refused")
+				case 1:
+					<-r.Context().Done() // it does not answer
+					return nil, r.Context().Err()
+				case 2:
+					return answer(http.StatusTooManyRequests)
+				}
+				return answer(http.StatusFound)
+			}
+			var one report
+			scene.Must(t, json.NewDecoder(r.Body).Decode(&one))
+			taken = append(taken, one)
+			return answer(http.StatusOK)
+		})}
+		d := &declaration{Healer: &config.Healer{Report: &config.Report{URL: "http://cloud.example/api/sandbox/heal"}}}
+		s, log := store{t.TempDir()}, slog.New(slog.DiscardHandler)
+		serve := func(while func(r *reporter)) {
+			r := newReporter(s, client, log)
+			scene.Must(t, r.load())
+			r.to(d)
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			wg.Go(func() { r.run(ctx) })
+			while(r)
+			cancel()
+			wg.Wait()
+		}
+		serve(func(r *reporter) {
+			r.tell(d, "healing", "")
+			time.Sleep(20 * time.Minute)
+			r.tell(d, "broken", "nothing helped")
+			time.Sleep(20 * time.Minute)
+		})
+		if tries < 30 || tries > 50 {
+			t.Errorf("it was asked %d times in 40 minutes", tries)
+		}
+		serve(func(r *reporter) {
+			time.Sleep(10 * time.Minute)
+			r.tell(d, "ready", "")
+			time.Sleep(12 * time.Hour)
+		})
+		if len(taken) != 1 || taken[0].Status != "ready" {
+			t.Errorf("it took %+v", taken)
+		}
+	})
 }
 
 // What is declared is kept for the daemon's user alone.

@@ -87,14 +87,17 @@ func (s store) episodes() []string {
 	return ids
 }
 
-// prune removes what is older than the newest ones. keep is not removed.
-func (s store) prune(keep string) {
+// old are the IDs beyond the newest ones, the newest of them first.
+func (s store) old() []string {
 	ids := s.episodes()
-	for _, id := range ids[min(keepEpisodes, len(ids)):] {
-		if id != keep {
-			_ = os.RemoveAll(s.episode(id)) // what is left is tried again after the next one
-		}
-	}
+	return ids[min(keepEpisodes, len(ids)):]
+}
+
+// hasPoints reports whether an episode has a checkpoint. Copies that are kept are no JSON
+// there.
+func (s store) hasPoints(id string) bool {
+	left, _ := filepath.Glob(filepath.Join(s.episode(id), healer.PointsDir, "*", "*.json"))
+	return len(left) > 0
 }
 
 func validID(id string) bool {

@@ -291,7 +291,7 @@ func (w *worker) do(ctx context.Context, e healer.Effect) healer.Entry {
 func (w *worker) finish() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastTime)
 	defer cancel()
-	if w.state.Dirty {
+	if _, err := os.Lstat(w.order.Path(healer.ForgetFile)); w.state.Dirty && err != nil {
 		return // what is needed to take it back is kept
 	}
 	for n := range w.state.Tries {
