@@ -89,7 +89,7 @@ func TestDeps(t *testing.T) {
 			}
 		}
 		for _, dep := range ours(p.Deps) {
-			if !within(dep, "cmd/internal/role", "anchor", "keeper", "spool", "process", "internal/cleansignals", "internal/procfs", "internal/seccomp") || within(dep, "keeper/client") {
+			if !within(dep, "cmd/internal/role", "anchor", "keeper", "spool", "process", "internal/cleansignals", "internal/procfs", "internal/seccomp", "internal/unixsock") || within(dep, "keeper/client") {
 				t.Errorf("cmd/tend-keeper depends on %s", dep)
 			}
 		}
@@ -114,7 +114,7 @@ func TestDeps(t *testing.T) {
 		{"driver", []string{"process", "files", "driver", "internal/replace"}},
 		{"metrics", []string{"process"}},
 		{"supervisor/config", []string{"process", "internal/typo"}},
-		{"supervisor/held", []string{"process"}},
+		{"supervisor/held", []string{"internal/unixsock", "process"}},
 		{"supervisor/run", []string{"process", "observe", "driver", "supervisor", "internal/procfs", "internal/replace"}},
 		{"supervisor/watch", []string{"supervisor/config"}},
 		{"healer/agent", []string{"internal/lazyregexp"}},
@@ -128,9 +128,9 @@ func TestDeps(t *testing.T) {
 		{"healer/work", []string{".", "process", "observe", "supervisor", "healer", "internal/procfs", "internal/replace"}},
 		{"healer", []string{"supervisor", "internal/replace"}},
 		{"keeper/failpoint", nil},
-		{"keeper/client", []string{"internal/procfs", "process", "files", "internal/account", "spool", "observe", "keeper/failpoint", "keeper/board", "keeper/calm", "keeper/feed", "keeper/wire", "keeper/rundir"}},
-		{"keeper", []string{"internal/procfs", "internal/seccomp", "process", "spool", "keeper"}},
-		{"anchor", []string{"internal/procfs", "process", "keeper/failpoint", "keeper/wire", "keeper/rundir", "keeper/orphan"}},
+		{"keeper/client", []string{"internal/procfs", "internal/unixsock", "process", "files", "internal/account", "spool", "observe", "keeper/failpoint", "keeper/board", "keeper/calm", "keeper/feed", "keeper/wire", "keeper/rundir"}},
+		{"keeper", []string{"internal/procfs", "internal/seccomp", "internal/unixsock", "process", "spool", "keeper"}},
+		{"anchor", []string{"internal/procfs", "internal/unixsock", "process", "keeper/failpoint", "keeper/wire", "keeper/rundir", "keeper/orphan"}},
 		{"launch", []string{"anchor", "keeper/rundir", "internal/payload"}},
 		{"face/native", []string{"process", "part", "view", "face", "driver", "files", "gen/tend", "internal/relay", "internal/tendpb"}},
 		{"face/langsmith", []string{"process", "part", "face", "face/langsmith", "files", "driver", "internal/relay", "internal/replace"}},
@@ -152,15 +152,16 @@ func TestDeps(t *testing.T) {
 		{"internal/typo", nil},
 		{"internal/seccomp", nil},
 		{"internal/cleansignals", nil},
-		{"internal/poorkernel", nil},
+		{"internal/poorkernel", []string{"internal/unixsock"}},
 		{"internal/scene", []string{"process"}},
 		{"internal/relay", nil},
 		{"internal/replace", nil},
 		{"internal/testbin", nil},
 		{"internal/testkeeper", []string{"process", "keeper/client", "internal/testbin"}},
 		{"internal/testdaemon", []string{"process", ".", "internal/procfs"}}, // what hangs is described as the kernel shows it
-		{"internal/peer", []string{"internal/sockdiag"}},
+		{"internal/peer", []string{"internal/sockdiag", "internal/unixsock"}},
 		{"internal/sockdiag", nil},
+		{"internal/unixsock", nil},
 		{"part", nil},
 		{"server", []string{"process", "face", "part", "driver", "metrics", "internal/replace", "internal/peer"}},
 		{"daemon/parts", []string{"process", "face", "part", "driver", "daemon/services", "daemon/healing", "internal/replace", "gen/tend", "internal/tendpb"}},

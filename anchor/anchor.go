@@ -41,6 +41,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/unixsock"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/orphan"
 	"github.com/tend-run/tend/keeper/rundir"
@@ -353,7 +354,8 @@ func (a *anchor) connectKeeper(pid int, ended <-chan struct{}) {
 func (a *anchor) takeVault(sock, pid int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if who := rundir.Peer(sock); who == a.keeper.pid || who == 0 && pid == a.keeper.pid {
+	// 0: the kernel does not say
+	if who, _, _ := unixsock.Peer(sock); who == a.keeper.pid || who == 0 && pid == a.keeper.pid {
 		a.serveVault(sock)
 		return true
 	}

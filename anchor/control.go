@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/unixsock"
 	"github.com/tend-run/tend/keeper/rundir"
-	"github.com/tend-run/tend/keeper/wire"
 )
 
 // The control protocol: one request and one answer, each a packet of words
@@ -36,9 +36,8 @@ func (a *anchor) control(l int) {
 func (a *anchor) answer(fd int) {
 	defer unix.Close(fd)
 	buf := make([]byte, 4096)
-	n, fds, err := wire.Recv(fd, buf, 0)
+	n, fds, err := unixsock.Receive(fd, buf, nil, 0)
 	if err != nil || n == 0 {
-		closeAll(fds)
 		return
 	}
 	words := strings.Split(string(buf[:n]), "\x00")
@@ -46,12 +45,12 @@ func (a *anchor) answer(fd int) {
 	if err != nil {
 		out = []string{"error", err.Error()}
 	}
-	wire.Send(fd, []byte(strings.Join(out, "\x00")), send)
+	unixsock.Send(fd, []byte(strings.Join(out, "\x00")), send, 0)
 }
 
 func (a *anchor) command(words []string, fds []int) (out []string, send []int, err error) {
 	if words[0] != "serve" {
-		closeAll(fds)
+		unixsock.Close(fds)
 	}
 	switch words[0] {
 	case "roles":
@@ -65,7 +64,7 @@ func (a *anchor) command(words []string, fds []int) (out []string, send []int, e
 	case "serve":
 		a.mu.Lock()
 		if len(fds) > 0 {
-			closeAll(a.listeners)
+			unixsock.Close(a.listeners)
 			a.listeners = fds
 		}
 		a.server.stopped = false
@@ -158,8 +157,8 @@ func (c *Client) call(fds []int, words ...string) ([]string, []int, error) {
 	}
 	buf, n := make([]byte, 4096), 0
 	var got []int
-	if err = wire.Send(sock, []byte(strings.Join(words, "\x00")), fds); err == nil {
-		n, got, err = wire.Recv(sock, buf, 0)
+	if err = unixsock.Send(sock, []byte(strings.Join(words, "\x00")), fds, 0); err == nil {
+		n, got, err = unixsock.Receive(sock, buf, nil, 0)
 	}
 	if err == unix.EAGAIN {
 		return nil, nil, errors.New(c.run.Describe("anchor"))
@@ -172,7 +171,7 @@ func (c *Client) call(fds []int, words ...string) ([]string, []int, error) {
 	}
 	out := strings.Split(string(buf[:n]), "\x00")
 	if out[0] != "ok" {
-		closeAll(got)
+		unixsock.Close(got)
 		return nil, nil, fmt.Errorf("anchor: %s", strings.Join(out, ": "))
 	}
 	return out[1:], got, nil

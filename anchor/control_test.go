@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/unixsock"
 	"github.com/tend-run/tend/keeper/rundir"
-	"github.com/tend-run/tend/keeper/wire"
 )
 
 // An anchor that is killed between the connection and the answer is none: who
@@ -34,7 +34,7 @@ func TestAnAnchorThatEndsBeforeItAnswersIsNotRunning(t *testing.T) {
 					return
 				}
 				if heard {
-					wire.Recv(fd, make([]byte, 4096), 0)
+					unixsock.Receive(fd, make([]byte, 4096), nil, 0)
 				} else {
 					unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
 				}

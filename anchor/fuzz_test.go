@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/unixsock"
 	"github.com/tend-run/tend/keeper/wire"
 )
 
@@ -40,7 +41,7 @@ func FuzzVaultPackets(f *testing.F) {
 		d := connect(t, v)
 		for _, p := range []string{a, b, c} {
 			// The vault may have hung up after a packet that it did not know.
-			if err := wire.Send(d.sock, []byte(p), []int{int(w.Fd())}); err != nil && err != unix.EPIPE && err != unix.ECONNRESET {
+			if err := unixsock.Send(d.sock, []byte(p), []int{int(w.Fd())}, 0); err != nil && err != unix.EPIPE && err != unix.ECONNRESET {
 				t.Fatal(err)
 			}
 		}

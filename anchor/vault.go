@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/unixsock"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/wire"
 )
@@ -59,15 +60,15 @@ func (v *vault) rest(sock int) {
 // serve takes a keeper's messages until its socket ends.
 func (v *vault) serve(sock int) {
 	defer unix.Close(sock)
-	buf, rights := make([]byte, 4096), make([]byte, wire.RightsSize)
+	buf, rights := make([]byte, 4096), unixsock.Control(unixsock.MaxFDs)
 	first := true
 	for {
-		n, fds, err := wire.RecvInto(sock, buf, rights, unix.MSG_DONTWAIT)
+		n, fds, err := unixsock.Receive(sock, buf, rights, unix.MSG_DONTWAIT)
 		if err == unix.EAGAIN {
 			if !first { // a keeper that comes asks for what there is, and its processes wait
 				v.rest(sock)
 			}
-			n, fds, err = wire.RecvInto(sock, buf, rights, 0)
+			n, fds, err = unixsock.Receive(sock, buf, rights, 0)
 		}
 		if err == unix.ECONNRESET {
 			// The keeper died with a message of ours unread. The kernel says so once,
@@ -80,7 +81,7 @@ func (v *vault) serve(sock int) {
 		first = false
 		m, err := wire.ParseVault(buf[:n])
 		if err != nil {
-			closeAll(fds)
+			unixsock.Close(fds)
 			return
 		}
 		v.mu.Lock()
@@ -103,7 +104,7 @@ func (v *vault) serve(sock int) {
 			err = v.sendAll(sock)
 		}
 		v.mu.Unlock()
-		closeAll(fds)
+		unixsock.Close(fds)
 		if err != nil {
 			return
 		}
@@ -112,7 +113,7 @@ func (v *vault) serve(sock int) {
 
 func (v *vault) put(m wire.VaultMessage, fds []int) {
 	if len(fds) != len(m.Kinds) {
-		closeAll(fds)
+		unixsock.Close(fds)
 		return
 	}
 	it := v.items[m.Ref]
@@ -184,17 +185,11 @@ func (v *vault) sendAll(sock int) error {
 		for kind, fd := range it.fds {
 			m.Kinds, fds = append(m.Kinds, kind), append(fds, fd)
 		}
-		if err := wire.Send(sock, m.Append(nil), fds); err != nil {
+		if err := unixsock.Send(sock, m.Append(nil), fds, 0); err != nil {
 			return err
 		}
 		failpoint.Hit(failpoint.VaultSent)
 	}
 	end := wire.VaultMessage{Op: wire.VaultEnd}
-	return wire.Send(sock, end.Append(nil), nil)
-}
-
-func closeAll(fds []int) {
-	for _, fd := range fds {
-		unix.Close(fd)
-	}
+	return unixsock.Send(sock, end.Append(nil), nil, 0)
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/unixsock"
 	"github.com/tend-run/tend/keeper/wire"
 )
 
@@ -39,7 +40,7 @@ func (d *depositor) hangUp() {
 func (d *depositor) say(op uint8, slot uint32, kinds []byte, fds ...int) {
 	d.t.Helper()
 	m := wire.VaultMessage{Op: op, Ref: wire.Ref{Slot: slot, Gen: 1}, Kinds: kinds}
-	scene.Must(d.t, wire.Send(d.sock, m.Append(nil), fds))
+	scene.Must(d.t, unixsock.Send(d.sock, m.Append(nil), fds, 0))
 }
 
 // fetch takes all that is held, as a keeper does at its beginning, and closes it.
@@ -47,9 +48,9 @@ func (d *depositor) fetch() {
 	d.t.Helper()
 	d.say(wire.VaultFetch, 0, nil)
 	for buf := make([]byte, 4096); ; {
-		n, fds, err := wire.Recv(d.sock, buf, 0)
+		n, fds, err := unixsock.Receive(d.sock, buf, nil, 0)
 		scene.Must(d.t, err)
-		closeAll(fds)
+		unixsock.Close(fds)
 		if m := scene.Value(wire.ParseVault(buf[:n]))(d.t); m.Op == wire.VaultEnd {
 			return
 		}
@@ -148,7 +149,7 @@ func TestDepositsBehindAnAnswerThatIsNotReadAreHeld(t *testing.T) {
 	pair := scene.Value(unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0))(t)
 	d := &depositor{t: t, sock: pair[1]}
 	held := d.pipe(func(w int) { d.say(wire.VaultPut, 1, []byte{wire.FDStdin}, w) })
-	scene.Must(t, wire.Send(pair[0], []byte("an answer"), nil))
+	scene.Must(t, unixsock.Send(pair[0], []byte("an answer"), nil, 0))
 	unix.Close(pair[1])
 	v.serve(pair[0])
 	if !held() {
@@ -160,7 +161,7 @@ func TestAMessageThatIsNoneEndsTheConnectionAndLeaksNothing(t *testing.T) {
 	v := newVault()
 	d := connect(t, v)
 	held := d.pipe(func(w int) {
-		scene.Must(t, wire.Send(d.sock, []byte{wire.VaultPut}, []int{w}))
+		scene.Must(t, unixsock.Send(d.sock, []byte{wire.VaultPut}, []int{w}, 0))
 	})
 	d.hangUp()
 	mismatch := connect(t, v)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/unixsock"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/rundir"
@@ -42,7 +43,8 @@ func (k *Keeper) accept() {
 		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout); err != nil {
 			k.logf("server connection: an answer may wait without bound: %v", err)
 		}
-		c := &conn{k: k, fd: fd, pid: rundir.Peer(fd), buf: make([]byte, 0, 4096)}
+		pid, _, _ := unixsock.Peer(fd) // 0 if the kernel does not say
+		c := &conn{k: k, fd: fd, pid: pid, buf: make([]byte, 0, 4096)}
 		go c.serve()
 	})
 }
@@ -235,7 +237,7 @@ func (c *conn) send(number uint64, werr *wire.Error, body wire.Body, fds ...int)
 	if c.closed {
 		return
 	}
-	if err := wire.Send(c.fd, b, fds); err != nil {
+	if err := unixsock.Send(c.fd, b, fds, 0); err != nil {
 		// Half an answer may be out: nothing that follows would be understood.
 		unix.Shutdown(c.fd, unix.SHUT_RDWR)
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/procfs"
+	"github.com/tend-run/tend/internal/unixsock"
 	"github.com/tend-run/tend/keeper/rundir"
 )
 
@@ -44,7 +45,7 @@ func (k *Keeper) late() bool {
 	if k.cfg.Vault < 0 {
 		return false
 	}
-	who := rundir.Peer(k.cfg.Vault) // made our end of the pair, too
+	who, _, _ := unixsock.Peer(k.cfg.Vault) // made our end of the pair, too
 	return who > 0 && who != os.Getppid()
 }
 

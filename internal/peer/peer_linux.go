@@ -7,19 +7,18 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/unixsock"
 )
 
 // unixUID asks for the credentials at the time of connect (SO_PEERCRED).
 func unixUID(c *net.UnixConn) (uid int, err error) {
-	var cred *unix.Ucred
+	uid = -1
 	err = control(c, func(fd int) (err error) {
-		cred, err = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+		_, uid, err = unixsock.Peer(fd)
 		return err
 	})
-	if err != nil {
-		return -1, err
-	}
-	return int(cred.Uid), nil
+	return uid, err
 }
 
 func control(c syscall.Conn, f func(fd int) error) error {

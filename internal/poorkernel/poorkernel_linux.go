@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/unixsock"
 )
 
 // Rule is for one system call.
@@ -161,7 +163,7 @@ func install(rules []Rule) error {
 	const socket = 3 // the first of ExtraFiles
 	defer unix.Close(socket)
 	defer unix.Close(int(fd))
-	return unix.Sendmsg(socket, []byte{0}, unix.UnixRights(int(fd)), nil, 0)
+	return unixsock.Send(socket, []byte{0}, []int{int(fd)}, 0)
 }
 
 // Listener sees the system calls of rules without an Errno. Each waits for
@@ -198,18 +200,9 @@ func Listen(cmd *exec.Cmd, start func() error) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	oob := make([]byte, unix.CmsgSpace(4))
-	_, n, _, _, err := unix.Recvmsg(pair[0], make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
-	if err != nil {
-		return nil, err
-	}
-	messages, err := unix.ParseSocketControlMessage(oob[:n])
-	if err != nil || len(messages) != 1 {
+	_, fds, err := unixsock.Receive(pair[0], make([]byte, 1), unixsock.Control(1), 0)
+	if err != nil || len(fds) != 1 {
 		return nil, fmt.Errorf("the listener did not come: %v", err)
-	}
-	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil {
-		return nil, err
 	}
 	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/tend-run/tend/internal/unixsock"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -136,12 +135,12 @@ func (l *link) greet(c *net.UnixConn) error {
 	}
 	c.SetReadDeadline(time.Time{})
 	if req != 1 || rep.werr != nil || len(rep.fds) != 2 {
-		closeFDs(rep.fds)
+		unixsock.Close(rep.fds)
 		return fmt.Errorf("the keeper's hello is not understood (%v)", rep.werr)
 	}
 	h, err := wire.ParseHello(rep.body)
 	if err != nil {
-		closeFDs(rep.fds)
+		unixsock.Close(rep.fds)
 		return err
 	}
 	if err := l.connected(h, rep.fds[0], rep.fds[1]); err != nil {
@@ -169,7 +168,7 @@ func (l *link) read(c *net.UnixConn) error {
 		}
 		l.mu.Unlock()
 		if ch == nil {
-			closeFDs(rep.fds)
+			unixsock.Close(rep.fds)
 		}
 	}
 }
@@ -270,7 +269,7 @@ func (l *link) try(ctx context.Context, op byte, body wire.Body) (reply, error) 
 		l.mu.Unlock()
 		select {
 		case rep := <-ch: // it came at the same time
-			closeFDs(rep.fds)
+			unixsock.Close(rep.fds)
 		default:
 		}
 		return reply{}, err
@@ -292,7 +291,7 @@ func (l *link) askHello(ctx context.Context) (h wire.Hello, err error) {
 	if err != nil {
 		return h, err
 	}
-	closeFDs(rep.fds)
+	unixsock.Close(rep.fds)
 	return wire.ParseHello(rep.body)
 }
 
@@ -339,7 +338,14 @@ type reader struct {
 	oob  [256]byte
 }
 
+// next waits for one answer. After an error the reader is of no use, and holds nothing.
 func (r *reader) next() (req uint64, rep reply, err error) {
+	defer func() {
+		if err != nil {
+			unixsock.Close(append(r.fds, rep.fds...))
+			r.fds, rep.fds = nil, nil
+		}
+	}()
 	for {
 		f, rest, err := wire.Cut(r.buf)
 		if err != nil {
@@ -356,25 +362,19 @@ func (r *reader) next() (req uint64, rep reply, err error) {
 			return req, rep, err
 		}
 		chunk := make([]byte, 4096)
-		n, oobn, _, _, err := r.conn.ReadMsgUnix(chunk, r.oob[:])
-		if n == 0 && err == nil {
-			err = net.ErrClosed
-		}
+		n, oobn, flags, _, err := r.conn.ReadMsgUnix(chunk, r.oob[:])
 		if err != nil {
-			closeFDs(r.fds)
 			return 0, reply{}, err
 		}
-		r.buf = append(r.buf, chunk[:n]...)
-		if oobn > 0 {
-			msgs, err := unix.ParseSocketControlMessage(r.oob[:oobn])
-			if err != nil {
-				return 0, reply{}, err
-			}
-			for i := range msgs {
-				fds, _ := unix.ParseUnixRights(&msgs[i])
-				r.fds = append(r.fds, fds...)
-			}
+		fds, err := unixsock.Rights(r.oob[:oobn], flags)
+		if err != nil {
+			return 0, reply{}, err
 		}
+		r.fds = append(r.fds, fds...)
+		if n == 0 {
+			return 0, reply{}, net.ErrClosed
+		}
+		r.buf = append(r.buf, chunk[:n]...)
 	}
 }
 
@@ -383,10 +383,4 @@ func (r *reader) next() (req uint64, rep reply, err error) {
 func parseReply(f wire.Frame) (rep reply, fds int, err error) {
 	fds, body, werr, err := f.Answer()
 	return reply{body: append([]byte(nil), body...), werr: werr}, fds, err
-}
-
-func closeFDs(fds []int) {
-	for _, fd := range fds {
-		unix.Close(fd)
-	}
 }

@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/unixsock"
 	"github.com/tend-run/tend/keeper/wire"
 )
 
@@ -41,7 +43,7 @@ func TestAnAnswerThatComesAsItsCallerLeavesHoldsNothing(t *testing.T) {
 		both.Go(func() {
 			rep, err := l.try(ctx, 0, nil)
 			if err == nil {
-				closeFDs(rep.fds)
+				unixsock.Close(rep.fds)
 			}
 		})
 		req, _, err := keeper.next()
@@ -66,6 +68,49 @@ func TestAnAnswerThatComesAsItsCallerLeavesHoldsNothing(t *testing.T) {
 		t.Errorf("a copy is still open")
 	}
 	ours.Close()
+}
+
+// TestAnAnswerThatIsNoneLeaksNothing: the descriptors that came with it are closed.
+func TestAnAnswerThatIsNoneLeaksNothing(t *testing.T) {
+	hello := wire.AppendAnswer(nil, 1, 1, nil)
+	broken := slices.Clone(hello)
+	broken[12] |= 1 // an Error follows, which there is none of
+	for name, tt := range map[string]struct {
+		fds    int
+		answer []byte
+	}{
+		"an impossible length":          {1, []byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+		"an error that cannot be read":  {1, broken},
+		"the end within an answer":      {1, hello[:8]},
+		"more descriptors than are due": {100, wire.AppendAnswer(nil, 1, 100, nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours, theirs, err := pair()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ours.Close()
+			defer theirs.Close()
+			input, output, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer input.Close()
+			_, _, err = theirs.WriteMsgUnix(tt.answer, unix.UnixRights(slices.Repeat([]int{int(output.Fd())}, tt.fds)...), nil)
+			output.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			theirs.CloseWrite()
+			if _, rep, err := (&reader{conn: ours}).next(); err == nil || len(rep.fds) != 0 {
+				t.Errorf("got %+v, %v; want an error", rep, err)
+			}
+			fds := []unix.PollFd{{Fd: int32(input.Fd())}}
+			if n, err := unix.Poll(fds, 0); err != nil || n != 1 || fds[0].Revents&unix.POLLHUP == 0 {
+				t.Error("a descriptor of it is open")
+			}
+		})
+	}
 }
 
 func pair() (ours, theirs *net.UnixConn, err error) {

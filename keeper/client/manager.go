@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/files"
+	"github.com/tend-run/tend/internal/unixsock"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/calm"
 	"github.com/tend-run/tend/keeper/failpoint"
@@ -184,7 +185,7 @@ func (m *Manager) Close() error {
 func (m *Manager) connected(h wire.Hello, boardFD, wakeFD int) error {
 	b, err := board.Open(boardFD)
 	if err != nil {
-		closeFDs([]int{boardFD, wakeFD})
+		unixsock.Close([]int{boardFD, wakeFD})
 		return err
 	}
 	w, err := newWaker(wakeFD)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/unixsock"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/feed"
@@ -34,12 +35,12 @@ func (p *proc) openInput(ctx context.Context) error {
 	case 4:
 		f.Mem, f.Out, f.StageR, f.StageW = rep.fds[0], rep.fds[1], rep.fds[2], rep.fds[3]
 	default:
-		closeFDs(rep.fds)
+		unixsock.Close(rep.fds)
 		return process.ErrUnavailable
 	}
 	table, err := feed.ReadTable(f.Mem, p.slot.End(process.Stdin), true)
 	if err != nil {
-		closeFDs(rep.fds)
+		unixsock.Close(rep.fds)
 		return fmt.Errorf("read the writers of the input: %w", err)
 	}
 	p.input.feed, p.input.table = f, table
@@ -170,9 +171,9 @@ func (p *proc) endInput() {
 // drop closes the descriptors, if they are open. in.mu is held.
 func (in *input) drop() {
 	if f := in.feed; f != nil {
-		closeFDs([]int{f.Mem, f.Out})
+		unixsock.Close([]int{f.Mem, f.Out})
 		if f.StageR >= 0 {
-			closeFDs([]int{f.StageR, f.StageW})
+			unixsock.Close([]int{f.StageR, f.StageW})
 		}
 		in.feed = nil
 	}

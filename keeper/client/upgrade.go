@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tend-run/tend/internal/unixsock"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 )
@@ -48,7 +49,7 @@ func (m *Manager) image() string {
 	if err != nil {
 		return ""
 	}
-	closeFDs(rep.fds)
+	unixsock.Close(rep.fds)
 	h, err := wire.ParseHello(rep.body)
 	if err != nil {
 		return ""

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/unixsock"
 )
 
 // Names in the directory.
@@ -108,7 +110,7 @@ func (d *Dir) Dial(name string, typ int) (int, error) {
 // ErrNobody: no role listens on the socket.
 var ErrNobody = errors.New("nobody listens")
 
-// Accept calls serve with each connection of a peer that is trusted, for ever.
+// Accept calls serve with each connection of our own user or root, for ever.
 // At a failure that is the process's own it calls failed, unless nil, and pauses.
 func Accept(listen int, failed func(), serve func(fd int)) {
 	for {
@@ -120,27 +122,12 @@ func Accept(listen int, failed func(), serve func(fd int)) {
 				failed()
 			}
 			time.Sleep(10 * time.Millisecond)
-		case !trusted(fd):
+		case !unixsock.Trusted(fd):
 			unix.Close(fd)
 		default:
 			serve(fd)
 		}
 	}
-}
-
-// trusted reports whether the peer runs as our own user or as root.
-func trusted(sock int) bool {
-	c, err := unix.GetsockoptUcred(sock, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	return err == nil && (c.Uid == uint32(os.Geteuid()) || c.Uid == 0)
-}
-
-// Peer is the pid of the process that connected; 0 if the kernel does not say.
-func Peer(sock int) int {
-	c, err := unix.GetsockoptUcred(sock, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	if err != nil {
-		return 0
-	}
-	return int(c.Pid)
 }
 
 // HeldError: another process plays the role.

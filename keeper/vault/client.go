@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/unixsock"
 	"github.com/tend-run/tend/keeper/wire"
 )
 
@@ -91,15 +92,7 @@ func gone(err error) bool {
 }
 
 func sendNow(sock int, b []byte, fds []int) error {
-	var oob []byte
-	if len(fds) > 0 {
-		oob = unix.UnixRights(fds...)
-	}
-	for {
-		if _, err := unix.SendmsgN(sock, b, oob, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT); err != unix.EINTR {
-			return err
-		}
-	}
+	return unixsock.Send(sock, b, fds, unix.MSG_DONTWAIT)
 }
 
 // Connect connects a new holder and hands everything over.

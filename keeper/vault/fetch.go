@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/unixsock"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -40,7 +41,7 @@ func Fetch(sock int, timeout time.Duration) (map[wire.Ref]FDs, error) {
 		return all, nil
 	}
 	ask := wire.VaultMessage{Op: wire.VaultFetch}
-	if err := wire.Send(sock, ask.Append(nil), nil); err != nil {
+	if err := unixsock.Send(sock, ask.Append(nil), nil, 0); err != nil {
 		return all, err
 	}
 	return all, FetchRest(sock, all, timeout)
@@ -54,7 +55,7 @@ func FetchRest(sock int, all map[wire.Ref]FDs, timeout time.Duration) error {
 	}
 	buf := make([]byte, 4096)
 	for {
-		n, fds, err := wire.Recv(sock, buf, 0)
+		n, fds, err := unixsock.Receive(sock, buf, nil, 0)
 		if err != nil {
 			return err
 		}
@@ -63,6 +64,7 @@ func FetchRest(sock int, all map[wire.Ref]FDs, timeout time.Duration) error {
 		}
 		m, err := wire.ParseVault(buf[:n])
 		if err != nil || m.Op != wire.VaultItem && m.Op != wire.VaultEnd || len(m.Kinds) != len(fds) {
+			unixsock.Close(fds)
 			return fmt.Errorf("unexpected message %v", m)
 		}
 		if m.Op == wire.VaultEnd {

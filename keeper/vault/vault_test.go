@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/unixsock"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -80,6 +81,38 @@ func TestMergingVaultsTakesWhatIsMissingAndClosesTheRest(t *testing.T) {
 	}
 }
 
+func TestAnAnswerOfAHolderThatIsNoneLeaksNothing(t *testing.T) {
+	item := wire.VaultMessage{Op: wire.VaultItem, Ref: wire.Ref{Gen: 1}, Kinds: []byte{wire.FDStdin, wire.FDPid}}
+	put := wire.VaultMessage{Op: wire.VaultPut, Ref: wire.Ref{Gen: 1}, Kinds: []byte{wire.FDStdin}}
+	for name, b := range map[string][]byte{
+		"no message":                  {0xff},
+		"one that is for the holder":  put.Append(nil),
+		"more kinds than descriptors": item.Append(nil),
+	} {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unixsock.Send(pair[1], b, []int{int(w.Fd())}, 0); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		if all, err := Fetch(pair[0], LastFetchTimeout); err == nil {
+			t.Errorf("%s is taken for %v", name, all)
+		}
+		fds := []unix.PollFd{{Fd: int32(r.Fd())}}
+		if n, err := unix.Poll(fds, 0); err != nil || n != 1 || fds[0].Revents&unix.POLLHUP == 0 {
+			t.Errorf("%s: its descriptor is open", name)
+		}
+		r.Close()
+		unixsock.Close(pair[:])
+	}
+}
+
 func TestAHolderThatNapsIsWokenBeforeItsQueueIsFull(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -101,7 +134,7 @@ func TestAHolderThatNapsIsWokenBeforeItsQueueIsFull(t *testing.T) {
 				t.Errorf("woken by message %d, of %d that may wait", i+1, maxQueued)
 			}
 			for buf := make([]byte, 64); ; {
-				if n, _, err := wire.Recv(pair[1], buf, unix.MSG_DONTWAIT); err != nil || n == 0 {
+				if n, _, err := unixsock.Receive(pair[1], buf, nil, unix.MSG_DONTWAIT); err != nil || n == 0 {
 					break
 				}
 			}

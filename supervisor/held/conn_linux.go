@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/unixsock"
 )
 
 // patience is how long either side waits for the other, which only computes.
@@ -30,9 +32,9 @@ func dial(name string, pid int) (fd int, err error) {
 	if err := again(func() error { return unix.Connect(fd, &unix.SockaddrUnix{Name: "@" + name}) }); err != nil {
 		return fd, err
 	}
-	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	if err == nil && int(cred.Pid) != pid {
-		err = fmt.Errorf("pid %d answers in place of the process that holds the sockets, which is %d", cred.Pid, pid)
+	who, _, err := unixsock.Peer(fd)
+	if err == nil && who != pid {
+		err = fmt.Errorf("pid %d answers in place of the process that holds the sockets, which is %d", who, pid)
 	}
 	return fd, err
 }
@@ -57,46 +59,24 @@ func send(fd int, message any, fds []int) error {
 	if err != nil {
 		return err
 	}
-	var rights []byte
-	if len(fds) > 0 {
-		rights = unix.UnixRights(fds...)
-	}
-	return again(func() error {
-		_, err := unix.SendmsgN(fd, b, rights, nil, unix.MSG_NOSIGNAL)
-		return err
-	})
+	return unixsock.Send(fd, b, fds, 0)
 }
 
-// receive reads a message and its descriptors, which are close-on-exec and the caller's
-// also when there is an error.
-func receive(fd int, into any) (fds []int, err error) {
-	b, oob := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4*MaxSockets))
-	var n, oobn, flags int
-	err = again(func() (err error) {
-		n, oobn, flags, _, err = unix.Recvmsg(fd, b, oob, unix.MSG_CMSG_CLOEXEC)
-		return err
-	})
+// receive reads a message and its descriptors. With an error there are none.
+func receive(fd int, into any) ([]int, error) {
+	b := make([]byte, maxMessage)
+	n, fds, err := unixsock.Receive(fd, b, unixsock.Control(MaxSockets), 0)
 	if err != nil {
 		return nil, err
 	}
-	if oobn > 0 {
-		messages, err := unix.ParseSocketControlMessage(oob[:oobn])
-		if err != nil {
-			return nil, err
-		}
-		for i := range messages {
-			if got, err := unix.ParseUnixRights(&messages[i]); err == nil {
-				fds = append(fds, got...)
-			}
-		}
-	}
 	if n == 0 {
-		return fds, errors.New("the other side has closed the connection")
+		return nil, errors.New("the other side has closed the connection")
 	}
-	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
-		return fds, fmt.Errorf("a message is longer than %d bytes, or has more than %d descriptors", maxMessage, MaxSockets)
+	if err := json.Unmarshal(b[:n], into); err != nil {
+		unixsock.Close(fds)
+		return nil, err
 	}
-	return fds, json.Unmarshal(b[:n], into)
+	return fds, nil
 }
 
 // ask puts a question to a holder.
@@ -118,9 +98,7 @@ func ask(name string, pid int, q request) (r reply, fds []int, err error) {
 // and syscall.ECONNREFUSED if the holder does not listen yet, or any more.
 func Hold(name string, pid int, sockets []Socket) error {
 	r, fds, err := ask(name, pid, request{Hold: sockets})
-	for _, fd := range fds { // none were asked for
-		unix.Close(fd)
-	}
+	unixsock.Close(fds) // none were asked for
 	if err != nil || r.Errno == 0 {
 		return err
 	}

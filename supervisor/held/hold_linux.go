@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/unixsock"
 )
 
 // backlog of each socket. The kernel makes it what net.core.somaxconn allows.
@@ -98,15 +100,12 @@ func (h *holder) awaitNobody() {
 // answer answers the one question of a connection. One after the other is enough: who may
 // ask does so once for each start.
 func (h *holder) answer(fd int) {
-	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	if err != nil || cred.Uid != 0 && int(cred.Uid) != os.Geteuid() || limit(fd) != nil {
+	if !unixsock.Trusted(fd) || limit(fd) != nil {
 		return
 	}
 	var q request
 	fds, err := receive(fd, &q)
-	for _, fd := range fds { // nobody sends any
-		unix.Close(fd)
-	}
+	unixsock.Close(fds) // nobody sends any
 	if err != nil || len(q.Hold) > MaxSockets {
 		return
 	}
