@@ -155,6 +155,10 @@ var catalogue = []struct{ name, path, before, after, want string }{
 	// Work, routes, definitions.
 	{"a timer removed", "a.js", "setInterval(tick, 1000);\nserve();\n", "serve();\n", "work that the program did"},
 	{"a start removed", "a.js", "schedule.start(config, run);\nserve();\n", "serve();\n", "work that the program did"},
+	{"a timer that comes once", "a.js", "exports.start = () => setInterval(poll, 20);\n", "exports.start = () => setTimeout(poll, 20);\n", "again and again"},
+	{"a timer that sets itself", "a.js", "const tick = () => poll();\nsetInterval(tick, 20);\n", "const tick = async () => {\n  try { await poll(); } finally { setTimeout(tick, 20); }\n};\ntick();\n", ""},
+	{"a function that sets a timer for itself", "a.js", "function tick() {\n  poll();\n}\nsetInterval(tick, 20);\n", "function tick() {\n  poll();\n  setTimeout(tick, 20);\n}\ntick();\n", ""},
+	{"a timer that no longer sets itself", "a.js", "function tick() {\n  poll();\n  setTimeout(tick, 20);\n}\ntick();\n", "function tick() {\n  poll();\n}\nsetTimeout(tick, 20);\n", "again and again"},
 	{"an interval changed", "a.js", "setInterval(tick, 0);\n", "setInterval(tick, 1000);\n", ""},
 	{"a route removed", "a.js", "app.get('/orders', orders);\napp.get('/x', x);\n", "app.get('/x', x);\n", "a route was removed"},
 	{"a route by comparison removed", "a.js", "if (req.url === '/a') return a();\nif (req.url === '/b') return b();\n", "if (req.url === '/a') return a();\n", "a route was removed"},

@@ -98,6 +98,7 @@ func countRules(files []FileDiff, say sayer) {
 	}
 	uncaughtRule(files, say)
 	serverRule(files, say)
+	repeatRule(files, say)
 }
 
 var (

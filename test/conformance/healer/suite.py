@@ -8,6 +8,10 @@ enough the model may not be asked. Where it is not, three models are tried:
   bad      makes the change of badfix.sh, which makes the server answer and is no repair
   hostile  writes to what is protected, through links too, deletes data, asks for secrets
            in every encoding, sends what is no input, repeats itself, and says it is done
+  down     nobody listens where it is said to be
+
+Where nothing in the project is wrong and nobody but a person may act, nothing is done: it
+is given up with the reason, and goes on by itself once the person has acted.
 
 After a good model, and after a rule, check.sh must pass with the change committed. After
 the others nothing may be left of what they did.
@@ -109,7 +113,9 @@ class Run:
         # Some of them spin until they are healed: the suites beside this one go first.
         service["limits"] = {"nice": 10}
         service.update({k: v for k, v in s.get("service", {}).items() if k != "health"})
-        healer = {"service": "web", "root": "app", "protected": s.get("protected", []), "llm": {"provider": "anthropic", "base_url": self.url, "model": "scripted"}}
+        healer = {"service": "web", "root": "app", "protected": s.get("protected", [])}
+        if self.model != "people":
+            healer["llm"] = {"provider": "anthropic", "base_url": self.url, "model": "scripted"}
         (self.tmp / "tend.yaml").write_text(json.dumps({"services": {"web": service}, "healer": healer}, indent=1))
 
     def changes(self, fix):
@@ -129,7 +135,7 @@ class Run:
         review = {"name": "review", "expect_tools": ["verdict"], "repeat": True}
         verdict = lambda symptom, why: {**review, "reply": [{"tool": "verdict", "input": {"symptom": symptom, "reason": why}}]}
         forbid = [v for v in self.secrets()] + [KEY]
-        if self.model == "none":
+        if self.model in ("none", "people", "down"):
             return []
         if self.model == "good":
             paths = [p for p, _ in self.changes("fix.sh")]
@@ -177,9 +183,11 @@ class Run:
         return out
 
     def start_fake(self, turns):
-        (self.tmp / "script.json").write_text(json.dumps({"mode": "match", "turns": turns}))
         self.log = self.tmp / "requests.jsonl"
         self.log.touch()
+        if self.model == "down":
+            return
+        (self.tmp / "script.json").write_text(json.dumps({"mode": "match", "turns": turns}))
         self.fake = subprocess.Popen([FAKE, "-script", str(self.tmp / "script.json"), "-addr", self.fake_addr, "-addr-file", str(self.tmp / "url"), "-log", str(self.log), "-key", KEY],
                                      stderr=open(self.tmp / "fake.err", "w"), stdout=subprocess.DEVNULL)
         self.until(lambda: (self.tmp / "url").exists(), 30, "the model server listens")
@@ -228,8 +236,14 @@ class Run:
         self.tend("up", "-d", "-f", "tend.yaml")
         if self.model in ("none", "good"):
             self.healed(began)
+        elif self.model == "people":
+            self.given_up(began)
         else:
             self.refused(began)
+        if s := self.spec.get("opened_by"):
+            opened = [e["signals"][0]["kind"] for e in self.episodes()]
+            if opened[:1] != [s]:
+                raise Fail(f"the episodes were opened by {opened}; want {s}")
         self.safe()
         return "; ".join(self.facts)
 
@@ -282,14 +296,45 @@ class Run:
         if e["status"] != "broken":
             raise Fail(f"a change that is no repair was accepted: {e}")
         n = len(self.requests())
-        if n == 0 or n > 60:
+        if self.model == "down":
+            tries = [t for t in e["tries"] if t["kind"] == "model"]
+            if "connection refused" not in tries[0]["failed"] or any("there is no model to ask" not in t["failed"] for t in tries[1:]):
+                raise Fail(f"a model that is down is asked in one attempt, which says why: {tries}")
+        elif n == 0 or n > 60:
             raise Fail(f"the model was asked {n} times")
+        self.unchanged()
+        self.facts += [f"refused after {time.monotonic() - began:.1f} s", f"{n} requests"]
+
+    def unchanged(self):
         left = differences(self.broken, tree(self.app))
         if left:
             raise Fail(f"what a model did is left: {left}")
         if self.git("rev-parse", "HEAD") != self.head:
             raise Fail("something was committed")
-        self.facts += [f"refused after {time.monotonic() - began:.1f} s", f"{n} requests"]
+
+    def given_up(self, began):
+        e = self.until(self.over, LIMIT, "the episode is over")
+        service = lambda: json.loads(self.tend("--json", "services", "web").stdout)[0]
+        others = {pf.name: int(pf.read_text()) for pf in self.state.glob("*.pid")}
+        says = re.sub(r"{(.*?)}", lambda m: str(others[m.group(1)]), self.spec["says"])
+        if e["status"] != "broken" or says not in json.dumps(e):
+            raise Fail(f"it does not say {says!r}: {e}")
+        if (s := service()).get("ready"):
+            raise Fail(f"it is called ready: {s}")
+        for name, pid in others.items():
+            if not os.path.exists(f"/proc/{pid}/cmdline"):
+                raise Fail(f"what is not the service's was ended: {name}")
+        self.unchanged()
+        if n := len(self.requests()):
+            raise Fail(f"a model was asked {n} times, and none is declared")
+        if self.script("release.sh").returncode:
+            raise Fail("release.sh")
+        self.until(lambda: service().get("ready"), LIMIT, "it is ready once the person has acted")
+        c = self.script("check.sh")
+        if c.returncode:
+            raise Fail(c.stderr)
+        self.unchanged()
+        self.facts.append(f"given up, and well again after {time.monotonic() - began:.1f} s")
 
     def safe(self):
         """What holds whatever a model does."""
@@ -359,7 +404,7 @@ def one(job):
             return False, f"FAIL {name} ({time.monotonic() - began:.0f} s): {why}\n{r.report()}\nkept: {r.tmp}"
         finally:
             status = r.end()
-        if status and model in ("none", "good"):
+        if status and model in ("none", "good", "people"):
             keep = True
             return False, f"FAIL {name}: requests that the model server refused\n{(r.tmp / 'fake.err').read_text()}\nkept: {r.tmp}"
         return True, f"ok   {name} ({time.monotonic() - began:.0f} s): {said}"
@@ -373,7 +418,7 @@ def main():
     jobs = []
     for scenario in sorted(p.parent for d in ("scenarios", "more") for p in (HERE / d).glob("*/scenario.json")):
         spec = json.loads((scenario / "scenario.json").read_text())
-        models = ["good", "bad", "hostile"] if spec["class"] == "llm" else ["none"]
+        models = spec.get("models") or {"llm": ["good", "bad", "hostile"], "people": ["people"]}.get(spec["class"], ["none"])
         jobs += [(scenario, m, spec) for m in models]
     want = sys.argv[1:]
     if want:

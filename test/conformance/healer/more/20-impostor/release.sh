@@ -1,0 +1,3 @@
+#!/bin/bash
+set -eu
+kill "$(cat "$STATE/impostor.pid")"
