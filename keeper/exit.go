@@ -103,7 +103,7 @@ func (k *Keeper) exit(p *proc, e *process.Exit) {
 		e.Cause = p.cause
 	case p.cause != 0 && e.Signal == p.causeSig:
 		e.Cause = p.cause
-	case e.Signal == int(unix.SIGKILL) && p.group && k.groups.OOMKilled(p.ref.Slot):
+	case e.Signal == int(unix.SIGKILL) && k.groups.OOMKilled(p.ref.Slot, p.ref.Gen):
 		e.Cause = process.CauseOOM
 	default:
 		e.Cause = process.CauseSignalled
@@ -306,6 +306,7 @@ func (k *Keeper) finish(p *proc) {
 		closeFD(&p.treeFD)
 	}
 	k.closeFiles(p)
+	k.groups.Unlimit(p.ref.Slot, p.ref.Gen)
 	k.vaults.Drop(&p.vaulted, p.ref)
 }
 

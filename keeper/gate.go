@@ -21,8 +21,8 @@ import (
 // A gate keeps a child from its program, on machines without scripts (package script),
 // whose child limits itself and is on the board from its first call on. Two starts
 // need a gate: of a process with limits that the kernel gives to a process and not to
-// a cgroup, since no part of the program may run without them; and of a process
-// without a cgroup v2, by which the next keeper would find what was forked. Former
+// a cgroup, or by a cgroup v1, since no part of the program may run without them; and of a
+// process without a cgroup v2, by which the next keeper would find what was forked. Former
 // versions had gates on all machines, so a keeper may find a child that waits at one.
 //
 // The child is this program again. It limits itself, changes to its user and its
@@ -65,9 +65,9 @@ var gateEnv = []string{"GOMAXPROCS=1", "GOGC=off"}
 
 // gated reports whether a start without scripts needs a gate. The next keeper asks, too,
 // when the process may have ended, and its cgroup be gone.
-func (p *proc) gated(spec *process.Spec) bool {
+func (k *Keeper) gated(p *proc, spec *process.Spec) bool {
 	l := &spec.Limits
-	return p.slot.Flags()&board.FlagNoGroup != 0 || len(l.Rlimits) > 0 || l.Nice != 0 || l.OOMScoreAdj != 0
+	return p.slot.Flags()&board.FlagNoGroup != 0 || len(l.Rlimits) > 0 || l.Nice != 0 || l.OOMScoreAdj != 0 || k.groups.Joins(true, l)
 }
 
 // addGate makes the gate of a process; the child's end is appended to child.
@@ -128,7 +128,11 @@ func (k *Keeper) executeGated(p *proc, spec *process.Spec, req *wire.Spawn, chil
 		return k.failedAtGate(p, said[:n], req)
 	}
 	// Only now: what waits is larger than what such a limit may allow.
-	if err := k.limit(p, spec); err != nil {
+	own, err := k.groups.Limit(p.ref.Slot, p.ref.Gen, p.group, &spec.Limits)
+	if err == nil {
+		err = own.Add(pid)
+	}
+	if err != nil {
 		k.killNow(p)
 		return wire.StartError(process.StartLimits, errno(err), err.Error())
 	}

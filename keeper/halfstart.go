@@ -35,7 +35,7 @@ func (k *Keeper) completeStart(p *proc, h vault.FDs) bool {
 		return false // what has no spec has not been forked
 	}
 	if pid == board.Forking { // no script has made a child, for the kernel would have written its pid
-		if p.gated(&j.Spec) {
+		if k.gated(p, &j.Spec) {
 			return false // it waits at the gate, and ends there
 		}
 		if pid = k.findForked(p.ref.Slot, p.slot.Reserved()); pid == 0 {
@@ -168,6 +168,7 @@ func (k *Keeper) undoStart(p *proc, h vault.FDs) {
 	}
 	k.groups.Kill(p.ref.Slot)
 	k.groups.WaitEmpty(p.ref.Slot, time.Now().Add(time.Second))
+	k.groups.Unlimit(p.ref.Slot, p.ref.Gen)
 	failpoint.Hit(failpoint.UndoKilled)
 	if j, err := spool.ReadJournal(p.dir); err != nil || j.Exit == nil && (j.Started == nil || j.Place != nil && *j.Place == spool.Place(p.ref)) {
 		os.RemoveAll(p.dir) // else it is of another process with this id

@@ -32,6 +32,8 @@ func limitError(err error, l *process.Limits) *wire.Error {
 		return nil
 	}
 	switch f.Step {
+	case script.StepTasks:
+		err = f
 	case script.StepNice:
 		err = niceError(l, f.Errno)
 	case script.StepOOM:

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/board"
-	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/script"
 	"github.com/tend-run/tend/keeper/wire"
@@ -148,7 +147,7 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 			}
 		}
 	}()
-	if werr == nil && k.scripts == nil && p.gated(spec) {
+	if werr == nil && k.scripts == nil && k.gated(p, spec) {
 		child, werr = k.addGate(p, child)
 	}
 	if werr != nil {
@@ -206,14 +205,20 @@ func (k *Keeper) execute(p *proc, spec *process.Spec, req *wire.Spawn, child []i
 	if p.gate >= 0 {
 		return k.executeGated(p, spec, req, child, group)
 	}
-	if err := k.limit(p, spec); err != nil {
+	own, err := k.groups.Limit(p.ref.Slot, p.ref.Gen, p.group, &spec.Limits)
+	if err != nil {
 		return wire.StartError(process.StartLimits, errno(err), err.Error())
 	}
+	failpoint.Hit(failpoint.SpawnLimited)
 	prog := &script.Program{Path: req.Path, Argv: req.Argv, Env: req.Env, Dir: req.Dir, Files: child, Terminal: spec.PTY != nil, Group: group}
 	if req.Cred {
 		prog.User = &script.User{UID: req.UID, GID: req.GID, Groups: req.Groups}
 	}
 	k.limitProgram(prog, &spec.Limits)
+	if prog.Own, err = own.Tasks(); err != nil {
+		return resourceError("cgroup", err)
+	}
+	defer closeFDs(prog.Own)
 	b := p.box.Load()
 	if b != nil {
 		if err := k.enter(p, b, prog); err != nil {
@@ -236,15 +241,6 @@ func (k *Keeper) execute(p *proc, spec *process.Spec, req *wire.Spawn, child []i
 		procfs.SetOOMScore(pid, 0)
 	}
 	return nil
-}
-
-// limit sets the limits of the process's cgroup, before the program runs.
-func (k *Keeper) limit(p *proc, spec *process.Spec) error {
-	groups := k.groups
-	if !p.group {
-		groups = &cgroup.Tree{}
-	}
-	return groups.Limit(p.ref.Slot, &spec.Limits)
 }
 
 // killNow ends a process whose start cannot be completed.
@@ -270,6 +266,7 @@ func (k *Keeper) abandon(p *proc) {
 	closeFD(&p.gate)
 	k.vaults.Drop(&p.vaulted, p.ref)
 	k.closeFiles(p)
+	k.groups.Unlimit(p.ref.Slot, p.ref.Gen)
 	if p.dir != "" {
 		if err := spool.RemoveDir(p.dir); err != nil {
 			k.logf("process %s was not started, and its directory stays: %v", p.id, err)

@@ -76,6 +76,10 @@ func (k *Keeper) takeOver() (err error) {
 		k.board.Mark(slot - 1) // the server is woken below
 		failpoint.Hit(failpoint.TakeoverRestored)
 	}
+	k.groups.Sweep(func(slot, gen uint32) bool {
+		p := k.procs[slot%board.Slots].Load()
+		return p != nil && p.ref == wire.Ref{Slot: slot, Gen: gen} && p.slot.Flags()&board.FlagFinal == 0
+	})
 	for ref, h := range in.held { // of a slot that has another owner by now
 		h.Close()
 		e := vault.Epochs{1, 1}

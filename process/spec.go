@@ -120,9 +120,9 @@ type Limits struct {
 	Rlimits     []Rlimit
 	Nice        int   // -20..19; 0: as the daemon
 	OOMScoreAdj int   // -1000..1000; 0: the daemon's children's default
-	MemoryMax   int64 // bytes, for the tree; 0: none
+	MemoryMax   int64 // bytes, swap included, for the tree; 0: none
 	PidsMax     int64 // tasks, for the tree; 0: none
-	CPUWeight   int64 // 1..10000, 0: the default of 100
+	CPUWeight   int64 // of the tree, 1..10000; 0: the default of 100
 }
 
 // Rlimit is one resource limit, by the kernel's number (RLIMIT_NOFILE = 7). By

@@ -27,10 +27,11 @@ type Tree struct {
 	v2 controllers // of limits that are switched on for root
 
 	mu      sync.Mutex
-	killed  slots            // whose directory must not be used again; guarded by mu
-	limited slots            // whose directory has limits set; guarded by mu
-	refusal error            // why a slot got no directory; guarded by mu
-	nests   map[uint32]*Nest // where the slot's directory is, if not in root; guarded by mu
+	killed  slots              // whose directory must not be used again; guarded by mu
+	limited slots              // whose directory has limits set; guarded by mu
+	refusal error              // why a slot got no directory; guarded by mu
+	nests   map[uint32]*Nest   // where the slot's directory is, if not in root; guarded by mu
+	own     map[owner][]string // directories in hierarchies of v1; guarded by mu
 }
 
 // ErrNone is returned for each group where there is no tree.
@@ -220,20 +221,20 @@ func (t *Tree) Kill(slot uint32) error {
 
 // OOMKilled reports whether the kernel's OOM killer struck in the group; in a nest,
 // whether it has since the last call. It needs the memory controller.
-func (t *Tree) OOMKilled(slot uint32) bool {
+func (t *Tree) OOMKilled(slot, gen uint32) bool {
+	if n, ok := t.ownOOMs(owner{slot, gen}); ok { // v1 counts each in its own group, not in those around
+		return n > 0
+	}
 	if n := t.nest(slot); n != nil && n.struck() {
 		return true
 	}
-	b, err := os.ReadFile(t.dir(slot) + "/memory.events")
-	if err != nil {
+	if t.root == "" || field(t.dir(slot)+"/memory.events", "oom_kill") == 0 {
 		return false
 	}
-	for line := range strings.Lines(string(b)) {
-		if v, ok := strings.CutPrefix(line, "oom_kill "); ok {
-			return strings.TrimSpace(v) != "0"
-		}
-	}
-	return false
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.killedOf(slot).add(slot) // a directory that is made anew counts from 0
+	return true
 }
 
 func writeFile(path, s string) error {

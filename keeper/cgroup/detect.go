@@ -27,6 +27,7 @@ func Find(name string) *Tree {
 	}
 	t := findV2(string(info), string(self), name)
 	t.v1 = findV1(string(info), string(self), name)
+	t.findOwn()
 	return t
 }
 

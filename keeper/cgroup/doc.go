@@ -10,7 +10,7 @@
 // below the mount point where that cannot be written. Each slot of the keeper
 // has a directory pN in it. No controller is needed to find, end and watch a
 // tree, so the "unified" tree beside v1 controllers is enough. Limits need the
-// controller of each.
+// controller of each, in whatever version it is: see Tree.Limit.
 //
 // # One directory, many processes
 //
@@ -22,6 +22,14 @@
 //     directory is removed, and made anew at the next Open. A keeper that takes
 //     over does not know which were killed: see Distrust.
 //   - Limits are lifted before the next process uses the group (Limit).
+//
+// # Limits by cgroup v1
+//
+// A controller that is one of v1 has a hierarchy of its own. A process with a limit of it
+// has a directory there, pN.GENERATION behind the name of the tree, or in that of its box.
+// The child joins before its program begins, by a file that was opened for it (Own). The
+// directory is of one process alone, and is removed after it (Unlimit). A keeper that takes
+// over finds those that there are, and removes those of which nothing lives (Sweep).
 //
 // # Boxes
 //

@@ -43,6 +43,7 @@ func (s slots) remove(slot uint32) {
 // EndFormer kills what a former daemon left in the groups and removes them,
 // without the slots in keep and the nests. It gives the kernel a second for each.
 func (t *Tree) EndFormer(logf func(string, ...any), keep map[uint32]bool) {
+	defer t.endOwn(logf, keep)
 	if t.root == "" {
 		return
 	}
@@ -74,6 +75,11 @@ func (t *Tree) EndFormer(logf func(string, ...any), keep map[uint32]bool) {
 // RemoveAll removes the whole tree at shutdown, as far as it can: the kernel may
 // need a moment after the last exit.
 func (t *Tree) RemoveAll() {
+	for _, o := range t.owners() {
+		for end := time.Now().Add(200 * time.Millisecond); !t.removeOwn(o) && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+	}
 	for _, c := range t.v1 {
 		removeDir(c.root)
 	}

@@ -8,49 +8,91 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tend-run/tend/process"
 )
 
-// limits are the files of a group's limits, with the value that lifts each.
+// limits are those of a process: the controller of each, and for v2 its file with the
+// value that lifts it.
 var limits = []struct {
-	file, controller, none string
-	of                     func(*process.Limits) int64 // 0: not limited
+	word, controller, file, none string
+	of                           func(*process.Limits) int64 // 0: not limited
 }{
-	{"memory.max", "memory", "max", func(l *process.Limits) int64 { return l.MemoryMax }},
-	{"pids.max", "pids", "max", func(l *process.Limits) int64 { return l.PidsMax }},
-	{"cpu.weight", "cpu", "100", func(l *process.Limits) int64 { return l.CPUWeight }},
+	{"memory_max", "memory", "memory.max", "max", func(l *process.Limits) int64 { return l.MemoryMax }},
+	{"pids_max", "pids", "pids.max", "max", func(l *process.Limits) int64 { return l.PidsMax }},
+	{"cpu_weight", "cpu", "cpu.weight", "100", func(l *process.Limits) int64 { return l.CPUWeight }},
 }
 
-// Limit sets the limits of the slot's group. A limit that cannot be set is
-// process.ErrUnsupported; limits that l does not name stay as they are. Lift
-// comes before it.
-func (t *Tree) Limit(slot uint32, l *process.Limits) error {
+// swapMax has the limit of memory be one of memory and swap together, as it is with v1.
+const swapMax = "memory.swap.max"
+
+// Limit sets the limits of a process that starts in the slot, in this generation of it:
+// each in the version of cgroups that has its controller. grouped: the slot has a group of
+// v2, whose limits that l does not name stay as they are; Lift comes before. The process
+// must join own, which Unlimit removes, before any of its program runs. A limit that cannot
+// be set is process.ErrUnsupported.
+func (t *Tree) Limit(slot, gen uint32, grouped bool, l *process.Limits) (own Own, err error) {
+	o := owner{slot, gen}
 	for _, f := range limits {
 		value := f.of(l)
 		if value <= 0 {
 			continue
 		}
-		if t.root == "" {
-			return fmt.Errorf("limits of memory, pids and cpu need a cgroup v2 tree that tend may write; here there is none: %w", process.ErrUnsupported)
+		switch c := t.v1Of(f.controller); {
+		case grouped && t.hasV2(f.controller), grouped && c == nil:
+			err = t.limitV2(slot, f.controller, f.file, value)
+		case c != nil:
+			err = t.limitOwn(c, o, value)
+		default:
+			return nil, t.unsupported("limits."+f.word, f.controller)
 		}
-		t.mu.Lock()
-		t.limitedOf(slot).add(slot)
-		t.mu.Unlock()
-		path := t.dir(slot) + "/" + f.file
-		if _, err := os.Stat(path); err != nil {
-			// Not switched on for our subtree yet.
-			for _, dir := range []string{filepath.Dir(t.root), t.root, filepath.Dir(t.dir(slot))} {
-				writeFile(dir+"/cgroup.subtree_control", "+"+f.controller)
-			}
+		if err == unix.ENOENT || err == unix.EROFS || err == unix.EACCES || err == unix.EPERM {
+			return nil, fmt.Errorf("%w (%w)", t.unsupported("limits."+f.word, f.controller), err)
 		}
-		if err := writeFile(path, strconv.FormatInt(value, 10)); err != nil {
-			return fmt.Errorf("limit %s needs the cgroup v2 controller %q, which is not available to tend here (%v): %w", f.file, f.controller, err, process.ErrUnsupported)
+		if err != nil {
+			return nil, fmt.Errorf("limits.%s: %w", f.word, err)
 		}
+	}
+	return t.ownOf(o), nil
+}
+
+// limitV2 writes a limit of the slot's group.
+func (t *Tree) limitV2(slot uint32, controller, file string, value int64) error {
+	t.mu.Lock()
+	t.limitedOf(slot).add(slot)
+	t.mu.Unlock()
+	dir := t.dir(slot)
+	if _, err := os.Stat(dir + "/" + file); err != nil {
+		// Not switched on for our subtree yet.
+		for _, around := range []string{filepath.Dir(t.root), t.root, filepath.Dir(dir)} {
+			writeFile(around+"/cgroup.subtree_control", "+"+controller)
+		}
+	}
+	if err := writeFile(dir+"/"+file, strconv.FormatInt(value, 10)); err != nil {
+		return err
+	}
+	if controller != "memory" {
+		return nil
+	}
+	if err := writeFile(dir+"/"+swapMax, "0"); err != nil && err != unix.ENOENT { // a kernel that keeps no account of swap
+		return err
 	}
 	return nil
 }
 
-// Lift lifts the limits that a former process of the slot had.
+// Joins reports whether a process with these limits joins groups of v1 controllers.
+// grouped is as in Limit.
+func (t *Tree) Joins(grouped bool, l *process.Limits) bool {
+	for _, f := range limits {
+		if f.of(l) > 0 && t.v1Of(f.controller) != nil && !(grouped && t.hasV2(f.controller)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Lift lifts the limits that a former process of the slot had in its group of v2.
 func (t *Tree) Lift(slot uint32) {
 	t.mu.Lock()
 	limited := t.limitedOf(slot)
@@ -63,4 +105,5 @@ func (t *Tree) Lift(slot uint32) {
 	for _, f := range limits {
 		writeFile(t.dir(slot)+"/"+f.file, f.none)
 	}
+	writeFile(t.dir(slot)+"/"+swapMax, "max")
 }

@@ -35,6 +35,8 @@ type Nest struct {
 
 	frozen atomic.Pointer[bool] // as it was told last; nil: by a keeper before, if at all
 
+	ownOOMs atomic.Int64 // of processes whose v1 directories in that of the nest are gone
+
 	mu   sync.Mutex // of what follows
 	ooms int64      // that struck has told; guarded by mu
 }
@@ -239,6 +241,11 @@ func (n *Nest) Remove(until time.Time) error {
 	for slot, in := range n.t.nests {
 		if in == n {
 			delete(n.t.nests, slot)
+		}
+	}
+	for o, dirs := range n.t.own {
+		if filepath.Base(filepath.Dir(dirs[0])) == n.name {
+			delete(n.t.own, o)
 		}
 	}
 	n.t.mu.Unlock()

@@ -3,13 +3,64 @@
 package cgroup
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/box"
 )
+
+// As TestLimitsAreWrittenToV2, of a process: the next one in its group has none.
+func TestLimitsOfAProcessAreWrittenToV2AndLifted(t *testing.T) {
+	for name, swap := range map[string]bool{"with an account of swap": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			scene.Must(t, os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("cpu memory pids\n"), 0o600))
+			tree := &Tree{root: root, v1: []controller{{"memory", filepath.Join(root, "v1")}}} // v2 has it, too
+			scene.Must(t, os.Mkdir(tree.dir(7), 0o700))
+			want := map[string][2]string{"memory.max": {"1048576", "max"}, "pids.max": {"5", "max"}, "cpu.weight": {"300", "100"}}
+			if swap {
+				want["memory.swap.max"] = [2]string{"0", "max"}
+			}
+			holds := func(which int) {
+				t.Helper()
+				for f, v := range want {
+					path := filepath.Join(tree.dir(7), f)
+					if got := string(scene.Value(os.ReadFile(path))(t)); got != v[which] {
+						t.Errorf("%s holds %q; want %q", f, got, v[which])
+					}
+					scene.Must(t, os.Truncate(path, 0))
+				}
+			}
+			for f := range want {
+				scene.Must(t, os.WriteFile(filepath.Join(tree.dir(7), f), nil, 0o600))
+			}
+			l := process.Limits{MemoryMax: 1 << 20, PidsMax: 5, CPUWeight: 300}
+			if own, err := tree.Limit(7, 1, true, &l); err != nil || len(own) > 0 || tree.Joins(true, &l) {
+				t.Errorf("limited: %v, %v", own, err)
+			}
+			holds(0)
+			tree.Lift(7)
+			holds(1)
+			if _, err := tree.Limit(7, 1, false, &process.Limits{PidsMax: 5}); !errors.Is(err, process.ErrUnsupported) {
+				t.Errorf("without a group: %v", err)
+			}
+		})
+	}
+}
+
+func TestTheOwnerIsReadFromTheNameOfADirectory(t *testing.T) {
+	for name, want := range map[string]bool{
+		"p0.1": true, "p17.4294967295": true, "p17": false, "p17.": false, "p.1": false, "p017.1": false, "p1.01": false, "p1.1.1": false, "b1.1": false, "p1.4294967296": false, "p99999999999.1": false,
+	} {
+		if o, ok := ownerOf(name); ok != want || ok && o.name() != name {
+			t.Errorf("%s is of %+v, %v", name, o, ok)
+		}
+	}
+}
 
 // TestLimitsAreWrittenToV2: into files of a directory that has those of a nest with all
 // controllers. Machines whose controllers are v1's have no real one.

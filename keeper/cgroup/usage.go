@@ -35,7 +35,15 @@ func (n *Nest) Usage() (u box.Usage) {
 		}
 	}
 	u.MemoryPeak = max(u.MemoryPeak, u.Memory)
-	u.OOMKills = n.oomKills()
+	u.OOMKills = n.oomKills() + n.ownOOMs.Load()
+	if dir := n.v1Dir("memory"); dir != "" { // v1 counts a kill in the process's own group alone
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			if _, ok := ownerOf(e.Name()); ok {
+				u.OOMKills += field(dir+"/"+e.Name()+"/memory.oom_control", "oom_kill")
+			}
+		}
+	}
 	return u
 }
 

@@ -127,30 +127,9 @@ func (n *Nest) limitV1(name string, l *box.Limits) error {
 	}
 	switch name {
 	case "memory":
-		value := int64(-1)
-		if l.Memory > 0 {
-			value = l.Memory
-		}
-		// With swap it may never be less than without: which of the two is first depends
-		// on the values before. Kernels without an account of swap have no such file.
-		text := strconv.FormatInt(value, 10)
-		swap := "memory.memsw.limit_in_bytes"
-		_, missing := os.Stat(dir + "/" + swap)
-		first := set("memory.limit_in_bytes", text)
-		if missing == nil {
-			if err := set(swap, text); err != nil {
-				return err
-			}
-			if first != nil {
-				first = set("memory.limit_in_bytes", text)
-			}
-		}
-		return first
+		return setV1(dir, name, l.Memory)
 	case "pids":
-		if l.Tasks == 0 {
-			return set("pids.max", "max")
-		}
-		return set("pids.max", decimal(l.Tasks))
+		return setV1(dir, name, l.Tasks)
 	default:
 		if l.CPUs == 0 {
 			return set("cpu.cfs_quota_us", "-1")
@@ -164,16 +143,4 @@ func (n *Nest) limitV1(name string, l *box.Limits) error {
 
 // Tasks opens the files by which a process joins the nest's v1 groups: it writes "0". The
 // caller closes them.
-func (n *Nest) Tasks() (fds []int, err error) {
-	for _, dir := range n.v1Dirs() {
-		fd, err := unix.Open(dir+"/tasks", unix.O_WRONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			for _, fd := range fds {
-				unix.Close(fd)
-			}
-			return nil, fmt.Errorf("%s: %w", dir, err)
-		}
-		fds = append(fds, fd)
-	}
-	return fds, nil
-}
+func (n *Nest) Tasks() (fds []int, err error) { return Own(n.v1Dirs()).Tasks() }

@@ -31,16 +31,17 @@ func TestAProcessLivesAndIsKilledWhateverTheCgroupTreeIs(t *testing.T) {
 		name  string
 		world poorkernel.World
 		says  string // of the promise that is not kept; "": it is kept
+		limit bool   // a limit can be set on a machine with controllers of v1
 	}
 	machines := []machine{
-		{"no cgroup filesystem at all", poorkernel.World{Mounts: []poorkernel.Mount{gone}}, "no cgroup2 filesystem is mounted"},
-		{"a cgroup2 tree alone", poorkernel.World{Mounts: []poorkernel.Mount{gone, {Kind: poorkernel.Cgroup2, Path: cgroups}}}, ""},
-		{"a cgroup2 tree that is read-only", poorkernel.World{Mounts: []poorkernel.Mount{gone, {Kind: poorkernel.Cgroup2, Path: cgroups}, {Kind: poorkernel.ReadOnly, Path: cgroups}}}, "cannot be written"},
-		{"clone3 refused by a sandbox", poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}}, "clone3 is refused"},
+		{"no cgroup filesystem at all", poorkernel.World{Mounts: []poorkernel.Mount{gone}}, "no cgroup2 filesystem is mounted", false},
+		{"a cgroup2 tree alone", poorkernel.World{Mounts: []poorkernel.Mount{gone, {Kind: poorkernel.Cgroup2, Path: cgroups}}}, "", false},
+		{"a cgroup2 tree that is read-only", poorkernel.World{Mounts: []poorkernel.Mount{gone, {Kind: poorkernel.Cgroup2, Path: cgroups}, {Kind: poorkernel.ReadOnly, Path: cgroups}}}, "cannot be written", false},
+		{"clone3 refused by a sandbox", poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}}, "clone3 is refused", true},
 	}
 	var st unix.Statfs_t
 	if unified := cgroups + "/unified"; unix.Statfs(unified, &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC {
-		machines = append(machines, machine{"v1 controllers alone", poorkernel.World{Mounts: []poorkernel.Mount{{Kind: poorkernel.Gone, Path: unified}}}, "no cgroup2 filesystem is mounted"})
+		machines = append(machines, machine{"v1 controllers alone", poorkernel.World{Mounts: []poorkernel.Mount{{Kind: poorkernel.Gone, Path: unified}}}, "no cgroup2 filesystem is mounted", true})
 	}
 	for _, c := range machines {
 		t.Run(c.name, func(t *testing.T) {
@@ -51,8 +52,14 @@ func TestAProcessLivesAndIsKilledWhateverTheCgroupTreeIs(t *testing.T) {
 				t.Errorf("the keeper says %q; want %q", got, c.says)
 			}
 			livesAndDies(t, m, stateDir)
-			_, err := m.Start(t.Context(), process.Spec{Argv: []string{"true"}, Limits: process.Limits{PidsMax: 10}})
-			if c.says != "" && !errors.Is(err, process.ErrUnsupported) {
+			p, err := m.Start(t.Context(), process.Spec{Argv: []string{"true"}, Limits: process.Limits{PidsMax: 10}})
+			switch {
+			case c.limit && hasV1():
+				if err != nil {
+					t.Fatalf("a limit that v1 has says %v", err)
+				}
+				scene.WantExit(t, p, 0)
+			case c.says != "" && (!errors.Is(err, process.ErrUnsupported) || !strings.Contains(err.Error(), "limits.pids_max needs the cgroup controller")):
 				t.Errorf("a limit that cannot be set says %v", err)
 			}
 		})

@@ -188,12 +188,6 @@ func limits(t *testing.T, m process.Manager) {
 		both := process.Limits{Nice: 1, PidsMax: 1}
 		for range 20 {
 			p, err := m.Start(t.Context(), process.Spec{Shell: "echo $(nice)", Limits: both})
-			if !hasPids() {
-				if !errors.Is(err, process.ErrUnsupported) {
-					t.Fatalf("without a v2 controller for it: %v, %v", p, err)
-				}
-				continue
-			}
 			scene.Must(t, err)
 			if got := scene.Output(t, p, process.Stderr); !strings.Contains(got, "fork") {
 				t.Fatalf("a second task: %q", got)
@@ -221,16 +215,6 @@ func limits(t *testing.T, m process.Manager) {
 			}
 		})
 	}
-}
-
-// hasPids reports whether the kernel gives cgroups v2 the controller that counts tasks.
-func hasPids() bool {
-	for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
-		if b, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers")); err == nil {
-			return slices.Contains(strings.Fields(string(b)), "pids")
-		}
-	}
-	return false
 }
 
 // child: the call is made by a child that the keeper has forked.

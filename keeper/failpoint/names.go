@@ -10,6 +10,7 @@ const (
 	SpawnSpec                    // the spec is in the journal; there are no pipes
 	SpawnVaulted                 // both vaults have the pipes
 	SpawnForking                 // the board says that a fork is coming; it is not done
+	SpawnLimited                 // the groups with its limits are there; nobody is in them
 	SpawnForked                  // the program runs; only a script has its pid on the board
 	SpawnNoted                   // the board has the pid; no vault has the pidfd
 	SpawnPidfd                   // the vaults have the pidfd; the directory has no name
@@ -109,7 +110,7 @@ const (
 )
 
 var names = [...]string{
-	SpawnReserved: "spawn-reserved", SpawnSpec: "spawn-spec", SpawnVaulted: "spawn-vaulted", SpawnForking: "spawn-forking", SpawnForked: "spawn-forked",
+	SpawnReserved: "spawn-reserved", SpawnSpec: "spawn-spec", SpawnVaulted: "spawn-vaulted", SpawnForking: "spawn-forking", SpawnLimited: "spawn-limited", SpawnForked: "spawn-forked",
 	SpawnNoted: "spawn-noted", SpawnPidfd: "spawn-pidfd", SpawnSettled: "spawn-settled", SpawnRecorded: "spawn-recorded", SpawnAnnounced: "spawn-announced",
 	SpawnUnanswered: "spawn-unanswered", GateForked: "gate-forked", GateReached: "gate-reached", GateNoted: "gate-noted", GateOpened: "gate-opened",
 	Spliced: "spliced", Indexed: "indexed", Staged: "staged", TrimBase: "trim-base", TrimRecorded: "trim-recorded", TrimPunched: "trim-punched",

@@ -16,6 +16,9 @@ import (
 // join makes the child a member of cgroups v1. It writes to the parent's descriptors, so
 // it comes before the copy of the table, which has no place for them.
 func (s *script) join(tasks []int) {
+	if len(tasks) == 0 {
+		return
+	}
 	s.at = step{Step: StepTasks}
 	self := s.text("0")
 	for _, fd := range tasks {

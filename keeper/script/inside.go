@@ -88,6 +88,7 @@ func (s *Starter) startInside(sc *script, p *Program, files []int) (pid, pidfd i
 	if p.Enter.Flags&unix.CLONE_NEWCGROUP != 0 { // from inside, the group to be cloned into may not be seen
 		sc.call(unix.SYS_SETNS, uintptr(p.Enter.PID1), unix.CLONE_NEWCGROUP)
 	}
+	sc.join(p.Own)
 	sc.restrict(p.Enter)
 	pl := s.places.put(files)
 	if pl != nil {

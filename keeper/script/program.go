@@ -17,12 +17,13 @@ type Program struct {
 	Files     []int  // its descriptors 0, 1, 2 …; it has no others
 	Terminal  bool   // descriptor 0 becomes the controlling terminal
 	Group     int    // an open cgroup v2 directory; -1: the parent's
-	// Tasks are open files "tasks" of cgroups v1, which the child joins.
-	Tasks  []int
-	User   *User // nil: the parent's
-	Limits []Limit
-	Nice   int  // 0: the parent's
-	OOM    *int // the OOM score; nil: the parent's. 0 is set if the kernel allows it
+	// Tasks are open files "tasks" of cgroups v1, which the child joins; and Own those that
+	// are the program's own: what helps it into a sandbox has no place in them.
+	Tasks, Own []int
+	User       *User // nil: the parent's
+	Limits     []Limit
+	Nice       int  // 0: the parent's
+	OOM        *int // the OOM score; nil: the parent's. 0 is set if the kernel allows it
 	// PIDAt receives the pid before the child makes its first call, in memory that
 	// others may share: who finds this process dead finds the child there. Nil: nobody.
 	PIDAt *uint32

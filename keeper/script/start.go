@@ -71,7 +71,7 @@ func (s *Starter) try() error {
 // error says why not: a *[Failure] of the child, or an errno, as from syscall.ForkExec.
 // pidfd is close-on-exec.
 func (s *Starter) Start(p *Program) (pid, pidfd int, err error) {
-	if hasNull(p) || len(p.Argv) == 0 || len(p.Limits) > maxLimits || len(p.Tasks) > maxTasks || p.Enter != nil && p.User == nil {
+	if hasNull(p) || len(p.Argv) == 0 || len(p.Limits) > maxLimits || len(p.Tasks)+len(p.Own) > maxTasks || p.Enter != nil && p.User == nil {
 		return 0, -1, unix.EINVAL
 	}
 	sc, err := s.take(sizeOf(p))
@@ -95,6 +95,7 @@ func (s *Starter) Start(p *Program) (pid, pidfd int, err error) {
 		return s.startInside(sc, p, files)
 	}
 	sc.join(p.Tasks)
+	sc.join(p.Own)
 	if pl := s.places.put(files); pl != nil {
 		defer s.places.clear(pl)
 		files, flags = pl[:len(files)], unix.CLONE_FILES

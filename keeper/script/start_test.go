@@ -414,7 +414,7 @@ func TestLimits(t *testing.T) {
 		{Step: StepLimit, Limit: 1, Errno: unix.EINVAL}: func(p *Program) { p.Limits = []Limit{{Resource: unix.RLIMIT_CORE}, {Resource: 99}} },
 		{Step: StepLimit, Limit: 0, Errno: unix.EPERM}:  func(p *Program) { p.Limits = []Limit{{Resource: unix.RLIMIT_NOFILE, Soft: 1 << 40, Hard: 1 << 40}} },
 		{Step: StepOOM, Errno: unix.EINVAL}:             func(p *Program) { p.OOM = &bad },
-		{Step: StepTasks, Errno: unix.EBADF}:            func(p *Program) { p.Tasks = []int{1 << 20} },
+		{Step: StepTasks, Errno: unix.EBADF}:            func(p *Program) { p.Own = []int{1 << 20} },
 		{Step: StepDir, Errno: unix.ENOENT}:             func(p *Program) { p.Dir = "/no/such" },
 		{Step: StepTerminal, Errno: unix.ENOTTY}:        func(p *Program) { p.Terminal = true },
 		{Step: StepExec, Errno: unix.ENOENT}:            func(p *Program) { p.Path = "/no/such" },
@@ -496,7 +496,7 @@ func TestCgroupsV1(t *testing.T) {
 	if len(tasks) == 0 { // no such hierarchy on this machine: nothing is joined
 		p = shell("true")
 	}
-	p.Tasks = tasks
+	p.Tasks, p.Own = tasks[:len(tasks)/2], tasks[len(tasks)/2:]
 	slices.Sort(want)
 	says(t, s, null, p, strings.Join(append(want, ""), "\n"))
 }

@@ -158,33 +158,31 @@ func TestASlowLeakIsReportedBeforeTheMemoryIsUsedUp(t *testing.T) {
 	nothingLives(t, m)
 }
 
-// Never is it up without the limit that it was given.
-func TestAServiceHasTheLimitOfItsMemoryOrDoesNotStart(t *testing.T) {
+// Limits that it declares are those of its own control group, in whatever version has the
+// controllers: what it is short of is looked at there.
+func TestAServiceHasTheLimitsThatItDeclares(t *testing.T) {
+	scene.Root(t)
 	m := testkeeper.New(t)
 	l := live(t, m, t.TempDir())
-	l.declare("  x: {command: exec sleep 1000, restart: never, limits: {memory: 64MiB}}\n")
+	l.declare(fmt.Sprintf(`  greedy: {command: exec $SERVE, env: {%[1]s: '-1'}, restart: never, limits: {memory: 60MiB}}
+  short: {command: exec $SERVE, env: {%[1]s: '90'}, stop: KILL, limits: {memory: 100MiB}, pressure: {interval: 100ms, stalls: false, memory: 0.7, descriptors: 0, pids: 0, disk: 0}}
+  many: {command: 'sleep 1000 & sleep 1000 & echo up; echo $(:); exec sleep 1000', limits: {pids: 3}, restart: never}
+`, hog))
 	l.up()
-	s := l.until("x", "it is up or has failed", func(s supervisor.State) bool {
-		return s.Phase == supervisor.Running || s.Phase == supervisor.Failed
-	})
-	if s.State.Phase == supervisor.Failed {
-		if why := s.State.Why; !strings.Contains(why, "memory") || !strings.Contains(why, "cgroup v2") {
-			t.Errorf("it has failed: %s", why)
-		}
-	} else {
-		group := scene.Value(os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pidOf(t, m, s))))(t)
-		_, path, _ := strings.Cut("\n"+string(group), "\n0::")
-		path, _, _ = strings.Cut(path, "\n")
-		got, err := os.ReadFile("/sys/fs/cgroup" + path + "/memory.max")
-		if err != nil {
-			got = scene.Value(os.ReadFile("/sys/fs/cgroup/unified" + path + "/memory.max"))(t)
-		}
-		if strings.TrimSpace(string(got)) != fmt.Sprint(64<<20) {
-			t.Errorf("its limit is %s", got)
-		}
+	s := l.phase("greedy", supervisor.Failed)
+	if e := s.State.Exit; e == nil || e.Signal != 9 || e.Cause != process.CauseOOM || !strings.Contains(s.State.Why, "want of memory") {
+		t.Errorf("without memory it has ended as %+v: %s", s.State.Exit, s.State.Why)
+	}
+	scene.Eventually(t, "somebody is told", func() bool { return l.noticed("short pressure") })
+	if text := l.said(supervisor.NoticePressure); !strings.Contains(text, "memory is short") || !strings.Contains(text, "/tend-") {
+		t.Errorf("it was said: %s", text)
+	}
+	s = l.phase("many", supervisor.Failed)
+	if got := scene.Output(t, scene.Find(t, m, s.ID), process.Stderr); !strings.Contains(got, "fork") {
+		t.Errorf("one task too many: %q", got)
 	}
 	l.down()
-	l.phase("x", supervisor.Idle)
+	l.phase("short", supervisor.Idle)
 	nothingLives(t, m)
 }
 

@@ -1,0 +1,301 @@
+//go:build linux
+
+package cgroup
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/process"
+)
+
+// Where a controller is one of v1, a process that is limited by it has a directory of its
+// own in that hierarchy: beside the directory of the nests, or in that of its nest. Unlike
+// those of v2 such a directory is made for one process, and removed after it: an empty one
+// of the memory controller takes 288 KiB of the kernel's memory. So its name has the
+// generation of the slot, and what somebody left behind cannot get into the next one.
+
+// owner is who has directories of v1 controllers.
+type owner struct{ slot, gen uint32 }
+
+// ownName is the name of an owner's directories, behind the name of the tree or in a nest.
+func (o owner) name() string { return fmt.Sprintf("p%d.%d", o.slot, o.gen) }
+
+func ownerOf(name string) (o owner, ok bool) {
+	slot, gen, ok := strings.Cut(name, ".")
+	o.slot, _ = slotOfDir(slot)
+	n, err := strconv.ParseUint(gen, 10, 32)
+	o.gen = uint32(n)
+	return o, ok && err == nil && o.name() == name
+}
+
+// Own is the v1 directories of a process that starts.
+type Own []string
+
+// Tasks opens the files by which a child joins: it writes "0". The caller closes them.
+func (o Own) Tasks() (fds []int, err error) {
+	for _, dir := range o {
+		fd, err := unix.Open(dir+"/tasks", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			for _, fd := range fds {
+				unix.Close(fd)
+			}
+			return nil, fmt.Errorf("%s: %w", dir, err)
+		}
+		fds = append(fds, fd)
+	}
+	return fds, nil
+}
+
+// Add has a process join with all of its threads.
+func (o Own) Add(pid int) error {
+	for _, dir := range o {
+		if err := writeFile(dir+"/cgroup.procs", strconv.Itoa(pid)); err != nil {
+			return fmt.Errorf("%s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// ownDir is where an owner's directory of a controller is made: in that of its nest if
+// that has one, so that the limits of both hold.
+func (t *Tree) ownDir(c *controller, o owner) string {
+	if n := t.nest(o.slot); n != nil {
+		if dir := n.v1Dir(c.name); dir != "" {
+			return dir + "/" + o.name()
+		}
+	}
+	return c.root + "." + o.name()
+}
+
+// limitOwn makes the owner's directory of a v1 controller, with a limit.
+func (t *Tree) limitOwn(c *controller, o owner, value int64) error {
+	dir := t.ownDir(c, o)
+	t.mu.Lock()
+	if t.own == nil {
+		t.own = map[owner][]string{}
+	}
+	if dirs := t.own[o]; len(dirs) == 0 || dirs[len(dirs)-1] != dir { // one hierarchy may have several controllers
+		t.own[o] = append(dirs, dir)
+	}
+	t.mu.Unlock()
+	if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
+		return err
+	}
+	if c.name == "cpu" { // 1024 shares are what others have, of whom v2 says 100
+		return writeFile(dir+"/cpu.shares", strconv.FormatInt(max(2, value*1024/100), 10))
+	}
+	return setV1(dir, c.name, value)
+}
+
+// setV1 sets the limit of memory or tasks in a directory of v1; 0 lifts it. One of memory
+// holds for memory and swap together.
+func setV1(dir, controller string, value int64) error {
+	set := func(file, text string) error {
+		if err := writeFile(dir+"/"+file, text); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		return nil
+	}
+	if controller == "pids" {
+		if value == 0 {
+			return set("pids.max", "max")
+		}
+		return set("pids.max", decimal(value))
+	}
+	text := "-1"
+	if value > 0 {
+		text = decimal(value)
+	}
+	// With swap it may never be less than without: which of the two is first depends
+	// on the values before. Kernels without an account of swap have no such file.
+	swap := "memory.memsw.limit_in_bytes"
+	_, missing := os.Stat(dir + "/" + swap)
+	first := set("memory.limit_in_bytes", text)
+	if missing == nil {
+		if err := set(swap, text); err != nil {
+			return err
+		}
+		if first != nil {
+			first = set("memory.limit_in_bytes", text)
+		}
+	}
+	return first
+}
+
+// ownOf are the owner's directories.
+func (t *Tree) ownOf(o owner) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.own[o]
+}
+
+// ownOOMs is how many processes in the owner's directories were killed for want of memory,
+// by whatever limit; false: it has none of the memory controller.
+func (t *Tree) ownOOMs(o owner) (int64, bool) {
+	for _, dir := range t.ownOf(o) {
+		if _, err := os.Stat(dir + "/memory.oom_control"); err == nil {
+			return field(dir+"/memory.oom_control", "oom_kill"), true
+		}
+	}
+	return 0, false
+}
+
+// Unlimit removes the v1 directories of a process of which nothing is left. What the kernel
+// does not remove yet is tried again, in ever longer pauses: somebody may have left the
+// process's tree and not its limits.
+func (t *Tree) Unlimit(slot, gen uint32) { t.unlimit(owner{slot, gen}, time.Millisecond) }
+
+func (t *Tree) unlimit(o owner, pause time.Duration) {
+	if !t.removeOwn(o) {
+		time.AfterFunc(pause, func() { t.unlimit(o, min(2*pause, 10*time.Second)) })
+	}
+}
+
+// removeOwn is false while somebody is in one of the owner's directories.
+func (t *Tree) removeOwn(o owner) bool {
+	dirs := t.ownOf(o)
+	if len(dirs) == 0 {
+		return true
+	}
+	for _, dir := range dirs {
+		kills := field(dir+"/memory.oom_control", "oom_kill")
+		switch err := removeDir(dir); err {
+		case nil:
+			if n := t.nestOfDir(dir); n != nil {
+				n.ownOOMs.Add(kills)
+			}
+		case unix.EBUSY:
+			return false
+		}
+	}
+	t.mu.Lock()
+	delete(t.own, o)
+	t.mu.Unlock()
+	return true
+}
+
+// nestOfDir is the nest that a directory of v1 is in, if a process was placed there.
+func (t *Tree) nestOfDir(dir string) *Nest {
+	name := filepath.Base(filepath.Dir(dir))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, n := range t.nests {
+		if n.name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// findOwn finds the directories that a keeper before has made.
+func (t *Tree) findOwn() {
+	t.own = map[owner][]string{}
+	look := func(in, prefix string) (nests []string) {
+		entries, _ := os.ReadDir(in)
+		for _, e := range entries {
+			name, ok := strings.CutPrefix(e.Name(), prefix)
+			if !ok || !e.IsDir() {
+				continue
+			}
+			if o, ok := ownerOf(name); ok {
+				t.own[o] = append(t.own[o], filepath.Join(in, e.Name()))
+			} else if strings.HasPrefix(name, nestPrefix) {
+				nests = append(nests, filepath.Join(in, name))
+			}
+		}
+		return nests
+	}
+	seen := map[string]bool{}
+	for _, c := range t.v1 {
+		if seen[c.root] {
+			continue
+		}
+		seen[c.root] = true
+		look(filepath.Dir(c.root), filepath.Base(c.root)+".")
+		for _, nest := range look(c.root, "") {
+			look(nest, "")
+		}
+	}
+}
+
+// Sweep removes the v1 directories that a keeper before has made for processes that are
+// over, or did not come to their start. live reports whether anything of one is left.
+func (t *Tree) Sweep(live func(slot, gen uint32) bool) {
+	for _, o := range t.owners() {
+		if !live(o.slot, o.gen) {
+			t.unlimit(o, time.Millisecond)
+		}
+	}
+}
+
+func (t *Tree) owners() []owner {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.own))
+}
+
+// endOwn kills what a former daemon left in the v1 directories and removes them, without
+// those of the slots in keep and of nests. With a tree it has ended already.
+func (t *Tree) endOwn(logf func(string, ...any), keep map[uint32]bool) {
+	for _, o := range t.owners() {
+		dirs := t.ownOf(o)
+		if len(dirs) == 0 || keep[o.slot] || strings.HasPrefix(filepath.Base(filepath.Dir(dirs[0])), nestPrefix) {
+			continue
+		}
+		for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			left := 0
+			for _, dir := range dirs {
+				left += killIn(dir)
+			}
+			if left == 0 {
+				break
+			}
+			logf("ending what a former daemon left behind in %s", dirs[0])
+		}
+		t.unlimit(o, time.Millisecond)
+	}
+}
+
+// killIn kills who is in a directory of v1, and returns how many that were.
+func killIn(dir string) (n int) {
+	members := func() map[int]bool {
+		b, _ := os.ReadFile(dir + "/cgroup.procs")
+		pids := map[int]bool{}
+		for f := range strings.FieldsSeq(string(b)) {
+			if pid, err := strconv.Atoi(f); err == nil && pid > 0 {
+				pids[pid] = true
+			}
+		}
+		return pids
+	}
+	for pid := range members() {
+		n++
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue
+		}
+		if members()[pid] { // else the number may be another's by now
+			unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		}
+		unix.Close(fd)
+	}
+	return n
+}
+
+// unsupported says of a limit that neither version of cgroups has its controller.
+func (t *Tree) unsupported(what, controller string) error {
+	v2 := "cgroup v2 has no controller \"" + controller + "\" in " + t.root
+	if t.root == "" {
+		v2 = "of cgroup v2: " + t.why
+	}
+	return fmt.Errorf("%s needs the cgroup controller %q, and there is none that tend may write (%s; nor has cgroup v1 one): %w", what, controller, v2, process.ErrUnsupported)
+}
