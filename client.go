@@ -307,11 +307,8 @@ func (c *Client) info(ctx context.Context, sel process.Selector) (process.Info, 
 // List implements [process.Manager].
 func (c *Client) List(ctx context.Context, f process.Filter) ([]process.Info, error) {
 	req := tendpb.Filter(f)
-	infos := []process.Info{}
-	for {
-		var page []process.Info
-		var next string
-		err := c.call(ctx, unary(c.rpc.List, req, func(m *tendv1.ListResponse) error {
+	return pages(c, "processes", &req.After, func() (page []process.Info, next string, err error) {
+		err = c.call(ctx, unary(c.rpc.List, req, func(m *tendv1.ListResponse) error {
 			page, next = make([]process.Info, 0, len(m.GetProcesses())), m.GetNext()
 			for _, m := range m.GetProcesses() {
 				info, err := toInfo(m, "")
@@ -322,20 +319,6 @@ func (c *Client) List(ctx context.Context, f process.Filter) ([]process.Info, er
 			}
 			return nil
 		}))
-		if err != nil {
-			return nil, err
-		}
-		infos = append(infos, page...)
-		switch {
-		case next == "":
-			return infos, nil
-		case len(page) == 0:
-			return nil, strange("an empty page of a list that is to go on")
-		case len(infos) > c.listed:
-			return nil, strange("a list of more than %d processes", c.listed)
-		case next == req.After:
-			return nil, strange("the same page of a list again")
-		}
-		req.After = next
-	}
+		return page, next, err
+	})
 }

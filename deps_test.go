@@ -284,6 +284,7 @@ func TestOnlyFilesTouchesUsersPaths(t *testing.T) {
 		"driver/local/local.go":                   "directories of sandboxes",
 		"driver/local/sweep.go":                   "directories of sandboxes, and the trash",
 		"driver/local/template.go":                "records of templates",
+		"driver/local/records.go":                 "records of templates and snapshots",
 		"driver/local/base.go":                    "the files of the base template",
 		"driver/local/snapshot.go":                "records of snapshots",
 		"driver/local/held.go":                    "directories of sandboxes, by names of the driver's own",

@@ -74,11 +74,8 @@ func (c *Client) Sandboxes(ctx context.Context, f SandboxFilter) ([]SandboxInfo,
 	if err := c.needsSandboxes(ctx); err != nil {
 		return nil, err
 	}
-	infos := []SandboxInfo{}
-	for {
-		var page []SandboxInfo
-		var next string
-		err := c.call(ctx, unary(c.boxes.List, req, func(m *tendv1.ListSandboxesResponse) error {
+	return pages(c, "sandboxes", &req.After, func() (page []SandboxInfo, next string, err error) {
+		err = c.call(ctx, unary(c.boxes.List, req, func(m *tendv1.ListSandboxesResponse) error {
 			page, next = nil, m.GetNext()
 			for _, m := range m.GetSandboxes() {
 				info, err := toSandboxInfo(m)
@@ -89,20 +86,8 @@ func (c *Client) Sandboxes(ctx context.Context, f SandboxFilter) ([]SandboxInfo,
 			}
 			return nil
 		}))
-		if err != nil {
-			return nil, err
-		}
-		infos = append(infos, page...)
-		switch {
-		case next == "":
-			return infos, nil
-		case len(page) == 0, next == req.After:
-			return nil, strange("a list of sandboxes that does not go on")
-		case len(infos) > c.listed:
-			return nil, strange("a list of more than %d sandboxes", c.listed)
-		}
-		req.After = next
-	}
+		return page, next, err
+	})
 }
 
 func (c *Client) sandboxInfo(ctx context.Context, key string) (SandboxInfo, error) {

@@ -33,20 +33,25 @@ func openThrough(path string, flags int, mode uint32) (*os.File, error) {
 		// A kernel before 5.6, or a filter of system calls that is older.
 		fd, err = walkTo(path, flags|unix.O_CLOEXEC, mode)
 	case errors.Is(err, unix.ELOOP) && flags&unix.O_NOFOLLOW == 0:
-		// The kernel has one word for two things. To look costs nothing: a
-		// descriptor that is only a path has no effects.
-		plain, perr := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-		if perr == nil {
-			_ = unix.Close(plain)
-		}
-		if !errors.Is(perr, unix.ELOOP) {
-			err = errMagicLink
-		}
+		err = whichLoop(unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0))
 	}
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	return os.NewFile(uintptr(fd), path), nil
+}
+
+// whichLoop parts what ELOOP says of a path when magic links are refused: the kernel has one
+// word for them and for a loop. plain is the path opened with them, as O_PATH, which has no
+// effects.
+func whichLoop(plain int, err error) error {
+	if err == nil {
+		_ = unix.Close(plain)
+	}
+	if errors.Is(err, unix.ELOOP) {
+		return err
+	}
+	return errMagicLink
 }
 
 func openat2(path string, flags int, mode uint32) (int, error) {

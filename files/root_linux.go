@@ -86,15 +86,7 @@ func (r *Root) open(a *Actor, path string, flags int, mode uint32) (*os.File, er
 		}
 	}
 	if errors.Is(err, unix.ELOOP) && flags&unix.O_NOFOLLOW == 0 {
-		// The kernel has one word for two things, as in openThrough. A magic link is
-		// another error here: it leads out of the root.
-		plain, perr := r.openat2(path, unix.O_PATH, 0, 0)
-		if perr == nil {
-			_ = unix.Close(plain)
-		}
-		if !errors.Is(perr, unix.ELOOP) {
-			err = errMagicLink
-		}
+		err = whichLoop(r.openat2(path, unix.O_PATH, 0, 0)) // a magic link is another error: it leads out of the root
 	}
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}

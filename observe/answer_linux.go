@@ -25,7 +25,7 @@ func Answering(leader int, to netip.AddrPort) (Answerer, error) {
 		return Answerer{}, fmt.Errorf("no process is left of the tree of %d", leader)
 	}
 	in := pids[max(0, slices.Index(pids, leader))]
-	ns, err := os.Readlink("/proc/" + strconv.Itoa(in) + "/ns/net")
+	ns, err := networkOf(in)
 	if err != nil {
 		return Answerer{}, err
 	}
@@ -34,18 +34,15 @@ func Answering(leader int, to netip.AddrPort) (Answerer, error) {
 		return Answerer{}, nil
 	}
 	for _, pid := range pids {
-		for _, inode := range socketsOf(pid) {
-			delete(missing, inode)
+		if strike(missing, pid) {
+			return Answerer{Listening: true, Ours: true}, nil
 		}
-	}
-	if len(missing) == 0 {
-		return Answerer{Listening: true, Ours: true}, nil
 	}
 	a := Answerer{Listening: true}
 	everyone, _ := procfs.PIDs()
 	slices.Sort(everyone)
 	for _, pid := range everyone {
-		if other, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/net"); err != nil || other != ns {
+		if other, err := networkOf(pid); err != nil || other != ns {
 			continue
 		}
 		if slices.ContainsFunc(socketsOf(pid), func(inode uint64) bool { return missing[inode] }) {
@@ -63,7 +60,7 @@ func answeringBelow(leader int, to netip.AddrPort) (Answerer, bool) {
 	if s, ok := procfs.ReadStat(leader); !ok || s.Dead() {
 		return Answerer{}, false
 	}
-	ns, err := os.Readlink("/proc/" + strconv.Itoa(leader) + "/ns/net")
+	ns, err := networkOf(leader)
 	if err != nil {
 		return Answerer{}, false
 	}
@@ -72,16 +69,25 @@ func answeringBelow(leader int, to netip.AddrPort) (Answerer, bool) {
 		return Answerer{}, true
 	}
 	for pids := []int{leader}; len(pids) > 0; pids = pids[1:] {
-		for _, inode := range socketsOf(pids[0]) {
-			delete(missing, inode)
-		}
-		if len(missing) == 0 {
+		if strike(missing, pids[0]) {
 			return Answerer{Listening: true, Ours: true}, true
 		}
 		pids = append(pids, procfs.Children(pids[0])...)
 	}
 	return Answerer{}, false
 }
+
+// strike takes the sockets that a process holds out of missing, and reports whether none is
+// left.
+func strike(missing map[uint64]bool, pid int) bool {
+	for _, inode := range socketsOf(pid) {
+		delete(missing, inode)
+	}
+	return len(missing) == 0
+}
+
+// networkOf names the network namespace of a process.
+func networkOf(pid int) (string, error) { return os.Readlink(procfs.Path(pid, "ns/net")) }
 
 // inodesAt are the sockets that get the connections to an address.
 func inodesAt(pid int, ns string, to netip.AddrPort) map[uint64]bool {
@@ -94,7 +100,7 @@ func inodesAt(pid int, ns string, to netip.AddrPort) map[uint64]bool {
 
 // socketsOf returns the inodes of a process's sockets.
 func socketsOf(pid int) (inodes []uint64) {
-	dir := "/proc/" + strconv.Itoa(pid) + "/fd"
+	dir := procfs.Path(pid, "fd")
 	fds, err := os.ReadDir(dir)
 	if err != nil {
 		return nil // gone, or not ours to see

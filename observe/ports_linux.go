@@ -1,9 +1,6 @@
 package observe
 
 import (
-	"os"
-	"strconv"
-
 	"github.com/tend-run/tend/internal/sockdiag"
 	"github.com/tend-run/tend/process"
 )
@@ -15,7 +12,7 @@ func Listening(leader int) ([]process.Listener, error) {
 	seen := map[uint64]bool{}
 	var out []process.Listener
 	for _, pid := range Tree(leader) {
-		ns, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/net")
+		ns, err := networkOf(pid)
 		if err != nil {
 			continue // gone, or not ours to see
 		}

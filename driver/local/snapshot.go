@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,8 +22,6 @@ import (
 const (
 	layersName    = ".layers"
 	snapshotsName = ".snapshots"
-	// maxSnapshot bounds the file of one, in bytes.
-	maxSnapshot = 4 << 20
 )
 
 // snapshot is what is kept of one. The JSON names are the format on disk.
@@ -63,37 +60,15 @@ func (d *Driver) openLayers() error {
 		return err
 	}
 	d.snapshots.byID = map[driver.ID]*snapshot{}
-	dir := filepath.Join(d.cfg.Dir, snapshotsName)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("directory of the snapshots: %w", err)
-	}
-	names, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("directory of the snapshots: %w", err)
-	}
-	for _, e := range names {
-		id, ok := strings.CutSuffix(e.Name(), ".json")
-		if !ok || !driver.LikeID(id) {
-			continue
+	return readRecords(d, "snapshot", filepath.Join(d.cfg.Dir, snapshotsName), func(s *snapshot) string { return string(s.ID) }, func(s *snapshot) error {
+		if s.Layer != "" {
+			if err := d.layers.Hold(s.Layer, holder("snapshot", s.ID)); err != nil {
+				return err
+			}
 		}
-		var s snapshot
-		b, err := replace.Read(filepath.Join(dir, e.Name()), maxSnapshot)
-		if err == nil {
-			err = json.Unmarshal(b, &s)
-		}
-		if err == nil && string(s.ID) != id {
-			err = fmt.Errorf("it is that of %.40q", string(s.ID))
-		}
-		if err == nil && s.Layer != "" {
-			err = d.layers.Hold(s.Layer, holder("snapshot", s.ID))
-		}
-		if err != nil {
-			d.log.Warn("snapshot is not usable, leaving it", slog.String("file", e.Name()), slog.Any("err", err))
-			continue
-		}
-		d.snapshots.byID[s.ID] = &s
-	}
-	return nil
+		d.snapshots.byID[s.ID] = s
+		return nil
+	})
 }
 
 func holder(kind string, id driver.ID) string { return kind + " " + string(id) }

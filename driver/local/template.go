@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -68,39 +67,18 @@ func templateHolder(id driver.BuildID) string { return "build " + string(id) }
 func (d *Driver) openTemplates() error {
 	d.templates.byName, d.templates.builds = map[string]*template{}, map[driver.BuildID]*build{}
 	d.templates.more = make(chan struct{}, 1)
-	dir := filepath.Join(d.cfg.Dir, templatesName)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("directory of the templates: %w", err)
-	}
-	names, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("directory of the templates: %w", err)
-	}
-	for _, e := range names {
-		id, ok := strings.CutSuffix(e.Name(), ".json")
-		if !ok || !driver.LikeID(id) {
-			continue
-		}
-		var t template
-		b, err := replace.Read(filepath.Join(dir, e.Name()), maxSnapshot)
-		if err == nil {
-			err = json.Unmarshal(b, &t)
-		}
-		if err == nil && t.ID != id {
-			err = fmt.Errorf("it is that of %.40q", t.ID)
-		}
+	return readRecords(d, "template", filepath.Join(d.cfg.Dir, templatesName), func(t *template) string { return t.ID }, func(t *template) error {
 		for build, m := range t.Builds {
-			if err == nil && m.Layer != "" {
-				err = d.layers.Hold(m.Layer, templateHolder(build))
+			if m.Layer == "" {
+				continue
+			}
+			if err := d.layers.Hold(m.Layer, templateHolder(build)); err != nil {
+				return err
 			}
 		}
-		if err != nil {
-			d.log.Warn("template is not usable, leaving it", slog.String("file", e.Name()), slog.Any("err", err))
-			continue
-		}
-		d.templates.byName[t.Name] = &t
-	}
-	return nil
+		d.templates.byName[t.Name] = t
+		return nil
+	})
 }
 
 func (d *Driver) templateFile(t *template) string {

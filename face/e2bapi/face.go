@@ -171,30 +171,6 @@ func (f *Face) needsKey(next http.Handler) http.Handler {
 	})
 }
 
-// base is how the client reached this server, without a slash at its end.
-func (f *Face) base(r *http.Request) string {
-	if f.publicURL != "" {
-		return f.publicURL
-	}
-	scheme, host := "http", r.Host
-	if r.TLS != nil {
-		scheme = "https"
-	}
-	if v := firstOf(r.Header.Get("X-Forwarded-Proto")); v == "http" || v == "https" {
-		scheme = v
-	}
-	if v := firstOf(r.Header.Get("X-Forwarded-Host")); v != "" {
-		host = v
-	}
-	return scheme + "://" + host
-}
-
-// firstOf is the first of a list with commas.
-func firstOf(v string) string {
-	first, _, _ := strings.Cut(v, ",")
-	return strings.TrimSpace(first)
-}
-
 // domain is below what the sandboxes have host names; nil: none that the caller
 // could use. Programs on this machine can use localhost with the port, as
 // package route finds sandboxes below it, too.

@@ -137,7 +137,7 @@ func (f *Face) writeBox(w http.ResponseWriter, r *http.Request, status int, s dr
 func (f *Face) boxJSON(r *http.Request, info *driver.Info) *box {
 	b := &box{
 		ID: string(info.ID), Name: info.Name, Status: statusOf(info.State), StatusMessage: info.Reason,
-		DataplaneURL: f.base(r) + dataPath + string(info.ID),
+		DataplaneURL: face.Origin(f.publicURL, r) + dataPath + string(info.ID),
 		CreatedAt:    stamp(info.Created), UpdatedAt: stamp(info.Updated),
 		IdleTTLSeconds: int64(info.IdleTTL / time.Second), DeleteAfterStopSeconds: int64(info.DeleteAfterStop / time.Second),
 		SnapshotID: info.Snapshot, VCPUs: info.Size.CPUs, MemBytes: info.Size.Memory, FSCapacityBytes: info.Size.Disk,
@@ -165,24 +165,6 @@ func statusOf(s driver.State) string {
 const noteMemory = "langsmith.memory"
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
-
-// base is how the client reached this server, without a slash at its end.
-func (f *Face) base(r *http.Request) string {
-	if f.publicURL != "" {
-		return f.publicURL
-	}
-	scheme, host := "http", r.Host
-	if r.TLS != nil {
-		scheme = "https"
-	}
-	if v := firstOf(r.Header.Get("X-Forwarded-Proto")); v == "http" || v == "https" {
-		scheme = v
-	}
-	if v := firstOf(r.Header.Get("X-Forwarded-Host")); v != "" {
-		host = v
-	}
-	return scheme + "://" + host
-}
 
 func (f *Face) getBox(w http.ResponseWriter, r *http.Request, s driver.Sandbox) error {
 	return f.writeBox(w, r, http.StatusOK, s)

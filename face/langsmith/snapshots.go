@@ -167,9 +167,3 @@ func (f *Face) deleteSnapshot(w http.ResponseWriter, r *http.Request) error {
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
-
-// firstOf is the first of a list with commas.
-func firstOf(v string) string {
-	first, _, _ := strings.Cut(v, ",")
-	return strings.TrimSpace(first)
-}

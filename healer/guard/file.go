@@ -84,16 +84,24 @@ func (g *Guard) WriteFile(name string, data []byte) error {
 		return err
 	}
 	defer t.close()
+	if err := g.allowChange(name, t); err != nil {
+		return err
+	}
+	if len(data) > MaxFile {
+		return &fs.PathError{Op: "write", Path: t.rel(), Err: ErrTooLarge}
+	}
+	return t.write(data, 0o644, nil)
+}
+
+// allowChange is allow for what changes a file, and refuses files of variables.
+func (g *Guard) allowChange(name string, t *target) error {
 	if err := g.allow(name, t, true); err != nil {
 		return err
 	}
 	if t.envFile() {
 		return &DeniedError{name, envRule, "its values are secret; set_env adds a name to it"}
 	}
-	if len(data) > MaxFile {
-		return &fs.PathError{Op: "write", Path: t.rel(), Err: ErrTooLarge}
-	}
-	return t.write(data, 0o644, nil)
+	return nil
 }
 
 // write replaces the file, or makes it with a mode, less the umask. exact, if there is one,

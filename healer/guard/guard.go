@@ -118,11 +118,13 @@ func (g *Guard) Check(name string, write bool) (string, error) {
 		return "", err
 	}
 	defer t.close()
-	if err := g.allow(name, t, write); err != nil {
-		return "", err
+	if write {
+		err = g.allowChange(name, t)
+	} else {
+		err = g.allow(name, t, false)
 	}
-	if write && t.envFile() {
-		return "", &DeniedError{name, envRule, "its values are secret; set_env adds a name to it"}
+	if err != nil {
+		return "", err
 	}
 	return t.rel(), nil
 }

@@ -13,11 +13,8 @@ func (g *Guard) Take(name string, data []byte, mode fs.FileMode) error {
 		return err
 	}
 	defer t.close()
-	if err := g.allow(name, t, true); err != nil {
+	if err := g.allowChange(name, t); err != nil {
 		return err
-	}
-	if t.envFile() {
-		return &DeniedError{name, envRule, "its values are secret; set_env adds a name to it"}
 	}
 	mode = mode.Perm()
 	return t.write(data, mode, &mode)
@@ -37,11 +34,8 @@ func (g *Guard) Remove(name string) error {
 	case t.info.IsDir():
 		return g.removeDir(name)
 	}
-	if err := g.allow(name, t, true); err != nil {
+	if err := g.allowChange(name, t); err != nil {
 		return err
-	}
-	if t.envFile() {
-		return &DeniedError{name, envRule, "its values are secret"}
 	}
 	return t.dir.Remove(t.base)
 }
@@ -71,11 +65,8 @@ func (g *Guard) MakeDir(name string) error {
 	if t.info != nil && t.info.IsDir() {
 		return nil
 	}
-	if err := g.allow(name, t, true); err != nil {
+	if err := g.allowChange(name, t); err != nil {
 		return err
-	}
-	if t.envFile() {
-		return &DeniedError{name, envRule, "it is the name of a file of secrets"}
 	}
 	if t.info != nil {
 		return &DeniedError{name, "kind", "it is a file"}

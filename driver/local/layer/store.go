@@ -321,20 +321,28 @@ func (s *Store) FromDir(ctx context.Context, dir string, m Meta) (ID, error) {
 // modes that it says. Devices are left out.
 func (s *Store) FromTar(ctx context.Context, r io.Reader, m Meta) (ID, error) {
 	return s.make(&m, func(to string, e *entry) error {
-		dir, err := os.Open(to)
-		if err != nil {
+		return below(to, func(in files.FS) error {
+			x, err := in.Extract(ctx, r, "/", files.ExtractOptions{Owners: true, Setuid: true, Entries: m.Limits.Entries, Bytes: m.Limits.Bytes})
+			e.Entries, e.Bytes = x.Entries, x.Bytes
 			return err
-		}
-		defer dir.Close()
-		root, err := files.OpenRoot(dir, 0)
-		if err != nil {
-			return err
-		}
-		defer root.Close()
-		x, err := files.FS{Root: root}.Extract(ctx, r, "/", files.ExtractOptions{Owners: true, Setuid: true, Entries: m.Limits.Entries, Bytes: m.Limits.Bytes})
-		e.Entries, e.Bytes = x.Entries, x.Bytes
-		return err
+		})
 	})
+}
+
+// below calls do with the files in a directory. Their paths may be longer than a path can
+// be, and no link leads out of it.
+func below(path string, do func(files.FS) error) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	root, err := files.OpenRoot(dir, 0)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return do(files.FS{Root: root})
 }
 
 // Make makes a layer of what fill writes to a new directory.

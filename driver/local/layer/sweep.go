@@ -80,28 +80,19 @@ func (s *Store) empty(ctx context.Context) error {
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	dir, err := os.Open(s.path(trashName))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
 	// A program inside may have nested directories deeper than a path can say.
-	root, err := files.OpenRoot(dir, 0)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	trash := files.FS{Root: root}
-	for _, n := range names {
-		if err := ctx.Err(); err != nil {
-			return err
+	return below(s.path(trashName), func(trash files.FS) error {
+		for _, n := range names {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			err := trash.Do(ctx, func(a *files.Actor) error { return a.Remove("/" + n.Name()) })
+			if err != nil {
+				return fmt.Errorf("remove a layer: %w", err)
+			}
 		}
-		err := trash.Do(ctx, func(a *files.Actor) error { return a.Remove("/" + n.Name()) })
-		if err != nil {
-			return fmt.Errorf("remove a layer: %w", err)
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // sync forces the layers of this boot to the disk.
