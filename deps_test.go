@@ -167,7 +167,7 @@ func TestDeps(t *testing.T) {
 		{"daemon/parts", []string{"process", "face", "part", "driver", "daemon/services", "daemon/healing", "internal/replace", "gen/tend", "internal/tendpb"}},
 		{"daemon/services", []string{"process", "part", "driver", "supervisor", "healer", "gen/tend", "internal/tendpb", "internal/replace"}},
 		{"daemon/healing", []string{"process", "part", "supervisor", "healer", "gen/tend", "internal/replace"}},
-		{"daemon", []string{"process", "daemon/parts", "keeper/rundir", "driver/local", "face", "server", "metrics", "gen/tend", "anchor", "launch", "keeper/client", "internal/replace"}},
+		{"daemon", []string{"process", "daemon/parts", "keeper/rundir", "driver/local", "face", "server", "metrics", "gen/tend", "anchor", "launch", "keeper/client", "keeper/rest", "internal/replace"}},
 		{"test/conformance", []string{"process", "anchor", "gen", "face/distant"}},
 		{"test/crashtest", nil},
 		{"test/fakellm", nil},

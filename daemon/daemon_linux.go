@@ -12,6 +12,7 @@ import (
 	"github.com/tend-run/tend/driver/local/network"
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/keeper/client"
+	"github.com/tend-run/tend/keeper/rest"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/metrics"
 	"github.com/tend-run/tend/process"
@@ -70,10 +71,12 @@ func Run(ctx context.Context, c Config) error {
 		version: c.Version, url: server.FindURL(c.Listeners, "tcp"), stateDir: dir,
 		manager: manager, sync: c.Client.Sync, roles: roles, log: log,
 	}
-	measured := metrics.New(metrics.Config{Manager: manager, Roles: roles.metrics, Version: c.Version})
+	idle := rest.New()
+	defer idle.Close()
+	measured := metrics.New(metrics.Config{Manager: used{manager, idle}, Roles: roles.metrics, Version: c.Version})
 	budget := face.NewBudget(server.InFlight)
 	set, err := parts.Open(parts.Config{
-		Inside:  func(r local.Root) process.Manager { return measured.Over(manager.In(r)) },
+		Inside:  func(r local.Root) process.Manager { return measured.Over(used{manager.In(r), idle}) },
 		Manager: measured.Manager(), Boxes: manager.Boxes(), Hide: c.own(), Network: network.Config{Reach: c.Reach, Deny: c.Deny, Own: c.ports(), Log: log}, NoSpare: c.NoSpare, StateDir: dir, Domains: c.Domains, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		Token: face.Token(c.Token), Trusted: server.Trusted, Insecure: c.Insecure, Budget: budget,
 		Distant: c.Distant, Providers: c.Providers, Admin: daemon, InShutdown: run.InShutdown, Program: c.Program, URL: c.workerURL(), Held: true, Version: c.Version, Log: log,
@@ -85,7 +88,7 @@ func Run(ctx context.Context, c Config) error {
 	s, err := server.New(server.Config{
 		Manager: manager, Driver: set.Driver, Parts: set.Parts, Listeners: c.Listeners,
 		Token: c.Token, TokenNow: set.Token, Insecure: c.Insecure, Domains: c.Domains, PortFile: c.PortFile, URLFile: c.URLFile,
-		Final: daemon.final, Metrics: measured, Budget: budget, Version: c.Version, Log: log,
+		Final: daemon.final, Used: idle.Used, Metrics: measured, Budget: budget, Version: c.Version, Log: log,
 	})
 	if err != nil {
 		return err

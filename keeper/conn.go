@@ -116,6 +116,7 @@ func (c *conn) end(err error) {
 
 // handle runs one request.
 func (c *conn) handle(f wire.Frame) {
+	c.k.rest.Used()
 	number, op, body := f.Number(), f.Op(), f.Body()
 	switch op {
 	case wire.OpSpawn:

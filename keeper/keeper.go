@@ -69,6 +69,7 @@ import (
 	"github.com/tend-run/tend/keeper/calm"
 	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/failpoint"
+	"github.com/tend-run/tend/keeper/rest"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/script"
 	"github.com/tend-run/tend/keeper/spare"
@@ -140,6 +141,7 @@ type Keeper struct {
 	settled   chan struct{} // closed when that is done
 	broken    chan error    // why this keeper cannot go on
 	boards    boardWatch
+	rest      *rest.Rest
 }
 
 // Run takes over what a keeper before left in the vault, serves until SIGTERM,
@@ -189,6 +191,8 @@ func Run(cfg Config) (err error) {
 		k.stats.filesystem()
 		k.spares.Fill() // not before: a start may still need a former keeper's directory
 	}()
+	k.rest = rest.New()
+	defer k.rest.Close()
 	k.vaults[vault.Mirror].OnLost = k.findMirror
 	if !k.vaults[vault.Mirror].Connected() {
 		k.findMirror()

@@ -41,6 +41,12 @@ func Wait(ctx context.Context, p Target, until process.Until) (process.WaitResul
 	if err != nil {
 		return process.WaitResult{}, err
 	}
+	return completed(ctx, p, res)
+}
+
+// completed adds what is known of the process once the wait is over. Its frame is not on
+// the stack of those that still wait, of which there is one for each service.
+func completed(ctx context.Context, p Target, res process.WaitResult) (process.WaitResult, error) {
 	in, err := p.Info(ctx)
 	switch {
 	case err == nil:
@@ -84,22 +90,12 @@ func condition(u *process.Until) (func(context.Context, Target) (process.WaitRes
 }
 
 func waitExit(ctx context.Context, p Target) (process.WaitResult, error) {
-	in, err := p.Info(ctx)
+	r, exit, err := readFacts(ctx, p)
 	if err != nil {
 		return process.WaitResult{}, err
 	}
-	if in.Exit != nil {
-		return process.WaitResult{Exit: in.Exit, Met: true}, nil
-	}
-	// A reader of a stream that the process does not have delivers the facts
-	// and no byte of output.
-	absent := process.PTY
-	if in.Spec.PTY != nil {
-		absent = process.Stdout
-	}
-	r, err := p.Read(ctx, process.ReadOptions{Streams: []process.Stream{absent}})
-	if err != nil {
-		return process.WaitResult{}, err
+	if exit != nil {
+		return process.WaitResult{Exit: exit, Met: true}, nil
 	}
 	defer r.Close()
 	for {
@@ -113,6 +109,24 @@ func waitExit(ctx context.Context, p Target) (process.WaitResult, error) {
 			return process.WaitResult{Exit: ev.Exit, Met: true}, nil
 		}
 	}
+}
+
+// readFacts returns a reader that delivers the facts and no byte of output, or the exit of
+// a process that has ended.
+func readFacts(ctx context.Context, p Target) (process.Reader, *process.Exit, error) {
+	in, err := p.Info(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if in.Exit != nil {
+		return nil, in.Exit, nil
+	}
+	absent := process.PTY // a stream that the process does not have
+	if in.Spec.PTY != nil {
+		absent = process.Stdout
+	}
+	r, err := p.Read(ctx, process.ReadOptions{Streams: []process.Stream{absent}})
+	return r, nil, err
 }
 
 func waitEOF(ctx context.Context, p Target) (process.WaitResult, error) {

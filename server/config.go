@@ -58,6 +58,9 @@ type Config struct {
 	// and all processes have ended. nil: it does not.
 	Final func() bool
 
+	// Used is called when a request begins and when it ends, by many at once. nil: nothing.
+	Used func()
+
 	// Metrics are counted here; nil: in new ones.
 	Metrics *metrics.Metrics
 	// Budget of the memory of requests that are being read and decoded; nil: a new

@@ -276,7 +276,8 @@ func (w *worker) watch(p process.Process, in process.Info, n int64, o order) {
 	if g := w.tree.group(ctx); g != nil { // the count of its group at its beginning
 		ends.note(g)
 	}
-	w.s.wg.Go(func() { w.awaitEnd(ctx, p, n, o, ends); cancel() })
+	sandbox, forks := o.rules.Sandbox, o.rules.Forks
+	w.s.wg.Go(func() { w.awaitEnd(ctx, p, n, sandbox, forks, ends); cancel() })
 	if len(o.rules.Sockets) > 0 {
 		w.s.wg.Go(func() { w.awaitHolder(ctx, n, o) })
 	}
@@ -351,23 +352,33 @@ func (w *worker) line(ctx context.Context, p process.Process, pattern config.Pat
 }
 
 // awaitEnd waits for the exit, and, of a service that forks, for the end of its tree.
-func (w *worker) awaitEnd(ctx context.Context, p process.Process, n int64, o order, ends *kernelEnds) {
+func (w *worker) awaitEnd(ctx context.Context, p process.Process, n int64, sandbox string, forks bool, ends *kernelEnds) {
 	e := w.s.judged(w.until(ctx, p, process.Until{}))
 	if e == nil || e.Cause == process.CauseShutdown {
 		return // all of tend ends; the next one goes on from here
 	}
-	e = ends.judge(e)
-	w.look(ctx, o.rules.Sandbox, nil) // it may have ended with it
-	in, err := p.Info(ctx)
-	gone := err == nil && in.TreeGone
-	w.tell(supervisor.Event{Kind: supervisor.Exited, Run: n, Exit: e, Gone: gone})
-	if gone || !o.rules.Forks {
+	gone := w.ended(ctx, p, n, sandbox, ends.judge(e))
+	if gone || !forks {
 		return
 	}
 	if e := w.until(ctx, p, process.Until{TreeGone: true}); e != nil {
-		w.look(ctx, o.rules.Sandbox, nil)
+		w.look(ctx, sandbox, nil)
 		w.tell(supervisor.Event{Kind: supervisor.TreeGone, Run: n})
 	}
+}
+
+// ended tells the exit of a run, and whether its tree has ended with it.
+//
+// Deliberately not inlined: of those that wait for an end there is one for each service,
+// and the large values here would be on the stack of each.
+//
+//go:noinline
+func (w *worker) ended(ctx context.Context, p process.Process, n int64, sandbox string, e *process.Exit) (gone bool) {
+	w.look(ctx, sandbox, nil) // it may have ended with it
+	in, err := p.Info(ctx)
+	gone = err == nil && in.TreeGone
+	w.tell(supervisor.Event{Kind: supervisor.Exited, Run: n, Exit: e, Gone: gone})
+	return gone
 }
 
 // until waits for a condition that comes with the exit or after it; nil: ctx ended.

@@ -1,0 +1,95 @@
+// Package rest has a role give memory back once it has nothing to do.
+//
+// A Go program that does nothing does not collect either: it keeps the heap and the stacks
+// that its busiest moment took. A [Rest] is told of each use of the role. Some seconds after
+// the last one it has the kernel get back what is not needed now, once. Then nothing runs
+// until the next use: a role that nobody uses is not woken for it.
+package rest
+
+import (
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Quiet is how long a role was not used before it rests. It rests at the latest after
+// twice that time.
+const Quiet = 5 * time.Second
+
+// Rest is one role's. A nil one does nothing.
+type Rest struct {
+	give func() // one at a time
+
+	// used: since the timer was set. set: the timer is running, or what it runs is.
+	used, set atomic.Bool
+
+	mu    sync.Mutex // held while the role rests
+	timer *time.Timer
+	ended bool // guarded by mu
+}
+
+// New returns the Rest of a role, which has just been used: it starts.
+func New() *Rest { return giving(heap) }
+
+func giving(give func()) *Rest {
+	r := &Rest{give: give}
+	r.set.Store(true)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.timer = time.AfterFunc(Quiet, r.look)
+	return r
+}
+
+// Used says that the role is used. It may be called at any time and by many at once, and
+// costs two loads while the role is busy.
+func (r *Rest) Used() {
+	if r == nil {
+		return
+	}
+	if !r.used.Load() {
+		r.used.Store(true)
+	}
+	if !r.set.Load() && r.set.CompareAndSwap(false, true) {
+		r.timer.Reset(Quiet)
+	}
+}
+
+// look is called when the timer has run out.
+func (r *Rest) look() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return
+	}
+	if r.used.Swap(false) {
+		r.timer.Reset(Quiet)
+		return
+	}
+	r.give()
+	r.set.Store(false)
+	// A use during the rest has seen the timer as set.
+	if r.used.Load() && r.set.CompareAndSwap(false, true) {
+		r.timer.Reset(Quiet)
+	}
+}
+
+// Close waits for a rest under way. None begins after it.
+func (r *Rest) Close() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+	r.timer.Stop()
+}
+
+// heap gives back what the program's heap and stacks do not need now. It collects twice:
+// a collection halves stacks that are mostly empty, and what was in a pool goes with the
+// second one.
+func heap() {
+	runtime.GC()
+	debug.FreeOSMemory()
+}
