@@ -13,7 +13,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/local"
@@ -115,23 +114,9 @@ func (y *yard) declare(services string) {
 }
 
 // until waits until a service is as ok says.
-func (y *yard) until(name, what string, ok func(run.Status) bool) (found run.Status) {
+func (y *yard) until(name, what string, ok func(run.Status) bool) run.Status {
 	y.t.Helper()
-	ctx, cancel := context.WithTimeout(y.t.Context(), time.Minute)
-	defer cancel()
-	err := y.sup.Wait(ctx, func(all []run.Status) bool {
-		for _, s := range all {
-			if s.Name == name {
-				found = s
-				return ok(s)
-			}
-		}
-		return false
-	})
-	if err != nil {
-		y.t.Fatalf("%s is not %s: %v; it is %+v", name, what, err, found.State)
-	}
-	return found
+	return scene.Until(y.t, y.sup.Wait, func(s run.Status) bool { return s.Name == name }, name, what, ok)
 }
 
 func (y *yard) ready(name string) run.Status {

@@ -61,6 +61,25 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
+// Until waits by wait, which looks at all again and again, until the one that is picked is
+// as ok says, and returns it. The name and what it shall be are for the failure.
+func Until[S any](t testing.TB, wait func(context.Context, func(all []S) bool) error, pick func(S) bool, name, what string, ok func(S) bool) (found S) {
+	t.Helper()
+	err := wait(within(t), func(all []S) bool {
+		for _, s := range all {
+			if pick(s) {
+				found = s
+				return ok(s)
+			}
+		}
+		return false
+	})
+	if err != nil {
+		t.Fatalf("%s is not %s: %v; it is %+v", name, what, err, found)
+	}
+	return found
+}
+
 // Start starts a process. What ends it is left to the caller, or to the end of
 // its manager.
 func Start(t testing.TB, m process.Manager, spec process.Spec) process.Process {

@@ -185,7 +185,5 @@ func TestEachHookStartsOnceHoweverOftenTheSupervisorDies(t *testing.T) {
 	if s := l.ready("x"); s.State.Total != 0 {
 		t.Errorf("it was restarted: %+v", s.State)
 	}
-	l.down()
-	l.phase("x", supervisor.Idle)
-	nothingLives(t, m)
+	l.end(m, "x")
 }

@@ -87,9 +87,7 @@ func TestAServiceThatIsShortOfDescriptorsIsReported(t *testing.T) {
 	if s := l.ready("x"); s.State.Run != 1 {
 		t.Errorf("it was restarted: %+v", s.State)
 	}
-	l.down()
-	l.phase("x", supervisor.Idle)
-	nothingLives(t, m)
+	l.end(m, "x")
 }
 
 // The command of a service that forks has ended when it is asked what the service is short of.
@@ -117,9 +115,7 @@ func TestWhatAForkedServiceHasLeftIsLookedAt(t *testing.T) {
 			if text := l.said(supervisor.NoticePressure); !strings.Contains(text, "has 10 of 15 open") || strings.Contains(text, fmt.Sprintf("pid %d ", pid)) {
 				t.Errorf("it was said: %s", text)
 			}
-			l.down()
-			l.phase("x", supervisor.Idle)
-			nothingLives(t, m)
+			l.end(m, "x")
 		})
 	}
 }
@@ -137,9 +133,7 @@ func TestAServiceThatUsesUpItsMemoryIsRestartedInTime(t *testing.T) {
 	if !strings.Contains(s.State.Why, "memory is short") && s.State.Exit == nil {
 		t.Errorf("it is %+v", s.State)
 	}
-	l.down()
-	l.phase("x", supervisor.Idle)
-	nothingLives(t, m)
+	l.end(m, "x")
 }
 
 // Many looks find that a program which leaks has not grown since the one before.
@@ -153,9 +147,7 @@ func TestASlowLeakIsReportedBeforeTheMemoryIsUsedUp(t *testing.T) {
 	if text := l.said(supervisor.NoticePressure); !strings.Contains(text, "as it grows, nothing is left in ") || !strings.Contains(text, group) {
 		t.Errorf("it was said: %s", text)
 	}
-	l.down()
-	l.phase("x", supervisor.Idle)
-	nothingLives(t, m)
+	l.end(m, "x")
 }
 
 // Limits that it declares are those of its own control group, in whatever version has the
@@ -181,9 +173,7 @@ func TestAServiceHasTheLimitsThatItDeclares(t *testing.T) {
 	if got := scene.Output(t, scene.Find(t, m, s.ID), process.Stderr); !strings.Contains(got, "fork") {
 		t.Errorf("one task too many: %q", got)
 	}
-	l.down()
-	l.phase("short", supervisor.Idle)
-	nothingLives(t, m)
+	l.end(m, "short")
 }
 
 func TestAnEndForWantOfMemoryHasItsCause(t *testing.T) {

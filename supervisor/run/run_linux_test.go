@@ -103,25 +103,20 @@ func (l *life) declare(services string) {
 func (l *life) up(names ...string)   { l.t.Helper(); scene.Must(l.t, l.Up(l.t.Context(), names...)) }
 func (l *life) down(names ...string) { l.t.Helper(); scene.Must(l.t, l.Down(l.t.Context(), names...)) }
 
+// end takes all services down, of which these are waited for, and fails if a process is left.
+func (l *life) end(m process.Manager, names ...string) {
+	l.t.Helper()
+	l.down()
+	for _, name := range names {
+		l.phase(name, supervisor.Idle)
+	}
+	nothingLives(l.t, m)
+}
+
 // until waits until a service is as ok says, and returns it.
 func (l *life) until(name, what string, ok func(supervisor.State) bool) run.Status {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
-	defer cancel()
-	var found run.Status
-	err := l.Wait(ctx, func(all []run.Status) bool {
-		for _, s := range all {
-			if s.Name == name {
-				found = s
-				return ok(s.State)
-			}
-		}
-		return false
-	})
-	if err != nil {
-		l.t.Fatalf("%s is not %s: %v; it is %+v", name, what, err, found.State)
-	}
-	return found
+	return scene.Until(l.t, l.Wait, func(s run.Status) bool { return s.Name == name }, name, what, func(s run.Status) bool { return ok(s.State) })
 }
 
 func (l *life) ready(name string) run.Status {
@@ -153,7 +148,7 @@ func pidOf(t testing.TB, m process.Manager, s run.Status) int {
 }
 
 // nothingLives fails if a service has left a process.
-func nothingLives(t *testing.T, m process.Manager) {
+func nothingLives(t testing.TB, m process.Manager) {
 	t.Helper()
 	for _, in := range scene.Value(m.List(t.Context(), process.Filter{}))(t) {
 		if in.Exit == nil || !in.TreeGone {
@@ -178,9 +173,7 @@ func TestAServiceRunsAgainAfterAKill(t *testing.T) {
 	if e := second.State.Exit; e == nil || e.Signal != 9 || second.State.Total != 1 {
 		t.Errorf("the exit is %+v after %d restarts", e, second.State.Total)
 	}
-	l.down()
-	l.phase("web", supervisor.Idle)
-	nothingLives(t, m)
+	l.end(m, "web")
 }
 
 // The death of the supervisor at any moment is the end of Run without more.
@@ -224,11 +217,7 @@ func TestServicesOutliveTheSupervisorAndAreAdopted(t *testing.T) {
 	if s := l.phase("gone", supervisor.Idle); s.State.Up {
 		t.Error("what was stopped is wanted again")
 	}
-	l.down()
-	for _, name := range []string{"web", "one", "two"} {
-		l.phase(name, supervisor.Idle)
-	}
-	nothingLives(t, m)
+	l.end(m, "web", "one", "two")
 }
 
 // The supervisor dies again and again while services start and end.
@@ -260,11 +249,7 @@ func TestNoServiceIsDoubledHoweverOftenTheSupervisorDies(t *testing.T) {
 	if s := l.ready("b"); s.State.Run != 1 {
 		t.Errorf("b was started %d times", s.State.Run)
 	}
-	l.down()
-	for _, name := range []string{"a", "b", "c"} {
-		l.phase(name, supervisor.Idle)
-	}
-	nothingLives(t, m)
+	l.end(m, "a", "b", "c")
 }
 
 func TestHostileServicesEnd(t *testing.T) {
@@ -282,9 +267,7 @@ func TestHostileServicesEnd(t *testing.T) {
 			l.declare("  x: " + service + "\n")
 			l.up()
 			l.ready("x")
-			l.down()
-			l.phase("x", supervisor.Idle)
-			nothingLives(t, m)
+			l.end(m, "x")
 		})
 	}
 }
@@ -319,9 +302,7 @@ func TestAServiceThatForksIsKept(t *testing.T) {
 	}
 	scene.Must(t, syscall.Kill(child, syscall.SIGKILL))
 	l.until("x", "forked again", func(s supervisor.State) bool { return s.Run == 2 && s.Forked })
-	l.down()
-	l.phase("x", supervisor.Idle)
-	nothingLives(t, m)
+	l.end(m, "x")
 }
 
 func TestWhatHangsIsRestarted(t *testing.T) {
@@ -432,9 +413,7 @@ func TestARunGoesOnUnderAnotherDeclaration(t *testing.T) {
 	if s := l.ready("x"); s.State.Run != 1 || pidOf(t, m, s) != first {
 		t.Errorf("it has another process: %+v", s.State)
 	}
-	l.down()
-	l.phase("x", supervisor.Idle)
-	nothingLives(t, m)
+	l.end(m, "x")
 }
 
 func TestAScheduledServiceStartsAtItsTimes(t *testing.T) {
@@ -444,9 +423,7 @@ func TestAScheduledServiceStartsAtItsTimes(t *testing.T) {
 	l.up()
 	l.phase("job", supervisor.Waiting)
 	l.until("job", "run twice", func(s supervisor.State) bool { return s.Run == 2 && s.Phase == supervisor.Waiting })
-	l.down()
-	l.phase("job", supervisor.Idle)
-	nothingLives(t, m)
+	l.end(m, "job")
 }
 
 func TestAChangedFileRestarts(t *testing.T) {

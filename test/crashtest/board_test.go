@@ -134,10 +134,7 @@ func allOf(ctx context.Context, t *testing.T, p process.Process, s process.Strea
 // roles by SIGBUS.
 func TestNobodyCutsWhatTheRolesShare(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	d := serve(t)
-	c := d.Connect(t)
+	ctx, d, c := begin(t, 3*time.Minute)
 	o := startOrdinary(ctx, t, c)
 	before, tried := d.Roles(), 0
 	for _, pid := range before {
@@ -159,6 +156,16 @@ func TestNobodyCutsWhatTheRolesShare(t *testing.T) {
 	if after := d.Roles(); after[testdaemon.Keeper] != before[testdaemon.Keeper] || after[testdaemon.Server] != before[testdaemon.Server] {
 		t.Errorf("roles were %v and are %v", before, after)
 	}
+}
+
+// awaitAnother waits until the keeper has noticed what was done to its board, and another
+// one is there.
+func awaitAnother(t *testing.T, d *daemon, keeper int) {
+	t.Helper()
+	scene.Eventually(t, "another keeper makes the board anew", func() bool {
+		now := d.Roles()[testdaemon.Keeper]
+		return now != 0 && now != keeper
+	})
 }
 
 // A board whose content was overwritten is made anew. Processes live on, and their
@@ -194,10 +201,7 @@ func TestADamagedBoardIsMadeAnew(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-				defer cancel()
-				d := serve(t)
-				client := d.Connect(t)
+				ctx, d, client := begin(t, 3*time.Minute)
 				o := startOrdinary(ctx, t, client)
 				f := scene.Value(os.OpenFile(boardOf(t, d), os.O_WRONLY, 0))(t)
 				defer f.Close()
@@ -209,14 +213,7 @@ func TestADamagedBoardIsMadeAnew(t *testing.T) {
 				if idle {
 					scene.Must(t, syscall.Kill(keeper, syscall.SIGKILL))
 				}
-				for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // the keeper has noticed
-					if now := d.Roles()[testdaemon.Keeper]; now != 0 && now != keeper {
-						break
-					}
-					if time.Now().After(end) {
-						t.Fatal("no keeper makes the board anew")
-					}
-				}
+				awaitAnother(t, d, keeper)
 				// Started anew, with the new board.
 				p := scene.Start(t, client, process.Spec{Shell: "echo new; exit 9"})
 				if _, err := p.Wait(ctx, process.Until{EOF: true}); err != nil {
@@ -241,10 +238,7 @@ func TestABoardThatWasMappedIsLookedAt(t *testing.T) {
 	for _, name := range []string{"by this keeper", "by the next one"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-			defer cancel()
-			d := serve(t)
-			client := d.Connect(t)
+			ctx, d, client := begin(t, 3*time.Minute)
 			p := scene.Start(t, client, process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
 			f := scene.Value(os.OpenFile(boardOf(t, d), os.O_RDWR, 0))(t)
 			mem, err := syscall.Mmap(int(f.Fd()), 0, 8192, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
@@ -260,14 +254,7 @@ func TestABoardThatWasMappedIsLookedAt(t *testing.T) {
 			scene.Value(client.Status(ctx))(t) // the next keeper is there
 			keeper := d.Roles()[testdaemon.Keeper]
 			copy(mem, "hello, world\n")
-			for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-				if now := d.Roles()[testdaemon.Keeper]; now != 0 && now != keeper {
-					break
-				}
-				if time.Now().After(end) {
-					t.Fatal("nobody has noticed")
-				}
-			}
+			awaitAnother(t, d, keeper)
 			scene.Value(p.Write(ctx, process.Input{Data: []byte("after\n"), EOF: true}))(t)
 			scene.Value(p.Wait(ctx, process.Until{EOF: true}))(t)
 			if got := allOf(ctx, t, p, process.Stdout); got != "after\n" {

@@ -110,10 +110,7 @@ func (d *daemon) killer(ctx context.Context, t *testing.T, n int, roles ...strin
 
 func testKills(t *testing.T, streams []stream, roles ...string) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	d := serve(t)
-	c := d.Connect(t)
+	ctx, d, c := begin(t, 3*time.Minute)
 	killed := d.killer(ctx, t, kills(t), roles...)
 	var wg sync.WaitGroup
 	for i, s := range streams {
@@ -153,10 +150,7 @@ func TestAKilledAnchorLosesNothing(t *testing.T) { testKills(t, mixed(), "anchor
 // Input goes through cat and must come back once and in order.
 func TestInputIsDeliveredOnceOverKilledRoles(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	d := serve(t)
-	c := d.Connect(t)
+	ctx, d, c := begin(t, 3*time.Minute)
 	killed := d.killer(ctx, t, kills(t), "server", "keeper")
 	const counters = 1 << 19
 	var wg sync.WaitGroup

@@ -4,6 +4,7 @@ package crashtest
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"flag"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/internal/poorkernel"
 	"github.com/tend-run/tend/internal/testbin"
 	"github.com/tend-run/tend/internal/testdaemon"
@@ -96,6 +98,15 @@ type daemon struct{ *testdaemon.Daemon }
 func serve(t *testing.T, flags ...string) *daemon {
 	t.Helper()
 	return &daemon{testdaemon.Serve(t, testdaemon.Config{Command: []string{bin}, Flags: flags})}
+}
+
+// begin is serve with a client, and a context for as long as the test may take.
+func begin(t *testing.T, limit time.Duration) (context.Context, *daemon, *tend.Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	d := serve(t)
+	return ctx, d, d.Connect(t)
 }
 
 func kills(t *testing.T) int {

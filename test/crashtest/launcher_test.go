@@ -1,7 +1,6 @@
 package crashtest
 
 import (
-	"context"
 	"strconv"
 	"syscall"
 	"testing"
@@ -17,10 +16,7 @@ import (
 // may die at one instant then.
 func TestTheNextServeTakesTheKilledLaunchersPlace(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	d := serve(t)
-	c := d.Connect(t)
+	ctx, d, c := begin(t, 2*time.Minute)
 	const n, code = 8 << 20, 7
 	p := scene.Start(t, c, process.Spec{Argv: []string{self, workArgument, "write", strconv.Itoa(n), "150ms", strconv.Itoa(code)}})
 	done := make(chan struct{})

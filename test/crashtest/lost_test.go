@@ -99,10 +99,7 @@ func exitOf(ctx context.Context, t *testing.T, p process.Process) *process.Exit 
 // what still runs of them.
 func TestAfterTheDeathOfAllRolesWhatRanIsLostWithCauseShutdown(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	d := serve(t)
-	c := d.Connect(t)
+	ctx, d, c := begin(t, 2*time.Minute)
 	b := runBefore(ctx, t, c)
 	scene.Must(t, d.KillAll())
 	scene.Must(t, d.ServeAgain())
@@ -144,11 +141,8 @@ func TestAfterTheDeathOfAllRolesWhatRanIsLostWithCauseShutdown(t *testing.T) {
 // garbage may follow.
 func TestTornFilesAreRepairedAfterTheDeathOfAllRoles(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx, d, c := begin(t, 2*time.Minute)
 	rnd := rand.New(rand.NewPCG(seed(t), 0))
-	d := serve(t)
-	c := d.Connect(t)
 	for round := range 4 {
 		b := runBefore(ctx, t, c)
 		scene.Must(t, d.KillAll())
