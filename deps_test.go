@@ -146,6 +146,7 @@ func TestDeps(t *testing.T) {
 		{"internal/account", []string{"process", "files"}},
 		{"internal/home", []string{"internal/replace"}},
 		{"internal/lazyregexp", nil},
+		{"internal/pace", nil},
 		{"internal/pattern", nil},
 		{"internal/payload", []string{"keeper/memory"}},
 		{"internal/procfs", nil},
@@ -153,12 +154,12 @@ func TestDeps(t *testing.T) {
 		{"internal/seccomp", nil},
 		{"internal/cleansignals", nil},
 		{"internal/poorkernel", []string{"internal/unixsock"}},
-		{"internal/scene", []string{"process"}},
+		{"internal/scene", []string{"process", "internal/pace"}},
 		{"internal/relay", nil},
 		{"internal/replace", nil},
 		{"internal/testbin", nil},
 		{"internal/testkeeper", []string{"process", "keeper/client", "internal/testbin"}},
-		{"internal/testdaemon", []string{"process", ".", "internal/procfs"}}, // what hangs is described as the kernel shows it
+		{"internal/testdaemon", []string{"process", ".", "internal/procfs", "internal/pace"}}, // what hangs is described as the kernel shows it
 		{"internal/peer", []string{"internal/sockdiag", "internal/unixsock"}},
 		{"internal/sockdiag", nil},
 		{"internal/unixsock", nil},

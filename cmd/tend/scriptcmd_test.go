@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/tend-run/tend/internal/pace"
 )
 
 // scriptCommands are the words that the scripts have besides testscript's.
@@ -57,7 +58,7 @@ func untilCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: until command args…")
 	}
-	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+	for start := time.Now(); ; time.Sleep(5 * pace.Next(start)) { // each look is a program
 		err := ts.Exec(args[0], args[1:]...)
 		if err == nil {
 			return
@@ -104,7 +105,7 @@ func goneCmd(ts *testscript.TestScript, _ bool, args []string) {
 	var pid int
 	_, err := fmt.Sscan(args[0], &pid)
 	ts.Check(err)
-	for start := time.Now(); alive(pid); time.Sleep(5 * time.Millisecond) {
+	for start := time.Now(); alive(pid); time.Sleep(pace.Next(start)) {
 		if time.Since(start) > 2*time.Minute {
 			ts.Fatalf("process %d does not end", pid)
 		}

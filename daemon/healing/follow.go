@@ -2,7 +2,6 @@ package healing
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -73,7 +71,7 @@ func (h *Healing) open(signal healer.Signal, asked, dry bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	id := now.UTC().Format("20060102-150405") + "-" + strings.ToLower(rand.Text()[:6])
+	id := newID(now)
 	o := &healer.Order{
 		ID: id, Dir: h.store.episode(id), StateDir: h.c.StateDir, Keys: h.store.path(declaredFile), URL: h.c.URL, File: d.File,
 		Rules: rules.Rules, Healer: d.Healer, Service: d.Service, Signal: signal, DryRun: dry, At: now,

@@ -1,12 +1,15 @@
 package healing
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/tend-run/tend/healer"
 	"github.com/tend-run/tend/internal/replace"
@@ -98,6 +101,12 @@ func (s store) old() []string {
 func (s store) hasPoints(id string) bool {
 	left, _ := filepath.Glob(filepath.Join(s.episode(id), healer.PointsDir, "*", "*.json"))
 	return len(left) > 0
+}
+
+// newID makes the ID of an episode that begins. IDs sort by time to the millisecond; one
+// episode of a service may follow another within the second.
+func newID(now time.Time) string {
+	return strings.ReplaceAll(now.UTC().Format("20060102-150405.000"), ".", "-") + "-" + strings.ToLower(rand.Text()[:6])
 }
 
 func validID(id string) bool {

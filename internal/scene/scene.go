@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/pace"
 	"github.com/tend-run/tend/process"
 )
 
@@ -54,8 +55,8 @@ func Root(t testing.TB) {
 // Eventually waits for what must happen and no event reports.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
+	for start := time.Now(); !ok(); time.Sleep(pace.Next(start)) {
+		if time.Since(start) > patience {
 			t.Fatalf("not in time: %s", what)
 		}
 	}

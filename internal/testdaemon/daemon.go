@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/pace"
 	"github.com/tend-run/tend/process"
 )
 
@@ -146,12 +147,11 @@ func Dial(ctx context.Context, url string, opts tend.Options) (*tend.Client, err
 	if opts.Retry == (tend.Retry{}) {
 		opts.Retry = tend.Retry{First: 5 * time.Millisecond, Max: 100 * time.Millisecond, Attempts: 2000}
 	}
-	for {
+	for start := time.Now(); ; time.Sleep(pace.Next(start)) {
 		c, err := tend.Dial(ctx, url, opts)
 		if err == nil || !errors.Is(err, process.ErrUnavailable) || ctx.Err() != nil {
 			return c, err
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 
@@ -167,12 +167,12 @@ func (d *Daemon) Stop() error {
 	if err := d.cmd.Wait(); err != nil {
 		return fmt.Errorf("tend serve ended with %w", err)
 	}
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	for start := time.Now(); ; time.Sleep(pace.Next(start)) {
 		left := d.left()
 		if len(left) == 0 {
 			return nil
 		}
-		if time.Now().After(end) {
+		if time.Since(start) > patience {
 			return fmt.Errorf("tend serve left processes behind: %s", strings.Join(left, ", "))
 		}
 	}

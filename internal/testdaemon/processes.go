@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tend-run/tend/internal/pace"
 	"github.com/tend-run/tend/internal/procfs"
 )
 
@@ -59,8 +60,8 @@ func (d *Daemon) Dump(role string) {
 	if pid == 0 || syscall.Kill(pid, syscall.SIGQUIT) != nil {
 		return
 	}
-	for end := time.Now().Add(patience); d.Roles()[role] == pid && time.Now().Before(end); {
-		time.Sleep(5 * time.Millisecond)
+	for start := time.Now(); d.Roles()[role] == pid && time.Since(start) < patience; {
+		time.Sleep(pace.Next(start))
 	}
 }
 

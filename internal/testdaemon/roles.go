@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/pace"
 )
 
 // Roles finds the living roles by the locks that they hold, so it works
@@ -44,12 +45,12 @@ func Holders(stateDir string) map[string]int {
 
 // Settle waits until all roles are alive, for half a minute at most.
 func (d *Daemon) Settle(ctx context.Context) bool {
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for start := time.Now(); ; time.Sleep(pace.Next(start)) {
 		roles := d.Roles()
 		if roles[Anchor] > 0 && roles[Keeper] > 0 && roles[Server] > 0 {
 			return true
 		}
-		if ctx.Err() != nil || time.Now().After(end) {
+		if ctx.Err() != nil || time.Since(start) > 30*time.Second {
 			return false
 		}
 	}
@@ -72,7 +73,7 @@ func (d *Daemon) Replace(ctx context.Context, role string) error {
 		return err
 	}
 	defer c.Close()
-	for {
+	for start := time.Now(); ; time.Sleep(pace.Next(start)) {
 		st, err := c.Status(ctx)
 		if err == nil && st.Roles[role] != 0 && st.Roles[role] != before {
 			return nil
@@ -80,7 +81,6 @@ func (d *Daemon) Replace(ctx context.Context, role string) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("no other %s came: %v, %w", role, d.Roles(), err)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 
@@ -100,8 +100,8 @@ func (d *Daemon) KillAll() error {
 		}
 	}
 	d.kill()
-	for end := time.Now().Add(patience); len(d.Roles()) > 1; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
+	for start := time.Now(); len(d.Roles()) > 1; time.Sleep(pace.Next(start)) {
+		if time.Since(start) > patience {
 			return fmt.Errorf("roles outlive SIGKILL: %v", d.Roles())
 		}
 	}
@@ -114,9 +114,9 @@ func (d *Daemon) KillLauncher() { d.kill() }
 // ServeAgain starts the daemon again, on the same state and address. A client
 // that connected meanwhile may have been given the port, for a moment.
 func (d *Daemon) ServeAgain() error {
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for start := time.Now(); ; time.Sleep(pace.Next(start)) {
 		err := d.start(d.Addr())
-		if err == nil || !strings.HasSuffix(strings.TrimSpace(d.Log()), "bind: address already in use (choose another with --listen)") || time.Now().After(end) {
+		if err == nil || !strings.HasSuffix(strings.TrimSpace(d.Log()), "bind: address already in use (choose another with --listen)") || time.Since(start) > patience {
 			return err
 		}
 	}
