@@ -108,6 +108,7 @@ func (inv *invocation) startDaemon(ctx context.Context, dir string) (*daemon, er
 		d, last = inv.connectMachine(try)
 		over()
 		if last == nil {
+			d.started = true
 			return d, nil
 		}
 	}

@@ -17,6 +17,8 @@ type daemon struct {
 	// local: on this machine, by its unix socket; paths and /proc are ours.
 	local bool
 	url   string // where it was reached
+	// started: by this command. What it keeps running, this command has started.
+	started bool
 }
 
 // find looks up a process as people name it.

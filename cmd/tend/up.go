@@ -60,6 +60,9 @@ func (c *upCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return serviceError(err)
 	}
+	if d.started { // those of an earlier life, such as one of a container, are running because of this command
+		before = nil
+	}
 	err = d.ApplyServices(ctx, tend.ServiceFile{Name: src.Name, Dir: src.Dir, Text: src.Text, EnvFiles: src.EnvFiles, Env: inheritedEnv(inv.environ())})
 	if err == nil {
 		err = d.StartServices(ctx, c.Names...)
@@ -69,6 +72,7 @@ func (c *upCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	v := newUpView(inv, d, before)
 	if !c.Detach {
+		defer collectOrphans()()
 		return v.foreground(ctx, signals)
 	}
 	ctx, leave := untilSignal(ctx, signals)
