@@ -2,8 +2,6 @@ package agent
 
 import (
 	"path"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
@@ -125,69 +123,4 @@ func hunks(before, after string) (all []hunk) {
 	}
 	flush()
 	return all
-}
-
-// ParseDiff reads the output of `git diff`. Of each file, Before and After hold only
-// the lines that the diff shows; Dirty and AtHead are not known. Whole files are
-// better.
-func ParseDiff(unified string) (files []FileDiff) {
-	var f *FileDiff
-	var before, after strings.Builder
-	flush := func() {
-		if f != nil {
-			f.Before, f.After = before.String(), after.String()
-			files = append(files, *f)
-		}
-		f = nil
-		before.Reset()
-		after.Reset()
-	}
-	inHunk := false
-	for line := range strings.Lines(unified) {
-		if strings.HasPrefix(line, "diff --git ") {
-			flush()
-			f, inHunk = &FileDiff{}, false
-			continue
-		}
-		if f == nil {
-			continue
-		}
-		text := strings.TrimRight(line, "\r\n")
-		switch {
-		case strings.HasPrefix(line, "@@ "):
-			inHunk = true
-		case inHunk && strings.HasPrefix(line, " "):
-			before.WriteString(line[1:])
-			after.WriteString(line[1:])
-		case inHunk && strings.HasPrefix(line, "-"):
-			before.WriteString(line[1:])
-		case inHunk && strings.HasPrefix(line, "+"):
-			after.WriteString(line[1:])
-		case inHunk:
-		case strings.HasPrefix(line, "new file"):
-			f.Added = true
-		case strings.HasPrefix(line, "deleted file"):
-			f.Deleted = true
-		case strings.HasPrefix(line, "--- ") && f.Path == "":
-			f.Path = diffPath(text[4:])
-		case strings.HasPrefix(line, "+++ ") && text[4:] != "/dev/null":
-			f.Path = diffPath(text[4:])
-		}
-	}
-	flush()
-	return slices.DeleteFunc(files, func(f FileDiff) bool { return f.Path == "" }) // modes, or binary
-}
-
-func diffPath(s string) string {
-	s = strings.TrimSuffix(s, "\t") // after a name with spaces
-	if s == "/dev/null" {
-		return ""
-	}
-	if strings.HasPrefix(s, `"`) {
-		if plain, err := strconv.Unquote(s); err == nil {
-			s = plain
-		}
-	}
-	_, rest, _ := strings.Cut(s, "/")
-	return rest
 }

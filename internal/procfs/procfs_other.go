@@ -7,3 +7,6 @@ func BootTime() int64 { return 0 }
 
 // BootID is not known here.
 func BootID() string { return "" }
+
+// ReadStat finds no process here.
+func ReadStat(int) (Stat, bool) { return Stat{}, false }

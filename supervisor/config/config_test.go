@@ -414,7 +414,7 @@ func TestLoadReadsEnvFilesAndMakesDirectoriesAbsolute(t *testing.T) {
 	write("tend.yaml", "services:\n  web: {command: x, cwd: app, env: {B: ours}, env_file: [.env, more.env]}\n  b: {command: x}\nhealer: {service: b}\n")
 	write(".env", "# secrets\nexport A='a b'\nB=theirs\nC=one # comment\nD=\"x\\ny\"\n\n")
 	write("more.env", "C=two\r\nE=\n")
-	c := scene.Value(Load(filepath.Join(dir, "tend.yaml")))(t)
+	c := scene.Value(scene.Value(Open(filepath.Join(dir, "tend.yaml")))(t).Config())(t)
 	if diff := cmp.Diff(map[string]string{"A": "a b", "B": "ours", "C": "two", "D": "x\ny", "E": ""}, c.Services["web"].Env); diff != "" {
 		t.Errorf("env:\n%s", diff)
 	}
@@ -422,10 +422,10 @@ func TestLoadReadsEnvFilesAndMakesDirectoriesAbsolute(t *testing.T) {
 		t.Errorf("cwd is %s and %s, root %s", c.Services["web"].Cwd, c.Services["b"].Cwd, c.Healer.Root)
 	}
 	write("more.env", "what is this\n")
-	if _, err := Load(filepath.Join(dir, "tend.yaml")); err == nil || !strings.Contains(err.Error(), "more.env: line 1 is not NAME=value") || !strings.Contains(err.Error(), "tend.yaml:2:") {
+	if _, err := scene.Value(Open(filepath.Join(dir, "tend.yaml")))(t).Config(); err == nil || !strings.Contains(err.Error(), "more.env: line 1 is not NAME=value") || !strings.Contains(err.Error(), "tend.yaml:2:") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := Load(dir); err == nil {
+	if _, err := Open(dir); err == nil {
 		t.Error("a directory was read as a file")
 	}
 }

@@ -26,15 +26,6 @@ func Parse(name string, data []byte) (*Config, error) {
 	return c, nil
 }
 
-// Load reads a file, and those that env_file names. Directories become absolute.
-func Load(path string) (*Config, error) {
-	src, err := Open(path)
-	if err != nil {
-		return nil, err
-	}
-	return src.Config()
-}
-
 // Source is a file with all that it needs, so that it can be read where its
 // directory is not.
 type Source struct {
