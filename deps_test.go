@@ -132,6 +132,8 @@ func TestDeps(t *testing.T) {
 		{"keeper", []string{"internal/procfs", "internal/seccomp", "internal/unixsock", "process", "spool", "keeper"}},
 		{"anchor", []string{"internal/procfs", "internal/unixsock", "process", "keeper/failpoint", "keeper/wire", "keeper/rundir", "keeper/orphan"}},
 		{"launch", []string{"anchor", "keeper/rundir", "internal/payload"}},
+		{"face/mcp/relay", nil},
+		{"face/mcp", []string{"process", "part", "view", "face", "driver", "files", "gen/tend"}},
 		{"face/native", []string{"process", "part", "view", "face", "driver", "files", "gen/tend", "internal/relay", "internal/tendpb"}},
 		{"face/langsmith", []string{"process", "part", "face", "face/langsmith", "files", "driver", "internal/relay", "internal/replace"}},
 		{"face/envd", []string{"process", "part", "face", "face/envd", "files", "driver", "gen/envd"}},
@@ -176,7 +178,7 @@ func TestDeps(t *testing.T) {
 		{"test/bench", []string{".", "process", "anchor", "gen", "driver", "keeper/client", "face/distant", "internal/procfs", "internal/testbin", "internal/testdaemon"}},
 		{"cmd/internal/role", []string{"anchor", "keeper", "internal/cleansignals"}},
 		{"cmd/tend-keeper", []string{"cmd/internal/role"}},
-		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "driver/host", "driver/local/network", "driver/local/template", "face/distant", "face/gateway", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "healer/confine", "supervisor/config", "supervisor/foreign", "supervisor/held", "healer/work", "internal/account", "internal/home", "internal/payload", "internal/peer", "internal/replace", "internal/torture", "internal/typo"}},
+		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "driver/host", "driver/local/network", "driver/local/template", "face/distant", "face/gateway", "face/mcp/relay", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "healer/confine", "supervisor/config", "supervisor/foreign", "supervisor/held", "healer/work", "internal/account", "internal/home", "internal/payload", "internal/peer", "internal/replace", "internal/torture", "internal/typo"}},
 		{"", []string{"process", "view", "gen/tend", "internal/tendpb", "internal/home"}},
 	}
 	for path, p := range pkgs {

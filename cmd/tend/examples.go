@@ -214,6 +214,15 @@ func (*tortureCmd) Help() string {
 	return examples(`tend torture --minutes 5 --dir .`)
 }
 
+func (*mcpCmd) Help() string {
+	return `An agent starts it, as "command": "tend", "args": ["mcp"]. The tools work in the directory where it runs, with its PATH; with --sandbox they reach that sandbox and nothing else. What a tool has started goes on when this program ends. Your own daemon is started if it does not run.
+
+` + examples(
+		`tend mcp < messages`,
+		`tend mcp --sandbox web < messages     # in this sandbox alone`,
+	)
+}
+
 func (*distantCmd) Help() string {
 	return `Without a command: tend distant --stdio, --unix PATH or --listen-json ADDR, as tend distant lines --help has them.
 

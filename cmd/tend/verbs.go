@@ -56,6 +56,7 @@ type grammar struct {
 	Shutdown shutdownCmd `cmd:"" group:"daemon" help:"End the daemon and its processes."`
 	Torture  tortureCmd  `cmd:"" group:"daemon" help:"Prove on this machine and filesystem that nothing is lost: kill the roles of a daemon of its own." nojson:"its report is for people; the exit status is the result"`
 	Key      keyCmd      `cmd:"" group:"daemon" aliases:"keys" help:"Make, list and revoke virtual keys: they open the gateway to model providers, and take reports."`
+	MCP      mcpCmd      `cmd:"" name:"mcp" group:"daemon" help:"Serve the Model Context Protocol on stdin and stdout: tools for language models." nojson:"its output is the protocol's"`
 	Distant  distantCmd  `cmd:"" group:"daemon" help:"Serve distant's protocol: JSON lines, or encrypted for the distant command line." nojson:"its output is distant's protocol"`
 
 	Help       helpCmd       `cmd:"" group:"help" help:"Show the help of a verb." nojson:"tend help --help prints text alone"`

@@ -10,6 +10,7 @@
 //	/v2/sandboxes/*, /langsmith/*              X-Api-Key or a bearer token, or a link's own token
 //	/sandboxes/*, /templates/* and the like    the same, or the key that E2B's SDKs want (face.E2BKey)
 //	/api/gateway/*, /api/sandbox/*             a virtual key
+//	/mcp                                       Authorization: Bearer <token>; with Tend-Sandbox that sandbox's own
 //	a sandbox's envd                           X-Access-Token: the sandbox's own, or <token>
 //	a sandbox's ports                          nothing, or the token of its ports
 //
@@ -61,6 +62,7 @@ import (
 	"github.com/tend-run/tend/face/envd/envdfs"
 	"github.com/tend-run/tend/face/gateway"
 	"github.com/tend-run/tend/face/langsmith"
+	"github.com/tend-run/tend/face/mcp"
 	"github.com/tend-run/tend/face/native"
 	"github.com/tend-run/tend/face/ports"
 	"github.com/tend-run/tend/part"
@@ -255,8 +257,14 @@ func Open(c Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	tools, err := mcp.New(mcp.Config{
+		Machine: machine, Driver: boxes, Services: services.API{Services: kept}, Secret: secret, Token: processes.AccessToken, Trusted: c.Trusted, Version: c.Version, Log: c.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
 	inside := ports.New(ports.Config{Sandboxes: sandboxes, Secret: secret, Token: processes.AccessToken, Log: c.Log})
-	set := &Set{Driver: boxes, Parts: []part.Part{api, kept, control, e2b, gate, inside, processes, files}, Token: processes.AccessToken}
+	set := &Set{Driver: boxes, Parts: []part.Part{api, kept, control, e2b, gate, tools, inside, processes, files}, Token: processes.AccessToken}
 	if repair != nil {
 		repair.Over(kept)
 		set.Parts = append(set.Parts, repair)
