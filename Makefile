@@ -7,6 +7,7 @@ SHELL := /bin/bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 DIST_PLATFORMS ?= linux/amd64 linux/arm64
 KILLS ?= 10000
+MINUTES ?= 60
 FUZZTIME ?= 60s
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard '*.go' ':!gen')
 STATIC = CGO_ENABLED=0 go build -trimpath
@@ -64,6 +65,10 @@ bench: need-go build ## Measure against bare fork+exec and pipes (RECORD=NAME ke
 .PHONY: soak
 soak: need-go build ## Kill KILLS=10000 roles, and resume streams, with zeros at the end
 	@scripts/soak $(KILLS)
+
+.PHONY: noise
+noise: need-go build ## Make noise that is no fault for MINUTES=60; nothing may be restarted or repaired
+	NOISE_MINUTES=$(MINUTES) go test -count=1 -v -timeout $$(($(MINUTES) + 20))m ./test/noise
 
 .PHONY: fuzz
 fuzz: need-go build ## Run each fuzz target for FUZZTIME=60s (ONLY=keeper picks some)

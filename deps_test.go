@@ -175,6 +175,7 @@ func TestDeps(t *testing.T) {
 		{"test/crashtest", nil},
 		{"test/fakellm", nil},
 		{"test/limits", nil},
+		{"test/noise", nil},
 		{"test/bench", []string{".", "process", "anchor", "gen", "driver", "keeper/client", "face/distant", "internal/procfs", "internal/testbin", "internal/testdaemon"}},
 		{"cmd/internal/role", []string{"anchor", "keeper", "internal/cleansignals"}},
 		{"cmd/tend-keeper", []string{"cmd/internal/role"}},

@@ -74,6 +74,8 @@ import (
 type Config struct {
 	// Manager of the machine's processes.
 	Manager process.Manager
+	// Moving is as in run.Config.
+	Moving func(context.Context) error
 	// Inside and Boxes are for sandboxes that are isolated, as in local.Config. nil:
 	// there are none.
 	Inside func(local.Root) process.Manager
@@ -214,7 +216,7 @@ func Open(c Config) (*Set, error) {
 		return nil, err
 	}
 	sandboxes := &route.Router{Driver: boxes, Default: machine, Domains: c.Domains}
-	sc := services.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "services"), InShutdown: c.InShutdown, Driver: boxes, Program: c.Program, Log: c.Log}
+	sc := services.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "services"), InShutdown: c.InShutdown, Moving: c.Moving, Driver: boxes, Program: c.Program, Log: c.Log}
 	var repair *healing.Healing
 	if len(c.Program) > 0 && c.URL != "" {
 		repair = healing.Open(healing.Config{

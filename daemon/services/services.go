@@ -39,6 +39,7 @@ type Config struct {
 	Manager    process.Manager
 	Dir        string
 	InShutdown func(time.Time) bool
+	Moving     func(context.Context) error
 	Driver     driver.Driver
 	Program    []string
 	Log        *slog.Logger
@@ -83,7 +84,7 @@ func Open(c Config) *Services {
 		s.c.Log = slog.New(slog.DiscardHandler)
 	}
 	var err error
-	rc := run.Config{Manager: c.Manager, Dir: c.Dir, Log: c.Log, InShutdown: c.InShutdown, Driver: c.Driver, Program: c.Program}
+	rc := run.Config{Manager: c.Manager, Dir: c.Dir, Log: c.Log, InShutdown: c.InShutdown, Moving: c.Moving, Driver: c.Driver, Program: c.Program}
 	if c.Healer != nil {
 		rc.Notice = c.Healer.Saw
 	}

@@ -17,6 +17,10 @@ import (
 // maxLine is how many bytes of a last line are looked at, the newest ones.
 const maxLine = 4 << 10
 
+// unread is how long output may be on its way to its reader. This role, and the one that
+// moves output, may have stood still and gone on just now.
+const unread = 250 * time.Millisecond
+
 // lastLine is the newest line of output that has something in it, unfinished or not. A
 // line end, or a carriage return as those who draw progress write it, begins another.
 type lastLine struct {
@@ -79,6 +83,12 @@ func (w *worker) follow(ctx context.Context, p process.Process, n int64, expr *r
 	var last lastLine
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
+	due := time.Now().Add(quiet)
+	wait := func(d time.Duration) {
+		timer.Reset(d)
+		due = time.Now().Add(d)
+	}
+	sure := false // but for what is still to be read
 	for {
 		ev, ok, err := r.Next()
 		switch {
@@ -89,7 +99,8 @@ func (w *worker) follow(ctx context.Context, p process.Process, n int64, expr *r
 		case ok:
 			if ev.Kind == process.EventOutput {
 				last.add(ev.Data)
-				timer.Reset(quiet)
+				wait(quiet)
+				sure = false
 			}
 			continue
 		}
@@ -98,15 +109,38 @@ func (w *worker) follow(ctx context.Context, p process.Process, n int64, expr *r
 		case <-ctx.Done():
 			return nil
 		case <-timer.C: // it is armed again by output
-			// Output that could not come is none that is missing.
-			if wait := quiet - time.Since(w.lookAt(ctx, lookedAt{key: rules.Sandbox}, nil)); wait > 0 {
-				timer.Reset(wait)
+			late := time.Since(due)
+			line := bytes.TrimSpace(last.line)
+			if !expr.Match(line) {
 				continue
 			}
-			if line := bytes.TrimSpace(last.line); expr.Match(line) {
-				text := fmt.Sprintf("no output for %v after: %s", quiet, bytes.ToValidUTF8(line[:min(len(line), 200)], nil))
-				w.tell(supervisor.Event{Kind: supervisor.Stuck, Run: n, Text: text})
+			// Output that could not come is none that is missing.
+			if rest := quiet - time.Since(w.lookAt(ctx, lookedAt{key: rules.Sandbox}, nil)); rest > 0 {
+				wait(rest)
+				continue
 			}
+			if late > unread || !w.moving(ctx) {
+				wait(quiet)
+				sure = false
+				continue
+			}
+			if !sure {
+				wait(unread)
+				sure = true
+				continue
+			}
+			text := fmt.Sprintf("no output for %v after: %s", quiet, bytes.ToValidUTF8(line[:min(len(line), 200)], nil))
+			w.tell(supervisor.Event{Kind: supervisor.Stuck, Run: n, Text: text})
 		}
 	}
+}
+
+// moving reports whether output comes to where it is read from, now. If not, or only just
+// again, the service may have written since.
+func (w *worker) moving(ctx context.Context) bool {
+	if w.s.c.Moving == nil {
+		return true
+	}
+	begin := time.Now()
+	return w.s.c.Moving(ctx) == nil && time.Since(begin) <= unread
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -68,9 +69,15 @@ type life struct {
 
 func live(t testing.TB, m process.Manager, dir string) *life {
 	t.Helper()
+	return liveWith(t, m, dir, nil)
+}
+
+// liveWith is live where moving says whether output comes.
+func liveWith(t testing.TB, m process.Manager, dir string, moving func(context.Context) error) *life {
+	t.Helper()
 	l := &life{t: t, texts: map[supervisor.Notice]string{}}
 	self := scene.Value(os.Executable())(t)
-	l.Supervisor = scene.Value(run.Open(run.Config{Manager: m, Dir: dir, Program: []string{self}, Notice: func(service string, e supervisor.Effect) {
+	l.Supervisor = scene.Value(run.Open(run.Config{Manager: m, Dir: dir, Moving: moving, Program: []string{self}, Notice: func(service string, e supervisor.Effect) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.notices = append(l.notices, service+" "+e.Notice.String())
@@ -338,6 +345,37 @@ func TestAStuckLogRestarts(t *testing.T) {
 	if s := l.ready("dev"); s.State.Run != 2 {
 		t.Errorf("it was restarted again: %+v", s.State)
 	}
+}
+
+// While nobody moves output to where it is read, none is missing.
+func TestALogThatCannotComeIsNotStuck(t *testing.T) {
+	m := testkeeper.New(t)
+	var moves atomic.Bool
+	asked := make(chan struct{})
+	l := liveWith(t, m, t.TempDir(), func(ctx context.Context) error {
+		if moves.Load() {
+			return nil
+		}
+		select {
+		case asked <- struct{}{}:
+		case <-ctx.Done():
+		}
+		return process.ErrUnavailable
+	})
+	l.declare("  dev: {command: 'echo Bundling; exec sleep 1000', stop: KILL, log: {pattern: Bundling, quiet: 100ms}}\n")
+	l.up()
+	for range 3 { // each is an answer more, so the ones before led to nothing
+		<-asked
+	}
+	if s := l.ready("dev"); s.State.Run != 1 || l.noticed("dev stuck") {
+		t.Errorf("its output could not come, and it is %+v", s.State)
+	}
+	moves.Store(true)
+	select {
+	case <-asked: // a question that was under way
+	default:
+	}
+	l.until("dev", "restarted", func(s supervisor.State) bool { return s.Run >= 2 })
 }
 
 func TestDependenciesByLineAndByCompletion(t *testing.T) {

@@ -28,6 +28,9 @@ type Config struct {
 	// Program is tend as it is started, with its first arguments: for services that have
 	// sockets. Empty: they are refused.
 	Program []string
+	// Moving returns nil if the output of processes is being moved to where it is read.
+	// nil: it always is.
+	Moving func(context.Context) error
 	// Notice is told what is seen of services, in order. It must not block. nil: nobody.
 	Notice func(service string, e supervisor.Effect)
 	// Driver of the sandboxes in which services run. nil: there are none.
