@@ -82,6 +82,10 @@ gen: need-go ## Generate gen/ from proto/
 gen-ts: need-go ## Generate packages/client/src/gen from proto/; Node.js is needed
 	@scripts/packages gen
 
+.PHONY: page
+page: need-go ## Build face/page/dist, the page at /ui/, from packages/page; Node.js is needed
+	@scripts/packages dist
+
 .PHONY: fmt
 fmt: need-go ## Format the Go code
 	gofmt -w $(GO_FILES)

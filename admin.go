@@ -79,6 +79,25 @@ func (c *Client) Shutdown(ctx context.Context, keep bool) error {
 	return c.once(ctx, unary(c.admin.Shutdown, &tendv1.ShutdownRequest{Keep: keep}, nil))
 }
 
+// Page is where a browser finds the page of a daemon.
+type Page struct {
+	// URL as the daemon knows it; empty: it has no TCP port, and no browser reaches it.
+	URL string
+	// Code logs a browser in once, within a minute: it is the fragment "code=" of the
+	// URL. Empty: no login is needed.
+	Code string
+}
+
+// OpenPage lets a browser log in to the daemon's page.
+func (c *Client) OpenPage(ctx context.Context) (Page, error) {
+	var p Page
+	err := c.call(ctx, unary(c.admin.OpenPage, &tendv1.OpenPageRequest{}, func(m *tendv1.OpenPageResponse) error {
+		p = Page{URL: tendpb.CleanName(m.GetUrl()), Code: tendpb.CleanName(m.GetCode())}
+		return nil
+	}))
+	return p, err
+}
+
 func roles(m map[string]*tendv1.Role) map[string]int {
 	out := make(map[string]int, len(m))
 	for name, r := range m {

@@ -87,7 +87,7 @@ func Run(ctx context.Context, c Config) error {
 	daemon.parts = set
 	s, err := server.New(server.Config{
 		Manager: manager, Driver: set.Driver, Parts: set.Parts, Listeners: c.Listeners,
-		Token: c.Token, TokenNow: set.Token, Insecure: c.Insecure, Domains: c.Domains, PortFile: c.PortFile, URLFile: c.URLFile,
+		Token: c.Token, TokenNow: set.Token, Session: set.Session, Insecure: c.Insecure, Domains: c.Domains, PortFile: c.PortFile, URLFile: c.URLFile,
 		Final: daemon.final, Used: idle.Used, Metrics: measured, Budget: budget, Version: c.Version, Log: log,
 	})
 	if err != nil {

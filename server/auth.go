@@ -109,11 +109,11 @@ func strangerText(p *peer) string {
 }
 
 // needsToken guards the paths that take the bearer token. The unix socket's
-// own users need none.
+// own users need none, and neither does a browser that is logged in.
 func (s *Server) needsToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := s.token()
-		if token.Set() && !Trusted(r) && !token.Matches(face.Bearer(r)) {
+		if token.Set() && !Trusted(r) && !token.Matches(face.Bearer(r)) && !(s.cfg.Session != nil && s.cfg.Session(r)) {
 			s.metrics.Refused("token")
 			w.Header().Set("WWW-Authenticate", `Bearer realm="tend"`)
 			text := "this server needs a token: send Authorization: Bearer <token> (set TEND_TOKEN for the command line)"

@@ -58,6 +58,22 @@ func TestWhoMayCallWithAToken(t *testing.T) {
 	}
 }
 
+func TestASessionStandsForTheTokenOnRoutesThatTakeIt(t *testing.T) {
+	s := serve(t, func(c *Config) {
+		c.Token, c.Session = "s3cret", func(r *http.Request) bool { return r.Header.Get("Tend-Page") == "in" }
+	})
+	for path, want := range map[string]int{"/tend.v1.ProcessService/Hello": 200, "/process.Process/List": 401} {
+		for _, proof := range []string{"in", "out"} {
+			if proof == "out" {
+				want = 401
+			}
+			if got, text := do(t, s.client(t, "h1", "tcp"), "POST", s.tcp+path, "{}", map[string]string{"Content-Type": "application/json", "Tend-Page": proof}); got != want {
+				t.Errorf("%s with a session %q is %d %s; want %d", path, proof, got, text, want)
+			}
+		}
+	}
+}
+
 func TestATokenSetByInitGuardsTheNativeAPIToo(t *testing.T) {
 	s := serve(t, nil)
 	c := s.client(t, "h1", "tcp")

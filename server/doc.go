@@ -17,7 +17,8 @@
 // user that it runs as. Config.Insecure turns all three off.
 //
 // The part of a route says what its callers have to show (part.Route.Access). A route
-// that says nothing needs Authorization: Bearer <token>. /-/healthz and /-/readyz
+// that says nothing needs Authorization: Bearer <token>, or a session of the page
+// (Config.Session). /-/healthz and /-/readyz
 // are open to all, and have no facts in them; /-/metrics needs the token.
 //
 // # Limits

@@ -196,6 +196,15 @@ func (*statusCmd) Help() string {
 	)
 }
 
+func (*uiCmd) Help() string {
+	return `The URL logs in once, within a minute, if the daemon needs a token at all; after that the browser stays logged in for a week.
+
+` + examples(
+		`tend ui             # open it`,
+		`tend ui --print     # print the URL alone`,
+	)
+}
+
 func (*upgradeCmd) Help() string {
 	return examples(
 		`tend upgrade                       # to what lies where it was started from`,

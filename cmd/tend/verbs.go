@@ -52,6 +52,7 @@ type grammar struct {
 
 	Serve    serveCmd    `cmd:"" group:"daemon" help:"Run the daemon in the foreground." nojson:"it prints nothing but its log; tend status --json has its facts"`
 	Status   statusCmd   `cmd:"" group:"daemon" help:"Show the daemon: its roles and what this machine allows."`
+	UI       uiCmd       `cmd:"" name:"ui" group:"daemon" help:"Open the daemon's page in the browser, logged in."`
 	Upgrade  upgradeCmd  `cmd:"" group:"daemon" help:"Replace the parts of a running daemon; nothing is lost."`
 	Shutdown shutdownCmd `cmd:"" group:"daemon" help:"End the daemon and its processes."`
 	Torture  tortureCmd  `cmd:"" group:"daemon" help:"Prove on this machine and filesystem that nothing is lost: kill the roles of a daemon of its own." nojson:"its report is for people; the exit status is the result"`

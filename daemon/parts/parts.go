@@ -5,7 +5,8 @@
 //
 //	/-/healthz, /-/readyz, GET /health         nothing: there are no facts in them
 //	/files with a signature                    as envd has it
-//	/tend.v1.*, /-/metrics                     Authorization: Bearer <token>
+//	/tend.v1.*, /-/metrics                     Authorization: Bearer <token>, or a session of the page
+//	/ui/*                                      nothing: there are no facts in its files
 //	all other paths of envd, /init included    X-Access-Token: <token>
 //	/v2/sandboxes/*, /langsmith/*              X-Api-Key or a bearer token, or a link's own token
 //	/sandboxes/*, /templates/* and the like    the same, or the key that E2B's SDKs want (face.E2BKey)
@@ -24,6 +25,7 @@
 //	e2b/                 uploads for builds of templates
 //	envd-settings.json   what /init set (0600): variables, default user, …
 //	services/            the services that are kept running, with their environments (0600)
+//	page-sessions.json   who is logged in to the page, as hashes (0600)
 //	gateway/             virtual keys (as hashes), what they have used, and reports (0600)
 //	healing/             what is done to repair a service, and the keys for it (0600)
 //	boxes/               the sandboxes of the host driver
@@ -64,7 +66,9 @@ import (
 	"github.com/tend-run/tend/face/langsmith"
 	"github.com/tend-run/tend/face/mcp"
 	"github.com/tend-run/tend/face/native"
+	"github.com/tend-run/tend/face/page"
 	"github.com/tend-run/tend/face/ports"
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/box"
@@ -130,6 +134,8 @@ type Set struct {
 	Parts []part.Part
 	// Token returns the token of this moment: envd's POST /init may set one.
 	Token func() face.Token
+	// Session reports whether a request is of a browser that is logged in to the page.
+	Session func(*http.Request) bool
 }
 
 // Status returns what the driver and the parts say of themselves, by name.
@@ -225,12 +231,19 @@ func Open(c Config) (*Set, error) {
 		sc.Healer = repair
 	}
 	kept := services.Open(sc)
+	set := &Set{Driver: boxes}
+	shown, err := page.New(page.Config{
+		Secret: secret, Token: func() face.Token { return set.Token() }, File: filepath.Join(c.StateDir, "page-sessions.json"), Log: c.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
 	gate, err := gateway.Open(gateway.Config{Dir: filepath.Join(c.StateDir, "gateway"), Providers: c.Providers, Extend: prolonger(boxes), Log: c.Log})
 	if err != nil {
 		return nil, err
 	}
 	api, err := native.New(native.Config{
-		Manager: c.Manager, Driver: boxes, Admin: c.Admin, Services: services.API{Services: kept}, Keys: keys{gate}, Instance: rand.Text(), Version: c.Version, Held: c.Held,
+		Manager: c.Manager, Driver: boxes, Admin: c.Admin, Services: services.API{Services: kept}, Keys: keys{gate}, Page: shown, Usage: usage, Instance: rand.Text(), Version: c.Version, Held: c.Held,
 		Secret: secret, Domains: c.Domains, Dir: filepath.Join(c.StateDir, "builds"),
 	})
 	if err != nil {
@@ -266,7 +279,8 @@ func Open(c Config) (*Set, error) {
 		return nil, err
 	}
 	inside := ports.New(ports.Config{Sandboxes: sandboxes, Secret: secret, Token: processes.AccessToken, Log: c.Log})
-	set := &Set{Driver: boxes, Parts: []part.Part{api, kept, control, e2b, gate, tools, inside, processes, files}, Token: processes.AccessToken}
+	set.Parts = []part.Part{api, shown, kept, control, e2b, gate, tools, inside, processes, files}
+	set.Token, set.Session = processes.AccessToken, shown.Admits
 	if repair != nil {
 		repair.Over(kept)
 		set.Parts = append(set.Parts, repair)
@@ -278,4 +292,14 @@ func Open(c Config) (*Set, error) {
 		})
 	}
 	return set, nil
+}
+
+// usage is what the sessions of this machine have used.
+func usage() map[int]native.Use {
+	all := procfs.Sessions()
+	used := make(map[int]native.Use, len(all))
+	for pid, u := range all {
+		used[pid] = native.Use(u)
+	}
+	return used
 }

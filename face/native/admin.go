@@ -4,13 +4,17 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"connectrpc.com/connect"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/process"
 )
 
-type admin struct{ daemon Admin }
+type admin struct {
+	daemon Admin
+	page   Page
+}
 
 func unsupported(what string) error {
 	return wireError(fmt.Errorf("%s of this server: %w", what, process.ErrUnsupported))
@@ -38,6 +42,21 @@ func (a *admin) Shutdown(ctx context.Context, req *connect.Request[tendv1.Shutdo
 		return nil, unsupported("shutdown")
 	}
 	return answer(&tendv1.ShutdownResponse{}, a.daemon.Shutdown(ctx, req.Msg.GetKeep()))
+}
+
+func (a *admin) OpenPage(ctx context.Context, _ *connect.Request[tendv1.OpenPageRequest]) (*connect.Response[tendv1.OpenPageResponse], error) {
+	if a.daemon == nil || a.page == nil {
+		return nil, unsupported("the page")
+	}
+	status, err := a.daemon.Status(ctx)
+	if err != nil {
+		return nil, wireError(err)
+	}
+	resp := &tendv1.OpenPageResponse{}
+	if base := status.GetUrl(); strings.HasPrefix(base, "http") {
+		resp.Url, resp.Code = base+"/ui/", a.page.Code()
+	}
+	return connect.NewResponse(resp), nil
 }
 
 func answer[T any](m *T, err error) (*connect.Response[T], error) {

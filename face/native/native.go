@@ -30,6 +30,9 @@ type Admin interface {
 	Shutdown(ctx context.Context, keep bool) error
 }
 
+// Page makes codes that log in to the page once. Empty: no login is needed.
+type Page interface{ Code() string }
+
 // Config of the native face.
 type Config struct {
 	// Manager has the processes. Required.
@@ -49,6 +52,11 @@ type Config struct {
 	Services Services
 	// Keys answers the KeyService; nil: "not supported".
 	Keys Keys
+	// Page makes the codes of OpenPage; nil: "not supported".
+	Page Page
+	// Usage returns what the sessions of the machine have used, by the pid of their
+	// leader. nil: it is not known.
+	Usage func() map[int]Use
 	// Instance names this run of the server. Version is that of the program.
 	Instance, Version string
 	// Held: the listening sockets outlive this server. Clients learn it, and
@@ -63,6 +71,7 @@ type Face struct {
 	cfg   Config
 	ports *ports
 	boxes *sandboxes
+	views *overviews
 	once  sync.Once
 	// stopping is closed by Close.
 	stopping chan struct{}
@@ -85,6 +94,7 @@ func New(cfg Config) (*Face, error) {
 	f := &Face{cfg: cfg, ports: newPorts(cfg.Driver), stopping: make(chan struct{})}
 	f.boxes = &sandboxes{driver: cfg.Driver, secret: cfg.Secret, domains: cfg.Domains, heartbeat: cfg.Heartbeat, stopping: f.stopping}
 	f.boxes.builds.dir = cfg.Dir
+	f.views = &overviews{looker: looker{cfg: &f.cfg}, manager: cfg.Manager, version: cfg.Version, heartbeat: cfg.Heartbeat, stopping: f.stopping}
 	return f, nil
 }
 
@@ -93,7 +103,7 @@ func (f *Face) Name() string { return "native" }
 
 // Routes implements [part.Router]: /tend.v1.ProcessService/, /tend.v1.ViewService/,
 // /tend.v1.AdminService/, /tend.v1.SandboxService/, /tend.v1.FileService/,
-// /tend.v1.ServiceService/, /tend.v1.KeyService/ and tendpb.DialPath.
+// /tend.v1.ServiceService/, /tend.v1.KeyService/, /tend.v1.OverviewService/ and tendpb.DialPath.
 func (f *Face) Routes() []part.Route {
 	opts := []connect.HandlerOption{
 		connect.WithReadMaxBytes(MaxRequest), face.Codecs(),
@@ -103,11 +113,11 @@ func (f *Face) Routes() []part.Route {
 		}),
 	}
 	p := &processes{cfg: f.cfg, stopping: f.stopping}
-	var routes [8]part.Route
+	var routes [9]part.Route
 	routes[0].Pattern, routes[0].Handler = tendv1connect.NewProcessServiceHandler(p, opts...)
 	routes[0].Body = bodyOf
 	routes[1].Pattern, routes[1].Handler = tendv1connect.NewViewServiceHandler(&views{*p}, opts...)
-	routes[2].Pattern, routes[2].Handler = tendv1connect.NewAdminServiceHandler(&admin{f.cfg.Admin}, opts...)
+	routes[2].Pattern, routes[2].Handler = tendv1connect.NewAdminServiceHandler(&admin{f.cfg.Admin, f.cfg.Page}, opts...)
 	routes[3].Pattern, routes[3].Handler = tendv1connect.NewSandboxServiceHandler(f.boxes, append(opts[:len(opts):len(opts)], face.StrictCodecs())...)
 	routes[3].Body = bodyOf
 	routes[4].Pattern, routes[4].Handler = "GET "+tendpb.DialPath, f.ports
@@ -116,6 +126,7 @@ func (f *Face) Routes() []part.Route {
 	kept := &services{kept: f.cfg.Services, heartbeat: f.cfg.Heartbeat, stopping: f.stopping}
 	routes[6].Pattern, routes[6].Handler = tendv1connect.NewServiceServiceHandler(kept, opts...)
 	routes[7].Pattern, routes[7].Handler = tendv1connect.NewKeyServiceHandler(keys{f.cfg.Keys}, opts...)
+	routes[8].Pattern, routes[8].Handler = tendv1connect.NewOverviewServiceHandler(f.views, opts...)
 	return routes[:]
 }
 

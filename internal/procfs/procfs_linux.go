@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -133,4 +134,50 @@ func KernelAtLeast(major, minor int) bool {
 	var a, b int
 	fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &a, &b)
 	return a > major || a == major && b >= minor
+}
+
+// Use is what processes have used until a moment.
+type Use struct {
+	CPU    time.Duration // of all processors together
+	Memory int64         // bytes that are resident
+}
+
+// Sessions adds up the use of all processes of the machine by session.
+func Sessions() map[int]Use {
+	pids, err := PIDs()
+	if err != nil {
+		return nil
+	}
+	page := int64(os.Getpagesize())
+	sums := make(map[int]Use, len(pids))
+	for _, pid := range pids {
+		b, err := Read(pid, "stat")
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		s, ok := ParseStat(b)
+		if !ok {
+			continue
+		}
+		u := sums[s.Session]
+		u.CPU += time.Duration(s.User+s.System) * Tick
+		u.Memory += residentPages(b) * page
+		sums[s.Session] = u
+	}
+	return sums
+}
+
+// residentPages reads field 24 of /proc/PID/stat; 0 if there is none.
+func residentPages(stat []byte) int64 {
+	field := 2
+	for f := range bytes.FieldsSeq(stat[bytes.LastIndexByte(stat, ')')+1:]) {
+		if field++; field == 24 {
+			n, err := strconv.ParseInt(string(f), 10, 64)
+			if err != nil || n < 0 {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
 }

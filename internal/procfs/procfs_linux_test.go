@@ -4,6 +4,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 )
 
 func TestTheTestsOwnProcessIsRead(t *testing.T) {
@@ -46,5 +47,19 @@ func TestTheInnermostPIDIsRead(t *testing.T) {
 		if got := parseInner([]byte(text)); got != want {
 			t.Errorf("of %q it is %d, want %d", text, got, want)
 		}
+	}
+}
+
+func TestASessionHasTheUseOfItsProcesses(t *testing.T) {
+	s, ok := ReadStat(os.Getpid())
+	if !ok {
+		t.Fatal("the test's own process cannot be read")
+	}
+	use := Sessions()[s.Session]
+	if use.Memory < 1<<20 || use.CPU < time.Duration(s.User+s.System)*Tick {
+		t.Errorf("the test's own session uses %+v; its own process %+v", use, s)
+	}
+	if n := residentPages([]byte("1 (a) b) R 1")); n != 0 {
+		t.Errorf("half a line has %d pages", n)
 	}
 }

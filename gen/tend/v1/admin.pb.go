@@ -23,6 +23,97 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type OpenPageRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenPageRequest) Reset() {
+	*x = OpenPageRequest{}
+	mi := &file_tend_v1_admin_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenPageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenPageRequest) ProtoMessage() {}
+
+func (x *OpenPageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_admin_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenPageRequest.ProtoReflect.Descriptor instead.
+func (*OpenPageRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_admin_proto_rawDescGZIP(), []int{0}
+}
+
+type OpenPageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Opens the page once, within a minute, as POST /ui/session has it. Empty: no login
+	// is needed.
+	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	// Where the page is, without the code; empty: the server has no TCP port.
+	Url           string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenPageResponse) Reset() {
+	*x = OpenPageResponse{}
+	mi := &file_tend_v1_admin_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenPageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenPageResponse) ProtoMessage() {}
+
+func (x *OpenPageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_admin_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenPageResponse.ProtoReflect.Descriptor instead.
+func (*OpenPageResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_admin_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *OpenPageResponse) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *OpenPageResponse) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -31,7 +122,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_tend_v1_admin_proto_msgTypes[0]
+	mi := &file_tend_v1_admin_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -43,7 +134,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_admin_proto_msgTypes[0]
+	mi := &file_tend_v1_admin_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -56,7 +147,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_admin_proto_rawDescGZIP(), []int{0}
+	return file_tend_v1_admin_proto_rawDescGZIP(), []int{2}
 }
 
 type StatusResponse struct {
@@ -77,7 +168,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_tend_v1_admin_proto_msgTypes[1]
+	mi := &file_tend_v1_admin_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -89,7 +180,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_admin_proto_msgTypes[1]
+	mi := &file_tend_v1_admin_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -102,7 +193,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_admin_proto_rawDescGZIP(), []int{1}
+	return file_tend_v1_admin_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -164,7 +255,7 @@ type PartStatus struct {
 
 func (x *PartStatus) Reset() {
 	*x = PartStatus{}
-	mi := &file_tend_v1_admin_proto_msgTypes[2]
+	mi := &file_tend_v1_admin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -176,7 +267,7 @@ func (x *PartStatus) String() string {
 func (*PartStatus) ProtoMessage() {}
 
 func (x *PartStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_admin_proto_msgTypes[2]
+	mi := &file_tend_v1_admin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -189,7 +280,7 @@ func (x *PartStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartStatus.ProtoReflect.Descriptor instead.
 func (*PartStatus) Descriptor() ([]byte, []int) {
-	return file_tend_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_tend_v1_admin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PartStatus) GetFacts() map[string]string {
@@ -208,7 +299,7 @@ type Role struct {
 
 func (x *Role) Reset() {
 	*x = Role{}
-	mi := &file_tend_v1_admin_proto_msgTypes[3]
+	mi := &file_tend_v1_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -220,7 +311,7 @@ func (x *Role) String() string {
 func (*Role) ProtoMessage() {}
 
 func (x *Role) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_admin_proto_msgTypes[3]
+	mi := &file_tend_v1_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -233,7 +324,7 @@ func (x *Role) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Role.ProtoReflect.Descriptor instead.
 func (*Role) Descriptor() ([]byte, []int) {
-	return file_tend_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_tend_v1_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Role) GetPid() int64 {
@@ -255,7 +346,7 @@ type Promise struct {
 
 func (x *Promise) Reset() {
 	*x = Promise{}
-	mi := &file_tend_v1_admin_proto_msgTypes[4]
+	mi := &file_tend_v1_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -267,7 +358,7 @@ func (x *Promise) String() string {
 func (*Promise) ProtoMessage() {}
 
 func (x *Promise) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_admin_proto_msgTypes[4]
+	mi := &file_tend_v1_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -280,7 +371,7 @@ func (x *Promise) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Promise.ProtoReflect.Descriptor instead.
 func (*Promise) Descriptor() ([]byte, []int) {
-	return file_tend_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_tend_v1_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Promise) GetKept() bool {
@@ -311,7 +402,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_tend_v1_admin_proto_msgTypes[5]
+	mi := &file_tend_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -323,7 +414,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_admin_proto_msgTypes[5]
+	mi := &file_tend_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -336,7 +427,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_tend_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *UpgradeRequest) GetServer() bool {
@@ -369,7 +460,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_tend_v1_admin_proto_msgTypes[6]
+	mi := &file_tend_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -381,7 +472,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_admin_proto_msgTypes[6]
+	mi := &file_tend_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -394,7 +485,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_tend_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UpgradeResponse) GetRoles() map[string]*Role {
@@ -414,7 +505,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_tend_v1_admin_proto_msgTypes[7]
+	mi := &file_tend_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -426,7 +517,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_admin_proto_msgTypes[7]
+	mi := &file_tend_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -439,7 +530,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_tend_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ShutdownRequest) GetKeep() bool {
@@ -457,7 +548,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_tend_v1_admin_proto_msgTypes[8]
+	mi := &file_tend_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -469,7 +560,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_admin_proto_msgTypes[8]
+	mi := &file_tend_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -482,14 +573,18 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_tend_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 var File_tend_v1_admin_proto protoreflect.FileDescriptor
 
 const file_tend_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x13tend/v1/admin.proto\x12\atend.v1\"\x0f\n" +
+	"\x13tend/v1/admin.proto\x12\atend.v1\"\x11\n" +
+	"\x0fOpenPageRequest\"8\n" +
+	"\x10OpenPageResponse\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\tR\x04code\x12\x10\n" +
+	"\x03url\x18\x02 \x01(\tR\x03url\"\x0f\n" +
 	"\rStatusRequest\"\x95\x04\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x10\n" +
@@ -534,11 +629,12 @@ const file_tend_v1_admin_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\r.tend.v1.RoleR\x05value:\x028\x01\"%\n" +
 	"\x0fShutdownRequest\x12\x12\n" +
 	"\x04keep\x18\x01 \x01(\bR\x04keep\"\x12\n" +
-	"\x10ShutdownResponse2\xc8\x01\n" +
+	"\x10ShutdownResponse2\x89\x02\n" +
 	"\fAdminService\x129\n" +
 	"\x06Status\x12\x16.tend.v1.StatusRequest\x1a\x17.tend.v1.StatusResponse\x12<\n" +
 	"\aUpgrade\x12\x17.tend.v1.UpgradeRequest\x1a\x18.tend.v1.UpgradeResponse\x12?\n" +
-	"\bShutdown\x12\x18.tend.v1.ShutdownRequest\x1a\x19.tend.v1.ShutdownResponseB-Z+github.com/tend-run/tend/gen/tend/v1;tendv1b\x06proto3"
+	"\bShutdown\x12\x18.tend.v1.ShutdownRequest\x1a\x19.tend.v1.ShutdownResponse\x12?\n" +
+	"\bOpenPage\x12\x18.tend.v1.OpenPageRequest\x1a\x19.tend.v1.OpenPageResponseB-Z+github.com/tend-run/tend/gen/tend/v1;tendv1b\x06proto3"
 
 var (
 	file_tend_v1_admin_proto_rawDescOnce sync.Once
@@ -552,41 +648,45 @@ func file_tend_v1_admin_proto_rawDescGZIP() []byte {
 	return file_tend_v1_admin_proto_rawDescData
 }
 
-var file_tend_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_tend_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_tend_v1_admin_proto_goTypes = []any{
-	(*StatusRequest)(nil),    // 0: tend.v1.StatusRequest
-	(*StatusResponse)(nil),   // 1: tend.v1.StatusResponse
-	(*PartStatus)(nil),       // 2: tend.v1.PartStatus
-	(*Role)(nil),             // 3: tend.v1.Role
-	(*Promise)(nil),          // 4: tend.v1.Promise
-	(*UpgradeRequest)(nil),   // 5: tend.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),  // 6: tend.v1.UpgradeResponse
-	(*ShutdownRequest)(nil),  // 7: tend.v1.ShutdownRequest
-	(*ShutdownResponse)(nil), // 8: tend.v1.ShutdownResponse
-	nil,                      // 9: tend.v1.StatusResponse.RolesEntry
-	nil,                      // 10: tend.v1.StatusResponse.PromisesEntry
-	nil,                      // 11: tend.v1.StatusResponse.PartsEntry
-	nil,                      // 12: tend.v1.PartStatus.FactsEntry
-	nil,                      // 13: tend.v1.UpgradeResponse.RolesEntry
+	(*OpenPageRequest)(nil),  // 0: tend.v1.OpenPageRequest
+	(*OpenPageResponse)(nil), // 1: tend.v1.OpenPageResponse
+	(*StatusRequest)(nil),    // 2: tend.v1.StatusRequest
+	(*StatusResponse)(nil),   // 3: tend.v1.StatusResponse
+	(*PartStatus)(nil),       // 4: tend.v1.PartStatus
+	(*Role)(nil),             // 5: tend.v1.Role
+	(*Promise)(nil),          // 6: tend.v1.Promise
+	(*UpgradeRequest)(nil),   // 7: tend.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),  // 8: tend.v1.UpgradeResponse
+	(*ShutdownRequest)(nil),  // 9: tend.v1.ShutdownRequest
+	(*ShutdownResponse)(nil), // 10: tend.v1.ShutdownResponse
+	nil,                      // 11: tend.v1.StatusResponse.RolesEntry
+	nil,                      // 12: tend.v1.StatusResponse.PromisesEntry
+	nil,                      // 13: tend.v1.StatusResponse.PartsEntry
+	nil,                      // 14: tend.v1.PartStatus.FactsEntry
+	nil,                      // 15: tend.v1.UpgradeResponse.RolesEntry
 }
 var file_tend_v1_admin_proto_depIdxs = []int32{
-	9,  // 0: tend.v1.StatusResponse.roles:type_name -> tend.v1.StatusResponse.RolesEntry
-	10, // 1: tend.v1.StatusResponse.promises:type_name -> tend.v1.StatusResponse.PromisesEntry
-	11, // 2: tend.v1.StatusResponse.parts:type_name -> tend.v1.StatusResponse.PartsEntry
-	12, // 3: tend.v1.PartStatus.facts:type_name -> tend.v1.PartStatus.FactsEntry
-	13, // 4: tend.v1.UpgradeResponse.roles:type_name -> tend.v1.UpgradeResponse.RolesEntry
-	3,  // 5: tend.v1.StatusResponse.RolesEntry.value:type_name -> tend.v1.Role
-	4,  // 6: tend.v1.StatusResponse.PromisesEntry.value:type_name -> tend.v1.Promise
-	2,  // 7: tend.v1.StatusResponse.PartsEntry.value:type_name -> tend.v1.PartStatus
-	3,  // 8: tend.v1.UpgradeResponse.RolesEntry.value:type_name -> tend.v1.Role
-	0,  // 9: tend.v1.AdminService.Status:input_type -> tend.v1.StatusRequest
-	5,  // 10: tend.v1.AdminService.Upgrade:input_type -> tend.v1.UpgradeRequest
-	7,  // 11: tend.v1.AdminService.Shutdown:input_type -> tend.v1.ShutdownRequest
-	1,  // 12: tend.v1.AdminService.Status:output_type -> tend.v1.StatusResponse
-	6,  // 13: tend.v1.AdminService.Upgrade:output_type -> tend.v1.UpgradeResponse
-	8,  // 14: tend.v1.AdminService.Shutdown:output_type -> tend.v1.ShutdownResponse
-	12, // [12:15] is the sub-list for method output_type
-	9,  // [9:12] is the sub-list for method input_type
+	11, // 0: tend.v1.StatusResponse.roles:type_name -> tend.v1.StatusResponse.RolesEntry
+	12, // 1: tend.v1.StatusResponse.promises:type_name -> tend.v1.StatusResponse.PromisesEntry
+	13, // 2: tend.v1.StatusResponse.parts:type_name -> tend.v1.StatusResponse.PartsEntry
+	14, // 3: tend.v1.PartStatus.facts:type_name -> tend.v1.PartStatus.FactsEntry
+	15, // 4: tend.v1.UpgradeResponse.roles:type_name -> tend.v1.UpgradeResponse.RolesEntry
+	5,  // 5: tend.v1.StatusResponse.RolesEntry.value:type_name -> tend.v1.Role
+	6,  // 6: tend.v1.StatusResponse.PromisesEntry.value:type_name -> tend.v1.Promise
+	4,  // 7: tend.v1.StatusResponse.PartsEntry.value:type_name -> tend.v1.PartStatus
+	5,  // 8: tend.v1.UpgradeResponse.RolesEntry.value:type_name -> tend.v1.Role
+	2,  // 9: tend.v1.AdminService.Status:input_type -> tend.v1.StatusRequest
+	7,  // 10: tend.v1.AdminService.Upgrade:input_type -> tend.v1.UpgradeRequest
+	9,  // 11: tend.v1.AdminService.Shutdown:input_type -> tend.v1.ShutdownRequest
+	0,  // 12: tend.v1.AdminService.OpenPage:input_type -> tend.v1.OpenPageRequest
+	3,  // 13: tend.v1.AdminService.Status:output_type -> tend.v1.StatusResponse
+	8,  // 14: tend.v1.AdminService.Upgrade:output_type -> tend.v1.UpgradeResponse
+	10, // 15: tend.v1.AdminService.Shutdown:output_type -> tend.v1.ShutdownResponse
+	1,  // 16: tend.v1.AdminService.OpenPage:output_type -> tend.v1.OpenPageResponse
+	13, // [13:17] is the sub-list for method output_type
+	9,  // [9:13] is the sub-list for method input_type
 	9,  // [9:9] is the sub-list for extension type_name
 	9,  // [9:9] is the sub-list for extension extendee
 	0,  // [0:9] is the sub-list for field type_name
@@ -603,7 +703,7 @@ func file_tend_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tend_v1_admin_proto_rawDesc), len(file_tend_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -41,6 +41,8 @@ const (
 	AdminServiceUpgradeProcedure = "/tend.v1.AdminService/Upgrade"
 	// AdminServiceShutdownProcedure is the fully-qualified name of the AdminService's Shutdown RPC.
 	AdminServiceShutdownProcedure = "/tend.v1.AdminService/Shutdown"
+	// AdminServiceOpenPageProcedure is the fully-qualified name of the AdminService's OpenPage RPC.
+	AdminServiceOpenPageProcedure = "/tend.v1.AdminService/OpenPage"
 )
 
 // AdminServiceClient is a client for the tend.v1.AdminService service.
@@ -51,6 +53,9 @@ type AdminServiceClient interface {
 	Upgrade(context.Context, *connect.Request[v1.UpgradeRequest]) (*connect.Response[v1.UpgradeResponse], error)
 	// Shutdown ends the daemon, and its processes unless they are to be kept.
 	Shutdown(context.Context, *connect.Request[v1.ShutdownRequest]) (*connect.Response[v1.ShutdownResponse], error)
+	// OpenPage lets a browser that shows the code log in at /ui/. Nothing is said where
+	// the page needs no login.
+	OpenPage(context.Context, *connect.Request[v1.OpenPageRequest]) (*connect.Response[v1.OpenPageResponse], error)
 }
 
 // NewAdminServiceClient constructs a client for the tend.v1.AdminService service. By default, it
@@ -82,6 +87,12 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(adminServiceMethods.ByName("Shutdown")),
 			connect.WithClientOptions(opts...),
 		),
+		openPage: connect.NewClient[v1.OpenPageRequest, v1.OpenPageResponse](
+			httpClient,
+			baseURL+AdminServiceOpenPageProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("OpenPage")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -90,6 +101,7 @@ type adminServiceClient struct {
 	status   *connect.Client[v1.StatusRequest, v1.StatusResponse]
 	upgrade  *connect.Client[v1.UpgradeRequest, v1.UpgradeResponse]
 	shutdown *connect.Client[v1.ShutdownRequest, v1.ShutdownResponse]
+	openPage *connect.Client[v1.OpenPageRequest, v1.OpenPageResponse]
 }
 
 // Status calls tend.v1.AdminService.Status.
@@ -107,6 +119,11 @@ func (c *adminServiceClient) Shutdown(ctx context.Context, req *connect.Request[
 	return c.shutdown.CallUnary(ctx, req)
 }
 
+// OpenPage calls tend.v1.AdminService.OpenPage.
+func (c *adminServiceClient) OpenPage(ctx context.Context, req *connect.Request[v1.OpenPageRequest]) (*connect.Response[v1.OpenPageResponse], error) {
+	return c.openPage.CallUnary(ctx, req)
+}
+
 // AdminServiceHandler is an implementation of the tend.v1.AdminService service.
 type AdminServiceHandler interface {
 	Status(context.Context, *connect.Request[v1.StatusRequest]) (*connect.Response[v1.StatusResponse], error)
@@ -115,6 +132,9 @@ type AdminServiceHandler interface {
 	Upgrade(context.Context, *connect.Request[v1.UpgradeRequest]) (*connect.Response[v1.UpgradeResponse], error)
 	// Shutdown ends the daemon, and its processes unless they are to be kept.
 	Shutdown(context.Context, *connect.Request[v1.ShutdownRequest]) (*connect.Response[v1.ShutdownResponse], error)
+	// OpenPage lets a browser that shows the code log in at /ui/. Nothing is said where
+	// the page needs no login.
+	OpenPage(context.Context, *connect.Request[v1.OpenPageRequest]) (*connect.Response[v1.OpenPageResponse], error)
 }
 
 // NewAdminServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -142,6 +162,12 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(adminServiceMethods.ByName("Shutdown")),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminServiceOpenPageHandler := connect.NewUnaryHandler(
+		AdminServiceOpenPageProcedure,
+		svc.OpenPage,
+		connect.WithSchema(adminServiceMethods.ByName("OpenPage")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/tend.v1.AdminService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AdminServiceStatusProcedure:
@@ -150,6 +176,8 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 			adminServiceUpgradeHandler.ServeHTTP(w, r)
 		case AdminServiceShutdownProcedure:
 			adminServiceShutdownHandler.ServeHTTP(w, r)
+		case AdminServiceOpenPageProcedure:
+			adminServiceOpenPageHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -169,4 +197,8 @@ func (UnimplementedAdminServiceHandler) Upgrade(context.Context, *connect.Reques
 
 func (UnimplementedAdminServiceHandler) Shutdown(context.Context, *connect.Request[v1.ShutdownRequest]) (*connect.Response[v1.ShutdownResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.AdminService.Shutdown is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) OpenPage(context.Context, *connect.Request[v1.OpenPageRequest]) (*connect.Response[v1.OpenPageResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.AdminService.OpenPage is not implemented"))
 }

@@ -12,7 +12,47 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file tend/v1/admin.proto.
  */
 export const file_tend_v1_admin: GenFile = /*@__PURE__*/
-  fileDesc("ChN0ZW5kL3YxL2FkbWluLnByb3RvEgd0ZW5kLnYxIg8KDVN0YXR1c1JlcXVlc3QitgMKDlN0YXR1c1Jlc3BvbnNlEg8KB3ZlcnNpb24YASABKAkSCwoDdXJsGAIgASgJEhEKCXN0YXRlX2RpchgDIAEoCRIxCgVyb2xlcxgEIAMoCzIiLnRlbmQudjEuU3RhdHVzUmVzcG9uc2UuUm9sZXNFbnRyeRIRCglwcm9jZXNzZXMYBSABKAMSNwoIcHJvbWlzZXMYBiADKAsyJS50ZW5kLnYxLlN0YXR1c1Jlc3BvbnNlLlByb21pc2VzRW50cnkSMQoFcGFydHMYByADKAsyIi50ZW5kLnYxLlN0YXR1c1Jlc3BvbnNlLlBhcnRzRW50cnkaOwoKUm9sZXNFbnRyeRILCgNrZXkYASABKAkSHAoFdmFsdWUYAiABKAsyDS50ZW5kLnYxLlJvbGU6AjgBGkEKDVByb21pc2VzRW50cnkSCwoDa2V5GAEgASgJEh8KBXZhbHVlGAIgASgLMhAudGVuZC52MS5Qcm9taXNlOgI4ARpBCgpQYXJ0c0VudHJ5EgsKA2tleRgBIAEoCRIiCgV2YWx1ZRgCIAEoCzITLnRlbmQudjEuUGFydFN0YXR1czoCOAEiaQoKUGFydFN0YXR1cxItCgVmYWN0cxgBIAMoCzIeLnRlbmQudjEuUGFydFN0YXR1cy5GYWN0c0VudHJ5GiwKCkZhY3RzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASITCgRSb2xlEgsKA3BpZBgBIAEoAyInCgdQcm9taXNlEgwKBGtlcHQYASABKAgSDgoGZGV0YWlsGAIgASgJIkAKDlVwZ3JhZGVSZXF1ZXN0Eg4KBnNlcnZlchgBIAEoCBIOCgZrZWVwZXIYAiABKAgSDgoGYmluYXJ5GAMgASgJIoIBCg9VcGdyYWRlUmVzcG9uc2USMgoFcm9sZXMYASADKAsyIy50ZW5kLnYxLlVwZ3JhZGVSZXNwb25zZS5Sb2xlc0VudHJ5GjsKClJvbGVzRW50cnkSCwoDa2V5GAEgASgJEhwKBXZhbHVlGAIgASgLMg0udGVuZC52MS5Sb2xlOgI4ASIfCg9TaHV0ZG93blJlcXVlc3QSDAoEa2VlcBgBIAEoCCISChBTaHV0ZG93blJlc3BvbnNlMsgBCgxBZG1pblNlcnZpY2USOQoGU3RhdHVzEhYudGVuZC52MS5TdGF0dXNSZXF1ZXN0GhcudGVuZC52MS5TdGF0dXNSZXNwb25zZRI8CgdVcGdyYWRlEhcudGVuZC52MS5VcGdyYWRlUmVxdWVzdBoYLnRlbmQudjEuVXBncmFkZVJlc3BvbnNlEj8KCFNodXRkb3duEhgudGVuZC52MS5TaHV0ZG93blJlcXVlc3QaGS50ZW5kLnYxLlNodXRkb3duUmVzcG9uc2VCLVorZ2l0aHViLmNvbS90ZW5kLXJ1bi90ZW5kL2dlbi90ZW5kL3YxO3RlbmR2MWIGcHJvdG8z");
+  fileDesc("ChN0ZW5kL3YxL2FkbWluLnByb3RvEgd0ZW5kLnYxIhEKD09wZW5QYWdlUmVxdWVzdCItChBPcGVuUGFnZVJlc3BvbnNlEgwKBGNvZGUYASABKAkSCwoDdXJsGAIgASgJIg8KDVN0YXR1c1JlcXVlc3QitgMKDlN0YXR1c1Jlc3BvbnNlEg8KB3ZlcnNpb24YASABKAkSCwoDdXJsGAIgASgJEhEKCXN0YXRlX2RpchgDIAEoCRIxCgVyb2xlcxgEIAMoCzIiLnRlbmQudjEuU3RhdHVzUmVzcG9uc2UuUm9sZXNFbnRyeRIRCglwcm9jZXNzZXMYBSABKAMSNwoIcHJvbWlzZXMYBiADKAsyJS50ZW5kLnYxLlN0YXR1c1Jlc3BvbnNlLlByb21pc2VzRW50cnkSMQoFcGFydHMYByADKAsyIi50ZW5kLnYxLlN0YXR1c1Jlc3BvbnNlLlBhcnRzRW50cnkaOwoKUm9sZXNFbnRyeRILCgNrZXkYASABKAkSHAoFdmFsdWUYAiABKAsyDS50ZW5kLnYxLlJvbGU6AjgBGkEKDVByb21pc2VzRW50cnkSCwoDa2V5GAEgASgJEh8KBXZhbHVlGAIgASgLMhAudGVuZC52MS5Qcm9taXNlOgI4ARpBCgpQYXJ0c0VudHJ5EgsKA2tleRgBIAEoCRIiCgV2YWx1ZRgCIAEoCzITLnRlbmQudjEuUGFydFN0YXR1czoCOAEiaQoKUGFydFN0YXR1cxItCgVmYWN0cxgBIAMoCzIeLnRlbmQudjEuUGFydFN0YXR1cy5GYWN0c0VudHJ5GiwKCkZhY3RzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASITCgRSb2xlEgsKA3BpZBgBIAEoAyInCgdQcm9taXNlEgwKBGtlcHQYASABKAgSDgoGZGV0YWlsGAIgASgJIkAKDlVwZ3JhZGVSZXF1ZXN0Eg4KBnNlcnZlchgBIAEoCBIOCgZrZWVwZXIYAiABKAgSDgoGYmluYXJ5GAMgASgJIoIBCg9VcGdyYWRlUmVzcG9uc2USMgoFcm9sZXMYASADKAsyIy50ZW5kLnYxLlVwZ3JhZGVSZXNwb25zZS5Sb2xlc0VudHJ5GjsKClJvbGVzRW50cnkSCwoDa2V5GAEgASgJEhwKBXZhbHVlGAIgASgLMg0udGVuZC52MS5Sb2xlOgI4ASIfCg9TaHV0ZG93blJlcXVlc3QSDAoEa2VlcBgBIAEoCCISChBTaHV0ZG93blJlc3BvbnNlMokCCgxBZG1pblNlcnZpY2USOQoGU3RhdHVzEhYudGVuZC52MS5TdGF0dXNSZXF1ZXN0GhcudGVuZC52MS5TdGF0dXNSZXNwb25zZRI8CgdVcGdyYWRlEhcudGVuZC52MS5VcGdyYWRlUmVxdWVzdBoYLnRlbmQudjEuVXBncmFkZVJlc3BvbnNlEj8KCFNodXRkb3duEhgudGVuZC52MS5TaHV0ZG93blJlcXVlc3QaGS50ZW5kLnYxLlNodXRkb3duUmVzcG9uc2USPwoIT3BlblBhZ2USGC50ZW5kLnYxLk9wZW5QYWdlUmVxdWVzdBoZLnRlbmQudjEuT3BlblBhZ2VSZXNwb25zZUItWitnaXRodWIuY29tL3RlbmQtcnVuL3RlbmQvZ2VuL3RlbmQvdjE7dGVuZHYxYgZwcm90bzM");
+
+/**
+ * @generated from message tend.v1.OpenPageRequest
+ */
+export type OpenPageRequest = Message<"tend.v1.OpenPageRequest"> & {
+};
+
+/**
+ * Describes the message tend.v1.OpenPageRequest.
+ * Use `create(OpenPageRequestSchema)` to create a new message.
+ */
+export const OpenPageRequestSchema: GenMessage<OpenPageRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_admin, 0);
+
+/**
+ * @generated from message tend.v1.OpenPageResponse
+ */
+export type OpenPageResponse = Message<"tend.v1.OpenPageResponse"> & {
+  /**
+   * Opens the page once, within a minute, as POST /ui/session has it. Empty: no login
+   * is needed.
+   *
+   * @generated from field: string code = 1;
+   */
+  code: string;
+
+  /**
+   * Where the page is, without the code; empty: the server has no TCP port.
+   *
+   * @generated from field: string url = 2;
+   */
+  url: string;
+};
+
+/**
+ * Describes the message tend.v1.OpenPageResponse.
+ * Use `create(OpenPageResponseSchema)` to create a new message.
+ */
+export const OpenPageResponseSchema: GenMessage<OpenPageResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_admin, 1);
 
 /**
  * @generated from message tend.v1.StatusRequest
@@ -25,7 +65,7 @@ export type StatusRequest = Message<"tend.v1.StatusRequest"> & {
  * Use `create(StatusRequestSchema)` to create a new message.
  */
 export const StatusRequestSchema: GenMessage<StatusRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_admin, 0);
+  messageDesc(file_tend_v1_admin, 2);
 
 /**
  * @generated from message tend.v1.StatusResponse
@@ -78,7 +118,7 @@ export type StatusResponse = Message<"tend.v1.StatusResponse"> & {
  * Use `create(StatusResponseSchema)` to create a new message.
  */
 export const StatusResponseSchema: GenMessage<StatusResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_admin, 1);
+  messageDesc(file_tend_v1_admin, 3);
 
 /**
  * @generated from message tend.v1.PartStatus
@@ -97,7 +137,7 @@ export type PartStatus = Message<"tend.v1.PartStatus"> & {
  * Use `create(PartStatusSchema)` to create a new message.
  */
 export const PartStatusSchema: GenMessage<PartStatus> = /*@__PURE__*/
-  messageDesc(file_tend_v1_admin, 2);
+  messageDesc(file_tend_v1_admin, 4);
 
 /**
  * @generated from message tend.v1.Role
@@ -114,7 +154,7 @@ export type Role = Message<"tend.v1.Role"> & {
  * Use `create(RoleSchema)` to create a new message.
  */
 export const RoleSchema: GenMessage<Role> = /*@__PURE__*/
-  messageDesc(file_tend_v1_admin, 3);
+  messageDesc(file_tend_v1_admin, 5);
 
 /**
  * Promise is something tend does where the kernel lets it.
@@ -140,7 +180,7 @@ export type Promise = Message<"tend.v1.Promise"> & {
  * Use `create(PromiseSchema)` to create a new message.
  */
 export const PromiseSchema: GenMessage<Promise> = /*@__PURE__*/
-  messageDesc(file_tend_v1_admin, 4);
+  messageDesc(file_tend_v1_admin, 6);
 
 /**
  * @generated from message tend.v1.UpgradeRequest
@@ -172,7 +212,7 @@ export type UpgradeRequest = Message<"tend.v1.UpgradeRequest"> & {
  * Use `create(UpgradeRequestSchema)` to create a new message.
  */
 export const UpgradeRequestSchema: GenMessage<UpgradeRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_admin, 5);
+  messageDesc(file_tend_v1_admin, 7);
 
 /**
  * @generated from message tend.v1.UpgradeResponse
@@ -189,7 +229,7 @@ export type UpgradeResponse = Message<"tend.v1.UpgradeResponse"> & {
  * Use `create(UpgradeResponseSchema)` to create a new message.
  */
 export const UpgradeResponseSchema: GenMessage<UpgradeResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_admin, 6);
+  messageDesc(file_tend_v1_admin, 8);
 
 /**
  * @generated from message tend.v1.ShutdownRequest
@@ -208,7 +248,7 @@ export type ShutdownRequest = Message<"tend.v1.ShutdownRequest"> & {
  * Use `create(ShutdownRequestSchema)` to create a new message.
  */
 export const ShutdownRequestSchema: GenMessage<ShutdownRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_admin, 7);
+  messageDesc(file_tend_v1_admin, 9);
 
 /**
  * @generated from message tend.v1.ShutdownResponse
@@ -221,7 +261,7 @@ export type ShutdownResponse = Message<"tend.v1.ShutdownResponse"> & {
  * Use `create(ShutdownResponseSchema)` to create a new message.
  */
 export const ShutdownResponseSchema: GenMessage<ShutdownResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_admin, 8);
+  messageDesc(file_tend_v1_admin, 10);
 
 /**
  * @generated from service tend.v1.AdminService
@@ -255,6 +295,17 @@ export const AdminService: GenService<{
     methodKind: "unary";
     input: typeof ShutdownRequestSchema;
     output: typeof ShutdownResponseSchema;
+  },
+  /**
+   * OpenPage lets a browser that shows the code log in at /ui/. Nothing is said where
+   * the page needs no login.
+   *
+   * @generated from rpc tend.v1.AdminService.OpenPage
+   */
+  openPage: {
+    methodKind: "unary";
+    input: typeof OpenPageRequestSchema;
+    output: typeof OpenPageResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_tend_v1_admin, 0);

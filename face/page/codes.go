@@ -1,0 +1,56 @@
+package page
+
+import (
+	"crypto/rand"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tend-run/tend/face"
+)
+
+const (
+	// codeLifetime is how long a code opens the page.
+	codeLifetime = time.Minute
+	// maxCodes wait to be used; a new one makes the oldest void.
+	maxCodes = 64
+)
+
+// codes are those that log in once. They are in memory alone.
+type codes struct {
+	now func() time.Time
+
+	mu  sync.Mutex
+	all []code // the oldest first
+}
+
+type code struct {
+	text  face.Token
+	until time.Time
+}
+
+// add makes a code.
+func (c *codes) add() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := len(c.all) - maxCodes + 1; n > 0 {
+		c.all = c.all[n:]
+	}
+	text := rand.Text()
+	c.all = append(c.all, code{face.Token(text), c.now().Add(codeLifetime)})
+	return text
+}
+
+// use reports whether a code logs in, which it does once.
+func (c *codes) use(shown string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	c.all = slices.DeleteFunc(c.all, func(v code) bool { return !now.Before(v.until) })
+	n := slices.IndexFunc(c.all, func(v code) bool { return v.text.Matches(shown) })
+	if n < 0 {
+		return false
+	}
+	c.all = slices.Delete(c.all, n, n+1)
+	return true
+}

@@ -1,0 +1,98 @@
+package page
+
+import (
+	"bytes"
+	"compress/gzip"
+	"embed"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+//go:embed dist
+var dist embed.FS
+
+// policy lets the page load and call its own origin alone, and run and style by
+// nothing that is not one of its files. xterm.js gives its elements rules of
+// their own by constructed sheets and the style of elements, by scripts: no policy is about those.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+
+// file is one of the page.
+type file struct {
+	name, kind string
+	data       []byte
+	packed     func() []byte // by gzip; once
+}
+
+// kinds are those of the files that there are.
+var kinds = map[string]string{
+	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
+	".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8",
+}
+
+// built returns the files of the page.
+func built() map[string]*file {
+	all := map[string]*file{}
+	entries, err := dist.ReadDir("dist")
+	if err != nil {
+		return all
+	}
+	for _, e := range entries {
+		data, err := dist.ReadFile("dist/" + e.Name())
+		if err != nil {
+			continue
+		}
+		all[e.Name()] = &file{name: e.Name(), kind: kinds[path.Ext(e.Name())], data: data, packed: sync.OnceValue(func() []byte { return pack(data) })}
+	}
+	return all
+}
+
+func pack(data []byte) []byte {
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		return data
+	}
+	_, _ = w.Write(data) // a buffer takes all
+	_ = w.Close()
+	return b.Bytes()
+}
+
+// serveFile serves a file, and the first one for every place in the page.
+func (p *Page) serveFile(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	name := strings.TrimPrefix(r.URL.Path, "/ui/")
+	f := p.files[name]
+	// A name of a process or a service may have a dot, too.
+	if f == nil && (strings.Contains(name, "/") || !strings.Contains(name, ".")) {
+		f = p.files["index.html"]
+	}
+	if f == nil || f.kind == "" {
+		http.NotFound(w, r)
+		return
+	}
+	// The names of the others have a hash of what is in them.
+	if f.name == "index.html" || f.name == "licenses.txt" {
+		h.Set("Cache-Control", "no-cache")
+	} else {
+		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	h.Set("Content-Type", f.kind)
+	h.Set("Vary", "Accept-Encoding")
+	data := f.data
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		data = f.packed()
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("Content-Length", strconv.Itoa(len(data)))
+	_, _ = w.Write(data) // the client has left
+}

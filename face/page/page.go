@@ -1,0 +1,141 @@
+package page
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/part"
+)
+
+// Config of the page. All but Now and Log are needed.
+type Config struct {
+	// Secret signs what the page shows.
+	Secret *face.Secret
+	// Token that a login shows. Empty: no login is needed.
+	Token func() face.Token
+	// File keeps the sessions: an absolute path.
+	File string
+	// Now is the clock; nil: the machine's.
+	Now func() time.Time
+	Log *slog.Logger // nil: nothing is logged
+}
+
+// Page is the page as a part of the server.
+type Page struct {
+	cfg      Config
+	sessions *sessions
+	codes    codes
+	files    map[string]*file // by path below /ui/
+}
+
+var _ part.Router = (*Page)(nil)
+
+// New makes the page.
+func New(cfg Config) (*Page, error) {
+	if cfg.Secret == nil || cfg.Token == nil || cfg.File == "" {
+		return nil, errors.New("the page needs a secret, a token and a file")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	kept, err := openSessions(cfg.Secret, cfg.Token, cfg.File, cfg.Now)
+	if err != nil {
+		return nil, err
+	}
+	return &Page{cfg: cfg, sessions: kept, codes: codes{now: cfg.Now}, files: built()}, nil
+}
+
+// Name implements [part.Part].
+func (p *Page) Name() string { return "page" }
+
+// Routes implements [part.Router]. The files hold no facts.
+func (p *Page) Routes() []part.Route {
+	return []part.Route{
+		{Pattern: "GET /ui/", Handler: http.HandlerFunc(p.serveFile), Access: part.Open},
+		{Pattern: "GET /ui/session", Handler: http.HandlerFunc(p.tell), Access: part.Own},
+		{Pattern: "POST /ui/session", Handler: http.HandlerFunc(p.login), Access: part.Own},
+		{Pattern: "DELETE /ui/session", Handler: http.HandlerFunc(p.logout), Access: part.Own},
+	}
+}
+
+// Admits reports whether a request may call the API because the page has sent
+// it, from a browser that is logged in.
+func (p *Page) Admits(r *http.Request) bool { return p.sessions.admits(r) }
+
+// Code makes a code that logs in once, within a minute. Empty: no login is needed.
+func (p *Page) Code() string {
+	if !p.cfg.Token().Set() {
+		return ""
+	}
+	return p.codes.add()
+}
+
+// tell says whether a login is needed.
+func (p *Page) tell(w http.ResponseWriter, r *http.Request) {
+	needed := p.cfg.Token().Set()
+	answer(w, http.StatusOK, map[string]any{"needed": needed, "in": !needed || p.Admits(r)})
+}
+
+// codeHeader carries a code. A login has no body, which nobody reads for a stranger.
+const codeHeader = "Tend-Code"
+
+func (p *Page) login(w http.ResponseWriter, r *http.Request) {
+	if !sameOrigin(r) {
+		refuse(w, http.StatusForbidden, "permission_denied", "only the page itself logs in; open it anew")
+		return
+	}
+	token, code := p.cfg.Token(), r.Header.Get(codeHeader)
+	switch {
+	case !token.Set():
+		answer(w, http.StatusOK, map[string]any{"proof": ""})
+		return
+	case code != "" && p.codes.use(code):
+	case code != "":
+		refuse(w, http.StatusUnauthorized, "unauthenticated", "this link has been used, or is older than a minute; run tend ui again, or log in with the token")
+		return
+	case !token.Matches(face.Bearer(r)):
+		refuse(w, http.StatusUnauthorized, "unauthenticated", "this is not the token of this server; it is in the file that tend serve got as --token-file")
+		return
+	}
+	id, proof, err := p.sessions.begin()
+	if err != nil {
+		p.cfg.Log.Warn("no login to the page", slog.Any("err", err))
+		refuse(w, http.StatusInternalServerError, "internal", fmt.Sprintf("the login cannot be kept: %v", err))
+		return
+	}
+	http.SetCookie(w, cookie(r, id, lifetime))
+	answer(w, http.StatusOK, map[string]any{"proof": proof})
+}
+
+func (p *Page) logout(w http.ResponseWriter, r *http.Request) {
+	if !p.Admits(r) {
+		refuse(w, http.StatusUnauthorized, "unauthenticated", "this browser is not logged in")
+		return
+	}
+	if err := p.sessions.end(cookieOf(r)); err != nil {
+		p.cfg.Log.Warn("no logout from the page", slog.Any("err", err))
+		refuse(w, http.StatusInternalServerError, "internal", fmt.Sprintf("the logout cannot be kept: %v", err))
+		return
+	}
+	http.SetCookie(w, cookie(r, "", 0))
+	answer(w, http.StatusOK, map[string]any{})
+}
+
+func refuse(w http.ResponseWriter, status int, code, text string) {
+	answer(w, status, map[string]any{"code": code, "message": text})
+}
+
+func answer(w http.ResponseWriter, status int, m map[string]any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(m) // the client has left
+}

@@ -1,0 +1,244 @@
+package page
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/part"
+)
+
+const token = "the-token"
+
+// site is a server with the page, and a path /api that needs a session.
+type site struct {
+	*httptest.Server
+	page  *Page
+	token face.Token
+	now   time.Time
+	cfg   Config
+}
+
+func serve(t *testing.T) *site {
+	t.Helper()
+	s := &site{token: token, now: time.Now()}
+	s.cfg = Config{
+		Secret: face.NewSecret(), Token: func() face.Token { return s.token }, File: filepath.Join(t.TempDir(), "sessions"),
+		Now: func() time.Time { return s.now },
+	}
+	s.open(t)
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api" {
+			if !s.page.Admits(r) {
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+			return
+		}
+		mux := http.NewServeMux()
+		scene.Must(t, part.Mount(mux, s.page, nil))
+		mux.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// open begins anew with what the disk has, as a server does after kill -9.
+func (s *site) open(t *testing.T) { s.page = scene.Value(New(s.cfg))(t) }
+
+// browser is what a browser keeps of a login.
+type browser struct {
+	cookie *http.Cookie
+	proof  string
+}
+
+func (s *site) do(t *testing.T, method, path, body string, b *browser, header ...string) (int, string, *http.Response) {
+	t.Helper()
+	req := scene.Value(http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body)))(t)
+	if b != nil && b.cookie != nil {
+		req.AddCookie(b.cookie)
+	}
+	if b != nil && b.proof != "" {
+		req.Header.Set("Tend-Page", b.proof)
+	}
+	for n := 0; n < len(header); n += 2 {
+		if header[n] == "Host" {
+			req.Host = header[n+1]
+		}
+		req.Header.Set(header[n], header[n+1])
+	}
+	resp := scene.Value(http.DefaultTransport.RoundTrip(req))(t)
+	defer resp.Body.Close()
+	return resp.StatusCode, string(scene.Value(io.ReadAll(resp.Body))(t)), resp
+}
+
+func (s *site) login(t *testing.T, header ...string) *browser {
+	t.Helper()
+	status, text, resp := s.do(t, "POST", "/ui/session", "", nil, header...)
+	if status != http.StatusOK || len(resp.Cookies()) != 1 {
+		t.Fatalf("the login is %d %s", status, text)
+	}
+	var a struct{ Proof string }
+	scene.Must(t, json.Unmarshal([]byte(text), &a))
+	return &browser{resp.Cookies()[0], a.Proof}
+}
+
+func (s *site) admits(t *testing.T, b *browser, want bool, header ...string) {
+	t.Helper()
+	if status, _, _ := s.do(t, "POST", "/api", "", b, header...); (status == http.StatusOK) != want {
+		t.Errorf("a call is %d; admitted is to be %v", status, want)
+	}
+}
+
+var byToken = []string{"Authorization", "Bearer " + token}
+
+func TestALoginLastsOverServersAndEndsAtItsTime(t *testing.T) {
+	s := serve(t)
+	b := s.login(t, byToken...)
+	s.admits(t, b, true)
+	s.open(t)
+	s.admits(t, b, true)
+	if c := b.cookie; !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Secure || c.Path != "/" {
+		t.Errorf("the cookie is %+v", c)
+	}
+	data := string(scene.Value(os.ReadFile(s.cfg.File))(t))
+	if strings.Contains(data, b.cookie.Value) || strings.Contains(data, b.proof) || strings.Contains(data, token) {
+		t.Errorf("what logs in is on the disk: %s", data)
+	}
+	if mode := scene.Value(os.Stat(s.cfg.File))(t).Mode().Perm(); mode != 0o600 {
+		t.Errorf("the file of the sessions has the mode %v", mode)
+	}
+	s.now = s.now.Add(lifetime - time.Minute)
+	s.admits(t, b, true)
+	s.now = s.now.Add(time.Minute)
+	s.admits(t, b, false)
+}
+
+func TestASessionEndsWithItsTokenAndByLoggingOut(t *testing.T) {
+	s := serve(t)
+	one, two := s.login(t, byToken...), s.login(t, byToken...)
+	if status, text, _ := s.do(t, "DELETE", "/ui/session", "", one); status != http.StatusOK {
+		t.Fatalf("the logout is %d %s", status, text)
+	}
+	s.admits(t, one, false)
+	s.admits(t, two, true)
+	s.open(t)
+	s.admits(t, one, false)
+	s.admits(t, two, true)
+	s.token = "another"
+	s.admits(t, two, false)
+	s.token = token
+	s.admits(t, two, true)
+	scene.Must(t, os.WriteFile(s.cfg.File, []byte("{damaged"), 0o600))
+	s.open(t)
+	s.admits(t, two, false)
+	s.admits(t, s.login(t, byToken...), true)
+}
+
+func TestNeitherTheCookieNorTheProofIsEnough(t *testing.T) {
+	s := serve(t)
+	one, two := s.login(t, byToken...), s.login(t, byToken...)
+	for name, b := range map[string]*browser{
+		"nothing":                      nil,
+		"the cookie alone":             {cookie: one.cookie},
+		"the proof alone":              {proof: one.proof},
+		"the proof of another session": {one.cookie, two.proof},
+		"a cookie that is made up":     {&http.Cookie{Name: one.cookie.Name, Value: "AAAA"}, one.proof},
+		"the cookie of another port":   {&http.Cookie{Name: "tend-session-1", Value: one.cookie.Value}, one.proof},
+	} {
+		t.Run(name, func(t *testing.T) { s.admits(t, b, false) })
+	}
+}
+
+func TestAForeignPageNeitherCallsNorLogsIn(t *testing.T) {
+	s := serve(t)
+	b := s.login(t, byToken...)
+	for name, header := range map[string][]string{
+		"its origin":                     {"Origin", "https://evil.example"},
+		"another port of this host":      {"Origin", "http://127.0.0.1:3000"},
+		"no origin, as in a sandbox":     {"Origin", "null"},
+		"another site":                   {"Sec-Fetch-Site", "cross-site"},
+		"the same site, on another port": {"Sec-Fetch-Site", "same-site"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.admits(t, b, false, header...)
+			if status, _, resp := s.do(t, "POST", "/ui/session", "", nil, append(header, byToken...)...); status != http.StatusForbidden || len(resp.Cookies()) > 0 {
+				t.Errorf("a foreign page logs in: %d", status)
+			}
+			if status, _, _ := s.do(t, "DELETE", "/ui/session", "", b, header...); status != http.StatusUnauthorized {
+				t.Errorf("a foreign page logs out: %d", status)
+			}
+		})
+	}
+	s.admits(t, b, true, "Origin", s.URL, "Sec-Fetch-Site", "same-origin")
+	// DNS rebinding: the page's name leads here, and the browser has no cookie for it.
+	s.admits(t, &browser{proof: b.proof}, false, "Host", "evil.example", "Origin", "http://evil.example")
+}
+
+func TestBehindTLSTheCookieStaysThere(t *testing.T) {
+	s := serve(t)
+	tls := []string{"Host", "tend.example", "X-Forwarded-Proto", "https", "Origin", "https://tend.example"}
+	b := s.login(t, append(tls, byToken...)...)
+	if !b.cookie.Secure || !strings.HasPrefix(b.cookie.Name, "__Host-") {
+		t.Errorf("the cookie is %+v", b.cookie)
+	}
+	s.admits(t, b, true, tls...)
+}
+
+func TestACodeLogsInOnceWithinAMinute(t *testing.T) {
+	s := serve(t)
+	first, late := s.page.Code(), s.page.Code()
+	s.admits(t, s.login(t, "Tend-Code", first), true)
+	refused := func(header ...string) {
+		t.Helper()
+		if status, text, resp := s.do(t, "POST", "/ui/session", "", nil, header...); status != http.StatusUnauthorized || len(resp.Cookies()) > 0 || !strings.Contains(text, `"message"`) {
+			t.Errorf("%q is %d %s", header, status, text)
+		}
+	}
+	refused("Tend-Code", first)
+	refused("Tend-Code", "AAAA")
+	s.now = s.now.Add(codeLifetime)
+	refused("Tend-Code", late)
+	forgotten := s.page.Code()
+	for range maxCodes {
+		s.page.Code()
+	}
+	refused("Tend-Code", forgotten)
+	refused("Authorization", "Bearer the-toke")
+	refused("Authorization", "Bearer ")
+	refused()
+}
+
+func TestWithoutATokenNoLoginIsNeeded(t *testing.T) {
+	s := serve(t)
+	told := func() string { _, text, _ := s.do(t, "GET", "/ui/session", "", nil); return strings.TrimSpace(text) }
+	if got := told(); got != `{"in":false,"needed":true}` {
+		t.Errorf("with a token: %s", got)
+	}
+	s.token = ""
+	if got := told(); got != `{"in":true,"needed":false}` || s.page.Code() != "" {
+		t.Errorf("without: %s, code %q", got, s.page.Code())
+	}
+}
+
+func TestTheOldestOfManySessionsEnds(t *testing.T) {
+	s := serve(t)
+	id := func() *browser {
+		id, proof, err := s.page.sessions.begin()
+		scene.Must(t, err)
+		return &browser{&http.Cookie{Name: "tend-session-" + s.URL[strings.LastIndexByte(s.URL, ':')+1:], Value: id}, proof}
+	}
+	oldest, next := id(), id()
+	for range maxSessions - 1 {
+		id()
+	}
+	s.admits(t, oldest, false)
+	s.admits(t, next, true)
+}

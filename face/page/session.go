@@ -1,0 +1,180 @@
+package page
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/replace"
+)
+
+const (
+	// lifetime of a session.
+	lifetime = 7 * 24 * time.Hour
+	// maxSessions are kept; a new one ends the oldest.
+	maxSessions = 256
+	// maxFile bounds the file of the sessions in bytes.
+	maxFile = 1 << 20
+	// proofHeader carries the proof of a session.
+	proofHeader = "Tend-Page"
+)
+
+// session is what is kept of a login: nothing that logs in.
+type session struct {
+	// Hash of the ID, which the cookie has.
+	Hash string `json:"hash"`
+	// Token is a signature of the server's token at the login.
+	Token string    `json:"token"`
+	Until time.Time `json:"until"`
+}
+
+// sessions are the logins that last. All methods may be called concurrently.
+type sessions struct {
+	secret *face.Secret
+	token  func() face.Token
+	path   string
+	now    func() time.Time
+
+	mu  sync.Mutex
+	all []session // the oldest first
+}
+
+// openSessions reads the sessions of before. A file that is damaged ends them all.
+func openSessions(secret *face.Secret, token func() face.Token, path string, now func() time.Time) (*sessions, error) {
+	s := &sessions{secret: secret, token: token, path: path, now: now}
+	data, err := replace.Read(path, maxFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("read the page's sessions: %w", err)
+	case json.Unmarshal(data, &s.all) != nil:
+		s.all = nil
+	}
+	return s, nil
+}
+
+// begin makes a session and returns what its cookie and its proof are.
+func (s *sessions) begin() (id, proof string, err error) {
+	id = rand.Text()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := slices.DeleteFunc(slices.Clone(s.all), func(v session) bool { return !s.lasts(v) })
+	if n := len(next) - maxSessions + 1; n > 0 {
+		next = next[n:]
+	}
+	next = append(next, session{Hash: s.hash(id), Token: s.mark(), Until: s.now().Add(lifetime)})
+	if err := s.keep(next); err != nil {
+		return "", "", err
+	}
+	return id, s.proof(id), nil
+}
+
+// end ends the session with an ID, on the disk too.
+func (s *sessions) end(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hash := s.hash(id)
+	return s.keep(slices.DeleteFunc(slices.Clone(s.all), func(v session) bool { return v.Hash == hash }))
+}
+
+// keep makes next the sessions, once the disk has them.
+func (s *sessions) keep(next []session) error {
+	data, err := json.Marshal(next)
+	if err == nil {
+		err = replace.Synced(s.path, data, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("keep the page's sessions: %w", err)
+	}
+	s.all = next
+	return nil
+}
+
+// has reports whether a session with this ID lasts.
+func (s *sessions) has(id string) bool {
+	hash := s.hash(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.all, func(v session) bool { return v.Hash == hash && s.lasts(v) })
+}
+
+func (s *sessions) lasts(v session) bool {
+	return s.now().Before(v.Until) && face.Token(s.mark()).Matches(v.Token)
+}
+
+func (s *sessions) hash(id string) string  { return s.secret.Sign("page session", id) }
+func (s *sessions) proof(id string) string { return s.secret.Sign("page proof", id) }
+func (s *sessions) mark() string           { return s.secret.Sign("page token", string(s.token())) }
+
+// Admits reports whether a request shows a session, and was caused by the page itself.
+func (s *sessions) admits(r *http.Request) bool {
+	shown := r.Header.Get(proofHeader)
+	if shown == "" || !sameOrigin(r) {
+		return false
+	}
+	id := cookieOf(r)
+	return id != "" && face.Token(s.proof(id)).Matches(shown) && s.has(id)
+}
+
+// sameOrigin refuses what a browser says that another page has caused. What says
+// nothing is no browser, or an old one: that is kept out by the proof.
+func sameOrigin(r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
+		return false
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return true
+	}
+	u, err := url.Parse(origin)
+	return err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)
+}
+
+// secure reports whether the browser speaks TLS, with a proxy before this server. A
+// client that lies about it harms its own cookie alone.
+func secure(r *http.Request) bool {
+	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
+}
+
+// cookieName has the port in it: browsers keep the cookies of all ports of a
+// host together, and a machine may have several daemons.
+func cookieName(r *http.Request) string {
+	name := "tend-session"
+	if _, port, err := net.SplitHostPort(r.Host); err == nil && isPort(port) {
+		name += "-" + port
+	}
+	if secure(r) {
+		return "__Host-" + name
+	}
+	return name
+}
+
+func isPort(s string) bool {
+	return s != "" && len(s) <= 5 && !strings.ContainsFunc(s, func(c rune) bool { return c < '0' || c > '9' })
+}
+
+func cookieOf(r *http.Request) string {
+	c, err := r.Cookie(cookieName(r))
+	if err != nil {
+		return ""
+	}
+	return c.Value
+}
+
+func cookie(r *http.Request, value string, age time.Duration) *http.Cookie {
+	c := &http.Cookie{Name: cookieName(r), Value: value, Path: "/", MaxAge: int(age.Seconds()), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: secure(r)}
+	if value == "" {
+		c.MaxAge = -1
+	}
+	return c
+}

@@ -1,0 +1,69 @@
+// Builds the page into face/page/dist, or the directory that is given: bundles
+// whose names have a hash of what is in them, index.html that names the first of
+// them, and the licenses of what is inside. The same sources give the same bytes.
+import { build } from 'esbuild';
+import fs from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const here = path.dirname(fileURLToPath(import.meta.url));
+const out = path.resolve(process.argv[2] ?? path.join(here, '../../face/page/dist'));
+fs.rmSync(out, { recursive: true, force: true });
+fs.mkdirSync(out, { recursive: true });
+
+// xterm.js makes most of its elements by the document that it is told, and some by
+// the global one: those it gets from strict.ts, too.
+const strict = {
+  name: 'strict',
+  setup(b) {
+    b.onLoad({ filter: /[\\/]@xterm[\\/]xterm[\\/]lib[\\/]xterm\.mjs$/ }, (args) => {
+      const text = fs.readFileSync(args.path, 'utf8');
+      if (!text.includes('window.document')) throw new Error('xterm.js is another than src/strict.ts is for');
+      return { contents: `import { strictDocument } from ${JSON.stringify(path.join(here, 'src/strict.ts'))};\nconst document = strictDocument();\n${text.replaceAll('window.document', 'document')}`, resolveDir: path.dirname(args.path) };
+    });
+  },
+};
+
+const result = await build({
+  absWorkingDir: here,
+  entryPoints: ['src/main.tsx', 'src/style.css'],
+  outdir: out,
+  entryNames: '[name]-[hash]',
+  chunkNames: '[name]-[hash]',
+  bundle: true,
+  splitting: true,
+  minify: true,
+  format: 'esm',
+  platform: 'browser',
+  target: ['es2022', 'chrome123', 'firefox128', 'safari17.5'],
+  jsx: 'automatic',
+  jsxImportSource: 'preact',
+  legalComments: 'none',
+  charset: 'utf8',
+  metafile: true,
+  plugins: [strict],
+  logLevel: 'warning',
+});
+
+const outputs = Object.entries(result.metafile.outputs);
+const named = (entry) => path.basename(outputs.find(([, o]) => o.entryPoint === entry)[0]);
+const html = fs.readFileSync(path.join(here, 'src/index.html'), 'utf8');
+fs.writeFileSync(path.join(out, 'index.html'), html.replace('style.css', named('src/style.css')).replace('main.js', named('src/main.tsx')));
+const icon = `icon-${named('src/style.css').replace(/^style-|\.css$/g, '')}.svg`;
+fs.copyFileSync(path.join(here, 'src/icon.svg'), path.join(out, icon));
+fs.writeFileSync(path.join(out, 'index.html'), fs.readFileSync(path.join(out, 'index.html'), 'utf8').replace('icon.svg', icon));
+
+// The licenses of the packages that are inside.
+const packages = new Set();
+for (const input of Object.keys(result.metafile.inputs)) {
+  const m = input.match(/node_modules\/((?:@[^/]+\/)?[^/]+)\//);
+  if (m) packages.add(m[1]);
+}
+let text = 'The page of tend contains these packages.\n';
+for (const name of [...packages].sort()) {
+  const dir = path.join(here, '../node_modules', name);
+  const { version, license } = JSON.parse(fs.readFileSync(path.join(dir, 'package.json'), 'utf8'));
+  const file = fs.readdirSync(dir).find((f) => /^licen[cs]e/i.test(f));
+  text += `\n---- ${name} ${version} (${license})\n\n${file ? fs.readFileSync(path.join(dir, file), 'utf8').trim() : `Its license is ${license}.`}\n`;
+}
+fs.writeFileSync(path.join(out, 'licenses.txt'), text);

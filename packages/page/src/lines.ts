@@ -1,0 +1,97 @@
+// Bytes of output as lines with absolute offsets.
+
+import { Stream } from '../../client/src/gen/tend/v1/spec_pb.js';
+
+/** The longest line in bytes that is kept whole; longer ones are broken. */
+export const longest = 16 << 10;
+
+export interface Line {
+  stream: Stream;
+  /** The raw range, with the line's end. */
+  from: number;
+  to: number;
+  text: string;
+  /** It has no end yet, or none here. */
+  open: boolean;
+  /** Bytes that were freed. */
+  freed?: boolean;
+}
+
+const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+
+/** Cuts pieces of one stream that follow each other into lines. */
+export class Cutter {
+  #rest: Uint8Array[] = [];
+  #size = 0;
+  #from: number;
+
+  constructor(
+    readonly stream: Stream,
+    from: number,
+  ) {
+    this.#from = from;
+  }
+
+  /** Where the next piece begins. */
+  get end(): number {
+    return this.#from + this.#size;
+  }
+
+  /** The lines that end in this piece. */
+  add(data: Uint8Array): Line[] {
+    const lines: Line[] = [];
+    for (let at = 0; at < data.length; ) {
+      const stop = data.indexOf(10, at);
+      const room = longest - this.#size;
+      let to = stop < 0 ? data.length : stop + 1;
+      const broken = to - at > room;
+      if (broken) to = at + this.#whole(data, at, room);
+      this.#rest.push(data.subarray(at, to));
+      this.#size += to - at;
+      at = to;
+      if (broken || stop >= 0) lines.push(this.#cut(broken));
+    }
+    return lines;
+  }
+
+  /** How many bytes of at most room to take, so that no letter is broken. */
+  #whole(data: Uint8Array, at: number, room: number): number {
+    let n = room;
+    while (n > room - 4 && n > 1 && (data[at + n]! & 0xc0) === 0x80) n--;
+    return Math.max(1, n);
+  }
+
+  #cut(open: boolean): Line {
+    const line = this.#line(open);
+    this.#from += this.#size;
+    this.#rest = [];
+    this.#size = 0;
+    return line;
+  }
+
+  #line(open: boolean): Line {
+    const bytes = this.#rest.length === 1 ? this.#rest[0]! : join(this.#rest, this.#size);
+    const text = decoder.decode(bytes[bytes.length - 1] === 10 ? bytes.subarray(0, -1) : bytes);
+    return { stream: this.stream, from: this.#from, to: this.#from + this.#size, text, open };
+  }
+
+  /** The line that has not ended. */
+  rest(): Line | undefined {
+    return this.#size ? this.#line(true) : undefined;
+  }
+}
+
+function join(parts: Uint8Array[], size: number): Uint8Array {
+  const all = new Uint8Array(size);
+  let at = 0;
+  for (const p of parts) {
+    all.set(p, at);
+    at += p.length;
+  }
+  return all;
+}
+
+/** What comes after the first end of a line; all of it if there is none. */
+export function afterLine(data: Uint8Array): number {
+  return data.indexOf(10) + 1;
+}

@@ -1,0 +1,160 @@
+// The frame: bar, keyboard, and which view is shown.
+
+import { render } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { Overview } from './overview.js';
+import { Dialog, Logo, Notice } from './parts.js';
+import { ProcessPage, ServicePage } from './process.js';
+import { go, paths, takeClicks, usePlace } from './router.js';
+import { ask, Login, logout, useSession } from './session.js';
+import { store, useStore } from './store.js';
+import { nextTheme, restoreTheme, useTheme } from './theme.js';
+
+function App() {
+  const session = useSession();
+  const inside = session === 'in' || session === 'free';
+  useEffect(() => {
+    if (!inside) return;
+    const scope = new AbortController();
+    void store.run(scope.signal);
+    return () => scope.abort();
+  }, [inside]);
+  if (session === 'out') return <Login />;
+  if (session === 'asking') return <div class="blank" aria-busy="true" />;
+  if (session === 'away')
+    return (
+      <main class="login">
+        <Notice title="tend does not answer">
+          <p>This page comes back by itself when the server does. Your processes run on meanwhile.</p>
+        </Notice>
+      </main>
+    );
+  return <Frame canLeave={session === 'in'} />;
+}
+
+function Frame({ canLeave }: { canLeave: boolean }) {
+  const { path, query } = usePlace();
+  const [help, setHelp] = useState(false);
+  const theme = useTheme();
+  useKeys(() => setHelp(true));
+  const view = () => {
+    if (path[0] === 'p' && path[1]) return <ProcessPage key={path[1]} id={path[1]} box={query.get('box') ?? ''} />;
+    if (path[0] === 's' && path[1]) return <ServicePage key={path[1]} name={path[1]} />;
+    if (path.length === 0) return <Overview />;
+    return (
+      <main>
+        <Notice title="There is no such page">
+          <a href={paths.home}>Go to the overview</a>
+        </Notice>
+      </main>
+    );
+  };
+  return (
+    <>
+      <a class="skip" href="#content">
+        Skip to the content
+      </a>
+      <header class="bar">
+        <a class="brand" href={paths.home}>
+          <Logo /> tend
+        </a>
+        <Connection />
+        <span class="grow" />
+        <button class="quiet" onClick={nextTheme} title={`Colours: ${theme}`} aria-label={`Colours: ${theme}. Change`}>
+          {theme === 'dark' ? '\u263e' : theme === 'light' ? '\u2600' : '\u25d1'}
+        </button>
+        <button class="quiet" onClick={() => setHelp(true)} title="Keys (?)" aria-label="Keys">
+          ?
+        </button>
+        {canLeave && (
+          <button class="quiet" onClick={() => void logout()}>
+            Log out
+          </button>
+        )}
+      </header>
+      <div id="content">{view()}</div>
+      {help && (
+        <Dialog title="Keys" close={() => setHelp(false)}>
+          <Keys />
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+function Connection() {
+  const { trouble, loaded, version } = useStore();
+  return (
+    <span class={`connection ${trouble ? 'away' : ''}`} role="status" title={trouble ?? (version && `tend ${version}`)}>
+      {trouble ? 'reconnecting\u2026' : loaded ? 'live' : 'connecting\u2026'}
+    </span>
+  );
+}
+
+const keys: [string, string][] = [
+  ['/', 'Filter the list, or search the output'],
+  ['g o', 'Overview'],
+  ['g s', 'Services'],
+  ['g b', 'Sandboxes'],
+  ['g p', 'Processes'],
+  ['j  k', 'Next and previous line of the list'],
+  ['f', 'Follow the output'],
+  ['g g', 'Beginning of the output'],
+  ['Shift+G', 'End of the output'],
+  ['n  Shift+N', 'Next and previous hit'],
+  ['w', 'Wrap long lines'],
+  ['?', 'These keys'],
+];
+
+function Keys() {
+  return (
+    <dl class="keys">
+      {keys.map(([k, text]) => (
+        <div key={k}>
+          <dt>
+            {k.split(/\s+/).map((part) => (
+              <kbd key={part}>{part}</kbd>
+            ))}
+          </dt>
+          <dd>{text}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+/** Keys of the whole page; those of the output are with it. */
+function useKeys(help: () => void): void {
+  useEffect(() => {
+    let before = '';
+    const press = (e: KeyboardEvent) => {
+      const at = e.target as HTMLElement;
+      if (e.key === 'Escape' && at.id === 'search') at.blur();
+      if (e.ctrlKey || e.metaKey || e.altKey || at.closest('input, textarea, select, [contenteditable], .xterm, dialog')) return;
+      const chord = before === 'g' ? `g ${e.key}` : e.key;
+      before = e.key === 'g' && before !== 'g' ? 'g' : '';
+      const places: Record<string, string> = { 'g o': paths.home, 'g s': `${paths.home}?kind=service`, 'g b': `${paths.home}?kind=sandbox`, 'g p': `${paths.home}?kind=process` };
+      const to = places[chord];
+      if (to) go(to);
+      else if (chord === '?') help();
+      else if (chord === '/') document.querySelector<HTMLElement>('#search')?.focus();
+      else if (chord === 'j' || chord === 'k') {
+        const rows = [...document.querySelectorAll<HTMLElement>('.row.item a')];
+        const n = rows.indexOf(document.activeElement as HTMLElement);
+        const next = rows[n < 0 ? 0 : n + (chord === 'j' ? 1 : -1)];
+        if (!next) return;
+        next.focus();
+        next.scrollIntoView({ block: 'nearest' });
+      } else if (chord === 'g g') dispatchEvent(new CustomEvent('tend-begin'));
+      else return;
+      e.preventDefault();
+    };
+    addEventListener('keydown', press);
+    return () => removeEventListener('keydown', press);
+  }, []);
+}
+
+restoreTheme();
+takeClicks();
+render(<App />, document.getElementById('app')!);
+void ask();

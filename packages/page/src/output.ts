@@ -1,0 +1,548 @@
+// A window on the output of a process, as it slides over absolute offsets: what is
+// near is there, what is far is not. Both ends and any middle cost the same.
+
+import { Omitted } from '../../client/src/gen/tend/v1/view_pb.js';
+import { Stream, type Info } from '../../client/src/gen/tend/v1/spec_pb.js';
+import { draw, plain } from './ansi.js';
+import { follow, repeat, words, type Place } from './api.js';
+import { size } from './format.js';
+import { afterLine, Cutter, type Line } from './lines.js';
+
+/** Bytes that are asked for at once, and lines that are in the document at most. */
+const block = 64 << 10;
+const mostLines = 3000;
+/** Of new output that waits to be drawn: beyond it, only the newest is. */
+const mostPending = 512 << 10;
+/** What is shown of two streams together. */
+const together = 512 << 10;
+
+export interface Bounds {
+  base: number;
+  end: number;
+}
+
+export interface Status {
+  following: boolean;
+  atStart: boolean;
+  loading: boolean;
+  trouble: string | undefined;
+  error: string | undefined;
+  bounds: Bounds;
+  /** The offset of the first line that is seen. */
+  at: number;
+}
+
+export class OutputView {
+  readonly #content = document.createElement('div');
+  readonly #scope = new AbortController();
+  readonly #selector: { by: { case: 'id'; value: string } };
+  /** How far each stream is known to go. */
+  readonly #bounds = new Map<Stream, Bounds>();
+  #cutters = new Map<Stream, Cutter>();
+  /** The lines that have not ended, by stream. */
+  #open = new Map<Stream, HTMLElement>();
+  /** The window: of one stream, [from, to); of several, whether it reaches the end. */
+  #from = 0;
+  #to = 0;
+  #whole = false;
+  #following = true;
+  #busy = 0;
+  #turn = 0; // counts jumps: what was asked before one is void
+  #pending: { stream: Stream; offset: number; data: Uint8Array }[] = [];
+  #pendingSize = 0;
+  #drawing = false;
+  #marked: number | undefined;
+  #trouble: string | undefined;
+  #error: string | undefined;
+  #seenTop = 0;
+
+  constructor(
+    readonly box: HTMLElement,
+    readonly place: Place,
+    info: Info,
+    readonly streams: Stream[],
+    readonly changed: (s: Status) => void,
+  ) {
+    this.#selector = { by: { case: 'id', value: info.id } };
+    for (const s of info.streams) if (streams.includes(s.stream)) this.#bounds.set(s.stream, { base: Number(s.base), end: Number(s.end) });
+    for (const s of streams) if (!this.#bounds.has(s)) this.#bounds.set(s, { base: 0, end: 0 });
+    this.#content.className = 'lines';
+    box.replaceChildren(this.#content);
+    box.addEventListener('scroll', this.#scrolled, { passive: true, signal: this.#scope.signal });
+  }
+
+  get #one(): Stream | undefined {
+    return this.streams.length === 1 ? this.streams[0] : undefined;
+  }
+
+  get bounds(): Bounds {
+    const all = [...this.#bounds.values()];
+    return this.#one !== undefined ? all[0]! : { base: all.reduce((n, b) => n + b.base, 0), end: all.reduce((n, b) => n + b.end, 0) };
+  }
+
+  close(): void {
+    this.#scope.abort();
+  }
+
+  /** Shows the output: at an offset, or its end, which it then follows. */
+  async open(at: number | undefined): Promise<void> {
+    if (at === undefined || this.#one === undefined) await this.toEnd();
+    else await this.toOffset(at, true);
+    await this.#follow();
+  }
+
+  async toEnd(): Promise<void> {
+    this.#following = true;
+    const b = this.bounds;
+    if (this.#one === undefined) await this.#loadTogether();
+    else if (this.#to !== b.end || !this.#whole) await this.#load(Math.max(b.base, b.end - block), b.end);
+    this.#stick();
+    this.#tell();
+  }
+
+  async toStart(): Promise<void> {
+    this.#following = false;
+    if (this.#one !== undefined) await this.#load(this.bounds.base, this.bounds.base + block);
+    this.box.scrollTop = 0;
+    this.#tell();
+  }
+
+  /** Shows the line that has this byte, and marks it if it is meant. */
+  async toOffset(at: number, mark: boolean): Promise<void> {
+    this.#following = false;
+    const b = this.bounds;
+    at = Math.max(b.base, Math.min(at, b.end));
+    this.#marked = mark ? at : undefined;
+    if (at < this.#from || at >= this.#to) await this.#load(Math.max(b.base, at - block), at + block, at);
+    this.#mark();
+    const row = this.#rowAt(at);
+    if (row) this.box.scrollTop = row.offsetTop - this.box.clientHeight / 3;
+    this.#tell();
+  }
+
+  /** Reports whether the line of a stream with this byte is there, and shows it. */
+  reveal(stream: Stream, at: number): boolean {
+    for (const row of this.#content.children as HTMLCollectionOf<HTMLElement>) {
+      if (Number(row.dataset['stream']) !== stream || Number(row.dataset['from']) > at || Number(row.dataset['to']) <= at) continue;
+      this.#following = false;
+      for (const r of this.#content.querySelectorAll('.marked')) r.classList.remove('marked');
+      row.classList.add('marked');
+      this.box.scrollTop = row.offsetTop - this.box.clientHeight / 3;
+      this.#tell();
+      return true;
+    }
+    return false;
+  }
+
+  setFollowing(on: boolean): void {
+    this.#following = on;
+    if (on) void this.toEnd();
+    else this.#tell();
+  }
+
+  // Loading
+
+  async #read(from: number, bytes: number): Promise<{ at: number; data: Uint8Array[]; freed: boolean }> {
+    const stream = this.#one!;
+    return repeat(async () => {
+      const data: Uint8Array[] = [];
+      let at = -1;
+      let freed = false;
+      const req = { process: this.#selector, streams: [stream], from: [{ stream, offset: BigInt(from) }], head: { bytes: BigInt(bytes) } };
+      for await (const m of this.place.views.view(req, { signal: this.#scope.signal })) {
+        if (m.omitted === Omitted.FREED) freed = true;
+        if (m.omitted !== Omitted.UNSPECIFIED) continue;
+        if (at < 0) at = Number(m.from);
+        data.push(m.text);
+      }
+      return { at: at < 0 ? from : at, data, freed };
+    }, this.#scope.signal);
+  }
+
+  async #task<T>(work: () => Promise<T>): Promise<T | undefined> {
+    this.#busy++;
+    this.#tell();
+    try {
+      const v = await work();
+      this.#error = undefined;
+      return v;
+    } catch (err) {
+      if (!this.#scope.signal.aborted) this.#error = words(err);
+      return undefined;
+    } finally {
+      this.#busy--;
+      this.#tell();
+    }
+  }
+
+  /** Makes what is near [from, to) the window. */
+  async #load(from: number, to: number, around?: number): Promise<void> {
+    const turn = ++this.#turn;
+    const got = await this.#task(() => this.#read(from, Math.max(1, to - from)));
+    if (!got || turn !== this.#turn) return;
+    this.#reset();
+    const b = this.bounds;
+    let all = got.data;
+    let at = got.at;
+    if (got.freed) b.base = Math.max(b.base, at);
+    // The first line is not whole, unless everything begins there.
+    if (at > b.base && all[0]) {
+      const cut = afterLine(all[0]);
+      all = [all[0].subarray(cut), ...all.slice(1)];
+      at += cut;
+    }
+    const cutter = new Cutter(this.#one!, at);
+    const lines = all.flatMap((d) => cutter.add(d));
+    // Lines may be short: those around the one that is meant, or at the end that is.
+    let first = to >= b.end ? lines.length - mostLines : 0;
+    if (around !== undefined) first = lines.findIndex((l) => l.to > around) - mostLines / 3;
+    first = Math.max(0, Math.min(first, lines.length - mostLines));
+    this.#from = lines[first]?.from ?? at;
+    this.#keep(cutter, lines.slice(first), mostLines);
+    this.#whole = this.#to >= b.end;
+    this.#showRest();
+  }
+
+  /** Adds lines of the one stream below, but no more than most. cutter has cut them. */
+  #keep(cutter: Cutter, lines: Line[], most: number): void {
+    const kept = lines.slice(0, most);
+    if (kept.length < lines.length) cutter = new Cutter(cutter.stream, kept[kept.length - 1]!.to);
+    this.#open.get(cutter.stream)?.remove();
+    this.#open.delete(cutter.stream);
+    const some = document.createDocumentFragment();
+    for (const l of kept) some.appendChild(row(l));
+    this.#content.appendChild(some);
+    this.#cutters.set(cutter.stream, cutter);
+    this.#to = cutter.end;
+  }
+
+  async #loadTogether(): Promise<void> {
+    if (this.#whole) return;
+    const turn = ++this.#turn;
+    const got = await this.#task(() =>
+      repeat(async () => {
+        const pieces: { stream: Stream; from: number; text: Uint8Array }[] = [];
+        for await (const m of this.place.views.view({ process: this.#selector, streams: this.streams, tail: { bytes: BigInt(together) } }, { signal: this.#scope.signal })) {
+          if (m.omitted === Omitted.UNSPECIFIED) pieces.push({ stream: m.stream, from: Number(m.from), text: m.text });
+        }
+        return pieces;
+      }, this.#scope.signal),
+    );
+    if (!got || turn !== this.#turn) return;
+    this.#reset();
+    for (const p of got) {
+      let cutter = this.#cutters.get(p.stream);
+      let text = p.text;
+      let from = p.from;
+      if (!cutter) {
+        if (from > this.#bounds.get(p.stream)!.base) {
+          const cut = afterLine(text);
+          text = text.subarray(cut);
+          from += cut;
+          this.#from = 1; // there is more before
+        }
+        cutter = new Cutter(p.stream, from);
+        this.#cutters.set(p.stream, cutter);
+      }
+      this.#append(p.stream, text);
+    }
+    for (const [s, b] of this.#bounds) {
+      const c = this.#cutters.get(s);
+      if (!c) this.#cutters.set(s, new Cutter(s, b.end));
+      else b.end = Math.max(b.end, c.end);
+    }
+    this.#whole = true;
+    this.#showRest();
+  }
+
+  #reset(): void {
+    this.#cutters.clear();
+    this.#open.clear();
+    this.#content.replaceChildren();
+    this.#pending = [];
+    this.#pendingSize = 0;
+    this.#from = this.#to = 0;
+    this.#whole = false;
+  }
+
+  #append(stream: Stream, data: Uint8Array): void {
+    const cutter = this.#cutters.get(stream);
+    if (!cutter) return;
+    const lines = cutter.add(data);
+    if (lines.length) {
+      this.#open.get(stream)?.remove();
+      this.#open.delete(stream);
+    }
+    // Of many lines at once only the last ones stay, if the end is what is seen.
+    const kept = this.#following ? lines.slice(-mostLines) : lines;
+    if (kept.length < lines.length) this.#dropTop(this.#content.children.length);
+    const some = document.createDocumentFragment();
+    for (const l of kept) some.appendChild(row(l));
+    const first = this.#open.size ? [...this.#open.values()][0]! : null;
+    this.#content.insertBefore(some, first);
+    if (this.#one !== undefined) {
+      this.#to = cutter.end;
+      if (kept.length < lines.length) this.#from = kept[0]!.from;
+    }
+  }
+
+  /** Shows the lines that have not ended. */
+  #showRest(): void {
+    for (const [s, c] of this.#cutters) {
+      const rest = c.rest();
+      if (!rest) continue;
+      const r = row(rest);
+      const old = this.#open.get(s);
+      if (old) old.replaceWith(r);
+      else this.#content.appendChild(r);
+      this.#open.set(s, r);
+    }
+    this.#mark();
+  }
+
+  async #extendDown(): Promise<void> {
+    if (this.#one === undefined || this.#busy || this.#to >= this.bounds.end) return;
+    const turn = this.#turn;
+    const from = this.#to;
+    const got = await this.#task(() => this.#read(from, block));
+    if (!got || turn !== this.#turn || this.#to !== from) return;
+    if (got.at !== from) {
+      this.#cutters.set(this.#one, new Cutter(this.#one, got.at));
+      this.#content.appendChild(row({ stream: this.#one, from, to: got.at, text: '', open: false, freed: true }));
+    }
+    const cutter = this.#cutters.get(this.#one)!;
+    this.#keep(cutter, got.data.flatMap((d) => cutter.add(d)), mostLines / 2);
+    this.#dropTop(this.#content.children.length - mostLines);
+    this.#whole = this.#to >= this.bounds.end;
+    this.#showRest();
+    this.#tell();
+  }
+
+  async #extendUp(): Promise<void> {
+    const b = this.bounds;
+    if (this.#one === undefined || this.#busy || this.#from <= b.base) return;
+    const turn = this.#turn;
+    const to = this.#from;
+    const from = Math.max(b.base, to - block);
+    const got = await this.#task(() => this.#read(from, to - from));
+    if (!got || turn !== this.#turn || this.#from !== to) return;
+    if (got.freed || got.at > from) b.base = Math.max(b.base, Math.min(got.at, to));
+    const all = got.data;
+    let at = got.at;
+    if (at > b.base && all[0]) {
+      const cut = afterLine(all[0]);
+      if (cut < all[0].length || all.length > 1) {
+        all[0] = all[0].subarray(cut);
+        at += cut;
+      }
+    }
+    if (at >= to) {
+      this.#from = to;
+      return;
+    }
+    const cutter = new Cutter(this.#one, at);
+    const lines = all.flatMap((d) => cutter.add(d));
+    const rest = cutter.rest();
+    if (rest) lines.push(rest);
+    lines.splice(0, Math.max(0, lines.length - mostLines / 2));
+    at = lines[0]?.from ?? at;
+    const some = document.createDocumentFragment();
+    for (const l of lines) some.appendChild(row(l));
+    const before = this.box.scrollHeight;
+    this.#content.prepend(some);
+    this.box.scrollTop += this.box.scrollHeight - before;
+    this.#from = at;
+    this.#dropBottom(this.#content.children.length - mostLines);
+    this.#mark();
+    this.#tell();
+  }
+
+  #dropTop(n: number): void {
+    if (n <= 0) return;
+    const before = this.box.scrollHeight;
+    for (let k = 0; k < n && this.#content.firstElementChild; k++) this.#content.firstElementChild.remove();
+    const first = this.#content.firstElementChild as HTMLElement | null;
+    if (this.#one === undefined) this.#from = 1;
+    else this.#from = first ? Number(first.dataset['from']) : this.#to;
+    if (!this.#following) this.box.scrollTop -= before - this.box.scrollHeight;
+  }
+
+  #dropBottom(n: number): void {
+    if (n <= 0 || this.#one === undefined) return;
+    for (let k = 0; k < n; k++) this.#content.lastElementChild?.remove();
+    this.#open.clear();
+    const last = this.#content.lastElementChild as HTMLElement | null;
+    this.#to = last ? Number(last.dataset['to']) : this.#from;
+    this.#cutters.set(this.#one, new Cutter(this.#one, this.#to));
+    this.#whole = false;
+  }
+
+  // Following
+
+  async #follow(): Promise<void> {
+    const at = () => this.streams.map((stream) => ({ stream, offset: BigInt(this.#bounds.get(stream)!.end) }));
+    const drain = { seconds: BigInt(-1), nanos: 0 };
+    try {
+      await follow(
+        (signal) => this.place.processes.read({ process: this.#selector, streams: this.streams, from: at(), drain }, { signal }),
+        ({ event }) => {
+          const fact = event?.fact;
+          if (fact?.case === 'goingAway') return 'again';
+          if (fact?.case === 'gap' && fact.value) {
+            const b = this.#bounds.get(fact.value.stream);
+            if (b) b.end = Math.max(b.end, Number(fact.value.to));
+          }
+          if (fact?.case === 'output') this.#take(fact.value.stream, Number(fact.value.offset), fact.value.data);
+          return true;
+        },
+        this.#scope.signal,
+        {
+          state: (t) => {
+            if (t === this.#trouble) return;
+            this.#trouble = t;
+            this.#tell();
+          },
+        },
+      );
+    } catch (err) {
+      this.#error = words(err);
+      this.#tell();
+    }
+  }
+
+  #take(stream: Stream, offset: number, data: Uint8Array): void {
+    const b = this.#bounds.get(stream);
+    if (!b) return;
+    b.end = Math.max(b.end, offset + data.length);
+    this.#pending.push({ stream, offset, data });
+    this.#pendingSize += data.length;
+    while (this.#pendingSize > 2 * mostPending && this.#pending.length > 1) this.#pendingSize -= this.#pending.shift()!.data.length;
+    if (this.#drawing) return;
+    this.#drawing = true;
+    requestAnimationFrame(() => {
+      this.#drawing = false;
+      this.#flush();
+    });
+  }
+
+  #flush(): void {
+    const all = this.#pending;
+    this.#pending = [];
+    this.#pendingSize = 0;
+    for (const p of all) {
+      const cutter = this.#cutters.get(p.stream);
+      if (!cutter || p.offset + p.data.length <= cutter.end) continue;
+      if (!this.#following && this.#content.children.length > 3 * mostLines) {
+        this.#whole = false;
+        break;
+      }
+      if (p.offset <= cutter.end && (this.#whole || p.offset === cutter.end)) {
+        this.#append(p.stream, p.data.subarray(cutter.end - p.offset));
+        continue;
+      }
+      if (!this.#following) {
+        // There is more than is drawn; scrolling asks for it.
+        this.#whole = false;
+        break;
+      }
+      // Too much came at once: it goes on with the newest.
+      const cut = afterLine(p.data);
+      if (this.#one !== undefined) {
+        this.#content.replaceChildren();
+        this.#open.clear();
+        this.#from = p.offset + cut;
+      }
+      this.#cutters.set(p.stream, new Cutter(p.stream, p.offset + cut));
+      this.#append(p.stream, p.data.subarray(cut));
+    }
+    if (this.#one !== undefined) this.#whole = this.#to >= this.bounds.end;
+    if (this.#following) this.#dropTop(this.#content.children.length - mostLines);
+    this.#showRest();
+    if (this.#following) this.#stick();
+    this.#tell();
+  }
+
+  #stick(): void {
+    this.box.scrollTop = this.box.scrollHeight;
+    this.#seenTop = this.box.scrollTop;
+  }
+
+  readonly #scrolled = () => {
+    const { scrollTop, scrollHeight, clientHeight } = this.box;
+    const up = scrollTop < this.#seenTop - 2;
+    this.#seenTop = scrollTop;
+    const below = scrollHeight - clientHeight - scrollTop;
+    if (up && below > 40) this.#following = false;
+    else if (below < 4 && this.#whole) this.#following = true;
+    if (scrollTop < 1500) void this.#extendUp();
+    if (below < 1500 && !this.#whole) void this.#extendDown();
+    this.#tell();
+  };
+
+  // Lines
+
+  #rowAt(at: number): HTMLElement | undefined {
+    let low = 0;
+    const rows = this.#content.children as HTMLCollectionOf<HTMLElement>;
+    let high = rows.length;
+    while (low < high) {
+      const mid = (low + high) >> 1;
+      if (Number(rows[mid]!.dataset['to']) <= at) low = mid + 1;
+      else high = mid;
+    }
+    return rows[low] ?? rows[rows.length - 1];
+  }
+
+  #mark(): void {
+    if (this.#marked === undefined) return;
+    for (const r of this.#content.querySelectorAll('.marked')) r.classList.remove('marked');
+    const r = this.#rowAt(this.#marked);
+    if (r && Number(r.dataset['from']) <= this.#marked) r.classList.add('marked');
+  }
+
+  #telling = false;
+
+  #tell(): void {
+    if (this.#telling || this.#scope.signal.aborted) return;
+    this.#telling = true;
+    requestAnimationFrame(() => {
+      this.#telling = false;
+      if (this.#scope.signal.aborted) return;
+      const bounds = this.bounds;
+      this.changed({
+        following: this.#following, atStart: this.#one !== undefined ? this.#from <= bounds.base : this.#from === 0, loading: this.#busy > 0,
+        trouble: this.#trouble, error: this.#error, bounds: { ...bounds }, at: this.#topOffset(),
+      });
+    });
+  }
+
+  #topOffset(): number {
+    const rows = this.#content.children as HTMLCollectionOf<HTMLElement>;
+    const top = this.box.scrollTop;
+    let low = 0;
+    let high = rows.length - 1;
+    while (low < high) {
+      const mid = (low + high) >> 1;
+      if (rows[mid]!.offsetTop + rows[mid]!.offsetHeight <= top) low = mid + 1;
+      else high = mid;
+    }
+    return Number(rows[low]?.dataset['from'] ?? 0);
+  }
+}
+
+function row(l: Line): HTMLElement {
+  const el = document.createElement('div');
+  el.className = l.freed ? 'line freed' : l.stream === Stream.STDERR ? 'line stderr' : 'line';
+  el.dataset['stream'] = String(l.stream);
+  el.dataset['from'] = String(l.from);
+  el.dataset['to'] = String(l.to);
+  const at = document.createElement('span');
+  at.className = 'at';
+  at.dataset['at'] = l.from.toLocaleString('en');
+  const text = document.createElement('span');
+  text.className = 'text';
+  if (l.freed) text.textContent = `${size(l.to - l.from)} were freed to save room`;
+  else draw(text, l.text, plain());
+  el.append(at, text);
+  return el;
+}

@@ -1,0 +1,67 @@
+// Small parts of all views.
+
+import type { ComponentChildren } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+
+export function Logo() {
+  return (
+    <svg class="logo" viewBox="0 0 32 32" aria-hidden="true">
+      <rect width="32" height="32" rx="8" />
+      <path d="M16 25V13M16 18c-5 0-7-3-7-7 5 0 7 3 7 7Zm0-3c0-4 2-7 7-7 0 5-2 7-7 7Z" />
+    </svg>
+  );
+}
+
+export type Health = 'broken' | 'warn' | 'ok' | 'done';
+
+const marks: Record<Health, string> = { broken: '\u2715', warn: '\u25d0', ok: '\u25cf', done: '\u25cb' };
+
+/** The state in a word, with a mark that says it without colour. */
+export function State({ health, word }: { health: Health; word: string }) {
+  return (
+    <span class={`state ${health}`}>
+      <i aria-hidden="true">{marks[health]}</i>
+      <span>{word}</span>
+    </span>
+  );
+}
+
+export function Plot({ values }: { values: number[] | undefined }) {
+  if (!values || values.length < 2) return <svg class="plot" viewBox="0 0 60 18" aria-hidden="true" />;
+  const top = Math.max(200, ...values);
+  const step = 60 / 39;
+  const line = values.map((v, n) => `${(60 - (values.length - 1 - n) * step).toFixed(1)},${(17 - (v / top) * 16).toFixed(1)}`).join(' ');
+  return (
+    <svg class="plot" viewBox="0 0 60 18" preserveAspectRatio="none" aria-hidden="true">
+      <polyline points={line} />
+    </svg>
+  );
+}
+
+export function Notice({ title, children, kind = '' }: { title: string; children?: ComponentChildren; kind?: string }) {
+  return (
+    <section class={`notice ${kind}`} role={kind === 'bad' ? 'alert' : undefined}>
+      <h2>{title}</h2>
+      {children}
+    </section>
+  );
+}
+
+/** A dialog over the page; Escape and a click beside it close it. */
+export function Dialog({ title, close, children }: { title: string; close: () => void; children: ComponentChildren }) {
+  const ref = useRef<HTMLDialogElement>(null);
+  useEffect(() => ref.current?.showModal(), []);
+  return (
+    <dialog ref={ref} onClose={close} onClick={(e) => e.target === ref.current && ref.current?.close()} aria-label={title}>
+      <div class="dialog">
+        <header>
+          <h2>{title}</h2>
+          <button class="quiet" aria-label="Close" onClick={() => ref.current!.close()}>
+            {'\u2715'}
+          </button>
+        </header>
+        {children}
+      </div>
+    </dialog>
+  );
+}

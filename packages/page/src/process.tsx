@@ -1,0 +1,390 @@
+// One process, or the newest run of a service: what it is, its output, its terminal,
+// and how it is ended.
+
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { Info } from '../../client/src/gen/tend/v1/spec_pb.js';
+import type { KillResponse } from '../../client/src/gen/tend/v1/process_pb.js';
+import type { ServiceStatus } from '../../client/src/gen/tend/v1/service_pb.js';
+import { notFound, place, repeat, services, words, type Place } from './api.js';
+import { age, millis, percent, signalName, size, visible } from './format.js';
+import { boxName, nameOf, processState, serviceState } from './items.js';
+import { Output } from './log.js';
+import { Dialog, Notice, Plot, State } from './parts.js';
+import { amend, paths, usePlace } from './router.js';
+import { useStore } from './store.js';
+import { TerminalTab } from './terminal.js';
+
+export function ProcessPage({ id, box }: { id: string; box: string }) {
+  const { info, error, gone } = useInfo(id, box);
+  useEffect(() => {
+    document.title = `${visible(info?.spec?.name || id)} \u2013 tend`;
+  }, [info, id]);
+  if (gone)
+    return (
+      <main>
+        <Notice title="This process is not there">
+          <p>It was removed, or its time to be kept is over, or the address is wrong.</p>
+          <a href={paths.home}>Go to the overview</a>
+        </Notice>
+      </main>
+    );
+  if (!info) return <Waiting error={error} />;
+  return (
+    <main class="process">
+      <Head info={info} box={box} />
+      <Body info={info} box={box} />
+    </main>
+  );
+}
+
+function Waiting({ error }: { error: string | undefined }) {
+  return (
+    <main class="process" aria-busy={!error}>
+      {error ? <Notice kind="bad" title="This cannot be shown">{error}</Notice> : <div class="head ghost" />}
+      <div class="output ghost" />
+    </main>
+  );
+}
+
+/** What is known of a process, anew when the overview sees a change. */
+function useInfo(id: string, box: string): { info: Info | undefined; error: string | undefined; gone: boolean } {
+  const store = useStore();
+  const [got, set] = useState<{ info?: Info; error?: string; gone?: boolean }>({});
+  const exited = !!store.processes.get(id)?.exit;
+  useEffect(() => {
+    const scope = new AbortController();
+    repeat(() => place(box).processes.get({ process: { by: { case: 'id', value: id } } }, { signal: scope.signal }), scope.signal).then(
+      (r) => set({ info: r.info! }),
+      (err) => !scope.signal.aborted && set(notFound(err) ? { gone: true } : { error: words(err) }),
+    );
+    return () => scope.abort();
+  }, [id, box, exited]);
+  return { info: got.info, error: got.error, gone: !!got.gone };
+}
+
+function Head({ info, box }: { info: Info; box: string }) {
+  const store = useStore(true);
+  const live = store.processes.get(info.id);
+  const exit = live?.exit ?? info.exit;
+  const [health, word] = processState({ exit } as Parameters<typeof processState>[0]);
+  const spec = info.spec!;
+  const command = spec.shell || spec.argv.join(' ');
+  return (
+    <header class="head">
+      <div class="crumbs">
+        <a class="back" href={paths.home}>
+          Overview
+        </a>
+        {box && (
+          <a href={paths.sandbox(box)}>
+            <bdi>{visible(boxName(store, box))}</bdi>
+          </a>
+        )}
+      </div>
+      <div class="title">
+        <h1>
+          <bdi>{visible(nameOf({ id: info.id, name: spec.name, tag: spec.tag }))}</bdi>
+        </h1>
+        <State health={health} word={word} />
+        <span class="grow" />
+        <Actions info={info} box={box} over={!!exit} />
+      </div>
+      <p class="command mono" title={visible(command)}>
+        <bdi>{visible(command.slice(0, 2000))}</bdi>
+      </p>
+      <dl class="facts">
+        <Fact name="Started">
+          <time dateTime={new Date(millis(info.started)).toISOString()} title={new Date(millis(info.started)).toLocaleString()}>
+            {age(store.now() - millis(info.started))} ago
+          </time>
+        </Fact>
+        {exit ? (
+          <>
+            <Fact name="Ran for">{age(millis(exit.time) - millis(info.started))}</Fact>
+            {exit.maxRss > 0 && <Fact name="Memory at most">{size(exit.maxRss)}</Fact>}
+          </>
+        ) : (
+          <>
+            <Fact name="PID">{info.pid}</Fact>
+            {live?.cpu !== undefined && (
+              <Fact name="CPU">
+                <Plot values={store.plots.get(info.id)} /> {percent(live.cpu)}
+              </Fact>
+            )}
+            {live?.memory !== undefined && <Fact name="Memory">{size(live.memory)}</Fact>}
+          </>
+        )}
+        <Fact name="Output">{size(live?.written ?? info.streams.reduce((n, s) => n + s.end, 0n))}</Fact>
+        {spec.dir && (
+          <Fact name="Directory">
+            <bdi class="mono">{visible(spec.dir)}</bdi>
+          </Fact>
+        )}
+        {spec.user && <Fact name="User">{visible(spec.user)}</Fact>}
+        {spec.limits && spec.limits.memoryMax > 0 && <Fact name="Memory limit">{size(spec.limits.memoryMax)}</Fact>}
+      </dl>
+      {info.damaged && <p class="error">What is kept of it is damaged: {visible(info.damaged)}</p>}
+    </header>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: preact.ComponentChildren }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+const asked = [15, 2, 1, 10, 12, 9];
+
+function Actions({ info, box, over }: { info: Info; box: string; over: boolean }) {
+  const [killing, setKilling] = useState(false);
+  const [said, say] = useState('');
+  const at: Place = place(box);
+  const process = { by: { case: 'id' as const, value: info.id } };
+  if (over && info.treeGone) return null;
+  const send = async (signal: number) => {
+    try {
+      await at.processes.signal({ process, signal });
+      say(`${signalName(signal)} was sent`);
+    } catch (err) {
+      say(words(err));
+    }
+  };
+  return (
+    <div class="actions">
+      <span class="said" role="status">
+        {said}
+      </span>
+      {!over && (
+        <select
+          aria-label="Send a signal"
+          value=""
+          onChange={(e) => {
+            const n = Number(e.currentTarget.value);
+            e.currentTarget.value = '';
+            if (n) void send(n);
+          }}
+        >
+          <option value="">Signal…</option>
+          {asked.map((n) => (
+            <option value={n} key={n}>
+              {signalName(n)}
+            </option>
+          ))}
+        </select>
+      )}
+      <button class="danger" onClick={() => setKilling(true)}>
+        Kill
+      </button>
+      {killing && <Kill at={at} info={info} close={() => setKilling(false)} />}
+    </div>
+  );
+}
+
+function Kill({ at, info, close }: { at: Place; info: Info; close: () => void }) {
+  const [state, set] = useState<{ busy?: boolean; done?: KillResponse; error?: string }>({});
+  const kill = async () => {
+    set({ busy: true });
+    try {
+      set({ done: await at.processes.kill({ process: { by: { case: 'id', value: info.id } } }) });
+    } catch (err) {
+      set({ error: words(err) });
+    }
+  };
+  const { done } = state;
+  const names = (pids: number[]) => pids.map((p) => `${p}${done?.names[p] ? ` (${visible(done.names[p])})` : ''}`).join(', ');
+  return (
+    <Dialog title={done ? 'Killed' : 'Kill it, and all its descendants?'} close={close}>
+      {!done && <p>Nothing of it is asked, and nothing is saved. Its output stays.</p>}
+      {state.error && (
+        <p class="error" role="alert">
+          {state.error}
+        </p>
+      )}
+      {done && done.verified && <p>The kernel says that nothing of it is left.</p>}
+      {done && !done.verified && done.survivors.length === 0 && <p>It has ended. Whether others left its tree, this machine does not tell.</p>}
+      {done && done.survivors.length > 0 && <p class="error">These did not die: {names(done.survivors)}</p>}
+      {done && done.strays.length > 0 && <p>These may have been of it, and run on: {names(done.strays)}</p>}
+      <footer>
+        <button onClick={close}>{done ? 'Close' : 'Leave it'}</button>
+        {!done && (
+          <button class="danger" disabled={!!state.busy} onClick={() => void kill()}>
+            {state.busy ? 'Killing…' : 'Kill'}
+          </button>
+        )}
+      </footer>
+    </Dialog>
+  );
+}
+
+function Body({ info, box }: { info: Info; box: string }) {
+  const { query } = usePlace();
+  const pty = !!info.spec?.pty;
+  const tab = query.get('tab') ?? (pty && !info.exit ? 'terminal' : 'output');
+  const show = (t: string) => amend({ tab: t, at: '', s: '' });
+  return (
+    <>
+      <nav class="tabs" aria-label="Views">
+        {pty && (
+          <button aria-pressed={tab === 'terminal'} onClick={() => show('terminal')}>
+            Terminal
+          </button>
+        )}
+        <button aria-pressed={tab === 'output'} onClick={() => show('output')}>
+          Output
+        </button>
+        <button aria-pressed={tab === 'environment'} onClick={() => show('environment')}>
+          Environment
+        </button>
+      </nav>
+      {tab === 'environment' ? <Environment info={info} /> : tab === 'terminal' && pty ? <TerminalTab info={info} box={box} /> : <Output key={info.id} info={info} at={place(box)} />}
+    </>
+  );
+}
+
+function Environment({ info }: { info: Info }) {
+  const [shown, show] = useState<Set<string>>(new Set());
+  const utf8 = useRef(new TextDecoder());
+  const spec = info.spec!;
+  const all: [string, string][] = [...Object.entries(spec.env), ...spec.rawEnv.map((v) => [utf8.current.decode(v.name), utf8.current.decode(v.value)] as [string, string])].sort(([a], [b]) => a.localeCompare(b));
+  if (all.length === 0)
+    return (
+      <Notice title="Nothing was given to it">
+        <p>Its environment is PATH, HOME, USER and LOGNAME{spec.inherit === 1 ? ', and that of the daemon' : ''}.</p>
+      </Notice>
+    );
+  return (
+    <div class="environment">
+      <p class="faint">What it was started with. Values are hidden, for they often are secrets.</p>
+      <dl>
+        {all.map(([name, value]) => (
+          <div key={name}>
+            <dt class="mono">
+              <bdi>{visible(name)}</bdi>
+            </dt>
+            <dd class="mono">
+              {shown.has(name) ? <bdi>{visible(value)}</bdi> : <span aria-label="hidden">{'\u2022'.repeat(8)}</span>}
+              <button class="quiet" onClick={() => show(new Set(shown.has(name) ? [...shown].filter((n) => n !== name) : [...shown, name]))} aria-label={`${shown.has(name) ? 'Hide' : 'Show'} ${visible(name)}`}>
+                {shown.has(name) ? 'Hide' : 'Show'}
+              </button>
+            </dd>
+          </div>
+        ))}
+      </dl>
+    </div>
+  );
+}
+
+export function ServicePage({ name }: { name: string }) {
+  const store = useStore(true);
+  const s = store.services.get(name);
+  useEffect(() => {
+    document.title = `${visible(name)} \u2013 tend`;
+  }, [name]);
+  if (!store.loaded) return <Waiting error={store.broken} />;
+  if (!s)
+    return (
+      <main>
+        <Notice title="There is no such service">
+          <p>The tend.yaml that was applied last does not declare it.</p>
+          <a href={`${paths.home}?kind=service`}>Go to the services</a>
+        </Notice>
+      </main>
+    );
+  return (
+    <main class="process">
+      <ServiceHead s={s} since={store.now() - store.skew - (store.since.get(name) ?? 0)} />
+      {s.process ? (
+        <Run key={s.process} id={s.process} box={store.processes.get(s.process)?.sandbox ?? ''} />
+      ) : (
+        <Notice title="It has not run yet">
+          <p>{visible(s.why) || 'Start it, and its output appears here.'}</p>
+        </Notice>
+      )}
+    </main>
+  );
+}
+
+function Run({ id, box }: { id: string; box: string }) {
+  const { info, error, gone } = useInfo(id, box);
+  if (gone) return <Notice title="Its output is not there any more"><p>The newest run was removed. Start the service to see another.</p></Notice>;
+  if (error) return <Notice kind="bad" title="This cannot be shown">{error}</Notice>;
+  return info ? <Body info={info} box={box} /> : <div class="output ghost" />;
+}
+
+function ServiceHead({ s, since }: { s: ServiceStatus; since: number }) {
+  const store = useStore();
+  const [said, say] = useState('');
+  const [health, word] = serviceState(s);
+  const p = store.processes.get(s.process);
+  const act = async (what: 'start' | 'stop' | 'restart') => {
+    say('');
+    try {
+      await services[what]({ names: [s.name] });
+    } catch (err) {
+      say(words(err));
+    }
+  };
+  return (
+    <header class="head">
+      <div class="crumbs">
+        <a class="back" href={paths.home}>
+          Overview
+        </a>
+        <a href={`${paths.home}?kind=service`}>Services</a>
+      </div>
+      <div class="title">
+        <h1>
+          <bdi>{visible(s.name)}</bdi>
+        </h1>
+        <State health={health} word={word} />
+        <span class="grow" />
+        <div class="actions">
+          <span class="said" role="status">
+            {said}
+          </span>
+          {s.up ? (
+            <>
+              <button onClick={() => void act('restart')}>Restart</button>
+              <button class="danger" onClick={() => void act('stop')}>
+                Stop
+              </button>
+            </>
+          ) : (
+            <button class="primary" onClick={() => void act('start')}>
+              Start
+            </button>
+          )}
+        </div>
+      </div>
+      {s.why && <p class={health === 'broken' ? 'error' : 'command'}>{visible(s.why)}</p>}
+      <dl class="facts">
+        <Fact name="For">{age(since)}</Fact>
+        {s.pid > 0 && <Fact name="PID">{s.pid}</Fact>}
+        <Fact name="Runs">{String(s.run)}</Fact>
+        <Fact name="Restarted by itself">{String(s.restarts)}</Fact>
+        {p?.cpu !== undefined && (
+          <Fact name="CPU">
+            <Plot values={store.plots.get(s.process)} /> {percent(p.cpu)}
+          </Fact>
+        )}
+        {p?.memory !== undefined && <Fact name="Memory">{size(p.memory)}</Fact>}
+        {s.sockets.map((k) => (
+          <Fact name={k.name} key={k.name}>
+            <span class="mono">{visible(k.address)}</span>
+          </Fact>
+        ))}
+        {s.process && (
+          <Fact name="Process">
+            <a class="mono" href={paths.process(s.process, p?.sandbox ?? '')}>
+              {s.process.slice(0, 13)}
+            </a>
+          </Fact>
+        )}
+      </dl>
+    </header>
+  );
+}

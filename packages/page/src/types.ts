@@ -1,0 +1,3 @@
+export type { store } from './store.js';
+import type { store } from './store.js';
+export type Store = typeof store;

@@ -1,0 +1,271 @@
+// The page in a real browser, on a real tend whose server is killed meanwhile.
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { after, test } from 'node:test';
+import { promisify } from 'node:util';
+import { chromium, type Page } from 'playwright-core';
+import { Daemon, until } from '../../daemon.js';
+
+const bin = process.env['TEND_BIN'] ?? path.resolve('../../bin/tend');
+const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'tend-page-'));
+const token = 'the-token-of-this-test';
+const tokenFile = path.join(dir, 'token');
+fs.writeFileSync(tokenFile, token, { mode: 0o600 });
+
+const daemon = await Daemon.start('--token-file', tokenFile);
+const browser = await chromium.launch({ executablePath: process.env['CHROMIUM'] ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu'] });
+after(async () => {
+  await browser.close();
+  fs.rmSync(dir, { recursive: true, force: true });
+});
+
+const url = daemon.url;
+const ui = `${url}/ui/`;
+
+async function tend(...args: string[]): Promise<string> {
+  const { stdout } = await promisify(execFile)(bin, args, { env: { ...process.env, TEND_URL: daemon.socket }, cwd: dir });
+  return stdout.trim();
+}
+
+/** Starts a process and returns its ID. */
+const start = (name: string, shell: string, ...flags: string[]) => tend('run', '-d', '--name', name, ...flags, '-c', shell);
+
+/** Kills the server; the launcher's roles start another. */
+async function killServer(): Promise<void> {
+  const pid = (await until(() => daemon.roles()['server'], 'there is a server'))!;
+  process.kill(pid, 'SIGKILL');
+  await until(() => (daemon.roles()['server'] ?? pid) !== pid, 'there is another server');
+}
+
+/** What a page has said that it should not. */
+const complaints: string[] = [];
+
+async function open(size = { width: 1280, height: 800 }): Promise<Page> {
+  const context = await browser.newContext({ viewport: size });
+  const page = await context.newPage();
+  page.on('pageerror', (err) => complaints.push(`error: ${err.message}`));
+  page.on('dialog', (d) => (complaints.push(`dialog: ${d.message()}`), void d.dismiss()));
+  page.on('request', (r) => !r.url().startsWith(url) && !/^(data|blob):/.test(r.url()) && complaints.push(`foreign request: ${r.url()}`));
+  await page.addInitScript(() => document.addEventListener('securitypolicyviolation', (e) => console.error(`policy: ${e.violatedDirective} ${e.sourceFile}`)));
+  page.on('console', (m) => m.text().startsWith('policy:') && complaints.push(m.text()));
+  return page;
+}
+
+async function loggedIn(size?: { width: number; height: number }): Promise<Page> {
+  const page = await open(size);
+  await page.goto(ui);
+  await page.fill('#token', token);
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('.overview');
+  return page;
+}
+
+/** The text of the lines that are there. */
+const lines = (page: Page) => page.$$eval('.scroll .text', (all) => all.map((e) => e.textContent ?? ''));
+
+const leave = (page: Page) => page.context().close();
+
+test('login: a wrong token, the right one, a killed server, logging out', async () => {
+  const page = await open();
+  await page.goto(`${ui}?kind=process`);
+  await page.fill('#token', 'wrong');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('#error:has-text("not the token")');
+  await page.fill('#token', token);
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('.overview');
+  assert.match(page.url(), /kind=process/, 'the login leads to where one wanted to be');
+  assert.equal(await page.evaluate(() => document.cookie), '', 'scripts read no cookie');
+  await killServer();
+  await page.reload();
+  await page.waitForSelector('.overview');
+  const other = await page.context().newPage();
+  await other.goto(ui);
+  await other.waitForSelector('.overview');
+  await page.click('text=Log out');
+  await page.waitForSelector('#token');
+  await other.waitForSelector('#token');
+  await leave(page);
+});
+
+test('login: tend ui gives an address that logs in once', async () => {
+  const address = await tend('ui', '--print');
+  assert.match(address, /#code=/);
+  const page = await open();
+  await page.goto(address);
+  await page.waitForSelector('.overview');
+  assert.doesNotMatch(page.url(), /code/);
+  const late = await open();
+  await late.goto(address);
+  await late.waitForSelector('#error:has-text("has been used")');
+  await Promise.all([leave(page), leave(late)]);
+});
+
+test('overview: what is broken comes first, live, also after a killed server; the address keeps the filter', async () => {
+  const page = await loggedIn();
+  await start('steady', 'exec sleep 1000');
+  await page.waitForSelector('.row.item:has-text("steady")');
+  await killServer();
+  await start('breaks', 'exit 3');
+  await page.waitForSelector('.row.item:has-text("breaks") .state.broken');
+  const first = () => page.$$eval('.row.item', (rows) => rows.sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top)[0]?.textContent ?? '');
+  assert.match(await first(), /breaks/);
+  await page.waitForSelector('.connection:has-text("live")');
+  await page.keyboard.press('/');
+  await page.keyboard.type('stead');
+  await page.waitForFunction(() => document.querySelectorAll('.row.item').length === 1);
+  await page.reload();
+  await page.waitForFunction(() => document.querySelectorAll('.row.item').length === 1);
+  await page.fill('#search', 'nothing has this name');
+  await page.waitForSelector('text=Nothing matches');
+  await page.click('text=Show everything');
+  await page.keyboard.press('g');
+  await page.keyboard.press('b');
+  await page.waitForURL(/kind=sandbox/);
+  await leave(page);
+});
+
+test('hostile names and output are shown and do nothing', async () => {
+  const script = '<script>alert(1)</script><img src=x onerror=alert(2)>';
+  const id = await tend('run', '-d', '--name', `${script} \u202egnp.exe`, '--', 'printf', `${script}\\n\\033]0;title\\007\\033[2J\\033[31mred\\033[0m \\001 \\342\\200\\256txet \\377 end\\n`);
+  const page = await loggedIn();
+  await page.waitForSelector('.row.item:has-text("onerror")');
+  await page.goto(`${url}/ui/p/${id}`);
+  await page.waitForFunction(() => document.querySelectorAll('.scroll .line').length === 2);
+  const [markup, marks] = await lines(page);
+  assert.equal(markup, script);
+  assert.match(marks!, /^red \u2401 \u2039U\+202E\u203atxet \ufffd end$/);
+  assert.match((await page.textContent('h1'))!, /\u2039U\+202E\u203agnp\.exe$/);
+  assert.equal(await page.$$eval('.output img, .output script, h1 img', (all) => all.length), 0);
+  await leave(page);
+});
+
+test('output: follows over a killed server, without a gap and without a line twice', async () => {
+  const go = path.join(dir, 'go');
+  const id = await start('counter', `n=0; while [ $n -lt 300 ]; do n=$((n+1)); echo "line $n"; [ $n = 150 ] && while [ ! -e ${go} ]; do sleep 0.05; done; done; echo over >&2; exec sleep 1000`);
+  const page = await loggedIn();
+  await page.goto(`${url}/ui/p/${id}`);
+  await page.waitForSelector('.line:has-text("line 150")');
+  await killServer();
+  fs.writeFileSync(go, '');
+  await page.waitForSelector('.line.stderr:has-text("over")');
+  const all = (await lines(page)).filter((l) => l.startsWith('line '));
+  assert.deepEqual(all, Array.from({ length: 300 }, (_, n) => `line ${n + 1}`));
+  await page.selectOption('select[aria-label="Stream"]', 'stderr');
+  await page.waitForFunction(() => document.querySelectorAll('.scroll .line').length === 1);
+  await leave(page);
+});
+
+test('output: a gigabyte at its end, its beginning, its middle, by search, by a link; a long line', async () => {
+  // Lines of twelve bytes: seq is fast at these.
+  const size = 12 * Math.floor(2 ** 30 / 12);
+  const last = (n: number) => String(1e10 + n);
+  const id = await start('big', `seq ${last(0)} ${last(size / 12 - 1)}`, '--keep', '2GiB');
+  await tend('wait', id);
+  const page = await loggedIn();
+  await page.goto(`${url}/ui/p/${id}?s=stdout`);
+  await page.waitForSelector(`.line:has-text("${last(size / 12 - 1)}")`);
+  assert.ok((await lines(page)).length <= 12000);
+  await page.keyboard.press('g');
+  await page.keyboard.press('g');
+  await page.waitForSelector(`.line:has-text("${last(0)}")`);
+  const box = (await page.locator('.map').boundingBox())!;
+  await page.mouse.click(box.x + 5, box.y + box.height / 2);
+  await page.waitForFunction((half) => Math.abs(Number((document.querySelector('.map') as HTMLElement).ariaValueNow) - half) < half / 20, size / 2);
+  // Scrolling by hand goes on without a gap.
+  for (let n = 0; n < 15; n++) {
+    await page.$eval('.scroll', (e) => e.scrollBy(0, 3000));
+    await page.waitForTimeout(40);
+  }
+  const seen = (await lines(page)).map((l) => Number(l));
+  assert.ok(seen.length > 1000 && seen.length <= 12000, `${seen.length} lines are there`);
+  assert.ok(seen.every((v, n) => n === 0 || v === seen[n - 1]! + 1), 'the lines follow each other');
+  await page.goto(`${url}/ui/p/${id}?s=stdout&at=${12 * 1234567 + 9}`);
+  await page.waitForSelector(`.line.marked:has-text("${last(1234567)}")`);
+  await leave(page);
+
+  const long = await start('long', "head -c 3000000 /dev/zero | tr '\\0' x; echo; echo after");
+  await tend('wait', long);
+  const other = await loggedIn();
+  await other.goto(`${url}/ui/p/${long}`);
+  await other.waitForSelector('.line:has-text("after")');
+  await leave(other);
+});
+
+test('output: the search of the server, hit by hit, and a wrong pattern in words', async () => {
+  const id = await start('searched', 'seq -f "item %g" 5000; echo "item x" >&2');
+  await tend('wait', id);
+  const page = await loggedIn();
+  await page.goto(`${url}/ui/p/${id}?q=item%20(17|x|4999)$`);
+  await page.waitForSelector('.hits:has-text("of 3")');
+  await page.keyboard.press('n');
+  await page.waitForSelector('.line.marked:has-text("item 17")');
+  await page.keyboard.press('n');
+  await page.waitForSelector('.line.marked:has-text("item 4999")');
+  await page.fill('#search', '(');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('.output .error:has-text("pattern")');
+  const [saved] = await Promise.all([page.waitForEvent('download'), page.click('text=Download')]);
+  const text = fs.readFileSync((await saved.path())!, 'utf8');
+  assert.equal(text.split('\n').filter((l) => /^item \d+$/.test(l)).length, 5000);
+  await leave(page);
+});
+
+test('process: signals, kill, and a masked environment', async () => {
+  const id = await start('target', 'trap "echo got it" USR1; echo ready; while :; do sleep 0.05; done', '--env', 'API_KEY=hunter2');
+  const page = await loggedIn();
+  await page.goto(`${url}/ui/p/${id}`);
+  await page.waitForSelector('.line:has-text("ready")');
+  await page.selectOption('select[aria-label="Send a signal"]', '10');
+  await page.waitForSelector('.line:has-text("got it")');
+  await page.click('text=Environment');
+  await page.waitForSelector('dt:has-text("API_KEY")');
+  assert.doesNotMatch((await page.textContent('.environment'))!, /hunter2/);
+  await page.click('button[aria-label="Show API_KEY"]');
+  await page.waitForSelector('.environment:has-text("hunter2")');
+  await killServer();
+  await page.click('.actions .danger');
+  await page.click('dialog .danger');
+  await page.waitForSelector('dialog h2:has-text("Killed")');
+  await page.keyboard.press('Escape');
+  await page.waitForSelector('.title .state:has-text("killed")');
+  await leave(page);
+});
+
+test('terminal: what is typed arrives once, and what is written is shown once, over killed servers', async () => {
+  const typed = path.join(dir, 'typed');
+  const id = await start('term', `stty -echo; echo "ready $(stty size)"; cat >${typed}; seq 1 3000; echo the end; exec sleep 1000`, '-t');
+  const page = await loggedIn({ width: 900, height: 700 });
+  await page.goto(`${url}/ui/p/${id}`);
+  const screen = () => page.$$eval('.xterm-rows > div', (rows) => rows.map((r) => (r.textContent ?? '').trimEnd()));
+  await until(async () => (await screen()).some((l) => l.startsWith('ready')), 'the terminal shows the program');
+  let want = '';
+  for (let n = 0; n < 120; n++) {
+    if (n === 40 || n === 80) void killServer();
+    want += `line ${n}\n`;
+    await page.keyboard.type(`line ${n}`);
+    await page.keyboard.press('Enter');
+  }
+  await page.keyboard.press('Control+d');
+  await page.waitForFunction(() => document.querySelector('.xterm-rows')?.textContent?.includes('the end'));
+  await until(() => fs.readFileSync(typed, 'utf8').length >= want.length, 'all that was typed has come');
+  assert.equal(fs.readFileSync(typed, 'utf8'), want);
+  const numbers = (await screen()).filter((l) => /^\d+$/.test(l)).map(Number);
+  assert.ok(numbers.length > 10 && numbers.every((v, n) => v === 3000 - numbers.length + n + 1), `the screen has ${numbers}`);
+  await leave(page);
+});
+
+test('on a phone nothing is wider than the screen', async () => {
+  const page = await loggedIn({ width: 360, height: 740 });
+  const fits = () => page.evaluate(() => document.documentElement.scrollWidth <= innerWidth);
+  assert.ok(await fits(), 'the overview');
+  await page.click('.row.item:has-text("counter") a');
+  await page.waitForSelector('.output .line');
+  assert.ok(await fits(), 'a process');
+  await leave(page);
+});
+
+test('no page has run what is foreign, or asked another server', () => assert.deepEqual(complaints, []));
