@@ -53,6 +53,12 @@ func (w *worker) playBook(ctx context.Context, e healer.Effect) (out healer.Entr
 	var done []playbook.Plan
 	var said []string
 	for len(done) < playbook.MaxRounds {
+		if remedyOf(plan).Tree && !e.Remedy.Tree { // without a checkpoint no file is changed
+			if len(done) == 0 {
+				return out, fmt.Errorf("%s would change files by now, and there is no checkpoint", plan.Book)
+			}
+			break // it is a remedy of its own, if it was found at first
+		}
 		done = append(done, plan)
 		if err := w.absorb(ctx); err != nil {
 			return out, err

@@ -214,11 +214,13 @@ func (w *worker) wantsRestart(s tend.Service) bool {
 	return s.Restarts == 0
 }
 
+// remedyOf is the remedy of a plan. A plan that only cuts logs needs no checkpoint: on a disk
+// that is full there is no room for one, nor for what is cut.
 func remedyOf(p playbook.Plan) healer.Remedy {
 	r := healer.Remedy{Kind: healer.Book, Name: p.Book, Why: p.Why, Keep: !p.Commit}
 	for _, a := range p.Actions {
 		switch a.Kind {
-		case playbook.Run, playbook.Restore, playbook.Remove, playbook.SetEnv, playbook.Truncate:
+		case playbook.Run, playbook.Restore, playbook.Remove, playbook.SetEnv:
 			r.Tree = true
 		}
 	}
