@@ -116,7 +116,7 @@ func TestDeps(t *testing.T) {
 		{"supervisor/config", []string{"process", "internal/typo"}},
 		{"supervisor/held", []string{"internal/unixsock", "process"}},
 		{"supervisor/run", []string{"process", "observe", "driver", "supervisor", "internal/procfs", "internal/replace"}},
-		{"supervisor/watch", []string{"supervisor/config"}},
+		{"supervisor/watch", []string{"supervisor/config", "files"}},
 		{"healer/agent", []string{"internal/lazyregexp"}},
 		{"healer/confine", []string{"internal/replace"}},
 		{"supervisor/foreign", []string{"supervisor/config", "internal/lazyregexp"}},

@@ -31,6 +31,9 @@ type Root struct {
 	base uint32
 	busy atomic.Int64 // operations under way
 
+	closing sync.Once
+	gone    chan struct{} // closed by Close
+
 	mu    sync.Mutex
 	stamp [2]stamp        // of etc/passwd and etc/group; guarded by mu
 	known map[string]User // guarded by mu
@@ -44,7 +47,13 @@ const nobody = 65534
 
 // Close lets the directory go. What goes on meanwhile ends first, and operations
 // that begin after it fail.
-func (r *Root) Close() error { return r.dir.Close() }
+func (r *Root) Close() error {
+	r.closing.Do(func() { close(r.gone) })
+	return r.dir.Close()
+}
+
+// Gone is closed by Close: watches of this root follow no new directories from then on.
+func (r *Root) Gone() <-chan struct{} { return r.gone }
 
 // Busy reports whether operations are under way. After Close none begins.
 func (r *Root) Busy() bool { return r.busy.Load() > 0 }

@@ -33,7 +33,7 @@ func OpenRoot(dir *os.File, idBase uint32) (*Root, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: dir.Name(), Err: err}
 	}
-	return &Root{dir: own, base: idBase}, nil
+	return &Root{dir: own, base: idBase, gone: make(chan struct{})}, nil
 }
 
 // control calls do with the descriptor, which is not closed meanwhile: its number

@@ -658,6 +658,11 @@ func TestAClosedRootDoesNothing(t *testing.T) {
 		}
 	}()
 	scene.Must(t, other.Close())
+	select {
+	case <-other.Gone():
+	default:
+		t.Error("nobody who watches is told")
+	}
 	for range 100 { // descriptors of other directories take its number
 		d, err := os.Open("/")
 		scene.Must(t, err)

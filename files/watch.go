@@ -52,6 +52,17 @@ type WatchOptions struct {
 	AllowNetwork bool
 	// Queue is the most events kept for the reader; 0 means 10,000.
 	Queue int
+
+	// What follows is for a recursive watch.
+
+	// Follow reports whether a directory is watched, by its name with slashes, relative to
+	// the watched one; what is below one that is not is left out, too. Nil: all are.
+	Follow func(name string) bool
+	// Found reports what is there at the beginning as created.
+	Found bool
+	// MaxDirs is the most directories that are watched; 0 means 100,000. With more,
+	// ErrWatchLimit.
+	MaxDirs int
 }
 
 const (
@@ -139,6 +150,9 @@ func (f FS) Watch(path string, opts WatchOptions) (Watcher, error) {
 	if opts.Queue <= 0 {
 		opts.Queue = defaultQueue
 	}
+	if opts.MaxDirs <= 0 {
+		opts.MaxDirs = maxWatchDirs
+	}
 	fsn, err := newNotifier(f.Root)
 	if err != nil {
 		return nil, watchError(root, err)
@@ -215,7 +229,16 @@ func (w *Watch) start(a *Actor) error {
 	if !w.opts.Recursive {
 		return nil
 	}
-	return w.follow(a, w.root, false)
+	return w.follow(a, w.root, w.opts.Found)
+}
+
+// leavesOut reports whether a directory is not to be watched.
+func (w *Watch) leavesOut(dir string) bool {
+	if w.opts.Follow == nil {
+		return false
+	}
+	name, err := filepath.Rel(w.root, dir)
+	return err != nil || !w.opts.Follow(filepath.ToSlash(name))
 }
 
 // run moves events from fsnotify to the queue until the watch is closed or
@@ -340,7 +363,10 @@ func (w *Watch) report(a *Actor, path string, op Op) error {
 
 // add watches a new directory and what is below it.
 func (w *Watch) add(a *Actor, dir string) error {
-	if len(w.dirs) >= maxWatchDirs {
+	if w.leavesOut(dir) {
+		return nil
+	}
+	if len(w.dirs) >= w.opts.MaxDirs {
 		return ErrWatchLimit
 	}
 	if err := w.fsn.add(a, dir); err != nil {
@@ -373,10 +399,10 @@ func (w *Watch) follow(a *Actor, dir string, report bool) error {
 				}
 			}
 		}
-		if !child.Type.IsDir() {
+		if !child.Type.IsDir() || w.leavesOut(path) {
 			continue
 		}
-		if len(w.dirs) >= maxWatchDirs {
+		if len(w.dirs) >= w.opts.MaxDirs {
 			return ErrWatchLimit
 		}
 		if err := w.fsn.add(a, path); err != nil {

@@ -209,3 +209,31 @@ func TestAnUploadIsToldAsByTheOriginal(t *testing.T) {
 		}
 	}
 }
+
+// What is not followed is not watched, and does not count among the directories.
+func TestARecursiveWatchFollowsWhatItIsTold(t *testing.T) {
+	f := self(t)
+	dir := f.User.Home
+	for _, name := range []string{"src/deep", "left/out/far"} {
+		scene.Must(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
+	}
+	scene.Must(t, os.WriteFile(filepath.Join(dir, "src/deep/a"), nil, 0o600))
+	opts := WatchOptions{Recursive: true, Found: true, MaxDirs: 3, Follow: func(name string) bool { return !strings.HasPrefix(name, "left") }}
+	w := scene.Value(f.Watch(dir, opts))(t)
+	seen := until(t, w, "src/deep/a", OpCreate)
+	for _, name := range []string{"left/out/b", "left/c"} {
+		scene.Must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	scene.Must(t, os.MkdirAll(filepath.Join(dir, "left/new"), 0o755))
+	scene.Must(t, os.WriteFile(filepath.Join(dir, "src/d"), nil, 0o600))
+	for _, e := range append(seen, until(t, w, "src/d", OpCreate)...) {
+		if strings.HasPrefix(e.Name, "left/") {
+			t.Errorf("%s was reported", e.Name)
+		}
+	}
+	scene.Must(t, w.Close())
+	opts.MaxDirs = 1
+	if w, err := f.Watch(dir, opts); !errors.Is(err, ErrWatchLimit) {
+		t.Errorf("with one directory too many: %v, %v", w, err)
+	}
+}

@@ -46,7 +46,7 @@ type Service struct {
 	Stop      Stop              `key:"stop" doc:"How it is ended."`
 	Log       Log               `key:"log" doc:"How much output is kept, and when a quiet log means that it is stuck."`
 	Pressure  *Pressure         `key:"pressure" doc:"Whether it is looked whether it is short of memory, descriptors, processes or room on a disk. Default: no; yes with the preset shmastra."`
-	Watch     *Watch            `key:"watch" doc:"Files whose change restarts it. Not in a sandbox."`
+	Watch     *Watch            `key:"watch" doc:"Files whose change restarts it. Of a service in a sandbox: those inside."`
 	Schedule  *Schedule         `key:"schedule" doc:"It runs at these times only: a cron expression alone, or all of it."`
 	Hooks     Hooks             `key:"hooks" doc:"Commands at points of its life, each in its directory, with its environment and as its user. Its limits are not theirs."`
 	Limits    Limits            `key:"limits" doc:"Limits on its resources, for all its processes together where no other word is said."`

@@ -232,7 +232,6 @@ func TestWhatIsWrongIsReportedWithItsPlaceAndTheNearestKey(t *testing.T) {
 		{"a sandbox by a path", in("    sandbox: ../x\n"), []string{"4:14: services.web.sandbox is \"../x\", which is no name"}},
 		{"a relative directory in a sandbox", in("    sandbox: s\n    cwd: app\n"), []string{"5:10: services.web.cwd is \"app\"; give an absolute path"}},
 		{"a relative directory in the sandbox of all", in("    cwd: app\nsandbox: s\n"), []string{"4:10: services.web.cwd is \"app\"; give an absolute path"}},
-		{"a watch in a sandbox", in("    sandbox: s\n    watch: src\n"), []string{"5:12: services.web.watch cannot look into a sandbox"}},
 		{"sockets in a sandbox", in("    sandbox: s\n    sockets: {a: 3000}\n"), []string{"5:14: services.web.sockets cannot be passed into a sandbox"}},
 		{"the environment of tend up in a sandbox", in("    sandbox: s\n    inherit: all\n"), []string{"5:14: services.web.inherit is all"}},
 		{"a probe beside the sandbox", in("    sandbox: s\n    health: {http: 'http://10.0.0.1:80/'}\n"), []string{"5:20: services.web.health.http is for 10.0.0.1:80; of a sandbox localhost"}},

@@ -31,9 +31,6 @@ func (d *decoder) checkSandbox(c *Config, s *Service, at string) {
 	if s.Cwd != "" && !path.IsAbs(s.Cwd) {
 		d.failAt(at+".cwd", fmt.Sprintf("is %.80q; give an absolute path, as it is inside the sandbox", s.Cwd))
 	}
-	if s.Watch != nil {
-		d.failAt(at+".watch", "cannot look into a sandbox; leave it out, and use tend restart when files there have changed")
-	}
 	if len(s.Sockets) > 0 {
 		d.failAt(at+".sockets", "cannot be passed into a sandbox; leave them out, and let the program listen by itself")
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/supervisor"
 	"github.com/tend-run/tend/supervisor/config"
-	"github.com/tend-run/tend/supervisor/watch"
 )
 
 // Config of a Supervisor. Manager and Dir are needed.
@@ -130,8 +129,8 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		for _, name := range s.set.Names() { // new ones, and new times
 			rules := s.set.Rules(name)
 			s.work(name).keepTimes(rules.Schedule)
-			s.work(name).keepWatch(rules.Cwd, rules.Watch)
 			state, _ := s.set.State(name)
+			s.work(name).keepWatch(rules, state.Up)
 			s.work(name).keepPlace(rules.Sandbox, state.Up && state.Phase != supervisor.Completed, state.Phase.Alive())
 			s.keepHolder(name, rules)
 		}
@@ -241,10 +240,9 @@ func (s *Supervisor) Apply(ctx context.Context, c *config.Config) error {
 			}
 		case len(r.Sockets) > 0 && len(s.c.Program) == 0:
 			return &process.InvalidError{Field: "services." + name + ".sockets", Reason: "cannot be held: this daemon does not know the program of tend, which does it"}
-		case r.Watch != nil:
-			if err := watch.Check(r.Cwd, r.Watch); err != nil {
-				return &process.InvalidError{Field: "services." + name + ".watch", Reason: err.Error()}
-			}
+		}
+		if err := s.checkWatch(ctx, name, c.Services[name]); err != nil {
+			return err
 		}
 	}
 	return s.in(ctx, func() {

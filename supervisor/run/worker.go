@@ -61,11 +61,12 @@ type worker struct {
 	endPlace context.CancelFunc
 	held     bool // there may be a holder of its sockets
 
-	seat seat // whether the sandbox is there
+	seat   seat // whether the sandbox is there
+	inside insideWatch
 }
 
 func newWorker(s *Supervisor, name string) *worker {
-	w := &worker{s: s, name: name, ready: make(chan struct{}, 1)}
+	w := &worker{s: s, name: name, ready: make(chan struct{}, 1), inside: newInsideWatch()}
 	w.ctx, w.end = context.WithCancel(s.alive)
 	s.wg.Go(w.loop)
 	return w
@@ -189,6 +190,7 @@ func (w *worker) launch(n int64, o order) {
 	w.endHooks(n-1, o, supervisor.NoHook)
 	spec, failed := w.withSockets(specOf(o.rules, o.token, n), o)
 	if failed == nil {
+		w.awaitWatch(w.ctx, o.rules)
 		failed = w.start(w.ctx, o.rules, spec)
 	}
 	// It may run all the same: of a start whose answer was lost, or of another

@@ -6,6 +6,9 @@
 // below: .git and node_modules anywhere, *.log, and what editors put beside a file for
 // the time of saving it. A changed mode, owner or time is no change.
 //
+// The directory is one of this machine (Open), or of a sandbox (OpenIn); what is told is the
+// same.
+//
 // Changes that follow each other closely are one. Directories that are made, moved,
 // removed and made again are followed, the first one too.
 package watch

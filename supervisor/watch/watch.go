@@ -19,8 +19,6 @@ import (
 const (
 	// MaxDirs is the most directories that are watched for one service.
 	MaxDirs = 10_000
-	// longest is how long changes may follow each other until they are told.
-	longest = 10 * time.Second
 	// missing is how often it is looked for the first directory while it is not there.
 	missing = time.Second
 )
@@ -77,30 +75,17 @@ func (w *Watcher) Close() error { return w.fsn.Close() }
 // once nothing more has for the delay; until ctx ends.
 func (w *Watcher) Run(ctx context.Context, changed func(name string)) (err error) {
 	defer func() { err = errors.Join(err, w.Close()) }()
-	quiet := time.NewTimer(0)
-	quiet.Stop()
+	b := newBurst(w.delay)
 	again := time.NewTimer(0)
 	if w.dirs[w.dir] {
 		again.Stop()
-	}
-	first, since := "", time.Time{}
-	note := func(name string) {
-		if name == "" {
-			return
-		}
-		if first == "" {
-			first, since = name, time.Now()
-		}
-		quiet.Reset(max(0, min(w.delay, longest-time.Since(since))))
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-quiet.C:
-			name := first
-			first = ""
-			changed(name)
+		case <-b.quiet.C:
+			changed(b.over())
 		case <-again.C:
 			name, err := w.add(w.dir)
 			if err != nil {
@@ -110,7 +95,7 @@ func (w *Watcher) Run(ctx context.Context, changed func(name string)) (err error
 				again.Reset(missing)
 				continue
 			}
-			note(name)
+			b.note(name)
 		case e, ok := <-w.fsn.Events:
 			if !ok {
 				return fsnotify.ErrClosed
@@ -119,7 +104,7 @@ func (w *Watcher) Run(ctx context.Context, changed func(name string)) (err error
 			if err != nil {
 				return err
 			}
-			note(name)
+			b.note(name)
 			if !w.dirs[w.dir] {
 				again.Reset(missing)
 			}
@@ -134,7 +119,7 @@ func (w *Watcher) Run(ctx context.Context, changed func(name string)) (err error
 				if _, err := w.add(w.dir); err != nil {
 					return err
 				}
-				note("more than can be told")
+				b.note(more)
 			case !errors.Is(err, syscall.EINVAL): // of a directory that is gone
 				return explain(w.dir, err)
 			}
