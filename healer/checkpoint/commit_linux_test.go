@@ -214,13 +214,20 @@ func TestNothingIsCommittedWhereThatWouldDoHarm(t *testing.T) {
 		"no git": {func(w *world) {
 			scene.Must(w.t, os.RemoveAll(w.path(".git")))
 		}, "it is in no git repository"},
+		"no git program": {func(w *world) {
+			w.t.(*testing.T).Setenv("PATH", w.t.TempDir())
+		}, "there is no git program"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, true, map[string]string{"a.txt": "a\n", "b.txt": "b\n"})
 			c.prepare(w)
 			state := func() string {
-				if name == "no git" {
+				switch name {
+				case "no git":
 					return ""
+				case "no git program": // what it would say cannot be asked
+					index, _ := os.ReadFile(w.path(".git/index"))
+					return string(index)
 				}
 				refs, _ := os.ReadFile(w.path(".git/index"))
 				return w.git("for-each-ref", "refs/heads") + string(refs)
