@@ -149,7 +149,7 @@ export function Output({ info, at }: { info: Info; at: Place }) {
         {streams.length === 1 && bounds.base > 0 && <span>the first {size(bounds.base)} were freed</span>}
         {streams.length > 1 && status && !status.atStart && <span>the newest part; choose one stream to see all of it</span>}
         <span class="grow" />
-        {status?.trouble ? <span class="away">reconnecting…</span> : status?.following ? <span>following</span> : null}
+        {status?.trouble ? <span class="away">reconnecting…</span> : status?.following && !info.exit ? <span>following</span> : null}
       </footer>
     </section>
   );
