@@ -34,6 +34,12 @@
 // that is not here is left out, and a message says so. They give a program new
 // namespaces and see the machine's files; only runc has limits, too.
 //
+// # Services
+//
+// pm2 and supervisord keep the same small program, one after the other with tend in
+// the same run. They are those that test/conformance/supervisors pins and installs,
+// which takes Node.js, Python and the network; the rows say what is not installed.
+//
 // # Rules of the clients
 //
 // The clients are raw sockets with hand-written HTTP/1.1 and Connect framing,

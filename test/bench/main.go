@@ -60,6 +60,7 @@ func benches() []bench {
 		{name: "fsync", fresh: true, run: benchFsync},
 		{name: "services", fresh: true, run: benchServices},
 		{name: "services-idle", fresh: true, run: benchServicesIdle},
+		{name: "services-beside", fresh: true, run: benchServicesBeside},
 		{name: "sandbox-create", fresh: true, run: benchSandboxCreate},
 		{name: "sandbox-start", fresh: true, run: benchSandboxStart},
 		{name: "sandbox-busy", fresh: true, run: benchSandboxBusy},

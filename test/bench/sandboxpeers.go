@@ -30,8 +30,8 @@ type peer struct {
 	made  int
 }
 
-// peerNames are the columns, in their order.
-var peerNames = []string{"unshare", "bubblewrap", "runc"}
+// peerNames are the columns, in their order: of sandboxes, and of services.
+var peerNames = []string{"unshare", "bubblewrap", "runc", "pm2", "supervisord"}
 
 type peerList []*peer
 
