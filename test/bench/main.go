@@ -50,6 +50,7 @@ func benches() []bench {
 		{name: "readers", run: benchReaders},
 		{name: "stalled", run: benchStalled},
 		{name: "langsmith", run: benchLangsmith},
+		{name: "mcp", run: benchMCP},
 		{name: "idle", fresh: true, run: benchIdle},
 		{name: "idle-langsmith", fresh: true, run: benchLangsmithIdle},
 		{name: "serve", fresh: true, run: benchServe},
