@@ -125,7 +125,8 @@ func TestDeps(t *testing.T) {
 		{"healer/checkpoint", []string{"internal/replace", "internal/lazyregexp"}},
 		{"healer/guard", []string{"internal/pattern", "internal/lazyregexp"}},
 		{"healer/playbook", []string{"process", "supervisor/config", "healer/guard", "internal/lazyregexp"}},
-		{"healer/work", []string{".", "process", "observe", "supervisor", "healer", "internal/procfs", "internal/replace"}},
+		{"healer/project", []string{"process", "observe", "healer/agent", "healer/checkpoint", "healer/confine", "healer/guard", "healer/playbook", "internal/procfs", "internal/replace"}},
+		{"healer/work", []string{".", "process", "observe", "supervisor", "healer", "internal/account", "internal/procfs", "internal/replace"}},
 		{"healer", []string{"supervisor", "internal/replace"}},
 		{"keeper/failpoint", nil},
 		{"keeper/client", []string{"internal/procfs", "internal/unixsock", "process", "files", "internal/account", "spool", "observe", "keeper/failpoint", "keeper/board", "keeper/calm", "keeper/feed", "keeper/wire", "keeper/rundir"}},
@@ -168,7 +169,7 @@ func TestDeps(t *testing.T) {
 		{"internal/unixsock", nil},
 		{"part", nil},
 		{"server", []string{"process", "face", "part", "driver", "metrics", "internal/replace", "internal/peer"}},
-		{"daemon/parts", []string{"process", "face", "part", "driver", "daemon/services", "daemon/healing", "internal/procfs", "internal/replace", "gen/tend", "internal/tendpb"}},
+		{"daemon/parts", []string{"process", "files", "face", "part", "driver", "daemon/services", "daemon/healing", "internal/procfs", "internal/replace", "gen/tend", "internal/tendpb"}},
 		{"daemon/services", []string{"process", "part", "driver", "supervisor", "healer", "gen/tend", "internal/tendpb", "internal/replace"}},
 		{"daemon/healing", []string{"process", "part", "supervisor", "healer", "gen/tend", "internal/replace"}},
 		{"daemon", []string{"process", "daemon/parts", "keeper/rundir", "driver/local", "face", "server", "metrics", "gen/tend", "anchor", "launch", "keeper/client", "keeper/rest", "internal/replace"}},
@@ -180,7 +181,7 @@ func TestDeps(t *testing.T) {
 		{"test/bench", []string{".", "process", "anchor", "gen", "driver", "keeper/client", "face/distant", "internal/procfs", "internal/testbin", "internal/testdaemon"}},
 		{"cmd/internal/role", []string{"anchor", "keeper", "internal/cleansignals"}},
 		{"cmd/tend-keeper", []string{"cmd/internal/role"}},
-		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "driver/host", "driver/local/network", "driver/local/template", "face/distant", "face/gateway", "face/mcp/relay", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "healer/confine", "supervisor/config", "supervisor/foreign", "supervisor/held", "healer/work", "internal/account", "internal/home", "internal/payload", "internal/peer", "internal/replace", "internal/torture", "internal/typo"}},
+		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "driver/host", "driver/local/network", "driver/local/template", "face/distant", "face/gateway", "face/mcp/relay", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "healer/confine", "supervisor/config", "supervisor/foreign", "supervisor/held", "healer/project", "healer/work", "internal/account", "internal/home", "internal/payload", "internal/peer", "internal/replace", "internal/torture", "internal/typo"}},
 		{"", []string{"process", "view", "gen/tend", "internal/tendpb", "internal/home"}},
 	}
 	for path, p := range pkgs {

@@ -199,6 +199,17 @@ func (s *Sandbox) Look(ctx context.Context) (*Client, error) {
 	return s.client.in(id), nil
 }
 
+// Passive returns a handle of the same sandbox that starts nothing: what needs a sandbox that
+// is ready is [ErrSandboxStopped] or [ErrSandboxPaused] while it is not. One that is not there
+// yet, by [NewSandbox], is made first.
+func (s *Sandbox) Passive(ctx context.Context) (*Sandbox, error) {
+	id, err := s.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Sandbox{client: s.client, spec: s.spec, id: id, inside: s.client.in(id)}, nil
+}
+
 // Metrics returns what the sandbox used, oldest first: samples of the last minutes
 // between two times. A zero time is no bound; without bounds there is one of now at
 // least. [process.ErrUnsupported]: the sandbox is not isolated.

@@ -76,8 +76,12 @@ func TestASandboxLivesAndEnds(t *testing.T) {
 	if _, err := box.Processes().Spawn(t.Context(), tend.Command("true")); !errors.Is(err, tend.ErrSandboxStopped) {
 		t.Errorf("a command in a stopped sandbox: %v", err)
 	}
+	passive := scene.Value(scene.Value(c.Sandbox(t.Context(), "box"))(t).Passive(t.Context()))(t)
+	if _, err := passive.Processes().Spawn(t.Context(), tend.Command("true")); !errors.Is(err, tend.ErrSandboxStopped) {
+		t.Errorf("a command by a handle that starts nothing: %v", err)
+	}
 	scene.Must(t, box.Start(t.Context()))
-	if got := printed(t, box.Processes(), "cat file"); got != "kept\n" {
+	if got := printed(t, passive.Processes(), "cat file"); got != "kept\n" {
 		t.Errorf("after a stop the file has %q", got)
 	}
 	name, never := "other", time.Duration(0)

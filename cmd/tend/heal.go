@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/healer/project"
 	"github.com/tend-run/tend/healer/work"
 	"github.com/tend-run/tend/process"
 )
@@ -24,6 +25,14 @@ func (c *healEpisodeCmd) Run(ctx context.Context, inv *invocation) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	return work.Run(ctx, c.Dir, inv.getenv("PATH"), inv.out)
+}
+
+// healProjectCmd is the process that works on a project for a worker, as the user of the
+// service, or in its sandbox.
+type healProjectCmd struct{}
+
+func (*healProjectCmd) Run(ctx context.Context, inv *invocation) error {
+	return project.Serve(ctx, inv.environ(), inv.in, inv.out)
 }
 
 type healCmd struct {

@@ -12,6 +12,9 @@ func (h *Healing) Declare(ctx context.Context, c *config.Config, file string, en
 	d := &declaration{File: file}
 	if c.Healer != nil {
 		d.Healer, d.Service = c.Healer, c.Target()
+		if s := c.Services[d.Service]; s != nil {
+			d.Sandbox, d.User = s.Sandbox, s.User
+		}
 		d.Secrets = secretsOf(c.Healer.LLM, env)
 		d.Token = h.c.Token
 		if r := c.Healer.Report; r != nil {

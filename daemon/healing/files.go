@@ -2,10 +2,8 @@ package healing
 
 import (
 	"context"
-	"log/slog"
 	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,25 +26,26 @@ type watcher struct {
 
 // watchFiles begins to look. A project that cannot be watched is repaired again when
 // somebody asks for it.
-func watchFiles(ctx context.Context, wg *sync.WaitGroup, h *config.Healer, state string, log *slog.Logger) *watcher {
-	ctx, end := context.WithCancel(ctx)
+func (h *Healing) watchFiles() *watcher {
+	d := h.declared
+	ctx, end := context.WithCancel(h.alive)
 	w := &watcher{changed: make(chan struct{}, 1), end: end}
 	rules := &config.Watch{Paths: config.Strings{"**"}, Delay: config.Duration(300 * time.Millisecond)}
 	for _, name := range derived {
 		rules.Ignore = append(rules.Ignore, name, "**/"+name)
 	}
-	rules.Ignore = append(rules.Ignore, h.Data...)
-	if rel, err := filepath.Rel(h.Root, state); err == nil && filepath.IsLocal(rel) && rel != "." {
+	rules.Ignore = append(rules.Ignore, d.Healer.Data...)
+	if rel, err := filepath.Rel(d.Healer.Root, h.c.StateDir); err == nil && filepath.IsLocal(rel) && rel != "." && d.Sandbox == "" {
 		rules.Ignore = append(rules.Ignore, filepath.ToSlash(rel))
 	}
 	rules.Ignore = slices.Clip(rules.Ignore)
-	files, err := watch.Open(h.Root, rules)
+	run, err := h.watching(d, rules)
 	if err != nil {
-		log.Warn("the files of a service that is broken are not watched", "err", err)
+		h.c.Log.Warn("the files of a service that is broken are not watched", "err", err)
 		return w
 	}
-	wg.Go(func() {
-		err := files.Run(ctx, func(string) {
+	h.wg.Go(func() {
+		err := run(ctx, func(string) {
 			if time.Now().UnixNano() < w.busy.Load() {
 				return
 			}
@@ -56,10 +55,29 @@ func watchFiles(ctx context.Context, wg *sync.WaitGroup, h *config.Healer, state
 			}
 		})
 		if err != nil && ctx.Err() == nil {
-			log.Warn("the files of a service that is broken are not watched any more", "err", err)
+			h.c.Log.Warn("the files of a service that is broken are not watched any more", "err", err)
 		}
 	})
 	return w
+}
+
+// watching returns what watches a project where it is: with the rights of the service's user,
+// if that is said, and in its sandbox.
+func (h *Healing) watching(d *declaration, rules *config.Watch) (func(context.Context, func(string)) error, error) {
+	if d.Sandbox == "" && d.User == "" || h.c.Watch == nil {
+		files, err := watch.Open(d.Healer.Root, rules)
+		if err != nil {
+			return nil, err
+		}
+		return files.Run, nil
+	}
+	return func(ctx context.Context, changed func(string)) error {
+		return h.c.Watch(ctx, d.Sandbox, d.User, d.Healer.Root, func(name string) {
+			if watch.Counts(rules, name) {
+				changed(name)
+			}
+		})
+	}, nil
 }
 
 // notOurs says that changes of this moment are the service's own.

@@ -241,12 +241,34 @@ func (h *Healing) work(ctx context.Context, f *follower) {
 			wait(ctx, later)
 			continue
 		}
+		if !h.inPlace(ctx, f) {
+			return
+		}
 		well := h.follows(ctx, f, n)
 		if h.newsOf(ctx, f) && well {
 			return
 		}
 		wait(ctx, again)
 	}
+}
+
+// awayEvery is how often it is looked whether a sandbox is ready again.
+const awayEvery = time.Second
+
+// inPlace waits while the sandbox of the service is paused or stopped: no worker could do
+// anything. false: ctx has ended.
+func (h *Healing) inPlace(ctx context.Context, f *follower) bool {
+	for h.isAway(ctx, f) {
+		if !wait(ctx, awayEvery) {
+			return false
+		}
+	}
+	return ctx.Err() == nil
+}
+
+func (h *Healing) isAway(ctx context.Context, f *follower) bool {
+	key := f.order.Rules.Sandbox
+	return key != "" && h.c.Away != nil && h.c.Away(ctx, key)
 }
 
 // follows starts the n-th worker, or finds it, and returns when it has ended: whether well.
@@ -367,7 +389,9 @@ func (h *Healing) tidy(ctx context.Context, id string) {
 	if s := healer.Fold(entries); err != nil || !s.Done() || s.Dirty {
 		return
 	}
-	h.follows(ctx, &follower{order: o}, tidier)
+	if f := (&follower{order: o}); !h.isAway(ctx, f) { // else the next server does
+		h.follows(ctx, f, tidier)
+	}
 }
 
 // tidyAll does so for all episodes of which a server before this one saw the end.
@@ -411,7 +435,8 @@ func (h *Healing) forget(ctx context.Context, id string) bool {
 	if err == nil {
 		err = replace.File(o.Path(healer.ForgetFile), nil, 0o600)
 	}
-	return err == nil && h.follows(ctx, &follower{order: o}, forgetter) && !h.store.hasPoints(id)
+	f := &follower{order: o}
+	return err == nil && !h.isAway(ctx, f) && h.follows(ctx, f, forgetter) && !h.store.hasPoints(id)
 }
 
 // lost: the record of the episode is gone.

@@ -37,7 +37,12 @@ type Config struct {
 	// URL at which a worker reaches this daemon, and the Token that it must show there.
 	URL, Token string
 	HTTP       *http.Client // for reports; nil: one of its own
-	Log        *slog.Logger // nil: nothing is logged
+	// Away reports whether a sandbox is there, and is not ready; nil: there are none.
+	Away func(ctx context.Context, sandbox string) bool
+	// Watch calls changed with the path of what changes below a directory, of a sandbox if
+	// one is named, with the rights of a user there, until ctx ends. Needed with Away.
+	Watch func(ctx context.Context, sandbox, user, dir string, changed func(path string)) error
+	Log   *slog.Logger // nil: nothing is logged
 }
 
 // Healing is the part.
@@ -292,7 +297,7 @@ func (h *Healing) keep() {
 // passive looks at files from now on; active does not any more.
 func (h *Healing) passive() {
 	if h.watch == nil && h.declared != nil {
-		h.watch = watchFiles(h.alive, &h.wg, h.declared.Healer, h.c.StateDir, h.c.Log)
+		h.watch = h.watchFiles()
 	}
 }
 

@@ -29,6 +29,9 @@ const (
 type declaration struct {
 	Healer  *config.Healer `json:"healer"`
 	Service string         `json:"service"`
+	// Sandbox and User are those of the service.
+	Sandbox string `json:"sandbox,omitempty"`
+	User    string `json:"user,omitempty"`
 	// File that declares the services: the healer must not change it.
 	File string `json:"file"`
 	healer.Secrets

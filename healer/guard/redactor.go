@@ -151,29 +151,37 @@ func (r *Redactor) AddEnv(env map[string]string) {
 	}
 }
 
-// AddFile makes secrets of all values in a file of variables (.env), also of those in its
-// comments, but for plain words such as "production". A file that is missing has none.
-// One that is no regular file, or has more than 64 KiB, is an error.
+// AddFile is AddVariables of a file that [ReadVariables] reads. One that is missing has none.
 func (r *Redactor) AddFile(path string) error {
+	data, err := ReadVariables(path)
+	r.AddVariables(data)
+	return err
+}
+
+// ReadVariables reads a file of variables (.env). One that is missing is empty. One that is
+// no regular file, or has more than 64 KiB, is an error.
+func ReadVariables(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|waitForNobody, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxSecret {
-		return fmt.Errorf("%s is not a file of variables: it is no regular file, or has more than 64 KiB", path)
+		return nil, fmt.Errorf("%s is not a file of variables: it is no regular file, or has more than 64 KiB", path)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxSecret))
-	if err != nil {
-		return err
-	}
+	return io.ReadAll(io.LimitReader(f, maxSecret))
+}
+
+// AddVariables makes secrets of all values in the text of a file of variables, also of those
+// in its comments, but for plain words such as "production".
+func (r *Redactor) AddVariables(data []byte) {
 	for _, v := range variables(strings.Split(string(data), "\n")) {
 		for _, value := range v.readings() {
 			if !plainWord.MatchString(strings.TrimSpace(value)) || secretName.MatchString(v.name) && !strings.HasPrefix(value, "http") {
@@ -181,7 +189,6 @@ func (r *Redactor) AddFile(path string) error {
 			}
 		}
 	}
-	return nil
 }
 
 // Text returns a text without secrets.

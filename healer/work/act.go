@@ -3,8 +3,7 @@ package work
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,19 +12,18 @@ import (
 	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/healer"
 	"github.com/tend-run/tend/healer/playbook"
-	"github.com/tend-run/tend/internal/replace"
 )
 
 // act tries a remedy. What it has changed is the healer's when it returns, unless this
 // process dies in it.
 func (w *worker) act(ctx context.Context, e healer.Effect) (healer.Entry, error) {
 	out, err := w.try(ctx, e)
-	if w.point == nil {
+	if !e.Remedy.Tree {
 		return out, err
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTime)
 	defer cancel()
-	out.Paths, _ = w.changed(last) // they are for people
+	out.Paths, _ = w.project.Changed(last) // they are for people
 	return out, err
 }
 
@@ -60,11 +58,11 @@ func (w *worker) playBook(ctx context.Context, e healer.Effect) (out healer.Entr
 			break // it is a remedy of its own, if it was found at first
 		}
 		done = append(done, plan)
-		if err := w.absorb(ctx); err != nil {
+		if err := w.project.Absorb(ctx); err != nil {
 			return out, err
 		}
 		text, err := w.carryOut(ctx, e.Try, plan)
-		if merr := w.mark(ctx); err == nil {
+		if merr := w.project.Mark(ctx); err == nil {
 			err = merr
 		}
 		said = append(said, plan.Book+": "+plan.Why)
@@ -99,7 +97,10 @@ func (w *worker) planOf(ctx context.Context, book string, done []playbook.Plan) 
 	if err != nil {
 		return playbook.Plan{}, false
 	}
-	plans := w.books.Match(ctx, ev)
+	plans, err := w.project.Match(ctx, ev)
+	if err != nil {
+		return playbook.Plan{}, false
+	}
 	if book != "" {
 		plans = append(plans, w.plans...) // the log may say something else by now
 	}
@@ -158,7 +159,7 @@ func (w *worker) carryOut(ctx context.Context, try int, p playbook.Plan) (string
 		}
 	}
 	if len(p.Verify) > 0 {
-		if text, err := w.must(ctx, command{argv: p.Verify, dir: w.order.Healer.Root, env: w.environ(), time: commandTime}); err != nil {
+		if text, err := w.must(ctx, command{argv: p.Verify, dir: w.project.Root(), env: w.environ(), time: commandTime}); err != nil {
 			return strings.Join(append(said, text), "\n"), err
 		}
 	}
@@ -167,36 +168,43 @@ func (w *worker) carryOut(ctx context.Context, try int, p playbook.Plan) (string
 
 // carry carries out one action.
 func (w *worker) carry(ctx context.Context, try int, a playbook.Action) (string, error) {
-	root := w.order.Healer.Root
-	path := filepath.Join(root, filepath.FromSlash(a.Path))
+	full := path.Join(filepath.ToSlash(w.project.Root()), a.Path)
 	switch a.Kind {
 	case playbook.Restart, playbook.Propose:
 		return "", nil // a restart follows each plan
 	case playbook.Run:
 		for _, dir := range a.Aside {
-			if err := w.moveAside(try, filepath.FromSlash(dir)); err != nil {
+			if err := w.project.MoveAside(ctx, try, dir); err != nil {
 				return "", err
 			}
 		}
-		return w.must(ctx, command{argv: a.Argv, dir: path, env: w.environ(), time: installTime})
+		return w.must(ctx, command{argv: a.Argv, dir: full, env: w.environ(), time: installTime})
 	case playbook.Restore:
-		if _, err := os.Lstat(path); err == nil {
-			return "", fmt.Errorf("%s is there again", a.Path)
+		if err := w.project.Absent(ctx, a.Path); err != nil {
+			return "", err
 		}
 		return w.must(ctx, command{
-			argv: []string{"git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "checkout-index", "--", filepath.Base(path)},
-			dir:  filepath.Dir(path), env: gitEnv(w.environ()), time: commandTime,
+			argv: []string{"git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "checkout-index", "--", path.Base(full)},
+			dir:  path.Dir(full), env: gitEnv(w.environ()), time: commandTime,
 		})
 	case playbook.Remove:
-		return "removed " + a.Path, w.moveAside(try, filepath.FromSlash(a.Path))
+		return "removed " + a.Path, w.project.MoveAside(ctx, try, a.Path)
 	case playbook.EndPortHolder:
-		return w.endHolder(ctx, a.Port)
+		spared, err := w.managed(ctx)
+		if err != nil {
+			return "", err
+		}
+		return w.project.EndHolder(ctx, a.Port, spared, w.order.Healer.EndOthers)
 	case playbook.EndOrphans:
-		return w.endOrphans(ctx)
+		spared, err := w.managed(ctx)
+		if err != nil {
+			return "", err
+		}
+		return w.project.EndOrphans(ctx, spared)
 	case playbook.SetEnv:
-		return "set " + a.Name + " in " + a.Path, w.guard.SetEnv(a.Path, a.Name, a.Value)
+		return "set " + a.Name + " in " + a.Path, w.project.SetEnv(ctx, a.Path, a.Name, a.Value)
 	case playbook.Truncate:
-		return keepTail(path, a.Keep)
+		return w.project.Truncate(ctx, a.Path, a.Keep)
 	}
 	return "", fmt.Errorf("%q is no action that this version knows", a.Kind)
 }
@@ -221,28 +229,4 @@ func (w *worker) must(ctx context.Context, c command) (string, error) {
 		return line, fmt.Errorf("%s: %v:\n%s", line, r.exit, firstLines(r.output))
 	}
 	return line, nil
-}
-
-// keepTail cuts off the beginning of a log in place: who writes it goes on. A writer that
-// does not append leaves a hole, which takes no room.
-func keepTail(path string, keep int64) (string, error) {
-	f, err := replace.Open(path, os.O_RDWR)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return "", err
-	}
-	keep = min(max(keep, 0), 16<<20, st.Size())
-	tail, err := io.ReadAll(io.NewSectionReader(f, st.Size()-keep, keep))
-	if err != nil {
-		return "", err
-	}
-	if err := f.Truncate(0); err != nil {
-		return "", err
-	}
-	_, err = f.WriteAt(tail, 0)
-	return fmt.Sprintf("cut %s from %d to %d bytes", filepath.Base(path), st.Size(), keep), err
 }

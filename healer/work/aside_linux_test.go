@@ -27,12 +27,12 @@ func TestWhatWasMovedAsideComesBack(t *testing.T) {
 				scene.Must(t, os.WriteFile(filepath.Join(dir, "node_modules", "other"), nil, 0o644))
 			}
 			g.write("apps/web/node_modules/p/index.js", "installed\n")
-			scene.Must(t, g.w.point.Absorb(t.Context()))
-			scene.Must(t, g.w.moveAside(1, "apps/web/node_modules"))
+			scene.Must(t, g.w.project.Absorb(t.Context()))
+			scene.Must(t, g.w.project.MoveAside(t.Context(), 1, "apps/web/node_modules"))
 			web := filepath.Join(g.root, "apps", "web")
 			scene.Must(t, os.RemoveAll(web))
 			scene.Must(t, spoil(web, outside))
-			scene.Must(t, g.w.mark(t.Context()))
+			scene.Must(t, g.w.project.Mark(t.Context()))
 			g.w.state.Tries = []healer.Try{{}}
 			if _, err := g.w.rollback(t.Context(), healer.Effect{Do: healer.Rollback, Try: 1}); err != nil {
 				t.Error(err)
@@ -55,7 +55,7 @@ func TestNothingIsMovedOutOfTheProject(t *testing.T) {
 	outside := t.TempDir()
 	scene.Must(t, os.MkdirAll(filepath.Join(g.root, ".tend"), 0o755))
 	scene.Must(t, os.Symlink(outside, filepath.Join(g.root, ".tend", "aside")))
-	if err := g.w.moveAside(1, "node_modules"); err == nil {
+	if err := g.w.project.MoveAside(t.Context(), 1, "node_modules"); err == nil {
 		t.Error("it was moved")
 	}
 	if all := scene.Value(os.ReadDir(outside))(t); len(all) > 0 {

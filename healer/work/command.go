@@ -2,53 +2,27 @@ package work
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"os/user"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/tend-run/tend/healer/agent"
 	"github.com/tend-run/tend/healer/confine"
 	"github.com/tend-run/tend/healer/guard"
-	"github.com/tend-run/tend/internal/replace"
+	"github.com/tend-run/tend/healer/project"
 )
 
-// errNoCommands: where nothing can confine a command, it is not run.
-var errNoCommands = errors.New("commands cannot be run here, since nothing can confine them; read, search and edit files, and use restart to see whether that has helped")
-
-// changesFile is what a command has changed, until that is taken over.
-const changesFile = "changes"
-
-// dropped are directories in which a command works for itself alone: git's and tend's own
-// and what package managers install.
-var dropped = []string{".git", ".tend", "node_modules", ".venv", "venv", "__pycache__", ".cache", ".pnpm-store"}
-
-// Exec runs a command of a model under [confine]: it changes nothing. What it has changed in
-// its own view of the project is then taken over file by file, under the rules of an edit
-// and those of [taking], which never lose what nobody has committed.
+// Exec runs a command of a model, which changes nothing by itself. What it has changed in its
+// own view of the project is then taken over file by file, by [project.Project].
 func (h *hands) Exec(ctx context.Context, line string) (out agent.Exec, err error) {
 	w := h.w
-	if w.point == nil {
-		return out, errors.New("there is no checkpoint")
-	}
-	rules, err := w.confinement()
+	c, err := w.project.Begin(ctx, line)
 	if err != nil {
 		return out, err
 	}
-	t, err := h.begin(ctx)
-	if err != nil {
-		return out, err
-	}
-	if err := os.RemoveAll(rules.Changes); err != nil {
-		return out, err
-	}
-	defer os.Remove(rules.Changes)
-	res, err := w.run(ctx, command{argv: confine.Argv(w.self, rules, []string{"/bin/sh", "-c", line}), dir: rules.Root, env: w.bareEnviron(), time: commandTime, bare: true})
+	env := w.bareEnviron()
+	maps.Copy(env, c.Env)
+	res, err := w.run(ctx, command{argv: c.Argv, dir: w.project.Root(), env: env, time: commandTime, bare: true})
 	if err != nil {
 		return out, err
 	}
@@ -59,186 +33,23 @@ func (h *hands) Exec(ctx context.Context, line string) (out agent.Exec, err erro
 		}
 	}
 	if out.Code == confine.Refused && strings.Contains(res.output, "tend: the command was not run") {
-		return agent.Exec{}, fmt.Errorf("%w (%s)", errNoCommands, strings.TrimSpace(res.output))
+		return agent.Exec{}, fmt.Errorf("%w (%s)", project.ErrNoCommands, strings.TrimSpace(res.output))
 	}
-	changes, err := confine.Read(rules.Changes)
-	var over *confine.OverError
-	switch {
-	case errors.Is(err, confine.ErrKilled) || errors.As(err, &over):
-		t.say("nothing of what it has changed was taken over: %v", err)
-	case err != nil:
+	taken, err := w.project.End(ctx)
+	if err != nil {
 		return out, err
-	case len(changes) > 0:
-		if err := t.take(ctx, changes); err != nil {
-			return out, err
-		}
 	}
-	out.Output += t.said()
+	if taken.Changed {
+		h.touched = true
+	}
+	out.Output += taken.Said
 	return out, nil
 }
 
 // bareEnviron is the environment of a model's command: that of the service without secrets.
 func (w *worker) bareEnviron() map[string]string {
 	env := w.environ()
-	if env["PATH"] == "" {
-		env["PATH"] = w.path
-	}
+	env["PATH"] = w.commandPath()
 	maps.DeleteFunc(env, guard.Secret)
-	// The project may be another user's than root's.
-	env["GIT_CONFIG_COUNT"], env["GIT_CONFIG_KEY_0"], env["GIT_CONFIG_VALUE_0"] = "1", "safe.directory", "*"
 	return env
-}
-
-// confinement is what there is for a command, found anew each time: one before may have
-// made things.
-func (w *worker) confinement() (r confine.Rules, err error) {
-	o := w.order
-	root := o.Healer.Root
-	r = confine.Rules{Root: root, Changes: o.Path(changesFile), Drop: dropped, Hide: []string{o.StateDir, o.Dir}}
-	if o.Keys != "" {
-		r.Hide = append(r.Hide, o.Keys)
-	}
-	if socket, ok := strings.CutPrefix(o.URL, "unix://"); ok {
-		r.Hide = append(r.Hide, socket)
-	}
-	if inside(root, o.StateDir) {
-		return r, fmt.Errorf("%w: the project is in the daemon's own directory", errNoCommands)
-	}
-	r.Show = w.shown()
-	err = filepath.WalkDir(root, func(full string, d fs.DirEntry, err error) error {
-		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-				return nil // it is gone, or nothing for the command either
-			}
-			return err
-		}
-		name := d.Name()
-		switch {
-		case full == root:
-			return nil
-		case name == ".git":
-			if config := filepath.Join(full, "config"); w.holdsSecret(config) {
-				r.Hide = append(r.Hide, config)
-			}
-		case d.IsDir() && name != ".tend" && slices.Contains(dropped, name):
-		case d.Type()&fs.ModeSymlink != 0: // what it leads to has a rule of its own
-			return nil
-		default:
-			rel, err := filepath.Rel(root, full)
-			if err != nil {
-				return err
-			}
-			if _, err := w.guard.Check(filepath.ToSlash(rel), false); err == nil && (d.IsDir() || !guard.IsEnv(name)) {
-				return nil
-			}
-			r.Hide = append(r.Hide, full)
-		}
-		if len(r.Hide) > confine.MaxPaths/2 {
-			return fmt.Errorf("%w: more than %d files and directories are secret", errNoCommands, confine.MaxPaths/2)
-		}
-		if d.IsDir() {
-			return fs.SkipDir
-		}
-		return nil
-	})
-	return r, err
-}
-
-// holdsSecret reports whether a file, such as one with the addresses of a repository, has a
-// secret in it, or cannot be read.
-func (w *worker) holdsSecret(file string) bool {
-	data, err := replace.Read(file, maxReviewed)
-	return err != nil && !errors.Is(err, fs.ErrNotExist) || w.redact.Text(string(data)) != string(data)
-}
-
-// shown is what a command needs of the machine besides programs and libraries: those of
-// PATH that are elsewhere, and the repository and packages of the directories that the
-// project is in.
-func (w *worker) shown() (all []string) {
-	root := w.order.Healer.Root
-	home := root
-	if u, err := user.Current(); err == nil {
-		home = u.HomeDir
-	}
-	add := func(path string) {
-		if path != "/" && !inside(path, root) && !inside(root, path) && !inside(w.order.StateDir, path) && !inside(home, path) && !slices.Contains(all, path) {
-			all = append(all, path)
-		}
-	}
-	for _, dir := range filepath.SplitList(w.bareEnviron()["PATH"]) {
-		real, err := filepath.EvalSymlinks(dir)
-		if err != nil || !filepath.IsAbs(dir) {
-			continue
-		}
-		add(filepath.Clean(dir))
-		add(real)
-		// What is installed as a whole, such as a version of Node, has its libraries beside. A
-		// directory that a person keeps things in is none.
-		up := filepath.Dir(real)
-		if _, err := os.Lstat(filepath.Join(up, "lib")); err == nil && filepath.Base(real) == "bin" && filepath.Base(up) != ".local" {
-			add(up)
-		}
-	}
-	for _, dir := range repository(root) {
-		if !w.holdsSecret(filepath.Join(dir, "config")) {
-			add(dir)
-		}
-	}
-	for dir := filepath.Dir(root); dir != "/"; dir = filepath.Dir(dir) {
-		add(filepath.Join(dir, "node_modules"))
-		add(filepath.Join(dir, "package.json"))
-	}
-	return all
-}
-
-// repository are the directories of git that a project needs: of the nearest repository
-// alone, as git has it. A work tree, and a submodule, has a file that names its own, which may
-// name another.
-func repository(root string) (all []string) {
-	for dir := root; ; dir = filepath.Dir(dir) {
-		git := filepath.Join(dir, ".git")
-		info, err := os.Lstat(git)
-		if err != nil && dir != "/" {
-			continue
-		}
-		if err != nil {
-			return nil
-		}
-		if info.Mode().IsRegular() {
-			all = append(all, git)
-			if git = named(git, "gitdir: "); git == "" {
-				return nil
-			}
-		}
-		all = append(all, git)
-		if common := named(filepath.Join(git, "commondir"), ""); common != "" {
-			all = append(all, common)
-		}
-		if _, err := os.Lstat(filepath.Join(all[len(all)-1], "objects")); err != nil {
-			return nil // it is no repository, whoever says so
-		}
-		return all
-	}
-}
-
-// named is the directory that a file of git names.
-func named(file, prefix string) string {
-	data, err := replace.Read(file, 4096)
-	if err != nil {
-		return ""
-	}
-	path, ok := strings.CutPrefix(strings.TrimSpace(string(data)), prefix)
-	if !ok || path == "" {
-		return ""
-	}
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(file), path)
-	}
-	return filepath.Clean(path)
-}
-
-// inside reports whether a path is another, or below it.
-func inside(name, dir string) bool {
-	rel, err := filepath.Rel(dir, name)
-	return err == nil && filepath.IsLocal(rel)
 }

@@ -34,8 +34,11 @@ type ground struct {
 	h    *hands
 }
 
-func newGround(t *testing.T, uid int) *ground {
+func newGround(t *testing.T, uid int) *ground { return newGroundOf(t, user{uid: uid}) }
+
+func newGroundOf(t *testing.T, who user) *ground {
 	t.Helper()
+	uid := who.uid
 	scene.Root(t)
 	base := scene.Value(os.MkdirTemp("", "tend-work-"))(t)
 	t.Cleanup(func() { os.RemoveAll(base) })
@@ -77,6 +80,12 @@ func newGround(t *testing.T, uid int) *ground {
 		return errors.Join(err, os.Lchown(path, uid, uid))
 	}))
 	command := []string{testbin.Released.Tend(bin)}
+	if who.served {
+		scene.Must(t, filepath.WalkDir(state, func(path string, d fs.DirEntry, err error) error {
+			return errors.Join(err, os.Lchown(path, 0, 0))
+		}))
+		uid = 0 // that of the daemon
+	}
 	if uid != 0 {
 		for d := bin; d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
 			scene.Must(t, os.Chmod(d, 0o755))
@@ -87,18 +96,38 @@ func newGround(t *testing.T, uid int) *ground {
 	scene.Must(t, os.Mkdir(dir, 0o755))
 	scene.Must(t, os.Chown(dir, uid, uid))
 	d := testdaemon.Serve(t, testdaemon.Config{Command: command, Dir: dir})
-	gd := scene.Value(guard.Open(guard.Config{Root: g.root, Protected: []string{"engine/**"}}))(t)
-	t.Cleanup(func() { gd.Close() })
 	env := map[string]string{"PORT": "3000", "DB_PASSWORD": secret, "ANTHROPIC_API_KEY": secret, "DATABASE": "postgres://me:" + secret + "@host/db"}
+	c := d.Connect(t)
 	g.w = &worker{
-		guard: gd, redact: guard.NewRedactor(), client: d.Connect(t), self: self, path: os.Getenv("PATH"),
-		order: &healer.Order{ID: "e1", Dir: filepath.Join(state, "episode"), StateDir: state, Keys: filepath.Join(state, "key"), URL: d.URL, Rules: &config.Service{Cwd: g.root, Env: env}, Healer: &config.Healer{Root: g.root, Data: []string{"data"}}},
+		redact: guard.NewRedactor(), client: c, there: c, self: self, path: os.Getenv("PATH"),
+		order: &healer.Order{ID: "e1", Dir: filepath.Join(state, "episode"), StateDir: state, Keys: filepath.Join(state, "key"), URL: d.URL, Rules: &config.Service{Cwd: g.root, Env: env}, Healer: &config.Healer{Root: g.root, Data: []string{"data"}, Protected: []string{"engine/**"}}},
+	}
+	if who.served {
+		g.w.order.Rules.User = strconv.Itoa(who.uid)
+	}
+	p, _, err := g.w.openProject(t.Context())
+	scene.Must(t, err)
+	t.Cleanup(func() { p.Close() })
+	g.w.project = p
+	if g.w.remote() != who.served {
+		t.Fatalf("it is worked on by %T", p)
 	}
 	scene.Must(t, g.w.takePoint(t.Context(), 1))
-	point := g.w.point
-	t.Cleanup(func() { point.Close() })
 	g.h = &hands{w: g.w}
 	return g
+}
+
+// kept is where copies of the user's work are, and copies are those.
+func (g *ground) kept() string {
+	if g.w.remote() {
+		return filepath.Join(g.root, ".tend/heal", g.w.order.ID, healer.PointsDir, "1", "kept")
+	}
+	return filepath.Join(g.w.order.Path(healer.PointsDir), "1", "kept")
+}
+
+func (g *ground) copies() []checkpoint.Kept {
+	g.Helper()
+	return scene.Value(g.w.project.Commit(g.Context(), 1, nil))(g.T).Kept
 }
 
 func (g *ground) git(args ...string) string {
@@ -151,7 +180,7 @@ func (g *ground) tree() map[string]string {
 		if info.Mode().IsRegular() {
 			text += string(scene.Value(os.ReadFile(path))(g))
 		}
-		if rel := strings.TrimPrefix(path, g.root+"/"); rel != ".git" && !strings.HasPrefix(rel, ".git/refs") && !strings.HasPrefix(rel, ".git/logs") {
+		if rel := strings.TrimPrefix(path, g.root+"/"); rel != ".git" && rel != ".tend" && !strings.HasPrefix(rel, ".tend/heal") && !strings.HasPrefix(rel, ".git/refs") && !strings.HasPrefix(rel, ".git/logs") {
 			all[rel] = text
 		}
 		return nil
@@ -159,13 +188,19 @@ func (g *ground) tree() map[string]string {
 	return all
 }
 
-var users = map[string]int{"root": 0, "another user": 65534}
+// user has a daemon, or is served by one of root.
+type user struct {
+	uid    int
+	served bool
+}
+
+var users = map[string]user{"root": {}, "another user": {uid: 65534}, "another user, by a daemon of root": {uid: 65534, served: true}}
 
 // TestNoCommandLosesTheUsersWork: whatever it does to what nobody has committed.
 func TestNoCommandLosesTheUsersWork(t *testing.T) {
-	for who, uid := range users {
-		t.Run(who, func(t *testing.T) {
-			g := newGround(t, uid)
+	for name, who := range users {
+		t.Run(name, func(t *testing.T) {
+			g := newGroundOf(t, who)
 			before := g.tree()
 			for _, line := range []string{
 				"git reset --hard",
@@ -184,14 +219,13 @@ func TestNoCommandLosesTheUsersWork(t *testing.T) {
 				"for f in * */*; do rm -f $f; ln -s /etc/passwd $f; done",
 				"mv lib.js new.js; mv go.mod lib.js; cp clean.js go.mod",
 			} {
-				g.h.kept = nil
-				scene.Must(t, os.RemoveAll(filepath.Join(g.w.pointOptions(1).Dir, "kept")))
+				scene.Must(t, os.RemoveAll(g.kept()))
 				out := g.exec(line)
 				after := g.tree()
 				for path, text := range before {
 					switch {
 					case after[path] == text:
-					case slices.ContainsFunc(g.w.point.Kept(), func(k checkpoint.Kept) bool {
+					case slices.ContainsFunc(g.copies(), func(k checkpoint.Kept) bool {
 						data, err := os.ReadFile(k.Copy)
 						return err == nil && k.Path == path && strings.HasSuffix(text, string(data))
 					}):
@@ -200,7 +234,7 @@ func TestNoCommandLosesTheUsersWork(t *testing.T) {
 						t.Errorf("%s\n%s\n%s is %.60q, and was %.60q", line, out, path, after[path], text)
 					}
 				}
-				done := scene.Value(g.w.point.Restore(t.Context()))(t)
+				done := scene.Value(g.w.project.Rollback(t.Context(), 1, false))(t)
 				if len(done.Left) > 0 {
 					t.Errorf("%s: not taken back is %v", line, done.Left)
 				}
@@ -224,9 +258,9 @@ func TestNoCommandLosesTheUsersWork(t *testing.T) {
 
 // TestWhatACommandOfAModelMakesIsTakenOver: what a repair needs.
 func TestWhatACommandOfAModelMakesIsTakenOver(t *testing.T) {
-	for who, uid := range users {
-		t.Run(who, func(t *testing.T) {
-			g := newGround(t, uid)
+	for name, who := range users {
+		t.Run(name, func(t *testing.T) {
+			g := newGroundOf(t, who)
 			for _, c := range []struct {
 				line, name, want, says string
 			}{
@@ -256,7 +290,7 @@ func TestWhatACommandOfAModelMakesIsTakenOver(t *testing.T) {
 			}
 			// What was uncommitted and has changed is in a copy, once.
 			kept := map[string]string{}
-			for _, k := range g.w.point.Kept() {
+			for _, k := range g.copies() {
 				kept[k.Path] += string(scene.Value(os.ReadFile(k.Copy))(t))
 			}
 			want := map[string]string{"go.mod": "module m\n\nrequire a v1\nrequire b v1\n", "lib.js": "one\ntwo\nthree\nfour, which the user is about to wr", "cache.json": "{half"}
@@ -307,35 +341,8 @@ func TestWhatOthersChangeDuringACommandStays(t *testing.T) {
 	if !strings.Contains(out, "clean.js was left as it is: somebody else has changed it meanwhile") {
 		t.Error(out)
 	}
-	scene.Value(g.w.point.Restore(t.Context()))(t)
+	scene.Value(g.w.project.Rollback(t.Context(), 1, false))(t)
 	if got := g.read("clean.js") + g.read("also.js") + g.read("made.js") + g.read("c"); got != "the user's, meanwhile\nthe user's, too\nnonenone" {
 		t.Errorf("after a rollback: %q", got)
-	}
-}
-
-// TestACommandFindsItsRepository: the nearest one, where it really is, and nothing that only
-// pretends to be one.
-func TestACommandFindsItsRepository(t *testing.T) {
-	base := scene.Value(filepath.EvalSymlinks(t.TempDir()))(t)
-	dirs := func(names ...string) {
-		for _, name := range names {
-			scene.Must(t, os.MkdirAll(filepath.Join(base, name), 0o755))
-		}
-	}
-	file := func(name, text string) { scene.Must(t, os.WriteFile(filepath.Join(base, name), []byte(text), 0o644)) }
-	dirs(".git/objects", "mono/.git/objects", "mono/apps/web", "mono/.git/worktrees/x", "tree", "bad", "keys", "plain")
-	file("tree/.git", "gitdir: "+base+"/mono/.git/worktrees/x\n")
-	file("mono/.git/worktrees/x/commondir", "../..\n")
-	file("bad/.git", "gitdir: "+base+"/keys\n")
-	for root, want := range map[string]string{
-		"mono": "/mono/.git", "mono/apps/web": "/mono/.git", "tree": "/tree/.git /mono/.git/worktrees/x /mono/.git", "bad": "", "plain": "/.git",
-	} {
-		var got []string
-		for _, dir := range repository(filepath.Join(base, root)) {
-			got = append(got, strings.TrimPrefix(dir, base))
-		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("of %s: %q", root, got)
-		}
 	}
 }

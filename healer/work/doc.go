@@ -3,9 +3,9 @@
 // the other, and writes each into the journal before the next.
 //
 // It reaches the service, and starts commands, through the daemon's API, so that it goes on
-// when the server is another one. It reaches the files of the project itself, with the
-// rights of the daemon; the guards in between are those of package guard. A service of
-// another user is not repaired: what is done on behalf of a user has that user's rights.
+// when the server is another one. It reaches the project through package project: in this
+// process if the service has the user that the daemon has, else in one of the service's user,
+// or inside its sandbox. What is done on behalf of a user has that user's rights.
 //
 // # Files in the directory of the episode
 //
@@ -22,7 +22,7 @@
 //
 // A command of a playbook is a process of tend of its own, with limits on memory, processes
 // and time, and with the environment of the service, from which the keys of the healer are
-// taken out. Its whole tree is killed when it has ended. It is not in a sandbox: what is run
+// taken out. Its whole tree is killed when it has ended. It runs where the service does: what is run
 // is what the playbook says, and never what a log or a model does. A model's command runs
 // under package confine, and what it has changed is taken over file by file, by the rules of
 // package guard.

@@ -93,7 +93,7 @@ func tellsOfRun(in *process.Info) bool {
 
 // runs are the newest runs of the service, the newest first.
 func (w *worker) runs(ctx context.Context) ([]process.Info, error) {
-	all, err := w.client.List(ctx, process.Filter{Labels: map[string]string{labelService: w.order.Service}})
+	all, err := w.there.List(ctx, process.Filter{Labels: map[string]string{labelService: w.order.Service}})
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (w *worker) output(ctx context.Context, in *process.Info) (string, error) {
 	for _, s := range in.Streams {
 		opts.From[s.Stream] = max(s.Base, s.End-logBytes)
 	}
-	p, err := w.client.Get(ctx, process.Selector{ID: in.ID})
+	p, err := w.there.Get(ctx, process.Selector{ID: in.ID})
 	if err != nil {
 		return "", err
 	}
@@ -220,15 +220,18 @@ func (w *worker) run(ctx context.Context, c command) (result, error) {
 	if c.bare {
 		spec.Inherit = process.InheritNone
 	}
-	p, err := w.client.Start(ctx, spec)
+	if w.remote() {
+		spec.User = w.order.Rules.User
+	}
+	p, err := w.there.Start(ctx, spec)
 	if errors.Is(err, process.ErrUnsupported) { // no cgroups here: time and output are bounded all the same
 		spec.Limits.MemoryMax, spec.Limits.PidsMax = 0, 0
-		p, err = w.client.Start(ctx, spec)
+		p, err = w.there.Start(ctx, spec)
 	}
 	if err != nil {
 		return result{}, err
 	}
-	defer w.discard(p)
+	defer func() { _ = w.discard(p) }() // else the next worker does
 	res, err := p.Wait(ctx, process.Until{})
 	if err != nil {
 		return result{}, err
@@ -244,25 +247,43 @@ func (w *worker) run(ctx context.Context, c command) (result, error) {
 	return result{output: text[max(0, len(text)-commandOutput):], exit: res.Exit, timedOut: res.Exit != nil && res.Exit.Cause == process.CauseTimeout}, nil
 }
 
-// discard ends the tree of a command, and forgets it.
-func (w *worker) discard(p process.Process) {
+// discard ends the tree of a process, and forgets it.
+func (w *worker) discard(p process.Process) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	_, _ = p.Kill(ctx) // else the next worker does
-	_ = p.Remove(ctx)  // else its TTL does
+	_, err := p.Kill(ctx)
+	if errors.Is(err, process.ErrExited) || errors.Is(err, process.ErrNotFound) {
+		err = nil
+	}
+	_ = p.Remove(ctx) // else its TTL does
+	return err
 }
 
 // killCommands ends what a worker that has died has left running.
-func (w *worker) killCommands(ctx context.Context) {
-	all, err := w.client.List(ctx, process.Filter{Labels: map[string]string{labelEpisode: w.order.ID, labelCommand: "1"}})
+func (w *worker) killCommands(ctx context.Context) error {
+	if w.gone {
+		return nil
+	}
+	all, err := w.there.List(ctx, process.Filter{Live: true, Labels: map[string]string{labelEpisode: w.order.ID, labelCommand: "1"}})
 	if err != nil {
-		return // the commands end at their timeout
+		return err
 	}
 	for _, in := range all {
-		if p, err := w.client.Get(ctx, process.Selector{ID: in.ID}); err == nil {
-			w.discard(p)
+		if in.ID == w.ours {
+			continue
+		}
+		p, err := w.there.Get(ctx, process.Selector{ID: in.ID})
+		if errors.Is(err, process.ErrNotFound) {
+			continue
+		}
+		if err == nil {
+			err = w.discard(p)
+		}
+		if err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // environ is that of the service, for a playbook's command: without what the healer itself is

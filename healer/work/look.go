@@ -2,49 +2,45 @@ package work
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/healer"
 	"github.com/tend-run/tend/healer/agent"
-	"github.com/tend-run/tend/healer/guard"
 	"github.com/tend-run/tend/healer/playbook"
+	"github.com/tend-run/tend/healer/project"
 )
 
-// booksDir is where a project has playbooks of its own.
-const booksDir = ".tend/playbooks"
-
 // prepare opens what the worker needs besides the daemon.
-func (w *worker) prepare(s healer.Secrets) (err error) {
-	o := w.order
-	w.redact = guard.NewRedactor()
+func (w *worker) prepare(ctx context.Context, s healer.Secrets) error {
 	w.redact.AddSecret("healer key", s.Key)
 	w.redact.AddSecret("daemon token", s.Token)
-	w.redact.AddEnv(o.Rules.Env)
-	for _, name := range envFiles(o.Healer.Root, o.Rules.Cwd) {
-		_ = w.redact.AddFile(name) // one that cannot be read is shown to nobody either
+	w.redact.AddEnv(w.order.Rules.Env)
+	if err := w.prepareModel(s); err != nil {
+		return err
 	}
-	root, err := filepath.EvalSymlinks(o.Healer.Root)
-	if err != nil {
-		w.failed = "the project's directory cannot be opened: " + err.Error()
-		return nil // the journal will say so
-	}
-	o.Healer.Root = root
-	if w.guard, err = guard.Open(guard.Config{Root: root, Protected: o.Healer.Protected, Files: []string{o.File, o.StateDir}}); err != nil {
-		w.failed = "the project's directory cannot be opened: " + err.Error()
+	if w.gone {
+		w.failed, _ = w.away(ctx)
 		return nil
 	}
-	if w.books, err = playbook.Load(filepath.Join(root, filepath.FromSlash(booksDir))); err != nil {
-		w.note("the project's playbooks are left out: " + err.Error())
-		if w.books, err = playbook.Load(); err != nil {
-			return err
-		}
+	p, opened, err := w.openProject(ctx)
+	if _, broken := errors.AsType[*project.BrokenError](err); broken || ctx.Err() != nil {
+		return err
 	}
-	return w.prepareModel(s)
+	for _, data := range opened.Variables {
+		w.redact.AddVariables(data)
+	}
+	for _, text := range opened.Notes {
+		w.note(text)
+	}
+	if err != nil {
+		w.failed = err.Error() // the journal will say so
+		return nil
+	}
+	w.project = p
+	return nil
 }
 
 // prepareModel makes what asks the models. A model that cannot be asked is none.
@@ -83,34 +79,9 @@ func (w *worker) note(text string) {
 }
 
 func (w *worker) close() {
-	if w.guard != nil {
-		w.guard.Close()
+	if w.project != nil {
+		_ = w.project.Close() // what is on the disk stays
 	}
-}
-
-// maxWalk bounds the names that are looked at for files of variables.
-const maxWalk = 50_000
-
-// envFiles are the .env-like files of the project and of the service.
-func envFiles(dirs ...string) (all []string) {
-	for _, dir := range dirs {
-		n := 0
-		_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-			if n++; n > maxWalk {
-				return fs.SkipAll
-			}
-			switch {
-			case err != nil:
-				return nil
-			case e.IsDir() && path != dir && (e.Name() == "node_modules" || e.Name() == ".git" || e.Name() == ".venv"):
-				return fs.SkipDir
-			case (strings.HasPrefix(e.Name(), ".env") || guard.IsEnv(e.Name())) && !e.IsDir() && !slices.Contains(all, path):
-				all = append(all, path)
-			}
-			return nil
-		})
-	}
-	return all
 }
 
 // evidence is what playbooks look at.
@@ -125,7 +96,7 @@ func (w *worker) evidence(ctx context.Context) (playbook.Evidence, error) {
 		argv = []string{"/bin/sh", "-c", o.Rules.Command.Line}
 	}
 	return playbook.Evidence{
-		Root: o.Healer.Root, Dir: o.Rules.Cwd, Service: o.Service, Argv: argv, Env: o.Rules.Env,
+		Dir: o.Rules.Cwd, Service: o.Service, Argv: argv, Env: o.Rules.Env,
 		Signal: playbook.Signal(o.Signal.Kind), Exit: exit, Log: log, Ports: ports(o.Rules),
 	}, nil
 }
@@ -133,8 +104,8 @@ func (w *worker) evidence(ctx context.Context) (playbook.Evidence, error) {
 // look finds out what there is to try.
 func (w *worker) look(ctx context.Context) (healer.Entry, error) {
 	var out healer.Entry
-	if why := w.cannot(); why != "" {
-		out.Text = why
+	if w.failed != "" {
+		out.Text = w.failed
 		return out, nil // without remedies it ends, and says so
 	}
 	s, err := w.service(ctx)
@@ -159,7 +130,9 @@ func (w *worker) look(ctx context.Context) (healer.Entry, error) {
 		return out, err
 	}
 	out.Text = firstLines(ev.Log)
-	w.plans = w.books.Match(ctx, ev)
+	if w.plans, err = w.project.Match(ctx, ev); err != nil {
+		return out, err
+	}
 	if s.Ready && s.Failures == 0 && w.order.Signal.Kind != "flap" && w.order.Signal.Kind != "health" {
 		out.Remedies = append(out.Remedies, healer.Remedy{Kind: healer.Wait, Why: "it is ready at this moment"})
 	}
@@ -189,17 +162,6 @@ func (w *worker) look(ctx context.Context) (healer.Entry, error) {
 		out.Remedies = append(out.Remedies, healer.Remedy{Kind: healer.Model, Name: fmt.Sprint(n + 1), Why: fmt.Sprintf("attempt %d of %d", n+1, w.order.Healer.Attempts), Tree: true})
 	}
 	return out, nil
-}
-
-// cannot says why nothing can be done at all.
-func (w *worker) cannot() string {
-	if w.failed != "" {
-		return w.failed
-	}
-	if u := w.order.Rules.User; u != "" && !isSelf(u) {
-		return fmt.Sprintf("the service runs as %s, and the healer would work with the rights of the daemon; a daemon of that user can repair it", u)
-	}
-	return ""
 }
 
 // wantsRestart reports whether a restart by us is another thing than what the supervisor

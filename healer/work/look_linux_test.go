@@ -8,7 +8,6 @@ import (
 
 	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/healer"
-	"github.com/tend-run/tend/healer/playbook"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testbin"
 	"github.com/tend-run/tend/internal/testdaemon"
@@ -21,15 +20,18 @@ func TestWhatIsWrongIsAwaitedWhereAServiceHasJustBegun(t *testing.T) {
 	d := testdaemon.Serve(t, testdaemon.Config{Command: []string{testbin.Released.Tend(bin)}, Dir: t.TempDir()})
 	c := d.Connect(t)
 	root := scene.Value(filepath.EvalSymlinks(t.TempDir()))(t)
-	scene.Must(t, os.WriteFile(filepath.Join(root, "part.yaml"), []byte("why: the part is bad\nwhen: {log: the part is bad}\ndo:\n  - run: [sh, mend.sh]\n"), 0o644))
-	books, err := playbook.Load(root)
-	scene.Must(t, err)
+	scene.Must(t, os.MkdirAll(filepath.Join(root, ".tend/playbooks"), 0o755))
+	scene.Must(t, os.WriteFile(filepath.Join(root, ".tend/playbooks/part.yaml"), []byte("why: the part is bad\nwhen: {log: the part is bad}\ndo:\n  - run: [sh, mend.sh]\n"), 0o644))
 	text := "services:\n  web: {command: [sh, -c, 'sleep 1; echo the part is bad; exit 1'], readiness: {exec: [\"false\"], start: 1m}, restart: {delay: 1m, max_delay: 1m, max: 100}}\n"
 	scene.Must(t, c.ApplyServices(t.Context(), tend.ServiceFile{Dir: root, Text: []byte(text)}))
 	scene.Must(t, c.StartServices(t.Context()))
-	w := &worker{client: c, books: books, order: &healer.Order{
-		Service: "web", Signal: healer.Signal{Kind: "asked"}, Rules: &config.Service{Name: "web", Cwd: root}, Healer: &config.Healer{Root: root},
+	w := &worker{client: c, there: c, order: &healer.Order{
+		Dir: t.TempDir(), StateDir: d.StateDir(), Service: "web", Signal: healer.Signal{Kind: "asked"}, Rules: &config.Service{Name: "web", Cwd: root}, Healer: &config.Healer{Root: root},
 	}}
+	p, _, err := w.openProject(t.Context())
+	scene.Must(t, err)
+	defer p.Close()
+	w.project = p
 	scene.Eventually(t, "it is being started", func() bool { return scene.Value(w.service(t.Context()))(t).Phase.Alive() })
 	out, err := w.look(t.Context())
 	scene.Must(t, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tend-run/tend/healer"
 	"github.com/tend-run/tend/healer/agent"
+	"github.com/tend-run/tend/healer/project"
 	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/process"
 )
@@ -28,7 +29,7 @@ func (w *worker) askModel(ctx context.Context, e healer.Effect) (out healer.Entr
 		return out, err
 	}
 	h := w.order.Healer
-	dir, err := filepath.Rel(h.Root, w.order.Rules.Cwd)
+	dir, err := filepath.Rel(w.project.Root(), w.order.Rules.Cwd)
 	if err != nil || !filepath.IsLocal(dir) {
 		dir = w.order.Rules.Cwd
 	}
@@ -58,7 +59,7 @@ func (w *worker) askModel(ctx context.Context, e healer.Effect) (out healer.Entr
 	if err != nil {
 		return out, err
 	}
-	paths, err := w.changed(ctx)
+	paths, err := w.project.Changed(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -132,32 +133,30 @@ type hands struct {
 	w *worker
 	// restarted: the service was, and touched: something was changed since.
 	restarted, touched bool
-	// kept are the sums of what was uncommitted in files that a command has changed.
-	kept map[string]string
 }
 
 var _ agent.Hands = (*hands)(nil)
 
 func (h *hands) ReadFile(name string, off, most int64) ([]byte, int64, error) {
-	return h.w.guard.ReadFile(name, off, most)
+	return h.w.project.ReadFile(context.Background(), name, off, most)
 }
 
 // own makes what a function does the healer's.
 func (h *hands) own(ctx context.Context, f func() error) error {
-	if err := h.w.absorb(ctx); err != nil {
+	if err := h.w.project.Absorb(ctx); err != nil {
 		return err
 	}
 	h.touched = true
 	err := f()
-	return errors.Join(err, h.w.mark(ctx))
+	return errors.Join(err, h.w.project.Mark(ctx))
 }
 
 func (h *hands) WriteFile(name string, data []byte) error {
-	return h.own(context.Background(), func() error { return h.w.guard.WriteFile(name, data) })
+	return h.own(context.Background(), func() error { return h.w.project.WriteFile(context.Background(), name, data) })
 }
 
 func (h *hands) List(dir string, most int) ([]agent.File, bool, error) {
-	all, more, err := h.w.guard.List(dir, most)
+	all, more, err := h.w.project.List(context.Background(), dir, most)
 	files := make([]agent.File, len(all))
 	for i, e := range all {
 		files[i] = agent.File{Path: path.Join(filepath.ToSlash(dir), e.Name), Dir: e.Kind == "directory", Size: e.Size}
@@ -166,7 +165,7 @@ func (h *hands) List(dir string, most int) ([]agent.File, bool, error) {
 }
 
 func (h *hands) Search(ctx context.Context, re, glob string, most int) ([]agent.Hit, bool, error) {
-	all, more, err := h.w.guard.Search(ctx, re, glob, most)
+	all, more, err := h.w.project.Search(ctx, re, glob, most)
 	hits := make([]agent.Hit, len(all))
 	for i, one := range all {
 		hits[i] = agent.Hit{Path: one.Path, Line: one.Line, Text: one.Text}
@@ -194,14 +193,11 @@ func (h *hands) Restart(ctx context.Context) (agent.Restarted, error) {
 	return agent.Restarted{Healthy: true, Log: log}, nil
 }
 
-// envFile is where variables are set.
-const envFile = ".env"
-
 func (h *hands) SetEnv(ctx context.Context, name, value string) (keys []string, err error) {
 	h.w.redact.AddSecret(name, value)
-	err = h.own(ctx, func() error { return h.w.guard.SetEnv(envFile, name, value) })
+	err = h.own(ctx, func() error { return h.w.project.SetEnv(ctx, project.EnvFile, name, value) })
 	// The guard shows the names alone.
-	data, _, rerr := h.w.guard.ReadFile(envFile, 0, maxReviewed)
+	data, _, rerr := h.w.project.ReadFile(ctx, project.EnvFile, 0, project.MaxReviewed)
 	if rerr == nil {
 		for line := range strings.Lines(string(data)) {
 			if key, _, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "="); ok && !strings.HasPrefix(key, "#") {

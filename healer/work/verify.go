@@ -139,13 +139,16 @@ func (w *worker) seeLives(ctx context.Context) error {
 
 // holds watches one process.
 func (w *worker) holds(ctx context.Context, first tend.Service, hold time.Duration) (string, error) {
-	p, err := w.client.Get(ctx, process.Selector{ID: first.Process})
+	p, err := w.there.Get(ctx, process.Selector{ID: first.Process})
 	if err != nil {
 		return "", err
 	}
 	r := w.order.Rules
 	spec := process.Spec{Env: r.Env, Dir: r.Cwd, User: r.User}
-	target := &probe.Target{Process: p, Leader: first.PID, Manager: w.client, Spec: spec}
+	target := &probe.Target{Process: p, Leader: first.PID, Manager: w.there, Spec: spec}
+	if w.box != nil {
+		target.Dial = w.dialInside
+	}
 	begun, good := time.Now(), 0
 	pace := max(lookPace, hold/(goodProbes+2))
 	for {

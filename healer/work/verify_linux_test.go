@@ -55,7 +55,7 @@ func TestAServiceThatDoesNotStayUpIsToldOfWithItsEnd(t *testing.T) {
 	text := "services:\n  web: {command: [sh, -c, 'sleep 1; exit 7'], readiness: {exec: [\"false\"], start: 1m}, restart: {delay: 10ms, max_delay: 10ms, max: 100}}\n"
 	scene.Must(t, c.ApplyServices(t.Context(), tend.ServiceFile{Dir: t.TempDir(), Text: []byte(text)}))
 	scene.Must(t, c.StartServices(t.Context()))
-	w := &worker{client: c, order: &healer.Order{Service: "web"}}
+	w := &worker{client: c, there: c, order: &healer.Order{Service: "web"}}
 	_, err := w.awaitReady(t.Context(), time.Minute)
 	if _, ok := errors.AsType[*unwell](err); !ok || !strings.HasPrefix(err.Error(), "it does not stay up: ") || !strings.Contains(err.Error(), "7") {
 		t.Errorf("it says %v", err)

@@ -18,10 +18,11 @@ import (
 	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/healer"
 	"github.com/tend-run/tend/healer/agent"
-	"github.com/tend-run/tend/healer/checkpoint"
 	"github.com/tend-run/tend/healer/guard"
 	"github.com/tend-run/tend/healer/playbook"
+	"github.com/tend-run/tend/healer/project"
 	"github.com/tend-run/tend/internal/replace"
+	"github.com/tend-run/tend/process"
 )
 
 const (
@@ -43,20 +44,23 @@ type worker struct {
 	journal *healer.Journal
 	state   healer.State
 	redact  *guard.Redactor
-	books   *playbook.Books
 	model   agent.Model // nil: none is asked
 	review  agent.Model
 	due     *healer.Effect
 	// inbox is how many of its lines are in the journal.
 	inbox int
 	// plans are those that matched when the remedies were looked for.
-	plans  []playbook.Plan
-	guard  *guard.Guard
-	point  *checkpoint.Point
-	failed string        // why there is no model any more
-	self   string        // path of this program
-	path   string        // PATH of this process
-	lived  time.Duration // the longest life of the service that ended by its fault; see seeLives
+	plans   []playbook.Plan
+	project project.Project // nil: it cannot be opened
+	there   *tend.Client    // processes where the service runs
+	box     *tend.Sandbox   // that it runs in; nil: it runs on the machine
+	gone    bool            // its sandbox is
+	ours    process.ID      // of the process that works on the project in a sandbox
+	endTurn func()          // ends what is being done
+	failed  string          // why there is no project, or no model any more
+	self    string          // path of this program
+	path    string          // PATH of this process
+	lived   time.Duration   // the longest life of the service that ended by its fault; see seeLives
 
 	record sync.Mutex // of those who write the transcript
 }
@@ -92,10 +96,7 @@ func Run(ctx context.Context, dir, path string, out io.Writer) error {
 		return err
 	}
 	defer w.journal.Close()
-	if w.state = healer.Fold(entries); w.state.Done() {
-		w.finish() // the one before this one may have died in it
-		return nil
-	}
+	w.state = healer.Fold(entries)
 	if w.state.Doing == healer.Nothing {
 		return fmt.Errorf("the journal of %s cannot be read: it has no beginning", o.ID)
 	}
@@ -112,10 +113,24 @@ func Run(ctx context.Context, dir, path string, out io.Writer) error {
 		return err
 	}
 	defer w.client.Close()
-	if err := w.prepare(secrets); err != nil {
+	if err := w.findPlace(ctx); err != nil {
+		return err
+	}
+	w.redact = guard.NewRedactor() // until more is known
+	if err := w.awaitPlace(ctx, time.Time{}); err != nil {
+		return err
+	}
+	if err := w.killCommands(ctx); err != nil { // of a worker before this one
 		return err
 	}
 	defer w.close()
+	if err := w.prepare(ctx, secrets); err != nil {
+		return err
+	}
+	if w.state.Done() {
+		w.finish() // the one before this one may have died in it
+		return w.lost()
+	}
 	return w.work(ctx)
 }
 
@@ -141,19 +156,26 @@ func (w *worker) secrets() (s healer.Secrets, err error) {
 
 // work does what is due until the episode is over.
 func (w *worker) work(ctx context.Context) error {
-	w.killCommands(ctx) // of a worker before this one
 	if err := w.put(healer.Entry{Kind: healer.Began, Worker: w.state.Workers + 1}); err != nil {
 		return err
 	}
 	deadline := w.state.Opened.Add(w.order.Healer.Wall.Std())
 	for !w.state.Done() {
+		last := w.due.Do == healer.Commit || w.due.Do == healer.Rollback
+		if err := w.inPlace(ctx, deadline, last); err != nil {
+			return err
+		}
+		if w.state.Done() {
+			break
+		}
 		e := *w.due
-		last := e.Do == healer.Commit || e.Do == healer.Rollback
+		last = e.Do == healer.Commit || e.Do == healer.Rollback
 		until := deadline
 		if last {
 			until = time.Now().Add(lastTime)
 		}
 		turn, cancel := context.WithDeadline(ctx, until)
+		w.endTurn = cancel
 		var wg sync.WaitGroup
 		if !last {
 			wg.Go(func() { w.awaitCancel(turn, cancel) })
@@ -174,12 +196,43 @@ func (w *worker) work(ctx context.Context) error {
 				return err
 			}
 		}
+		if err := w.lost(); err != nil {
+			return err // another worker goes on
+		}
 		// If what was asked for is another thing by now, the answer changes nothing.
 		if err := w.put(answer); err != nil {
 			return err
 		}
 	}
 	w.finish()
+	return w.lost()
+}
+
+// inPlace waits until what is due can be done where the service runs. What is only tried ends
+// with its time; what must be done waits for a sandbox that is paused or stopped. One that is
+// gone ends the episode: its project is gone, too.
+func (w *worker) inPlace(ctx context.Context, deadline time.Time, last bool) error {
+	if last {
+		deadline = time.Time{}
+	}
+	if err := w.awaitPlace(ctx, deadline); err != nil {
+		return err
+	}
+	if err := w.takeInbox(); err != nil {
+		return err
+	}
+	why, err := w.away(ctx)
+	switch {
+	case err != nil || why == "" || w.state.Done():
+		return err
+	case w.gone && w.state.Last == "":
+		return w.put(healer.Entry{Kind: healer.Cancelled, Text: why})
+	case !w.gone && !last && time.Now().After(deadline):
+		if err := w.put(healer.Entry{Kind: healer.Expired}); err != nil {
+			return err
+		}
+		return w.inPlace(ctx, deadline, w.state.Open)
+	}
 	return nil
 }
 
@@ -265,6 +318,12 @@ func wait(ctx context.Context, d time.Duration) bool {
 func (w *worker) do(ctx context.Context, e healer.Effect) healer.Entry {
 	var out healer.Entry
 	var err error
+	if w.project == nil && e.Do != healer.Look {
+		if w.gone && e.Do == healer.Rollback {
+			return healer.Entry{OK: true, Text: "its sandbox is gone, and the project with it"}
+		}
+		return healer.Entry{Text: w.failed}
+	}
 	switch e.Do {
 	case healer.Look:
 		out, err = w.look(ctx)
@@ -295,9 +354,11 @@ func (w *worker) finish() {
 		return // what is needed to take it back is kept
 	}
 	for n := range w.state.Tries {
-		if p, err := checkpoint.Open(ctx, w.pointOptions(n+1)); err == nil {
-			_ = p.Drop(ctx) // the daemon removes the rest with the episode
+		switch {
+		case w.project != nil:
+			w.drop(ctx, n+1)
+		case w.gone:
+			_ = os.Remove(w.remoteMark(n + 1))
 		}
-		w.dropAside(n + 1)
 	}
 }

@@ -119,7 +119,7 @@ func (d *decoder) check(c *Config) {
 		case h.Service != "" && c.Services[h.Service] == nil:
 			fail("healer.service", fmt.Sprintf("is %q, which is no service of this file", h.Service))
 		case len(c.Services) > 0 && c.Services[c.Target()].Sandbox != "":
-			fail("healer.service", fmt.Sprintf("is %q, which runs in a sandbox; what is repaired is a project on this machine: leave out healer, or the sandbox of that service", c.Target()))
+			d.checkHealed(c)
 		}
 		for key, globs := range map[string][]string{"protected": h.Protected, "data": h.Data} {
 			for i, g := range globs {

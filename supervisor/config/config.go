@@ -165,7 +165,7 @@ type Limits struct {
 // Healer says what may be done to repair a service.
 type Healer struct {
 	Service   string   `key:"service" doc:"The service that is healed. Default: the only one there is."`
-	Root      string   `key:"root" default:"." doc:"Directory of the project. Relative: to the directory of the file."`
+	Root      string   `key:"root" default:"." doc:"Directory of the project. Relative: to the directory of the file. For a service in a sandbox: an absolute path inside; default: the cwd of the service."`
 	Protected []string `key:"protected" doc:"Globs below root of what the healer must not change."`
 	Data      []string `key:"data" doc:"Globs below root of what the service writes by itself; it is neither rolled back nor committed."`
 	LLM       *LLM     `key:"llm" doc:"The model that is asked when no rule helps. Default: none is asked."`

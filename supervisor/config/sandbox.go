@@ -55,6 +55,21 @@ func (d *decoder) checkSandbox(c *Config, s *Service, at string) {
 	}
 }
 
+// checkHealed finds what is wrong with a healer for a service in a sandbox. The project is where
+// the service works, if nothing else is said.
+func (d *decoder) checkHealed(c *Config) {
+	h, s := c.Healer, c.Services[c.Target()]
+	if s.Cwd == "" {
+		d.failAt("services."+c.Target()+".cwd", "is missing; a service that is repaired in a sandbox needs it: the absolute path of its directory inside")
+	}
+	switch {
+	case !d.given("healer.root"):
+		h.Root = s.Cwd
+	case !path.IsAbs(h.Root):
+		d.failAt("healer.root", fmt.Sprintf("is %.80q; give an absolute path, as it is inside the sandbox", h.Root))
+	}
+}
+
 // failOnce is failAt for a value that several services have.
 func (d *decoder) failOnce(path, text string) {
 	for _, p := range d.problems {

@@ -2,10 +2,13 @@ package watch
 
 import (
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/tend-run/tend/supervisor/config"
 )
 
 // never are names that do not count, wherever they are: of directories and files that
@@ -71,4 +74,11 @@ func leadsTo(glob, dir string) bool {
 		}
 	}
 	return true
+}
+
+// Counts reports whether a change of a path, relative to the directory that is watched,
+// counts by the rules.
+func Counts(rules *config.Watch, name string) bool {
+	m := matcher{rules.Paths, rules.Ignore}
+	return m.counts(filepath.ToSlash(name))
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,44 +24,45 @@ import (
 // nobody else's.
 type project struct {
 	t    *testing.T
+	at   place
 	dir  string
 	addr string
 }
 
 func (p *project) git(args ...string) string {
 	p.t.Helper()
-	cmd := exec.CommandContext(p.t.Context(), "git", args...)
-	cmd.Dir = p.dir
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=dev", "GIT_AUTHOR_EMAIL=dev@example.org", "GIT_COMMITTER_NAME=dev", "GIT_COMMITTER_EMAIL=dev@example.org")
-	out, err := cmd.CombinedOutput()
+	out, err := p.at.git(p.dir, args)
 	if err != nil {
 		p.t.Fatalf("git %v: %v\n%s", args, err, out)
 	}
-	return string(out)
+	return out
 }
 
 func (p *project) write(name, text string) {
 	p.t.Helper()
-	path := filepath.Join(p.dir, name)
-	scene.Must(p.t, os.MkdirAll(filepath.Dir(path), 0o755))
-	scene.Must(p.t, os.WriteFile(path, []byte(text), 0o644))
+	scene.Must(p.t, p.at.write(filepath.Join(p.dir, name), text))
 }
 
 func (p *project) read(name string) string {
-	data, err := os.ReadFile(filepath.Join(p.dir, name))
+	text, err := p.at.read(filepath.Join(p.dir, name))
 	if err != nil {
 		return err.Error()
 	}
-	return string(data)
+	return text
 }
 
 // newProject makes a project whose part is good. mend is what its playbook runs.
 func newProject(t *testing.T, mend string) *project {
 	t.Helper()
+	return newProjectAt(t, machine{}, scene.Value(filepath.EvalSymlinks(t.TempDir()))(t), mend)
+}
+
+func newProjectAt(t *testing.T, at place, dir, mend string) *project {
+	t.Helper()
 	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	p := &project{t: t, dir: scene.Value(filepath.EvalSymlinks(t.TempDir()))(t), addr: l.Addr().String()}
+	p := &project{t: t, at: at, dir: dir, addr: l.Addr().String()}
 	l.Close()
-	p.write("server.sh", "grep -q good part.txt || { echo 'the part is bad'; exit 1; }\nexec "+self+"\n")
+	p.write("server.sh", "grep -q good part.txt || { echo 'the part is bad'; exit 1; }\nexec "+at.program()+"\n")
 	p.write("mend.sh", mend)
 	p.write("part.txt", "good\n")
 	p.write("other.txt", "one\n")
@@ -88,7 +88,7 @@ func (p *project) spoil() {
 // up declares the service and its healer, and starts it.
 func (p *project) up(c *tend.Client, healer string) {
 	p.t.Helper()
-	text := fmt.Sprintf("services:\n  web: {command: [sh, server.sh], cwd: %[1]s, env: {%[2]s: '%[3]s'}, health: {http: 'http://%[3]s/', interval: 200ms, timeout: 30s}, restart: {delay: 50ms, max_delay: 200ms, max: 100}}\nhealer: {root: %[1]s, hold: 500ms%[4]s}\n", p.dir, serveRole, p.addr, healer)
+	text := fmt.Sprintf("services:\n  web: {command: [sh, server.sh], cwd: %[1]s, %[5]senv: {%[2]s: '%[3]s'}, health: {http: 'http://%[3]s/', interval: 200ms, timeout: 30s}, restart: {delay: 50ms, max_delay: 200ms, max: 100}}\nhealer: {root: %[1]s, hold: 500ms%[4]s}\n", p.dir, serveRole, p.addr, healer, p.at.keys())
 	scene.Must(p.t, c.ApplyServices(p.t.Context(), tend.ServiceFile{Dir: p.t.TempDir(), Text: []byte(text), Env: map[string]string{"PATH": os.Getenv("PATH")}}))
 	scene.Must(p.t, c.StartServices(p.t.Context()))
 }

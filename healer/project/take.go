@@ -1,4 +1,4 @@
-package work
+package project
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ const maxSaid = 20
 // anything, nor empty it, nor set it back to what was committed; of what it changes
 // otherwise, a copy is kept. What the checkpoint could not bring back is left alone.
 type taking struct {
-	h      *hands
+	l      *Local
 	before map[string]checkpoint.Standing // of what somebody else may have changed meanwhile
 	now    *checkpoint.Standings
 	notes  []string
@@ -37,15 +37,15 @@ type taking struct {
 }
 
 // begin looks at the project before a command.
-func (h *hands) begin(ctx context.Context) (*taking, error) {
-	if err := h.w.absorb(ctx); err != nil {
+func (l *Local) begin(ctx context.Context) (*taking, error) {
+	if err := l.Absorb(ctx); err != nil {
 		return nil, err
 	}
-	now, err := h.w.point.Standings(ctx)
+	now, err := l.point.Standings(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t := &taking{h: h, before: map[string]checkpoint.Standing{}, made: map[string]bool{}}
+	t := &taking{l: l, before: map[string]checkpoint.Standing{}, made: map[string]bool{}}
 	files, _ := now.Below("")
 	for _, name := range files {
 		t.before[name] = now.Of(name)
@@ -75,12 +75,12 @@ func (t *taking) said() string {
 
 // take carries the changes over. They are in the order in which they can be made.
 func (t *taking) take(ctx context.Context, changes []confine.Change) (err error) {
-	w := t.h.w
+	l := t.l
 	// What has changed since it began is somebody else's: the command has changed nothing.
-	if err := w.absorb(ctx); err != nil {
+	if err := l.Absorb(ctx); err != nil {
 		return err
 	}
-	if t.now, err = w.point.Standings(ctx); err != nil {
+	if t.now, err = l.point.Standings(ctx); err != nil {
 		return err
 	}
 	there := map[string]bool{}
@@ -106,10 +106,7 @@ func (t *taking) take(ctx context.Context, changes []confine.Change) (err error)
 			}
 		}
 	}
-	if t.taken {
-		t.h.touched = true
-	}
-	return w.mark(ctx)
+	return l.Mark(ctx)
 }
 
 func (t *taking) refuse(name, why string) { t.say("%s was left as it is: %s", name, why) }
@@ -136,7 +133,7 @@ func (t *taking) gone(name string, there map[string]bool) {
 			err = t.allowed(one, s)
 		}
 		if err == nil {
-			err = t.h.w.guard.Remove(one)
+			err = t.l.guard.Remove(one)
 		}
 		if err != nil {
 			t.refuse(one, err.Error())
@@ -146,7 +143,7 @@ func (t *taking) gone(name string, there map[string]bool) {
 	}
 	for _, dir := range slices.Backward(dirs) {
 		if !there[dir] {
-			_ = t.h.w.guard.Remove(dir) // one that is not empty stays
+			_ = t.l.guard.Remove(dir) // one that is not empty stays
 		}
 	}
 }
@@ -194,7 +191,7 @@ func (t *taking) directory(name string) error {
 	if _, err := os.Lstat(t.full(name)); err == nil {
 		return nil // something was changed in it
 	}
-	if err := t.h.w.guard.MakeDir(name); err != nil {
+	if err := t.l.guard.MakeDir(name); err != nil {
 		return err
 	}
 	t.made[name], t.taken = true, true
@@ -202,12 +199,11 @@ func (t *taking) directory(name string) error {
 }
 
 func (t *taking) full(name string) string {
-	return filepath.Join(t.h.w.order.Healer.Root, filepath.FromSlash(name))
+	return filepath.Join(t.l.c.Root, filepath.FromSlash(name))
 }
 
 // file takes over one file.
 func (t *taking) file(ctx context.Context, name string, c confine.Change) error {
-	w := t.h.w
 	s := t.now.Of(name)
 	mode := c.Mode
 	if info, err := os.Lstat(t.full(name)); err == nil {
@@ -226,7 +222,7 @@ func (t *taking) file(ctx context.Context, name string, c confine.Change) error 
 			return err
 		}
 	}
-	if err := w.guard.Take(name, c.Data, mode); err != nil {
+	if err := t.l.guard.Take(name, c.Data, mode); err != nil {
 		return err
 	}
 	t.taken = true
@@ -241,7 +237,7 @@ func sum(data []byte) string {
 // uncommitted says why a command may not change a file in which something is not committed,
 // or keeps a copy of that.
 func (t *taking) uncommitted(ctx context.Context, name string, data []byte) error {
-	p := t.h.w.point
+	p := t.l.point
 	was, err := p.Before(ctx, name)
 	if err != nil {
 		return err
@@ -259,16 +255,16 @@ func (t *taking) uncommitted(ctx context.Context, name string, data []byte) erro
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if t.h.kept[name] == sum(was) {
+	if t.l.kept[name] == sum(was) {
 		return nil
 	}
 	if _, err := p.Keep(ctx, name); err != nil {
 		return fmt.Errorf("no copy of it could be kept: %w", err)
 	}
-	if t.h.kept == nil {
-		t.h.kept = map[string]string{}
+	if t.l.kept == nil {
+		t.l.kept = map[string]string{}
 	}
-	t.h.kept[name] = sum(was)
+	t.l.kept[name] = sum(was)
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package work
+package project
 
 import (
 	"context"
@@ -15,15 +15,15 @@ import (
 
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/observe"
-	"github.com/tend-run/tend/process"
 )
 
 // orphanTime is how long an orphan may take to end before it is killed.
 const orphanTime = 2 * time.Second
 
-// endHolder ends what listens on a port of the service, if it is what an earlier run of it
-// has left, or if the declaration says that anything is.
-func (w *worker) endHolder(ctx context.Context, port int) (string, error) {
+// EndHolder ends what listens on a port of the service, if it is what an earlier run of it
+// has left, or, with others, whatever it is. What is in spared is left alone.
+func (l *Local) EndHolder(ctx context.Context, port int, spared []int, others bool) (string, error) {
+	spared = append(spared, os.Getpid())
 	held := ""
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		a, err := observe.Answering(os.Getpid(), netip.AddrPortFrom(netip.MustParseAddr(host), uint16(port)))
@@ -36,17 +36,13 @@ func (w *worker) endHolder(ctx context.Context, port int) (string, error) {
 		if a.PID == 0 {
 			return "", fmt.Errorf("port %d is held by a process that cannot be found", port)
 		}
-		managed, err := w.managed(ctx)
-		if err != nil {
-			return "", err
-		}
-		if slices.Contains(managed, a.PID) {
+		if slices.Contains(spared, a.PID) {
 			return "", fmt.Errorf("port %d is held by pid %d (%s), which is a process of this daemon", port, a.PID, a.Name)
 		}
-		if !w.isOrphan(a.PID) && !w.order.Healer.EndOthers {
+		if !l.isOrphan(a.PID) && !others {
 			return "", fmt.Errorf("port %d is held by pid %d (%s), which is not of this service (healer.end_port_holders: true ends it all the same)", port, a.PID, a.Name)
 		}
-		if err := endTree(ctx, a.PID, managed); err != nil {
+		if err := endTree(ctx, a.PID, spared); err != nil {
 			return "", err
 		}
 		held = fmt.Sprintf("ended pid %d (%s), which held port %d", a.PID, a.Name, port)
@@ -54,22 +50,19 @@ func (w *worker) endHolder(ctx context.Context, port int) (string, error) {
 	return held, nil
 }
 
-// endOrphans ends all that earlier runs of the service have left.
-func (w *worker) endOrphans(ctx context.Context) (string, error) {
+// EndOrphans ends all that earlier runs of the service have left, but for what is in spared.
+func (l *Local) EndOrphans(ctx context.Context, spared []int) (string, error) {
+	spared = append(spared, os.Getpid())
 	pids, err := procfs.PIDs()
-	if err != nil {
-		return "", err
-	}
-	managed, err := w.managed(ctx)
 	if err != nil {
 		return "", err
 	}
 	var ended []string
 	for _, pid := range pids {
-		if slices.Contains(managed, pid) || !w.isOrphan(pid) {
+		if slices.Contains(spared, pid) || !l.isOrphan(pid) {
 			continue
 		}
-		if err := endTree(ctx, pid, managed); err != nil {
+		if err := endTree(ctx, pid, spared); err != nil {
 			return "", err
 		}
 		ended = append(ended, fmt.Sprint(pid))
@@ -80,23 +73,9 @@ func (w *worker) endOrphans(ctx context.Context) (string, error) {
 	return "ended what was left of earlier runs: " + strings.Join(ended, ", "), nil
 }
 
-// managed are the pids of all that this daemon looks after, and of this process.
-func (w *worker) managed(ctx context.Context) ([]int, error) {
-	all, err := w.client.List(ctx, process.Filter{Live: true})
-	if err != nil {
-		return nil, err
-	}
-	pids := []int{os.Getpid()}
-	for _, in := range all {
-		pids = append(pids, in.PID)
-		pids = append(pids, observe.Tree(in.PID)...)
-	}
-	return pids, nil
-}
-
 // isOrphan reports whether a process that nobody looks after was started as the service
 // is: the same user, directory and command.
-func (w *worker) isOrphan(pid int) bool {
+func (l *Local) isOrphan(pid int) bool {
 	st, err := os.Stat(procfs.Path(pid, ""))
 	if err != nil {
 		return false
@@ -108,7 +87,7 @@ func (w *worker) isOrphan(pid int) bool {
 	if err != nil {
 		return false
 	}
-	want, err := filepath.EvalSymlinks(w.order.Rules.Cwd)
+	want, err := filepath.EvalSymlinks(l.c.Cwd)
 	if err != nil || cwd != want {
 		return false
 	}
@@ -117,8 +96,8 @@ func (w *worker) isOrphan(pid int) bool {
 		return false
 	}
 	argv := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
-	mine := w.order.Rules.Command.Argv
-	if text := w.order.Rules.Command.Line; text != "" {
+	mine := l.c.Argv
+	if text := l.c.Line; text != "" {
 		// The shell may have become the program, or be its parent.
 		mine = []string{"/bin/sh", "-c", text}
 		if slices.Equal(argv, strings.Fields(text)) || slices.Equal(argv, strings.Fields(strings.TrimPrefix(text, "exec "))) {

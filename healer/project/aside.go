@@ -1,6 +1,7 @@
-package work
+package project
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,16 +13,17 @@ import (
 // asideOf is where directories are moved to by a remedy: below the project, so that a
 // rename does it. It is a path in the project's directory, which is opened for each use: by
 // no link does anything leave it.
-func (w *worker) asideOf(try int) string {
-	return filepath.Join(".tend", "aside", fmt.Sprintf("%s-%d", w.order.ID, try))
+func (l *Local) asideOf(try int) string {
+	return filepath.Join(".tend", "aside", fmt.Sprintf("%s-%d", l.c.ID, try))
 }
 
-// moveAside moves a directory of the project away. Its name there is its path.
-func (w *worker) moveAside(try int, rel string) error {
+// MoveAside moves a directory of the project away. Its name there is its path.
+func (l *Local) MoveAside(_ context.Context, try int, rel string) error {
+	rel = filepath.FromSlash(rel)
 	if !filepath.IsLocal(rel) || rel == "." {
 		return fmt.Errorf("%q is no directory of the project", rel)
 	}
-	root, err := os.OpenRoot(w.order.Healer.Root)
+	root, err := os.OpenRoot(l.c.Root)
 	if err != nil {
 		return err
 	}
@@ -31,11 +33,11 @@ func (w *worker) moveAside(try int, rel string) error {
 	} else if err != nil {
 		return err
 	}
-	to := filepath.Join(w.asideOf(try), url.PathEscape(filepath.ToSlash(rel)))
+	to := filepath.Join(l.asideOf(try), url.PathEscape(filepath.ToSlash(rel)))
 	if _, err := root.Lstat(to); err == nil {
 		return nil // the first one is what was there before
 	}
-	if err := root.MkdirAll(w.asideOf(try), 0o700); err != nil {
+	if err := root.MkdirAll(l.asideOf(try), 0o700); err != nil {
 		return err
 	}
 	return root.Rename(rel, to)
@@ -43,13 +45,13 @@ func (w *worker) moveAside(try int, rel string) error {
 
 // moveBack brings back what a remedy has moved aside. What is in the way is what the remedy
 // has made, but a directory in which something else is now, such as a link, is an error.
-func (w *worker) moveBack(try int) error {
-	root, err := os.OpenRoot(w.order.Healer.Root)
+func (l *Local) moveBack(try int) error {
+	root, err := os.OpenRoot(l.c.Root)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	entries, err := fs.ReadDir(root.FS(), filepath.ToSlash(w.asideOf(try)))
+	entries, err := fs.ReadDir(root.FS(), filepath.ToSlash(l.asideOf(try)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -68,22 +70,22 @@ func (w *worker) moveBack(try int) error {
 		if err := root.RemoveAll(to); err != nil {
 			return err
 		}
-		if err := root.Rename(filepath.Join(w.asideOf(try), e.Name()), to); err != nil {
+		if err := root.Rename(filepath.Join(l.asideOf(try), e.Name()), to); err != nil {
 			return err
 		}
 	}
-	w.dropAside(try)
+	l.dropAside(try)
 	return nil
 }
 
 // dropAside removes what was moved aside, and the directories for it if they are empty.
-func (w *worker) dropAside(try int) {
-	root, err := os.OpenRoot(w.order.Healer.Root)
+func (l *Local) dropAside(try int) {
+	root, err := os.OpenRoot(l.c.Root)
 	if err != nil {
 		return
 	}
 	defer root.Close()
-	aside := w.asideOf(try)
+	aside := l.asideOf(try)
 	if _, err := root.Lstat(aside); err != nil {
 		return
 	}

@@ -1,0 +1,220 @@
+package project
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tend-run/tend/healer/confine"
+	"github.com/tend-run/tend/healer/guard"
+	"github.com/tend-run/tend/internal/replace"
+)
+
+// changesFile is what a command has changed, until that is taken over.
+const changesFile = "changes"
+
+// dropped are directories in which a command works for itself alone: git's and tend's own
+// and what package managers install.
+var dropped = []string{".git", ".tend", "node_modules", ".venv", "venv", "__pycache__", ".cache", ".pnpm-store"}
+
+// Begin implements Project. The command runs under [confine], and so changes nothing by
+// itself.
+func (l *Local) Begin(ctx context.Context, line string) (c Command, err error) {
+	if l.point == nil {
+		return c, errors.New("there is no checkpoint")
+	}
+	if l.c.Self == "" {
+		return c, ErrNoCommands
+	}
+	rules, err := l.confinement()
+	if err != nil {
+		return c, err
+	}
+	if l.taking, err = l.begin(ctx); err != nil {
+		return c, err
+	}
+	if err := os.RemoveAll(rules.Changes); err != nil {
+		return c, err
+	}
+	c.Argv = confine.Argv(l.c.Self, rules, []string{"/bin/sh", "-c", line})
+	// The project may be another user's than the command's.
+	c.Env = map[string]string{"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+	return c, nil
+}
+
+// End implements Project. Each file is taken over under the rules of an edit and those of
+// taking, which never lose what nobody has committed.
+func (l *Local) End(ctx context.Context) (out Taken, err error) {
+	t := l.taking
+	if l.taking = nil; t == nil {
+		return out, errors.New("no command has begun")
+	}
+	file := filepath.Join(l.dir(), changesFile)
+	defer os.Remove(file)
+	changes, err := confine.Read(file)
+	var over *confine.OverError
+	switch {
+	case errors.Is(err, confine.ErrKilled) || errors.As(err, &over):
+		t.say("nothing of what it has changed was taken over: %v", err)
+	case err != nil:
+		return out, err
+	case len(changes) > 0:
+		if err := t.take(ctx, changes); err != nil {
+			return out, err
+		}
+	}
+	return Taken{Said: t.said(), Changed: t.taken}, nil
+}
+
+// confinement is what there is for a command, found anew each time: one before may have
+// made things.
+func (l *Local) confinement() (r confine.Rules, err error) {
+	root := l.c.Root
+	r = confine.Rules{Root: root, Changes: filepath.Join(l.dir(), changesFile), Drop: dropped, Hide: slices.Clone(l.c.Hide)}
+	if l.c.StateDir != "" && inside(root, l.c.StateDir) {
+		return r, fmt.Errorf("%w: the project is in the daemon's own directory", ErrNoCommands)
+	}
+	r.Show = l.shown()
+	err = filepath.WalkDir(root, func(full string, d fs.DirEntry, err error) error {
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+				return nil // it is gone, or nothing for the command either
+			}
+			return err
+		}
+		name := d.Name()
+		switch {
+		case full == root:
+			return nil
+		case name == ".git":
+			if config := filepath.Join(full, "config"); l.holdsSecret(config) {
+				r.Hide = append(r.Hide, config)
+			}
+		case d.IsDir() && name != ".tend" && slices.Contains(dropped, name):
+		case d.Type()&fs.ModeSymlink != 0: // what it leads to has a rule of its own
+			return nil
+		default:
+			rel, err := filepath.Rel(root, full)
+			if err != nil {
+				return err
+			}
+			if _, err := l.guard.Check(filepath.ToSlash(rel), false); err == nil && (d.IsDir() || !guard.IsEnv(name)) {
+				return nil
+			}
+			r.Hide = append(r.Hide, full)
+		}
+		if len(r.Hide) > confine.MaxPaths/2 {
+			return fmt.Errorf("%w: more than %d files and directories are secret", ErrNoCommands, confine.MaxPaths/2)
+		}
+		if d.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return r, err
+}
+
+// holdsSecret reports whether a file, such as one with the addresses of a repository, has a
+// secret in it, or cannot be read.
+func (l *Local) holdsSecret(file string) bool {
+	data, err := replace.Read(file, MaxReviewed)
+	return err != nil && !errors.Is(err, fs.ErrNotExist) || l.c.Redact.Text(string(data)) != string(data)
+}
+
+// shown is what a command needs of the machine besides programs and libraries: those of
+// PATH that are elsewhere, and the repository and packages of the directories that the
+// project is in.
+func (l *Local) shown() (all []string) {
+	root := l.c.Root
+	home := root
+	if u, err := user.Current(); err == nil {
+		home = u.HomeDir
+	}
+	add := func(path string) {
+		if path != "/" && !inside(path, root) && !inside(root, path) && !(l.c.StateDir != "" && inside(l.c.StateDir, path)) && !inside(home, path) && !slices.Contains(all, path) {
+			all = append(all, path)
+		}
+	}
+	for _, dir := range filepath.SplitList(l.c.Path) {
+		real, err := filepath.EvalSymlinks(dir)
+		if err != nil || !filepath.IsAbs(dir) {
+			continue
+		}
+		add(filepath.Clean(dir))
+		add(real)
+		// What is installed as a whole, such as a version of Node, has its libraries beside. A
+		// directory that a person keeps things in is none.
+		up := filepath.Dir(real)
+		if _, err := os.Lstat(filepath.Join(up, "lib")); err == nil && filepath.Base(real) == "bin" && filepath.Base(up) != ".local" {
+			add(up)
+		}
+	}
+	for _, dir := range repository(root) {
+		if !l.holdsSecret(filepath.Join(dir, "config")) {
+			add(dir)
+		}
+	}
+	for dir := filepath.Dir(root); dir != "/"; dir = filepath.Dir(dir) {
+		add(filepath.Join(dir, "node_modules"))
+		add(filepath.Join(dir, "package.json"))
+	}
+	return all
+}
+
+// repository are the directories of git that a project needs: of the nearest repository
+// alone, as git has it. A work tree, and a submodule, has a file that names its own, which may
+// name another.
+func repository(root string) (all []string) {
+	for dir := root; ; dir = filepath.Dir(dir) {
+		git := filepath.Join(dir, ".git")
+		info, err := os.Lstat(git)
+		if err != nil && dir != "/" {
+			continue
+		}
+		if err != nil {
+			return nil
+		}
+		if info.Mode().IsRegular() {
+			all = append(all, git)
+			if git = named(git, "gitdir: "); git == "" {
+				return nil
+			}
+		}
+		all = append(all, git)
+		if common := named(filepath.Join(git, "commondir"), ""); common != "" {
+			all = append(all, common)
+		}
+		if _, err := os.Lstat(filepath.Join(all[len(all)-1], "objects")); err != nil {
+			return nil // it is no repository, whoever says so
+		}
+		return all
+	}
+}
+
+// named is the directory that a file of git names.
+func named(file, prefix string) string {
+	data, err := replace.Read(file, 4096)
+	if err != nil {
+		return ""
+	}
+	path, ok := strings.CutPrefix(strings.TrimSpace(string(data)), prefix)
+	if !ok || path == "" {
+		return ""
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(file), path)
+	}
+	return filepath.Clean(path)
+}
+
+// inside reports whether a path is another, or below it.
+func inside(name, dir string) bool {
+	rel, err := filepath.Rel(dir, name)
+	return err == nil && filepath.IsLocal(rel)
+}

@@ -1,0 +1,191 @@
+package project
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tend-run/tend/healer/checkpoint"
+	"github.com/tend-run/tend/healer/guard"
+	"github.com/tend-run/tend/healer/playbook"
+	"github.com/tend-run/tend/internal/replace"
+)
+
+// booksDir is where a project has playbooks of its own.
+const booksDir = ".tend/playbooks"
+
+// healDir is where a project keeps what there is of a repair that is done with its user's
+// rights, by the ID of the episode.
+const healDir = ".tend/heal"
+
+// Local is a project that this process works on, with its own rights.
+type Local struct {
+	c     Config
+	guard *guard.Guard
+	books *playbook.Books
+	point *checkpoint.Point
+	// taking is the command that is under way.
+	taking *taking
+	// kept are the sums of what was uncommitted in files that a command has changed.
+	kept map[string]string
+}
+
+var _ Project = (*Local)(nil)
+
+// Open opens a project.
+func Open(c Config) (*Local, Opened, error) {
+	var o Opened
+	root, err := filepath.EvalSymlinks(c.Root)
+	if err != nil {
+		return nil, o, fmt.Errorf("the project's directory cannot be opened: %w", err)
+	}
+	c.Root, o.Root = root, root
+	own := c.Redact == nil
+	if own {
+		c.Redact = guard.NewRedactor()
+		c.Redact.AddEnv(c.Env)
+	}
+	for _, name := range envFiles(root, c.Cwd) {
+		data, err := guard.ReadVariables(name)
+		if err != nil {
+			continue // one that cannot be read is shown to nobody either
+		}
+		c.Redact.AddVariables(data)
+		if own {
+			o.Variables = append(o.Variables, data)
+		}
+	}
+	l := &Local{c: c}
+	if l.guard, err = guard.Open(guard.Config{Root: root, Protected: c.Protected, Files: c.Files}); err != nil {
+		return nil, o, fmt.Errorf("the project's directory cannot be opened: %w", err)
+	}
+	if l.books, err = playbook.Load(filepath.Join(root, filepath.FromSlash(booksDir))); err != nil {
+		o.Notes = append(o.Notes, "the project's playbooks are left out: "+err.Error())
+		if l.books, err = playbook.Load(); err != nil {
+			return nil, o, errors.Join(err, l.guard.Close())
+		}
+	}
+	return l, o, nil
+}
+
+// Close implements Project.
+func (l *Local) Close() error {
+	var err error
+	if l.point != nil {
+		err = l.point.Close()
+	}
+	return errors.Join(err, l.guard.Close())
+}
+
+// Root implements Project.
+func (l *Local) Root() string { return l.c.Root }
+
+// Match implements Project.
+func (l *Local) Match(ctx context.Context, e playbook.Evidence) ([]playbook.Plan, error) {
+	e.Root = l.c.Root
+	return l.books.Match(ctx, e), nil
+}
+
+// ReadFile implements Project.
+func (l *Local) ReadFile(_ context.Context, name string, off, most int64) ([]byte, int64, error) {
+	return l.guard.ReadFile(name, off, most)
+}
+
+// WriteFile implements Project.
+func (l *Local) WriteFile(_ context.Context, name string, data []byte) error {
+	return l.guard.WriteFile(name, data)
+}
+
+// List implements Project.
+func (l *Local) List(_ context.Context, dir string, most int) ([]guard.Entry, bool, error) {
+	return l.guard.List(dir, most)
+}
+
+// Search implements Project.
+func (l *Local) Search(ctx context.Context, re, glob string, most int) ([]guard.Hit, bool, error) {
+	return l.guard.Search(ctx, re, glob, most)
+}
+
+// SetEnv implements Project.
+func (l *Local) SetEnv(_ context.Context, file, name, value string) error {
+	l.c.Redact.AddSecret(name, value)
+	return l.guard.SetEnv(file, name, value)
+}
+
+// Absent implements Project.
+func (l *Local) Absent(_ context.Context, name string) error {
+	if _, err := os.Lstat(l.full(name)); err == nil {
+		return fmt.Errorf("%s is there again", name)
+	}
+	return nil
+}
+
+func (l *Local) full(name string) string { return filepath.Join(l.c.Root, filepath.FromSlash(name)) }
+
+// Truncate implements Project. Whoever writes the log goes on. A writer that does not append
+// leaves a hole, which takes no room.
+func (l *Local) Truncate(_ context.Context, name string, keep int64) (string, error) {
+	path := l.full(name)
+	f, err := replace.Open(path, os.O_RDWR)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	keep = min(max(keep, 0), 16<<20, st.Size())
+	tail, err := io.ReadAll(io.NewSectionReader(f, st.Size()-keep, keep))
+	if err != nil {
+		return "", err
+	}
+	if err := f.Truncate(0); err != nil {
+		return "", err
+	}
+	_, err = f.WriteAt(tail, 0)
+	return fmt.Sprintf("cut %s from %d to %d bytes", filepath.Base(path), st.Size(), keep), err
+}
+
+// maxWalk bounds the names that are looked at for files of variables.
+const maxWalk = 50_000
+
+// envFiles are the .env-like files of the project and of the service.
+func envFiles(dirs ...string) (all []string) {
+	for _, dir := range dirs {
+		n := 0
+		_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			if n++; n > maxWalk {
+				return fs.SkipAll
+			}
+			switch {
+			case err != nil:
+				return nil
+			case e.IsDir() && path != dir && (e.Name() == "node_modules" || e.Name() == ".git" || e.Name() == ".venv"):
+				return fs.SkipDir
+			case (strings.HasPrefix(e.Name(), ".env") || guard.IsEnv(e.Name())) && !e.IsDir() && !slices.Contains(all, path):
+				all = append(all, path)
+			}
+			return nil
+		})
+	}
+	return all
+}
+
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,157 @@
+package project
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tend-run/tend/healer/agent"
+	"github.com/tend-run/tend/healer/checkpoint"
+	"github.com/tend-run/tend/healer/guard"
+	"github.com/tend-run/tend/healer/playbook"
+)
+
+// Config says which project, and what of it is whose. Paths are those of where the project
+// is.
+type Config struct {
+	// ID of the episode: letters, digits and "-".
+	ID   string `json:"id"`
+	Root string `json:"root"` // absolute path of the project
+	Cwd  string `json:"cwd"`  // of the service
+	// Argv or Line is the service's command, by which what it has left is recognised.
+	Argv []string `json:"argv,omitempty"`
+	Line string   `json:"line,omitempty"`
+	// Env of the service; PATH is that of commands.
+	Env  map[string]string `json:"env,omitempty"`
+	Path string            `json:"path,omitempty"`
+	// Dir is a private directory for checkpoints; "": one below Root, in .tend/heal.
+	Dir string `json:"dir,omitempty"`
+	// Protected and Data are globs: what must not be changed, and what the service writes
+	// itself. Files are protected besides.
+	Protected []string `json:"protected,omitempty"`
+	Data      []string `json:"data,omitempty"`
+	Files     []string `json:"files,omitempty"`
+	// StateDir of the daemon is no part of the project. Hide is what no command sees.
+	StateDir string   `json:"state_dir,omitempty"`
+	Hide     []string `json:"hide,omitempty"`
+	// Inside: it is in a sandbox, and so is the process that works on it, whose program is a
+	// copy that nobody needs any more.
+	Inside bool `json:"inside,omitempty"`
+	// Self is the path of this program for commands; "": there is nothing that could
+	// confine them.
+	Self string `json:"self,omitempty"`
+	// Redact hides secrets. nil: one of its own, with those of Env and of the project.
+	Redact *guard.Redactor `json:"-"`
+}
+
+// Opened is what is found of a project that is opened.
+type Opened struct {
+	Root string `json:"root"` // without links
+	// Variables are the contents of its files of variables.
+	Variables [][]byte `json:"variables,omitempty"`
+	Notes     []string `json:"notes,omitempty"` // for people
+}
+
+// Reviewed is what was changed since a checkpoint.
+type Reviewed struct {
+	Diff string
+	// Files are the changes with all that rules look at.
+	Files []agent.FileDiff
+	// Denied says which change may not be; "": all may.
+	Denied string
+}
+
+// Committed is what a commit holds.
+type Committed struct {
+	checkpoint.Committed
+	// None: there is no checkpoint any more.
+	None bool
+	// Kept are copies of what was not committed before a command changed it.
+	Kept []checkpoint.Kept
+}
+
+// RolledBack is what was taken back.
+type RolledBack struct {
+	checkpoint.Restored
+	// None: there is no checkpoint any more.
+	None bool
+	Diff string // of what was tried
+}
+
+// Command is what runs a line of a model.
+type Command struct {
+	Argv []string
+	Env  map[string]string // besides that of the service
+}
+
+// Taken is what was taken over of a command.
+type Taken struct {
+	Said    string // for the model: what was left, and why
+	Changed bool
+}
+
+// Project is one that is repaired. Its methods are called one at a time. A remedy that
+// changes files has a checkpoint, of which there is at most one at a time; without one Mark
+// and Absorb do nothing.
+//
+// Errors of all methods: [BrokenError] where it is lost, beside those of the packages that do
+// the work, of which another process gives the text alone, and [fs.ErrNotExist].
+type Project interface {
+	// Root is the path of the project, without links.
+	Root() string
+	// Match returns the plans of playbooks that fit. Root of the evidence is filled in.
+	Match(ctx context.Context, e playbook.Evidence) ([]playbook.Plan, error)
+
+	// Files are read and changed as [guard.Guard] does it.
+	ReadFile(ctx context.Context, name string, off, most int64) ([]byte, int64, error)
+	WriteFile(ctx context.Context, name string, data []byte) error
+	List(ctx context.Context, dir string, most int) ([]guard.Entry, bool, error)
+	Search(ctx context.Context, re, glob string, most int) ([]guard.Hit, bool, error)
+	SetEnv(ctx context.Context, file, name, value string) error
+
+	// Take takes the checkpoint of a remedy, or opens the one that was taken.
+	Take(ctx context.Context, try int) error
+	// Mark says that what has changed is the healer's, Absorb that it is not.
+	Mark(ctx context.Context) error
+	Absorb(ctx context.Context) error
+	// Changed are the paths that the healer has changed.
+	Changed(ctx context.Context) ([]string, error)
+	// Review looks at what was changed.
+	Review(ctx context.Context, try int) (Reviewed, error)
+	// Commit commits what was changed; nil: only what was kept is told.
+	Commit(ctx context.Context, try int, c *checkpoint.Commit) (Committed, error)
+	// Rollback takes back what was tried. absorb: what has changed since is not the healer's.
+	Rollback(ctx context.Context, try int, absorb bool) (RolledBack, error)
+	// Drop removes the checkpoint of a remedy, and what it has moved aside.
+	Drop(ctx context.Context, try int) error
+
+	// MoveAside moves a directory away, until Rollback or Drop.
+	MoveAside(ctx context.Context, try int, dir string) error
+	// Absent says why a path is not absent.
+	Absent(ctx context.Context, name string) error
+	// Truncate keeps the last bytes of a log, in place.
+	Truncate(ctx context.Context, name string, keep int64) (string, error)
+	// EndHolder ends what an earlier run of the service has left on a port; with others
+	// whatever listens there. EndOrphans ends all that earlier runs have left. What is in
+	// spared, by pid, is left alone.
+	EndHolder(ctx context.Context, port int, spared []int, others bool) (string, error)
+	EndOrphans(ctx context.Context, spared []int) (string, error)
+
+	// Begin looks at the project before a command of a model, and says how it is run; End,
+	// once it has ended, takes over what it has changed. [ErrNoCommands]
+	Begin(ctx context.Context, line string) (Command, error)
+	End(ctx context.Context) (Taken, error)
+
+	// Close releases it. What is on the disk stays.
+	Close() error
+}
+
+// ErrNoCommands: where nothing can confine a command, it is not run.
+var ErrNoCommands = errors.New("commands cannot be run here, since nothing can confine them; read, search and edit files, and use restart to see whether that has helped")
+
+// BrokenError says that the process in which a project is worked on has ended, or does not
+// answer. What was under way may have been done, or not, or half.
+type BrokenError struct{ Why string }
+
+func (e *BrokenError) Error() string {
+	return "the process that works on the project is lost: " + e.Why
+}

@@ -1,0 +1,134 @@
+package project
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tend-run/tend/internal/scene"
+)
+
+// said is a process that has said something, and hears nothing.
+type said struct{ io.Reader }
+
+func (said) Write(data []byte) (int, error) { return len(data), nil }
+func (said) Close() error                   { return nil }
+
+// pipes lead to a server in this process.
+type pipes struct {
+	io.Reader
+	io.WriteCloser
+	ended chan error
+}
+
+func (p pipes) Close() error {
+	return errors.Join(p.WriteCloser.Close(), <-p.ended)
+}
+
+// served is a project over the wire.
+func served(t *testing.T, root string) *Remote {
+	t.Helper()
+	in, to := io.Pipe()
+	from, out := io.Pipe()
+	p := pipes{from, to, make(chan error, 1)}
+	go func() {
+		err := serve(context.Background(), in, out)
+		out.Close()
+		p.ended <- err
+	}()
+	r, _, err := Dial(t.Context(), p, Config{ID: "e1", Root: root, Cwd: root})
+	scene.Must(t, err)
+	return r
+}
+
+// What is done over the wire is done as here, and its errors are told apart as here. Nothing
+// is left of it in the project.
+func TestAProjectOverTheWire(t *testing.T) {
+	root := scene.Value(filepath.EvalSymlinks(t.TempDir()))(t)
+	r := served(t, root)
+	ctx := t.Context()
+	if r.Root() != root {
+		t.Errorf("its root is %q", r.Root())
+	}
+	if _, _, err := r.ReadFile(ctx, "none", 0, 10); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	scene.Must(t, os.WriteFile(filepath.Join(root, "part"), []byte("the user's"), 0o644))
+	scene.Must(t, r.Take(ctx, 1))
+	scene.Must(t, r.WriteFile(ctx, "part", []byte("\x00\xffbytes")))
+	scene.Must(t, r.WriteFile(ctx, "made", []byte("made")))
+	scene.Must(t, r.Mark(ctx))
+	if data, size, err := r.ReadFile(ctx, "part", 0, 100); string(data) != "\x00\xffbytes" || size != 7 || err != nil {
+		t.Errorf("it is %q, %d, %v", data, size, err)
+	}
+	if paths := scene.Value(r.Changed(ctx))(t); strings.Join(paths, " ") != "made part" {
+		t.Errorf("changed are %q", paths)
+	}
+	if err := r.WriteFile(ctx, "../out", []byte("x")); err == nil || !strings.Contains(err.Error(), "denied") {
+		t.Errorf("outside: %v", err)
+	}
+	done, stop := context.WithCancel(ctx)
+	stop()
+	if _, _, err := r.Search(done, ".", "", 10); !errors.Is(err, context.Canceled) {
+		t.Errorf("a search whose time is over: %v", err)
+	}
+	back := scene.Value(r.Rollback(ctx, 1, false))(t)
+	if data := scene.Value(os.ReadFile(filepath.Join(root, "part")))(t); string(data) != "the user's" || len(back.Paths) != 2 || len(back.Left) > 0 {
+		t.Errorf("it is %q after %+v", data, back)
+	}
+	scene.Must(t, r.Drop(ctx, 1))
+	scene.Must(t, r.Close())
+	if all := scene.Value(os.ReadDir(root))(t); len(all) != 1 {
+		t.Errorf("left are %v", all)
+	}
+}
+
+// A process that ends, or says what is no answer, is lost, and asked for nothing more.
+func TestAProcessThatSaysNonsenseIsLost(t *testing.T) {
+	opened := scene.Value(json.Marshal(answer{ID: 1, Result: scene.Value(json.Marshal(Opened{Root: "/x"}))(t)}))(t)
+	for name, text := range map[string]string{
+		"nothing": "", "no JSON": "hello\n", "half a line": `{"id": 2`, "another type": `{"id":2,"result":{"a":1}}` + "\n", "other answers": strings.Repeat(`{"id":9}`+"\n", 1000),
+	} {
+		r, _, err := Dial(t.Context(), said{strings.NewReader(string(opened) + "\n" + text)}, Config{})
+		scene.Must(t, err)
+		told := 0
+		r.OnBroken = func() { told++ }
+		for range 2 {
+			_, err := r.Changed(t.Context())
+			if _, ok := errors.AsType[*BrokenError](err); !ok || r.Broken() == nil || told != 1 {
+				t.Errorf("%s: %v, told %d times", name, err, told)
+			}
+		}
+		scene.Must(t, r.Close())
+	}
+	if _, _, err := Dial(t.Context(), said{strings.NewReader(`{"id":1,"result":{"root":"relative"}}` + "\n")}, Config{}); err == nil {
+		t.Error("a root that is no path was taken")
+	}
+}
+
+// FuzzProjectAnswers: whatever a process in a sandbox says ends with an answer or an error.
+func FuzzProjectAnswers(f *testing.F) {
+	f.Add([]byte(`{"id":1,"result":{"root":"/x"}}` + "\n" + `{"id":2,"result":["a"]}` + "\n"))
+	f.Add([]byte(`{"id":1,"result":{"root":"/x","variables":["QQ=="]}}` + "\n" + `{"id":2,"error":{"text":"no","is":"not_exist"}}` + "\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		r, _, err := Dial(ctx, said{bytes.NewReader(data)}, Config{})
+		if err != nil {
+			return
+		}
+		_, _ = r.Changed(ctx) // an answer, or why there is none
+		if ctx.Err() != nil {
+			t.Error("it hangs")
+		}
+		_ = r.Close()
+	})
+}

@@ -1,5 +1,0 @@
-//go:build !unix
-
-package work
-
-func isSelf(string) bool { return false }
