@@ -21,7 +21,7 @@ func onFullDisk(t *testing.T, after string) *project {
 	t.Helper()
 	scene.Root(t)
 	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	p := &project{t: t, dir: scene.Value(filepath.EvalSymlinks(t.TempDir()))(t), addr: l.Addr().String()}
+	p := &project{t: t, at: machine{}, dir: scene.Value(filepath.EvalSymlinks(t.TempDir()))(t), addr: l.Addr().String()}
 	l.Close()
 	scene.Must(t, syscall.Mount("tmpfs", p.dir, "tmpfs", 0, "size=8m"))
 	t.Cleanup(func() { _ = syscall.Unmount(p.dir, syscall.MNT_DETACH) })
