@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"sync"
 	"time"
 
 	"github.com/tend-run/tend/healer/checkpoint"
@@ -22,7 +23,8 @@ const endTime = 30 * time.Second
 type Conn interface {
 	io.Reader
 	io.Writer
-	// Close ends the process, and returns when it has ended.
+	// Close ends the process, and returns when it has ended. It ends a Read and a Write that
+	// are under way.
 	io.Closer
 }
 
@@ -33,6 +35,7 @@ type Remote struct {
 	id      int64
 	answers chan answer
 	failed  chan error // receives once, after the last answer
+	writing sync.WaitGroup
 	broken  *BrokenError
 	// OnBroken is called once, when the process turns out to be lost.
 	OnBroken func()
@@ -64,6 +67,9 @@ func (r *Remote) read() {
 	for {
 		line, err := readLine(in)
 		var a answer
+		if err == nil && values(line) > maxValues {
+			err = fmt.Errorf("an answer of more than %d values", maxValues)
+		}
 		if err == nil {
 			err = json.Unmarshal(line, &a)
 		}
@@ -80,6 +86,7 @@ func (r *Remote) Close() error {
 	err := r.conn.Close()
 	for range r.answers { // until read has ended
 	}
+	r.writing.Wait()
 	return err
 }
 
@@ -101,7 +108,9 @@ func (r *Remote) fail(why string) error {
 	return r.broken
 }
 
-func (r *Remote) send(req request) error {
+// send writes a request. A process that takes none until the context ends is lost: what it
+// has of the request cannot be taken back.
+func (r *Remote) send(ctx context.Context, req request) error {
 	line, err := json.Marshal(req)
 	if err != nil {
 		return err
@@ -109,10 +118,36 @@ func (r *Remote) send(req request) error {
 	if len(line) >= maxLine {
 		return fmt.Errorf("it is longer than %d MiB", maxLine>>20)
 	}
-	if _, err := r.conn.Write(append(line, '\n')); err != nil {
-		return r.fail(err.Error())
+	wrote := make(chan error, 1)
+	r.writing.Go(func() {
+		_, err := r.conn.Write(append(line, '\n'))
+		wrote <- err
+	})
+	select {
+	case err := <-wrote:
+		if err != nil {
+			return r.fail(err.Error())
+		}
+		return nil
+	case <-ctx.Done():
+		return r.fail("it takes no requests")
 	}
-	return nil
+}
+
+// later is a context that ends some time after another one does.
+func later(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(by):
+			cancel()
+		case <-out.Done():
+		}
+	})
+	return out, func() {
+		stop()
+		cancel()
+	}
 }
 
 // await returns the answer to the newest request.
@@ -154,14 +189,14 @@ func ask[R any](ctx context.Context, r *Remote, method string, args any) (out R,
 		return out, err
 	}
 	r.id++
-	if err := r.send(request{ID: r.id, Method: method, Args: raw}); err != nil {
+	last, end := later(ctx, endTime)
+	defer end()
+	if err := r.send(last, request{ID: r.id, Method: method, Args: raw}); err != nil {
 		return out, err
 	}
 	a, err := r.await(ctx)
 	if err != nil && r.broken == nil {
-		last, end := context.WithTimeout(context.WithoutCancel(ctx), endTime)
-		defer end()
-		if err := r.send(request{ID: r.id, Method: cancel}); err != nil {
+		if err := r.send(last, request{ID: r.id, Method: cancel}); err != nil {
 			return out, err
 		}
 		if _, lerr := r.await(last); lerr != nil && r.broken == nil {

@@ -11,8 +11,29 @@ import (
 	"github.com/tend-run/tend/healer/playbook"
 )
 
-// maxLine bounds a request or an answer, in bytes.
-const maxLine = 64 << 20
+const (
+	// maxLine bounds a request or an answer, in bytes.
+	maxLine = 64 << 20
+	// maxValues bounds the values in an answer: short ones take many times the room that
+	// they have on the wire.
+	maxValues = 1 << 20
+)
+
+// values is at least how many values a line of JSON has, without the first of each list.
+func values(line []byte) (n int) {
+	text := false
+	for i := 0; i < len(line); i++ {
+		switch b := line[i]; {
+		case text && b == '\\':
+			i++
+		case b == '"':
+			text = !text
+		case !text && b == ',':
+			n++
+		}
+	}
+	return n
+}
 
 type request struct {
 	ID     int64           `json:"id"`

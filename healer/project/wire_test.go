@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tend-run/tend/internal/scene"
@@ -96,6 +97,7 @@ func TestAProcessThatSaysNonsenseIsLost(t *testing.T) {
 	opened := scene.Value(json.Marshal(answer{ID: 1, Result: scene.Value(json.Marshal(Opened{Root: "/x"}))(t)}))(t)
 	for name, text := range map[string]string{
 		"nothing": "", "no JSON": "hello\n", "half a line": `{"id": 2`, "another type": `{"id":2,"result":{"a":1}}` + "\n", "other answers": strings.Repeat(`{"id":9}`+"\n", 1000),
+		"a list without end": `{"id":2,"result":[` + strings.Repeat(`"",`, maxValues+1) + `""]}` + "\n",
 	} {
 		r, _, err := Dial(t.Context(), said{strings.NewReader(string(opened) + "\n" + text)}, Config{})
 		scene.Must(t, err)
@@ -112,6 +114,54 @@ func TestAProcessThatSaysNonsenseIsLost(t *testing.T) {
 	if _, _, err := Dial(t.Context(), said{strings.NewReader(`{"id":1,"result":{"root":"relative"}}` + "\n")}, Config{}); err == nil {
 		t.Error("a root that is no path was taken")
 	}
+}
+
+// deaf is a process that opens the project, and then neither reads nor says anything, until it
+// is ended.
+type deaf struct {
+	io.Reader
+	heard int
+	ended chan struct{}
+}
+
+func (d *deaf) Read(to []byte) (int, error) {
+	if n, err := d.Reader.Read(to); err == nil {
+		return n, nil
+	}
+	<-d.ended
+	return 0, io.EOF
+}
+
+func (d *deaf) Write(data []byte) (int, error) {
+	if d.heard++; d.heard == 1 {
+		return len(data), nil
+	}
+	<-d.ended
+	return 0, io.ErrClosedPipe
+}
+
+func (d *deaf) Close() error {
+	close(d.ended)
+	return nil
+}
+
+// A process that takes no request holds nobody up for longer than the request may last: it is
+// lost then, and can be ended.
+func TestAProcessThatTakesNoRequestIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &deaf{Reader: strings.NewReader(`{"id":1,"result":{"root":"/x"}}` + "\n"), ended: make(chan struct{})}
+		r, _, err := Dial(t.Context(), d, Config{})
+		scene.Must(t, err)
+		told := 0
+		r.OnBroken = func() { told++ }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err = r.WriteFile(ctx, "large", []byte("x"))
+		if _, ok := errors.AsType[*BrokenError](err); !ok || told != 1 {
+			t.Errorf("%v, told %d times", err, told)
+		}
+		scene.Must(t, r.Close())
+	})
 }
 
 // FuzzProjectAnswers: whatever a process in a sandbox says ends with an answer or an error.

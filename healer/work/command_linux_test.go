@@ -113,7 +113,7 @@ func newGroundOf(t *testing.T, who user) *ground {
 		t.Fatalf("it is worked on by %T", p)
 	}
 	scene.Must(t, g.w.takePoint(t.Context(), 1))
-	g.h = &hands{w: g.w}
+	g.h = &hands{ctx: t.Context(), w: g.w}
 	return g
 }
 

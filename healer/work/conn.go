@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tend-run/tend/process"
@@ -27,7 +28,8 @@ type conn struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	writer string
-	offset int64 // that the next byte is written at
+	input  sync.Mutex // of who writes
+	offset int64      // that the next byte is written at; guarded by input
 	next   func() (process.Event, error, bool)
 	stop   func()
 	rest   []byte
@@ -43,6 +45,8 @@ func newConn(w *worker, p process.Process) *conn {
 
 // Write implements io.Writer.
 func (c *conn) Write(data []byte) (n int, err error) {
+	c.input.Lock()
+	defer c.input.Unlock()
 	for n < len(data) {
 		piece := data[n:min(len(data), n+pieceSize)]
 		offset := c.offset
@@ -92,14 +96,18 @@ func (c *conn) Read(to []byte) (n int, err error) {
 // endTime is how long a process may take to end by itself.
 const endTime = 5 * time.Second
 
-// Close ends the process: by the end of its input, or else by force.
+// Close ends the process: by the end of its input, or else by force. One that does not take
+// what is being written would not see its end.
 func (c *conn) Close() error {
-	ctx, cancel := context.WithTimeout(c.ctx, endTime)
-	offset := c.offset
-	if _, err := c.p.Write(ctx, process.Input{Writer: c.writer, Offset: &offset, EOF: true}); err == nil {
-		_, _ = c.p.Wait(ctx, process.Until{}) // else it is killed
+	if c.input.TryLock() {
+		ctx, cancel := context.WithTimeout(c.ctx, endTime)
+		offset := c.offset
+		if _, err := c.p.Write(ctx, process.Input{Writer: c.writer, Offset: &offset, EOF: true}); err == nil {
+			_, _ = c.p.Wait(ctx, process.Until{}) // else it is killed
+		}
+		cancel()
+		c.input.Unlock()
 	}
-	cancel()
 	err := c.w.discard(c.p)
 	c.cancel()
 	return err

@@ -49,7 +49,7 @@ func (w *worker) askModel(ctx context.Context, e healer.Effect) (out healer.Entr
 	if w.state.Proposal != "" {
 		story.Evidence = append(story.Evidence, agent.Text{Label: "what a rule proposes", Text: w.state.Proposal})
 	}
-	hands := &hands{w: w}
+	hands := &hands{ctx: ctx, w: w}
 	done, err := agent.Run(ctx, w.model, agent.Attempt{
 		Number: number, Of: h.Attempts, Story: story, Tools: agent.Tools(hands, w.redact.Text),
 		Budget: agent.Budget{Steps: h.Steps, InputTokens: int64(h.Tokens), OutputTokens: int64(h.Tokens), Wall: h.Wall.Std()},
@@ -130,7 +130,8 @@ func (w *worker) transcript(n int) func(agent.Event) {
 
 // hands are what a model acts with. All that it changes goes through guard.
 type hands struct {
-	w *worker
+	ctx context.Context // of the attempt: nothing of it outlasts that
+	w   *worker
 	// restarted: the service was, and touched: something was changed since.
 	restarted, touched bool
 }
@@ -138,7 +139,7 @@ type hands struct {
 var _ agent.Hands = (*hands)(nil)
 
 func (h *hands) ReadFile(name string, off, most int64) ([]byte, int64, error) {
-	return h.w.project.ReadFile(context.Background(), name, off, most)
+	return h.w.project.ReadFile(h.ctx, name, off, most)
 }
 
 // own makes what a function does the healer's.
@@ -152,11 +153,11 @@ func (h *hands) own(ctx context.Context, f func() error) error {
 }
 
 func (h *hands) WriteFile(name string, data []byte) error {
-	return h.own(context.Background(), func() error { return h.w.project.WriteFile(context.Background(), name, data) })
+	return h.own(h.ctx, func() error { return h.w.project.WriteFile(h.ctx, name, data) })
 }
 
 func (h *hands) List(dir string, most int) ([]agent.File, bool, error) {
-	all, more, err := h.w.project.List(context.Background(), dir, most)
+	all, more, err := h.w.project.List(h.ctx, dir, most)
 	files := make([]agent.File, len(all))
 	for i, e := range all {
 		files[i] = agent.File{Path: path.Join(filepath.ToSlash(dir), e.Name), Dir: e.Kind == "directory", Size: e.Size}

@@ -166,7 +166,13 @@ func (w *worker) dial(ctx context.Context, c project.Config, start func(context.
 	if err != nil {
 		return nil, project.Opened{}, err
 	}
-	r, opened, err := project.Dial(ctx, conn, c)
+	turn, cancel := context.WithTimeout(ctx, lastTime)
+	defer cancel()
+	r, opened, err := project.Dial(turn, conn, c)
+	if err != nil && turn.Err() != nil && ctx.Err() == nil {
+		// Somebody has stopped it, or one before it: another worker may have more luck.
+		return nil, opened, &project.BrokenError{Why: fmt.Sprintf("it did not open the project within %v: %v", lastTime, err)}
+	}
 	if err != nil {
 		return nil, opened, err
 	}
