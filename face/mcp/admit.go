@@ -43,6 +43,11 @@ type refusal struct {
 
 func (e *refusal) Error() string { return e.text }
 
+// notJSON refuses a body that no parser reads.
+type notJSON struct{ err error }
+
+func (e *notJSON) Error() string { return "the body is no JSON: " + e.err.Error() }
+
 // admit finds out who calls, and where the call works. What the kernel and the guard
 // against web pages say is asked before, by the server.
 func (f *Face) admit(r *http.Request) (*place, error) {

@@ -362,11 +362,11 @@ func TestHostileRequests(t *testing.T) {
 		status  int
 		want    string
 	}{
-		"nothing":                {"", nil, 400, "not one message"},
-		"garbage":                {"\x00\xff{", nil, 400, "not one message"},
-		"half a message":         {call[:30], nil, 400, "not one message"},
+		"nothing":                {"", nil, 400, `"code":-32700`},
+		"garbage":                {"\x00\xff{", nil, 400, `"code":-32700`},
+		"half a message":         {call[:30], nil, 400, "the body is no JSON: unexpected end"},
 		"null":                   {"null", nil, 400, ""},
-		"a number":               {"7", nil, 400, "not one message"},
+		"a number":               {"7", nil, 400, `"code":-32600,"message":"the body is not one message`},
 		"a batch":                {"[" + call + "]", nil, 400, "one message in each POST"},
 		"deep":                   {`{"a":` + deep, nil, 400, "deeper than 64"},
 		"deep arguments":         {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list","arguments":{"all":` + deep + `}}}`, nil, 400, "deeper"},

@@ -138,6 +138,9 @@ func look(body []byte) (*message, error) {
 	}
 	m := new(message)
 	if err := json.Unmarshal(body, m); err != nil {
+		if _, ok := errors.AsType[*json.SyntaxError](err); ok {
+			return nil, &notJSON{err}
+		}
 		return nil, &refusal{http.StatusBadRequest, "the body is not one message of JSON-RPC: " + err.Error()}
 	}
 	if len(m.ID) > maxSession {
@@ -226,11 +229,19 @@ func (f *Face) cancelled(r *http.Request, p *place, m *message) {
 	}
 }
 
+// Codes of JSON-RPC.
+const (
+	codeParse   = -32700
+	codeInvalid = -32600
+)
+
 // fail answers with an error of JSON-RPC, which clients show.
 func fail(w http.ResponseWriter, id json.RawMessage, err error) {
-	status := http.StatusInternalServerError
+	status, code := http.StatusInternalServerError, codeInvalid
 	if e, ok := errors.AsType[*refusal](err); ok {
 		status = e.status
+	} else if _, ok := errors.AsType[*notJSON](err); ok {
+		status, code = http.StatusBadRequest, codeParse
 	}
 	if len(id) == 0 {
 		id = json.RawMessage("null")
@@ -245,5 +256,5 @@ func fail(w http.ResponseWriter, id json.RawMessage, err error) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": -32600, "message": err.Error()}}) // fails when the client has left
+	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": code, "message": err.Error()}}) // fails when the client has left
 }

@@ -81,12 +81,12 @@ func (d *decoder) check(c *Config) {
 		}
 		if s.Watch != nil {
 			for i, g := range s.Watch.Paths {
-				if why := badGlob(g); why != "" {
+				if why := badGlob(g, "the cwd of the service"); why != "" {
 					fail(fmt.Sprintf("%s.watch.paths.%d", at, i), why)
 				}
 			}
 			for i, g := range s.Watch.Ignore {
-				if why := badGlob(g); why != "" {
+				if why := badGlob(g, "the cwd of the service"); why != "" {
 					fail(fmt.Sprintf("%s.watch.ignore.%d", at, i), why)
 				}
 			}
@@ -123,7 +123,7 @@ func (d *decoder) check(c *Config) {
 		}
 		for key, globs := range map[string][]string{"protected": h.Protected, "data": h.Data} {
 			for i, g := range globs {
-				if why := badGlob(g); why != "" {
+				if why := badGlob(g, "the root of the healer"); why != "" {
 					fail(fmt.Sprintf("healer.%s.%d", key, i), why)
 				}
 			}
@@ -162,12 +162,13 @@ func isHTTP(text string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
 }
 
-func badGlob(g string) string {
+// badGlob says what is wrong with a glob, which is relative to a directory.
+func badGlob(g, below string) string {
 	switch {
 	case g == "" || !doublestar.ValidatePattern(g):
 		return fmt.Sprintf("is %q, which is no glob; write src/**, *.js or {a,b}/c", g)
 	case filepath.IsAbs(g) || slices.Contains(strings.Split(g, "/"), ".."):
-		return fmt.Sprintf("is %q; a glob is relative, and has no ..", g)
+		return fmt.Sprintf("is %q; a glob is relative to %s, and has no ..", g, below)
 	}
 	return ""
 }

@@ -201,7 +201,7 @@ func TestWhatIsWrongIsReportedWithItsPlaceAndTheNearestKey(t *testing.T) {
 		{"a cron expression that makes the library panic", in("    schedule: 'TZ=0'\n"), []string{"4:15:"}},
 		{"a zone", in("    schedule: {cron: '@daily', zone: Berlin}\n"), []string{"4:38:", "time zone"}},
 		{"an absolute glob", in("    watch: [/etc/**]\n"), []string{"4:13:", "relative"}},
-		{"a glob that leaves", in("    watch: ['../x']\n"), []string{"4:13:", "relative"}},
+		{"a glob that leaves", in("    watch: ['../x']\n"), []string{"4:13:", "relative to the cwd of the service"}},
 		{"a socket of another machine", in("    sockets: {http: 'example.org:80'}\n"), []string{"4:21: services.web.sockets.http is for the host", "of this machine"}},
 		{"a socket without a port", in("    sockets: {http: 127.0.0.1}\n"), []string{"4:21: services.web.sockets.http", "PORT or HOST:PORT"}},
 		{"a socket of all addresses", in("    sockets: {http: '*:3000'}\n"), []string{"4:21: services.web.sockets.http is \"*:3000\"; write 0.0.0.0:3000"}},

@@ -7,7 +7,7 @@
 //
 // Rounds go on for NOISE_MINUTES (default: one short round). make noise MINUTES=60 sets it.
 //
-// Jumps of the clock of the day are not among it, since setting that would set it for the
-// whole machine. Nothing here is measured by it; that time which stood still is no failure
-// is a test of package supervisor.
+// The wall clock does not jump here: a test that sets it sets it for the whole machine.
+// Nothing is measured by that clock. Package supervisor tests that time in which the machine
+// stood still is no failure.
 package noise

@@ -104,10 +104,10 @@ export function Output({ info, at }: { info: Info; at: Place }) {
             else amend({ q });
           }}
         >
-          <input id="search" type="search" placeholder="Search, by RE2" aria-label="Search the output by a regular expression" defaultValue={query.get('q') ?? ''} spellcheck={false} />
+          <input id="search" type="search" placeholder="Search (RE2)" aria-label="Search the output by a regular expression" defaultValue={query.get('q') ?? ''} spellcheck={false} />
           {query.get('q') && (
             <span class="hits" role="status">
-              {trouble ? '' : !hits ? 'searching…' : hits.length === 0 ? 'no hit' : `${hit + 1} of ${hits.length}${hits.length === mostHits ? '+' : ''}${search ? '…' : ''}`}
+              {trouble ? '' : !hits ? 'searching…' : hits.length === 0 ? 'no hits' : `${hit + 1} of ${hits.length}${hits.length === mostHits ? '+' : ''}${search ? '…' : ''}`}
             </span>
           )}
           <button type="button" aria-label="Previous hit" disabled={!hits?.length} onClick={() => jump(-1)}>
@@ -146,8 +146,8 @@ export function Output({ info, at }: { info: Info; at: Place }) {
       </div>
       <footer class="statusline">
         <span>{streams.length === 1 ? `byte ${(status?.at ?? 0).toLocaleString('en')} of ${bounds.end.toLocaleString('en')}` : `${size(bounds.end)} in all`}</span>
-        {streams.length === 1 && bounds.base > 0 && <span>the first {size(bounds.base)} were freed</span>}
-        {streams.length > 1 && status && !status.atStart && <span>the newest part; choose one stream to see all of it</span>}
+        {streams.length === 1 && bounds.base > 0 && <span>the first {size(bounds.base)} are no longer kept</span>}
+        {streams.length > 1 && status && !status.atStart && <span>only the newest part; choose stdout or stderr to see all of it</span>}
         <span class="grow" />
         {status?.trouble ? <span class="away">reconnecting…</span> : status?.following && !info.exit ? <span>following</span> : null}
       </footer>

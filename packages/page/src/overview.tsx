@@ -66,7 +66,7 @@ export function Overview() {
           Not all is shown: {visible(m)}
         </p>
       ))}
-      {shown.length > 0 ? <Rows store={store} shown={shown} sort={wish.sort} /> : <Empty filtered={there.length > 0} box={wish.box} />}
+      {shown.length > 0 ? <Rows store={store} shown={shown} sort={wish.sort} /> : <Empty filtered={there.length > 0} box={wish.box && boxName(store, wish.box)} />}
     </main>
   );
 }
@@ -100,7 +100,7 @@ function Empty({ filtered, box }: { filtered: boolean; box: string }) {
     return (
       <Notice title="Nothing has run in this sandbox">
         <p>
-          Start something on the command line: <code>tend run --sandbox {visible(box.slice(0, 8))}… -- npm start</code>
+          Start something on the command line: <code>tend run --sandbox {visible(box)} -- npm start</code>
         </p>
       </Notice>
     );

@@ -2,7 +2,7 @@
 // and how it is ended.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { Info } from '../../client/src/gen/tend/v1/spec_pb.js';
+import { Inherit, type Info } from '../../client/src/gen/tend/v1/spec_pb.js';
 import type { KillResponse } from '../../client/src/gen/tend/v1/process_pb.js';
 import type { ServiceStatus } from '../../client/src/gen/tend/v1/service_pb.js';
 import { notFound, place, repeat, services, words, type Place } from './api.js';
@@ -22,8 +22,8 @@ export function ProcessPage({ id, box }: { id: string; box: string }) {
   if (gone)
     return (
       <main>
-        <Notice title="This process is not there">
-          <p>It was removed, or its time to be kept is over, or the address is wrong.</p>
+        <Notice title="There is no such process">
+          <p>It was removed, or has ended too long ago to be kept, or the address is wrong.</p>
           <a href={paths.home}>Go to the overview</a>
         </Notice>
       </main>
@@ -198,18 +198,18 @@ function Kill({ at, info, close }: { at: Place; info: Info; close: () => void })
   const names = (pids: number[]) => pids.map((p) => `${p}${done?.names[p] ? ` (${visible(done.names[p])})` : ''}`).join(', ');
   return (
     <Dialog title={done ? 'Killed' : 'Kill it, and all its descendants?'} close={close}>
-      {!done && <p>Nothing of it is asked, and nothing is saved. Its output stays.</p>}
+      {!done && <p>SIGKILL ends it at once: it can save nothing. Its output stays.</p>}
       {state.error && (
         <p class="error" role="alert">
           {state.error}
         </p>
       )}
       {done && done.verified && <p>The kernel says that nothing of it is left.</p>}
-      {done && !done.verified && done.survivors.length === 0 && <p>It has ended. Whether others left its tree, this machine does not tell.</p>}
+      {done && !done.verified && done.survivors.length === 0 && <p>It has ended. This machine cannot tell whether something has left its tree and runs on.</p>}
       {done && done.survivors.length > 0 && <p class="error">These did not die: {names(done.survivors)}</p>}
-      {done && done.strays.length > 0 && <p>These may have been of it, and run on: {names(done.strays)}</p>}
+      {done && done.strays.length > 0 && <p>These may belong to it, and run on: {names(done.strays)}</p>}
       <footer>
-        <button onClick={close}>{done ? 'Close' : 'Leave it'}</button>
+        <button onClick={close}>{done ? 'Close' : 'Cancel'}</button>
         {!done && (
           <button class="danger" disabled={!!state.busy} onClick={() => void kill()}>
             {state.busy ? 'Killing…' : 'Kill'}
@@ -245,6 +245,13 @@ function Body({ info, box }: { info: Info; box: string }) {
   );
 }
 
+/** What a process has without variables of its own. */
+const inherited: Record<Inherit, string> = {
+  [Inherit.USER]: 'It has PATH of the daemon, and HOME, USER and LOGNAME of its user.',
+  [Inherit.DAEMON]: 'It has the environment of the daemon, and HOME, USER and LOGNAME of its user.',
+  [Inherit.NONE]: 'Its environment is empty.',
+};
+
 function Environment({ info }: { info: Info }) {
   const [shown, show] = useState<Set<string>>(new Set());
   const utf8 = useRef(new TextDecoder());
@@ -252,13 +259,13 @@ function Environment({ info }: { info: Info }) {
   const all: [string, string][] = [...Object.entries(spec.env), ...spec.rawEnv.map((v) => [utf8.current.decode(v.name), utf8.current.decode(v.value)] as [string, string])].sort(([a], [b]) => a.localeCompare(b));
   if (all.length === 0)
     return (
-      <Notice title="Nothing was given to it">
-        <p>Its environment is PATH, HOME, USER and LOGNAME{spec.inherit === 1 ? ', and that of the daemon' : ''}.</p>
+      <Notice title="No variables were given to it">
+        <p>{inherited[spec.inherit]}</p>
       </Notice>
     );
   return (
     <div class="environment">
-      <p class="faint">What it was started with. Values are hidden, for they often are secrets.</p>
+      <p class="faint">What it was started with. Values are hidden, since many are secrets.</p>
       <dl>
         {all.map(([name, value]) => (
           <div key={name}>
@@ -362,7 +369,7 @@ function ServiceHead({ s, since }: { s: ServiceStatus; since: number }) {
       </div>
       {s.why && <p class={health === 'broken' ? 'error' : 'command'}>{visible(s.why)}</p>}
       <dl class="facts">
-        <Fact name="For">{age(since)}</Fact>
+        <Fact name="In this state">{age(since)}</Fact>
         {s.pid > 0 && <Fact name="PID">{s.pid}</Fact>}
         <Fact name="Runs">{String(s.run)}</Fact>
         <Fact name="Restarted by itself">{String(s.restarts)}</Fact>

@@ -35,7 +35,7 @@ export function TerminalTab({ info, box }: { info: Info; box: string }) {
       <div class="screen" ref={at} />
       <footer class="statusline">
         <span>{state.size}</span>
-        <span class="faint">it has the size of the window that was opened or changed last</span>
+        <span class="faint">the size of the window that was opened or resized last</span>
         <span class="grow" />
         <span role="status">{state.trouble ? <span class="away">reconnecting…</span> : over ? 'it has ended' : ''}</span>
       </footer>
