@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -244,7 +245,9 @@ func (n *Nest) Remove(until time.Time) error {
 		}
 	}
 	for o, dirs := range n.t.own {
-		if filepath.Base(filepath.Dir(dirs[0])) == n.name {
+		// It may have others elsewhere, of controllers by which the nest is not limited.
+		dirs = slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool { return filepath.Base(filepath.Dir(dir)) == n.name })
+		if n.t.own[o] = dirs; len(dirs) == 0 {
 			delete(n.t.own, o)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
@@ -49,6 +50,35 @@ func TestLimitsOfAProcessAreWrittenToV2AndLifted(t *testing.T) {
 				t.Errorf("without a group: %v", err)
 			}
 		})
+	}
+}
+
+// A process in a nest may have directories there and elsewhere: with the nest go its own
+// alone, and the others after the process.
+func TestWithANestGoNoDirectoriesElsewhere(t *testing.T) {
+	root := t.TempDir()
+	tree := &Tree{v1: []controller{{"memory", filepath.Join(root, "memory", "x")}, {"pids", filepath.Join(root, "pids", "x")}}}
+	n := tree.Nest("1")
+	scene.Must(t, os.MkdirAll(filepath.Join(root, "memory", "x", n.name), 0o700))
+	scene.Must(t, os.MkdirAll(filepath.Join(root, "pids"), 0o700))
+	tree.Place(3, n)
+	o := owner{3, 7}
+	dirs := []string{tree.ownDir(&tree.v1[0], o), tree.ownDir(&tree.v1[1], o)}
+	for _, dir := range dirs {
+		scene.Must(t, os.Mkdir(dir, 0o700))
+	}
+	tree.own = map[owner][]string{o: dirs}
+	scene.Must(t, os.Remove(dirs[0])) // as removeDir does it in a cgroup, whose files need not be removed
+	scene.Must(t, n.Remove(time.Now()))
+	if _, err := os.Stat(dirs[1]); err != nil {
+		t.Fatalf("it went with the nest: %v", err)
+	}
+	tree.Unlimit(o.slot, o.gen)
+	if _, err := os.Stat(dirs[1]); !os.IsNotExist(err) {
+		t.Errorf("it is left: %v", err)
+	}
+	if left := tree.owners(); len(left) > 0 {
+		t.Errorf("known are %v", left)
 	}
 }
 
