@@ -68,7 +68,7 @@ func (p *Page) Routes() []part.Route {
 
 // Admits reports whether a request may call the API because the page has sent
 // it, from a browser that is logged in.
-func (p *Page) Admits(r *http.Request) bool { return p.sessions.admits(r) }
+func (p *Page) Admits(r *http.Request) bool { return p.sessions.of(r) != "" }
 
 // Code makes a code that logs in once, within a minute. Empty: no login is needed.
 func (p *Page) Code() string {
@@ -116,11 +116,12 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Page) logout(w http.ResponseWriter, r *http.Request) {
-	if !p.Admits(r) {
+	id := p.sessions.of(r)
+	if id == "" {
 		refuse(w, http.StatusUnauthorized, "unauthenticated", "this browser is not logged in")
 		return
 	}
-	if err := p.sessions.end(cookieOf(r)); err != nil {
+	if err := p.sessions.end(id); err != nil {
 		p.cfg.Log.Warn("no logout from the page", slog.Any("err", err))
 		refuse(w, http.StatusInternalServerError, "internal", fmt.Sprintf("the logout cannot be kept: %v", err))
 		return

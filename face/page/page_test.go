@@ -157,6 +157,24 @@ func TestNeitherTheCookieNorTheProofIsEnough(t *testing.T) {
 	}
 }
 
+// TestACookieOfAnotherPortLocksNobodyOut: browsers keep the cookies of all ports together,
+// and show one that has a longer path first.
+func TestACookieOfAnotherPortLocksNobodyOut(t *testing.T) {
+	s := serve(t)
+	b := s.login(t, byToken...)
+	tossed := func(n int) []string {
+		return []string{"Cookie", strings.Repeat(b.cookie.Name+"=AAAA; ", n) + b.cookie.Name + "=" + b.cookie.Value}
+	}
+	proof := &browser{proof: b.proof}
+	s.admits(t, proof, true, tossed(1)...)
+	s.admits(t, proof, true, tossed(maxCookies-1)...)
+	s.admits(t, proof, false, tossed(maxCookies)...)
+	if status, text, _ := s.do(t, "DELETE", "/ui/session", "", proof, tossed(1)...); status != http.StatusOK {
+		t.Fatalf("the logout is %d %s", status, text)
+	}
+	s.admits(t, b, false)
+}
+
 func TestAForeignPageNeitherCallsNorLogsIn(t *testing.T) {
 	s := serve(t)
 	b := s.login(t, byToken...)

@@ -116,14 +116,24 @@ func (s *sessions) hash(id string) string  { return s.secret.Sign("page session"
 func (s *sessions) proof(id string) string { return s.secret.Sign("page proof", id) }
 func (s *sessions) mark() string           { return s.secret.Sign("page token", string(s.token())) }
 
-// Admits reports whether a request shows a session, and was caused by the page itself.
-func (s *sessions) admits(r *http.Request) bool {
+// maxCookies are looked at.
+const maxCookies = 8
+
+// of returns the ID of the session that a request shows; "": none, or the page itself
+// has not caused it. A server on another port of this host, whose cookies come along, may
+// have set one of the same name, which stands before ours if its path is longer.
+func (s *sessions) of(r *http.Request) string {
 	shown := r.Header.Get(proofHeader)
 	if shown == "" || !sameOrigin(r) {
-		return false
+		return ""
 	}
-	id := cookieOf(r)
-	return id != "" && face.Token(s.proof(id)).Matches(shown) && s.has(id)
+	all := r.CookiesNamed(cookieName(r))
+	for _, c := range all[:min(len(all), maxCookies)] {
+		if c.Value != "" && face.Token(s.proof(c.Value)).Matches(shown) && s.has(c.Value) {
+			return c.Value
+		}
+	}
+	return ""
 }
 
 // sameOrigin refuses what a browser says that another page has caused. What says
@@ -161,14 +171,6 @@ func cookieName(r *http.Request) string {
 
 func isPort(s string) bool {
 	return s != "" && len(s) <= 5 && !strings.ContainsFunc(s, func(c rune) bool { return c < '0' || c > '9' })
-}
-
-func cookieOf(r *http.Request) string {
-	c, err := r.Cookie(cookieName(r))
-	if err != nil {
-		return ""
-	}
-	return c.Value
 }
 
 func cookie(r *http.Request, value string, age time.Duration) *http.Cookie {
