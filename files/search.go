@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"strings"
 
@@ -38,6 +39,21 @@ type Query struct {
 	MaxLine int
 	// MaxBytes bounds what is read.
 	MaxBytes int64
+}
+
+// MaxAlternatives is how many patterns one with braces may stand for where a client has
+// sent it: a path is compared with each, which nothing breaks off.
+const MaxAlternatives = 256
+
+// Alternatives is at least the number of patterns without braces that one
+// stands for: that of its braces and commas if they are shared out evenly,
+// however they nest. A product is never larger than that of equal factors.
+func Alternatives(glob string) float64 {
+	groups, commas := float64(strings.Count(glob, "{")), float64(strings.Count(glob, ","))
+	if groups == 0 {
+		return 1
+	}
+	return math.Pow(commas/groups+1, groups)
 }
 
 // Match is a path that was found, or a line of it.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/process"
 )
 
@@ -405,9 +406,9 @@ func FuzzGlob(f *testing.F) {
 		if !literal.MatchString(glob) {
 			return // classes and escapes hide braces
 		}
-		all, ok := expand(glob, maxAlternatives)
+		all, ok := expand(glob, files.MaxAlternatives)
 		if !ok {
-			t.Fatalf("%q stands for more than %d patterns", glob, maxAlternatives)
+			t.Fatalf("%q stands for more than %d patterns", glob, files.MaxAlternatives)
 		}
 		selected := false
 		for _, one := range all {

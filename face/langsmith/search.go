@@ -3,7 +3,6 @@ package langsmith
 import (
 	"context"
 	"errors"
-	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -26,8 +25,6 @@ const (
 	// too.
 	searchBytes = 64 << 30
 	maxPattern  = 4 << 10
-	// maxAlternatives bounds the patterns that one with braces stands for.
-	maxAlternatives = 256
 )
 
 type searchRequest struct {
@@ -88,21 +85,10 @@ func checkGlob(field, glob string) error {
 	if !doublestar.ValidatePattern(glob) {
 		return requestErrorf("the %s %.200q is malformed; **, *, ?, [..] and {..,..} have a meaning", field, glob)
 	}
-	if alternatives(glob) > maxAlternatives {
-		return requestErrorf("the %s %.200q stands for more than %d patterns, which is the limit; use fewer braces", field, glob, maxAlternatives)
+	if files.Alternatives(glob) > files.MaxAlternatives {
+		return requestErrorf("the %s %.200q stands for more than %d patterns, which is the limit; use fewer braces", field, glob, files.MaxAlternatives)
 	}
 	return nil
-}
-
-// alternatives is at least the number of patterns without braces that one
-// stands for: that of its braces and commas if they are shared out evenly,
-// however they nest. A product is never larger than that of equal factors.
-func alternatives(glob string) float64 {
-	groups, commas := float64(strings.Count(glob, "{")), float64(strings.Count(glob, ","))
-	if groups == 0 {
-		return 1
-	}
-	return math.Pow(commas/groups+1, groups)
 }
 
 // run searches within the time that there is.

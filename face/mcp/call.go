@@ -75,12 +75,16 @@ func (c *call) writer() string { return c.name("writer", 26) }
 const labelCall = "tend.mcp.call"
 
 // label tells the calls of a session apart; "" without one. It says nothing of who
-// calls.
-func label(session, id string) string {
+// calls. One who may work in a sandbox alone cancels no call of a session elsewhere.
+func label(session string, at *place, id string) string {
 	if session == "" || id == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(session + "\x00" + id))
+	text := session + "\x00" + id
+	if at.sandbox != "" {
+		text += "\x00" + string(at.sandbox)
+	}
+	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:16])
 }
 

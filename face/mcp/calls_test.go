@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -98,6 +99,41 @@ func TestACancellationComesFirst(t *testing.T) {
 	}
 }
 
+// TestAClientOfASandboxCancelsNothingElse, whatever session and call it names.
+func TestAClientOfASandboxCancelsNothingElse(t *testing.T) {
+	w := newWorld(t)
+	w.token = "s3cret"
+	full := []string{"Authorization", "Bearer s3cret", "Mcp-Session-Id", "s1", "Mcp-Protocol-Version", "2025-11-25"}
+	_, facts := ask(t, w.connect("", nil, full[:2]...), "sandbox", args{"action": "create", "name": "box"})
+	own := []string{"Authorization", "Bearer " + string(w.secret.SandboxToken(facts["id"].(string))), "Tend-Sandbox", "box", "Mcp-Session-Id", "s1", "Mcp-Protocol-Version", "2025-11-25"}
+	run := `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"run","arguments":{"command":"cat","stdin":"pipe","name":"cat","match":"end","timeout_s":600}}}`
+	cancel := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`
+	answered := make(chan string, 1)
+	r := scene.Value(http.NewRequestWithContext(t.Context(), "POST", w.url, strings.NewReader(run)))(t)
+	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+	for i := 0; i < len(full); i += 2 {
+		r.Header.Set(full[i], full[i+1])
+	}
+	go func() {
+		text := ""
+		if resp, err := http.DefaultClient.Do(r); err == nil {
+			all, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			text = string(all)
+		}
+		answered <- text
+	}()
+	p := w.running("cat")
+	if status, text, _ := w.post(cancel, own...); status != 202 {
+		t.Fatalf("%d %s", status, text)
+	}
+	scene.WriteLast(t, p, "end\n")
+	wants(t, <-answered, "stdout 0 to 4")
+	if info := scene.Wait(t, p, process.Until{}); info.Exit.Cause != process.CauseExited {
+		t.Errorf("a client of a sandbox has cancelled a run of the machine: %+v", info.Exit)
+	}
+}
+
 // TestAClientThatLeavesCancelsNothing: its connection may have broken.
 func TestAClientThatLeavesCancelsNothing(t *testing.T) {
 	w := newWorld(t)
@@ -167,6 +203,21 @@ func TestACallIsMadeOnce(t *testing.T) {
 	if got := string(scene.Value(os.ReadFile(w.dir + "/log"))(t)); got != "done\n" {
 		t.Errorf("the file is %q", got)
 	}
+	// What an edit has put there may hold what it has replaced.
+	for _, tt := range [][3]string{{"one\n", "one", "one two"}, {"x\n", "x", "xx"}, {"x\n", "x", "axb"}} {
+		scene.Must(t, os.WriteFile(w.dir+"/log", []byte(tt[0]), 0o600))
+		_, first, _ = w.post(call("edit_file", fmt.Sprintf(`{"path":"%s/log","old":"%s","new":"%s"}`, w.dir, tt[1], tt[2])), old...)
+		wants(t, first, "replaced 1 times")
+		_, again, _ = w.send("GET", "", append(old, "Last-Event-Id", eventID(t, first))...)
+		wants(t, again, "replaced.")
+		if got := string(scene.Value(os.ReadFile(w.dir + "/log"))(t)); got != tt[2]+"\n" {
+			t.Errorf("the file is %q", got)
+		}
+	}
+	// Nobody has made this one before.
+	scene.Must(t, os.WriteFile(w.dir+"/log", []byte("one\n"), 0o600))
+	_, first, _ = w.post(call("edit_file", `{"path":"`+w.dir+`/log","old":"one","new":"one two"}`), append(old, "Idempotency-Key", "k2", "Tend-Again", "1")...)
+	wants(t, first, "replaced 1 times")
 	box := call("sandbox", `{"action":"create"}`)
 	_, first, _ = w.post(box, old...)
 	_, again, _ = w.send("GET", "", append(old, "Last-Event-Id", eventID(t, first))...)
@@ -372,6 +423,7 @@ func TestHostileRequests(t *testing.T) {
 		"deep arguments":         {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list","arguments":{"all":` + deep + `}}}`, nil, 400, "deeper"},
 		"deep in a string":       {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"output","arguments":{"id":"` + strings.Repeat("[", 200) + `"}}}`, nil, 200, "no process"},
 		"too long":               {`{"a":"` + strings.Repeat("x", mcp.MaxBody) + `"}`, nil, 413, "4194304"},
+		"too many values":        {strings.Replace(call, `{}`, `{"all":[`+strings.Repeat("{},", 300_000)+`{}]}`, 1), nil, 413, "more than"},
 		"a huge id":              {strings.Replace(call, `"id":1`, `"id":"`+strings.Repeat("x", 1000)+`"`, 1), nil, 400, "id has 1002 bytes"},
 		"an id that is a list":   {strings.Replace(call, `"id":1`, `"id":[1]`, 1), nil, 400, ""},
 		"a huge number":          {strings.Replace(call, `"id":1`, `"id":1e400`, 1), nil, 400, ""},

@@ -76,7 +76,7 @@ func (f *Face) editFile(ctx context.Context, _ *sdk.CallToolRequest, c *call, a 
 	}
 	n := bytes.Count(was, []byte(a.Old))
 	switch {
-	case n == 0 && c.again && a.New != "" && bytes.Contains(was, []byte(a.New)):
+	case c.again && isReplaced(was, []byte(a.Old), []byte(a.New)):
 		return text("%s: replaced.\n", name), nil // by this call, whose answer was lost
 	case n == 0:
 		return nil, fmt.Errorf("old is nowhere in %s: read the file, and give the text exactly as it stands there, with its spaces and newlines; nothing was changed", name)
@@ -91,6 +91,24 @@ func (f *Face) editFile(ctx context.Context, _ *sdk.CallToolRequest, c *call, a 
 		return nil, err
 	}
 	return text("%s: replaced %d times, first in line %d.\n", name, n, line), nil
+}
+
+// isReplaced reports whether an edit has been made: new is there, and old at most as a
+// part of it.
+func isReplaced(content, old, new []byte) bool {
+	if len(new) == 0 || !bytes.Contains(content, new) {
+		return false
+	}
+	if !bytes.Contains(new, old) {
+		return !bytes.Contains(content, old)
+	}
+	for more := true; more; {
+		var outside []byte
+		if outside, content, more = bytes.Cut(content, new); bytes.Contains(outside, old) {
+			return false
+		}
+	}
+	return true
 }
 
 var lockSeed = maphash.MakeSeed()

@@ -13,6 +13,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/process"
 )
 
@@ -123,7 +124,7 @@ func (f *Face) post(w http.ResponseWriter, r *http.Request, p *place) {
 			w.Header().Set(headerSession, rand.Text())
 		}
 	}
-	c := &call{key: key, again: r.Header.Get(HeaderAgain) != "", place: p, label: label(r.Header.Get(headerSession), string(m.ID))}
+	c := &call{key: key, again: r.Header.Get(HeaderAgain) != "", place: p, label: label(r.Header.Get(headerSession), p, string(m.ID))}
 	f.mark(r.Context(), c, m)
 	f.dispatch(w, r, c, m, body)
 }
@@ -135,6 +136,9 @@ func look(body []byte) (*message, error) {
 	}
 	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '[' {
 		return nil, &refusal{http.StatusBadRequest, "the body is a batch, which newer versions of the protocol do not have; send one message in each POST"}
+	}
+	if err := face.CheckJSON(body); err != nil {
+		return nil, &refusal{http.StatusRequestEntityTooLarge, err.Error()}
 	}
 	m := new(message)
 	if err := json.Unmarshal(body, m); err != nil {
@@ -172,7 +176,7 @@ func (f *Face) resume(w http.ResponseWriter, r *http.Request, p *place) {
 	r.Header.Del(headerLast)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
-	c := &call{key: k.Key, from: k.From, marked: k.Marked, again: true, place: p, label: label(r.Header.Get(headerSession), string(m.ID))}
+	c := &call{key: k.Key, from: k.From, marked: k.Marked, again: true, place: p, label: label(r.Header.Get(headerSession), p, string(m.ID))}
 	f.dispatch(w, r, c, m, k.Body)
 }
 
@@ -215,7 +219,7 @@ func (f *Face) cancelled(r *http.Request, p *place, m *message) {
 	if json.Unmarshal(m.Params, &of) != nil || len(of.ID) > maxSession {
 		return
 	}
-	l := label(r.Header.Get(headerSession), string(of.ID))
+	l := label(r.Header.Get(headerSession), p, string(of.ID))
 	if l == "" || f.calls.cancel(l) {
 		return
 	}

@@ -21,6 +21,9 @@ type until struct {
 	Tokens   int     `json:"max_tokens,omitempty" jsonschema:"most tokens of the answer. Default 2000"`
 }
 
+// maxPattern bounds a pattern in bytes: a program is made of it, which is larger by far.
+const maxPattern = 4 << 10
+
 // condition is what the arguments ask for. from is where output counts.
 func (u *until) condition(from [4]int64) (c process.Until, err error) {
 	n := 0
@@ -30,6 +33,8 @@ func (u *until) condition(from [4]int64) (c process.Until, err error) {
 		}
 	}
 	switch {
+	case len(u.Match) > maxPattern:
+		return c, &process.InvalidError{Field: "match", Reason: fmt.Sprintf("has %d bytes; the limit is %d", len(u.Match), maxPattern)}
 	case n > 1:
 		return c, &process.InvalidError{Field: "match, port, quiet_ms, for_input", Reason: "are given together; give one, or none to wait for the exit"}
 	case u.Port < 0 || u.Port > 65535:
