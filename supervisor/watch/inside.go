@@ -139,11 +139,14 @@ func (w *Inside) Run(ctx context.Context, gone <-chan struct{}, changed func(nam
 // Rest returns the name of what has changed after Run ended; "": nothing.
 func (w *Inside) Rest() (name string) {
 	if w.now != nil {
-		_ = w.take(func(n string) { // what it is does not matter
+		err := w.take(func(n string) { // what it is does not matter
 			if name == "" {
 				name = n
 			}
 		})
+		if name == "" && errors.Is(err, files.ErrOverflow) {
+			name = more
+		}
 	}
 	return name
 }
