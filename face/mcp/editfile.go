@@ -46,8 +46,13 @@ type editArgs struct {
 	inSandbox
 }
 
-// maxEdit bounds the files that are edited, in bytes.
-const maxEdit = 16 << 20
+const (
+	// maxEdit bounds the files that are edited, in bytes. An edit holds the file as it was
+	// and as it becomes, which may be four times as much.
+	maxEdit = 16 << 20
+	// maxEdits are made at a time; others wait.
+	maxEdits = 8
+)
 
 func (f *Face) editFile(ctx context.Context, _ *sdk.CallToolRequest, c *call, a editArgs) (*answer, error) {
 	if a.Old == "" || a.Old == a.New {
@@ -60,6 +65,12 @@ func (f *Face) editFile(ctx context.Context, _ *sdk.CallToolRequest, c *call, a 
 	fs, name, err := at.files(a.User, a.Path)
 	if err != nil {
 		return nil, err
+	}
+	select {
+	case f.edits <- struct{}{}:
+		defer func() { <-f.edits }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 	defer f.lock(at, name)() // models call several tools at a time
 	content, info, err := fs.Open(name)

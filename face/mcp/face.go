@@ -50,6 +50,8 @@ type Face struct {
 	calls calls
 	// locks hold one another's edits of a file apart, by its name's hash.
 	locks [64]sync.Mutex
+	// edits has one for each edit that holds its file in memory.
+	edits chan struct{}
 	watch watches
 	once  sync.Once
 	// whole and scoped are the tools for all, and for one sandbox.
@@ -76,7 +78,7 @@ func New(cfg Config) (*Face, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	f := &Face{cfg: cfg}
+	f := &Face{cfg: cfg, edits: make(chan struct{}, maxEdits)}
 	f.calls.stopping = make(chan struct{})
 	f.watch.f = f
 	f.whole.make, f.scoped.make = func(listen bool) *sdk.Server { return f.newServer(false, listen) }, func(listen bool) *sdk.Server { return f.newServer(true, listen) }

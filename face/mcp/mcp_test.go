@@ -365,6 +365,34 @@ func TestEditsAtTheSameTimeAreAllThere(t *testing.T) {
 	}
 }
 
+// TestEditsBeyondTheLimitWait, as each holds its file in memory: for their turn, or until
+// they are cancelled.
+func TestEditsBeyondTheLimitWait(t *testing.T) {
+	w := newWorld(t)
+	s := w.connect("", nil)
+	scene.Must(t, os.WriteFile(w.dir+"/f", []byte("one"), 0o600))
+	edit := args{"path": "f", "old": "one", "new": "two"}
+	free := w.face.TakeEdits()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.CallTool(ctx, &sdk.CallToolParams{Name: "edit_file", Arguments: edit})
+		done <- err
+	}()
+	scene.Eventually(t, "the edit waits", func() bool { return w.face.Status()["calls"] == "1" })
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("an edit beyond the limit was made")
+	}
+	scene.Eventually(t, "the edit has ended", func() bool { return w.face.Status()["calls"] == "0" })
+	free()
+	if got := string(scene.Value(os.ReadFile(w.dir + "/f"))(t)); got != "one" {
+		t.Errorf("a cancelled edit made it %q", got)
+	}
+	text, _ := ask(t, s, "edit_file", edit)
+	wants(t, text, "replaced 1 times")
+}
+
 func TestSandboxesAndServices(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect("", nil)
