@@ -370,25 +370,34 @@ func TestEditsAtTheSameTimeAreAllThere(t *testing.T) {
 func TestEditsBeyondTheLimitWait(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect("", nil)
-	scene.Must(t, os.WriteFile(w.dir+"/f", []byte("one"), 0o600))
-	edit := args{"path": "f", "old": "one", "new": "two"}
+	const all = 16
+	edit := args{"old": "one", "new": "two"}
+	name := func(i int) string { return fmt.Sprintf("%s/f%d", w.dir, i) }
 	free := w.face.TakeEdits()
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		_, err := s.CallTool(ctx, &sdk.CallToolParams{Name: "edit_file", Arguments: edit})
-		done <- err
-	}()
-	scene.Eventually(t, "the edit waits", func() bool { return w.face.Status()["calls"] == "1" })
+	done := make(chan error, all)
+	for i := range all {
+		scene.Must(t, os.WriteFile(name(i), []byte("one"), 0o600))
+		go func() {
+			_, err := s.CallTool(ctx, &sdk.CallToolParams{Name: "edit_file", Arguments: args{"path": name(i), "old": "one", "new": "two"}})
+			done <- err
+		}()
+	}
+	scene.Eventually(t, "the edits wait", func() bool { return w.face.Status()["calls"] == fmt.Sprint(all) })
 	cancel()
-	if err := <-done; err == nil {
-		t.Error("an edit beyond the limit was made")
+	for range all {
+		if err := <-done; err == nil {
+			t.Error("an edit beyond the limit was made")
+		}
 	}
-	scene.Eventually(t, "the edit has ended", func() bool { return w.face.Status()["calls"] == "0" })
+	scene.Eventually(t, "the edits have ended", func() bool { return w.face.Status()["calls"] == "0" })
 	free()
-	if got := string(scene.Value(os.ReadFile(w.dir + "/f"))(t)); got != "one" {
-		t.Errorf("a cancelled edit made it %q", got)
+	for i := range all {
+		if got := string(scene.Value(os.ReadFile(name(i)))(t)); got != "one" {
+			t.Errorf("a cancelled edit made it %q", got)
+		}
 	}
+	edit["path"] = name(0)
 	text, _ := ask(t, s, "edit_file", edit)
 	wants(t, text, "replaced 1 times")
 }
