@@ -95,7 +95,7 @@ func (w *worker) awaitReady(ctx context.Context, within time.Duration) (tend.Ser
 			first = s.Runs
 		}
 		if s.Runs >= first+mostStarts {
-			return s, reason("it does not stay up", s.Why, lastEnd(s))
+			return s, reason("it does not stay up", lastEnd(s), s.Why) // a probe of the next run may say something, too
 		}
 		if !wait(turn, lookPace) {
 			if ctx.Err() != nil {
