@@ -409,7 +409,8 @@ func (p *pace) take(now time.Time, perMinute int) time.Duration {
 		return 0
 	}
 	each := time.Minute / time.Duration(perMinute)
-	if floor := now.Add(-time.Minute); p.next.Before(floor) {
+	// It is never in the future, but for a clock that was set back.
+	if floor := now.Add(-time.Minute); p.next.Before(floor) || p.next.After(now) {
 		p.next = floor
 	}
 	if next := p.next.Add(each); next.After(now) {

@@ -54,6 +54,9 @@ func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 // context returns ctx, which also ends with the call.
 func (c *call) context(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	if ended := context.Cause(c.ctx); ended != nil {
+		cancel(ended) // AfterFunc would do it in a moment, and the call begin
+	}
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
 	return ctx, func() { stop(); cancel(nil) }
 }

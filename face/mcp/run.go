@@ -48,7 +48,11 @@ func (f *Face) run(ctx context.Context, req *sdk.CallToolRequest, c *call, a run
 	if open && cond == (process.Until{}) {
 		cond.Input = true // else it would wait for an exit that needs us
 	}
-	p, err := retried(ctx, func(ctx context.Context) (process.Process, error) { return at.access.Processes().Start(ctx, spec) })
+	if ended := context.Cause(ctx); ended != nil {
+		return nil, f.broken(ctx, ended, at, c)
+	}
+	// A start that is left may happen after the kill has looked for it.
+	p, err := retried(context.WithoutCancel(ctx), func(ctx context.Context) (process.Process, error) { return at.access.Processes().Start(ctx, spec) })
 	if ended := context.Cause(ctx); ended != nil && (err == nil || ctx.Err() != nil) {
 		return nil, f.broken(ctx, ended, at, c)
 	}
