@@ -144,7 +144,7 @@ func TestAClientThatLeavesCancelsNothing(t *testing.T) {
 	go func() {
 		defer close(done)
 		if resp, err := http.DefaultClient.Do(r); err == nil {
-			resp.Body.Close()
+			resp.Body.Close() // with the beginning of the answer, which may come before the start
 		}
 	}()
 	p := w.running("stays")

@@ -48,10 +48,11 @@ func (f *Face) run(ctx context.Context, req *sdk.CallToolRequest, c *call, a run
 	if open && cond == (process.Until{}) {
 		cond.Input = true // else it would wait for an exit that needs us
 	}
-	if ended := context.Cause(ctx); ended != nil {
-		return nil, f.broken(ctx, ended, at, c)
+	if c.unwanted.Load() || errors.Is(context.Cause(ctx), errCancelled) {
+		return nil, f.broken(ctx, errCancelled, at, c)
 	}
-	// A start that is left may happen after the kill has looked for it.
+	// A client that left has cancelled nothing: it may have its answer's beginning. And a
+	// start that is left may happen after the kill has looked for it.
 	p, err := retried(context.WithoutCancel(ctx), func(ctx context.Context) (process.Process, error) { return at.access.Processes().Start(ctx, spec) })
 	if ended := context.Cause(ctx); ended != nil && (err == nil || ctx.Err() != nil) {
 		return nil, f.broken(ctx, ended, at, c)

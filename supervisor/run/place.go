@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -100,12 +101,16 @@ func (w *worker) awayText(ctx context.Context, at lookedAt) (string, error) {
 	return fmt.Sprintf("its sandbox %s is %v", at.key, is.State), nil
 }
 
+// ending reports whether all of tend is being ended.
+func (s *Supervisor) ending(now time.Time) bool {
+	return s.c.InShutdown != nil && s.c.InShutdown(now)
+}
+
 // raise starts a sandbox that nobody has stopped: it ended with the daemon or the
 // machine, or by itself. w.seat.one is held.
 func (w *worker) raise(ctx context.Context, in driver.Sandbox, at lookedAt, reason string) string {
 	t, now := &w.seat, time.Now()
-	ending := w.s.c.InShutdown != nil && w.s.c.InShutdown(now)
-	if at.raise && !ending && !now.Before(t.raise) {
+	if at.raise && !w.s.ending(now) && !now.Before(t.raise) {
 		t.raise, t.lower = now.Add(raiseAgain), in.Start(ctx)
 		if t.lower == nil {
 			return ""
@@ -120,7 +125,7 @@ func (w *worker) raise(ctx context.Context, in driver.Sandbox, at lookedAt, reas
 }
 
 // look finds out whether the sandbox of a service is there, and has it told if that has
-// changed. failed is how a start in it has failed, if one has.
+// changed. failed is how a start or a probe in it has failed, if one has.
 func (w *worker) look(ctx context.Context, key string, failed error) {
 	w.lookAt(ctx, lookedAt{key: key}, failed)
 }
@@ -138,8 +143,8 @@ func (w *worker) lookAt(ctx context.Context, at lookedAt, failed error) (still t
 	if err != nil {
 		return t.still // it is looked again
 	}
-	if away == "" && (errors.Is(failed, driver.ErrPaused) || errors.Is(failed, driver.ErrStopped) || errors.Is(failed, driver.ErrNotFound)) {
-		away = fmt.Sprintf("its sandbox %s cannot start programs: %v", key, failed) // it has only just ended
+	if away == "" && noSandbox(failed) {
+		away = fmt.Sprintf("its sandbox %s cannot run programs: %v", key, failed) // it has only just ended
 	}
 	if away != "" {
 		t.still = time.Now()
@@ -223,17 +228,33 @@ func (w *worker) answer(rule *config.Probe, target *probe.Target, key string) pr
 		w.look(w.ctx, key, nil)
 		return probe.Answer{Text: err.Error(), Doubt: true}
 	}
-	inside := *target
-	inside.Manager, inside.Dial = in.Processes(), dialer(in)
-	a := probe.Ask(w.ctx, rule, &inside)
+	a, gone := askInside(w.ctx, rule, target, in)
 	if !a.OK { // nothing is heard from a sandbox that is paused
-		w.look(w.ctx, key, nil)
+		w.look(w.ctx, key, gone)
 	}
 	return a
 }
 
-// dialer connects to ports of a sandbox.
-func dialer(in driver.Sandbox) func(ctx context.Context, network, address string) (net.Conn, error) {
+// askInside puts a question inside of a sandbox. gone is why the sandbox could not be asked,
+// which is no failure of the service: what is being stopped says so before its state does.
+func askInside(ctx context.Context, rule *config.Probe, target *probe.Target, in driver.Sandbox) (a probe.Answer, gone error) {
+	var lost atomic.Pointer[error]
+	inside := *target
+	inside.Manager, inside.Dial = in.Processes(), dialer(in, func(err error) { lost.Store(&err) })
+	a = probe.Ask(ctx, rule, &inside)
+	if err := lost.Load(); err != nil && !a.OK {
+		a.Doubt, gone = true, *err
+	}
+	return a, gone
+}
+
+// noSandbox reports whether an error says that a sandbox cannot do anything now.
+func noSandbox(err error) bool {
+	return errors.Is(err, driver.ErrPaused) || errors.Is(err, driver.ErrStopped) || errors.Is(err, driver.ErrNotFound)
+}
+
+// dialer connects to ports of a sandbox. lost is called if there is none to connect to.
+func dialer(in driver.Sandbox, lost func(error)) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, _, address string) (net.Conn, error) {
 		at, err := netip.ParseAddrPort(address)
 		if err != nil {
@@ -241,6 +262,9 @@ func dialer(in driver.Sandbox) func(ctx context.Context, network, address string
 		}
 		c, err := in.Dial(ctx, int(at.Port()))
 		if err != nil {
+			if noSandbox(err) {
+				lost(err)
+			}
 			return nil, err
 		}
 		// A sandbox is asked by 127.0.0.1 first, and then by ::1.

@@ -413,7 +413,8 @@ func (w *worker) ask(e supervisor.Effect, o order) {
 		ev.Doubt, ev.Text = true, "it is not known yet"
 	} else {
 		a := w.answer(rule, target, o.rules.Sandbox)
-		ev.OK, ev.Text, ev.Doubt = a.OK, a.Text, a.Doubt
+		ev.OK, ev.Text = a.OK, a.Text
+		ev.Doubt = a.Doubt || w.s.ending(time.Now()) // what ends with all of tend has not failed
 	}
 	w.tell(ev)
 }
