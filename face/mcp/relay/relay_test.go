@@ -23,8 +23,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// pass has messages passed on to a handler, and returns the answers.
-func pass(t testing.TB, h http.HandlerFunc, in io.Reader) []string {
+// told is a writer that calls itself for each write.
+type told func()
+
+func (f told) Write(b []byte) (int, error) { f(); return len(b), nil }
+
+// pass has messages passed on to a handler, and returns the answers. Those in also get them.
+func pass(t testing.TB, h http.HandlerFunc, in io.Reader, also ...io.Writer) []string {
 	t.Helper()
 	srv := httptest.NewServer(h)
 	defer srv.Close()
@@ -34,7 +39,7 @@ func pass(t testing.TB, h http.HandlerFunc, in io.Reader) []string {
 		return relay.Target{Client: client, URL: srv.URL + "/mcp", Header: http.Header{"Tend-Dir": {"/d"}}}, nil
 	}}
 	var out bytes.Buffer
-	scene.Must(t, r.Run(t.Context(), in, &out))
+	scene.Must(t, r.Run(t.Context(), in, io.MultiWriter(append(also, &out)...)))
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 
@@ -129,7 +134,9 @@ func TestACancelledCallIsNotAnswered(t *testing.T) {
 	go func() {
 		fmt.Fprint(out, ping)
 		<-come
-		fmt.Fprintln(out, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"p"}}`)
+		for range 1000 {
+			fmt.Fprintln(out, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"p"}}`)
+		}
 		fmt.Fprintln(out, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"none"}}`)
 		out.Close()
 	}()
@@ -142,6 +149,10 @@ func TestACancelledCallIsNotAnswered(t *testing.T) {
 			<-told
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprint(w, `{"jsonrpc":"2.0","id":"p","result":{}}`)
+			return
+		}
+		if sessions[1] != "" {
+			t.Error("the server is told twice")
 			return
 		}
 		sessions[1] = r.Header.Get("Mcp-Session-Id")
@@ -180,8 +191,7 @@ func TestTheVersionIsThatOfTheMessageOrOfTheAgreement(t *testing.T) {
 		scene.Must(t, json.NewDecoder(r.Body).Decode(&m))
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%d,\"result\":{\"protocolVersion\":\"2025-03-26\"}}\n\n", m.ID)
-		go func() { time.Sleep(10 * time.Millisecond); answered <- struct{}{} }() // the next line may come before the answer is read
-	}, in)
+	}, in, told(func() { answered <- struct{}{} }))
 	if want := "[   2025-03-26   2026-07-28 tools/call =?base64?w6Q=?=]"; fmt.Sprint(got) != want {
 		t.Errorf("got %q, want %q", fmt.Sprint(got), want)
 	}
