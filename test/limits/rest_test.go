@@ -8,7 +8,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/tend-run/tend/internal/scene"
@@ -16,26 +15,33 @@ import (
 )
 
 // What many starts at once have taken is given back when nobody calls any more. A Go
-// program that does nothing would keep it: it collects when it allocates.
+// program that does nothing would keep it: it collects when it allocates. The most is
+// looked for after each start: where starts take long, a role rests before the last one.
+// What idle threads keep is not given back, and there are more of them on a busy machine.
 func TestRolesGiveMemoryBackWhenNobodyUsesThem(t *testing.T) {
 	d := serve(t)
-	before := map[string]int{}
-	var together sync.WaitGroup
-	for range 150 {
-		together.Go(func() {
-			if _, err := d.c.Start(t.Context(), process.Spec{Argv: []string{"sleep", "1000"}}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	together.Wait()
 	pids := scene.Value(d.c.Status(t.Context()))(t).Roles
-	for _, role := range []string{"keeper", "server"} {
-		before[role] = ownMemory(t, pids[role])
+	const given = 128 // KiB; nothing at all is given back by a role that does not rest
+	roles := []string{"keeper", "server"}
+	started := make(chan error)
+	for range 150 {
+		go func() {
+			_, err := d.c.Start(t.Context(), process.Spec{Argv: []string{"sleep", "1000"}})
+			started <- err
+		}()
 	}
-	for _, role := range []string{"keeper", "server"} {
-		scene.Eventually(t, fmt.Sprintf("the %s has less memory than %d KiB", role, before[role]), func() bool {
-			return ownMemory(t, pids[role]) < before[role]-512
+	most := map[string]int{}
+	for range 150 {
+		if err := <-started; err != nil {
+			t.Error(err)
+		}
+		for _, role := range roles {
+			most[role] = max(most[role], ownMemory(t, pids[role]))
+		}
+	}
+	for _, role := range roles {
+		scene.Eventually(t, fmt.Sprintf("the %s has less memory than %d KiB", role, most[role]-given), func() bool {
+			return ownMemory(t, pids[role]) < most[role]-given
 		})
 	}
 }
