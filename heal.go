@@ -81,6 +81,8 @@ type HealTry struct {
 	Paths        []string
 	// Tokens and Steps that a model has used.
 	Tokens, Steps int64
+	// Cost of that, by healer.llm.prices; 0: there are none.
+	Cost float64
 }
 
 // Episodes returns the newest repairs of a service, the newest first; "": of all. It is at
@@ -168,7 +170,7 @@ func toEpisode(m *tendv1.Episode) Episode {
 	for _, t := range m.GetTries() {
 		one := HealTry{
 			HealRemedy: toRemedy(t.GetRemedy()), Begun: t.GetBegun().AsTime(), Failed: tendpb.CleanText(t.GetFailed()), Text: tendpb.CleanText(t.GetText()),
-			Tokens: t.GetTokens(), Steps: t.GetSteps(),
+			Tokens: t.GetTokens(), Steps: t.GetSteps(), Cost: t.GetCost(),
 		}
 		if at := t.GetEnded(); at != nil {
 			one.Ended = at.AsTime()

@@ -63,6 +63,7 @@ type Entry struct {
 	Paths  []string `json:"paths,omitempty"`
 	Tokens int64    `json:"tokens,omitempty"`
 	Steps  int64    `json:"steps,omitempty"`
+	Cost   float64  `json:"cost,omitempty"`
 	// Commit that was made; Left says what is not in it.
 	Commit string   `json:"commit,omitempty"`
 	Left   []string `json:"left,omitempty"`

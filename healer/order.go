@@ -1,6 +1,7 @@
 package healer
 
 import (
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -13,6 +14,7 @@ const (
 	JournalFile    = "journal"
 	InboxFile      = "inbox"      // JSON lines of entries for the worker, which alone writes the journal
 	TranscriptFile = "transcript" // JSON lines
+	WordsFile      = "words"      // JSON of Words: what a model is writing; none: it is not
 	DiffFile       = "diff"
 	PointsDir      = "points" // in N/ is the checkpoint of the N-th remedy
 	// ForgetFile says that the episode is about to be removed, with what was kept to take
@@ -24,7 +26,17 @@ const (
 const (
 	MaxTranscript = 16 << 20
 	MaxDiff       = 256 << 10
+	MaxWords      = 64 << 10
 )
+
+// Words are those of a reply that a model is writing, secrets hidden.
+type Words struct {
+	Text string `json:"text"`
+	Tool string `json:"tool,omitempty"` // that it is about to call
+}
+
+// TakenBackFile has the diff of the n-th try, from 1, once that was taken back.
+func TakenBackFile(n int) string { return fmt.Sprintf("attempt-%d.diff", n) }
 
 // Order is what a worker has to know of its episode. It holds the environment of the
 // service, and no key.

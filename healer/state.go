@@ -132,6 +132,8 @@ type Try struct {
 	Paths []string
 	// Tokens and Steps that a model has used.
 	Tokens, Steps int64
+	// Cost of that, if there are prices.
+	Cost float64
 }
 
 // State is what is known of an episode. The zero value is one that was not opened.

@@ -143,7 +143,7 @@ func (m *machine) answered() {
 		m.ask(Act)
 	case Act:
 		t := &s.Tries[len(s.Tries)-1]
-		t.Text, t.Paths, t.Tokens, t.Steps = e.Text, e.Paths, e.Tokens, e.Steps
+		t.Text, t.Paths, t.Tokens, t.Steps, t.Cost = e.Text, e.Paths, e.Tokens, e.Steps, e.Cost
 		if !e.OK {
 			m.fail(e.Text)
 			return

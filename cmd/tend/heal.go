@@ -212,6 +212,7 @@ type healTryFacts struct {
 	Paths  []string   `json:"paths,omitempty"`
 	Tokens int64      `json:"tokens,omitempty"`
 	Steps  int64      `json:"steps,omitempty"`
+	Cost   float64    `json:"cost,omitempty"`
 }
 
 func episodeFactsOf(e *tend.Episode) episodeFacts {
@@ -228,7 +229,7 @@ func episodeFactsOf(e *tend.Episode) episodeFacts {
 	}
 	for _, t := range e.Tries {
 		f.Tries = append(f.Tries, healTryFacts{
-			remedyFacts: remedyFacts(t.HealRemedy), Begun: t.Begun, Ended: timeOrNull(t.Ended), Failed: t.Failed, Text: t.Text, Paths: t.Paths, Tokens: t.Tokens, Steps: t.Steps,
+			remedyFacts: remedyFacts(t.HealRemedy), Begun: t.Begun, Ended: timeOrNull(t.Ended), Failed: t.Failed, Text: t.Text, Paths: t.Paths, Tokens: t.Tokens, Steps: t.Steps, Cost: t.Cost,
 		})
 	}
 	return f

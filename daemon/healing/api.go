@@ -135,7 +135,7 @@ func (h *Healing) message(id string) (*tendv1.Episode, error) {
 	}
 	for _, t := range s.Tries {
 		m.Tries = append(m.Tries, &tendv1.HealTry{
-			Remedy: remedy(t.Remedy), Begun: stamp(t.Begun), Ended: stamp(t.Ended), Failed: t.Failed, Text: t.Text, Paths: t.Paths, Tokens: t.Tokens, Steps: t.Steps,
+			Remedy: remedy(t.Remedy), Begun: stamp(t.Begun), Ended: stamp(t.Ended), Failed: t.Failed, Text: t.Text, Paths: t.Paths, Tokens: t.Tokens, Steps: t.Steps, Cost: t.Cost,
 		})
 	}
 	return m, nil

@@ -162,6 +162,14 @@ func (a API) Episode(ctx context.Context, id string) (*tendv1.GetEpisodeResponse
 	return a.c.Healer.Get(ctx, id)
 }
 
+// WatchEpisode implements native.Services.
+func (a API) WatchEpisode(ctx context.Context, id string, from int64, send func(*tendv1.WatchEpisodeResponse) error) error {
+	if a.c.Healer == nil {
+		return errNoHealer
+	}
+	return a.c.Healer.Watch(ctx, id, from, send)
+}
+
 // Heal implements native.Services.
 func (a API) Heal(ctx context.Context, service string, dry bool) (string, error) {
 	if a.c.Healer == nil {

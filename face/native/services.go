@@ -39,6 +39,9 @@ type Services interface {
 	Episodes(ctx context.Context, service string) ([]*tendv1.Episode, error)
 	// Episode returns one; "": the newest.
 	Episode(ctx context.Context, id string) (*tendv1.GetEpisodeResponse, error)
+	// WatchEpisode sends one, and what becomes of it, until it is over; nil: nothing is
+	// new at this look. It looks each second at least.
+	WatchEpisode(ctx context.Context, id string, from int64, send func(*tendv1.WatchEpisodeResponse) error) error
 	// Heal begins one, and returns its ID once that is written down.
 	Heal(ctx context.Context, service string, dry bool) (string, error)
 	// CancelHeal ends one; "": the one that is under way.
@@ -194,6 +197,45 @@ func (s *services) GetEpisode(ctx context.Context, req *connect.Request[tendv1.G
 		return nil, wireError(err)
 	}
 	return answer(s.kept.Episode(ctx, req.Msg.GetId()))
+}
+
+// errStopping: the server ends.
+var errStopping = errors.New("the server stops")
+
+func (s *services) WatchEpisode(ctx context.Context, req *connect.Request[tendv1.WatchEpisodeRequest], stream *connect.ServerStream[tendv1.WatchEpisodeResponse]) error {
+	if s.kept == nil {
+		return unsupported("services")
+	}
+	if err := checkWord("id", req.Msg.GetId(), maxEpisodeID); err != nil {
+		return wireError(err)
+	}
+	from := req.Msg.GetTranscriptFrom()
+	if from < 0 {
+		return wireError(&process.InvalidError{Field: "transcript_from", Reason: fmt.Sprintf("is %d; it counts bytes from 0", from)})
+	}
+	last := time.Now()
+	err := s.kept.WatchEpisode(ctx, req.Msg.GetId(), from, func(m *tendv1.WatchEpisodeResponse) error {
+		select {
+		case <-s.stopping:
+			return errStopping
+		default:
+		}
+		if m == nil {
+			if time.Since(last) < s.heartbeat {
+				return nil
+			}
+			m = &tendv1.WatchEpisodeResponse{Heartbeat: true}
+		}
+		last = time.Now()
+		return stream.Send(m)
+	})
+	if errors.Is(err, errStopping) {
+		return stream.Send(&tendv1.WatchEpisodeResponse{GoingAway: true})
+	}
+	if err != nil {
+		return wireError(err)
+	}
+	return nil
 }
 
 func (s *services) Heal(ctx context.Context, req *connect.Request[tendv1.HealRequest]) (*connect.Response[tendv1.HealResponse], error) {

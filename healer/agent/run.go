@@ -17,6 +17,7 @@ type Attempt struct {
 	Prices     Prices              // zero: costs are not counted
 	Redact     func(string) string // for all that goes to the model or to Record; nil: none
 	Record     func(Event)         // the transcript, in order, redacted; nil: none
+	Live       func(Delta)         // each piece of a reply as it comes, not redacted; nil: none
 }
 
 // Budget bounds an attempt. A field that is zero has its default.
@@ -71,6 +72,8 @@ type Event struct {
 	Error bool            `json:"error,omitempty"`
 	Stop  Stop            `json:"stop,omitempty"`
 	Usage *Usage          `json:"usage,omitempty"`
+	// Cost so far of the attempt, of a reply, if there are prices.
+	Cost float64 `json:"cost,omitempty"`
 }
 
 const (
@@ -173,7 +176,7 @@ func (r *run) attempt(ctx context.Context) (string, error) {
 		}
 		r.out.Steps++
 		req := Request{System: system, Messages: append([]Message(nil), r.history.messages...), Tools: r.Tools, MaxTokens: r.left()}
-		reply, err := r.model.Ask(ctx, req, nil)
+		reply, err := r.model.Ask(ctx, req, r.Live)
 		r.out.Usage.add(reply.Usage)
 		r.out.Cost += r.Prices.of(reply.Usage)
 		if err != nil {
@@ -227,7 +230,7 @@ func (r *run) take(ctx context.Context, reply Reply) string {
 			text = b.Text
 		}
 	}
-	r.record(Event{Kind: "reply", Text: text, Stop: reply.Stop, Usage: &reply.Usage})
+	r.record(Event{Kind: "reply", Text: text, Stop: reply.Stop, Usage: &reply.Usage, Cost: r.out.Cost})
 	if text != "" {
 		r.out.Summary = clip(r.Redact(plain(text)), maxSummary)
 	}

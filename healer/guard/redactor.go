@@ -211,6 +211,22 @@ func (r *Redactor) Text(s string) string {
 }
 
 // span is a part of a text that is hidden.
+// Begun returns the whole words of a text that is still being written, without secrets:
+// what may be the beginning of one is left out until it is known. The text is given from
+// its beginning each time.
+func (r *Redactor) Begun(s string) string {
+	r.mu.RLock()
+	spans, open := r.spans(s)
+	r.mu.RUnlock()
+	cut := min(open, openKey(s), strings.LastIndexAny(s, " \n\t")+1)
+	n := len(spans)
+	for n > 0 && spans[n-1].end > cut {
+		n--
+		cut = min(cut, spans[n].start)
+	}
+	return r.render(s[:cut], spans[:n])
+}
+
 type span struct {
 	start, end int
 	mark       string

@@ -17,6 +17,7 @@ import (
 	"github.com/tend-run/tend/healer/project"
 	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/supervisor/config"
 )
 
 // askModel makes one attempt of a model.
@@ -50,12 +51,14 @@ func (w *worker) askModel(ctx context.Context, e healer.Effect) (out healer.Entr
 		story.Evidence = append(story.Evidence, agent.Text{Label: "what a rule proposes", Text: w.state.Proposal})
 	}
 	hands := &hands{ctx: ctx, w: w}
+	words := &words{path: w.order.Path(healer.WordsFile), redact: w.redact}
+	defer words.over()
 	done, err := agent.Run(ctx, w.model, agent.Attempt{
 		Number: number, Of: h.Attempts, Story: story, Tools: agent.Tools(hands, w.redact.Text),
 		Budget: agent.Budget{Steps: h.Steps, InputTokens: int64(h.Tokens), OutputTokens: int64(h.Tokens), Wall: h.Wall.Std()},
-		Redact: w.redact.Text, Record: w.transcript(number),
+		Redact: w.redact.Text, Record: w.transcript(number, words), Live: words.take, Prices: pricesOf(h.LLM),
 	})
-	out.Text, out.Steps, out.Tokens = done.Summary, int64(done.Steps), done.Usage.Input+done.Usage.Output
+	out.Text, out.Steps, out.Tokens, out.Cost = done.Summary, int64(done.Steps), done.Usage.Input+done.Usage.Output, done.Cost
 	if err != nil {
 		return out, err
 	}
@@ -91,7 +94,7 @@ func (w *worker) pastTries() (all []agent.Past) {
 		if t.Kind == healer.Wait {
 			continue
 		}
-		diff, err := replace.Read(w.order.Path(fmt.Sprintf("attempt-%d.diff", i+1)), healer.MaxDiff+1)
+		diff, err := replace.Read(w.order.Path(healer.TakenBackFile(i+1)), healer.MaxDiff+1)
 		if err != nil {
 			diff = nil
 		}
@@ -104,9 +107,20 @@ func (w *worker) pastTries() (all []agent.Past) {
 	return all
 }
 
-// transcript returns what writes down what is said, in the n-th attempt.
-func (w *worker) transcript(n int) func(agent.Event) {
+func pricesOf(m *config.LLM) agent.Prices {
+	if m == nil || m.Prices == nil {
+		return agent.Prices{}
+	}
+	return agent.Prices(*m.Prices)
+}
+
+// transcript returns what writes down what is said, in the n-th attempt. A reply that is
+// written down is no longer being written.
+func (w *worker) transcript(n int, words *words) func(agent.Event) {
 	return func(ev agent.Event) {
+		if ev.Kind == "reply" || ev.Kind == "end" {
+			defer words.over()
+		}
 		w.record.Lock()
 		defer w.record.Unlock()
 		line, err := json.Marshal(struct {

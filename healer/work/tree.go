@@ -103,7 +103,7 @@ func (w *worker) rollback(ctx context.Context, e healer.Effect) (string, error) 
 	absorb := w.state.Tries[len(w.state.Tries)-1].Failed != healer.Killed
 	done, err := w.project.Rollback(ctx, e.Try, absorb)
 	if done.Diff != "" {
-		_ = replace.File(w.order.Path(fmt.Sprintf("attempt-%d.diff", e.Try)), []byte(w.redact.Text(done.Diff)), 0o600) // for people
+		_ = replace.File(w.order.Path(healer.TakenBackFile(e.Try)), []byte(w.redact.Text(done.Diff)), 0o600) // for people
 	}
 	switch {
 	case err != nil:

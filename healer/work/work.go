@@ -159,6 +159,7 @@ func (w *worker) work(ctx context.Context) error {
 	if err := w.put(healer.Entry{Kind: healer.Began, Worker: w.state.Workers + 1}); err != nil {
 		return err
 	}
+	_ = os.Remove(w.order.Path(healer.WordsFile)) // of a worker that died while it asked
 	deadline := w.state.Opened.Add(w.order.Healer.Wall.Std())
 	for !w.state.Done() {
 		last := w.due.Do == healer.Commit || w.due.Do == healer.Rollback

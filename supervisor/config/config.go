@@ -182,11 +182,20 @@ type Healer struct {
 
 // LLM names a model.
 type LLM struct {
-	Provider    string `key:"provider" enum:"anthropic,openai" default:"anthropic" doc:"Which protocol is spoken."`
-	BaseURL     string `key:"base_url" doc:"Where. Default: that of the provider, or of its environment variable (ANTHROPIC_BASE_URL, OPENAI_BASE_URL)."`
-	Model       string `key:"model" doc:"Which model. Default: claude-sonnet-4-6, with the provider anthropic."`
-	ReviewModel string `key:"review_model" doc:"Which model looks at a change once more; it may be a cheaper one. Default: none; then rules alone look at it."`
-	KeyEnv      string `key:"key_env" doc:"Variable of the environment of tend up that has the key. Default: ANTHROPIC_API_KEY or OPENAI_API_KEY."`
+	Provider    string  `key:"provider" enum:"anthropic,openai" default:"anthropic" doc:"Which protocol is spoken."`
+	BaseURL     string  `key:"base_url" doc:"Where. Default: that of the provider, or of its environment variable (ANTHROPIC_BASE_URL, OPENAI_BASE_URL)."`
+	Model       string  `key:"model" doc:"Which model. Default: claude-sonnet-4-6, with the provider anthropic."`
+	ReviewModel string  `key:"review_model" doc:"Which model looks at a change once more; it may be a cheaper one. Default: none; then rules alone look at it."`
+	KeyEnv      string  `key:"key_env" doc:"Variable of the environment of tend up that has the key. Default: ANTHROPIC_API_KEY or OPENAI_API_KEY."`
+	Prices      *Prices `key:"prices" doc:"What a million tokens cost. Default: none; then costs are not shown."`
+}
+
+// Prices are those of a million tokens.
+type Prices struct {
+	Input      float64 `key:"input" min:"0" max:"1000000" doc:"Tokens that are read."`
+	Output     float64 `key:"output" min:"0" max:"1000000" doc:"Tokens that are written."`
+	CacheRead  float64 `key:"cache_read" min:"0" max:"1000000" doc:"Tokens that are read from the provider's cache."`
+	CacheWrite float64 `key:"cache_write" min:"0" max:"1000000" doc:"Tokens that are written to it."`
 }
 
 // Report says where a status is sent: POST, JSON {status, error, sequence}.

@@ -1272,8 +1272,10 @@ type HealTry struct {
 	Text   string   `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
 	Paths  []string `protobuf:"bytes,6,rep,name=paths,proto3" json:"paths,omitempty"`
 	// What a model has used.
-	Tokens        int64 `protobuf:"varint,7,opt,name=tokens,proto3" json:"tokens,omitempty"`
-	Steps         int64 `protobuf:"varint,8,opt,name=steps,proto3" json:"steps,omitempty"`
+	Tokens int64 `protobuf:"varint,7,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	Steps  int64 `protobuf:"varint,8,opt,name=steps,proto3" json:"steps,omitempty"`
+	// What that has cost, by the prices of healer.llm.prices; 0: there are none.
+	Cost          float64 `protobuf:"fixed64,9,opt,name=cost,proto3" json:"cost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1364,6 +1366,408 @@ func (x *HealTry) GetSteps() int64 {
 	return 0
 }
 
+func (x *HealTry) GetCost() float64 {
+	if x != nil {
+		return x.Cost
+	}
+	return 0
+}
+
+// HealStep is one line of the journal of a repair.
+type HealStep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	// opened, signal, began (a worker did), answered (what was to be done was, or was not),
+	// expired, cancelled, note; others may come.
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// What was done, of an answer: look, checkpoint, act, verify, review, commit, rollback.
+	Did  string `protobuf:"bytes,3,opt,name=did,proto3" json:"did,omitempty"`
+	Ok   bool   `protobuf:"varint,4,opt,name=ok,proto3" json:"ok,omitempty"`
+	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
+	// Which of the tries it is of, from 1; 0: of none.
+	Try int32 `protobuf:"varint,6,opt,name=try,proto3" json:"try,omitempty"`
+	// Files that were changed, and the commit that was made.
+	Paths         []string `protobuf:"bytes,7,rep,name=paths,proto3" json:"paths,omitempty"`
+	Commit        string   `protobuf:"bytes,8,opt,name=commit,proto3" json:"commit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealStep) Reset() {
+	*x = HealStep{}
+	mi := &file_tend_v1_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealStep) ProtoMessage() {}
+
+func (x *HealStep) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealStep.ProtoReflect.Descriptor instead.
+func (*HealStep) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *HealStep) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *HealStep) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *HealStep) GetDid() string {
+	if x != nil {
+		return x.Did
+	}
+	return ""
+}
+
+func (x *HealStep) GetOk() bool {
+	if x != nil {
+		return x.Ok
+	}
+	return false
+}
+
+func (x *HealStep) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *HealStep) GetTry() int32 {
+	if x != nil {
+		return x.Try
+	}
+	return 0
+}
+
+func (x *HealStep) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *HealStep) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
+// HealDiff is what one try has changed.
+type HealDiff struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Try   int32                  `protobuf:"varint,1,opt,name=try,proto3" json:"try,omitempty"`
+	// A unified diff, secrets hidden; at most 256 KiB.
+	Text []byte `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// It was taken back.
+	Undone        bool `protobuf:"varint,3,opt,name=undone,proto3" json:"undone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealDiff) Reset() {
+	*x = HealDiff{}
+	mi := &file_tend_v1_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealDiff) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealDiff) ProtoMessage() {}
+
+func (x *HealDiff) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealDiff.ProtoReflect.Descriptor instead.
+func (*HealDiff) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *HealDiff) GetTry() int32 {
+	if x != nil {
+		return x.Try
+	}
+	return 0
+}
+
+func (x *HealDiff) GetText() []byte {
+	if x != nil {
+		return x.Text
+	}
+	return nil
+}
+
+func (x *HealDiff) GetUndone() bool {
+	if x != nil {
+		return x.Undone
+	}
+	return false
+}
+
+// HealWords are those of a reply that a model is writing.
+type HealWords struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whole words from its beginning, secrets hidden; at most 64 KiB.
+	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	// The tool that it is about to call; empty: none yet.
+	Tool          string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealWords) Reset() {
+	*x = HealWords{}
+	mi := &file_tend_v1_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealWords) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealWords) ProtoMessage() {}
+
+func (x *HealWords) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealWords.ProtoReflect.Descriptor instead.
+func (*HealWords) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *HealWords) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *HealWords) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+type WatchEpisodeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: the newest.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Where the transcript goes on, in bytes: transcript_to of the newest message.
+	TranscriptFrom int64 `protobuf:"varint,2,opt,name=transcript_from,json=transcriptFrom,proto3" json:"transcript_from,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *WatchEpisodeRequest) Reset() {
+	*x = WatchEpisodeRequest{}
+	mi := &file_tend_v1_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchEpisodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchEpisodeRequest) ProtoMessage() {}
+
+func (x *WatchEpisodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchEpisodeRequest.ProtoReflect.Descriptor instead.
+func (*WatchEpisodeRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *WatchEpisodeRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *WatchEpisodeRequest) GetTranscriptFrom() int64 {
+	if x != nil {
+		return x.TranscriptFrom
+	}
+	return 0
+}
+
+type WatchEpisodeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As it is now, and all that was done, at most the newest 1000 steps. Not set: both are
+	// as they were.
+	Episode *Episode    `protobuf:"bytes,1,opt,name=episode,proto3" json:"episode,omitempty"`
+	Steps   []*HealStep `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
+	// Those that are new, or other than they were.
+	Diffs []*HealDiff `protobuf:"bytes,3,rep,name=diffs,proto3" json:"diffs,omitempty"`
+	// What is new of the transcript: whole JSON lines, secrets hidden, and the bytes between
+	// which they are. It goes on where the message before ended, or later if more than 4 MiB
+	// are new; or from 0 again, if it is shorter than transcript_from.
+	Transcript   []byte `protobuf:"bytes,4,opt,name=transcript,proto3" json:"transcript,omitempty"`
+	TranscriptAt int64  `protobuf:"varint,5,opt,name=transcript_at,json=transcriptAt,proto3" json:"transcript_at,omitempty"`
+	TranscriptTo int64  `protobuf:"varint,6,opt,name=transcript_to,json=transcriptTo,proto3" json:"transcript_to,omitempty"`
+	// Not set: as they were. Empty ones: no reply is being written.
+	Words *HealWords `protobuf:"bytes,7,opt,name=words,proto3" json:"words,omitempty"`
+	// Nothing has changed for a while.
+	Heartbeat bool `protobuf:"varint,8,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`
+	// The last message of a server that stops: call again at once.
+	GoingAway     bool `protobuf:"varint,9,opt,name=going_away,json=goingAway,proto3" json:"going_away,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchEpisodeResponse) Reset() {
+	*x = WatchEpisodeResponse{}
+	mi := &file_tend_v1_service_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchEpisodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchEpisodeResponse) ProtoMessage() {}
+
+func (x *WatchEpisodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchEpisodeResponse.ProtoReflect.Descriptor instead.
+func (*WatchEpisodeResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *WatchEpisodeResponse) GetEpisode() *Episode {
+	if x != nil {
+		return x.Episode
+	}
+	return nil
+}
+
+func (x *WatchEpisodeResponse) GetSteps() []*HealStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *WatchEpisodeResponse) GetDiffs() []*HealDiff {
+	if x != nil {
+		return x.Diffs
+	}
+	return nil
+}
+
+func (x *WatchEpisodeResponse) GetTranscript() []byte {
+	if x != nil {
+		return x.Transcript
+	}
+	return nil
+}
+
+func (x *WatchEpisodeResponse) GetTranscriptAt() int64 {
+	if x != nil {
+		return x.TranscriptAt
+	}
+	return 0
+}
+
+func (x *WatchEpisodeResponse) GetTranscriptTo() int64 {
+	if x != nil {
+		return x.TranscriptTo
+	}
+	return 0
+}
+
+func (x *WatchEpisodeResponse) GetWords() *HealWords {
+	if x != nil {
+		return x.Words
+	}
+	return nil
+}
+
+func (x *WatchEpisodeResponse) GetHeartbeat() bool {
+	if x != nil {
+		return x.Heartbeat
+	}
+	return false
+}
+
+func (x *WatchEpisodeResponse) GetGoingAway() bool {
+	if x != nil {
+		return x.GoingAway
+	}
+	return false
+}
+
 type ListEpisodesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty: of all services.
@@ -1374,7 +1778,7 @@ type ListEpisodesRequest struct {
 
 func (x *ListEpisodesRequest) Reset() {
 	*x = ListEpisodesRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[18]
+	mi := &file_tend_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1386,7 +1790,7 @@ func (x *ListEpisodesRequest) String() string {
 func (*ListEpisodesRequest) ProtoMessage() {}
 
 func (x *ListEpisodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[18]
+	mi := &file_tend_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1399,7 +1803,7 @@ func (x *ListEpisodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEpisodesRequest.ProtoReflect.Descriptor instead.
 func (*ListEpisodesRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListEpisodesRequest) GetService() string {
@@ -1419,7 +1823,7 @@ type ListEpisodesResponse struct {
 
 func (x *ListEpisodesResponse) Reset() {
 	*x = ListEpisodesResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[19]
+	mi := &file_tend_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1835,7 @@ func (x *ListEpisodesResponse) String() string {
 func (*ListEpisodesResponse) ProtoMessage() {}
 
 func (x *ListEpisodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[19]
+	mi := &file_tend_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1848,7 @@ func (x *ListEpisodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEpisodesResponse.ProtoReflect.Descriptor instead.
 func (*ListEpisodesResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListEpisodesResponse) GetEpisodes() []*Episode {
@@ -1464,7 +1868,7 @@ type GetEpisodeRequest struct {
 
 func (x *GetEpisodeRequest) Reset() {
 	*x = GetEpisodeRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[20]
+	mi := &file_tend_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1476,7 +1880,7 @@ func (x *GetEpisodeRequest) String() string {
 func (*GetEpisodeRequest) ProtoMessage() {}
 
 func (x *GetEpisodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[20]
+	mi := &file_tend_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1489,7 +1893,7 @@ func (x *GetEpisodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEpisodeRequest.ProtoReflect.Descriptor instead.
 func (*GetEpisodeRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetEpisodeRequest) GetId() string {
@@ -1513,7 +1917,7 @@ type GetEpisodeResponse struct {
 
 func (x *GetEpisodeResponse) Reset() {
 	*x = GetEpisodeResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[21]
+	mi := &file_tend_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1525,7 +1929,7 @@ func (x *GetEpisodeResponse) String() string {
 func (*GetEpisodeResponse) ProtoMessage() {}
 
 func (x *GetEpisodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[21]
+	mi := &file_tend_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1538,7 +1942,7 @@ func (x *GetEpisodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEpisodeResponse.ProtoReflect.Descriptor instead.
 func (*GetEpisodeResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetEpisodeResponse) GetEpisode() *Episode {
@@ -1574,7 +1978,7 @@ type HealRequest struct {
 
 func (x *HealRequest) Reset() {
 	*x = HealRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[22]
+	mi := &file_tend_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1990,7 @@ func (x *HealRequest) String() string {
 func (*HealRequest) ProtoMessage() {}
 
 func (x *HealRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[22]
+	mi := &file_tend_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +2003,7 @@ func (x *HealRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealRequest.ProtoReflect.Descriptor instead.
 func (*HealRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HealRequest) GetService() string {
@@ -1625,7 +2029,7 @@ type HealResponse struct {
 
 func (x *HealResponse) Reset() {
 	*x = HealResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[23]
+	mi := &file_tend_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1637,7 +2041,7 @@ func (x *HealResponse) String() string {
 func (*HealResponse) ProtoMessage() {}
 
 func (x *HealResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[23]
+	mi := &file_tend_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1650,7 +2054,7 @@ func (x *HealResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealResponse.ProtoReflect.Descriptor instead.
 func (*HealResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *HealResponse) GetEpisode() string {
@@ -1670,7 +2074,7 @@ type CancelHealRequest struct {
 
 func (x *CancelHealRequest) Reset() {
 	*x = CancelHealRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[24]
+	mi := &file_tend_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1682,7 +2086,7 @@ func (x *CancelHealRequest) String() string {
 func (*CancelHealRequest) ProtoMessage() {}
 
 func (x *CancelHealRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[24]
+	mi := &file_tend_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1695,7 +2099,7 @@ func (x *CancelHealRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelHealRequest.ProtoReflect.Descriptor instead.
 func (*CancelHealRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CancelHealRequest) GetId() string {
@@ -1713,7 +2117,7 @@ type CancelHealResponse struct {
 
 func (x *CancelHealResponse) Reset() {
 	*x = CancelHealResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[25]
+	mi := &file_tend_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1725,7 +2129,7 @@ func (x *CancelHealResponse) String() string {
 func (*CancelHealResponse) ProtoMessage() {}
 
 func (x *CancelHealResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[25]
+	mi := &file_tend_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1738,7 +2142,7 @@ func (x *CancelHealResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelHealResponse.ProtoReflect.Descriptor instead.
 func (*CancelHealResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 var File_tend_v1_service_proto protoreflect.FileDescriptor
@@ -1827,7 +2231,7 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"HealRemedy\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
-	"\x03why\x18\x03 \x01(\tR\x03why\"\x8a\x02\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"\x9e\x02\n" +
 	"\aHealTry\x12+\n" +
 	"\x06remedy\x18\x01 \x01(\v2\x13.tend.v1.HealRemedyR\x06remedy\x120\n" +
 	"\x05begun\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05begun\x120\n" +
@@ -1836,7 +2240,40 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\x04text\x18\x05 \x01(\tR\x04text\x12\x14\n" +
 	"\x05paths\x18\x06 \x03(\tR\x05paths\x12\x16\n" +
 	"\x06tokens\x18\a \x01(\x03R\x06tokens\x12\x14\n" +
-	"\x05steps\x18\b \x01(\x03R\x05steps\"/\n" +
+	"\x05steps\x18\b \x01(\x03R\x05steps\x12\x12\n" +
+	"\x04cost\x18\t \x01(\x01R\x04cost\"\xc0\x01\n" +
+	"\bHealStep\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x10\n" +
+	"\x03did\x18\x03 \x01(\tR\x03did\x12\x0e\n" +
+	"\x02ok\x18\x04 \x01(\bR\x02ok\x12\x12\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\x12\x10\n" +
+	"\x03try\x18\x06 \x01(\x05R\x03try\x12\x14\n" +
+	"\x05paths\x18\a \x03(\tR\x05paths\x12\x16\n" +
+	"\x06commit\x18\b \x01(\tR\x06commit\"H\n" +
+	"\bHealDiff\x12\x10\n" +
+	"\x03try\x18\x01 \x01(\x05R\x03try\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\fR\x04text\x12\x16\n" +
+	"\x06undone\x18\x03 \x01(\bR\x06undone\"3\n" +
+	"\tHealWords\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12\x12\n" +
+	"\x04tool\x18\x02 \x01(\tR\x04tool\"N\n" +
+	"\x13WatchEpisodeRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
+	"\x0ftranscript_from\x18\x02 \x01(\x03R\x0etranscriptFrom\"\xe5\x02\n" +
+	"\x14WatchEpisodeResponse\x12*\n" +
+	"\aepisode\x18\x01 \x01(\v2\x10.tend.v1.EpisodeR\aepisode\x12'\n" +
+	"\x05steps\x18\x02 \x03(\v2\x11.tend.v1.HealStepR\x05steps\x12'\n" +
+	"\x05diffs\x18\x03 \x03(\v2\x11.tend.v1.HealDiffR\x05diffs\x12\x1e\n" +
+	"\n" +
+	"transcript\x18\x04 \x01(\fR\n" +
+	"transcript\x12#\n" +
+	"\rtranscript_at\x18\x05 \x01(\x03R\ftranscriptAt\x12#\n" +
+	"\rtranscript_to\x18\x06 \x01(\x03R\ftranscriptTo\x12(\n" +
+	"\x05words\x18\a \x01(\v2\x12.tend.v1.HealWordsR\x05words\x12\x1c\n" +
+	"\theartbeat\x18\b \x01(\bR\theartbeat\x12\x1d\n" +
+	"\n" +
+	"going_away\x18\t \x01(\bR\tgoingAway\"/\n" +
 	"\x13ListEpisodesRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\"D\n" +
 	"\x14ListEpisodesResponse\x12,\n" +
@@ -1876,7 +2313,7 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\x13HEAL_STATUS_HEALING\x10\x03\x12\x19\n" +
 	"\x15HEAL_STATUS_VERIFYING\x10\x04\x12\x15\n" +
 	"\x11HEAL_STATUS_READY\x10\x05\x12\x16\n" +
-	"\x12HEAL_STATUS_BROKEN\x10\x062\xd2\x05\n" +
+	"\x12HEAL_STATUS_BROKEN\x10\x062\xa1\x06\n" +
 	"\x0eServiceService\x12F\n" +
 	"\x05Apply\x12\x1d.tend.v1.ApplyServicesRequest\x1a\x1e.tend.v1.ApplyServicesResponse\x12F\n" +
 	"\x05Start\x12\x1d.tend.v1.StartServicesRequest\x1a\x1e.tend.v1.StartServicesResponse\x12C\n" +
@@ -1886,7 +2323,8 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\x05Watch\x12\x1d.tend.v1.WatchServicesRequest\x1a\x1e.tend.v1.WatchServicesResponse0\x01\x12K\n" +
 	"\fListEpisodes\x12\x1c.tend.v1.ListEpisodesRequest\x1a\x1d.tend.v1.ListEpisodesResponse\x12E\n" +
 	"\n" +
-	"GetEpisode\x12\x1a.tend.v1.GetEpisodeRequest\x1a\x1b.tend.v1.GetEpisodeResponse\x123\n" +
+	"GetEpisode\x12\x1a.tend.v1.GetEpisodeRequest\x1a\x1b.tend.v1.GetEpisodeResponse\x12M\n" +
+	"\fWatchEpisode\x12\x1c.tend.v1.WatchEpisodeRequest\x1a\x1d.tend.v1.WatchEpisodeResponse0\x01\x123\n" +
 	"\x04Heal\x12\x14.tend.v1.HealRequest\x1a\x15.tend.v1.HealResponse\x12E\n" +
 	"\n" +
 	"CancelHeal\x12\x1a.tend.v1.CancelHealRequest\x1a\x1b.tend.v1.CancelHealResponseB-Z+github.com/tend-run/tend/gen/tend/v1;tendv1b\x06proto3"
@@ -1904,7 +2342,7 @@ func file_tend_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_tend_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_tend_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_tend_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_tend_v1_service_proto_goTypes = []any{
 	(ServicePhase)(0),               // 0: tend.v1.ServicePhase
 	(HealStatus)(0),                 // 1: tend.v1.HealStatus
@@ -1926,68 +2364,80 @@ var file_tend_v1_service_proto_goTypes = []any{
 	(*HealSignal)(nil),              // 17: tend.v1.HealSignal
 	(*HealRemedy)(nil),              // 18: tend.v1.HealRemedy
 	(*HealTry)(nil),                 // 19: tend.v1.HealTry
-	(*ListEpisodesRequest)(nil),     // 20: tend.v1.ListEpisodesRequest
-	(*ListEpisodesResponse)(nil),    // 21: tend.v1.ListEpisodesResponse
-	(*GetEpisodeRequest)(nil),       // 22: tend.v1.GetEpisodeRequest
-	(*GetEpisodeResponse)(nil),      // 23: tend.v1.GetEpisodeResponse
-	(*HealRequest)(nil),             // 24: tend.v1.HealRequest
-	(*HealResponse)(nil),            // 25: tend.v1.HealResponse
-	(*CancelHealRequest)(nil),       // 26: tend.v1.CancelHealRequest
-	(*CancelHealResponse)(nil),      // 27: tend.v1.CancelHealResponse
-	nil,                             // 28: tend.v1.ApplyServicesRequest.EnvFilesEntry
-	nil,                             // 29: tend.v1.ApplyServicesRequest.EnvEntry
-	(*Exit)(nil),                    // 30: tend.v1.Exit
-	(*durationpb.Duration)(nil),     // 31: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 32: google.protobuf.Timestamp
+	(*HealStep)(nil),                // 20: tend.v1.HealStep
+	(*HealDiff)(nil),                // 21: tend.v1.HealDiff
+	(*HealWords)(nil),               // 22: tend.v1.HealWords
+	(*WatchEpisodeRequest)(nil),     // 23: tend.v1.WatchEpisodeRequest
+	(*WatchEpisodeResponse)(nil),    // 24: tend.v1.WatchEpisodeResponse
+	(*ListEpisodesRequest)(nil),     // 25: tend.v1.ListEpisodesRequest
+	(*ListEpisodesResponse)(nil),    // 26: tend.v1.ListEpisodesResponse
+	(*GetEpisodeRequest)(nil),       // 27: tend.v1.GetEpisodeRequest
+	(*GetEpisodeResponse)(nil),      // 28: tend.v1.GetEpisodeResponse
+	(*HealRequest)(nil),             // 29: tend.v1.HealRequest
+	(*HealResponse)(nil),            // 30: tend.v1.HealResponse
+	(*CancelHealRequest)(nil),       // 31: tend.v1.CancelHealRequest
+	(*CancelHealResponse)(nil),      // 32: tend.v1.CancelHealResponse
+	nil,                             // 33: tend.v1.ApplyServicesRequest.EnvFilesEntry
+	nil,                             // 34: tend.v1.ApplyServicesRequest.EnvEntry
+	(*Exit)(nil),                    // 35: tend.v1.Exit
+	(*durationpb.Duration)(nil),     // 36: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 37: google.protobuf.Timestamp
 }
 var file_tend_v1_service_proto_depIdxs = []int32{
-	28, // 0: tend.v1.ApplyServicesRequest.env_files:type_name -> tend.v1.ApplyServicesRequest.EnvFilesEntry
-	29, // 1: tend.v1.ApplyServicesRequest.env:type_name -> tend.v1.ApplyServicesRequest.EnvEntry
+	33, // 0: tend.v1.ApplyServicesRequest.env_files:type_name -> tend.v1.ApplyServicesRequest.EnvFilesEntry
+	34, // 1: tend.v1.ApplyServicesRequest.env:type_name -> tend.v1.ApplyServicesRequest.EnvEntry
 	14, // 2: tend.v1.ListServicesResponse.services:type_name -> tend.v1.ServiceStatus
 	14, // 3: tend.v1.WatchServicesResponse.services:type_name -> tend.v1.ServiceStatus
 	0,  // 4: tend.v1.ServiceStatus.phase:type_name -> tend.v1.ServicePhase
-	30, // 5: tend.v1.ServiceStatus.exit:type_name -> tend.v1.Exit
-	31, // 6: tend.v1.ServiceStatus.age:type_name -> google.protobuf.Duration
-	31, // 7: tend.v1.ServiceStatus.next:type_name -> google.protobuf.Duration
+	35, // 5: tend.v1.ServiceStatus.exit:type_name -> tend.v1.Exit
+	36, // 6: tend.v1.ServiceStatus.age:type_name -> google.protobuf.Duration
+	36, // 7: tend.v1.ServiceStatus.next:type_name -> google.protobuf.Duration
 	1,  // 8: tend.v1.ServiceStatus.healing:type_name -> tend.v1.HealStatus
 	15, // 9: tend.v1.ServiceStatus.sockets:type_name -> tend.v1.ServiceSocket
 	1,  // 10: tend.v1.Episode.status:type_name -> tend.v1.HealStatus
-	32, // 11: tend.v1.Episode.opened:type_name -> google.protobuf.Timestamp
-	32, // 12: tend.v1.Episode.ended:type_name -> google.protobuf.Timestamp
+	37, // 11: tend.v1.Episode.opened:type_name -> google.protobuf.Timestamp
+	37, // 12: tend.v1.Episode.ended:type_name -> google.protobuf.Timestamp
 	17, // 13: tend.v1.Episode.signals:type_name -> tend.v1.HealSignal
 	18, // 14: tend.v1.Episode.remedies:type_name -> tend.v1.HealRemedy
 	19, // 15: tend.v1.Episode.tries:type_name -> tend.v1.HealTry
-	32, // 16: tend.v1.HealSignal.at:type_name -> google.protobuf.Timestamp
+	37, // 16: tend.v1.HealSignal.at:type_name -> google.protobuf.Timestamp
 	18, // 17: tend.v1.HealTry.remedy:type_name -> tend.v1.HealRemedy
-	32, // 18: tend.v1.HealTry.begun:type_name -> google.protobuf.Timestamp
-	32, // 19: tend.v1.HealTry.ended:type_name -> google.protobuf.Timestamp
-	16, // 20: tend.v1.ListEpisodesResponse.episodes:type_name -> tend.v1.Episode
-	16, // 21: tend.v1.GetEpisodeResponse.episode:type_name -> tend.v1.Episode
-	2,  // 22: tend.v1.ServiceService.Apply:input_type -> tend.v1.ApplyServicesRequest
-	4,  // 23: tend.v1.ServiceService.Start:input_type -> tend.v1.StartServicesRequest
-	6,  // 24: tend.v1.ServiceService.Stop:input_type -> tend.v1.StopServicesRequest
-	8,  // 25: tend.v1.ServiceService.Restart:input_type -> tend.v1.RestartServicesRequest
-	10, // 26: tend.v1.ServiceService.List:input_type -> tend.v1.ListServicesRequest
-	12, // 27: tend.v1.ServiceService.Watch:input_type -> tend.v1.WatchServicesRequest
-	20, // 28: tend.v1.ServiceService.ListEpisodes:input_type -> tend.v1.ListEpisodesRequest
-	22, // 29: tend.v1.ServiceService.GetEpisode:input_type -> tend.v1.GetEpisodeRequest
-	24, // 30: tend.v1.ServiceService.Heal:input_type -> tend.v1.HealRequest
-	26, // 31: tend.v1.ServiceService.CancelHeal:input_type -> tend.v1.CancelHealRequest
-	3,  // 32: tend.v1.ServiceService.Apply:output_type -> tend.v1.ApplyServicesResponse
-	5,  // 33: tend.v1.ServiceService.Start:output_type -> tend.v1.StartServicesResponse
-	7,  // 34: tend.v1.ServiceService.Stop:output_type -> tend.v1.StopServicesResponse
-	9,  // 35: tend.v1.ServiceService.Restart:output_type -> tend.v1.RestartServicesResponse
-	11, // 36: tend.v1.ServiceService.List:output_type -> tend.v1.ListServicesResponse
-	13, // 37: tend.v1.ServiceService.Watch:output_type -> tend.v1.WatchServicesResponse
-	21, // 38: tend.v1.ServiceService.ListEpisodes:output_type -> tend.v1.ListEpisodesResponse
-	23, // 39: tend.v1.ServiceService.GetEpisode:output_type -> tend.v1.GetEpisodeResponse
-	25, // 40: tend.v1.ServiceService.Heal:output_type -> tend.v1.HealResponse
-	27, // 41: tend.v1.ServiceService.CancelHeal:output_type -> tend.v1.CancelHealResponse
-	32, // [32:42] is the sub-list for method output_type
-	22, // [22:32] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	37, // 18: tend.v1.HealTry.begun:type_name -> google.protobuf.Timestamp
+	37, // 19: tend.v1.HealTry.ended:type_name -> google.protobuf.Timestamp
+	37, // 20: tend.v1.HealStep.at:type_name -> google.protobuf.Timestamp
+	16, // 21: tend.v1.WatchEpisodeResponse.episode:type_name -> tend.v1.Episode
+	20, // 22: tend.v1.WatchEpisodeResponse.steps:type_name -> tend.v1.HealStep
+	21, // 23: tend.v1.WatchEpisodeResponse.diffs:type_name -> tend.v1.HealDiff
+	22, // 24: tend.v1.WatchEpisodeResponse.words:type_name -> tend.v1.HealWords
+	16, // 25: tend.v1.ListEpisodesResponse.episodes:type_name -> tend.v1.Episode
+	16, // 26: tend.v1.GetEpisodeResponse.episode:type_name -> tend.v1.Episode
+	2,  // 27: tend.v1.ServiceService.Apply:input_type -> tend.v1.ApplyServicesRequest
+	4,  // 28: tend.v1.ServiceService.Start:input_type -> tend.v1.StartServicesRequest
+	6,  // 29: tend.v1.ServiceService.Stop:input_type -> tend.v1.StopServicesRequest
+	8,  // 30: tend.v1.ServiceService.Restart:input_type -> tend.v1.RestartServicesRequest
+	10, // 31: tend.v1.ServiceService.List:input_type -> tend.v1.ListServicesRequest
+	12, // 32: tend.v1.ServiceService.Watch:input_type -> tend.v1.WatchServicesRequest
+	25, // 33: tend.v1.ServiceService.ListEpisodes:input_type -> tend.v1.ListEpisodesRequest
+	27, // 34: tend.v1.ServiceService.GetEpisode:input_type -> tend.v1.GetEpisodeRequest
+	23, // 35: tend.v1.ServiceService.WatchEpisode:input_type -> tend.v1.WatchEpisodeRequest
+	29, // 36: tend.v1.ServiceService.Heal:input_type -> tend.v1.HealRequest
+	31, // 37: tend.v1.ServiceService.CancelHeal:input_type -> tend.v1.CancelHealRequest
+	3,  // 38: tend.v1.ServiceService.Apply:output_type -> tend.v1.ApplyServicesResponse
+	5,  // 39: tend.v1.ServiceService.Start:output_type -> tend.v1.StartServicesResponse
+	7,  // 40: tend.v1.ServiceService.Stop:output_type -> tend.v1.StopServicesResponse
+	9,  // 41: tend.v1.ServiceService.Restart:output_type -> tend.v1.RestartServicesResponse
+	11, // 42: tend.v1.ServiceService.List:output_type -> tend.v1.ListServicesResponse
+	13, // 43: tend.v1.ServiceService.Watch:output_type -> tend.v1.WatchServicesResponse
+	26, // 44: tend.v1.ServiceService.ListEpisodes:output_type -> tend.v1.ListEpisodesResponse
+	28, // 45: tend.v1.ServiceService.GetEpisode:output_type -> tend.v1.GetEpisodeResponse
+	24, // 46: tend.v1.ServiceService.WatchEpisode:output_type -> tend.v1.WatchEpisodeResponse
+	30, // 47: tend.v1.ServiceService.Heal:output_type -> tend.v1.HealResponse
+	32, // 48: tend.v1.ServiceService.CancelHeal:output_type -> tend.v1.CancelHealResponse
+	38, // [38:49] is the sub-list for method output_type
+	27, // [27:38] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_tend_v1_service_proto_init() }
@@ -2002,7 +2452,7 @@ func file_tend_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tend_v1_service_proto_rawDesc), len(file_tend_v1_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   28,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

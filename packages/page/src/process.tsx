@@ -4,9 +4,10 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Inherit, type Info } from '../../client/src/gen/tend/v1/spec_pb.js';
 import type { KillResponse } from '../../client/src/gen/tend/v1/process_pb.js';
-import type { ServiceStatus } from '../../client/src/gen/tend/v1/service_pb.js';
+import { HealStatus, type ServiceStatus } from '../../client/src/gen/tend/v1/service_pb.js';
 import { notFound, place, repeat, services, words, type Place } from './api.js';
 import { age, millis, percent, signalName, size, visible } from './format.js';
+import { Healing } from './healing.js';
 import { boxName, nameOf, processState, serviceState } from './items.js';
 import { Output } from './log.js';
 import { Dialog, Notice, Plot, State } from './parts.js';
@@ -220,7 +221,17 @@ function Kill({ at, info, close }: { at: Place; info: Info; close: () => void })
   );
 }
 
-function Body({ info, box }: { info: Info; box: string }) {
+/** A service's tab for what is done to repair it, beside those of its newest run. */
+function HealingTab() {
+  const { query } = usePlace();
+  return (
+    <button aria-pressed={query.get('tab') === 'healing'} onClick={() => amend({ tab: 'healing', at: '', s: '' })}>
+      Healing
+    </button>
+  );
+}
+
+function Body({ info, box, more }: { info: Info; box: string; more?: preact.ComponentChildren }) {
   const { query } = usePlace();
   const pty = !!info.spec?.pty;
   const tab = query.get('tab') ?? (pty && !info.exit ? 'terminal' : 'output');
@@ -239,6 +250,7 @@ function Body({ info, box }: { info: Info; box: string }) {
         <button aria-pressed={tab === 'environment'} onClick={() => show('environment')}>
           Environment
         </button>
+        {more}
       </nav>
       {tab === 'environment' ? <Environment info={info} /> : tab === 'terminal' && pty ? <TerminalTab info={info} box={box} /> : <Output key={info.id} info={info} at={place(box)} />}
     </>
@@ -287,6 +299,7 @@ function Environment({ info }: { info: Info }) {
 
 export function ServicePage({ name }: { name: string }) {
   const store = useStore(true);
+  const { query } = usePlace();
   const s = store.services.get(name);
   useEffect(() => {
     document.title = `${visible(name)} \u2013 tend`;
@@ -301,11 +314,26 @@ export function ServicePage({ name }: { name: string }) {
         </Notice>
       </main>
     );
+  const healed = s.healing !== HealStatus.UNSPECIFIED;
+  const healing = healed && query.get('tab') === 'healing';
   return (
     <main class="process">
       <ServiceHead s={s} since={store.now() - store.skew - (store.since.get(name) ?? 0)} />
-      {s.process ? (
-        <Run key={s.process} id={s.process} box={store.processes.get(s.process)?.sandbox ?? ''} />
+      {healing ? (
+        <>
+          <nav class="tabs" aria-label="Views">
+            <button aria-pressed={false} onClick={() => amend({ tab: '', episode: '' })}>
+              Output
+            </button>
+            <button aria-pressed={false} onClick={() => amend({ tab: 'environment', episode: '' })}>
+              Environment
+            </button>
+            <HealingTab />
+          </nav>
+          <Healing s={s} />
+        </>
+      ) : s.process ? (
+        <Run key={s.process} id={s.process} box={store.processes.get(s.process)?.sandbox ?? ''} more={healed && <HealingTab />} />
       ) : (
         <Notice title="It has not run yet">
           <p>{visible(s.why) || 'Start it, and its output appears here.'}</p>
@@ -315,11 +343,31 @@ export function ServicePage({ name }: { name: string }) {
   );
 }
 
-function Run({ id, box }: { id: string; box: string }) {
+function Run({ id, box, more }: { id: string; box: string; more?: preact.ComponentChildren }) {
   const { info, error, gone } = useInfo(id, box);
   if (gone) return <Notice title="Its output is not there any more"><p>The newest run was removed. Start the service to see another.</p></Notice>;
   if (error) return <Notice kind="bad" title="This cannot be shown">{error}</Notice>;
-  return info ? <Body info={info} box={box} /> : <div class="output ghost" />;
+  return info ? <Body info={info} box={box} more={more} /> : <div class="output ghost" />;
+}
+
+/** What the healer does or has done, with the way to it. */
+function HealLine({ s }: { s: ServiceStatus }) {
+  const { query } = usePlace();
+  const lines: Partial<Record<HealStatus, string>> = {
+    [HealStatus.SUSPECTED]: 'Something is wrong; it is being found out what.',
+    [HealStatus.HEALING]: 'It is being repaired.',
+    [HealStatus.VERIFYING]: 'Something was done; it is being seen whether it holds.',
+    [HealStatus.BROKEN]: 'The healer has given up.',
+    [HealStatus.READY]: 'It was repaired.',
+  };
+  const line = lines[s.healing];
+  if (!line || query.get('tab') === 'healing') return null;
+  return (
+    <p class={s.healing === HealStatus.BROKEN ? 'error' : 'command'}>
+      {line}{' '}
+      <a href={`${paths.service(s.name)}?tab=healing`}>{s.healing === HealStatus.BROKEN ? 'What was tried, and what to do' : s.healing === HealStatus.READY ? 'What was done' : 'Watch'}</a>
+    </p>
+  );
 }
 
 function ServiceHead({ s, since }: { s: ServiceStatus; since: number }) {
@@ -368,6 +416,7 @@ function ServiceHead({ s, since }: { s: ServiceStatus; since: number }) {
         </div>
       </div>
       {s.why && <p class={health === 'broken' ? 'error' : 'command'}>{visible(s.why)}</p>}
+      <HealLine s={s} />
       <dl class="facts">
         <Fact name="In this state">{age(since)}</Fact>
         {s.pid > 0 && <Fact name="PID">{s.pid}</Fact>}

@@ -1,72 +1,10 @@
 // The page in a real browser, on a real tend whose server is killed meanwhile.
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import fs from 'node:fs';
-import os from 'node:os';
 import path from 'node:path';
-import { after, test } from 'node:test';
-import { promisify } from 'node:util';
-import { chromium, type Page } from 'playwright-core';
-import { Daemon, until } from '../../daemon.js';
-
-const bin = process.env['TEND_BIN'] ?? path.resolve('../../bin/tend');
-const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'tend-page-'));
-const token = 'the-token-of-this-test';
-const tokenFile = path.join(dir, 'token');
-fs.writeFileSync(tokenFile, token, { mode: 0o600 });
-
-const daemon = await Daemon.start('--token-file', tokenFile);
-const browser = await chromium.launch({ executablePath: process.env['CHROMIUM'] ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu'] });
-after(async () => {
-  await browser.close();
-  fs.rmSync(dir, { recursive: true, force: true });
-});
-
-const url = daemon.url;
-const ui = `${url}/ui/`;
-
-async function tend(...args: string[]): Promise<string> {
-  const { stdout } = await promisify(execFile)(bin, args, { env: { ...process.env, TEND_URL: daemon.socket }, cwd: dir });
-  return stdout.trim();
-}
-
-/** Starts a process and returns its ID. */
-const start = (name: string, shell: string, ...flags: string[]) => tend('run', '-d', '--name', name, ...flags, '-c', shell);
-
-/** Kills the server; the launcher's roles start another. */
-async function killServer(): Promise<void> {
-  const pid = (await until(() => daemon.roles()['server'], 'there is a server'))!;
-  process.kill(pid, 'SIGKILL');
-  await until(() => (daemon.roles()['server'] ?? pid) !== pid, 'there is another server');
-}
-
-/** What a page has said that it should not. */
-const complaints: string[] = [];
-
-async function open(size = { width: 1280, height: 800 }): Promise<Page> {
-  const context = await browser.newContext({ viewport: size });
-  const page = await context.newPage();
-  page.on('pageerror', (err) => complaints.push(`error: ${err.message}`));
-  page.on('dialog', (d) => (complaints.push(`dialog: ${d.message()}`), void d.dismiss()));
-  page.on('request', (r) => !r.url().startsWith(url) && !/^(data|blob):/.test(r.url()) && complaints.push(`foreign request: ${r.url()}`));
-  await page.addInitScript(() => document.addEventListener('securitypolicyviolation', (e) => console.error(`policy: ${e.violatedDirective} ${e.sourceFile}`)));
-  page.on('console', (m) => m.text().startsWith('policy:') && complaints.push(m.text()));
-  return page;
-}
-
-async function loggedIn(size?: { width: number; height: number }): Promise<Page> {
-  const page = await open(size);
-  await page.goto(ui);
-  await page.fill('#token', token);
-  await page.keyboard.press('Enter');
-  await page.waitForSelector('.overview');
-  return page;
-}
-
-/** The text of the lines that are there. */
-const lines = (page: Page) => page.$$eval('.scroll .text', (all) => all.map((e) => e.textContent ?? ''));
-
-const leave = (page: Page) => page.context().close();
+import { test } from 'node:test';
+import { until } from '../../daemon.js';
+import { complaints, dir, killServer, leave, lines, loggedIn, open, start, tend, token, ui, url } from './stage.js';
 
 test('login: a wrong token, the right one, a killed server, logging out', async () => {
   const page = await open();

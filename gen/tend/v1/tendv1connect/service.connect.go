@@ -53,6 +53,9 @@ const (
 	// ServiceServiceGetEpisodeProcedure is the fully-qualified name of the ServiceService's GetEpisode
 	// RPC.
 	ServiceServiceGetEpisodeProcedure = "/tend.v1.ServiceService/GetEpisode"
+	// ServiceServiceWatchEpisodeProcedure is the fully-qualified name of the ServiceService's
+	// WatchEpisode RPC.
+	ServiceServiceWatchEpisodeProcedure = "/tend.v1.ServiceService/WatchEpisode"
 	// ServiceServiceHealProcedure is the fully-qualified name of the ServiceService's Heal RPC.
 	ServiceServiceHealProcedure = "/tend.v1.ServiceService/Heal"
 	// ServiceServiceCancelHealProcedure is the fully-qualified name of the ServiceService's CancelHeal
@@ -83,6 +86,9 @@ type ServiceServiceClient interface {
 	ListEpisodes(context.Context, *connect.Request[v1.ListEpisodesRequest]) (*connect.Response[v1.ListEpisodesResponse], error)
 	// GetEpisode returns one of them, with what was changed and what was said to a model.
 	GetEpisode(context.Context, *connect.Request[v1.GetEpisodeRequest]) (*connect.Response[v1.GetEpisodeResponse], error)
+	// WatchEpisode sends one of them, and what becomes of it, until it has ended: then the
+	// stream ends, too. What a model says is sent while it says it.
+	WatchEpisode(context.Context, *connect.Request[v1.WatchEpisodeRequest]) (*connect.ServerStreamForClient[v1.WatchEpisodeResponse], error)
 	// Heal begins to repair a service, whatever is known of it, and answers once that is
 	// written down. It is not safe to repeat. While it is being repaired, and for one that
 	// the healer is not for: FAILED_PRECONDITION.
@@ -151,6 +157,12 @@ func NewServiceServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(serviceServiceMethods.ByName("GetEpisode")),
 			connect.WithClientOptions(opts...),
 		),
+		watchEpisode: connect.NewClient[v1.WatchEpisodeRequest, v1.WatchEpisodeResponse](
+			httpClient,
+			baseURL+ServiceServiceWatchEpisodeProcedure,
+			connect.WithSchema(serviceServiceMethods.ByName("WatchEpisode")),
+			connect.WithClientOptions(opts...),
+		),
 		heal: connect.NewClient[v1.HealRequest, v1.HealResponse](
 			httpClient,
 			baseURL+ServiceServiceHealProcedure,
@@ -176,6 +188,7 @@ type serviceServiceClient struct {
 	watch        *connect.Client[v1.WatchServicesRequest, v1.WatchServicesResponse]
 	listEpisodes *connect.Client[v1.ListEpisodesRequest, v1.ListEpisodesResponse]
 	getEpisode   *connect.Client[v1.GetEpisodeRequest, v1.GetEpisodeResponse]
+	watchEpisode *connect.Client[v1.WatchEpisodeRequest, v1.WatchEpisodeResponse]
 	heal         *connect.Client[v1.HealRequest, v1.HealResponse]
 	cancelHeal   *connect.Client[v1.CancelHealRequest, v1.CancelHealResponse]
 }
@@ -220,6 +233,11 @@ func (c *serviceServiceClient) GetEpisode(ctx context.Context, req *connect.Requ
 	return c.getEpisode.CallUnary(ctx, req)
 }
 
+// WatchEpisode calls tend.v1.ServiceService.WatchEpisode.
+func (c *serviceServiceClient) WatchEpisode(ctx context.Context, req *connect.Request[v1.WatchEpisodeRequest]) (*connect.ServerStreamForClient[v1.WatchEpisodeResponse], error) {
+	return c.watchEpisode.CallServerStream(ctx, req)
+}
+
 // Heal calls tend.v1.ServiceService.Heal.
 func (c *serviceServiceClient) Heal(ctx context.Context, req *connect.Request[v1.HealRequest]) (*connect.Response[v1.HealResponse], error) {
 	return c.heal.CallUnary(ctx, req)
@@ -253,6 +271,9 @@ type ServiceServiceHandler interface {
 	ListEpisodes(context.Context, *connect.Request[v1.ListEpisodesRequest]) (*connect.Response[v1.ListEpisodesResponse], error)
 	// GetEpisode returns one of them, with what was changed and what was said to a model.
 	GetEpisode(context.Context, *connect.Request[v1.GetEpisodeRequest]) (*connect.Response[v1.GetEpisodeResponse], error)
+	// WatchEpisode sends one of them, and what becomes of it, until it has ended: then the
+	// stream ends, too. What a model says is sent while it says it.
+	WatchEpisode(context.Context, *connect.Request[v1.WatchEpisodeRequest], *connect.ServerStream[v1.WatchEpisodeResponse]) error
 	// Heal begins to repair a service, whatever is known of it, and answers once that is
 	// written down. It is not safe to repeat. While it is being repaired, and for one that
 	// the healer is not for: FAILED_PRECONDITION.
@@ -317,6 +338,12 @@ func NewServiceServiceHandler(svc ServiceServiceHandler, opts ...connect.Handler
 		connect.WithSchema(serviceServiceMethods.ByName("GetEpisode")),
 		connect.WithHandlerOptions(opts...),
 	)
+	serviceServiceWatchEpisodeHandler := connect.NewServerStreamHandler(
+		ServiceServiceWatchEpisodeProcedure,
+		svc.WatchEpisode,
+		connect.WithSchema(serviceServiceMethods.ByName("WatchEpisode")),
+		connect.WithHandlerOptions(opts...),
+	)
 	serviceServiceHealHandler := connect.NewUnaryHandler(
 		ServiceServiceHealProcedure,
 		svc.Heal,
@@ -347,6 +374,8 @@ func NewServiceServiceHandler(svc ServiceServiceHandler, opts ...connect.Handler
 			serviceServiceListEpisodesHandler.ServeHTTP(w, r)
 		case ServiceServiceGetEpisodeProcedure:
 			serviceServiceGetEpisodeHandler.ServeHTTP(w, r)
+		case ServiceServiceWatchEpisodeProcedure:
+			serviceServiceWatchEpisodeHandler.ServeHTTP(w, r)
 		case ServiceServiceHealProcedure:
 			serviceServiceHealHandler.ServeHTTP(w, r)
 		case ServiceServiceCancelHealProcedure:
@@ -390,6 +419,10 @@ func (UnimplementedServiceServiceHandler) ListEpisodes(context.Context, *connect
 
 func (UnimplementedServiceServiceHandler) GetEpisode(context.Context, *connect.Request[v1.GetEpisodeRequest]) (*connect.Response[v1.GetEpisodeResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.ServiceService.GetEpisode is not implemented"))
+}
+
+func (UnimplementedServiceServiceHandler) WatchEpisode(context.Context, *connect.Request[v1.WatchEpisodeRequest], *connect.ServerStream[v1.WatchEpisodeResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.ServiceService.WatchEpisode is not implemented"))
 }
 
 func (UnimplementedServiceServiceHandler) Heal(context.Context, *connect.Request[v1.HealRequest]) (*connect.Response[v1.HealResponse], error) {

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file tend/v1/service.proto.
  */
 export const file_tend_v1_service: GenFile = /*@__PURE__*/
-  fileDesc("ChV0ZW5kL3YxL3NlcnZpY2UucHJvdG8SB3RlbmQudjEikQIKFEFwcGx5U2VydmljZXNSZXF1ZXN0EgwKBHRleHQYASABKAwSDAoEbmFtZRgCIAEoCRILCgNkaXIYAyABKAkSPgoJZW52X2ZpbGVzGAQgAygLMisudGVuZC52MS5BcHBseVNlcnZpY2VzUmVxdWVzdC5FbnZGaWxlc0VudHJ5EjMKA2VudhgFIAMoCzImLnRlbmQudjEuQXBwbHlTZXJ2aWNlc1JlcXVlc3QuRW52RW50cnkaLwoNRW52RmlsZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAw6AjgBGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiFwoVQXBwbHlTZXJ2aWNlc1Jlc3BvbnNlIiUKFFN0YXJ0U2VydmljZXNSZXF1ZXN0Eg0KBW5hbWVzGAEgAygJIhcKFVN0YXJ0U2VydmljZXNSZXNwb25zZSIkChNTdG9wU2VydmljZXNSZXF1ZXN0Eg0KBW5hbWVzGAEgAygJIhYKFFN0b3BTZXJ2aWNlc1Jlc3BvbnNlIicKFlJlc3RhcnRTZXJ2aWNlc1JlcXVlc3QSDQoFbmFtZXMYASADKAkiGQoXUmVzdGFydFNlcnZpY2VzUmVzcG9uc2UiFQoTTGlzdFNlcnZpY2VzUmVxdWVzdCJOChRMaXN0U2VydmljZXNSZXNwb25zZRIoCghzZXJ2aWNlcxgBIAMoCzIWLnRlbmQudjEuU2VydmljZVN0YXR1cxIMCgRmaWxlGAIgASgJIhYKFFdhdGNoU2VydmljZXNSZXF1ZXN0ImgKFVdhdGNoU2VydmljZXNSZXNwb25zZRIoCghzZXJ2aWNlcxgBIAMoCzIWLnRlbmQudjEuU2VydmljZVN0YXR1cxIRCgloZWFydGJlYXQYAiABKAgSEgoKZ29pbmdfYXdheRgDIAEoCCKZAwoNU2VydmljZVN0YXR1cxIMCgRuYW1lGAEgASgJEiQKBXBoYXNlGAIgASgOMhUudGVuZC52MS5TZXJ2aWNlUGhhc2USCgoCdXAYAyABKAgSDQoFcmVhZHkYBCABKAgSCwoDd2h5GAUgASgJEg8KB3Byb2Nlc3MYBiABKAkSCwoDcGlkGAcgASgNEgsKA3J1bhgIIAEoAxIQCghyZXN0YXJ0cxgJIAEoAxIbCgRleGl0GAogASgLMg0udGVuZC52MS5FeGl0EiYKA2FnZRgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhInCgRuZXh0GAwgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiQKB2hlYWxpbmcYDSABKA4yEy50ZW5kLnYxLkhlYWxTdGF0dXMSDwoHZXBpc29kZRgOIAEoCRIQCghmYWlsdXJlcxgPIAEoDRIPCgdzYW5kYm94GBAgASgJEicKB3NvY2tldHMYESADKAsyFi50ZW5kLnYxLlNlcnZpY2VTb2NrZXQiLgoNU2VydmljZVNvY2tldBIMCgRuYW1lGAEgASgJEg8KB2FkZHJlc3MYAiABKAkijQMKB0VwaXNvZGUSCgoCaWQYASABKAkSDwoHc2VydmljZRgCIAEoCRIjCgZzdGF0dXMYAyABKA4yEy50ZW5kLnYxLkhlYWxTdGF0dXMSDQoFZG9pbmcYBCABKAkSCwoDd2h5GAUgASgJEioKBm9wZW5lZBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFZW5kZWQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiQKB3NpZ25hbHMYCCADKAsyEy50ZW5kLnYxLkhlYWxTaWduYWwSJQoIcmVtZWRpZXMYCSADKAsyEy50ZW5kLnYxLkhlYWxSZW1lZHkSHwoFdHJpZXMYCiADKAsyEC50ZW5kLnYxLkhlYWxUcnkSDgoGY29tbWl0GAsgASgJEgwKBGxlZnQYDCADKAkSDQoFZGlydHkYDSABKAgSEAoIcHJvcG9zYWwYDiABKAkSDwoHZHJ5X3J1bhgPIAEoCBIPCgd3b3JrZXJzGBAgASgFIlAKCkhlYWxTaWduYWwSDAoEa2luZBgBIAEoCRIMCgR0ZXh0GAIgASgJEiYKAmF0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI1CgpIZWFsUmVtZWR5EgwKBGtpbmQYASABKAkSDAoEbmFtZRgCIAEoCRILCgN3aHkYAyABKAki0AEKB0hlYWxUcnkSIwoGcmVtZWR5GAEgASgLMhMudGVuZC52MS5IZWFsUmVtZWR5EikKBWJlZ3VuGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgVlbmRlZBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGZmFpbGVkGAQgASgJEgwKBHRleHQYBSABKAkSDQoFcGF0aHMYBiADKAkSDgoGdG9rZW5zGAcgASgDEg0KBXN0ZXBzGAggASgDIiYKE0xpc3RFcGlzb2Rlc1JlcXVlc3QSDwoHc2VydmljZRgBIAEoCSI6ChRMaXN0RXBpc29kZXNSZXNwb25zZRIiCghlcGlzb2RlcxgBIAMoCzIQLnRlbmQudjEuRXBpc29kZSIfChFHZXRFcGlzb2RlUmVxdWVzdBIKCgJpZBgBIAEoCSJZChJHZXRFcGlzb2RlUmVzcG9uc2USIQoHZXBpc29kZRgBIAEoCzIQLnRlbmQudjEuRXBpc29kZRIMCgRkaWZmGAIgASgMEhIKCnRyYW5zY3JpcHQYAyABKAwiLwoLSGVhbFJlcXVlc3QSDwoHc2VydmljZRgBIAEoCRIPCgdkcnlfcnVuGAIgASgIIh8KDEhlYWxSZXNwb25zZRIPCgdlcGlzb2RlGAEgASgJIh8KEUNhbmNlbEhlYWxSZXF1ZXN0EgoKAmlkGAEgASgJIhQKEkNhbmNlbEhlYWxSZXNwb25zZSqgAgoMU2VydmljZVBoYXNlEh0KGVNFUlZJQ0VfUEhBU0VfVU5TUEVDSUZJRUQQABIWChJTRVJWSUNFX1BIQVNFX0lETEUQARIZChVTRVJWSUNFX1BIQVNFX1dBSVRJTkcQAhIaChZTRVJWSUNFX1BIQVNFX1NUQVJUSU5HEAMSGQoVU0VSVklDRV9QSEFTRV9SVU5OSU5HEAQSGgoWU0VSVklDRV9QSEFTRV9TVE9QUElORxAFEhkKFVNFUlZJQ0VfUEhBU0VfS0lMTElORxAGEhkKFVNFUlZJQ0VfUEhBU0VfUEFVU0lORxAHEhsKF1NFUlZJQ0VfUEhBU0VfQ09NUExFVEVEEAgSGAoUU0VSVklDRV9QSEFTRV9GQUlMRUQQCSrAAQoKSGVhbFN0YXR1cxIbChdIRUFMX1NUQVRVU19VTlNQRUNJRklFRBAAEhcKE0hFQUxfU1RBVFVTX1JVTk5JTkcQARIZChVIRUFMX1NUQVRVU19TVVNQRUNURUQQAhIXChNIRUFMX1NUQVRVU19IRUFMSU5HEAMSGQoVSEVBTF9TVEFUVVNfVkVSSUZZSU5HEAQSFQoRSEVBTF9TVEFUVVNfUkVBRFkQBRIWChJIRUFMX1NUQVRVU19CUk9LRU4QBjLSBQoOU2VydmljZVNlcnZpY2USRgoFQXBwbHkSHS50ZW5kLnYxLkFwcGx5U2VydmljZXNSZXF1ZXN0Gh4udGVuZC52MS5BcHBseVNlcnZpY2VzUmVzcG9uc2USRgoFU3RhcnQSHS50ZW5kLnYxLlN0YXJ0U2VydmljZXNSZXF1ZXN0Gh4udGVuZC52MS5TdGFydFNlcnZpY2VzUmVzcG9uc2USQwoEU3RvcBIcLnRlbmQudjEuU3RvcFNlcnZpY2VzUmVxdWVzdBodLnRlbmQudjEuU3RvcFNlcnZpY2VzUmVzcG9uc2USTAoHUmVzdGFydBIfLnRlbmQudjEuUmVzdGFydFNlcnZpY2VzUmVxdWVzdBogLnRlbmQudjEuUmVzdGFydFNlcnZpY2VzUmVzcG9uc2USQwoETGlzdBIcLnRlbmQudjEuTGlzdFNlcnZpY2VzUmVxdWVzdBodLnRlbmQudjEuTGlzdFNlcnZpY2VzUmVzcG9uc2USSAoFV2F0Y2gSHS50ZW5kLnYxLldhdGNoU2VydmljZXNSZXF1ZXN0Gh4udGVuZC52MS5XYXRjaFNlcnZpY2VzUmVzcG9uc2UwARJLCgxMaXN0RXBpc29kZXMSHC50ZW5kLnYxLkxpc3RFcGlzb2Rlc1JlcXVlc3QaHS50ZW5kLnYxLkxpc3RFcGlzb2Rlc1Jlc3BvbnNlEkUKCkdldEVwaXNvZGUSGi50ZW5kLnYxLkdldEVwaXNvZGVSZXF1ZXN0GhsudGVuZC52MS5HZXRFcGlzb2RlUmVzcG9uc2USMwoESGVhbBIULnRlbmQudjEuSGVhbFJlcXVlc3QaFS50ZW5kLnYxLkhlYWxSZXNwb25zZRJFCgpDYW5jZWxIZWFsEhoudGVuZC52MS5DYW5jZWxIZWFsUmVxdWVzdBobLnRlbmQudjEuQ2FuY2VsSGVhbFJlc3BvbnNlQi1aK2dpdGh1Yi5jb20vdGVuZC1ydW4vdGVuZC9nZW4vdGVuZC92MTt0ZW5kdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_tend_v1_spec]);
+  fileDesc("ChV0ZW5kL3YxL3NlcnZpY2UucHJvdG8SB3RlbmQudjEikQIKFEFwcGx5U2VydmljZXNSZXF1ZXN0EgwKBHRleHQYASABKAwSDAoEbmFtZRgCIAEoCRILCgNkaXIYAyABKAkSPgoJZW52X2ZpbGVzGAQgAygLMisudGVuZC52MS5BcHBseVNlcnZpY2VzUmVxdWVzdC5FbnZGaWxlc0VudHJ5EjMKA2VudhgFIAMoCzImLnRlbmQudjEuQXBwbHlTZXJ2aWNlc1JlcXVlc3QuRW52RW50cnkaLwoNRW52RmlsZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAw6AjgBGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiFwoVQXBwbHlTZXJ2aWNlc1Jlc3BvbnNlIiUKFFN0YXJ0U2VydmljZXNSZXF1ZXN0Eg0KBW5hbWVzGAEgAygJIhcKFVN0YXJ0U2VydmljZXNSZXNwb25zZSIkChNTdG9wU2VydmljZXNSZXF1ZXN0Eg0KBW5hbWVzGAEgAygJIhYKFFN0b3BTZXJ2aWNlc1Jlc3BvbnNlIicKFlJlc3RhcnRTZXJ2aWNlc1JlcXVlc3QSDQoFbmFtZXMYASADKAkiGQoXUmVzdGFydFNlcnZpY2VzUmVzcG9uc2UiFQoTTGlzdFNlcnZpY2VzUmVxdWVzdCJOChRMaXN0U2VydmljZXNSZXNwb25zZRIoCghzZXJ2aWNlcxgBIAMoCzIWLnRlbmQudjEuU2VydmljZVN0YXR1cxIMCgRmaWxlGAIgASgJIhYKFFdhdGNoU2VydmljZXNSZXF1ZXN0ImgKFVdhdGNoU2VydmljZXNSZXNwb25zZRIoCghzZXJ2aWNlcxgBIAMoCzIWLnRlbmQudjEuU2VydmljZVN0YXR1cxIRCgloZWFydGJlYXQYAiABKAgSEgoKZ29pbmdfYXdheRgDIAEoCCKZAwoNU2VydmljZVN0YXR1cxIMCgRuYW1lGAEgASgJEiQKBXBoYXNlGAIgASgOMhUudGVuZC52MS5TZXJ2aWNlUGhhc2USCgoCdXAYAyABKAgSDQoFcmVhZHkYBCABKAgSCwoDd2h5GAUgASgJEg8KB3Byb2Nlc3MYBiABKAkSCwoDcGlkGAcgASgNEgsKA3J1bhgIIAEoAxIQCghyZXN0YXJ0cxgJIAEoAxIbCgRleGl0GAogASgLMg0udGVuZC52MS5FeGl0EiYKA2FnZRgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhInCgRuZXh0GAwgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiQKB2hlYWxpbmcYDSABKA4yEy50ZW5kLnYxLkhlYWxTdGF0dXMSDwoHZXBpc29kZRgOIAEoCRIQCghmYWlsdXJlcxgPIAEoDRIPCgdzYW5kYm94GBAgASgJEicKB3NvY2tldHMYESADKAsyFi50ZW5kLnYxLlNlcnZpY2VTb2NrZXQiLgoNU2VydmljZVNvY2tldBIMCgRuYW1lGAEgASgJEg8KB2FkZHJlc3MYAiABKAkijQMKB0VwaXNvZGUSCgoCaWQYASABKAkSDwoHc2VydmljZRgCIAEoCRIjCgZzdGF0dXMYAyABKA4yEy50ZW5kLnYxLkhlYWxTdGF0dXMSDQoFZG9pbmcYBCABKAkSCwoDd2h5GAUgASgJEioKBm9wZW5lZBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFZW5kZWQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiQKB3NpZ25hbHMYCCADKAsyEy50ZW5kLnYxLkhlYWxTaWduYWwSJQoIcmVtZWRpZXMYCSADKAsyEy50ZW5kLnYxLkhlYWxSZW1lZHkSHwoFdHJpZXMYCiADKAsyEC50ZW5kLnYxLkhlYWxUcnkSDgoGY29tbWl0GAsgASgJEgwKBGxlZnQYDCADKAkSDQoFZGlydHkYDSABKAgSEAoIcHJvcG9zYWwYDiABKAkSDwoHZHJ5X3J1bhgPIAEoCBIPCgd3b3JrZXJzGBAgASgFIlAKCkhlYWxTaWduYWwSDAoEa2luZBgBIAEoCRIMCgR0ZXh0GAIgASgJEiYKAmF0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI1CgpIZWFsUmVtZWR5EgwKBGtpbmQYASABKAkSDAoEbmFtZRgCIAEoCRILCgN3aHkYAyABKAki3gEKB0hlYWxUcnkSIwoGcmVtZWR5GAEgASgLMhMudGVuZC52MS5IZWFsUmVtZWR5EikKBWJlZ3VuGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgVlbmRlZBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGZmFpbGVkGAQgASgJEgwKBHRleHQYBSABKAkSDQoFcGF0aHMYBiADKAkSDgoGdG9rZW5zGAcgASgDEg0KBXN0ZXBzGAggASgDEgwKBGNvc3QYCSABKAEikwEKCEhlYWxTdGVwEiYKAmF0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRraW5kGAIgASgJEgsKA2RpZBgDIAEoCRIKCgJvaxgEIAEoCBIMCgR0ZXh0GAUgASgJEgsKA3RyeRgGIAEoBRINCgVwYXRocxgHIAMoCRIOCgZjb21taXQYCCABKAkiNQoISGVhbERpZmYSCwoDdHJ5GAEgASgFEgwKBHRleHQYAiABKAwSDgoGdW5kb25lGAMgASgIIicKCUhlYWxXb3JkcxIMCgR0ZXh0GAEgASgJEgwKBHRvb2wYAiABKAkiOgoTV2F0Y2hFcGlzb2RlUmVxdWVzdBIKCgJpZBgBIAEoCRIXCg90cmFuc2NyaXB0X2Zyb20YAiABKAMiiQIKFFdhdGNoRXBpc29kZVJlc3BvbnNlEiEKB2VwaXNvZGUYASABKAsyEC50ZW5kLnYxLkVwaXNvZGUSIAoFc3RlcHMYAiADKAsyES50ZW5kLnYxLkhlYWxTdGVwEiAKBWRpZmZzGAMgAygLMhEudGVuZC52MS5IZWFsRGlmZhISCgp0cmFuc2NyaXB0GAQgASgMEhUKDXRyYW5zY3JpcHRfYXQYBSABKAMSFQoNdHJhbnNjcmlwdF90bxgGIAEoAxIhCgV3b3JkcxgHIAEoCzISLnRlbmQudjEuSGVhbFdvcmRzEhEKCWhlYXJ0YmVhdBgIIAEoCBISCgpnb2luZ19hd2F5GAkgASgIIiYKE0xpc3RFcGlzb2Rlc1JlcXVlc3QSDwoHc2VydmljZRgBIAEoCSI6ChRMaXN0RXBpc29kZXNSZXNwb25zZRIiCghlcGlzb2RlcxgBIAMoCzIQLnRlbmQudjEuRXBpc29kZSIfChFHZXRFcGlzb2RlUmVxdWVzdBIKCgJpZBgBIAEoCSJZChJHZXRFcGlzb2RlUmVzcG9uc2USIQoHZXBpc29kZRgBIAEoCzIQLnRlbmQudjEuRXBpc29kZRIMCgRkaWZmGAIgASgMEhIKCnRyYW5zY3JpcHQYAyABKAwiLwoLSGVhbFJlcXVlc3QSDwoHc2VydmljZRgBIAEoCRIPCgdkcnlfcnVuGAIgASgIIh8KDEhlYWxSZXNwb25zZRIPCgdlcGlzb2RlGAEgASgJIh8KEUNhbmNlbEhlYWxSZXF1ZXN0EgoKAmlkGAEgASgJIhQKEkNhbmNlbEhlYWxSZXNwb25zZSqgAgoMU2VydmljZVBoYXNlEh0KGVNFUlZJQ0VfUEhBU0VfVU5TUEVDSUZJRUQQABIWChJTRVJWSUNFX1BIQVNFX0lETEUQARIZChVTRVJWSUNFX1BIQVNFX1dBSVRJTkcQAhIaChZTRVJWSUNFX1BIQVNFX1NUQVJUSU5HEAMSGQoVU0VSVklDRV9QSEFTRV9SVU5OSU5HEAQSGgoWU0VSVklDRV9QSEFTRV9TVE9QUElORxAFEhkKFVNFUlZJQ0VfUEhBU0VfS0lMTElORxAGEhkKFVNFUlZJQ0VfUEhBU0VfUEFVU0lORxAHEhsKF1NFUlZJQ0VfUEhBU0VfQ09NUExFVEVEEAgSGAoUU0VSVklDRV9QSEFTRV9GQUlMRUQQCSrAAQoKSGVhbFN0YXR1cxIbChdIRUFMX1NUQVRVU19VTlNQRUNJRklFRBAAEhcKE0hFQUxfU1RBVFVTX1JVTk5JTkcQARIZChVIRUFMX1NUQVRVU19TVVNQRUNURUQQAhIXChNIRUFMX1NUQVRVU19IRUFMSU5HEAMSGQoVSEVBTF9TVEFUVVNfVkVSSUZZSU5HEAQSFQoRSEVBTF9TVEFUVVNfUkVBRFkQBRIWChJIRUFMX1NUQVRVU19CUk9LRU4QBjKhBgoOU2VydmljZVNlcnZpY2USRgoFQXBwbHkSHS50ZW5kLnYxLkFwcGx5U2VydmljZXNSZXF1ZXN0Gh4udGVuZC52MS5BcHBseVNlcnZpY2VzUmVzcG9uc2USRgoFU3RhcnQSHS50ZW5kLnYxLlN0YXJ0U2VydmljZXNSZXF1ZXN0Gh4udGVuZC52MS5TdGFydFNlcnZpY2VzUmVzcG9uc2USQwoEU3RvcBIcLnRlbmQudjEuU3RvcFNlcnZpY2VzUmVxdWVzdBodLnRlbmQudjEuU3RvcFNlcnZpY2VzUmVzcG9uc2USTAoHUmVzdGFydBIfLnRlbmQudjEuUmVzdGFydFNlcnZpY2VzUmVxdWVzdBogLnRlbmQudjEuUmVzdGFydFNlcnZpY2VzUmVzcG9uc2USQwoETGlzdBIcLnRlbmQudjEuTGlzdFNlcnZpY2VzUmVxdWVzdBodLnRlbmQudjEuTGlzdFNlcnZpY2VzUmVzcG9uc2USSAoFV2F0Y2gSHS50ZW5kLnYxLldhdGNoU2VydmljZXNSZXF1ZXN0Gh4udGVuZC52MS5XYXRjaFNlcnZpY2VzUmVzcG9uc2UwARJLCgxMaXN0RXBpc29kZXMSHC50ZW5kLnYxLkxpc3RFcGlzb2Rlc1JlcXVlc3QaHS50ZW5kLnYxLkxpc3RFcGlzb2Rlc1Jlc3BvbnNlEkUKCkdldEVwaXNvZGUSGi50ZW5kLnYxLkdldEVwaXNvZGVSZXF1ZXN0GhsudGVuZC52MS5HZXRFcGlzb2RlUmVzcG9uc2USTQoMV2F0Y2hFcGlzb2RlEhwudGVuZC52MS5XYXRjaEVwaXNvZGVSZXF1ZXN0Gh0udGVuZC52MS5XYXRjaEVwaXNvZGVSZXNwb25zZTABEjMKBEhlYWwSFC50ZW5kLnYxLkhlYWxSZXF1ZXN0GhUudGVuZC52MS5IZWFsUmVzcG9uc2USRQoKQ2FuY2VsSGVhbBIaLnRlbmQudjEuQ2FuY2VsSGVhbFJlcXVlc3QaGy50ZW5kLnYxLkNhbmNlbEhlYWxSZXNwb25zZUItWitnaXRodWIuY29tL3RlbmQtcnVuL3RlbmQvZ2VuL3RlbmQvdjE7dGVuZHYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_tend_v1_spec]);
 
 /**
  * @generated from message tend.v1.ApplyServicesRequest
@@ -637,6 +637,13 @@ export type HealTry = Message<"tend.v1.HealTry"> & {
    * @generated from field: int64 steps = 8;
    */
   steps: bigint;
+
+  /**
+   * What that has cost, by the prices of healer.llm.prices; 0: there are none.
+   *
+   * @generated from field: double cost = 9;
+   */
+  cost: number;
 };
 
 /**
@@ -645,6 +652,228 @@ export type HealTry = Message<"tend.v1.HealTry"> & {
  */
 export const HealTrySchema: GenMessage<HealTry> = /*@__PURE__*/
   messageDesc(file_tend_v1_service, 17);
+
+/**
+ * HealStep is one line of the journal of a repair.
+ *
+ * @generated from message tend.v1.HealStep
+ */
+export type HealStep = Message<"tend.v1.HealStep"> & {
+  /**
+   * @generated from field: google.protobuf.Timestamp at = 1;
+   */
+  at?: Timestamp | undefined;
+
+  /**
+   * opened, signal, began (a worker did), answered (what was to be done was, or was not),
+   * expired, cancelled, note; others may come.
+   *
+   * @generated from field: string kind = 2;
+   */
+  kind: string;
+
+  /**
+   * What was done, of an answer: look, checkpoint, act, verify, review, commit, rollback.
+   *
+   * @generated from field: string did = 3;
+   */
+  did: string;
+
+  /**
+   * @generated from field: bool ok = 4;
+   */
+  ok: boolean;
+
+  /**
+   * @generated from field: string text = 5;
+   */
+  text: string;
+
+  /**
+   * Which of the tries it is of, from 1; 0: of none.
+   *
+   * @generated from field: int32 try = 6;
+   */
+  try: number;
+
+  /**
+   * Files that were changed, and the commit that was made.
+   *
+   * @generated from field: repeated string paths = 7;
+   */
+  paths: string[];
+
+  /**
+   * @generated from field: string commit = 8;
+   */
+  commit: string;
+};
+
+/**
+ * Describes the message tend.v1.HealStep.
+ * Use `create(HealStepSchema)` to create a new message.
+ */
+export const HealStepSchema: GenMessage<HealStep> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 18);
+
+/**
+ * HealDiff is what one try has changed.
+ *
+ * @generated from message tend.v1.HealDiff
+ */
+export type HealDiff = Message<"tend.v1.HealDiff"> & {
+  /**
+   * @generated from field: int32 try = 1;
+   */
+  try: number;
+
+  /**
+   * A unified diff, secrets hidden; at most 256 KiB.
+   *
+   * @generated from field: bytes text = 2;
+   */
+  text: Uint8Array;
+
+  /**
+   * It was taken back.
+   *
+   * @generated from field: bool undone = 3;
+   */
+  undone: boolean;
+};
+
+/**
+ * Describes the message tend.v1.HealDiff.
+ * Use `create(HealDiffSchema)` to create a new message.
+ */
+export const HealDiffSchema: GenMessage<HealDiff> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 19);
+
+/**
+ * HealWords are those of a reply that a model is writing.
+ *
+ * @generated from message tend.v1.HealWords
+ */
+export type HealWords = Message<"tend.v1.HealWords"> & {
+  /**
+   * Whole words from its beginning, secrets hidden; at most 64 KiB.
+   *
+   * @generated from field: string text = 1;
+   */
+  text: string;
+
+  /**
+   * The tool that it is about to call; empty: none yet.
+   *
+   * @generated from field: string tool = 2;
+   */
+  tool: string;
+};
+
+/**
+ * Describes the message tend.v1.HealWords.
+ * Use `create(HealWordsSchema)` to create a new message.
+ */
+export const HealWordsSchema: GenMessage<HealWords> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 20);
+
+/**
+ * @generated from message tend.v1.WatchEpisodeRequest
+ */
+export type WatchEpisodeRequest = Message<"tend.v1.WatchEpisodeRequest"> & {
+  /**
+   * Empty: the newest.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Where the transcript goes on, in bytes: transcript_to of the newest message.
+   *
+   * @generated from field: int64 transcript_from = 2;
+   */
+  transcriptFrom: bigint;
+};
+
+/**
+ * Describes the message tend.v1.WatchEpisodeRequest.
+ * Use `create(WatchEpisodeRequestSchema)` to create a new message.
+ */
+export const WatchEpisodeRequestSchema: GenMessage<WatchEpisodeRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 21);
+
+/**
+ * @generated from message tend.v1.WatchEpisodeResponse
+ */
+export type WatchEpisodeResponse = Message<"tend.v1.WatchEpisodeResponse"> & {
+  /**
+   * As it is now, and all that was done, at most the newest 1000 steps. Not set: both are
+   * as they were.
+   *
+   * @generated from field: tend.v1.Episode episode = 1;
+   */
+  episode?: Episode | undefined;
+
+  /**
+   * @generated from field: repeated tend.v1.HealStep steps = 2;
+   */
+  steps: HealStep[];
+
+  /**
+   * Those that are new, or other than they were.
+   *
+   * @generated from field: repeated tend.v1.HealDiff diffs = 3;
+   */
+  diffs: HealDiff[];
+
+  /**
+   * What is new of the transcript: whole JSON lines, secrets hidden, and the bytes between
+   * which they are. It goes on where the message before ended, or later if more than 4 MiB
+   * are new; or from 0 again, if it is shorter than transcript_from.
+   *
+   * @generated from field: bytes transcript = 4;
+   */
+  transcript: Uint8Array;
+
+  /**
+   * @generated from field: int64 transcript_at = 5;
+   */
+  transcriptAt: bigint;
+
+  /**
+   * @generated from field: int64 transcript_to = 6;
+   */
+  transcriptTo: bigint;
+
+  /**
+   * Not set: as they were. Empty ones: no reply is being written.
+   *
+   * @generated from field: tend.v1.HealWords words = 7;
+   */
+  words?: HealWords | undefined;
+
+  /**
+   * Nothing has changed for a while.
+   *
+   * @generated from field: bool heartbeat = 8;
+   */
+  heartbeat: boolean;
+
+  /**
+   * The last message of a server that stops: call again at once.
+   *
+   * @generated from field: bool going_away = 9;
+   */
+  goingAway: boolean;
+};
+
+/**
+ * Describes the message tend.v1.WatchEpisodeResponse.
+ * Use `create(WatchEpisodeResponseSchema)` to create a new message.
+ */
+export const WatchEpisodeResponseSchema: GenMessage<WatchEpisodeResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 22);
 
 /**
  * @generated from message tend.v1.ListEpisodesRequest
@@ -663,7 +892,7 @@ export type ListEpisodesRequest = Message<"tend.v1.ListEpisodesRequest"> & {
  * Use `create(ListEpisodesRequestSchema)` to create a new message.
  */
 export const ListEpisodesRequestSchema: GenMessage<ListEpisodesRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 18);
+  messageDesc(file_tend_v1_service, 23);
 
 /**
  * @generated from message tend.v1.ListEpisodesResponse
@@ -682,7 +911,7 @@ export type ListEpisodesResponse = Message<"tend.v1.ListEpisodesResponse"> & {
  * Use `create(ListEpisodesResponseSchema)` to create a new message.
  */
 export const ListEpisodesResponseSchema: GenMessage<ListEpisodesResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 19);
+  messageDesc(file_tend_v1_service, 24);
 
 /**
  * @generated from message tend.v1.GetEpisodeRequest
@@ -701,7 +930,7 @@ export type GetEpisodeRequest = Message<"tend.v1.GetEpisodeRequest"> & {
  * Use `create(GetEpisodeRequestSchema)` to create a new message.
  */
 export const GetEpisodeRequestSchema: GenMessage<GetEpisodeRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 20);
+  messageDesc(file_tend_v1_service, 25);
 
 /**
  * @generated from message tend.v1.GetEpisodeResponse
@@ -733,7 +962,7 @@ export type GetEpisodeResponse = Message<"tend.v1.GetEpisodeResponse"> & {
  * Use `create(GetEpisodeResponseSchema)` to create a new message.
  */
 export const GetEpisodeResponseSchema: GenMessage<GetEpisodeResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 21);
+  messageDesc(file_tend_v1_service, 26);
 
 /**
  * @generated from message tend.v1.HealRequest
@@ -759,7 +988,7 @@ export type HealRequest = Message<"tend.v1.HealRequest"> & {
  * Use `create(HealRequestSchema)` to create a new message.
  */
 export const HealRequestSchema: GenMessage<HealRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 22);
+  messageDesc(file_tend_v1_service, 27);
 
 /**
  * @generated from message tend.v1.HealResponse
@@ -776,7 +1005,7 @@ export type HealResponse = Message<"tend.v1.HealResponse"> & {
  * Use `create(HealResponseSchema)` to create a new message.
  */
 export const HealResponseSchema: GenMessage<HealResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 23);
+  messageDesc(file_tend_v1_service, 28);
 
 /**
  * @generated from message tend.v1.CancelHealRequest
@@ -795,7 +1024,7 @@ export type CancelHealRequest = Message<"tend.v1.CancelHealRequest"> & {
  * Use `create(CancelHealRequestSchema)` to create a new message.
  */
 export const CancelHealRequestSchema: GenMessage<CancelHealRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 24);
+  messageDesc(file_tend_v1_service, 29);
 
 /**
  * @generated from message tend.v1.CancelHealResponse
@@ -808,7 +1037,7 @@ export type CancelHealResponse = Message<"tend.v1.CancelHealResponse"> & {
  * Use `create(CancelHealResponseSchema)` to create a new message.
  */
 export const CancelHealResponseSchema: GenMessage<CancelHealResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 25);
+  messageDesc(file_tend_v1_service, 30);
 
 /**
  * @generated from enum tend.v1.ServicePhase
@@ -1034,6 +1263,17 @@ export const ServiceService: GenService<{
     methodKind: "unary";
     input: typeof GetEpisodeRequestSchema;
     output: typeof GetEpisodeResponseSchema;
+  },
+  /**
+   * WatchEpisode sends one of them, and what becomes of it, until it has ended: then the
+   * stream ends, too. What a model says is sent while it says it.
+   *
+   * @generated from rpc tend.v1.ServiceService.WatchEpisode
+   */
+  watchEpisode: {
+    methodKind: "server_streaming";
+    input: typeof WatchEpisodeRequestSchema;
+    output: typeof WatchEpisodeResponseSchema;
   },
   /**
    * Heal begins to repair a service, whatever is known of it, and answers once that is

@@ -1,0 +1,85 @@
+// What the tests of the page stand on: a real tend, a real browser, and what is done with
+// both again and again. Each file of tests has its own.
+import { execFile } from 'node:child_process';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { after } from 'node:test';
+import { promisify } from 'node:util';
+import { chromium, type Page } from 'playwright-core';
+import { Daemon, until } from '../../daemon.js';
+
+export const bin = process.env['TEND_BIN'] ?? path.resolve('../../bin/tend');
+export const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'tend-page-'));
+export const token = 'the-token-of-this-test';
+const tokenFile = path.join(dir, 'token');
+fs.writeFileSync(tokenFile, token, { mode: 0o600 });
+
+export const daemon = await Daemon.start('--token-file', tokenFile);
+export const browser = await chromium.launch({ executablePath: process.env['CHROMIUM'] ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu'] });
+after(async () => {
+  await browser.close();
+  fs.rmSync(dir, { recursive: true, force: true });
+});
+
+export const url = daemon.url;
+export const ui = `${url}/ui/`;
+
+export async function tend(...args: string[]): Promise<string> {
+  const { stdout } = await promisify(execFile)(bin, args, { env: { ...process.env, TEND_URL: daemon.socket }, cwd: dir });
+  return stdout.trim();
+}
+
+/** Starts a process and returns its ID. */
+export const start = (name: string, shell: string, ...flags: string[]) => tend('run', '-d', '--name', name, ...flags, '-c', shell);
+
+/** Kills the server; the launcher's roles start another. */
+export async function killServer(): Promise<void> {
+  const pid = (await until(() => daemon.roles()['server'], 'there is a server'))!;
+  process.kill(pid, 'SIGKILL');
+  await until(() => (daemon.roles()['server'] ?? pid) !== pid, 'there is another server');
+}
+
+/** What a page has said that it should not. */
+export const complaints: string[] = [];
+
+export async function open(size = { width: 1280, height: 800 }): Promise<Page> {
+  const context = await browser.newContext({ viewport: size });
+  const page = await context.newPage();
+  page.on('pageerror', (err) => complaints.push(`error: ${err.message}`));
+  page.on('dialog', (d) => (complaints.push(`dialog: ${d.message()}`), void d.dismiss()));
+  page.on('request', (r) => !r.url().startsWith(url) && !/^(data|blob):/.test(r.url()) && complaints.push(`foreign request: ${r.url()}`));
+  await page.addInitScript(() => document.addEventListener('securitypolicyviolation', (e) => console.error(`policy: ${e.violatedDirective} ${e.sourceFile}`)));
+  page.on('console', (m) => m.text().startsWith('policy:') && complaints.push(m.text()));
+  return page;
+}
+
+export async function loggedIn(size?: { width: number; height: number }): Promise<Page> {
+  const page = await open(size);
+  await page.goto(ui);
+  await page.fill('#token', token);
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('.overview');
+  return page;
+}
+
+/** The text of the lines that are there. */
+export const lines = (page: Page) => page.$$eval('.scroll .text', (all) => all.map((e) => e.textContent ?? ''));
+
+export const leave = (page: Page) => page.context().close();
+
+/** Pictures of a page in three sizes, light and dark, where PAGE_SHOTS names a directory. */
+export async function shots(page: Page, name: string): Promise<void> {
+  const to = process.env['PAGE_SHOTS'];
+  if (!to) return;
+  const was = page.viewportSize()!;
+  for (const [size, width, height] of [['wide', 1440, 900], ['tablet', 820, 1100], ['phone', 390, 844]] as const) {
+    await page.setViewportSize({ width, height });
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await page.emulateMedia({ colorScheme });
+      await page.waitForTimeout(150);
+      await page.screenshot({ path: path.join(to, `${name}-${size}-${colorScheme}.png`), fullPage: true });
+    }
+  }
+  await page.setViewportSize(was);
+}
