@@ -17,12 +17,18 @@ type Files interface {
 	Resolve(path string) (string, error)
 	Stat(path string) (files.Entry, error)
 	List(ctx context.Context, path string, depth uint32) ([]files.Entry, error)
+	// ListSome lists a part of one directory, and says how much there is.
+	ListSome(ctx context.Context, path string, w files.Window) (entries []files.Entry, total int, err error)
 	// Search finds paths, or lines in files, below a directory.
 	Search(ctx context.Context, dir string, q files.Query) (matches []files.Match, truncated bool, err error)
 	Watch(path string, opts files.WatchOptions) (files.Watcher, error)
 
 	Open(path string) (files.Content, fs.FileInfo, error)
 	Write(path string, r io.Reader, metadata map[string]string) (files.Entry, error)
+	// Replace writes a file at once and as a whole, if it is the version that was said.
+	Replace(ctx context.Context, path string, r io.Reader, was string) (entry files.Entry, version string, err error)
+	// Archive writes a directory as a tar.
+	Archive(ctx context.Context, dir string, w io.Writer) error
 	Compose(ctx context.Context, sources []string, destination string) (files.Entry, error)
 	Mkdir(path string) (files.Entry, error)
 	Move(source, destination string) (files.Entry, error)

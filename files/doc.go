@@ -1,5 +1,5 @@
 // Package files does what the faces offer on files: stat, list, make, move,
-// remove, read, write, join, label with metadata, search, and watch. It acts on behalf
+// remove, read, write, replace, join, pack, label with metadata, search, and watch. It acts on behalf
 // of a user: [Lookup] finds one, [FS] acts for it.
 //
 // # Whose rights
@@ -44,7 +44,8 @@
 // is touched, so an upload of that size happens wholly or not at all. A longer
 // one that breaks off removes the file if it made it, and leaves it empty if it
 // was there before: no part of a file is left that could be taken for the
-// whole.
+// whole. Replace writes beside the file and puts that in its place at the end: nobody sees
+// a part, and a daemon that is killed leaves the file as it was.
 //
 // # What has no end
 //

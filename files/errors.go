@@ -10,12 +10,14 @@ import (
 
 // What went wrong, for errors.Is. The errors of this package name the path.
 var (
-	ErrNotExist    = errors.New("no such file or directory")
-	ErrExists      = errors.New("it exists already")
-	ErrIsDir       = errors.New("it is a directory")
-	ErrNotDir      = errors.New("it is not a directory")
-	ErrNotRegular  = errors.New("it is not a regular file")
-	ErrLoop        = errors.New("cyclic symlink or chain >255 links")
+	ErrNotExist   = errors.New("no such file or directory")
+	ErrExists     = errors.New("it exists already")
+	ErrIsDir      = errors.New("it is a directory")
+	ErrNotDir     = errors.New("it is not a directory")
+	ErrNotRegular = errors.New("it is not a regular file")
+	ErrLoop       = errors.New("cyclic symlink or chain >255 links")
+	// ErrChanged: the file is not the version that was asked for; see [FS.Replace].
+	ErrChanged     = errors.New("the file was changed or removed meanwhile; read it again")
 	ErrNoSpace     = errors.New("not enough disk space available")
 	ErrPermission  = errors.New("permission denied")
 	ErrCrossDevice = errors.New("source and destination are on different file systems; copy, then remove the source")

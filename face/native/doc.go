@@ -20,8 +20,25 @@
 // for the processes of the sandbox with that ID or name. One that there is not is
 // not_found, and a header that is empty or comes twice invalid_argument: no call
 // that names a sandbox reaches the machine. An ability that the driver lacks is
-// unsupported. The FileService is for sandboxes alone, and refuses a call without the
-// header.
+// unsupported. A call of the FileService without the header is for the machine.
+//
+// # Files by plain HTTP
+//
+// A browser cannot send a stream of messages, and puts what it downloads on the disk only if it
+// comes as it is. So there are, with the query "path" and "user" and the header Tend-Sandbox as in
+// the FileService, and errors in Connect's form:
+//
+//	GET /tend.v1.FileService/Content  a file, or ranges of it. The ETag is its version
+//	PUT /tend.v1.FileService/Content  makes the body the file, at once and as a whole; one that
+//	                                  breaks off changes nothing. With If-Match: ETag only
+//	                                  if it still is that version, with If-None-Match: * only
+//	                                  if there is none; else 409, "aborted" or "already_exists".
+//	                                  Without these, whatever there is. The answer has the ETag
+//	GET /tend.v1.FileService/Archive  a directory as a tar; what could not be read is listed in
+//	                                  its last entry
+//
+// A browser that is led there runs nothing of what it gets: it is an attachment without a type,
+// and in a sandbox of the browser's.
 //
 // # Limits
 //

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"net/http"
 	"strings"
 	"sync"
 
@@ -19,14 +21,25 @@ import (
 )
 
 // fileService implements the FileService. It touches nothing but what is in the sandbox
-// that a call names.
-type fileService struct{ driver driver.Driver }
+// that a call names, or what a user of the machine may touch.
+type fileService struct {
+	driver  driver.Driver
+	machine driver.Access // nil: files are those of sandboxes alone
+}
 
 // readPiece is how much of a file one message has.
 const readPiece = 256 << 10
 
-// in returns the files of the sandbox of a call, for a user.
+// in returns the files of the place of a call, for a user.
 func (s *fileService) in(ctx context.Context, user string, paths ...string) (driver.Files, error) {
+	call, ok := connect.CallInfoForHandlerContext(ctx)
+	if !ok {
+		return nil, errors.New("a call without its headers")
+	}
+	return s.at(ctx, call.RequestHeader(), user, paths...)
+}
+
+func (s *fileService) at(ctx context.Context, h http.Header, user string, paths ...string) (driver.Files, error) {
 	for i, p := range paths {
 		field := "path"
 		if len(paths) > 1 {
@@ -39,11 +52,10 @@ func (s *fileService) in(ctx context.Context, user string, paths ...string) (dri
 	if len(user) > driver.MaxName || strings.ContainsRune(user, 0) {
 		return nil, &process.InvalidError{Field: "user", Reason: fmt.Sprintf("has %d bytes, or a NUL byte; at most %d are allowed", len(user), driver.MaxName)}
 	}
-	call, ok := connect.CallInfoForHandlerContext(ctx)
-	if !ok {
-		return nil, errors.New("a call without its headers")
+	keys := h.Values(tendpb.SandboxHeader)
+	if len(keys) == 0 && s.machine != nil {
+		return known(user)(s.machine.Files(user, ""))
 	}
-	keys := call.RequestHeader().Values(tendpb.SandboxHeader)
 	if len(keys) != 1 || keys[0] == "" {
 		return nil, &process.InvalidError{Field: tendpb.SandboxHeader, Reason: fmt.Sprintf("comes %d times, or is empty; files are those of one sandbox", len(keys))}
 	}
@@ -59,11 +71,17 @@ func (s *fileService) in(ctx context.Context, user string, paths ...string) (dri
 	if dir == "" {
 		dir = info.Dir
 	}
-	f, err := box.Files(user, dir)
-	if errors.Is(err, files.ErrUnknownUser) {
-		return nil, fmt.Errorf("user %.80q: %w", user, err)
+	return known(user)(box.Files(user, dir))
+}
+
+// known says which user is not known.
+func known(user string) func(driver.Files, error) (driver.Files, error) {
+	return func(f driver.Files, err error) (driver.Files, error) {
+		if errors.Is(err, files.ErrUnknownUser) {
+			return nil, fmt.Errorf("user %.80q: %w", user, err)
+		}
+		return f, err
 	}
-	return f, err
 }
 
 // fileError is an error about a file for the wire.
@@ -81,6 +99,9 @@ func fileError(err error) error {
 		if errors.Is(err, known.files) {
 			return wireError(&translated{err, known.wire})
 		}
+	}
+	if errors.Is(err, files.ErrChanged) {
+		return wireError(connect.NewError(connect.CodeAborted, errors.New(text(err.Error()))))
 	}
 	for _, wrong := range []error{files.ErrIsDir, files.ErrNotDir, files.ErrNotRegular, files.ErrLoop, files.ErrCrossDevice, files.ErrUnknownUser, files.ErrEndless} {
 		if errors.Is(err, wrong) {
@@ -114,6 +135,9 @@ func (s *fileService) ListFiles(ctx context.Context, req *connect.Request[tendv1
 	if err != nil {
 		return nil, fileError(err)
 	}
+	if req.Msg.GetLimit() > 0 {
+		return listSome(ctx, f, req.Msg)
+	}
 	all, err := f.List(ctx, req.Msg.GetPath(), req.Msg.GetDepth())
 	if err != nil {
 		return nil, fileError(err)
@@ -126,6 +150,24 @@ func (s *fileService) ListFiles(ctx context.Context, req *connect.Request[tendv1
 			return nil, wireError(fmt.Errorf("the listing has more than %d bytes; list with a smaller depth: %w", MaxRequest, process.ErrLimit))
 		}
 		resp.Entries = append(resp.Entries, m)
+	}
+	return connect.NewResponse(resp), nil
+}
+
+// maxWindow is the most entries of a part of a directory.
+const maxWindow = 10_000
+
+func listSome(ctx context.Context, f driver.Files, m *tendv1.ListFilesRequest) (*connect.Response[tendv1.ListFilesResponse], error) {
+	if n := len(m.GetMatch()); n > 255 {
+		return nil, wireError(&process.InvalidError{Field: "match", Reason: fmt.Sprintf("has %d bytes; at most 255 are allowed", n)})
+	}
+	all, total, err := f.ListSome(ctx, m.GetPath(), files.Window{Match: m.GetMatch(), From: int(min(m.GetFrom(), math.MaxInt32)), Most: int(min(m.GetLimit(), maxWindow))})
+	if err != nil {
+		return nil, fileError(err)
+	}
+	resp := &tendv1.ListFilesResponse{Total: uint32(total)}
+	for i := range all {
+		resp.Entries = append(resp.Entries, fileEntry(&all[i]))
 	}
 	return connect.NewResponse(resp), nil
 }

@@ -39,6 +39,8 @@ type Config struct {
 	Manager process.Manager
 	// Driver has the sandboxes. nil: there are none.
 	Driver driver.Driver
+	// Machine has the files of calls that name no sandbox. nil: such calls are refused.
+	Machine driver.Access
 	// Secret makes the tokens of sandboxes. nil: they match nothing.
 	Secret *face.Secret
 	// Domains below which sandboxes have host names.
@@ -103,7 +105,8 @@ func (f *Face) Name() string { return "native" }
 
 // Routes implements [part.Router]: /tend.v1.ProcessService/, /tend.v1.ViewService/,
 // /tend.v1.AdminService/, /tend.v1.SandboxService/, /tend.v1.FileService/,
-// /tend.v1.ServiceService/, /tend.v1.KeyService/, /tend.v1.OverviewService/ and tendpb.DialPath.
+// /tend.v1.ServiceService/, /tend.v1.KeyService/, /tend.v1.OverviewService/ tendpb.DialPath,
+// and the files by plain HTTP.
 func (f *Face) Routes() []part.Route {
 	opts := []connect.HandlerOption{
 		connect.WithReadMaxBytes(MaxRequest), face.Codecs(),
@@ -113,7 +116,7 @@ func (f *Face) Routes() []part.Route {
 		}),
 	}
 	p := &processes{cfg: f.cfg, stopping: f.stopping}
-	var routes [9]part.Route
+	var routes [11]part.Route
 	routes[0].Pattern, routes[0].Handler = tendv1connect.NewProcessServiceHandler(p, opts...)
 	routes[0].Body = bodyOf
 	routes[1].Pattern, routes[1].Handler = tendv1connect.NewViewServiceHandler(&views{*p}, opts...)
@@ -121,12 +124,16 @@ func (f *Face) Routes() []part.Route {
 	routes[3].Pattern, routes[3].Handler = tendv1connect.NewSandboxServiceHandler(f.boxes, append(opts[:len(opts):len(opts)], face.StrictCodecs())...)
 	routes[3].Body = bodyOf
 	routes[4].Pattern, routes[4].Handler = "GET "+tendpb.DialPath, f.ports
-	routes[5].Pattern, routes[5].Handler = tendv1connect.NewFileServiceHandler(&fileService{f.cfg.Driver}, opts...)
+	fs := &fileService{f.cfg.Driver, f.cfg.Machine}
+	routes[5].Pattern, routes[5].Handler = tendv1connect.NewFileServiceHandler(fs, opts...)
 	routes[5].Body = bodyOf
 	kept := &services{kept: f.cfg.Services, heartbeat: f.cfg.Heartbeat, stopping: f.stopping}
 	routes[6].Pattern, routes[6].Handler = tendv1connect.NewServiceServiceHandler(kept, opts...)
 	routes[7].Pattern, routes[7].Handler = tendv1connect.NewKeyServiceHandler(keys{f.cfg.Keys}, opts...)
 	routes[8].Pattern, routes[8].Handler = tendv1connect.NewOverviewServiceHandler(f.views, opts...)
+	routes[9].Pattern, routes[9].Handler = contentPath, plainFiles{fs, connect.NewErrorWriter()}.content()
+	routes[9].Body = func(string) part.Body { return part.File }
+	routes[10].Pattern, routes[10].Handler = "GET "+archivePath, plainFiles{fs, connect.NewErrorWriter()}.archive()
 	return routes[:]
 }
 

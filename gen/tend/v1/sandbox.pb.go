@@ -3588,7 +3588,7 @@ func (x *FileEntry) GetTarget() string {
 type StatFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// Empty in each of these requests: the sandbox's own.
+	// Empty in each of these requests: the sandbox's own, or the daemon's.
 	User          string `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3687,7 +3687,14 @@ type ListFilesRequest struct {
 	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	User  string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
 	// How many levels; 0 is 1.
-	Depth         uint32 `protobuf:"varint,3,opt,name=depth,proto3" json:"depth,omitempty"`
+	Depth uint32 `protobuf:"varint,3,opt,name=depth,proto3" json:"depth,omitempty"`
+	// At most this many entries, at most 10,000, without those in the directories:
+	// directories first, each kind in lexical order. 0: all.
+	Limit uint32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// With limit: how many are left out before.
+	From uint32 `protobuf:"varint,5,opt,name=from,proto3" json:"from,omitempty"`
+	// With limit: those whose names have this text, in letters of any case; 255 bytes at most.
+	Match         string `protobuf:"bytes,6,opt,name=match,proto3" json:"match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3743,9 +3750,32 @@ func (x *ListFilesRequest) GetDepth() uint32 {
 	return 0
 }
 
+func (x *ListFilesRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListFilesRequest) GetFrom() uint32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *ListFilesRequest) GetMatch() string {
+	if x != nil {
+		return x.Match
+	}
+	return ""
+}
+
 type ListFilesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Entries       []*FileEntry           `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Entries []*FileEntry           `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// With limit: how many match in all.
+	Total         uint32 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3785,6 +3815,13 @@ func (x *ListFilesResponse) GetEntries() []*FileEntry {
 		return x.Entries
 	}
 	return nil
+}
+
+func (x *ListFilesResponse) GetTotal() uint32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
 }
 
 type ReadFileRequest struct {
@@ -4613,13 +4650,17 @@ const file_tend_v1_sandbox_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\"<\n" +
 	"\x10StatFileResponse\x12(\n" +
-	"\x05entry\x18\x01 \x01(\v2\x12.tend.v1.FileEntryR\x05entry\"P\n" +
+	"\x05entry\x18\x01 \x01(\v2\x12.tend.v1.FileEntryR\x05entry\"\x90\x01\n" +
 	"\x10ListFilesRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x14\n" +
-	"\x05depth\x18\x03 \x01(\rR\x05depth\"A\n" +
+	"\x05depth\x18\x03 \x01(\rR\x05depth\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x12\n" +
+	"\x04from\x18\x05 \x01(\rR\x04from\x12\x14\n" +
+	"\x05match\x18\x06 \x01(\tR\x05match\"W\n" +
 	"\x11ListFilesResponse\x12,\n" +
-	"\aentries\x18\x01 \x03(\v2\x12.tend.v1.FileEntryR\aentries\"Q\n" +
+	"\aentries\x18\x01 \x03(\v2\x12.tend.v1.FileEntryR\aentries\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\rR\x05total\"Q\n" +
 	"\x0fReadFileRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +

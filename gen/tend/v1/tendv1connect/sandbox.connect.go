@@ -680,7 +680,8 @@ func (UnimplementedSandboxServiceHandler) FollowBuild(context.Context, *connect.
 // FileServiceClient is a client for the tend.v1.FileService service.
 type FileServiceClient interface {
 	StatFile(context.Context, *connect.Request[v1.StatFileRequest]) (*connect.Response[v1.StatFileResponse], error)
-	// ListFiles returns each directory before what is in it.
+	// ListFiles returns each directory before what is in it; with limit, a part of one
+	// directory.
 	ListFiles(context.Context, *connect.Request[v1.ListFilesRequest]) (*connect.Response[v1.ListFilesResponse], error)
 	// ReadFile sends a regular file from an offset on.
 	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest]) (*connect.ServerStreamForClient[v1.ReadFileResponse], error)
@@ -801,7 +802,8 @@ func (c *fileServiceClient) RemoveFile(ctx context.Context, req *connect.Request
 // FileServiceHandler is an implementation of the tend.v1.FileService service.
 type FileServiceHandler interface {
 	StatFile(context.Context, *connect.Request[v1.StatFileRequest]) (*connect.Response[v1.StatFileResponse], error)
-	// ListFiles returns each directory before what is in it.
+	// ListFiles returns each directory before what is in it; with limit, a part of one
+	// directory.
 	ListFiles(context.Context, *connect.Request[v1.ListFilesRequest]) (*connect.Response[v1.ListFilesResponse], error)
 	// ReadFile sends a regular file from an offset on.
 	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest], *connect.ServerStream[v1.ReadFileResponse]) error

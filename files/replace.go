@@ -1,0 +1,252 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// AnyVersion, as what a file must be for [FS.Replace], is every version, and none.
+const AnyVersion = "*"
+
+// Version is a word for what is in a file: another one once the file was written,
+// replaced, or given other rights. It has letters, digits and '-' alone.
+func Version(info fs.FileInfo) string {
+	inode, changed := identity(info)
+	return fmt.Sprintf("%x-%x-%x-%x", inode, info.Size(), info.ModTime().UnixNano(), changed)
+}
+
+// Replace puts the content of r in the place of the file, at once and as a whole: it is
+// written beside the file, without a name where the file system can do that, and takes
+// the name at the end. A writer that breaks off changes nothing. Missing parents are
+// made. A link is followed. The mode is kept, and the owner where the user may give
+// files away; otherwise the file becomes the user's. Other names of the same file keep what
+// they had.
+//
+// was is the version that the file must have, at the beginning and at the end;
+// "": there must be no file; [AnyVersion]: whatever there is. Otherwise it fails with
+// [ErrChanged], or [ErrExists]. It returns the version that the file has then.
+func (f FS) Replace(ctx context.Context, path string, r io.Reader, was string) (entry Entry, version string, err error) {
+	return f.replace(ctx, path, r, was, true)
+}
+
+// replace is Replace. tryNameless: the file has no name until the end, if that is possible.
+func (f FS) replace(ctx context.Context, path string, r io.Reader, was string, tryNameless bool) (entry Entry, version string, err error) {
+	abs, err := f.Resolve(path)
+	if err != nil {
+		return Entry{}, "", err
+	}
+	if err := checkNew(abs); err != nil {
+		return Entry{}, "", err
+	}
+	w := &replacement{path: abs, was: was, named: !tryNameless}
+	// A wrong version is told before all of the content comes.
+	if err := f.Do(ctx, w.look); err != nil {
+		return Entry{}, "", pathError("write", abs, err)
+	}
+	var head bytes.Buffer
+	_, err = io.CopyN(&head, r, headBytes)
+	whole := errors.Is(err, io.EOF)
+	if err != nil && !whole {
+		return Entry{}, "", pathError("write", abs, &bodyError{err})
+	}
+	defer f.Root.use()() // also between the pieces
+	if err := f.Do(ctx, w.begin); err != nil {
+		return Entry{}, "", pathError("write", abs, err)
+	}
+	to := &writer{fs: f, path: abs, file: w.file}
+	_, err = to.Write(head.Bytes())
+	if err == nil && !whole {
+		_, err = io.CopyBuffer(to, bodyReader{r}, head.Bytes()[:headBytes])
+	}
+	endErr := f.do(func(a *Actor) error {
+		if err == nil {
+			err = w.end(a)
+		}
+		err = errors.Join(err, w.close())
+		if err == nil {
+			entry, err = a.entry(abs, a.owners())
+		}
+		return err
+	})
+	return entry, w.now, pathError("write", abs, endErr)
+}
+
+// replacement is a file that is to take the place of another.
+type replacement struct {
+	path string // without links, once look has found a file there
+	was  string
+	old  fs.FileInfo // nil: there is no file
+	file *os.File
+	dir  *handle
+	part string // the name beside the file; "": it has none
+	// named: it has such a name from the beginning.
+	named bool
+	now   string // its version at the end
+}
+
+// look finds what is to be replaced, and whether it may be.
+func (w *replacement) look(a *Actor) error {
+	info, err := a.stat(w.path, true)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if w.was != "" && w.was != AnyVersion {
+			return &PathError{Op: "write", Path: w.path, Kind: ErrChanged}
+		}
+		w.old = nil
+		return nil
+	case err != nil:
+		return err
+	}
+	if err := checkRegular("write", w.path, info); err != nil {
+		return err
+	}
+	if w.was == "" {
+		return &PathError{Op: "write", Path: w.path, Kind: ErrExists}
+	}
+	if w.was != AnyVersion && w.was != Version(info) {
+		return &PathError{Op: "write", Path: w.path, Kind: ErrChanged}
+	}
+	// The directory's rights are enough to replace a file, and not to write it.
+	file, err := a.existing(w.path, os.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	w.old = info
+	if w.path, err = a.Real(w.path); err != nil {
+		return errors.Join(err, file.Close())
+	}
+	return file.Close()
+}
+
+// begin makes the file beside the one that is there.
+func (w *replacement) begin(a *Actor) error {
+	if err := a.ensureDir(filepath.Dir(w.path)); err != nil {
+		return err
+	}
+	dir, _, err := a.parent(w.path)
+	if err != nil {
+		return err
+	}
+	w.dir = dir
+	if !w.named {
+		w.file, err = nameless(dir)
+	}
+	if w.named || err != nil {
+		w.part = ".tend-" + rand.Text() + ".part"
+		if w.file, err = os.OpenFile(dir.at(w.part), os.O_WRONLY|os.O_CREATE|os.O_EXCL|openFlags, 0o666); err != nil {
+			w.part = ""
+			dir.close()
+			return err
+		}
+	}
+	if err := a.give(w.file, true); err != nil {
+		return errors.Join(err, w.close())
+	}
+	return nil
+}
+
+// end gives the file its name, if what has it is still what was seen.
+func (w *replacement) end(a *Actor) error {
+	if w.old != nil {
+		if err := w.resemble(a); err != nil {
+			return err
+		}
+	}
+	if err := w.look(a); err != nil {
+		return err
+	}
+	name := filepath.Base(w.path)
+	switch {
+	case w.old == nil:
+		// What has appeared meanwhile stays.
+		if err := w.link(name); errors.Is(err, fs.ErrExist) && w.was == AnyVersion {
+			if err := w.over(name); err != nil {
+				return err
+			}
+		} else if err != nil {
+			return err
+		}
+	default:
+		if err := w.over(name); err != nil {
+			return err
+		}
+	}
+	info, err := w.file.Stat()
+	if err == nil {
+		w.now = Version(info)
+	}
+	return err
+}
+
+// over renames it over what is there.
+func (w *replacement) over(name string) error {
+	if w.part == "" {
+		part := ".tend-" + rand.Text() + ".part"
+		if err := w.link(part); err != nil {
+			return err
+		}
+		w.part = part
+	}
+	if err := os.Rename(w.dir.at(w.part), w.dir.at(name)); err != nil {
+		return err
+	}
+	w.part = ""
+	return nil
+}
+
+// link gives it another name, which must be free.
+func (w *replacement) link(name string) error {
+	if w.part == "" {
+		return linkNameless(w.file, w.dir, name)
+	}
+	return os.Link(w.dir.at(w.part), w.dir.at(name))
+}
+
+// resemble gives it the mode of the old one, and its owner and group if that is permitted.
+// Another group gets no rights by that mode.
+func (w *replacement) resemble(a *Actor) error {
+	mode := w.old.Mode().Perm()
+	if !a.giveTo(w.file, w.old) {
+		mode &^= 0o070
+	}
+	return w.file.Chmod(mode)
+}
+
+// giveTo reports whether the open file belongs to whom the other one does, which info
+// describes.
+func (a *Actor) giveTo(file *os.File, info fs.FileInfo) bool {
+	uid, gid := idsOf(info)
+	if a.root != nil {
+		if uid == nobody || gid == nobody {
+			return false // it may stand for somebody who is not inside
+		}
+		uid, gid = uid+a.root.base, gid+a.root.base
+	}
+	_ = file.Chown(int(uid), int(gid)) // what comes of it is asked
+	now, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	nowUID, nowGID := idsOf(now)
+	return nowUID == uid && nowGID == gid
+}
+
+// close lets go of it, and removes the name beside the file.
+func (w *replacement) close() error {
+	if w.file == nil {
+		return nil
+	}
+	var err error
+	if w.part != "" {
+		err = os.Remove(w.dir.at(w.part))
+	}
+	w.dir.close()
+	return errors.Join(err, w.file.Close())
+}
