@@ -279,7 +279,7 @@ func drain(t *testing.T, open func() (process.Reader, error)) error {
 		return err
 	}
 	defer r.Close()
-	late := time.After(30 * time.Second)
+	late := time.After(2 * time.Minute)
 	for {
 		_, ok, err := r.Next()
 		if err != nil {
@@ -303,7 +303,7 @@ func TestAHostileServerWatches(t *testing.T) {
 	h := &hostile{reads: []*tendv1.Event{hello(), {ProcessId: "$(id)" + escape, Fact: &tendv1.Event_Removed{Removed: &tendv1.Event_Empty{}}}}}
 	w := scene.Value(h.serve(t).Watch(t.Context()))(t)
 	defer w.Close()
-	late := time.After(30 * time.Second)
+	late := time.After(2 * time.Minute)
 	for {
 		ev, ok, err := w.Next()
 		if err != nil {

@@ -84,29 +84,35 @@ export class Daemon {
   }
 
   /**
-   * Kills roles with SIGKILL, one after the other, until the returned function is
-   * called; that resolves to how many it were.
+   * Kills roles with SIGKILL, one after the other, until stop() is called; killed() is
+   * how many it were. The pause between two grows with the time that the daemon takes to
+   * answer: on a busy machine one that is killed again as soon as it is up would never serve.
    */
-  killing(every = 300, roles = ['server', 'keeper', 'anchor']): () => Promise<number> {
+  killing(every = 300, roles = ['server', 'keeper', 'anchor']): { killed: () => number; stop: () => Promise<void> } {
     let stop = false;
     let killed = 0;
     const loop = (async () => {
-      for (let i = 0; !stop; i++) {
-        await sleep(every);
+      for (let i = 0, pause = every; !stop; i++) {
+        await sleep(pause);
         const pid = this.roles()[roles[i % roles.length]!];
         if (stop || !pid) continue;
+        const since = Date.now();
         try {
           process.kill(pid, 'SIGKILL');
           killed++;
         } catch {
-          // It ended by itself.
+          continue; // it ended by itself
         }
+        while (!stop && !(await fetch(`${this.url}/-/readyz`).then((r) => r.ok, () => false))) await sleep(20);
+        pause = Math.max(every, 4 * (Date.now() - since));
       }
     })();
-    return async () => {
-      stop = true;
-      await loop;
-      return killed;
+    return {
+      killed: () => killed,
+      stop: async () => {
+        stop = true;
+        await loop;
+      },
     };
   }
 
@@ -119,7 +125,7 @@ export class Daemon {
 }
 
 /** Waits for what must happen; the bound only ends a failing test. */
-export async function until<T>(cond: () => T | Promise<T>, what: string, ms = 60_000): Promise<T> {
+export async function until<T>(cond: () => T | Promise<T>, what: string, ms = 120_000): Promise<T> {
   const end = Date.now() + ms;
   for (;;) {
     const v = await cond();

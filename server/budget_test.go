@@ -27,7 +27,7 @@ func begun(t *testing.T, s *served, path, contentType string, length int, part [
 	t.Helper()
 	conn := scene.Value(net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://")))(t)
 	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(60 * time.Second))
+	conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	scene.Value(fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", path, contentType, length))(t)
 	scene.Value(conn.Write(part))(t)
 	return conn

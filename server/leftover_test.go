@@ -43,7 +43,7 @@ func TestTheRestOfABodyIsNoRequest(t *testing.T) {
 			for _, kind := range []string{"application/json", "application/proto", "application/connect+json", "application/connect+proto", "application/connect+zip", "application/grpc-web", "application/grpc", "multipart/form-data; boundary=x", "text/html"} {
 				for name, rest := range rests {
 					c := scene.Value(net.Dial("tcp", host))(t)
-					_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+					_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
 					go func() { // the server may answer, and close, before it has all
 						_, _ = fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\n%s", path, host, kind, rest)
 						_, _ = fmt.Fprintf(c, "GET /-/healthz HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", host)

@@ -305,7 +305,7 @@ func TestBodiesThatStopArrivingAreEnded(t *testing.T) {
 				t.Parallel()
 				conn := scene.Value(net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://")))(t)
 				defer conn.Close()
-				conn.SetDeadline(time.Now().Add(20 * time.Second))
+				conn.SetDeadline(time.Now().Add(2 * time.Minute))
 				fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: 100\r\n\r\n{", path, kind)
 				// An answer, and the end of the connection.
 				if _, err := io.ReadAll(conn); err != nil && !strings.Contains(err.Error(), "reset") {

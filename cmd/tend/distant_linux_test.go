@@ -44,7 +44,7 @@ func TestJSONLinesAreForThisUser(t *testing.T) {
 			}()
 			conn := dialAs(t, tt.uid, l.Addr().String())
 			defer conn.Close()
-			conn.SetDeadline(time.Now().Add(30 * time.Second))
+			conn.SetDeadline(time.Now().Add(2 * time.Minute))
 			scene.Value(io.WriteString(conn, `{"type":"version"}`+"\n"))(t)
 			buf := make([]byte, 4096)
 			n, err := conn.Read(buf)

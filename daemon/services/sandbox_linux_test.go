@@ -289,7 +289,7 @@ func TestAPausedSandboxPausesTheService(t *testing.T) {
 	const strict = "health: {exec: 'true', interval: 50ms, timeout: 10s, failures: 1, retry: 50ms}, restart: {max: 0}, stop: KILL"
 	y.declare(`
   web: {sandbox: nap, command: 'echo Bundling; exec sleep 1000', ` + strict + `, log: {pattern: Bundling, quiet: 1s, stuck: report}, pressure: {interval: 100ms}}
-  busy: {sandbox: nap, command: [$SELF], env: {` + serveAt + `: '127.0.0.1:80'}, health: {http: ':80', interval: 50ms, timeout: 100ms, failures: 3}, restart: {max: 0}}
+  busy: {sandbox: nap, command: [$SELF], env: {` + serveAt + `: '127.0.0.1:80'}, health: {http: ':80', interval: 50ms, timeout: 100ms, failures: 10}, restart: {max: 0}}
   clock: {command: exec sleep 1000, health: {exec: 'echo >> ` + clock + `', interval: 50ms, timeout: 10s}}
 `)
 	web, busy := y.ready("web"), y.ready("busy")
@@ -311,7 +311,7 @@ func TestAPausedSandboxPausesTheService(t *testing.T) {
 			y.begin()
 		}
 		from := ticks()
-		scene.Eventually(t, "many probes were asked elsewhere", func() bool { return ticks() > from+40 })
+		scene.Eventually(t, "many probes were asked elsewhere", func() bool { return ticks() > from+60 })
 		scene.Must(t, y.d.Resume(t.Context(), info.ID))
 		for i, name := range []string{"web", "busy"} {
 			if st := y.ready(name); st.State.Run != 1 || st.State.Total != 0 || y.pid(st) != pids[i] {

@@ -43,14 +43,14 @@ func Holders(stateDir string) map[string]int {
 	return found
 }
 
-// Settle waits until all roles are alive, for half a minute at most.
+// Settle waits until all roles are alive, for two minutes at most.
 func (d *Daemon) Settle(ctx context.Context) bool {
 	for start := time.Now(); ; time.Sleep(pace.Next(start)) {
 		roles := d.Roles()
 		if roles[Anchor] > 0 && roles[Keeper] > 0 && roles[Server] > 0 {
 			return true
 		}
-		if ctx.Err() != nil || time.Since(start) > 30*time.Second {
+		if ctx.Err() != nil || time.Since(start) > patience {
 			return false
 		}
 	}

@@ -150,7 +150,7 @@ func (r *runner) strikePoints(c *tend.Client, rnd *rand.Rand) *pointStriker {
 			r.problem("no role reached %s in %v (%d times before): the run proves nothing for it", p, pointTime, r.table.Passed(p))
 		},
 		upgrade: func(ctx context.Context) {
-			ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
 			what := tend.Upgrade{Keeper: true}
 			if len(r.cfg.Binaries) > 0 {

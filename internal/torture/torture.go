@@ -102,7 +102,7 @@ type Report struct {
 const shortSilence = 500 * time.Millisecond
 
 // roundTimeout is how long one round may take before it counts as hung.
-const roundTimeout = 60 * time.Second
+const roundTimeout = 3 * time.Minute
 
 // noVault is how a keeper says that a stream is lost, and with it what is written to it.
 const noVault = "no vault holds its"
@@ -403,7 +403,7 @@ func (r *runner) upgrade(ctx context.Context, stop <-chan struct{}, enough chan<
 		if b := r.cfg.Binaries; len(b) > 0 {
 			what.Binary = b[n/2%len(b)]
 		}
-		call, cancel := context.WithTimeout(ctx, 20*time.Second)
+		call, cancel := context.WithTimeout(ctx, time.Minute)
 		_, err := c.Upgrade(call, what)
 		cancel()
 		if err == nil {

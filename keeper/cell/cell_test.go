@@ -282,9 +282,7 @@ func TestManyBoxesLeaveNothing(t *testing.T) {
 			}
 		}
 	}
-	if is := leftovers(t, w); is != was {
-		t.Errorf("there are %s; there were %s", is, was)
-	}
+	scene.Eventually(t, "there is what was there before: "+was, func() bool { return leftovers(t, w) == was })
 	for _, pid := range pids {
 		if isFirst(pid) {
 			t.Errorf("pid %d is there", pid)

@@ -87,7 +87,7 @@ func (s *sandbox) datagram(t *testing.T, w *world, addr, text string) string {
 	near := scene.Value(s.DialUDP(netip.MustParseAddrPort(far.LocalAddr().String())))(t)
 	defer near.Close()
 	b := make([]byte, 2048)
-	for range 40 { // datagrams may be lost
+	for range 400 { // datagrams may be lost, and a machine may stand still
 		scene.Value(near.Write([]byte(text)))(t)
 		scene.Must(t, near.SetReadDeadline(time.Now().Add(250*time.Millisecond)))
 		if n, err := near.Read(b); err == nil {

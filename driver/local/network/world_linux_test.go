@@ -238,12 +238,12 @@ func secure(t *testing.T, name string) func(net.Conn) {
 // dial connects from inside.
 func (s *sandbox) dial(t *testing.T, to string) (net.Conn, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	c, err := s.Dial(ctx, netip.MustParseAddrPort(to))
 	if err == nil {
 		t.Cleanup(func() { c.Close() })
-		scene.Must(t, c.SetDeadline(time.Now().Add(60*time.Second)))
+		scene.Must(t, c.SetDeadline(time.Now().Add(2*time.Minute)))
 	}
 	return c, err
 }
@@ -306,7 +306,7 @@ func (s *sandbox) lookup(t *testing.T, at, name string) ([]netip.Addr, error) {
 		}
 		return s.Dial(ctx, to)
 	}}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	return r.LookupNetIP(ctx, "ip4", name)
 }

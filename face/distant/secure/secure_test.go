@@ -151,7 +151,7 @@ func pair(t *testing.T) (client, server net.Conn) {
 	client = scene.Value(net.Dial("tcp", l.Addr().String()))(t)
 	server = scene.Value(l.Accept())(t)
 	for _, c := range []net.Conn{client, server} {
-		c.SetDeadline(time.Now().Add(20 * time.Second))
+		c.SetDeadline(time.Now().Add(2 * time.Minute))
 		t.Cleanup(func() { c.Close() })
 	}
 	return client, server

@@ -41,7 +41,7 @@ test("the README's examples compile, and do what they say", async () => {
   for (const [i, text] of programs.entries()) {
     const file = path.join(dir, `example${i}.mjs`);
     fs.writeFileSync(file, text); // they are JavaScript, too
-    const { stdout } = await promisify(execFile)(process.execPath, [file], { timeout: 60_000, env: { ...process.env, TEND_URL: daemon.socket } });
+    const { stdout } = await promisify(execFile)(process.execPath, [file], { timeout: 120_000, env: { ...process.env, TEND_URL: daemon.socket } });
     assert.equal(stdout, said[i]);
   }
 });

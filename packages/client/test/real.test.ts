@@ -39,17 +39,20 @@ test('a command: output, exit status, input, environment, directory', async () =
 
 test('a signal, a timeout and an abort', async () => {
   assert.equal((await client.run({ shell: 'kill -SEGV $$' })).exitCode, 139);
-  const late = await client.run({ shell: 'trap "" TERM; echo on; sleep 60 & wait; sleep 60' , timeout: 300 });
-  assert.equal(late.exitCode, 124);
-  assert.equal(late.exit.cause, 'timeout');
-  assert.equal(late.stdout.toString(), 'on\n');
+  for (let timeout = 300; ; timeout *= 10) {
+    const late = await client.run({ shell: 'trap "" TERM; echo on; sleep 600 & wait; sleep 600', timeout });
+    assert.equal(late.exitCode, 124);
+    assert.equal(late.exit.cause, 'timeout');
+    if (late.stdout.toString() === 'on\n') break;
+    assert.ok(timeout < 30_000, 'it never began in its time');
+  }
   const stop = new AbortController();
-  const run = client.run({ argv: ['sleep', '60'] }, { signal: stop.signal });
+  const run = client.run({ argv: ['sleep', '600'] }, { signal: stop.signal });
   await until(async () => (await client.list({ live: true })).length > 0, 'it runs');
   stop.abort();
   assert.equal((await run).exit.cause, 'killed');
   const sooner = new AbortController();
-  const starting = client.run({ argv: ['sleep', '60'] }, { signal: sooner.signal });
+  const starting = client.run({ argv: ['sleep', '600'] }, { signal: sooner.signal });
   sooner.abort(); // its start is on the way
   assert.equal((await starting).exit.cause, 'killed');
   await until(async () => (await client.list({ live: true })).length === 0, 'nothing runs any more');
@@ -64,10 +67,10 @@ test('the newest bytes are kept', async () => {
 
 test('one id starts once', async () => {
   const id = newID();
-  const spec = { id, argv: ['sleep', '60'], labels: { mine: 'yes' }, name: 'napper' };
+  const spec = { id, argv: ['sleep', '600'], labels: { mine: 'yes' }, name: 'napper' };
   const [a, b] = await Promise.all([client.start(spec), client.start(spec)]);
   assert.equal(a.pid, b.pid);
-  await assert.rejects(client.start({ id, argv: ['sleep', '61'] }), { code: 'exists' });
+  await assert.rejects(client.start({ id, argv: ['sleep', '601'] }), { code: 'exists' });
   assert.deepEqual((await client.list({ labels: { mine: 'yes' } })).map((i) => i.id), [id]);
   assert.equal((await client.get({ name: 'napper' })).id, id);
   assert.equal((await client.get({ pid: a.pid })).id, id);
@@ -138,7 +141,7 @@ test('input after the end is refused', async () => {
   const p = await client.start({ argv: ['true'], stdin: 'pipe' });
   await p.wait();
   await assert.rejects(p.write('x'), { code: 'exited' });
-  const q = await client.start({ argv: ['sleep', '60'] });
+  const q = await client.start({ argv: ['sleep', '600'] });
   await assert.rejects(q.write('x'), { code: 'stdin_closed' });
   await q.kill();
 });
@@ -167,11 +170,12 @@ async function follow(p: Process): Promise<{ out: Buffer; code?: number; facts: 
   return { out: Buffer.concat(parts), code, facts };
 }
 
-async function underWay(c: Client, rounds: number): Promise<void> {
+/** Does everything over and over: at least the given rounds, and until enough is true. */
+async function underWay(c: Client, rounds: number, enough = () => true): Promise<void> {
   const lines = 4000;
   const count = 'i=0; while [ $i -lt 4000 ]; do i=$((i+1)); echo "line $i of process"; [ $((i % 400)) = 0 ] && sleep 0.1; done; exit 7';
   const want = Array.from({ length: lines }, (_, i) => `line ${i + 1} of process\n`).join('');
-  for (let round = 0; round < rounds; round++) {
+  for (let round = 0; round < rounds || !enough(); round++) {
     await Promise.all([
       ...[1, 2, 3].map(async () => {
         const p = await c.start({ shell: count });
@@ -207,11 +211,11 @@ async function underWay(c: Client, rounds: number): Promise<void> {
 
 test('while server, keeper and anchor are killed, nothing is lost or doubled', async () => {
   const c = await Client.connect({ url: daemon.socket });
-  const stop = daemon.killing();
+  const killing = daemon.killing();
   try {
-    await underWay(c, 4);
+    await underWay(c, 4, () => killing.killed() > 5);
   } finally {
-    assert.ok((await stop()) > 5, 'roles were killed');
+    await killing.stop();
   }
   c.close();
 });
@@ -315,7 +319,7 @@ test('the package works for import and require', () => {
 
 test('the client ends with its connections, and keeps no program alive', async () => {
   const code = `import { Client } from '@tend/client'; const c = await Client.connect({ url: ${JSON.stringify(daemon.socket)} }); await c.run({ argv: ['true'] });`;
-  await promisify(execFile)(process.execPath, ['--input-type=module', '-e', code], { timeout: 30_000 });
+  await promisify(execFile)(process.execPath, ['--input-type=module', '-e', code], { timeout: 120_000 });
   client.close();
   await assert.rejects(client.list(), { code: 'closed' });
 });

@@ -187,7 +187,8 @@ test('a timeout pauses it, and the next use goes on', async () => {
   const d = sandbox({ id: 'timed-out', timeout: 1000, onTimeout: 'destroy' });
   await d.start();
   await until(async () => !(await client.sandboxes()).some((b) => b.name === 'mastra-timed-out'), 'it is destroyed');
-  assert.equal((await d.executeCommand('echo again')).stdout, 'again\n');
+  // Its second may be over again before the command is.
+  await until(async () => (await d.executeCommand('echo again').catch(() => undefined))?.stdout === 'again\n', 'it is made again');
 });
 
 test('a port inside has a URL if the network is public', async () => {
@@ -215,11 +216,11 @@ test('a port inside has a URL if the network is public', async () => {
 });
 
 test('while roles are killed it is made, paused, stopped and destroyed as ever', async () => {
-  const stop = daemon.killing(150);
+  const killing = daemon.killing(150);
   const s = sandbox({ id: 'killed' });
   let rounds = 0;
   try {
-    for (const end = Date.now() + 5000; Date.now() < end; rounds++) {
+    for (; rounds < 8 || killing.killed() < 8; rounds++) {
       assert.equal((await s.executeCommand(`echo ${rounds} >> /var/tmp/f; wc -l < /var/tmp/f`)).stdout.trim(), String(rounds + 1));
       const other = sandbox({ id: `killed-${rounds}` });
       assert.equal((await other.executeCommand('echo made')).stdout, 'made\n');
@@ -228,7 +229,7 @@ test('while roles are killed it is made, paused, stopped and destroyed as ever',
       if (rounds % 4 === 3) await s.stop();
     }
   } finally {
-    assert.ok((await stop()) > 3, 'roles were killed');
+    await killing.stop();
   }
   assert.equal((await client.sandboxes()).filter((b) => b.name.startsWith('mastra-killed')).length, 1);
 });

@@ -16,26 +16,18 @@ is given up with the reason, and goes on by itself once the person has acted.
 After a good model, and after a rule, check.sh must pass with the change committed. After
 the others nothing may be left of what they did.
 """
-import base64, concurrent.futures, hashlib, json, os, pathlib, re, shutil, signal, socket, subprocess, sys, tempfile, time, urllib.request
+import base64, concurrent.futures, hashlib, json, os, pathlib, re, shutil, signal, subprocess, sys, tempfile, time, urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from suites import LIMIT, Fail, eventually, free_port
+
 TEND = os.environ["TEND_BIN"]
 FAKE = os.environ["FAKELLM_BIN"]
 JOBS = int(os.environ.get("JOBS", "8"))
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 KEY = "sk-suite-key-9f1d"  # of the model server; no command of a project may see it
-LIMIT = 120  # seconds until a scenario must be over, on a loaded machine
 DERIVED = {"node_modules", "__pycache__", ".cache", ".git", ".tend"}
-
-
-class Fail(Exception):
-    pass
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def tree(app):
@@ -190,16 +182,7 @@ class Run:
         (self.tmp / "script.json").write_text(json.dumps({"mode": "match", "turns": turns}))
         self.fake = subprocess.Popen([FAKE, "-script", str(self.tmp / "script.json"), "-addr", self.fake_addr, "-addr-file", str(self.tmp / "url"), "-log", str(self.log), "-key", KEY],
                                      stderr=open(self.tmp / "fake.err", "w"), stdout=subprocess.DEVNULL)
-        self.until(lambda: (self.tmp / "url").exists(), 30, "the model server listens")
-
-    def until(self, cond, limit, what):
-        end = time.monotonic() + limit
-        while time.monotonic() < end:
-            v = cond()
-            if v:
-                return v
-            time.sleep(0.1)
-        raise Fail(f"not in {limit} s: {what}")
+        eventually("the model server listens", (self.tmp / "url").exists)
 
     def episodes(self):
         r = self.tend("--json", "episodes", check=False)
@@ -275,7 +258,7 @@ class Run:
         n = len(self.requests())
         if n > s.get("max_llm_requests", 10):
             raise Fail(f"the model was asked {n} times")
-        found = self.until(lambda: [e for e in [self.episodes()] if all(self.is_over(x) for x in e)], 60, "each episode is over")[0]
+        found = eventually("each episode is over", lambda: [e for e in [self.episodes()] if all(self.is_over(x) for x in e)])[0]
         if s["class"] == "none" and found:
             raise Fail(f"a service that is well was healed: {found}")
         if self.model == "good" and (not found or found[0]["status"] != "ready"):
@@ -292,7 +275,7 @@ class Run:
         return all[-1] if all and all and self.is_over(all[-1]) else None
 
     def refused(self, began):
-        e = self.until(self.over, LIMIT, "the episode is over")
+        e = eventually("the episode is over", self.over)
         if e["status"] != "broken":
             raise Fail(f"a change that is no repair was accepted: {e}")
         n = len(self.requests())
@@ -313,7 +296,7 @@ class Run:
             raise Fail("something was committed")
 
     def given_up(self, began):
-        e = self.until(self.over, LIMIT, "the episode is over")
+        e = eventually("the episode is over", self.over)
         service = lambda: json.loads(self.tend("--json", "services", "web").stdout)[0]
         others = {pf.name: int(pf.read_text()) for pf in self.state.glob("*.pid")}
         says = re.sub(r"{(.*?)}", lambda m: str(others[m.group(1)]), self.spec["says"])
@@ -329,7 +312,7 @@ class Run:
             raise Fail(f"a model was asked {n} times, and none is declared")
         if self.script("release.sh").returncode:
             raise Fail("release.sh")
-        self.until(lambda: service().get("ready"), LIMIT, "it is ready once the person has acted")
+        eventually("it is ready once the person has acted", lambda: service().get("ready"))
         c = self.script("check.sh")
         if c.returncode:
             raise Fail(c.stderr)

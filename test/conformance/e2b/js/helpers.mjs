@@ -29,7 +29,7 @@ export function scratch(t) {
 }
 
 /** Resolves once check() is truthy; the bound only ends a test that fails. */
-export async function until(what, check, bound = 60_000) {
+export async function until(what, check, bound = 120_000) {
   const end = Date.now() + bound
   for (;;) {
     const value = await check()

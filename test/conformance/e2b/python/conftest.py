@@ -20,7 +20,7 @@ if "E2B_SANDBOX_URL" not in os.environ:
 ME = pwd.getpwuid(os.getuid()).pw_name
 OTHER = os.environ.get("TEND_E2B_USER", ME)
 USERS = list(dict.fromkeys([None, ME, OTHER]))
-PATIENCE = 60.0  # seconds; it only ends tests that fail
+PATIENCE = 120.0  # seconds; it only ends tests that fail
 
 
 async def call(value):

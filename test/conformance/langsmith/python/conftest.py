@@ -12,12 +12,12 @@ if "TEND_LANGSMITH_URL" not in os.environ:
 
 ENDPOINT = os.environ["TEND_LANGSMITH_URL"] + "/v2/sandboxes"
 KEY = os.environ["TEND_LANGSMITH_API_KEY"]
-PATIENCE = 60.0  # seconds; it only ends tests that fail
+PATIENCE = 120.0  # seconds; it only ends tests that fail
 
 
 @pytest.fixture
 def client():
-    return SandboxClient(api_endpoint=ENDPOINT, api_key=KEY)
+    return SandboxClient(api_endpoint=ENDPOINT, api_key=KEY, timeout=PATIENCE)
 
 
 @pytest.fixture
@@ -29,18 +29,18 @@ def sandbox(client):
 
 @pytest.fixture
 async def async_sandbox():
-    client = AsyncSandboxClient(api_endpoint=ENDPOINT, api_key=KEY)
+    client = AsyncSandboxClient(api_endpoint=ENDPOINT, api_key=KEY, timeout=PATIENCE)
     box = await client.create_sandbox()
     yield box
     await box.delete()
 
 
 def upgrade():
-    subprocess.run([os.environ["TEND_BIN"], "upgrade"], check=True, timeout=60)
+    subprocess.run([os.environ["TEND_BIN"], "upgrade"], check=True, timeout=PATIENCE)
 
 
 def kill_server():
-    subprocess.run([os.environ["TEND_KILL_ROLE"], "server"], check=True, timeout=60)
+    subprocess.run([os.environ["TEND_KILL_ROLE"], "server"], check=True, timeout=PATIENCE)
 
 
 def until(what, check):

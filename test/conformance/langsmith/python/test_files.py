@@ -7,7 +7,7 @@ import threading
 
 import httpx2
 import pytest
-from conftest import until
+from conftest import PATIENCE, until
 from langsmith.sandbox import ResourceNotFoundError, SandboxOperationError
 
 
@@ -90,6 +90,6 @@ def test_service(sandbox):
     sandbox.write("index.html", b"inside")
     handle = sandbox.run(f"exec python3 -m http.server {port} --bind 127.0.0.1", wait=False, timeout=0)
     service = sandbox.service(port)
-    until("the service answers", lambda: service.get("/index.html").status_code == 200)
-    assert service.get("/index.html").text == "inside"
+    until("the service answers", lambda: service.get("/index.html", timeout=PATIENCE).status_code == 200)
+    assert service.get("/index.html", timeout=PATIENCE).text == "inside"
     handle.kill()

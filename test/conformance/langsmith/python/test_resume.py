@@ -8,7 +8,7 @@ import threading
 import urllib.request
 
 import pytest
-from conftest import KEY, drain, kill_server, until, upgrade
+from conftest import KEY, PATIENCE, drain, kill_server, until, upgrade
 from langsmith.sandbox import CommandHandle
 
 LINES = 60
@@ -33,10 +33,10 @@ def test_fifty_commands_stream_on(sandbox, restart):
     threads = [threading.Thread(target=read, args=(n,)) for n in range(len(handles))]
     for t in threads:
         t.start()
-    assert third.wait(20)
+    assert third.wait(PATIENCE)
     restart()
     for t in threads:
-        t.join(60)
+        t.join(PATIENCE)
     for handle, result in zip(handles, results):
         assert result == (STDOUT, STDERR)
         assert handle.result.exit_code == 6
@@ -56,7 +56,7 @@ def test_a_request_s_command_ends_with_the_server(sandbox):
     caller.start()
     pid = until("the command runs", lambda: sandbox.run("cat pid 2>/dev/null || true").stdout.strip())
     kill_server()
-    caller.join(20)
+    caller.join(PATIENCE)
     assert not caller.is_alive()
     for _ in range(3):  # its server's death is noticed after a while
         with contextlib.suppress(AssertionError):
@@ -86,5 +86,5 @@ def test_finished_and_running_commands_are_found_again(sandbox, restart):
     while handle._control._ws is None:  # a reconnect opens on the first read
         reader.join(0.02)
     handle.send_input("it\n")
-    reader.join(20)
+    reader.join(PATIENCE)
     assert "".join(got) == "got it\n"

@@ -4,7 +4,7 @@ import hashlib
 import threading
 
 import pytest
-from conftest import drain, kill_server, until, upgrade
+from conftest import PATIENCE, drain, kill_server, until, upgrade
 from langsmith.sandbox import CommandTimeoutError, SandboxOperationError
 
 
@@ -34,7 +34,7 @@ def test_callbacks_come_while_it_runs(sandbox):
     reader.start()
     until("the first line", lambda: "first\n" in "".join(seen))
     sandbox.write("go", b"")
-    reader.join(20)
+    reader.join(PATIENCE)
     assert result[0].stdout == "first\nlast\n" and "".join(seen) == "first\nlast\n"
 
 

@@ -20,8 +20,15 @@ for (const door of Object.keys(doors)) {
   test(`${door}: progress is told, and a cancelled run is killed`, async (t) => {
     const client = await open(t, door)
     const told = []
-    await call(client, 'run', { command: 'echo hi; sleep 1.5' }, { onprogress: (p) => told.push(p.message) })
-    assert.match(told[0], /stdout 3 bytes/)
+    let going
+    const onprogress = (p) => {
+      told.push(p.message)
+      if (p.message.includes('stdout 3 bytes')) going ??= call(client, 'input', { id: `told-${door}`, text: 'go\n' })
+    }
+    // It ends only once its progress has been told.
+    await call(client, 'run', { command: 'echo hi; read go', stdin: 'pipe', match: 'never', name: `told-${door}`, timeout_s: 600 }, { onprogress })
+    await going
+    assert.ok(going, told.join('\n'))
     const stop = new AbortController()
     const name = `cancelled-${door}`
     const running = call(client, 'run', { command: 'sleep 1000 & wait', name, timeout_s: 600 }, { signal: stop.signal })
@@ -36,7 +43,7 @@ for (const door of Object.keys(doors)) {
     const client = await open(t, door)
     for (const [i, role] of ['server', 'keeper', 'server', 'anchor'].entries()) {
       const name = `kills-${door}-${i}`
-      const running = call(client, 'run', { command: 'echo begun; read go; seq 1 2000; exit 7', stdin: 'pipe', match: 'never', name, max_tokens: 50_000, timeout_s: 60 })
+      const running = call(client, 'run', { command: 'echo begun; read go; seq 1 2000; exit 7', stdin: 'pipe', match: 'never', name, max_tokens: 50_000, timeout_s: 600 })
       for (;;) {
         const found = await call(client, 'wait', { id: name, match: 'begun' }).catch(() => undefined)
         if (found) break

@@ -18,7 +18,7 @@ export async function open(t, door, cwd) {
 
 /** Calls a tool and returns its text and facts. */
 export async function call(client, name, args = {}, options = {}) {
-  const res = await client.callTool({ name, arguments: args }, undefined, { timeout: 90_000, ...options })
+  const res = await client.callTool({ name, arguments: args }, undefined, { timeout: 300_000, ...options })
   const text = res.content.map((c) => c.text).join('')
   if (res.isError) throw new Error(text)
   return { text, facts: res._meta?.tend }

@@ -12,9 +12,9 @@ for (const generation of ['e2b', 'e2b-v1']) {
   const { Sandbox, Template, BuildError } = await import(generation)
   const name = `${generation}-${process.pid}`
 
-  describe(`templates by ${generation}`, { timeout: 300_000 }, () => {
+  describe(`templates by ${generation}`, () => {
     const inside = async (template, run) => {
-      const sbx = await Sandbox.create(template, { timeoutMs: 60_000 })
+      const sbx = await Sandbox.create(template, { timeoutMs: 300_000 })
       try {
         return await run(sbx)
       } finally {

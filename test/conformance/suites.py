@@ -1,0 +1,26 @@
+"""What the suites in Python that run programs by the command line share."""
+import socket
+import time
+
+LIMIT = 300  # seconds until what must happen has happened; it only ends what fails, on a machine that is busy with other things
+
+
+class Fail(Exception):
+    pass
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def eventually(what, ok):
+    """Waits until ok() is truthy, and returns what it gave."""
+    end = time.monotonic() + LIMIT
+    while time.monotonic() < end:
+        found = ok()
+        if found:
+            return found
+        time.sleep(0.1)
+    raise Fail(f"not within {LIMIT} s: {what}")
