@@ -24,11 +24,7 @@ func (f *Face) wait(ctx context.Context, req *sdk.CallToolRequest, c *call, a wa
 	if err != nil {
 		return nil, err
 	}
-	at, err := f.placeOf(ctx, c, a.Sandbox)
-	if err != nil {
-		return nil, err
-	}
-	p, err := f.find(ctx, at, a.ID)
+	p, err := f.processOf(ctx, c, a.Sandbox, a.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -53,10 +49,6 @@ const maxGrace = 300 * time.Second
 
 func (f *Face) stop(ctx context.Context, req *sdk.CallToolRequest, c *call, a stopArgs) (*answer, error) {
 	var n notes
-	at, err := f.placeOf(ctx, c, a.Sandbox)
-	if err != nil {
-		return nil, err
-	}
 	if !(a.GraceS >= 0 && a.GraceS <= maxGrace.Seconds()) {
 		return nil, &process.InvalidError{Field: "grace_s", Reason: fmt.Sprintf("is %g; 0 to %g are allowed", a.GraceS, maxGrace.Seconds())}
 	}
@@ -66,7 +58,7 @@ func (f *Face) stop(ctx context.Context, req *sdk.CallToolRequest, c *call, a st
 			return nil, &process.InvalidError{Field: "signal", Reason: fmt.Sprintf("is %.40q; give a name as INT, TERM, HUP or KILL", a.Signal)}
 		}
 	}
-	p, err := f.find(ctx, at, a.ID)
+	p, err := f.processOf(ctx, c, a.Sandbox, a.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -128,27 +120,18 @@ func (f *Face) list(ctx context.Context, _ *sdk.CallToolRequest, c *call, a list
 	if err != nil {
 		return nil, err
 	}
-	var b strings.Builder
-	for i := len(infos) - 1; i >= 0; i-- { // the newest first
-		info := &infos[i]
-		name := ""
-		if info.Spec.Name != "" {
-			name = " " + info.Spec.Name
-		}
-		line := fmt.Sprintf("%s%s %s: %s\n", info.ID, name, state(info, &outcome{met: true}, process.Until{}), oneLine(info.Spec.Command(), 120))
-		if left -= cost(line); left < 0 {
-			n.add("%d older ones are left out; give more max_tokens.", i+1)
-			break
-		}
-		b.WriteString(line)
-	}
-	if len(infos) == 0 {
-		b.WriteString("(none)\n")
-	}
-	for _, s := range n {
-		b.WriteString("Note: " + s + "\n")
-	}
-	return text("%s", b.String()), nil
+	return listing{
+		lines: len(infos),
+		line: func(i int) string {
+			info := &infos[len(infos)-1-i] // the newest first
+			name := ""
+			if info.Spec.Name != "" {
+				name = " " + info.Spec.Name
+			}
+			return fmt.Sprintf("%s%s %s: %s\n", info.ID, name, state(info, &outcome{met: true}, process.Until{}), oneLine(info.Spec.Command(), 120))
+		},
+		none: "(none)\n", more: "%d older ones are left out; give more max_tokens.",
+	}.answer(n, left), nil
 }
 
 // oneLine is the beginning of a text, without what would be another line.

@@ -21,11 +21,7 @@ type writeArgs struct {
 }
 
 func (f *Face) writeFile(ctx context.Context, _ *sdk.CallToolRequest, c *call, a writeArgs) (*answer, error) {
-	at, err := f.placeOf(ctx, c, a.Sandbox)
-	if err != nil {
-		return nil, err
-	}
-	fs, name, err := at.files(a.User, a.Path)
+	at, fs, name, err := f.filesOf(ctx, c, a.Sandbox, a.User, a.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -58,11 +54,7 @@ func (f *Face) editFile(ctx context.Context, _ *sdk.CallToolRequest, c *call, a 
 	if a.Old == "" || a.Old == a.New {
 		return nil, &process.InvalidError{Field: "old", Reason: "is empty, or the same as new; give the text that is to be replaced"}
 	}
-	at, err := f.placeOf(ctx, c, a.Sandbox)
-	if err != nil {
-		return nil, err
-	}
-	fs, name, err := at.files(a.User, a.Path)
+	at, fs, name, err := f.filesOf(ctx, c, a.Sandbox, a.User, a.Path)
 	if err != nil {
 		return nil, err
 	}

@@ -23,11 +23,7 @@ const (
 func (f *Face) findFiles(ctx context.Context, _ *sdk.CallToolRequest, c *call, a findArgs) (*answer, error) {
 	var n notes
 	left := budget(&n, a.Tokens)*3 - 300 - cost(strings.Join(n, " "))
-	at, err := f.placeOf(ctx, c, a.Sandbox)
-	if err != nil {
-		return nil, err
-	}
-	fs, dir, err := at.files(a.User, a.Dir)
+	_, fs, dir, err := f.filesOf(ctx, c, a.Sandbox, a.User, a.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -72,24 +68,13 @@ func (f *Face) findFiles(ctx context.Context, _ *sdk.CallToolRequest, c *call, a
 			lines = append(lines, name)
 		}
 	}
-	var b strings.Builder
-	for i, line := range lines {
-		if left -= cost(line) + 1; left < 0 {
-			n.add("%d more are left out: give a narrower dir or glob, or more max_tokens.", len(lines)-i)
-			break
-		}
-		b.WriteString(line + "\n")
-	}
 	if more {
 		n.add("The search was ended early; there may be more.")
 	}
-	if len(lines) == 0 {
-		b.WriteString("(nothing)\n")
-	}
-	for _, s := range n {
-		b.WriteString("Note: " + s + "\n")
-	}
-	return text("%s:\n%s", dir, b.String()), nil
+	return listing{
+		head: dir + ":\n", lines: len(lines), line: func(i int) string { return lines[i] + "\n" },
+		none: "(nothing)\n", more: "%d more are left out: give a narrower dir or glob, or more max_tokens.",
+	}.answer(n, left), nil
 }
 
 // listed is an entry of a directory as a line.

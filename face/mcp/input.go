@@ -80,15 +80,7 @@ func ends(info *process.Info) (at [4]int64) {
 
 func (f *Face) input(ctx context.Context, req *sdk.CallToolRequest, c *call, a inputArgs) (*answer, error) {
 	var n notes
-	at, err := f.placeOf(ctx, c, a.Sandbox)
-	if err != nil {
-		return nil, err
-	}
-	p, err := f.find(ctx, at, a.ID)
-	if err != nil {
-		return nil, err
-	}
-	info, err := retried(ctx, p.Info)
+	p, info, err := f.known(ctx, c, a.Sandbox, a.ID)
 	if err != nil {
 		return nil, err
 	}

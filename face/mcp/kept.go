@@ -51,25 +51,14 @@ func (f *Face) service(ctx context.Context, _ *sdk.CallToolRequest, c *call, a s
 	}
 	var n notes
 	left := budget(&n, a.Tokens)*3 - 200
-	var b strings.Builder
+	head := ""
 	if file != "" {
-		b.WriteString("declared in " + file + "\n")
+		head = "declared in " + file + "\n"
 	}
-	for i, s := range all {
-		line := serviceLine(s)
-		if left -= cost(line); left < 0 {
-			n.add("%d more are left out.", len(all)-i)
-			break
-		}
-		b.WriteString(line)
-	}
-	if len(all) == 0 {
-		b.WriteString("(none; tend up declares them)\n")
-	}
-	for _, s := range n {
-		b.WriteString("Note: " + s + "\n")
-	}
-	return text("%s", b.String()), nil
+	return listing{
+		head: head, lines: len(all), line: func(i int) string { return serviceLine(all[i]) },
+		none: "(none; tend up declares them)\n", more: "%d more are left out.",
+	}.answer(n, left), nil
 }
 
 func serviceLine(s *tendv1.ServiceStatus) string {

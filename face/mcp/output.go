@@ -51,15 +51,7 @@ func (f *Face) output(ctx context.Context, _ *sdk.CallToolRequest, c *call, a ou
 	case a.From > 0 && only == 0:
 		return nil, &process.InvalidError{Field: "from", Reason: "needs stream: each stream has offsets of its own"}
 	}
-	at, err := f.placeOf(ctx, c, a.Sandbox)
-	if err != nil {
-		return nil, err
-	}
-	p, err := f.find(ctx, at, a.ID)
-	if err != nil {
-		return nil, err
-	}
-	info, err := retried(ctx, p.Info)
+	p, info, err := f.known(ctx, c, a.Sandbox, a.ID)
 	if err != nil {
 		return nil, err
 	}

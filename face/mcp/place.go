@@ -69,6 +69,36 @@ func (f *Face) find(ctx context.Context, at *place, word string) (process.Proces
 	return p, err
 }
 
+// processOf is find in the place where a call works.
+func (f *Face) processOf(ctx context.Context, c *call, sandbox, word string) (process.Process, error) {
+	at, err := f.placeOf(ctx, c, sandbox)
+	if err != nil {
+		return nil, err
+	}
+	return f.find(ctx, at, word)
+}
+
+// known is processOf, with what is known of the process.
+func (f *Face) known(ctx context.Context, c *call, sandbox, word string) (process.Process, process.Info, error) {
+	p, err := f.processOf(ctx, c, sandbox, word)
+	if err != nil {
+		return nil, process.Info{}, err
+	}
+	info, err := retried(ctx, p.Info)
+	return p, info, err
+}
+
+// filesOf are the files of the place where a call works, for a user, and a path as it is
+// meant there.
+func (f *Face) filesOf(ctx context.Context, c *call, sandbox, user, path string) (*place, driver.Files, string, error) {
+	at, err := f.placeOf(ctx, c, sandbox)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	fs, name, err := at.files(user, path)
+	return at, fs, name, err
+}
+
 // files are those of the place, for a user, and the path as it is meant there: a relative
 // one starts at the working directory.
 func (at *place) files(user, name string) (driver.Files, string, error) {

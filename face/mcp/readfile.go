@@ -32,11 +32,7 @@ func (f *Face) readFile(ctx context.Context, _ *sdk.CallToolRequest, c *call, a 
 	if a.From < 0 || a.Lines < 0 {
 		return nil, &process.InvalidError{Field: "from_line", Reason: "or lines is negative; the first line is 1"}
 	}
-	at, err := f.placeOf(ctx, c, a.Sandbox)
-	if err != nil {
-		return nil, err
-	}
-	fs, name, err := at.files(a.User, a.Path)
+	_, fs, name, err := f.filesOf(ctx, c, a.Sandbox, a.User, a.Path)
 	if err != nil {
 		return nil, err
 	}
