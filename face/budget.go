@@ -64,6 +64,20 @@ func (c *Charge) Release() {
 	}
 }
 
+// Keep gives back what the charge holds beyond n bytes.
+func (c *Charge) Keep(n int64) {
+	for {
+		held := c.held.Load()
+		if held <= n {
+			return
+		}
+		if c.held.CompareAndSwap(held, n) {
+			c.budget.used.Add(n - held)
+			return
+		}
+	}
+}
+
 type chargeKey struct{}
 
 // WithCharge makes the charge of a request known to its handler.
@@ -74,7 +88,13 @@ func WithCharge(ctx context.Context, c *Charge) context.Context {
 // Forget says that the handler no longer needs what it has read: a stream that
 // goes on for hours must not be charged for the request that began it.
 func Forget(ctx context.Context) {
+	Keep(ctx, 0)
+}
+
+// Keep says that the handler has decoded what it has read, and holds at most n bytes of it
+// from now on.
+func Keep(ctx context.Context, n int64) {
 	if c, ok := ctx.Value(chargeKey{}).(*Charge); ok {
-		c.Release()
+		c.Keep(n)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	envdpb "github.com/tend-run/tend/gen/envd/process"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/process"
 )
 
 // begun is a request of which a part of the body was sent.
@@ -81,9 +84,7 @@ func TestRequestsInFlightHaveOneBudget(t *testing.T) {
 			if status, text := do(t, c, "POST", s.tcp+"/tend.v1.ProcessService/Hello", string(large[:part-2])+`"}`, asJSON); status != 200 {
 				t.Errorf("a large request is answered %d %s", status, text)
 			}
-			if used := s.budget.Used(); used != 0 {
-				t.Errorf("%d bytes of the budget are never given back", used)
-			}
+			scene.Eventually(t, "all of the budget is given back", func() bool { return s.budget.Used() == 0 })
 		})
 	}
 }
@@ -100,6 +101,45 @@ func TestAStreamIsNotChargedForItsRequest(t *testing.T) {
 		defer res.Body.Close()
 		scene.Value(io.ReadFull(res.Body, make([]byte, 40)))(t)
 		scene.Eventually(t, protocol+": nothing is charged", func() bool { return s.budget.Used() == 0 })
+	}
+}
+
+// TestACallThatWaitsGivesBackWhatDecodingNeeded: waiting calls of MCP leave room for the
+// large requests of others.
+func TestACallThatWaitsGivesBackWhatDecodingNeeded(t *testing.T) {
+	const max, input, most = 64 << 20, 1_000_000, 6
+	s := serve(t, func(c *Config) { c.Budget = face.NewBudget(max) })
+	run := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run","arguments":{"command":"cat >/dev/null; exec sleep 1000","timeout_s":600,"input":"` + strings.Repeat("x", input) + `"}}}`
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	for n := 1; n <= 8; n++ {
+		all.Go(func() {
+			req, err := http.NewRequestWithContext(ctx, "POST", s.tcp+"/mcp", strings.NewReader(run))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+			res, err := http.DefaultTransport.RoundTrip(req)
+			if err != nil {
+				if ctx.Err() == nil {
+					t.Error(err)
+				}
+				return
+			}
+			defer res.Body.Close()
+			if res.StatusCode != http.StatusOK {
+				t.Errorf("waiting call %d is answered %s", n, res.Status)
+			}
+			_, _ = io.Copy(io.Discard, res.Body) // until it is cancelled
+		})
+		// 16 bytes for each byte of one that is read, and at most 6 of one that waits.
+		scene.Eventually(t, fmt.Sprintf("%d calls wait", n), func() bool {
+			live, err := s.cfg.Manager.List(t.Context(), process.Filter{Live: true})
+			return err == nil && len(live) == n && s.budget.Used() <= int64(n*most*input) || t.Failed()
+		})
 	}
 }
 

@@ -39,7 +39,8 @@
 // what is compressed, nothing for files that are stored as they come. Bodies and
 // messages of up to 64 KiB are free. A body without room is refused at
 // once with 429 or RESOURCE_EXHAUSTED; those that have room, and all small ones, are
-// served. A body that pauses for a minute is broken off, and one that
+// served. A handler that waits gives back what it needed only for decoding: a tool of MCP
+// that is under way holds 4 bytes for each byte of its message. A body that pauses for a minute is broken off, and one that
 // is charged must come at 16 KiB a second after its first minute; a large
 // message of a stream of input counts as a body. A message of more than 266,240
 // fields is refused before it is decoded ([face.MaxFields]).

@@ -31,6 +31,8 @@ type call struct {
 	from   [4]int64
 	marked bool
 
+	decoded func() // its arguments are read: gives back the memory that this needed
+
 	ctx    context.Context // of the call: ends with errCancelled, errGone or errStopping
 	cancel context.CancelCauseFunc
 	// unwanted: the client has cancelled it, also if it had ended otherwise before.

@@ -29,6 +29,9 @@ const (
 	MaxBody = 4 << 20
 	// maxSession bounds the ID of a session, and of a request, in bytes.
 	maxSession = 256
+	// heldOfBody is how many bytes a call under way holds for each byte of its message:
+	// the message, a copy of it and of its arguments, and the arguments.
+	heldOfBody = 4
 )
 
 // Versions of the protocol in which something about streams changed.
@@ -200,6 +203,7 @@ func (f *Face) dispatch(w http.ResponseWriter, r *http.Request, c *call, m *mess
 		out.id = f.seal(&kept{Key: c.key, From: c.from, Marked: c.marked, Body: body})
 	}
 	c.prime, c.beat, c.mute = out.prime, out.beat, out.mute
+	c.decoded = func() { face.Keep(r.Context(), heldOfBody*int64(len(body))) }
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.ContentLength = int64(len(body))

@@ -115,6 +115,7 @@ func told(err error) error {
 	}
 	return err
 }
+		c.decoded()
 
 // guarded keeps what is wrong with one call from ending the server.
 func (f *Face) guarded(next sdk.MethodHandler) sdk.MethodHandler {
