@@ -99,6 +99,37 @@ func TestACancellationComesFirst(t *testing.T) {
 	}
 }
 
+// TestARunInASandboxIsCancelledAfterTheServersDeath, also by a client of the machine that
+// gave the sandbox as an argument; what runs elsewhere goes on.
+func TestARunInASandboxIsCancelledAfterTheServersDeath(t *testing.T) {
+	w := newWorld(t)
+	s := w.connect("", nil)
+	for _, name := range []string{"one", "two"} {
+		ask(t, s, "sandbox", args{"action": "create", "name": name})
+	}
+	session := []string{"Mcp-Session-Id", "s1", "Mcp-Protocol-Version", "2025-11-25"}
+	for id, box := range map[int]string{7: "two", 8: "one"} {
+		_, text, _ := w.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"run","arguments":{"command":"sleep 1000","sandbox":%q,"timeout_s":0.05}}}`, id, box), session...)
+		wants(t, text, "it runs on")
+	}
+	w.serve() // the next server, which knows nothing of the calls
+	w.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`, session...)
+	in := func(box string) process.Process {
+		m := scene.Value(w.d.Get(t.Context(), box))(t).Processes()
+		all := scene.Value(m.List(t.Context(), process.Filter{}))(t)
+		if len(all) != 1 {
+			t.Fatalf("%d processes in %s", len(all), box)
+		}
+		return scene.Find(t, m, all[0].ID)
+	}
+	if res := scene.Wait(t, in("two"), process.Until{}); res.Exit.Cause != process.CauseKilled {
+		t.Errorf("the cancelled run: %+v", res.Exit)
+	}
+	if info := scene.Info(t, in("one")); info.Exit != nil {
+		t.Errorf("the other one: %+v", info.Exit)
+	}
+}
+
 // TestAClientOfASandboxCancelsNothingElse, whatever session and call it names.
 func TestAClientOfASandboxCancelsNothingElse(t *testing.T) {
 	w := newWorld(t)

@@ -27,7 +27,9 @@
 // signed. A client whose stream breaks off sends that id back, as the protocol has it,
 // to this server or the next one: the call is made again under its key, and the
 // answer is that of the first one. So a kill -9 in the middle of a call loses and
-// doubles nothing. Calls of more than maxResume bytes have no such id.
+// doubles nothing, but for a signal that stop sends, which leaves no trace: it may be sent
+// twice. A restart of a service is made once for one who comes back with the id, and at
+// least once for others. Calls of more than maxResume bytes have no such id.
 //
 // # Cancellation
 //

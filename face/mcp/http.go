@@ -207,11 +207,11 @@ func (f *Face) dispatch(w http.ResponseWriter, r *http.Request, c *call, m *mess
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.ContentLength = int64(len(body))
-	tools := &f.whole
+	set := &f.whole
 	if c.place.sandbox != "" {
-		tools = &f.scoped
+		set = &f.scoped
 	}
-	tools.handler().ServeHTTP(out, r)
+	set.handler().ServeHTTP(out, r)
 }
 
 // cancelled ends the call that a notification names. The one who has the call may be a
@@ -227,14 +227,33 @@ func (f *Face) cancelled(r *http.Request, p *place, m *message) {
 	if l == "" || f.calls.cancel(l) {
 		return
 	}
-	found, err := p.access.Processes().List(r.Context(), process.Filter{Live: true, Labels: map[string]string{labelCall: l}})
-	if err != nil || len(found) == 0 {
+	if killLabelled(r.Context(), p.access.Processes(), l) || p.sandbox != "" || f.cfg.Driver == nil {
 		return
 	}
-	one, err := p.access.Processes().Get(r.Context(), process.Selector{ID: found[len(found)-1].ID})
-	if err == nil {
-		_, _ = one.Kill(r.Context()) // it has ended by itself, or list shows it
+	// It may have been started with the argument sandbox.
+	boxes, err := f.cfg.Driver.List(r.Context())
+	if err != nil {
+		return
 	}
+	for i := range boxes {
+		s, err := f.cfg.Driver.Get(r.Context(), string(boxes[i].ID))
+		if err == nil && killLabelled(r.Context(), s.Processes(), l) {
+			return
+		}
+	}
+}
+
+// killLabelled kills the newest process of a call that another server has had, by the
+// label of the call. false: there is none.
+func killLabelled(ctx context.Context, m process.Manager, l string) bool {
+	found, err := m.List(ctx, process.Filter{Live: true, Labels: map[string]string{labelCall: l}})
+	if err != nil || len(found) == 0 {
+		return false
+	}
+	if one, err := m.Get(ctx, process.Selector{ID: found[len(found)-1].ID}); err == nil {
+		_, _ = one.Kill(ctx) // it has ended by itself, or list shows it
+	}
+	return true
 }
 
 // Codes of JSON-RPC.

@@ -48,23 +48,41 @@ func keyed(keys []string, tty bool) (string, error) {
 }
 
 // mark notes where the output of a process ends before it is given input, so that a call
-// that is made again shows what came since the first one.
+// that is made again shows what came since the first one; and which run of a service was
+// the newest before it is restarted, so that the run after it is not restarted, too.
 func (f *Face) mark(ctx context.Context, c *call, m *message) {
 	if m.Method != "tools/call" {
 		return
 	}
 	var call struct {
-		Name      string    `json:"name"`
-		Arguments inputArgs `json:"arguments"`
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
 	}
-	if json.Unmarshal(m.Params, &call) != nil || call.Name != "input" {
+	if json.Unmarshal(m.Params, &call) != nil {
 		return
 	}
-	at, err := f.placeOf(ctx, c, call.Arguments.Sandbox)
+	switch call.Name {
+	case "input":
+		f.markEnds(ctx, c, call.Arguments)
+	case "service":
+		var a serviceArgs
+		if f.cfg.Services != nil && c.place.sandbox == "" && json.Unmarshal(call.Arguments, &a) == nil && a.Action == "restart" {
+			c.from[0] = f.runOf(ctx, a.Name)
+			c.marked = c.from[0] > 0 && !c.again // a repeated one knows nothing of the first
+		}
+	}
+}
+
+func (f *Face) markEnds(ctx context.Context, c *call, arguments json.RawMessage) {
+	var a inputArgs
+	if json.Unmarshal(arguments, &a) != nil {
+		return
+	}
+	at, err := f.placeOf(ctx, c, a.Sandbox)
 	if err != nil {
 		return // the tool says so
 	}
-	if p, err := f.find(ctx, at, call.Arguments.ID); err == nil {
+	if p, err := f.find(ctx, at, a.ID); err == nil {
 		if info, err := p.Info(process.Brief(ctx)); err == nil {
 			c.from, c.marked = ends(&info), true
 		}

@@ -36,9 +36,9 @@ func (f *Face) service(ctx context.Context, _ *sdk.CallToolRequest, c *call, a s
 		if a.Name == "" {
 			return nil, &process.InvalidError{Field: "name", Reason: "is empty; name the service to restart"}
 		}
-		if !c.again {
+		if run := f.runOf(ctx, a.Name); !c.marked || run == 0 || run == c.from[0] {
 			err = f.cfg.Services.Restart(ctx, names)
-		}
+		} // else this call, whose answer was lost, has restarted it
 	default:
 		return nil, &process.InvalidError{Field: "action", Reason: fmt.Sprintf("is %.40q; list, start, stop, restart or logs are allowed", a.Action)}
 	}
@@ -59,6 +59,20 @@ func (f *Face) service(ctx context.Context, _ *sdk.CallToolRequest, c *call, a s
 		head: head, lines: len(all), line: func(i int) string { return serviceLine(all[i]) },
 		none: "(none; tend up declares them)\n", more: "%d more are left out.",
 	}.answer(n, left), nil
+}
+
+// runOf is the number of the newest run of a service; 0: it is not known.
+func (f *Face) runOf(ctx context.Context, name string) int64 {
+	all, _, err := f.cfg.Services.List(ctx)
+	if err != nil {
+		return 0
+	}
+	for _, s := range all {
+		if s.GetName() == name {
+			return s.GetRun()
+		}
+	}
+	return 0
 }
 
 func serviceLine(s *tendv1.ServiceStatus) string {

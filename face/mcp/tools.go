@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
+	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -25,13 +28,18 @@ func (f *Face) newServer(scoped, listen bool) *sdk.Server {
 		// Neither the tools nor the list of resources change.
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{Subscribe: listen}},
 	}
-	var s *sdk.Server
+	s := &tools{arguments: map[string]string{}}
 	if listen {
-		opts.SubscribeHandler = func(ctx context.Context, r *sdk.SubscribeRequest) error { return f.watch.add(ctx, s, r.Params.URI) }
-		opts.UnsubscribeHandler = func(_ context.Context, r *sdk.UnsubscribeRequest) error { f.watch.remove(s, r.Params.URI); return nil }
+		opts.SubscribeHandler = func(ctx context.Context, r *sdk.SubscribeRequest) error {
+			return f.watch.add(ctx, s.Server, r.Params.URI)
+		}
+		opts.UnsubscribeHandler = func(_ context.Context, r *sdk.UnsubscribeRequest) error {
+			f.watch.remove(s.Server, r.Params.URI)
+			return nil
+		}
 	}
-	s = sdk.NewServer(&sdk.Implementation{Name: "tend", Title: "tend", Version: orDev(f.cfg.Version)}, opts)
-	s.AddReceivingMiddleware(f.guarded)
+	s.Server = sdk.NewServer(&sdk.Implementation{Name: "tend", Title: "tend", Version: orDev(f.cfg.Version)}, opts)
+	s.AddReceivingMiddleware(f.guarded, s.named)
 	add(f, s, scoped, "run", "Run a command. Waits until it exits, or for match, port, quiet_ms or for_input. Answers status and output; if it runs on, its id.", f.run)
 	add(f, s, scoped, "output", "Show a process's output, running or not: from an offset, the tail, or lines that match.", f.output)
 	add(f, s, scoped, "input", "Write to a process's stdin or terminal, then wait as run does; default: until it reads input again. Answers the output since.", f.input)
@@ -48,8 +56,28 @@ func (f *Face) newServer(scoped, listen bool) *sdk.Server {
 	if !scoped && f.cfg.Services != nil {
 		add(f, s, scoped, "service", "Services that are kept running (tend.yaml).", f.service)
 	}
-	f.addResources(s)
-	return s
+	f.addResources(s.Server)
+	return s.Server
+}
+
+// tools are a server of the SDK, with the arguments that its tools have.
+type tools struct {
+	*sdk.Server
+	arguments map[string]string // by tool, as a text
+}
+
+// named adds to the refusal of an argument that a tool does not have, which ones it has.
+func (s *tools) named(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		res, err := next(ctx, method, req)
+		call, ok := req.(*sdk.CallToolRequest)
+		if got, is := res.(*sdk.CallToolResult); ok && is && got != nil && got.IsError && len(got.Content) == 1 {
+			if text, ok := got.Content[0].(*sdk.TextContent); ok && strings.Contains(text.Text, "unexpected additional properties") {
+				text.Text += "; " + call.Params.Name + " has " + s.arguments[call.Params.Name]
+			}
+		}
+		return res, err
+	}
 }
 
 func orDev(version string) string {
@@ -63,7 +91,7 @@ func orDev(version string) string {
 var readers = map[string]bool{"output": true, "wait": true, "list": true, "read_file": true, "find_files": true}
 
 // add makes a tool of a method.
-func add[A any](f *Face, s *sdk.Server, scoped bool, name, description string, do func(context.Context, *sdk.CallToolRequest, *call, A) (*answer, error)) {
+func add[A any](f *Face, s *tools, scoped bool, name, description string, do func(context.Context, *sdk.CallToolRequest, *call, A) (*answer, error)) {
 	schema, err := jsonschema.For[A](nil)
 	if err != nil { // the types are ours
 		panic(err)
@@ -81,11 +109,13 @@ func add[A any](f *Face, s *sdk.Server, scoped bool, name, description string, d
 	if readers[name] {
 		tool.Annotations = &sdk.ToolAnnotations{ReadOnlyHint: true}
 	}
-	sdk.AddTool(s, tool, func(ctx context.Context, req *sdk.CallToolRequest, args A) (*sdk.CallToolResult, any, error) {
+	s.arguments[name] = strings.Join(slices.Sorted(maps.Keys(schema.Properties)), ", ")
+	sdk.AddTool(s.Server, tool, func(ctx context.Context, req *sdk.CallToolRequest, args A) (*sdk.CallToolResult, any, error) {
 		c := callOf(ctx)
 		ctx, done := c.context(ctx)
 		defer done()
 		c.prime()
+		c.decoded()
 		got, err := do(ctx, req, c, args)
 		if cause := context.Cause(ctx); err != nil && cause != nil {
 			err = cause
@@ -115,7 +145,6 @@ func told(err error) error {
 	}
 	return err
 }
-		c.decoded()
 
 // guarded keeps what is wrong with one call from ending the server.
 func (f *Face) guarded(next sdk.MethodHandler) sdk.MethodHandler {
