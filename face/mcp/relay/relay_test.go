@@ -31,11 +31,17 @@ func (f told) Write(b []byte) (int, error) { f(); return len(b), nil }
 // pass has messages passed on to a handler, and returns the answers. Those in also get them.
 func pass(t testing.TB, h http.HandlerFunc, in io.Reader, also ...io.Writer) []string {
 	t.Helper()
+	return passFor(t, 2*time.Minute, h, in, also...)
+}
+
+// passFor is pass with the time that the server may not answer.
+func passFor(t testing.TB, patience time.Duration, h http.HandlerFunc, in io.Reader, also ...io.Writer) []string {
+	t.Helper()
 	srv := httptest.NewServer(h)
 	defer srv.Close()
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	r := relay.Relay{Patience: 300 * time.Millisecond, Connect: func(context.Context) (relay.Target, error) {
+	r := relay.Relay{Patience: patience, Connect: func(context.Context) (relay.Target, error) {
 		return relay.Target{Client: client, URL: srv.URL + "/mcp", Header: http.Header{"Tend-Dir": {"/d"}}}, nil
 	}}
 	var out bytes.Buffer
@@ -83,7 +89,7 @@ func TestAnAnswerThatBreaksOffIsAskedForAgain(t *testing.T) {
 }
 
 func TestAServerThatDoesNotAnswerIsAnError(t *testing.T) {
-	got := pass(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, strings.NewReader(ping))
+	got := passFor(t, 300*time.Millisecond, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, strings.NewReader(ping))
 	if len(got) != 1 || !strings.Contains(got[0], `"id":"p"`) || !strings.Contains(got[0], "has not answered for 300ms") {
 		t.Errorf("got %q", got)
 	}
