@@ -28,6 +28,9 @@ type Config struct {
 	// kernel picks, unless a daemon that still runs on the state directory
 	// has a socket on that host: then its socket is used again.
 	Listen []string
+	// Passed are sockets of Listen that are open already. They are used first: who
+	// opened them holds them open beyond tend.
+	Passed []Socket
 	// ServerArgv is the command line of the server role. argv[0] is a path.
 	// It finds the sockets by Inherited(len(Listen)), in the order of Listen.
 	ServerArgv []string
@@ -233,7 +236,12 @@ func open(cfg Config) ([]int, error) {
 	}
 	var out []int
 	for _, addr := range cfg.Listen {
-		fd := pick(&held, addr)
+		fd := -1
+		if i := slices.IndexFunc(cfg.Passed, func(s Socket) bool { return s.Addr == addr }); i >= 0 {
+			fd = cfg.Passed[i].FD
+		} else {
+			fd = pick(&held, addr)
+		}
 		if fd < 0 {
 			var err error
 			if fd, err = listen(addr); err != nil {

@@ -49,6 +49,21 @@ func Silent(stateDir string) string {
 	return run.Describe("server")
 }
 
+// Lives reports whether a launcher or another role lives on a state directory.
+func Lives(stateDir string) bool {
+	run := openMade(stateDir)
+	if run == nil {
+		return false
+	}
+	defer run.Close()
+	for _, role := range roles {
+		if run.Holder(role) != 0 {
+			return true
+		}
+	}
+	return launcherArgv(locked(run), stateDir) != nil
+}
+
 // openMade opens the run directory if there is one: it is not made by looking.
 func openMade(stateDir string) *rundir.Dir {
 	if _, err := os.Stat(filepath.Join(stateDir, "run")); err != nil {

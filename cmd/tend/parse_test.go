@@ -131,12 +131,12 @@ func TestControlCharactersOfACommandDoNotReachTheTerminal(t *testing.T) {
 func TestServePlan(t *testing.T) {
 	dir := t.TempDir()
 	token := writeFile(t, dir, "token", "s3cret\n")
-	plan := func(c serveCmd) (*plan, error) {
+	plan := func(c serveCmd, passed ...string) (*plan, error) {
 		if c.KeepFinished == 0 {
 			c.KeepFinished = time.Hour // the parser sets a default
 		}
 		inv := &invocation{flags: &globals{StateDir: dir}, getenv: func(string) string { return "" }}
-		return c.plan(inv)
+		return c.plan(inv, passed...)
 	}
 	for _, tt := range []struct {
 		name string
@@ -156,6 +156,16 @@ func TestServePlan(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+	own := []string{"unix:/run/own.sock", "127.0.0.1:7"}
+	if diff := cmp.Diff(own, scene.Value(plan(serveCmd{}, own...))(t).listen); diff != "" {
+		t.Errorf("what systemd passes is not served alone: %s", diff)
+	}
+	if diff := cmp.Diff(append(own, "127.0.0.1:8"), scene.Value(plan(serveCmd{Listen: []string{"127.0.0.1:7", "127.0.0.1:8"}}, own...))(t).listen); diff != "" {
+		t.Errorf("what is asked for beside it: %s", diff)
+	}
+	if p, err := plan(serveCmd{}, "0.0.0.0:80"); err == nil {
+		t.Errorf("what systemd passes is served everywhere without a token: %+v", p)
 	}
 	for name, c := range map[string]serveCmd{
 		"everywhere without a token": {Listen: []string{":80"}},

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 
 // serveFlags are what "tend serve" passes on to the server role.
 type serveFlags struct {
-	Socket         string        `name:"socket" placeholder:"PATH" help:"Unix socket; none for no socket. Default: in the state directory if one is given, else /run/tend or $XDG_RUNTIME_DIR/tend."`
+	Socket         string        `name:"socket" placeholder:"PATH" help:"Unix socket; none for no socket. Default: in the state directory if one is given, else /run/tend or $XDG_RUNTIME_DIR/tend; nothing beside sockets that systemd passes (LISTEN_FDS)."`
 	PortFile       string        `name:"port-file" placeholder:"FILE" help:"Write the URL here once it serves."`
 	TokenFile      string        `name:"token-file" placeholder:"FILE" help:"File with the token that callers over TCP must show; its mode must be 0600 or less."`
 	DefaultUser    string        `name:"default-user" placeholder:"NAME" help:"User of envd requests that name none. Default: the user that serves."`
@@ -41,7 +42,7 @@ type serveFlags struct {
 type serveCmd struct {
 	serveFlags
 	Distant string   `placeholder:"ADDR" help:"Serve distant's encrypted transport on this TCP address; its URI is in distant/uri in the state directory. Default: not served."`
-	Listen  []string `sep:"none" default:"127.0.0.1:49983" placeholder:"ADDR" help:"TCP address, :0 picks a port; none for no TCP. Repeatable. Default: 127.0.0.1:49983."`
+	Listen  []string `sep:"none" placeholder:"ADDR" help:"TCP address, :0 picks a port; none for no TCP. Repeatable. Default: 127.0.0.1:49983, and nothing beside sockets that systemd passes (LISTEN_FDS)."`
 	Keep    bool     `help:"When the daemon ends, leave the processes running for the next tend serve on the same state directory."`
 
 	Background bool `hidden:"" help:"Let a later tend serve take this daemon's place."`
@@ -57,7 +58,12 @@ type plan struct {
 	keep     bool
 }
 
-func (c *serveCmd) plan(inv *invocation) (*plan, error) {
+// defaultListen is the port of envd.
+const defaultListen = "127.0.0.1:49983"
+
+// plan checks the command line. passed are the addresses of sockets that are open
+// already; they are served first, and in place of the defaults.
+func (c *serveCmd) plan(inv *invocation, passed ...string) (*plan, error) {
 	dir, err := inv.stateDir()
 	if err != nil {
 		return nil, err
@@ -113,7 +119,22 @@ func (c *serveCmd) plan(inv *invocation) (*plan, error) {
 	if _, _, err := p.flags.network(); err != nil {
 		return nil, err
 	}
-	for _, addr := range c.Listen {
+	for _, addr := range passed {
+		if err := server.CheckListen(networkName(addr), addr, p.token, c.Insecure); err != nil {
+			return nil, err
+		}
+	}
+	p.listen = slices.Clone(passed)
+	add := func(addr string) {
+		if !slices.Contains(passed, addr) {
+			p.listen = append(p.listen, addr)
+		}
+	}
+	addrs := c.Listen
+	if len(addrs) == 0 && len(passed) == 0 {
+		addrs = []string{defaultListen}
+	}
+	for _, addr := range addrs {
 		if addr == "none" {
 			continue
 		}
@@ -124,15 +145,18 @@ func (c *serveCmd) plan(inv *invocation) (*plan, error) {
 		if err := server.CheckListen("tcp", resolved, p.token, c.Insecure); err != nil {
 			return nil, err
 		}
-		p.listen = append(p.listen, resolved)
+		add(resolved)
 	}
 	switch socket := p.flags.Socket; socket {
 	case "none":
 	case "":
+		if len(passed) > 0 {
+			break
+		}
 		if socket, err = inv.home().Socket(); err != nil {
 			return nil, err
 		}
-		p.listen = append(p.listen, "unix:"+socket)
+		add("unix:" + socket)
 	default:
 		if socket, err = filepath.Abs(socket); err != nil {
 			return nil, err
@@ -140,7 +164,7 @@ func (c *serveCmd) plan(inv *invocation) (*plan, error) {
 		if err := home.CheckSocket(socket); err != nil {
 			return nil, err
 		}
-		p.listen = append(p.listen, "unix:"+socket)
+		add("unix:" + socket)
 	}
 	if len(p.listen) == 0 {
 		return nil, usageError("--listen none together with --socket none leaves nobody who could call; leave one of them out")
@@ -154,6 +178,14 @@ func (c *serveCmd) plan(inv *invocation) (*plan, error) {
 		p.listen, p.distant = append(p.listen, resolved), true
 	}
 	return p, nil
+}
+
+// networkName is the network of an address as launch wants it.
+func networkName(addr string) string {
+	if strings.HasPrefix(addr, "unix:") {
+		return "unix"
+	}
+	return "tcp"
 }
 
 // checkPortFile reports why a file cannot be written, and replaced each time,

@@ -25,7 +25,15 @@ import (
 
 // Run becomes the launcher: it does not return unless it could not.
 func (c *serveCmd) Run(ctx context.Context, inv *invocation) error {
-	p, err := c.plan(inv)
+	passed, err := launch.Passed(inv.getenv)
+	if err != nil {
+		return err
+	}
+	var open []string
+	for _, s := range passed {
+		open = append(open, s.Addr)
+	}
+	p, err := c.plan(inv, open...)
 	if err != nil {
 		return err
 	}
@@ -45,7 +53,7 @@ func (c *serveCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	cfg := launch.Config{StateDir: p.stateDir, Listen: p.listen, ServerArgv: p.serverArgs(exe), Keep: p.keep, Background: c.Background, Environ: os.Environ()}
+	cfg := launch.Config{StateDir: p.stateDir, Listen: p.listen, Passed: passed, ServerArgv: p.serverArgs(exe), Keep: p.keep, Background: c.Background, Environ: launch.WithoutPassed(inv.environ())}
 	err = launch.Exec(cfg)
 	busy, ok := errors.AsType[*launch.BusyError](err)
 	if ok && !c.Background && launch.Replaceable(p.stateDir) {
@@ -90,6 +98,10 @@ func replaceDaemon(ctx context.Context, inv *invocation, cfg launch.Config, pid 
 }
 
 func kept(dir string) bool { return launch.Kept(dir) }
+
+// lives reports whether a role of the daemon on a state directory, or its launcher, is
+// there.
+func lives(dir string) bool { return launch.Lives(dir) }
 
 // silent says why a daemon does not answer, and trouble why it may not be able to;
 // continueRoles lets stopped roles go on.

@@ -26,6 +26,8 @@ func (c *serverCmd) Run() error {
 
 func kept(string) bool { return false }
 
+func lives(string) bool { return false }
+
 func silent(string) string  { return "" }
 func trouble(string) string { return "" }
 func continueRoles(string)  {}

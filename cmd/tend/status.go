@@ -255,10 +255,13 @@ func (c *shutdownCmd) end(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
+	gone := goneFrom(status.StateDir)
 	if err := d.Shutdown(ctx, c.Keep); err != nil || !d.local {
 		return err
 	}
-	return inv.awaitEnd(d.url, func() bool { return nobodyAt(ctx, d.url) || c.Keep && kept(status.StateDir) })
+	return inv.awaitEnd(d.url, func() bool {
+		return nobodyAt(ctx, d.url) || gone() || c.Keep && kept(status.StateDir)
+	})
 }
 
 // shutdownWithoutServer ends our own daemon whose server cannot start, or says
@@ -272,10 +275,14 @@ func (inv *invocation) shutdownWithoutServer(ctx context.Context, why error) err
 	if err != nil {
 		return err
 	}
+	gone := goneFrom(dir)
 	if err := end(dir); err != nil {
 		return fmt.Errorf("%w; nor can it be ended without its server: %w", why, err)
 	}
 	return inv.awaitEnd(urls[0], func() bool {
+		if gone() {
+			return true
+		}
 		for _, url := range urls {
 			if !nobodyAt(ctx, url) {
 				return false
@@ -283,6 +290,13 @@ func (inv *invocation) shutdownWithoutServer(ctx context.Context, why error) err
 		}
 		return true
 	})
+}
+
+// goneFrom returns what reports whether a daemon that is seen on a state directory now
+// has ended: where systemd holds its sockets, they take connections beyond its end.
+func goneFrom(dir string) func() bool {
+	seen := lives(dir)
+	return func() bool { return seen && !lives(dir) }
 }
 
 // awaitEnd waits until the daemon has ended: what comes next may be another one in
