@@ -91,7 +91,7 @@ fmt: need-go ## Format the Go code
 	gofmt -w $(GO_FILES)
 
 .PHONY: dist
-dist: need-go ## Build release archives with checksums into dist/
+dist: need-go ## Build archives, deb, rpm, image, SBOM and checksums into dist/
 	@VERSION='$(VERSION)' scripts/dist $(DIST_PLATFORMS)
 
 .PHONY: clean

@@ -175,6 +175,7 @@ func TestDeps(t *testing.T) {
 		{"daemon", []string{"process", "daemon/parts", "keeper/rundir", "driver/local", "face", "server", "metrics", "gen/tend", "anchor", "launch", "keeper/client", "keeper/rest", "internal/replace"}},
 		{"test/conformance", []string{"process", "anchor", "gen", "face/distant"}},
 		{"test/crashtest", nil},
+		{"test/dist", nil},
 		{"test/fakellm", nil},
 		{"test/limits", nil},
 		{"test/noise", nil},

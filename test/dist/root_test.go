@@ -1,0 +1,112 @@
+//go:build linux
+
+package dist
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/tend-run/tend/internal/scene"
+)
+
+// root is a root directory with a pid namespace of its own. All of it ends with the test.
+type root struct {
+	t   *testing.T
+	pid int // of its first process, as we see it
+}
+
+// overlay makes a root that has the machine's files, and in which all can be changed. The
+// mounts are those of a mount namespace that nobody else has.
+const overlay = `set -e
+mount --make-rprivate /
+mount -t tmpfs tmpfs "$1"
+mkdir "$1/upper" "$1/work" "$1/root"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
+cd "$1/root"
+rm -rf var/lib/tend etc/default/tend usr/lib/tend
+for d in run tmp var/lib/dpkg; do mount -t tmpfs tmpfs "$d"; done
+mkdir var/lib/dpkg/info var/lib/dpkg/updates
+touch var/lib/dpkg/status
+mount --rbind /dev dev
+mount --rbind /sys sys
+mount -t proc proc proc
+exec chroot . sleep infinity`
+
+// enter runs a script as the first process of a new root. The script ends by becoming
+// what holds the root; its output goes to a log.
+func enter(t *testing.T, script string, args ...string) *root {
+	t.Helper()
+	scene.Root(t)
+	var log bytes.Buffer
+	cmd := exec.Command("unshare", append([]string{"--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "sh", "-c", script, "sh"}, args...)...)
+	cmd.Stdout, cmd.Stderr = &log, &log
+	scene.Must(t, cmd.Start())
+	ended := make(chan struct{})
+	go func() { cmd.Wait(); close(ended) }()
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		<-ended
+		if t.Failed() {
+			t.Logf("the root says: %s", log.String())
+		}
+	})
+	r := &root{t: t}
+	scene.Eventually(t, "the root is there", func() bool {
+		select {
+		case <-ended:
+			t.Fatalf("no root can be made: %s", log.String())
+		default:
+		}
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", cmd.Process.Pid))
+		r.pid, _ = strconv.Atoi(strings.TrimSpace(string(b)))
+		held, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", r.pid))
+		return string(held) != "sh\n" && string(held) != "unshare\n" && len(held) > 0
+	})
+	return r
+}
+
+// try runs a command in the root, and returns its output and error.
+func (r *root) try(args ...string) (string, error) {
+	cmd := exec.Command("nsenter", append([]string{"-t", strconv.Itoa(r.pid), "--mount", "--pid", "--uts", "--ipc", "--root", "--wd=/", "--"}, args...)...)
+	// As on a machine that nobody has set anything for; and what it starts is not to inherit
+	// a pipe that is waited for.
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C"}
+	out := scene.Value(os.CreateTemp(r.t.TempDir(), "out"))(r.t)
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr = out, out
+	err := cmd.Run()
+	return string(scene.Value(os.ReadFile(out.Name()))(r.t)), err
+}
+
+// run is try for what must succeed.
+func (r *root) run(args ...string) string {
+	r.t.Helper()
+	out, err := r.try(args...)
+	if err != nil {
+		r.t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// path is that of a file of the root, for us.
+func (r *root) path(name string) string {
+	return filepath.Join(fmt.Sprintf("/proc/%d/root", r.pid), name)
+}
+
+// has reports whether a path is there.
+func (r *root) has(name string) bool {
+	_, err := os.Lstat(r.path(name))
+	return err == nil
+}
+
+// put copies a file into the root.
+func (r *root) put(from, to string) {
+	r.t.Helper()
+	scene.Must(r.t, os.WriteFile(r.path(to), scene.Value(os.ReadFile(from))(r.t), 0o644))
+}
