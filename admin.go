@@ -2,9 +2,11 @@ package tend
 
 import (
 	"context"
+	"fmt"
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/tendpb"
+	"github.com/tend-run/tend/process"
 )
 
 // Status is what a daemon reports about itself.
@@ -89,9 +91,19 @@ type Page struct {
 }
 
 // OpenPage lets a browser log in to the daemon's page.
-func (c *Client) OpenPage(ctx context.Context) (Page, error) {
+func (c *Client) OpenPage(ctx context.Context) (Page, error) { return c.openPage(ctx, false) }
+
+// OpenPageReadOnly lets a browser log in that sees everything but values of environments,
+// files and tokens, and changes nothing. A daemon without a token has no such login: the
+// error is process.ErrUnsupported.
+func (c *Client) OpenPageReadOnly(ctx context.Context) (Page, error) { return c.openPage(ctx, true) }
+
+func (c *Client) openPage(ctx context.Context, reads bool) (Page, error) {
 	var p Page
-	err := c.call(ctx, unary(c.admin.OpenPage, &tendv1.OpenPageRequest{}, func(m *tendv1.OpenPageResponse) error {
+	err := c.call(ctx, unary(c.admin.OpenPage, &tendv1.OpenPageRequest{ReadOnly: reads}, func(m *tendv1.OpenPageResponse) error {
+		if reads && !m.GetReadOnly() {
+			return fmt.Errorf("%w: the server knows no login for reading alone, it is of a former version: tend upgrade replaces it", process.ErrUnsupported)
+		}
 		p = Page{URL: tendpb.CleanName(m.GetUrl()), Code: tendpb.CleanName(m.GetCode())}
 		return nil
 	}))

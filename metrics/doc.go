@@ -18,7 +18,7 @@
 //	tend_role_restarts_total{role}           times a role was started again
 //	tend_http_requests_total{face}           requests, by the part of the server; "none" for paths that no part serves
 //	tend_http_requests_active{face}          requests being served, streams included
-//	tend_http_refused_total{reason}          requests refused: connections, requests, token, peer, origin
+//	tend_http_refused_total{reason}          requests refused: connections, requests, token, reader, peer, origin
 //	tend_http_panics_total                   requests that a bug ended
 //
 // The byte counters add up what each scrape finds new. What a process wrote

@@ -88,6 +88,10 @@ type Route struct {
 	Handler http.Handler
 	// Access says which callers are admitted.
 	Access Access
+	// Reads reports whether a request only reads, by its path: nothing becomes other than
+	// it was, and nothing in the answer gives a right to change it. A browser that is
+	// logged in to read alone ([Reader]) may make no other. nil: no request does.
+	Reads func(path string) bool
 	// Secret reports whether the request's path holds a secret that only permitted
 	// callers know. No foreign web page can make up such a path, so the guard against
 	// them lets it pass. nil: no path does.

@@ -113,7 +113,23 @@ func strangerText(p *peer) string {
 func (s *Server) needsToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := s.token()
-		if token.Set() && !Trusted(r) && !token.Matches(face.Bearer(r)) && !(s.cfg.Session != nil && s.cfg.Session(r)) {
+		role := part.Owner
+		if token.Set() && !Trusted(r) && !token.Matches(face.Bearer(r)) {
+			role = part.Nobody
+			if s.cfg.Session != nil {
+				role = s.cfg.Session(r)
+			}
+		}
+		switch role {
+		case part.Owner:
+		case part.Reader:
+			if reads := s.routes.of(r).Reads; reads == nil || !reads(r.URL.Path) {
+				s.metrics.Refused("reader")
+				refuse(w, http.StatusForbidden, "permission_denied", "this login only reads; log in with the token, or by a link of tend ui, to change something")
+				return
+			}
+			r = r.WithContext(part.WithReader(r.Context()))
+		default:
 			s.metrics.Refused("token")
 			w.Header().Set("WWW-Authenticate", `Bearer realm="tend"`)
 			text := "this server needs a token: send Authorization: Bearer <token> (set TEND_TOKEN for the command line)"

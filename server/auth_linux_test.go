@@ -60,7 +60,9 @@ func TestWhoMayCallWithAToken(t *testing.T) {
 
 func TestASessionStandsForTheTokenOnRoutesThatTakeIt(t *testing.T) {
 	s := serve(t, func(c *Config) {
-		c.Token, c.Session = "s3cret", func(r *http.Request) bool { return r.Header.Get("Tend-Page") == "in" }
+		c.Token, c.Session = "s3cret", func(r *http.Request) part.Role {
+			return map[string]part.Role{"in": part.Owner, "reads": part.Reader}[r.Header.Get("Tend-Page")]
+		}
 	})
 	for path, want := range map[string]int{"/tend.v1.ProcessService/Hello": 200, "/process.Process/List": 401} {
 		for _, proof := range []string{"in", "out"} {
@@ -71,6 +73,33 @@ func TestASessionStandsForTheTokenOnRoutesThatTakeIt(t *testing.T) {
 				t.Errorf("%s with a session %q is %d %s; want %d", path, proof, got, text, want)
 			}
 		}
+	}
+}
+
+// A login that only reads is admitted to what its route says is read, and to nothing else:
+// deny is the default. Whoever shows the token is not held to it.
+func TestALoginThatReadsIsAdmittedToNothingElse(t *testing.T) {
+	s := serve(t, func(c *Config) {
+		c.Token, c.Session = "s3cret", func(r *http.Request) part.Role {
+			return map[string]part.Role{"reads": part.Reader}[r.Header.Get("Tend-Page")]
+		}
+	})
+	for path, want := range map[string]int{
+		"/tend.v1.ProcessService/Hello": 200, "/tend.v1.ProcessService/List": 200, "/tend.v1.ProcessService/Start": 403, "/tend.v1.AdminService/OpenPage": 403,
+		"/tend.v1.ProcessService/NoSuch": 403, "/tend.v1.AdminService/Shutdown": 403, "/process.Process/List": 401, "/-/metrics": 403,
+	} {
+		header := map[string]string{"Content-Type": "application/json", "Tend-Page": "reads"}
+		method := "POST"
+		if path == "/-/metrics" {
+			method = "GET"
+		}
+		if got, text := do(t, s.client(t, "h1", "tcp"), method, s.tcp+path, "{}", header); got != want {
+			t.Errorf("%s is %d %s; want %d", path, got, text, want)
+		}
+	}
+	both := map[string]string{"Content-Type": "application/json", "Tend-Page": "reads", "Authorization": "Bearer s3cret"}
+	if got, text := do(t, s.client(t, "h1", "tcp"), "POST", s.tcp+"/tend.v1.ProcessService/Start", "{}", both); got != 400 {
+		t.Errorf("with the token a start without a command is %d %s; want 400", got, text)
 	}
 }
 

@@ -41,10 +41,10 @@ type Config struct {
 	// TokenNow returns the token of this moment, where a part may set another.
 	// nil: Token.
 	TokenNow func() face.Token
-	// Session reports whether a request may pass without the token, because a page of
-	// this server has sent it from a browser that is logged in. It has to be sure that no
-	// other page has caused the request. nil: none may.
-	Session func(*http.Request) bool
+	// Session says what a request may do without the token, because a page of this
+	// server has sent it from a browser that is logged in. It has to be sure that no
+	// other page has caused the request. nil: nothing.
+	Session func(*http.Request) part.Role
 	// Insecure allows listeners that are not loopback although there is no
 	// token, and callers from any web page.
 	Insecure bool

@@ -18,7 +18,8 @@
 //
 // The part of a route says what its callers have to show (part.Route.Access). A route
 // that says nothing needs Authorization: Bearer <token>, or a session of the page
-// (Config.Session). /-/healthz and /-/readyz
+// (Config.Session); one that only reads is admitted to what its route says is read
+// (part.Route.Reads), and to nothing else. /-/healthz and /-/readyz
 // are open to all, and have no facts in them; /-/metrics needs the token.
 //
 // # Limits

@@ -15,7 +15,8 @@ import (
 )
 
 type uiCmd struct {
-	Print bool `help:"Print the URL and open no browser."`
+	Print    bool `help:"Print the URL and open no browser."`
+	ReadOnly bool `name:"read-only" help:"Log in to see everything and change nothing: for a colleague. Values of environments and files are not shown."`
 }
 
 // uiFacts is the JSON of "tend ui".
@@ -29,7 +30,11 @@ func (c *uiCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	page, err := d.OpenPage(ctx)
+	open := d.OpenPage
+	if c.ReadOnly {
+		open = d.OpenPageReadOnly
+	}
+	page, err := open(ctx)
 	if err != nil {
 		return err
 	}

@@ -134,8 +134,9 @@ type Set struct {
 	Parts []part.Part
 	// Token returns the token of this moment: envd's POST /init may set one.
 	Token func() face.Token
-	// Session reports whether a request is of a browser that is logged in to the page.
-	Session func(*http.Request) bool
+	// Session says what a request may do that is of a browser that is logged in to the
+	// page.
+	Session func(*http.Request) part.Role
 }
 
 // Status returns what the driver and the parts say of themselves, by name.
@@ -281,7 +282,7 @@ func Open(c Config) (*Set, error) {
 	}
 	inside := ports.New(ports.Config{Sandboxes: sandboxes, Secret: secret, Token: processes.AccessToken, Log: c.Log})
 	set.Parts = []part.Part{api, shown, kept, control, e2b, gate, tools, inside, processes, files}
-	set.Token, set.Session = processes.AccessToken, shown.Admits
+	set.Token, set.Session = processes.AccessToken, shown.Role
 	if repair != nil {
 		repair.Over(kept)
 		set.Parts = append(set.Parts, repair)

@@ -2,6 +2,7 @@ package native
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -44,7 +45,7 @@ func (a *admin) Shutdown(ctx context.Context, req *connect.Request[tendv1.Shutdo
 	return answer(&tendv1.ShutdownResponse{}, a.daemon.Shutdown(ctx, req.Msg.GetKeep()))
 }
 
-func (a *admin) OpenPage(ctx context.Context, _ *connect.Request[tendv1.OpenPageRequest]) (*connect.Response[tendv1.OpenPageResponse], error) {
+func (a *admin) OpenPage(ctx context.Context, req *connect.Request[tendv1.OpenPageRequest]) (*connect.Response[tendv1.OpenPageResponse], error) {
 	if a.daemon == nil || a.page == nil {
 		return nil, unsupported("the page")
 	}
@@ -53,11 +54,21 @@ func (a *admin) OpenPage(ctx context.Context, _ *connect.Request[tendv1.OpenPage
 		return nil, wireError(err)
 	}
 	resp := &tendv1.OpenPageResponse{}
+	reads := req.Msg.GetReadOnly()
+	resp.Code, resp.ReadOnly = a.page.Code(reads), reads
+	if reads && resp.Code == "" {
+		return nil, wireError(errNoLogin)
+	}
 	if base := status.GetUrl(); strings.HasPrefix(base, "http") {
-		resp.Url, resp.Code = base+"/ui/", a.page.Code()
+		resp.Url = base + "/ui/"
+	} else {
+		resp.Code = ""
 	}
 	return connect.NewResponse(resp), nil
 }
+
+// errNoLogin: there is nobody who could only read.
+var errNoLogin = &translated{errors.New("without a token this server asks nobody who they are, so no login can be for reading alone; give it a token (tend serve --token-file)"), process.ErrUnsupported}
 
 func answer[T any](m *T, err error) (*connect.Response[T], error) {
 	if err != nil {

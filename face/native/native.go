@@ -30,8 +30,9 @@ type Admin interface {
 	Shutdown(ctx context.Context, keep bool) error
 }
 
-// Page makes codes that log in to the page once. Empty: no login is needed.
-type Page interface{ Code() string }
+// Page makes codes that log in to the page once, or to read alone. Empty: no login is
+// needed.
+type Page interface{ Code(reads bool) string }
 
 // Config of the native face.
 type Config struct {
@@ -110,7 +111,7 @@ func (f *Face) Name() string { return "native" }
 func (f *Face) Routes() []part.Route {
 	opts := []connect.HandlerOption{
 		connect.WithReadMaxBytes(MaxRequest), face.Codecs(),
-		connect.WithCompression("gzip", nil, nil),
+		connect.WithCompression("gzip", nil, nil), connect.WithInterceptors(withholding{}),
 		connect.WithRecover(func(_ context.Context, spec connect.Spec, _ http.Header, v any) error {
 			return connect.NewError(connect.CodeInternal, errors.New(spec.Procedure+" hit a fault of the server; this request ended, nothing else did"))
 		}),
@@ -134,6 +135,9 @@ func (f *Face) Routes() []part.Route {
 	routes[9].Pattern, routes[9].Handler = contentPath, plainFiles{fs, connect.NewErrorWriter()}.content()
 	routes[9].Body = func(string) part.Body { return part.File }
 	routes[10].Pattern, routes[10].Handler = "GET "+archivePath, plainFiles{fs, connect.NewErrorWriter()}.archive()
+	for n := range routes {
+		routes[n].Reads = onlyReads
+	}
 	return routes[:]
 }
 

@@ -26,31 +26,33 @@ type codes struct {
 
 type code struct {
 	text  face.Token
+	reads bool // it logs in to read alone
 	until time.Time
 }
 
 // add makes a code.
-func (c *codes) add() string {
+func (c *codes) add(reads bool) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n := len(c.all) - maxCodes + 1; n > 0 {
 		c.all = c.all[n:]
 	}
 	text := rand.Text()
-	c.all = append(c.all, code{face.Token(text), c.now().Add(codeLifetime)})
+	c.all = append(c.all, code{face.Token(text), reads, c.now().Add(codeLifetime)})
 	return text
 }
 
-// use reports whether a code logs in, which it does once.
-func (c *codes) use(shown string) bool {
+// use reports whether a code logs in, which it does once, and whether to read alone.
+func (c *codes) use(shown string) (ok, reads bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
 	c.all = slices.DeleteFunc(c.all, func(v code) bool { return !now.Before(v.until) })
 	n := slices.IndexFunc(c.all, func(v code) bool { return v.text.Matches(shown) })
 	if n < 0 {
-		return false
+		return false, false
 	}
+	reads = c.all[n].reads
 	c.all = slices.Delete(c.all, n, n+1)
-	return true
+	return true, reads
 }

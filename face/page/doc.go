@@ -9,8 +9,8 @@
 //	POST /ui/session    with Authorization: Bearer <token>, or Tend-Code: <code>, and no
 //	                    body: logs in. Sets a cookie, which scripts cannot read, and answers
 //	                    {"proof": "…"}, which no other origin can read
-//	GET /ui/session     {"needed": true, "in": false}: whether a login is needed, and
-//	                    whether this request has one
+//	GET /ui/session     {"needed": true, "in": false, "reads": false}: whether a login is
+//	                    needed, whether this request has one, and whether that reads alone
 //	DELETE /ui/session  logs out
 //
 // A request of the page to the API shows both: the cookie, and the proof in the
@@ -21,5 +21,6 @@
 //
 // A session lasts for a week, outlives the server, and ends by logging out and when the
 // server's token becomes another one. A code logs in once, within a minute; the
-// server that made it must live.
+// server that made it must live. One that is made for it logs in to read alone: package
+// server admits such a session to routes that say that they only read.
 package page

@@ -66,22 +66,27 @@ func (p *Page) Routes() []part.Route {
 	}
 }
 
-// Admits reports whether a request may call the API because the page has sent
-// it, from a browser that is logged in.
-func (p *Page) Admits(r *http.Request) bool { return p.sessions.of(r) != "" }
+// Role says what a request may do because the page has sent it, from a browser that is
+// logged in.
+func (p *Page) Role(r *http.Request) part.Role {
+	_, role := p.sessions.of(r)
+	return role
+}
 
-// Code makes a code that logs in once, within a minute. Empty: no login is needed.
-func (p *Page) Code() string {
+// Code makes a code that logs in once, within a minute; reads: to read alone. Empty: no
+// login is needed.
+func (p *Page) Code(reads bool) string {
 	if !p.cfg.Token().Set() {
 		return ""
 	}
-	return p.codes.add()
+	return p.codes.add(reads)
 }
 
 // tell says whether a login is needed.
 func (p *Page) tell(w http.ResponseWriter, r *http.Request) {
 	needed := p.cfg.Token().Set()
-	answer(w, http.StatusOK, map[string]any{"needed": needed, "in": !needed || p.Admits(r)})
+	role := p.Role(r)
+	answer(w, http.StatusOK, map[string]any{"needed": needed, "in": !needed || role != part.Nobody, "reads": needed && role == part.Reader})
 }
 
 // codeHeader carries a code. A login has no body, which nobody reads for a stranger.
@@ -93,11 +98,15 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	token, code := p.cfg.Token(), r.Header.Get(codeHeader)
+	used, reads := false, false
+	if token.Set() && code != "" {
+		used, reads = p.codes.use(code)
+	}
 	switch {
 	case !token.Set():
 		answer(w, http.StatusOK, map[string]any{"proof": ""})
 		return
-	case code != "" && p.codes.use(code):
+	case used:
 	case code != "":
 		refuse(w, http.StatusUnauthorized, "unauthenticated", "this link has been used, or is older than a minute; run tend ui again, or log in with the token")
 		return
@@ -105,7 +114,7 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnauthorized, "unauthenticated", "this is not the token of this server; it is in the file that tend serve got as --token-file")
 		return
 	}
-	id, proof, err := p.sessions.begin()
+	id, proof, err := p.sessions.begin(reads)
 	if err != nil {
 		p.cfg.Log.Warn("no login to the page", slog.Any("err", err))
 		refuse(w, http.StatusInternalServerError, "internal", fmt.Sprintf("the login cannot be kept: %v", err))
@@ -116,7 +125,7 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Page) logout(w http.ResponseWriter, r *http.Request) {
-	id := p.sessions.of(r)
+	id, _ := p.sessions.of(r)
 	if id == "" {
 		refuse(w, http.StatusUnauthorized, "unauthenticated", "this browser is not logged in")
 		return

@@ -37,7 +37,7 @@ func serve(t *testing.T) *site {
 	s.open(t)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api" {
-			if !s.page.Admits(r) {
+			if s.page.Role(r) == part.Nobody {
 				w.WriteHeader(http.StatusUnauthorized)
 			}
 			return
@@ -212,7 +212,7 @@ func TestBehindTLSTheCookieStaysThere(t *testing.T) {
 
 func TestACodeLogsInOnceWithinAMinute(t *testing.T) {
 	s := serve(t)
-	first, late := s.page.Code(), s.page.Code()
+	first, late := s.page.Code(false), s.page.Code(false)
 	s.admits(t, s.login(t, "Tend-Code", first), true)
 	refused := func(header ...string) {
 		t.Helper()
@@ -224,9 +224,9 @@ func TestACodeLogsInOnceWithinAMinute(t *testing.T) {
 	refused("Tend-Code", "AAAA")
 	s.now = s.now.Add(codeLifetime)
 	refused("Tend-Code", late)
-	forgotten := s.page.Code()
+	forgotten := s.page.Code(false)
 	for range maxCodes {
-		s.page.Code()
+		s.page.Code(false)
 	}
 	refused("Tend-Code", forgotten)
 	refused("Authorization", "Bearer the-toke")
@@ -237,19 +237,19 @@ func TestACodeLogsInOnceWithinAMinute(t *testing.T) {
 func TestWithoutATokenNoLoginIsNeeded(t *testing.T) {
 	s := serve(t)
 	told := func() string { _, text, _ := s.do(t, "GET", "/ui/session", "", nil); return strings.TrimSpace(text) }
-	if got := told(); got != `{"in":false,"needed":true}` {
+	if got := told(); got != `{"in":false,"needed":true,"reads":false}` {
 		t.Errorf("with a token: %s", got)
 	}
 	s.token = ""
-	if got := told(); got != `{"in":true,"needed":false}` || s.page.Code() != "" {
-		t.Errorf("without: %s, code %q", got, s.page.Code())
+	if got := told(); got != `{"in":true,"needed":false,"reads":false}` || s.page.Code(false) != "" {
+		t.Errorf("without: %s, code %q", got, s.page.Code(false))
 	}
 }
 
 func TestTheOldestOfManySessionsEnds(t *testing.T) {
 	s := serve(t)
 	id := func() *browser {
-		id, proof, err := s.page.sessions.begin()
+		id, proof, err := s.page.sessions.begin(false)
 		scene.Must(t, err)
 		return &browser{&http.Cookie{Name: "tend-session-" + s.URL[strings.LastIndexByte(s.URL, ':')+1:], Value: id}, proof}
 	}
@@ -259,4 +259,29 @@ func TestTheOldestOfManySessionsEnds(t *testing.T) {
 	}
 	s.admits(t, oldest, false)
 	s.admits(t, next, true)
+}
+
+// A code for reading alone makes a login that does, over servers too; no other does.
+func TestACodeForReadingLogsInToReadAlone(t *testing.T) {
+	s := serve(t)
+	role := func(b *browser) part.Role {
+		req := scene.Value(http.NewRequestWithContext(t.Context(), "POST", s.URL, nil))(t)
+		req.AddCookie(b.cookie)
+		req.Header.Set("Tend-Page", b.proof)
+		return s.page.Role(req)
+	}
+	reader, owner, token := s.login(t, "Tend-Code", s.page.Code(true)), s.login(t, "Tend-Code", s.page.Code(false)), s.login(t, byToken...)
+	for range 2 {
+		if role(reader) != part.Reader || role(owner) != part.Owner || role(token) != part.Owner {
+			t.Errorf("they are %v, %v and %v", role(reader), role(owner), role(token))
+		}
+		s.open(t)
+	}
+	if _, text, _ := s.do(t, "GET", "/ui/session", "", reader); strings.TrimSpace(text) != `{"in":true,"needed":true,"reads":true}` {
+		t.Errorf("the reader is told %s", text)
+	}
+	// Both halves of a login are needed, and of the same one.
+	if got := role(&browser{reader.cookie, owner.proof}); got != part.Nobody {
+		t.Errorf("the cookie of one with the proof of another is %v", got)
+	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/internal/replace"
+	"github.com/tend-run/tend/part"
 )
 
 const (
@@ -34,7 +35,9 @@ type session struct {
 	// Hash of the ID, which the cookie has.
 	Hash string `json:"hash"`
 	// Token is a signature of the server's token at the login.
-	Token string    `json:"token"`
+	Token string `json:"token"`
+	// Reads: it is for reading alone.
+	Reads bool      `json:"reads,omitempty"`
 	Until time.Time `json:"until"`
 }
 
@@ -64,7 +67,7 @@ func openSessions(secret *face.Secret, token func() face.Token, path string, now
 }
 
 // begin makes a session and returns what its cookie and its proof are.
-func (s *sessions) begin() (id, proof string, err error) {
+func (s *sessions) begin(reads bool) (id, proof string, err error) {
 	id = rand.Text()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +75,7 @@ func (s *sessions) begin() (id, proof string, err error) {
 	if n := len(next) - maxSessions + 1; n > 0 {
 		next = next[n:]
 	}
-	next = append(next, session{Hash: s.hash(id), Token: s.mark(), Until: s.now().Add(lifetime)})
+	next = append(next, session{Hash: s.hash(id), Token: s.mark(), Reads: reads, Until: s.now().Add(lifetime)})
 	if err := s.keep(next); err != nil {
 		return "", "", err
 	}
@@ -100,12 +103,19 @@ func (s *sessions) keep(next []session) error {
 	return nil
 }
 
-// has reports whether a session with this ID lasts.
-func (s *sessions) has(id string) bool {
+// role is that of the session with this ID, if it lasts.
+func (s *sessions) role(id string) part.Role {
 	hash := s.hash(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.all, func(v session) bool { return v.Hash == hash && s.lasts(v) })
+	n := slices.IndexFunc(s.all, func(v session) bool { return v.Hash == hash && s.lasts(v) })
+	switch {
+	case n < 0:
+		return part.Nobody
+	case s.all[n].Reads:
+		return part.Reader
+	}
+	return part.Owner
 }
 
 func (s *sessions) lasts(v session) bool {
@@ -119,21 +129,23 @@ func (s *sessions) mark() string           { return s.secret.Sign("page token", 
 // maxCookies are looked at.
 const maxCookies = 8
 
-// of returns the ID of the session that a request shows; "": none, or the page itself
+// of returns the ID and the role of the session that a request shows; "": none, or the page itself
 // has not caused it. A server on another port of this host, whose cookies come along, may
 // have set one of the same name, which stands before ours if its path is longer.
-func (s *sessions) of(r *http.Request) string {
+func (s *sessions) of(r *http.Request) (string, part.Role) {
 	shown := r.Header.Get(proofHeader)
 	if shown == "" || !sameOrigin(r) {
-		return ""
+		return "", part.Nobody
 	}
 	all := r.CookiesNamed(cookieName(r))
 	for _, c := range all[:min(len(all), maxCookies)] {
-		if c.Value != "" && face.Token(s.proof(c.Value)).Matches(shown) && s.has(c.Value) {
-			return c.Value
+		if c.Value != "" && face.Token(s.proof(c.Value)).Matches(shown) {
+			if role := s.role(c.Value); role != part.Nobody {
+				return c.Value, role
+			}
 		}
 	}
-	return ""
+	return "", part.Nobody
 }
 
 // sameOrigin refuses what a browser says that another page has caused. What says

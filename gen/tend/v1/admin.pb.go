@@ -24,7 +24,10 @@ const (
 )
 
 type OpenPageRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The login sees everything but values of environments, files and tokens, and changes
+	// nothing. Where the page needs no login: UNIMPLEMENTED.
+	ReadOnly      bool `protobuf:"varint,1,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -59,13 +62,22 @@ func (*OpenPageRequest) Descriptor() ([]byte, []int) {
 	return file_tend_v1_admin_proto_rawDescGZIP(), []int{0}
 }
 
+func (x *OpenPageRequest) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
 type OpenPageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Opens the page once, within a minute, as POST /ui/session has it. Empty: no login
 	// is needed.
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	// Where the page is, without the code; empty: the server has no TCP port.
-	Url           string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	// The code logs in to read alone. A server of a former version does not know the wish.
+	ReadOnly      bool `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -112,6 +124,13 @@ func (x *OpenPageResponse) GetUrl() string {
 		return x.Url
 	}
 	return ""
+}
+
+func (x *OpenPageResponse) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
 }
 
 type StatusRequest struct {
@@ -580,11 +599,13 @@ var File_tend_v1_admin_proto protoreflect.FileDescriptor
 
 const file_tend_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x13tend/v1/admin.proto\x12\atend.v1\"\x11\n" +
-	"\x0fOpenPageRequest\"8\n" +
+	"\x13tend/v1/admin.proto\x12\atend.v1\".\n" +
+	"\x0fOpenPageRequest\x12\x1b\n" +
+	"\tread_only\x18\x01 \x01(\bR\breadOnly\"U\n" +
 	"\x10OpenPageResponse\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x10\n" +
-	"\x03url\x18\x02 \x01(\tR\x03url\"\x0f\n" +
+	"\x03url\x18\x02 \x01(\tR\x03url\x12\x1b\n" +
+	"\tread_only\x18\x03 \x01(\bR\breadOnly\"\x0f\n" +
 	"\rStatusRequest\"\x95\x04\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x10\n" +

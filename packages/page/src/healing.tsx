@@ -7,6 +7,7 @@ import { used, useEpisode, type Seen } from './episode.js';
 import { age, millis, visible } from './format.js';
 import { Notice, State, type Health } from './parts.js';
 import { amend, paths, usePlace } from './router.js';
+import { readOnly } from './session.js';
 import { useStore } from './store.js';
 import { Timeline } from './timeline.js';
 
@@ -73,7 +74,7 @@ export function Healing({ s }: { s: ServiceStatus }) {
         <span class="said" role="status">
           {said}
         </span>
-        {underWay && open ? (
+        {readOnly() ? null : underWay && open ? (
           <button class="danger" disabled={!!busy} onClick={() => void act('stop', () => services.cancelHeal({ id }))} title="What it has changed is taken back">
             {busy === 'stop' ? 'Stopping\u2026' : 'Stop, and take back'}
           </button>
@@ -216,7 +217,7 @@ function Broken({ e, s }: { e: Episode; s: ServiceStatus }) {
           Fix the file. {e.proposal ? <span>The healer proposes: {visible(e.proposal)}</span> : 'A change that is saved has it started and, if need be, repaired anew.'}
         </li>
         <li>
-          <button onClick={() => void restart()}>Restart</button> it and see whether it is well.{' '}
+          {readOnly() ? 'Restart' : <button onClick={() => void restart()}>Restart</button>} it and see whether it is well.{' '}
           <span class="said" role="status">
             {visible(said)}
           </span>

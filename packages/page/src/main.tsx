@@ -6,7 +6,7 @@ import { Overview } from './overview.js';
 import { Dialog, Logo, Notice } from './parts.js';
 import { ProcessPage, ServicePage } from './process.js';
 import { go, paths, takeClicks, usePlace } from './router.js';
-import { ask, Login, logout, useSession } from './session.js';
+import { ask, Login, logout, readOnly, useSession } from './session.js';
 import { store, useStore } from './store.js';
 import { nextTheme, restoreTheme, useTheme } from './theme.js';
 
@@ -59,6 +59,11 @@ function Frame({ canLeave }: { canLeave: boolean }) {
           <Logo /> tend
         </a>
         <Connection />
+        {readOnly() && (
+          <span class="badge" title="This login sees everything but files and values of environments, and changes nothing. Whoever has the token may log in to do more.">
+            read-only
+          </span>
+        )}
         <span class="grow" />
         <button class="quiet" onClick={nextTheme} title={`Colours: ${theme}`} aria-label={`Colours: ${theme}. Change`}>
           {theme === 'dark' ? '\u263e' : theme === 'light' ? '\u2600' : '\u25d1'}

@@ -13,6 +13,7 @@ import { Output } from './log.js';
 import { Dialog, Notice, Plot, State } from './parts.js';
 import { amend, paths, usePlace } from './router.js';
 import { useStore } from './store.js';
+import { readOnly } from './session.js';
 import { TerminalTab } from './terminal.js';
 
 export function ProcessPage({ id, box }: { id: string; box: string }) {
@@ -145,7 +146,7 @@ function Actions({ info, box, over }: { info: Info; box: string; over: boolean }
   const [said, say] = useState('');
   const at: Place = place(box);
   const process = { by: { case: 'id' as const, value: info.id } };
-  if (over && info.treeGone) return null;
+  if ((over && info.treeGone) || readOnly()) return null;
   const send = async (signal: number) => {
     try {
       await at.processes.signal({ process, signal });
@@ -277,7 +278,7 @@ function Environment({ info }: { info: Info }) {
     );
   return (
     <div class="environment">
-      <p class="faint">What it was started with. Values are hidden, since many are secrets.</p>
+      <p class="faint">{readOnly() ? 'What it was started with. A login that only reads is not told the values, since many are secrets.' : 'What it was started with. Values are hidden, since many are secrets.'}</p>
       <dl>
         {all.map(([name, value]) => (
           <div key={name}>
@@ -286,9 +287,9 @@ function Environment({ info }: { info: Info }) {
             </dt>
             <dd class="mono">
               {shown.has(name) ? <bdi>{visible(value)}</bdi> : <span aria-label="hidden">{'\u2022'.repeat(8)}</span>}
-              <button class="quiet" onClick={() => show(new Set(shown.has(name) ? [...shown].filter((n) => n !== name) : [...shown, name]))} aria-label={`${shown.has(name) ? 'Hide' : 'Show'} ${visible(name)}`}>
+              {!readOnly() && <button class="quiet" onClick={() => show(new Set(shown.has(name) ? [...shown].filter((n) => n !== name) : [...shown, name]))} aria-label={`${shown.has(name) ? 'Hide' : 'Show'} ${visible(name)}`}>
                 {shown.has(name) ? 'Hide' : 'Show'}
-              </button>
+              </button>}
             </dd>
           </div>
         ))}
@@ -401,7 +402,7 @@ function ServiceHead({ s, since }: { s: ServiceStatus; since: number }) {
           <span class="said" role="status">
             {said}
           </span>
-          {s.up ? (
+          {readOnly() ? null : s.up ? (
             <>
               <button onClick={() => void act('restart')}>Restart</button>
               <button class="danger" onClick={() => void act('stop')}>

@@ -5,6 +5,7 @@ import { FitAddon } from '@xterm/addon-fit';
 import { Terminal } from '@xterm/xterm';
 import { Stream, type Info } from '../../client/src/gen/tend/v1/spec_pb.js';
 import { follow, repeat, words, type Place } from './api.js';
+import { readOnly } from './session.js';
 import { strictDocument } from './strict.js';
 import { isDark } from './theme.js';
 
@@ -45,15 +46,16 @@ export class Screen {
     this.#replaying = end > this.#offset;
     this.#term = new Terminal({
       documentOverride: strictDocument(), fontFamily: getComputedStyle(document.documentElement).getPropertyValue('--mono'), fontSize: 13, scrollback: 5000,
-      screenReaderMode: false, disableStdin: !!info.exit, theme: colours(), minimumContrastRatio: 4.5, cols: info.spec?.pty?.cols || 80, rows: info.spec?.pty?.rows || 24,
+      screenReaderMode: false, disableStdin: !!info.exit || readOnly(), theme: colours(), minimumContrastRatio: 4.5, cols: info.spec?.pty?.cols || 80, rows: info.spec?.pty?.rows || 24,
     });
     this.#term.loadAddon(this.#fit);
     this.#term.open(box);
     // A program's answers to what was written long ago are not for it.
-    this.#term.onData((text) => !this.#replaying && this.#type(new TextEncoder().encode(text)));
-    this.#term.onBinary((text) => !this.#replaying && this.#type(Uint8Array.from(text, (c) => c.charCodeAt(0))));
+    const deaf = readOnly();
+    this.#term.onData((text) => !deaf && !this.#replaying && this.#type(new TextEncoder().encode(text)));
+    this.#term.onBinary((text) => !deaf && !this.#replaying && this.#type(Uint8Array.from(text, (c) => c.charCodeAt(0))));
     this.#term.onResize(({ cols, rows }) => this.#resized(cols, rows));
-    if (!info.exit) {
+    if (!info.exit && !readOnly()) {
       const watch = new ResizeObserver(() => this.#fit.fit());
       watch.observe(box);
       this.#scope.signal.addEventListener('abort', () => watch.disconnect());
@@ -155,7 +157,7 @@ export class Screen {
 
   #resized(cols: number, rows: number): void {
     this.changed({ size: `${cols}\u00d7${rows}` });
-    if (this.info.exit) return;
+    if (this.info.exit || readOnly()) return;
     void repeat(() => this.place.processes.resize({ process: this.#selector, size: { cols, rows } }, { signal: this.#scope.signal }), this.#scope.signal).catch(() => undefined);
   }
 }

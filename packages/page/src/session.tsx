@@ -14,6 +14,12 @@ export function proof(): string {
 export type Session = 'asking' | 'in' | 'out' | 'free' | 'away';
 
 let current: Session = 'asking';
+let reads = false;
+
+/** This login sees everything and changes nothing: the server refuses it the rest. */
+export function readOnly(): boolean {
+  return reads;
+}
 const listeners = new Set<(s: Session) => void>();
 
 function become(s: Session): void {
@@ -65,6 +71,7 @@ export async function ask(): Promise<void> {
     try {
       const { ok, answer } = await call('GET');
       if (!ok) throw new Error('not ready');
+      reads = answer['reads'] === true;
       become(!answer['needed'] ? 'free' : answer['in'] ? 'in' : 'out');
       return;
     } catch {

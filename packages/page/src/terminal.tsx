@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Info } from '../../client/src/gen/tend/v1/spec_pb.js';
 import { place } from './api.js';
+import { readOnly } from './session.js';
 import type { Screen } from './screen.js';
 
 export function TerminalTab({ info, box }: { info: Info; box: string }) {
@@ -35,7 +36,7 @@ export function TerminalTab({ info, box }: { info: Info; box: string }) {
       <div class="screen" ref={at} />
       <footer class="statusline">
         <span>{state.size}</span>
-        <span class="faint">the size of the window that was opened or resized last</span>
+        <span class="faint">{readOnly() ? 'this login only looks on: what you type goes nowhere' : 'the size of the window that was opened or resized last'}</span>
         <span class="grow" />
         <span role="status">{state.trouble ? <span class="away">reconnecting…</span> : over ? 'it has ended' : ''}</span>
       </footer>

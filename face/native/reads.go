@@ -1,0 +1,161 @@
+package native
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	pb "github.com/tend-run/tend/gen/tend/v1/tendv1connect"
+	"github.com/tend-run/tend/part"
+)
+
+// reads says of each method whether it only reads: it changes nothing, and nothing in its
+// answers gives rights that a [part.Reader] has not. Files do not, since the daemon's own
+// token may be one; neither does what makes tokens and codes. A method that is not here is
+// no reading one, and fails TestEachMethodIsKnownToReadOrNot.
+var reads = map[string]bool{
+	pb.ProcessServiceHelloProcedure:       true,
+	pb.ProcessServiceStartProcedure:       false,
+	pb.ProcessServiceGetProcedure:         true,
+	pb.ProcessServiceListProcedure:        true,
+	pb.ProcessServiceReadProcedure:        true,
+	pb.ProcessServiceWriteProcedure:       false,
+	pb.ProcessServiceWriteStreamProcedure: false,
+	pb.ProcessServiceResizeProcedure:      false,
+	pb.ProcessServiceSignalProcedure:      false,
+	pb.ProcessServiceKillProcedure:        false,
+	pb.ProcessServiceWaitProcedure:        true,
+	pb.ProcessServiceTrimProcedure:        false,
+	pb.ProcessServicePinProcedure:         false,
+	pb.ProcessServiceRemoveProcedure:      false,
+	pb.ProcessServiceEventsProcedure:      true,
+
+	pb.ViewServiceViewProcedure: true,
+	pb.ViewServiceGrepProcedure: true,
+
+	pb.AdminServiceStatusProcedure:   true,
+	pb.AdminServiceUpgradeProcedure:  false,
+	pb.AdminServiceShutdownProcedure: false,
+	pb.AdminServiceOpenPageProcedure: false,
+
+	pb.SandboxServiceCreateProcedure:         false,
+	pb.SandboxServiceGetProcedure:            true,
+	pb.SandboxServiceListProcedure:           true,
+	pb.SandboxServiceUpdateProcedure:         false,
+	pb.SandboxServiceStartProcedure:          false,
+	pb.SandboxServiceStopProcedure:           false,
+	pb.SandboxServicePauseProcedure:          false,
+	pb.SandboxServiceResumeProcedure:         false,
+	pb.SandboxServiceDestroyProcedure:        false,
+	pb.SandboxServiceSnapshotProcedure:       false,
+	pb.SandboxServiceSnapshotsProcedure:      true,
+	pb.SandboxServiceDeleteSnapshotProcedure: false,
+	pb.SandboxServiceForkProcedure:           false,
+	pb.SandboxServiceMetricsProcedure:        true,
+	pb.SandboxServiceAccessProcedure:         false,
+	pb.SandboxServiceTemplatesProcedure:      true,
+	pb.SandboxServiceDeleteTemplateProcedure: false,
+	pb.SandboxServiceBuildTemplateProcedure:  false,
+	pb.SandboxServiceFollowBuildProcedure:    true,
+
+	pb.FileServiceStatFileProcedure:   false,
+	pb.FileServiceListFilesProcedure:  false,
+	pb.FileServiceReadFileProcedure:   false,
+	pb.FileServiceWriteFileProcedure:  false,
+	pb.FileServiceMakeDirProcedure:    false,
+	pb.FileServiceMoveFileProcedure:   false,
+	pb.FileServiceRemoveFileProcedure: false,
+
+	pb.ServiceServiceApplyProcedure:        false,
+	pb.ServiceServiceStartProcedure:        false,
+	pb.ServiceServiceStopProcedure:         false,
+	pb.ServiceServiceRestartProcedure:      false,
+	pb.ServiceServiceListProcedure:         true,
+	pb.ServiceServiceWatchProcedure:        true,
+	pb.ServiceServiceListEpisodesProcedure: true,
+	pb.ServiceServiceGetEpisodeProcedure:   true,
+	pb.ServiceServiceWatchEpisodeProcedure: true,
+	pb.ServiceServiceHealProcedure:         false,
+	pb.ServiceServiceCancelHealProcedure:   false,
+
+	pb.KeyServiceCreateProcedure: false,
+	pb.KeyServiceListProcedure:   true,
+	pb.KeyServiceRevokeProcedure: false,
+
+	pb.OverviewServiceWatchProcedure: true,
+}
+
+func onlyReads(path string) bool { return reads[path] }
+
+// withholding keeps from a reader the values of environments: they may be secrets that
+// give more rights than it has. What a process prints and its command are shown.
+type withholding struct{}
+
+func (withholding) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		resp, err := next(ctx, req)
+		if err == nil && part.OnlyReads(ctx) {
+			withhold(resp.Any())
+		}
+		return resp, err
+	}
+}
+
+func (withholding) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+func (withholding) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		if part.OnlyReads(ctx) {
+			conn = readersConn{conn}
+		}
+		return next(ctx, conn)
+	}
+}
+
+// readersConn is the stream of a reader.
+type readersConn struct{ connect.StreamingHandlerConn }
+
+func (c readersConn) Send(m any) error {
+	withhold(m)
+	return c.StreamingHandlerConn.Send(m)
+}
+
+func withhold(m any) {
+	if m, ok := m.(proto.Message); ok {
+		withholdIn(m.ProtoReflect())
+	}
+}
+
+// withholdIn takes the values out of each Spec in a message. Maps that others may hold are
+// replaced, not changed.
+func withholdIn(m protoreflect.Message) {
+	if s, ok := m.Interface().(*tendv1.Spec); ok {
+		env := make(map[string]string, len(s.Env))
+		for name := range s.Env {
+			env[name] = ""
+		}
+		raw := make([]*tendv1.Spec_RawVariable, len(s.RawEnv))
+		for n, v := range s.RawEnv {
+			raw[n] = &tendv1.Spec_RawVariable{Name: v.Name}
+		}
+		s.Env, s.RawEnv = env, raw
+		return
+	}
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.Kind() != protoreflect.MessageKind || f.IsMap():
+		case f.IsList():
+			for n := range v.List().Len() {
+				withholdIn(v.List().Get(n).Message())
+			}
+		default:
+			withholdIn(v.Message())
+		}
+		return true
+	})
+}

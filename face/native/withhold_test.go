@@ -1,0 +1,64 @@
+package native_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"github.com/tend-run/tend/face/native"
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
+	"github.com/tend-run/tend/part"
+)
+
+// A reader sees which variables a process has, and none of their values, in no answer and
+// no stream; and nothing is withheld from others for that.
+func TestAReaderSeesNoValuesOfEnvironments(t *testing.T) {
+	face := scene.Value(native.New(native.Config{Manager: testkeeper.New(t)}))(t)
+	mux := http.NewServeMux()
+	scene.Must(t, part.Mount(mux, face, nil))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Reader") != "" {
+			r = r.WithContext(part.WithReader(r.Context()))
+		}
+		mux.ServeHTTP(w, r)
+	}))
+	defer srv.Close()
+	defer srv.CloseClientConnections()
+	c := tendv1connect.NewProcessServiceClient(srv.Client(), srv.URL)
+	id := scene.Value(c.Start(t.Context(), connect.NewRequest(&tendv1.StartRequest{Spec: &tendv1.Spec{
+		Argv: []string{"true"}, Dir: "/", Env: map[string]string{"KEY": "hunter2"}, RawEnv: []*tendv1.Spec_RawVariable{{Name: []byte("RAW\xff"), Value: []byte("hunter2")}},
+	}})))(t).Msg.GetInfo().GetId()
+	all := func(reader bool) string {
+		var b strings.Builder
+		get := connect.NewRequest(&tendv1.GetRequest{Process: &tendv1.Selector{By: &tendv1.Selector_Id{Id: id}}})
+		list, events := connect.NewRequest(&tendv1.ListRequest{}), connect.NewRequest(&tendv1.EventsRequest{})
+		if reader {
+			for _, h := range []http.Header{get.Header(), list.Header(), events.Header()} {
+				h.Set("Reader", "yes")
+			}
+		}
+		fmt.Fprint(&b, scene.Value(c.Get(t.Context(), get))(t).Msg, scene.Value(c.List(t.Context(), list))(t).Msg)
+		stream := scene.Value(c.Events(t.Context(), events))(t)
+		defer stream.Close()
+		for stream.Receive() {
+			fmt.Fprint(&b, stream.Msg())
+			if stream.Msg().GetEvent().GetHello() == nil {
+				break
+			}
+		}
+		return b.String()
+	}
+	if seen := all(true); strings.Contains(seen, "hunter2") || !strings.Contains(seen, "KEY") || !strings.Contains(seen, "RAW") {
+		t.Errorf("a reader sees %s", seen)
+	}
+	if seen := all(false); strings.Count(seen, "hunter2") < 4 {
+		t.Errorf("the owner sees %s", seen)
+	}
+}
