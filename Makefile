@@ -82,6 +82,10 @@ gen: need-go ## Generate gen/ from proto/
 gen-ts: need-go ## Generate packages/client/src/gen from proto/; Node.js is needed
 	@scripts/packages gen
 
+.PHONY: gen-python
+gen-python: ## Generate what packages/python has of proto/, and its synchronous half; Python is needed
+	@scripts/python gen
+
 .PHONY: page
 page: need-go ## Build face/page/dist, the page at /ui/, from packages/page; Node.js is needed
 	@scripts/packages dist
@@ -96,7 +100,7 @@ dist: need-go ## Build archives, deb, rpm, image, SBOM and checksums into dist/
 
 .PHONY: clean
 clean: ## Remove what was built and installed here
-	rm -rf bin dist internal/payload/tend-keeper test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv packages/node_modules packages/*/dist tools/node/.venv tools/node/.lock
+	rm -rf bin dist internal/payload/tend-keeper test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv packages/node_modules packages/*/dist packages/python/.venv tools/node/.venv tools/node/.lock
 
 .PHONY: need-go
 need-go:

@@ -1,0 +1,149 @@
+"""The Python client of tend: processes that survive the daemon, the connection and you.
+
+    import tend
+
+    with tend.Client.connect() as client:
+        print(client.run("echo hello").text)
+
+Client is for threads, AsyncClient for asyncio; they have the same methods. All times are in seconds, all sizes in bytes.
+"""
+
+from ._async.client import AsyncClient
+from ._async.files import AsyncFiles
+from ._async.process import AsyncProcess
+from ._async.processes import AsyncProcesses
+from ._async.reader import AsyncReader
+from ._async.sandbox import AsyncSandbox
+from ._async.services import AsyncServices
+from ._errors import (
+    AmbiguousError,
+    ClosedError,
+    ExistsError,
+    ExitedError,
+    GapError,
+    InvalidError,
+    LimitError,
+    NoDaemonError,
+    NotFoundError,
+    PermissionDeniedError,
+    RedirectError,
+    RunningError,
+    SandboxPausedError,
+    SandboxStoppedError,
+    StartError,
+    StdinClosedError,
+    TendError,
+    TendTimeoutError,
+    UnavailableError,
+    UnsupportedError,
+)
+from ._messages import new_id
+from ._retry import Retry
+from ._sync.client import Client
+from ._sync.files import Files
+from ._sync.process import Process
+from ._sync.processes import Processes
+from ._sync.reader import Reader
+from ._sync.sandbox import Sandbox
+from ._sync.services import Services
+from ._types import (
+    CommandError,
+    Eof,
+    Event,
+    Exit,
+    Exited,
+    FileEntry,
+    Gap,
+    Info,
+    KillResult,
+    Limits,
+    Listener,
+    Match,
+    Output,
+    Piece,
+    Result,
+    Retention,
+    SandboxInfo,
+    SandboxMetric,
+    SandboxNetwork,
+    SandboxShare,
+    SandboxSize,
+    SandboxSnapshot,
+    ServerInfo,
+    Service,
+    Spec,
+    Started,
+    Status,
+    StreamInfo,
+    TreeGone,
+    WaitResult,
+)
+
+__all__ = [
+    "AmbiguousError",
+    "AsyncClient",
+    "AsyncFiles",
+    "AsyncProcess",
+    "AsyncProcesses",
+    "AsyncReader",
+    "AsyncSandbox",
+    "AsyncServices",
+    "Client",
+    "ClosedError",
+    "CommandError",
+    "Eof",
+    "Event",
+    "ExistsError",
+    "Exit",
+    "Exited",
+    "ExitedError",
+    "FileEntry",
+    "Files",
+    "Gap",
+    "GapError",
+    "Info",
+    "InvalidError",
+    "KillResult",
+    "LimitError",
+    "Limits",
+    "Listener",
+    "Match",
+    "NoDaemonError",
+    "NotFoundError",
+    "Output",
+    "PermissionDeniedError",
+    "Piece",
+    "Process",
+    "Processes",
+    "Reader",
+    "RedirectError",
+    "Result",
+    "Retention",
+    "Retry",
+    "RunningError",
+    "Sandbox",
+    "SandboxInfo",
+    "SandboxMetric",
+    "SandboxNetwork",
+    "SandboxPausedError",
+    "SandboxShare",
+    "SandboxSize",
+    "SandboxSnapshot",
+    "SandboxStoppedError",
+    "ServerInfo",
+    "Service",
+    "Services",
+    "Spec",
+    "StartError",
+    "Started",
+    "Status",
+    "StdinClosedError",
+    "StreamInfo",
+    "TendError",
+    "TendTimeoutError",
+    "TreeGone",
+    "UnavailableError",
+    "UnsupportedError",
+    "WaitResult",
+    "new_id",
+]

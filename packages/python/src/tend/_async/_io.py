@@ -1,0 +1,37 @@
+"""What the asynchronous client needs besides httpx; _sync has the same with threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+Lock = asyncio.Lock
+sleep = asyncio.sleep
+
+
+class Background(Generic[T]):
+    """Work beside other work. A caller that is cancelled leaves it running."""
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._task = asyncio.ensure_future(work())
+
+    async def result(self) -> T:
+        return await asyncio.shield(self._task)
+
+    async def stop(self) -> None:
+        """Ends the work."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+async def whole(work: Callable[[], Awaitable[T]]) -> T:
+    """Work that has an end even if its caller is cancelled; the cancellation is told then."""
+    task = asyncio.ensure_future(work())
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.gather(task, return_exceptions=True)
+        raise

@@ -1,0 +1,145 @@
+"""Files of one sandbox."""
+
+from __future__ import annotations
+
+from builtins import list as List
+from collections.abc import AsyncIterator
+from typing import BinaryIO
+
+from .. import _connect as connect
+from .. import _messages as m
+from .. import _types as t
+from .._errors import InvalidError, TendError, protocol_error
+from .._retry import Attempts
+from .._wire import Message, encode
+from .link import NO_DEADLINE, Following, Link
+from .transport import Stream
+
+_PIECE = 256 << 10
+"""How much of a file one message has."""
+
+
+class AsyncFiles:
+    """File operations in a sandbox, with the rights of a user inside.
+
+    Paths that are not absolute start at the sandbox's directory. No link inside leads out of it. Errors: NotFoundError,
+    ExistsError, PermissionDeniedError, LimitError (no room).
+    """
+
+    def __init__(self, link: Link, headers: dict[str, str], user: str = "") -> None:
+        self._link = link
+        self._headers = headers
+        self._user = user
+
+    def as_user(self, user: str) -> AsyncFiles:
+        """The same with the rights of another user inside; "": the sandbox's own."""
+        return AsyncFiles(self._link, self._headers, m.text("user", user))
+
+    async def _call(self, method: str, message: Message) -> Message:
+        return await self._link.call(f"FileService/{method}", {**message, "user": self._user}, headers=self._headers)
+
+    async def stat(self, path: str) -> t.FileEntry:
+        """Describes a path. It does not follow a last symbolic link."""
+        return m.file_entry((await self._call("StatFile", {"path": m.text("path", path)})).get("entry", {}))
+
+    async def list(self, path: str = ".", depth: int = 1) -> List[t.FileEntry]:
+        """What is in a directory, in lexical order, each directory before what is in it, down to depth levels."""
+        said = await self._call("ListFiles", {"path": m.text("path", path), "depth": depth})
+        return [m.file_entry(e) for e in said.get("entries", [])]
+
+    async def stream(self, path: str, start: int = 0) -> AsyncIterator[bytes]:
+        """A file from an offset on, in pieces. A lost connection is replaced, and reading goes on where it was.
+
+        A TendError of the code "changed": the file has another size then.
+        """
+        at, size = start, -1
+        m.text("path", path)
+
+        async def make() -> Stream:
+            return await self._link.open("FileService/ReadFile", {"path": path, "user": self._user, "offset": at}, headers=self._headers)
+
+        def take(message: Message) -> tuple[bytes | None, bool]:
+            nonlocal at, size
+            now = message.get("size", 0)
+            if now and size >= 0 and now != size:
+                raise TendError(f"{path} was changed while it was read; read it again", "changed")
+            size = now or size
+            data: bytes = message.get("data", b"")
+            at += len(data)
+            return data or None, True
+
+        following: Following[bytes] = Following(self._link, make, take)
+        try:
+            while True:
+                piece = await following.next()
+                if piece is None:
+                    return
+                yield piece
+        finally:
+            await following.aclose()
+
+    async def read(self, path: str) -> bytes:
+        """What is in a file."""
+        return b"".join([piece async for piece in self.stream(path)])
+
+    async def write(self, path: str, data: bytes | str | BinaryIO) -> t.FileEntry:
+        """Makes a file, and the directories above it, or replaces what is in it; one that is there keeps its mode.
+
+        data may be an open binary file, which is read to its end. A write that fails in its first 64 KiB changes nothing; a
+        longer one leaves what has come. It is repeated when the connection is lost, unless the file cannot be wound back.
+        """
+        raw = data.encode() if isinstance(data, str) else data
+        begin = -1
+        if not isinstance(raw, (bytes, bytearray, memoryview)):
+            if not hasattr(raw, "read"):
+                raise InvalidError("data", f"is neither bytes, text nor an open file but {type(raw).__name__}")
+            begin = raw.tell() if raw.seekable() else -1
+        attempts = Attempts(self._link.retry)
+        while True:
+            try:
+                stream = await self._link.transport.stream("FileService/WriteFile", "WriteFileResponse", self._pieces(path, raw), wait=self._link.silence, headers=self._headers)
+                try:
+                    said = await stream.next()
+                finally:
+                    await stream.aclose()
+                if said is None:
+                    raise protocol_error("no answer to a write")
+                return m.file_entry(said.get("entry", {}))
+            except connect.ConnectionLost as err:
+                if not isinstance(raw, (bytes, bytearray, memoryview)):
+                    if begin < 0:
+                        raise connect.final(self._link.url, err) from err
+                    raw.seek(begin)
+                await self._link.again(err, attempts, NO_DEADLINE)
+
+    async def _pieces(self, path: str, data: bytes | bytearray | memoryview | BinaryIO) -> AsyncIterator[bytes]:
+        head: Message = {"path": m.text("path", path), "user": self._user}
+        at = 0
+        while True:
+            if isinstance(data, (bytes, bytearray, memoryview)):
+                piece = bytes(data[at : at + _PIECE])
+                at += len(piece)
+            else:
+                piece = data.read(_PIECE)
+            if not piece and not head:
+                return
+            yield connect.envelope(encode("WriteFileRequest", {**head, "data": piece}))
+            head = {}
+
+    async def mkdir(self, path: str) -> t.FileEntry:
+        """Makes a directory and those above it. It is not repeated when the answer is lost. ExistsError: it is there."""
+        said = await self._link.once("FileService/MakeDir", {"path": m.text("path", path), "user": self._user}, headers=self._headers)
+        return m.file_entry(said.get("entry", {}))
+
+    async def move(self, source: str, destination: str) -> t.FileEntry:
+        """Gives a file or directory another path. It is not repeated when the answer is lost."""
+        request: Message = {"source": m.text("source", source), "destination": m.text("destination", destination), "user": self._user}
+        return m.file_entry((await self._link.once("FileService/MoveFile", request, headers=self._headers)).get("entry", {}))
+
+    async def remove(self, path: str) -> None:
+        """Removes a file, or a directory with all that is in it. It is no error if there is none."""
+        try:
+            await self._call("RemoveFile", {"path": m.text("path", path)})
+        except TendError as err:
+            if err.code != "not_found":
+                raise

@@ -1,0 +1,115 @@
+"""One sandbox of the server."""
+
+from __future__ import annotations
+
+import re
+from typing import Unpack
+from urllib.parse import urlsplit
+
+from .. import _messages as m
+from .. import _types as t
+from .._errors import InvalidError, TendError
+from .._wire import Message
+from .files import AsyncFiles
+from .link import Link
+from .processes import AsyncProcesses
+
+
+class AsyncSandbox:
+    """A place on the server with files and processes of its own.
+
+    How far it is isolated from the server's machine is what was asked for and `info` tells: what was known when the handle
+    was made. Any number of handles, of any client, may be to one sandbox, which outlives them all. What a sandbox that was
+    destroyed is asked for is a NotFoundError.
+    """
+
+    def __init__(self, link: Link, info: t.SandboxInfo) -> None:
+        self._link = link
+        self.info = info
+        headers = {"Tend-Sandbox": info.id}
+        self.processes = AsyncProcesses(link, headers)
+        """Its processes, and no others. They do not start it: SandboxStoppedError, SandboxPausedError."""
+        self.files = AsyncFiles(link, headers)
+
+    @property
+    def id(self) -> str:
+        return self.info.id
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.info.name or self.id}>"
+
+    async def _call(self, verb: str, ignored: str = "") -> None:
+        try:
+            await self._link.call(f"SandboxService/{verb}", {"sandbox": self.id})
+        except TendError as err:
+            if err.code != ignored:
+                raise
+
+    async def refresh(self) -> t.SandboxInfo:
+        """What is known of it now."""
+        return m.sandbox((await self._link.call("SandboxService/Get", {"sandbox": self.id})).get("sandbox"), self.id)
+
+    async def update(self, **change: Unpack[t.SandboxChange]) -> t.SandboxInfo:
+        """Changes what can be changed, in whatever state it is."""
+        return m.sandbox((await self._link.call("SandboxService/Update", m.to_update(self.id, change))).get("sandbox"), self.id)
+
+    async def start(self) -> None:
+        """Makes a stopped sandbox ready again, with its files, and resumes one that is paused. It is no error if it is ready."""
+        await self._call("Start")
+
+    async def stop(self) -> None:
+        """Ends all its processes and keeps its files, unless it is disposable."""
+        await self._call("Stop")
+
+    async def pause(self) -> None:
+        """Lets its processes stand still. It is no error if they do. UnsupportedError: it cannot; stop keeps its files."""
+        await self._call("Pause", "sandbox_paused")
+
+    async def resume(self) -> None:
+        """Lets a paused sandbox go on. It is no error if it is ready."""
+        await self._call("Resume")
+
+    async def destroy(self) -> None:
+        """Ends all its processes and removes all that belongs to it. It is no error if that was done."""
+        await self._call("Destroy", "not_found")
+
+    async def snapshot(self, name: str = "") -> t.SandboxSnapshot:
+        """Keeps its files under a name, for later sandboxes; without one the server makes it up.
+
+        It is not repeated when the answer is lost.
+        """
+        return m.snapshot((await self._link.once("SandboxService/Snapshot", {"sandbox": self.id, "name": m.text("name", name)})).get("snapshot"))
+
+    async def fork(self, count: int = 1, *, timeout: float = 0) -> list[AsyncSandbox | TendError]:
+        """Makes count sandboxes (1 to 100) with the files that this one has now, without its processes.
+
+        timeout: seconds until they are destroyed; 0: never. An element is an error where a copy was not made. It is not
+        repeated when the answer is lost.
+        """
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 100:
+            raise InvalidError("count", f"is {count!r}; 1 to 100 copies can be made")
+        request: Message = {"sandbox": self.id, "count": count, "timeout": m.duration("timeout", timeout or None)}
+        said = await self._link.once("SandboxService/Fork", request)
+        return [AsyncSandbox(self._link, m.sandbox(f["sandbox"])) if "sandbox" in f else TendError(f.get("error", "")) for f in said.get("forks", [])]
+
+    async def metrics(self) -> list[t.SandboxMetric]:
+        """What it used in the last minutes, oldest first."""
+        return [m.metric(x) for x in (await self._link.call("SandboxService/Metrics", {"sandbox": self.id})).get("metrics", [])]
+
+    async def port_url(self, port: int, *, domain: str | None = None) -> str | None:
+        """Where a port inside is served over HTTP and WebSocket; without a token of the sandbox only if its network is public.
+
+        domain is the server's (tend serve --domain); default: localhost, for programs on the server's machine that can
+        resolve such names. None: the server has no port, or is elsewhere, and there is no domain.
+        """
+        if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
+            raise InvalidError("port", f"is {port!r}; 1 to 65535 are ports")
+        url = self._link.url
+        if url.startswith("unix:"):
+            url = (await self._link.call("AdminService/Status", {})).get("url", "")
+        u = urlsplit(url)
+        if u.scheme not in ("http", "https") or not u.hostname:
+            return None
+        if domain is None and not re.fullmatch(r"localhost|127\..*|::1", u.hostname):
+            return None
+        return f"{u.scheme}://{port}-{self.id}.{domain or 'localhost'}" + (f":{u.port}" if u.port else "")

@@ -1,0 +1,192 @@
+"""Calls and streams of the Connect protocol over httpx."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+
+from .. import _connect as connect
+from .._errors import ClosedError, protocol_error
+from .._wire import Message, decode
+
+
+class _Pool:
+    """Connections, and how many of them carry something."""
+
+    def __init__(self, http: httpx.AsyncHTTPTransport) -> None:
+        self.http = http
+        self.used = 0
+        self.retired = False
+
+
+class Stream:
+    """The messages of one answer. It is closed by its end, or by close."""
+
+    def __init__(self, transport: Transport, pool: _Pool, response: httpx.Response, schema: str) -> None:
+        self._transport = transport
+        self._pool: _Pool | None = pool
+        self._response = response
+        self._body = transport.body(response)
+        self._schema = schema
+        self._envelopes = connect.Envelopes()
+
+    async def next(self) -> Message | None:
+        """The next message; None: the server says that there is no more. ConnectionLost: it broke off."""
+        while True:
+            found = self._envelopes.next()
+            if found is None:
+                try:
+                    self._envelopes.add(await anext(self._body))
+                except StopAsyncIteration:
+                    raise connect.ConnectionLost("the stream broke off" if not self._envelopes.torn else "the stream broke off in the midst of a message") from None
+                continue
+            flags, data = found
+            if flags & 1:
+                raise protocol_error("a compressed message that nobody asked for")
+            if not flags & 2:
+                return decode(self._schema, data)
+            error = connect.parse_json(data).get("error")
+            if isinstance(error, dict):
+                raise connect.wire_error(error)
+            # What follows is the end of the body: read, it leaves the connection for another call.
+            async for _ in self._body:
+                pass
+            await self.aclose()
+            return None
+
+    async def aclose(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await self._transport.release(pool, self._response)
+
+
+class Transport:
+    """Sends calls to one server."""
+
+    def __init__(self, url: str, token: str, tls: ssl.SSLContext | None) -> None:
+        self.url = url
+        self._target = connect.parse_target(url)
+        self._tls = tls
+        self._headers = [("Connect-Protocol-Version", "1"), ("User-Agent", "tend-client-python")]
+        if token:
+            self._headers.append(("Authorization", f"Bearer {connect.check_token(token)}"))
+        self._urls: dict[str, httpx.URL] = {}
+        self._pool = self._new_pool(64)
+        self._fresh = self._new_pool(0)
+        self._old: list[_Pool] = []
+        self._closed = False
+        self.known = False
+        """A tend server has answered there."""
+
+    def _new_pool(self, idle: int) -> _Pool:
+        verify: Any = False  # reads no certificates for a connection that has none
+        if self._target.tls:
+            verify = self._tls if self._tls is not None else True
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=idle, keepalive_expiry=90)
+        return _Pool(httpx.AsyncHTTPTransport(verify=verify, limits=limits, uds=self._target.socket, trust_env=False))
+
+    async def replace(self) -> None:
+        """Makes later calls use new connections: a server that goes away still answers on those that it has."""
+        pool, self._pool = self._pool, self._new_pool(64)
+        pool.retired = True
+        self._old.append(pool)
+        await self._sweep()
+
+    async def _sweep(self) -> None:
+        for pool in [p for p in self._old if p.used == 0]:
+            self._old.remove(pool)
+            await pool.http.aclose()
+
+    async def aclose(self) -> None:
+        self._closed = True
+        for pool in (self._pool, self._fresh, *self._old):
+            await pool.http.aclose()
+
+    async def unary(self, method: str, answer: str, body: bytes, *, wait: float, headers: dict[str, str] | None = None, fresh: bool = False) -> Message:
+        """A call with one answer. wait: seconds in which the server must say something. fresh: on a connection that no earlier call has used."""
+        pool, response = await self._send(method, "application/proto", body, wait, headers, fresh)
+        try:
+            self._of_type(response, "application/proto")
+            self.known = True
+            return decode(answer, await self._whole(response, connect.MAX_MESSAGE))
+        finally:
+            await self.release(pool, response)
+
+    async def stream(self, method: str, answer: str, body: bytes | AsyncIterator[bytes], *, wait: float, headers: dict[str, str] | None = None) -> Stream:
+        """A call with a stream of answers. body: its envelopes. Nothing is read ahead but what the socket holds."""
+        pool, response = await self._send(method, "application/connect+proto", body, wait, headers, False)
+        try:
+            self._of_type(response, "application/connect+proto")
+        except BaseException:
+            await self.release(pool, response)
+            raise
+        self.known = True
+        return Stream(self, pool, response, answer)
+
+    async def _send(self, method: str, type_: str, body: bytes | AsyncIterator[bytes], wait: float, headers: dict[str, str] | None, fresh: bool) -> tuple[_Pool, httpx.Response]:
+        """The answer, once its head has come. The caller releases it."""
+        if self._closed:
+            raise ClosedError("the client was closed")
+        url = self._urls.get(method)
+        if url is None:
+            url = self._urls[method] = httpx.URL(f"{self._target.base}/tend.v1.{method}")
+        all_ = [*self._headers, ("Content-Type", type_), *(headers or {}).items()]
+        request = httpx.Request("POST", url, headers=all_, content=body, extensions={"timeout": {"connect": min(wait, 10.0), "read": wait, "write": wait, "pool": wait}})
+        pool = self._fresh if fresh else self._pool
+        pool.used += 1
+        try:
+            response = await pool.http.handle_async_request(request)
+        except BaseException as err:
+            pool.used -= 1
+            await self._sweep()
+            if isinstance(err, httpx.TransportError):
+                raise self._broken(err) from err
+            raise
+        if response.status_code == 200:
+            return pool, response
+        try:
+            said = await self._whole(response, connect.MAX_ERROR)
+            raise connect.refusal(self.url, response.status_code, response.headers.get("location"), said, self.known)
+        finally:
+            await self.release(pool, response)
+
+    def _broken(self, err: httpx.TransportError) -> Exception:
+        return ClosedError("the client was closed") if self._closed else connect.lost(err)
+
+    def _of_type(self, response: httpx.Response, want: str) -> None:
+        got = response.headers.get("content-type", "").split(";")[0]
+        if got != want:
+            raise protocol_error(f"an answer of the type {got}")
+
+    async def body(self, response: httpx.Response) -> AsyncIterator[bytes]:
+        """The body of an answer; what breaks it is ConnectionLost."""
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        try:
+            async for part in response.stream:
+                yield part
+        except httpx.TransportError as err:
+            raise self._broken(err) from err
+
+    async def _whole(self, response: httpx.Response, most: int) -> bytes:
+        parts: list[bytes] = []
+        have = 0
+        async for part in self.body(response):
+            have += len(part)
+            if have > most:
+                raise protocol_error(f"more than {most} bytes")
+            parts.append(part)
+        return b"".join(parts)
+
+    async def release(self, pool: _Pool, response: httpx.Response) -> None:
+        """Closes an answer, and the connection unless the whole of it has come."""
+        pool.used -= 1
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        try:
+            await response.stream.aclose()
+        except httpx.TransportError:
+            pass  # it was broken already
+        finally:
+            await self._sweep()

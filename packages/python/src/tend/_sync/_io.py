@@ -1,0 +1,43 @@
+"""What the synchronous client needs besides httpx; _async has the same with tasks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+Lock = threading.Lock
+sleep = time.sleep
+
+
+class Background(Generic[T]):
+    """Work beside other work."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self._value: list[T] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._value.append(self._work())
+        except BaseException as err:  # for result
+            self._error = err
+
+    def result(self) -> T:
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._value[0]
+
+    def stop(self) -> None:
+        """A thread has no end from outside: it ends when what it waits for has one."""
+
+
+def whole(work: Callable[[], T]) -> T:
+    return work()

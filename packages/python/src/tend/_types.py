@@ -1,0 +1,534 @@
+"""What processes are asked to be, and what is known of them. All times are in seconds, all sizes in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypedDict, Union
+
+from ._errors import TendError, clean
+
+OutputStream = Literal["stdout", "stderr", "pty"]
+"""A stream of output; a terminal has "pty" alone."""
+
+Scope = Literal["tree", "leader", "group"]
+"""What a signal is for: the process and its descendants, itself alone, or its process group."""
+
+Command = Union[str, Sequence[str]]
+"""A text is a line for /bin/sh -c; a sequence is a program and its arguments, which no shell sees."""
+
+
+class Rlimit(TypedDict):
+    resource: int
+    """The kernel's number: `resource.RLIMIT_NOFILE` is 7."""
+    soft: int
+    hard: int
+
+
+class Limits(TypedDict, total=False):
+    """What a process and its descendants may use."""
+
+    rlimits: Sequence[Rlimit]
+    nice: int
+    oom_score_adj: int
+    memory_max: int
+    """Bytes, for the tree."""
+    pids_max: int
+    """Processes and threads, for the tree."""
+    cpu_weight: int
+    """1 to 10,000; the kernel's default is 100."""
+
+
+class Retention(TypedDict, total=False):
+    """What is kept of a process."""
+
+    limit: int
+    """Bytes kept of each output stream. Default: the server's."""
+    policy: Literal["drop_oldest", "block"]
+    """What happens when there are more. Default: drop_oldest; block lets the process wait until `trim`."""
+    ttl: float
+    """Seconds that a finished process is kept. Default: the server's."""
+    pin: bool
+    """Keep it when it has finished, until it is unpinned or removed."""
+
+
+class SpecOptions(TypedDict, total=False):
+    """What to start, besides the command. Each field's absence is its default."""
+
+    id: str
+    """1 to 100 letters, digits, '.', '_', '-'. Default: a fresh one. Starting the same id with an equal spec starts nothing."""
+    name: str
+    """For people: up to 256 bytes."""
+    tag: str
+    env: Mapping[str, str | None]
+    """Added to what is inherited; entries that are None are left out."""
+    inherit: Literal["user", "daemon", "none"]
+    """user (default): PATH of the daemon, HOME, USER and LOGNAME of the user; daemon: its whole environment."""
+    dir: str
+    """Absolute. Default: the user's home."""
+    user: str
+    """A name, "uid" or "uid:gid". Default: the user tend runs as."""
+    stdin: Literal["null", "pipe"]
+    """null (default) reads end of file at once; pipe is fed by `write`."""
+    pty: tuple[int, int]
+    """Columns and rows of a terminal, which there is instead of pipes."""
+    timeout: float
+    """Seconds after which the process is ended: TERM, then KILL."""
+    timeout_scope: Scope
+    """What the timeout ends. Default: tree."""
+    limits: Limits
+    retention: Retention
+    kill_without_readers: float
+    """Seconds without a reader after which the process is killed."""
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a process was asked to be."""
+
+    id: str
+    name: str
+    tag: str
+    argv: tuple[str, ...]
+    shell: str
+    env: Mapping[str, str]
+    dir: str
+    user: str
+    stdin: Literal["null", "pipe"]
+    pty: tuple[int, int] | None
+    timeout: float | None
+    labels: Mapping[str, str]
+
+
+Cause = Literal["exited", "signalled", "timeout", "oom", "shutdown", "killed", "no_readers", "lost"]
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a process ended: the kernel's word."""
+
+    code: int
+    signal: int
+    """The signal's number; 0: none."""
+    core_dumped: bool
+    cause: Cause
+    time: datetime | None
+    user_time: float
+    system_time: float
+    max_rss: int
+    lost: bool
+    """Nobody witnessed the end, and no status is known."""
+
+    @property
+    def status(self) -> int:
+        """As a shell shows it: the code, 128 and the signal, 124 for a timeout, -1 if it is not known."""
+        if self.lost:
+            return -1
+        if self.cause == "timeout":
+            return 124
+        return 128 + self.signal if self.signal else self.code
+
+
+@dataclass(frozen=True)
+class StreamInfo:
+    """The bytes `base` to `end` can be read."""
+
+    stream: OutputStream
+    base: int
+    end: int
+    eof: bool
+    """Nobody holds the writing end any more."""
+
+
+@dataclass(frozen=True)
+class Info:
+    """What is known of a process at one moment."""
+
+    id: str
+    pid: int
+    spec: Spec
+    state: Literal["running", "stopped", "exited"]
+    started: datetime | None
+    exit: Exit | None
+    tree_gone: bool
+    """No descendant is left."""
+    streams: tuple[StreamInfo, ...]
+    stdin_open: bool
+    stdin_accepted: int
+    """Bytes of input that were taken in all."""
+    pinned: bool
+    spec_cut: bool
+    """Room was needed: spec lacks its environment, large labels and most of a long command."""
+    damaged: str
+    """What is wrong with what is kept of it; empty: nothing is known to be."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """The kernel runs the program."""
+
+    pid: int
+    time: datetime | None
+
+
+@dataclass(frozen=True)
+class Output:
+    """A piece of output. `offset` is that of its first byte in all that the stream has had."""
+
+    stream: OutputStream
+    offset: int
+    data: bytes
+    time: datetime | None
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The bytes `start` to `end` (exclusive) were freed before they were read."""
+
+    stream: OutputStream
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Exited:
+    """The process has ended. Descendants may still write."""
+
+    exit: Exit
+    time: datetime | None
+
+
+@dataclass(frozen=True)
+class Eof:
+    """Nobody can write to the stream any more. `offset` is its length."""
+
+    stream: OutputStream
+    offset: int
+
+
+@dataclass(frozen=True)
+class TreeGone:
+    """No descendant is left."""
+
+    time: datetime | None
+
+
+Event = Union[Started, Output, Gap, Exited, Eof, TreeGone]
+"""One fact about a process, in the order of arrival."""
+
+
+@dataclass(frozen=True)
+class Listener:
+    address: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class WaitResult:
+    """What ended a wait."""
+
+    met: bool
+    """The condition holds; False: the process has exited before."""
+    exit: Exit | None
+    match: bytes
+    """Of `match`: the text, at most 4 KiB."""
+    stream: OutputStream | None
+    offset: int
+    """Where the match is."""
+    listening: tuple[Listener, ...]
+    """Of `port`."""
+    input: Literal["none", "likely", "certain", "password"]
+    """Of `input`: how sure it is, and that a password is asked for."""
+    streams: tuple[StreamInfo, ...]
+
+
+@dataclass(frozen=True)
+class KillResult:
+    """What a kill has done."""
+
+    killed: bool
+    """False: the process had exited. What was left of its tree is ended all the same."""
+    survivors: tuple[int, ...] = ()
+    """Processes that the kernel has not ended yet."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended, and what it wrote."""
+
+    exit: Exit
+    stdout: bytes
+    """With a terminal: all its output."""
+    stderr: bytes
+    stdout_dropped: int = 0
+    """Bytes before those kept."""
+    stderr_dropped: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        """As a shell shows it; see Exit.status."""
+        return self.exit.status
+
+    @property
+    def success(self) -> bool:
+        """The exit code is 0."""
+        return self.exit.status == 0
+
+    @property
+    def text(self) -> str:
+        """stdout as text; what is no UTF-8 is replaced."""
+        return self.stdout.decode(errors="replace")
+
+
+class CommandError(TendError):
+    """A command of `run(…, check=True)` had an exit code other than 0; `result` is what became of it."""
+
+    code = "command"
+
+    def __init__(self, result: Result) -> None:
+        last = result.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        super().__init__(f"the command ended with status {result.exit_code}" + (f": {clean(last)}" if last else ""))
+        self.result = result
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of a view: text, or a range that is left out."""
+
+    stream: OutputStream
+    start: int
+    end: int
+    """The raw range that it stands for."""
+    text: bytes
+    omitted: Literal["", "middle", "long_line", "freed"]
+    """Why the range is not shown; empty for text."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """A line that matches, or (`context`) one near it."""
+
+    stream: OutputStream
+    start: int
+    end: int
+    """The raw range of the line, without its end."""
+    line: int
+    """From 1, where the search of the stream began."""
+    text: bytes
+    cut: bool
+    """The text is not all of the line."""
+    context: bool
+
+
+@dataclass(frozen=True)
+class ServerInfo:
+    """Who answers. Another instance means that the server was restarted."""
+
+    version: str
+    instance: str
+
+
+@dataclass(frozen=True)
+class Status:
+    """What the daemon says of itself."""
+
+    version: str
+    url: str
+    state_dir: str
+    roles: Mapping[str, int]
+    """Pids of anchor, keeper and server."""
+    processes: int
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """What is known of a path. Of a symbolic link, type and mode are those of what it leads to."""
+
+    name: str
+    path: str
+    type: Literal["other", "file", "dir"]
+    size: int
+    mode: int
+    """Permission bits."""
+    owner: str
+    group: str
+    modified: datetime | None
+    target: str
+    """Of a symbolic link: where it leads in the end."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """How a service is at one moment."""
+
+    name: str
+    phase: Literal["idle", "waiting", "starting", "running", "stopping", "killing", "pausing", "completed", "failed", "unknown"]
+    up: bool
+    """Somebody wants it to run."""
+    ready: bool
+    """It runs, and its probes say that it can be used."""
+    why: str
+    """Why it is in this phase; may be empty."""
+    process: str
+    """The id of its newest run; empty: there was none."""
+    pid: int
+    """While it may live; 0: none."""
+    runs: int
+    """How often it was started."""
+    restarts: int
+    """How often it was started again by itself."""
+    exit: Exit | None
+    """How the newest run that ended did."""
+    sandbox: str
+    """The sandbox that it runs in; empty: the machine."""
+
+
+# What sandboxes are asked to be, and what is known of them.
+
+SandboxState = Literal["starting", "ready", "stopped", "failed", "paused"]
+
+
+class SandboxSize(TypedDict, total=False):
+    """What a sandbox may use. 0, or nothing: no limit of its own."""
+
+    cpus: float
+    memory: int
+    disk: int
+    tasks: int
+    """Processes and threads together."""
+
+
+class SandboxNetwork(TypedDict, total=False):
+    mode: Literal["none", "host", "own"]
+    """none: nothing but each other; host: what the machine reaches, and the machine; own: what allow and deny say. Default: the server's."""
+    allow: Sequence[str]
+    """Outgoing: host names, "*." and a domain, addresses or CIDRs, each with ":port" or without; at most 256."""
+    deny: Sequence[str]
+    public: bool
+    """Ports inside are served without a token of the sandbox."""
+
+
+class SandboxShare(TypedDict, total=False):
+    """A directory or file of the server's machine that is seen inside."""
+
+    source: str
+    """Absolute, without symbolic links."""
+    target: str
+    """Absolute. Default: the source."""
+    read_only: bool
+
+
+class SandboxOptions(TypedDict, total=False):
+    """What to make, besides the name. Each field's absence is its default."""
+
+    snapshot: str
+    """What its files are at first; one of snapshot and template at most."""
+    template: str
+    isolation: Literal["none", "full"]
+    """none: programs see the machine itself; full: all layers that the server has. Default: the server's."""
+    user: str
+    """Of processes that do not say; so are dir (absolute) and env."""
+    dir: str
+    env: Mapping[str, str | None]
+    disposable: bool
+    """A stop removes the files."""
+    idle_ttl: float
+    """It is stopped when nobody has used it and no process ran for so many seconds. 0: never."""
+    delete_after_stop: float
+    """It is destroyed so many seconds after it was stopped. 0: never."""
+    timeout: float
+    """Seconds from now until at_timeout is done to it. 0: never."""
+    at_timeout: Literal["destroy", "pause"]
+    wake: bool
+    """Traffic for it resumes it while it is paused."""
+    size: SandboxSize
+    network: SandboxNetwork
+    shares: Sequence[SandboxShare]
+    metadata: Mapping[str, str]
+    """Kept for you: 64 entries of 64 KiB."""
+
+
+class SandboxChange(TypedDict, total=False):
+    """What to change; what is not there stays as it is."""
+
+    name: str
+    idle_ttl: float
+    delete_after_stop: float
+    timeout: float
+    """Seconds from now; 0: never."""
+    extend: float
+    """Seconds from now, if that is later than the deadline; not with timeout."""
+    at_timeout: Literal["destroy", "pause"]
+    network: SandboxNetwork
+    user: str
+    dir: str
+    env: Mapping[str, str | None]
+    """Entries are added; so are those of metadata."""
+    metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class SandboxInfo:
+    """What is known of a sandbox at one moment."""
+
+    id: str
+    """Never used again for another one."""
+    name: str
+    state: SandboxState
+    reason: str
+    """Of a failed one."""
+    user: str
+    dir: str
+    """Where processes begin that name no directory."""
+    env: Mapping[str, str]
+    disposable: bool
+    snapshot: str
+    template: str
+    isolation: Literal["default", "none", "full"]
+    idle_ttl: float
+    delete_after_stop: float
+    deadline: datetime | None
+    at_timeout: Literal["destroy", "pause"]
+    wake: bool
+    size: SandboxSize
+    """As it is enforced."""
+    network: SandboxNetwork
+    shares: tuple[SandboxShare, ...]
+    metadata: Mapping[str, str]
+    created: datetime | None
+    updated: datetime | None
+    stopped: datetime | None
+    paused: datetime | None
+
+
+@dataclass(frozen=True)
+class SandboxSnapshot:
+    """Files of a sandbox that were kept."""
+
+    id: str
+    name: str
+    state: SandboxState
+    reason: str
+    sandbox: str
+    """The id of the sandbox that it was made of."""
+    bytes: int
+    created: datetime | None
+
+
+@dataclass(frozen=True)
+class SandboxMetric:
+    """One sample of what a sandbox used. A total is the limit, or what the machine has."""
+
+    time: datetime | None
+    cpus: float
+    cpu_percent: float
+    """100 is one CPU."""
+    mem_used: int
+    mem_cache: int
+    mem_total: int
+    disk_used: int
+    disk_total: int
+    tasks: int
+    oom_kills: int

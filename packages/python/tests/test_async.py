@@ -1,0 +1,268 @@
+"""The client with a real tend. test_sync.py is generated from this by gen.py."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+import tend
+from conftest import Daemon
+from proxy import Cutting
+from tend import AsyncClient, AsyncProcess
+
+
+async def whole(pieces: AsyncIterator[bytes]) -> bytes:
+    return b"".join([piece async for piece in pieces])
+
+
+async def test_a_command_its_output_status_input_environment_and_directory(daemon: Daemon) -> None:
+    for url in (daemon.socket, daemon.url):
+        async with await AsyncClient.connect(url) as client:
+            result = await client.run('cat; echo "$A" >&2; pwd; exit 3', env={"A": "x y", "B": None}, dir="/usr", input="in ", labels={"of": "run"})
+            assert (result.text, result.stderr, result.exit_code, result.success) == ("in /usr\n", b"x y\n", 3, False)
+            assert (await client.run(["printf", "%s", "$A; ü"])).text == "$A; ü"
+            assert client.server.version and client.server.instance
+            assert await client.list(labels={"of": "run"}) == [], "what run started is forgotten"
+            assert set((await client.status()).roles) >= {"anchor", "keeper", "server"}
+
+
+async def test_signals_timeouts_and_what_is_kept(daemon: Daemon) -> None:
+    async with await AsyncClient.connect(daemon.socket) as client:
+        assert (await client.run("kill -SEGV $$")).exit_code == 139
+        late = await client.run('trap "" TERM; echo on; sleep 60 & wait; sleep 60', timeout=0.3)
+        assert (late.exit_code, late.exit.cause, late.stdout) == (124, "timeout", b"on\n")
+        newest = await client.run("seq 1 10000", max_output=100)
+        assert newest.stdout.endswith(b"9999\n10000\n") and (len(newest.stdout), newest.stdout_dropped) == (100, 48_894 - 100)
+        with pytest.raises(tend.CommandError, match="status 3: no such thing") as failed:
+            await client.run("echo out; echo no such thing >&2; exit 3", check=True)
+        assert failed.value.result.stdout == b"out\n"
+
+
+async def test_one_id_starts_once_and_any_client_finds_it(daemon: Daemon) -> None:
+    async with await AsyncClient.connect(daemon.socket) as client:
+        id_ = tend.new_id()
+        a = await client.start(["sleep", "600"], id=id_, name="napper-" + id_, labels={"mine": id_})
+        b = await client.start(["sleep", "600"], id=id_, name="napper-" + id_, labels={"mine": id_})
+        assert a.pid == b.pid
+        with pytest.raises(tend.ExistsError):
+            await client.start(["sleep", "601"], id=id_)
+        assert [i.id for i in await client.list(labels={"mine": id_})] == [id_]
+        for found in (await client.get(id_), await client.get(name="napper-" + id_), await client.get(pid=a.pid), client.attach(a.info)):
+            assert found.id == id_
+        with pytest.raises(tend.RunningError):
+            await a.remove()
+        assert await a.kill() == tend.KillResult(True)
+        assert await b.kill() == tend.KillResult(False)
+        await a.remove()
+        with pytest.raises(tend.NotFoundError):
+            await a.refresh()
+
+
+async def test_what_is_wrong_is_said_and_nothing_is_started(daemon: Daemon) -> None:
+    async with await AsyncClient.connect(daemon.socket) as client:
+        with pytest.raises(tend.StartError) as missing:
+            await client.start(["/no/such"])
+        assert (missing.value.reason, missing.value.what) == ("not_found", "/no/such")
+        with pytest.raises(tend.StartError) as nowhere:
+            await client.start("true", dir="/no/such")
+        assert nowhere.value.reason == "bad_dir"
+        before = len(await client.list())
+        wrong: list[tuple[str, object, dict[str, object]]] = [
+            ("command", "", {}),
+            ("command", ["a\0b"], {}),
+            ("command", [1], {}),
+            ("spec.tiemout", "true", {"tiemout": 1}),
+            ("timeout", "true", {"timeout": "1h"}),
+            ("timeout", "true", {"timeout": float("nan")}),
+            ("stdin", "true", {"stdin": "open"}),
+            ("pty", "true", {"pty": (1, 70_000)}),
+            ("env", "true", {"env": {"A": 1}}),
+            ("name", "true", {"name": 7}),
+            ("name", "true", {"name": "\ud800"}),
+            ("memory_max", "true", {"limits": {"memory_max": 1.5}}),
+            ("limits.memory", "true", {"limits": {"memory": 1}}),
+        ]
+        for field, command, options in wrong:
+            with pytest.raises(tend.InvalidError) as invalid:
+                await client.start(command, **options)  # type: ignore[arg-type]
+            assert invalid.value.field == field
+        assert len(await client.list()) == before
+        with pytest.raises(tend.InvalidError):
+            await client.get(id="a", name="b")
+
+
+async def test_waits_for_text_silence_a_port_input_and_the_end(daemon: Daemon) -> None:
+    async with await AsyncClient.connect(daemon.socket) as client:
+        serve = 'import socket; s = socket.create_server(("127.0.0.1", 0)); print("on", s.getsockname()[1], flush=True); s.accept()'
+        p = await client.start(["python3", "-c", serve])
+        on = await p.wait(match=r"on \d+")
+        assert on.met and on.stream == "stdout" and on.offset == 0
+        assert [x.pid for x in (await p.wait(port=int(on.match.split()[1]))).listening] == [p.pid]
+        assert (await p.wait(quiet=0.05)).met
+        with pytest.raises(TimeoutError, match="not within 0.2 s"):
+            await p.wait(timeout=0.2)
+        with pytest.raises(tend.TendTimeoutError):
+            await whole(p.output(start=-1, timeout=0.2))
+        with pytest.raises(tend.InvalidError):
+            await p.wait(port=1, input=True)
+        await p.kill()
+        end = await p.wait()
+        assert end.met and end.exit is not None and (end.exit.signal, end.exit.cause) == (9, "killed")
+        assert not (await p.wait(match="never")).met
+        asks = await client.start("read -r x; echo got $x", pty=(80, 24))
+        assert (await asks.wait(input=True)).met
+        await asks.resize(100, 30)
+        await asks.write("it\n")
+        assert b"got it\r\n" in await whole(asks.output("pty"))
+
+
+async def test_output_from_any_place_and_views(daemon: Daemon) -> None:
+    async with await AsyncClient.connect(daemon.socket) as client:
+        p = await client.start(r"seq 1 1000; printf '\033[31mred\033[0m\n' >&2; exit 4")
+        await p.wait(eof=True)
+        want = b"".join(b"%d\n" % i for i in range(1, 1001))
+        assert await whole(p.output()) == want
+        assert await whole(p.output(start=100)) == want[100:]
+        facts = []
+        async with p.read() as events:
+            async for event in events:
+                facts.append(type(event).__name__)
+                if isinstance(event, tend.Exited):
+                    assert event.exit.code == 4
+        assert {"Started", "Output", "Exited", "Eof"} <= {*facts} and facts.count("Exited") == 1 and facts.count("Eof") == 2
+        head, left, tail = await p.view(head_lines=1, tail_lines=1, streams=["stdout"])
+        assert (head.text, left.omitted, tail.text) == (b"1\n", "middle", b"1000\n")
+        assert (left.start, left.end) == (head.end, tail.start)
+        assert b"".join(x.text for x in await p.view(streams=["stderr"], strip=True)) == b"red\n"
+        found = await p.grep("^99[89]$", before=1)
+        assert [(x.text, x.context, x.line) for x in found if isinstance(x, tend.Match)] == [(b"997", True, 997), (b"998", False, 998), (b"999", False, 999)]
+        with pytest.raises(tend.InvalidError):
+            await p.grep("(")
+        with pytest.raises(tend.InvalidError):
+            await p.view(head_lines=1, head_bytes=1)
+
+
+async def test_bytes_that_retention_freed_are_a_gap(daemon: Daemon) -> None:
+    async with await AsyncClient.connect(daemon.socket) as client:
+        p = await client.start("head -c 8000000 /dev/zero", retention={"limit": 1 << 20})
+        await p.wait(eof=True)
+        while (await p.refresh()).streams[0].base == 0:
+            pass
+        with pytest.raises(tend.GapError) as gap:
+            await whole(p.output())
+        assert gap.value.start == 0 and 0 < gap.value.end < 8_000_000
+        assert len(await whole(p.output(start=gap.value.end))) == 8_000_000 - gap.value.end
+
+
+async def test_input_has_an_end(daemon: Daemon) -> None:
+    async with await AsyncClient.connect(daemon.socket) as client:
+        p = await client.start("true", stdin="pipe")
+        await p.wait()
+        with pytest.raises(tend.ExitedError):
+            await p.write("x")
+        q = await client.start(["sleep", "600"])
+        with pytest.raises(tend.StdinClosedError):
+            await q.write("x")
+        r = await client.start(["sleep", "600"], stdin="pipe")
+        with pytest.raises(TimeoutError):
+            await r.write(bytes(8 << 20), timeout=0.3)
+        for one in (q, r):
+            await one.kill()
+
+
+async def test_cut_connections_lose_and_double_no_byte(daemon: Daemon) -> None:
+    """Each connection is cut after some of its bytes, in either direction."""
+    data = os.urandom(3 << 20)
+    with Cutting(daemon.url, 400_000) as proxy:
+        async with await AsyncClient.connect(proxy.url, retry=tend.Retry(first=0.001, attempts=50)) as client:
+            p = await client.start(["cat"], stdin="pipe")
+            for at in range(0, len(data), 100_003):
+                await p.write(data[at : at + 100_003])
+            await p.close_stdin()
+            assert await whole(p.output()) == data
+            assert (await p.refresh()).stdin_accepted == len(data)
+        assert proxy.cuts > 10
+
+
+async def test_a_server_of_another_version(daemon: Daemon) -> None:
+    async with await AsyncClient.connect(daemon.url) as client:
+        for method in ("ProcessService/Teleport", "TimeService/Travel"):
+            request = b"\xba\x3e\x03new"  # the field 999
+            with pytest.raises(tend.UnsupportedError, match="tend upgrade"):
+                await client._link.transport.unary(method, "HelloResponse", request, wait=30.0)
+        said = await client._link.transport.unary("ProcessService/Hello", "HelloResponse", b"\xba\x3e\x03new", wait=30.0)
+        assert said["version"] == client.server.version, "what a later client asks besides is passed over"
+
+
+async def test_sandboxes_and_files(daemon: Daemon) -> None:
+    async with await AsyncClient.connect(daemon.socket) as client:
+        name = "py-" + tend.new_id()
+        box = await client.open_sandbox(name, isolation="none", env={"A": "1"}, metadata={"of": "me"}, timeout=3600)
+        assert (await client.open_sandbox(name)).id == box.id and box.info.deadline is not None
+        with pytest.raises(tend.ExistsError):
+            await client.create_sandbox(name)
+        for bad in ({"isolatoin": "full"}, {"isolation": "Full"}, {"size": {"ram": 1}}, {"shares": [{"source": 1}]}):
+            with pytest.raises(tend.InvalidError):
+                await client.create_sandbox(**bad)  # type: ignore[arg-type]
+        assert [i.name for i in await client.sandboxes(states=["ready"], metadata={"of": "me"}) if i.id == box.id] == [name]
+        assert (await box.processes.run("echo $A")).text == "1\n"
+        assert (await box.update(metadata={"more": "x"})).metadata["more"] == "x"
+
+        data = os.urandom(700_000)
+        entry = await box.files.write("d/f", data)
+        assert (entry.size, entry.type) == (len(data), "file")
+        assert await box.files.read("d/f") == data
+        assert await whole(box.files.stream("d/f", start=699_990)) == data[-10:]
+        await box.files.write("d/f", io.BytesIO(b"short"))
+        assert await box.files.read("d/f") == b"short"
+        await box.files.mkdir("e")
+        with pytest.raises(tend.ExistsError):
+            await box.files.mkdir("e")
+        await box.files.move("d/f", "e/g")
+        assert [e.name for e in await box.files.list(".", depth=2)] == ["d", "e", "g"]
+        assert (await box.files.stat("e/g")).size == 5
+        await box.files.remove("e")
+        await box.files.remove("e")
+        with pytest.raises(tend.NotFoundError):
+            await box.files.read("e/g")
+
+        await box.stop()
+        with pytest.raises(tend.SandboxStoppedError):
+            await box.processes.start("true")
+        await box.start()
+        await box.destroy()
+        await box.destroy()
+        with pytest.raises(tend.NotFoundError):
+            await box.refresh()
+
+
+async def test_services(daemon: Daemon) -> None:
+    async with await AsyncClient.connect(daemon.socket) as client:
+        with pytest.raises(tend.InvalidError):
+            await client.services.apply("services: {web: {comand: x}}")
+        await client.services.apply("services:\n  web:\n    command: exec sleep 600\n")
+        await client.services.start("web")
+        async for services in client.services.watch():
+            (web,) = services
+            if web.phase == "running":
+                break
+        assert web.up and web.pid > 0 and (await client.get(id=web.process)).pid == web.pid
+        with pytest.raises(tend.NotFoundError):
+            await client.services.restart("nosuch")
+        await client.services.stop()
+        async for services in client.services.watch():
+            if services[0].phase == "idle":
+                break
+        assert [s.name for s in await client.services.list()] == ["web"]
+
+
+async def test_a_closed_client_says_so(daemon: Daemon) -> None:
+    client = await AsyncClient.connect(daemon.socket)
+    process: AsyncProcess = await client.start(["sleep", "600"])
+    await client.aclose()
+    with pytest.raises(tend.ClosedError):
+        await process.refresh()
+    async with await AsyncClient.connect(daemon.socket) as other:
+        await other.attach(process.info).kill()
