@@ -171,6 +171,20 @@ func locked(run *rundir.Dir) int {
 	return pid
 }
 
+// Launcher is the pid of the launcher of a state directory; 0: there is none.
+func Launcher(stateDir string) int {
+	run := openMade(stateDir)
+	if run == nil {
+		return 0
+	}
+	defer run.Close()
+	pid := locked(run)
+	if launcherArgv(pid, stateDir) == nil {
+		return 0
+	}
+	return pid
+}
+
 // background is how the launcher of Config.Background is called.
 const background = "--background"
 

@@ -220,6 +220,17 @@ func (*shutdownCmd) Help() string {
 	)
 }
 
+func (*doctorCmd) Help() string {
+	return `Each line is one check: ok, limited (tend works, and something is weaker than it could be) or broken; below it, the command that mends it. Where no daemon runs, one is tried: started in a directory of its own beside the state directory, asked what it can do here, and ended. With --url a daemon elsewhere is asked alone, and nothing is looked at on this machine.
+
+It ends with 1 if something is broken, else with 0.
+
+` + examples(
+		`tend doctor`,
+		`tend doctor --json`,
+	)
+}
+
 func (*tortureCmd) Help() string {
 	return examples(`tend torture --minutes 5 --dir .`)
 }

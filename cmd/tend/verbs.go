@@ -52,6 +52,7 @@ type grammar struct {
 
 	Serve    serveCmd    `cmd:"" group:"daemon" help:"Run the daemon in the foreground." nojson:"it prints nothing but its log; tend status --json has its facts"`
 	Status   statusCmd   `cmd:"" group:"daemon" help:"Show the daemon: its roles and what this machine allows."`
+	Doctor   doctorCmd   `cmd:"" group:"daemon" help:"Look for what is wrong here, and say what mends it."`
 	UI       uiCmd       `cmd:"" name:"ui" group:"daemon" help:"Open the daemon's page in the browser, logged in."`
 	Upgrade  upgradeCmd  `cmd:"" group:"daemon" help:"Replace the parts of a running daemon; nothing is lost."`
 	Shutdown shutdownCmd `cmd:"" group:"daemon" help:"End the daemon and its processes."`
@@ -208,7 +209,7 @@ var synonyms = map[string]string{
 	"send": "input", "send-keys": "input", "write": "input", "stdin": "input", "type": "input",
 	"terminate": "stop", "end": "stop", "halt": "stop", "quit": "stop", "kill-session": "kill", "destroy": "kill",
 	"delete": "rm", "del": "rm", "prune": "rm --finished", "clean": "rm --finished", "forget": "rm", "flush": "rm --finished",
-	"daemon": "serve", "server": "serve", "info-daemon": "status", "health": "status", "ping": "status", "kill-server": "shutdown", "exit": "shutdown",
+	"daemon": "serve", "server": "serve", "info-daemon": "status", "health": "doctor", "check": "doctor", "diagnose": "doctor", "debug": "doctor", "ping": "status", "kill-server": "shutdown", "exit": "shutdown",
 	"update": "upgrade", "test": "torture", "docs": "help", "usage": "help", "manual": "man", "completions": "completion", "autocomplete": "completion",
 }
 

@@ -1,0 +1,163 @@
+package doctor
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Promise is what a daemon says of one thing that it promises, as in tend status.
+type Promise struct {
+	Kept   bool
+	Detail string
+}
+
+// essential promises are broken where they are not kept. All others depend on what
+// the machine allows.
+var essential = map[string]string{
+	"keeper_answers":           "tend upgrade --keeper",
+	"spool_takes_output":       "tend rm --finished frees what ended processes have written; or tend serve --state-dir DIR on another disk",
+	"processes_survive_keeper": "look again in a moment; if it stays: tend shutdown --keep, then tend serve",
+}
+
+// Passing reports whether something that is broken may be as it should be in a moment:
+// roles that have just begun give each other their descriptors.
+func Passing(promises map[string]Promise) bool {
+	for _, name := range []string{"keeper_answers", "processes_survive_keeper", "processes_survive_anchor_and_keeper"} {
+		if p, ok := promises[name]; ok && !p.Kept {
+			return true
+		}
+	}
+	return false
+}
+
+const otherDisk = "tend serve --state-dir DIR, with a DIR on ext4, xfs or btrfs"
+
+// mends are for promises that this machine does not allow.
+var mends = map[string]string{
+	"output_survives_keeper":              otherDisk,
+	"retention_frees_space":               otherDisk,
+	"kill_reaches_tree":                   groupsWritable,
+	"exit_status_survives_two_roles":      "a kernel of Linux 6.15 or later",
+	"processes_survive_anchor_and_keeper": "look again in a moment; if it stays: tend shutdown --keep, then tend serve",
+	"boxes":                               "sudo tend serve, on Linux 6.15 or later",
+	"output_survives_power_loss":          otherDisk,
+}
+
+const groupsWritable = "mount -t cgroup2 cgroup2 /sys/fs/cgroup, and tend as root (docker run --privileged; Delegate=yes in a systemd unit)"
+
+// Promises judges what a daemon promises.
+func Promises(all map[string]Promise) (out []Finding) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		p := all[name]
+		f := Finding{Name: name, State: OK, Detail: p.Detail}
+		switch mend, isEssential := essential[name]; {
+		case p.Kept:
+		case name == "output_survives_power_loss" && strings.Contains(p.Detail, "tend serve --fsync"):
+			f.Detail = "by choice: " + p.Detail
+		case isEssential:
+			f.State, f.Mend = Broken, mend
+		default:
+			f.State, f.Mend = Limited, mends[name]
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// layerMends are for layers of isolation.
+var layerMends = map[string]string{
+	"all":      "sudo tend serve, on Linux 6.15 or later; in a container: docker run --privileged",
+	"base":     otherDisk,
+	"freeze":   groupsWritable,
+	"memory":   groupsWritable,
+	"tasks":    groupsWritable,
+	"cpu":      groupsWritable,
+	"outgoing": "modprobe -a nf_tables nft_tproxy nft_socket",
+	"seccomp":  "a kernel with CONFIG_SECCOMP_FILTER",
+	"landlock": "lsm=landlock (and those that are there) on the command line of the kernel, which must have CONFIG_SECURITY_LANDLOCK",
+}
+
+// Isolation judges what the driver of sandboxes says: layers are the active ones,
+// missing is "layer: reason; layer: reason", both as in tend status.
+func Isolation(layers, missing string) (out []Finding) {
+	if layers != "" && layers != "none" {
+		out = append(out, Finding{Name: "isolation", State: OK, Detail: layers})
+	}
+	for _, m := range Missing(missing) {
+		name := "isolation"
+		if m[0] != "all" {
+			name += "_" + m[0]
+		}
+		out = append(out, Finding{Name: name, State: Limited, Detail: m[1], Mend: layerMends[m[0]]})
+	}
+	if len(out) == 0 {
+		out = append(out, Finding{Name: "isolation", State: Limited, Detail: "sandboxes are this machine itself", Mend: layerMends["all"]})
+	}
+	return out
+}
+
+// Missing parts the text into layers and reasons. A reason may have a semicolon of its
+// own: what begins with no layer goes on with the one before.
+func Missing(text string) (out [][2]string) {
+	for piece := range strings.SplitSeq(text, "; ") {
+		layer, reason, ok := strings.Cut(piece, ": ")
+		_, known := layerMends[layer]
+		switch {
+		case ok && known:
+			out = append(out, [2]string{layer, reason})
+		case len(out) > 0:
+			out[len(out)-1][1] += "; " + piece
+		}
+	}
+	return out
+}
+
+// Unit judges the text of tend's unit of systemd, with what overrides it after it.
+func Unit(path, text string) Finding {
+	f := Finding{Name: "systemd", State: OK, Detail: path}
+	set := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			set[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		}
+	}
+	const override = "systemctl edit tend: [Service] "
+	switch delegate := set["Delegate"]; {
+	case strings.Contains(set["ExecStart"], "--keep") && set["KillMode"] != "process":
+		f.State, f.Detail, f.Mend = Broken, path+" has --keep, and systemd ends all processes with the service: KillMode is not process", override+"KillMode=process"
+	case delegate == "" || delegate == "no" || delegate == "false" || delegate == "0":
+		f.State, f.Detail, f.Mend = Limited, path+" has no Delegate=yes: systemd may change the control groups that tend makes", override+"Delegate=yes"
+	}
+	return f
+}
+
+// Exposure judges on which TCP addresses a daemon listens. insecure: it answers
+// everybody; token: it wants one.
+func Exposure(at []netip.AddrPort, insecure, token bool) Finding {
+	f := Finding{Name: "exposure", State: OK, Detail: "no TCP"}
+	var all, far []string
+	for _, a := range at {
+		all = append(all, a.String())
+		if !a.Addr().Unmap().IsLoopback() {
+			far = append(far, a.String())
+		}
+	}
+	if len(all) == 0 {
+		return f
+	}
+	f.Detail = "TCP at " + strings.Join(all, ", ")
+	const mend = "tend serve --token-file FILE, without --insecure"
+	switch {
+	case insecure && len(far) > 0:
+		f.State, f.Detail, f.Mend = Broken, "--insecure: everybody who reaches "+strings.Join(far, ", ")+" can run programs", mend
+	case insecure:
+		f.State, f.Detail, f.Mend = Limited, f.Detail+", and --insecure: every user and web page of this machine can run programs", mend
+	case token:
+		f.Detail += ", with a token"
+	default:
+		f.Detail += ", for this user and root alone"
+	}
+	return f
+}
