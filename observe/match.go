@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"regexp"
 
+	"github.com/tend-run/tend/internal/pattern"
 	"github.com/tend-run/tend/process"
 )
 
@@ -39,12 +40,12 @@ type Found struct {
 	Text   string // at most 4 KiB of it
 }
 
-// NewMatcher returns a matcher for an RE2 expression in Go's syntax, or an
-// *process.InvalidError.
+// NewMatcher returns a matcher for an RE2 expression in Go's syntax, of at most
+// 10,000 steps ([pattern.MaxSteps]), or an *process.InvalidError.
 func NewMatcher(expr string) (*Matcher, error) {
-	re, err := regexp.Compile(expr)
+	re, err := pattern.Plain(expr)
 	if err != nil {
-		return nil, &process.InvalidError{Field: "match", Reason: "is no RE2 expression: " + err.Error()}
+		return nil, &process.InvalidError{Field: "match", Reason: err.Error()}
 	}
 	return &Matcher{re: re}, nil
 }

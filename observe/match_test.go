@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -107,6 +108,13 @@ func TestMatcherForgetsTheLineBeforeAGap(t *testing.T) {
 	m.Skip(process.Stdout)
 	if f, ok := m.Add(process.Stdout, 100, []byte("b\nab\n")); !ok || f.Offset != 102 {
 		t.Errorf("found %+v, %v; want the line at 102", f, ok)
+	}
+}
+
+func TestAPatternThatExpandsTooFarIsRefused(t *testing.T) {
+	_, err := NewMatcher(strings.Repeat("[^a]{900}", 12))
+	if e, ok := errors.AsType[*process.InvalidError](err); !ok || e.Field != "match" || !strings.Contains(e.Reason, "expands to more than 10000 steps") {
+		t.Errorf("got %v", err)
 	}
 }
 

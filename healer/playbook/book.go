@@ -17,6 +17,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/tend-run/tend/internal/lazyregexp"
+	"github.com/tend-run/tend/internal/pattern"
 	"github.com/tend-run/tend/supervisor/config"
 )
 
@@ -196,9 +197,9 @@ func (b *book) check(fail func(path, text string), own bool) {
 				fail(at, fmt.Sprintf("has %d bytes; an expression has 1 to %d", len(text), maxRegexp))
 				continue
 			}
-			re, err := regexp.Compile("(?m:" + text + ")")
+			re, err := pattern.Plain("(?m:" + text + ")")
 			if err != nil {
-				fail(at, "is no RE2 expression: "+err.Error())
+				fail(at, err.Error())
 				continue
 			}
 			for _, name := range re.SubexpNames() {

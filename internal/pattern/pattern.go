@@ -36,19 +36,34 @@ type Regexp struct {
 
 // Compile reads an RE2 expression. The error completes "the pattern …".
 func Compile(text string) (*Regexp, error) {
+	re, steps, err := compile(text)
+	if err != nil {
+		return nil, err
+	}
+	return &Regexp{re, steps}, nil
+}
+
+func compile(text string) (*regexp.Regexp, int, error) {
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
-		return nil, fmt.Errorf("is no RE2 regular expression: %w", err)
+		return nil, 0, fmt.Errorf("is no RE2 regular expression: %w", err)
 	}
 	steps := stepsOf(tree)
 	if steps > MaxSteps {
-		return nil, fmt.Errorf("expands to more than %d steps, which is the limit; use smaller repetitions", MaxSteps)
+		return nil, 0, fmt.Errorf("expands to more than %d steps, which is the limit; use smaller repetitions", MaxSteps)
 	}
 	re, err := regexp.Compile(text)
 	if err != nil {
-		return nil, fmt.Errorf("is no RE2 regular expression: %w", err)
+		return nil, 0, fmt.Errorf("is no RE2 regular expression: %w", err)
 	}
-	return &Regexp{re, steps}, nil
+	return re, steps, nil
+}
+
+// Plain reads an RE2 expression of bounded size, for searches that need no end before
+// their text's: in lines and short texts. The error completes "the pattern …".
+func Plain(text string) (*regexp.Regexp, error) {
+	re, _, err := compile(text)
+	return re, err
 }
 
 // stepsOf estimates the size of the program that an expression becomes. It stops

@@ -191,6 +191,7 @@ func TestWhatIsWrongIsReportedWithItsPlaceAndTheNearestKey(t *testing.T) {
 		{"more looks than there are", in("    pressure: {looks: 6}\n"), []string{"4:23: services.web.pressure.looks is 6, more than of, which is 5"}},
 		{"a part that is none", in("    pressure: {memory: 90}\n"), []string{"4:24:", "0 to 1 are allowed"}},
 		{"an expression", in("    log: {pattern: 'a('}\n"), []string{"4:20:", "RE2"}},
+		{"a large expression", in("    log: {pattern: '" + strings.Repeat("[^a]{900}", 12) + "'}\n"), []string{"4:20:", "expands to more than 10000 steps"}},
 		{"a dependency that is not there", in("    depends_on: [wbe]\n"), []string{"4:18: services.web.depends_on.wbe is no service", "did you mean web?"}},
 		{"a dependency on itself", in("    depends_on: [web]\n"), []string{"4:18:", "the service itself"}},
 		{"a dependency twice", in("    depends_on: [a, a]\n  a: {command: y}\n"), []string{"4:21:", "again"}},

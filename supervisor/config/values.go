@@ -6,13 +6,13 @@ import (
 	"math"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/robfig/cron/v3"
 
+	"github.com/tend-run/tend/internal/pattern"
 	"github.com/tend-run/tend/process"
 )
 
@@ -131,8 +131,8 @@ func (p *Pattern) parse(text string) error {
 	if text == "" || len(text) > maxPattern {
 		return fmt.Errorf("has %d bytes; an expression has 1 to %d", len(text), maxPattern)
 	}
-	if _, err := regexp.Compile(text); err != nil {
-		return fmt.Errorf("is no RE2 expression: %w", err)
+	if _, err := pattern.Plain(text); err != nil {
+		return err
 	}
 	*p = Pattern(text)
 	return nil
