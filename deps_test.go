@@ -109,7 +109,7 @@ func TestDeps(t *testing.T) {
 		{"view", []string{"process", "internal/pattern"}},
 		{"files", nil},
 		{"driver/drivertest", []string{"process", "files", "driver", "internal/scene"}},
-		{"driver/local/network", []string{"internal/relay"}},
+		{"driver/local/network", []string{"internal/relay", "internal/replace"}},
 		{"driver/local", []string{"process", "files", "driver", "internal/procfs", "internal/replace", "keeper/failpoint", "internal/lazyregexp"}},
 		{"driver", []string{"process", "files", "driver", "internal/replace"}},
 		{"metrics", []string{"process"}},

@@ -21,18 +21,24 @@ type Machine struct {
 // /etc/passwd, so there are billions of them.
 const maxKnown = 1024
 
+// settles is above the tick of the clock of each file system (FAT: 2 s).
+const settles = 3 * time.Second
+
 // User is [Account]. It remembers what it has found while /etc/passwd and
 // /etc/group stay as they are.
 func (m *Machine) User(name string) (User, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var stamp [2]time.Time
+	young := false
 	for i, path := range []string{"/etc/passwd", "/etc/group"} {
 		if fi, err := os.Stat(path); err == nil {
 			stamp[i] = fi.ModTime()
+			// It may be written again within one tick of the file system's clock.
+			young = young || time.Since(fi.ModTime()).Abs() < settles
 		}
 	}
-	if m.known == nil || stamp != m.stamp {
+	if m.known == nil || stamp != m.stamp || young {
 		m.known, m.stamp = map[string]User{}, stamp
 	}
 	if u, ok := m.known[name]; ok {

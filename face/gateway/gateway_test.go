@@ -524,4 +524,13 @@ func TestProvidersThatChange(t *testing.T) {
 	if got, err := p.find("openai"); err != nil || got.key != "two-and-longer" {
 		t.Errorf("afterwards: %+v, %v", got, err)
 	}
+	// A second change within the same tick of the clock, of the same size.
+	at := time.Now()
+	for _, key := range []string{"abc", "xyz"} {
+		set("providers: {openai: {key: " + key + "}}")
+		scene.Must(t, os.Chtimes(path, at, at))
+		if got, err := p.find("openai"); err != nil || got.key != key {
+			t.Errorf("the key is %s: %+v, %v", key, got, err)
+		}
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -65,7 +64,7 @@ type keys struct {
 	path string
 
 	mu   sync.Mutex
-	seen fs.FileInfo     // of the file that was read; guarded by mu
+	seen replace.Seen    // of the file that was read; guarded by mu
 	all  []*Key          // guarded by mu
 	by   map[string]*Key // by hash; guarded by mu
 }
@@ -73,9 +72,6 @@ type keys struct {
 type keysFile struct {
 	Keys []*Key `json:"keys"`
 }
-
-// settles is above the tick of the clock of each file system (FAT: 2 s).
-const settles = 3 * time.Second
 
 // lockTime bounds how long one server waits for another to have written its files.
 const lockTime = 10 * time.Second
@@ -91,20 +87,16 @@ func lockDir(dir string) (unlock func(), err error) {
 
 // load reads the file if it is another than before. k.mu is held.
 func (k *keys) load() error {
-	info, err := os.Stat(k.path)
+	seen, err := replace.Look(k.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		k.seen, k.all, k.by = nil, nil, nil
+		k.seen, k.all, k.by = replace.Seen{}, nil, nil
 		return nil
 	case err != nil:
 		return err
-	case k.seen != nil && os.SameFile(k.seen, info) && k.seen.ModTime().Equal(info.ModTime()) && k.seen.Size() == info.Size():
+	case k.seen.Same(seen):
 		return nil
 	}
-	// Another server may replace the file twice within one tick of the file system's clock:
-	// the second file has the inode and the time of the first, and often its size. What is
-	// this young is read again.
-	young := time.Since(info.ModTime()).Abs() < settles
 	data, err := replace.Read(k.path, maxKeysBytes)
 	if err != nil {
 		return err
@@ -117,10 +109,7 @@ func (k *keys) load() error {
 	for _, one := range f.Keys {
 		by[one.Hash] = one
 	}
-	k.seen, k.all, k.by = info, f.Keys, by
-	if young {
-		k.seen = nil
-	}
+	k.seen, k.all, k.by = seen, f.Keys, by
 	return nil
 }
 

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 
@@ -111,7 +109,7 @@ type providers struct {
 	path string
 
 	mu   sync.Mutex
-	seen fs.FileInfo // guarded by mu
+	seen replace.Seen // guarded by mu
 	all  map[string]*provider
 }
 
@@ -125,11 +123,11 @@ func (p *providers) find(name string) (*provider, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	info, err := os.Stat(p.path)
-	if err == nil && (p.seen == nil || !os.SameFile(p.seen, info) || !info.ModTime().Equal(p.seen.ModTime()) || info.Size() != p.seen.Size()) {
+	seen, err := replace.Look(p.path)
+	if err == nil && !p.seen.Same(seen) {
 		var all map[string]*provider
 		if all, err = readProviders(p.path); err == nil {
-			p.all, p.seen = all, info
+			p.all, p.seen = all, seen
 		}
 	}
 	if found := p.all[name]; found != nil {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/tend-run/tend/internal/replace"
 )
 
 const (
@@ -203,7 +205,7 @@ type resolver struct {
 	outside *Space
 
 	mu      sync.Mutex
-	at      time.Time // of the file that was read; guarded by mu
+	seen    replace.Seen // of the file that was read; guarded by mu
 	servers []netip.Addr
 }
 
@@ -211,8 +213,8 @@ type resolver struct {
 func (r *resolver) ask() []netip.Addr {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fi, err := os.Stat(r.path)
-	if err == nil && fi.ModTime().Equal(r.at) {
+	seen, err := replace.Look(r.path)
+	if err == nil && r.seen.Same(seen) {
 		return r.servers
 	}
 	var servers []netip.Addr
@@ -231,10 +233,7 @@ func (r *resolver) ask() []netip.Addr {
 	if len(servers) == 0 { // as resolv.conf(5) has it
 		servers = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 	}
-	r.servers = servers
-	if fi != nil {
-		r.at = fi.ModTime()
-	}
+	r.servers, r.seen = servers, seen
 	return servers
 }
 
