@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/healer"
+	"github.com/tend-run/tend/internal/pace"
 	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/supervisor/run"
@@ -238,7 +239,7 @@ func (h *Healing) work(ctx context.Context, f *follower) {
 				_ = h.in(ctx, func() { h.lost(f) }) // else the server ends
 				return
 			}
-			wait(ctx, later)
+			pace.Wait(ctx, later)
 			continue
 		}
 		if !h.inPlace(ctx, f) {
@@ -248,7 +249,7 @@ func (h *Healing) work(ctx context.Context, f *follower) {
 		if h.newsOf(ctx, f) && well {
 			return
 		}
-		wait(ctx, again)
+		pace.Wait(ctx, again)
 	}
 }
 
@@ -259,7 +260,7 @@ const awayEvery = time.Second
 // anything. false: ctx has ended.
 func (h *Healing) inPlace(ctx context.Context, f *follower) bool {
 	for h.isAway(ctx, f) {
-		if !wait(ctx, awayEvery) {
+		if !pace.Wait(ctx, awayEvery) {
 			return false
 		}
 	}
@@ -297,20 +298,11 @@ func (h *Healing) follows(ctx context.Context, f *follower, n int) bool {
 			}
 			return well
 		}
-		if !wait(ctx, again) {
+		if !pace.Wait(ctx, again) {
 			return false
 		}
 	}
 	return false
-}
-
-func wait(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // startWorker starts or finds the n-th worker; nil: there can be none.
@@ -336,7 +328,7 @@ func (h *Healing) startWorker(ctx context.Context, f *follower, n int) process.P
 			h.c.Log.Error("a worker of the healer could not be started", "episode", f.order.ID, "err", err)
 			return nil
 		}
-		if !wait(ctx, again) {
+		if !pace.Wait(ctx, again) {
 			return nil
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/healer"
+	"github.com/tend-run/tend/internal/pace"
 	"github.com/tend-run/tend/internal/replace"
 )
 
@@ -55,7 +56,7 @@ func (h *Healing) Watch(ctx context.Context, id string, from int64, send func(*t
 		if m != nil && len(m.Transcript) > 0 {
 			continue // there may be more
 		}
-		if !wait(ctx, liveEvery) {
+		if !pace.Wait(ctx, liveEvery) {
 			return ctx.Err()
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tend-run/tend/healer/checkpoint"
 	"github.com/tend-run/tend/healer/guard"
@@ -177,15 +176,4 @@ func envFiles(dirs ...string) (all []string) {
 		})
 	}
 	return all
-}
-
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/pace"
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/observe"
 )
@@ -144,7 +145,7 @@ func endTree(ctx context.Context, pid int, spared []int) error {
 			if !alive {
 				return nil
 			}
-			if !wait(ctx, 20*time.Millisecond) {
+			if !pace.Wait(ctx, 20*time.Millisecond) {
 				return ctx.Err()
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/healer"
 	"github.com/tend-run/tend/healer/playbook"
+	"github.com/tend-run/tend/internal/pace"
 )
 
 // act tries a remedy. What it has changed is the healer's when it returns, unless this
@@ -136,7 +137,7 @@ func (w *worker) soon(ctx context.Context) (bool, error) {
 		if s.Runs > first.Runs || s.Phase == tend.ServiceFailed || s.Phase == tend.ServicePausing {
 			return false, nil
 		}
-		if !wait(ctx, lookPace/2) {
+		if !pace.Wait(ctx, lookPace/2) {
 			return false, ctx.Err()
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/healer"
+	"github.com/tend-run/tend/internal/pace"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/supervisor/config"
 )
@@ -78,7 +79,7 @@ func (w *worker) restart(ctx context.Context) error {
 			return nil
 		}
 		asked = asked || stops // the answer was lost, and the restart not
-		if !wait(ctx, 20*time.Millisecond) {
+		if !pace.Wait(ctx, 20*time.Millisecond) {
 			return fmt.Errorf("restart %s: it is still %s", w.order.Service, s.Phase)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/healer"
 	"github.com/tend-run/tend/healer/project"
+	"github.com/tend-run/tend/internal/pace"
 	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/observe"
 	"github.com/tend-run/tend/process"
@@ -95,7 +96,7 @@ func (w *worker) awaitPlace(ctx context.Context, until time.Time) error {
 		if !until.IsZero() && (time.Now().After(until) || slices.ContainsFunc(w.inboxLines(), isCancel)) {
 			return nil
 		}
-		if !wait(ctx, placeEvery) {
+		if !pace.Wait(ctx, placeEvery) {
 			return ctx.Err()
 		}
 	}

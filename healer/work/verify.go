@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/pace"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/supervisor"
 	"github.com/tend-run/tend/supervisor/config"
@@ -97,7 +98,7 @@ func (w *worker) awaitReady(ctx context.Context, within time.Duration) (tend.Ser
 		if s.Runs >= first+mostStarts {
 			return s, reason("it does not stay up", lastEnd(s), s.Why) // a probe of the next run may say something, too
 		}
-		if !wait(turn, lookPace) {
+		if !pace.Wait(turn, lookPace) {
 			if ctx.Err() != nil {
 				return s, ctx.Err()
 			}
@@ -150,7 +151,7 @@ func (w *worker) holds(ctx context.Context, first tend.Service, hold time.Durati
 		target.Dial = w.dialInside
 	}
 	begun, good := time.Now(), 0
-	pace := max(lookPace, hold/(goodProbes+2))
+	every := max(lookPace, hold/(goodProbes+2))
 	for {
 		s, err := w.service(ctx)
 		if err != nil {
@@ -176,7 +177,7 @@ func (w *worker) holds(ctx context.Context, first tend.Service, hold time.Durati
 		if good >= goodProbes && time.Since(begun) >= hold {
 			return fmt.Sprintf("well for %v as pid %d, %d probes", time.Since(begun).Round(100*time.Millisecond), s.PID, good), nil
 		}
-		if !wait(ctx, pace) {
+		if !pace.Wait(ctx, every) {
 			return "", ctx.Err()
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/tend-run/tend/healer/guard"
 	"github.com/tend-run/tend/healer/playbook"
 	"github.com/tend-run/tend/healer/project"
+	"github.com/tend-run/tend/internal/pace"
 	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/process"
 )
@@ -298,20 +299,9 @@ func (w *worker) awaitCancel(ctx context.Context, cancel context.CancelFunc) {
 				return
 			}
 		}
-		if !wait(ctx, inboxEvery) {
+		if !pace.Wait(ctx, inboxEvery) {
 			return
 		}
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -1,9 +1,12 @@
 // Package pace says how long tests, and programs that try a daemon, wait before they look
-// again for what no event reports. Who looks often takes CPU from what they wait for; who
+// again for what no event reports, and waits. Who looks often takes CPU from what they wait for; who
 // looks seldom notices late.
 package pace
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 const (
 	shortest = 2 * time.Millisecond
@@ -14,4 +17,16 @@ const (
 // of that time, 2 to 50 ms.
 func Next(since time.Time) time.Duration {
 	return min(max(time.Since(since)/8, shortest), longest)
+}
+
+// Wait waits for d; false: ctx has ended before.
+func Wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
