@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +19,15 @@ import (
 
 // endTime is how long a request that is cancelled may take to end.
 const endTime = 30 * time.Second
+
+const (
+	// beatEvery is how often a process that works on a request says so.
+	beatEvery = 5 * time.Second
+	// maxSilent is after how many times that long one that says nothing is lost: its user
+	// may have stopped it. They are counted here, so that time in which this process, too,
+	// stood still is none.
+	maxSilent = 24
+)
 
 // Conn leads to a process that runs [Serve].
 type Conn interface {
@@ -39,6 +49,9 @@ type Remote struct {
 	broken  *BrokenError
 	// OnBroken is called once, when the process turns out to be lost.
 	OnBroken func()
+	// Still reports whether the process may stand still now, as in a sandbox that is
+	// paused. nil: never.
+	Still func() bool
 }
 
 var _ Project = (*Remote)(nil)
@@ -152,7 +165,9 @@ func later(ctx context.Context, by time.Duration) (context.Context, context.Canc
 
 // await returns the answer to the newest request.
 func (r *Remote) await(ctx context.Context) (answer, error) {
-	for {
+	beat := time.NewTicker(beatEvery)
+	defer beat.Stop()
+	for silent := 0; ; {
 		select {
 		case a, ok := <-r.answers:
 			switch {
@@ -168,6 +183,13 @@ func (r *Remote) await(ctx context.Context) (answer, error) {
 				return a, r.fail(why)
 			case a.ID == r.id:
 				return a, nil
+			}
+			silent = 0
+		case <-beat.C:
+			if r.Still != nil && r.Still() {
+				silent = 0
+			} else if silent++; silent > maxSilent {
+				return answer{}, r.fail(fmt.Sprintf("it stood still for %v, and is killed; kill -STOP does that", maxSilent*beatEvery))
 			}
 		case <-ctx.Done():
 			return answer{}, ctx.Err()
@@ -282,7 +304,13 @@ func (r *Remote) Changed(ctx context.Context) ([]string, error) {
 
 // Review implements Project.
 func (r *Remote) Review(ctx context.Context, try int) (Reviewed, error) {
-	return ask[Reviewed](ctx, r, "review", tryArgs{Try: try})
+	out, err := ask[Reviewed](ctx, r, "review", tryArgs{Try: try})
+	out.Diff = clipped(out.Diff)
+	for i := range out.Files {
+		f := &out.Files[i]
+		f.Before, f.After = text([]byte(f.Before)), text([]byte(f.After))
+	}
+	return out, err
 }
 
 // Commit implements Project.
@@ -292,7 +320,18 @@ func (r *Remote) Commit(ctx context.Context, try int, c *checkpoint.Commit) (Com
 
 // Rollback implements Project.
 func (r *Remote) Rollback(ctx context.Context, try int, absorb bool) (RolledBack, error) {
-	return ask[RolledBack](ctx, r, "rollback", tryArgs{Try: try, Absorb: absorb})
+	out, err := ask[RolledBack](ctx, r, "rollback", tryArgs{Try: try, Absorb: absorb})
+	out.Diff = clipped(out.Diff)
+	return out, err
+}
+
+// clipped is a diff of at most checkpoint.MaxDiff bytes, as one of our own is. Whoever the
+// project belongs to may have written it.
+func clipped(diff string) string {
+	if len(diff) <= checkpoint.MaxDiff {
+		return diff
+	}
+	return strings.ToValidUTF8(diff[:checkpoint.MaxDiff-100], "") + "\n… the rest is left out: the diff is too long\n"
 }
 
 // Drop implements Project.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"github.com/tend-run/tend/internal/replace"
 )
@@ -151,7 +152,9 @@ func (s *server) answer(ctx context.Context, req request) error {
 	if !tell(running{req.ID, cancel}) {
 		return nil
 	}
+	quiet := s.beats(turn)
 	result, err := s.do(turn, req)
+	quiet()
 	if !tell(running{}) {
 		return nil
 	}
@@ -177,6 +180,29 @@ func (s *server) answer(ctx context.Context, req request) error {
 	_, err = s.out.Write(append(line, '\n'))
 	debug.FreeOSMemory() // a checkpoint is large, and the next request may be far away
 	return err
+}
+
+// beats says again and again that a request is being worked on, by the answer to none,
+// until it is told to be quiet.
+func (s *server) beats(ctx context.Context) (quiet func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for beat := time.NewTicker(beatEvery); ; {
+			select {
+			case <-beat.C:
+				_, _ = s.out.Write([]byte("{\"id\":0}\n")) // the answer says why it cannot
+			case <-ctx.Done():
+				beat.Stop()
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 func (s *server) do(ctx context.Context, req request) (any, error) {

@@ -13,7 +13,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
+	"github.com/tend-run/tend/healer/checkpoint"
 	"github.com/tend-run/tend/internal/scene"
 )
 
@@ -162,6 +164,86 @@ func TestAProcessThatTakesNoRequestIsLost(t *testing.T) {
 		}
 		scene.Must(t, r.Close())
 	})
+}
+
+// stopped is a process that opens its project, and then says what it is made to say and no
+// more, as one that was stopped in the midst of its work.
+type stopped struct {
+	*io.PipeReader
+	say *io.PipeWriter
+}
+
+func (s stopped) Write(data []byte) (int, error) { return len(data), nil }
+func (s stopped) Close() error                   { return s.say.Close() }
+
+// A process that takes a request and then stands still is lost after two minutes, whatever
+// time the request has; one that works on it is waited for, and so is one that may stand
+// still.
+func TestAProcessThatStandsStillIsLost(t *testing.T) {
+	for name, tt := range map[string]struct {
+		beats int // once in five seconds
+		still bool
+		lost  time.Duration // after it has begun; 0: never
+	}{
+		"stopped":                     {lost: 2 * time.Minute},
+		"stopped after an hour":       {beats: 720, lost: time.Hour + 2*time.Minute},
+		"in a sandbox that is paused": {still: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				from, say := io.Pipe()
+				go func() {
+					io.WriteString(say, `{"id":1,"result":{"root":"/x"}}`+"\n")
+					for range tt.beats {
+						time.Sleep(beatEvery)
+						io.WriteString(say, `{"id":0}`+"\n")
+					}
+				}()
+				r, _, err := Dial(t.Context(), stopped{from, say}, Config{})
+				scene.Must(t, err)
+				r.Still = func() bool { return tt.still }
+				begun := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
+				defer cancel()
+				_, err = r.Changed(ctx)
+				after := time.Since(begun)
+				if broken, ok := errors.AsType[*BrokenError](err); tt.lost > 0 && (!ok || !strings.Contains(broken.Why, "stood still") || after < tt.lost || after > tt.lost+2*beatEvery) {
+					t.Errorf("after %v: %v; want it lost after %v", after, err, tt.lost)
+				}
+				if tt.lost == 0 && after < 3*time.Hour {
+					t.Errorf("given up after %v: %v", after, err)
+				}
+				scene.Must(t, r.Close())
+			})
+		})
+	}
+}
+
+// What a process says has changed is no more than one of our own would say.
+func TestADiffOfAProcessIsClipped(t *testing.T) {
+	long := strings.Repeat("é", checkpoint.MaxDiff)
+	for i, call := range []func(r *Remote) (string, error){
+		func(r *Remote) (string, error) {
+			out, err := r.Review(t.Context(), 1)
+			if len(out.Files) != 1 || out.Files[0].After != "" {
+				t.Errorf("%d files", len(out.Files))
+			}
+			return out.Diff, err
+		},
+		func(r *Remote) (string, error) {
+			out, err := r.Rollback(t.Context(), 1, false)
+			return out.Diff, err
+		},
+	} {
+		text := scene.Value(json.Marshal(map[string]any{"id": 2, "result": map[string]any{"Diff": long, "Files": []any{map[string]any{"After": strings.Repeat("x", MaxReviewed+1)}}}}))(t)
+		r, _, err := Dial(t.Context(), said{strings.NewReader(`{"id":1,"result":{"root":"/x"}}` + "\n" + string(text) + "\n")}, Config{})
+		scene.Must(t, err)
+		got, err := call(r)
+		if err != nil || len(got) > checkpoint.MaxDiff || !utf8.ValidString(got) || !strings.Contains(got, "left out") {
+			t.Errorf("%d: %d bytes, %v", i, len(got), err)
+		}
+		_ = r.Close()
+	}
 }
 
 // FuzzProjectAnswers: whatever a process in a sandbox says ends with an answer or an error.

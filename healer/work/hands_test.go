@@ -65,7 +65,7 @@ func TestAProjectThatIsNotOpenedIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &frozen{strings.NewReader(""), make(chan struct{})}
 		_, _, err := new(worker).dial(t.Context(), project.Config{}, func(context.Context) (project.Conn, error) { return f, nil })
-		if _, ok := errors.AsType[*project.BrokenError](err); !ok || !strings.Contains(err.Error(), "did not open the project within 4m") {
+		if _, ok := errors.AsType[*project.BrokenError](err); !ok || !strings.Contains(err.Error(), "stood still for 2m") {
 			t.Errorf("it is %v", err)
 		}
 	})

@@ -177,6 +177,14 @@ func (w *worker) dial(ctx context.Context, c project.Config, start func(context.
 	if err != nil {
 		return nil, opened, err
 	}
+	if w.box != nil {
+		r.Still = func() bool {
+			ctx, cancel := context.WithTimeout(ctx, soonTime)
+			defer cancel()
+			why, err := w.away(ctx)
+			return why != "" || err != nil
+		}
+	}
 	r.OnBroken = func() {
 		if w.endTurn != nil {
 			w.endTurn()
