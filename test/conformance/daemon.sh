@@ -88,9 +88,7 @@ install_js() {
 	local dir
 	dir=$("$root/scripts/node")
 	export PATH=$dir:$PATH
-	if ! cmp -s "$here/js/package-lock.json" "$here/js/node_modules/.installed"; then
-		(cd "$here/js" && npm ci --ignore-scripts && cp package-lock.json node_modules/.installed)
-	fi
+	"$root/scripts/npm-ci" "$here/js"
 }
 
 # pytests runs $here/python with the pinned packages.
