@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/internal/torture"
 )
 
@@ -50,21 +52,15 @@ func (c *tortureCmd) Run(ctx context.Context, inv *invocation) error {
 		if cfg.Upgrade {
 			cfg.Binaries = []string{exe}
 		}
+		if i == 0 {
+			cfg.Promised = func(all map[string]tend.Promise) { printPromises(inv.out, all) }
+		}
 		r, err := torture.Run(ctx, cfg)
 		if ctx.Err() != nil {
 			return statusError(130)
 		}
 		if err != nil {
 			return err
-		}
-		if i == 0 {
-			for _, name := range slices.Sorted(maps.Keys(r.Promises)) {
-				word := "kept"
-				if p := r.Promises[name]; !p.Kept {
-					word = "NOT KEPT HERE"
-				}
-				fmt.Fprintf(inv.out, "  %-36s %s: %s\n", name, word, printable(r.Promises[name].Detail))
-			}
 		}
 		r.Print(inv.out)
 		killed, problems = killed+r.Killed, problems+len(r.Problems)
@@ -81,6 +77,16 @@ func (c *tortureCmd) Run(ctx context.Context, inv *invocation) error {
 		return errors.New("something was lost on this machine; please report it with the output above and the logs")
 	}
 	return nil
+}
+
+func printPromises(out io.Writer, all map[string]tend.Promise) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		word := "kept"
+		if !all[name].Kept {
+			word = "NOT KEPT HERE"
+		}
+		fmt.Fprintf(out, "  %-36s %s: %s\n", name, word, printable(all[name].Detail))
+	}
 }
 
 func (c *tortureWorkCmd) Run() error {

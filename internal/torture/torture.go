@@ -57,11 +57,17 @@ type Config struct {
 	Only []string
 	// Pause is the longest time between two strikes. 0: 100 ms.
 	Pause time.Duration
+	// Rest is how long each scenario waits after a round: strikes meet the same work at
+	// every stage, for a part of the CPU time.
+	Rest time.Duration
 	// Points are where roles die, in turn, instead of at random moments; for a
 	// Tend built with the tag tend_failpoint. Together: other roles die at the
 	// instant at which one stands at a point, or it alone, or both.
 	Points   []failpoint.Point
 	Together bool
+	// Promised is called with what this machine allows, before anything is hurt; nil: nobody
+	// wants to know.
+	Promised func(map[string]tend.Promise)
 }
 
 // Turns are the runs that together are the whole proof. The caller adds program,
@@ -313,6 +319,9 @@ func (r *runner) askPromises(ctx context.Context) {
 		return
 	}
 	r.report.Promises = st.Promises
+	if r.cfg.Promised != nil {
+		r.cfg.Promised(st.Promises)
+	}
 }
 
 func (r *runner) skips(name string) bool {
@@ -352,7 +361,9 @@ func (r *runner) repeat(ctx context.Context, s scenario, rnd *rand.Rand, stop <-
 		select {
 		case <-stop:
 			return true
-		default:
+		case <-ctx.Done():
+			return true
+		case <-time.After(r.cfg.Rest):
 		}
 	}
 }
