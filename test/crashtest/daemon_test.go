@@ -109,9 +109,14 @@ func begin(t *testing.T, limit time.Duration) (context.Context, *daemon, *tend.C
 	return ctx, d, d.Connect(t)
 }
 
+// killsVariable says how many kills each test takes, and that time does not matter.
+const killsVariable = "CRASHTEST_KILLS"
+
+func soaked() bool { return os.Getenv(killsVariable) != "" }
+
 func kills(t *testing.T) int {
 	n := 12
-	if s := os.Getenv("CRASHTEST_KILLS"); s != "" {
+	if s := os.Getenv(killsVariable); s != "" {
 		var err error
 		if n, err = strconv.Atoi(s); err != nil {
 			t.Fatal(err)

@@ -78,15 +78,18 @@ func TestAWorkerThatDiesAtAnyStep(t *testing.T) {
 func killAt(t *testing.T, d *daemon, c *tend.Client, step healer.Action) bool {
 	t.Helper()
 	pid := 0
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(200 * time.Microsecond) {
+	for begun := time.Now(); time.Since(begun) < time.Minute; {
 		s := healer.Fold(entries(t, d))
 		switch {
 		case s.Done():
 			return false
 		case pid == 0:
 			pid = worker(t, c)
+			time.Sleep(time.Millisecond) // its program takes longer than that to start
 		case s.Doing == step:
 			return syscall.Kill(pid, syscall.SIGKILL) == nil
+		default:
+			time.Sleep(200 * time.Microsecond)
 		}
 	}
 	t.Fatal("no repair has begun")

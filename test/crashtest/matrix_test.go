@@ -34,6 +34,9 @@ func play(t *testing.T, cfg torture.Config) *torture.Report {
 	}
 	cfg.Workload, cfg.Seed = []string{self, workArgument}, seed(t)
 	cfg.Dir = t.TempDir()
+	if !soaked() {
+		cfg.Rest = 500 * time.Millisecond
+	}
 	cfg.Env = append(os.Environ(), cfg.Env...)
 	r := scene.Value(torture.Run(t.Context(), cfg))(t)
 	var b strings.Builder
