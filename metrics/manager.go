@@ -65,6 +65,16 @@ type handle struct {
 	readers *readerSet
 }
 
+var _ process.PortLister = (*handle)(nil)
+
+// Listening implements process.PortLister with what the process itself can say.
+func (h *handle) Listening(ctx context.Context) ([]process.Listener, error) {
+	if l, ok := h.Process.(process.PortLister); ok {
+		return l.Listening(ctx)
+	}
+	return nil, nil
+}
+
 func (h *handle) Read(ctx context.Context, opts process.ReadOptions) (process.Reader, error) {
 	r, err := h.Process.Read(ctx, opts)
 	if err != nil {

@@ -177,6 +177,14 @@ type Listener struct {
 	PID     int
 }
 
+// PortLister is a [Process] that can say on what its tree listens: an ability that not each
+// has.
+type PortLister interface {
+	// Listening returns the TCP sockets on which the process and its descendants listen;
+	// none once it has exited.
+	Listening(ctx context.Context) ([]Listener, error)
+}
+
 // InputState is the observation behind "waiting for input".
 type InputState uint8
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +24,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(listenRole) != "" {
+		listens()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // serve returns a client of the face's own protocol, and its URL.
 func serve(t *testing.T, cfg native.Config) (tendv1connect.ProcessServiceClient, string) {

@@ -28,6 +28,7 @@ var reads = map[string]bool{
 	pb.ProcessServiceSignalProcedure:      false,
 	pb.ProcessServiceKillProcedure:        false,
 	pb.ProcessServiceWaitProcedure:        true,
+	pb.ProcessServicePortsProcedure:       true,
 	pb.ProcessServiceTrimProcedure:        false,
 	pb.ProcessServicePinProcedure:         false,
 	pb.ProcessServiceRemoveProcedure:      false,

@@ -15,6 +15,17 @@ func (p *proc) Wait(ctx context.Context, until process.Until) (process.WaitResul
 	return observe.Wait(ctx, observer{p}, until)
 }
 
+var _ process.PortLister = (*proc)(nil)
+
+// Listening implements process.PortLister.
+func (p *proc) Listening(ctx context.Context) ([]process.Listener, error) {
+	in, err := p.Info(ctx)
+	if err != nil || in.Exit != nil {
+		return nil, err
+	}
+	return observe.Listening(in.PID)
+}
+
 // observer reads without counting as a reader: a wait for a condition does not
 // keep a process alive that lives only while it has readers.
 type observer struct{ *proc }

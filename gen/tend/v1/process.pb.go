@@ -2005,6 +2005,159 @@ func (*WaitRequest_TreeGone) isWaitRequest_Until() {}
 
 func (*WaitRequest_Eof) isWaitRequest_Until() {}
 
+type PortsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Not set: all that live in the sandbox that the call is for; of the machine, where
+	// there may be thousands, one has to be named.
+	Process       *Selector `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PortsRequest) Reset() {
+	*x = PortsRequest{}
+	mi := &file_tend_v1_process_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PortsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PortsRequest) ProtoMessage() {}
+
+func (x *PortsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_process_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PortsRequest.ProtoReflect.Descriptor instead.
+func (*PortsRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *PortsRequest) GetProcess() *Selector {
+	if x != nil {
+		return x.Process
+	}
+	return nil
+}
+
+type PortsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By number; at most 256.
+	Ports []*ListeningPort `protobuf:"bytes,1,rep,name=ports,proto3" json:"ports,omitempty"`
+	// Domains below which the ports of a sandbox are served: PORT-ID.DOMAIN.
+	Domains       []string `protobuf:"bytes,2,rep,name=domains,proto3" json:"domains,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PortsResponse) Reset() {
+	*x = PortsResponse{}
+	mi := &file_tend_v1_process_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PortsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PortsResponse) ProtoMessage() {}
+
+func (x *PortsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_process_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PortsResponse.ProtoReflect.Descriptor instead.
+func (*PortsResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *PortsResponse) GetPorts() []*ListeningPort {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *PortsResponse) GetDomains() []string {
+	if x != nil {
+		return x.Domains
+	}
+	return nil
+}
+
+type ListeningPort struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Port  uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
+	// HOST:PORT, as the place has them; at most 16.
+	Addresses     []string `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListeningPort) Reset() {
+	*x = ListeningPort{}
+	mi := &file_tend_v1_process_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListeningPort) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListeningPort) ProtoMessage() {}
+
+func (x *ListeningPort) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_process_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListeningPort.ProtoReflect.Descriptor instead.
+func (*ListeningPort) Descriptor() ([]byte, []int) {
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ListeningPort) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *ListeningPort) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
 type WaitResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Answer:
@@ -2019,7 +2172,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_tend_v1_process_proto_msgTypes[24]
+	mi := &file_tend_v1_process_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2031,7 +2184,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[24]
+	mi := &file_tend_v1_process_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2044,7 +2197,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{24}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WaitResponse) GetAnswer() isWaitResponse_Answer {
@@ -2121,7 +2274,7 @@ type WaitResult struct {
 
 func (x *WaitResult) Reset() {
 	*x = WaitResult{}
-	mi := &file_tend_v1_process_proto_msgTypes[25]
+	mi := &file_tend_v1_process_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2133,7 +2286,7 @@ func (x *WaitResult) String() string {
 func (*WaitResult) ProtoMessage() {}
 
 func (x *WaitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[25]
+	mi := &file_tend_v1_process_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2146,7 +2299,7 @@ func (x *WaitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResult.ProtoReflect.Descriptor instead.
 func (*WaitResult) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{25}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WaitResult) GetExit() *Exit {
@@ -2215,7 +2368,7 @@ type Listener struct {
 
 func (x *Listener) Reset() {
 	*x = Listener{}
-	mi := &file_tend_v1_process_proto_msgTypes[26]
+	mi := &file_tend_v1_process_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2227,7 +2380,7 @@ func (x *Listener) String() string {
 func (*Listener) ProtoMessage() {}
 
 func (x *Listener) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[26]
+	mi := &file_tend_v1_process_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2240,7 +2393,7 @@ func (x *Listener) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Listener.ProtoReflect.Descriptor instead.
 func (*Listener) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{26}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Listener) GetAddress() string {
@@ -2268,7 +2421,7 @@ type TrimRequest struct {
 
 func (x *TrimRequest) Reset() {
 	*x = TrimRequest{}
-	mi := &file_tend_v1_process_proto_msgTypes[27]
+	mi := &file_tend_v1_process_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2280,7 +2433,7 @@ func (x *TrimRequest) String() string {
 func (*TrimRequest) ProtoMessage() {}
 
 func (x *TrimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[27]
+	mi := &file_tend_v1_process_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2293,7 +2446,7 @@ func (x *TrimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimRequest.ProtoReflect.Descriptor instead.
 func (*TrimRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{27}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TrimRequest) GetProcess() *Selector {
@@ -2325,7 +2478,7 @@ type TrimResponse struct {
 
 func (x *TrimResponse) Reset() {
 	*x = TrimResponse{}
-	mi := &file_tend_v1_process_proto_msgTypes[28]
+	mi := &file_tend_v1_process_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2337,7 +2490,7 @@ func (x *TrimResponse) String() string {
 func (*TrimResponse) ProtoMessage() {}
 
 func (x *TrimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[28]
+	mi := &file_tend_v1_process_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2350,7 +2503,7 @@ func (x *TrimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimResponse.ProtoReflect.Descriptor instead.
 func (*TrimResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{28}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{31}
 }
 
 type PinRequest struct {
@@ -2363,7 +2516,7 @@ type PinRequest struct {
 
 func (x *PinRequest) Reset() {
 	*x = PinRequest{}
-	mi := &file_tend_v1_process_proto_msgTypes[29]
+	mi := &file_tend_v1_process_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2375,7 +2528,7 @@ func (x *PinRequest) String() string {
 func (*PinRequest) ProtoMessage() {}
 
 func (x *PinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[29]
+	mi := &file_tend_v1_process_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2388,7 +2541,7 @@ func (x *PinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinRequest.ProtoReflect.Descriptor instead.
 func (*PinRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{29}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PinRequest) GetProcess() *Selector {
@@ -2413,7 +2566,7 @@ type PinResponse struct {
 
 func (x *PinResponse) Reset() {
 	*x = PinResponse{}
-	mi := &file_tend_v1_process_proto_msgTypes[30]
+	mi := &file_tend_v1_process_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2425,7 +2578,7 @@ func (x *PinResponse) String() string {
 func (*PinResponse) ProtoMessage() {}
 
 func (x *PinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[30]
+	mi := &file_tend_v1_process_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2438,7 +2591,7 @@ func (x *PinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinResponse.ProtoReflect.Descriptor instead.
 func (*PinResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{30}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{33}
 }
 
 type RemoveRequest struct {
@@ -2450,7 +2603,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_tend_v1_process_proto_msgTypes[31]
+	mi := &file_tend_v1_process_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2462,7 +2615,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[31]
+	mi := &file_tend_v1_process_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2475,7 +2628,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{31}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RemoveRequest) GetProcess() *Selector {
@@ -2493,7 +2646,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_tend_v1_process_proto_msgTypes[32]
+	mi := &file_tend_v1_process_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2505,7 +2658,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[32]
+	mi := &file_tend_v1_process_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2518,7 +2671,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{32}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{35}
 }
 
 // ErrorDetail makes an error readable by a program.
@@ -2547,7 +2700,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_tend_v1_process_proto_msgTypes[33]
+	mi := &file_tend_v1_process_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2559,7 +2712,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[33]
+	mi := &file_tend_v1_process_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2572,7 +2725,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{33}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ErrorDetail) GetKind() ErrorKind {
@@ -2653,7 +2806,7 @@ type Event_Empty struct {
 
 func (x *Event_Empty) Reset() {
 	*x = Event_Empty{}
-	mi := &file_tend_v1_process_proto_msgTypes[35]
+	mi := &file_tend_v1_process_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2665,7 +2818,7 @@ func (x *Event_Empty) String() string {
 func (*Event_Empty) ProtoMessage() {}
 
 func (x *Event_Empty) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[35]
+	mi := &file_tend_v1_process_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +2843,7 @@ type Event_Started struct {
 
 func (x *Event_Started) Reset() {
 	*x = Event_Started{}
-	mi := &file_tend_v1_process_proto_msgTypes[36]
+	mi := &file_tend_v1_process_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2702,7 +2855,7 @@ func (x *Event_Started) String() string {
 func (*Event_Started) ProtoMessage() {}
 
 func (x *Event_Started) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[36]
+	mi := &file_tend_v1_process_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2737,7 +2890,7 @@ type Event_Output struct {
 
 func (x *Event_Output) Reset() {
 	*x = Event_Output{}
-	mi := &file_tend_v1_process_proto_msgTypes[37]
+	mi := &file_tend_v1_process_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2749,7 +2902,7 @@ func (x *Event_Output) String() string {
 func (*Event_Output) ProtoMessage() {}
 
 func (x *Event_Output) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[37]
+	mi := &file_tend_v1_process_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +2950,7 @@ type Event_StreamEnd struct {
 
 func (x *Event_StreamEnd) Reset() {
 	*x = Event_StreamEnd{}
-	mi := &file_tend_v1_process_proto_msgTypes[38]
+	mi := &file_tend_v1_process_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2809,7 +2962,7 @@ func (x *Event_StreamEnd) String() string {
 func (*Event_StreamEnd) ProtoMessage() {}
 
 func (x *Event_StreamEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[38]
+	mi := &file_tend_v1_process_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2850,7 +3003,7 @@ type Event_Hello struct {
 
 func (x *Event_Hello) Reset() {
 	*x = Event_Hello{}
-	mi := &file_tend_v1_process_proto_msgTypes[39]
+	mi := &file_tend_v1_process_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2862,7 +3015,7 @@ func (x *Event_Hello) String() string {
 func (*Event_Hello) ProtoMessage() {}
 
 func (x *Event_Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[39]
+	mi := &file_tend_v1_process_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2903,7 +3056,7 @@ type WaitRequest_Match struct {
 
 func (x *WaitRequest_Match) Reset() {
 	*x = WaitRequest_Match{}
-	mi := &file_tend_v1_process_proto_msgTypes[41]
+	mi := &file_tend_v1_process_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2915,7 +3068,7 @@ func (x *WaitRequest_Match) String() string {
 func (*WaitRequest_Match) ProtoMessage() {}
 
 func (x *WaitRequest_Match) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[41]
+	mi := &file_tend_v1_process_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3084,7 +3237,15 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x05Match\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x12)\n" +
 	"\x04from\x18\x02 \x03(\v2\x15.tend.v1.StreamOffsetR\x04fromB\a\n" +
-	"\x05until\"\xb4\x01\n" +
+	"\x05until\";\n" +
+	"\fPortsRequest\x12+\n" +
+	"\aprocess\x18\x01 \x01(\v2\x11.tend.v1.SelectorR\aprocess\"W\n" +
+	"\rPortsResponse\x12,\n" +
+	"\x05ports\x18\x01 \x03(\v2\x16.tend.v1.ListeningPortR\x05ports\x12\x18\n" +
+	"\adomains\x18\x02 \x03(\tR\adomains\"A\n" +
+	"\rListeningPort\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\rR\x04port\x12\x1c\n" +
+	"\taddresses\x18\x02 \x03(\tR\taddresses\"\xb4\x01\n" +
 	"\fWaitResponse\x124\n" +
 	"\theartbeat\x18\x01 \x01(\v2\x14.tend.v1.Event.EmptyH\x00R\theartbeat\x12-\n" +
 	"\x06result\x18\x02 \x01(\v2\x13.tend.v1.WaitResultH\x00R\x06result\x125\n" +
@@ -3174,7 +3335,7 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x13START_REASON_LIMITS\x10\b\x12\x14\n" +
 	"\x10START_REASON_PTY\x10\t\x12\x16\n" +
 	"\x12START_REASON_OTHER\x10\n" +
-	"2\xd9\x06\n" +
+	"2\x91\a\n" +
 	"\x0eProcessService\x126\n" +
 	"\x05Hello\x12\x15.tend.v1.HelloRequest\x1a\x16.tend.v1.HelloResponse\x126\n" +
 	"\x05Start\x12\x15.tend.v1.StartRequest\x1a\x16.tend.v1.StartResponse\x120\n" +
@@ -3186,7 +3347,8 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x06Resize\x12\x16.tend.v1.ResizeRequest\x1a\x17.tend.v1.ResizeResponse\x129\n" +
 	"\x06Signal\x12\x16.tend.v1.SignalRequest\x1a\x17.tend.v1.SignalResponse\x123\n" +
 	"\x04Kill\x12\x14.tend.v1.KillRequest\x1a\x15.tend.v1.KillResponse\x125\n" +
-	"\x04Wait\x12\x14.tend.v1.WaitRequest\x1a\x15.tend.v1.WaitResponse0\x01\x123\n" +
+	"\x04Wait\x12\x14.tend.v1.WaitRequest\x1a\x15.tend.v1.WaitResponse0\x01\x126\n" +
+	"\x05Ports\x12\x15.tend.v1.PortsRequest\x1a\x16.tend.v1.PortsResponse\x123\n" +
 	"\x04Trim\x12\x14.tend.v1.TrimRequest\x1a\x15.tend.v1.TrimResponse\x120\n" +
 	"\x03Pin\x12\x13.tend.v1.PinRequest\x1a\x14.tend.v1.PinResponse\x129\n" +
 	"\x06Remove\x12\x16.tend.v1.RemoveRequest\x1a\x17.tend.v1.RemoveResponse\x12;\n" +
@@ -3205,7 +3367,7 @@ func file_tend_v1_process_proto_rawDescGZIP() []byte {
 }
 
 var file_tend_v1_process_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_tend_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_tend_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_tend_v1_process_proto_goTypes = []any{
 	(InputState)(0),               // 0: tend.v1.InputState
 	(ErrorKind)(0),                // 1: tend.v1.ErrorKind
@@ -3234,127 +3396,134 @@ var file_tend_v1_process_proto_goTypes = []any{
 	(*KillRequest)(nil),           // 24: tend.v1.KillRequest
 	(*KillResponse)(nil),          // 25: tend.v1.KillResponse
 	(*WaitRequest)(nil),           // 26: tend.v1.WaitRequest
-	(*WaitResponse)(nil),          // 27: tend.v1.WaitResponse
-	(*WaitResult)(nil),            // 28: tend.v1.WaitResult
-	(*Listener)(nil),              // 29: tend.v1.Listener
-	(*TrimRequest)(nil),           // 30: tend.v1.TrimRequest
-	(*TrimResponse)(nil),          // 31: tend.v1.TrimResponse
-	(*PinRequest)(nil),            // 32: tend.v1.PinRequest
-	(*PinResponse)(nil),           // 33: tend.v1.PinResponse
-	(*RemoveRequest)(nil),         // 34: tend.v1.RemoveRequest
-	(*RemoveResponse)(nil),        // 35: tend.v1.RemoveResponse
-	(*ErrorDetail)(nil),           // 36: tend.v1.ErrorDetail
-	nil,                           // 37: tend.v1.ListRequest.LabelsEntry
-	(*Event_Empty)(nil),           // 38: tend.v1.Event.Empty
-	(*Event_Started)(nil),         // 39: tend.v1.Event.Started
-	(*Event_Output)(nil),          // 40: tend.v1.Event.Output
-	(*Event_StreamEnd)(nil),       // 41: tend.v1.Event.StreamEnd
-	(*Event_Hello)(nil),           // 42: tend.v1.Event.Hello
-	nil,                           // 43: tend.v1.KillResponse.NamesEntry
-	(*WaitRequest_Match)(nil),     // 44: tend.v1.WaitRequest.Match
-	(*Spec)(nil),                  // 45: tend.v1.Spec
-	(*Info)(nil),                  // 46: tend.v1.Info
-	(Stream)(0),                   // 47: tend.v1.Stream
-	(*durationpb.Duration)(nil),   // 48: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 49: google.protobuf.Timestamp
-	(*Gap)(nil),                   // 50: tend.v1.Gap
-	(*Exit)(nil),                  // 51: tend.v1.Exit
-	(*Size)(nil),                  // 52: tend.v1.Size
-	(Scope)(0),                    // 53: tend.v1.Scope
-	(*StreamInfo)(nil),            // 54: tend.v1.StreamInfo
+	(*PortsRequest)(nil),          // 27: tend.v1.PortsRequest
+	(*PortsResponse)(nil),         // 28: tend.v1.PortsResponse
+	(*ListeningPort)(nil),         // 29: tend.v1.ListeningPort
+	(*WaitResponse)(nil),          // 30: tend.v1.WaitResponse
+	(*WaitResult)(nil),            // 31: tend.v1.WaitResult
+	(*Listener)(nil),              // 32: tend.v1.Listener
+	(*TrimRequest)(nil),           // 33: tend.v1.TrimRequest
+	(*TrimResponse)(nil),          // 34: tend.v1.TrimResponse
+	(*PinRequest)(nil),            // 35: tend.v1.PinRequest
+	(*PinResponse)(nil),           // 36: tend.v1.PinResponse
+	(*RemoveRequest)(nil),         // 37: tend.v1.RemoveRequest
+	(*RemoveResponse)(nil),        // 38: tend.v1.RemoveResponse
+	(*ErrorDetail)(nil),           // 39: tend.v1.ErrorDetail
+	nil,                           // 40: tend.v1.ListRequest.LabelsEntry
+	(*Event_Empty)(nil),           // 41: tend.v1.Event.Empty
+	(*Event_Started)(nil),         // 42: tend.v1.Event.Started
+	(*Event_Output)(nil),          // 43: tend.v1.Event.Output
+	(*Event_StreamEnd)(nil),       // 44: tend.v1.Event.StreamEnd
+	(*Event_Hello)(nil),           // 45: tend.v1.Event.Hello
+	nil,                           // 46: tend.v1.KillResponse.NamesEntry
+	(*WaitRequest_Match)(nil),     // 47: tend.v1.WaitRequest.Match
+	(*Spec)(nil),                  // 48: tend.v1.Spec
+	(*Info)(nil),                  // 49: tend.v1.Info
+	(Stream)(0),                   // 50: tend.v1.Stream
+	(*durationpb.Duration)(nil),   // 51: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 52: google.protobuf.Timestamp
+	(*Gap)(nil),                   // 53: tend.v1.Gap
+	(*Exit)(nil),                  // 54: tend.v1.Exit
+	(*Size)(nil),                  // 55: tend.v1.Size
+	(Scope)(0),                    // 56: tend.v1.Scope
+	(*StreamInfo)(nil),            // 57: tend.v1.StreamInfo
 }
 var file_tend_v1_process_proto_depIdxs = []int32{
-	45, // 0: tend.v1.StartRequest.spec:type_name -> tend.v1.Spec
-	46, // 1: tend.v1.StartResponse.info:type_name -> tend.v1.Info
+	48, // 0: tend.v1.StartRequest.spec:type_name -> tend.v1.Spec
+	49, // 1: tend.v1.StartResponse.info:type_name -> tend.v1.Info
 	5,  // 2: tend.v1.GetRequest.process:type_name -> tend.v1.Selector
-	46, // 3: tend.v1.GetResponse.info:type_name -> tend.v1.Info
-	37, // 4: tend.v1.ListRequest.labels:type_name -> tend.v1.ListRequest.LabelsEntry
-	46, // 5: tend.v1.ListResponse.processes:type_name -> tend.v1.Info
-	47, // 6: tend.v1.StreamOffset.stream:type_name -> tend.v1.Stream
+	49, // 3: tend.v1.GetResponse.info:type_name -> tend.v1.Info
+	40, // 4: tend.v1.ListRequest.labels:type_name -> tend.v1.ListRequest.LabelsEntry
+	49, // 5: tend.v1.ListResponse.processes:type_name -> tend.v1.Info
+	50, // 6: tend.v1.StreamOffset.stream:type_name -> tend.v1.Stream
 	5,  // 7: tend.v1.ReadRequest.process:type_name -> tend.v1.Selector
-	47, // 8: tend.v1.ReadRequest.streams:type_name -> tend.v1.Stream
+	50, // 8: tend.v1.ReadRequest.streams:type_name -> tend.v1.Stream
 	12, // 9: tend.v1.ReadRequest.from:type_name -> tend.v1.StreamOffset
-	48, // 10: tend.v1.ReadRequest.drain:type_name -> google.protobuf.Duration
+	51, // 10: tend.v1.ReadRequest.drain:type_name -> google.protobuf.Duration
 	17, // 11: tend.v1.ReadResponse.event:type_name -> tend.v1.Event
 	17, // 12: tend.v1.EventsResponse.event:type_name -> tend.v1.Event
-	49, // 13: tend.v1.Event.time:type_name -> google.protobuf.Timestamp
-	39, // 14: tend.v1.Event.started:type_name -> tend.v1.Event.Started
-	40, // 15: tend.v1.Event.output:type_name -> tend.v1.Event.Output
-	50, // 16: tend.v1.Event.gap:type_name -> tend.v1.Gap
-	51, // 17: tend.v1.Event.exited:type_name -> tend.v1.Exit
-	41, // 18: tend.v1.Event.eof:type_name -> tend.v1.Event.StreamEnd
-	38, // 19: tend.v1.Event.tree_gone:type_name -> tend.v1.Event.Empty
-	38, // 20: tend.v1.Event.removed:type_name -> tend.v1.Event.Empty
-	42, // 21: tend.v1.Event.hello:type_name -> tend.v1.Event.Hello
-	38, // 22: tend.v1.Event.heartbeat:type_name -> tend.v1.Event.Empty
-	38, // 23: tend.v1.Event.going_away:type_name -> tend.v1.Event.Empty
+	52, // 13: tend.v1.Event.time:type_name -> google.protobuf.Timestamp
+	42, // 14: tend.v1.Event.started:type_name -> tend.v1.Event.Started
+	43, // 15: tend.v1.Event.output:type_name -> tend.v1.Event.Output
+	53, // 16: tend.v1.Event.gap:type_name -> tend.v1.Gap
+	54, // 17: tend.v1.Event.exited:type_name -> tend.v1.Exit
+	44, // 18: tend.v1.Event.eof:type_name -> tend.v1.Event.StreamEnd
+	41, // 19: tend.v1.Event.tree_gone:type_name -> tend.v1.Event.Empty
+	41, // 20: tend.v1.Event.removed:type_name -> tend.v1.Event.Empty
+	45, // 21: tend.v1.Event.hello:type_name -> tend.v1.Event.Hello
+	41, // 22: tend.v1.Event.heartbeat:type_name -> tend.v1.Event.Empty
+	41, // 23: tend.v1.Event.going_away:type_name -> tend.v1.Event.Empty
 	5,  // 24: tend.v1.WriteRequest.process:type_name -> tend.v1.Selector
 	5,  // 25: tend.v1.ResizeRequest.process:type_name -> tend.v1.Selector
-	52, // 26: tend.v1.ResizeRequest.size:type_name -> tend.v1.Size
-	52, // 27: tend.v1.ResizeRequest.only:type_name -> tend.v1.Size
-	52, // 28: tend.v1.ResizeResponse.before:type_name -> tend.v1.Size
+	55, // 26: tend.v1.ResizeRequest.size:type_name -> tend.v1.Size
+	55, // 27: tend.v1.ResizeRequest.only:type_name -> tend.v1.Size
+	55, // 28: tend.v1.ResizeResponse.before:type_name -> tend.v1.Size
 	5,  // 29: tend.v1.SignalRequest.process:type_name -> tend.v1.Selector
-	53, // 30: tend.v1.SignalRequest.scope:type_name -> tend.v1.Scope
+	56, // 30: tend.v1.SignalRequest.scope:type_name -> tend.v1.Scope
 	5,  // 31: tend.v1.KillRequest.process:type_name -> tend.v1.Selector
-	43, // 32: tend.v1.KillResponse.names:type_name -> tend.v1.KillResponse.NamesEntry
+	46, // 32: tend.v1.KillResponse.names:type_name -> tend.v1.KillResponse.NamesEntry
 	5,  // 33: tend.v1.WaitRequest.process:type_name -> tend.v1.Selector
-	48, // 34: tend.v1.WaitRequest.quiet:type_name -> google.protobuf.Duration
-	44, // 35: tend.v1.WaitRequest.match:type_name -> tend.v1.WaitRequest.Match
-	38, // 36: tend.v1.WaitResponse.heartbeat:type_name -> tend.v1.Event.Empty
-	28, // 37: tend.v1.WaitResponse.result:type_name -> tend.v1.WaitResult
-	38, // 38: tend.v1.WaitResponse.going_away:type_name -> tend.v1.Event.Empty
-	51, // 39: tend.v1.WaitResult.exit:type_name -> tend.v1.Exit
-	47, // 40: tend.v1.WaitResult.stream:type_name -> tend.v1.Stream
-	29, // 41: tend.v1.WaitResult.listening:type_name -> tend.v1.Listener
-	0,  // 42: tend.v1.WaitResult.input:type_name -> tend.v1.InputState
-	54, // 43: tend.v1.WaitResult.streams:type_name -> tend.v1.StreamInfo
-	5,  // 44: tend.v1.TrimRequest.process:type_name -> tend.v1.Selector
-	47, // 45: tend.v1.TrimRequest.stream:type_name -> tend.v1.Stream
-	5,  // 46: tend.v1.PinRequest.process:type_name -> tend.v1.Selector
-	5,  // 47: tend.v1.RemoveRequest.process:type_name -> tend.v1.Selector
-	1,  // 48: tend.v1.ErrorDetail.kind:type_name -> tend.v1.ErrorKind
-	2,  // 49: tend.v1.ErrorDetail.start_reason:type_name -> tend.v1.StartReason
-	50, // 50: tend.v1.ErrorDetail.gap:type_name -> tend.v1.Gap
-	1,  // 51: tend.v1.ErrorDetail.cause:type_name -> tend.v1.ErrorKind
-	47, // 52: tend.v1.Event.Output.stream:type_name -> tend.v1.Stream
-	47, // 53: tend.v1.Event.StreamEnd.stream:type_name -> tend.v1.Stream
-	12, // 54: tend.v1.Event.Hello.from:type_name -> tend.v1.StreamOffset
-	12, // 55: tend.v1.WaitRequest.Match.from:type_name -> tend.v1.StreamOffset
-	3,  // 56: tend.v1.ProcessService.Hello:input_type -> tend.v1.HelloRequest
-	6,  // 57: tend.v1.ProcessService.Start:input_type -> tend.v1.StartRequest
-	8,  // 58: tend.v1.ProcessService.Get:input_type -> tend.v1.GetRequest
-	10, // 59: tend.v1.ProcessService.List:input_type -> tend.v1.ListRequest
-	13, // 60: tend.v1.ProcessService.Read:input_type -> tend.v1.ReadRequest
-	18, // 61: tend.v1.ProcessService.Write:input_type -> tend.v1.WriteRequest
-	18, // 62: tend.v1.ProcessService.WriteStream:input_type -> tend.v1.WriteRequest
-	20, // 63: tend.v1.ProcessService.Resize:input_type -> tend.v1.ResizeRequest
-	22, // 64: tend.v1.ProcessService.Signal:input_type -> tend.v1.SignalRequest
-	24, // 65: tend.v1.ProcessService.Kill:input_type -> tend.v1.KillRequest
-	26, // 66: tend.v1.ProcessService.Wait:input_type -> tend.v1.WaitRequest
-	30, // 67: tend.v1.ProcessService.Trim:input_type -> tend.v1.TrimRequest
-	32, // 68: tend.v1.ProcessService.Pin:input_type -> tend.v1.PinRequest
-	34, // 69: tend.v1.ProcessService.Remove:input_type -> tend.v1.RemoveRequest
-	15, // 70: tend.v1.ProcessService.Events:input_type -> tend.v1.EventsRequest
-	4,  // 71: tend.v1.ProcessService.Hello:output_type -> tend.v1.HelloResponse
-	7,  // 72: tend.v1.ProcessService.Start:output_type -> tend.v1.StartResponse
-	9,  // 73: tend.v1.ProcessService.Get:output_type -> tend.v1.GetResponse
-	11, // 74: tend.v1.ProcessService.List:output_type -> tend.v1.ListResponse
-	14, // 75: tend.v1.ProcessService.Read:output_type -> tend.v1.ReadResponse
-	19, // 76: tend.v1.ProcessService.Write:output_type -> tend.v1.WriteResponse
-	19, // 77: tend.v1.ProcessService.WriteStream:output_type -> tend.v1.WriteResponse
-	21, // 78: tend.v1.ProcessService.Resize:output_type -> tend.v1.ResizeResponse
-	23, // 79: tend.v1.ProcessService.Signal:output_type -> tend.v1.SignalResponse
-	25, // 80: tend.v1.ProcessService.Kill:output_type -> tend.v1.KillResponse
-	27, // 81: tend.v1.ProcessService.Wait:output_type -> tend.v1.WaitResponse
-	31, // 82: tend.v1.ProcessService.Trim:output_type -> tend.v1.TrimResponse
-	33, // 83: tend.v1.ProcessService.Pin:output_type -> tend.v1.PinResponse
-	35, // 84: tend.v1.ProcessService.Remove:output_type -> tend.v1.RemoveResponse
-	16, // 85: tend.v1.ProcessService.Events:output_type -> tend.v1.EventsResponse
-	71, // [71:86] is the sub-list for method output_type
-	56, // [56:71] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	51, // 34: tend.v1.WaitRequest.quiet:type_name -> google.protobuf.Duration
+	47, // 35: tend.v1.WaitRequest.match:type_name -> tend.v1.WaitRequest.Match
+	5,  // 36: tend.v1.PortsRequest.process:type_name -> tend.v1.Selector
+	29, // 37: tend.v1.PortsResponse.ports:type_name -> tend.v1.ListeningPort
+	41, // 38: tend.v1.WaitResponse.heartbeat:type_name -> tend.v1.Event.Empty
+	31, // 39: tend.v1.WaitResponse.result:type_name -> tend.v1.WaitResult
+	41, // 40: tend.v1.WaitResponse.going_away:type_name -> tend.v1.Event.Empty
+	54, // 41: tend.v1.WaitResult.exit:type_name -> tend.v1.Exit
+	50, // 42: tend.v1.WaitResult.stream:type_name -> tend.v1.Stream
+	32, // 43: tend.v1.WaitResult.listening:type_name -> tend.v1.Listener
+	0,  // 44: tend.v1.WaitResult.input:type_name -> tend.v1.InputState
+	57, // 45: tend.v1.WaitResult.streams:type_name -> tend.v1.StreamInfo
+	5,  // 46: tend.v1.TrimRequest.process:type_name -> tend.v1.Selector
+	50, // 47: tend.v1.TrimRequest.stream:type_name -> tend.v1.Stream
+	5,  // 48: tend.v1.PinRequest.process:type_name -> tend.v1.Selector
+	5,  // 49: tend.v1.RemoveRequest.process:type_name -> tend.v1.Selector
+	1,  // 50: tend.v1.ErrorDetail.kind:type_name -> tend.v1.ErrorKind
+	2,  // 51: tend.v1.ErrorDetail.start_reason:type_name -> tend.v1.StartReason
+	53, // 52: tend.v1.ErrorDetail.gap:type_name -> tend.v1.Gap
+	1,  // 53: tend.v1.ErrorDetail.cause:type_name -> tend.v1.ErrorKind
+	50, // 54: tend.v1.Event.Output.stream:type_name -> tend.v1.Stream
+	50, // 55: tend.v1.Event.StreamEnd.stream:type_name -> tend.v1.Stream
+	12, // 56: tend.v1.Event.Hello.from:type_name -> tend.v1.StreamOffset
+	12, // 57: tend.v1.WaitRequest.Match.from:type_name -> tend.v1.StreamOffset
+	3,  // 58: tend.v1.ProcessService.Hello:input_type -> tend.v1.HelloRequest
+	6,  // 59: tend.v1.ProcessService.Start:input_type -> tend.v1.StartRequest
+	8,  // 60: tend.v1.ProcessService.Get:input_type -> tend.v1.GetRequest
+	10, // 61: tend.v1.ProcessService.List:input_type -> tend.v1.ListRequest
+	13, // 62: tend.v1.ProcessService.Read:input_type -> tend.v1.ReadRequest
+	18, // 63: tend.v1.ProcessService.Write:input_type -> tend.v1.WriteRequest
+	18, // 64: tend.v1.ProcessService.WriteStream:input_type -> tend.v1.WriteRequest
+	20, // 65: tend.v1.ProcessService.Resize:input_type -> tend.v1.ResizeRequest
+	22, // 66: tend.v1.ProcessService.Signal:input_type -> tend.v1.SignalRequest
+	24, // 67: tend.v1.ProcessService.Kill:input_type -> tend.v1.KillRequest
+	26, // 68: tend.v1.ProcessService.Wait:input_type -> tend.v1.WaitRequest
+	27, // 69: tend.v1.ProcessService.Ports:input_type -> tend.v1.PortsRequest
+	33, // 70: tend.v1.ProcessService.Trim:input_type -> tend.v1.TrimRequest
+	35, // 71: tend.v1.ProcessService.Pin:input_type -> tend.v1.PinRequest
+	37, // 72: tend.v1.ProcessService.Remove:input_type -> tend.v1.RemoveRequest
+	15, // 73: tend.v1.ProcessService.Events:input_type -> tend.v1.EventsRequest
+	4,  // 74: tend.v1.ProcessService.Hello:output_type -> tend.v1.HelloResponse
+	7,  // 75: tend.v1.ProcessService.Start:output_type -> tend.v1.StartResponse
+	9,  // 76: tend.v1.ProcessService.Get:output_type -> tend.v1.GetResponse
+	11, // 77: tend.v1.ProcessService.List:output_type -> tend.v1.ListResponse
+	14, // 78: tend.v1.ProcessService.Read:output_type -> tend.v1.ReadResponse
+	19, // 79: tend.v1.ProcessService.Write:output_type -> tend.v1.WriteResponse
+	19, // 80: tend.v1.ProcessService.WriteStream:output_type -> tend.v1.WriteResponse
+	21, // 81: tend.v1.ProcessService.Resize:output_type -> tend.v1.ResizeResponse
+	23, // 82: tend.v1.ProcessService.Signal:output_type -> tend.v1.SignalResponse
+	25, // 83: tend.v1.ProcessService.Kill:output_type -> tend.v1.KillResponse
+	30, // 84: tend.v1.ProcessService.Wait:output_type -> tend.v1.WaitResponse
+	28, // 85: tend.v1.ProcessService.Ports:output_type -> tend.v1.PortsResponse
+	34, // 86: tend.v1.ProcessService.Trim:output_type -> tend.v1.TrimResponse
+	36, // 87: tend.v1.ProcessService.Pin:output_type -> tend.v1.PinResponse
+	38, // 88: tend.v1.ProcessService.Remove:output_type -> tend.v1.RemoveResponse
+	16, // 89: tend.v1.ProcessService.Events:output_type -> tend.v1.EventsResponse
+	74, // [74:90] is the sub-list for method output_type
+	58, // [58:74] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_tend_v1_process_proto_init() }
@@ -3392,7 +3561,7 @@ func file_tend_v1_process_proto_init() {
 		(*WaitRequest_TreeGone)(nil),
 		(*WaitRequest_Eof)(nil),
 	}
-	file_tend_v1_process_proto_msgTypes[24].OneofWrappers = []any{
+	file_tend_v1_process_proto_msgTypes[27].OneofWrappers = []any{
 		(*WaitResponse_Heartbeat)(nil),
 		(*WaitResponse_Result)(nil),
 		(*WaitResponse_GoingAway)(nil),
@@ -3403,7 +3572,7 @@ func file_tend_v1_process_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tend_v1_process_proto_rawDesc), len(file_tend_v1_process_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   42,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

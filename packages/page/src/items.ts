@@ -1,9 +1,9 @@
 // The lines of the overview: services, sandboxes and processes as one list.
 
 import type { OverviewProcess } from '../../client/src/gen/tend/v1/overview_pb.js';
-import { SandboxState } from '../../client/src/gen/tend/v1/sandbox_pb.js';
+import { SandboxAction, SandboxState, type Sandbox } from '../../client/src/gen/tend/v1/sandbox_pb.js';
 import { HealStatus, ServicePhase, type ServiceStatus } from '../../client/src/gen/tend/v1/service_pb.js';
-import { ended, failed, millis } from './format.js';
+import { age, ended, failed, millis } from './format.js';
 import type { Health } from './parts.js';
 import { paths } from './router.js';
 import type { Store } from './types.js';
@@ -67,6 +67,14 @@ const boxes: Record<SandboxState, [Health, string]> = {
   [SandboxState.PAUSED]: ['warn', 'paused'],
 };
 
+export const boxState = (b: Sandbox): [Health, string] => boxes[b.state] ?? ['warn', 'unknown'];
+
+/** When a sandbox ends by itself, and what becomes of it; empty: it does not. */
+export function ending(b: Sandbox, now: number): string {
+  if (!b.deadline || (b.state !== SandboxState.READY && b.state !== SandboxState.STARTING)) return '';
+  return `${b.atTimeout === SandboxAction.PAUSE ? 'paused' : 'removed'} in ${age(millis(b.deadline) - now)}`;
+}
+
 export const nameOf = (p: { id: string; name: string; tag: string }) => p.name || p.tag || p.id.slice(0, 13);
 
 export function boxName(store: Store, id: string): string {
@@ -86,9 +94,10 @@ export function items(store: Store): Item[] {
   }
   for (const { sandbox: b, cpu, memory } of store.sandboxes.values()) {
     if (!b) continue;
-    const [health, word] = boxes[b.state] ?? ['warn', 'unknown'];
+    const [health, word] = boxState(b);
+    const what = b.reason || (b.template && `from ${b.template}`) || b.dir;
     all.push({
-      kind: 'sandbox', id: b.id, href: paths.sandbox(b.id), name: b.name || b.id, detail: b.reason || (b.template && `from ${b.template}`) || b.dir, box: b.id, health, word,
+      kind: 'sandbox', id: b.id, href: paths.sandbox(b.id), name: b.name || b.id, detail: [ending(b, store.now()), what].filter(Boolean).join(' \u00b7 '), box: b.id, health, word,
       cpu, memory, since: millis(b.created), over: health === 'done', labels: b.metadata,
     });
   }
@@ -109,6 +118,39 @@ export interface Wish {
   state: string;
   box: string;
   sort: string;
+}
+
+/** The value by which a line is grouped: its own label, or that of its sandbox. */
+function valueOf(store: Store, i: Item, by: string): string {
+  if (by === 'sandbox:') return i.box ? boxName(store, i.box) : '';
+  return i.labels[by] ?? store.sandboxes.get(i.box)?.sandbox?.metadata[by] ?? '';
+}
+
+/** Keys of labels that lines can be grouped by, at most 50. */
+export function labelsOf(all: Item[]): string[] {
+  const keys = new Set<string>();
+  for (const i of all) for (const k of Object.keys(i.labels)) if (!k.startsWith('tend.')) keys.add(k);
+  return [...keys].sort((a, b) => a.localeCompare(b)).slice(0, 50);
+}
+
+/** A heading over the lines with one value. */
+export interface Group {
+  group: string;
+  count: number;
+}
+
+/** The lines under headings; those without a value come last. Within a group the order stays. */
+export function grouped(store: Store, shown: Item[], by: string): (Item | Group)[] {
+  if (!by) return shown;
+  const groups = new Map<string, Item[]>();
+  for (const i of shown) {
+    const v = valueOf(store, i, by);
+    const all = groups.get(v);
+    if (all) all.push(i);
+    else groups.set(v, [i]);
+  }
+  const name = (v: string) => (v ? (by === 'sandbox:' ? v : `${by}=${v}`) : by === 'sandbox:' ? 'on the machine' : `without ${by}`);
+  return [...groups].sort(([a], [b]) => Number(!a) - Number(!b) || a.localeCompare(b)).flatMap(([v, all]) => [{ group: name(v), count: all.length }, ...all]);
 }
 
 const ranks: Record<Health, number> = { broken: 0, warn: 1, ok: 2, done: 3 };

@@ -2,9 +2,10 @@
 
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { age, percent, size, visible } from './format.js';
-import { boxName, choose, items, type Item } from './items.js';
+import { boxName, choose, grouped, items, labelsOf, type Group, type Item } from './items.js';
 import { Notice, Plot, State, type Health } from './parts.js';
-import { amend, paths, usePlace } from './router.js';
+import { amend, usePlace } from './router.js';
+import { SandboxHead } from './sandbox.js';
 import { useStore } from './store.js';
 import type { Store } from './types.js';
 
@@ -36,10 +37,12 @@ export function Overview() {
   const all = items(store);
   const there = wish.box ? all.filter((i) => i.box === wish.box && i.kind !== 'sandbox') : all;
   const shown = choose(all, wish);
+  const by = query.get('group') ?? '';
+  const keys = labelsOf(all);
   const count = (f: (i: Item) => boolean) => there.reduce((n, i) => n + (f(i) ? 1 : 0), 0);
   return (
     <main class="overview">
-      {wish.box && <BoxHead store={store} id={wish.box} />}
+      {wish.box && <SandboxHead store={store} id={wish.box} />}
       <div class="tiles" role="group" aria-label="Filter by state">
         {healths.map(([health, word]) => {
           const n = count((i) => i.health === health && (!wish.kind || i.kind === wish.kind));
@@ -59,6 +62,17 @@ export function Overview() {
             </button>
           ))}
         </nav>
+        {(keys.length > 0 || by || (!wish.box && store.sandboxes.size > 0)) && (
+          <select aria-label="Group by" value={by} onChange={(e) => amend({ group: e.currentTarget.value })}>
+            <option value="">No groups</option>
+            {!wish.box && <option value="sandbox:">By sandbox</option>}
+            {[...new Set(by && by !== 'sandbox:' ? [...keys, by] : keys)].map((k) => (
+              <option value={k} key={k}>
+                By {visible(k)}
+              </option>
+            ))}
+          </select>
+        )}
         <input id="search" type="search" placeholder="Filter, or label=value" aria-label="Filter by name, command or label" title="Filter by name, command or label (/)" value={wish.text} onInput={(e) => amend({ q: e.currentTarget.value })} spellcheck={false} />
       </div>
       {store.missing.map((m) => (
@@ -66,7 +80,7 @@ export function Overview() {
           Not all is shown: {visible(m)}
         </p>
       ))}
-      {shown.length > 0 ? <Rows store={store} shown={shown} sort={wish.sort} /> : <Empty filtered={there.length > 0} box={wish.box && boxName(store, wish.box)} />}
+      {shown.length > 0 ? <Rows store={store} shown={grouped(store, shown, by)} sort={wish.sort} /> : <Empty filtered={there.length > 0} box={wish.box && boxName(store, wish.box)} />}
     </main>
   );
 }
@@ -114,45 +128,6 @@ function Empty({ filtered, box }: { filtered: boolean; box: string }) {
   );
 }
 
-function BoxHead({ store, id }: { store: Store; id: string }) {
-  const b = store.sandboxes.get(id);
-  return (
-    <header class="head">
-      <a class="back" href={paths.home}>
-        Overview
-      </a>
-      <h1>
-        <bdi>{visible(boxName(store, id))}</bdi>
-      </h1>
-      <dl class="facts">
-        <div>
-          <dt>Sandbox</dt>
-          <dd class="mono">{id}</dd>
-        </div>
-        {b?.memory !== undefined && (
-          <div>
-            <dt>Memory</dt>
-            <dd>{size(b.memory)}</dd>
-          </div>
-        )}
-        {b?.cpu !== undefined && (
-          <div>
-            <dt>CPU</dt>
-            <dd>{percent(b.cpu)}</dd>
-          </div>
-        )}
-        {b?.sandbox?.template && (
-          <div>
-            <dt>Template</dt>
-            <dd>{visible(b.sandbox.template)}</dd>
-          </div>
-        )}
-      </dl>
-      {!b && <p class="error">There is no such sandbox any more; what is shown below was in it.</p>}
-    </header>
-  );
-}
-
 const columns = [
   ['', 'State', ''],
   ['name', 'Name', ''],
@@ -162,7 +137,7 @@ const columns = [
 ] as const;
 
 /** Only the lines that are seen are there: a list of thousands costs what a screen does. */
-function Rows({ store, shown, sort }: { store: Store; shown: Item[]; sort: string }) {
+function Rows({ store, shown, sort }: { store: Store; shown: (Item | Group)[]; sort: string }) {
   const box = useRef<HTMLDivElement>(null);
   const [range, set] = useState<[number, number]>([0, 40]);
   const height = useRowHeight();
@@ -197,9 +172,17 @@ function Rows({ store, shown, sort }: { store: Store; shown: Item[]; sort: strin
         ))}
       </div>
       <div class="rows" role="rowgroup" ref={box} style={{ height: `${total * height}px` }}>
-        {shown.slice(first, last).map((i, n) => (
-          <Row key={i.kind + i.id} item={i} store={store} top={(first + n) * height} index={first + n + 2} now={now} />
-        ))}
+        {shown.slice(first, last).map((i, n) =>
+          'group' in i ? (
+            <div key={`group ${i.group}`} class="row group" role="row" aria-rowindex={first + n + 2} style={{ transform: `translateY(${(first + n) * height}px)` }}>
+              <b role="cell">
+                <bdi>{visible(i.group)}</bdi> <small>{i.count}</small>
+              </b>
+            </div>
+          ) : (
+            <Row key={i.kind + i.id} item={i} store={store} top={(first + n) * height} index={first + n + 2} now={now} />
+          ),
+        )}
       </div>
     </div>
   );

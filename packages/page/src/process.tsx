@@ -11,8 +11,10 @@ import { Healing } from './healing.js';
 import { boxName, nameOf, processState, serviceState } from './items.js';
 import { Output } from './log.js';
 import { Dialog, Notice, Plot, State } from './parts.js';
+import { Ports } from './ports.js';
 import { amend, paths, usePlace } from './router.js';
 import { useStore } from './store.js';
+import { Labels } from './sandbox.js';
 import { readOnly } from './session.js';
 import { TerminalTab } from './terminal.js';
 
@@ -125,6 +127,8 @@ function Head({ info, box }: { info: Info; box: string }) {
         {spec.user && <Fact name="User">{visible(spec.user)}</Fact>}
         {spec.limits && spec.limits.memoryMax > 0 && <Fact name="Memory limit">{size(spec.limits.memoryMax)}</Fact>}
       </dl>
+      <Labels all={spec.labels} />
+      {!exit && <Ports box={box} process={info.id} open={store.sandboxes.get(box)?.sandbox?.network?.public !== false} />}
       {info.damaged && <p class="error">What is kept of it is damaged: {visible(info.damaged)}</p>}
     </header>
   );
@@ -442,6 +446,7 @@ function ServiceHead({ s, since }: { s: ServiceStatus; since: number }) {
           </Fact>
         )}
       </dl>
+      {s.pid > 0 && s.process && <Ports key={s.process} box={p?.sandbox ?? ''} process={s.process} open={store.sandboxes.get(p?.sandbox ?? '')?.sandbox?.network?.public !== false} />}
     </header>
   );
 }

@@ -58,6 +58,8 @@ const (
 	ProcessServiceKillProcedure = "/tend.v1.ProcessService/Kill"
 	// ProcessServiceWaitProcedure is the fully-qualified name of the ProcessService's Wait RPC.
 	ProcessServiceWaitProcedure = "/tend.v1.ProcessService/Wait"
+	// ProcessServicePortsProcedure is the fully-qualified name of the ProcessService's Ports RPC.
+	ProcessServicePortsProcedure = "/tend.v1.ProcessService/Ports"
 	// ProcessServiceTrimProcedure is the fully-qualified name of the ProcessService's Trim RPC.
 	ProcessServiceTrimProcedure = "/tend.v1.ProcessService/Trim"
 	// ProcessServicePinProcedure is the fully-qualified name of the ProcessService's Pin RPC.
@@ -97,6 +99,9 @@ type ProcessServiceClient interface {
 	// Wait ends with one result when the condition holds or the process has
 	// exited; heartbeats come before it.
 	Wait(context.Context, *connect.Request[v1.WaitRequest]) (*connect.ServerStreamForClient[v1.WaitResponse], error)
+	// Ports returns the TCP ports on which a process and its descendants listen, or all
+	// processes of a sandbox together.
+	Ports(context.Context, *connect.Request[v1.PortsRequest]) (*connect.Response[v1.PortsResponse], error)
 	// Trim frees output before an offset, for retention policy "block".
 	Trim(context.Context, *connect.Request[v1.TrimRequest]) (*connect.Response[v1.TrimResponse], error)
 	// Pin keeps a process from being removed for its TTL or the server's budget
@@ -186,6 +191,12 @@ func NewProcessServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(processServiceMethods.ByName("Wait")),
 			connect.WithClientOptions(opts...),
 		),
+		ports: connect.NewClient[v1.PortsRequest, v1.PortsResponse](
+			httpClient,
+			baseURL+ProcessServicePortsProcedure,
+			connect.WithSchema(processServiceMethods.ByName("Ports")),
+			connect.WithClientOptions(opts...),
+		),
 		trim: connect.NewClient[v1.TrimRequest, v1.TrimResponse](
 			httpClient,
 			baseURL+ProcessServiceTrimProcedure,
@@ -226,6 +237,7 @@ type processServiceClient struct {
 	signal      *connect.Client[v1.SignalRequest, v1.SignalResponse]
 	kill        *connect.Client[v1.KillRequest, v1.KillResponse]
 	wait        *connect.Client[v1.WaitRequest, v1.WaitResponse]
+	ports       *connect.Client[v1.PortsRequest, v1.PortsResponse]
 	trim        *connect.Client[v1.TrimRequest, v1.TrimResponse]
 	pin         *connect.Client[v1.PinRequest, v1.PinResponse]
 	remove      *connect.Client[v1.RemoveRequest, v1.RemoveResponse]
@@ -287,6 +299,11 @@ func (c *processServiceClient) Wait(ctx context.Context, req *connect.Request[v1
 	return c.wait.CallServerStream(ctx, req)
 }
 
+// Ports calls tend.v1.ProcessService.Ports.
+func (c *processServiceClient) Ports(ctx context.Context, req *connect.Request[v1.PortsRequest]) (*connect.Response[v1.PortsResponse], error) {
+	return c.ports.CallUnary(ctx, req)
+}
+
 // Trim calls tend.v1.ProcessService.Trim.
 func (c *processServiceClient) Trim(ctx context.Context, req *connect.Request[v1.TrimRequest]) (*connect.Response[v1.TrimResponse], error) {
 	return c.trim.CallUnary(ctx, req)
@@ -336,6 +353,9 @@ type ProcessServiceHandler interface {
 	// Wait ends with one result when the condition holds or the process has
 	// exited; heartbeats come before it.
 	Wait(context.Context, *connect.Request[v1.WaitRequest], *connect.ServerStream[v1.WaitResponse]) error
+	// Ports returns the TCP ports on which a process and its descendants listen, or all
+	// processes of a sandbox together.
+	Ports(context.Context, *connect.Request[v1.PortsRequest]) (*connect.Response[v1.PortsResponse], error)
 	// Trim frees output before an offset, for retention policy "block".
 	Trim(context.Context, *connect.Request[v1.TrimRequest]) (*connect.Response[v1.TrimResponse], error)
 	// Pin keeps a process from being removed for its TTL or the server's budget
@@ -421,6 +441,12 @@ func NewProcessServiceHandler(svc ProcessServiceHandler, opts ...connect.Handler
 		connect.WithSchema(processServiceMethods.ByName("Wait")),
 		connect.WithHandlerOptions(opts...),
 	)
+	processServicePortsHandler := connect.NewUnaryHandler(
+		ProcessServicePortsProcedure,
+		svc.Ports,
+		connect.WithSchema(processServiceMethods.ByName("Ports")),
+		connect.WithHandlerOptions(opts...),
+	)
 	processServiceTrimHandler := connect.NewUnaryHandler(
 		ProcessServiceTrimProcedure,
 		svc.Trim,
@@ -469,6 +495,8 @@ func NewProcessServiceHandler(svc ProcessServiceHandler, opts ...connect.Handler
 			processServiceKillHandler.ServeHTTP(w, r)
 		case ProcessServiceWaitProcedure:
 			processServiceWaitHandler.ServeHTTP(w, r)
+		case ProcessServicePortsProcedure:
+			processServicePortsHandler.ServeHTTP(w, r)
 		case ProcessServiceTrimProcedure:
 			processServiceTrimHandler.ServeHTTP(w, r)
 		case ProcessServicePinProcedure:
@@ -528,6 +556,10 @@ func (UnimplementedProcessServiceHandler) Kill(context.Context, *connect.Request
 
 func (UnimplementedProcessServiceHandler) Wait(context.Context, *connect.Request[v1.WaitRequest], *connect.ServerStream[v1.WaitResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.ProcessService.Wait is not implemented"))
+}
+
+func (UnimplementedProcessServiceHandler) Ports(context.Context, *connect.Request[v1.PortsRequest]) (*connect.Response[v1.PortsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.ProcessService.Ports is not implemented"))
 }
 
 func (UnimplementedProcessServiceHandler) Trim(context.Context, *connect.Request[v1.TrimRequest]) (*connect.Response[v1.TrimResponse], error) {
