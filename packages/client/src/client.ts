@@ -14,6 +14,7 @@ import { Sandbox } from './sandbox.js';
 import { fromSandbox, fromSnapshot, states, toSandboxSpec } from './sandbox-messages.js';
 import type { SandboxFilter, SandboxInfo, SandboxSnapshot, SandboxSpec } from './sandbox-types.js';
 import { pause, Scope } from './scope.js';
+import { Services } from './services.js';
 import { Transport } from './transport.js';
 
 /** How to reach a server. The zero value is the daemon of the current user. */
@@ -39,10 +40,12 @@ export interface ClientOptions {
 /** Speaks to one tend server. Its own processes are those of the server's machine. */
 export class Client extends Processes {
   readonly #link: Link;
+  readonly services: Services;
 
   private constructor(link: Link) {
     super(link);
     this.#link = link;
+    this.services = new Services(link);
   }
 
   /**

@@ -23,8 +23,8 @@ export class Link {
   readonly silence: number;
   /** As the last hello said: the listening sockets outlive the server; it knows writers by name. */
   #held = false;
-  /** It has sandboxes, and the header that names one counts. */
-  #sandboxes = false;
+  /** What it has: of sandboxes also the header that names one counts. */
+  #abilities = { sandboxes: false, services: false, grepOptions: false };
   version = '';
   instance = '';
 
@@ -39,16 +39,21 @@ export class Link {
   async hello(signal?: AbortSignal): Promise<void> {
     const res = await this.#attempt(ProcessService.method.hello, {}, { signal }, Math.min(helloTimeout, this.silence));
     this.#held = res.listenersHeld;
-    this.#sandboxes = res.sandboxes;
+    this.#abilities = res;
     this.version = res.version;
     this.instance = res.instance;
   }
 
-  /** Fails on a server of a former version, which would do to the machine what is meant for a sandbox. */
-  async needsSandboxes(signal?: AbortSignal): Promise<void> {
+  /** Fails on a server of a former version, which would pass over what it does not know. */
+  async needs(ability: 'sandboxes' | 'services' | 'grepOptions', what: string, signal?: AbortSignal): Promise<void> {
     // It may have been replaced since it said what it knows.
-    if (!this.#sandboxes) this.#sandboxes = (await this.call(ProcessService.method.hello, {}, { signal })).sandboxes;
-    if (!this.#sandboxes) throw new TendError('unsupported', `${this.url} has no sandboxes, or is of a former version: tend upgrade replaces it`);
+    if (!this.#abilities[ability]) this.#abilities = await this.call(ProcessService.method.hello, {}, { signal });
+    if (!this.#abilities[ability]) throw new TendError('unsupported', `${this.url} has no ${what}, or is of a former version: tend upgrade replaces it`);
+  }
+
+  /** One without sandboxes would do to the machine what is meant for one. */
+  needsSandboxes(signal?: AbortSignal): Promise<void> {
+    return this.needs('sandboxes', 'sandboxes', signal);
   }
 
   /** The URL under which the server says that it serves. */

@@ -9,6 +9,7 @@ import { fromExit, fromInfo, fromInt, fromStream, fromStreams, scopes, streamNum
 import { Reader } from './reader.js';
 import { ConnectionError } from './transport.js';
 import type { Exit, Info, OutputStream, ReadOptions, Scope, StreamInfo } from './types.js';
+import { grep, view, type GrepOptions, type Match, type Piece, type ViewOptions } from './views.js';
 import { Writer } from './writer.js';
 
 /** What to wait for; without one, the exit. The exit ends every wait. */
@@ -148,6 +149,16 @@ export class Process {
   /** Closes stdin after what was written. */
   closeStdin(options: { signal?: AbortSignal } = {}): Promise<void> {
     return this.#writer.write(new Uint8Array(0), true, options.signal);
+  }
+
+  /** What it has written until now: the beginning and the end, with what lies between told. */
+  view(options: ViewOptions = {}): Promise<Piece[]> {
+    return view(this.#link, this.id, options, this.#headers);
+  }
+
+  /** The lines of what it has written until now that match: RE2, at most 4 KiB; of a RegExp its source. */
+  grep(pattern: RegExp | string, options: GrepOptions = {}): Promise<Match[]> {
+    return grep(this.#link, this.id, pattern, options, this.#headers);
   }
 
   /** Waits for the exit, or a condition. It may be called any number of times. */

@@ -2,6 +2,7 @@
 
 import { hasCode, InvalidError, protocolError, TendError } from './errors.js';
 import { SandboxService } from './gen/tend/v1/sandbox_pb.js';
+import { Files } from './files.js';
 import type { Link } from './link.js';
 import { text, toDuration } from './messages.js';
 import { Processes } from './processes.js';
@@ -21,12 +22,15 @@ export class Sandbox {
   readonly info: SandboxInfo;
   /** Its processes, and no others. It does not start the sandbox: `sandbox_stopped`, `sandbox_paused`. */
   readonly processes: Processes;
+  readonly files: Files;
 
   /** @internal Made by Client. */
   constructor(link: Link, info: SandboxInfo) {
     this.#link = link;
     this.info = info;
-    this.processes = new Processes(link, { 'Tend-Sandbox': info.id });
+    const headers = { 'Tend-Sandbox': info.id };
+    this.processes = new Processes(link, headers);
+    this.files = new Files(link, headers);
   }
 
   get id(): string {

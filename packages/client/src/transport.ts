@@ -77,6 +77,8 @@ export class Transport {
   readonly #target: Target;
   readonly #headers: Record<string, string>;
   readonly #tls: https.AgentOptions;
+  /** A tend server has answered there. */
+  #known = false;
   #agent: http.Agent;
   #fresh: http.Agent;
 
@@ -119,6 +121,7 @@ export class Transport {
     const body = encode(method.input, input);
     const res = await this.#send(method, 'application/proto', Buffer.from(body.buffer, body.byteOffset, body.byteLength), options);
     if (res.statusCode !== 200) throw await this.#refusal(res);
+    this.#known = true;
     const type = String(res.headers['content-type']).split(';')[0];
     if (type !== 'application/proto') {
       res.destroy();
@@ -128,16 +131,19 @@ export class Transport {
   }
 
   /**
-   * A call with a stream of answers. It ends when the server says so; a stream
+   * A call with a stream of answers, and one message or several. It ends when the server says so; a stream
    * that breaks throws a ConnectionError. Nothing is read ahead of the consumer
    * but what the socket holds.
    */
-  async *stream<I extends DescMessage, O extends DescMessage>(method: DescMethod & { input: I; output: O }, input: MessageInitShape<I>, options: CallOptions = {}): AsyncGenerator<MessageShape<O>, void, void> {
-    const message = encode(method.input, input);
-    const body = Buffer.alloc(5 + message.length);
-    body.writeUInt32BE(message.length, 1);
-    body.set(message, 5);
-    const res = await this.#send(method, 'application/connect+proto', body, options);
+  async *stream<I extends DescMessage, O extends DescMessage>(method: DescMethod & { input: I; output: O }, input: MessageInitShape<I> | MessageInitShape<I>[], options: CallOptions = {}): AsyncGenerator<MessageShape<O>, void, void> {
+    const parts: Uint8Array[] = [];
+    for (const one of Array.isArray(input) ? input : [input]) {
+      const message = encode(method.input, one);
+      const head = Buffer.alloc(5);
+      head.writeUInt32BE(message.length, 1);
+      parts.push(head, message);
+    }
+    const res = await this.#send(method, 'application/connect+proto', Buffer.concat(parts), options);
     try {
       if (res.statusCode !== 200) throw await this.#refusal(res);
       const type = String(res.headers['content-type']).split(';')[0];
@@ -213,7 +219,9 @@ export class Transport {
       case 403:
         return new TendError('permission', `the server refuses the token, or wants one: ${text}`);
       case 404:
-        return new TendError('protocol', `${text}; it is no tend server, or of a version that lacks this`);
+      case 405:
+        if (this.#known) return unsupported(text);
+        break;
       case 408:
       case 429:
       case 502:
@@ -223,6 +231,10 @@ export class Transport {
     }
     return new TendError('protocol', `${text}; it is no tend server`);
   }
+}
+
+function unsupported(text: string): TendError {
+  return new TendError('unsupported', `the server does not know this call: it is of a former version, and tend upgrade replaces it (${text})`);
 }
 
 /** What no message can hold, such as a number for a text, is a mistake of the caller's. */
@@ -332,7 +344,7 @@ function wireError(e: WireError): Error {
     case 'permission_denied':
       return new TendError('permission', `the server refuses the token, or wants one: ${message}`);
     case 'unimplemented':
-      return new TendError('unsupported', message || 'the server does not know this call');
+      return unsupported(message || 'unimplemented');
     case 'not_found':
       return new TendError('not_found', message);
     case 'invalid_argument':

@@ -34,7 +34,7 @@ try { await p.write('x'); } catch (e) { if (hasCode(e, 'exited')) console.log(e.
 
 test("the README's examples compile, and do what they say", async () => {
   const daemon = await Daemon.start();
-  const said = ['3 hello\n\nready\n{ killed: true, survivors: [] }\n', '0\n', 'true my-box\nkept\n'];
+  const said = ['3 hello\n\nready\n{ killed: true, survivors: [] }\n', '0\n', 'stderr error: no such file\n1\n middle 1000\n\n', 'true my-box\nkept\nkept\n'];
   const programs = examples();
   compile(dir, Object.fromEntries(programs.map((text, i) => [`example${i}.ts`, text])));
   assert.equal(programs.length, said.length);

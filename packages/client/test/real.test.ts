@@ -108,6 +108,57 @@ test('waits: text, silence, a port, the end of the tree', async () => {
   assert.equal((await p.wait({ match: 'never' })).met, false);
 });
 
+test('views: head and tail, lines that match, escape sequences taken away', async () => {
+  const p = await client.start({ shell: "seq 1 1000; printf '\\033[31mred\\033[0m\\n' >&2" });
+  await p.wait({ eof: true });
+  const [head, left, tail] = await p.view({ head: { lines: 1 }, tail: { lines: 1 }, streams: ['stdout'] });
+  assert.deepEqual([head!.text.toString(), left!.omitted, tail!.text.toString()], ['1\n', 'middle', '1000\n']);
+  assert.deepEqual([left!.from, left!.to], [head!.to, tail!.from]);
+  assert.equal(Buffer.concat((await p.view({ streams: ['stderr'], strip: true })).map((x) => x.text)).toString(), 'red\n');
+  const found = await p.grep(/^99[89]$/, { before: 1 });
+  assert.deepEqual(found.map((m) => m.kind === 'match' && [m.text.toString(), m.context, m.line]), [['997', true, 997], ['998', false, 998], ['999', false, 999]]);
+  await assert.rejects(p.grep('('), { code: 'invalid' });
+  await assert.rejects(p.view({ head: { lines: -1 } }), { code: 'invalid' });
+});
+
+test('files of a sandbox', async () => {
+  const { sandbox } = await client.openSandbox({ name: 'files', isolation: 'none' });
+  const { files } = sandbox;
+  const data = randomBytes(700_000);
+  const entry = await files.write('d/f', data);
+  assert.deepEqual([entry.size, entry.type], [data.length, 'file']);
+  assert.equal((await files.read('d/f')).compare(data), 0);
+  assert.equal((await drain(Readable.from(files.stream('d/f', { from: 699_990 })))).compare(data.subarray(-10)), 0);
+  await files.write('d/f', 'short');
+  assert.equal((await files.read('d/f')).toString(), 'short');
+  await files.write('empty', '');
+  assert.equal((await files.read('empty')).length, 0);
+  await files.mkdir('e');
+  await assert.rejects(files.mkdir('e'), { code: 'exists' });
+  await files.move('d/f', 'e/g');
+  assert.deepEqual((await files.list('.', { depth: 2 })).map((e) => e.name), ['d', 'e', 'g', 'empty']);
+  assert.equal((await files.as('root').stat('e/g')).size, 5);
+  await files.remove('e');
+  await files.remove('e');
+  await assert.rejects(files.read('e/g'), { code: 'not_found' });
+  await sandbox.destroy();
+});
+
+test('services', async () => {
+  await assert.rejects(client.services.apply('services: {web: {comand: x}}'), { code: 'invalid' });
+  await client.services.apply('services:\n  web:\n    command: exec sleep 600\n');
+  await client.services.start('web');
+  for await (const [web] of client.services.watch()) {
+    if (web!.phase !== 'running') continue;
+    assert.equal((await client.get({ id: web!.process })).pid, web!.pid);
+    break;
+  }
+  await assert.rejects(client.services.restart('nosuch'), { code: 'not_found' });
+  await client.services.stop();
+  for await (const [web] of client.services.watch()) if (web!.phase === 'idle') break;
+  assert.deepEqual((await client.services.list()).map((s) => s.name), ['web']);
+});
+
 test('a terminal', async () => {
   const p = await client.start({ shell: 'stty size; read x; stty size', pty: { cols: 100, rows: 30 } });
   await p.wait({ match: '30 100' });

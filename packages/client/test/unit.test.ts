@@ -486,3 +486,20 @@ test('an abort ends a call that waits', async () => {
   await until(() => true, 'the end');
   assert.ok(new TendError('internal', 'x') instanceof Error);
 });
+
+test('a server of another version: what it says besides is passed over, and what it lacks is said', async () => {
+  const later = Buffer.from([0xba, 0x3e, 3, 0x6e, 0x65, 0x77]); // the field 999
+  const { p, client } = await open({
+    Get: (_, res) => {
+      res.setHeader('Content-Type', 'application/proto');
+      res.end(Buffer.concat([later, toBinary(GetResponseSchema, create(GetResponseSchema, { info: { id: 'p', pid: 7 } })), later]));
+    },
+    Pin: (_, res) => void res.writeHead(404, { 'Content-Type': 'text/plain' }).end('404 page not found'),
+    Resize: (_, res) => refuse(res, 501, 'unimplemented', 'no'),
+  });
+  assert.equal((await p.refresh()).pid, 7);
+  for (const call of [p.pin(), p.resize(1, 1)]) await assert.rejects(call, (err: Error & { code?: string }) => err.code === 'unsupported' && /tend upgrade replaces it/.test(err.message));
+  await assert.rejects(client.sandboxes(), { code: 'unsupported' });
+  await assert.rejects(p.grep('x', { invert: true }), { code: 'unsupported' });
+  await assert.rejects(client.services.list(), { code: 'unsupported' });
+});

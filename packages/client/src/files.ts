@@ -1,0 +1,144 @@
+// Files of one sandbox.
+
+import type { DescMessage, DescMethod, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
+import { hasCode, InvalidError, protocolError, TendError } from './errors.js';
+import { FileService, FileType, type FileEntry as Entry, type ReadFileResponse } from './gen/tend/v1/sandbox_pb.js';
+import type { Link } from './link.js';
+import { fromInt, fromTimestamp, text, toInt } from './messages.js';
+import { Scope } from './scope.js';
+
+/** What is known of a path. Of a symbolic link, type and mode are those of what it leads to. */
+export interface FileEntry {
+  name: string;
+  path: string;
+  type: 'file' | 'dir' | 'other';
+  size: number;
+  /** Permission bits. */
+  mode: number;
+  owner: string;
+  group: string;
+  modified?: Date;
+  /** Of a symbolic link: where it leads in the end. */
+  target: string;
+}
+
+/** How much of a file one message has. */
+const pieceSize = 256 << 10;
+
+function fromEntry(m: Entry | undefined): FileEntry {
+  if (!m) throw protocolError('no file');
+  const type = m.type === FileType.FILE ? 'file' : m.type === FileType.DIR ? 'dir' : 'other';
+  return { name: m.name, path: m.path, type, size: fromInt('a size', m.size), mode: m.mode & 0o7777, owner: m.owner, group: m.group, modified: fromTimestamp(m.modified), target: m.target };
+}
+
+/**
+ * File operations in a sandbox, with the rights of a user inside. Paths that are not
+ * absolute start at the sandbox's directory. No link inside leads out of it. Errors
+ * have the codes `not_found`, `exists`, `permission`, `limit` (no room).
+ */
+export class Files {
+  readonly #link: Link;
+  readonly #headers: Record<string, string>;
+  readonly #user: string;
+
+  /** @internal Made by Sandbox. */
+  constructor(link: Link, headers: Record<string, string>, user = '') {
+    this.#link = link;
+    this.#headers = headers;
+    this.#user = user;
+  }
+
+  /** The same with the rights of another user inside; '': the sandbox's own. */
+  as(user: string): Files {
+    return new Files(this.#link, this.#headers, text('user', user));
+  }
+
+  #call<I extends DescMessage, O extends DescMessage>(method: DescMethod & { input: I; output: O }, input: MessageInitShape<I>, signal?: AbortSignal): Promise<MessageShape<O>> {
+    return this.#link.call(method, input, { signal, headers: this.#headers });
+  }
+
+  /** Describes a path. It does not follow a last symbolic link. */
+  async stat(path: string, signal?: AbortSignal): Promise<FileEntry> {
+    return fromEntry((await this.#call(FileService.method.statFile, { path: text('path', path), user: this.#user }, signal)).entry);
+  }
+
+  /** What is in a directory, in lexical order, each directory before what is in it, down to depth levels. */
+  async list(path = '.', options: { depth?: number; signal?: AbortSignal } = {}): Promise<FileEntry[]> {
+    const res = await this.#call(FileService.method.listFiles, { path: text('path', path), user: this.#user, depth: options.depth ?? 1 }, options.signal);
+    return res.entries.map(fromEntry);
+  }
+
+  /**
+   * A file from an offset on, in pieces. A lost connection is replaced, and reading
+   * goes on where it was; `changed`: the file has another size then.
+   */
+  async *stream(path: string, options: { from?: number; signal?: AbortSignal } = {}): AsyncGenerator<Buffer, void, void> {
+    let at = options.from ?? 0;
+    let size = -1;
+    const request = () => ({ path: text('path', path), user: this.#user, offset: toInt('from', at) });
+    request();
+    const open = (signal: AbortSignal) => this.#link.transport.stream(FileService.method.readFile, request(), { signal, headers: this.#headers });
+    const take = (m: ReadFileResponse): { value?: Buffer; progress: boolean } => {
+      const now = fromInt('a size', m.size);
+      if (now > 0 && size >= 0 && now !== size) throw new TendError('changed', `${path} was changed while it was read; read it again`);
+      if (now > 0) size = now;
+      at += m.data.length;
+      return { value: m.data.length ? Buffer.from(m.data.buffer, m.data.byteOffset, m.data.byteLength) : undefined, progress: true };
+    };
+    yield* this.#link.follow(open, take, () => false, options.signal);
+  }
+
+  /** What is in a file. */
+  async read(path: string, signal?: AbortSignal): Promise<Buffer> {
+    const parts: Buffer[] = [];
+    for await (const part of this.stream(path, { signal })) parts.push(part);
+    return Buffer.concat(parts);
+  }
+
+  /**
+   * Makes a file, and the directories above it, or replaces what is in it; one that is
+   * there keeps its mode. One that fails in its first 64 KiB changes nothing; a longer
+   * one leaves what has come. It is repeated when the connection is lost.
+   */
+  async write(path: string, data: Uint8Array | string, signal?: AbortSignal): Promise<FileEntry> {
+    if (typeof data !== 'string' && !(data instanceof Uint8Array)) throw new InvalidError('data', 'is neither text nor a Uint8Array');
+    const bytes = typeof data === 'string' ? Buffer.from(data) : data;
+    const messages = [];
+    for (let at = 0; at === 0 || at < bytes.length; at += pieceSize) {
+      const head = at === 0 ? { path: text('path', path), user: this.#user } : {};
+      messages.push({ ...head, data: bytes.subarray(at, at + pieceSize) });
+    }
+    const scope = new Scope(signal, this.#link.closed.signal);
+    const attempts = this.#link.attempts();
+    try {
+      for (;;) {
+        try {
+          for await (const m of this.#link.transport.stream(FileService.method.writeFile, messages, { signal: scope.signal, headers: this.#headers })) return fromEntry(m.entry);
+          throw protocolError('no answer to a write');
+        } catch (err) {
+          await this.#link.again(err, attempts, scope.signal);
+        }
+      }
+    } finally {
+      scope.end();
+    }
+  }
+
+  /** Makes a directory and those above it. It is not repeated when the answer is lost. `exists`: it is there. */
+  async mkdir(path: string, signal?: AbortSignal): Promise<FileEntry> {
+    return fromEntry((await this.#link.once(FileService.method.makeDir, { path: text('path', path), user: this.#user }, { signal, headers: this.#headers })).entry);
+  }
+
+  /** Gives a file or directory another path. It is not repeated when the answer is lost. */
+  async move(source: string, destination: string, signal?: AbortSignal): Promise<FileEntry> {
+    const request = { source: text('source', source), destination: text('destination', destination), user: this.#user };
+    return fromEntry((await this.#link.once(FileService.method.moveFile, request, { signal, headers: this.#headers })).entry);
+  }
+
+  /** Removes a file, or a directory with all that is in it. It is no error if there is none. */
+  async remove(path: string, signal?: AbortSignal): Promise<void> {
+    await this.#call(FileService.method.removeFile, { path: text('path', path), user: this.#user }, signal).catch((err: unknown) => {
+      if (!hasCode(err, 'not_found')) throw err;
+    });
+  }
+}
