@@ -166,6 +166,10 @@ func (inv *invocation) misunderstood(app *kong.Application, args []string, err e
 		}
 	}
 	if kctx != nil {
+		// Here the file is no flag, as it is of tend up.
+		if flag, _, _ := strings.Cut(strings.TrimPrefix(text, "unknown flag "), ","); commandPath(kctx) == "tend config check" && slices.Contains([]string{"-f", "--file", "--config"}, flag) {
+			text = fmt.Sprintf("unknown flag %s; the file is an argument: tend config check FILE", flag)
+		}
 		text += fmt.Sprintf(" (see %s --help)", commandPath(kctx))
 	}
 	inv.complain(usageError(text), text, 2)
