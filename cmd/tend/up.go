@@ -60,8 +60,13 @@ func (c *upCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return serviceError(err)
 	}
-	if d.started { // those of an earlier life, such as one of a container, are running because of this command
-		before = nil
+	if d.started {
+		// Those of an earlier life are running because of this command, too. One that names
+		// services ends no others for that, but as the first process of a container, which
+		// all end with.
+		before = slices.DeleteFunc(before, func(s tend.Service) bool {
+			return len(c.Names) == 0 || slices.Contains(c.Names, s.Name) || os.Getpid() == 1
+		})
 	}
 	err = d.ApplyServices(ctx, tend.ServiceFile{Name: src.Name, Dir: src.Dir, Text: src.Text, EnvFiles: src.EnvFiles, Env: inheritedEnv(inv.environ())})
 	if err == nil {
