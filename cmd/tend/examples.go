@@ -202,7 +202,7 @@ func (*uiCmd) Help() string {
 ` + examples(
 		`tend ui             # open it`,
 		`tend ui --print     # print the URL alone`,
-		`tend ui --read-only --print     # a link for a colleague, who sees everything and changes nothing`,
+		`tend ui --read-only --print    # for a colleague, who changes nothing`,
 	)
 }
 
