@@ -98,6 +98,11 @@ fmt: need-go ## Format the Go code
 dist: need-go ## Build archives, deb, rpm, image, SBOM and checksums into dist/
 	@VERSION='$(VERSION)' scripts/dist $(DIST_PLATFORMS)
 
+.PHONY: dist-test
+dist-test: need-go ## Test packages in a fresh Debian with systemd, the rpm, and the image by podman
+	@scripts/install debootstrap=debootstrap rpm=rpm rpm2cpio=rpm2cpio cpio=cpio podman=podman crun=crun
+	go test -tags tend_dist -count=1 -v -timeout 30m ./test/dist
+
 .PHONY: clean
 clean: ## Remove what was built and installed here
 	rm -rf bin dist internal/payload/tend-keeper test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv packages/node_modules packages/*/dist packages/python/.venv tools/node/.venv tools/node/.lock

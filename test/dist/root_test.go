@@ -73,7 +73,7 @@ func enter(t *testing.T, script string, args ...string) *root {
 
 // try runs a command in the root, and returns its output and error.
 func (r *root) try(args ...string) (string, error) {
-	cmd := exec.Command("nsenter", append([]string{"-t", strconv.Itoa(r.pid), "--mount", "--pid", "--uts", "--ipc", "--root", "--wd=/", "--"}, args...)...)
+	cmd := exec.Command("nsenter", append([]string{"-t", strconv.Itoa(r.pid), "--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup", "--root", "--wdns=/", "--"}, args...)...)
 	// As on a machine that nobody has set anything for; and what it starts is not to inherit
 	// a pipe that is waited for.
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C"}
