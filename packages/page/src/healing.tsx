@@ -179,6 +179,11 @@ function One({ seen, s }: { seen: Seen; s: ServiceStatus }) {
         </div>
       </dl>
       <Timeline seen={seen} e={e} />
+      {e.commit && (
+        <p class="faint">
+          What was committed is an ordinary commit; in the project, this takes it back: <code>git revert {visible(e.commit.slice(0, 10))}</code>
+        </p>
+      )}
     </>
   );
 }

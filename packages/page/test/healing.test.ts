@@ -39,7 +39,7 @@ async function project(): Promise<void> {
   fs.mkdirSync(path.join(repo, '.tend/playbooks'), { recursive: true });
   fs.writeFileSync(path.join(repo, 'server.mjs'), "import fs from 'node:fs'; import http from 'node:http';\nif (!fs.readFileSync('part.txt', 'utf8').startsWith('good')) { console.error('the part is bad'); process.exit(1); }\nhttp.createServer((q, r) => r.end('well')).listen(Number(process.env.PORT), '127.0.0.1');\n");
   fs.writeFileSync(path.join(repo, 'part.txt'), 'good\n');
-  fs.writeFileSync(path.join(repo, 'mend.sh'), `until [ -e ${dir}/go ]; do sleep 0.1; done; echo good again > part.txt\n`);
+  fs.writeFileSync(path.join(repo, 'mend.sh'), `until [ -e ${dir}/go ]; do sleep 0.3; done; echo good again > part.txt\n`);
   fs.writeFileSync(path.join(repo, '.tend/playbooks/part.yaml'), 'why: the part is bad\nwhen: {log: the part is bad}\ncommit: true\ndo:\n  - run: [sh, mend.sh]\n');
   git('init', '-q', '-b', 'main');
   git('add', '-A');
@@ -52,7 +52,7 @@ async function up(healer: string): Promise<void> {
   const file = path.join(repo, 'tend.yaml');
   fs.writeFileSync(
     file,
-    `services:\n  web: {command: ['${process.execPath}', server.mjs], env: {PORT: '${port}'}, health: {http: 'http://127.0.0.1:${port}/', interval: 500ms, timeout: 60s}, restart: {delay: 100ms, max_delay: 500ms, max: 100}}\nhealer: {hold: 500ms, per_day: 100${healer}}\n`,
+    `services:\n  web: {command: ['${process.execPath}', server.mjs], env: {PORT: '${port}'}, health: {http: 'http://127.0.0.1:${port}/', interval: 500ms, timeout: 60s}, restart: {delay: 100ms, max_delay: 2s, max: 100}}\nhealer: {hold: 500ms, per_day: 100${healer}}\n`,
   );
   process.env['ANTHROPIC_API_KEY'] = key;
   await tend('up', '-d', '-f', file);
@@ -70,10 +70,10 @@ test('healing: a service that breaks is repaired by a playbook while one looks o
   const page = await loggedIn();
   await page.click('.row.item:has-text("web") a');
   await page.waitForSelector('.title .state:has-text("healthy")');
-  await page.click('text=Healing');
+  await page.click('.tabs button:text-is("Healing")');
   await page.waitForSelector('text=Nothing was repaired yet');
   spoil();
-  await page.click('text=Restart');
+  await page.click('.title button:text-is("Restart")');
   await page.waitForSelector('.step.now:has-text("Trying it")');
   assert.match((await page.textContent('.timeline'))!, /Playbook part/);
   await killServer();
@@ -106,7 +106,7 @@ test('healing: the words, commands and changes of a model, live and over a kille
   await page.goto(`${url}/ui/s/web?tab=healing`);
   await page.waitForSelector('.title .state:has-text("healthy")');
   spoil();
-  await page.click('text=Restart');
+  await page.click('.title button:text-is("Restart")');
   await page.waitForSelector('.words.live:has-text("I will look at part.txt")');
   await shots(page, 'live');
   await killServer();
@@ -134,9 +134,9 @@ test('healing: what does not help is broken, and says what to do; stop, and heal
   await page.goto(`${url}/ui/s/web?tab=healing`);
   await page.waitForSelector('.title .state:has-text("healthy")');
   spoil();
-  await page.click('text=Restart');
+  await page.click('.title button:text-is("Restart")');
   await page.waitForSelector('.step.now:has-text("Trying it")');
-  await page.click('text=Stop, and take back');
+  await page.click('.healbar button:has-text("Stop")');
   await page.waitForSelector('.step.back:has-text("Taken back")');
   await page.waitForSelector('.broken-help:has-text("the healer has given up")');
   assert.equal(fs.readFileSync(path.join(repo, 'part.txt'), 'utf8'), 'bad\n');
@@ -146,11 +146,11 @@ test('healing: what does not help is broken, and says what to do; stop, and heal
   await shots(page, 'broken');
   // What the remedy needs is there by now, and somebody asks for it.
   fs.writeFileSync(mend, 'echo good > part.txt\n');
-  await page.click('text=Heal now');
+  await page.click('.healbar button:text-is("Heal now")');
   await page.waitForSelector('.step:has-text("Somebody asked for it")');
   await page.waitForSelector('.step.ok:has-text("It is well again")');
   await page.waitForSelector('.healbar .state:has-text("repaired")');
-  await page.click('text=What would be tried?');
+  await page.click('.healbar button:has-text("What would be tried")');
   await page.waitForSelector('.step:has-text("Nothing was done")');
   await leave(page);
 });

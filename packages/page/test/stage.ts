@@ -45,6 +45,7 @@ export const complaints: string[] = [];
 
 export async function open(size = { width: 1280, height: 800 }): Promise<Page> {
   const context = await browser.newContext({ viewport: size });
+  context.setDefaultTimeout(180_000); // the bound of what fails; any machine stands still at times
   const page = await context.newPage();
   page.on('pageerror', (err) => complaints.push(`error: ${err.message}`));
   page.on('dialog', (d) => (complaints.push(`dialog: ${d.message()}`), void d.dismiss()));
