@@ -44,6 +44,9 @@ type Config struct {
 	NoSpare bool
 	// Providers is as in parts.Config: an absolute path.
 	Providers string
+	// ExitSecret is as in parts.Config, and ExitSecretFile where it is from.
+	ExitSecret     []byte
+	ExitSecretFile string
 
 	// Program is as in parts.Config.
 	Program []string
@@ -79,7 +82,7 @@ func Run(ctx context.Context, c Config) error {
 		Inside:  func(r local.Root) process.Manager { return measured.Over(used{manager.In(r), idle}) },
 		Manager: measured.Manager(), Moving: manager.Ping, Boxes: manager.Boxes(), Hide: c.own(), Network: network.Config{Reach: c.Reach, Deny: c.Deny, Own: c.ports(), Log: log}, NoSpare: c.NoSpare, StateDir: dir, Domains: c.Domains, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		Token: face.Token(c.Token), Trusted: server.Trusted, Insecure: c.Insecure, Budget: budget,
-		Distant: c.Distant, Providers: c.Providers, Admin: daemon, InShutdown: run.InShutdown, Program: c.Program, URL: c.workerURL(), Held: true, Version: c.Version, Log: log,
+		Distant: c.Distant, Providers: c.Providers, ExitSecret: c.ExitSecret, Admin: daemon, InShutdown: run.InShutdown, Program: c.Program, URL: c.workerURL(), Held: true, Version: c.Version, Log: log,
 	})
 	if err != nil {
 		return err
@@ -122,7 +125,7 @@ func (c *Config) ports() (all []uint16) {
 
 // own are the daemon's files that a flag may put anywhere.
 func (c *Config) own() (paths []string) {
-	for _, p := range []string{c.TokenFile, c.PortFile, c.URLFile, c.Providers} {
+	for _, p := range []string{c.TokenFile, c.PortFile, c.URLFile, c.Providers, c.ExitSecretFile} {
 		if p != "" {
 			paths = append(paths, p)
 		}

@@ -201,7 +201,7 @@ func secretFinding(server int) doctor.Finding {
 	f := doctor.Finding{Name: "secrets", State: doctor.OK, Detail: "none but the daemon's own"}
 	var read []string
 	argv := argvOf(server)
-	for _, flag := range []string{"--token-file", "--providers"} {
+	for _, flag := range []string{"--token-file", "--providers", "--on-exit-secret"} {
 		path := flagOf(argv, flag)
 		if path == "" {
 			continue

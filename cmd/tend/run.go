@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/tend-run/tend/daemon/exits"
 	"github.com/tend-run/tend/process"
 )
 
@@ -40,13 +43,15 @@ type runFlags struct {
 	Shell   bool              `short:"c" help:"CMD is a command line for /bin/sh."`
 	Label   map[string]string `mapsep:"none" placeholder:"K=V" help:"A label. Repeatable."`
 
-	Keep   string        `placeholder:"SIZE" help:"Keep this much of each output stream, such as 64MiB; the oldest is freed first."`
-	Pin    bool          `help:"Keep it and its output when it has finished, until tend unpin or tend rm."`
-	Fsync  string        `enum:"default,none,exit,interval" default:"default" placeholder:"WHEN" help:"When its output is forced to the disk: none, exit or interval, as in tend serve. Default: the daemon's."`
-	Memory string        `placeholder:"SIZE" help:"Memory limit for the process and its descendants."`
-	Pids   int64         `placeholder:"N" help:"Limit of tasks for the process and its descendants."`
-	Nice   int           `placeholder:"N" help:"Priority, -20 to 19."`
-	Orphan time.Duration `name:"kill-without-readers" placeholder:"1m" help:"Kill it when nobody has followed its output for this long."`
+	Keep      string        `placeholder:"SIZE" help:"Keep this much of each output stream, such as 64MiB; the oldest is freed first."`
+	Pin       bool          `help:"Keep it and its output when it has finished, until tend unpin or tend rm."`
+	Fsync     string        `enum:"default,none,exit,interval" default:"default" placeholder:"WHEN" help:"When its output is forced to the disk: none, exit or interval, as in tend serve. Default: the daemon's."`
+	Memory    string        `placeholder:"SIZE" help:"Memory limit for the process and its descendants."`
+	Pids      int64         `placeholder:"N" help:"Limit of tasks for the process and its descendants."`
+	Nice      int           `placeholder:"N" help:"Priority, -20 to 19."`
+	OnExit    string        `name:"on-exit" placeholder:"LINE" help:"When it has ended, run this line of the shell as its user, with TEND_EXIT_STATUS and others set: at least once, whoever of tend dies. It is kept until then."`
+	OnExitURL string        `name:"on-exit-url" placeholder:"URL" help:"When it has ended, send this URL the same facts as JSON, again and again until it takes them, for a day."`
+	Orphan    time.Duration `name:"kill-without-readers" placeholder:"1m" help:"Kill it when nobody has followed its output for this long."`
 }
 
 // removeAfter is how long a process of run -d --rm is kept once it has finished,
@@ -120,7 +125,7 @@ func (c *runFlags) follow(ctx context.Context, inv *invocation, d *daemon, spec 
 	case err != nil:
 		return runFailure(err)
 	}
-	if c.Remove {
+	if c.Remove && !c.hasExit() { // that is done first, and then the daemon forgets it
 		if err := p.Remove(ctx); err != nil && !errors.Is(err, process.ErrNotFound) {
 			inv.note("remove %s: %s", p.ID(), explain(err))
 		}
@@ -174,6 +179,9 @@ func (c *runFlags) spec(inv *invocation, verb string, words []string) (process.S
 		s.Argv, s.Shell = nil, strings.Join(words, " ")
 	}
 	var err error
+	if err = c.onExit(inv, &s); err != nil {
+		return s, err
+	}
 	if s.Env, err = c.environment(inv); err != nil {
 		return s, err
 	}
@@ -204,11 +212,11 @@ func (c *runFlags) spec(inv *invocation, verb string, words []string) (process.S
 		s.Env = withDefault(s.Env, "TERM", "xterm-256color")
 	}
 	s.Limits.PidsMax, s.Limits.Nice = c.Pids, c.Nice
-	s.Retention.Sync, s.Retention.Pin = syncOf(c.Fsync), c.Pin
+	s.Retention.Sync, s.Retention.Pin = syncOf(c.Fsync), c.Pin || c.hasExit()
 	switch {
 	case c.Remove && c.Pin:
 		return s, usageError("--rm forgets it at its end and --pin keeps it; give one of them")
-	case c.Remove && c.Detach:
+	case c.Remove && (c.Detach || c.hasExit()):
 		s.Retention.TTL = removeAfter
 	}
 	for _, size := range []struct {
@@ -228,6 +236,35 @@ func (c *runFlags) spec(inv *invocation, verb string, words []string) (process.S
 		return s, usageError(err.Error())
 	}
 	return s, nil
+}
+
+// hasExit reports whether something is to be done when the process has ended.
+func (c *runFlags) hasExit() bool { return c.OnExit != "" || c.OnExitURL != "" }
+
+// onExit asks the daemon for it.
+func (c *runFlags) onExit(inv *invocation, s *process.Spec) error {
+	if !c.hasExit() {
+		return nil
+	}
+	if inv.sandbox != "" {
+		return usageError("--on-exit and --on-exit-url are for processes of the machine, not for those of a sandbox; tend wait waits for their end")
+	}
+	if u, err := url.Parse(c.OnExitURL); c.OnExitURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+		return usageError(fmt.Sprintf("--on-exit-url %.200s is no URL of http or https", c.OnExitURL))
+	}
+	s.Labels = maps.Clone(s.Labels)
+	if s.Labels == nil {
+		s.Labels = map[string]string{}
+	}
+	for label, value := range map[string]string{exits.LabelCommand: c.OnExit, exits.LabelURL: c.OnExitURL} {
+		if value != "" {
+			s.Labels[label] = value
+		}
+	}
+	if c.Pin {
+		s.Labels[exits.LabelPin] = "1"
+	}
+	return nil
 }
 
 // envFlags say which variables a process gets.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,7 @@ type serveFlags struct {
 	SandboxDeny    []string      `name:"sandbox-deny" sep:"none" placeholder:"RULE" help:"Let no isolated sandbox reach this, whatever its own rules say: an address, a CIDR, private (the networks 10.0.0.0/8 and the like) or * (everything), with :PORT or without. Repeatable. Default: none; this machine and the metadata of clouds are never reached."`
 	NoSpareSandbox bool          `name:"no-spare-sandbox" help:"Keep no isolated sandbox ready for the next creation: none takes memory then that nobody asked for, and a creation takes three times as long."`
 	Providers      string        `name:"providers" placeholder:"FILE" help:"File of the model providers that virtual keys open (tend key), with their own keys; its mode must be 0600 or less. It is read again when it changes. Default: none."`
+	OnExitSecret   string        `name:"on-exit-secret" placeholder:"FILE" help:"File with the secret that signs what --on-exit-url of tend run sends; its mode must be 0600 or less. Default: it is not signed."`
 	Insecure       bool          `name:"insecure" help:"Listen on any address without a token, and answer every user of this machine and any web page. Everybody who reaches the port can run programs."`
 	Fsync          string        `name:"fsync" enum:"none,exit,interval" default:"none" placeholder:"WHEN" help:"When output is forced to the disk, for processes without a choice of their own: none; exit (an exit is reported once it and all output are on the disk); interval (once a second). It matters only when the power fails. Default: none."`
 	SpoolBudget    string        `name:"spool-budget" placeholder:"SIZE" help:"Disk space for all output, 64MiB or more. When it is used up, the output of the oldest finished processes is freed, then the oldest output of running ones. Exit statuses stay known. Default: a quarter of what is free, 16GiB at most."`
@@ -69,7 +71,7 @@ func (c *serveCmd) plan(inv *invocation, passed ...string) (*plan, error) {
 		return nil, err
 	}
 	p := &plan{stateDir: dir, flags: c.serveFlags, keep: c.Keep}
-	for _, path := range []*string{&p.flags.PortFile, &p.flags.TokenFile, &p.flags.Providers} {
+	for _, path := range []*string{&p.flags.PortFile, &p.flags.TokenFile, &p.flags.Providers, &p.flags.OnExitSecret} {
 		if *path == "" {
 			continue
 		}
@@ -97,6 +99,11 @@ func (c *serveCmd) plan(inv *invocation, passed ...string) (*plan, error) {
 		}
 		if _, err := gateway.ReadProviders(path); err != nil {
 			return nil, fmt.Errorf("--providers: %w", err)
+		}
+	}
+	if path := p.flags.OnExitSecret; path != "" {
+		if _, err := readExitSecret(path); err != nil {
+			return nil, err
 		}
 	}
 	if _, err := p.flags.budget(); err != nil {
@@ -265,7 +272,7 @@ func (f *serveFlags) network() (reach, deny []network.Rule, err error) {
 func (p *plan) serverArgs(exe string) []string {
 	args := []string{exe, "server", "--state-dir", p.stateDir, "--listeners", fmt.Sprint(len(p.listen))}
 	for _, f := range []struct{ name, value string }{
-		{"--port-file", p.flags.PortFile}, {"--token-file", p.flags.TokenFile}, {"--providers", p.flags.Providers},
+		{"--port-file", p.flags.PortFile}, {"--token-file", p.flags.TokenFile}, {"--providers", p.flags.Providers}, {"--on-exit-secret", p.flags.OnExitSecret},
 		{"--default-user", p.flags.DefaultUser}, {"--default-workdir", p.flags.DefaultWorkdir}, {"--fsync", p.flags.Fsync},
 		{"--spool-budget", p.flags.SpoolBudget}, {"--keep-output", p.flags.KeepOutput}, {"--keep-finished", p.flags.KeepFinished.String()},
 	} {
@@ -343,6 +350,19 @@ func readSecret(path string) (data []byte, shared, err error) {
 		err = fmt.Errorf("%s is larger than %d bytes; a secret is short", path, maxSecret)
 	}
 	return data, shared, err
+}
+
+// readExitSecret reads the secret that signs messages of exits.
+func readExitSecret(path string) ([]byte, error) {
+	data, shared, err := readSecret(path)
+	secret := bytes.TrimSpace(data)
+	if err = errors.Join(err, shared); err == nil && len(secret) == 0 {
+		err = fmt.Errorf("%s is empty; put a secret into it, such as the output of: head -c 32 /dev/urandom | base64", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--on-exit-secret: %w", err)
+	}
+	return secret, nil
 }
 
 // readToken reads a token file: one line, spaces around it ignored. shared says

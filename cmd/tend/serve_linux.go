@@ -187,6 +187,13 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 			log.Warn("token file", slog.Any("err", shared))
 		}
 	}
+	var exitSecret []byte
+	if c.OnExitSecret != "" {
+		var err error
+		if exitSecret, err = readExitSecret(c.OnExitSecret); err != nil {
+			return err
+		}
+	}
 	_ = calm.Monitor(0) // where it may not, all is as it was
 	failpoint.Open(dir)
 	if err := launch.HoldServer(dir); err != nil {
@@ -222,6 +229,7 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 		Listeners: listeners, Distant: distant, Token: token, Insecure: c.Insecure,
 		Domains: c.Domain, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		Reach: reach, Deny: deny, NoSpare: c.NoSpareSandbox, Providers: c.Providers,
+		ExitSecret: exitSecret, ExitSecretFile: c.OnExitSecret,
 		TokenFile: c.TokenFile, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile), Program: ownProgram(), Version: versionText(),
 	})
 }

@@ -1,11 +1,9 @@
 package healing
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -13,15 +11,10 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/replace"
+	"github.com/tend-run/tend/internal/webhook"
 )
 
-const (
-	reportTimeout = 15 * time.Second
-	reportFirst   = time.Second // before the second try, doubled each time
-	reportLongest = time.Minute
-	reportFor     = 24 * time.Hour // and then nobody is told
-	maxReport     = 2 << 10        // bytes of an error
-)
+const maxReport = 2 << 10 // bytes of an error
 
 // report is what is sent.
 type report struct {
@@ -55,7 +48,7 @@ type pending struct {
 
 func newReporter(s store, c *http.Client, log *slog.Logger) *reporter {
 	if c == nil {
-		c = &http.Client{Timeout: reportTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		c = webhook.Client()
 	}
 	return &reporter{store: s, http: c, log: log, news: make(chan struct{}, 1)}
 }
@@ -115,19 +108,19 @@ func (r *reporter) keep() {
 
 // run sends until ctx ends.
 func (r *reporter) run(ctx context.Context) {
-	pause := reportFirst
+	var pause webhook.Pause
 	for {
 		r.mu.Lock()
 		p, url, key := r.newest, r.url, r.key
 		r.mu.Unlock()
 		var again <-chan time.Time
-		if url != "" && url == p.URL && p.Sequence > 0 && !p.Sent && time.Since(p.At) < reportFor {
+		if url != "" && url == p.URL && p.Sequence > 0 && !p.Sent && time.Since(p.At) < webhook.For {
 			err := r.send(ctx, url, key, p.report)
 			if ctx.Err() != nil {
 				return
 			}
 			if err == nil {
-				pause = reportFirst
+				pause.Reset()
 				r.mu.Lock()
 				if r.newest.Sequence == p.Sequence {
 					r.newest.Sent = true
@@ -136,15 +129,15 @@ func (r *reporter) run(ctx context.Context) {
 				r.mu.Unlock()
 				continue
 			}
-			r.log.Warn("a report was not taken", "status", p.Status, "sequence", p.Sequence, "again in", pause, "err", err)
-			again = time.After(pause)
-			pause = min(2*pause, reportLongest)
+			wait := pause.Next()
+			r.log.Warn("a report was not taken", "status", p.Status, "sequence", p.Sequence, "again in", wait, "err", err)
+			again = time.After(wait)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.news:
-			pause = reportFirst
+			pause.Reset()
 		case <-again:
 		}
 	}
@@ -155,24 +148,5 @@ func (r *reporter) send(ctx context.Context, url, key string, what report) error
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if key != "" {
-		req.Header.Set("Authorization", "Bearer "+key)
-	}
-	resp, err := r.http.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return fmt.Errorf("the answer was %s", resp.Status)
-	}
-	return nil
+	return webhook.Send(ctx, r.http, &webhook.Message{URL: url, Key: key, Body: body})
 }

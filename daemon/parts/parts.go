@@ -49,6 +49,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tend-run/tend/daemon/exits"
 	"github.com/tend-run/tend/daemon/healing"
 	"github.com/tend-run/tend/daemon/services"
 	"github.com/tend-run/tend/driver"
@@ -107,6 +108,8 @@ type Config struct {
 	Insecure bool
 	// Providers is the file of the gateway's providers; empty: there are none.
 	Providers string
+	// ExitSecret signs the messages of exits; empty: they are not signed.
+	ExitSecret []byte
 	// Budget bounds the memory of messages that come over connections that a part
 	// took over. nil: no bound.
 	Budget *face.Budget
@@ -282,6 +285,7 @@ func Open(c Config) (*Set, error) {
 	}
 	inside := ports.New(ports.Config{Sandboxes: sandboxes, Secret: secret, Token: processes.AccessToken, Log: c.Log})
 	set.Parts = []part.Part{api, shown, kept, control, e2b, gate, tools, inside, processes, files}
+	set.Parts = append(set.Parts, exits.Open(exits.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "exits"), Secret: c.ExitSecret, Log: c.Log}))
 	set.Token, set.Session = processes.AccessToken, shown.Role
 	if repair != nil {
 		repair.Over(kept)

@@ -1,0 +1,193 @@
+package exits
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
+	"github.com/tend-run/tend/process"
+)
+
+// receiver is a URL that takes messages while it is up.
+type receiver struct {
+	*httptest.Server
+	mu     sync.Mutex
+	down   bool
+	tries  int
+	bodies [][]byte
+	heads  []http.Header
+}
+
+func receive(t *testing.T) *receiver {
+	r := &receiver{}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.tries++; r.down {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		r.bodies, r.heads = append(r.bodies, body), append(r.heads, req.Header)
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) with(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+}
+
+func (r *receiver) count() (tries, taken int) {
+	r.with(func() { tries, taken = r.tries, len(r.bodies) })
+	return tries, taken
+}
+
+var secret = []byte("a secret")
+
+// running is the part over a keeper, until end is called.
+func running(t *testing.T, m process.Manager, dir string) (end func()) {
+	x := Open(Config{Manager: m, Dir: dir, Secret: secret})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := x.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	end = sync.OnceFunc(func() { cancel(); wg.Wait() })
+	t.Cleanup(end)
+	return end
+}
+
+// start starts a process that is pinned, as whoever sets the labels does.
+func start(t *testing.T, m process.Manager, spec process.Spec) process.Process {
+	t.Helper()
+	spec.Retention.Pin = true
+	spec.Stdin = process.StdinNull
+	return scene.Value(m.Start(t.Context(), spec))(t)
+}
+
+func pinned(t *testing.T, p process.Process) bool {
+	return scene.Value(p.Info(t.Context()))(t).Pinned
+}
+
+func TestWhatIsAskedForAtTheEndIsDone(t *testing.T) {
+	scene.Root(t)
+	m, r, dir := testkeeper.New(t), receive(t), t.TempDir()
+	running(t, m, filepath.Join(dir, "exits"))
+	for at := dir; at != os.TempDir(); at = filepath.Dir(at) {
+		scene.Must(t, os.Chmod(at, 0o777)) // for the user
+	}
+	p := start(t, m, process.Spec{
+		ID: "job", Name: "nightly", User: "nobody", Shell: "echo out; echo error >&2; kill -9 $$", Dir: dir, Env: map[string]string{"OWN": "mine"},
+		Labels: map[string]string{LabelCommand: "env > env.part; pwd > pwd; id -un >> pwd; mv env.part env", LabelURL: r.URL},
+	})
+	scene.Eventually(t, "it is done, and the process is not pinned any more", func() bool { return !pinned(t, p) })
+	scene.Eventually(t, "the command has ended", func() bool { _, err := os.Stat(filepath.Join(dir, "env")); return err == nil })
+	env := "\n" + string(scene.Value(os.ReadFile(filepath.Join(dir, "env")))(t))
+	for _, want := range []string{"OWN=mine", "TEND_EXIT_ID=job", "TEND_EXIT_NAME=nightly", "TEND_EXIT_STATUS=137", "TEND_EXIT_SIGNAL=SIGKILL", "TEND_EXIT_CAUSE=signalled", "TEND_EXIT_OFFSET_STDOUT=4", "TEND_EXIT_OFFSET_STDERR=6"} {
+		if !strings.Contains(env, "\n"+want+"\n") {
+			t.Errorf("the command has not %s:%s", want, env)
+		}
+	}
+	if at := strings.TrimSpace(string(scene.Value(os.ReadFile(filepath.Join(dir, "pwd")))(t))); at != dir+"\nnobody" {
+		t.Errorf("it ran in, and as, %s", at)
+	}
+	r.with(func() {
+		var f facts
+		scene.Must(t, json.Unmarshal(r.bodies[0], &f))
+		if len(r.bodies) != 1 || f.ID != "job" || f.Status != 137 || f.Signal != "SIGKILL" || f.Offsets["stdout"] != 4 || f.Sequence == 0 {
+			t.Errorf("it took %s", r.bodies)
+		}
+		// As somebody else verifies it, who has the secret and the document.
+		h := r.heads[0]
+		mac := hmac.New(sha256.New, secret)
+		fmt.Fprint(mac, h.Get("Webhook-Id")+"."+h.Get("Webhook-Timestamp")+"."+string(r.bodies[0]))
+		if want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); h.Get("Webhook-Signature") != want || h.Get("Webhook-Id") == "" {
+			t.Errorf("it is signed with %v; want %s", h, want)
+		}
+	})
+}
+
+// The part dies with its server, at any step: the next one does the rest, and nothing
+// again that was written down.
+func TestTheNextServerDoesTheRest(t *testing.T) {
+	m, r, dir := testkeeper.New(t), receive(t), t.TempDir()
+	state := filepath.Join(dir, "exits")
+	p := start(t, m, process.Spec{ID: "job", Shell: "exit 3", Dir: dir, Labels: map[string]string{LabelCommand: "echo $TEND_EXIT_CODE >> codes", LabelURL: r.URL}})
+	scene.Value(p.Wait(t.Context(), process.Until{}))(t) // it ends while there is no server
+	r.with(func() { r.down = true })
+	end := running(t, m, state)
+	codes := func() string { b, _ := os.ReadFile(filepath.Join(dir, "codes")); return string(b) }
+	scene.Eventually(t, "the command has run, and the URL was tried", func() bool {
+		tries, _ := r.count()
+		return codes() == "3\n" && tries > 0
+	})
+	if !pinned(t, p) {
+		t.Error("what is not done yet may be forgotten")
+	}
+	end()
+	r.with(func() { r.down = false })
+	end = running(t, m, state)
+	scene.Eventually(t, "all is done", func() bool { return !pinned(t, p) })
+	end()
+	// Pinned again by somebody, it is known to be done.
+	scene.Must(t, p.Pin(t.Context(), true))
+	running(t, m, state)()
+	other := start(t, m, process.Spec{ID: "other", Shell: "true", Dir: dir, Labels: map[string]string{LabelURL: r.URL}})
+	running(t, m, state)
+	scene.Eventually(t, "the next one is told", func() bool { return !pinned(t, other) })
+	if _, taken := r.count(); codes() != "3\n" || taken != 2 {
+		t.Errorf("the command wrote %q, and %d messages were taken; want one of each process", codes(), taken)
+	}
+	// What was written down goes with the process.
+	scene.Must(t, p.Remove(t.Context()))
+	scene.Eventually(t, "the files are gone", func() bool {
+		_, err := os.Stat(filepath.Join(state, "job.url"))
+		return os.IsNotExist(err)
+	})
+}
+
+func TestNothingOfASandboxIsDoneOutside(t *testing.T) {
+	m, r, dir := testkeeper.New(t), receive(t), t.TempDir()
+	running(t, m, filepath.Join(dir, "exits"))
+	labels := map[string]string{LabelCommand: "echo escaped > " + filepath.Join(dir, "escaped"), LabelURL: r.URL, labelSandbox: "box"}
+	p := start(t, m, process.Spec{Shell: "true", Dir: dir, Labels: labels})
+	scene.Value(p.Wait(t.Context(), process.Until{}))(t)
+	later := start(t, m, process.Spec{Shell: "true", Dir: dir, Labels: map[string]string{LabelURL: r.URL}})
+	scene.Eventually(t, "one that ended later is told", func() bool { return !pinned(t, later) })
+	all := scene.Value(m.List(t.Context(), process.Filter{}))(t)
+	if _, taken := r.count(); taken != 1 || len(all) != 2 {
+		t.Errorf("%d messages, and %d processes", taken, len(all))
+	}
+}
+
+func TestWhatCannotBeDoneIsGivenUp(t *testing.T) {
+	m, dir := testkeeper.New(t), t.TempDir()
+	running(t, m, filepath.Join(dir, "exits"))
+	p := start(t, m, process.Spec{ID: "job", Shell: "true", Dir: dir, Labels: map[string]string{LabelURL: "file:///etc/passwd"}})
+	scene.Eventually(t, "it is given up", func() bool { return !pinned(t, p) })
+	if text := scene.Value(os.ReadFile(filepath.Join(dir, "exits", "job.url")))(t); !strings.Contains(string(text), "no URL of http") {
+		t.Errorf("it says %s", text)
+	}
+	long := strings.Repeat("a", process.MaxIDLen)
+	if a, b := commandID(process.ID(long[:99]+"b")), commandID(process.ID(long)); a == b || a.Validate() != nil || b.Validate() != nil {
+		t.Errorf("%s and %s", a, b)
+	}
+}
