@@ -17,7 +17,7 @@ var dist embed.FS
 // policy lets the page load and call its own origin alone, and run and style by
 // nothing that is not one of its files. xterm.js gives its elements rules of
 // their own by constructed sheets and the style of elements, by scripts: no policy is about those.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 
 // file is one of the page.

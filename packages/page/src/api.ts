@@ -4,6 +4,7 @@
 import { Code, ConnectError, createClient, type Client, type Interceptor } from '@connectrpc/connect';
 import { createConnectTransport } from '@connectrpc/connect-web';
 import { ProcessService } from '../../client/src/gen/tend/v1/process_pb.js';
+import { FileService } from '../../client/src/gen/tend/v1/sandbox_pb.js';
 import { OverviewService } from '../../client/src/gen/tend/v1/overview_pb.js';
 import { ServiceService } from '../../client/src/gen/tend/v1/service_pb.js';
 import { ViewService } from '../../client/src/gen/tend/v1/view_pb.js';
@@ -27,11 +28,12 @@ const machine = transportOf('');
 export const overview = createClient(OverviewService, machine);
 export const services = createClient(ServiceService, machine);
 
-/** Calls about the processes of one place: a sandbox, or the machine. */
+/** Calls about the processes and files of one place: a sandbox, or the machine. */
 export interface Place {
   box: string;
   processes: Client<typeof ProcessService>;
   views: Client<typeof ViewService>;
+  files: Client<typeof FileService>;
 }
 
 const places = new Map<string, Place>();
@@ -40,7 +42,7 @@ export function place(box: string): Place {
   let p = places.get(box);
   if (!p) {
     const t = box ? transportOf(box) : machine;
-    p = { box, processes: createClient(ProcessService, t), views: createClient(ViewService, t) };
+    p = { box, processes: createClient(ProcessService, t), views: createClient(ViewService, t), files: createClient(FileService, t) };
     places.set(box, p);
   }
   return p;

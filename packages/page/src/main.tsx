@@ -2,6 +2,7 @@
 
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
+import { FilesPage } from './files.js';
 import { Overview } from './overview.js';
 import { Dialog, Logo, Notice } from './parts.js';
 import { ProcessPage, ServicePage } from './process.js';
@@ -40,6 +41,7 @@ function Frame({ canLeave }: { canLeave: boolean }) {
   const view = () => {
     if (path[0] === 'p' && path[1]) return <ProcessPage key={path[1]} id={path[1]} box={query.get('box') ?? ''} />;
     if (path[0] === 's' && path[1]) return <ServicePage key={path[1]} name={path[1]} />;
+    if (path[0] === 'files') return <FilesPage key={query.get('box') ?? ''} box={query.get('box') ?? ''} />;
     if (path.length === 0) return <Overview />;
     return (
       <main>
@@ -65,6 +67,11 @@ function Frame({ canLeave }: { canLeave: boolean }) {
           </span>
         )}
         <span class="grow" />
+        {!readOnly() && (
+          <a class="barlink" href={paths.files('', '')}>
+            Files
+          </a>
+        )}
         <button class="quiet" onClick={nextTheme} title={`Colours: ${theme}`} aria-label={`Colours: ${theme}. Change`}>
           {theme === 'dark' ? '\u263e' : theme === 'light' ? '\u2600' : '\u25d1'}
         </button>
@@ -102,6 +109,7 @@ const keys: [string, string][] = [
   ['g s', 'Services'],
   ['g b', 'Sandboxes'],
   ['g p', 'Processes'],
+  ['g f', 'Files'],
   ['j  k', 'Next and previous line of the list'],
   ['f', 'Follow the output'],
   ['g g', 'Beginning of the output'],
@@ -135,10 +143,10 @@ function useKeys(help: () => void): void {
     const press = (e: KeyboardEvent) => {
       const at = e.target as HTMLElement;
       if (e.key === 'Escape' && at.id === 'search') at.blur();
-      if (e.ctrlKey || e.metaKey || e.altKey || at.closest('input, textarea, select, [contenteditable], .xterm, dialog')) return;
+      if (e.ctrlKey || e.metaKey || e.altKey || at.closest('input, textarea, select, [contenteditable], .xterm, .editor, dialog')) return;
       const chord = before === 'g' ? `g ${e.key}` : e.key;
       before = e.key === 'g' && before !== 'g' ? 'g' : '';
-      const places: Record<string, string> = { 'g o': paths.home, 'g s': `${paths.home}?kind=service`, 'g b': `${paths.home}?kind=sandbox`, 'g p': `${paths.home}?kind=process` };
+      const places: Record<string, string> = { 'g o': paths.home, 'g s': `${paths.home}?kind=service`, 'g b': `${paths.home}?kind=sandbox`, 'g p': `${paths.home}?kind=process`, 'g f': paths.files('', '') };
       const to = places[chord];
       if (to) go(to);
       else if (chord === '?') help();

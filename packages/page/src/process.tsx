@@ -121,7 +121,9 @@ function Head({ info, box }: { info: Info; box: string }) {
         <Fact name="Output">{size(live?.written ?? info.streams.reduce((n, s) => n + s.end, 0n))}</Fact>
         {spec.dir && (
           <Fact name="Directory">
-            <bdi class="mono">{visible(spec.dir)}</bdi>
+            <a class="mono" href={paths.files(spec.dir, box)} title="Show its files">
+              <bdi>{visible(spec.dir)}</bdi>
+            </a>
           </Fact>
         )}
         {spec.user && <Fact name="User">{visible(spec.user)}</Fact>}

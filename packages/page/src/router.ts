@@ -55,9 +55,15 @@ export function takeClicks(): void {
   });
 }
 
+const query = (parts: Record<string, string>) => {
+  const text = new URLSearchParams(Object.entries(parts).filter(([, v]) => v)).toString();
+  return text && `?${text}`;
+};
+
 export const paths = {
   home: '/ui/',
   process: (id: string, box: string) => `/ui/p/${encodeURIComponent(id)}${box ? `?box=${encodeURIComponent(box)}` : ''}`,
+  files: (path: string, box: string, line = '') => `/ui/files${query({ box, path, line })}`,
   service: (name: string) => `/ui/s/${encodeURIComponent(name)}`,
   sandbox: (id: string) => `/ui/?box=${encodeURIComponent(id)}`,
 };

@@ -1,0 +1,140 @@
+// What is in files, by plain HTTP: read in ranges, replaced if it still is what was
+// read, uploaded with progress, downloaded over lost connections.
+
+import { Code, ConnectError } from '@connectrpc/connect';
+import { lost, proof } from './session.js';
+import { transient } from './api.js';
+
+export interface At {
+  box: string;
+  path: string;
+}
+
+const address = (call: 'Content' | 'Archive', { path }: At) => `/tend.v1.FileService/${call}?${new URLSearchParams({ path }).toString()}`;
+
+function headers({ box }: At, more: Record<string, string> = {}): Record<string, string> {
+  const all: Record<string, string> = { ...more };
+  if (proof()) all['Tend-Page'] = proof();
+  if (box) all['Tend-Sandbox'] = box;
+  return all;
+}
+
+const codes: Record<string, Code> = {
+  already_exists: Code.AlreadyExists, not_found: Code.NotFound, permission_denied: Code.PermissionDenied, unauthenticated: Code.Unauthenticated,
+  invalid_argument: Code.InvalidArgument, failed_precondition: Code.FailedPrecondition, resource_exhausted: Code.ResourceExhausted, unimplemented: Code.Unimplemented,
+};
+
+/** The file is not what it was. Nothing was written, and trying again does not help. */
+export class Conflict extends ConnectError {
+  constructor(message: string) {
+    super(message, Code.FailedPrecondition);
+  }
+}
+
+/** The error of an answer that is none of what was asked for. */
+function refusal(status: number, text: string): ConnectError {
+  let err: ConnectError = new ConnectError(`the server answers ${status}`, Code.Unavailable);
+  try {
+    const { code, message } = JSON.parse(text) as { code?: string; message?: string };
+    err = code === 'aborted' ? new Conflict(message ?? '') : new ConnectError(message ?? '', codes[code ?? ''] ?? Code.Unavailable);
+  } catch {
+    // No words of the server's.
+  }
+  lost(err);
+  return err;
+}
+
+export interface Part {
+  data: Uint8Array<ArrayBuffer>;
+  /** Bytes of the whole file. */
+  size: number;
+  version: string;
+}
+
+/** At most this much of the beginning of a file. */
+export async function read(at: At, most: number, signal: AbortSignal): Promise<Part> {
+  const res = await fetch(address('Content', at), { headers: headers(at, { Range: `bytes=0-${most - 1}` }), signal });
+  if (!res.ok) throw refusal(res.status, await res.text());
+  const size = Number(/\/(\d+)$/.exec(res.headers.get('Content-Range') ?? '')?.[1] ?? res.headers.get('Content-Length') ?? 0);
+  return { data: new Uint8Array(await res.arrayBuffer()), size, version: res.headers.get('ETag') ?? '' };
+}
+
+/** The version that there is now. */
+export async function versionOf(at: At): Promise<string> {
+  const res = await fetch(address('Content', at), { method: 'HEAD', headers: headers(at) });
+  return res.ok ? (res.headers.get('ETag') ?? '') : '';
+}
+
+/** What must be true of a file that is written. */
+export type Condition = { version: string } | 'new' | 'any';
+
+/** Writes a whole file, and returns its version. The server takes all of it, or none. */
+export function write(at: At, body: Blob, when: Condition, signal?: AbortSignal, progress?: (bytes: number) => void): Promise<string> {
+  return new Promise((ok, fail) => {
+    const call = new XMLHttpRequest(); // fetch tells nothing of what was sent
+    call.open('PUT', address('Content', at));
+    const condition = when === 'new' ? { 'If-None-Match': '*' } : when === 'any' ? {} : { 'If-Match': when.version };
+    for (const [name, value] of Object.entries(headers(at, condition as Record<string, string>))) call.setRequestHeader(name, value);
+    call.upload.onprogress = (e) => progress?.(e.loaded);
+    call.onload = () => (call.status === 204 ? ok(call.getResponseHeader('ETag') ?? '') : fail(refusal(call.status, call.responseText)));
+    call.onerror = () => fail(new ConnectError('the connection was lost; nothing was written', Code.Unavailable));
+    call.onabort = () => fail(new ConnectError('it was stopped; nothing was written', Code.Canceled));
+    signal?.addEventListener('abort', () => call.abort(), { once: true });
+    if (signal?.aborted) call.abort();
+    call.send(body);
+  });
+}
+
+/** Bytes that are handed to the browser at once, which may put them on the disk. */
+const piece = 8 << 20;
+
+/**
+ * A file, or a directory as a tar, for the browser to keep. A file goes on where
+ * a lost connection left it, unless it was changed meanwhile.
+ */
+export async function fetchAll(at: At, what: 'Content' | 'Archive', progress: (bytes: number) => void, signal: AbortSignal): Promise<Blob> {
+  let blob = new Blob();
+  let version = '';
+  for (let failures = 0; ; ) {
+    try {
+      const again = blob.size > 0;
+      const res = await fetch(address(what, at), { headers: headers(at, again ? { Range: `bytes=${blob.size}-`, 'If-Match': version } : {}), signal });
+      if (res.status === 412) throw new ConnectError('the file was changed while it came; download it again', Code.FailedPrecondition);
+      if (!res.ok) throw refusal(res.status, await res.text());
+      version = res.headers.get('ETag') ?? '';
+      let parts: Uint8Array<ArrayBuffer>[] = [];
+      let waiting = 0;
+      const put = () => {
+        blob = new Blob([blob, ...parts], { type: 'application/octet-stream' });
+        parts = [];
+        waiting = 0;
+        progress(blob.size);
+      };
+      try {
+        for (const reader = res.body!.getReader(); ; ) {
+          const { done, value } = await reader.read();
+          if (done) break;
+          parts.push(value as Uint8Array<ArrayBuffer>);
+          failures = 0;
+          if ((waiting += value.length) >= piece) put();
+        }
+      } finally {
+        put();
+      }
+      return blob;
+    } catch (err) {
+      if (signal.aborted || (err instanceof ConnectError && !transient(err)) || (what === 'Archive' && blob.size > 0)) throw err;
+      if (++failures > 20) throw err;
+      await new Promise((next) => setTimeout(next, Math.min(100 * failures, 2000)));
+    }
+  }
+}
+
+/** Has the browser keep it. */
+export function keep(blob: Blob, name: string): void {
+  const a = document.createElement('a');
+  a.href = URL.createObjectURL(blob);
+  a.download = name;
+  a.click();
+  setTimeout(() => URL.revokeObjectURL(a.href), 60_000);
+}
