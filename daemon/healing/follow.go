@@ -35,6 +35,11 @@ const (
 	later = 5 * time.Second
 	// spare is how long a worker may take beyond the time of its episode: a rollback.
 	spare = 5 * time.Minute
+	// workerMemory bounds a worker with all that it runs, where there are cgroups; a Go
+	// program that comes near goMemory collects more often, everywhere.
+	workerMemory = 4 << 30
+	workerPids   = 2048
+	goMemory     = "1GiB"
 	// workerTTL is how long the output of a worker is kept.
 	workerTTL = 24 * time.Hour
 )
@@ -311,12 +316,18 @@ func (h *Healing) startWorker(ctx context.Context, f *follower, n int) process.P
 	for {
 		p, err := h.c.Manager.Get(ctx, process.Selector{ID: id})
 		if errors.Is(err, process.ErrNotFound) {
-			p, err = h.c.Manager.Start(ctx, process.Spec{
+			spec := process.Spec{
 				ID: id, Name: "heal-" + f.order.Service, Argv: append(append([]string{}, h.c.Program...), "heal-episode", f.order.Dir),
 				Dir: f.order.Dir, Labels: map[string]string{LabelEpisode: f.order.ID, labelWorker: strconv.Itoa(n)},
 				Timeout: f.order.Healer.Wall.Std() + spare, TimeoutScope: process.ScopeTree,
+				Env: map[string]string{"GOMEMLIMIT": goMemory}, Limits: process.Limits{MemoryMax: workerMemory, PidsMax: workerPids},
 				Retention: process.Retention{TTL: workerTTL, Limit: 1 << 20},
-			})
+			}
+			p, err = h.c.Manager.Start(ctx, spec)
+			if errors.Is(err, process.ErrUnsupported) { // no cgroups here
+				spec.Limits = process.Limits{}
+				p, err = h.c.Manager.Start(ctx, spec)
+			}
 		}
 		if err == nil {
 			return p

@@ -156,6 +156,26 @@ func TestAFailureThatNobodySawIsRepaired(t *testing.T) {
 	until(t, "an episode", func() bool { return len(s.store.episodes()) == 1 })
 }
 
+// A worker with all that it runs takes at most what it is given.
+func TestAWorkerHasBounds(t *testing.T) {
+	m := testkeeper.New(t)
+	s := play(t, t.TempDir(), m, "/bin/sh", "-c", "echo $GOMEMLIMIT; exec sleep 1000", "sh")
+	c, _ := project(t, "app")
+	s.is("app", supervisor.State{Up: true, Phase: supervisor.Failed, Why: "it is not there"})
+	s.declare(t, c, "/one/tend.yaml")
+	var in process.Info
+	until(t, "a worker", func() bool {
+		for _, one := range scene.Value(m.List(t.Context(), process.Filter{Live: true}))(t) {
+			in = one
+		}
+		return in.Spec.Labels[labelWorker] != ""
+	})
+	if in.Spec.Limits.MemoryMax != workerMemory || in.Spec.Limits.PidsMax != workerPids {
+		t.Errorf("its limits are %+v", in.Spec.Limits)
+	}
+	scene.Wait(t, scene.Find(t, m, in.ID), process.Until{Match: goMemory})
+}
+
 // A journal that cannot be written for a while ends its episode later, and one whose
 // directory is gone at once: neither keeps all others from beginning.
 func TestAnEpisodeThatCannotBeWrittenEnds(t *testing.T) {

@@ -210,6 +210,17 @@ const (
 	commandOutput = 256 << 10
 )
 
+// start starts a process of the healer where the service runs, with the bounds of its tree
+// where there are cgroups: time and output are bounded all the same.
+func (w *worker) start(ctx context.Context, spec process.Spec) (process.Process, error) {
+	p, err := w.there.Start(ctx, spec)
+	if errors.Is(err, process.ErrUnsupported) {
+		spec.Limits.MemoryMax, spec.Limits.PidsMax = 0, 0
+		p, err = w.there.Start(ctx, spec)
+	}
+	return p, err
+}
+
 // run runs a command to its end, and kills what is left of it.
 func (w *worker) run(ctx context.Context, c command) (result, error) {
 	spec := process.Spec{
@@ -224,11 +235,7 @@ func (w *worker) run(ctx context.Context, c command) (result, error) {
 	if w.remote() {
 		spec.User = w.order.Rules.User
 	}
-	p, err := w.there.Start(ctx, spec)
-	if errors.Is(err, process.ErrUnsupported) { // no cgroups here: time and output are bounded all the same
-		spec.Limits.MemoryMax, spec.Limits.PidsMax = 0, 0
-		p, err = w.there.Start(ctx, spec)
-	}
+	p, err := w.start(ctx, spec)
 	if err != nil {
 		return result{}, err
 	}

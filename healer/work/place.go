@@ -28,6 +28,9 @@ const Verb = "heal-project"
 const (
 	// insidePath is that of commands in a sandbox, for a service that has none.
 	insidePath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	// goMemory is how much memory the program that works on a project uses before it
+	// collects more often.
+	goMemory = "1GiB"
 	// placeEvery is how often it is looked whether a sandbox is there.
 	placeEvery = 250 * time.Millisecond
 	// remoteFile is in the directory of a checkpoint that is where the project is.
@@ -275,11 +278,12 @@ func (w *worker) startInside(ctx context.Context) (project.Conn, error) {
 	}
 	spec := process.Spec{
 		Argv: []string{"/bin/sh", "-c", `chmod 700 "$1" && exec "$@"`, "sh", at, Verb}, User: user, Dir: "/", Stdin: process.StdinPipe, Inherit: process.InheritNone,
-		Env:  map[string]string{"PATH": w.commandPath()},
-		Name: "heal-project", Labels: map[string]string{labelEpisode: w.order.ID, labelCommand: "1"},
+		Env:    map[string]string{"PATH": w.commandPath(), "GOMEMLIMIT": goMemory},
+		Limits: process.Limits{MemoryMax: commandMemory, PidsMax: commandPids},
+		Name:   "heal-project", Labels: map[string]string{labelEpisode: w.order.ID, labelCommand: "1"},
 		Retention: process.Retention{Limit: 256 << 20, TTL: time.Hour},
 	}
-	p, err := w.there.Start(ctx, spec)
+	p, err := w.start(ctx, spec)
 	if err != nil {
 		return nil, inSandbox("no program can be started", err)
 	}

@@ -43,7 +43,7 @@ func (w *worker) startAs(context.Context) (project.Conn, error) {
 	cmd := exec.Command("/proc/self/exe", Verb)
 	cmd.Args[0] = "tend"
 	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=" + w.commandPath(), "HOME=" + a.Home}
+	cmd.Env = []string{"PATH=" + w.commandPath(), "HOME=" + a.Home, "GOMEMLIMIT=" + goMemory} // in the worker's tree, and so in its bounds
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(a.UID), Gid: uint32(a.GID), Groups: groups}}
 	in, err := cmd.StdinPipe()
