@@ -40,6 +40,12 @@
 // the same run. They are those that test/conformance/supervisors pins and installs,
 // which takes Node.js, Python and the network; the rows say what is not installed.
 //
+// # Clients of other languages
+//
+// tend's packages for Python and JavaScript and E2B's SDKs run the same login shell and
+// read the same output of the same daemon, in turns. The latter are those that
+// test/conformance/e2b pins and installs; what cannot be installed is left out.
+//
 // # Rules of the clients
 //
 // The clients are raw sockets with hand-written HTTP/1.1 and Connect framing,

@@ -51,6 +51,7 @@ func benches() []bench {
 		{name: "stalled", run: benchStalled},
 		{name: "langsmith", run: benchLangsmith},
 		{name: "mcp", run: benchMCP},
+		{name: "clients", run: benchClients},
 		{name: "idle", fresh: true, run: benchIdle},
 		{name: "idle-langsmith", fresh: true, run: benchLangsmithIdle},
 		{name: "serve", fresh: true, run: benchServe},

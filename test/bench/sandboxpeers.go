@@ -30,8 +30,8 @@ type peer struct {
 	made  int
 }
 
-// peerNames are the columns, in their order: of sandboxes, and of services.
-var peerNames = []string{"unshare", "bubblewrap", "runc", "pm2", "supervisord"}
+// peerNames are the columns, in their order: of sandboxes, of services, and of clients.
+var peerNames = []string{"unshare", "bubblewrap", "runc", "pm2", "supervisord", e2bSDK}
 
 type peerList []*peer
 

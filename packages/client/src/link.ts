@@ -10,6 +10,8 @@ import { ConnectionError, transient, type CallOptions, type Transport } from './
 
 /** Milliseconds for the hello of a server. */
 const helloTimeout = 15_000;
+/** Milliseconds for a call that nobody waits for. */
+const moment = 5_000;
 
 export interface LinkOptions {
   retry?: RetryOptions;
@@ -25,6 +27,8 @@ export class Link {
   #held = false;
   /** What it has: of sandboxes also the header that names one counts. */
   #abilities = { sandboxes: false, services: false, grepOptions: false };
+  /** What close lets end. */
+  readonly #later = new Set<Promise<unknown>>();
   version = '';
   instance = '';
 
@@ -206,8 +210,17 @@ export class Link {
     }
   }
 
+  /** A call that nobody waits for, and that need not succeed. It is made once; close lets it end, within a moment. */
+  later<I extends DescMessage, O extends DescMessage>(method: DescMethod & { input: I; output: O }, input: MessageInitShape<I>, headers?: Record<string, string>): void {
+    const call: Promise<unknown> = this.#attempt(method, input, { headers }, moment)
+      .catch(() => {})
+      .finally(() => this.#later.delete(call));
+    this.#later.add(call);
+  }
+
   close(): void {
     this.closed.abort(closedError());
-    this.transport.close();
+    if (this.#later.size === 0) return this.transport.close();
+    void Promise.all(this.#later).then(() => this.transport.close());
   }
 }

@@ -110,7 +110,8 @@ export class Processes {
       };
     } finally {
       options.signal?.removeEventListener('abort', kill);
-      await process.remove().catch(() => {}); // it is kept until its time is over, then
+      // If that fails, it is kept until its time is over.
+      this.#link.later(ProcessService.method.remove, { process: { by: { case: 'id', value: process.id } } }, this.#headers);
     }
   }
 }

@@ -144,6 +144,7 @@ export class Transport {
       parts.push(head, message);
     }
     const res = await this.#send(method, 'application/connect+proto', Buffer.concat(parts), options);
+    let ended = false;
     try {
       if (res.statusCode !== 200) throw await this.#refusal(res);
       const type = String(res.headers['content-type']).split(';')[0];
@@ -155,12 +156,14 @@ export class Transport {
           continue;
         }
         const end = parseJSON(data);
+        ended = true;
         if (end?.error) throw wireError(end.error);
         return;
       }
       throw new ConnectionError('the stream broke before its end');
     } finally {
-      if (!res.complete) res.destroy();
+      if (ended) spare(res);
+      else if (!res.complete) res.destroy();
     }
   }
 
@@ -269,10 +272,18 @@ async function readAll(res: http.IncomingMessage, max: number): Promise<Buffer> 
   return Buffer.concat(parts, n);
 }
 
+/** Leaves the connection to the next call: nothing but the end of the body follows, and nobody waits for that. */
+function spare(res: http.IncomingMessage): void {
+  if (res.complete) return;
+  const late = setTimeout(() => res.destroy(), 1000).unref();
+  res.on('error', () => {}).on('close', () => clearTimeout(late));
+  res.resume();
+}
+
 /** The body of an answer; what breaks it is a ConnectionError, an abort is itself. */
 async function* chunks(res: http.IncomingMessage): AsyncGenerator<Buffer, void, void> {
   try {
-    for await (const part of res) yield part as Buffer;
+    for await (const part of res.iterator({ destroyOnReturn: false })) yield part as Buffer;
   } catch (err) {
     const code = (err as NodeJS.ErrnoException).code;
     if (typeof code === 'string' && !(err instanceof TendError)) throw new ConnectionError((err as Error).message || code, { cause: err });

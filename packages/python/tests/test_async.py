@@ -24,8 +24,9 @@ async def test_a_command_its_output_status_input_environment_and_directory(daemo
             assert (result.text, result.stderr, result.exit_code, result.success) == ("in /usr\n", b"x y\n", 3, False)
             assert (await client.run(["printf", "%s", "$A; ü"])).text == "$A; ü"
             assert client.server.version and client.server.instance
-            assert await client.list(labels={"of": "run"}) == [], "what run started is forgotten"
             assert set((await client.status()).roles) >= {"anchor", "keeper", "server"}
+        async with await AsyncClient.connect(url) as other:
+            assert await other.list(labels={"of": "run"}) == [], "what run started is forgotten when the client is closed"
 
 
 async def test_signals_timeouts_and_what_is_kept(daemon: Daemon) -> None:

@@ -25,8 +25,9 @@ def test_a_command_its_output_status_input_environment_and_directory(daemon: Dae
             assert (result.text, result.stderr, result.exit_code, result.success) == ("in /usr\n", b"x y\n", 3, False)
             assert (client.run(["printf", "%s", "$A; ü"])).text == "$A; ü"
             assert client.server.version and client.server.instance
-            assert client.list(labels={"of": "run"}) == [], "what run started is forgotten"
             assert set((client.status()).roles) >= {"anchor", "keeper", "server"}
+        with Client.connect(url) as other:
+            assert other.list(labels={"of": "run"}) == [], "what run started is forgotten when the client is closed"
 
 
 def test_signals_timeouts_and_what_is_kept(daemon: Daemon) -> None:

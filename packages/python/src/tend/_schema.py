@@ -358,6 +358,10 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (1, "address", "string", ""),
         (2, "pid", "uint32", ""),
     ),
+    "ListeningPort": (
+        (1, "port", "uint32", ""),
+        (2, "addresses", "string", "repeated"),
+    ),
     "MakeDirRequest": (
         (1, "path", "string", ""),
         (2, "user", "string", ""),
@@ -395,6 +399,13 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (2, "pinned", "bool", ""),
     ),
     "PinResponse": (
+    ),
+    "PortsRequest": (
+        (1, "process", "Selector", ""),
+    ),
+    "PortsResponse": (
+        (1, "ports", "ListeningPort", "repeated"),
+        (2, "domains", "string", "repeated"),
     ),
     "Promise": (
         (1, "kept", "bool", ""),

@@ -11,13 +11,15 @@ from .._errors import TendError, UnsupportedError
 from .._retry import Attempts, Deadline, Retry
 from .._types import ServerInfo
 from .._wire import Message, encode
-from ._io import sleep
+from ._io import Later, sleep
 from .transport import Stream, Transport
 
 log = logging.getLogger("tend")
 
 HELLO_WAIT = 15.0
 """Seconds for the hello of a server."""
+
+_MOMENT = 5.0
 
 T = TypeVar("T")
 
@@ -51,6 +53,7 @@ class Link:
         """Seconds in which a server must say something."""
         self.server = ServerInfo("", "")
         self._said: Message = {}
+        self._later = Later()
 
     async def hello(self, wait: float = HELLO_WAIT) -> None:
         said = await self.transport.unary("ProcessService/Hello", "HelloResponse", b"", wait=min(wait, HELLO_WAIT, self.silence))
@@ -125,7 +128,21 @@ class Link:
         request, answer = names(method)
         return await self.transport.stream(method, answer, connect.envelope(encode(request, message)), wait=deadline.left(self.silence), headers=headers)
 
+    def later(self, method: str, message: Message, headers: dict[str, str] | None) -> None:
+        """A call that nobody waits for, and that need not succeed. It is made once; aclose waits for it, a moment."""
+        request, answer = names(method)
+        body = encode(request, message)
+
+        async def work() -> None:
+            try:
+                await self.transport.unary(method, answer, body, wait=_MOMENT, headers=headers)
+            except (connect.ConnectionLost, TendError):
+                pass
+
+        self._later.add(work)
+
     async def aclose(self) -> None:
+        await self._later.finish(_MOMENT)
         await self.transport.aclose()
 
 

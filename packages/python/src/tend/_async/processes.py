@@ -114,10 +114,8 @@ class AsyncProcesses:
                 await feeding.stop()
         if exit_ is None:
             raise protocol_error("the end of the output without an exit")
-        try:
-            await process.remove()
-        except TendError:
-            pass  # it is kept until its time is over, then
+        # If that fails, it is kept until its time is over.
+        self._link.later("ProcessService/Remove", {"process": {"id": process.id}}, self._headers)
         out, err = kept["stdout"], kept["stderr"]
         return t.Result(exit_, out.bytes(), err.bytes(), out.dropped, err.dropped)
 

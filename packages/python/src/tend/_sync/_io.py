@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -41,3 +42,32 @@ class Background(Generic[T]):
 
 def whole(work: Callable[[], T]) -> T:
     return work()
+
+
+class Later:
+    """Work that nobody waits for, until the client is closed: one thread for all of it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._work: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def add(self, work: Callable[[], Any]) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, daemon=True)
+                self._thread.start()
+            self._work.put(work)
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
+
+    def finish(self, seconds: float) -> None:
+        """Waits for all of it, and leaves what takes longer."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            if thread is not None:
+                self._work.put(None)
+        if thread is not None:
+            thread.join(seconds)
