@@ -75,8 +75,9 @@ fuzz: need-go build ## Run each fuzz target for FUZZTIME=60s (ONLY=keeper picks 
 	@scripts/fuzz $(FUZZTIME) $(ONLY)
 
 .PHONY: gen
-gen: need-go ## Generate gen/ from proto/
+gen: need-go ## Generate gen/ from proto/, and with a Python what packages/python has of it
 	go -C tools run ./protogen -I ../proto -out ../gen
+	@! command -v python3 >/dev/null || python3 packages/python/gen.py
 
 .PHONY: gen-ts
 gen-ts: need-go ## Generate packages/client/src/gen from proto/; Node.js is needed
