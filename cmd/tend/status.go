@@ -255,13 +255,11 @@ func (c *shutdownCmd) end(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	gone := goneFrom(status.StateDir)
+	gone := goneFrom(status.StateDir, func() bool { return nobodyAt(ctx, d.url) })
 	if err := d.Shutdown(ctx, c.Keep); err != nil || !d.local {
 		return err
 	}
-	return inv.awaitEnd(d.url, func() bool {
-		return nobodyAt(ctx, d.url) || gone() || c.Keep && kept(status.StateDir)
-	})
+	return inv.awaitEnd(d.url, func() bool { return gone() || c.Keep && kept(status.StateDir) })
 }
 
 // shutdownWithoutServer ends our own daemon whose server cannot start, or says
@@ -275,14 +273,7 @@ func (inv *invocation) shutdownWithoutServer(ctx context.Context, why error) err
 	if err != nil {
 		return err
 	}
-	gone := goneFrom(dir)
-	if err := end(dir); err != nil {
-		return fmt.Errorf("%w; nor can it be ended without its server: %w", why, err)
-	}
-	return inv.awaitEnd(urls[0], func() bool {
-		if gone() {
-			return true
-		}
+	gone := goneFrom(dir, func() bool {
 		for _, url := range urls {
 			if !nobodyAt(ctx, url) {
 				return false
@@ -290,13 +281,20 @@ func (inv *invocation) shutdownWithoutServer(ctx context.Context, why error) err
 		}
 		return true
 	})
+	if err := end(dir); err != nil {
+		return fmt.Errorf("%w; nor can it be ended without its server: %w", why, err)
+	}
+	return inv.awaitEnd(urls[0], gone)
 }
 
-// goneFrom returns what reports whether a daemon that is seen on a state directory now
-// has ended: where systemd holds its sockets, they take connections beyond its end.
-func goneFrom(dir string) func() bool {
-	seen := lives(dir)
-	return func() bool { return seen && !lives(dir) }
+// goneFrom returns what reports whether the daemon of a state directory has ended. Its
+// roles say so if they can be seen from here: where systemd holds its sockets, these take
+// connections beyond its end, and one would have it started again. Else unreachable does.
+func goneFrom(dir string, unreachable func() bool) func() bool {
+	if !lives(dir) {
+		return unreachable
+	}
+	return func() bool { return !lives(dir) }
 }
 
 // awaitEnd waits until the daemon has ended: what comes next may be another one in

@@ -48,7 +48,7 @@ func findV2(info, self, name string) *Tree {
 	// A keeper that another keeper's anchor started is in that daemon's own
 	// group already; its processes' groups go beside it, not below.
 	var firstErr error
-	for _, base := range []string{filepath.Join(mount, rel), mount} {
+	for _, base := range append(besideOwn(filepath.Join(mount, rel), name), filepath.Join(mount, rel), mount) {
 		dir := filepath.Join(base, name)
 		if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
 			if firstErr == nil {
@@ -72,6 +72,24 @@ func findV2(info, self, name string) *Tree {
 		return g
 	}
 	return none("cgroup2 at %s cannot be written: %v", mount, firstErr)
+}
+
+// besideOwn is the group around own if it was delegated to us, as systemd does where a unit
+// has DelegateSubgroup=. The roles are in a group of their own there, so the kernel has
+// controllers below the one around it: a group with processes in it has none. A tree that a
+// keeper before has made below own is used on.
+func besideOwn(own, name string) []string {
+	around := filepath.Dir(own)
+	if _, err := os.Stat(filepath.Join(own, name)); err == nil {
+		return nil
+	}
+	mark := make([]byte, 2)
+	for _, attr := range []string{"trusted.delegate", "user.delegate"} {
+		if n, err := unix.Getxattr(around, attr, mark); err == nil && string(mark[:n]) == "1" {
+			return []string{around}
+		}
+	}
+	return nil
 }
 
 // cloneRefused says why no process can be forked into a cgroup here; "" if it

@@ -2,7 +2,17 @@
 
 package cgroup
 
-import "testing"
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/scene"
+)
 
 func TestTheCgroup2TreeIsFoundInMountinfo(t *testing.T) {
 	const (
@@ -41,5 +51,35 @@ func TestOnesOwnGroupIsTheOneOfV2(t *testing.T) {
 		if got := ownGroup(text); got != want {
 			t.Errorf("%q is in %q; want %q", text, got, want)
 		}
+	}
+}
+
+// Where systemd has put the roles into a group of their own, the tree is beside them.
+func TestTheTreeIsBesideTheRolesWhereTheGroupAroundIsDelegated(t *testing.T) {
+	scene.Root(t)
+	mount := t.TempDir() // findV2 makes directories, and asks for no more
+	for name, c := range map[string]struct {
+		attr, former, want string
+	}{
+		"a group that is nobody's":         {"", "", "unit/roles/tree"},
+		"delegated":                        {"trusted.delegate", "", "unit/tree"},
+		"delegated, as others see it":      {"user.delegate", "", "unit/tree"},
+		"with the tree of a keeper before": {"trusted.delegate", "unit/roles/tree", "unit/roles/tree"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := filepath.Join(mount, t.Name())
+			scene.Must(t, os.MkdirAll(filepath.Join(root, "unit/roles"), 0o755))
+			if c.attr != "" {
+				scene.Must(t, unix.Setxattr(filepath.Join(root, "unit"), c.attr, []byte("1"), 0))
+			}
+			if c.former != "" {
+				scene.Must(t, os.Mkdir(filepath.Join(root, c.former), 0o755))
+			}
+			info := fmt.Sprintf("30 23 0:26 / %s rw - cgroup2 cgroup rw\n", strings.ReplaceAll(root, " ", `\040`))
+			tree := findV2(info, "0::/unit/roles\n", "tree")
+			if want := filepath.Join(root, c.want); tree.Root() != want {
+				t.Errorf("the tree is %q (%s); want %q", tree.Root(), tree.Why(), want)
+			}
+		})
 	}
 }

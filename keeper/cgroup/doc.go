@@ -7,7 +7,9 @@
 // # The directories
 //
 // Find makes one directory for the keeper below the cgroup that it runs in, or
-// below the mount point where that cannot be written. Each slot of the keeper
+// below the mount point where that cannot be written. It is beside the keeper's own
+// group where the one around both was delegated (user.delegate, by systemd): only there
+// can controllers of v2 be switched on, as no process is in the group around them. Each slot of the keeper
 // has a directory pN in it. No controller is needed to find, end and watch a
 // tree, so the "unified" tree beside v1 controllers is enough. Limits need the
 // controller of each, in whatever version it is: see Tree.Limit.
