@@ -112,7 +112,11 @@ func (w *worker) rollback(ctx context.Context, e healer.Effect) (string, error) 
 		return "it was taken back before", nil
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d files are as they were", len(done.Paths))
+	if n := len(done.Paths); n == 1 {
+		b.WriteString("1 file is as it was")
+	} else {
+		fmt.Fprintf(&b, "%d files are as they were", n)
+	}
 	for _, k := range done.Kept {
 		fmt.Fprintf(&b, "\n%s was changed by somebody else meanwhile; that is in %s", k.Path, w.where(k.Copy))
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tend-run/tend/healer"
@@ -16,21 +17,25 @@ import (
 const wordsEvery = 150 * time.Millisecond
 
 // words show what a model is writing, in a file that is replaced as more comes. It is for
-// whoever looks on, and nothing depends on it. Its methods are called one after the other.
+// whoever looks on, and nothing depends on it.
 type words struct {
 	path   string
 	redact *guard.Redactor
 
+	mu    sync.Mutex // of all below, and of the file
 	text  strings.Builder
 	tool  string
+	due   *time.Timer // shows what has come since; nil: all is shown
 	shown time.Time
 	kept  bool // the file is there
 }
 
 // take takes a piece of a reply.
 func (w *words) take(d agent.Delta) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if d.Again {
-		w.over()
+		w.drop()
 	}
 	if room := healer.MaxWords - w.text.Len(); room > 0 {
 		w.text.WriteString(strings.ToValidUTF8(d.Text[:min(len(d.Text), room)], ""))
@@ -41,13 +46,24 @@ func (w *words) take(d agent.Delta) {
 	if d.Tool != "" {
 		w.tool = d.Tool[:min(len(d.Tool), 64)]
 	}
-	if now := time.Now(); d.Tool != "" || now.Sub(w.shown) >= wordsEvery {
-		w.shown = now
+	switch since := time.Since(w.shown); {
+	case since >= wordsEvery:
 		w.show()
+	case w.due == nil:
+		w.due = time.AfterFunc(wordsEvery-since, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.due != nil {
+				w.show()
+			}
+		})
 	}
 }
 
+// show writes the file. The caller holds mu.
 func (w *words) show() {
+	w.settle()
+	w.shown = time.Now()
 	text := w.text.String()
 	if w.tool == "" {
 		text = w.redact.Begun(text)
@@ -64,8 +80,24 @@ func (w *words) show() {
 	}
 }
 
-// over: the reply is whole, or void.
+// settle: nothing is due any more.
+func (w *words) settle() {
+	if w.due != nil {
+		w.due.Stop()
+		w.due = nil
+	}
+}
+
+// over: the reply is whole.
 func (w *words) over() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drop()
+}
+
+// drop forgets what has come. The caller holds mu.
+func (w *words) drop() {
+	w.settle()
 	w.text.Reset()
 	w.tool, w.shown = "", time.Time{}
 	if w.kept {

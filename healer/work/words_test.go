@@ -31,12 +31,16 @@ func TestWordsAreShownWithoutSecrets(t *testing.T) {
 	text := "The key sk-ant-" + "abcdefghijklmnopqrstuvwx is in the file, and hunter2 and more; Authorization: Bearer 0123456789abcdef0123 goes with it."
 	for _, c := range text {
 		w.take(agent.Delta{Text: string(c)})
+		w.mu.Lock()
 		w.show()
+		w.mu.Unlock()
 		if got := shown().Text; strings.Contains(got, "sk-") || strings.Contains(got, "hunter2") || strings.Contains(got, "01234") {
 			t.Fatalf("%q is shown", got)
 		}
 	}
 	w.take(agent.Delta{Tool: "restart"})
+	// Nothing more comes, and what has come is shown all the same.
+	scene.Eventually(t, "the tool is shown", func() bool { return shown().Tool == "restart" })
 	if got := shown(); !strings.HasPrefix(got.Text, "The key [secret key] is in the file, and [secret DB_PASSWORD]; Authorization: Bearer [secret token]") || got.Tool != "restart" {
 		t.Errorf("in the end %+v is shown", got)
 	}

@@ -57,6 +57,7 @@ type Fault struct {
 	RetryAfter string `json:"retry_after"` // header, kinds status, rate_limit and overloaded
 	DelayMS    int    `json:"delay_ms"`    // slow: before each event; hang: how long (default 60000)
 	After      int    `json:"after"`       // cut, truncate, stream_error: events sent first (at least 1)
+	Until      string `json:"until"`       // slow, streaming: after `after` events it waits until this file is there
 	Message    string `json:"message"`
 }
 

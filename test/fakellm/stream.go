@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"time"
 )
 
@@ -101,6 +102,9 @@ func stream(w http.ResponseWriter, r *http.Request, events []string, broken stri
 				return
 			case f.Kind == "slow":
 				pause(r, f.DelayMS)
+				if f.Until != "" && i >= max(1, f.After) {
+					await(r, f.Until)
+				}
 				if r.Context().Err() != nil {
 					return
 				}
@@ -110,6 +114,16 @@ func stream(w http.ResponseWriter, r *http.Request, events []string, broken stri
 			done()
 		}
 		send(e)
+	}
+}
+
+// await waits until a file is there, or the client has left.
+func await(r *http.Request, file string) {
+	for r.Context().Err() == nil {
+		if _, err := os.Stat(file); err == nil {
+			return
+		}
+		pause(r, 50)
 	}
 }
 

@@ -8,9 +8,9 @@ import { Conversation } from './conversation.js';
 import type { Seen } from './episode.js';
 import { millis, visible } from './format.js';
 
-type Mark = 'ok' | 'bad' | 'now' | 'note' | 'back';
+type Mark = 'ok' | 'bad' | 'now' | 'note' | 'undone';
 
-const marks: Record<Mark, string> = { ok: '\u2713', bad: '\u2715', now: '\u25d0', note: '\u2022', back: '\u21b6' };
+const marks: Record<Mark, string> = { ok: '\u2713', bad: '\u2715', now: '\u25d0', note: '\u2022', undone: '\u21b6' };
 
 const kinds: Record<string, string> = { wait: 'Wait', restart: 'Restart', playbook: 'Playbook', model: 'Model' };
 
@@ -262,7 +262,7 @@ function Sub({ s, talk, failed }: { s: HealStep; talk: ComponentChildren; failed
   const [good, bad] = done[s.did] ?? [s.did, s.did];
   const title = s.did === 'commit' && s.ok ? (s.commit ? `Committed as ${s.commit.slice(0, 10)}` : 'Nothing was committed') : s.ok ? good : bad;
   return (
-    <Item mark={s.did === 'rollback' && s.ok ? 'back' : s.ok ? 'ok' : 'bad'} title={title} at={s.at}>
+    <Item mark={s.did === 'rollback' && s.ok ? 'undone' : s.ok ? 'ok' : 'bad'} title={title} at={s.at}>
       {talk}
       {!(talk && s.ok) && <Text text={s.text} open={s.did !== 'act' || failed} />}
       {s.did === 'act' && s.paths.length > 0 && <p class="faint mono">{s.paths.slice(0, 20).map(visible).join(', ')}</p>}

@@ -97,7 +97,7 @@ test('healing: the words, commands and changes of a model, live and over a kille
   const tool = (name: string, input: unknown) => ({ tool: name, input });
   const usage = { input_tokens: 120_000, output_tokens: 5_000 };
   const address = await model([
-    { name: 'look', expect: ['attempt 1 of 1'], usage, faults: [{ kind: 'slow', delay_ms: 400 }], reply: [{ text: `I will look at part.txt, since the log says so. ${'Thinking aloud. '.repeat(12)}` }, tool('read', { path: 'part.txt' })] },
+    { name: 'look', expect: ['attempt 1 of 1'], usage, faults: [{ kind: 'slow', after: 8, until: path.join(dir, 'heard') }], reply: [{ text: `I will look at part.txt, since the log says so. ${'Thinking aloud. '.repeat(12)}` }, tool('read', { path: 'part.txt' })] },
     { name: 'edit', expect: ['bad'], usage, reply: [{ text: 'It has to be <b>good</b>.' }, tool('edit', { path: 'part.txt', old: 'bad', new: 'good <script>alert(1)</script>' }), tool('restart', {})] },
     { name: 'finish', usage, reply: [tool('finish', { summary: 'The part was bad; it is good again.' })] },
   ]);
@@ -110,6 +110,7 @@ test('healing: the words, commands and changes of a model, live and over a kille
   await page.waitForSelector('.words.live:has-text("I will look at part.txt")');
   await shots(page, 'live');
   await killServer();
+  fs.writeFileSync(path.join(dir, 'heard'), '');
   await page.waitForSelector('.step.ok:has-text("It is well again")');
   const talk = (await page.textContent('.talk'))!;
   assert.match(talk, /I will look at part\.txt[^]*read part\.txt[^]*It has to be <b>good<\/b>\.[^]*edit part\.txt[^]*restart the service[^]*The part was bad/);
@@ -137,7 +138,7 @@ test('healing: what does not help is broken, and says what to do; stop, and heal
   await page.click('.title button:text-is("Restart")');
   await page.waitForSelector('.step.now:has-text("Trying it")');
   await page.click('.healbar button:has-text("Stop")');
-  await page.waitForSelector('.step.back:has-text("Taken back")');
+  await page.waitForSelector('.step.undone:has-text("Taken back")');
   await page.waitForSelector('.broken-help:has-text("the healer has given up")');
   assert.equal(fs.readFileSync(path.join(repo, 'part.txt'), 'utf8'), 'bad\n');
   assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'on a phone nothing is wider than the screen');
