@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Stream, type Info } from '../../client/src/gen/tend/v1/spec_pb.js';
-import { words, type Place } from './api.js';
+import { repeat, words, type Place } from './api.js';
 import { download } from './download.js';
 import { size, visible } from './format.js';
 import { OutputView, type Status } from './output.js';
@@ -243,14 +243,18 @@ function useSearch(info: Info, at: Place, streams: Stream[], show: (h: Hit) => v
       const found: Hit[] = [];
       let drawn = 0;
       try {
-        for await (const { found: f } of at.views.grep({ process: { by: { case: 'id', value: info.id } }, pattern, streams, limit: BigInt(mostHits), stripAnsi: true, maxLine: 64 }, { signal: scope.signal })) {
-          if (f.case !== 'match' || f.value.context) continue;
-          found.push({ stream: f.value.stream, from: Number(f.value.from), to: Number(f.value.to) });
-          if (performance.now() - drawn > 200) {
-            drawn = performance.now();
-            setHits([...found]);
+        // The server may die meanwhile: the next one searches from the beginning.
+        await repeat(async () => {
+          found.length = 0;
+          for await (const { found: f } of at.views.grep({ process: { by: { case: 'id', value: info.id } }, pattern, streams, limit: BigInt(mostHits), stripAnsi: true, maxLine: 64 }, { signal: scope.signal })) {
+            if (f.case !== 'match' || f.value.context) continue;
+            found.push({ stream: f.value.stream, from: Number(f.value.from), to: Number(f.value.to) });
+            if (performance.now() - drawn > 200) {
+              drawn = performance.now();
+              setHits([...found]);
+            }
           }
-        }
+        }, scope.signal);
       } catch (err) {
         if (!scope.signal.aborted) setTrouble(words(err));
       }

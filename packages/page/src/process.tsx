@@ -2,7 +2,7 @@
 // and how it is ended.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { Inherit, type Info } from '../../client/src/gen/tend/v1/spec_pb.js';
+import { Inherit, type Info, type Limits } from '../../client/src/gen/tend/v1/spec_pb.js';
 import type { KillResponse } from '../../client/src/gen/tend/v1/process_pb.js';
 import { HealStatus, type ServiceStatus } from '../../client/src/gen/tend/v1/service_pb.js';
 import { notFound, place, repeat, services, words, type Place } from './api.js';
@@ -127,12 +127,37 @@ function Head({ info, box }: { info: Info; box: string }) {
           </Fact>
         )}
         {spec.user && <Fact name="User">{visible(spec.user)}</Fact>}
-        {spec.limits && spec.limits.memoryMax > 0 && <Fact name="Memory limit">{size(spec.limits.memoryMax)}</Fact>}
+        {spec.limits && <LimitFacts limits={spec.limits} />}
       </dl>
       <Labels all={spec.labels} />
       {!exit && <Ports box={box} process={info.id} open={store.sandboxes.get(box)?.sandbox?.network?.public !== false} />}
       {info.damaged && <p class="error">What is kept of it is damaged: {visible(info.damaged)}</p>}
     </header>
+  );
+}
+
+/** The kernel's numbers of limits of a process, as Linux has them on most machines. */
+const resources: Record<number, [name: string, bytes?: boolean]> = {
+  0: ['CPU seconds at most'], 1: ['File at most', true], 2: ['Data at most', true], 3: ['Stack at most', true], 4: ['Core dump at most', true], 7: ['Open files at most'], 8: ['Locked memory at most', true], 9: ['Address space at most', true],
+};
+
+function LimitFacts({ limits: l }: { limits: Limits }) {
+  return (
+    <>
+      {l.memoryMax > 0 && <Fact name="Memory limit">{size(l.memoryMax)}</Fact>}
+      {l.pidsMax > 0 && <Fact name="Tasks at most">{l.pidsMax.toLocaleString('en')}</Fact>}
+      {l.cpuWeight > 0 && <Fact name="CPU weight">{String(l.cpuWeight)}</Fact>}
+      {l.nice !== 0 && <Fact name="Nice">{l.nice}</Fact>}
+      {l.oomScoreAdj !== 0 && <Fact name="OOM score">{l.oomScoreAdj}</Fact>}
+      {l.rlimits.map(({ resource, soft }) => {
+        const [name, bytes] = resources[resource] ?? [`Limit ${resource}`];
+        return (
+          <Fact name={name} key={resource}>
+            {soft >= 2n ** 63n ? 'none' : bytes ? size(soft) : soft.toLocaleString('en')}
+          </Fact>
+        );
+      })}
+    </>
   );
 }
 

@@ -6,6 +6,7 @@ import { boxName, boxState, ending } from './items.js';
 import { State } from './parts.js';
 import { Ports } from './ports.js';
 import { paths } from './router.js';
+import { readOnly } from './session.js';
 import { SandboxAction, SandboxIsolation, SandboxNetworkMode, SandboxState, type Sandbox } from '../../client/src/gen/tend/v1/sandbox_pb.js';
 import type { Store } from './types.js';
 
@@ -32,6 +33,7 @@ export function SandboxHead({ store, id }: { store: Store; id: string }) {
           <bdi>{visible(boxName(store, id))}</bdi>
         </h1>
         {b && <State health={boxState(b)[0]} word={boxState(b)[1]} />}
+        {b && !readOnly() && <a href={paths.files('', id)}>Files</a>}
       </div>
       {!b && <p class="error">There is no such sandbox any more; what is shown below was in it.</p>}
       {b?.reason && <p class="error">{visible(b.reason)}</p>}

@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import { until } from '../../daemon.js';
-import { complaints, dir, killServer, leave, lines, loggedIn, open, start, tend, token, ui, url } from './stage.js';
+import { complaints, dir, killServer, killServerDuring, leave, lines, loggedIn, open, start, tend, token, ui, url } from './stage.js';
 
 test('login: a wrong token, the right one, a killed server, logging out', async () => {
   const page = await open();
@@ -111,7 +111,10 @@ test('output: a gigabyte at its end, its beginning, its middle, by search, by a 
   await page.keyboard.press('g');
   await page.waitForSelector(`.line:has-text("${last(0)}")`);
   const box = (await page.locator('.map').boundingBox())!;
-  await page.mouse.click(box.x + 5, box.y + box.height / 2);
+  await killServerDuring(async () => {
+    await page.mouse.click(box.x + 5, box.y + box.height / 2);
+    await page.waitForSelector('.pane .busy');
+  });
   await page.waitForFunction((half) => Math.abs(Number((document.querySelector('.map') as HTMLElement).ariaValueNow) - half) < half / 20, size / 2);
   // Scrolling by hand goes on without a gap.
   for (let n = 0; n < 15; n++) {
@@ -139,6 +142,13 @@ test('output: the search of the server, hit by hit, and a wrong pattern in words
   const page = await loggedIn();
   await page.goto(`${url}/ui/p/${id}?q=item%20(17|x|4999)$`);
   await page.waitForSelector('.hits:has-text("of 3")');
+  await page.fill('#search', 'item (17|4999)$');
+  await killServerDuring(async () => {
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('.hits:has-text("searching")');
+  });
+  await page.waitForSelector('.hits:has-text("of 2")');
+  await page.keyboard.press('Escape');
   await page.keyboard.press('n');
   await page.waitForSelector('.line.marked:has-text("item 17")');
   await page.keyboard.press('n');
@@ -153,10 +163,11 @@ test('output: the search of the server, hit by hit, and a wrong pattern in words
 });
 
 test('process: signals, kill, and a masked environment', async () => {
-  const id = await start('target', 'trap "echo got it" USR1; echo ready; while :; do sleep 0.05; done', '--env', 'API_KEY=hunter2');
+  const id = await start('target', 'trap "echo got it" USR1; echo ready; while :; do sleep 0.05; done', '--env', 'API_KEY=hunter2', '--pids', '64');
   const page = await loggedIn();
   await page.goto(`${url}/ui/p/${id}`);
   await page.waitForSelector('.line:has-text("ready")');
+  await page.waitForSelector('.facts div:has-text("Tasks at most"):has-text("64")');
   await page.selectOption('select[aria-label="Send a signal"]', '10');
   await page.waitForSelector('.line:has-text("got it")');
   await page.click('text=Environment');

@@ -40,6 +40,15 @@ export async function killServer(): Promise<void> {
   await until(() => (daemon.roles()['server'] ?? pid) !== pid, 'there is another server');
 }
 
+/** Kills the server in the middle of what act asks of it: it stands still from before on. */
+export async function killServerDuring(act: () => Promise<unknown>): Promise<void> {
+  const pid = (await until(() => daemon.roles()['server'], 'there is a server'))!;
+  process.kill(pid, 'SIGSTOP');
+  await act();
+  process.kill(pid, 'SIGKILL');
+  await until(() => (daemon.roles()['server'] ?? pid) !== pid, 'there is another server');
+}
+
 /** What a page has said that it should not. */
 export const complaints: string[] = [];
 
