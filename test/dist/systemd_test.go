@@ -162,7 +162,10 @@ func TestTheServiceLosesNothing(t *testing.T) {
 	}
 
 	r.run("systemctl", "stop", "tend.service")
-	if out, _ := r.try("sh", "-c", "cat /proc/[0-9]*/comm | grep '^tend-'"); out != "" {
+	if out, _ := r.try("systemctl", "is-active", "tend.service", "tend.socket"); out != "inactive\nactive\n" {
+		t.Errorf("after a stop, service and socket are %s", out)
+	}
+	if out, _ := r.try("sh", "-c", "cat /proc/[0-9]*/comm | grep '^tend'"); out != "" {
 		t.Errorf("a stop leaves %s", out)
 	}
 	// The socket starts the service for the first caller.
