@@ -126,6 +126,12 @@ test('output: a gigabyte at its end, its beginning, its middle, by search, by a 
   assert.ok(seen.every((v, n) => n === 0 || v === seen[n - 1]! + 1), 'the lines follow each other');
   await page.goto(`${url}/ui/p/${id}?s=stdout&at=${12 * 1234567 + 9}`);
   await page.waitForSelector(`.line.marked:has-text("${last(1234567)}")`);
+  // The first hit has come, and the last one is a gigabyte away, when the server dies.
+  await page.fill('#search', `^(${last(0)}|${last(size / 12 - 1)})$`);
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => /of [12]/.test(document.querySelector('.hits')?.textContent ?? ''));
+  await killServer();
+  await page.waitForSelector('.hits:has-text("of 2")');
   await leave(page);
 
   const long = await start('long', "head -c 3000000 /dev/zero | tr '\\0' x; echo; echo after");
