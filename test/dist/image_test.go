@@ -70,16 +70,14 @@ dir=$1; shift 2
 exec chroot "$dir" `+strings.Join(append(slices.Clone(config.Config.Entrypoint), config.Config.Cmd...), " ")+" --listen none", entered...) // the port may be another's here
 	tend := config.Config.Entrypoint[0]
 	// Its first process is the daemon; whatever runs must be in the image, and that is tend.
-	out := ""
 	scene.Eventually(t, "the daemon of the image answers", func() bool {
 		if !r.has("/") {
 			t.Fatal("the image has ended")
 		}
-		var err error
-		out, err = r.try(tend, "run", "--", tend, "version")
+		_, err := r.try(tend, "status") // which starts none itself
 		return err == nil
 	})
-	if !strings.Contains(out, former) {
+	if out := r.run(tend, "run", "--", tend, "version"); !strings.Contains(out, former) {
 		t.Errorf("tend run in the image says %s", out)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "bin/sh")); err == nil {
