@@ -285,3 +285,19 @@ func TestACodeForReadingLogsInToReadAlone(t *testing.T) {
 		t.Errorf("the cookie of one with the proof of another is %v", got)
 	}
 }
+
+// A server from before there were logins for reading alone knows nothing of Reads: to it such
+// a login is none, whereas that of an owner lasts.
+func TestAServerFromBeforeReadersAdmitsNone(t *testing.T) {
+	s := serve(t)
+	reader, owner := s.login(t, "Tend-Code", s.page.Code(true)), s.login(t, byToken...)
+	data := string(scene.Value(os.ReadFile(s.cfg.File))(t))
+	old := strings.Replace(data, `"reads":true,`, "", 1)
+	if old == data {
+		t.Fatalf("no session is for reading alone: %s", data)
+	}
+	scene.Must(t, os.WriteFile(s.cfg.File, []byte(old), 0o600)) // as that server reads and writes it
+	s.open(t)
+	s.admits(t, reader, false)
+	s.admits(t, owner, true)
+}

@@ -34,7 +34,7 @@ const (
 type session struct {
 	// Hash of the ID, which the cookie has.
 	Hash string `json:"hash"`
-	// Token is a signature of the server's token at the login.
+	// Token is a signature of the server's token at the login, and of what the login may do.
 	Token string `json:"token"`
 	// Reads: it is for reading alone.
 	Reads bool      `json:"reads,omitempty"`
@@ -75,7 +75,7 @@ func (s *sessions) begin(reads bool) (id, proof string, err error) {
 	if n := len(next) - maxSessions + 1; n > 0 {
 		next = next[n:]
 	}
-	next = append(next, session{Hash: s.hash(id), Token: s.mark(), Reads: reads, Until: s.now().Add(lifetime)})
+	next = append(next, session{Hash: s.hash(id), Token: s.mark(reads), Reads: reads, Until: s.now().Add(lifetime)})
 	if err := s.keep(next); err != nil {
 		return "", "", err
 	}
@@ -119,12 +119,20 @@ func (s *sessions) role(id string) part.Role {
 }
 
 func (s *sessions) lasts(v session) bool {
-	return s.now().Before(v.Until) && face.Token(s.mark()).Matches(v.Token)
+	return s.now().Before(v.Until) && face.Token(s.mark(v.Reads)).Matches(v.Token)
 }
 
 func (s *sessions) hash(id string) string  { return s.secret.Sign("page session", id) }
 func (s *sessions) proof(id string) string { return s.secret.Sign("page proof", id) }
-func (s *sessions) mark() string           { return s.secret.Sign("page token", string(s.token())) }
+
+// mark signs the token. A login that reads alone has another mark: a server from before
+// there were such logins, which does not know Reads, takes it for none instead of for an owner's.
+func (s *sessions) mark(reads bool) string {
+	if reads {
+		return s.secret.Sign("page token of a reader", string(s.token()))
+	}
+	return s.secret.Sign("page token", string(s.token()))
+}
 
 // maxCookies are looked at.
 const maxCookies = 8
