@@ -287,7 +287,7 @@ func (x *Exits) tell(ctx context.Context, in *process.Info) {
 		return
 	}
 	if u, err := url.Parse(to); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		x.done(in.ID, doneURL, fmt.Errorf("%.200q is no URL of http or https", to))
+		x.done(in.ID, doneURL, fmt.Errorf("what %s has is no URL of http or https", LabelURL)) // without it: it may hold a secret
 		return
 	}
 	f := factsOf(in)

@@ -8,9 +8,11 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 )
@@ -45,13 +47,14 @@ type Message struct {
 	Secret []byte
 }
 
-// Send tries once. The message is taken if the answer is 2xx.
+// Send tries once. The message is taken if the answer is 2xx. Of the URL an error has no
+// more than the host: the rest is often a secret, and errors are logged.
 func Send(ctx context.Context, c *http.Client, m *Message) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.URL, bytes.NewReader(m.Body))
 	if err != nil {
-		return err
+		return withoutURL(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if m.Key != "" {
@@ -67,7 +70,7 @@ func Send(ctx context.Context, c *http.Client, m *Message) error {
 	}
 	resp, err := c.Do(req)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s does not answer: %w", req.URL.Host, withoutURL(err))
 	}
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
@@ -75,6 +78,14 @@ func Send(ctx context.Context, c *http.Client, m *Message) error {
 		return fmt.Errorf("the answer was %s", resp.Status)
 	}
 	return nil
+}
+
+// withoutURL is what net/url and net/http say, without the URL that they put before it.
+func withoutURL(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
 }
 
 // Sign is the signature of a message, without its version.
