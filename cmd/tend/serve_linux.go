@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tend-run/tend/cmd/internal/role"
 	assembly "github.com/tend-run/tend/daemon"
 	"github.com/tend-run/tend/internal/account"
 	"github.com/tend-run/tend/internal/home"
@@ -161,6 +162,7 @@ func (c *serverRoleCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
+	role.OutliveLog()
 	launch.SetLastWords(dir, nil)
 	if err = c.serve(ctx, inv, dir); err != nil {
 		launch.SetLastWords(dir, err)

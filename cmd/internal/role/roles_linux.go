@@ -25,6 +25,7 @@ func run(args []string) error {
 	if args[0] == keeper.GateRole {
 		keeper.PassGate(args[1:])
 	}
+	OutliveLog()
 	if args[0] == "keeper" {
 		// Before anything is close-on-exec.
 		if err := cleansignals.Exec(os.Args, os.Environ()); err != nil {
