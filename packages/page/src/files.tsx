@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { FileType, type FileEntry } from '../../client/src/gen/tend/v1/sandbox_pb.js';
 import { notFound, place, repeat, words } from './api.js';
 import { write } from './content.js';
-import { DownloadButton, FileView } from './fileview.js';
+import { Download, FileView } from './fileview.js';
 import { millis, size, visible } from './format.js';
 import { Dialog, Notice } from './parts.js';
 import { amend, go, paths, usePlace } from './router.js';
@@ -366,7 +366,7 @@ function Directory({ box, entry, uploads, changed }: { box: string; entry: FileE
         />
         <button onClick={() => setAsk('file')}>New file</button>
         <button onClick={() => setAsk('dir')}>New directory</button>
-        <DownloadButton at={{ box, path: entry.path }} what="Archive" label="Download as tar" fail={fail} />
+        <Download at={{ box, path: entry.path }} what="Archive" label="Download as tar" fail={fail} />
         {entry.path !== '/' && (
           <>
             <button onClick={() => setAsk('move')}>Move</button>

@@ -7,7 +7,7 @@ import { notFound, repeat, words } from './api.js';
 import { Conflict, fetchAll, keep, read, versionOf, write, type At, type Part } from './content.js';
 import type { Editor } from './editor.js';
 import { size, visible } from './format.js';
-import { Notice } from './parts.js';
+import { DownloadButton, Notice } from './parts.js';
 import { amend } from './router.js';
 
 /** Text up to this size is edited, in bytes; of what is larger, this much is shown. */
@@ -101,7 +101,7 @@ function Bar({ at, size: bytes, children }: { at: At; size: number | undefined; 
         <span class="faint num">{bytes === undefined ? '' : size(bytes)}</span>
         {children}
         <span class="grow" />
-        <DownloadButton at={at} what="Content" fail={fail} />
+        <Download at={at} what="Content" fail={fail} />
       </div>
       {error && (
         <p class="error" role="alert">
@@ -112,31 +112,17 @@ function Bar({ at, size: bytes, children }: { at: At; size: number | undefined; 
   );
 }
 
-export function DownloadButton({ at, what, fail, label = 'Download' }: { at: At; what: 'Content' | 'Archive'; fail: (why: string) => void; label?: string }) {
-  const [done, set] = useState<number>();
-  const scope = useRef<AbortController | undefined>(undefined);
-  useEffect(() => () => scope.current?.abort(), []);
-  if (done !== undefined)
-    return (
-      <button onClick={() => scope.current?.abort()} title="Stop the download">
-        {size(done)} {'\u2715'}
-      </button>
-    );
+export function Download({ at, what, fail, label }: { at: At; what: 'Content' | 'Archive'; fail: (why: string) => void; label?: string }) {
   const name = at.path.split('/').pop() || 'root';
   return (
-    <button
-      onClick={() => {
-        const s = (scope.current = new AbortController());
+    <DownloadButton
+      {...(label ? { label } : {})}
+      run={async (came, scope) => {
         fail('');
-        set(0);
-        fetchAll(at, what, set, s.signal)
-          .then((blob) => keep(blob, what === 'Archive' ? `${name}.tar` : name))
-          .catch((err) => !s.signal.aborted && fail(what === 'Archive' ? `the archive is not whole: ${words(err)}` : words(err)))
-          .finally(() => set(undefined));
+        keep(await fetchAll(at, what, came, scope), what === 'Archive' ? `${name}.tar` : name);
       }}
-    >
-      {label}
-    </button>
+      fail={(err) => fail(what === 'Archive' ? `the archive is not whole: ${words(err)}` : words(err))}
+    />
   );
 }
 

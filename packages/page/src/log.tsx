@@ -6,6 +6,7 @@ import { repeat, words, type Place } from './api.js';
 import { download } from './download.js';
 import { size, visible } from './format.js';
 import { OutputView, type Status } from './output.js';
+import { DownloadButton } from './parts.js';
 import { amend, usePlace } from './router.js';
 
 const names: Record<string, Stream[]> = { stdout: [Stream.STDOUT], stderr: [Stream.STDERR], terminal: [Stream.PTY], both: [Stream.STDOUT, Stream.STDERR] };
@@ -127,7 +128,7 @@ export function Output({ info, at }: { info: Info; at: Place }) {
         <button aria-pressed={wrap} onClick={() => setWrap(!wrap)} title="Wrap long lines (w)">
           Wrap
         </button>
-        <Download info={info} at={at} streams={streams} fail={setError} />
+        <DownloadButton run={(came, scope) => download(at, info, streams, came, scope)} fail={(err) => setError(words(err))} />
       </div>
       {(error || status?.error || trouble) && (
         <p class="error" role="alert">
@@ -152,31 +153,6 @@ export function Output({ info, at }: { info: Info; at: Place }) {
         {status?.trouble ? <span class="away">reconnecting…</span> : status?.following && !info.exit ? <span>following</span> : null}
       </footer>
     </section>
-  );
-}
-
-function Download({ info, at, streams, fail }: { info: Info; at: Place; streams: Stream[]; fail: (e: string) => void }) {
-  const [done, set] = useState<number>();
-  const scope = useRef<AbortController | undefined>(undefined);
-  useEffect(() => () => scope.current?.abort(), []);
-  if (done !== undefined)
-    return (
-      <button onClick={() => scope.current?.abort()} title="Stop the download">
-        {size(done)} {'\u2715'}
-      </button>
-    );
-  return (
-    <button
-      onClick={() => {
-        scope.current = new AbortController();
-        set(0);
-        download(at, info, streams, set, scope.current.signal)
-          .catch((err) => !scope.current!.signal.aborted && fail(words(err)))
-          .finally(() => set(undefined));
-      }}
-    >
-      Download
-    </button>
   );
 }
 

@@ -1,7 +1,8 @@
 // Small parts of all views.
 
 import type { ComponentChildren } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { size } from './format.js';
 
 export function Logo() {
   return (
@@ -63,5 +64,31 @@ export function Dialog({ title, close, children }: { title: string; close: () =>
         {children}
       </div>
     </dialog>
+  );
+}
+
+/** Downloads by run, which tells how many bytes have come; shows them, and stops it when it is pressed again. */
+export function DownloadButton({ label = 'Download', run, fail }: { label?: string; run: (came: (bytes: number) => void, scope: AbortSignal) => Promise<void>; fail: (err: unknown) => void }) {
+  const [done, set] = useState<number>();
+  const scope = useRef<AbortController | undefined>(undefined);
+  useEffect(() => () => scope.current?.abort(), []);
+  if (done !== undefined)
+    return (
+      <button onClick={() => scope.current?.abort()} title="Stop the download">
+        {size(done)} {'\u2715'}
+      </button>
+    );
+  return (
+    <button
+      onClick={() => {
+        const { signal } = (scope.current = new AbortController());
+        set(0);
+        run(set, signal)
+          .catch((err) => !signal.aborted && fail(err))
+          .finally(() => set(undefined));
+      }}
+    >
+      {label}
+    </button>
   );
 }
