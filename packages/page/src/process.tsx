@@ -121,7 +121,7 @@ function Head({ info, box }: { info: Info; box: string }) {
         <Fact name="Output">{size(live?.written ?? info.streams.reduce((n, s) => n + s.end, 0n))}</Fact>
         {spec.dir && (
           <Fact name="Directory">
-            <a class="mono" href={paths.files(spec.dir, box)} title="Show its files">
+            <a class="mono" href={readOnly() ? undefined : paths.files(spec.dir, box)} title={readOnly() ? undefined : 'Show its files'}>
               <bdi>{visible(spec.dir)}</bdi>
             </a>
           </Fact>

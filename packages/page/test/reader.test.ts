@@ -1,10 +1,10 @@
 // A login that only reads, in a real browser.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { complaints, killServer, leave, loggedIn, open, shots, start, tend, url } from './stage.js';
+import { complaints, dir, killServer, leave, loggedIn, open, shots, start, tend, url } from './stage.js';
 
 test('read-only: everything is seen, nothing can be changed, and the server says no to whoever tries', async () => {
-  const id = await start('watched', 'echo hello; while read line; do echo "got $line"; done', '-t', '--env', 'API_KEY=hunter2');
+  const id = await start('watched', 'echo hello; while read line; do echo "got $line"; done', '-t', '--env', 'API_KEY=hunter2', '--cwd', dir);
   const page = await open();
   await page.goto(await tend('ui', '--read-only', '--print'));
   await page.waitForSelector('.bar .badge:has-text("read-only")');
@@ -15,6 +15,8 @@ test('read-only: everything is seen, nothing can be changed, and the server says
   await page.keyboard.type('typed by a reader');
   await page.keyboard.press('Enter');
   assert.equal(await page.locator('.actions .danger, .actions select').count(), 0, 'there is nothing to end it with');
+  await page.waitForSelector(`.facts :text-is("${dir}")`);
+  assert.equal(await page.locator('a[href*="/ui/files"]').count(), 0, 'files are not for readers, so nothing leads to them');
   await killServer();
   await page.click('text=Environment');
   await page.waitForSelector('dt:has-text("API_KEY")');
