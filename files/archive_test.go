@@ -51,7 +51,7 @@ func TestArchive(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	for path, want := range map[string]error{filepath.Join(dir, "a", "file"): ErrNotDir, filepath.Join(dir, "none"): ErrNotExist} {
+	for path, want := range map[string]error{filepath.Join(dir, "a", "file"): ErrNotDir, filepath.Join(dir, "fifo"): ErrNotDir, filepath.Join(dir, "none"): ErrNotExist} {
 		if err := f.Archive(t.Context(), path, io.Discard); !errors.Is(err, want) {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -75,7 +76,16 @@ func (a *Actor) Names(dir string) ([]Name, error) {
 	return names, pathError("list", dir, err)
 }
 
+// names opens nothing but directories: to open a FIFO waits for its other end, and to open a
+// device may have effects.
 func (a *Actor) names(h *handle) ([]Name, error) {
+	info, err := h.info()
+	if err == nil && !info.IsDir() {
+		err = syscall.ENOTDIR
+	}
+	if err != nil {
+		return nil, err
+	}
 	d, err := os.Open(h.self())
 	if err != nil {
 		return nil, err
