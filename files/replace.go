@@ -25,7 +25,7 @@ func Version(info fs.FileInfo) string {
 // Replace puts the content of r in the place of the file, at once and as a whole: it is
 // written beside the file, without a name where the file system can do that, and takes
 // the name at the end. A writer that breaks off changes nothing. Missing parents are
-// made. A link is followed. The mode is kept, and the owner where the user may give
+// made. A link is followed; one that leads to no file is replaced. The mode is kept, and the owner where the user may give
 // files away; otherwise the file becomes the user's. Other names of the same file keep what
 // they had.
 //
@@ -159,10 +159,10 @@ func (w *replacement) end(a *Actor) error {
 			return err
 		}
 	}
+	name := filepath.Base(w.path) // in dir; what has become a link meanwhile leads elsewhere
 	if err := w.look(a); err != nil {
 		return err
 	}
-	name := filepath.Base(w.path)
 	switch {
 	case w.old == nil:
 		// What has appeared meanwhile stays.

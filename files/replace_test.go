@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/tend-run/tend/internal/scene"
@@ -95,6 +96,12 @@ func TestReplaceFollowsLinksAndRefusesWhatIsNoFile(t *testing.T) {
 	if got := string(scene.Value(os.ReadFile(filepath.Join(f.User.Home, "dir/file")))(t)); got != "new" {
 		t.Errorf("it leads to %q", got)
 	}
+	if _, _, err := f.Replace(t.Context(), "dangling", strings.NewReader("new"), AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	if info := scene.Value(os.Lstat(filepath.Join(f.User.Home, "dangling")))(t); !info.Mode().IsRegular() {
+		t.Errorf("a link to no file is now %v", info.Mode())
+	}
 	for path, want := range map[string]error{
 		"dir": ErrIsDir, "fifo": ErrNotRegular, "/dev/null": ErrNotRegular, "/proc/self/comm": nil, "loop": ErrLoop, "dir/file/below": ErrNotDir,
 	} {
@@ -102,4 +109,36 @@ func TestReplaceFollowsLinksAndRefusesWhatIsNoFile(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
+}
+
+// A link that appears at the path meanwhile leads to another directory: no file there, and
+// none of the same name beside the path, is touched.
+func TestALinkThatAppearsMeanwhileMisleadsNoReplacement(t *testing.T) {
+	f := self(t)
+	at := func(name string) string { return filepath.Join(f.User.Home, name) }
+	scene.Must(t, os.Mkdir(at("other"), 0o755))
+	for _, name := range []string{"file", "other/file"} {
+		scene.Must(t, os.WriteFile(at(name), []byte("kept"), 0o600))
+	}
+	body := &meanwhile{do: func() { scene.Must(t, os.Symlink("other/file", at("path"))) }, r: strings.NewReader("new")}
+	if _, _, err := f.Replace(t.Context(), "path", body, AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"file": "kept", "other/file": "kept", "path": "new"} {
+		if got := string(scene.Value(os.ReadFile(at(name)))(t)); got != want {
+			t.Errorf("%s is %q, and not %q", name, got, want)
+		}
+	}
+}
+
+// meanwhile does something before it is read.
+type meanwhile struct {
+	once sync.Once
+	do   func()
+	r    io.Reader
+}
+
+func (m *meanwhile) Read(b []byte) (int, error) {
+	m.once.Do(m.do)
+	return m.r.Read(b)
 }
