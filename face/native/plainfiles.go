@@ -97,7 +97,9 @@ func condition(h http.Header) (was string, err error) {
 	case match == "" && none == "*":
 		return "", nil
 	case none == "" && len(match) > 2 && len(match) < 128 && match[0] == '"' && strings.IndexByte(match[1:], '"') == len(match)-2:
-		return match[1 : len(match)-1], nil
+		if was = match[1 : len(match)-1]; was != files.AnyVersion {
+			return was, nil
+		}
 	}
 	return "", &process.InvalidError{Field: "If-Match", Reason: fmt.Sprintf("is %.80q, and If-None-Match %.20q; one ETag, or If-None-Match: *, or neither is allowed", match, none)}
 }
