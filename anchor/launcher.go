@@ -162,6 +162,8 @@ func (l *launcher) attend(chld, end <-chan os.Signal, ended <-chan struct{}) (st
 		case s := <-end:
 			if s != Leave {
 				l.stop(chld, ended)
+			} else if !l.ready(chld, ended, time.After(serverGrace)) {
+				fmt.Fprintf(l.cfg.Log, "tend: anchor[%d] does not answer; leaving it\n", l.pid)
 			}
 			return true
 		case <-ended:
@@ -222,8 +224,9 @@ func (l *launcher) stop(chld <-chan os.Signal, ended <-chan struct{}) {
 	}
 }
 
-// ready waits until the anchor answers or has ended: a signal before that would end
-// the anchor alone, and not the roles that it is to end. It reports false if late
+// ready waits until the anchor answers or has ended. A signal before that would end the
+// anchor alone, and not the roles that it is to end; and a launcher that came meanwhile
+// would find the sockets in use, and nobody to ask for them. It reports false if late
 // fires first.
 func (l *launcher) ready(chld <-chan os.Signal, ended <-chan struct{}, late <-chan time.Time) bool {
 	answers := make(chan struct{})
