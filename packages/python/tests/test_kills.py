@@ -156,3 +156,16 @@ def test_killed_roles_cost_no_byte() -> None:
             flow.check()
     finally:
         daemon.stop()
+
+
+def test_input_is_closed_by_a_server_that_took_none_of_it() -> None:
+    daemon = Daemon()
+    try:
+        with tend.Client.connect(daemon.url, retry=RETRY) as client:
+            cat = client.start(["cat"], stdin="pipe")
+            cat.write(b"all of it")
+            daemon.kill("server")
+            cat.close_stdin()
+            assert b"".join(cat.output()) == b"all of it"
+    finally:
+        daemon.stop()
