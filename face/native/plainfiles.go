@@ -11,6 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/process"
 )
@@ -41,13 +42,15 @@ func inert(h http.Header, name string) {
 	h.Set("Content-Disposition", disposition)
 }
 
-// query returns which file a request is about, and for whom.
-func query(r *http.Request) (path, user string, err error) {
+// of returns the files that a request is for, and which of them it is about.
+func (p plainFiles) of(r *http.Request) (f driver.Files, path string, err error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return "", "", &process.InvalidError{Field: "query", Reason: "cannot be read: " + err.Error()}
+		return nil, "", &process.InvalidError{Field: "query", Reason: "cannot be read: " + err.Error()}
 	}
-	return q.Get("path"), q.Get("user"), nil
+	path = q.Get("path")
+	f, err = p.at(r.Context(), r.Header, q.Get("user"), path)
+	return f, path, err
 }
 
 func (p plainFiles) content() http.Handler {
@@ -69,11 +72,7 @@ func (p plainFiles) content() http.Handler {
 }
 
 func (p plainFiles) get(w http.ResponseWriter, r *http.Request) error {
-	name, user, err := query(r)
-	if err != nil {
-		return err
-	}
-	f, err := p.at(r.Context(), r.Header, user, name)
+	f, name, err := p.of(r)
 	if err != nil {
 		return err
 	}
@@ -105,10 +104,6 @@ func condition(h http.Header) (was string, err error) {
 }
 
 func (p plainFiles) put(w http.ResponseWriter, r *http.Request) error {
-	name, user, err := query(r)
-	if err != nil {
-		return err
-	}
 	was, err := condition(r.Header)
 	if err != nil {
 		return err
@@ -116,7 +111,7 @@ func (p plainFiles) put(w http.ResponseWriter, r *http.Request) error {
 	if packed := r.Header.Get("Content-Encoding"); packed != "" {
 		return &process.InvalidError{Field: "Content-Encoding", Reason: fmt.Sprintf("is %.40q; send the file as it is", packed)}
 	}
-	f, err := p.at(r.Context(), r.Header, user, name)
+	f, name, err := p.of(r)
 	if err != nil {
 		return err
 	}
@@ -153,11 +148,7 @@ func inertNot(h http.Header) {
 }
 
 func (p plainFiles) pack(w http.ResponseWriter, r *http.Request, began *bool) error {
-	name, user, err := query(r)
-	if err != nil {
-		return err
-	}
-	f, err := p.at(r.Context(), r.Header, user, name)
+	f, name, err := p.of(r)
 	if err != nil {
 		return err
 	}

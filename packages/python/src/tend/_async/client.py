@@ -12,7 +12,7 @@ from typing import Unpack
 from .. import _connect as connect
 from .. import _messages as m
 from .. import _types as t
-from .._errors import InvalidError, NoDaemonError, TendError, protocol_error
+from .._errors import InvalidError, NoDaemonError, TendError
 from .._home import defaults
 from .._retry import Attempts, Retry
 from .._wire import Message
@@ -148,19 +148,8 @@ class AsyncClient(AsyncProcesses):
         """What is known of the sandboxes that are in one of the states and have all of these entries, oldest first."""
         await self._needs_sandboxes()
         wanted = [m.choice("states", m.SANDBOX_STATES, s) for s in states or ()]
-        found: list[t.SandboxInfo] = []
-        after = ""
-        while True:
-            request: Message = {"states": wanted, "metadata": m.text_map("metadata", metadata), "after": after}
-            said = await self._link.call("SandboxService/List", request)
-            page = said.get("sandboxes", [])
-            found += [m.sandbox(s) for s in page]
-            following = said.get("next", "")
-            if not following:
-                return found
-            if not page or following == after:
-                raise protocol_error("a list that does not go on")
-            after = following
+        request: Message = {"states": wanted, "metadata": m.text_map("metadata", metadata)}
+        return [m.sandbox(s) for s in await self._link.pages("SandboxService/List", request, "sandboxes")]
 
     async def snapshots(self) -> list[t.SandboxSnapshot]:
         """All snapshots of sandboxes, oldest first."""

@@ -50,19 +50,8 @@ class AsyncProcesses:
 
     async def list(self, *, live: bool = False, tag: str | None = None, labels: Mapping[str, str] | None = None) -> list[t.Info]:
         """All processes that fit, oldest first. live: only those that have not exited; labels: only those with all of these."""
-        found: list[t.Info] = []
-        after = ""
-        while True:
-            request: Message = {"live": live, "tag": m.optional("tag", tag), "labels": m.text_map("labels", labels), "after": after}
-            said = await self._link.call("ProcessService/List", request, headers=self._headers)
-            page = said.get("processes", [])
-            found += [m.info(p) for p in page]
-            following = said.get("next", "")
-            if not following:
-                return found
-            if not page or following == after:
-                raise protocol_error("a list that does not go on")
-            after = following
+        request: Message = {"live": live, "tag": m.optional("tag", tag), "labels": m.text_map("labels", labels)}
+        return [m.info(p) for p in await self._link.pages("ProcessService/List", request, "processes", headers=self._headers)]
 
     async def run(self, command: t.Command, *, input: bytes | str | None = None, max_output: int = 16 << 20, check: bool = False, **options: Unpack[t.SpecOptions]) -> t.Result:
         """Runs a command to its end, and forgets it.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from .. import _connect as connect
-from .._errors import TendError, UnsupportedError
+from .._errors import TendError, UnsupportedError, protocol_error
 from .._retry import Attempts, Deadline, Retry
 from .._types import ServerInfo
 from .._wire import Message, encode
@@ -115,6 +115,21 @@ class Link:
                     except (connect.ConnectionLost, TendError):
                         pass
                 self.again(err, attempts, deadline)
+
+    def pages(self, method: str, message: Message, field: str, *, headers: dict[str, str] | None = None) -> list[Message]:
+        """All of a list that comes in pages."""
+        found: list[Message] = []
+        after = ""
+        while True:
+            said = self.call(method, {**message, "after": after}, headers=headers)
+            page = said.get(field, [])
+            found += page
+            following = said.get("next", "")
+            if not following:
+                return found
+            if not page or following == after:
+                raise protocol_error("a list that does not go on")
+            after = following
 
     def once(self, method: str, message: Message, *, headers: dict[str, str] | None = None) -> Message:
         """A call that may have an effect each time it is made: it is made once, on a new connection."""
