@@ -122,6 +122,9 @@ func (withholding) WrapStreamingHandler(next connect.StreamingHandlerFunc) conne
 type readersConn struct{ connect.StreamingHandlerConn }
 
 func (c readersConn) Send(m any) error {
+	if o, ok := m.(*tendv1.WatchOverviewResponse); ok {
+		m = proto.CloneOf(o) // all viewers share what is in it
+	}
 	withhold(m)
 	return c.StreamingHandlerConn.Send(m)
 }
@@ -132,19 +135,20 @@ func withhold(m any) {
 	}
 }
 
-// withholdIn takes the values out of each Spec in a message. Maps that others may hold are
+// withholdIn takes the values out of each environment in a message: of a Spec, and of
+// what sandboxes and templates give to their processes. Maps that others may hold are
 // replaced, not changed.
 func withholdIn(m protoreflect.Message) {
-	if s, ok := m.Interface().(*tendv1.Spec); ok {
-		env := make(map[string]string, len(s.Env))
-		for name := range s.Env {
-			env[name] = ""
-		}
+	switch s := m.Interface().(type) {
+	case *tendv1.Spec:
 		raw := make([]*tendv1.Spec_RawVariable, len(s.RawEnv))
 		for n, v := range s.RawEnv {
 			raw[n] = &tendv1.Spec_RawVariable{Name: v.Name}
 		}
-		s.Env, s.RawEnv = env, raw
+		s.Env, s.RawEnv = namesAlone(s.Env), raw
+		return
+	case *tendv1.SandboxRun:
+		s.Env = namesAlone(s.Env)
 		return
 	}
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
@@ -159,4 +163,13 @@ func withholdIn(m protoreflect.Message) {
 		}
 		return true
 	})
+}
+
+// namesAlone is an environment without its values.
+func namesAlone(env map[string]string) map[string]string {
+	names := make(map[string]string, len(env))
+	for name := range env {
+		names[name] = ""
+	}
+	return names
 }
