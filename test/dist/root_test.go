@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/tend-run/tend/internal/scene"
@@ -50,14 +51,19 @@ func enter(t *testing.T, script string, args ...string) *root {
 	scene.Must(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() { cmd.Wait(); close(ended) }()
+	r := &root{t: t}
 	t.Cleanup(func() {
+		// A daemon that has become its launcher does not end with its parent: the exec came
+		// from a thread for which nobody has asked that.
+		if r.pid > 0 {
+			syscall.Kill(r.pid, syscall.SIGKILL)
+		}
 		cmd.Process.Kill()
 		<-ended
 		if t.Failed() {
 			t.Logf("the root says: %s", log.String())
 		}
 	})
-	r := &root{t: t}
 	scene.Eventually(t, "the root is there", func() bool {
 		select {
 		case <-ended:
