@@ -71,16 +71,15 @@ func TestSandboxesThatCameAndWentLeaveNothing(t *testing.T) {
 	comeAndGo(n)
 	const slack = 12 // connections and spare folders come and go
 	var more map[string]int
+	defer func() {
+		t.Logf("behind %d sandboxes there is %v; before them, %v; more: %v", n, d.census(), before, more)
+	}()
 	scene.Eventually(t, "as little is there as before", func() bool {
 		more = d.census()
 		maps.DeleteFunc(more, func(what string, n int) bool { return n <= before[what]+slack })
 		return len(more) == 0
 	})
 	same()
-	t.Logf("behind %d sandboxes there is %v; before them, %v", n, d.census(), before)
-	if t.Failed() {
-		t.Logf("more: %v", more)
-	}
 }
 
 // census counts what sandboxes take.
