@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -42,6 +43,10 @@ type Pool struct {
 	size  int            // of a batch
 	ready chan directory // capacity: two batches
 	want  chan struct{}  // capacity 1: there is less than one batch
+
+	// Of Fill alone.
+	batches int
+	parents []string // of batches; those that are empty go with the next batch
 }
 
 // New makes a pool below the directory of the spools. It holds a 32nd of files,
@@ -56,14 +61,15 @@ func New(root string, files uint64) *Pool {
 func (p *Pool) Fill() {
 	p.RemoveAll() // of a former keeper
 	p.spread()
-	for n := 0; ; n++ {
-		for len(p.ready) < p.size {
-			if !p.batch(n) {
-				break
-			}
-			n++
-		}
+	for {
+		p.fill()
 		<-p.want
+	}
+}
+
+// fill makes batches until one is ready, or cannot be made.
+func (p *Pool) fill() {
+	for len(p.ready) < p.size && p.batch() {
 	}
 }
 
@@ -87,15 +93,19 @@ func (p *Pool) spread() {
 	}
 }
 
-// batch makes one batch and then offers all of it. The parents of former
-// batches go when they are empty.
-func (p *Pool) batch(n int) bool {
-	unix.Rmdir(p.parent(n - 2))
-	unix.Rmdir(p.parent(n - 3))
-	parent := p.parent(n)
+// batch makes one batch and then offers all of it. The parents of former batches go
+// once they are empty: a start that is still under way has its directory there.
+func (p *Pool) batch() bool {
+	p.parents = slices.DeleteFunc(p.parents, func(dir string) bool {
+		err := unix.Rmdir(dir)
+		return err == nil || err == unix.ENOENT
+	})
+	parent := filepath.Join(p.root, fmt.Sprintf("%s%d-%d", prefix, os.Getpid(), p.batches))
+	p.batches++
 	if err := unix.Mkdir(parent, 0o700); err != nil {
 		return false
 	}
+	p.parents = append(p.parents, parent)
 	made := make([]directory, p.size)
 	for i := range made {
 		d, err := create(filepath.Join(parent, fmt.Sprint(i)))
@@ -103,7 +113,6 @@ func (p *Pool) batch(n int) bool {
 			for _, d := range made[:i] {
 				d.remove()
 			}
-			unix.Rmdir(parent)
 			return false
 		}
 		made[i] = d
@@ -112,10 +121,6 @@ func (p *Pool) batch(n int) bool {
 		p.ready <- d
 	}
 	return true
-}
-
-func (p *Pool) parent(n int) string {
-	return filepath.Join(p.root, fmt.Sprintf("%s%d-%d", prefix, os.Getpid(), n))
 }
 
 func create(dir string) (directory, error) {

@@ -4,6 +4,7 @@ package spare
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,7 +17,7 @@ import (
 func TestASpareDirectoryGetsItsNameOnlyWhenItIsSettled(t *testing.T) {
 	root := t.TempDir()
 	p := New(root, 64*4)
-	if !p.batch(0) || len(p.ready) != 4 {
+	if !p.batch() || len(p.ready) != 4 {
 		t.Fatalf("%d directories are ready; want 4", len(p.ready))
 	}
 	dir, journal, err := p.Take("a")
@@ -37,6 +38,41 @@ func TestASpareDirectoryGetsItsNameOnlyWhenItIsSettled(t *testing.T) {
 	p.RemoveAll()
 	if entries, _ := os.ReadDir(root); len(entries) != 1 || entries[0].Name() != "a" {
 		t.Errorf("left: %v", entries)
+	}
+}
+
+// However starts come, and though some are slow: one at a time, so that batches are made
+// while directories of the former one are still to be taken.
+func TestBatchesThatWereUsedLeaveNoDirectory(t *testing.T) {
+	root := t.TempDir()
+	p := New(root, 64*4)
+	const slow = 3 // starts are under way at a time
+	var under []func()
+	for n := range 200 {
+		p.fill()
+		id := process.ID(fmt.Sprint(n))
+		dir, journal, err := p.Take(id)
+		if err != nil || journal < 0 {
+			t.Fatalf("journal %d, %v", journal, err)
+		}
+		under = append(under, func() {
+			unix.Close(journal)
+			if _, err := p.Settle(dir, id); err != nil {
+				t.Error(err)
+			}
+		})
+		if len(under) > slow {
+			under[0]()
+			under = under[1:]
+		}
+	}
+	for _, end := range under {
+		end()
+	}
+	p.batch()
+	parents, err := filepath.Glob(filepath.Join(root, prefix+"*"))
+	if err != nil || len(parents) > 3 { // two full ones at most, and what is left of one
+		t.Errorf("%d directories of batches are left, %v: %q", len(parents), err, parents)
 	}
 }
 
