@@ -437,6 +437,8 @@ func (k *Keeper) canCells() (*wire.CellCan, *wire.Error) {
 	if k.cells.maker == nil {
 		return &wire.CellCan{Can: box.Can{Missing: []box.Missing{{Reason: k.cells.why.Error()}}}}, nil
 	}
+	k.starting.Add(1) // its descriptors are free again soon
+	defer k.starting.Add(-1)
 	b, werr := k.holdCell(cell.ProbeID)
 	if werr == nil {
 		defer k.letGoCell(b)

@@ -121,8 +121,10 @@ type Keeper struct {
 	spares   *spare.Pool
 	stats    machine
 	syncs    *syncer
-	vaulted  vault.Epochs // of the global descriptors
-	cached   atomic.Int32 // open spool files
+	vaulted  vault.Epochs  // of the global descriptors
+	cached   atomic.Int32  // open spool files
+	starting atomic.Int32  // starts that hold descriptors they may free again
+	alone    chan struct{} // one value while a start is tried again alone
 
 	mu    sync.Mutex
 	ids   map[process.ID]*proc // guarded by mu
@@ -147,7 +149,7 @@ type Keeper struct {
 // Run takes over what a keeper before left in the vault, serves until SIGTERM,
 // ends all processes then, and returns.
 func Run(cfg Config) (err error) {
-	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, rundir.SpoolDir), ids: map[process.ID]*proc{}, unborn: map[int]bool{}, settled: make(chan struct{}), listen: -1, wakeFD: -1, broken: make(chan error, 1), boards: newBoardWatch()}
+	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, rundir.SpoolDir), ids: map[process.ID]*proc{}, unborn: map[int]bool{}, alone: make(chan struct{}, 1), settled: make(chan struct{}), listen: -1, wakeFD: -1, broken: make(chan error, 1), boards: newBoardWatch()}
 	if k.run, err = rundir.Open(cfg.StateDir); err != nil {
 		return err
 	}

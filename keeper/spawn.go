@@ -18,15 +18,33 @@ import (
 	"github.com/tend-run/tend/spool"
 )
 
-// spawn starts a process. For want of descriptors it is tried once more
-// without those that only save time.
+// aloneWait bounds how long a start for which there were no descriptors waits for
+// those that other starts take while they are under way.
+const aloneWait = 100 * time.Millisecond
+
+// spawn starts a process. For want of descriptors it is tried once more, without
+// those that only save time, and alone: many starts at a time would else be refused
+// for each other's sake, though one of them has room.
 func (k *Keeper) spawn(req *wire.Spawn) (*wire.Spawned, *wire.Error) {
+	k.starting.Add(1)
 	out, werr := k.spawnOnce(req)
-	if werr != nil && (werr.Errno == uint32(unix.EMFILE) || werr.Errno == uint32(unix.ENFILE)) && k.cached.Load() > 0 {
-		k.shedFiles()
-		out, werr = k.spawnOnce(req)
+	k.starting.Add(-1)
+	if werr == nil || werr.Errno != uint32(unix.EMFILE) && werr.Errno != uint32(unix.ENFILE) {
+		return out, werr
 	}
-	return out, werr
+	late := time.NewTimer(aloneWait)
+	defer late.Stop()
+	select {
+	case k.alone <- struct{}{}:
+		defer func() { <-k.alone }()
+	case <-late.C:
+		return nil, werr
+	}
+	for end := time.Now().Add(aloneWait); k.starting.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	k.shedFiles()
+	return k.spawnOnce(req)
 }
 
 // spawnOnce starts a process. The steps are in the order that a death of the

@@ -39,6 +39,7 @@ const (
 	commandTime   = 10 * time.Minute // and then a command is killed
 	commandOutput = 1 << 20          // of which so many bytes are kept
 	atOnce        = 16               // processes for which something is done at a time
+	atOnceSent    = 1024             // messages under way at a time: each takes a descriptor
 )
 
 // Config of the part. Manager and Dir are needed.
@@ -49,13 +50,17 @@ type Config struct {
 	// Secret signs messages; empty: they are not signed.
 	Secret []byte
 	HTTP   *http.Client // nil: one of its own
-	Log    *slog.Logger // nil: nothing is logged
+	// Sends is how many messages are under way at a time; 0: 1,024. Further ones wait
+	// until one is taken, or for at most 15 s until one is not (then it is tried again).
+	Sends int
+	Log   *slog.Logger // nil: nothing is logged
 }
 
 // Exits is the part.
 type Exits struct {
 	c     Config
 	slots chan struct{}
+	sends chan struct{}
 	wg    sync.WaitGroup
 
 	mu    sync.Mutex
@@ -75,7 +80,10 @@ func Open(c Config) *Exits {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Exits{c: c, slots: make(chan struct{}, atOnce), under: map[process.ID]bool{}}
+	if c.Sends == 0 {
+		c.Sends = atOnceSent
+	}
+	return &Exits{c: c, slots: make(chan struct{}, atOnce), sends: make(chan struct{}, c.Sends), under: map[process.ID]bool{}}
 }
 
 // Name implements part.Part.
@@ -299,7 +307,7 @@ func (x *Exits) tell(ctx context.Context, in *process.Info) {
 	m := &webhook.Message{URL: to, Body: body, ID: string(in.ID) + "." + strconv.FormatInt(f.Sequence, 10), Secret: x.c.Secret}
 	var pause webhook.Pause
 	for {
-		err := webhook.Send(ctx, x.c.HTTP, m)
+		err := x.send(ctx, m)
 		switch {
 		case err == nil:
 			x.done(in.ID, doneURL, nil)
@@ -316,6 +324,17 @@ func (x *Exits) tell(ctx context.Context, in *process.Info) {
 			return
 		}
 	}
+}
+
+// send tries once, when it is the message's turn.
+func (x *Exits) send(ctx context.Context, m *webhook.Message) error {
+	select {
+	case x.sends <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-x.sends }()
+	return webhook.Send(ctx, x.c.HTTP, m)
 }
 
 // sleep reports whether to try again: nobody has removed the process meanwhile.

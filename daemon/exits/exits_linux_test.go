@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tend-run/tend/internal/scene"
@@ -62,7 +63,11 @@ var secret = []byte("a secret")
 
 // running is the part over a keeper, until end is called.
 func running(t *testing.T, m process.Manager, dir string) (end func()) {
-	x := Open(Config{Manager: m, Dir: dir, Secret: secret})
+	return runningAs(t, Config{Manager: m, Dir: dir, Secret: secret})
+}
+
+func runningAs(t *testing.T, c Config) (end func()) {
+	x := Open(c)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -189,5 +194,43 @@ func TestWhatCannotBeDoneIsGivenUp(t *testing.T) {
 	long := strings.Repeat("a", process.MaxIDLen)
 	if a, b := commandID(process.ID(long[:99]+"b")), commandID(process.ID(long)); a == b || a.Validate() != nil || b.Validate() != nil {
 		t.Errorf("%s and %s", a, b)
+	}
+}
+
+// slow is a way to URLs on which messages are held until they may go.
+type slow struct {
+	goOn       chan struct{}
+	now, taken atomic.Int64
+	most       atomic.Int64 // at a time
+}
+
+func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	n := s.now.Add(1)
+	defer s.now.Add(-1)
+	for most := s.most.Load(); n > most && !s.most.CompareAndSwap(most, n); most = s.most.Load() {
+	}
+	select {
+	case <-s.goOn:
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	s.taken.Add(1)
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
+}
+
+// A URL that does not answer takes a bounded number of descriptors, however many have ended.
+func TestSoManyMessagesAreUnderWayAtATime(t *testing.T) {
+	m, way := testkeeper.New(t), &slow{goOn: make(chan struct{})}
+	runningAs(t, Config{Manager: m, Dir: t.TempDir(), HTTP: &http.Client{Transport: way}, Sends: 2})
+	const all = 6
+	for range all {
+		p := start(t, m, process.Spec{Argv: []string{"true"}, Labels: map[string]string{LabelURL: "http://127.0.0.1:1/"}})
+		scene.Eventually(t, "it has ended", func() bool { return scene.Value(p.Info(t.Context()))(t).Exit != nil })
+	}
+	scene.Eventually(t, "messages are under way", func() bool { return way.now.Load() == 2 })
+	close(way.goOn)
+	scene.Eventually(t, "each is taken", func() bool { return way.taken.Load() == all })
+	if most := way.most.Load(); most != 2 {
+		t.Errorf("%d messages were under way at a time; want 2", most)
 	}
 }

@@ -22,11 +22,19 @@ import (
 type starters struct {
 	run  *rundir.Dir
 	idle chan *starter
+	room chan struct{}               // one value for each connection in use
 	ping func(context.Context) error // asks the keeper whether it is there
 }
 
-// idleStarters bounds the connections that are kept; more are made at need.
-const idleStarters = 8
+const (
+	// idleStarters bounds the connections that are kept; more are made at need.
+	idleStarters = 8
+	// filesEach: of so many descriptors that a program may open here, one is for a
+	// connection. Without a bound many starts at a time leave the keeper no
+	// descriptors to start anything with.
+	filesEach   = 16
+	maxStarters = 1024
+)
 
 // startTimeout bounds how long a start may take: the program may lie on a
 // filesystem that hangs.
@@ -37,7 +45,12 @@ const startTimeout = 5 * time.Minute
 const patience = 20 * time.Millisecond
 
 func newStarters(run *rundir.Dir, ping func(context.Context) error) *starters {
-	return &starters{run: run, ping: ping, idle: make(chan *starter, idleStarters)}
+	most := maxStarters
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil { // the keeper's is the same
+		most = int(max(1, min(files.Cur/filesEach, maxStarters)))
+	}
+	return &starters{run: run, ping: ping, idle: make(chan *starter, min(idleStarters, most)), room: make(chan struct{}, most)}
 }
 
 // call sends one start and waits for the answer. When the context ends first,
@@ -61,12 +74,12 @@ func (s *starters) call(ctx context.Context, req *wire.Spawn, late func(reply, e
 }
 
 func (s *starters) try(ctx context.Context, req *wire.Spawn, late func(reply, error)) (rep reply, left bool, err error) {
-	c, err := s.get()
+	c, err := s.get(ctx)
 	if err != nil {
 		return reply{}, false, err
 	}
 	if err := c.send(wire.AppendRequest(nil, 1, wire.OpSpawn, req)); err != nil {
-		c.close()
+		s.put(c, err)
 		return reply{}, false, err
 	}
 	rep, err = c.receive()
@@ -110,17 +123,49 @@ func (s *starters) try(ctx context.Context, req *wire.Spawn, late func(reply, er
 	}
 }
 
-func (s *starters) get() (*starter, error) {
+// get waits until it is the caller's turn, and returns a connection, which put takes back.
+func (s *starters) get(ctx context.Context) (*starter, error) {
+	if err := s.come(ctx); err != nil {
+		return nil, err
+	}
 	select {
 	case c := <-s.idle:
 		return c, nil
 	default:
 	}
-	return dialStarter(s.run.Addr(rundir.KeeperSocket))
+	c, err := dialStarter(s.run.Addr(rundir.KeeperSocket))
+	if err != nil {
+		<-s.room
+	}
+	return c, err
+}
+
+// come waits until there is room for one more.
+func (s *starters) come(ctx context.Context) error {
+	select {
+	case s.room <- struct{}{}:
+		return nil
+	default:
+	}
+	look := time.NewTicker(lookAfter)
+	defer look.Stop()
+	for {
+		select {
+		case s.room <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-look.C: // those before may wait for a keeper that stands still
+			if err := s.ping(ctx); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // put keeps a connection for the next start, unless there was trouble with it.
 func (s *starters) put(c *starter, err error) {
+	defer func() { <-s.room }()
 	if err != nil {
 		c.close()
 		return

@@ -183,6 +183,45 @@ func TestAServiceRunsAgainAfterAKill(t *testing.T) {
 	l.end(m, "web")
 }
 
+// interrupted is a manager whose keeper dies before it passes the first signal on.
+type interrupted struct {
+	process.Manager
+	was atomic.Bool
+}
+
+func (m *interrupted) Get(ctx context.Context, s process.Selector) (process.Process, error) {
+	p, err := m.Manager.Get(ctx, s)
+	return interruptedProcess{p, m}, err
+}
+
+type interruptedProcess struct {
+	process.Process
+	m *interrupted
+}
+
+func (p interruptedProcess) Signal(ctx context.Context, number int, scope process.Scope) error {
+	if !p.m.was.Swap(true) {
+		return process.ErrUnavailable
+	}
+	return p.Process.Signal(ctx, number, scope)
+}
+
+// Else it were killed when its time is over, and what it was answering were lost.
+func TestAServiceIsAskedToEndThoughAKeeperDiesMeanwhile(t *testing.T) {
+	m := &interrupted{Manager: testkeeper.New(t)}
+	l := live(t, m, t.TempDir())
+	l.declare("  web: {command: 'trap \"exit 7\" TERM; echo up; while :; do sleep 0.05; done', stop: {timeout: 10m}, health: {log: up}}\n")
+	l.up()
+	l.ready("web")
+	scene.Must(t, l.Restart(t.Context(), "web"))
+	if s := l.until("web", "run again", func(s supervisor.State) bool { return s.Run == 2 }); s.State.Exit == nil || s.State.Exit.Code != 7 {
+		t.Errorf("the exit is %+v; want the service's own", s.State.Exit)
+	}
+	if !m.was.Load() {
+		t.Error("no signal was sent")
+	}
+}
+
 // The death of the supervisor at any moment is the end of Run without more.
 func TestServicesOutliveTheSupervisorAndAreAdopted(t *testing.T) {
 	m, dir := testkeeper.New(t), t.TempDir()

@@ -219,10 +219,18 @@ func (w *worker) forget(n int64, o order) {
 	w.eachHook(n, o, func(_ supervisor.Hook, p process.Process) { _ = p.Remove(w.ctx) })
 }
 
+// signal asks a run to end. A keeper that dies meanwhile may not have passed it on, so
+// that it is asked again: twice is better than not at all, which ends in SIGKILL.
 func (w *worker) signal(e supervisor.Effect, o order) {
-	p, _, err := w.find(w.ctx, idOf(o.token, e.Run))
-	if err == nil {
-		err = p.Signal(w.ctx, e.Number, process.ScopeTree)
+	var err error
+	for {
+		var p process.Process
+		if p, _, err = w.find(w.ctx, idOf(o.token, e.Run)); err == nil {
+			err = p.Signal(w.ctx, e.Number, process.ScopeTree)
+		}
+		if !errors.Is(err, process.ErrUnavailable) || !w.pause(w.ctx) {
+			break
+		}
 	}
 	if err != nil && !errors.Is(err, process.ErrExited) && !errors.Is(err, process.ErrNotFound) && w.ctx.Err() == nil {
 		// What does not end by the deadline is killed.
