@@ -12,8 +12,11 @@ import (
 	"path/filepath"
 )
 
-// AnyVersion, as what a file must be for [FS.Replace], is every version, and none.
-const AnyVersion = "*"
+// What a file must be for [FS.Replace], besides one version.
+const (
+	AnyVersion  = "*" // every version, and none
+	SomeVersion = "+" // every version, and there must be a file
+)
 
 // Version is a word for what is in a file: another one once the file was written,
 // replaced, or given other rights. It has letters, digits and '-' alone.
@@ -25,13 +28,14 @@ func Version(info fs.FileInfo) string {
 // Replace puts the content of r in the place of the file, at once and as a whole: it is
 // written beside the file, without a name where the file system can do that, and takes
 // the name at the end. A writer that breaks off changes nothing. Missing parents are
-// made. A link is followed; one that leads to no file is replaced. The mode is kept, and the owner where the user may give
-// files away; otherwise the file becomes the user's. Other names of the same file keep what
+// made. A link is followed; one that leads to no file is replaced. The mode is kept, and
+// the owner where the user may give files away; otherwise the file becomes the user's. Other names of the same file keep what
 // they had.
 //
 // was is the version that the file must have, at the beginning and at the end;
-// "": there must be no file; [AnyVersion]: whatever there is. Otherwise it fails with
-// [ErrChanged], or [ErrExists]. It returns the version that the file has then.
+// "": there must be no file; [SomeVersion]: there must be one; [AnyVersion]: whatever
+// there is. Otherwise it fails with [ErrChanged], or [ErrExists]. It returns the version
+// that the file has then.
 func (f FS) Replace(ctx context.Context, path string, r io.Reader, was string) (entry Entry, version string, err error) {
 	return f.replace(ctx, path, r, was, true)
 }
@@ -110,7 +114,7 @@ func (w *replacement) look(a *Actor) error {
 	if w.was == "" {
 		return &PathError{Op: "write", Path: w.path, Kind: ErrExists}
 	}
-	if w.was != AnyVersion && w.was != Version(info) {
+	if w.was != AnyVersion && w.was != SomeVersion && w.was != Version(info) {
 		return &PathError{Op: "write", Path: w.path, Kind: ErrChanged}
 	}
 	// The directory's rights are enough to replace a file, and not to write it.

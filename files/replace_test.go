@@ -43,6 +43,13 @@ func TestReplace(t *testing.T) {
 			if _, err := put("x", "1-2"); !errors.Is(err, ErrChanged) {
 				t.Errorf("a version of no file: %v", err)
 			}
+			if _, err := put("x", SomeVersion); !errors.Is(err, ErrChanged) {
+				t.Errorf("any version of no file: %v", err)
+			}
+			scene.Value(put("some", ""))(t)
+			scene.Value(put("some more", SomeVersion))(t)
+			holds("some more")
+			scene.Must(t, os.Remove(path))
 			one := scene.Value(put("one", ""))(t)
 			holds("one")
 			if _, err := put("two", ""); !errors.Is(err, ErrExists) {

@@ -247,7 +247,11 @@ func (c *shutdownCmd) end(ctx context.Context, inv *invocation) error {
 		if err != nil {
 			return err
 		}
-		if len(live) > 0 {
+		switch len(live) {
+		case 0:
+		case 1:
+			inv.note("1 running process ends with the daemon")
+		default:
 			inv.note("%d running processes end with the daemon", len(live))
 		}
 	}

@@ -31,7 +31,8 @@
 //	GET /tend.v1.FileService/Content  a file, or ranges of it. The ETag is its version
 //	PUT /tend.v1.FileService/Content  makes the body the file, at once and as a whole; one that
 //	                                  breaks off changes nothing. With If-Match: ETag only
-//	                                  if it still is that version, with If-None-Match: * only
+//	                                  if it still is that version, with If-Match: * only if
+//	                                  there is one, with If-None-Match: * only
 //	                                  if there is none; else 409, "aborted" or "already_exists".
 //	                                  Without these, whatever there is. The answer has the ETag
 //	GET /tend.v1.FileService/Archive  a directory as a tar; what could not be read is listed in

@@ -91,12 +91,14 @@ func (p plainFiles) get(w http.ResponseWriter, r *http.Request) error {
 func condition(h http.Header) (was string, err error) {
 	match, none := h.Get("If-Match"), h.Get("If-None-Match")
 	switch {
-	case match == "" && none == "", match == "*" && none == "":
+	case match == "" && none == "":
 		return files.AnyVersion, nil
+	case match == "*" && none == "":
+		return files.SomeVersion, nil
 	case match == "" && none == "*":
 		return "", nil
 	case none == "" && len(match) > 2 && len(match) < 128 && match[0] == '"' && strings.IndexByte(match[1:], '"') == len(match)-2:
-		if was = match[1 : len(match)-1]; was != files.AnyVersion {
+		if was = match[1 : len(match)-1]; was != files.AnyVersion && was != files.SomeVersion {
 			return was, nil
 		}
 	}

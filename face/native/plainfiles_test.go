@@ -67,9 +67,11 @@ func TestAFileIsReplacedIfItIsTheVersionThatWasRead(t *testing.T) {
 		code   string
 	}{
 		"another version":      {path, []string{"If-Match", one}, http.StatusConflict, "aborted"},
+		"no file of any":       {path + "x", []string{"If-Match", "*"}, http.StatusConflict, "aborted"},
 		"a file that is there": {path, []string{"If-None-Match", "*"}, http.StatusConflict, "already_exists"},
 		"no version":           {path, []string{"If-Match", "W/x"}, http.StatusBadRequest, "invalid_argument"},
 		"the version \"*\"":    {path, []string{"If-Match", `"*"`}, http.StatusBadRequest, "invalid_argument"},
+		"the version \"+\"":    {path, []string{"If-Match", `"+"`}, http.StatusBadRequest, "invalid_argument"},
 		"a packed body":        {path, []string{"Content-Encoding", "gzip"}, http.StatusBadRequest, "invalid_argument"},
 		"a directory":          {filepath.Dir(path), nil, http.StatusBadRequest, "failed_precondition"},
 		"no path":              {"", nil, http.StatusBadRequest, "invalid_argument"},
