@@ -99,6 +99,11 @@ type ReadOptions struct {
 	// MaxChunk bounds Data of one event in bytes; 0: 256 KiB. 1..1 MiB. Less
 	// comes at a time while many readers leave unread what they were given.
 	MaxChunk int
+	// ExactTimes makes output one event only if it arrived within one millisecond, so
+	// that Time is that of all its bytes. Otherwise what arrived within 100 ms of the
+	// first byte may be one. It makes a long output of short lines slow to read, and
+	// has no effect with Unordered.
+	ExactTimes bool
 }
 
 // FromNow as an offset in [ReadOptions].From skips what was written before.

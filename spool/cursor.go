@@ -140,6 +140,14 @@ func (r *reader) pick(p *Progress, max int) (piece, bool, error) {
 // long output of short lines slow to read.
 const joinWithin = 100
 
+// joins is how far apart in ms the records of one event may be, less one.
+func (r *reader) joins() uint32 {
+	if r.opts.ExactTimes {
+		return 1
+	}
+	return joinWithin
+}
+
 // verdict is what the index says about what comes next.
 type verdict uint8
 
@@ -185,7 +193,7 @@ func (r *reader) pickOrdered(p *Progress, max int) (piece, verdict, error) {
 				if err != nil || !ok || next.Kind != IndexData || next.Stream != s || next.Offset != end {
 					break
 				}
-				if next.Mono-mono >= joinWithin || (next.Wall == 0) != (wall == 0) {
+				if next.Mono-mono >= r.joins() || (next.Wall == 0) != (wall == 0) {
 					break // its time is another
 				}
 				recEnd = next.Offset + int64(next.Len)

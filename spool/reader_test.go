@@ -132,23 +132,40 @@ func TestOutputThatArrivedLaterIsAnEventOfItsOwn(t *testing.T) {
 	for _, at := range []struct {
 		mono uint32
 		data string
-	}{{1<<32 - 50, "a"}, {1<<32 - 1, "b"}, {49, "c"}, {50, "d"}, {3000, "e"}} { // the clock wraps
+	}{{1<<32 - 50, "a"}, {1<<32 - 1, "b"}, {49, "c"}, {50, "d"}, {50, "e"}, {3000, "g"}} { // the clock wraps
 		w.mono = at.mono
 		w.data(process.Stdout, []byte(at.data), whole)
 	}
 	w.wall = -1 // as repair leaves it: not known
 	w.data(process.Stdout, []byte("f"), whole)
-	r := scene.Value(NewReader(w.dir, "p", outputs, w, process.ReadOptions{}))(t)
+	for name, c := range map[string]struct {
+		opts  process.ReadOptions
+		data  []string
+		times []int64
+	}{
+		"within 100 ms": {process.ReadOptions{}, []string{"abc", "de", "g", "f"}, []int64{2, 5, 7, 0}},
+		"exact":         {process.ReadOptions{ExactTimes: true}, []string{"a", "b", "c", "de", "g", "f"}, []int64{2, 3, 4, 5, 7, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data, times := timesOf(t, w, c.opts)
+			if !slices.Equal(data, c.data) || !slices.Equal(times, c.times) {
+				t.Errorf("events %q at %d; want %q at %d", data, times, c.data, c.times)
+			}
+		})
+	}
+}
+
+// timesOf reads what there is, and when it came: 0 if that is not known.
+func timesOf(t *testing.T, w *writer, opts process.ReadOptions) (got []string, times []int64) {
+	r := scene.Value(NewReader(w.dir, "p", outputs, w, opts))(t)
 	defer r.Close()
-	var got []string
-	var times []int64
 	for {
 		ev, ok, err := r.Next()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !ok {
-			break
+			return got, times
 		}
 		if ev.Kind != process.EventOutput {
 			continue
@@ -159,9 +176,6 @@ func TestOutputThatArrivedLaterIsAnEventOfItsOwn(t *testing.T) {
 		} else {
 			times = append(times, ev.Time.UnixNano())
 		}
-	}
-	if !slices.Equal(got, []string{"abc", "d", "e", "f"}) || !slices.Equal(times, []int64{2, 5, 6, 0}) {
-		t.Errorf("events %q at %d; want abc d e f at 2 5 6 0", got, times)
 	}
 }
 

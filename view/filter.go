@@ -2,6 +2,7 @@ package view
 
 import (
 	"bytes"
+	"time"
 	"unicode/utf8"
 
 	"github.com/tend-run/tend/process"
@@ -20,6 +21,7 @@ type filter struct {
 	cutting bool
 	cutFrom int64
 	at      int64 // end of what came
+	time    time.Time
 	buf     []byte
 }
 
@@ -113,7 +115,7 @@ func (f *filter) text(from, to int64, text []byte) error {
 	if from == to || len(text) == 0 && !f.strip {
 		return nil
 	}
-	return f.item(Item{Stream: f.stream, From: from, To: to, Text: text})
+	return f.item(Item{Stream: f.stream, From: from, To: to, Text: text, Time: f.time})
 }
 
 // omit reports a range that is not shown. The next piece of text begins anew.

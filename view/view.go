@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/tend-run/tend/process"
 )
@@ -36,6 +37,8 @@ type Options struct {
 	StripANSI bool
 	// MaxLine cuts lines after this many bytes; 0: they are not cut.
 	MaxLine int
+	// Times makes text say when it arrived.
+	Times bool
 }
 
 // Validate reports what is wrong as a [*process.InvalidError], or nil.
@@ -84,6 +87,9 @@ type Item struct {
 	Text []byte
 	// Omitted is why the range is not shown; 0 for text.
 	Omitted Reason
+	// Time is when the first byte of the text arrived, with Options.Times; the rest may
+	// have come up to 100 ms later. Zero if it is not known.
+	Time time.Time
 }
 
 // Show delivers the view of what the process has written until now.
@@ -182,6 +188,9 @@ func (v *viewer) show(ev process.Event) error {
 		return fl.omit(ev.Gap.From, ev.Gap.To, Freed)
 	}
 	v.from[ev.Stream] = ev.Offset + int64(len(ev.Data))
+	if v.o.Times {
+		fl.time = ev.Time
+	}
 	return fl.add(ev.Offset, ev.Data)
 }
 

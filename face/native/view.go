@@ -39,7 +39,7 @@ type viewBatch struct {
 }
 
 func (b *viewBatch) add(it view.Item) error {
-	if m := b.m; m != nil && it.Omitted == 0 && m.GetOmitted() == 0 && m.GetStream() == tendv1.Stream(it.Stream) && m.GetTo() == it.From && len(m.GetText())+len(it.Text) <= maxText {
+	if m := b.m; m != nil && it.Omitted == 0 && m.GetOmitted() == 0 && m.GetStream() == tendv1.Stream(it.Stream) && m.GetTo() == it.From && tendpb.ToTime(m.GetTime()).Equal(it.Time) && len(m.GetText())+len(it.Text) <= maxText {
 		m.Text, m.To = append(m.Text, it.Text...), it.To
 		return nil
 	}

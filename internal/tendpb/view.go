@@ -34,7 +34,7 @@ func streamNames(list []process.Stream) (out []tendv1.Stream) {
 func ViewRequest(by process.Selector, o *view.Options) *tendv1.ViewRequest {
 	return &tendv1.ViewRequest{
 		Process: Selector(by), Streams: streamNames(o.Streams), From: Offsets(o.From),
-		Head: viewAmount(o.Head), Tail: viewAmount(o.Tail), StripAnsi: o.StripANSI, MaxLine: uint32(o.MaxLine),
+		Head: viewAmount(o.Head), Tail: viewAmount(o.Tail), StripAnsi: o.StripANSI, MaxLine: uint32(o.MaxLine), Times: o.Times,
 	}
 }
 
@@ -47,7 +47,7 @@ func ToViewOptions(m *tendv1.ViewRequest) (o view.Options, err error) {
 	o = view.Options{
 		Head:      view.Amount{Bytes: m.GetHead().GetBytes(), Lines: m.GetHead().GetLines()},
 		Tail:      view.Amount{Bytes: m.GetTail().GetBytes(), Lines: m.GetTail().GetLines()},
-		StripANSI: m.GetStripAnsi(), MaxLine: int(m.GetMaxLine()),
+		StripANSI: m.GetStripAnsi(), MaxLine: int(m.GetMaxLine()), Times: m.GetTimes(),
 	}
 	if o.Streams, err = toStreamNames(m.GetStreams()); err != nil {
 		return o, err
@@ -60,12 +60,12 @@ func ToViewOptions(m *tendv1.ViewRequest) (o view.Options, err error) {
 
 // ViewItem converts to a message, which keeps a copy of the text.
 func ViewItem(it view.Item) *tendv1.ViewResponse {
-	return &tendv1.ViewResponse{Stream: tendv1.Stream(it.Stream), From: it.From, To: it.To, Text: bytes.Clone(it.Text), Omitted: tendv1.Omitted(it.Omitted)}
+	return &tendv1.ViewResponse{Stream: tendv1.Stream(it.Stream), From: it.From, To: it.To, Text: bytes.Clone(it.Text), Omitted: tendv1.Omitted(it.Omitted), Time: Time(it.Time)}
 }
 
 // ToViewItem converts from a message.
 func ToViewItem(m *tendv1.ViewResponse) view.Item {
-	return view.Item{Stream: process.Stream(m.GetStream()), From: m.GetFrom(), To: m.GetTo(), Text: m.GetText(), Omitted: view.Reason(m.GetOmitted())}
+	return view.Item{Stream: process.Stream(m.GetStream()), From: m.GetFrom(), To: m.GetTo(), Text: m.GetText(), Omitted: view.Reason(m.GetOmitted()), Time: ToTime(m.GetTime())}
 }
 
 // GrepRequest converts to a message.

@@ -918,7 +918,11 @@ type ReadRequest struct {
 	Drain *durationpb.Duration `protobuf:"bytes,6,opt,name=drain,proto3" json:"drain,omitempty"`
 	// Largest piece of output that the client takes, in bytes, 1 to 1 MiB. The
 	// server sends at most 64 KiB at a time; 0: as much as that.
-	MaxChunk      uint32 `protobuf:"varint,7,opt,name=max_chunk,json=maxChunk,proto3" json:"max_chunk,omitempty"`
+	MaxChunk uint32 `protobuf:"varint,7,opt,name=max_chunk,json=maxChunk,proto3" json:"max_chunk,omitempty"`
+	// Output is one event only if it arrived within one millisecond. Otherwise what
+	// arrived within 100 ms of the first byte may be, and has its time. Without
+	// effect if unordered.
+	ExactTimes    bool `protobuf:"varint,8,opt,name=exact_times,json=exactTimes,proto3" json:"exact_times,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1000,6 +1004,13 @@ func (x *ReadRequest) GetMaxChunk() uint32 {
 		return x.MaxChunk
 	}
 	return 0
+}
+
+func (x *ReadRequest) GetExactTimes() bool {
+	if x != nil {
+		return x.ExactTimes
+	}
+	return false
 }
 
 type ReadResponse struct {
@@ -3143,7 +3154,7 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x04next\x18\x02 \x01(\tR\x04next\"O\n" +
 	"\fStreamOffset\x12'\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x0f.tend.v1.StreamR\x06stream\x12\x16\n" +
-	"\x06offset\x18\x02 \x01(\x03R\x06offset\"\x99\x02\n" +
+	"\x06offset\x18\x02 \x01(\x03R\x06offset\"\xba\x02\n" +
 	"\vReadRequest\x12+\n" +
 	"\aprocess\x18\x01 \x01(\v2\x11.tend.v1.SelectorR\aprocess\x12)\n" +
 	"\astreams\x18\x02 \x03(\x0e2\x0f.tend.v1.StreamR\astreams\x12)\n" +
@@ -3151,7 +3162,9 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\tno_follow\x18\x04 \x01(\bR\bnoFollow\x12\x1c\n" +
 	"\tunordered\x18\x05 \x01(\bR\tunordered\x12/\n" +
 	"\x05drain\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x05drain\x12\x1b\n" +
-	"\tmax_chunk\x18\a \x01(\rR\bmaxChunk\"4\n" +
+	"\tmax_chunk\x18\a \x01(\rR\bmaxChunk\x12\x1f\n" +
+	"\vexact_times\x18\b \x01(\bR\n" +
+	"exactTimes\"4\n" +
 	"\fReadResponse\x12$\n" +
 	"\x05event\x18\x01 \x01(\v2\x0e.tend.v1.EventR\x05event\"\x0f\n" +
 	"\rEventsRequest\"6\n" +

@@ -11,6 +11,7 @@ package tendv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -91,7 +92,9 @@ type ViewRequest struct {
 	// Take terminal escape sequences away.
 	StripAnsi bool `protobuf:"varint,6,opt,name=strip_ansi,json=stripAnsi,proto3" json:"strip_ansi,omitempty"`
 	// Cut lines after this many bytes, 16 to 16 MiB; 0: whole lines.
-	MaxLine       uint32 `protobuf:"varint,7,opt,name=max_line,json=maxLine,proto3" json:"max_line,omitempty"`
+	MaxLine uint32 `protobuf:"varint,7,opt,name=max_line,json=maxLine,proto3" json:"max_line,omitempty"`
+	// Tell when text arrived. Text of another time is then another piece.
+	Times         bool `protobuf:"varint,8,opt,name=times,proto3" json:"times,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -175,6 +178,13 @@ func (x *ViewRequest) GetMaxLine() uint32 {
 	return 0
 }
 
+func (x *ViewRequest) GetTimes() bool {
+	if x != nil {
+		return x.Times
+	}
+	return false
+}
+
 // ViewResponse is a piece of text, or a range that is left out.
 type ViewResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -185,7 +195,10 @@ type ViewResponse struct {
 	// What is shown of it.
 	Text []byte `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
 	// Why it is not shown; unspecified for text.
-	Omitted       Omitted `protobuf:"varint,5,opt,name=omitted,proto3,enum=tend.v1.Omitted" json:"omitted,omitempty"`
+	Omitted Omitted `protobuf:"varint,5,opt,name=omitted,proto3,enum=tend.v1.Omitted" json:"omitted,omitempty"`
+	// When the first byte of text arrived, if times were asked for; the rest may have
+	// come up to 100 ms later. Absent if unknown.
+	Time          *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=time,proto3" json:"time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -253,6 +266,13 @@ func (x *ViewResponse) GetOmitted() Omitted {
 		return x.Omitted
 	}
 	return Omitted_OMITTED_UNSPECIFIED
+}
+
+func (x *ViewResponse) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
 }
 
 type GrepRequest struct {
@@ -613,7 +633,7 @@ var File_tend_v1_view_proto protoreflect.FileDescriptor
 
 const file_tend_v1_view_proto_rawDesc = "" +
 	"\n" +
-	"\x12tend/v1/view.proto\x12\atend.v1\x1a\x15tend/v1/process.proto\x1a\x12tend/v1/spec.proto\"\xe2\x02\n" +
+	"\x12tend/v1/view.proto\x12\atend.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15tend/v1/process.proto\x1a\x12tend/v1/spec.proto\"\xf8\x02\n" +
 	"\vViewRequest\x12+\n" +
 	"\aprocess\x18\x01 \x01(\v2\x11.tend.v1.SelectorR\aprocess\x12)\n" +
 	"\astreams\x18\x02 \x03(\x0e2\x0f.tend.v1.StreamR\astreams\x12)\n" +
@@ -622,16 +642,18 @@ const file_tend_v1_view_proto_rawDesc = "" +
 	"\x04tail\x18\x05 \x01(\v2\x1b.tend.v1.ViewRequest.AmountR\x04tail\x12\x1d\n" +
 	"\n" +
 	"strip_ansi\x18\x06 \x01(\bR\tstripAnsi\x12\x19\n" +
-	"\bmax_line\x18\a \x01(\rR\amaxLine\x1a4\n" +
+	"\bmax_line\x18\a \x01(\rR\amaxLine\x12\x14\n" +
+	"\x05times\x18\b \x01(\bR\x05times\x1a4\n" +
 	"\x06Amount\x12\x14\n" +
 	"\x05bytes\x18\x01 \x01(\x03R\x05bytes\x12\x14\n" +
-	"\x05lines\x18\x02 \x01(\x03R\x05lines\"\x9b\x01\n" +
+	"\x05lines\x18\x02 \x01(\x03R\x05lines\"\xcb\x01\n" +
 	"\fViewResponse\x12'\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x0f.tend.v1.StreamR\x06stream\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x03R\x04from\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\x03R\x02to\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\fR\x04text\x12*\n" +
-	"\aomitted\x18\x05 \x01(\x0e2\x10.tend.v1.OmittedR\aomitted\"\xc0\x02\n" +
+	"\aomitted\x18\x05 \x01(\x0e2\x10.tend.v1.OmittedR\aomitted\x12.\n" +
+	"\x04time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xc0\x02\n" +
 	"\vGrepRequest\x12+\n" +
 	"\aprocess\x18\x01 \x01(\v2\x11.tend.v1.SelectorR\aprocess\x12\x18\n" +
 	"\apattern\x18\x02 \x01(\tR\apattern\x12)\n" +
@@ -681,17 +703,18 @@ func file_tend_v1_view_proto_rawDescGZIP() []byte {
 var file_tend_v1_view_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_tend_v1_view_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_tend_v1_view_proto_goTypes = []any{
-	(Omitted)(0),               // 0: tend.v1.Omitted
-	(*ViewRequest)(nil),        // 1: tend.v1.ViewRequest
-	(*ViewResponse)(nil),       // 2: tend.v1.ViewResponse
-	(*GrepRequest)(nil),        // 3: tend.v1.GrepRequest
-	(*GrepResponse)(nil),       // 4: tend.v1.GrepResponse
-	(*ViewRequest_Amount)(nil), // 5: tend.v1.ViewRequest.Amount
-	(*GrepResponse_Match)(nil), // 6: tend.v1.GrepResponse.Match
-	(*Selector)(nil),           // 7: tend.v1.Selector
-	(Stream)(0),                // 8: tend.v1.Stream
-	(*StreamOffset)(nil),       // 9: tend.v1.StreamOffset
-	(*Gap)(nil),                // 10: tend.v1.Gap
+	(Omitted)(0),                  // 0: tend.v1.Omitted
+	(*ViewRequest)(nil),           // 1: tend.v1.ViewRequest
+	(*ViewResponse)(nil),          // 2: tend.v1.ViewResponse
+	(*GrepRequest)(nil),           // 3: tend.v1.GrepRequest
+	(*GrepResponse)(nil),          // 4: tend.v1.GrepResponse
+	(*ViewRequest_Amount)(nil),    // 5: tend.v1.ViewRequest.Amount
+	(*GrepResponse_Match)(nil),    // 6: tend.v1.GrepResponse.Match
+	(*Selector)(nil),              // 7: tend.v1.Selector
+	(Stream)(0),                   // 8: tend.v1.Stream
+	(*StreamOffset)(nil),          // 9: tend.v1.StreamOffset
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*Gap)(nil),                   // 11: tend.v1.Gap
 }
 var file_tend_v1_view_proto_depIdxs = []int32{
 	7,  // 0: tend.v1.ViewRequest.process:type_name -> tend.v1.Selector
@@ -701,21 +724,22 @@ var file_tend_v1_view_proto_depIdxs = []int32{
 	5,  // 4: tend.v1.ViewRequest.tail:type_name -> tend.v1.ViewRequest.Amount
 	8,  // 5: tend.v1.ViewResponse.stream:type_name -> tend.v1.Stream
 	0,  // 6: tend.v1.ViewResponse.omitted:type_name -> tend.v1.Omitted
-	7,  // 7: tend.v1.GrepRequest.process:type_name -> tend.v1.Selector
-	8,  // 8: tend.v1.GrepRequest.streams:type_name -> tend.v1.Stream
-	9,  // 9: tend.v1.GrepRequest.from:type_name -> tend.v1.StreamOffset
-	6,  // 10: tend.v1.GrepResponse.match:type_name -> tend.v1.GrepResponse.Match
-	10, // 11: tend.v1.GrepResponse.freed:type_name -> tend.v1.Gap
-	8,  // 12: tend.v1.GrepResponse.Match.stream:type_name -> tend.v1.Stream
-	1,  // 13: tend.v1.ViewService.View:input_type -> tend.v1.ViewRequest
-	3,  // 14: tend.v1.ViewService.Grep:input_type -> tend.v1.GrepRequest
-	2,  // 15: tend.v1.ViewService.View:output_type -> tend.v1.ViewResponse
-	4,  // 16: tend.v1.ViewService.Grep:output_type -> tend.v1.GrepResponse
-	15, // [15:17] is the sub-list for method output_type
-	13, // [13:15] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	10, // 7: tend.v1.ViewResponse.time:type_name -> google.protobuf.Timestamp
+	7,  // 8: tend.v1.GrepRequest.process:type_name -> tend.v1.Selector
+	8,  // 9: tend.v1.GrepRequest.streams:type_name -> tend.v1.Stream
+	9,  // 10: tend.v1.GrepRequest.from:type_name -> tend.v1.StreamOffset
+	6,  // 11: tend.v1.GrepResponse.match:type_name -> tend.v1.GrepResponse.Match
+	11, // 12: tend.v1.GrepResponse.freed:type_name -> tend.v1.Gap
+	8,  // 13: tend.v1.GrepResponse.Match.stream:type_name -> tend.v1.Stream
+	1,  // 14: tend.v1.ViewService.View:input_type -> tend.v1.ViewRequest
+	3,  // 15: tend.v1.ViewService.Grep:input_type -> tend.v1.GrepRequest
+	2,  // 16: tend.v1.ViewService.View:output_type -> tend.v1.ViewResponse
+	4,  // 17: tend.v1.ViewService.Grep:output_type -> tend.v1.GrepResponse
+	16, // [16:18] is the sub-list for method output_type
+	14, // [14:16] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_tend_v1_view_proto_init() }

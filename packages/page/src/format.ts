@@ -24,6 +24,18 @@ export function millis(t: Timestamp | undefined): number {
   return t ? Number(t.seconds) * 1000 + t.nanos / 1e6 : 0;
 }
 
+const two = (n: number) => String(n).padStart(2, '0');
+let last: [ms: number, text: string] = [0, ''];
+
+/** A moment by the clock of who looks, to a tenth of a second, which is cut and not rounded. */
+export function instant(ms: number): string {
+  if (last[0] !== ms) {
+    const d = new Date(ms);
+    last = [ms, `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}.${Math.floor(d.getMilliseconds() / 100)}`];
+  }
+  return last[1];
+}
+
 export function age(ms: number): string {
   const s = Math.max(0, Math.floor(ms / 1000));
   if (s < 60) return `${s} s`;

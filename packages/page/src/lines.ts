@@ -11,6 +11,8 @@ export interface Line {
   from: number;
   to: number;
   text: string;
+  /** When its first byte arrived, in ms since 1970; 0 if that is not known. */
+  time: number;
   /** It has no end yet, or none here. */
   open: boolean;
   /** Bytes that were freed. */
@@ -24,6 +26,7 @@ export class Cutter {
   #rest: Uint8Array[] = [];
   #size = 0;
   #from: number;
+  #time = 0;
 
   constructor(
     readonly stream: Stream,
@@ -37,8 +40,8 @@ export class Cutter {
     return this.#from + this.#size;
   }
 
-  /** The lines that end in this piece. */
-  add(data: Uint8Array): Line[] {
+  /** The lines that end in this piece, which arrived at a time. */
+  add(data: Uint8Array, time: number): Line[] {
     const lines: Line[] = [];
     for (let at = 0; at < data.length; ) {
       const stop = data.indexOf(10, at);
@@ -46,6 +49,7 @@ export class Cutter {
       let to = stop < 0 ? data.length : stop + 1;
       const broken = to - at > room;
       if (broken) to = at + this.#whole(data, at, room);
+      if (this.#size === 0) this.#time = time;
       this.#rest.push(data.subarray(at, to));
       this.#size += to - at;
       at = to;
@@ -72,7 +76,7 @@ export class Cutter {
   #line(open: boolean): Line {
     const bytes = this.#rest.length === 1 ? this.#rest[0]! : join(this.#rest, this.#size);
     const text = decoder.decode(bytes[bytes.length - 1] === 10 ? bytes.subarray(0, -1) : bytes);
-    return { stream: this.stream, from: this.#from, to: this.#from + this.#size, text, open };
+    return { stream: this.stream, from: this.#from, to: this.#from + this.#size, text, time: this.#time, open };
   }
 
   /** The line that has not ended. */

@@ -29,6 +29,7 @@ export function Output({ info, at }: { info: Info; at: Place }) {
   const view = useRef<OutputView | undefined>(undefined);
   const [status, setStatus] = useState<Status>();
   const [wrap, setWrap] = useState(true);
+  const [times, setTimes] = useState(false);
   const [error, setError] = useState('');
   const offset = query.get('at');
   const asked = useRef(offset);
@@ -57,6 +58,7 @@ export function Output({ info, at }: { info: Info; at: Place }) {
       if (e.key === 'f') view.current?.setFollowing(true);
       else if (e.key === 'G') void view.current?.toEnd();
       else if (e.key === 'w') setWrap((w) => !w);
+      else if (e.key === 't') setTimes((t) => !t);
       else if (e.key === 'n') jump(1);
       else if (e.key === 'N') jump(-1);
       else return;
@@ -86,7 +88,7 @@ export function Output({ info, at }: { info: Info; at: Place }) {
   };
 
   return (
-    <section class={`output ${wrap ? 'wrap' : ''}`} aria-label="Output">
+    <section class={`output ${wrap ? 'wrap' : ''} ${times ? 'times' : ''}`} aria-label="Output">
       <div class="toolbar">
         {!pty && (
           <select aria-label="Stream" value={chosen} onChange={(e) => amend({ s: e.currentTarget.value === 'both' ? '' : e.currentTarget.value, at: '' })}>
@@ -127,6 +129,9 @@ export function Output({ info, at }: { info: Info; at: Place }) {
         </button>
         <button aria-pressed={wrap} onClick={() => setWrap(!wrap)} title="Wrap long lines (w)">
           Wrap
+        </button>
+        <button aria-pressed={times} onClick={() => setTimes(!times)} title="When each line arrived (t)">
+          Timestamps
         </button>
         <DownloadButton run={(came, scope) => download(at, info, streams, came, scope)} fail={(err) => setError(words(err))} />
       </div>

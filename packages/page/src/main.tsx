@@ -116,6 +116,7 @@ const keys: [string, string][] = [
   ['Shift+G', 'End of the output'],
   ['n  Shift+N', 'Next and previous hit'],
   ['w', 'Wrap long lines'],
+  ['t', 'When each line arrived'],
   ['?', 'These keys'],
 ];
 

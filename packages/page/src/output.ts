@@ -5,7 +5,7 @@ import { Omitted } from '../../client/src/gen/tend/v1/view_pb.js';
 import { Stream, type Info } from '../../client/src/gen/tend/v1/spec_pb.js';
 import { draw, plain } from './ansi.js';
 import { follow, repeat, words, type Place } from './api.js';
-import { size } from './format.js';
+import { instant, millis, size } from './format.js';
 import { afterLine, Cutter, type Line } from './lines.js';
 
 /** Bytes that are asked for at once, and lines that are in the document at most. */
@@ -19,6 +19,14 @@ const together = 512 << 10;
 export interface Bounds {
   base: number;
   end: number;
+}
+
+/** Bytes that follow each other, and when the first of them arrived. */
+interface Piece {
+  stream: Stream;
+  offset: number;
+  data: Uint8Array;
+  time: number;
 }
 
 export interface Status {
@@ -48,7 +56,7 @@ export class OutputView {
   #following = true;
   #busy = 0;
   #turn = 0; // counts jumps: what was asked before one is void
-  #pending: { stream: Stream; offset: number; data: Uint8Array }[] = [];
+  #pending: Piece[] = [];
   #pendingSize = 0;
   #drawing = false;
   #marked: number | undefined;
@@ -142,20 +150,20 @@ export class OutputView {
 
   // Loading
 
-  async #read(from: number, bytes: number): Promise<{ at: number; data: Uint8Array[]; freed: boolean }> {
+  async #read(from: number, bytes: number): Promise<{ at: number; pieces: Piece[]; freed: boolean }> {
     const stream = this.#one!;
     return repeat(async () => {
-      const data: Uint8Array[] = [];
+      const pieces: Piece[] = [];
       let at = -1;
       let freed = false;
-      const req = { process: this.#selector, streams: [stream], from: [{ stream, offset: BigInt(from) }], head: { bytes: BigInt(bytes) } };
+      const req = { process: this.#selector, streams: [stream], from: [{ stream, offset: BigInt(from) }], head: { bytes: BigInt(bytes) }, times: true };
       for await (const m of this.place.views.view(req, { signal: this.#scope.signal })) {
         if (m.omitted === Omitted.FREED) freed = true;
         if (m.omitted !== Omitted.UNSPECIFIED) continue;
         if (at < 0) at = Number(m.from);
-        data.push(m.text);
+        pieces.push({ stream, offset: Number(m.from), data: m.text, time: millis(m.time) });
       }
-      return { at: at < 0 ? from : at, data, freed };
+      return { at: at < 0 ? from : at, pieces, freed };
     }, this.#scope.signal);
   }
 
@@ -182,17 +190,13 @@ export class OutputView {
     if (!got || turn !== this.#turn) return;
     this.#reset();
     const b = this.bounds;
-    let all = got.data;
+    const all = got.pieces;
     let at = got.at;
     if (got.freed) b.base = Math.max(b.base, at);
     // The first line is not whole, unless everything begins there.
-    if (at > b.base && all[0]) {
-      const cut = afterLine(all[0]);
-      all = [all[0].subarray(cut), ...all.slice(1)];
-      at += cut;
-    }
+    if (at > b.base) at += cutFront(all);
     const cutter = new Cutter(this.#one!, at);
-    const lines = all.flatMap((d) => cutter.add(d));
+    const lines = all.flatMap((p) => cutter.add(p.data, p.time));
     // Lines may be short: those around the one that is meant, or at the end that is.
     let first = to >= b.end ? lines.length - mostLines : 0;
     if (around !== undefined) first = lines.findIndex((l) => l.to > around) - mostLines / 3;
@@ -221,30 +225,25 @@ export class OutputView {
     const turn = ++this.#turn;
     const got = await this.#task(() =>
       repeat(async () => {
-        const pieces: { stream: Stream; from: number; text: Uint8Array }[] = [];
-        for await (const m of this.place.views.view({ process: this.#selector, streams: this.streams, tail: { bytes: BigInt(together) } }, { signal: this.#scope.signal })) {
-          if (m.omitted === Omitted.UNSPECIFIED) pieces.push({ stream: m.stream, from: Number(m.from), text: m.text });
+        const pieces: Piece[] = [];
+        for await (const m of this.place.views.view({ process: this.#selector, streams: this.streams, tail: { bytes: BigInt(together) }, times: true }, { signal: this.#scope.signal })) {
+          if (m.omitted === Omitted.UNSPECIFIED) pieces.push({ stream: m.stream, offset: Number(m.from), data: m.text, time: millis(m.time) });
         }
         return pieces;
       }, this.#scope.signal),
     );
     if (!got || turn !== this.#turn) return;
     this.#reset();
+    for (const [s, b] of this.#bounds) {
+      const own = got.filter((p) => p.stream === s);
+      if (!own[0] || own[0].offset <= b.base) continue;
+      cutFront(own);
+      this.#from = 1; // there is more before
+    }
     for (const p of got) {
-      let cutter = this.#cutters.get(p.stream);
-      let text = p.text;
-      let from = p.from;
-      if (!cutter) {
-        if (from > this.#bounds.get(p.stream)!.base) {
-          const cut = afterLine(text);
-          text = text.subarray(cut);
-          from += cut;
-          this.#from = 1; // there is more before
-        }
-        cutter = new Cutter(p.stream, from);
-        this.#cutters.set(p.stream, cutter);
-      }
-      this.#append(p.stream, text);
+      if (p.data.length === 0) continue;
+      if (!this.#cutters.has(p.stream)) this.#cutters.set(p.stream, new Cutter(p.stream, p.offset));
+      this.#append(p);
     }
     for (const [s, b] of this.#bounds) {
       const c = this.#cutters.get(s);
@@ -265,10 +264,10 @@ export class OutputView {
     this.#whole = false;
   }
 
-  #append(stream: Stream, data: Uint8Array): void {
+  #append({ stream, data, time }: Piece): void {
     const cutter = this.#cutters.get(stream);
     if (!cutter) return;
-    const lines = cutter.add(data);
+    const lines = cutter.add(data, time);
     if (lines.length) {
       this.#open.get(stream)?.remove();
       this.#open.delete(stream);
@@ -308,10 +307,10 @@ export class OutputView {
     if (!got || turn !== this.#turn || this.#to !== from) return;
     if (got.at !== from) {
       this.#cutters.set(this.#one, new Cutter(this.#one, got.at));
-      this.#content.appendChild(row({ stream: this.#one, from, to: got.at, text: '', open: false, freed: true }));
+      this.#content.appendChild(row({ stream: this.#one, from, to: got.at, text: '', time: 0, open: false, freed: true }));
     }
     const cutter = this.#cutters.get(this.#one)!;
-    this.#keep(cutter, got.data.flatMap((d) => cutter.add(d)), mostLines / 2);
+    this.#keep(cutter, got.pieces.flatMap((p) => cutter.add(p.data, p.time)), mostLines / 2);
     this.#dropTop(this.#content.children.length - mostLines);
     this.#whole = this.#to >= this.bounds.end;
     this.#showRest();
@@ -327,21 +326,15 @@ export class OutputView {
     const got = await this.#task(() => this.#read(from, to - from));
     if (!got || turn !== this.#turn || this.#from !== to) return;
     if (got.freed || got.at > from) b.base = Math.max(b.base, Math.min(got.at, to));
-    const all = got.data;
+    const all = got.pieces;
     let at = got.at;
-    if (at > b.base && all[0]) {
-      const cut = afterLine(all[0]);
-      if (cut < all[0].length || all.length > 1) {
-        all[0] = all[0].subarray(cut);
-        at += cut;
-      }
-    }
+    if (at > b.base) at += cutFront(all);
     if (at >= to) {
       this.#from = to;
       return;
     }
     const cutter = new Cutter(this.#one, at);
-    const lines = all.flatMap((d) => cutter.add(d));
+    const lines = all.flatMap((p) => cutter.add(p.data, p.time));
     const rest = cutter.rest();
     if (rest) lines.push(rest);
     lines.splice(0, Math.max(0, lines.length - mostLines / 2));
@@ -392,7 +385,7 @@ export class OutputView {
             const b = this.#bounds.get(fact.value.stream);
             if (b) b.end = Math.max(b.end, Number(fact.value.to));
           }
-          if (fact?.case === 'output') this.#take(fact.value.stream, Number(fact.value.offset), fact.value.data);
+          if (fact?.case === 'output') this.#take({ stream: fact.value.stream, offset: Number(fact.value.offset), data: fact.value.data, time: millis(event!.time) });
           return true;
         },
         this.#scope.signal,
@@ -410,12 +403,12 @@ export class OutputView {
     }
   }
 
-  #take(stream: Stream, offset: number, data: Uint8Array): void {
-    const b = this.#bounds.get(stream);
+  #take(p: Piece): void {
+    const b = this.#bounds.get(p.stream);
     if (!b) return;
-    b.end = Math.max(b.end, offset + data.length);
-    this.#pending.push({ stream, offset, data });
-    this.#pendingSize += data.length;
+    b.end = Math.max(b.end, p.offset + p.data.length);
+    this.#pending.push(p);
+    this.#pendingSize += p.data.length;
     while (this.#pendingSize > 2 * mostPending && this.#pending.length > 1) this.#pendingSize -= this.#pending.shift()!.data.length;
     if (this.#drawing) return;
     this.#drawing = true;
@@ -437,7 +430,7 @@ export class OutputView {
         break;
       }
       if (p.offset <= cutter.end && (this.#whole || p.offset === cutter.end)) {
-        this.#append(p.stream, p.data.subarray(cutter.end - p.offset));
+        this.#append({ ...p, data: p.data.subarray(cutter.end - p.offset) });
         continue;
       }
       if (!this.#following) {
@@ -453,7 +446,7 @@ export class OutputView {
         this.#from = p.offset + cut;
       }
       this.#cutters.set(p.stream, new Cutter(p.stream, p.offset + cut));
-      this.#append(p.stream, p.data.subarray(cut));
+      this.#append({ ...p, data: p.data.subarray(cut) });
     }
     if (this.#one !== undefined) this.#whole = this.#to >= this.bounds.end;
     if (this.#following) this.#dropTop(this.#content.children.length - mostLines);
@@ -530,12 +523,29 @@ export class OutputView {
   }
 }
 
+/** Cuts off what comes before the first whole line, if there is one, and returns how many bytes that is. */
+function cutFront(pieces: Piece[]): number {
+  let gone = 0;
+  for (const [n, p] of pieces.entries()) {
+    const cut = afterLine(p.data);
+    gone += cut || p.data.length;
+    if (!cut) continue;
+    if (cut === p.data.length && n === pieces.length - 1) return 0;
+    for (const before of pieces.slice(0, n)) before.data = before.data.subarray(before.data.length);
+    p.data = p.data.subarray(cut);
+    p.offset += cut;
+    return gone;
+  }
+  return 0;
+}
+
 function row(l: Line): HTMLElement {
   const el = document.createElement('div');
   el.className = l.freed ? 'line freed' : l.stream === Stream.STDERR ? 'line stderr' : 'line';
   el.dataset['stream'] = String(l.stream);
   el.dataset['from'] = String(l.from);
   el.dataset['to'] = String(l.to);
+  if (l.time) el.dataset['when'] = instant(l.time);
   const at = document.createElement('span');
   at.className = 'at';
   at.dataset['at'] = l.from.toLocaleString('en');

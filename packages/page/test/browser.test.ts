@@ -92,6 +92,14 @@ test('output: follows over a killed server, without a gap and without a line twi
   await page.waitForSelector('.line.stderr:has-text("over")');
   const all = (await lines(page)).filter((l) => l.startsWith('line '));
   assert.deepEqual(all, Array.from({ length: 300 }, (_, n) => `line ${n + 1}`));
+  // What was there before and what came later have their times, as the command line has them:
+  // both are of a moment up to 100 ms before the line, and the page shows tenths of seconds.
+  await page.keyboard.press('t');
+  await page.waitForSelector('.output.times');
+  const shown = await page.$$eval('.scroll .line', (all) => all.map((l) => [l.querySelector('.text')!.textContent!, getComputedStyle(l, '::before').content.slice(1, -1)]));
+  const known = new Map((await tend('logs', '-t', id)).split('\n').map((l) => [l.slice(28), Date.parse(l.slice(0, 27))]));
+  const wrong = shown.filter(([text, when]) => text !== 'over' && !(Math.abs(Date.parse(when!.replace(' ', 'T')) - known.get(text!)!) < 300));
+  assert.deepEqual([shown.length, wrong], [301, []]);
   await page.selectOption('select[aria-label="Stream"]', 'stderr');
   await page.waitForFunction(() => document.querySelectorAll('.scroll .line').length === 1);
   await leave(page);

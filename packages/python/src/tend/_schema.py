@@ -428,6 +428,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (5, "unordered", "bool", ""),
         (6, "drain", "google.protobuf.Duration", ""),
         (7, "max_chunk", "uint32", ""),
+        (8, "exact_times", "bool", ""),
     ),
     "ReadResponse": (
         (1, "event", "Event", ""),
@@ -793,6 +794,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (5, "tail", "ViewRequest.Amount", ""),
         (6, "strip_ansi", "bool", ""),
         (7, "max_line", "uint32", ""),
+        (8, "times", "bool", ""),
     ),
     "ViewRequest.Amount": (
         (1, "bytes", "int64", ""),
@@ -804,6 +806,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (3, "to", "int64", ""),
         (4, "text", "bytes", ""),
         (5, "omitted", "int32", ""),
+        (6, "time", "google.protobuf.Timestamp", ""),
     ),
     "WaitRequest": (
         (1, "process", "Selector", ""),

@@ -6,6 +6,8 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Selector, StreamOffset } from "./process_pb.js";
 import { file_tend_v1_process } from "./process_pb.js";
 import type { Gap, Stream } from "./spec_pb.js";
@@ -16,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file tend/v1/view.proto.
  */
 export const file_tend_v1_view: GenFile = /*@__PURE__*/
-  fileDesc("ChJ0ZW5kL3YxL3ZpZXcucHJvdG8SB3RlbmQudjEinAIKC1ZpZXdSZXF1ZXN0EiIKB3Byb2Nlc3MYASABKAsyES50ZW5kLnYxLlNlbGVjdG9yEiAKB3N0cmVhbXMYAiADKA4yDy50ZW5kLnYxLlN0cmVhbRIjCgRmcm9tGAMgAygLMhUudGVuZC52MS5TdHJlYW1PZmZzZXQSKQoEaGVhZBgEIAEoCzIbLnRlbmQudjEuVmlld1JlcXVlc3QuQW1vdW50EikKBHRhaWwYBSABKAsyGy50ZW5kLnYxLlZpZXdSZXF1ZXN0LkFtb3VudBISCgpzdHJpcF9hbnNpGAYgASgIEhAKCG1heF9saW5lGAcgASgNGiYKBkFtb3VudBINCgVieXRlcxgBIAEoAxINCgVsaW5lcxgCIAEoAyJ6CgxWaWV3UmVzcG9uc2USHwoGc3RyZWFtGAEgASgOMg8udGVuZC52MS5TdHJlYW0SDAoEZnJvbRgCIAEoAxIKCgJ0bxgDIAEoAxIMCgR0ZXh0GAQgASgMEiEKB29taXR0ZWQYBSABKA4yEC50ZW5kLnYxLk9taXR0ZWQi7QEKC0dyZXBSZXF1ZXN0EiIKB3Byb2Nlc3MYASABKAsyES50ZW5kLnYxLlNlbGVjdG9yEg8KB3BhdHRlcm4YAiABKAkSIAoHc3RyZWFtcxgDIAMoDjIPLnRlbmQudjEuU3RyZWFtEiMKBGZyb20YBCADKAsyFS50ZW5kLnYxLlN0cmVhbU9mZnNldBINCgVsaW1pdBgFIAEoAxISCgpzdHJpcF9hbnNpGAYgASgIEhAKCG1heF9saW5lGAcgASgNEg4KBmludmVydBgIIAEoCBIOCgZiZWZvcmUYCSABKA0SDQoFYWZ0ZXIYCiABKA0i4gEKDEdyZXBSZXNwb25zZRIsCgVtYXRjaBgBIAEoCzIbLnRlbmQudjEuR3JlcFJlc3BvbnNlLk1hdGNoSAASHQoFZnJlZWQYAiABKAsyDC50ZW5kLnYxLkdhcEgAGnwKBU1hdGNoEh8KBnN0cmVhbRgBIAEoDjIPLnRlbmQudjEuU3RyZWFtEgwKBGZyb20YAiABKAMSCgoCdG8YAyABKAMSDAoEbGluZRgEIAEoAxIMCgR0ZXh0GAUgASgMEgsKA2N1dBgGIAEoCBIPCgdjb250ZXh0GAcgASgIQgcKBWZvdW5kKmAKB09taXR0ZWQSFwoTT01JVFRFRF9VTlNQRUNJRklFRBAAEhIKDk9NSVRURURfTUlERExFEAESFQoRT01JVFRFRF9MT05HX0xJTkUQAhIRCg1PTUlUVEVEX0ZSRUVEEAMyewoLVmlld1NlcnZpY2USNQoEVmlldxIULnRlbmQudjEuVmlld1JlcXVlc3QaFS50ZW5kLnYxLlZpZXdSZXNwb25zZTABEjUKBEdyZXASFC50ZW5kLnYxLkdyZXBSZXF1ZXN0GhUudGVuZC52MS5HcmVwUmVzcG9uc2UwAUItWitnaXRodWIuY29tL3RlbmQtcnVuL3RlbmQvZ2VuL3RlbmQvdjE7dGVuZHYxYgZwcm90bzM", [file_tend_v1_process, file_tend_v1_spec]);
+  fileDesc("ChJ0ZW5kL3YxL3ZpZXcucHJvdG8SB3RlbmQudjEiqwIKC1ZpZXdSZXF1ZXN0EiIKB3Byb2Nlc3MYASABKAsyES50ZW5kLnYxLlNlbGVjdG9yEiAKB3N0cmVhbXMYAiADKA4yDy50ZW5kLnYxLlN0cmVhbRIjCgRmcm9tGAMgAygLMhUudGVuZC52MS5TdHJlYW1PZmZzZXQSKQoEaGVhZBgEIAEoCzIbLnRlbmQudjEuVmlld1JlcXVlc3QuQW1vdW50EikKBHRhaWwYBSABKAsyGy50ZW5kLnYxLlZpZXdSZXF1ZXN0LkFtb3VudBISCgpzdHJpcF9hbnNpGAYgASgIEhAKCG1heF9saW5lGAcgASgNEg0KBXRpbWVzGAggASgIGiYKBkFtb3VudBINCgVieXRlcxgBIAEoAxINCgVsaW5lcxgCIAEoAyKkAQoMVmlld1Jlc3BvbnNlEh8KBnN0cmVhbRgBIAEoDjIPLnRlbmQudjEuU3RyZWFtEgwKBGZyb20YAiABKAMSCgoCdG8YAyABKAMSDAoEdGV4dBgEIAEoDBIhCgdvbWl0dGVkGAUgASgOMhAudGVuZC52MS5PbWl0dGVkEigKBHRpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIu0BCgtHcmVwUmVxdWVzdBIiCgdwcm9jZXNzGAEgASgLMhEudGVuZC52MS5TZWxlY3RvchIPCgdwYXR0ZXJuGAIgASgJEiAKB3N0cmVhbXMYAyADKA4yDy50ZW5kLnYxLlN0cmVhbRIjCgRmcm9tGAQgAygLMhUudGVuZC52MS5TdHJlYW1PZmZzZXQSDQoFbGltaXQYBSABKAMSEgoKc3RyaXBfYW5zaRgGIAEoCBIQCghtYXhfbGluZRgHIAEoDRIOCgZpbnZlcnQYCCABKAgSDgoGYmVmb3JlGAkgASgNEg0KBWFmdGVyGAogASgNIuIBCgxHcmVwUmVzcG9uc2USLAoFbWF0Y2gYASABKAsyGy50ZW5kLnYxLkdyZXBSZXNwb25zZS5NYXRjaEgAEh0KBWZyZWVkGAIgASgLMgwudGVuZC52MS5HYXBIABp8CgVNYXRjaBIfCgZzdHJlYW0YASABKA4yDy50ZW5kLnYxLlN0cmVhbRIMCgRmcm9tGAIgASgDEgoKAnRvGAMgASgDEgwKBGxpbmUYBCABKAMSDAoEdGV4dBgFIAEoDBILCgNjdXQYBiABKAgSDwoHY29udGV4dBgHIAEoCEIHCgVmb3VuZCpgCgdPbWl0dGVkEhcKE09NSVRURURfVU5TUEVDSUZJRUQQABISCg5PTUlUVEVEX01JRERMRRABEhUKEU9NSVRURURfTE9OR19MSU5FEAISEQoNT01JVFRFRF9GUkVFRBADMnsKC1ZpZXdTZXJ2aWNlEjUKBFZpZXcSFC50ZW5kLnYxLlZpZXdSZXF1ZXN0GhUudGVuZC52MS5WaWV3UmVzcG9uc2UwARI1CgRHcmVwEhQudGVuZC52MS5HcmVwUmVxdWVzdBoVLnRlbmQudjEuR3JlcFJlc3BvbnNlMAFCLVorZ2l0aHViLmNvbS90ZW5kLXJ1bi90ZW5kL2dlbi90ZW5kL3YxO3RlbmR2MWIGcHJvdG8z", [file_google_protobuf_timestamp, file_tend_v1_process, file_tend_v1_spec]);
 
 /**
  * @generated from message tend.v1.ViewRequest
@@ -66,6 +68,13 @@ export type ViewRequest = Message<"tend.v1.ViewRequest"> & {
    * @generated from field: uint32 max_line = 7;
    */
   maxLine: number;
+
+  /**
+   * Tell when text arrived. Text of another time is then another piece.
+   *
+   * @generated from field: bool times = 8;
+   */
+  times: boolean;
 };
 
 /**
@@ -135,6 +144,14 @@ export type ViewResponse = Message<"tend.v1.ViewResponse"> & {
    * @generated from field: tend.v1.Omitted omitted = 5;
    */
   omitted: Omitted;
+
+  /**
+   * When the first byte of text arrived, if times were asked for; the rest may have
+   * come up to 100 ms later. Absent if unknown.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 6;
+   */
+  time?: Timestamp | undefined;
 };
 
 /**
