@@ -58,6 +58,9 @@ type Episode struct {
 	DryRun bool
 	// Workers are the processes that have worked on it, one after the other.
 	Workers int
+	// Unreached is why the model does not answer, while it is waited for, and where it did
+	// not at all; "": it does, or none was asked.
+	Unreached string
 }
 
 // Over reports whether it has ended.
@@ -83,6 +86,8 @@ type HealTry struct {
 	Tokens, Steps int64
 	// Cost of that, by healer.llm.prices; 0: there are none.
 	Cost float64
+	// Unreached: the model did not answer, so that nothing was tried. It is no attempt.
+	Unreached bool
 }
 
 // Episodes returns the newest repairs of a service, the newest first; "": of all. It is at
@@ -150,7 +155,7 @@ func toEpisode(m *tendv1.Episode) Episode {
 	e := Episode{
 		ID: tendpb.CleanName(m.GetId()), Service: tendpb.CleanName(m.GetService()), Status: HealStatus(max(0, m.GetStatus())), Doing: tendpb.CleanName(m.GetDoing()),
 		Why: tendpb.CleanText(m.GetWhy()), Commit: tendpb.CleanName(m.GetCommit()), Dirty: m.GetDirty(),
-		Proposal: tendpb.CleanText(m.GetProposal()), DryRun: m.GetDryRun(), Workers: int(m.GetWorkers()),
+		Proposal: tendpb.CleanText(m.GetProposal()), DryRun: m.GetDryRun(), Workers: int(m.GetWorkers()), Unreached: tendpb.CleanText(m.GetUnreached()),
 	}
 	if t := m.GetOpened(); t != nil {
 		e.Opened = t.AsTime()
@@ -170,7 +175,7 @@ func toEpisode(m *tendv1.Episode) Episode {
 	for _, t := range m.GetTries() {
 		one := HealTry{
 			HealRemedy: toRemedy(t.GetRemedy()), Begun: t.GetBegun().AsTime(), Failed: tendpb.CleanText(t.GetFailed()), Text: tendpb.CleanText(t.GetText()),
-			Tokens: t.GetTokens(), Steps: t.GetSteps(), Cost: t.GetCost(),
+			Tokens: t.GetTokens(), Steps: t.GetSteps(), Cost: t.GetCost(), Unreached: t.GetUnreached(),
 		}
 		if at := t.GetEnded(); at != nil {
 			one.Ended = at.AsTime()

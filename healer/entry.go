@@ -67,6 +67,23 @@ type Entry struct {
 	// Commit that was made; Left says what is not in it.
 	Commit string   `json:"commit,omitempty"`
 	Left   []string `json:"left,omitempty"`
+	// Model is Unreached or Reached, of a Note; Text says why. Unreached of an Act: it has
+	// not answered in all of it, so that nothing was tried.
+	Model string `json:"model,omitempty"`
+}
+
+// What an Entry says of the model.
+const (
+	Unreached = "unreached"
+	Reached   = "reached"
+)
+
+// why is the text of an entry, which says something.
+func (e *Entry) why() string {
+	if text := strings.TrimSpace(e.Text); text != "" {
+		return text
+	}
+	return "it does not answer"
 }
 
 // Bounds of the lists of an entry, so that no escaping makes it longer than a line may be.

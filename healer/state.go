@@ -134,6 +134,8 @@ type Try struct {
 	Tokens, Steps int64
 	// Cost of that, if there are prices.
 	Cost float64
+	// Unreached: the model did not answer, so that nothing was tried. It is no attempt.
+	Unreached bool
 }
 
 // State is what is known of an episode. The zero value is one that was not opened.
@@ -157,6 +159,9 @@ type State struct {
 	Verified, Reviewed bool
 	// Rollbacks tried of what is open.
 	Rollbacks int
+	// Unreached is why the model does not answer, while it is waited for and afterwards;
+	// "": it does, or it was not asked. No further attempt is begun then.
+	Unreached string
 	// Again: the remedy is tried once more after the rollback.
 	Again bool
 	// Last: nothing more is tried after the rollback; it says why.

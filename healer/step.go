@@ -55,6 +55,8 @@ func (m *machine) handle() {
 		if e.Seq == s.Seq && e.Did == s.Doing {
 			m.answered()
 		}
+	case Note:
+		m.noted()
 	case Expired:
 		m.stop("its time was over")
 	case Cancelled:
@@ -108,14 +110,31 @@ func (m *machine) began() {
 	}
 	if s.Doing == Act && s.Open {
 		// Nobody knows how far it came. A playbook is tried once more; an attempt of a
-		// model is over, for what the model was told is gone.
+		// model is over, for what it was told is gone.
 		t := &s.Tries[len(s.Tries)-1]
 		s.Again = t.Kind == Book && !m.triedBefore(t.Remedy)
+		if s.Unreached != "" { // it was told nothing: only workers are counted
+			s.Again, s.Unreached, t.Unreached = true, "", true
+		}
 		t.Failed = Killed
 		m.ask(Rollback)
 		return
 	}
 	m.ask(s.Doing)
+}
+
+// noted: it is for people, but for what it says of the model that is being asked.
+func (m *machine) noted() {
+	s, e := &m.s, m.e
+	if t := s.Try(); t == nil || t.Kind != Model || s.Doing != Act {
+		return
+	}
+	switch e.Model {
+	case Unreached:
+		s.Unreached = e.why()
+	case Reached:
+		s.Unreached = ""
+	}
 }
 
 // triedBefore reports whether the newest remedy was begun before.
@@ -144,6 +163,9 @@ func (m *machine) answered() {
 	case Act:
 		t := &s.Tries[len(s.Tries)-1]
 		t.Text, t.Paths, t.Tokens, t.Steps, t.Cost = e.Text, e.Paths, e.Tokens, e.Steps, e.Cost
+		if s.Unreached = ""; !e.OK && t.Kind == Model && e.Model == Unreached {
+			t.Unreached, s.Unreached = true, e.why()
+		}
 		if !e.OK {
 			m.fail(e.Text)
 			return
@@ -227,17 +249,11 @@ func (m *machine) failed() {
 // next begins the next remedy.
 func (m *machine) next() {
 	s := &m.s
+	for s.Unreached != "" && s.Begun < len(s.Remedies) && s.Remedies[s.Begun].Kind == Model {
+		s.Begun++ // it would come to the same
+	}
 	if s.Begun >= len(s.Remedies) {
-		why := "nothing that was tried has helped"
-		if n := len(s.Tries); n > 0 && s.Tries[n-1].Failed != "" {
-			why += "; the last was " + s.Tries[n-1].Remedy.String() + ": " + s.Tries[n-1].Failed
-		} else if n == 0 {
-			why = "there is no remedy for it"
-			if text := strings.TrimSpace(s.Why); text != "" {
-				why += ": " + text
-			}
-		}
-		m.over(Broken, why)
+		m.over(Broken, s.exhausted())
 		return
 	}
 	r := s.Remedies[s.Begun]
@@ -251,12 +267,52 @@ func (m *machine) next() {
 	}
 }
 
+// exhausted says why nothing more is tried.
+func (s *State) exhausted() string {
+	var last *Try
+	for i := range s.Tries {
+		if !s.Tries[i].Unreached {
+			last = &s.Tries[i]
+		}
+	}
+	why := "nothing that was tried has helped"
+	switch {
+	case last != nil && last.Failed != "":
+		why += "; the last was " + last.Remedy.String() + ": " + last.Failed
+	case last == nil && s.Unreached == "":
+		why = "there is no remedy for it"
+		if text := strings.TrimSpace(s.Why); text != "" {
+			why += ": " + text
+		}
+	}
+	switch {
+	case s.Unreached == "":
+		return why
+	case last == nil:
+		return s.unmade()
+	}
+	return why + "; and then " + s.unmade()
+}
+
+// unmade says that the model did not answer.
+func (s *State) unmade() string {
+	what := "no attempt of the model could be made: "
+	if slices.ContainsFunc(s.Tries, func(t Try) bool { return t.Kind == Model && !t.Unreached }) {
+		what = "no further attempt of the model could be made: "
+	}
+	return what + s.Unreached
+}
+
 // stop ends the episode from outside, once what is open is rolled back. A commit that was
 // begun comes to its end.
 func (m *machine) stop(why string) {
 	s := &m.s
 	if s.Doing == Commit || s.Doing == Rollback && s.Last != "" {
 		return
+	}
+	if t := s.Try(); s.Unreached != "" && t != nil && t.Kind == Model {
+		t.Unreached = true
+		why += "; " + s.unmade()
 	}
 	s.Last, s.Again = why, false
 	switch {

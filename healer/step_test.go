@@ -138,8 +138,14 @@ func TestAnEpisodeEndsWhateverHappens(t *testing.T) {
 				if rapid.IntRange(0, 9).Draw(t, "stop") == 0 {
 					d.put(healer.Entry{Kind: rapid.SampledFrom([]healer.Kind{healer.Expired, healer.Cancelled}).Draw(t, "how")})
 				}
+			case 5: // of a model that is waited for, or that answers again
+				d.put(healer.Entry{Kind: healer.Note, Model: rapid.SampledFrom([]string{healer.Unreached, healer.Reached, ""}).Draw(t, "model")})
 			default:
-				d.put(d.carry(false))
+				e := d.carry(false)
+				if e.Did == healer.Act && rapid.IntRange(0, 3).Draw(t, "unreached") == 0 {
+					e.Model = healer.Unreached
+				}
+				d.put(e)
 			}
 		}
 		if d.committed > 0 && d.s.Status != healer.Ready {
@@ -222,6 +228,74 @@ func TestAKilledAttemptIsRolledBack(t *testing.T) {
 		if again != (s.Doing == healer.Checkpoint) || again == s.Done() {
 			t.Errorf("%s: then it does %v", kind, s.Doing)
 		}
+	}
+}
+
+// attempting is an episode that asks a model, the third of whose remedies is the last.
+func attempting(t *testing.T) healer.State {
+	t.Helper()
+	s := opened(healer.Remedy{Kind: healer.Model, Name: "1", Tree: true}, healer.Remedy{Kind: healer.Model, Name: "2", Tree: true}, healer.Remedy{Kind: healer.Model, Name: "3", Tree: true})
+	if s, _ = healer.Step(s, answer(s, true, "")); s.Doing != healer.Act {
+		t.Fatalf("it does %v", s.Doing)
+	}
+	return s
+}
+
+// note is what a worker says of a model that it asks.
+func note(s healer.State, model, text string) healer.State {
+	s, _ = healer.Step(s, healer.Entry{At: t0, Kind: healer.Note, Model: model, Text: text})
+	return s
+}
+
+func TestAModelThatDoesNotAnswerHasTriedNothing(t *testing.T) {
+	const down = "the model is not available: connection refused"
+	unreached := func(s healer.State) healer.State {
+		e := answer(s, false, down)
+		e.Model = healer.Unreached
+		s, _ = healer.Step(s, e)
+		s, _ = healer.Step(s, answer(s, true, "")) // the rollback
+		return s
+	}
+	s := unreached(attempting(t))
+	if !s.Done() || s.Status != healer.Broken || s.Why != "no attempt of the model could be made: "+down || s.Unreached != down {
+		t.Errorf("it is %v: %q, %q", s.Status, s.Why, s.Unreached)
+	}
+	if len(s.Tries) != 1 || !s.Tries[0].Unreached || s.Tries[0].Failed != down {
+		t.Errorf("the tries are %+v", s.Tries)
+	}
+	s = attempting(t)
+	for _, ok := range []bool{false, true, true} { // the attempt, the rollback, the next checkpoint
+		s, _ = healer.Step(s, answer(s, ok, "it still fails"))
+	}
+	s = unreached(s)
+	if want := "nothing that was tried has helped; the last was model 1: it still fails; and then no further attempt of the model could be made: " + down; s.Why != want || len(s.Tries) != 2 || s.Tries[0].Unreached || !s.Tries[1].Unreached {
+		t.Errorf("it is over because %q, and the tries are %+v", s.Why, s.Tries)
+	}
+}
+
+// While a model is waited for, the state says why. Neither the end of a worker then nor the
+// end of the time makes an attempt of it.
+func TestAModelIsWaitedFor(t *testing.T) {
+	const down = "overloaded"
+	s := note(attempting(t), healer.Unreached, down)
+	if s.Unreached != down || s.Doing != healer.Act {
+		t.Fatalf("it is %+v", s)
+	}
+	if up := note(s, healer.Reached, "it answers"); up.Unreached != "" {
+		t.Errorf("it answers, and %q", up.Unreached)
+	}
+	if other := note(s, "", "something else"); other.Unreached != down {
+		t.Errorf("another note makes it %q", other.Unreached)
+	}
+	over, _ := healer.Step(s, healer.Entry{At: t0, Kind: healer.Expired})
+	over, _ = healer.Step(over, answer(over, true, ""))
+	if want := "its time was over; no attempt of the model could be made: " + down; over.Why != want || !over.Tries[0].Unreached {
+		t.Errorf("it is over because %q, and the tries are %+v", over.Why, over.Tries)
+	}
+	again, _ := healer.Step(s, healer.Entry{At: t0, Kind: healer.Began})
+	again, _ = healer.Step(again, answer(again, true, "")) // the rollback
+	if again.Doing != healer.Checkpoint || len(again.Tries) != 2 || !again.Tries[0].Unreached || again.Tries[1].Name != "1" || again.Unreached != "" {
+		t.Errorf("after the death of its worker it does %v, and the tries are %+v", again.Doing, again.Tries)
 	}
 }
 

@@ -103,6 +103,9 @@ func (inv *invocation) followEpisode(ctx context.Context, d *daemon, id string) 
 		now := e.Status.String() + " " + e.Doing
 		if n := len(e.Tries); n > 0 && !e.Over() {
 			now = e.Status.String() + ": " + remedyText(e.Tries[n-1].HealRemedy) + ": " + e.Doing
+			if e.Unreached != "" {
+				now += ": it is waited for: " + e.Unreached
+			}
 		}
 		if now != said && !e.Over() && !inv.json {
 			inv.note("%s", now)
@@ -186,6 +189,8 @@ type episodeFacts struct {
 	Proposal string         `json:"proposal,omitempty"`
 	DryRun   bool           `json:"dry_run,omitempty"`
 	Workers  int            `json:"workers"`
+	// Unreached is why the model does not answer.
+	Unreached string `json:"unreached,omitempty"`
 	// Diff and Transcript of one that was asked for by its ID.
 	Diff       string            `json:"diff,omitempty"`
 	Transcript []json.RawMessage `json:"transcript,omitempty"`
@@ -213,13 +218,15 @@ type healTryFacts struct {
 	Tokens int64      `json:"tokens,omitempty"`
 	Steps  int64      `json:"steps,omitempty"`
 	Cost   float64    `json:"cost,omitempty"`
+	// Unreached: the model did not answer, so that nothing was tried.
+	Unreached bool `json:"unreached,omitempty"`
 }
 
 func episodeFactsOf(e *tend.Episode) episodeFacts {
 	f := episodeFacts{
 		ID: e.ID, Service: e.Service, Status: e.Status.String(), Doing: e.Doing, Why: e.Why, Opened: e.Opened, Ended: timeOrNull(e.Ended),
 		Signals: []signalFacts{}, Remedies: []remedyFacts{}, Tries: []healTryFacts{},
-		Commit: e.Commit, Left: e.Left, Dirty: e.Dirty, Proposal: e.Proposal, DryRun: e.DryRun, Workers: e.Workers,
+		Commit: e.Commit, Left: e.Left, Dirty: e.Dirty, Proposal: e.Proposal, DryRun: e.DryRun, Workers: e.Workers, Unreached: e.Unreached,
 	}
 	for _, s := range e.Signals {
 		f.Signals = append(f.Signals, signalFacts(s))
@@ -230,6 +237,7 @@ func episodeFactsOf(e *tend.Episode) episodeFacts {
 	for _, t := range e.Tries {
 		f.Tries = append(f.Tries, healTryFacts{
 			remedyFacts: remedyFacts(t.HealRemedy), Begun: t.Begun, Ended: timeOrNull(t.Ended), Failed: t.Failed, Text: t.Text, Paths: t.Paths, Tokens: t.Tokens, Steps: t.Steps, Cost: t.Cost,
+			Unreached: t.Unreached,
 		})
 	}
 	return f
@@ -320,7 +328,11 @@ func episodeText(e *tend.EpisodeRecord) string {
 		}
 	}
 	for _, t := range e.Tries {
-		fmt.Fprintf(&b, "tried     %s: %s\n", remedyText(t.HealRemedy), indented(t.Why))
+		tried, failed := "tried", "did not help"
+		if t.Unreached {
+			tried, failed = "not made", "the model did not answer"
+		}
+		fmt.Fprintf(&b, "%-9s %s: %s\n", tried, remedyText(t.HealRemedy), indented(t.Why))
 		if t.Text != "" {
 			fmt.Fprintf(&b, "          %s\n", indented(t.Text))
 		}
@@ -331,7 +343,7 @@ func episodeText(e *tend.EpisodeRecord) string {
 			fmt.Fprintf(&b, "          %d steps, %d tokens\n", t.Steps, t.Tokens)
 		}
 		if t.Failed != "" {
-			fmt.Fprintf(&b, "          did not help: %s\n", indented(t.Failed))
+			fmt.Fprintf(&b, "          %s: %s\n", failed, indented(t.Failed))
 		}
 	}
 	if e.Commit != "" {

@@ -125,7 +125,7 @@ func (h *Healing) message(id string) (*tendv1.Episode, error) {
 	s := healer.Fold(entries)
 	m := &tendv1.Episode{
 		Id: id, Service: o.Service, Status: StatusOf(s.Status), Doing: s.Doing.String(), Why: s.Why, Opened: stamp(o.At), Ended: stamp(s.Ended),
-		Commit: s.Committed, Left: s.Left, Dirty: s.Dirty, Proposal: s.Proposal, DryRun: o.DryRun, Workers: int32(s.Workers),
+		Commit: s.Committed, Left: s.Left, Dirty: s.Dirty, Proposal: s.Proposal, DryRun: o.DryRun, Workers: int32(s.Workers), Unreached: s.Unreached,
 	}
 	for _, one := range s.Signals {
 		m.Signals = append(m.Signals, &tendv1.HealSignal{Kind: one.Kind, Text: one.Text, At: stamp(one.At)})
@@ -136,6 +136,7 @@ func (h *Healing) message(id string) (*tendv1.Episode, error) {
 	for _, t := range s.Tries {
 		m.Tries = append(m.Tries, &tendv1.HealTry{
 			Remedy: remedy(t.Remedy), Begun: stamp(t.Begun), Ended: stamp(t.Ended), Failed: t.Failed, Text: t.Text, Paths: t.Paths, Tokens: t.Tokens, Steps: t.Steps, Cost: t.Cost,
+			Unreached: t.Unreached,
 		})
 	}
 	return m, nil

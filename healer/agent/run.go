@@ -18,6 +18,10 @@ type Attempt struct {
 	Redact     func(string) string // for all that goes to the model or to Record; nil: none
 	Record     func(Event)         // the transcript, in order, redacted; nil: none
 	Live       func(Delta)         // each piece of a reply as it comes, not redacted; nil: none
+	// Patience waits while the model does not answer the first request, and reports
+	// whether to ask again, which it bounds; nil: never. What asking again cannot change,
+	// such as a wrong key, it is not told.
+	Patience func(ctx context.Context, err error) bool
 }
 
 // Budget bounds an attempt. A field that is zero has its default.
@@ -50,13 +54,9 @@ type Outcome struct {
 	// Why it has ended: "finished", "end_turn", "refusal", "budget: steps" (input
 	// tokens, output tokens, wall, cost, context), "loop: …" or "model: …".
 	Why string
-
-	down bool
+	// Unreached: the model has given no reply, so that nothing was tried.
+	Unreached bool
 }
-
-// Down says that the model cannot be asked now: a further attempt would come to
-// the same.
-func (o Outcome) Down() bool { return o.down }
 
 // Event is a line of the transcript.
 type Event struct {
@@ -94,6 +94,7 @@ func Run(ctx context.Context, m Model, a Attempt) (Outcome, error) {
 	limited, cancel := context.WithTimeout(ctx, r.Budget.Wall)
 	defer cancel()
 	r.out.Why, err = r.attempt(limited)
+	r.out.Unreached = !r.answered
 	if ctx.Err() != nil {
 		return r.out, ctx.Err()
 	}
@@ -111,6 +112,7 @@ type run struct {
 	history  history
 	progress progress
 	out      Outcome
+	answered bool // the model has, once
 }
 
 func (r *run) defaults() {
@@ -190,14 +192,24 @@ func (r *run) attempt(ctx context.Context) (string, error) {
 				r.record(Event{Kind: "note", Text: err.Error()})
 				continue
 			}
-			r.out.down = true
 			r.record(Event{Kind: "note", Text: err.Error(), Error: true})
+			if r.mayAnswer(err) && r.Patience(ctx, err) {
+				r.out.Steps-- // it is the same request
+				continue
+			}
 			return "model: " + r.Redact(err.Error()), nil
 		}
+		r.answered = true
 		if why := r.take(ctx, reply); why != "" {
 			return why, nil
 		}
 	}
+}
+
+// mayAnswer reports whether somebody waits for a model that has not answered yet, and may.
+func (r *run) mayAnswer(err error) bool {
+	var e *ModelError
+	return r.Patience != nil && !r.answered && errors.As(err, &e) && e.Kind <= Broken
 }
 
 // spent says which budget the next request would exceed, or "".

@@ -158,7 +158,7 @@ func TestAGoodModelRepairs(t *testing.T) {
 		m{"name": "done", "expect": []string{"changed", "healthy"}, "faults": []m{{"kind": "truncate", "after": 2}}, "reply": []m{{"tool": "finish", "input": m{"summary": "Removed a stray '='."}}}},
 	)
 	script(t, s, nil, func(t *testing.T, f *fake, p *project, out agent.Outcome, events []agent.Event) {
-		if out.Why != "finished" || !out.Finished || out.Summary != "Removed a stray '='." || out.Steps != 3 || out.Calls != 4 || out.Usage.Output == 0 || out.Down() {
+		if out.Why != "finished" || !out.Finished || out.Summary != "Removed a stray '='." || out.Steps != 3 || out.Calls != 4 || out.Usage.Output == 0 || out.Unreached {
 			t.Errorf("%+v", out)
 		}
 		if b := scene.Value(os.ReadFile(p.path("server.js")))(t); string(b) != good {
@@ -312,15 +312,48 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// TestAModelThatIsDown: the attempt ends, and further ones would as well.
+// TestAModelThatIsDown: the attempt ends, and nothing was tried.
 func TestAModelThatIsDown(t *testing.T) {
 	for _, fault := range []m{{"kind": "overloaded"}, {"kind": "status", "status": 401}, {"kind": "cut", "after": 2}, {"kind": "garbage"}, {"kind": "drop"}} {
 		fault["times"] = 1000
 		t.Run(fmt.Sprint(fault["kind"]), func(t *testing.T) {
 			t.Parallel()
 			script(t, turns(m{"reply": answer, "faults": []m{fault}}), nil, func(t *testing.T, f *fake, _ *project, out agent.Outcome, _ []agent.Event) {
-				if !strings.HasPrefix(out.Why, "model: ") || !out.Down() || out.Finished {
+				if !strings.HasPrefix(out.Why, "model: ") || !out.Unreached || out.Finished {
 					t.Errorf("%+v", out)
+				}
+			})
+		})
+	}
+}
+
+// TestAModelThatIsDownIsWaitedFor: it is one attempt with one prompt, however often it is
+// asked. What asking again cannot change is not waited for.
+func TestAModelThatIsDownIsWaitedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault  m
+		most   int // of waits
+		waited int
+		why    string
+	}{
+		"it answers then":     {m{"kind": "overloaded", "times": 6}, 10, 2, "finished"},
+		"it does not":         {m{"kind": "overloaded", "times": 1000}, 2, 3, "model: the model is not available"},
+		"a key that is wrong": {m{"kind": "status", "status": 401, "times": 1000}, 10, 0, "model: the model's provider refuses the key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			waited := 0
+			patience := func(a *agent.Attempt) {
+				waited = 0
+				a.Patience = func(context.Context, error) bool { waited++; return waited <= c.most }
+			}
+			script(t, turns(m{"faults": []m{c.fault}, "reply": []m{call("finish", m{"summary": "ok"})}}), patience, func(t *testing.T, _ *fake, _ *project, out agent.Outcome, events []agent.Event) {
+				if !strings.HasPrefix(out.Why, c.why) || out.Finished == out.Unreached || out.Finished != (c.why == "finished") || out.Steps != 1 || waited != c.waited {
+					t.Errorf("%d waits, %+v", waited, out)
+				}
+				prompts := slices.DeleteFunc(events, func(e agent.Event) bool { return e.Kind != "prompt" })
+				if len(prompts) != 1 {
+					t.Errorf("it was prompted %d times", len(prompts))
 				}
 			})
 		})

@@ -47,10 +47,12 @@ func (w *worker) prepare(ctx context.Context, s healer.Secrets) error {
 func (w *worker) prepareModel(s healer.Secrets) error {
 	m := w.order.Healer.LLM
 	if m == nil {
+		w.unasked = "none is declared"
 		return nil
 	}
 	if s.Key == "" {
-		w.note("no model is asked: tend up found no key for it in its environment")
+		w.unasked = "tend up found no key for it in its environment"
+		w.note("no model is asked: " + w.unasked)
 		return nil
 	}
 	open := agent.NewAnthropic
@@ -60,7 +62,8 @@ func (w *worker) prepareModel(s healer.Secrets) error {
 	c := agent.Config{BaseURL: s.BaseURL, Key: s.Key, Model: m.Model}
 	var err error
 	if w.model, err = open(c); err != nil {
-		w.note("no model is asked: " + err.Error())
+		w.unasked = err.Error()
+		w.note("no model is asked: " + w.unasked)
 		return nil
 	}
 	if m.ReviewModel != "" {

@@ -22,8 +22,9 @@ import (
 
 // askModel makes one attempt of a model.
 func (w *worker) askModel(ctx context.Context, e healer.Effect) (out healer.Entry, err error) {
-	if w.model == nil {
-		return out, errors.New("there is no model to ask: " + w.failed)
+	if w.model == nil { // the worker that has planned it had one
+		out.Model = healer.Unreached
+		return out, errors.New(w.unasked)
 	}
 	ev, err := w.evidence(ctx)
 	if err != nil {
@@ -36,7 +37,7 @@ func (w *worker) askModel(ctx context.Context, e healer.Effect) (out healer.Entr
 	}
 	number := 1
 	for _, t := range w.state.Tries[:len(w.state.Tries)-1] {
-		if t.Kind == healer.Model {
+		if t.Kind == healer.Model && !t.Unreached {
 			number++
 		}
 	}
@@ -56,7 +57,7 @@ func (w *worker) askModel(ctx context.Context, e healer.Effect) (out healer.Entr
 	done, err := agent.Run(ctx, w.model, agent.Attempt{
 		Number: number, Of: h.Attempts, Story: story, Tools: agent.Tools(hands, w.redact.Text),
 		Budget: agent.Budget{Steps: h.Steps, InputTokens: int64(h.Tokens), OutputTokens: int64(h.Tokens), Wall: h.Wall.Std()},
-		Redact: w.redact.Text, Record: w.transcript(number, words), Live: words.take, Prices: pricesOf(h.LLM),
+		Redact: w.redact.Text, Record: w.transcript(number, words), Live: words.take, Prices: pricesOf(h.LLM), Patience: w.patience(ctx),
 	})
 	out.Text, out.Steps, out.Tokens, out.Cost = done.Summary, int64(done.Steps), done.Usage.Input+done.Usage.Output, done.Cost
 	if err != nil {
@@ -66,8 +67,9 @@ func (w *worker) askModel(ctx context.Context, e healer.Effect) (out healer.Entr
 	if err != nil {
 		return out, err
 	}
-	if done.Down() {
-		w.model, w.failed = nil, done.Why
+	if done.Unreached {
+		out.Model = healer.Unreached
+		return out, errors.New(strings.TrimPrefix(done.Why, "model: "))
 	}
 	if !done.Finished && len(paths) == 0 {
 		return out, fmt.Errorf("the model changed nothing: %s", done.Why)
@@ -91,7 +93,7 @@ func commandText(argv []string) string {
 // pastTries are the attempts before, with what each had changed.
 func (w *worker) pastTries() (all []agent.Past) {
 	for i, t := range w.state.Tries[:len(w.state.Tries)-1] {
-		if t.Kind == healer.Wait {
+		if t.Kind == healer.Wait || t.Unreached {
 			continue
 		}
 		diff, err := replace.Read(w.order.Path(healer.TakenBackFile(i+1)), healer.MaxDiff+1)
@@ -118,6 +120,9 @@ func pricesOf(m *config.LLM) agent.Prices {
 // written down is no longer being written.
 func (w *worker) transcript(n int, words *words) func(agent.Event) {
 	return func(ev agent.Event) {
+		if ev.Kind == "reply" && w.state.Unreached != "" {
+			_ = w.put(healer.Entry{Kind: healer.Note, Model: healer.Reached, Text: "the model answers"})
+		}
 		if ev.Kind == "reply" || ev.Kind == "end" {
 			defer words.over()
 		}

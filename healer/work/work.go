@@ -58,7 +58,8 @@ type worker struct {
 	gone    bool            // its sandbox is
 	ours    process.ID      // of the process that works on the project in a sandbox
 	endTurn func()          // ends what is being done
-	failed  string          // why there is no project, or no model any more
+	failed  string          // why there is no project
+	unasked string          // why there is no model
 	self    string          // path of this program
 	path    string          // PATH of this process
 	lived   time.Duration   // the longest life of the service that ended by its fault; see seeLives

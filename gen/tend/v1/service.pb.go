@@ -993,7 +993,10 @@ type Episode struct {
 	// Nothing was to be changed: remedies are what would be tried.
 	DryRun bool `protobuf:"varint,15,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// How many processes have worked on it, one after the other.
-	Workers       int32 `protobuf:"varint,16,opt,name=workers,proto3" json:"workers,omitempty"`
+	Workers int32 `protobuf:"varint,16,opt,name=workers,proto3" json:"workers,omitempty"`
+	// Why the model does not answer, while it is waited for, and where it did not at all;
+	// empty: it does, or none was asked.
+	Unreached     string `protobuf:"bytes,17,opt,name=unreached,proto3" json:"unreached,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1140,6 +1143,13 @@ func (x *Episode) GetWorkers() int32 {
 	return 0
 }
 
+func (x *Episode) GetUnreached() string {
+	if x != nil {
+		return x.Unreached
+	}
+	return ""
+}
+
 type HealSignal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// exit, flap, health, stuck, pressure, asked; others may come.
@@ -1275,7 +1285,9 @@ type HealTry struct {
 	Tokens int64 `protobuf:"varint,7,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	Steps  int64 `protobuf:"varint,8,opt,name=steps,proto3" json:"steps,omitempty"`
 	// What that has cost, by the prices of healer.llm.prices; 0: there are none.
-	Cost          float64 `protobuf:"fixed64,9,opt,name=cost,proto3" json:"cost,omitempty"`
+	Cost float64 `protobuf:"fixed64,9,opt,name=cost,proto3" json:"cost,omitempty"`
+	// The model did not answer, so that nothing was tried: it counts as no attempt.
+	Unreached     bool `protobuf:"varint,10,opt,name=unreached,proto3" json:"unreached,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1371,6 +1383,13 @@ func (x *HealTry) GetCost() float64 {
 		return x.Cost
 	}
 	return 0
+}
+
+func (x *HealTry) GetUnreached() bool {
+	if x != nil {
+		return x.Unreached
+	}
+	return false
 }
 
 // HealStep is one line of the journal of a repair.
@@ -2203,7 +2222,7 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\asockets\x18\x11 \x03(\v2\x16.tend.v1.ServiceSocketR\asockets\"=\n" +
 	"\rServiceSocket\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\"\x87\x04\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xa5\x04\n" +
 	"\aEpisode\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12+\n" +
@@ -2221,7 +2240,8 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\x05dirty\x18\r \x01(\bR\x05dirty\x12\x1a\n" +
 	"\bproposal\x18\x0e \x01(\tR\bproposal\x12\x17\n" +
 	"\adry_run\x18\x0f \x01(\bR\x06dryRun\x12\x18\n" +
-	"\aworkers\x18\x10 \x01(\x05R\aworkers\"`\n" +
+	"\aworkers\x18\x10 \x01(\x05R\aworkers\x12\x1c\n" +
+	"\tunreached\x18\x11 \x01(\tR\tunreached\"`\n" +
 	"\n" +
 	"HealSignal\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
@@ -2231,7 +2251,7 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"HealRemedy\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
-	"\x03why\x18\x03 \x01(\tR\x03why\"\x9e\x02\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"\xbc\x02\n" +
 	"\aHealTry\x12+\n" +
 	"\x06remedy\x18\x01 \x01(\v2\x13.tend.v1.HealRemedyR\x06remedy\x120\n" +
 	"\x05begun\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05begun\x120\n" +
@@ -2241,7 +2261,9 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\x05paths\x18\x06 \x03(\tR\x05paths\x12\x16\n" +
 	"\x06tokens\x18\a \x01(\x03R\x06tokens\x12\x14\n" +
 	"\x05steps\x18\b \x01(\x03R\x05steps\x12\x12\n" +
-	"\x04cost\x18\t \x01(\x01R\x04cost\"\xc0\x01\n" +
+	"\x04cost\x18\t \x01(\x01R\x04cost\x12\x1c\n" +
+	"\tunreached\x18\n" +
+	" \x01(\bR\tunreached\"\xc0\x01\n" +
 	"\bHealStep\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x10\n" +

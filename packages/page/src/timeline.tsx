@@ -2,7 +2,7 @@
 // model says meanwhile.
 
 import type { ComponentChildren } from 'preact';
-import type { Episode, HealRemedy, HealStep } from '../../client/src/gen/tend/v1/service_pb.js';
+import type { Episode, HealRemedy, HealStep, HealTry } from '../../client/src/gen/tend/v1/service_pb.js';
 import { HealStatus } from '../../client/src/gen/tend/v1/service_pb.js';
 import { Conversation } from './conversation.js';
 import type { Seen } from './episode.js';
@@ -220,12 +220,15 @@ function Remedies({ all }: { all: HealRemedy[] }) {
   );
 }
 
+/** Whether a model has made the attempt. One that it never answered counts as none, here and in the transcript. */
+const attempted = (t: HealTry) => t.remedy?.kind === 'model' && !t.unreached;
+
 /** One remedy that was tried. */
 function Try({ n, steps, seen, e }: { n: number; steps: HealStep[]; seen: Seen; e: Episode }) {
   const t = e.tries[n - 1];
   const now = !e.ended && n === e.tries.length;
   const diff = seen.diffs.get(n);
-  const attempt = t?.remedy?.kind === 'model' ? e.tries.slice(0, n).filter((o) => o.remedy?.kind === 'model').length : 0;
+  const attempt = t?.remedy?.kind === 'model' ? 1 + e.tries.slice(0, n - 1).filter(attempted).length : 0;
   const said = attempt > 0 ? seen.said.filter((l) => l.attempt === attempt) : [];
   const failed = t?.failed ?? '';
   const acted = steps.some((s) => s.did === 'act');
@@ -235,7 +238,7 @@ function Try({ n, steps, seen, e }: { n: number; steps: HealStep[]; seen: Seen; 
       mark={failed ? 'bad' : now ? 'now' : 'ok'}
       title={
         <>
-          {n}. {visible(remedyName(t?.remedy))} {attempt > 0 && e.tries.filter((o) => o.remedy?.kind === 'model').length > 1 && <small class="faint">attempt {attempt}</small>}
+          {n}. {visible(remedyName(t?.remedy))} {t?.unreached && <small class="faint">not made: the model did not answer</small>} {attempt > 0 && e.tries.filter(attempted).length > 1 && !t?.unreached && <small class="faint">attempt {attempt}</small>}
         </>
       }
       at={t?.begun}

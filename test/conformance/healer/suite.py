@@ -108,6 +108,8 @@ class Run:
         healer = {"service": "web", "root": "app", "protected": s.get("protected", [])}
         if self.model != "people":
             healer["llm"] = {"provider": "anthropic", "base_url": self.url, "model": "scripted"}
+        if self.model == "down":
+            healer["wall"] = "30s"  # for half of which it is waited for
         (self.tmp / "tend.yaml").write_text(json.dumps({"services": {"web": service}, "healer": healer}, indent=1))
 
     def changes(self, fix):
@@ -281,8 +283,9 @@ class Run:
         n = len(self.requests())
         if self.model == "down":
             tries = [t for t in e["tries"] if t["kind"] == "model"]
-            if "connection refused" not in tries[0]["failed"] or any("there is no model to ask" not in t["failed"] for t in tries[1:]):
-                raise Fail(f"a model that is down is asked in one attempt, which says why: {tries}")
+            made = [t for t in tries if not t.get("unreached")]
+            if made or len(tries) != 1 or "connection refused" not in tries[0]["failed"] or "no attempt of the model could be made: " not in e["why"] or "connection refused" not in e["unreached"]:
+                raise Fail(f"a model that is down has made no attempt, and the episode says so: {e}")
         elif n == 0 or n > 60:
             raise Fail(f"the model was asked {n} times")
         self.unchanged()

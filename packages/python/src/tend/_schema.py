@@ -67,6 +67,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (14, "proposal", "string", ""),
         (15, "dry_run", "bool", ""),
         (16, "workers", "int32", ""),
+        (17, "unreached", "string", ""),
     ),
     "ErrorDetail": (
         (1, "kind", "int32", ""),
@@ -252,6 +253,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (7, "tokens", "int64", ""),
         (8, "steps", "int64", ""),
         (9, "cost", "double", ""),
+        (10, "unreached", "bool", ""),
     ),
     "HealWords": (
         (1, "text", "string", ""),
