@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,12 +25,13 @@ type stream struct {
 	counters uint64
 	code     int
 	pause    time.Duration
+	gate     string // a fifo: the workload begins when somebody has it open to write; "": at once
 }
 
 // follow runs the workload and checks each byte and the exit status.
 func (s stream) follow(ctx context.Context, c *tend.Client) error {
 	cmd := tend.Command(self)
-	cmd.Env = map[string]string{roleVariable: fmt.Sprintf("%d %d %s", s.counters, s.code, s.pause)}
+	cmd.Env = map[string]string{roleVariable: fmt.Sprintf("%d %d %s", s.counters, s.code, s.pause), gateVariable: s.gate}
 	cmd.MaxOutput = -1
 	p, err := c.Spawn(ctx, cmd)
 	if err != nil {
@@ -219,18 +222,23 @@ func TestALargeStreamAnd200CommandsSurviveKillsOfTheServer(t *testing.T) {
 			}
 		})
 	}
-	large := stream{counters: 1 << 25, code: 7, pause: 250 * time.Millisecond}
+	gate := filepath.Join(t.TempDir(), "gate") // however long the starts take, all run at once
+	scene.Must(t, syscall.Mkfifo(gate, 0o600))
+	large := stream{counters: 1 << 25, code: 7, pause: 250 * time.Millisecond, gate: gate}
 	if soaked() {
-		large = stream{counters: 1 << 27, code: 7}
+		large = stream{counters: 1 << 27, code: 7, gate: gate}
 	}
 	check(large)
-	for i := range 200 {
-		check(stream{counters: 1000, code: i % 100, pause: 300 * time.Millisecond})
+	const commands = 200
+	for i := range commands {
+		check(stream{counters: 1000, code: i % 100, pause: 300 * time.Millisecond, gate: gate})
 	}
-	scene.Eventually(t, "200 commands run", func() bool {
+	scene.Eventually(t, "all of them are there", func() bool {
 		st, err := c.Status(ctx)
-		return err == nil && st.Processes >= 150
+		return err == nil && st.Processes > commands
 	})
+	opened := scene.Value(os.OpenFile(gate, os.O_RDWR, 0))(t) // waits for no reader
+	defer opened.Close()
 	for range 3 {
 		st := scene.Value(c.Status(ctx))(t)
 		scene.Must(t, syscall.Kill(st.Roles["server"], syscall.SIGKILL))

@@ -23,7 +23,10 @@ import (
 )
 
 // roleVariable makes the test binary one of the workloads instead.
-const roleVariable = "CRASHTEST_ROLE"
+const (
+	roleVariable = "CRASHTEST_ROLE"
+	gateVariable = "CRASHTEST_GATE" // of a workload
+)
 
 var (
 	bin      string
@@ -63,8 +66,8 @@ func TestMain(m *testing.M) {
 	}, testbin.Released, testbin.Previous, testbin.Points, testbin.Bare))
 }
 
-// work is the workload: "counters N CODE PAUSE" writes the numbers 0..N-1 as 8
-// bytes each, pausing now and then, and exits with CODE.
+// work is the workload, once its gate is open: "N CODE PAUSE" writes the numbers 0..N-1
+// as 8 bytes each, pausing now and then, and exits with CODE.
 func work(role string) {
 	f := strings.Fields(role)
 	n, err1 := strconv.ParseUint(f[0], 10, 64)
@@ -72,6 +75,11 @@ func work(role string) {
 	pause, err3 := time.ParseDuration(f[2])
 	if err1 != nil || err2 != nil || err3 != nil {
 		os.Exit(99)
+	}
+	if gate := os.Getenv(gateVariable); gate != "" {
+		if _, err := os.Open(gate); err != nil {
+			os.Exit(97)
+		}
 	}
 	out := bufio.NewWriterSize(os.Stdout, 32<<10)
 	const pauses = 16

@@ -366,13 +366,13 @@ func TestARepairWaitsForItsSandbox(t *testing.T) {
 		return
 	}
 	box := at.(inside).box
-	p := newProjectAt(t, at, dir, "echo half > left; touch /tmp/acting; sleep 1; echo good > part.txt; rm left\n")
+	p := newProjectAt(t, at, dir, "echo half > left; touch /tmp/acting; until [ -e /tmp/go ]; do sleep 0.05; done; echo good > part.txt; rm left\n")
 	p.up(c, ", per_day: 1000")
 	service(t, c, "web", "ready", isReady)
 	begin := func() {
 		t.Helper()
 		before := len(scene.Value(c.Episodes(t.Context(), ""))(t))
-		p.sh("rm -f /tmp/acting")
+		p.sh("rm -f /tmp/acting /tmp/go")
 		p.spoil()
 		scene.Must(t, c.RestartServices(t.Context(), "web"))
 		scene.Eventually(t, "it acts", func() bool {
@@ -400,6 +400,7 @@ func TestARepairWaitsForItsSandbox(t *testing.T) {
 		}
 		waits(what)
 		scene.Must(t, box.Start(t.Context()))
+		p.sh("touch /tmp/go")
 		e := repaired(t, c)
 		if e.Status != tend.HealReady || e.Dirty || p.read("part.txt") != "good\n" || p.read("left") == "half\n" {
 			t.Fatalf("%s: it is %+v, and the part %q", what, e.Episode, p.read("part.txt"))

@@ -54,7 +54,8 @@ func runBefore(ctx context.Context, t *testing.T, c *tend.Client) *beforeTheCras
 		info := scene.Info(t, p)
 		b.pids = append(b.pids, info.PID)
 	}
-	// All that the writer has written before its first pause.
+	// All that the writer has written before its first pause. Nothing yet is quiet, too.
+	scene.Eventually(t, "the writer has begun", func() bool { return scene.Info(t, b.writer).Streams[0].End > 0 })
 	scene.Value(b.writer.Wait(ctx, process.Until{Quiet: 200 * time.Millisecond}))(t)
 	return b
 }

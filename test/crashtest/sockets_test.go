@@ -41,6 +41,8 @@ func serveSockets() {
 	if fd, err := syscall.Dup(3 + len(names)); err == nil {
 		fmt.Println("there is one descriptor more:", fd)
 	}
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGTERM) // before anything is accepted
 	var all sync.WaitGroup
 	var listeners []net.Listener
 	for i, name := range names {
@@ -65,8 +67,6 @@ func serveSockets() {
 			}
 		})
 	}
-	ended := make(chan os.Signal, 1)
-	signal.Notify(ended, syscall.SIGTERM)
 	<-ended
 	for _, l := range listeners {
 		l.Close()
