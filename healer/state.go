@@ -24,9 +24,13 @@ func (s Status) String() string { return nameOf(statusNames[:], "status", uint8(
 // MarshalText implements encoding.TextMarshaler.
 func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler.
+// UnmarshalText implements encoding.TextUnmarshaler. A status of a later version is
+// Running: nothing is known.
 func (s *Status) UnmarshalText(text []byte) error {
-	return parseName(statusNames[:], "status", text, (*uint8)(s))
+	if parseName(statusNames[:], "status", text, (*uint8)(s)) != nil {
+		*s = Running
+	}
+	return nil
 }
 
 // Action is what is being done.
@@ -51,9 +55,13 @@ func (a Action) String() string { return nameOf(actionNames[:], "action", uint8(
 // MarshalText implements encoding.TextMarshaler.
 func (a Action) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler.
+// UnmarshalText implements encoding.TextUnmarshaler. An action of a later version is
+// Nothing: an error would end the journal at its line, and what follows would be cut off.
 func (a *Action) UnmarshalText(text []byte) error {
-	return parseName(actionNames[:], "action", text, (*uint8)(a))
+	if parseName(actionNames[:], "action", text, (*uint8)(a)) != nil {
+		*a = Nothing
+	}
+	return nil
 }
 
 func nameOf(names []string, what string, n uint8) string {

@@ -1,0 +1,39 @@
+package run
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/supervisor"
+	"github.com/tend-run/tend/supervisor/config"
+)
+
+// What is in testdata/v1 was written by the server of November 2026, before the first
+// release. It is never written anew: a format that changes has another directory beside it.
+
+func TestTheRecordOfAServiceIsReadByEachVersion(t *testing.T) {
+	r := new(record)
+	scene.Record(t, "testdata/v1/service.json", r)
+	if r.Rules == nil || r.Token == "" || r.State.Phase != supervisor.Starting || !r.State.Up || r.State.Exit == nil {
+		t.Errorf("it is %+v", r)
+	}
+	dir := t.TempDir()
+	scene.Must(t, os.WriteFile(filepath.Join(dir, "web.json"), scene.Value(os.ReadFile("testdata/v1/service.json"))(t), 0o600))
+	all := scene.Value(store{dir}.load())(t)
+	if len(all) != 1 || all["web"] == nil || all["web"].Rules.Name != "web" {
+		t.Errorf("of one service there are %d", len(all))
+	}
+}
+
+// These are numbers in records. Another number is another meaning.
+func TestConditionsInRecordsKeepTheirMeaning(t *testing.T) {
+	for what, n := range map[string][2]int{
+		"ready": {int(config.Ready), 0}, "started": {int(config.Started), 1}, "completed": {int(config.Completed), 2}, "log line": {int(config.LogLine), 3},
+	} {
+		if n[0] != n[1] {
+			t.Errorf("%s is %d, and was %d", what, n[0], n[1])
+		}
+	}
+}
