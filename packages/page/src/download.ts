@@ -37,11 +37,15 @@ export async function download(at: Place, info: Info, streams: Stream[], progres
   if (failure) throw failure;
   if (signal.aborted) return;
   put();
+  save(blob, info, streams.length === 1 && streams[0] === Stream.STDERR ? '.stderr.log' : '.log');
+}
+
+/** Hands a file to the browser, named after the process. */
+export function save(blob: Blob, info: Info, ending: string): void {
   const url = URL.createObjectURL(blob);
   const a = document.createElement('a');
   a.href = url;
-  const name = (info.spec?.name || info.id).replace(/[^A-Za-z0-9._-]+/g, '_');
-  a.download = `${name}${streams.length === 1 && streams[0] === Stream.STDERR ? '.stderr' : ''}.log`;
+  a.download = (info.spec?.name || info.id).replace(/[^A-Za-z0-9._-]+/g, '_') + ending;
   a.click();
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }

@@ -16,6 +16,7 @@ import { amend, paths, usePlace } from './router.js';
 import { useStore } from './store.js';
 import { Labels } from './sandbox.js';
 import { readOnly } from './session.js';
+import { ReplayTab } from './replaytab.js';
 import { TerminalTab } from './terminal.js';
 
 export function ProcessPage({ id, box }: { id: string; box: string }) {
@@ -282,9 +283,14 @@ function Body({ info, box, more }: { info: Info; box: string; more?: preact.Comp
         <button aria-pressed={tab === 'environment'} onClick={() => show('environment')}>
           Environment
         </button>
+        {pty && info.exit && (
+          <button aria-pressed={tab === 'replay'} onClick={() => show('replay')}>
+            Replay
+          </button>
+        )}
         {more}
       </nav>
-      {tab === 'environment' ? <Environment info={info} /> : tab === 'terminal' && pty ? <TerminalTab info={info} box={box} /> : <Output key={info.id} info={info} at={place(box)} />}
+      {tab === 'environment' ? <Environment info={info} /> : tab === 'replay' && pty && info.exit ? <ReplayTab key={info.id} info={info} box={box} /> : tab === 'terminal' && pty ? <TerminalTab info={info} box={box} /> : <Output key={info.id} info={info} at={place(box)} />}
     </>
   );
 }

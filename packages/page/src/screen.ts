@@ -2,12 +2,11 @@
 // typed goes to the process once, whatever becomes of the connection.
 
 import { FitAddon } from '@xterm/addon-fit';
-import { Terminal } from '@xterm/xterm';
+import type { Terminal } from '@xterm/xterm';
 import { Stream, type Info } from '../../client/src/gen/tend/v1/spec_pb.js';
 import { follow, repeat, words, type Place } from './api.js';
 import { readOnly } from './session.js';
-import { strictDocument } from './strict.js';
-import { isDark } from './theme.js';
+import { terminal } from './xterm.js';
 
 /** How much of what was written before is drawn, in bytes. */
 const replay = 1 << 20;
@@ -44,10 +43,7 @@ export class Screen {
     const [base, end] = [Number(out?.base ?? 0n), Number(out?.end ?? 0n)];
     this.#offset = Math.max(base, end - replay);
     this.#replaying = end > this.#offset;
-    this.#term = new Terminal({
-      documentOverride: strictDocument(), fontFamily: getComputedStyle(document.documentElement).getPropertyValue('--mono'), fontSize: 13, scrollback: 5000,
-      screenReaderMode: false, disableStdin: !!info.exit || readOnly(), theme: colours(), minimumContrastRatio: 4.5, cols: info.spec?.pty?.cols || 80, rows: info.spec?.pty?.rows || 24,
-    });
+    this.#term = terminal({ disableStdin: !!info.exit || readOnly(), cols: info.spec?.pty?.cols || 80, rows: info.spec?.pty?.rows || 24 });
     this.#term.loadAddon(this.#fit);
     this.#term.open(box);
     // A program's answers to what was written long ago are not for it.
@@ -160,26 +156,4 @@ export class Screen {
     if (this.info.exit || readOnly()) return;
     void repeat(() => this.place.processes.resize({ process: this.#selector, size: { cols, rows } }, { signal: this.#scope.signal }), this.#scope.signal).catch(() => undefined);
   }
-}
-
-function colours() {
-  const css = getComputedStyle(document.documentElement);
-  const of = (name: string) => resolve(css.getPropertyValue(name).trim());
-  const names = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white'];
-  const bright = (n: string) => `bright${n[0]!.toUpperCase()}${n.slice(1)}`;
-  return {
-    background: of('--paper'), foreground: of('--ink'), cursor: of('--accent'), cursorAccent: of('--paper'), selectionBackground: isDark() ? '#2f5a4d' : '#b9e2d3',
-    ...Object.fromEntries(names.flatMap((n, k) => [[n, of(`--ansi-${k}`)], [bright(n), of(`--ansi-${k + 8}`)]])),
-  };
-}
-
-/** A colour of the style, which may be one of light and dark, as xterm.js reads it. */
-function resolve(colour: string): string {
-  const probe = document.createElement('span');
-  probe.style.color = colour;
-  document.body.append(probe);
-  const found = getComputedStyle(probe).color;
-  probe.remove();
-  const [r, g, b] = (found.match(/\d+/g) ?? ['0', '0', '0']).map(Number);
-  return `#${[r, g, b].map((v) => v!.toString(16).padStart(2, '0')).join('')}`;
 }

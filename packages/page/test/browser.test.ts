@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import { until } from '../../daemon.js';
-import { complaints, dir, killServer, killServerDuring, leave, lines, loggedIn, open, start, tend, token, ui, url } from './stage.js';
+import { complaints, dir, killServer, killServerDuring, leave, lines, loggedIn, open, shots, start, tend, token, ui, url } from './stage.js';
 
 test('login: a wrong token, the right one, a killed server, logging out', async () => {
   const page = await open();
@@ -218,6 +218,48 @@ test('terminal: what is typed arrives once, and what is written is shown once, o
   assert.equal(fs.readFileSync(typed, 'utf8'), want);
   const numbers = (await screen()).filter((l) => /^\d+$/.test(l)).map(Number);
   assert.ok(numbers.length > 10 && numbers.every((v, n) => v === 3000 - numbers.length + n + 1), `the screen has ${numbers}`);
+  await leave(page);
+});
+
+test('terminal: a finished one is replayed, and exported, over killed servers', async () => {
+  const go = path.join(dir, 'second');
+  // A letter of two bytes arrives in two halves.
+  const id = await start('film', `printf 'the first \\303'; while [ ! -e ${go} ]; do sleep 0.05; done; printf '\\251 and the second'; exit 0`, '-t');
+  await until(async () => (await tend('logs', id)).includes('the first'), 'it has written');
+  const page = await loggedIn();
+  fs.writeFileSync(go, '');
+  await tend('wait', id);
+  await page.goto(`${url}/ui/p/${id}`);
+  const playable = () => page.waitForSelector('.player button:has-text("Play"):enabled');
+  await page.click('text=Replay');
+  await playable();
+  await page.click('text=Environment');
+  await page.waitForSelector('.environment, .notice');
+  await killServerDuring(async () => {
+    await page.click('text=Replay');
+    await page.waitForSelector('[aria-label="Replay"]:has-text("loading")');
+  });
+  await playable();
+  const seen = (text: string, not: string) => page.waitForFunction(([text, not]) => ((all) => all.includes(text!) && !all.includes(not!))(document.querySelector('.xterm-rows')?.textContent ?? ''), [text, not]);
+  await page.focus('.player [type=range]');
+  await page.keyboard.press('End');
+  await seen('the first \u00e9 and the second', '\ufffd');
+  await page.keyboard.press('Home');
+  await seen('', 'second');
+  await page.selectOption('select[aria-label="Speed"]', '16');
+  await page.click('.player button:has-text("Play")');
+  await seen('and the second', '\ufffd');
+  await page.waitForSelector('.player button:has-text("Play")');
+  const [now, end] = await page.$eval('.player [type=range]', (e) => [(e as HTMLInputElement).value, (e as HTMLInputElement).max]);
+  assert.ok(Math.abs(Number(now) - Number(end)) < 1, `it stands at ${now} of ${end} ms`);
+  await shots(page, 'replay');
+  const [saved] = await Promise.all([page.waitForEvent('download'), killServerDuring(() => page.click('text=Export as asciinema'))]);
+  assert.equal(saved.suggestedFilename(), 'film.cast');
+  const [header, ...events] = fs.readFileSync((await saved.path())!, 'utf8').trimEnd().split('\n').map((l) => JSON.parse(l));
+  assert.deepEqual([header.version, header.title, typeof header.timestamp, header.width > 0, header.height > 0], [2, 'film', 'number', true, true]);
+  assert.equal(events.map(([, , text]) => text).join(''), 'the first \u00e9 and the second');
+  assert.ok(events.every(([at, code], n) => code === 'o' && at >= (events[n - 1]?.[0] ?? 0)), `the times are ${events.map(([at]) => at)}`);
+  assert.ok(events.at(-1)![0] > events[0]![0], 'what came later has a later time');
   await leave(page);
 });
 

@@ -1,0 +1,153 @@
+// A terminal that shows what was written up to a moment, and plays on from there.
+
+import type { Terminal } from '@xterm/xterm';
+import type { Info } from '../../client/src/gen/tend/v1/spec_pb.js';
+import { words, type Place } from './api.js';
+import { boundsOf, clockFrom, readRecording } from './recording.js';
+import { terminal } from './xterm.js';
+
+export { exportCast } from './cast.js';
+
+/** What of the output is replayed at most, its newest part, in bytes. */
+export const most = 16 << 20;
+/** Bytes that are drawn at once. */
+const piece = 64 << 10;
+/** The longest step in ms: who could not see a moment is not led past it. */
+const step = 250;
+
+export interface ReplayState {
+  at: number;
+  length: number;
+  playing: boolean;
+  loaded: boolean;
+  error?: string;
+}
+
+export class Replay {
+  readonly #scope = new AbortController();
+  readonly #term: Terminal;
+  #written: { at: number; data: Uint8Array }[] = [];
+  #drawn = 0; // of #written
+  #drawing = false;
+  #state: ReplayState = { at: 0, length: 0, playing: false, loaded: false };
+  #speed = 1;
+  #frame = 0;
+
+  constructor(
+    box: HTMLElement,
+    place: Place,
+    info: Info,
+    cols: number,
+    rows: number,
+    readonly changed: (s: ReplayState) => void,
+  ) {
+    this.#term = terminal({ disableStdin: true, cols, rows });
+    this.#term.open(box);
+    void this.#load(place, info);
+  }
+
+  close(): void {
+    this.#scope.abort();
+    cancelAnimationFrame(this.#frame);
+    this.#term.dispose();
+  }
+
+  async #load(place: Place, info: Info): Promise<void> {
+    const { base, end } = boundsOf(info);
+    const from = Math.max(base, end - most);
+    try {
+      await readRecording(
+        place,
+        info,
+        from,
+        clockFrom(info, from),
+        (m) => {
+          if (m.kind === 'output') this.#written.push({ at: m.at, data: m.data });
+          this.#state.length = m.at;
+        },
+        this.#scope.signal,
+      );
+      this.#tell({ loaded: true });
+      this.#draw();
+    } catch (err) {
+      if (!this.#scope.signal.aborted) this.#tell({ error: words(err) });
+    }
+  }
+
+  /** Plays on, from the beginning if it is at the end; or pauses. */
+  play(on: boolean): void {
+    cancelAnimationFrame(this.#frame);
+    if (on && this.#state.at >= this.#state.length) this.seek(0);
+    this.#tell({ playing: on });
+    if (!on) return;
+    let before = performance.now();
+    const next = (now: number) => {
+      // What is seen stays behind the moment that is shown by what is being drawn, no more.
+      if (!this.#drawing) this.seek(this.#state.at + Math.max(0, Math.min(step, now - before)) * this.#speed);
+      before = now;
+      if (this.#state.at >= this.#state.length) this.#tell({ playing: false });
+      else this.#frame = requestAnimationFrame(next);
+    };
+    this.#frame = requestAnimationFrame(next);
+  }
+
+  /** Shows a moment, in ms since the beginning. */
+  seek(at: number): void {
+    this.#tell({ at: Math.max(0, Math.min(at, this.#state.length)) });
+    this.#draw();
+  }
+
+  speed(times: number): void {
+    this.#speed = times;
+  }
+
+  /** Draws all anew in another size. */
+  resize(cols: number, rows: number): void {
+    this.#term.resize(cols, rows);
+    this.#drawn = Infinity;
+    this.#draw();
+  }
+
+  #tell(some: Partial<ReplayState>): void {
+    if (this.#scope.signal.aborted) return;
+    this.#state = { ...this.#state, ...some };
+    this.changed(this.#state);
+  }
+
+  /** Draws up to the moment; what is being drawn ends first. */
+  #draw(): void {
+    if (this.#drawing || this.#scope.signal.aborted) return;
+    const to = this.#until(this.#state.at);
+    if (to < this.#drawn) {
+      this.#term.write('\x1bc');
+      this.#drawn = 0;
+    }
+    if (to === this.#drawn) return;
+    const some = this.#written.slice(this.#drawn, to);
+    this.#drawn = to;
+    this.#drawing = true;
+    for (const [n, w] of some.entries()) {
+      for (let at = 0; at < w.data.length; at += piece) {
+        const last = n === some.length - 1 && at + piece >= w.data.length;
+        this.#term.write(w.data.subarray(at, at + piece), last ? this.#done : undefined);
+      }
+    }
+  }
+
+  readonly #done = () => {
+    this.#drawing = false;
+    this.#draw();
+  };
+
+  /** How many pieces were written up to a moment. */
+  #until(at: number): number {
+    let low = 0;
+    let high = this.#written.length;
+    while (low < high) {
+      const mid = (low + high) >> 1;
+      if (this.#written[mid]!.at <= at) low = mid + 1;
+      else high = mid;
+    }
+    return low;
+  }
+}

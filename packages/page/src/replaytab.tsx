@@ -1,0 +1,94 @@
+// The frame of a replay; what plays it is loaded when one is opened.
+
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { Info } from '../../client/src/gen/tend/v1/spec_pb.js';
+import { place, words } from './api.js';
+import { DownloadButton } from './parts.js';
+import type { Replay, ReplayState } from './replay.js';
+
+const speeds = [0.5, 1, 2, 4, 16];
+
+/** A length of time as players show it. */
+function duration(ms: number): string {
+  const s = Math.floor(ms / 1000);
+  const rest = `${String(s % 60).padStart(2, '0')}.${Math.floor((ms % 1000) / 100)}`;
+  return s < 3600 ? `${Math.floor(s / 60)}:${rest}` : `${Math.floor(s / 3600)}:${String(Math.floor(s / 60) % 60).padStart(2, '0')}:${rest}`;
+}
+
+export function ReplayTab({ info, box }: { info: Info; box: string }) {
+  const at = useRef<HTMLDivElement>(null);
+  const replay = useRef<Replay | undefined>(undefined);
+  const [state, set] = useState<ReplayState>();
+  const [error, fail] = useState('');
+  const [cols, setCols] = useState(info.spec?.pty?.cols || 80);
+  const [rows, setRows] = useState(info.spec?.pty?.rows || 24);
+  useEffect(() => {
+    let closed = false;
+    import('./replay.js').then(
+      ({ Replay }) => {
+        if (!closed) replay.current = new Replay(at.current!, place(box), info, cols, rows, set);
+      },
+      () => fail('The player could not be loaded; tend may have been upgraded. Load the page anew.'),
+    );
+    return () => {
+      closed = true;
+      replay.current?.close();
+    };
+  }, [info.id, box]);
+  const resize = (name: 'cols' | 'rows', text: string) => {
+    const n = Number(text);
+    if (!Number.isInteger(n) || n < 1 || n > 1000) return;
+    (name === 'cols' ? setCols : setRows)(n);
+    replay.current?.resize(name === 'cols' ? n : cols, name === 'rows' ? n : rows);
+  };
+  const empty = state?.loaded && info.streams.every((s) => s.end === 0n);
+  return (
+    <section class="tty" aria-label="Replay">
+      {(error || state?.error) && (
+        <p class="error" role="alert">
+          {error || state?.error}
+        </p>
+      )}
+      <div class="film" ref={at} />
+      <div class="toolbar player">
+        <button class="primary" disabled={!state?.loaded || state.length === 0} onClick={() => replay.current?.play(!state?.playing)}>
+          {state?.playing ? 'Pause' : 'Play'}
+        </button>
+        <input
+          type="range"
+          aria-label="Time"
+          min={0}
+          max={state?.length || 1}
+          step="any"
+          value={state?.at ?? 0}
+          disabled={!state?.loaded}
+          aria-valuetext={`${duration(state?.at ?? 0)} of ${duration(state?.length ?? 0)}`}
+          onInput={(e) => replay.current?.seek(Number(e.currentTarget.value))}
+        />
+        <span class="clock">
+          {duration(state?.at ?? 0)} / {duration(state?.length ?? 0)}
+        </span>
+        <select aria-label="Speed" defaultValue="1" onChange={(e) => replay.current?.speed(Number(e.currentTarget.value))}>
+          {speeds.map((n) => (
+            <option key={n} value={n} selected={n === 1}>
+              {n}{'\u00d7'}
+            </option>
+          ))}
+        </select>
+        <label>
+          Columns <input type="number" min={1} max={1000} value={cols} onChange={(e) => resize('cols', e.currentTarget.value)} />
+        </label>
+        <label>
+          Rows <input type="number" min={1} max={1000} value={rows} onChange={(e) => resize('rows', e.currentTarget.value)} />
+        </label>
+        <DownloadButton label="Export as asciinema" run={async (came, scope) => (await import('./replay.js')).exportCast(place(box), info, cols, rows, came, scope)} fail={(err) => fail(words(err))} />
+      </div>
+      <footer class="statusline">
+        <span role="status">{!state?.loaded ? 'loading\u2026' : empty ? 'it has written nothing' : ''}</span>
+        <span class="faint">the size is the one that it was started with; changes of it are not recorded</span>
+        <span class="grow" />
+        {info.streams.some((s) => s.base > 0n || s.end > 16n << 20n) && <span>only the newest part</span>}
+      </footer>
+    </section>
+  );
+}
