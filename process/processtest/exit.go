@@ -105,17 +105,23 @@ var exits = []test{
 		}
 	}},
 	{"a timeout of the leader spares its descendants", func(t *T) {
-		gate := t.gate()
-		p := t.start(process.Spec{
-			Shell: fmt.Sprintf("{ cat %s >/dev/null; echo alive; } & exec sleep 100000", quote(gate.path)),
-			// The descendant is there by then, on a slow machine too.
-			Timeout: 2 * time.Second, TimeoutScope: process.ScopeLeader,
-		})
-		l := t.read(p, toTheEnd)
-		l.exits()
-		gate.open(t)
-		if tr := l.rest(); tr.exit.Cause != process.CauseTimeout || tr.stdout() != "alive\n" {
-			t.Errorf("got %+v and %q; want a timeout, and the descendant's word", tr.exit, tr.stdout())
+		// On a machine that stands still the time may be over before one is there.
+		for timeout := 500 * time.Millisecond; ; timeout *= 2 {
+			gate := t.gate()
+			p := t.start(process.Spec{
+				Shell:   fmt.Sprintf("{ cat %s >/dev/null; echo alive; } & echo there; exec sleep 100000", quote(gate.path)),
+				Timeout: timeout, TimeoutScope: process.ScopeLeader,
+			})
+			l := t.read(p, toTheEnd)
+			l.exits()
+			if l.stdout() == "" {
+				continue
+			}
+			gate.open(t)
+			if tr := l.rest(); tr.exit.Cause != process.CauseTimeout || tr.stdout() != "there\nalive\n" {
+				t.Errorf("got %+v and %q; want a timeout, and the descendant's word", tr.exit, tr.stdout())
+			}
+			return
 		}
 	}},
 	{"a timeout that is not reached changes nothing", func(t *T) {
