@@ -31,8 +31,8 @@ const mostNamed = 8
 // forget makes a process final that the server is about to remove, or says what it waits
 // for.
 func (k *Keeper) forget(p *proc) *wire.Error {
-	for end := time.Now().Add(forgetWait); !p.mu.TryLock(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
+	for g := newGrace(forgetWait); !p.mu.TryLock(); time.Sleep(time.Millisecond) {
+		if g.over() {
 			return &wire.Error{Code: wire.CodeUnfinished, What: "another call about it is under way: the filesystem may hold it up"}
 		}
 	}

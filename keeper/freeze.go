@@ -43,18 +43,22 @@ func (k *Keeper) freeze(st *stillness) error {
 	if err := unix.EpollCtl(k.ep, unix.EPOLL_CTL_ADD, event, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: onFreeze}); err != nil {
 		return err
 	}
-	late := time.NewTimer(freezeTime)
-	defer late.Stop()
-	for range k.crew {
+	g := newGrace(freezeTime)
+	look := time.NewTicker(graceStep / 4)
+	defer look.Stop()
+	for arrived := 0; arrived < k.crew; {
 		select {
 		case <-st.arrived:
-		case <-late.C:
-			return errors.New("a worker is held up by the filesystem")
+			arrived++
+		case <-look.C:
+			if g.over() {
+				return errors.New("a worker is held up by the filesystem")
+			}
 		}
 	}
-	end := time.Now().Add(freezeTime)
+	g = newGrace(freezeTime)
 	for {
-		if err := k.lockAll(st, end); err != nil {
+		if err := k.lockAll(st, g); err != nil {
 			return err
 		}
 		k.mu.Lock()
@@ -70,7 +74,7 @@ func (k *Keeper) freeze(st *stillness) error {
 }
 
 // lockAll takes the locks of all processes that it does not hold yet.
-func (k *Keeper) lockAll(st *stillness, end time.Time) error {
+func (k *Keeper) lockAll(st *stillness, g *grace) error {
 	have := make(map[*proc]bool, len(st.locked))
 	for _, p := range st.locked {
 		have[p] = true
@@ -81,7 +85,7 @@ func (k *Keeper) lockAll(st *stillness, end time.Time) error {
 			continue
 		}
 		for !p.tryStill() {
-			if time.Now().After(end) {
+			if g.over() {
 				return fmt.Errorf("process %s is held by the filesystem or by a start that does not end", p.id)
 			}
 			time.Sleep(50 * time.Microsecond)

@@ -69,9 +69,9 @@ func (k *Keeper) completeStart(p *proc, h vault.FDs) bool {
 // executes waits until the child of a script has come to its program, and is false if
 // it ended before.
 func (p *proc) executes(pid int) bool {
-	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
+	for g := newGrace(forkedWait); ; time.Sleep(time.Millisecond) {
 		stat, ok := procfs.ReadStat(pid)
-		if ok && !stat.Dead() && stat.NoExec && time.Since(begun) < forkedWait {
+		if ok && !stat.Dead() && stat.NoExec && !g.over() {
 			continue
 		}
 		return !p.slot.Failed() // which it writes before it ends

@@ -296,11 +296,11 @@ func (k *Keeper) shutdown() {
 		}
 		k.signal(p, unix.SIGTERM, process.ScopeTree)
 	})
-	for end := time.Now().Add(shutdownGrace); time.Now().Before(end) && each(func(*proc) {}) > 0; {
+	for g := newGrace(shutdownGrace); !g.over() && each(func(*proc) {}) > 0; {
 		time.Sleep(5 * time.Millisecond)
 	}
 	hard = true
-	for end := time.Now().Add(killWait); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for g := newGrace(killWait); !g.over(); time.Sleep(5 * time.Millisecond) {
 		if each(func(p *proc) {
 			k.signal(p, unix.SIGKILL, process.ScopeTree)
 			if p.exited {

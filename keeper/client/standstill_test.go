@@ -335,6 +335,34 @@ func TestAnAdoptedKeeperThatDiesAtTheEndLeavesNoProcess(t *testing.T) {
 	}
 }
 
+// The machine stands still while the processes are given time to end.
+func TestAShutdownOfAMachineThatStoodStillLeavesProcessesTheirTime(t *testing.T) {
+	t.Parallel()
+	stateDir := testkeeper.Start(t)
+	m := testkeeper.Open(t, stateDir)
+	p := scene.Start(t, m, process.Spec{Dir: stateDir, Shell: "trap 'echo > told; until [ -e go ]; do :; done; echo bye; exit 7' TERM; echo up; while :; do sleep 0.01; done"})
+	scene.Wait(t, p, process.Until{Match: "up"})
+	pid, now := scene.Info(t, p).PID, pids(t, stateDir)
+	exit := make(chan *process.Exit, 1)
+	go func() {
+		r, _ := p.Wait(t.Context(), process.Until{})
+		exit <- r.Exit
+	}()
+	scene.Must(t, unix.Kill(parent(now.Anchor), unix.SIGTERM))
+	scene.Eventually(t, "the process is told to end", func() bool {
+		_, err := os.Stat(filepath.Join(stateDir, "told"))
+		return err == nil
+	})
+	roleGoesOn, processGoesOn := stop(t, now.Keeper), stop(t, pid)
+	scene.Must(t, os.WriteFile(filepath.Join(stateDir, "go"), nil, 0o600))
+	time.Sleep(2500 * time.Millisecond) // longer than it is given
+	roleGoesOn()
+	processGoesOn()
+	if e := <-exit; e == nil || e.Code != 7 || e.Signal != 0 {
+		t.Errorf("it ended with %+v; want its own status", e)
+	}
+}
+
 // wantEnd waits for the end of whoever has this pidfd, and ends it if it lives on.
 func wantEnd(t *testing.T, who string, pidfd int) {
 	t.Helper()
