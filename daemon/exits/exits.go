@@ -151,12 +151,12 @@ func (x *Exits) follow(ctx context.Context) error {
 			case <-w.Ready():
 			}
 		case ev.Kind == process.EventExited:
-			p, err := x.c.Manager.Get(ctx, process.Selector{ID: ev.ID})
-			if err != nil {
-				continue // it was removed
-			}
-			if in, err := p.Info(ctx); err == nil {
+			in, err := x.look(ctx, ev.ID)
+			switch {
+			case err == nil:
 				x.begin(ctx, &in)
+			case !errors.Is(err, process.ErrNotFound): // else it was removed
+				return err // it is in the list that is asked for then
 			}
 		case ev.Kind == process.EventRemoved:
 			for _, what := range []string{doneCommand, doneURL} {
@@ -164,6 +164,15 @@ func (x *Exits) follow(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// look returns what is known of a process.
+func (x *Exits) look(ctx context.Context, id process.ID) (process.Info, error) {
+	p, err := x.c.Manager.Get(ctx, process.Selector{ID: id})
+	if err != nil {
+		return process.Info{}, err
+	}
+	return p.Info(ctx)
 }
 
 // The files that say what was done.
@@ -230,13 +239,21 @@ func (x *Exits) pending(in *process.Info) bool {
 	return in.Spec.Labels[LabelCommand] != "" && !x.isDone(in.ID, doneCommand) || in.Spec.Labels[LabelURL] != "" && !x.isDone(in.ID, doneURL)
 }
 
-// release unpins a process for which all was done.
+// release unpins a process for which all was done. While there is no keeper that could, it
+// is tried again.
 func (x *Exits) release(ctx context.Context, in *process.Info) {
 	if x.pending(in) || in.Spec.Labels[LabelPin] != "" {
 		return
 	}
-	if p, err := x.c.Manager.Get(ctx, process.Selector{ID: in.ID}); err == nil {
-		_ = p.Pin(ctx, false) // else it is kept until somebody removes it
+	var pause webhook.Pause
+	for {
+		p, err := x.c.Manager.Get(ctx, process.Selector{ID: in.ID})
+		if err == nil {
+			err = p.Pin(ctx, false) // else it is kept until somebody removes it
+		}
+		if !errors.Is(err, process.ErrUnavailable) || !x.sleep(ctx, in.ID, pause.Next()) {
+			return
+		}
 	}
 }
 

@@ -234,3 +234,52 @@ func TestSoManyMessagesAreUnderWayAtATime(t *testing.T) {
 		t.Errorf("%d messages were under way at a time; want 2", most)
 	}
 }
+
+// replaced is a manager whose keeper is just being replaced, so many times each, when a
+// process is looked for and when it is unpinned.
+type replaced struct {
+	process.Manager
+	gets, pins atomic.Int64
+}
+
+func (m *replaced) Get(ctx context.Context, s process.Selector) (process.Process, error) {
+	if m.gets.Add(-1) >= 0 {
+		return nil, process.ErrUnavailable
+	}
+	p, err := m.Manager.Get(ctx, s)
+	return replacedProcess{p, m}, err
+}
+
+type replacedProcess struct {
+	process.Process
+	m *replaced
+}
+
+func (p replacedProcess) Pin(ctx context.Context, pin bool) error {
+	if p.m.pins.Add(-1) >= 0 {
+		return process.ErrUnavailable
+	}
+	return p.Process.Pin(ctx, pin)
+}
+
+// What ends while a keeper is being replaced has its message, and is not kept for ever.
+func TestNoExitIsMissedWhileAKeeperIsReplaced(t *testing.T) {
+	for what, times := range map[string][2]int64{"when it is looked for": {1, 0}, "when it is unpinned": {0, 1}} {
+		t.Run(what, func(t *testing.T) {
+			m, r := &replaced{Manager: testkeeper.New(t)}, receive(t)
+			running(t, m, t.TempDir())
+			end := func() process.Process {
+				return start(t, m.Manager, process.Spec{Argv: []string{"true"}, Labels: map[string]string{LabelURL: r.URL}})
+			}
+			first := end() // from then on ends are followed
+			scene.Eventually(t, "the first is done", func() bool { return !pinned(t, first) })
+			m.gets.Store(times[0])
+			m.pins.Store(times[1])
+			p := end()
+			scene.Eventually(t, "it is done", func() bool { return !pinned(t, p) })
+			if m.gets.Load() > 0 || m.pins.Load() > 0 {
+				t.Error("the keeper was not asked while it was away")
+			}
+		})
+	}
+}

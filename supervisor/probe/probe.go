@@ -230,8 +230,12 @@ func (t *Target) get(ctx context.Context, rule *config.HTTP, at netip.AddrPort) 
 	return nil
 }
 
-// endTime bounds how long the end of a command is waited for.
-const endTime = 5 * time.Second
+const (
+	// endTime bounds how long the end of a command is waited for.
+	endTime = 5 * time.Second
+	// retryAfter is how soon it is ended again when the keeper could not be reached.
+	retryAfter = 50 * time.Millisecond
+)
 
 // exec runs a command, and leaves nothing of it.
 func (t *Target) exec(ctx context.Context, rule *config.Probe) error {
@@ -250,7 +254,7 @@ func (t *Target) exec(ctx context.Context, rule *config.Probe) error {
 	// Another context: what was started is ended, also after a timeout.
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
-	if _, kerr := p.Kill(after); kerr != nil && !errors.Is(kerr, process.ErrExited) {
+	if kerr := kill(after, p); kerr != nil && !errors.Is(kerr, process.ErrExited) {
 		err = errors.Join(err, kerr)
 	}
 	said := LastLine(after, p)
@@ -266,6 +270,22 @@ func (t *Target) exec(ctx context.Context, rule *config.Probe) error {
 		return fmt.Errorf("%v: %s", res.Exit, said)
 	}
 	return fmt.Errorf("%v", res.Exit)
+}
+
+// kill kills a command with all that it has left. A keeper that is being replaced meanwhile
+// has not done it, and the next one is asked.
+func kill(ctx context.Context, p process.Process) error {
+	for {
+		_, err := p.Kill(ctx)
+		if !errors.Is(err, process.ErrUnavailable) {
+			return err
+		}
+		select {
+		case <-time.After(retryAfter):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // LastLine returns the last line that a finished command has written to stderr, or else

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -188,6 +189,40 @@ func TestACommandIsAskedAndLeavesNothing(t *testing.T) {
 	want(t, target, rule(t, `exec: 'sleep 1000 & sleep 1000', timeout: 200ms`, 0), "no answer within 200ms")
 	left := scene.Value(m.List(t.Context(), process.Filter{}))(t)
 	if len(left) != 1 {
+		t.Errorf("%d processes are left: %+v", len(left), left)
+	}
+}
+
+// replaced is a manager whose keeper is just being replaced when a process is to be killed,
+// so many times.
+type replaced struct {
+	process.Manager
+	kills atomic.Int64
+}
+
+func (m *replaced) Start(ctx context.Context, s process.Spec) (process.Process, error) {
+	p, err := m.Manager.Start(ctx, s)
+	return replacedProcess{p, m}, err
+}
+
+type replacedProcess struct {
+	process.Process
+	m *replaced
+}
+
+func (p replacedProcess) Kill(ctx context.Context) (process.KillResult, error) {
+	if p.m.kills.Add(-1) >= 0 {
+		return process.KillResult{}, process.ErrUnavailable
+	}
+	return p.Process.Kill(ctx)
+}
+
+func TestACommandLeavesNothingThoughAKeeperDiesMeanwhile(t *testing.T) {
+	m := &replaced{Manager: testkeeper.New(t)}
+	m.kills.Store(1)
+	p := scene.Start(t, m.Manager, process.Spec{Shell: "exec sleep 1000", Dir: "/"})
+	want(t, &probe.Target{Process: p, Manager: m, Spec: process.Spec{Dir: "/"}}, rule(t, `exec: 'sleep 1000 & exit 0'`, 0), "")
+	if left := scene.Value(m.List(t.Context(), process.Filter{}))(t); len(left) != 1 || m.kills.Load() >= 0 {
 		t.Errorf("%d processes are left: %+v", len(left), left)
 	}
 }

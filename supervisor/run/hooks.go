@@ -49,7 +49,7 @@ func (w *worker) awaitHook(p process.Process, over bool, limit time.Duration, do
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, hookEnd)
 	defer cancel()
-	if _, err := p.Kill(ctx); err != nil && !errors.Is(err, process.ErrExited) && !errors.Is(err, process.ErrNotFound) && w.ctx.Err() == nil {
+	if err := w.killHook(ctx, p); err != nil && !errors.Is(err, process.ErrExited) && !errors.Is(err, process.ErrNotFound) && w.ctx.Err() == nil {
 		w.s.c.Log.Warn("what a hook has left behind could not be killed", "service", w.name, "hook", done.Hook, "err", err)
 	}
 	if done.OK = e.Cause == process.CauseExited && e.Code == 0 && e.Signal == 0; !done.OK {
@@ -67,16 +67,26 @@ func (w *worker) awaitHook(p process.Process, over bool, limit time.Duration, do
 func (w *worker) endHooks(n int64, o order, but supervisor.Hook) {
 	w.eachHook(n, o, func(h supervisor.Hook, p process.Process) {
 		if h != but {
-			_, _ = p.Kill(w.ctx) // what cannot be reached ends by its timeout
+			_ = w.killHook(w.ctx, p) // what cannot be killed ends by its timeout
 		}
 	})
+}
+
+// killHook kills what there is of a hook. A keeper that is being replaced meanwhile has
+// not done it, and the next one is asked.
+func (w *worker) killHook(ctx context.Context, p process.Process) error {
+	for {
+		if _, err := p.Kill(ctx); !errors.Is(err, process.ErrUnavailable) || !w.pause(ctx) {
+			return err
+		}
+	}
 }
 
 // eachHook calls f for the processes of a run's hooks that there are, also of those that
 // the declaration does not have any more.
 func (w *worker) eachHook(n int64, o order, f func(supervisor.Hook, process.Process)) {
 	for _, h := range supervisor.Hooks() {
-		if p, err := w.s.c.Manager.Get(w.ctx, process.Selector{ID: hookID(o.token, n, h)}); err == nil {
+		if p, _, err := w.find(w.ctx, hookID(o.token, n, h)); err == nil {
 			f(h, p)
 		}
 	}

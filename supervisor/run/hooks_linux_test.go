@@ -1,10 +1,12 @@
 package run_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tend-run/tend/internal/scene"
@@ -186,4 +188,64 @@ func TestEachHookStartsOnceHoweverOftenTheSupervisorDies(t *testing.T) {
 		t.Errorf("it was restarted: %+v", s.State)
 	}
 	l.end(m, "x")
+}
+
+// replaced is a manager whose keeper is just being replaced when what is left of a hook is to
+// be killed, and when a hook is looked for: so many times each.
+type replaced struct {
+	process.Manager
+	kills, gets atomic.Int64
+}
+
+func (m *replaced) Get(ctx context.Context, s process.Selector) (process.Process, error) {
+	if strings.HasSuffix(string(s.ID), "-post-start") && m.gets.Add(-1) >= 0 {
+		return nil, process.ErrUnavailable
+	}
+	p, err := m.Manager.Get(ctx, s)
+	return replacedProcess{p, m}, err
+}
+
+type replacedProcess struct {
+	process.Process
+	m *replaced
+}
+
+func (p replacedProcess) Kill(ctx context.Context) (process.KillResult, error) {
+	if in, err := p.Info(ctx); err == nil && in.Spec.Labels[run.LabelHook] != "" && p.m.kills.Add(-1) >= 0 {
+		return process.KillResult{}, process.ErrUnavailable
+	}
+	return p.Process.Kill(ctx)
+}
+
+func TestHooksAreKilledThoughAKeeperDiesMeanwhile(t *testing.T) {
+	for what, c := range map[string]struct {
+		hook        string
+		kills, gets int64
+	}{
+		"what a hook has left":            {"sleep 1000 &", 1, 0},
+		"a hook, with its service":        {"exec sleep 1000", 1, 0},
+		"a hook that cannot be found yet": {"exec sleep 1000", 0, 1},
+	} {
+		t.Run(what, func(t *testing.T) {
+			m := &replaced{Manager: testkeeper.New(t)}
+			m.kills.Store(c.kills)
+			l := live(t, m, t.TempDir())
+			l.declare("  x: {command: exec sleep 1000, hooks: {post_start: {command: '" + c.hook + "', timeout: 1h}}}\n")
+			l.up()
+			st := l.ready("x")
+			hook := process.Selector{ID: st.ID + "-post-start"}
+			scene.Eventually(t, "the hook is there", func() bool { _, err := m.Manager.Get(t.Context(), hook); return err == nil })
+			if c.hook == "exec sleep 1000" {
+				m.gets.Store(c.gets)
+				l.down()
+			}
+			scene.Eventually(t, "nothing is left of the hook", func() bool {
+				in, err := scene.Value(m.Manager.Get(t.Context(), hook))(t).Info(t.Context())
+				return err == nil && in.TreeGone
+			})
+			if m.kills.Load() > 0 || m.gets.Load() > 0 {
+				t.Error("the keeper was not asked while it was away")
+			}
+		})
+	}
 }
