@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import { until } from '../../daemon.js';
-import { complaints, dir, killServer, killServerDuring, leave, lines, loggedIn, open, shots, start, tend, token, ui, url } from './stage.js';
+import { accessible, complaints, dir, killServer, killServerDuring, leave, lines, loggedIn, open, shots, start, tend, token, ui, url } from './stage.js';
 
 test('login: a wrong token, the right one, a killed server, logging out', async () => {
   const page = await open();
@@ -12,6 +12,7 @@ test('login: a wrong token, the right one, a killed server, logging out', async 
   await page.fill('#token', 'wrong');
   await page.keyboard.press('Enter');
   await page.waitForSelector('#error:has-text("not the token")');
+  await accessible(page);
   await page.fill('#token', token);
   await page.keyboard.press('Enter');
   await page.waitForSelector('.overview');
@@ -51,6 +52,7 @@ test('overview: what is broken comes first, live, also after a killed server; th
   await page.waitForSelector('.row.item:has-text("breaks") .state.broken');
   const first = () => page.$$eval('.row.item', (rows) => rows.sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top)[0]?.textContent ?? '');
   assert.match(await first(), /breaks/);
+  await accessible(page);
   await page.waitForSelector('.connection:has-text("live")');
   await page.keyboard.press('/');
   await page.keyboard.type('stead');
@@ -100,6 +102,7 @@ test('output: follows over a killed server, without a gap and without a line twi
   const known = new Map((await tend('logs', '-t', id)).split('\n').map((l) => [l.slice(28), Date.parse(l.slice(0, 27))]));
   const wrong = shown.filter(([text, when]) => text !== 'over' && !(Math.abs(Date.parse(when!.replace(' ', 'T')) - known.get(text!)!) < 300));
   assert.deepEqual([shown.length, wrong], [301, []]);
+  await accessible(page);
   await page.selectOption('select[aria-label="Stream"]', 'stderr');
   await page.waitForFunction(() => document.querySelectorAll('.scroll .line').length === 1);
   await leave(page);
@@ -189,10 +192,12 @@ test('process: signals, kill, and a masked environment', async () => {
   assert.doesNotMatch((await page.textContent('.environment'))!, /hunter2/);
   await page.click('button[aria-label="Show API_KEY"]');
   await page.waitForSelector('.environment:has-text("hunter2")');
+  await accessible(page);
   await killServer();
   await page.click('.actions .danger');
   await page.click('dialog .danger');
   await page.waitForSelector('dialog h2:has-text("Killed")');
+  await accessible(page);
   await page.keyboard.press('Escape');
   await page.waitForSelector('.title .state:has-text("killed")');
   await leave(page);
@@ -252,6 +257,7 @@ test('terminal: a finished one is replayed, and exported, over killed servers', 
   await page.waitForSelector('.player button:has-text("Play")');
   const [now, end] = await page.$eval('.player [type=range]', (e) => [(e as HTMLInputElement).value, (e as HTMLInputElement).max]);
   assert.ok(Math.abs(Number(now) - Number(end)) < 1, `it stands at ${now} of ${end} ms`);
+  await accessible(page);
   await shots(page, 'replay');
   const [saved] = await Promise.all([page.waitForEvent('download'), killServerDuring(() => page.click('text=Export as asciinema'))]);
   assert.equal(saved.suggestedFilename(), 'film.cast');

@@ -7,7 +7,7 @@ import path from 'node:path';
 import { test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { until } from '../../daemon.js';
-import { complaints, dir, killServer, leave, loggedIn, shots, tend, url } from './stage.js';
+import { accessible, complaints, dir, killServer, leave, loggedIn, shots, tend, url } from './stage.js';
 
 const home = path.join(dir, 'home');
 const at = (...names: string[]) => path.join(home, ...names);
@@ -33,11 +33,13 @@ test('files are read and changed, and nobody overwrites what another has written
   await page.goto(address(''));
   await page.waitForSelector(row('src'));
   assert.equal(await page.$eval('.treerow', (e) => e.textContent?.includes('deep')), true, 'directories come first');
+  await accessible(page);
   await shots(page, 'files-directory');
   await page.click(`${row('src')} i`);
   await page.click(row('main.py'));
   await editorHas(page, 'print');
   assert.equal(new URL(page.url()).searchParams.get('path'), at('src/main.py'), 'the file is in the address');
+  await accessible(page);
   await shots(page, 'files-editor');
 
   // CR LF stays what it is, and the server may die before.

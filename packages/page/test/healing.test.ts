@@ -6,7 +6,7 @@ import net from 'node:net';
 import path from 'node:path';
 import { after, test } from 'node:test';
 import { until } from '../../daemon.js';
-import { complaints, dir, killServer, leave, loggedIn, shots, tend, url } from './stage.js';
+import { accessible, complaints, dir, killServer, leave, loggedIn, shots, tend, url } from './stage.js';
 
 const key = 'sk-page-0123456789abcdef';
 const repo = path.join(dir, 'project');
@@ -116,6 +116,7 @@ test('healing: the words, commands and changes of a model, live and over a kille
   assert.match(talk, /I will look at part\.txt[^]*read part\.txt[^]*It has to be <b>good<\/b>\.[^]*edit part\.txt[^]*restart the service[^]*The part was bad/);
   assert.equal(talk.match(/It has to be/g)!.length, 1, 'nothing is said twice');
   assert.equal(await page.locator('.words.live').count(), 0);
+  await accessible(page);
   await shots(page, 'model');
   assert.match((await page.textContent('.diff >> nth=-1'))!, /-bad[^]*\+good <script>/);
   const facts = (await page.textContent('.healing .facts'))!;

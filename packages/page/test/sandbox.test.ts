@@ -1,7 +1,7 @@
 // Sandboxes in a real browser: what they are, what runs in them, their ports, and groups.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { complaints, killServer, leave, loggedIn, shots, start, tend, url } from './stage.js';
+import { accessible, complaints, killServer, leave, loggedIn, shots, start, tend, url } from './stage.js';
 
 // A small web server, of what every Debian has.
 const serve = String.raw`exec perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(Listen => 5, LocalAddr => "127.0.0.1", LocalPort => 3000, ReuseAddr => 1) or die $!; while ($c = $s->accept) { while (<$c>) { last if /^\r?$/ } $b = "<h1>from inside</h1>"; print $c "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: " . length($b) . "\r\n\r\n$b"; close $c }'`;
@@ -26,6 +26,7 @@ test('sandbox: its state, time, processes and ports, whose link works; groups; o
   assert.match(opened.url(), /^http:\/\/3000-[0-9a-f-]{36}\.localhost:\d+\/$/);
   assert.equal(await opened.evaluate(() => document.cookie + (window.opener ?? '')), '');
   await opened.close();
+  await accessible(page);
   await shots(page, 'sandbox');
   // A process says on what it listens, too.
   const box = new URL(page.url()).searchParams.get('box')!;

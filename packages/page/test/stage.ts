@@ -6,6 +6,8 @@ import os from 'node:os';
 import path from 'node:path';
 import { after } from 'node:test';
 import { promisify } from 'node:util';
+import assert from 'node:assert/strict';
+import axe from 'axe-core';
 import { chromium, type Page } from 'playwright-core';
 import { Daemon, until } from '../../daemon.js';
 
@@ -77,6 +79,27 @@ export async function loggedIn(size?: { width: number; height: number }): Promis
 export const lines = (page: Page) => page.$$eval('.scroll .text', (all) => all.map((e) => e.textContent ?? ''));
 
 export const leave = (page: Page) => page.context().close();
+
+/**
+ * Wants what a program can tell of WCAG 2.1 AA of what a page shows: all of it in light, and the
+ * contrast in dark, too. It does not see text that style sheets generate: offsets and times of
+ * lines have the colour of other faint text. What a terminal draws is xterm.js's affair, which is told to keep the contrast.
+ */
+export async function accessible(page: Page): Promise<void> {
+  if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(axe.source);
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+    const found = await page.evaluate(
+      async (only) => {
+        const { violations } = await (window as unknown as { axe: typeof axe }).axe.run({ exclude: ['.xterm'] }, { runOnly: only, resultTypes: ['violations'] });
+        return violations.flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.html.slice(0, 300)}: ${n.failureSummary}`));
+      },
+      colorScheme === 'light' ? ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] : ['color-contrast'],
+    );
+    assert.deepEqual(found, [], `${page.url()} in ${colorScheme}`);
+  }
+  await page.emulateMedia({ colorScheme: null, reducedMotion: null });
+}
 
 /** Pictures of a page in three sizes, light and dark, where PAGE_SHOTS names a directory. */
 export async function shots(page: Page, name: string): Promise<void> {
