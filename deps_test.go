@@ -170,12 +170,13 @@ func TestDeps(t *testing.T) {
 		{"internal/unixsock", nil},
 		{"internal/webhook", nil},
 		{"part", nil},
+		{"telemetry", []string{"process", "part", "internal/replace", "internal/webhook"}},
 		{"server", []string{"process", "face", "part", "driver", "metrics", "internal/replace", "internal/peer"}},
 		{"daemon/parts", []string{"process", "files", "face", "part", "driver", "daemon/services", "daemon/healing", "daemon/exits", "internal/procfs", "internal/replace", "gen/tend", "internal/tendpb"}},
 		{"daemon/services", []string{"process", "part", "driver", "supervisor", "healer", "gen/tend", "internal/tendpb", "internal/replace"}},
 		{"daemon/healing", []string{"process", "part", "supervisor", "healer", "gen/tend", "internal/pace", "internal/replace", "internal/webhook"}},
 		{"daemon/exits", []string{"process", "part", "internal/replace", "internal/webhook"}},
-		{"daemon", []string{"process", "daemon/parts", "keeper/rundir", "driver/local", "face", "server", "metrics", "gen/tend", "anchor", "launch", "keeper/client", "keeper/rest", "internal/replace"}},
+		{"daemon", []string{"process", "daemon/parts", "keeper/rundir", "driver/local", "face", "server", "metrics", "telemetry", "gen/tend", "anchor", "launch", "keeper/client", "keeper/rest", "internal/replace"}},
 		{"test/conformance", []string{"process", "anchor", "gen", "face/distant"}},
 		{"test/crashtest", nil},
 		{"test/dist", nil},
@@ -185,7 +186,7 @@ func TestDeps(t *testing.T) {
 		{"test/bench", []string{".", "process", "anchor", "gen", "driver", "keeper/client", "face/distant", "internal/procfs", "internal/testbin", "internal/testdaemon"}},
 		{"cmd/internal/role", []string{"anchor", "keeper", "internal/cleansignals"}},
 		{"cmd/tend-keeper", []string{"cmd/internal/role"}},
-		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "driver/host", "driver/local/network", "driver/local/template", "face/distant", "face/gateway", "face/mcp/relay", "metrics", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "healer/confine", "supervisor/config", "supervisor/foreign", "supervisor/held", "healer/project", "healer/work", "internal/account", "internal/doctor", "internal/home", "internal/payload", "internal/peer", "internal/replace", "internal/sockdiag", "internal/torture", "internal/typo"}},
+		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "driver/host", "driver/local/network", "driver/local/template", "face/distant", "face/gateway", "face/mcp/relay", "metrics", "telemetry", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "gen/tend", "healer/confine", "supervisor/config", "supervisor/foreign", "supervisor/held", "healer/project", "healer/work", "internal/account", "internal/doctor", "internal/home", "internal/payload", "internal/peer", "internal/replace", "internal/sockdiag", "internal/torture", "internal/typo"}},
 		{"", []string{"process", "view", "gen/tend", "internal/tendpb", "internal/home"}},
 	}
 	for path, p := range pkgs {

@@ -2,8 +2,11 @@ package daemon
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -17,6 +20,7 @@ import (
 	"github.com/tend-run/tend/metrics"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/server"
+	"github.com/tend-run/tend/telemetry"
 )
 
 // Config of the server role. Client.StateDir and Listeners are needed.
@@ -48,6 +52,9 @@ type Config struct {
 	ExitSecret     []byte
 	ExitSecretFile string
 
+	// Telemetry is what OpenTelemetry's variables ask for; nil: nothing.
+	Telemetry *telemetry.Settings
+
 	// Program is as in parts.Config.
 	Program []string
 	Version string
@@ -76,10 +83,15 @@ func Run(ctx context.Context, c Config) error {
 	}
 	idle := rest.New()
 	defer idle.Close()
-	measured := metrics.New(metrics.Config{Manager: used{manager, idle}, Roles: roles.metrics, Version: c.Version})
+	sight := telemetry.Open(telemetry.Config{
+		Settings: c.Telemetry, Dir: filepath.Join(dir, "telemetry"), Host: hostname(), Instance: instance(dir), Version: c.Version, Log: log,
+	})
+	defer sight.Close()
+	measured := metrics.New(metrics.Config{Manager: sight.Over(used{manager, idle}), Roles: roles.metrics, Version: c.Version})
+	sight.Feed(manager, measured)
 	budget := face.NewBudget(server.InFlight)
 	set, err := parts.Open(parts.Config{
-		Inside:  func(r local.Root) process.Manager { return measured.Over(used{manager.In(r), idle}) },
+		Inside:  func(r local.Root) process.Manager { return measured.Over(sight.Over(used{manager.In(r), idle})) },
 		Manager: measured.Manager(), Moving: manager.Ping, Boxes: manager.Boxes(), Hide: c.own(), Network: network.Config{Reach: c.Reach, Deny: c.Deny, Own: c.ports(), Log: log}, NoSpare: c.NoSpare, StateDir: dir, Domains: c.Domains, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		Token: face.Token(c.Token), Trusted: server.Trusted, Insecure: c.Insecure, Budget: budget,
 		Distant: c.Distant, Providers: c.Providers, ExitSecret: c.ExitSecret, Admin: daemon, InShutdown: run.InShutdown, Program: c.Program, URL: c.workerURL(), Held: true, Version: c.Version, Log: log,
@@ -87,16 +99,32 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	if sight.On() {
+		set.Parts = append(set.Parts, sight)
+	}
 	daemon.parts = set
 	s, err := server.New(server.Config{
 		Manager: manager, Driver: set.Driver, Parts: set.Parts, Listeners: c.Listeners,
 		Token: c.Token, TokenNow: set.Token, Session: set.Session, Insecure: c.Insecure, Domains: c.Domains, PortFile: c.PortFile, URLFile: c.URLFile,
-		Final: daemon.final, Used: idle.Used, Metrics: measured, Budget: budget, Version: c.Version, Log: log,
+		Final: daemon.final, Used: idle.Used, Around: sight.Around, Metrics: measured, Budget: budget, Version: c.Version, Log: log,
 	})
 	if err != nil {
 		return err
 	}
 	return s.Run(ctx)
+}
+
+// hostname is the machine's name; "" if it has none.
+func hostname() string {
+	name, _ := os.Hostname()
+	return name
+}
+
+// instance tells this daemon from others, and is the same for all of its servers. It shows
+// nothing of the path.
+func instance(stateDir string) string {
+	sum := sha256.Sum256([]byte(hostname() + "\x00" + stateDir))
+	return hex.EncodeToString(sum[:8])
 }
 
 // workerURL is where a process of the daemon's own finds it: a unix socket, where there is

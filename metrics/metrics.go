@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/tend-run/tend/process"
 )
 
@@ -89,6 +90,9 @@ func (m *Metrics) Over(other process.Manager) process.Manager { return &manager{
 
 // Register adds what a part of the server measures. Its names must be its own.
 func (m *Metrics) Register(c prometheus.Collector) error { return m.registry.Register(c) }
+
+// Gather returns what there is to tell now, as the handler does.
+func (m *Metrics) Gather() ([]*dto.MetricFamily, error) { return m.registry.Gather() }
 
 // Handler serves the metrics in Prometheus's text format.
 func (m *Metrics) Handler() http.Handler {

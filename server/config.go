@@ -66,6 +66,10 @@ type Config struct {
 	// Used is called when a request begins and when it ends, by many at once. nil: nothing.
 	Used func()
 
+	// Around wraps what serves requests that a route has, or whose Pattern is "", once
+	// that is known; it must call it once for each. nil: nothing.
+	Around func(http.Handler) http.Handler
+
 	// Metrics are counted here; nil: in new ones.
 	Metrics *metrics.Metrics
 	// Budget of the memory of requests that are being read and decoded; nil: a new

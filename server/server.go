@@ -60,7 +60,11 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.handler = s.routed(mux, s.counted(s.recovered(s.limited(s.paced(s.admit(s.guarded(dispatch(mux))))))))
+	served := s.recovered(s.limited(s.paced(s.admit(s.guarded(dispatch(mux))))))
+	if cfg.Around != nil {
+		served = cfg.Around(served)
+	}
+	s.handler = s.routed(mux, s.counted(served))
 	return s, nil
 }
 

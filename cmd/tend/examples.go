@@ -182,7 +182,9 @@ func (*topCmd) Help() string {
 }
 
 func (*serveCmd) Help() string {
-	return examples(
+	return `With OTEL_EXPORTER_OTLP_ENDPOINT, and the other variables of OpenTelemetry, it sends traces and metrics to a collector by OTLP over HTTP; without them, nothing.
+
+` + examples(
 		`tend serve --listen 127.0.0.1:0 --port-file url  # a free port`,
 		`tend serve --listen none --state-dir ./own       # a socket alone`,
 		`tend serve --listen 127.0.0.1:0 --token-file token --keep`,

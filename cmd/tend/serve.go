@@ -18,6 +18,7 @@ import (
 	"github.com/tend-run/tend/internal/home"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/server"
+	"github.com/tend-run/tend/telemetry"
 )
 
 // serveFlags are what "tend serve" passes on to the server role.
@@ -128,6 +129,11 @@ func (c *serveCmd) plan(inv *invocation, passed ...string) (*plan, error) {
 	}
 	for _, addr := range passed {
 		if err := server.CheckListen(networkName(addr), addr, p.token, c.Insecure); err != nil {
+			return nil, err
+		}
+	}
+	if !c.Background {
+		if _, err := telemetry.FromEnvironment(inv.getenv); err != nil {
 			return nil, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/launch"
 	"github.com/tend-run/tend/server"
+	"github.com/tend-run/tend/telemetry"
 )
 
 // Run becomes the launcher: it does not return unless it could not.
@@ -217,12 +219,16 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 	if err != nil {
 		return err
 	}
+	environ, sight := os.Environ(), telemetryOf(inv, dir, log)
+	if sight != nil {
+		environ = withoutCollector(environ)
+	}
 	var distant net.Listener
 	if last := len(listeners) - 1; c.Distant {
 		listeners, distant = listeners[:last], listeners[last]
 	}
 	return assembly.Run(ctx, assembly.Config{
-		Client: client.Config{StateDir: dir, Environ: os.Environ(), Log: log, Sync: syncOf(c.Fsync), Budget: budget, Keep: keepOutput, TTL: c.KeepFinished, Rebuilt: func() {
+		Client: client.Config{StateDir: dir, Environ: environ, Log: log, Sync: syncOf(c.Fsync), Budget: budget, Keep: keepOutput, TTL: c.KeepFinished, Rebuilt: func() {
 			// All that runs is as it was, and so is all that clients need to go on:
 			// the next server finds it, as after a crash.
 			log.Error("the keeper's shared memory was damaged; another server goes on")
@@ -232,6 +238,27 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 		Domains: c.Domain, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		Reach: reach, Deny: deny, NoSpare: c.NoSpareSandbox, Providers: c.Providers,
 		ExitSecret: exitSecret, ExitSecretFile: c.OnExitSecret,
-		TokenFile: c.TokenFile, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile), Program: ownProgram(), Version: versionText(),
+		Telemetry: sight, TokenFile: c.TokenFile, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile), Program: ownProgram(), Version: versionText(),
 	})
+}
+
+// telemetryOf is what the server role's environment asks for. A daemon that a command such
+// as tend run has started by itself has that of some shell, which was not meant for it.
+// tend serve has refused what is wrong; where it is wrong all the same, for another version,
+// the server serves without.
+func telemetryOf(inv *invocation, dir string, log *slog.Logger) *telemetry.Settings {
+	if launch.Replaceable(dir) {
+		return nil
+	}
+	s, err := telemetry.FromEnvironment(inv.getenv)
+	if err != nil {
+		log.Warn("no telemetry is sent", slog.Any("err", err))
+	}
+	return s
+}
+
+// withoutCollector leaves out where telemetry goes, which is the daemon's: it may have keys
+// in it, and no process needs it that inherits the daemon's environment.
+func withoutCollector(environ []string) []string {
+	return slices.DeleteFunc(environ, func(kv string) bool { return strings.HasPrefix(kv, "OTEL_EXPORTER_OTLP_") })
 }

@@ -30,6 +30,7 @@
 //	healing/             what is done to repair a service, and the keys for it (0600)
 //	boxes/               the sandboxes of the host driver
 //	sandboxes/           the sandboxes of the local driver, which are isolated
+//	telemetry/           which spans a collector has taken
 //	langsmith/           the secret behind links, maps of text offsets
 //	distant/             key and sessions of distant's transport, and its URI
 package parts

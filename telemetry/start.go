@@ -1,0 +1,173 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"strings"
+
+	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tend-run/tend/process"
+)
+
+// Label of a process that has a span; the package comment has what it means.
+const Label = "tend.trace"
+
+// variable hands a span to a program.
+const variable = "TRACEPARENT"
+
+// Over returns a manager of the same processes whose starts are traced. Without traces
+// it only knows again what was started with them.
+func (t *Telemetry) Over(m process.Manager) process.Manager { return &starts{Manager: m, t: t} }
+
+type starts struct {
+	process.Manager
+	t *Telemetry
+}
+
+func (s *starts) Start(ctx context.Context, spec process.Spec) (process.Process, error) {
+	mark := ""
+	if s.t.processes != nil {
+		mark = s.t.mark(ctx, &spec)
+	}
+	p, err := s.Manager.Start(ctx, marked(spec, mark))
+	if err == nil {
+		return p, nil
+	}
+	if errors.Is(err, process.ErrExists) && spec.ID != "" {
+		// A start that is repeated is another request: it is equal but for the trace, which
+		// stays that of the first.
+		if first, ok := s.marks(ctx, spec.ID); ok && first != mark {
+			return s.Manager.Start(ctx, marked(spec, first))
+		}
+		return nil, err
+	}
+	_, invalid := errors.AsType[*process.InvalidError](err)
+	start, _ := errors.AsType[*process.StartError](err)
+	if mark != "" && (invalid || start != nil && start.Reason == process.StartTooLong) {
+		// It may be the trace for which there is no room, and that is no reason.
+		return s.Manager.Start(ctx, spec)
+	}
+	return nil, err
+}
+
+// marks returns what a process was started with; "": without a trace.
+func (s *starts) marks(ctx context.Context, id process.ID) (mark string, ok bool) {
+	p, err := s.Manager.Get(ctx, process.Selector{ID: id})
+	if err != nil {
+		return "", false
+	}
+	in, err := p.Info(process.Brief(ctx))
+	return in.Spec.Labels[Label], err == nil
+}
+
+// mark decides on the span of a process: its label.
+func (t *Telemetry) mark(ctx context.Context, spec *process.Spec) string {
+	parent := trace.SpanContextFromContext(ctx)
+	if !parent.IsValid() {
+		// Nobody has asked now: a hook, or a service. What it was given may say for whom it is.
+		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": spec.Env[variable]})
+		parent = trace.SpanContextFromContext(ctx)
+	}
+	of, id := t.ids.NewIDs(context.Background())
+	above := "-"
+	if parent.IsValid() {
+		of, above = parent.TraceID(), parent.SpanID().String()
+	}
+	flags := "-00 "
+	if t.c.Settings.sampler.ShouldSample(sdktrace.SamplingParameters{ParentContext: ctx, TraceID: of, Name: "process", Kind: trace.SpanKindInternal}).Decision == sdktrace.RecordAndSample {
+		flags = "-01 "
+	}
+	return "00-" + of.String() + "-" + id.String() + flags + above
+}
+
+// marked is a spec with a label, and with the variable if it has none.
+func marked(spec process.Spec, mark string) process.Spec {
+	if mark == "" {
+		return spec
+	}
+	spec.Labels = with(spec.Labels, Label, mark)
+	if _, own := spec.Env[variable]; !own {
+		name, _, _ := strings.Cut(mark, " ")
+		spec.Env = with(spec.Env, variable, name)
+	}
+	return spec
+}
+
+// with copies: the map is the caller's.
+func with(m map[string]string, k, v string) map[string]string {
+	m = maps.Clone(m)
+	if m == nil {
+		m = map[string]string{}
+	}
+	m[k] = v
+	return m
+}
+
+// span is what a label says.
+type span struct {
+	trace      trace.TraceID
+	id, parent trace.SpanID // parent zero: none
+	sampled    bool
+}
+
+// parse reads a label. Programs may set it, too, so it may be anything.
+func parse(label string) (s span, ok bool) {
+	name, above, ok := strings.Cut(label, " ")
+	parts := strings.Split(name, "-")
+	if !ok || len(parts) != 4 || parts[0] != "00" || parts[3] != "00" && parts[3] != "01" {
+		return span{}, false
+	}
+	var err error
+	if s.trace, err = trace.TraceIDFromHex(parts[1]); err != nil {
+		return span{}, false
+	}
+	if s.id, err = trace.SpanIDFromHex(parts[2]); err != nil {
+		return span{}, false
+	}
+	if above != "-" {
+		if s.parent, err = trace.SpanIDFromHex(above); err != nil {
+			return span{}, false
+		}
+	}
+	s.sampled = parts[3] == "01"
+	return s, true
+}
+
+// ids makes IDs by chance, but for a span whose IDs are known already: its context has them.
+type ids struct{}
+
+type spanKey struct{}
+
+func (ids) NewIDs(ctx context.Context) (of trace.TraceID, id trace.SpanID) {
+	if s, ok := ctx.Value(spanKey{}).(span); ok {
+		return s.trace, s.id
+	}
+	for !of.IsValid() {
+		fill(of[:])
+	}
+	return of, ids{}.NewSpanID(ctx, of)
+}
+
+func (ids) NewSpanID(ctx context.Context, _ trace.TraceID) (id trace.SpanID) {
+	if s, ok := ctx.Value(spanKey{}).(span); ok {
+		return s.id
+	}
+	for !id.IsValid() {
+		fill(id[:])
+	}
+	return id
+}
+
+func fill(b []byte) {
+	for i := 0; i < len(b); i += 8 {
+		n := rand.Uint64()
+		for k := range 8 {
+			b[i+k] = byte(n >> (8 * k))
+		}
+	}
+}
