@@ -68,6 +68,34 @@ func (d *Daemon) Replace(ctx context.Context, role string) error {
 	if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill %s[%d]: %w", role, before, err)
 	}
+	return d.another(ctx, role, before)
+}
+
+// Upgrade upgrades roles and returns when the server reports others in their place: a
+// server takes over after it has answered.
+func (d *Daemon) Upgrade(ctx context.Context, u tend.Upgrade) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if !d.Settle(ctx) {
+		return fmt.Errorf("not all roles are there: %v", d.Roles())
+	}
+	before := d.Roles()[Server]
+	c, err := d.Dial(ctx, tend.Options{})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := c.Upgrade(ctx, u); err != nil {
+		return err
+	}
+	if u.Keeper && !u.Server { // it has happened, and the pid stays
+		return nil
+	}
+	return d.another(ctx, Server, before)
+}
+
+// another returns when the server reports another in the place of a role.
+func (d *Daemon) another(ctx context.Context, role string, before int) error {
 	c, err := d.Dial(ctx, tend.Options{})
 	if err != nil {
 		return err

@@ -102,7 +102,7 @@ func TestASandboxOutlivesAnUpgradeFromThePreviousVersion(t *testing.T) {
 	defer cancel()
 	scene.Must(t, in.box.Pause(ctx)) // boxes stand still over it, too
 	for _, what := range []tend.Upgrade{{Keeper: true, Binary: bin}, {Server: true, Binary: bin}} {
-		scene.Value(c.Upgrade(ctx, what))(t)
+		scene.Must(t, d.Upgrade(ctx, what))
 	}
 	scene.Must(t, in.box.Resume(ctx))
 	in.goesOn(t, c)

@@ -85,7 +85,7 @@ func TestTheWayOutOutlivesTheRoles(t *testing.T) {
 		"keeper": func() { scene.Must(t, d.Replace(t.Context(), testdaemon.Keeper)) },
 		"upgrade": func() {
 			for _, what := range []tend.Upgrade{{Keeper: true, Binary: bin}, {Server: true, Binary: bin}} {
-				scene.Value(c.Upgrade(t.Context(), what))(t)
+				scene.Must(t, d.Upgrade(t.Context(), what))
 			}
 		},
 	} {

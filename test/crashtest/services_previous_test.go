@@ -37,7 +37,7 @@ func TestServicesOutliveAnUpgradeFromThePreviousVersion(t *testing.T) {
 	defer cancel()
 	for _, to := range []string{bin, previous, bin} {
 		for _, what := range []tend.Upgrade{{Keeper: true, Binary: to}, {Server: true, Binary: to}} {
-			scene.Value(c.Upgrade(ctx, what))(t)
+			scene.Must(t, d.Upgrade(ctx, what))
 		}
 		for name, was := range first {
 			s := service(t, c, name, "as it was", func(s tend.Service) bool { return s.Phase == was.Phase && s.Ready == was.Ready })

@@ -115,7 +115,7 @@ func TestAServiceOutlivesRolesAndUpgrades(t *testing.T) {
 	declare(t, c, t.TempDir(), fmt.Sprintf("  web: {command: [%s], env: {%s: '%s'}, health: {http: 'http://%s/', interval: 200ms, timeout: 30s}}\n", self, serveRole, addr, addr))
 	first := service(t, c, "web", "ready", isReady)
 	same := outlivesRoles(t, d, first)
-	scene.Value(c.Upgrade(t.Context(), tend.Upgrade{}))(t)
+	scene.Must(t, d.Upgrade(t.Context(), tend.Upgrade{}))
 	same("an upgrade")
 	restartedOnce(t, c, first)
 	scene.Must(t, c.StopServices(t.Context()))

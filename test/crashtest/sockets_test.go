@@ -198,7 +198,7 @@ func TestRestartsRefuseNobodyWhereSocketsAreHeld(t *testing.T) {
 		}
 		next(fmt.Sprint("a restart and the death of ", roles))
 	}
-	scene.Value(d.Connect(t).Upgrade(t.Context(), tend.Upgrade{}))(t)
+	scene.Must(t, d.Upgrade(t.Context(), tend.Upgrade{}))
 	calls.more(t)
 	declare(t, d.Connect(t), dir, text(", CHANGED: '1'"))
 	next("a change")
