@@ -83,6 +83,9 @@ func (c *connections) raw(ctx context.Context, to *url.URL) (net.Conn, error) {
 		host = net.JoinHostPort(to.Hostname(), map[string]string{"http": "80", "https": "443"}[to.Scheme])
 	}
 	conn, err := tr.DialContext(ctx, "tcp", host)
+	if c, ok := conn.(*firstWord); ok {
+		conn = c.Conn // who reads first is the caller's matter
+	}
 	if err != nil || to.Scheme != "https" {
 		return conn, err
 	}

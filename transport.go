@@ -101,6 +101,7 @@ func (t target) transport(opts Options, http2 bool, silence time.Duration) *http
 		tr.Protocols.SetUnencryptedHTTP2(true)
 	default:
 		tr.Protocols.SetHTTP1(true)
+		tr.DialContext = afterRequest(dial)
 	}
 	return tr
 }
