@@ -4,31 +4,12 @@ import (
 	"context"
 	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/internal/scene"
 )
-
-// watchedConn notes whether it is read before anything was written.
-type watchedConn struct {
-	net.Conn
-	wrote atomic.Bool
-	early *atomic.Bool
-}
-
-func (c *watchedConn) Read(b []byte) (int, error) {
-	if !c.wrote.Load() {
-		c.early.Store(true)
-	}
-	return c.Conn.Read(b)
-}
-
-func (c *watchedConn) Write(b []byte) (int, error) {
-	c.wrote.Store(true)
-	return c.Conn.Write(b)
-}
 
 // What greets is no answer to a request, however soon it does.
 func TestAServerThatGreetsIsNoTend(t *testing.T) {
@@ -47,18 +28,45 @@ func TestAServerThatGreetsIsNoTend(t *testing.T) {
 		}
 	}()
 	defer func() { l.Close(); <-served }()
-	var early atomic.Bool
-	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := new(net.Dialer).DialContext(ctx, network, address)
-		return &watchedConn{Conn: c, early: &early}, err
-	}
 	for range 20 {
-		_, err := tend.Dial(t.Context(), "http://"+l.Addr().String(), tend.Options{HTTP1: true, DialContext: dial})
+		_, err := tend.Dial(t.Context(), "http://"+l.Addr().String(), tend.Options{HTTP1: true})
 		if err == nil || !strings.Contains(err.Error(), "it is no tend server") {
 			t.Fatalf("got %v", err)
 		}
 	}
-	if early.Load() {
-		t.Error("it was read before there was a request")
+}
+
+func TestNothingIsReadBeforeTheRequest(t *testing.T) {
+	for name, begin := range map[string]func(net.Conn){
+		"a write": func(c net.Conn) { c.Write([]byte("GET")) },
+		"the end": func(c net.Conn) { c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				here, there := net.Pipe()
+				defer there.Close()
+				c := scene.Value(tend.AfterRequest(func(context.Context, string, string) (net.Conn, error) { return here, nil })(t.Context(), "", ""))(t)
+				defer c.Close()
+				greeted, read := make(chan error, 1), make(chan error, 1)
+				go func() {
+					_, err := there.Write([]byte("SSH"))
+					greeted <- err
+				}()
+				go func() {
+					_, err := c.Read(make([]byte, 3))
+					read <- err
+				}()
+				synctest.Wait()
+				if len(greeted)+len(read) > 0 {
+					t.Fatal("the greeting was read before there was a request")
+				}
+				go func() { there.Read(make([]byte, 3)) }()
+				begin(c)
+				synctest.Wait()
+				if len(greeted) != 1 || len(read) != 1 {
+					t.Fatal("it is not read then")
+				}
+			})
+		})
 	}
 }
