@@ -243,6 +243,11 @@ func writeFile(path, s string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	_, err = unix.Write(fd, []byte(s))
-	return err
+	for {
+		// The memory controller looks for a signal before it changes a limit. Go's own
+		// come at any time, and such a write is not begun again by the kernel.
+		if _, err = unix.Write(fd, []byte(s)); err != unix.EINTR {
+			return err
+		}
+	}
 }

@@ -3,6 +3,7 @@
 package cgroup
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -122,7 +123,7 @@ func setV1(dir, controller string, value int64) error {
 	first := set("memory.limit_in_bytes", text)
 	if missing == nil {
 		if err := set(swap, text); err != nil {
-			return err
+			return errors.Join(first, err) // the first may be why the second was refused
 		}
 		if first != nil {
 			first = set("memory.limit_in_bytes", text)
