@@ -89,9 +89,18 @@ func (w *Inside) Close() error {
 // at once, and Rest has what the kernel still reports. It does not close. An error: nothing is
 // told any more.
 func (w *Inside) Run(ctx context.Context, gone <-chan struct{}, changed func(name string)) error {
-	b := newBurst(w.delay)
+	return w.run(ctx, gone, newBurst(w.delay), changed)
+}
+
+func (w *Inside) run(ctx context.Context, gone <-chan struct{}, b *burst, changed func(name string)) error {
 	again := time.NewTimer(missing)
 	defer again.Stop()
+	pending := func() error {
+		if w.now == nil {
+			return nil
+		}
+		return w.notices(b)
+	}
 	for {
 		var ready <-chan struct{}
 		if w.now != nil {
@@ -107,7 +116,16 @@ func (w *Inside) Run(ctx context.Context, gone <-chan struct{}, changed func(nam
 			}
 			return nil
 		case <-b.quiet.C:
-			changed(b.over())
+			name, err := b.settle(pending)
+			if err != nil {
+				return err
+			}
+			if name != "" {
+				changed(name)
+			}
+			if w.now == nil {
+				again.Reset(missing)
+			}
 		case <-again.C:
 			name, err := w.open(true)
 			if err != nil {
@@ -118,22 +136,30 @@ func (w *Inside) Run(ctx context.Context, gone <-chan struct{}, changed func(nam
 				again.Reset(missing)
 			}
 		case <-ready:
-			err := w.take(b.note)
-			switch {
-			case errors.Is(err, files.ErrOverflow):
-				_ = w.Close() // it has ended
-				if _, err := w.open(false); err != nil {
-					return err
-				}
-				b.note(more)
-			case err != nil:
-				return explainInside(w.dir, err)
+			if err := w.notices(b); err != nil {
+				return err
 			}
 			if w.now == nil {
 				again.Reset(missing)
 			}
 		}
 	}
+}
+
+// notices notes what has changed, and opens a watch anew that has lost something.
+func (w *Inside) notices(b *burst) error {
+	err := w.take(b.note)
+	switch {
+	case errors.Is(err, files.ErrOverflow):
+		_ = w.Close() // it has ended
+		if _, err := w.open(false); err != nil {
+			return err
+		}
+		b.note(more)
+	case err != nil:
+		return explainInside(w.dir, err)
+	}
+	return nil
 }
 
 // Rest returns the name of what has changed after Run ended; "": nothing.

@@ -75,56 +75,92 @@ func (w *Watcher) Close() error { return w.fsn.Close() }
 // once nothing more has for the delay; until ctx ends.
 func (w *Watcher) Run(ctx context.Context, changed func(name string)) (err error) {
 	defer func() { err = errors.Join(err, w.Close()) }()
-	b := newBurst(w.delay)
+	return w.run(ctx, newBurst(w.delay), changed)
+}
+
+func (w *Watcher) run(ctx context.Context, b *burst, changed func(name string)) error {
 	again := time.NewTimer(0)
 	if w.dirs[w.dir] {
 		again.Stop()
 	}
+	pending := func() error { return w.pending(b) }
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-b.quiet.C:
-			changed(b.over())
+			name, err := b.settle(pending)
+			if err != nil {
+				return err
+			}
+			if name != "" {
+				changed(name)
+			}
 		case <-again.C:
 			name, err := w.add(w.dir)
 			if err != nil {
 				return err
 			}
-			if !w.dirs[w.dir] {
-				again.Reset(missing)
-				continue
-			}
 			b.note(name)
 		case e, ok := <-w.fsn.Events:
-			if !ok {
-				return fsnotify.ErrClosed
-			}
-			name, err := w.take(e)
-			if err != nil {
+			if err := w.notice(e, ok, b); err != nil {
 				return err
 			}
-			b.note(name)
-			if !w.dirs[w.dir] {
-				again.Reset(missing)
-			}
 		case err, ok := <-w.fsn.Errors:
-			switch {
-			case !ok:
-				return fsnotify.ErrClosed
-			case errors.Is(err, fsnotify.ErrEventOverflow):
-				// What was lost may have counted, and may have been directories: also
-				// one of ours that was removed and made again.
-				w.forget(w.dir)
-				if _, err := w.add(w.dir); err != nil {
-					return err
-				}
-				b.note(more)
-			case !errors.Is(err, syscall.EINVAL): // of a directory that is gone
-				return explain(w.dir, err)
+			if err := w.failure(err, ok, b); err != nil {
+				return err
 			}
 		}
+		if !w.dirs[w.dir] {
+			again.Reset(missing)
+		}
 	}
+}
+
+// pending takes the notices that are there, up to the first change.
+func (w *Watcher) pending(b *burst) (err error) {
+	before := b.notes
+	for range atOnce {
+		select {
+		case e, ok := <-w.fsn.Events:
+			err = w.notice(e, ok, b)
+		case failed, ok := <-w.fsn.Errors:
+			err = w.failure(failed, ok, b)
+		default:
+			return nil
+		}
+		if err != nil || b.notes != before {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *Watcher) notice(e fsnotify.Event, ok bool, b *burst) error {
+	if !ok {
+		return fsnotify.ErrClosed
+	}
+	name, err := w.take(e)
+	b.note(name)
+	return err
+}
+
+func (w *Watcher) failure(err error, ok bool, b *burst) error {
+	switch {
+	case !ok:
+		return fsnotify.ErrClosed
+	case errors.Is(err, fsnotify.ErrEventOverflow):
+		// What was lost may have counted, and may have been directories: also
+		// one of ours that was removed and made again.
+		w.forget(w.dir)
+		if _, err := w.add(w.dir); err != nil {
+			return err
+		}
+		b.note(more)
+	case !errors.Is(err, syscall.EINVAL): // of a directory that is gone
+		return explain(w.dir, err)
+	}
+	return nil
 }
 
 // take handles a notice, and returns the name of what has changed by it; "": nothing
