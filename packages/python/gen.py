@@ -37,7 +37,7 @@ WORDS = {
     "AsyncHTTPTransport": "HTTPTransport",
     "handle_async_request": "handle_request",
     "StopAsyncIteration": "StopIteration",
-    **{f"Async{name}": name for name in ("Client", "Processes", "Process", "Reader", "Input", "Sandbox", "Files", "Services")},
+    **{f"Async{name}": name for name in ("Client", "Processes", "Process", "Reader", "Input", "Sandbox", "Files", "Services", "Templates", "Watcher")},
 }
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import tend
@@ -259,6 +260,117 @@ def test_services(daemon: Daemon) -> None:
             if services[0].phase == "idle":
                 break
         assert [s.name for s in client.services.list()] == ["web"]
+
+
+def test_a_service_is_healed(daemon: Daemon, tmp_path: Path) -> None:
+    with Client.connect(daemon.socket) as client:
+        with pytest.raises(tend.NotFoundError):
+            client.services.episode("nosuch")
+        client.services.apply("services:\n  web:\n    command: exec sleep 600\nhealer: {}\n", dir=str(tmp_path))
+        client.services.start("web")
+        for services in client.services.watch():
+            if services[0].phase == "running":
+                break
+        id_ = ""
+        while not id_:
+            try:
+                id_ = client.services.heal("web", dry_run=True)
+            except tend.RunningError:  # the one before, of the other client
+                sleep(0.1)
+        while not (client.services.episode(id_)).over:
+            sleep(0.1)
+        assert (client.services.list())[0].healing == "running"
+        found = client.services.episode()
+        assert (found.id, found.service, found.dry_run, found.doing) == (id_, "web", True, "over")
+        assert [x.kind for x in found.signals] == ["asked"] and found.opened is not None and not found.tries and found.workers == 1
+        assert (client.services.episodes("web"))[0].id == id_
+        assert client.services.episodes("other") == []
+        client.services.cancel_heal(id_)  # it is over
+        with pytest.raises(tend.NotFoundError):
+            client.services.cancel_heal("nosuch")
+        client.services.stop()
+
+
+def test_what_is_asked_for_at_the_end_of_a_process(daemon: Daemon, tmp_path: Path) -> None:
+    with Client.connect(daemon.socket) as client:
+        file, id_ = tmp_path / "ended", tend.new_id()
+        p = client.start("exit 3", id=id_, on_exit=f'echo "$TEND_EXIT_ID $TEND_EXIT_STATUS" > {file}.new && mv {file}.new {file}', labels={"a": "b"})
+        assert (client.start("exit 3", id=id_, on_exit=p.info.spec.labels["tend.on-exit"], labels={"a": "b"})).pid == p.pid
+        while not file.exists():
+            sleep(0.1)
+        assert file.read_text() == f"{id_} 3\n"
+        while (p.refresh()).pinned:  # nobody has asked for that
+            sleep(0.1)
+        box = client.open_sandbox("exits-" + tend.new_id(), isolation="none")
+        for field, call in (
+            ("on_exit_url", lambda: client.start("true", on_exit_url="ftp://x")),
+            ("on_exit", lambda: client.run("true", on_exit="true")),
+            ("on_exit", lambda: box.processes.start("true", on_exit_url="http://x/")),
+        ):
+            with pytest.raises(tend.InvalidError) as wrong:
+                call()
+            assert wrong.value.field == field
+        box.destroy()
+
+
+def test_what_happens_to_all_processes(daemon: Daemon) -> None:
+    with Client.connect(daemon.socket) as client, Client.connect(daemon.url) as other:
+        with client.watch() as watcher:
+            p = other.start("exit 4")
+            p.wait(tree_gone=True)
+            p.remove()
+            seen: list[tend.ProcessEvent] = []
+            for event in watcher:
+                if event.id == p.id:
+                    seen.append(event)
+                    if isinstance(event.event, tend.Removed):
+                        break
+        started, exited, gone, _ = (e.event for e in seen)
+        assert isinstance(started, tend.Started) and started.pid == p.pid
+        assert isinstance(exited, tend.Exited) and exited.exit.code == 4 and isinstance(gone, tend.TreeGone)
+        with pytest.raises(tend.LaggedError):
+            next(watcher)
+
+
+def test_a_watcher_says_that_it_may_have_missed_something(daemon: Daemon) -> None:
+    with Client.connect(daemon.socket) as client:
+        watcher = client.watch()
+        daemon.kill("server")
+        with pytest.raises(tend.LaggedError, match="watch again"):
+            for _ in watcher:
+                pass
+        with client.watch() as again:
+            p = client.start("true")
+            while (next(again)).id != p.id:
+                pass
+
+
+def test_templates_are_built_from_local_files(daemon: Daemon, tmp_path: Path) -> None:
+    (tmp_path / "app/sub").mkdir(parents=True)
+    (tmp_path / "app/sub/f").write_bytes(b"x" * 700_000)
+    (tmp_path / "app/run").write_text("#!/bin/sh\necho it runs\n")
+    (tmp_path / "app/run").chmod(0o755)
+    (tmp_path / "app/link").symlink_to("sub/f")
+    name = "py-" + tend.new_id()
+    steps = [tend.TemplateStep.copy(tmp_path / "app", "/srv/app"), tend.TemplateStep.workdir("/srv/app"), tend.TemplateStep.env({"WHO": "me"}), tend.TemplateStep.run('test "$WHO" = me && wc -c < link > size')]
+    with Client.connect(daemon.socket) as client:
+        log: list[tend.BuildLog] = []
+        built = client.templates.build(name, steps, tags=["one", "two"], log=log.append)
+        assert (built.name, {*built.tags}) == (name, {"one", "two"}) and {x.step for x in log} >= {"1", "4"}
+        assert [{*x.tags} for x in client.templates.list() if x.name == name] == [{"one", "two"}]
+        box = client.open_sandbox(name, template=f"{name}:one", isolation="full")
+        assert (box.processes.run("./run; cat size; echo $WHO")).text == "it runs\n700000\nme\n"
+        assert (box.access()).token
+        box.destroy()
+        with pytest.raises(tend.BuildError, match="step 1 failed") as failed:
+            client.templates.build(name, [tend.TemplateStep.run("exit 3")])
+        assert failed.value.step == "1"
+        for wrong in ([tend.TemplateStep.copy(tmp_path / "nothing", "/")], [tend.TemplateStep("COPY", ("a", "b"))], [tend.TemplateStep("RUN", ("a",), b"")], ["RUN a"]):
+            with pytest.raises(tend.InvalidError, match=r"steps\[0\]"):
+                client.templates.build(name, wrong)  # type: ignore[arg-type]
+        client.templates.delete(name)
+        with pytest.raises(tend.NotFoundError):
+            client.templates.delete(name)
 
 
 def test_a_closed_client_says_so(daemon: Daemon) -> None:

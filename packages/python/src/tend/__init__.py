@@ -15,6 +15,9 @@ from ._async.processes import AsyncProcesses
 from ._async.reader import AsyncReader
 from ._async.sandbox import AsyncSandbox
 from ._async.services import AsyncServices
+from ._async.templates import AsyncTemplates
+from ._async.watcher import AsyncWatcher
+from ._episodes import Episode, HealRemedy, HealSignal, HealTry
 from ._errors import (
     AmbiguousError,
     ClosedError,
@@ -22,6 +25,7 @@ from ._errors import (
     ExitedError,
     GapError,
     InvalidError,
+    LaggedError,
     LimitError,
     NoDaemonError,
     NotFoundError,
@@ -46,6 +50,9 @@ from ._sync.processes import Processes
 from ._sync.reader import Reader
 from ._sync.sandbox import Sandbox
 from ._sync.services import Services
+from ._sync.templates import Templates
+from ._sync.watcher import Watcher
+from ._templates import BuildError, BuildLog, Template, TemplateBuild, TemplateStep
 from ._types import (
     CommandError,
     Eof,
@@ -61,8 +68,11 @@ from ._types import (
     Match,
     Output,
     Piece,
+    ProcessEvent,
+    Removed,
     Result,
     Retention,
+    SandboxAccess,
     SandboxInfo,
     SandboxMetric,
     SandboxNetwork,
@@ -88,10 +98,15 @@ __all__ = [
     "AsyncReader",
     "AsyncSandbox",
     "AsyncServices",
+    "AsyncTemplates",
+    "AsyncWatcher",
+    "BuildError",
+    "BuildLog",
     "Client",
     "ClosedError",
     "CommandError",
     "Eof",
+    "Episode",
     "Event",
     "ExistsError",
     "Exit",
@@ -101,9 +116,13 @@ __all__ = [
     "Files",
     "Gap",
     "GapError",
+    "HealRemedy",
+    "HealSignal",
+    "HealTry",
     "Info",
     "InvalidError",
     "KillResult",
+    "LaggedError",
     "LimitError",
     "Limits",
     "Listener",
@@ -114,14 +133,17 @@ __all__ = [
     "PermissionDeniedError",
     "Piece",
     "Process",
+    "ProcessEvent",
     "Processes",
     "Reader",
     "RedirectError",
+    "Removed",
     "Result",
     "Retention",
     "Retry",
     "RunningError",
     "Sandbox",
+    "SandboxAccess",
     "SandboxInfo",
     "SandboxMetric",
     "SandboxNetwork",
@@ -139,11 +161,16 @@ __all__ = [
     "Status",
     "StdinClosedError",
     "StreamInfo",
+    "Template",
+    "TemplateBuild",
+    "TemplateStep",
+    "Templates",
     "TendError",
     "TendTimeoutError",
     "TreeGone",
     "UnavailableError",
     "UnsupportedError",
     "WaitResult",
+    "Watcher",
     "new_id",
 ]

@@ -50,6 +50,12 @@ class RunningError(TendError):
     code = "running"
 
 
+class LaggedError(TendError):
+    """Events may have been missed: list the processes, and watch again."""
+
+    code = "lagged"
+
+
 class StdinClosedError(TendError):
     """No input is taken any more."""
 
@@ -162,7 +168,7 @@ class RedirectError(TendError):
 
 CLASSES: dict[str, type[TendError]] = {
     c.code: c
-    for c in (NotFoundError, ExistsError, ExitedError, RunningError, StdinClosedError, UnsupportedError, LimitError, PermissionDeniedError, SandboxStoppedError, SandboxPausedError, UnavailableError)
+    for c in (NotFoundError, ExistsError, ExitedError, RunningError, LaggedError, StdinClosedError, UnsupportedError, LimitError, PermissionDeniedError, SandboxStoppedError, SandboxPausedError, UnavailableError)
 }
 
 

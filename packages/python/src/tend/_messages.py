@@ -25,6 +25,7 @@ _POLICIES = {"drop_oldest": 0, "block": 1}
 _STDINS = {"null": 0, "pipe": 1}
 _FILE_TYPES = ("other", "file", "dir")
 _PHASES = ("unknown", "idle", "waiting", "starting", "running", "stopping", "killing", "pausing", "completed", "failed")
+HEAL_STATUSES = ("", "running", "suspected", "healing", "verifying", "ready", "broken")
 
 SANDBOX_STATES = ("starting", "ready", "stopped", "failed", "paused")
 _ISOLATIONS = ("default", "none", "full")
@@ -161,7 +162,29 @@ def to_spec(command: t.Command, options: t.SpecOptions) -> Message:
             "ttl": duration("retention.ttl", retention.get("ttl") or None),
             "pin": retention.get("pin"),
         }
+    _on_exit(m, options)
     return m
+
+
+ON_EXIT, ON_EXIT_URL, ON_EXIT_PIN = "tend.on-exit", "tend.on-exit-url", "tend.on-exit-pin"
+
+
+def _on_exit(m: Message, options: t.SpecOptions) -> None:
+    """What is asked for at the end is in labels, which are journaled with the process. It is pinned: nothing else keeps it until then."""
+    line, url = options.get("on_exit"), options.get("on_exit_url")
+    if not line and not url:
+        return
+    labels = dict(m["labels"] or {})
+    if line:
+        labels[ON_EXIT] = text("on_exit", line)
+    if url:
+        if not re.match(r"https?://[^/?#]", text("on_exit_url", url)):
+            raise InvalidError("on_exit_url", "is no URL of http or https")
+        labels[ON_EXIT_URL] = url
+    retention = m.get("retention") or {}
+    if retention.get("pin"):
+        labels[ON_EXIT_PIN] = "1"
+    m["labels"], m["retention"] = labels, {**retention, "pin": True}
 
 
 def size(value: tuple[int, int]) -> Message:
@@ -348,7 +371,29 @@ def service(m: Message) -> t.Service:
         restarts=m.get("restarts", 0),
         exit=_maybe_exit(m),
         sandbox=clean(m.get("sandbox", "")),
+        healing=word(HEAL_STATUSES, m.get("healing", 0), ""),
+        episode=clean(m.get("episode", "")),
     )
+
+
+def process_event(m: Message) -> t.ProcessEvent | None:
+    """None: it is of the server itself, or of a later version."""
+    at = when(m.get("time"))
+    event: t.Started | t.Exited | t.TreeGone | t.Removed
+    if "started" in m:
+        event = t.Started(m["started"].get("pid", 0), at)
+    elif "exited" in m:
+        event = t.Exited(exit_of(m["exited"]), at)
+    elif "tree_gone" in m:
+        event = t.TreeGone(at)
+    elif "removed" in m:
+        event = t.Removed(at)
+    else:
+        return None
+    id_ = m.get("process_id", "")
+    if not _ID.fullmatch(id_):
+        raise protocol_error("an event of a process whose id is none")
+    return t.ProcessEvent(id_, event)
 
 
 # Sandboxes.
@@ -361,7 +406,7 @@ def _network(n: t.SandboxNetwork | None) -> Message | None:
     return {"mode": choice("network.mode", _MODES, n.get("mode", "")), "allow": texts("network.allow", n.get("allow")), "deny": texts("network.deny", n.get("deny")), "public": n.get("public")}
 
 
-def _size(s: t.SandboxSize | None) -> Message | None:
+def size_of_sandbox(s: t.SandboxSize | None) -> Message | None:
     if s is None:
         return None
     known("size", s, t.SandboxSize.__optional_keys__)
@@ -394,7 +439,7 @@ def to_sandbox_spec(name: str | None, o: t.SandboxOptions) -> Message:
         "timeout": duration("timeout", o.get("timeout")),
         "at_timeout": choice("at_timeout", _ACTIONS, o.get("at_timeout", "destroy")),
         "wake": o.get("wake"),
-        "size": _size(o.get("size")),
+        "size": size_of_sandbox(o.get("size")),
         "network": _network(o.get("network")),
         "shares": _shares(o.get("shares")),
         "metadata": text_map("metadata", o.get("metadata")),

@@ -82,6 +82,11 @@ class SpecOptions(TypedDict, total=False):
     kill_without_readers: float
     """Seconds without a reader after which the process is killed."""
     labels: Mapping[str, str]
+    on_exit: str
+    """A line of the shell that runs when the process has ended, as its user, in its directory and environment, with
+    TEND_EXIT_STATUS and others set: at least once, whoever of tend dies. The process is kept until then."""
+    on_exit_url: str
+    """http or https: it is sent the same facts as JSON, again and again until it takes them, for a day."""
 
 
 @dataclass(frozen=True)
@@ -213,6 +218,22 @@ class TreeGone:
     """No descendant is left."""
 
     time: datetime | None
+
+
+@dataclass(frozen=True)
+class Removed:
+    """It was forgotten, with its output."""
+
+    time: datetime | None
+
+
+@dataclass(frozen=True)
+class ProcessEvent:
+    """One fact about one of many processes."""
+
+    id: str
+    """Of the process."""
+    event: Union[Started, Exited, TreeGone, Removed]
 
 
 Event = Union[Started, Output, Gap, Exited, Eof, TreeGone]
@@ -383,6 +404,10 @@ class Service:
     """How the newest run that ended did."""
     sandbox: str
     """The sandbox that it runs in; empty: the machine."""
+    healing: Literal["", "running", "suspected", "healing", "verifying", "ready", "broken"]
+    """What the healer knows of it; "": the healer is not for it."""
+    episode: str
+    """The id of its newest repair; empty: there was none."""
 
 
 # What sandboxes are asked to be, and what is known of them.
@@ -515,6 +540,18 @@ class SandboxSnapshot:
     """The id of the sandbox that it was made of."""
     bytes: int
     created: datetime | None
+
+
+@dataclass(frozen=True)
+class SandboxAccess:
+    """What opens one sandbox, and nothing of tend's own API."""
+
+    token: str
+    """For the header X-Access-Token."""
+    traffic_token: str
+    """For the ports of one that is not public: the header E2b-Traffic-Access-Token."""
+    domains: tuple[str, ...]
+    """Domains below which "PORT-ID.DOMAIN" is a port of the sandbox."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from .link import NO_DEADLINE, Link
 from .processes import AsyncProcesses
 from .sandbox import AsyncSandbox
 from .services import AsyncServices
+from .templates import AsyncTemplates
 from .transport import Transport
 
 _OPENED = "tend.opened"
@@ -37,6 +38,7 @@ class AsyncClient(AsyncProcesses):
     def __init__(self, link: Link) -> None:
         super().__init__(link)
         self.services = AsyncServices(link)
+        self.templates = AsyncTemplates(link)
 
     @classmethod
     async def connect(

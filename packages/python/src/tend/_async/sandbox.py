@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from .. import _messages as m
 from .. import _types as t
-from .._errors import InvalidError, TendError
+from .._errors import InvalidError, TendError, clean
 from .._wire import Message
 from .files import AsyncFiles
 from .link import Link
@@ -91,6 +91,11 @@ class AsyncSandbox:
         request: Message = {"sandbox": self.id, "count": count, "timeout": m.duration("timeout", timeout or None)}
         said = await self._link.once("SandboxService/Fork", request)
         return [AsyncSandbox(self._link, m.sandbox(f["sandbox"])) if "sandbox" in f else TendError(f.get("error", "")) for f in said.get("forks", [])]
+
+    async def access(self) -> t.SandboxAccess:
+        """What opens this sandbox alone, for clients of other protocols and for its ports, if they are not public."""
+        said = await self._link.call("SandboxService/Access", {"sandbox": self.id})
+        return t.SandboxAccess(said.get("token", ""), said.get("traffic_token", ""), tuple(clean(d) for d in said.get("domains", [])))
 
     async def metrics(self) -> list[t.SandboxMetric]:
         """What it used in the last minutes, oldest first."""

@@ -7,8 +7,10 @@ from builtins import list as List
 from collections.abc import AsyncIterator, Mapping
 
 from .. import _connect as connect
+from .. import _episodes as e
 from .. import _messages as m
 from .. import _types as t
+from .._errors import clean
 from .._wire import Message
 from .link import Following, Link
 from .transport import Stream
@@ -52,6 +54,34 @@ class AsyncServices:
         """Ends services and starts them again. It is not repeated when the answer is lost."""
         await self._needed()
         await self._link.once("ServiceService/Restart", {"names": m.texts("names", names)})
+
+    async def heal(self, service: str = "", *, dry_run: bool = False) -> str:
+        """Begins to repair a service, whatever is known of it, and returns the id of the episode.
+
+        service: default the one that the healer is for. dry_run: only find out what would be tried. It is not repeated when
+        the answer is lost.
+        """
+        await self._needed()
+        return clean((await self._link.once("ServiceService/Heal", {"service": m.text("service", service), "dry_run": dry_run})).get("episode", ""))
+
+    async def cancel_heal(self, id: str = "") -> None:
+        """Ends a repair, and has what it has changed taken back; default: the one that is under way.
+
+        It returns when that is written down.
+        """
+        await self._needed()
+        await self._link.call("ServiceService/CancelHeal", {"id": m.text("id", id)})
+
+    async def episodes(self, service: str = "") -> List[e.Episode]:
+        """The newest repairs of a service, default of all, the newest first: at most 100, without diff and transcript."""
+        await self._needed()
+        return [e.episode(x) for x in (await self._link.call("ServiceService/ListEpisodes", {"service": m.text("service", service)})).get("episodes", [])]
+
+    async def episode(self, id: str = "") -> e.Episode:
+        """One repair, default the newest, with diff and transcript. NotFoundError."""
+        await self._needed()
+        said = await self._link.call("ServiceService/GetEpisode", {"id": m.text("id", id)})
+        return e.episode(said.get("episode"), said.get("diff", b""), said.get("transcript", b""))
 
     async def list(self) -> List[t.Service]:
         """All services, each after those that it depends on."""

@@ -22,6 +22,7 @@ from .link import NO_DEADLINE, Link
 from .processes import Processes
 from .sandbox import Sandbox
 from .services import Services
+from .templates import Templates
 from .transport import Transport
 
 _OPENED = "tend.opened"
@@ -38,6 +39,7 @@ class Client(Processes):
     def __init__(self, link: Link) -> None:
         super().__init__(link)
         self.services = Services(link)
+        self.templates = Templates(link)
 
     @classmethod
     def connect(

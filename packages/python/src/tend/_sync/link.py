@@ -41,6 +41,8 @@ _LONG = {
     "SandboxService/List": "ListSandboxes",
     "SandboxService/Snapshots": "ListSnapshots",
     "SandboxService/Metrics": "SandboxMetrics",
+    "SandboxService/Access": "SandboxAccess",
+    "SandboxService/Templates": "ListTemplates",
     **{f"ServiceService/{verb}": f"{verb}Services" for verb in ("Apply", "Start", "Stop", "Restart", "List", "Watch")},
 }
 

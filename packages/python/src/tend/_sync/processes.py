@@ -8,12 +8,13 @@ from typing import Unpack
 
 from .. import _messages as m
 from .. import _types as t
-from .._errors import TendError, protocol_error
+from .._errors import InvalidError, TendError, protocol_error
 from .._tail import Tail
 from .._wire import Message
 from ._io import Background, whole
 from .link import Link
 from .process import Process
+from .watcher import Watcher
 
 
 class Processes:
@@ -29,6 +30,8 @@ class Processes:
         command: a text is a line for /bin/sh -c, a sequence is a program and its arguments. options: those of SpecOptions.
         It is safe to repeat with an `id`. StartError: the kernel did not run it; ExistsError: the id is of another spec.
         """
+        if self._headers and (options.get("on_exit") or options.get("on_exit_url")):
+            raise InvalidError("on_exit", "is for processes of the machine, not for those of a sandbox; wait tells of their end")
         return self._start(m.to_spec(command, options))
 
     def _start(self, spec: Message) -> Process:
@@ -54,6 +57,13 @@ class Processes:
         request: Message = {"live": live, "tag": m.optional("tag", tag), "labels": m.text_map("labels", labels)}
         return [m.info(p) for p in self._link.pages("ProcessService/List", request, "processes", headers=self._headers)]
 
+    def watch(self) -> Watcher:
+        """Starts, exits and removals of all processes from now on, whichever client causes them.
+
+        What is listed after this call has returned, and what it tells from then on, are together all that there is.
+        """
+        return Watcher.open(self._link, self._headers)
+
     def run(self, command: t.Command, *, input: bytes | str | None = None, max_output: int = 16 << 20, check: bool = False, **options: Unpack[t.SpecOptions]) -> t.Result:
         """Runs a command to its end, and forgets it.
 
@@ -62,6 +72,8 @@ class Processes:
         that holds them open, all output is there; such a one is not waited for. Whatever ends this call early, such as a
         cancellation or Ctrl-C, kills the command.
         """
+        if options.get("on_exit") or options.get("on_exit_url"):
+            raise InvalidError("on_exit", "is for start: run waits for the end itself, and forgets the process")
         if input is not None:
             options["stdin"] = "pipe"
         spec = m.to_spec(command, options)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from .. import _messages as m
 from .. import _types as t
-from .._errors import InvalidError, TendError
+from .._errors import InvalidError, TendError, clean
 from .._wire import Message
 from .files import Files
 from .link import Link
@@ -92,6 +92,11 @@ class Sandbox:
         request: Message = {"sandbox": self.id, "count": count, "timeout": m.duration("timeout", timeout or None)}
         said = self._link.once("SandboxService/Fork", request)
         return [Sandbox(self._link, m.sandbox(f["sandbox"])) if "sandbox" in f else TendError(f.get("error", "")) for f in said.get("forks", [])]
+
+    def access(self) -> t.SandboxAccess:
+        """What opens this sandbox alone, for clients of other protocols and for its ports, if they are not public."""
+        said = self._link.call("SandboxService/Access", {"sandbox": self.id})
+        return t.SandboxAccess(said.get("token", ""), said.get("traffic_token", ""), tuple(clean(d) for d in said.get("domains", [])))
 
     def metrics(self) -> list[t.SandboxMetric]:
         """What it used in the last minutes, oldest first."""
