@@ -160,6 +160,9 @@ func (s *Set) unmet(rules *config.Service) string {
 // Up starts services, and those that they depend on. No names: all that are not
 // disabled. An unknown name is an error, and nothing is done.
 func (s *Set) Up(names []string, at Time, random float64) (out []Do, err error) {
+	if err := s.foreign(names); err != nil {
+		return nil, err
+	}
 	want, err := s.closure(names, func(name string) []string {
 		var needs []string
 		for _, d := range s.services[name].rules.DependsOn {
@@ -182,6 +185,9 @@ func (s *Set) Up(names []string, at Time, random float64) (out []Do, err error) 
 // Down ends services, and those that depend on them: each once nothing that needs it
 // runs any more. No names: all.
 func (s *Set) Down(names []string, at Time, random float64) ([]Do, error) {
+	if err := s.foreign(names); err != nil {
+		return nil, err
+	}
 	if len(names) == 0 {
 		names = s.order
 	}
@@ -190,13 +196,17 @@ func (s *Set) Down(names []string, at Time, random float64) ([]Do, error) {
 		return nil, err
 	}
 	for name := range want {
-		s.services[name].state.Ending = true
+		m := s.services[name]
+		m.state.Ending = !m.state.Foreign
 	}
 	return s.endReady(Event{At: at, Random: random}), nil
 }
 
 // Restart restarts services by name, and nothing else.
 func (s *Set) Restart(names []string, at Time, random float64) (out []Do, err error) {
+	if err := s.foreign(names); err != nil {
+		return nil, err
+	}
 	if _, err := s.closure(names, func(string) []string { return nil }); err != nil {
 		return nil, err
 	}
@@ -255,6 +265,24 @@ func (e *UnknownError) Error() string {
 
 func (e *UnknownError) Unwrap() error { return process.ErrNotFound }
 
+// foreign is why something that is asked for of these cannot be done.
+func (s *Set) foreign(names []string) error {
+	for _, name := range names {
+		if m := s.services[name]; m != nil && m.state.Foreign {
+			return &ForeignError{Name: name, Why: m.state.Why}
+		}
+	}
+	return nil
+}
+
+// ForeignError: nothing is done to a service that another version of tend has stored. It is
+// a process.ErrUnsupported.
+type ForeignError struct{ Name, Why string }
+
+func (e *ForeignError) Error() string { return "service " + e.Name + ": " + e.Why }
+
+func (e *ForeignError) Unwrap() error { return process.ErrUnsupported }
+
 // dependents are the services that depend on one directly.
 func (s *Set) dependents(name string) (all []string) {
 	for other, m := range s.services {
@@ -297,7 +325,7 @@ func (s *Set) Apply(c *config.Config, at Time, random float64) (out []Do) {
 			m := s.services[name]
 			alone := *m.rules
 			alone.DependsOn = nil
-			m.rules, m.state.Ending, m.state.Leaving = &alone, true, true
+			m.rules, m.state.Ending, m.state.Leaving = &alone, !m.state.Foreign, !m.state.Foreign
 			order = append(order, name)
 		}
 	}

@@ -121,6 +121,9 @@ type State struct {
 	Hook Hook
 	// Greeting: the hook PostStart of this run was asked for; Greeted: and it has ended.
 	Greeting, Greeted bool
+	// Foreign: another version of tend has stored it, and this one does not know all that
+	// it says. Nothing is done to the service, and the caller keeps what is stored as it is.
+	Foreign bool `json:"-"`
 	// Last is the time of the newest event; Late: it came long after its deadline.
 	Last Time
 	Late bool
@@ -159,6 +162,20 @@ func (r Role) String() string {
 		return roleNames[r]
 	}
 	return fmt.Sprintf("role(%d)", uint8(r))
+}
+
+// Unknown says what of a state that was stored has no meaning here, as another version of
+// tend has stored it; nil: nothing.
+func (s *State) Unknown() error {
+	switch {
+	case int(s.Phase) >= len(phaseNames):
+		return fmt.Errorf("%v is not known", s.Phase)
+	case s.Then > thenRecover:
+		return fmt.Errorf("what follows its end is %d, which is not known", s.Then)
+	case s.Hook > PostStop:
+		return fmt.Errorf("%v is not known", s.Hook)
+	}
+	return nil
 }
 
 // Deadline is when Step is to be called with a Tick if no event comes before; 0: never.

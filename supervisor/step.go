@@ -30,6 +30,9 @@ type machine struct {
 // Step returns what becomes of a service under rules r by an event, and what is to be
 // done, in this order. The state that it is given stays as it is.
 func Step(r *config.Service, s State, ev Event) (State, []Effect) {
+	if s.Foreign {
+		return s, nil
+	}
 	if r.Sandbox == "" {
 		s.Away = ""
 	}

@@ -23,7 +23,10 @@ func TestTheRecordOfAServiceIsReadByEachVersion(t *testing.T) {
 	scene.Must(t, os.WriteFile(filepath.Join(dir, "web.json"), scene.Value(os.ReadFile("testdata/v1/service.json"))(t), 0o600))
 	all := scene.Value(store{dir}.load())(t)
 	if len(all) != 1 || all["web"] == nil || all["web"].Rules.Name != "web" {
-		t.Errorf("of one service there are %d", len(all))
+		t.Fatalf("of one service there are %d", len(all))
+	}
+	if s := all["web"].State; s.Foreign {
+		t.Errorf("it is not known: %s", s.Why)
 	}
 }
 

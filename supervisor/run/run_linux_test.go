@@ -571,6 +571,92 @@ func TestADamagedRecordIsNotTakenForNone(t *testing.T) {
 	}
 }
 
+// A tend that is older than the one that wrote a record leaves that service, which goes on,
+// and looks after all others.
+func TestARecordOfAnotherVersionHoldsItsServiceAlone(t *testing.T) {
+	m, dir := testkeeper.New(t), t.TempDir()
+	l := live(t, m, dir)
+	l.declare("  db: {command: exec sleep 1000}\n  web: {command: exec sleep 1000, depends_on: {db: started}}\n  job: {command: exec sleep 1000}\n")
+	l.up()
+	before := map[string]process.ID{}
+	for _, name := range []string{"db", "web", "job"} {
+		before[name] = l.ready(name).ID
+	}
+	l.stop()
+	file := filepath.Join(dir, "db.json")
+	known := scene.Value(os.ReadFile(file))(t)
+	for what, change := range map[string][2]string{
+		"a phase":            {`"Phase":"running"`, `"Phase":"hibernating"`},
+		"what follows":       {`"Then":0`, `"Then":77`},
+		"a hook":             {`"Hook":0`, `"Hook":77`},
+		"a policy, as rules": {`"rules":{`, `"rules":{"Restart":"sometimes",`},
+	} {
+		t.Run(what+" that is not known", func(t *testing.T) {
+			stored := strings.Replace(string(known), change[0], change[1], 1)
+			if stored == string(known) {
+				t.Fatalf("the record has no %s: %s", change[0], known)
+			}
+			scene.Must(t, os.WriteFile(file, []byte(stored), 0o600))
+			l := live(t, m, dir)
+			if s := l.phase("db", supervisor.Failed); s.ID != before["db"] || !strings.Contains(s.State.Why, "another version") || !strings.Contains(s.State.Why, file) {
+				t.Errorf("db is %s: %s", s.ID, s.State.Why)
+			}
+			if s := l.ready("job"); s.ID != before["job"] {
+				t.Errorf("job is %s", s.ID)
+			}
+			for what, ask := range map[string]func(context.Context, ...string) error{"up": l.Up, "down": l.Down, "restart": l.Restart} {
+				var foreign *supervisor.ForeignError
+				if err := ask(t.Context(), "db"); !errors.As(err, &foreign) || foreign.Name != "db" {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			l.up()
+			l.stop()
+			if now := scene.Value(os.ReadFile(file))(t); string(now) != stored {
+				t.Errorf("its record is %s", now)
+			}
+		})
+	}
+	scene.Must(t, os.WriteFile(file, known, 0o600))
+	l = live(t, m, dir)
+	for name, id := range before {
+		if s := l.ready(name); s.ID != id {
+			t.Errorf("%s is %s, and was %s", name, s.ID, id)
+		}
+	}
+	l.end(m, "db", "web", "job")
+}
+
+// One that is held does not hold others back that end, and does not leave.
+func TestWhatAnotherVersionHasStoredOutlivesOtherFiles(t *testing.T) {
+	m, dir := testkeeper.New(t), t.TempDir()
+	l := live(t, m, dir)
+	l.declare("  db: {command: exec sleep 1000}\n  web: {command: exec sleep 1000, depends_on: {db: started}}\n")
+	l.up()
+	id := l.ready("web").ID
+	l.ready("db")
+	l.stop()
+	file := filepath.Join(dir, "web.json")
+	scene.Must(t, os.WriteFile(file, []byte(strings.Replace(string(scene.Value(os.ReadFile(file))(t)), `"running"`, `"hibernating"`, 1)), 0o600))
+	l = live(t, m, dir)
+	l.down()
+	l.phase("db", supervisor.Idle)
+	l.declare("  other: {command: exec sleep 1000}\n")
+	l.up()
+	l.ready("other")
+	if all := scene.Value(l.List(t.Context()))(t); len(all) != 2 {
+		t.Errorf("there are %+v", all)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
+	}
+	if in := scene.Value(scene.Find(t, m, id).Info(t.Context()))(t); in.Exit != nil {
+		t.Errorf("what ran of it has ended: %v", in.Exit)
+	}
+	scene.Value(scene.Find(t, m, id).Kill(t.Context()))(t)
+	l.end(m, "other")
+}
+
 // What could not be stored is stored once it can be, though nothing more happens.
 func TestWhatCouldNotBeStoredIsStoredLater(t *testing.T) {
 	m, dir := testkeeper.New(t), t.TempDir()

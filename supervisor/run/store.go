@@ -28,6 +28,47 @@ type record struct {
 	unsaved bool
 }
 
+// stored is a record as it is read: another version of tend may have put more into its
+// declaration and its state than this one knows.
+type stored struct {
+	Rules json.RawMessage `json:"rules"`
+	State json.RawMessage `json:"state"`
+	Token string          `json:"token"`
+	Boot  string          `json:"boot"`
+}
+
+// parse reads a record. One with something in its declaration or state that is not known is
+// foreign: it is kept as it is, and so is what runs.
+func parse(data []byte) (*record, error) {
+	var in stored
+	if err := json.Unmarshal(data, &in); err != nil {
+		return nil, err
+	}
+	if !strings.HasPrefix(string(in.Rules), "{") || in.Token == "" {
+		return nil, errors.New("it is not whole")
+	}
+	r := &record{Token: in.Token, Boot: in.Boot}
+	err := json.Unmarshal(in.Rules, &r.Rules)
+	if err == nil && len(in.State) > 0 {
+		if err = json.Unmarshal(in.State, &r.State); err == nil {
+			err = r.State.Unknown()
+		}
+	}
+	if r.Rules == nil {
+		r.Rules = new(config.Service)
+	}
+	if err == nil {
+		return r, nil
+	}
+	var newest struct{ Run int64 }
+	_ = json.Unmarshal(in.State, &newest) // 0: what runs of it is not shown
+	r.State = supervisor.State{
+		Phase: supervisor.Failed, Run: newest.Run, Foreign: true,
+		Why: fmt.Sprintf("another version of tend has stored it, and this one does not know all of that (%v): nothing is done to it, and what runs of it goes on", err),
+	}
+	return r, nil
+}
+
 const (
 	suffix    = ".json"
 	maxRecord = 16 << 20
@@ -37,7 +78,7 @@ const (
 type store struct{ dir string }
 
 // load reads all records. A file that cannot be read is an error: a service that is
-// forgotten would be started a second time.
+// forgotten would be started a second time. One of another version is held.
 func (s store) load() (map[string]*record, error) {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, err
@@ -56,11 +97,14 @@ func (s store) load() (map[string]*record, error) {
 		if err != nil {
 			return nil, err
 		}
-		r := new(record)
-		if err := json.Unmarshal(data, r); err != nil || r.Rules == nil || r.Token == "" {
+		r, err := parse(data)
+		if err != nil {
 			return nil, fmt.Errorf("%s is damaged (%v); remove it to forget the service", filepath.Join(s.dir, e.Name()), err)
 		}
 		r.Rules.Name = name
+		if r.State.Foreign {
+			r.State.Why += "; start that version again, or end tend and remove " + filepath.Join(s.dir, e.Name()) + " to forget it"
+		}
 		all[name] = r
 	}
 	return all, nil

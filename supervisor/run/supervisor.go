@@ -88,6 +88,10 @@ func Open(c Config) (*Supervisor, error) {
 	states := map[string]supervisor.State{}
 	for name, r := range records {
 		declared.Services[name], states[name] = r.Rules, r.State
+		if r.State.Foreign {
+			c.Log.Error("a service is left as it is", "service", name, "why", r.State.Why)
+			continue
+		}
 		if r.Boot != s.boot {
 			states[name] = r.State.Rebase(s.now())
 		}
@@ -112,7 +116,9 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}()
 	s.alive = ctx
 	for _, name := range s.set.Names() {
-		s.work(name).adopt(s.order(name))
+		if state, _ := s.set.State(name); !state.Foreign {
+			s.work(name).adopt(s.order(name))
+		}
 	}
 	s.wg.Go(s.findHolders)
 	timer := time.NewTimer(0)
@@ -128,8 +134,11 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		}
 		for _, name := range s.set.Names() { // new ones, and new times
 			rules := s.set.Rules(name)
-			s.work(name).keepTimes(rules.Schedule)
 			state, _ := s.set.State(name)
+			if state.Foreign {
+				continue
+			}
+			s.work(name).keepTimes(rules.Schedule)
 			s.work(name).keepWatch(rules, state.Up)
 			s.work(name).keepPlace(rules.Sandbox, state.Up && state.Phase != supervisor.Completed, state.Phase.Alive())
 			s.keepHolder(name, rules)
@@ -192,6 +201,9 @@ func (s *Supervisor) keep() {
 	for _, name := range s.set.Names() {
 		there[name] = true
 		state, _ := s.set.State(name)
+		if state.Foreign {
+			continue
+		}
 		r, rules := s.records[name], s.set.Rules(name)
 		if r == nil {
 			r = &record{Token: strings.ToLower(rand.Text()[:16])}
