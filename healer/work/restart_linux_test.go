@@ -20,7 +20,11 @@ func TestARestartOutlivesALostAnswer(t *testing.T) {
 	w.order.Service = "web"
 	scene.Must(t, w.client.ApplyServices(t.Context(), tend.ServiceFile{Dir: t.TempDir(), Text: []byte("services:\n  web: {command: [sleep, '1000']}\n"), Env: map[string]string{"PATH": w.path}}))
 	scene.Must(t, w.client.StartServices(t.Context()))
-	scene.Eventually(t, "it runs", func() bool { return scene.Value(w.service(t.Context()))(t).PID > 0 })
+	running := func() (s tend.Service) {
+		t.Helper()
+		scene.Eventually(t, "it runs", func() bool { s = scene.Value(w.service(t.Context()))(t); return s.PID > 0 })
+		return s
+	}
 	for name, taken := range map[string]bool{"not taken": false, "taken": true} {
 		lost := false
 		lose := connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
@@ -37,12 +41,12 @@ func TestARestartOutlivesALostAnswer(t *testing.T) {
 			}
 		})
 		c := scene.Value(tend.Dial(t.Context(), w.order.URL, tend.Options{Interceptors: []connect.Interceptor{lose}}))(t)
-		before := scene.Value(w.service(t.Context()))(t)
+		before := running()
 		w.client = c
 		if err := w.restart(t.Context()); err != nil || !lost {
 			t.Errorf("%s: %v", name, err)
 		}
-		if s := scene.Value(w.service(t.Context()))(t); s.Runs != before.Runs+1 || s.PID == before.PID {
+		if s := running(); s.Runs != before.Runs+1 || s.PID == before.PID {
 			t.Errorf("%s: it was run %d as pid %d, and is run %d as pid %d", name, before.Runs, before.PID, s.Runs, s.PID)
 		}
 		t.Cleanup(func() { c.Close() })
