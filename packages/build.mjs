@@ -1,5 +1,6 @@
 // Builds the package of the current directory into dist/: one ESM and one CJS
-// bundle with everything inlined but the peer dependencies, and the types.
+// bundle with everything inlined but the peer dependencies, and the types; where
+// there is a tsconfig.browser.json, also an ESM bundle for browsers, in dist/browser/.
 import { build } from 'esbuild';
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
@@ -11,35 +12,33 @@ const pkg = JSON.parse(fs.readFileSync('package.json', 'utf8'));
 fs.rmSync('dist', { recursive: true, force: true });
 fs.copyFileSync(path.join(here, '../LICENSE'), 'LICENSE');
 
-for (const format of ['esm', 'cjs']) {
-  await build({
-    entryPoints: ['src/index.ts'],
-    outfile: `dist/index.${format === 'esm' ? 'js' : 'cjs'}`,
-    bundle: true,
-    platform: 'node',
-    target: 'node20',
-    format,
-    external: Object.keys(pkg.peerDependencies ?? {}),
-    legalComments: 'none',
-    logLevel: 'warning',
-  });
+const common = { entryPoints: ['src/index.ts'], bundle: true, external: Object.keys(pkg.peerDependencies ?? {}), legalComments: 'none', logLevel: 'warning' };
+for (const format of ['esm', 'cjs']) await build({ ...common, outfile: `dist/index.${format === 'esm' ? 'js' : 'cjs'}`, platform: 'node', target: 'node20', format });
+types('tsconfig.json', 'dist');
+
+if (fs.existsSync('tsconfig.browser.json')) {
+  // A module of Node.js in it fails the build: nothing is external.
+  await build({ ...common, outfile: 'dist/browser/index.js', platform: 'browser', target: ['es2022', 'chrome123', 'firefox128', 'safari17.5'], format: 'esm', tsconfig: 'tsconfig.browser.json' });
+  types('tsconfig.browser.json', 'dist/browser');
 }
 
-execFileSync(process.execPath, [path.join(here, 'node_modules/typescript/bin/tsc'), '-p', '.'], { stdio: 'inherit' });
-
-// The types that index.d.ts leads to, for import and for require: those of
-// messages stay inside.
-const kept = new Set();
-const visit = (name) => {
-  if (kept.has(name)) return;
-  kept.add(name);
-  for (const [, , to] of text(name).matchAll(/(from |import\()['"](\.[^'"]*)\.js['"]/g)) visit(`${path.join(path.dirname(name), to)}.d.ts`);
-};
-const text = (name) => fs.readFileSync(path.join('dist', name), 'utf8');
-visit('index.d.ts');
-for (const name of fs.readdirSync('dist', { recursive: true }).map(String)) {
-  if (!name.endsWith('.d.ts')) continue;
-  if (kept.has(name)) fs.writeFileSync(path.join('dist', name.replace(/\.d\.ts$/, '.d.cts')), text(name).replace(/((?:from |import\()['"]\.[^'"]*)\.js(['"])/g, '$1.cjs$2'));
-  else fs.rmSync(path.join('dist', name));
+/** The types that index.d.ts leads to, for import and for require: those of messages stay inside. */
+function types(config, dir) {
+  execFileSync(process.execPath, [path.join(here, 'node_modules/typescript/bin/tsc'), '-p', config], { stdio: 'inherit' });
+  const platform = `./${path.basename(dir) === 'browser' ? 'browser' : 'node'}/platform.js`;
+  const kept = new Set();
+  const visit = (name) => {
+    if (kept.has(name)) return;
+    kept.add(name);
+    const text = fs.readFileSync(path.join(dir, name), 'utf8').replaceAll(`'#platform'`, `'${platform}'`);
+    fs.writeFileSync(path.join(dir, name), text);
+    for (const [, , to] of text.matchAll(/(from |import\()['"](\.[^'"]*)\.js['"]/g)) visit(`${path.join(path.dirname(name), to)}.d.ts`);
+  };
+  visit('index.d.ts');
+  for (const name of fs.readdirSync(dir, { recursive: true }).map(String)) {
+    if (!name.endsWith('.d.ts')) continue;
+    if (!kept.has(name)) fs.rmSync(path.join(dir, name));
+    else if (dir === 'dist') fs.writeFileSync(path.join(dir, name.replace(/\.d\.ts$/, '.d.cts')), fs.readFileSync(path.join(dir, name), 'utf8').replace(/((?:from |import\()['"]\.[^'"]*)\.js(['"])/g, '$1.cjs$2'));
+  }
+  fs.rmSync(path.join(dir, 'gen'), { recursive: true, force: true });
 }
-fs.rmSync('dist/gen', { recursive: true, force: true });

@@ -24,11 +24,11 @@ export function install(name: string, others: string[]): string {
 }
 
 /** Compiles programs of the directory, of which .cts is CommonJS, without looking away from any declaration but those of TypeScript's own library. */
-export function compile(dir: string, files: Record<string, string>, flags: string[] = []): void {
+export function compile(dir: string, files: Record<string, string>, flags = ['--types', 'node']): void {
   for (const [name, text] of Object.entries(files)) fs.writeFileSync(path.join(dir, name), text);
   fs.writeFileSync(path.join(dir, 'package.json'), '{"type":"module"}');
   try {
-    const args = ['--noEmit', '--strict', '--target', 'es2022', '--module', 'nodenext', '--moduleResolution', 'nodenext', '--types', 'node', '--skipDefaultLibCheck', ...flags, ...Object.keys(files)];
+    const args = ['--noEmit', '--strict', '--target', 'es2022', '--module', 'nodenext', '--moduleResolution', 'nodenext', '--skipDefaultLibCheck', ...flags, ...Object.keys(files)];
     execFileSync(process.execPath, [path.join(modules, 'typescript/bin/tsc'), ...args], { cwd: dir, encoding: 'utf8' });
   } catch (err) {
     throw new Error((err as { stdout: string }).stdout || String(err));

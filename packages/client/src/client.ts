@@ -1,13 +1,13 @@
 // A client of one tend server.
 
-import type { AgentOptions } from 'node:https';
-import { randomBytes } from 'node:crypto';
 import { hasCode, InvalidError, protocolError, TendError } from './errors.js';
 import { AdminService } from './gen/tend/v1/admin_pb.js';
 import { SandboxService } from './gen/tend/v1/sandbox_pb.js';
-import { defaults } from './home.js';
+import { defaults, newTransport, type PlatformOptions } from '#platform';
+import { Connect } from './connect.js';
 import { Link } from './link.js';
 import { text } from './messages.js';
+import { randomHex } from './random.js';
 import { Processes } from './processes.js';
 import type { RetryOptions } from './retry.js';
 import { Sandbox } from './sandbox.js';
@@ -15,19 +15,17 @@ import { fromSandbox, fromSnapshot, states, toSandboxSpec } from './sandbox-mess
 import type { SandboxFilter, SandboxInfo, SandboxSnapshot, SandboxSpec } from './sandbox-types.js';
 import { pause, Scope } from './scope.js';
 import { Services } from './services.js';
-import { Transport } from './transport.js';
 
-/** How to reach a server. The zero value is the daemon of the current user. */
-export interface ClientOptions {
+/** How to reach a server. The zero value is the daemon of the current user; in a browser, the server that the page came from. */
+export interface ClientOptions extends PlatformOptions {
   /**
    * http://HOST:PORT, https://HOST or unix:///PATH. Default: TEND_URL, else where
-   * the daemon of the current user listens, as the tend command line finds it.
+   * the daemon of the current user listens, as the tend command line finds it. In a
+   * browser: http or https, also a path of the page's own server; default: its origin.
    */
   url?: string;
   /** Sent with each request. Default: none with a url, else TEND_TOKEN: it is not given to a server that it is not for. */
   token?: string;
-  /** TLS of https URLs: ca, cert, key, … */
-  tls?: AgentOptions;
   retry?: RetryOptions;
   /** Milliseconds in which a server must say something. Default 45,000: three of its heartbeats. */
   silence?: number;
@@ -56,7 +54,7 @@ export class Client extends Processes {
     const found = options.url ? { urls: [options.url], token: undefined } : await defaults();
     let last: unknown;
     for (const url of found.urls) {
-      const link = new Link(url, new Transport(url, options.token || found.token, options.tls), options);
+      const link = new Link(url, new Connect(newTransport(url, options.token || found.token, options)), options);
       try {
         await hello(link, options.signal);
         return new Client(link);
@@ -99,7 +97,7 @@ export class Client extends Processes {
    */
   async openSandbox(spec: SandboxSpec & { name: string }, signal?: AbortSignal): Promise<{ sandbox: Sandbox; created: boolean }> {
     if (!spec.name) throw new InvalidError('name', 'is missing; a sandbox is opened by its name');
-    const mark = randomBytes(12).toString('hex');
+    const mark = randomHex(12);
     const message = toSandboxSpec({ ...spec, metadata: { ...spec.metadata, [opened]: mark } });
     await this.#link.needsSandboxes(signal);
     const scope = new Scope(signal, this.#link.closed.signal);

@@ -35,6 +35,8 @@ export type ErrorCode =
 /** The error of all methods of this package; `code` says which it is. */
 export class TendError extends Error {
   readonly code: ErrorCode;
+  /** @internal The code of the Connect protocol, if the server sent one. */
+  declare wire?: string;
 
   constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
     super(message, options);

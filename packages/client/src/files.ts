@@ -1,6 +1,8 @@
 // Files of one sandbox.
 
 import type { DescMessage, DescMethod, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
+import { bytesOf, type Bytes } from '#platform';
+import { join } from './bytes.js';
 import { hasCode, InvalidError, protocolError, TendError } from './errors.js';
 import { FileService, FileType, type FileEntry as Entry, type ReadFileResponse } from './gen/tend/v1/sandbox_pb.js';
 import type { Link } from './link.js';
@@ -72,27 +74,27 @@ export class Files {
    * A file from an offset on, in pieces. A lost connection is replaced, and reading
    * goes on where it was; `changed`: the file has another size then.
    */
-  async *stream(path: string, options: { from?: number; signal?: AbortSignal } = {}): AsyncGenerator<Buffer, void, void> {
+  async *stream(path: string, options: { from?: number; signal?: AbortSignal } = {}): AsyncGenerator<Bytes, void, void> {
     let at = options.from ?? 0;
     let size = -1;
     const request = () => ({ path: text('path', path), user: this.#user, offset: toInt('from', at) });
     request();
-    const open = (signal: AbortSignal) => this.#link.transport.stream(FileService.method.readFile, request(), { signal, headers: this.#headers });
-    const take = (m: ReadFileResponse): { value?: Buffer; progress: boolean } => {
+    const open = (signal: AbortSignal) => this.#link.connect.stream(FileService.method.readFile, request(), { signal, headers: this.#headers });
+    const take = (m: ReadFileResponse): { value?: Bytes; progress: boolean } => {
       const now = fromInt('a size', m.size);
       if (now > 0 && size >= 0 && now !== size) throw new TendError('changed', `${path} was changed while it was read; read it again`);
       if (now > 0) size = now;
       at += m.data.length;
-      return { value: m.data.length ? Buffer.from(m.data.buffer, m.data.byteOffset, m.data.byteLength) : undefined, progress: true };
+      return { value: m.data.length ? bytesOf(m.data) : undefined, progress: true };
     };
     yield* this.#link.follow(open, take, () => false, options.signal);
   }
 
   /** What is in a file. */
-  async read(path: string, signal?: AbortSignal): Promise<Buffer> {
-    const parts: Buffer[] = [];
+  async read(path: string, signal?: AbortSignal): Promise<Bytes> {
+    const parts: Uint8Array[] = [];
     for await (const part of this.stream(path, { signal })) parts.push(part);
-    return Buffer.concat(parts);
+    return bytesOf(join(parts, parts.reduce((n, part) => n + part.length, 0)));
   }
 
   /**
@@ -102,7 +104,7 @@ export class Files {
    */
   async write(path: string, data: Uint8Array | string, signal?: AbortSignal): Promise<FileEntry> {
     if (typeof data !== 'string' && !(data instanceof Uint8Array)) throw new InvalidError('data', 'is neither text nor a Uint8Array');
-    const bytes = typeof data === 'string' ? Buffer.from(data) : data;
+    const bytes = typeof data === 'string' ? new TextEncoder().encode(data) : data;
     const messages = [];
     for (let at = 0; at === 0 || at < bytes.length; at += pieceSize) {
       const head = at === 0 ? { path: text('path', path), user: this.#user } : {};
@@ -113,7 +115,7 @@ export class Files {
     try {
       for (;;) {
         try {
-          for await (const m of this.#link.transport.stream(FileService.method.writeFile, messages, { signal: scope.signal, headers: this.#headers })) return fromEntry(m.entry);
+          for await (const m of this.#link.connect.stream(FileService.method.writeFile, messages, { signal: scope.signal, headers: this.#headers })) return fromEntry(m.entry);
           throw protocolError('no answer to a write');
         } catch (err) {
           await this.#link.again(err, attempts, scope.signal);

@@ -1,12 +1,13 @@
 // The way to one server: calls that are repeated while their connection is lost.
 
 import type { DescMessage, DescMethod, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
+import type { CallOptions, Connect } from './connect.js';
 import { TendError } from './errors.js';
 import { AdminService } from './gen/tend/v1/admin_pb.js';
 import { ProcessService } from './gen/tend/v1/process_pb.js';
 import { Attempts, type RetryOptions } from './retry.js';
 import { closedError, pause, Scope } from './scope.js';
-import { ConnectionError, transient, type CallOptions, type Transport } from './transport.js';
+import { ConnectionError, transient } from './transport.js';
 
 /** Milliseconds for the hello of a server. */
 const helloTimeout = 15_000;
@@ -34,7 +35,7 @@ export class Link {
 
   constructor(
     readonly url: string,
-    readonly transport: Transport,
+    readonly connect: Connect,
     private readonly options: LinkOptions,
   ) {
     this.silence = options.silence && options.silence > 0 ? options.silence : 45_000;
@@ -60,6 +61,11 @@ export class Link {
     return this.needs('sandboxes', 'sandboxes', signal);
   }
 
+  /** A request whose answer was this one may have been made before, though it was sent for the nth time. */
+  maybeAgain(attempts: number): boolean {
+    return attempts > 1 || this.connect.transport.repeats;
+  }
+
   /** The URL under which the server says that it serves. */
   async address(signal?: AbortSignal): Promise<string> {
     return (await this.call(AdminService.method.status, {}, { signal })).url;
@@ -76,7 +82,7 @@ export class Link {
   async again(err: unknown, attempts: Attempts, signal: AbortSignal): Promise<void> {
     if (signal.aborted) throw signal.reason;
     if (!transient(err)) throw err;
-    if (err.kind !== 'lost') this.transport.replace();
+    if (err.kind !== 'lost') this.connect.transport.replace();
     const wait = attempts.next(this.#held || err.kind === 'away');
     if (wait === undefined) throw this.final(err);
     this.options.log?.(`try again in ${Math.round(wait)} ms: ${err.message}`);
@@ -119,7 +125,7 @@ export class Link {
         } catch (err) {
           if (err instanceof ConnectionError && err.kind === 'silent' && !scope.signal.aborted) {
             // The other idle connections may be as dead as this one.
-            this.transport.replace();
+            this.connect.transport.replace();
             if (await this.#answers(scope.signal)) {
               attempts.progress();
               continue;
@@ -137,7 +143,7 @@ export class Link {
   async once<I extends DescMessage, O extends DescMessage>(method: DescMethod & { input: I; output: O }, input: MessageInitShape<I>, options: CallOptions = {}): Promise<MessageShape<O>> {
     const scope = new Scope(options.signal, this.closed.signal);
     try {
-      return await this.transport.unary(method, input, { ...options, fresh: true, signal: scope.signal });
+      return await this.connect.unary(method, input, { ...options, fresh: true, signal: scope.signal });
     } catch (err) {
       throw this.final(err);
     } finally {
@@ -158,7 +164,7 @@ export class Link {
     const scope = new Scope(options.signal);
     const timer = setTimeout(() => scope.abort(ConnectionError.of('silent', 'the server has gone silent')), ms);
     try {
-      return await this.transport.unary(method, input, { ...options, signal: scope.signal });
+      return await this.connect.unary(method, input, { ...options, signal: scope.signal });
     } finally {
       clearTimeout(timer);
       scope.end();
@@ -220,7 +226,7 @@ export class Link {
 
   close(): void {
     this.closed.abort(closedError());
-    if (this.#later.size === 0) return this.transport.close();
-    void Promise.all(this.#later).then(() => this.transport.close());
+    if (this.#later.size === 0) return this.connect.transport.close();
+    void Promise.all(this.#later).then(() => this.connect.transport.close());
   }
 }

@@ -10,6 +10,8 @@ import type { Exit, Info, OutputStream, ReadOptions, Selector, Spec, StreamInfo 
 
 export const streamNames = ['stdin', 'stdout', 'stderr', 'pty'] as const;
 
+const utf8 = new TextDecoder();
+
 const causes = ['exited', 'signalled', 'timeout', 'oom', 'shutdown', 'killed', 'no_readers', 'lost'] as const;
 const states = ['running', 'stopped', 'exited'] as const;
 const inherits = { user: pb.Inherit.USER, daemon: pb.Inherit.DAEMON, none: pb.Inherit.NONE };
@@ -101,11 +103,11 @@ function fromSpec(m: pb.Spec | undefined): Spec {
   const s: Spec = { id: m.id, env: { ...m.env }, stdin: m.stdin === pb.StdinMode.PIPE ? 'pipe' : 'null', labels: { ...m.labels } };
   if (m.name) s.name = m.name;
   if (m.tag) s.tag = m.tag;
-  const argv = m.rawArgv.length ? m.rawArgv.map((a) => Buffer.from(a).toString()) : m.argv;
+  const argv = m.rawArgv.length ? m.rawArgv.map((a) => utf8.decode(a)) : m.argv;
   if (argv.length) s.argv = argv;
-  const shell = m.rawShell.length ? Buffer.from(m.rawShell).toString() : m.shell;
+  const shell = m.rawShell.length ? utf8.decode(m.rawShell) : m.shell;
   if (shell) s.shell = shell;
-  const dir = m.rawDir.length ? Buffer.from(m.rawDir).toString() : m.dir;
+  const dir = m.rawDir.length ? utf8.decode(m.rawDir) : m.dir;
   if (dir) s.dir = dir;
   if (m.user) s.user = m.user;
   if (m.pty) s.pty = { cols: m.pty.cols, rows: m.pty.rows };

@@ -1,6 +1,6 @@
 // One process of the server.
 
-import { Readable, Writable } from 'node:stream';
+import { bytesOf, readable, writable, type Bytes, type InputWritable, type OutputReadable } from '#platform';
 import { GapError, hasCode, protocolError, TendError } from './errors.js';
 import { ProcessService, type WaitRequestSchema, type WaitResponse } from './gen/tend/v1/process_pb.js';
 import type { MessageInitShape } from '@bufbuild/protobuf';
@@ -27,7 +27,7 @@ export interface WaitResult {
   met: boolean;
   exit?: Exit;
   /** Of `match`: the text, and where it is. */
-  match?: Buffer;
+  match?: Bytes;
   stream?: OutputStream;
   offset?: number;
   /** Of `port`. */
@@ -87,52 +87,33 @@ export class Process {
   }
 
   /**
-   * One stream as a Readable of Buffers, from its first byte, with back-pressure.
-   * Bytes that were freed before they were read are an error: GapError.
-   * endIfRemoved: it ends, instead of an error, when the process was removed or its
-   * sandbox stopped.
+   * One stream from its first byte, with back-pressure: a Readable of Buffers, in a
+   * browser a ReadableStream. Bytes that were freed before they were read are an
+   * error: GapError. endIfRemoved: it ends, instead of an error, when the process was
+   * removed or its sandbox stopped.
    */
-  output(stream: OutputStream, options: Omit<ReadOptions, 'streams'> & { endIfRemoved?: boolean } = {}): Readable {
-    const self = this;
+  output(stream: OutputStream, options: Omit<ReadOptions, 'streams'> & { endIfRemoved?: boolean } = {}): OutputReadable {
     let events: Reader | undefined;
-    let reading = false;
-    return new Readable({
-      async read() {
-        if (reading) return;
-        reading = true;
-        try {
-          events ??= self.read({ ...options, streams: [stream] });
-          for (;;) {
-            const { value, done } = await events.next();
-            if (done) {
-              this.push(null);
-              return;
-            }
-            if (value.kind === 'gap') throw new GapError(stream, value.from, value.to);
-            if (value.kind === 'output' && value.stream === stream && !this.push(value.data)) return;
-          }
-        } catch (err) {
-          if (options.endIfRemoved && hasCode(err, 'not_found', 'sandbox_stopped')) this.push(null);
-          else this.destroy(err as Error);
-        } finally {
-          reading = false;
+    const next = async (): Promise<Bytes | undefined> => {
+      events ??= this.read({ ...options, streams: [stream] });
+      try {
+        for (;;) {
+          const { value: event, done } = await events.next();
+          if (done) return undefined;
+          if (event.kind === 'gap') throw new GapError(stream, event.from, event.to);
+          if (event.kind === 'output' && event.stream === stream) return event.data;
         }
-      },
-      destroy(err, done) {
-        events?.close();
-        done(err);
-      },
-    });
+      } catch (err) {
+        if (!options.endIfRemoved || !hasCode(err, 'not_found', 'sandbox_stopped')) throw err;
+      }
+      return undefined;
+    };
+    return readable(next, () => events?.close());
   }
 
-  /** Stdin as a Writable. Ending it closes stdin. */
-  input(): Writable {
-    return new Writable({
-      decodeStrings: true,
-      write: (chunk: Buffer, _encoding, done) => void this.write(chunk).then(() => done(), done),
-      writev: (chunks, done) => void this.write(Buffer.concat(chunks.map((c) => c.chunk as Buffer))).then(() => done(), done),
-      final: (done) => void this.closeStdin().then(() => done(), done),
-    });
+  /** Stdin as a Writable, in a browser a WritableStream. Ending it closes stdin. */
+  input(): InputWritable {
+    return writable((data) => this.write(data), () => this.closeStdin());
   }
 
   /**
@@ -141,7 +122,7 @@ export class Process {
    * does not read. signal ends the waiting; part of it may have been taken then.
    */
   write(data: Uint8Array | string, options: { signal?: AbortSignal } = {}): Promise<void> {
-    const bytes = typeof data === 'string' ? Buffer.from(data) : data;
+    const bytes = typeof data === 'string' ? new TextEncoder().encode(data) : data;
     if (bytes.length === 0) return Promise.resolve();
     return this.#writer.write(bytes, false, options.signal);
   }
@@ -164,7 +145,7 @@ export class Process {
   /** Waits for the exit, or a condition. It may be called any number of times. */
   async wait(until?: Until, signal?: AbortSignal): Promise<WaitResult> {
     const request: MessageInitShape<typeof WaitRequestSchema> = { process: this.#selector, until: toUntil(until) };
-    const open = (s: AbortSignal) => this.#link.transport.stream(ProcessService.method.wait, request, { signal: s, headers: this.#headers });
+    const open = (s: AbortSignal) => this.#link.connect.stream(ProcessService.method.wait, request, { signal: s, headers: this.#headers });
     const take = ({ answer }: WaitResponse): { value?: WaitResult; progress: boolean } => {
       switch (answer.case) {
         case 'goingAway':
@@ -175,7 +156,7 @@ export class Process {
             value: {
               met: r.met,
               exit: r.exit && fromExit(r.exit),
-              match: r.match.length ? Buffer.from(r.match) : undefined,
+              match: r.match.length ? bytesOf(r.match) : undefined,
               stream: r.stream ? fromStream(r.stream) : undefined,
               offset: r.stream ? fromInt('the offset of a match', r.offset) : undefined,
               listening: r.listening.map((l) => ({ address: l.address, pid: l.pid })),
@@ -234,7 +215,7 @@ export class Process {
     try {
       await this.#link.call(ProcessService.method.remove, () => (tries++, { process: this.#selector }), { signal, headers: this.#headers });
     } catch (err) {
-      if (!(err instanceof TendError && err.code === 'not_found' && tries > 1)) throw err;
+      if (!(err instanceof TendError && err.code === 'not_found' && this.#link.maybeAgain(tries))) throw err;
     }
   }
 }

@@ -1,11 +1,13 @@
 // Processes of one place: the machine of the server, or a sandbox.
 
-import { randomBytes } from 'node:crypto';
+import { bytesOf, type Bytes } from '#platform';
 import { hasCode, protocolError } from './errors.js';
 import { ProcessService } from './gen/tend/v1/process_pb.js';
 import type { Link } from './link.js';
 import { fromInfo, toSelector, toSpec } from './messages.js';
 import { Process } from './process.js';
+import { randomHex } from './random.js';
+import { join } from './bytes.js';
 import { shellStatus, type Exit, type Filter, type Info, type Selector, type Spec } from './types.js';
 
 /** How a command ended, and what it wrote. */
@@ -14,8 +16,8 @@ export interface Result {
   success: boolean;
   /** As a shell shows it: 128+n for signal n, 124 for a timeout, -1 if the end was not witnessed. */
   exitCode: number;
-  stdout: Buffer;
-  stderr: Buffer;
+  stdout: Bytes;
+  stderr: Bytes;
   /** Bytes before those kept. */
   stdoutDropped: number;
   stderrDropped: number;
@@ -120,7 +122,7 @@ const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 
 /** A fresh process id: 48 bits of time and 80 random ones, so that ids sort by age. */
 export function newID(): string {
-  let n = (BigInt(Date.now()) << 80n) | BigInt(`0x${randomBytes(10).toString('hex')}`);
+  let n = (BigInt(Date.now()) << 80n) | BigInt(`0x${randomHex(10)}`);
   let id = '';
   for (let i = 0; i < 26; i++, n >>= 5n) id = alphabet[Number(n & 31n)] + id;
   return id;
@@ -128,14 +130,14 @@ export function newID(): string {
 
 /** The newest bytes of a stream. */
 class Tail {
-  #parts: Buffer[] = [];
+  #parts: Uint8Array[] = [];
   #length = 0;
   dropped = 0;
 
   constructor(private readonly max: number) {}
 
-  add(data: Buffer): void {
-    this.#parts.push(Buffer.from(data)); // not a view of a message that is larger
+  add(data: Uint8Array): void {
+    this.#parts.push(data.slice()); // not a view of a message that is larger
     this.#length += data.length;
     while (this.#length - (this.#parts[0]?.length ?? 0) >= this.max && this.#parts.length > 0) this.#cut(this.#parts.shift()!.length);
   }
@@ -146,8 +148,8 @@ class Tail {
     this.#length = 0;
   }
 
-  bytes(): Buffer {
-    const all = Buffer.concat(this.#parts, this.#length);
+  bytes(): Bytes {
+    const all = bytesOf(join(this.#parts, this.#length));
     const over = Math.max(0, all.length - this.max);
     this.dropped += over;
     return all.subarray(over);

@@ -1,6 +1,7 @@
 // The output and the facts of one process, each byte and each fact once,
 // whatever happens to connections.
 
+import { bytesOf } from '#platform';
 import { protocolError } from './errors.js';
 import { ProcessService, type ReadResponse } from './gen/tend/v1/process_pb.js';
 import type { Link } from './link.js';
@@ -38,7 +39,7 @@ export class Reader implements AsyncIterableIterator<ProcessEvent> {
     for (const stream of ['stdout', 'stderr', 'pty'] as const) this.#from.set(stream, options.from?.[stream] ?? 0);
     toReadRequest(id, options, this.#from); // what is wrong with them is said at once
     this.#scope = new Scope(options.signal);
-    const open = (signal: AbortSignal) => link.transport.stream(ProcessService.method.read, toReadRequest(this.#id, this.#options, this.#from), { signal, headers });
+    const open = (signal: AbortSignal) => link.connect.stream(ProcessService.method.read, toReadRequest(this.#id, this.#options, this.#from), { signal, headers });
     this.#events = link.follow(open, (m) => this.#take(m), () => this.#complete(), this.#scope.signal);
   }
 
@@ -129,7 +130,7 @@ export class Reader implements AsyncIterableIterator<ProcessEvent> {
         this.#check(stream, offset);
         if (data.length === 0) break;
         this.#from.set(stream, offset + data.length);
-        return { value: { kind: 'output', stream, offset, data: Buffer.from(data.buffer, data.byteOffset, data.byteLength), time }, progress: true };
+        return { value: { kind: 'output', stream, offset, data: bytesOf(data), time }, progress: true };
       }
     }
     return { progress: false };

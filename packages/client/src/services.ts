@@ -1,5 +1,6 @@
 // Services: programs that are kept running as a tend.yaml declares them.
 
+import { currentDir } from '#platform';
 import { ServicePhase, ServiceService, type ServiceStatus, type WatchServicesResponse } from './gen/tend/v1/service_pb.js';
 import { clean } from './errors.js';
 import type { Link } from './link.js';
@@ -77,12 +78,12 @@ export class Services {
   /**
    * Declares the services of a tend.yaml. What differs from before is changed, and
    * nothing else. dir: absolute, what relative paths in it are below; default: the
-   * current one. env: for services that inherit the environment of whoever applies.
+   * current one; a browser has none. env: for services that inherit the environment of whoever applies.
    * envFiles: what env_file names in it, with the contents.
    */
   async apply(file: string, options: { dir?: string; name?: string; env?: Record<string, string | undefined>; envFiles?: Record<string, Uint8Array>; signal?: AbortSignal } = {}): Promise<void> {
     await this.#needed(options.signal);
-    const request = { text: Buffer.from(text('file', file)), name: options.name ?? 'tend.yaml', dir: options.dir ?? process.cwd(), env: textMap('env', options.env), envFiles: options.envFiles };
+    const request = { text: new TextEncoder().encode(text('file', file)), name: options.name ?? 'tend.yaml', dir: options.dir ?? currentDir(), env: textMap('env', options.env), envFiles: options.envFiles };
     await this.#link.call(ServiceService.method.apply, request, { signal: options.signal });
   }
 
@@ -113,7 +114,7 @@ export class Services {
   /** All services, and again after changes; changes that follow each other closely come together. */
   async *watch(signal?: AbortSignal): AsyncGenerator<Service[], void, void> {
     await this.#needed(signal);
-    const open = (s: AbortSignal) => this.#link.transport.stream(ServiceService.method.watch, {}, { signal: s });
+    const open = (s: AbortSignal) => this.#link.connect.stream(ServiceService.method.watch, {}, { signal: s });
     const take = (m: WatchServicesResponse): { value?: Service[]; progress: boolean } => {
       if (m.goingAway) throw ConnectionError.of('away', 'the server went away again and again');
       return { value: m.heartbeat ? undefined : m.services.map(fromService), progress: true };

@@ -1,5 +1,7 @@
 // What processes are asked to be, and what is known of them.
 
+import type { Bytes } from '#platform';
+
 /** A stream of output; a terminal has `pty` alone. */
 export type OutputStream = 'stdout' | 'stderr' | 'pty';
 
@@ -138,7 +140,7 @@ export interface ReadOptions {
 /** One fact about a process, in the order of arrival. */
 export type ProcessEvent =
   | { kind: 'started'; pid: number; time?: Date }
-  | { kind: 'output'; stream: OutputStream; offset: number; data: Buffer; time?: Date }
+  | { kind: 'output'; stream: OutputStream; offset: number; data: Bytes; time?: Date }
   | { kind: 'gap'; stream: OutputStream; from: number; to: number }
   | { kind: 'exited'; exit: Exit; time?: Date }
   | { kind: 'eof'; stream: OutputStream; offset: number }

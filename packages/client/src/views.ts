@@ -1,6 +1,7 @@
 // What a process has written until now, for those who cannot take all of it.
 
 import type { DescMessage, DescMethod, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
+import { bytesOf, type Bytes } from '#platform';
 import { InvalidError } from './errors.js';
 import { Omitted, ViewService, type GrepResponse, type ViewResponse } from './gen/tend/v1/view_pb.js';
 import type { Link } from './link.js';
@@ -45,14 +46,14 @@ export interface Piece {
   stream: OutputStream;
   from: number;
   to: number;
-  text: Buffer;
+  text: Bytes;
   /** Why it is not shown: between head and tail, the rest of a line that was cut, freed by retention. */
   omitted?: 'middle' | 'longLine' | 'freed';
 }
 
 /** A line that matches, or (`context`) one near it; or a range that was freed and not searched. */
 export type Match =
-  | { kind: 'match'; stream: OutputStream; from: number; to: number; line: number; text: Buffer; cut: boolean; context: boolean }
+  | { kind: 'match'; stream: OutputStream; from: number; to: number; line: number; text: Bytes; cut: boolean; context: boolean }
   | { kind: 'gap'; stream: OutputStream; from: number; to: number };
 
 const omitted = { [Omitted.UNSPECIFIED]: undefined, [Omitted.MIDDLE]: 'middle', [Omitted.LONG_LINE]: 'longLine', [Omitted.FREED]: 'freed' } as const;
@@ -78,7 +79,7 @@ export async function view(link: Link, id: string, o: ViewOptions, headers?: Rec
     stream: fromStream(m.stream),
     from: fromInt('an offset', m.from),
     to: fromInt('an offset', m.to),
-    text: Buffer.from(m.text),
+    text: bytesOf(m.text),
     omitted: m.omitted in omitted ? omitted[m.omitted] : 'middle',
   }));
 }
@@ -93,7 +94,7 @@ export async function grep(link: Link, id: string, pattern: RegExp | string, o: 
     const { value } = found;
     const range = { stream: fromStream(value.stream), from: fromInt('an offset', value.from), to: fromInt('an offset', value.to) };
     if (found.case === 'freed') return { kind: 'gap' as const, ...range };
-    return { kind: 'match' as const, ...range, line: Number(found.value.line), text: Buffer.from(found.value.text), cut: found.value.cut, context: found.value.context };
+    return { kind: 'match' as const, ...range, line: Number(found.value.line), text: bytesOf(found.value.text), cut: found.value.cut, context: found.value.context };
   });
 }
 
@@ -109,7 +110,7 @@ async function collect<I extends DescMessage, O extends DescMessage, T>(
   const all: T[] = [];
   const open = (s: AbortSignal) => {
     all.length = 0;
-    return link.transport.stream(method, request, { signal: s, headers });
+    return link.connect.stream(method, request, { signal: s, headers });
   };
   for await (const one of link.follow(open, (m) => ({ value: read(m), progress: false }), () => false, signal)) all.push(one);
   return all;

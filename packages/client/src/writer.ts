@@ -1,11 +1,11 @@
 // Input of one process, in order and exactly once, over connections that may be
 // lost: the name of the writer and an offset show the server what it has taken.
 
-import { randomBytes } from 'node:crypto';
 import { hasCode, InvalidError, TendError } from './errors.js';
 import { ProcessService } from './gen/tend/v1/process_pb.js';
 import type { Link } from './link.js';
 import { fromInt, toInt } from './messages.js';
+import { randomHex } from './random.js';
 
 /** Most bytes of one request. */
 const maxPart = 256 << 10;
@@ -53,7 +53,7 @@ export class Writer {
     for (;;) {
       const known = this.#name !== '';
       if (!known) {
-        this.#name = randomBytes(16).toString('hex');
+        this.#name = randomHex(16);
         this.#offset = 0;
       }
       let done = 0;
@@ -90,7 +90,7 @@ export class Writer {
     } catch (err) {
       if (tries === 1 && hasCode(err, 'writer_forgotten')) throw new ForgottenAtOnce(err);
       // Closed by the very request whose answer was lost.
-      if (tries > 1 && eof && data.length === 0 && hasCode(err, 'stdin_closed', 'exited')) return;
+      if (this.link.maybeAgain(tries) && eof && data.length === 0 && hasCode(err, 'stdin_closed', 'exited')) return;
       throw err;
     }
   }

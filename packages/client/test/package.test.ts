@@ -5,6 +5,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
+import { build } from 'esbuild';
 import { Daemon } from '../../daemon.js';
 import { compile, examples, install } from '../../pack.js';
 
@@ -30,6 +31,31 @@ try { await p.write('x'); } catch (e) { if (hasCode(e, 'exited')) console.log(e.
 `;
   const head = "{ Client, hasCode, shellStatus, type Process, type SandboxInfo } from '@tend/client';\n";
   compile(dir, { 'a.ts': `import ${head}${uses}`, 'b.cts': `import ${head}async function f() {${uses}}\nvoid f;` });
+});
+
+test('a bundler for browsers finds what has nothing of Node.js', async () => {
+  for (const name of ['@tend/client', '@tend/client/browser']) {
+    const { outputFiles, metafile } = await build({ stdin: { contents: `export * from '${name}'`, resolveDir: dir }, bundle: true, write: false, metafile: true, platform: 'browser', format: 'esm', logLevel: 'silent' });
+    const inputs = Object.keys(metafile.inputs).filter((f) => f !== '<stdin>');
+    assert.deepEqual(inputs.map((f) => f.replace(/.*node_modules\//, '')), ['@tend/client/dist/browser/index.js']);
+    assert.deepEqual(inputs.flatMap((f) => metafile.inputs[f]!.imports), []);
+    assert.doesNotMatch(outputFiles[0]!.text, /\bnode:|\brequire\(|\bBuffer\./);
+  }
+});
+
+test('the types for browsers are whole, and know nothing of Node.js', () => {
+  const uses = `
+const c: Client = await Client.connect({ token: 't' });
+const p = await c.start({ shell: 'x', stdin: 'pipe' });
+const out: ReadableStream<Uint8Array> = p.output('stdout');
+const into: WritableStream<Uint8Array | string> = p.input();
+for await (const e of p.read()) if (e.kind === 'output') { const d: Uint8Array = e.data; void d; }
+void [out, into];
+// @ts-expect-error: a browser has no such option
+void Client.connect({ tls: { ca: 'x' } });
+`;
+  const programs = { 'c.ts': `import { Client } from '@tend/client/browser';\n${uses}`, 'd.ts': `import { Client } from '@tend/client';\n${uses}` };
+  compile(dir, programs, ['--typeRoots', '/nonexistent', '--lib', 'es2023,dom,dom.iterable,dom.asynciterable', '--customConditions', 'browser']);
 });
 
 test("the README's examples compile, and do what they say", async () => {

@@ -93,5 +93,5 @@ async function f(): Promise<string | undefined> { return (await new TendSandbox(
 void [workspace, f, tendSandboxProvider.id];
 `;
   const programs = Object.fromEntries([...examples(), example('agent'), example('jsonrpc'), example('lsp')].map((text, i) => [`e${i}.ts`, text]));
-  compile(dir, { 'a.ts': uses, 'b.cts': uses, ...programs }, ['--skipLibCheck', '--lib', 'es2023,dom']);
+  compile(dir, { 'a.ts': uses, 'b.cts': uses, ...programs }, ['--types', 'node', '--skipLibCheck', '--lib', 'es2023,dom']);
 });

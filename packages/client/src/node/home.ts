@@ -4,7 +4,7 @@
 import fs from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
-import { TendError } from './errors.js';
+import { TendError } from '../errors.js';
 
 /** URLs to try, the likeliest first, and the token of TEND_TOKEN. */
 export async function defaults(env: NodeJS.ProcessEnv = process.env): Promise<{ urls: string[]; token?: string }> {
