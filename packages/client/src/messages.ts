@@ -10,7 +10,7 @@ import type { Exit, Info, OutputStream, ReadOptions, Selector, Spec, StreamInfo 
 
 export const streamNames = ['stdin', 'stdout', 'stderr', 'pty'] as const;
 
-const utf8 = new TextDecoder();
+const utf8 = new TextDecoder('utf-8', { ignoreBOM: true }); // a mark at the beginning is a character like others
 
 const causes = ['exited', 'signalled', 'timeout', 'oom', 'shutdown', 'killed', 'no_readers', 'lost'] as const;
 const states = ['running', 'stopped', 'exited'] as const;

@@ -510,6 +510,11 @@ test('a server of another version: what it says besides is passed over, and what
   await assert.rejects(client.services.list(), { code: 'unsupported' });
 });
 
+test('what is no text is shown as text, and nothing of it is left out', async () => {
+  const { p } = await open({ Get: (_, res) => answer(res, GetResponseSchema, { info: { id: 'p', spec: { rawArgv: [Buffer.from('\ufeffa'), Buffer.from([0xff])] } } }) });
+  assert.deepEqual((await p.refresh()).spec.argv, ['\ufeffa', '\ufffd']);
+});
+
 test('a stream that has ended leaves its connection to the next call', async () => {
   const ports = new Set<number | undefined>();
   const { p } = await open({
