@@ -89,7 +89,7 @@ func TestDeps(t *testing.T) {
 			}
 		}
 		for _, dep := range ours(p.Deps) {
-			if !within(dep, "cmd/internal/role", "anchor", "keeper", "spool", "process", "internal/cleansignals", "internal/procfs", "internal/seccomp", "internal/unixsock") || within(dep, "keeper/client") {
+			if !within(dep, "cmd/internal/role", "anchor", "keeper", "spool", "process", "internal/cleansignals", "internal/eintr", "internal/procfs", "internal/seccomp", "internal/unixsock") || within(dep, "keeper/client") {
 				t.Errorf("cmd/tend-keeper depends on %s", dep)
 			}
 		}
@@ -104,17 +104,17 @@ func TestDeps(t *testing.T) {
 		{"process/processtest", []string{"process", "internal/cleansignals"}},
 		{"process/box", []string{"process"}},
 		{"process", nil},
-		{"spool", []string{"internal/procfs", "process"}},
-		{"observe", []string{"internal/pattern", "internal/procfs", "internal/sockdiag", "process"}},
+		{"spool", []string{"internal/eintr", "internal/procfs", "process"}},
+		{"observe", []string{"internal/eintr", "internal/pattern", "internal/procfs", "internal/sockdiag", "process"}},
 		{"view", []string{"process", "internal/pattern"}},
-		{"files", nil},
+		{"files", []string{"internal/eintr"}},
 		{"driver/drivertest", []string{"process", "files", "driver", "internal/scene"}},
 		{"driver/local/network", []string{"internal/relay", "internal/replace"}},
-		{"driver/local", []string{"process", "files", "driver", "internal/procfs", "internal/replace", "keeper/failpoint", "internal/lazyregexp"}},
+		{"driver/local", []string{"process", "files", "driver", "internal/eintr", "internal/procfs", "internal/replace", "keeper/failpoint", "internal/lazyregexp"}},
 		{"driver", []string{"process", "files", "driver", "internal/replace"}},
 		{"metrics", []string{"process"}},
 		{"supervisor/config", []string{"process", "internal/pattern", "internal/typo"}},
-		{"supervisor/held", []string{"internal/unixsock", "process"}},
+		{"supervisor/held", []string{"internal/eintr", "internal/unixsock", "process"}},
 		{"supervisor/run", []string{"process", "observe", "driver", "supervisor", "internal/procfs", "internal/replace"}},
 		{"supervisor/watch", []string{"supervisor/config", "files"}},
 		{"healer/agent", []string{"internal/lazyregexp"}},
@@ -129,10 +129,10 @@ func TestDeps(t *testing.T) {
 		{"healer/work", []string{".", "process", "observe", "supervisor", "healer", "internal/account", "internal/procfs", "internal/pace", "internal/replace"}},
 		{"healer", []string{"supervisor", "internal/replace"}},
 		{"keeper/failpoint", nil},
-		{"keeper/client", []string{"internal/procfs", "internal/unixsock", "process", "files", "internal/account", "spool", "observe", "keeper/failpoint", "keeper/board", "keeper/calm", "keeper/feed", "keeper/wire", "keeper/rundir"}},
-		{"keeper", []string{"internal/procfs", "internal/seccomp", "internal/unixsock", "process", "spool", "keeper"}},
+		{"keeper/client", []string{"internal/eintr", "internal/procfs", "internal/unixsock", "process", "files", "internal/account", "spool", "observe", "keeper/failpoint", "keeper/board", "keeper/calm", "keeper/feed", "keeper/wire", "keeper/rundir"}},
+		{"keeper", []string{"internal/eintr", "internal/procfs", "internal/seccomp", "internal/unixsock", "process", "spool", "keeper"}},
 		{"anchor", []string{"internal/procfs", "internal/unixsock", "process", "keeper/failpoint", "keeper/wire", "keeper/rundir", "keeper/orphan"}},
-		{"launch", []string{"anchor", "keeper/rundir", "internal/payload"}},
+		{"launch", []string{"anchor", "keeper/rundir", "internal/eintr", "internal/payload"}},
 		{"face/mcp/relay", nil},
 		{"face/mcp", []string{"process", "part", "view", "face", "driver", "files", "gen/tend"}},
 		{"face/native", []string{"process", "part", "view", "face", "driver", "files", "gen/tend", "internal/relay", "internal/tendpb"}},
@@ -154,7 +154,8 @@ func TestDeps(t *testing.T) {
 		{"internal/pace", nil},
 		{"internal/pattern", nil},
 		{"internal/payload", []string{"keeper/memory"}},
-		{"internal/procfs", nil},
+		{"internal/eintr", nil},
+		{"internal/procfs", []string{"internal/eintr"}},
 		{"internal/typo", nil},
 		{"internal/seccomp", nil},
 		{"internal/cleansignals", nil},
@@ -166,8 +167,8 @@ func TestDeps(t *testing.T) {
 		{"internal/testkeeper", []string{"process", "keeper/client", "internal/testbin"}},
 		{"internal/testdaemon", []string{"process", ".", "internal/procfs", "internal/pace"}}, // what hangs is described as the kernel shows it
 		{"internal/peer", []string{"internal/sockdiag", "internal/unixsock"}},
-		{"internal/sockdiag", nil},
-		{"internal/unixsock", nil},
+		{"internal/sockdiag", []string{"internal/eintr"}},
+		{"internal/unixsock", []string{"internal/eintr"}},
 		{"internal/webhook", nil},
 		{"part", nil},
 		{"telemetry", []string{"process", "part", "internal/replace", "internal/webhook"}},

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/eintr"
 )
 
 func openHandle(path string, follow bool) (*handle, error) {
@@ -33,7 +35,7 @@ func openThrough(path string, flags int, mode uint32) (*os.File, error) {
 		// A kernel before 5.6, or a filter of system calls that is older.
 		fd, err = walkTo(path, flags|unix.O_CLOEXEC, mode)
 	case errors.Is(err, unix.ELOOP) && flags&unix.O_NOFOLLOW == 0:
-		err = whichLoop(unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0))
+		err = whichLoop(eintr.Get(func() (int, error) { return unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0) }))
 	}
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
@@ -56,12 +58,7 @@ func whichLoop(plain int, err error) error {
 
 func openat2(path string, flags int, mode uint32) (int, error) {
 	how := unix.OpenHow{Flags: uint64(flags), Mode: uint64(mode), Resolve: unix.RESOLVE_NO_MAGICLINKS}
-	for {
-		fd, err := unix.Openat2(unix.AT_FDCWD, path, &how)
-		if !errors.Is(err, unix.EINTR) {
-			return fd, err
-		}
-	}
+	return eintr.Get(func() (int, error) { return unix.Openat2(unix.AT_FDCWD, path, &how) })
 }
 
 // self is a path that leads to the handle's file and to no other.
@@ -99,7 +96,7 @@ func (h *handle) isPseudo() (bool, error) { return isPseudo(int(h.file.Fd())) }
 
 func isPseudo(fd int) (bool, error) {
 	var st unix.Statfs_t
-	if err := unix.Fstatfs(fd, &st); err != nil {
+	if err := eintr.Do(func() error { return unix.Fstatfs(fd, &st) }); err != nil {
 		return false, err
 	}
 	for _, t := range pseudoTypes {

@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/eintr"
 )
 
 // readMetadata returns the metadata of the file, or nil. It does its best:
@@ -54,12 +56,12 @@ func writeMetadata(file *os.File, metadata map[string]string) error {
 		if _, keep := metadata[key]; !ok || keep {
 			continue
 		}
-		if err := unix.Fremovexattr(fd, name); err != nil && !errors.Is(err, unix.ENODATA) {
+		if err := eintr.Do(func() error { return unix.Fremovexattr(fd, name) }); err != nil && !errors.Is(err, unix.ENODATA) {
 			return unlessUnsupported(err)
 		}
 	}
 	for k, v := range metadata {
-		if err := unix.Fsetxattr(fd, metadataPrefix+k, []byte(v), 0); err != nil {
+		if err := eintr.Do(func() error { return unix.Fsetxattr(fd, metadataPrefix+k, []byte(v), 0) }); err != nil {
 			return unlessUnsupported(err)
 		}
 	}
@@ -78,7 +80,7 @@ func attribute(read func([]byte) (int, error)) ([]byte, error) {
 	// Most files have none, and most that have any have few.
 	buf := make([]byte, 256)
 	for {
-		n, err := read(buf)
+		n, err := eintr.Get(func() (int, error) { return read(buf) })
 		switch {
 		case err == nil:
 			return buf[:n], nil

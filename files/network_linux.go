@@ -1,12 +1,16 @@
 package files
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/eintr"
+)
 
 // onNetwork reports whether the file is on a file system whose changes may be
 // made by other machines (linux/magic.h).
 func (h *handle) onNetwork() (bool, error) {
 	var st unix.Statfs_t
-	if err := unix.Fstatfs(int(h.file.Fd()), &st); err != nil {
+	if err := eintr.Do(func() error { return unix.Fstatfs(int(h.file.Fd()), &st) }); err != nil {
 		return false, err
 	}
 	switch uint32(st.Type) {

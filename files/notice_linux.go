@@ -10,6 +10,8 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/eintr"
 )
 
 // inside is a notifier for the files of a sandbox. Fsnotify takes a path of this machine;
@@ -74,7 +76,7 @@ func (n *inside) add(a *Actor, path string) error {
 	if n.closed {
 		return ErrClosed
 	}
-	wd, err := unix.InotifyAddWatch(n.fd, h.self(), noticed)
+	wd, err := eintr.Get(func() (int, error) { return unix.InotifyAddWatch(n.fd, h.self(), noticed) })
 	if err != nil {
 		return &os.PathError{Op: "watch", Path: path, Err: err}
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/eintr"
 )
 
 // stamp is what changes when a file does.
@@ -23,7 +25,7 @@ func (r *Root) stampOf(file string) stamp {
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+	if eintr.Do(func() error { return unix.Fstat(fd, &st) }) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return stamp{}
 	}
 	return stamp{uint64(st.Dev), st.Ino, st.Size, st.Mtim, st.Ctim}
@@ -39,7 +41,7 @@ func (r *Root) readAccounts(file string) string {
 	}
 	defer unix.Close(path)
 	var st unix.Stat_t
-	if unix.Fstat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || r.isForeign(path) {
+	if eintr.Do(func() error { return unix.Fstat(path, &st) }) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || r.isForeign(path) {
 		return ""
 	}
 	in, err := os.OpenFile(fdPath(path), os.O_RDONLY|openFlags, 0)

@@ -4,13 +4,15 @@ import (
 	"errors"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/eintr"
 )
 
 // readNow reads a file that the kernel makes up. It uses the descriptor
 // directly: an [os.File] would wait for more where the kernel says that there
 // is nothing now.
 func readNow(path string) ([]byte, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|openFlags, 0)
+	fd, err := eintr.Get(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|openFlags, 0) })
 	if err != nil {
 		return nil, err
 	}
@@ -22,10 +24,8 @@ func readNow(path string) ([]byte, error) {
 		}
 		// No read is larger than what is left, and one byte tells of more.
 		room := buf[len(buf):min(cap(buf), MaxPseudo+1)]
-		n, err := unix.Read(fd, room)
+		n, err := eintr.Get(func() (int, error) { return unix.Read(fd, room) })
 		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
 		case errors.Is(err, unix.EAGAIN):
 			return nil, ErrEndless
 		case err != nil:

@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/eintr"
 )
 
 // maxNested is how deep removeTree goes at once. It has one descriptor a level.
@@ -17,7 +19,7 @@ const maxNested = 100
 // is not its own. What is nested deeper than a path can say is removed, too.
 func (a *Actor) removeTree(dir *handle, name string) error {
 	return control(dir.file, func(fd int) error {
-		err := unix.Unlinkat(fd, name, 0)
+		err := eintr.Do(func() error { return unix.Unlinkat(fd, name, 0) })
 		if !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
 			return ignoreGone(err)
 		}
@@ -32,7 +34,7 @@ func (a *Actor) removeTree(dir *handle, name string) error {
 		if err := a.empty(top, top, 0); err != nil {
 			return err
 		}
-		return ignoreGone(unix.Unlinkat(fd, name, unix.AT_REMOVEDIR))
+		return ignoreGone(eintr.Do(func() error { return unix.Unlinkat(fd, name, unix.AT_REMOVEDIR) }))
 	})
 }
 
@@ -78,15 +80,15 @@ func (a *Actor) empty(top, dir, depth int) error {
 }
 
 func (a *Actor) emptyOne(top, dir int, name string, depth int) error {
-	err := unix.Unlinkat(dir, name, 0)
+	err := eintr.Do(func() error { return unix.Unlinkat(dir, name, 0) })
 	if !errors.Is(err, unix.EISDIR) {
 		return ignoreGone(err)
 	}
-	if err = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR); !errors.Is(err, unix.ENOTEMPTY) {
+	if err = eintr.Do(func() error { return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR) }); !errors.Is(err, unix.ENOTEMPTY) {
 		return ignoreGone(err)
 	}
 	if depth == maxNested {
-		return ignoreGone(unix.Renameat(dir, name, top, ".removed-"+rand.Text()))
+		return ignoreGone(eintr.Do(func() error { return unix.Renameat(dir, name, top, ".removed-"+rand.Text()) }))
 	}
 	below, err := openBelow(dir, name)
 	if err != nil {
@@ -97,13 +99,13 @@ func (a *Actor) emptyOne(top, dir int, name string, depth int) error {
 	if err != nil {
 		return err
 	}
-	return ignoreGone(unix.Unlinkat(dir, name, unix.AT_REMOVEDIR))
+	return ignoreGone(eintr.Do(func() error { return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR) }))
 }
 
 // namesOf returns some of the names in a directory, from its start; none if it is empty.
 func namesOf(dir int) ([]string, error) {
 	// A descriptor of its own, for each has its own place in the directory.
-	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := eintr.Get(func() (int, error) { return unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return nil, err
 	}

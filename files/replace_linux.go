@@ -6,6 +6,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/eintr"
 )
 
 // identity returns what tells this file and its content from others.
@@ -25,6 +27,8 @@ func nameless(dir *handle) (*os.File, error) {
 // linkNameless gives a file its first name, which must be free.
 func linkNameless(file *os.File, dir *handle, name string) error {
 	return control(file, func(fd int) error {
-		return unix.Linkat(unix.AT_FDCWD, fdPath(fd), unix.AT_FDCWD, dir.at(name), unix.AT_SYMLINK_FOLLOW)
+		return eintr.Do(func() error {
+			return unix.Linkat(unix.AT_FDCWD, fdPath(fd), unix.AT_FDCWD, dir.at(name), unix.AT_SYMLINK_FOLLOW)
+		})
 	})
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/eintr"
 )
 
 // OpenRoot returns the directory that dir is opened on as a Root, with the ids of
@@ -24,7 +26,7 @@ func OpenRoot(dir *os.File, idBase uint32) (*Root, error) {
 	var own *os.File
 	err := control(dir, func(fd int) error {
 		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT}
-		n, err := unix.Openat2(fd, ".", &how)
+		n, err := eintr.Get(func() (int, error) { return unix.Openat2(fd, ".", &how) })
 		if err == nil {
 			own = os.NewFile(uintptr(n), dir.Name())
 		}
@@ -97,7 +99,7 @@ func (r *Root) open(a *Actor, path string, flags int, mode uint32) (*os.File, er
 // isForeign reports whether a file is none of the sandbox's own.
 func (r *Root) isForeign(fd int) bool {
 	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil || st.Uid-r.base >= RootIDs || st.Gid-r.base >= RootIDs {
+	if eintr.Do(func() error { return unix.Fstat(fd, &st) }) != nil || st.Uid-r.base >= RootIDs || st.Gid-r.base >= RootIDs {
 		return true
 	}
 	pseudo, err := isPseudo(fd)

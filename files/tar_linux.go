@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/eintr"
 )
 
 // Extract unpacks a tar, which may be compressed by gzip, below a directory that is
@@ -173,7 +175,7 @@ func (x *extractor) at(where string, do func(dir *handle, name string) error) er
 		return err
 	}
 	defer dir.close()
-	if err := unix.Unlinkat(int(dir.file.Fd()), name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+	if err := eintr.Do(func() error { return unix.Unlinkat(int(dir.file.Fd()), name, 0) }); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
 	}
 	return do(dir, name)
@@ -261,7 +263,9 @@ func (x *extractor) hardLink(where string, h *tar.Header) error {
 	}
 	defer to.close()
 	return x.at(where, func(dir *handle, name string) error {
-		return unix.Linkat(unix.AT_FDCWD, to.self(), int(dir.file.Fd()), name, unix.AT_SYMLINK_FOLLOW)
+		return eintr.Do(func() error {
+			return unix.Linkat(unix.AT_FDCWD, to.self(), int(dir.file.Fd()), name, unix.AT_SYMLINK_FOLLOW)
+		})
 	})
 }
 
@@ -310,7 +314,7 @@ func (x *extractor) describe(file *os.File, h *tar.Header, mode fs.FileMode) err
 		if !ok || !strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "user.overlay.") {
 			continue
 		}
-		if err := unix.Fsetxattr(int(file.Fd()), name, []byte(value), 0); err != nil && !errors.Is(err, unix.ENOTSUP) {
+		if err := eintr.Do(func() error { return unix.Fsetxattr(int(file.Fd()), name, []byte(value), 0) }); err != nil && !errors.Is(err, unix.ENOTSUP) {
 			return err
 		}
 	}
@@ -318,5 +322,7 @@ func (x *extractor) describe(file *os.File, h *tar.Header, mode fs.FileMode) err
 		return nil
 	}
 	at := unix.NsecToTimespec(h.ModTime.UnixNano())
-	return unix.UtimesNanoAt(unix.AT_FDCWD, fdPath(int(file.Fd())), []unix.Timespec{at, at}, 0)
+	return eintr.Do(func() error {
+		return unix.UtimesNanoAt(unix.AT_FDCWD, fdPath(int(file.Fd())), []unix.Timespec{at, at}, 0)
+	})
 }

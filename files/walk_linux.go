@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/eintr"
 )
 
 // maxLinks is how many links one path may lead through, as in the kernel.
@@ -21,17 +23,17 @@ func walkTo(path string, flags int, mode uint32) (int, error) {
 	for links := 0; ; {
 		name, last := w.next()
 		if last && (flags&unix.O_NOFOLLOW != 0 || name == ".") {
-			return unix.Openat(w.dir, name, flags, mode)
+			return eintr.Get(func() (int, error) { return unix.Openat(w.dir, name, flags, mode) })
 		}
-		fd, err := unix.Openat(w.dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		fd, err := eintr.Get(func() (int, error) { return unix.Openat(w.dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0) })
 		if err != nil && last && flags&unix.O_CREAT != 0 {
-			return unix.Openat(w.dir, name, flags|unix.O_NOFOLLOW, mode)
+			return eintr.Get(func() (int, error) { return unix.Openat(w.dir, name, flags|unix.O_NOFOLLOW, mode) })
 		}
 		if err != nil {
 			return -1, err
 		}
 		var st unix.Stat_t
-		if err := unix.Fstat(fd, &st); err != nil {
+		if err := eintr.Do(func() error { return unix.Fstat(fd, &st) }); err != nil {
 			_ = unix.Close(fd)
 			return -1, err
 		}
@@ -50,7 +52,7 @@ func walkTo(path string, flags int, mode uint32) (int, error) {
 			return fd, nil
 		case last:
 			_ = unix.Close(fd)
-			return unix.Openat(w.dir, name, flags|unix.O_NOFOLLOW, mode)
+			return eintr.Get(func() (int, error) { return unix.Openat(w.dir, name, flags|unix.O_NOFOLLOW, mode) })
 		default:
 			w.leave()
 			w.dir = fd
@@ -77,7 +79,7 @@ func (w *walker) next() (name string, last bool) {
 }
 
 func (w *walker) enter(at int, name string) error {
-	fd, err := unix.Openat(at, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := eintr.Get(func() (int, error) { return unix.Openat(at, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return err
 	}
@@ -99,7 +101,7 @@ func (w *walker) follow(link int, st *unix.Stat_t) error {
 		return err
 	}
 	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(link, "", buf)
+	n, err := eintr.Get(func() (int, error) { return unix.Readlinkat(link, "", buf) })
 	if err != nil {
 		return err
 	}
@@ -120,11 +122,11 @@ func (w *walker) follow(link int, st *unix.Stat_t) error {
 // fs.protected_symlinks, which knows nothing of links that are read as text.
 func (w *walker) mayFollow(link int, st *unix.Stat_t) error {
 	var dir unix.Stat_t
-	if err := unix.Fstat(w.dir, &dir); err != nil {
+	if err := eintr.Do(func() error { return unix.Fstat(w.dir, &dir) }); err != nil {
 		return err
 	}
 	var fs unix.Statfs_t
-	if err := unix.Fstatfs(link, &fs); err != nil {
+	if err := eintr.Do(func() error { return unix.Fstatfs(link, &fs) }); err != nil {
 		return err
 	}
 	const procRoot = 1 // inode number of /proc itself

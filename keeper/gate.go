@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/memory"
@@ -164,11 +165,6 @@ func (k *Keeper) failedAtGate(p *proc, report []byte, req *wire.Spawn) *wire.Err
 
 // readSome is read(2) that goes on after a signal; 0 at the end and for errors.
 func readSome(fd int, b []byte) int {
-	for {
-		n, err := unix.Read(fd, b)
-		if err == unix.EINTR {
-			continue
-		}
-		return max(n, 0)
-	}
+	n, _ := eintr.Get(func() (int, error) { return unix.Read(fd, b) })
+	return max(n, 0)
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/process"
@@ -185,7 +186,7 @@ func (k *Keeper) splice(s *outStream, src, dst int, room int64) (int64, error) {
 	}
 	if len(s.rest) == 0 {
 		buf := make([]byte, min(room, smallPipe))
-		n, err := unix.Read(src, buf)
+		n, err := eintr.Get(func() (int, error) { return unix.Read(src, buf) })
 		if n <= 0 || err != nil {
 			return 0, err
 		}
@@ -243,7 +244,7 @@ func (k *Keeper) index(p *proc, r spool.IndexRecord) error {
 	r.Wall, r.Mono = time.Now().UnixNano(), uint32(ts.Nano()/1e6)
 	var b [spool.IndexSize]byte
 	r.Put(&b)
-	if n, err := unix.Pwrite(fd, b[:], p.indexEnd); err != nil || n < len(b) {
+	if n, err := eintr.Get(func() (int, error) { return unix.Pwrite(fd, b[:], p.indexEnd) }); err != nil || n < len(b) {
 		if err == nil {
 			err = unix.ENOSPC // the next record goes to the same place
 		}

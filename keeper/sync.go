@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/process"
@@ -143,9 +144,7 @@ func (k *Keeper) syncSpool(dir string, data, names func(fd int) error) (failed e
 		}
 		if err == nil {
 			defer unix.Close(fd)
-			for err = unix.EINTR; err == unix.EINTR; {
-				err = flush(fd)
-			}
+			err = eintr.Do(func() error { return flush(fd) })
 		}
 		if err != nil && failed == nil {
 			failed = fmt.Errorf("fsync %s: %w", path, err)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/anchor"
+	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/internal/payload"
 	"github.com/tend-run/tend/keeper/rundir"
 )
@@ -134,7 +135,7 @@ func lock(run *rundir.Dir, stateDir string) error {
 		return &BusyError{stateDir, pid}
 	}
 	unix.Ftruncate(fd, 0)
-	unix.Pwrite(fd, []byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	_, _ = eintr.Get(func() (int, error) { return unix.Pwrite(fd, []byte(strconv.Itoa(os.Getpid())+"\n"), 0) })
 	return nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/eintr"
 )
 
 // OpenFile opens a file of the spool; with O_CREAT it makes the file with mode 0600.
@@ -13,14 +15,9 @@ import (
 // of its directory, or if it may not be opened. Other errors are the kernel's
 // numbers.
 func OpenFile(path string, flags int) (int, error) {
-	var fd int
-	var err error
-	for {
-		fd, err = unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0o600)
-		if err != unix.EINTR {
-			break
-		}
-	}
+	fd, err := eintr.Get(func() (int, error) {
+		return unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0o600)
+	})
 	switch err {
 	case nil:
 	case unix.ELOOP, unix.EISDIR, unix.ENXIO, unix.ENODEV, unix.EACCES, unix.EPERM:

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/eintr"
 )
 
 // Path is the name of a file that is about a process: /proc/PID/name.
@@ -105,7 +107,7 @@ func SetOOMScore(pid, score int) error {
 		return err
 	}
 	defer unix.Close(fd)
-	_, err = unix.Write(fd, strconv.AppendInt(nil, int64(score), 10))
+	_, err = eintr.Get(func() (int, error) { return unix.Write(fd, strconv.AppendInt(nil, int64(score), 10)) })
 	return err
 }
 

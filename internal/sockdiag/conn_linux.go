@@ -6,6 +6,8 @@ import (
 	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/eintr"
 )
 
 // ErrNone: the kernel knows no socket with these ends.
@@ -81,7 +83,9 @@ func familyOf(a netip.Addr) byte {
 // ask sends a question.
 func (c *Conn) ask(q question) error {
 	c.sequence++
-	if err := unix.Sendto(c.fd, q.encode(c.sequence), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	if err := eintr.Do(func() error {
+		return unix.Sendto(c.fd, q.encode(c.sequence), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+	}); err != nil {
 		return fmt.Errorf("sock_diag: %w", err)
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/eintr"
 )
 
 // MaxFDs is the kernel's limit on descriptors in one message (SCM_MAX_FD).
@@ -21,16 +23,11 @@ func Send(sock int, b []byte, fds []int, flags int) error {
 	if len(fds) > 0 {
 		control = unix.UnixRights(fds...)
 	}
-	for {
-		n, err := unix.SendmsgN(sock, b, control, nil, unix.MSG_NOSIGNAL|flags)
-		if err == unix.EINTR {
-			continue
-		}
-		if err == nil && n < len(b) {
-			return fmt.Errorf("message of %d bytes was cut to %d", len(b), n)
-		}
-		return err
+	n, err := eintr.Get(func() (int, error) { return unix.SendmsgN(sock, b, control, nil, unix.MSG_NOSIGNAL|flags) })
+	if err == nil && n < len(b) {
+		return fmt.Errorf("message of %d bytes was cut to %d", len(b), n)
 	}
+	return err
 }
 
 // Receive reads one message into b, and its descriptors by way of control, which
@@ -42,12 +39,10 @@ func Receive(sock int, b, control []byte, flags int) (n int, fds []int, err erro
 		control = Control(MaxFDs)
 	}
 	var used, got int
-	for {
+	err = eintr.Do(func() error {
 		n, used, got, _, err = unix.Recvmsg(sock, b, control, unix.MSG_CMSG_CLOEXEC|flags)
-		if err != unix.EINTR {
-			break
-		}
-	}
+		return err
+	})
 	if err != nil {
 		return 0, nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/failpoint"
@@ -186,11 +187,8 @@ func (c *Cell) over(most time.Duration) bool {
 
 // collect reaps a child of ours.
 func collect(pid int) (status unix.WaitStatus, err error) {
-	for {
-		if _, err = unix.Wait4(pid, &status, unix.WALL, nil); err != unix.EINTR {
-			return status, err
-		}
-	}
+	_, err = eintr.Get(func() (int, error) { return unix.Wait4(pid, &status, unix.WALL, nil) })
+	return status, err
 }
 
 // started is the start time of a process in clock ticks since boot; 0: there is none.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process/box"
@@ -112,7 +113,7 @@ func createFile(dir string, r *record) (*file, error) {
 		return nil, fmt.Errorf("%s: %w", next, err)
 	}
 	defer unix.Close(fd)
-	n, err := unix.Pwrite(fd, b, 0)
+	n, err := eintr.Get(func() (int, error) { return unix.Pwrite(fd, b, 0) })
 	if err == nil && n < len(b) {
 		err = unix.ENOSPC
 	}

@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/eintr"
 )
 
 // The first process of a box (pid 1) is a program of some hundred bytes, for one reason:
@@ -77,7 +79,7 @@ func memoryFile(b []byte) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("a program in memory: %w", err)
 	}
-	n, err := unix.Write(fd, b)
+	n, err := eintr.Get(func() (int, error) { return unix.Write(fd, b) })
 	if err == nil && n < len(b) {
 		err = unix.ENOSPC
 	}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/box"
 )
@@ -276,7 +277,9 @@ func tree(path string, ns int, attr uint64) (int, error) {
 // plainTree is tree of a path without symbolic links: a program inside may have made
 // them, in what it was given to write.
 func plainTree(path string, ns int, attr uint64) (int, error) {
-	at, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
+	at, err := eintr.Get(func() (int, error) {
+		return unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
+	})
 	if err != nil {
 		return -1, fmt.Errorf("%s: %w", path, err)
 	}

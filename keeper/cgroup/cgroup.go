@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/eintr"
 )
 
 // Tree is the keeper's directory of groups. The zero value has none.
@@ -243,11 +245,7 @@ func writeFile(path, s string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	for {
-		// The memory controller looks for a signal before it changes a limit. Go's own
-		// come at any time, and such a write is not begun again by the kernel.
-		if _, err = unix.Write(fd, []byte(s)); err != unix.EINTR {
-			return err
-		}
-	}
+	// The memory controller looks for a signal before it changes a limit.
+	_, err = eintr.Get(func() (int, error) { return unix.Write(fd, []byte(s)) })
+	return err
 }

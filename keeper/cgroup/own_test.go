@@ -5,11 +5,8 @@ package cgroup
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"sync/atomic"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/scene"
 )
@@ -27,25 +24,12 @@ func TestALimitIsSetWhateverSignalsCome(t *testing.T) {
 	scene.Must(t, os.Mkdir(dir, 0o755))
 	defer os.Remove(dir)
 
-	var tid atomic.Int64
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for tid.Load() >= 0 {
-			if id := tid.Load(); id > 0 {
-				_ = unix.Tgkill(os.Getpid(), int(id), unix.SIGURG)
+	scene.InAStorm(t, func(*atomic.Int64) {
+		for i := range 200 {
+			if err := setV1(dir, "memory", int64(64+i%2)<<20); err != nil {
+				t.Errorf("set for the %d. time: %v", i+1, err)
+				break
 			}
 		}
-	}()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	tid.Store(int64(unix.Gettid()))
-	for i := range 200 {
-		if err := setV1(dir, "memory", int64(64+i%2)<<20); err != nil {
-			t.Errorf("set for the %d. time: %v", i+1, err)
-			break
-		}
-	}
-	tid.Store(-1)
-	<-ended
+	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/wire"
@@ -145,7 +146,7 @@ func (p *proc) trimFinished(s process.Stream, before int64) error {
 	defer unix.Close(fd)
 	var rec [spool.IndexSize]byte
 	spool.IndexRecord{Kind: spool.IndexTrim, Stream: s, Offset: base, Wall: time.Now().UnixNano()}.Put(&rec)
-	if _, err := unix.Write(fd, rec[:]); err != nil {
+	if _, err := eintr.Get(func() (int, error) { return unix.Write(fd, rec[:]) }); err != nil {
 		return err
 	}
 	failpoint.Hit(failpoint.FinishedTrimmed)

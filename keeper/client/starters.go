@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -207,7 +208,7 @@ func dialStarter(path string) (*starter, error) {
 	read, write := unix.NsecToTimeval(patience.Nanoseconds()), unix.NsecToTimeval(unavailableAfter.Nanoseconds())
 	err = errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &read), unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &write))
 	if err == nil {
-		err = unix.Connect(fd, &unix.SockaddrUnix{Name: path})
+		err = eintr.Do(func() error { return unix.Connect(fd, &unix.SockaddrUnix{Name: path}) })
 	}
 	if err != nil {
 		c.close()

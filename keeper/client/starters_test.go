@@ -6,7 +6,11 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper/rundir"
@@ -42,4 +46,31 @@ func TestStartsTakeABoundedNumberOfConnections(t *testing.T) {
 			t.Fatal("a keeper that is gone was reached")
 		}
 	}
+}
+
+// A keeper that is busy accepts late, and the kernel does not begin a connect with a time
+// limit again after a signal.
+func TestAConnectionToTheKeeperIsMadeWhateverSignalsCome(t *testing.T) {
+	run := scene.Value(rundir.Open(t.TempDir()))(t)
+	l := scene.Value(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
+	defer unix.Close(l)
+	addr := run.Addr(rundir.KeeperSocket)
+	scene.Must(t, errors.Join(unix.Bind(l, &unix.SockaddrUnix{Name: addr}), unix.Listen(l, 0)))
+	first := scene.Value(dialStarter(addr))(t) // there is room for no second one
+	defer first.close()
+
+	scene.InAStorm(t, func(sent *atomic.Int64) {
+		accepted := make(chan error, 1)
+		go func() {
+			for sent.Load() < 2000 {
+				time.Sleep(time.Millisecond)
+			}
+			fd, _, err := unix.Accept4(l, unix.SOCK_CLOEXEC)
+			unix.Close(fd)
+			accepted <- err
+		}()
+		second, err := dialStarter(addr)
+		scene.Must(t, errors.Join(err, <-accepted))
+		second.close()
+	})
 }

@@ -20,6 +20,7 @@ package feed
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/process"
@@ -163,7 +164,9 @@ func result(n int64, err error) Result {
 func (f *Feed) free(from, to int64) {
 	from, to = from&^(punchStep-1), to&^(punchStep-1)
 	if to > from {
-		unix.Fallocate(f.Mem, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
+		_ = eintr.Do(func() error {
+			return unix.Fallocate(f.Mem, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
+		})
 	}
 }
 
@@ -173,10 +176,7 @@ func staged(pipe int) bool {
 }
 
 func splice(src, dst int, n int64) (int64, error) {
-	for {
-		m, err := unix.Splice(src, nil, dst, nil, int(n), unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
-		if err != unix.EINTR {
-			return m, err
-		}
-	}
+	return eintr.Get(func() (int64, error) {
+		return unix.Splice(src, nil, dst, nil, int(n), unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
+	})
 }

@@ -33,6 +33,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/failpoint"
@@ -69,7 +70,7 @@ func Reserve(path string) error {
 // reserve: where it is not supported, and where there is no room any more, a
 // record has to find its own.
 func reserve(f *os.File, end int64) {
-	_ = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, end, reserved)
+	_ = eintr.Do(func() error { return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, end, reserved) })
 }
 
 // tick is the unit of start times.

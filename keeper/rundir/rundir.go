@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/internal/unixsock"
 )
 
@@ -91,12 +92,7 @@ func (d *Dir) Dial(name string, typ int) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	for {
-		err = unix.Connect(fd, &unix.SockaddrUnix{Name: d.Addr(name)})
-		if err != unix.EINTR {
-			break
-		}
-	}
+	err = eintr.Do(func() error { return unix.Connect(fd, &unix.SockaddrUnix{Name: d.Addr(name)}) })
 	if err == nil {
 		return fd, nil
 	}

@@ -4,6 +4,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/eintr"
 )
 
 func diskOf(dir string) (Disk, bool) {
@@ -55,7 +57,7 @@ func newTrigger(name, text string) (t *Trigger, err error) {
 			stall.Close()
 		}
 	}()
-	if _, err = unix.Write(fd, []byte(text+"\x00")); err != nil {
+	if _, err = eintr.Get(func() (int, error) { return unix.Write(fd, []byte(text+"\x00")) }); err != nil {
 		return nil, &os.PathError{Op: "write", Path: name, Err: err}
 	}
 	// The kernel says it as POLLPRI, which Go's poller does not ask for. An epoll

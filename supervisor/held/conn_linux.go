@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/internal/unixsock"
 )
 
@@ -29,7 +30,7 @@ func dial(name string, pid int) (fd int, err error) {
 	if err := limit(fd); err != nil {
 		return fd, err
 	}
-	if err := again(func() error { return unix.Connect(fd, &unix.SockaddrUnix{Name: "@" + name}) }); err != nil {
+	if err := eintr.Do(func() error { return unix.Connect(fd, &unix.SockaddrUnix{Name: "@" + name}) }); err != nil {
 		return fd, err
 	}
 	who, _, err := unixsock.Peer(fd)
@@ -43,15 +44,6 @@ func dial(name string, pid int) (fd int, err error) {
 func limit(fd int) error {
 	t := unix.NsecToTimeval(int64(patience))
 	return errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &t), unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &t))
-}
-
-// again repeats a call that a signal has interrupted.
-func again(f func() error) error {
-	for {
-		if err := f(); err != unix.EINTR {
-			return err
-		}
-	}
 }
 
 func send(fd int, message any, fds []int) error {

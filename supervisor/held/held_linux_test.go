@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -208,4 +209,18 @@ func TestAHolderOutlivesAWantOfDescriptors(t *testing.T) {
 	if now := scene.Value(os.Lstat(strings.TrimPrefix(addr, "unix:")))(t); len(fds) != 1 || !os.SameFile(had, now) {
 		t.Errorf("it gives %v", r)
 	}
+}
+
+// A signal at the wrong moment once closed the sockets of a service, and refused who waited.
+func TestAHeldSocketStaysWhateverSignalsCome(t *testing.T) {
+	s, err := listen(Socket{Name: "http", Address: "127.0.0.1:0"})
+	scene.Must(t, err)
+	defer unix.Close(s.fd)
+	scene.InAStorm(t, func(*atomic.Int64) {
+		for range 50_000 {
+			if err := renew(s.fd); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/internal/unixsock"
 )
 
@@ -167,7 +168,7 @@ func renew(fd int) error {
 	}
 	if err == nil { // a unix socket that was shut down listens, and refuses everybody
 		polled := []unix.PollFd{{Fd: int32(fd)}}
-		if _, err = unix.Poll(polled, 0); err == nil && polled[0].Revents&unix.POLLHUP != 0 {
+		if _, err = eintr.Get(func() (int, error) { return unix.Poll(polled, 0) }); err == nil && polled[0].Revents&unix.POLLHUP != 0 {
 			err = unix.EPIPE
 		}
 	}

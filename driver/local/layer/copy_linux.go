@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/internal/procfs"
 )
 
@@ -22,7 +23,7 @@ func syncAll(dir string) error {
 		return err
 	}
 	defer d.Close()
-	return os.NewSyscallError("syncfs", unix.Syncfs(int(d.Fd())))
+	return os.NewSyscallError("syncfs", eintr.Do(func() error { return unix.Syncfs(int(d.Fd())) }))
 }
 
 // Attributes of an overlay. A directory that is opaque hides the one below it. One
@@ -59,7 +60,9 @@ func copyTree(ctx context.Context, from []string, to string, limits Limits, plai
 	if limits.Entries <= 0 {
 		limits.Entries = maxEntries
 	}
-	top, err := unix.Open(to, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	top, err := eintr.Get(func() (int, error) {
+		return unix.Open(to, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	})
 	if err != nil {
 		return &os.PathError{Op: "open", Path: to, Err: err}
 	}
@@ -67,12 +70,12 @@ func copyTree(ctx context.Context, from []string, to string, limits Limits, plai
 	c := &copier{ctx: ctx, limits: limits, plain: plain, top: top, cloning: true}
 	for _, dir := range slices.Backward(from) {
 		c.links = map[inode]string{}
-		fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		fd, err := eintr.Get(func() (int, error) { return unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
 		if err != nil {
 			return &os.PathError{Op: "open", Path: dir, Err: err}
 		}
 		var st unix.Stat_t
-		if err = unix.Fstat(fd, &st); err == nil {
+		if err = eintr.Do(func() error { return unix.Fstat(fd, &st) }); err == nil {
 			c.dev = uint64(st.Dev)
 			err = c.directory(fd, top, "", 0)
 		}
@@ -93,7 +96,7 @@ func (c *copier) directory(from, to int, rel string, depth int) error {
 	if depth > maxNested {
 		return fmt.Errorf("%w: directories are deeper than %d", ErrLimit, maxNested)
 	}
-	fd, err := unix.Openat(from, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := eintr.Get(func() (int, error) { return unix.Openat(from, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return err
 	}
@@ -112,7 +115,7 @@ func (c *copier) directory(from, to int, rel string, depth int) error {
 
 func (c *copier) entry(from, to int, name, rel string, depth int) error {
 	var st unix.Stat_t
-	err := unix.Fstatat(from, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	err := eintr.Do(func() error { return unix.Fstatat(from, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	if errors.Is(err, unix.ENOENT) {
 		return nil // gone meanwhile
 	}
@@ -131,7 +134,7 @@ func (c *copier) entry(from, to int, name, rel string, depth int) error {
 		return c.regular(from, to, name, rel)
 	case unix.S_IFLNK:
 		buf := make([]byte, unix.PathMax)
-		n, err := unix.Readlinkat(from, name, buf)
+		n, err := eintr.Get(func() (int, error) { return unix.Readlinkat(from, name, buf) })
 		if err == nil {
 			err = unix.Symlinkat(string(buf[:n]), to, name)
 		}
@@ -171,7 +174,9 @@ func (c *copier) clear(to int, name string) error {
 
 // removeTree removes a directory of the new layer; nobody else writes there.
 func removeTree(at int, name string) error {
-	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := eintr.Get(func() (int, error) {
+		return unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
 	if err != nil {
 		return err
 	}
@@ -193,13 +198,13 @@ func removeTree(at int, name string) error {
 
 func (c *copier) subdirectory(from, to int, name, rel string, depth int) error {
 	flags := unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	src, err := unix.Openat(from, name, flags, 0)
+	src, err := eintr.Get(func() (int, error) { return unix.Openat(from, name, flags, 0) })
 	if err != nil {
 		return err
 	}
 	defer unix.Close(src)
 	var st, there unix.Stat_t
-	if err := unix.Fstat(src, &st); err != nil {
+	if err := eintr.Do(func() error { return unix.Fstat(src, &st) }); err != nil {
 		return err
 	}
 	if c.plain && uint64(st.Dev) != c.dev {
@@ -225,7 +230,7 @@ func (c *copier) subdirectory(from, to int, name, rel string, depth int) error {
 	if err != nil {
 		return err
 	}
-	dst, err := unix.Openat(to, name, flags, 0)
+	dst, err := eintr.Get(func() (int, error) { return unix.Openat(to, name, flags, 0) })
 	if err != nil {
 		return err
 	}
@@ -249,7 +254,9 @@ func isOpaque(dir int) bool {
 }
 
 func (c *copier) regular(from, to int, name, rel string) error {
-	src, err := unix.Openat(from, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	src, err := eintr.Get(func() (int, error) {
+		return unix.Openat(from, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	})
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
@@ -258,7 +265,7 @@ func (c *copier) regular(from, to int, name, rel string) error {
 	}
 	defer unix.Close(src)
 	var st unix.Stat_t
-	if err := unix.Fstat(src, &st); err != nil {
+	if err := eintr.Do(func() error { return unix.Fstat(src, &st) }); err != nil {
 		return err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -275,7 +282,9 @@ func (c *copier) regular(from, to int, name, rel string) error {
 	if c.bytes += st.Blocks * 512; c.limits.Bytes > 0 && c.bytes > c.limits.Bytes {
 		return fmt.Errorf("%w: there are more than %d bytes", ErrLimit, c.limits.Bytes)
 	}
-	dst, err := unix.Openat(to, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	dst, err := eintr.Get(func() (int, error) {
+		return unix.Openat(to, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	})
 	if err != nil {
 		return err
 	}
@@ -320,7 +329,7 @@ func (c *copier) content(src, dst int, size int64) error {
 		}
 		at = end
 	}
-	return unix.Ftruncate(dst, size)
+	return eintr.Do(func() error { return unix.Ftruncate(dst, size) })
 }
 
 // data copies a part of a file.
@@ -332,26 +341,24 @@ func (c *copier) data(src, dst int, at, end int64) error {
 		}
 		if buf == nil {
 			in, out := at, at
-			n, err := unix.CopyFileRange(src, &in, dst, &out, int(min(end-at, 64<<20)), 0)
+			n, err := eintr.Get(func() (int, error) { return unix.CopyFileRange(src, &in, dst, &out, int(min(end-at, 64<<20)), 0) })
 			switch {
 			case err == nil && n == 0:
 				return nil // it became shorter
 			case err == nil:
 				at += int64(n)
 				continue
-			case errors.Is(err, unix.EINTR):
-				continue
 			case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EIO):
 				return err
 			}
 			buf = make([]byte, 1<<20) // the kernel cannot do it here
 		}
-		n, err := unix.Pread(src, buf[:min(end-at, int64(len(buf)))], at)
+		n, err := eintr.Get(func() (int, error) { return unix.Pread(src, buf[:min(end-at, int64(len(buf)))], at) })
 		if err != nil || n == 0 {
 			return err
 		}
 		for part := buf[:n]; len(part) > 0; {
-			w, err := unix.Pwrite(dst, part, at)
+			w, err := eintr.Get(func() (int, error) { return unix.Pwrite(dst, part, at) })
 			if err != nil {
 				return err
 			}
@@ -407,10 +414,10 @@ func fdPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 func (c *copier) attributes(list func([]byte) (int, error), get func(string, []byte) (int, error), set func(string, []byte) error) error {
 	// Most files have none.
 	names := make([]byte, 256)
-	n, err := list(names)
+	n, err := eintr.Get(func() (int, error) { return list(names) })
 	if errors.Is(err, unix.ERANGE) {
 		names = make([]byte, 64<<10) // the kernel's limit
-		n, err = list(names)
+		n, err = eintr.Get(func() (int, error) { return list(names) })
 	}
 	if err != nil {
 		if errors.Is(err, unix.ENOTSUP) {
@@ -424,7 +431,7 @@ func (c *copier) attributes(list func([]byte) (int, error), get func(string, []b
 			continue
 		}
 		value := make([]byte, 64<<10) // the kernel's limit
-		n, err := get(name, value)
+		n, err := eintr.Get(func() (int, error) { return get(name, value) })
 		if errors.Is(err, unix.ENODATA) {
 			continue
 		}

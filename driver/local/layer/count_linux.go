@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/eintr"
 )
 
 // counter adds up a tree by descriptors: names in it are somebody else's.
@@ -18,7 +20,9 @@ type counter struct {
 // countTree counts the entries of a directory, and the bytes that their files take on the
 // disk. What lies deeper than a copy may have is left out.
 func countTree(ctx context.Context, dir string) (entries, bytes int64, err error) {
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	fd, err := eintr.Get(func() (int, error) {
+		return unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	})
 	if err != nil {
 		return 0, 0, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
@@ -56,7 +60,7 @@ func eachName(ctx context.Context, dir *os.File, f func(name string) error) erro
 
 func (c *counter) entry(dir int, name string, depth int) error {
 	var st unix.Stat_t
-	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := eintr.Do(func() error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
 		return err
 	}
 	c.entries++
@@ -67,7 +71,9 @@ func (c *counter) entry(dir int, name string, depth int) error {
 		if depth >= maxNested {
 			return nil
 		}
-		fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+		fd, err := eintr.Get(func() (int, error) {
+			return unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+		})
 		if err != nil {
 			return err
 		}
