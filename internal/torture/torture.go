@@ -46,6 +46,8 @@ type Config struct {
 	// run after that time; rounds that have begun are finished.
 	Strikes int
 	For     time.Duration
+	// Storm sends all threads of all roles a signal of Go's runtime, over and over.
+	Storm bool
 	// Cut breaks the clients' connections, over and over.
 	Cut bool
 	// Upgrade also upgrades roles, over and over. Without Victims, Strikes is how
@@ -96,6 +98,7 @@ type Report struct {
 	Dials    int64          // connections that were not refused
 	Points   map[string]int // strikes by point
 	Cut      int64          // connections of clients that were broken
+	Signals  int64          // of a storm
 	Promises map[string]tend.Promise
 	Problems []string
 	Hung     string // the daemon's processes when something first took too long
@@ -160,6 +163,8 @@ func (c *Config) what() string {
 		return "sets at points"
 	case len(c.Points) > 0:
 		return "at points"
+	case c.Storm:
+		return "signals+" + c.Victims.String()
 	case c.Cut && len(c.Victims) > 0:
 		return "connections+" + c.Victims.String()
 	case c.Cut:
@@ -240,6 +245,9 @@ func (r *runner) run(ctx context.Context) {
 	upgraded := make(chan struct{}) // as often as was asked for
 	if r.cfg.Upgrade {
 		aside.Go(func() { r.upgrade(ctx, stop, upgraded) })
+	}
+	if r.cfg.Storm {
+		aside.Go(func() { r.storm(stop) })
 	}
 	during := whole
 	if r.cfg.For > 0 {

@@ -112,6 +112,15 @@ func TestNothingIsLostWhenRolesStandStill(t *testing.T) {
 	}
 }
 
+// Signals of Go's own runtime interrupt calls of all roles.
+func TestNothingIsLostInAStormOfSignals(t *testing.T) {
+	t.Parallel()
+	r := play(t, torture.Config{Victims: torture.Victims{testdaemon.Keeper}, Storm: true, Strikes: kills(t) / 2})
+	if r.Signals == 0 {
+		t.Error("no signal was sent")
+	}
+}
+
 // The connections of all clients are closed, reset and left half-open after
 // any number of bytes, some are slow, and some readers never read.
 func TestNothingIsLostWhenConnectionsBreak(t *testing.T) {
