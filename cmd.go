@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"net/url"
 	"strings"
 
 	"github.com/tend-run/tend/process"
@@ -50,6 +51,14 @@ type Cmd struct {
 	// each stream, in bytes: the newest is kept. 0: 1 MiB; negative: nothing.
 	// Writers and readers get everything.
 	MaxOutput int
+
+	// OnExit is a line of the shell that runs when the process has ended, as its
+	// user, in its directory and environment, with TEND_EXIT_STATUS and others
+	// set; OnExitURL, http or https, is sent the same facts as JSON, again and
+	// again until it takes them, for a day. At least once, whoever of tend dies,
+	// and whether this program still runs or not; the process is kept until then.
+	// For processes of the machine, not for those of a sandbox.
+	OnExit, OnExitURL string
 }
 
 // Command returns the Cmd that runs a program with arguments. A name without a
@@ -67,10 +76,44 @@ func (c *Cmd) spec() (process.Spec, error) {
 	if c.Stdin != nil && c.StdinPipe {
 		return s, &process.InvalidError{Field: "Cmd.Stdin", Reason: "is set together with Cmd.StdinPipe; set one of them"}
 	}
+	if err := c.onExit(&s); err != nil {
+		return s, err
+	}
 	if s.PTY == nil && (c.Stdin != nil || c.StdinPipe) {
 		s.Stdin = process.StdinPipe
 	}
 	return s, nil
+}
+
+// Labels of a process by which the server knows what is asked for at its end
+// (package daemon/exits).
+const (
+	labelOnExit    = "tend.on-exit"
+	labelOnExitURL = "tend.on-exit-url"
+	labelOnExitPin = "tend.on-exit-pin" // the process stays pinned after that
+)
+
+// onExit asks for what is to be done at the end. Nothing but the pin keeps the
+// process until it is done.
+func (c *Cmd) onExit(s *process.Spec) error {
+	if c.OnExit == "" && c.OnExitURL == "" {
+		return nil
+	}
+	labels := map[string]string{}
+	if c.OnExit != "" {
+		labels[labelOnExit] = c.OnExit
+	}
+	if c.OnExitURL != "" {
+		if u, err := url.Parse(c.OnExitURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return &process.InvalidError{Field: "Cmd.OnExitURL", Reason: "is no URL of http or https"}
+		}
+		labels[labelOnExitURL] = c.OnExitURL
+	}
+	if s.Retention.Pin {
+		labels[labelOnExitPin] = "1"
+	}
+	s.Labels, s.Retention.Pin = overlay(s.Labels, labels), true
+	return nil
 }
 
 const defaultMaxOutput = 1 << 20

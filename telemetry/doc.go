@@ -5,13 +5,14 @@
 // # Traces
 //
 // A request to the server is a span of kind SERVER, below the one that its header
-// traceparent names. A process is a span from its start to its exit, below the request
+// traceparent names. So is a call of a tool over MCP, and a request over distant's
+// transport, with the trace context that they have (Request). A process is a span from its start to its exit, below the request
 // that has started it. It has the environment variable TRACEPARENT, which names its own
-// span, unless its spec has one.
+// span, unless its spec has one; and TRACESTATE, up to 512 bytes, as it came with the trace.
 //
 // The IDs of a process's span are in its label tend.trace, so they are journaled before it
 // runs: "TRACEPARENT PARENT", the first as in the environment, the second the span ID of
-// the parent or "-" if there is none. The server that sees the exit sends the span, with
+// the parent or "-" if there is none. TRACESTATE is in the label tend.trace-state. The server that sees the exit sends the span, with
 // the times and the status that the kernel gave: a span that is not over is not claimed.
 // So the death of a server loses none. What a collector has taken is noted in the file
 // "sent" of Config.Dir, an ID a line. A server that dies between the two sends a span

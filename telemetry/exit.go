@@ -147,7 +147,8 @@ func (x *exits) add(ctx context.Context, in *process.Info) {
 func (x *exits) span(in *process.Info, s span) {
 	ctx := context.WithValue(context.Background(), spanKey{}, s)
 	if s.parent.IsValid() {
-		ctx = trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: s.trace, SpanID: s.parent, TraceFlags: trace.FlagsSampled}))
+		state, _ := trace.ParseTraceState(in.Spec.Labels[LabelState]) // programs may set it, too: none then
+		ctx = trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: s.trace, SpanID: s.parent, TraceFlags: trace.FlagsSampled, TraceState: state}))
 	}
 	e, name, what := in.Exit, "process", program(&in.Spec)
 	attrs := []attribute.KeyValue{

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -50,6 +51,25 @@ func (t *Telemetry) Around(next http.Handler) http.Handler {
 		next.ServeHTTP(answer, r.WithContext(ctx))
 		whole = true
 	})
+}
+
+// Request makes a span of a request that is none of HTTP, or is in the body of one: it is
+// a face.Trace.
+func (t *Telemetry) Request(ctx context.Context, name string, from func(key string) string) (in context.Context, end func(failed bool)) {
+	if t.requests == nil {
+		return ctx, func(bool) {}
+	}
+	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_/ ") != "" || len(name) > 64 {
+		name = "_OTHER" // the caller's text
+	}
+	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": from("traceparent"), "tracestate": from("tracestate")})
+	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attribute.String("rpc.method", name)))
+	return ctx, func(failed bool) {
+		if failed {
+			span.SetStatus(codes.Error, "")
+		}
+		span.End()
+	}
 }
 
 // procedure is the method of a service whose route is all that is below its name; "" for

@@ -17,8 +17,18 @@ import (
 // Label of a process that has a span; the package comment has what it means.
 const Label = "tend.trace"
 
-// variable hands a span to a program.
-const variable = "TRACEPARENT"
+// LabelState of a process has what comes with its trace, if anything does: TRACESTATE.
+const LabelState = "tend.trace-state"
+
+// variable hands a span to a program, and variableState what comes with its trace.
+const (
+	variable      = "TRACEPARENT"
+	variableState = "TRACESTATE"
+)
+
+// maxState bounds TRACESTATE, in bytes: as much as each system has to hand on. A longer one
+// is left out.
+const maxState = 512
 
 // Over returns a manager of the same processes whose starts are traced. Without traces
 // it only knows again what was started with them.
@@ -30,7 +40,7 @@ type starts struct {
 }
 
 func (s *starts) Start(ctx context.Context, spec process.Spec) (process.Process, error) {
-	mark := ""
+	var mark mark
 	if s.t.processes != nil {
 		mark = s.t.mark(ctx, &spec)
 	}
@@ -48,52 +58,70 @@ func (s *starts) Start(ctx context.Context, spec process.Spec) (process.Process,
 	}
 	_, invalid := errors.AsType[*process.InvalidError](err)
 	start, _ := errors.AsType[*process.StartError](err)
-	if mark != "" && (invalid || start != nil && start.Reason == process.StartTooLong) {
+	if mark.trace != "" && (invalid || start != nil && start.Reason == process.StartTooLong) {
 		// It may be the trace for which there is no room, and that is no reason.
 		return s.Manager.Start(ctx, spec)
 	}
 	return nil, err
 }
 
-// marks returns what a process was started with; "": without a trace.
-func (s *starts) marks(ctx context.Context, id process.ID) (mark string, ok bool) {
-	p, err := s.Manager.Get(ctx, process.Selector{ID: id})
-	if err != nil {
-		return "", false
-	}
-	in, err := p.Info(process.Brief(ctx))
-	return in.Spec.Labels[Label], err == nil
+// mark is what the labels of a process say of its span.
+type mark struct {
+	trace string // ""; it has none
+	state string // "": nothing comes with it
 }
 
-// mark decides on the span of a process: its label.
-func (t *Telemetry) mark(ctx context.Context, spec *process.Spec) string {
+// marks returns what a process was started with.
+func (s *starts) marks(ctx context.Context, id process.ID) (mark, bool) {
+	p, err := s.Manager.Get(ctx, process.Selector{ID: id})
+	if err != nil {
+		return mark{}, false
+	}
+	in, err := p.Info(process.Brief(ctx))
+	return mark{in.Spec.Labels[Label], in.Spec.Labels[LabelState]}, err == nil
+}
+
+// mark decides on the span of a process.
+func (t *Telemetry) mark(ctx context.Context, spec *process.Spec) mark {
 	parent := trace.SpanContextFromContext(ctx)
 	if !parent.IsValid() {
 		// Nobody has asked now: a hook, or a service. What it was given may say for whom it is.
-		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": spec.Env[variable]})
+		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": spec.Env[variable], "tracestate": spec.Env[variableState]})
 		parent = trace.SpanContextFromContext(ctx)
 	}
 	of, id := t.ids.NewIDs(context.Background())
-	above := "-"
+	above, state := "-", ""
 	if parent.IsValid() {
 		of, above = parent.TraceID(), parent.SpanID().String()
+		if state = parent.TraceState().String(); len(state) > maxState {
+			state = ""
+		}
 	}
 	flags := "-00 "
 	if t.c.Settings.sampler.ShouldSample(sdktrace.SamplingParameters{ParentContext: ctx, TraceID: of, Name: "process", Kind: trace.SpanKindInternal}).Decision == sdktrace.RecordAndSample {
 		flags = "-01 "
 	}
-	return "00-" + of.String() + "-" + id.String() + flags + above
+	return mark{"00-" + of.String() + "-" + id.String() + flags + above, state}
 }
 
-// marked is a spec with a label, and with the variable if it has none.
-func marked(spec process.Spec, mark string) process.Spec {
-	if mark == "" {
+// marked is a spec with labels, and with the variables if it has no TRACEPARENT: the two
+// belong together.
+func marked(spec process.Spec, m mark) process.Spec {
+	if m.trace == "" {
 		return spec
 	}
-	spec.Labels = with(spec.Labels, Label, mark)
+	spec.Labels = with(spec.Labels, Label, m.trace)
+	if m.state != "" {
+		spec.Labels[LabelState] = m.state
+	}
 	if _, own := spec.Env[variable]; !own {
-		name, _, _ := strings.Cut(mark, " ")
+		name, _, _ := strings.Cut(m.trace, " ")
 		spec.Env = with(spec.Env, variable, name)
+		if m.state != "" {
+			spec.Env[variableState] = m.state
+		} else {
+			delete(spec.Env, variableState) // of another trace
+		}
 	}
 	return spec
 }

@@ -178,6 +178,7 @@ func ask(t *testing.T, sight *Telemetry, m process.Manager, spec process.Spec) (
 	r := httptest.NewRequest("POST", "/start/hunter2?token=hunter2", nil)
 	r.Pattern = "POST /start/{what}"
 	r.Header.Set("Traceparent", above)
+	r.Header.Set("Tracestate", "vendor=1")
 	h.ServeHTTP(httptest.NewRecorder(), r)
 	if p == nil {
 		t.FailNow()
@@ -189,7 +190,7 @@ func TestATraceGoesFromTheRequestToTheProcess(t *testing.T) {
 	t.Parallel()
 	c, m := take(t), testkeeper.New(t)
 	sight, traced, end := open(t, m, t.TempDir(), io.Discard, at(c))
-	spec := process.Spec{ID: "traced", Shell: "echo $TRACEPARENT; exit 3", Env: map[string]string{"KEY": "hunter2"}}
+	spec := process.Spec{ID: "traced", Shell: "echo $TRACEPARENT $TRACESTATE; exit 3", Env: map[string]string{"KEY": "hunter2", "TRACESTATE": "of=another"}}
 	p := ask(t, sight, traced, spec)
 	scene.WantExit(t, p, 3)
 	again := ask(t, sight, traced, spec) // by another request
@@ -203,8 +204,11 @@ func TestATraceGoesFromTheRequestToTheProcess(t *testing.T) {
 	}
 	proc := c.span(t, "the process's span arrives", of("traced"))
 	request := c.span(t, "the request's span arrives", func(s *tracepb.Span) bool { return string(s.SpanId) == string(proc.ParentSpanId) })
-	if want := fmt.Sprintf("00-%x-%x-01\n", proc.TraceId, proc.SpanId); scene.Output(t, p, process.Stdout) != want {
+	if want := fmt.Sprintf("00-%x-%x-01 vendor=1\n", proc.TraceId, proc.SpanId); scene.Output(t, p, process.Stdout) != want {
 		t.Errorf("the program has TRACEPARENT %q; want %q", scene.Output(t, p, process.Stdout), want)
+	}
+	if proc.TraceState != "vendor=1" || request.TraceState != "vendor=1" {
+		t.Errorf("the spans have the states %q and %q", proc.TraceState, request.TraceState)
 	}
 	if got := fmt.Sprintf("00-%x-%x-01", request.TraceId, request.ParentSpanId); got != above {
 		t.Errorf("the request is below %s; want %s", got, above)
@@ -234,13 +238,21 @@ func TestATraceGoesFromTheRequestToTheProcess(t *testing.T) {
 func TestAProcessHasTheTraceThatItsSpecSays(t *testing.T) {
 	t.Parallel()
 	c, m := take(t), testkeeper.New(t)
-	_, traced, _ := open(t, m, t.TempDir(), io.Discard, at(c))
+	sight, traced, _ := open(t, m, t.TempDir(), io.Discard, at(c))
 	full := map[string]string{}
 	for i := range process.MaxLabels {
 		full[fmt.Sprint(i)] = ""
 	}
-	p := scene.Start(t, traced, process.Spec{Shell: "echo $TRACEPARENT", Env: map[string]string{"TRACEPARENT": above}})
-	scene.WantOutput(t, p, process.Stdout, above+"\n")
+	p := scene.Start(t, traced, process.Spec{Shell: "echo $TRACEPARENT $TRACESTATE", Env: map[string]string{"TRACEPARENT": above, "TRACESTATE": "its=own"}})
+	scene.WantOutput(t, p, process.Stdout, above+" its=own\n")
+	for state, want := range map[string]string{"a=" + strings.Repeat("x", 200) + ",b=" + strings.Repeat("y", 200): "a=" + strings.Repeat("x", 200) + ",b=" + strings.Repeat("y", 200), "a=" + strings.Repeat("x", 250) + ",b=" + strings.Repeat("y", 250) + ",c=" + strings.Repeat("y", 250): "", "no state": ""} {
+		ctx, end := sight.Request(t.Context(), "proc_spawn", func(key string) string {
+			return map[string]string{"traceparent": above, "tracestate": state}[key]
+		})
+		p := scene.Value(traced.Start(ctx, process.Spec{Shell: "printf %s \"$TRACESTATE\""}))(t)
+		end(true)
+		scene.WantOutput(t, p, process.Stdout, want)
+	}
 	if s := c.span(t, "its span arrives", of(p.ID())); fmt.Sprintf("00-%x-%x-01", s.TraceId, s.ParentSpanId) != above {
 		t.Errorf("it is below %x, %x; want %s", s.TraceId, s.ParentSpanId, above)
 	}

@@ -116,6 +116,8 @@ type Config struct {
 	Budget *face.Budget
 	// Distant is where distant's encrypted transport is served. nil: nowhere.
 	Distant net.Listener
+	// Trace makes spans of the requests that are none of HTTP. nil: none.
+	Trace face.Trace
 	// Admin answers for the daemon.
 	Admin native.Admin
 	// InShutdown is as in run.Config of the supervisor.
@@ -279,7 +281,7 @@ func Open(c Config) (*Set, error) {
 		return nil, err
 	}
 	tools, err := mcp.New(mcp.Config{
-		Machine: machine, Driver: boxes, Services: services.API{Services: kept}, Secret: secret, Token: processes.AccessToken, Trusted: c.Trusted, Version: c.Version, Log: c.Log,
+		Machine: machine, Driver: boxes, Services: services.API{Services: kept}, Secret: secret, Token: processes.AccessToken, Trusted: c.Trusted, Trace: c.Trace, Version: c.Version, Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -294,7 +296,7 @@ func Open(c Config) (*Set, error) {
 	}
 	if c.Distant != nil {
 		set.Parts = append(set.Parts, &distant.Service{
-			Config: distant.Config{Sandbox: machine, Dir: c.DefaultWorkdir, User: c.DefaultUser, Version: c.Version, Log: c.Log},
+			Config: distant.Config{Sandbox: machine, Dir: c.DefaultWorkdir, User: c.DefaultUser, Trace: c.Trace, Version: c.Version, Log: c.Log},
 			Dir:    filepath.Join(c.StateDir, "distant"), Listener: c.Distant,
 		})
 	}

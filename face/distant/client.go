@@ -54,6 +54,7 @@ type call struct {
 	key   string
 	frame uint64 // native: number of the frame it came in
 	index int    // in the packet
+	trace wire.Trace
 	// release gives the room of the packet up, once its request waits in a lane;
 	// nil where it must not wait there.
 	release func()

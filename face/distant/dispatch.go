@@ -116,6 +116,15 @@ func (c *client) handle(ctx context.Context, call call, t *ticket) (message, fun
 	if f.err != nil {
 		return nil, nil, &fault{kindInvalidInput, f.err.Error()}
 	}
+	ctx, end := c.face.trace.Begin(ctx, typ, call.trace.Get)
+	failed := true // until it is known that it has not, also by a panic
+	defer func() { end(failed) }()
+	m, after, err := c.answer(ctx, call, typ, f, t)
+	failed = err != nil
+	return m, after, err
+}
+
+func (c *client) answer(ctx context.Context, call call, typ string, f *fields, t *ticket) (message, func(), error) {
 	switch typ {
 	case "proc_spawn":
 		return c.procSpawn(ctx, call, f)
@@ -156,7 +165,7 @@ func packetOf(req *wire.Request) *packet {
 	o := origin{id: req.ID}
 	p := &packet{origin: o, sequence: req.Sequence, batch: req.Batch, calls: make([]call, len(req.Payloads))}
 	for i, v := range req.Payloads {
-		p.calls[i] = call{origin: o, value: v, index: i}
+		p.calls[i] = call{origin: o, value: v, index: i, trace: req.Trace}
 	}
 	return p
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/distant/wire"
 	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/internal/lazyregexp"
@@ -43,6 +44,8 @@ type Config struct {
 	Remote bool
 	// Version is sent as server_version if it is a semantic one.
 	Version string
+	// Trace makes spans of requests. nil: none.
+	Trace face.Trace
 	// Log gets one line for each connection that was refused. nil: none.
 	Log *slog.Logger
 }
@@ -58,6 +61,7 @@ type Face struct {
 	fs      fileSystem // nil: no file requests
 	system  message
 	version message
+	trace   face.Trace
 	log     *slog.Logger
 }
 
@@ -78,7 +82,7 @@ func New(c Config) (*Face, error) {
 	if c.Sandbox == nil {
 		return nil, &process.InvalidError{Field: "sandbox", Reason: "is missing; the face needs one to start processes"}
 	}
-	f := &Face{manager: c.Sandbox.Processes(), inherit: process.InheritDaemon, account: c.User, dir: c.Dir, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler))}
+	f := &Face{manager: c.Sandbox.Processes(), inherit: process.InheritDaemon, account: c.User, dir: c.Dir, trace: c.Trace, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler))}
 	name := ""
 	capabilities := wire.List{"exec"}
 	if !c.Remote {

@@ -40,6 +40,7 @@ type Config struct {
 	Token func() face.Token
 	// Trusted reports whether a caller needs no token. nil: nobody.
 	Trusted func(*http.Request) bool
+	Trace   face.Trace
 	Version string
 	Log     *slog.Logger // nil: nothing is logged
 }

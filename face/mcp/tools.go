@@ -114,6 +114,12 @@ func add[A any](f *Face, s *tools, scoped bool, name, description string, do fun
 		c := callOf(ctx)
 		ctx, done := c.context(ctx)
 		defer done()
+		ctx, end := f.cfg.Trace.Begin(ctx, "tools/call "+name, func(key string) string {
+			text, _ := req.Params.Meta[key].(string)
+			return text
+		})
+		failed := true // until it is known that it has not, also by a panic
+		defer func() { end(failed) }()
 		c.prime()
 		c.decoded()
 		got, err := do(ctx, req, c, args)
@@ -126,6 +132,7 @@ func add[A any](f *Face, s *tools, scoped bool, name, description string, do fun
 		if err != nil {
 			return nil, nil, told(err)
 		}
+		failed = false
 		return got.result(), nil, nil
 	})
 }

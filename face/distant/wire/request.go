@@ -11,6 +11,22 @@ type Request struct {
 	// Batch: the payload is an array, and so is the answer's.
 	Batch    bool
 	Payloads []Value
+	// Trace is what the header has of W3C Trace Context.
+	Trace Trace
+}
+
+// Trace says for whom a request is made (www.w3.org/TR/trace-context).
+type Trace struct{ Parent, State string }
+
+// Get returns what it says under a key, "" if nothing.
+func (t Trace) Get(key string) string {
+	switch key {
+	case "traceparent":
+		return t.Parent
+	case "tracestate":
+		return t.State
+	}
+	return ""
 }
 
 // MaxBatch is the most requests of one envelope.
@@ -58,7 +74,10 @@ func ParseRequest(v Value) (Request, error) {
 	return req, nil
 }
 
-// header may hold anything; only sequence means something.
+// MaxTrace bounds what is kept of a trace context, in bytes of each of its two texts.
+const MaxTrace = 512
+
+// header may hold anything; only sequence means something, and the trace context.
 func (req *Request) header(v Value) error {
 	if v.Null() {
 		return nil
@@ -68,11 +87,19 @@ func (req *Request) header(v Value) error {
 		return in("header", err)
 	}
 	for _, f := range fields {
-		if f.Name != "sequence" {
-			continue
-		}
-		if req.Sequence, err = f.Value.Bool(); err != nil {
-			return in("header.sequence", err)
+		switch f.Name {
+		case "sequence":
+			if req.Sequence, err = f.Value.Bool(); err != nil {
+				return in("header.sequence", err)
+			}
+		case "traceparent", "tracestate": // another's, if it is no text
+			if text, err := f.Value.Str(); err == nil && len(text) <= MaxTrace {
+				if f.Name == "traceparent" {
+					req.Trace.Parent = text
+				} else {
+					req.Trace.State = text
+				}
+			}
 		}
 	}
 	return nil

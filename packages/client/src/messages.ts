@@ -64,7 +64,8 @@ export function toSpec(s: Spec): MessageInitShape<typeof pb.SpecSchema> {
   const env: Record<string, string> = {};
   for (const [k, v] of Object.entries(s.env ?? {})) if (v !== undefined) env[text('env', k)] = text('env', String(v));
   const l = s.limits;
-  const r = s.retention;
+  const r = onExit(s) ? { ...s.retention, pin: true } : s.retention;
+  const labels = s.labels || onExit(s) ? { ...s.labels, ...atExit(s) } : undefined;
   return {
     id: optional('id', s.id),
     name: optional('name', s.name),
@@ -94,8 +95,22 @@ export function toSpec(s: Spec): MessageInitShape<typeof pb.SpecSchema> {
       pin: r.pin,
     },
     killWithoutReaders: s.killWithoutReaders ? toDuration('killWithoutReaders', s.killWithoutReaders) : undefined,
-    labels: s.labels && Object.fromEntries(Object.entries(s.labels).map(([k, v]) => [text('labels', k), text('labels', v)])),
+    labels: labels && Object.fromEntries(Object.entries(labels).map(([k, v]) => [text('labels', k), text('labels', v)])),
   };
+}
+
+/** Whether something is to be done when the process has ended. */
+export const onExit = (s: Spec): boolean => !!s.onExit || !!s.onExitUrl;
+
+/** The labels that ask for it; the pin keeps the process until it is done. */
+function atExit(s: Spec): Record<string, string> {
+  if (!onExit(s)) return {};
+  if (s.onExitUrl && !/^https?:\/\/[^/?#]/.test(text('onExitUrl', s.onExitUrl))) throw new InvalidError('onExitUrl', 'is no URL of http or https');
+  const labels: Record<string, string> = {};
+  if (s.onExit) labels['tend.on-exit'] = text('onExit', s.onExit);
+  if (s.onExitUrl) labels['tend.on-exit-url'] = s.onExitUrl;
+  if (s.retention?.pin) labels['tend.on-exit-pin'] = '1';
+  return labels;
 }
 
 function fromSpec(m: pb.Spec | undefined): Spec {

@@ -1,10 +1,10 @@
 // Processes of one place: the machine of the server, or a sandbox.
 
 import { bytesOf, type Bytes } from '#platform';
-import { hasCode, protocolError } from './errors.js';
+import { hasCode, InvalidError, protocolError } from './errors.js';
 import { ProcessService } from './gen/tend/v1/process_pb.js';
 import type { Link } from './link.js';
-import { fromInfo, toSelector, toSpec } from './messages.js';
+import { fromInfo, onExit, toSelector, toSpec } from './messages.js';
 import { Process } from './process.js';
 import { randomHex } from './random.js';
 import { join } from './bytes.js';
@@ -47,6 +47,7 @@ export class Processes {
 
   /** Starts a process, and resolves when the kernel runs the program. */
   async start(spec: Spec, signal?: AbortSignal): Promise<Process> {
+    if (this.#headers && onExit(spec)) throw new InvalidError('onExit', 'is for processes of the machine, not for those of a sandbox; wait tells of their end');
     const message = toSpec({ ...spec, id: spec.id || newID() });
     const res = await this.#link.call(ProcessService.method.start, { spec: message }, { signal, headers: this.#headers });
     return new Process(this.#link, fromInfo(res.info, message.id), this.#headers);
@@ -81,6 +82,7 @@ export class Processes {
    */
   async run(spec: Spec, options: RunOptions = {}): Promise<Result> {
     options.signal?.throwIfAborted();
+    if (onExit(spec)) throw new InvalidError('onExit', 'is for start: run waits for the end itself, and forgets the process');
     const max = options.maxOutput ?? 16 << 20;
     // An abort does not end the call: nobody would kill what it has started by then.
     const process = await this.start({ ...spec, stdin: options.input === undefined ? spec.stdin : 'pipe' });

@@ -55,6 +55,15 @@ export interface Spec {
   /** Milliseconds without a reader after which the process is killed. */
   killWithoutReaders?: number;
   labels?: Record<string, string>;
+  /**
+   * A line of the shell that runs when the process has ended, as its user, in its directory and
+   * environment, with TEND_EXIT_STATUS and others set: at least once, whoever of tend dies, and
+   * whether this program still runs or not. The process is kept until then. Of `start` alone, and
+   * for processes of the machine, not for those of a sandbox.
+   */
+  onExit?: string;
+  /** http or https: it is sent the same facts as JSON, again and again until it takes them, for a day. */
+  onExitUrl?: string;
 }
 
 /** How a process ended: the kernel's word. */

@@ -80,6 +80,21 @@ test('one id starts once', async () => {
   await assert.rejects(a.refresh(), { code: 'not_found' });
 });
 
+test('what is asked for at the end of a process', async () => {
+  const file = path.join(fs.mkdtempSync(path.join(os.tmpdir(), 'tend-exit-')), 'ended');
+  const p = await client.start({ shell: 'exit 3', labels: { a: 'b' }, onExit: `echo $TEND_EXIT_STATUS > ${file}.new && mv ${file}.new ${file}` });
+  await until(() => fs.existsSync(file), 'the command runs');
+  assert.equal(fs.readFileSync(file, 'utf8'), '3\n');
+  await until(async () => !(await p.refresh()).pinned, 'what nobody has asked to pin is not pinned');
+  await assert.rejects(client.start({ shell: 'true', onExitUrl: 'ftp://x' }), { code: 'invalid', field: 'onExitUrl' });
+  await assert.rejects(client.run({ shell: 'true', onExit: 'true' }), { code: 'invalid', field: 'onExit' });
+  const { sandbox } = await client.openSandbox({ name: 'ends', isolation: 'none' });
+  await assert.rejects(sandbox.processes.start({ shell: 'true', onExitUrl: 'http://x/' }), { code: 'invalid', field: 'onExit' });
+  await sandbox.destroy();
+  for (const left of await client.list({ labels: { a: 'b' } })) await client.attach(left).remove();
+  fs.rmSync(path.dirname(file), { recursive: true });
+});
+
 test('what cannot be started says why', async () => {
   await assert.rejects(client.start({ argv: ['/no/such'] }), { code: 'start', reason: 'not_found', what: '/no/such' });
   await assert.rejects(client.start({ argv: ['true'], dir: '/no/such' }), { code: 'start', reason: 'bad_dir', what: '/no/such' });
