@@ -69,7 +69,9 @@ func (h *Healing) watching(d *declaration, rules *config.Watch) (func(context.Co
 		if err != nil {
 			return nil, err
 		}
-		return files.Run, nil
+		return func(ctx context.Context, changed func(string)) error {
+			return files.Run(ctx, watch.Tell{Changed: changed})
+		}, nil
 	}
 	return func(ctx context.Context, changed func(string)) error {
 		return h.c.Watch(ctx, d.Sandbox, d.User, d.Healer.Root, func(name string) {

@@ -1,9 +1,10 @@
 package services
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/internal/scene"
@@ -69,21 +70,24 @@ func TestAChangedFileInASandboxRestarts(t *testing.T) {
 	y.inside(s, "mkdir -p /back/src; echo 1 > /back/src/a.ts; mv /back /app")
 	runs++
 	y.restarted("dev", runs)
-	// Another server goes on.
+	// Another server goes on, and finds what has changed before.
+	files := filepath.Join(y.dir, "dev.files")
+	scene.Eventually(t, "it is known what the files are", func() bool {
+		_, err := os.Stat(files)
+		return err == nil
+	})
 	before := y.restarted("dev", runs)
 	y.stop()
 	y.begin()
 	if st := y.ready("dev"); st.ID != before.ID {
 		t.Errorf("%s was adopted; want %s", st.ID, before.ID)
 	}
-	last := time.Time{}
-	scene.Eventually(t, "a change restarts it", func() bool { // until the watch is there a change may be missed
-		if time.Since(last) > 500*time.Millisecond {
-			y.inside(s, "echo again > /app/src/a.ts")
-			last = time.Now()
-		}
-		return y.ready("dev").State.Run > before.State.Run
-	})
+	y.stop()
+	y.inside(s, "echo while no server runs > /app/src/a.ts")
+	y.begin()
+	runs++
+	y.restarted("dev", runs)
+	y.steady(s, "dev", runs)
 }
 
 // A change is noticed whatever its sandbox went through just before.

@@ -4,11 +4,16 @@
 // What is decided is stored before it is done, in a file for each service:
 //
 //	DIR/NAME.json    declaration, state, boot, and the random part of process IDs (0600)
+//	DIR/NAME.files   what its watched files were, as a hash (0600)
 //
 // A run is the process with the ID svc-RANDOM-NUMBER. To start an ID twice starts it
 // once. So whoever goes on from the files, after a death at any moment, finds each
 // process again or starts it for the first time; none is restarted for it and none is
 // doubled. The end of Run ends no service.
+//
+// NAME.files is there while all changes of the files have been told. A supervisor that finds
+// other files than that has the newest run restarted, if that began before it. The file is
+// removed before a change is told, so that no death restarts a service twice.
 //
 // A hook is a process, too, with the ID of its run and its own name behind it. So each
 // hook of a run starts once, whoever dies; it goes on meanwhile, and its end is found.

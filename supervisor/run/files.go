@@ -2,8 +2,12 @@ package run
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	mrand "math/rand/v2"
 	"reflect"
 	"time"
 
@@ -24,10 +28,17 @@ type watchedFiles struct {
 	sandbox, user string
 }
 
+// hash is another text for other files, or those of another service.
+func (f *watchedFiles) hash(token string) string {
+	all, _ := json.Marshal([]any{token, f.dir, f.rules.Paths, f.rules.Ignore, f.sandbox, f.user}) // plain text
+	sum := sha256.Sum256(all)
+	return hex.EncodeToString(sum[:])
+}
+
 // keepWatch tells when files of a service change, whether it runs or not: one that has
 // failed is tried again then. Those of a sandbox are watched for a service that is wanted
 // alone: what is watched is in use.
-func (w *worker) keepWatch(r *config.Service, wanted bool) {
+func (w *worker) keepWatch(r *config.Service, token string, wanted bool) {
 	now := &watchedFiles{dir: r.Cwd, rules: r.Watch, sandbox: r.Sandbox}
 	if r.Sandbox != "" {
 		now.user = r.User
@@ -47,13 +58,14 @@ func (w *worker) keepWatch(r *config.Service, wanted bool) {
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
 	w.endFiles = cancel
-	follow := w.followFiles
+	of := now.hash(token)
+	follow := func(ctx context.Context) error { return w.followFiles(ctx, now, of) }
 	if now.sandbox != "" {
-		follow = w.followInside
+		follow = func(ctx context.Context) error { return w.followInside(ctx, now, of) }
 	}
 	w.s.wg.Go(func() {
 		for ctx.Err() == nil {
-			err := follow(ctx, now)
+			err := follow(ctx)
 			if err == nil {
 				return
 			}
@@ -67,16 +79,73 @@ func (w *worker) keepWatch(r *config.Service, wanted bool) {
 }
 
 // followFiles tells of changes on this machine until ctx ends.
-func (w *worker) followFiles(ctx context.Context, at *watchedFiles) error {
+func (w *worker) followFiles(ctx context.Context, at *watchedFiles, of string) error {
 	files, err := watch.Open(at.dir, at.rules)
 	if err != nil {
 		return err
 	}
-	return files.Run(ctx, w.changed)
+	w.compare(ctx, of, files.Sum)
+	return files.Run(ctx, w.tellFiles(of))
 }
 
+// tellFiles is what is done with what a watch finds.
+func (w *worker) tellFiles(of string) watch.Tell {
+	return watch.Tell{Changed: w.changed, Known: func(now *watch.Sum) {
+		if now == nil {
+			w.s.store.forgetFiles(w.name)
+			return
+		}
+		if was := w.s.store.files(w.name, of); was != nil && *was == *now || w.ctx.Err() != nil {
+			return
+		}
+		if err := w.s.store.saveFiles(w.name, of, now); err != nil {
+			w.s.c.Log.Warn("changes of a service's files would not be noticed after this server", "service", w.name, "err", err)
+		}
+	}}
+}
+
+// changed tells of a change. What the files were is forgotten first: who dies now leaves
+// either the change or the restart to the supervisor after it, and never both.
 func (w *worker) changed(name string) {
+	w.s.store.forgetFiles(w.name)
 	w.tell(supervisor.Event{Kind: supervisor.Changed, Text: name})
+}
+
+// meanwhile is what has changed while nobody watched.
+const meanwhile = "what it watches, while no server ran,"
+
+// compare has the service restarted if its files are others than they were when a supervisor
+// before this one ended, and what was started then has seen none of that. What is watched is
+// watched already.
+func (w *worker) compare(ctx context.Context, of string, sum func() *watch.Sum) {
+	was := w.s.store.files(w.name, of)
+	if was == nil {
+		return
+	}
+	now := sum()
+	if now != nil && *now == *was {
+		return
+	}
+	w.s.store.forgetFiles(w.name)
+	if now == nil {
+		return
+	}
+	done := make(chan struct{})
+	w.push(func() { // after what has become of the run is told
+		defer close(done)
+		_ = w.s.in(ctx, func() { // else nobody asks any more
+			state, _ := w.s.set.State(w.name)
+			before, there := w.s.before[w.name]
+			if p := state.Phase; !there || state.Run != before || p != supervisor.Running && p != supervisor.Completed && p != supervisor.Failed {
+				return
+			}
+			w.s.take(w.s.set.Step(w.name, supervisor.Event{Kind: supervisor.Changed, Text: meanwhile, At: w.s.now(), Random: mrand.Float64()}))
+		})
+	})
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 }
 
 // checkWatch is why files of a service cannot be watched. What is not there, or in a sandbox

@@ -72,8 +72,9 @@ func (i *insideWatch) set(of life) {
 }
 
 // followInside tells of changes in a sandbox, in all of its lives, until ctx ends.
-func (w *worker) followInside(ctx context.Context, at *watchedFiles) error {
+func (w *worker) followInside(ctx context.Context, at *watchedFiles, of string) error {
 	var seat *watchSeat
+	compared := false
 	defer func() {
 		w.inside.set(nil)
 		if seat != nil {
@@ -110,7 +111,11 @@ func (w *worker) followInside(ctx context.Context, at *watchedFiles) error {
 			continue
 		}
 		w.inside.set(seat.of)
-		if err := seat.w.Run(ctx, seat.gone, w.changed); err != nil {
+		if !compared {
+			compared = true
+			w.compare(ctx, of, seat.w.Sum)
+		}
+		if err := seat.w.Run(ctx, seat.gone, w.tellFiles(of)); err != nil {
 			return err
 		}
 	}

@@ -40,3 +40,27 @@ func TestConditionsInRecordsKeepTheirMeaning(t *testing.T) {
 		}
 	}
 }
+
+// What its files were is read by each version, too.
+func TestTheFilesOfAServiceAreReadByEachVersion(t *testing.T) {
+	r := new(filesRecord)
+	scene.Record(t, "testdata/v1/service.files", r)
+	if r.Of == "" || r.Were == nil || r.Were.Files == 0 || r.Were.Hash == "" {
+		t.Errorf("it is %+v", r)
+	}
+	dir := t.TempDir()
+	scene.Must(t, os.WriteFile(filepath.Join(dir, "web.files"), scene.Value(os.ReadFile("testdata/v1/service.files"))(t), 0o600))
+	if were := (store{dir}).files("web", r.Of); were == nil || *were != *r.Were {
+		t.Errorf("it is read as %+v", were)
+	}
+	if were := (store{dir}).files("web", "another"); were != nil {
+		t.Errorf("of what another watched it is read as %+v", were)
+	}
+	// It goes with its service.
+	if all := scene.Value(store{dir}.load())(t); len(all) != 0 {
+		t.Errorf("there are services: %v", all)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "web.files")); !os.IsNotExist(err) {
+		t.Errorf("it stays: %v", err)
+	}
+}

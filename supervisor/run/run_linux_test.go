@@ -1,6 +1,7 @@
 package run_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -503,64 +504,171 @@ func TestAScheduledServiceStartsAtItsTimes(t *testing.T) {
 	l.end(m, "job")
 }
 
+// project is a service whose files are watched.
+type project struct {
+	*life
+	m        process.Manager
+	dir, app string // of the records, and of the service
+	delay    string
+	rules    *config.Watch
+}
+
+func newProject(t *testing.T, delay, command string) *project {
+	t.Helper()
+	p := &project{m: testkeeper.New(t), dir: t.TempDir(), app: t.TempDir(), delay: delay}
+	p.write(t, "src/main.js", "1")
+	p.write(t, "lib/main.js", "1")
+	p.live(t)
+	scene.Must(t, p.watch("src", command))
+	p.up()
+	p.known()
+	return p
+}
+
+func (p *project) live(t *testing.T) { t.Helper(); p.life = live(t, p.m, p.dir) }
+
+func (p *project) write(t *testing.T, name, text string) {
+	t.Helper()
+	path := filepath.Join(p.app, name)
+	scene.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	scene.Must(t, os.WriteFile(path+"~", []byte(text), 0o600)) // the name of a backup does not count
+	scene.Must(t, os.Rename(path+"~", path))
+}
+
+func (p *project) watch(paths, command string) error {
+	c := scene.Value(config.Parse("x", []byte("services: {dev: {"+command+", watch: {paths: "+paths+", delay: "+p.delay+"}}}")))(p.t)
+	c.Services["dev"].Cwd = p.app
+	err := p.Apply(p.t.Context(), c)
+	if err == nil {
+		p.rules = c.Services["dev"].Watch
+	}
+	return err
+}
+
+// known waits until what the files are is stored.
+func (p *project) known() {
+	p.t.Helper()
+	w := scene.Value(watch.Open(p.app, p.rules))(p.t)
+	are := w.Sum()
+	scene.Must(p.t, w.Close())
+	scene.Eventually(p.t, "it is known what the files are", func() bool {
+		data, _ := os.ReadFile(filepath.Join(p.dir, "dev.files"))
+		return strings.Contains(string(data), are.Hash)
+	})
+}
+
+// edited changes a file, and waits for the run that follows, which must be n.
+func (p *project) edited(t *testing.T, name string, n int64) run.Status {
+	t.Helper()
+	p.known() // and so it is watched
+	p.write(t, name, fmt.Sprint("of run ", n, time.Now()))
+	p.until("dev", "restarted", func(s supervisor.State) bool { return s.Ready && s.Run >= n })
+	p.known() // that is after all restarts for it were asked for
+	s := p.ready("dev")
+	if s.State.Run != n {
+		t.Errorf("it is run %d; want %d", s.State.Run, n)
+	}
+	return s
+}
+
+const sleeper = "command: exec sleep 1000"
+
 func TestAChangedFileRestarts(t *testing.T) {
-	m, dir, app := testkeeper.New(t), t.TempDir(), t.TempDir()
-	file := filepath.Join(app, "src", "main.js")
-	scene.Must(t, os.Mkdir(filepath.Dir(file), 0o755))
-	declare := func(l *life, watch string) error {
-		c := scene.Value(config.Parse("x", []byte("services: {dev: {command: exec sleep 1000, watch: {paths: "+watch+", delay: 50ms}}}")))(t)
-		c.Services["dev"].Cwd = app
-		return l.Apply(t.Context(), c)
-	}
-	l := live(t, m, dir)
-	scene.Must(t, declare(l, "src"))
-	l.up()
-	l.ready("dev")
-	// Until the watch is there a change may be missed.
-	edit := func() {
-		scene.Must(t, os.WriteFile(file+".new", []byte("x"), 0o600))
-		scene.Must(t, os.Rename(file+".new", file))
-	}
-	editedAfter := func(run int64) {
-		t.Helper()
-		last := time.Time{}
-		scene.Eventually(t, "it is restarted", func() bool {
-			if time.Since(last) > 300*time.Millisecond { // changes that follow each other are one
-				edit()
-				last = time.Now()
-			}
-			return l.ready("dev").State.Run > run
-		})
-	}
-	editedAfter(1)
-	l.stop()
-	before := scene.Value(m.List(t.Context(), process.Filter{Live: true}))(t)
+	p := newProject(t, "50ms", sleeper)
+	s := p.edited(t, "src/main.js", 2)
+	p.stop()
 	// Another supervisor goes on watching.
-	l = live(t, m, dir)
-	if s := l.ready("dev"); len(before) != 1 || s.ID != before[0].ID {
-		t.Errorf("%s was adopted of %+v", s.ID, before)
+	p.live(t)
+	if now := p.ready("dev"); now.ID != s.ID {
+		t.Errorf("%s was adopted of %s", now.ID, s.ID)
 	}
-	editedAfter(l.ready("dev").State.Run)
+	p.edited(t, "src/main.js", 3)
 	// What is not watched any more does nothing.
-	scene.Must(t, declare(l, "lib"))
-	s := l.ready("dev")
-	scene.Wait(t, scene.Find(t, m, s.ID), process.Until{Quiet: time.Second}) // what was on its way
-	s = l.ready("dev")
-	edit()
-	scene.Wait(t, scene.Find(t, m, s.ID), process.Until{Quiet: time.Second})
-	if now := l.ready("dev"); now.State.Run != s.State.Run {
-		t.Errorf("it was restarted: %+v", now.State)
-	}
+	scene.Must(t, p.watch("lib", sleeper))
+	p.known()
+	p.write(t, "src/main.js", "not watched")
+	p.edited(t, "lib/main.js", 4)
 	for i := range watch.MaxDirs + 1 {
-		scene.Must(t, os.MkdirAll(filepath.Join(app, "lib", fmt.Sprint(i)), 0o755))
+		scene.Must(t, os.MkdirAll(filepath.Join(p.app, "lib", fmt.Sprint(i)), 0o755))
 	}
 	var invalid *process.InvalidError
-	if err := declare(l, "src"); err != nil {
+	if err := p.watch("src", sleeper); err != nil {
 		t.Errorf("got %v", err)
 	}
-	if err := declare(l, "lib"); !errors.As(err, &invalid) || invalid.Field != "services.dev.watch" {
+	p.known()
+	if err := p.watch("lib", sleeper); !errors.As(err, &invalid) || invalid.Field != "services.dev.watch" {
 		t.Errorf("got %v", err)
 	}
+	p.end(p.m, "dev")
+	p.declare("  other: {command: exec sleep 1000}\n")
+	if _, err := os.Stat(filepath.Join(p.dir, "dev.files")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("of a service that is forgotten there is still what its files were: %v", err)
+	}
+}
+
+// What changes while nobody looks restarts what was started before, once. Nothing else does.
+func TestFilesThatChangeWhileNoServerRuns(t *testing.T) {
+	for what, tt := range map[string]struct {
+		before func(t *testing.T, p *project) // while a supervisor runs
+		during func(t *testing.T, p *project) // and while none does
+		runs   int64                          // that are begun after that
+		delay  string
+	}{
+		"no file":         {runs: 0},
+		"a file":          {during: func(t *testing.T, p *project) { p.write(t, "src/main.js", "other") }, runs: 1},
+		"a new file":      {during: func(t *testing.T, p *project) { p.write(t, "src/new/b.js", "1") }, runs: 1},
+		"an ignored file": {during: func(t *testing.T, p *project) { p.write(t, "src/node_modules/b.js", "1") }, runs: 0},
+		"a file of which only the time has changed, before": {before: func(t *testing.T, p *project) {
+			old := time.Now().Add(-time.Hour)
+			scene.Must(t, os.Chtimes(filepath.Join(p.app, "src/main.js"), old, old))
+			p.known()
+		}, runs: 0},
+		"a file just before": {before: func(t *testing.T, p *project) {
+			p.write(t, "src/main.js", "other") // it is told, and whoever told it dies
+			p.until("dev", "restarted", func(s supervisor.State) bool { return s.Ready && s.Run == 2 })
+		}, runs: 0, delay: "1s"},
+		"a file, and the service ends": {during: func(t *testing.T, p *project) {
+			p.write(t, "src/main.js", "other")
+			all := scene.Value(p.m.List(t.Context(), process.Filter{Live: true}))(t)
+			if len(all) != 1 {
+				t.Fatalf("there are %+v", all)
+			}
+			scene.Value(scene.Find(t, p.m, all[0].ID).Kill(t.Context()))(t)
+		}, runs: 1},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t, cmp.Or(tt.delay, "50ms"), sleeper)
+			p.ready("dev")
+			if tt.before != nil {
+				tt.before(t, p)
+			}
+			n := p.ready("dev").State.Run
+			p.stop()
+			if tt.during != nil {
+				tt.during(t, p)
+			}
+			p.live(t)
+			s := p.until("dev", "ready", func(s supervisor.State) bool { return s.Ready && s.Run >= n+tt.runs })
+			if s.State.Run != n+tt.runs {
+				t.Errorf("it is run %d; want %d", s.State.Run, n+tt.runs)
+			}
+			p.edited(t, "src/main.js", n+tt.runs+1) // once
+			p.end(p.m, "dev")
+		})
+	}
+}
+
+// A service that has completed runs again for what has changed, as it does while a
+// supervisor runs.
+func TestACompletedServiceRunsForWhatHasChangedMeanwhile(t *testing.T) {
+	p := newProject(t, "50ms", "command: 'true', restart: on-failure")
+	p.phase("dev", supervisor.Completed)
+	p.stop()
+	p.write(t, "src/main.js", "other")
+	p.live(t)
+	p.until("dev", "completed again", func(s supervisor.State) bool { return s.Phase == supervisor.Completed && s.Run == 2 })
+	p.end(p.m, "dev")
 }
 
 func TestADamagedRecordIsNotTakenForNone(t *testing.T) {

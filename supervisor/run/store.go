@@ -12,6 +12,7 @@ import (
 	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/supervisor"
 	"github.com/tend-run/tend/supervisor/config"
+	"github.com/tend-run/tend/supervisor/watch"
 )
 
 // record is the file of a service.
@@ -89,6 +90,12 @@ func (s store) load() (map[string]*record, error) {
 	}
 	all := map[string]*record{}
 	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), filesSuffix); ok {
+			if _, err := os.Lstat(filepath.Join(s.dir, name+suffix)); errors.Is(err, fs.ErrNotExist) {
+				_ = os.Remove(filepath.Join(s.dir, e.Name())) // of a service that is forgotten
+			}
+			continue
+		}
 		name, ok := strings.CutSuffix(e.Name(), suffix)
 		if !ok || config.ServiceName(name) != "" {
 			continue // what a write that was cut short has left
@@ -119,12 +126,48 @@ func (s store) save(name string, r *record) error {
 }
 
 func (s store) remove(name string) error {
+	s.forgetFiles(name)
 	err := os.Remove(filepath.Join(s.dir, name+suffix))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
 }
+
+// filesRecord is what the watched files of a service were when all changes of them had been
+// told.
+type filesRecord struct {
+	// Of is what was watched for which service, as a hash.
+	Of   string     `json:"of"`
+	Were *watch.Sum `json:"were"`
+}
+
+const (
+	filesSuffix = ".files"
+	maxFiles    = 4 << 10
+)
+
+// files returns what the watched files of a service were; nil: it is not known.
+func (s store) files(name, of string) *watch.Sum {
+	r := new(filesRecord)
+	data, err := replace.Read(filepath.Join(s.dir, name+filesSuffix), maxFiles)
+	if err != nil || json.Unmarshal(data, r) != nil || r.Of != of {
+		return nil
+	}
+	return r.Were
+}
+
+func (s store) saveFiles(name, of string, were *watch.Sum) error {
+	data, err := json.Marshal(filesRecord{of, were})
+	if err != nil {
+		return err
+	}
+	return replace.File(filepath.Join(s.dir, name+filesSuffix), data, 0o600)
+}
+
+// forgetFiles is for what is not so any more. What stays for want of a right restarts the
+// service once too often.
+func (s store) forgetFiles(name string) { _ = os.Remove(filepath.Join(s.dir, name+filesSuffix)) }
 
 // lasting is the part of a state that another must know to go on. What probes found
 // last is asked anew.

@@ -62,6 +62,9 @@ type Supervisor struct {
 	wg      sync.WaitGroup
 	changed chan struct{} // closed at each change; see Wait
 	version uint64        // of all states: grows at each change
+
+	// before are the newest runs of services that began before this supervisor.
+	before map[string]int64
 }
 
 // saveAgain is how soon it is tried again to store what could not be: on a full disk, say.
@@ -78,6 +81,7 @@ func Open(c Config) (*Supervisor, error) {
 	s := &Supervisor{
 		c: c, store: store{c.Dir}, boot: procfs.BootID(), origin: supervisor.Time(procfs.BootTime()), begin: time.Now(),
 		calls: make(chan func()), ended: make(chan struct{}), workers: map[string]*worker{}, changed: make(chan struct{}), version: 1,
+		before: map[string]int64{},
 	}
 	records, err := s.store.load()
 	if err != nil {
@@ -91,6 +95,9 @@ func Open(c Config) (*Supervisor, error) {
 		if r.State.Foreign {
 			c.Log.Error("a service is left as it is", "service", name, "why", r.State.Why)
 			continue
+		}
+		if p := r.State.Phase; p == supervisor.Completed || r.Boot == s.boot && (p == supervisor.Running || p == supervisor.Failed) {
+			s.before[name] = r.State.Run
 		}
 		if r.Boot != s.boot {
 			states[name] = r.State.Rebase(s.now())
@@ -139,7 +146,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 				continue
 			}
 			s.work(name).keepTimes(rules.Schedule)
-			s.work(name).keepWatch(rules, state.Up)
+			s.work(name).keepWatch(rules, s.order(name).token, state.Up)
 			s.work(name).keepPlace(rules.Sandbox, state.Up && state.Phase != supervisor.Completed, state.Phase.Alive())
 			s.keepHolder(name, rules)
 		}

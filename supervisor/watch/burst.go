@@ -26,11 +26,21 @@ type burst struct {
 	due   time.Time // when quiet should receive
 	notes int       // of all changes
 	stood int       // how many ends of this burst came late
+
+	tell Tell
+	sum  func() *Sum
+	// What the files are is found out after a delay, and is known after another one in which
+	// nothing has changed: so no change is in it that was not told.
+	stale bool // it is to be found out
+	next  *Sum // it was found out
+	void  bool // Known has nothing
 }
 
-func newBurst(delay time.Duration) *burst {
-	b := &burst{delay: delay, quiet: time.NewTimer(0)}
+// newBurst begins with what the files are.
+func newBurst(delay time.Duration, tell Tell, sum func() *Sum) *burst {
+	b := &burst{delay: delay, quiet: time.NewTimer(0), tell: tell, sum: sum}
 	b.quiet.Stop()
+	b.renew()
 	return b
 }
 
@@ -42,7 +52,29 @@ func (b *burst) note(name string) {
 	if b.notes++; b.first == "" {
 		b.first, b.since = name, time.Now()
 	}
+	b.next = nil
 	b.arm()
+}
+
+// touch is for something that is no change, and yet in a Sum: a time.
+func (b *burst) touch() {
+	if b.tell.Known == nil || b.first != "" {
+		return
+	}
+	b.notes++
+	if !b.void {
+		b.void = true
+		b.tell.Known(nil)
+	}
+	b.renew()
+}
+
+// renew has it found out what the files are.
+func (b *burst) renew() {
+	if b.tell.Known != nil {
+		b.stale, b.next, b.since, b.stood = true, nil, time.Now(), 0
+		b.arm()
+	}
 }
 
 func (b *burst) arm() {
@@ -53,25 +85,39 @@ func (b *burst) arm() {
 }
 
 // settle is for when quiet has received. It has pending take the notices that are there
-// already, and returns what has changed first if none of them was a change, and begins
-// the next burst; "": the burst goes on. Time in which the process stood still is not
-// quiet: it does not count.
-func (b *burst) settle(pending func() error) (first string, err error) {
+// already, and tells what has changed first if none of them was a change. Time in which the
+// process stood still is not quiet: it does not count.
+func (b *burst) settle(pending func() error) error {
 	if late := time.Since(b.due); late > lateBy && b.stood < mostLate {
 		b.stood++
 		b.since = b.since.Add(late)
 		b.arm()
-		return "", nil
+		return nil
 	}
 	before := b.notes
 	if err := pending(); err != nil || b.notes != before {
-		return "", err
+		return err
 	}
-	return b.over(), nil
+	switch {
+	case b.first != "":
+		b.over()
+	case b.stale:
+		b.stale, b.next, b.since = false, b.sum(), time.Now()
+		b.arm()
+	case b.next != nil:
+		b.tell.Known(b.next)
+		b.next, b.void = nil, false
+	}
+	return nil
 }
 
-// over returns what has changed first, and begins the next burst.
-func (b *burst) over() (first string) {
-	first, b.first, b.stood = b.first, "", 0
-	return first
+// over tells what has changed first, if anything has, and begins the next burst.
+func (b *burst) over() {
+	if b.first == "" {
+		return
+	}
+	first := b.first
+	b.first, b.stood, b.void = "", 0, true
+	b.tell.Changed(first)
+	b.renew()
 }

@@ -9,6 +9,9 @@
 // The directory is one of this machine (Open), or of a sandbox (OpenIn); what is told is the
 // same.
 //
+// A Sum says what the files are at a moment, so that changes are found of a time in which
+// nobody watched.
+//
 // Changes that follow each other closely are one. Directories that are made, moved,
 // removed and made again are followed, the first one too.
 package watch

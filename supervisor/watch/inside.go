@@ -14,6 +14,7 @@ import (
 type Files interface {
 	Resolve(path string) (string, error)
 	Stat(path string) (files.Entry, error)
+	List(ctx context.Context, path string, depth uint32) ([]files.Entry, error)
 	Watch(path string, opts files.WatchOptions) (files.Watcher, error)
 }
 
@@ -88,11 +89,11 @@ func (w *Inside) Close() error {
 // Run is as that of a Watcher, and ends too when gone is closed: then what has changed is told
 // at once, and Rest has what the kernel still reports. It does not close. An error: nothing is
 // told any more.
-func (w *Inside) Run(ctx context.Context, gone <-chan struct{}, changed func(name string)) error {
-	return w.run(ctx, gone, newBurst(w.delay), changed)
+func (w *Inside) Run(ctx context.Context, gone <-chan struct{}, tell Tell) error {
+	return w.run(ctx, gone, newBurst(w.delay, tell, w.Sum))
 }
 
-func (w *Inside) run(ctx context.Context, gone <-chan struct{}, b *burst, changed func(name string)) error {
+func (w *Inside) run(ctx context.Context, gone <-chan struct{}, b *burst) error {
 	again := time.NewTimer(missing)
 	defer again.Stop()
 	pending := func() error {
@@ -111,17 +112,11 @@ func (w *Inside) run(ctx context.Context, gone <-chan struct{}, b *burst, change
 		case <-ctx.Done():
 			return nil
 		case <-gone:
-			if b.first != "" {
-				changed(b.over())
-			}
+			b.over()
 			return nil
 		case <-b.quiet.C:
-			name, err := b.settle(pending)
-			if err != nil {
+			if err := b.settle(pending); err != nil {
 				return err
-			}
-			if name != "" {
-				changed(name)
 			}
 			if w.now == nil {
 				again.Reset(missing)
@@ -148,7 +143,7 @@ func (w *Inside) run(ctx context.Context, gone <-chan struct{}, b *burst, change
 
 // notices notes what has changed, and opens a watch anew that has lost something.
 func (w *Inside) notices(b *burst) error {
-	err := w.take(b.note)
+	err := w.take(b.note, b.touch)
 	switch {
 	case errors.Is(err, files.ErrOverflow):
 		_ = w.Close() // it has ended
@@ -169,7 +164,7 @@ func (w *Inside) Rest() (name string) {
 			if name == "" {
 				name = n
 			}
-		})
+		}, func() {})
 		if name == "" && errors.Is(err, files.ErrOverflow) {
 			name = more
 		}
@@ -177,15 +172,19 @@ func (w *Inside) Rest() (name string) {
 	return name
 }
 
-// take notes what has changed. When the first directory is gone there is no watch.
-func (w *Inside) take(note func(name string)) error {
+// take notes what has changed, and whether times have. When the first directory is gone
+// there is no watch.
+func (w *Inside) take(note func(name string), touch func()) error {
 	events, err := w.now.Take()
 	gone := false
 	for _, e := range events {
 		switch {
 		case e.Name == ".":
 			gone = gone || e.Op == files.OpRemove || e.Op == files.OpRename
-		case e.Op == files.OpChmod, !w.match.counts(e.Name), e.Op == files.OpCreate && w.isDir(e.Name):
+		case !w.match.counts(e.Name):
+		case e.Op == files.OpChmod:
+			touch()
+		case e.Op == files.OpCreate && w.isDir(e.Name):
 			// A new directory is none; what is in it is reported as created.
 		default:
 			note(e.Name)

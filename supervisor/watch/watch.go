@@ -71,14 +71,13 @@ func Open(dir string, rules *config.Watch) (*Watcher, error) {
 // Close ends the watch. Run calls it.
 func (w *Watcher) Close() error { return w.fsn.Close() }
 
-// Run calls changed with the path of what has changed first, relative to the directory,
-// once nothing more has for the delay; until ctx ends.
-func (w *Watcher) Run(ctx context.Context, changed func(name string)) (err error) {
+// Run tells what has changed, once nothing more has for the delay; until ctx ends.
+func (w *Watcher) Run(ctx context.Context, tell Tell) (err error) {
 	defer func() { err = errors.Join(err, w.Close()) }()
-	return w.run(ctx, newBurst(w.delay), changed)
+	return w.run(ctx, newBurst(w.delay, tell, w.Sum))
 }
 
-func (w *Watcher) run(ctx context.Context, b *burst, changed func(name string)) error {
+func (w *Watcher) run(ctx context.Context, b *burst) error {
 	again := time.NewTimer(0)
 	if w.dirs[w.dir] {
 		again.Stop()
@@ -89,12 +88,8 @@ func (w *Watcher) run(ctx context.Context, b *burst, changed func(name string)) 
 		case <-ctx.Done():
 			return nil
 		case <-b.quiet.C:
-			name, err := b.settle(pending)
-			if err != nil {
+			if err := b.settle(pending); err != nil {
 				return err
-			}
-			if name != "" {
-				changed(name)
 			}
 		case <-again.C:
 			name, err := w.add(w.dir)
@@ -141,7 +136,11 @@ func (w *Watcher) notice(e fsnotify.Event, ok bool, b *burst) error {
 		return fsnotify.ErrClosed
 	}
 	name, err := w.take(e)
-	b.note(name)
+	if e.Op == fsnotify.Chmod && name != "" {
+		b.touch()
+	} else {
+		b.note(name)
+	}
 	return err
 }
 
@@ -163,8 +162,8 @@ func (w *Watcher) failure(err error, ok bool, b *burst) error {
 	return nil
 }
 
-// take handles a notice, and returns the name of what has changed by it; "": nothing
-// that counts.
+// take handles a notice, and returns the name of what has changed by it, or only its mode,
+// owner or time; "": nothing that counts.
 func (w *Watcher) take(e fsnotify.Event) (string, error) {
 	name, err := filepath.Rel(w.dir, e.Name)
 	if err != nil {
@@ -183,7 +182,7 @@ func (w *Watcher) take(e fsnotify.Event) (string, error) {
 			return found, err
 		}
 	}
-	if e.Op == fsnotify.Chmod || !w.match.counts(name) {
+	if !w.match.counts(name) {
 		return "", nil
 	}
 	return name, nil
@@ -206,10 +205,11 @@ func (w *Watcher) add(dir string) (found string, err error) {
 		}
 		w.dirs[path] = true
 		return nil
-	}, func(name string) {
+	}, func(name string, _ fs.DirEntry) error {
 		if found == "" {
 			found = name
 		}
+		return nil
 	})
 	return found, err
 }
@@ -230,7 +230,7 @@ func (w *Watcher) forget(path string) {
 // below calls dir for the directories at and below from that may hold what counts, and
 // file, which may be nil, with the names of files that count. What cannot be read is left
 // out.
-func below(root, from string, m *matcher, dir func(path string) error, file func(name string)) error {
+func below(root, from string, m *matcher, dir func(path string) error, file func(name string, e fs.DirEntry) error) error {
 	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return nil
@@ -246,7 +246,7 @@ func below(root, from string, m *matcher, dir func(path string) error, file func
 		case e.IsDir():
 			return dir(path)
 		case file != nil && m.counts(name):
-			file(name)
+			return file(name, e)
 		}
 		return nil
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"go.uber.org/goleak"
 
+	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/supervisor/config"
 )
@@ -64,7 +65,7 @@ func watched(t *testing.T, dir string, rules *config.Watch) *scenery {
 	s.w = scene.Value(Open(dir, rules))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- s.w.Run(ctx, func(name string) { s.told <- name }) }()
+	go func() { done <- s.w.Run(ctx, Tell{Changed: func(name string) { s.told <- name }}) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -236,5 +237,65 @@ func TestTooManyDirectoriesAreRefusedByName(t *testing.T) {
 	}
 	if err := Check(filepath.Join(dir, "none"), rules); err != nil {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A Sum is another one when a file that counts is another, and only then.
+func TestASumIsOfWhatCounts(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	write := func(name, text string) error {
+		if err := os.MkdirAll(filepath.Dir(at(name)), 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(at(name), []byte(text), 0o600)
+	}
+	scene.Must(t, write("src/a.ts", "1"))
+	scene.Must(t, write("src/deep/b.ts", "1"))
+	rules := &config.Watch{Paths: config.Strings{"src"}, Ignore: config.Strings{"src/gen"}}
+	machine := scene.Value(Open(dir, rules))(t)
+	defer machine.Close()
+	user := scene.Value(files.Account(""))(t)
+	inside := scene.Value(OpenIn(files.FS{User: user}, dir, rules))(t)
+	defer inside.Close()
+	for where, sum := range map[string]func() *Sum{"on this machine": machine.Sum, "in a sandbox": inside.Sum} {
+		before := sum()
+		if before == nil || before.Files < 2 {
+			t.Fatalf("%s: it is %+v", where, before)
+		}
+		old := time.Now().Add(-time.Hour)
+		for _, tt := range []struct {
+			what  string
+			do    func() error
+			other bool
+		}{
+			{"nothing", func() error { return nil }, false},
+			{"what is ignored", func() error { return write("src/gen/x.ts", "1") }, false},
+			{"what is elsewhere", func() error { return write("lib/x.ts", "1") }, false},
+			{"what never counts", func() error { return write("src/node_modules/x.ts", "1") }, false},
+			{"a mode", func() error { return os.Chmod(at("src/a.ts"), 0o640) }, false},
+			{"a new directory", func() error { return os.MkdirAll(at("src/empty"), 0o755) }, false},
+			{"another size", func() error { return write("src/a.ts", where) }, true},
+			{"another time", func() error { return os.Chtimes(at("src/deep/b.ts"), old, old) }, true},
+			{"a new file", func() error { return write("src/"+where+".ts", "") }, true},
+			{"another name", func() error { return os.Rename(at("src/"+where+".ts"), at("src/"+where+".js")) }, true},
+			{"one file less", func() error { return os.Remove(at("src/" + where + ".js")) }, true},
+		} {
+			scene.Must(t, tt.do())
+			now := sum()
+			if now == nil || (*now != *before) != tt.other {
+				t.Errorf("%s, %s: it was %+v, and is %+v", where, tt.what, before, now)
+			}
+			before = now
+		}
+	}
+	for i := range MaxFiles {
+		scene.Must(t, os.Symlink("none", at(fmt.Sprintf("src/deep/%d", i))))
+	}
+	if s := machine.Sum(); s != nil {
+		t.Errorf("of too many files it is %+v", s)
+	}
+	if s := inside.Sum(); s != nil {
+		t.Errorf("of too many files of a sandbox it is %+v", s)
 	}
 }
