@@ -102,6 +102,13 @@ func (x *Exits) Run(ctx context.Context) error {
 	if err := os.MkdirAll(x.c.Dir, 0o700); err != nil {
 		return err
 	}
+	unfinished, err := filepath.Glob(filepath.Join(x.c.Dir, ".*"))
+	if err != nil {
+		return err
+	}
+	for _, f := range unfinished { // of a server that was killed while it wrote
+		_ = os.Remove(f)
+	}
 	for ctx.Err() == nil {
 		if err := x.follow(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, process.ErrLagged) {
 			x.c.Log.Warn("exits are not followed", "err", err)
@@ -135,6 +142,9 @@ func (x *Exits) follow(ctx context.Context) error {
 		return err
 	}
 	for _, f := range files {
+		if strings.HasPrefix(f.Name(), ".") {
+			continue // what has begun above is writing it
+		}
 		if id := strings.TrimSuffix(strings.TrimSuffix(f.Name(), doneCommand), doneURL); !known[id] {
 			_ = os.Remove(filepath.Join(x.c.Dir, f.Name()))
 		}

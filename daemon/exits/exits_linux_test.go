@@ -283,3 +283,34 @@ func TestNoExitIsMissedWhileAKeeperIsReplaced(t *testing.T) {
 		})
 	}
 }
+
+// writing is a manager during whose lists something is being written down.
+type writing struct {
+	process.Manager
+	file string
+}
+
+func (m *writing) List(ctx context.Context, f process.Filter) ([]process.Info, error) {
+	if err := os.WriteFile(m.file, []byte("do"), 0o600); err != nil {
+		return nil, err
+	}
+	return m.Manager.List(ctx, f)
+}
+
+// What is being written down is not taken away as that of a process which is gone; what a
+// server that was killed has left is.
+func TestWhatIsBeingWrittenDownStays(t *testing.T) {
+	dir, r := t.TempDir(), receive(t)
+	left := filepath.Join(dir, ".left.command-1")
+	scene.Must(t, os.WriteFile(left, []byte("do"), 0o600))
+	m := &writing{testkeeper.New(t), filepath.Join(dir, ".id.command-2")}
+	running(t, m, dir)
+	p := start(t, m, process.Spec{Argv: []string{"true"}, Labels: map[string]string{LabelURL: r.URL}})
+	scene.Eventually(t, "it is done", func() bool { return !pinned(t, p) })
+	if _, err := os.Stat(m.file); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(left); err == nil {
+		t.Error("what a killed server has left is there")
+	}
+}

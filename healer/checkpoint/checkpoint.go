@@ -168,8 +168,11 @@ func (p *Point) take(ctx context.Context) error {
 	if p.git != nil {
 		if unfinished != nil {
 			p.git.sweep(unfinished.ModTime())
+			err = p.git.unlock(ctx, p.ref())
 		}
-		p.taken, err = p.takeGit(ctx)
+		if err == nil {
+			p.taken, err = p.takeGit(ctx)
+		}
 	} else {
 		p.taken, err = p.takePlain(ctx)
 	}
@@ -306,8 +309,14 @@ func (p *Point) Close() error { return p.root.Close() }
 // Drop removes the checkpoint. Copies that Restore has kept stay. The Point is closed.
 func (p *Point) Drop(ctx context.Context) error {
 	if p.git != nil {
-		if _, err := p.git.run(ctx, nil, nil, "update-ref", "-d", p.ref()); err != nil {
+		remove := func() error {
+			_, err := p.git.run(ctx, nil, nil, "update-ref", "-d", p.ref())
 			return err
+		}
+		if err := remove(); err != nil {
+			if p.git.unlock(ctx, p.ref()) != nil || remove() != nil {
+				return err
+			}
 		}
 	}
 	p.opts.step("dropped")

@@ -231,6 +231,23 @@ func (r *repository) sweep(since time.Time) {
 	}
 }
 
+// unlock removes the lock that a git which was killed has left of a reference. It is one of
+// a checkpoint, which nobody else changes.
+func (r *repository) unlock(ctx context.Context, ref string) error {
+	out, err := r.run(ctx, nil, nil, "rev-parse", "--git-path", ref+".lock")
+	if err != nil {
+		return err
+	}
+	lock := strings.TrimSuffix(string(out), "\n")
+	if !filepath.IsAbs(lock) {
+		lock = filepath.Join(r.top, lock)
+	}
+	if err := os.Remove(lock); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 func (r *repository) write(ctx context.Context, data []byte) (string, error) {
 	out, err := r.run(ctx, nil, data, "hash-object", "-w", "--no-filters", "--stdin")
 	return strings.TrimSpace(string(out)), err

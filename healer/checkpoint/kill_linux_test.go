@@ -195,3 +195,31 @@ func TestReportsOfAKilledTakeGo(t *testing.T) {
 		t.Errorf("there are %q", left)
 	}
 }
+
+// A git that was killed while it changed the checkpoint's reference has left its lock, which
+// stops nobody, in a work tree of its own neither.
+func TestALockOfAKilledGitStopsNobody(t *testing.T) {
+	for name, locks := range map[string]string{"": ".git/refs/tend/heal/", "worktree": "../.git/refs/tend/heal/"} {
+		w := newWorld(t, true, map[string]string{"a.txt": "a\n"})
+		if name != "" {
+			w.git("worktree", "add", "-q", name)
+			w.root = w.path(name)
+			w.opts.Root = w.root
+		}
+		lock := w.path(locks + w.opts.ID + ".lock")
+		leave := func() {
+			scene.Must(t, os.MkdirAll(filepath.Dir(lock), 0o755))
+			scene.Must(t, os.WriteFile(lock, nil, 0o600))
+		}
+		if !w.dies("take", 1) {
+			t.Fatal("Take was not killed")
+		}
+		leave()
+		p := w.take()
+		leave()
+		scene.Must(t, p.Drop(t.Context()))
+		if left := w.git("for-each-ref", "refs/tend"); left != "" {
+			t.Errorf("%s: there is %q", name, left)
+		}
+	}
+}
