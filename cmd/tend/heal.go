@@ -27,6 +27,17 @@ func (c *healEpisodeCmd) Run(ctx context.Context, inv *invocation) error {
 	return work.Run(ctx, c.Dir, inv.getenv("PATH"), inv.out)
 }
 
+// healChatCmd is the worker of a chat, which the daemon starts.
+type healChatCmd struct {
+	Dir string `arg:"" help:"Directory of the chat."`
+}
+
+func (c *healChatCmd) Run(ctx context.Context, inv *invocation) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	return work.Chat(ctx, c.Dir, inv.getenv("PATH"), inv.out)
+}
+
 // healProjectCmd is the process that works on a project for a worker, as the user of the
 // service, or in its sandbox.
 type healProjectCmd struct{}

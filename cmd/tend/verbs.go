@@ -69,6 +69,7 @@ type grammar struct {
 	Complete    completeCmd    `cmd:"" hidden:"" help:"What a completion script asks."`
 	Server      serverCmd      `cmd:"" hidden:"" help:"The server role; tend serve starts it."`
 	HealEpisode healEpisodeCmd `cmd:"" hidden:"" name:"heal-episode" help:"Work on a repair; the daemon starts it."`
+	HealChat    healChatCmd    `cmd:"" hidden:"" name:"heal-chat" help:"Work on a turn of a chat; the daemon starts it."`
 	HealProject healProjectCmd `cmd:"" hidden:"" name:"heal-project" help:"Work on the project of a repair; a worker starts it."`
 	Payload     payloadCmd     `cmd:"" hidden:"" help:"Write the keeper's program to stdout."`
 	TortureWork tortureWorkCmd `cmd:"" hidden:"" help:"A program that runs under torture."`

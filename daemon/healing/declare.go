@@ -50,6 +50,9 @@ func (h *Healing) Declare(ctx context.Context, c *config.Config, file string, en
 			h.rearm("the services were declared anew", false)
 		}
 		h.declare()
+		if other {
+			h.findTalk()
+		}
 		h.show()
 		if h.declared != nil { // it may have failed before anybody was told
 			h.wg.Go(func() { h.catchUp(h.alive) })

@@ -13,6 +13,9 @@
 //	state.json            the breaker, and the episode that is under way
 //	report.json           the newest status, until the URL has taken it
 //	episodes/ID/          order.json, journal, inbox, transcript, diff: see package healer/work
+//	chats/ID/             order.json, journal, words: see packages healer/chat and healer/work
+//
+// A turn of a chat is worked on in the same way. At most one of a service is there.
 //
 // At most one episode is under way, and the newest 50 are kept. What an older one
 // has left in the user's repository to take something back by hand goes with it.

@@ -64,6 +64,9 @@ func (h *Healing) open(signal healer.Signal, asked, dry bool) (string, error) {
 	if h.episode != nil {
 		return "", &refusedError{"an episode of it is under way: " + h.episode.order.ID}
 	}
+	if h.talking() && !dry {
+		return "", &refusedError{"a chat works on it: wait, or stop that first"}
+	}
 	if why := h.state.Breaker.Allows(now, d.Healer.PerDay, asked); why != "" && !dry {
 		if !h.state.Breaker.Broken && !asked {
 			h.c.Log.Warn("nothing is repaired", "service", d.Service, "why", why)
@@ -319,15 +322,9 @@ func (h *Healing) startWorker(ctx context.Context, f *follower, n int) process.P
 			spec := process.Spec{
 				ID: id, Name: "heal-" + f.order.Service, Argv: append(append([]string{}, h.c.Program...), "heal-episode", f.order.Dir),
 				Dir: f.order.Dir, Labels: map[string]string{LabelEpisode: f.order.ID, labelWorker: strconv.Itoa(n)},
-				Timeout: f.order.Healer.Wall.Std() + spare, TimeoutScope: process.ScopeTree,
-				Env: map[string]string{"GOMEMLIMIT": goMemory}, Limits: process.Limits{MemoryMax: workerMemory, PidsMax: workerPids},
-				Retention: process.Retention{TTL: workerTTL, Limit: 1 << 20},
+				Timeout: f.order.Healer.Wall.Std() + spare,
 			}
-			p, err = h.c.Manager.Start(ctx, spec)
-			if errors.Is(err, process.ErrUnsupported) { // no cgroups here
-				spec.Limits = process.Limits{}
-				p, err = h.c.Manager.Start(ctx, spec)
-			}
+			p, err = h.startOf(ctx, spec)
 		}
 		if err == nil {
 			return p

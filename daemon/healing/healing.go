@@ -66,6 +66,7 @@ type Healing struct {
 	state    state
 	sense    healer.Sense
 	episode  *follower // nil: none is under way
+	talk     *talk     // the chat of the service; nil: there is none
 	watch    *watcher  // nil: files are not looked at
 	settle   *time.Timer
 	started  time.Time // when the service started last
@@ -85,6 +86,7 @@ type notice struct {
 type shown struct {
 	service, episode string
 	status           healer.Status
+	chat             string // its ID
 }
 
 var (
@@ -188,6 +190,7 @@ func (h *Healing) Run(ctx context.Context) error {
 	}
 	h.wg.Go(func() { h.report.run(ctx) })
 	h.declare()
+	h.findTalk()
 	if id := h.state.Episode; id != "" {
 		h.follow(id)
 	} else if h.state.Breaker.Broken {
@@ -263,10 +266,14 @@ func (h *Healing) show() {
 	if h.declared != nil {
 		now.service = h.declared.Service
 	}
+	if h.talk != nil {
+		now.chat = h.talk.order.ID
+	}
 	h.mu.Lock()
 	was := h.shown
 	h.shown = now
 	h.mu.Unlock()
+	was.chat = now.chat // nobody else is told
 	if was == now || h.kept == nil {
 		return
 	}

@@ -250,8 +250,12 @@ func Open(c Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	var chats native.Chats
+	if repair != nil {
+		chats = repair
+	}
 	api, err := native.New(native.Config{
-		Manager: c.Manager, Driver: boxes, Machine: machine, Admin: c.Admin, Services: services.API{Services: kept}, Keys: keys{gate}, Page: shown, Usage: usage, Instance: rand.Text(), Version: c.Version, Held: c.Held,
+		Manager: c.Manager, Driver: boxes, Machine: machine, Admin: c.Admin, Services: services.API{Services: kept}, Chats: chats, Keys: keys{gate}, Page: shown, Usage: usage, Instance: rand.Text(), Version: c.Version, Held: c.Held,
 		Secret: secret, Domains: c.Domains, Dir: filepath.Join(c.StateDir, "builds"),
 	})
 	if err != nil {

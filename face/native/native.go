@@ -53,6 +53,8 @@ type Config struct {
 	Admin Admin
 	// Services answers the ServiceService; nil: "not supported".
 	Services Services
+	// Chats answers the ChatService; nil: "not supported".
+	Chats Chats
 	// Keys answers the KeyService; nil: "not supported".
 	Keys Keys
 	// Page makes the codes of OpenPage; nil: "not supported".
@@ -106,7 +108,7 @@ func (f *Face) Name() string { return "native" }
 
 // Routes implements [part.Router]: /tend.v1.ProcessService/, /tend.v1.ViewService/,
 // /tend.v1.AdminService/, /tend.v1.SandboxService/, /tend.v1.FileService/,
-// /tend.v1.ServiceService/, /tend.v1.KeyService/, /tend.v1.OverviewService/ tendpb.DialPath,
+// /tend.v1.ServiceService/, /tend.v1.KeyService/, /tend.v1.OverviewService/, /tend.v1.ChatService/, tendpb.DialPath,
 // and the files by plain HTTP.
 func (f *Face) Routes() []part.Route {
 	opts := []connect.HandlerOption{
@@ -117,7 +119,7 @@ func (f *Face) Routes() []part.Route {
 		}),
 	}
 	p := &processes{cfg: f.cfg, stopping: f.stopping}
-	var routes [11]part.Route
+	var routes [12]part.Route
 	routes[0].Pattern, routes[0].Handler = tendv1connect.NewProcessServiceHandler(p, opts...)
 	routes[0].Body = bodyOf
 	routes[1].Pattern, routes[1].Handler = tendv1connect.NewViewServiceHandler(&views{*p}, opts...)
@@ -135,6 +137,7 @@ func (f *Face) Routes() []part.Route {
 	routes[9].Pattern, routes[9].Handler = contentPath, plainFiles{fs, connect.NewErrorWriter()}.content()
 	routes[9].Body = func(string) part.Body { return part.File }
 	routes[10].Pattern, routes[10].Handler = "GET "+archivePath, plainFiles{fs, connect.NewErrorWriter()}.archive()
+	routes[11].Pattern, routes[11].Handler = tendv1connect.NewChatServiceHandler(&chats{kept: f.cfg.Chats, heartbeat: f.cfg.Heartbeat, stopping: f.stopping}, opts...)
 	for n := range routes {
 		routes[n].Reads = onlyReads
 	}

@@ -82,6 +82,13 @@ var reads = map[string]bool{
 	pb.ServiceServiceHealProcedure:         false,
 	pb.ServiceServiceCancelHealProcedure:   false,
 
+	pb.ChatServiceSendProcedure:   false,
+	pb.ChatServiceFollowProcedure: true,
+	pb.ChatServiceAnswerProcedure: false,
+	pb.ChatServiceStopProcedure:   false,
+	pb.ChatServiceListProcedure:   true,
+	pb.ChatServiceClearProcedure:  false,
+
 	pb.KeyServiceCreateProcedure: false,
 	pb.KeyServiceListProcedure:   true,
 	pb.KeyServiceRevokeProcedure: false,

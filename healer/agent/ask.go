@@ -102,7 +102,7 @@ func (c *client) Ask(ctx context.Context, r Request, live func(Delta)) (Reply, e
 	pause := c.Backoff
 	for try := 0; ; try++ {
 		reply, after, err := c.try(ctx, r, live)
-		used.add(reply.Usage)
+		used.Add(reply.Usage)
 		reply.Usage = used
 		if err == nil {
 			return reply, nil

@@ -33,10 +33,11 @@ const (
 	Assistant             // the model's
 )
 
-// Message is one turn of the conversation. It holds at least one block.
+// Message is one turn of the conversation. It holds at least one block. A [Talk] that is
+// kept is kept as JSON.
 type Message struct {
-	Role   Role
-	Blocks []Block
+	Role   Role    `json:"role,omitempty"`
+	Blocks []Block `json:"blocks"`
 }
 
 // BlockKind says what a block is.
@@ -53,13 +54,13 @@ const (
 
 // Block is a part of a message.
 type Block struct {
-	Kind   BlockKind
-	Text   string
-	ID     string          // of a call: unique in the conversation, [A-Za-z0-9_-]
-	Name   string          // of the tool
-	Input  json.RawMessage // of a call. In a Reply as the model wrote it, which need not be JSON; in a Request an object
-	Error  bool            // the call failed, or was not run
-	Opaque string
+	Kind   BlockKind       `json:"kind,omitempty"`
+	Text   string          `json:"text,omitempty"`
+	ID     string          `json:"id,omitempty"`    // of a call: unique in the conversation, [A-Za-z0-9_-]
+	Name   string          `json:"name,omitempty"`  // of the tool
+	Input  json.RawMessage `json:"input,omitempty"` // of a call. In a Reply as the model wrote it, which need not be JSON; in a Request an object
+	Error  bool            `json:"error,omitempty"` // the call failed, or was not run
+	Opaque string          `json:"opaque,omitempty"`
 }
 
 // Stop says why a reply ended.
@@ -91,7 +92,8 @@ type Usage struct {
 	CacheWrite int64 `json:"cache_write,omitempty"`
 }
 
-func (u *Usage) add(v Usage) {
+// Add adds what was used besides.
+func (u *Usage) Add(v Usage) {
 	u.Input += v.Input
 	u.Output += v.Output
 	u.CacheRead += v.CacheRead

@@ -45,7 +45,7 @@ func Review(ctx context.Context, m Model, diff, story string) (Verdict, error) {
 	var v Verdict
 	for range 3 {
 		reply, err := m.Ask(ctx, Request{System: reviewer, Messages: h.messages, Tools: []Tool{tool}, MaxTokens: 2000}, nil)
-		v.Usage.add(reply.Usage)
+		v.Usage.Add(reply.Usage)
 		if err != nil {
 			return Verdict{Usage: v.Usage}, err
 		}
@@ -55,7 +55,7 @@ func Review(ctx context.Context, m Model, diff, story string) (Verdict, error) {
 		before := len(h.messages)
 		calls := h.assistant(reply.Blocks, func(s string) string { return s })
 		if len(calls) == 1 && reply.Stop != MaxTokens {
-			res := set.run(ctx, calls[0])
+			res := set.run(ctx, calls[0], runTool)
 			if res.err == nil {
 				err := json.Unmarshal(calls[0].Input, &v)
 				return v, err

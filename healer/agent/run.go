@@ -74,6 +74,10 @@ type Event struct {
 	Usage *Usage          `json:"usage,omitempty"`
 	// Cost so far of the attempt, of a reply, if there are prices.
 	Cost float64 `json:"cost,omitempty"`
+	// Message that a reply has become, as it is sent again, and whether a note is said to the
+	// model: all that is needed to go on with a [Talk].
+	Message *Message `json:"-"`
+	Told    bool     `json:"-"`
 }
 
 const (
@@ -112,7 +116,8 @@ type run struct {
 	history  history
 	progress progress
 	out      Outcome
-	answered bool // the model has, once
+	answered bool  // the model has, once
+	talk     *Talk // nil: it is an attempt
 }
 
 func (r *run) defaults() {
@@ -168,6 +173,11 @@ func (r *run) attempt(ctx context.Context) (string, error) {
 	system, first := r.prompt()
 	r.record(Event{Kind: "prompt", Text: system + "\n\n" + first})
 	r.history.user(Block{Text: first})
+	return r.loop(ctx, system)
+}
+
+// loop asks until there is a reason to end, which it returns.
+func (r *run) loop(ctx context.Context, system string) (string, error) {
 	shrunk := 0
 	for {
 		if !r.history.fit(r.Budget.Context) {
@@ -179,7 +189,7 @@ func (r *run) attempt(ctx context.Context) (string, error) {
 		r.out.Steps++
 		req := Request{System: system, Messages: append([]Message(nil), r.history.messages...), Tools: r.Tools, MaxTokens: r.left()}
 		reply, err := r.model.Ask(ctx, req, r.Live)
-		r.out.Usage.add(reply.Usage)
+		r.out.Usage.Add(reply.Usage)
 		r.out.Cost += r.Prices.of(reply.Usage)
 		if err != nil {
 			var e *ModelError
@@ -242,15 +252,19 @@ func (r *run) take(ctx context.Context, reply Reply) string {
 			text = b.Text
 		}
 	}
-	r.record(Event{Kind: "reply", Text: text, Stop: reply.Stop, Usage: &reply.Usage, Cost: r.out.Cost})
+	before := len(r.history.messages)
+	calls := r.history.assistant(reply.Blocks, r.Redact)
+	said := Event{Kind: "reply", Text: text, Stop: reply.Stop, Usage: &reply.Usage, Cost: r.out.Cost}
+	if len(r.history.messages) > before {
+		said.Message = &r.history.messages[before]
+	}
+	r.record(said)
 	if text != "" {
 		r.out.Summary = clip(r.Redact(plain(text)), maxSummary)
 	}
 	if reply.Stop == Refusal {
 		return "refusal"
 	}
-	before := len(r.history.messages)
-	calls := r.history.assistant(reply.Blocks, r.Redact)
 	r.out.Calls += len(calls)
 	if len(calls) > 0 {
 		r.progress.quiet = 0
@@ -276,7 +290,7 @@ func (r *run) take(ctx context.Context, reply Reply) string {
 	if why := r.progress.silence(); why != "" {
 		return why
 	}
-	r.record(Event{Kind: "note", Text: say})
+	r.record(Event{Kind: "note", Text: say, Told: true})
 	if len(r.history.messages) == before { // it said nothing: two messages of ours would follow each other
 		last := r.history.messages[before-1]
 		r.history.messages[before-1] = Message{User, append(append([]Block(nil), last.Blocks...), Block{Text: say})}
@@ -292,6 +306,13 @@ func (r *run) run(ctx context.Context, calls []Block, cut bool) (why string) {
 	var results []Block
 	failed := false
 	for i, call := range calls {
+		if r.talk != nil {
+			if given, ok := r.talk.Results[call.ID]; ok {
+				results = append(results, given)
+				failed = failed || given.Error
+				continue
+			}
+		}
 		r.record(Event{Kind: "call", Tool: clip(name(call.Name), 64), Call: call.ID, Input: call.Input})
 		var res result
 		tool, known := r.set.tools[call.Name]
@@ -305,7 +326,10 @@ func (r *run) run(ctx context.Context, calls []Block, cut bool) (why string) {
 		case tool.Last && failed:
 			res = result{err: errors.New("not run: another call of this reply has failed. Look at its result first")}
 		default:
-			res = r.set.run(ctx, call)
+			res = r.set.run(ctx, call, r.act())
+			if errors.Is(res.err, ErrAsked) {
+				return waits
+			}
 		}
 		text := r.shown(call, res)
 		r.record(Event{Kind: "result", Tool: clip(name(call.Name), 64), Call: call.ID, Text: text, Error: res.err != nil})

@@ -242,7 +242,11 @@ func (t tools) exec(ctx context.Context, in struct{ Command string }) (string, e
 	if strings.ContainsRune(in.Command, 0) {
 		return "", errors.New("a command holds no NUL")
 	}
-	res, err := t.hands.Exec(ctx, in.Command)
+	return shownExec(t.hands.Exec(ctx, in.Command))
+}
+
+// shownExec is what became of a command, for a model.
+func shownExec(res Exec, err error) (string, error) {
 	if err != nil { // what it has written may say why
 		return res.Output, err
 	}

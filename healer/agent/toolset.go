@@ -58,8 +58,8 @@ func newToolset(tools []Tool) (*toolset, error) {
 	return s, nil
 }
 
-// run carries out a call, or says what is wrong with it.
-func (s *toolset) run(ctx context.Context, call Block) result {
+// run has a call carried out by act, or says what is wrong with it.
+func (s *toolset) run(ctx context.Context, call Block, act func(context.Context, Tool, Block) (string, error)) result {
 	t, ok := s.tools[call.Name]
 	if !ok {
 		return result{err: fmt.Errorf("there is no tool %q. There are: %s", name(call.Name), s.names()), run: true}
@@ -71,7 +71,8 @@ func (s *toolset) run(ctx context.Context, call Block) result {
 	if err := s.schemas[t.Name].check(input); err != nil {
 		return result{err: fmt.Errorf("the input was not understood, and nothing was done: %w. Send one JSON object that fits the schema of %s", err, t.Name), run: true}
 	}
-	text, err := t.Run(ctx, input)
+	call.Input = input
+	text, err := act(ctx, t, call)
 	return result{text, err, true}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -43,6 +44,10 @@ type Config struct {
 	Root      string   // absolute path of the directory
 	Protected []string // globs below Root, with slashes and **: read, not changed. That of a directory protects what is in it
 	Files     []string // absolute paths of what is protected besides: the tend.yaml in use, the state directory
+	Hidden    []string // absolute paths of what is neither read nor changed, with all below
+	// Allowed: a person has allowed what is asked for, so that of the rules only those hold of
+	// which [ErrAsk] is not said. Files with several hard links are denied.
+	Allowed bool
 }
 
 // Guard is a directory with its rules. Its methods may be called from several
@@ -51,6 +56,8 @@ type Guard struct {
 	root  *os.Root
 	names []string // absolute paths of the root: as given, and without links
 	rules []rule
+	// single: files with several hard links are denied, since nobody looks for their other names.
+	single bool
 }
 
 // Open opens the directory of a project. Close releases it.
@@ -79,9 +86,15 @@ func Open(c Config) (*Guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the healer's root: %w", err)
 	}
-	g := &Guard{root: root, names: names}
+	g := &Guard{root: root, names: names, single: c.Allowed}
 	for _, file := range c.Files {
 		g.addFile(file, &rules)
+	}
+	for _, path := range c.Hidden {
+		g.noneIn(path, &rules)
+	}
+	if c.Allowed {
+		rules = slices.DeleteFunc(rules, func(r rule) bool { return r.ask })
 	}
 	g.rules = rules
 	return g, nil
@@ -95,7 +108,7 @@ func (g *Guard) addFile(file string, rules *[]rule) {
 	}
 	for _, p := range paths {
 		if rel, ok := g.below(p); ok && rel != "." {
-			*rules = append(*rules, rule{glob: strings.ToLower(quote(rel)), name: rel, write: true, reason: "tend itself depends on it"})
+			*rules = append(*rules, rule{glob: strings.ToLower(quote(rel)), name: rel, write: true, ask: true, reason: "tend itself depends on it"})
 		}
 	}
 }
@@ -188,7 +201,7 @@ func (g *Guard) find(name string) (_ *target, err error) {
 				return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 			}
 			if len(t.path) == 0 {
-				return nil, &DeniedError{name, "root", "it leads out of the project"}
+				return nil, outside(name, "it leads out of the project")
 			}
 			t.path = t.path[:len(t.path)-1]
 			t.own[len(t.own)-1].Close()
@@ -297,7 +310,7 @@ func (g *Guard) parts(asked, name string) ([]string, error) {
 	if filepath.IsAbs(name) {
 		rel, ok := g.below(filepath.Clean(name))
 		if !ok || strings.Contains(filepath.ToSlash(name)+"/", "/../") {
-			return nil, &DeniedError{asked, "root", "it is outside of the project; name it by its path in the project"}
+			return nil, outside(asked, "it is outside of the project; name it by its path in the project")
 		}
 		name = rel
 	}
@@ -310,6 +323,7 @@ type rule struct {
 	name   string // as it was written
 	read   bool   // denies reading
 	write  bool
+	ask    bool // a person may allow it
 	reason string
 }
 
@@ -318,7 +332,7 @@ func newRule(glob string) (rule, error) {
 	if g == "" || strings.HasPrefix(g, "/") || strings.IndexByte(g, 0) >= 0 || !doublestar.ValidatePattern(strings.ToLower(g)) {
 		return rule{}, fmt.Errorf("the protected glob %q is not one: write a path below the root, with * for a part of a name and ** for any directories", glob)
 	}
-	return rule{glob: strings.ToLower(g), name: glob, write: true, reason: "it is protected by the configuration; change something else"}, nil
+	return rule{glob: strings.ToLower(g), name: glob, write: true, ask: true, reason: "it is protected by the configuration; change something else"}, nil
 }
 
 // always are the rules that hold without configuration.
@@ -332,7 +346,11 @@ func always() (rules []rule) {
 	deny("it belongs to tend", true, ".tend")
 	deny("keys and logins are kept there", true, ".ssh", ".aws", ".gnupg", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks",
 		"id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", ".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".git-credentials", ".docker/config.json")
+	before := len(rules)
 	deny("it decides what git does to other files", false, ".gitattributes", ".gitmodules")
+	for i := range rules[before:] {
+		rules[before+i].ask = true
+	}
 	return rules
 }
 
@@ -356,7 +374,7 @@ func (g *Guard) denied(rel string, write bool) *rule {
 func (g *Guard) allow(asked string, t *target, write bool) error {
 	rel := t.rel()
 	if r := g.denied(rel, write); r != nil {
-		return &DeniedError{asked, r.name, r.reason}
+		return r.refuse(asked)
 	}
 	if t.info == nil {
 		return nil
@@ -369,6 +387,9 @@ func (g *Guard) allow(asked string, t *target, write bool) error {
 		return &DeniedError{asked, "kind", "it is a directory"}
 	}
 	if mode.IsRegular() && links(t.info) > 1 {
+		if g.single {
+			return &DeniedError{asked, "links", "it has several names"}
+		}
 		return g.allowLinked(asked, t, write)
 	}
 	return nil

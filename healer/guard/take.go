@@ -45,7 +45,7 @@ func (g *Guard) removeDir(name string) error {
 		return &DeniedError{name, "kind", "it is the project"}
 	}
 	if r := g.denied(path.Clean(name), true); r != nil {
-		return &DeniedError{name, r.name, r.reason}
+		return r.refuse(name)
 	}
 	in, err := g.findReal(path.Dir(path.Clean(name)))
 	if err != nil {

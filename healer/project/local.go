@@ -28,6 +28,7 @@ const healDir = ".tend/heal"
 type Local struct {
 	c     Config
 	guard *guard.Guard
+	free  *guard.Guard // for what a person has allowed; nil: nobody has yet
 	books *playbook.Books
 	point *checkpoint.Point
 	// taking is the command that is under way.
@@ -79,6 +80,9 @@ func (l *Local) Close() error {
 	var err error
 	if l.point != nil {
 		err = l.point.Close()
+	}
+	if l.free != nil {
+		err = errors.Join(err, l.free.Close())
 	}
 	return errors.Join(err, l.guard.Close())
 }

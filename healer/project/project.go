@@ -102,9 +102,11 @@ type Project interface {
 	Match(ctx context.Context, e playbook.Evidence) ([]playbook.Plan, error)
 
 	// Files are read and changed as [guard.Guard] does it.
-	ReadFile(ctx context.Context, name string, off, most int64) ([]byte, int64, error)
-	WriteFile(ctx context.Context, name string, data []byte) error
-	List(ctx context.Context, dir string, most int) ([]guard.Entry, bool, error)
+	Files
+	// Where is the path that a name of a file leads to, if a person may allow to read or change
+	// what is there: absolute, and without links. Allowed are the files at such paths.
+	Where(ctx context.Context, name string) (string, error)
+	Allowed() Files
 	Search(ctx context.Context, re, glob string, most int) ([]guard.Hit, bool, error)
 	SetEnv(ctx context.Context, file, name, value string) error
 
@@ -143,6 +145,13 @@ type Project interface {
 
 	// Close releases it. What is on the disk stays.
 	Close() error
+}
+
+// Files are read and changed.
+type Files interface {
+	ReadFile(ctx context.Context, name string, off, most int64) ([]byte, int64, error)
+	WriteFile(ctx context.Context, name string, data []byte) error
+	List(ctx context.Context, dir string, most int) ([]guard.Entry, bool, error)
 }
 
 // ErrNoCommands: where nothing can confine a command, it is not run.

@@ -58,7 +58,7 @@ type fault struct {
 }
 
 // kinds are the errors that are told apart.
-var kinds = map[string]error{"not_exist": fs.ErrNotExist, "no_commands": ErrNoCommands, "canceled": context.Canceled, "deadline": context.DeadlineExceeded}
+var kinds = map[string]error{"not_exist": fs.ErrNotExist, "no_commands": ErrNoCommands, "ask": guard.ErrAsk, "canceled": context.Canceled, "deadline": context.DeadlineExceeded}
 
 func toFault(err error) *fault {
 	f := &fault{Text: err.Error()}
@@ -83,6 +83,8 @@ type (
 		// Glob and Pattern are for search, Variable and Value for set_env.
 		Glob, Pattern   string
 		Variable, Value string
+		// Allowed: by a person; see Allowed.
+		Allowed bool
 	}
 	fileResult struct {
 		Data    []byte
@@ -123,20 +125,21 @@ func with[A any](do func(ctx context.Context, l *Local, a A) (any, error)) handl
 var methods = map[string]handler{
 	"match": with(func(ctx context.Context, l *Local, a playbook.Evidence) (any, error) { return l.Match(ctx, a) }),
 	"read": with(func(ctx context.Context, l *Local, a fileArgs) (any, error) {
-		data, size, err := l.ReadFile(ctx, a.Name, a.Off, a.Most)
+		data, size, err := l.files(a.Allowed).ReadFile(ctx, a.Name, a.Off, a.Most)
 		return fileResult{Data: data, Size: size}, err
 	}),
 	"write": with(func(ctx context.Context, l *Local, a fileArgs) (any, error) {
-		return none{}, l.WriteFile(ctx, a.Name, a.Data)
+		return none{}, l.files(a.Allowed).WriteFile(ctx, a.Name, a.Data)
 	}),
 	"list": with(func(ctx context.Context, l *Local, a fileArgs) (any, error) {
-		all, more, err := l.List(ctx, a.Name, int(a.Most))
+		all, more, err := l.files(a.Allowed).List(ctx, a.Name, int(a.Most))
 		return fileResult{Entries: all, More: more}, err
 	}),
 	"search": with(func(ctx context.Context, l *Local, a fileArgs) (any, error) {
 		all, more, err := l.Search(ctx, a.Pattern, a.Glob, int(a.Most))
 		return fileResult{Hits: all, More: more}, err
 	}),
+	"where": with(func(ctx context.Context, l *Local, a string) (any, error) { return l.Where(ctx, a) }),
 	"set_env": with(func(ctx context.Context, l *Local, a fileArgs) (any, error) {
 		return none{}, l.SetEnv(ctx, a.Name, a.Variable, a.Value)
 	}),

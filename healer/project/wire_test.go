@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tend-run/tend/healer/checkpoint"
+	"github.com/tend-run/tend/healer/guard"
 	"github.com/tend-run/tend/internal/scene"
 )
 
@@ -77,6 +78,33 @@ func TestAProjectOverTheWire(t *testing.T) {
 	}
 	if err := r.WriteFile(ctx, "../out", []byte("x")); err == nil || !strings.Contains(err.Error(), "denied") {
 		t.Errorf("outside: %v", err)
+	}
+	// What a person has allowed is at the path that they saw, or nowhere.
+	out := filepath.Join(t.TempDir(), "out")
+	scene.Must(t, os.WriteFile(out, []byte("out"), 0o644))
+	if _, _, err := r.ReadFile(ctx, out, 0, 10); !errors.Is(err, guard.ErrAsk) {
+		t.Errorf("to ask for: %v", err)
+	}
+	where := scene.Value(r.Where(ctx, out))(t)
+	if data, _, err := r.Allowed().ReadFile(ctx, where, 0, 10); string(data) != "out" || err != nil {
+		t.Errorf("what is allowed: %q, %v", data, err)
+	}
+	scene.Must(t, r.Allowed().WriteFile(ctx, where, []byte("changed")))
+	if data := scene.Value(os.ReadFile(out))(t); string(data) != "changed" {
+		t.Errorf("it is %q", data)
+	}
+	if all, _, err := r.Allowed().List(ctx, filepath.Dir(where), 10); len(all) != 1 || err != nil {
+		t.Errorf("there are %v, %v", all, err)
+	}
+	other := filepath.Join(t.TempDir(), "other")
+	scene.Must(t, os.WriteFile(other, []byte("other"), 0o644))
+	scene.Must(t, os.Remove(out))
+	scene.Must(t, os.Symlink(other, out))
+	if err := r.Allowed().WriteFile(ctx, where, []byte("x")); err == nil || !strings.Contains(err.Error(), "elsewhere") {
+		t.Errorf("a link in its place: %v", err)
+	}
+	if where, err := r.Where(ctx, "/proc/self/environ"); err == nil {
+		t.Errorf("it may be asked for %s", where)
 	}
 	done, stop := context.WithCancel(ctx)
 	stop()

@@ -18,6 +18,13 @@
 //	diff             what was changed, secrets hidden
 //	attempt-N.diff   what the N-th remedy had changed, and was taken back
 //
+// # Chats
+//
+// [Chat] is the same for one turn of a chat, whose journal is that of package healer/chat. Each
+// call that changes something is between a checkpoint and its removal, by which its diff is
+// known. One that the guards refuse, and a person may allow, becomes a question; the process
+// ends then, and the answer starts another.
+//
 // # Commands
 //
 // A command of a playbook is a process of tend of its own, with limits on memory, processes

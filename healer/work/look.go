@@ -78,6 +78,10 @@ func (w *worker) prepareModel(s healer.Secrets) error {
 
 // note is for people who read the journal.
 func (w *worker) note(text string) {
+	if w.says != nil {
+		w.says(text)
+		return
+	}
 	_ = w.put(healer.Entry{Kind: healer.Note, Text: text}) // nothing depends on it
 }
 

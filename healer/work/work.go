@@ -62,6 +62,7 @@ type worker struct {
 	unasked string          // why there is no model
 	self    string          // path of this program
 	path    string          // PATH of this process
+	says    func(string)    // takes notes for people; nil: they are in the journal
 	lived   time.Duration   // the longest life of the service that ended by its fault; see seeLives
 
 	record sync.Mutex // of those who write the transcript
@@ -72,18 +73,10 @@ type worker struct {
 // of commands for a service that has none. An error is one after which another worker may
 // have more luck.
 func Run(ctx context.Context, dir, path string, out io.Writer) error {
-	data, err := replace.Read(filepath.Join(dir, healer.OrderFile), maxOrder)
+	o, err := readOrder(dir)
 	if err != nil {
 		return err
 	}
-	o := new(healer.Order)
-	if err := json.Unmarshal(data, o); err != nil {
-		return fmt.Errorf("%s: %w", healer.OrderFile, err)
-	}
-	if o.Rules == nil || o.Healer == nil || o.Dir != filepath.Clean(dir) {
-		return fmt.Errorf("%s is not that of an episode in %s", healer.OrderFile, dir)
-	}
-	o.Rules.Name = o.Service
 	unlock, err := replace.Lock(ctx, o.Path(lockFile))
 	if err != nil {
 		return err
@@ -107,18 +100,11 @@ func Run(ctx context.Context, dir, path string, out io.Writer) error {
 			w.inbox++
 		}
 	}
-	secrets, err := w.secrets()
+	secrets, err := w.reach(ctx)
 	if err != nil {
 		return err
 	}
-	if w.client, err = tend.Dial(ctx, o.URL, tend.Options{Token: secrets.Token, Patience: patience}); err != nil {
-		return err
-	}
 	defer w.client.Close()
-	if err := w.findPlace(ctx); err != nil {
-		return err
-	}
-	w.redact = guard.NewRedactor() // until more is known
 	if err := w.awaitPlace(ctx, time.Time{}); err != nil {
 		return err
 	}
@@ -134,6 +120,40 @@ func Run(ctx context.Context, dir, path string, out io.Writer) error {
 		return w.lost()
 	}
 	return w.work(ctx)
+}
+
+// readOrder reads what is to be done in a directory.
+func readOrder(dir string) (*healer.Order, error) {
+	data, err := replace.Read(filepath.Join(dir, healer.OrderFile), maxOrder)
+	if err != nil {
+		return nil, err
+	}
+	o := new(healer.Order)
+	if err := json.Unmarshal(data, o); err != nil {
+		return nil, fmt.Errorf("%s: %w", healer.OrderFile, err)
+	}
+	if o.Rules == nil || o.Healer == nil || o.Dir != filepath.Clean(dir) {
+		return nil, fmt.Errorf("%s is not that of %s", healer.OrderFile, dir)
+	}
+	o.Rules.Name = o.Service
+	return o, nil
+}
+
+// reach finds the daemon, and where the service runs. The caller closes the client.
+func (w *worker) reach(ctx context.Context) (healer.Secrets, error) {
+	secrets, err := w.secrets()
+	if err != nil {
+		return secrets, err
+	}
+	if w.client, err = tend.Dial(ctx, w.order.URL, tend.Options{Token: secrets.Token, Patience: patience}); err != nil {
+		return secrets, err
+	}
+	w.redact = guard.NewRedactor() // until more is known
+	if err := w.findPlace(ctx); err != nil {
+		w.client.Close()
+		return secrets, err
+	}
+	return secrets, nil
 }
 
 func (w *worker) open() (entries []healer.Entry, err error) {

@@ -1,0 +1,35 @@
+package guard
+
+import "errors"
+
+// ErrAsk is the error of what a person may allow, beside [DeniedError]: what is outside of the
+// project, what its configuration protects, and files that tend or git go by. Keys, logins,
+// values of variables and what belongs to git or tend nobody allows.
+var ErrAsk = errors.New("a person may allow it")
+
+// askable is a DeniedError of what a person may allow.
+type askable struct{ *DeniedError }
+
+func (e askable) Unwrap() []error { return []error{e.DeniedError, ErrAsk} }
+
+// refuse is the error of a rule.
+func (r *rule) refuse(asked string) error {
+	if e := (&DeniedError{asked, r.name, r.reason}); !r.ask {
+		return e
+	} else {
+		return askable{e}
+	}
+}
+
+// outside is the error of a path that leads out of the root.
+func outside(asked, reason string) error { return askable{&DeniedError{asked, "root", reason}} }
+
+// noneIn is a rule by which all below a path is neither read nor changed.
+func (g *Guard) noneIn(path string, rules *[]rule) {
+	before := len(*rules)
+	g.addFile(path, rules)
+	for i := range (*rules)[before:] {
+		r := &(*rules)[before+i]
+		r.read, r.ask, r.reason = true, false, "nobody can allow it: it belongs to tend, or to the machine"
+	}
+}
