@@ -130,7 +130,7 @@ func TestDeps(t *testing.T) {
 		{"healer/work", []string{".", "process", "observe", "supervisor", "healer", "internal/account", "internal/procfs", "internal/pace", "internal/replace"}},
 		{"healer", []string{"supervisor", "internal/replace"}},
 		{"keeper/failpoint", nil},
-		{"keeper/client", []string{"internal/eintr", "internal/procfs", "internal/unixsock", "process", "files", "internal/account", "spool", "observe", "keeper/failpoint", "keeper/board", "keeper/calm", "keeper/feed", "keeper/wire", "keeper/rundir"}},
+		{"keeper/client", []string{"internal/eintr", "internal/procfs", "internal/unixsock", "process", "files", "internal/account", "spool", "observe", "keeper/failpoint", "keeper/board", "keeper/calm", "keeper/feed", "keeper/grace", "keeper/wire", "keeper/rundir"}},
 		{"keeper", []string{"internal/eintr", "internal/procfs", "internal/seccomp", "internal/unixsock", "process", "spool", "keeper"}},
 		{"anchor", []string{"internal/procfs", "internal/unixsock", "process", "keeper/failpoint", "keeper/wire", "keeper/rundir", "keeper/orphan"}},
 		{"launch", []string{"anchor", "keeper/rundir", "internal/eintr", "internal/payload"}},

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tend-run/tend/keeper/grace"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 )
@@ -31,8 +32,8 @@ const mostNamed = 8
 // forget makes a process final that the server is about to remove, or says what it waits
 // for.
 func (k *Keeper) forget(p *proc) *wire.Error {
-	for g := newGrace(forgetWait); !p.mu.TryLock(); time.Sleep(time.Millisecond) {
-		if g.over() {
+	for g := grace.New(forgetWait); !p.mu.TryLock(); time.Sleep(time.Millisecond) {
+		if g.Over() {
 			return &wire.Error{Code: wire.CodeUnfinished, What: "another call about it is under way: the filesystem may hold it up"}
 		}
 	}

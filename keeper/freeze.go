@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/keeper/grace"
 )
 
 // For an upgrade everything comes to a stand: workers, processes, starts.
@@ -43,20 +45,20 @@ func (k *Keeper) freeze(st *stillness) error {
 	if err := unix.EpollCtl(k.ep, unix.EPOLL_CTL_ADD, event, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: onFreeze}); err != nil {
 		return err
 	}
-	g := newGrace(freezeTime)
-	look := time.NewTicker(graceStep / 4)
+	g := grace.New(freezeTime)
+	look := time.NewTicker(25 * time.Millisecond)
 	defer look.Stop()
 	for arrived := 0; arrived < k.crew; {
 		select {
 		case <-st.arrived:
 			arrived++
 		case <-look.C:
-			if g.over() {
+			if g.Over() {
 				return errors.New("a worker is held up by the filesystem")
 			}
 		}
 	}
-	g = newGrace(freezeTime)
+	g = grace.New(freezeTime)
 	for {
 		if err := k.lockAll(st, g); err != nil {
 			return err
@@ -74,7 +76,7 @@ func (k *Keeper) freeze(st *stillness) error {
 }
 
 // lockAll takes the locks of all processes that it does not hold yet.
-func (k *Keeper) lockAll(st *stillness, g *grace) error {
+func (k *Keeper) lockAll(st *stillness, g *grace.Grace) error {
 	have := make(map[*proc]bool, len(st.locked))
 	for _, p := range st.locked {
 		have[p] = true
@@ -85,7 +87,7 @@ func (k *Keeper) lockAll(st *stillness, g *grace) error {
 			continue
 		}
 		for !p.tryStill() {
-			if g.over() {
+			if g.Over() {
 				return fmt.Errorf("process %s is held by the filesystem or by a start that does not end", p.id)
 			}
 			time.Sleep(50 * time.Microsecond)

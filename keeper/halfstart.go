@@ -13,6 +13,7 @@ import (
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/failpoint"
+	"github.com/tend-run/tend/keeper/grace"
 	"github.com/tend-run/tend/keeper/orphan"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/spare"
@@ -69,9 +70,9 @@ func (k *Keeper) completeStart(p *proc, h vault.FDs) bool {
 // executes waits until the child of a script has come to its program, and is false if
 // it ended before.
 func (p *proc) executes(pid int) bool {
-	for g := newGrace(forkedWait); ; time.Sleep(time.Millisecond) {
+	for g := grace.New(forkedWait); ; time.Sleep(time.Millisecond) {
 		stat, ok := procfs.ReadStat(pid)
-		if ok && !stat.Dead() && stat.NoExec && !g.over() {
+		if ok && !stat.Dead() && stat.NoExec && !g.Over() {
 			continue
 		}
 		return !p.slot.Failed() // which it writes before it ends
@@ -158,6 +159,9 @@ func (k *Keeper) findSpec(id process.ID) (string, *spool.Journal) {
 	return "", nil
 }
 
+// undoWait is what the kernel gets to end the processes of such a start.
+const undoWait = time.Second
+
 // undoStart cleans up after a start that was never announced: the caller was
 // not answered that it worked, and will repeat it.
 func (k *Keeper) undoStart(p *proc, h vault.FDs) {
@@ -167,7 +171,8 @@ func (k *Keeper) undoStart(p *proc, h vault.FDs) {
 		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 	}
 	k.groups.Kill(p.ref.Slot)
-	k.groups.WaitEmpty(p.ref.Slot, time.Now().Add(time.Second))
+	for g := grace.New(undoWait); !g.Over() && !k.groups.WaitEmpty(p.ref.Slot, time.Now().Add(undoWait/100)); {
+	}
 	k.groups.Unlimit(p.ref.Slot, p.ref.Gen)
 	failpoint.Hit(failpoint.UndoKilled)
 	if j, err := spool.ReadJournal(p.dir); err != nil || j.Exit == nil && (j.Started == nil || j.Place != nil && *j.Place == spool.Place(p.ref)) {

@@ -11,6 +11,7 @@ import (
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/failpoint"
+	"github.com/tend-run/tend/keeper/grace"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 )
@@ -296,11 +297,11 @@ func (k *Keeper) shutdown() {
 		}
 		k.signal(p, unix.SIGTERM, process.ScopeTree)
 	})
-	for g := newGrace(shutdownGrace); !g.over() && each(func(*proc) {}) > 0; {
+	for g := grace.New(shutdownGrace); !g.Over() && each(func(*proc) {}) > 0; {
 		time.Sleep(5 * time.Millisecond)
 	}
 	hard = true
-	for g := newGrace(killWait); !g.over(); time.Sleep(5 * time.Millisecond) {
+	for g := grace.New(killWait); !g.Over(); time.Sleep(5 * time.Millisecond) {
 		if each(func(p *proc) {
 			k.signal(p, unix.SIGKILL, process.ScopeTree)
 			if p.exited {

@@ -195,12 +195,16 @@ func Populated(events int) bool {
 	return err == nil && bytes.Contains(b[:n], []byte("populated 1"))
 }
 
-// WaitEmpty waits until nobody is in the slot's group, or until a time.
-func (t *Tree) WaitEmpty(slot uint32, until time.Time) {
-	if fd, err := t.OpenEvents(slot); err == nil {
-		defer unix.Close(fd)
-		waitEmpty(fd, until)
+// WaitEmpty waits until nobody is in the slot's group, or until a time, and reports whether
+// it is so. A group that cannot be looked at is empty.
+func (t *Tree) WaitEmpty(slot uint32, until time.Time) bool {
+	fd, err := t.OpenEvents(slot)
+	if err != nil {
+		return true
 	}
+	defer unix.Close(fd)
+	waitEmpty(fd, until)
+	return !Populated(fd)
 }
 
 func waitEmpty(events int, until time.Time) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/unixsock"
+	"github.com/tend-run/tend/keeper/grace"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -239,7 +240,7 @@ func (l *link) try(ctx context.Context, op byte, body wire.Body) (reply, error) 
 		case <-l.closed:
 			return reply{}, process.ErrUnavailable
 		case <-ctx.Done():
-			return reply{}, ctx.Err()
+			return reply{}, ended(ctx)
 		}
 	}
 	conn := l.conn
@@ -257,7 +258,7 @@ func (l *link) try(ctx context.Context, op byte, body wire.Body) (reply, error) 
 		case rep := <-ch:
 			return rep, rep.err
 		case <-ctx.Done():
-			err = ctx.Err()
+			err = ended(ctx)
 		case <-look.C:
 			if op == wire.OpHello || l.ping(ctx) == nil {
 				continue // what was asked takes that long
@@ -276,6 +277,14 @@ func (l *link) try(ctx context.Context, op byte, body wire.Body) (reply, error) 
 	}
 }
 
+// ended is why a context has ended: its time is over, or its owner wanted no more.
+func ended(ctx context.Context) error {
+	if context.Cause(ctx) == context.DeadlineExceeded {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
+}
+
 // How long the keeper may take to answer that it is there, and after what time,
 // again and again, one that has not answered a request is asked.
 const (
@@ -285,9 +294,9 @@ const (
 
 // askHello asks the keeper for its facts.
 func (l *link) askHello(ctx context.Context) (h wire.Hello, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerBound)
+	bound, cancel := grace.Context(ctx, answerBound)
 	defer cancel()
-	rep, _, err := l.call(ctx, wire.OpHello, helloRequest, true)
+	rep, _, err := l.call(bound, wire.OpHello, helloRequest, true)
 	if err != nil {
 		return h, err
 	}

@@ -1,0 +1,55 @@
+// Package grace measures the time that others are given to do something. Time in which the
+// whole machine stood still counts for next to nothing: they could not do it either.
+package grace
+
+import (
+	"context"
+	"time"
+)
+
+// step is the most that one look counts. Whoever looks pauses for much less, also on a busy
+// machine.
+const step = 100 * time.Millisecond
+
+// Grace is such a time.
+type Grace struct {
+	left time.Duration
+	last time.Time
+}
+
+// New begins a time of d.
+func New(d time.Duration) *Grace { return &Grace{left: d, last: time.Now()} }
+
+// Over reports whether the time is over. It is asked again and again, at pauses of
+// milliseconds.
+func (g *Grace) Over() bool { return g.overAt(time.Now()) }
+
+func (g *Grace) overAt(now time.Time) bool {
+	g.left -= min(now.Sub(g.last), step)
+	g.last = now
+	return g.left <= 0
+}
+
+// Context returns a context that ends with the parent or after d, then with the cause
+// [context.DeadlineExceeded]. cancel ends it, and must be called.
+func Context(parent context.Context, d time.Duration) (ctx context.Context, cancel context.CancelFunc) {
+	ctx, end := context.WithCancelCause(parent)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		every := time.NewTicker(step / 2)
+		defer every.Stop()
+		for g := New(d); !g.Over(); {
+			select {
+			case <-every.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+		end(context.DeadlineExceeded)
+	}()
+	return ctx, func() {
+		end(nil)
+		<-ended
+	}
+}
