@@ -235,11 +235,13 @@ func TestSettingsOfInitOutliveTheServerAndAreSecret(t *testing.T) {
 }
 
 func TestSlowAndOversizeHeadersAreEnded(t *testing.T) {
-	s := serve(t, func(c *Config) { c.Limits.HeaderTimeout = 50 * time.Millisecond; c.Limits.HeaderBytes = 4 << 10 })
-	addr := strings.TrimPrefix(s.tcp, "http://")
+	dial := func(t *testing.T, change func(*Config)) net.Conn {
+		conn := scene.Value(net.Dial("tcp", strings.TrimPrefix(serve(t, change).tcp, "http://")))(t)
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
 	t.Run("a header that never ends", func(t *testing.T) {
-		conn := scene.Value(net.Dial("tcp", addr))(t)
-		defer conn.Close()
+		conn := dial(t, func(c *Config) { c.Limits.HeaderTimeout = 50 * time.Millisecond })
 		fmt.Fprintf(conn, "GET /-/healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ")
 		// Either an answer that says so or just the end; but the end comes.
 		if _, err := io.ReadAll(conn); err != nil && !strings.Contains(err.Error(), "reset") {
@@ -247,8 +249,7 @@ func TestSlowAndOversizeHeadersAreEnded(t *testing.T) {
 		}
 	})
 	t.Run("a header that is too large", func(t *testing.T) {
-		conn := scene.Value(net.Dial("tcp", addr))(t)
-		defer conn.Close()
+		conn := dial(t, func(c *Config) { c.Limits.HeaderBytes = 4 << 10 })
 		fmt.Fprintf(conn, "GET /-/healthz HTTP/1.1\r\nHost: localhost\r\nX-Big: %s\r\n\r\n", strings.Repeat("x", 16<<10))
 		res := scene.Value(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 		if res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {

@@ -35,7 +35,7 @@ func TestAChangedFileInASandboxRestarts(t *testing.T) {
 	y := newYard(t)
 	s := y.box("home")
 	y.inside(s, "mkdir -p /app/src/deep /app/node_modules/x; echo 1 > /app/src/a.ts")
-	y.declare("  dev: {sandbox: home, cwd: /app, command: exec sleep 1000, watch: {paths: 'src/**/*.ts', delay: 100ms}}\n")
+	y.declare("  dev: {sandbox: home, cwd: /app, command: exec sleep 1000, watch: {paths: 'src/**/*.ts', delay: 1s}}\n")
 	y.ready("dev")
 	runs := int64(1)
 	change := func(line string) {

@@ -78,7 +78,7 @@ func (l *life) said(notice supervisor.Notice) string {
 func TestAServiceThatIsShortOfDescriptorsIsReported(t *testing.T) {
 	m := testkeeper.New(t)
 	l := live(t, m, t.TempDir())
-	l.declare(`  x: {command: 'for n in 3 4 5 6 7 8 9; do eval "exec $n</dev/null"; done; exec sleep 1000', limits: {files: 15}, pressure: {interval: 100ms, memory: 0, disk: 0, descriptors: 0.5}}` + "\n")
+	l.declare(`  x: {command: 'for n in 3 4 5 6 7 8 9; do eval "exec $n</dev/null"; done; exec sleep 1000', limits: {files: 15}, pressure: {interval: 100ms, memory: 0, disk: 0, descriptors: 0.65}}` + "\n") // 9 of them are not enough yet
 	l.up()
 	scene.Eventually(t, "somebody is told", func() bool { return l.noticed("x pressure") })
 	if text := l.said(supervisor.NoticePressure); !strings.Contains(text, "has 10 of 15 open") {
@@ -110,7 +110,7 @@ func TestWhatAForkedServiceHasLeftIsLookedAt(t *testing.T) {
 			scene.Must(t, os.WriteFile(forked, nil, 0o600))
 			s := l.until("x", "forked", func(s supervisor.State) bool { return s.Forked })
 			pid := pidOf(t, m, s)
-			declare(l, "0.5")
+			declare(l, "0.65")
 			scene.Eventually(t, "somebody is told", func() bool { return l.noticed("x pressure") })
 			if text := l.said(supervisor.NoticePressure); !strings.Contains(text, "has 10 of 15 open") || strings.Contains(text, fmt.Sprintf("pid %d ", pid)) {
 				t.Errorf("it was said: %s", text)

@@ -372,7 +372,7 @@ func TestAStuckLogRestarts(t *testing.T) {
 	m := testkeeper.New(t)
 	l := live(t, m, t.TempDir())
 	marks := t.TempDir()
-	l.declare(fmt.Sprintf("  dev: {command: 'echo start; printf \"Bundling...\"; mkdir %s/was 2>/dev/null && sleep 1000; echo; echo done; exec sleep 1000', stop: KILL, log: {pattern: Bundling, quiet: 300ms}}\n", marks))
+	l.declare(fmt.Sprintf("  dev: {command: 'mkdir %s/was 2>/dev/null && { echo start; printf \"Bundling...\"; sleep 1000; }; printf \"start\\nBundling...\\ndone\\n\"; exec sleep 1000', stop: KILL, log: {pattern: Bundling, quiet: 300ms}}\n", marks))
 	l.up()
 	l.until("dev", "restarted", func(s supervisor.State) bool { return s.Run == 2 && s.Ready })
 	if !l.noticed("dev stuck") {
