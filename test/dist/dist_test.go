@@ -86,5 +86,6 @@ func TestARelease(t *testing.T) {
 		second := pack(t, unpacked, next, latest, "1790000060", "deb")
 		packageLife(t, enter(t, overlay, t.TempDir()), first.file(".deb"), second.file(".deb"), "dpkg", "--no-triggers", "--force-unsafe-io", "--force-depends")
 	})
+	t.Run("the recipes of the document work", func(t *testing.T) { recipesWork(t, program) })
 	t.Run("the image runs", func(t *testing.T) { imageRuns(t, first.file(".oci.tar")) })
 }

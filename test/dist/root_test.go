@@ -4,6 +4,7 @@ package dist
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,8 +20,9 @@ import (
 
 // root is a root directory with a pid namespace of its own. All of it ends with the test.
 type root struct {
-	t   *testing.T
-	pid int // of its first process, as we see it
+	t        *testing.T
+	searched string // PATH of what runs in it; empty: without /usr/local
+	pid      int    // of its first process, as we see it
 }
 
 // overlay makes a root that has the machine's files, and in which all can be changed. The
@@ -38,15 +40,23 @@ touch var/lib/dpkg/status
 mount --rbind /dev dev
 mount --rbind /sys sys
 mount -t proc proc proc
-exec chroot . sleep infinity`
+shift
+[ $# -gt 0 ] || set -- sleep infinity
+exec chroot . "$@"`
 
 // enter runs a script as the first process of a new root. The script ends by becoming
 // what holds the root; its output goes to a log.
 func enter(t *testing.T, script string, args ...string) *root {
 	t.Helper()
+	return enterWith(t, nil, script, args...)
+}
+
+// enterWith is enter with more flags of unshare.
+func enterWith(t *testing.T, flags []string, script string, args ...string) *root {
+	t.Helper()
 	scene.Root(t)
 	var log bytes.Buffer
-	cmd := exec.Command("unshare", append([]string{"--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "sh", "-c", script, "sh"}, args...)...)
+	cmd := exec.Command("unshare", slices.Concat(flags, []string{"--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "sh", "-c", script, "sh"}, args)...)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	scene.Must(t, cmd.Start())
 	ended := make(chan struct{})
@@ -84,7 +94,7 @@ func (r *root) try(args ...string) (string, error) {
 	cmd := exec.Command("nsenter", append([]string{"-t", strconv.Itoa(r.pid), "--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup", "--root", "--wdns=/", "--"}, args...)...)
 	// As on a machine that nobody has set anything for; and what it starts is not to inherit
 	// a pipe that is waited for.
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C"}
+	cmd.Env = []string{"PATH=" + cmp.Or(r.searched, "/usr/sbin:/usr/bin:/sbin:/bin"), "HOME=/root", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C"}
 	out := scene.Value(os.CreateTemp(r.t.TempDir(), "out"))(r.t)
 	defer out.Close()
 	cmd.Stdout, cmd.Stderr = out, out
@@ -101,6 +111,9 @@ func (r *root) run(args ...string) string {
 	}
 	return out
 }
+
+// proc0 is a file of /proc about the first process of the root.
+func (r *root) proc0(name string) string { return fmt.Sprintf("/proc/%d/%s", r.pid, name) }
 
 // path is that of a file of the root, for us.
 func (r *root) path(name string) string {
