@@ -59,10 +59,13 @@ const (
 	// Unheld: nobody holds the sockets of Run any more, so that a restart would close
 	// them; Text says why.
 	Unheld
+	// Starved: the kernel has killed a process of Run for want of memory, in the control
+	// group that its limit is of, and Run goes on.
+	Starved
 	eventKinds
 )
 
-var eventNames = [...]string{"tick", "up", "down", "restart", "launched", "not_launched", "unknown", "exited", "tree_gone", "probed", "needs", "line", "bounced", "changed", "due", "stuck", "pressure", "resumed", "found", "ruled", "placed", "hook_done", "unheld"}
+var eventNames = [...]string{"tick", "up", "down", "restart", "launched", "not_launched", "unknown", "exited", "tree_gone", "probed", "needs", "line", "bounced", "changed", "due", "stuck", "pressure", "resumed", "found", "ruled", "placed", "hook_done", "unheld", "starved"}
 
 func (k EventKind) String() string {
 	if int(k) < len(eventNames) {
@@ -132,9 +135,10 @@ const (
 	NoticeHook              // one of its hooks has failed, and it goes on all the same
 	NoticeAway              // its sandbox cannot run it now
 	NoticeUnheld            // nobody holds its sockets any more
+	NoticeStarved           // the kernel has killed a process of it for want of memory, and it goes on
 )
 
-var noticeNames = [...]string{"", "started", "ready", "unready", "exit", "flapping", "unhealthy", "stuck", "resumed", "completed", "failed", "survivor", "pressure", "unfollowed", "hook", "away", "unheld"}
+var noticeNames = [...]string{"", "started", "ready", "unready", "exit", "flapping", "unhealthy", "stuck", "resumed", "completed", "failed", "survivor", "pressure", "unfollowed", "hook", "away", "unheld", "starved"}
 
 func (n Notice) String() string {
 	if int(n) < len(noticeNames) {

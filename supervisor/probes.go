@@ -158,6 +158,7 @@ func (m *machine) unhealthy(role Role) {
 	if p.Text != "" {
 		why += ": " + p.Text
 	}
+	why = m.starved(why)
 	m.report(NoticeUnhealthy, why)
 	m.stop(thenRecover, why)
 }

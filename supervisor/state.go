@@ -102,6 +102,9 @@ type State struct {
 	// Away says why its sandbox cannot run it now, in words that begin with "its sandbox";
 	// "": it can, or the service has none. What runs meanwhile stands still.
 	Away string
+	// Starved says that the kernel has killed a process of this run for want of memory; "":
+	// it is not known to have.
+	Starved string
 	// Due: its time has come, and it has not been started for it yet.
 	Due bool
 	// Lines are the names of dependents whose line this run has written.

@@ -174,6 +174,11 @@ func (m *machine) handle() {
 				m.stop(thenRecover, ev.Text)
 			}
 		}
+	case Starved:
+		if s.Phase == Running && ev.Run == s.Run {
+			s.Starved = "the kernel has killed a process of it for want of memory" + m.limitText()
+			m.report(NoticeStarved, s.Starved)
+		}
 	case Found:
 		m.found()
 	case Ruled:
@@ -279,7 +284,7 @@ func (m *machine) exited(e *process.Exit, gone bool) {
 	}
 	s.Exit, s.Done = e, m.success(e)
 	if s.Phase == Running {
-		text := exitText(e)
+		text := m.exitText(e)
 		s.Then, s.Why = thenJudge, "it ended: "+text
 		if s.Away != "" && !s.Done { // it ended with its sandbox
 			s.Why += "; " + s.Away
@@ -299,12 +304,28 @@ func (m *machine) success(e *process.Exit) bool {
 	return e != nil && !e.Lost() && e.Signal == 0 && e.Cause == process.CauseExited && slices.Contains(m.r.Restart.SuccessCodes, e.Code)
 }
 
-// exitText says how a process has ended, and why the kernel ended it.
-func exitText(e *process.Exit) string {
+// exitText says how a process has ended, and what the kernel had to do with it.
+func (m *machine) exitText(e *process.Exit) string {
 	if e.Cause == process.CauseOOM {
-		return e.String() + ", by the kernel for want of memory"
+		return e.String() + ", by the kernel for want of memory" + m.limitText()
 	}
-	return e.String()
+	return m.starved(e.String())
+}
+
+// limitText is the limit of a service's memory, in words; "": it has none of its own.
+func (m *machine) limitText() string {
+	if m.r.Limits.Memory <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (limits.memory is %.4g MiB)", float64(m.r.Limits.Memory)/(1<<20))
+}
+
+// starved adds to what has happened that the kernel has killed processes of the run before.
+func (m *machine) starved(text string) string {
+	if m.s.Starved == "" {
+		return text
+	}
+	return text + "; " + m.s.Starved
 }
 
 // stop ends the tree, after its hook.

@@ -467,6 +467,34 @@ func TestAnEndForWantOfMemoryIsSaidInWords(t *testing.T) {
 	if w.s.Why != "it ended: signal: killed, by the kernel for want of memory" {
 		t.Errorf("it restarts because %q", w.s.Why)
 	}
+	w = newTale(t, "limits: {memory: 60MiB}")
+	w.up()
+	w.want(oom, "exit, launch 2, → starting")
+	if w.s.Why != "it ended: signal: killed, by the kernel for want of memory (limits.memory is 60 MiB)" {
+		t.Errorf("with a limit it restarts because %q", w.s.Why)
+	}
+}
+
+// What the kernel has taken from a run explains what comes of it, and says nothing of the
+// next run.
+func TestWhatTheKernelHasKilledIsSaidOfWhatFollows(t *testing.T) {
+	const before = "the kernel has killed a process of it for want of memory (limits.memory is 60 MiB)"
+	w := newTale(t, "limits: {memory: 60MiB}")
+	w.up()
+	w.want(Event{Kind: Starved, Run: 7}, "→ running")
+	w.want(Event{Kind: Starved}, "starved, → running")
+	w.want(Event{Kind: Exited, Exit: &process.Exit{Code: 137}, Gone: true}, "exit, launch 2, → starting")
+	if w.s.Why != "it ended: exit status 137; "+before || w.s.Starved != "" {
+		t.Errorf("it restarts because %q; of the new run %q is said", w.s.Why, w.s.Starved)
+	}
+	w = newTale(t, "limits: {memory: 60MiB}, liveness: {http: ':1', failures: 1}")
+	w.up()
+	w.want(Event{Kind: Starved}, "starved, → running")
+	w.s.Probes[Liveness] = Probe{Asked: w.s.Last, Seq: 5}
+	w.want(Event{Kind: Probed, Role: Liveness, Seq: 5, Text: "connection refused"}, "unhealthy, signal 15, → stopping")
+	if w.s.Why != "its liveness probe failed 1 times in a row: connection refused; "+before {
+		t.Errorf("it restarts because %q", w.s.Why)
+	}
 }
 
 func TestAServiceWhoseSocketsNobodyHoldsIsRestarted(t *testing.T) {

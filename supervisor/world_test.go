@@ -305,7 +305,7 @@ func TestNoOrderOfEventsBreaksWhatAlwaysHolds(t *testing.T) {
 			"odd": func(t *rapid.T) {
 				n := name()
 				s, _ := w.set.State(n)
-				kind := rapid.SampledFrom([]EventKind{Changed, Due, Stuck, Pressure, Unheld, Ruled, Bounced, Tick}).Draw(t, "kind")
+				kind := rapid.SampledFrom([]EventKind{Changed, Due, Stuck, Pressure, Starved, Unheld, Ruled, Bounced, Tick}).Draw(t, "kind")
 				w.step(n, Event{Kind: kind, Run: s.Run, OK: true})
 			},
 			"place": func(t *rapid.T) {

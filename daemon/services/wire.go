@@ -64,7 +64,7 @@ func (a API) summary(all []run.Status) string {
 	b.WriteByte('.') // never empty
 	for i := range all {
 		st := &all[i].State
-		fmt.Fprintf(b, "%s %d %t %t %d %d %q", all[i].Name, st.Phase, st.Up, st.Ready, st.Run, st.Total, st.Why+st.Away)
+		fmt.Fprintf(b, "%s %d %t %t %d %d %q", all[i].Name, st.Phase, st.Up, st.Ready, st.Run, st.Total, st.Why+st.Away+st.Starved)
 		if rules := all[i].Rules; rules != nil {
 			fmt.Fprintf(b, " %q %q", rules.Sandbox, rules.Sockets)
 		}
@@ -116,6 +116,17 @@ func (a API) messages(ctx context.Context, all []run.Status) []*tendv1.ServiceSt
 
 // why says in what way a service is not as it should be.
 func why(st *supervisor.State) string {
+	text := trouble(st)
+	switch {
+	case st.Phase != supervisor.Running || st.Starved == "":
+		return text
+	case text == "":
+		return st.Starved
+	}
+	return text + "; " + st.Starved
+}
+
+func trouble(st *supervisor.State) string {
 	if st.Phase == supervisor.Running && st.Away != "" {
 		return st.Away
 	}

@@ -23,3 +23,11 @@ func TestAJournalWithoutABeginningIsAnError(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A model is told all that was seen, in the words of the supervisor.
+func TestAModelIsToldWhatWasSeen(t *testing.T) {
+	got := signalText(&healer.State{Signals: []healer.Signal{{Kind: "health", Text: "refused; the kernel has killed a process of it"}, {Kind: "asked"}}})
+	if want := "health: refused; the kernel has killed a process of it\nasked"; got != want {
+		t.Errorf("it is told %q; want %q", got, want)
+	}
+}

@@ -52,7 +52,9 @@ func (w *worker) awaitPressure(ctx context.Context, tree runTree, n int64, decla
 			timer.Reset(interval)
 			continue
 		}
-		ends.note(g)
+		if ends.note(g) {
+			w.tell(supervisor.Event{Kind: supervisor.Starved, Run: n})
+		}
 		if untold {
 			untold = false
 			if t, err := sys.Trigger(g); err == nil {
@@ -138,6 +140,9 @@ func tellStalls(ctx context.Context, t *pressure.Trigger, stalls chan<- struct{}
 
 // kernelEnds tells whether the kernel has ended a run for want of memory.
 type kernelEnds struct {
+	// own: the run has a limit of its own, and so a group that counts its processes alone.
+	own bool
+
 	mu sync.Mutex
 	// The group of the run, and the one that it was in before: a process that has just
 	// died is shown in the outermost. Guarded by mu.
@@ -157,11 +162,13 @@ type countedGroup struct {
 // recent is how old news may be that need not be of this end.
 const recent = 5 * time.Second
 
-func (k *kernelEnds) note(g *pressure.Group) {
+// note looks at the count of a group in which the run is. It reports whether the kernel has
+// killed a process of the run since the last look, which is known of a group of its own.
+func (k *kernelEnds) note(g *pressure.Group) (killed bool) {
 	n, ok := g.OOMKills()
 	ours, err := (pressure.System{}).GroupOf(os.Getpid())
 	if !ok || err != nil {
-		return
+		return false
 	}
 	now := countedGroup{Group: g, count: n, shared: g.CountsWith(ours), seen: time.Now()}
 	k.mu.Lock()
@@ -169,13 +176,25 @@ func (k *kernelEnds) note(g *pressure.Group) {
 	last := len(k.groups) - 1
 	if last >= 0 && k.groups[last].CountsWith(g) && g.CountsWith(k.groups[last].Group) {
 		if n > k.groups[last].count && !now.shared {
-			k.grown = now.seen
+			k.grown, killed = now.seen, true
 		}
 		k.groups[last] = now
-		return
+		return killed && k.own
 	}
 	k.groups = append(k.groups, now)
 	k.groups = k.groups[max(0, len(k.groups)-2):]
+	return false
+}
+
+// again looks at the count of the group that was looked at last.
+func (k *kernelEnds) again() (killed bool) {
+	k.mu.Lock()
+	var g *pressure.Group
+	if k.own && len(k.groups) > 0 {
+		g = k.groups[len(k.groups)-1].Group
+	}
+	k.mu.Unlock()
+	return g != nil && k.note(g)
 }
 
 // judge gives an exit its cause, if the kernel has ended the process for want of memory.

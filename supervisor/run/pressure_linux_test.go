@@ -162,7 +162,7 @@ func TestAServiceHasTheLimitsThatItDeclares(t *testing.T) {
 `, hog))
 	l.up()
 	s := l.phase("greedy", supervisor.Failed)
-	if e := s.State.Exit; e == nil || e.Signal != 9 || e.Cause != process.CauseOOM || !strings.Contains(s.State.Why, "want of memory") {
+	if e := s.State.Exit; e == nil || e.Signal != 9 || e.Cause != process.CauseOOM || !strings.Contains(s.State.Why, "want of memory (limits.memory is 60 MiB)") {
 		t.Errorf("without memory it has ended as %+v: %s", s.State.Exit, s.State.Why)
 	}
 	scene.Eventually(t, "somebody is told", func() bool { return l.noticed("short pressure") })
@@ -174,6 +174,30 @@ func TestAServiceHasTheLimitsThatItDeclares(t *testing.T) {
 		t.Errorf("one task too many: %q", got)
 	}
 	l.end(m, "short")
+}
+
+// A service lives on when the kernel kills a process of it, and does not answer for that.
+func TestAKilledWorkerIsWhyAServiceDoesNotAnswer(t *testing.T) {
+	scene.Root(t)
+	m := testkeeper.New(t)
+	l := live(t, m, t.TempDir())
+	at := t.TempDir()
+	l.declare(fmt.Sprintf(`  x: {command: 'cd %[2]s; until test -e go; do sleep 0.1; done; %[1]s=-1 $SERVE; touch gone; exec sleep 1000', limits: {memory: 60MiB}, stop: KILL, restart: never, liveness: {exec: 'cd %[2]s; touch asked; test ! -e gone', interval: 100ms, timeout: 1m, failures: 2}}
+`, hog, at))
+	l.up()
+	scene.Eventually(t, "it is asked, and so it is known what the kernel had counted", func() bool {
+		_, err := os.Stat(filepath.Join(at, "asked"))
+		return err == nil
+	})
+	scene.Must(t, os.WriteFile(filepath.Join(at, "go"), nil, 0o600))
+	s := l.phase("x", supervisor.Failed)
+	const want = "the kernel has killed a process of it for want of memory (limits.memory is 60 MiB)"
+	if !l.noticed("x starved") || l.said(supervisor.NoticeStarved) != want {
+		t.Errorf("it was said: %s", l.said(supervisor.NoticeStarved))
+	}
+	if text := l.said(supervisor.NoticeUnhealthy); !strings.Contains(text, want) || !strings.Contains(s.State.Why, want) {
+		t.Errorf("it does not answer because %q, and has failed because %q", text, s.State.Why)
+	}
 }
 
 func TestAnEndForWantOfMemoryHasItsCause(t *testing.T) {

@@ -45,6 +45,7 @@ type worker struct {
 	// The current run, for probes: guarded by mu.
 	run    int64
 	target *probe.Target
+	ends   *kernelEnds
 
 	// The worker's goroutine alone.
 	watched int64
@@ -279,13 +280,13 @@ func (w *worker) watch(p process.Process, in process.Info, n int64, o order) {
 		w.tree = runTree{p: p, leader: in.PID}
 	}
 	w.watched, w.by, w.unwatch = n, seen(o), cancel
-	w.mu.Lock()
-	w.run, w.target = n, &probe.Target{Process: p, Leader: in.PID, Manager: w.s.c.Manager, Spec: place(o.rules)}
-	w.mu.Unlock()
-	ends := new(kernelEnds)
+	ends := &kernelEnds{own: o.rules.Limits.Memory > 0}
 	if g := w.tree.group(ctx); g != nil { // the count of its group at its beginning
 		ends.note(g)
 	}
+	w.mu.Lock()
+	w.run, w.target, w.ends = n, &probe.Target{Process: p, Leader: in.PID, Manager: w.s.c.Manager, Spec: place(o.rules)}, ends
+	w.mu.Unlock()
 	sandbox, forks := o.rules.Sandbox, o.rules.Forks
 	w.s.wg.Go(func() { w.awaitEnd(ctx, p, n, sandbox, forks, ends); cancel() })
 	if len(o.rules.Sockets) > 0 {
@@ -410,7 +411,7 @@ func (w *worker) until(ctx context.Context, p process.Process, u process.Until) 
 // ask puts a question of a probe.
 func (w *worker) ask(e supervisor.Effect, o order) {
 	w.mu.Lock()
-	run, target := w.run, w.target
+	run, target, ends := w.run, w.target, w.ends
 	w.mu.Unlock()
 	rule := supervisor.ProbeOf(o.rules, e.Role)
 	if rule == nil {
@@ -422,6 +423,9 @@ func (w *worker) ask(e supervisor.Effect, o order) {
 	} else {
 		a := w.answer(rule, target, o.rules.Sandbox)
 		ev.OK, ev.Text = a.OK, a.Text
+		if !a.OK && ends.again() { // why it does not answer
+			w.tell(supervisor.Event{Kind: supervisor.Starved, Run: e.Run})
+		}
 		ev.Doubt = a.Doubt || w.s.ending(time.Now()) // what ends with all of tend has not failed
 	}
 	w.tell(ev)
