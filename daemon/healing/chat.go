@@ -150,7 +150,7 @@ func (h *Healing) SendChat(ctx context.Context, service, text, id string) (name 
 				return nil, &refusedError{"the service is being repaired; wait, or stop that first"}
 			case s.Phase == chat.Asking:
 				return nil, &refusedError{"the chat waits for an answer to its question; answer it, or stop it"}
-			case s.Phase != chat.Idle || t.busy:
+			case s.Phase != chat.Idle:
 				return nil, &refusedError{"the model is still working; wait, or stop it"}
 			}
 			fresh = true
@@ -255,8 +255,11 @@ func (h *Healing) ClearChat(ctx context.Context, service, id string) (err error)
 		if err = h.meant(service); err != nil || h.talk == nil || id != "" && h.talk.order.ID != id {
 			return // it is forgotten already
 		}
-		if h.talk.busy || h.talk.state().Phase != chat.Idle {
+		// Its worker may be about to end: it needs nothing more.
+		if _, err = h.talk.journal.Read(); err == nil && h.talk.state().Phase != chat.Idle {
 			err = &refusedError{"the model is still working; stop it first"}
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return
 		}
 		left, h.talk = h.talk.order.ID, nil

@@ -119,7 +119,7 @@ func (l *liveChat) begin(id string) error {
 		return &process.InvalidError{Field: "after", Reason: fmt.Sprintf("is %d; the chat has %d entries", after, end)}
 	}
 	t.journal = chat.Open(t.order.Path(healer.JournalFile)) // from its beginning
-	l.talk, l.print, l.words = t, print{size: -2}, print{size: -1}
+	l.talk, l.print, l.words = t, print{size: -2}, print{size: -2}
 	return nil
 }
 

@@ -83,7 +83,8 @@ func (t *talker) question(ctx context.Context, tool agent.Tool, call agent.Block
 		q.Text = fmt.Sprintf("%s %s", verb, q.Path)
 		var denied *guard.DeniedError
 		if errors.As(why, &denied) {
-			q.Text += ": " + denied.Reason
+			reason, _, _ := strings.Cut(denied.Reason, ";") // the rest is for the model
+			q.Text += ": " + reason
 		}
 	default:
 		return why

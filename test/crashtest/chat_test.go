@@ -197,6 +197,7 @@ func TestAChatOutlivesDeaths(t *testing.T) {
 	}
 	scene.Must(t, v.answer(false))
 	v.until("it is over", v.over)
+	v.until("nothing is being written, for one who comes back", func() bool { return v.words == "" })
 	if _, err := os.Lstat(ran); err == nil || v.last("end").GetText() != "" || v.last("reply").GetText() != "It is mended." {
 		t.Errorf("what was not allowed was run (%v), or the end is %v\n%s", err, v.last("end"), v.story())
 	}
@@ -337,10 +338,7 @@ func TestAHostileClientOfAChat(t *testing.T) {
 	if end := v.last("end"); end.GetText() != "stopped" || end.GetError() {
 		t.Errorf("it ends with %v", end)
 	}
-	scene.Eventually(t, "it is cleared", func() bool { // its worker is about to end
-		_, err := v.c.Clear(t.Context(), connect.NewRequest(&tendv1.ClearChatRequest{Chat: v.chat.GetId()}))
-		return err == nil
-	})
+	scene.Value(v.c.Clear(t.Context(), connect.NewRequest(&tendv1.ClearChatRequest{Chat: v.chat.GetId()})))(t)
 	v.until("whoever looks on sees that", func() bool { return v.chat.GetId() == "" })
 	if list := scene.Value(v.c.List(t.Context(), connect.NewRequest(&tendv1.ListChatsRequest{})))(t); len(list.Msg.GetChats()) != 0 {
 		t.Errorf("there are %v", list.Msg)

@@ -6,7 +6,7 @@ import { visible } from './format.js';
 import { Diff, Text } from './timeline.js';
 
 /** Text that stands as it is, with its lines. */
-const lines = (text: string) => text.split('\n').map(visible).join('\n');
+export const lines = (text: string) => text.split('\n').map(visible).join('\n');
 
 export function Conversation({ said, words, live }: { said: Said[]; words?: HealWords | undefined; live: boolean }) {
   const results = new Map<string, Said>();
@@ -60,11 +60,11 @@ export function Conversation({ said, words, live }: { said: Said[]; words?: Heal
 const text = (v: unknown) => (typeof v === 'string' ? v : v === undefined ? '' : JSON.stringify(v));
 
 /** A call of a tool, as what it does. */
-function Call({ call, result }: { call: Said; result: Said | undefined }) {
+export function Call({ call, result }: { call: Said; result: Said | undefined }) {
   const input = (typeof call.input === 'object' && call.input ? call.input : {}) as Record<string, unknown>;
   const tool = call.tool ?? '';
   const head: Record<string, string> = {
-    exec: `$ ${text(input['command'])}`,
+    exec: `${input['outside'] === true ? '(outside) ' : ''}$ ${text(input['command'])}`,
     read: `read ${text(input['path'])}`,
     list: `list ${text(input['path']) || '.'}`,
     search: `search ${text(input['pattern'])}`,
@@ -72,6 +72,7 @@ function Call({ call, result }: { call: Said; result: Said | undefined }) {
     restart: 'restart the service',
     wait: `wait ${text(input['seconds'])} s`,
     set_env: `set ${text(input['name'])}`,
+    log: 'read the log',
     finish: 'finish',
   };
   const old = text(input['old']);

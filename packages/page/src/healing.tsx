@@ -228,7 +228,8 @@ function Broken({ e, s }: { e: Episode; s: ServiceStatus }) {
           </span>
         </li>
         <li>
-          If that is hopeless, let an agent of your own look into it: <code>tend mcp</code> gives it the service, its logs and a shell, without a bound of attempts.
+          Or <a href={`${paths.service(s.name)}?tab=chat`}>chat</a>: the model works on it with you, without a bound of attempts, and asks before it does more than the healer may. An agent of your own gets the service, its logs and a shell by{' '}
+          <code>tend mcp</code>.
         </li>
       </ol>
     </section>

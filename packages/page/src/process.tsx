@@ -7,6 +7,7 @@ import type { KillResponse } from '../../client/src/gen/tend/v1/process_pb.js';
 import { HealStatus, type ServiceStatus } from '../../client/src/gen/tend/v1/service_pb.js';
 import { notFound, place, repeat, services, words, type Place } from './api.js';
 import { age, millis, percent, signalName, size, visible } from './format.js';
+import { ChatPanel } from './chat.js';
 import { Healing } from './healing.js';
 import { boxName, nameOf, processState, serviceState } from './items.js';
 import { Output } from './log.js';
@@ -254,13 +255,18 @@ function Kill({ at, info, close }: { at: Place; info: Info; close: () => void })
   );
 }
 
-/** A service's tab for what is done to repair it, beside those of its newest run. */
+/** A service's tabs for what is done to repair it, beside those of its newest run. */
 function HealingTab() {
   const { query } = usePlace();
   return (
-    <button aria-pressed={query.get('tab') === 'healing'} onClick={() => amend({ tab: 'healing', at: '', s: '' })}>
-      Healing
-    </button>
+    <>
+      <button aria-pressed={query.get('tab') === 'healing'} onClick={() => amend({ tab: 'healing', at: '', s: '' })}>
+        Healing
+      </button>
+      <button aria-pressed={query.get('tab') === 'chat'} onClick={() => amend({ tab: 'chat', at: '', s: '', episode: '' })}>
+        Chat
+      </button>
+    </>
   );
 }
 
@@ -353,11 +359,12 @@ export function ServicePage({ name }: { name: string }) {
       </main>
     );
   const healed = s.healing !== HealStatus.UNSPECIFIED;
-  const healing = healed && query.get('tab') === 'healing';
+  const tab = query.get('tab') ?? '';
+  const panel = healed && (tab === 'healing' || tab === 'chat');
   return (
     <main class="process">
       <ServiceHead s={s} since={store.now() - store.skew - (store.since.get(name) ?? 0)} />
-      {healing ? (
+      {panel ? (
         <>
           <nav class="tabs" aria-label="Views">
             <button aria-pressed={false} onClick={() => amend({ tab: '', episode: '' })}>
@@ -368,7 +375,7 @@ export function ServicePage({ name }: { name: string }) {
             </button>
             <HealingTab />
           </nav>
-          <Healing s={s} />
+          {tab === 'chat' ? <ChatPanel key={s.name} s={s} /> : <Healing s={s} />}
         </>
       ) : s.process ? (
         <Run key={s.process} id={s.process} box={store.processes.get(s.process)?.sandbox ?? ''} more={healed && <HealingTab />} />

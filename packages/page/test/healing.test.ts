@@ -1,38 +1,14 @@
 // Services that break and are healed, as a person sees it, with the server killed meanwhile.
 import assert from 'node:assert/strict';
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
-import net from 'node:net';
 import path from 'node:path';
-import { after, test } from 'node:test';
-import { until } from '../../daemon.js';
+import { test } from 'node:test';
+import { freePort, key, model } from './model.js';
 import { accessible, complaints, dir, killServer, leave, loggedIn, shots, tend, url } from './stage.js';
 
-const key = 'sk-page-0123456789abcdef';
 const repo = path.join(dir, 'project');
 const git = (...args: string[]) => execFileSync('git', ['-c', 'user.name=a', '-c', 'user.email=a@b', ...args], { cwd: repo, encoding: 'utf8', env: { ...process.env, GIT_CONFIG_GLOBAL: '/dev/null' } });
-
-/** Starts a scripted model server, and returns its address. */
-async function model(turns: unknown[]): Promise<string> {
-  const program = path.join(dir, 'fakellm');
-  if (!fs.existsSync(program)) execFileSync('go', ['-C', '../../test/fakellm', 'build', '-o', program, '.']);
-  const script = path.join(dir, 'script.json');
-  const address = path.join(dir, 'model.url');
-  fs.rmSync(address, { force: true });
-  fs.writeFileSync(script, JSON.stringify({ mode: 'match', turns }));
-  const child = spawn(program, ['-script', script, '-key', key, '-addr-file', address], { stdio: 'ignore' });
-  after(() => void child.kill('SIGKILL'));
-  await until(() => fs.existsSync(address), 'the model server listens');
-  return fs.readFileSync(address, 'utf8').trim();
-}
-
-async function freePort(): Promise<number> {
-  const s = net.createServer().listen(0, '127.0.0.1');
-  await new Promise((ok) => s.once('listening', ok));
-  const { port } = s.address() as net.AddressInfo;
-  await new Promise((ok) => s.close(ok));
-  return port;
-}
 
 /** A project whose server needs a good part. A playbook mends it as mend.sh says. */
 async function project(): Promise<void> {

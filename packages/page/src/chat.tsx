@@ -1,0 +1,229 @@
+// The chat about a service: what a person and the model say, and what the model does.
+
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { ChatState, type ChatEntry } from '../../client/src/gen/tend/v1/chat_pb.js';
+import type { ServiceStatus } from '../../client/src/gen/tend/v1/service_pb.js';
+import { chats, repeat, words } from './api.js';
+import { useChat } from './talk.js';
+import { Call, lines } from './conversation.js';
+import type { Said } from './episode.js';
+import { visible } from './format.js';
+import { Notice, State, type Health } from './parts.js';
+import { readOnly } from './session.js';
+import { Diff } from './timeline.js';
+
+const states: Record<ChatState, [Health, string]> = {
+  [ChatState.UNSPECIFIED]: ['done', 'nothing was said yet'],
+  [ChatState.IDLE]: ['done', 'your turn'],
+  [ChatState.WORKING]: ['warn', 'working'],
+  [ChatState.ASKING]: ['warn', 'asks you'],
+  [ChatState.STOPPING]: ['warn', 'stopping'],
+};
+
+const text = new TextDecoder();
+
+/** A call as the parts of a repair know it. */
+function call(e: ChatEntry): Said {
+  let input: unknown;
+  try {
+    input = JSON.parse(text.decode(e.input));
+  } catch {
+    input = text.decode(e.input);
+  }
+  return { attempt: 1, kind: 'call', step: 0, tool: e.tool, call: e.call, input };
+}
+
+export function ChatPanel({ s }: { s: ServiceStatus }) {
+  const talk = useChat(s.name);
+  const [said, say] = useState('');
+  const [busy, work] = useState(false);
+  const state = talk.chat?.state ?? ChatState.UNSPECIFIED;
+  const idle = state === ChatState.IDLE || state === ChatState.UNSPECIFIED;
+  const end = useRef<HTMLDivElement>(null);
+  const follows = useRef(true);
+  useEffect(() => {
+    const look = () => (follows.current = innerHeight + scrollY > document.documentElement.scrollHeight - 120);
+    addEventListener('scroll', look, { passive: true });
+    return () => removeEventListener('scroll', look);
+  }, []);
+  useEffect(() => {
+    if (follows.current && talk.entries.length > 0) end.current?.scrollIntoView({ block: 'end' });
+  }, [talk]);
+
+  const act = async (what: () => Promise<unknown>): Promise<boolean> => {
+    say('');
+    work(true);
+    try {
+      await repeat(what);
+      return true;
+    } catch (err) {
+      say(words(err));
+      return false;
+    } finally {
+      work(false);
+    }
+  };
+  const chat = talk.chat?.id ?? '';
+  const of = { service: s.name, chat };
+  if (talk.trouble) return <Notice kind="bad" title="This cannot be shown">{visible(talk.trouble)}</Notice>;
+  const [health, word] = states[state] ?? ['warn', 'unknown'];
+  return (
+    <section class="chat" aria-label="Chat">
+      <div class="healbar">
+        <State health={health} word={word} />
+        {talk.chat && talk.chat.tokensRead > 0n && (
+          <small class="faint" title="By the prices of healer.llm.prices">
+            {talk.chat.tokensRead.toLocaleString()} tokens read, {talk.chat.tokensWritten.toLocaleString()} written
+            {talk.chat.cost > 0 && `, cost ${talk.chat.cost < 0.01 ? '< 0.01' : talk.chat.cost.toFixed(2)}`}
+          </small>
+        )}
+        <span class="grow" />
+        {!readOnly() && !idle && (
+          <button class="danger" disabled={busy || state === ChatState.STOPPING} onClick={() => void act(() => chats.stop(of))} title="What it has changed stays">
+            Stop
+          </button>
+        )}
+        {!readOnly() && idle && talk.entries.length > 0 && (
+          <button disabled={busy} onClick={() => void act(() => chats.clear(of))} title="Forgets what was said; what was changed stays">
+            Clear
+          </button>
+        )}
+      </div>
+      {!talk.chat ? (
+        <div class="timeline ghost" aria-busy="true" />
+      ) : talk.entries.length === 0 ? (
+        <Notice title="Talk with the model about this service">
+          <p>It reads the log and the files, runs commands that change nothing outside of the project, and shows you each change. It asks before it does anything else. Nothing is committed.</p>
+        </Notice>
+      ) : (
+        <Entries entries={talk.entries} question={talk.chat.question} answer={(yes) => void act(() => chats.answer({ ...of, question: talk.chat!.question, yes }))} busy={busy} words={talk.words?.text ?? ''} tool={talk.words?.tool ?? ''} live={state === ChatState.WORKING} />
+      )}
+      <p class="error" role="alert">
+        {visible(said)}
+      </p>
+      {!readOnly() && <Say service={s.name} idle={idle && !busy && !!talk.chat} act={act} />}
+      <div ref={end} />
+    </section>
+  );
+}
+
+function Entries({ entries, question, answer, busy, words, tool, live }: { entries: ChatEntry[]; question: bigint; answer: (yes: boolean) => void; busy: boolean; words: string; tool: string; live: boolean }) {
+  const { results, answers } = useMemo(() => {
+    const results = new Map<string, ChatEntry>();
+    const answers = new Map<bigint, boolean>();
+    for (const e of entries) {
+      if (e.kind === 'result') results.set(e.call, e);
+      if (e.kind === 'answer') answers.set(e.question, e.yes);
+    }
+    return { results, answers };
+  }, [entries]);
+  const busyCall = entries.findLast((e) => e.kind === 'call');
+  return (
+    <div class="timeline chat-entries" aria-live={live ? 'polite' : undefined}>
+      {entries.map((e) => {
+        const key = String(e.seq);
+        switch (e.kind) {
+          case 'said':
+            return (
+              <div key={key} class="mine">
+                <p class="words">{lines(e.text)}</p>
+              </div>
+            );
+          case 'reply':
+            return e.text ? (
+              <p key={key} class="words">
+                {lines(e.text)}
+              </p>
+            ) : null;
+          case 'call': {
+            const r = results.get(e.call);
+            return (
+              <div key={key}>
+                <Call call={call(e)} result={r && { attempt: 1, kind: 'result', step: 0, text: r.text, error: r.error }} />
+                {r && e.tool !== 'edit' && r.diff.length > 0 && <Diff title="Changed" text={text.decode(r.diff)} />}
+              </div>
+            );
+          }
+          case 'question': {
+            const answered = answers.get(e.seq);
+            return (
+              <div key={key} class="question" role={e.seq === question ? 'group' : undefined} aria-label={e.seq === question ? 'The model asks' : undefined}>
+                <p>The model asks to {visible(e.text)}</p>
+                {e.seq === question && !readOnly() ? (
+                  <div class="actions">
+                    <button class="primary" disabled={busy} onClick={() => answer(true)}>
+                      Allow this once
+                    </button>
+                    <button disabled={busy} onClick={() => answer(false)}>
+                      Do not allow
+                    </button>
+                  </div>
+                ) : (
+                  <small class="faint">{answered === undefined ? (e.seq === question ? 'It waits for an answer.' : 'It was not answered.') : answered ? 'It was allowed.' : 'It was not allowed.'}</small>
+                )}
+              </div>
+            );
+          }
+          case 'note':
+            return (
+              <p key={key} class={e.error ? 'error' : 'faint'}>
+                {visible(e.text)}
+              </p>
+            );
+          case 'end':
+            return e.text ? (
+              <p key={key} class={e.error ? 'error' : 'faint'}>
+                {e.text === 'stopped' ? 'You stopped it.' : `It has ended: ${visible(e.text)}`}
+              </p>
+            ) : null;
+        }
+        return null;
+      })}
+      {words || tool ? (
+        <p class="words live">
+          {lines(words)}
+          {tool && <small class="faint"> {visible(tool)}{'\u2026'}</small>}
+        </p>
+      ) : live ? (
+        <p class="words live faint">{busyCall && !results.has(busyCall.call) ? 'It runs\u2026' : 'The model is thinking\u2026'}</p>
+      ) : null}
+    </div>
+  );
+}
+
+/** Where one says something. A message is sent once, however often it has to be tried. */
+function Say({ service, idle, act }: { service: string; idle: boolean; act: (what: () => Promise<unknown>) => Promise<boolean> }) {
+  const [draft, set] = useState('');
+  const send = async () => {
+    const said = draft.trim();
+    if (!said || !idle) return;
+    const id = Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, '0')).join('');
+    if (await act(() => chats.send({ service, text: said, id }))) set('');
+  };
+  return (
+    <form
+      class="say"
+      onSubmit={(e) => {
+        e.preventDefault();
+        void send();
+      }}
+    >
+      <textarea
+        aria-label="Message to the model"
+        rows={3}
+        maxLength={30_000}
+        placeholder="What is wrong with it? (Enter sends, Shift+Enter begins a line)"
+        value={draft}
+        onInput={(e) => set(e.currentTarget.value)}
+        onKeyDown={(e) => {
+          if (e.key !== 'Enter' || e.shiftKey || e.isComposing) return;
+          e.preventDefault();
+          void send();
+        }}
+      />
+      <button class="primary" disabled={!idle || !draft.trim()}>
+        Send
+      </button>
+    </form>
+  );
+}
