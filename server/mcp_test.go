@@ -60,12 +60,16 @@ func TestServicesByMCP(t *testing.T) {
 			}
 		}
 	}
-	until := func(want string) {
+	answers := func(arguments, want string) {
 		t.Helper()
 		scene.Eventually(t, want, func() bool {
-			text, _, _ := mcpCall(t, s, "POST", "", "service", `{"action":"list"}`)
+			text, _, _ := mcpCall(t, s, "POST", "", "service", arguments)
 			return strings.Contains(text, want)
 		})
+	}
+	until := func(want string) {
+		t.Helper()
+		answers(`{"action":"list"}`, want)
 	}
 	service(`{"action":"list"}`, "(none; tend up declares them)")
 	file := scene.Value(json.Marshal(map[string]any{"dir": t.TempDir(), "name": "tend.yaml", "env": map[string]string{"PATH": "/usr/bin:/bin"},
@@ -79,7 +83,7 @@ func TestServicesByMCP(t *testing.T) {
 	service(`{"action":"start","name":"web"}`, "web ")
 	until("web running, ready")
 	until("db idle")
-	service(`{"action":"logs","name":"web"}`, "up ")
+	answers(`{"action":"logs","name":"web"}`, "up ") // it is ready before it has written
 	service(`{"action":"start"}`, "db ")
 	until("db running, ready")
 	service(`{"action":"stop","name":"db"}`, "db ")
