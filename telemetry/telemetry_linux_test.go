@@ -324,6 +324,34 @@ func TestACollectorThatIsDownDisturbsNobody(t *testing.T) {
 	}
 }
 
+// TestACollectorThatNeverAnswersHoldsNobody: starts go on, and so does the end of a server.
+// What ended meanwhile is sent by the next one.
+func TestACollectorThatNeverAnswersHoldsNobody(t *testing.T) {
+	t.Parallel()
+	asked, release := make(chan struct{}, 100), make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		select {
+		case <-r.Context().Done():
+		case <-release:
+		}
+	}))
+	t.Cleanup(silent.Close)
+	defer close(release)
+	m, dir, set := testkeeper.New(t), t.TempDir(), map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": silent.URL, "OTEL_EXPORTER_OTLP_TIMEOUT": "600000", "OTEL_METRICS_EXPORTER": "none"}
+	sight, traced, end := open(t, m, dir, io.Discard, set)
+	first := ask(t, sight, traced, process.Spec{Shell: "exit 1"})
+	scene.WantExit(t, first, 1)
+	<-asked // and waits for an answer from now on
+	second := ask(t, sight, traced, process.Spec{Shell: "exit 2"})
+	scene.WantExit(t, second, 2)
+	end()
+	c := take(t)
+	open(t, m, dir, io.Discard, at(c))
+	c.span(t, "the first is sent", of(first.ID()))
+	c.span(t, "the second is sent", of(second.ID()))
+}
+
 func TestMetricsAreThoseOfTheScrape(t *testing.T) {
 	t.Parallel()
 	c, m := take(t), testkeeper.New(t)

@@ -99,6 +99,41 @@ func TestACancellationComesFirst(t *testing.T) {
 	}
 }
 
+// TestACancellationComesAtAnyMoment of a run: before it, while its process starts, while
+// it writes. Nothing of it is left, and what others run goes on.
+func TestACancellationComesAtAnyMoment(t *testing.T) {
+	w := newWorld(t)
+	session := []string{"Mcp-Session-Id", "s1", "Mcp-Protocol-Version", "2025-11-25"}
+	_, text, _ := w.post(`{"jsonrpc":"2.0","id":"by","method":"tools/call","params":{"name":"run","arguments":{"command":"cat","stdin":"pipe","name":"bystander","timeout_s":0.01}}}`, session...)
+	wants(t, text, "it runs on")
+	for i := range 40 {
+		run := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"run","arguments":{"command":"echo on; sleep 1000 & wait","timeout_s":600}}}`, i)
+		answered := make(chan string)
+		go func() {
+			_, text, _ := w.post(run, session...)
+			answered <- text
+		}()
+		time.Sleep(time.Duration(i) * 250 * time.Microsecond) // the moment, not a wait for something
+		for text = ""; text == ""; {
+			w.post(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i), session...)
+			select {
+			case text = <-answered:
+			case <-time.After(time.Second): // one that came too early is not remembered for ever
+			}
+		}
+		wants(t, text, "the client cancelled the call")
+	}
+	scene.Eventually(t, "nothing of the cancelled is left", func() bool {
+		live := scene.Value(w.m.List(t.Context(), process.Filter{Live: true}))(t)
+		return len(live) == 1 && live[0].Spec.Name == "bystander" && w.face.Status()["calls"] == "0"
+	})
+	for _, info := range scene.Value(w.m.List(t.Context(), process.Filter{}))(t) {
+		if info.Spec.Name != "bystander" && (info.Exit == nil || info.Exit.Cause != process.CauseKilled) {
+			t.Errorf("%s ended with %+v", info.ID, info.Exit)
+		}
+	}
+}
+
 // TestARunInASandboxIsCancelledAfterTheServersDeath, also by a client of the machine that
 // gave the sandbox as an argument; what runs elsewhere goes on.
 func TestARunInASandboxIsCancelledAfterTheServersDeath(t *testing.T) {
