@@ -40,27 +40,31 @@ func about[A any](ctx context.Context, s *processes, sel *tendv1.Selector, do fu
 }
 
 func (s *processes) Hello(context.Context, *connect.Request[tendv1.HelloRequest]) (*connect.Response[tendv1.HelloResponse], error) {
-	return connect.NewResponse(&tendv1.HelloResponse{Instance: s.cfg.Instance, Version: s.cfg.Version, ListenersHeld: s.cfg.Held, InputWriters: true, GrepOptions: true, Sandboxes: s.cfg.Driver != nil, Services: s.cfg.Services != nil}), nil
+	return connect.NewResponse(&tendv1.HelloResponse{Instance: s.cfg.Instance, Version: s.cfg.Version, ListenersHeld: s.cfg.Held, InputWriters: true, GrepOptions: true, Sandboxes: s.cfg.Driver != nil, Services: s.cfg.Services != nil, Runs: true}), nil
 }
 
 func (s *processes) Start(ctx context.Context, req *connect.Request[tendv1.StartRequest]) (*connect.Response[tendv1.StartResponse], error) {
-	spec, err := tendpb.ToSpec(req.Msg.GetSpec())
-	if err != nil {
-		return nil, wireError(err)
-	}
-	if err := tendpb.CheckText(&spec); err != nil {
-		return nil, wireError(err)
-	}
 	mgr, err := s.cfg.manager(ctx)
 	if err != nil {
 		return nil, wireError(err)
 	}
-	p, err := mgr.Start(ctx, spec)
+	p, err := start(ctx, mgr, req.Msg.GetSpec())
 	if err != nil {
 		return nil, wireError(err)
 	}
 	info, err := p.Info(ctx)
 	return answer(&tendv1.StartResponse{Info: tendpb.Info(&info)}, err)
+}
+
+func start(ctx context.Context, mgr process.Manager, m *tendv1.Spec) (process.Process, error) {
+	spec, err := tendpb.ToSpec(m)
+	if err != nil {
+		return nil, err
+	}
+	if err := tendpb.CheckText(&spec); err != nil {
+		return nil, err
+	}
+	return mgr.Start(ctx, spec)
 }
 
 func (s *processes) Get(ctx context.Context, req *connect.Request[tendv1.GetRequest]) (*connect.Response[tendv1.GetResponse], error) {

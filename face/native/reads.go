@@ -22,6 +22,7 @@ var reads = map[string]bool{
 	pb.ProcessServiceGetProcedure:         true,
 	pb.ProcessServiceListProcedure:        true,
 	pb.ProcessServiceReadProcedure:        true,
+	pb.ProcessServiceRunProcedure:         false,
 	pb.ProcessServiceWriteProcedure:       false,
 	pb.ProcessServiceWriteStreamProcedure: false,
 	pb.ProcessServiceResizeProcedure:      false,

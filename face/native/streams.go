@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -39,6 +40,56 @@ func (s *processes) Read(ctx context.Context, req *connect.Request[tendv1.ReadRe
 	if err != nil {
 		return wireError(err)
 	}
+	return s.deliver(ctx, p, opts, func(ev *tendv1.Event) error {
+		return stream.Send(&tendv1.ReadResponse{Event: ev})
+	})
+}
+
+// maxForget bounds what one Run removes.
+const maxForget = 100
+
+func (s *processes) Run(ctx context.Context, req *connect.Request[tendv1.RunRequest], stream *connect.ServerStream[tendv1.RunResponse]) error {
+	m := req.Msg
+	opts, err := tendpb.ToReadOptions(m.GetRead())
+	if err != nil {
+		return wireError(err)
+	}
+	switch {
+	case m.GetRead().GetProcess() != nil:
+		return wireError(&process.InvalidError{Field: "read.process", Reason: "is set; the process is the one that is started"})
+	case len(m.GetForget()) > maxForget:
+		return wireError(&process.InvalidError{Field: "forget", Reason: fmt.Sprintf("names %d processes; %d are possible", len(m.GetForget()), maxForget)})
+	}
+	mgr, err := s.cfg.manager(ctx)
+	if err != nil {
+		return wireError(err)
+	}
+	p, err := start(ctx, mgr, m.GetSpec())
+	if err != nil {
+		return wireError(err)
+	}
+	var forgetting sync.WaitGroup
+	defer forgetting.Wait()
+	if len(m.GetForget()) > 0 {
+		forgetting.Go(func() { remove(ctx, mgr, m.GetForget()) }) // while the process runs
+	}
+	return s.deliver(ctx, p, opts, func(ev *tendv1.Event) error {
+		return stream.Send(&tendv1.RunResponse{Event: ev})
+	})
+}
+
+// remove removes what can be removed: what cannot is kept for its time.
+func remove(ctx context.Context, mgr process.Manager, ids []string) {
+	defer func() { _ = recover() }() // a fault here must not end the server: no handler is above it
+	for _, id := range ids {
+		if p, err := mgr.Get(ctx, process.Selector{ID: process.ID(id)}); err == nil {
+			_ = p.Remove(ctx)
+		}
+	}
+}
+
+// deliver sends the output and the facts of a process, from a hello on.
+func (s *processes) deliver(ctx context.Context, p process.Process, opts process.ReadOptions, send func(*tendv1.Event) error) error {
 	if err := settle(ctx, p, &opts); err != nil {
 		return wireError(err)
 	}
@@ -57,9 +108,7 @@ func (s *processes) Read(ctx context.Context, req *connect.Request[tendv1.ReadRe
 			from = append(from, &tendv1.StreamOffset{Stream: tendv1.Stream(i), Offset: at})
 		}
 	}
-	return s.pump(ctx, r, from, func(ev *tendv1.Event) error {
-		return stream.Send(&tendv1.ReadResponse{Event: ev})
-	})
+	return s.pump(ctx, r, from, send)
 }
 
 // settle replaces "now" by the offset that it is.

@@ -320,7 +320,9 @@ type HelloResponse struct {
 	// it ignores the header: what was meant for a sandbox would be done to the machine.
 	Sandboxes bool `protobuf:"varint,12,opt,name=sandboxes,proto3" json:"sandboxes,omitempty"`
 	// There is a ServiceService.
-	Services      bool `protobuf:"varint,13,opt,name=services,proto3" json:"services,omitempty"`
+	Services bool `protobuf:"varint,13,opt,name=services,proto3" json:"services,omitempty"`
+	// There is Run.
+	Runs          bool `protobuf:"varint,14,opt,name=runs,proto3" json:"runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -400,6 +402,13 @@ func (x *HelloResponse) GetSandboxes() bool {
 func (x *HelloResponse) GetServices() bool {
 	if x != nil {
 		return x.Services
+	}
+	return false
+}
+
+func (x *HelloResponse) GetRuns() bool {
+	if x != nil {
+		return x.Runs
 	}
 	return false
 }
@@ -1057,6 +1066,113 @@ func (x *ReadResponse) GetEvent() *Event {
 	return nil
 }
 
+type RunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Spec  *Spec                  `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// What is delivered. It names no process.
+	Read *ReadRequest `protobuf:"bytes,2,opt,name=read,proto3" json:"read,omitempty"`
+	// Ids of finished processes that are removed meanwhile, at most 100: those of
+	// runs before whose output has come. Nothing is said of those that are not removed.
+	Forget        []string `protobuf:"bytes,3,rep,name=forget,proto3" json:"forget,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunRequest) Reset() {
+	*x = RunRequest{}
+	mi := &file_tend_v1_process_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunRequest) ProtoMessage() {}
+
+func (x *RunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_process_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
+func (*RunRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RunRequest) GetSpec() *Spec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *RunRequest) GetRead() *ReadRequest {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+func (x *RunRequest) GetForget() []string {
+	if x != nil {
+		return x.Forget
+	}
+	return nil
+}
+
+type RunResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Event         *Event                 `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse) Reset() {
+	*x = RunResponse{}
+	mi := &file_tend_v1_process_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse) ProtoMessage() {}
+
+func (x *RunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_process_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
+func (*RunResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *RunResponse) GetEvent() *Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
 type EventsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1065,7 +1181,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_tend_v1_process_proto_msgTypes[12]
+	mi := &file_tend_v1_process_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1077,7 +1193,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[12]
+	mi := &file_tend_v1_process_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1090,7 +1206,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{12}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{14}
 }
 
 type EventsResponse struct {
@@ -1102,7 +1218,7 @@ type EventsResponse struct {
 
 func (x *EventsResponse) Reset() {
 	*x = EventsResponse{}
-	mi := &file_tend_v1_process_proto_msgTypes[13]
+	mi := &file_tend_v1_process_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1230,7 @@ func (x *EventsResponse) String() string {
 func (*EventsResponse) ProtoMessage() {}
 
 func (x *EventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[13]
+	mi := &file_tend_v1_process_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1243,7 @@ func (x *EventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
 func (*EventsResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{13}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *EventsResponse) GetEvent() *Event {
@@ -1162,7 +1278,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_tend_v1_process_proto_msgTypes[14]
+	mi := &file_tend_v1_process_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1174,7 +1290,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[14]
+	mi := &file_tend_v1_process_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1187,7 +1303,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{14}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Event) GetProcessId() string {
@@ -1398,7 +1514,7 @@ type WriteRequest struct {
 
 func (x *WriteRequest) Reset() {
 	*x = WriteRequest{}
-	mi := &file_tend_v1_process_proto_msgTypes[15]
+	mi := &file_tend_v1_process_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1410,7 +1526,7 @@ func (x *WriteRequest) String() string {
 func (*WriteRequest) ProtoMessage() {}
 
 func (x *WriteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[15]
+	mi := &file_tend_v1_process_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1423,7 +1539,7 @@ func (x *WriteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteRequest.ProtoReflect.Descriptor instead.
 func (*WriteRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{15}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WriteRequest) GetProcess() *Selector {
@@ -1501,7 +1617,7 @@ type WriteResponse struct {
 
 func (x *WriteResponse) Reset() {
 	*x = WriteResponse{}
-	mi := &file_tend_v1_process_proto_msgTypes[16]
+	mi := &file_tend_v1_process_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +1629,7 @@ func (x *WriteResponse) String() string {
 func (*WriteResponse) ProtoMessage() {}
 
 func (x *WriteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[16]
+	mi := &file_tend_v1_process_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +1642,7 @@ func (x *WriteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteResponse.ProtoReflect.Descriptor instead.
 func (*WriteResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{16}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WriteResponse) GetOffset() int64 {
@@ -1556,7 +1672,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_tend_v1_process_proto_msgTypes[17]
+	mi := &file_tend_v1_process_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1684,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[17]
+	mi := &file_tend_v1_process_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +1697,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{17}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ResizeRequest) GetProcess() *Selector {
@@ -1615,7 +1731,7 @@ type ResizeResponse struct {
 
 func (x *ResizeResponse) Reset() {
 	*x = ResizeResponse{}
-	mi := &file_tend_v1_process_proto_msgTypes[18]
+	mi := &file_tend_v1_process_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1743,7 @@ func (x *ResizeResponse) String() string {
 func (*ResizeResponse) ProtoMessage() {}
 
 func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[18]
+	mi := &file_tend_v1_process_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1756,7 @@ func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
 func (*ResizeResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{18}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResizeResponse) GetBefore() *Size {
@@ -1662,7 +1778,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_tend_v1_process_proto_msgTypes[19]
+	mi := &file_tend_v1_process_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +1790,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[19]
+	mi := &file_tend_v1_process_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +1803,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{19}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SignalRequest) GetProcess() *Selector {
@@ -1719,7 +1835,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_tend_v1_process_proto_msgTypes[20]
+	mi := &file_tend_v1_process_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1731,7 +1847,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[20]
+	mi := &file_tend_v1_process_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1744,7 +1860,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{20}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{22}
 }
 
 type KillRequest struct {
@@ -1756,7 +1872,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_tend_v1_process_proto_msgTypes[21]
+	mi := &file_tend_v1_process_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1768,7 +1884,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[21]
+	mi := &file_tend_v1_process_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1781,7 +1897,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{21}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *KillRequest) GetProcess() *Selector {
@@ -1805,7 +1921,7 @@ type KillResponse struct {
 
 func (x *KillResponse) Reset() {
 	*x = KillResponse{}
-	mi := &file_tend_v1_process_proto_msgTypes[22]
+	mi := &file_tend_v1_process_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1817,7 +1933,7 @@ func (x *KillResponse) String() string {
 func (*KillResponse) ProtoMessage() {}
 
 func (x *KillResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[22]
+	mi := &file_tend_v1_process_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1830,7 +1946,7 @@ func (x *KillResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillResponse.ProtoReflect.Descriptor instead.
 func (*KillResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{22}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *KillResponse) GetVerified() bool {
@@ -1880,7 +1996,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_tend_v1_process_proto_msgTypes[23]
+	mi := &file_tend_v1_process_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1892,7 +2008,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[23]
+	mi := &file_tend_v1_process_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1905,7 +2021,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{23}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WaitRequest) GetProcess() *Selector {
@@ -2027,7 +2143,7 @@ type PortsRequest struct {
 
 func (x *PortsRequest) Reset() {
 	*x = PortsRequest{}
-	mi := &file_tend_v1_process_proto_msgTypes[24]
+	mi := &file_tend_v1_process_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2039,7 +2155,7 @@ func (x *PortsRequest) String() string {
 func (*PortsRequest) ProtoMessage() {}
 
 func (x *PortsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[24]
+	mi := &file_tend_v1_process_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2052,7 +2168,7 @@ func (x *PortsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortsRequest.ProtoReflect.Descriptor instead.
 func (*PortsRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{24}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PortsRequest) GetProcess() *Selector {
@@ -2074,7 +2190,7 @@ type PortsResponse struct {
 
 func (x *PortsResponse) Reset() {
 	*x = PortsResponse{}
-	mi := &file_tend_v1_process_proto_msgTypes[25]
+	mi := &file_tend_v1_process_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2086,7 +2202,7 @@ func (x *PortsResponse) String() string {
 func (*PortsResponse) ProtoMessage() {}
 
 func (x *PortsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[25]
+	mi := &file_tend_v1_process_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2099,7 +2215,7 @@ func (x *PortsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortsResponse.ProtoReflect.Descriptor instead.
 func (*PortsResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{25}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PortsResponse) GetPorts() []*ListeningPort {
@@ -2127,7 +2243,7 @@ type ListeningPort struct {
 
 func (x *ListeningPort) Reset() {
 	*x = ListeningPort{}
-	mi := &file_tend_v1_process_proto_msgTypes[26]
+	mi := &file_tend_v1_process_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2139,7 +2255,7 @@ func (x *ListeningPort) String() string {
 func (*ListeningPort) ProtoMessage() {}
 
 func (x *ListeningPort) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[26]
+	mi := &file_tend_v1_process_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2152,7 +2268,7 @@ func (x *ListeningPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListeningPort.ProtoReflect.Descriptor instead.
 func (*ListeningPort) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{26}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListeningPort) GetPort() uint32 {
@@ -2183,7 +2299,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_tend_v1_process_proto_msgTypes[27]
+	mi := &file_tend_v1_process_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2195,7 +2311,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[27]
+	mi := &file_tend_v1_process_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2208,7 +2324,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{27}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WaitResponse) GetAnswer() isWaitResponse_Answer {
@@ -2285,7 +2401,7 @@ type WaitResult struct {
 
 func (x *WaitResult) Reset() {
 	*x = WaitResult{}
-	mi := &file_tend_v1_process_proto_msgTypes[28]
+	mi := &file_tend_v1_process_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2297,7 +2413,7 @@ func (x *WaitResult) String() string {
 func (*WaitResult) ProtoMessage() {}
 
 func (x *WaitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[28]
+	mi := &file_tend_v1_process_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2310,7 +2426,7 @@ func (x *WaitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResult.ProtoReflect.Descriptor instead.
 func (*WaitResult) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{28}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WaitResult) GetExit() *Exit {
@@ -2379,7 +2495,7 @@ type Listener struct {
 
 func (x *Listener) Reset() {
 	*x = Listener{}
-	mi := &file_tend_v1_process_proto_msgTypes[29]
+	mi := &file_tend_v1_process_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2391,7 +2507,7 @@ func (x *Listener) String() string {
 func (*Listener) ProtoMessage() {}
 
 func (x *Listener) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[29]
+	mi := &file_tend_v1_process_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2404,7 +2520,7 @@ func (x *Listener) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Listener.ProtoReflect.Descriptor instead.
 func (*Listener) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{29}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Listener) GetAddress() string {
@@ -2432,7 +2548,7 @@ type TrimRequest struct {
 
 func (x *TrimRequest) Reset() {
 	*x = TrimRequest{}
-	mi := &file_tend_v1_process_proto_msgTypes[30]
+	mi := &file_tend_v1_process_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2444,7 +2560,7 @@ func (x *TrimRequest) String() string {
 func (*TrimRequest) ProtoMessage() {}
 
 func (x *TrimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[30]
+	mi := &file_tend_v1_process_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2457,7 +2573,7 @@ func (x *TrimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimRequest.ProtoReflect.Descriptor instead.
 func (*TrimRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{30}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TrimRequest) GetProcess() *Selector {
@@ -2489,7 +2605,7 @@ type TrimResponse struct {
 
 func (x *TrimResponse) Reset() {
 	*x = TrimResponse{}
-	mi := &file_tend_v1_process_proto_msgTypes[31]
+	mi := &file_tend_v1_process_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2501,7 +2617,7 @@ func (x *TrimResponse) String() string {
 func (*TrimResponse) ProtoMessage() {}
 
 func (x *TrimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[31]
+	mi := &file_tend_v1_process_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2514,7 +2630,7 @@ func (x *TrimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimResponse.ProtoReflect.Descriptor instead.
 func (*TrimResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{31}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{33}
 }
 
 type PinRequest struct {
@@ -2527,7 +2643,7 @@ type PinRequest struct {
 
 func (x *PinRequest) Reset() {
 	*x = PinRequest{}
-	mi := &file_tend_v1_process_proto_msgTypes[32]
+	mi := &file_tend_v1_process_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2539,7 +2655,7 @@ func (x *PinRequest) String() string {
 func (*PinRequest) ProtoMessage() {}
 
 func (x *PinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[32]
+	mi := &file_tend_v1_process_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2552,7 +2668,7 @@ func (x *PinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinRequest.ProtoReflect.Descriptor instead.
 func (*PinRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{32}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PinRequest) GetProcess() *Selector {
@@ -2577,7 +2693,7 @@ type PinResponse struct {
 
 func (x *PinResponse) Reset() {
 	*x = PinResponse{}
-	mi := &file_tend_v1_process_proto_msgTypes[33]
+	mi := &file_tend_v1_process_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2589,7 +2705,7 @@ func (x *PinResponse) String() string {
 func (*PinResponse) ProtoMessage() {}
 
 func (x *PinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[33]
+	mi := &file_tend_v1_process_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2602,7 +2718,7 @@ func (x *PinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinResponse.ProtoReflect.Descriptor instead.
 func (*PinResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{33}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{35}
 }
 
 type RemoveRequest struct {
@@ -2614,7 +2730,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_tend_v1_process_proto_msgTypes[34]
+	mi := &file_tend_v1_process_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2626,7 +2742,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[34]
+	mi := &file_tend_v1_process_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2639,7 +2755,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{34}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RemoveRequest) GetProcess() *Selector {
@@ -2657,7 +2773,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_tend_v1_process_proto_msgTypes[35]
+	mi := &file_tend_v1_process_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2669,7 +2785,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[35]
+	mi := &file_tend_v1_process_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2682,7 +2798,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{35}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{37}
 }
 
 // ErrorDetail makes an error readable by a program.
@@ -2711,7 +2827,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_tend_v1_process_proto_msgTypes[36]
+	mi := &file_tend_v1_process_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2723,7 +2839,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[36]
+	mi := &file_tend_v1_process_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2736,7 +2852,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{36}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ErrorDetail) GetKind() ErrorKind {
@@ -2817,7 +2933,7 @@ type Event_Empty struct {
 
 func (x *Event_Empty) Reset() {
 	*x = Event_Empty{}
-	mi := &file_tend_v1_process_proto_msgTypes[38]
+	mi := &file_tend_v1_process_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2829,7 +2945,7 @@ func (x *Event_Empty) String() string {
 func (*Event_Empty) ProtoMessage() {}
 
 func (x *Event_Empty) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[38]
+	mi := &file_tend_v1_process_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2842,7 +2958,7 @@ func (x *Event_Empty) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event_Empty.ProtoReflect.Descriptor instead.
 func (*Event_Empty) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{14, 0}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{16, 0}
 }
 
 type Event_Started struct {
@@ -2854,7 +2970,7 @@ type Event_Started struct {
 
 func (x *Event_Started) Reset() {
 	*x = Event_Started{}
-	mi := &file_tend_v1_process_proto_msgTypes[39]
+	mi := &file_tend_v1_process_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2866,7 +2982,7 @@ func (x *Event_Started) String() string {
 func (*Event_Started) ProtoMessage() {}
 
 func (x *Event_Started) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[39]
+	mi := &file_tend_v1_process_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2879,7 +2995,7 @@ func (x *Event_Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event_Started.ProtoReflect.Descriptor instead.
 func (*Event_Started) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{14, 1}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{16, 1}
 }
 
 func (x *Event_Started) GetPid() uint32 {
@@ -2901,7 +3017,7 @@ type Event_Output struct {
 
 func (x *Event_Output) Reset() {
 	*x = Event_Output{}
-	mi := &file_tend_v1_process_proto_msgTypes[40]
+	mi := &file_tend_v1_process_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2913,7 +3029,7 @@ func (x *Event_Output) String() string {
 func (*Event_Output) ProtoMessage() {}
 
 func (x *Event_Output) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[40]
+	mi := &file_tend_v1_process_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2926,7 +3042,7 @@ func (x *Event_Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event_Output.ProtoReflect.Descriptor instead.
 func (*Event_Output) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{14, 2}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{16, 2}
 }
 
 func (x *Event_Output) GetStream() Stream {
@@ -2961,7 +3077,7 @@ type Event_StreamEnd struct {
 
 func (x *Event_StreamEnd) Reset() {
 	*x = Event_StreamEnd{}
-	mi := &file_tend_v1_process_proto_msgTypes[41]
+	mi := &file_tend_v1_process_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2973,7 +3089,7 @@ func (x *Event_StreamEnd) String() string {
 func (*Event_StreamEnd) ProtoMessage() {}
 
 func (x *Event_StreamEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[41]
+	mi := &file_tend_v1_process_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2986,7 +3102,7 @@ func (x *Event_StreamEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event_StreamEnd.ProtoReflect.Descriptor instead.
 func (*Event_StreamEnd) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{14, 3}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{16, 3}
 }
 
 func (x *Event_StreamEnd) GetStream() Stream {
@@ -3014,7 +3130,7 @@ type Event_Hello struct {
 
 func (x *Event_Hello) Reset() {
 	*x = Event_Hello{}
-	mi := &file_tend_v1_process_proto_msgTypes[42]
+	mi := &file_tend_v1_process_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3026,7 +3142,7 @@ func (x *Event_Hello) String() string {
 func (*Event_Hello) ProtoMessage() {}
 
 func (x *Event_Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[42]
+	mi := &file_tend_v1_process_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3039,7 +3155,7 @@ func (x *Event_Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event_Hello.ProtoReflect.Descriptor instead.
 func (*Event_Hello) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{14, 4}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{16, 4}
 }
 
 func (x *Event_Hello) GetInstance() string {
@@ -3067,7 +3183,7 @@ type WaitRequest_Match struct {
 
 func (x *WaitRequest_Match) Reset() {
 	*x = WaitRequest_Match{}
-	mi := &file_tend_v1_process_proto_msgTypes[44]
+	mi := &file_tend_v1_process_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3079,7 +3195,7 @@ func (x *WaitRequest_Match) String() string {
 func (*WaitRequest_Match) ProtoMessage() {}
 
 func (x *WaitRequest_Match) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[44]
+	mi := &file_tend_v1_process_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3092,7 +3208,7 @@ func (x *WaitRequest_Match) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest_Match.ProtoReflect.Descriptor instead.
 func (*WaitRequest_Match) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{23, 0}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{25, 0}
 }
 
 func (x *WaitRequest_Match) GetPattern() string {
@@ -3114,7 +3230,7 @@ var File_tend_v1_process_proto protoreflect.FileDescriptor
 const file_tend_v1_process_proto_rawDesc = "" +
 	"\n" +
 	"\x15tend/v1/process.proto\x12\atend.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12tend/v1/spec.proto\"\x0e\n" +
-	"\fHelloRequest\"\xee\x01\n" +
+	"\fHelloRequest\"\x82\x02\n" +
 	"\rHelloResponse\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12%\n" +
@@ -3123,7 +3239,8 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	" \x01(\bR\finputWriters\x12!\n" +
 	"\fgrep_options\x18\v \x01(\bR\vgrepOptions\x12\x1c\n" +
 	"\tsandboxes\x18\f \x01(\bR\tsandboxes\x12\x1a\n" +
-	"\bservices\x18\r \x01(\bR\bservices\"t\n" +
+	"\bservices\x18\r \x01(\bR\bservices\x12\x12\n" +
+	"\x04runs\x18\x0e \x01(\bR\x04runs\"t\n" +
 	"\bSelector\x12\x10\n" +
 	"\x02id\x18\x01 \x01(\tH\x00R\x02id\x12\x12\n" +
 	"\x03pid\x18\x02 \x01(\rH\x00R\x03pid\x12\x12\n" +
@@ -3166,6 +3283,13 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\vexact_times\x18\b \x01(\bR\n" +
 	"exactTimes\"4\n" +
 	"\fReadResponse\x12$\n" +
+	"\x05event\x18\x01 \x01(\v2\x0e.tend.v1.EventR\x05event\"q\n" +
+	"\n" +
+	"RunRequest\x12!\n" +
+	"\x04spec\x18\x01 \x01(\v2\r.tend.v1.SpecR\x04spec\x12(\n" +
+	"\x04read\x18\x02 \x01(\v2\x14.tend.v1.ReadRequestR\x04read\x12\x16\n" +
+	"\x06forget\x18\x03 \x03(\tR\x06forget\"3\n" +
+	"\vRunResponse\x12$\n" +
 	"\x05event\x18\x01 \x01(\v2\x0e.tend.v1.EventR\x05event\"\x0f\n" +
 	"\rEventsRequest\"6\n" +
 	"\x0eEventsResponse\x12$\n" +
@@ -3348,13 +3472,14 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x13START_REASON_LIMITS\x10\b\x12\x14\n" +
 	"\x10START_REASON_PTY\x10\t\x12\x16\n" +
 	"\x12START_REASON_OTHER\x10\n" +
-	"2\x91\a\n" +
+	"2\xc5\a\n" +
 	"\x0eProcessService\x126\n" +
 	"\x05Hello\x12\x15.tend.v1.HelloRequest\x1a\x16.tend.v1.HelloResponse\x126\n" +
 	"\x05Start\x12\x15.tend.v1.StartRequest\x1a\x16.tend.v1.StartResponse\x120\n" +
 	"\x03Get\x12\x13.tend.v1.GetRequest\x1a\x14.tend.v1.GetResponse\x123\n" +
 	"\x04List\x12\x14.tend.v1.ListRequest\x1a\x15.tend.v1.ListResponse\x125\n" +
-	"\x04Read\x12\x14.tend.v1.ReadRequest\x1a\x15.tend.v1.ReadResponse0\x01\x126\n" +
+	"\x04Read\x12\x14.tend.v1.ReadRequest\x1a\x15.tend.v1.ReadResponse0\x01\x122\n" +
+	"\x03Run\x12\x13.tend.v1.RunRequest\x1a\x14.tend.v1.RunResponse0\x01\x126\n" +
 	"\x05Write\x12\x15.tend.v1.WriteRequest\x1a\x16.tend.v1.WriteResponse\x12@\n" +
 	"\vWriteStream\x12\x15.tend.v1.WriteRequest\x1a\x16.tend.v1.WriteResponse(\x010\x01\x129\n" +
 	"\x06Resize\x12\x16.tend.v1.ResizeRequest\x1a\x17.tend.v1.ResizeResponse\x129\n" +
@@ -3380,7 +3505,7 @@ func file_tend_v1_process_proto_rawDescGZIP() []byte {
 }
 
 var file_tend_v1_process_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_tend_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_tend_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_tend_v1_process_proto_goTypes = []any{
 	(InputState)(0),               // 0: tend.v1.InputState
 	(ErrorKind)(0),                // 1: tend.v1.ErrorKind
@@ -3397,146 +3522,153 @@ var file_tend_v1_process_proto_goTypes = []any{
 	(*StreamOffset)(nil),          // 12: tend.v1.StreamOffset
 	(*ReadRequest)(nil),           // 13: tend.v1.ReadRequest
 	(*ReadResponse)(nil),          // 14: tend.v1.ReadResponse
-	(*EventsRequest)(nil),         // 15: tend.v1.EventsRequest
-	(*EventsResponse)(nil),        // 16: tend.v1.EventsResponse
-	(*Event)(nil),                 // 17: tend.v1.Event
-	(*WriteRequest)(nil),          // 18: tend.v1.WriteRequest
-	(*WriteResponse)(nil),         // 19: tend.v1.WriteResponse
-	(*ResizeRequest)(nil),         // 20: tend.v1.ResizeRequest
-	(*ResizeResponse)(nil),        // 21: tend.v1.ResizeResponse
-	(*SignalRequest)(nil),         // 22: tend.v1.SignalRequest
-	(*SignalResponse)(nil),        // 23: tend.v1.SignalResponse
-	(*KillRequest)(nil),           // 24: tend.v1.KillRequest
-	(*KillResponse)(nil),          // 25: tend.v1.KillResponse
-	(*WaitRequest)(nil),           // 26: tend.v1.WaitRequest
-	(*PortsRequest)(nil),          // 27: tend.v1.PortsRequest
-	(*PortsResponse)(nil),         // 28: tend.v1.PortsResponse
-	(*ListeningPort)(nil),         // 29: tend.v1.ListeningPort
-	(*WaitResponse)(nil),          // 30: tend.v1.WaitResponse
-	(*WaitResult)(nil),            // 31: tend.v1.WaitResult
-	(*Listener)(nil),              // 32: tend.v1.Listener
-	(*TrimRequest)(nil),           // 33: tend.v1.TrimRequest
-	(*TrimResponse)(nil),          // 34: tend.v1.TrimResponse
-	(*PinRequest)(nil),            // 35: tend.v1.PinRequest
-	(*PinResponse)(nil),           // 36: tend.v1.PinResponse
-	(*RemoveRequest)(nil),         // 37: tend.v1.RemoveRequest
-	(*RemoveResponse)(nil),        // 38: tend.v1.RemoveResponse
-	(*ErrorDetail)(nil),           // 39: tend.v1.ErrorDetail
-	nil,                           // 40: tend.v1.ListRequest.LabelsEntry
-	(*Event_Empty)(nil),           // 41: tend.v1.Event.Empty
-	(*Event_Started)(nil),         // 42: tend.v1.Event.Started
-	(*Event_Output)(nil),          // 43: tend.v1.Event.Output
-	(*Event_StreamEnd)(nil),       // 44: tend.v1.Event.StreamEnd
-	(*Event_Hello)(nil),           // 45: tend.v1.Event.Hello
-	nil,                           // 46: tend.v1.KillResponse.NamesEntry
-	(*WaitRequest_Match)(nil),     // 47: tend.v1.WaitRequest.Match
-	(*Spec)(nil),                  // 48: tend.v1.Spec
-	(*Info)(nil),                  // 49: tend.v1.Info
-	(Stream)(0),                   // 50: tend.v1.Stream
-	(*durationpb.Duration)(nil),   // 51: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 52: google.protobuf.Timestamp
-	(*Gap)(nil),                   // 53: tend.v1.Gap
-	(*Exit)(nil),                  // 54: tend.v1.Exit
-	(*Size)(nil),                  // 55: tend.v1.Size
-	(Scope)(0),                    // 56: tend.v1.Scope
-	(*StreamInfo)(nil),            // 57: tend.v1.StreamInfo
+	(*RunRequest)(nil),            // 15: tend.v1.RunRequest
+	(*RunResponse)(nil),           // 16: tend.v1.RunResponse
+	(*EventsRequest)(nil),         // 17: tend.v1.EventsRequest
+	(*EventsResponse)(nil),        // 18: tend.v1.EventsResponse
+	(*Event)(nil),                 // 19: tend.v1.Event
+	(*WriteRequest)(nil),          // 20: tend.v1.WriteRequest
+	(*WriteResponse)(nil),         // 21: tend.v1.WriteResponse
+	(*ResizeRequest)(nil),         // 22: tend.v1.ResizeRequest
+	(*ResizeResponse)(nil),        // 23: tend.v1.ResizeResponse
+	(*SignalRequest)(nil),         // 24: tend.v1.SignalRequest
+	(*SignalResponse)(nil),        // 25: tend.v1.SignalResponse
+	(*KillRequest)(nil),           // 26: tend.v1.KillRequest
+	(*KillResponse)(nil),          // 27: tend.v1.KillResponse
+	(*WaitRequest)(nil),           // 28: tend.v1.WaitRequest
+	(*PortsRequest)(nil),          // 29: tend.v1.PortsRequest
+	(*PortsResponse)(nil),         // 30: tend.v1.PortsResponse
+	(*ListeningPort)(nil),         // 31: tend.v1.ListeningPort
+	(*WaitResponse)(nil),          // 32: tend.v1.WaitResponse
+	(*WaitResult)(nil),            // 33: tend.v1.WaitResult
+	(*Listener)(nil),              // 34: tend.v1.Listener
+	(*TrimRequest)(nil),           // 35: tend.v1.TrimRequest
+	(*TrimResponse)(nil),          // 36: tend.v1.TrimResponse
+	(*PinRequest)(nil),            // 37: tend.v1.PinRequest
+	(*PinResponse)(nil),           // 38: tend.v1.PinResponse
+	(*RemoveRequest)(nil),         // 39: tend.v1.RemoveRequest
+	(*RemoveResponse)(nil),        // 40: tend.v1.RemoveResponse
+	(*ErrorDetail)(nil),           // 41: tend.v1.ErrorDetail
+	nil,                           // 42: tend.v1.ListRequest.LabelsEntry
+	(*Event_Empty)(nil),           // 43: tend.v1.Event.Empty
+	(*Event_Started)(nil),         // 44: tend.v1.Event.Started
+	(*Event_Output)(nil),          // 45: tend.v1.Event.Output
+	(*Event_StreamEnd)(nil),       // 46: tend.v1.Event.StreamEnd
+	(*Event_Hello)(nil),           // 47: tend.v1.Event.Hello
+	nil,                           // 48: tend.v1.KillResponse.NamesEntry
+	(*WaitRequest_Match)(nil),     // 49: tend.v1.WaitRequest.Match
+	(*Spec)(nil),                  // 50: tend.v1.Spec
+	(*Info)(nil),                  // 51: tend.v1.Info
+	(Stream)(0),                   // 52: tend.v1.Stream
+	(*durationpb.Duration)(nil),   // 53: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 54: google.protobuf.Timestamp
+	(*Gap)(nil),                   // 55: tend.v1.Gap
+	(*Exit)(nil),                  // 56: tend.v1.Exit
+	(*Size)(nil),                  // 57: tend.v1.Size
+	(Scope)(0),                    // 58: tend.v1.Scope
+	(*StreamInfo)(nil),            // 59: tend.v1.StreamInfo
 }
 var file_tend_v1_process_proto_depIdxs = []int32{
-	48, // 0: tend.v1.StartRequest.spec:type_name -> tend.v1.Spec
-	49, // 1: tend.v1.StartResponse.info:type_name -> tend.v1.Info
+	50, // 0: tend.v1.StartRequest.spec:type_name -> tend.v1.Spec
+	51, // 1: tend.v1.StartResponse.info:type_name -> tend.v1.Info
 	5,  // 2: tend.v1.GetRequest.process:type_name -> tend.v1.Selector
-	49, // 3: tend.v1.GetResponse.info:type_name -> tend.v1.Info
-	40, // 4: tend.v1.ListRequest.labels:type_name -> tend.v1.ListRequest.LabelsEntry
-	49, // 5: tend.v1.ListResponse.processes:type_name -> tend.v1.Info
-	50, // 6: tend.v1.StreamOffset.stream:type_name -> tend.v1.Stream
+	51, // 3: tend.v1.GetResponse.info:type_name -> tend.v1.Info
+	42, // 4: tend.v1.ListRequest.labels:type_name -> tend.v1.ListRequest.LabelsEntry
+	51, // 5: tend.v1.ListResponse.processes:type_name -> tend.v1.Info
+	52, // 6: tend.v1.StreamOffset.stream:type_name -> tend.v1.Stream
 	5,  // 7: tend.v1.ReadRequest.process:type_name -> tend.v1.Selector
-	50, // 8: tend.v1.ReadRequest.streams:type_name -> tend.v1.Stream
+	52, // 8: tend.v1.ReadRequest.streams:type_name -> tend.v1.Stream
 	12, // 9: tend.v1.ReadRequest.from:type_name -> tend.v1.StreamOffset
-	51, // 10: tend.v1.ReadRequest.drain:type_name -> google.protobuf.Duration
-	17, // 11: tend.v1.ReadResponse.event:type_name -> tend.v1.Event
-	17, // 12: tend.v1.EventsResponse.event:type_name -> tend.v1.Event
-	52, // 13: tend.v1.Event.time:type_name -> google.protobuf.Timestamp
-	42, // 14: tend.v1.Event.started:type_name -> tend.v1.Event.Started
-	43, // 15: tend.v1.Event.output:type_name -> tend.v1.Event.Output
-	53, // 16: tend.v1.Event.gap:type_name -> tend.v1.Gap
-	54, // 17: tend.v1.Event.exited:type_name -> tend.v1.Exit
-	44, // 18: tend.v1.Event.eof:type_name -> tend.v1.Event.StreamEnd
-	41, // 19: tend.v1.Event.tree_gone:type_name -> tend.v1.Event.Empty
-	41, // 20: tend.v1.Event.removed:type_name -> tend.v1.Event.Empty
-	45, // 21: tend.v1.Event.hello:type_name -> tend.v1.Event.Hello
-	41, // 22: tend.v1.Event.heartbeat:type_name -> tend.v1.Event.Empty
-	41, // 23: tend.v1.Event.going_away:type_name -> tend.v1.Event.Empty
-	5,  // 24: tend.v1.WriteRequest.process:type_name -> tend.v1.Selector
-	5,  // 25: tend.v1.ResizeRequest.process:type_name -> tend.v1.Selector
-	55, // 26: tend.v1.ResizeRequest.size:type_name -> tend.v1.Size
-	55, // 27: tend.v1.ResizeRequest.only:type_name -> tend.v1.Size
-	55, // 28: tend.v1.ResizeResponse.before:type_name -> tend.v1.Size
-	5,  // 29: tend.v1.SignalRequest.process:type_name -> tend.v1.Selector
-	56, // 30: tend.v1.SignalRequest.scope:type_name -> tend.v1.Scope
-	5,  // 31: tend.v1.KillRequest.process:type_name -> tend.v1.Selector
-	46, // 32: tend.v1.KillResponse.names:type_name -> tend.v1.KillResponse.NamesEntry
-	5,  // 33: tend.v1.WaitRequest.process:type_name -> tend.v1.Selector
-	51, // 34: tend.v1.WaitRequest.quiet:type_name -> google.protobuf.Duration
-	47, // 35: tend.v1.WaitRequest.match:type_name -> tend.v1.WaitRequest.Match
-	5,  // 36: tend.v1.PortsRequest.process:type_name -> tend.v1.Selector
-	29, // 37: tend.v1.PortsResponse.ports:type_name -> tend.v1.ListeningPort
-	41, // 38: tend.v1.WaitResponse.heartbeat:type_name -> tend.v1.Event.Empty
-	31, // 39: tend.v1.WaitResponse.result:type_name -> tend.v1.WaitResult
-	41, // 40: tend.v1.WaitResponse.going_away:type_name -> tend.v1.Event.Empty
-	54, // 41: tend.v1.WaitResult.exit:type_name -> tend.v1.Exit
-	50, // 42: tend.v1.WaitResult.stream:type_name -> tend.v1.Stream
-	32, // 43: tend.v1.WaitResult.listening:type_name -> tend.v1.Listener
-	0,  // 44: tend.v1.WaitResult.input:type_name -> tend.v1.InputState
-	57, // 45: tend.v1.WaitResult.streams:type_name -> tend.v1.StreamInfo
-	5,  // 46: tend.v1.TrimRequest.process:type_name -> tend.v1.Selector
-	50, // 47: tend.v1.TrimRequest.stream:type_name -> tend.v1.Stream
-	5,  // 48: tend.v1.PinRequest.process:type_name -> tend.v1.Selector
-	5,  // 49: tend.v1.RemoveRequest.process:type_name -> tend.v1.Selector
-	1,  // 50: tend.v1.ErrorDetail.kind:type_name -> tend.v1.ErrorKind
-	2,  // 51: tend.v1.ErrorDetail.start_reason:type_name -> tend.v1.StartReason
-	53, // 52: tend.v1.ErrorDetail.gap:type_name -> tend.v1.Gap
-	1,  // 53: tend.v1.ErrorDetail.cause:type_name -> tend.v1.ErrorKind
-	50, // 54: tend.v1.Event.Output.stream:type_name -> tend.v1.Stream
-	50, // 55: tend.v1.Event.StreamEnd.stream:type_name -> tend.v1.Stream
-	12, // 56: tend.v1.Event.Hello.from:type_name -> tend.v1.StreamOffset
-	12, // 57: tend.v1.WaitRequest.Match.from:type_name -> tend.v1.StreamOffset
-	3,  // 58: tend.v1.ProcessService.Hello:input_type -> tend.v1.HelloRequest
-	6,  // 59: tend.v1.ProcessService.Start:input_type -> tend.v1.StartRequest
-	8,  // 60: tend.v1.ProcessService.Get:input_type -> tend.v1.GetRequest
-	10, // 61: tend.v1.ProcessService.List:input_type -> tend.v1.ListRequest
-	13, // 62: tend.v1.ProcessService.Read:input_type -> tend.v1.ReadRequest
-	18, // 63: tend.v1.ProcessService.Write:input_type -> tend.v1.WriteRequest
-	18, // 64: tend.v1.ProcessService.WriteStream:input_type -> tend.v1.WriteRequest
-	20, // 65: tend.v1.ProcessService.Resize:input_type -> tend.v1.ResizeRequest
-	22, // 66: tend.v1.ProcessService.Signal:input_type -> tend.v1.SignalRequest
-	24, // 67: tend.v1.ProcessService.Kill:input_type -> tend.v1.KillRequest
-	26, // 68: tend.v1.ProcessService.Wait:input_type -> tend.v1.WaitRequest
-	27, // 69: tend.v1.ProcessService.Ports:input_type -> tend.v1.PortsRequest
-	33, // 70: tend.v1.ProcessService.Trim:input_type -> tend.v1.TrimRequest
-	35, // 71: tend.v1.ProcessService.Pin:input_type -> tend.v1.PinRequest
-	37, // 72: tend.v1.ProcessService.Remove:input_type -> tend.v1.RemoveRequest
-	15, // 73: tend.v1.ProcessService.Events:input_type -> tend.v1.EventsRequest
-	4,  // 74: tend.v1.ProcessService.Hello:output_type -> tend.v1.HelloResponse
-	7,  // 75: tend.v1.ProcessService.Start:output_type -> tend.v1.StartResponse
-	9,  // 76: tend.v1.ProcessService.Get:output_type -> tend.v1.GetResponse
-	11, // 77: tend.v1.ProcessService.List:output_type -> tend.v1.ListResponse
-	14, // 78: tend.v1.ProcessService.Read:output_type -> tend.v1.ReadResponse
-	19, // 79: tend.v1.ProcessService.Write:output_type -> tend.v1.WriteResponse
-	19, // 80: tend.v1.ProcessService.WriteStream:output_type -> tend.v1.WriteResponse
-	21, // 81: tend.v1.ProcessService.Resize:output_type -> tend.v1.ResizeResponse
-	23, // 82: tend.v1.ProcessService.Signal:output_type -> tend.v1.SignalResponse
-	25, // 83: tend.v1.ProcessService.Kill:output_type -> tend.v1.KillResponse
-	30, // 84: tend.v1.ProcessService.Wait:output_type -> tend.v1.WaitResponse
-	28, // 85: tend.v1.ProcessService.Ports:output_type -> tend.v1.PortsResponse
-	34, // 86: tend.v1.ProcessService.Trim:output_type -> tend.v1.TrimResponse
-	36, // 87: tend.v1.ProcessService.Pin:output_type -> tend.v1.PinResponse
-	38, // 88: tend.v1.ProcessService.Remove:output_type -> tend.v1.RemoveResponse
-	16, // 89: tend.v1.ProcessService.Events:output_type -> tend.v1.EventsResponse
-	74, // [74:90] is the sub-list for method output_type
-	58, // [58:74] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	53, // 10: tend.v1.ReadRequest.drain:type_name -> google.protobuf.Duration
+	19, // 11: tend.v1.ReadResponse.event:type_name -> tend.v1.Event
+	50, // 12: tend.v1.RunRequest.spec:type_name -> tend.v1.Spec
+	13, // 13: tend.v1.RunRequest.read:type_name -> tend.v1.ReadRequest
+	19, // 14: tend.v1.RunResponse.event:type_name -> tend.v1.Event
+	19, // 15: tend.v1.EventsResponse.event:type_name -> tend.v1.Event
+	54, // 16: tend.v1.Event.time:type_name -> google.protobuf.Timestamp
+	44, // 17: tend.v1.Event.started:type_name -> tend.v1.Event.Started
+	45, // 18: tend.v1.Event.output:type_name -> tend.v1.Event.Output
+	55, // 19: tend.v1.Event.gap:type_name -> tend.v1.Gap
+	56, // 20: tend.v1.Event.exited:type_name -> tend.v1.Exit
+	46, // 21: tend.v1.Event.eof:type_name -> tend.v1.Event.StreamEnd
+	43, // 22: tend.v1.Event.tree_gone:type_name -> tend.v1.Event.Empty
+	43, // 23: tend.v1.Event.removed:type_name -> tend.v1.Event.Empty
+	47, // 24: tend.v1.Event.hello:type_name -> tend.v1.Event.Hello
+	43, // 25: tend.v1.Event.heartbeat:type_name -> tend.v1.Event.Empty
+	43, // 26: tend.v1.Event.going_away:type_name -> tend.v1.Event.Empty
+	5,  // 27: tend.v1.WriteRequest.process:type_name -> tend.v1.Selector
+	5,  // 28: tend.v1.ResizeRequest.process:type_name -> tend.v1.Selector
+	57, // 29: tend.v1.ResizeRequest.size:type_name -> tend.v1.Size
+	57, // 30: tend.v1.ResizeRequest.only:type_name -> tend.v1.Size
+	57, // 31: tend.v1.ResizeResponse.before:type_name -> tend.v1.Size
+	5,  // 32: tend.v1.SignalRequest.process:type_name -> tend.v1.Selector
+	58, // 33: tend.v1.SignalRequest.scope:type_name -> tend.v1.Scope
+	5,  // 34: tend.v1.KillRequest.process:type_name -> tend.v1.Selector
+	48, // 35: tend.v1.KillResponse.names:type_name -> tend.v1.KillResponse.NamesEntry
+	5,  // 36: tend.v1.WaitRequest.process:type_name -> tend.v1.Selector
+	53, // 37: tend.v1.WaitRequest.quiet:type_name -> google.protobuf.Duration
+	49, // 38: tend.v1.WaitRequest.match:type_name -> tend.v1.WaitRequest.Match
+	5,  // 39: tend.v1.PortsRequest.process:type_name -> tend.v1.Selector
+	31, // 40: tend.v1.PortsResponse.ports:type_name -> tend.v1.ListeningPort
+	43, // 41: tend.v1.WaitResponse.heartbeat:type_name -> tend.v1.Event.Empty
+	33, // 42: tend.v1.WaitResponse.result:type_name -> tend.v1.WaitResult
+	43, // 43: tend.v1.WaitResponse.going_away:type_name -> tend.v1.Event.Empty
+	56, // 44: tend.v1.WaitResult.exit:type_name -> tend.v1.Exit
+	52, // 45: tend.v1.WaitResult.stream:type_name -> tend.v1.Stream
+	34, // 46: tend.v1.WaitResult.listening:type_name -> tend.v1.Listener
+	0,  // 47: tend.v1.WaitResult.input:type_name -> tend.v1.InputState
+	59, // 48: tend.v1.WaitResult.streams:type_name -> tend.v1.StreamInfo
+	5,  // 49: tend.v1.TrimRequest.process:type_name -> tend.v1.Selector
+	52, // 50: tend.v1.TrimRequest.stream:type_name -> tend.v1.Stream
+	5,  // 51: tend.v1.PinRequest.process:type_name -> tend.v1.Selector
+	5,  // 52: tend.v1.RemoveRequest.process:type_name -> tend.v1.Selector
+	1,  // 53: tend.v1.ErrorDetail.kind:type_name -> tend.v1.ErrorKind
+	2,  // 54: tend.v1.ErrorDetail.start_reason:type_name -> tend.v1.StartReason
+	55, // 55: tend.v1.ErrorDetail.gap:type_name -> tend.v1.Gap
+	1,  // 56: tend.v1.ErrorDetail.cause:type_name -> tend.v1.ErrorKind
+	52, // 57: tend.v1.Event.Output.stream:type_name -> tend.v1.Stream
+	52, // 58: tend.v1.Event.StreamEnd.stream:type_name -> tend.v1.Stream
+	12, // 59: tend.v1.Event.Hello.from:type_name -> tend.v1.StreamOffset
+	12, // 60: tend.v1.WaitRequest.Match.from:type_name -> tend.v1.StreamOffset
+	3,  // 61: tend.v1.ProcessService.Hello:input_type -> tend.v1.HelloRequest
+	6,  // 62: tend.v1.ProcessService.Start:input_type -> tend.v1.StartRequest
+	8,  // 63: tend.v1.ProcessService.Get:input_type -> tend.v1.GetRequest
+	10, // 64: tend.v1.ProcessService.List:input_type -> tend.v1.ListRequest
+	13, // 65: tend.v1.ProcessService.Read:input_type -> tend.v1.ReadRequest
+	15, // 66: tend.v1.ProcessService.Run:input_type -> tend.v1.RunRequest
+	20, // 67: tend.v1.ProcessService.Write:input_type -> tend.v1.WriteRequest
+	20, // 68: tend.v1.ProcessService.WriteStream:input_type -> tend.v1.WriteRequest
+	22, // 69: tend.v1.ProcessService.Resize:input_type -> tend.v1.ResizeRequest
+	24, // 70: tend.v1.ProcessService.Signal:input_type -> tend.v1.SignalRequest
+	26, // 71: tend.v1.ProcessService.Kill:input_type -> tend.v1.KillRequest
+	28, // 72: tend.v1.ProcessService.Wait:input_type -> tend.v1.WaitRequest
+	29, // 73: tend.v1.ProcessService.Ports:input_type -> tend.v1.PortsRequest
+	35, // 74: tend.v1.ProcessService.Trim:input_type -> tend.v1.TrimRequest
+	37, // 75: tend.v1.ProcessService.Pin:input_type -> tend.v1.PinRequest
+	39, // 76: tend.v1.ProcessService.Remove:input_type -> tend.v1.RemoveRequest
+	17, // 77: tend.v1.ProcessService.Events:input_type -> tend.v1.EventsRequest
+	4,  // 78: tend.v1.ProcessService.Hello:output_type -> tend.v1.HelloResponse
+	7,  // 79: tend.v1.ProcessService.Start:output_type -> tend.v1.StartResponse
+	9,  // 80: tend.v1.ProcessService.Get:output_type -> tend.v1.GetResponse
+	11, // 81: tend.v1.ProcessService.List:output_type -> tend.v1.ListResponse
+	14, // 82: tend.v1.ProcessService.Read:output_type -> tend.v1.ReadResponse
+	16, // 83: tend.v1.ProcessService.Run:output_type -> tend.v1.RunResponse
+	21, // 84: tend.v1.ProcessService.Write:output_type -> tend.v1.WriteResponse
+	21, // 85: tend.v1.ProcessService.WriteStream:output_type -> tend.v1.WriteResponse
+	23, // 86: tend.v1.ProcessService.Resize:output_type -> tend.v1.ResizeResponse
+	25, // 87: tend.v1.ProcessService.Signal:output_type -> tend.v1.SignalResponse
+	27, // 88: tend.v1.ProcessService.Kill:output_type -> tend.v1.KillResponse
+	32, // 89: tend.v1.ProcessService.Wait:output_type -> tend.v1.WaitResponse
+	30, // 90: tend.v1.ProcessService.Ports:output_type -> tend.v1.PortsResponse
+	36, // 91: tend.v1.ProcessService.Trim:output_type -> tend.v1.TrimResponse
+	38, // 92: tend.v1.ProcessService.Pin:output_type -> tend.v1.PinResponse
+	40, // 93: tend.v1.ProcessService.Remove:output_type -> tend.v1.RemoveResponse
+	18, // 94: tend.v1.ProcessService.Events:output_type -> tend.v1.EventsResponse
+	78, // [78:95] is the sub-list for method output_type
+	61, // [61:78] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_tend_v1_process_proto_init() }
@@ -3552,7 +3684,7 @@ func file_tend_v1_process_proto_init() {
 		(*Selector_Name)(nil),
 		(*Selector_Any)(nil),
 	}
-	file_tend_v1_process_proto_msgTypes[14].OneofWrappers = []any{
+	file_tend_v1_process_proto_msgTypes[16].OneofWrappers = []any{
 		(*Event_Started_)(nil),
 		(*Event_Output_)(nil),
 		(*Event_Gap)(nil),
@@ -3564,9 +3696,9 @@ func file_tend_v1_process_proto_init() {
 		(*Event_Heartbeat)(nil),
 		(*Event_GoingAway)(nil),
 	}
-	file_tend_v1_process_proto_msgTypes[15].OneofWrappers = []any{}
-	file_tend_v1_process_proto_msgTypes[16].OneofWrappers = []any{}
-	file_tend_v1_process_proto_msgTypes[23].OneofWrappers = []any{
+	file_tend_v1_process_proto_msgTypes[17].OneofWrappers = []any{}
+	file_tend_v1_process_proto_msgTypes[18].OneofWrappers = []any{}
+	file_tend_v1_process_proto_msgTypes[25].OneofWrappers = []any{
 		(*WaitRequest_Quiet)(nil),
 		(*WaitRequest_Match_)(nil),
 		(*WaitRequest_Port)(nil),
@@ -3574,7 +3706,7 @@ func file_tend_v1_process_proto_init() {
 		(*WaitRequest_TreeGone)(nil),
 		(*WaitRequest_Eof)(nil),
 	}
-	file_tend_v1_process_proto_msgTypes[27].OneofWrappers = []any{
+	file_tend_v1_process_proto_msgTypes[29].OneofWrappers = []any{
 		(*WaitResponse_Heartbeat)(nil),
 		(*WaitResponse_Result)(nil),
 		(*WaitResponse_GoingAway)(nil),
@@ -3585,7 +3717,7 @@ func file_tend_v1_process_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tend_v1_process_proto_rawDesc), len(file_tend_v1_process_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   45,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

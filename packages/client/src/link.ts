@@ -13,6 +13,10 @@ import { ConnectionError, transient } from './transport.js';
 const helloTimeout = 15_000;
 /** Milliseconds for a call that nobody waits for. */
 const moment = 5_000;
+/** Milliseconds in which the next run may take along what the last one leaves to be removed. */
+const aWhile = 100;
+/** Most processes that one run takes along. */
+const mostForgotten = 100;
 
 export interface LinkOptions {
   retry?: RetryOptions;
@@ -27,7 +31,10 @@ export class Link {
   /** As the last hello said: the listening sockets outlive the server; it knows writers by name. */
   #held = false;
   /** What it has: of sandboxes also the header that names one counts. */
-  #abilities = { sandboxes: false, services: false, grepOptions: false };
+  #abilities = { sandboxes: false, services: false, grepOptions: false, runs: false };
+  /** Finished processes that nobody needs any more, and of which place. */
+  #forgotten: { id: string; headers?: Record<string, string> }[] = [];
+  #forgetting: ReturnType<typeof setTimeout> | undefined;
   /** What close lets end. */
   readonly #later = new Set<Promise<unknown>>();
   version = '';
@@ -54,6 +61,16 @@ export class Link {
     // It may have been replaced since it said what it knows.
     if (!this.#abilities[ability]) this.#abilities = await this.call(ProcessService.method.hello, {}, { signal });
     if (!this.#abilities[ability]) throw new TendError('unsupported', `${this.url} has no ${what}, or is of a former version: tend upgrade replaces it`);
+  }
+
+  /** A command is one call. */
+  get runs(): boolean {
+    return this.#abilities.runs;
+  }
+
+  /** The server has been replaced by one of a former version. */
+  lacksRuns(): void {
+    this.#abilities.runs = false;
   }
 
   /** One without sandboxes would do to the machine what is meant for one. */
@@ -224,7 +241,32 @@ export class Link {
     this.#later.add(call);
   }
 
+  /**
+   * Removes a finished process. If it can wait, the next run of the same place takes it
+   * along, if there is one at once: a call of its own costs as much as a run. If that
+   * fails, the process is kept until its time is over.
+   */
+  forget(id: string, headers: Record<string, string> | undefined, canWait: boolean): void {
+    this.#forgotten.push({ id, headers });
+    if (!canWait || !this.runs) return this.#forget();
+    this.#forgetting ??= setTimeout(() => this.#forget(), aWhile);
+  }
+
+  #forget(): void {
+    clearTimeout(this.#forgetting);
+    this.#forgetting = undefined;
+    for (const { id, headers } of this.#forgotten.splice(0)) this.later(ProcessService.method.remove, { process: { by: { case: 'id', value: id } } }, headers);
+  }
+
+  /** What the next run of a place takes along. */
+  takeForgotten(headers?: Record<string, string>): string[] {
+    const taken: string[] = [];
+    this.#forgotten = this.#forgotten.filter((one) => one.headers !== headers || taken.length === mostForgotten || !taken.push(one.id));
+    return taken;
+  }
+
   close(): void {
+    this.#forget();
     this.closed.abort(closedError());
     if (this.#later.size === 0) return this.connect.transport.close();
     void Promise.all(this.#later).then(() => this.connect.transport.close());

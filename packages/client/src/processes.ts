@@ -1,13 +1,16 @@
 // Processes of one place: the machine of the server, or a sandbox.
 
+import type { MessageInitShape } from '@bufbuild/protobuf';
 import { bytesOf, type Bytes } from '#platform';
+import { join } from './bytes.js';
 import { hasCode, InvalidError, protocolError } from './errors.js';
 import { ProcessService } from './gen/tend/v1/process_pb.js';
+import type { SpecSchema } from './gen/tend/v1/spec_pb.js';
 import type { Link } from './link.js';
 import { fromInfo, onExit, toSelector, toSpec } from './messages.js';
 import { Process } from './process.js';
 import { randomHex } from './random.js';
-import { join } from './bytes.js';
+import { Reader } from './reader.js';
 import { shellStatus, type Exit, type Filter, type Info, type Selector, type Spec } from './types.js';
 
 /** How a command ended, and what it wrote. */
@@ -48,7 +51,10 @@ export class Processes {
   /** Starts a process, and resolves when the kernel runs the program. */
   async start(spec: Spec, signal?: AbortSignal): Promise<Process> {
     if (this.#headers && onExit(spec)) throw new InvalidError('onExit', 'is for processes of the machine, not for those of a sandbox; wait tells of their end');
-    const message = toSpec({ ...spec, id: spec.id || newID() });
+    return this.#start(toSpec({ ...spec, id: spec.id || newID() }), signal);
+  }
+
+  async #start(message: MessageInitShape<typeof SpecSchema>, signal?: AbortSignal): Promise<Process> {
     const res = await this.#link.call(ProcessService.method.start, { spec: message }, { signal, headers: this.#headers });
     return new Process(this.#link, fromInfo(res.info, message.id), this.#headers);
   }
@@ -83,18 +89,43 @@ export class Processes {
   async run(spec: Spec, options: RunOptions = {}): Promise<Result> {
     options.signal?.throwIfAborted();
     if (onExit(spec)) throw new InvalidError('onExit', 'is for start: run waits for the end itself, and forgets the process');
-    const max = options.maxOutput ?? 16 << 20;
-    // An abort does not end the call: nobody would kill what it has started by then.
-    const process = await this.start({ ...spec, stdin: options.input === undefined ? spec.stdin : 'pipe' });
-    const kill = () => void process.kill().catch(() => {});
-    options.signal?.addEventListener('abort', kill, { once: true });
-    if (options.signal?.aborted) kill();
+    const message = toSpec({ ...spec, id: spec.id || newID(), stdin: options.input === undefined ? spec.stdin : 'pipe' });
+    const run = () => this.#run(message.id!, this.#link.runs ? message : undefined, options, !spec.id);
+    if (!this.#link.runs) await this.#start(message);
     try {
+      return await run();
+    } catch (err) {
+      if (!this.#link.runs || !hasCode(err, 'unsupported')) throw err;
+    }
+    this.#link.lacksRuns();
+    await this.#start(message);
+    return run();
+  }
+
+  /**
+   * spec: of a process that is not started yet. An abort does not end the start: nobody
+   * would kill what it has started by then. once: no other process will have this id.
+   */
+  async #run(id: string, spec: MessageInitShape<typeof SpecSchema> | undefined, options: RunOptions, once: boolean): Promise<Result> {
+    const max = options.maxOutput ?? 16 << 20;
+    const process = new Process(this.#link, { ...notKnown, id }, this.#headers);
+    const events = new Reader(this.#link, id, { drain: 200 }, this.#headers, spec);
+    let fed: Promise<unknown> | undefined;
+    let begun = false;
+    const kill = () => begun && void process.kill().catch(() => {});
+    const begin = () => {
+      begun = true;
+      if (options.signal?.aborted) kill();
       // A process need not read all its input.
-      const fed = options.input === undefined ? undefined : process.write(options.input).then(() => process.closeStdin()).catch((err: unknown) => err);
+      if (options.input !== undefined) fed = process.write(options.input).then(() => process.closeStdin()).catch((err: unknown) => err);
+    };
+    options.signal?.addEventListener('abort', kill, { once: true });
+    if (!spec) begin();
+    try {
       const kept = { stdout: new Tail(max), stderr: new Tail(max) };
       let exit: Exit | undefined;
-      for await (const event of process.read({ drain: 200 })) {
+      for await (const event of events) {
+        if (!begun) begin();
         if (event.kind === 'exited') exit = event.exit;
         if (event.kind === 'output') kept[event.stream === 'stderr' ? 'stderr' : 'stdout'].add(event.data);
         if (event.kind === 'gap') kept[event.stream === 'stderr' ? 'stderr' : 'stdout'].skip(event.to - event.from);
@@ -114,11 +145,13 @@ export class Processes {
       };
     } finally {
       options.signal?.removeEventListener('abort', kill);
-      // If that fails, it is kept until its time is over.
-      this.#link.later(ProcessService.method.remove, { process: { by: { case: 'id', value: process.id } } }, this.#headers);
+      if (begun) this.#link.forget(id, this.#headers, once);
     }
   }
 }
+
+/** A handle needs the id alone. */
+const notKnown: Omit<Info, 'id'> = { pid: 0, spec: {}, state: 'running', treeGone: false, streams: [], stdin: { open: false, accepted: 0 }, pinned: false, specCut: false, damaged: '' };
 
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 

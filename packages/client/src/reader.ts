@@ -1,9 +1,11 @@
 // The output and the facts of one process, each byte and each fact once,
 // whatever happens to connections.
 
+import type { MessageInitShape } from '@bufbuild/protobuf';
 import { bytesOf } from '#platform';
 import { protocolError } from './errors.js';
-import { ProcessService, type ReadResponse } from './gen/tend/v1/process_pb.js';
+import { ProcessService, type ReadResponse, type RunResponse } from './gen/tend/v1/process_pb.js';
+import type { SpecSchema } from './gen/tend/v1/spec_pb.js';
 import type { Link } from './link.js';
 import { fromExit, fromInt, fromStream, fromTimestamp, toReadRequest } from './messages.js';
 import { closedError, Scope } from './scope.js';
@@ -26,20 +28,27 @@ export class Reader implements AsyncIterableIterator<ProcessEvent> {
   #closed = false;
 
   // What was delivered.
+  #begun = false;
   readonly #from = new Map<OutputStream, number>();
   readonly #eof = new Set<OutputStream>();
   #started = false;
   #exited = false;
   #treeGone = false;
 
-  /** @internal Made by Process. */
-  constructor(link: Link, id: string, options: ReadOptions, headers?: Record<string, string>) {
+  /** @internal Made by Process; with a spec, by run: it starts the process, too. */
+  constructor(link: Link, id: string, options: ReadOptions, headers?: Record<string, string>, spec?: MessageInitShape<typeof SpecSchema>) {
     this.#id = id;
     this.#options = options;
     for (const stream of ['stdout', 'stderr', 'pty'] as const) this.#from.set(stream, options.from?.[stream] ?? 0);
     toReadRequest(id, options, this.#from); // what is wrong with them is said at once
     this.#scope = new Scope(options.signal);
-    const open = (signal: AbortSignal) => link.connect.stream(ProcessService.method.read, toReadRequest(this.#id, this.#options, this.#from), { signal, headers });
+    const forget = spec ? link.takeForgotten(headers) : [];
+    const open = (signal: AbortSignal): AsyncGenerator<ReadResponse | RunResponse, void, void> => {
+      const request = toReadRequest(this.#id, this.#options, this.#from);
+      // Once it has begun, it may be gone again: it is not to be started a second time.
+      if (!spec || this.#begun) return link.connect.stream(ProcessService.method.read, request, { signal, headers });
+      return link.connect.stream(ProcessService.method.run, { spec, read: { ...request, process: undefined }, forget }, { signal, headers });
+    };
     this.#events = link.follow(open, (m) => this.#take(m), () => this.#complete(), this.#scope.signal);
   }
 
@@ -76,10 +85,11 @@ export class Reader implements AsyncIterableIterator<ProcessEvent> {
     return this;
   }
 
-  #take(m: ReadResponse): { value?: ProcessEvent; progress: boolean } {
+  #take(m: ReadResponse | RunResponse): { value?: ProcessEvent; progress: boolean } {
     const event = m.event;
     if (event?.processId && event.processId !== this.#id) throw protocolError(`an event of the process ${event.processId} on a stream of ${this.#id}`);
     const fact = event?.fact;
+    this.#begun = true;
     const time = fromTimestamp(event?.time);
     switch (fact?.case) {
       case 'hello':

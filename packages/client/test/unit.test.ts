@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { create, toBinary } from '@bufbuild/protobuf';
-import { ErrorDetailSchema, ErrorKind, GetResponseSchema, KillResponseSchema, StartReason, StartResponseSchema } from '../src/gen/tend/v1/process_pb.js';
+import { create, fromBinary, toBinary, type MessageShape } from '@bufbuild/protobuf';
+import { ErrorDetailSchema, ErrorKind, GetResponseSchema, KillResponseSchema, RemoveResponseSchema, RunRequestSchema, StartReason, StartResponseSchema } from '../src/gen/tend/v1/process_pb.js';
 import { Client, GapError, InvalidError, RedirectError, StartError, TendError, type ClientOptions, type Process, type ProcessEvent } from '../src/index.js';
 import { parseTarget } from '../src/target.js';
 import { defaults } from '../src/node/home.js';
@@ -17,8 +17,8 @@ const byFetch = import.meta.url.includes('.browser.');
 
 const quick = { first: 1, max: 5, attempts: 5 };
 
-async function open(handlers: Record<string, Handler>, options: ClientOptions = {}): Promise<{ client: Client; p: Process; fake: Fake }> {
-  const fake = await Fake.start({ Get: (_, res) => answer(res, GetResponseSchema, { info: { id: 'p', pid: 7 } }), ...handlers });
+async function open(handlers: Record<string, Handler>, options: ClientOptions = {}, hello?: Parameters<typeof Fake.start>[1]): Promise<{ client: Client; p: Process; fake: Fake }> {
+  const fake = await Fake.start({ Get: (_, res) => answer(res, GetResponseSchema, { info: { id: 'p', pid: 7 } }), ...handlers }, hello);
   const client = await Client.connect({ url: fake.url, retry: quick, ...options });
   return { client, p: await client.get({ id: 'p' }), fake };
 }
@@ -341,6 +341,60 @@ test('a start whose answer is lost is repeated with the same id', async () => {
   });
   const p = await client.start({ argv: ['true'] });
   assert.deepEqual(ids, [p.id, p.id, p.id]);
+});
+
+const started = () => event({ case: 'started', value: { pid: 7 } }, '');
+const said = (at: number, text: string) => event({ case: 'output', value: { stream: 1, offset: BigInt(at), data: Buffer.from(text) } }, '');
+const ended = (length: number) => Buffer.concat([event({ case: 'exited', value: { code: 3 } }, ''), event({ case: 'eof', value: { stream: 1, offset: BigInt(length) } }, ''), event({ case: 'eof', value: { stream: 2 } }, ''), end()]);
+
+test('a command is one call, which is repeated until it has begun; then it is read from where it was', async () => {
+  const runs: MessageShape<typeof RunRequestSchema>[] = [];
+  const froms: number[] = [];
+  const removed: string[] = [];
+  const fake = await Fake.start(
+    {
+      Run: (body, res) => {
+        stream(res);
+        runs.push(fromBinary(RunRequestSchema, body.subarray(5)));
+        if (runs.length === 1) res.destroy();
+        else if (runs.length === 2) res.write(Buffer.concat([hello(), started(), said(0, 'ab')]), () => res.destroy());
+        else res.end(Buffer.concat([hello(), started(), ended(0)]));
+      },
+      Read: (body, res) => {
+        stream(res);
+        froms.push(stdoutFrom(body));
+        res.end(Buffer.concat([hello(), started(), said(2, 'c'), ended(3)]));
+      },
+      Remove: (body, res) => {
+        removed.push(body.toString('latin1'));
+        answer(res, RemoveResponseSchema, {});
+      },
+    },
+    { listenersHeld: true, inputWriters: true, runs: true },
+  );
+  const client = await Client.connect({ url: fake.url, retry: quick });
+  const { stdout, exitCode } = await client.run({ argv: ['x'] });
+  assert.deepEqual([Buffer.from(stdout).toString(), exitCode, froms], ['abc', 3, [2]]);
+  assert.equal(runs[0]!.spec!.id, runs[1]!.spec!.id);
+  await client.run({ argv: ['y'] });
+  await client.run({ argv: ['z'], id: 'mine' });
+  // Each was removed once: with a run that followed at once, or by a call of its own.
+  const ids = [runs[0]!, runs[2]!, runs[3]!].map((r) => r.spec!.id);
+  await until(() => runs.flatMap((r) => r.forget).length + removed.length >= 3, 'all are removed');
+  for (const id of ids) assert.equal(runs.filter((r) => r.forget.includes(id)).length + removed.filter((r) => r.includes(id)).length, 1, id);
+  client.close();
+});
+
+test('a command is a start and a read where the server turns out to be of a former version', async () => {
+  const { client, fake } = await open({
+    Start: (body, res) => answer(res, StartResponseSchema, { info: { id: /[0-9a-z]{26}/.exec(body.toString('latin1'))![0], pid: 5 } }),
+    Read: (_, res) => {
+      stream(res);
+      res.end(Buffer.concat([hello(), started(), said(0, 'x'), ended(1)]));
+    },
+  }, {}, { runs: true });
+  for (let i = 0; i < 2; i++) assert.equal((await client.run({ argv: ['x'] })).exitCode, 3);
+  assert.deepEqual(fake.calls.filter((c) => c !== 'Remove'), ['Hello', 'Get', 'Run', 'Start', 'Read', 'Start', 'Read']);
 });
 
 test('a kill whose answer is lost is repeated, and says whether it killed', async () => {

@@ -122,6 +122,58 @@ def test_a_write_whose_answer_is_lost_is_sent_again_as_the_same_one() -> None:
     assert len({w["writer"] for w in seen}) == 1
 
 
+def test_a_command_is_one_call() -> None:
+    """It is repeated until it has begun; then it is read from where it was."""
+    started, end = {"started": {"pid": 7}}, [{"exited": {"code": 3}}, {"eof": {"stream": 1, "offset": 3}}, {"eof": {"stream": 2}}]
+    runs: list[dict[str, Any]] = []
+    starts: list[int] = []
+
+    def run(call: Call) -> None:
+        runs.append(decode("RunRequest", call.body[5:]))
+        if len(runs) == 1:
+            call.cut()
+        elif len(runs) == 2:
+            call.events({"hello": {}}, started, {"output": {"stream": 1, "data": b"ab"}}, end=False)
+        else:
+            call.events({"hello": {}}, started, {"output": {"stream": 1, "data": b"xyz"}}, *end)
+
+    def read(call: Call) -> None:
+        starts.extend(at["offset"] for at in decode("ReadRequest", call.body[5:])["from"] if at["stream"] == 1)
+        call.events({"hello": {}}, started, {"output": {"stream": 1, "offset": 2, "data": b"c"}}, *end)
+
+    removed: list[str] = []
+
+    def remove(call: Call) -> None:
+        removed.append(decode("RemoveRequest", call.body)["process"]["id"])
+        call.message("RemoveResponse", {})
+
+    with Fake(Run=run, Read=read, Remove=remove, Hello=lambda c: c.message("HelloResponse", {"listeners_held": True, "runs": True})) as fake:
+        client = fake.client()
+        first = client.run(["x"])
+        assert (first.stdout, first.exit_code, starts) == (b"abc", 3, [2])
+        assert runs[0]["spec"]["id"] == runs[1]["spec"]["id"]
+        assert client.run(["y"]).stdout == b"xyz"
+        assert client.run(["z"], id="mine").stdout == b"xyz"
+        client.close()  # ends what nobody waits for
+    # Each was removed once: with a run that followed at once, or by a call of its own.
+    assert sorted([*removed, *(i for r in runs for i in r.get("forget", []))]) == sorted(r["spec"]["id"] for r in runs[1:])
+
+
+def test_a_command_is_a_start_and_a_read_where_the_server_turns_out_to_be_older() -> None:
+    def start(call: Call) -> None:
+        call.message("StartResponse", {"info": {"id": decode("StartRequest", call.body)["spec"]["id"], "pid": 5}})
+
+    def read(call: Call) -> None:
+        call.events({"hello": {}}, {"started": {"pid": 5}}, {"exited": {"code": 3}}, {"eof": {"stream": 1}}, {"eof": {"stream": 2}})
+
+    with Fake(Start=start, Read=read, Hello=lambda c: c.message("HelloResponse", {"runs": True})) as fake:
+        client = fake.client()
+        for _ in range(2):
+            assert client.run(["x"]).exit_code == 3
+        client.close()
+        assert [c for c in fake.calls if c != "Remove"] == ["Hello", "Run", "Start", "Read", "Start", "Read"]
+
+
 def test_a_signal_is_sent_once() -> None:
     with Fake(Signal=lambda c: c.cut()) as fake:
         with pytest.raises(tend.UnavailableError):

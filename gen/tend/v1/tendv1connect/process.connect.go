@@ -45,6 +45,8 @@ const (
 	ProcessServiceListProcedure = "/tend.v1.ProcessService/List"
 	// ProcessServiceReadProcedure is the fully-qualified name of the ProcessService's Read RPC.
 	ProcessServiceReadProcedure = "/tend.v1.ProcessService/Read"
+	// ProcessServiceRunProcedure is the fully-qualified name of the ProcessService's Run RPC.
+	ProcessServiceRunProcedure = "/tend.v1.ProcessService/Run"
 	// ProcessServiceWriteProcedure is the fully-qualified name of the ProcessService's Write RPC.
 	ProcessServiceWriteProcedure = "/tend.v1.ProcessService/Write"
 	// ProcessServiceWriteStreamProcedure is the fully-qualified name of the ProcessService's
@@ -85,6 +87,10 @@ type ProcessServiceClient interface {
 	// sent for 15 seconds; going_away is the last message of a server that
 	// stops: call again at once, from the offsets reached.
 	Read(context.Context, *connect.Request[v1.ReadRequest]) (*connect.ServerStreamForClient[v1.ReadResponse], error)
+	// Run is Start and Read in one call. It is safe to repeat with an id of the
+	// caller's own until its first message, a hello, has come; from then on what is
+	// lost is asked for by Read. A server that has it says so in its Hello.
+	Run(context.Context, *connect.Request[v1.RunRequest]) (*connect.ServerStreamForClient[v1.RunResponse], error)
 	// Write feeds stdin or the terminal. With an offset it is safe to repeat.
 	Write(context.Context, *connect.Request[v1.WriteRequest]) (*connect.Response[v1.WriteResponse], error)
 	// WriteStream is many writes in order, each answered in order when it was
@@ -153,6 +159,12 @@ func NewProcessServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+ProcessServiceReadProcedure,
 			connect.WithSchema(processServiceMethods.ByName("Read")),
+			connect.WithClientOptions(opts...),
+		),
+		run: connect.NewClient[v1.RunRequest, v1.RunResponse](
+			httpClient,
+			baseURL+ProcessServiceRunProcedure,
+			connect.WithSchema(processServiceMethods.ByName("Run")),
 			connect.WithClientOptions(opts...),
 		),
 		write: connect.NewClient[v1.WriteRequest, v1.WriteResponse](
@@ -231,6 +243,7 @@ type processServiceClient struct {
 	get         *connect.Client[v1.GetRequest, v1.GetResponse]
 	list        *connect.Client[v1.ListRequest, v1.ListResponse]
 	read        *connect.Client[v1.ReadRequest, v1.ReadResponse]
+	run         *connect.Client[v1.RunRequest, v1.RunResponse]
 	write       *connect.Client[v1.WriteRequest, v1.WriteResponse]
 	writeStream *connect.Client[v1.WriteRequest, v1.WriteResponse]
 	resize      *connect.Client[v1.ResizeRequest, v1.ResizeResponse]
@@ -267,6 +280,11 @@ func (c *processServiceClient) List(ctx context.Context, req *connect.Request[v1
 // Read calls tend.v1.ProcessService.Read.
 func (c *processServiceClient) Read(ctx context.Context, req *connect.Request[v1.ReadRequest]) (*connect.ServerStreamForClient[v1.ReadResponse], error) {
 	return c.read.CallServerStream(ctx, req)
+}
+
+// Run calls tend.v1.ProcessService.Run.
+func (c *processServiceClient) Run(ctx context.Context, req *connect.Request[v1.RunRequest]) (*connect.ServerStreamForClient[v1.RunResponse], error) {
+	return c.run.CallServerStream(ctx, req)
 }
 
 // Write calls tend.v1.ProcessService.Write.
@@ -339,6 +357,10 @@ type ProcessServiceHandler interface {
 	// sent for 15 seconds; going_away is the last message of a server that
 	// stops: call again at once, from the offsets reached.
 	Read(context.Context, *connect.Request[v1.ReadRequest], *connect.ServerStream[v1.ReadResponse]) error
+	// Run is Start and Read in one call. It is safe to repeat with an id of the
+	// caller's own until its first message, a hello, has come; from then on what is
+	// lost is asked for by Read. A server that has it says so in its Hello.
+	Run(context.Context, *connect.Request[v1.RunRequest], *connect.ServerStream[v1.RunResponse]) error
 	// Write feeds stdin or the terminal. With an offset it is safe to repeat.
 	Write(context.Context, *connect.Request[v1.WriteRequest]) (*connect.Response[v1.WriteResponse], error)
 	// WriteStream is many writes in order, each answered in order when it was
@@ -403,6 +425,12 @@ func NewProcessServiceHandler(svc ProcessServiceHandler, opts ...connect.Handler
 		ProcessServiceReadProcedure,
 		svc.Read,
 		connect.WithSchema(processServiceMethods.ByName("Read")),
+		connect.WithHandlerOptions(opts...),
+	)
+	processServiceRunHandler := connect.NewServerStreamHandler(
+		ProcessServiceRunProcedure,
+		svc.Run,
+		connect.WithSchema(processServiceMethods.ByName("Run")),
 		connect.WithHandlerOptions(opts...),
 	)
 	processServiceWriteHandler := connect.NewUnaryHandler(
@@ -483,6 +511,8 @@ func NewProcessServiceHandler(svc ProcessServiceHandler, opts ...connect.Handler
 			processServiceListHandler.ServeHTTP(w, r)
 		case ProcessServiceReadProcedure:
 			processServiceReadHandler.ServeHTTP(w, r)
+		case ProcessServiceRunProcedure:
+			processServiceRunHandler.ServeHTTP(w, r)
 		case ProcessServiceWriteProcedure:
 			processServiceWriteHandler.ServeHTTP(w, r)
 		case ProcessServiceWriteStreamProcedure:
@@ -532,6 +562,10 @@ func (UnimplementedProcessServiceHandler) List(context.Context, *connect.Request
 
 func (UnimplementedProcessServiceHandler) Read(context.Context, *connect.Request[v1.ReadRequest], *connect.ServerStream[v1.ReadResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.ProcessService.Read is not implemented"))
+}
+
+func (UnimplementedProcessServiceHandler) Run(context.Context, *connect.Request[v1.RunRequest], *connect.ServerStream[v1.RunResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.ProcessService.Run is not implemented"))
 }
 
 func (UnimplementedProcessServiceHandler) Write(context.Context, *connect.Request[v1.WriteRequest]) (*connect.Response[v1.WriteResponse], error) {

@@ -323,6 +323,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (11, "grep_options", "bool", ""),
         (12, "sandboxes", "bool", ""),
         (13, "services", "bool", ""),
+        (14, "runs", "bool", ""),
     ),
     "Info": (
         (1, "id", "string", ""),
@@ -537,6 +538,14 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
     ),
     "Role": (
         (1, "pid", "int64", ""),
+    ),
+    "RunRequest": (
+        (1, "spec", "Spec", ""),
+        (2, "read", "ReadRequest", ""),
+        (3, "forget", "string", "repeated"),
+    ),
+    "RunResponse": (
+        (1, "event", "Event", ""),
     ),
     "Sandbox": (
         (1, "id", "string", ""),

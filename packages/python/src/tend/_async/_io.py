@@ -42,17 +42,27 @@ class Later:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Future[Any]] = set()
+        self._closing = asyncio.Event()
 
     def add(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         task = asyncio.ensure_future(work())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def pause(self, seconds: float) -> None:
+        """Waits, but not while the client is closed."""
+        try:
+            await asyncio.wait_for(self._closing.wait(), seconds)
+        except asyncio.TimeoutError:
+            pass
+
     async def finish(self, seconds: float) -> None:
-        """Waits for all of it, and ends what takes longer."""
+        """Waits for all of it, and for what that adds, and ends what takes longer."""
+        self._closing.set()
+        end = asyncio.get_running_loop().time() + seconds
+        while self._tasks and (left := end - asyncio.get_running_loop().time()) > 0:
+            await asyncio.wait(list(self._tasks), timeout=left)
         tasks = list(self._tasks)
-        if tasks:
-            await asyncio.wait(tasks, timeout=seconds)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
@@ -20,6 +21,12 @@ HELLO_WAIT = 15.0
 """Seconds for the hello of a server."""
 
 _MOMENT = 5.0
+
+_A_WHILE = 0.1
+"""Seconds in which the next run may take along what the last one leaves to be removed."""
+
+_MOST_FORGOTTEN = 100
+"""Most processes that one run takes along."""
 
 T = TypeVar("T")
 
@@ -56,11 +63,22 @@ class Link:
         self.server = ServerInfo("", "")
         self._said: Message = {}
         self._later = Later()
+        self._forgotten: deque[tuple[str, dict[str, str] | None]] = deque()
+        self._forgetting = False
 
     async def hello(self, wait: float = HELLO_WAIT) -> None:
         said = await self.transport.unary("ProcessService/Hello", "HelloResponse", b"", wait=min(wait, HELLO_WAIT, self.silence))
         self._said = said
         self.server = ServerInfo(said.get("version", ""), said.get("instance", ""))
+
+    @property
+    def runs(self) -> bool:
+        """A command is one call."""
+        return bool(self._said.get("runs"))
+
+    def lacks_runs(self) -> None:
+        """The server has been replaced by one of a former version."""
+        self._said = {**self._said, "runs": False}
 
     async def needs(self, ability: str, what: str) -> None:
         """Fails on a server of a former version, which would not understand, or pass over, what it is asked for."""
@@ -157,6 +175,44 @@ class Link:
                 pass
 
         self._later.add(work)
+
+    def forget(self, id_: str, headers: dict[str, str] | None, can_wait: bool) -> None:
+        """Removes a finished process.
+
+        If it can wait, the next run of the same place takes it along, if there is one at once: a call of its own costs as much
+        as a run. If that fails, the process is kept until its time is over.
+        """
+        if not can_wait or not self.runs:
+            self.later("ProcessService/Remove", {"process": {"id": id_}}, headers)
+            return
+        self._forgotten.append((id_, headers))
+        if not self._forgetting:
+            self._forgetting = True
+            self._later.add(self._forget)
+
+    async def _forget(self) -> None:
+        await self._later.pause(_A_WHILE)
+        self._forgetting = False  # what comes from now on has another
+        while self._forgotten:
+            try:
+                id_, headers = self._forgotten.popleft()
+            except IndexError:
+                return  # a run of another thread has taken it
+            self.later("ProcessService/Remove", {"process": {"id": id_}}, headers)
+
+    def take_forgotten(self, headers: dict[str, str] | None) -> list[str]:
+        """What the next run of a place takes along."""
+        taken: list[str] = []
+        for _ in range(min(len(self._forgotten), _MOST_FORGOTTEN)):
+            try:
+                one = self._forgotten.popleft()
+            except IndexError:
+                break
+            if one[1] is headers:
+                taken.append(one[0])
+            else:
+                self._forgotten.append(one)
+        return taken
 
     async def aclose(self) -> None:
         await self._later.finish(_MOMENT)

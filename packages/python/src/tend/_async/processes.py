@@ -7,13 +7,17 @@ from typing import Unpack
 
 from .. import _messages as m
 from .. import _types as t
-from .._errors import InvalidError, TendError, protocol_error
+from .._errors import InvalidError, TendError, UnsupportedError, protocol_error
 from .._tail import Tail
 from .._wire import Message
 from ._io import Background, whole
 from .link import Link
 from .process import AsyncProcess
+from .reader import AsyncReader
 from .watcher import AsyncWatcher
+
+_DRAIN = 0.2
+"""Seconds that a run waits for descendants that hold its output open."""
 
 
 class AsyncProcesses:
@@ -77,16 +81,28 @@ class AsyncProcesses:
             options["stdin"] = "pipe"
         spec = m.to_spec(command, options)
         process: AsyncProcess | None = None
+        events: AsyncReader | None = None
 
         async def start() -> None:
-            nonlocal process
+            nonlocal process, events
+            if self._link.runs:
+                events = AsyncReader(self._link, spec["id"], self._headers, None, None, True, True, _DRAIN, None, None, spec)
+                try:
+                    await events.begin()
+                    process = AsyncProcess(self._link, m.info({"id": spec["id"]}), self._headers)
+                    return
+                except UnsupportedError:
+                    self._link.lacks_runs()
             process = await self._start(spec)
+            events = process.read(drain=_DRAIN)
 
         try:
             # A start that is on the way has an end: nobody would kill what it has started else.
             await whole(start)
-            assert process is not None
-            result = await self._finish(process, input, max_output)
+            assert process is not None and events is not None
+            result = await self._finish(process, events, input, max_output)
+            # An id that the caller gave may be another process's soon.
+            self._link.forget(process.id, self._headers, can_wait=not options.get("id"))
         except BaseException:
             if process is not None:
                 await whole(lambda: _give_up(process))
@@ -95,12 +111,12 @@ class AsyncProcesses:
             raise t.CommandError(result)
         return result
 
-    async def _finish(self, process: AsyncProcess, input: bytes | str | None, max_output: int) -> t.Result:
+    async def _finish(self, process: AsyncProcess, events: AsyncReader, input: bytes | str | None, max_output: int) -> t.Result:
         feeding = None if input is None else Background(lambda: _feed(process, input))
         try:
             kept = {"stdout": Tail(max_output), "stderr": Tail(max_output)}
             exit_: t.Exit | None = None
-            async with process.read(drain=0.2) as events:
+            async with events:
                 async for event in events:
                     if isinstance(event, t.Exited):
                         exit_ = event.exit
@@ -115,8 +131,6 @@ class AsyncProcesses:
                 await feeding.stop()
         if exit_ is None:
             raise protocol_error("the end of the output without an exit")
-        # If that fails, it is kept until its time is over.
-        self._link.later("ProcessService/Remove", {"process": {"id": process.id}}, self._headers)
         out, err = kept["stdout"], kept["stderr"]
         return t.Result(exit_, out.bytes(), err.bytes(), out.dropped, err.dropped)
 

@@ -38,8 +38,12 @@ class AsyncReader:
         drain: float | None,
         max_chunk: int | None,
         timeout: float | None,
+        spec: Message | None = None,
     ) -> None:
+        """spec: of a process that it starts, too."""
         self._id = id_
+        self._begun = False
+        self._first: t.Event | None = None
         # What was delivered.
         self._from: dict[t.OutputStream, int] = {"stdout": 0, "stderr": 0, "pty": 0, **(start or {})}
         self._eof: set[t.OutputStream] = set()
@@ -52,7 +56,13 @@ class AsyncReader:
 
         request()  # what is wrong with the arguments is said at once
 
+        forget = link.take_forgotten(headers) if spec is not None else []
+
         async def make() -> Stream:
+            # Once it has begun, it may be gone again: it is not to be started a second time.
+            if spec is not None and not self._begun:
+                run = {"spec": spec, "read": {**request(), "process": None}, "forget": forget}
+                return await link.open("ProcessService/Run", run, headers=headers, deadline=deadline)
             return await link.open("ProcessService/Read", request(), headers=headers, deadline=deadline)
 
         self._following: Following[t.Event] = Following(link, make, self._take, self._complete, deadline)
@@ -65,8 +75,14 @@ class AsyncReader:
     def __aiter__(self) -> AsyncReader:
         return self
 
+    async def begin(self) -> None:
+        """Returns when the first event has come: the process runs, or has run."""
+        self._first = await self._following.next()
+
     async def __anext__(self) -> t.Event:
-        event = await self._following.next()
+        event, self._first = self._first, None
+        if event is None:
+            event = await self._following.next()
         if event is None:
             raise StopAsyncIteration
         return event
@@ -83,6 +99,7 @@ class AsyncReader:
 
     def _take(self, message: Message) -> tuple[t.Event | None, bool]:
         event = message.get("event", {})
+        self._begun = True
         if event.get("process_id", self._id) not in ("", self._id):
             raise protocol_error(f"an event of the process {event['process_id']} on a stream of {self._id}")
         if "output" in event:

@@ -51,6 +51,7 @@ class Later:
         self._lock = threading.Lock()
         self._work: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
 
     def add(self, work: Callable[[], Any]) -> None:
         with self._lock:
@@ -63,11 +64,16 @@ class Later:
         while (work := self._work.get()) is not None:
             work()
 
+    def pause(self, seconds: float) -> None:
+        """Waits, but not while the client is closed."""
+        self._closing.wait(seconds)
+
     def finish(self, seconds: float) -> None:
-        """Waits for all of it, and leaves what takes longer."""
+        """Waits for all of it, and for what that adds, and leaves what takes longer."""
+        self._closing.set()
         with self._lock:
             thread, self._thread = self._thread, None
             if thread is not None:
-                self._work.put(None)
+                self._work.put(lambda: self._work.put(None))  # after what is added meanwhile
         if thread is not None:
             thread.join(seconds)

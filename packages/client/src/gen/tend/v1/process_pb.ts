@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file tend/v1/process.proto.
  */
 export const file_tend_v1_process: GenFile = /*@__PURE__*/
-  fileDesc("ChV0ZW5kL3YxL3Byb2Nlc3MucHJvdG8SB3RlbmQudjEiDgoMSGVsbG9SZXF1ZXN0IpwBCg1IZWxsb1Jlc3BvbnNlEhAKCGluc3RhbmNlGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSFgoObGlzdGVuZXJzX2hlbGQYAyABKAgSFQoNaW5wdXRfd3JpdGVycxgKIAEoCBIUCgxncmVwX29wdGlvbnMYCyABKAgSEQoJc2FuZGJveGVzGAwgASgIEhAKCHNlcnZpY2VzGA0gASgIIlsKCFNlbGVjdG9yEgwKAmlkGAEgASgJSAASDQoDcGlkGAIgASgNSAASDQoDdGFnGAMgASgJSAASDgoEbmFtZRgEIAEoCUgAEg0KA2FueRgFIAEoCUgAQgQKAmJ5IisKDFN0YXJ0UmVxdWVzdBIbCgRzcGVjGAEgASgLMg0udGVuZC52MS5TcGVjIiwKDVN0YXJ0UmVzcG9uc2USGwoEaW5mbxgBIAEoCzINLnRlbmQudjEuSW5mbyIwCgpHZXRSZXF1ZXN0EiIKB3Byb2Nlc3MYASABKAsyES50ZW5kLnYxLlNlbGVjdG9yIioKC0dldFJlc3BvbnNlEhsKBGluZm8YASABKAsyDS50ZW5kLnYxLkluZm8ipwEKC0xpc3RSZXF1ZXN0EgwKBGxpdmUYASABKAgSCwoDdGFnGAIgASgJEjAKBmxhYmVscxgDIAMoCzIgLnRlbmQudjEuTGlzdFJlcXVlc3QuTGFiZWxzRW50cnkSDQoFbGltaXQYBCABKA0SDQoFYWZ0ZXIYBSABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI+CgxMaXN0UmVzcG9uc2USIAoJcHJvY2Vzc2VzGAEgAygLMg0udGVuZC52MS5JbmZvEgwKBG5leHQYAiABKAkiPwoMU3RyZWFtT2Zmc2V0Eh8KBnN0cmVhbRgBIAEoDjIPLnRlbmQudjEuU3RyZWFtEg4KBm9mZnNldBgCIAEoAyLwAQoLUmVhZFJlcXVlc3QSIgoHcHJvY2VzcxgBIAEoCzIRLnRlbmQudjEuU2VsZWN0b3ISIAoHc3RyZWFtcxgCIAMoDjIPLnRlbmQudjEuU3RyZWFtEiMKBGZyb20YAyADKAsyFS50ZW5kLnYxLlN0cmVhbU9mZnNldBIRCglub19mb2xsb3cYBCABKAgSEQoJdW5vcmRlcmVkGAUgASgIEigKBWRyYWluGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhEKCW1heF9jaHVuaxgHIAEoDRITCgtleGFjdF90aW1lcxgIIAEoCCItCgxSZWFkUmVzcG9uc2USHQoFZXZlbnQYASABKAsyDi50ZW5kLnYxLkV2ZW50Ig8KDUV2ZW50c1JlcXVlc3QiLwoORXZlbnRzUmVzcG9uc2USHQoFZXZlbnQYASABKAsyDi50ZW5kLnYxLkV2ZW50IsIFCgVFdmVudBISCgpwcm9jZXNzX2lkGAEgASgJEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKB3N0YXJ0ZWQYAyABKAsyFi50ZW5kLnYxLkV2ZW50LlN0YXJ0ZWRIABInCgZvdXRwdXQYBCABKAsyFS50ZW5kLnYxLkV2ZW50Lk91dHB1dEgAEhsKA2dhcBgFIAEoCzIMLnRlbmQudjEuR2FwSAASHwoGZXhpdGVkGAYgASgLMg0udGVuZC52MS5FeGl0SAASJwoDZW9mGAcgASgLMhgudGVuZC52MS5FdmVudC5TdHJlYW1FbmRIABIpCgl0cmVlX2dvbmUYCCABKAsyFC50ZW5kLnYxLkV2ZW50LkVtcHR5SAASJwoHcmVtb3ZlZBgJIAEoCzIULnRlbmQudjEuRXZlbnQuRW1wdHlIABIlCgVoZWxsbxgKIAEoCzIULnRlbmQudjEuRXZlbnQuSGVsbG9IABIpCgloZWFydGJlYXQYCyABKAsyFC50ZW5kLnYxLkV2ZW50LkVtcHR5SAASKgoKZ29pbmdfYXdheRgMIAEoCzIULnRlbmQudjEuRXZlbnQuRW1wdHlIABoHCgVFbXB0eRoWCgdTdGFydGVkEgsKA3BpZBgBIAEoDRpHCgZPdXRwdXQSHwoGc3RyZWFtGAEgASgOMg8udGVuZC52MS5TdHJlYW0SDgoGb2Zmc2V0GAIgASgDEgwKBGRhdGEYAyABKAwaPAoJU3RyZWFtRW5kEh8KBnN0cmVhbRgBIAEoDjIPLnRlbmQudjEuU3RyZWFtEg4KBm9mZnNldBgCIAEoAxo+CgVIZWxsbxIQCghpbnN0YW5jZRgBIAEoCRIjCgRmcm9tGAIgAygLMhUudGVuZC52MS5TdHJlYW1PZmZzZXRCBgoEZmFjdCLZAQoMV3JpdGVSZXF1ZXN0EiIKB3Byb2Nlc3MYASABKAsyES50ZW5kLnYxLlNlbGVjdG9yEgwKBGRhdGEYAiABKAwSEwoGb2Zmc2V0GAMgASgDSACIAQESCwoDZW9mGAQgASgIEg4KBndyaXRlchgFIAEoCRIaCg13cml0ZXJfb2Zmc2V0GAYgASgDSAGIAQESDAoEbW9yZRgHIAEoCBINCgVhZ2FpbhgIIAEoCBIPCgdub193YWl0GAkgASgIQgkKB19vZmZzZXRCEAoOX3dyaXRlcl9vZmZzZXQiQQoNV3JpdGVSZXNwb25zZRIOCgZvZmZzZXQYASABKAMSFAoHd3JpdHRlbhgCIAEoA0gAiAEBQgoKCF93cml0dGVuIm0KDVJlc2l6ZVJlcXVlc3QSIgoHcHJvY2VzcxgBIAEoCzIRLnRlbmQudjEuU2VsZWN0b3ISGwoEc2l6ZRgCIAEoCzINLnRlbmQudjEuU2l6ZRIbCgRvbmx5GAMgASgLMg0udGVuZC52MS5TaXplIi8KDlJlc2l6ZVJlc3BvbnNlEh0KBmJlZm9yZRgBIAEoCzINLnRlbmQudjEuU2l6ZSJiCg1TaWduYWxSZXF1ZXN0EiIKB3Byb2Nlc3MYASABKAsyES50ZW5kLnYxLlNlbGVjdG9yEg4KBnNpZ25hbBgCIAEoBRIdCgVzY29wZRgDIAEoDjIOLnRlbmQudjEuU2NvcGUiEAoOU2lnbmFsUmVzcG9uc2UiMQoLS2lsbFJlcXVlc3QSIgoHcHJvY2VzcxgBIAEoCzIRLnRlbmQudjEuU2VsZWN0b3IiogEKDEtpbGxSZXNwb25zZRIQCgh2ZXJpZmllZBgBIAEoCBIRCglzdXJ2aXZvcnMYAiADKA0SDgoGc3RyYXlzGAMgAygNEi8KBW5hbWVzGAQgAygLMiAudGVuZC52MS5LaWxsUmVzcG9uc2UuTmFtZXNFbnRyeRosCgpOYW1lc0VudHJ5EgsKA2tleRgBIAEoDRINCgV2YWx1ZRgCIAEoCToCOAEilwIKC1dhaXRSZXF1ZXN0EiIKB3Byb2Nlc3MYASABKAsyES50ZW5kLnYxLlNlbGVjdG9yEioKBXF1aWV0GAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uSAASKwoFbWF0Y2gYAyABKAsyGi50ZW5kLnYxLldhaXRSZXF1ZXN0Lk1hdGNoSAASDgoEcG9ydBgEIAEoDUgAEg8KBWlucHV0GAUgASgISAASEwoJdHJlZV9nb25lGAYgASgISAASDQoDZW9mGAcgASgISAAaPQoFTWF0Y2gSDwoHcGF0dGVybhgBIAEoCRIjCgRmcm9tGAIgAygLMhUudGVuZC52MS5TdHJlYW1PZmZzZXRCBwoFdW50aWwiMgoMUG9ydHNSZXF1ZXN0EiIKB3Byb2Nlc3MYASABKAsyES50ZW5kLnYxLlNlbGVjdG9yIkcKDVBvcnRzUmVzcG9uc2USJQoFcG9ydHMYASADKAsyFi50ZW5kLnYxLkxpc3RlbmluZ1BvcnQSDwoHZG9tYWlucxgCIAMoCSIwCg1MaXN0ZW5pbmdQb3J0EgwKBHBvcnQYASABKA0SEQoJYWRkcmVzc2VzGAIgAygJIpYBCgxXYWl0UmVzcG9uc2USKQoJaGVhcnRiZWF0GAEgASgLMhQudGVuZC52MS5FdmVudC5FbXB0eUgAEiUKBnJlc3VsdBgCIAEoCzITLnRlbmQudjEuV2FpdFJlc3VsdEgAEioKCmdvaW5nX2F3YXkYAyABKAsyFC50ZW5kLnYxLkV2ZW50LkVtcHR5SABCCAoGYW5zd2VyIuYBCgpXYWl0UmVzdWx0EhsKBGV4aXQYASABKAsyDS50ZW5kLnYxLkV4aXQSCwoDbWV0GAIgASgIEg0KBW1hdGNoGAMgASgMEh8KBnN0cmVhbRgEIAEoDjIPLnRlbmQudjEuU3RyZWFtEg4KBm9mZnNldBgFIAEoAxIkCglsaXN0ZW5pbmcYBiADKAsyES50ZW5kLnYxLkxpc3RlbmVyEiIKBWlucHV0GAcgASgOMhMudGVuZC52MS5JbnB1dFN0YXRlEiQKB3N0cmVhbXMYCCADKAsyEy50ZW5kLnYxLlN0cmVhbUluZm8iKAoITGlzdGVuZXISDwoHYWRkcmVzcxgBIAEoCRILCgNwaWQYAiABKA0iYgoLVHJpbVJlcXVlc3QSIgoHcHJvY2VzcxgBIAEoCzIRLnRlbmQudjEuU2VsZWN0b3ISHwoGc3RyZWFtGAIgASgOMg8udGVuZC52MS5TdHJlYW0SDgoGYmVmb3JlGAMgASgDIg4KDFRyaW1SZXNwb25zZSJACgpQaW5SZXF1ZXN0EiIKB3Byb2Nlc3MYASABKAsyES50ZW5kLnYxLlNlbGVjdG9yEg4KBnBpbm5lZBgCIAEoCCINCgtQaW5SZXNwb25zZSIzCg1SZW1vdmVSZXF1ZXN0EiIKB3Byb2Nlc3MYASABKAsyES50ZW5kLnYxLlNlbGVjdG9yIhAKDlJlbW92ZVJlc3BvbnNlIvgBCgtFcnJvckRldGFpbBIgCgRraW5kGAEgASgOMhIudGVuZC52MS5FcnJvcktpbmQSDQoFZmllbGQYAiABKAkSDgoGcmVhc29uGAMgASgJEioKDHN0YXJ0X3JlYXNvbhgEIAEoDjIULnRlbmQudjEuU3RhcnRSZWFzb24SDAoEd2hhdBgFIAEoCRIUCgxzeXN0ZW1fZXJyb3IYBiABKAkSDQoFZXJybm8YByABKAUSGQoDZ2FwGAggASgLMgwudGVuZC52MS5HYXASIQoFY2F1c2UYCSABKA4yEi50ZW5kLnYxLkVycm9yS2luZBILCgNpZHMYCiADKAkqbQoKSW5wdXRTdGF0ZRIUChBJTlBVVF9TVEFURV9OT05FEAASFgoSSU5QVVRfU1RBVEVfTElLRUxZEAESFwoTSU5QVVRfU1RBVEVfQ0VSVEFJThACEhgKFElOUFVUX1NUQVRFX1BBU1NXT1JEEAMqiAUKCUVycm9yS2luZBIaChZFUlJPUl9LSU5EX1VOU1BFQ0lGSUVEEAASGAoURVJST1JfS0lORF9OT1RfRk9VTkQQARIYChRFUlJPUl9LSU5EX0FNQklHVU9VUxACEhUKEUVSUk9SX0tJTkRfRVhJU1RTEAMSFQoRRVJST1JfS0lORF9FWElURUQQBBIWChJFUlJPUl9LSU5EX1JVTk5JTkcQBRIVChFFUlJPUl9LSU5EX0xBR0dFRBAGEhsKF0VSUk9SX0tJTkRfU1RESU5fQ0xPU0VEEAcSEgoORVJST1JfS0lORF9QVFkQCBIVChFFUlJPUl9LSU5EX05PX1BUWRAJEhUKEUVSUk9SX0tJTkRfT0ZGU0VUEAoSGgoWRVJST1JfS0lORF9VTkFWQUlMQUJMRRALEhoKFkVSUk9SX0tJTkRfVU5TVVBQT1JURUQQDBIUChBFUlJPUl9LSU5EX0xJTUlUEA0SGQoVRVJST1JfS0lORF9QRVJNSVNTSU9OEA4SFgoSRVJST1JfS0lORF9JTlZBTElEEA8SFAoQRVJST1JfS0lORF9TVEFSVBAQEhIKDkVSUk9SX0tJTkRfR0FQEBESGgoWRVJST1JfS0lORF9CUk9LRU5fUElQRRASEh8KG0VSUk9SX0tJTkRfV1JJVEVSX0ZPUkdPVFRFThATEhkKFUVSUk9SX0tJTkRfSU5QVVRfRlVMTBAUEhYKEkVSUk9SX0tJTkRfREFNQUdFRBAYEh4KGkVSUk9SX0tJTkRfU0FOREJPWF9TVE9QUEVEEBkSHQoZRVJST1JfS0lORF9TQU5EQk9YX1BBVVNFRBAaEhUKEUVSUk9SX0tJTkRfSU5fVVNFEBsqsAIKC1N0YXJ0UmVhc29uEhwKGFNUQVJUX1JFQVNPTl9VTlNQRUNJRklFRBAAEhoKFlNUQVJUX1JFQVNPTl9OT1RfRk9VTkQQARIbChdTVEFSVF9SRUFTT05fUEVSTUlTU0lPThACEhcKE1NUQVJUX1JFQVNPTl9GT1JNQVQQAxIYChRTVEFSVF9SRUFTT05fQkFEX0RJUhAEEhkKFVNUQVJUX1JFQVNPTl9CQURfVVNFUhAFEhkKFVNUQVJUX1JFQVNPTl9UT09fTE9ORxAGEhoKFlNUQVJUX1JFQVNPTl9SRVNPVVJDRVMQBxIXChNTVEFSVF9SRUFTT05fTElNSVRTEAgSFAoQU1RBUlRfUkVBU09OX1BUWRAJEhYKElNUQVJUX1JFQVNPTl9PVEhFUhAKMpEHCg5Qcm9jZXNzU2VydmljZRI2CgVIZWxsbxIVLnRlbmQudjEuSGVsbG9SZXF1ZXN0GhYudGVuZC52MS5IZWxsb1Jlc3BvbnNlEjYKBVN0YXJ0EhUudGVuZC52MS5TdGFydFJlcXVlc3QaFi50ZW5kLnYxLlN0YXJ0UmVzcG9uc2USMAoDR2V0EhMudGVuZC52MS5HZXRSZXF1ZXN0GhQudGVuZC52MS5HZXRSZXNwb25zZRIzCgRMaXN0EhQudGVuZC52MS5MaXN0UmVxdWVzdBoVLnRlbmQudjEuTGlzdFJlc3BvbnNlEjUKBFJlYWQSFC50ZW5kLnYxLlJlYWRSZXF1ZXN0GhUudGVuZC52MS5SZWFkUmVzcG9uc2UwARI2CgVXcml0ZRIVLnRlbmQudjEuV3JpdGVSZXF1ZXN0GhYudGVuZC52MS5Xcml0ZVJlc3BvbnNlEkAKC1dyaXRlU3RyZWFtEhUudGVuZC52MS5Xcml0ZVJlcXVlc3QaFi50ZW5kLnYxLldyaXRlUmVzcG9uc2UoATABEjkKBlJlc2l6ZRIWLnRlbmQudjEuUmVzaXplUmVxdWVzdBoXLnRlbmQudjEuUmVzaXplUmVzcG9uc2USOQoGU2lnbmFsEhYudGVuZC52MS5TaWduYWxSZXF1ZXN0GhcudGVuZC52MS5TaWduYWxSZXNwb25zZRIzCgRLaWxsEhQudGVuZC52MS5LaWxsUmVxdWVzdBoVLnRlbmQudjEuS2lsbFJlc3BvbnNlEjUKBFdhaXQSFC50ZW5kLnYxLldhaXRSZXF1ZXN0GhUudGVuZC52MS5XYWl0UmVzcG9uc2UwARI2CgVQb3J0cxIVLnRlbmQudjEuUG9ydHNSZXF1ZXN0GhYudGVuZC52MS5Qb3J0c1Jlc3BvbnNlEjMKBFRyaW0SFC50ZW5kLnYxLlRyaW1SZXF1ZXN0GhUudGVuZC52MS5UcmltUmVzcG9uc2USMAoDUGluEhMudGVuZC52MS5QaW5SZXF1ZXN0GhQudGVuZC52MS5QaW5SZXNwb25zZRI5CgZSZW1vdmUSFi50ZW5kLnYxLlJlbW92ZVJlcXVlc3QaFy50ZW5kLnYxLlJlbW92ZVJlc3BvbnNlEjsKBkV2ZW50cxIWLnRlbmQudjEuRXZlbnRzUmVxdWVzdBoXLnRlbmQudjEuRXZlbnRzUmVzcG9uc2UwAUItWitnaXRodWIuY29tL3RlbmQtcnVuL3RlbmQvZ2VuL3RlbmQvdjE7dGVuZHYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_tend_v1_spec]);
+  fileDesc("ChV0ZW5kL3YxL3Byb2Nlc3MucHJvdG8SB3RlbmQudjEiDgoMSGVsbG9SZXF1ZXN0IqoBCg1IZWxsb1Jlc3BvbnNlEhAKCGluc3RhbmNlGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSFgoObGlzdGVuZXJzX2hlbGQYAyABKAgSFQoNaW5wdXRfd3JpdGVycxgKIAEoCBIUCgxncmVwX29wdGlvbnMYCyABKAgSEQoJc2FuZGJveGVzGAwgASgIEhAKCHNlcnZpY2VzGA0gASgIEgwKBHJ1bnMYDiABKAgiWwoIU2VsZWN0b3ISDAoCaWQYASABKAlIABINCgNwaWQYAiABKA1IABINCgN0YWcYAyABKAlIABIOCgRuYW1lGAQgASgJSAASDQoDYW55GAUgASgJSABCBAoCYnkiKwoMU3RhcnRSZXF1ZXN0EhsKBHNwZWMYASABKAsyDS50ZW5kLnYxLlNwZWMiLAoNU3RhcnRSZXNwb25zZRIbCgRpbmZvGAEgASgLMg0udGVuZC52MS5JbmZvIjAKCkdldFJlcXVlc3QSIgoHcHJvY2VzcxgBIAEoCzIRLnRlbmQudjEuU2VsZWN0b3IiKgoLR2V0UmVzcG9uc2USGwoEaW5mbxgBIAEoCzINLnRlbmQudjEuSW5mbyKnAQoLTGlzdFJlcXVlc3QSDAoEbGl2ZRgBIAEoCBILCgN0YWcYAiABKAkSMAoGbGFiZWxzGAMgAygLMiAudGVuZC52MS5MaXN0UmVxdWVzdC5MYWJlbHNFbnRyeRINCgVsaW1pdBgEIAEoDRINCgVhZnRlchgFIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIj4KDExpc3RSZXNwb25zZRIgCglwcm9jZXNzZXMYASADKAsyDS50ZW5kLnYxLkluZm8SDAoEbmV4dBgCIAEoCSI/CgxTdHJlYW1PZmZzZXQSHwoGc3RyZWFtGAEgASgOMg8udGVuZC52MS5TdHJlYW0SDgoGb2Zmc2V0GAIgASgDIvABCgtSZWFkUmVxdWVzdBIiCgdwcm9jZXNzGAEgASgLMhEudGVuZC52MS5TZWxlY3RvchIgCgdzdHJlYW1zGAIgAygOMg8udGVuZC52MS5TdHJlYW0SIwoEZnJvbRgDIAMoCzIVLnRlbmQudjEuU3RyZWFtT2Zmc2V0EhEKCW5vX2ZvbGxvdxgEIAEoCBIRCgl1bm9yZGVyZWQYBSABKAgSKAoFZHJhaW4YBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEQoJbWF4X2NodW5rGAcgASgNEhMKC2V4YWN0X3RpbWVzGAggASgIIi0KDFJlYWRSZXNwb25zZRIdCgVldmVudBgBIAEoCzIOLnRlbmQudjEuRXZlbnQiXQoKUnVuUmVxdWVzdBIbCgRzcGVjGAEgASgLMg0udGVuZC52MS5TcGVjEiIKBHJlYWQYAiABKAsyFC50ZW5kLnYxLlJlYWRSZXF1ZXN0Eg4KBmZvcmdldBgDIAMoCSIsCgtSdW5SZXNwb25zZRIdCgVldmVudBgBIAEoCzIOLnRlbmQudjEuRXZlbnQiDwoNRXZlbnRzUmVxdWVzdCIvCg5FdmVudHNSZXNwb25zZRIdCgVldmVudBgBIAEoCzIOLnRlbmQudjEuRXZlbnQiwgUKBUV2ZW50EhIKCnByb2Nlc3NfaWQYASABKAkSKAoEdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoHc3RhcnRlZBgDIAEoCzIWLnRlbmQudjEuRXZlbnQuU3RhcnRlZEgAEicKBm91dHB1dBgEIAEoCzIVLnRlbmQudjEuRXZlbnQuT3V0cHV0SAASGwoDZ2FwGAUgASgLMgwudGVuZC52MS5HYXBIABIfCgZleGl0ZWQYBiABKAsyDS50ZW5kLnYxLkV4aXRIABInCgNlb2YYByABKAsyGC50ZW5kLnYxLkV2ZW50LlN0cmVhbUVuZEgAEikKCXRyZWVfZ29uZRgIIAEoCzIULnRlbmQudjEuRXZlbnQuRW1wdHlIABInCgdyZW1vdmVkGAkgASgLMhQudGVuZC52MS5FdmVudC5FbXB0eUgAEiUKBWhlbGxvGAogASgLMhQudGVuZC52MS5FdmVudC5IZWxsb0gAEikKCWhlYXJ0YmVhdBgLIAEoCzIULnRlbmQudjEuRXZlbnQuRW1wdHlIABIqCgpnb2luZ19hd2F5GAwgASgLMhQudGVuZC52MS5FdmVudC5FbXB0eUgAGgcKBUVtcHR5GhYKB1N0YXJ0ZWQSCwoDcGlkGAEgASgNGkcKBk91dHB1dBIfCgZzdHJlYW0YASABKA4yDy50ZW5kLnYxLlN0cmVhbRIOCgZvZmZzZXQYAiABKAMSDAoEZGF0YRgDIAEoDBo8CglTdHJlYW1FbmQSHwoGc3RyZWFtGAEgASgOMg8udGVuZC52MS5TdHJlYW0SDgoGb2Zmc2V0GAIgASgDGj4KBUhlbGxvEhAKCGluc3RhbmNlGAEgASgJEiMKBGZyb20YAiADKAsyFS50ZW5kLnYxLlN0cmVhbU9mZnNldEIGCgRmYWN0ItkBCgxXcml0ZVJlcXVlc3QSIgoHcHJvY2VzcxgBIAEoCzIRLnRlbmQudjEuU2VsZWN0b3ISDAoEZGF0YRgCIAEoDBITCgZvZmZzZXQYAyABKANIAIgBARILCgNlb2YYBCABKAgSDgoGd3JpdGVyGAUgASgJEhoKDXdyaXRlcl9vZmZzZXQYBiABKANIAYgBARIMCgRtb3JlGAcgASgIEg0KBWFnYWluGAggASgIEg8KB25vX3dhaXQYCSABKAhCCQoHX29mZnNldEIQCg5fd3JpdGVyX29mZnNldCJBCg1Xcml0ZVJlc3BvbnNlEg4KBm9mZnNldBgBIAEoAxIUCgd3cml0dGVuGAIgASgDSACIAQFCCgoIX3dyaXR0ZW4ibQoNUmVzaXplUmVxdWVzdBIiCgdwcm9jZXNzGAEgASgLMhEudGVuZC52MS5TZWxlY3RvchIbCgRzaXplGAIgASgLMg0udGVuZC52MS5TaXplEhsKBG9ubHkYAyABKAsyDS50ZW5kLnYxLlNpemUiLwoOUmVzaXplUmVzcG9uc2USHQoGYmVmb3JlGAEgASgLMg0udGVuZC52MS5TaXplImIKDVNpZ25hbFJlcXVlc3QSIgoHcHJvY2VzcxgBIAEoCzIRLnRlbmQudjEuU2VsZWN0b3ISDgoGc2lnbmFsGAIgASgFEh0KBXNjb3BlGAMgASgOMg4udGVuZC52MS5TY29wZSIQCg5TaWduYWxSZXNwb25zZSIxCgtLaWxsUmVxdWVzdBIiCgdwcm9jZXNzGAEgASgLMhEudGVuZC52MS5TZWxlY3RvciKiAQoMS2lsbFJlc3BvbnNlEhAKCHZlcmlmaWVkGAEgASgIEhEKCXN1cnZpdm9ycxgCIAMoDRIOCgZzdHJheXMYAyADKA0SLwoFbmFtZXMYBCADKAsyIC50ZW5kLnYxLktpbGxSZXNwb25zZS5OYW1lc0VudHJ5GiwKCk5hbWVzRW50cnkSCwoDa2V5GAEgASgNEg0KBXZhbHVlGAIgASgJOgI4ASKXAgoLV2FpdFJlcXVlc3QSIgoHcHJvY2VzcxgBIAEoCzIRLnRlbmQudjEuU2VsZWN0b3ISKgoFcXVpZXQYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25IABIrCgVtYXRjaBgDIAEoCzIaLnRlbmQudjEuV2FpdFJlcXVlc3QuTWF0Y2hIABIOCgRwb3J0GAQgASgNSAASDwoFaW5wdXQYBSABKAhIABITCgl0cmVlX2dvbmUYBiABKAhIABINCgNlb2YYByABKAhIABo9CgVNYXRjaBIPCgdwYXR0ZXJuGAEgASgJEiMKBGZyb20YAiADKAsyFS50ZW5kLnYxLlN0cmVhbU9mZnNldEIHCgV1bnRpbCIyCgxQb3J0c1JlcXVlc3QSIgoHcHJvY2VzcxgBIAEoCzIRLnRlbmQudjEuU2VsZWN0b3IiRwoNUG9ydHNSZXNwb25zZRIlCgVwb3J0cxgBIAMoCzIWLnRlbmQudjEuTGlzdGVuaW5nUG9ydBIPCgdkb21haW5zGAIgAygJIjAKDUxpc3RlbmluZ1BvcnQSDAoEcG9ydBgBIAEoDRIRCglhZGRyZXNzZXMYAiADKAkilgEKDFdhaXRSZXNwb25zZRIpCgloZWFydGJlYXQYASABKAsyFC50ZW5kLnYxLkV2ZW50LkVtcHR5SAASJQoGcmVzdWx0GAIgASgLMhMudGVuZC52MS5XYWl0UmVzdWx0SAASKgoKZ29pbmdfYXdheRgDIAEoCzIULnRlbmQudjEuRXZlbnQuRW1wdHlIAEIICgZhbnN3ZXIi5gEKCldhaXRSZXN1bHQSGwoEZXhpdBgBIAEoCzINLnRlbmQudjEuRXhpdBILCgNtZXQYAiABKAgSDQoFbWF0Y2gYAyABKAwSHwoGc3RyZWFtGAQgASgOMg8udGVuZC52MS5TdHJlYW0SDgoGb2Zmc2V0GAUgASgDEiQKCWxpc3RlbmluZxgGIAMoCzIRLnRlbmQudjEuTGlzdGVuZXISIgoFaW5wdXQYByABKA4yEy50ZW5kLnYxLklucHV0U3RhdGUSJAoHc3RyZWFtcxgIIAMoCzITLnRlbmQudjEuU3RyZWFtSW5mbyIoCghMaXN0ZW5lchIPCgdhZGRyZXNzGAEgASgJEgsKA3BpZBgCIAEoDSJiCgtUcmltUmVxdWVzdBIiCgdwcm9jZXNzGAEgASgLMhEudGVuZC52MS5TZWxlY3RvchIfCgZzdHJlYW0YAiABKA4yDy50ZW5kLnYxLlN0cmVhbRIOCgZiZWZvcmUYAyABKAMiDgoMVHJpbVJlc3BvbnNlIkAKClBpblJlcXVlc3QSIgoHcHJvY2VzcxgBIAEoCzIRLnRlbmQudjEuU2VsZWN0b3ISDgoGcGlubmVkGAIgASgIIg0KC1BpblJlc3BvbnNlIjMKDVJlbW92ZVJlcXVlc3QSIgoHcHJvY2VzcxgBIAEoCzIRLnRlbmQudjEuU2VsZWN0b3IiEAoOUmVtb3ZlUmVzcG9uc2Ui+AEKC0Vycm9yRGV0YWlsEiAKBGtpbmQYASABKA4yEi50ZW5kLnYxLkVycm9yS2luZBINCgVmaWVsZBgCIAEoCRIOCgZyZWFzb24YAyABKAkSKgoMc3RhcnRfcmVhc29uGAQgASgOMhQudGVuZC52MS5TdGFydFJlYXNvbhIMCgR3aGF0GAUgASgJEhQKDHN5c3RlbV9lcnJvchgGIAEoCRINCgVlcnJubxgHIAEoBRIZCgNnYXAYCCABKAsyDC50ZW5kLnYxLkdhcBIhCgVjYXVzZRgJIAEoDjISLnRlbmQudjEuRXJyb3JLaW5kEgsKA2lkcxgKIAMoCSptCgpJbnB1dFN0YXRlEhQKEElOUFVUX1NUQVRFX05PTkUQABIWChJJTlBVVF9TVEFURV9MSUtFTFkQARIXChNJTlBVVF9TVEFURV9DRVJUQUlOEAISGAoUSU5QVVRfU1RBVEVfUEFTU1dPUkQQAyqIBQoJRXJyb3JLaW5kEhoKFkVSUk9SX0tJTkRfVU5TUEVDSUZJRUQQABIYChRFUlJPUl9LSU5EX05PVF9GT1VORBABEhgKFEVSUk9SX0tJTkRfQU1CSUdVT1VTEAISFQoRRVJST1JfS0lORF9FWElTVFMQAxIVChFFUlJPUl9LSU5EX0VYSVRFRBAEEhYKEkVSUk9SX0tJTkRfUlVOTklORxAFEhUKEUVSUk9SX0tJTkRfTEFHR0VEEAYSGwoXRVJST1JfS0lORF9TVERJTl9DTE9TRUQQBxISCg5FUlJPUl9LSU5EX1BUWRAIEhUKEUVSUk9SX0tJTkRfTk9fUFRZEAkSFQoRRVJST1JfS0lORF9PRkZTRVQQChIaChZFUlJPUl9LSU5EX1VOQVZBSUxBQkxFEAsSGgoWRVJST1JfS0lORF9VTlNVUFBPUlRFRBAMEhQKEEVSUk9SX0tJTkRfTElNSVQQDRIZChVFUlJPUl9LSU5EX1BFUk1JU1NJT04QDhIWChJFUlJPUl9LSU5EX0lOVkFMSUQQDxIUChBFUlJPUl9LSU5EX1NUQVJUEBASEgoORVJST1JfS0lORF9HQVAQERIaChZFUlJPUl9LSU5EX0JST0tFTl9QSVBFEBISHwobRVJST1JfS0lORF9XUklURVJfRk9SR09UVEVOEBMSGQoVRVJST1JfS0lORF9JTlBVVF9GVUxMEBQSFgoSRVJST1JfS0lORF9EQU1BR0VEEBgSHgoaRVJST1JfS0lORF9TQU5EQk9YX1NUT1BQRUQQGRIdChlFUlJPUl9LSU5EX1NBTkRCT1hfUEFVU0VEEBoSFQoRRVJST1JfS0lORF9JTl9VU0UQGyqwAgoLU3RhcnRSZWFzb24SHAoYU1RBUlRfUkVBU09OX1VOU1BFQ0lGSUVEEAASGgoWU1RBUlRfUkVBU09OX05PVF9GT1VORBABEhsKF1NUQVJUX1JFQVNPTl9QRVJNSVNTSU9OEAISFwoTU1RBUlRfUkVBU09OX0ZPUk1BVBADEhgKFFNUQVJUX1JFQVNPTl9CQURfRElSEAQSGQoVU1RBUlRfUkVBU09OX0JBRF9VU0VSEAUSGQoVU1RBUlRfUkVBU09OX1RPT19MT05HEAYSGgoWU1RBUlRfUkVBU09OX1JFU09VUkNFUxAHEhcKE1NUQVJUX1JFQVNPTl9MSU1JVFMQCBIUChBTVEFSVF9SRUFTT05fUFRZEAkSFgoSU1RBUlRfUkVBU09OX09USEVSEAoyxQcKDlByb2Nlc3NTZXJ2aWNlEjYKBUhlbGxvEhUudGVuZC52MS5IZWxsb1JlcXVlc3QaFi50ZW5kLnYxLkhlbGxvUmVzcG9uc2USNgoFU3RhcnQSFS50ZW5kLnYxLlN0YXJ0UmVxdWVzdBoWLnRlbmQudjEuU3RhcnRSZXNwb25zZRIwCgNHZXQSEy50ZW5kLnYxLkdldFJlcXVlc3QaFC50ZW5kLnYxLkdldFJlc3BvbnNlEjMKBExpc3QSFC50ZW5kLnYxLkxpc3RSZXF1ZXN0GhUudGVuZC52MS5MaXN0UmVzcG9uc2USNQoEUmVhZBIULnRlbmQudjEuUmVhZFJlcXVlc3QaFS50ZW5kLnYxLlJlYWRSZXNwb25zZTABEjIKA1J1bhITLnRlbmQudjEuUnVuUmVxdWVzdBoULnRlbmQudjEuUnVuUmVzcG9uc2UwARI2CgVXcml0ZRIVLnRlbmQudjEuV3JpdGVSZXF1ZXN0GhYudGVuZC52MS5Xcml0ZVJlc3BvbnNlEkAKC1dyaXRlU3RyZWFtEhUudGVuZC52MS5Xcml0ZVJlcXVlc3QaFi50ZW5kLnYxLldyaXRlUmVzcG9uc2UoATABEjkKBlJlc2l6ZRIWLnRlbmQudjEuUmVzaXplUmVxdWVzdBoXLnRlbmQudjEuUmVzaXplUmVzcG9uc2USOQoGU2lnbmFsEhYudGVuZC52MS5TaWduYWxSZXF1ZXN0GhcudGVuZC52MS5TaWduYWxSZXNwb25zZRIzCgRLaWxsEhQudGVuZC52MS5LaWxsUmVxdWVzdBoVLnRlbmQudjEuS2lsbFJlc3BvbnNlEjUKBFdhaXQSFC50ZW5kLnYxLldhaXRSZXF1ZXN0GhUudGVuZC52MS5XYWl0UmVzcG9uc2UwARI2CgVQb3J0cxIVLnRlbmQudjEuUG9ydHNSZXF1ZXN0GhYudGVuZC52MS5Qb3J0c1Jlc3BvbnNlEjMKBFRyaW0SFC50ZW5kLnYxLlRyaW1SZXF1ZXN0GhUudGVuZC52MS5UcmltUmVzcG9uc2USMAoDUGluEhMudGVuZC52MS5QaW5SZXF1ZXN0GhQudGVuZC52MS5QaW5SZXNwb25zZRI5CgZSZW1vdmUSFi50ZW5kLnYxLlJlbW92ZVJlcXVlc3QaFy50ZW5kLnYxLlJlbW92ZVJlc3BvbnNlEjsKBkV2ZW50cxIWLnRlbmQudjEuRXZlbnRzUmVxdWVzdBoXLnRlbmQudjEuRXZlbnRzUmVzcG9uc2UwAUItWitnaXRodWIuY29tL3RlbmQtcnVuL3RlbmQvZ2VuL3RlbmQvdjE7dGVuZHYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_tend_v1_spec]);
 
 /**
  * @generated from message tend.v1.HelloRequest
@@ -83,6 +83,13 @@ export type HelloResponse = Message<"tend.v1.HelloResponse"> & {
    * @generated from field: bool services = 13;
    */
   services: boolean;
+
+  /**
+   * There is Run.
+   *
+   * @generated from field: bool runs = 14;
+   */
+  runs: boolean;
 };
 
 /**
@@ -399,6 +406,55 @@ export const ReadResponseSchema: GenMessage<ReadResponse> = /*@__PURE__*/
   messageDesc(file_tend_v1_process, 11);
 
 /**
+ * @generated from message tend.v1.RunRequest
+ */
+export type RunRequest = Message<"tend.v1.RunRequest"> & {
+  /**
+   * @generated from field: tend.v1.Spec spec = 1;
+   */
+  spec?: Spec | undefined;
+
+  /**
+   * What is delivered. It names no process.
+   *
+   * @generated from field: tend.v1.ReadRequest read = 2;
+   */
+  read?: ReadRequest | undefined;
+
+  /**
+   * Ids of finished processes that are removed meanwhile, at most 100: those of
+   * runs before whose output has come. Nothing is said of those that are not removed.
+   *
+   * @generated from field: repeated string forget = 3;
+   */
+  forget: string[];
+};
+
+/**
+ * Describes the message tend.v1.RunRequest.
+ * Use `create(RunRequestSchema)` to create a new message.
+ */
+export const RunRequestSchema: GenMessage<RunRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_process, 12);
+
+/**
+ * @generated from message tend.v1.RunResponse
+ */
+export type RunResponse = Message<"tend.v1.RunResponse"> & {
+  /**
+   * @generated from field: tend.v1.Event event = 1;
+   */
+  event?: Event | undefined;
+};
+
+/**
+ * Describes the message tend.v1.RunResponse.
+ * Use `create(RunResponseSchema)` to create a new message.
+ */
+export const RunResponseSchema: GenMessage<RunResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_process, 13);
+
+/**
  * @generated from message tend.v1.EventsRequest
  */
 export type EventsRequest = Message<"tend.v1.EventsRequest"> & {
@@ -409,7 +465,7 @@ export type EventsRequest = Message<"tend.v1.EventsRequest"> & {
  * Use `create(EventsRequestSchema)` to create a new message.
  */
 export const EventsRequestSchema: GenMessage<EventsRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 12);
+  messageDesc(file_tend_v1_process, 14);
 
 /**
  * @generated from message tend.v1.EventsResponse
@@ -426,7 +482,7 @@ export type EventsResponse = Message<"tend.v1.EventsResponse"> & {
  * Use `create(EventsResponseSchema)` to create a new message.
  */
 export const EventsResponseSchema: GenMessage<EventsResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 13);
+  messageDesc(file_tend_v1_process, 15);
 
 /**
  * Event is one fact about one process, or a word of the server itself.
@@ -517,7 +573,7 @@ export type Event = Message<"tend.v1.Event"> & {
  * Use `create(EventSchema)` to create a new message.
  */
 export const EventSchema: GenMessage<Event> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 14);
+  messageDesc(file_tend_v1_process, 16);
 
 /**
  * @generated from message tend.v1.Event.Empty
@@ -530,7 +586,7 @@ export type Event_Empty = Message<"tend.v1.Event.Empty"> & {
  * Use `create(Event_EmptySchema)` to create a new message.
  */
 export const Event_EmptySchema: GenMessage<Event_Empty> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 14, 0);
+  messageDesc(file_tend_v1_process, 16, 0);
 
 /**
  * @generated from message tend.v1.Event.Started
@@ -547,7 +603,7 @@ export type Event_Started = Message<"tend.v1.Event.Started"> & {
  * Use `create(Event_StartedSchema)` to create a new message.
  */
 export const Event_StartedSchema: GenMessage<Event_Started> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 14, 1);
+  messageDesc(file_tend_v1_process, 16, 1);
 
 /**
  * @generated from message tend.v1.Event.Output
@@ -576,7 +632,7 @@ export type Event_Output = Message<"tend.v1.Event.Output"> & {
  * Use `create(Event_OutputSchema)` to create a new message.
  */
 export const Event_OutputSchema: GenMessage<Event_Output> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 14, 2);
+  messageDesc(file_tend_v1_process, 16, 2);
 
 /**
  * @generated from message tend.v1.Event.StreamEnd
@@ -600,7 +656,7 @@ export type Event_StreamEnd = Message<"tend.v1.Event.StreamEnd"> & {
  * Use `create(Event_StreamEndSchema)` to create a new message.
  */
 export const Event_StreamEndSchema: GenMessage<Event_StreamEnd> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 14, 3);
+  messageDesc(file_tend_v1_process, 16, 3);
 
 /**
  * @generated from message tend.v1.Event.Hello
@@ -624,7 +680,7 @@ export type Event_Hello = Message<"tend.v1.Event.Hello"> & {
  * Use `create(Event_HelloSchema)` to create a new message.
  */
 export const Event_HelloSchema: GenMessage<Event_Hello> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 14, 4);
+  messageDesc(file_tend_v1_process, 16, 4);
 
 /**
  * @generated from message tend.v1.WriteRequest
@@ -705,7 +761,7 @@ export type WriteRequest = Message<"tend.v1.WriteRequest"> & {
  * Use `create(WriteRequestSchema)` to create a new message.
  */
 export const WriteRequestSchema: GenMessage<WriteRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 15);
+  messageDesc(file_tend_v1_process, 17);
 
 /**
  * @generated from message tend.v1.WriteResponse
@@ -731,7 +787,7 @@ export type WriteResponse = Message<"tend.v1.WriteResponse"> & {
  * Use `create(WriteResponseSchema)` to create a new message.
  */
 export const WriteResponseSchema: GenMessage<WriteResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 16);
+  messageDesc(file_tend_v1_process, 18);
 
 /**
  * @generated from message tend.v1.ResizeRequest
@@ -761,7 +817,7 @@ export type ResizeRequest = Message<"tend.v1.ResizeRequest"> & {
  * Use `create(ResizeRequestSchema)` to create a new message.
  */
 export const ResizeRequestSchema: GenMessage<ResizeRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 17);
+  messageDesc(file_tend_v1_process, 19);
 
 /**
  * @generated from message tend.v1.ResizeResponse
@@ -780,7 +836,7 @@ export type ResizeResponse = Message<"tend.v1.ResizeResponse"> & {
  * Use `create(ResizeResponseSchema)` to create a new message.
  */
 export const ResizeResponseSchema: GenMessage<ResizeResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 18);
+  messageDesc(file_tend_v1_process, 20);
 
 /**
  * @generated from message tend.v1.SignalRequest
@@ -809,7 +865,7 @@ export type SignalRequest = Message<"tend.v1.SignalRequest"> & {
  * Use `create(SignalRequestSchema)` to create a new message.
  */
 export const SignalRequestSchema: GenMessage<SignalRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 19);
+  messageDesc(file_tend_v1_process, 21);
 
 /**
  * @generated from message tend.v1.SignalResponse
@@ -822,7 +878,7 @@ export type SignalResponse = Message<"tend.v1.SignalResponse"> & {
  * Use `create(SignalResponseSchema)` to create a new message.
  */
 export const SignalResponseSchema: GenMessage<SignalResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 20);
+  messageDesc(file_tend_v1_process, 22);
 
 /**
  * @generated from message tend.v1.KillRequest
@@ -839,7 +895,7 @@ export type KillRequest = Message<"tend.v1.KillRequest"> & {
  * Use `create(KillRequestSchema)` to create a new message.
  */
 export const KillRequestSchema: GenMessage<KillRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 21);
+  messageDesc(file_tend_v1_process, 23);
 
 /**
  * @generated from message tend.v1.KillResponse
@@ -875,7 +931,7 @@ export type KillResponse = Message<"tend.v1.KillResponse"> & {
  * Use `create(KillResponseSchema)` to create a new message.
  */
 export const KillResponseSchema: GenMessage<KillResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 22);
+  messageDesc(file_tend_v1_process, 24);
 
 /**
  * WaitRequest names a condition; without one, the exit is waited for.
@@ -935,7 +991,7 @@ export type WaitRequest = Message<"tend.v1.WaitRequest"> & {
  * Use `create(WaitRequestSchema)` to create a new message.
  */
 export const WaitRequestSchema: GenMessage<WaitRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 23);
+  messageDesc(file_tend_v1_process, 25);
 
 /**
  * @generated from message tend.v1.WaitRequest.Match
@@ -959,7 +1015,7 @@ export type WaitRequest_Match = Message<"tend.v1.WaitRequest.Match"> & {
  * Use `create(WaitRequest_MatchSchema)` to create a new message.
  */
 export const WaitRequest_MatchSchema: GenMessage<WaitRequest_Match> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 23, 0);
+  messageDesc(file_tend_v1_process, 25, 0);
 
 /**
  * @generated from message tend.v1.PortsRequest
@@ -979,7 +1035,7 @@ export type PortsRequest = Message<"tend.v1.PortsRequest"> & {
  * Use `create(PortsRequestSchema)` to create a new message.
  */
 export const PortsRequestSchema: GenMessage<PortsRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 24);
+  messageDesc(file_tend_v1_process, 26);
 
 /**
  * @generated from message tend.v1.PortsResponse
@@ -1005,7 +1061,7 @@ export type PortsResponse = Message<"tend.v1.PortsResponse"> & {
  * Use `create(PortsResponseSchema)` to create a new message.
  */
 export const PortsResponseSchema: GenMessage<PortsResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 25);
+  messageDesc(file_tend_v1_process, 27);
 
 /**
  * @generated from message tend.v1.ListeningPort
@@ -1029,7 +1085,7 @@ export type ListeningPort = Message<"tend.v1.ListeningPort"> & {
  * Use `create(ListeningPortSchema)` to create a new message.
  */
 export const ListeningPortSchema: GenMessage<ListeningPort> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 26);
+  messageDesc(file_tend_v1_process, 28);
 
 /**
  * @generated from message tend.v1.WaitResponse
@@ -1064,7 +1120,7 @@ export type WaitResponse = Message<"tend.v1.WaitResponse"> & {
  * Use `create(WaitResponseSchema)` to create a new message.
  */
 export const WaitResponseSchema: GenMessage<WaitResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 27);
+  messageDesc(file_tend_v1_process, 29);
 
 /**
  * @generated from message tend.v1.WaitResult
@@ -1120,7 +1176,7 @@ export type WaitResult = Message<"tend.v1.WaitResult"> & {
  * Use `create(WaitResultSchema)` to create a new message.
  */
 export const WaitResultSchema: GenMessage<WaitResult> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 28);
+  messageDesc(file_tend_v1_process, 30);
 
 /**
  * @generated from message tend.v1.Listener
@@ -1142,7 +1198,7 @@ export type Listener = Message<"tend.v1.Listener"> & {
  * Use `create(ListenerSchema)` to create a new message.
  */
 export const ListenerSchema: GenMessage<Listener> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 29);
+  messageDesc(file_tend_v1_process, 31);
 
 /**
  * @generated from message tend.v1.TrimRequest
@@ -1169,7 +1225,7 @@ export type TrimRequest = Message<"tend.v1.TrimRequest"> & {
  * Use `create(TrimRequestSchema)` to create a new message.
  */
 export const TrimRequestSchema: GenMessage<TrimRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 30);
+  messageDesc(file_tend_v1_process, 32);
 
 /**
  * @generated from message tend.v1.TrimResponse
@@ -1182,7 +1238,7 @@ export type TrimResponse = Message<"tend.v1.TrimResponse"> & {
  * Use `create(TrimResponseSchema)` to create a new message.
  */
 export const TrimResponseSchema: GenMessage<TrimResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 31);
+  messageDesc(file_tend_v1_process, 33);
 
 /**
  * @generated from message tend.v1.PinRequest
@@ -1204,7 +1260,7 @@ export type PinRequest = Message<"tend.v1.PinRequest"> & {
  * Use `create(PinRequestSchema)` to create a new message.
  */
 export const PinRequestSchema: GenMessage<PinRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 32);
+  messageDesc(file_tend_v1_process, 34);
 
 /**
  * @generated from message tend.v1.PinResponse
@@ -1217,7 +1273,7 @@ export type PinResponse = Message<"tend.v1.PinResponse"> & {
  * Use `create(PinResponseSchema)` to create a new message.
  */
 export const PinResponseSchema: GenMessage<PinResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 33);
+  messageDesc(file_tend_v1_process, 35);
 
 /**
  * @generated from message tend.v1.RemoveRequest
@@ -1234,7 +1290,7 @@ export type RemoveRequest = Message<"tend.v1.RemoveRequest"> & {
  * Use `create(RemoveRequestSchema)` to create a new message.
  */
 export const RemoveRequestSchema: GenMessage<RemoveRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 34);
+  messageDesc(file_tend_v1_process, 36);
 
 /**
  * @generated from message tend.v1.RemoveResponse
@@ -1247,7 +1303,7 @@ export type RemoveResponse = Message<"tend.v1.RemoveResponse"> & {
  * Use `create(RemoveResponseSchema)` to create a new message.
  */
 export const RemoveResponseSchema: GenMessage<RemoveResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 35);
+  messageDesc(file_tend_v1_process, 37);
 
 /**
  * ErrorDetail makes an error readable by a program.
@@ -1323,7 +1379,7 @@ export type ErrorDetail = Message<"tend.v1.ErrorDetail"> & {
  * Use `create(ErrorDetailSchema)` to create a new message.
  */
 export const ErrorDetailSchema: GenMessage<ErrorDetail> = /*@__PURE__*/
-  messageDesc(file_tend_v1_process, 36);
+  messageDesc(file_tend_v1_process, 38);
 
 /**
  * @generated from enum tend.v1.InputState
@@ -1621,6 +1677,18 @@ export const ProcessService: GenService<{
     methodKind: "server_streaming";
     input: typeof ReadRequestSchema;
     output: typeof ReadResponseSchema;
+  },
+  /**
+   * Run is Start and Read in one call. It is safe to repeat with an id of the
+   * caller's own until its first message, a hello, has come; from then on what is
+   * lost is asked for by Read. A server that has it says so in its Hello.
+   *
+   * @generated from rpc tend.v1.ProcessService.Run
+   */
+  run: {
+    methodKind: "server_streaming";
+    input: typeof RunRequestSchema;
+    output: typeof RunResponseSchema;
   },
   /**
    * Write feeds stdin or the terminal. With an offset it is safe to repeat.
