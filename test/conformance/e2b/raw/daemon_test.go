@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,6 +29,11 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv("TEND_PLAIN_LOGIN") == "" {
+		script := "../../../../scripts/plain-login"
+		fmt.Fprintln(os.Stderr, syscall.Exec(script, append([]string{script}, os.Args...), os.Environ()))
+		os.Exit(1)
+	}
 	bin = os.Getenv("TEND_BIN") // any tend can be under test
 	var build []testbin.Variant
 	if bin == "" {
