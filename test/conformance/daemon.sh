@@ -2,7 +2,6 @@
 # They set $here. TEND_BIN names the binary; without it bin/tend of this checkout is used.
 # shellcheck shell=bash
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-[ -n "${TEND_PLAIN_LOGIN-}" ] || exec "$root/scripts/plain-login" "$0" "$@"
 export TEND_BIN=${TEND_BIN:-$root/bin/tend}
 [ -x "$TEND_BIN" ] || { echo "$TEND_BIN is missing; run 'make build' first" >&2; exit 1; }
 
