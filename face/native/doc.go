@@ -8,7 +8,8 @@
 // Read, Events and Wait begin by showing that they are open (Read and Events
 // with a hello), send a heartbeat when nothing else was sent for 15 seconds,
 // and end with going_away when the server stops. A client that hears nothing
-// for three heartbeats may treat the connection as dead.
+// for three heartbeats may treat the connection as dead. Messages of Read, Run
+// and Events that are at hand together are sent together.
 //
 // The offset -1 ("now") of Read is resolved before the reader is opened and
 // sent in the hello, so that a client that loses the stream can come back to

@@ -121,6 +121,7 @@ func (f *Face) Routes() []part.Route {
 	p := &processes{cfg: f.cfg, stopping: f.stopping}
 	var routes [12]part.Route
 	routes[0].Pattern, routes[0].Handler = tendv1connect.NewProcessServiceHandler(p, opts...)
+	routes[0].Handler = holding(routes[0].Handler, tendv1connect.ProcessServiceReadProcedure, tendv1connect.ProcessServiceRunProcedure, tendv1connect.ProcessServiceEventsProcedure)
 	routes[0].Body = bodyOf
 	routes[1].Pattern, routes[1].Handler = tendv1connect.NewViewServiceHandler(&views{*p}, opts...)
 	routes[2].Pattern, routes[2].Handler = tendv1connect.NewAdminServiceHandler(&admin{f.cfg.Admin, f.cfg.Page}, opts...)

@@ -68,10 +68,11 @@ func (s *processes) Run(ctx context.Context, req *connect.Request[tendv1.RunRequ
 	if err != nil {
 		return wireError(err)
 	}
-	var forgetting sync.WaitGroup
-	defer forgetting.Wait()
 	if len(m.GetForget()) > 0 {
+		var forgetting sync.WaitGroup
 		forgetting.Go(func() { remove(ctx, mgr, m.GetForget()) }) // while the process runs
+		defer forgetting.Wait()
+		defer flush(ctx) // before that
 	}
 	return s.deliver(ctx, p, opts, func(ev *tendv1.Event) error {
 		return stream.Send(&tendv1.RunResponse{Event: ev})
@@ -180,6 +181,7 @@ func (s *processes) pump(ctx context.Context, src source, from []*tendv1.StreamO
 			}
 			continue
 		}
+		flush(ctx)
 		beat.Reset(s.cfg.Heartbeat)
 		select {
 		case <-src.Ready():
