@@ -114,12 +114,15 @@ async def test_stdin_is_closed_unless_asked_for(flavor):
     assert (await flavor.run("cat; echo end")).stdout == "end\n"
 
 
-async def test_stdin_and_its_end(flavor):
-    handle = await flavor.background("cat; echo end", stdin=True)
+async def test_stdin_and_its_end(flavor, tmp_path):
+    tmp_path.chmod(0o755)
+    # It lives until its input was closed a second time: one that has ended is not found.
+    handle = await flavor.background(f"cat; echo end; until [ -e {tmp_path}/closed ]; do sleep 0.05; done", stdin=True)
     await call(handle.send_stdin("héllo\n"))
     await call(flavor.sbx.commands.send_stdin(handle.pid, b"bye\n"))
     await call(handle.close_stdin())
     await call(flavor.sbx.commands.close_stdin(handle.pid))
+    (tmp_path / "closed").touch()
     assert (await flavor.wait(handle)).stdout == "héllo\nbye\nend\n"
 
 
