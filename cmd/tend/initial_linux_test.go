@@ -18,7 +18,7 @@ import (
 func TestABeginningIsLight(t *testing.T) {
 	const each, whole = 40 << 10, 1<<20 + 64<<10
 	heavy := map[string]int{ // what is known and needed, in bytes
-		"github.com/tend-run/tend/gen/tend/v1":           256 << 10, // descriptors of messages
+		"github.com/tend-run/tend/gen/tend/v1":           320 << 10, // descriptors of messages: they grow with the API
 		"github.com/prometheus/procfs":                   128 << 10,
 		"github.com/prometheus/client_golang/prometheus": 96 << 10,
 		"github.com/anthropics/anthropic-sdk-go":         64 << 10,
