@@ -123,6 +123,7 @@ type endless struct{ http.ResponseWriter }
 
 func (w endless) Write(b []byte) (int, error) {
 	if len(b) > 0 && b[0] == 2 { // the flag of that message
+		w.Flush() // all before it has been sent
 		panic(http.ErrAbortHandler)
 	}
 	return w.ResponseWriter.Write(b)

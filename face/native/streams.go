@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -69,10 +68,19 @@ func (s *processes) Run(ctx context.Context, req *connect.Request[tendv1.RunRequ
 		return wireError(err)
 	}
 	if len(m.GetForget()) > 0 {
-		var forgetting sync.WaitGroup
-		forgetting.Go(func() { remove(ctx, mgr, m.GetForget()) }) // while the process runs
-		defer forgetting.Wait()
-		defer flush(ctx) // before that
+		forgotten := make(chan struct{})
+		go func() { // while the process runs
+			defer close(forgotten)
+			remove(ctx, mgr, m.GetForget())
+		}()
+		defer func() {
+			select {
+			case <-forgotten:
+			default:
+				flush(ctx)
+				<-forgotten
+			}
+		}()
 	}
 	return s.deliver(ctx, p, opts, func(ev *tendv1.Event) error {
 		return stream.Send(&tendv1.RunResponse{Event: ev})

@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import { until } from '../../daemon.js';
-import { accessible, complaints, dir, killServer, killServerDuring, leave, lines, loggedIn, open, shots, start, tend, token, ui, url } from './stage.js';
+import { accessible, complaints, dir, killServer, killServerDuring, leave, lines, loggedIn, open, says, shots, start, tend, token, ui, url } from './stage.js';
 
 test('login: a wrong token, the right one, a killed server, logging out', async () => {
   const page = await open();
@@ -78,7 +78,7 @@ test('hostile names and output are shown and do nothing', async () => {
   const [markup, marks] = await lines(page);
   assert.equal(markup, script);
   assert.match(marks!, /^red \u2401 \u2039U\+202E\u203atxet \ufffd end$/);
-  assert.match((await page.textContent('h1'))!, /\u2039U\+202E\u203agnp\.exe$/);
+  await says(page, 'h1', /\u2039U\+202E\u203agnp\.exe$/);
   assert.equal(await page.$$eval('.output img, .output script, h1 img', (all) => all.length), 0);
   await leave(page);
 });

@@ -7,7 +7,7 @@ import path from 'node:path';
 import { test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { until } from '../../daemon.js';
-import { accessible, complaints, dir, killServer, leave, loggedIn, shots, tend, url } from './stage.js';
+import { accessible, complaints, dir, killServer, leave, loggedIn, says, shots, tend, url } from './stage.js';
 
 const home = path.join(dir, 'home');
 const at = (...names: string[]) => path.join(home, ...names);
@@ -81,7 +81,7 @@ test('files are read and changed, and nobody overwrites what another has written
   await page.waitForSelector('.editor .cm-marked:has-text("line 300")');
   await page.click('.editor .cm-lineNumbers .cm-gutterElement:has-text("302")');
   await page.waitForSelector('.editor .cm-marked:has-text("line 302")');
-  assert.match(page.url(), /line=302/);
+  await page.waitForURL(/line=302/);
   await leave(page);
 });
 
@@ -105,7 +105,7 @@ test('what is no text, too large or hostile is said, and runs nowhere', async ()
   await editorHas(page, '<script>');
   await page.click('.treerow:has-text("hostile"), .treerow:has-text("onerror")');
   await editorHas(page, 'a hostile name');
-  assert.match((await page.textContent('h1'))!, /\u2039U\+202E\u203a/);
+  await says(page, 'h1', /\u2039U\+202E\u203a/);
   // Without the page's proof a browser gets nothing; with it, nothing that runs.
   const content = `/tend.v1.FileService/Content?path=${encodeURIComponent(at('evil.html'))}`;
   const [plain, shown] = await page.evaluate(async (content) => {
@@ -211,7 +211,7 @@ test('100,000 files in a directory, by mouse, filter and keys; a sandbox has its
   await page.fill('#newname', 'inside.txt');
   await page.keyboard.press('Enter');
   await page.waitForSelector('.chosen h1:has-text("inside.txt")');
-  assert.equal(await page.$eval('select[aria-label=Place]', (e: HTMLSelectElement) => e.selectedOptions[0]!.textContent), 'box');
+  await page.waitForFunction(() => document.querySelector<HTMLSelectElement>('select[aria-label=Place]')!.selectedOptions[0]!.textContent === 'box');
   await page.click('.editor .cm-content');
   await page.keyboard.type('of the box');
   await page.keyboard.press('Control+s');

@@ -5,7 +5,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import { freePort, key, model } from './model.js';
-import { accessible, complaints, dir, killServer, leave, loggedIn, shots, tend, url } from './stage.js';
+import { accessible, complaints, dir, killServer, leave, loggedIn, says, shots, tend, url } from './stage.js';
 
 const repo = path.join(dir, 'project');
 const git = (...args: string[]) => execFileSync('git', ['-c', 'user.name=a', '-c', 'user.email=a@b', ...args], { cwd: repo, encoding: 'utf8', env: { ...process.env, GIT_CONFIG_GLOBAL: '/dev/null' } });
@@ -51,13 +51,12 @@ test('healing: a service that breaks is repaired by a playbook while one looks o
   spoil();
   await page.click('.title button:text-is("Restart")');
   await page.waitForSelector('.step.now:has-text("Trying it")');
-  assert.match((await page.textContent('.timeline'))!, /Playbook part/);
+  await says(page, '.timeline', /Playbook part/);
   await killServer();
   fs.writeFileSync(path.join(dir, 'go'), '');
   await page.waitForSelector('.step.ok:has-text("It is well again")');
   await page.waitForSelector('.diff .added:has-text("+good again")');
-  const text = (await page.textContent('.timeline'))!;
-  assert.match(text, /Checkpoint of the project[^]*sh mend\.sh[^]*Probes[^]*well for [^]*Committed as/);
+  await says(page, '.timeline', /Checkpoint of the project[^]*sh mend\.sh[^]*Probes[^]*well for [^]*Committed as/);
   assert.equal(await page.locator('.timeline > .step:has(.substeps)').count(), 1, 'no step is there twice');
   await shots(page, 'playbook');
   // What one looks at is in the address.
@@ -91,13 +90,12 @@ test('healing: the words, commands and changes of a model, live and over a kille
   const talk = (await page.textContent('.talk'))!;
   assert.match(talk, /I will look at part\.txt[^]*read part\.txt[^]*It has to be <b>good<\/b>\.[^]*edit part\.txt[^]*restart the service[^]*The part was bad/);
   assert.equal(talk.match(/It has to be/g)!.length, 1, 'nothing is said twice');
-  assert.equal(await page.locator('.words.live').count(), 0);
+  await page.waitForSelector('.words.live', { state: 'detached' });
   await accessible(page);
   await shots(page, 'model');
-  assert.match((await page.textContent('.diff >> nth=-1'))!, /-bad[^]*\+good <script>/);
-  const facts = (await page.textContent('.healing .facts'))!;
-  assert.match(facts, /360,000 read, 15,000 written/);
-  assert.match(facts, /Cost1\.3[01]/); // 3 × (0.12 × 3 + 0.005 × 15) = 1.305
+  await says(page, '.diff >> nth=-1', /-bad[^]*\+good <script>/);
+  await says(page, '.healing .facts', /360,000 read, 15,000 written/);
+  await says(page, '.healing .facts', /Cost1\.3[01]/); // 3 × (0.12 × 3 + 0.005 × 15) = 1.305
   await leave(page);
 });
 

@@ -1,7 +1,7 @@
 // Sandboxes in a real browser: what they are, what runs in them, their ports, and groups.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { accessible, complaints, killServer, leave, loggedIn, shots, start, tend, url } from './stage.js';
+import { accessible, complaints, killServer, leave, loggedIn, says, shots, start, tend, url } from './stage.js';
 
 // A small web server, of what every Debian has.
 const serve = String.raw`exec perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(Listen => 5, LocalAddr => "127.0.0.1", LocalPort => 3000, ReuseAddr => 1) or die $!; while ($c = $s->accept) { while (<$c>) { last if /^\r?$/ } $b = "<h1>from inside</h1>"; print $c "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: " . length($b) . "\r\n\r\n$b"; close $c }'`;
@@ -11,13 +11,12 @@ test('sandbox: its state, time, processes and ports, whose link works; groups; o
   await start('outside', 'exec sleep 1000', '--label', 'team=red');
   const page = await loggedIn();
   await page.waitForSelector('.row.item:has-text("blue"):has-text("ready")');
-  assert.match((await page.textContent('.row.item:has-text("blue")'))!, /removed in 1 h 5\d min|removed in 2 h/);
+  await says(page, '.row.item:has-text("blue")', /removed in 1 h 5\d min|removed in 2 h/);
   const id = await start('inside', serve, '--sandbox', 'blue', '--label', 'role=web');
   await page.click('.row.item:has(.badge:text-is("sandbox")) a');
   await page.waitForSelector('.row.item:has-text("inside")');
   assert.equal(await page.locator('.row.item:has-text("outside")').count(), 0, 'what runs elsewhere is not there');
-  const facts = (await page.textContent('.head'))!;
-  assert.match(facts, /ready.*Ends by itself.*removed in .*isolated/s);
+  await says(page, '.head', /ready.*Ends by itself.*removed in .*isolated/s);
   // The program inside answers at the link, in a page of its own.
   await page.waitForSelector('.port:has-text("3000")');
   await killServer();

@@ -78,6 +78,9 @@ export async function loggedIn(size?: { width: number; height: number }): Promis
 /** The text of the lines that are there. */
 export const lines = (page: Page) => page.$$eval('.scroll .text', (all) => all.map((e) => e.textContent ?? ''));
 
+/** Waits until an element says something: what one shows may come from several answers. */
+export const says = (page: Page, selector: string, what: RegExp) => page.locator(selector, { hasText: what }).first().waitFor();
+
 export const leave = (page: Page) => page.context().close();
 
 /**
