@@ -39,6 +39,9 @@ func (c *attachCmd) Run(ctx context.Context, inv *invocation) error {
 	if tty {
 		f.left = new(leftModes)
 		if err = c.showScreen(ctx, inv, &info, f); err != nil {
+			if f.hungUp() {
+				return statusError(128 + int(syscall.SIGHUP))
+			}
 			return about(c.ID, err)
 		}
 		defer f.giveBack(ctx)

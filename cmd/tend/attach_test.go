@@ -101,6 +101,8 @@ func (x *terminal) status(t *testing.T) int {
 		x.cmd.Process.Signal(syscall.SIGQUIT) // to see where it is
 		t.Fatalf("it does not end; the terminal shows %q", x.text())
 	}
+	stuck := time.AfterFunc(time.Minute, func() { x.cmd.Process.Kill() })
+	defer stuck.Stop()
 	if err := x.cmd.Wait(); err != nil {
 		if exit, ok := err.(*exec.ExitError); ok {
 			return exit.ExitCode()

@@ -49,10 +49,9 @@ type foreground struct {
 	// show prints an event; nil: output to the streams, as it is.
 	show func(process.Event) error
 
-	terminal int  // the file descriptor of the terminal that stdin is, or -1
-	raw      bool // the local terminal is in raw mode
-	key      bool // the detach key is read as soon as it is typed
-	left     *leftModes
+	raw  bool // the local terminal is in raw mode
+	key  bool // the detach key is read as soon as it is typed
+	left *leftModes
 
 	size   process.Size // that we gave the terminal of the process last
 	before process.Size // that it had before we came; zero: not known, or not ours to give back
@@ -125,11 +124,8 @@ func (f *foreground) run(ctx context.Context) (*process.Exit, error) {
 
 // hungUp: there was a terminal, and it is gone.
 func (f *foreground) hungUp() bool {
-	if f.terminal < 0 {
-		return false
-	}
 	_, is := terminalOf(f.inv.in)
-	return !is
+	return f.inv.terminal && !is
 }
 
 // makeRaw switches the local terminal to raw mode if the process has a
@@ -138,9 +134,10 @@ func (f *foreground) hungUp() bool {
 // background leaves the terminal alone.
 func (f *foreground) makeRaw() (restore func(), err error) {
 	fd, ok := terminalOf(f.inv.in)
-	f.terminal = fd
 	if !ok {
-		f.terminal = -1
+		if f.hungUp() { // before we came here; under nohup(1) no signal says so
+			return nil, errHungUp
+		}
 		return func() {}, nil
 	}
 	if f.detachable && !(f.tty && f.input) {

@@ -4,14 +4,17 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -74,6 +77,27 @@ func TestClosingTheTerminalLeavesTheProcessRunning(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Under nohup(1) no signal says that the terminal was closed, and it may be gone before the
+// command has looked at it.
+func TestATerminalThatIsClosedEarlyIsNotWaitedFor(t *testing.T) {
+	state := t.TempDir()
+	defer endDaemon(t, state)
+	tendOn(t, state, "run", "-d", "-t", "--name", "held", "--", "sleep", "1000")
+	server := roles(state, "")["server"]
+	scene.Must(t, syscall.Kill(server, syscall.SIGSTOP))
+	defer syscall.Kill(server, syscall.SIGCONT)
+	signal.Ignore(syscall.SIGHUP) // for what is started
+	defer signal.Reset(syscall.SIGHUP)
+	x := openTerminal(t, state, "attach", "held")
+	scene.Eventually(t, "it asks the server", func() bool {
+		fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", x.cmd.Process.Pid))
+		return slices.ContainsFunc(fds, func(fd string) bool { to, _ := os.Readlink(fd); return strings.HasPrefix(to, "socket:") })
+	})
+	x.close()
+	scene.Must(t, syscall.Kill(server, syscall.SIGCONT))
+	x.wantStatus(t, 129)
 }
 
 // TestATerminalIsGivenBackAsItWas whatever a full-screen program has left on it.

@@ -32,16 +32,19 @@ func main() {
 		in: os.Stdin, out: os.Stdout, errs: os.Stderr,
 		getenv: os.Getenv, environ: os.Environ,
 	}
+	_, inv.terminal = terminalOf(inv.in)
 	os.Exit(execute(context.Background(), inv, os.Args[1:]))
 }
 
 // invocation is one use of the command line: its streams, its environment
 // and the global flags.
 type invocation struct {
-	in     *os.File
-	out    io.Writer
-	errs   io.Writer
-	getenv func(string) string
+	in *os.File
+	// terminal: in was one when the program began.
+	terminal bool
+	out      io.Writer
+	errs     io.Writer
+	getenv   func(string) string
 	// environ is the whole environment, as os.Environ has it.
 	environ func() []string
 	flags   *globals
