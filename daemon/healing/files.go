@@ -70,7 +70,7 @@ func (h *Healing) watching(d *declaration, rules *config.Watch) (func(context.Co
 			return nil, err
 		}
 		return func(ctx context.Context, changed func(string)) error {
-			return files.Run(ctx, watch.Tell{Changed: changed})
+			return files.Run(ctx, "", watch.Tell{Changed: changed})
 		}, nil
 	}
 	return func(ctx context.Context, changed func(string)) error {

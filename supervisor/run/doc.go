@@ -12,8 +12,9 @@
 // doubled. The end of Run ends no service.
 //
 // NAME.files is there while all changes of the files have been told. A supervisor that finds
-// other files than that has the newest run restarted, if that began before it. The file is
-// removed before a change is told, so that no death restarts a service twice.
+// other files than that has the newest run restarted, if that began before it; what changes
+// while it looks is of the same change. The file is removed before a change is told, so that no
+// death restarts a service twice.
 //
 // A hook is a process, too, with the ID of its run and its own name behind it. So each
 // hook of a run starts once, whoever dies; it goes on meanwhile, and its end is found.

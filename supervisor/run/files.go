@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	mrand "math/rand/v2"
 	"reflect"
 	"time"
 
@@ -84,8 +83,7 @@ func (w *worker) followFiles(ctx context.Context, at *watchedFiles, of string) e
 	if err != nil {
 		return err
 	}
-	w.compare(ctx, of, files.Sum)
-	return files.Run(ctx, w.tellFiles(of))
+	return files.Run(ctx, w.compare(ctx, of, files.Sum), w.tellFiles(of))
 }
 
 // tellFiles is what is done with what a watch finds.
@@ -114,37 +112,45 @@ func (w *worker) changed(name string) {
 // meanwhile is what has changed while nobody watched.
 const meanwhile = "what it watches, while no server ran,"
 
-// compare has the service restarted if its files are others than they were when a supervisor
-// before this one ended, and what was started then has seen none of that. What is watched is
-// watched already.
-func (w *worker) compare(ctx context.Context, of string, sum func() *watch.Sum) {
+// compare returns what is to be told as changed if files of a service are others than they
+// were when a supervisor before this one ended, and what was started then has seen none of
+// that; else "". What is watched is watched already: so it is told with what has changed since,
+// as one.
+func (w *worker) compare(ctx context.Context, of string, sum func() *watch.Sum) string {
 	was := w.s.store.files(w.name, of)
 	if was == nil {
-		return
+		return ""
 	}
 	now := sum()
 	if now != nil && *now == *was {
-		return
+		return ""
 	}
-	w.s.store.forgetFiles(w.name)
-	if now == nil {
-		return
+	if now != nil && w.unseen(ctx) {
+		return meanwhile
 	}
-	done := make(chan struct{})
+	if ctx.Err() == nil { // else whoever comes next compares
+		w.s.store.forgetFiles(w.name)
+	}
+	return ""
+}
+
+// unseen reports whether the newest run began before this supervisor and is not to be followed
+// by another one. It is false if ctx ends before that is known.
+func (w *worker) unseen(ctx context.Context) bool {
+	is := make(chan bool, 1)
 	w.push(func() { // after what has become of the run is told
-		defer close(done)
 		_ = w.s.in(ctx, func() { // else nobody asks any more
 			state, _ := w.s.set.State(w.name)
 			before, there := w.s.before[w.name]
-			if p := state.Phase; !there || state.Run != before || p != supervisor.Running && p != supervisor.Completed && p != supervisor.Failed {
-				return
-			}
-			w.s.take(w.s.set.Step(w.name, supervisor.Event{Kind: supervisor.Changed, Text: meanwhile, At: w.s.now(), Random: mrand.Float64()}))
+			p := state.Phase
+			is <- there && state.Run == before && (p == supervisor.Running || p == supervisor.Completed || p == supervisor.Failed)
 		})
 	})
 	select {
-	case <-done:
+	case is := <-is:
+		return is
 	case <-ctx.Done():
+		return false
 	}
 }
 

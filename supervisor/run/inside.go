@@ -111,11 +111,12 @@ func (w *worker) followInside(ctx context.Context, at *watchedFiles, of string) 
 			continue
 		}
 		w.inside.set(seat.of)
+		first := ""
 		if !compared {
 			compared = true
-			w.compare(ctx, of, seat.w.Sum)
+			first = w.compare(ctx, of, seat.w.Sum)
 		}
-		if err := seat.w.Run(ctx, seat.gone, w.tellFiles(of)); err != nil {
+		if err := seat.w.Run(ctx, seat.gone, first, w.tellFiles(of)); err != nil {
 			return err
 		}
 	}

@@ -89,8 +89,10 @@ func (w *Inside) Close() error {
 // Run is as that of a Watcher, and ends too when gone is closed: then what has changed is told
 // at once, and Rest has what the kernel still reports. It does not close. An error: nothing is
 // told any more.
-func (w *Inside) Run(ctx context.Context, gone <-chan struct{}, tell Tell) error {
-	return w.run(ctx, gone, newBurst(w.delay, tell, w.Sum))
+func (w *Inside) Run(ctx context.Context, gone <-chan struct{}, first string, tell Tell) error {
+	b := newBurst(w.delay, tell, w.Sum)
+	b.note(first)
+	return w.run(ctx, gone, b)
 }
 
 func (w *Inside) run(ctx context.Context, gone <-chan struct{}, b *burst) error {

@@ -71,10 +71,13 @@ func Open(dir string, rules *config.Watch) (*Watcher, error) {
 // Close ends the watch. Run calls it.
 func (w *Watcher) Close() error { return w.fsn.Close() }
 
-// Run tells what has changed, once nothing more has for the delay; until ctx ends.
-func (w *Watcher) Run(ctx context.Context, tell Tell) (err error) {
+// Run tells what has changed, once nothing more has for the delay; until ctx ends. first is what
+// has changed before, which is of the first burst; "": nothing.
+func (w *Watcher) Run(ctx context.Context, first string, tell Tell) (err error) {
 	defer func() { err = errors.Join(err, w.Close()) }()
-	return w.run(ctx, newBurst(w.delay, tell, w.Sum))
+	b := newBurst(w.delay, tell, w.Sum)
+	b.note(first)
+	return w.run(ctx, b)
 }
 
 func (w *Watcher) run(ctx context.Context, b *burst) error {

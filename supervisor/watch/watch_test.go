@@ -58,21 +58,33 @@ type scenery struct {
 
 func watched(t *testing.T, dir string, rules *config.Watch) *scenery {
 	t.Helper()
+	s := opened(t, dir, rules)
+	s.run("")
+	return s
+}
+
+// opened is watched, and nothing is told yet.
+func opened(t *testing.T, dir string, rules *config.Watch) *scenery {
+	t.Helper()
 	if rules.Delay == 0 {
 		rules.Delay = config.Duration(20 * time.Millisecond)
 	}
 	s := &scenery{t: t, dir: dir, told: make(chan string, 100)}
 	s.w = scene.Value(Open(dir, rules))(t)
-	ctx, cancel := context.WithCancel(t.Context())
+	return s
+}
+
+// run begins to tell.
+func (s *scenery) run(first string) {
+	ctx, cancel := context.WithCancel(s.t.Context())
 	done := make(chan error, 1)
-	go func() { done <- s.w.Run(ctx, Tell{Changed: func(name string) { s.told <- name }}) }()
-	t.Cleanup(func() {
+	go func() { done <- s.w.Run(ctx, first, Tell{Changed: func(name string) { s.told <- name }}) }()
+	s.t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Errorf("run: %v", err)
+			s.t.Errorf("run: %v", err)
 		}
 	})
-	return s
 }
 
 func (s *scenery) write(name, text string) {
@@ -193,6 +205,16 @@ func TestABurstIsToldOnce(t *testing.T) {
 			t.Fatalf("%d are told, and not the last", told)
 		}
 	}
+}
+
+// What was found before Run, and what changed on the way to it, is one change.
+func TestWhatHasChangedBeforeIsOfTheFirstBurst(t *testing.T) {
+	s := opened(t, t.TempDir(), &config.Watch{Paths: config.Strings{"*.ts"}, Delay: config.Duration(time.Second)})
+	s.write("a.ts", "1")
+	s.run("found before")
+	s.want("found before")
+	s.write("last.ts", "1")
+	s.want("last.ts")
 }
 
 func TestTheFirstDirectoryMayComeAndGo(t *testing.T) {
