@@ -4,10 +4,14 @@ package cgroup
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
@@ -129,4 +133,34 @@ func TestLimitsAreWrittenToV2(t *testing.T) {
 			holds(map[string]string{"memory.max": "max", "memory.swap.max": "max", "pids.max": "max", "cpu.max": "max"})
 		})
 	}
+}
+
+// The kernel refuses a limit of memory of v1 with EINTR if the thread that sets it has a
+// signal to take, as it has now and then in every Go program.
+func TestALimitIsSetWhateverSignalsCome(t *testing.T) {
+	tree := Find(fmt.Sprintf("tend-test-%d", os.Getpid()))
+	defer tree.RemoveAll()
+	if why := tree.Controllers()["memory"]; why != "" {
+		t.Fatal(why)
+	}
+	n := tree.Nest("signals")
+	group := scene.Value(n.Make())(t)
+	if group >= 0 {
+		defer unix.Close(group)
+	}
+	defer func() { scene.Must(t, n.Remove(time.Now().Add(time.Minute))) }()
+	was := box.Limits{Memory: 64 << 20}
+	scene.Must(t, n.Limit(&box.Limits{}, &was))
+	scene.Must(t, n.Join(&was))
+
+	scene.InAStorm(t, func(*atomic.Int64) {
+		for i := range 200 {
+			l := box.Limits{Memory: int64(64+(i+1)%2) << 20}
+			if err := n.Limit(&was, &l); err != nil {
+				t.Errorf("set for the %d. time: %v", i+1, err)
+				break
+			}
+			was = l
+		}
+	})
 }
