@@ -6,8 +6,8 @@
 // A file of JSON lines, numbered from 1. The server writes what the person does, and the
 // worker what becomes of it, each under the lock of the journal, and on the disk before what
 // it leads to is done. A last line that is cut short was never acted upon, and is removed.
-// [Fold] makes the [State] from the lines, with the messages of the model as they are sent
-// again; so another worker goes on from the file alone.
+// A [Journal] makes the [State] from the lines, with the messages of the model as they are
+// sent again; so another worker goes on from the file alone.
 //
 // # A turn
 //

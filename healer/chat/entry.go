@@ -55,14 +55,12 @@ type Entry struct {
 
 // Bounds of entries, in bytes.
 const (
-	MaxSaid = 32 << 10
-	MaxID   = 64
-	MaxDiff = 64 << 10
+	maxDiff = 64 << 10
 	maxText = 128 << 10
 )
 
 func (e *Entry) bound() {
-	e.Text, e.Diff = cut(e.Text, maxText), cut(e.Diff, MaxDiff)
+	e.Text, e.Diff = cut(e.Text, maxText), cut(e.Diff, maxDiff)
 }
 
 // cut keeps the beginning of a text that is too long.

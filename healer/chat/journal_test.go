@@ -134,7 +134,7 @@ func TestAFullJournalEndsItsTurn(t *testing.T) {
 		t.Fatalf("it takes: %v", err)
 	}
 	scene.Must(t, put(Entry{Kind: End, Text: err.Error(), Error: true}))
-	if !j.State().Ended() {
+	if j.State().Phase != Idle {
 		t.Error("the turn has no end")
 	}
 }

@@ -31,12 +31,11 @@ type State struct {
 	Yes      bool
 	// Workers that have begun since the person did something, and all.
 	Workers int
-	// Steps, Used and Cost of the turn; those of all turns.
-	Steps    int
-	Used     agent.Usage
-	Total    agent.Usage
-	Cost     float64
-	TurnCost float64
+	// Steps and Used of the turn; Total and Cost of all turns.
+	Steps int
+	Used  agent.Usage
+	Total agent.Usage
+	Cost  float64
 	// Messages are the conversation as it is sent to the model. The last one is that of the
 	// person, or of the model with Pending calls, of which Results are known already.
 	Messages []agent.Message
@@ -51,18 +50,6 @@ type State struct {
 	Made int
 }
 
-// Fold makes the state from all entries.
-func Fold(entries []Entry) *State {
-	s := new(State)
-	for i := range entries {
-		s.take(&entries[i])
-	}
-	return s
-}
-
-// Ended reports whether no turn is under way.
-func (s *State) Ended() bool { return s.Phase == Idle }
-
 func (s *State) take(e *Entry) {
 	s.Entries++
 	s.At = e.At
@@ -72,7 +59,7 @@ func (s *State) take(e *Entry) {
 	switch e.Kind {
 	case Said:
 		s.Phase, s.LastID, s.LastSaid, s.Question = Working, e.ID, s.Entries, 0
-		s.Steps, s.Used, s.TurnCost, s.Workers = 0, agent.Usage{}, 0, 0
+		s.Steps, s.Used, s.Workers = 0, agent.Usage{}, 0
 		s.close()
 		s.tell(e.Text)
 	case Began:
@@ -82,7 +69,6 @@ func (s *State) take(e *Entry) {
 		s.Used.Add(e.Usage)
 		s.Total.Add(e.Usage)
 		s.Cost += e.Cost
-		s.TurnCost += e.Cost
 		if e.Message != nil {
 			s.reply(*e.Message)
 			s.Cut = e.Stop == agent.MaxTokens || e.Stop == agent.Full
