@@ -4,10 +4,10 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"net/url"
 	"strings"
 
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/onexit"
 )
 
 // Cmd says what to run, as exec.Cmd of the standard library does. Make one with
@@ -76,44 +76,13 @@ func (c *Cmd) spec() (process.Spec, error) {
 	if c.Stdin != nil && c.StdinPipe {
 		return s, &process.InvalidError{Field: "Cmd.Stdin", Reason: "is set together with Cmd.StdinPipe; set one of them"}
 	}
-	if err := c.onExit(&s); err != nil {
-		return s, err
+	if err := onexit.Ask(&s, c.OnExit, c.OnExitURL); err != nil {
+		return s, ofCmd(err)
 	}
 	if s.PTY == nil && (c.Stdin != nil || c.StdinPipe) {
 		s.Stdin = process.StdinPipe
 	}
 	return s, nil
-}
-
-// Labels of a process by which the server knows what is asked for at its end
-// (package daemon/exits).
-const (
-	labelOnExit    = "tend.on-exit"
-	labelOnExitURL = "tend.on-exit-url"
-	labelOnExitPin = "tend.on-exit-pin" // the process stays pinned after that
-)
-
-// onExit asks for what is to be done at the end. Nothing but the pin keeps the
-// process until it is done.
-func (c *Cmd) onExit(s *process.Spec) error {
-	if c.OnExit == "" && c.OnExitURL == "" {
-		return nil
-	}
-	labels := map[string]string{}
-	if c.OnExit != "" {
-		labels[labelOnExit] = c.OnExit
-	}
-	if c.OnExitURL != "" {
-		if u, err := url.Parse(c.OnExitURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return &process.InvalidError{Field: "Cmd.OnExitURL", Reason: "is no URL of http or https"}
-		}
-		labels[labelOnExitURL] = c.OnExitURL
-	}
-	if s.Retention.Pin {
-		labels[labelOnExitPin] = "1"
-	}
-	s.Labels, s.Retention.Pin = overlay(s.Labels, labels), true
-	return nil
 }
 
 const defaultMaxOutput = 1 << 20
@@ -156,7 +125,7 @@ func ofCmd(err error) error {
 	return &process.InvalidError{Field: strings.Join(fields, " and "), Reason: wrong.Reason}
 }
 
-var initials = map[string]string{"id": "ID", "cpu": "CPU", "pty": "PTY", "ttl": "TTL", "oom": "OOM"}
+var initials = map[string]string{"id": "ID", "cpu": "CPU", "pty": "PTY", "url": "URL", "ttl": "TTL", "oom": "OOM"}
 
 // goName returns the Go name of a path of fields: "retention.ttl" is
 // Retention.TTL.

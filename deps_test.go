@@ -103,6 +103,7 @@ func TestDeps(t *testing.T) {
 	}{
 		{"process/processtest", []string{"process", "internal/cleansignals"}},
 		{"process/box", []string{"process"}},
+		{"process/onexit", []string{"process"}},
 		{"process", nil},
 		{"spool", []string{"internal/eintr", "internal/procfs", "process"}},
 		{"observe", []string{"internal/eintr", "internal/pattern", "internal/procfs", "internal/sockdiag", "process"}},

@@ -7,16 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/tend-run/tend/daemon/exits"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/onexit"
 )
 
 type runCmd struct {
@@ -164,7 +162,7 @@ func (c *runFlags) wantsInput(inv *invocation) bool {
 func (c *runFlags) spec(inv *invocation, verb string, words []string) (process.Spec, error) {
 	s := process.Spec{
 		ID: process.ID(c.ID), Name: c.Name, Tag: c.Tag, Dir: c.Cwd, User: c.User,
-		Timeout: c.Timeout, KillWithoutReaders: c.Orphan, Labels: c.Label,
+		Timeout: c.Timeout, KillWithoutReaders: c.Orphan, Labels: c.Label, Retention: process.Retention{Sync: syncOf(c.Fsync), Pin: c.Pin},
 	}
 	if len(words) > 0 && words[0] == "--" {
 		words = words[1:]
@@ -212,7 +210,6 @@ func (c *runFlags) spec(inv *invocation, verb string, words []string) (process.S
 		s.Env = withDefault(s.Env, "TERM", "xterm-256color")
 	}
 	s.Limits.PidsMax, s.Limits.Nice = c.Pids, c.Nice
-	s.Retention.Sync, s.Retention.Pin = syncOf(c.Fsync), c.Pin || c.hasExit()
 	switch {
 	case c.Remove && c.Pin:
 		return s, usageError("--rm forgets it at its end and --pin keeps it; give one of them")
@@ -249,20 +246,8 @@ func (c *runFlags) onExit(inv *invocation, s *process.Spec) error {
 	if inv.sandbox != "" {
 		return usageError("--on-exit and --on-exit-url are for processes of the machine, not for those of a sandbox; tend wait waits for their end")
 	}
-	if u, err := url.Parse(c.OnExitURL); c.OnExitURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+	if err := onexit.Ask(s, c.OnExit, c.OnExitURL); err != nil {
 		return usageError(fmt.Sprintf("--on-exit-url %.200s is no URL of http or https", c.OnExitURL))
-	}
-	s.Labels = maps.Clone(s.Labels)
-	if s.Labels == nil {
-		s.Labels = map[string]string{}
-	}
-	for label, value := range map[string]string{exits.LabelCommand: c.OnExit, exits.LabelURL: c.OnExitURL} {
-		if value != "" {
-			s.Labels[label] = value
-		}
-	}
-	if c.Pin {
-		s.Labels[exits.LabelPin] = "1"
 	}
 	return nil
 }

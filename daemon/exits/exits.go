@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -22,15 +21,11 @@ import (
 	"github.com/tend-run/tend/internal/webhook"
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/onexit"
 )
 
-// Labels of a process; the package comment has what they mean.
-const (
-	LabelCommand = "tend.on-exit"
-	LabelURL     = "tend.on-exit-url"
-	LabelPin     = "tend.on-exit-pin"
-	LabelOf      = "tend.exit-of" // of the process of a command: whose exit it is for
-)
+// LabelOf is on the process of a command: whose exit it is for.
+const LabelOf = "tend.exit-of"
 
 // labelSandbox is the label of processes in sandboxes (package driver/scope).
 const labelSandbox = "tend.sandbox"
@@ -215,7 +210,7 @@ func (x *Exits) isDone(id process.ID, what string) bool {
 // begin has done what is to be done for a process that has ended, if anything is.
 func (x *Exits) begin(ctx context.Context, in *process.Info) {
 	labels := in.Spec.Labels
-	if in.Exit == nil || labels[LabelCommand] == "" && labels[LabelURL] == "" || labels[labelSandbox] != "" {
+	if in.Exit == nil || labels[onexit.LabelCommand] == "" && labels[onexit.LabelURL] == "" || labels[labelSandbox] != "" {
 		return
 	}
 	if !x.pending(in) {
@@ -246,13 +241,13 @@ func (x *Exits) begin(ctx context.Context, in *process.Info) {
 
 // pending reports whether something is still to be done for a process.
 func (x *Exits) pending(in *process.Info) bool {
-	return in.Spec.Labels[LabelCommand] != "" && !x.isDone(in.ID, doneCommand) || in.Spec.Labels[LabelURL] != "" && !x.isDone(in.ID, doneURL)
+	return in.Spec.Labels[onexit.LabelCommand] != "" && !x.isDone(in.ID, doneCommand) || in.Spec.Labels[onexit.LabelURL] != "" && !x.isDone(in.ID, doneURL)
 }
 
 // release unpins a process for which all was done. While there is no keeper that could, it
 // is tried again.
 func (x *Exits) release(ctx context.Context, in *process.Info) {
-	if x.pending(in) || in.Spec.Labels[LabelPin] != "" {
+	if x.pending(in) || in.Spec.Labels[onexit.LabelPin] != "" {
 		return
 	}
 	var pause webhook.Pause
@@ -269,7 +264,7 @@ func (x *Exits) release(ctx context.Context, in *process.Info) {
 
 // command starts the command of a process.
 func (x *Exits) command(ctx context.Context, in *process.Info) {
-	line := in.Spec.Labels[LabelCommand]
+	line := in.Spec.Labels[onexit.LabelCommand]
 	if line == "" || x.isDone(in.ID, doneCommand) {
 		return
 	}
@@ -317,12 +312,12 @@ func commandID(id process.ID) process.ID {
 
 // tell sends the facts to the URL of a process until they are taken.
 func (x *Exits) tell(ctx context.Context, in *process.Info) {
-	to := in.Spec.Labels[LabelURL]
+	to := in.Spec.Labels[onexit.LabelURL]
 	if to == "" || x.isDone(in.ID, doneURL) {
 		return
 	}
-	if u, err := url.Parse(to); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		x.done(in.ID, doneURL, fmt.Errorf("what %s has is no URL of http or https", LabelURL)) // without it: it may hold a secret
+	if onexit.CheckURL(to) != nil {
+		x.done(in.ID, doneURL, fmt.Errorf("what %s has is no URL of http or https", onexit.LabelURL)) // without it: it may hold a secret
 		return
 	}
 	f := factsOf(in)

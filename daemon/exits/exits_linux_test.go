@@ -20,6 +20,7 @@ import (
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/onexit"
 )
 
 // receiver is a URL that takes messages while it is up.
@@ -101,7 +102,7 @@ func TestWhatIsAskedForAtTheEndIsDone(t *testing.T) {
 	}
 	p := start(t, m, process.Spec{
 		ID: "job", Name: "nightly", User: "nobody", Shell: "echo out; echo error >&2; kill -9 $$", Dir: dir, Env: map[string]string{"OWN": "mine"},
-		Labels: map[string]string{LabelCommand: "env > env.part; pwd > pwd; id -un >> pwd; mv env.part env", LabelURL: r.URL},
+		Labels: map[string]string{onexit.LabelCommand: "env > env.part; pwd > pwd; id -un >> pwd; mv env.part env", onexit.LabelURL: r.URL},
 	})
 	scene.Eventually(t, "it is done, and the process is not pinned any more", func() bool { return !pinned(t, p) })
 	scene.Eventually(t, "the command has ended", func() bool { _, err := os.Stat(filepath.Join(dir, "env")); return err == nil })
@@ -135,7 +136,7 @@ func TestWhatIsAskedForAtTheEndIsDone(t *testing.T) {
 func TestTheNextServerDoesTheRest(t *testing.T) {
 	m, r, dir := testkeeper.New(t), receive(t), t.TempDir()
 	state := filepath.Join(dir, "exits")
-	p := start(t, m, process.Spec{ID: "job", Shell: "exit 3", Dir: dir, Labels: map[string]string{LabelCommand: "echo $TEND_EXIT_CODE >> codes", LabelURL: r.URL}})
+	p := start(t, m, process.Spec{ID: "job", Shell: "exit 3", Dir: dir, Labels: map[string]string{onexit.LabelCommand: "echo $TEND_EXIT_CODE >> codes", onexit.LabelURL: r.URL}})
 	scene.Value(p.Wait(t.Context(), process.Until{}))(t) // it ends while there is no server
 	r.with(func() { r.down = true })
 	end := running(t, m, state)
@@ -155,7 +156,7 @@ func TestTheNextServerDoesTheRest(t *testing.T) {
 	// Pinned again by somebody, it is known to be done.
 	scene.Must(t, p.Pin(t.Context(), true))
 	running(t, m, state)()
-	other := start(t, m, process.Spec{ID: "other", Shell: "true", Dir: dir, Labels: map[string]string{LabelURL: r.URL}})
+	other := start(t, m, process.Spec{ID: "other", Shell: "true", Dir: dir, Labels: map[string]string{onexit.LabelURL: r.URL}})
 	running(t, m, state)
 	scene.Eventually(t, "the next one is told", func() bool { return !pinned(t, other) })
 	if _, taken := r.count(); codes() != "3\n" || taken != 2 {
@@ -172,10 +173,10 @@ func TestTheNextServerDoesTheRest(t *testing.T) {
 func TestNothingOfASandboxIsDoneOutside(t *testing.T) {
 	m, r, dir := testkeeper.New(t), receive(t), t.TempDir()
 	running(t, m, filepath.Join(dir, "exits"))
-	labels := map[string]string{LabelCommand: "echo escaped > " + filepath.Join(dir, "escaped"), LabelURL: r.URL, labelSandbox: "box"}
+	labels := map[string]string{onexit.LabelCommand: "echo escaped > " + filepath.Join(dir, "escaped"), onexit.LabelURL: r.URL, labelSandbox: "box"}
 	p := start(t, m, process.Spec{Shell: "true", Dir: dir, Labels: labels})
 	scene.Value(p.Wait(t.Context(), process.Until{}))(t)
-	later := start(t, m, process.Spec{Shell: "true", Dir: dir, Labels: map[string]string{LabelURL: r.URL}})
+	later := start(t, m, process.Spec{Shell: "true", Dir: dir, Labels: map[string]string{onexit.LabelURL: r.URL}})
 	scene.Eventually(t, "one that ended later is told", func() bool { return !pinned(t, later) })
 	all := scene.Value(m.List(t.Context(), process.Filter{}))(t)
 	if _, taken := r.count(); taken != 1 || len(all) != 2 {
@@ -186,7 +187,7 @@ func TestNothingOfASandboxIsDoneOutside(t *testing.T) {
 func TestWhatCannotBeDoneIsGivenUp(t *testing.T) {
 	m, dir := testkeeper.New(t), t.TempDir()
 	running(t, m, filepath.Join(dir, "exits"))
-	p := start(t, m, process.Spec{ID: "job", Shell: "true", Dir: dir, Labels: map[string]string{LabelURL: "file:///etc/passwd"}})
+	p := start(t, m, process.Spec{ID: "job", Shell: "true", Dir: dir, Labels: map[string]string{onexit.LabelURL: "file:///etc/passwd"}})
 	scene.Eventually(t, "it is given up", func() bool { return !pinned(t, p) })
 	if text := scene.Value(os.ReadFile(filepath.Join(dir, "exits", "job.url")))(t); !strings.Contains(string(text), "no URL of http") {
 		t.Errorf("it says %s", text)
@@ -224,7 +225,7 @@ func TestSoManyMessagesAreUnderWayAtATime(t *testing.T) {
 	runningAs(t, Config{Manager: m, Dir: t.TempDir(), HTTP: &http.Client{Transport: way}, Sends: 2})
 	const all = 6
 	for range all {
-		p := start(t, m, process.Spec{Argv: []string{"true"}, Labels: map[string]string{LabelURL: "http://127.0.0.1:1/"}})
+		p := start(t, m, process.Spec{Argv: []string{"true"}, Labels: map[string]string{onexit.LabelURL: "http://127.0.0.1:1/"}})
 		scene.Eventually(t, "it has ended", func() bool { return scene.Value(p.Info(t.Context()))(t).Exit != nil })
 	}
 	scene.Eventually(t, "messages are under way", func() bool { return way.now.Load() == 2 })
@@ -269,7 +270,7 @@ func TestNoExitIsMissedWhileAKeeperIsReplaced(t *testing.T) {
 			m, r := &replaced{Manager: testkeeper.New(t)}, receive(t)
 			running(t, m, t.TempDir())
 			end := func() process.Process {
-				return start(t, m.Manager, process.Spec{Argv: []string{"true"}, Labels: map[string]string{LabelURL: r.URL}})
+				return start(t, m.Manager, process.Spec{Argv: []string{"true"}, Labels: map[string]string{onexit.LabelURL: r.URL}})
 			}
 			first := end() // from then on ends are followed
 			scene.Eventually(t, "the first is done", func() bool { return !pinned(t, first) })
@@ -305,7 +306,7 @@ func TestWhatIsBeingWrittenDownStays(t *testing.T) {
 	scene.Must(t, os.WriteFile(left, []byte("do"), 0o600))
 	m := &writing{testkeeper.New(t), filepath.Join(dir, ".id.command-2")}
 	running(t, m, dir)
-	p := start(t, m, process.Spec{Argv: []string{"true"}, Labels: map[string]string{LabelURL: r.URL}})
+	p := start(t, m, process.Spec{Argv: []string{"true"}, Labels: map[string]string{onexit.LabelURL: r.URL}})
 	scene.Eventually(t, "it is done", func() bool { return !pinned(t, p) })
 	if _, err := os.Stat(m.file); err != nil {
 		t.Error(err)

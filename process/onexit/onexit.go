@@ -1,0 +1,56 @@
+// Package onexit is how a process asks for something at its end, which the daemon does at
+// least once, whoever of tend dies: by labels, whose meaning package daemon/exits specifies.
+package onexit
+
+import (
+	"maps"
+	"net/url"
+
+	"github.com/tend-run/tend/process"
+)
+
+// Labels of a process that asks.
+const (
+	LabelCommand = "tend.on-exit"     // a line for the shell
+	LabelURL     = "tend.on-exit-url" // is sent the facts of the end as JSON
+	LabelPin     = "tend.on-exit-pin" // "1": the process stays pinned after that
+)
+
+// Ask has the spec ask for a line of the shell, for a message to a URL of http or https, or
+// for both; what is empty is not asked for. It pins the process, since nothing else keeps it
+// until that is done; one that is to be pinned anyway stays so. The map of labels is replaced,
+// not changed. An error is that of [CheckURL], and leaves the spec as it was.
+func Ask(s *process.Spec, line, to string) error {
+	labels := map[string]string{}
+	if line != "" {
+		labels[LabelCommand] = line
+	}
+	if to != "" {
+		if err := CheckURL(to); err != nil {
+			return err
+		}
+		labels[LabelURL] = to
+	}
+	if len(labels) == 0 {
+		return nil
+	}
+	if s.Retention.Pin {
+		labels[LabelPin] = "1"
+	}
+	all := maps.Clone(s.Labels)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, labels)
+	s.Labels, s.Retention.Pin = all, true
+	return nil
+}
+
+// CheckURL reports a URL to which no message can be sent, as a [*process.InvalidError]. The
+// error does not hold the URL, which may hold a secret.
+func CheckURL(to string) error {
+	if u, err := url.Parse(to); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return &process.InvalidError{Field: "on_exit_url", Reason: "is no URL of http or https"}
+	}
+	return nil
+}
