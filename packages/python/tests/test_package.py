@@ -25,7 +25,7 @@ def test_it_has_what_it_needs_and_nothing_else() -> None:
         metadata = next(wheel.read(n).decode() for n in names if n.endswith("/METADATA"))
     tops = {n.split("/")[0].split("-")[0] for n in names}
     assert tops == {"tend", "tend_client"} and "tend/py.typed" in names and any(n.endswith("licenses/LICENSE") for n in names)
-    assert [re.split(r"\W", d)[0] for d in re.findall(r"^Requires-Dist: (.*)$", metadata, re.M)] == ["httpx"]
+    assert [re.split(r"\W", d)[0] for d in re.findall(r"^Requires-Dist: (.*)$", metadata, re.M)] == ["httpcore"]
     with tarfile.open(os.environ["TEND_SDIST"]) as sdist:
         inside = {n.split("/", 1)[1].split("/")[0] for n in sdist.getnames()}
     assert inside == {"src", "README.md", "CHANGELOG.md", "LICENSE", "PKG-INFO", "pyproject.toml", ".gitignore"} - ({".gitignore"} - inside)

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import httpcore
 import pytest
 import tend
 from fake import Call, Fake
@@ -14,6 +15,7 @@ from tend._connect import Envelopes, envelope, parse_target
 from tend._home import defaults
 from tend._retry import Attempts
 from tend._schema import MESSAGES
+from tend._sync._network import OnePieceStream
 from tend._wire import decode, encode
 
 QUICK = tend.Retry(first=0.001, max=0.005, attempts=5)
@@ -230,6 +232,49 @@ def test_urls_that_mean_nothing_are_refused_without_their_password(url: str) -> 
     with pytest.raises(tend.InvalidError) as err:
         parse_target(url)
     assert "p@" not in str(err.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "scheme", "host", "port", "path", "authority"),
+    [
+        ("http://127.0.0.1:7800", "http", "127.0.0.1", 7800, "", "127.0.0.1:7800"),
+        ("https://Tend.Example/api/", "https", "tend.example", None, "/api", "tend.example"),
+        ("http://[::1]:1", "http", "::1", 1, "", "[::1]:1"),
+        ("http://b\u00fccher.example/\u00e4 b/%2F", "http", "xn--bcher-kva.example", None, "/%C3%A4%20b/%2F", "xn--bcher-kva.example"),
+    ],
+)
+def test_what_a_url_means(url: str, scheme: str, host: str, port: int | None, path: str, authority: str) -> None:
+    t = parse_target(url)
+    assert (t.scheme, t.host, t.port, t.path, t.socket, t.authority) == (scheme, host, port, path, None, authority)
+
+
+class Written(httpcore.NetworkStream):
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return b""
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self.pieces.append(buffer)
+
+
+def test_the_head_and_the_body_of_a_call_are_one_piece() -> None:
+    head, streamed = b"POST /x HTTP/1.1\r\nContent-Length: 3\r\n\r\n", b"POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for writes, want in [
+        ([head, b"abc", b""], [head + b"abc", b""]),
+        ([head], [head]),  # of an empty body nothing is written
+        ([head, head, head], [head + head, head]),  # a body that looks like a head
+        ([streamed, b"2b\r\n" + head + b"\r\n"], [streamed, b"2b\r\n" + head + b"\r\n"]),
+    ]:
+        inner = Written()
+        stream = OnePieceStream(inner)
+        for w in writes:
+            stream.write(w)
+        if writes[0] == streamed:
+            assert inner.pieces == want, "what is streamed may take its time"
+        stream.read(1)
+        assert inner.pieces == want
 
 
 def test_where_the_daemon_of_the_user_is(tmp_path: Path) -> None:

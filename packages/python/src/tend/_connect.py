@@ -11,9 +11,9 @@ import json
 import re
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
-import httpx
+import httpcore
 
 from . import _errors as e
 from ._wire import decode
@@ -30,12 +30,21 @@ _FORMS = "write http://HOST:PORT, https://HOST or unix:///PATH"
 class Target:
     """Where a URL points to."""
 
-    base: str
+    scheme: str
+    host: str
+    port: int | None = None
+    path: str = ""
     socket: str | None = None
 
     @property
     def tls(self) -> bool:
-        return self.base.startswith("https:")
+        return self.scheme == "https"
+
+    @property
+    def authority(self) -> str:
+        """The header Host."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port is None else f"{host}:{self.port}"
 
 
 def parse_target(raw: str) -> Target:
@@ -46,10 +55,12 @@ def parse_target(raw: str) -> Target:
         socket = raw[len("unix:") :].removeprefix("//")
         if not socket:
             raise e.InvalidError("url", "names no socket; write unix:///run/tend.sock")
-        return Target("http://tend", socket)
+        return Target("http", "tend", socket=socket)
     try:
         u = urlsplit(raw)
-        host, _ = u.hostname, u.port
+        host, port = u.hostname or "", u.port
+        if not host.isascii():
+            host = host.encode("idna").decode()
     except ValueError:
         raise e.InvalidError("url", f"cannot be read; {_FORMS}") from None
     if u.username is not None or u.password is not None:
@@ -60,7 +71,7 @@ def parse_target(raw: str) -> Target:
         raise e.InvalidError("url", f"has a query, which has no meaning here; {_FORMS}")
     if "#" in raw:
         raise e.InvalidError("url", f"has a fragment, which has no meaning here; {_FORMS}")
-    return Target(f"{u.scheme}://{u.netloc}{u.path.rstrip('/')}")
+    return Target(u.scheme, host, port, quote(u.path.rstrip("/"), safe="/%:@!$&'()*+,;=~"))
 
 
 def check_token(token: str) -> str:
@@ -84,21 +95,25 @@ class ConnectionLost(Exception):
         self.foreign = foreign
 
 
-def lost(err: httpx.TransportError) -> ConnectionLost:
+BROKEN = (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError)
+"""What httpcore raises about a connection."""
+
+
+def lost(err: Exception) -> ConnectionLost:
     """What broke a connection."""
     message = str(err) or type(err).__name__
-    if isinstance(err, httpx.ConnectError):
+    if isinstance(err, httpcore.ConnectError):
         return ConnectionLost(message, dial=_errno(err))
-    if isinstance(err, httpx.ConnectTimeout):
+    if isinstance(err, httpcore.ConnectTimeout):
         return ConnectionLost("no connection was made in time", dial=errno.ETIMEDOUT)
-    if isinstance(err, (httpx.ReadTimeout, httpx.WriteTimeout)):
+    if isinstance(err, (httpcore.ReadTimeout, httpcore.WriteTimeout)):
         return ConnectionLost("the server has gone silent", silent=True)
-    foreign = isinstance(err, httpx.RemoteProtocolError) and not re.search("disconnected|closed|incomplete", message)
+    foreign = isinstance(err, httpcore.RemoteProtocolError) and not re.search("disconnected|closed|incomplete", message)
     return ConnectionLost(message, foreign=foreign)
 
 
 def _errno(err: BaseException | None) -> int:
-    """The system's error below one of httpx; of each address of a host name the first."""
+    """The system's error below one of httpcore; of each address of a host name the first."""
     seen = 0
     while err is not None and seen < 10:
         for one in getattr(err, "exceptions", (err,)):

@@ -1,4 +1,4 @@
-"""What the asynchronous client needs besides httpx; _sync has the same with threads."""
+"""What the asynchronous client needs besides httpcore; _sync has the same with threads."""
 
 from __future__ import annotations
 

@@ -1,22 +1,22 @@
-"""Calls and streams of the Connect protocol over httpx."""
+"""Calls and streams of the Connect protocol over httpcore, which is what httpx sends by."""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterable, AsyncIterator
 
-import httpx
+import httpcore
 
 from .. import _connect as connect
 from .._errors import ClosedError, protocol_error
 from .._wire import Message, decode
+from ._network import OnePiece
 
 
 class _Pool:
     """Connections, and how many of them carry something."""
 
-    def __init__(self, http: httpx.AsyncHTTPTransport) -> None:
+    def __init__(self, http: httpcore.AsyncConnectionPool) -> None:
         self.http = http
         self.used = 0
         self.retired = False
@@ -25,7 +25,7 @@ class _Pool:
 class Stream:
     """The messages of one answer. It is closed by its end, or by close."""
 
-    def __init__(self, transport: Transport, pool: _Pool, response: httpx.Response, schema: str) -> None:
+    def __init__(self, transport: Transport, pool: _Pool, response: httpcore.Response, schema: str) -> None:
         self._transport = transport
         self._pool: _Pool | None = pool
         self._response = response
@@ -70,10 +70,12 @@ class Transport:
         self.url = url
         self._target = connect.parse_target(url)
         self._tls = tls
-        self._headers = [("Connect-Protocol-Version", "1"), ("User-Agent", "tend-client-python")]
+        if self._target.tls and tls is None:
+            self._tls = httpcore.default_ssl_context()
+        self._headers = [("Host", self._target.authority), ("Connect-Protocol-Version", "1"), ("User-Agent", "tend-client-python")]
         if token:
             self._headers.append(("Authorization", f"Bearer {connect.check_token(token)}"))
-        self._urls: dict[str, httpx.URL] = {}
+        self._urls: dict[str, httpcore.URL] = {}
         self._pool = self._new_pool(64)
         self._fresh = self._new_pool(0)
         self._old: list[_Pool] = []
@@ -82,11 +84,16 @@ class Transport:
         """A tend server has answered there."""
 
     def _new_pool(self, idle: int) -> _Pool:
-        verify: Any = False  # reads no certificates for a connection that has none
-        if self._target.tls:
-            verify = self._tls if self._tls is not None else True
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=idle, keepalive_expiry=90)
-        return _Pool(httpx.AsyncHTTPTransport(verify=verify, limits=limits, uds=self._target.socket, trust_env=False))
+        return _Pool(
+            httpcore.AsyncConnectionPool(
+                ssl_context=self._tls,
+                max_connections=None,
+                max_keepalive_connections=idle,
+                keepalive_expiry=90,
+                uds=self._target.socket,
+                network_backend=OnePiece(),
+            )
+        )
 
     async def replace(self) -> None:
         """Makes later calls use new connections: a server that goes away still answers on those that it has."""
@@ -126,15 +133,17 @@ class Transport:
         self.known = True
         return Stream(self, pool, response, answer)
 
-    async def _send(self, method: str, type_: str, body: bytes | AsyncIterator[bytes], wait: float, headers: dict[str, str] | None, fresh: bool) -> tuple[_Pool, httpx.Response]:
+    async def _send(self, method: str, type_: str, body: bytes | AsyncIterator[bytes], wait: float, headers: dict[str, str] | None, fresh: bool) -> tuple[_Pool, httpcore.Response]:
         """The answer, once its head has come. The caller releases it."""
         if self._closed:
             raise ClosedError("the client was closed")
         url = self._urls.get(method)
         if url is None:
-            url = self._urls[method] = httpx.URL(f"{self._target.base}/tend.v1.{method}")
-        all_ = [*self._headers, ("Content-Type", type_), *(headers or {}).items()]
-        request = httpx.Request("POST", url, headers=all_, content=body, extensions={"timeout": {"connect": min(wait, 10.0), "read": wait, "write": wait, "pool": wait}})
+            t = self._target
+            url = self._urls[method] = httpcore.URL(scheme=t.scheme, host=t.host, port=t.port, target=f"{t.path}/tend.v1.{method}")
+        size = ("Content-Length", str(len(body))) if isinstance(body, bytes) else ("Transfer-Encoding", "chunked")
+        all_ = [*self._headers, ("Content-Type", type_), size, *(headers or {}).items()]
+        request = httpcore.Request("POST", url, headers=all_, content=body, extensions={"timeout": {"connect": min(wait, 10.0), "read": wait, "write": wait, "pool": wait}})
         pool = self._fresh if fresh else self._pool
         pool.used += 1
         try:
@@ -142,35 +151,35 @@ class Transport:
         except BaseException as err:
             pool.used -= 1
             await self._sweep()
-            if isinstance(err, httpx.TransportError):
+            if isinstance(err, connect.BROKEN):
                 raise self._broken(err) from err
             raise
-        if response.status_code == 200:
+        if response.status == 200:
             return pool, response
         try:
             said = await self._whole(response, connect.MAX_ERROR)
-            raise connect.refusal(self.url, response.status_code, response.headers.get("location"), said, self.known)
+            raise connect.refusal(self.url, response.status, _header(response, b"location"), said, self.known)
         finally:
             await self.release(pool, response)
 
-    def _broken(self, err: httpx.TransportError) -> Exception:
+    def _broken(self, err: Exception) -> Exception:
         return ClosedError("the client was closed") if self._closed else connect.lost(err)
 
-    def _of_type(self, response: httpx.Response, want: str) -> None:
-        got = response.headers.get("content-type", "").split(";")[0]
+    def _of_type(self, response: httpcore.Response, want: str) -> None:
+        got = (_header(response, b"content-type") or "").split(";")[0]
         if got != want:
             raise protocol_error(f"an answer of the type {got}")
 
-    async def body(self, response: httpx.Response) -> AsyncIterator[bytes]:
+    async def body(self, response: httpcore.Response) -> AsyncIterator[bytes]:
         """The body of an answer; what breaks it is ConnectionLost."""
-        assert isinstance(response.stream, httpx.AsyncByteStream)
+        assert isinstance(response.stream, AsyncIterable)
         try:
             async for part in response.stream:
                 yield part
-        except httpx.TransportError as err:
+        except connect.BROKEN as err:
             raise self._broken(err) from err
 
-    async def _whole(self, response: httpx.Response, most: int) -> bytes:
+    async def _whole(self, response: httpcore.Response, most: int) -> bytes:
         parts: list[bytes] = []
         have = 0
         async for part in self.body(response):
@@ -180,13 +189,20 @@ class Transport:
             parts.append(part)
         return b"".join(parts)
 
-    async def release(self, pool: _Pool, response: httpx.Response) -> None:
+    async def release(self, pool: _Pool, response: httpcore.Response) -> None:
         """Closes an answer, and the connection unless the whole of it has come."""
         pool.used -= 1
-        assert isinstance(response.stream, httpx.AsyncByteStream)
         try:
-            await response.stream.aclose()
-        except httpx.TransportError:
+            await response.aclose()
+        except connect.BROKEN:
             pass  # it was broken already
         finally:
             await self._sweep()
+
+
+def _header(response: httpcore.Response, name: bytes) -> str | None:
+    """The first header of this name, which is in lower case."""
+    for key, value in response.headers:
+        if key.lower() == name:
+            return value.decode("latin-1")
+    return None

@@ -1,4 +1,4 @@
-"""What the synchronous client needs besides httpx; _async has the same with tasks."""
+"""What the synchronous client needs besides httpcore; _async has the same with tasks."""
 
 from __future__ import annotations
 

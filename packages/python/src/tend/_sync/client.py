@@ -55,7 +55,7 @@ class Client(Processes):
 
         url: http://HOST:PORT, https://HOST or unix:///PATH; default: TEND_URL, else where the daemon of the current user
         listens, as the tend command line finds it. token: default none with a url, else TEND_TOKEN: it is not given to a
-        server that it is not for. tls: of https URLs; default: the certificates of httpx. silence: seconds in which a server
+        server that it is not for. tls: of https URLs; default: the certificates of certifi. silence: seconds in which a server
         must say something; default three of its heartbeats. NoDaemonError: no program listens there;
         PermissionDeniedError: the token is refused, or there is none.
         """
