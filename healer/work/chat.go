@@ -15,7 +15,6 @@ import (
 	"github.com/tend-run/tend/healer/agent"
 	"github.com/tend-run/tend/healer/chat"
 	"github.com/tend-run/tend/internal/pace"
-	"github.com/tend-run/tend/internal/replace"
 )
 
 // talkContext bounds a conversation, in bytes: it is read anew with each request of a turn.
@@ -42,24 +41,16 @@ var errStopped = errors.New("stopped")
 // waits for the person; without one it only removes what workers before have left. An error
 // is one after which another worker may have more luck.
 func Chat(ctx context.Context, dir, path string, out io.Writer) error {
-	o, err := readOrder(dir)
-	if err != nil {
-		return err
-	}
-	unlock, err := replace.Lock(ctx, o.Path(lockFile))
+	w, unlock, err := newWorker(ctx, dir, path, out)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	w := &worker{order: o, out: out, path: path}
-	if w.self, err = os.Executable(); err != nil {
-		return err
-	}
-	t := &talker{worker: w, chat: chat.Open(o.Path(healer.JournalFile))}
+	t := &talker{worker: w, chat: chat.Open(w.order.Path(healer.JournalFile))}
 	if _, err := t.chat.Read(); err != nil {
 		return err
 	}
-	_ = os.Remove(o.Path(healer.WordsFile)) // of a worker that died while it asked
+	_ = os.Remove(w.order.Path(healer.WordsFile)) // of a worker that died while it asked
 	secrets, err := w.reach(ctx)
 	if err != nil {
 		return err
@@ -188,15 +179,8 @@ func (t *talker) ask(ctx context.Context) (agent.Outcome, error) {
 		return agent.Outcome{Why: "budget: tokens"}, nil
 	}
 	left.Steps = max(left.Steps, 1)
-	dir, err := filepath.Rel(t.project.Root(), t.order.Rules.Cwd)
-	if err != nil || !filepath.IsLocal(dir) {
-		dir = t.order.Rules.Cwd
-	}
-	argv := t.order.Rules.Command.Argv
-	if line := t.order.Rules.Command.Line; line != "" {
-		argv = []string{"/bin/sh", "-c", line}
-	}
-	topic := agent.Topic{Service: t.order.Service, Command: commandText(argv), Dir: filepath.ToSlash(dir), Protected: h.Protected, Outside: "on the machine, with the rights of its user"}
+	line, dir := t.shown()
+	topic := agent.Topic{Service: t.order.Service, Command: line, Dir: dir, Protected: h.Protected, Outside: "on the machine, with the rights of its user"}
 	if t.box != nil {
 		topic.Outside = "in the sandbox of the service"
 	}

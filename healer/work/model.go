@@ -31,18 +31,15 @@ func (w *worker) askModel(ctx context.Context, e healer.Effect) (out healer.Entr
 		return out, err
 	}
 	h := w.order.Healer
-	dir, err := filepath.Rel(w.project.Root(), w.order.Rules.Cwd)
-	if err != nil || !filepath.IsLocal(dir) {
-		dir = w.order.Rules.Cwd
-	}
 	number := 1
 	for _, t := range w.state.Tries[:len(w.state.Tries)-1] {
 		if t.Kind == healer.Model && !t.Unreached {
 			number++
 		}
 	}
+	line, dir := w.shown()
 	story := agent.Story{
-		Service: w.order.Service, Command: commandText(ev.Argv), Dir: filepath.ToSlash(dir), Signal: signalText(&w.state), Protected: h.Protected,
+		Service: w.order.Service, Command: line, Dir: dir, Signal: signalText(&w.state), Protected: h.Protected,
 		Evidence: []agent.Text{{Label: "log since the newest start", Text: ev.Log}}, Past: w.pastTries(),
 	}
 	if ev.Exit != nil {
@@ -82,12 +79,15 @@ func (w *worker) askModel(ctx context.Context, e healer.Effect) (out healer.Entr
 	return out, nil
 }
 
-func commandText(argv []string) string {
-	if len(argv) == 3 && argv[0] == "/bin/sh" && argv[1] == "-c" {
-		return argv[2]
+// shown are the service's command and its directory, below the project if it is, for a model.
+func (w *worker) shown() (line, dir string) {
+	rules := w.order.Rules
+	s := process.Spec{Argv: rules.Command.Argv, Shell: rules.Command.Line}
+	dir, err := filepath.Rel(w.project.Root(), rules.Cwd)
+	if err != nil || !filepath.IsLocal(dir) {
+		dir = rules.Cwd
 	}
-	s := process.Spec{Argv: argv}
-	return s.Command()
+	return s.Command(), filepath.ToSlash(dir)
 }
 
 // pastTries are the attempts before, with what each had changed.

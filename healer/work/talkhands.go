@@ -107,7 +107,6 @@ type talkHands struct {
 
 var _ agent.TalkHands = (*talkHands)(nil)
 
-// own is hands.own for what a person has allowed, too.
 func (h *talkHands) ReadFile(name string, off, most int64) ([]byte, int64, error) {
 	if h.allowed && h.path != "" {
 		return h.w.project.Allowed().ReadFile(h.ctx, h.path, off, most)

@@ -37,7 +37,7 @@ const (
 	lockFile   = "lock"
 )
 
-// worker works on one episode.
+// worker works on one episode, or on one turn of a chat.
 type worker struct {
 	order   *healer.Order
 	client  *tend.Client
@@ -73,19 +73,11 @@ type worker struct {
 // of commands for a service that has none. An error is one after which another worker may
 // have more luck.
 func Run(ctx context.Context, dir, path string, out io.Writer) error {
-	o, err := readOrder(dir)
-	if err != nil {
-		return err
-	}
-	unlock, err := replace.Lock(ctx, o.Path(lockFile))
+	w, unlock, err := newWorker(ctx, dir, path, out)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	w := &worker{order: o, out: out, path: path}
-	if w.self, err = os.Executable(); err != nil {
-		return err
-	}
 	entries, err := w.open()
 	if err != nil {
 		return err
@@ -93,7 +85,7 @@ func Run(ctx context.Context, dir, path string, out io.Writer) error {
 	defer w.journal.Close()
 	w.state = healer.Fold(entries)
 	if w.state.Doing == healer.Nothing {
-		return fmt.Errorf("the journal of %s cannot be read: it has no beginning", o.ID)
+		return fmt.Errorf("the journal of %s cannot be read: it has no beginning", w.order.ID)
 	}
 	for _, e := range entries {
 		if e.Kind == healer.Signalled || e.Kind == healer.Cancelled {
@@ -120,6 +112,22 @@ func Run(ctx context.Context, dir, path string, out io.Writer) error {
 		return w.lost()
 	}
 	return w.work(ctx)
+}
+
+// newWorker returns the worker of a directory once no other one works there, until unlock.
+func newWorker(ctx context.Context, dir, path string, out io.Writer) (w *worker, unlock func(), err error) {
+	o, err := readOrder(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	if unlock, err = replace.Lock(ctx, o.Path(lockFile)); err != nil {
+		return nil, nil, err
+	}
+	return &worker{order: o, out: out, path: path, self: self}, unlock, nil
 }
 
 // readOrder reads what is to be done in a directory.
