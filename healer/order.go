@@ -18,7 +18,7 @@ const (
 	DiffFile       = "diff"
 	PointsDir      = "points" // in N/ is the checkpoint of the N-th remedy
 	// ForgetFile says that the episode is about to be removed, with what was kept to take
-	// something back by hand.
+	// something back by hand; that a chat is, or was but for copies that people were told of.
 	ForgetFile = "forget"
 )
 

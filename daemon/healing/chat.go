@@ -58,7 +58,7 @@ func (o *talk) state() *chat.State { return o.journal.State() }
 
 // openTalk reads a chat.
 func (h *Healing) openTalk(id string) (*talk, error) {
-	if !validID(id) {
+	if !validID(id) || forgotten(h.store.chat(id)) {
 		return nil, noChat(id)
 	}
 	o, err := readOrder(h.store.chat(id))
@@ -173,10 +173,11 @@ func (h *Healing) newTalk() (*talk, error) {
 		return nil, err
 	}
 	for n, id := range h.store.chats() {
-		if n >= keepChats-1 {
-			_ = os.RemoveAll(h.store.chat(id)) // else it goes with the next one
+		if n >= keepChats {
+			_ = h.forgetTalk(id) // else with the next one
 		}
 	}
+	h.sweepTalks()
 	return &talk{order: o, journal: chat.Open(o.Path(healer.JournalFile))}, nil
 }
 
@@ -248,26 +249,6 @@ func (h *Healing) StopChat(ctx context.Context, service, id string) (err error) 
 	return errors.Join(err, ierr)
 }
 
-// ClearChat forgets a chat. What workers have left of it in the project goes first.
-func (h *Healing) ClearChat(ctx context.Context, service, id string) (err error) {
-	var left string
-	ierr := h.in(ctx, func() {
-		if err = h.meant(service); err != nil || h.talk == nil || id != "" && h.talk.order.ID != id {
-			return // it is forgotten already
-		}
-		// Its worker may be about to end: it needs nothing more.
-		if _, err = h.talk.journal.Read(); err == nil && h.talk.state().Phase != chat.Idle {
-			err = &refusedError{"the model is still working; stop it first"}
-		}
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return
-		}
-		left, h.talk = h.talk.order.ID, nil
-		err = os.RemoveAll(h.store.chat(left))
-	})
-	return errors.Join(err, ierr)
-}
-
 // Chats lists all.
 func (h *Healing) Chats(ctx context.Context) (all []*tendv1.Chat, err error) {
 	for _, id := range h.store.chats() {
@@ -328,22 +309,23 @@ func (o *talk) did() [2]int64 { return [2]int64{o.state().LastSaid, o.state().Qu
 
 // rest looks at a chat whose worker has ended, and reports whether nobody has to go on.
 func (h *Healing) rest(t *talk, tries int) bool {
-	err := t.journal.Append(h.alive, func(s *chat.State) ([]chat.Entry, error) {
-		switch {
-		case s.Phase == chat.Stopping && tries > 1:
-			return []chat.Entry{{Kind: chat.End, Text: "stopped"}}, nil
-		case s.Phase == chat.Working && (s.Workers >= chatWorkers || tries >= chatTries):
-			return []chat.Entry{{Kind: chat.End, Text: "what works on it has ended again and again; tend doctor and the daemon's log may say why", Error: true}}, nil
+	if dir := t.order.Dir; !forgotten(dir) {
+		err := t.journal.Append(h.alive, func(s *chat.State) ([]chat.Entry, error) {
+			switch {
+			case s.Phase == chat.Stopping && tries > 1:
+				return []chat.Entry{{Kind: chat.End, Text: "stopped"}}, nil
+			case s.Phase == chat.Working && (s.Workers >= chatWorkers || tries >= chatTries):
+				return []chat.Entry{{Kind: chat.End, Text: "what works on it has ended again and again; tend doctor and the daemon's log may say why", Error: true}}, nil
+			}
+			return nil, nil
+		})
+		if err != nil && !forgotten(dir) { // else somebody has removed it
+			h.c.Log.Error("a chat cannot be written", "chat", t.order.ID, "err", err)
+			return false
 		}
-		return nil, nil
-	})
-	_, gone := os.Lstat(t.order.Dir) // somebody may have removed it
-	if err != nil && gone == nil {
-		h.c.Log.Error("a chat cannot be written", "chat", t.order.ID, "err", err)
-		return false
-	}
-	if p := t.state().Phase; gone == nil && (p == chat.Working || p == chat.Stopping) {
-		return false
+		if p := t.state().Phase; err == nil && (p == chat.Working || p == chat.Stopping) {
+			return false
+		}
 	}
 	t.busy = false
 	h.wg.Go(func() { h.catchUp(h.alive) })

@@ -267,7 +267,7 @@ const awayEvery = time.Second
 // inPlace waits while the sandbox of the service is paused or stopped: no worker could do
 // anything. false: ctx has ended.
 func (h *Healing) inPlace(ctx context.Context, f *follower) bool {
-	for h.isAway(ctx, f) {
+	for h.isAway(ctx, f.order) {
 		if !pace.Wait(ctx, awayEvery) {
 			return false
 		}
@@ -275,8 +275,8 @@ func (h *Healing) inPlace(ctx context.Context, f *follower) bool {
 	return ctx.Err() == nil
 }
 
-func (h *Healing) isAway(ctx context.Context, f *follower) bool {
-	key := f.order.Rules.Sandbox
+func (h *Healing) isAway(ctx context.Context, o *healer.Order) bool {
+	key := o.Rules.Sandbox
 	return key != "" && h.c.Away != nil && h.c.Away(ctx, key)
 }
 
@@ -378,7 +378,7 @@ const (
 // checkpoints, such as refs in the user's repository: the last one died before it did, or
 // none came to it. What is needed to take something back by hand stays.
 func (h *Healing) tidy(ctx context.Context, id string) {
-	if !h.store.hasPoints(id) {
+	if !hasPoints(h.store.episode(id)) {
 		return
 	}
 	o, err := readOrder(h.store.episode(id))
@@ -389,8 +389,8 @@ func (h *Healing) tidy(ctx context.Context, id string) {
 	if s := healer.Fold(entries); err != nil || !s.Done() || s.Dirty {
 		return
 	}
-	if f := (&follower{order: o}); !h.isAway(ctx, f) { // else the next server does
-		h.follows(ctx, f, tidier)
+	if !h.isAway(ctx, o) { // else the next server does
+		h.follows(ctx, &follower{order: o}, tidier)
 	}
 }
 
@@ -420,7 +420,7 @@ func (h *Healing) prune() {
 				continue
 			}
 			// One of which that is not possible is not kept for ever either.
-			if h.store.hasPoints(id) && !h.forget(h.alive, id) && (n < keepEpisodes || h.alive.Err() != nil) {
+			if hasPoints(h.store.episode(id)) && !h.forget(h.alive, id) && (n < keepEpisodes || h.alive.Err() != nil) {
 				continue
 			}
 			_ = os.RemoveAll(h.store.episode(id)) // what is left is tried again after the next one
@@ -435,8 +435,7 @@ func (h *Healing) forget(ctx context.Context, id string) bool {
 	if err == nil {
 		err = replace.File(o.Path(healer.ForgetFile), nil, 0o600)
 	}
-	f := &follower{order: o}
-	return err == nil && !h.isAway(ctx, f) && h.follows(ctx, f, forgetter) && !h.store.hasPoints(id)
+	return err == nil && !h.isAway(ctx, o) && h.follows(ctx, &follower{order: o}, forgetter) && !hasPoints(h.store.episode(id))
 }
 
 // lost: the record of the episode is gone.

@@ -72,6 +72,7 @@ type Healing struct {
 	started  time.Time // when the service started last
 	report   *reporter
 	pruning  sync.Mutex // of those who remove old episodes
+	sweeping sync.Mutex // of those who remove chats
 	wg       sync.WaitGroup
 	alive    context.Context
 }
@@ -191,6 +192,7 @@ func (h *Healing) Run(ctx context.Context) error {
 	h.wg.Go(func() { h.report.run(ctx) })
 	h.declare()
 	h.findTalk()
+	h.sweepTalks()
 	if id := h.state.Episode; id != "" {
 		h.follow(id)
 	} else if h.state.Breaker.Broken {

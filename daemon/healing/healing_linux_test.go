@@ -438,7 +438,7 @@ func TestAnOldEpisodeGoesWithWhatItKept(t *testing.T) {
 		t.Errorf("these were forgotten: %q", got)
 	}
 	for _, id := range []string{stuck, newer} {
-		if !st.hasPoints(id) {
+		if !hasPoints(st.episode(id)) {
 			t.Errorf("what %s needs is gone", id)
 		}
 	}

@@ -99,10 +99,10 @@ func (s store) old() []string {
 	return ids[min(keepEpisodes, len(ids)):]
 }
 
-// hasPoints reports whether an episode has a checkpoint. Copies that are kept are no JSON
-// there.
-func (s store) hasPoints(id string) bool {
-	left, _ := filepath.Glob(filepath.Join(s.episode(id), healer.PointsDir, "*", "*.json"))
+// hasPoints reports whether an episode has a checkpoint, or a chat, by its directory. Copies
+// that are kept are no JSON there.
+func hasPoints(dir string) bool {
+	left, _ := filepath.Glob(filepath.Join(dir, healer.PointsDir, "*", "*.json"))
 	return len(left) > 0
 }
 

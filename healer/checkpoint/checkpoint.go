@@ -91,6 +91,10 @@ type savedMove struct {
 	Move move
 }
 
+// KeptDir is where copies of what was not the healer's are, in the directory of a checkpoint,
+// and stay when that is dropped.
+const KeptDir = "kept"
+
 const (
 	version   = 1
 	pointFile = "checkpoint.json"

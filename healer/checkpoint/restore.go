@@ -209,11 +209,11 @@ func (p *Point) writeTemp(ctx context.Context, temp string, e *entry) error {
 
 // keepDir makes a directory for the copies of one Restore.
 func (p *Point) keepDir() (string, error) {
-	if err := os.MkdirAll(p.path("kept"), 0o700); err != nil {
+	if err := os.MkdirAll(p.path(KeptDir), 0o700); err != nil {
 		return "", err
 	}
 	for n := 1; ; n++ {
-		dir := filepath.Join(p.path("kept"), strconv.Itoa(n))
+		dir := filepath.Join(p.path(KeptDir), strconv.Itoa(n))
 		if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 			return dir, nil
 		} else if err != nil {

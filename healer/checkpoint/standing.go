@@ -114,7 +114,7 @@ func (p *Point) Keep(ctx context.Context, path string) (string, error) {
 
 // Kept lists the copies that Keep and Restore have made.
 func (p *Point) Kept() (all []Kept) {
-	kept := p.path("kept")
+	kept := p.path(KeptDir)
 	_ = filepath.WalkDir(kept, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return nil // what is not there was not kept

@@ -70,7 +70,7 @@ func (l *Local) dropDir() {
 	points, _ := os.ReadDir(filepath.Join(l.dir(), PointsDir))
 	for _, p := range points {
 		at := filepath.Join(l.dir(), PointsDir, p.Name())
-		_ = os.Remove(filepath.Join(at, "kept")) // unless something is
+		_ = os.Remove(filepath.Join(at, checkpoint.KeptDir)) // unless something is
 		_ = os.Remove(at)
 	}
 	up := filepath.Dir(l.dir())

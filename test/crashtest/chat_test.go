@@ -17,6 +17,7 @@ import (
 	"github.com/tend-run/tend"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
+	"github.com/tend-run/tend/healer/checkpoint"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/process"
@@ -224,6 +225,28 @@ func TestAChatOutlivesDeaths(t *testing.T) {
 		return labelled(t, d, "tend.heal.command")+labelled(t, d, "tend.chat") == 0
 	})
 	scene.Eventually(t, "no ref of a checkpoint is left", func() bool { return p.git("for-each-ref", "refs/tend") == "" })
+
+	// Clearing it leaves nothing in the repository of what a worker that was killed has left,
+	// and the copy that was named.
+	points := filepath.Join(d.StateDir(), "healing", "chats", v.chat.GetId(), "points")
+	scene.Must(t, scene.Value(checkpoint.Take(t.Context(), checkpoint.Options{Root: p.dir, Dir: filepath.Join(points, "100"), ID: v.chat.GetId() + "-100"}))(t).Close())
+	if p.git("for-each-ref", "refs/tend") == "" {
+		t.Fatal("the checkpoint has no ref")
+	}
+	scene.Value(v.c.Clear(t.Context(), connect.NewRequest(&tendv1.ClearChatRequest{})))(t)
+	if refs := p.git("for-each-ref", "refs/tend"); refs != "" {
+		t.Errorf("these refs are left: %s", refs)
+	}
+	if list := scene.Value(v.c.List(t.Context(), connect.NewRequest(&tendv1.ListChatsRequest{})))(t); len(list.Msg.GetChats()) != 0 {
+		t.Errorf("there are %v", list.Msg)
+	}
+	copies := scene.Value(filepath.Glob(filepath.Join(points, "*", checkpoint.KeptDir, "*", "other.txt")))(t)
+	if len(copies) != 1 || !strings.Contains(v.story(), copies[0]) || !strings.HasSuffix(string(scene.Value(os.ReadFile(copies[0]))(t)), "about to write\n") {
+		t.Errorf("of the user's version there are the copies %q\n%s", copies, v.story())
+	}
+	if left := scene.Value(os.ReadDir(filepath.Dir(points)))(t); len(left) != 2 {
+		t.Errorf("of the chat there are %v", left)
+	}
 }
 
 // What a model wants beyond its guards it gets from nobody but the person, keys from nobody at

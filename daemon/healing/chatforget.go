@@ -1,0 +1,137 @@
+package healing
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/tend-run/tend/healer"
+	"github.com/tend-run/tend/healer/chat"
+	"github.com/tend-run/tend/healer/checkpoint"
+	"github.com/tend-run/tend/internal/replace"
+)
+
+// A chat that is cleared, or is older than keepChats others, is forgotten at once: nobody is
+// shown it any more. What workers that were killed have left of their checkpoints goes after
+// it, such as a ref in the user's repository, which nobody else would ever remove; a worker
+// without a turn does nothing else. Copies of versions that the user had not committed stay,
+// since people were told where they are, until there are keepChats newer chats.
+
+// forgetTries is how many workers may try to remove the checkpoints of a chat, each time.
+const forgetTries = 2
+
+// forgotten reports whether a chat was, or is gone.
+func forgotten(dir string) bool {
+	if _, err := os.Lstat(dir); err != nil {
+		return true
+	}
+	_, err := os.Lstat(filepath.Join(dir, healer.ForgetFile))
+	return err == nil
+}
+
+// ClearChat forgets a chat, and returns when what its workers have left is gone, as far as
+// that is possible now.
+func (h *Healing) ClearChat(ctx context.Context, service, id string) (err error) {
+	var swept <-chan struct{}
+	ierr := h.in(ctx, func() {
+		if err = h.meant(service); err != nil || h.talk == nil || id != "" && h.talk.order.ID != id {
+			return // it is forgotten already
+		}
+		// Its worker may be about to end: it needs nothing more.
+		if _, err = h.talk.journal.Read(); err == nil && h.talk.state().Phase != chat.Idle {
+			err = &refusedError{"the model is still working; stop it first"}
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		if err = h.forgetTalk(h.talk.order.ID); err == nil {
+			h.talk, swept = nil, h.sweepTalks()
+		}
+	})
+	if swept != nil {
+		select {
+		case <-swept:
+		case <-ctx.Done(): // it goes on
+		}
+	}
+	return errors.Join(err, ierr)
+}
+
+// forgetTalk forgets a chat. What was said goes first.
+func (h *Healing) forgetTalk(id string) error {
+	dir := h.store.chat(id)
+	err := replace.Synced(filepath.Join(dir, healer.ForgetFile), nil, 0o600)
+	if errors.Is(err, fs.ErrNotExist) { // somebody has removed it
+		return nil
+	}
+	return errors.Join(err, os.RemoveAll(filepath.Join(dir, healer.JournalFile)), os.RemoveAll(filepath.Join(dir, healer.WordsFile)))
+}
+
+// sweepTalks removes all that was forgotten, and then closes what it returns. The loop calls
+// it.
+func (h *Healing) sweepTalks() <-chan struct{} {
+	old := map[string]bool{}
+	for n, id := range h.store.chats() {
+		if forgotten(h.store.chat(id)) {
+			old[id] = n >= keepChats
+		}
+	}
+	swept := make(chan struct{})
+	h.wg.Go(func() {
+		defer close(swept)
+		h.sweeping.Lock() // of sweeps that begin one after the other
+		defer h.sweeping.Unlock()
+		for id, old := range old {
+			if !h.removePoints(id) && !old || h.alive.Err() != nil {
+				continue // the next sweep does it
+			}
+			if dir := h.store.chat(id); old || !keepCopies(dir) {
+				_ = os.RemoveAll(dir) // what is left is tried again, too
+			}
+		}
+	})
+	return swept
+}
+
+// removePoints has workers remove the checkpoints of a chat, and reports whether none is left.
+func (h *Healing) removePoints(id string) bool {
+	dir := h.store.chat(id)
+	for tries := 0; hasPoints(dir) && tries < forgetTries && h.alive.Err() == nil; tries++ {
+		o, err := readOrder(dir)
+		if err != nil || h.isAway(h.alive, o) {
+			break
+		}
+		h.workOn(h.alive, o)
+	}
+	return !hasPoints(dir)
+}
+
+// keepCopies removes all of a chat without checkpoints but the copies that are named to
+// people, and reports whether there are any.
+func keepCopies(dir string) (are bool) {
+	removeBut(dir, healer.ForgetFile, healer.PointsDir)
+	points, _ := os.ReadDir(filepath.Join(dir, healer.PointsDir)) // none, if there is no directory
+	for _, p := range points {
+		at := filepath.Join(dir, healer.PointsDir, p.Name())
+		removeBut(at, checkpoint.KeptDir)
+		if copies, _ := os.ReadDir(filepath.Join(at, checkpoint.KeptDir)); len(copies) > 0 {
+			are = true
+			continue
+		}
+		_ = os.RemoveAll(at)
+	}
+	return are
+}
+
+// removeBut removes what is in a directory but for some names.
+func removeBut(dir string, names ...string) {
+	all, _ := os.ReadDir(dir)
+	for _, e := range all {
+		if !slices.Contains(names, e.Name()) {
+			_ = os.RemoveAll(filepath.Join(dir, e.Name()))
+		}
+	}
+}
