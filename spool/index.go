@@ -37,14 +37,14 @@ func (r IndexRecord) Put(b *[IndexSize]byte) {
 	le.PutUint64(b[8:], uint64(r.Offset))
 	le.PutUint64(b[16:], uint64(r.Wall))
 	le.PutUint32(b[24:], r.Mono)
-	le.PutUint32(b[28:], crc32.Checksum(b[:28], castagnoli))
+	le.PutUint32(b[28:], crc32.Checksum(b[:28], castagnoli()))
 }
 
 // ParseIndex decodes the record at the head of b; ok is false if it is cut
 // short or damaged.
 func ParseIndex(b []byte) (r IndexRecord, ok bool) {
 	le := binary.LittleEndian
-	if len(b) < IndexSize || crc32.Checksum(b[:28], castagnoli) != le.Uint32(b[28:]) {
+	if len(b) < IndexSize || crc32.Checksum(b[:28], castagnoli()) != le.Uint32(b[28:]) {
 		return r, false
 	}
 	r = IndexRecord{Kind: IndexKind(b[0]), Stream: process.Stream(b[1]), Len: le.Uint32(b[4:]),

