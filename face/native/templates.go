@@ -315,6 +315,6 @@ func (s *sandboxes) Access(ctx context.Context, req *connect.Request[tendv1.Sand
 			return nil, err
 		}
 		id := string(info.ID)
-		return &tendv1.SandboxAccessResponse{Token: string(s.secret.SandboxToken(id)), TrafficToken: string(s.secret.TrafficToken(id)), Domains: s.domains}, nil
+		return &tendv1.SandboxAccessResponse{Token: string(s.secret.SandboxToken(id)), TrafficToken: string(s.secret.TrafficToken(id)), Domains: s.domains, Ticket: s.secret.Ticket(id, time.Now())}, nil
 	})
 }

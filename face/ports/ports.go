@@ -10,8 +10,9 @@
 // the sandbox.
 //
 // Ports are open to all who know the ID, as with E2B, unless the sandbox is not public
-// (driver.Network): then a request has to show the token of its ports. Where nobody
-// listens the answer is 502, a page for a browser and JSON for all others.
+// (driver.Network): then a request has to show the token of its ports, or the cookie that
+// a link of tend's own page has set. Where nobody listens the answer is 502, a page for a
+// browser and JSON for all others.
 package ports
 
 import (
@@ -52,7 +53,8 @@ type Config struct {
 	Secret *face.Secret
 	// Token of the server, which is not passed on. nil: none.
 	Token func() face.Token
-	Log   *slog.Logger // nil: nothing is logged
+	Log   *slog.Logger     // nil: nothing is logged
+	Now   func() time.Time // nil: time.Now
 }
 
 // Ports is the part. Close it when the server stops.
@@ -66,13 +68,19 @@ type Ports struct {
 	// what a sandbox notices as use, where it is stopped for want of it.
 	kept, once http.RoundTripper
 	idle       func()
+
+	now     func() time.Time
+	tickets tickets
 }
 
 // New returns the part.
 func New(c Config) *Ports {
-	p := &Ports{sandboxes: c.Sandboxes, secret: c.Secret, token: c.Token, hop: face.Token(rand.Text()), log: c.Log}
+	p := &Ports{sandboxes: c.Sandboxes, secret: c.Secret, token: c.Token, hop: face.Token(rand.Text()), log: c.Log, now: c.Now}
 	if p.token == nil {
 		p.token = func() face.Token { return "" }
+	}
+	if p.now == nil {
+		p.now = time.Now
 	}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
@@ -138,8 +146,14 @@ func (p *Ports) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	id := string(t.ID)
 	if !t.Info.Network.Public && !p.secret.TrafficToken(id).Matches(r.Header.Get(trafficHeader)) {
-		refuse(w, r, &refusal{SandboxID: id, Message: "The ports of this sandbox need its traffic access token in the header e2b-traffic-access-token", Port: t.Port, Code: http.StatusForbidden})
-		return
+		switch {
+		case t.ByHost && r.URL.Path == openPath:
+			p.open(w, r, id)
+			return
+		case !t.ByHost || !p.visits(r, id):
+			refuse(w, r, &refusal{SandboxID: id, Message: "The ports of this sandbox need its traffic access token in the header e2b-traffic-access-token", Port: t.Port, Code: http.StatusForbidden})
+			return
+		}
 	}
 	if err := t.Awake(r.Context()); err != nil {
 		p.log.Warn("sandbox not woken", "face", "ports", "id", id, "err", err)
@@ -237,6 +251,7 @@ func (p *Ports) dropSecrets(h http.Header, id string) {
 	for _, name := range []string{"E2b-Sandbox-Id", "E2b-Sandbox-Port", trafficHeader} {
 		h.Del(name)
 	}
+	dropVisits(h)
 	var ours []face.Token // made once one is shown
 	for _, name := range []string{"X-Api-Key", "X-Access-Token", "Authorization"} {
 		for _, value := range h.Values(name) {
@@ -261,7 +276,8 @@ var page = template.Must(template.New("page").Parse(`<!doctype html>
 <body style="font-family: sans-serif; max-width: 40em; margin: 4em auto">
 <h1>{{.Message}}</h1>
 <p>Sandbox <code>{{.SandboxID}}</code>{{if .Port}}, port <code>{{.Port}}</code>{{end}}</p>
-{{if .Port}}<p>Start a program in the sandbox that listens on this port, and load the page again.</p>{{end}}
+{{if eq .Code 502}}{{if .Port}}<p>Start a program in the sandbox that listens on this port, and load the page again.</p>{{end}}
+{{else if eq .Code 403}}<p>Open the port from tend's page (<code>tend ui</code>): that lets this browser in.</p>{{end}}
 </body></html>
 `))
 

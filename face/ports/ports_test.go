@@ -68,7 +68,8 @@ type server struct {
 	secret                                *face.Secret
 	driver                                *host.Driver
 	public, closed, asleep, stopped, gone string
-	port                                  int // of the program
+	port                                  int          // of the program
+	later                                 atomic.Int64 // by how many nanoseconds the clock is ahead
 }
 
 func serve(t *testing.T, program http.Handler) *server {
@@ -107,6 +108,7 @@ func serve(t *testing.T, program http.Handler) *server {
 	p := ports.New(ports.Config{
 		Sandboxes: &route.Router{Driver: d, Default: host.NewMachine(testkeeper.New(t)), Domains: []string{"box.example"}},
 		Secret:    s.secret, Token: func() face.Token { return "the server's" },
+		Now: s.now,
 	})
 	outside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, only := p.Hosts(r)
@@ -129,6 +131,8 @@ func serve(t *testing.T, program http.Handler) *server {
 	})
 	return s
 }
+
+func (s *server) now() time.Time { return time.Now().Add(time.Duration(s.later.Load())) }
 
 // get makes a request; headers are "Name: value".
 func (s *server) get(path string, headers ...string) (*http.Response, string) {

@@ -2551,7 +2551,11 @@ type SandboxAccessResponse struct {
 	// For the ports of one that is not public: header E2b-Traffic-Access-Token.
 	TrafficToken string `protobuf:"bytes,2,opt,name=traffic_token,json=trafficToken,proto3" json:"traffic_token,omitempty"`
 	// Domains below which "PORT-ID.DOMAIN" is a port of the sandbox.
-	Domains       []string `protobuf:"bytes,3,rep,name=domains,proto3" json:"domains,omitempty"`
+	Domains []string `protobuf:"bytes,3,rep,name=domains,proto3" json:"domains,omitempty"`
+	// Lets a browser reach the ports of one that is not public, once and within a minute: it is
+	// sent to http://PORT-ID.DOMAIN/.tend/open?ticket=TICKET, gets a cookie there that lasts for 12
+	// hours, and goes on to "/". By HTTPS or on localhost alone.
+	Ticket        string `protobuf:"bytes,4,opt,name=ticket,proto3" json:"ticket,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2605,6 +2609,13 @@ func (x *SandboxAccessResponse) GetDomains() []string {
 		return x.Domains
 	}
 	return nil
+}
+
+func (x *SandboxAccessResponse) GetTicket() string {
+	if x != nil {
+		return x.Ticket
+	}
+	return ""
 }
 
 type Template struct {
@@ -4568,11 +4579,12 @@ const file_tend_v1_sandbox_proto_rawDesc = "" +
 	"\toom_kills\x18\n" +
 	" \x01(\x03R\boomKills\"0\n" +
 	"\x14SandboxAccessRequest\x12\x18\n" +
-	"\asandbox\x18\x01 \x01(\tR\asandbox\"l\n" +
+	"\asandbox\x18\x01 \x01(\tR\asandbox\"\x84\x01\n" +
 	"\x15SandboxAccessResponse\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12#\n" +
 	"\rtraffic_token\x18\x02 \x01(\tR\ftrafficToken\x12\x18\n" +
-	"\adomains\x18\x03 \x03(\tR\adomains\"\xbe\x03\n" +
+	"\adomains\x18\x03 \x03(\tR\adomains\x12\x16\n" +
+	"\x06ticket\x18\x04 \x01(\tR\x06ticket\"\xbe\x03\n" +
 	"\bTemplate\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +

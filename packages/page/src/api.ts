@@ -4,7 +4,7 @@
 import { Code, ConnectError, createClient, type Client, type Interceptor } from '@connectrpc/connect';
 import { createConnectTransport } from '@connectrpc/connect-web';
 import { ProcessService } from '../../client/src/gen/tend/v1/process_pb.js';
-import { FileService } from '../../client/src/gen/tend/v1/sandbox_pb.js';
+import { FileService, SandboxService } from '../../client/src/gen/tend/v1/sandbox_pb.js';
 import { ChatService } from '../../client/src/gen/tend/v1/chat_pb.js';
 import { OverviewService } from '../../client/src/gen/tend/v1/overview_pb.js';
 import { ServiceService } from '../../client/src/gen/tend/v1/service_pb.js';
@@ -29,6 +29,7 @@ const machine = transportOf('');
 export const overview = createClient(OverviewService, machine);
 export const services = createClient(ServiceService, machine);
 export const chats = createClient(ChatService, machine);
+export const sandboxes = createClient(SandboxService, machine);
 
 /** Calls about the processes and files of one place: a sandbox, or the machine. */
 export interface Place {

@@ -27,6 +27,28 @@ test('sandbox: its state, time, processes and ports, whose link works; groups; o
   await opened.close();
   await accessible(page);
   await shots(page, 'sandbox');
+  // A port of a sandbox that is not public: this browser is let in, once for a ticket, and stays so.
+  await tend('sandbox', 'create', '--timeout', '2h', 'shut');
+  await start('within', serve, '--sandbox', 'shut');
+  const aside = await page.context().newPage();
+  await aside.goto(`${url}/ui/`);
+  await aside.click('.row.item:has-text("shut") a');
+  await aside.waitForSelector('.port:has-text("3000")');
+  const shut = await page.context().newPage();
+  const link = (await aside.getAttribute('.port', 'href'))!;
+  assert.equal((await shut.goto(link))?.status(), 403);
+  await shut.waitForSelector('text=lets this browser in');
+  await killServer();
+  const [entered] = await Promise.all([page.context().waitForEvent('page'), aside.click('.port:has-text("3000")')]);
+  await entered.waitForSelector('h1:has-text("from inside")');
+  assert.equal(entered.url(), link);
+  assert.equal(await entered.evaluate(() => document.cookie + (window.opener ?? '')), '');
+  await killServer();
+  assert.equal((await shut.goto(link))?.status(), 200);
+  const others = await page.context().browser()!.newContext();
+  assert.equal((await (await others.newPage()).goto(link))?.status(), 403);
+  for (const c of [others, entered, shut, aside]) await c.close();
+  await tend('sandbox', 'rm', 'shut');
   // A process says on what it listens, too.
   const box = new URL(page.url()).searchParams.get('box')!;
   await page.goto(`${url}/ui/p/${id}?box=${box}`);

@@ -579,6 +579,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (1, "token", "string", ""),
         (2, "traffic_token", "string", ""),
         (3, "domains", "string", "repeated"),
+        (4, "ticket", "string", ""),
     ),
     "SandboxMetric": (
         (1, "time", "google.protobuf.Timestamp", ""),

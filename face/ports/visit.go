@@ -1,0 +1,125 @@
+package ports
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tend-run/tend/face"
+)
+
+// A browser reaches the ports of a sandbox that is not public by a cookie: the page of this
+// server opens PORT-ID.DOMAIN/.tend/open?ticket=… (face.Secret), which sets it. What is in the
+// sandbox never sees it. It counts for what a page of the same name asks for, and for links
+// that a person follows: a page of another sandbox must not act with it. A browser says which
+// of these it is where it speaks TLS, or to localhost; elsewhere the cookie does not count.
+
+const (
+	openPath = "/.tend/open"
+	// visitCookie is of one name of a host, PORT-ID.DOMAIN.
+	visitCookie = "tend-visit"
+	// maxShown are looked at: a page of another sandbox can set cookies of the same name.
+	maxShown = 8
+	// maxUsed bounds the tickets that are remembered.
+	maxUsed = 1 << 10
+)
+
+// tickets are those that were used and whose time is not over. They are in memory alone: after
+// its death the next server takes one a second time, within its minute.
+type tickets struct {
+	mu   sync.Mutex
+	used map[string]time.Time // when each is over
+}
+
+// take reports whether a ticket may be used, which it may once.
+func (t *tickets) take(ticket string, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for k, end := range t.used {
+		if !now.Before(end) {
+			delete(t.used, k)
+		}
+	}
+	if _, ok := t.used[ticket]; ok || len(t.used) >= maxUsed {
+		return false
+	}
+	if t.used == nil {
+		t.used = map[string]time.Time{}
+	}
+	t.used[ticket] = now.Add(face.TicketLifetime)
+	return true
+}
+
+// fetched reports that the browser says what has caused a request.
+func fetched(r *http.Request) bool { return r.Header.Get("Sec-Fetch-Site") != "" }
+
+// own reports whether a request is of a page of the same name, or of a person who follows a
+// link or types the address.
+func own(r *http.Request) bool {
+	if o := r.Header.Get("Origin"); o != "" {
+		if u, err := url.Parse(o); err != nil || !strings.EqualFold(u.Host, r.Host) {
+			return false
+		}
+	}
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "same-origin", "none":
+		return true
+	case "same-site", "cross-site":
+		return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+	}
+	return false
+}
+
+// visits reports whether a request has the cookie of a visit to this sandbox.
+func (p *Ports) visits(r *http.Request, id string) bool {
+	if !own(r) {
+		return false
+	}
+	all := r.CookiesNamed(visitCookie)
+	for _, c := range all[:min(len(all), maxShown)] {
+		if p.secret.VisitLasts(c.Value, id, p.now()) {
+			return true
+		}
+	}
+	return false
+}
+
+// open answers at openPath.
+func (p *Ports) open(w http.ResponseWriter, r *http.Request, id string) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Referrer-Policy", "no-referrer")
+	ticket := r.URL.Query().Get("ticket")
+	switch {
+	case !fetched(r):
+		refuse(w, r, &refusal{SandboxID: id, Message: "The ports of this sandbox are opened for a browser by HTTPS or on localhost alone", Code: http.StatusForbidden})
+		return
+	case !own(r) || !p.secret.TicketLasts(ticket, id, p.now()) || !p.tickets.take(ticket, p.now()):
+		refuse(w, r, &refusal{SandboxID: id, Message: "This link was used, or is older than a minute: open the port from tend's page again", Code: http.StatusForbidden})
+		return
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name: visitCookie, Value: p.secret.Visit(id, p.now()), Path: "/", MaxAge: int(face.VisitLifetime / time.Second),
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https"),
+	})
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+// dropVisits takes the cookies of visits out of a request.
+func dropVisits(h http.Header) {
+	all := h.Values("Cookie")
+	h.Del("Cookie")
+	for _, line := range all {
+		var kept []string
+		for pair := range strings.SplitSeq(line, ";") {
+			if name, _, _ := strings.Cut(pair, "="); strings.TrimSpace(name) != visitCookie {
+				kept = append(kept, pair)
+			}
+		}
+		if line := strings.TrimSpace(strings.Join(kept, ";")); line != "" {
+			h.Add("Cookie", line)
+		}
+	}
+}
