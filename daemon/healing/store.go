@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/healer"
+	"github.com/tend-run/tend/healer/checkpoint"
 	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/supervisor/config"
 )
@@ -99,11 +100,13 @@ func (s store) old() []string {
 	return ids[min(keepEpisodes, len(ids)):]
 }
 
-// hasPoints reports whether an episode has a checkpoint, or a chat, by its directory. Copies
-// that are kept are no JSON there.
+// hasPoints reports whether an episode has a checkpoint, or a chat, by its directory: one that
+// was taken, or one that somebody began to take or to remove. Copies that are kept are none.
 func hasPoints(dir string) bool {
-	left, _ := filepath.Glob(filepath.Join(dir, healer.PointsDir, "*", "*.json"))
-	return len(left) > 0
+	points := filepath.Join(dir, healer.PointsDir, "*")
+	left, _ := filepath.Glob(filepath.Join(points, "*.json"))
+	begun, _ := filepath.Glob(filepath.Join(points, checkpoint.StoreDir))
+	return len(left)+len(begun) > 0
 }
 
 // newID makes the ID of an episode that begins. IDs sort by time to the millisecond; one

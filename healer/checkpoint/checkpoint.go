@@ -91,9 +91,13 @@ type savedMove struct {
 	Move move
 }
 
-// KeptDir is where copies of what was not the healer's are, in the directory of a checkpoint,
-// and stay when that is dropped.
-const KeptDir = "kept"
+// Directories in that of a checkpoint.
+const (
+	// KeptDir has copies of what was not the healer's, which stay when it is dropped.
+	KeptDir = "kept"
+	// StoreDir has content. It is made before anything else, and removed last.
+	StoreDir = "store"
+)
 
 const (
 	version   = 1
@@ -160,8 +164,8 @@ func (p *Point) take(ctx context.Context) error {
 	if _, err := os.Lstat(p.path(pointFile)); err == nil {
 		return fmt.Errorf("%s holds a checkpoint already", p.opts.Dir)
 	}
-	unfinished, _ := os.Lstat(p.path("store"))
-	if err := errors.Join(os.RemoveAll(p.path("store")), os.RemoveAll(p.path(movesFile)), os.MkdirAll(p.path("store"), 0o700)); err != nil {
+	unfinished, _ := os.Lstat(p.path(StoreDir))
+	if err := errors.Join(os.RemoveAll(p.path(StoreDir)), os.RemoveAll(p.path(movesFile)), os.MkdirAll(p.path("store"), 0o700)); err != nil {
 		return err
 	}
 	p.opts.step("cleared")
@@ -328,7 +332,27 @@ func (p *Point) Drop(ctx context.Context) error {
 		return err
 	}
 	p.opts.step("gone")
-	return errors.Join(os.RemoveAll(p.path(movesFile)), os.RemoveAll(p.path("store")), p.Close())
+	return errors.Join(os.RemoveAll(p.path(movesFile)), os.RemoveAll(p.path(StoreDir)), p.Close())
+}
+
+// Clear removes what a Take or a Drop that was killed has left where Open returns ErrNone, such
+// as the ref. Copies that Restore has kept stay. Where nothing is left it does nothing.
+func Clear(ctx context.Context, o Options) error {
+	p, err := open(o)
+	if err != nil {
+		return err
+	}
+	unfinished, err := os.Lstat(p.path(StoreDir)) // is made first, and removed last
+	if errors.Is(err, fs.ErrNotExist) {
+		return p.Close()
+	}
+	if err != nil {
+		return errors.Join(err, p.Close())
+	}
+	if p.git, _ = openRepository(ctx, p.opts.Root); p.git != nil {
+		p.git.sweep(unfinished.ModTime())
+	}
+	return p.Drop(ctx)
 }
 
 func (p *Point) ref() string { return "refs/tend/heal/" + p.opts.ID }

@@ -34,7 +34,8 @@
 // # Kills
 //
 // Every step leaves a state from which [Open] and the same call come to the same end.
-// Take has happened once its last file is in place; before, Open returns [ErrNone]. A
+// Take has happened once its last file is in place; before, Open returns [ErrNone], and
+// [Clear] removes what there is. A
 // checkpoint outlives kill -9, not a loss of power; damaged content is noticed, and not
 // restored.
 package checkpoint

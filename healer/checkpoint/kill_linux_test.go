@@ -159,10 +159,11 @@ func TestAKillAtAnyStep(t *testing.T) {
 						var err error
 						if p, err = Open(t.Context(), w.opts); err == nil {
 							scene.Must(t, p.Drop(t.Context()))
-						} else if !errors.Is(err, ErrNone) {
-							t.Error(err)
+						} else {
+							w.clear(err)
 						}
 						p = nil
+						w.wantNone(at)
 					}
 					if p != nil {
 						p.Close()
@@ -177,6 +178,47 @@ func TestAKillAtAnyStep(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// What a Take that is never made again was killed in leaves no ref for ever.
+func TestAKilledTakeIsCleared(t *testing.T) {
+	for at := 1; ; at++ {
+		w := newWorld(t, true, map[string]string{"a.txt": "a\n"})
+		w.write(map[string]string{"a.txt": "b\n", "untracked": "u\n"})
+		killed := w.dies("take", at)
+		p, err := Open(t.Context(), w.opts)
+		if err == nil {
+			scene.Must(t, p.Drop(t.Context()))
+		} else {
+			w.clear(err)
+		}
+		w.wantNone(at)
+		if !killed {
+			return
+		}
+	}
+}
+
+// clear clears a checkpoint that Open has returned an error of.
+func (w *world) clear(err error) {
+	w.t.Helper()
+	if !errors.Is(err, ErrNone) {
+		w.t.Fatal(err)
+	}
+	scene.Must(w.t, Clear(w.t.Context(), w.opts))
+}
+
+// wantNone wants nothing to be left of a checkpoint.
+func (w *world) wantNone(at int) {
+	w.t.Helper()
+	left := scene.Value(os.ReadDir(w.opts.Dir))(w.t)
+	refs := ""
+	if _, err := os.Lstat(w.path(".git")); err == nil {
+		refs = w.git("for-each-ref", "refs/tend")
+	}
+	if len(left) > 0 || refs != "" {
+		w.t.Errorf("killed at step %d, there are %v and the refs %q", at, left, refs)
 	}
 }
 

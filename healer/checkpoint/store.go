@@ -18,7 +18,7 @@ import (
 
 // store keeps content in the private directory, by its sum.
 func (p *Point) store(sum string, data []byte) error {
-	dir := filepath.Join(p.path("store"), sum[:2])
+	dir := filepath.Join(p.path(StoreDir), sum[:2])
 	path := filepath.Join(dir, sum)
 	if _, err := os.Lstat(path); err == nil {
 		return nil
@@ -31,7 +31,7 @@ func (p *Point) store(sum string, data []byte) error {
 
 // content returns that of an entry that is held.
 func (p *Point) content(ctx context.Context, e *entry) ([]byte, error) {
-	data, err := replace.Read(filepath.Join(p.path("store"), e.Sum[:2], e.Sum), maxFile)
+	data, err := replace.Read(filepath.Join(p.path(StoreDir), e.Sum[:2], e.Sum), maxFile)
 	if errors.Is(err, fs.ErrNotExist) && p.git != nil && e.Oid != "" {
 		data, err = p.git.read(ctx, e.Oid)
 	}

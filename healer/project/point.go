@@ -248,7 +248,7 @@ func (l *Local) Drop(ctx context.Context, try int) error {
 		l.point = nil
 	}
 	if errors.Is(err, checkpoint.ErrNone) {
-		err = nil
+		err = checkpoint.Clear(ctx, l.pointOptions(try))
 	}
 	l.dropAside(try)
 	return err
