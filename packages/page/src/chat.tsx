@@ -1,11 +1,11 @@
 // The chat about a service: what a person and the model say, and what the model does.
 
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { ChatState, type ChatEntry } from '../../client/src/gen/tend/v1/chat_pb.js';
+import { ChatState, type ChatEntry, type ChatWords } from '../../client/src/gen/tend/v1/chat_pb.js';
 import type { ServiceStatus } from '../../client/src/gen/tend/v1/service_pb.js';
 import { chats, repeat, words } from './api.js';
 import { useChat } from './talk.js';
-import { Call, lines } from './conversation.js';
+import { Call, lines, Writing } from './conversation.js';
 import type { Said } from './episode.js';
 import { visible } from './format.js';
 import { Notice, State, type Health } from './parts.js';
@@ -96,7 +96,7 @@ export function ChatPanel({ s }: { s: ServiceStatus }) {
           <p>It reads the log and the files, runs commands that change nothing outside of the project, and shows you each change. It asks before it does anything else. Nothing is committed.</p>
         </Notice>
       ) : (
-        <Entries entries={talk.entries} question={talk.chat.question} answer={(yes) => void act(() => chats.answer({ ...of, question: talk.chat!.question, yes }))} busy={busy} words={talk.words?.text ?? ''} tool={talk.words?.tool ?? ''} live={state === ChatState.WORKING} />
+        <Entries entries={talk.entries} question={talk.chat.question} answer={(yes) => void act(() => chats.answer({ ...of, question: talk.chat!.question, yes }))} busy={busy} words={talk.words} live={state === ChatState.WORKING} />
       )}
       <p class="error" role="alert">
         {visible(said)}
@@ -107,7 +107,7 @@ export function ChatPanel({ s }: { s: ServiceStatus }) {
   );
 }
 
-function Entries({ entries, question, answer, busy, words, tool, live }: { entries: ChatEntry[]; question: bigint; answer: (yes: boolean) => void; busy: boolean; words: string; tool: string; live: boolean }) {
+function Entries({ entries, question, answer, busy, words, live }: { entries: ChatEntry[]; question: bigint; answer: (yes: boolean) => void; busy: boolean; words: ChatWords | undefined; live: boolean }) {
   const { results, answers } = useMemo(() => {
     const results = new Map<string, ChatEntry>();
     const answers = new Map<bigint, boolean>();
@@ -179,14 +179,7 @@ function Entries({ entries, question, answer, busy, words, tool, live }: { entri
         }
         return null;
       })}
-      {words || tool ? (
-        <p class="words live">
-          {lines(words)}
-          {tool && <small class="faint"> {visible(tool)}{'\u2026'}</small>}
-        </p>
-      ) : live ? (
-        <p class="words live faint">{busyCall && !results.has(busyCall.call) ? 'It runs\u2026' : 'The model is thinking\u2026'}</p>
-      ) : null}
+      <Writing words={words} live={live} runs={!!busyCall && !results.has(busyCall.call)} />
     </div>
   );
 }

@@ -45,16 +45,21 @@ export function Conversation({ said, words, live }: { said: Said[]; words?: Heal
         }
         return null;
       })}
-      {words && (words.text || words.tool) ? (
-        <p class="words live">
-          {lines(words.text)}
-          {words.tool && <small class="faint"> {visible(words.tool)}{'\u2026'}</small>}
-        </p>
-      ) : live ? (
-        <p class="words live faint">{said.at(-1)?.kind === 'call' ? 'It runs\u2026' : 'The model is thinking\u2026'}</p>
-      ) : null}
+      <Writing words={words} live={live} runs={said.at(-1)?.kind === 'call'} />
     </div>
   );
+}
+
+/** What the model is writing; while it writes nothing, that a call runs or the model is asked. */
+export function Writing({ words, live, runs }: { words: { text: string; tool: string } | undefined; live: boolean; runs: boolean }) {
+  if (words && (words.text || words.tool))
+    return (
+      <p class="words live">
+        {lines(words.text)}
+        {words.tool && <small class="faint"> {visible(words.tool)}{'\u2026'}</small>}
+      </p>
+    );
+  return live ? <p class="words live faint">{runs ? 'It runs\u2026' : 'The model is thinking\u2026'}</p> : null;
 }
 
 const text = (v: unknown) => (typeof v === 'string' ? v : v === undefined ? '' : JSON.stringify(v));

@@ -3,6 +3,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { Episode, HealStep, HealWords, WatchEpisodeResponse } from '../../client/src/gen/tend/v1/service_pb.js';
 import { follow, notFound, services, words } from './api.js';
+import { perFrame } from './frame.js';
 
 /** A line of what was said to a model and by it, and of what it did. */
 export interface Said {
@@ -92,15 +93,10 @@ export function useEpisode(id: string): Seen | undefined {
   useEffect(() => {
     if (!id) return;
     const scope = new AbortController();
-    let drawing = false;
-    const w = new Watching(id, () => {
-      if (drawing) return;
-      drawing = true;
-      requestAnimationFrame(() => {
-        drawing = false;
-        if (!scope.signal.aborted) set({ id, seen: { ...w.seen } });
-      });
+    const draw = perFrame(() => {
+      if (!scope.signal.aborted) set({ id, seen: { ...w.seen } });
     });
+    const w = new Watching(id, draw);
     void w.run(scope.signal);
     return () => scope.abort();
   }, [id]);

@@ -6,6 +6,7 @@ import { Stream, type Info } from '../../client/src/gen/tend/v1/spec_pb.js';
 import { draw, plain } from './ansi.js';
 import { follow, repeat, words, type Place } from './api.js';
 import { instant, millis, size } from './format.js';
+import { perFrame } from './frame.js';
 import { afterLine, Cutter, type Line } from './lines.js';
 
 /** Bytes that are asked for at once, and lines that are in the document at most. */
@@ -58,7 +59,7 @@ export class OutputView {
   #turn = 0; // counts jumps: what was asked before one is void
   #pending: Piece[] = [];
   #pendingSize = 0;
-  #drawing = false;
+  readonly #soon = perFrame(() => this.#flush());
   #marked: number | undefined;
   #trouble: string | undefined;
   #error: string | undefined;
@@ -410,12 +411,7 @@ export class OutputView {
     this.#pending.push(p);
     this.#pendingSize += p.data.length;
     while (this.#pendingSize > 2 * mostPending && this.#pending.length > 1) this.#pendingSize -= this.#pending.shift()!.data.length;
-    if (this.#drawing) return;
-    this.#drawing = true;
-    requestAnimationFrame(() => {
-      this.#drawing = false;
-      this.#flush();
-    });
+    this.#soon();
   }
 
   #flush(): void {

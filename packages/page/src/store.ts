@@ -4,6 +4,7 @@ import { useEffect, useState } from 'preact/hooks';
 import type { OverviewProcess, OverviewSandbox, WatchOverviewResponse } from '../../client/src/gen/tend/v1/overview_pb.js';
 import type { ServiceStatus } from '../../client/src/gen/tend/v1/service_pb.js';
 import { follow, overview, words } from './api.js';
+import { perFrame } from './frame.js';
 import { millis } from './format.js';
 
 /** Samples of processor use that are kept for a plot. */
@@ -28,21 +29,15 @@ class Store {
   broken: string | undefined;
 
   readonly #listeners = new Set<() => void>();
-  #drawing = false;
 
   subscribe(f: () => void): () => void {
     this.#listeners.add(f);
     return () => void this.#listeners.delete(f);
   }
 
-  #changed(): void {
-    if (this.#drawing) return;
-    this.#drawing = true;
-    requestAnimationFrame(() => {
-      this.#drawing = false;
-      for (const f of this.#listeners) f();
-    });
-  }
+  readonly #changed = perFrame(() => {
+    for (const f of this.#listeners) f();
+  });
 
   /** The server's time now. */
   now(): number {

@@ -3,6 +3,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { Chat, ChatEntry, ChatWords, FollowChatResponse } from '../../client/src/gen/tend/v1/chat_pb.js';
 import { chats, follow, words } from './api.js';
+import { perFrame } from './frame.js';
 
 export interface Talk {
   /** Undefined: it is not known yet. With an empty ID there is none. */
@@ -53,15 +54,10 @@ export function useChat(service: string): Talk {
   const [talk, set] = useState<Talk>({ entries: [] });
   useEffect(() => {
     const scope = new AbortController();
-    let drawing = false;
-    const f = new Following(service, () => {
-      if (drawing) return;
-      drawing = true;
-      requestAnimationFrame(() => {
-        drawing = false;
-        if (!scope.signal.aborted) set({ ...f.talk });
-      });
+    const draw = perFrame(() => {
+      if (!scope.signal.aborted) set({ ...f.talk });
     });
+    const f = new Following(service, draw);
     void f.run(scope.signal);
     return () => scope.abort();
   }, [service]);
