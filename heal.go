@@ -61,18 +61,28 @@ type Episode struct {
 	// Unreached is why the model does not answer, while it is waited for, and where it did
 	// not at all; "": it does, or none was asked.
 	Unreached string
+	// TakesBack is the episode whose repair this one takes back: HealReady means that it did,
+	// HealBroken that it did not. "": this one is a repair.
+	TakesBack string
+	// TakenBack is the episode that has taken this one back; "": none has.
+	TakenBack string
+	// Changed are the paths that keep a repair from being taken back.
+	Changed []string
+	// CanRollBack: there is something to go back to. Whether it may be, RollBack says.
+	CanRollBack bool
 }
 
 // Over reports whether it has ended.
 func (e *Episode) Over() bool { return !e.Ended.IsZero() }
 
-// HealSignal is a fault that was seen: exit, flap, health, stuck, pressure or asked.
+// HealSignal is a fault that was seen: exit, flap, health, stuck, pressure or asked; or that
+// somebody wants a repair taken back: rollback.
 type HealSignal struct {
 	Kind, Text string
 	At         time.Time
 }
 
-// HealRemedy is one thing to try: wait, restart, playbook or model.
+// HealRemedy is one thing to try: wait, restart, playbook, model or undo.
 type HealRemedy struct{ Kind, Name, Why string }
 
 // HealTry is a remedy that was begun.
@@ -151,11 +161,38 @@ func (c *Client) CancelHeal(ctx context.Context, id string) error {
 	return c.call(ctx, unary(c.kept.CancelHeal, &tendv1.CancelHealRequest{Id: id}, nil))
 }
 
+// ChangedError says that files have changed, and that nothing was done for it. Paths are those
+// files, the first ones of very many.
+type ChangedError = tendpb.ChangedError
+
+// RollBack takes back what a repair has changed for good: by one new commit of the paths that
+// it has committed, or, where it committed nothing, by what it has kept of them. Nothing
+// else is touched, and then the service is restarted. It returns the ID of the episode that
+// does this, once it is known that it may be done. It is safe to repeat.
+//
+// [*ChangedError]: one of those paths has changed since. [process.ErrRunning]: the service is
+// being repaired, or git is in the middle of something. [process.ErrUnsupported]: there
+// is nothing to go back to.
+func (c *Client) RollBack(ctx context.Context, id string) (back string, err error) {
+	if err := c.needsServices(ctx); err != nil {
+		return "", err
+	}
+	err = c.call(ctx, unary(c.kept.RollBackEpisode, &tendv1.RollBackEpisodeRequest{Id: id}, func(m *tendv1.RollBackEpisodeResponse) error {
+		back = tendpb.CleanName(m.GetEpisode())
+		return nil
+	}))
+	return back, err
+}
+
 func toEpisode(m *tendv1.Episode) Episode {
 	e := Episode{
 		ID: tendpb.CleanName(m.GetId()), Service: tendpb.CleanName(m.GetService()), Status: HealStatus(max(0, m.GetStatus())), Doing: tendpb.CleanName(m.GetDoing()),
 		Why: tendpb.CleanText(m.GetWhy()), Commit: tendpb.CleanName(m.GetCommit()), Dirty: m.GetDirty(),
 		Proposal: tendpb.CleanText(m.GetProposal()), DryRun: m.GetDryRun(), Workers: int(m.GetWorkers()), Unreached: tendpb.CleanText(m.GetUnreached()),
+		TakesBack: tendpb.CleanName(m.GetTakesBack()), TakenBack: tendpb.CleanName(m.GetTakenBack()), CanRollBack: m.GetCanRollBack(),
+	}
+	for _, path := range m.GetChanged() {
+		e.Changed = append(e.Changed, tendpb.CleanText(path))
 	}
 	if t := m.GetOpened(); t != nil {
 		e.Opened = t.AsTime()

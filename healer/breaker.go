@@ -26,6 +26,10 @@ type Breaker struct {
 	Ended time.Time   `json:"ended,omitzero"`
 	// Row is how many episodes have followed each other closely.
 	Row int `json:"row,omitempty"`
+	// Declined is the episode whose repair somebody has taken back, and At when: the same is
+	// not made again by itself, within a day.
+	Declined   string    `json:"declined,omitempty"`
+	DeclinedAt time.Time `json:"declined_at,omitzero"`
 }
 
 // Allows returns why an episode may not begin now; "": it may. asked: somebody has asked
@@ -42,6 +46,8 @@ func (b *Breaker) Allows(at time.Time, perDay int, asked bool) string {
 		return fmt.Sprintf("%d episodes have begun within a day, and healer.per_day allows %d", n, perDay)
 	case asked:
 		return ""
+	case b.Declined != "" && at.Sub(b.DeclinedAt) < day:
+		return "its repair " + b.Declined + " was taken back, and so is not made again by itself"
 	case b.Broken:
 		return "it is broken, and nothing has changed since: " + b.Why
 	case b.Row >= inRow && at.Sub(b.Ended) < calm:
@@ -59,8 +65,11 @@ func (b *Breaker) Begin(at time.Time) {
 		b.Begun = b.Begun[1:]
 	}
 	b.Begun = append(b.Begun, at)
-	b.Broken, b.Why, b.Since = false, "", time.Time{}
+	b.Broken, b.Why, b.Since, b.Declined = false, "", time.Time{}, ""
 }
+
+// Decline takes that somebody has taken back the repair of an episode.
+func (b *Breaker) Decline(at time.Time, episode string) { b.Declined, b.DeclinedAt = episode, at }
 
 // End takes the end of an episode.
 func (b *Breaker) End(at time.Time, st Status, why string) {
@@ -76,7 +85,7 @@ func (b *Breaker) Break(at time.Time, why string) { b.Broken, b.Why, b.Since = t
 // Rearm lets the next fault open an episode again. well: the service is; else the next
 // episode counts with those before it, for it may be the service that changed a file.
 func (b *Breaker) Rearm(well bool) {
-	if b.Broken, b.Why, b.Since = false, "", (time.Time{}); well {
+	if b.Broken, b.Why, b.Since, b.Declined = false, "", (time.Time{}), ""; well {
 		b.Row = 0
 	}
 }

@@ -13,6 +13,9 @@
 //	commit      what was changed, and nothing else
 //	rollback    after all that was not verified: the tree is as it was
 //
+// An episode that takes back the repair of another one has two of these: look finds out
+// whether it may, and act does it.
+//
 // The status is what others see of it: suspected, healing, verifying, and in the end ready
 // or broken.
 //

@@ -50,7 +50,9 @@ type Entry struct {
 	Service string  `json:"service,omitempty"`
 	DryRun  bool    `json:"dry_run,omitempty"`
 	Signal  *Signal `json:"signal,omitempty"`
-	Worker  int     `json:"worker,omitempty"`
+	// Back is the episode that is taken back; "": the service is repaired.
+	Back   string `json:"back,omitempty"`
+	Worker int    `json:"worker,omitempty"`
 
 	Did  Action `json:"did,omitempty"`
 	Seq  int64  `json:"seq,omitempty"`
@@ -67,6 +69,8 @@ type Entry struct {
 	// Commit that was made; Left says what is not in it.
 	Commit string   `json:"commit,omitempty"`
 	Left   []string `json:"left,omitempty"`
+	// Changed are the paths that keep a repair from being taken back.
+	Changed []string `json:"changed,omitempty"`
 	// Model is Unreached or Reached, of a Note; Text says why. Unreached of an Act: it has
 	// not answered in all of it, so that nothing was tried.
 	Model string `json:"model,omitempty"`
@@ -95,7 +99,7 @@ const (
 // bounded returns the entry with its texts cut to their bounds.
 func (e Entry) bounded() Entry {
 	e.Text, e.Proposal = cut(e.Text, MaxText), cut(e.Proposal, 4*MaxText)
-	e.Paths, e.Left = cutAll(e.Paths), cutAll(e.Left)
+	e.Paths, e.Left, e.Changed = cutAll(e.Paths), cutAll(e.Left), cutAll(e.Changed)
 	if e.Signal != nil {
 		s := *e.Signal
 		s.Text = cut(s.Text, MaxText)

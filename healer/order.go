@@ -17,6 +17,11 @@ const (
 	WordsFile      = "words"      // JSON of Words: what a model is writing; none: it is not
 	DiffFile       = "diff"
 	PointsDir      = "points" // in N/ is the checkpoint of the N-th remedy
+	// UndoFile is what a repair that was not committed can be taken back by: JSON, with the
+	// content of files.
+	UndoFile = "undo.json"
+	// BackFile holds the ID of the episode that has taken this one back.
+	BackFile = "taken-back"
 	// ForgetFile says that the episode is about to be removed, with what was kept to take
 	// something back by hand; that a chat is, or was but for copies that people were told of.
 	ForgetFile = "forget"
@@ -59,6 +64,16 @@ type Order struct {
 	// DryRun: only what would be tried is found out.
 	DryRun bool      `json:"dry_run,omitempty"`
 	At     time.Time `json:"at"`
+	// Back is the repair that is taken back; nil: the service is repaired.
+	Back *Back `json:"back,omitempty"`
+}
+
+// Back is a repair that is taken back.
+type Back struct {
+	Episode string `json:"episode"` // which made it
+	Commit  string `json:"commit,omitempty"`
+	// Undo is the path of the file to go back by where there is no commit.
+	Undo string `json:"undo,omitempty"`
 }
 
 // Secrets are what is asked with, and is told to nobody.

@@ -79,4 +79,23 @@ func TestTheBreaker(t *testing.T) {
 	if why := b.Allows(at.Add(time.Hour), 20, false); why != "" {
 		t.Errorf("armed again: %q", why)
 	}
+	// A repair that was taken back is not made again by itself, for a day or until something changes.
+	b = healer.Breaker{}
+	b.Decline(t0, "e")
+	for _, c := range []struct {
+		at    time.Time
+		asked bool
+		why   bool
+	}{{t0.Add(time.Hour), false, true}, {t0.Add(time.Hour), true, false}, {t0.Add(25 * time.Hour), false, false}} {
+		if got := b.Allows(c.at, 20, c.asked); (got != "") != c.why {
+			t.Errorf("after %v, asked %v: %q", c.at.Sub(t0), c.asked, got)
+		}
+	}
+	if b.Rearm(false); b.Allows(t0, 20, false) != "" {
+		t.Error("a change does not help")
+	}
+	b.Decline(t0, "e")
+	if b.Begin(t0); b.Allows(t0, 20, false) != "" {
+		t.Error("a repair that was asked for does not help")
+	}
 }

@@ -87,6 +87,7 @@ const (
 	Restart = "restart"  // of the service
 	Book    = "playbook" // Name says which
 	Model   = "model"    // one attempt of a model
+	Undo    = "undo"     // the only one where a repair is taken back
 )
 
 // Remedy is one thing to try.
@@ -150,6 +151,9 @@ type Try struct {
 type State struct {
 	ID, Service string
 	Status      Status
+	// Back is the episode whose repair is taken back; "": this is a repair. Ready means
+	// that it was, and Broken that it was not.
+	Back string
 	// DryRun: it ends when it is known what would be tried.
 	DryRun bool
 	// Doing is what is being done, and Seq its number, which an answer has, too.
@@ -186,6 +190,8 @@ type State struct {
 	// committed, and why.
 	Committed string
 	Left      []string
+	// Changed are the paths that keep a repair from being taken back.
+	Changed []string
 	// Proposal is what somebody might do whom no remedy could spare it.
 	Proposal string
 }

@@ -34,7 +34,7 @@ func Fold(entries []Entry) (s State) {
 func (m *machine) handle() {
 	s, e := &m.s, m.e
 	if e.Kind == Opened && s.Doing == Nothing {
-		s.ID, s.Service, s.Opened, s.Status, s.DryRun = e.ID, e.Service, e.At, Suspected, e.DryRun
+		s.ID, s.Service, s.Opened, s.Status, s.DryRun, s.Back = e.ID, e.Service, e.At, Suspected, e.DryRun, e.Back
 		if e.Signal != nil {
 			s.Signals = append(s.Signals, *e.Signal)
 		}
@@ -148,11 +148,15 @@ func (m *machine) answered() {
 	case Look:
 		s.Remedies = slices.Clone(e.Remedies[:min(len(e.Remedies), MaxRemedies)])
 		s.Proposal = e.Proposal
-		if s.Why = e.Text; s.DryRun {
+		switch s.Why = e.Text; {
+		case s.DryRun:
 			m.over(Broken, "nothing was done: it was only asked what would be")
-			return
+		case s.Back != "" && len(s.Remedies) == 0:
+			s.Changed = e.Changed
+			m.over(Broken, e.Text)
+		default:
+			m.next()
 		}
-		m.next()
 	case Checkpoint:
 		if s.Open = e.OK; !e.OK {
 			m.fail("there is no checkpoint, and so nothing was changed: " + e.Text)
@@ -163,6 +167,10 @@ func (m *machine) answered() {
 	case Act:
 		t := &s.Tries[len(s.Tries)-1]
 		t.Text, t.Paths, t.Tokens, t.Steps, t.Cost = e.Text, e.Paths, e.Tokens, e.Steps, e.Cost
+		if t.Kind == Undo {
+			m.undone()
+			return
+		}
 		if s.Unreached = ""; !e.OK && t.Kind == Model && e.Model == Unreached {
 			t.Unreached, s.Unreached = true, e.why()
 		}
@@ -211,6 +219,19 @@ func (m *machine) answered() {
 		s.Dirty, s.Open = true, false
 		m.over(Broken, "what was tried could not be taken back, and the tree is not as it was: "+e.Text)
 	}
+}
+
+// undone: a repair was taken back, or nothing was done. The service is as well as it was
+// before the repair, so nothing is verified.
+func (m *machine) undone() {
+	s, e := &m.s, m.e
+	if !e.OK {
+		s.Tries[len(s.Tries)-1].Failed, s.Changed = e.why(), e.Changed
+		m.over(Broken, e.Text)
+		return
+	}
+	s.Committed, s.Left = e.Commit, e.Left
+	m.over(Ready, e.Text)
 }
 
 // fail: the remedy did not help.
@@ -303,11 +324,17 @@ func (s *State) unmade() string {
 	return what + s.Unreached
 }
 
+// undoes reports whether a repair is being taken back, and not only looked at.
+func (s *State) undoes() bool {
+	t := s.Try()
+	return t != nil && t.Kind == Undo
+}
+
 // stop ends the episode from outside, once what is open is rolled back. A commit that was
-// begun comes to its end.
+// begun comes to its end, and so does the taking back of a repair.
 func (m *machine) stop(why string) {
 	s := &m.s
-	if s.Doing == Commit || s.Doing == Rollback && s.Last != "" {
+	if s.Doing == Commit || s.Doing == Rollback && s.Last != "" || s.undoes() {
 		return
 	}
 	if t := s.Try(); s.Unreached != "" && t != nil && t.Kind == Model {

@@ -309,3 +309,37 @@ func TestARollbackThatFailsIsSaid(t *testing.T) {
 		t.Errorf("it is %+v", s)
 	}
 }
+
+// The taking back of a repair is looked at and done, and nothing else: nobody ends it half-way,
+// and a worker that dies in it is followed by one that does the same again.
+func TestTakingBackIsOneStep(t *testing.T) {
+	for name, c := range map[string]struct {
+		entries []healer.Entry
+		status  healer.Status
+		changed int
+	}{
+		"it is done":                  {[]healer.Entry{{Kind: healer.Answered, Did: healer.Act, Seq: 2, OK: true, Commit: "abc"}}, healer.Ready, 0},
+		"its worker dies":             {[]healer.Entry{{Kind: healer.Began}, {Kind: healer.Answered, Did: healer.Act, Seq: 3, OK: true, Commit: "abc"}}, healer.Ready, 0},
+		"somebody wants to end it":    {[]healer.Entry{{Kind: healer.Cancelled}, {Kind: healer.Expired}, {Kind: healer.Answered, Did: healer.Act, Seq: 2, OK: true, Commit: "abc"}}, healer.Ready, 0},
+		"something changed meanwhile": {[]healer.Entry{{Kind: healer.Answered, Did: healer.Act, Seq: 2, Text: "no", Changed: []string{"a"}}}, healer.Broken, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			entries := append([]healer.Entry{
+				{Kind: healer.Opened, ID: "b", Service: "web", Back: "a", Signal: &healer.Signal{Kind: "rollback"}},
+				{Kind: healer.Began},
+				{Kind: healer.Answered, Did: healer.Look, Seq: 1, OK: true, Remedies: []healer.Remedy{{Kind: healer.Undo, Name: "a"}}},
+			}, c.entries...)
+			s := healer.Fold(entries)
+			if !s.Done() || s.Status != c.status || s.Back != "a" || len(s.Changed) != c.changed || (s.Committed == "abc") != (c.status == healer.Ready) || s.Dirty || s.Open {
+				t.Errorf("it is %+v", s)
+			}
+		})
+	}
+	refused := healer.Fold([]healer.Entry{
+		{Kind: healer.Opened, ID: "b", Service: "web", Back: "a"}, {Kind: healer.Began},
+		{Kind: healer.Answered, Did: healer.Look, Seq: 1, OK: true, Text: "a has changed", Changed: []string{"a"}},
+	})
+	if !refused.Done() || refused.Status != healer.Broken || refused.Why != "a has changed" || len(refused.Tries) > 0 || len(refused.Changed) != 1 {
+		t.Errorf("refused, it is %+v", refused)
+	}
+}

@@ -202,6 +202,13 @@ type episodeFacts struct {
 	Workers  int            `json:"workers"`
 	// Unreached is why the model does not answer.
 	Unreached string `json:"unreached,omitempty"`
+	// TakesBack is the repair that this one takes back, TakenBack which has taken back this
+	// one; Changed are paths that keep it from that, and CanRollBack says that there is
+	// something to go back to.
+	TakesBack   string   `json:"takes_back,omitempty"`
+	TakenBack   string   `json:"taken_back,omitempty"`
+	Changed     []string `json:"changed,omitempty"`
+	CanRollBack bool     `json:"can_roll_back,omitempty"`
 	// Diff and Transcript of one that was asked for by its ID.
 	Diff       string            `json:"diff,omitempty"`
 	Transcript []json.RawMessage `json:"transcript,omitempty"`
@@ -238,6 +245,7 @@ func episodeFactsOf(e *tend.Episode) episodeFacts {
 		ID: e.ID, Service: e.Service, Status: e.Status.String(), Doing: e.Doing, Why: e.Why, Opened: e.Opened, Ended: timeOrNull(e.Ended),
 		Signals: []signalFacts{}, Remedies: []remedyFacts{}, Tries: []healTryFacts{},
 		Commit: e.Commit, Left: e.Left, Dirty: e.Dirty, Proposal: e.Proposal, DryRun: e.DryRun, Workers: e.Workers, Unreached: e.Unreached,
+		TakesBack: e.TakesBack, TakenBack: e.TakenBack, Changed: e.Changed, CanRollBack: e.CanRollBack,
 	}
 	for _, s := range e.Signals {
 		f.Signals = append(f.Signals, signalFacts(s))
@@ -279,17 +287,27 @@ func (inv *invocation) printEpisodes(all []tend.Episode) error {
 		rows = append(rows, []string{printable(e.ID), printable(e.Service), episodeStatus(&e), age(time.Since(e.Opened)), took, printable(signal), printable(what)})
 	}
 	return inv.printRows(rows, func(n int) string {
-		if all[n].Status == tend.HealBroken && !all[n].DryRun {
+		if all[n].Status == tend.HealBroken && !all[n].DryRun && all[n].TakesBack == "" {
 			return red
 		}
 		return ""
 	})
 }
 
-// episodeStatus is the status as people read it: a dry run says nothing of the service.
+// episodeStatus is the status as people read it: a dry run says nothing of the service, and
+// neither does the taking back of a repair.
 func episodeStatus(e *tend.Episode) string {
-	if e.DryRun && e.Over() {
+	switch {
+	case !e.Over():
+		return e.Status.String()
+	case e.DryRun:
 		return "dry run"
+	case e.TakesBack != "" && e.Status == tend.HealReady:
+		return "done"
+	case e.TakesBack != "":
+		return "refused"
+	case e.TakenBack != "":
+		return "taken back"
 	}
 	return e.Status.String()
 }
@@ -357,6 +375,9 @@ func episodeText(e *tend.EpisodeRecord) string {
 			fmt.Fprintf(&b, "          %s: %s\n", failed, indented(t.Failed))
 		}
 	}
+	if e.TakenBack != "" {
+		fmt.Fprintf(&b, "taken back by %s\n", e.TakenBack)
+	}
 	if e.Commit != "" {
 		fmt.Fprintf(&b, "commit    %s\n", e.Commit)
 	}
@@ -367,7 +388,11 @@ func episodeText(e *tend.EpisodeRecord) string {
 		fmt.Fprintf(&b, "proposal  %s\n", indented(e.Proposal))
 	}
 	if e.Why != "" && !e.DryRun {
-		fmt.Fprintf(&b, "%-9s %s\n", e.Status, indented(e.Why))
+		status := e.Status.String()
+		if e.TakesBack != "" {
+			status = episodeStatus(&e.Episode)
+		}
+		fmt.Fprintf(&b, "%-9s %s\n", status, indented(e.Why))
 	}
 	if len(e.Diff) > 0 {
 		fmt.Fprintf(&b, "\n%s", e.Diff)

@@ -113,6 +113,9 @@ func errorCode(err error) string {
 	if _, ok := errors.AsType[*process.InvalidError](err); ok {
 		return "invalid"
 	}
+	if _, ok := errors.AsType[*tend.ChangedError](err); ok {
+		return "changed"
+	}
 	for _, known := range errorCodes {
 		if errors.Is(err, known.err) {
 			return known.code

@@ -43,6 +43,7 @@ type grammar struct {
 	Services servicesCmd `cmd:"" group:"service" aliases:"service,svc" help:"List services, and restart them."`
 	Heal     healCmd     `cmd:"" group:"service" help:"Repair a service now, or say what would be tried."`
 	Episodes episodesCmd `cmd:"" group:"service" aliases:"episode" help:"Show what was done to repair services."`
+	Rollback rollbackCmd `cmd:"" group:"service" help:"Take back a repair that was made, and restart the service."`
 	Config   configCmd   `cmd:"" group:"service" help:"Check a tend.yaml; print its schema."`
 	Init     initCmd     `cmd:"" group:"service" help:"Look at a project, and write a tend.yaml for it."`
 	Import   importCmd   `cmd:"" group:"service" help:"Print a file of pm2 or process-compose, or a Procfile, as a tend.yaml." nojson:"it prints YAML in any case"`
@@ -200,7 +201,7 @@ func verbOf(n *kong.Node, name string) *kong.Node {
 var synonyms = map[string]string{
 	"start": "run", "exec": "run", "spawn": "run", "create": "run", "new": "run", "new-session": "run -t", "shell": "run -t", "cp": "sandbox cp", "copy": "sandbox cp", "fork": "sandbox fork", "snapshot": "sandbox snapshot", "pause": "sandbox pause", "box": "sandbox",
 	"status-all": "ps", "processes": "ps", "jobs": "ps", "list-sessions": "ps", "sessions": "ps", "show": "inspect", "describe": "inspect", "info": "inspect", "get": "inspect",
-	"reload": "restart", "respawn": "restart", "recreate": "restart",
+	"reload": "restart", "revert": "rollback", "undo": "rollback", "respawn": "restart", "recreate": "restart",
 	"log": "logs", "tail": "logs", "cat": "logs", "output": "logs", "journal": "logs", "monit": "top", "monitor": "top", "stats": "top", "htop": "top", "watch": "events -f",
 	"search": "grep", "find": "grep", "connect": "attach", "a": "attach", "at": "attach", "attach-session": "attach", "fg": "attach", "enter": "attach", "resume": "attach",
 	"send": "input", "send-keys": "input", "write": "input", "stdin": "input", "type": "input",

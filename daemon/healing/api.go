@@ -126,6 +126,7 @@ func (h *Healing) message(id string) (*tendv1.Episode, error) {
 	m := &tendv1.Episode{
 		Id: id, Service: o.Service, Status: StatusOf(s.Status), Doing: s.Doing.String(), Why: s.Why, Opened: stamp(o.At), Ended: stamp(s.Ended),
 		Commit: s.Committed, Left: s.Left, Dirty: s.Dirty, Proposal: s.Proposal, DryRun: o.DryRun, Workers: int32(s.Workers), Unreached: s.Unreached,
+		TakesBack: s.Back, TakenBack: h.store.takenBack(id), Changed: s.Changed, CanRollBack: h.store.cannotRollBack(o, &s) == nil,
 	}
 	for _, one := range s.Signals {
 		m.Signals = append(m.Signals, &tendv1.HealSignal{Kind: one.Kind, Text: one.Text, At: stamp(one.At)})

@@ -46,7 +46,7 @@ func (h *Healing) Declare(ctx context.Context, c *config.Config, file string, en
 				h.state = state{}
 				err = h.store.save(stateFile, h.state)
 			}
-		} else if h.state.Breaker.Broken { // whoever applies a file has changed something
+		} else if h.state.Breaker.Broken || h.state.Breaker.Declined != "" { // whoever applies a file has changed something
 			h.rearm("the services were declared anew", false)
 		}
 		h.declare()

@@ -61,11 +61,8 @@ func (h *Healing) open(signal healer.Signal, asked, dry bool) (string, error) {
 	if d == nil {
 		return "", &plainError{"no service has a healer; add the line healer: {} to the tend.yaml, and run tend up -d", process.ErrUnsupported}
 	}
-	if h.episode != nil {
-		return "", &refusedError{"an episode of it is under way: " + h.episode.order.ID}
-	}
-	if h.talking() && !dry {
-		return "", &refusedError{"a chat works on it: wait, or stop that first"}
+	if why := h.occupied(); why != "" && !(dry && h.episode == nil) {
+		return "", &refusedError{why}
 	}
 	if why := h.state.Breaker.Allows(now, d.Healer.PerDay, asked); why != "" && !dry {
 		if !h.state.Breaker.Broken && !asked {
@@ -90,10 +87,38 @@ func (h *Healing) open(signal healer.Signal, asked, dry bool) (string, error) {
 		h.state.Breaker.Begin(now)
 		h.state.Newest, h.state.Ended = id, healer.Running
 	}
-	h.state.Episode = id
+	if err := h.launch(o, was); err != nil {
+		return "", err
+	}
+	h.active()
+	return id, nil
+}
+
+// occupied says why nothing new can be done for the service now; "": it can. An episode whose
+// journal is at its end is over, also if no news of it has come yet: others have read so.
+func (h *Healing) occupied() string {
+	if f := h.episode; f != nil {
+		if f.read(h); f.state.Done() {
+			h.conclude(f)
+		}
+	}
+	switch {
+	case h.episode != nil:
+		return "an episode of it is under way: " + h.episode.order.ID
+	case h.talking():
+		return "a chat works on it: wait, or stop that first"
+	}
+	return ""
+}
+
+// launch writes an episode down, and has it worked on. If that is not possible, the state is
+// what it was.
+func (h *Healing) launch(o *healer.Order, was state) error {
+	h.state.Episode = o.ID
 	// First it is known that there is one: nobody would follow one of which only the
 	// directory tells.
-	if err = h.store.save(stateFile, h.state); err == nil {
+	err := h.store.save(stateFile, h.state)
+	if err == nil {
 		err = begin(o)
 	}
 	if err != nil {
@@ -101,12 +126,11 @@ func (h *Healing) open(signal healer.Signal, asked, dry bool) (string, error) {
 		_ = os.RemoveAll(o.Dir)
 		h.state = was
 		h.keep()
-		return "", err
+		return err
 	}
-	h.active()
-	h.prune()
-	h.follow(id)
-	return id, nil
+	h.prune(o)
+	h.follow(o.ID)
+	return nil
 }
 
 // begin writes what a worker needs, and the order last: with it the episode has begun.
@@ -130,7 +154,11 @@ func begin(o *healer.Order) error {
 
 // opened is the first entry of a journal.
 func opened(o *healer.Order) healer.Entry {
-	return healer.Entry{At: o.At, Kind: healer.Opened, ID: o.ID, Service: o.Service, DryRun: o.DryRun, Signal: &o.Signal}
+	e := healer.Entry{At: o.At, Kind: healer.Opened, ID: o.ID, Service: o.Service, DryRun: o.DryRun, Signal: &o.Signal}
+	if o.Back != nil {
+		e.Back = o.Back.Episode
+	}
+	return e
 }
 
 // readOrder reads the order of an episode.
@@ -219,6 +247,8 @@ func (h *Healing) conclude(f *follower) {
 	switch d := h.declared; {
 	case d == nil || d.Service != f.order.Service || d.File != f.order.File:
 		h.state = state{} // it says nothing of what is declared now
+	case f.order.Back != nil:
+		h.tookBack(f)
 	case !f.order.DryRun:
 		h.state.Ended = f.state.Status
 		h.state.Breaker.End(time.Now(), f.state.Status, f.state.Why)
@@ -407,8 +437,11 @@ func (h *Healing) tidyAll(ctx context.Context) {
 // prune removes episodes that are older than the newest ones. One of which something
 // could not be taken back has a checkpoint still: the ref of that in the user's repository
 // goes first, which nobody else would ever remove.
-func (h *Healing) prune() {
+func (h *Healing) prune(begun *healer.Order) {
 	keep := []string{h.state.Newest, h.state.Episode}
+	if begun.Back != nil {
+		keep = append(keep, begun.Back.Episode) // it is read still
+	}
 	h.wg.Go(func() {
 		h.pruning.Lock() // of episodes that begin one after the other
 		defer h.pruning.Unlock()

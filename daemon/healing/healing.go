@@ -247,7 +247,7 @@ func (h *Healing) status() healer.Status {
 	switch {
 	case h.declared == nil:
 		return healer.Running
-	case h.episode != nil && !h.episode.order.DryRun:
+	case h.episode != nil && !h.episode.order.DryRun && h.episode.order.Back == nil:
 		if st := h.episode.state.Status; st != healer.Running {
 			return st
 		}

@@ -55,11 +55,12 @@ type Healer interface {
 	Declare(ctx context.Context, c *config.Config, file string, env map[string]string) error
 	// Of returns what is known of a service; false: nothing.
 	Of(service string) (st healer.Status, episode string, ok bool)
-	// List, Get, Watch, Heal and Cancel are those of the ServiceService.
+	// List, Get, Watch, Heal, RollBack and Cancel are those of the ServiceService.
 	List(ctx context.Context, service string) ([]*tendv1.Episode, error)
 	Get(ctx context.Context, id string) (*tendv1.GetEpisodeResponse, error)
 	Watch(ctx context.Context, id string, from int64, send func(*tendv1.WatchEpisodeResponse) error) error
 	Heal(ctx context.Context, service string, dry bool) (id string, err error)
+	RollBack(ctx context.Context, id string) (back string, err error)
 	Cancel(ctx context.Context, id string) error
 }
 

@@ -2,12 +2,14 @@ package services
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/healer"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/supervisor"
@@ -187,6 +189,18 @@ func (a API) Heal(ctx context.Context, service string, dry bool) (string, error)
 		return "", errNoHealer
 	}
 	return a.c.Healer.Heal(ctx, service, dry)
+}
+
+// RollBack implements native.Services.
+func (a API) RollBack(ctx context.Context, id string) (string, error) {
+	if a.c.Healer == nil {
+		return "", errNoHealer
+	}
+	back, err := a.c.Healer.RollBack(ctx, id)
+	if e, ok := errors.AsType[*healer.ChangedError](err); ok {
+		return "", &tendpb.ChangedError{Text: e.Why, Paths: e.Paths}
+	}
+	return back, err
 }
 
 // CancelHeal implements native.Services.

@@ -46,6 +46,9 @@ type Services interface {
 	Heal(ctx context.Context, service string, dry bool) (string, error)
 	// CancelHeal ends one; "": the one that is under way.
 	CancelHeal(ctx context.Context, id string) error
+	// RollBack takes one back, and returns the ID of the one that does, once it is known that
+	// it may.
+	RollBack(ctx context.Context, id string) (string, error)
 }
 
 // services implements the ServiceService.
@@ -257,4 +260,15 @@ func (s *services) CancelHeal(ctx context.Context, req *connect.Request[tendv1.C
 		return nil, wireError(err)
 	}
 	return answer(&tendv1.CancelHealResponse{}, s.kept.CancelHeal(ctx, req.Msg.GetId()))
+}
+
+func (s *services) RollBackEpisode(ctx context.Context, req *connect.Request[tendv1.RollBackEpisodeRequest]) (*connect.Response[tendv1.RollBackEpisodeResponse], error) {
+	if s.kept == nil {
+		return nil, unsupported("services")
+	}
+	if err := checkWord("id", req.Msg.GetId(), maxEpisodeID); err != nil {
+		return nil, wireError(err)
+	}
+	id, err := s.kept.RollBack(ctx, req.Msg.GetId())
+	return answer(&tendv1.RollBackEpisodeResponse{Episode: id}, err)
 }

@@ -139,6 +139,43 @@ func (p *Point) commit(ctx context.Context, c Commit) (done Committed, err error
 	return done, nil
 }
 
+// looksBack is how many commits Made looks at.
+const looksBack = 100
+
+// Made finds a commit with these trailers among the newest ones: whoever made it may have
+// died before it said so. hash is "" if there is none.
+func (p *Point) Made(ctx context.Context, trailers map[string]string) (hash string, paths []string, err error) {
+	if p.git == nil || len(trailers) == 0 {
+		return "", nil, nil
+	}
+	if head, _, err := p.git.head(ctx); head == "" {
+		return "", nil, err
+	}
+	out, err := p.git.run(ctx, nil, nil, "log", fmt.Sprintf("-%d", looksBack), "-z", "--format=%H%n%(trailers:only,unfold)", "HEAD")
+	if err != nil {
+		return "", nil, err
+	}
+	for _, rec := range records(out) {
+		id, rest, _ := strings.Cut(rec, "\n")
+		lines := strings.Split(rest, "\n")
+		all := true
+		for key, value := range trailers {
+			all = all && slices.Contains(lines, key+": "+strings.Join(strings.Fields(value), " "))
+		}
+		if !all {
+			continue
+		}
+		out, err := p.git.run(ctx, nil, nil, "diff-tree", "-r", "-z", "--no-renames", "--no-commit-id", "--name-only", id)
+		for _, path := range records(out) {
+			if rel, ok := strings.CutPrefix(path, p.git.prefix); ok {
+				paths = append(paths, rel)
+			}
+		}
+		return id, paths, err
+	}
+	return "", nil, nil
+}
+
 func message(c Commit) []byte {
 	clean := func(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", "") }
 	var b strings.Builder

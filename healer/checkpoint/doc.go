@@ -31,6 +31,12 @@
 // Restore never loses what it has not seen before: a copy of each file that it
 // replaces or removes, and that nobody has marked as the healer's, is below Dir/kept.
 //
+// # Afterwards
+//
+// [TakeBack] takes back what was committed, or what an [Undo] has kept, once the checkpoint is
+// gone. It refuses if a path of it has changed since, and does it by one commit: before that
+// nothing is done, and afterwards the work tree follows.
+//
 // # Kills
 //
 // Every step leaves a state from which [Open] and the same call come to the same end.

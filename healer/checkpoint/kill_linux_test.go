@@ -19,7 +19,8 @@ import (
 // errand is what the process that dies is told.
 type errand struct {
 	Options Options
-	Do      string // take, mark, restore, commit, drop
+	Back    Back
+	Do      string // take, mark, restore, commit, drop, back
 	At      int    // dies at this step
 }
 
@@ -41,7 +42,10 @@ func die(dir string) {
 			select {}
 		}
 	}
-	if e.Do == "take" {
+	if e.Do == "back" {
+		e.Back.step = step
+		_, err = TakeBack(ctx, e.Back)
+	} else if e.Do == "take" {
 		e.Options.step = step
 		_, err = Take(ctx, e.Options)
 	} else {
@@ -68,9 +72,13 @@ func die(dir string) {
 
 // dies runs an errand in a process that is killed at a step, and reports whether it was.
 func (w *world) dies(do string, at int) bool {
+	return w.diesIn(errand{Options: w.opts, Do: do, At: at})
+}
+
+func (w *world) diesIn(e errand) bool {
 	w.t.Helper()
-	dir := w.t.TempDir()
-	b := scene.Value(json.Marshal(errand{w.opts, do, at}))(w.t)
+	dir, do := w.t.TempDir(), e.Do
+	b := scene.Value(json.Marshal(e))(w.t)
 	scene.Must(w.t, os.WriteFile(filepath.Join(dir, "errand.json"), b, 0o600))
 	cmd := exec.CommandContext(w.t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), diesIn+"="+dir)

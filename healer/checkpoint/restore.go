@@ -253,8 +253,10 @@ func (p *Point) keep(dir string, at name) (string, error) {
 }
 
 // read returns the content that a file has now.
-func (p *Point) read(at name) ([]byte, error) {
-	f, err := p.root.OpenFile(string(at), os.O_RDONLY|openFlags, 0)
+func (p *Point) read(at name) ([]byte, error) { return readAt(p.root, at) }
+
+func readAt(root *os.Root, at name) ([]byte, error) {
+	f, err := root.OpenFile(string(at), os.O_RDONLY|openFlags, 0)
 	if err != nil {
 		return nil, err
 	}

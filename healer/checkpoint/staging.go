@@ -99,17 +99,11 @@ func (s *staging) add(ctx context.Context, at name, was, is *entry) (why string,
 	} else if s.obstructed(full) {
 		return "the user has staged or committed something else in its place", nil
 	}
-	line := func(b *blob) string {
-		if b == nil {
-			return "0 " + strings.Repeat("0", len(git.oid(nil))) + "\t" + full
-		}
-		return b.mode + " " + b.oid + "\t" + full
-	}
 	var old *blob
 	if inIndex {
 		old = &staged.blob
 	}
-	s.tree, s.staged, s.unstage = append(s.tree, line(next)), append(s.staged, line(index)), append(s.unstage, line(old))
+	s.tree, s.staged, s.unstage = append(s.tree, git.line(next, full)), append(s.staged, git.line(index, full)), append(s.unstage, git.line(old, full))
 	s.paths = append(s.paths, string(at))
 	return "", nil
 }
@@ -151,6 +145,14 @@ func (s *staging) blob(ctx context.Context, at name, is *entry) (*blob, error) {
 	}
 	oid, err := s.p.git.write(ctx, data)
 	return &blob{gitMode(is), oid}, err
+}
+
+// line is one of update-index --index-info; nil: nothing is at the path.
+func (r *repository) line(b *blob, full string) string {
+	if b == nil {
+		return "0 " + strings.Repeat("0", len(r.oid(nil))) + "\t" + full
+	}
+	return b.mode + " " + b.oid + "\t" + full
 }
 
 // mine returns a file of the last commit with what the healer has changed, for a file that

@@ -67,6 +67,7 @@ func (l *Local) dropDir() {
 		return
 	}
 	_ = os.Remove(filepath.Join(l.dir(), changesFile))
+	_ = os.Remove(filepath.Join(l.dir(), checkpoint.BackIndex)) // of one that was killed
 	points, _ := os.ReadDir(filepath.Join(l.dir(), PointsDir))
 	for _, p := range points {
 		at := filepath.Join(l.dir(), PointsDir, p.Name())
@@ -200,14 +201,33 @@ func (l *Local) Commit(ctx context.Context, try int, c *checkpoint.Commit) (out 
 		return out, err
 	}
 	out.Kept = p.Kept()
-	if c == nil {
-		return out, nil
-	}
 	if err := p.Absorb(ctx); err != nil {
 		return out, err
 	}
-	out.Committed, err = p.Commit(ctx, *c)
+	if c != nil {
+		if out.Committed, err = p.Commit(ctx, *c); err != nil {
+			return out, err
+		}
+		if out.Hash == "" { // the one before this one may have died after it
+			out.Hash, out.Paths, err = p.Made(ctx, c.Trailers)
+		}
+	}
+	if err == nil && out.Hash == "" {
+		out.Undo, out.NoUndo, err = p.Undo(ctx)
+	}
 	return out, err
+}
+
+// TakeBack implements Project.
+func (l *Local) TakeBack(ctx context.Context, b checkpoint.Back, check bool) (checkpoint.TakenBack, error) {
+	if err := l.makeDir(); err != nil {
+		return checkpoint.TakenBack{}, err
+	}
+	b.Root, b.Dir, b.ID = l.c.Root, l.dir(), l.c.ID
+	if check {
+		return checkpoint.CheckBack(ctx, b)
+	}
+	return checkpoint.TakeBack(ctx, b)
 }
 
 // Rollback implements Project. The checkpoint stays: whoever has seen that all was taken back

@@ -67,6 +67,9 @@ type Committed struct {
 	None bool
 	// Kept are copies of what was not committed before a command changed it.
 	Kept []checkpoint.Kept
+	// Undo is what it can be taken back by if there is no commit; NoUndo is why it cannot.
+	Undo   *checkpoint.Undo
+	NoUndo string
 }
 
 // RolledBack is what was taken back.
@@ -123,6 +126,9 @@ type Project interface {
 	Commit(ctx context.Context, try int, c *checkpoint.Commit) (Committed, error)
 	// Rollback takes back what was tried. absorb: what has changed since is not the healer's.
 	Rollback(ctx context.Context, try int, absorb bool) (RolledBack, error)
+	// TakeBack takes back a repair whose checkpoint is gone, or checks whether it could be; of
+	// what it is told, the paths and the ID are those of this project.
+	TakeBack(ctx context.Context, b checkpoint.Back, check bool) (checkpoint.TakenBack, error)
 	// Drop removes the checkpoint of a remedy, and what it has moved aside.
 	Drop(ctx context.Context, try int) error
 

@@ -325,6 +325,13 @@ func (r *Remote) Rollback(ctx context.Context, try int, absorb bool) (RolledBack
 	return out, err
 }
 
+// TakeBack implements Project.
+func (r *Remote) TakeBack(ctx context.Context, b checkpoint.Back, check bool) (checkpoint.TakenBack, error) {
+	out, err := ask[checkpoint.TakenBack](ctx, r, "take_back", backArgs{Back: b, Check: check})
+	out.Diff = clipped(out.Diff)
+	return out, err
+}
+
 // clipped is a diff of at most checkpoint.MaxDiff bytes, as one of our own is. Whoever the
 // project belongs to may have written it.
 func clipped(diff string) string {

@@ -99,6 +99,10 @@ type (
 		Dir    string
 		Commit *checkpoint.Commit
 	}
+	backArgs struct {
+		Back  checkpoint.Back
+		Check bool
+	}
 	endArgs struct {
 		Port   int
 		Spared []int
@@ -152,7 +156,8 @@ var methods = map[string]handler{
 	"rollback": with(func(ctx context.Context, l *Local, a tryArgs) (any, error) {
 		return l.Rollback(ctx, a.Try, a.Absorb)
 	}),
-	"drop": with(func(ctx context.Context, l *Local, a tryArgs) (any, error) { return none{}, l.Drop(ctx, a.Try) }),
+	"take_back": with(func(ctx context.Context, l *Local, a backArgs) (any, error) { return l.TakeBack(ctx, a.Back, a.Check) }),
+	"drop":      with(func(ctx context.Context, l *Local, a tryArgs) (any, error) { return none{}, l.Drop(ctx, a.Try) }),
 	"move_aside": with(func(ctx context.Context, l *Local, a tryArgs) (any, error) {
 		return none{}, l.MoveAside(ctx, a.Try, a.Dir)
 	}),

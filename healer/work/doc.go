@@ -16,6 +16,8 @@
 //	points/N/        the checkpoint of the N-th remedy, while it is open
 //	transcript       what was said to a model and by it
 //	diff             what was changed, secrets hidden
+//	undo.json        what a repair that was not committed can be taken back by (0600)
+//	taken-back       the ID of the episode that has taken this one back; the server writes it
 //	attempt-N.diff   what the N-th remedy had changed, and was taken back
 //
 // # Chats

@@ -63,6 +63,9 @@ func (w *worker) commit(ctx context.Context, e healer.Effect) (out healer.Entry,
 	for _, k := range done.Kept {
 		out.Left = append(out.Left, k.Path+": your uncommitted version, before a command changed it, is in "+w.where(k.Copy))
 	}
+	if err == nil && !done.None {
+		out.Text, err = w.keepUndo(&done)
+	}
 	switch {
 	case err == nil && done.None:
 		return healer.Entry{Text: "it was committed before"}, nil

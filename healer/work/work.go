@@ -192,7 +192,7 @@ func (w *worker) work(ctx context.Context) error {
 	_ = os.Remove(w.order.Path(healer.WordsFile)) // of a worker that died while it asked
 	deadline := w.state.Opened.Add(w.order.Healer.Wall.Std())
 	for !w.state.Done() {
-		last := w.due.Do == healer.Commit || w.due.Do == healer.Rollback
+		last := comesToItsEnd(w.due)
 		if err := w.inPlace(ctx, deadline, last); err != nil {
 			return err
 		}
@@ -200,7 +200,7 @@ func (w *worker) work(ctx context.Context) error {
 			break
 		}
 		e := *w.due
-		last = e.Do == healer.Commit || e.Do == healer.Rollback
+		last = comesToItsEnd(&e)
 		until := deadline
 		if last {
 			until = time.Now().Add(lastTime)
@@ -237,6 +237,11 @@ func (w *worker) work(ctx context.Context) error {
 	}
 	w.finish()
 	return w.lost()
+}
+
+// comesToItsEnd reports whether what is begun is not ended by its time, or by anybody.
+func comesToItsEnd(e *healer.Effect) bool {
+	return e.Do == healer.Commit || e.Do == healer.Rollback || e.Do == healer.Act && e.Remedy.Kind == healer.Undo
 }
 
 // inPlace waits until what is due can be done where the service runs. What is only tried ends
@@ -346,7 +351,11 @@ func (w *worker) do(ctx context.Context, e healer.Effect) healer.Entry {
 	}
 	switch e.Do {
 	case healer.Look:
-		out, err = w.look(ctx)
+		if w.order.Back != nil {
+			out, err = w.lookBack(ctx)
+		} else {
+			out, err = w.look(ctx)
+		}
 	case healer.Checkpoint:
 		err = w.takePoint(ctx, e.Try)
 	case healer.Act:

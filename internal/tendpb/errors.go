@@ -46,6 +46,14 @@ var (
 	ErrInUse          = errors.New("it is in use")
 )
 
+// ChangedError: something is not done, since files have changed meanwhile.
+type ChangedError struct {
+	Text  string   // for people
+	Paths []string // of those files, the first ones
+}
+
+func (e *ChangedError) Error() string { return e.Text }
+
 // SandboxHeader names, by ID or name, the sandbox that a call is for.
 const SandboxHeader = "Tend-Sandbox"
 
@@ -120,6 +128,11 @@ func Error(err error) *connect.Error {
 	} else if e, ok := errors.AsType[*process.UnfinishedError](err); ok {
 		code = connect.CodeFailedPrecondition
 		detail.Kind, detail.What = tendv1.ErrorKind_ERROR_KIND_RUNNING, text(e.Left)
+	} else if e, ok := errors.AsType[*ChangedError](err); ok {
+		code, detail.Kind = connect.CodeFailedPrecondition, tendv1.ErrorKind_ERROR_KIND_CHANGED
+		for _, path := range e.Paths {
+			detail.Paths = append(detail.Paths, text(path))
+		}
 	} else if e, ok := errors.AsType[*process.GapError](err); ok {
 		code = connect.CodeOutOfRange
 		detail.Kind, detail.Gap = tendv1.ErrorKind_ERROR_KIND_GAP, Gap(e.Gap)
@@ -162,6 +175,9 @@ func FromError(err error) error {
 			continue // a detail of a type this client does not know
 		}
 		if detail, ok := value.(*tendv1.ErrorDetail); ok {
+			if detail.GetKind() == tendv1.ErrorKind_ERROR_KIND_CHANGED {
+				return toChanged(detail, CleanText(wire.Message()))
+			}
 			if known := fromDetail(detail); known != nil {
 				return said(CleanText(wire.Message()), known)
 			}
@@ -174,6 +190,14 @@ func FromError(err error) error {
 		return connect.NewError(wire.Code(), errors.New(text))
 	}
 	return err
+}
+
+func toChanged(d *tendv1.ErrorDetail, said string) error {
+	e := &ChangedError{Text: said}
+	for _, path := range d.GetPaths() {
+		e.Paths = append(e.Paths, CleanText(path))
+	}
+	return e
 }
 
 func fromDetail(d *tendv1.ErrorDetail) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -188,6 +189,7 @@ func TestErrorsAreTheSameOnTheOtherSide(t *testing.T) {
 		&process.InvalidError{Field: "argv[3]", Reason: "is bad"},
 		&process.GapError{Gap: process.Gap{Stream: process.Stdout, From: 1, To: 9}},
 		&process.UnfinishedError{Left: "pid 42 (sleep) of its tree runs"},
+		&ChangedError{Text: "two files have changed", Paths: []string{"a", "b/c"}},
 		&process.StartError{Reason: process.StartLimits, What: "memory", Err: fmt.Errorf("no cgroup: %w", process.ErrUnsupported)},
 	)
 	for _, err := range errs {
@@ -213,6 +215,11 @@ func TestErrorsAreTheSameOnTheOtherSide(t *testing.T) {
 		}
 		if e, ok := errors.AsType[*process.UnfinishedError](err); ok {
 			if g, ok := errors.AsType[*process.UnfinishedError](got); !ok || *g != *e {
+				t.Errorf("%v became %#v", err, got)
+			}
+		}
+		if e, ok := errors.AsType[*ChangedError](err); ok {
+			if g, ok := errors.AsType[*ChangedError](got); !ok || !slices.Equal(g.Paths, e.Paths) {
 				t.Errorf("%v became %#v", err, got)
 			}
 		}

@@ -108,6 +108,8 @@ const (
 	ErrorKind_ERROR_KIND_SANDBOX_STOPPED ErrorKind = 25
 	ErrorKind_ERROR_KIND_SANDBOX_PAUSED  ErrorKind = 26
 	ErrorKind_ERROR_KIND_IN_USE          ErrorKind = 27
+	// Files have changed since.
+	ErrorKind_ERROR_KIND_CHANGED ErrorKind = 28
 )
 
 // Enum value maps for ErrorKind.
@@ -138,6 +140,7 @@ var (
 		25: "ERROR_KIND_SANDBOX_STOPPED",
 		26: "ERROR_KIND_SANDBOX_PAUSED",
 		27: "ERROR_KIND_IN_USE",
+		28: "ERROR_KIND_CHANGED",
 	}
 	ErrorKind_value = map[string]int32{
 		"ERROR_KIND_UNSPECIFIED":      0,
@@ -165,6 +168,7 @@ var (
 		"ERROR_KIND_SANDBOX_STOPPED":  25,
 		"ERROR_KIND_SANDBOX_PAUSED":   26,
 		"ERROR_KIND_IN_USE":           27,
+		"ERROR_KIND_CHANGED":          28,
 	}
 )
 
@@ -2820,7 +2824,9 @@ type ErrorDetail struct {
 	// STDIN_CLOSED, LIMIT: the kind that says it more exactly, if there is one.
 	Cause ErrorKind `protobuf:"varint,9,opt,name=cause,proto3,enum=tend.v1.ErrorKind" json:"cause,omitempty"`
 	// AMBIGUOUS: the processes that what may mean.
-	Ids           []string `protobuf:"bytes,10,rep,name=ids,proto3" json:"ids,omitempty"`
+	Ids []string `protobuf:"bytes,10,rep,name=ids,proto3" json:"ids,omitempty"`
+	// CHANGED: the first ones of them.
+	Paths         []string `protobuf:"bytes,11,rep,name=paths,proto3" json:"paths,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2921,6 +2927,13 @@ func (x *ErrorDetail) GetCause() ErrorKind {
 func (x *ErrorDetail) GetIds() []string {
 	if x != nil {
 		return x.Ids
+	}
+	return nil
+}
+
+func (x *ErrorDetail) GetPaths() []string {
+	if x != nil {
+		return x.Paths
 	}
 	return nil
 }
@@ -3414,7 +3427,7 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\vPinResponse\"<\n" +
 	"\rRemoveRequest\x12+\n" +
 	"\aprocess\x18\x01 \x01(\v2\x11.tend.v1.SelectorR\aprocess\"\x10\n" +
-	"\x0eRemoveResponse\"\xc5\x02\n" +
+	"\x0eRemoveResponse\"\xdb\x02\n" +
 	"\vErrorDetail\x12&\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x12.tend.v1.ErrorKindR\x04kind\x12\x14\n" +
 	"\x05field\x18\x02 \x01(\tR\x05field\x12\x16\n" +
@@ -3426,13 +3439,14 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x03gap\x18\b \x01(\v2\f.tend.v1.GapR\x03gap\x12(\n" +
 	"\x05cause\x18\t \x01(\x0e2\x12.tend.v1.ErrorKindR\x05cause\x12\x10\n" +
 	"\x03ids\x18\n" +
-	" \x03(\tR\x03ids*m\n" +
+	" \x03(\tR\x03ids\x12\x14\n" +
+	"\x05paths\x18\v \x03(\tR\x05paths*m\n" +
 	"\n" +
 	"InputState\x12\x14\n" +
 	"\x10INPUT_STATE_NONE\x10\x00\x12\x16\n" +
 	"\x12INPUT_STATE_LIKELY\x10\x01\x12\x17\n" +
 	"\x13INPUT_STATE_CERTAIN\x10\x02\x12\x18\n" +
-	"\x14INPUT_STATE_PASSWORD\x10\x03*\x88\x05\n" +
+	"\x14INPUT_STATE_PASSWORD\x10\x03*\xa0\x05\n" +
 	"\tErrorKind\x12\x1a\n" +
 	"\x16ERROR_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14ERROR_KIND_NOT_FOUND\x10\x01\x12\x18\n" +
@@ -3459,7 +3473,8 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x12ERROR_KIND_DAMAGED\x10\x18\x12\x1e\n" +
 	"\x1aERROR_KIND_SANDBOX_STOPPED\x10\x19\x12\x1d\n" +
 	"\x19ERROR_KIND_SANDBOX_PAUSED\x10\x1a\x12\x15\n" +
-	"\x11ERROR_KIND_IN_USE\x10\x1b*\xb0\x02\n" +
+	"\x11ERROR_KIND_IN_USE\x10\x1b\x12\x16\n" +
+	"\x12ERROR_KIND_CHANGED\x10\x1c*\xb0\x02\n" +
 	"\vStartReason\x12\x1c\n" +
 	"\x18START_REASON_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16START_REASON_NOT_FOUND\x10\x01\x12\x1b\n" +

@@ -996,7 +996,16 @@ type Episode struct {
 	Workers int32 `protobuf:"varint,16,opt,name=workers,proto3" json:"workers,omitempty"`
 	// Why the model does not answer, while it is waited for, and where it did not at all;
 	// empty: it does, or none was asked.
-	Unreached     string `protobuf:"bytes,17,opt,name=unreached,proto3" json:"unreached,omitempty"`
+	Unreached string `protobuf:"bytes,17,opt,name=unreached,proto3" json:"unreached,omitempty"`
+	// The episode whose repair this one takes back: READY means that it did, and BROKEN that it
+	// did not. Empty: this one is a repair.
+	TakesBack string `protobuf:"bytes,18,opt,name=takes_back,json=takesBack,proto3" json:"takes_back,omitempty"`
+	// The episode that has taken this one back; empty: none has.
+	TakenBack string `protobuf:"bytes,19,opt,name=taken_back,json=takenBack,proto3" json:"taken_back,omitempty"`
+	// The paths that keep a repair from being taken back: they have changed since.
+	Changed []string `protobuf:"bytes,20,rep,name=changed,proto3" json:"changed,omitempty"`
+	// RollBackEpisode has something to go back to. Whether it may, it says itself.
+	CanRollBack   bool `protobuf:"varint,21,opt,name=can_roll_back,json=canRollBack,proto3" json:"can_roll_back,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1150,9 +1159,37 @@ func (x *Episode) GetUnreached() string {
 	return ""
 }
 
+func (x *Episode) GetTakesBack() string {
+	if x != nil {
+		return x.TakesBack
+	}
+	return ""
+}
+
+func (x *Episode) GetTakenBack() string {
+	if x != nil {
+		return x.TakenBack
+	}
+	return ""
+}
+
+func (x *Episode) GetChanged() []string {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
+func (x *Episode) GetCanRollBack() bool {
+	if x != nil {
+		return x.CanRollBack
+	}
+	return false
+}
+
 type HealSignal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// exit, flap, health, stuck, pressure, asked; others may come.
+	// exit, flap, health, stuck, pressure, asked, rollback; others may come.
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
@@ -1213,7 +1250,7 @@ func (x *HealSignal) GetAt() *timestamppb.Timestamp {
 
 type HealRemedy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// wait, restart, playbook, model; others may come.
+	// wait, restart, playbook, model, undo; others may come.
 	Kind          string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Why           string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
@@ -2164,6 +2201,95 @@ func (*CancelHealResponse) Descriptor() ([]byte, []int) {
 	return file_tend_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
+type RollBackEpisodeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RollBackEpisodeRequest) Reset() {
+	*x = RollBackEpisodeRequest{}
+	mi := &file_tend_v1_service_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RollBackEpisodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RollBackEpisodeRequest) ProtoMessage() {}
+
+func (x *RollBackEpisodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RollBackEpisodeRequest.ProtoReflect.Descriptor instead.
+func (*RollBackEpisodeRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *RollBackEpisodeRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type RollBackEpisodeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which takes it back.
+	Episode       string `protobuf:"bytes,1,opt,name=episode,proto3" json:"episode,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RollBackEpisodeResponse) Reset() {
+	*x = RollBackEpisodeResponse{}
+	mi := &file_tend_v1_service_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RollBackEpisodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RollBackEpisodeResponse) ProtoMessage() {}
+
+func (x *RollBackEpisodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RollBackEpisodeResponse.ProtoReflect.Descriptor instead.
+func (*RollBackEpisodeResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *RollBackEpisodeResponse) GetEpisode() string {
+	if x != nil {
+		return x.Episode
+	}
+	return ""
+}
+
 var File_tend_v1_service_proto protoreflect.FileDescriptor
 
 const file_tend_v1_service_proto_rawDesc = "" +
@@ -2222,7 +2348,7 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\asockets\x18\x11 \x03(\v2\x16.tend.v1.ServiceSocketR\asockets\"=\n" +
 	"\rServiceSocket\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xa5\x04\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xa1\x05\n" +
 	"\aEpisode\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12+\n" +
@@ -2241,7 +2367,13 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\bproposal\x18\x0e \x01(\tR\bproposal\x12\x17\n" +
 	"\adry_run\x18\x0f \x01(\bR\x06dryRun\x12\x18\n" +
 	"\aworkers\x18\x10 \x01(\x05R\aworkers\x12\x1c\n" +
-	"\tunreached\x18\x11 \x01(\tR\tunreached\"`\n" +
+	"\tunreached\x18\x11 \x01(\tR\tunreached\x12\x1d\n" +
+	"\n" +
+	"takes_back\x18\x12 \x01(\tR\ttakesBack\x12\x1d\n" +
+	"\n" +
+	"taken_back\x18\x13 \x01(\tR\ttakenBack\x12\x18\n" +
+	"\achanged\x18\x14 \x03(\tR\achanged\x12\"\n" +
+	"\rcan_roll_back\x18\x15 \x01(\bR\vcanRollBack\"`\n" +
 	"\n" +
 	"HealSignal\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
@@ -2315,7 +2447,11 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\aepisode\x18\x01 \x01(\tR\aepisode\"#\n" +
 	"\x11CancelHealRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x14\n" +
-	"\x12CancelHealResponse*\xa0\x02\n" +
+	"\x12CancelHealResponse\"(\n" +
+	"\x16RollBackEpisodeRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"3\n" +
+	"\x17RollBackEpisodeResponse\x12\x18\n" +
+	"\aepisode\x18\x01 \x01(\tR\aepisode*\xa0\x02\n" +
 	"\fServicePhase\x12\x1d\n" +
 	"\x19SERVICE_PHASE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12SERVICE_PHASE_IDLE\x10\x01\x12\x19\n" +
@@ -2335,7 +2471,7 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\x13HEAL_STATUS_HEALING\x10\x03\x12\x19\n" +
 	"\x15HEAL_STATUS_VERIFYING\x10\x04\x12\x15\n" +
 	"\x11HEAL_STATUS_READY\x10\x05\x12\x16\n" +
-	"\x12HEAL_STATUS_BROKEN\x10\x062\xa1\x06\n" +
+	"\x12HEAL_STATUS_BROKEN\x10\x062\xf7\x06\n" +
 	"\x0eServiceService\x12F\n" +
 	"\x05Apply\x12\x1d.tend.v1.ApplyServicesRequest\x1a\x1e.tend.v1.ApplyServicesResponse\x12F\n" +
 	"\x05Start\x12\x1d.tend.v1.StartServicesRequest\x1a\x1e.tend.v1.StartServicesResponse\x12C\n" +
@@ -2349,7 +2485,8 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\fWatchEpisode\x12\x1c.tend.v1.WatchEpisodeRequest\x1a\x1d.tend.v1.WatchEpisodeResponse0\x01\x123\n" +
 	"\x04Heal\x12\x14.tend.v1.HealRequest\x1a\x15.tend.v1.HealResponse\x12E\n" +
 	"\n" +
-	"CancelHeal\x12\x1a.tend.v1.CancelHealRequest\x1a\x1b.tend.v1.CancelHealResponseB-Z+github.com/tend-run/tend/gen/tend/v1;tendv1b\x06proto3"
+	"CancelHeal\x12\x1a.tend.v1.CancelHealRequest\x1a\x1b.tend.v1.CancelHealResponse\x12T\n" +
+	"\x0fRollBackEpisode\x12\x1f.tend.v1.RollBackEpisodeRequest\x1a .tend.v1.RollBackEpisodeResponseB-Z+github.com/tend-run/tend/gen/tend/v1;tendv1b\x06proto3"
 
 var (
 	file_tend_v1_service_proto_rawDescOnce sync.Once
@@ -2364,7 +2501,7 @@ func file_tend_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_tend_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_tend_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_tend_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_tend_v1_service_proto_goTypes = []any{
 	(ServicePhase)(0),               // 0: tend.v1.ServicePhase
 	(HealStatus)(0),                 // 1: tend.v1.HealStatus
@@ -2399,34 +2536,36 @@ var file_tend_v1_service_proto_goTypes = []any{
 	(*HealResponse)(nil),            // 30: tend.v1.HealResponse
 	(*CancelHealRequest)(nil),       // 31: tend.v1.CancelHealRequest
 	(*CancelHealResponse)(nil),      // 32: tend.v1.CancelHealResponse
-	nil,                             // 33: tend.v1.ApplyServicesRequest.EnvFilesEntry
-	nil,                             // 34: tend.v1.ApplyServicesRequest.EnvEntry
-	(*Exit)(nil),                    // 35: tend.v1.Exit
-	(*durationpb.Duration)(nil),     // 36: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 37: google.protobuf.Timestamp
+	(*RollBackEpisodeRequest)(nil),  // 33: tend.v1.RollBackEpisodeRequest
+	(*RollBackEpisodeResponse)(nil), // 34: tend.v1.RollBackEpisodeResponse
+	nil,                             // 35: tend.v1.ApplyServicesRequest.EnvFilesEntry
+	nil,                             // 36: tend.v1.ApplyServicesRequest.EnvEntry
+	(*Exit)(nil),                    // 37: tend.v1.Exit
+	(*durationpb.Duration)(nil),     // 38: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 39: google.protobuf.Timestamp
 }
 var file_tend_v1_service_proto_depIdxs = []int32{
-	33, // 0: tend.v1.ApplyServicesRequest.env_files:type_name -> tend.v1.ApplyServicesRequest.EnvFilesEntry
-	34, // 1: tend.v1.ApplyServicesRequest.env:type_name -> tend.v1.ApplyServicesRequest.EnvEntry
+	35, // 0: tend.v1.ApplyServicesRequest.env_files:type_name -> tend.v1.ApplyServicesRequest.EnvFilesEntry
+	36, // 1: tend.v1.ApplyServicesRequest.env:type_name -> tend.v1.ApplyServicesRequest.EnvEntry
 	14, // 2: tend.v1.ListServicesResponse.services:type_name -> tend.v1.ServiceStatus
 	14, // 3: tend.v1.WatchServicesResponse.services:type_name -> tend.v1.ServiceStatus
 	0,  // 4: tend.v1.ServiceStatus.phase:type_name -> tend.v1.ServicePhase
-	35, // 5: tend.v1.ServiceStatus.exit:type_name -> tend.v1.Exit
-	36, // 6: tend.v1.ServiceStatus.age:type_name -> google.protobuf.Duration
-	36, // 7: tend.v1.ServiceStatus.next:type_name -> google.protobuf.Duration
+	37, // 5: tend.v1.ServiceStatus.exit:type_name -> tend.v1.Exit
+	38, // 6: tend.v1.ServiceStatus.age:type_name -> google.protobuf.Duration
+	38, // 7: tend.v1.ServiceStatus.next:type_name -> google.protobuf.Duration
 	1,  // 8: tend.v1.ServiceStatus.healing:type_name -> tend.v1.HealStatus
 	15, // 9: tend.v1.ServiceStatus.sockets:type_name -> tend.v1.ServiceSocket
 	1,  // 10: tend.v1.Episode.status:type_name -> tend.v1.HealStatus
-	37, // 11: tend.v1.Episode.opened:type_name -> google.protobuf.Timestamp
-	37, // 12: tend.v1.Episode.ended:type_name -> google.protobuf.Timestamp
+	39, // 11: tend.v1.Episode.opened:type_name -> google.protobuf.Timestamp
+	39, // 12: tend.v1.Episode.ended:type_name -> google.protobuf.Timestamp
 	17, // 13: tend.v1.Episode.signals:type_name -> tend.v1.HealSignal
 	18, // 14: tend.v1.Episode.remedies:type_name -> tend.v1.HealRemedy
 	19, // 15: tend.v1.Episode.tries:type_name -> tend.v1.HealTry
-	37, // 16: tend.v1.HealSignal.at:type_name -> google.protobuf.Timestamp
+	39, // 16: tend.v1.HealSignal.at:type_name -> google.protobuf.Timestamp
 	18, // 17: tend.v1.HealTry.remedy:type_name -> tend.v1.HealRemedy
-	37, // 18: tend.v1.HealTry.begun:type_name -> google.protobuf.Timestamp
-	37, // 19: tend.v1.HealTry.ended:type_name -> google.protobuf.Timestamp
-	37, // 20: tend.v1.HealStep.at:type_name -> google.protobuf.Timestamp
+	39, // 18: tend.v1.HealTry.begun:type_name -> google.protobuf.Timestamp
+	39, // 19: tend.v1.HealTry.ended:type_name -> google.protobuf.Timestamp
+	39, // 20: tend.v1.HealStep.at:type_name -> google.protobuf.Timestamp
 	16, // 21: tend.v1.WatchEpisodeResponse.episode:type_name -> tend.v1.Episode
 	20, // 22: tend.v1.WatchEpisodeResponse.steps:type_name -> tend.v1.HealStep
 	21, // 23: tend.v1.WatchEpisodeResponse.diffs:type_name -> tend.v1.HealDiff
@@ -2444,19 +2583,21 @@ var file_tend_v1_service_proto_depIdxs = []int32{
 	23, // 35: tend.v1.ServiceService.WatchEpisode:input_type -> tend.v1.WatchEpisodeRequest
 	29, // 36: tend.v1.ServiceService.Heal:input_type -> tend.v1.HealRequest
 	31, // 37: tend.v1.ServiceService.CancelHeal:input_type -> tend.v1.CancelHealRequest
-	3,  // 38: tend.v1.ServiceService.Apply:output_type -> tend.v1.ApplyServicesResponse
-	5,  // 39: tend.v1.ServiceService.Start:output_type -> tend.v1.StartServicesResponse
-	7,  // 40: tend.v1.ServiceService.Stop:output_type -> tend.v1.StopServicesResponse
-	9,  // 41: tend.v1.ServiceService.Restart:output_type -> tend.v1.RestartServicesResponse
-	11, // 42: tend.v1.ServiceService.List:output_type -> tend.v1.ListServicesResponse
-	13, // 43: tend.v1.ServiceService.Watch:output_type -> tend.v1.WatchServicesResponse
-	26, // 44: tend.v1.ServiceService.ListEpisodes:output_type -> tend.v1.ListEpisodesResponse
-	28, // 45: tend.v1.ServiceService.GetEpisode:output_type -> tend.v1.GetEpisodeResponse
-	24, // 46: tend.v1.ServiceService.WatchEpisode:output_type -> tend.v1.WatchEpisodeResponse
-	30, // 47: tend.v1.ServiceService.Heal:output_type -> tend.v1.HealResponse
-	32, // 48: tend.v1.ServiceService.CancelHeal:output_type -> tend.v1.CancelHealResponse
-	38, // [38:49] is the sub-list for method output_type
-	27, // [27:38] is the sub-list for method input_type
+	33, // 38: tend.v1.ServiceService.RollBackEpisode:input_type -> tend.v1.RollBackEpisodeRequest
+	3,  // 39: tend.v1.ServiceService.Apply:output_type -> tend.v1.ApplyServicesResponse
+	5,  // 40: tend.v1.ServiceService.Start:output_type -> tend.v1.StartServicesResponse
+	7,  // 41: tend.v1.ServiceService.Stop:output_type -> tend.v1.StopServicesResponse
+	9,  // 42: tend.v1.ServiceService.Restart:output_type -> tend.v1.RestartServicesResponse
+	11, // 43: tend.v1.ServiceService.List:output_type -> tend.v1.ListServicesResponse
+	13, // 44: tend.v1.ServiceService.Watch:output_type -> tend.v1.WatchServicesResponse
+	26, // 45: tend.v1.ServiceService.ListEpisodes:output_type -> tend.v1.ListEpisodesResponse
+	28, // 46: tend.v1.ServiceService.GetEpisode:output_type -> tend.v1.GetEpisodeResponse
+	24, // 47: tend.v1.ServiceService.WatchEpisode:output_type -> tend.v1.WatchEpisodeResponse
+	30, // 48: tend.v1.ServiceService.Heal:output_type -> tend.v1.HealResponse
+	32, // 49: tend.v1.ServiceService.CancelHeal:output_type -> tend.v1.CancelHealResponse
+	34, // 50: tend.v1.ServiceService.RollBackEpisode:output_type -> tend.v1.RollBackEpisodeResponse
+	39, // [39:51] is the sub-list for method output_type
+	27, // [27:39] is the sub-list for method input_type
 	27, // [27:27] is the sub-list for extension type_name
 	27, // [27:27] is the sub-list for extension extendee
 	0,  // [0:27] is the sub-list for field type_name
@@ -2474,7 +2615,7 @@ func file_tend_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tend_v1_service_proto_rawDesc), len(file_tend_v1_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   33,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -119,6 +119,7 @@ const kinds: { [kind in ErrorKind]?: ErrorCode } = {
   [ErrorKind.SANDBOX_STOPPED]: 'sandbox_stopped',
   [ErrorKind.SANDBOX_PAUSED]: 'sandbox_paused',
   [ErrorKind.IN_USE]: 'in_use',
+  [ErrorKind.CHANGED]: 'changed',
 };
 
 // In the order of their numbers.

@@ -61,6 +61,9 @@ const (
 	// ServiceServiceCancelHealProcedure is the fully-qualified name of the ServiceService's CancelHeal
 	// RPC.
 	ServiceServiceCancelHealProcedure = "/tend.v1.ServiceService/CancelHeal"
+	// ServiceServiceRollBackEpisodeProcedure is the fully-qualified name of the ServiceService's
+	// RollBackEpisode RPC.
+	ServiceServiceRollBackEpisodeProcedure = "/tend.v1.ServiceService/RollBackEpisode"
 )
 
 // ServiceServiceClient is a client for the tend.v1.ServiceService service.
@@ -96,6 +99,14 @@ type ServiceServiceClient interface {
 	// CancelHeal ends a repair: what it has changed, and not committed, is taken back. It
 	// answers when that is written down.
 	CancelHeal(context.Context, *connect.Request[v1.CancelHealRequest]) (*connect.Response[v1.CancelHealResponse], error)
+	// RollBackEpisode takes back what a repair has changed for good: by one new commit of the
+	// paths that it has committed, or, where it committed nothing, by what it has kept of them. It
+	// touches nothing else, and then restarts the service. It answers once it is checked that it may,
+	// and written down: WatchEpisode of the ID that it answers with shows what becomes of
+	// it. It is safe to repeat. Where one of those paths has changed since: FAILED_PRECONDITION with
+	// CHANGED, and nothing is done. While it is being repaired: FAILED_PRECONDITION. Where
+	// there is nothing to go back to: UNSUPPORTED.
+	RollBackEpisode(context.Context, *connect.Request[v1.RollBackEpisodeRequest]) (*connect.Response[v1.RollBackEpisodeResponse], error)
 }
 
 // NewServiceServiceClient constructs a client for the tend.v1.ServiceService service. By default,
@@ -175,22 +186,29 @@ func NewServiceServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(serviceServiceMethods.ByName("CancelHeal")),
 			connect.WithClientOptions(opts...),
 		),
+		rollBackEpisode: connect.NewClient[v1.RollBackEpisodeRequest, v1.RollBackEpisodeResponse](
+			httpClient,
+			baseURL+ServiceServiceRollBackEpisodeProcedure,
+			connect.WithSchema(serviceServiceMethods.ByName("RollBackEpisode")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // serviceServiceClient implements ServiceServiceClient.
 type serviceServiceClient struct {
-	apply        *connect.Client[v1.ApplyServicesRequest, v1.ApplyServicesResponse]
-	start        *connect.Client[v1.StartServicesRequest, v1.StartServicesResponse]
-	stop         *connect.Client[v1.StopServicesRequest, v1.StopServicesResponse]
-	restart      *connect.Client[v1.RestartServicesRequest, v1.RestartServicesResponse]
-	list         *connect.Client[v1.ListServicesRequest, v1.ListServicesResponse]
-	watch        *connect.Client[v1.WatchServicesRequest, v1.WatchServicesResponse]
-	listEpisodes *connect.Client[v1.ListEpisodesRequest, v1.ListEpisodesResponse]
-	getEpisode   *connect.Client[v1.GetEpisodeRequest, v1.GetEpisodeResponse]
-	watchEpisode *connect.Client[v1.WatchEpisodeRequest, v1.WatchEpisodeResponse]
-	heal         *connect.Client[v1.HealRequest, v1.HealResponse]
-	cancelHeal   *connect.Client[v1.CancelHealRequest, v1.CancelHealResponse]
+	apply           *connect.Client[v1.ApplyServicesRequest, v1.ApplyServicesResponse]
+	start           *connect.Client[v1.StartServicesRequest, v1.StartServicesResponse]
+	stop            *connect.Client[v1.StopServicesRequest, v1.StopServicesResponse]
+	restart         *connect.Client[v1.RestartServicesRequest, v1.RestartServicesResponse]
+	list            *connect.Client[v1.ListServicesRequest, v1.ListServicesResponse]
+	watch           *connect.Client[v1.WatchServicesRequest, v1.WatchServicesResponse]
+	listEpisodes    *connect.Client[v1.ListEpisodesRequest, v1.ListEpisodesResponse]
+	getEpisode      *connect.Client[v1.GetEpisodeRequest, v1.GetEpisodeResponse]
+	watchEpisode    *connect.Client[v1.WatchEpisodeRequest, v1.WatchEpisodeResponse]
+	heal            *connect.Client[v1.HealRequest, v1.HealResponse]
+	cancelHeal      *connect.Client[v1.CancelHealRequest, v1.CancelHealResponse]
+	rollBackEpisode *connect.Client[v1.RollBackEpisodeRequest, v1.RollBackEpisodeResponse]
 }
 
 // Apply calls tend.v1.ServiceService.Apply.
@@ -248,6 +266,11 @@ func (c *serviceServiceClient) CancelHeal(ctx context.Context, req *connect.Requ
 	return c.cancelHeal.CallUnary(ctx, req)
 }
 
+// RollBackEpisode calls tend.v1.ServiceService.RollBackEpisode.
+func (c *serviceServiceClient) RollBackEpisode(ctx context.Context, req *connect.Request[v1.RollBackEpisodeRequest]) (*connect.Response[v1.RollBackEpisodeResponse], error) {
+	return c.rollBackEpisode.CallUnary(ctx, req)
+}
+
 // ServiceServiceHandler is an implementation of the tend.v1.ServiceService service.
 type ServiceServiceHandler interface {
 	// Apply takes the text of a tend.yaml. What differs from before is changed, and
@@ -281,6 +304,14 @@ type ServiceServiceHandler interface {
 	// CancelHeal ends a repair: what it has changed, and not committed, is taken back. It
 	// answers when that is written down.
 	CancelHeal(context.Context, *connect.Request[v1.CancelHealRequest]) (*connect.Response[v1.CancelHealResponse], error)
+	// RollBackEpisode takes back what a repair has changed for good: by one new commit of the
+	// paths that it has committed, or, where it committed nothing, by what it has kept of them. It
+	// touches nothing else, and then restarts the service. It answers once it is checked that it may,
+	// and written down: WatchEpisode of the ID that it answers with shows what becomes of
+	// it. It is safe to repeat. Where one of those paths has changed since: FAILED_PRECONDITION with
+	// CHANGED, and nothing is done. While it is being repaired: FAILED_PRECONDITION. Where
+	// there is nothing to go back to: UNSUPPORTED.
+	RollBackEpisode(context.Context, *connect.Request[v1.RollBackEpisodeRequest]) (*connect.Response[v1.RollBackEpisodeResponse], error)
 }
 
 // NewServiceServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -356,6 +387,12 @@ func NewServiceServiceHandler(svc ServiceServiceHandler, opts ...connect.Handler
 		connect.WithSchema(serviceServiceMethods.ByName("CancelHeal")),
 		connect.WithHandlerOptions(opts...),
 	)
+	serviceServiceRollBackEpisodeHandler := connect.NewUnaryHandler(
+		ServiceServiceRollBackEpisodeProcedure,
+		svc.RollBackEpisode,
+		connect.WithSchema(serviceServiceMethods.ByName("RollBackEpisode")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/tend.v1.ServiceService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ServiceServiceApplyProcedure:
@@ -380,6 +417,8 @@ func NewServiceServiceHandler(svc ServiceServiceHandler, opts ...connect.Handler
 			serviceServiceHealHandler.ServeHTTP(w, r)
 		case ServiceServiceCancelHealProcedure:
 			serviceServiceCancelHealHandler.ServeHTTP(w, r)
+		case ServiceServiceRollBackEpisodeProcedure:
+			serviceServiceRollBackEpisodeHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -431,4 +470,8 @@ func (UnimplementedServiceServiceHandler) Heal(context.Context, *connect.Request
 
 func (UnimplementedServiceServiceHandler) CancelHeal(context.Context, *connect.Request[v1.CancelHealRequest]) (*connect.Response[v1.CancelHealResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.ServiceService.CancelHeal is not implemented"))
+}
+
+func (UnimplementedServiceServiceHandler) RollBackEpisode(context.Context, *connect.Request[v1.RollBackEpisodeRequest]) (*connect.Response[v1.RollBackEpisodeResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.ServiceService.RollBackEpisode is not implemented"))
 }

@@ -195,7 +195,7 @@ def unsupported(text: str) -> e.UnsupportedError:
 _KINDS = {
     1: "not_found", 2: "ambiguous", 3: "exists", 4: "exited", 5: "running", 6: "lagged", 7: "stdin_closed", 8: "pty", 9: "no_pty", 10: "offset", 11: "unavailable",
     12: "unsupported", 13: "limit", 14: "permission", 15: "invalid", 16: "start", 17: "gap", 19: "writer_forgotten", 24: "damaged", 25: "sandbox_stopped",
-    26: "sandbox_paused", 27: "in_use",
+    26: "sandbox_paused", 27: "in_use", 28: "changed",
 }  # fmt: skip
 _CODES = {"unauthenticated": "permission", "permission_denied": "permission", "not_found": "not_found", "resource_exhausted": "limit", "invalid_argument": "invalid"}
 _START_REASONS = ("other", "not_found", "permission", "format", "bad_dir", "bad_user", "too_long", "resources", "limits", "pty", "other")

@@ -110,6 +110,10 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (15, "dry_run", "bool", ""),
         (16, "workers", "int32", ""),
         (17, "unreached", "string", ""),
+        (18, "takes_back", "string", ""),
+        (19, "taken_back", "string", ""),
+        (20, "changed", "string", "repeated"),
+        (21, "can_roll_back", "bool", ""),
     ),
     "ErrorDetail": (
         (1, "kind", "int32", ""),
@@ -122,6 +126,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (8, "gap", "Gap", ""),
         (9, "cause", "int32", ""),
         (10, "ids", "string", "repeated"),
+        (11, "paths", "string", "repeated"),
     ),
     "Event": (
         (1, "process_id", "string", ""),
@@ -538,6 +543,12 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
     ),
     "Role": (
         (1, "pid", "int64", ""),
+    ),
+    "RollBackEpisodeRequest": (
+        (1, "id", "string", ""),
+    ),
+    "RollBackEpisodeResponse": (
+        (1, "episode", "string", ""),
     ),
     "RunRequest": (
         (1, "spec", "Spec", ""),

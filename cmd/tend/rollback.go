@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"os/signal"
+	"syscall"
+
+	"github.com/tend-run/tend"
+)
+
+type rollbackCmd struct {
+	ID     string `arg:"" name:"id" help:"The repair, as tend episodes lists it. last: the newest."`
+	Detach bool   `short:"d" help:"Return once it has begun (tend episodes shows what becomes of it)."`
+}
+
+// Run takes a repair back and waits until that is over: 0 if it was, else 1.
+func (c *rollbackCmd) Run(ctx context.Context, inv *invocation) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if c.ID == "last" {
+		newest, err := d.Episode(ctx, "")
+		if err != nil {
+			return healError(err)
+		}
+		c.ID = newest.ID
+	}
+	id, err := d.RollBack(ctx, c.ID)
+	if err != nil {
+		return healError(err)
+	}
+	if c.Detach {
+		return inv.printEpisodeID(id)
+	}
+	e, err := inv.followEpisode(ctx, d, id)
+	if err != nil {
+		return healError(err)
+	}
+	if err := inv.printEpisode(&e); err != nil {
+		return err
+	}
+	if e.Status != tend.HealReady {
+		return statusError(1)
+	}
+	return nil
+}
+
+func (*rollbackCmd) Help() string {
+	return `A repair that has helped is an ordinary commit, or a change that was never committed. This takes it back: exactly its files, by one new commit where there was one, and restarts the service. tend episodes ID --diff shows what goes.
+
+Nothing is done if one of those files has changed since; they are named then. What is not committed, and what is staged, stays as it is. The healer does not make such a repair again by itself for a day, or until a file changes while the service is broken.
+
+` + examples(`tend rollback last`)
+}

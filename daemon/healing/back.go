@@ -1,0 +1,149 @@
+package healing
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tend-run/tend/healer"
+	"github.com/tend-run/tend/internal/pace"
+	"github.com/tend-run/tend/internal/replace"
+	"github.com/tend-run/tend/process"
+)
+
+// RollBack takes back what a repair has changed for good, by an episode of its own, and
+// returns the ID of that once it is known that it may be: [healer.ChangedError] names the paths
+// that have changed since. Asked again it returns the same one, unless that has failed.
+func (h *Healing) RollBack(ctx context.Context, id string) (back string, err error) {
+	ierr := h.in(ctx, func() { back, err = h.openBack(id) })
+	if err == nil {
+		err = ierr
+	}
+	for err == nil {
+		entries, rerr := healer.ReadJournal(filepath.Join(h.store.episode(back), healer.JournalFile))
+		if rerr != nil {
+			return "", rerr
+		}
+		switch s := healer.Fold(entries); {
+		case s.Done() && len(s.Changed) > 0:
+			return "", &healer.ChangedError{Why: s.Why, Paths: s.Changed}
+		case s.Done() && s.Status != healer.Ready:
+			return "", &refusedError{s.Why}
+		case s.Doing > healer.Look:
+			return back, nil
+		}
+		if !pace.Wait(ctx, liveEvery) {
+			err = ctx.Err()
+		}
+	}
+	return "", err
+}
+
+// openBack begins to take an episode back, or finds out who does so, or did.
+func (h *Healing) openBack(id string) (string, error) {
+	if id == "" {
+		return "", &process.InvalidError{Field: "id", Reason: "is missing: say which repair is taken back; tend episodes lists all"}
+	}
+	if _, err := h.message(id); err != nil {
+		return "", err
+	}
+	o, err := readOrder(h.store.episode(id))
+	if err != nil {
+		return "", err
+	}
+	why := h.occupied()
+	if f := h.episode; f != nil && f.order.Back != nil && f.order.Back.Episode == id {
+		return f.order.ID, nil
+	}
+	if done := h.store.takenBack(id); done != "" {
+		if _, err := h.message(done); err == nil {
+			return done, nil
+		}
+		return "", &refusedError{"it was taken back already, by " + done}
+	}
+	entries, err := healer.ReadJournal(o.Path(healer.JournalFile))
+	if err != nil {
+		return "", err
+	}
+	s := healer.Fold(entries)
+	if err := h.store.cannotRollBack(o, &s); err != nil {
+		return "", err
+	}
+	d := h.declared
+	if d == nil || d.Service != o.Service || d.File != o.File {
+		return "", &plainError{fmt.Sprintf("%s has no healer any more: add the line healer: {} to %s, and run tend up -d%s", o.Service, o.File, byHand(&s)), process.ErrUnsupported}
+	}
+	if why != "" {
+		return "", &refusedError{why}
+	}
+	now := time.Now()
+	rules := *d.Healer
+	rules.LLM, rules.Root = nil, o.Healer.Root
+	begun := &healer.Order{
+		ID: newID(now), StateDir: h.c.StateDir, Keys: h.store.path(declaredFile), URL: h.c.URL, File: o.File,
+		Rules: o.Rules, Healer: &rules, Service: o.Service, At: now,
+		Signal: healer.Signal{Kind: "rollback", Text: "somebody wants the repair " + id + " taken back", At: now},
+		Back:   &healer.Back{Episode: id, Commit: s.Committed},
+	}
+	begun.Dir = h.store.episode(begun.ID)
+	if s.Committed == "" {
+		begun.Back.Undo = o.Path(healer.UndoFile)
+	}
+	if err := h.launch(begun, h.state); err != nil {
+		return "", err
+	}
+	return begun.ID, nil
+}
+
+// byHand says how a person takes a repair back.
+func byHand(s *healer.State) string {
+	if s.Committed == "" {
+		return ""
+	}
+	return fmt.Sprintf("; or, in the project: git revert %.12s", s.Committed)
+}
+
+// cannotRollBack says why there is nothing of an episode to go back to; nil: there is.
+func (s store) cannotRollBack(o *healer.Order, of *healer.State) error {
+	nothing := func(why string) error { return &plainError{why, process.ErrUnsupported} }
+	switch {
+	case !of.Done():
+		return &refusedError{"it is under way: tend heal --cancel ends it, and takes back what it has changed"}
+	case of.Back != "":
+		return nothing("it has taken back " + of.Back + "; tend heal repairs the service again")
+	case of.DryRun, of.Status != healer.Ready:
+		return nothing("there is nothing to go back to: it has changed nothing that was not taken back")
+	case of.Committed != "":
+		return nil
+	}
+	if _, err := os.Lstat(o.Path(healer.UndoFile)); err != nil {
+		return nothing("there is nothing to go back to: it has committed nothing, and has kept nothing of what it changed")
+	}
+	return nil
+}
+
+// takenBack is the episode that has taken one back; "": none has.
+func (s store) takenBack(id string) string {
+	data, err := replace.Read(filepath.Join(s.episode(id), healer.BackFile), maxFile)
+	if by := strings.TrimSpace(string(data)); err == nil && validID(by) {
+		return by
+	}
+	return ""
+}
+
+// tookBack takes the end of an episode that has taken back another one, or has not.
+func (h *Healing) tookBack(f *follower) {
+	if f.state.Status != healer.Ready {
+		return
+	}
+	of := f.order.Back.Episode
+	at := filepath.Join(h.store.episode(of), healer.BackFile)
+	if err := replace.Synced(at, []byte(f.order.ID+"\n"), 0o600); err != nil {
+		h.c.Log.Error("that a repair was taken back could not be stored", "episode", of, "err", err)
+	}
+	h.state.Ended = healer.Running
+	h.state.Breaker.Decline(time.Now(), of)
+}

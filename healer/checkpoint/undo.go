@@ -1,0 +1,96 @@
+package checkpoint
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+)
+
+// MaxUndo is the most bytes of file contents in an Undo.
+const MaxUndo = 8 << 20
+
+// Undo is what [TakeBack] goes back to where nothing was committed: the files that a repair
+// has changed, as they were before and as it has left them.
+type Undo struct {
+	Files []Undone
+	Dirs  []name // directories that the repair has made
+}
+
+// Undone is one file or link of an Undo.
+type Undone struct {
+	Path          name
+	Before, After side
+}
+
+// side is what a path is before or after a repair: nothing where Kind is "".
+type side struct {
+	Kind     string      // file or link
+	Mode     fs.FileMode // permissions of a file
+	UID, GID int         // -1: not known
+	Sum      string      // SHA-256 of the content, or of where a link leads to, in hex
+	Data     []byte      // that itself; of After it is not kept
+}
+
+func sideOf(kind string, mode fs.FileMode, uid, gid int, data []byte) side {
+	sum := sha256.Sum256(data)
+	return side{Kind: kind, Mode: mode, UID: uid, GID: gid, Sum: hex.EncodeToString(sum[:]), Data: data}
+}
+
+// is reports whether two sides are the same to git: of the mode, who may run the file.
+func (s side) is(o side) bool {
+	return s.Kind == o.Kind && s.Sum == o.Sum && (s.Kind != file || s.Mode&0o100 == o.Mode&0o100)
+}
+
+// Undo returns what has changed since the checkpoint, so that it can be taken back once the
+// checkpoint is gone. why says why it cannot be; both are empty where nothing has changed.
+func (p *Point) Undo(ctx context.Context) (u *Undo, why string, err error) {
+	now, err := p.scan(ctx, p.last, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	size := int64(0)
+	for _, c := range p.changes(now, nil) {
+		was, is := p.base[name(c.Path)], now[name(c.Path)]
+		if directories(was, is) {
+			continue // those that files need are made, and removed, with them
+		}
+		one := Undone{Path: name(c.Path)}
+		for _, e := range []*entry{was, is} {
+			if e != nil && e.Kind == file && (e.Sum == "" || e == was && !e.Held) {
+				return nil, c.Path + " is too large to be kept", nil
+			}
+		}
+		if was != nil && was.Kind != directory {
+			data := []byte(was.Target)
+			if was.Kind == file {
+				if size += was.Size; size > MaxUndo {
+					return nil, fmt.Sprintf("what it has changed has more than %d MiB", MaxUndo>>20), nil
+				}
+				if data, err = p.content(ctx, was); err != nil {
+					return nil, "", err
+				}
+			}
+			one.Before = sideOf(was.Kind, was.Mode, was.UID, was.GID, data)
+		}
+		if is != nil && is.Kind == link {
+			one.After = sideOf(link, 0, is.UID, is.GID, []byte(is.Target))
+			one.After.Data = nil
+		} else if is != nil && is.Kind == file {
+			one.After = side{Kind: file, Mode: is.Mode, UID: is.UID, GID: is.GID, Sum: is.Sum}
+		}
+		if u == nil {
+			u = new(Undo)
+		}
+		u.Files = append(u.Files, one)
+	}
+	if u != nil {
+		for _, at := range now.sorted() {
+			if was := p.base[at]; now[at].Kind == directory && (was == nil || was.Kind != directory) {
+				u.Dirs = append(u.Dirs, at)
+			}
+		}
+	}
+	return u, "", nil
+}

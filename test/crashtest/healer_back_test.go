@@ -1,0 +1,134 @@
+//go:build linux
+
+package crashtest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/process"
+)
+
+// over waits until an episode is over.
+func over(t *testing.T, c *tend.Client, id string) (e tend.EpisodeRecord) {
+	t.Helper()
+	scene.Eventually(t, "the episode "+id+" is over", func() bool {
+		var err error
+		e, err = c.Episode(t.Context(), id)
+		return err == nil && e.Over()
+	})
+	return e
+}
+
+// A repair that somebody takes back is taken back once, whoever dies meanwhile, with nothing
+// of the user's work touched; it is not made again by itself, and made again when it is
+// asked for.
+func TestTakingBackOutlivesDeaths(t *testing.T) {
+	t.Parallel()
+	d := serve(t)
+	c := d.Connect(t)
+	p := newProject(t, "echo good > part.txt; echo fixed > added.txt\n")
+	p.spoil()
+	kill := func(pid int) {
+		if pid > 0 {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	p.up(c, ", per_day: 1000")
+	e := repaired(t, c)
+	for _, round := range []struct {
+		name string
+		die  func(worker int)
+	}{
+		{"nobody", func(int) {}},
+		{"the worker", func(worker int) { kill(worker) }},
+		{"the server", func(int) { kill(d.Roles()[testdaemon.Server]) }},
+		{"all of them", func(worker int) {
+			for role, pid := range d.Roles() {
+				if role != testdaemon.Launcher {
+					kill(pid)
+				}
+			}
+			kill(worker)
+		}},
+	} {
+		if e.Status != tend.HealReady || e.Commit == "" || !e.CanRollBack || e.TakenBack != "" {
+			t.Fatalf("before %s: it is %+v", round.name, e.Episode)
+		}
+		head := strings.TrimSpace(p.git("rev-parse", "HEAD"))
+		died := make(chan struct{})
+		go func() {
+			defer close(died)
+			if round.name == "nobody" {
+				return
+			}
+			for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+				// A goroutine may not fail the test; without a worker the round is as the first.
+				if pid := workerOf(t.Context(), c); pid > 0 {
+					round.die(pid)
+					return
+				}
+			}
+		}()
+		id, err := c.RollBack(t.Context(), e.ID)
+		<-died
+		if !d.Settle(t.Context()) {
+			t.Fatalf("not all roles came back: %v", d.Roles())
+		}
+		if err != nil { // the connection broke for longer than it is repeated
+			id, err = c.RollBack(t.Context(), e.ID)
+		}
+		scene.Must(t, err)
+		back := over(t, c, id)
+		if back.Status != tend.HealReady || back.TakesBack != e.ID || len(back.Left) > 0 || len(back.Tries) != 1 || strings.Join(back.Tries[0].Paths, " ") != "added.txt part.txt" {
+			t.Fatalf("after the death of %s it is %+v", round.name, back.Episode)
+		}
+		if got := p.git("log", "-1", "--format=%H|%P|%an|%B"); got != back.Commit+"|"+head+"|tend healer|Take back the repair of web\n\nIt was made by "+e.ID+", in the commit "+e.Commit+".\n\nHeal-Id: "+e.ID+"\nTend-Rollback: "+id+"\n\n" {
+			t.Errorf("the commit is %q", got)
+		}
+		if _, err := p.at.read(p.dir + "/added.txt"); p.read("part.txt") != "bad\n" || err == nil {
+			t.Errorf("the part is %q, and %v", p.read("part.txt"), err)
+		}
+		p.untouched()
+		if again, err := c.RollBack(t.Context(), e.ID); again != id || err != nil {
+			t.Errorf("again it is %q, %v; want %s", again, err, id)
+		}
+		if now := scene.Value(c.Episode(t.Context(), e.ID))(t); now.TakenBack != id {
+			t.Errorf("it is %+v", now.Episode)
+		}
+		service(t, c, "web", "broken, and not repaired by itself", func(s tend.Service) bool { return s.Healing == tend.HealBroken })
+		e = over(t, c, scene.Value(c.Heal(t.Context(), "", false))(t))
+	}
+	// What has changed since is named, and nothing is done.
+	p.write("part.txt", "good, and better\n")
+	head := p.git("rev-parse", "HEAD")
+	_, err := c.RollBack(t.Context(), e.ID)
+	var changed *tend.ChangedError
+	if !errors.As(err, &changed) || strings.Join(changed.Paths, " ") != "part.txt" || !strings.Contains(err.Error(), "part.txt: it has changed since, and that is not committed") {
+		t.Errorf("it is %v: %+v", err, changed)
+	}
+	if p.read("part.txt") != "good, and better\n" || p.read("added.txt") != "fixed\n" || p.git("rev-parse", "HEAD") != head {
+		t.Error("something was done")
+	}
+}
+
+// workerOf is the pid of a worker; 0: none is known.
+func workerOf(ctx context.Context, c *tend.Client) int {
+	all, err := c.List(ctx, process.Filter{Live: true})
+	if err != nil {
+		return 0
+	}
+	for _, in := range all {
+		if in.Spec.Labels["tend.heal.worker"] != "" && in.Exit == nil {
+			return in.PID
+		}
+	}
+	return 0
+}
