@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testbin"
 	"github.com/tend-run/tend/part"
 )
 
@@ -117,12 +118,10 @@ func (g *gate) lines() (all []Line) {
 func model(t *testing.T, script string) string {
 	t.Helper()
 	dir := t.TempDir()
-	bin, file, addr := filepath.Join(dir, "fakellm"), filepath.Join(dir, "script.json"), filepath.Join(dir, "addr")
-	if out, err := exec.Command("go", "build", "-o", bin, "../../test/fakellm").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	file, addr := filepath.Join(dir, "script.json"), filepath.Join(dir, "addr")
+	scene.Must(t, testbin.Make(dir, testbin.Model))
 	scene.Must(t, os.WriteFile(file, []byte(script), 0o600))
-	cmd := exec.Command(bin, "-script", file, "-addr-file", addr, "-key", realKey)
+	cmd := exec.Command(testbin.FakeLLM(dir), "-script", file, "-addr-file", addr, "-key", realKey)
 	cmd.Stderr = os.Stderr
 	scene.Must(t, cmd.Start())
 	t.Cleanup(func() {

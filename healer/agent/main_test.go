@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,28 +21,11 @@ import (
 // fakeProgram is test/fakellm, built once.
 var fakeProgram string
 
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
-
-func testMain(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "tend-agent-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	root, err := testbin.Root()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	fakeProgram = filepath.Join(dir, "fakellm")
-	build := exec.Command("go", "build", "-o", fakeProgram, "./test/fakellm")
-	build.Dir, build.Stderr = root, os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "build test/fakellm:", err)
-		return 1
-	}
-	return m.Run()
+func TestMain(m *testing.M) {
+	os.Exit(testbin.Main(func(dir string) int {
+		fakeProgram = testbin.FakeLLM(dir)
+		return m.Run()
+	}, testbin.Model))
 }
 
 // fake is a running test/fakellm.

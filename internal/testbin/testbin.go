@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,7 +26,16 @@ const (
 	Previous Variant = "previous" // the keeper writes the snapshots of the version before
 	Points   Variant = "points"   // the roles can be killed at named points
 	Roles    Variant = "roles"    // tend-keeper alone, as it is in Released
+	Model    Variant = "model"    // test/fakellm alone, which plays a language model
 )
+
+// sameRun is a variable of the environment that names one run of all tests, in which no source
+// changes: what was built in it is not looked at again. Without it `go build` is asked each
+// time, which takes half a second of CPU to find that nothing has changed.
+const sameRun = "TEND_TEST_RUN"
+
+// FakeLLM is the path of test/fakellm below the directory that Make has filled with Model.
+func FakeLLM(dir string) string { return filepath.Join(dir, string(Model), "fakellm") }
 
 // Tend is the path of tend below the directory that Make has filled.
 func (v Variant) Tend(dir string) string { return filepath.Join(dir, string(v), "tend") }
@@ -59,7 +69,7 @@ func Main(tests func(dir string) int, variants ...Variant) int {
 }
 
 // Make puts variants of the programs into dir: dir/VARIANT/tend and
-// dir/VARIANT/tend-keeper; Bare has no keeper, and Roles has no tend.
+// dir/VARIANT/tend-keeper; Bare has no keeper, Roles has no tend, and Model has fakellm alone.
 func Make(dir string, variants ...Variant) error {
 	root, err := Root()
 	if err != nil {
@@ -81,7 +91,8 @@ func Make(dir string, variants ...Variant) error {
 		return fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
 	for _, v := range variants {
-		if err := v.build(root, kept); err != nil {
+		stamp := filepath.Join(kept, string(v)+".run")
+		if err := once(stamp, os.Getenv(sameRun), func() error { return v.build(root, kept) }); err != nil {
 			return err
 		}
 		if kept == dir {
@@ -90,13 +101,12 @@ func Make(dir string, variants ...Variant) error {
 		if err := os.MkdirAll(filepath.Join(dir, string(v)), 0o755); err != nil {
 			return err
 		}
-		if v != Roles {
-			if err := link(v.Tend(kept), v.Tend(dir)); err != nil {
+		for _, program := range v.programs(kept) {
+			name, err := filepath.Rel(kept, program)
+			if err != nil {
 				return err
 			}
-		}
-		if v != Bare {
-			if err := link(v.Keeper(kept), v.Keeper(dir)); err != nil {
+			if err := link(program, filepath.Join(dir, name)); err != nil {
 				return err
 			}
 		}
@@ -117,9 +127,40 @@ func Root() (string, error) {
 	return filepath.Dir(mod), nil
 }
 
+// programs are the paths of the programs of a variant below dir.
+func (v Variant) programs(dir string) []string {
+	switch v {
+	case Bare:
+		return []string{v.Tend(dir)}
+	case Roles:
+		return []string{v.Keeper(dir)}
+	case Model:
+		return []string{FakeLLM(dir)}
+	}
+	return []string{v.Tend(dir), v.Keeper(dir)}
+}
+
+// once builds, unless that was done in the same run, of which the file stamp tells. A build
+// that fails is repeated.
+func once(stamp, run string, build func() error) error {
+	if last, err := os.ReadFile(stamp); err == nil && run != "" && string(last) == run {
+		return nil
+	}
+	if err := os.Remove(stamp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := build(); err != nil || run == "" {
+		return err
+	}
+	return os.WriteFile(stamp, []byte(run), 0o600)
+}
+
 // build has the same flags as `make build` where they decide what is compiled. The tables
 // of debuggers are left out: they are a third of the work of linking.
 func (v Variant) build(root, dir string) error {
+	if v == Model {
+		return goBuild(root, "-ldflags", "-s -w", "-o", FakeLLM(dir), "./test/fakellm")
+	}
 	inside := ""
 	if v != Bare {
 		inside = v.Keeper(dir)

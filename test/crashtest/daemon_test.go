@@ -32,6 +32,7 @@ var (
 	bin      string
 	previous string // a tend whose keeper writes snapshots of the version before
 	broken   string // a tend whose keeper ends at once
+	fakellm  string // plays a language model
 	pointed  string // a tend whose roles can be killed at named points
 	self     string
 )
@@ -56,14 +57,14 @@ func TestMain(m *testing.M) {
 	flag.Set("test.parallel", "6") // they mostly wait; -parallel says otherwise
 	os.Exit(testbin.Main(func(dir string) int {
 		bin, previous, pointed = testbin.Released.Tend(dir), testbin.Previous.Tend(dir), testbin.Points.Tend(dir)
-		broken = testbin.Bare.Tend(dir)
+		broken, fakellm = testbin.Bare.Tend(dir), testbin.FakeLLM(dir)
 		var err error
 		self, err = os.Executable()
 		if err := errors.Join(err, os.WriteFile(filepath.Join(filepath.Dir(broken), "tend-keeper"), []byte("#!/bin/sh\nexit 1\n"), 0o700)); err != nil {
 			panic(err)
 		}
 		return m.Run()
-	}, testbin.Released, testbin.Previous, testbin.Points, testbin.Bare))
+	}, testbin.Released, testbin.Previous, testbin.Points, testbin.Bare, testbin.Model))
 }
 
 // work is the workload, once its gate is open: "N CODE PAUSE" writes the numbers 0..N-1

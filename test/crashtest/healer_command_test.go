@@ -26,12 +26,9 @@ const modelKey = "sk-crashtest-51c8e2d9"
 func model(t *testing.T, turns ...any) string {
 	t.Helper()
 	dir := t.TempDir()
-	program, script := filepath.Join(dir, "fakellm"), filepath.Join(dir, "script")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../fakellm").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	script := filepath.Join(dir, "script")
 	scene.Must(t, os.WriteFile(script, scene.Value(json.Marshal(map[string]any{"mode": "match", "turns": turns}))(t), 0o600))
-	cmd := exec.Command(program, "-script", script, "-key", modelKey)
+	cmd := exec.Command(fakellm, "-script", script, "-key", modelKey)
 	out := scene.Value(cmd.StdoutPipe())(t)
 	scene.Must(t, cmd.Start())
 	t.Cleanup(func() {
