@@ -1,10 +1,12 @@
 package healer
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"time"
 
+	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/supervisor/config"
 )
 
@@ -27,8 +29,9 @@ const (
 	ForgetFile = "forget"
 )
 
-// Bounds of what is kept of an episode.
+// Bounds of what is kept of an episode, in bytes.
 const (
+	maxOrder      = 4 << 20
 	MaxTranscript = 16 << 20
 	MaxDiff       = 256 << 10
 	MaxWords      = 64 << 10
@@ -83,6 +86,24 @@ type Secrets struct {
 	BaseURL string `json:"base_url,omitempty"`
 	// Token of the daemon, where its URL needs one.
 	Token string `json:"token,omitempty"`
+}
+
+// ReadOrder reads the order in the directory of an episode or a chat. Where there is none, the
+// error is fs.ErrNotExist.
+func ReadOrder(dir string) (*Order, error) {
+	data, err := replace.Read(filepath.Join(dir, OrderFile), maxOrder)
+	if err != nil {
+		return nil, err
+	}
+	o := new(Order)
+	if err := json.Unmarshal(data, o); err != nil {
+		return nil, fmt.Errorf("%s: %w", OrderFile, err)
+	}
+	if o.Rules == nil || o.Healer == nil {
+		return nil, fmt.Errorf("%s says not of which service it is, and how that is repaired", OrderFile)
+	}
+	o.Rules.Name = o.Service
+	return o, nil
 }
 
 // Path is that of a file of the episode.

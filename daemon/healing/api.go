@@ -111,7 +111,7 @@ func (h *Healing) message(id string) (*tendv1.Episode, error) {
 	if !validID(id) {
 		return nil, noEpisode(id)
 	}
-	o, err := readOrder(h.store.episode(id))
+	o, err := healer.ReadOrder(h.store.episode(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, noEpisode(id)
 	}

@@ -50,7 +50,7 @@ func (h *Healing) openBack(id string) (string, error) {
 	if _, err := h.message(id); err != nil {
 		return "", err
 	}
-	o, err := readOrder(h.store.episode(id))
+	o, err := healer.ReadOrder(h.store.episode(id))
 	if err != nil {
 		return "", err
 	}

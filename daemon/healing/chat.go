@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
@@ -41,19 +40,6 @@ type talk struct {
 
 func (s store) chat(id string) string { return filepath.Join(s.dir, chatsDir, id) }
 
-// chats are the IDs that there are, the newest first.
-func (s store) chats() (ids []string) {
-	entries, _ := os.ReadDir(s.path(chatsDir)) // none, if there is no directory
-	for _, e := range entries {
-		if e.IsDir() && validID(e.Name()) {
-			ids = append(ids, e.Name())
-		}
-	}
-	slices.Sort(ids)
-	slices.Reverse(ids)
-	return ids
-}
-
 func (o *talk) state() *chat.State { return o.journal.State() }
 
 // openTalk reads a chat.
@@ -61,7 +47,7 @@ func (h *Healing) openTalk(id string) (*talk, error) {
 	if !validID(id) || forgotten(h.store.chat(id)) {
 		return nil, noChat(id)
 	}
-	o, err := readOrder(h.store.chat(id))
+	o, err := healer.ReadOrder(h.store.chat(id))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, noChat(id)
 	}

@@ -100,7 +100,7 @@ func (h *Healing) sweepTalks() <-chan struct{} {
 func (h *Healing) removePoints(id string) bool {
 	dir := h.store.chat(id)
 	for tries := 0; hasPoints(dir) && tries < forgetTries && h.alive.Err() == nil; tries++ {
-		o, err := readOrder(dir)
+		o, err := healer.ReadOrder(dir)
 		if err != nil || h.isAway(h.alive, o) {
 			break
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -161,19 +160,6 @@ func opened(o *healer.Order) healer.Entry {
 	return e
 }
 
-// readOrder reads the order of an episode.
-func readOrder(dir string) (*healer.Order, error) {
-	data, err := replace.Read(filepath.Join(dir, healer.OrderFile), maxFile)
-	if err != nil {
-		return nil, err
-	}
-	o := new(healer.Order)
-	if err := json.Unmarshal(data, o); err != nil {
-		return nil, err
-	}
-	return o, nil
-}
-
 func (h *Healing) rulesOf(service string) (*run.Status, error) {
 	all, err := h.kept.List(h.alive)
 	if err != nil {
@@ -195,7 +181,7 @@ func (e *refusedError) Unwrap() error { return process.ErrRunning }
 
 // follow follows an episode to its end.
 func (h *Healing) follow(id string) {
-	o, err := readOrder(h.store.episode(id))
+	o, err := healer.ReadOrder(h.store.episode(id))
 	if err != nil {
 		h.c.Log.Error("an episode cannot be followed", "episode", id, "err", err)
 		h.state.Episode = ""
@@ -411,7 +397,7 @@ func (h *Healing) tidy(ctx context.Context, id string) {
 	if !hasPoints(h.store.episode(id)) {
 		return
 	}
-	o, err := readOrder(h.store.episode(id))
+	o, err := healer.ReadOrder(h.store.episode(id))
 	if err != nil {
 		return
 	}
@@ -464,7 +450,7 @@ func (h *Healing) prune(begun *healer.Order) {
 // forget has a worker remove the checkpoints of an episode, and reports whether none is
 // left.
 func (h *Healing) forget(ctx context.Context, id string) bool {
-	o, err := readOrder(h.store.episode(id))
+	o, err := healer.ReadOrder(h.store.episode(id))
 	if err == nil {
 		err = replace.File(o.Path(healer.ForgetFile), nil, 0o600)
 	}

@@ -11,6 +11,7 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/healer"
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/supervisor/config"
 )
 
 // An episode that is watched is told as it goes on: each step, what a model is writing and
@@ -24,7 +25,7 @@ func TestAnEpisodeIsWatched(t *testing.T) {
 		t.Helper()
 		scene.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	order := scene.Value(json.Marshal(&healer.Order{ID: id, Dir: dir, Service: "web", At: time.Now()}))(t)
+	order := scene.Value(json.Marshal(&healer.Order{ID: id, Dir: dir, Service: "web", Rules: &config.Service{}, Healer: &config.Healer{}, At: time.Now()}))(t)
 	write(healer.OrderFile, string(order))
 	journal, _, err := healer.OpenJournal(filepath.Join(dir, healer.JournalFile))
 	scene.Must(t, err)

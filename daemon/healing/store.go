@@ -77,13 +77,15 @@ func (s store) save(name string, v any) error {
 	return replace.Synced(s.path(name), data, 0o600)
 }
 
-// episodes are the IDs that there are, the newest first: an ID begins with its time.
-func (s store) episodes() []string {
-	entries, err := os.ReadDir(s.path(episodesDir))
-	if err != nil {
-		return nil
-	}
-	var ids []string
+// episodes are the IDs that there are, the newest first.
+func (s store) episodes() []string { return s.ids(episodesDir) }
+
+// chats are those of chats.
+func (s store) chats() []string { return s.ids(chatsDir) }
+
+// ids are those of the directories in one, the newest first: an ID begins with its time.
+func (s store) ids(of string) (ids []string) {
+	entries, _ := os.ReadDir(s.path(of)) // none, if there is no directory
 	for _, e := range entries {
 		if e.IsDir() && validID(e.Name()) {
 			ids = append(ids, e.Name())

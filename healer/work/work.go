@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	maxOrder = 4 << 20
+	maxFile = 4 << 20 // that the server writes
 	// patience is how long the daemon may be away: an upgrade, a death of all roles.
 	patience = 2 * time.Minute
 	// lastTime bounds a commit or a rollback, which nothing else ends.
@@ -116,7 +116,10 @@ func Run(ctx context.Context, dir, path string, out io.Writer) error {
 
 // newWorker returns the worker of a directory once no other one works there, until unlock.
 func newWorker(ctx context.Context, dir, path string, out io.Writer) (w *worker, unlock func(), err error) {
-	o, err := readOrder(dir)
+	o, err := healer.ReadOrder(dir)
+	if err == nil && o.Dir != filepath.Clean(dir) {
+		err = fmt.Errorf("%s is not that of %s", healer.OrderFile, dir)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -128,23 +131,6 @@ func newWorker(ctx context.Context, dir, path string, out io.Writer) (w *worker,
 		return nil, nil, err
 	}
 	return &worker{order: o, out: out, path: path, self: self}, unlock, nil
-}
-
-// readOrder reads what is to be done in a directory.
-func readOrder(dir string) (*healer.Order, error) {
-	data, err := replace.Read(filepath.Join(dir, healer.OrderFile), maxOrder)
-	if err != nil {
-		return nil, err
-	}
-	o := new(healer.Order)
-	if err := json.Unmarshal(data, o); err != nil {
-		return nil, fmt.Errorf("%s: %w", healer.OrderFile, err)
-	}
-	if o.Rules == nil || o.Healer == nil || o.Dir != filepath.Clean(dir) {
-		return nil, fmt.Errorf("%s is not that of %s", healer.OrderFile, dir)
-	}
-	o.Rules.Name = o.Service
-	return o, nil
 }
 
 // reach finds the daemon, and where the service runs. The caller closes the client.
@@ -174,7 +160,7 @@ func (w *worker) secrets() (s healer.Secrets, err error) {
 	if w.order.Keys == "" {
 		return s, nil
 	}
-	data, err := replace.Read(w.order.Keys, maxOrder)
+	data, err := replace.Read(w.order.Keys, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}
@@ -297,7 +283,7 @@ func (w *worker) put(e healer.Entry) error {
 
 // inboxLines returns what the server has said beyond what is in the journal.
 func (w *worker) inboxLines() (all []healer.Entry) {
-	data, err := replace.Read(w.order.Path(healer.InboxFile), maxOrder)
+	data, err := replace.Read(w.order.Path(healer.InboxFile), maxFile)
 	if err != nil {
 		return nil
 	}
