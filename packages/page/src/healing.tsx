@@ -7,6 +7,7 @@ import { used, useEpisode, type Seen } from './episode.js';
 import { age, millis, visible } from './format.js';
 import { Notice, State, type Health } from './parts.js';
 import { amend, paths, usePlace } from './router.js';
+import { Backed, RollBack } from './rollback.js';
 import { readOnly } from './session.js';
 import { useStore } from './store.js';
 import { Timeline } from './timeline.js';
@@ -21,10 +22,14 @@ const states: Record<HealStatus, [Health, string]> = {
   [HealStatus.BROKEN]: ['broken', 'broken'],
 };
 
-const stateOf = (e: Episode): [Health, string] => (e.dryRun && e.ended ? ['done', 'only looked'] : (states[e.status] ?? ['warn', 'unknown']));
+function stateOf(e: Episode): [Health, string] {
+  if (e.takesBack) return !e.ended ? ['warn', 'taking back'] : e.status === HealStatus.READY ? ['done', 'took back'] : ['broken', 'not taken back'];
+  if (e.takenBack) return ['done', 'taken back'];
+  return e.dryRun && e.ended ? ['done', 'only looked'] : (states[e.status] ?? ['warn', 'unknown']);
+}
 
-/** The episodes of a service, anew when the overview sees another or another state. */
-function useEpisodes(s: ServiceStatus): { all: Episode[] | undefined; error: string } {
+/** The episodes of a service, anew when the overview sees another or another state, or the one that is shown has ended. */
+function useEpisodes(s: ServiceStatus, shown: string): { all: Episode[] | undefined; error: string } {
   const [all, set] = useState<Episode[]>();
   const [error, say] = useState('');
   useEffect(() => {
@@ -34,20 +39,23 @@ function useEpisodes(s: ServiceStatus): { all: Episode[] | undefined; error: str
       (err) => !scope.signal.aborted && say(words(err)),
     );
     return () => scope.abort();
-  }, [s.name, s.episode, s.healing]);
+  }, [s.name, s.episode, s.healing, shown]);
   return { all, error };
 }
 
 export function Healing({ s }: { s: ServiceStatus }) {
   const { query } = usePlace();
-  const { all, error } = useEpisodes(s);
+  const chosen = query.get('episode') ?? '';
+  const [over, end] = useState('');
+  const { all, error } = useEpisodes(s, `${chosen} ${over}`);
   const [said, say] = useState('');
   const [busy, work] = useState('');
-  const chosen = query.get('episode') ?? '';
   const id = chosen || (all?.[0]?.id ?? '');
   const seen = useEpisode(id);
   const latest = s.episode && !chosen && all && all[0]?.id !== s.episode;
   const open = !!seen?.episode && !seen.episode.ended;
+  const ended = seen?.episode?.ended ? id : '';
+  useEffect(() => end(ended), [ended]);
   const underWay = open || [HealStatus.SUSPECTED, HealStatus.HEALING, HealStatus.VERIFYING].includes(s.healing);
 
   const act = async (what: string, call: () => Promise<unknown>) => {
@@ -74,7 +82,7 @@ export function Healing({ s }: { s: ServiceStatus }) {
         <span class="said" role="status">
           {said}
         </span>
-        {readOnly() ? null : underWay && open ? (
+        {readOnly() ? null : underWay && open && !seen.episode!.takesBack ? (
           <button class="danger" disabled={!!busy} onClick={() => void act('stop', () => services.cancelHeal({ id }))} title="What it has changed is taken back">
             {busy === 'stop' ? 'Stopping\u2026' : 'Stop, and take back'}
           </button>
@@ -133,10 +141,10 @@ function One({ seen, s }: { seen: Seen; s: ServiceStatus }) {
   const tokens = e.tries.reduce((n, t) => n + Number(t.tokens), 0);
   return (
     <>
-      {e.status === HealStatus.BROKEN && e.ended && !e.dryRun && <Broken e={e} s={s} />}
+      {e.status === HealStatus.BROKEN && e.ended && !e.dryRun && !e.takesBack && <Broken e={e} s={s} />}
       <dl class="facts">
         <div>
-          <dt>This repair</dt>
+          <dt>{e.takesBack ? 'Taking back' : 'This repair'}</dt>
           <dd>
             <State health={health} word={e.ended ? word : `${word}\u2026`} />
           </dd>
@@ -175,15 +183,12 @@ function One({ seen, s }: { seen: Seen; s: ServiceStatus }) {
         )}
         <div>
           <dt>Repair</dt>
-          <dd class="mono">{e.id}</dd>
+          <dd class="mono">{e.takesBack || e.id}</dd>
         </div>
       </dl>
+      <Backed e={e} s={s} />
       <Timeline seen={seen} e={e} />
-      {e.commit && (
-        <p class="faint">
-          What was committed is an ordinary commit; in the project, this takes it back: <code>git revert {visible(e.commit.slice(0, 10))}</code>
-        </p>
-      )}
+      <RollBack key={e.id} seen={seen} e={e} />
     </>
   );
 }

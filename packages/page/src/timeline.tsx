@@ -12,7 +12,7 @@ type Mark = 'ok' | 'bad' | 'now' | 'note' | 'undone';
 
 const marks: Record<Mark, string> = { ok: '\u2713', bad: '\u2715', now: '\u25d0', note: '\u2022', undone: '\u21b6' };
 
-const kinds: Record<string, string> = { wait: 'Wait', restart: 'Restart', playbook: 'Playbook', model: 'Model' };
+const kinds: Record<string, string> = { wait: 'Wait', restart: 'Restart', playbook: 'Playbook', model: 'Model', undo: 'Take back' };
 
 export const remedyName = (r: HealRemedy | undefined) => (r ? `${kinds[r.kind] ?? r.kind}${r.name && r.kind !== 'model' ? ` ${r.name}` : ''}` : 'Remedy');
 
@@ -37,6 +37,9 @@ const done: Record<string, [string, string]> = {
   rollback: ['Taken back', 'Could not be taken back'],
 };
 
+/** Of the taking back of a repair. */
+const looked = ['Looked whether it has changed since', 'Could not find out whether it has changed since'];
+
 const signals: Record<string, string> = {
   exit: 'It ended',
   exited: 'It ended',
@@ -48,6 +51,7 @@ const signals: Record<string, string> = {
   stuck: 'Its log is stuck',
   pressure: 'It is short of something',
   asked: 'Somebody asked for it',
+  rollback: 'Somebody wants a repair taken back',
 };
 
 function clock(t: HealStep['at']) {
@@ -112,7 +116,7 @@ export function Diff({ text, title, open = true }: { text: string; title: string
 
 function signalOf(text: string): [string, string] {
   const [, kind = '', rest = ''] = /^([a-z]+): ?([^]*)$/.exec(text) ?? [];
-  return kind ? [signals[kind] ?? kind, kind === 'asked' ? '' : rest] : ['Signal', text];
+  return kind ? [signals[kind] ?? kind, kind === 'asked' || kind === 'rollback' ? '' : rest] : ['Signal', text];
 }
 
 export function Timeline({ seen, e }: { seen: Seen; e: Episode }) {
@@ -147,9 +151,9 @@ export function Timeline({ seen, e }: { seen: Seen; e: Episode }) {
         return;
       case 'answered':
         return void nodes.push(
-          <Item key={key} mark={step.ok ? 'ok' : 'bad'} title={(done[step.did] ?? [step.did, step.did])[step.ok ? 0 : 1]} at={step.at}>
+          <Item key={key} mark={step.ok ? 'ok' : 'bad'} title={(e.takesBack ? looked : (done[step.did] ?? [step.did, step.did]))[step.ok ? 0 : 1]} at={step.at}>
             <Text text={step.text} />
-            {step.did === 'look' && <Remedies all={e.remedies} />}
+            {step.did === 'look' && !e.takesBack && <Remedies all={e.remedies} />}
           </Item>,
         );
       case 'cancelled':
@@ -170,11 +174,11 @@ export function Timeline({ seen, e }: { seen: Seen; e: Episode }) {
   if (e.ended) {
     const ready = e.status === HealStatus.READY;
     nodes.push(
-      <Item key="end" mark={ready ? 'ok' : e.dryRun ? 'note' : 'bad'} title={ready ? 'It is well again' : e.dryRun ? 'Nothing was done' : 'It is broken'} at={e.ended}>
+      <Item key="end" mark={ready ? 'ok' : e.dryRun ? 'note' : 'bad'} title={e.takesBack ? (ready ? 'It was taken back' : 'Nothing was taken back') : ready ? 'It is well again' : e.dryRun ? 'Nothing was done' : 'It is broken'} at={e.ended}>
         <Text text={e.dryRun ? '' : e.why} />
         {e.left.length > 0 && (
           <>
-            <p class="faint">Not in the commit:</p>
+            <p class="faint">{e.takesBack ? 'Not taken back:' : 'Not in the commit:'}</p>
             <Text text={e.left.join('\n')} />
           </>
         )}

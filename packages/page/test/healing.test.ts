@@ -5,7 +5,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import { freePort, key, model } from './model.js';
-import { accessible, complaints, dir, killServer, leave, loggedIn, says, shots, tend, url } from './stage.js';
+import { accessible, complaints, dir, killServer, killServerDuring, leave, loggedIn, says, shots, tend, url } from './stage.js';
 
 const repo = path.join(dir, 'project');
 const git = (...args: string[]) => execFileSync('git', ['-c', 'user.name=a', '-c', 'user.email=a@b', ...args], { cwd: repo, encoding: 'utf8', env: { ...process.env, GIT_CONFIG_GLOBAL: '/dev/null' } });
@@ -63,6 +63,46 @@ test('healing: a service that breaks is repaired by a playbook while one looks o
   await page.reload();
   await page.waitForSelector('.step.ok:has-text("It is well again")');
   assert.equal(git('log', '-1', '--format=%an'), 'tend healer\n');
+  await leave(page);
+});
+
+test('healing: a repair is taken back once one has seen what goes; what has changed since is named; over a killed server', async () => {
+  const repair = git('rev-parse', 'HEAD').trim();
+  const page = await loggedIn();
+  await page.goto(`${url}/ui/s/web?tab=healing`);
+  const sure = page.locator('dialog');
+  // Somebody has changed the file since.
+  fs.writeFileSync(path.join(repo, 'part.txt'), 'good, and better\n');
+  await page.click('.healing button:has-text("Take it back")');
+  await sure.locator('.added:has-text("+good again")').waitFor();
+  await accessible(page);
+  await shots(page, 'takeback');
+  await sure.locator('button:text-is("Keep it")').click();
+  await sure.waitFor({ state: 'detached' });
+  assert.equal(git('rev-parse', 'HEAD').trim(), repair);
+  await page.click('.healing button:has-text("Take it back")');
+  await sure.locator('button:text-is("Take it back")').click();
+  await sure.locator('.error:has-text("part.txt: it has changed since")').waitFor();
+  await shots(page, 'takeback-refused');
+  await sure.locator('button:text-is("Keep it")').click();
+  assert.equal(fs.readFileSync(path.join(repo, 'part.txt'), 'utf8'), 'good, and better\n');
+  git('checkout', '-q', 'part.txt');
+  await page.click('.healing button:has-text("Take it back")');
+  await killServerDuring(() => sure.locator('button:text-is("Take it back")').click());
+  await page.waitForSelector('.notice:has-text("The repair was taken back")');
+  await says(page, '.timeline', /Somebody wants a repair taken back[^]*Looked whether it has changed since[^]*It was taken back/);
+  await says(page, '.diff', /-good again[^]*\+bad/);
+  assert.equal(git('log', '-1', '--format=%s %P').trim(), `Take back the repair of web ${repair}`);
+  assert.equal(fs.readFileSync(path.join(repo, 'part.txt'), 'utf8'), 'bad\n');
+  await accessible(page);
+  await shots(page, 'takenback');
+  // The repair itself says so, and has no button any more. It is not made again by itself.
+  await page.click('.notice a:has-text("See the repair")');
+  await page.waitForSelector('.notice:has-text("This repair was taken back")');
+  assert.equal(await page.locator('.healing button:has-text("Take it back")').count(), 0);
+  await page.waitForSelector('.healbar .state:has-text("broken")');
+  fs.writeFileSync(path.join(repo, 'part.txt'), 'good\n');
+  git('commit', '-q', '-m', 'mended by hand', 'part.txt');
   await leave(page);
 });
 

@@ -1,0 +1,110 @@
+// Taking a repair back: what goes is shown, and asked about, before anything is done.
+
+import { useState } from 'preact/hooks';
+import { HealStatus, type Episode, type ServiceStatus } from '../../client/src/gen/tend/v1/service_pb.js';
+import { repeat, services, words } from './api.js';
+import type { Seen } from './episode.js';
+import { visible } from './format.js';
+import { Dialog, Notice } from './parts.js';
+import { amend, paths } from './router.js';
+import { readOnly } from './session.js';
+import { Diff } from './timeline.js';
+
+/** What a repair has changed for good: that of its last try. */
+function lasting(seen: Seen): string {
+  const all = [...seen.diffs.entries()].filter(([, d]) => !d.undone).sort(([a], [b]) => a - b);
+  return all.at(-1)?.[1].text ?? '';
+}
+
+/** The button at a repair that has something to go back to. */
+export function RollBack({ seen, e }: { seen: Seen; e: Episode }) {
+  const [asking, ask] = useState(false);
+  if (!e.ended || !e.canRollBack || e.takenBack || readOnly()) return null;
+  return (
+    <div class="healbar">
+      <span class="faint">
+        {e.commit ? (
+          <>
+            What helped is an ordinary commit, <code>{visible(e.commit.slice(0, 10))}</code>.
+          </>
+        ) : (
+          'What helped is in no commit; the files as they were are kept.'
+        )}
+      </span>
+      <span class="grow" />
+      <button class="danger" onClick={() => ask(true)}>
+        Take it back{'\u2026'}
+      </button>
+      {asking && <Sure diff={lasting(seen)} e={e} close={() => ask(false)} />}
+    </div>
+  );
+}
+
+function Sure({ diff, e, close }: { diff: string; e: Episode; close: () => void }) {
+  const [busy, work] = useState(false);
+  const [refused, refuse] = useState('');
+  const back = async () => {
+    work(true);
+    refuse('');
+    try {
+      const { episode } = await repeat(() => services.rollBackEpisode({ id: e.id })); // it is safe to repeat
+      close();
+      amend({ episode }, true);
+    } catch (err) {
+      refuse(words(err));
+    }
+    work(false);
+  };
+  return (
+    <Dialog title="Take this repair back?" close={close}>
+      <div class="sure">
+        <p>
+          This goes{e.commit ? ', by a new commit' : ''}, and the service is restarted. Nothing else is touched. If one of these files has changed since, nothing is done.
+        </p>
+        {diff ? <Diff text={diff} title="What the repair changed" /> : <p class="faint">What it changed cannot be shown.</p>}
+        {refused && (
+          <p class="error written" role="alert">
+            {refused.split('\n').map(visible).join('\n')}
+          </p>
+        )}
+        <div class="actions">
+          <span class="grow" />
+          <button onClick={close}>Keep it</button>
+          <button class="danger" disabled={busy} onClick={() => void back()}>
+            {busy ? 'Taking it back\u2026' : 'Take it back'}
+          </button>
+        </div>
+      </div>
+    </Dialog>
+  );
+}
+
+/** Says of a repair that it was taken back, and of what took it back what that did. */
+export function Backed({ e, s }: { e: Episode; s: ServiceStatus }) {
+  const to = (id: string) => `${paths.service(s.name)}?tab=healing&episode=${encodeURIComponent(id)}`;
+  if (e.takenBack)
+    return (
+      <Notice title="This repair was taken back">
+        <p>
+          <a href={to(e.takenBack)}>See what was done</a>. It is not made again by itself for a day, unless something changes.
+        </p>
+      </Notice>
+    );
+  if (!e.takesBack || !e.ended) return null;
+  if (e.status === HealStatus.READY)
+    return (
+      <Notice title="The repair was taken back">
+        <p>
+          {visible(e.why)}. <a href={to(e.takesBack)}>See the repair</a>
+        </p>
+      </Notice>
+    );
+  return (
+    <Notice kind="bad" title="Nothing was taken back">
+      <p class="written">{e.why.split('\n').map(visible).join('\n')}</p>
+      <p>
+        <a href={to(e.takesBack)}>See the repair</a>
+      </p>
+    </Notice>
+  );
+}
