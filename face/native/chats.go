@@ -78,29 +78,12 @@ func (c *chats) Follow(ctx context.Context, req *connect.Request[tendv1.FollowCh
 	if m.GetAfter() < 0 {
 		return wireError(&process.InvalidError{Field: "after", Reason: fmt.Sprintf("is %d; it counts entries from 0", m.GetAfter())})
 	}
-	last := time.Now()
-	err := c.kept.FollowChat(ctx, m.GetService(), m.GetChat(), m.GetAfter(), func(m *tendv1.FollowChatResponse) error {
-		select {
-		case <-c.stopping:
-			return errStopping
-		default:
-		}
-		if m == nil {
-			if time.Since(last) < c.heartbeat {
-				return nil
-			}
-			m = &tendv1.FollowChatResponse{Heartbeat: true}
-		}
-		last = time.Now()
-		return stream.Send(m)
+	return looks[tendv1.FollowChatResponse]{
+		every: c.heartbeat, heartbeat: &tendv1.FollowChatResponse{Heartbeat: true},
+		stopping: c.stopping, away: &tendv1.FollowChatResponse{GoingAway: true},
+	}.send(stream, func(send func(*tendv1.FollowChatResponse) error) error {
+		return c.kept.FollowChat(ctx, m.GetService(), m.GetChat(), m.GetAfter(), send)
 	})
-	if errors.Is(err, errStopping) {
-		return stream.Send(&tendv1.FollowChatResponse{GoingAway: true})
-	}
-	if err != nil {
-		return wireError(err)
-	}
-	return nil
 }
 
 func (c *chats) Answer(ctx context.Context, req *connect.Request[tendv1.AnswerChatRequest]) (*connect.Response[tendv1.AnswerChatResponse], error) {

@@ -202,9 +202,6 @@ func (s *services) GetEpisode(ctx context.Context, req *connect.Request[tendv1.G
 	return answer(s.kept.Episode(ctx, req.Msg.GetId()))
 }
 
-// errStopping: the server ends.
-var errStopping = errors.New("the server stops")
-
 func (s *services) WatchEpisode(ctx context.Context, req *connect.Request[tendv1.WatchEpisodeRequest], stream *connect.ServerStream[tendv1.WatchEpisodeResponse]) error {
 	if s.kept == nil {
 		return unsupported("services")
@@ -216,29 +213,12 @@ func (s *services) WatchEpisode(ctx context.Context, req *connect.Request[tendv1
 	if from < 0 {
 		return wireError(&process.InvalidError{Field: "transcript_from", Reason: fmt.Sprintf("is %d; it counts bytes from 0", from)})
 	}
-	last := time.Now()
-	err := s.kept.WatchEpisode(ctx, req.Msg.GetId(), from, func(m *tendv1.WatchEpisodeResponse) error {
-		select {
-		case <-s.stopping:
-			return errStopping
-		default:
-		}
-		if m == nil {
-			if time.Since(last) < s.heartbeat {
-				return nil
-			}
-			m = &tendv1.WatchEpisodeResponse{Heartbeat: true}
-		}
-		last = time.Now()
-		return stream.Send(m)
+	return looks[tendv1.WatchEpisodeResponse]{
+		every: s.heartbeat, heartbeat: &tendv1.WatchEpisodeResponse{Heartbeat: true},
+		stopping: s.stopping, away: &tendv1.WatchEpisodeResponse{GoingAway: true},
+	}.send(stream, func(send func(*tendv1.WatchEpisodeResponse) error) error {
+		return s.kept.WatchEpisode(ctx, req.Msg.GetId(), from, send)
 	})
-	if errors.Is(err, errStopping) {
-		return stream.Send(&tendv1.WatchEpisodeResponse{GoingAway: true})
-	}
-	if err != nil {
-		return wireError(err)
-	}
-	return nil
 }
 
 func (s *services) Heal(ctx context.Context, req *connect.Request[tendv1.HealRequest]) (*connect.Response[tendv1.HealResponse], error) {
