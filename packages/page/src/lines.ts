@@ -1,5 +1,6 @@
 // Bytes of output as lines with absolute offsets.
 
+import { join } from '../../client/src/bytes.js';
 import { Stream } from '../../client/src/gen/tend/v1/spec_pb.js';
 
 /** The longest line in bytes that is kept whole; longer ones are broken. */
@@ -74,7 +75,7 @@ export class Cutter {
   }
 
   #line(open: boolean): Line {
-    const bytes = this.#rest.length === 1 ? this.#rest[0]! : join(this.#rest, this.#size);
+    const bytes = join(this.#rest, this.#size);
     const text = decoder.decode(bytes[bytes.length - 1] === 10 ? bytes.subarray(0, -1) : bytes);
     return { stream: this.stream, from: this.#from, to: this.#from + this.#size, text, time: this.#time, open };
   }
@@ -83,16 +84,6 @@ export class Cutter {
   rest(): Line | undefined {
     return this.#size ? this.#line(true) : undefined;
   }
-}
-
-function join(parts: Uint8Array[], size: number): Uint8Array {
-  const all = new Uint8Array(size);
-  let at = 0;
-  for (const p of parts) {
-    all.set(p, at);
-    at += p.length;
-  }
-  return all;
 }
 
 /** What comes after the first end of a line; all of it if there is none. */
