@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"time"
 
 	"connectrpc.com/connect"
@@ -66,7 +67,8 @@ type Service struct {
 	Ready bool
 	// Why it is in this phase; may be empty.
 	Why string
-	// Process of its newest run; "": there was none. PID while it may live, else 0.
+	// Process of its newest run; "": there was none, or tend did not start it. PID while it
+	// may live, else 0.
 	Process process.ID
 	PID     int
 	// Runs is how often it was started, Restarts how often by itself.
@@ -87,6 +89,9 @@ type Service struct {
 	Sandbox string
 	// Sockets that stay open from one run to the next, in the order of the file.
 	Sockets []ServiceSocket
+	// Adopted: the newest run is a process that tend did not start. There is no output of
+	// it, and its exit status will not be known.
+	Adopted bool
 }
 
 // ServiceSocket is a listening socket that a service is given.
@@ -142,6 +147,25 @@ func (c *Client) RestartServices(ctx context.Context, names ...string) error {
 		return err
 	}
 	return c.once(ctx, unary(c.kept.Restart, req, nil))
+}
+
+// AdoptService has a service that does not run be a process that is there already, and that
+// tend did not start: it is kept running from then on. Nothing is done to the process. It is
+// not repeated when the answer is lost. Errors: process.ErrNotFound for an unknown service
+// or pid, process.ErrRunning while the service runs, process.ErrPermission for a process
+// that must not be adopted, *process.InvalidError for a service that cannot adopt one.
+func (c *Client) AdoptService(ctx context.Context, name string, pid int) error {
+	if pid <= 0 || pid > math.MaxInt32 {
+		return &process.InvalidError{Field: "pid", Reason: fmt.Sprintf("is %d; 1 to %d are allowed", pid, math.MaxInt32)}
+	}
+	req := &tendv1.AdoptServiceRequest{Name: name, Pid: uint32(pid)}
+	if err := sendable("name", req); err != nil {
+		return err
+	}
+	if err := c.needsServices(ctx); err != nil {
+		return err
+	}
+	return c.once(ctx, unary(c.kept.Adopt, req, nil))
 }
 
 func (c *Client) sendsNames(ctx context.Context, names []string) error {
@@ -236,7 +260,7 @@ func toServices(all []*tendv1.ServiceStatus) []Service {
 			PID: int(m.GetPid()), Runs: m.GetRun(), Restarts: m.GetRestarts(), Exit: tendpb.ToExit(m.GetExit()),
 			Age: m.GetAge().AsDuration(), Next: m.GetNext().AsDuration(),
 			Healing: HealStatus(max(0, m.GetHealing())), Episode: tendpb.CleanName(m.GetEpisode()), Failures: int(m.GetFailures()),
-			Sandbox: tendpb.CleanName(m.GetSandbox()),
+			Sandbox: tendpb.CleanName(m.GetSandbox()), Adopted: m.GetAdopted(),
 		}
 		for _, one := range m.GetSockets() {
 			out[i].Sockets = append(out[i].Sockets, ServiceSocket{tendpb.CleanName(one.GetName()), tendpb.CleanText(one.GetAddress())})

@@ -8,9 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/tend-run/tend/anchor"
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/launch"
 	"github.com/tend-run/tend/metrics"
@@ -78,6 +80,22 @@ func (r *roles) get() (state, error) {
 		keeper: metrics.Role{PID: pids.Keeper, Restarts: count.KeeperRestarts},
 		server: metrics.Role{PID: os.Getpid(), Restarts: count.ServerRestarts},
 	}, nil
+}
+
+// pids are those of all roles, the launcher's too, as far as they are known: no service may
+// be one of them.
+func (r *roles) pids() []int {
+	if _, err := r.get(); err != nil {
+		r.log(fmt.Errorf("ask for the roles: %w", err)) // those of the last look count
+	}
+	r.mu.Lock()
+	seen := r.seen
+	r.mu.Unlock()
+	all := []int{os.Getpid(), seen.Anchor, seen.Keeper}
+	if s, ok := procfs.ReadStat(seen.Anchor); ok {
+		all = append(all, s.PPID)
+	}
+	return slices.DeleteFunc(all, func(pid int) bool { return pid <= 0 })
 }
 
 // note counts what changed since the last look.

@@ -20,7 +20,11 @@ func Answering(leader int, to netip.AddrPort) (Answerer, error) {
 	if a, ok := answeringBelow(leader, to); ok {
 		return a, nil
 	}
-	pids := Tree(leader)
+	return AnsweringOf(Tree(leader), leader, to)
+}
+
+// AnsweringOf is Answering for a tree that the caller knows: these are its processes.
+func AnsweringOf(pids []int, leader int, to netip.AddrPort) (Answerer, error) {
 	if len(pids) == 0 {
 		return Answerer{}, fmt.Errorf("no process is left of the tree of %d", leader)
 	}
@@ -52,6 +56,36 @@ func Answering(leader int, to netip.AddrPort) (Answerer, error) {
 		}
 	}
 	return a, nil
+}
+
+// Holders returns the processes that hold a TCP socket which listens on a port, at any
+// address in our own network, in ascending order. listening: somebody does; without
+// holders it is somebody whose descriptors we may not see.
+func Holders(port uint16) (pids []int, listening bool, err error) {
+	self := os.Getpid()
+	ns, err := networkOf(self)
+	if err != nil {
+		return nil, false, err
+	}
+	all := listeners(self, ns, port)
+	if len(all) == 0 {
+		return nil, false, nil
+	}
+	inodes := map[uint64]bool{}
+	for _, s := range all {
+		inodes[s.Inode] = true
+	}
+	everyone, err := procfs.PIDs()
+	if err != nil {
+		return nil, true, err
+	}
+	for _, pid := range everyone {
+		if slices.ContainsFunc(socketsOf(pid), func(inode uint64) bool { return inodes[inode] }) {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids, true, nil
 }
 
 // answeringBelow looks at the leader and its descendants alone; false: they do not tell

@@ -22,6 +22,14 @@ func Answering(int, netip.AddrPort) (Answerer, error) {
 	return Answerer{}, fmt.Errorf("%w: who listens is known on Linux only", process.ErrUnsupported)
 }
 
+// AnsweringOf reports process.ErrUnsupported.
+func AnsweringOf([]int, int, netip.AddrPort) (Answerer, error) { return Answering(0, netip.AddrPort{}) }
+
+// Holders reports process.ErrUnsupported.
+func Holders(uint16) ([]int, bool, error) {
+	return nil, false, fmt.Errorf("%w: who listens is known on Linux only", process.ErrUnsupported)
+}
+
 // Input reports process.ErrUnsupported.
 func Input(int) (process.InputState, error) {
 	return process.InputNone, fmt.Errorf("%w: waiting for input is observed on Linux only", process.ErrUnsupported)

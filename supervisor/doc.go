@@ -24,6 +24,8 @@
 //     first may live: a start follows the news that the tree of the one before is gone.
 //     If it is not known whether a start succeeded, it is repeated with the same number,
 //     and the caller gives each number one process ID. So it starts once.
+//   - A run that tend did not start (Adopted) is looked for only where somebody asks for the
+//     service, and never after tend has started one: what follows it is tend's own.
 //   - What nobody wants is not started. Events about an earlier Run change nothing.
 //   - At most Max restarts are made within a window of time, however long it ran in
 //     between. What comes beyond is a failure that is reported, not another start.

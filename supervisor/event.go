@@ -17,7 +17,7 @@ const (
 	WantUp
 	WantDown
 	WantRestart
-	// Launched: the start Run came to run. NotLaunched: it did not, and no trace of
+	// Launched: the start Run came to run; with Adopted it is that process. NotLaunched: it did not, and no trace of
 	// it is left (Text says why). Unknown: it could not be found out.
 	Launched
 	NotLaunched
@@ -62,10 +62,15 @@ const (
 	// Starved: the kernel has killed a process of Run for want of memory, in the control
 	// group that its limit is of, and Run goes on.
 	Starved
+	// Absent: there is no process to adopt as Run, and one is to be started.
+	Absent
+	// WantAdopted: somebody has named a process that the service is from now on (Adopted),
+	// and that may be adopted. While anything of it may live it changes nothing.
+	WantAdopted
 	eventKinds
 )
 
-var eventNames = [...]string{"tick", "up", "down", "restart", "launched", "not_launched", "unknown", "exited", "tree_gone", "probed", "needs", "line", "bounced", "changed", "due", "stuck", "pressure", "resumed", "found", "ruled", "placed", "hook_done", "unheld", "starved"}
+var eventNames = [...]string{"tick", "up", "down", "restart", "launched", "not_launched", "unknown", "exited", "tree_gone", "probed", "needs", "line", "bounced", "changed", "due", "stuck", "pressure", "resumed", "found", "ruled", "placed", "hook_done", "unheld", "starved", "absent", "adopted"}
 
 func (k EventKind) String() string {
 	if int(k) < len(eventNames) {
@@ -83,12 +88,14 @@ type Event struct {
 	Random float64
 	Run    int64
 	Exit   *process.Exit
-	Gone   bool
-	Alive  bool
-	Role   Role
-	Hook   Hook
-	Seq    int64
-	OK     bool
+	// Adopted is the process that Run is, of Launched and WantAdopted; nil: tend started it.
+	Adopted *Adopted
+	Gone    bool
+	Alive   bool
+	Role    Role
+	Hook    Hook
+	Seq     int64
+	OK      bool
 	// Doubt: the failure may be the machine's, which had no time for the probe.
 	Doubt bool
 	Gap   time.Duration
@@ -113,6 +120,10 @@ const (
 	// RunHook starts Hook of Run. The answer is HookDone. One that was started before is
 	// not started again; then its end is the answer.
 	RunHook
+	// Adopt looks for the process that the declaration would have adopted, and does nothing
+	// to it. The answer is Launched with Adopted, Absent, NotLaunched if it must not be
+	// adopted, or Unknown.
+	Adopt
 )
 
 // Notice is what was seen of a service.

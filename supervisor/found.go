@@ -16,7 +16,7 @@ func (m *machine) found() {
 		switch {
 		case missing:
 			s.Until = 0 // one answer is awaited, not two
-			if s.Hook == PreStart {
+			if s.Hook == PreStart || s.Look {
 				m.start()
 			} else {
 				m.do(Effect{Kind: Launch, Run: s.Run})

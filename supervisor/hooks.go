@@ -59,8 +59,13 @@ func (m *machine) hook(h Hook) bool {
 	return true
 }
 
-// start starts the run, after its hook.
+// start starts the run, after its hook; or has it looked for what is to be adopted in its
+// place, for which there is no hook.
 func (m *machine) start() {
+	if m.s.Look = m.s.Look && m.r.Adopt != nil; m.s.Look {
+		m.do(Effect{Kind: Adopt, Run: m.s.Run})
+		return
+	}
 	if m.s.Hook = PreStart; !m.hook(PreStart) {
 		m.s.Hook = NoHook
 		m.do(Effect{Kind: Launch, Run: m.s.Run})

@@ -219,6 +219,45 @@ func (s *Set) Restart(names []string, at Time, random float64) (out []Do, err er
 	return out, nil
 }
 
+// Adopt has a service be a process that was there before, and that may be adopted. Nothing
+// that it depends on is started for it. The error is a BusyError if the service runs.
+func (s *Set) Adopt(name string, a Adopted, at Time, random float64) (out []Do, err error) {
+	if err := s.foreign([]string{name}); err != nil {
+		return nil, err
+	}
+	m := s.services[name]
+	if m == nil || m.state.Leaving {
+		return nil, &UnknownError{Name: name, Known: slices.Clone(s.order)}
+	}
+	if m.state.Phase.Alive() {
+		return nil, &BusyError{name}
+	}
+	if by, ok := s.AdoptedBy(a); ok {
+		return nil, fmt.Errorf("pid %d is the service %s already: %w", a.PID, by, process.ErrPermission)
+	}
+	m.state.Ending = false
+	return s.Step(name, Event{Kind: WantAdopted, At: at, Random: random, Adopted: &a}), nil
+}
+
+// AdoptedBy returns the service that a process is; false: none.
+func (s *Set) AdoptedBy(a Adopted) (name string, ok bool) {
+	for name, m := range s.services {
+		if has := m.state.Adopted; has != nil && *has == a && m.state.Phase.Alive() {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// BusyError: a service runs, and so no other process can be it. It is a process.ErrRunning.
+type BusyError struct{ Name string }
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("service %s runs already; tend down %[1]s ends it", e.Name)
+}
+
+func (e *BusyError) Unwrap() error { return process.ErrRunning }
+
 // closure is the names and all that next leads to from them.
 func (s *Set) closure(names []string, next func(string) []string) (map[string]bool, error) {
 	all := map[string]bool{}
@@ -336,7 +375,13 @@ func (s *Set) Apply(c *config.Config, at Time, random float64) (out []Do) {
 			s.services[name] = &member{rules: rules}
 			continue
 		}
-		if kinds[name] = Ruled; m.state.Phase.Alive() && m.state.Up && OtherProcess(m.rules, rules) {
+		before, after := m.rules, rules
+		if m.state.Adopted != nil { // it has another environment in any case: its own
+			a, b := *before, *after
+			a.Env, b.Env = nil, nil
+			before, after = &a, &b
+		}
+		if kinds[name] = Ruled; m.state.Phase.Alive() && m.state.Up && OtherProcess(before, after) {
 			kinds[name] = WantRestart
 		}
 		m.rules, m.state.Leaving = rules, false

@@ -1,7 +1,9 @@
 package supervisor
 
 import (
+	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tend-run/tend/process"
@@ -41,13 +43,30 @@ func (p Phase) String() string {
 	return fmt.Sprintf("phase(%d)", uint8(p))
 }
 
+// adopted is before the phase of an adopted run where that is stored. A version of tend that
+// adopts nothing does not know such a phase, and leaves the service as it is: it would not
+// find the process, and would start a second one.
+const adopted = "adopted_"
+
+// MarshalJSON implements json.Marshaler.
+func (s State) MarshalJSON() ([]byte, error) {
+	type plain State
+	if s.Adopted == nil || !s.Phase.Alive() {
+		return json.Marshal(plain(s))
+	}
+	return json.Marshal(struct {
+		plain
+		Phase string
+	}{plain(s), adopted + s.Phase.String()})
+}
+
 // MarshalText implements encoding.TextMarshaler.
 func (p Phase) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (p *Phase) UnmarshalText(text []byte) error {
 	for i, name := range phaseNames {
-		if name == string(text) {
+		if name == strings.TrimPrefix(string(text), adopted) {
 			*p = Phase(i)
 			return nil
 		}
@@ -107,6 +126,12 @@ type State struct {
 	Starved string
 	// Due: its time has come, and it has not been started for it yet.
 	Due bool
+	// Look: what starts next is looked for first, as the declaration says: it may be there,
+	// and is adopted then.
+	Look bool
+	// Adopted is the process that this run is, if tend did not start it; nil: tend did, or
+	// there is none.
+	Adopted *Adopted `json:",omitempty"`
 	// Lines are the names of dependents whose line this run has written.
 	Lines []string
 	// Ending: it is to end once those that depend on it have; Leaving: and to be
@@ -130,6 +155,15 @@ type State struct {
 	// Last is the time of the newest event; Late: it came long after its deadline.
 	Last Time
 	Late bool
+}
+
+// Adopted is a process that tend did not start, by what names it for ever within a boot.
+type Adopted struct {
+	PID int
+	// Start is when it started, in ticks since the boot, as /proc/PID/stat has it.
+	Start int64
+	// Leads: it leads its session, whose members are of its tree.
+	Leads bool
 }
 
 // Probe is what is known by one of a service's probes.
@@ -206,5 +240,6 @@ func (s State) Rebase(now Time) State {
 		s.Started = now
 	}
 	s.Probes = [roles]Probe{}
+	s.Adopted = nil
 	return s
 }

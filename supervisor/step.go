@@ -119,6 +119,7 @@ func (m *machine) handle() {
 				s.Then = thenRestart
 			}
 		case !s.Phase.Alive() && s.Phase != Pausing && s.Phase != Waiting:
+			s.Look = true
 			m.fresh("")
 		}
 	case WantDown:
@@ -136,6 +137,10 @@ func (m *machine) handle() {
 	case WantRestart:
 		s.Up, s.Due = true, m.r.Schedule != nil
 		m.restart("a restart was asked for")
+	case WantAdopted:
+		if !s.Phase.Alive() && ev.Adopted != nil {
+			m.adopt()
+		}
 	case Changed:
 		if s.Up {
 			m.changed()
@@ -207,6 +212,11 @@ func (m *machine) ofRun() {
 		} else if s.Phase == Killing {
 			m.gone()
 		}
+	case Absent:
+		if s.Phase == Starting && s.Look {
+			s.Look = false
+			m.start()
+		}
 	case Unknown:
 		if s.Phase == Starting {
 			s.Until = m.now.Add(again)
@@ -253,10 +263,28 @@ func (m *machine) notLaunched(why string) {
 
 // launched: the process runs.
 func (m *machine) launched() {
-	m.enter(Running, -1, "")
+	m.s.Look = false
+	why := ""
+	if m.ev.Kind == Launched || m.ev.Kind == WantAdopted {
+		m.s.Adopted = m.ev.Adopted
+	}
+	if a := m.s.Adopted; a != nil {
+		why = fmt.Sprintf("adopted: tend did not start pid %d, and has no output of it", a.PID)
+	}
+	m.enter(Running, -1, why)
 	m.s.Started = m.now
-	m.report(NoticeStarted, "")
+	m.report(NoticeStarted, why)
 	m.arm()
+}
+
+// adopt: somebody has named the process that the service is.
+func (m *machine) adopt() {
+	s := &m.s
+	s.Up, s.Restarts = true, nil
+	s.Run++
+	s.Due, s.Done, s.Lines = false, false, nil
+	s.Greeting, s.Greeted, s.Starved = false, false, ""
+	m.launched()
 }
 
 // exited: the process itself has ended.
@@ -306,6 +334,9 @@ func (m *machine) success(e *process.Exit) bool {
 
 // exitText says how a process has ended, and what the kernel had to do with it.
 func (m *machine) exitText(e *process.Exit) string {
+	if m.s.Adopted != nil && e.Lost() {
+		return "its status is not known: tend did not start it"
+	}
 	if e.Cause == process.CauseOOM {
 		return e.String() + ", by the kernel for want of memory" + m.limitText()
 	}
@@ -405,7 +436,11 @@ func (m *machine) due() {
 			s.Due = s.Due || m.r.Schedule != nil
 			m.fresh("another try after: " + s.Why)
 		case Starting:
-			m.do(Effect{Kind: Launch, Run: s.Run})
+			if s.Look {
+				m.start()
+			} else {
+				m.do(Effect{Kind: Launch, Run: s.Run})
+			}
 		case Stopping:
 			switch s.Hook { // it should have ended long ago
 			case PreStop:

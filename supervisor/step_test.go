@@ -53,6 +53,8 @@ func (w *tale) ev(e Event) string {
 		switch e.Kind {
 		case Launch:
 			all = append(all, fmt.Sprintf("launch %d", e.Run))
+		case Adopt:
+			all = append(all, fmt.Sprintf("adopt %d", e.Run))
 		case Signal:
 			all = append(all, fmt.Sprintf("signal %d", e.Number))
 		case Kill:

@@ -34,6 +34,8 @@ type run struct {
 	tree   bool // anything of it is
 	exit   *process.Exit
 	deaf   bool // does not end at a signal
+	// adopted: it was there before, and nobody is told how it ends.
+	adopted bool
 }
 
 func newWorld(t *rapid.T, c *config.Config) *world {
@@ -114,6 +116,25 @@ func (w *world) carry(name string) {
 		} else {
 			w.step(name, Event{Kind: Exited, Run: e.Run, Exit: p.exit, Gone: !p.tree})
 		}
+	case Adopt:
+		for n, other := range runs {
+			if other.tree {
+				w.fatalf("%s: run %d is looked for while run %d lives", name, e.Run, n)
+			}
+		}
+		switch rapid.IntRange(0, 5).Draw(w.t, "adopt") {
+		case 0:
+			w.step(name, Event{Kind: NotLaunched, Run: e.Run, Text: "another user's"})
+		case 1:
+			w.step(name, Event{Kind: Unknown, Run: e.Run})
+		case 2:
+			w.step(name, Event{Kind: Absent, Run: e.Run})
+		default:
+			if s, _ := w.set.State(name); s.Phase == Starting && s.Run == e.Run { // else the answer comes too late
+				runs[e.Run] = &run{leader: true, tree: true, adopted: true, deaf: rapid.IntRange(0, 4).Draw(w.t, "deaf") == 0}
+			}
+			w.step(name, Event{Kind: Launched, Run: e.Run, Adopted: &Adopted{PID: 100, Start: e.Run}})
+		}
 	case Signal:
 		if p != nil && p.tree && !p.deaf {
 			w.end(name, e.Run, &process.Exit{Signal: e.Number, Code: -1, Cause: process.CauseKilled}, true)
@@ -148,6 +169,9 @@ func (w *world) end(name string, n int64, e *process.Exit, all bool) {
 	p := w.runs[name][n]
 	had := p.leader
 	if had {
+		if p.adopted {
+			e = &process.Exit{Code: -1, Cause: process.CauseLost}
+		}
 		p.leader, p.exit = false, e
 	}
 	if all {
@@ -232,6 +256,7 @@ services:
   cache: {command: x, hooks: {pre_start: a, post_stop: b}, pressure: {restart: true}, restart: {max: 2, within: 30s, delay: 0, retry: 1m}}
   web: {command: x, hooks: {pre_start: a, post_start: b, pre_stop: c, post_stop: d}, depends_on: {db: {restart: true}, job: completed, cache: started}, readiness: {tcp: 80}, liveness: {tcp: 80}, restart: {max: 3, retry: 1m}}
   boxed: {command: x, sandbox: s, depends_on: {db: {restart: true}}, health: {tcp: 80}, hooks: {pre_start: a, pre_stop: c, post_stop: d}, restart: {max: 3, retry: 1m}}
+  old: {command: x, adopt: {port: 80}, depends_on: [db], hooks: {pre_start: a, pre_stop: c, post_stop: d}, health: {tcp: 80}, restart: {max: 3, retry: 1m}}
   edge: {command: x, forks: true, depends_on: {web: {log: up}}, restart: {retry: 3m}}
 `
 
@@ -284,6 +309,22 @@ func TestNoOrderOfEventsBreaksWhatAlwaysHolds(t *testing.T) {
 				}
 				w.take(w.set.Tick(w.now, 0.5))
 			},
+			"adopt": func(t *rapid.T) {
+				s, _ := w.set.State("old")
+				out, err := w.set.Adopt("old", Adopted{PID: 200, Start: s.Run}, w.now, 0.5)
+				if (err == nil) == s.Phase.Alive() {
+					w.fatalf("it is %v, and adopting it says %v", s.Phase, err)
+				}
+				if err != nil {
+					return
+				}
+				w.note("adopt old")
+				if w.runs["old"] == nil {
+					w.runs["old"] = map[int64]*run{}
+				}
+				w.runs["old"][s.Run+1] = &run{leader: true, tree: true, adopted: true}
+				w.take(out)
+			},
 			"freeze": func(t *rapid.T) {
 				w.now = w.now.Add(time.Hour)
 				w.take(w.set.Tick(w.now, 0.5))
@@ -314,7 +355,7 @@ func TestNoOrderOfEventsBreaksWhatAlwaysHolds(t *testing.T) {
 			"late news": func(t *rapid.T) {
 				n := name()
 				s, _ := w.set.State(n)
-				kind := rapid.SampledFrom([]EventKind{Launched, Exited, TreeGone, NotLaunched, Unknown, Probed, HookDone}).Draw(t, "kind")
+				kind := rapid.SampledFrom([]EventKind{Launched, Absent, Exited, TreeGone, NotLaunched, Unknown, Probed, HookDone}).Draw(t, "kind")
 				w.step(n, Event{Kind: kind, Run: s.Run - 1, Exit: &process.Exit{}, Gone: true, OK: true, Seq: 1, Hook: PreStart})
 			},
 			"crash": func(t *rapid.T) { w.crash() },
@@ -335,6 +376,9 @@ func TestNoOrderOfEventsBreaksWhatAlwaysHolds(t *testing.T) {
 					}
 					if !s.Up && (s.Phase == Starting || s.Phase == Running || s.Phase == Waiting || s.Phase == Pausing || s.Phase == Failed) {
 						w.fatalf("%s is %v, and nobody wants it", n, s.Phase)
+					}
+					if p := w.runs[n][s.Run]; s.Phase.Alive() && p != nil && p.tree && p.adopted != (s.Adopted != nil) {
+						w.fatalf("%s: that run %d was adopted is %v, and it is said to be %v", n, s.Run, p.adopted, s.Adopted)
 					}
 					for r, p := range w.runs[n] {
 						if p.tree && r != s.Run {
@@ -428,6 +472,8 @@ func TestWhatIsWantedRunsInTheEnd(t *testing.T) {
 					if n == "job" {
 						w.end(n, e.Run, &process.Exit{}, true)
 					}
+				case Adopt:
+					w.step(n, Event{Kind: Absent, Run: e.Run})
 				case Ask:
 					w.step(n, Event{Kind: Probed, Run: e.Run, Role: e.Role, Seq: e.Seq, OK: true})
 				case RunHook:

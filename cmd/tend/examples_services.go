@@ -22,6 +22,12 @@ func (*downCmd) Help() string {
 ` + examples(`tend down web`, `tend down`)
 }
 
+func (*adoptCmd) Help() string {
+	return `The service is that process from now on: tend asks it how it is, ends it, and starts its own after it. What it writes goes where it went, and its exit status will not be known. It must be of the service's user, and nothing that tend has started. The key adopt of a tend.yaml has tend up look for it by a pid file or a port.
+
+` + examples(`tend adopt web "$(cat run/web.pid)"`)
+}
+
 func (*servicesCmd) Help() string {
 	return examples(`tend services`, `tend services restart web`)
 }

@@ -113,6 +113,22 @@ func (c *servicesRestartCmd) Run(ctx context.Context, inv *invocation) error {
 	return inv.actedOnServices(c.Names)
 }
 
+type adoptCmd struct {
+	Name string `arg:"" name:"service" complete:"service" help:"The service. It is declared, and does not run."`
+	PID  int    `arg:"" name:"pid" help:"The pid of the process, which tend did not start."`
+}
+
+func (c *adoptCmd) Run(ctx context.Context, inv *invocation) error {
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.AdoptService(ctx, c.Name, c.PID); err != nil {
+		return serviceError(err)
+	}
+	return inv.actedOnServices([]string{c.Name})
+}
+
 // actedOnServices prints what something was done to.
 func (inv *invocation) actedOnServices(names []string) error {
 	for _, name := range names {
@@ -148,7 +164,8 @@ func noService(name string, all []tend.Service) error {
 }
 
 // restartService restarts the service that a word for tend restart means: the name of
-// one, or a process that is the newest run of one. false: it means none.
+// one, or a process that is the newest run of one. A service that was adopted has no process
+// of its name but of earlier runs. false: it means none.
 func (d *daemon) restartService(ctx context.Context, word string, p process.Process) (bool, error) {
 	all, err := d.Services(ctx)
 	if errors.Is(err, process.ErrUnsupported) {
@@ -158,7 +175,7 @@ func (d *daemon) restartService(ctx context.Context, word string, p process.Proc
 		return false, err
 	}
 	for _, s := range all {
-		if p == nil && s.Name == word || p != nil && s.Process == p.ID() {
+		if (p == nil || s.Adopted) && s.Name == word || p != nil && s.Process == p.ID() {
 			return true, serviceError(d.RestartServices(ctx, s.Name))
 		}
 	}
@@ -222,6 +239,8 @@ type serviceFacts struct {
 	Sandbox string `json:"sandbox,omitempty"`
 	// Sockets that stay open over its restarts, in the order of the file.
 	Sockets []serviceSocket `json:"sockets,omitempty"`
+	// Adopted: tend did not start what runs.
+	Adopted bool `json:"adopted,omitempty"`
 }
 
 type serviceSocket struct {
@@ -239,7 +258,7 @@ func serviceFactsOf(s *tend.Service) serviceFacts {
 	f := serviceFacts{
 		Name: s.Name, Phase: s.Phase.String(), Up: s.Up, Ready: s.Ready, Why: s.Why, Process: s.Process, PID: s.PID,
 		Runs: s.Runs, Restarts: s.Restarts, Age: s.Age.Seconds(), Next: s.Next.Seconds(),
-		Healing: s.Healing.String(), Episode: s.Episode, Sandbox: s.Sandbox,
+		Healing: s.Healing.String(), Episode: s.Episode, Sandbox: s.Sandbox, Adopted: s.Adopted,
 	}
 	for _, one := range s.Sockets {
 		f.Sockets = append(f.Sockets, serviceSocket(one))

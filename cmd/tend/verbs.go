@@ -41,6 +41,7 @@ type grammar struct {
 	Up       upCmd       `cmd:"" group:"service" help:"Start the services of a tend.yaml, and keep them running."`
 	Down     downCmd     `cmd:"" group:"service" help:"End services."`
 	Services servicesCmd `cmd:"" group:"service" aliases:"service,svc" help:"List services, and restart them."`
+	Adopt    adoptCmd    `cmd:"" group:"service" help:"Have a service be a process that runs already, and keep it running."`
 	Heal     healCmd     `cmd:"" group:"service" help:"Repair a service now, or say what would be tried."`
 	Episodes episodesCmd `cmd:"" group:"service" aliases:"episode" help:"Show what was done to repair services."`
 	Rollback rollbackCmd `cmd:"" group:"service" help:"Take back a repair that was made, and restart the service."`

@@ -122,6 +122,8 @@ type Config struct {
 	Admin native.Admin
 	// InShutdown is as in run.Config of the supervisor.
 	InShutdown func(time.Time) bool
+	// Roles is as in run.Config of the supervisor.
+	Roles func() []int
 	// Program is tend, as it is started, and URL where it finds this server: for the
 	// workers that repair services. Without both nothing is repaired. Program also holds
 	// the sockets of services.
@@ -229,7 +231,7 @@ func Open(c Config) (*Set, error) {
 		return nil, err
 	}
 	sandboxes := &route.Router{Driver: boxes, Default: machine, Domains: c.Domains}
-	sc := services.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "services"), InShutdown: c.InShutdown, Moving: c.Moving, Driver: boxes, Program: c.Program, Log: c.Log}
+	sc := services.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "services"), InShutdown: c.InShutdown, Roles: c.Roles, Moving: c.Moving, Driver: boxes, Program: c.Program, Log: c.Log}
 	var repair *healing.Healing
 	if len(c.Program) > 0 && c.URL != "" {
 		repair = healing.Open(healing.Config{

@@ -39,6 +39,7 @@ type Config struct {
 	Manager    process.Manager
 	Dir        string
 	InShutdown func(time.Time) bool
+	Roles      func() []int
 	Moving     func(context.Context) error
 	Driver     driver.Driver
 	Program    []string
@@ -86,7 +87,7 @@ func Open(c Config) *Services {
 		s.c.Log = slog.New(slog.DiscardHandler)
 	}
 	var err error
-	rc := run.Config{Manager: c.Manager, Dir: c.Dir, Log: c.Log, InShutdown: c.InShutdown, Moving: c.Moving, Driver: c.Driver, Program: c.Program}
+	rc := run.Config{Manager: c.Manager, Dir: c.Dir, Log: c.Log, InShutdown: c.InShutdown, Roles: c.Roles, Moving: c.Moving, Driver: c.Driver, Program: c.Program}
 	if c.Healer != nil {
 		rc.Notice = c.Healer.Saw
 	}
@@ -260,6 +261,14 @@ func (s *Services) Start(ctx context.Context, names []string) error {
 		return s.trouble
 	}
 	return away(s.sup.Up(ctx, names...))
+}
+
+// Adopt has a service be a process that tend did not start.
+func (s *Services) Adopt(ctx context.Context, name string, pid int) error {
+	if s.trouble != nil {
+		return s.trouble
+	}
+	return away(s.sup.Adopt(ctx, name, pid))
 }
 
 // Stop ends services.

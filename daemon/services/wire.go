@@ -88,6 +88,7 @@ func (a API) messages(ctx context.Context, all []run.Status) []*tendv1.ServiceSt
 			Name: one.Name, Phase: tendv1.ServicePhase(st.Phase + 1), Up: st.Up, Ready: st.Ready, Why: strings.ToValidUTF8(why(st), "\ufffd"),
 			Process: string(one.ID), Run: st.Run, Restarts: st.Total, Age: durationpb.New(one.Age),
 		}
+		m.Adopted = st.Adopted != nil
 		for _, p := range st.Probes {
 			m.Failures = max(m.Failures, uint32(max(0, p.Failures)))
 		}
@@ -109,7 +110,7 @@ func (a API) messages(ctx context.Context, all []run.Status) []*tendv1.ServiceSt
 			m.Next = durationpb.New(one.Next)
 		}
 		if st.Phase.Alive() {
-			m.Pid = a.pid(ctx, one.ID)
+			m.Pid = a.pid(ctx, one)
 		}
 		out[i] = m
 	}
@@ -143,9 +144,12 @@ func trouble(st *supervisor.State) string {
 	return st.Why
 }
 
-// pid of a process; 0: it is not known.
-func (a API) pid(ctx context.Context, id process.ID) uint32 {
-	p, err := a.c.Manager.Get(ctx, process.Selector{ID: id})
+// pid of a service; 0: it is not known.
+func (a API) pid(ctx context.Context, s *run.Status) uint32 {
+	if adopted := s.State.Adopted; adopted != nil {
+		return uint32(adopted.PID)
+	}
+	p, err := a.c.Manager.Get(ctx, process.Selector{ID: s.ID})
 	if err != nil {
 		return 0
 	}

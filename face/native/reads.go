@@ -83,6 +83,7 @@ var reads = map[string]bool{
 	pb.ServiceServiceHealProcedure:            false,
 	pb.ServiceServiceCancelHealProcedure:      false,
 	pb.ServiceServiceRollBackEpisodeProcedure: false,
+	pb.ServiceServiceAdoptProcedure:           false,
 
 	pb.ChatServiceSendProcedure:   false,
 	pb.ChatServiceFollowProcedure: true,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"connectrpc.com/connect"
@@ -30,6 +31,8 @@ type Services interface {
 	Start(ctx context.Context, names []string) error
 	Stop(ctx context.Context, names []string) error
 	Restart(ctx context.Context, names []string) error
+	// Adopt has a service be the process of a pid, and returns once that is written down.
+	Adopt(ctx context.Context, name string, pid int) error
 	// List returns all services, and the file that declares them.
 	List(ctx context.Context) (all []*tendv1.ServiceStatus, file string, err error)
 	// Next returns all services once they are not as they were when it returned after;
@@ -118,6 +121,20 @@ func (s *services) Stop(ctx context.Context, req *connect.Request[tendv1.StopSer
 
 func (s *services) Restart(ctx context.Context, req *connect.Request[tendv1.RestartServicesRequest]) (*connect.Response[tendv1.RestartServicesResponse], error) {
 	return wish(ctx, s, req.Msg.GetNames(), 1, func(k Services) func(context.Context, []string) error { return k.Restart }, &tendv1.RestartServicesResponse{})
+}
+
+func (s *services) Adopt(ctx context.Context, req *connect.Request[tendv1.AdoptServiceRequest]) (*connect.Response[tendv1.AdoptServiceResponse], error) {
+	if s.kept == nil {
+		return nil, unsupported("services")
+	}
+	if err := checkNames([]string{req.Msg.GetName()}, 1); err != nil {
+		return nil, wireError(err)
+	}
+	pid := req.Msg.GetPid()
+	if pid == 0 || pid > math.MaxInt32 {
+		return nil, wireError(&process.InvalidError{Field: "pid", Reason: fmt.Sprintf("is %d; 1 to %d are allowed", pid, math.MaxInt32)})
+	}
+	return answer(&tendv1.AdoptServiceResponse{}, s.kept.Adopt(ctx, req.Msg.GetName(), int(pid)))
 }
 
 func (s *services) List(ctx context.Context, _ *connect.Request[tendv1.ListServicesRequest]) (*connect.Response[tendv1.ListServicesResponse], error) {

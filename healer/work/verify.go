@@ -140,9 +140,12 @@ func (w *worker) seeLives(ctx context.Context) error {
 
 // holds watches one process.
 func (w *worker) holds(ctx context.Context, first tend.Service, hold time.Duration) (string, error) {
-	p, err := w.there.Get(ctx, process.Selector{ID: first.Process})
-	if err != nil {
-		return "", err
+	var p process.Process // of one that was adopted there is none; its probes need none
+	if first.Process != "" {
+		var err error
+		if p, err = w.there.Get(ctx, process.Selector{ID: first.Process}); err != nil {
+			return "", err
+		}
 	}
 	r := w.order.Rules
 	spec := process.Spec{Env: r.Env, Dir: r.Cwd, User: r.User}

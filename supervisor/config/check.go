@@ -39,6 +39,7 @@ func (d *decoder) check(c *Config) {
 		s, at := c.Services[name], "services."+name
 		s.Name = name
 		d.checkSandbox(c, s, at)
+		d.checkAdopt(s, at)
 		if s.Health != nil {
 			for key, other := range map[string]*Probe{"startup": s.Startup, "readiness": s.Readiness, "liveness": s.Liveness} {
 				if other != nil {
@@ -103,6 +104,8 @@ func (d *decoder) check(c *Config) {
 				fail(path, "is no service of this file"+hint)
 			case dep.Service == name:
 				fail(path, "is the service itself")
+			case dep.Condition == LogLine && other.Adopt != nil:
+				fail(path, "waits for a line of a service that may be adopted, and tend has no output of what it did not start; wait for ready, with a probe by http, tcp or exec")
 			case dep.Condition == Completed && other.Restart.Policy == "always":
 				fail(path, "never completes: it is restarted after each exit; set its restart to on-failure or never")
 			}

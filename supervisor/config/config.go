@@ -36,6 +36,7 @@ type Service struct {
 	Inherit   string            `key:"inherit" enum:"all,none" default:"all" doc:"The environment below env: that of tend up, kept with the service, or nothing. In a sandbox: that of the sandbox, or with none nothing of the user there."`
 	User      string            `key:"user" doc:"User name, uid or uid:gid. Default: the user of the daemon. In a sandbox: of an account there; default: the user of the sandbox."`
 	Sandbox   string            `key:"sandbox" doc:"Name or ID of the daemon's sandbox in which it runs, with its probes and hooks. Default: that of the file, or else on the machine itself."`
+	Adopt     *Adopt            `key:"adopt" doc:"A process that tend did not start, and that the service is as long as that runs: tend up looks for it before it starts another one. Not in a sandbox."`
 	Sockets   Sockets           `key:"sockets" doc:"Listening sockets by name, which stay open from one run to the next: 127.0.0.1:PORT, [::1]:PORT, 0.0.0.0:PORT, or unix:PATH. The process gets them as descriptors 3, 4 and so on in the order of the file, as systemd passes them (LISTEN_FDS). Not in a sandbox."`
 	DependsOn Dependencies      `key:"depends_on" doc:"Services that it needs before it starts: a list of names, or conditions by name."`
 	Restart   Restart           `key:"restart" doc:"When and how it is started again: a policy alone, or all of it."`
@@ -135,6 +136,13 @@ type Schedule struct {
 	Cron    Cron   `key:"cron" short:"yes" required:"yes" doc:"Minute, hour, day of month, month, day of week; or @hourly, @daily, @every 10m and the like."`
 	Zone    Zone   `key:"zone" default:"Local" doc:"Time zone: Europe/Berlin, UTC, Local."`
 	Overlap string `key:"overlap" enum:"skip,restart" default:"skip" doc:"What happens at a time at which it still runs."`
+}
+
+// Adopt names the process that a service may be already. Exactly one of PIDFile and Port is
+// set.
+type Adopt struct {
+	PIDFile string `key:"pid_file" doc:"The file in which the program notes its pid, read as the service's user. Relative: to the service's cwd. A file that is older than the process is stale."`
+	Port    int    `key:"port" min:"1" max:"65535" doc:"The TCP port on which it listens."`
 }
 
 // Hooks of a service. Each is started once for a run.

@@ -57,7 +57,7 @@ func TestTheWholeFileIsRead(t *testing.T) {
 	if web.Stop.Signal != 2 || web.Stop.Timeout != Duration(10*time.Second) || web.Limits.Memory != 3<<29 {
 		t.Errorf("stop is %+v, limits %+v", web.Stop, web.Limits)
 	}
-	if got := strings.Join(c.Order(), " "); got != "backup bundler db hourly migrate web" {
+	if got := strings.Join(c.Order(), " "); got != "backup bundler db hourly migrate old web" {
 		t.Errorf("the order is %s", got)
 	}
 	if got := c.Services["bundler"].Command.Line; got != "exec node bundler.js \\\n  --watch\n" {

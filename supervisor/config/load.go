@@ -94,6 +94,9 @@ func (src *Source) Config() (*Config, error) {
 			s.Cwd = below(src.Dir, s.Cwd)
 		}
 		d.placeSockets(s)
+		if s.Adopt != nil && s.Adopt.PIDFile != "" {
+			s.Adopt.PIDFile = below(s.Cwd, s.Adopt.PIDFile)
+		}
 		for _, file := range s.EnvFile {
 			vars, err := src.vars(file)
 			if err != nil {

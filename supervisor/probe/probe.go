@@ -36,6 +36,9 @@ type Target struct {
 	Process process.Process
 	// Leader is its pid; needed for HTTP and TCP.
 	Leader int
+	// Tree returns the processes of the run, where the leader's session and control group do
+	// not show them. nil: they do.
+	Tree func() []int
 	// Dial connects to addresses in the network of the service. nil: the machine's.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Manager and Spec are for commands: where they run, and with what directory,
@@ -146,7 +149,13 @@ func (t *Target) own(at netip.AddrPort) error {
 			return fmt.Errorf("%v is asked in the network of the machine, and the service has one of its own", at)
 		}
 	}
-	who, err := observe.Answering(t.Leader, at)
+	answering := observe.Answering
+	if t.Tree != nil {
+		answering = func(leader int, at netip.AddrPort) (observe.Answerer, error) {
+			return observe.AnsweringOf(t.Tree(), leader, at)
+		}
+	}
+	who, err := answering(t.Leader, at)
 	if err != nil {
 		return fmt.Errorf("who answers at %v is not known: %w", at, err)
 	}

@@ -78,6 +78,7 @@ type runTree struct {
 	p      process.Process
 	leader int             // the pid of its command
 	own    *pressure.Group // that was made for the run; nil: none is known
+	pids   func() []int    // of a run that was adopted: it has no group of its own; nil: it was not
 }
 
 // group returns the control groups of the command; nil: it has ended, and its pid may be
@@ -90,7 +91,9 @@ func (t *runTree) group(ctx context.Context) *pressure.Group {
 	if err != nil {
 		return nil // it has just ended
 	}
-	t.own = nil
+	if t.own = nil; t.pids != nil {
+		return g
+	}
 	if s, ok := procfs.ReadStat(t.leader); ok {
 		if pids := g.Members(); len(pids) > 0 && !slices.Contains(pids, s.PPID) {
 			t.own = g
@@ -107,7 +110,10 @@ func (t *runTree) look(ctx context.Context) (g *pressure.Group, pids []int) {
 	if t.own != nil {
 		pids = t.own.Members()
 	}
-	if len(pids) == 0 {
+	switch {
+	case t.pids != nil:
+		pids = t.pids()
+	case len(pids) == 0:
 		pids = observe.Tree(t.leader)
 	}
 	if g != nil {

@@ -76,14 +76,21 @@ func live(t testing.TB, m process.Manager, dir string) *life {
 // liveWith is live where moving says whether output comes.
 func liveWith(t testing.TB, m process.Manager, dir string, moving func(context.Context) error) *life {
 	t.Helper()
+	return liveConfig(t, run.Config{Manager: m, Dir: dir, Moving: moving})
+}
+
+// liveConfig is live with more than it has.
+func liveConfig(t testing.TB, c run.Config) *life {
+	t.Helper()
 	l := &life{t: t, texts: map[supervisor.Notice]string{}}
-	self := scene.Value(os.Executable())(t)
-	l.Supervisor = scene.Value(run.Open(run.Config{Manager: m, Dir: dir, Moving: moving, Program: []string{self}, Notice: func(service string, e supervisor.Effect) {
+	c.Program = []string{scene.Value(os.Executable())(t)}
+	c.Notice = func(service string, e supervisor.Effect) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.notices = append(l.notices, service+" "+e.Notice.String())
 		l.texts[e.Notice] = e.Text
-	}}))(t)
+	}
+	l.Supervisor = scene.Value(run.Open(c))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- l.Run(ctx) }()

@@ -27,6 +27,9 @@ type Config struct {
 	// Program is tend as it is started, with its first arguments: for services that have
 	// sockets. Empty: they are refused.
 	Program []string
+	// Roles returns the pids of tend's own roles, which no service may adopt. nil: none is
+	// known but this program.
+	Roles func() []int
 	// Moving returns nil if the output of processes is being moved to where it is read.
 	// nil: it always is.
 	Moving func(context.Context) error
@@ -124,7 +127,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	s.alive = ctx
 	for _, name := range s.set.Names() {
 		if state, _ := s.set.State(name); !state.Foreign {
-			s.work(name).adopt(s.order(name))
+			s.work(name).goOn(s.order(name))
 		}
 	}
 	s.wg.Go(s.findHolders)
@@ -304,7 +307,7 @@ type Status struct {
 	Name  string
 	State supervisor.State
 	Rules *config.Service
-	// ID of the newest run; "" if there was none.
+	// ID of the newest run; "" if there was none, or tend did not start it.
 	ID process.ID
 	// Age is how long it has been in its phase.
 	Age time.Duration
@@ -325,7 +328,7 @@ func (s *Supervisor) list() (all []Status) {
 		if state.Since != 0 {
 			one.Age = max(0, s.now().Sub(state.Since))
 		}
-		if r := s.records[name]; r != nil && state.Run > 0 {
+		if r := s.records[name]; r != nil && state.Run > 0 && state.Adopted == nil {
 			one.ID = idOf(r.Token, state.Run)
 		}
 		if state.Until != 0 {
@@ -400,7 +403,7 @@ func (s *Supervisor) work(name string) *worker {
 func (s *Supervisor) order(name string) order {
 	o := order{rules: s.set.Rules(name), lines: map[string]config.Pattern{}}
 	if r := s.records[name]; r != nil {
-		o.token, o.run = r.Token, r.State.Run
+		o.token, o.run, o.adopted = r.Token, r.State.Run, r.State.Adopted
 	}
 	for _, other := range s.set.Names() {
 		for _, d := range s.set.Rules(other).DependsOn {

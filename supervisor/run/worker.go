@@ -10,6 +10,7 @@ import (
 
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/supervisor"
+	"github.com/tend-run/tend/supervisor/adopt"
 	"github.com/tend-run/tend/supervisor/config"
 	"github.com/tend-run/tend/supervisor/probe"
 )
@@ -28,7 +29,9 @@ type order struct {
 	rules *config.Service
 	token string
 	run   int64
-	lines map[string]config.Pattern // lines that dependents wait for
+	// adopted is the process that the newest run is; nil: tend started it.
+	adopted *supervisor.Adopted
+	lines   map[string]config.Pattern // lines that dependents wait for
 }
 
 // worker carries out the effects of one service.
@@ -52,6 +55,7 @@ type worker struct {
 	tree    runTree
 	by      seenOf // what the run is watched for
 	unwatch context.CancelFunc
+	adopted *adopt.Process // the newest that there was; nil: none
 
 	// The loop's alone.
 	times    *config.Schedule
@@ -116,6 +120,8 @@ func (w *worker) put(e supervisor.Effect, o order) {
 		switch e.Kind {
 		case supervisor.Launch:
 			w.launch(e.Run, o)
+		case supervisor.Adopt:
+			w.adopt(e.Run, o)
 		case supervisor.Signal:
 			w.signal(e, o)
 		case supervisor.Kill:
@@ -155,12 +161,31 @@ func (w *worker) find(ctx context.Context, id process.ID) (process.Process, proc
 	}
 }
 
-// adopt finds out what has become of the newest run.
-func (w *worker) adopt(o order) {
+// findRun is find for a run, which tend may not have started.
+func (w *worker) findRun(ctx context.Context, n int64, o order) (process.Process, process.Info, error) {
+	if o.adopted == nil || o.run != n {
+		return w.find(ctx, idOf(o.token, n))
+	}
+	if w.adopted == nil || !w.adopted.Is(*o.adopted) {
+		w.adopted = adopt.Open(*o.adopted)
+	}
+	for {
+		in, err := w.adopted.Info(ctx)
+		if err == nil {
+			return w.adopted, in, nil
+		}
+		if !errors.Is(err, process.ErrUnavailable) || !w.pause(ctx) {
+			return nil, process.Info{}, err
+		}
+	}
+}
+
+// goOn finds out what has become of the newest run.
+func (w *worker) goOn(o order) {
 	w.push(func() {
 		w.look(w.ctx, o.rules.Sandbox, nil)
 		ev := supervisor.Event{Kind: supervisor.Found, Run: o.run}
-		p, in, err := w.find(w.ctx, idOf(o.token, o.run))
+		p, in, err := w.findRun(w.ctx, o.run, o)
 		switch {
 		case err == nil:
 			ev.Alive, ev.Exit, ev.Gone = in.Exit == nil, w.s.judged(in.Exit), in.TreeGone
@@ -226,7 +251,7 @@ func (w *worker) signal(e supervisor.Effect, o order) {
 	var err error
 	for {
 		var p process.Process
-		if p, _, err = w.find(w.ctx, idOf(o.token, e.Run)); err == nil {
+		if p, _, err = w.findRun(w.ctx, e.Run, o); err == nil {
 			err = p.Signal(w.ctx, e.Number, process.ScopeTree)
 		}
 		if !errors.Is(err, process.ErrUnavailable) || !w.pause(w.ctx) {
@@ -241,7 +266,7 @@ func (w *worker) signal(e supervisor.Effect, o order) {
 
 func (w *worker) kill(n int64, o order) {
 	for {
-		p, _, err := w.find(w.ctx, idOf(o.token, n))
+		p, _, err := w.findRun(w.ctx, n, o)
 		if errors.Is(err, process.ErrNotFound) {
 			break
 		}
@@ -279,13 +304,18 @@ func (w *worker) watch(p process.Process, in process.Info, n int64, o order) {
 	if w.watched != n { // else what is known of it goes on being known
 		w.tree = runTree{p: p, leader: in.PID}
 	}
+	target := &probe.Target{Process: p, Leader: in.PID, Manager: w.s.c.Manager, Spec: place(o.rules)}
+	was, adopted := p.(*adopt.Process)
+	if adopted {
+		w.tree.pids, target.Tree = was.PIDs, was.PIDs
+	}
 	w.watched, w.by, w.unwatch = n, seen(o), cancel
-	ends := &kernelEnds{own: o.rules.Limits.Memory > 0}
+	ends := &kernelEnds{own: o.rules.Limits.Memory > 0 && !adopted}
 	if g := w.tree.group(ctx); g != nil { // the count of its group at its beginning
 		ends.note(g)
 	}
 	w.mu.Lock()
-	w.run, w.target, w.ends = n, &probe.Target{Process: p, Leader: in.PID, Manager: w.s.c.Manager, Spec: place(o.rules)}, ends
+	w.run, w.target, w.ends = n, target, ends
 	w.mu.Unlock()
 	sandbox, forks := o.rules.Sandbox, o.rules.Forks
 	w.s.wg.Go(func() { w.awaitEnd(ctx, p, n, sandbox, forks, ends); cancel() })
@@ -295,6 +325,9 @@ func (w *worker) watch(p process.Process, in process.Info, n int64, o order) {
 	if r := o.rules.Pressure; r != nil && r.On {
 		tree := w.tree
 		w.s.wg.Go(func() { w.awaitPressure(ctx, tree, n, o.rules, ends) })
+	}
+	if adopted { // nothing of what it writes is here
+		return
 	}
 	for _, role := range []supervisor.Role{supervisor.Startup, supervisor.Readiness} {
 		if rule := supervisor.ProbeOf(o.rules, role); rule != nil && rule.Log != "" {
@@ -342,7 +375,7 @@ func (w *worker) rewatch(o order) {
 		if w.unwatch == nil || reflect.DeepEqual(w.by, seen(o)) {
 			return
 		}
-		p, in, err := w.find(w.ctx, idOf(o.token, w.watched))
+		p, in, err := w.findRun(w.ctx, w.watched, o)
 		if err != nil || in.Exit != nil && in.TreeGone {
 			return // its end is told
 		}

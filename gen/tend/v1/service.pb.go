@@ -531,6 +531,95 @@ func (*RestartServicesResponse) Descriptor() ([]byte, []int) {
 	return file_tend_v1_service_proto_rawDescGZIP(), []int{7}
 }
 
+type AdoptServiceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// In the daemon's pid namespace; 1 or more.
+	Pid           uint32 `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdoptServiceRequest) Reset() {
+	*x = AdoptServiceRequest{}
+	mi := &file_tend_v1_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdoptServiceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdoptServiceRequest) ProtoMessage() {}
+
+func (x *AdoptServiceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdoptServiceRequest.ProtoReflect.Descriptor instead.
+func (*AdoptServiceRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *AdoptServiceRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AdoptServiceRequest) GetPid() uint32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+type AdoptServiceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdoptServiceResponse) Reset() {
+	*x = AdoptServiceResponse{}
+	mi := &file_tend_v1_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdoptServiceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdoptServiceResponse) ProtoMessage() {}
+
+func (x *AdoptServiceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdoptServiceResponse.ProtoReflect.Descriptor instead.
+func (*AdoptServiceResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{9}
+}
+
 type ListServicesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -539,7 +628,7 @@ type ListServicesRequest struct {
 
 func (x *ListServicesRequest) Reset() {
 	*x = ListServicesRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[8]
+	mi := &file_tend_v1_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -551,7 +640,7 @@ func (x *ListServicesRequest) String() string {
 func (*ListServicesRequest) ProtoMessage() {}
 
 func (x *ListServicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[8]
+	mi := &file_tend_v1_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -564,7 +653,7 @@ func (x *ListServicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListServicesRequest.ProtoReflect.Descriptor instead.
 func (*ListServicesRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{8}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{10}
 }
 
 type ListServicesResponse struct {
@@ -579,7 +668,7 @@ type ListServicesResponse struct {
 
 func (x *ListServicesResponse) Reset() {
 	*x = ListServicesResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[9]
+	mi := &file_tend_v1_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -591,7 +680,7 @@ func (x *ListServicesResponse) String() string {
 func (*ListServicesResponse) ProtoMessage() {}
 
 func (x *ListServicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[9]
+	mi := &file_tend_v1_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -604,7 +693,7 @@ func (x *ListServicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListServicesResponse.ProtoReflect.Descriptor instead.
 func (*ListServicesResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{9}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListServicesResponse) GetServices() []*ServiceStatus {
@@ -629,7 +718,7 @@ type WatchServicesRequest struct {
 
 func (x *WatchServicesRequest) Reset() {
 	*x = WatchServicesRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[10]
+	mi := &file_tend_v1_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -641,7 +730,7 @@ func (x *WatchServicesRequest) String() string {
 func (*WatchServicesRequest) ProtoMessage() {}
 
 func (x *WatchServicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[10]
+	mi := &file_tend_v1_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -654,7 +743,7 @@ func (x *WatchServicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchServicesRequest.ProtoReflect.Descriptor instead.
 func (*WatchServicesRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{10}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{12}
 }
 
 type WatchServicesResponse struct {
@@ -670,7 +759,7 @@ type WatchServicesResponse struct {
 
 func (x *WatchServicesResponse) Reset() {
 	*x = WatchServicesResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[11]
+	mi := &file_tend_v1_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +771,7 @@ func (x *WatchServicesResponse) String() string {
 func (*WatchServicesResponse) ProtoMessage() {}
 
 func (x *WatchServicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[11]
+	mi := &file_tend_v1_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +784,7 @@ func (x *WatchServicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchServicesResponse.ProtoReflect.Descriptor instead.
 func (*WatchServicesResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{11}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WatchServicesResponse) GetServices() []*ServiceStatus {
@@ -729,7 +818,7 @@ type ServiceStatus struct {
 	Ready bool `protobuf:"varint,4,opt,name=ready,proto3" json:"ready,omitempty"`
 	// Why it is in this phase; may be empty.
 	Why string `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
-	// The process of its newest run; empty: there was none.
+	// The process of its newest run; empty: there was none, or tend did not start it.
 	Process string `protobuf:"bytes,6,opt,name=process,proto3" json:"process,omitempty"`
 	// Its pid while it may live; 0: none.
 	Pid uint32 `protobuf:"varint,7,opt,name=pid,proto3" json:"pid,omitempty"`
@@ -755,14 +844,17 @@ type ServiceStatus struct {
 	Sandbox string `protobuf:"bytes,16,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	// Its listening sockets that stay open from one run to the next, in the order of the
 	// file: at most 32.
-	Sockets       []*ServiceSocket `protobuf:"bytes,17,rep,name=sockets,proto3" json:"sockets,omitempty"`
+	Sockets []*ServiceSocket `protobuf:"bytes,17,rep,name=sockets,proto3" json:"sockets,omitempty"`
+	// The newest run is a process that tend did not start: there is no output of it, and its
+	// exit status will not be known.
+	Adopted       bool `protobuf:"varint,18,opt,name=adopted,proto3" json:"adopted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ServiceStatus) Reset() {
 	*x = ServiceStatus{}
-	mi := &file_tend_v1_service_proto_msgTypes[12]
+	mi := &file_tend_v1_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -774,7 +866,7 @@ func (x *ServiceStatus) String() string {
 func (*ServiceStatus) ProtoMessage() {}
 
 func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[12]
+	mi := &file_tend_v1_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -787,7 +879,7 @@ func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceStatus.ProtoReflect.Descriptor instead.
 func (*ServiceStatus) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{12}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ServiceStatus) GetName() string {
@@ -909,6 +1001,13 @@ func (x *ServiceStatus) GetSockets() []*ServiceSocket {
 	return nil
 }
 
+func (x *ServiceStatus) GetAdopted() bool {
+	if x != nil {
+		return x.Adopted
+	}
+	return false
+}
+
 // ServiceSocket is a listening socket that a service is given.
 type ServiceSocket struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -923,7 +1022,7 @@ type ServiceSocket struct {
 
 func (x *ServiceSocket) Reset() {
 	*x = ServiceSocket{}
-	mi := &file_tend_v1_service_proto_msgTypes[13]
+	mi := &file_tend_v1_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -935,7 +1034,7 @@ func (x *ServiceSocket) String() string {
 func (*ServiceSocket) ProtoMessage() {}
 
 func (x *ServiceSocket) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[13]
+	mi := &file_tend_v1_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -948,7 +1047,7 @@ func (x *ServiceSocket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceSocket.ProtoReflect.Descriptor instead.
 func (*ServiceSocket) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{13}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ServiceSocket) GetName() string {
@@ -1012,7 +1111,7 @@ type Episode struct {
 
 func (x *Episode) Reset() {
 	*x = Episode{}
-	mi := &file_tend_v1_service_proto_msgTypes[14]
+	mi := &file_tend_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1024,7 +1123,7 @@ func (x *Episode) String() string {
 func (*Episode) ProtoMessage() {}
 
 func (x *Episode) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[14]
+	mi := &file_tend_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1037,7 +1136,7 @@ func (x *Episode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Episode.ProtoReflect.Descriptor instead.
 func (*Episode) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{14}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Episode) GetId() string {
@@ -1199,7 +1298,7 @@ type HealSignal struct {
 
 func (x *HealSignal) Reset() {
 	*x = HealSignal{}
-	mi := &file_tend_v1_service_proto_msgTypes[15]
+	mi := &file_tend_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1211,7 +1310,7 @@ func (x *HealSignal) String() string {
 func (*HealSignal) ProtoMessage() {}
 
 func (x *HealSignal) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[15]
+	mi := &file_tend_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1224,7 +1323,7 @@ func (x *HealSignal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealSignal.ProtoReflect.Descriptor instead.
 func (*HealSignal) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *HealSignal) GetKind() string {
@@ -1260,7 +1359,7 @@ type HealRemedy struct {
 
 func (x *HealRemedy) Reset() {
 	*x = HealRemedy{}
-	mi := &file_tend_v1_service_proto_msgTypes[16]
+	mi := &file_tend_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1272,7 +1371,7 @@ func (x *HealRemedy) String() string {
 func (*HealRemedy) ProtoMessage() {}
 
 func (x *HealRemedy) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[16]
+	mi := &file_tend_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1285,7 +1384,7 @@ func (x *HealRemedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealRemedy.ProtoReflect.Descriptor instead.
 func (*HealRemedy) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HealRemedy) GetKind() string {
@@ -1331,7 +1430,7 @@ type HealTry struct {
 
 func (x *HealTry) Reset() {
 	*x = HealTry{}
-	mi := &file_tend_v1_service_proto_msgTypes[17]
+	mi := &file_tend_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1343,7 +1442,7 @@ func (x *HealTry) String() string {
 func (*HealTry) ProtoMessage() {}
 
 func (x *HealTry) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[17]
+	mi := &file_tend_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1356,7 +1455,7 @@ func (x *HealTry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealTry.ProtoReflect.Descriptor instead.
 func (*HealTry) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HealTry) GetRemedy() *HealRemedy {
@@ -1451,7 +1550,7 @@ type HealStep struct {
 
 func (x *HealStep) Reset() {
 	*x = HealStep{}
-	mi := &file_tend_v1_service_proto_msgTypes[18]
+	mi := &file_tend_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1463,7 +1562,7 @@ func (x *HealStep) String() string {
 func (*HealStep) ProtoMessage() {}
 
 func (x *HealStep) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[18]
+	mi := &file_tend_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1476,7 +1575,7 @@ func (x *HealStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealStep.ProtoReflect.Descriptor instead.
 func (*HealStep) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HealStep) GetAt() *timestamppb.Timestamp {
@@ -1549,7 +1648,7 @@ type HealDiff struct {
 
 func (x *HealDiff) Reset() {
 	*x = HealDiff{}
-	mi := &file_tend_v1_service_proto_msgTypes[19]
+	mi := &file_tend_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1561,7 +1660,7 @@ func (x *HealDiff) String() string {
 func (*HealDiff) ProtoMessage() {}
 
 func (x *HealDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[19]
+	mi := &file_tend_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1574,7 +1673,7 @@ func (x *HealDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealDiff.ProtoReflect.Descriptor instead.
 func (*HealDiff) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HealDiff) GetTry() int32 {
@@ -1611,7 +1710,7 @@ type HealWords struct {
 
 func (x *HealWords) Reset() {
 	*x = HealWords{}
-	mi := &file_tend_v1_service_proto_msgTypes[20]
+	mi := &file_tend_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1623,7 +1722,7 @@ func (x *HealWords) String() string {
 func (*HealWords) ProtoMessage() {}
 
 func (x *HealWords) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[20]
+	mi := &file_tend_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1636,7 +1735,7 @@ func (x *HealWords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealWords.ProtoReflect.Descriptor instead.
 func (*HealWords) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HealWords) GetText() string {
@@ -1665,7 +1764,7 @@ type WatchEpisodeRequest struct {
 
 func (x *WatchEpisodeRequest) Reset() {
 	*x = WatchEpisodeRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[21]
+	mi := &file_tend_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +1776,7 @@ func (x *WatchEpisodeRequest) String() string {
 func (*WatchEpisodeRequest) ProtoMessage() {}
 
 func (x *WatchEpisodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[21]
+	mi := &file_tend_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +1789,7 @@ func (x *WatchEpisodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEpisodeRequest.ProtoReflect.Descriptor instead.
 func (*WatchEpisodeRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WatchEpisodeRequest) GetId() string {
@@ -1733,7 +1832,7 @@ type WatchEpisodeResponse struct {
 
 func (x *WatchEpisodeResponse) Reset() {
 	*x = WatchEpisodeResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[22]
+	mi := &file_tend_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1745,7 +1844,7 @@ func (x *WatchEpisodeResponse) String() string {
 func (*WatchEpisodeResponse) ProtoMessage() {}
 
 func (x *WatchEpisodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[22]
+	mi := &file_tend_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1758,7 +1857,7 @@ func (x *WatchEpisodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEpisodeResponse.ProtoReflect.Descriptor instead.
 func (*WatchEpisodeResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WatchEpisodeResponse) GetEpisode() *Episode {
@@ -1834,7 +1933,7 @@ type ListEpisodesRequest struct {
 
 func (x *ListEpisodesRequest) Reset() {
 	*x = ListEpisodesRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[23]
+	mi := &file_tend_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1846,7 +1945,7 @@ func (x *ListEpisodesRequest) String() string {
 func (*ListEpisodesRequest) ProtoMessage() {}
 
 func (x *ListEpisodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[23]
+	mi := &file_tend_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1859,7 +1958,7 @@ func (x *ListEpisodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEpisodesRequest.ProtoReflect.Descriptor instead.
 func (*ListEpisodesRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListEpisodesRequest) GetService() string {
@@ -1879,7 +1978,7 @@ type ListEpisodesResponse struct {
 
 func (x *ListEpisodesResponse) Reset() {
 	*x = ListEpisodesResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[24]
+	mi := &file_tend_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1891,7 +1990,7 @@ func (x *ListEpisodesResponse) String() string {
 func (*ListEpisodesResponse) ProtoMessage() {}
 
 func (x *ListEpisodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[24]
+	mi := &file_tend_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1904,7 +2003,7 @@ func (x *ListEpisodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEpisodesResponse.ProtoReflect.Descriptor instead.
 func (*ListEpisodesResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListEpisodesResponse) GetEpisodes() []*Episode {
@@ -1924,7 +2023,7 @@ type GetEpisodeRequest struct {
 
 func (x *GetEpisodeRequest) Reset() {
 	*x = GetEpisodeRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[25]
+	mi := &file_tend_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1936,7 +2035,7 @@ func (x *GetEpisodeRequest) String() string {
 func (*GetEpisodeRequest) ProtoMessage() {}
 
 func (x *GetEpisodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[25]
+	mi := &file_tend_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1949,7 +2048,7 @@ func (x *GetEpisodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEpisodeRequest.ProtoReflect.Descriptor instead.
 func (*GetEpisodeRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetEpisodeRequest) GetId() string {
@@ -1973,7 +2072,7 @@ type GetEpisodeResponse struct {
 
 func (x *GetEpisodeResponse) Reset() {
 	*x = GetEpisodeResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[26]
+	mi := &file_tend_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1985,7 +2084,7 @@ func (x *GetEpisodeResponse) String() string {
 func (*GetEpisodeResponse) ProtoMessage() {}
 
 func (x *GetEpisodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[26]
+	mi := &file_tend_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1998,7 +2097,7 @@ func (x *GetEpisodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEpisodeResponse.ProtoReflect.Descriptor instead.
 func (*GetEpisodeResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetEpisodeResponse) GetEpisode() *Episode {
@@ -2034,7 +2133,7 @@ type HealRequest struct {
 
 func (x *HealRequest) Reset() {
 	*x = HealRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[27]
+	mi := &file_tend_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2046,7 +2145,7 @@ func (x *HealRequest) String() string {
 func (*HealRequest) ProtoMessage() {}
 
 func (x *HealRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[27]
+	mi := &file_tend_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2059,7 +2158,7 @@ func (x *HealRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealRequest.ProtoReflect.Descriptor instead.
 func (*HealRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *HealRequest) GetService() string {
@@ -2085,7 +2184,7 @@ type HealResponse struct {
 
 func (x *HealResponse) Reset() {
 	*x = HealResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[28]
+	mi := &file_tend_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2097,7 +2196,7 @@ func (x *HealResponse) String() string {
 func (*HealResponse) ProtoMessage() {}
 
 func (x *HealResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[28]
+	mi := &file_tend_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2110,7 +2209,7 @@ func (x *HealResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealResponse.ProtoReflect.Descriptor instead.
 func (*HealResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *HealResponse) GetEpisode() string {
@@ -2130,7 +2229,7 @@ type CancelHealRequest struct {
 
 func (x *CancelHealRequest) Reset() {
 	*x = CancelHealRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[29]
+	mi := &file_tend_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2142,7 +2241,7 @@ func (x *CancelHealRequest) String() string {
 func (*CancelHealRequest) ProtoMessage() {}
 
 func (x *CancelHealRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[29]
+	mi := &file_tend_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2155,7 +2254,7 @@ func (x *CancelHealRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelHealRequest.ProtoReflect.Descriptor instead.
 func (*CancelHealRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CancelHealRequest) GetId() string {
@@ -2173,7 +2272,7 @@ type CancelHealResponse struct {
 
 func (x *CancelHealResponse) Reset() {
 	*x = CancelHealResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[30]
+	mi := &file_tend_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2284,7 @@ func (x *CancelHealResponse) String() string {
 func (*CancelHealResponse) ProtoMessage() {}
 
 func (x *CancelHealResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[30]
+	mi := &file_tend_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2297,7 @@ func (x *CancelHealResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelHealResponse.ProtoReflect.Descriptor instead.
 func (*CancelHealResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 type RollBackEpisodeRequest struct {
@@ -2210,7 +2309,7 @@ type RollBackEpisodeRequest struct {
 
 func (x *RollBackEpisodeRequest) Reset() {
 	*x = RollBackEpisodeRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[31]
+	mi := &file_tend_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2222,7 +2321,7 @@ func (x *RollBackEpisodeRequest) String() string {
 func (*RollBackEpisodeRequest) ProtoMessage() {}
 
 func (x *RollBackEpisodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[31]
+	mi := &file_tend_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2235,7 +2334,7 @@ func (x *RollBackEpisodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollBackEpisodeRequest.ProtoReflect.Descriptor instead.
 func (*RollBackEpisodeRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RollBackEpisodeRequest) GetId() string {
@@ -2255,7 +2354,7 @@ type RollBackEpisodeResponse struct {
 
 func (x *RollBackEpisodeResponse) Reset() {
 	*x = RollBackEpisodeResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[32]
+	mi := &file_tend_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2366,7 @@ func (x *RollBackEpisodeResponse) String() string {
 func (*RollBackEpisodeResponse) ProtoMessage() {}
 
 func (x *RollBackEpisodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[32]
+	mi := &file_tend_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2379,7 @@ func (x *RollBackEpisodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollBackEpisodeResponse.ProtoReflect.Descriptor instead.
 func (*RollBackEpisodeResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RollBackEpisodeResponse) GetEpisode() string {
@@ -2316,7 +2415,11 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\x14StopServicesResponse\".\n" +
 	"\x16RestartServicesRequest\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\"\x19\n" +
-	"\x17RestartServicesResponse\"\x15\n" +
+	"\x17RestartServicesResponse\";\n" +
+	"\x13AdoptServiceRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03pid\x18\x02 \x01(\rR\x03pid\"\x16\n" +
+	"\x14AdoptServiceResponse\"\x15\n" +
 	"\x13ListServicesRequest\"^\n" +
 	"\x14ListServicesResponse\x122\n" +
 	"\bservices\x18\x01 \x03(\v2\x16.tend.v1.ServiceStatusR\bservices\x12\x12\n" +
@@ -2326,7 +2429,7 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\bservices\x18\x01 \x03(\v2\x16.tend.v1.ServiceStatusR\bservices\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\bR\theartbeat\x12\x1d\n" +
 	"\n" +
-	"going_away\x18\x03 \x01(\bR\tgoingAway\"\x92\x04\n" +
+	"going_away\x18\x03 \x01(\bR\tgoingAway\"\xac\x04\n" +
 	"\rServiceStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x15.tend.v1.ServicePhaseR\x05phase\x12\x0e\n" +
@@ -2345,7 +2448,8 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\aepisode\x18\x0e \x01(\tR\aepisode\x12\x1a\n" +
 	"\bfailures\x18\x0f \x01(\rR\bfailures\x12\x18\n" +
 	"\asandbox\x18\x10 \x01(\tR\asandbox\x120\n" +
-	"\asockets\x18\x11 \x03(\v2\x16.tend.v1.ServiceSocketR\asockets\"=\n" +
+	"\asockets\x18\x11 \x03(\v2\x16.tend.v1.ServiceSocketR\asockets\x12\x18\n" +
+	"\aadopted\x18\x12 \x01(\bR\aadopted\"=\n" +
 	"\rServiceSocket\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xa1\x05\n" +
@@ -2471,11 +2575,12 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\x13HEAL_STATUS_HEALING\x10\x03\x12\x19\n" +
 	"\x15HEAL_STATUS_VERIFYING\x10\x04\x12\x15\n" +
 	"\x11HEAL_STATUS_READY\x10\x05\x12\x16\n" +
-	"\x12HEAL_STATUS_BROKEN\x10\x062\xf7\x06\n" +
+	"\x12HEAL_STATUS_BROKEN\x10\x062\xbd\a\n" +
 	"\x0eServiceService\x12F\n" +
 	"\x05Apply\x12\x1d.tend.v1.ApplyServicesRequest\x1a\x1e.tend.v1.ApplyServicesResponse\x12F\n" +
 	"\x05Start\x12\x1d.tend.v1.StartServicesRequest\x1a\x1e.tend.v1.StartServicesResponse\x12C\n" +
-	"\x04Stop\x12\x1c.tend.v1.StopServicesRequest\x1a\x1d.tend.v1.StopServicesResponse\x12L\n" +
+	"\x04Stop\x12\x1c.tend.v1.StopServicesRequest\x1a\x1d.tend.v1.StopServicesResponse\x12D\n" +
+	"\x05Adopt\x12\x1c.tend.v1.AdoptServiceRequest\x1a\x1d.tend.v1.AdoptServiceResponse\x12L\n" +
 	"\aRestart\x12\x1f.tend.v1.RestartServicesRequest\x1a .tend.v1.RestartServicesResponse\x12C\n" +
 	"\x04List\x12\x1c.tend.v1.ListServicesRequest\x1a\x1d.tend.v1.ListServicesResponse\x12H\n" +
 	"\x05Watch\x12\x1d.tend.v1.WatchServicesRequest\x1a\x1e.tend.v1.WatchServicesResponse0\x01\x12K\n" +
@@ -2501,7 +2606,7 @@ func file_tend_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_tend_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_tend_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_tend_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_tend_v1_service_proto_goTypes = []any{
 	(ServicePhase)(0),               // 0: tend.v1.ServicePhase
 	(HealStatus)(0),                 // 1: tend.v1.HealStatus
@@ -2513,91 +2618,95 @@ var file_tend_v1_service_proto_goTypes = []any{
 	(*StopServicesResponse)(nil),    // 7: tend.v1.StopServicesResponse
 	(*RestartServicesRequest)(nil),  // 8: tend.v1.RestartServicesRequest
 	(*RestartServicesResponse)(nil), // 9: tend.v1.RestartServicesResponse
-	(*ListServicesRequest)(nil),     // 10: tend.v1.ListServicesRequest
-	(*ListServicesResponse)(nil),    // 11: tend.v1.ListServicesResponse
-	(*WatchServicesRequest)(nil),    // 12: tend.v1.WatchServicesRequest
-	(*WatchServicesResponse)(nil),   // 13: tend.v1.WatchServicesResponse
-	(*ServiceStatus)(nil),           // 14: tend.v1.ServiceStatus
-	(*ServiceSocket)(nil),           // 15: tend.v1.ServiceSocket
-	(*Episode)(nil),                 // 16: tend.v1.Episode
-	(*HealSignal)(nil),              // 17: tend.v1.HealSignal
-	(*HealRemedy)(nil),              // 18: tend.v1.HealRemedy
-	(*HealTry)(nil),                 // 19: tend.v1.HealTry
-	(*HealStep)(nil),                // 20: tend.v1.HealStep
-	(*HealDiff)(nil),                // 21: tend.v1.HealDiff
-	(*HealWords)(nil),               // 22: tend.v1.HealWords
-	(*WatchEpisodeRequest)(nil),     // 23: tend.v1.WatchEpisodeRequest
-	(*WatchEpisodeResponse)(nil),    // 24: tend.v1.WatchEpisodeResponse
-	(*ListEpisodesRequest)(nil),     // 25: tend.v1.ListEpisodesRequest
-	(*ListEpisodesResponse)(nil),    // 26: tend.v1.ListEpisodesResponse
-	(*GetEpisodeRequest)(nil),       // 27: tend.v1.GetEpisodeRequest
-	(*GetEpisodeResponse)(nil),      // 28: tend.v1.GetEpisodeResponse
-	(*HealRequest)(nil),             // 29: tend.v1.HealRequest
-	(*HealResponse)(nil),            // 30: tend.v1.HealResponse
-	(*CancelHealRequest)(nil),       // 31: tend.v1.CancelHealRequest
-	(*CancelHealResponse)(nil),      // 32: tend.v1.CancelHealResponse
-	(*RollBackEpisodeRequest)(nil),  // 33: tend.v1.RollBackEpisodeRequest
-	(*RollBackEpisodeResponse)(nil), // 34: tend.v1.RollBackEpisodeResponse
-	nil,                             // 35: tend.v1.ApplyServicesRequest.EnvFilesEntry
-	nil,                             // 36: tend.v1.ApplyServicesRequest.EnvEntry
-	(*Exit)(nil),                    // 37: tend.v1.Exit
-	(*durationpb.Duration)(nil),     // 38: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 39: google.protobuf.Timestamp
+	(*AdoptServiceRequest)(nil),     // 10: tend.v1.AdoptServiceRequest
+	(*AdoptServiceResponse)(nil),    // 11: tend.v1.AdoptServiceResponse
+	(*ListServicesRequest)(nil),     // 12: tend.v1.ListServicesRequest
+	(*ListServicesResponse)(nil),    // 13: tend.v1.ListServicesResponse
+	(*WatchServicesRequest)(nil),    // 14: tend.v1.WatchServicesRequest
+	(*WatchServicesResponse)(nil),   // 15: tend.v1.WatchServicesResponse
+	(*ServiceStatus)(nil),           // 16: tend.v1.ServiceStatus
+	(*ServiceSocket)(nil),           // 17: tend.v1.ServiceSocket
+	(*Episode)(nil),                 // 18: tend.v1.Episode
+	(*HealSignal)(nil),              // 19: tend.v1.HealSignal
+	(*HealRemedy)(nil),              // 20: tend.v1.HealRemedy
+	(*HealTry)(nil),                 // 21: tend.v1.HealTry
+	(*HealStep)(nil),                // 22: tend.v1.HealStep
+	(*HealDiff)(nil),                // 23: tend.v1.HealDiff
+	(*HealWords)(nil),               // 24: tend.v1.HealWords
+	(*WatchEpisodeRequest)(nil),     // 25: tend.v1.WatchEpisodeRequest
+	(*WatchEpisodeResponse)(nil),    // 26: tend.v1.WatchEpisodeResponse
+	(*ListEpisodesRequest)(nil),     // 27: tend.v1.ListEpisodesRequest
+	(*ListEpisodesResponse)(nil),    // 28: tend.v1.ListEpisodesResponse
+	(*GetEpisodeRequest)(nil),       // 29: tend.v1.GetEpisodeRequest
+	(*GetEpisodeResponse)(nil),      // 30: tend.v1.GetEpisodeResponse
+	(*HealRequest)(nil),             // 31: tend.v1.HealRequest
+	(*HealResponse)(nil),            // 32: tend.v1.HealResponse
+	(*CancelHealRequest)(nil),       // 33: tend.v1.CancelHealRequest
+	(*CancelHealResponse)(nil),      // 34: tend.v1.CancelHealResponse
+	(*RollBackEpisodeRequest)(nil),  // 35: tend.v1.RollBackEpisodeRequest
+	(*RollBackEpisodeResponse)(nil), // 36: tend.v1.RollBackEpisodeResponse
+	nil,                             // 37: tend.v1.ApplyServicesRequest.EnvFilesEntry
+	nil,                             // 38: tend.v1.ApplyServicesRequest.EnvEntry
+	(*Exit)(nil),                    // 39: tend.v1.Exit
+	(*durationpb.Duration)(nil),     // 40: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 41: google.protobuf.Timestamp
 }
 var file_tend_v1_service_proto_depIdxs = []int32{
-	35, // 0: tend.v1.ApplyServicesRequest.env_files:type_name -> tend.v1.ApplyServicesRequest.EnvFilesEntry
-	36, // 1: tend.v1.ApplyServicesRequest.env:type_name -> tend.v1.ApplyServicesRequest.EnvEntry
-	14, // 2: tend.v1.ListServicesResponse.services:type_name -> tend.v1.ServiceStatus
-	14, // 3: tend.v1.WatchServicesResponse.services:type_name -> tend.v1.ServiceStatus
+	37, // 0: tend.v1.ApplyServicesRequest.env_files:type_name -> tend.v1.ApplyServicesRequest.EnvFilesEntry
+	38, // 1: tend.v1.ApplyServicesRequest.env:type_name -> tend.v1.ApplyServicesRequest.EnvEntry
+	16, // 2: tend.v1.ListServicesResponse.services:type_name -> tend.v1.ServiceStatus
+	16, // 3: tend.v1.WatchServicesResponse.services:type_name -> tend.v1.ServiceStatus
 	0,  // 4: tend.v1.ServiceStatus.phase:type_name -> tend.v1.ServicePhase
-	37, // 5: tend.v1.ServiceStatus.exit:type_name -> tend.v1.Exit
-	38, // 6: tend.v1.ServiceStatus.age:type_name -> google.protobuf.Duration
-	38, // 7: tend.v1.ServiceStatus.next:type_name -> google.protobuf.Duration
+	39, // 5: tend.v1.ServiceStatus.exit:type_name -> tend.v1.Exit
+	40, // 6: tend.v1.ServiceStatus.age:type_name -> google.protobuf.Duration
+	40, // 7: tend.v1.ServiceStatus.next:type_name -> google.protobuf.Duration
 	1,  // 8: tend.v1.ServiceStatus.healing:type_name -> tend.v1.HealStatus
-	15, // 9: tend.v1.ServiceStatus.sockets:type_name -> tend.v1.ServiceSocket
+	17, // 9: tend.v1.ServiceStatus.sockets:type_name -> tend.v1.ServiceSocket
 	1,  // 10: tend.v1.Episode.status:type_name -> tend.v1.HealStatus
-	39, // 11: tend.v1.Episode.opened:type_name -> google.protobuf.Timestamp
-	39, // 12: tend.v1.Episode.ended:type_name -> google.protobuf.Timestamp
-	17, // 13: tend.v1.Episode.signals:type_name -> tend.v1.HealSignal
-	18, // 14: tend.v1.Episode.remedies:type_name -> tend.v1.HealRemedy
-	19, // 15: tend.v1.Episode.tries:type_name -> tend.v1.HealTry
-	39, // 16: tend.v1.HealSignal.at:type_name -> google.protobuf.Timestamp
-	18, // 17: tend.v1.HealTry.remedy:type_name -> tend.v1.HealRemedy
-	39, // 18: tend.v1.HealTry.begun:type_name -> google.protobuf.Timestamp
-	39, // 19: tend.v1.HealTry.ended:type_name -> google.protobuf.Timestamp
-	39, // 20: tend.v1.HealStep.at:type_name -> google.protobuf.Timestamp
-	16, // 21: tend.v1.WatchEpisodeResponse.episode:type_name -> tend.v1.Episode
-	20, // 22: tend.v1.WatchEpisodeResponse.steps:type_name -> tend.v1.HealStep
-	21, // 23: tend.v1.WatchEpisodeResponse.diffs:type_name -> tend.v1.HealDiff
-	22, // 24: tend.v1.WatchEpisodeResponse.words:type_name -> tend.v1.HealWords
-	16, // 25: tend.v1.ListEpisodesResponse.episodes:type_name -> tend.v1.Episode
-	16, // 26: tend.v1.GetEpisodeResponse.episode:type_name -> tend.v1.Episode
+	41, // 11: tend.v1.Episode.opened:type_name -> google.protobuf.Timestamp
+	41, // 12: tend.v1.Episode.ended:type_name -> google.protobuf.Timestamp
+	19, // 13: tend.v1.Episode.signals:type_name -> tend.v1.HealSignal
+	20, // 14: tend.v1.Episode.remedies:type_name -> tend.v1.HealRemedy
+	21, // 15: tend.v1.Episode.tries:type_name -> tend.v1.HealTry
+	41, // 16: tend.v1.HealSignal.at:type_name -> google.protobuf.Timestamp
+	20, // 17: tend.v1.HealTry.remedy:type_name -> tend.v1.HealRemedy
+	41, // 18: tend.v1.HealTry.begun:type_name -> google.protobuf.Timestamp
+	41, // 19: tend.v1.HealTry.ended:type_name -> google.protobuf.Timestamp
+	41, // 20: tend.v1.HealStep.at:type_name -> google.protobuf.Timestamp
+	18, // 21: tend.v1.WatchEpisodeResponse.episode:type_name -> tend.v1.Episode
+	22, // 22: tend.v1.WatchEpisodeResponse.steps:type_name -> tend.v1.HealStep
+	23, // 23: tend.v1.WatchEpisodeResponse.diffs:type_name -> tend.v1.HealDiff
+	24, // 24: tend.v1.WatchEpisodeResponse.words:type_name -> tend.v1.HealWords
+	18, // 25: tend.v1.ListEpisodesResponse.episodes:type_name -> tend.v1.Episode
+	18, // 26: tend.v1.GetEpisodeResponse.episode:type_name -> tend.v1.Episode
 	2,  // 27: tend.v1.ServiceService.Apply:input_type -> tend.v1.ApplyServicesRequest
 	4,  // 28: tend.v1.ServiceService.Start:input_type -> tend.v1.StartServicesRequest
 	6,  // 29: tend.v1.ServiceService.Stop:input_type -> tend.v1.StopServicesRequest
-	8,  // 30: tend.v1.ServiceService.Restart:input_type -> tend.v1.RestartServicesRequest
-	10, // 31: tend.v1.ServiceService.List:input_type -> tend.v1.ListServicesRequest
-	12, // 32: tend.v1.ServiceService.Watch:input_type -> tend.v1.WatchServicesRequest
-	25, // 33: tend.v1.ServiceService.ListEpisodes:input_type -> tend.v1.ListEpisodesRequest
-	27, // 34: tend.v1.ServiceService.GetEpisode:input_type -> tend.v1.GetEpisodeRequest
-	23, // 35: tend.v1.ServiceService.WatchEpisode:input_type -> tend.v1.WatchEpisodeRequest
-	29, // 36: tend.v1.ServiceService.Heal:input_type -> tend.v1.HealRequest
-	31, // 37: tend.v1.ServiceService.CancelHeal:input_type -> tend.v1.CancelHealRequest
-	33, // 38: tend.v1.ServiceService.RollBackEpisode:input_type -> tend.v1.RollBackEpisodeRequest
-	3,  // 39: tend.v1.ServiceService.Apply:output_type -> tend.v1.ApplyServicesResponse
-	5,  // 40: tend.v1.ServiceService.Start:output_type -> tend.v1.StartServicesResponse
-	7,  // 41: tend.v1.ServiceService.Stop:output_type -> tend.v1.StopServicesResponse
-	9,  // 42: tend.v1.ServiceService.Restart:output_type -> tend.v1.RestartServicesResponse
-	11, // 43: tend.v1.ServiceService.List:output_type -> tend.v1.ListServicesResponse
-	13, // 44: tend.v1.ServiceService.Watch:output_type -> tend.v1.WatchServicesResponse
-	26, // 45: tend.v1.ServiceService.ListEpisodes:output_type -> tend.v1.ListEpisodesResponse
-	28, // 46: tend.v1.ServiceService.GetEpisode:output_type -> tend.v1.GetEpisodeResponse
-	24, // 47: tend.v1.ServiceService.WatchEpisode:output_type -> tend.v1.WatchEpisodeResponse
-	30, // 48: tend.v1.ServiceService.Heal:output_type -> tend.v1.HealResponse
-	32, // 49: tend.v1.ServiceService.CancelHeal:output_type -> tend.v1.CancelHealResponse
-	34, // 50: tend.v1.ServiceService.RollBackEpisode:output_type -> tend.v1.RollBackEpisodeResponse
-	39, // [39:51] is the sub-list for method output_type
-	27, // [27:39] is the sub-list for method input_type
+	10, // 30: tend.v1.ServiceService.Adopt:input_type -> tend.v1.AdoptServiceRequest
+	8,  // 31: tend.v1.ServiceService.Restart:input_type -> tend.v1.RestartServicesRequest
+	12, // 32: tend.v1.ServiceService.List:input_type -> tend.v1.ListServicesRequest
+	14, // 33: tend.v1.ServiceService.Watch:input_type -> tend.v1.WatchServicesRequest
+	27, // 34: tend.v1.ServiceService.ListEpisodes:input_type -> tend.v1.ListEpisodesRequest
+	29, // 35: tend.v1.ServiceService.GetEpisode:input_type -> tend.v1.GetEpisodeRequest
+	25, // 36: tend.v1.ServiceService.WatchEpisode:input_type -> tend.v1.WatchEpisodeRequest
+	31, // 37: tend.v1.ServiceService.Heal:input_type -> tend.v1.HealRequest
+	33, // 38: tend.v1.ServiceService.CancelHeal:input_type -> tend.v1.CancelHealRequest
+	35, // 39: tend.v1.ServiceService.RollBackEpisode:input_type -> tend.v1.RollBackEpisodeRequest
+	3,  // 40: tend.v1.ServiceService.Apply:output_type -> tend.v1.ApplyServicesResponse
+	5,  // 41: tend.v1.ServiceService.Start:output_type -> tend.v1.StartServicesResponse
+	7,  // 42: tend.v1.ServiceService.Stop:output_type -> tend.v1.StopServicesResponse
+	11, // 43: tend.v1.ServiceService.Adopt:output_type -> tend.v1.AdoptServiceResponse
+	9,  // 44: tend.v1.ServiceService.Restart:output_type -> tend.v1.RestartServicesResponse
+	13, // 45: tend.v1.ServiceService.List:output_type -> tend.v1.ListServicesResponse
+	15, // 46: tend.v1.ServiceService.Watch:output_type -> tend.v1.WatchServicesResponse
+	28, // 47: tend.v1.ServiceService.ListEpisodes:output_type -> tend.v1.ListEpisodesResponse
+	30, // 48: tend.v1.ServiceService.GetEpisode:output_type -> tend.v1.GetEpisodeResponse
+	26, // 49: tend.v1.ServiceService.WatchEpisode:output_type -> tend.v1.WatchEpisodeResponse
+	32, // 50: tend.v1.ServiceService.Heal:output_type -> tend.v1.HealResponse
+	34, // 51: tend.v1.ServiceService.CancelHeal:output_type -> tend.v1.CancelHealResponse
+	36, // 52: tend.v1.ServiceService.RollBackEpisode:output_type -> tend.v1.RollBackEpisodeResponse
+	40, // [40:53] is the sub-list for method output_type
+	27, // [27:40] is the sub-list for method input_type
 	27, // [27:27] is the sub-list for extension type_name
 	27, // [27:27] is the sub-list for extension extendee
 	0,  // [0:27] is the sub-list for field type_name
@@ -2615,7 +2724,7 @@ func file_tend_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tend_v1_service_proto_rawDesc), len(file_tend_v1_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   35,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -41,6 +41,8 @@ const (
 	ServiceServiceStartProcedure = "/tend.v1.ServiceService/Start"
 	// ServiceServiceStopProcedure is the fully-qualified name of the ServiceService's Stop RPC.
 	ServiceServiceStopProcedure = "/tend.v1.ServiceService/Stop"
+	// ServiceServiceAdoptProcedure is the fully-qualified name of the ServiceService's Adopt RPC.
+	ServiceServiceAdoptProcedure = "/tend.v1.ServiceService/Adopt"
 	// ServiceServiceRestartProcedure is the fully-qualified name of the ServiceService's Restart RPC.
 	ServiceServiceRestartProcedure = "/tend.v1.ServiceService/Restart"
 	// ServiceServiceListProcedure is the fully-qualified name of the ServiceService's List RPC.
@@ -79,6 +81,11 @@ type ServiceServiceClient interface {
 	// Stop ends services, and those that depend on them first. It answers when that is
 	// written down.
 	Stop(context.Context, *connect.Request[v1.StopServicesRequest]) (*connect.Response[v1.StopServicesResponse], error)
+	// Adopt has a service that does not run be a process that is there already, and that tend
+	// did not start. Nothing is done to the process. It answers when that is written down.
+	// While the service runs: FAILED_PRECONDITION; a process that must not be adopted:
+	// PERMISSION_DENIED.
+	Adopt(context.Context, *connect.Request[v1.AdoptServiceRequest]) (*connect.Response[v1.AdoptServiceResponse], error)
 	// Restart ends services and starts them again; those that have ended start.
 	Restart(context.Context, *connect.Request[v1.RestartServicesRequest]) (*connect.Response[v1.RestartServicesResponse], error)
 	List(context.Context, *connect.Request[v1.ListServicesRequest]) (*connect.Response[v1.ListServicesResponse], error)
@@ -136,6 +143,12 @@ func NewServiceServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+ServiceServiceStopProcedure,
 			connect.WithSchema(serviceServiceMethods.ByName("Stop")),
+			connect.WithClientOptions(opts...),
+		),
+		adopt: connect.NewClient[v1.AdoptServiceRequest, v1.AdoptServiceResponse](
+			httpClient,
+			baseURL+ServiceServiceAdoptProcedure,
+			connect.WithSchema(serviceServiceMethods.ByName("Adopt")),
 			connect.WithClientOptions(opts...),
 		),
 		restart: connect.NewClient[v1.RestartServicesRequest, v1.RestartServicesResponse](
@@ -200,6 +213,7 @@ type serviceServiceClient struct {
 	apply           *connect.Client[v1.ApplyServicesRequest, v1.ApplyServicesResponse]
 	start           *connect.Client[v1.StartServicesRequest, v1.StartServicesResponse]
 	stop            *connect.Client[v1.StopServicesRequest, v1.StopServicesResponse]
+	adopt           *connect.Client[v1.AdoptServiceRequest, v1.AdoptServiceResponse]
 	restart         *connect.Client[v1.RestartServicesRequest, v1.RestartServicesResponse]
 	list            *connect.Client[v1.ListServicesRequest, v1.ListServicesResponse]
 	watch           *connect.Client[v1.WatchServicesRequest, v1.WatchServicesResponse]
@@ -224,6 +238,11 @@ func (c *serviceServiceClient) Start(ctx context.Context, req *connect.Request[v
 // Stop calls tend.v1.ServiceService.Stop.
 func (c *serviceServiceClient) Stop(ctx context.Context, req *connect.Request[v1.StopServicesRequest]) (*connect.Response[v1.StopServicesResponse], error) {
 	return c.stop.CallUnary(ctx, req)
+}
+
+// Adopt calls tend.v1.ServiceService.Adopt.
+func (c *serviceServiceClient) Adopt(ctx context.Context, req *connect.Request[v1.AdoptServiceRequest]) (*connect.Response[v1.AdoptServiceResponse], error) {
+	return c.adopt.CallUnary(ctx, req)
 }
 
 // Restart calls tend.v1.ServiceService.Restart.
@@ -284,6 +303,11 @@ type ServiceServiceHandler interface {
 	// Stop ends services, and those that depend on them first. It answers when that is
 	// written down.
 	Stop(context.Context, *connect.Request[v1.StopServicesRequest]) (*connect.Response[v1.StopServicesResponse], error)
+	// Adopt has a service that does not run be a process that is there already, and that tend
+	// did not start. Nothing is done to the process. It answers when that is written down.
+	// While the service runs: FAILED_PRECONDITION; a process that must not be adopted:
+	// PERMISSION_DENIED.
+	Adopt(context.Context, *connect.Request[v1.AdoptServiceRequest]) (*connect.Response[v1.AdoptServiceResponse], error)
 	// Restart ends services and starts them again; those that have ended start.
 	Restart(context.Context, *connect.Request[v1.RestartServicesRequest]) (*connect.Response[v1.RestartServicesResponse], error)
 	List(context.Context, *connect.Request[v1.ListServicesRequest]) (*connect.Response[v1.ListServicesResponse], error)
@@ -337,6 +361,12 @@ func NewServiceServiceHandler(svc ServiceServiceHandler, opts ...connect.Handler
 		ServiceServiceStopProcedure,
 		svc.Stop,
 		connect.WithSchema(serviceServiceMethods.ByName("Stop")),
+		connect.WithHandlerOptions(opts...),
+	)
+	serviceServiceAdoptHandler := connect.NewUnaryHandler(
+		ServiceServiceAdoptProcedure,
+		svc.Adopt,
+		connect.WithSchema(serviceServiceMethods.ByName("Adopt")),
 		connect.WithHandlerOptions(opts...),
 	)
 	serviceServiceRestartHandler := connect.NewUnaryHandler(
@@ -401,6 +431,8 @@ func NewServiceServiceHandler(svc ServiceServiceHandler, opts ...connect.Handler
 			serviceServiceStartHandler.ServeHTTP(w, r)
 		case ServiceServiceStopProcedure:
 			serviceServiceStopHandler.ServeHTTP(w, r)
+		case ServiceServiceAdoptProcedure:
+			serviceServiceAdoptHandler.ServeHTTP(w, r)
 		case ServiceServiceRestartProcedure:
 			serviceServiceRestartHandler.ServeHTTP(w, r)
 		case ServiceServiceListProcedure:
@@ -438,6 +470,10 @@ func (UnimplementedServiceServiceHandler) Start(context.Context, *connect.Reques
 
 func (UnimplementedServiceServiceHandler) Stop(context.Context, *connect.Request[v1.StopServicesRequest]) (*connect.Response[v1.StopServicesResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.ServiceService.Stop is not implemented"))
+}
+
+func (UnimplementedServiceServiceHandler) Adopt(context.Context, *connect.Request[v1.AdoptServiceRequest]) (*connect.Response[v1.AdoptServiceResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.ServiceService.Adopt is not implemented"))
 }
 
 func (UnimplementedServiceServiceHandler) Restart(context.Context, *connect.Request[v1.RestartServicesRequest]) (*connect.Response[v1.RestartServicesResponse], error) {

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file tend/v1/service.proto.
  */
 export const file_tend_v1_service: GenFile = /*@__PURE__*/
-  fileDesc("ChV0ZW5kL3YxL3NlcnZpY2UucHJvdG8SB3RlbmQudjEikQIKFEFwcGx5U2VydmljZXNSZXF1ZXN0EgwKBHRleHQYASABKAwSDAoEbmFtZRgCIAEoCRILCgNkaXIYAyABKAkSPgoJZW52X2ZpbGVzGAQgAygLMisudGVuZC52MS5BcHBseVNlcnZpY2VzUmVxdWVzdC5FbnZGaWxlc0VudHJ5EjMKA2VudhgFIAMoCzImLnRlbmQudjEuQXBwbHlTZXJ2aWNlc1JlcXVlc3QuRW52RW50cnkaLwoNRW52RmlsZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAw6AjgBGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiFwoVQXBwbHlTZXJ2aWNlc1Jlc3BvbnNlIiUKFFN0YXJ0U2VydmljZXNSZXF1ZXN0Eg0KBW5hbWVzGAEgAygJIhcKFVN0YXJ0U2VydmljZXNSZXNwb25zZSIkChNTdG9wU2VydmljZXNSZXF1ZXN0Eg0KBW5hbWVzGAEgAygJIhYKFFN0b3BTZXJ2aWNlc1Jlc3BvbnNlIicKFlJlc3RhcnRTZXJ2aWNlc1JlcXVlc3QSDQoFbmFtZXMYASADKAkiGQoXUmVzdGFydFNlcnZpY2VzUmVzcG9uc2UiFQoTTGlzdFNlcnZpY2VzUmVxdWVzdCJOChRMaXN0U2VydmljZXNSZXNwb25zZRIoCghzZXJ2aWNlcxgBIAMoCzIWLnRlbmQudjEuU2VydmljZVN0YXR1cxIMCgRmaWxlGAIgASgJIhYKFFdhdGNoU2VydmljZXNSZXF1ZXN0ImgKFVdhdGNoU2VydmljZXNSZXNwb25zZRIoCghzZXJ2aWNlcxgBIAMoCzIWLnRlbmQudjEuU2VydmljZVN0YXR1cxIRCgloZWFydGJlYXQYAiABKAgSEgoKZ29pbmdfYXdheRgDIAEoCCKZAwoNU2VydmljZVN0YXR1cxIMCgRuYW1lGAEgASgJEiQKBXBoYXNlGAIgASgOMhUudGVuZC52MS5TZXJ2aWNlUGhhc2USCgoCdXAYAyABKAgSDQoFcmVhZHkYBCABKAgSCwoDd2h5GAUgASgJEg8KB3Byb2Nlc3MYBiABKAkSCwoDcGlkGAcgASgNEgsKA3J1bhgIIAEoAxIQCghyZXN0YXJ0cxgJIAEoAxIbCgRleGl0GAogASgLMg0udGVuZC52MS5FeGl0EiYKA2FnZRgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhInCgRuZXh0GAwgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiQKB2hlYWxpbmcYDSABKA4yEy50ZW5kLnYxLkhlYWxTdGF0dXMSDwoHZXBpc29kZRgOIAEoCRIQCghmYWlsdXJlcxgPIAEoDRIPCgdzYW5kYm94GBAgASgJEicKB3NvY2tldHMYESADKAsyFi50ZW5kLnYxLlNlcnZpY2VTb2NrZXQiLgoNU2VydmljZVNvY2tldBIMCgRuYW1lGAEgASgJEg8KB2FkZHJlc3MYAiABKAki8AMKB0VwaXNvZGUSCgoCaWQYASABKAkSDwoHc2VydmljZRgCIAEoCRIjCgZzdGF0dXMYAyABKA4yEy50ZW5kLnYxLkhlYWxTdGF0dXMSDQoFZG9pbmcYBCABKAkSCwoDd2h5GAUgASgJEioKBm9wZW5lZBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFZW5kZWQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiQKB3NpZ25hbHMYCCADKAsyEy50ZW5kLnYxLkhlYWxTaWduYWwSJQoIcmVtZWRpZXMYCSADKAsyEy50ZW5kLnYxLkhlYWxSZW1lZHkSHwoFdHJpZXMYCiADKAsyEC50ZW5kLnYxLkhlYWxUcnkSDgoGY29tbWl0GAsgASgJEgwKBGxlZnQYDCADKAkSDQoFZGlydHkYDSABKAgSEAoIcHJvcG9zYWwYDiABKAkSDwoHZHJ5X3J1bhgPIAEoCBIPCgd3b3JrZXJzGBAgASgFEhEKCXVucmVhY2hlZBgRIAEoCRISCgp0YWtlc19iYWNrGBIgASgJEhIKCnRha2VuX2JhY2sYEyABKAkSDwoHY2hhbmdlZBgUIAMoCRIVCg1jYW5fcm9sbF9iYWNrGBUgASgIIlAKCkhlYWxTaWduYWwSDAoEa2luZBgBIAEoCRIMCgR0ZXh0GAIgASgJEiYKAmF0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI1CgpIZWFsUmVtZWR5EgwKBGtpbmQYASABKAkSDAoEbmFtZRgCIAEoCRILCgN3aHkYAyABKAki8QEKB0hlYWxUcnkSIwoGcmVtZWR5GAEgASgLMhMudGVuZC52MS5IZWFsUmVtZWR5EikKBWJlZ3VuGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgVlbmRlZBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGZmFpbGVkGAQgASgJEgwKBHRleHQYBSABKAkSDQoFcGF0aHMYBiADKAkSDgoGdG9rZW5zGAcgASgDEg0KBXN0ZXBzGAggASgDEgwKBGNvc3QYCSABKAESEQoJdW5yZWFjaGVkGAogASgIIpMBCghIZWFsU3RlcBImCgJhdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEa2luZBgCIAEoCRILCgNkaWQYAyABKAkSCgoCb2sYBCABKAgSDAoEdGV4dBgFIAEoCRILCgN0cnkYBiABKAUSDQoFcGF0aHMYByADKAkSDgoGY29tbWl0GAggASgJIjUKCEhlYWxEaWZmEgsKA3RyeRgBIAEoBRIMCgR0ZXh0GAIgASgMEg4KBnVuZG9uZRgDIAEoCCInCglIZWFsV29yZHMSDAoEdGV4dBgBIAEoCRIMCgR0b29sGAIgASgJIjoKE1dhdGNoRXBpc29kZVJlcXVlc3QSCgoCaWQYASABKAkSFwoPdHJhbnNjcmlwdF9mcm9tGAIgASgDIokCChRXYXRjaEVwaXNvZGVSZXNwb25zZRIhCgdlcGlzb2RlGAEgASgLMhAudGVuZC52MS5FcGlzb2RlEiAKBXN0ZXBzGAIgAygLMhEudGVuZC52MS5IZWFsU3RlcBIgCgVkaWZmcxgDIAMoCzIRLnRlbmQudjEuSGVhbERpZmYSEgoKdHJhbnNjcmlwdBgEIAEoDBIVCg10cmFuc2NyaXB0X2F0GAUgASgDEhUKDXRyYW5zY3JpcHRfdG8YBiABKAMSIQoFd29yZHMYByABKAsyEi50ZW5kLnYxLkhlYWxXb3JkcxIRCgloZWFydGJlYXQYCCABKAgSEgoKZ29pbmdfYXdheRgJIAEoCCImChNMaXN0RXBpc29kZXNSZXF1ZXN0Eg8KB3NlcnZpY2UYASABKAkiOgoUTGlzdEVwaXNvZGVzUmVzcG9uc2USIgoIZXBpc29kZXMYASADKAsyEC50ZW5kLnYxLkVwaXNvZGUiHwoRR2V0RXBpc29kZVJlcXVlc3QSCgoCaWQYASABKAkiWQoSR2V0RXBpc29kZVJlc3BvbnNlEiEKB2VwaXNvZGUYASABKAsyEC50ZW5kLnYxLkVwaXNvZGUSDAoEZGlmZhgCIAEoDBISCgp0cmFuc2NyaXB0GAMgASgMIi8KC0hlYWxSZXF1ZXN0Eg8KB3NlcnZpY2UYASABKAkSDwoHZHJ5X3J1bhgCIAEoCCIfCgxIZWFsUmVzcG9uc2USDwoHZXBpc29kZRgBIAEoCSIfChFDYW5jZWxIZWFsUmVxdWVzdBIKCgJpZBgBIAEoCSIUChJDYW5jZWxIZWFsUmVzcG9uc2UiJAoWUm9sbEJhY2tFcGlzb2RlUmVxdWVzdBIKCgJpZBgBIAEoCSIqChdSb2xsQmFja0VwaXNvZGVSZXNwb25zZRIPCgdlcGlzb2RlGAEgASgJKqACCgxTZXJ2aWNlUGhhc2USHQoZU0VSVklDRV9QSEFTRV9VTlNQRUNJRklFRBAAEhYKElNFUlZJQ0VfUEhBU0VfSURMRRABEhkKFVNFUlZJQ0VfUEhBU0VfV0FJVElORxACEhoKFlNFUlZJQ0VfUEhBU0VfU1RBUlRJTkcQAxIZChVTRVJWSUNFX1BIQVNFX1JVTk5JTkcQBBIaChZTRVJWSUNFX1BIQVNFX1NUT1BQSU5HEAUSGQoVU0VSVklDRV9QSEFTRV9LSUxMSU5HEAYSGQoVU0VSVklDRV9QSEFTRV9QQVVTSU5HEAcSGwoXU0VSVklDRV9QSEFTRV9DT01QTEVURUQQCBIYChRTRVJWSUNFX1BIQVNFX0ZBSUxFRBAJKsABCgpIZWFsU3RhdHVzEhsKF0hFQUxfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFwoTSEVBTF9TVEFUVVNfUlVOTklORxABEhkKFUhFQUxfU1RBVFVTX1NVU1BFQ1RFRBACEhcKE0hFQUxfU1RBVFVTX0hFQUxJTkcQAxIZChVIRUFMX1NUQVRVU19WRVJJRllJTkcQBBIVChFIRUFMX1NUQVRVU19SRUFEWRAFEhYKEkhFQUxfU1RBVFVTX0JST0tFThAGMvcGCg5TZXJ2aWNlU2VydmljZRJGCgVBcHBseRIdLnRlbmQudjEuQXBwbHlTZXJ2aWNlc1JlcXVlc3QaHi50ZW5kLnYxLkFwcGx5U2VydmljZXNSZXNwb25zZRJGCgVTdGFydBIdLnRlbmQudjEuU3RhcnRTZXJ2aWNlc1JlcXVlc3QaHi50ZW5kLnYxLlN0YXJ0U2VydmljZXNSZXNwb25zZRJDCgRTdG9wEhwudGVuZC52MS5TdG9wU2VydmljZXNSZXF1ZXN0Gh0udGVuZC52MS5TdG9wU2VydmljZXNSZXNwb25zZRJMCgdSZXN0YXJ0Eh8udGVuZC52MS5SZXN0YXJ0U2VydmljZXNSZXF1ZXN0GiAudGVuZC52MS5SZXN0YXJ0U2VydmljZXNSZXNwb25zZRJDCgRMaXN0EhwudGVuZC52MS5MaXN0U2VydmljZXNSZXF1ZXN0Gh0udGVuZC52MS5MaXN0U2VydmljZXNSZXNwb25zZRJICgVXYXRjaBIdLnRlbmQudjEuV2F0Y2hTZXJ2aWNlc1JlcXVlc3QaHi50ZW5kLnYxLldhdGNoU2VydmljZXNSZXNwb25zZTABEksKDExpc3RFcGlzb2RlcxIcLnRlbmQudjEuTGlzdEVwaXNvZGVzUmVxdWVzdBodLnRlbmQudjEuTGlzdEVwaXNvZGVzUmVzcG9uc2USRQoKR2V0RXBpc29kZRIaLnRlbmQudjEuR2V0RXBpc29kZVJlcXVlc3QaGy50ZW5kLnYxLkdldEVwaXNvZGVSZXNwb25zZRJNCgxXYXRjaEVwaXNvZGUSHC50ZW5kLnYxLldhdGNoRXBpc29kZVJlcXVlc3QaHS50ZW5kLnYxLldhdGNoRXBpc29kZVJlc3BvbnNlMAESMwoESGVhbBIULnRlbmQudjEuSGVhbFJlcXVlc3QaFS50ZW5kLnYxLkhlYWxSZXNwb25zZRJFCgpDYW5jZWxIZWFsEhoudGVuZC52MS5DYW5jZWxIZWFsUmVxdWVzdBobLnRlbmQudjEuQ2FuY2VsSGVhbFJlc3BvbnNlElQKD1JvbGxCYWNrRXBpc29kZRIfLnRlbmQudjEuUm9sbEJhY2tFcGlzb2RlUmVxdWVzdBogLnRlbmQudjEuUm9sbEJhY2tFcGlzb2RlUmVzcG9uc2VCLVorZ2l0aHViLmNvbS90ZW5kLXJ1bi90ZW5kL2dlbi90ZW5kL3YxO3RlbmR2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_tend_v1_spec]);
+  fileDesc("ChV0ZW5kL3YxL3NlcnZpY2UucHJvdG8SB3RlbmQudjEikQIKFEFwcGx5U2VydmljZXNSZXF1ZXN0EgwKBHRleHQYASABKAwSDAoEbmFtZRgCIAEoCRILCgNkaXIYAyABKAkSPgoJZW52X2ZpbGVzGAQgAygLMisudGVuZC52MS5BcHBseVNlcnZpY2VzUmVxdWVzdC5FbnZGaWxlc0VudHJ5EjMKA2VudhgFIAMoCzImLnRlbmQudjEuQXBwbHlTZXJ2aWNlc1JlcXVlc3QuRW52RW50cnkaLwoNRW52RmlsZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAw6AjgBGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiFwoVQXBwbHlTZXJ2aWNlc1Jlc3BvbnNlIiUKFFN0YXJ0U2VydmljZXNSZXF1ZXN0Eg0KBW5hbWVzGAEgAygJIhcKFVN0YXJ0U2VydmljZXNSZXNwb25zZSIkChNTdG9wU2VydmljZXNSZXF1ZXN0Eg0KBW5hbWVzGAEgAygJIhYKFFN0b3BTZXJ2aWNlc1Jlc3BvbnNlIicKFlJlc3RhcnRTZXJ2aWNlc1JlcXVlc3QSDQoFbmFtZXMYASADKAkiGQoXUmVzdGFydFNlcnZpY2VzUmVzcG9uc2UiMAoTQWRvcHRTZXJ2aWNlUmVxdWVzdBIMCgRuYW1lGAEgASgJEgsKA3BpZBgCIAEoDSIWChRBZG9wdFNlcnZpY2VSZXNwb25zZSIVChNMaXN0U2VydmljZXNSZXF1ZXN0Ik4KFExpc3RTZXJ2aWNlc1Jlc3BvbnNlEigKCHNlcnZpY2VzGAEgAygLMhYudGVuZC52MS5TZXJ2aWNlU3RhdHVzEgwKBGZpbGUYAiABKAkiFgoUV2F0Y2hTZXJ2aWNlc1JlcXVlc3QiaAoVV2F0Y2hTZXJ2aWNlc1Jlc3BvbnNlEigKCHNlcnZpY2VzGAEgAygLMhYudGVuZC52MS5TZXJ2aWNlU3RhdHVzEhEKCWhlYXJ0YmVhdBgCIAEoCBISCgpnb2luZ19hd2F5GAMgASgIIqoDCg1TZXJ2aWNlU3RhdHVzEgwKBG5hbWUYASABKAkSJAoFcGhhc2UYAiABKA4yFS50ZW5kLnYxLlNlcnZpY2VQaGFzZRIKCgJ1cBgDIAEoCBINCgVyZWFkeRgEIAEoCBILCgN3aHkYBSABKAkSDwoHcHJvY2VzcxgGIAEoCRILCgNwaWQYByABKA0SCwoDcnVuGAggASgDEhAKCHJlc3RhcnRzGAkgASgDEhsKBGV4aXQYCiABKAsyDS50ZW5kLnYxLkV4aXQSJgoDYWdlGAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEicKBG5leHQYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJAoHaGVhbGluZxgNIAEoDjITLnRlbmQudjEuSGVhbFN0YXR1cxIPCgdlcGlzb2RlGA4gASgJEhAKCGZhaWx1cmVzGA8gASgNEg8KB3NhbmRib3gYECABKAkSJwoHc29ja2V0cxgRIAMoCzIWLnRlbmQudjEuU2VydmljZVNvY2tldBIPCgdhZG9wdGVkGBIgASgIIi4KDVNlcnZpY2VTb2NrZXQSDAoEbmFtZRgBIAEoCRIPCgdhZGRyZXNzGAIgASgJIvADCgdFcGlzb2RlEgoKAmlkGAEgASgJEg8KB3NlcnZpY2UYAiABKAkSIwoGc3RhdHVzGAMgASgOMhMudGVuZC52MS5IZWFsU3RhdHVzEg0KBWRvaW5nGAQgASgJEgsKA3doeRgFIAEoCRIqCgZvcGVuZWQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBWVuZGVkGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgdzaWduYWxzGAggAygLMhMudGVuZC52MS5IZWFsU2lnbmFsEiUKCHJlbWVkaWVzGAkgAygLMhMudGVuZC52MS5IZWFsUmVtZWR5Eh8KBXRyaWVzGAogAygLMhAudGVuZC52MS5IZWFsVHJ5Eg4KBmNvbW1pdBgLIAEoCRIMCgRsZWZ0GAwgAygJEg0KBWRpcnR5GA0gASgIEhAKCHByb3Bvc2FsGA4gASgJEg8KB2RyeV9ydW4YDyABKAgSDwoHd29ya2VycxgQIAEoBRIRCgl1bnJlYWNoZWQYESABKAkSEgoKdGFrZXNfYmFjaxgSIAEoCRISCgp0YWtlbl9iYWNrGBMgASgJEg8KB2NoYW5nZWQYFCADKAkSFQoNY2FuX3JvbGxfYmFjaxgVIAEoCCJQCgpIZWFsU2lnbmFsEgwKBGtpbmQYASABKAkSDAoEdGV4dBgCIAEoCRImCgJhdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNQoKSGVhbFJlbWVkeRIMCgRraW5kGAEgASgJEgwKBG5hbWUYAiABKAkSCwoDd2h5GAMgASgJIvEBCgdIZWFsVHJ5EiMKBnJlbWVkeRgBIAEoCzITLnRlbmQudjEuSGVhbFJlbWVkeRIpCgViZWd1bhgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFZW5kZWQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBmZhaWxlZBgEIAEoCRIMCgR0ZXh0GAUgASgJEg0KBXBhdGhzGAYgAygJEg4KBnRva2VucxgHIAEoAxINCgVzdGVwcxgIIAEoAxIMCgRjb3N0GAkgASgBEhEKCXVucmVhY2hlZBgKIAEoCCKTAQoISGVhbFN0ZXASJgoCYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBGtpbmQYAiABKAkSCwoDZGlkGAMgASgJEgoKAm9rGAQgASgIEgwKBHRleHQYBSABKAkSCwoDdHJ5GAYgASgFEg0KBXBhdGhzGAcgAygJEg4KBmNvbW1pdBgIIAEoCSI1CghIZWFsRGlmZhILCgN0cnkYASABKAUSDAoEdGV4dBgCIAEoDBIOCgZ1bmRvbmUYAyABKAgiJwoJSGVhbFdvcmRzEgwKBHRleHQYASABKAkSDAoEdG9vbBgCIAEoCSI6ChNXYXRjaEVwaXNvZGVSZXF1ZXN0EgoKAmlkGAEgASgJEhcKD3RyYW5zY3JpcHRfZnJvbRgCIAEoAyKJAgoUV2F0Y2hFcGlzb2RlUmVzcG9uc2USIQoHZXBpc29kZRgBIAEoCzIQLnRlbmQudjEuRXBpc29kZRIgCgVzdGVwcxgCIAMoCzIRLnRlbmQudjEuSGVhbFN0ZXASIAoFZGlmZnMYAyADKAsyES50ZW5kLnYxLkhlYWxEaWZmEhIKCnRyYW5zY3JpcHQYBCABKAwSFQoNdHJhbnNjcmlwdF9hdBgFIAEoAxIVCg10cmFuc2NyaXB0X3RvGAYgASgDEiEKBXdvcmRzGAcgASgLMhIudGVuZC52MS5IZWFsV29yZHMSEQoJaGVhcnRiZWF0GAggASgIEhIKCmdvaW5nX2F3YXkYCSABKAgiJgoTTGlzdEVwaXNvZGVzUmVxdWVzdBIPCgdzZXJ2aWNlGAEgASgJIjoKFExpc3RFcGlzb2Rlc1Jlc3BvbnNlEiIKCGVwaXNvZGVzGAEgAygLMhAudGVuZC52MS5FcGlzb2RlIh8KEUdldEVwaXNvZGVSZXF1ZXN0EgoKAmlkGAEgASgJIlkKEkdldEVwaXNvZGVSZXNwb25zZRIhCgdlcGlzb2RlGAEgASgLMhAudGVuZC52MS5FcGlzb2RlEgwKBGRpZmYYAiABKAwSEgoKdHJhbnNjcmlwdBgDIAEoDCIvCgtIZWFsUmVxdWVzdBIPCgdzZXJ2aWNlGAEgASgJEg8KB2RyeV9ydW4YAiABKAgiHwoMSGVhbFJlc3BvbnNlEg8KB2VwaXNvZGUYASABKAkiHwoRQ2FuY2VsSGVhbFJlcXVlc3QSCgoCaWQYASABKAkiFAoSQ2FuY2VsSGVhbFJlc3BvbnNlIiQKFlJvbGxCYWNrRXBpc29kZVJlcXVlc3QSCgoCaWQYASABKAkiKgoXUm9sbEJhY2tFcGlzb2RlUmVzcG9uc2USDwoHZXBpc29kZRgBIAEoCSqgAgoMU2VydmljZVBoYXNlEh0KGVNFUlZJQ0VfUEhBU0VfVU5TUEVDSUZJRUQQABIWChJTRVJWSUNFX1BIQVNFX0lETEUQARIZChVTRVJWSUNFX1BIQVNFX1dBSVRJTkcQAhIaChZTRVJWSUNFX1BIQVNFX1NUQVJUSU5HEAMSGQoVU0VSVklDRV9QSEFTRV9SVU5OSU5HEAQSGgoWU0VSVklDRV9QSEFTRV9TVE9QUElORxAFEhkKFVNFUlZJQ0VfUEhBU0VfS0lMTElORxAGEhkKFVNFUlZJQ0VfUEhBU0VfUEFVU0lORxAHEhsKF1NFUlZJQ0VfUEhBU0VfQ09NUExFVEVEEAgSGAoUU0VSVklDRV9QSEFTRV9GQUlMRUQQCSrAAQoKSGVhbFN0YXR1cxIbChdIRUFMX1NUQVRVU19VTlNQRUNJRklFRBAAEhcKE0hFQUxfU1RBVFVTX1JVTk5JTkcQARIZChVIRUFMX1NUQVRVU19TVVNQRUNURUQQAhIXChNIRUFMX1NUQVRVU19IRUFMSU5HEAMSGQoVSEVBTF9TVEFUVVNfVkVSSUZZSU5HEAQSFQoRSEVBTF9TVEFUVVNfUkVBRFkQBRIWChJIRUFMX1NUQVRVU19CUk9LRU4QBjK9BwoOU2VydmljZVNlcnZpY2USRgoFQXBwbHkSHS50ZW5kLnYxLkFwcGx5U2VydmljZXNSZXF1ZXN0Gh4udGVuZC52MS5BcHBseVNlcnZpY2VzUmVzcG9uc2USRgoFU3RhcnQSHS50ZW5kLnYxLlN0YXJ0U2VydmljZXNSZXF1ZXN0Gh4udGVuZC52MS5TdGFydFNlcnZpY2VzUmVzcG9uc2USQwoEU3RvcBIcLnRlbmQudjEuU3RvcFNlcnZpY2VzUmVxdWVzdBodLnRlbmQudjEuU3RvcFNlcnZpY2VzUmVzcG9uc2USRAoFQWRvcHQSHC50ZW5kLnYxLkFkb3B0U2VydmljZVJlcXVlc3QaHS50ZW5kLnYxLkFkb3B0U2VydmljZVJlc3BvbnNlEkwKB1Jlc3RhcnQSHy50ZW5kLnYxLlJlc3RhcnRTZXJ2aWNlc1JlcXVlc3QaIC50ZW5kLnYxLlJlc3RhcnRTZXJ2aWNlc1Jlc3BvbnNlEkMKBExpc3QSHC50ZW5kLnYxLkxpc3RTZXJ2aWNlc1JlcXVlc3QaHS50ZW5kLnYxLkxpc3RTZXJ2aWNlc1Jlc3BvbnNlEkgKBVdhdGNoEh0udGVuZC52MS5XYXRjaFNlcnZpY2VzUmVxdWVzdBoeLnRlbmQudjEuV2F0Y2hTZXJ2aWNlc1Jlc3BvbnNlMAESSwoMTGlzdEVwaXNvZGVzEhwudGVuZC52MS5MaXN0RXBpc29kZXNSZXF1ZXN0Gh0udGVuZC52MS5MaXN0RXBpc29kZXNSZXNwb25zZRJFCgpHZXRFcGlzb2RlEhoudGVuZC52MS5HZXRFcGlzb2RlUmVxdWVzdBobLnRlbmQudjEuR2V0RXBpc29kZVJlc3BvbnNlEk0KDFdhdGNoRXBpc29kZRIcLnRlbmQudjEuV2F0Y2hFcGlzb2RlUmVxdWVzdBodLnRlbmQudjEuV2F0Y2hFcGlzb2RlUmVzcG9uc2UwARIzCgRIZWFsEhQudGVuZC52MS5IZWFsUmVxdWVzdBoVLnRlbmQudjEuSGVhbFJlc3BvbnNlEkUKCkNhbmNlbEhlYWwSGi50ZW5kLnYxLkNhbmNlbEhlYWxSZXF1ZXN0GhsudGVuZC52MS5DYW5jZWxIZWFsUmVzcG9uc2USVAoPUm9sbEJhY2tFcGlzb2RlEh8udGVuZC52MS5Sb2xsQmFja0VwaXNvZGVSZXF1ZXN0GiAudGVuZC52MS5Sb2xsQmFja0VwaXNvZGVSZXNwb25zZUItWitnaXRodWIuY29tL3RlbmQtcnVuL3RlbmQvZ2VuL3RlbmQvdjE7dGVuZHYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_tend_v1_spec]);
 
 /**
  * @generated from message tend.v1.ApplyServicesRequest
@@ -177,6 +177,43 @@ export const RestartServicesResponseSchema: GenMessage<RestartServicesResponse> 
   messageDesc(file_tend_v1_service, 7);
 
 /**
+ * @generated from message tend.v1.AdoptServiceRequest
+ */
+export type AdoptServiceRequest = Message<"tend.v1.AdoptServiceRequest"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * In the daemon's pid namespace; 1 or more.
+   *
+   * @generated from field: uint32 pid = 2;
+   */
+  pid: number;
+};
+
+/**
+ * Describes the message tend.v1.AdoptServiceRequest.
+ * Use `create(AdoptServiceRequestSchema)` to create a new message.
+ */
+export const AdoptServiceRequestSchema: GenMessage<AdoptServiceRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 8);
+
+/**
+ * @generated from message tend.v1.AdoptServiceResponse
+ */
+export type AdoptServiceResponse = Message<"tend.v1.AdoptServiceResponse"> & {
+};
+
+/**
+ * Describes the message tend.v1.AdoptServiceResponse.
+ * Use `create(AdoptServiceResponseSchema)` to create a new message.
+ */
+export const AdoptServiceResponseSchema: GenMessage<AdoptServiceResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 9);
+
+/**
  * @generated from message tend.v1.ListServicesRequest
  */
 export type ListServicesRequest = Message<"tend.v1.ListServicesRequest"> & {
@@ -187,7 +224,7 @@ export type ListServicesRequest = Message<"tend.v1.ListServicesRequest"> & {
  * Use `create(ListServicesRequestSchema)` to create a new message.
  */
 export const ListServicesRequestSchema: GenMessage<ListServicesRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 8);
+  messageDesc(file_tend_v1_service, 10);
 
 /**
  * @generated from message tend.v1.ListServicesResponse
@@ -213,7 +250,7 @@ export type ListServicesResponse = Message<"tend.v1.ListServicesResponse"> & {
  * Use `create(ListServicesResponseSchema)` to create a new message.
  */
 export const ListServicesResponseSchema: GenMessage<ListServicesResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 9);
+  messageDesc(file_tend_v1_service, 11);
 
 /**
  * @generated from message tend.v1.WatchServicesRequest
@@ -226,7 +263,7 @@ export type WatchServicesRequest = Message<"tend.v1.WatchServicesRequest"> & {
  * Use `create(WatchServicesRequestSchema)` to create a new message.
  */
 export const WatchServicesRequestSchema: GenMessage<WatchServicesRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 10);
+  messageDesc(file_tend_v1_service, 12);
 
 /**
  * @generated from message tend.v1.WatchServicesResponse
@@ -257,7 +294,7 @@ export type WatchServicesResponse = Message<"tend.v1.WatchServicesResponse"> & {
  * Use `create(WatchServicesResponseSchema)` to create a new message.
  */
 export const WatchServicesResponseSchema: GenMessage<WatchServicesResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 11);
+  messageDesc(file_tend_v1_service, 13);
 
 /**
  * @generated from message tend.v1.ServiceStatus
@@ -295,7 +332,7 @@ export type ServiceStatus = Message<"tend.v1.ServiceStatus"> & {
   why: string;
 
   /**
-   * The process of its newest run; empty: there was none.
+   * The process of its newest run; empty: there was none, or tend did not start it.
    *
    * @generated from field: string process = 6;
    */
@@ -380,6 +417,14 @@ export type ServiceStatus = Message<"tend.v1.ServiceStatus"> & {
    * @generated from field: repeated tend.v1.ServiceSocket sockets = 17;
    */
   sockets: ServiceSocket[];
+
+  /**
+   * The newest run is a process that tend did not start: there is no output of it, and its
+   * exit status will not be known.
+   *
+   * @generated from field: bool adopted = 18;
+   */
+  adopted: boolean;
 };
 
 /**
@@ -387,7 +432,7 @@ export type ServiceStatus = Message<"tend.v1.ServiceStatus"> & {
  * Use `create(ServiceStatusSchema)` to create a new message.
  */
 export const ServiceStatusSchema: GenMessage<ServiceStatus> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 12);
+  messageDesc(file_tend_v1_service, 14);
 
 /**
  * ServiceSocket is a listening socket that a service is given.
@@ -416,7 +461,7 @@ export type ServiceSocket = Message<"tend.v1.ServiceSocket"> & {
  * Use `create(ServiceSocketSchema)` to create a new message.
  */
 export const ServiceSocketSchema: GenMessage<ServiceSocket> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 13);
+  messageDesc(file_tend_v1_service, 15);
 
 /**
  * Episode is one repair of one service.
@@ -567,7 +612,7 @@ export type Episode = Message<"tend.v1.Episode"> & {
  * Use `create(EpisodeSchema)` to create a new message.
  */
 export const EpisodeSchema: GenMessage<Episode> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 14);
+  messageDesc(file_tend_v1_service, 16);
 
 /**
  * @generated from message tend.v1.HealSignal
@@ -596,7 +641,7 @@ export type HealSignal = Message<"tend.v1.HealSignal"> & {
  * Use `create(HealSignalSchema)` to create a new message.
  */
 export const HealSignalSchema: GenMessage<HealSignal> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 15);
+  messageDesc(file_tend_v1_service, 17);
 
 /**
  * @generated from message tend.v1.HealRemedy
@@ -625,7 +670,7 @@ export type HealRemedy = Message<"tend.v1.HealRemedy"> & {
  * Use `create(HealRemedySchema)` to create a new message.
  */
 export const HealRemedySchema: GenMessage<HealRemedy> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 16);
+  messageDesc(file_tend_v1_service, 18);
 
 /**
  * @generated from message tend.v1.HealTry
@@ -695,7 +740,7 @@ export type HealTry = Message<"tend.v1.HealTry"> & {
  * Use `create(HealTrySchema)` to create a new message.
  */
 export const HealTrySchema: GenMessage<HealTry> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 17);
+  messageDesc(file_tend_v1_service, 19);
 
 /**
  * HealStep is one line of the journal of a repair.
@@ -758,7 +803,7 @@ export type HealStep = Message<"tend.v1.HealStep"> & {
  * Use `create(HealStepSchema)` to create a new message.
  */
 export const HealStepSchema: GenMessage<HealStep> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 18);
+  messageDesc(file_tend_v1_service, 20);
 
 /**
  * HealDiff is what one try has changed.
@@ -791,7 +836,7 @@ export type HealDiff = Message<"tend.v1.HealDiff"> & {
  * Use `create(HealDiffSchema)` to create a new message.
  */
 export const HealDiffSchema: GenMessage<HealDiff> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 19);
+  messageDesc(file_tend_v1_service, 21);
 
 /**
  * HealWords are those of a reply that a model is writing.
@@ -819,7 +864,7 @@ export type HealWords = Message<"tend.v1.HealWords"> & {
  * Use `create(HealWordsSchema)` to create a new message.
  */
 export const HealWordsSchema: GenMessage<HealWords> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 20);
+  messageDesc(file_tend_v1_service, 22);
 
 /**
  * @generated from message tend.v1.WatchEpisodeRequest
@@ -845,7 +890,7 @@ export type WatchEpisodeRequest = Message<"tend.v1.WatchEpisodeRequest"> & {
  * Use `create(WatchEpisodeRequestSchema)` to create a new message.
  */
 export const WatchEpisodeRequestSchema: GenMessage<WatchEpisodeRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 21);
+  messageDesc(file_tend_v1_service, 23);
 
 /**
  * @generated from message tend.v1.WatchEpisodeResponse
@@ -917,7 +962,7 @@ export type WatchEpisodeResponse = Message<"tend.v1.WatchEpisodeResponse"> & {
  * Use `create(WatchEpisodeResponseSchema)` to create a new message.
  */
 export const WatchEpisodeResponseSchema: GenMessage<WatchEpisodeResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 22);
+  messageDesc(file_tend_v1_service, 24);
 
 /**
  * @generated from message tend.v1.ListEpisodesRequest
@@ -936,7 +981,7 @@ export type ListEpisodesRequest = Message<"tend.v1.ListEpisodesRequest"> & {
  * Use `create(ListEpisodesRequestSchema)` to create a new message.
  */
 export const ListEpisodesRequestSchema: GenMessage<ListEpisodesRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 23);
+  messageDesc(file_tend_v1_service, 25);
 
 /**
  * @generated from message tend.v1.ListEpisodesResponse
@@ -955,7 +1000,7 @@ export type ListEpisodesResponse = Message<"tend.v1.ListEpisodesResponse"> & {
  * Use `create(ListEpisodesResponseSchema)` to create a new message.
  */
 export const ListEpisodesResponseSchema: GenMessage<ListEpisodesResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 24);
+  messageDesc(file_tend_v1_service, 26);
 
 /**
  * @generated from message tend.v1.GetEpisodeRequest
@@ -974,7 +1019,7 @@ export type GetEpisodeRequest = Message<"tend.v1.GetEpisodeRequest"> & {
  * Use `create(GetEpisodeRequestSchema)` to create a new message.
  */
 export const GetEpisodeRequestSchema: GenMessage<GetEpisodeRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 25);
+  messageDesc(file_tend_v1_service, 27);
 
 /**
  * @generated from message tend.v1.GetEpisodeResponse
@@ -1006,7 +1051,7 @@ export type GetEpisodeResponse = Message<"tend.v1.GetEpisodeResponse"> & {
  * Use `create(GetEpisodeResponseSchema)` to create a new message.
  */
 export const GetEpisodeResponseSchema: GenMessage<GetEpisodeResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 26);
+  messageDesc(file_tend_v1_service, 28);
 
 /**
  * @generated from message tend.v1.HealRequest
@@ -1032,7 +1077,7 @@ export type HealRequest = Message<"tend.v1.HealRequest"> & {
  * Use `create(HealRequestSchema)` to create a new message.
  */
 export const HealRequestSchema: GenMessage<HealRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 27);
+  messageDesc(file_tend_v1_service, 29);
 
 /**
  * @generated from message tend.v1.HealResponse
@@ -1049,7 +1094,7 @@ export type HealResponse = Message<"tend.v1.HealResponse"> & {
  * Use `create(HealResponseSchema)` to create a new message.
  */
 export const HealResponseSchema: GenMessage<HealResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 28);
+  messageDesc(file_tend_v1_service, 30);
 
 /**
  * @generated from message tend.v1.CancelHealRequest
@@ -1068,7 +1113,7 @@ export type CancelHealRequest = Message<"tend.v1.CancelHealRequest"> & {
  * Use `create(CancelHealRequestSchema)` to create a new message.
  */
 export const CancelHealRequestSchema: GenMessage<CancelHealRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 29);
+  messageDesc(file_tend_v1_service, 31);
 
 /**
  * @generated from message tend.v1.CancelHealResponse
@@ -1081,7 +1126,7 @@ export type CancelHealResponse = Message<"tend.v1.CancelHealResponse"> & {
  * Use `create(CancelHealResponseSchema)` to create a new message.
  */
 export const CancelHealResponseSchema: GenMessage<CancelHealResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 30);
+  messageDesc(file_tend_v1_service, 32);
 
 /**
  * @generated from message tend.v1.RollBackEpisodeRequest
@@ -1098,7 +1143,7 @@ export type RollBackEpisodeRequest = Message<"tend.v1.RollBackEpisodeRequest"> &
  * Use `create(RollBackEpisodeRequestSchema)` to create a new message.
  */
 export const RollBackEpisodeRequestSchema: GenMessage<RollBackEpisodeRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 31);
+  messageDesc(file_tend_v1_service, 33);
 
 /**
  * @generated from message tend.v1.RollBackEpisodeResponse
@@ -1117,7 +1162,7 @@ export type RollBackEpisodeResponse = Message<"tend.v1.RollBackEpisodeResponse">
  * Use `create(RollBackEpisodeResponseSchema)` to create a new message.
  */
 export const RollBackEpisodeResponseSchema: GenMessage<RollBackEpisodeResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 32);
+  messageDesc(file_tend_v1_service, 34);
 
 /**
  * @generated from enum tend.v1.ServicePhase
@@ -1294,6 +1339,19 @@ export const ServiceService: GenService<{
     methodKind: "unary";
     input: typeof StopServicesRequestSchema;
     output: typeof StopServicesResponseSchema;
+  },
+  /**
+   * Adopt has a service that does not run be a process that is there already, and that tend
+   * did not start. Nothing is done to the process. It answers when that is written down.
+   * While the service runs: FAILED_PRECONDITION; a process that must not be adopted:
+   * PERMISSION_DENIED.
+   *
+   * @generated from rpc tend.v1.ServiceService.Adopt
+   */
+  adopt: {
+    methodKind: "unary";
+    input: typeof AdoptServiceRequestSchema;
+    output: typeof AdoptServiceResponseSchema;
   },
   /**
    * Restart ends services and starts them again; those that have ended start.
