@@ -94,11 +94,20 @@ var needed = []string{"/etc/sudoers"}
 // everybody: root inside would read what is for root outside, and who knows what secrets
 // there are. What cannot be read now is left out.
 func (m *mask) closed(dir string, deep int) (paths []string) {
-	entries, _ := os.ReadDir(m.root + dir)
+	f, err := os.Open(m.root + dir)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	entries, _ := f.ReadDir(-1)
 	for _, e := range entries {
+		if t := e.Type(); !t.IsDir() && !t.IsRegular() {
+			continue
+		}
 		p := dir + "/" + e.Name()
 		var st unix.Stat_t
-		if unix.Lstat(m.root+p, &st) != nil {
+		// By its name alone: the way to the directory takes ten times as long.
+		if unix.Fstatat(int(f.Fd()), e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 			continue
 		}
 		switch st.Mode & unix.S_IFMT {
