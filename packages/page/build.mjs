@@ -48,10 +48,16 @@ const result = await build({
 const outputs = Object.entries(result.metafile.outputs);
 const named = (entry) => path.basename(outputs.find(([, o]) => o.entryPoint === entry)[0]);
 const html = fs.readFileSync(path.join(here, 'src/index.html'), 'utf8');
-fs.writeFileSync(path.join(out, 'index.html'), html.replace('style.css', named('src/style.css')).replace('main.js', named('src/main.tsx')));
 const icon = `icon-${named('src/style.css').replace(/^style-|\.css$/g, '')}.svg`;
 fs.copyFileSync(path.join(here, 'src/icon.svg'), path.join(out, icon));
-fs.writeFileSync(path.join(out, 'index.html'), fs.readFileSync(path.join(out, 'index.html'), 'utf8').replace('icon.svg', icon));
+// A browser fetches main.js and what it imports at once.
+const needed = new Set();
+const imports = (file) => {
+  for (const i of result.metafile.outputs[file].imports) if (i.kind === 'import-statement' && !needed.has(i.path)) needed.add(i.path), imports(i.path);
+};
+imports(outputs.find(([, o]) => o.entryPoint === 'src/main.tsx')[0]);
+const preloads = [...needed].map((file) => `<link rel="modulepreload" href="/ui/${path.basename(file)}">`).sort().join('\n');
+fs.writeFileSync(path.join(out, 'index.html'), html.replace('style.css', named('src/style.css')).replace('icon.svg', icon).replace('<!-- what main.js needs -->', preloads).replace('main.js', named('src/main.tsx')));
 
 // The licenses of the packages that are inside.
 const packages = new Set();

@@ -15,6 +15,11 @@ export function size(bytes: number | bigint): string {
   return `${u === 0 || n >= 100 ? Math.round(n) : n.toFixed(1)} ${units[u]}`;
 }
 
+/** A whole number, not below 0, in groups of three digits; toLocaleString takes fifty times as long. */
+export function grouped(n: number): string {
+  return String(n).replace(/\B(?=(\d{3})+$)/g, ',');
+}
+
 export function percent(thousandths: number): string {
   const p = thousandths / 10;
   return `${p >= 10 ? Math.round(p) : p.toFixed(1)} %`;

@@ -11,7 +11,8 @@ export interface Line {
   /** The raw range, with the line's end. */
   from: number;
   to: number;
-  text: string;
+  /** Without the line's end. Most lines of a flood are never read, so they are no text yet. */
+  bytes: Uint8Array;
   /** When its first byte arrived, in ms since 1970; 0 if that is not known. */
   time: number;
   /** It has no end yet, or none here. */
@@ -21,6 +22,8 @@ export interface Line {
 }
 
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+
+export const textOf = (l: Line) => decoder.decode(l.bytes);
 
 /** Cuts pieces of one stream that follow each other into lines. */
 export class Cutter {
@@ -76,8 +79,8 @@ export class Cutter {
 
   #line(open: boolean): Line {
     const bytes = join(this.#rest, this.#size);
-    const text = decoder.decode(bytes[bytes.length - 1] === 10 ? bytes.subarray(0, -1) : bytes);
-    return { stream: this.stream, from: this.#from, to: this.#from + this.#size, text, time: this.#time, open };
+    const end = bytes[bytes.length - 1] === 10 ? bytes.length - 1 : bytes.length;
+    return { stream: this.stream, from: this.#from, to: this.#from + this.#size, bytes: bytes.subarray(0, end), time: this.#time, open };
   }
 
   /** The line that has not ended. */

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { Stream, type Info } from '../../client/src/gen/tend/v1/spec_pb.js';
 import { repeat, words, type Place } from './api.js';
 import { download } from './download.js';
-import { size, visible } from './format.js';
+import { grouped, size, visible } from './format.js';
 import { OutputView, type Status } from './output.js';
 import { DownloadButton } from './parts.js';
 import { amend, usePlace } from './router.js';
@@ -151,7 +151,7 @@ export function Output({ info, at }: { info: Info; at: Place }) {
         {status?.loading && <span class="busy" aria-label="Loading" />}
       </div>
       <footer class="statusline">
-        <span>{streams.length === 1 ? `byte ${(status?.at ?? 0).toLocaleString('en')} of ${bounds.end.toLocaleString('en')}` : `${size(bounds.end)} in all`}</span>
+        <span>{streams.length === 1 ? `byte ${grouped(status?.at ?? 0)} of ${grouped(bounds.end)}` : `${size(bounds.end)} in all`}</span>
         {streams.length === 1 && bounds.base > 0 && <span>the first {size(bounds.base)} are no longer kept</span>}
         {streams.length > 1 && status && !status.atStart && <span>only the newest part; choose stdout or stderr to see all of it</span>}
         <span class="grow" />

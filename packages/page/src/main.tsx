@@ -21,7 +21,7 @@ function App() {
     return () => scope.abort();
   }, [inside]);
   if (session === 'out') return <Login />;
-  if (session === 'asking') return <div class="blank" aria-busy="true" />;
+  if (session === 'asking') return <Opening />;
   if (session === 'away')
     return (
       <main class="login">
@@ -31,6 +31,20 @@ function App() {
       </main>
     );
   return <Frame canLeave={session === 'in'} />;
+}
+
+/** What index.html shows until scripts have run, and then until the server has answered. */
+function Opening() {
+  return (
+    <>
+      <header class="bar">
+        <span class="brand">
+          <Logo /> tend
+        </span>
+      </header>
+      <div class="blank" aria-busy="true" />
+    </>
+  );
 }
 
 function Frame({ canLeave }: { canLeave: boolean }) {

@@ -5,17 +5,28 @@ import { Omitted } from '../../client/src/gen/tend/v1/view_pb.js';
 import { Stream, type Info } from '../../client/src/gen/tend/v1/spec_pb.js';
 import { draw, plain } from './ansi.js';
 import { follow, repeat, words, type Place } from './api.js';
-import { instant, millis, size } from './format.js';
+import { grouped, instant, millis, size } from './format.js';
 import { perFrame } from './frame.js';
-import { afterLine, Cutter, type Line } from './lines.js';
+import { afterLine, Cutter, textOf, type Line } from './lines.js';
 
 /** Bytes that are asked for at once, and lines that are in the document at most. */
 const block = 64 << 10;
 const mostLines = 3000;
 /** Of new output that waits to be drawn: beyond it, only the newest is. */
 const mostPending = 512 << 10;
-/** What is shown of two streams together. */
+/** What is shown of two streams together, and kept of what comes before the document, in bytes. */
 const together = 512 << 10;
+/** Lines that are kept of what comes before the document. */
+const mostAbove = 2 * mostLines;
+/** Lines that are drawn at once when an output is opened. */
+const atOnce = 300;
+/**
+ * While the end is followed: lines that are in the document at most, and those that are drawn in
+ * a millisecond in the long run, about a screen in a frame. Of more, the newest are drawn; the others are
+ * kept for who scrolls up.
+ */
+const mostFollowed = 1000;
+const pace = 2;
 
 export interface Bounds {
   base: number;
@@ -50,6 +61,12 @@ export class OutputView {
   #cutters = new Map<Stream, Cutter>();
   /** The lines that have not ended, by stream. */
   #open = new Map<Stream, HTMLElement>();
+  /** What comes right before the first line of the document, and its size in bytes. */
+  #above: Line[] = [];
+  #aboveSize = 0;
+  /** How many lines may be drawn now, as of a time. */
+  #credit = atOnce;
+  #credited = performance.now();
   /** The window: of one stream, [from, to); of several, whether it reaches the end. */
   #from = 0;
   #to = 0;
@@ -131,6 +148,7 @@ export class OutputView {
 
   /** Reports whether the line of a stream with this byte is there, and shows it. */
   reveal(stream: Stream, at: number): boolean {
+    if (this.#above.some((l) => l.stream === stream && l.from <= at && l.to > at)) this.#drawAbove(this.#above.length);
     for (const row of this.#content.children as HTMLCollectionOf<HTMLElement>) {
       if (Number(row.dataset['stream']) !== stream || Number(row.dataset['from']) > at || Number(row.dataset['to']) <= at) continue;
       this.#following = false;
@@ -199,7 +217,8 @@ export class OutputView {
     const cutter = new Cutter(this.#one!, at);
     const lines = all.flatMap((p) => cutter.add(p.data, p.time));
     // Lines may be short: those around the one that is meant, or at the end that is.
-    let first = to >= b.end ? lines.length - mostLines : 0;
+    let first = 0;
+    if (around === undefined && to >= b.end) this.#keepAbove(lines.splice(0, Math.max(0, lines.length - atOnce)));
     if (around !== undefined) first = lines.findIndex((l) => l.to > around) - mostLines / 3;
     first = Math.max(0, Math.min(first, lines.length - mostLines));
     this.#from = lines[first]?.from ?? at;
@@ -241,11 +260,9 @@ export class OutputView {
       cutFront(own);
       this.#from = 1; // there is more before
     }
-    for (const p of got) {
-      if (p.data.length === 0) continue;
-      if (!this.#cutters.has(p.stream)) this.#cutters.set(p.stream, new Cutter(p.stream, p.offset));
-      this.#append(p);
-    }
+    const all = got.filter((p) => p.data.length > 0);
+    for (const p of all) if (!this.#cutters.has(p.stream)) this.#cutters.set(p.stream, new Cutter(p.stream, p.offset));
+    this.#append(all.flatMap((p) => this.#cut(p)));
     for (const [s, b] of this.#bounds) {
       const c = this.#cutters.get(s);
       if (!c) this.#cutters.set(s, new Cutter(s, b.end));
@@ -257,33 +274,88 @@ export class OutputView {
 
   #reset(): void {
     this.#cutters.clear();
-    this.#open.clear();
-    this.#content.replaceChildren();
+    this.#clear();
     this.#pending = [];
     this.#pendingSize = 0;
     this.#from = this.#to = 0;
     this.#whole = false;
   }
 
-  #append({ stream, data, time }: Piece): void {
+  /** Empties the document. */
+  #clear(): void {
+    this.#open.clear();
+    this.#content.replaceChildren();
+    this.#above = [];
+    this.#aboveSize = 0;
+  }
+
+  /** The lines that end in what follows what there is of its stream. */
+  #cut({ stream, data, time }: Piece): Line[] {
     const cutter = this.#cutters.get(stream);
-    if (!cutter) return;
-    const lines = cutter.add(data, time);
+    const lines = cutter?.add(data, time) ?? [];
     if (lines.length) {
       this.#open.get(stream)?.remove();
       this.#open.delete(stream);
     }
-    // Of many lines at once only the last ones stay, if the end is what is seen.
-    const kept = this.#following ? lines.slice(-mostLines) : lines;
-    if (kept.length < lines.length) this.#dropTop(this.#content.children.length);
+    if (cutter && this.#one !== undefined) this.#to = cutter.end;
+    return lines;
+  }
+
+  /** Adds lines to the document, before those that have not ended. */
+  #append(lines: Line[]): void {
+    // Of many only the last ones are drawn, if the end is what is seen.
+    const kept = this.#following ? lines.slice(-this.#room()) : lines;
+    if (kept.length < lines.length) {
+      this.#dropTop(this.#content.children.length);
+      this.#keepAbove(lines.slice(0, -kept.length));
+      if (this.#one !== undefined) this.#from = kept[0]!.from;
+    }
     const some = document.createDocumentFragment();
     for (const l of kept) some.appendChild(row(l));
     const first = this.#open.size ? [...this.#open.values()][0]! : null;
     this.#content.insertBefore(some, first);
-    if (this.#one !== undefined) {
-      this.#to = cutter.end;
-      if (kept.length < lines.length) this.#from = kept[0]!.from;
+    this.#credit -= kept.length;
+  }
+
+  /** How many lines are drawn at most: what is due by now, and never less than a screen. */
+  #room(): number {
+    const now = performance.now();
+    this.#credit = Math.min(mostFollowed, Math.max(0, this.#credit) + pace * (now - this.#credited));
+    this.#credited = now;
+    return Math.ceil(Math.max(this.#credit, this.box.clientHeight / 16, 50));
+  }
+
+  /** Keeps lines that are above all that is drawn. */
+  #keepAbove(lines: Line[]): void {
+    for (const l of lines) {
+      this.#above.push(l);
+      this.#aboveSize += l.to - l.from;
     }
+    let gone = 0;
+    while (gone < this.#above.length && (this.#aboveSize > together || this.#above.length - gone > mostAbove)) {
+      const l = this.#above[gone++]!;
+      this.#aboveSize -= l.to - l.from;
+    }
+    if (gone === 0) return;
+    this.#above.splice(0, gone);
+    if (this.#one === undefined) this.#from = 1; // there is more before
+  }
+
+  /** Draws the last lines of those above. */
+  #drawAbove(most: number): void {
+    const lines = this.#above.splice(Math.max(0, this.#above.length - most));
+    for (const l of lines) this.#aboveSize -= l.to - l.from;
+    this.#prepend(lines);
+    if (this.#one !== undefined && lines[0]) this.#from = lines[0].from;
+  }
+
+  /** Adds lines at the top; what is seen stays where it is. */
+  #prepend(lines: Line[]): void {
+    const some = document.createDocumentFragment();
+    for (const l of lines) some.appendChild(row(l));
+    const before = this.box.scrollHeight;
+    this.#content.prepend(some);
+    this.box.scrollTop += this.box.scrollHeight - before;
   }
 
   /** Shows the lines that have not ended. */
@@ -308,7 +380,7 @@ export class OutputView {
     if (!got || turn !== this.#turn || this.#to !== from) return;
     if (got.at !== from) {
       this.#cutters.set(this.#one, new Cutter(this.#one, got.at));
-      this.#content.appendChild(row({ stream: this.#one, from, to: got.at, text: '', time: 0, open: false, freed: true }));
+      this.#content.appendChild(row({ stream: this.#one, from, to: got.at, bytes: new Uint8Array(), time: 0, open: false, freed: true }));
     }
     const cutter = this.#cutters.get(this.#one)!;
     this.#keep(cutter, got.pieces.flatMap((p) => cutter.add(p.data, p.time)), mostLines / 2);
@@ -320,6 +392,12 @@ export class OutputView {
 
   async #extendUp(): Promise<void> {
     const b = this.bounds;
+    if (this.#above.length) {
+      this.#drawAbove(mostLines / 2);
+      this.#dropBottom(this.#content.children.length - mostLines);
+      this.#mark();
+      return;
+    }
     if (this.#one === undefined || this.#busy || this.#from <= b.base) return;
     const turn = this.#turn;
     const to = this.#from;
@@ -340,11 +418,7 @@ export class OutputView {
     if (rest) lines.push(rest);
     lines.splice(0, Math.max(0, lines.length - mostLines / 2));
     at = lines[0]?.from ?? at;
-    const some = document.createDocumentFragment();
-    for (const l of lines) some.appendChild(row(l));
-    const before = this.box.scrollHeight;
-    this.#content.prepend(some);
-    this.box.scrollTop += this.box.scrollHeight - before;
+    this.#prepend(lines);
     this.#from = at;
     this.#dropBottom(this.#content.children.length - mostLines);
     this.#mark();
@@ -353,11 +427,12 @@ export class OutputView {
 
   #dropTop(n: number): void {
     if (n <= 0) return;
-    const before = this.box.scrollHeight;
-    for (let k = 0; k < n && this.#content.firstElementChild; k++) this.#content.firstElementChild.remove();
+    const before = this.#following ? 0 : this.box.scrollHeight;
+    const gone = [...this.#content.children].slice(0, Math.min(n, this.#content.children.length - this.#open.size));
+    this.#keepAbove(gone.map((r) => lineOf.get(r)!));
+    for (const r of gone) r.remove();
     const first = this.#content.firstElementChild as HTMLElement | null;
-    if (this.#one === undefined) this.#from = 1;
-    else this.#from = first ? Number(first.dataset['from']) : this.#to;
+    if (this.#one !== undefined) this.#from = first ? Number(first.dataset['from']) : this.#to;
     if (!this.#following) this.box.scrollTop -= before - this.box.scrollHeight;
   }
 
@@ -418,15 +493,16 @@ export class OutputView {
     const all = this.#pending;
     this.#pending = [];
     this.#pendingSize = 0;
+    let lines: Line[] = [];
     for (const p of all) {
       const cutter = this.#cutters.get(p.stream);
       if (!cutter || p.offset + p.data.length <= cutter.end) continue;
-      if (!this.#following && this.#content.children.length > 3 * mostLines) {
+      if (!this.#following && this.#content.children.length + lines.length > 3 * mostLines) {
         this.#whole = false;
         break;
       }
       if (p.offset <= cutter.end && (this.#whole || p.offset === cutter.end)) {
-        this.#append({ ...p, data: p.data.subarray(cutter.end - p.offset) });
+        lines = lines.concat(this.#cut({ ...p, data: p.data.subarray(cutter.end - p.offset) }));
         continue;
       }
       if (!this.#following) {
@@ -437,15 +513,16 @@ export class OutputView {
       // Too much came at once: it goes on with the newest.
       const cut = afterLine(p.data);
       if (this.#one !== undefined) {
-        this.#content.replaceChildren();
-        this.#open.clear();
+        this.#clear();
+        lines = [];
         this.#from = p.offset + cut;
       }
       this.#cutters.set(p.stream, new Cutter(p.stream, p.offset + cut));
-      this.#append({ ...p, data: p.data.subarray(cut) });
+      lines = lines.concat(this.#cut({ ...p, data: p.data.subarray(cut) }));
     }
+    this.#append(lines);
     if (this.#one !== undefined) this.#whole = this.#to >= this.bounds.end;
-    if (this.#following) this.#dropTop(this.#content.children.length - mostLines);
+    if (this.#following) this.#dropTop(this.#content.children.length - mostFollowed);
     this.#showRest();
     if (this.#following) this.#stick();
     this.#tell();
@@ -463,7 +540,7 @@ export class OutputView {
     const below = scrollHeight - clientHeight - scrollTop;
     if (up && below > 40) this.#following = false;
     else if (below < 4 && this.#whole) this.#following = true;
-    if (scrollTop < 1500) void this.#extendUp();
+    if (scrollTop < 1500 && (!this.#following || scrollHeight < 2 * clientHeight)) void this.#extendUp();
     if (below < 1500 && !this.#whole) void this.#extendDown();
     this.#tell();
   };
@@ -535,8 +612,12 @@ function cutFront(pieces: Piece[]): number {
   return 0;
 }
 
+/** What rows of the document show. */
+const lineOf = new WeakMap<Element, Line>();
+
 function row(l: Line): HTMLElement {
   const el = document.createElement('div');
+  lineOf.set(el, l);
   el.className = l.freed ? 'line freed' : l.stream === Stream.STDERR ? 'line stderr' : 'line';
   el.dataset['stream'] = String(l.stream);
   el.dataset['from'] = String(l.from);
@@ -544,11 +625,11 @@ function row(l: Line): HTMLElement {
   if (l.time) el.dataset['when'] = instant(l.time);
   const at = document.createElement('span');
   at.className = 'at';
-  at.dataset['at'] = l.from.toLocaleString('en');
+  at.dataset['at'] = grouped(l.from);
   const text = document.createElement('span');
   text.className = 'text';
   if (l.freed) text.textContent = `${size(l.to - l.from)} were freed to save room`;
-  else draw(text, l.text, plain());
+  else draw(text, textOf(l), plain());
   el.append(at, text);
   return el;
 }

@@ -6,7 +6,7 @@ import { Inherit, type Info, type Limits } from '../../client/src/gen/tend/v1/sp
 import type { KillResponse } from '../../client/src/gen/tend/v1/process_pb.js';
 import { HealStatus, type ServiceStatus } from '../../client/src/gen/tend/v1/service_pb.js';
 import { notFound, place, repeat, services, words, type Place } from './api.js';
-import { age, millis, percent, signalName, size, visible } from './format.js';
+import { age, instant, millis, percent, signalName, size, visible } from './format.js';
 import { ChatPanel } from './chat.js';
 import { Healing } from './healing.js';
 import { boxName, nameOf, processState, serviceState } from './items.js';
@@ -100,7 +100,7 @@ function Head({ info, box }: { info: Info; box: string }) {
       </p>
       <dl class="facts">
         <Fact name="Started">
-          <time dateTime={new Date(millis(info.started)).toISOString()} title={new Date(millis(info.started)).toLocaleString()}>
+          <time dateTime={new Date(millis(info.started)).toISOString()} title={instant(millis(info.started))}>
             {age(store.now() - millis(info.started))} ago
           </time>
         </Fact>

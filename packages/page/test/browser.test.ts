@@ -108,6 +108,26 @@ test('output: follows over a killed server, without a gap and without a line twi
   await leave(page);
 });
 
+test('output: of a flood no more is drawn than is seen, and scrolling up shows all of it once', async () => {
+  const go = path.join(dir, 'flood');
+  const id = await start('flood', `echo first; while [ ! -e ${go} ]; do sleep 0.05; done; seq -f "line %g" 5000; printf 'no end' >&2; exec sleep 1000`);
+  const page = await loggedIn();
+  await page.goto(`${url}/ui/p/${id}`);
+  await page.waitForSelector('.line:has-text("first")');
+  fs.writeFileSync(go, '');
+  await page.waitForSelector('.line.stderr:has-text("no end")');
+  await page.waitForSelector('.line:has-text("line 5000")');
+  const drawn = (await lines(page)).length;
+  assert.ok(drawn <= 1002, `${drawn} lines are drawn`);
+  await page.focus('.scroll');
+  while ((await lines(page))[0] !== 'first') {
+    await page.keyboard.press('Home');
+    await page.evaluate(() => new Promise(requestAnimationFrame));
+  }
+  assert.deepEqual((await lines(page)).filter((l) => l !== 'no end'), ['first', ...Array.from({ length: 5000 }, (_, n) => `line ${n + 1}`)]);
+  await leave(page);
+});
+
 test('output: a gigabyte at its end, its beginning, its middle, by search, by a link; a long line', async () => {
   // Lines of twelve bytes: seq is fast at these.
   const size = 12 * Math.floor(2 ** 30 / 12);
