@@ -120,7 +120,9 @@ func TestWhatWasAdoptedIsFoundAgain(t *testing.T) {
 		t.Error("it is not known any more as adopted")
 	}
 	// Another boot has given the pid to another program.
-	w.s = back.Rebase(1)
+	if w.s = back.Rebase(1); w.s.Adopted != nil {
+		t.Errorf("in another boot it is %+v", w.s.Adopted)
+	}
 	w.want(Event{Kind: Found}, "exit, launch 2, → starting")
 }
 

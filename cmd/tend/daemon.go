@@ -28,6 +28,9 @@ func (d *daemon) find(ctx context.Context, id string) (process.Process, error) {
 		return nil, usageError("the name of the process is empty; give an id, a name, a tag or a pid")
 	}
 	p, err := d.Get(ctx, process.Selector{Any: id})
+	if errors.Is(err, process.ErrNotFound) {
+		err = d.noneOf(ctx, id, err)
+	}
 	if err != nil {
 		return nil, about(id, err)
 	}

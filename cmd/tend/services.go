@@ -182,6 +182,19 @@ func (d *daemon) restartService(ctx context.Context, word string, p process.Proc
 	return false, nil
 }
 
+// noneOf is why there is no process for a word, where that is a service that runs: tend did
+// not start what that is.
+func (d *daemon) noneOf(ctx context.Context, word string, err error) error {
+	all, serr := d.Services(ctx)
+	if serr != nil {
+		return err
+	}
+	if s := serviceNamed(all, word); s != nil && s.Adopted && s.Phase.Alive() {
+		return fmt.Errorf("the service is pid %d, which tend did not start: its output goes where it went before, and tend down %s ends it: %w", s.PID, printable(word), err)
+	}
+	return err
+}
+
 // labelService is the label that the process of a service has, with its name.
 const labelService = "tend.service"
 

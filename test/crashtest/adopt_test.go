@@ -16,6 +16,7 @@ import (
 	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/process"
 )
 
@@ -49,6 +50,13 @@ func TestAnAdoptedProcessOutlivesRolesAndUpgrades(t *testing.T) {
 	if s := service(t, d.Connect(t), "web", "ready", isReady); !s.Adopted {
 		t.Errorf("it is %+v", s)
 	}
+	// A shutdown ends what tend has started, and the next daemon goes on with the rest.
+	scene.Must(t, c.Shutdown(t.Context(), false))
+	scene.Eventually(t, "all roles have ended", func() bool { return len(testdaemon.Holders(d.StateDir())) == 0 })
+	d.KillLauncher() // it has ended; this collects it
+	scene.Must(t, d.ServeAgain())
+	same("a shutdown")
+	c = d.Connect(t)
 	scene.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 	next := service(t, c, "web", "ready again", func(s tend.Service) bool { return s.Runs == 2 && isReady(s) })
 	if next.PID == pid || next.Adopted || next.Process == "" || next.Exit == nil || next.Exit.Cause != process.CauseLost {
