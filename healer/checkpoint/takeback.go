@@ -68,18 +68,23 @@ func CheckBack(ctx context.Context, o Back) (out TakenBack, err error) {
 		}
 	}
 	var diff strings.Builder
-	for i, f := range b.files {
+	left := 0
+	for _, f := range b.files {
 		out.Paths = append(out.Paths, string(f.Path))
 		at := b.look(f)
 		if at.is != after && !slices.ContainsFunc(out.Changed, func(l Left) bool { return l.Path == string(f.Path) }) {
 			out.Changed = append(out.Changed, Left{string(f.Path), at.why()})
 		}
-		part := backDiff(f, at)
-		if diff.Len()+len(part) > MaxDiff-100 {
-			fmt.Fprintf(&diff, "… %d of %d changed files are left out: the diff is too long\n", len(b.files)-i, len(b.files))
-			break
+		if left > 0 {
+			left++
+		} else if part := backDiff(f, at); diff.Len()+len(part) > MaxDiff-100 {
+			left = 1
+		} else {
+			diff.WriteString(part)
 		}
-		diff.WriteString(part)
+	}
+	if left > 0 {
+		fmt.Fprintf(&diff, "… %d of %d changed files are left out: the diff is too long\n", left, len(b.files))
 	}
 	out.Diff = diff.String()
 	return out, nil

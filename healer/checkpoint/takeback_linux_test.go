@@ -286,3 +286,24 @@ func TestAKillAtAnyStepOfTakingBack(t *testing.T) {
 		})
 	}
 }
+
+// A diff that is too long is cut, and not the look at the files.
+func TestEachFileIsLookedAtBehindALongDiff(t *testing.T) {
+	w := newWorld(t, false, map[string]string{"a.txt": strings.Repeat("a", 140<<10) + "\n", "b.txt": "b\n", "c.txt": "c\n"})
+	p := w.take()
+	w.write(map[string]string{"a.txt": strings.Repeat("A", 140<<10) + "\n", "b.txt": "B\n", "c.txt": "C\n"})
+	scene.Must(t, p.Mark(t.Context()))
+	u, why, err := p.Undo(t.Context())
+	if scene.Must(t, err); u == nil {
+		t.Fatal(why)
+	}
+	scene.Must(t, p.Drop(t.Context()))
+	w.write(map[string]string{"c.txt": "somebody's\n"})
+	check := scene.Value(CheckBack(t.Context(), Back{Root: w.root, Dir: w.opts.Dir, ID: "back-1", Undo: u}))(t)
+	if len(check.Changed) != 1 || check.Changed[0].Path != "c.txt" || !slices.Equal(check.Paths, []string{"a.txt", "b.txt", "c.txt"}) {
+		t.Errorf("of %q there are changed since: %v", check.Paths, check.Changed)
+	}
+	if check.Diff != "… 3 of 3 changed files are left out: the diff is too long\n" {
+		t.Errorf("the diff is %.200q", check.Diff)
+	}
+}
