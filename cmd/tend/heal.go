@@ -71,7 +71,13 @@ func (c *healCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return healError(err)
 	}
-	if c.Detach {
+	return inv.awaitEpisode(ctx, d, id, c.Detach)
+}
+
+// awaitEpisode waits for an episode that was begun and shows it. The status is 1 if it did not
+// end well; of a dry run it is 0. detach: it only says which one it is.
+func (inv *invocation) awaitEpisode(ctx context.Context, d *daemon, id string, detach bool) error {
+	if detach {
 		return inv.printEpisodeID(id)
 	}
 	e, err := inv.followEpisode(ctx, d, id)
@@ -81,7 +87,7 @@ func (c *healCmd) Run(ctx context.Context, inv *invocation) error {
 	if err := inv.printEpisode(&e); err != nil {
 		return err
 	}
-	if e.Status != tend.HealReady && !c.DryRun {
+	if e.Status != tend.HealReady && !e.DryRun {
 		return statusError(1)
 	}
 	return nil

@@ -4,8 +4,6 @@ import (
 	"context"
 	"os/signal"
 	"syscall"
-
-	"github.com/tend-run/tend"
 )
 
 type rollbackCmd struct {
@@ -32,20 +30,7 @@ func (c *rollbackCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return healError(err)
 	}
-	if c.Detach {
-		return inv.printEpisodeID(id)
-	}
-	e, err := inv.followEpisode(ctx, d, id)
-	if err != nil {
-		return healError(err)
-	}
-	if err := inv.printEpisode(&e); err != nil {
-		return err
-	}
-	if e.Status != tend.HealReady {
-		return statusError(1)
-	}
-	return nil
+	return inv.awaitEpisode(ctx, d, id, c.Detach)
 }
 
 func (*rollbackCmd) Help() string {
