@@ -1,8 +1,10 @@
-// The way to the server: Connect calls to the page's own origin, and streams that
+// The way to the server: calls of @tend/client to the page's own origin, and streams that
 // come back by themselves.
 
-import { Code, ConnectError, createClient, type Client, type Interceptor } from '@connectrpc/connect';
-import { createConnectTransport } from '@connectrpc/connect-web';
+import type { DescMethodServerStreaming, DescMethodUnary, DescService, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
+import { FetchTransport } from '../../client/src/browser/fetch.js';
+import { Connect, type CallOptions } from '../../client/src/connect.js';
+import { TendError } from '../../client/src/errors.js';
 import { ProcessService } from '../../client/src/gen/tend/v1/process_pb.js';
 import { FileService, SandboxService } from '../../client/src/gen/tend/v1/sandbox_pb.js';
 import { ChatService } from '../../client/src/gen/tend/v1/chat_pb.js';
@@ -12,20 +14,28 @@ import { ViewService } from '../../client/src/gen/tend/v1/view_pb.js';
 import { Attempts } from '../../client/src/retry.js';
 import { lost, proof } from './session.js';
 
-const shows: Interceptor = (next) => (req) => {
-  const p = proof();
-  if (p) req.header.set('Tend-Page', p);
-  return next(req);
+/** The methods of a service. */
+type Client<S extends DescService> = {
+  [M in keyof S['method']]: S['method'][M] extends DescMethodUnary<infer I, infer O>
+    ? (input: MessageInitShape<I>, options?: CallOptions) => Promise<MessageShape<O>>
+    : S['method'][M] extends DescMethodServerStreaming<infer I, infer O>
+      ? (input: MessageInitShape<I>, options?: CallOptions) => AsyncIterable<MessageShape<O>>
+      : never;
 };
 
-const inside = (box: string): Interceptor => (next) => (req) => {
-  req.header.set('Tend-Sandbox', box);
-  return next(req);
-};
+function createClient<S extends DescService>(service: S, connect: Connect): Client<S> {
+  const all: Record<string, unknown> = {};
+  for (const m of service.methods)
+    if (m.methodKind === 'unary') all[m.localName] = (input: Record<string, unknown>, options?: CallOptions) => connect.unary(m, input, options);
+    else if (m.methodKind === 'server_streaming') all[m.localName] = (input: Record<string, unknown>, options?: CallOptions) => connect.stream(m, input, options);
+  return all as Client<S>;
+}
 
-const transportOf = (box: string) => createConnectTransport({ baseUrl: location.origin, useBinaryFormat: true, interceptors: box ? [shows, inside(box)] : [shows] });
+/** Calls to this page's own server, about a sandbox or the machine. */
+const callsOf = (box: string) =>
+  new Connect(new FetchTransport(location.origin, undefined, () => ({ ...(proof() ? { 'Tend-Page': proof() } : {}), ...(box ? { 'Tend-Sandbox': box } : {}) })));
 
-const machine = transportOf('');
+const machine = callsOf('');
 export const overview = createClient(OverviewService, machine);
 export const services = createClient(ServiceService, machine);
 export const chats = createClient(ChatService, machine);
@@ -44,26 +54,34 @@ const places = new Map<string, Place>();
 export function place(box: string): Place {
   let p = places.get(box);
   if (!p) {
-    const t = box ? transportOf(box) : machine;
+    const t = box ? callsOf(box) : machine;
     p = { box, processes: createClient(ProcessService, t), views: createClient(ViewService, t), files: createClient(FileService, t) };
     places.set(box, p);
   }
   return p;
 }
 
+/** What @tend/client says before the server's own words, about a token that this page does not have. */
+const aboutToken = 'the server refuses the token, or wants one: ';
+
 /** The error's words, for people. */
 export function words(err: unknown): string {
-  return err instanceof ConnectError ? err.rawMessage : err instanceof Error ? err.message : String(err);
+  const text = err instanceof Error ? err.message : String(err);
+  return text.startsWith(aboutToken) ? text.slice(aboutToken.length) : text;
 }
+
+/** Codes of the Connect protocol that another try does not change; and the client's own, of answers that have none. */
+const final = ['not_found', 'permission_denied', 'unauthenticated', 'invalid_argument', 'failed_precondition', 'out_of_range', 'unimplemented', 'already_exists', 'data_loss'];
+const finalOwn = ['permission', 'unsupported', 'redirect', 'invalid', 'exists', 'not_found', 'changed', 'closed'];
 
 /** Reports whether the same call may succeed later. */
 export function transient(err: unknown): boolean {
-  const code = err instanceof ConnectError ? err.code : Code.Unknown;
-  return ![Code.NotFound, Code.PermissionDenied, Code.Unauthenticated, Code.InvalidArgument, Code.FailedPrecondition, Code.OutOfRange, Code.Unimplemented, Code.AlreadyExists, Code.DataLoss].includes(code);
+  if (!(err instanceof TendError)) return true;
+  return err.wire ? !final.includes(err.wire) : !finalOwn.includes(err.code);
 }
 
 export function notFound(err: unknown): boolean {
-  return err instanceof ConnectError && err.code === Code.NotFound;
+  return err instanceof TendError && (err.wire === 'not_found' || err.code === 'not_found');
 }
 
 const pause = (ms: number, signal: AbortSignal) =>

@@ -1,7 +1,9 @@
 // What is in files, by plain HTTP: read in ranges, replaced if it still is what was
 // read, uploaded with progress, downloaded over lost connections.
 
-import { Code, ConnectError } from '@connectrpc/connect';
+import { TendError } from '../../client/src/errors.js';
+import { parseJSON, wireError } from '../../client/src/refusal.js';
+import { ConnectionError } from '../../client/src/transport.js';
 import { lost, proof } from './session.js';
 import { transient } from './api.js';
 
@@ -19,27 +21,18 @@ function headers({ box }: At, more: Record<string, string> = {}): Record<string,
   return all;
 }
 
-const codes: Record<string, Code> = {
-  already_exists: Code.AlreadyExists, not_found: Code.NotFound, permission_denied: Code.PermissionDenied, unauthenticated: Code.Unauthenticated,
-  invalid_argument: Code.InvalidArgument, failed_precondition: Code.FailedPrecondition, resource_exhausted: Code.ResourceExhausted, unimplemented: Code.Unimplemented,
-};
-
 /** The file is not what it was. Nothing was written, and trying again does not help. */
-export class Conflict extends ConnectError {
+export class Conflict extends TendError {
   constructor(message: string) {
-    super(message, Code.FailedPrecondition);
+    super('changed', message);
   }
 }
 
 /** The error of an answer that is none of what was asked for. */
-function refusal(status: number, text: string): ConnectError {
-  let err: ConnectError = new ConnectError(`the server answers ${status}`, Code.Unavailable);
-  try {
-    const { code, message } = JSON.parse(text) as { code?: string; message?: string };
-    err = code === 'aborted' ? new Conflict(message ?? '') : new ConnectError(message ?? '', codes[code ?? ''] ?? Code.Unavailable);
-  } catch {
-    // No words of the server's.
-  }
+function refusal(status: number, text: string): Error {
+  const said = parseJSON(new TextEncoder().encode(text));
+  if (typeof said?.code !== 'string') return new ConnectionError(`the server answers ${status}`); // no words of the server's
+  const err = said.code === 'aborted' ? new Conflict(String(said.message ?? '')) : wireError(said);
   lost(err);
   return err;
 }
@@ -77,8 +70,8 @@ export function write(at: At, body: Blob, when: Condition, signal?: AbortSignal,
     for (const [name, value] of Object.entries(headers(at, condition as Record<string, string>))) call.setRequestHeader(name, value);
     call.upload.onprogress = (e) => progress?.(e.loaded);
     call.onload = () => (call.status === 204 ? ok(call.getResponseHeader('ETag') ?? '') : fail(refusal(call.status, call.responseText)));
-    call.onerror = () => fail(new ConnectError('the connection was lost; nothing was written', Code.Unavailable));
-    call.onabort = () => fail(new ConnectError('it was stopped; nothing was written', Code.Canceled));
+    call.onerror = () => fail(new ConnectionError('the connection was lost; nothing was written'));
+    call.onabort = () => fail(new TendError('closed', 'it was stopped; nothing was written'));
     signal?.addEventListener('abort', () => call.abort(), { once: true });
     if (signal?.aborted) call.abort();
     call.send(body);
@@ -99,7 +92,7 @@ export async function fetchAll(at: At, what: 'Content' | 'Archive', progress: (b
     try {
       const again = blob.size > 0;
       const res = await fetch(address(what, at), { headers: headers(at, again ? { Range: `bytes=${blob.size}-`, 'If-Match': version } : {}), signal });
-      if (res.status === 412) throw new ConnectError('the file was changed while it came; download it again', Code.FailedPrecondition);
+      if (res.status === 412) throw new TendError('changed', 'the file was changed while it came; download it again');
       if (!res.ok) throw refusal(res.status, await res.text());
       version = res.headers.get('ETag') ?? '';
       let parts: Uint8Array<ArrayBuffer>[] = [];
@@ -123,7 +116,7 @@ export async function fetchAll(at: At, what: 'Content' | 'Archive', progress: (b
       }
       return blob;
     } catch (err) {
-      if (signal.aborted || (err instanceof ConnectError && !transient(err)) || (what === 'Archive' && blob.size > 0)) throw err;
+      if (signal.aborted || !transient(err) || (what === 'Archive' && blob.size > 0)) throw err;
       if (++failures > 20) throw err;
       await new Promise((next) => setTimeout(next, Math.min(100 * failures, 2000)));
     }

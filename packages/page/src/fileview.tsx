@@ -1,7 +1,7 @@
 // One file: its text in an editor, its picture, or what it is.
 
-import { Code, ConnectError } from '@connectrpc/connect';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { hasCode } from '../../client/src/errors.js';
 import { FileType, type FileEntry } from '../../client/src/gen/tend/v1/sandbox_pb.js';
 import { notFound, repeat, words } from './api.js';
 import { Conflict, fetchAll, keep, read, versionOf, write, type At, type Part } from './content.js';
@@ -27,7 +27,7 @@ addEventListener('beforeunload', (e) => drafts.size > 0 && e.preventDefault());
 const keyOf = (at: At) => `${at.box}\0${at.path}`;
 
 /** Somebody else has written the file. */
-const lostTo = (err: unknown) => err instanceof Conflict || (err instanceof ConnectError && err.code === Code.AlreadyExists);
+const lostTo = (err: unknown) => err instanceof Conflict || hasCode(err, 'exists');
 
 /** The text, or why it is none. */
 function textOf({ data, size: all }: Part): { text?: string; why?: string } {

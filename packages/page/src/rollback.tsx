@@ -84,27 +84,24 @@ export function Backed({ e, s }: { e: Episode; s: ServiceStatus }) {
   const to = (id: string) => `${paths.service(s.name)}?tab=healing&episode=${encodeURIComponent(id)}`;
   if (e.takenBack)
     return (
-      <Notice title="This repair was taken back">
-        <p>
-          <a href={to(e.takenBack)}>See what was done</a>. It is not made again by itself for a day, unless something changes.
-        </p>
-      </Notice>
+      <div class="backed">
+        <Notice title="This repair was taken back">
+          <p>
+            <a href={to(e.takenBack)}>See what was done</a>. It is not made again by itself for a day, unless something changes.
+          </p>
+        </Notice>
+      </div>
     );
   if (!e.takesBack || !e.ended) return null;
-  if (e.status === HealStatus.READY)
-    return (
-      <Notice title="The repair was taken back">
+  const done = e.status === HealStatus.READY;
+  return (
+    <div class="backed">
+      <Notice kind={done ? '' : 'bad'} title={done ? 'The repair was taken back' : 'Nothing was taken back'}>
+        <p class="written">{e.why.split('\n').map(visible).join('\n')}</p>
         <p>
-          {visible(e.why)}. <a href={to(e.takesBack)}>See the repair</a>
+          <a href={to(e.takesBack)}>See the repair</a>
         </p>
       </Notice>
-    );
-  return (
-    <Notice kind="bad" title="Nothing was taken back">
-      <p class="written">{e.why.split('\n').map(visible).join('\n')}</p>
-      <p>
-        <a href={to(e.takesBack)}>See the repair</a>
-      </p>
-    </Notice>
+    </div>
   );
 }

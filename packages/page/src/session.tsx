@@ -1,8 +1,8 @@
 // Who is logged in. The cookie is the browser's alone; the proof, which goes with
 // each call, is kept for this origin.
 
-import { Code, ConnectError } from '@connectrpc/connect';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { TendError } from '../../client/src/errors.js';
 import { Logo } from './parts.js';
 
 const key = 'tend-proof';
@@ -39,7 +39,7 @@ export function useSession(): Session {
 
 /** Reports whether an error says that nobody is logged in (any more), and shows the login then. */
 export function lost(err: unknown): boolean {
-  if (!(err instanceof ConnectError) || err.code !== Code.Unauthenticated) return false;
+  if (!(err instanceof TendError) || err.wire !== 'unauthenticated') return false;
   become('out');
   return true;
 }

@@ -1,7 +1,7 @@
 // Uploads into a directory: by a button, or dragged there, directories too. Each file
 // is there as a whole or not at all.
 
-import { Code, ConnectError } from '@connectrpc/connect';
+import { hasCode } from '../../client/src/errors.js';
 import { transient, words } from './api.js';
 import { write, type At, type Condition } from './content.js';
 import { size, visible } from './format.js';
@@ -85,7 +85,7 @@ export class Uploads {
       u.state = 'done';
       this.done(u.at.path.slice(0, u.at.path.lastIndexOf('/')) || '/');
     } catch (err) {
-      u.state = scope.signal.aborted ? 'stopped' : err instanceof ConnectError && err.code === Code.AlreadyExists ? 'there' : 'failed';
+      u.state = scope.signal.aborted ? 'stopped' : hasCode(err, 'exists') ? 'there' : 'failed';
       if (u.state === 'failed') u.error = words(err);
     }
     this.#scopes.delete(u);
