@@ -288,6 +288,34 @@ def test_a_service_is_healed(daemon: Daemon, tmp_path: Path) -> None:
         client.services.cancel_heal(id_)  # it is over
         with pytest.raises(tend.NotFoundError):
             client.services.cancel_heal("nosuch")
+        with pytest.raises(tend.UnsupportedError):
+            client.services.roll_back(id_)  # it has changed nothing
+        client.services.stop()
+
+
+def test_a_repair_is_taken_back(daemon: Daemon, tmp_path: Path) -> None:
+    book, part = tmp_path / ".tend/playbooks/part.yaml", tmp_path / "part"
+    book.parent.mkdir(parents=True)
+    book.write_text("why: it is bad\nwhen: {log: it is bad}\ncommit: true\ndo:\n  - run: [sh, -c, echo good > part]\n")
+    part.write_text("bad\n")
+    with Client.connect(daemon.socket) as client:
+        web = "grep -q good part || { echo it is bad; exit 1; }; exec sleep 600"
+        client.services.apply(f"services: {{web: {{command: '{web}', restart: {{delay: 50ms}}}}}}\nhealer: {{hold: 100ms}}\n", dir=str(tmp_path))
+        client.services.start("web")
+        while not (all_ := client.services.episodes("web")) or not all_[0].can_roll_back:
+            sleep(0.1)
+        repair = all_[0].id
+        part.write_text("good, and mine\n")
+        with pytest.raises(tend.TendError) as refused:
+            client.services.roll_back(repair)
+        assert refused.value.code == "changed" and "part: it has changed since" in str(refused.value)
+        part.write_text("good\n")
+        back = client.services.roll_back(repair)
+        while not (found := client.services.episode(back)).over:
+            sleep(0.1)
+        assert (found.status, found.takes_back, found.tries[0].paths, part.read_text()) == ("ready", repair, ("part",), "bad\n")
+        while (client.services.episode(repair)).taken_back != back:
+            sleep(0.1)
         client.services.stop()
 
 

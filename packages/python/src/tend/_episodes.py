@@ -91,6 +91,14 @@ class Episode:
     """Of `episode`: what was changed, in the unified form, at most 256 KiB. Secrets are hidden here and below."""
     transcript: bytes = b""
     """Of `episode`: what was said to a model, and what it did, as JSON lines: the last 4 MiB."""
+    takes_back: str = ""
+    """The episode whose repair this one takes back: ready means that it did, broken that it did not. Empty: it is a repair."""
+    taken_back: str = ""
+    """The episode that has taken this one back; empty: none has."""
+    changed: tuple[str, ...] = ()
+    """The paths that keep a repair from being taken back."""
+    can_roll_back: bool = False
+    """There is something to go back to; whether it may be, `roll_back` says."""
 
     @property
     def over(self) -> bool:
@@ -121,6 +129,10 @@ def episode(m: Message | None, diff: bytes = b"", transcript: bytes = b"") -> Ep
         unreached=clean(m.get("unreached", "")),
         diff=diff,
         transcript=transcript,
+        takes_back=clean(m.get("takes_back", "")),
+        taken_back=clean(m.get("taken_back", "")),
+        changed=tuple(clean(p) for p in m.get("changed", [])),
+        can_roll_back=m.get("can_roll_back", False),
     )
 
 

@@ -72,6 +72,16 @@ class AsyncServices:
         await self._needed()
         await self._link.call("ServiceService/CancelHeal", {"id": m.text("id", id)})
 
+    async def roll_back(self, id: str) -> str:
+        """Takes back what a repair has changed for good, restarts the service, and returns the id of the episode that does it.
+
+        Exactly its files become what they were, by one new commit where there was one. It returns once it is known that this may
+        be; it is safe to repeat. TendError with the code `changed`, and nothing is done: one of them has changed since; its words
+        name them. `running`: the service is being repaired. `unsupported`: there is nothing to go back to.
+        """
+        await self._needed()
+        return clean((await self._link.call("ServiceService/RollBackEpisode", {"id": m.text("id", id)})).get("episode", ""))
+
     async def episodes(self, service: str = "") -> List[e.Episode]:
         """The newest repairs of a service, default of all, the newest first: at most 100, without diff and transcript."""
         await self._needed()
