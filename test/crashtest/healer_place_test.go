@@ -196,12 +196,7 @@ func TestAServiceIsRepairedWhereItIs(t *testing.T) {
 		p.untouched()
 		p.noTrace()
 		if m, ok := at.(machine); ok {
-			scene.Must(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-				if info, ierr := os.Lstat(path); err == nil && ierr == nil && int(info.Sys().(*syscall.Stat_t).Uid) != m.uid {
-					t.Errorf("%s is not the user's", path)
-				}
-				return err
-			}))
+			m.owns(t, dir)
 		}
 		// What does not help is taken back, also if it made what only root may remove, or
 		// leads out of the project.
@@ -227,7 +222,40 @@ func TestAServiceIsRepairedWhereItIs(t *testing.T) {
 			all := scene.Value(c.Episodes(t.Context(), "web"))(t)
 			return len(all) == 3 && all[0].Status == tend.HealReady
 		})
+		// It is taken back there, too, with nothing of the repository run, and as the user.
+		e = repaired(t, c)
+		p.git("config", "core.fsmonitor", "touch "+dir+"/pwned;")
+		p.write(".git/hooks/reference-transaction", "#!/bin/sh\ntouch "+dir+"/pwned\n")
+		p.chmod(".git/hooks/reference-transaction", "755")
+		p.remove("pwned")
+		back := over(t, c, scene.Value(c.RollBack(t.Context(), e.ID))(t))
+		if back.Status != tend.HealReady || back.Commit == "" || len(back.Left) > 0 || p.read("part.txt") != "bad\n" {
+			t.Fatalf("it is %+v, and the part is %q", back.Episode, p.read("part.txt"))
+		}
+		if text, err := at.read(filepath.Join(dir, "pwned")); err == nil {
+			t.Errorf("a program of the repository was run: %q", text)
+		}
+		p.remove(".git/hooks/reference-transaction")
+		p.git("config", "--unset", "core.fsmonitor")
+		if got := p.git("log", "-1", "--format=%an %P"); got != "tend healer "+e.Commit+"\n" {
+			t.Errorf("the commit is %q; the repair was %s", got, e.Commit)
+		}
+		p.noTrace()
+		if m, ok := at.(machine); ok {
+			m.owns(t, dir)
+		}
 	})
+}
+
+// owns fails if something below a directory is not the user's.
+func (m machine) owns(t *testing.T, dir string) {
+	t.Helper()
+	scene.Must(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if info, ierr := os.Lstat(path); err == nil && ierr == nil && int(info.Sys().(*syscall.Stat_t).Uid) != m.uid {
+			t.Errorf("%s is not the user's", path)
+		}
+		return err
+	}))
 }
 
 func (p *project) chmod(name, mode string) {
