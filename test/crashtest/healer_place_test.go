@@ -372,8 +372,9 @@ func handsOf(t *testing.T, c *tend.Client, at place) (pids []int) {
 // reaches waits until a repair is at a step; false: it is over.
 func reaches(t *testing.T, d *daemon, step healer.Action) bool {
 	t.Helper()
+	r := repairs{d: d}
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(200 * time.Microsecond) {
-		if s := healer.Fold(entries(t, d)); s.Done() {
+		if s := r.look(); s.Done() {
 			return false
 		} else if s.Doing == step {
 			return true

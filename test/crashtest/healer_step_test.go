@@ -5,6 +5,8 @@ package crashtest
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,11 +21,43 @@ import (
 	"github.com/tend-run/tend/internal/testdaemon"
 )
 
-// entries are what is in the journals of a daemon's episodes.
-func entries(t *testing.T, d *daemon) (all []healer.Entry) {
-	t.Helper()
-	files, _ := filepath.Glob(filepath.Join(d.StateDir(), "*", "episodes", "*", healer.JournalFile))
-	for _, file := range files {
+// repairs follows the journals of a daemon's episodes. Who waits for a short step looks all
+// the time: a journal is read again only when it has changed, or what is looked at would
+// wait for who looks.
+type repairs struct {
+	d     *daemon
+	dirs  []string               // of episodes
+	read  map[string]fs.FileInfo // journals, as they were when they were read
+	state healer.State
+}
+
+// look returns how far the repairs have come.
+func (r *repairs) look() healer.State {
+	if len(r.dirs) == 0 {
+		r.dirs, _ = filepath.Glob(filepath.Join(r.d.StateDir(), "*", "episodes"))
+	}
+	now := map[string]fs.FileInfo{}
+	for _, dir := range r.dirs {
+		episodes, _ := os.ReadDir(dir)
+		for _, e := range episodes {
+			file := filepath.Join(dir, e.Name(), healer.JournalFile)
+			if info, err := os.Stat(file); err == nil {
+				now[file] = info
+			}
+		}
+	}
+	if maps.EqualFunc(now, r.read, func(a, b fs.FileInfo) bool {
+		return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+	}) {
+		return r.state
+	}
+	r.read, r.state = now, healer.Fold(entries(now))
+	return r.state
+}
+
+// entries are what is in journals, in their order.
+func entries(files map[string]fs.FileInfo) (all []healer.Entry) {
+	for _, file := range slices.Sorted(maps.Keys(files)) {
 		if list, err := healer.ReadJournal(file); err == nil {
 			all = append(all, list...)
 		}
@@ -77,9 +111,9 @@ func TestAWorkerThatDiesAtAnyStep(t *testing.T) {
 // killAt kills the worker when it is at a step, and reports whether it was met there.
 func killAt(t *testing.T, d *daemon, c *tend.Client, step healer.Action) bool {
 	t.Helper()
-	pid := 0
+	pid, r := 0, repairs{d: d}
 	for begun := time.Now(); time.Since(begun) < time.Minute; {
-		s := healer.Fold(entries(t, d))
+		s := r.look()
 		switch {
 		case s.Done():
 			return false
