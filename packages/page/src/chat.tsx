@@ -3,6 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ChatState, type ChatEntry, type ChatWords } from '../../client/src/gen/tend/v1/chat_pb.js';
 import type { ServiceStatus } from '../../client/src/gen/tend/v1/service_pb.js';
+import { randomHex } from '../../client/src/random.js';
 import { chats, repeat, words } from './api.js';
 import { useChat } from './talk.js';
 import { Call, lines, Writing } from './conversation.js';
@@ -190,7 +191,7 @@ function Say({ service, idle, act }: { service: string; idle: boolean; act: (wha
   const send = async () => {
     const said = draft.trim();
     if (!said || !idle) return;
-    const id = Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, '0')).join('');
+    const id = randomHex(12);
     if (await act(() => chats.send({ service, text: said, id }))) set('');
   };
   return (

@@ -4,6 +4,7 @@
 import { FitAddon } from '@xterm/addon-fit';
 import type { Terminal } from '@xterm/xterm';
 import { Stream, type Info } from '../../client/src/gen/tend/v1/spec_pb.js';
+import { randomHex } from '../../client/src/random.js';
 import { follow, repeat, words, type Place } from './api.js';
 import { readOnly } from './session.js';
 import { terminal } from './xterm.js';
@@ -27,7 +28,7 @@ export class Screen {
   #offset: number;
   #replaying: boolean;
   /** This writer, and how much of what it sends was taken. */
-  readonly #writer = [...crypto.getRandomValues(new Uint8Array(12))].map((b) => b.toString(16).padStart(2, '0')).join('');
+  readonly #writer = randomHex(12);
   #written = 0n;
   #typed: Uint8Array[] = [];
   #sending = false;

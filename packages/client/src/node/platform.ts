@@ -6,7 +6,6 @@ import type { Transport } from '../transport.js';
 import { defaults as found } from './home.js';
 import { HttpTransport } from './http.js';
 
-
 /** Bytes, as callers get them. */
 export type Bytes = Buffer;
 /** The output of a process as a stream. */
