@@ -110,7 +110,7 @@ func TestDeps(t *testing.T) {
 		{"view", []string{"process", "internal/pattern"}},
 		{"files", []string{"internal/eintr"}},
 		{"driver/drivertest", []string{"process", "files", "driver", "internal/scene"}},
-		{"driver/local/network", []string{"internal/relay", "internal/replace"}},
+		{"driver/local/network", []string{"internal/netns", "internal/relay", "internal/replace"}},
 		{"driver/local", []string{"process", "files", "driver", "internal/eintr", "internal/procfs", "internal/replace", "keeper/failpoint", "internal/lazyregexp"}},
 		{"driver", []string{"process", "files", "driver", "internal/replace"}},
 		{"metrics", []string{"process"}},
@@ -170,7 +170,8 @@ func TestDeps(t *testing.T) {
 		{"internal/testkeeper", []string{"process", "keeper/client", "internal/testbin"}},
 		{"internal/testdaemon", []string{"process", ".", "internal/procfs", "internal/pace"}}, // what hangs is described as the kernel shows it
 		{"internal/peer", []string{"internal/sockdiag", "internal/unixsock"}},
-		{"internal/sockdiag", []string{"internal/eintr"}},
+		{"internal/netns", nil},
+		{"internal/sockdiag", []string{"internal/eintr", "internal/netns"}},
 		{"internal/unixsock", []string{"internal/eintr"}},
 		{"internal/webhook", nil},
 		{"part", nil},

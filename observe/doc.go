@@ -25,9 +25,9 @@
 //   - in poll, select or epoll with that pipe or terminal in the set: likely,
 //     as line editors do, and development servers that take single keys.
 //
-// The ports come from sock_diag (netlink) for tend's own network namespace, and
-// from /proc/PID/net/tcp and tcp6 for each other one in the tree, matched by
-// socket inode with the descriptors of the tree.
+// The ports come from sock_diag (netlink), or from /proc/PID/net/tcp and tcp6 for a
+// network namespace in the tree that may not be entered, matched by socket inode
+// with the descriptors of the tree.
 //
 // Probes work on Linux. Elsewhere they report [process.ErrUnsupported]; the
 // conditions on output and exit work everywhere.

@@ -11,14 +11,18 @@ import (
 // a port other than 0 is the only one that is asked for.
 //
 // The tables in /proc/net hold the connections too: to make one, the kernel walks through
-// its whole table of connections, which is milliseconds of a big machine. So what
-// is in our own namespace is asked for by netlink.
+// its whole table of connections, which is milliseconds of a big machine. So they are read
+// only where the sockets cannot be asked for by netlink: without the right to
+// enter the namespace.
 func listeners(pid int, ns string, port uint16) (all []sockdiag.Socket) {
-	if own, err := os.Readlink("/proc/self/ns/net"); err == nil && own == ns {
-		if all, err := ask(port); err == nil {
-			return all
-		}
+	if all, err := ask(pid, ns, port); err == nil {
+		return all
 	}
+	return inTables(pid, port)
+}
+
+// inTables reads them in /proc.
+func inTables(pid int, port uint16) (all []sockdiag.Socket) {
 	for _, name := range []string{"net/tcp", "net/tcp6"} {
 		f, err := os.Open(procfs.Path(pid, name))
 		if err != nil {
@@ -34,9 +38,13 @@ func listeners(pid int, ns string, port uint16) (all []sockdiag.Socket) {
 	return all
 }
 
-// ask asks for those of our own network namespace.
-func ask(port uint16) ([]sockdiag.Socket, error) {
-	c, err := sockdiag.Open()
+// ask asks by netlink.
+func ask(pid int, ns string, port uint16) ([]sockdiag.Socket, error) {
+	open := func() (*sockdiag.Conn, error) { return sockdiag.OpenIn(procfs.Path(pid, "ns/net")) }
+	if own, err := os.Readlink("/proc/self/ns/net"); err == nil && own == ns {
+		open = sockdiag.Open
+	}
+	c, err := open()
 	if err != nil {
 		return nil, err
 	}

@@ -36,16 +36,19 @@ func listen(t testing.TB, network, address string) netip.AddrPort {
 }
 
 func TestNetlinkAndProcTellTheSameListeners(t *testing.T) {
+	scene.Root(t) // to enter a namespace
+	own := scene.Value(os.Readlink("/proc/self/ns/net"))(t)
 	for _, at := range []struct{ network, address string }{
 		{"tcp4", "127.0.0.1:0"}, {"tcp4", "0.0.0.0:0"}, {"tcp6", "[::1]:0"}, {"tcp6", "[::]:0"}, {"tcp", "[::]:0"},
 	} {
 		port := listen(t, at.network, at.address).Port()
-		asked := scene.Value(ask(port))(t)
-		read := listeners(os.Getpid(), "another namespace", port)
-		if len(asked) != 1 || !slices.Equal(asked, read) {
-			t.Errorf("%v: netlink says %v; /proc says %v", at, asked, read)
+		asked := scene.Value(ask(os.Getpid(), own, port))(t)
+		entered := scene.Value(ask(os.Getpid(), "another namespace", port))(t)
+		read := inTables(os.Getpid(), port)
+		if len(asked) != 1 || !slices.Equal(asked, read) || !slices.Equal(asked, entered) {
+			t.Errorf("%v: netlink says %v, and %v by the namespace's file; /proc says %v", at, asked, entered, read)
 		}
-		if all := scene.Value(ask(0))(t); !slices.Contains(all, asked[0]) {
+		if all := scene.Value(ask(os.Getpid(), own, 0))(t); !slices.Contains(all, asked[0]) {
 			t.Errorf("%v is not among all: %v", at, all)
 		}
 	}

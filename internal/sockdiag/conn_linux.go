@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/eintr"
+	"github.com/tend-run/tend/internal/netns"
 )
 
 // ErrNone: the kernel knows no socket with these ends.
@@ -31,6 +33,21 @@ func Open() (*Conn, error) {
 		return nil, fmt.Errorf("sock_diag: %w", err)
 	}
 	return &Conn{fd: fd}, nil
+}
+
+// OpenIn makes a connection that asks about another network namespace, by the path of its
+// file: /proc/PID/ns/net. It takes CAP_SYS_ADMIN, there and here.
+func OpenIn(path string) (c *Conn, err error) {
+	ns, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	err = netns.Do(ns, func() (err error) {
+		c, err = Open()
+		return err
+	})
+	return c, err
 }
 
 // Close closes the connection.

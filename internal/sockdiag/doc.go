@@ -1,8 +1,8 @@
 // Package sockdiag asks the kernel for the TCP sockets of this machine: who owns the one
 // with two given ends, and which ones listen. [Open] makes a connection for questions
-// ([Conn.Find], [Conn.Listening]); [Table] reads the older answer, the text of
-// /proc/net/tcp and tcp6, where the kernel has no sock_diag or the sockets are those of
-// another network namespace. Connections exist on Linux alone.
+// ([Conn.Find], [Conn.Listening]), and [OpenIn] one for those about another network namespace;
+// [Table] reads the older answer, the text of /proc/net/tcp and tcp6, where the kernel has no
+// sock_diag or the namespace may not be entered. Connections exist on Linux alone.
 //
 // # Questions and answers
 //

@@ -7,11 +7,12 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/netns"
 )
 
 // Space is a network namespace, in which sockets are made: a socket belongs to the one it
@@ -31,43 +32,12 @@ func OpenSpace(path string) (*Space, error) {
 // Close lets the namespace go.
 func (s *Space) Close() error { return s.ns.Close() }
 
-// Do calls f on a thread that is in the namespace. The thread goes back by a
-// descriptor of the namespace that it was in; one that cannot go back is never used
-// again. It is never the main thread, by which the process itself is known.
+// Do calls f on a thread that is in the namespace (see netns.Do).
 func (s *Space) Do(f func() error) error {
 	if s == nil || s.ns == nil {
 		return f()
 	}
-	done := make(chan error, 1)
-	go func() { done <- s.onThread(f) }()
-	return <-done
-}
-
-func (s *Space) onThread(f func() error) error {
-	runtime.LockOSThread()
-	if unix.Gettid() == unix.Getpid() {
-		// Locked, it is kept from others until the work below is done elsewhere.
-		done := make(chan error, 1)
-		go func() { done <- s.onThread(f) }()
-		err := <-done
-		runtime.UnlockOSThread()
-		return err
-	}
-	home, err := os.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		runtime.UnlockOSThread()
-		return err
-	}
-	defer home.Close()
-	if err := unix.Setns(int(s.ns.Fd()), unix.CLONE_NEWNET); err != nil {
-		runtime.UnlockOSThread()
-		return fmt.Errorf("enter the sandbox's network: %w", err)
-	}
-	err = f()
-	if back := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); back == nil {
-		runtime.UnlockOSThread()
-	} // else the goroutine ends locked, and its thread with it
-	return err
+	return netns.Do(s.ns, f)
 }
 
 // Dial connects to a TCP port. The error is a *net.OpError.
