@@ -275,7 +275,7 @@ func (h *Healing) goOn(t *talk) {
 	did := t.did()
 	h.wg.Go(func() {
 		for tries := 1; h.alive.Err() == nil; tries++ {
-			h.workOn(h.alive, t.order)
+			_ = h.workOn(h.alive, t.order) // it counts as a try, too
 			over := false
 			if h.in(h.alive, func() {
 				if now := t.did(); now != did {
@@ -319,8 +319,8 @@ func (h *Healing) rest(t *talk, tries int) bool {
 }
 
 // workOn starts a worker of a chat, or finds the one of a server before, and returns when it
-// has ended.
-func (h *Healing) workOn(ctx context.Context, o *healer.Order) {
+// has ended. The error is why none could be started.
+func (h *Healing) workOn(ctx context.Context, o *healer.Order) error {
 	labels := map[string]string{LabelChat: o.ID, labelWorker: "1"}
 	all, err := h.c.Manager.List(ctx, process.Filter{Live: true, Labels: labels})
 	var p process.Process
@@ -333,19 +333,18 @@ func (h *Healing) workOn(ctx context.Context, o *healer.Order) {
 		})
 	}
 	if err != nil {
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !errors.Is(err, process.ErrUnavailable) {
 			h.c.Log.Error("a worker of a chat could not be started", "chat", o.ID, "err", err)
 		}
-		return
+		return err
 	}
 	for ctx.Err() == nil {
 		if _, err := p.Wait(ctx, process.Until{}); err == nil || errors.Is(err, process.ErrNotFound) {
-			return
+			break
 		}
-		if !pace.Wait(ctx, again) {
-			return
-		}
+		pace.Wait(ctx, again)
 	}
+	return nil
 }
 
 // startOf starts a worker with the bounds of one.

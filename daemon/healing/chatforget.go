@@ -11,7 +11,9 @@ import (
 	"github.com/tend-run/tend/healer"
 	"github.com/tend-run/tend/healer/chat"
 	"github.com/tend-run/tend/healer/checkpoint"
+	"github.com/tend-run/tend/internal/pace"
 	"github.com/tend-run/tend/internal/replace"
+	"github.com/tend-run/tend/process"
 )
 
 // A chat that is cleared, or is older than keepChats others, is forgotten at once: nobody is
@@ -99,12 +101,16 @@ func (h *Healing) sweepTalks() <-chan struct{} {
 // removePoints has workers remove the checkpoints of a chat, and reports whether none is left.
 func (h *Healing) removePoints(id string) bool {
 	dir := h.store.chat(id)
-	for tries := 0; hasPoints(dir) && tries < forgetTries && h.alive.Err() == nil; tries++ {
+	for tries := 0; hasPoints(dir) && tries < forgetTries && h.alive.Err() == nil; {
 		o, err := healer.ReadOrder(dir)
 		if err != nil || h.isAway(h.alive, o) {
 			break
 		}
-		h.workOn(h.alive, o)
+		if err := h.workOn(h.alive, o); errors.Is(err, process.ErrUnavailable) {
+			pace.Wait(h.alive, again) // there is no keeper at this moment
+			continue
+		}
+		tries++
 	}
 	return !hasPoints(dir)
 }

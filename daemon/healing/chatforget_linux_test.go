@@ -3,11 +3,13 @@
 package healing
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,9 +18,23 @@ import (
 	"github.com/tend-run/tend/healer/checkpoint"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
+	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/supervisor"
 	"github.com/tend-run/tend/supervisor/config"
 )
+
+// away is a manager whose keeper is not there for some starts.
+type away struct {
+	process.Manager
+	starts atomic.Int64
+}
+
+func (a *away) Start(ctx context.Context, s process.Spec) (process.Process, error) {
+	if a.starts.Add(-1) >= 0 {
+		return nil, process.ErrUnavailable
+	}
+	return a.Manager.Start(ctx, s)
+}
 
 // A chat that is forgotten goes with what its workers have left, also when the server before
 // has died meanwhile; copies of the user's versions, and checkpoints that nobody could remove,
@@ -47,7 +63,9 @@ func TestAForgottenChatGoes(t *testing.T) {
 	put(keeps, []byte("mine\n"))
 	// A worker removes the checkpoint, but for one that cannot.
 	program := []string{"sh", "-c", `echo "${2##*/}" >> ` + dir + `/ran; case $2 in *-stuck) exit 1;; esac; rm "$2/points/1/checkpoint.json"`, "sh"}
-	s := play(t, dir, testkeeper.New(t), program...)
+	m := &away{Manager: testkeeper.New(t)}
+	m.starts.Store(5)
+	s := play(t, dir, m, program...)
 	there := func(path string) bool { _, err := os.Lstat(path); return err == nil }
 	ran := func(id string) int {
 		b, _ := os.ReadFile(filepath.Join(dir, "ran"))
