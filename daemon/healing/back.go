@@ -134,16 +134,16 @@ func (s store) takenBack(id string) string {
 	return ""
 }
 
-// tookBack takes the end of an episode that has taken back another one, or has not.
-func (h *Healing) tookBack(f *follower) {
-	if f.state.Status != healer.Ready {
-		return
+// tookBack reports whether an episode that is over has taken back another one, and stores
+// that with the other one, whatever is declared by now.
+func (h *Healing) tookBack(f *follower) bool {
+	if f.order.Back == nil || f.state.Status != healer.Ready {
+		return false
 	}
 	of := f.order.Back.Episode
 	at := filepath.Join(h.store.episode(of), healer.BackFile)
 	if err := replace.Synced(at, []byte(f.order.ID+"\n"), 0o600); err != nil {
 		h.c.Log.Error("that a repair was taken back could not be stored", "episode", of, "err", err)
 	}
-	h.state.Ended = healer.Running
-	h.state.Breaker.Decline(time.Now(), of)
+	return true
 }

@@ -230,11 +230,14 @@ func (h *Healing) newsOf(ctx context.Context, f *follower) (over bool) {
 func (h *Healing) conclude(f *follower) {
 	h.episode = nil
 	h.state.Episode = ""
+	took := h.tookBack(f)
 	switch d := h.declared; {
 	case d == nil || d.Service != f.order.Service || d.File != f.order.File:
 		h.state = state{} // it says nothing of what is declared now
-	case f.order.Back != nil:
-		h.tookBack(f)
+	case took:
+		h.state.Ended = healer.Running
+		h.state.Breaker.Decline(time.Now(), f.order.Back.Episode)
+	case f.order.Back != nil: // nothing was done
 	case !f.order.DryRun:
 		h.state.Ended = f.state.Status
 		h.state.Breaker.End(time.Now(), f.state.Status, f.state.Why)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/pace"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/process"
@@ -63,22 +64,25 @@ func TestTakingBackOutlivesDeaths(t *testing.T) {
 			t.Fatalf("before %s: it is %+v", round.name, e.Episode)
 		}
 		head := strings.TrimSpace(p.git("rev-parse", "HEAD"))
-		died := make(chan struct{})
+		meanwhile, end := context.WithCancel(t.Context())
+		died := make(chan string, 1)
 		go func() {
-			defer close(died)
-			if round.name == "nobody" {
-				return
-			}
-			for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
-				// A goroutine may not fail the test; without a worker the round is as the first.
-				if pid := workerOf(t.Context(), c); pid > 0 {
+			at := "after its end" // then the round is as the first one
+			defer func() { died <- at }()
+			for round.name != "nobody" && pace.Wait(meanwhile, 10*time.Millisecond) {
+				if pid := workerOf(meanwhile, c); pid > 0 {
+					at = "while a worker lived"
 					round.die(pid)
 					return
 				}
 			}
 		}()
 		id, err := c.RollBack(t.Context(), e.ID)
-		<-died
+		if err == nil {
+			over(t, c, id)
+		}
+		end()
+		t.Logf("the death of %s came %s", round.name, <-died)
 		if !d.Settle(t.Context()) {
 			t.Fatalf("not all roles came back: %v", d.Roles())
 		}
