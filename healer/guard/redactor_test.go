@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/tend-run/tend/internal/scene"
@@ -192,11 +191,6 @@ func TestSecretsOfAnEnvironmentAndOfAFile(t *testing.T) {
 		if got := r.Text(plain); got != plain {
 			t.Errorf("%q became %q", plain, got)
 		}
-	}
-	fifo := filepath.Join(t.TempDir(), ".env")
-	scene.Must(t, syscall.Mkfifo(fifo, 0o600))
-	if err := r.AddFile(fifo); err == nil {
-		t.Error("a FIFO is read as a file of variables")
 	}
 }
 

@@ -22,8 +22,10 @@ const (
 	longHold = 30 * time.Second
 	longLife = time.Minute
 	lookPace = 100 * time.Millisecond
-	// mostStarts is how often it may start anew until it counts as not repaired.
+	// mostStarts is how often it may start anew by itself until it counts as not repaired.
 	mostStarts = 2
+	// mostAsked is how often it may be started anew by others while it is looked at.
+	mostAsked = 10
 )
 
 // unwell: the service does not hold.
@@ -60,8 +62,23 @@ func (w *worker) verify(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return w.holds(ctx, s, hold)
+	for range mostAsked {
+		said, err := w.holds(ctx, s, hold)
+		if _, ok := errors.AsType[*aside](err); !ok {
+			return said, err
+		}
+		if s, err = w.awaitReady(ctx, startWithin(w.order.Rules)); err != nil {
+			return "", err
+		}
+	}
+	return "", &unwell{fmt.Sprintf("it was restarted %d times while it was looked at, for changed files or by somebody", mostAsked)}
 }
+
+// aside: the process was replaced, and that was not the service's fault. Files that are
+// watched were changed, often by the repair itself, or somebody has asked for it.
+type aside struct{}
+
+func (*aside) Error() string { return "it was restarted, which was asked for" }
 
 // startWithin is how long the service may take until it is ready.
 func startWithin(r *config.Service) time.Duration {
@@ -77,7 +94,7 @@ func startWithin(r *config.Service) time.Duration {
 func (w *worker) awaitReady(ctx context.Context, within time.Duration) (tend.Service, error) {
 	turn, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	first := int64(-1)
+	first := int64(-1) // restarts by itself
 	for {
 		s, err := w.service(turn)
 		switch {
@@ -93,9 +110,9 @@ func (w *worker) awaitReady(ctx context.Context, within time.Duration) (tend.Ser
 			return s, reason("it has ended", s.Why, lastEnd(s))
 		}
 		if first < 0 {
-			first = s.Runs
+			first = s.Restarts
 		}
-		if s.Runs >= first+mostStarts {
+		if s.Restarts >= first+mostStarts {
 			return s, reason("it does not stay up", lastEnd(s), s.Why) // a probe of the next run may say something, too
 		}
 		if !pace.Wait(turn, lookPace) {
@@ -138,7 +155,7 @@ func (w *worker) seeLives(ctx context.Context) error {
 	return nil
 }
 
-// holds watches one process.
+// holds watches one process. aside: it was replaced, and the next one is to be watched.
 func (w *worker) holds(ctx context.Context, first tend.Service, hold time.Duration) (string, error) {
 	var p process.Process // of one that was adopted there is none; its probes need none
 	if first.Process != "" {
@@ -159,6 +176,16 @@ func (w *worker) holds(ctx context.Context, first tend.Service, hold time.Durati
 		s, err := w.service(ctx)
 		if err != nil {
 			return "", err
+		}
+		switch between := s.Phase.Alive() && s.Phase != tend.ServiceRunning || s.Phase == tend.ServiceWaiting; {
+		case s.Restarts != first.Restarts:
+		case s.Runs > first.Runs:
+			return "", &aside{}
+		case between: // what it ended for is known once the next run begins, or none does
+			if !pace.Wait(ctx, lookPace) {
+				return "", ctx.Err()
+			}
+			continue
 		}
 		switch {
 		case s.PID != first.PID || s.Runs != first.Runs:

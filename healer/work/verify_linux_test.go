@@ -2,7 +2,10 @@ package work
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -59,5 +62,51 @@ func TestAServiceThatDoesNotStayUpIsToldOfWithItsEnd(t *testing.T) {
 	_, err := w.awaitReady(t.Context(), time.Minute)
 	if _, ok := errors.AsType[*unwell](err); !ok || !strings.HasPrefix(err.Error(), "it does not stay up: ") || !strings.Contains(err.Error(), "7") {
 		t.Errorf("it says %v", err)
+	}
+}
+
+// A repair changes files that are watched, and so the service is restarted once more while it is
+// looked at. That is not its fault; what it does by itself is.
+func TestARestartThatWasAskedForIsNoFault(t *testing.T) {
+	d := testdaemon.Serve(t, testdaemon.Config{Command: []string{testbin.Released.Tend(bin)}, Dir: t.TempDir()})
+	c, dir := d.Connect(t), t.TempDir()
+	text := "services:\n  web: {command: exec sleep 1000, watch: {paths: ['*.txt'], delay: 10ms}}\n"
+	scene.Must(t, c.ApplyServices(t.Context(), tend.ServiceFile{Dir: dir, Text: []byte(text)}))
+	scene.Must(t, c.StartServices(t.Context()))
+	w := &worker{client: c, there: c, order: &healer.Order{Service: "web", Rules: &config.Service{}}}
+	ready := func() tend.Service { return scene.Value(w.awaitReady(t.Context(), time.Minute))(t) }
+	for what, disturb := range map[string]func(){
+		"a watched file": func() { scene.Must(t, os.WriteFile(filepath.Join(dir, "a.txt"), []byte(time.Now().String()), 0o600)) },
+		"somebody":       func() { scene.Must(t, c.RestartServices(t.Context(), "web")) },
+	} {
+		first := ready()
+		disturb()
+		scene.Eventually(t, what+" has it restarted", func() bool { return scene.Value(w.service(t.Context()))(t).Runs > first.Runs })
+		ready()
+		if said, err := w.holds(t.Context(), first, time.Minute); !errors.As(err, new(*aside)) {
+			t.Errorf("%s: %q, %v", what, said, err)
+		}
+	}
+	first := ready()
+	scene.Must(t, syscall.Kill(first.PID, syscall.SIGKILL))
+	scene.Eventually(t, "it starts anew by itself", func() bool { return scene.Value(w.service(t.Context()))(t).Restarts > first.Restarts })
+	if said, err := w.holds(t.Context(), first, time.Minute); !errors.As(err, new(*unwell)) {
+		t.Errorf("killed: %q, %v", said, err)
+	}
+}
+
+// It is restarted three times, for what it writes itself.
+func TestVerifyGoesOnWithTheProcessThatFollows(t *testing.T) {
+	g := newGround(t, 0)
+	w := g.w
+	w.order.Service, w.order.At, w.order.Rules = "web", time.Now(), &config.Service{}
+	w.order.Healer.Hold = config.Duration(time.Second)
+	dir := t.TempDir()
+	scene.Must(t, os.WriteFile(filepath.Join(dir, "a.txt"), nil, 0o600))
+	text := "services:\n  web: {command: '[ $(wc -l <a.txt) -gt 2 ] || echo x >>a.txt; exec sleep 1000', watch: {paths: ['*.txt'], delay: 300ms}}\n"
+	scene.Must(t, w.client.ApplyServices(t.Context(), tend.ServiceFile{Dir: dir, Text: []byte(text)}))
+	scene.Must(t, w.client.StartServices(t.Context()))
+	if said, err := w.verify(t.Context()); err != nil || !strings.HasPrefix(said, "well for ") {
+		t.Errorf("%q, %v", said, err)
 	}
 }
