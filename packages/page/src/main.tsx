@@ -8,6 +8,7 @@ import { Dialog, Logo, Notice } from './parts.js';
 import { ProcessPage, ServicePage } from './process.js';
 import { go, paths, takeClicks, usePlace } from './router.js';
 import { ask, Login, logout, readOnly, useSession } from './session.js';
+import { OpenTerminal } from './shell.js';
 import { store, useStore } from './store.js';
 import { nextTheme, restoreTheme, useTheme } from './theme.js';
 
@@ -86,6 +87,7 @@ function Frame({ canLeave }: { canLeave: boolean }) {
             Files
           </a>
         )}
+        <OpenTerminal box="" bar />
         <button class="quiet" onClick={nextTheme} title={`Colours: ${theme}`} aria-label={`Colours: ${theme}. Change`}>
           {theme === 'dark' ? '\u263e' : theme === 'light' ? '\u2600' : '\u25d1'}
         </button>

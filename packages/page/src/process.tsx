@@ -17,6 +17,7 @@ import { amend, paths, usePlace } from './router.js';
 import { useStore } from './store.js';
 import { Labels } from './sandbox.js';
 import { readOnly } from './session.js';
+import { OpenTerminal } from './shell.js';
 import { ReplayTab } from './replaytab.js';
 import { TerminalTab } from './terminal.js';
 
@@ -93,6 +94,9 @@ function Head({ info, box }: { info: Info; box: string }) {
         </h1>
         <State health={health} word={word} />
         <span class="grow" />
+        <div class="actions">
+          <OpenTerminal box={box} of={info.id} />
+        </div>
         <Actions info={info} box={box} over={!!exit} />
       </div>
       <p class="command mono" title={visible(command)}>
@@ -446,6 +450,7 @@ function ServiceHead({ s, since }: { s: ServiceStatus; since: number }) {
           <span class="said" role="status">
             {said}
           </span>
+          {s.process && <OpenTerminal box={p?.sandbox ?? ''} of={s.process} />}
           {readOnly() ? null : s.up ? (
             <>
               <button onClick={() => void act('restart')}>Restart</button>

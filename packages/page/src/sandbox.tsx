@@ -7,6 +7,7 @@ import { State } from './parts.js';
 import { Ports } from './ports.js';
 import { paths } from './router.js';
 import { readOnly } from './session.js';
+import { OpenTerminal } from './shell.js';
 import { SandboxAction, SandboxIsolation, SandboxNetworkMode, SandboxState, type Sandbox } from '../../client/src/gen/tend/v1/sandbox_pb.js';
 import type { Store } from './types.js';
 
@@ -34,6 +35,7 @@ export function SandboxHead({ store, id }: { store: Store; id: string }) {
         </h1>
         {b && <State health={boxState(b)[0]} word={boxState(b)[1]} />}
         {b && !readOnly() && <a href={paths.files('', id)}>Files</a>}
+        {b?.state === SandboxState.READY && <OpenTerminal box={id} />}
       </div>
       {!b && <p class="error">There is no such sandbox any more; what is shown below was in it.</p>}
       {b?.reason && <p class="error">{visible(b.reason)}</p>}
