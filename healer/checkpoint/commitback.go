@@ -10,13 +10,13 @@ import (
 // commit makes the new commit, and moves HEAD to it. One that a run before has made is found
 // again.
 func (b *back) commit(ctx context.Context) (hash string, changed []Left, err error) {
-	s, head, changed, err := b.staged(ctx, false)
-	if err != nil || len(changed) > 0 {
-		return "", changed, err
-	}
-	if s == nil { // the last commit has it
-		hash, err = b.made(ctx)
+	// Once it is made it is done, whatever somebody has committed or begun since.
+	if hash, err = b.made(ctx); err != nil || hash != "" {
 		return hash, nil, err
+	}
+	s, head, changed, err := b.staged(ctx, false)
+	if err != nil || len(changed) > 0 || s == nil { // nil: somebody else has taken it back
+		return "", changed, err
 	}
 	for _, f := range b.files {
 		if at := b.look(f); at.is == other {

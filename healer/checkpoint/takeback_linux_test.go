@@ -307,3 +307,33 @@ func TestEachFileIsLookedAtBehindALongDiff(t *testing.T) {
 		t.Errorf("the diff is %.200q", check.Diff)
 	}
 }
+
+// With its commit it is done: what somebody commits, or begins, before the next worker
+// follows changes nothing of that.
+func TestTakingBackThatIsCommittedIsDone(t *testing.T) {
+	w, b, before := repaired(t, true)
+	dies := b
+	dies.step = func(step string) {
+		if step == "committed" {
+			panic(step)
+		}
+	}
+	func() {
+		defer func() {
+			if got := recover(); got != "committed" {
+				t.Fatalf("it came to %v", got)
+			}
+		}()
+		_, _ = TakeBack(t.Context(), dies) // it dies
+	}()
+	made := strings.TrimSpace(w.git("rev-parse", "HEAD"))
+	w.write(map[string]string{"a.txt": "mine\n"})
+	w.git("commit", "-q", "-m", "mine", "a.txt")
+	w.write(map[string]string{".git/MERGE_HEAD": ""})
+	done := scene.Value(TakeBack(t.Context(), b))(t)
+	if done.Hash != made || len(done.Changed) > 0 || len(done.Left) != 1 || done.Left[0].Path != "a.txt" {
+		t.Errorf("%+v; want the commit %s", done, made)
+	}
+	before["a.txt"] = w.tree()["a.txt"]
+	w.want("the tree", before)
+}
