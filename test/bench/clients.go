@@ -74,7 +74,7 @@ func benchClients(ctx context.Context, e *env) {
 	}
 }
 
-// clientProgram is a program of clients.py or clients.mjs.
+// clientProgram is a program of clients.py, clients.mjs or page.mjs.
 type clientProgram struct {
 	cmd  *exec.Cmd
 	in   io.WriteCloser
@@ -83,6 +83,15 @@ type clientProgram struct {
 }
 
 func startClient(ctx context.Context, e *env, script string) *clientProgram {
+	c := startProgram(ctx, e, script)
+	if err := caught(func() { c.run(1) }); err != nil {
+		c.close()
+		check(err)
+	}
+	return c
+}
+
+func startProgram(ctx context.Context, e *env, script string) *clientProgram {
 	c := &clientProgram{cmd: exec.CommandContext(ctx, "bash", "-euc", script)}
 	c.cmd.Dir = must(testbin.Root())
 	c.cmd.Env = append(c.cmd.Environ(), "TEND_BIN="+e.tend, "TEND_URL="+e.d.url, "E2B_DEBUG=true", "E2B_SANDBOX_URL="+e.d.url, "E2B_API_KEY=e2b_0000000000000000000000000000000000000000")
@@ -90,10 +99,6 @@ func startClient(ctx context.Context, e *env, script string) *clientProgram {
 	c.in = must(c.cmd.StdinPipe())
 	c.out = bufio.NewReader(must(c.cmd.StdoutPipe()))
 	check(c.cmd.Start())
-	if err := caught(func() { c.run(1) }); err != nil {
-		c.close()
-		check(err)
-	}
 	return c
 }
 
@@ -109,13 +114,16 @@ func (c *clientProgram) output(size int) (speed float64) {
 	return speed
 }
 
-func (c *clientProgram) ask(answer any, format string, n int) {
-	_, err := fmt.Fprintf(c.in, format, n)
+func (c *clientProgram) ask(answer any, format string, args ...any) {
+	_, err := fmt.Fprintf(c.in, format, args...)
 	var line []byte
 	if err == nil {
 		line, err = c.out.ReadBytes('\n')
 	}
 	if err == nil {
+		if answer == nil {
+			answer = new(any)
+		}
 		err = json.Unmarshal(line, answer)
 	}
 	if err != nil {

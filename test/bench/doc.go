@@ -46,6 +46,12 @@
 // read the same output of the same daemon, in turns. The latter are those that
 // test/conformance/e2b pins and installs; what cannot be installed is left out.
 //
+// # The page
+//
+// Its rows need Chromium and what packages/page installs for its tests. page.mjs drives the
+// browser, without a screen and without a GPU: the same cores draw, and run the daemon. The viewers of a terminal
+// are raw sockets that ask as the page does.
+//
 // # Rules of the clients
 //
 // The clients are raw sockets with hand-written HTTP/1.1 and Connect framing,

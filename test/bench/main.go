@@ -52,6 +52,10 @@ func benches() []bench {
 		{name: "langsmith", run: benchLangsmith},
 		{name: "mcp", run: benchMCP},
 		{name: "clients", run: benchClients},
+		{name: "page-paint", fresh: true, run: benchPagePaint},
+		{name: "page-log", fresh: true, run: benchPageLog},
+		{name: "page-follow", fresh: true, run: benchPageFollow},
+		{name: "page-viewers", fresh: true, run: benchPageViewers},
 		{name: "idle", fresh: true, run: benchIdle},
 		{name: "idle-langsmith", fresh: true, run: benchLangsmithIdle},
 		{name: "serve", fresh: true, run: benchServe},
@@ -94,6 +98,9 @@ func main() {
 	}
 	if len(os.Args) == 2 && os.Args[1] == floorArg {
 		os.Exit(runFloor())
+	}
+	if len(os.Args) == 4 && os.Args[1] == pourArg {
+		os.Exit(pour(os.Stdout, os.Args[2:]))
 	}
 	if len(os.Args) == 3 && os.Args[1] == webArg {
 		os.Exit(web(os.Args[2]))
