@@ -89,7 +89,7 @@ export function items(store: Store): Item[] {
     const p = store.processes.get(s.process);
     all.push({
       kind: 'service', id: s.name, href: paths.service(s.name), name: s.name, detail: s.why || p?.command || '', box: p?.sandbox ?? '', health, word,
-      cpu: p?.cpu, memory: p?.memory, since: store.since.get(s.name) ?? 0, over: !s.up, labels: p?.labels ?? {},
+      cpu: p?.cpu, memory: p?.memory, since: store.now() - store.inPhase(s.name), over: !s.up, labels: p?.labels ?? {},
     });
   }
   for (const { sandbox: b, cpu, memory } of store.sandboxes.values()) {

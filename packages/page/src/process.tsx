@@ -367,7 +367,7 @@ export function ServicePage({ name }: { name: string }) {
   const panel = healed && (tab === 'healing' || tab === 'chat');
   return (
     <main class="process">
-      <ServiceHead s={s} since={store.now() - store.skew - (store.since.get(name) ?? 0)} />
+      <ServiceHead s={s} since={store.inPhase(name)} />
       {panel ? (
         <>
           <nav class="tabs" aria-label="Views">

@@ -14,13 +14,13 @@ class Store {
   processes = new Map<string, OverviewProcess>();
   sandboxes = new Map<string, OverviewSandbox>();
   services = new Map<string, ServiceStatus>();
-  /** When the phase of a service began, on this clock. */
-  since = new Map<string, number>();
+  /** When the phase of a service began, by performance.now(). */
+  readonly #since = new Map<string, number>();
   plots = new Map<string, number[]>();
   missing: string[] = [];
   version = '';
-  /** The server's clock less this one, in milliseconds. */
-  skew = 0;
+  /** The server's clock less performance.now(), which nobody sets: ages hold when the browser's clock is. */
+  #ahead = Date.now() - performance.now();
   /** All that there is has come once. */
   loaded = false;
   /** Why there is no stream now. */
@@ -41,7 +41,12 @@ class Store {
 
   /** The server's time now. */
   now(): number {
-    return Date.now() + this.skew;
+    return performance.now() + this.#ahead;
+  }
+
+  /** For how long a service has been in its phase, in milliseconds. */
+  inPhase(name: string): number {
+    return performance.now() - (this.#since.get(name) ?? performance.now());
   }
 
   #take(m: WatchOverviewResponse): void {
@@ -52,7 +57,7 @@ class Store {
       this.version = m.version;
       this.loaded = true;
     }
-    if (m.now) this.skew = millis(m.now) - Date.now();
+    if (m.now) this.#ahead = millis(m.now) - performance.now();
     if (!m.heartbeat && !m.goingAway) this.missing = m.missing;
     for (const p of m.processes) {
       this.processes.set(p.id, p);
@@ -62,7 +67,7 @@ class Store {
     }
     for (const s of m.services) {
       this.services.set(s.name, s);
-      this.since.set(s.name, Date.now() - (s.age ? Number(s.age.seconds) * 1000 : 0));
+      this.#since.set(s.name, performance.now() - (s.age ? Number(s.age.seconds) * 1000 : 0));
     }
     for (const id of m.processesGone) this.processes.delete(id), this.plots.delete(id);
     for (const id of m.sandboxesGone) this.sandboxes.delete(id), this.plots.delete(id);
