@@ -60,7 +60,12 @@ func TestMain(m *testing.M) {
 		broken, fakellm = testbin.Bare.Tend(dir), testbin.FakeLLM(dir)
 		var err error
 		self, err = os.Executable()
-		if err := errors.Join(err, os.WriteFile(filepath.Join(filepath.Dir(broken), "tend-keeper"), []byte("#!/bin/sh\nexit 1\n"), 0o700)); err != nil {
+		tmp, terr := os.MkdirTemp("", "t") // short: there are sockets below it
+		if terr == nil {
+			defer os.RemoveAll(tmp)
+			terr = spread(tmp)
+		}
+		if err := errors.Join(err, terr, os.WriteFile(filepath.Join(filepath.Dir(broken), "tend-keeper"), []byte("#!/bin/sh\nexit 1\n"), 0o700)); err != nil {
 			panic(err)
 		}
 		return m.Run()
