@@ -298,7 +298,13 @@ func TestADryRunChangesNothing(t *testing.T) {
 	if p.read("part.txt") != "bad\n" {
 		t.Error("it was repaired")
 	}
-	if _, err := c.Heal(t.Context(), "", false); err == nil || !strings.Contains(err.Error(), "per_day") {
+	// The dry run is under way until its worker has ended, which is a moment later.
+	var err error
+	scene.Eventually(t, "the dry run is no longer under way", func() bool {
+		_, err = c.Heal(t.Context(), "", false)
+		return err == nil || !strings.Contains(err.Error(), "under way")
+	})
+	if err == nil || !strings.Contains(err.Error(), "per_day") {
 		t.Errorf("beyond the bound of a day: %v", err)
 	}
 	if _, err := c.Heal(t.Context(), "other", false); err == nil || !strings.Contains(err.Error(), "the healer is for web") {
