@@ -42,7 +42,7 @@ func TestCallsOfMCPOutliveDeaths(t *testing.T) {
 				if got := s.InitializeResult(); got != nil && got.ProtocolVersion != version {
 					t.Fatalf("%s was agreed on", got.ProtocolVersion)
 				}
-				callsOutlive(t, d, s)
+				callsOutlive(t, d, s, door)
 			})
 		}
 	}
@@ -54,7 +54,7 @@ type mcpAnswer struct {
 	err  error
 }
 
-func callsOutlive(t *testing.T, d *daemon, s *sdk.ClientSession) {
+func callsOutlive(t *testing.T, d *daemon, s *sdk.ClientSession, door string) {
 	call := func(tool string, args map[string]any) <-chan mcpAnswer {
 		done := make(chan mcpAnswer, 1)
 		go func() {
@@ -99,6 +99,9 @@ func callsOutlive(t *testing.T, d *daemon, s *sdk.ClientSession) {
 		}
 		// The input is under way while a role dies, too.
 		giving := call("input", map[string]any{"id": name, "text": "word\n", "timeout_s": 60})
+		if door == "HTTP" { // it goes on from the answer's first event: before that nobody knows of the call
+			scene.Eventually(t, "the input is taken", func() bool { return scene.Value(p.Info(t.Context()))(t).Stdin.Accepted > 0 })
+		}
 		scene.Must(t, d.Replace(t.Context(), roles[0]))
 		want(<-giving, fmt.Sprintf("exited with code %d", round), "word")
 		a := <-running
