@@ -17,7 +17,8 @@ var followed = []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"
 func (s *server) enter(id, ticket string, headers ...string) (int, *http.Cookie) {
 	s.t.Helper()
 	res, text := s.get("/.tend/open?ticket="+ticket, append(headers, name(s.port, id))...)
-	for _, c := range res.Cookies() {
+	if all := res.Cookies(); len(all) > 0 {
+		c := all[0]
 		if res.Header.Get("Location") != "/" || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Domain != "" {
 			s.t.Errorf("%+v, on to %q", c, res.Header.Get("Location"))
 		}

@@ -52,21 +52,26 @@ export class Cutter {
       const room = longest - this.#size;
       let to = stop < 0 ? data.length : stop + 1;
       const broken = to - at > room;
-      if (broken) to = at + this.#whole(data, at, room);
+      if (broken) to = at + room + 1; // one more than fits shows where the last letter ends
       if (this.#size === 0) this.#time = time;
       this.#rest.push(data.subarray(at, to));
       this.#size += to - at;
       at = to;
-      if (broken || stop >= 0) lines.push(this.#cut(broken));
+      if (broken) lines.push(this.#break(time));
+      if (at === stop + 1) lines.push(this.#cut(false));
     }
     return lines;
   }
 
-  /** How many bytes of at most room to take, so that no letter is broken. */
-  #whole(data: Uint8Array, at: number, room: number): number {
-    let n = room;
-    while (n > room - 4 && n > 1 && (data[at + n]! & 0xc0) === 0x80) n--;
-    return Math.max(1, n);
+  /** What is kept of a line that is too long by a byte. The rest, a letter at most, begins the next. */
+  #break(time: number): Line {
+    const bytes = join(this.#rest, this.#size);
+    let n = longest;
+    while (n > longest - 4 && (bytes[n]! & 0xc0) === 0x80) n--;
+    [this.#rest, this.#size] = [[bytes.subarray(0, n)], n];
+    const line = this.#cut(true);
+    [this.#rest, this.#size, this.#time] = [[bytes.subarray(n)], bytes.length - n, time];
+    return line;
   }
 
   #cut(open: boolean): Line {
