@@ -26,7 +26,7 @@ const strict = {
 
 const result = await build({
   absWorkingDir: here,
-  entryPoints: ['src/main.tsx', 'src/style.css'],
+  entryPoints: ['src/start.ts', 'src/style.css'],
   outdir: out,
   entryNames: '[name]-[hash]',
   chunkNames: '[name]-[hash]',
@@ -50,14 +50,15 @@ const named = (entry) => path.basename(outputs.find(([, o]) => o.entryPoint === 
 const html = fs.readFileSync(path.join(here, 'src/index.html'), 'utf8');
 const icon = `icon-${named('src/style.css').replace(/^style-|\.css$/g, '')}.svg`;
 fs.copyFileSync(path.join(here, 'src/icon.svg'), path.join(out, icon));
-// A browser fetches main.js and what it imports at once.
-const needed = new Set();
+// A browser fetches main.js and what it imports at once, before start.js asks for it.
+const main = outputs.find(([, o]) => o.entryPoint === 'src/main.tsx')[0];
+const needed = new Set([main]);
 const imports = (file) => {
   for (const i of result.metafile.outputs[file].imports) if (i.kind === 'import-statement' && !needed.has(i.path)) needed.add(i.path), imports(i.path);
 };
-imports(outputs.find(([, o]) => o.entryPoint === 'src/main.tsx')[0]);
+imports(main);
 const preloads = [...needed].map((file) => `<link rel="modulepreload" href="/ui/${path.basename(file)}">`).sort().join('\n');
-fs.writeFileSync(path.join(out, 'index.html'), html.replace('style.css', named('src/style.css')).replace('icon.svg', icon).replace('<!-- what main.js needs -->', preloads).replace('main.js', named('src/main.tsx')));
+fs.writeFileSync(path.join(out, 'index.html'), html.replace('style.css', named('src/style.css')).replace('icon.svg', icon).replace('<!-- what main.js needs -->', preloads).replace('start.js', named('src/start.ts')));
 
 // The licenses of the packages that are inside.
 const packages = new Set();
