@@ -30,6 +30,16 @@ test('login: a wrong token, the right one, a killed server, logging out', async 
   await leave(page);
 });
 
+test('login: a page whose scripts cannot be fetched in that moment comes all the same', async () => {
+  const page = await open();
+  let asked = 0;
+  await page.route(/\/ui\/main-[^/]*\.js$/, (r) => (asked++ < 2 ? r.abort('connectionreset') : r.continue()));
+  await page.goto(ui);
+  await page.waitForSelector('#token');
+  assert.ok(asked > 2, 'it was not to be had twice: for the preload and for the import');
+  await leave(page);
+});
+
 test('login: tend ui gives an address that logs in once', async () => {
   const address = await tend('ui', '--print');
   assert.match(address, /#code=/);
