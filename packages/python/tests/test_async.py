@@ -261,6 +261,13 @@ async def test_services(daemon: Daemon) -> None:
         assert [s.name for s in await client.services.list()] == ["web"]
 
 
+async def _down(client: AsyncClient) -> None:
+    """Ends the services, and returns when they have: others take the daemon next."""
+    await client.services.stop()
+    while any(s.phase != "idle" for s in await client.services.list()):
+        await sleep(0.1)
+
+
 async def test_a_service_is_healed(daemon: Daemon, tmp_path: Path) -> None:
     async with await AsyncClient.connect(daemon.socket) as client:
         with pytest.raises(tend.NotFoundError):
@@ -289,7 +296,7 @@ async def test_a_service_is_healed(daemon: Daemon, tmp_path: Path) -> None:
             await client.services.cancel_heal("nosuch")
         with pytest.raises(tend.UnsupportedError):
             await client.services.roll_back(id_)  # it has changed nothing
-        await client.services.stop()
+        await _down(client)
 
 
 async def test_a_repair_is_taken_back(daemon: Daemon, tmp_path: Path) -> None:
@@ -315,7 +322,7 @@ async def test_a_repair_is_taken_back(daemon: Daemon, tmp_path: Path) -> None:
         assert (found.status, found.takes_back, found.tries[0].paths, part.read_text()) == ("ready", repair, ("part",), "bad\n")
         while (await client.services.episode(repair)).taken_back != back:
             await sleep(0.1)
-        await client.services.stop()
+        await _down(client)
 
 
 async def test_what_is_asked_for_at_the_end_of_a_process(daemon: Daemon, tmp_path: Path) -> None:

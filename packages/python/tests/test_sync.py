@@ -262,6 +262,13 @@ def test_services(daemon: Daemon) -> None:
         assert [s.name for s in client.services.list()] == ["web"]
 
 
+def _down(client: Client) -> None:
+    """Ends the services, and returns when they have: others take the daemon next."""
+    client.services.stop()
+    while any(s.phase != "idle" for s in client.services.list()):
+        sleep(0.1)
+
+
 def test_a_service_is_healed(daemon: Daemon, tmp_path: Path) -> None:
     with Client.connect(daemon.socket) as client:
         with pytest.raises(tend.NotFoundError):
@@ -290,7 +297,7 @@ def test_a_service_is_healed(daemon: Daemon, tmp_path: Path) -> None:
             client.services.cancel_heal("nosuch")
         with pytest.raises(tend.UnsupportedError):
             client.services.roll_back(id_)  # it has changed nothing
-        client.services.stop()
+        _down(client)
 
 
 def test_a_repair_is_taken_back(daemon: Daemon, tmp_path: Path) -> None:
@@ -316,7 +323,7 @@ def test_a_repair_is_taken_back(daemon: Daemon, tmp_path: Path) -> None:
         assert (found.status, found.takes_back, found.tries[0].paths, part.read_text()) == ("ready", repair, ("part",), "bad\n")
         while (client.services.episode(repair)).taken_back != back:
             sleep(0.1)
-        client.services.stop()
+        _down(client)
 
 
 def test_what_is_asked_for_at_the_end_of_a_process(daemon: Daemon, tmp_path: Path) -> None:
