@@ -1,4 +1,5 @@
 """What the suites in Python that run programs by the command line share."""
+import random
 import socket
 import time
 
@@ -10,9 +11,15 @@ class Fail(Exception):
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """A port that nobody has now, below those that the kernel gives to whoever wants any: it may be used only later."""
+    while True:
+        port = random.randrange(10000, 32768)
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 def eventually(what, ok):

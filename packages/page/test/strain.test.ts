@@ -25,8 +25,9 @@ async function crowd(n: number): Promise<(i: number) => string> {
   const spool = path.join(daemon.stateDir, 'spool');
   const journal = fs.readFileSync(path.join(spool, id, 'journal'));
   const end = journal.readUInt32LE(0); // of its spec, which has ID and name
+  const mark = id.at(-6) === 'a' ? 'b' : 'a'; // so that none is the one that there is
   for (let i = 1; i < n; i++) {
-    const other = `${id.slice(0, -5)}${String(i).padStart(5, '0')}`;
+    const other = `${id.slice(0, -6)}${mark}${String(i).padStart(5, '0')}`;
     const copy = Buffer.from(journal);
     for (const [was, is] of [[id, other], [name(0), name(i)]] as const) {
       const at = copy.indexOf(was);
