@@ -2,21 +2,16 @@ package healing
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/tend-run/tend/healer"
 	"github.com/tend-run/tend/internal/pace"
-	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/process"
-	"github.com/tend-run/tend/supervisor/run"
 )
 
 // Labels of the processes of an episode.
@@ -53,131 +48,6 @@ type follower struct {
 	told      int        // signals that are in it
 	cancelled bool       // that is in it
 }
-
-// open begins an episode, if the breaker allows it. The error says why not.
-func (h *Healing) open(signal healer.Signal, asked, dry bool) (string, error) {
-	now, d := time.Now(), h.declared
-	if d == nil {
-		return "", &plainError{"no service has a healer; add the line healer: {} to the tend.yaml, and run tend up -d", process.ErrUnsupported}
-	}
-	if why := h.occupied(); why != "" && !(dry && h.episode == nil) {
-		return "", &refusedError{why}
-	}
-	if why := h.state.Breaker.Allows(now, d.Healer.PerDay, asked); why != "" && !dry {
-		if !h.state.Breaker.Broken && !asked {
-			h.c.Log.Warn("nothing is repaired", "service", d.Service, "why", why)
-			h.state.Breaker.Break(now, why)
-			h.keep()
-			h.passive()
-		}
-		return "", &refusedError{why}
-	}
-	rules, err := h.rulesOf(d.Service)
-	if err != nil {
-		return "", err
-	}
-	id := newID(now)
-	o := &healer.Order{
-		ID: id, Dir: h.store.episode(id), StateDir: h.c.StateDir, Keys: h.store.path(declaredFile), URL: h.c.URL, File: d.File,
-		Rules: rules.Rules, Healer: d.Healer, Service: d.Service, Signal: signal, DryRun: dry, At: now,
-	}
-	was := h.state
-	if !dry {
-		h.state.Breaker.Begin(now)
-		h.state.Newest, h.state.Ended = id, healer.Running
-	}
-	if err := h.launch(o, was); err != nil {
-		return "", err
-	}
-	h.active()
-	return id, nil
-}
-
-// occupied says why nothing new can be done for the service now; "": it can. An episode whose
-// journal is at its end is over, also if no news of it has come yet: others have read so.
-func (h *Healing) occupied() string {
-	if f := h.episode; f != nil {
-		if f.read(h); f.state.Done() {
-			h.conclude(f)
-		}
-	}
-	switch {
-	case h.episode != nil:
-		return "an episode of it is under way: " + h.episode.order.ID
-	case h.talking():
-		return "a chat works on it: wait, or stop that first"
-	}
-	return ""
-}
-
-// launch writes an episode down, and has it worked on. If that is not possible, the state is
-// what it was.
-func (h *Healing) launch(o *healer.Order, was state) error {
-	h.state.Episode = o.ID
-	// First it is known that there is one: nobody would follow one of which only the
-	// directory tells.
-	err := h.store.save(stateFile, h.state)
-	if err == nil {
-		err = begin(o)
-	}
-	if err != nil {
-		h.c.Log.Error("an episode could not be begun", "err", err)
-		_ = os.RemoveAll(o.Dir)
-		h.state = was
-		h.keep()
-		return err
-	}
-	h.prune(o)
-	h.follow(o.ID)
-	return nil
-}
-
-// begin writes what a worker needs, and the order last: with it the episode has begun.
-func begin(o *healer.Order) error {
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return err
-	}
-	j, _, err := healer.OpenJournal(o.Path(healer.JournalFile))
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(j.Append(opened(o)), j.Close()); err != nil {
-		return err
-	}
-	data, err := json.Marshal(o)
-	if err != nil {
-		return err
-	}
-	return replace.Synced(o.Path(healer.OrderFile), data, 0o600)
-}
-
-// opened is the first entry of a journal.
-func opened(o *healer.Order) healer.Entry {
-	e := healer.Entry{At: o.At, Kind: healer.Opened, ID: o.ID, Service: o.Service, DryRun: o.DryRun, Signal: &o.Signal}
-	if o.Back != nil {
-		e.Back = o.Back.Episode
-	}
-	return e
-}
-
-func (h *Healing) rulesOf(service string) (*run.Status, error) {
-	all, err := h.kept.List(h.alive)
-	if err != nil {
-		return nil, err
-	}
-	for i := range all {
-		if all[i].Name == service {
-			return &all[i], nil
-		}
-	}
-	return nil, fmt.Errorf("there is no service %.80q: %w", service, process.ErrNotFound)
-}
-
-// refusedError: it cannot be repaired now.
-type refusedError struct{ why string }
-
-func (e *refusedError) Error() string { return e.why }
-func (e *refusedError) Unwrap() error { return process.ErrRunning }
 
 // follow follows an episode to its end.
 func (h *Healing) follow(id string) {
@@ -386,80 +256,6 @@ func (h *Healing) endWithout(f *follower) error {
 	return nil
 }
 
-// tidier is the number of a worker that only removes what an episode that is over has left,
-// and forgetter that of one that does so before the episode itself is removed.
-const (
-	tidier    = 0
-	forgetter = mostWorkers + 1
-)
-
-// tidy has a worker remove what those of an episode that is over have left of its
-// checkpoints, such as refs in the user's repository: the last one died before it did, or
-// none came to it. What is needed to take something back by hand stays.
-func (h *Healing) tidy(ctx context.Context, id string) {
-	if !hasPoints(h.store.episode(id)) {
-		return
-	}
-	o, err := healer.ReadOrder(h.store.episode(id))
-	if err != nil {
-		return
-	}
-	entries, err := healer.ReadJournal(o.Path(healer.JournalFile))
-	if s := healer.Fold(entries); err != nil || !s.Done() || s.Dirty {
-		return
-	}
-	if !h.isAway(ctx, o) { // else the next server does
-		h.follows(ctx, &follower{order: o}, tidier)
-	}
-}
-
-// tidyAll does so for all episodes of which a server before this one saw the end.
-func (h *Healing) tidyAll(ctx context.Context) {
-	for _, id := range h.store.episodes() {
-		if ctx.Err() != nil {
-			return
-		}
-		h.tidy(ctx, id)
-	}
-}
-
-// prune removes episodes that are older than the newest ones. One of which something
-// could not be taken back has a checkpoint still: the ref of that in the user's repository
-// goes first, which nobody else would ever remove.
-func (h *Healing) prune(begun *healer.Order) {
-	keep := []string{h.state.Newest, h.state.Episode}
-	if begun.Back != nil {
-		keep = append(keep, begun.Back.Episode) // it is read still
-	}
-	h.wg.Go(func() {
-		h.pruning.Lock() // of episodes that begin one after the other
-		defer h.pruning.Unlock()
-		for n, id := range h.store.old() {
-			if h.alive.Err() != nil {
-				return // the next server does it
-			}
-			if slices.Contains(keep, id) {
-				continue
-			}
-			// One of which that is not possible is not kept for ever either.
-			if hasPoints(h.store.episode(id)) && !h.forget(h.alive, id) && (n < keepEpisodes || h.alive.Err() != nil) {
-				continue
-			}
-			_ = os.RemoveAll(h.store.episode(id)) // what is left is tried again after the next one
-		}
-	})
-}
-
-// forget has a worker remove the checkpoints of an episode, and reports whether none is
-// left.
-func (h *Healing) forget(ctx context.Context, id string) bool {
-	o, err := healer.ReadOrder(h.store.episode(id))
-	if err == nil {
-		err = replace.File(o.Path(healer.ForgetFile), nil, 0o600)
-	}
-	return err == nil && !h.isAway(ctx, o) && h.follows(ctx, &follower{order: o}, forgetter) && !hasPoints(h.store.episode(id))
-}
-
 // lost: the record of the episode is gone.
 func (h *Healing) lost(f *follower) {
 	if h.episode == f {
@@ -467,40 +263,4 @@ func (h *Healing) lost(f *follower) {
 		h.conclude(f)
 		h.show()
 	}
-}
-
-// signalled tells the worker of a signal. Beyond those that an episode keeps, none changes
-// anything.
-func (f *follower) signalled(e healer.Entry) {
-	if f.told++; f.told <= healer.MaxSignals {
-		_ = f.tell(e) // else the worker sees it by itself
-	}
-}
-
-// cancel tells the worker to end. Once is enough: a file that grew with each request could
-// not be read any more.
-func (f *follower) cancel() error {
-	if f.cancelled {
-		return nil
-	}
-	err := f.tell(healer.Entry{At: time.Now(), Kind: healer.Cancelled})
-	f.cancelled = err == nil
-	return err
-}
-
-// tell puts an entry into the inbox of the worker. What cannot be written is lost: the
-// worker sees the service by itself.
-func (f *follower) tell(e healer.Entry) error {
-	f.inbox.Lock()
-	defer f.inbox.Unlock()
-	line, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-	file, err := replace.Open(f.order.Path(healer.InboxFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(append(line, '\n'))
-	return errors.Join(err, file.Close())
 }
