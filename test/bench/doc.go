@@ -59,6 +59,7 @@
 // and decode nothing else. The rows of the ordinary client are the exception: it
 // is what an SDK has, Connect over net/http, every message decoded, and they are
 // compared with os/exec, and with a server that answers the same calls from
-// memory: "HTTP alone", which no server over net/http can beat. The native API is
+// memory: "HTTP alone", which no server over net/http can beat. For ports of sandboxes that
+// is a proxy of net/http/httputil alone, before the web server outside. The native API is
 // measured through the Go client of this module, as its users see it.
 package main

@@ -105,6 +105,9 @@ func main() {
 	if len(os.Args) == 3 && os.Args[1] == webArg {
 		os.Exit(web(os.Args[2]))
 	}
+	if len(os.Args) == 4 && os.Args[1] == webProxyArg {
+		os.Exit(webProxy(os.Args[2], os.Args[3]))
+	}
 	os.Exit(run())
 }
 

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,12 +26,29 @@ import (
 // prints the one that it has, and serves until its stdin ends.
 const webArg = "workload-web"
 
+// webProxyArg makes it a proxy of net/http/httputil before the address in its second one.
+const webProxyArg = "workload-web-proxy"
+
 const (
 	webPort = 8080
 	webBody = 256 * mib
 )
 
 func web(addr string) int {
+	return serveWeb(addr, http.HandlerFunc(answerWeb))
+}
+
+func webProxy(addr, to string) int {
+	return serveWeb(addr, &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = "http", to
+			r.SetXForwarded()
+		},
+		Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true},
+	})
+}
+
+func serveWeb(addr string, h http.Handler) int {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench: web:", err)
@@ -41,32 +59,43 @@ func web(addr string) int {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}()
+	fmt.Fprintln(os.Stderr, "bench: web:", http.Serve(l, h))
+	return 1
+}
+
+func answerWeb(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/much" {
+		_, _ = io.WriteString(w, "hello")
+		return
+	}
 	piece := make([]byte, 64<<10)
-	fmt.Fprintln(os.Stderr, "bench: web:", http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/much" {
-			_, _ = io.WriteString(w, "hello")
+	w.Header().Set("Content-Length", strconv.Itoa(webBody))
+	for left := webBody; left > 0; left -= len(piece) {
+		if _, err := w.Write(piece); err != nil {
 			return
 		}
-		w.Header().Set("Content-Length", strconv.Itoa(webBody))
-		for left := webBody; left > 0; left -= len(piece) {
-			if _, err := w.Write(piece); err != nil {
-				return
-			}
-		}
-	})))
-	return 1
+	}
+}
+
+// startWeb starts this program once more, as a web server, or as a proxy before one. It
+// returns its address. The server ends with the context, or by end.
+func startWeb(ctx context.Context, args ...string) (addr string, end func()) {
+	cmd := exec.CommandContext(ctx, must(os.Executable()), args...)
+	cmd.Stderr = os.Stderr
+	in, out := must(cmd.StdinPipe()), must(cmd.StdoutPipe())
+	check(cmd.Start())
+	addr = strings.TrimSpace(must(bufio.NewReader(out).ReadString('\n')))
+	return addr, func() { check(errors.Join(in.Close(), cmd.Wait())) }
 }
 
 // benchSandboxPorts compares a web server in a sandbox, reached through the
 // daemon, with the same one outside that is reached directly.
 func benchSandboxPorts(ctx context.Context, e *env) {
 	self := must(filepath.EvalSymlinks(must(os.Executable())))
-	direct := exec.CommandContext(ctx, self, webArg, "127.0.0.1:0")
-	direct.Stderr = os.Stderr
-	in, out := must(direct.StdinPipe()), must(direct.StdoutPipe())
-	check(direct.Start())
-	defer also(func() { check(errors.Join(in.Close(), direct.Wait())) })
-	addr := strings.TrimSpace(must(bufio.NewReader(out).ReadString('\n')))
+	addr, end := startWeb(ctx, webArg, "127.0.0.1:0")
+	defer also(end)
+	alone, end := startWeb(ctx, webProxyArg, "127.0.0.1:0", addr)
+	defer also(end)
 
 	spec := isolated
 	spec.Network.Public = true
@@ -110,17 +139,20 @@ func benchSandboxPorts(ctx context.Context, e *env) {
 			expect(must(io.Copy(io.Discard, resp.Body)), webBody)
 		}))
 	}
-	var bare, proxied, bareMuch, proxiedMuch []float64
+	var bare, library, proxied, bareMuch, libraryMuch, proxiedMuch []float64
 	inTurns(rounds,
 		func() { bare = append(bare, requests(addr, "")) },
+		func() { library = append(library, requests(alone, "")) },
 		func() { proxied = append(proxied, requests(e.d.addr, header)) },
 		func() { bareMuch = append(bareMuch, much(addr, "")) },
+		func() { libraryMuch = append(libraryMuch, much(alone, "")) },
 		func() { proxiedMuch = append(proxiedMuch, much(e.d.addr, header)) },
 	)
-	e.add(
-		figure("Web server in a sandbox, 8 connections", "requests/s", median(bare), median(proxied)).ratioAtLeast(0.5).notes("bare: the same outside, reached directly"),
-		figure("  one answer of 256 MiB", "MiB/s", median(bareMuch), median(proxiedMuch)).ratioAtLeast(0.5),
-	)
+	requestsRow := figure("Web server in a sandbox, 8 connections", "requests/s", median(bare), median(proxied)).ratioAtLeast(0.5).notes("bare: the same outside, reached directly; HTTP alone: by a proxy that is Go's library and nothing else")
+	requestsRow.HTTP = median(library)
+	muchRow := figure("  one answer of 256 MiB", "MiB/s", median(bareMuch), median(proxiedMuch)).ratioAtLeast(0.5)
+	muchRow.HTTP = median(libraryMuch)
+	e.add(requestsRow, muchRow)
 }
 
 // benchSandboxJS times what a JavaScript program waits for with E2B's own SDK.
