@@ -36,6 +36,7 @@ type box struct {
 	Persistent             bool              `json:"persistent"`
 	PreserveMemoryOnStop   bool              `json:"preserve_memory_on_stop"`
 	Labels                 map[string]string `json:"labels,omitempty"`
+	ProxyConfig            *proxyConfig      `json:"proxy_config,omitempty"`
 	RunConfig              *runConfig        `json:"run_config,omitempty"`
 }
 
@@ -142,7 +143,8 @@ func (f *Face) boxJSON(r *http.Request, info *driver.Info) *box {
 		IdleTTLSeconds: int64(info.IdleTTL / time.Second), DeleteAfterStopSeconds: int64(info.DeleteAfterStop / time.Second),
 		SnapshotID: info.Snapshot, VCPUs: info.Size.CPUs, MemBytes: info.Size.Memory, FSCapacityBytes: info.Size.Disk,
 		Persistent: !info.Disposable, PreserveMemoryOnStop: info.Notes[noteMemory] != "", Labels: info.Metadata,
-		RunConfig: &runConfig{User: info.Run.User, WorkDir: cmp.Or(info.Run.Dir, info.Dir), EnvVars: info.Run.Env},
+		ProxyConfig: egress(&info.Network),
+		RunConfig:   &runConfig{User: info.Run.User, WorkDir: cmp.Or(info.Run.Dir, info.Dir), EnvVars: info.Run.Env},
 	}
 	if at := cmp.Or(info.StoppedAt, info.PausedAt); !at.IsZero() {
 		at := stamp(at)

@@ -35,14 +35,14 @@ type boxRequest struct {
 	EnvVars                map[string]string `json:"env_vars"`
 	RunConfig              *runConfig        `json:"run_config"`
 	WaitForReady           bool              `json:"wait_for_ready"`
-	Timeout                float64           `json:"timeout"` // seconds; 0: none
+	Timeout                float64           `json:"timeout"`      // seconds; 0: none
+	ProxyConfig            json.RawMessage   `json:"proxy_config"` // see network
 	foreignFields
 }
 
 // foreignFields are what only the original does.
 type foreignFields struct {
 	MountConfig      json.RawMessage `json:"mount_config"`
-	ProxyConfig      json.RawMessage `json:"proxy_config"`
 	AccessDelegation json.RawMessage `json:"access_delegation"`
 	Volumes          json.RawMessage `json:"volumes"`
 	TagValueIDs      json.RawMessage `json:"tag_value_ids"`
@@ -68,7 +68,7 @@ func (b *boxRequest) refuse() error {
 		name string
 		raw  json.RawMessage
 	}{
-		{"mount_config", b.MountConfig}, {"proxy_config", b.ProxyConfig}, {"access_delegation", b.AccessDelegation},
+		{"mount_config", b.MountConfig}, {"access_delegation", b.AccessDelegation},
 		{"volumes", b.Volumes}, {"tag_value_ids", b.TagValueIDs},
 	} {
 		if asks(field.raw) {
@@ -127,6 +127,10 @@ func wireName(field string) string {
 		return "env_vars"
 	case "metadata":
 		return "labels"
+	case "network.allow":
+		return "proxy_config.access_control.allow_list"
+	case "network.deny":
+		return "proxy_config.access_control.deny_list"
 	case "size":
 		return "vcpus, cpu_millicores, mem_bytes or fs_capacity_bytes"
 	}
@@ -166,6 +170,11 @@ func (f *Face) createBox(w http.ResponseWriter, r *http.Request) error {
 			return unsupported("preserve_memory_on_stop", "a stop ends all processes")
 		}
 		spec.Notes = map[string]string{noteMemory: "yes"}
+	}
+	if rules, err := req.network(); err != nil {
+		return err
+	} else if rules != nil {
+		spec.Network = *rules
 	}
 	ctx := r.Context()
 	if req.WaitForReady && req.Timeout > 0 {
@@ -250,6 +259,16 @@ func (f *Face) updateBox(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	c := driver.Change{Name: req.Name, IdleTTL: req.seconds(req.IdleTTLSeconds), DeleteAfterStop: req.seconds(req.DeleteAfterStopSeconds)}
+	if c.Network, err = req.network(); err != nil {
+		return err
+	}
+	if c.Network != nil { // who may reach its ports is not said here, and stays
+		info, err := s.Info(r.Context())
+		if err != nil {
+			return err
+		}
+		c.Network.Public = info.Network.Public
+	}
 	if req.RunConfig != nil {
 		run := req.RunConfig.driver()
 		c.Run = &run

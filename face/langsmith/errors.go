@@ -57,6 +57,9 @@ func problemOf(err error) *problem {
 	if bad, ok := errors.AsType[*driver.InvalidError](err); ok {
 		err = &driver.InvalidError{Field: wireName(bad.Field), Reason: bad.Reason}
 	}
+	if not, ok := errors.AsType[*driver.UnsupportedError](err); ok {
+		err = &driver.UnsupportedError{Field: wireName(not.Field), Reason: not.Reason}
+	}
 	var (
 		request  *requestError
 		badField *driver.InvalidError

@@ -3,8 +3,8 @@
 import uuid
 
 import pytest
-from conftest import until
-from langsmith.sandbox import ResourceNotFoundError
+from conftest import ENDPOINT, until
+from langsmith.sandbox import ResourceNotFoundError, ValidationError
 
 
 def test_a_box_is_isolated(sandbox):
@@ -12,6 +12,47 @@ def test_a_box_is_isolated(sandbox):
     got = sandbox.run("tr -d '\\0' < /proc/1/cmdline; echo; ls -d /proc/[0-9]* | wc -l; touch /usr/of-the-box && echo written")
     assert got.exit_code == 0 and got.stdout.splitlines()[2] == "written", got
     assert int(got.stdout.splitlines()[1]) < 10, got
+
+
+def rules_of(client, box):
+    """What the server says of the box's rules; the client's object leaves it out."""
+    response = client._http.get(f"{ENDPOINT}/boxes/{box.name}")
+    return response.json().get("proxy_config", {}).get("access_control")
+
+
+ASK = r"""
+import re, socket, sys
+server = re.search(r"^nameserver (\S+)", open("/etc/resolv.conf").read(), re.M)[1]
+name = b"".join(bytes([len(p)]) + p.encode() for p in sys.argv[1].split("."))
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(100)
+s.sendto(bytes([0, 1, 1, 0, 0, 1]) + bytes(6) + name + bytes([0, 0, 1, 0, 1]), (server, 53))
+print(s.recv(512)[3] & 15)
+"""
+
+
+def refuses(box, name):
+    """Whether the box's resolver refuses a name: that is before anybody is asked."""
+    box.write("/tmp/ask.py", ASK)
+    answer = box.run(f"python3 /tmp/ask.py {name}")
+    assert answer.exit_code == 0, answer
+    return int(answer.stdout) == 5  # REFUSED of RFC 1035
+
+
+def test_a_box_reaches_what_its_rules_allow(client):
+    allow = {"access_control": {"allow_list": ["*.example.com", "203.0.113.9", "10.0.0.0/8"]}}
+    box = client.create_sandbox(proxy_config=allow)
+    try:
+        assert rules_of(client, box) == allow["access_control"]
+        assert refuses(box, "other.example") and not refuses(box, "www.example.com")
+        client.update_sandbox(box.name, proxy_config={"access_control": {"deny_list": ["203.0.113.0/24"]}})
+        assert rules_of(client, box) == {"deny_list": ["203.0.113.0/24"]}
+        client.update_sandbox(box.name, proxy_config={"rules": []})
+        assert rules_of(client, box) is None and not refuses(box, "other.example")
+    finally:
+        box.delete()
+    with pytest.raises(ValidationError, match="proxy_config.access_control.deny_list"):
+        client.create_sandbox(proxy_config={"access_control": {"deny_list": ["a b"]}})
 
 
 def test_the_life_of_a_snapshot(client):
