@@ -21,6 +21,36 @@ type reader struct {
 	from                   [4]int64
 	started, exited, alone bool
 	eof                    [4]bool
+	sizes                  sizesTaken
+}
+
+// sizesTaken tells the changes of a terminal's size that were delivered from those that are new: another
+// stream begins with those at the offset that was reached.
+type sizesTaken struct {
+	any   bool
+	at    int64 // the offset of the newest
+	n     int   // how many were delivered there
+	again int   // how many of these this stream has still to repeat
+}
+
+func (t *sizesTaken) fresh(ev *process.Event) bool {
+	switch {
+	case ev.Time.IsZero(): // the one that holds where the stream begins
+		if t.any {
+			return false
+		}
+	case ev.Offset < t.at:
+		return false
+	case ev.Offset > t.at:
+		t.at, t.n, t.again = ev.Offset, 1, 0
+	case t.again > 0:
+		t.again--
+		return false
+	default:
+		t.n++
+	}
+	t.any = true
+	return true
 }
 
 // Read implements process.Process.
@@ -54,6 +84,7 @@ func (r *reader) once(ctx context.Context, a *attempts, opened func()) error {
 
 	opts := r.opts
 	opts.From = r.from
+	r.sizes.again = r.sizes.n
 	req := tendpb.ReadOptions(opts)
 	req.Process = r.proc.selector()
 	stream, err := r.proc.client.rpc.Read(ctx, connect.NewRequest(req))
@@ -134,6 +165,8 @@ func (r *reader) fresh(ev *process.Event) bool {
 		return once(&r.alone)
 	case process.EventEOF:
 		return once(&r.eof[ev.Stream])
+	case process.EventResized:
+		return r.sizes.fresh(ev)
 	case process.EventGap:
 		if ev.Gap.To <= r.from[ev.Stream] {
 			return false

@@ -267,7 +267,7 @@ func (k *Keeper) resize(p *proc, r process.Resize) (before process.Size, _ *wire
 	}
 	before, err := getSize(p.out[0].fd)
 	if err == nil && (r.Only == nil || *r.Only == before) {
-		err = setSize(p.out[0].fd, r.To)
+		err = k.changeSize(p, r.To)
 	}
 	if err != nil {
 		return before, &wire.Error{What: "resize: " + err.Error(), Errno: errno(err)}

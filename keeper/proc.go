@@ -39,6 +39,7 @@ type proc struct {
 	final   bool
 
 	out   [2]outStream
+	sizes sizes // of its terminal
 	stdin stdin
 	gate  int // at which the child waits; see gate.go
 
@@ -118,7 +119,7 @@ type stdin struct {
 }
 
 func newProc(ref wire.Ref, id process.ID, s board.Slot) *proc {
-	p := &proc{ref: ref, id: id, slot: s, pidfd: -1, gate: -1, journal: -1, index: -1, treeFD: -1, limit: DefaultLimit}
+	p := &proc{ref: ref, id: id, slot: s, pidfd: -1, gate: -1, journal: -1, index: -1, treeFD: -1, limit: DefaultLimit, sizes: sizes{due: true, left: sizeBurst}}
 	for i := range p.out {
 		p.out[i] = outStream{stream: process.Stream(i + 1), fd: -1, stageR: -1, stageW: -1, file: -1, eof: true}
 	}

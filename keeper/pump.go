@@ -133,6 +133,7 @@ func (k *Keeper) move(p *proc, s *outStream) (int64, error) {
 	}
 	failpoint.Hit(failpoint.Spliced)
 	from := s.end
+	k.sizeBefore(p)
 	s.end += n
 	if err := k.index(p, spool.IndexRecord{Kind: spool.IndexData, Stream: s.stream, Offset: from, Len: uint32(n)}); err != nil {
 		// The bytes are safe; only their time and order are not. Recovery
@@ -233,7 +234,7 @@ func (k *Keeper) stage(s *outStream) (int, error) {
 	}
 }
 
-// index appends one record.
+// index appends one record, of now if it has no time.
 func (k *Keeper) index(p *proc, r spool.IndexRecord) error {
 	fd, err := k.openIndex(p)
 	if err != nil {
@@ -241,7 +242,10 @@ func (k *Keeper) index(p *proc, r spool.IndexRecord) error {
 	}
 	var ts unix.Timespec
 	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	r.Wall, r.Mono = time.Now().UnixNano(), uint32(ts.Nano()/1e6)
+	r.Mono = uint32(ts.Nano() / 1e6)
+	if r.Wall == 0 {
+		r.Wall = time.Now().UnixNano()
+	}
 	var b [spool.IndexSize]byte
 	r.Put(&b)
 	if n, err := eintr.Get(func() (int, error) { return unix.Pwrite(fd, b[:], p.indexEnd) }); err != nil || n < len(b) {
@@ -345,6 +349,9 @@ func (k *Keeper) endStream(p *proc, s *outStream) {
 // closeStream closes a stream's descriptors. The vault holds others, so
 // the epoll registration must be ended by hand.
 func (k *Keeper) closeStream(p *proc, s *outStream) {
+	if p.pty && p.sizes.due && p.indexEnd > 0 {
+		k.noteSize(p)
+	}
 	s.eof = true
 	k.unwatch(s.fd)
 	closeFD(&s.stageR)

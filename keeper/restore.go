@@ -273,6 +273,7 @@ func (k *Keeper) carryOn(p *proc, spec *process.Spec) {
 		k.feed(p)
 		k.resumeSync(p)
 		if s := &p.out[0]; p.pty && !s.eof {
+			k.recallSize(p)
 			k.pump(p, s) // what lies in the staging pipe makes the terminal no more readable
 		}
 		k.announce(p)

@@ -47,9 +47,10 @@ const (
 	EventEOF                           // Stream, Offset = the stream's length
 	EventTreeGone                      // no descendant is left
 	EventRemoved                       // the process and its output were removed
+	EventResized                       // Stream, Offset, Size: its terminal has that size from there on; see ReadOptions.Sizes
 )
 
-var eventNames = [...]string{"", "started", "output", "gap", "exited", "eof", "tree_gone", "removed"}
+var eventNames = [...]string{"", "started", "output", "gap", "exited", "eof", "tree_gone", "removed", "resized"}
 
 func (k EventKind) String() string {
 	if int(k) < len(eventNames) {
@@ -73,6 +74,7 @@ type Event struct {
 	Data []byte
 	Gap  Gap
 	Exit *Exit
+	Size Size // of the terminal
 }
 
 // ReadOptions say what a reader delivers. The zero value: every output stream
@@ -104,6 +106,12 @@ type ReadOptions struct {
 	// first byte may be one. It makes a long output of short lines slow to read, and
 	// has no effect with Unordered.
 	ExactTimes bool
+	// Sizes delivers EventResized for each change of a terminal's size, between the
+	// bytes that were written before and after it, and first the size that it was started with. A reader that
+	// begins later is told first, with no time, which size holds there. What was not
+	// recorded is missing: for a process that an older tend started,
+	// Spec.PTY holds until the first event. It has no effect with Unordered.
+	Sizes bool
 }
 
 // FromNow as an offset in [ReadOptions].From skips what was written before.

@@ -17,6 +17,7 @@ type piece struct {
 	from, to int64
 	wall     int64
 	gap      bool
+	size     *process.Size // nothing to deliver but that the terminal has this size from here on
 }
 
 // cursor walks the index: a position, and a batch of records read ahead.
@@ -166,6 +167,12 @@ func (r *reader) pickOrdered(p *Progress, max int) (piece, verdict, error) {
 		}
 		if !ok || err != nil {
 			return piece{}, indexEnds, err
+		}
+		if rec.Kind == IndexSized {
+			if pc, v, err := r.sized(rec, p, max); v != indexEnds || err != nil {
+				return pc, v, err
+			}
+			continue
 		}
 		s := rec.Stream
 		recEnd := rec.Offset + int64(rec.Len)

@@ -56,18 +56,25 @@
 //
 // Records of 32 bytes, in the order of arrival:
 //
-//	0   u8   kind: 1 data, 2 trim
+//	0   u8   kind: 1 data, 2 trim, 3 size
 //	1   u8   stream: 1 stdout, 2 stderr, 3 pty
-//	4   u32  length of the data
-//	8   u64  offset of the data; for trim, of the oldest byte kept
+//	4   u32  length of the data; for size, u16 columns and u16 rows
+//	8   u64  offset of the data; for trim, of the oldest byte kept; for size, of
+//	         the first byte that was written on a terminal of that size
 //	16  i64  time, unix ns; 0: unknown (found by repair)
 //	24  u32  monotonic clock, ms, wrapping
 //	28  u32  crc of all before it
 //
 // Bytes that no record covers are delivered without a time, before the next
 // record of their stream.
+// A size comes before the data that it holds for, the first before the first
+// byte, and is repeated, whether or not it has changed, before the next byte once
+// SizeEvery records have followed it: so a reader that begins anywhere finds it by
+// looking back a little. There is no size before the first one in a spool that a version
+// wrote that knew none: that of the spec holds.
+// A version that knows no sizes skips them, and frees no record behind one.
 // Records of bytes that were freed, at the head of the index, are freed with
-// them: a hole there reads as damaged records.
+// them, but for the newest size among them: a hole there reads as damaged records.
 // A damaged record is as good as none. Repair cuts off what follows the last
 // whole record, and appends records without a time for bytes at the end of a
 // stream that no record covers.

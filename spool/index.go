@@ -15,8 +15,9 @@ const IndexSize = 32
 type IndexKind uint8
 
 const (
-	IndexData IndexKind = 1 // Len bytes of Stream were written at Offset
-	IndexTrim IndexKind = 2 // bytes of Stream before Offset were freed
+	IndexData  IndexKind = 1 // Len bytes of Stream were written at Offset
+	IndexTrim  IndexKind = 2 // bytes of Stream before Offset were freed
+	IndexSized IndexKind = 3 // the terminal has another size from Offset on; see Sized
 )
 
 // IndexRecord is one record of the index.
@@ -27,6 +28,16 @@ type IndexRecord struct {
 	Offset int64
 	Wall   int64  // unix ns; 0: unknown
 	Mono   uint32 // ms of the machine's monotonic clock, wrapping
+}
+
+// Sized is the record of a size that a terminal has from an offset on.
+func Sized(offset int64, size process.Size) IndexRecord {
+	return IndexRecord{Kind: IndexSized, Stream: process.PTY, Offset: offset, Len: uint32(size.Cols) | uint32(size.Rows)<<16}
+}
+
+// Size is what a record of kind IndexSized says.
+func (r IndexRecord) Size() process.Size {
+	return process.Size{Cols: uint16(r.Len), Rows: uint16(r.Len >> 16)}
 }
 
 // Put encodes the record.

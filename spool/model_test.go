@@ -53,7 +53,7 @@ func TestReadersSeeWhatAModelSees(t *testing.T) {
 			}
 		}()
 		t.Repeat(map[string]func(*rapid.T){
-			"write": m.write, "write more": m.write, "trim": m.trim, "end a stream": m.end,
+			"write": m.write, "write more": m.write, "trim": m.trim, "other kind": m.other, "end a stream": m.end,
 			"exit": m.exit, "open": m.open, "read": m.read, "read more": m.read,
 		})
 		m.exit(t)
@@ -93,6 +93,13 @@ func (m *model) write(t *rapid.T) {
 func (m *model) trim(t *rapid.T) {
 	s := rapid.SampledFrom(outputs).Draw(t, "stream")
 	m.w.trim(s, rapid.Int64Range(0, m.w.p.End[s]).Draw(t, "before"))
+}
+
+// other writes a record of a kind that is not about data, or that no version knows yet.
+func (m *model) other(t *rapid.T) {
+	s := rapid.SampledFrom(outputs).Draw(t, "stream")
+	r := IndexRecord{Kind: IndexKind(rapid.SampledFrom([]int{3, 9}).Draw(t, "kind")), Stream: s, Offset: m.w.p.End[s], Len: rapid.Uint32().Draw(t, "size")}
+	m.w.record(r, false)
 }
 
 func (m *model) end(t *rapid.T) { m.w.eof(rapid.SampledFrom(outputs).Draw(t, "stream")) }

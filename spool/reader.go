@@ -36,10 +36,12 @@ type reader struct {
 	files [4]*os.File
 	buf   *buffer // lent while the last event's data is in use
 	cur   cursor
-	pos   [4]int64 // next byte to deliver
-	stop  [4]int64 // NoFollow: where to end
+	size  *process.Size // that the reader knows of
+	pos   [4]int64      // next byte to deliver
+	stop  [4]int64      // NoFollow: where to end
 
 	sentStart, sentExit, closed bool
+	unsized                     bool // size, from before the first byte, is not delivered yet
 	ended                       bool // io.EOF was returned
 	sentEOF                     [4]bool
 	exitEnd                     [4]int64 // ends when the exit was first seen
@@ -100,6 +102,15 @@ func NewReader(dir string, id process.ID, streams []process.Stream, src Source, 
 	if !opts.Unordered {
 		if err := r.cur.seek(dir, r.want, begin, p.End, early); err != nil {
 			return nil, fmt.Errorf("find the place in the output of %s: %w", id, err)
+		}
+	}
+	if r.opts.Sizes && r.want[process.PTY] && !opts.Unordered {
+		size, ok, err := r.cur.seekSize(dir, begin[process.PTY])
+		if err != nil {
+			return nil, fmt.Errorf("find the size in the output of %s: %w", id, err)
+		}
+		if ok {
+			r.size, r.unsized = &size, true
 		}
 	}
 	if opts.NoFollow {
@@ -244,6 +255,11 @@ func (r *reader) next(max int) (ev process.Event, span process.Span, ok bool, er
 		ev.Kind, ev.PID, ev.Time = process.EventStarted, p.PID, p.Started
 		return ev, span, true, nil
 	}
+	if r.unsized {
+		r.unsized = false
+		ev.Kind, ev.Stream, ev.Offset, ev.Size = process.EventResized, process.PTY, r.pos[process.PTY], *r.size
+		return ev, span, true, nil
+	}
 	if p.Exit != nil && r.sawExit == nil && !r.past && !p.Held {
 		p = r.src.Progress() // with the ends of streams that came with the exit
 		r.sawExit, r.exitEnd = p.Exit, p.End
@@ -267,6 +283,10 @@ func (r *reader) next(max int) (ev process.Event, span process.Span, ok bool, er
 		ev.Kind, ev.Stream, ev.Offset = process.EventOutput, piece.stream, piece.from
 		if piece.wall != 0 {
 			ev.Time = time.Unix(0, piece.wall)
+		}
+		if piece.size != nil {
+			ev.Kind, ev.Size = process.EventResized, *piece.size
+			return ev, span, true, nil
 		}
 		r.pos[piece.stream] = piece.to
 		span = process.Span{File: r.files[piece.stream], Offset: piece.from, Len: int(piece.to - piece.from)}

@@ -52,11 +52,12 @@ func Punch(fd int, from, to int64) error {
 
 // TrimIndex frees the head of an open index: the records, from byte from to
 // byte end, before the first one that says something about bytes at or above
-// base of its stream. It looks at no more than most bytes and returns how far
+// base of its stream, but not the newest size of a terminal among them: that holds for
+// what is kept. It looks at no more than most bytes and returns how far
 // it came, which is where to go on from. A hole in the index reads as damaged
 // records, which readers and repair skip.
 func TrimIndex(fd int, from, end, most int64, base *[4]int64) (int64, error) {
-	at := from
+	at, size := from, int64(-1) // size: where the newest one is that was passed
 	buf := make([]byte, 32<<10)
 look:
 	for at < end && at-from < most {
@@ -69,11 +70,21 @@ look:
 		}
 		for i := 0; i+IndexSize <= n; i += IndexSize {
 			r, ok := ParseIndex(buf[i:n])
-			if ok && (r.Kind != IndexData && r.Kind != IndexTrim || r.Kind == IndexData && r.Offset+int64(r.Len) > base[r.Stream] || r.Kind == IndexTrim && r.Offset >= base[r.Stream]) {
+			switch {
+			case !ok:
+			case r.Kind == IndexData && r.Offset+int64(r.Len) <= base[r.Stream], r.Kind == IndexTrim && r.Offset < base[r.Stream]:
+			case r.Kind == IndexSized && r.Offset <= base[r.Stream]:
+				size = at
+			default:
 				break look
 			}
 			at += IndexSize
 		}
+	}
+	// A version that does not repeat sizes may have written more than one look after one.
+	// That one is freed, or nothing would ever be.
+	if size > from || size == from && at-from < most {
+		at = size
 	}
 	return at, Punch(fd, from&^(BlockSize-1), at)
 }

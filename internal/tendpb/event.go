@@ -20,6 +20,8 @@ func Event(ev *process.Event) *tendv1.Event {
 		m.Fact = &tendv1.Event_Exited{Exited: Exit(ev.Exit)}
 	case process.EventEOF:
 		m.Fact = &tendv1.Event_Eof{Eof: &tendv1.Event_StreamEnd{Stream: tendv1.Stream(ev.Stream), Offset: ev.Offset}}
+	case process.EventResized:
+		m.Fact = &tendv1.Event_Resized_{Resized: &tendv1.Event_Resized{Stream: tendv1.Stream(ev.Stream), Offset: ev.Offset, Size: Size(ev.Size)}}
 	case process.EventTreeGone:
 		m.Fact = &tendv1.Event_TreeGone{TreeGone: &tendv1.Event_Empty{}}
 	case process.EventRemoved:
@@ -44,6 +46,12 @@ func ToEvent(m *tendv1.Event) (ev process.Event, ok bool) {
 		ev.Kind, ev.Exit = process.EventExited, ToExit(f.Exited)
 	case *tendv1.Event_Eof:
 		ev.Kind, ev.Stream, ev.Offset = process.EventEOF, process.Stream(f.Eof.GetStream()), f.Eof.GetOffset()
+	case *tendv1.Event_Resized_:
+		var err error
+		ev.Kind, ev.Stream, ev.Offset = process.EventResized, process.Stream(f.Resized.GetStream()), f.Resized.GetOffset()
+		if ev.Size, err = ToSize("size", f.Resized.GetSize()); err != nil {
+			return ev, false
+		}
 	case *tendv1.Event_TreeGone:
 		ev.Kind = process.EventTreeGone
 	case *tendv1.Event_Removed:

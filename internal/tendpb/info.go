@@ -239,7 +239,7 @@ const MaxChunk = 1 << 20
 
 // ReadOptions converts to a message.
 func ReadOptions(o process.ReadOptions) *tendv1.ReadRequest {
-	m := &tendv1.ReadRequest{From: Offsets(o.From), NoFollow: o.NoFollow, Unordered: o.Unordered, Drain: duration(o.Drain), MaxChunk: uint32(max(0, o.MaxChunk)), ExactTimes: o.ExactTimes}
+	m := &tendv1.ReadRequest{From: Offsets(o.From), NoFollow: o.NoFollow, Unordered: o.Unordered, Drain: duration(o.Drain), MaxChunk: uint32(max(0, o.MaxChunk)), ExactTimes: o.ExactTimes, Sizes: o.Sizes}
 	for _, s := range o.Streams {
 		m.Streams = append(m.Streams, tendv1.Stream(s))
 	}
@@ -248,7 +248,7 @@ func ReadOptions(o process.ReadOptions) *tendv1.ReadRequest {
 
 // ToReadOptions converts from a message.
 func ToReadOptions(m *tendv1.ReadRequest) (process.ReadOptions, error) {
-	o := process.ReadOptions{NoFollow: m.GetNoFollow(), Unordered: m.GetUnordered(), MaxChunk: int(m.GetMaxChunk()), ExactTimes: m.GetExactTimes()}
+	o := process.ReadOptions{NoFollow: m.GetNoFollow(), Unordered: m.GetUnordered(), MaxChunk: int(m.GetMaxChunk()), ExactTimes: m.GetExactTimes(), Sizes: m.GetSizes()}
 	if m.GetMaxChunk() > MaxChunk {
 		return o, invalid("max_chunk", "is %d bytes; 1 to %d are allowed, 0 for the default", m.GetMaxChunk(), MaxChunk)
 	}

@@ -167,6 +167,7 @@ func TestEventsSurviveTheWire(t *testing.T) {
 		{Kind: process.EventExited, ID: "a", Time: now, Exit: &exit},
 		{Kind: process.EventEOF, ID: "a", Stream: process.Stdout, Offset: 10},
 		{Kind: process.EventTreeGone, ID: "a", Time: now},
+		{Kind: process.EventResized, ID: "a", Time: now, Stream: process.PTY, Offset: 9, Size: process.Size{Cols: 80, Rows: 24}},
 		{Kind: process.EventRemoved, ID: "a", Time: now},
 	} {
 		got, ok := ToEvent(wired(t, Event(&ev)))

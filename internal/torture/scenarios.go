@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -265,8 +266,29 @@ func terminal(ctx context.Context, b *bench) error {
 			func() error { return typed(p) },
 			func() error {
 				return b.readOne(ctx, p, process.PTY, n, "R", fmt.Sprintf("%dx%d", size.Cols, size.Rows))
-			})
+			},
+			func() error { return readSizes(ctx, p, *spec.PTY, size) })
 	})
+}
+
+// readSizes checks that a terminal had these sizes, the first from its first byte on.
+func readSizes(ctx context.Context, p process.Process, want ...process.Size) error {
+	var got []process.Size
+	for ev, err := range process.Events(ctx, p, process.ReadOptions{Drain: -1, Sizes: true}) {
+		switch {
+		case err != nil:
+			return fmt.Errorf("read the sizes: %w", err)
+		case ev.Kind != process.EventResized:
+		case (ev.Offset == 0) != (len(got) == 0):
+			return fmt.Errorf("size %v at byte %d after %v", ev.Size, ev.Offset, got)
+		default:
+			got = append(got, ev.Size)
+		}
+	}
+	if want = slices.Compact(want); !slices.Equal(got, want) {
+		return fmt.Errorf("sizes %v; want %v", got, want)
+	}
+	return nil
 }
 
 // dropOldest: a reader that is too slow receives each gap as an event, and all

@@ -3,7 +3,10 @@
 package client_test
 
 import (
+	"fmt"
+	"iter"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,5 +57,60 @@ func TestTheIndexIsFreedWithTheOutput(t *testing.T) {
 	}
 	if gaps != 1 || !strings.HasSuffix(text.String(), "line-59999-0123456789\nline-60000-0123456789\n") {
 		t.Errorf("%d gaps, and %d bytes that end otherwise", gaps, text.Len())
+	}
+}
+
+// A client that changes the size of a terminal without end fills no disk, and what is
+// shown has the size on which it was written, for the next keeper, too.
+func TestAStormOfSizesIsBoundedInTheIndex(t *testing.T) {
+	dir := testkeeper.Start(t)
+	m := testkeeper.Open(t, dir)
+	p := scene.Start(t, m, process.Spec{Shell: "stty -echo; echo ready; while read x; do stty size; done", PTY: &process.Size{Cols: 80, Rows: 24}})
+	var text strings.Builder
+	r := process.Events(t.Context(), p, process.ReadOptions{})
+	next, stop := iter.Pull2(r)
+	defer stop()
+	until := func(end string) {
+		t.Helper()
+		for !strings.HasSuffix(text.String(), end) {
+			ev, err, ok := next()
+			if !ok || err != nil {
+				t.Fatalf("%q, then %v", text.String(), err)
+			}
+			text.Write(ev.Data)
+		}
+	}
+	storm := func(cols, n int) {
+		t.Helper()
+		for i := range n {
+			scene.Value(p.Resize(t.Context(), process.Resize{To: process.Size{Cols: uint16(cols + i), Rows: 30}}))(t)
+		}
+	}
+	until("ready\r\n")
+	storm(1000, 10_000)
+	var st unix.Stat_t
+	scene.Must(t, unix.Stat(filepath.Join(dir, "spool", string(p.ID()), spool.IndexName), &st))
+	if most := int64(300 * spool.IndexSize); st.Size > most {
+		t.Errorf("the index has %d bytes after 10,000 changes of size; want at most %d", st.Size, most)
+	}
+	killKeeper(t, dir)
+	input := func() { scene.Value(p.Write(t.Context(), process.Input{Data: []byte("\n")}))(t) }
+	input()
+	until("30 10999\r\n")
+	storm(20, 3)
+	input()
+	until("30 22\r\n")
+	scene.Value(p.Kill(t.Context()))(t)
+	var sizes []string
+	for ev, err := range process.Events(t.Context(), p, process.ReadOptions{Sizes: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Kind == process.EventResized {
+			sizes = append(sizes, fmt.Sprintf("%d:%d", ev.Offset, ev.Size.Cols))
+		}
+	}
+	if n := len(sizes); n > 300 || sizes[0] != "0:80" || !slices.Equal(sizes[n-4:], []string{"7:10999", "17:20", "17:21", "17:22"}) {
+		t.Errorf("%d sizes, %q", n, sizes)
 	}
 }

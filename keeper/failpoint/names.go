@@ -30,6 +30,7 @@ const (
 	TrimBase     // the board has the new base; there is no trim record
 	TrimRecorded // the trim record is there; nothing is punched
 	TrimPunched  // data is punched; the index is not
+	Resized      // the terminal has another size; the index does not say so
 
 	// The exit, in the keeper.
 	ExitSeen      // the status is known; nothing is drained nor written
@@ -113,7 +114,7 @@ var names = [...]string{
 	SpawnReserved: "spawn-reserved", SpawnSpec: "spawn-spec", SpawnVaulted: "spawn-vaulted", SpawnForking: "spawn-forking", SpawnLimited: "spawn-limited", SpawnForked: "spawn-forked",
 	SpawnNoted: "spawn-noted", SpawnPidfd: "spawn-pidfd", SpawnSettled: "spawn-settled", SpawnRecorded: "spawn-recorded", SpawnAnnounced: "spawn-announced",
 	SpawnUnanswered: "spawn-unanswered", GateForked: "gate-forked", GateReached: "gate-reached", GateNoted: "gate-noted", GateOpened: "gate-opened",
-	Spliced: "spliced", Indexed: "indexed", Staged: "staged", TrimBase: "trim-base", TrimRecorded: "trim-recorded", TrimPunched: "trim-punched",
+	Spliced: "spliced", Indexed: "indexed", Staged: "staged", TrimBase: "trim-base", TrimRecorded: "trim-recorded", TrimPunched: "trim-punched", Resized: "resized",
 	ExitSeen: "exit-seen", ExitDrained: "exit-drained", ExitRecorded: "exit-recorded", ExitAnnounced: "exit-announced", ExitSynced: "exit-synced", TreeRecorded: "tree-recorded",
 	Final: "final", Retired: "retired",
 	StdinMade: "stdin-made", Fed: "fed", StdinClosed: "stdin-closed",

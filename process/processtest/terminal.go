@@ -3,6 +3,8 @@
 package processtest
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -76,6 +78,72 @@ var terminals = []test{
 			}
 		}
 	}},
+	{"changes of size are kept with the bytes between which they came, and told to those who ask", func(t *T) {
+		p, l := t.onTerminal("stty -echo; echo ready; while read x; do stty size; done")
+		live := t.read(p, sizesToo)
+		said := func(size process.Size) func() bool {
+			return func() bool { s := live.sizes(); return len(s) > 0 && s[len(s)-1].Size == size }
+		}
+		resize := func(size process.Size) {
+			t.Helper()
+			if _, err := p.Resize(t.ctx, process.Resize{To: size}); err != nil {
+				t.Fatalf("resize: %v", err)
+			}
+			live.until("a change of size is told", said(size))
+		}
+		one, two, three := process.Size{Cols: 61, Rows: 22}, process.Size{Cols: 101, Rows: 52}, process.Size{Cols: 9, Rows: 9}
+		resize(one)
+		resize(one) // no change
+		t.write(p, "\n")
+		l.until("it says its size", func() bool { return l.pty() == "ready\r\n22 61\r\n" })
+		resize(two)
+		resize(three)
+		t.kill(p)
+		want := []string{"0 83x27", "7 61x22", "14 101x52", "14 9x9"}
+		if got := live.rest().sizesAt(); !slices.Equal(got, want) {
+			t.Errorf("a reader from the beginning is told of %q, want %q", got, want)
+		}
+		for _, ev := range live.sizes() {
+			if ev.Time.IsZero() || ev.Stream != process.PTY {
+				t.Errorf("a change of size has the time %v and the stream %v", ev.Time, ev.Stream)
+			}
+		}
+		if got := l.rest().sizesAt(); got != nil {
+			t.Errorf("a reader that did not ask is told of %q", got)
+		}
+		for from, want := range map[int64][]string{
+			3:  {"3 83x27", "7 61x22", "14 101x52", "14 9x9"},
+			7:  {"7 83x27", "7 61x22", "14 101x52", "14 9x9"},
+			8:  {"8 61x22", "14 101x52", "14 9x9"},
+			14: {"14 61x22", "14 101x52", "14 9x9"},
+		} {
+			opts := sizesToo
+			opts.From[process.PTY] = from
+			late := t.read(p, opts)
+			if got := late.rest().sizesAt(); !slices.Equal(got, want) || !late.sizes()[0].Time.IsZero() {
+				t.Errorf("a reader from %d on is told of %q, want %q, and the first without a time", from, got, want)
+			}
+		}
+	}},
+	{"of very many changes of size while nothing is written some are left out, but not the last", func(t *T) {
+		p, l := t.onTerminal("stty -echo; echo ready; read x; stty size; exec sleep 100000")
+		const many = 400
+		for i := range many {
+			if _, err := p.Resize(t.ctx, process.Resize{To: process.Size{Cols: uint16(100 + i), Rows: 30}}); err != nil {
+				t.Fatalf("resize: %v", err)
+			}
+		}
+		t.write(p, "\n")
+		l.until("it says its size", func() bool { return l.pty() == "ready\r\n30 499\r\n" })
+		if _, err := p.Resize(t.ctx, process.Resize{To: small}); err != nil {
+			t.Fatalf("resize: %v", err)
+		}
+		t.kill(p)
+		got := t.read(p, sizesToo).rest().sizesAt()
+		if len(got) < 200 || len(got) > 300 || !slices.Equal(got[len(got)-2:], []string{"7 499x30", "15 83x27"}) {
+			t.Errorf("told of %d changes, the last %q; want about 256, and those that held for what was written", len(got), got[max(0, len(got)-3):])
+		}
+	}},
 	{"a terminal echoes what is typed until it is told not to", func(t *T) {
 		p, l := t.onTerminal("echo ready; read x; echo got $x; stty -echo; echo ready; read x; echo got $x")
 		t.write(p, "one\n")
@@ -138,6 +206,26 @@ var terminals = []test{
 			t.Errorf("got %+v", tr.exit)
 		}
 	}},
+}
+
+// sizesToo reads to the end of each stream, with the changes of size.
+var sizesToo = process.ReadOptions{Drain: -1, Sizes: true}
+
+func (tr *transcript) sizes() (all []process.Event) {
+	for _, ev := range tr.events {
+		if ev.Kind == process.EventResized {
+			all = append(all, ev)
+		}
+	}
+	return all
+}
+
+// sizesAt are the changes of size as offset, columns and rows.
+func (tr *transcript) sizesAt() (all []string) {
+	for _, ev := range tr.sizes() {
+		all = append(all, fmt.Sprintf("%d %dx%d", ev.Offset, ev.Size.Cols, ev.Size.Rows))
+	}
+	return all
 }
 
 // onTerminal starts a shell line on a small terminal, and reads until it is ready.

@@ -935,7 +935,10 @@ type ReadRequest struct {
 	// Output is one event only if it arrived within one millisecond. Otherwise what
 	// arrived within 100 ms of the first byte may be, and has its time. Without
 	// effect if unordered.
-	ExactTimes    bool `protobuf:"varint,8,opt,name=exact_times,json=exactTimes,proto3" json:"exact_times,omitempty"`
+	ExactTimes bool `protobuf:"varint,8,opt,name=exact_times,json=exactTimes,proto3" json:"exact_times,omitempty"`
+	// Deliver resized. Without effect if unordered; a server that does not know it
+	// delivers none.
+	Sizes         bool `protobuf:"varint,9,opt,name=sizes,proto3" json:"sizes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1022,6 +1025,13 @@ func (x *ReadRequest) GetMaxChunk() uint32 {
 func (x *ReadRequest) GetExactTimes() bool {
 	if x != nil {
 		return x.ExactTimes
+	}
+	return false
+}
+
+func (x *ReadRequest) GetSizes() bool {
+	if x != nil {
+		return x.Sizes
 	}
 	return false
 }
@@ -1275,6 +1285,7 @@ type Event struct {
 	//	*Event_Hello_
 	//	*Event_Heartbeat
 	//	*Event_GoingAway
+	//	*Event_Resized_
 	Fact          isEvent_Fact `protobuf_oneof:"fact"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1421,6 +1432,15 @@ func (x *Event) GetGoingAway() *Event_Empty {
 	return nil
 }
 
+func (x *Event) GetResized() *Event_Resized {
+	if x != nil {
+		if x, ok := x.Fact.(*Event_Resized_); ok {
+			return x.Resized
+		}
+	}
+	return nil
+}
+
 type isEvent_Fact interface {
 	isEvent_Fact()
 }
@@ -1465,6 +1485,11 @@ type Event_GoingAway struct {
 	GoingAway *Event_Empty `protobuf:"bytes,12,opt,name=going_away,json=goingAway,proto3,oneof"`
 }
 
+type Event_Resized_ struct {
+	// Only if sizes was asked for.
+	Resized *Event_Resized `protobuf:"bytes,13,opt,name=resized,proto3,oneof"`
+}
+
 func (*Event_Started_) isEvent_Fact() {}
 
 func (*Event_Output_) isEvent_Fact() {}
@@ -1484,6 +1509,8 @@ func (*Event_Hello_) isEvent_Fact() {}
 func (*Event_Heartbeat) isEvent_Fact() {}
 
 func (*Event_GoingAway) isEvent_Fact() {}
+
+func (*Event_Resized_) isEvent_Fact() {}
 
 type WriteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3132,6 +3159,70 @@ func (x *Event_StreamEnd) GetOffset() int64 {
 	return 0
 }
 
+// Resized: from offset on the terminal has another size, or the one that it was started
+// with. Read sends first, without a time, the size that holds where it begins, if
+// that is not the beginning. Changes between which nothing was written may be left out, but for
+// the last. A process that an older tend started has those of this one alone.
+type Event_Resized struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stream        Stream                 `protobuf:"varint,1,opt,name=stream,proto3,enum=tend.v1.Stream" json:"stream,omitempty"`
+	Offset        int64                  `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	Size          *Size                  `protobuf:"bytes,3,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Event_Resized) Reset() {
+	*x = Event_Resized{}
+	mi := &file_tend_v1_process_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Event_Resized) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Event_Resized) ProtoMessage() {}
+
+func (x *Event_Resized) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_process_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Event_Resized.ProtoReflect.Descriptor instead.
+func (*Event_Resized) Descriptor() ([]byte, []int) {
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{16, 4}
+}
+
+func (x *Event_Resized) GetStream() Stream {
+	if x != nil {
+		return x.Stream
+	}
+	return Stream_STREAM_STDIN
+}
+
+func (x *Event_Resized) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *Event_Resized) GetSize() *Size {
+	if x != nil {
+		return x.Size
+	}
+	return nil
+}
+
 type Event_Hello struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Instance string                 `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
@@ -3143,7 +3234,7 @@ type Event_Hello struct {
 
 func (x *Event_Hello) Reset() {
 	*x = Event_Hello{}
-	mi := &file_tend_v1_process_proto_msgTypes[44]
+	mi := &file_tend_v1_process_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3155,7 +3246,7 @@ func (x *Event_Hello) String() string {
 func (*Event_Hello) ProtoMessage() {}
 
 func (x *Event_Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[44]
+	mi := &file_tend_v1_process_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3168,7 +3259,7 @@ func (x *Event_Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event_Hello.ProtoReflect.Descriptor instead.
 func (*Event_Hello) Descriptor() ([]byte, []int) {
-	return file_tend_v1_process_proto_rawDescGZIP(), []int{16, 4}
+	return file_tend_v1_process_proto_rawDescGZIP(), []int{16, 5}
 }
 
 func (x *Event_Hello) GetInstance() string {
@@ -3196,7 +3287,7 @@ type WaitRequest_Match struct {
 
 func (x *WaitRequest_Match) Reset() {
 	*x = WaitRequest_Match{}
-	mi := &file_tend_v1_process_proto_msgTypes[46]
+	mi := &file_tend_v1_process_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3208,7 +3299,7 @@ func (x *WaitRequest_Match) String() string {
 func (*WaitRequest_Match) ProtoMessage() {}
 
 func (x *WaitRequest_Match) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_process_proto_msgTypes[46]
+	mi := &file_tend_v1_process_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3284,7 +3375,7 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x04next\x18\x02 \x01(\tR\x04next\"O\n" +
 	"\fStreamOffset\x12'\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x0f.tend.v1.StreamR\x06stream\x12\x16\n" +
-	"\x06offset\x18\x02 \x01(\x03R\x06offset\"\xba\x02\n" +
+	"\x06offset\x18\x02 \x01(\x03R\x06offset\"\xd0\x02\n" +
 	"\vReadRequest\x12+\n" +
 	"\aprocess\x18\x01 \x01(\v2\x11.tend.v1.SelectorR\aprocess\x12)\n" +
 	"\astreams\x18\x02 \x03(\x0e2\x0f.tend.v1.StreamR\astreams\x12)\n" +
@@ -3294,7 +3385,8 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x05drain\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x05drain\x12\x1b\n" +
 	"\tmax_chunk\x18\a \x01(\rR\bmaxChunk\x12\x1f\n" +
 	"\vexact_times\x18\b \x01(\bR\n" +
-	"exactTimes\"4\n" +
+	"exactTimes\x12\x14\n" +
+	"\x05sizes\x18\t \x01(\bR\x05sizes\"4\n" +
 	"\fReadResponse\x12$\n" +
 	"\x05event\x18\x01 \x01(\v2\x0e.tend.v1.EventR\x05event\"q\n" +
 	"\n" +
@@ -3306,7 +3398,7 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x05event\x18\x01 \x01(\v2\x0e.tend.v1.EventR\x05event\"\x0f\n" +
 	"\rEventsRequest\"6\n" +
 	"\x0eEventsResponse\x12$\n" +
-	"\x05event\x18\x01 \x01(\v2\x0e.tend.v1.EventR\x05event\"\xe1\x06\n" +
+	"\x05event\x18\x01 \x01(\v2\x0e.tend.v1.EventR\x05event\"\x84\b\n" +
 	"\x05Event\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12.\n" +
@@ -3322,7 +3414,8 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	" \x01(\v2\x14.tend.v1.Event.HelloH\x00R\x05hello\x124\n" +
 	"\theartbeat\x18\v \x01(\v2\x14.tend.v1.Event.EmptyH\x00R\theartbeat\x125\n" +
 	"\n" +
-	"going_away\x18\f \x01(\v2\x14.tend.v1.Event.EmptyH\x00R\tgoingAway\x1a\a\n" +
+	"going_away\x18\f \x01(\v2\x14.tend.v1.Event.EmptyH\x00R\tgoingAway\x122\n" +
+	"\aresized\x18\r \x01(\v2\x16.tend.v1.Event.ResizedH\x00R\aresized\x1a\a\n" +
 	"\x05Empty\x1a\x1b\n" +
 	"\aStarted\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\rR\x03pid\x1a]\n" +
@@ -3332,7 +3425,11 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x1aL\n" +
 	"\tStreamEnd\x12'\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x0f.tend.v1.StreamR\x06stream\x12\x16\n" +
-	"\x06offset\x18\x02 \x01(\x03R\x06offset\x1aN\n" +
+	"\x06offset\x18\x02 \x01(\x03R\x06offset\x1am\n" +
+	"\aResized\x12'\n" +
+	"\x06stream\x18\x01 \x01(\x0e2\x0f.tend.v1.StreamR\x06stream\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12!\n" +
+	"\x04size\x18\x03 \x01(\v2\r.tend.v1.SizeR\x04size\x1aN\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12)\n" +
 	"\x04from\x18\x02 \x03(\v2\x15.tend.v1.StreamOffsetR\x04fromB\x06\n" +
@@ -3520,7 +3617,7 @@ func file_tend_v1_process_proto_rawDescGZIP() []byte {
 }
 
 var file_tend_v1_process_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_tend_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_tend_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_tend_v1_process_proto_goTypes = []any{
 	(InputState)(0),               // 0: tend.v1.InputState
 	(ErrorKind)(0),                // 1: tend.v1.ErrorKind
@@ -3569,121 +3666,125 @@ var file_tend_v1_process_proto_goTypes = []any{
 	(*Event_Started)(nil),         // 44: tend.v1.Event.Started
 	(*Event_Output)(nil),          // 45: tend.v1.Event.Output
 	(*Event_StreamEnd)(nil),       // 46: tend.v1.Event.StreamEnd
-	(*Event_Hello)(nil),           // 47: tend.v1.Event.Hello
-	nil,                           // 48: tend.v1.KillResponse.NamesEntry
-	(*WaitRequest_Match)(nil),     // 49: tend.v1.WaitRequest.Match
-	(*Spec)(nil),                  // 50: tend.v1.Spec
-	(*Info)(nil),                  // 51: tend.v1.Info
-	(Stream)(0),                   // 52: tend.v1.Stream
-	(*durationpb.Duration)(nil),   // 53: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 54: google.protobuf.Timestamp
-	(*Gap)(nil),                   // 55: tend.v1.Gap
-	(*Exit)(nil),                  // 56: tend.v1.Exit
-	(*Size)(nil),                  // 57: tend.v1.Size
-	(Scope)(0),                    // 58: tend.v1.Scope
-	(*StreamInfo)(nil),            // 59: tend.v1.StreamInfo
+	(*Event_Resized)(nil),         // 47: tend.v1.Event.Resized
+	(*Event_Hello)(nil),           // 48: tend.v1.Event.Hello
+	nil,                           // 49: tend.v1.KillResponse.NamesEntry
+	(*WaitRequest_Match)(nil),     // 50: tend.v1.WaitRequest.Match
+	(*Spec)(nil),                  // 51: tend.v1.Spec
+	(*Info)(nil),                  // 52: tend.v1.Info
+	(Stream)(0),                   // 53: tend.v1.Stream
+	(*durationpb.Duration)(nil),   // 54: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 55: google.protobuf.Timestamp
+	(*Gap)(nil),                   // 56: tend.v1.Gap
+	(*Exit)(nil),                  // 57: tend.v1.Exit
+	(*Size)(nil),                  // 58: tend.v1.Size
+	(Scope)(0),                    // 59: tend.v1.Scope
+	(*StreamInfo)(nil),            // 60: tend.v1.StreamInfo
 }
 var file_tend_v1_process_proto_depIdxs = []int32{
-	50, // 0: tend.v1.StartRequest.spec:type_name -> tend.v1.Spec
-	51, // 1: tend.v1.StartResponse.info:type_name -> tend.v1.Info
+	51, // 0: tend.v1.StartRequest.spec:type_name -> tend.v1.Spec
+	52, // 1: tend.v1.StartResponse.info:type_name -> tend.v1.Info
 	5,  // 2: tend.v1.GetRequest.process:type_name -> tend.v1.Selector
-	51, // 3: tend.v1.GetResponse.info:type_name -> tend.v1.Info
+	52, // 3: tend.v1.GetResponse.info:type_name -> tend.v1.Info
 	42, // 4: tend.v1.ListRequest.labels:type_name -> tend.v1.ListRequest.LabelsEntry
-	51, // 5: tend.v1.ListResponse.processes:type_name -> tend.v1.Info
-	52, // 6: tend.v1.StreamOffset.stream:type_name -> tend.v1.Stream
+	52, // 5: tend.v1.ListResponse.processes:type_name -> tend.v1.Info
+	53, // 6: tend.v1.StreamOffset.stream:type_name -> tend.v1.Stream
 	5,  // 7: tend.v1.ReadRequest.process:type_name -> tend.v1.Selector
-	52, // 8: tend.v1.ReadRequest.streams:type_name -> tend.v1.Stream
+	53, // 8: tend.v1.ReadRequest.streams:type_name -> tend.v1.Stream
 	12, // 9: tend.v1.ReadRequest.from:type_name -> tend.v1.StreamOffset
-	53, // 10: tend.v1.ReadRequest.drain:type_name -> google.protobuf.Duration
+	54, // 10: tend.v1.ReadRequest.drain:type_name -> google.protobuf.Duration
 	19, // 11: tend.v1.ReadResponse.event:type_name -> tend.v1.Event
-	50, // 12: tend.v1.RunRequest.spec:type_name -> tend.v1.Spec
+	51, // 12: tend.v1.RunRequest.spec:type_name -> tend.v1.Spec
 	13, // 13: tend.v1.RunRequest.read:type_name -> tend.v1.ReadRequest
 	19, // 14: tend.v1.RunResponse.event:type_name -> tend.v1.Event
 	19, // 15: tend.v1.EventsResponse.event:type_name -> tend.v1.Event
-	54, // 16: tend.v1.Event.time:type_name -> google.protobuf.Timestamp
+	55, // 16: tend.v1.Event.time:type_name -> google.protobuf.Timestamp
 	44, // 17: tend.v1.Event.started:type_name -> tend.v1.Event.Started
 	45, // 18: tend.v1.Event.output:type_name -> tend.v1.Event.Output
-	55, // 19: tend.v1.Event.gap:type_name -> tend.v1.Gap
-	56, // 20: tend.v1.Event.exited:type_name -> tend.v1.Exit
+	56, // 19: tend.v1.Event.gap:type_name -> tend.v1.Gap
+	57, // 20: tend.v1.Event.exited:type_name -> tend.v1.Exit
 	46, // 21: tend.v1.Event.eof:type_name -> tend.v1.Event.StreamEnd
 	43, // 22: tend.v1.Event.tree_gone:type_name -> tend.v1.Event.Empty
 	43, // 23: tend.v1.Event.removed:type_name -> tend.v1.Event.Empty
-	47, // 24: tend.v1.Event.hello:type_name -> tend.v1.Event.Hello
+	48, // 24: tend.v1.Event.hello:type_name -> tend.v1.Event.Hello
 	43, // 25: tend.v1.Event.heartbeat:type_name -> tend.v1.Event.Empty
 	43, // 26: tend.v1.Event.going_away:type_name -> tend.v1.Event.Empty
-	5,  // 27: tend.v1.WriteRequest.process:type_name -> tend.v1.Selector
-	5,  // 28: tend.v1.ResizeRequest.process:type_name -> tend.v1.Selector
-	57, // 29: tend.v1.ResizeRequest.size:type_name -> tend.v1.Size
-	57, // 30: tend.v1.ResizeRequest.only:type_name -> tend.v1.Size
-	57, // 31: tend.v1.ResizeResponse.before:type_name -> tend.v1.Size
-	5,  // 32: tend.v1.SignalRequest.process:type_name -> tend.v1.Selector
-	58, // 33: tend.v1.SignalRequest.scope:type_name -> tend.v1.Scope
-	5,  // 34: tend.v1.KillRequest.process:type_name -> tend.v1.Selector
-	48, // 35: tend.v1.KillResponse.names:type_name -> tend.v1.KillResponse.NamesEntry
-	5,  // 36: tend.v1.WaitRequest.process:type_name -> tend.v1.Selector
-	53, // 37: tend.v1.WaitRequest.quiet:type_name -> google.protobuf.Duration
-	49, // 38: tend.v1.WaitRequest.match:type_name -> tend.v1.WaitRequest.Match
-	5,  // 39: tend.v1.PortsRequest.process:type_name -> tend.v1.Selector
-	31, // 40: tend.v1.PortsResponse.ports:type_name -> tend.v1.ListeningPort
-	43, // 41: tend.v1.WaitResponse.heartbeat:type_name -> tend.v1.Event.Empty
-	33, // 42: tend.v1.WaitResponse.result:type_name -> tend.v1.WaitResult
-	43, // 43: tend.v1.WaitResponse.going_away:type_name -> tend.v1.Event.Empty
-	56, // 44: tend.v1.WaitResult.exit:type_name -> tend.v1.Exit
-	52, // 45: tend.v1.WaitResult.stream:type_name -> tend.v1.Stream
-	34, // 46: tend.v1.WaitResult.listening:type_name -> tend.v1.Listener
-	0,  // 47: tend.v1.WaitResult.input:type_name -> tend.v1.InputState
-	59, // 48: tend.v1.WaitResult.streams:type_name -> tend.v1.StreamInfo
-	5,  // 49: tend.v1.TrimRequest.process:type_name -> tend.v1.Selector
-	52, // 50: tend.v1.TrimRequest.stream:type_name -> tend.v1.Stream
-	5,  // 51: tend.v1.PinRequest.process:type_name -> tend.v1.Selector
-	5,  // 52: tend.v1.RemoveRequest.process:type_name -> tend.v1.Selector
-	1,  // 53: tend.v1.ErrorDetail.kind:type_name -> tend.v1.ErrorKind
-	2,  // 54: tend.v1.ErrorDetail.start_reason:type_name -> tend.v1.StartReason
-	55, // 55: tend.v1.ErrorDetail.gap:type_name -> tend.v1.Gap
-	1,  // 56: tend.v1.ErrorDetail.cause:type_name -> tend.v1.ErrorKind
-	52, // 57: tend.v1.Event.Output.stream:type_name -> tend.v1.Stream
-	52, // 58: tend.v1.Event.StreamEnd.stream:type_name -> tend.v1.Stream
-	12, // 59: tend.v1.Event.Hello.from:type_name -> tend.v1.StreamOffset
-	12, // 60: tend.v1.WaitRequest.Match.from:type_name -> tend.v1.StreamOffset
-	3,  // 61: tend.v1.ProcessService.Hello:input_type -> tend.v1.HelloRequest
-	6,  // 62: tend.v1.ProcessService.Start:input_type -> tend.v1.StartRequest
-	8,  // 63: tend.v1.ProcessService.Get:input_type -> tend.v1.GetRequest
-	10, // 64: tend.v1.ProcessService.List:input_type -> tend.v1.ListRequest
-	13, // 65: tend.v1.ProcessService.Read:input_type -> tend.v1.ReadRequest
-	15, // 66: tend.v1.ProcessService.Run:input_type -> tend.v1.RunRequest
-	20, // 67: tend.v1.ProcessService.Write:input_type -> tend.v1.WriteRequest
-	20, // 68: tend.v1.ProcessService.WriteStream:input_type -> tend.v1.WriteRequest
-	22, // 69: tend.v1.ProcessService.Resize:input_type -> tend.v1.ResizeRequest
-	24, // 70: tend.v1.ProcessService.Signal:input_type -> tend.v1.SignalRequest
-	26, // 71: tend.v1.ProcessService.Kill:input_type -> tend.v1.KillRequest
-	28, // 72: tend.v1.ProcessService.Wait:input_type -> tend.v1.WaitRequest
-	29, // 73: tend.v1.ProcessService.Ports:input_type -> tend.v1.PortsRequest
-	35, // 74: tend.v1.ProcessService.Trim:input_type -> tend.v1.TrimRequest
-	37, // 75: tend.v1.ProcessService.Pin:input_type -> tend.v1.PinRequest
-	39, // 76: tend.v1.ProcessService.Remove:input_type -> tend.v1.RemoveRequest
-	17, // 77: tend.v1.ProcessService.Events:input_type -> tend.v1.EventsRequest
-	4,  // 78: tend.v1.ProcessService.Hello:output_type -> tend.v1.HelloResponse
-	7,  // 79: tend.v1.ProcessService.Start:output_type -> tend.v1.StartResponse
-	9,  // 80: tend.v1.ProcessService.Get:output_type -> tend.v1.GetResponse
-	11, // 81: tend.v1.ProcessService.List:output_type -> tend.v1.ListResponse
-	14, // 82: tend.v1.ProcessService.Read:output_type -> tend.v1.ReadResponse
-	16, // 83: tend.v1.ProcessService.Run:output_type -> tend.v1.RunResponse
-	21, // 84: tend.v1.ProcessService.Write:output_type -> tend.v1.WriteResponse
-	21, // 85: tend.v1.ProcessService.WriteStream:output_type -> tend.v1.WriteResponse
-	23, // 86: tend.v1.ProcessService.Resize:output_type -> tend.v1.ResizeResponse
-	25, // 87: tend.v1.ProcessService.Signal:output_type -> tend.v1.SignalResponse
-	27, // 88: tend.v1.ProcessService.Kill:output_type -> tend.v1.KillResponse
-	32, // 89: tend.v1.ProcessService.Wait:output_type -> tend.v1.WaitResponse
-	30, // 90: tend.v1.ProcessService.Ports:output_type -> tend.v1.PortsResponse
-	36, // 91: tend.v1.ProcessService.Trim:output_type -> tend.v1.TrimResponse
-	38, // 92: tend.v1.ProcessService.Pin:output_type -> tend.v1.PinResponse
-	40, // 93: tend.v1.ProcessService.Remove:output_type -> tend.v1.RemoveResponse
-	18, // 94: tend.v1.ProcessService.Events:output_type -> tend.v1.EventsResponse
-	78, // [78:95] is the sub-list for method output_type
-	61, // [61:78] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	47, // 27: tend.v1.Event.resized:type_name -> tend.v1.Event.Resized
+	5,  // 28: tend.v1.WriteRequest.process:type_name -> tend.v1.Selector
+	5,  // 29: tend.v1.ResizeRequest.process:type_name -> tend.v1.Selector
+	58, // 30: tend.v1.ResizeRequest.size:type_name -> tend.v1.Size
+	58, // 31: tend.v1.ResizeRequest.only:type_name -> tend.v1.Size
+	58, // 32: tend.v1.ResizeResponse.before:type_name -> tend.v1.Size
+	5,  // 33: tend.v1.SignalRequest.process:type_name -> tend.v1.Selector
+	59, // 34: tend.v1.SignalRequest.scope:type_name -> tend.v1.Scope
+	5,  // 35: tend.v1.KillRequest.process:type_name -> tend.v1.Selector
+	49, // 36: tend.v1.KillResponse.names:type_name -> tend.v1.KillResponse.NamesEntry
+	5,  // 37: tend.v1.WaitRequest.process:type_name -> tend.v1.Selector
+	54, // 38: tend.v1.WaitRequest.quiet:type_name -> google.protobuf.Duration
+	50, // 39: tend.v1.WaitRequest.match:type_name -> tend.v1.WaitRequest.Match
+	5,  // 40: tend.v1.PortsRequest.process:type_name -> tend.v1.Selector
+	31, // 41: tend.v1.PortsResponse.ports:type_name -> tend.v1.ListeningPort
+	43, // 42: tend.v1.WaitResponse.heartbeat:type_name -> tend.v1.Event.Empty
+	33, // 43: tend.v1.WaitResponse.result:type_name -> tend.v1.WaitResult
+	43, // 44: tend.v1.WaitResponse.going_away:type_name -> tend.v1.Event.Empty
+	57, // 45: tend.v1.WaitResult.exit:type_name -> tend.v1.Exit
+	53, // 46: tend.v1.WaitResult.stream:type_name -> tend.v1.Stream
+	34, // 47: tend.v1.WaitResult.listening:type_name -> tend.v1.Listener
+	0,  // 48: tend.v1.WaitResult.input:type_name -> tend.v1.InputState
+	60, // 49: tend.v1.WaitResult.streams:type_name -> tend.v1.StreamInfo
+	5,  // 50: tend.v1.TrimRequest.process:type_name -> tend.v1.Selector
+	53, // 51: tend.v1.TrimRequest.stream:type_name -> tend.v1.Stream
+	5,  // 52: tend.v1.PinRequest.process:type_name -> tend.v1.Selector
+	5,  // 53: tend.v1.RemoveRequest.process:type_name -> tend.v1.Selector
+	1,  // 54: tend.v1.ErrorDetail.kind:type_name -> tend.v1.ErrorKind
+	2,  // 55: tend.v1.ErrorDetail.start_reason:type_name -> tend.v1.StartReason
+	56, // 56: tend.v1.ErrorDetail.gap:type_name -> tend.v1.Gap
+	1,  // 57: tend.v1.ErrorDetail.cause:type_name -> tend.v1.ErrorKind
+	53, // 58: tend.v1.Event.Output.stream:type_name -> tend.v1.Stream
+	53, // 59: tend.v1.Event.StreamEnd.stream:type_name -> tend.v1.Stream
+	53, // 60: tend.v1.Event.Resized.stream:type_name -> tend.v1.Stream
+	58, // 61: tend.v1.Event.Resized.size:type_name -> tend.v1.Size
+	12, // 62: tend.v1.Event.Hello.from:type_name -> tend.v1.StreamOffset
+	12, // 63: tend.v1.WaitRequest.Match.from:type_name -> tend.v1.StreamOffset
+	3,  // 64: tend.v1.ProcessService.Hello:input_type -> tend.v1.HelloRequest
+	6,  // 65: tend.v1.ProcessService.Start:input_type -> tend.v1.StartRequest
+	8,  // 66: tend.v1.ProcessService.Get:input_type -> tend.v1.GetRequest
+	10, // 67: tend.v1.ProcessService.List:input_type -> tend.v1.ListRequest
+	13, // 68: tend.v1.ProcessService.Read:input_type -> tend.v1.ReadRequest
+	15, // 69: tend.v1.ProcessService.Run:input_type -> tend.v1.RunRequest
+	20, // 70: tend.v1.ProcessService.Write:input_type -> tend.v1.WriteRequest
+	20, // 71: tend.v1.ProcessService.WriteStream:input_type -> tend.v1.WriteRequest
+	22, // 72: tend.v1.ProcessService.Resize:input_type -> tend.v1.ResizeRequest
+	24, // 73: tend.v1.ProcessService.Signal:input_type -> tend.v1.SignalRequest
+	26, // 74: tend.v1.ProcessService.Kill:input_type -> tend.v1.KillRequest
+	28, // 75: tend.v1.ProcessService.Wait:input_type -> tend.v1.WaitRequest
+	29, // 76: tend.v1.ProcessService.Ports:input_type -> tend.v1.PortsRequest
+	35, // 77: tend.v1.ProcessService.Trim:input_type -> tend.v1.TrimRequest
+	37, // 78: tend.v1.ProcessService.Pin:input_type -> tend.v1.PinRequest
+	39, // 79: tend.v1.ProcessService.Remove:input_type -> tend.v1.RemoveRequest
+	17, // 80: tend.v1.ProcessService.Events:input_type -> tend.v1.EventsRequest
+	4,  // 81: tend.v1.ProcessService.Hello:output_type -> tend.v1.HelloResponse
+	7,  // 82: tend.v1.ProcessService.Start:output_type -> tend.v1.StartResponse
+	9,  // 83: tend.v1.ProcessService.Get:output_type -> tend.v1.GetResponse
+	11, // 84: tend.v1.ProcessService.List:output_type -> tend.v1.ListResponse
+	14, // 85: tend.v1.ProcessService.Read:output_type -> tend.v1.ReadResponse
+	16, // 86: tend.v1.ProcessService.Run:output_type -> tend.v1.RunResponse
+	21, // 87: tend.v1.ProcessService.Write:output_type -> tend.v1.WriteResponse
+	21, // 88: tend.v1.ProcessService.WriteStream:output_type -> tend.v1.WriteResponse
+	23, // 89: tend.v1.ProcessService.Resize:output_type -> tend.v1.ResizeResponse
+	25, // 90: tend.v1.ProcessService.Signal:output_type -> tend.v1.SignalResponse
+	27, // 91: tend.v1.ProcessService.Kill:output_type -> tend.v1.KillResponse
+	32, // 92: tend.v1.ProcessService.Wait:output_type -> tend.v1.WaitResponse
+	30, // 93: tend.v1.ProcessService.Ports:output_type -> tend.v1.PortsResponse
+	36, // 94: tend.v1.ProcessService.Trim:output_type -> tend.v1.TrimResponse
+	38, // 95: tend.v1.ProcessService.Pin:output_type -> tend.v1.PinResponse
+	40, // 96: tend.v1.ProcessService.Remove:output_type -> tend.v1.RemoveResponse
+	18, // 97: tend.v1.ProcessService.Events:output_type -> tend.v1.EventsResponse
+	81, // [81:98] is the sub-list for method output_type
+	64, // [64:81] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_tend_v1_process_proto_init() }
@@ -3710,6 +3811,7 @@ func file_tend_v1_process_proto_init() {
 		(*Event_Hello_)(nil),
 		(*Event_Heartbeat)(nil),
 		(*Event_GoingAway)(nil),
+		(*Event_Resized_)(nil),
 	}
 	file_tend_v1_process_proto_msgTypes[17].OneofWrappers = []any{}
 	file_tend_v1_process_proto_msgTypes[18].OneofWrappers = []any{}
@@ -3732,7 +3834,7 @@ func file_tend_v1_process_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tend_v1_process_proto_rawDesc), len(file_tend_v1_process_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   47,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,24 +1,27 @@
-// A terminal's output as a file of asciinema, asciicast version 2: a header, and a line
-// of JSON for each piece of output, as text, with its time.
+// A terminal's output as a file of asciinema, asciicast version 2: a header with the size
+// that it had first, and a line of JSON for each piece of output, as text, and for each
+// change of size, with its time.
 
 import type { Info } from '../../client/src/gen/tend/v1/spec_pb.js';
 import type { Place } from './api.js';
 import { save } from './download.js';
-import { size } from './format.js';
-import { boundsOf, clockFrom, readRecording } from './recording.js';
+import { size as bytes } from './format.js';
+import { boundsOf, clockFrom, readRecording, type Size } from './recording.js';
 
 /** Characters that are handed to the browser at once, which may put them on the disk. */
 const part = 4 << 20;
 
-export async function exportCast(at: Place, info: Info, cols: number, rows: number, progress: (bytes: number) => void, signal: AbortSignal): Promise<void> {
+/** Saves all that is kept; size is that at the beginning, if it is not recorded. */
+export async function exportCast(at: Place, info: Info, size: Size, progress: (bytes: number) => void, signal: AbortSignal): Promise<void> {
   let blob = new Blob();
   let text = '';
   let done = 0;
   let last = 0;
+  let begun = false;
   const { base } = boundsOf(info);
   const clock = clockFrom(info, base);
   const letters = new TextDecoder('utf-8', { ignoreBOM: true });
-  const event = (ms: number, code: 'o' | 'm', data: string) => {
+  const event = (ms: number, code: 'o' | 'm' | 'r', data: string) => {
     if (data) text += `${JSON.stringify([Number((ms / 1000).toFixed(6)), code, data])}\n`;
   };
   await readRecording(
@@ -28,7 +31,10 @@ export async function exportCast(at: Place, info: Info, cols: number, rows: numb
     clock,
     (m) => {
       last = m.at;
-      if (m.kind === 'freed') event(m.at, 'm', `${size(m.bytes)} were freed to save room`);
+      if (m.kind === 'freed') event(m.at, 'm', `${bytes(m.bytes)} were freed to save room`);
+      if (m.kind === 'resized' && begun) event(m.at, 'r', `${m.size.cols}x${m.size.rows}`);
+      if (m.kind === 'resized' && !begun) size = m.size;
+      if (m.kind === 'resized' || m.kind === 'output') begun = true;
       if (m.kind !== 'output') return;
       event(m.at, 'o', letters.decode(m.data, { stream: true }));
       done += m.data.length;
@@ -41,6 +47,6 @@ export async function exportCast(at: Place, info: Info, cols: number, rows: numb
   );
   if (signal.aborted) return;
   event(last, 'o', letters.decode());
-  const header = { version: 2, width: cols, height: rows, ...(clock.zero && { timestamp: Math.floor(clock.zero / 1000) }), ...(info.spec?.name && { title: info.spec.name }) };
+  const header = { version: 2, width: size.cols, height: size.rows, ...(clock.zero && { timestamp: Math.floor(clock.zero / 1000) }), ...(info.spec?.name && { title: info.spec.name }) };
   save(new Blob([`${JSON.stringify(header)}\n`, blob, text], { type: 'application/x-asciicast' }), info, '.cast');
 }

@@ -3,7 +3,7 @@
 import type { Terminal } from '@xterm/xterm';
 import type { Info } from '../../client/src/gen/tend/v1/spec_pb.js';
 import { words, type Place } from './api.js';
-import { boundsOf, clockFrom, readRecording } from './recording.js';
+import { boundsOf, clockFrom, drawable, readRecording, type Size } from './recording.js';
 import { terminal } from './xterm.js';
 
 export { exportCast } from './cast.js';
@@ -20,16 +20,23 @@ export interface ReplayState {
   length: number;
   playing: boolean;
   loaded: boolean;
+  /** That is shown. */
+  size: Size;
+  /** The index knows sizes: they are shown as they were. */
+  sized: boolean;
   error?: string;
 }
 
 export class Replay {
   readonly #scope = new AbortController();
   readonly #term: Terminal;
-  #written: { at: number; data: Uint8Array }[] = [];
+  /** What was written, and the sizes between. */
+  readonly #written: { at: number; what: Uint8Array | Size }[] = [];
   #drawn = 0; // of #written
   #drawing = false;
-  #state: ReplayState = { at: 0, length: 0, playing: false, loaded: false };
+  /** The size at the beginning, if the index does not say it. */
+  #first: Size;
+  #state: ReplayState;
   #speed = 1;
   #frame = 0;
 
@@ -37,11 +44,11 @@ export class Replay {
     box: HTMLElement,
     place: Place,
     info: Info,
-    cols: number,
-    rows: number,
     readonly changed: (s: ReplayState) => void,
   ) {
-    this.#term = terminal({ disableStdin: true, cols, rows });
+    this.#first = drawable(info.spec?.pty);
+    this.#state = { at: 0, length: 0, playing: false, loaded: false, size: this.#first, sized: false };
+    this.#term = terminal({ disableStdin: true, ...this.#first });
     this.#term.open(box);
     void this.#load(place, info);
   }
@@ -62,7 +69,11 @@ export class Replay {
         from,
         clockFrom(info, from),
         (m) => {
-          if (m.kind === 'output') this.#written.push({ at: m.at, data: m.data });
+          if (m.kind === 'output') this.#written.push({ at: m.at, what: m.data });
+          if (m.kind === 'resized') {
+            this.#written.push({ at: m.at, what: m.size });
+            this.#state.sized = true;
+          }
           this.#state.length = m.at;
         },
         this.#scope.signal,
@@ -101,11 +112,16 @@ export class Replay {
     this.#speed = times;
   }
 
-  /** Draws all anew in another size. */
-  resize(cols: number, rows: number): void {
-    this.#term.resize(cols, rows);
+  /** Draws all anew, begun in another size. */
+  resize(size: Size): void {
+    this.#first = size;
     this.#drawn = Infinity;
     this.#draw();
+  }
+
+  #size(size: Size): void {
+    this.#term.resize(size.cols, size.rows);
+    this.#tell({ size });
   }
 
   #tell(some: Partial<ReplayState>): void {
@@ -119,19 +135,19 @@ export class Replay {
     if (this.#drawing || this.#scope.signal.aborted) return;
     const to = this.#until(this.#state.at);
     if (to < this.#drawn) {
-      this.#term.write('\x1bc');
+      const first = this.#first;
+      this.#term.write('\x1bc', () => this.#size(first));
       this.#drawn = 0;
-    }
-    if (to === this.#drawn) return;
+    } else if (to === this.#drawn) return;
     const some = this.#written.slice(this.#drawn, to);
     this.#drawn = to;
     this.#drawing = true;
-    for (const [n, w] of some.entries()) {
-      for (let at = 0; at < w.data.length; at += piece) {
-        const last = n === some.length - 1 && at + piece >= w.data.length;
-        this.#term.write(w.data.subarray(at, at + piece), last ? this.#done : undefined);
-      }
+    for (const { what } of some) {
+      // What was handed over before is drawn before a callback comes, and what is handed over after it is not.
+      if ('cols' in what) this.#term.write('', () => this.#size(what));
+      else for (let at = 0; at < what.length; at += piece) this.#term.write(what.subarray(at, at + piece));
     }
+    this.#term.write('', this.#done);
   }
 
   readonly #done = () => {

@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Info } from '../../client/src/gen/tend/v1/spec_pb.js';
 import { place, words } from './api.js';
 import { DownloadButton } from './parts.js';
+import { drawable, type Size } from './recording.js';
 import type { Replay, ReplayState } from './replay.js';
 
 const speeds = [0.5, 1, 2, 4, 16];
@@ -20,13 +21,12 @@ export function ReplayTab({ info, box }: { info: Info; box: string }) {
   const replay = useRef<Replay | undefined>(undefined);
   const [state, set] = useState<ReplayState>();
   const [error, fail] = useState('');
-  const [cols, setCols] = useState(info.spec?.pty?.cols || 80);
-  const [rows, setRows] = useState(info.spec?.pty?.rows || 24);
+  const [first, setFirst] = useState(drawable(info.spec?.pty));
   useEffect(() => {
     let closed = false;
     import('./replay.js').then(
       ({ Replay }) => {
-        if (!closed) replay.current = new Replay(at.current!, place(box), info, cols, rows, set);
+        if (!closed) replay.current = new Replay(at.current!, place(box), info, set);
       },
       () => fail('The player could not be loaded; tend may have been upgraded. Load the page anew.'),
     );
@@ -35,11 +35,11 @@ export function ReplayTab({ info, box }: { info: Info; box: string }) {
       replay.current?.close();
     };
   }, [info.id, box]);
-  const resize = (name: 'cols' | 'rows', text: string) => {
-    const n = Number(text);
-    if (!Number.isInteger(n) || n < 1 || n > 1000) return;
-    (name === 'cols' ? setCols : setRows)(n);
-    replay.current?.resize(name === 'cols' ? n : cols, name === 'rows' ? n : rows);
+  const resize = (some: Partial<Size>) => {
+    const size = { ...first, ...some };
+    if (![size.cols, size.rows].every((n) => Number.isInteger(n) && n >= 1 && n <= 1000)) return;
+    setFirst(size);
+    replay.current?.resize(size);
   };
   const empty = state?.loaded && info.streams.every((s) => s.end === 0n);
   return (
@@ -75,17 +75,26 @@ export function ReplayTab({ info, box }: { info: Info; box: string }) {
             </option>
           ))}
         </select>
-        <label>
-          Columns <input type="number" min={1} max={1000} value={cols} onChange={(e) => resize('cols', e.currentTarget.value)} />
-        </label>
-        <label>
-          Rows <input type="number" min={1} max={1000} value={rows} onChange={(e) => resize('rows', e.currentTarget.value)} />
-        </label>
-        <DownloadButton label="Export as asciinema" run={async (came, scope) => (await import('./replay.js')).exportCast(place(box), info, cols, rows, came, scope)} fail={(err) => fail(words(err))} />
+        {state?.loaded && !state.sized && (
+          <>
+            <label>
+              Columns <input type="number" min={1} max={1000} value={first.cols} onChange={(e) => resize({ cols: Number(e.currentTarget.value) })} />
+            </label>
+            <label>
+              Rows <input type="number" min={1} max={1000} value={first.rows} onChange={(e) => resize({ rows: Number(e.currentTarget.value) })} />
+            </label>
+          </>
+        )}
+        <DownloadButton label="Export as asciinema" run={async (came, scope) => (await import('./replay.js')).exportCast(place(box), info, first, came, scope)} fail={(err) => fail(words(err))} />
       </div>
       <footer class="statusline">
         <span role="status">{!state?.loaded ? 'loading\u2026' : empty ? 'it has written nothing' : ''}</span>
-        <span class="faint">the size is the one that it was started with; changes of it are not recorded</span>
+        {state?.loaded && (
+          <span title="Columns and rows of the terminal at this moment">
+            {state.size.cols}{'\u00d7'}{state.size.rows}
+          </span>
+        )}
+        {state?.loaded && !state.sized && !empty && <span class="faint">an older tend started it, and recorded no changes of its size: set it here</span>}
         <span class="grow" />
         {info.streams.some((s) => s.base > 0n || s.end > 16n << 20n) && <span>only the newest part</span>}
       </footer>

@@ -6,6 +6,7 @@ import type { Terminal } from '@xterm/xterm';
 import { Stream, type Info } from '../../client/src/gen/tend/v1/spec_pb.js';
 import { randomHex } from '../../client/src/random.js';
 import { follow, repeat, words, type Place } from './api.js';
+import { drawable, SizesTaken } from './recording.js';
 import { readOnly } from './session.js';
 import { terminal } from './xterm.js';
 
@@ -44,7 +45,7 @@ export class Screen {
     const [base, end] = [Number(out?.base ?? 0n), Number(out?.end ?? 0n)];
     this.#offset = Math.max(base, end - replay);
     this.#replaying = end > this.#offset;
-    this.#term = terminal({ disableStdin: !!info.exit || readOnly(), cols: info.spec?.pty?.cols || 80, rows: info.spec?.pty?.rows || 24 });
+    this.#term = terminal({ disableStdin: !!info.exit || readOnly(), ...drawable(info.spec?.pty) });
     this.#term.loadAddon(this.#fit);
     this.#term.open(box);
     // A program's answers to what was written long ago are not for it.
@@ -74,9 +75,13 @@ export class Screen {
     const place = this.place;
     const selector = this.#selector;
     const offset = () => this.#offset;
+    // Who only looks on sees it in the sizes that others give it.
+    const sizes = !!this.info.exit || readOnly();
+    const taken = new SizesTaken();
     // Reading waits while much is to be drawn: the server then sends no more.
     async function* paced(signal: AbortSignal) {
-      for await (const m of place.processes.read({ process: selector, streams: [Stream.PTY], from: [{ stream: Stream.PTY, offset: BigInt(offset()) }], drain: { seconds: -1n, nanos: 0 } }, { signal })) {
+      taken.again();
+      for await (const m of place.processes.read({ process: selector, streams: [Stream.PTY], from: [{ stream: Stream.PTY, offset: BigInt(offset()) }], drain: { seconds: -1n, nanos: 0 }, sizes }, { signal })) {
         yield m;
         if (waiting > ahead) await new Promise<void>((ok) => (room = ok));
       }
@@ -92,6 +97,10 @@ export class Screen {
             this.changed({ over: true });
           }
           if (fact?.case === 'gap') this.#offset = Math.max(this.#offset, Number(fact.value.to));
+          if (fact?.case === 'resized' && taken.fresh(Number(fact.value.offset), !!event!.time)) {
+            const { cols, rows } = drawable(fact.value.size);
+            this.#term.write('', () => this.#term.resize(cols, rows)); // after what was written before
+          }
           if (fact?.case !== 'output') return true;
           const { data } = fact.value;
           const from = Number(fact.value.offset);

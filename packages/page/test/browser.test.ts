@@ -261,6 +261,10 @@ test('terminal: a finished one is replayed, and exported, over killed servers', 
   // A letter of two bytes arrives in two halves.
   const id = await start('film', `printf 'the first \\303'; while [ ! -e ${go} ]; do sleep 0.05; done; printf '\\251 and the second'; exit 0`, '-t');
   await until(async () => (await tend('logs', id)).includes('the first'), 'it has written');
+  for (const size of [{ cols: 132, rows: 40 }, { cols: 20, rows: 10 }]) {
+    const answer = await fetch(`${url}/tend.v1.ProcessService/Resize`, { method: 'POST', headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` }, body: JSON.stringify({ process: { id }, size }) });
+    assert.equal(answer.status, 200);
+  }
   const page = await loggedIn();
   fs.writeFileSync(go, '');
   await tend('wait', id);
@@ -276,11 +280,18 @@ test('terminal: a finished one is replayed, and exported, over killed servers', 
   });
   await playable();
   const seen = (text: string, not: string) => page.waitForFunction(([text, not]) => ((all) => all.includes(text!) && !all.includes(not!))(document.querySelector('.xterm-rows')?.textContent ?? ''), [text, not]);
+  const sized = (cols: number, rows: number) => Promise.all([
+    page.waitForFunction((rows) => document.querySelectorAll('.xterm-rows > div').length === rows, rows),
+    says(page, '.statusline', new RegExp(`^${cols}\u00d7${rows}`)),
+  ]);
+  await sized(80, 24);
   await page.focus('.player [type=range]');
   await page.keyboard.press('End');
-  await seen('the first \u00e9 and the second', '\ufffd');
+  await seen('the first \u00e9 and the second', '\ufffd'); // in more than one line
+  await sized(20, 10);
   await page.keyboard.press('Home');
   await seen('', 'second');
+  await sized(80, 24);
   await page.selectOption('select[aria-label="Speed"]', '16');
   await page.click('.player button:has-text("Play")');
   await seen('and the second', '\ufffd');
@@ -292,9 +303,9 @@ test('terminal: a finished one is replayed, and exported, over killed servers', 
   const [saved] = await Promise.all([page.waitForEvent('download'), killServerDuring(() => page.click('text=Export as asciinema'))]);
   assert.equal(saved.suggestedFilename(), 'film.cast');
   const [header, ...events] = fs.readFileSync((await saved.path())!, 'utf8').trimEnd().split('\n').map((l) => JSON.parse(l));
-  assert.deepEqual([header.version, header.title, typeof header.timestamp, header.width > 0, header.height > 0], [2, 'film', 'number', true, true]);
-  assert.equal(events.map(([, , text]) => text).join(''), 'the first \u00e9 and the second');
-  assert.ok(events.every(([at, code], n) => code === 'o' && at >= (events[n - 1]?.[0] ?? 0)), `the times are ${events.map(([at]) => at)}`);
+  assert.deepEqual([header.version, header.title, typeof header.timestamp, header.width, header.height], [2, 'film', 'number', 80, 24]);
+  assert.deepEqual(events.map(([, code, text]) => `${code} ${text}`), ['o the first ', 'r 132x40', 'r 20x10', 'o \u00e9 and the second']);
+  assert.ok(events.every(([at], n) => at >= (events[n - 1]?.[0] ?? 0)), `the times are ${events.map(([at]) => at)}`);
   assert.ok(events.at(-1)![0] > events[0]![0], 'what came later has a later time');
   await leave(page);
 });

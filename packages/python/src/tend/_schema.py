@@ -147,6 +147,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (10, "hello", "Event.Hello", ""),
         (11, "heartbeat", "Event.Empty", ""),
         (12, "going_away", "Event.Empty", ""),
+        (13, "resized", "Event.Resized", ""),
     ),
     "Event.Empty": (
     ),
@@ -158,6 +159,11 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (1, "stream", "int32", ""),
         (2, "offset", "int64", ""),
         (3, "data", "bytes", ""),
+    ),
+    "Event.Resized": (
+        (1, "stream", "int32", ""),
+        (2, "offset", "int64", ""),
+        (3, "size", "Size", ""),
     ),
     "Event.Started": (
         (1, "pid", "uint32", ""),
@@ -502,6 +508,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (6, "drain", "google.protobuf.Duration", ""),
         (7, "max_chunk", "uint32", ""),
         (8, "exact_times", "bool", ""),
+        (9, "sizes", "bool", ""),
     ),
     "ReadResponse": (
         (1, "event", "Event", ""),
