@@ -25,6 +25,9 @@ func main() {
 	if confine.Called(os.Args) {
 		os.Exit(confine.Main(os.Args[2:], os.Environ()))
 	}
+	if confine.CalledInside(os.Args) {
+		os.Exit(confine.MainInside(os.Args[2:], os.Environ(), shadowOf))
+	}
 	if held.Called(os.Args) {
 		os.Exit(held.Main(os.Args[1:], os.Environ()))
 	}

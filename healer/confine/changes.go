@@ -59,10 +59,18 @@ func (e *OverError) Error() string { return "it has changed more than " + e.What
 // Read returns what is in the file of changes of a command. A directory comes before what is
 // in it.
 func Read(file string) ([]Change, error) {
-	data, err := replace.Read(file, maxEncoded)
+	data, err := Encoded(file)
 	if err != nil {
 		return nil, err
 	}
+	return Decode(data)
+}
+
+// Encoded returns the file of changes of a command as it is, for [Decode].
+func Encoded(file string) ([]byte, error) { return replace.Read(file, maxEncoded) }
+
+// Decode returns what is in a file of changes.
+func Decode(data []byte) ([]Change, error) {
 	if len(data) == 0 {
 		return nil, ErrKilled
 	}

@@ -18,12 +18,22 @@
 // namespace, in which the command has the ids that it had.
 //
 // It is no sandbox against the kernel: its calls are not filtered.
+//
+// # In a sandbox
+//
+// Programs in a sandbox may make no namespaces, and over its files no further overlay can be
+// laid. So there [ArgvInside] names a program for the machine, which makes a [Shadow] of the
+// sandbox and runs this program in it: root of namespaces in which nobody else is. That one
+// does what was said above, gives up all that programs of the sandbox have not, gets their
+// filter of system calls, and runs the command as its user. The directory that takes what is
+// changed is the shadow's, and is looked at on the machine, once nothing runs any more.
 package confine
 
 import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // verb is the first argument of this program when it is to be a command.
@@ -38,18 +48,22 @@ const MaxPaths = 4000
 type Rules struct {
 	// Root is the directory in which the command works. What it changes there is seen by
 	// the command alone.
-	Root string
+	Root string `json:"root"`
 	// Changes is the file for what was changed below Root. It is made or truncated; of a
 	// command that was killed it stays empty.
-	Changes string
+	Changes string `json:"-"`
 	// Show are files and directories outside of Root that are there, read-only. Those that
 	// do not exist are left out.
-	Show []string
+	Show []string `json:"show,omitempty"`
 	// Hide are files and directories, below Root too, in whose place there is one that says
 	// so, or an empty one. They cannot be changed. Those that do not exist are left out.
-	Hide []string
+	Hide []string `json:"hide,omitempty"`
 	// Drop are names of directories: what was changed in them is not collected.
-	Drop []string
+	Drop []string `json:"drop,omitempty"`
+	// User is for [ArgvInside].
+	User *User `json:"user,omitempty"`
+
+	inner *inner // set where the command runs in a shadow
 }
 
 // lists are those of the rules, by the letter that an argument of Argv begins with.
@@ -65,6 +79,9 @@ func Argv(self string, r Rules, argv []string) []string {
 		for _, path := range *list {
 			out = append(out, letter+path)
 		}
+	}
+	if r.inner != nil {
+		out = append(out, r.inner.text())
 	}
 	return slices.Concat(out, []string{"--"}, argv)
 }
@@ -92,6 +109,12 @@ func parse(args []string) (r Rules, argv []string, err error) {
 	}
 	lists := r.lists()
 	for _, a := range args[2:i] {
+		if text, ok := strings.CutPrefix(a, "i"); ok {
+			if r.inner, err = parseInner(text); err != nil {
+				return r, nil, err
+			}
+			continue
+		}
 		list := lists[a[:min(1, len(a))]]
 		switch {
 		case list == nil || a[0] != 'd' && !clean(a[1:]):

@@ -20,6 +20,9 @@ const inside = "TEND_HEAL_EXEC_INSIDE"
 // changesFD is the file of changes in the second step.
 const changesFD = 3
 
+// programFD is this program, in the first step inside a shadow.
+const programFD = 4
+
 // Main is the program of [Argv], given what follows the verb. It returns the command's
 // exit status, 128 and its number for a signal.
 func Main(args, env []string) int {
@@ -54,6 +57,13 @@ func run(rules Rules, argv, env []string) error {
 		rest = append(rest, e)
 	}
 	if !within {
+		if rules.inner != nil {
+			to := os.NewFile(changesFD, "changes")
+			unix.CloseOnExec(changesFD)
+			unix.CloseOnExec(programFD)
+			defer to.Close()
+			return again(env, to, false)
+		}
 		// What is open for writing below a mount keeps it from becoming read-only; of the
 		// mounts out here the command's are copies.
 		to, err := os.OpenFile(rules.Changes, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
@@ -92,6 +102,11 @@ func run(rules Rules, argv, env []string) error {
 	if err := os.Mkdir("/tmp/home", 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
+	if i := rules.inner; i != nil {
+		if err := os.Chown("/tmp/home", int(i.as.UID), int(i.as.GID)); err != nil {
+			return err
+		}
+	}
 	path, err := lookPath(argv[0], rest)
 	if err != nil {
 		return err
@@ -99,23 +114,34 @@ func run(rules Rules, argv, env []string) error {
 	if err := giveUp(); err != nil {
 		return err
 	}
+	if rules.inner != nil {
+		if err := rules.inner.deny(); err != nil {
+			return err
+		}
+	}
 	// The command cannot trace this process, which keeps its rights: it is the first of
 	// the namespace, whose end is the end of all others.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("make this process private: %w", err)
 	}
-	cmd := exec.Cmd{Path: path, Args: argv, Env: rest, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
-	ended := cmd.Run()
-	if _, ok := errors.AsType[*exec.ExitError](ended); !ok && ended != nil {
-		return ended
+	cmd := exec.Cmd{Path: path, Args: argv, Env: rest, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, SysProcAttr: rules.attributes()}
+	status := cmd.Run()
+	if _, ok := errors.AsType[*exec.ExitError](status); !ok && status != nil {
+		return status
 	}
 	endAll()
+	if rules.inner != nil && rules.inner.bare {
+		if _, err := to.WriteString(ended); err != nil {
+			return err
+		}
+		return status
+	}
 	if err := collect(upper, rules.Drop, to); err != nil {
 		// The file has no whole content then, and nothing is believed of it.
 		fmt.Fprintln(os.Stderr, "tend: what the command has changed is not known:", err)
 		_ = to.Truncate(0)
 	}
-	return ended
+	return status
 }
 
 // endAll ends what the command has left running.

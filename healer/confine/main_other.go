@@ -16,3 +16,6 @@ func Main(args, _ []string) int {
 	fmt.Fprintln(os.Stderr, "tend: the command was not run:", err)
 	return Refused
 }
+
+// MainInside is as Main.
+func MainInside(args, env []string, _ func(Sandbox) (Shadow, error)) int { return Main(args, env) }

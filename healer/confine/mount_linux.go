@@ -41,6 +41,13 @@ func arrange(r Rules) (upper int, err error) {
 		return -1, fmt.Errorf("%s: %w", r.Root, fs.ErrNotExist)
 	}
 	defer unix.Close(root)
+	bare := -1 // a tree of the root alone, which can still be written
+	if r.inner != nil && r.inner.bare {
+		if bare, err = unix.OpenTree(unix.AT_FDCWD, r.Root, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
+			return -1, fmt.Errorf("%s: %w", r.Root, err)
+		}
+		defer unix.Close(bare)
+	}
 	shown, err := openAll(r.Show)
 	if err != nil {
 		return -1, err
@@ -80,8 +87,13 @@ func arrange(r Rules) (upper int, err error) {
 	if err := os.MkdirAll(r.Root, 0o755); err != nil { // it is in what is empty now
 		return -1, err
 	}
-	if upper, err = overlay(root, r.Root); err != nil {
-		return -1, err
+	if bare >= 0 {
+		upper, err = -1, unix.MoveMount(bare, "", unix.AT_FDCWD, r.Root, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	} else {
+		upper, err = overlay(root, r.Root, r.inner != nil)
+	}
+	if err != nil {
+		return -1, fmt.Errorf("%s: %w", r.Root, err)
 	}
 	for _, t := range inner {
 		if err := t.bind(); err != nil {
@@ -91,6 +103,9 @@ func arrange(r Rules) (upper int, err error) {
 	closed, err := unreadable()
 	if err != nil {
 		return -1, err
+	}
+	if r.inner != nil {
+		closed = append(closed, closedProc...)
 	}
 	return upper, cover(append(closed, r.Hide...))
 }
@@ -219,8 +234,9 @@ func small(size string, use func(at string) error) error {
 	return errors.Join(err, unix.Unmount(at, unix.MNT_DETACH))
 }
 
-// overlay lays a directory of the command's own over the root, and returns it.
-func overlay(root int, path string) (upper int, err error) {
+// overlay lays a directory of the command's own over the root, and returns it. alike: it
+// belongs to whom the root belongs, and not to this process.
+func overlay(root int, path string, alike bool) (upper int, err error) {
 	over, _, err := open(path) // before something is mounted on /tmp, where it may be
 	if err != nil {
 		return -1, err
@@ -230,6 +246,15 @@ func overlay(root int, path string) (upper int, err error) {
 		top, work := filepath.Join(at, "upper"), filepath.Join(at, "work")
 		if err := errors.Join(os.Mkdir(top, 0o755), os.Mkdir(work, 0o755)); err != nil {
 			return err
+		}
+		if alike {
+			var st unix.Stat_t
+			if err := unix.Fstat(root, &st); err != nil {
+				return err
+			}
+			if err := errors.Join(os.Chown(top, int(st.Uid), int(st.Gid)), unix.Chmod(top, st.Mode&0o7777)); err != nil {
+				return err
+			}
 		}
 		if upper, _, err = open(top); err != nil {
 			return err

@@ -29,7 +29,7 @@ func (l *Local) Begin(ctx context.Context, line string) (c Command, err error) {
 	if l.point == nil {
 		return c, errors.New("there is no checkpoint")
 	}
-	if l.c.Self == "" {
+	if l.c.Self == "" && !l.c.Inside {
 		return c, ErrNoCommands
 	}
 	rules, err := l.confinement()
@@ -39,25 +39,46 @@ func (l *Local) Begin(ctx context.Context, line string) (c Command, err error) {
 	if l.taking, err = l.begin(ctx); err != nil {
 		return c, err
 	}
+	if l.c.Inside {
+		if rules.User, err = ids(); err != nil {
+			return c, err
+		}
+		return Command{Rules: &rules}, nil
+	}
 	if err := os.RemoveAll(rules.Changes); err != nil {
 		return c, err
 	}
-	c.Argv = confine.Argv(l.c.Self, rules, []string{"/bin/sh", "-c", line})
-	// The project may be another user's than the command's.
-	c.Env = map[string]string{"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
-	return c, nil
+	return Command{Argv: confine.Argv(l.c.Self, rules, CommandLine(line))}, nil
+}
+
+// CommandLine is the command that a line of a model is.
+func CommandLine(line string) []string { return []string{"/bin/sh", "-c", line} }
+
+// ids are those of this process.
+func ids() (*confine.User, error) {
+	u := &confine.User{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+	groups, err := os.Getgroups()
+	for _, g := range groups {
+		u.Groups = append(u.Groups, uint32(g))
+	}
+	return u, err
 }
 
 // End implements Project. Each file is taken over under the rules of an edit and those of
 // taking, which never lose what nobody has committed.
-func (l *Local) End(ctx context.Context) (out Taken, err error) {
+func (l *Local) End(ctx context.Context, encoded []byte) (out Taken, err error) {
 	t := l.taking
 	if l.taking = nil; t == nil {
 		return out, errors.New("no command has begun")
 	}
-	file := filepath.Join(l.dir(), changesFile)
-	defer os.Remove(file)
-	changes, err := confine.Read(file)
+	if !l.c.Inside {
+		file := filepath.Join(l.dir(), changesFile)
+		defer os.Remove(file)
+		if encoded, err = confine.Encoded(file); err != nil {
+			return out, err
+		}
+	}
+	changes, err := confine.Decode(encoded)
 	var over *confine.OverError
 	switch {
 	case errors.Is(err, confine.ErrKilled) || errors.As(err, &over):

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tend-run/tend/healer/agent"
 	"github.com/tend-run/tend/healer/checkpoint"
+	"github.com/tend-run/tend/healer/confine"
 	"github.com/tend-run/tend/healer/guard"
 	"github.com/tend-run/tend/healer/playbook"
 )
@@ -34,10 +35,10 @@ type Config struct {
 	StateDir string   `json:"state_dir,omitempty"`
 	Hide     []string `json:"hide,omitempty"`
 	// Inside: it is in a sandbox, and so is the process that works on it, whose program is a
-	// copy that nobody needs any more.
+	// copy that nobody needs any more. Commands are started from the machine.
 	Inside bool `json:"inside,omitempty"`
-	// Self is the path of this program for commands; "": there is nothing that could
-	// confine them.
+	// Self is the path of this program for commands, where it is not Inside; "": there is
+	// nothing that could confine them.
 	Self string `json:"self,omitempty"`
 	// Redact hides secrets. nil: one of its own, with those of Env and of the project.
 	Redact *guard.Redactor `json:"-"`
@@ -83,7 +84,15 @@ type RolledBack struct {
 // Command is what runs a line of a model.
 type Command struct {
 	Argv []string
-	Env  map[string]string // besides that of the service
+	// Rules are in place of Argv where the project is in a sandbox: the command is started from
+	// the machine, by [confine.ArgvInside].
+	Rules *confine.Rules
+}
+
+// CommandEnv are the variables of such a command besides those of the service: the project may
+// be another user's than the command's.
+func CommandEnv() map[string]string {
+	return map[string]string{"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
 }
 
 // Taken is what was taken over of a command.
@@ -145,9 +154,10 @@ type Project interface {
 	EndOrphans(ctx context.Context, spared []int) (string, error)
 
 	// Begin looks at the project before a command of a model, and says how it is run; End,
-	// once it has ended, takes over what it has changed. [ErrNoCommands]
+	// once it has ended, takes over what it has changed. That is what [confine.Encoded] has read
+	// where Begin gave Rules, else nil. [ErrNoCommands]
 	Begin(ctx context.Context, line string) (Command, error)
-	End(ctx context.Context) (Taken, error)
+	End(ctx context.Context, changes []byte) (Taken, error)
 
 	// Close releases it. What is on the disk stays.
 	Close() error

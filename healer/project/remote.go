@@ -377,4 +377,9 @@ func (r *Remote) Begin(ctx context.Context, line string) (Command, error) {
 }
 
 // End implements Project.
-func (r *Remote) End(ctx context.Context) (Taken, error) { return ask[Taken](ctx, r, "end", none{}) }
+func (r *Remote) End(ctx context.Context, changes []byte) (Taken, error) {
+	if len(changes) == 0 {
+		changes = nil // which is null
+	}
+	return ask[Taken](ctx, r, "end", json.RawMessage(changes))
+}

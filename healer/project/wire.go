@@ -172,5 +172,13 @@ var methods = map[string]handler{
 		return l.EndOrphans(ctx, a.Spared)
 	}),
 	"begin": with(func(ctx context.Context, l *Local, a string) (any, error) { return l.Begin(ctx, a) }),
-	"end":   with(func(ctx context.Context, l *Local, _ none) (any, error) { return l.End(ctx) }),
+	"end":   with(func(ctx context.Context, l *Local, a json.RawMessage) (any, error) { return l.End(ctx, orNone(a)) }),
+}
+
+// orNone is an argument that is JSON by itself; none for null.
+func orNone(a json.RawMessage) []byte {
+	if string(a) == "null" {
+		return nil
+	}
+	return a
 }

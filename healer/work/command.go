@@ -2,8 +2,10 @@ package work
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"strings"
 
 	"github.com/tend-run/tend/healer/agent"
@@ -21,8 +23,16 @@ func (h *hands) Exec(ctx context.Context, line string) (out agent.Exec, err erro
 		return out, err
 	}
 	env := w.bareEnviron()
-	maps.Copy(env, c.Env)
-	res, err := w.run(ctx, command{argv: c.Argv, dir: w.project.Root(), env: env, time: commandTime, bare: true})
+	maps.Copy(env, project.CommandEnv())
+	how := command{argv: c.Argv, dir: w.project.Root(), env: env, time: commandTime, bare: true}
+	inside := w.box != nil && c.Rules != nil
+	if inside {
+		if how, err = w.fromMachine(ctx, how, *c.Rules, line); err != nil {
+			return out, err
+		}
+		defer os.Remove(w.changes())
+	}
+	res, err := w.run(ctx, how)
 	if err != nil {
 		return out, err
 	}
@@ -35,7 +45,13 @@ func (h *hands) Exec(ctx context.Context, line string) (out agent.Exec, err erro
 	if out.Code == confine.Refused && strings.Contains(res.output, "tend: the command was not run") {
 		return agent.Exec{}, fmt.Errorf("%w (%s)", project.ErrNoCommands, strings.TrimSpace(res.output))
 	}
-	taken, err := w.project.End(ctx)
+	var changes []byte
+	if inside {
+		if changes, err = confine.Encoded(w.changes()); err != nil {
+			return out, err
+		}
+	}
+	taken, err := w.project.End(ctx, changes)
 	if err != nil {
 		return out, err
 	}
@@ -45,6 +61,26 @@ func (h *hands) Exec(ctx context.Context, line string) (out agent.Exec, err erro
 	out.Output += taken.Said
 	return out, nil
 }
+
+// fromMachine is a command in a sandbox, as the machine starts it: in there nobody could
+// confine it. The rules are the sandbox's, and say what there is of it.
+func (w *worker) fromMachine(ctx context.Context, c command, rules confine.Rules, line string) (command, error) {
+	id, err := w.box.ID(ctx)
+	if err != nil {
+		return c, err
+	}
+	if rules.User == nil {
+		return c, errors.New("the process that works on the project does not say whom the command runs as")
+	}
+	rules.Changes = w.changes()
+	at := confine.Sandbox{StateDir: w.order.StateDir, Scratch: w.order.Path("shadow"), ID: id}
+	c.argv = confine.ArgvInside(w.self, at, rules, project.CommandLine(line))
+	c.dir, c.machine = "/", true
+	return c, nil
+}
+
+// changes is the file for what a command in a sandbox has changed.
+func (w *worker) changes() string { return w.order.Path("changes") }
 
 // bareEnviron is the environment of a model's command: that of the service without secrets.
 func (w *worker) bareEnviron() map[string]string {

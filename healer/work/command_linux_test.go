@@ -14,12 +14,15 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/healer"
 	"github.com/tend-run/tend/healer/checkpoint"
 	"github.com/tend-run/tend/healer/guard"
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testbin"
 	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/supervisor/config"
 )
 
@@ -30,9 +33,42 @@ const secret = "not-a-secret-canary-7f3a9c21"
 type ground struct {
 	*testing.T
 	root string
+	view string // of this machine on what is where the project is; "": it is there
+	box  *tend.Sandbox
 	w    *worker
 	h    *hands
 }
+
+// enter makes a sandbox, and puts what is in base there, in /srv.
+func (g *ground) enter(d *testdaemon.Daemon, c *tend.Client, base string, shared bool) {
+	g.Helper()
+	share, line := tend.SandboxShare{Source: filepath.Join(base, "home"), Target: "/mnt/home", ReadOnly: true}, "cp -a /mnt/home /srv/"
+	if shared {
+		share, line = tend.SandboxShare{Source: share.Source, Target: "/srv/home"}, "true"
+	}
+	g.box = scene.Value(c.CreateSandbox(g.Context(), tend.SandboxSpec{Name: "home", Isolation: tend.IsolationFull, Shares: []tend.SandboxShare{share}}))(g.T)
+	res := scene.Value(g.box.Processes().Run(g.Context(), tend.Command("sh", "-c", line)))(g.T)
+	if res.Exit.Code != 0 {
+		g.Fatalf("cp: %v: %s", res.Exit, res.Stderr)
+	}
+	look := scene.Value(g.box.Look(g.Context()))(g.T)
+	scene.Value(look.Start(g.Context(), process.Spec{Argv: []string{"sh", "-c", "sleep 1000; :", base}}))(g.T)
+	g.root = "/srv/home/app"
+	scene.Eventually(g, "a program runs in the sandbox", func() bool { // the API has its pid inside
+		for _, pid := range scene.Value(procfs.PIDs())(g.T) {
+			if line, err := procfs.Read(pid, "cmdline"); err == nil && strings.HasSuffix(string(line), "\x00"+base+"\x00") {
+				g.view = procfs.Path(pid, "root")
+			}
+		}
+		return g.view != ""
+	})
+	o := g.w.order
+	o.StateDir, o.Rules.Sandbox, o.Rules.Cwd, o.Healer.Root = d.StateDir(), "home", g.root, g.root
+	scene.Must(g, g.w.findPlace(g.Context()))
+}
+
+// at is a path of the project's place, on this machine.
+func (g *ground) at(path string) string { return g.view + path }
 
 func newGround(t *testing.T, uid int) *ground { return newGroundOf(t, user{uid: uid}) }
 
@@ -105,11 +141,14 @@ func newGroundOf(t *testing.T, who user) *ground {
 	if who.served {
 		g.w.order.Rules.User = strconv.Itoa(who.uid)
 	}
+	if who.boxed {
+		g.enter(d, c, base, who.shared)
+	}
 	p, _, err := g.w.openProject(t.Context())
 	scene.Must(t, err)
 	t.Cleanup(func() { p.Close() })
 	g.w.project = p
-	if g.w.remote() != who.served {
+	if g.w.remote() != (who.served || who.boxed) {
 		t.Fatalf("it is worked on by %T", p)
 	}
 	scene.Must(t, g.w.takePoint(t.Context(), 1))
@@ -120,14 +159,18 @@ func newGroundOf(t *testing.T, who user) *ground {
 // kept is where copies of the user's work are, and copies are those.
 func (g *ground) kept() string {
 	if g.w.remote() {
-		return filepath.Join(g.root, ".tend/heal", g.w.order.ID, healer.PointsDir, "1", "kept")
+		return g.at(filepath.Join(g.root, ".tend/heal", g.w.order.ID, healer.PointsDir, "1", "kept"))
 	}
 	return filepath.Join(g.w.order.Path(healer.PointsDir), "1", "kept")
 }
 
 func (g *ground) copies() []checkpoint.Kept {
 	g.Helper()
-	return scene.Value(g.w.project.Commit(g.Context(), 1, nil))(g.T).Kept
+	kept := scene.Value(g.w.project.Commit(g.Context(), 1, nil))(g.T).Kept
+	for i := range kept {
+		kept[i].Copy = g.at(kept[i].Copy)
+	}
+	return kept
 }
 
 func (g *ground) git(args ...string) string {
@@ -143,12 +186,16 @@ func (g *ground) git(args ...string) string {
 func (g *ground) write(name, text string) {
 	g.Helper()
 	full := filepath.Join(g.root, filepath.FromSlash(name))
+	if g.box != nil {
+		scene.Must(g, g.box.Files().WriteFile(g.Context(), full, []byte(text)))
+		return
+	}
 	scene.Must(g, os.MkdirAll(filepath.Dir(full), 0o755))
 	scene.Must(g, os.WriteFile(full, []byte(text), 0o644))
 }
 
 func (g *ground) read(name string) string {
-	b, err := os.ReadFile(filepath.Join(g.root, filepath.FromSlash(name)))
+	b, err := os.ReadFile(g.at(filepath.Join(g.root, filepath.FromSlash(name))))
 	if err != nil {
 		return "none"
 	}
@@ -168,7 +215,8 @@ func (g *ground) exec(line string) string {
 func (g *ground) tree() map[string]string {
 	g.Helper()
 	all := map[string]string{}
-	scene.Must(g, filepath.WalkDir(g.root, func(path string, d fs.DirEntry, err error) error {
+	root := g.at(g.root)
+	scene.Must(g, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Name() == "index" && strings.Contains(path, ".git") {
 			return err
 		}
@@ -180,7 +228,7 @@ func (g *ground) tree() map[string]string {
 		if info.Mode().IsRegular() {
 			text += string(scene.Value(os.ReadFile(path))(g))
 		}
-		if rel := strings.TrimPrefix(path, g.root+"/"); rel != ".git" && rel != ".tend" && !strings.HasPrefix(rel, ".tend/heal") && !strings.HasPrefix(rel, ".git/refs") && !strings.HasPrefix(rel, ".git/logs") {
+		if rel := strings.TrimPrefix(path, root+"/"); rel != ".git" && rel != ".tend" && !strings.HasPrefix(rel, ".tend/heal") && !strings.HasPrefix(rel, ".git/refs") && !strings.HasPrefix(rel, ".git/logs") {
 			all[rel] = text
 		}
 		return nil
@@ -192,9 +240,14 @@ func (g *ground) tree() map[string]string {
 type user struct {
 	uid    int
 	served bool
+	boxed  bool // in a sandbox
+	shared bool // by which the project is shared with the machine
 }
 
-var users = map[string]user{"root": {}, "another user": {uid: 65534}, "another user, by a daemon of root": {uid: 65534, served: true}}
+var users = map[string]user{
+	"root": {}, "another user": {uid: 65534}, "another user, by a daemon of root": {uid: 65534, served: true},
+	"a user of a sandbox": {uid: 65534, served: true, boxed: true},
+}
 
 // TestNoCommandLosesTheUsersWork: whatever it does to what nobody has committed.
 func TestNoCommandLosesTheUsersWork(t *testing.T) {

@@ -105,13 +105,17 @@ func (w *worker) runs(ctx context.Context) ([]process.Info, error) {
 
 // output is the end of what a run has written, to both streams.
 func (w *worker) output(ctx context.Context, in *process.Info) (string, error) {
-	opts := process.ReadOptions{NoFollow: true}
-	for _, s := range in.Streams {
-		opts.From[s.Stream] = max(s.Base, s.End-logBytes)
-	}
 	p, err := w.there.Get(ctx, process.Selector{ID: in.ID})
 	if err != nil {
 		return "", err
+	}
+	return outputOf(ctx, p, in)
+}
+
+func outputOf(ctx context.Context, p process.Process, in *process.Info) (string, error) {
+	opts := process.ReadOptions{NoFollow: true}
+	for _, s := range in.Streams {
+		opts.From[s.Stream] = max(s.Base, s.End-logBytes)
 	}
 	r, err := p.Read(ctx, opts)
 	if err != nil {
@@ -193,6 +197,8 @@ type command struct {
 	env  map[string]string
 	time time.Duration
 	bare bool // it inherits no variable
+	// machine: it is started on the machine, by the daemon's user, wherever the service runs.
+	machine bool
 }
 
 // result of a command.
@@ -213,10 +219,14 @@ const (
 // start starts a process of the healer where the service runs, with the bounds of its tree
 // where there are cgroups: time and output are bounded all the same.
 func (w *worker) start(ctx context.Context, spec process.Spec) (process.Process, error) {
-	p, err := w.there.Start(ctx, spec)
+	return startBounded(ctx, w.there, spec)
+}
+
+func startBounded(ctx context.Context, on *tend.Client, spec process.Spec) (process.Process, error) {
+	p, err := on.Start(ctx, spec)
 	if errors.Is(err, process.ErrUnsupported) {
 		spec.Limits.MemoryMax, spec.Limits.PidsMax = 0, 0
-		p, err = w.there.Start(ctx, spec)
+		p, err = on.Start(ctx, spec)
 	}
 	return p, err
 }
@@ -232,10 +242,13 @@ func (w *worker) run(ctx context.Context, c command) (result, error) {
 	if c.bare {
 		spec.Inherit = process.InheritNone
 	}
-	if w.remote() {
+	on := w.there
+	if c.machine {
+		on = w.client
+	} else if w.remote() {
 		spec.User = w.order.Rules.User
 	}
-	p, err := w.start(ctx, spec)
+	p, err := startBounded(ctx, on, spec)
 	if err != nil {
 		return result{}, err
 	}
@@ -248,7 +261,7 @@ func (w *worker) run(ctx context.Context, c command) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	text, err := w.output(ctx, &in)
+	text, err := outputOf(ctx, p, &in)
 	if err != nil {
 		return result{}, err
 	}
@@ -269,10 +282,19 @@ func (w *worker) discard(p process.Process) error {
 
 // killCommands ends what a worker that has died has left running.
 func (w *worker) killCommands(ctx context.Context) error {
+	if w.box != nil || w.gone { // what is confined in a sandbox was started on the machine
+		if err := w.killCommandsOf(ctx, w.client); err != nil {
+			return err
+		}
+	}
 	if w.gone {
 		return nil
 	}
-	all, err := w.there.List(ctx, process.Filter{Live: true, Labels: map[string]string{labelEpisode: w.order.ID, labelCommand: "1"}})
+	return w.killCommandsOf(ctx, w.there)
+}
+
+func (w *worker) killCommandsOf(ctx context.Context, on *tend.Client) error {
+	all, err := on.List(ctx, process.Filter{Live: true, Labels: map[string]string{labelEpisode: w.order.ID, labelCommand: "1"}})
 	if err != nil {
 		return err
 	}
@@ -280,7 +302,7 @@ func (w *worker) killCommands(ctx context.Context) error {
 		if in.ID == w.ours {
 			continue
 		}
-		p, err := w.there.Get(ctx, process.Selector{ID: in.ID})
+		p, err := on.Get(ctx, process.Selector{ID: in.ID})
 		if errors.Is(err, process.ErrNotFound) {
 			continue
 		}

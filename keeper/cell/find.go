@@ -3,6 +3,7 @@
 package cell
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -144,4 +145,23 @@ func active(s *box.Spec, groups *cgroup.Tree) []string {
 		}
 	}
 	return words
+}
+
+// Live returns the spec of a box that a keeper has made, to a process that is none.
+// Errors: box.ErrNotFound: there is none, or it has ended.
+func Live(stateDir string, id box.ID) (box.Spec, error) {
+	if err := id.Validate(); err != nil {
+		return box.Spec{}, err
+	}
+	r, err := readFile(filepath.Join(stateDir, Dir, string(id)))
+	if errors.Is(err, os.ErrNotExist) {
+		return box.Spec{}, box.ErrNotFound
+	}
+	if err != nil {
+		return box.Spec{}, err
+	}
+	if r.spec.ID != id || r.state != made || r.boot != bootName() || !isFirst(r.pid) || started(r.pid) != r.started {
+		return box.Spec{}, box.ErrNotFound
+	}
+	return r.spec, nil
 }

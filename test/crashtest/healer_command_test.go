@@ -47,11 +47,15 @@ func TestACommandOfAModelOutlivesDeaths(t *testing.T) {
 		roles  []string
 		status tend.HealStatus
 		after  string // commits, and the part
+		boxed  bool   // in a sandbox
 	}{
-		"the worker":                {"1000", nil, tend.HealBroken, "2 bad\n"},
-		"the server":                {"3", []string{testdaemon.Server}, tend.HealReady, "3 good\n"},
-		"the keeper":                {"3", []string{testdaemon.Keeper}, tend.HealReady, "3 good\n"},
-		"the server and the keeper": {"3", []string{testdaemon.Server, testdaemon.Keeper}, tend.HealReady, "3 good\n"},
+		"the worker":                {"1000", nil, tend.HealBroken, "2 bad\n", false},
+		"the server":                {"3", []string{testdaemon.Server}, tend.HealReady, "3 good\n", false},
+		"the keeper":                {"3", []string{testdaemon.Keeper}, tend.HealReady, "3 good\n", false},
+		"the server and the keeper": {"3", []string{testdaemon.Server, testdaemon.Keeper}, tend.HealReady, "3 good\n", false},
+
+		"the worker, of one in a sandbox":                {"1000", nil, tend.HealBroken, "2 bad\n", true},
+		"the server and the keeper, of one in a sandbox": {"3", []string{testdaemon.Server, testdaemon.Keeper}, tend.HealReady, "3 good\n", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -64,13 +68,23 @@ func TestACommandOfAModelOutlivesDeaths(t *testing.T) {
 			)
 			d := serve(t)
 			cl := d.Connect(t)
+			at, dir, keys := place(nil), "", ""
+			if c.boxed {
+				if at, dir = elsewhere["a sandbox"](t, cl); at == nil {
+					return
+				}
+				keys = at.keys()
+			}
 			p := newProject(t, "true\n")
+			if c.boxed {
+				p = newProjectAt(t, at, dir, "true\n")
+			}
 			p.write(".tend/playbooks/part.yaml", "disabled: true\n")
 			p.git("commit", "-q", "-m", "no playbook", ".tend")
 			p.git("reset", "-q", "--soft", "HEAD~1")
 			p.git("commit", "-q", "--amend", "-m", "base", ".tend")
 			p.spoil()
-			text := fmt.Sprintf("services:\n  web: {command: [sh, server.sh], cwd: %[1]s, env: {%[2]s: '%[3]s'}, health: {http: 'http://%[3]s/', interval: 200ms, timeout: 30s}, restart: {delay: 50ms, max_delay: 200ms, max: 100}}\nhealer: {root: %[1]s, hold: 500ms, attempts: 1, llm: {provider: anthropic, model: scripted, base_url: '%[4]s'}}\n", p.dir, serveRole, p.addr, url)
+			text := fmt.Sprintf("services:\n  web: {command: [sh, server.sh], cwd: %[1]s, %[5]senv: {%[2]s: '%[3]s'}, health: {http: 'http://%[3]s/', interval: 200ms, timeout: 30s}, restart: {delay: 50ms, max_delay: 200ms, max: 100}}\nhealer: {root: %[1]s, hold: 500ms, attempts: 1, llm: {provider: anthropic, model: scripted, base_url: '%[4]s'}}\n", p.dir, serveRole, p.addr, url, keys)
 			scene.Must(t, cl.ApplyServices(t.Context(), tend.ServiceFile{Dir: t.TempDir(), Text: []byte(text), Env: map[string]string{"PATH": os.Getenv("PATH"), "ANTHROPIC_API_KEY": modelKey}}))
 			scene.Must(t, cl.StartServices(t.Context()))
 			command := func() (found int) {
@@ -93,6 +107,9 @@ func TestACommandOfAModelOutlivesDeaths(t *testing.T) {
 			}
 			cl = d.Connect(t)
 			e := repaired(t, cl)
+			if s, ok := at.(inside); ok {
+				p.at = inside{scene.Value(cl.Sandbox(t.Context(), scene.Value(s.box.ID(t.Context()))(t)))(t)}
+			}
 			p.untouched()
 			got := strings.TrimSpace(p.git("rev-list", "--count", "HEAD")) + " " + p.read("part.txt")
 			if e.Status != c.status || e.Dirty || got != c.after || p.read("made") == "x\n" {

@@ -450,18 +450,13 @@ func TestAModelRepairsAServiceWhereItIs(t *testing.T) {
 	everywhere(t, func(t *testing.T, _ *daemon, c *tend.Client, at place, dir string) {
 		tool := func(name string, input any) any { return map[string]any{"tool": name, "input": input} }
 		type m = map[string]any
-		_, boxed := at.(inside)
-		ran := "[exit 0]"
-		if boxed {
-			ran = "commands cannot be run here"
-		}
 		const hidden = "canary-of-the-project-77b1"
 		url := model(t,
 			m{"name": "look", "expect": []string{"attempt 1 of 1"}, "forbid": []string{hidden}, "reply": []any{
 				tool("edit", m{"path": "out/gone", "content": "x"}), tool("read", m{"path": "out/secret"}), tool("read", m{"path": ".env"}), tool("read", m{"path": "pipe"}),
 				tool("edit", m{"path": ".git/config", "content": "x"}), tool("exec", m{"command": "id -u; cat .env; echo x > made; rm -f new.txt"}),
 			}},
-			m{"name": "mend", "expect": []string{ran}, "forbid": []string{hidden, "of the machine"}, "reply": []any{tool("edit", m{"path": "part.txt", "content": "good\n"}), tool("restart", m{})}},
+			m{"name": "mend", "expect": []string{"[exit 0]"}, "forbid": []string{hidden, "of the machine"}, "reply": []any{tool("edit", m{"path": "part.txt", "content": "good\n"}), tool("restart", m{})}},
 			m{"name": "finish", "repeat": true, "forbid": []string{hidden}, "reply": []any{tool("finish", m{"summary": "The part is good again."})}},
 		)
 		p := newProjectAt(t, at, dir, "true\n")
@@ -487,7 +482,7 @@ func TestAModelRepairsAServiceWhereItIs(t *testing.T) {
 		if _, err := at.read(dir + "-out/gone"); err == nil {
 			t.Error("it wrote out of the project")
 		}
-		if made := p.read("made"); (made == "x\n") == boxed {
+		if made := p.read("made"); made != "x\n" {
 			t.Errorf("its command has made %q", made)
 		}
 	})

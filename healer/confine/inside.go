@@ -1,0 +1,130 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// insideVerb is the first argument of this program when a command is to run in a sandbox.
+const insideVerb = "heal-exec-inside"
+
+// Sandbox names one, to the process that makes a [Shadow] of it.
+type Sandbox struct {
+	StateDir string // of its daemon
+	Scratch  string // a directory for the shadow alone, on the machine
+	ID       string
+}
+
+// User is who a command in a sandbox runs as, by its ids there.
+type User struct {
+	UID    uint32   `json:"uid"`
+	GID    uint32   `json:"gid"`
+	Groups []uint32 `json:"groups,omitempty"`
+}
+
+// Program is this one, in a shadow.
+type Program struct {
+	Argv, Env []string
+	Dir       string
+	File      *os.File // its descriptor 3
+}
+
+// Shadow is what a command in a sandbox runs in: the files of the sandbox, with memory that
+// takes what is written, and nothing else of it.
+type Shadow interface {
+	// Covers reports whether what is written at a path is taken by that memory.
+	Covers(path string) bool
+	// Harden is what programs of the sandbox are denied: they have these capabilities alone, a
+	// bit each, and a filter of system calls.
+	Harden() (caps uint64, filter bool)
+	// Run runs this program as root of the shadow, with all capabilities and no filter.
+	Run(p Program) (status int, err error)
+	// End ends all that runs there.
+	End() error
+	// Changed opens what was written below a directory; -1: nothing was.
+	Changed(path string) (fd int, err error)
+	Close() error
+}
+
+// inner is how a command in a shadow is confined besides.
+type inner struct {
+	caps   uint64 // that it keeps if it is root
+	filter bool   // of system calls
+	// bare: the root is written as it is, since the shadow takes that.
+	bare bool
+	as   User
+}
+
+// ArgvInside is Argv for a command in a sandbox, on a machine with overlays. self is the path
+// of this program on the machine, where it runs as root; the paths of the rules are those of
+// the sandbox, but for Changes. Rules need a User.
+func ArgvInside(self string, at Sandbox, r Rules, argv []string) []string {
+	line := Argv(self, r, argv)
+	return slices.Concat([]string{self, insideVerb, at.StateDir, at.Scratch, at.ID, r.User.text()}, line[2:])
+}
+
+// CalledInside reports whether the arguments of this process are those of [ArgvInside].
+func CalledInside(args []string) bool { return len(args) > 1 && args[1] == insideVerb }
+
+func parseInside(args []string) (at Sandbox, r Rules, argv []string, err error) {
+	if len(args) < 4 {
+		return at, r, nil, fmt.Errorf("usage: tend %s STATE SCRATCH ID USER ROOT CHANGES [KIND/PATH...] -- COMMAND [ARG...]", insideVerb)
+	}
+	at = Sandbox{args[0], args[1], args[2]}
+	u, err := parseUser(args[3])
+	if err != nil {
+		return at, r, nil, err
+	}
+	r, argv, err = parse(args[4:])
+	if err == nil && r.inner != nil {
+		err = errors.New("an argument is for the inside alone")
+	}
+	r.User = &u
+	return at, r, argv, err
+}
+
+// text of a user: uid:gid:group,group…
+func (u *User) text() string {
+	groups := make([]string, len(u.Groups))
+	for i, g := range u.Groups {
+		groups[i] = strconv.FormatUint(uint64(g), 10)
+	}
+	return fmt.Sprintf("%d:%d:%s", u.UID, u.GID, strings.Join(groups, ","))
+}
+
+func parseUser(text string) (u User, err error) {
+	f := strings.Split(text, ":")
+	if len(f) != 3 {
+		return u, fmt.Errorf("%q: a user is UID:GID:GROUPS", text)
+	}
+	var ids []uint32
+	for _, one := range append(f[:2:2], strings.FieldsFunc(f[2], func(r rune) bool { return r == ',' })...) {
+		id, err := strconv.ParseUint(one, 10, 32)
+		if err != nil {
+			return u, fmt.Errorf("%q: a user is UID:GID:GROUPS", text)
+		}
+		ids = append(ids, uint32(id))
+	}
+	return User{ids[0], ids[1], ids[2:]}, nil
+}
+
+// text of what the inside is told: i, capabilities, filter, bare, user.
+func (i *inner) text() string {
+	return fmt.Sprintf("i%x/%t/%t/%s", i.caps, i.filter, i.bare, i.as.text())
+}
+
+func parseInner(text string) (*inner, error) {
+	f := strings.Split(text, "/")
+	if len(f) != 4 {
+		return nil, fmt.Errorf("%q: after i are four values", text)
+	}
+	caps, err1 := strconv.ParseUint(f[0], 16, 64)
+	filter, err2 := strconv.ParseBool(f[1])
+	bare, err3 := strconv.ParseBool(f[2])
+	as, err4 := parseUser(f[3])
+	return &inner{caps, filter, bare, as}, errors.Join(err1, err2, err3, err4)
+}

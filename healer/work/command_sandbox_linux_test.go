@@ -1,0 +1,161 @@
+package work
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/internal/procfs"
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/process"
+)
+
+// around is all that is in a few directories of the sandbox beside the project.
+func (g *ground) around() map[string]string {
+	g.Helper()
+	all := map[string]string{}
+	for _, dir := range []string{"/srv", "/tmp", "/var/tmp", "/home", "/root", "/run", "/usr/local/bin", "/etc"} {
+		scene.Must(g, filepath.WalkDir(g.at(dir), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || path == g.at(g.root) || d.Name() == ".tend" {
+				return fs.SkipDir
+			}
+			if info, err := d.Info(); err == nil {
+				all[path] = info.Mode().String() + fmt.Sprint(info.ModTime())
+			}
+			return nil
+		}))
+	}
+	return all
+}
+
+// living are the processes in the sandbox, and those of commands on the machine.
+func (g *ground) living() (all []string) {
+	g.Helper()
+	look := scene.Value(g.box.Look(g.Context()))(g.T)
+	for _, c := range []*tend.Client{look, g.w.client} {
+		for _, in := range scene.Value(c.List(g.Context(), process.Filter{Live: true}))(g.T) {
+			all = append(all, string(in.ID))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+var boxed = map[string]user{"root": {boxed: true}, "another user": {uid: 65534, served: true, boxed: true}}
+
+// TestACommandInASandboxChangesNothing: whatever it does, neither the sandbox, nor its
+// programs, nor the machine is another one afterwards, and nothing of it runs on.
+func TestACommandInASandboxChangesNothing(t *testing.T) {
+	for name, who := range boxed {
+		t.Run(name, func(t *testing.T) {
+			g := newGroundOf(t, who)
+			before, around, living := g.tree(), g.around(), g.living()
+			for _, line := range []string{
+				"kill -9 1 $PPID; kill -9 -1",
+				"(setsid sleep 1001 &) ; setsid sh -c 'while :; do echo x > late.js; sleep 0.1; done' > /dev/null 2>&1 &",
+				"echo x > /srv/x; echo x > /srv/home/x; echo x >> /etc/hosts; echo x > /usr/local/bin/x; echo x > /run/x; echo x > /var/tmp/x; rm -rf /srv/home/diary /srv/* /home /tmp/*",
+				"cd ..; mv app away; rm -rf app; ln -s /etc app; mkdir app",
+				"rm -rf ../app; chmod 000 .; chown 1:1 .",
+				"mount -t tmpfs none .; mount --bind /etc .; umount -l .; umount /srv/home/app; unshare -m true; unshare -Urm mount -t tmpfs none .",
+				"nsenter -t 1 -a true; chroot /proc/1/root true; echo x > /proc/1/root/etc/x; echo x > /proc/1/cwd/x",
+				"mknod b b 8 0; mknod c c 1 1; cat b c; rm -f b c; echo x > /proc/sys/kernel/hostname; hostname x",
+				"echo KEY=stolen > .env; echo x > .git/HEAD; echo x > .git/hooks/post-checkout; rm -rf .git .env .tend",
+				"ln -s /srv/home/diary link; mkfifo pipe",
+				"head -c 50000000 /dev/zero > huge",
+				"i=0; while [ $i -lt 2100 ]; do : > f$i; i=$((i+1)); done",
+			} {
+				out := g.exec(line)
+				// What git has may be removed, and is brought back.
+				if done := scene.Value(g.w.project.Rollback(t.Context(), 1, false))(t); len(done.Left) > 0 {
+					t.Errorf("%s: not taken back is %v", line, done.Left)
+				}
+				if got := g.tree(); !maps.Equal(got, before) {
+					for path, text := range got {
+						if before[path] != text {
+							t.Errorf("%s\n%s\n%s is %.80q, and was %.80q", line, out, path, text, before[path])
+						}
+					}
+					t.Fatalf("%s: there are %d entries, and were %d", line, len(got), len(before))
+				}
+				if got := g.around(); !maps.Equal(got, around) {
+					t.Fatalf("%s\n%s\nbeside the project is\n%v\nand was\n%v", line, out, got, around)
+				}
+				if got := g.living(); !slices.Equal(got, living) {
+					t.Fatalf("%s: there run %q, and ran %q", line, got, living)
+				}
+			}
+			for _, pid := range scene.Value(procfs.PIDs())(t) {
+				if line, err := procfs.Read(pid, "cmdline"); err == nil && string(line) == "sleep\x001001\x00" {
+					t.Errorf("pid %d of a command is left", pid)
+				}
+			}
+			if _, err := os.Lstat(g.w.order.Path("shadow")); err == nil {
+				t.Error("what a command ran in is left")
+			}
+		})
+	}
+}
+
+// TestACommandInASandboxHasItsRights: those of its user there and no others, and it reaches
+// nobody.
+func TestACommandInASandboxHasItsRights(t *testing.T) {
+	for name, who := range boxed {
+		t.Run(name, func(t *testing.T) {
+			g := newGroundOf(t, who)
+			status := scene.Value(g.box.Processes().Run(t.Context(), tend.Command("grep", "-E", "^(Seccomp|CapBnd):", "/proc/self/status")))(t)
+			of := func(text, field string) string {
+				_, rest, _ := strings.Cut(text, field+":")
+				value, _, _ := strings.Cut(rest, "\n")
+				return strings.TrimSpace(value)
+			}
+			mask := func(text string) (bits uint64) {
+				_, err := fmt.Sscanf(of(text, "CapBnd"), "%x", &bits)
+				scene.Must(t, err)
+				return bits
+			}
+			out := g.exec("grep -E '^(Uid|Gid|Seccomp|CapBnd|CapEff|NoNewPrivs):' /proc/self/status; echo shell: $PPID")
+			uid := fmt.Sprint(who.uid)
+			if got := of(out, "Uid"); got != strings.Join([]string{uid, uid, uid, uid}, "\t") || of(out, "Gid") != got {
+				t.Errorf("it runs as\n%s", out)
+			}
+			if of(out, "Seccomp") != of(status.Stdout, "Seccomp") || of(out, "Seccomp") != "2" || of(out, "NoNewPrivs") != "1" || mask(out)&^mask(status.Stdout) != 0 {
+				t.Errorf("it has\n%s\nand a program of the sandbox\n%s", out, status.Stdout)
+			}
+			if who.uid != 0 && strings.Trim(of(out, "CapEff"), "0") != "" {
+				t.Errorf("it has capabilities:\n%s", out)
+			}
+			// The processes of the sandbox are not there, nor a port, nor an abstract socket of it.
+			l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+			defer l.Close()
+			port := l.Addr().(*net.TCPAddr).Port
+			out = g.exec(fmt.Sprintf("ls -d /proc/[0-9]* | wc -l; cat /proc/net/dev | tail -n +3 | cut -d: -f1; python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", %d), 2)' 2>&1 | tail -1; cat /proc/keys /proc/kallsyms | head -c 300", port))
+			f := strings.Fields(out)
+			if len(f) < 3 || len(f[0]) > 1 || f[1] != "lo" || f[2] == "" || !strings.Contains(out, "refused") || strings.Count(out, "hidden by tend") != 2 {
+				t.Errorf("it sees %s", out)
+			}
+		})
+	}
+}
+
+// TestACommandOfASharedProject: one that the sandbox shares with the machine is written by no
+// command either, and what it has changed is taken over.
+func TestACommandOfASharedProject(t *testing.T) {
+	g := newGroundOf(t, user{boxed: true, shared: true})
+	before := g.tree()
+	g.exec("rm -rf lib.js new.js; echo x > .env; kill -9 $$")
+	if got := g.tree(); !maps.Equal(got, before) {
+		t.Fatalf("it is %q, and was %q", got, before)
+	}
+	scene.Value(g.w.project.Rollback(t.Context(), 1, false))(t)
+	out := g.exec("echo made > made.js; sed -i s/clean/mended/ clean.js; rm new.js; echo x > engine/core.js")
+	if got := g.read("made.js") + g.read("clean.js") + g.read("new.js") + g.read("engine/core.js"); got != "made\nmended\nuntracked\ncore\n" {
+		t.Errorf("it is %q\n%s", got, out)
+	}
+}

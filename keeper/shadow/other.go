@@ -1,0 +1,36 @@
+//go:build !linux || (!amd64 && !arm64)
+
+package shadow
+
+import (
+	"fmt"
+
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/box"
+)
+
+// Make makes none here.
+func Make(_, _ string, _ box.ID) (*Shadow, error) {
+	return nil, fmt.Errorf("a shadow of a sandbox: %w", process.ErrUnsupported)
+}
+
+// Shadow cannot be had here.
+type Shadow struct{}
+
+// Covers reports nothing.
+func (*Shadow) Covers(string) bool { return false }
+
+// Harden reports nothing.
+func (*Shadow) Harden() (caps uint64, filter bool) { return 0, true }
+
+// Run runs nothing.
+func (*Shadow) Run(Program) (int, error) { return 0, process.ErrUnsupported }
+
+// End ends nothing.
+func (*Shadow) End() error { return nil }
+
+// Changed finds nothing.
+func (*Shadow) Changed(string) (int, error) { return -1, nil }
+
+// Close releases nothing.
+func (*Shadow) Close() error { return nil }

@@ -1,0 +1,216 @@
+//go:build linux && (amd64 || arm64)
+
+package shadow
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/eintr"
+	"github.com/tend-run/tend/keeper/cell"
+	"github.com/tend-run/tend/keeper/cgroup"
+	"github.com/tend-run/tend/keeper/script"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/box"
+)
+
+// Bounds of what is written in a shadow.
+const (
+	size   = "1g"
+	inodes = "256k"
+)
+
+// endWait bounds how long the end of all that runs in a shadow may take.
+const endWait = time.Minute
+
+// Shadow is one that was made. Its methods are called one at a time.
+type Shadow struct {
+	of      box.Spec // the box that it shows
+	scratch string
+	memory  int // a detached filesystem that takes what is written
+	cell    *cell.Cell
+}
+
+// Make makes a shadow of the box of a keeper whose state directory is state. scratch is a
+// directory for this shadow alone, which is emptied, and removed by [Shadow.Close].
+//
+// Errors: box.ErrNotFound: there is no such box, or it has ended; process.ErrUnsupported.
+func Make(state, scratch string, id box.ID) (_ *Shadow, err error) {
+	of, err := cell.Live(state, id)
+	if err != nil {
+		return nil, err
+	}
+	s := &Shadow{of: of, scratch: scratch, memory: -1}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if err := errors.Join(os.RemoveAll(scratch), os.MkdirAll(filepath.Join(scratch, "run"), 0o700)); err != nil {
+		return nil, err
+	}
+	if s.memory, err = memory(); err != nil {
+		return nil, fmt.Errorf("memory for what is written: %w", err)
+	}
+	m, err := cell.NewMaker(scratch, &cgroup.Tree{}) // it stays in the groups of this process
+	if err != nil {
+		return nil, err
+	}
+	spec := s.spec()
+	if s.cell, err = m.Make(&spec); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// spec is that of the shadow's own box.
+func (s *Shadow) spec() box.Spec {
+	var r [16]byte
+	_, _ = rand.Read(r[:]) // never fails
+	spec := box.Spec{
+		ID: box.ID(fmt.Sprintf("%x-%x-%x-%x-%x", r[:4], r[4:6], r[6:8], r[8:10], r[10:])), Hostname: s.of.Hostname,
+		Dir: fmt.Sprintf("/proc/self/fd/%d", s.memory), Layers: append([]string{filepath.Join(s.of.Dir, "up")}, s.of.Layers...),
+		Base: s.of.Base, Hide: s.of.Hide, UIDBase: s.of.UIDBase, Net: box.NetNone, Volatile: true,
+	}
+	for _, b := range s.of.Binds {
+		b.ReadOnly = true
+		spec.Binds = append(spec.Binds, b)
+	}
+	return spec
+}
+
+// memory returns a detached filesystem with what an overlay needs.
+func memory() (fd int, err error) {
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(fs)
+	for name, value := range map[string]string{"mode": "700", "size": size, "nr_inodes": inodes} {
+		if err := unix.FsconfigSetString(fs, name, value); err != nil {
+			return -1, err
+		}
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, err
+	}
+	if fd, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NODEV); err != nil {
+		return -1, err
+	}
+	for _, name := range []string{"up", "wk"} {
+		if err := errors.Join(unix.Mkdirat(fd, name, 0o755), unix.Fchmodat(fd, name, 0o755, 0)); err != nil {
+			unix.Close(fd)
+			return -1, err
+		}
+	}
+	return fd, nil
+}
+
+// Covers reports whether what is written at a path is taken by the shadow: all but what the
+// box shares with the machine.
+func (s *Shadow) Covers(path string) bool {
+	for _, b := range s.of.Binds {
+		if path == b.Target || strings.HasPrefix(path, b.Target+"/") {
+			return false
+		}
+	}
+	return true
+}
+
+// Harden is what programs of the box are denied: they have these capabilities alone, a bit
+// each, and a filter of system calls.
+func (s *Shadow) Harden() (caps uint64, filter bool) { return s.of.Harden.Caps, s.of.Harden.Seccomp }
+
+// all namespaces of a box.
+const all = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
+
+// Run runs this program again, in the shadow, to its end. It is root there, with all
+// capabilities. The status is as a shell has it: 128 and its number for a signal.
+func (s *Shadow) Run(p Program) (status int, err error) {
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(null)
+	starter, err := script.New(null)
+	if err != nil {
+		return 0, err
+	}
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return 0, err
+	}
+	defer self.Close()
+	pid, pidfd, err := starter.Start(&script.Program{
+		Path: "/proc/self/fd/4", Argv: p.Argv, Env: p.Env, Dir: p.Dir, Files: []int{0, 1, 2, int(p.File.Fd()), int(self.Fd())},
+		Group: -1, User: &script.User{}, Enter: &script.Enter{PID1: s.cell.PIDFD(), Flags: all, Caps: ^uint64(0)},
+	})
+	if err != nil {
+		return 0, explain(err)
+	}
+	unix.Close(pidfd)
+	var w unix.WaitStatus
+	if _, err := eintr.Get(func() (int, error) { return unix.Wait4(pid, &w, unix.WALL, nil) }); err != nil {
+		return 0, err
+	}
+	if w.Signaled() {
+		return 128 + int(w.Signal()), nil
+	}
+	return w.ExitStatus(), nil
+}
+
+func explain(err error) error {
+	var f *script.Failure
+	if errors.As(err, &f) && f.Step == script.StepExec && f.Errno == unix.EACCES {
+		return fmt.Errorf("the program of tend may not be executed by others (chmod o+rx): %w", err)
+	}
+	return err
+}
+
+// End ends all that runs in the shadow, and returns when nothing does.
+func (s *Shadow) End() error {
+	if s.cell == nil {
+		return nil
+	}
+	c := s.cell
+	if err := c.Kill(); err != nil {
+		return err
+	}
+	if err := c.End(time.Now().Add(endWait)); err != nil {
+		return err
+	}
+	s.cell = nil
+	return nil
+}
+
+// Changed opens what was written below a directory inside, given by its path without links;
+// -1: nothing was. Call it after End: nobody changes anything any more. Where a directory or
+// file of the box was removed there is a character device 0/0, and a directory that was made
+// in the place of another has the attribute user.overlay.opaque.
+func (s *Shadow) Changed(path string) (fd int, err error) {
+	if s.cell != nil {
+		return -1, fmt.Errorf("the shadow has not ended: %w", process.ErrUnavailable)
+	}
+	fd, err = unix.Openat2(s.memory, "up"+path, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS})
+	if errors.Is(err, unix.ENOENT) {
+		return -1, nil
+	}
+	return fd, err
+}
+
+// Close ends what runs, and forgets what was written.
+func (s *Shadow) Close() error {
+	err := s.End()
+	if s.memory >= 0 {
+		unix.Close(s.memory)
+		s.memory = -1
+	}
+	return errors.Join(err, os.RemoveAll(s.scratch))
+}

@@ -1,0 +1,190 @@
+//go:build linux && (amd64 || arm64)
+
+package shadow
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/keeper/cell"
+	"github.com/tend-run/tend/keeper/cgroup"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/box"
+)
+
+// line makes the test binary a shell in a shadow.
+const line = "shadow-line"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == line {
+		cmd := exec.Command("/bin/sh", "-c", os.Args[2])
+		cmd.Stdout, cmd.Stderr = os.NewFile(3, "out"), os.NewFile(3, "out")
+		if err := cmd.Run(); err != nil {
+			fmt.Fprintln(cmd.Stdout, err)
+		}
+		os.Exit(cmd.ProcessState.ExitCode())
+	}
+	os.Exit(m.Run())
+}
+
+// world is a box with files in each of its layers.
+type world struct {
+	state string
+	cell  *cell.Cell
+	spec  box.Spec
+}
+
+const id = "00000000-0000-4000-8000-000000000001"
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	scene.Root(t)
+	w := &world{state: scene.Value(os.MkdirTemp("", "tend-shadow-"))(t)}
+	t.Cleanup(func() { os.RemoveAll(w.state) })
+	scene.Must(t, os.MkdirAll(w.state+"/run", 0o700))
+	share := filepath.Join(w.state, "share")
+	w.spec = box.Spec{
+		ID: id, UIDBase: 100000, Volatile: true, Dir: filepath.Join(w.state, "box"), Layers: []string{filepath.Join(w.state, "layer")},
+		Binds: []box.Bind{{Source: share, Target: "/srv/share"}}, Harden: box.Harden{Caps: 5, Seccomp: true}, Net: box.NetNone,
+	}
+	for _, dir := range []string{"up/app/src", "up/app/made", "wk"} {
+		scene.Must(t, os.MkdirAll(filepath.Join(w.spec.Dir, dir), 0o755))
+	}
+	scene.Must(t, os.MkdirAll(filepath.Join(w.spec.Layers[0], "app/old"), 0o755))
+	scene.Must(t, os.MkdirAll(share, 0o755))
+	for path, text := range map[string]string{
+		w.spec.Dir + "/up/app/src/a": "a\n", w.spec.Dir + "/up/app/b": "upper\n", w.spec.Layers[0] + "/app/b": "lower\n",
+		w.spec.Layers[0] + "/app/old/c": "c\n", share + "/s": "shared\n",
+	} {
+		scene.Must(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	m := scene.Value(cell.NewMaker(w.state, &cgroup.Tree{}))(t)
+	w.cell = scene.Value(m.Make(&w.spec))(t)
+	t.Cleanup(func() {
+		scene.Must(t, w.cell.Kill())
+		scene.Must(t, w.cell.End(time.Now().Add(time.Minute)))
+	})
+	return w
+}
+
+func (w *world) shadow(t *testing.T) *Shadow {
+	t.Helper()
+	s := scene.Value(Make(w.state, filepath.Join(t.TempDir(), "scratch"), id))(t)
+	t.Cleanup(func() { scene.Must(t, s.Close()) })
+	return s
+}
+
+// shell runs a line, and returns what it has written.
+func shell(t *testing.T, s *Shadow, text string) (string, int) {
+	t.Helper()
+	out := scene.Value(os.Create(filepath.Join(t.TempDir(), "out")))(t)
+	defer out.Close()
+	status, err := s.Run(Program{Argv: []string{"tend", line, text}, Env: []string{"PATH=" + os.Getenv("PATH")}, Dir: "/app", File: out})
+	scene.Must(t, err)
+	_, err = out.Seek(0, io.SeekStart)
+	scene.Must(t, err)
+	return string(scene.Value(io.ReadAll(out))(t)), status
+}
+
+// tree is what there is in a directory, with whiteouts as "-".
+func tree(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	scene.Must(t, filepath.Walk(dir, func(path string, fi os.FileInfo, err error) error {
+		switch {
+		case err != nil || path == dir:
+		case fi.Mode()&os.ModeCharDevice != 0:
+			all = append(all, "-"+path[len(dir):])
+		case fi.Mode().IsRegular():
+			all = append(all, path[len(dir):]+" "+strings.TrimSpace(string(scene.Value(os.ReadFile(path))(t))))
+		default:
+			all = append(all, path[len(dir):])
+		}
+		return err
+	}))
+	return all
+}
+
+// TestAProgramInAShadowChangesNothingOfTheBox: it sees the files of the box as they are, and
+// what it writes is found afterwards, and is nowhere else.
+func TestAProgramInAShadowChangesNothingOfTheBox(t *testing.T) {
+	w := newWorld(t)
+	before := slices.Concat(tree(t, w.spec.Dir), tree(t, w.spec.Layers[0]))
+	s := w.shadow(t)
+	out, status := shell(t, s, "pwd; cat src/a b old/c /srv/share/s; id -u; cat /proc/self/uid_map; ls -A /home; test -x /usr/bin/env && echo programs; exit 7")
+	if want := "/app\na\nupper\nc\nshared\n0\n         0     100000      65536\nprograms\nexit status 7\n"; out != want || status != 7 {
+		t.Errorf("it sees, and ends with %d:\n%s", status, out)
+	}
+	out, _ = shell(t, s, "rm -r src; mkdir src; echo new > src/n; echo more >> b; rm old/c; echo x > /usr/x; echo x > /srv/share/s; kill -9 $$")
+	if !strings.Contains(out, "Read-only") {
+		t.Errorf("what the box shares can be written: %s", out)
+	}
+	if _, err := s.Changed("/app"); !errors.Is(err, process.ErrUnavailable) {
+		t.Errorf("it is looked at while it lives: %v", err)
+	}
+	scene.Must(t, s.End())
+	fd := scene.Value(s.Changed("/app"))(t)
+	defer unix.Close(fd)
+	if got, want := tree(t, fmt.Sprintf("/proc/self/fd/%d/", fd)), []string{"b upper\nmore", "old", "-old/c", "src", "src/n new"}; !slices.Equal(got, want) {
+		t.Errorf("changed is %q, want %q", got, want)
+	}
+	if fd := scene.Value(s.Changed("/home"))(t); fd != -1 {
+		t.Error("something was changed in /home")
+	}
+	if got := slices.Concat(tree(t, w.spec.Dir), tree(t, w.spec.Layers[0])); !slices.Equal(got, before) {
+		t.Errorf("the box has now %q, and had %q", got, before)
+	}
+}
+
+// TestAShadowIsAlone: nothing in it is the box's but the files, and its room is bounded.
+func TestAShadowIsAlone(t *testing.T) {
+	w := newWorld(t)
+	s := w.shadow(t)
+	// There are pid 1, this program and the shell, and as much room as was given.
+	out, _ := shell(t, s, "set -- /proc/[0-9]*; test $# -le 4 && echo alone; tail -n +3 /proc/net/dev | cut -d: -f1; hostname; stat -f -c '%b %S' /app")
+	f := strings.Fields(out)
+	if len(f) != 5 || f[0] != "alone" || f[1] != "lo" || f[2] != "sandbox" || scene.Value(strconv.Atoi(f[3]))(t)*scene.Value(strconv.Atoi(f[4]))(t) != 1<<30 {
+		t.Errorf("in it is %q", out)
+	}
+	if caps, filter := s.Harden(); caps != 5 || !filter {
+		t.Errorf("programs of the box have %x, %v", caps, filter)
+	}
+	if !s.Covers("/app") || s.Covers("/srv/share") || s.Covers("/srv/share/x") || !s.Covers("/srv/shared") {
+		t.Error("it covers what it does not, or not what it does")
+	}
+	scratch := s.scratch
+	pid := s.cell.PID
+	scene.Must(t, s.Close())
+	if _, err := os.Lstat(scratch); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its directory is left: %v", err)
+	}
+	if err := unix.Kill(pid, 0); err != unix.ESRCH {
+		t.Errorf("its pid 1 is left: %v", err)
+	}
+}
+
+// TestThereIsNoShadowOfNothing: nor of a box that has ended.
+func TestThereIsNoShadowOfNothing(t *testing.T) {
+	w := newWorld(t)
+	for _, id := range []box.ID{"../box", "00000000-0000-4000-8000-000000000002"} {
+		if _, err := Make(w.state, filepath.Join(t.TempDir(), "scratch"), id); err == nil {
+			t.Errorf("%s has a shadow", id)
+		}
+	}
+	scene.Must(t, w.cell.Kill())
+	scene.Must(t, w.cell.End(time.Now().Add(time.Minute)))
+	if _, err := Make(w.state, filepath.Join(t.TempDir(), "scratch"), id); !errors.Is(err, box.ErrNotFound) {
+		t.Errorf("a box that has ended: %v", err)
+	}
+}
