@@ -92,6 +92,10 @@ type Service struct {
 	// Adopted: the newest run is a process that tend did not start. There is no output of
 	// it, and its exit status will not be known.
 	Adopted bool
+	// AdoptedPIDFile or AdoptedPort is by what the file says that it is found; "" and 0:
+	// somebody has named its pid, or a former version has adopted it.
+	AdoptedPIDFile string
+	AdoptedPort    int
 }
 
 // ServiceSocket is a listening socket that a service is given.
@@ -260,7 +264,7 @@ func toServices(all []*tendv1.ServiceStatus) []Service {
 			PID: int(m.GetPid()), Runs: m.GetRun(), Restarts: m.GetRestarts(), Exit: tendpb.ToExit(m.GetExit()),
 			Age: m.GetAge().AsDuration(), Next: m.GetNext().AsDuration(),
 			Healing: HealStatus(max(0, m.GetHealing())), Episode: tendpb.CleanName(m.GetEpisode()), Failures: int(m.GetFailures()),
-			Sandbox: tendpb.CleanName(m.GetSandbox()), Adopted: m.GetAdopted(),
+			Sandbox: tendpb.CleanName(m.GetSandbox()), Adopted: m.GetAdopted(), AdoptedPIDFile: tendpb.CleanText(m.GetAdoptedPidFile()), AdoptedPort: int(min(m.GetAdoptedPort(), 65535)),
 		}
 		for _, one := range m.GetSockets() {
 			out[i].Sockets = append(out[i].Sockets, ServiceSocket{tendpb.CleanName(one.GetName()), tendpb.CleanText(one.GetAddress())})

@@ -13,7 +13,7 @@ import (
 
 var (
 	theirs = Adopted{PID: 4242, Start: 77, Leads: true}
-	taken  = Event{Kind: Launched, Adopted: &theirs}
+	taken  = Event{Kind: Launched, Adopted: &theirs, By: &config.Adopt{Port: 80}}
 )
 
 func TestWhatIsThereIsAdopted(t *testing.T) {
@@ -29,7 +29,7 @@ func TestWhatIsThereIsAdopted(t *testing.T) {
 	// is tend's own.
 	w.want(Event{Kind: WantUp}, "→ running")
 	w.want(lost, "exit, pre_start, → starting")
-	if w.s.Run != 2 || w.s.Adopted != nil || w.s.Look || len(w.s.Restarts) != 0 {
+	if w.s.Run != 2 || w.s.Adopted != nil || w.s.AdoptedBy != nil || w.s.Look || len(w.s.Restarts) != 0 {
 		t.Errorf("after its end it is %+v", w.s)
 	}
 	w.want(Event{Kind: HookDone, Hook: PreStart, OK: true}, "launch 2, → starting")
@@ -103,7 +103,7 @@ func TestWhatWasAdoptedIsFoundAgain(t *testing.T) {
 	b := scene.Value(json.Marshal(w.s))(t)
 	var back State
 	scene.Must(t, json.Unmarshal(b, &back))
-	if back.Phase != Running || back.Adopted == nil || *back.Adopted != theirs {
+	if back.Phase != Running || back.Adopted == nil || *back.Adopted != theirs || back.AdoptedBy == nil || back.AdoptedBy.Port != 80 {
 		t.Errorf("it is read as %+v", back)
 	}
 	// A version that adopts nothing knows no such phase, and leaves the service alone.
@@ -120,7 +120,7 @@ func TestWhatWasAdoptedIsFoundAgain(t *testing.T) {
 		t.Error("it is not known any more as adopted")
 	}
 	// Another boot has given the pid to another program.
-	if w.s = back.Rebase(1); w.s.Adopted != nil {
+	if w.s = back.Rebase(1); w.s.Adopted != nil || w.s.AdoptedBy != nil {
 		t.Errorf("in another boot it is %+v", w.s.Adopted)
 	}
 	w.want(Event{Kind: Found}, "exit, launch 2, → starting")

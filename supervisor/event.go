@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/supervisor/config"
 )
 
 // EventKind says what happened.
@@ -90,12 +91,14 @@ type Event struct {
 	Exit   *process.Exit
 	// Adopted is the process that Run is, of Launched and WantAdopted; nil: tend started it.
 	Adopted *Adopted
-	Gone    bool
-	Alive   bool
-	Role    Role
-	Hook    Hook
-	Seq     int64
-	OK      bool
+	// By is the rule by which it was found, of Launched; nil: a caller has named it.
+	By    *config.Adopt
+	Gone  bool
+	Alive bool
+	Role  Role
+	Hook  Hook
+	Seq   int64
+	OK    bool
 	// Doubt: the failure may be the machine's, which had no time for the probe.
 	Doubt bool
 	Gap   time.Duration

@@ -138,7 +138,7 @@ func (m *machine) begin(why string) {
 	default:
 		s.Run++
 		s.Due, s.Done, s.Started, s.Lines = false, false, 0, nil
-		s.Greeting, s.Greeted, s.Starved, s.Adopted = false, false, "", nil
+		s.Greeting, s.Greeted, s.Starved, s.Adopted, s.AdoptedBy = false, false, "", nil, nil
 		m.enter(Starting, -1, why)
 		m.start()
 	}

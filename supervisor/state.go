@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/supervisor/config"
 )
 
 // Time is an instant in nanoseconds on a clock that nobody sets: since the boot, or any
@@ -132,6 +133,9 @@ type State struct {
 	// Adopted is the process that this run is, if tend did not start it; nil: tend did, or
 	// there is none.
 	Adopted *Adopted `json:",omitempty"`
+	// AdoptedBy is the rule by which it was found; nil: there is none, or a caller has named
+	// it, or a former version has adopted it.
+	AdoptedBy *config.Adopt `json:",omitempty"`
 	// Lines are the names of dependents whose line this run has written.
 	Lines []string
 	// Ending: it is to end once those that depend on it have; Leaving: and to be
@@ -240,6 +244,6 @@ func (s State) Rebase(now Time) State {
 		s.Started = now
 	}
 	s.Probes = [roles]Probe{}
-	s.Adopted = nil
+	s.Adopted, s.AdoptedBy = nil, nil
 	return s
 }

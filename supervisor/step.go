@@ -266,7 +266,7 @@ func (m *machine) launched() {
 	m.s.Look = false
 	why := ""
 	if m.ev.Kind == Launched || m.ev.Kind == WantAdopted {
-		m.s.Adopted = m.ev.Adopted
+		m.s.Adopted, m.s.AdoptedBy = m.ev.Adopted, m.ev.By
 	}
 	if a := m.s.Adopted; a != nil {
 		why = fmt.Sprintf("adopted: tend did not start pid %d, and has no output of it", a.PID)

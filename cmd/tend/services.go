@@ -254,6 +254,9 @@ type serviceFacts struct {
 	Sockets []serviceSocket `json:"sockets,omitempty"`
 	// Adopted: tend did not start what runs.
 	Adopted bool `json:"adopted,omitempty"`
+	// By what the file says that it is found; without them its pid was named.
+	AdoptedPIDFile string `json:"adopted_pid_file,omitempty"`
+	AdoptedPort    int    `json:"adopted_port,omitempty"`
 }
 
 type serviceSocket struct {
@@ -271,7 +274,7 @@ func serviceFactsOf(s *tend.Service) serviceFacts {
 	f := serviceFacts{
 		Name: s.Name, Phase: s.Phase.String(), Up: s.Up, Ready: s.Ready, Why: s.Why, Process: s.Process, PID: s.PID,
 		Runs: s.Runs, Restarts: s.Restarts, Age: s.Age.Seconds(), Next: s.Next.Seconds(),
-		Healing: s.Healing.String(), Episode: s.Episode, Sandbox: s.Sandbox, Adopted: s.Adopted,
+		Healing: s.Healing.String(), Episode: s.Episode, Sandbox: s.Sandbox, Adopted: s.Adopted, AdoptedPIDFile: s.AdoptedPIDFile, AdoptedPort: s.AdoptedPort,
 	}
 	for _, one := range s.Sockets {
 		f.Sockets = append(f.Sockets, serviceSocket(one))

@@ -89,6 +89,11 @@ func (a API) messages(ctx context.Context, all []run.Status) []*tendv1.ServiceSt
 			Process: string(one.ID), Run: st.Run, Restarts: st.Total, Age: durationpb.New(one.Age),
 		}
 		m.Adopted = st.Adopted != nil
+		if by := st.AdoptedBy; by != nil && by.PIDFile != "" {
+			m.AdoptedBy = &tendv1.ServiceStatus_AdoptedPidFile{AdoptedPidFile: strings.ToValidUTF8(by.PIDFile, "\ufffd")}
+		} else if by != nil {
+			m.AdoptedBy = &tendv1.ServiceStatus_AdoptedPort{AdoptedPort: uint32(by.Port)}
+		}
 		for _, p := range st.Probes {
 			m.Failures = max(m.Failures, uint32(max(0, p.Failures)))
 		}

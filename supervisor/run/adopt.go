@@ -8,6 +8,7 @@ import (
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/supervisor"
 	"github.com/tend-run/tend/supervisor/adopt"
+	"github.com/tend-run/tend/supervisor/config"
 )
 
 // adopt looks for the process that a run is to be. Nothing is done to it: whoever dies
@@ -26,17 +27,17 @@ func (w *worker) adopt(n int64, o order) {
 	case found == nil:
 		w.tell(supervisor.Event{Kind: supervisor.Absent, Run: n})
 	default:
-		w.become(n, *found)
+		w.become(n, *found, o.rules.Adopt)
 	}
 }
 
 // become tells that a run is a process, and watches that, unless the run is not wanted any
 // more or another service has been quicker.
-func (w *worker) become(n int64, a supervisor.Adopted) {
+func (w *worker) become(n int64, a supervisor.Adopted, by *config.Adopt) {
 	var o order
 	took := false
 	_ = w.s.in(w.ctx, func() { // else the next one looks again
-		ev := supervisor.Event{Kind: supervisor.Launched, Run: n, Adopted: &a}
+		ev := supervisor.Event{Kind: supervisor.Launched, Run: n, Adopted: &a, By: by}
 		if by, ok := w.s.set.AdoptedBy(a); ok {
 			err := &adopt.RefusedError{PID: a.PID, Why: "is the service " + by + " already"}
 			ev = supervisor.Event{Kind: supervisor.NotLaunched, Run: n, Text: err.Error()}

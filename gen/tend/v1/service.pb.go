@@ -847,7 +847,15 @@ type ServiceStatus struct {
 	Sockets []*ServiceSocket `protobuf:"bytes,17,rep,name=sockets,proto3" json:"sockets,omitempty"`
 	// The newest run is a process that tend did not start: there is no output of it, and its
 	// exit status will not be known.
-	Adopted       bool `protobuf:"varint,18,opt,name=adopted,proto3" json:"adopted,omitempty"`
+	Adopted bool `protobuf:"varint,18,opt,name=adopted,proto3" json:"adopted,omitempty"`
+	// The rule of the file by which it was found; not set: somebody has named its pid, or
+	// a former version has adopted it.
+	//
+	// Types that are valid to be assigned to AdoptedBy:
+	//
+	//	*ServiceStatus_AdoptedPidFile
+	//	*ServiceStatus_AdoptedPort
+	AdoptedBy     isServiceStatus_AdoptedBy `protobuf_oneof:"adopted_by"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1007,6 +1015,47 @@ func (x *ServiceStatus) GetAdopted() bool {
 	}
 	return false
 }
+
+func (x *ServiceStatus) GetAdoptedBy() isServiceStatus_AdoptedBy {
+	if x != nil {
+		return x.AdoptedBy
+	}
+	return nil
+}
+
+func (x *ServiceStatus) GetAdoptedPidFile() string {
+	if x != nil {
+		if x, ok := x.AdoptedBy.(*ServiceStatus_AdoptedPidFile); ok {
+			return x.AdoptedPidFile
+		}
+	}
+	return ""
+}
+
+func (x *ServiceStatus) GetAdoptedPort() uint32 {
+	if x != nil {
+		if x, ok := x.AdoptedBy.(*ServiceStatus_AdoptedPort); ok {
+			return x.AdoptedPort
+		}
+	}
+	return 0
+}
+
+type isServiceStatus_AdoptedBy interface {
+	isServiceStatus_AdoptedBy()
+}
+
+type ServiceStatus_AdoptedPidFile struct {
+	AdoptedPidFile string `protobuf:"bytes,19,opt,name=adopted_pid_file,json=adoptedPidFile,proto3,oneof"`
+}
+
+type ServiceStatus_AdoptedPort struct {
+	AdoptedPort uint32 `protobuf:"varint,20,opt,name=adopted_port,json=adoptedPort,proto3,oneof"`
+}
+
+func (*ServiceStatus_AdoptedPidFile) isServiceStatus_AdoptedBy() {}
+
+func (*ServiceStatus_AdoptedPort) isServiceStatus_AdoptedBy() {}
 
 // ServiceSocket is a listening socket that a service is given.
 type ServiceSocket struct {
@@ -2429,7 +2478,7 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\bservices\x18\x01 \x03(\v2\x16.tend.v1.ServiceStatusR\bservices\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\bR\theartbeat\x12\x1d\n" +
 	"\n" +
-	"going_away\x18\x03 \x01(\bR\tgoingAway\"\xac\x04\n" +
+	"going_away\x18\x03 \x01(\bR\tgoingAway\"\x8b\x05\n" +
 	"\rServiceStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x15.tend.v1.ServicePhaseR\x05phase\x12\x0e\n" +
@@ -2449,7 +2498,11 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\bfailures\x18\x0f \x01(\rR\bfailures\x12\x18\n" +
 	"\asandbox\x18\x10 \x01(\tR\asandbox\x120\n" +
 	"\asockets\x18\x11 \x03(\v2\x16.tend.v1.ServiceSocketR\asockets\x12\x18\n" +
-	"\aadopted\x18\x12 \x01(\bR\aadopted\"=\n" +
+	"\aadopted\x18\x12 \x01(\bR\aadopted\x12*\n" +
+	"\x10adopted_pid_file\x18\x13 \x01(\tH\x00R\x0eadoptedPidFile\x12#\n" +
+	"\fadopted_port\x18\x14 \x01(\rH\x00R\vadoptedPortB\f\n" +
+	"\n" +
+	"adopted_by\"=\n" +
 	"\rServiceSocket\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xa1\x05\n" +
@@ -2718,6 +2771,10 @@ func file_tend_v1_service_proto_init() {
 		return
 	}
 	file_tend_v1_spec_proto_init()
+	file_tend_v1_service_proto_msgTypes[14].OneofWrappers = []any{
+		(*ServiceStatus_AdoptedPidFile)(nil),
+		(*ServiceStatus_AdoptedPort)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

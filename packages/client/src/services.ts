@@ -42,6 +42,10 @@ export interface Service {
   exit?: Exit;
   /** The sandbox that it runs in; empty: the machine. */
   sandbox: string;
+  /** The newest run is a process that tend did not start: there is no output of it, and its exit status will not be known. */
+  adopted: boolean;
+  /** By which rule of the file it was found; undefined: somebody has named its pid, it is not adopted, or a former version has adopted it. */
+  adoptedBy?: { pidFile: string } | { port: number };
 }
 
 function fromService(m: ServiceStatus): Service {
@@ -57,6 +61,8 @@ function fromService(m: ServiceStatus): Service {
     restarts: Number(m.restarts),
     exit: m.exit && fromExit(m.exit),
     sandbox: clean(m.sandbox),
+    adopted: m.adopted,
+    adoptedBy: m.adoptedBy.case === 'adoptedPidFile' ? { pidFile: clean(m.adoptedBy.value) } : m.adoptedBy.case === 'adoptedPort' ? { port: m.adoptedBy.value } : undefined,
   };
 }
 

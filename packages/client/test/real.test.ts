@@ -1,6 +1,6 @@
 // The client with a real tend, also while its roles are killed and upgraded.
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
@@ -171,7 +171,23 @@ test('services', async () => {
   await assert.rejects(client.services.restart('nosuch'), { code: 'not_found' });
   await client.services.stop();
   for await (const [web] of client.services.watch()) if (web!.phase === 'idle') break;
-  assert.deepEqual((await client.services.list()).map((s) => s.name), ['web']);
+  assert.deepEqual((await client.services.list()).map((s) => [s.name, s.adopted, s.adoptedBy]), [['web', false, undefined]]);
+});
+
+test('a service that is a process which ran already', async () => {
+  const theirs = spawn('sleep', ['600'], { stdio: 'ignore' });
+  const pidFile = path.join(fs.mkdtempSync(path.join(os.tmpdir(), 'tend-client-')), 'web.pid');
+  fs.writeFileSync(pidFile, `${theirs.pid}`);
+  await client.services.apply(`services:\n  web:\n    command: exec sleep 600\n    adopt: {pid_file: ${pidFile}}\n`);
+  await client.services.start('web');
+  for await (const [web] of client.services.watch()) {
+    if (web!.phase !== 'running') continue;
+    assert.deepEqual([web!.pid, web!.adopted, web!.adoptedBy, web!.process], [theirs.pid, true, { pidFile }, '']);
+    break;
+  }
+  await client.services.stop();
+  for await (const [web] of client.services.watch()) if (web!.phase === 'idle') break;
+  fs.rmSync(path.dirname(pidFile), { recursive: true });
 });
 
 test('a terminal', async () => {

@@ -383,6 +383,12 @@ export function ServicePage({ name }: { name: string }) {
         </>
       ) : s.process ? (
         <Run key={s.process} id={s.process} box={store.processes.get(s.process)?.sandbox ?? ''} more={healed && <HealingTab />} />
+      ) : s.adopted ? (
+        <Notice title="tend did not start it, and has no output of it">
+          <p>
+            It ran already, and was adopted {adoptedBy(s)}. What it writes goes where it went before. {s.pid > 0 ? 'Restart it, and tend starts its own, with output, terminal and environment here.' : 'Its next run is tend\u2019s own.'}
+          </p>
+        </Notice>
       ) : (
         <Notice title="It has not run yet">
           <p>{visible(s.why) || 'Start it, and its output appears here.'}</p>
@@ -390,6 +396,11 @@ export function ServicePage({ name }: { name: string }) {
       )}
     </main>
   );
+}
+
+/** How a process that tend did not start was found. */
+function adoptedBy({ adoptedBy: by }: ServiceStatus): string {
+  return by.case === 'adoptedPidFile' ? `by the pid file ${visible(by.value)}` : by.case === 'adoptedPort' ? `by port ${by.value}` : 'by its pid';
 }
 
 function Run({ id, box, more }: { id: string; box: string; more?: preact.ComponentChildren }) {
@@ -470,6 +481,7 @@ function ServiceHead({ s, since }: { s: ServiceStatus; since: number }) {
       <dl class="facts">
         <Fact name="In this state">{age(since)}</Fact>
         {s.pid > 0 && <Fact name="PID">{s.pid}</Fact>}
+        {s.adopted && <Fact name="Adopted">{adoptedBy(s)}</Fact>}
         <Fact name="Runs">{String(s.run)}</Fact>
         <Fact name="Restarted by itself">{String(s.restarts)}</Fact>
         {p?.cpu !== undefined && (

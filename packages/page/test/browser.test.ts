@@ -1,5 +1,6 @@
 // The page in a real browser, on a real tend whose server is killed meanwhile.
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
@@ -307,6 +308,26 @@ test('terminal: a finished one is replayed, and exported, over killed servers', 
   assert.deepEqual(events.map(([, code, text]) => `${code} ${text}`), ['o the first ', 'r 132x40', 'r 20x10', 'o \u00e9 and the second']);
   assert.ok(events.every(([at], n) => at >= (events[n - 1]?.[0] ?? 0)), `the times are ${events.map(([at]) => at)}`);
   assert.ok(events.at(-1)![0] > events[0]![0], 'what came later has a later time');
+  await leave(page);
+});
+
+test('a service that is a process which ran already: by what it was found, and that it has no output here', async () => {
+  const theirs = spawn('sleep', ['1000'], { stdio: 'ignore' });
+  fs.writeFileSync(path.join(dir, 'theirs.pid'), `${theirs.pid}`);
+  fs.writeFileSync(path.join(dir, 'adopt.yaml'), 'services:\n  theirs: {command: exec sleep 1000, adopt: {pid_file: theirs.pid}}\n');
+  await tend('up', '-d', '-f', 'adopt.yaml');
+  const page = await loggedIn({ width: 360, height: 740 });
+  await page.goto(`${url}/ui/s/theirs`);
+  await page.waitForSelector('.facts div:has(dt:text-is("Adopted")):has-text("theirs.pid")');
+  await says(page, '.notice', /did not start it/);
+  await says(page, '.facts', new RegExp(`PID${theirs.pid}`));
+  assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'a long path is not wider than the screen');
+  await accessible(page);
+  await shots(page, 'adopted');
+  await page.click('text=Restart');
+  await says(page, '.facts', /Process/);
+  await page.waitForFunction(() => !document.querySelector('.facts')!.textContent!.includes('Adopted'));
+  await tend('down');
   await leave(page);
 });
 

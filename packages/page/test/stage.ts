@@ -109,7 +109,7 @@ export async function shots(page: Page, name: string): Promise<void> {
   const to = process.env['PAGE_SHOTS'];
   if (!to) return;
   const was = page.viewportSize()!;
-  for (const [size, width, height] of [['wide', 1440, 900], ['tablet', 820, 1100], ['phone', 390, 844]] as const) {
+  for (const [size, width, height] of [['wide', 1440, 900], ['tablet', 820, 1180], ['phone', 360, 740]] as const) {
     await page.setViewportSize({ width, height });
     for (const colorScheme of ['light', 'dark'] as const) {
       await page.emulateMedia({ colorScheme });

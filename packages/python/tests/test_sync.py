@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -259,7 +260,22 @@ def test_services(daemon: Daemon) -> None:
         for services in client.services.watch():
             if services[0].phase == "idle":
                 break
-        assert [s.name for s in client.services.list()] == ["web"]
+        assert [(s.name, s.adopted) for s in client.services.list()] == [("web", False)]
+
+
+def test_a_service_is_a_process_that_ran_already(daemon: Daemon, tmp_path: Path) -> None:
+    with Client.connect(daemon.socket) as client:
+        with subprocess.Popen(["sleep", "600"]) as theirs:
+            pid_file = tmp_path / "web.pid"
+            pid_file.write_text(str(theirs.pid))
+            client.services.apply(f"services: {{web: {{command: exec sleep 600, adopt: {{pid_file: {pid_file}}}}}}}\n")
+            client.services.start("web")
+            for services in client.services.watch():
+                (web,) = services
+                if web.phase == "running":
+                    break
+            assert (web.pid, web.adopted, web.adopted_pid_file, web.adopted_port) == (theirs.pid, True, str(pid_file), 0)
+            _down(client)
 
 
 def _down(client: Client) -> None:

@@ -373,6 +373,9 @@ def service(m: Message) -> t.Service:
         sandbox=clean(m.get("sandbox", "")),
         healing=word(HEAL_STATUSES, m.get("healing", 0), ""),
         episode=clean(m.get("episode", "")),
+        adopted=m.get("adopted", False),
+        adopted_pid_file=clean(m.get("adopted_pid_file", "")),
+        adopted_port=m.get("adopted_port", 0),
     )
 
 

@@ -712,6 +712,8 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (16, "sandbox", "string", ""),
         (17, "sockets", "ServiceSocket", "repeated"),
         (18, "adopted", "bool", ""),
+        (19, "adopted_pid_file", "string", ""),
+        (20, "adopted_port", "uint32", ""),
     ),
     "ShutdownRequest": (
         (1, "keep", "bool", ""),

@@ -408,6 +408,12 @@ class Service:
     """What the healer knows of it; "": the healer is not for it."""
     episode: str
     """The id of its newest repair; empty: there was none."""
+    adopted: bool
+    """The newest run is a process that tend did not start: there is no output of it, and its exit status will not be known."""
+    adopted_pid_file: str
+    """The pid file by which it was found; empty: it was not found so."""
+    adopted_port: int
+    """The port by which it was found; 0: it was not found so. Without both somebody has named its pid."""
 
 
 # What sandboxes are asked to be, and what is known of them.
