@@ -128,7 +128,7 @@ func TestDeps(t *testing.T) {
 		{"healer/guard", []string{"internal/pattern", "internal/lazyregexp"}},
 		{"healer/playbook", []string{"process", "supervisor/config", "healer/guard", "internal/pattern", "internal/lazyregexp"}},
 		{"healer/project", []string{"process", "observe", "healer/agent", "healer/checkpoint", "healer/confine", "healer/guard", "healer/playbook", "internal/procfs", "internal/pace", "internal/replace"}},
-		{"healer/chat", []string{"healer/agent", "internal/replace"}},
+		{"healer/chat", []string{"healer/agent", "healer/checkpoint", "internal/replace"}},
 		{"healer/work", []string{".", "process", "observe", "supervisor", "healer", "internal/account", "internal/procfs", "internal/pace", "internal/replace"}},
 		{"healer", []string{"supervisor", "internal/replace"}},
 		{"keeper/failpoint", nil},

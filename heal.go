@@ -62,7 +62,7 @@ type Episode struct {
 	// not at all; "": it does, or none was asked.
 	Unreached string
 	// TakesBack is the episode whose repair this one takes back: HealReady means that it did,
-	// HealBroken that it did not. "": this one is a repair.
+	// HealBroken that it did not; or CHAT/TURN, a turn of a chat. "": this one is a repair.
 	TakesBack string
 	// TakenBack is the episode that has taken this one back; "": none has.
 	TakenBack string
@@ -168,7 +168,8 @@ type ChangedError = tendpb.ChangedError
 // RollBack takes back what a repair has changed for good: by one new commit of the paths that
 // it has committed, or, where it committed nothing, by what it has kept of them. Nothing
 // else is touched, and then the service is restarted. It returns the ID of the episode that
-// does this, once it is known that it may be done. It is safe to repeat.
+// does this, once it is known that it may be done. It is safe to repeat. An id of CHAT/TURN is
+// what a turn of a chat has changed, which is in no commit.
 //
 // [*ChangedError]: one of those paths has changed since. [process.ErrRunning]: the service is
 // being repaired, or git is in the middle of something. [process.ErrUnsupported]: there

@@ -73,10 +73,12 @@ type Order struct {
 
 // Back is a repair that is taken back.
 type Back struct {
-	Episode string `json:"episode"` // which made it
+	Episode string `json:"episode"` // which made it; or a turn of a chat, as CHAT/TURN
 	Commit  string `json:"commit,omitempty"`
 	// Undo is the path of the file to go back by where there is no commit.
 	Undo string `json:"undo,omitempty"`
+	// Turn: Episode is CHAT/TURN, and Undo is the file of what that turn has changed.
+	Turn int64 `json:"turn,omitempty"`
 }
 
 // Secrets are what is asked with, and is told to nobody.

@@ -2,6 +2,7 @@ package healing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,13 +15,28 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// RollBack takes back what a repair has changed for good, by an episode of its own, and
-// returns the ID of that once it is known that it may be: [healer.ChangedError] names the paths
-// that have changed since. Asked again it returns the same one, unless that has failed.
+// RollBack takes back what a repair, or CHAT/TURN of a chat, has changed for good, by an episode
+// of its own, and returns the ID of that once it is known that it may be: [healer.ChangedError]
+// names the paths that have changed since. Asked again it returns the same one, unless that has
+// failed.
 func (h *Healing) RollBack(ctx context.Context, id string) (back string, err error) {
-	ierr := h.in(ctx, func() { back, err = h.openBack(id) })
-	if err == nil {
-		err = ierr
+	for {
+		ierr := h.in(ctx, func() {
+			if of, turn, ok := turnOf(id); ok {
+				back, err = h.openBackTurn(id, of, turn)
+			} else {
+				back, err = h.openBack(id)
+			}
+		})
+		if err == nil {
+			err = ierr
+		}
+		if !errors.Is(err, errEnding) {
+			break
+		}
+		if !pace.Wait(ctx, liveEvery) {
+			return "", ctx.Err()
+		}
 	}
 	for err == nil {
 		entries, rerr := healer.ReadJournal(filepath.Join(h.store.episode(back), healer.JournalFile))
@@ -79,19 +95,25 @@ func (h *Healing) openBack(id string) (string, error) {
 	if why != "" {
 		return "", &refusedError{why}
 	}
+	back := &healer.Back{Episode: id, Commit: s.Committed}
+	if s.Committed == "" {
+		back.Undo = o.Path(healer.UndoFile)
+	}
+	return h.launchBack(o, back, "the repair "+id)
+}
+
+// launchBack begins to take back what the worker of an order has changed.
+func (h *Healing) launchBack(o *healer.Order, back *healer.Back, what string) (string, error) {
 	now := time.Now()
-	rules := *d.Healer
+	rules := *h.declared.Healer
 	rules.LLM, rules.Root = nil, o.Healer.Root
 	begun := &healer.Order{
 		ID: newID(now), StateDir: h.c.StateDir, Keys: h.store.path(declaredFile), URL: h.c.URL, File: o.File,
 		Rules: o.Rules, Healer: &rules, Service: o.Service, At: now,
-		Signal: healer.Signal{Kind: "rollback", Text: "somebody wants the repair " + id + " taken back", At: now},
-		Back:   &healer.Back{Episode: id, Commit: s.Committed},
+		Signal: healer.Signal{Kind: "rollback", Text: "somebody wants " + what + " taken back", At: now},
+		Back:   back,
 	}
 	begun.Dir = h.store.episode(begun.ID)
-	if s.Committed == "" {
-		begun.Back.Undo = o.Path(healer.UndoFile)
-	}
 	if err := h.launch(begun, h.state); err != nil {
 		return "", err
 	}
@@ -141,6 +163,10 @@ func (h *Healing) tookBack(f *follower) bool {
 		return false
 	}
 	of := f.order.Back.Episode
+	if f.order.Back.Turn > 0 {
+		h.tookTurnBack(f)
+		return true
+	}
 	at := filepath.Join(h.store.episode(of), healer.BackFile)
 	if err := replace.Synced(at, []byte(f.order.ID+"\n"), 0o600); err != nil {
 		h.c.Log.Error("that a repair was taken back could not be stored", "episode", of, "err", err)

@@ -46,6 +46,9 @@ func (h *Healing) ClearChat(ctx context.Context, service, id string) (err error)
 		if _, err = h.talk.journal.Read(); err == nil && h.talk.state().Phase != chat.Idle {
 			err = &refusedError{"the model is still working; stop it first"}
 		}
+		if f := h.episode; err == nil && f != nil && f.order.Back != nil && f.order.Back.Turn > 0 {
+			err = &refusedError{"a turn of it is being taken back: wait for that first"}
+		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return
 		}
@@ -69,7 +72,7 @@ func (h *Healing) forgetTalk(id string) error {
 	if errors.Is(err, fs.ErrNotExist) { // somebody has removed it
 		return nil
 	}
-	return errors.Join(err, os.RemoveAll(filepath.Join(dir, healer.JournalFile)), os.RemoveAll(filepath.Join(dir, healer.WordsFile)))
+	return errors.Join(err, os.RemoveAll(filepath.Join(dir, healer.JournalFile)), os.RemoveAll(filepath.Join(dir, healer.WordsFile)), os.RemoveAll(filepath.Join(dir, chat.TurnsDir)))
 }
 
 // sweepTalks removes all that was forgotten, and then closes what it returns. The loop calls

@@ -42,6 +42,7 @@ type liveChat struct {
 	told        bool  // what there is
 	print       print // of the journal
 	words       print
+	said        int64 // the newest message of the person
 	waiting     []*tendv1.ChatEntry
 }
 
@@ -103,7 +104,7 @@ func (l *liveChat) begin(id string) error {
 	if id == l.id {
 		after = l.after
 	}
-	l.id, l.after, l.talk, l.waiting = id, after, nil, nil
+	l.id, l.after, l.said, l.talk, l.waiting = id, after, 0, nil, nil
 	if id == "" {
 		return nil
 	}
@@ -126,6 +127,9 @@ func (l *liveChat) begin(id string) error {
 // take makes messages of what is new.
 func (l *liveChat) take(entries []chat.Entry) {
 	for _, e := range entries {
+		if e.Kind == chat.Said {
+			l.said = e.Seq
+		}
 		if e.Seq <= l.after {
 			continue
 		}
@@ -135,7 +139,14 @@ func (l *liveChat) take(entries []chat.Entry) {
 			kind = "" // of no interest; but numbers have no gaps
 		}
 		one := &tendv1.ChatEntry{Seq: e.Seq, At: stamp(e.At), Kind: kind, Tool: e.Tool, Call: e.Call, Input: e.Input, Error: e.Error, Diff: []byte(e.Diff), Question: e.Question, Yes: e.Yes}
-		if kind != "" {
+		switch kind {
+		case "":
+		case chat.Back:
+			one.Turn, one.Episode = e.Turn, e.Episode // the text is for the model
+		case chat.End:
+			one.Text, one.Turn = e.Text, l.said
+			one.CanRollBack = l.talk.state().TakenBack[l.said] == "" && canTakeBack(l.talk, l.said) == nil
+		default:
 			one.Text = e.Text
 		}
 		l.waiting = append(l.waiting, one)

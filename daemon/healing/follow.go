@@ -104,7 +104,7 @@ func (h *Healing) conclude(f *follower) {
 	switch d := h.declared; {
 	case d == nil || d.Service != f.order.Service || d.File != f.order.File:
 		h.state = state{} // it says nothing of what is declared now
-	case took:
+	case took && f.order.Back.Turn == 0:
 		h.state.Ended = healer.Running
 		h.state.Breaker.Decline(time.Now(), f.order.Back.Episode)
 	case f.order.Back != nil: // nothing was done

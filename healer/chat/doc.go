@@ -23,7 +23,13 @@
 //	note      what people are told
 //	stopped   the person wants the turn to end
 //	end       it has ended
+//	back      what a turn has changed was taken back
 //
 // A call that changes something, was begun, and has no result when a worker begins, is never
 // made a second time.
+//
+// # What a turn has changed
+//
+// [Turn] is what it can be taken back by. The worker adds to it what each call has changed, before
+// it writes the result, and the server removes it once it was taken back.
 package chat

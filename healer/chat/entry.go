@@ -22,6 +22,7 @@ const (
 	Note     = "note"
 	Stopped  = "stopped"
 	End      = "end"
+	Back     = "back"
 )
 
 // Entry is one line of a journal. Secrets are hidden in all but what the person has said.
@@ -51,6 +52,10 @@ type Entry struct {
 	// Question that an Answer is for, and Yes.
 	Question int64 `json:"question,omitempty"`
 	Yes      bool  `json:"yes,omitempty"`
+	// Turn of a Back: the number of the message that it began with. Episode has taken back
+	// what it had changed; Text says so to the model.
+	Turn    int64  `json:"turn,omitempty"`
+	Episode string `json:"episode,omitempty"`
 }
 
 // Bounds of entries, in bytes.

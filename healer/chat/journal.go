@@ -104,7 +104,7 @@ func (j *Journal) Append(ctx context.Context, decide func(*State) ([]Entry, erro
 		if err != nil {
 			return err
 		}
-		if e.Kind != End && e.Kind != Stopped {
+		if e.Kind != End && e.Kind != Stopped && e.Kind != Back {
 			most = MaxJournal
 		}
 		lines = append(append(lines, line...), '\n')

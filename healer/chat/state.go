@@ -48,6 +48,11 @@ type State struct {
 	Asked   map[string]*Entry
 	// Made counts all calls that were begun.
 	Made int
+	// Changing is the number, as Made has it, of the newest call of each turn, by that of its
+	// message, that may have changed something.
+	Changing map[int64]int
+	// TakenBack are the turns that were taken back, each with the episode that did it.
+	TakenBack map[int64]string
 }
 
 func (s *State) take(e *Entry) {
@@ -75,7 +80,7 @@ func (s *State) take(e *Entry) {
 		}
 	case Call:
 		s.Begun[e.Call] = true
-		s.Made++
+		s.made(e.Tool)
 	case Question:
 		q := *e
 		q.Seq = s.Entries
@@ -90,7 +95,11 @@ func (s *State) take(e *Entry) {
 		}
 	case Again:
 		s.Allowed[e.Call] = true
-		s.Made++
+		tool := ""
+		if q := s.Asked[e.Call]; q != nil {
+			tool = q.Tool
+		}
+		s.made(tool)
 	case Result:
 		s.result(agent.Block{Kind: agent.ResultBlock, ID: e.Call, Text: e.Text, Error: e.Error})
 	case Told:
@@ -99,6 +108,12 @@ func (s *State) take(e *Entry) {
 		if s.Phase == Working {
 			s.Phase = Stopping
 		}
+	case Back:
+		if s.TakenBack == nil {
+			s.TakenBack = map[int64]string{}
+		}
+		s.TakenBack[e.Turn] = e.Episode
+		s.tell(e.Text)
 	case End:
 		s.Phase, s.Question = Idle, 0
 		s.close()
@@ -157,4 +172,35 @@ func (s *State) tell(text string) {
 		return
 	}
 	s.Messages = append(s.Messages, agent.Message{Role: agent.User, Blocks: []agent.Block{b}})
+}
+
+// made counts a call of a tool that is begun.
+func (s *State) made(tool string) {
+	s.Made++
+	if !changes(tool) {
+		return
+	}
+	if s.Changing == nil {
+		s.Changing = map[int64]int{}
+	}
+	s.Changing[s.LastSaid] = s.Made
+}
+
+// changes reports whether a tool may change something in the project.
+func changes(tool string) bool { return tool == "edit" || tool == "exec" || tool == "set_env" }
+
+// BrokenOff reports whether a call that may change something was begun, and has no result:
+// nobody knows how far it came, unless it is being made. One that only asked has done nothing.
+func (s *State) BrokenOff(id string) bool {
+	_, done := s.Results[id]
+	asks := s.Asked[id] != nil && !s.Allowed[id]
+	if done || !s.Begun[id] || asks || len(s.Messages) == 0 {
+		return false
+	}
+	for _, b := range s.Messages[len(s.Messages)-1].Blocks {
+		if b.ID == id {
+			return changes(b.Name)
+		}
+	}
+	return false
 }

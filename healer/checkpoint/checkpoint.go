@@ -55,6 +55,7 @@ type Point struct {
 	ignored map[string]bool
 	tracked map[name]bool // while it is taken
 	taking  bool
+	opened  bool // and nothing was seen since: what has changed may be anybody's
 	omitted []Left
 
 	taken tree          // as it was when the checkpoint was taken
@@ -68,6 +69,8 @@ type move struct {
 	Base    *entry // where Restore goes back to; nil: nothing
 	Last    *entry // what was seen last; nil: nothing
 	Unclear bool   // somebody's edit could not be merged: a copy is kept
+	// Unseen: whoever changed it died before it said so, and it only counts as the healer's.
+	Unseen bool `json:",omitempty"`
 }
 
 // saved is the file of a checkpoint.
@@ -228,6 +231,7 @@ func Open(ctx context.Context, o Options) (*Point, error) {
 	if err := p.load(ctx); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
+	p.opened = true
 	return p, nil
 }
 

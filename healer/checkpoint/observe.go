@@ -60,13 +60,15 @@ func (p *Point) observe(ctx context.Context, healer bool) error {
 		m.Last = cur
 		if !healer || grown[path] || tooLarge(last) && grew(path, last, cur, nil) {
 			m.Base, m.Unclear = p.absorb(ctx, m, last, cur)
+		} else if p.opened {
+			m.Unseen = true
 		}
 		moves[path] = m
 	}
 	if err := p.saveMoves(moves); err != nil {
 		return err
 	}
-	p.moves = moves
+	p.moves, p.opened = moves, false
 	for path, m := range moves {
 		p.set(path, m)
 	}

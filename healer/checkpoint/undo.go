@@ -1,11 +1,13 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"slices"
 )
 
 // MaxUndo is the most bytes of file contents in an Undo.
@@ -56,6 +58,9 @@ func (p *Point) Undo(ctx context.Context) (u *Undo, why string, err error) {
 		if directories(was, is) {
 			continue // those that files need are made, and removed, with them
 		}
+		if p.moves[name(c.Path)].Unseen {
+			return nil, c.Path + " may be somebody else's work: the process that changed it ended before it said what it had done", nil
+		}
 		one := Undone{Path: name(c.Path)}
 		for _, e := range []*entry{was, is} {
 			if e != nil && e.Kind == file && (e.Sum == "" || e == was && !e.Held) {
@@ -93,4 +98,57 @@ func (p *Point) Undo(ctx context.Context) (u *Undo, why string, err error) {
 		}
 	}
 	return u, "", nil
+}
+
+// Join returns the Undo of two changes, of which next was the later one. why says why they
+// cannot be taken back as one: what next has changed was not as the first one had left it, so
+// that somebody else's work would be lost, or it is too much. An Undo may be nil: nothing was
+// changed.
+func (u *Undo) Join(next *Undo) (joined *Undo, why string) {
+	if u == nil || next == nil {
+		return cmp.Or(u, next), ""
+	}
+	joined = &Undo{Dirs: slices.Concat(u.Dirs, next.Dirs)}
+	slices.Sort(joined.Dirs)
+	joined.Dirs = slices.Compact(joined.Dirs)
+	files := map[name]Undone{}
+	for _, f := range u.Files {
+		files[f.Path] = f
+	}
+	for _, f := range next.Files {
+		if first, both := files[f.Path]; both {
+			if !first.After.is(f.Before) && why == "" {
+				why = string(f.Path) + " was changed by somebody else between two of its changes"
+			}
+			f.Before = first.Before
+		}
+		if f.Before.is(f.After) && f.Before.Mode == f.After.Mode {
+			delete(files, f.Path)
+			continue
+		}
+		files[f.Path] = f
+	}
+	size := 0
+	for _, f := range files {
+		joined.Files = append(joined.Files, f)
+		size += len(f.Before.Data)
+	}
+	switch {
+	case size > MaxUndo:
+		return nil, fmt.Sprintf("what it has changed has more than %d MiB", MaxUndo>>20)
+	case len(joined.Files) == 0:
+		return nil, why
+	}
+	slices.SortFunc(joined.Files, func(a, b Undone) int { return cmp.Compare(a.Path, b.Path) })
+	return joined, why
+}
+
+// Paths are those of its files, below the root.
+func (u *Undo) Paths() (all []string) {
+	if u != nil {
+		for _, f := range u.Files {
+			all = append(all, string(f.Path))
+		}
+	}
+	return all
 }

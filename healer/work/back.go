@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tend-run/tend/healer"
+	"github.com/tend-run/tend/healer/chat"
 	"github.com/tend-run/tend/healer/checkpoint"
 	"github.com/tend-run/tend/healer/project"
 	"github.com/tend-run/tend/internal/replace"
@@ -39,6 +42,9 @@ func (w *worker) keepUndo(done *project.Committed) (string, error) {
 // back says what is taken back.
 func (w *worker) back() (checkpoint.Back, error) {
 	o := w.order.Back
+	if o.Turn > 0 {
+		return w.backTurn()
+	}
 	b := checkpoint.Back{
 		Commit:   o.Commit,
 		Message:  fmt.Sprintf("Take back the repair of %s\n\nIt was made by %s, in the commit %s.\n", w.order.Service, o.Episode, o.Commit),
@@ -58,6 +64,46 @@ func (w *worker) back() (checkpoint.Back, error) {
 	return b, err
 }
 
+// backTurn says what is taken back of a turn of a chat.
+func (w *worker) backTurn() (b checkpoint.Back, err error) {
+	t, err := chat.ReadTurn(w.order.Back.Undo)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return b, errors.New("what the turn could be taken back by is gone: the newest 20 turns are kept, up to 64 MiB")
+	case err != nil:
+		return b, err
+	case t.Why != "":
+		return b, errors.New("the turn cannot be taken back: " + t.Why)
+	case t.Root != w.project.Root():
+		return b, fmt.Errorf("the turn cannot be taken back: its project was %s, and is %s by now", t.Root, w.project.Root())
+	}
+	b.Undo = t.Undo
+	return b, nil
+}
+
+// laterTurns are those files of a turn that a later turn has changed, too.
+func (w *worker) laterTurns(b checkpoint.Back) (all []checkpoint.Left, err error) {
+	if w.order.Back.Turn == 0 {
+		return nil, nil
+	}
+	dir := filepath.Dir(filepath.Dir(w.order.Back.Undo))
+	for _, said := range chat.Turns(dir) {
+		if said <= w.order.Back.Turn {
+			continue
+		}
+		t, err := chat.ReadTurn(chat.TurnFile(dir, said))
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range t.Undo.Paths() {
+			if slices.Contains(b.Undo.Paths(), path) && !slices.ContainsFunc(all, func(l checkpoint.Left) bool { return l.Path == path }) {
+				all = append(all, checkpoint.Left{Path: path, Reason: "a later turn of the chat has changed it, too: take that back first"})
+			}
+		}
+	}
+	return all, nil
+}
+
 // lookBack finds out whether the repair can be taken back. Where it cannot, there is no
 // remedy, and the text says why.
 func (w *worker) lookBack(ctx context.Context) (out healer.Entry, err error) {
@@ -68,6 +114,9 @@ func (w *worker) lookBack(ctx context.Context) (out healer.Entry, err error) {
 	b, err := w.back()
 	var done checkpoint.TakenBack
 	if err == nil {
+		done.Changed, err = w.laterTurns(b)
+	}
+	if err == nil && len(done.Changed) == 0 {
 		done, err = w.project.TakeBack(ctx, b, true)
 	}
 	switch {
@@ -76,7 +125,7 @@ func (w *worker) lookBack(ctx context.Context) (out healer.Entry, err error) {
 	case err != nil:
 		out.Text = err.Error()
 	case len(done.Changed) > 0:
-		out.Text, out.Changed = changed(done.Changed)
+		out.Text, out.Changed = w.changed(done.Changed)
 	default:
 		out.Remedies = []healer.Remedy{{Kind: healer.Undo, Name: w.order.Back.Episode, Why: "somebody asked for it"}}
 		err := replace.File(w.order.Path(healer.DiffFile), []byte(w.redact.Text(done.Diff)), 0o600)
@@ -86,9 +135,9 @@ func (w *worker) lookBack(ctx context.Context) (out healer.Entry, err error) {
 }
 
 // changed says what keeps a repair from being taken back.
-func changed(all []checkpoint.Left) (text string, paths []string) {
+func (w *worker) changed(all []checkpoint.Left) (text string, paths []string) {
 	var b strings.Builder
-	b.WriteString("nothing was taken back, since what the repair has changed has changed again:")
+	fmt.Fprintf(&b, "nothing was taken back, since what %s has changed has changed again:", w.taken())
 	for i, l := range all {
 		if paths = append(paths, l.Path); i < 20 {
 			fmt.Fprintf(&b, "\n%s: %s", l.Path, l.Reason)
@@ -98,6 +147,14 @@ func changed(all []checkpoint.Left) (text string, paths []string) {
 		fmt.Fprintf(&b, "\n… and %d more", n)
 	}
 	return b.String(), paths
+}
+
+// taken is what is taken back, in words.
+func (w *worker) taken() string {
+	if w.order.Back.Turn > 0 {
+		return "the turn"
+	}
+	return "the repair"
 }
 
 // takeBack takes the repair back, and restarts the service on what is there then.
@@ -111,7 +168,7 @@ func (w *worker) takeBack(ctx context.Context) (out healer.Entry, err error) {
 		return out, err
 	}
 	if len(done.Changed) > 0 {
-		text, paths := changed(done.Changed)
+		text, paths := w.changed(done.Changed)
 		out.Changed = paths
 		return out, errors.New(text)
 	}
@@ -119,9 +176,9 @@ func (w *worker) takeBack(ctx context.Context) (out healer.Entry, err error) {
 	for _, l := range done.Left {
 		out.Left = append(out.Left, l.Path+": "+l.Reason)
 	}
-	out.Text = "1 file is as it was before the repair"
+	out.Text = "1 file is as it was before " + w.taken()
 	if n := len(done.Paths); n != 1 {
-		out.Text = fmt.Sprintf("%d files are as they were before the repair", n)
+		out.Text = fmt.Sprintf("%d files are as they were before %s", n, w.taken())
 	}
 	if err := w.restart(ctx); err != nil { // it may be down, or not be there any more
 		out.Text += "; the service was not restarted: " + err.Error()

@@ -14,6 +14,7 @@ import (
 	"github.com/tend-run/tend/healer"
 	"github.com/tend-run/tend/healer/agent"
 	"github.com/tend-run/tend/healer/chat"
+	"github.com/tend-run/tend/healer/checkpoint"
 	"github.com/tend-run/tend/internal/pace"
 )
 
@@ -30,7 +31,7 @@ type talker struct {
 	words *words
 
 	mu     sync.Mutex // of unkept
-	unkept error      // why the journal could not be written
+	unkept error      // why the journal, or what the turn can be taken back by, could not be written
 	end    context.CancelCauseFunc
 }
 
@@ -81,14 +82,25 @@ func (t *talker) put(e chat.Entry) {
 	e.Text, e.Diff = t.redact.Text(e.Text), t.redact.Text(e.Diff)
 	err := t.chat.Append(context.Background(), func(*chat.State) ([]chat.Entry, error) { return []chat.Entry{e}, nil })
 	if err != nil {
-		t.mu.Lock()
-		t.unkept = errors.Join(t.unkept, err)
-		t.mu.Unlock()
-		if t.end != nil {
-			t.end(err)
-		}
+		t.fail(err)
 	}
 	fmt.Fprintln(t.out, e.Kind) // for whoever waits for news
+}
+
+// fail ends the turn, since what must be kept could not be written.
+func (t *talker) fail(err error) {
+	t.mu.Lock()
+	t.unkept = errors.Join(t.unkept, err)
+	t.mu.Unlock()
+	if t.end != nil {
+		t.end(err)
+	}
+}
+
+func (t *talker) failed() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.unkept
 }
 
 // over ends the turn, if one is under way.
@@ -142,9 +154,7 @@ func (t *talker) turn(ctx context.Context) error {
 	stopped := errors.Is(context.Cause(turn), errStopped)
 	end(nil)
 	wg.Wait()
-	t.mu.Lock()
-	failed := t.unkept
-	t.mu.Unlock()
+	failed := t.failed()
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err() // another worker goes on
@@ -205,6 +215,9 @@ func (t *talker) record(e agent.Event) {
 			t.put(chat.Entry{Kind: chat.Call, Tool: e.Tool, Call: e.Call, Input: e.Input})
 		}
 	case "result":
+		if t.failed() != nil {
+			return // what the call has changed may not be kept: another worker does it
+		}
 		t.put(chat.Entry{Kind: chat.Result, Tool: e.Tool, Call: e.Call, Text: e.Text, Error: e.Error, Diff: t.hands.diff})
 		t.hands.diff = ""
 	case "note":
@@ -252,31 +265,34 @@ func (t *talker) broken(ctx context.Context) ([]chat.Entry, error) {
 	s := t.chat.State()
 	var all []chat.Entry
 	for _, id := range s.Pending {
-		_, done := s.Results[id]
-		asks := s.Asked[id] != nil && !s.Allowed[id]
-		if done || !s.Begun[id] || asks || !changes(s, id) {
+		if !s.BrokenOff(id) {
 			continue
 		}
 		e := chat.Entry{Kind: chat.Result, Call: id, Error: true, Text: "it was broken off: the process that made this call has ended. It is not made again by itself; look at what it has done, and go on from there"}
-		if t.hasPoint(s.Made) {
-			if err := t.takePoint(ctx, s.Made); err == nil {
-				_ = t.project.Mark(ctx)
-				e.Diff = t.changed(ctx, s.Made)
-			}
+		var err error
+		if e.Diff, err = t.salvage(ctx, s.Made); err != nil {
+			return nil, err
 		}
 		all = append(all, e)
 	}
 	return all, t.tidy(ctx)
 }
 
-// changes reports whether a call may change something.
-func changes(s *chat.State, id string) bool {
-	for _, b := range s.Messages[len(s.Messages)-1].Blocks {
-		if b.ID == id {
-			return b.Name == "edit" || b.Name == "exec" || b.Name == "set_env"
-		}
+// salvage keeps what a call has changed that a worker before this one was making.
+func (t *talker) salvage(ctx context.Context, n int) (diff string, err error) {
+	if !t.hasPoint(n) { // it had not begun
+		return "", t.keep(n, nil, "")
 	}
-	return false
+	if err = t.takePoint(ctx, n); err == nil {
+		err = t.project.Mark(ctx)
+	}
+	if err == nil {
+		diff, err = t.changed(ctx, n)
+	}
+	if err == nil || ctx.Err() != nil || t.lost() != nil { // another worker does it
+		return diff, err
+	}
+	return diff, t.keep(n, nil, "what a call that was broken off has changed is not known: "+err.Error())
 }
 
 func (t *talker) hasPoint(n int) bool {
@@ -284,19 +300,29 @@ func (t *talker) hasPoint(n int) bool {
 	return err == nil
 }
 
-// changed is what was changed since a checkpoint, which is removed.
-func (t *talker) changed(ctx context.Context, n int) string {
-	diff := ""
+// changed is what was changed since a checkpoint, which is removed. What the turn can be taken
+// back by is kept first.
+func (t *talker) changed(ctx context.Context, n int) (diff string, err error) {
 	if r, err := t.project.Review(ctx, n); err == nil {
 		diff = r.Diff
 	}
-	if done, err := t.project.Commit(ctx, n, nil); err == nil {
-		for _, k := range done.Kept {
-			t.note(k.Path + ": your uncommitted version, before a command changed it, is in " + t.where(k.Copy))
-		}
+	done, err := t.project.Commit(ctx, n, nil)
+	if err != nil {
+		return diff, err
+	}
+	for _, k := range done.Kept {
+		t.note(k.Path + ": your uncommitted version, before a command changed it, is in " + t.where(k.Copy))
+	}
+	if err := t.keep(n, done.Undo, done.NoUndo); err != nil {
+		return diff, err
 	}
 	t.drop(ctx, n)
-	return diff
+	return diff, nil
+}
+
+// keep keeps what a call has changed.
+func (t *talker) keep(n int, u *checkpoint.Undo, why string) error {
+	return chat.KeepCall(t.order.Dir, t.project.Root(), t.chat.State().LastSaid, n, u, why)
 }
 
 // tidy removes the checkpoints that workers before this one have left.

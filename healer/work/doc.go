@@ -24,7 +24,7 @@
 //
 // [Chat] is the same for one turn of a chat, whose journal is that of package healer/chat. Each
 // call that changes something is between a checkpoint and its removal, by which its diff is
-// known. One that the guards refuse, and a person may allow, becomes a question; the process
+// known, and kept what the turn can be taken back by (turns/N.json). One that the guards refuse, and a person may allow, becomes a question; the process
 // ends then, and the answer starts another.
 //
 // # Commands

@@ -53,7 +53,14 @@ func (t *talker) made(ctx context.Context, tool agent.Tool, call agent.Block) (s
 	text, err := tool.Run(ctx, call.Input)
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTime)
 	defer cancel()
-	t.hands.diff = t.changed(last, n)
+	var kept error
+	if t.hands.diff, kept = t.changed(last, n); kept != nil && t.lost() == nil { // else another worker keeps it
+		kept = t.keep(n, nil, "what one of its calls has changed is not known: "+kept.Error())
+		t.drop(last, n)
+	}
+	if kept != nil {
+		t.fail(kept)
+	}
 	return text, err
 }
 

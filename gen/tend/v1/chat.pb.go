@@ -204,7 +204,8 @@ type ChatEntry struct {
 	At  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
 	// said (text, by the person), reply (text, by the model), call (tool, call, input), result
 	// (call, text, error, diff), question (call, text), answer (question, yes), stopped, end
-	// (text: why the turn ended; empty: the model has answered), note (text); others may come.
+	// (text: why the turn ended; empty: the model has answered; turn, can_roll_back), note (text),
+	// back (turn, episode); others may come.
 	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	Text string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
 	Tool string `protobuf:"bytes,5,opt,name=tool,proto3" json:"tool,omitempty"`
@@ -217,8 +218,16 @@ type ChatEntry struct {
 	// What a call has changed, as a unified diff of at most 64 KiB.
 	Diff []byte `protobuf:"bytes,9,opt,name=diff,proto3" json:"diff,omitempty"`
 	// The number of the question that is answered, and how.
-	Question      int64 `protobuf:"varint,10,opt,name=question,proto3" json:"question,omitempty"`
-	Yes           bool  `protobuf:"varint,11,opt,name=yes,proto3" json:"yes,omitempty"`
+	Question int64 `protobuf:"varint,10,opt,name=question,proto3" json:"question,omitempty"`
+	Yes      bool  `protobuf:"varint,11,opt,name=yes,proto3" json:"yes,omitempty"`
+	// The turn that has ended, or was taken back: the number of the message that it began with.
+	// RollBackEpisode of ServiceService takes it back, by the name CHAT/TURN.
+	Turn int64 `protobuf:"varint,12,opt,name=turn,proto3" json:"turn,omitempty"`
+	// The turn has changed something that there is something to go back to of. Whether it may be
+	// taken back, RollBackEpisode says.
+	CanRollBack bool `protobuf:"varint,13,opt,name=can_roll_back,json=canRollBack,proto3" json:"can_roll_back,omitempty"`
+	// The episode that has taken back what the turn had changed.
+	Episode       string `protobuf:"bytes,14,opt,name=episode,proto3" json:"episode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -328,6 +337,27 @@ func (x *ChatEntry) GetYes() bool {
 		return x.Yes
 	}
 	return false
+}
+
+func (x *ChatEntry) GetTurn() int64 {
+	if x != nil {
+		return x.Turn
+	}
+	return 0
+}
+
+func (x *ChatEntry) GetCanRollBack() bool {
+	if x != nil {
+		return x.CanRollBack
+	}
+	return false
+}
+
+func (x *ChatEntry) GetEpisode() string {
+	if x != nil {
+		return x.Episode
+	}
+	return ""
 }
 
 type SendChatRequest struct {
@@ -1025,7 +1055,7 @@ const file_tend_v1_chat_proto_rawDesc = "" +
 	"tokensRead\x12%\n" +
 	"\x0etokens_written\x18\a \x01(\x03R\rtokensWritten\x12\x12\n" +
 	"\x04cost\x18\b \x01(\x01R\x04cost\x12\x1a\n" +
-	"\bquestion\x18\t \x01(\x03R\bquestion\"\x87\x02\n" +
+	"\bquestion\x18\t \x01(\x03R\bquestion\"\xd9\x02\n" +
 	"\tChatEntry\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
@@ -1038,7 +1068,10 @@ const file_tend_v1_chat_proto_rawDesc = "" +
 	"\x04diff\x18\t \x01(\fR\x04diff\x12\x1a\n" +
 	"\bquestion\x18\n" +
 	" \x01(\x03R\bquestion\x12\x10\n" +
-	"\x03yes\x18\v \x01(\bR\x03yes\"O\n" +
+	"\x03yes\x18\v \x01(\bR\x03yes\x12\x12\n" +
+	"\x04turn\x18\f \x01(\x03R\x04turn\x12\"\n" +
+	"\rcan_roll_back\x18\r \x01(\bR\vcanRollBack\x12\x18\n" +
+	"\aepisode\x18\x0e \x01(\tR\aepisode\"O\n" +
 	"\x0fSendChatRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x0e\n" +

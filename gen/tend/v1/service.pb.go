@@ -1146,7 +1146,7 @@ type Episode struct {
 	// empty: it does, or none was asked.
 	Unreached string `protobuf:"bytes,17,opt,name=unreached,proto3" json:"unreached,omitempty"`
 	// The episode whose repair this one takes back: READY means that it did, and BROKEN that it
-	// did not. Empty: this one is a repair.
+	// did not; or CHAT/TURN, a turn of a chat. Empty: this one is a repair.
 	TakesBack string `protobuf:"bytes,18,opt,name=takes_back,json=takesBack,proto3" json:"takes_back,omitempty"`
 	// The episode that has taken this one back; empty: none has.
 	TakenBack string `protobuf:"bytes,19,opt,name=taken_back,json=takenBack,proto3" json:"taken_back,omitempty"`
@@ -2350,8 +2350,9 @@ func (*CancelHealResponse) Descriptor() ([]byte, []int) {
 }
 
 type RollBackEpisodeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the repair; or CHAT/TURN, a turn of a chat, as its ChatEntry has them.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

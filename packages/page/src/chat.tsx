@@ -10,6 +10,8 @@ import { Call, lines, Writing } from './conversation.js';
 import type { Said } from './episode.js';
 import { visible } from './format.js';
 import { Notice, State, type Health } from './parts.js';
+import { RollBackTurn } from './rollback.js';
+import { paths } from './router.js';
 import { readOnly } from './session.js';
 import { Diff } from './timeline.js';
 
@@ -94,10 +96,10 @@ export function ChatPanel({ s }: { s: ServiceStatus }) {
         <div class="timeline ghost" aria-busy="true" />
       ) : talk.entries.length === 0 ? (
         <Notice title="Talk with the model about this service">
-          <p>It reads the log and the files, runs commands that change nothing outside of the project, and shows you each change. It asks before it does anything else. Nothing is committed.</p>
+          <p>It reads the log and the files, runs commands that change nothing outside of the project, and shows you each change. It asks before it does anything else. Nothing is committed, and what a turn has changed can be taken back.</p>
         </Notice>
       ) : (
-        <Entries entries={talk.entries} question={talk.chat.question} answer={(yes) => void act(() => chats.answer({ ...of, question: talk.chat!.question, yes }))} busy={busy} words={talk.words} live={state === ChatState.WORKING} />
+        <Entries service={s.name} chat={chat} entries={talk.entries} question={talk.chat.question} answer={(yes) => void act(() => chats.answer({ ...of, question: talk.chat!.question, yes }))} busy={busy} words={talk.words} live={state === ChatState.WORKING} />
       )}
       <p class="error" role="alert">
         {visible(said)}
@@ -108,15 +110,23 @@ export function ChatPanel({ s }: { s: ServiceStatus }) {
   );
 }
 
-function Entries({ entries, question, answer, busy, words, live }: { entries: ChatEntry[]; question: bigint; answer: (yes: boolean) => void; busy: boolean; words: ChatWords | undefined; live: boolean }) {
-  const { results, answers } = useMemo(() => {
+function Entries({ service, chat, entries, question, answer, busy, words, live }: { service: string; chat: string; entries: ChatEntry[]; question: bigint; answer: (yes: boolean) => void; busy: boolean; words: ChatWords | undefined; live: boolean }) {
+  const { results, answers, backed, diffs } = useMemo(() => {
     const results = new Map<string, ChatEntry>();
     const answers = new Map<bigint, boolean>();
+    const backed = new Map<bigint, string>();
+    const diffs = new Map<bigint, string[]>(); // of each turn
+    let turn = 0n;
     for (const e of entries) {
-      if (e.kind === 'result') results.set(e.call, e);
+      if (e.kind === 'said') diffs.set((turn = e.seq), []);
+      if (e.kind === 'result') {
+        results.set(e.call, e);
+        if (e.diff.length > 0) diffs.get(turn)?.push(text.decode(e.diff));
+      }
       if (e.kind === 'answer') answers.set(e.question, e.yes);
+      if (e.kind === 'back') backed.set(e.turn, e.episode);
     }
-    return { results, answers };
+    return { results, answers, backed, diffs };
   }, [entries]);
   const busyCall = entries.findLast((e) => e.kind === 'call');
   return (
@@ -172,11 +182,18 @@ function Entries({ entries, question, answer, busy, words, live }: { entries: Ch
               </p>
             );
           case 'end':
-            return e.text ? (
-              <p key={key} class={e.error ? 'error' : 'faint'}>
-                {e.text === 'stopped' ? 'You stopped it.' : `It has ended: ${visible(e.text)}`}
-              </p>
-            ) : null;
+            return (
+              <div key={key} class="turn-end">
+                {e.text && <p class={e.error ? 'error' : 'faint'}>{e.text === 'stopped' ? 'You stopped it.' : `It has ended: ${visible(e.text)}`}</p>}
+                {backed.has(e.turn) ? (
+                  <p class="faint">
+                    What this turn had changed was taken back. <a href={`${paths.service(service)}?tab=healing&episode=${encodeURIComponent(backed.get(e.turn)!)}`}>See what was done</a>.
+                  </p>
+                ) : (
+                  e.canRollBack && <RollBackTurn chat={chat} turn={e.turn} diffs={diffs.get(e.turn) ?? []} />
+                )}
+              </div>
+            );
         }
         return null;
       })}

@@ -182,7 +182,7 @@ function One({ seen, s }: { seen: Seen; s: ServiceStatus }) {
           </div>
         )}
         <div>
-          <dt>Repair</dt>
+          <dt>{e.takesBack.includes('/') ? 'Turn of the chat' : 'Repair'}</dt>
           <dd class="mono">{e.takesBack || e.id}</dd>
         </div>
       </dl>

@@ -1,4 +1,4 @@
-// Taking a repair back: what goes is shown, and asked about, before anything is done.
+// Taking a repair, or what a turn of a chat has changed, back: what goes is shown, and asked about, before anything is done.
 
 import { useState } from 'preact/hooks';
 import { HealStatus, type Episode, type ServiceStatus } from '../../client/src/gen/tend/v1/service_pb.js';
@@ -35,33 +35,61 @@ export function RollBack({ seen, e }: { seen: Seen; e: Episode }) {
       <button class="danger" onClick={() => ask(true)}>
         Take it back{'\u2026'}
       </button>
-      {asking && <Sure diff={lasting(seen)} e={e} close={() => ask(false)} />}
+      {asking && <Sure id={e.id} what="repair" diffs={[lasting(seen)]} commit={!!e.commit} close={() => ask(false)} />}
     </div>
   );
 }
 
-function Sure({ diff, e, close }: { diff: string; e: Episode; close: () => void }) {
+/** The button at a turn of a chat that has something to go back to. */
+export function RollBackTurn({ chat, turn, diffs }: { chat: string; turn: bigint; diffs: string[] }) {
+  const [asking, ask] = useState(false);
+  if (readOnly()) return null;
+  return (
+    <div class="healbar">
+      <span class="faint">What this turn has changed is in no commit; the files as they were are kept.</span>
+      <span class="grow" />
+      <button class="danger" onClick={() => ask(true)}>
+        Take it back{'\u2026'}
+      </button>
+      {asking && <Sure id={`${chat}/${turn}`} what="turn" diffs={diffs} commit={false} close={() => ask(false)} />}
+    </div>
+  );
+}
+
+interface Asked {
+  id: string;
+  what: 'repair' | 'turn';
+  diffs: string[];
+  commit: boolean;
+  close: () => void;
+}
+
+function Sure({ id, what, diffs, commit, close }: Asked) {
   const [busy, work] = useState(false);
   const [refused, refuse] = useState('');
   const back = async () => {
     work(true);
     refuse('');
     try {
-      const { episode } = await repeat(() => services.rollBackEpisode({ id: e.id })); // it is safe to repeat
+      const { episode } = await repeat(() => services.rollBackEpisode({ id })); // it is safe to repeat
       close();
-      amend({ episode }, true);
+      amend({ tab: 'healing', episode }, true);
     } catch (err) {
       refuse(words(err));
     }
     work(false);
   };
   return (
-    <Dialog title="Take this repair back?" close={close}>
+    <Dialog title={what === 'repair' ? 'Take this repair back?' : 'Take back what this turn has changed?'} close={close}>
       <div class="sure">
         <p>
-          This goes{e.commit ? ', by a new commit' : ''}, and the service is restarted. Nothing else is touched. If one of these files has changed since, nothing is done.
+          This goes{commit ? ', by a new commit' : ''}, and the service is restarted. Nothing else is touched. If one of these files has changed since, nothing is done.
         </p>
-        {diff ? <Diff text={diff} title="What the repair changed" /> : <p class="faint">What it changed cannot be shown.</p>}
+        {diffs.some(Boolean) ? (
+          diffs.map((diff, n) => diff && <Diff key={n} text={diff} title={what === 'repair' ? 'What the repair changed' : diffs.length === 1 ? 'What the turn changed' : `What the turn changed, ${n + 1} of ${diffs.length}`} />)
+        ) : (
+          <p class="faint">What it changed cannot be shown.</p>
+        )}
         {refused && (
           <p class="error written" role="alert">
             {refused.split('\n').map(visible).join('\n')}
@@ -94,12 +122,13 @@ export function Backed({ e, s }: { e: Episode; s: ServiceStatus }) {
     );
   if (!e.takesBack || !e.ended) return null;
   const done = e.status === HealStatus.READY;
+  const turn = e.takesBack.includes('/');
   return (
     <div class="backed">
-      <Notice kind={done ? '' : 'bad'} title={done ? 'The repair was taken back' : 'Nothing was taken back'}>
+      <Notice kind={done ? '' : 'bad'} title={done ? (turn ? 'What a turn of the chat had changed was taken back' : 'The repair was taken back') : 'Nothing was taken back'}>
         <p class="written">{e.why.split('\n').map(visible).join('\n')}</p>
         <p>
-          <a href={to(e.takesBack)}>See the repair</a>
+          {turn ? <a href={`${paths.service(s.name)}?tab=chat`}>See the chat</a> : <a href={to(e.takesBack)}>See the repair</a>}
         </p>
       </Notice>
     </div>

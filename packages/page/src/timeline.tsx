@@ -138,7 +138,7 @@ export function Timeline({ seen, e }: { seen: Seen; e: Episode }) {
       case 'opened': {
         const [title, text] = signalOf(step.text);
         return void nodes.push(
-          <Item key={key} mark={e.takesBack ? 'note' : 'bad'} title={title} at={step.at}>
+          <Item key={key} mark={e.takesBack ? 'note' : 'bad'} title={e.takesBack.includes('/') ? 'Somebody wants a turn of the chat taken back' : title} at={step.at}>
             <Text text={text} />
           </Item>,
         );

@@ -6,7 +6,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import { freePort, key, model } from './model.js';
-import { accessible, complaints, dir, killServer, leave, loggedIn, says, shots, tend, url } from './stage.js';
+import { accessible, complaints, dir, killServer, killServerDuring, leave, loggedIn, says, shots, tend, url } from './stage.js';
 
 const repo = path.join(dir, 'project');
 const git = (...args: string[]) => execFileSync('git', ['-c', 'user.name=a', '-c', 'user.email=a@b', ...args], { cwd: repo, encoding: 'utf8', env: { ...process.env, GIT_CONFIG_GLOBAL: '/dev/null' } });
@@ -69,6 +69,34 @@ test('chat: words, a command, a diff and a question, over a reload of the page a
   await says(page, '.chat .healbar', /360,000 tokens read, 15,000 written, cost 1\.3[01]/);
   await accessible(page);
   await shots(page, 'chat');
+  // What the turn has changed is taken back, once one has seen what goes; what has changed since
+  // is named. Over a killed server, too.
+  const sure = page.locator('dialog');
+  const back = page.locator('.turn-end button:has-text("Take it back")');
+  const made = read('part.txt');
+  fs.writeFileSync(path.join(repo, 'part.txt'), 'mine\n');
+  await back.click();
+  await sure.locator('.added:has-text("+new")').waitFor();
+  await accessible(page);
+  await shots(page, 'chat-takeback');
+  await sure.locator('button:text-is("Take it back")').click();
+  await sure.locator('.error:has-text("part.txt: it has changed since")').waitFor();
+  await sure.locator('button:text-is("Keep it")').click();
+  await sure.waitFor({ state: 'detached' });
+  assert.equal(read('part.txt') + read('engine/core.js'), 'mine\nnew\n');
+  fs.writeFileSync(path.join(repo, 'part.txt'), made);
+  await back.click();
+  await killServerDuring(() => sure.locator('button:text-is("Take it back")').click());
+  await page.waitForSelector('.notice:has-text("What a turn of the chat had changed was taken back")');
+  await says(page, '.timeline', /Somebody wants a turn of the chat taken back[^]*Looked whether it has changed since[^]*It was taken back/);
+  await accessible(page);
+  await shots(page, 'chat-takenback');
+  assert.equal(read('part.txt') + read('engine/core.js'), 'bad\nold\n');
+  assert.ok(!fs.existsSync(path.join(repo, 'ran.txt')));
+  assert.equal(git('log', '--format=%s'), 'base\n');
+  await page.click('.notice a:text-is("See the chat")');
+  await page.waitForSelector('.turn-end:has-text("What this turn had changed was taken back")');
+  assert.equal(await back.count(), 0);
   // A turn can be stopped, on a phone too; and the chat forgotten.
   await page.setViewportSize({ width: 390, height: 844 });
   await page.fill('.say textarea', 'once more');

@@ -112,7 +112,8 @@ type ServiceServiceClient interface {
 	// and written down: WatchEpisode of the ID that it answers with shows what becomes of
 	// it. It is safe to repeat. Where one of those paths has changed since: FAILED_PRECONDITION with
 	// CHANGED, and nothing is done. While it is being repaired: FAILED_PRECONDITION. Where
-	// there is nothing to go back to: UNSUPPORTED.
+	// there is nothing to go back to: UNSUPPORTED. The same holds for what a turn of a chat has
+	// changed, which is in no commit.
 	RollBackEpisode(context.Context, *connect.Request[v1.RollBackEpisodeRequest]) (*connect.Response[v1.RollBackEpisodeResponse], error)
 }
 
@@ -334,7 +335,8 @@ type ServiceServiceHandler interface {
 	// and written down: WatchEpisode of the ID that it answers with shows what becomes of
 	// it. It is safe to repeat. Where one of those paths has changed since: FAILED_PRECONDITION with
 	// CHANGED, and nothing is done. While it is being repaired: FAILED_PRECONDITION. Where
-	// there is nothing to go back to: UNSUPPORTED.
+	// there is nothing to go back to: UNSUPPORTED. The same holds for what a turn of a chat has
+	// changed, which is in no commit.
 	RollBackEpisode(context.Context, *connect.Request[v1.RollBackEpisodeRequest]) (*connect.Response[v1.RollBackEpisodeResponse], error)
 }
 

@@ -66,6 +66,9 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (9, "diff", "bytes", ""),
         (10, "question", "int64", ""),
         (11, "yes", "bool", ""),
+        (12, "turn", "int64", ""),
+        (13, "can_roll_back", "bool", ""),
+        (14, "episode", "string", ""),
     ),
     "ChatWords": (
         (1, "text", "string", ""),

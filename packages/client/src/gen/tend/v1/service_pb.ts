@@ -599,7 +599,7 @@ export type Episode = Message<"tend.v1.Episode"> & {
 
   /**
    * The episode whose repair this one takes back: READY means that it did, and BROKEN that it
-   * did not. Empty: this one is a repair.
+   * did not; or CHAT/TURN, a turn of a chat. Empty: this one is a repair.
    *
    * @generated from field: string takes_back = 18;
    */
@@ -1153,6 +1153,8 @@ export const CancelHealResponseSchema: GenMessage<CancelHealResponse> = /*@__PUR
  */
 export type RollBackEpisodeRequest = Message<"tend.v1.RollBackEpisodeRequest"> & {
   /**
+   * Of the repair; or CHAT/TURN, a turn of a chat, as its ChatEntry has them.
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -1463,7 +1465,8 @@ export const ServiceService: GenService<{
    * and written down: WatchEpisode of the ID that it answers with shows what becomes of
    * it. It is safe to repeat. Where one of those paths has changed since: FAILED_PRECONDITION with
    * CHANGED, and nothing is done. While it is being repaired: FAILED_PRECONDITION. Where
-   * there is nothing to go back to: UNSUPPORTED.
+   * there is nothing to go back to: UNSUPPORTED. The same holds for what a turn of a chat has
+   * changed, which is in no commit.
    *
    * @generated from rpc tend.v1.ServiceService.RollBackEpisode
    */

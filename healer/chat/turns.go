@@ -1,0 +1,124 @@
+package chat
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tend-run/tend/healer/checkpoint"
+	"github.com/tend-run/tend/internal/replace"
+)
+
+// TurnsDir is in the directory of a chat. In N.json is what the turn that began with the
+// message N can be taken back by, with the content of files.
+const TurnsDir = "turns"
+
+// Bounds of what is kept of turns.
+const (
+	keepTurns = 20                     // with calls that may have changed something
+	maxTurn   = 2 * checkpoint.MaxUndo // bytes; more than an Undo has as JSON
+	maxTurns  = 64 << 20               // bytes of all
+)
+
+// Turn is what one turn has changed in the project.
+type Turn struct {
+	Root string `json:"root"` // of the project
+	// Call is the number, among all that were begun, of the newest call that is in it.
+	Call int              `json:"call"`
+	Undo *checkpoint.Undo `json:"undo,omitempty"` // nil: nothing is kept
+	// Why it cannot be taken back; "": it can, if there is an Undo.
+	Why string `json:"why,omitempty"`
+}
+
+// TurnFile is the path of what is kept of a turn.
+func TurnFile(dir string, said int64) string {
+	return filepath.Join(dir, TurnsDir, strconv.FormatInt(said, 10)+".json")
+}
+
+// ReadTurn reads what is kept of a turn. The error is [fs.ErrNotExist] if nothing is.
+func ReadTurn(path string) (*Turn, error) {
+	data, err := replace.Read(path, maxTurn)
+	if err != nil {
+		return nil, err
+	}
+	t := new(Turn)
+	if err := json.Unmarshal(data, t); err != nil {
+		return nil, fmt.Errorf("read what is kept of a turn: %w", err)
+	}
+	return t, nil
+}
+
+// KeepCall adds what a call has changed to what is kept of its turn, and removes what is kept
+// of turns that are too old. why says why it cannot be taken back. A call that is in it already
+// is not added again.
+func KeepCall(dir, root string, said int64, call int, u *checkpoint.Undo, why string) error {
+	path := TurnFile(dir, said)
+	t, err := ReadTurn(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		t, err = &Turn{Root: root}, nil
+	}
+	if err != nil || t.Call >= call {
+		return err
+	}
+	if t.Root != root && why == "" {
+		why = "the project was moved meanwhile"
+	}
+	joined, apart := t.Undo.Join(u)
+	t.Call, t.Undo = call, joined
+	for _, one := range []string{why, apart} {
+		if t.Why == "" {
+			t.Why = one
+		}
+	}
+	data, err := json.Marshal(t)
+	if err == nil && len(data) > maxTurn {
+		t.Undo, t.Why = nil, "what it has changed is too much to be kept"
+		data, err = json.Marshal(t)
+	}
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err == nil {
+		err = replace.Synced(path, data, 0o600)
+	}
+	if err == nil {
+		pruneTurns(dir)
+	}
+	return err
+}
+
+// Turns are the turns of which something is kept, by the numbers of their messages, the oldest
+// first.
+func Turns(dir string) (all []int64) {
+	entries, _ := os.ReadDir(filepath.Join(dir, TurnsDir)) // none, if there is no directory
+	for _, e := range entries {
+		if text, ok := strings.CutSuffix(e.Name(), ".json"); ok {
+			if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
+				all = append(all, n)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// pruneTurns removes what is kept of turns that are too old.
+func pruneTurns(dir string) {
+	all, size := Turns(dir), int64(0)
+	for n, said := range slices.Backward(all) {
+		info, err := os.Lstat(TurnFile(dir, said))
+		if err != nil {
+			continue
+		}
+		size += info.Size()
+		if kept := len(all) - n; kept > keepTurns || kept > 1 && size > maxTurns {
+			_ = os.Remove(TurnFile(dir, said)) // else with the next one
+		}
+	}
+}

@@ -1,0 +1,193 @@
+//go:build linux
+
+package crashtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/tend-run/tend"
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/pace"
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/process"
+)
+
+// turn says something, waits until the turn is over, and returns its name.
+func (v *conversation) turn(text string) string {
+	v.t.Helper()
+	v.say(text)
+	v.until("the turn is over: "+text, func() bool { return v.over() && v.last("said").GetText() == text })
+	end := v.last("end")
+	if end.GetTurn() != v.last("said").GetSeq() {
+		v.t.Fatalf("the end is %v\n%s", end, v.story())
+	}
+	return fmt.Sprintf("%s/%d", v.chat.GetId(), end.GetTurn())
+}
+
+// What a turn of a chat has changed is taken back once, whoever dies meanwhile, with nothing of
+// the user's work touched; and not at all where somebody else has changed it since.
+func TestTakingATurnBackOutlivesDeaths(t *testing.T) {
+	t.Parallel()
+	hold := filepath.Join(t.TempDir(), "hold")
+	edit := func(text string) any { return call("edit", m{"path": "part.txt", "content": text}) }
+	var script []any
+	for n := range 4 {
+		script = append(script,
+			m{"name": fmt.Sprint("works ", n), "expect": []string{fmt.Sprint("round ", n)}, "reply": []any{edit("good, half\n"), edit("good, mended\n"), call("exec", m{"command": fmt.Sprintf("mkdir -p new; echo made > new/made.txt; rm -f other.txt; echo made %d", n)})}},
+			m{"name": fmt.Sprint("ends ", n), "expect": []string{fmt.Sprint("made ", n)}, "reply": []any{m{"text": fmt.Sprint("Done ", n)}}})
+	}
+	script = append(script,
+		m{"name": "a later turn", "expect": []string{"later"}, "reply": []any{edit("good, later\n")}},
+		m{"name": "its end", "expect": []string{"part.txt: changed"}, "reply": []any{m{"text": "It is later."}}},
+		m{"name": "looks", "expect": []string{"only look"}, "reply": []any{call("read", m{"path": "part.txt"})}},
+		m{"name": "looked", "expect": []string{"later"}, "reply": []any{m{"text": "I have looked."}}},
+		m{"name": "is killed", "expect": []string{"run long"}, "reply": []any{edit("good, long\n"), call("exec", m{"command": "echo ran > ran.txt; sleep 1000"})}},
+		m{"name": "waits", "expect": []string{"broken off"}, "faults": []any{m{"kind": "slow", "after": 1, "until": hold}}, "reply": []any{m{"text": "I leave it as it is, and say so at length. " + strings.Repeat("And on. ", 10)}}},
+	)
+	d := serve(t)
+	p := newProject(t, "true\n")
+	v := converse(t, d, p, model(t, script...), "")
+	c := d.Connect(t)
+	kill := func(pid int) {
+		if pid > 0 {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	head := p.git("rev-parse", "HEAD")
+	before := p.git("status", "--porcelain")
+	var name string
+	for n, round := range []struct {
+		name string
+		die  func(worker int)
+	}{
+		{"nobody", func(int) {}},
+		{"the worker", func(worker int) { kill(worker) }},
+		{"the server", func(int) { kill(d.Roles()[testdaemon.Server]) }},
+		{"all of them", func(worker int) {
+			for role, pid := range d.Roles() {
+				if role != testdaemon.Launcher {
+					kill(pid)
+				}
+			}
+			kill(worker)
+		}},
+	} {
+		name = v.turn(fmt.Sprint("round ", n))
+		if end := v.last("end"); !end.GetCanRollBack() || p.read("part.txt") != "good, mended\n" || p.read("new/made.txt") != "made\n" {
+			t.Fatalf("before %s: %v, %q\n%s", round.name, end, p.read("part.txt"), v.story())
+		}
+		meanwhile, end := context.WithCancel(t.Context())
+		died := make(chan string, 1)
+		go func() {
+			at := "after its end" // then the round is as the first one
+			defer func() { died <- at }()
+			for round.name != "nobody" && pace.Wait(meanwhile, 10*time.Millisecond) {
+				if pid := workerOf(meanwhile, c); pid > 0 {
+					at = "while a worker lived"
+					round.die(pid)
+					return
+				}
+			}
+		}()
+		id, err := c.RollBack(t.Context(), name)
+		if err == nil {
+			over(t, c, id)
+		}
+		end()
+		t.Logf("the death of %s came %s", round.name, <-died)
+		if !d.Settle(t.Context()) {
+			t.Fatalf("not all roles came back: %v", d.Roles())
+		}
+		if err != nil { // the connection broke for longer than it is repeated
+			id, err = c.RollBack(t.Context(), name)
+		}
+		scene.Must(t, err)
+		back := over(t, c, id)
+		if back.Status != tend.HealReady || back.TakesBack != name || back.Commit != "" || len(back.Left) > 0 || len(back.Tries) != 1 || strings.Join(back.Tries[0].Paths, " ") != "new/made.txt part.txt" {
+			t.Fatalf("after the death of %s it is %+v", round.name, back.Episode)
+		}
+		if _, err := os.Lstat(p.dir + "/new"); p.read("part.txt") != "good\n" || err == nil {
+			t.Errorf("the part is %q, and %v", p.read("part.txt"), err)
+		}
+		if now := p.git("status", "--porcelain"); now != before || p.git("rev-parse", "HEAD") != head {
+			t.Errorf("the repository was\n%s\nand is\n%s", before, now)
+		}
+		p.untouched()
+		v.until("the chat says so", func() bool { return v.last("back").GetEpisode() == id })
+		if e := v.last("back"); fmt.Sprintf("%s/%d", v.chat.GetId(), e.GetTurn()) != name || e.GetText() != "" {
+			t.Errorf("it says %v", e)
+		}
+		if again, err := c.RollBack(t.Context(), name); again != id || err != nil {
+			t.Errorf("again it is %q, %v; want %s", again, err, id)
+		}
+	}
+	if n := strings.Count(v.story(), " back "); n != 4 {
+		t.Errorf("%d turns were taken back\n%s", n, v.story())
+	}
+	refused := func(what, name string, kind error, says string) {
+		t.Helper()
+		was := p.read("part.txt")
+		_, err := c.RollBack(t.Context(), name)
+		var changed *tend.ChangedError
+		if err == nil || !strings.Contains(err.Error(), says) || kind != nil && !errors.Is(err, kind) || kind == nil && (!errors.As(err, &changed) || strings.Join(changed.Paths, " ") != "part.txt") {
+			t.Errorf("%s: it is %v", what, err)
+		}
+		if p.read("part.txt") != was {
+			t.Errorf("%s: something was done", what)
+		}
+	}
+	refused("no turn", v.chat.GetId()+"/999999", process.ErrNotFound, "has no turn")
+	refused("no message", v.chat.GetId()+"/2", process.ErrUnsupported, "nothing to go back to")
+	refused("another chat", "20200101-000000-000-aaaaaa/1", process.ErrNotFound, "there is no chat")
+
+	// The model knows what was taken back. What a later turn has changed, and somebody since, is
+	// named.
+	p.write("extra.txt", "the user's\n")
+	first := v.turn("a later one")
+	p.write("part.txt", "good, somebody's\n")
+	refused("what has changed since", first, nil, "part.txt: it has changed since")
+	p.write("part.txt", "good, later\n")
+	if v.turn("only look"); v.last("end").GetCanRollBack() {
+		t.Errorf("a turn that only looked: %v", v.last("end"))
+	}
+	refused("a turn that only looked", fmt.Sprintf("%s/%d", v.chat.GetId(), v.last("end").GetTurn()), process.ErrUnsupported, "nothing to go back to")
+
+	// A worker dies in the middle of a turn: what it had done before is known, and of the call
+	// that was broken off, that it has done nothing.
+	v.say("run long")
+	scene.Eventually(t, "a command runs", func() bool { return labelled(t, d, "tend.heal.command") > 0 })
+	kill(labelled(t, d, "tend.chat"))
+	v.until("another one goes on", func() bool { return strings.Contains(v.story(), "it was broken off") })
+	refused("a turn that is under way", first, process.ErrRunning, "a turn of the chat is under way")
+	scene.Must(t, os.WriteFile(hold, nil, 0o600))
+	v.until("it is over", func() bool { return v.over() && v.last("said").GetText() == "run long" })
+	last := fmt.Sprintf("%s/%d", v.chat.GetId(), v.last("end").GetTurn())
+	refused("what a later turn has changed", first, nil, "a later turn of the chat has changed it, too: take that back first")
+	for _, one := range []struct{ name, is string }{{last, "good, later\n"}, {first, "good\n"}} {
+		if e := over(t, c, scene.Value(c.RollBack(t.Context(), one.name))(t)); e.Status != tend.HealReady || p.read("part.txt") != one.is {
+			t.Errorf("%s is %+v, and the part %q\n%s", one.name, e.Episode, p.read("part.txt"), v.story())
+		}
+	}
+	if p.read("extra.txt") != "the user's\n" {
+		t.Error("the user's file is not what it was")
+	}
+	// What was kept goes with the chat.
+	turns := filepath.Join(d.StateDir(), "healing", "chats", v.chat.GetId(), "turns")
+	scene.Value(os.Stat(turns))(t)
+	scene.Value(v.c.Clear(t.Context(), connect.NewRequest(&tendv1.ClearChatRequest{})))(t)
+	if _, err := os.Lstat(turns); err == nil {
+		t.Error("what was kept of turns is there still")
+	}
+	refused("a chat that was cleared", last, process.ErrNotFound, "there is no chat")
+}
