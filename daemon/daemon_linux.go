@@ -44,8 +44,9 @@ type Config struct {
 	DefaultUser, DefaultWorkdir string
 	// As in network.Config.
 	Reach, Deny []network.Rule
-	// NoSpare is as in parts.Config.
-	NoSpare bool
+	// NoSpare and SandboxDisk are as in parts.Config.
+	NoSpare     bool
+	SandboxDisk int64
 	// Providers is as in parts.Config: an absolute path.
 	Providers string
 	// ExitSecret is as in parts.Config, and ExitSecretFile where it is from.
@@ -92,7 +93,7 @@ func Run(ctx context.Context, c Config) error {
 	budget := face.NewBudget(server.InFlight)
 	set, err := parts.Open(parts.Config{
 		Inside:  func(r local.Root) process.Manager { return measured.Over(sight.Over(used{manager.In(r), idle})) },
-		Manager: measured.Manager(), Moving: manager.Ping, Boxes: manager.Boxes(), Hide: c.own(), Network: network.Config{Reach: c.Reach, Deny: c.Deny, Own: c.ports(), Log: log}, NoSpare: c.NoSpare, StateDir: dir, Domains: c.Domains, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
+		Manager: measured.Manager(), Moving: manager.Ping, Boxes: manager.Boxes(), Hide: c.own(), Network: network.Config{Reach: c.Reach, Deny: c.Deny, Own: c.ports(), Log: log}, NoSpare: c.NoSpare, SandboxDisk: c.SandboxDisk, StateDir: dir, Domains: c.Domains, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		Token: face.Token(c.Token), Trusted: server.Trusted, Insecure: c.Insecure, Budget: budget, Trace: sight.Request,
 		Distant: c.Distant, Providers: c.Providers, ExitSecret: c.ExitSecret, Admin: daemon, InShutdown: run.InShutdown, Roles: roles.pids, Program: c.Program, URL: c.workerURL(), Held: true, Version: c.Version, Log: log,
 	})

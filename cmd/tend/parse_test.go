@@ -175,6 +175,8 @@ func TestServePlan(t *testing.T) {
 		"an empty token file":        {Listen: []string{"none"}, serveFlags: serveFlags{TokenFile: writeFile(t, dir, "empty", " \n")}},
 		"two words of token":         {Listen: []string{"none"}, serveFlags: serveFlags{TokenFile: writeFile(t, dir, "two", "a b")}},
 		"a relative workdir":         {Listen: []string{"none"}, serveFlags: serveFlags{DefaultWorkdir: "x"}},
+		"a disk below the least":     {Listen: []string{"none"}, serveFlags: serveFlags{SandboxDisk: "15MiB"}},
+		"a disk beyond the most":     {Listen: []string{"none"}, serveFlags: serveFlags{SandboxDisk: "65TiB"}},
 		"a budget of nothing":        {Listen: []string{"none"}, serveFlags: serveFlags{SpoolBudget: "0"}},
 		"a budget below the least":   {Listen: []string{"none"}, serveFlags: serveFlags{SpoolBudget: "63MiB"}},
 		"a budget beyond the most":   {Listen: []string{"none"}, serveFlags: serveFlags{SpoolBudget: "2000TiB"}},

@@ -47,7 +47,7 @@ type placeFlags struct {
 	Memory string  `short:"m" placeholder:"SIZE" help:"Limit of memory, such as 512m."`
 	CPUs   float64 `name:"cpus" placeholder:"N" help:"Limit of CPU time; 0.5 is half of one CPU."`
 	Pids   int64   `aliases:"tasks,pids-limit" placeholder:"N" help:"Limit of processes and threads together."`
-	Disk   string  `placeholder:"SIZE" help:"Limit of what it may write to the disk. No driver enforces one yet: an error."`
+	Disk   string  `placeholder:"SIZE" help:"Limit of what it may write to the disk, 16MiB or more; files are limited in proportion. Default: that of tend serve --sandbox-disk, else none."`
 
 	Network string   `enum:"default,none,host,own" default:"default" placeholder:"HOW" help:"none: nothing but itself; host: what the machine reaches, and the machine; own: the outside, never the machine. Default: as the daemon has it."`
 	Allow   []string `sep:"none" placeholder:"HOST" help:"Outgoing connections to this host, *.DOMAIN, address or CIDR alone, with :PORT or without; with a network of its own. Repeatable."`

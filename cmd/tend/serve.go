@@ -31,6 +31,7 @@ type serveFlags struct {
 	Domain         []string      `name:"domain" sep:"none" placeholder:"DOMAIN" help:"Domain below which sandboxes have host names, as E2B's clients use them: 49983-ID.DOMAIN. Its DNS is yours to set, and so is the proxy that speaks TLS. Repeatable. Default: none."`
 	SandboxReach   []string      `name:"sandbox-reach" sep:"none" placeholder:"RULE" help:"Let isolated sandboxes reach this in spite of --sandbox-deny: an address, a CIDR, private or *, with :PORT or without. One address with a port is reached even on this machine: 127.0.0.1:3128 for a proxy, which is 192.0.0.1:3128 inside. Never the daemon's own ports. Repeatable. Default: none."`
 	SandboxDeny    []string      `name:"sandbox-deny" sep:"none" placeholder:"RULE" help:"Let no isolated sandbox reach this, whatever its own rules say: an address, a CIDR, private (the networks 10.0.0.0/8 and the like) or * (everything), with :PORT or without. Repeatable. Default: none; this machine and the metadata of clouds are never reached."`
+	SandboxDisk    string        `name:"sandbox-disk" placeholder:"SIZE" help:"Disk of an isolated sandbox that asks for none (tend sandbox create --disk), 16MiB or more: a file of its own, which takes of this machine's disk what is written to it. A sandbox that was made before has what it had. Default: it writes to this machine's disk, without a limit."`
 	NoSpareSandbox bool          `name:"no-spare-sandbox" help:"Keep no isolated sandbox ready for the next creation: none takes memory then that nobody asked for, and a creation takes three times as long."`
 	Providers      string        `name:"providers" placeholder:"FILE" help:"File of the model providers that virtual keys open (tend key), with their own keys; its mode must be 0600 or less. It is read again when it changes. Default: none."`
 	OnExitSecret   string        `name:"on-exit-secret" placeholder:"FILE" help:"File with the secret that signs what --on-exit-url of tend run sends; its mode must be 0600 or less. Default: it is not signed."`
@@ -108,6 +109,9 @@ func (c *serveCmd) plan(inv *invocation, passed ...string) (*plan, error) {
 		}
 	}
 	if _, err := p.flags.budget(); err != nil {
+		return nil, err
+	}
+	if _, err := p.flags.sandboxDisk(); err != nil {
 		return nil, err
 	}
 	if _, err := p.flags.keepOutput(); err != nil {
@@ -262,6 +266,14 @@ func sizeWithin(flag, text string, least, most int64, hint string) (int64, error
 	return n, nil
 }
 
+// Bounds of --sandbox-disk, bytes, as driver/local/image has them.
+const minDisk, maxDisk = 16 << 20, 64 << 40
+
+// sandboxDisk is --sandbox-disk in bytes; 0: not given.
+func (f *serveFlags) sandboxDisk() (int64, error) {
+	return sizeWithin("--sandbox-disk", f.SandboxDisk, minDisk, maxDisk, "; leave it out for none")
+}
+
 // network are --sandbox-reach and --sandbox-deny.
 func (f *serveFlags) network() (reach, deny []network.Rule, err error) {
 	reach, err = network.ParseReach(f.SandboxReach)
@@ -280,7 +292,7 @@ func (p *plan) serverArgs(exe string) []string {
 	for _, f := range []struct{ name, value string }{
 		{"--port-file", p.flags.PortFile}, {"--token-file", p.flags.TokenFile}, {"--providers", p.flags.Providers}, {"--on-exit-secret", p.flags.OnExitSecret},
 		{"--default-user", p.flags.DefaultUser}, {"--default-workdir", p.flags.DefaultWorkdir}, {"--fsync", p.flags.Fsync},
-		{"--spool-budget", p.flags.SpoolBudget}, {"--keep-output", p.flags.KeepOutput}, {"--keep-finished", p.flags.KeepFinished.String()},
+		{"--spool-budget", p.flags.SpoolBudget}, {"--keep-output", p.flags.KeepOutput}, {"--sandbox-disk", p.flags.SandboxDisk}, {"--keep-finished", p.flags.KeepFinished.String()},
 	} {
 		if f.value != "" {
 			args = append(args, f.name, f.value)

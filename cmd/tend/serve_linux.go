@@ -211,6 +211,10 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 	if err != nil {
 		return err
 	}
+	disk, err := c.sandboxDisk()
+	if err != nil {
+		return err
+	}
 	keepOutput, err := c.keepOutput()
 	if err != nil {
 		return err
@@ -236,7 +240,7 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 		}},
 		Listeners: listeners, Distant: distant, Token: token, Insecure: c.Insecure,
 		Domains: c.Domain, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
-		Reach: reach, Deny: deny, NoSpare: c.NoSpareSandbox, Providers: c.Providers,
+		Reach: reach, Deny: deny, NoSpare: c.NoSpareSandbox, SandboxDisk: disk, Providers: c.Providers,
 		ExitSecret: exitSecret, ExitSecretFile: c.OnExitSecret,
 		Telemetry: sight, TokenFile: c.TokenFile, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile), Program: ownProgram(), Version: versionText(),
 	})

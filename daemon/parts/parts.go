@@ -91,6 +91,9 @@ type Config struct {
 	Hide []string
 	// Network is what sandboxes that are isolated reach.
 	Network network.Config
+	// SandboxDisk is the disk of an isolated sandbox that asks for none, bytes; 0: it has no
+	// limit.
+	SandboxDisk int64
 	// NoSpare: no isolated sandbox is kept ready for the next creation.
 	NoSpare bool
 	// StateDir is an existing directory, owned by the server's user. Each part
@@ -195,7 +198,7 @@ func openDriver(c *Config) (driver.Driver, driver.Access, error) {
 	}
 	full, err := local.Open(local.Config{
 		Dir: filepath.Join(c.StateDir, "sandboxes"), State: c.StateDir, Manager: c.Manager, Inside: c.Inside, Engine: c.Boxes,
-		Hide: hidden(c.Hide), Network: network.NewHost(c.Network), Spare: !c.NoSpare, Log: c.Log,
+		Hide: hidden(c.Hide), Network: network.NewHost(c.Network), Spare: !c.NoSpare, Disk: c.SandboxDisk, Log: c.Log,
 	})
 	if errors.Is(err, driver.ErrUnsupported) {
 		return none, machine, nil

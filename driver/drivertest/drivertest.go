@@ -48,6 +48,8 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver) {
 		{"a sandbox is measured", measured},
 		{"programs inside see a machine of their own", isolated},
 		{"programs inside keep their pids, and are found by them", pids},
+		{"a disk is as large as was asked for, whatever is done inside", disks},
+		{"a disk stays what it is over stops, pauses and copies", disksStay},
 		{"a network is what was asked for", networks},
 		{"rules of a network are kept, checked and open no way to the machine", networkRules},
 		{"what a driver cannot do is refused by the name of the field", refused},

@@ -44,6 +44,11 @@ func machineHas(layer string) string {
 		return has("/proc/self/ns/mnt")
 	case "seccomp":
 		return has("/proc/sys/kernel/seccomp/actions_avail")
+	case "disk":
+		if b, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(b), "\text4\n") {
+			return ""
+		}
+		return has("/dev/loop-control")
 	case "freeze":
 		return mounted("cgroup2", "")
 	case "memory", "cpu":

@@ -159,3 +159,17 @@ func TestLimitsThatNobodyCanEnforceAreToldAndNotClaimed(t *testing.T) {
 		}
 	}
 }
+
+// TestFilesInMemoryHaveAnEnd: in number, too; the kernel's own limit is a part of the whole
+// machine's memory.
+func TestFilesInMemoryHaveAnEnd(t *testing.T) {
+	t.Parallel()
+	d := openReal(t, real(t))
+	s, _ := create(t, d, driver.Spec{})
+	if out, _ := inShell(t, s, "", `stat -f -c %c /run /dev/shm`); out != "16384\n65536" {
+		t.Errorf("they take %q files", out)
+	}
+	if out, _ := inShell(t, s, "", `perl -MErrno -e 'my $n = 0; while (open my $f, ">", "/run/$n") { last if ++$n > 20000 } print $!{ENOSPC} ? "full" : "$n $!"'; touch /tmp/still && rm -r /run/1*`); out != "full" {
+		t.Errorf("a bomb of files in /run: %q", out)
+	}
+}

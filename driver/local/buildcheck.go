@@ -75,7 +75,7 @@ func (d *Driver) mayCopy(dir string) (string, error) {
 // roomToCopy is how many bytes a copy into the state directory may have: a twentieth of
 // the disk is left free. 0: how much there is is not known.
 func roomToCopy(state string) int64 {
-	d := diskOf(state)
+	d := spaceOf(state)
 	if d.total == 0 {
 		return 0
 	}

@@ -162,7 +162,7 @@ func (r *builder) do(ctx context.Context, s driver.Step) error {
 	}
 	r.box.life.Lock()
 	r.box.mu.Lock()
-	before := r.box.rec.Layer
+	before, disk := r.box.rec.Layer, r.box.rec.Disk != 0
 	r.box.mu.Unlock()
 	id, err := r.box.capture(ctx, r.by)
 	r.box.life.Unlock()
@@ -171,7 +171,11 @@ func (r *builder) do(ctx context.Context, s driver.Step) error {
 	}
 	if id != before {
 		defer r.swap(id)
-		return r.d.layers.SetKey(id, r.key)
+		err := r.d.layers.SetKey(id, r.key)
+		if disk {
+			err = errors.Join(err, r.close(ctx)) // what it wrote is in the layer, and still on its disk
+		}
+		return err
 	}
 	// It changed nothing. That is worth knowing, too.
 	empty, err := r.d.layers.Make(layer.Meta{Parent: id, Key: r.key, By: r.by}, func(string) error { return nil })
@@ -207,13 +211,17 @@ func (r *builder) make(ctx context.Context) error {
 	if r.box != nil {
 		return nil
 	}
+	disk, err := r.d.diskFor(r.b.spec.Size.Disk)
+	if err != nil {
+		return err
+	}
 	rec := record{
 		Record:  scope.NewRecord(&driver.Spec{Run: driver.RunConfig{User: "root", Dir: "/"}, Size: r.b.spec.Size}),
-		Size:    driver.Size{CPUs: r.b.spec.Size.CPUs, Memory: r.b.spec.Size.Memory, Tasks: r.b.spec.Size.Tasks},
+		Size:    r.b.spec.Size,
+		Disk:    disk,
 		Network: driver.NetworkOwn, UIDBase: r.d.cfg.UIDBase, Layer: r.top, Origin: r.top, Build: r.b.ID,
 	}
 	rec.Name = "build-" + string(rec.ID[:8])
-	var err error
 	r.box, err = r.d.create(ctx, rec)
 	return err
 }

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/local/image"
 	"github.com/tend-run/tend/driver/local/layer"
 	"github.com/tend-run/tend/driver/scope"
+	"github.com/tend-run/tend/keeper/disk"
 	"github.com/tend-run/tend/process/box"
 )
 
@@ -21,8 +24,13 @@ func (s *sandbox) capture(ctx context.Context, by string) (layer.ID, error) {
 	if rec.UIDBase == 0 {
 		return "", &driver.UnsupportedError{Field: "snapshot", Reason: "a sandbox of a daemon that is not root has none; run the daemon as root"}
 	}
-	written, err := some(filepath.Join(s.dir(), upName))
+	up, closeUp, err := s.upper(&rec)
 	if err != nil {
+		return "", err
+	}
+	defer closeUp()
+	written, err := some(up)
+	if err != nil && !(rec.Disk != 0 && errors.Is(err, os.ErrNotExist)) { // of a box that was never there
 		return "", err
 	}
 	if len(written) == 0 {
@@ -30,6 +38,9 @@ func (s *sandbox) capture(ctx context.Context, by string) (layer.ID, error) {
 			return "", nil
 		}
 		return rec.Layer, s.d.layers.Hold(rec.Layer, by)
+	}
+	if !live && rec.Disk != 0 {
+		return s.copyLive(ctx, by, up, true)
 	}
 	if !live {
 		return s.seal(ctx, by)
@@ -45,11 +56,35 @@ func (s *sandbox) capture(ctx context.Context, by string) (layer.ID, error) {
 		if err != nil {
 			return "", err
 		}
-		if idle {
+		if idle && rec.Disk == 0 {
 			return s.sealLive(ctx, by)
 		}
+		if idle {
+			return s.copyLive(ctx, by, up, true)
+		}
 	}
-	return s.copyLive(ctx, by, !rec.PausedAt.IsZero())
+	return s.copyLive(ctx, by, up, !rec.PausedAt.IsZero())
+}
+
+// upper is the directory of what the sandbox has written. One with a disk of its own is
+// copied, never moved: a layer is on the machine's disk.
+func (s *sandbox) upper(rec *record) (dir string, closeUp func(), err error) {
+	if rec.Disk == 0 {
+		return filepath.Join(s.dir(), upName), func() {}, nil
+	}
+	m, err := disk.Open(s.diskFile())
+	if errors.Is(err, os.ErrNotExist) && rec.Disposable { // it was stopped, and nothing is left
+		return filepath.Join(s.dir(), upName), func() {}, nil
+	}
+	if err == nil {
+		if err = s.d.room(image.Used(s.diskFile())); err != nil {
+			_ = m.Close()
+		}
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("sandbox %s: %w", s.id, err)
+	}
+	return filepath.Join(m.Path(), upName), func() { _ = m.Close() }, nil
 }
 
 // idle reports whether nothing of the sandbox is in memory, neither processes nor
@@ -108,8 +143,9 @@ func (s *sandbox) seal(ctx context.Context, by string) (layer.ID, error) {
 	return id, errors.Join(s.d.layers.Hold(id, by), s.setLayer(id), s.makeUp())
 }
 
-// copyLive copies what is in the sandbox's directory while nothing runs in it.
-func (s *sandbox) copyLive(ctx context.Context, by string, frozen bool) (layer.ID, error) {
+// copyLive copies what is in the sandbox's directory up while nothing runs in it: frozen,
+// if that is so already.
+func (s *sandbox) copyLive(ctx context.Context, by, up string, frozen bool) (layer.ID, error) {
 	if !frozen {
 		if err := s.d.needs(box.LayerFreeze, "snapshot"); err != nil {
 			return "", err
@@ -125,7 +161,7 @@ func (s *sandbox) copyLive(ctx context.Context, by string, frozen bool) (layer.I
 			return "", errors.Join(fmt.Errorf("sandbox %s: %w", s.id, fault(err)), s.d.cfg.Engine.Freeze(ctx, box.ID(s.id), false))
 		}
 	}
-	id, err := s.d.layers.Copy(ctx, filepath.Join(s.dir(), upName), layer.Meta{Parent: parent, By: by})
+	id, err := s.d.layers.Copy(ctx, up, layer.Meta{Parent: parent, By: by})
 	if !frozen {
 		// Whatever the copy's context says.
 		if ferr := s.d.cfg.Engine.Freeze(context.WithoutCancel(ctx), box.ID(s.id), false); ferr != nil && !isOfBox(ferr) {

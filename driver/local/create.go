@@ -31,7 +31,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, 
 	}
 	rec := record{
 		Record: scope.NewRecord(&spec), Shares: slices.Clone(spec.Shares), Snapshot: spec.Snapshot, Template: spec.Template,
-		Size: driver.Size{CPUs: spec.Size.CPUs, Memory: spec.Size.Memory, Tasks: spec.Size.Tasks}, Network: spec.Network.Mode,
+		Size: spec.Size, Network: spec.Network.Mode,
 		UIDBase: d.cfg.UIDBase,
 	}
 	rec.rules(&spec.Network)
@@ -50,6 +50,9 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, 
 		return nil, err
 	}
 	defer release()
+	if rec.Disk, err = d.diskFor(rec.Size.Disk); err != nil {
+		return nil, err
+	}
 	var s *sandbox
 	if spec.Name == "" {
 		s = d.takeSpare(rec)
@@ -209,6 +212,9 @@ func (s *sandbox) boxSpec(size driver.Size) (box.Spec, error) {
 		UIDBase: r.UIDBase, Net: box.NetOwn,
 		Limits:   box.Limits{Memory: size.Memory, Tasks: size.Tasks, CPUs: size.CPUs},
 		Volatile: true,
+	}
+	if r.Disk != 0 {
+		spec.Disk = s.diskFile()
 	}
 	if r.Layer != "" {
 		chain, err := s.d.layers.Chain(r.Layer)

@@ -48,7 +48,7 @@ func (d *Driver) enforced(asked driver.Size) driver.Size {
 // warnOfLimits says which limits no sandbox has here. joining is held.
 func (d *Driver) warnOfLimits() {
 	for _, m := range d.can.Missing {
-		if m.Layer == box.LayerTasks || m.Layer == box.LayerMemory {
+		if m.Layer == box.LayerTasks || m.Layer == box.LayerMemory || m.Layer == box.LayerDisk && d.defaults.Disk != 0 {
 			d.log.Warn("sandboxes have no limit of "+m.Layer+": one can use up what the machine has", slog.String("reason", m.Reason))
 		}
 	}

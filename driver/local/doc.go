@@ -8,6 +8,8 @@
 //	<dir>/<id>/box.json   what is known of the sandbox, replaced as a whole; written
 //	                      last: without it there is no such sandbox
 //	<dir>/<id>/up, wk     what it wrote, and a directory for the kernel
+//	<dir>/<id>/disk.img   what it wrote, of one whose disk is limited: up and wk are in
+//	                      this filesystem, and those beside it are empty
 //	<dir>/.trash/…        what is being removed
 //	<dir>/.layers/…       what sandboxes are stacked from (package layer)
 //	<dir>/.snapshots/<id>.json  what is known of a snapshot
@@ -25,6 +27,9 @@
 // moved to be the layer, and the sandbox goes on with an empty one: that takes as long
 // for a gigabyte as for a byte. One in which something runs stands still while its
 // directory is copied.
+//
+// A sandbox whose disk is limited is copied, too: what is on its disk cannot be moved to a
+// layer, which is on the machine's.
 //
 // A seal that is cut short is finished when the sandbox is read or started again: its
 // directory is in the layer then (layer.Store.Sealed).

@@ -37,7 +37,7 @@ func (e *paperEngine) Can(context.Context) (box.Can, error) {
 		return box.Can{Missing: []box.Missing{{Reason: e.lacks}}}, nil
 	}
 	return box.Can{Mode: box.ModeUser, Layers: []string{box.LayerPID, box.LayerMount, box.LayerUser, box.LayerFreeze},
-		Missing: []box.Missing{{Layer: box.LayerTasks, Reason: "paper"}, {Layer: box.LayerMemory, Reason: "paper"}}}, nil
+		Missing: []box.Missing{{Layer: box.LayerTasks, Reason: "paper"}, {Layer: box.LayerMemory, Reason: "paper"}, {Layer: box.LayerDisk, Reason: "paper"}}}, nil
 }
 
 func (e *paperEngine) Make(_ context.Context, spec box.Spec) (box.Info, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/local/network"
 	"github.com/tend-run/tend/files"
+	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/process/box"
 )
@@ -75,16 +76,27 @@ func dial(ctx context.Context, in box.Info, port int) (net.Conn, error) {
 	return nil, err
 }
 
-// diskOf is the filesystem that a sandbox writes to. What it holds of others counts,
-// too: nothing keeps apart what is whose.
-func diskOf(dir string) disk {
+// spaceOf is the filesystem of a directory.
+func spaceOf(dir string) space {
 	var st unix.Statfs_t
 	if unix.Statfs(dir, &st) != nil {
-		return disk{}
+		return space{}
 	}
 	unit := int64(st.Bsize)
-	return disk{used: int64(st.Blocks-st.Bfree) * unit, total: int64(st.Blocks) * unit}
+	return space{used: int64(st.Blocks-st.Bfree) * unit, total: int64(st.Blocks) * unit}
 }
+
+// freeOf is what is free on the filesystem of a directory for whoever writes to it, bytes.
+func freeOf(dir string) (int64, error) {
+	var st unix.Statfs_t
+	if err := eintr.Do(func() error { return unix.Statfs(dir, &st) }); err != nil {
+		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	return int64(st.Bavail) * int64(st.Bsize), nil
+}
+
+// rootOf is the path of a box's root directory.
+func rootOf(in box.Info) string { return procfs.Path(in.PID, "root") }
 
 // memoryOfMachine is what the machine has, in bytes.
 func memoryOfMachine() int64 {

@@ -26,7 +26,9 @@ func dial(context.Context, box.Info, int) (net.Conn, error) {
 	return nil, errors.ErrUnsupported
 }
 
-func diskOf(string) disk     { return disk{} }
-func memoryOfMachine() int64 { return 0 }
-func pidsOfMachine() int64   { return 0 }
-func bootID() string         { return "" }
+func spaceOf(string) space         { return space{} }
+func freeOf(string) (int64, error) { return 0, errors.ErrUnsupported }
+func rootOf(box.Info) string       { return "" }
+func memoryOfMachine() int64       { return 0 }
+func pidsOfMachine() int64         { return 0 }
+func bootID() string               { return "" }

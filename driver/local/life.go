@@ -19,6 +19,7 @@ import (
 func (s *sandbox) wanted() (box.Spec, driver.Size, error) {
 	s.mu.Lock()
 	asked := s.rec.Size
+	asked.Disk = s.rec.Disk
 	s.mu.Unlock()
 	harden, size := s.d.harden(), s.d.enforced(asked) // joining comes before mu
 	s.mu.Lock()
@@ -32,6 +33,9 @@ func (s *sandbox) wanted() (box.Spec, driver.Size, error) {
 func (s *sandbox) begin(ctx context.Context) error {
 	spec, size, err := s.wanted()
 	if err != nil {
+		return err
+	}
+	if err := s.readyDisk(ctx); err != nil {
 		return err
 	}
 	info, err := s.d.cfg.Engine.Make(ctx, spec)
@@ -173,7 +177,7 @@ func (s *sandbox) Stop(ctx context.Context) error {
 	if !disposable {
 		return nil
 	}
-	for _, name := range []string{upName, workName} {
+	for _, name := range []string{upName, workName, diskName} { // the next start makes another disk
 		if err := s.d.discard(filepath.Join(s.dir(), name)); err != nil {
 			return fmt.Errorf("files of sandbox %s: %w", s.id, err)
 		}

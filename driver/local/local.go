@@ -59,7 +59,10 @@ type Config struct {
 	// Spare has Run keep a sandbox ready for the next creation, from the first creation
 	// on.
 	Spare bool
-	Log   *slog.Logger // nil: nothing is logged
+	// Disk of a sandbox that asks for none, bytes. 0: it writes to the machine's, without a
+	// limit.
+	Disk int64
+	Log  *slog.Logger // nil: nothing is logged
 }
 
 // Driver implements driver.Driver.
@@ -78,6 +81,7 @@ type Driver struct {
 	thrown chan struct{}
 
 	spares spares
+	disks  sync.Mutex // held while room for a disk is looked for and taken
 
 	defaults driver.Size // of sandboxes that ask for nothing
 
@@ -116,6 +120,7 @@ func Open(cfg Config) (*Driver, error) {
 	}
 	cfg.State, cfg.UIDBase = cmp.Or(cfg.State, cfg.Dir), cmp.Or(cfg.UIDBase, UIDBase)
 	d := &Driver{cfg: cfg, log: cfg.Log, clock: scope.NewClock(), thrown: make(chan struct{}, 1), spares: spares{changed: make(chan struct{}, 1), stays: spareStays}, ends: make(chan struct{}, mostExpiring), startWait: startWait, defaults: defaultSize(pidsOfMachine(), memoryOfMachine())}
+	d.defaults.Disk = cfg.Disk
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
@@ -178,6 +183,7 @@ func (d *Driver) join(ctx context.Context) error {
 		d.asked = time.Now()
 		return nil
 	}
+	d.needDiskPrograms()
 	d.warnOfLimits()
 	there, err := d.cfg.Engine.List(ctx)
 	if err != nil {

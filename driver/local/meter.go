@@ -71,7 +71,7 @@ func (d *Driver) Metrics(ctx context.Context, id driver.ID, from, to time.Time) 
 	case err != nil:
 		return nil, fault(err)
 	}
-	disk := diskOf(s.dir())
+	disk := s.diskUse()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now = s.meter.add(time.Now(), usage, s.rec.size(), memoryOfMachine())
@@ -91,4 +91,5 @@ func (d *Driver) Metrics(ctx context.Context, id driver.ID, from, to time.Time) 
 	return out, nil
 }
 
-type disk struct{ used, total int64 }
+// space is how full a disk is, in bytes.
+type space struct{ used, total int64 }

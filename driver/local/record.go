@@ -13,9 +13,12 @@ import (
 type record struct {
 	scope.Record
 	// Home of the sandbox's user, where Dir names no directory.
-	Home       string             `json:"home"`
-	Size       driver.Size        `json:"size,omitzero"`     // as asked for
-	Enforced   driver.Size        `json:"enforced,omitzero"` // of the box that was made last
+	Home     string      `json:"home"`
+	Size     driver.Size `json:"size,omitzero"`     // as asked for
+	Enforced driver.Size `json:"enforced,omitzero"` // of the box that was made last
+	// Disk is how large the sandbox's own disk is, bytes; 0: it writes to the machine's,
+	// without a limit. It stays as it was at the creation.
+	Disk       int64              `json:"disk,omitempty"`
 	Network    driver.NetworkMode `json:"network"`
 	Allow      []string           `json:"allow,omitempty"` // of Network, as Deny is
 	Deny       []string           `json:"deny,omitempty"`
@@ -68,7 +71,9 @@ func (r *record) size() driver.Size {
 	if r.Enforced != (driver.Size{}) {
 		return r.Enforced
 	}
-	return r.Size
+	size := r.Size
+	size.Disk = r.Disk
+	return size
 }
 
 // ready notes that the sandbox runs again.

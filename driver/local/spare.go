@@ -30,6 +30,7 @@ type spare struct {
 type shape struct {
 	layer, origin layer.ID
 	size          driver.Size
+	disk          int64
 	network       driver.NetworkMode
 	uidBase       uint32
 }
@@ -66,7 +67,7 @@ const (
 // network have to be there from its first moment on.
 func spareShape(r *record) (shape, bool) {
 	ok := len(r.Shares) == 0 && len(r.Allow) == 0 && len(r.Deny) == 0
-	return shape{r.Layer, r.Origin, r.Size, r.Network, r.UIDBase}, ok
+	return shape{r.Layer, r.Origin, r.Size, r.Disk, r.Network, r.UIDBase}, ok
 }
 
 // takeSpare returns the spare with this record, which has no name of its own; nil: there
@@ -220,7 +221,7 @@ func (d *Driver) makeSpare(ctx context.Context) {
 }
 
 func (d *Driver) makeSpareOf(ctx context.Context, sp *spare) error {
-	rec := record{Record: scope.NewRecord(&driver.Spec{}), Layer: sp.shape.layer, Origin: sp.shape.origin, Size: sp.shape.size, Network: sp.shape.network, UIDBase: sp.shape.uidBase}
+	rec := record{Record: scope.NewRecord(&driver.Spec{}), Layer: sp.shape.layer, Origin: sp.shape.origin, Size: sp.shape.size, Disk: sp.shape.disk, Network: sp.shape.network, UIDBase: sp.shape.uidBase}
 	s := d.newSandbox(rec)
 	s.life.Lock()
 	defer s.life.Unlock()

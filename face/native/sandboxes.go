@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -74,18 +75,23 @@ func (s *sandboxes) Create(ctx context.Context, req *connect.Request[tendv1.Crea
 	}
 	info, err := box.Info(ctx)
 	if err == nil {
-		err = enforced(ctx, box, spec.Size, info.Size)
+		err = enforced(ctx, s.driver, box, spec.Size, info.Size)
 	}
 	return answer(&tendv1.CreateSandboxResponse{Sandbox: sandbox(&info)}, err)
 }
 
 // enforced takes a sandbox back that has not all the limits that were asked for.
-func enforced(ctx context.Context, box driver.Sandbox, asked, got driver.Size) error {
+func enforced(ctx context.Context, d driver.Driver, box driver.Sandbox, asked, got driver.Size) error {
 	beyond := asked.Beyond(got)
 	if len(beyond) == 0 {
 		return nil
 	}
 	refused := &driver.UnsupportedError{Field: "size." + beyond[0], Reason: "this daemon cannot enforce it for such a sandbox; leave it out"}
+	for _, m := range d.Capabilities().Missing {
+		if why, ok := strings.CutPrefix(m, beyond[0]+": "); ok {
+			refused.Reason += ", or mend what is missing: " + why
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBack)
 	defer cancel()
 	return errors.Join(refused, box.Destroy(ctx))

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/tend-run/tend/keeper/disk"
 	"github.com/tend-run/tend/process/box"
 )
 
@@ -44,6 +45,11 @@ func (m *Maker) Can() (can box.Can) {
 		} else {
 			can.Layers = append(can.Layers, l[1])
 		}
+	}
+	if err := disk.Able(); err != nil {
+		can.Missing = append(can.Missing, box.Missing{Layer: box.LayerDisk, Reason: err.Error()})
+	} else {
+		can.Layers = append(can.Layers, box.LayerDisk)
 	}
 	return can
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/keeper/cgroup"
+	"github.com/tend-run/tend/keeper/disk"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/script"
 	"github.com/tend-run/tend/process"
@@ -176,7 +177,7 @@ func (m *Maker) gather(s *box.Spec) (_ *handed, err error) {
 			h.close()
 		}
 	}()
-	if h.own, err = tree(s.Dir, k.ns, unix.MOUNT_ATTR_NODEV); err != nil {
+	if h.own, err = written(s, k.ns); err != nil {
 		return nil, err
 	}
 	for i, l := range s.Layers {
@@ -214,29 +215,67 @@ func (m *Maker) gather(s *box.Spec) (_ *handed, err error) {
 	return h, nil
 }
 
-// memory of what is not on the disk; it counts as the box's.
+// written returns a detached mount of what the box writes to.
+func written(s *box.Spec, ns int) (int, error) {
+	if s.Disk == "" {
+		return tree(s.Dir, ns, unix.MOUNT_ATTR_NODEV)
+	}
+	m, err := disk.Open(s.Disk)
+	if err != nil {
+		return -1, err
+	}
+	defer m.Close()
+	for _, name := range []string{"/up", "/wk"} {
+		if err := os.Mkdir(m.Path()+name, 0o755); errors.Is(err, os.ErrExist) {
+			continue
+		} else if err != nil {
+			return -1, err
+		}
+		if err := os.Chmod(m.Path()+name, 0o755); err != nil { // whatever the umask is
+			return -1, err
+		}
+	}
+	if err := ready(s, m.Path()); err != nil {
+		return -1, err
+	}
+	return mapped(m.Take(), s.Disk, ns, unix.MOUNT_ATTR_NODEV)
+}
+
+// ready prepares the directory with up and wk.
+func ready(s *box.Spec, dir string) error {
+	if err := emptied(dir + "/wk"); err != nil {
+		return fmt.Errorf("the work directory: %w", err)
+	}
+	if s.Base != box.BaseNone {
+		return nil
+	}
+	for _, name := range []string{"/proc", "/sys", "/dev", "/run"} { // another root may lack them
+		if err := os.Mkdir(dir+"/up"+name, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// memory of what is not on the disk; it counts as the box's. The kernel's own limit of
+// files is for each such filesystem a part of the whole machine's memory.
 const (
-	runOptions = "mode=755,size=64m"
-	shmOptions = "mode=1777,size=1g"
+	runOptions = "mode=755,size=64m,nr_inodes=16k"
+	shmOptions = "mode=1777,size=1g,nr_inodes=64k"
 )
 
 // build has a child build the root and become pid 1.
 func (m *Maker) build(s *box.Spec, group int, pid *uint32) error {
-	if err := emptied(s.Dir + "/wk"); err != nil {
-		return fmt.Errorf("the work directory: %w", err)
+	if s.Disk == "" {
+		if err := ready(s, s.Dir); err != nil {
+			return err
+		}
 	}
 	h, err := m.gather(s)
 	if err != nil {
 		return err
 	}
 	defer h.close()
-	if s.Base == box.BaseNone { // another root may lack them
-		for _, dir := range []string{"/proc", "/sys", "/dev", "/run"} {
-			if err := os.Mkdir(s.Dir+"/up"+dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-				return err
-			}
-		}
-	}
 	calls, text := 96+len(h.layers), 16<<10
 	for _, b := range h.binds {
 		calls += strings.Count(b.target, "/") + 4

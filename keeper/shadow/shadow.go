@@ -16,6 +16,7 @@ import (
 	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/keeper/cell"
 	"github.com/tend-run/tend/keeper/cgroup"
+	"github.com/tend-run/tend/keeper/disk"
 	"github.com/tend-run/tend/keeper/script"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/box"
@@ -34,7 +35,8 @@ const endWait = time.Minute
 type Shadow struct {
 	of      box.Spec // the box that it shows
 	scratch string
-	memory  int // a detached filesystem that takes what is written
+	memory  int         // a detached filesystem that takes what is written
+	disk    *disk.Mount // of the box, if it has its own
 	cell    *cell.Cell
 }
 
@@ -59,6 +61,11 @@ func Make(state, scratch string, id box.ID) (_ *Shadow, err error) {
 	if s.memory, err = memory(); err != nil {
 		return nil, fmt.Errorf("memory for what is written: %w", err)
 	}
+	if of.Disk != "" {
+		if s.disk, err = disk.Open(of.Disk); err != nil {
+			return nil, err
+		}
+	}
 	m, err := cell.NewMaker(scratch, &cgroup.Tree{}) // it stays in the groups of this process
 	if err != nil {
 		return nil, err
@@ -74,9 +81,13 @@ func Make(state, scratch string, id box.ID) (_ *Shadow, err error) {
 func (s *Shadow) spec() box.Spec {
 	var r [16]byte
 	_, _ = rand.Read(r[:]) // never fails
+	written := s.of.Dir
+	if s.disk != nil {
+		written = s.disk.Path()
+	}
 	spec := box.Spec{
 		ID: box.ID(fmt.Sprintf("%x-%x-%x-%x-%x", r[:4], r[4:6], r[6:8], r[8:10], r[10:])), Hostname: s.of.Hostname,
-		Dir: fmt.Sprintf("/proc/self/fd/%d", s.memory), Layers: append([]string{filepath.Join(s.of.Dir, "up")}, s.of.Layers...),
+		Dir: fmt.Sprintf("/proc/self/fd/%d", s.memory), Layers: append([]string{filepath.Join(written, "up")}, s.of.Layers...),
 		Base: s.of.Base, Hide: s.of.Hide, UIDBase: s.of.UIDBase, Net: box.NetNone, Volatile: true,
 	}
 	for _, b := range s.of.Binds {
@@ -211,6 +222,9 @@ func (s *Shadow) Close() error {
 	if s.memory >= 0 {
 		unix.Close(s.memory)
 		s.memory = -1
+	}
+	if s.disk != nil {
+		err = errors.Join(err, s.disk.Close())
 	}
 	return errors.Join(err, os.RemoveAll(s.scratch))
 }

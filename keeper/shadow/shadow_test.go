@@ -48,7 +48,7 @@ type world struct {
 
 const id = "00000000-0000-4000-8000-000000000001"
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, onDisk bool) *world {
 	t.Helper()
 	scene.Root(t)
 	w := &world{state: scene.Value(os.MkdirTemp("", "tend-shadow-"))(t)}
@@ -69,6 +69,15 @@ func newWorld(t *testing.T) *world {
 		w.spec.Layers[0] + "/app/old/c": "c\n", share + "/s": "shared\n",
 	} {
 		scene.Must(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	if onDisk { // with the same in it, and nothing beside it
+		w.spec.Disk = filepath.Join(w.state, "disk.img")
+		scene.Must(t, os.WriteFile(w.spec.Disk, nil, 0o600))
+		scene.Must(t, os.Truncate(w.spec.Disk, 16<<20))
+		if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-d", w.spec.Dir, w.spec.Disk).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		scene.Must(t, os.RemoveAll(filepath.Join(w.spec.Dir, "up/app")))
 	}
 	m := scene.Value(cell.NewMaker(w.state, &cgroup.Tree{}))(t)
 	w.cell = scene.Value(m.Make(&w.spec))(t)
@@ -119,7 +128,7 @@ func tree(t *testing.T, dir string) (all []string) {
 // TestAProgramInAShadowChangesNothingOfTheBox: it sees the files of the box as they are, and
 // what it writes is found afterwards, and is nowhere else.
 func TestAProgramInAShadowChangesNothingOfTheBox(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, false)
 	before := slices.Concat(tree(t, w.spec.Dir), tree(t, w.spec.Layers[0]))
 	s := w.shadow(t)
 	out, status := shell(t, s, "pwd; cat src/a b old/c /srv/share/s; id -u; cat /proc/self/uid_map; ls -A /home; test -x /usr/bin/env && echo programs; exit 7")
@@ -147,9 +156,21 @@ func TestAProgramInAShadowChangesNothingOfTheBox(t *testing.T) {
 	}
 }
 
+// TestTheShadowOfABoxWithADiskShowsWhatIsOnIt: and changes nothing of it.
+func TestTheShadowOfABoxWithADiskShowsWhatIsOnIt(t *testing.T) {
+	w := newWorld(t, true)
+	for range 2 {
+		s := w.shadow(t)
+		if out, status := shell(t, s, "cat src/a b old/c; rm -r src; echo more >b"); out != "a\nupper\nc\n" || status != 0 {
+			t.Errorf("it sees, and ends with %d:\n%s", status, out)
+		}
+		scene.Must(t, s.Close())
+	}
+}
+
 // TestAShadowIsAlone: nothing in it is the box's but the files, and its room is bounded.
 func TestAShadowIsAlone(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, false)
 	s := w.shadow(t)
 	// There are pid 1, this program and the shell, and as much room as was given.
 	out, _ := shell(t, s, "set -- /proc/[0-9]*; test $# -le 4 && echo alone; tail -n +3 /proc/net/dev | cut -d: -f1; hostname; stat -f -c '%b %S' /app")
@@ -176,7 +197,7 @@ func TestAShadowIsAlone(t *testing.T) {
 
 // TestThereIsNoShadowOfNothing: nor of a box that has ended.
 func TestThereIsNoShadowOfNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, false)
 	for _, id := range []box.ID{"../box", "00000000-0000-4000-8000-000000000002"} {
 		if _, err := Make(w.state, filepath.Join(t.TempDir(), "scratch"), id); err == nil {
 			t.Errorf("%s has a shadow", id)

@@ -31,6 +31,9 @@ func (s *CellSpec) Append(e *Enc) {
 	e.Bool(s.Harden.Landlock)
 	e.Bool(s.Harden.Setuid)
 	e.Bool(s.Volatile)
+	if s.Disk != "" { // a keeper of before knows none
+		e.Str(s.Disk)
+	}
 }
 
 func ParseCellSpec(b []byte) (s CellSpec, err error) {
@@ -47,6 +50,9 @@ func ParseCellSpec(b []byte) (s CellSpec, err error) {
 	s.UIDBase, s.Net, s.Limits = d.U32(), box.Net(d.U8()), d.limits()
 	s.Harden = box.Harden{Caps: d.U64(), Seccomp: d.Bool(), Landlock: d.Bool(), Setuid: d.Bool()}
 	s.Volatile = d.Bool()
+	if d.err == nil && len(d.B) > 0 {
+		s.Disk = d.Str()
+	}
 	return s, d.Err()
 }
 

@@ -126,3 +126,27 @@ func TestAStartOutsideIsSaidAsBefore(t *testing.T) {
 		t.Errorf("%+v, %v; want %+v", got, err, a)
 	}
 }
+
+// A box without a disk is asked for as a keeper of before knows it, and the file of one
+// that was made then is read.
+func TestABoxWithoutADiskIsSaidAsBefore(t *testing.T) {
+	var with, without Enc
+	s := CellSpec{cellSpec.Spec}
+	s.Append(&without)
+	s.Disk = "/d/disk.img"
+	s.Append(&with)
+	if !bytes.HasPrefix(with.B, without.B) || len(with.B) != len(without.B)+4+len(s.Disk) {
+		t.Errorf("with a disk %x, without %x", with.B, without.B)
+	}
+	for _, b := range [][]byte{with.B, without.B} {
+		got, err := ParseCellSpec(b)
+		if want := (CellSpec{cellSpec.Spec}); len(b) == len(without.B) && (err != nil || !got.Equal(&want.Spec)) {
+			t.Errorf("%+v, %v; want %+v", got, err, want)
+		} else if len(b) > len(without.B) && (err != nil || !got.Equal(&s.Spec)) {
+			t.Errorf("%+v, %v; want %+v", got, err, s)
+		}
+	}
+	if _, err := ParseCellSpec(with.B[:len(with.B)-1]); err == nil {
+		t.Error("half a disk is one")
+	}
+}

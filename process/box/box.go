@@ -44,6 +44,10 @@ type Spec struct {
 	// what the box writes, and wk is the kernel's. The two are on one
 	// filesystem that an overlay may write to, and no other box uses them.
 	Dir string
+	// Disk is a file with an ext4 filesystem, which takes what the box writes in the place
+	// of Dir: the size of that filesystem is the limit. up and wk are made in it. "": Dir
+	// does, without a limit.
+	Disk string
 	// Layers are directories, topmost first, which nobody changes as long as a box
 	// uses them. At most MaxLayers.
 	Layers []string
@@ -148,6 +152,7 @@ const (
 	LayerMemory   = "memory"   // Limits.Memory
 	LayerTasks    = "tasks"    // Limits.Tasks
 	LayerCPU      = "cpu"      // Limits.CPUs
+	LayerDisk     = "disk"     // Spec.Disk
 	LayerSeccomp  = "seccomp"  // Harden.Seccomp
 	LayerLandlock = "landlock" // Harden.Landlock
 )

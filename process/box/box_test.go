@@ -58,6 +58,7 @@ func TestASpecIsRefusedByTheNameOfItsField(t *testing.T) {
 		"a bind over /dev":               {"binds[0].target", func(s *Spec) { s.Binds[0].Target = "/dev" }},
 		"ids of this machine's users":    {"uid_base", func(s *Spec) { s.UIDBase = 1000 }},
 		"ids past the last":              {"uid_base", func(s *Spec) { s.UIDBase = math.MaxUint32 - 10 }},
+		"a disk at no place":             {"disk", func(s *Spec) { s.Disk = "disk.img" }},
 		"little memory":                  {"limits.memory", func(s *Spec) { s.Limits.Memory = 1 }},
 		"negative memory":                {"limits.memory", func(s *Spec) { s.Limits.Memory = -1 }},
 		"one task":                       {"limits.tasks", func(s *Spec) { s.Limits.Tasks = 1 }},
@@ -76,7 +77,7 @@ func TestASpecIsRefusedByTheNameOfItsField(t *testing.T) {
 
 func TestEachFieldMakesAnotherSpec(t *testing.T) {
 	for name, do := range map[string]func(s *Spec){
-		"id": func(s *Spec) { s.ID = "x" }, "hostname": func(s *Spec) { s.Hostname = "x" }, "dir": func(s *Spec) { s.Dir = "x" },
+		"id": func(s *Spec) { s.ID = "x" }, "hostname": func(s *Spec) { s.Hostname = "x" }, "dir": func(s *Spec) { s.Dir = "x" }, "disk": func(s *Spec) { s.Disk = "x" },
 		"layers": func(s *Spec) { s.Layers = s.Layers[:1] }, "base": func(s *Spec) { s.Base = BaseNone }, "hide": func(s *Spec) { s.Hide = nil },
 		"binds": func(s *Spec) { s.Binds[0].ReadOnly = false }, "uid base": func(s *Spec) { s.UIDBase++ }, "net": func(s *Spec) { s.Net = NetNone },
 		"limits": func(s *Spec) { s.Limits.Tasks++ }, "harden": func(s *Spec) { s.Harden.Setuid = true }, "volatile": func(s *Spec) { s.Volatile = false },

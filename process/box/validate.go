@@ -40,6 +40,11 @@ func (s *Spec) Validate() error {
 	if err := checkPath("dir", s.Dir); err != nil {
 		return err
 	}
+	if s.Disk != "" {
+		if err := checkPath("disk", s.Disk); err != nil {
+			return err
+		}
+	}
 	switch {
 	case len(s.Layers) > MaxLayers:
 		return invalid("layers", fmt.Sprintf("has %d entries; the limit is %d", len(s.Layers), MaxLayers))
@@ -149,7 +154,7 @@ func (l *Limits) Validate() error {
 
 // Equal reports whether two specs ask for the same box.
 func (s *Spec) Equal(o *Spec) bool {
-	return s.ID == o.ID && s.Hostname == o.Hostname && s.Dir == o.Dir && slices.Equal(s.Layers, o.Layers) &&
+	return s.ID == o.ID && s.Hostname == o.Hostname && s.Dir == o.Dir && s.Disk == o.Disk && slices.Equal(s.Layers, o.Layers) &&
 		s.Base == o.Base && slices.Equal(s.Hide, o.Hide) && slices.Equal(s.Binds, o.Binds) && s.UIDBase == o.UIDBase &&
 		s.Net == o.Net && s.Limits == o.Limits && s.Harden == o.Harden && s.Volatile == o.Volatile
 }

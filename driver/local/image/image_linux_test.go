@@ -1,0 +1,123 @@
+package image
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/keeper/disk"
+)
+
+func made(t *testing.T, bytes int64) string {
+	t.Helper()
+	scene.Root(t)
+	path := filepath.Join(t.TempDir(), "disk.img")
+	scene.Must(t, Make(t.Context(), path, bytes))
+	return path
+}
+
+// TestADiskHasTheRoomThatWasAskedFor: not less, and not much more; and takes little itself.
+func TestADiskHasTheRoomThatWasAskedFor(t *testing.T) {
+	for _, bytes := range []int64{Least, 100<<20 + 1, 1 << 30, 10 << 30, 1 << 40} {
+		path := made(t, bytes)
+		if used := Used(path); used == 0 || used > max(1<<20, bytes/2000) {
+			t.Errorf("a new one of %d MiB takes %d KiB", bytes>>20, used>>10)
+		}
+		m := scene.Value(disk.Open(path))(t)
+		var st unix.Statfs_t
+		scene.Must(t, unix.Statfs(m.Path(), &st))
+		scene.Must(t, m.Close())
+		room := int64(st.Bavail) * int64(st.Bsize)
+		if room < bytes || room > bytes+bytes/16+1<<20 {
+			t.Errorf("one of %d KiB has room for %d KiB", bytes>>10, room>>10)
+		}
+		if st.Files < uint64(Files(bytes)) || st.Files > uint64(Files(bytes)*9/8)+rounded {
+			t.Errorf("one of %d MiB has %d inodes, want %d", bytes>>20, st.Files, Files(bytes))
+		}
+	}
+}
+
+// rounded is how many inodes there may be more, because each group has equally many.
+const rounded = 8192
+
+// TestADiskThatWasCutOffIsRepaired: of a machine that lost its power; one that was left as it
+// should be, and one that is in use, are not touched.
+func TestADiskThatWasCutOffIsRepaired(t *testing.T) {
+	path := made(t, Least)
+	if repaired, err := Repair(t.Context(), path); repaired || err != nil {
+		t.Errorf("a new one is repaired: %v", err)
+	}
+	m := scene.Value(disk.Open(path))(t)
+	scene.Must(t, os.MkdirAll(m.Path()+"/a/b/c", 0o755))
+	scene.Must(t, os.WriteFile(m.Path()+"/a/file", []byte("text"), 0o600))
+	root := scene.Value(os.Open(m.Path()))(t)
+	scene.Must(t, unix.Syncfs(int(root.Fd())))
+	scene.Must(t, root.Close())
+	if repaired, err := Repair(t.Context(), path); repaired || err != nil {
+		t.Errorf("one in use is repaired: %v", err)
+	}
+	// What the machine's disk had at that moment.
+	cut := filepath.Join(t.TempDir(), "cut")
+	scene.Must(t, os.WriteFile(cut, scene.Value(os.ReadFile(path))(t), 0o600))
+	scene.Must(t, m.Close())
+	if repaired, err := Repair(t.Context(), cut); !repaired || err != nil {
+		t.Fatalf("it is repaired: %v, %v", repaired, err)
+	}
+	if repaired, err := Repair(t.Context(), cut); repaired || err != nil {
+		t.Errorf("it is repaired again: %v", err)
+	}
+	again := scene.Value(disk.Open(cut))(t)
+	defer again.Close()
+	if text, err := os.ReadFile(again.Path() + "/a/file"); string(text) != "text" {
+		t.Errorf("its file has %q, %v", text, err)
+	}
+}
+
+// TestADamagedDiskIsRepairedOrRefused: never mounted as it is.
+func TestADamagedDiskIsRepairedOrRefused(t *testing.T) {
+	path := made(t, Least)
+	m := scene.Value(disk.Open(path))(t)
+	for _, name := range []string{"/a", "/b", "/c"} {
+		scene.Must(t, os.MkdirAll(m.Path()+name+"/d/e", 0o755))
+	}
+	root := scene.Value(os.Open(m.Path()))(t)
+	scene.Must(t, unix.Syncfs(int(root.Fd())))
+	scene.Must(t, root.Close())
+	b := scene.Value(os.ReadFile(path))(t)
+	scene.Must(t, m.Close())
+	torn := filepath.Join(t.TempDir(), "torn")
+	for at := 4096 * 2; at < 4096*24; at += 512 { // bitmaps and inodes
+		for i := range 64 {
+			b[at+i] ^= 0x5a
+		}
+	}
+	scene.Must(t, os.WriteFile(torn, b, 0o600))
+	if repaired, err := Repair(t.Context(), torn); !repaired {
+		t.Errorf("it is not looked at: %v", err)
+	} else if err == nil {
+		again := scene.Value(disk.Open(torn))(t)
+		scene.Must(t, os.WriteFile(again.Path()+"/new", nil, 0o600))
+		scene.Must(t, again.Close())
+	}
+	scene.Must(t, os.WriteFile(torn, make([]byte, 1<<20), 0o600))
+	if _, err := Repair(t.Context(), torn); err == nil {
+		t.Error("a file of zeros is a disk")
+	}
+}
+
+// TestAMakingThatIsCutShortLeavesNoDisk: a file has its name when it is whole.
+func TestAMakingThatIsCutShortLeavesNoDisk(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "disk.img")
+	scene.Must(t, os.WriteFile(path+".new", []byte("half of one"), 0o600))
+	scene.Must(t, Make(t.Context(), path, Least))
+	if _, err := os.Stat(path + ".new"); err == nil {
+		t.Error("the half is left")
+	}
+	t.Setenv("PATH", t.TempDir())
+	if err := Able(); err != nil {
+		t.Errorf("with a PATH that has no programs of root: %v", err)
+	}
+}

@@ -1,0 +1,133 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/eintr"
+)
+
+// patience is how long Open waits for a loop device that somebody else attaches, or that the
+// kernel takes away: that may have to write what was in memory first.
+const patience = time.Minute
+
+const control = "/dev/loop-control"
+
+var errBusy = errors.New("it is locked, and no loop device has it: another program uses it")
+
+// Lock locks a file that holds a disk, so that nobody mounts it until release. false: it is
+// mounted, or locked.
+func Lock(path string) (release func(), ok bool, err error) {
+	f, ok, err := lock(path)
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	return func() { f.Close() }, true, nil
+}
+
+// lock opens a file, and returns it locked or not.
+func lock(path string) (f *os.File, ok bool, err error) {
+	f, err = os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, false, err
+	}
+	err = eintr.Do(func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
+	if err == nil {
+		return f, true, nil
+	}
+	f.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, false, nil
+	}
+	return nil, false, os.NewSyscallError("flock", err)
+}
+
+// device returns the loop device of a file, opened: as long as it is open, it stays.
+func device(path string) (*os.File, error) {
+	for begin, pause := time.Now(), time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		f, ok, err := lock(path)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			dev, err := attach(f)
+			f.Close() // the device has it open
+			return dev, err
+		}
+		if dev, err := attached(path); dev != nil || err != nil {
+			return dev, err
+		}
+		// A device that is being attached, or cleared.
+		if time.Since(begin) > patience {
+			return nil, errBusy
+		}
+		time.Sleep(pause)
+	}
+}
+
+// attach makes a loop device of a file that is locked.
+func attach(f *os.File) (*os.File, error) {
+	c, err := os.OpenFile(control, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	for {
+		n, err := eintr.Get(func() (int, error) { return unix.IoctlRetInt(int(c.Fd()), unix.LOOP_CTL_GET_FREE) })
+		if err != nil {
+			return nil, os.NewSyscallError("loop_ctl_get_free", err)
+		}
+		dev, err := os.OpenFile(fmt.Sprintf("/dev/loop%d", n), os.O_RDWR, 0)
+		if err != nil {
+			return nil, err
+		}
+		conf := unix.LoopConfig{Fd: uint32(f.Fd()), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR}}
+		copy(conf.Info.File_name[:len(conf.Info.File_name)-1], f.Name())
+		err = eintr.Do(func() error { return unix.IoctlLoopConfigure(int(dev.Fd()), &conf) })
+		if err == nil {
+			return dev, nil
+		}
+		dev.Close()
+		if !errors.Is(err, unix.EBUSY) { // somebody else was faster
+			return nil, os.NewSyscallError("loop_configure", err)
+		}
+	}
+}
+
+// attached finds the loop device of a file; nil: there is none.
+func attached(path string) (*os.File, error) {
+	var file unix.Stat_t
+	if err := unix.Stat(path, &file); err != nil {
+		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	dir, err := os.Open("/dev")
+	if err != nil {
+		return nil, err
+	}
+	names, err := dir.Readdirnames(-1)
+	dir.Close()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		n, ok := strings.CutPrefix(name, "loop")
+		if !ok || strings.Trim(n, "0123456789") != "" {
+			continue
+		}
+		dev, err := os.OpenFile("/dev/"+name, os.O_RDWR, 0)
+		if err != nil {
+			continue // it went, or is another's
+		}
+		// A device that is open and bound now stays so until it is closed.
+		if in, err := unix.IoctlLoopGetStatus64(int(dev.Fd())); err == nil && in.Device == uint64(file.Dev) && in.Inode == file.Ino {
+			return dev, nil
+		}
+		dev.Close()
+	}
+	return nil, nil
+}
