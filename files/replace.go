@@ -231,7 +231,10 @@ func (a *Actor) giveTo(file *os.File, info fs.FileInfo) bool {
 		if uid == nobody || gid == nobody {
 			return false // it may stand for somebody who is not inside
 		}
-		uid, gid = uid+a.root.base, gid+a.root.base
+		uid, gid = a.root.outer(uid), a.root.outer(gid)
+		if a.root.own {
+			gid = uint32(os.Getegid())
+		}
 	}
 	_ = file.Chown(int(uid), int(gid)) // what comes of it is asked
 	now, err := file.Stat()

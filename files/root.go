@@ -26,9 +26,13 @@ import (
 // and setuid bits neither are given nor survive a write.
 //
 // All methods may be called concurrently.
+//
+// A Root of [OpenOwnRoot] has one id: each user inside is the daemon's own, and what is
+// that user's outside is root's inside.
 type Root struct {
 	dir  *os.File // a path only
 	base uint32
+	own  bool         // the one id is the daemon's; base has no meaning
 	busy atomic.Int64 // operations under way
 
 	closing sync.Once
@@ -111,6 +115,9 @@ func (r *Root) outside(u User) (User, error) {
 		bad = bad || !isRootID(g)
 		out.Groups = append(out.Groups, g+int(r.base))
 	}
+	if r.own && !bad {
+		out.UID, out.GID, out.Groups = os.Geteuid(), os.Getegid(), nil
+	}
 	if bad {
 		return User{}, fmt.Errorf("user '%.64s' has an id that there is not in a sandbox; 0 to %d are: %w", u.Name, RootIDs-1, ErrPermission)
 	}
@@ -119,10 +126,24 @@ func (r *Root) outside(u User) (User, error) {
 
 func isRootID(id int) bool { return id >= 0 && id < RootIDs }
 
+// outer is the id outside of one inside.
+func (r *Root) outer(id uint32) uint32 {
+	if r.own {
+		return uint32(os.Geteuid())
+	}
+	return r.base + id
+}
+
 // inside is the id inside of one outside. A nil Root has no others.
 func (r *Root) inside(id uint32) uint32 {
 	if r == nil {
 		return id
+	}
+	if r.own {
+		if int(id) == os.Geteuid() || int(id) == os.Getegid() {
+			return 0
+		}
+		return nobody
 	}
 	if id-r.base >= RootIDs { // also if it is less than base
 		return nobody

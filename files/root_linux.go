@@ -38,6 +38,16 @@ func OpenRoot(dir *os.File, idBase uint32) (*Root, error) {
 	return &Root{dir: own, base: idBase, gone: make(chan struct{})}, nil
 }
 
+// OpenOwnRoot is OpenRoot for a sandbox with one id, which is the daemon's own outside.
+func OpenOwnRoot(dir *os.File) (*Root, error) {
+	r, err := OpenRoot(dir, 0)
+	if err != nil {
+		return nil, err
+	}
+	r.own = true
+	return r, nil
+}
+
 // control calls do with the descriptor, which is not closed meanwhile: its number
 // could be another directory's.
 func control(file *os.File, do func(fd int) error) error {

@@ -14,6 +14,9 @@ func OpenRoot(*os.File, uint32) (*Root, error) {
 	return nil, fmt.Errorf("the files of a sandbox need Linux: %w", errors.ErrUnsupported)
 }
 
+// OpenOwnRoot is for Linux only.
+func OpenOwnRoot(dir *os.File) (*Root, error) { return OpenRoot(dir, 0) }
+
 func (r *Root) open(*Actor, string, int, uint32) (*os.File, error) { return nil, errors.ErrUnsupported }
 
 func (r *Root) shift(fs.FileInfo) {}

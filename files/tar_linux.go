@@ -284,7 +284,7 @@ func (x *extractor) clamp(id int) int {
 	if !isRootID(id) {
 		id = nobody
 	}
-	return id + int(x.a.root.base)
+	return int(x.a.root.outer(uint32(id)))
 }
 
 // describe gives an open file or directory all but its content. What is not the

@@ -5,6 +5,7 @@ package keeper
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"syscall"
 
@@ -64,8 +65,11 @@ const inside = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.
 
 // enter has the program of a process start in a box. The caller closes prog.Tasks. b.mu is held.
 func (k *Keeper) enter(p *proc, b *inhabited, prog *script.Program) (err error) {
-	c := b.cell
-	e := &script.Enter{PID1: c.PIDFD(), Flags: inside, Inner: p.slot.InnerAt(), Caps: c.Spec.Harden.Caps, NNP: !c.Spec.Harden.Setuid}
+	c, flags := b.cell, inside
+	if c.Spec.UIDBase == 0 && c.Spec.Net == box.NetHost {
+		flags &^= unix.CLONE_NEWNET // it is in the machine's already, which an ordinary user may not enter
+	}
+	e := &script.Enter{PID1: c.PIDFD(), Flags: flags, Inner: p.slot.InnerAt(), Caps: c.Spec.Harden.Caps, OneID: c.Spec.UIDBase == 0, NNP: !c.Spec.Harden.Setuid}
 	if c.Spec.Harden.Seccomp {
 		if e.Filter, err = k.cells.filter(); err != nil {
 			return err
@@ -164,6 +168,9 @@ func (p *proc) openMaster() (int, error) {
 // outerID is the id on this machine of an id in the process's box.
 func (p *proc) outerID(id uint32) int {
 	if b := p.box.Load(); b != nil {
+		if b.cell.Spec.UIDBase == 0 {
+			return os.Geteuid()
+		}
 		return int(b.cell.Spec.UIDBase + id)
 	}
 	return int(id)

@@ -119,7 +119,10 @@ func fillBase(dir, passwd, group string) error {
 		} else {
 			err = os.WriteFile(path, []byte(f.text), f.mode)
 		}
-		errs = append(errs, err, os.Chmod(path, f.mode), os.Lchown(path, f.uid, f.uid))
+		errs = append(errs, err, os.Chmod(path, f.mode))
+		if os.Geteuid() == 0 { // else all that is in a sandbox has one id
+			errs = append(errs, os.Lchown(path, f.uid, f.uid))
+		}
 	}
 	return errors.Join(errs...)
 }

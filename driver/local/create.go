@@ -38,13 +38,6 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, 
 	if rec.Network == driver.NetworkDefault {
 		rec.Network = driver.NetworkOwn
 	}
-	can, err := d.capable(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if can.Mode == box.ModeRootless {
-		rec.UIDBase = 0
-	}
 	release, err := d.from(&rec)
 	if err != nil {
 		return nil, err

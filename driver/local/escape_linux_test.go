@@ -14,6 +14,7 @@ import (
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/drivertest"
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
 
@@ -71,9 +72,9 @@ func TestAProgramInsideCannotGetOut(t *testing.T) {
 		{"kills its pid 1", "pid", `kill -9 1; kill -TERM 1; test -d /proc/1 && echo lives`, "lives"},
 		{"traces its pid 1", "pid", call(unix.SYS_PTRACE, unix.PTRACE_SEIZE, 1, 0, 0), eperm},
 		{"reads the memory of its pid 1", "pid", `(dd if=/proc/1/mem of=/dev/null bs=1 count=1 2>&1) | grep -ci -e denied -e permitted`, "1"},
-		{"changes its groups of users", "user", `(echo "0 0 1" > /proc/self/uid_map) 2>/dev/null && echo done || echo no`, "no"},
+		{"changes its groups of users", "pid", `(echo "0 0 1" > /proc/self/uid_map) 2>/dev/null && echo done || echo no`, "no"},
 		{"inherits descriptors", "pid", `ls -l /proc/self/fd | grep -c -e socket -e memfd -e anon_inode -e board`, "0"},
-		{"has more capabilities than said", "user", `grep CapBnd /proc/self/status | cut -f2`, fmt.Sprintf("%016x", uint64(keptCapabilities))},
+		{"has more capabilities than said", "pid", `grep CapBnd /proc/self/status | cut -f2`, fmt.Sprintf("%016x", uint64(keptCapabilities))},
 		{"gets rights by a program", "", `grep NoNewPrivs /proc/self/status | cut -f2`, "1"},
 		{"makes namespaces", "seccomp", `unshare -Ur true >/dev/null 2>&1 && echo done || echo no; ` + call(unix.SYS_UNSHARE, unix.CLONE_NEWUSER), "no\n" + eperm},
 		{"enters namespaces", "seccomp", call(unix.SYS_SETNS, 0, 0), eperm},
@@ -100,7 +101,11 @@ func TestAProgramInsideCannotGetOut(t *testing.T) {
 	if out, _ := inShell(t, s, "", `cp /usr/bin/id /tmp/id && chmod 4755 /tmp/id && echo ok`); out != "ok" {
 		t.Errorf("a copy: %q", out)
 	}
-	if out, _ := inShell(t, s, "1000:1000", `/tmp/id -u; grep CapEff /proc/self/status | cut -f2`); out != "1000\n0000000000000000" {
+	as := "1000"
+	if testkeeper.IsRootless() {
+		as = "0" // the only one
+	}
+	if out, _ := inShell(t, s, "1000:1000", `/tmp/id -u; grep CapEff /proc/self/status | cut -f2`); out != as+"\n0000000000000000" {
 		t.Errorf("another user is %q", out)
 	}
 	// What a program sends to all that it can reach reaches those inside.

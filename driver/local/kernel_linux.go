@@ -43,6 +43,9 @@ func openRoot(in box.Info, uidBase uint32) (*files.Root, error) {
 	if err := alive(in); err != nil {
 		return nil, err
 	}
+	if uidBase == 0 {
+		return files.OpenOwnRoot(dir)
+	}
 	return files.OpenRoot(dir, uidBase)
 }
 

@@ -49,7 +49,8 @@ type Config struct {
 	Manager process.Manager
 	Inside  func(Root) process.Manager
 	Engine  box.Engine
-	// UIDBase of the boxes, of a daemon that is root. 0: UIDBase.
+	// UIDBase of the boxes, of a daemon that is root. 0: UIDBase. Those of another daemon
+	// have one id, its own.
 	UIDBase uint32
 	// Hide are more paths of this machine that no sandbox sees.
 	Hide []string
@@ -119,6 +120,9 @@ func Open(cfg Config) (*Driver, error) {
 		return nil, err
 	}
 	cfg.State, cfg.UIDBase = cmp.Or(cfg.State, cfg.Dir), cmp.Or(cfg.UIDBase, UIDBase)
+	if os.Geteuid() != 0 {
+		cfg.UIDBase = 0
+	}
 	d := &Driver{cfg: cfg, log: cfg.Log, clock: scope.NewClock(), thrown: make(chan struct{}, 1), spares: spares{changed: make(chan struct{}, 1), stays: spareStays}, ends: make(chan struct{}, mostExpiring), startWait: startWait, defaults: defaultSize(pidsOfMachine(), memoryOfMachine())}
 	d.defaults.Disk = cfg.Disk
 	if d.log == nil {

@@ -285,6 +285,7 @@ func (d *Driver) empty(ctx context.Context) error {
 
 func (d *Driver) remove(ctx context.Context, dir string) error {
 	for os.Remove(dir) != nil {
+		open(dir)
 		names, err := some(dir)
 		if err != nil {
 			return err
@@ -300,12 +301,24 @@ func (d *Driver) remove(ctx context.Context, dir string) error {
 			if err := os.Remove(path); err == nil || errors.Is(err, os.ErrNotExist) {
 				continue
 			}
+			open(path)
 			if err := d.discard(path); err != nil {
 				return fmt.Errorf("remove %s: %w", path, err)
 			}
 		}
 	}
 	return nil
+}
+
+// open lets a daemon that is not root look into a directory of its own, and move it: a
+// program inside, and the kernel, may have closed it. Nothing runs in what is in the trash.
+func open(dir string) {
+	if os.Geteuid() == 0 {
+		return
+	}
+	if fi, err := os.Lstat(dir); err == nil && fi.IsDir() {
+		os.Chmod(dir, 0o700) // if it fails, what follows does
+	}
 }
 
 // some returns some names of a directory.

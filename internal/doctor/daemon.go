@@ -70,6 +70,7 @@ func Promises(all map[string]Promise) (out []Finding) {
 var layerMends = map[string]string{
 	"all":      "sudo tend serve, on Linux 6.15 or later; in a container: docker run --privileged",
 	"base":     otherDisk,
+	"user":     "sudo tend serve",
 	"freeze":   groupsWritable,
 	"memory":   groupsWritable,
 	"tasks":    groupsWritable,

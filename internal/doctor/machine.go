@@ -88,7 +88,7 @@ var needed = []struct {
 func (m *Machine) capabilities() Finding {
 	f := Finding{Name: "capabilities", State: OK, Detail: "root with all that tend uses"}
 	if m.UID != 0 {
-		return Finding{Name: f.Name, State: Limited, Detail: fmt.Sprintf("tend runs as uid %d: processes are this user's, and no sandbox is isolated", m.UID), Mend: "sudo tend serve"}
+		return Finding{Name: f.Name, State: Limited, Detail: fmt.Sprintf("tend runs as uid %d: processes, and programs in sandboxes, are this user's", m.UID), Mend: "sudo tend serve"}
 	}
 	var names, uses, flags []string
 	for _, c := range needed {
@@ -112,7 +112,7 @@ func (m *Machine) namespaces() Finding {
 	case m.UserNamespaces == 0:
 		f.State, f.Detail, f.Mend = Limited, "user.max_user_namespaces is 0: no sandbox can be isolated, and no command of a healer confined", "sysctl -w user.max_user_namespaces=65536"
 	case m.Restricted != "" && m.UID != 0:
-		f.State, f.Detail, f.Mend = Limited, m.Restricted+" keeps uid "+fmt.Sprint(m.UID)+" from having any: commands of a healer's model are not confined, and so refused", "sysctl -w "+m.Restricted+"="+unrestricted[m.Restricted]
+		f.State, f.Detail, f.Mend = Limited, m.Restricted+" keeps uid "+fmt.Sprint(m.UID)+" from having any: no sandbox is isolated, and commands of a healer's model are not confined, and so refused", "sysctl -w "+m.Restricted+"="+unrestricted[m.Restricted]
 	}
 	return f
 }

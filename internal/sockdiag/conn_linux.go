@@ -28,7 +28,10 @@ type Conn struct {
 
 // Open makes a connection. It asks about the network namespace of the thread that calls.
 func Open() (*Conn, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	return opened(unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG))
+}
+
+func opened(fd int, err error) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sock_diag: %w", err)
 	}
@@ -36,18 +39,15 @@ func Open() (*Conn, error) {
 }
 
 // OpenIn makes a connection that asks about another network namespace, by the path of its
-// file: /proc/PID/ns/net. It takes CAP_SYS_ADMIN, there and here.
-func OpenIn(path string) (c *Conn, err error) {
+// file: /proc/PID/ns/net. It takes CAP_SYS_ADMIN, there and here, or the namespace is one of a
+// sandbox of an ordinary user, and this process that user's.
+func OpenIn(path string) (*Conn, error) {
 	ns, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer ns.Close()
-	err = netns.Do(ns, func() (err error) {
-		c, err = Open()
-		return err
-	})
-	return c, err
+	return opened(netns.Socket(ns, unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_SOCK_DIAG))
 }
 
 // Close closes the connection.

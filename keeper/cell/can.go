@@ -27,7 +27,12 @@ func (m *Maker) Can() (can box.Can) {
 		}
 		m.ok = true
 	}
-	can = box.Can{Mode: box.ModeUser, Layers: []string{box.LayerPID, box.LayerMount, box.LayerUser, box.LayerNetwork}}
+	can = box.Can{Mode: box.ModeUser}
+	if m.rootless {
+		can.Mode = box.ModeRootless
+		can.Missing = append(can.Missing, box.Missing{Layer: box.LayerUser, Reason: "tend runs as an ordinary user (rootless), so all users of a sandbox are one, and that is tend's own user outside; run tend as root for users that are nobody outside"})
+	}
+	can.Layers = []string{box.LayerPID, box.LayerMount, userLayer(can.Mode), box.LayerNetwork}
 	if m.noBase == nil {
 		can.Layers = append(can.Layers, box.LayerBase)
 	} else {
@@ -46,7 +51,9 @@ func (m *Maker) Can() (can box.Can) {
 			can.Layers = append(can.Layers, l[1])
 		}
 	}
-	if err := disk.Able(); err != nil {
+	if m.rootless {
+		can.Missing = append(can.Missing, box.Missing{Layer: box.LayerDisk, Reason: errRootlessDisk.Error()})
+	} else if err := disk.Able(); err != nil {
 		can.Missing = append(can.Missing, box.Missing{Layer: box.LayerDisk, Reason: err.Error()})
 	} else {
 		can.Layers = append(can.Layers, box.LayerDisk)
@@ -57,13 +64,16 @@ func (m *Maker) Can() (can box.Can) {
 // probe makes a box and ends it. m.probing is held.
 func (m *Maker) probe(base box.Base) error {
 	dir := filepath.Join(m.parts.dir, "probe")
-	defer os.RemoveAll(dir)
+	defer removeAll(dir)
 	for _, sub := range []string{"up", "wk", "root"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return err
 		}
 	}
 	s := box.Spec{ID: ProbeID, Dir: dir, UIDBase: probeBase, Base: base, Volatile: true}
+	if m.rootless {
+		s.UIDBase = 0
+	}
 	if base == box.BaseNone {
 		s.Layers = []string{filepath.Join(dir, "root")}
 	}

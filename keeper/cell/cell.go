@@ -63,7 +63,7 @@ func (c *Cell) Alive() bool {
 
 // Info of the box.
 func (c *Cell) Info() box.Info {
-	return box.Info{ID: c.Spec.ID, PID: c.PID, Started: c.Started, Mode: box.ModeUser, Active: slices.Clone(c.Active), Group: c.Nest.Dir(),
+	return box.Info{ID: c.Spec.ID, PID: c.PID, Started: c.Started, Mode: modeOf(&c.Spec), Active: slices.Clone(c.Active), Group: c.Nest.Dir(),
 		Frozen: c.Nest.Frozen(), Network: c.networked}
 }
 
@@ -165,6 +165,7 @@ func (c *Cell) End(until time.Time) error {
 	if err := c.Nest.Remove(until); err != nil {
 		return err
 	}
+	c.emptyWork()
 	failpoint.Hit(failpoint.CellUngrouped)
 	if !c.Unfiled() {
 		if err := os.Remove(c.path()); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -177,6 +178,19 @@ func (c *Cell) End(until time.Time) error {
 		c.pidfd = -1
 	}
 	return nil
+}
+
+// emptyWork removes what the kernel has left in the work directories of an ordinary user's
+// box: it is closed even to that user.
+func (c *Cell) emptyWork() {
+	if c.Unfiled() || c.Spec.UIDBase != 0 {
+		return
+	}
+	work := filepath.Join(c.Spec.Dir, "wk")
+	entries, _ := os.ReadDir(work)
+	for _, e := range entries {
+		removeAll(filepath.Join(work, e.Name()))
+	}
 }
 
 // over waits a moment for pid 1, and reports whether it has ended.

@@ -18,6 +18,9 @@
 // All these mounts show other ids than the disk has (idmapped): what belongs to root on
 // the disk belongs to root inside, and outside root inside is nobody.
 //
+// A keeper that is not root makes boxes with one id, its own, and from another stage: see
+// rootless.go and pieces.go.
+//
 // # What is kept of a box
 //
 // Pid 1 holds all of its namespaces, the network too. A file for each box (see file)
@@ -34,5 +37,6 @@
 //
 // Root, Linux 6.15 (overlays from detached mounts, and copies of these), user
 // namespaces, and a filesystem that can show other ids. Everything else is refused, with
-// the reason. Without cgroup v2 a box can be made; it cannot stand still.
+// the reason. Without root, Linux 6.6 (attributes of users on filesystems in memory) and
+// user namespaces for ordinary users. Without cgroup v2 a box can be made; it cannot stand still.
 package cell

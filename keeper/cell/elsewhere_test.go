@@ -57,11 +57,17 @@ func elsewhere(t *testing.T, line string) (can box.Can) {
 	return can
 }
 
+// ordinary executes what follows as an ordinary user.
+const ordinary = `exec setpriv --reuid 65534 --regid 65534 --clear-groups --`
+
 // TestWhereBoxesCannotBeHadTheReasonSaysWhatToDo: a machine, or a place on it, that lacks
 // what they take.
 func TestWhereBoxesCannotBeHadTheReasonSaysWhatToDo(t *testing.T) {
 	for name, c := range map[string]struct{ line, layer, want string }{
-		"an ordinary user":         {`mv "$1/test" "$1/state/"; export ` + canHere + `="$1/state"; exec setpriv --reuid 65534 --regid 65534 --clear-groups "$1/state/test"`, "", "as root"},
+		"an ordinary user": {`export ` + canHere + `="$1/state"; ` + ordinary + ` "$1/test"`, box.LayerUser, "as root"},
+		"an ordinary user without cgroups of its own":          {`export ` + canHere + `="$1/state"; ` + ordinary + ` "$1/test"`, box.LayerMemory, "cgroup"},
+		"an ordinary user in a chroot":                         {`mkdir "$1/r"; mount --rbind / "$1/r"; export ` + canHere + `="$1/state"; exec chroot --userspec 65534:65534 --groups= "$1/r" "$1/test"`, "", "chroot"},
+		"an ordinary user from whom parts of /proc are hidden": {`mount -t tmpfs none /proc/irq; export ` + canHere + `="$1/state"; ` + ordinary + ` "$1/test"`, "", "/proc are hidden"},
 		"a chroot":                 {`mkdir "$1/r"; mount --rbind / "$1/r"; ` + canHere + `="$1/state" exec chroot "$1/r" "$1/test"`, "", "chroot"},
 		"root of a user namespace": {canHere + `="$1/state" exec unshare --user --map-root-user "$1/test"`, "", "user namespace"},
 		// As in a container: all but what is stacked on the machine's own root.

@@ -170,3 +170,18 @@ func bootName() string {
 	name := procfs.BootID()
 	return name[:min(len(name), offNest-offBoot-1)]
 }
+
+// removeAll is os.RemoveAll of what an ordinary user owns, whatever the modes are.
+func removeAll(path string) error {
+	err := os.RemoveAll(path)
+	if err == nil {
+		return nil
+	}
+	filepath.WalkDir(path, func(p string, e os.DirEntry, err error) error {
+		if e != nil && e.IsDir() {
+			os.Chmod(p, 0o700)
+		}
+		return nil
+	})
+	return os.RemoveAll(path)
+}

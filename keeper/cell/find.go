@@ -126,9 +126,25 @@ func (c *Cell) open() bool {
 	return true
 }
 
+// modeOf a box with this spec.
+func modeOf(s *box.Spec) box.Mode {
+	if s.UIDBase == 0 {
+		return box.ModeRootless
+	}
+	return box.ModeUser
+}
+
+// userLayer is the word for what a user namespace gives in a mode.
+func userLayer(m box.Mode) string {
+	if m == box.ModeRootless {
+		return box.LayerRootless
+	}
+	return box.LayerUser
+}
+
 // active are the layers that a box has.
 func active(s *box.Spec, groups *cgroup.Tree) []string {
-	words := []string{box.LayerPID, box.LayerMount, box.LayerUser}
+	words := []string{box.LayerPID, box.LayerMount, userLayer(modeOf(s))}
 	if s.Net != box.NetHost {
 		words = append(words, box.LayerNetwork)
 	}

@@ -26,6 +26,8 @@ type Maker struct {
 	dir    string // of the files
 	groups *cgroup.Tree
 	parts  *parts
+	// rootless: the keeper is not root, and so no box is.
+	rootless bool
 
 	mu   sync.Mutex
 	made int // boxes so far, for the names of nests; guarded by mu
@@ -42,7 +44,7 @@ func NewMaker(stateDir string, groups *cgroup.Tree) (*Maker, error) {
 		return nil, fmt.Errorf("sandboxes: %w", err)
 	}
 	parts := filepath.Join(stateDir, "run", Dir)
-	return &Maker{dir: dir, groups: groups, parts: newParts(stateDir, parts)}, nil
+	return &Maker{dir: dir, groups: groups, parts: newParts(stateDir, parts), rootless: os.Geteuid() != 0}, nil
 }
 
 // namespaces that each box has of its own, beside those of users and network.
@@ -120,11 +122,10 @@ func (m *Maker) check(s *box.Spec) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
-	if os.Geteuid() != 0 {
-		return fmt.Errorf("sandboxes need a tend that runs as root: as another user it can neither show files with other ids nor limit what runs: %w", process.ErrUnsupported)
-	}
-	if s.UIDBase == 0 {
+	if root := os.Geteuid() == 0; root && s.UIDBase == 0 {
 		return &process.InvalidError{Field: "uid_base", Reason: "is 0, which is for a tend that is not root; give the first of the sandbox's ids"}
+	} else if !root && s.UIDBase != 0 {
+		return &process.InvalidError{Field: "uid_base", Reason: fmt.Sprintf("is %d; a tend that is not root has one id, its own: give 0", s.UIDBase)}
 	}
 	for _, sub := range []string{"up", "wk"} {
 		fi, err := os.Lstat(filepath.Join(s.Dir, sub))
@@ -270,6 +271,9 @@ func (m *Maker) build(s *box.Spec, group int, pid *uint32) error {
 		if err := ready(s, s.Dir); err != nil {
 			return err
 		}
+	}
+	if s.UIDBase == 0 {
+		return m.buildRootless(s, group, pid)
 	}
 	h, err := m.gather(s)
 	if err != nil {

@@ -3,6 +3,7 @@
 package cell
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -21,6 +22,9 @@ type mask struct {
 	dir  int    // of the mask
 	at   string // its path, by the descriptor
 	root string // of the machine, by a descriptor that shows no other mounts
+	// rootless: it is written by an ordinary user, whose own all in it is, for overlays of
+	// that user's.
+	rootless bool
 	// done are the paths that are hidden or there; true: hidden, and all below.
 	done map[string]bool
 }
@@ -155,6 +159,8 @@ func (m *mask) hide(p string, links int) error {
 				return nil // what it matched is hidden by its names
 			}
 			return m.whiteout(at)
+		case err == unix.EACCES && m.rootless:
+			return nil // and so it cannot be read inside
 		case err != nil:
 			return err
 		}
@@ -219,7 +225,9 @@ func (m *mask) mkdir(p string, mode, uid, gid uint32) error {
 	} else if err != nil {
 		return err
 	}
-	if err := unix.Lchown(m.at+p, int(uid), int(gid)); err != nil {
+	if m.rootless {
+		mode |= 0o700 // who has no capabilities writes more below it, and its attributes
+	} else if err := unix.Lchown(m.at+p, int(uid), int(gid)); err != nil {
 		return err
 	}
 	return unix.Chmod(m.at+p, mode&0o7777)
@@ -230,8 +238,18 @@ func (m *mask) opaque(p string, mode, uid, gid uint32) error {
 		return err
 	}
 	m.done[p] = true
-	return unix.Setxattr(m.at+p, "trusted.overlay.opaque", []byte("y"), 0)
+	return unix.Setxattr(m.at+p, m.opaqueName(), []byte("y"), 0)
 }
+
+// opaqueName is the attribute of a directory that hides those below it.
+func (m *mask) opaqueName() string {
+	if m.rootless {
+		return userOpaque
+	}
+	return "trusted.overlay.opaque"
+}
+
+const userOpaque = "user.overlay.opaque"
 
 func (m *mask) whiteout(p string) error {
 	m.done[p] = true
@@ -244,7 +262,7 @@ func (m *mask) whiteout(p string) error {
 // skeleton makes the directories that a hidden one has.
 func (m *mask) skeleton(p string) error {
 	entries, err := os.ReadDir(m.root + p)
-	if err != nil {
+	if err != nil && !(m.rootless && errors.Is(err, os.ErrPermission)) {
 		return err
 	}
 	for _, e := range entries {

@@ -32,6 +32,7 @@ type parts struct {
 	dev   int          // a detached /dev; guarded by mu
 	root  int          // a detached tree of the machine's root alone; guarded by mu
 	users []*userParts // newest first; guarded by mu
+	own   []*rootless  // of a keeper that is not root, newest first; guarded by mu
 }
 
 // userParts belong to boxes with the same ids.
@@ -112,14 +113,8 @@ func (p *parts) take(s *box.Spec) (_ *kit, err error) {
 
 // common makes what does not depend on ids. p.mu is held.
 func (p *parts) common() (err error) {
-	if err := os.MkdirAll(p.dir, 0o755); err != nil {
+	if err := p.program(); err != nil {
 		return err
-	}
-	if p.first < 0 {
-		if p.first, err = openFirst(p.dir); err != nil {
-			p.first = -1
-			return err
-		}
 	}
 	if p.void < 0 {
 		if p.void, err = emptyNet(); err != nil {
@@ -133,6 +128,20 @@ func (p *parts) common() (err error) {
 				why = " (tend is root of a user namespace alone, as in a rootless container, or may make no devices; run it as the machine's root)"
 			}
 			return fmt.Errorf("/dev of sandboxes: %w%s: %w", err, why, process.ErrUnsupported)
+		}
+	}
+	return nil
+}
+
+// program opens that of pid 1. p.mu is held.
+func (p *parts) program() (err error) {
+	if err := os.MkdirAll(p.dir, 0o755); err != nil {
+		return err
+	}
+	if p.first < 0 {
+		if p.first, err = openFirst(p.dir); err != nil {
+			p.first = -1
+			return err
 		}
 	}
 	return nil
@@ -349,6 +358,9 @@ func emptyNet() (int, error) {
 	return r.fd, r.err
 }
 
+// deviceLinks are those in /dev.
+var deviceLinks = [][2]string{{"ptmx", "pts/ptmx"}, {"fd", "/proc/self/fd"}, {"stdin", "/proc/self/fd/0"}, {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"}}
+
 // devices returns a detached filesystem with the few devices that programs need. Nobody
 // can write to it once it is made.
 func devices() (fd int, err error) {
@@ -390,8 +402,8 @@ func devices() (fd int, err error) {
 			return -1, err
 		}
 	}
-	for name, to := range map[string]string{"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
-		if err := unix.Symlinkat(to, fd, name); err != nil {
+	for _, link := range deviceLinks {
+		if err := unix.Symlinkat(link[1], fd, link[0]); err != nil {
 			return -1, err
 		}
 	}
@@ -411,7 +423,7 @@ func devices() (fd int, err error) {
 func emptied(dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
-		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+		if err := removeAll(filepath.Join(dir, e.Name())); err != nil {
 			return err
 		}
 	}

@@ -79,7 +79,7 @@ func (c *call) allow(failure bool) {
 // order; each has a number above that.
 func (s *script) become(p *Program, files []int, nofile *unix.Rlimit) {
 	s.call(unix.SYS_SETSID)
-	if u := p.User; u != nil {
+	if u := p.User; u != nil && (p.Enter == nil || !p.Enter.OneID) {
 		s.at = step{Step: StepUser}
 		s.call(unix.SYS_SETGROUPS, uintptr(len(u.Groups)), s.numbers(u.Groups))
 		s.call(unix.SYS_SETGID, uintptr(u.GID))

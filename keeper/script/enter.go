@@ -27,6 +27,9 @@ type Enter struct {
 	// domain of its own: a scope of signals or abstract sockets also parts programs of one
 	// sandbox from each other.
 	Landlock int
+	// OneID: the sandbox has one id, which the program has whatever User says. User decides
+	// about the capabilities alone.
+	OneID bool
 	// NNP: an exec gives no rights (PR_SET_NO_NEW_PRIVS): sudo does not work.
 	NNP bool
 }

@@ -17,7 +17,7 @@ import (
 //	l.Call("host name", unix.SYS_SETHOSTNAME, l.Text(name), uintptr(len(name)))
 //	err = l.Run(group)
 //
-// The last call executes a program.
+// The last call executes a program, or ends the child.
 type List struct {
 	mem   []byte
 	used  int
@@ -26,6 +26,7 @@ type List struct {
 	what  []string
 	// second is where the pid of the child's child will be; nil: there is none.
 	second *uint32
+	flags  uint64 // of the child's clone3(2)
 }
 
 // listHead is at the beginning of the memory, which the garbage collector does not see.
@@ -50,13 +51,32 @@ func (e *ListError) Unwrap() error { return e.Errno }
 // NewList returns an empty list with room for so many calls, and for so many bytes of
 // texts.
 func NewList(calls, text int) (*List, error) {
+	return newList(calls, text, unix.CLONE_VM)
+}
+
+// NewCopyList is NewList for a child that gets a copy of the parent's memory: what it changes
+// of it, such as whether it is dumpable, it changes for itself. Only the list is shared. It
+// takes longer.
+func NewCopyList(calls, text int) (*List, error) { return newList(calls, text, 0) }
+
+// NewSharingList is NewList for a child that shares the parent's table of descriptors: what it
+// opens is the parent's.
+func NewSharingList(calls, text int) (*List, error) {
+	return newList(calls, text, unix.CLONE_VM|unix.CLONE_FILES)
+}
+
+func newList(calls, text int, flags uint64) (*List, error) {
 	head := int(unsafe.Sizeof(listHead{}))
 	size := head + calls*int(unsafe.Sizeof(call{})) + text + calls*16
-	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	kind := unix.MAP_PRIVATE
+	if flags&unix.CLONE_VM == 0 {
+		kind = unix.MAP_SHARED
+	}
+	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, kind|unix.MAP_ANON)
 	if err != nil {
 		return nil, fmt.Errorf("a list of calls: %w", err)
 	}
-	l := &List{mem: mem, head: (*listHead)(unsafe.Pointer(&mem[0]))}
+	l := &List{mem: mem, head: (*listHead)(unsafe.Pointer(&mem[0])), flags: flags | unix.CLONE_VFORK | cloneClearSighand}
 	l.calls = unsafe.Slice((*call)(unsafe.Pointer(&mem[head])), calls)
 	l.used = head + calls*int(unsafe.Sizeof(call{}))
 	return l, nil
@@ -80,6 +100,20 @@ func (l *List) add(what string, nr uintptr, args []uintptr) *call {
 	return c
 }
 
+// Result has what the last call returns become an argument of the next one.
+func (l *List) Result(argument int) {
+	next := len(l.what)
+	l.calls[next-1].to = &l.calls[next].args[argument]
+}
+
+// Keep returns where the last call's result will be, until Close.
+func (l *List) Keep() *uintptr {
+	b := l.room(int(unsafe.Sizeof(uintptr(0))))
+	at := (*uintptr)(unsafe.Pointer(&b[0]))
+	l.calls[len(l.what)-1].to = at
+	return at
+}
+
 // Fork appends the making of another child, a child of this process, too, by flags of
 // clone3(2); who makes it ends. pidAt receives its pid before it runs, in memory outside
 // Go's heap.
@@ -97,6 +131,13 @@ func (l *List) room(n int) []byte {
 	at := (l.used + 7) &^ 7
 	l.used = at + n
 	return l.mem[at:l.used:l.used]
+}
+
+// Bytes are a structure for the child.
+func (l *List) Bytes(b []byte) uintptr {
+	r := l.room(len(b))
+	copy(r, b)
+	return address(r)
 }
 
 // Text is a string for the child.
@@ -121,7 +162,7 @@ func (l *List) Texts(vs ...string) uintptr {
 // *ListError.
 func (l *List) Run(group int) error {
 	h := l.head
-	h.clone = cloneArgs{flags: unix.CLONE_VM | unix.CLONE_VFORK | cloneClearSighand, exitSignal: uint64(unix.SIGCHLD)}
+	h.clone = cloneArgs{flags: l.flags, exitSignal: uint64(unix.SIGCHLD)}
 	h.outcome = outcome{note: &h.noted}
 	if group >= 0 {
 		h.clone.flags |= unix.CLONE_INTO_CGROUP

@@ -146,6 +146,7 @@ const (
 	LayerPID      = "pid"      // its own processes
 	LayerMount    = "mount"    // its own files
 	LayerUser     = "user"     // its own users
+	LayerRootless = "rootless" // in its place: one id, which is the keeper's user outside
 	LayerNetwork  = "network"  // its own network, or none
 	LayerBase     = "base"     // BaseHost works
 	LayerFreeze   = "freeze"   // Engine.Freeze works

@@ -12,6 +12,8 @@ import (
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/netns"
 )
 
 // loopback is the index of lo, which each namespace begins with.
@@ -19,7 +21,9 @@ const loopback = 1
 
 // Loopback makes the loopback of a new namespace usable.
 func (s *Space) Loopback() error {
-	return s.Do(func() error {
+	entered := false
+	err := s.Do(func() error {
+		entered = true
 		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 		if err != nil {
 			return err
@@ -27,6 +31,10 @@ func (s *Space) Loopback() error {
 		defer h.Close()
 		return loopbackUp(h)
 	})
+	if !entered && errors.Is(err, unix.EPERM) {
+		return s.loopbackFromHere()
+	}
+	return err
 }
 
 // errMachines: what is done to a sandbox's network would end this machine's.
@@ -68,7 +76,9 @@ func (s *Space) configure(v6 bool) error {
 	if own, err := s.isMachines(); err != nil || own {
 		return errors.Join(errMachines, err)
 	}
-	return s.Do(func() error {
+	entered := false
+	err := s.Do(func() error {
+		entered = true
 		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 		if err != nil {
 			return err
@@ -91,6 +101,10 @@ func (s *Space) configure(v6 bool) error {
 		}
 		return nil
 	})
+	if !entered && errors.Is(err, unix.EPERM) {
+		return s.configureFromHere(v6)
+	}
+	return err
 }
 
 // everywhere gives lo an address, and makes all others local.
@@ -120,12 +134,12 @@ const (
 
 // rules makes the table, unless it is there, and removes others. To remove one takes the
 // kernel 20 ms, so it is not done where there is none.
-func rules(v6 bool) error {
+func rules(v6 bool, how ...nftables.ConnOption) error {
 	name := table4
 	if v6 {
 		name = table6
 	}
-	c, err := nftables.New()
+	c, err := nftables.New(how...)
 	if err != nil {
 		return err
 	}
@@ -244,23 +258,11 @@ func (s *Space) hasIPv6() bool {
 
 // scratch returns a new namespace.
 func scratch() (*Space, error) {
-	var s *Space
-	// The thread that leaves its namespace goes back to it; the namespace stays by its
-	// descriptor.
-	here, err := OpenSpace("/proc/self/ns/net")
+	f, err := netns.New()
 	if err != nil {
 		return nil, err
 	}
-	defer here.Close()
-	err = here.Do(func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return os.NewSyscallError("unshare", err)
-		}
-		var err error
-		s, err = OpenSpace("/proc/thread-self/ns/net")
-		return err
-	})
-	return s, err
+	return &Space{f}, nil
 }
 
 // probe says why a namespace cannot have a way out here.

@@ -93,10 +93,13 @@ func (s *Space) socket(a netip.Addr, kind int) (*os.File, error) {
 	if a.Is6() {
 		family = unix.AF_INET6
 	}
-	err := s.Do(func() (err error) {
+	err := error(nil)
+	if s == nil || s.ns == nil {
 		fd, err = unix.Socket(family, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-		return os.NewSyscallError("socket", err)
-	})
+		err = os.NewSyscallError("socket", err)
+	} else {
+		fd, err = netns.Socket(s.ns, family, kind|unix.SOCK_NONBLOCK, 0)
+	}
 	if err != nil {
 		return nil, err
 	}

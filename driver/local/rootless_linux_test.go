@@ -1,0 +1,12 @@
+package local
+
+import (
+	"testing"
+
+	"github.com/tend-run/tend/internal/testkeeper"
+)
+
+// TestRootless runs what holds also where the daemon is an ordinary user, as one.
+func TestRootless(t *testing.T) {
+	testkeeper.Rootless(t, "^(TestDriver|TestAProgramInsideCannotGetOut|TestManySandboxesLeaveNothing|TestASandboxOutlivesKeeperAndServer)$")
+}

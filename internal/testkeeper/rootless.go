@@ -1,0 +1,79 @@
+//go:build linux
+
+package testkeeper
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// rootlessProgram names the program of the roles, in a test program that Rootless runs.
+const rootlessProgram = "TEND_TEST_ROOTLESS"
+
+// rootlessID is of a user of whom the machine knows nothing.
+const rootlessID = 54321
+
+// IsRootless reports whether this test program was run by Rootless.
+func IsRootless() bool { return os.Getenv(rootlessProgram) != "" }
+
+// Rootless runs tests of this program, by a pattern as of -test.run, as an ordinary user. They
+// fail with the test, which only root can run.
+func Rootless(t *testing.T, tests string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("this test needs root: it becomes another user")
+	}
+	own, err := program()
+	// Not below t.TempDir, where other users may not go.
+	dir, derr := os.MkdirTemp("", "tend-own-")
+	if err := errors.Join(err, derr); err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	tmp, roles, test := filepath.Join(dir, "tmp"), filepath.Join(dir, "roles"), filepath.Join(dir, "test")
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(tmp, 0o700), os.Chown(tmp, rootlessID, rootlessID),
+		copyFile(roles, fmt.Sprintf("/proc/self/fd/%d", own.Fd())), copyFile(test, "/proc/self/exe")); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-test.run", tests, "-test.timeout", "20m"}
+	if testing.Verbose() {
+		args = append(args, "-test.v")
+	}
+	cmd := exec.CommandContext(t.Context(), test, args...)
+	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGTERM) }, time.Minute
+	cmd.Dir = tmp
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + tmp, "TMPDIR=" + tmp, rootlessProgram + "=" + roles}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: rootlessID, Gid: rootlessID}, Pdeathsig: syscall.SIGTERM}
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Errorf("as user %d: %v", rootlessID, err)
+	}
+}
+
+func copyFile(to, from string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if cerr := out.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Chmod(to, 0o755) // whatever the umask is
+	}
+	return err
+}
