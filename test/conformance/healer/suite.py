@@ -10,6 +10,9 @@ enough the model may not be asked. Where it is not, three models are tried:
            in every encoding, sends what is no input, repeats itself, and says it is done
   down     nobody listens where it is said to be
 
+With "@sandbox" behind the model the service and its project are in an isolated sandbox, on
+the machine's network, and the project is copied back at the end: for those of INSIDE.
+
 Where nothing in the project is wrong and nobody but a person may act, nothing is done: it
 is given up with the reason, and goes on by itself once the person has acted.
 
@@ -27,6 +30,7 @@ FAKE = os.environ["FAKELLM_BIN"]
 JOBS = int(os.environ.get("JOBS", "8"))
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 KEY = "sk-suite-key-9f1d"  # of the model server; no command of a project may see it
+INSIDE = {"11-python-half-written-config": ["good@sandbox", "hostile@sandbox"]}
 DERIVED = {"node_modules", "__pycache__", ".cache", ".git", ".tend"}
 
 
@@ -58,7 +62,8 @@ def forms(value):
 
 class Run:
     def __init__(self, scenario, model):
-        self.scenario, self.model = scenario, model
+        self.scenario = scenario
+        self.model, _, self.inside = model.partition("@")
         self.spec = json.loads((scenario / "scenario.json").read_text())
         self.tmp = pathlib.Path(tempfile.mkdtemp(prefix="tend-heal-"))
         self.port = free_port()
@@ -105,7 +110,9 @@ class Run:
         # Some of them spin until they are healed: the suites beside this one go first.
         service["limits"] = {"nice": 10}
         service.update({k: v for k, v in s.get("service", {}).items() if k != "health"})
-        healer = {"service": "web", "root": "app", "protected": s.get("protected", [])}
+        if self.inside:
+            service.update(cwd="/srv/app", sandbox="home")
+        healer = {"service": "web", "root": service["cwd"], "protected": s.get("protected", [])}
         if self.model != "people":
             healer["llm"] = {"provider": "anthropic", "base_url": self.url, "model": "scripted"}
         if self.model == "down":
@@ -205,12 +212,14 @@ class Run:
         self.url = "http://" + self.fake_addr
         self.config()
         self.tend("config", "check", "tend.yaml")
-        self.tend("up", "-d", "--wait", "-f", "tend.yaml")
-        if self.spec.get("precheck", True):
+        if not self.inside:
+            self.tend("up", "-d", "--wait", "-f", "tend.yaml")
+        if not self.inside and self.spec.get("precheck", True):
             c = self.script("check.sh")
             if c.returncode:
                 raise Fail("check fails before the break: " + c.stderr)
-        self.tend("down")
+        if not self.inside:
+            self.tend("down")
         b = self.script("break.sh")
         if b.returncode:
             raise Fail("break.sh: " + b.stderr)
@@ -218,6 +227,9 @@ class Run:
         self.user = {p: (self.app / p).read_bytes() for p in self.spec.get("user_changed", []) if (self.app / p).exists()}
         self.start_fake(self.turns())
         began = time.monotonic()
+        if self.inside:
+            self.tend("sandbox", "create", "--network", "host", "--user", "root", "home")
+            self.tend("sandbox", "cp", str(self.app), "home:/srv/")
         self.tend("up", "-d", "-f", "tend.yaml")
         if self.model in ("none", "good"):
             self.healed(began)
@@ -231,6 +243,13 @@ class Run:
                 raise Fail(f"the episodes were opened by {opened}; want {s}")
         self.safe()
         return "; ".join(self.facts)
+
+    def leave(self):
+        """Copies the project out of its sandbox, once nobody changes it any more."""
+        if self.inside:
+            shutil.rmtree(self.app)
+            self.tend("sandbox", "cp", "home:/srv/app", str(self.tmp))
+            self.inside = ""
 
     def git(self, *args):
         return subprocess.run(["git", "-C", str(self.app), *args], capture_output=True, text=True, check=True).stdout.strip()
@@ -249,6 +268,7 @@ class Run:
             if self.model == "good" and not over:
                 time.sleep(0.2)
                 continue
+            self.leave()
             c = self.script("check.sh", CHECK_COMMIT="1", FAKELLM_LOG=str(self.log))
             if c.returncode == 0:
                 break
@@ -288,6 +308,7 @@ class Run:
                 raise Fail(f"a model that is down has made no attempt, and the episode says so: {e}")
         elif n == 0 or n > 60:
             raise Fail(f"the model was asked {n} times")
+        self.leave()
         self.unchanged()
         self.facts += [f"refused after {time.monotonic() - began:.1f} s", f"{n} requests"]
 
@@ -390,7 +411,7 @@ def one(job):
             return False, f"FAIL {name} ({time.monotonic() - began:.0f} s): {why}\n{r.report()}\nkept: {r.tmp}"
         finally:
             status = r.end()
-        if status and model in ("none", "good", "people"):
+        if status and r.model in ("none", "good", "people"):
             keep = True
             return False, f"FAIL {name}: requests that the model server refused\n{(r.tmp / 'fake.err').read_text()}\nkept: {r.tmp}"
         return True, f"ok   {name} ({time.monotonic() - began:.0f} s): {said}"
@@ -405,7 +426,7 @@ def main():
     for scenario in sorted(p.parent for d in ("scenarios", "more") for p in (HERE / d).glob("*/scenario.json")):
         spec = json.loads((scenario / "scenario.json").read_text())
         models = spec.get("models") or {"llm": ["good", "bad", "hostile"], "people": ["people"]}.get(spec["class"], ["none"])
-        jobs += [(scenario, m, spec) for m in models]
+        jobs += [(scenario, m, spec) for m in models + INSIDE.get(scenario.name, [])]
     want = sys.argv[1:]
     if want:
         jobs = [j for j in jobs if any(f"{j[0].name}:{j[1]}".startswith(w) or j[1] == w for w in want)]
