@@ -24,7 +24,7 @@ const orphanTime = 2 * time.Second
 // EndHolder ends what listens on a port of the service, if it is what an earlier run of it
 // has left, or, with others, whatever it is. What is in spared is left alone.
 func (l *Local) EndHolder(ctx context.Context, port int, spared []int, others bool) (string, error) {
-	spared = append(spared, os.Getpid())
+	spared = trees(spared)
 	held := ""
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		a, err := observe.Answering(os.Getpid(), netip.AddrPortFrom(netip.MustParseAddr(host), uint16(port)))
@@ -53,7 +53,7 @@ func (l *Local) EndHolder(ctx context.Context, port int, spared []int, others bo
 
 // EndOrphans ends all that earlier runs of the service have left, but for what is in spared.
 func (l *Local) EndOrphans(ctx context.Context, spared []int) (string, error) {
-	spared = append(spared, os.Getpid())
+	spared = trees(spared)
 	pids, err := procfs.PIDs()
 	if err != nil {
 		return "", err
@@ -72,6 +72,15 @@ func (l *Local) EndOrphans(ctx context.Context, spared []int) (string, error) {
 		return "", nil
 	}
 	return "ended what was left of earlier runs: " + strings.Join(ended, ", "), nil
+}
+
+// trees are these processes with all that they have started, and this one.
+func trees(pids []int) []int {
+	all := append([]int{os.Getpid()}, pids...)
+	for _, pid := range pids {
+		all = append(all, observe.Tree(pid)...)
+	}
+	return all
 }
 
 // isOrphan reports whether a process that nobody looks after was started as the service

@@ -149,7 +149,7 @@ type Project interface {
 	Truncate(ctx context.Context, name string, keep int64) (string, error)
 	// EndHolder ends what an earlier run of the service has left on a port; with others
 	// whatever listens there. EndOrphans ends all that earlier runs have left. What is in
-	// spared, by pid, is left alone.
+	// spared, by pid, is left alone, with all that it has started.
 	EndHolder(ctx context.Context, port int, spared []int, others bool) (string, error)
 	EndOrphans(ctx context.Context, spared []int) (string, error)
 

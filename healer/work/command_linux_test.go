@@ -136,7 +136,7 @@ func newGroundOf(t *testing.T, who user) *ground {
 	c := d.Connect(t)
 	g.w = &worker{
 		redact: guard.NewRedactor(), client: c, there: c, self: self, path: os.Getenv("PATH"),
-		order: &healer.Order{ID: "e1", Dir: filepath.Join(state, "episode"), StateDir: state, Keys: filepath.Join(state, "key"), URL: d.URL, Rules: &config.Service{Cwd: g.root, Env: env}, Healer: &config.Healer{Root: g.root, Data: []string{"data"}, Protected: []string{"engine/**"}}},
+		order: &healer.Order{ID: "e1", Dir: filepath.Join(state, "episode"), StateDir: state, Keys: filepath.Join(state, "key"), URL: d.URL, Rules: &config.Service{Cwd: g.root, Env: env, Command: config.Command{Argv: []string{"sleep", "1003"}}}, Healer: &config.Healer{Root: g.root, Data: []string{"data"}, Protected: []string{"engine/**"}}},
 	}
 	if who.served {
 		g.w.order.Rules.User = strconv.Itoa(who.uid)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/tend-run/tend"
@@ -157,5 +158,37 @@ func TestACommandOfASharedProject(t *testing.T) {
 	out := g.exec("echo made > made.js; sed -i s/clean/mended/ clean.js; rm new.js; echo x > engine/core.js")
 	if got := g.read("made.js") + g.read("clean.js") + g.read("new.js") + g.read("engine/core.js"); got != "made\nmended\nuntracked\ncore\n" {
 		t.Errorf("it is %q\n%s", got, out)
+	}
+}
+
+// TestWhatTheDaemonRunsInASandboxIsNoOrphan: nor what that has started there, whatever pid it
+// has on the machine. What an earlier run has left is one.
+func TestWhatTheDaemonRunsInASandboxIsNoOrphan(t *testing.T) {
+	g := newGroundOf(t, user{boxed: true})
+	look := scene.Value(g.box.Look(t.Context()))(t)
+	start := func(line string) process.Process {
+		t.Helper()
+		return scene.Value(look.Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", line}, Dir: g.root}))(t)
+	}
+	runs := start("sleep 1003 & wait")
+	left := start("setsid sleep 1003 < /dev/null > /dev/null 2>&1 & sleep 1000")
+	sleeping := func() (n int) {
+		for _, pid := range scene.Value(procfs.PIDs())(t) {
+			line, err := procfs.Read(pid, "cmdline")
+			if cwd, _ := os.Readlink(procfs.Path(pid, "cwd")); err == nil && string(line) == "sleep\x001003\x00" && cwd == g.root {
+				n++
+			}
+		}
+		return n
+	}
+	scene.Eventually(t, "both sleep", func() bool { return sleeping() == 2 })
+	scene.Must(t, left.Signal(t.Context(), int(syscall.SIGKILL), process.ScopeGroup))
+	scene.Value(left.Wait(t.Context(), process.Until{}))(t)
+	said := scene.Value(g.w.project.EndOrphans(t.Context(), scene.Value(g.w.managed(t.Context()))(t)))(t)
+	if n := sleeping(); n != 1 || !strings.HasPrefix(said, "ended what was left") || strings.Contains(said, ",") {
+		t.Errorf("%d sleep, and it says %q", n, said)
+	}
+	if in := scene.Value(runs.Info(t.Context()))(t); in.Exit != nil {
+		t.Errorf("what runs has ended: %v", in.Exit)
 	}
 }

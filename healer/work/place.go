@@ -18,7 +18,6 @@ import (
 	"github.com/tend-run/tend/healer/project"
 	"github.com/tend-run/tend/internal/pace"
 	"github.com/tend-run/tend/internal/replace"
-	"github.com/tend-run/tend/observe"
 	"github.com/tend-run/tend/process"
 )
 
@@ -232,22 +231,19 @@ func (w *worker) drop(ctx context.Context, try int) {
 	}
 }
 
-// managed are the pids of all that this daemon looks after where the service runs, as they
-// are there, and of this process.
+// managed are the pids of all that this daemon has started where the service runs, as they
+// are there, and of this process. What they have started is found there.
 func (w *worker) managed(ctx context.Context) ([]int, error) {
 	all, err := w.there.List(ctx, process.Filter{Live: true})
 	if err != nil {
 		return nil, err
 	}
-	pids := []int{os.Getpid()}
+	var pids []int
+	if w.box == nil {
+		pids = append(pids, os.Getpid())
+	}
 	for _, in := range all {
 		pids = append(pids, in.PID)
-		pids = append(pids, observe.Tree(in.PID)...)
-	}
-	if w.box != nil {
-		for i, pid := range pids {
-			pids[i] = innerPID(pid)
-		}
 	}
 	return slices.DeleteFunc(pids, func(pid int) bool { return pid == 0 }), nil
 }

@@ -11,11 +11,7 @@ import (
 
 	"github.com/tend-run/tend/healer/project"
 	"github.com/tend-run/tend/internal/account"
-	"github.com/tend-run/tend/internal/procfs"
 )
-
-// innerPID is what a pid is in the sandbox that the process is in; 0: it is in none.
-func innerPID(pid int) int { return procfs.InnerPID(pid) }
 
 // isOther reports whether a user of a service is another one than that of this process.
 func isOther(name string) (bool, error) {

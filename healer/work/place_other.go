@@ -11,8 +11,6 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-func innerPID(int) int { return 0 }
-
 // isOther reports whether a user of a service is another one than that of this process.
 func isOther(name string) (bool, error) {
 	u, err := user.Current()

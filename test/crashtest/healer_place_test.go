@@ -17,6 +17,7 @@ import (
 
 	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/healer"
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/process"
@@ -353,8 +354,13 @@ func handsOf(t *testing.T, c *tend.Client, at place) (pids []int) {
 	t.Helper()
 	if s, ok := at.(inside); ok {
 		for _, in := range scene.Value(s.box.Processes().List(t.Context()))(t) {
-			if in.Spec.Name == "heal-project" {
-				pids = append(pids, in.PID)
+			if in.Spec.Name != "heal-project" {
+				continue
+			}
+			for _, pid := range scene.Value(procfs.PIDs())(t) { // in.PID is the one inside
+				if exe, err := os.Readlink(procfs.Path(pid, "exe")); err == nil && strings.Contains(exe, "/.tend/heal/"+in.Spec.Labels["tend.heal"]+"/") && procfs.InnerPID(pid) == in.PID {
+					pids = append(pids, pid)
+				}
 			}
 		}
 		return pids
