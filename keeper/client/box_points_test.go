@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -115,6 +116,12 @@ func TestABoxIsMadeOrGoneAtEachPoint(t *testing.T) {
 		t.Run(p.String(), func(t *testing.T) {
 			s := dirs.spec(t)
 			s.Net, s.Limits = box.NetOwn, box.Limits{Memory: 64 << 20, Tasks: 100, CPUs: 1}
+			s.Disk = filepath.Join(s.Dir, "disk.img")
+			scene.Must(t, os.WriteFile(s.Disk, nil, 0o600))
+			scene.Must(t, os.Truncate(s.Disk, 16<<20))
+			if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-O", "^has_journal", s.Disk).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
 			if p < failpoint.CellEnding {
 				table.Arm(p, 1, false)
 			}
@@ -141,6 +148,14 @@ func TestABoxIsMadeOrGoneAtEachPoint(t *testing.T) {
 				t.Error("pid 1 lives")
 			}
 			nothingLeft(t, e, state)
+			scene.Eventually(t, "no loop device is left", func() bool {
+				loops, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+				scene.Must(t, err)
+				return !slices.ContainsFunc(loops, func(path string) bool {
+					b, err := os.ReadFile(path)
+					return err == nil && strings.HasPrefix(string(b), s.Dir+"/")
+				})
+			})
 		})
 	}
 }

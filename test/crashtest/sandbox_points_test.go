@@ -39,7 +39,7 @@ func TestASpareIsWholeOrGoneAtEachStep(t *testing.T) {
 func eachStep(t *testing.T, spare bool) {
 	var flags []string
 	if !spare {
-		flags = []string{"--no-spare-sandbox"}
+		flags = []string{"--no-spare-sandbox", "--sandbox-disk", "16MiB"}
 	}
 	dir := t.TempDir()
 	scene.Must(t, os.MkdirAll(testdaemon.StateDir(dir), 0o700))
@@ -160,6 +160,12 @@ func (w *steps) clear(t *testing.T) {
 				} else if dir != "sandboxes" || driver.LikeID(n.Name()) {
 					left = append(left, dir+"/"+n.Name())
 				}
+			}
+		}
+		loops, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
+		for _, path := range loops {
+			if of, err := os.ReadFile(path); err == nil && strings.HasPrefix(string(of), state+"/") {
+				left = append(left, strings.TrimSpace(string(of)))
 			}
 		}
 		all, err := w.c.List(t.Context(), process.Filter{Live: true})
