@@ -59,6 +59,8 @@ type Spec struct {
 	// stopped does nothing, and the next Resume or Start removes it.
 	Deadline   time.Time
 	AtDeadline Action
+	// FilesAlone: ActionPause keeps the files, and ends the processes.
+	FilesAlone bool
 	// Wake: a request that comes for the sandbox while it is paused resumes it.
 	// The driver keeps this; who takes the request acts on it.
 	Wake bool
@@ -92,7 +94,8 @@ type Action uint8
 
 const (
 	ActionDestroy Action = iota
-	// ActionPause pauses it with its processes. A driver without [Pauser] stops it.
+	// ActionPause pauses it with its processes, or without them by FilesAlone. A driver
+	// without [Pauser] stops it.
 	ActionPause
 )
 
@@ -209,6 +212,7 @@ type Info struct {
 	IdleTTL, DeleteAfterStop time.Duration
 	Deadline                 time.Time // zero: none
 	AtDeadline               Action
+	FilesAlone               bool
 	Wake                     bool
 	Size                     Size    // enforced; 0 where nothing is
 	Network                  Network // Mode is never NetworkDefault

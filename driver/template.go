@@ -64,6 +64,9 @@ type BuildSpec struct {
 	// daemon alone; with From there can be none.
 	From, FromDir string
 	Steps         []Step
+	// AsParent: steps begin as the user of From and in its directory, or that user's
+	// home; else as root and in "/", unless From has a directory.
+	AsParent bool
 	// Start is a command that runs in each sandbox made from it, and Ready one that
 	// ends with 0 when that is up. Both for a shell; "": none.
 	Start, Ready string

@@ -16,6 +16,18 @@ import (
 // alone, also while the server needs none.
 const NoteSecure = "e2b.secure"
 
+// Notes on a sandbox that say how its ports are served.
+const (
+	// NoteMaskHost is the host name that programs inside see instead of the one that was
+	// called; MaskPort in it stands for the port.
+	NoteMaskHost = "ports.mask-host"
+	// NoteHTTPSPorts names the ports on which programs inside speak TLS, with commas
+	// between them.
+	NoteHTTPSPorts = "ports.https"
+
+	MaskPort = "${PORT}"
+)
+
 // Secret makes the tokens of sandboxes. Each is derived from one secret and what it
 // is for, so nothing is stored for a sandbox, a token lives as long as the secret,
 // and a copy of a sandbox has tokens of its own. A nil Secret makes tokens that

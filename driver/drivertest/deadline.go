@@ -111,6 +111,35 @@ func deadlinePauses(t *testing.T, d driver.Driver) {
 	})
 }
 
+func deadlineKeepsFiles(t *testing.T, d driver.Driver) {
+	work(t, d)
+	s, _ := create(t, d, driver.Spec{Deadline: time.Now().Add(time.Hour), AtDeadline: driver.ActionPause, FilesAlone: true})
+	if out, status := sh(t, s, "echo kept > kept; echo made"); out != "made\n" || status != 0 {
+		t.Fatalf("it says %q, %d", out, status)
+	}
+	p, err := s.Processes().Start(t.Context(), process.Spec{Argv: []string{"sleep", "1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	soon := time.Now()
+	if _, err := s.Update(t.Context(), driver.Change{Deadline: &soon}); err != nil {
+		t.Fatal(err)
+	}
+	scene.Eventually(t, "the sandbox is paused or stopped", func() bool { st := state(t, s); return st == driver.Paused || st == driver.Stopped })
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if res := scene.Wait(t, p, process.Until{}); res.Exit == nil {
+		t.Errorf("a process is still there: %+v", res)
+	}
+	if info, err := s.Info(t.Context()); err != nil || info.State != driver.Ready || !info.FilesAlone {
+		t.Errorf("after a start it is %+v, %v", info, err)
+	}
+	if out, status := sh(t, s, "cat kept"); out != "kept\n" || status != 0 {
+		t.Errorf("it says %q, %d", out, status)
+	}
+}
+
 func extended(t *testing.T, d driver.Driver) {
 	in := func(d time.Duration) *time.Time {
 		at := time.Now().Add(d).UTC().Round(time.Millisecond)

@@ -42,6 +42,7 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver) {
 		{"notes of faces are kept and changed", notes},
 		{"a deadline destroys the sandbox", deadlineDestroys},
 		{"a deadline pauses the sandbox", deadlinePauses},
+		{"a deadline keeps the files alone", deadlineKeepsFiles},
 		{"a deadline is extended only to a later time", extended},
 		{"a paused sandbox stands still and goes on", pausedWithMemory},
 		{"a sandbox that is paused without its memory keeps its files", pausedWithout},

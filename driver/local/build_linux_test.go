@@ -237,7 +237,8 @@ func TestABuildThatFailsSaysWhere(t *testing.T) {
 		reason string
 	}{
 		"status":       {[]driver.Step{step("RUN", "true"), step("RUN", "echo why >&2; exit 3")}, "", "2", "exit status 3"},
-		"no such user": {[]driver.Step{step("USER", "nobody-there"), step("RUN", "true")}, "", "2", "nobody-there"},
+		"no such user": {[]driver.Step{step("USER", "nobody-there"), step("RUN", "true")}, "", "1", "nobody-there"},
+		"of a command": {[]driver.Step{step("RUN", "whoami", "nobody-there")}, "", "1", "failed to run command 'whoami': command failed: unauthenticated: invalid username: 'nobody-there'"},
 		"no files":     {[]driver.Step{{Kind: "COPY", Args: []string{"a", "b"}, Hash: "missing"}}, "", "1", "not exist"},
 		"junk":         {[]driver.Step{{Kind: "COPY", Args: []string{"a", "/b"}, Hash: "junk"}}, "", "1", "damaged"},
 		"a torn one":   {[]driver.Step{{Kind: "COPY", Args: []string{"a", "/b"}, Hash: "torn"}}, "", "1", "damaged"},
@@ -288,6 +289,57 @@ func TestABuildThatFailsSaysWhere(t *testing.T) {
 		t.Error(err)
 	}
 	if _, _, err := d.GetBuild(t.Context(), "nothing", 0); !errors.Is(err, driver.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+func TestStepsBeginAsTheTemplateHasIt(t *testing.T) {
+	d, _ := boxed(t)
+	b, log := built(t, d, driver.BuildSpec{Name: "plain", AsParent: true, Steps: []driver.Step{step("RUN", "whoami > who; pwd >> who")}})
+	if b.Status != driver.BuildReady {
+		t.Fatalf("%+v\n%s", b, log)
+	}
+	s := scene.Value(d.Create(t.Context(), driver.Spec{Template: "plain"}))(t)
+	if got := inSandbox(t, s, "stat -c %U who; cat who; whoami; pwd"); got != "user\nuser\n/home/user\nuser\n/home/user\n" {
+		t.Errorf("it has %q", got)
+	}
+	b, log = built(t, d, driver.BuildSpec{Name: "moved", AsParent: true, Steps: []driver.Step{step("USER", "root"), step("WORKDIR", "/srv")}})
+	if b.Status != driver.BuildReady {
+		t.Fatalf("%+v\n%s", b, log)
+	}
+	s = scene.Value(d.Create(t.Context(), driver.Spec{Template: "moved"}))(t)
+	if got := inSandbox(t, s, "whoami; pwd"); got != "root\n/srv\n" {
+		t.Errorf("it has %q", got)
+	}
+}
+
+func TestAStartCommandThatFailsEndsTheBuild(t *testing.T) {
+	d, _ := boxed(t)
+	b, log := built(t, d, driver.BuildSpec{Name: "server", Start: "/does/not/exist", Ready: "sleep 600"})
+	if b.Status != driver.BuildFailed || b.FailedStep != "finalize" || !strings.Contains(b.Reason, "start command: the command ended with exit status 127") {
+		t.Errorf("%+v\n%s", b, log)
+	}
+	if b, log = built(t, d, driver.BuildSpec{Name: "server", Start: "true", Ready: "true"}); b.Status != driver.BuildReady {
+		t.Errorf("%+v\n%s", b, log)
+	}
+}
+
+func TestATemplateWithoutTheDefaultTag(t *testing.T) {
+	d, _ := boxed(t)
+	b, log := built(t, d, driver.BuildSpec{Name: "tagged", Tags: []string{"v1"}})
+	if b.Status != driver.BuildReady {
+		t.Fatalf("%+v\n%s", b, log)
+	}
+	for _, key := range []string{"tagged", b.TemplateID} {
+		if tags, err := d.Tags(t.Context(), key); err != nil || len(tags) != 1 || tags[0].Tag != "v1" {
+			t.Errorf("tags of %s: %+v, %v", key, tags, err)
+		}
+	}
+	if _, err := d.Template(t.Context(), "tagged"); !errors.Is(err, driver.ErrNotFound) {
+		t.Error(err)
+	}
+	scene.Must(t, d.DeleteTemplate(t.Context(), b.TemplateID))
+	if _, err := d.Tags(t.Context(), "tagged"); !errors.Is(err, driver.ErrNotFound) {
 		t.Error(err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/local/layer"
 	"github.com/tend-run/tend/driver/scope"
+	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/process"
 )
 
@@ -32,6 +33,7 @@ type builder struct {
 	conf   driver.RunConfig
 	given  bool
 	parent driver.RunConfig
+	home   string   // where steps begin, if that is the home of their user
 	box    *sandbox // on top; nil: not made
 }
 
@@ -51,7 +53,7 @@ func (r *builder) run(ctx context.Context) (*made, error) {
 	if !r.given {
 		m.Run.User = r.parent.User
 	}
-	if m.Run.Dir == "/" && r.parent.Dir == "" {
+	if (m.Run.Dir == "/" || m.Run.Dir == r.home) && r.parent.Dir == "" {
 		m.Run.Dir = "" // the home
 	}
 	if m.Start == "" && m.Ready == "" {
@@ -64,7 +66,7 @@ func (r *builder) run(ctx context.Context) (*made, error) {
 	r.box.mu.Lock()
 	r.box.rec.User, r.box.rec.Dir, r.box.rec.Env = m.Run.User, m.Run.Dir, m.Run.Env
 	r.box.mu.Unlock()
-	return m, r.box.startUp(ctx, m.Start, m.Ready)
+	return m, r.box.startUp(ctx, m.Start, m.Ready, true)
 }
 
 // begin finds what the build begins with.
@@ -106,6 +108,16 @@ func (r *builder) begin(ctx context.Context) error {
 	if r.conf.Env == nil {
 		r.conf.Env = map[string]string{}
 	}
+	if s.AsParent && r.parent.User != "" && r.parent.User != "root" {
+		r.conf.User = r.parent.User
+		if r.parent.Dir == "" {
+			u, err := r.account(ctx, r.parent.User)
+			if err != nil {
+				return err
+			}
+			r.conf.Dir, r.home = u.Home, u.Home
+		}
+	}
 	return nil
 }
 
@@ -119,7 +131,8 @@ func (r *builder) do(ctx context.Context, s driver.Step) error {
 		return driver.CheckEnv("env", r.conf.Env)
 	case "USER":
 		r.conf.User, r.given = s.Args[0], true
-		return nil
+		_, err := r.account(ctx, s.Args[0])
+		return err
 	case "WORKDIR":
 		r.conf.Dir = path.Join("/", cmpDir(r.conf.Dir, s.Args[0]))
 	}
@@ -146,6 +159,9 @@ func (r *builder) do(ctx context.Context, s driver.Step) error {
 		user := r.conf.User
 		if len(s.Args) > 1 && s.Args[1] != "" {
 			user = s.Args[1]
+		}
+		if _, err := r.account(ctx, user); errors.Is(err, files.ErrUnknownUser) {
+			return fmt.Errorf("failed to run command '%.200s': command failed: unauthenticated: invalid username: '%.64s'", s.Args[0], user)
 		}
 		err = r.exec(ctx, s.Args[0], user)
 	case "COPY":
@@ -226,6 +242,14 @@ func (r *builder) make(ctx context.Context) error {
 	return err
 }
 
+// account finds a user of what is built so far.
+func (r *builder) account(ctx context.Context, name string) (files.User, error) {
+	if err := r.make(ctx); err != nil {
+		return files.User{}, err
+	}
+	return r.box.account(name)
+}
+
 // close ends the sandbox.
 func (r *builder) close(ctx context.Context) error {
 	if r.box == nil {
@@ -269,15 +293,10 @@ func (r *builder) exec(ctx context.Context, line, user string) error {
 		}
 	}
 	res, err := p.Wait(ctx, process.Until{})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case res.Exit.Signal != 0:
-		return fmt.Errorf("the command was ended by signal %d (%s)", res.Exit.Signal, res.Exit.Cause)
-	case res.Exit.Code != 0:
-		return fmt.Errorf("the command ended with exit status %d", res.Exit.Code)
 	}
-	return nil
+	return failure(res.Exit)
 }
 
 func levelOf(s process.Stream) string {

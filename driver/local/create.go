@@ -61,7 +61,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, 
 	if spec.Name == "" {
 		d.wantSpare(rec)
 	}
-	if err := s.startUp(ctx, rec.StartCommand, rec.ReadyCommand); err != nil {
+	if err := s.startUp(ctx, rec.StartCommand, rec.ReadyCommand, false); err != nil {
 		return nil, errors.Join(err, s.Destroy(ctx))
 	}
 	return s, nil

@@ -142,7 +142,7 @@ func (s *sandbox) restart(ctx context.Context) error {
 	s.mu.Lock()
 	start := s.rec.StartCommand
 	s.mu.Unlock()
-	return s.startUp(ctx, start, "") // who starts it does not wait until that is ready
+	return s.startUp(ctx, start, "", false) // who starts it does not wait until that is ready
 }
 
 // emptyWork gives the next box a new directory for the kernel: it refuses that of an

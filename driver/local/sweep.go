@@ -134,7 +134,7 @@ func (s *sandbox) expire(ctx context.Context, now time.Time) error {
 		case scope.DueDestroy:
 			return s.Destroy(ctx)
 		case scope.DuePause:
-			return s.pauseDue(ctx)
+			return s.pauseDue(ctx, !rec.FilesAlone)
 		}
 	}
 	if !rec.StoppedAt.IsZero() || !rec.PausedAt.IsZero() || rec.IdleTTL == 0 || now.Sub(active) < rec.IdleTTL {
@@ -151,10 +151,10 @@ func (s *sandbox) expire(ctx context.Context, now time.Time) error {
 	return s.Stop(ctx)
 }
 
-// pauseDue pauses it with its memory where that can be.
-func (s *sandbox) pauseDue(ctx context.Context) error {
-	err := s.pause(ctx, true)
-	if errors.Is(err, driver.ErrUnsupported) || errors.Is(err, errStartHangs) {
+// pauseDue pauses it, with its memory where that is wanted and can be.
+func (s *sandbox) pauseDue(ctx context.Context, memory bool) error {
+	err := s.pause(ctx, memory)
+	if memory && (errors.Is(err, driver.ErrUnsupported) || errors.Is(err, errStartHangs)) {
 		err = s.pause(ctx, false)
 	}
 	if errors.Is(err, driver.ErrPaused) || errors.Is(err, driver.ErrStopped) || errors.Is(err, driver.ErrNotFound) {

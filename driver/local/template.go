@@ -112,14 +112,7 @@ func (d *Driver) trim(t *template) {
 // none. templates.mu is held.
 func (n *templates) find(key string) (*template, driver.BuildID) {
 	name, tag, _ := strings.Cut(strings.ToLower(key), ":")
-	t := n.byName[name]
-	if t == nil {
-		for _, other := range n.byName {
-			if other.ID == name {
-				t = other
-			}
-		}
-	}
+	t := n.named(name)
 	if t == nil {
 		return nil, ""
 	}
@@ -127,6 +120,20 @@ func (n *templates) find(key string) (*template, driver.BuildID) {
 		return t, at.Build
 	}
 	return nil, ""
+}
+
+// named returns the template with a name or ID; nil: there is none. templates.mu is held.
+func (n *templates) named(key string) *template {
+	key = strings.ToLower(key)
+	if t := n.byName[key]; t != nil {
+		return t
+	}
+	for _, t := range n.byName {
+		if t.ID == key {
+			return t
+		}
+	}
+	return nil
 }
 
 // publish makes a build what its tags name.
@@ -216,7 +223,7 @@ func (d *Driver) DeleteTemplate(_ context.Context, key string) error {
 	defer n.mu.Unlock()
 	t, _ := n.find(key)
 	if t == nil {
-		if t = n.byName[strings.ToLower(key)]; t == nil { // all its tags were taken away
+		if t = n.named(key); t == nil { // by a name without a tag, whatever its tags are
 			return fmt.Errorf("template %.200q: %w", key, driver.ErrNotFound)
 		}
 	}
@@ -302,7 +309,7 @@ func (d *Driver) Tags(_ context.Context, key string) ([]driver.Tag, error) {
 	n := &d.templates
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	t, _ := n.find(key)
+	t := n.named(key)
 	if t == nil {
 		return nil, fmt.Errorf("template %.200q: %w", key, driver.ErrNotFound)
 	}

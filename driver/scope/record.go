@@ -28,6 +28,7 @@ type Record struct {
 	DeleteAfterStop time.Duration     `json:"delete_after_stop,omitempty"`
 	Deadline        time.Time         `json:"deadline,omitzero"`
 	PauseAtDeadline bool              `json:"pause_at_deadline,omitempty"`
+	FilesAlone      bool              `json:"files_alone,omitempty"` // of that pause
 	Wake            bool              `json:"wake,omitempty"`
 	Metadata        map[string]string `json:"metadata,omitempty"`
 	Notes           map[string]string `json:"notes,omitempty"`
@@ -51,7 +52,7 @@ func NewRecord(spec *driver.Spec) Record {
 	return Record{
 		ID: id, Name: name, User: spec.Run.User, Dir: spec.Run.Dir, Env: spec.Run.Env, OverEnv: spec.Env, Disposable: spec.Disposable,
 		IdleTTL: spec.IdleTTL, DeleteAfterStop: spec.DeleteAfterStop, Deadline: spec.Deadline, PauseAtDeadline: spec.AtDeadline == driver.ActionPause,
-		Wake: spec.Wake, Metadata: spec.Metadata, Notes: spec.Notes, Public: spec.Network.Public, Created: now, Updated: now,
+		FilesAlone: spec.FilesAlone, Wake: spec.Wake, Metadata: spec.Metadata, Notes: spec.Notes, Public: spec.Network.Public, Created: now, Updated: now,
 	}
 }
 
@@ -61,7 +62,7 @@ func (r *Record) Info() driver.Info {
 		ID: r.ID, Name: r.Name, State: driver.Ready,
 		Run: driver.RunConfig{User: r.User, Dir: r.Dir, Env: maps.Clone(r.Env)},
 		Env: maps.Clone(r.OverEnv), Disposable: r.Disposable,
-		IdleTTL: r.IdleTTL, DeleteAfterStop: r.DeleteAfterStop, Deadline: r.Deadline, Wake: r.Wake,
+		IdleTTL: r.IdleTTL, DeleteAfterStop: r.DeleteAfterStop, Deadline: r.Deadline, FilesAlone: r.FilesAlone, Wake: r.Wake,
 		Network: driver.Network{Public: r.Public},
 		Created: r.Created, Updated: r.Updated, StoppedAt: r.StoppedAt,
 		Metadata: maps.Clone(r.Metadata), Notes: maps.Clone(r.Notes),

@@ -415,8 +415,13 @@ func TestBuildsThatFail(t *testing.T) {
 	if st := s.call(200, "GET", status, ""); st["status"] != "error" {
 		t.Errorf("lost: %v", st)
 	}
-	start, _ = begin("from")
-	s.call(404, "POST", start, `{"fromTemplate":"nobody"}`)
+	start, status = begin("from")
+	if res, text := s.do("POST", start, `{"fromTemplate":"nobody"}`); res.StatusCode != 202 {
+		t.Errorf("a template that there is not: %s %s", res.Status, text)
+	}
+	if reason := s.call(200, "GET", status, "")["reason"].(map[string]any); reason["step"] != "base" || !strings.Contains(reason["message"].(string), `"nobody" not found`) {
+		t.Errorf("a template that there is not: %v", reason)
+	}
 	for _, name := range []string{"", "a b", "../x", "a/b/c", strings.Repeat("a", 129), "a:..", "ž", "a\\u0000"} {
 		s.call(400, "POST", "/v3/templates", `{"name":"`+name+`"}`)
 	}

@@ -3,6 +3,7 @@ package e2bapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -140,7 +141,7 @@ func (f *Face) startBuild(w http.ResponseWriter, r *http.Request) error {
 	} else {
 		spec := driver.BuildSpec{
 			ID: b.ID, TemplateID: b.TemplateID, Name: b.Name, Tags: b.Tags, Size: driver.Size{CPUs: b.CPUs, Memory: b.Memory},
-			From: req.FromTemplate, Start: req.StartCmd, Ready: req.ReadyCmd, Force: req.Force, Blob: f.store.open,
+			From: req.FromTemplate, AsParent: true, Start: req.StartCmd, Ready: req.ReadyCmd, Force: req.Force, Blob: f.store.open,
 		}
 		for _, s := range req.Steps {
 			spec.Steps = append(spec.Steps, driver.Step{Kind: s.Type, Args: s.Args, Hash: s.FilesHash, Force: s.Force})
@@ -151,7 +152,8 @@ func (f *Face) startBuild(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 		if _, err := t.Build(ctx, spec); errors.Is(err, driver.ErrNotFound) {
-			return noTemplate(spec.From)
+			// As with an image: the step that named it fails.
+			b.Refused = fmt.Sprintf("template %.200q not found", spec.From)
 		} else if err != nil {
 			return err
 		}

@@ -301,6 +301,9 @@ func (f *Face) setNetwork(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if req.MaskRequestHost != "" || len(req.HTTPSPorts) > 0 {
+		return badRequest("maskRequestHost and httpsPorts belong to a creation")
+	}
 	next := req.network(req.AllowInternet)
 	next.Public = info.Network.Public // not part of what is replaced
 	if _, err := s.Update(context.WithoutCancel(r.Context()), driver.Change{Network: &next}); err != nil {
@@ -461,6 +464,7 @@ func (f *Face) detailJSON(r *http.Request, info *driver.Info) *detail {
 		Network:   network{AllowOut: info.Network.Allow, DenyOut: info.Network.Deny, AllowPublicTraffic: info.Network.Public},
 		Lifecycle: lifecycle{AutoResume: info.Wake, OnTimeout: "kill"},
 	}
+	d.Network.MaskRequestHost, d.Network.HTTPSPorts = info.Notes[face.NoteMaskHost], httpsPorts(info.Notes)
 	if info.AtDeadline == driver.ActionPause {
 		d.Lifecycle.OnTimeout = "pause"
 	}

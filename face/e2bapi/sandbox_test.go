@@ -1,6 +1,7 @@
 package e2bapi_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -117,6 +118,19 @@ func TestWhatASandboxIsMadeWith(t *testing.T) {
 	if info.Env["A"] != "b" || !info.Wake || info.AtDeadline != driver.ActionPause || info.Network.Public || info.Notes[face.NoteSecure] == "" {
 		t.Errorf("it is %+v", info)
 	}
+	// MCP's gateway is started by the SDK.
+	other := s.create(`{"autoPause":true,"autoPauseMemory":false,"mcp":{"x":{}},"network":{"maskRequestHost":"own.example:${PORT}","httpsPorts":[8443,443,8443]}}`)
+	box, err = s.driver.Get(t.Context(), other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err = box.Info(t.Context()); err != nil || info.AtDeadline != driver.ActionPause || !info.FilesAlone || info.Notes[face.NoteMaskHost] != "own.example:${PORT}" || info.Notes[face.NoteHTTPSPorts] != "8443,443" {
+		t.Errorf("it is %+v, %v", info, err)
+	}
+	told := s.call(200, "GET", "/sandboxes/"+other, "")["network"].(map[string]any)
+	if told["maskRequestHost"] != "own.example:${PORT}" || fmt.Sprint(told["httpsPorts"]) != "[8443 443]" {
+		t.Errorf("it is told of %v", told)
+	}
 	made := s.call(200, "POST", "/v2/sandboxes/"+strings.ToUpper(id)+"/connect", ``)
 	if made["trafficAccessToken"] != string(s.secret.TrafficToken(id)) || made["templateID"] != "base" {
 		t.Errorf("connected: %v", made)
@@ -179,9 +193,10 @@ func TestWhatIsRefusedSaysWhy(t *testing.T) {
 		{"a variable without a name", "POST", "/v2/sandboxes", `{"envVars":{"":"x"}}`, 400, "envVars"},
 		{"too much metadata", "POST", "/v2/sandboxes", `{"metadata":{"k":"` + strings.Repeat("x", driver.MaxValue+1) + `"}}`, 400, "metadata"},
 		{"volumes", "POST", "/v2/sandboxes", `{"volumeMounts":[{"name":"v","path":"/v"}]}`, 501, "volumeMounts"},
-		{"servers of models", "POST", "/v2/sandboxes", `{"mcp":{"x":{}}}`, 501, "mcp"},
 		{"identities", "POST", "/v2/sandboxes", `{"iam":{"tokens":{"a":{}}}}`, 501, "iam"},
-		{"a pause without memory", "POST", "/v2/sandboxes", `{"autoPause":true,"autoPauseMemory":false}`, 501, "autoPauseMemory"},
+		{"a host name that is none", "POST", "/v2/sandboxes", `{"network":{"maskRequestHost":"a b"}}`, 400, "maskRequestHost"},
+		{"a port that is none", "POST", "/v2/sandboxes", `{"network":{"httpsPorts":[0]}}`, 400, "httpsPorts"},
+		{"a host name for later", "PUT", "/sandboxes/" + id + "/network", `{"maskRequestHost":"a"}`, 400, "maskRequestHost"},
 		{"rules", "POST", "/v2/sandboxes", `{"network":{"rules":{"a":[{"transform":{}}]}}}`, 501, "network.rules"},
 		{"resolvers", "POST", "/v2/sandboxes", `{"network":{"dnsServers":["1.1.1.1"]}}`, 501, "network.dnsServers"},
 		{"a proxy", "PUT", "/sandboxes/" + id + "/network", `{"egressProxy":{"address":"a:1"}}`, 501, "egressProxy"},

@@ -53,6 +53,8 @@ type network struct {
 	AllowOut           []string `json:"allowOut,omitempty"`
 	DenyOut            []string `json:"denyOut,omitempty"`
 	AllowPublicTraffic bool     `json:"allowPublicTraffic"`
+	MaskRequestHost    string   `json:"maskRequestHost,omitempty"`
+	HTTPSPorts         []int    `json:"httpsPorts,omitempty"`
 }
 
 type lifecycle struct {
@@ -84,6 +86,8 @@ type createRequest struct {
 	AllowInternetAccess *bool             `json:"allow_internet_access"`
 	Network             networkRequest    `json:"network"`
 
+	// MCP asks nothing of the server: the SDK itself starts the gateway that is in the
+	// template mcp-gateway, by a command.
 	MCP          json.RawMessage `json:"mcp"`
 	IAM          json.RawMessage `json:"iam"`
 	VolumeMounts json.RawMessage `json:"volumeMounts"`
@@ -101,8 +105,8 @@ type networkRequest struct {
 	AllowInternet      *bool           `json:"allow_internet_access"` // of a change
 	Rules              json.RawMessage `json:"rules"`
 	EgressProxy        json.RawMessage `json:"egressProxy"`
-	MaskRequestHost    json.RawMessage `json:"maskRequestHost"`
-	HTTPSPorts         json.RawMessage `json:"httpsPorts"`
+	MaskRequestHost    string          `json:"maskRequestHost"`
+	HTTPSPorts         []int           `json:"httpsPorts"`
 	DNSServers         json.RawMessage `json:"dnsServers"`
 }
 
@@ -110,8 +114,6 @@ func (n *networkRequest) refuse() error {
 	return refuseFields(
 		foreign{"network.rules", n.Rules, "use allowOut and denyOut"},
 		foreign{"network.egressProxy", n.EgressProxy, "set the proxy's variables in envVars"},
-		foreign{"network.maskRequestHost", n.MaskRequestHost, "programs see the host name that was asked for"},
-		foreign{"network.httpsPorts", n.HTTPSPorts, "ports are served as plain HTTP"},
 		foreign{"network.dnsServers", n.DNSServers, "names are looked up by the resolver of the server's machine"},
 	)
 }
@@ -133,21 +135,21 @@ func (c *createRequest) spec(timeout time.Duration) (driver.Spec, error) {
 		Wake: c.AutoResume != nil && c.AutoResume.Enabled, Notes: map[string]string{face.NoteSecure: "yes"},
 	}
 	err := refuseFields(
-		foreign{"mcp", c.MCP, "start the servers that you need with commands"},
 		foreign{"iam", c.IAM, "give variables in envVars"},
 		foreign{"volumeMounts", c.VolumeMounts, "files are kept while a sandbox is paused, and by snapshots"},
 	)
 	if err == nil {
 		err = c.Network.refuse()
 	}
-	if err == nil && c.AutoPause && c.AutoPauseMemory != nil && !*c.AutoPauseMemory {
-		err = unsupported("autoPauseMemory: false", "a sandbox whose time is up is paused with its processes; leave keepMemory out")
+	if err == nil {
+		err = c.Network.serve(spec.Notes)
 	}
 	if err != nil {
 		return spec, err
 	}
 	if c.AutoPause {
 		spec.AtDeadline = driver.ActionPause
+		spec.FilesAlone = c.AutoPauseMemory != nil && !*c.AutoPauseMemory
 	}
 	spec.Deadline, err = until(c.Timeout, timeout)
 	return spec, err

@@ -17,6 +17,10 @@ var errStopping = errors.New("the server is stopping; the process goes on: conne
 // it yet.
 var errEnded = errors.New("the server is stopping; the process has ended: connect again for how it did")
 
+// errSandboxEnded takes the place of an end event where a process was killed with its
+// sandbox. Clients ask then what has become of the sandbox, and say so.
+var errSandboxEnded = errors.New("the sandbox was ended while the process ran")
+
 // errClientLeft is the cause of streams whose client has closed its side.
 var errClientLeft = errors.New("the client has left")
 
@@ -46,7 +50,7 @@ func codeOf(err error) connect.Code {
 		{context.DeadlineExceeded, connect.CodeDeadlineExceeded}, {context.Canceled, connect.CodeCanceled},
 		{process.ErrNotFound, connect.CodeNotFound}, {process.ErrExited, connect.CodeNotFound},
 		{process.ErrExists, connect.CodeAlreadyExists}, {process.ErrOffset, connect.CodeOutOfRange}, {process.ErrLimit, connect.CodeResourceExhausted},
-		{process.ErrUnavailable, connect.CodeUnavailable}, {errStopping, connect.CodeUnavailable}, {errEnded, connect.CodeUnavailable},
+		{process.ErrUnavailable, connect.CodeUnavailable}, {errStopping, connect.CodeUnavailable}, {errEnded, connect.CodeUnavailable}, {errSandboxEnded, connect.CodeUnavailable},
 		{process.ErrUnsupported, connect.CodeUnimplemented}, {process.ErrPermission, connect.CodePermissionDenied},
 	} {
 		if errors.Is(err, known.err) {

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"syscall"
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/route"
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/envd/envdfs"
 	"github.com/tend-run/tend/files"
+	"github.com/tend-run/tend/process"
 )
 
 // port is where clients of this protocol find it in each sandbox.
@@ -119,6 +121,16 @@ func (f *Face) signedFor(r *http.Request, t route.Target) (route.Target, error) 
 		return t, errSignature
 	}
 	return t, nil
+}
+
+// ended reports whether a process was killed together with its sandbox.
+func (f *Face) ended(t *route.Target, exit *process.Exit) bool {
+	if t == nil || exit == nil || exit.Signal != int(syscall.SIGKILL) {
+		return false
+	}
+	_, err := f.sandboxes.Find(context.Background(), string(t.ID))
+	_, unknown := errors.AsType[*route.UnknownError](err)
+	return unknown
 }
 
 // settingsIn returns the settings of a request's sandbox: /init is for the default

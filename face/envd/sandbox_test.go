@@ -75,7 +75,16 @@ func TestEachSandboxIsApart(t *testing.T) {
 	if res, text := s.do("GET", "/health", "", "Host: 8080-"+string(two)+".box.example"); res.StatusCode != 502 || text != `{"sandboxId":"`+string(two)+`","message":"The sandbox is running but port is not open","port":8080,"code":502}` {
 		t.Errorf("another port: %s %s", res.Status, text)
 	}
+	running := make(chan string)
+	go func() {
+		_, text := s.do("POST", "/process.Process/Start", string(envelope([]byte(`{"process":{"cmd":"sleep","args":["1000"]}}`))), host, "Content-Type: application/connect+json")
+		running <- text
+	}()
+	scene.Eventually(t, "it runs", func() bool { _, text := unary("List", "{}", host); return strings.Contains(text, "sleep") })
 	scene.Must(t, boxes[1].Destroy(t.Context()))
+	if text := <-running; !strings.Contains(text, `"unavailable"`) || strings.Contains(text, `"end"`) {
+		t.Errorf("what ran when the sandbox was ended was told %q", text)
+	}
 	for _, path := range []string{"/health", "/envs"} {
 		res, text := s.do("GET", path, "", host)
 		var said struct {

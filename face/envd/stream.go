@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tend-run/tend/driver/route"
 	"github.com/tend-run/tend/face"
 	pb "github.com/tend-run/tend/gen/envd/process"
 	"github.com/tend-run/tend/process"
@@ -74,7 +75,7 @@ func (f *Face) serveStream(w http.ResponseWriter, r *http.Request, req proto.Mes
 		return
 	}
 	setHeaders(w.Header(), o)
-	s := &stream{face: f, opened: o, reader: reader, keepalive: face.KeepaliveOf(r.Header), sink: frameSink{codec: c}}
+	s := &stream{face: f, opened: o, target: targetOf(r.Context()), reader: reader, keepalive: face.KeepaliveOf(r.Header), sink: frameSink{codec: c}}
 	if s.takeOver(w, r) {
 		f.taken.Add(1)
 		f.streams.Go(func() {
@@ -185,6 +186,7 @@ func (f *Face) refuse(w http.ResponseWriter, r *http.Request, c codec, e *connec
 type stream struct {
 	face *Face
 	*opened
+	target    *route.Target // nil: the default one
 	reader    process.Reader
 	keepalive time.Duration
 	sink      frameSink
@@ -219,6 +221,9 @@ func (s *stream) pump(ctx context.Context) *connect.Error {
 	}
 	if err == nil && s.timedOut(s.sink.exit) {
 		err = context.DeadlineExceeded
+	}
+	if err == nil && s.face.ended(s.target, s.sink.exit) {
+		err = errSandboxEnded
 	}
 	if errors.Is(err, errStopping) {
 		if info, ierr := s.proc.Info(context.WithoutCancel(ctx)); ierr == nil && info.Exit != nil {

@@ -18,6 +18,7 @@ package ports
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -85,9 +86,12 @@ func New(c Config) *Ports {
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
-	kept := &http.Transport{DialContext: p.dial, MaxIdleConns: 1000, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, DisableCompression: true}
+	// Certificates of programs in sandboxes are their own: nothing but the sandbox can
+	// answer a connection into it.
+	own := &tls.Config{InsecureSkipVerify: true}
+	kept := &http.Transport{DialContext: p.dial, TLSClientConfig: own, MaxIdleConns: 1000, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, DisableCompression: true}
 	p.kept, p.idle = kept, kept.CloseIdleConnections
-	p.once = &http.Transport{DialContext: p.dial, DisableKeepAlives: true, DisableCompression: true}
+	p.once = &http.Transport{DialContext: p.dial, TLSClientConfig: own, DisableKeepAlives: true, DisableCompression: true}
 	return p
 }
 
@@ -163,6 +167,8 @@ func (p *Ports) serve(w http.ResponseWriter, r *http.Request) {
 	p.proxy(&t).ServeHTTP(w, r)
 }
 
+const closedPort = "The sandbox is running but port is not open"
+
 // closedError: nobody listens.
 type closedError struct{ error }
 
@@ -196,8 +202,12 @@ func (p *Ports) proxy(t *route.Target) *httputil.ReverseProxy {
 	// and whole leaves with its headers in one piece.
 	return &httputil.ReverseProxy{
 		Rewrite: func(pr *httputil.ProxyRequest) {
-			pr.Out.URL.Scheme, pr.Out.URL.Host = "http", net.JoinHostPort(string(t.ID), strconv.Itoa(t.Port))
+			port := strconv.Itoa(t.Port)
+			pr.Out.URL.Scheme, pr.Out.URL.Host = schemeOf(t.Info.Notes, port), net.JoinHostPort(string(t.ID), port)
 			pr.Out.Host = pr.In.Host
+			if mask := t.Info.Notes[face.NoteMaskHost]; mask != "" {
+				pr.Out.Host = strings.ReplaceAll(mask, face.MaskPort, port)
+			}
 			pr.SetXForwarded()
 			pr.Out.Header.Set(hopHeader, string(p.hop))
 			p.dropSecrets(pr.Out.Header, string(t.ID))
@@ -217,7 +227,7 @@ func (p *Ports) proxy(t *route.Target) *httputil.ReverseProxy {
 			}
 			message := "The program in the sandbox ended the connection"
 			if _, closed := errors.AsType[closedError](err); closed {
-				message = "The sandbox is running but port is not open"
+				message = closedPort
 			}
 			refuse(w, r, &refusal{SandboxID: string(t.ID), Message: message, Port: t.Port, Code: http.StatusBadGateway})
 		},
@@ -225,6 +235,16 @@ func (p *Ports) proxy(t *route.Target) *httputil.ReverseProxy {
 		BufferPool:    pieces{},
 		ErrorLog:      slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
+}
+
+// schemeOf is what the program on a port of a sandbox speaks.
+func schemeOf(notes map[string]string, port string) string {
+	for p := range strings.SplitSeq(notes[face.NoteHTTPSPorts], ",") {
+		if p == port {
+			return "https"
+		}
+	}
+	return "http"
 }
 
 // patience is how long a piece of an answer whose length is known may wait for the next
@@ -272,7 +292,7 @@ func (p *Ports) dropSecrets(h http.Header, id string) {
 
 // page is what a person sees where nobody listens.
 var page = template.Must(template.New("page").Parse(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{{.Message}}</title></head>
+<html lang="en"><head><meta charset="utf-8"><title>{{.Title}}</title></head>
 <body style="font-family: sans-serif; max-width: 40em; margin: 4em auto">
 <h1>{{.Message}}</h1>
 <p>Sandbox <code>{{.SandboxID}}</code>{{if .Port}}, port <code>{{.Port}}</code>{{end}}</p>
@@ -281,10 +301,25 @@ var page = template.Must(template.New("page").Parse(`<!doctype html>
 </body></html>
 `))
 
+// Title of the page, as the original's where a port is closed.
+func (e *refusal) Title() string {
+	if e.Message == closedPort {
+		return "Closed Port Error"
+	}
+	return e.Message
+}
+
+// isBrowser reports whether a page is wanted: as the original has it, by a browser, unless
+// it asks for something else.
+func isBrowser(h http.Header) bool {
+	accept := h.Get("Accept")
+	return strings.Contains(accept, "text/html") || strings.HasPrefix(h.Get("User-Agent"), "Mozilla/") && (accept == "" || accept == "*/*")
+}
+
 func refuse(w http.ResponseWriter, r *http.Request, e *refusal) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
-	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+	if isBrowser(r.Header) {
 		face.Inert(h)
 		h.Set("Content-Type", "text/html; charset=utf-8")
 		w.WriteHeader(e.Code)

@@ -192,6 +192,8 @@ func TestARequestGoesToThePortThatItNames(t *testing.T) {
 		{"a domain before another", "/x", []string{"Host: " + there + "-" + s.public + ".localhost.evil.example"}, 200, "the server itself"},
 		{"nobody listens", "/x", []string{name(1, s.public)}, 502, `{"sandboxId":"` + s.public + `","message":"The sandbox is running but port is not open","port":1,"code":502}`},
 		{"nobody listens, in a browser", "/x", []string{name(1, s.public), "Accept: text/html,*/*"}, 502, "<h1>The sandbox is running but port is not open</h1>"},
+		{"nobody listens, by the name of a browser", "/x", []string{name(1, s.public), "User-Agent: Mozilla/5.0"}, 502, "<title>Closed Port Error</title>"},
+		{"a script of a page", "/x", []string{name(1, s.public), "User-Agent: Mozilla/5.0", "Accept: application/json"}, 502, `"port":1`},
 		{"one that is gone", "/x", []string{name(s.port, s.gone)}, 502, "The sandbox was not found"},
 		{"one that is stopped", "/x", []string{name(s.port, s.stopped)}, 502, "The sandbox was not found"},
 		{"nobody", "/x", []string{name(s.port, string(driver.NewID()))}, 502, "The sandbox was not found"},
@@ -219,6 +221,32 @@ func TestARequestGoesToThePortThatItNames(t *testing.T) {
 	}
 	if res, text := s.get("/", name(s.port, s.asleep), "E2b-Traffic-Access-Token: "+string(s.secret.TrafficToken(s.asleep))); res.StatusCode != 200 {
 		t.Errorf("it was not woken by its token: %s %s", res.Status, text)
+	}
+}
+
+func TestPortsAreServedAsTheSandboxHasIt(t *testing.T) {
+	program := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Host, " ", r.TLS != nil) })
+	s := serve(t, program)
+	secure := httptest.NewTLSServer(program)
+	t.Cleanup(secure.Close)
+	port := secure.Listener.Addr().(*net.TCPAddr).Port
+	box, err := s.driver.Create(t.Context(), driver.Spec{Network: driver.Network{Public: true}, Notes: map[string]string{
+		face.NoteMaskHost: "own.example:" + face.MaskPort, face.NoteHTTPSPorts: "1," + strconv.Itoa(port),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := box.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, want := range map[int]string{s.port: fmt.Sprintf("own.example:%d false", s.port), port: fmt.Sprintf("own.example:%d true", port)} {
+		if res, text := s.get("/", name(p, string(info.ID))); res.StatusCode != 200 || text != want {
+			t.Errorf("port %d: %s %q; want %q", p, res.Status, text, want)
+		}
+	}
+	if res, text := s.get("/", name(port, s.public)); res.StatusCode != 400 {
+		t.Errorf("TLS that was not asked for: %s %q", res.Status, text)
 	}
 }
 

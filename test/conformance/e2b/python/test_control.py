@@ -182,3 +182,32 @@ async def test_templates_that_there_are(plane):
     assert await call(plane.template.exists("nobody-built-this")) is False
     with pytest.raises(SandboxException, match="404.*not found"):
         await plane.create("nobody-built-this")
+
+
+async def test_what_runs_when_a_sandbox_is_killed_says_so(plane):
+    sbx = await plane.create()
+    h = await call(sbx.commands.run("sleep 1000", background=True, timeout=0))
+    await call(sbx.kill())
+    with pytest.raises(SandboxException, match="killed or reached its end of life"):
+        await call(h.wait())
+
+
+async def test_a_pause_at_its_time_can_keep_the_files_alone(plane):
+    sbx = await plane.create(lifecycle={"on_timeout": {"action": "pause", "keep_memory": False}})
+    await call(sbx.files.write("kept", "files"))
+    h = await call(sbx.commands.run("sleep 1000", background=True, timeout=0))
+    await call(sbx.set_timeout(0))
+    await until("it is paused", lambda: paused(sbx))
+    again = await call(sbx.connect(timeout=60))
+    assert await call(again.files.read("kept")) == "files"
+    assert not [p for p in await call(again.commands.list()) if p.pid == h.pid and "sleep 1000" in str(p)]
+
+
+async def paused(sbx):
+    return (await call(sbx.get_info())).state == SandboxState.PAUSED
+
+
+async def test_mcp_is_started_by_the_sdk_which_cleans_up(plane):
+    with pytest.raises(SandboxException, match="Failed to start MCP gateway"):
+        await plane.create(mcp={"anything": {}})
+    assert await call(plane.sandbox.list(query=SandboxQuery(metadata={"tag": plane.tag})).next_items()) == []

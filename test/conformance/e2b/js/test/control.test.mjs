@@ -206,6 +206,48 @@ for (const generation of ['e2b', 'e2b-v1']) {
       assert.equal((await auto.getInfo()).state, 'running')
     })
 
+    test('a pause at its time can keep the files alone', async () => {
+      const auto = await create({ timeoutMs: 60_000, lifecycle: { onTimeout: { action: 'pause', keepMemory: false } } })
+      await auto.files.write('kept', 'files')
+      const h = await auto.commands.run('sleep 1000', { background: true, timeoutMs: 0 })
+      await auto.setTimeout(0)
+      await until('it is paused', async () => (await Sandbox.getInfo(auto.sandboxId)).state === 'paused')
+      const again = await auto.connect({ timeoutMs: 60_000 })
+      assert.equal(await again.files.read('kept'), 'files')
+      assert.ok(!(await again.commands.list()).some((p) => p.pid === h.pid && p.cmd.includes('sleep')), 'a process outlived it')
+    })
+
+    test('what runs when a sandbox is killed says so', async () => {
+      const doomed = await create()
+      const h = await doomed.commands.run('sleep 1000', { background: true, timeoutMs: 0 })
+      const end = assert.rejects(h.wait(), /killed|end of life|not found|timeout/i)
+      await doomed.kill()
+      await end
+    })
+
+    test('servers of models are started by the SDK, in the sandbox', async () => {
+      const mine = { gateway: `${tag}-gateway` }
+      await assert.rejects(Sandbox.create('base', { timeoutMs: 60_000, metadata: mine, mcp: { anything: {} } }), /mcp-gateway|MCP gateway|command not found|exit/i)
+      for (const left of await Sandbox.list({ query: { metadata: mine } }).nextItems()) await Sandbox.kill(left.sandboxId) // an older SDK leaves it
+    })
+
+    test('a browser sees a page where a port is closed', async () => {
+      const port = await freePort()
+      const res = await ask('/', { Host: sbx.getHost(port), 'User-Agent': 'Mozilla/5.0 (X11; Linux x86_64)' })
+      assert.equal(res.status, 502)
+      assert.match(res.text, /<title>Closed Port Error<\/title>/)
+    })
+
+    test('programs see the host name that the creation gave', async () => {
+      const port = await freePort()
+      const masked = await create({ network: { maskRequestHost: 'own.example:${PORT}' } })
+      await masked.files.write('server.py', `import http.server\nclass H(http.server.BaseHTTPRequestHandler):\n  def do_GET(s):\n    s.send_response(200); s.end_headers(); s.wfile.write(s.headers["Host"].encode())\n  def log_message(s, *a): pass\nhttp.server.HTTPServer(("127.0.0.1", ${port}), H).serve_forever()`)
+      const h = await masked.commands.run('exec python3 server.py', { background: true, timeoutMs: 0 })
+      await until('the program listens', async () => (await ask('/', { Host: masked.getHost(port) })).status === 200)
+      assert.equal((await ask('/', { Host: masked.getHost(port) })).text, `own.example:${port}`)
+      await h.kill()
+    })
+
     test('a sandbox ends at its time', async () => {
       const short = await create({ timeoutMs: 1_000 })
       await until('it is gone', () => Sandbox.getInfo(short.sandboxId).then(() => false, (e) => e instanceof NotFoundError))

@@ -49,6 +49,31 @@ for (const generation of ['e2b', 'e2b-v1']) {
       await inside(`${name}-image`, async (sbx) => assert.equal(await sbx.files.read('/tmp/begun'), 'begun\n'))
     })
 
+    test('steps begin as the user, in the home, and so does the sandbox', async () => {
+      await Template.build(Template().fromTemplate('base').runCmd('whoami > who; pwd >> who'), `${name}-home`)
+      await inside(`${name}-home`, async (sbx) => {
+        assert.equal(await sbx.files.read('who'), 'user\n/home/user\n')
+        assert.equal((await sbx.commands.run('stat -c %U who; pwd')).stdout, 'user\n/home/user\n')
+      })
+    })
+
+    test('a user, a template, a start command that there is not', async () => {
+      const base = () => Template().fromTemplate('base')
+      await assert.rejects(Template.build(base().runCmd('whoami', { user: 'nobody-there' }), `${name}-user`), /failed to run command 'whoami': command failed: unauthenticated: invalid username: 'nobody-there'/)
+      await assert.rejects(Template.build(base().setUser('; exit 1'), `${name}-user2`), BuildError)
+      await assert.rejects(Template.build(Template().fromTemplate('this-there-is-not'), `${name}-from`), (e) => e instanceof BuildError && /not found/.test(e.message))
+      await assert.rejects(Template.build(base().setStartCmd('./nothing', 'sleep 600'), `${name}-start`), /start command: the command ended with exit status 127/)
+    })
+
+    test('tags of a template that has no default one', async () => {
+      if (!Template.getTags) return
+      await Template.build(Template().fromTemplate('base'), `${name}-tags:v1.0`)
+      assert.deepEqual((await Template.assignTags(`${name}-tags:v1.0`, ['production', 'stable'])).tags, ['production', 'stable'])
+      await Template.removeTags(`${name}-tags`, 'production')
+      assert.deepEqual((await Template.getTags(`${name}-tags`)).map((t) => t.tag).sort(), ['stable', 'v1.0'])
+      await assert.rejects(Template.assignTags(`${name}-tags:v1.0`, ':none'))
+    })
+
     test('a step that fails ends the build, and there is no template', async () => {
       await assert.rejects(Template.build(Template().fromTemplate('base').runCmd('exit 7'), `${name}-broken`), BuildError)
       assert.equal(await Template.exists(`${name}-broken`), false)
