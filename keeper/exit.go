@@ -90,6 +90,9 @@ func (k *Keeper) awaitStatus(p *proc) {
 	}
 }
 
+// killedChild is the code of a shell that ends because what it ran was killed.
+const killedChild = 128 + int(unix.SIGKILL)
+
 // exit makes the exit a fact: what the pipes held first, then the journal,
 // then the board.
 func (k *Keeper) exit(p *proc, e *process.Exit) {
@@ -97,6 +100,8 @@ func (k *Keeper) exit(p *proc, e *process.Exit) {
 	e.Time = time.Now()
 	switch {
 	case e.Cause == process.CauseLost:
+	case e.Signal == 0 && e.Code == killedChild && k.groups.OOMKilled(p.ref.Slot, p.ref.Gen):
+		e.Cause = process.CauseOOM
 	case e.Signal == 0:
 		e.Cause = process.CauseExited
 	case p.cause == process.CauseShutdown: // by one signal or another

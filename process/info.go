@@ -85,7 +85,7 @@ const (
 	CauseExited    Cause = iota // by itself, with a code
 	CauseSignalled              // by a signal that tend did not send on its own account
 	CauseTimeout                // tend killed it at Spec.Timeout
-	CauseOOM                    // the kernel killed it for memory
+	CauseOOM                    // the kernel killed it for memory; with code 137: what a shell ran, which has ended so
 	CauseShutdown               // tend ended it in its own shutdown; or it was lost when the machine or all of tend died, see Lost
 	CauseKilled                 // a caller asked tend for Kill or Signal
 	CauseNoReaders              // tend killed it by Spec.KillWithoutReaders

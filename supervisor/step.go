@@ -337,6 +337,9 @@ func (m *machine) exitText(e *process.Exit) string {
 	if m.s.Adopted != nil && e.Lost() {
 		return "its status is not known: tend did not start it"
 	}
+	if e.Cause == process.CauseOOM && e.Signal == 0 {
+		return e.String() + ": the kernel has killed what it ran, for want of memory" + m.limitText()
+	}
 	if e.Cause == process.CauseOOM {
 		return e.String() + ", by the kernel for want of memory" + m.limitText()
 	}

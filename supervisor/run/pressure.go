@@ -205,7 +205,8 @@ func (k *kernelEnds) again() (killed bool) {
 
 // judge gives an exit its cause, if the kernel has ended the process for want of memory.
 func (k *kernelEnds) judge(e *process.Exit) *process.Exit {
-	if e.Signal != 9 || e.Cause != process.CauseSignalled {
+	killed := e.Signal == 9 && e.Cause == process.CauseSignalled
+	if !killed && (e.Signal != 0 || e.Code != 128+9 || e.Cause != process.CauseExited) { // as a shell says it of its child
 		return e
 	}
 	k.mu.Lock()

@@ -157,6 +157,8 @@ func TestAServiceHasTheLimitsThatItDeclares(t *testing.T) {
 	m := testkeeper.New(t)
 	l := live(t, m, t.TempDir())
 	l.declare(fmt.Sprintf(`  greedy: {command: exec $SERVE, env: {%[1]s: '-1'}, restart: never, limits: {memory: 60MiB}}
+  shell: {command: '%[1]s=-1 $SERVE; exit $?', restart: never, limits: {memory: 60MiB}}
+  other: {command: exit 137, restart: never, limits: {memory: 60MiB}}
   short: {command: exec $SERVE, env: {%[1]s: '90'}, stop: KILL, limits: {memory: 100MiB}, pressure: {interval: 100ms, stalls: false, memory: 0.7, descriptors: 0, pids: 0, disk: 0}}
   many: {command: 'sleep 1000 & sleep 1000 & echo up; echo $(:); exec sleep 1000', limits: {pids: 3}, restart: never}
 `, hog))
@@ -164,6 +166,14 @@ func TestAServiceHasTheLimitsThatItDeclares(t *testing.T) {
 	s := l.phase("greedy", supervisor.Failed)
 	if e := s.State.Exit; e == nil || e.Signal != 9 || e.Cause != process.CauseOOM || !strings.Contains(s.State.Why, "want of memory (limits.memory is 60 MiB)") {
 		t.Errorf("without memory it has ended as %+v: %s", s.State.Exit, s.State.Why)
+	}
+	s = l.phase("shell", supervisor.Failed)
+	if e := s.State.Exit; e == nil || e.Code != 137 || e.Signal != 0 || e.Cause != process.CauseOOM || !strings.Contains(s.State.Why, "want of memory (limits.memory is 60 MiB)") {
+		t.Errorf("a shell whose child has no memory has ended as %+v: %s", s.State.Exit, s.State.Why)
+	}
+	s = l.phase("other", supervisor.Failed)
+	if e := s.State.Exit; e == nil || e.Code != 137 || e.Cause != process.CauseExited || strings.Contains(s.State.Why, "memory") {
+		t.Errorf("one that says the same has ended as %+v: %s", s.State.Exit, s.State.Why)
 	}
 	scene.Eventually(t, "somebody is told", func() bool { return l.noticed("short pressure") })
 	if text := l.said(supervisor.NoticePressure); !strings.Contains(text, "memory is short") || !strings.Contains(text, "/tend-") {
