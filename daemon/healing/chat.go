@@ -72,7 +72,10 @@ func (h *Healing) findTalk() {
 		return
 	}
 	for _, id := range h.store.chats() {
-		t, err := h.openTalk(id)
+		t, err := h.followed[id], error(nil)
+		if t == nil { // else another service was declared in the midst of its turn
+			t, err = h.openTalk(id)
+		}
 		if err != nil || t.order.Service != h.declared.Service {
 			continue
 		}
@@ -267,6 +270,7 @@ func (h *Healing) goOn(t *talk) {
 		return // whoever does looks again before it ends
 	}
 	t.busy = true
+	h.followed[t.order.ID] = t
 	if h.declared != nil && h.declared.Service == t.order.Service {
 		if o, err := h.talkOrder(t.order.ID); err == nil { // else with what was declared before
 			t.order = o
@@ -314,6 +318,7 @@ func (h *Healing) rest(t *talk, tries int) bool {
 		}
 	}
 	t.busy = false
+	delete(h.followed, t.order.ID)
 	h.wg.Go(func() { h.catchUp(h.alive) })
 	return true
 }

@@ -67,7 +67,9 @@ type Healing struct {
 	sense    healer.Sense
 	episode  *follower // nil: none is under way
 	talk     *talk     // the chat of the service; nil: there is none
-	watch    *watcher  // nil: files are not looked at
+	// followed are the chats that are busy, by ID; that of a service that was declared before, too.
+	followed map[string]*talk
+	watch    *watcher // nil: files are not looked at
 	settle   *time.Timer
 	started  time.Time // when the service started last
 	report   *reporter
@@ -100,7 +102,7 @@ func Open(c Config) *Healing {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	h := &Healing{c: c, store: store{c.Dir}, calls: make(chan func()), ended: make(chan struct{}), news: make(chan struct{}, 1)}
+	h := &Healing{c: c, store: store{c.Dir}, calls: make(chan func()), ended: make(chan struct{}), news: make(chan struct{}, 1), followed: map[string]*talk{}}
 	h.settle = time.NewTimer(time.Hour)
 	h.settle.Stop()
 	err := h.load()
