@@ -99,6 +99,36 @@ func (f *Files) Stat(ctx context.Context, path string) (e FileEntry, err error) 
 	return e, err
 }
 
+// FileBefore is what a file was before something changed it.
+type FileBefore struct {
+	// ChangedBy is the episode that has, or CHAT/TURN of a chat; "": nothing has, as far as is
+	// kept. Service is the one that it was about, At when.
+	ChangedBy, Service string
+	At                 time.Time
+	// Existed: there was a file. Content is what was in it, text of at most 2 MiB; Why says why
+	// it is not here, "" if it is.
+	Existed bool
+	Content []byte
+	Why     string
+}
+
+// Before returns what a file that can be read was before the newest repair of the healer, or turn
+// of a chat with its model, that has changed it and was not taken back, as far as is kept.
+func (f *Files) Before(ctx context.Context, path string) (b FileBefore, err error) {
+	err = f.do(ctx, func(c *Client) func(context.Context) error {
+		return unary(c.files.FileBefore, &tendv1.FileBeforeRequest{Path: path, User: f.user}, func(m *tendv1.FileBeforeResponse) error {
+			b = FileBefore{
+				ChangedBy: tendpb.CleanName(m.GetChangedBy()), Service: tendpb.CleanName(m.GetService()), Existed: m.GetExisted(), Content: m.GetContent(), Why: tendpb.CleanName(m.GetWhy()),
+			}
+			if m.GetAt() != nil {
+				b.At = m.GetAt().AsTime()
+			}
+			return nil
+		})
+	})
+	return b, err
+}
+
 // List lists a directory in lexical order, each directory before what is in it, down to
 // depth levels; 0 is 1.
 func (f *Files) List(ctx context.Context, path string, depth int) (all []FileEntry, err error) {

@@ -19,9 +19,11 @@ const (
 	WordsFile      = "words"      // JSON of Words: what a model is writing; none: it is not
 	DiffFile       = "diff"
 	PointsDir      = "points" // in N/ is the checkpoint of the N-th remedy
-	// UndoFile is what a repair that was not committed can be taken back by: JSON, with the
-	// content of files.
+	// UndoFile is what a repair has changed, and what that was before: JSON, with the content
+	// of files. One that was not committed can be taken back by it.
 	UndoFile = "undo.json"
+	// LiveFile is the same of a remedy of which it is not known yet whether it helps.
+	LiveFile = "live.json"
 	// BackFile holds the ID of the episode that has taken this one back.
 	BackFile = "taken-back"
 	// ForgetFile says that the episode is about to be removed, with what was kept to take

@@ -75,8 +75,10 @@ type Healing struct {
 	report   *reporter
 	pruning  sync.Mutex // of those who remove old episodes
 	sweeping sync.Mutex // of those who remove chats
-	wg       sync.WaitGroup
-	alive    context.Context
+	// comparing is held by whoever reads what is kept of changes.
+	comparing sync.Mutex
+	wg        sync.WaitGroup
+	alive     context.Context
 }
 
 type notice struct {

@@ -256,11 +256,12 @@ func Open(c Config) (*Set, error) {
 		return nil, err
 	}
 	var chats native.Chats
+	var before native.Kept
 	if repair != nil {
-		chats = repair
+		chats, before = repair, repair
 	}
 	api, err := native.New(native.Config{
-		Manager: c.Manager, Driver: boxes, Machine: machine, Admin: c.Admin, Services: services.API{Services: kept}, Chats: chats, Keys: keys{gate}, Page: shown, Usage: usage, Instance: rand.Text(), Version: c.Version, Held: c.Held,
+		Manager: c.Manager, Driver: boxes, Machine: machine, Admin: c.Admin, Services: services.API{Services: kept}, Chats: chats, Kept: before, Keys: keys{gate}, Page: shown, Usage: usage, Instance: rand.Text(), Version: c.Version, Held: c.Held,
 		Secret: secret, Domains: c.Domains, Dir: filepath.Join(c.StateDir, "builds"),
 	})
 	if err != nil {

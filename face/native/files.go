@@ -25,6 +25,7 @@ import (
 type fileService struct {
 	driver  driver.Driver
 	machine driver.Access // nil: files are those of sandboxes alone
+	kept    Kept          // nil: nothing is kept of what they were
 }
 
 // readPiece is how much of a file one message has.

@@ -55,6 +55,8 @@ type Config struct {
 	Services Services
 	// Chats answers the ChatService; nil: "not supported".
 	Chats Chats
+	// Kept answers FileBefore of the FileService; nil: "not supported".
+	Kept Kept
 	// Keys answers the KeyService; nil: "not supported".
 	Keys Keys
 	// Page makes the codes of OpenPage; nil: "not supported".
@@ -128,7 +130,7 @@ func (f *Face) Routes() []part.Route {
 	routes[3].Pattern, routes[3].Handler = tendv1connect.NewSandboxServiceHandler(f.boxes, append(opts[:len(opts):len(opts)], face.StrictCodecs())...)
 	routes[3].Body = bodyOf
 	routes[4].Pattern, routes[4].Handler = "GET "+tendpb.DialPath, f.ports
-	fs := &fileService{f.cfg.Driver, f.cfg.Machine}
+	fs := &fileService{f.cfg.Driver, f.cfg.Machine, f.cfg.Kept}
 	routes[5].Pattern, routes[5].Handler = tendv1connect.NewFileServiceHandler(fs, opts...)
 	routes[5].Body = bodyOf
 	kept := &services{kept: f.cfg.Services, heartbeat: f.cfg.Heartbeat, stopping: f.stopping}

@@ -66,6 +66,7 @@ var reads = map[string]bool{
 	pb.FileServiceStatFileProcedure:   false,
 	pb.FileServiceListFilesProcedure:  false,
 	pb.FileServiceReadFileProcedure:   false,
+	pb.FileServiceFileBeforeProcedure: false,
 	pb.FileServiceWriteFileProcedure:  false,
 	pb.FileServiceMakeDirProcedure:    false,
 	pb.FileServiceMoveFileProcedure:   false,

@@ -152,3 +152,22 @@ func (u *Undo) Paths() (all []string) {
 	}
 	return all
 }
+
+// File and Link are what [Undo.Before] tells of a path.
+const (
+	File = file
+	Link = link
+)
+
+// Before returns what a path was: the content of a file, or where a link led to; kind is "" if
+// there was neither. ok reports whether the path is one of the Undo.
+func (u *Undo) Before(path string) (content []byte, kind string, ok bool) {
+	if u != nil {
+		for _, f := range u.Files {
+			if string(f.Path) == path {
+				return f.Before.Data, f.Before.Kind, true
+			}
+		}
+	}
+	return nil, "", false
+}

@@ -68,7 +68,8 @@ type Committed struct {
 	None bool
 	// Kept are copies of what was not committed before a command changed it.
 	Kept []checkpoint.Kept
-	// Undo is what it can be taken back by if there is no commit; NoUndo is why it cannot.
+	// Undo is what was changed, with what it was before: what it can be taken back by if there
+	// is no commit. NoUndo is why there is none.
 	Undo   *checkpoint.Undo
 	NoUndo string
 }

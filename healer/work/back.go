@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,11 +21,12 @@ import (
 // maxUndoFile is more than an Undo has as JSON.
 const maxUndoFile = 2 * checkpoint.MaxUndo
 
-// keepUndo keeps what a repair can be taken back by that was not committed. It says why
-// there is nothing.
+// keepUndo keeps what a repair has changed, with what it was before: one that was not committed
+// can be taken back by it, and it says why there is nothing.
 func (w *worker) keepUndo(done *project.Committed) (string, error) {
+	defer os.Remove(w.order.Path(healer.LiveFile))
 	if done.Undo == nil {
-		if done.NoUndo == "" {
+		if done.NoUndo == "" || done.Hash != "" {
 			return "", nil
 		}
 		return "it cannot be taken back later: " + done.NoUndo, nil
@@ -34,9 +36,24 @@ func (w *worker) keepUndo(done *project.Committed) (string, error) {
 		return "", err
 	}
 	if len(data) > maxUndoFile {
+		if done.Hash != "" {
+			return "", nil
+		}
 		return "it cannot be taken back later: what it has changed is too much to be kept", nil
 	}
 	return "", replace.Synced(w.order.Path(healer.UndoFile), data, 0o600)
+}
+
+// keepLive keeps what a remedy has changed until it is known what becomes of it, for those who
+// compare files.
+func (w *worker) keepLive(ctx context.Context, try int) {
+	done, err := w.project.Commit(ctx, try, nil)
+	if err != nil || done.Undo == nil {
+		return
+	}
+	if data, err := json.Marshal(done.Undo); err == nil && len(data) <= maxUndoFile {
+		_ = replace.File(w.order.Path(healer.LiveFile), data, 0o600)
+	}
 }
 
 // back says what is taken back.

@@ -16,7 +16,9 @@
 //	points/N/        the checkpoint of the N-th remedy, while it is open
 //	transcript       what was said to a model and by it
 //	diff             what was changed, secrets hidden
-//	undo.json        what a repair that was not committed can be taken back by (0600)
+//	undo.json        what a repair has changed, and what that was before: one that was not
+//	                 committed can be taken back by it (0600)
+//	live.json        the same of a remedy of which it is not known yet whether it helps (0600)
 //	taken-back       the ID of the episode that has taken this one back; the server writes it
 //	attempt-N.diff   what the N-th remedy had changed, and was taken back
 //

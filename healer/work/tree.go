@@ -64,7 +64,10 @@ func (w *worker) commit(ctx context.Context, e healer.Effect) (out healer.Entry,
 		out.Left = append(out.Left, k.Path+": your uncommitted version, before a command changed it, is in "+w.where(k.Copy))
 	}
 	if err == nil && !done.None {
-		out.Text, err = w.keepUndo(&done)
+		text, kerr := w.keepUndo(&done)
+		if done.Hash == "" { // else it is only for those who compare
+			out.Text, err = text, kerr
+		}
 	}
 	switch {
 	case err == nil && done.None:
@@ -131,6 +134,7 @@ func (w *worker) rollback(ctx context.Context, e healer.Effect) (string, error) 
 		return b.String(), fmt.Errorf("not all could be taken back: %s", strings.Join(left, "; "))
 	}
 	_ = os.Remove(w.order.Path(healer.DiffFile))
+	_ = os.Remove(w.order.Path(healer.LiveFile))
 	w.drop(ctx, e.Try)
 	if len(done.Paths) > 0 {
 		if err := w.restart(ctx); err != nil && ctx.Err() == nil {

@@ -345,7 +345,9 @@ func (w *worker) do(ctx context.Context, e healer.Effect) healer.Entry {
 	case healer.Checkpoint:
 		err = w.takePoint(ctx, e.Try)
 	case healer.Act:
-		out, err = w.act(ctx, e)
+		if out, err = w.act(ctx, e); err == nil && e.Remedy.Tree {
+			w.keepLive(ctx, e.Try)
+		}
 	case healer.Verify:
 		out.Text, err = w.verify(ctx)
 	case healer.Review:
@@ -363,6 +365,7 @@ func (w *worker) do(ctx context.Context, e healer.Effect) healer.Entry {
 
 // finish leaves nothing behind but what people may want to read.
 func (w *worker) finish() {
+	_ = os.Remove(w.order.Path(healer.LiveFile))
 	ctx, cancel := context.WithTimeout(context.Background(), lastTime)
 	defer cancel()
 	if _, err := os.Lstat(w.order.Path(healer.ForgetFile)); w.state.Dirty && err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/tend-run/tend"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/pace"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testdaemon"
@@ -190,4 +192,41 @@ func TestTakingATurnBackOutlivesDeaths(t *testing.T) {
 		t.Error("what was kept of turns is there still")
 	}
 	refused("a chat that was cleared", last, process.ErrNotFound, "there is no chat")
+}
+
+// What a turn has changed is taken back where the service runs, with the rights that it has
+// there.
+func TestATurnIsTakenBackWhereItIs(t *testing.T) {
+	everywhere(t, func(t *testing.T, d *daemon, c *tend.Client, at place, dir string) {
+		url := model(t,
+			m{"name": "edits", "expect": []string{"mend it"}, "reply": []any{call("edit", m{"path": "part.txt", "content": "good, mended\n"}), call("edit", m{"path": "new/made.txt", "content": "made\n"})}},
+			m{"name": "ends", "expect": []string{"part.txt: written"}, "reply": []any{m{"text": "It is mended."}}},
+		)
+		p := newProjectAt(t, at, dir, "true\n")
+		text := fmt.Sprintf("services:\n  web: {command: [sh, server.sh], cwd: %[1]s, %[5]senv: {%[2]s: '%[3]s'}, health: {http: 'http://%[3]s/', interval: 200ms, timeout: 30s}}\nhealer: {root: %[1]s, llm: {provider: anthropic, model: scripted, base_url: '%[4]s'}}\n", p.dir, serveRole, p.addr, url, at.keys())
+		scene.Must(t, c.ApplyServices(t.Context(), tend.ServiceFile{Dir: t.TempDir(), Text: []byte(text), Env: map[string]string{"PATH": os.Getenv("PATH"), "ANTHROPIC_API_KEY": modelKey}}))
+		scene.Must(t, c.StartServices(t.Context()))
+		service(t, c, "web", "ready", isReady)
+		v := &conversation{t: t, d: d, c: tendv1connect.NewChatServiceClient(http.DefaultClient, d.URL)}
+		name := v.turn("mend it")
+		if p.read("part.txt") != "good, mended\n" || !v.last("end").GetCanRollBack() {
+			t.Fatalf("the turn has made %q\n%s", p.read("part.txt"), v.story())
+		}
+		p.write("part.txt", "good, mine\n")
+		var changed *tend.ChangedError
+		if _, err := c.RollBack(t.Context(), name); !errors.As(err, &changed) || p.read("part.txt") != "good, mine\n" {
+			t.Errorf("what has changed since: %v", err)
+		}
+		p.write("part.txt", "good, mended\n")
+		if e := over(t, c, scene.Value(c.RollBack(t.Context(), name))(t)); e.Status != tend.HealReady || p.read("part.txt") != "good\n" {
+			t.Errorf("it is %+v, and the part %q", e.Episode, p.read("part.txt"))
+		}
+		if text, err := at.read(filepath.Join(dir, "new/made.txt")); err == nil {
+			t.Errorf("what it made is %q", text)
+		}
+		p.untouched()
+		if m, ok := at.(machine); ok {
+			m.owns(t, dir)
+		}
+	})
 }

@@ -5,12 +5,19 @@ package crashtest
 import (
 	"context"
 	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"github.com/tend-run/tend"
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/pace"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testdaemon"
@@ -135,4 +142,47 @@ func workerOf(ctx context.Context, c *tend.Client) int {
 		}
 	}
 	return 0
+}
+
+// What a repair has changed is compared with what was before it while it is not known yet
+// whether it helps, and afterwards, until it is taken back.
+func TestAFileIsComparedWithWhatItWasBeforeARepair(t *testing.T) {
+	t.Parallel()
+	d := serve(t)
+	c := d.Connect(t)
+	p := newProject(t, "true\n")
+	wait := t.TempDir() + "/go"
+	p.write("mend.sh", "echo good > part.txt; (echo 'until [ -e "+wait+" ]; do sleep 0.1; done'; cat server.sh) > new.sh; mv new.sh server.sh\n")
+	p.git("commit", "-q", "-m", "mend", "mend.sh")
+	p.spoil()
+	f := tendv1connect.NewFileServiceClient(http.DefaultClient, d.URL)
+	before := func() *tendv1.FileBeforeResponse {
+		out, err := f.FileBefore(t.Context(), connect.NewRequest(&tendv1.FileBeforeRequest{Path: p.dir + "/part.txt"}))
+		if err != nil {
+			t.Log(err) // the server may be away
+			return &tendv1.FileBeforeResponse{}
+		}
+		return out.Msg
+	}
+	if got := before(); got.GetChangedBy() != "" {
+		t.Errorf("before a repair it is %v", got)
+	}
+	p.up(c, "")
+	scene.Eventually(t, "what is tried is compared", func() bool { return before().GetChangedBy() != "" })
+	tried := before()
+	if all := scene.Value(c.Episodes(t.Context(), "web"))(t); len(all) != 1 || all[0].Over() || tried.GetChangedBy() != all[0].ID || string(tried.GetContent()) != "bad\n" {
+		t.Errorf("it is %v of %+v", tried, all)
+	}
+	scene.Must(t, os.WriteFile(wait, nil, 0o600))
+	e := repaired(t, c)
+	if got := before(); e.Status != tend.HealReady || e.Commit == "" || got.GetChangedBy() != e.ID || string(got.GetContent()) != "bad\n" || got.GetService() != "web" {
+		t.Errorf("afterwards it is %v of %+v", got, e.Episode)
+	}
+	live := scene.Value(filepath.Glob(d.StateDir() + "/healing/episodes/*/live.json"))(t)
+	if len(live) > 0 {
+		t.Errorf("of what was tried there is %v", live)
+	}
+	if back := over(t, c, scene.Value(c.RollBack(t.Context(), e.ID))(t)); back.Status != tend.HealReady || before().GetChangedBy() != "" {
+		t.Errorf("once it is taken back it is %v of %+v", before(), back.Episode)
+	}
 }

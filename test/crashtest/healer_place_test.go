@@ -199,6 +199,14 @@ func TestAServiceIsRepairedWhereItIs(t *testing.T) {
 		if m, ok := at.(machine); ok {
 			m.owns(t, dir)
 		}
+		if s, ok := at.(inside); ok {
+			if b := scene.Value(s.box.Files().Before(t.Context(), filepath.Join(dir, "part.txt")))(t); b.ChangedBy != e.ID || !b.Existed || string(b.Content) != "bad\n" || b.Service != "web" || b.At.IsZero() {
+				t.Errorf("before the repair the file was %+v", b)
+			}
+			if b := scene.Value(s.box.Files().Before(t.Context(), filepath.Join(dir, "other.txt")))(t); b.ChangedBy != "" || b.Content != nil {
+				t.Errorf("another file was %+v", b)
+			}
+		}
 		// What does not help is taken back, also if it made what only root may remove, or
 		// leads out of the project.
 		p.write("mend.sh", "echo worse > part.txt; echo x > left; rm -f other.txt; ln -s /etc/passwd other.txt; mkfifo pipe; rm mend.sh\n")

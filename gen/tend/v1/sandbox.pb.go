@@ -3693,6 +3693,149 @@ func (x *StatFileResponse) GetEntry() *FileEntry {
 	return nil
 }
 
+type FileBeforeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileBeforeRequest) Reset() {
+	*x = FileBeforeRequest{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileBeforeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileBeforeRequest) ProtoMessage() {}
+
+func (x *FileBeforeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileBeforeRequest.ProtoReflect.Descriptor instead.
+func (*FileBeforeRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *FileBeforeRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *FileBeforeRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+type FileBeforeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What has changed it: the ID of an episode, which may be under way, or CHAT/TURN. Empty: no
+	// repair and no turn has, of which something is kept.
+	ChangedBy string `protobuf:"bytes,1,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
+	// Of which service.
+	Service string `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
+	// When that was.
+	At *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	// There was a file. Without it, it was made then.
+	Existed bool `protobuf:"varint,4,opt,name=existed,proto3" json:"existed,omitempty"`
+	// What was in it: text in UTF-8 of at most 2 MiB.
+	Content []byte `protobuf:"bytes,5,opt,name=content,proto3" json:"content,omitempty"`
+	// Why the content is not here; empty: it is.
+	Why           string `protobuf:"bytes,6,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileBeforeResponse) Reset() {
+	*x = FileBeforeResponse{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileBeforeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileBeforeResponse) ProtoMessage() {}
+
+func (x *FileBeforeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileBeforeResponse.ProtoReflect.Descriptor instead.
+func (*FileBeforeResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *FileBeforeResponse) GetChangedBy() string {
+	if x != nil {
+		return x.ChangedBy
+	}
+	return ""
+}
+
+func (x *FileBeforeResponse) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *FileBeforeResponse) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *FileBeforeResponse) GetExisted() bool {
+	if x != nil {
+		return x.Existed
+	}
+	return false
+}
+
+func (x *FileBeforeResponse) GetContent() []byte {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+func (x *FileBeforeResponse) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 type ListFilesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
@@ -3712,7 +3855,7 @@ type ListFilesRequest struct {
 
 func (x *ListFilesRequest) Reset() {
 	*x = ListFilesRequest{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[54]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3724,7 +3867,7 @@ func (x *ListFilesRequest) String() string {
 func (*ListFilesRequest) ProtoMessage() {}
 
 func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[54]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3737,7 +3880,7 @@ func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
 func (*ListFilesRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{54}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListFilesRequest) GetPath() string {
@@ -3793,7 +3936,7 @@ type ListFilesResponse struct {
 
 func (x *ListFilesResponse) Reset() {
 	*x = ListFilesResponse{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[55]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3805,7 +3948,7 @@ func (x *ListFilesResponse) String() string {
 func (*ListFilesResponse) ProtoMessage() {}
 
 func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[55]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3818,7 +3961,7 @@ func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesResponse.ProtoReflect.Descriptor instead.
 func (*ListFilesResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{55}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListFilesResponse) GetEntries() []*FileEntry {
@@ -3846,7 +3989,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[56]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3858,7 +4001,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[56]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3871,7 +4014,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{56}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ReadFileRequest) GetPath() string {
@@ -3906,7 +4049,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[57]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3918,7 +4061,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[57]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3931,7 +4074,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{57}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ReadFileResponse) GetData() []byte {
@@ -3959,7 +4102,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[58]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3971,7 +4114,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[58]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3984,7 +4127,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{58}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *WriteFileRequest) GetPath() string {
@@ -4017,7 +4160,7 @@ type WriteFileResponse struct {
 
 func (x *WriteFileResponse) Reset() {
 	*x = WriteFileResponse{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[59]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4029,7 +4172,7 @@ func (x *WriteFileResponse) String() string {
 func (*WriteFileResponse) ProtoMessage() {}
 
 func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[59]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4042,7 +4185,7 @@ func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
 func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{59}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *WriteFileResponse) GetEntry() *FileEntry {
@@ -4062,7 +4205,7 @@ type MakeDirRequest struct {
 
 func (x *MakeDirRequest) Reset() {
 	*x = MakeDirRequest{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[60]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4074,7 +4217,7 @@ func (x *MakeDirRequest) String() string {
 func (*MakeDirRequest) ProtoMessage() {}
 
 func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[60]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4087,7 +4230,7 @@ func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{60}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *MakeDirRequest) GetPath() string {
@@ -4113,7 +4256,7 @@ type MakeDirResponse struct {
 
 func (x *MakeDirResponse) Reset() {
 	*x = MakeDirResponse{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[61]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4125,7 +4268,7 @@ func (x *MakeDirResponse) String() string {
 func (*MakeDirResponse) ProtoMessage() {}
 
 func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[61]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4138,7 +4281,7 @@ func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirResponse.ProtoReflect.Descriptor instead.
 func (*MakeDirResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{61}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *MakeDirResponse) GetEntry() *FileEntry {
@@ -4159,7 +4302,7 @@ type MoveFileRequest struct {
 
 func (x *MoveFileRequest) Reset() {
 	*x = MoveFileRequest{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[62]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4171,7 +4314,7 @@ func (x *MoveFileRequest) String() string {
 func (*MoveFileRequest) ProtoMessage() {}
 
 func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[62]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4184,7 +4327,7 @@ func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveFileRequest.ProtoReflect.Descriptor instead.
 func (*MoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{62}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *MoveFileRequest) GetSource() string {
@@ -4217,7 +4360,7 @@ type MoveFileResponse struct {
 
 func (x *MoveFileResponse) Reset() {
 	*x = MoveFileResponse{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[63]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4229,7 +4372,7 @@ func (x *MoveFileResponse) String() string {
 func (*MoveFileResponse) ProtoMessage() {}
 
 func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[63]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4242,7 +4385,7 @@ func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveFileResponse.ProtoReflect.Descriptor instead.
 func (*MoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{63}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *MoveFileResponse) GetEntry() *FileEntry {
@@ -4262,7 +4405,7 @@ type RemoveFileRequest struct {
 
 func (x *RemoveFileRequest) Reset() {
 	*x = RemoveFileRequest{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[64]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4274,7 +4417,7 @@ func (x *RemoveFileRequest) String() string {
 func (*RemoveFileRequest) ProtoMessage() {}
 
 func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[64]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4287,7 +4430,7 @@ func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileRequest.ProtoReflect.Descriptor instead.
 func (*RemoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{64}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *RemoveFileRequest) GetPath() string {
@@ -4312,7 +4455,7 @@ type RemoveFileResponse struct {
 
 func (x *RemoveFileResponse) Reset() {
 	*x = RemoveFileResponse{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[65]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4324,7 +4467,7 @@ func (x *RemoveFileResponse) String() string {
 func (*RemoveFileResponse) ProtoMessage() {}
 
 func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[65]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4337,7 +4480,7 @@ func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileResponse.ProtoReflect.Descriptor instead.
 func (*RemoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{65}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{67}
 }
 
 type ForkSandboxResponse_Fork struct {
@@ -4351,7 +4494,7 @@ type ForkSandboxResponse_Fork struct {
 
 func (x *ForkSandboxResponse_Fork) Reset() {
 	*x = ForkSandboxResponse_Fork{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[71]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4363,7 +4506,7 @@ func (x *ForkSandboxResponse_Fork) String() string {
 func (*ForkSandboxResponse_Fork) ProtoMessage() {}
 
 func (x *ForkSandboxResponse_Fork) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[71]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4662,7 +4805,18 @@ const file_tend_v1_sandbox_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\"<\n" +
 	"\x10StatFileResponse\x12(\n" +
-	"\x05entry\x18\x01 \x01(\v2\x12.tend.v1.FileEntryR\x05entry\"\x90\x01\n" +
+	"\x05entry\x18\x01 \x01(\v2\x12.tend.v1.FileEntryR\x05entry\";\n" +
+	"\x11FileBeforeRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\"\xbf\x01\n" +
+	"\x12FileBeforeResponse\x12\x1d\n" +
+	"\n" +
+	"changed_by\x18\x01 \x01(\tR\tchangedBy\x12\x18\n" +
+	"\aservice\x18\x02 \x01(\tR\aservice\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x18\n" +
+	"\aexisted\x18\x04 \x01(\bR\aexisted\x12\x18\n" +
+	"\acontent\x18\x05 \x01(\fR\acontent\x12\x10\n" +
+	"\x03why\x18\x06 \x01(\tR\x03why\"\x90\x01\n" +
 	"\x10ListFilesRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x14\n" +
@@ -4742,11 +4896,13 @@ const file_tend_v1_sandbox_proto_rawDesc = "" +
 	"\tTemplates\x12\x1d.tend.v1.ListTemplatesRequest\x1a\x1e.tend.v1.ListTemplatesResponse\x12Q\n" +
 	"\x0eDeleteTemplate\x12\x1e.tend.v1.DeleteTemplateRequest\x1a\x1f.tend.v1.DeleteTemplateResponse\x12P\n" +
 	"\rBuildTemplate\x12\x1d.tend.v1.BuildTemplateRequest\x1a\x1e.tend.v1.BuildTemplateResponse(\x01\x12J\n" +
-	"\vFollowBuild\x12\x1b.tend.v1.FollowBuildRequest\x1a\x1c.tend.v1.FollowBuildResponse0\x012\xe1\x03\n" +
+	"\vFollowBuild\x12\x1b.tend.v1.FollowBuildRequest\x1a\x1c.tend.v1.FollowBuildResponse0\x012\xa8\x04\n" +
 	"\vFileService\x12?\n" +
 	"\bStatFile\x12\x18.tend.v1.StatFileRequest\x1a\x19.tend.v1.StatFileResponse\x12B\n" +
 	"\tListFiles\x12\x19.tend.v1.ListFilesRequest\x1a\x1a.tend.v1.ListFilesResponse\x12A\n" +
-	"\bReadFile\x12\x18.tend.v1.ReadFileRequest\x1a\x19.tend.v1.ReadFileResponse0\x01\x12D\n" +
+	"\bReadFile\x12\x18.tend.v1.ReadFileRequest\x1a\x19.tend.v1.ReadFileResponse0\x01\x12E\n" +
+	"\n" +
+	"FileBefore\x12\x1a.tend.v1.FileBeforeRequest\x1a\x1b.tend.v1.FileBeforeResponse\x12D\n" +
 	"\tWriteFile\x12\x19.tend.v1.WriteFileRequest\x1a\x1a.tend.v1.WriteFileResponse(\x01\x12<\n" +
 	"\aMakeDir\x12\x17.tend.v1.MakeDirRequest\x1a\x18.tend.v1.MakeDirResponse\x12?\n" +
 	"\bMoveFile\x12\x18.tend.v1.MoveFileRequest\x1a\x19.tend.v1.MoveFileResponse\x12E\n" +
@@ -4766,7 +4922,7 @@ func file_tend_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_tend_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_tend_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_tend_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
 var file_tend_v1_sandbox_proto_goTypes = []any{
 	(SandboxIsolation)(0),            // 0: tend.v1.SandboxIsolation
 	(SandboxAction)(0),               // 1: tend.v1.SandboxAction
@@ -4827,157 +4983,162 @@ var file_tend_v1_sandbox_proto_goTypes = []any{
 	(*FileEntry)(nil),                // 56: tend.v1.FileEntry
 	(*StatFileRequest)(nil),          // 57: tend.v1.StatFileRequest
 	(*StatFileResponse)(nil),         // 58: tend.v1.StatFileResponse
-	(*ListFilesRequest)(nil),         // 59: tend.v1.ListFilesRequest
-	(*ListFilesResponse)(nil),        // 60: tend.v1.ListFilesResponse
-	(*ReadFileRequest)(nil),          // 61: tend.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),         // 62: tend.v1.ReadFileResponse
-	(*WriteFileRequest)(nil),         // 63: tend.v1.WriteFileRequest
-	(*WriteFileResponse)(nil),        // 64: tend.v1.WriteFileResponse
-	(*MakeDirRequest)(nil),           // 65: tend.v1.MakeDirRequest
-	(*MakeDirResponse)(nil),          // 66: tend.v1.MakeDirResponse
-	(*MoveFileRequest)(nil),          // 67: tend.v1.MoveFileRequest
-	(*MoveFileResponse)(nil),         // 68: tend.v1.MoveFileResponse
-	(*RemoveFileRequest)(nil),        // 69: tend.v1.RemoveFileRequest
-	(*RemoveFileResponse)(nil),       // 70: tend.v1.RemoveFileResponse
-	nil,                              // 71: tend.v1.SandboxSpec.MetadataEntry
-	nil,                              // 72: tend.v1.SandboxRun.EnvEntry
-	nil,                              // 73: tend.v1.Sandbox.MetadataEntry
-	nil,                              // 74: tend.v1.ListSandboxesRequest.MetadataEntry
-	nil,                              // 75: tend.v1.UpdateSandboxRequest.MetadataEntry
-	(*ForkSandboxResponse_Fork)(nil), // 76: tend.v1.ForkSandboxResponse.Fork
-	(*durationpb.Duration)(nil),      // 77: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 78: google.protobuf.Timestamp
+	(*FileBeforeRequest)(nil),        // 59: tend.v1.FileBeforeRequest
+	(*FileBeforeResponse)(nil),       // 60: tend.v1.FileBeforeResponse
+	(*ListFilesRequest)(nil),         // 61: tend.v1.ListFilesRequest
+	(*ListFilesResponse)(nil),        // 62: tend.v1.ListFilesResponse
+	(*ReadFileRequest)(nil),          // 63: tend.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),         // 64: tend.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),         // 65: tend.v1.WriteFileRequest
+	(*WriteFileResponse)(nil),        // 66: tend.v1.WriteFileResponse
+	(*MakeDirRequest)(nil),           // 67: tend.v1.MakeDirRequest
+	(*MakeDirResponse)(nil),          // 68: tend.v1.MakeDirResponse
+	(*MoveFileRequest)(nil),          // 69: tend.v1.MoveFileRequest
+	(*MoveFileResponse)(nil),         // 70: tend.v1.MoveFileResponse
+	(*RemoveFileRequest)(nil),        // 71: tend.v1.RemoveFileRequest
+	(*RemoveFileResponse)(nil),       // 72: tend.v1.RemoveFileResponse
+	nil,                              // 73: tend.v1.SandboxSpec.MetadataEntry
+	nil,                              // 74: tend.v1.SandboxRun.EnvEntry
+	nil,                              // 75: tend.v1.Sandbox.MetadataEntry
+	nil,                              // 76: tend.v1.ListSandboxesRequest.MetadataEntry
+	nil,                              // 77: tend.v1.UpdateSandboxRequest.MetadataEntry
+	(*ForkSandboxResponse_Fork)(nil), // 78: tend.v1.ForkSandboxResponse.Fork
+	(*durationpb.Duration)(nil),      // 79: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 80: google.protobuf.Timestamp
 }
 var file_tend_v1_sandbox_proto_depIdxs = []int32{
-	0,  // 0: tend.v1.SandboxSpec.isolation:type_name -> tend.v1.SandboxIsolation
-	6,  // 1: tend.v1.SandboxSpec.run:type_name -> tend.v1.SandboxRun
-	77, // 2: tend.v1.SandboxSpec.idle_ttl:type_name -> google.protobuf.Duration
-	77, // 3: tend.v1.SandboxSpec.delete_after_stop:type_name -> google.protobuf.Duration
-	77, // 4: tend.v1.SandboxSpec.timeout:type_name -> google.protobuf.Duration
-	1,  // 5: tend.v1.SandboxSpec.at_timeout:type_name -> tend.v1.SandboxAction
-	7,  // 6: tend.v1.SandboxSpec.size:type_name -> tend.v1.SandboxSize
-	8,  // 7: tend.v1.SandboxSpec.network:type_name -> tend.v1.SandboxNetwork
-	9,  // 8: tend.v1.SandboxSpec.shares:type_name -> tend.v1.SandboxShare
-	71, // 9: tend.v1.SandboxSpec.metadata:type_name -> tend.v1.SandboxSpec.MetadataEntry
-	72, // 10: tend.v1.SandboxRun.env:type_name -> tend.v1.SandboxRun.EnvEntry
-	3,  // 11: tend.v1.SandboxNetwork.mode:type_name -> tend.v1.SandboxNetworkMode
-	2,  // 12: tend.v1.Sandbox.state:type_name -> tend.v1.SandboxState
-	6,  // 13: tend.v1.Sandbox.run:type_name -> tend.v1.SandboxRun
-	0,  // 14: tend.v1.Sandbox.isolation:type_name -> tend.v1.SandboxIsolation
-	77, // 15: tend.v1.Sandbox.idle_ttl:type_name -> google.protobuf.Duration
-	77, // 16: tend.v1.Sandbox.delete_after_stop:type_name -> google.protobuf.Duration
-	78, // 17: tend.v1.Sandbox.deadline:type_name -> google.protobuf.Timestamp
-	1,  // 18: tend.v1.Sandbox.at_timeout:type_name -> tend.v1.SandboxAction
-	7,  // 19: tend.v1.Sandbox.size:type_name -> tend.v1.SandboxSize
-	8,  // 20: tend.v1.Sandbox.network:type_name -> tend.v1.SandboxNetwork
-	9,  // 21: tend.v1.Sandbox.shares:type_name -> tend.v1.SandboxShare
-	73, // 22: tend.v1.Sandbox.metadata:type_name -> tend.v1.Sandbox.MetadataEntry
-	78, // 23: tend.v1.Sandbox.created:type_name -> google.protobuf.Timestamp
-	78, // 24: tend.v1.Sandbox.updated:type_name -> google.protobuf.Timestamp
-	78, // 25: tend.v1.Sandbox.stopped:type_name -> google.protobuf.Timestamp
-	78, // 26: tend.v1.Sandbox.paused:type_name -> google.protobuf.Timestamp
-	5,  // 27: tend.v1.CreateSandboxRequest.spec:type_name -> tend.v1.SandboxSpec
-	10, // 28: tend.v1.CreateSandboxResponse.sandbox:type_name -> tend.v1.Sandbox
-	10, // 29: tend.v1.GetSandboxResponse.sandbox:type_name -> tend.v1.Sandbox
-	2,  // 30: tend.v1.ListSandboxesRequest.states:type_name -> tend.v1.SandboxState
-	74, // 31: tend.v1.ListSandboxesRequest.metadata:type_name -> tend.v1.ListSandboxesRequest.MetadataEntry
-	10, // 32: tend.v1.ListSandboxesResponse.sandboxes:type_name -> tend.v1.Sandbox
-	77, // 33: tend.v1.UpdateSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
-	77, // 34: tend.v1.UpdateSandboxRequest.delete_after_stop:type_name -> google.protobuf.Duration
-	77, // 35: tend.v1.UpdateSandboxRequest.timeout:type_name -> google.protobuf.Duration
-	77, // 36: tend.v1.UpdateSandboxRequest.extend:type_name -> google.protobuf.Duration
-	1,  // 37: tend.v1.UpdateSandboxRequest.at_timeout:type_name -> tend.v1.SandboxAction
-	8,  // 38: tend.v1.UpdateSandboxRequest.network:type_name -> tend.v1.SandboxNetwork
-	6,  // 39: tend.v1.UpdateSandboxRequest.run:type_name -> tend.v1.SandboxRun
-	75, // 40: tend.v1.UpdateSandboxRequest.metadata:type_name -> tend.v1.UpdateSandboxRequest.MetadataEntry
-	10, // 41: tend.v1.UpdateSandboxResponse.sandbox:type_name -> tend.v1.Sandbox
-	2,  // 42: tend.v1.SandboxSnapshot.state:type_name -> tend.v1.SandboxState
-	78, // 43: tend.v1.SandboxSnapshot.created:type_name -> google.protobuf.Timestamp
-	29, // 44: tend.v1.SnapshotSandboxResponse.snapshot:type_name -> tend.v1.SandboxSnapshot
-	29, // 45: tend.v1.ListSnapshotsResponse.snapshots:type_name -> tend.v1.SandboxSnapshot
-	77, // 46: tend.v1.ForkSandboxRequest.timeout:type_name -> google.protobuf.Duration
-	76, // 47: tend.v1.ForkSandboxResponse.forks:type_name -> tend.v1.ForkSandboxResponse.Fork
-	78, // 48: tend.v1.SandboxMetricsRequest.from:type_name -> google.protobuf.Timestamp
-	78, // 49: tend.v1.SandboxMetricsRequest.to:type_name -> google.protobuf.Timestamp
-	40, // 50: tend.v1.SandboxMetricsResponse.metrics:type_name -> tend.v1.SandboxMetric
-	78, // 51: tend.v1.SandboxMetric.time:type_name -> google.protobuf.Timestamp
-	7,  // 52: tend.v1.Template.size:type_name -> tend.v1.SandboxSize
-	6,  // 53: tend.v1.Template.run:type_name -> tend.v1.SandboxRun
-	78, // 54: tend.v1.Template.created:type_name -> google.protobuf.Timestamp
-	78, // 55: tend.v1.Template.updated:type_name -> google.protobuf.Timestamp
-	78, // 56: tend.v1.Template.last_used:type_name -> google.protobuf.Timestamp
-	43, // 57: tend.v1.ListTemplatesResponse.templates:type_name -> tend.v1.Template
-	49, // 58: tend.v1.TemplateSpec.steps:type_name -> tend.v1.TemplateStep
-	7,  // 59: tend.v1.TemplateSpec.size:type_name -> tend.v1.SandboxSize
-	48, // 60: tend.v1.BuildTemplateRequest.spec:type_name -> tend.v1.TemplateSpec
-	54, // 61: tend.v1.FollowBuildResponse.logs:type_name -> tend.v1.BuildLog
-	55, // 62: tend.v1.FollowBuildResponse.build:type_name -> tend.v1.TemplateBuild
-	78, // 63: tend.v1.BuildLog.time:type_name -> google.protobuf.Timestamp
-	4,  // 64: tend.v1.FileEntry.type:type_name -> tend.v1.FileType
-	78, // 65: tend.v1.FileEntry.modified:type_name -> google.protobuf.Timestamp
-	56, // 66: tend.v1.StatFileResponse.entry:type_name -> tend.v1.FileEntry
-	56, // 67: tend.v1.ListFilesResponse.entries:type_name -> tend.v1.FileEntry
-	56, // 68: tend.v1.WriteFileResponse.entry:type_name -> tend.v1.FileEntry
-	56, // 69: tend.v1.MakeDirResponse.entry:type_name -> tend.v1.FileEntry
-	56, // 70: tend.v1.MoveFileResponse.entry:type_name -> tend.v1.FileEntry
-	10, // 71: tend.v1.ForkSandboxResponse.Fork.sandbox:type_name -> tend.v1.Sandbox
-	11, // 72: tend.v1.SandboxService.Create:input_type -> tend.v1.CreateSandboxRequest
-	13, // 73: tend.v1.SandboxService.Get:input_type -> tend.v1.GetSandboxRequest
-	15, // 74: tend.v1.SandboxService.List:input_type -> tend.v1.ListSandboxesRequest
-	17, // 75: tend.v1.SandboxService.Update:input_type -> tend.v1.UpdateSandboxRequest
-	19, // 76: tend.v1.SandboxService.Start:input_type -> tend.v1.StartSandboxRequest
-	21, // 77: tend.v1.SandboxService.Stop:input_type -> tend.v1.StopSandboxRequest
-	23, // 78: tend.v1.SandboxService.Pause:input_type -> tend.v1.PauseSandboxRequest
-	25, // 79: tend.v1.SandboxService.Resume:input_type -> tend.v1.ResumeSandboxRequest
-	27, // 80: tend.v1.SandboxService.Destroy:input_type -> tend.v1.DestroySandboxRequest
-	30, // 81: tend.v1.SandboxService.Snapshot:input_type -> tend.v1.SnapshotSandboxRequest
-	32, // 82: tend.v1.SandboxService.Snapshots:input_type -> tend.v1.ListSnapshotsRequest
-	34, // 83: tend.v1.SandboxService.DeleteSnapshot:input_type -> tend.v1.DeleteSnapshotRequest
-	36, // 84: tend.v1.SandboxService.Fork:input_type -> tend.v1.ForkSandboxRequest
-	38, // 85: tend.v1.SandboxService.Metrics:input_type -> tend.v1.SandboxMetricsRequest
-	41, // 86: tend.v1.SandboxService.Access:input_type -> tend.v1.SandboxAccessRequest
-	44, // 87: tend.v1.SandboxService.Templates:input_type -> tend.v1.ListTemplatesRequest
-	46, // 88: tend.v1.SandboxService.DeleteTemplate:input_type -> tend.v1.DeleteTemplateRequest
-	50, // 89: tend.v1.SandboxService.BuildTemplate:input_type -> tend.v1.BuildTemplateRequest
-	52, // 90: tend.v1.SandboxService.FollowBuild:input_type -> tend.v1.FollowBuildRequest
-	57, // 91: tend.v1.FileService.StatFile:input_type -> tend.v1.StatFileRequest
-	59, // 92: tend.v1.FileService.ListFiles:input_type -> tend.v1.ListFilesRequest
-	61, // 93: tend.v1.FileService.ReadFile:input_type -> tend.v1.ReadFileRequest
-	63, // 94: tend.v1.FileService.WriteFile:input_type -> tend.v1.WriteFileRequest
-	65, // 95: tend.v1.FileService.MakeDir:input_type -> tend.v1.MakeDirRequest
-	67, // 96: tend.v1.FileService.MoveFile:input_type -> tend.v1.MoveFileRequest
-	69, // 97: tend.v1.FileService.RemoveFile:input_type -> tend.v1.RemoveFileRequest
-	12, // 98: tend.v1.SandboxService.Create:output_type -> tend.v1.CreateSandboxResponse
-	14, // 99: tend.v1.SandboxService.Get:output_type -> tend.v1.GetSandboxResponse
-	16, // 100: tend.v1.SandboxService.List:output_type -> tend.v1.ListSandboxesResponse
-	18, // 101: tend.v1.SandboxService.Update:output_type -> tend.v1.UpdateSandboxResponse
-	20, // 102: tend.v1.SandboxService.Start:output_type -> tend.v1.StartSandboxResponse
-	22, // 103: tend.v1.SandboxService.Stop:output_type -> tend.v1.StopSandboxResponse
-	24, // 104: tend.v1.SandboxService.Pause:output_type -> tend.v1.PauseSandboxResponse
-	26, // 105: tend.v1.SandboxService.Resume:output_type -> tend.v1.ResumeSandboxResponse
-	28, // 106: tend.v1.SandboxService.Destroy:output_type -> tend.v1.DestroySandboxResponse
-	31, // 107: tend.v1.SandboxService.Snapshot:output_type -> tend.v1.SnapshotSandboxResponse
-	33, // 108: tend.v1.SandboxService.Snapshots:output_type -> tend.v1.ListSnapshotsResponse
-	35, // 109: tend.v1.SandboxService.DeleteSnapshot:output_type -> tend.v1.DeleteSnapshotResponse
-	37, // 110: tend.v1.SandboxService.Fork:output_type -> tend.v1.ForkSandboxResponse
-	39, // 111: tend.v1.SandboxService.Metrics:output_type -> tend.v1.SandboxMetricsResponse
-	42, // 112: tend.v1.SandboxService.Access:output_type -> tend.v1.SandboxAccessResponse
-	45, // 113: tend.v1.SandboxService.Templates:output_type -> tend.v1.ListTemplatesResponse
-	47, // 114: tend.v1.SandboxService.DeleteTemplate:output_type -> tend.v1.DeleteTemplateResponse
-	51, // 115: tend.v1.SandboxService.BuildTemplate:output_type -> tend.v1.BuildTemplateResponse
-	53, // 116: tend.v1.SandboxService.FollowBuild:output_type -> tend.v1.FollowBuildResponse
-	58, // 117: tend.v1.FileService.StatFile:output_type -> tend.v1.StatFileResponse
-	60, // 118: tend.v1.FileService.ListFiles:output_type -> tend.v1.ListFilesResponse
-	62, // 119: tend.v1.FileService.ReadFile:output_type -> tend.v1.ReadFileResponse
-	64, // 120: tend.v1.FileService.WriteFile:output_type -> tend.v1.WriteFileResponse
-	66, // 121: tend.v1.FileService.MakeDir:output_type -> tend.v1.MakeDirResponse
-	68, // 122: tend.v1.FileService.MoveFile:output_type -> tend.v1.MoveFileResponse
-	70, // 123: tend.v1.FileService.RemoveFile:output_type -> tend.v1.RemoveFileResponse
-	98, // [98:124] is the sub-list for method output_type
-	72, // [72:98] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	0,   // 0: tend.v1.SandboxSpec.isolation:type_name -> tend.v1.SandboxIsolation
+	6,   // 1: tend.v1.SandboxSpec.run:type_name -> tend.v1.SandboxRun
+	79,  // 2: tend.v1.SandboxSpec.idle_ttl:type_name -> google.protobuf.Duration
+	79,  // 3: tend.v1.SandboxSpec.delete_after_stop:type_name -> google.protobuf.Duration
+	79,  // 4: tend.v1.SandboxSpec.timeout:type_name -> google.protobuf.Duration
+	1,   // 5: tend.v1.SandboxSpec.at_timeout:type_name -> tend.v1.SandboxAction
+	7,   // 6: tend.v1.SandboxSpec.size:type_name -> tend.v1.SandboxSize
+	8,   // 7: tend.v1.SandboxSpec.network:type_name -> tend.v1.SandboxNetwork
+	9,   // 8: tend.v1.SandboxSpec.shares:type_name -> tend.v1.SandboxShare
+	73,  // 9: tend.v1.SandboxSpec.metadata:type_name -> tend.v1.SandboxSpec.MetadataEntry
+	74,  // 10: tend.v1.SandboxRun.env:type_name -> tend.v1.SandboxRun.EnvEntry
+	3,   // 11: tend.v1.SandboxNetwork.mode:type_name -> tend.v1.SandboxNetworkMode
+	2,   // 12: tend.v1.Sandbox.state:type_name -> tend.v1.SandboxState
+	6,   // 13: tend.v1.Sandbox.run:type_name -> tend.v1.SandboxRun
+	0,   // 14: tend.v1.Sandbox.isolation:type_name -> tend.v1.SandboxIsolation
+	79,  // 15: tend.v1.Sandbox.idle_ttl:type_name -> google.protobuf.Duration
+	79,  // 16: tend.v1.Sandbox.delete_after_stop:type_name -> google.protobuf.Duration
+	80,  // 17: tend.v1.Sandbox.deadline:type_name -> google.protobuf.Timestamp
+	1,   // 18: tend.v1.Sandbox.at_timeout:type_name -> tend.v1.SandboxAction
+	7,   // 19: tend.v1.Sandbox.size:type_name -> tend.v1.SandboxSize
+	8,   // 20: tend.v1.Sandbox.network:type_name -> tend.v1.SandboxNetwork
+	9,   // 21: tend.v1.Sandbox.shares:type_name -> tend.v1.SandboxShare
+	75,  // 22: tend.v1.Sandbox.metadata:type_name -> tend.v1.Sandbox.MetadataEntry
+	80,  // 23: tend.v1.Sandbox.created:type_name -> google.protobuf.Timestamp
+	80,  // 24: tend.v1.Sandbox.updated:type_name -> google.protobuf.Timestamp
+	80,  // 25: tend.v1.Sandbox.stopped:type_name -> google.protobuf.Timestamp
+	80,  // 26: tend.v1.Sandbox.paused:type_name -> google.protobuf.Timestamp
+	5,   // 27: tend.v1.CreateSandboxRequest.spec:type_name -> tend.v1.SandboxSpec
+	10,  // 28: tend.v1.CreateSandboxResponse.sandbox:type_name -> tend.v1.Sandbox
+	10,  // 29: tend.v1.GetSandboxResponse.sandbox:type_name -> tend.v1.Sandbox
+	2,   // 30: tend.v1.ListSandboxesRequest.states:type_name -> tend.v1.SandboxState
+	76,  // 31: tend.v1.ListSandboxesRequest.metadata:type_name -> tend.v1.ListSandboxesRequest.MetadataEntry
+	10,  // 32: tend.v1.ListSandboxesResponse.sandboxes:type_name -> tend.v1.Sandbox
+	79,  // 33: tend.v1.UpdateSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
+	79,  // 34: tend.v1.UpdateSandboxRequest.delete_after_stop:type_name -> google.protobuf.Duration
+	79,  // 35: tend.v1.UpdateSandboxRequest.timeout:type_name -> google.protobuf.Duration
+	79,  // 36: tend.v1.UpdateSandboxRequest.extend:type_name -> google.protobuf.Duration
+	1,   // 37: tend.v1.UpdateSandboxRequest.at_timeout:type_name -> tend.v1.SandboxAction
+	8,   // 38: tend.v1.UpdateSandboxRequest.network:type_name -> tend.v1.SandboxNetwork
+	6,   // 39: tend.v1.UpdateSandboxRequest.run:type_name -> tend.v1.SandboxRun
+	77,  // 40: tend.v1.UpdateSandboxRequest.metadata:type_name -> tend.v1.UpdateSandboxRequest.MetadataEntry
+	10,  // 41: tend.v1.UpdateSandboxResponse.sandbox:type_name -> tend.v1.Sandbox
+	2,   // 42: tend.v1.SandboxSnapshot.state:type_name -> tend.v1.SandboxState
+	80,  // 43: tend.v1.SandboxSnapshot.created:type_name -> google.protobuf.Timestamp
+	29,  // 44: tend.v1.SnapshotSandboxResponse.snapshot:type_name -> tend.v1.SandboxSnapshot
+	29,  // 45: tend.v1.ListSnapshotsResponse.snapshots:type_name -> tend.v1.SandboxSnapshot
+	79,  // 46: tend.v1.ForkSandboxRequest.timeout:type_name -> google.protobuf.Duration
+	78,  // 47: tend.v1.ForkSandboxResponse.forks:type_name -> tend.v1.ForkSandboxResponse.Fork
+	80,  // 48: tend.v1.SandboxMetricsRequest.from:type_name -> google.protobuf.Timestamp
+	80,  // 49: tend.v1.SandboxMetricsRequest.to:type_name -> google.protobuf.Timestamp
+	40,  // 50: tend.v1.SandboxMetricsResponse.metrics:type_name -> tend.v1.SandboxMetric
+	80,  // 51: tend.v1.SandboxMetric.time:type_name -> google.protobuf.Timestamp
+	7,   // 52: tend.v1.Template.size:type_name -> tend.v1.SandboxSize
+	6,   // 53: tend.v1.Template.run:type_name -> tend.v1.SandboxRun
+	80,  // 54: tend.v1.Template.created:type_name -> google.protobuf.Timestamp
+	80,  // 55: tend.v1.Template.updated:type_name -> google.protobuf.Timestamp
+	80,  // 56: tend.v1.Template.last_used:type_name -> google.protobuf.Timestamp
+	43,  // 57: tend.v1.ListTemplatesResponse.templates:type_name -> tend.v1.Template
+	49,  // 58: tend.v1.TemplateSpec.steps:type_name -> tend.v1.TemplateStep
+	7,   // 59: tend.v1.TemplateSpec.size:type_name -> tend.v1.SandboxSize
+	48,  // 60: tend.v1.BuildTemplateRequest.spec:type_name -> tend.v1.TemplateSpec
+	54,  // 61: tend.v1.FollowBuildResponse.logs:type_name -> tend.v1.BuildLog
+	55,  // 62: tend.v1.FollowBuildResponse.build:type_name -> tend.v1.TemplateBuild
+	80,  // 63: tend.v1.BuildLog.time:type_name -> google.protobuf.Timestamp
+	4,   // 64: tend.v1.FileEntry.type:type_name -> tend.v1.FileType
+	80,  // 65: tend.v1.FileEntry.modified:type_name -> google.protobuf.Timestamp
+	56,  // 66: tend.v1.StatFileResponse.entry:type_name -> tend.v1.FileEntry
+	80,  // 67: tend.v1.FileBeforeResponse.at:type_name -> google.protobuf.Timestamp
+	56,  // 68: tend.v1.ListFilesResponse.entries:type_name -> tend.v1.FileEntry
+	56,  // 69: tend.v1.WriteFileResponse.entry:type_name -> tend.v1.FileEntry
+	56,  // 70: tend.v1.MakeDirResponse.entry:type_name -> tend.v1.FileEntry
+	56,  // 71: tend.v1.MoveFileResponse.entry:type_name -> tend.v1.FileEntry
+	10,  // 72: tend.v1.ForkSandboxResponse.Fork.sandbox:type_name -> tend.v1.Sandbox
+	11,  // 73: tend.v1.SandboxService.Create:input_type -> tend.v1.CreateSandboxRequest
+	13,  // 74: tend.v1.SandboxService.Get:input_type -> tend.v1.GetSandboxRequest
+	15,  // 75: tend.v1.SandboxService.List:input_type -> tend.v1.ListSandboxesRequest
+	17,  // 76: tend.v1.SandboxService.Update:input_type -> tend.v1.UpdateSandboxRequest
+	19,  // 77: tend.v1.SandboxService.Start:input_type -> tend.v1.StartSandboxRequest
+	21,  // 78: tend.v1.SandboxService.Stop:input_type -> tend.v1.StopSandboxRequest
+	23,  // 79: tend.v1.SandboxService.Pause:input_type -> tend.v1.PauseSandboxRequest
+	25,  // 80: tend.v1.SandboxService.Resume:input_type -> tend.v1.ResumeSandboxRequest
+	27,  // 81: tend.v1.SandboxService.Destroy:input_type -> tend.v1.DestroySandboxRequest
+	30,  // 82: tend.v1.SandboxService.Snapshot:input_type -> tend.v1.SnapshotSandboxRequest
+	32,  // 83: tend.v1.SandboxService.Snapshots:input_type -> tend.v1.ListSnapshotsRequest
+	34,  // 84: tend.v1.SandboxService.DeleteSnapshot:input_type -> tend.v1.DeleteSnapshotRequest
+	36,  // 85: tend.v1.SandboxService.Fork:input_type -> tend.v1.ForkSandboxRequest
+	38,  // 86: tend.v1.SandboxService.Metrics:input_type -> tend.v1.SandboxMetricsRequest
+	41,  // 87: tend.v1.SandboxService.Access:input_type -> tend.v1.SandboxAccessRequest
+	44,  // 88: tend.v1.SandboxService.Templates:input_type -> tend.v1.ListTemplatesRequest
+	46,  // 89: tend.v1.SandboxService.DeleteTemplate:input_type -> tend.v1.DeleteTemplateRequest
+	50,  // 90: tend.v1.SandboxService.BuildTemplate:input_type -> tend.v1.BuildTemplateRequest
+	52,  // 91: tend.v1.SandboxService.FollowBuild:input_type -> tend.v1.FollowBuildRequest
+	57,  // 92: tend.v1.FileService.StatFile:input_type -> tend.v1.StatFileRequest
+	61,  // 93: tend.v1.FileService.ListFiles:input_type -> tend.v1.ListFilesRequest
+	63,  // 94: tend.v1.FileService.ReadFile:input_type -> tend.v1.ReadFileRequest
+	59,  // 95: tend.v1.FileService.FileBefore:input_type -> tend.v1.FileBeforeRequest
+	65,  // 96: tend.v1.FileService.WriteFile:input_type -> tend.v1.WriteFileRequest
+	67,  // 97: tend.v1.FileService.MakeDir:input_type -> tend.v1.MakeDirRequest
+	69,  // 98: tend.v1.FileService.MoveFile:input_type -> tend.v1.MoveFileRequest
+	71,  // 99: tend.v1.FileService.RemoveFile:input_type -> tend.v1.RemoveFileRequest
+	12,  // 100: tend.v1.SandboxService.Create:output_type -> tend.v1.CreateSandboxResponse
+	14,  // 101: tend.v1.SandboxService.Get:output_type -> tend.v1.GetSandboxResponse
+	16,  // 102: tend.v1.SandboxService.List:output_type -> tend.v1.ListSandboxesResponse
+	18,  // 103: tend.v1.SandboxService.Update:output_type -> tend.v1.UpdateSandboxResponse
+	20,  // 104: tend.v1.SandboxService.Start:output_type -> tend.v1.StartSandboxResponse
+	22,  // 105: tend.v1.SandboxService.Stop:output_type -> tend.v1.StopSandboxResponse
+	24,  // 106: tend.v1.SandboxService.Pause:output_type -> tend.v1.PauseSandboxResponse
+	26,  // 107: tend.v1.SandboxService.Resume:output_type -> tend.v1.ResumeSandboxResponse
+	28,  // 108: tend.v1.SandboxService.Destroy:output_type -> tend.v1.DestroySandboxResponse
+	31,  // 109: tend.v1.SandboxService.Snapshot:output_type -> tend.v1.SnapshotSandboxResponse
+	33,  // 110: tend.v1.SandboxService.Snapshots:output_type -> tend.v1.ListSnapshotsResponse
+	35,  // 111: tend.v1.SandboxService.DeleteSnapshot:output_type -> tend.v1.DeleteSnapshotResponse
+	37,  // 112: tend.v1.SandboxService.Fork:output_type -> tend.v1.ForkSandboxResponse
+	39,  // 113: tend.v1.SandboxService.Metrics:output_type -> tend.v1.SandboxMetricsResponse
+	42,  // 114: tend.v1.SandboxService.Access:output_type -> tend.v1.SandboxAccessResponse
+	45,  // 115: tend.v1.SandboxService.Templates:output_type -> tend.v1.ListTemplatesResponse
+	47,  // 116: tend.v1.SandboxService.DeleteTemplate:output_type -> tend.v1.DeleteTemplateResponse
+	51,  // 117: tend.v1.SandboxService.BuildTemplate:output_type -> tend.v1.BuildTemplateResponse
+	53,  // 118: tend.v1.SandboxService.FollowBuild:output_type -> tend.v1.FollowBuildResponse
+	58,  // 119: tend.v1.FileService.StatFile:output_type -> tend.v1.StatFileResponse
+	62,  // 120: tend.v1.FileService.ListFiles:output_type -> tend.v1.ListFilesResponse
+	64,  // 121: tend.v1.FileService.ReadFile:output_type -> tend.v1.ReadFileResponse
+	60,  // 122: tend.v1.FileService.FileBefore:output_type -> tend.v1.FileBeforeResponse
+	66,  // 123: tend.v1.FileService.WriteFile:output_type -> tend.v1.WriteFileResponse
+	68,  // 124: tend.v1.FileService.MakeDir:output_type -> tend.v1.MakeDirResponse
+	70,  // 125: tend.v1.FileService.MoveFile:output_type -> tend.v1.MoveFileResponse
+	72,  // 126: tend.v1.FileService.RemoveFile:output_type -> tend.v1.RemoveFileResponse
+	100, // [100:127] is the sub-list for method output_type
+	73,  // [73:100] is the sub-list for method input_type
+	73,  // [73:73] is the sub-list for extension type_name
+	73,  // [73:73] is the sub-list for extension extendee
+	0,   // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_tend_v1_sandbox_proto_init() }
@@ -4992,7 +5153,7 @@ func file_tend_v1_sandbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tend_v1_sandbox_proto_rawDesc), len(file_tend_v1_sandbox_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   72,
+			NumMessages:   74,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

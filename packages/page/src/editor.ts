@@ -26,6 +26,9 @@ const theme = EditorView.theme({
   '.cm-searchMatch': { backgroundColor: 'var(--mark)' },
   '.cm-searchMatch-selected': { outline: '1px solid var(--accent)' },
   '.cm-selectionMatch': { backgroundColor: 'color-mix(in oklab, var(--accent) 14%, transparent)' },
+  '&.cm-merge-b .cm-changedLine': { backgroundColor: 'color-mix(in oklab, var(--ok) 11%, transparent)' },
+  '.cm-deletedChunk': { backgroundColor: 'var(--broken-ground)', color: 'var(--ink)' },
+  '.cm-collapsedLines': { background: 'var(--ground)', color: 'var(--soft)' },
   '.cm-matchingBracket': { backgroundColor: 'color-mix(in oklab, var(--accent) 22%, transparent)' },
 });
 
@@ -99,6 +102,8 @@ export interface Wishes {
 
 export class Editor {
   readonly #view: EditorView;
+  readonly #compared = new Compartment();
+  #turn = 0;
 
   constructor(host: HTMLElement, w: Wishes) {
     const root = host.shadowRoot ?? host.attachShadow({ mode: 'open' });
@@ -115,7 +120,7 @@ export class Editor {
           EditorState.readOnly.of(!w.writable), EditorView.editable.of(w.writable), EditorView.contentAttributes.of({ 'aria-label': `Content of ${w.name}`, ...(w.writable ? {} : { tabindex: '0' }) }),
           lineNumbers({ domEventHandlers: { mousedown: (view, block) => (w.pick(view.state.doc.lineAt(block.from).number), true) } }),
           highlightActiveLine(), highlightActiveLineGutter(), highlightSpecialChars(), drawSelection(), history(), indentOnInput(), bracketMatching(), highlightSelectionMatches(),
-          search({ top: true }), syntaxHighlighting(colours), theme, marked, language.of([]),
+          search({ top: true }), syntaxHighlighting(colours), theme, marked, language.of([]), this.#compared.of([]),
           keymap.of([{ key: 'Mod-s', run: () => (w.save(), true), preventDefault: true }, ...searchKeymap, ...historyKeymap, ...defaultKeymap, indentWithTab]),
           EditorView.updateListener.of((u) => u.docChanged && w.changed()),
         ],
@@ -138,7 +143,19 @@ export class Editor {
     this.#view.dispatch({ effects: [mark.of(line), ...(line > 0 ? [EditorView.scrollIntoView(at, { y: 'center' })] : [])] });
   }
 
+  /** Shows what differs from another text, or, without one, the text alone. */
+  async compare(original?: string): Promise<void> {
+    const turn = ++this.#turn;
+    const view = this.#view;
+    if (original === undefined) return view.dispatch({ effects: this.#compared.reconfigure([]) });
+    const { unifiedMergeView } = await import('@codemirror/merge');
+    if (turn !== this.#turn) return; // something else is wanted by now
+    const shown = unifiedMergeView({ original: view.state.toText(original), mergeControls: false, syntaxHighlightDeletions: false, collapseUnchanged: { margin: 3, minSize: 8 } });
+    view.dispatch({ effects: this.#compared.reconfigure(shown) });
+  }
+
   close(): void {
+    this.#turn++;
     this.#view.destroy();
   }
 }

@@ -2,13 +2,14 @@
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { hasCode } from '../../client/src/errors.js';
-import { FileType, type FileEntry } from '../../client/src/gen/tend/v1/sandbox_pb.js';
-import { notFound, repeat, words } from './api.js';
+import { FileType, type FileBeforeResponse, type FileEntry } from '../../client/src/gen/tend/v1/sandbox_pb.js';
+import { notFound, place, repeat, words } from './api.js';
 import { Conflict, fetchAll, keep, read, versionOf, write, type At, type Part } from './content.js';
 import type { Editor } from './editor.js';
-import { size, visible } from './format.js';
+import { age, millis, size, visible } from './format.js';
 import { DownloadButton, Notice } from './parts.js';
-import { amend } from './router.js';
+import { amend, paths } from './router.js';
+import { store } from './store.js';
 
 /** Text up to this size is edited, in bytes; of what is larger, this much is shown. */
 const editable = 2 << 20;
@@ -174,10 +175,25 @@ function TextEditor({ at, part, text, line, reload, toPicture }: { at: At; part:
   const version = useRef(drafts.get(key)?.version ?? part.version);
   const saved = useRef(text);
   const [dirty, setDirty] = useState(drafts.has(key));
-  const [state, set] = useState<{ busy?: boolean; said?: string; error?: string; conflict?: boolean; failed?: boolean }>(
+  const [state, set] = useState<{ busy?: boolean; said?: string; error?: string; uncompared?: string; conflict?: boolean; failed?: boolean }>(
     drafts.has(key) && drafts.get(key)!.version !== part.version ? { conflict: true } : {},
   );
   const busy = useRef(false);
+  const [before, setBefore] = useState<FileBeforeResponse>();
+  const [asking, ask] = useState(false);
+  const [ready, setReady] = useState(false);
+
+  const compare = async () => {
+    if (before) return setBefore(undefined);
+    ask(true);
+    set({});
+    try {
+      setBefore(await repeat(() => place(at.box).files.fileBefore({ path: at.path })));
+    } catch (err) {
+      set({ uncompared: words(err) });
+    }
+    ask(false);
+  };
 
   const save = async (anyway = false) => {
     const e = editor.current;
@@ -233,6 +249,7 @@ function TextEditor({ at, part, text, line, reload, toPicture }: { at: At; part:
             void navigator.clipboard?.writeText(location.href).catch(() => undefined);
           },
         });
+        setReady(true);
       },
       () => set({ failed: true }),
     );
@@ -243,11 +260,19 @@ function TextEditor({ at, part, text, line, reload, toPicture }: { at: At; part:
     };
   }, []);
   useEffect(() => editor.current?.show(line), [line]);
+  useEffect(() => {
+    if (ready) editor.current?.compare(before?.changedBy && !before.why ? new TextDecoder().decode(before.content) : undefined).catch(() => set({ failed: true }));
+  }, [before, ready]);
 
   return (
     <div class="filebody">
       <Bar at={at} size={part.size}>
         {toPicture && <button onClick={toPicture}>Picture</button>}
+        {whole && (
+          <button aria-pressed={!!before} disabled={asking} onClick={() => void compare()} title="What has changed since before the last repair, or turn of a chat, that changed this file">
+            Changes
+          </button>
+        )}
         <span class="said" role="status">
           {dirty ? 'not saved yet' : (state.said ?? '')}
         </span>
@@ -262,6 +287,12 @@ function TextEditor({ at, part, text, line, reload, toPicture }: { at: At; part:
           It was not saved: {visible(state.error)}
         </p>
       )}
+      {state.uncompared && (
+        <p class="error" role="alert">
+          It cannot be compared: {visible(state.uncompared)}
+        </p>
+      )}
+      {before && <Compared before={before} />}
       {state.conflict && (
         <p class="error conflict" role="alert">
           <span>Somebody has changed this file since you opened it. Nothing was written.</span>
@@ -286,5 +317,33 @@ function TextEditor({ at, part, text, line, reload, toPicture }: { at: At; part:
       )}
       <div class="editor" ref={host} />
     </div>
+  );
+}
+
+/** With what a file is compared. */
+function Compared({ before: b }: { before: FileBeforeResponse }) {
+  if (!b.changedBy)
+    return (
+      <p class="hint" role="status">
+        There is nothing to compare with: no repair and no turn of a chat has changed this file, as far as is kept.
+      </p>
+    );
+  const turn = b.changedBy.includes('/');
+  const to = `${paths.service(b.service)}?${turn ? 'tab=chat' : `tab=healing&episode=${encodeURIComponent(b.changedBy)}`}`;
+  const what = (
+    <>
+      <a href={to}>{turn ? 'a turn of the chat' : 'the repair'}</a> of {visible(b.service)}, {age(store.now() - millis(b.at))} ago
+    </>
+  );
+  return (
+    <p class="hint" role="status">
+      {b.why ? (
+        <>What it was before {what}, cannot be shown: {visible(b.why)}.</>
+      ) : b.existed ? (
+        <>Compared with the state before {what}.</>
+      ) : (
+        <>It was made by {what}: before, it was not there.</>
+      )}
+    </p>
   );
 }

@@ -69,6 +69,26 @@ test('chat: words, a command, a diff and a question, over a reload of the page a
   await says(page, '.chat .healbar', /360,000 tokens read, 15,000 written, cost 1\.3[01]/);
   await accessible(page);
   await shots(page, 'chat');
+  // A file is compared with what it was before the turn, and what one types is compared, too.
+  let files = await page.context().newPage();
+  files.setDefaultTimeout(180_000);
+  await files.goto(`${url}/ui/files?path=${encodeURIComponent(path.join(repo, 'part.txt'))}`);
+  await files.click('button:text-is("Changes")');
+  await files.waitForSelector('.hint:has-text("Compared with the state before a turn of the chat of web")');
+  await says(files, '.editor .cm-deletedChunk', /bad/);
+  await files.click('.editor .cm-content');
+  await files.keyboard.press('Control+a');
+  await files.keyboard.type('bad\n');
+  await files.waitForSelector('.editor .cm-deletedChunk', { state: 'detached' });
+  await files.close(); // what was typed goes with it
+  files = await page.context().newPage();
+  files.setDefaultTimeout(180_000);
+  await files.goto(`${url}/ui/files?path=${encodeURIComponent(path.join(repo, 'ran.txt'))}`);
+  await files.click('button:text-is("Changes")');
+  await files.waitForSelector('.hint:has-text("before, it was not there")');
+  await accessible(files);
+  assert.ok(await files.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
+  await files.close();
   // What the turn has changed is taken back, once one has seen what goes; what has changed since
   // is named. Over a killed server, too.
   const sure = page.locator('dialog');

@@ -63,6 +63,25 @@ test('healing: a service that breaks is repaired by a playbook while one looks o
   await page.reload();
   await page.waitForSelector('.step.ok:has-text("It is well again")');
   assert.equal(git('log', '-1', '--format=%an'), 'tend healer\n');
+  // The file is compared with what it was before the repair, and one that none has changed with
+  // nothing; over a killed server.
+  await page.goto(`${url}/ui/files?path=${encodeURIComponent(path.join(repo, 'part.txt'))}`);
+  await page.waitForSelector('.editor .cm-content:has-text("good again")');
+  await killServerDuring(() => page.click('button:text-is("Changes")'));
+  await page.waitForSelector('.hint:has-text("Compared with the state before the repair of web")');
+  await says(page, '.editor .cm-deletedChunk', /bad/);
+  await accessible(page);
+  await shots(page, 'files-changes');
+  await page.click('button:text-is("Changes")');
+  await page.waitForSelector('.editor .cm-deletedChunk', { state: 'detached' });
+  assert.equal(await page.locator('.filebody .hint').count(), 0);
+  await page.click('button:text-is("Changes")');
+  await page.waitForSelector('.editor .cm-deletedChunk');
+  await page.click('.hint a:text-is("the repair")');
+  await page.waitForSelector('.step.ok:has-text("It is well again")');
+  await page.goto(`${url}/ui/files?path=${encodeURIComponent(path.join(repo, 'tend.yaml'))}`);
+  await page.click('button:text-is("Changes")');
+  await page.waitForSelector('.hint:has-text("There is nothing to compare with")');
   await leave(page);
 });
 

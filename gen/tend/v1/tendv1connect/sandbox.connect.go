@@ -87,6 +87,8 @@ const (
 	FileServiceListFilesProcedure = "/tend.v1.FileService/ListFiles"
 	// FileServiceReadFileProcedure is the fully-qualified name of the FileService's ReadFile RPC.
 	FileServiceReadFileProcedure = "/tend.v1.FileService/ReadFile"
+	// FileServiceFileBeforeProcedure is the fully-qualified name of the FileService's FileBefore RPC.
+	FileServiceFileBeforeProcedure = "/tend.v1.FileService/FileBefore"
 	// FileServiceWriteFileProcedure is the fully-qualified name of the FileService's WriteFile RPC.
 	FileServiceWriteFileProcedure = "/tend.v1.FileService/WriteFile"
 	// FileServiceMakeDirProcedure is the fully-qualified name of the FileService's MakeDir RPC.
@@ -685,6 +687,10 @@ type FileServiceClient interface {
 	ListFiles(context.Context, *connect.Request[v1.ListFilesRequest]) (*connect.Response[v1.ListFilesResponse], error)
 	// ReadFile sends a regular file from an offset on.
 	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest]) (*connect.ServerStreamForClient[v1.ReadFileResponse], error)
+	// FileBefore answers what a file was before the newest repair of the healer, or turn of a chat
+	// with its model, that has changed it and was not taken back, as far as is kept. The file must be
+	// one that ReadFile reads.
+	FileBefore(context.Context, *connect.Request[v1.FileBeforeRequest]) (*connect.Response[v1.FileBeforeResponse], error)
 	// WriteFile makes a file and the directories above it, or replaces what is in it. One
 	// that breaks off in its first 64 KiB changes nothing; a longer one leaves what has
 	// come. The first message has the path and no other has one.
@@ -726,6 +732,12 @@ func NewFileServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(fileServiceMethods.ByName("ReadFile")),
 			connect.WithClientOptions(opts...),
 		),
+		fileBefore: connect.NewClient[v1.FileBeforeRequest, v1.FileBeforeResponse](
+			httpClient,
+			baseURL+FileServiceFileBeforeProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("FileBefore")),
+			connect.WithClientOptions(opts...),
+		),
 		writeFile: connect.NewClient[v1.WriteFileRequest, v1.WriteFileResponse](
 			httpClient,
 			baseURL+FileServiceWriteFileProcedure,
@@ -758,6 +770,7 @@ type fileServiceClient struct {
 	statFile   *connect.Client[v1.StatFileRequest, v1.StatFileResponse]
 	listFiles  *connect.Client[v1.ListFilesRequest, v1.ListFilesResponse]
 	readFile   *connect.Client[v1.ReadFileRequest, v1.ReadFileResponse]
+	fileBefore *connect.Client[v1.FileBeforeRequest, v1.FileBeforeResponse]
 	writeFile  *connect.Client[v1.WriteFileRequest, v1.WriteFileResponse]
 	makeDir    *connect.Client[v1.MakeDirRequest, v1.MakeDirResponse]
 	moveFile   *connect.Client[v1.MoveFileRequest, v1.MoveFileResponse]
@@ -777,6 +790,11 @@ func (c *fileServiceClient) ListFiles(ctx context.Context, req *connect.Request[
 // ReadFile calls tend.v1.FileService.ReadFile.
 func (c *fileServiceClient) ReadFile(ctx context.Context, req *connect.Request[v1.ReadFileRequest]) (*connect.ServerStreamForClient[v1.ReadFileResponse], error) {
 	return c.readFile.CallServerStream(ctx, req)
+}
+
+// FileBefore calls tend.v1.FileService.FileBefore.
+func (c *fileServiceClient) FileBefore(ctx context.Context, req *connect.Request[v1.FileBeforeRequest]) (*connect.Response[v1.FileBeforeResponse], error) {
+	return c.fileBefore.CallUnary(ctx, req)
 }
 
 // WriteFile calls tend.v1.FileService.WriteFile.
@@ -807,6 +825,10 @@ type FileServiceHandler interface {
 	ListFiles(context.Context, *connect.Request[v1.ListFilesRequest]) (*connect.Response[v1.ListFilesResponse], error)
 	// ReadFile sends a regular file from an offset on.
 	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest], *connect.ServerStream[v1.ReadFileResponse]) error
+	// FileBefore answers what a file was before the newest repair of the healer, or turn of a chat
+	// with its model, that has changed it and was not taken back, as far as is kept. The file must be
+	// one that ReadFile reads.
+	FileBefore(context.Context, *connect.Request[v1.FileBeforeRequest]) (*connect.Response[v1.FileBeforeResponse], error)
 	// WriteFile makes a file and the directories above it, or replaces what is in it. One
 	// that breaks off in its first 64 KiB changes nothing; a longer one leaves what has
 	// come. The first message has the path and no other has one.
@@ -844,6 +866,12 @@ func NewFileServiceHandler(svc FileServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(fileServiceMethods.ByName("ReadFile")),
 		connect.WithHandlerOptions(opts...),
 	)
+	fileServiceFileBeforeHandler := connect.NewUnaryHandler(
+		FileServiceFileBeforeProcedure,
+		svc.FileBefore,
+		connect.WithSchema(fileServiceMethods.ByName("FileBefore")),
+		connect.WithHandlerOptions(opts...),
+	)
 	fileServiceWriteFileHandler := connect.NewClientStreamHandler(
 		FileServiceWriteFileProcedure,
 		svc.WriteFile,
@@ -876,6 +904,8 @@ func NewFileServiceHandler(svc FileServiceHandler, opts ...connect.HandlerOption
 			fileServiceListFilesHandler.ServeHTTP(w, r)
 		case FileServiceReadFileProcedure:
 			fileServiceReadFileHandler.ServeHTTP(w, r)
+		case FileServiceFileBeforeProcedure:
+			fileServiceFileBeforeHandler.ServeHTTP(w, r)
 		case FileServiceWriteFileProcedure:
 			fileServiceWriteFileHandler.ServeHTTP(w, r)
 		case FileServiceMakeDirProcedure:
@@ -903,6 +933,10 @@ func (UnimplementedFileServiceHandler) ListFiles(context.Context, *connect.Reque
 
 func (UnimplementedFileServiceHandler) ReadFile(context.Context, *connect.Request[v1.ReadFileRequest], *connect.ServerStream[v1.ReadFileResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.FileService.ReadFile is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) FileBefore(context.Context, *connect.Request[v1.FileBeforeRequest]) (*connect.Response[v1.FileBeforeResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.FileService.FileBefore is not implemented"))
 }
 
 func (UnimplementedFileServiceHandler) WriteFile(context.Context, *connect.ClientStream[v1.WriteFileRequest]) (*connect.Response[v1.WriteFileResponse], error) {

@@ -191,6 +191,18 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (8, "max_rss", "int64", ""),
         (9, "lost", "bool", ""),
     ),
+    "FileBeforeRequest": (
+        (1, "path", "string", ""),
+        (2, "user", "string", ""),
+    ),
+    "FileBeforeResponse": (
+        (1, "changed_by", "string", ""),
+        (2, "service", "string", ""),
+        (3, "at", "google.protobuf.Timestamp", ""),
+        (4, "existed", "bool", ""),
+        (5, "content", "bytes", ""),
+        (6, "why", "string", ""),
+    ),
     "FileEntry": (
         (1, "name", "string", ""),
         (2, "path", "string", ""),

@@ -1,0 +1,174 @@
+package healing
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/healer"
+	"github.com/tend-run/tend/healer/chat"
+	"github.com/tend-run/tend/healer/checkpoint"
+	"github.com/tend-run/tend/internal/replace"
+)
+
+const (
+	// maxBefore bounds the content that FileBefore returns, in bytes: what the page compares.
+	maxBefore = 2 << 20
+	// mostBefore bounds what one FileBefore reads of what is kept, in bytes.
+	mostBefore = 64 << 20
+)
+
+// change is something that has changed a project, and what is kept of it.
+type change struct {
+	by, service string
+	roots       []string // of the project
+	at          time.Time
+	file        string
+	read        func(path string) (*checkpoint.Undo, error)
+}
+
+// FileBefore returns what a file was before the newest repair or turn of a chat that has
+// changed it, and was not taken back, as far as is kept; without ChangedBy there is none. name
+// is the file's absolute path, in a sandbox by one of its names, or on the machine if there are
+// none. Of the project nothing is read: whoever asks has checked who may.
+func (h *Healing) FileBefore(ctx context.Context, sandbox []string, name string) (*tendv1.FileBeforeResponse, error) {
+	h.comparing.Lock() // what is kept may be large
+	defer h.comparing.Unlock()
+	all := slices.Concat(h.repairs(sandbox), h.turns(sandbox))
+	slices.SortStableFunc(all, func(a, b change) int { return b.at.Compare(a.at) })
+	read := int64(0)
+	for _, c := range all {
+		if !slices.ContainsFunc(c.roots, func(root string) bool { return below(root, name) != "" }) {
+			continue
+		}
+		info, err := os.Lstat(c.file)
+		if err != nil {
+			continue // it has gone at this moment
+		}
+		if read += info.Size(); read > mostBefore {
+			break
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		u, err := c.read(c.file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, root := range c.roots {
+			content, kind, ok := u.Before(below(root, name))
+			if !ok {
+				continue
+			}
+			m := &tendv1.FileBeforeResponse{ChangedBy: c.by, Service: c.service, At: stamp(c.at), Existed: kind == checkpoint.File}
+			switch {
+			case kind == checkpoint.Link:
+				m.Why = "it was a symbolic link"
+			case len(content) > maxBefore:
+				m.Why = fmt.Sprintf("it had more than %d MiB", maxBefore>>20)
+			case !utf8.Valid(content) || slices.Contains(content, 0):
+				m.Why = "it was not text in UTF-8"
+			default:
+				m.Content = content
+			}
+			return m, nil
+		}
+	}
+	return &tendv1.FileBeforeResponse{}, nil
+}
+
+// below is a path below a root; "": it is not there.
+func below(root, name string) string {
+	rel, ok := strings.CutPrefix(name, strings.TrimSuffix(path.Clean(filepath.ToSlash(root)), "/")+"/")
+	if !ok || !filepath.IsLocal(rel) {
+		return ""
+	}
+	return rel
+}
+
+// isIn reports whether an order is for a project in a sandbox with one of these names, or on
+// the machine.
+func isIn(o *healer.Order, sandbox []string) bool {
+	if len(sandbox) == 0 {
+		return o.Rules.Sandbox == ""
+	}
+	return slices.Contains(sandbox, o.Rules.Sandbox)
+}
+
+// repairs are those that have changed a project for good, or are about to.
+func (h *Healing) repairs(sandbox []string) (all []change) {
+	for _, id := range h.store.episodes() {
+		o, err := healer.ReadOrder(h.store.episode(id))
+		if err != nil || o.Back != nil || o.DryRun || !isIn(o, sandbox) {
+			continue
+		}
+		entries, err := healer.ReadJournal(o.Path(healer.JournalFile))
+		if err != nil {
+			continue
+		}
+		s := healer.Fold(entries)
+		c := change{by: id, service: o.Service, roots: []string{o.Healer.Root}, at: s.Ended, file: o.Path(healer.UndoFile), read: readUndo}
+		switch {
+		case !s.Done():
+			c.file, c.at = o.Path(healer.LiveFile), time.Now()
+		case s.Status != healer.Ready || h.store.takenBack(id) != "":
+			continue
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// turns are those of chats that were not taken back.
+func (h *Healing) turns(sandbox []string) (all []change) {
+	for _, id := range h.store.chats() {
+		dir := h.store.chat(id)
+		if forgotten(dir) {
+			continue
+		}
+		o, err := healer.ReadOrder(dir)
+		if err != nil || !isIn(o, sandbox) {
+			continue
+		}
+		for _, said := range chat.Turns(dir) {
+			c := change{by: turnName(id, said), service: o.Service, roots: []string{o.Healer.Root}, file: chat.TurnFile(dir, said)}
+			info, err := os.Lstat(c.file)
+			if err != nil {
+				continue
+			}
+			c.at = info.ModTime()
+			c.read = func(path string) (*checkpoint.Undo, error) {
+				t, err := chat.ReadTurn(path)
+				if err != nil {
+					return nil, err
+				}
+				return t.Undo, nil
+			}
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// readUndo reads what a repair can be taken back by.
+func readUndo(path string) (*checkpoint.Undo, error) {
+	data, err := replace.Read(path, 2*checkpoint.MaxUndo)
+	if err != nil {
+		return nil, err
+	}
+	u := new(checkpoint.Undo)
+	return u, json.Unmarshal(data, u)
+}

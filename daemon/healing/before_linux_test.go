@@ -1,0 +1,120 @@
+package healing
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tend-run/tend/healer"
+	"github.com/tend-run/tend/healer/chat"
+	"github.com/tend-run/tend/healer/checkpoint"
+	"github.com/tend-run/tend/internal/replace"
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/testkeeper"
+	"github.com/tend-run/tend/supervisor"
+)
+
+// undoOf is the Undo of a change of one file; kind "": it was not there.
+func undoOf(path, kind string, before []byte) []byte {
+	return fmt.Appendf(nil, `{"Files":[{"Path":%q,"Before":{"Kind":%q,"Sum":"1","Data":%q},"After":{"Kind":"f","Sum":"2"}}]}`,
+		`"`+path+`"`, kind, base64.StdEncoding.EncodeToString(before))
+}
+
+// A file is compared with what it was before the newest repair, or turn of a chat, that has
+// changed it, is kept and was not taken back: in its place, and in no other.
+func TestWhatAFileWasBefore(t *testing.T) {
+	s := play(t, t.TempDir(), testkeeper.New(t), "/bin/false")
+	c, _ := project(t, "web")
+	s.is("web", supervisor.State{Up: true})
+	s.declare(t, c, "/one/tend.yaml")
+	root := c.Healer.Root
+	if root == "" {
+		t.Fatal("the project has no root")
+	}
+	wrote := []healer.Entry{
+		{Kind: healer.Answered, Did: healer.Look, Seq: 1, OK: true, Remedies: []healer.Remedy{{Kind: healer.Book, Tree: true}}},
+		{Kind: healer.Answered, Did: healer.Checkpoint, Seq: 2, OK: true}, {Kind: healer.Answered, Did: healer.Act, Seq: 3, OK: true},
+	}
+	ready := append(wrote[:3:3], healer.Entry{Kind: healer.Answered, Did: healer.Verify, Seq: 4, OK: true},
+		healer.Entry{Kind: healer.Answered, Did: healer.Review, Seq: 5, OK: true}, healer.Entry{Kind: healer.Answered, Did: healer.Commit, Seq: 6, OK: true, Commit: strings.Repeat("ab", 20)})
+	keep := func(id, name string, data []byte) {
+		t.Helper()
+		scene.Must(t, os.WriteFile(filepath.Join(s.store.episode(id), name), data, 0o600))
+	}
+	want := func(what, path, by, content, why string, sandbox ...string) {
+		t.Helper()
+		m := scene.Value(s.FileBefore(t.Context(), sandbox, path))(t)
+		if m.GetChangedBy() != by || string(m.GetContent()) != content || !strings.Contains(m.GetWhy(), why) || why == "" && m.GetWhy() != "" || by != "" && m.GetAt() == nil {
+			t.Errorf("%s: it is %v", what, m)
+		}
+	}
+	a := filepath.Join(root, "a.txt")
+	want("nothing was changed", a, "", "", "")
+	old := s.ended(t, 1, c, "web", "/one/tend.yaml", ready...)
+	keep(old, healer.UndoFile, undoOf("a.txt", checkpoint.File, []byte("the oldest\n")))
+	want("a repair", a, old, "the oldest\n", "")
+	other := s.ended(t, 2, c, "web", "/one/tend.yaml", ready...)
+	keep(other, healer.UndoFile, undoOf("b.txt", "", nil))
+	want("a repair of another file", a, old, "the oldest\n", "")
+	want("one that made it", filepath.Join(root, "b.txt"), other, "", "")
+	newer := s.ended(t, 3, c, "web", "/one/tend.yaml", ready...)
+	keep(newer, healer.UndoFile, undoOf("a.txt", checkpoint.File, []byte("newer\n")))
+	want("a newer repair", a, newer, "newer\n", "")
+	keep(newer, healer.BackFile, []byte(old+"\n"))
+	want("one that was taken back", a, old, "the oldest\n", "")
+	broken := s.ended(t, 4, c, "web", "/one/tend.yaml", healer.Entry{Kind: healer.Cancelled})
+	keep(broken, healer.UndoFile, undoOf("a.txt", checkpoint.File, []byte("never\n")))
+	keep(broken, healer.LiveFile, undoOf("a.txt", checkpoint.File, []byte("never\n")))
+	want("one that did not help", a, old, "the oldest\n", "")
+
+	for what, one := range map[string]struct{ path string }{
+		"another file": {filepath.Join(root, "c.txt")}, "the root": {root}, "above it": {filepath.Dir(root) + "/a.txt"}, "a path with dots": {root + "/x/../a.txt"}, "another project": {root + "2/a.txt"}, "no path": {""},
+	} {
+		want(what, one.path, "", "", "")
+	}
+	want("a sandbox", a, "", "", "", "box-1", "dev")
+
+	// A turn of a chat, and a repair that is under way.
+	dir := s.store.chat("20250101-000000-chat")
+	o := scene.Value(healer.ReadOrder(s.store.episode(old)))(t)
+	o.ID, o.Dir = "20250101-000000-chat", dir
+	scene.Must(t, os.MkdirAll(dir, 0o700))
+	scene.Must(t, replace.File(o.Path(healer.OrderFile), scene.Value(json.Marshal(o))(t), 0o600))
+	turn := func(said int64, kind string, before []byte) {
+		t.Helper()
+		u := new(checkpoint.Undo)
+		scene.Must(t, json.Unmarshal(undoOf("a.txt", kind, before), u))
+		scene.Must(t, chat.KeepCall(dir, root, said, int(said), u, ""))
+		at := time.Now().Add(time.Duration(said-100) * time.Second / 10)
+		scene.Must(t, os.Chtimes(chat.TurnFile(dir, said), at, at))
+	}
+	for n, one := range []struct {
+		kind          string
+		before        []byte
+		content, says string
+	}{
+		{checkpoint.File, []byte("before the turn\n"), "before the turn\n", ""},
+		{checkpoint.File, bytes.Repeat([]byte("x"), maxBefore+1), "", "more than 2 MiB"},
+		{checkpoint.File, []byte("a\x00b"), "", "not text"},
+		{checkpoint.File, []byte("caf\xe9"), "", "not text"},
+		{checkpoint.Link, []byte("/etc/passwd"), "", "symbolic link"},
+	} {
+		said := int64(n + 1)
+		turn(said, one.kind, one.before)
+		want("a turn", a, fmt.Sprintf("20250101-000000-chat/%d", said), one.content, one.says)
+	}
+	live := newID(time.Now())
+	o.ID, o.Dir = live, s.store.episode(live)
+	scene.Must(t, begin(o))
+	keep(live, healer.LiveFile, undoOf("a.txt", checkpoint.File, []byte("before what is tried\n")))
+	want("a repair that is under way", a, live, "before what is tried\n", "")
+	scene.Must(t, os.Remove(o.Path(healer.LiveFile)))
+	scene.Must(t, s.in(t.Context(), func() { _ = s.forgetTalk("20250101-000000-chat") }))
+	want("a chat that was cleared", a, old, "the oldest\n", "")
+}

@@ -1,1 +1,0 @@
-import{a,b,c,d,e}from"./chunk-ZZPF7KUG.js";import"./chunk-OPVVQKXX.js";import"./chunk-RYN3BPXO.js";import"./chunk-JFH7PWC6.js";import"./chunk-7GQO4EUM.js";import"./chunk-IZG44CQ4.js";export{e as autoCloseTags,d as html,a as htmlCompletionSource,b as htmlCompletionSourceWith,c as htmlLanguage};
