@@ -34,6 +34,10 @@ const (
 // time, which takes half a second of CPU to find that nothing has changed.
 const sameRun = "TEND_TEST_RUN"
 
+// Made is a variable of the environment that names a directory which Make has filled: then
+// nothing is built. It is for a test program that is run as another user.
+const Made = "TEND_TEST_BIN"
+
 // FakeLLM is the path of test/fakellm below the directory that Make has filled with Model.
 func FakeLLM(dir string) string { return filepath.Join(dir, string(Model), "fakellm") }
 
@@ -71,6 +75,9 @@ func Main(tests func(dir string) int, variants ...Variant) int {
 // Make puts variants of the programs into dir: dir/VARIANT/tend and
 // dir/VARIANT/tend-keeper; Bare has no keeper, Roles has no tend, and Model has fakellm alone.
 func Make(dir string, variants ...Variant) error {
+	if made := os.Getenv(Made); made != "" {
+		return take(dir, made, variants)
+	}
 	root, err := Root()
 	if err != nil {
 		return err
@@ -107,6 +114,24 @@ func Make(dir string, variants ...Variant) error {
 				return err
 			}
 			if err := link(program, filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// take fills a directory with links to what was made.
+func take(dir, made string, variants []Variant) error {
+	for _, v := range variants {
+		if err := os.MkdirAll(filepath.Join(dir, string(v)), 0o755); err != nil {
+			return err
+		}
+		for i, program := range v.programs(made) {
+			if _, err := os.Stat(program); err != nil {
+				return err
+			}
+			if err := os.Symlink(program, v.programs(dir)[i]); err != nil {
 				return err
 			}
 		}

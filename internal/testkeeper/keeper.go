@@ -53,9 +53,6 @@ func Start(t testing.TB) (stateDir string) {
 // program is tend-keeper, built when the first test asks. It is executed from
 // the open file, so that the directory of the build need not stay.
 var program = sync.OnceValues(func() (*os.File, error) {
-	if path := os.Getenv(rootlessProgram); path != "" {
-		return os.Open(path)
-	}
 	dir, err := os.MkdirTemp("", "tend-bin-")
 	if err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ package testkeeper
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -12,34 +11,36 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tend-run/tend/internal/testbin"
 )
 
-// rootlessProgram names the program of the roles, in a test program that Rootless runs.
-const rootlessProgram = "TEND_TEST_ROOTLESS"
+// rootless is in the environment of a test program that Rootless runs.
+const rootless = "TEND_TEST_ROOTLESS"
 
 // rootlessID is of a user of whom the machine knows nothing.
 const rootlessID = 54321
 
 // IsRootless reports whether this test program was run by Rootless.
-func IsRootless() bool { return os.Getenv(rootlessProgram) != "" }
+func IsRootless() bool { return os.Getenv(rootless) != "" }
 
 // Rootless runs tests of this program, by a pattern as of -test.run, as an ordinary user. They
-// fail with the test, which only root can run.
-func Rootless(t *testing.T, tests string) {
+// fail with the test, which only root can run. variants are the programs that they use
+// beside testbin.Roles.
+func Rootless(t *testing.T, tests string, variants ...testbin.Variant) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Fatal("this test needs root: it becomes another user")
 	}
-	own, err := program()
 	// Not below t.TempDir, where other users may not go.
-	dir, derr := os.MkdirTemp("", "tend-own-")
-	if err := errors.Join(err, derr); err != nil {
+	dir, err := os.MkdirTemp("", "tend-own-")
+	if err != nil {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	tmp, roles, test := filepath.Join(dir, "tmp"), filepath.Join(dir, "roles"), filepath.Join(dir, "test")
+	tmp, bin, test := filepath.Join(dir, "tmp"), filepath.Join(dir, "bin"), filepath.Join(dir, "test")
 	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(tmp, 0o700), os.Chown(tmp, rootlessID, rootlessID),
-		copyFile(roles, fmt.Sprintf("/proc/self/fd/%d", own.Fd())), copyFile(test, "/proc/self/exe")); err != nil {
+		testbin.Make(bin, append(variants, testbin.Roles)...), copyFile(test, "/proc/self/exe")); err != nil {
 		t.Fatal(err)
 	}
 	args := []string{"-test.run", tests, "-test.timeout", "20m"}
@@ -49,7 +50,7 @@ func Rootless(t *testing.T, tests string) {
 	cmd := exec.CommandContext(t.Context(), test, args...)
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGTERM) }, time.Minute
 	cmd.Dir = tmp
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + tmp, "TMPDIR=" + tmp, rootlessProgram + "=" + roles}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + tmp, "TMPDIR=" + tmp, rootless + "=1", testbin.Made + "=" + bin}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: rootlessID, Gid: rootlessID}, Pdeathsig: syscall.SIGTERM}
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)

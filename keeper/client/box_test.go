@@ -37,6 +37,9 @@ func (d *boxDirs) spec(t testing.TB) box.Spec {
 	t.Helper()
 	d.n++
 	s := box.Spec{ID: box.ID(fmt.Sprintf("00000000-0000-4000-8000-%012x", d.n)), UIDBase: 100000, Volatile: true}
+	if testkeeper.IsRootless() {
+		s.UIDBase = 0
+	}
 	s.Dir = filepath.Join(d.dir, string(s.ID))
 	for _, sub := range []string{"up", "wk"} {
 		scene.Must(t, os.MkdirAll(filepath.Join(s.Dir, sub), 0o755))
@@ -60,7 +63,12 @@ func makeBox(t testing.TB, e box.Engine, s box.Spec) box.Info {
 // within runs a shell line in a box as its root, by util-linux.
 func within(t testing.TB, i box.Info, line string) string {
 	t.Helper()
-	out, _ := exec.Command("nsenter", "-t", fmt.Sprint(i.PID), "-a", "-S", "0", "-G", "0", "/bin/sh", "-c", line).CombinedOutput()
+	args := []string{"-t", fmt.Sprint(i.PID), "-a", "-S", "0", "-G", "0", "/bin/sh", "-c", line}
+	if testkeeper.IsRootless() {
+		// All but the namespace of time, which is not the box's own, and no change of ids.
+		args = []string{"-t", fmt.Sprint(i.PID), "-U", "-m", "-u", "-i", "-n", "-p", "-C", "--preserve-credentials", "/bin/sh", "-c", line}
+	}
+	out, _ := exec.Command("nsenter", args...).CombinedOutput()
 	return strings.TrimSpace(string(out))
 }
 
