@@ -52,7 +52,7 @@ func (m *Maker) Can() (can box.Can) {
 		}
 	}
 	if m.rootless {
-		can.Missing = append(can.Missing, box.Missing{Layer: box.LayerDisk, Reason: errRootlessDisk.Error()})
+		can.Missing = append(can.Missing, box.Missing{Layer: box.LayerDisk, Reason: noRootlessDisk})
 	} else if err := disk.Able(); err != nil {
 		can.Missing = append(can.Missing, box.Missing{Layer: box.LayerDisk, Reason: err.Error()})
 	} else {

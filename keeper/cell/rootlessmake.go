@@ -17,12 +17,12 @@ import (
 	"github.com/tend-run/tend/process/box"
 )
 
-var errRootlessDisk = fmt.Errorf("a disk of its own is a filesystem in a file, which only root may mount; run tend as root: %w", process.ErrUnsupported)
+const noRootlessDisk = "a disk of its own is a filesystem in a file, which only root may mount; run tend as root"
 
 // buildRootless is build for a keeper that is not root.
 func (m *Maker) buildRootless(s *box.Spec, group int, pid *uint32) error {
 	if s.Disk != "" {
-		return errRootlessDisk
+		return fmt.Errorf("%s: %w", noRootlessDisk, process.ErrUnsupported)
 	}
 	k, paths, err := m.parts.takeRootless(s)
 	if err != nil {

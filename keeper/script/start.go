@@ -3,8 +3,10 @@
 package script
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -13,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/calm"
 )
 
@@ -71,6 +74,40 @@ func (s *Starter) try() error {
 // error says why not: a *[Failure] of the child, or an errno, as from syscall.ForkExec.
 // pidfd is close-on-exec.
 func (s *Starter) Start(p *Program) (pid, pidfd int, err error) {
+	if p.OOM == nil || *p.OOM == 0 || !closed(p) {
+		return s.start(p)
+	}
+	q := *p
+	q.OOM = nil
+	if pid, pidfd, err = s.start(&q); err != nil {
+		return 0, -1, err
+	}
+	err = procfs.SetOOMScore(pid, *p.OOM)
+	if err == nil || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) { // it may have ended
+		return pid, pidfd, nil
+	}
+	unix.Kill(pid, unix.SIGKILL)
+	unix.Close(pidfd)
+	collect(pid)
+	errno, ok := errors.AsType[syscall.Errno](err)
+	if !ok {
+		errno = unix.EACCES
+	}
+	return 0, -1, &Failure{Step: StepOOM, Errno: errno}
+}
+
+// closed reports whether the files of a child in /proc are root's, and the parent is not
+// root: it has the parent's memory, which is not dumpable once something was started
+// inside a sandbox. Then the parent sets the OOM score, when the program has its own memory.
+func closed(p *Program) bool {
+	if os.Geteuid() == 0 {
+		return false
+	}
+	dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
+	return p.Enter != nil || err == nil && dumpable != 1
+}
+
+func (s *Starter) start(p *Program) (pid, pidfd int, err error) {
 	if hasNull(p) || len(p.Argv) == 0 || len(p.Limits) > maxLimits || len(p.Tasks)+len(p.Own) > maxTasks || p.Enter != nil && p.User == nil {
 		return 0, -1, unix.EINVAL
 	}
