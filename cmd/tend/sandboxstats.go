@@ -56,7 +56,7 @@ func (c *sandboxStatsCmd) table(ctx context.Context, inv *invocation, d *daemon)
 	if err != nil {
 		return err
 	}
-	rows := [][]string{{"NAME", "STATE", "CPU", "MEMORY", "OF", "DISK", "TASKS", "OOM"}}
+	rows := [][]string{{"NAME", "STATE", "CPU", "MEMORY", "OF", "DISK", "OF", "TASKS", "OOM"}}
 	for i := range infos {
 		info := &infos[i]
 		box, err := d.Sandbox(ctx, info.ID)
@@ -74,7 +74,7 @@ func (c *sandboxStatsCmd) table(ctx context.Context, inv *invocation, d *daemon)
 				}
 				rows = append(rows, []string{
 					printable(nameOfSandbox(info)), info.State.String(), fmt.Sprintf("%.1f%%", m.CPUPercent), sizeText(m.MemUsed), sizeText(m.MemTotal),
-					sizeText(m.DiskUsed), fmt.Sprint(m.Tasks), fmt.Sprint(m.OOMKills),
+					sizeText(m.DiskUsed), sizeText(m.DiskTotal), fmt.Sprint(m.Tasks), fmt.Sprint(m.OOMKills),
 				})
 			}
 		}
