@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/local/image"
@@ -18,6 +19,10 @@ import (
 const diskName = "disk.img"
 
 func (s *sandbox) diskFile() string { return filepath.Join(s.dir(), diskName) }
+
+// diskWait is how long a start waits for the end of the box before, whose mount writes what is
+// in memory: a disk that met an error must be repaired, and not shared.
+const diskWait = 5 * time.Second
 
 // needDiskPrograms takes disks from what can be had where the programs are missing that make
 // them. joining is held.
@@ -95,7 +100,7 @@ func (s *sandbox) readyDisk(ctx context.Context) error {
 		}
 		return nil
 	}
-	repaired, err := image.Repair(ctx, path)
+	repaired, err := image.Repair(ctx, path, diskWait)
 	if err != nil {
 		return fmt.Errorf("disk of sandbox %s: %w", s.id, err)
 	}

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/local/image"
 	"github.com/tend-run/tend/internal/scene"
@@ -245,5 +247,32 @@ func TestWithoutDisksNobodyClaimsThem(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "no limit of "+box.LayerDisk) {
 		t.Errorf("the log says nothing of it: %s", log.String())
+	}
+}
+
+// TestADiskThatMetTheEndOfTheMachinesIsRepaired: something that is no sandbox has filled the
+// machine's disk, and the kernel could not write what was promised. Once there is room the
+// sandbox works again.
+func TestADiskThatMetTheEndOfTheMachinesIsRepaired(t *testing.T) {
+	t.Parallel()
+	cfg := real(t)
+	machine := t.TempDir()
+	scene.Must(t, unix.Mount("none", machine, "tmpfs", 0, "mode=755,size=64m"))
+	t.Cleanup(func() { scene.Must(t, unix.Unmount(machine, unix.MNT_DETACH)) })
+	cfg.Dir = filepath.Join(machine, "sandboxes")
+	d := openReal(t, cfg)
+	s, _ := create(t, d, driver.Spec{Size: driver.Size{Disk: 2 * smallDisk}})
+	inShell(t, s, "", "echo before >/root/before; sync")
+	filler := filepath.Join(machine, "filler")
+	if err := os.WriteFile(filler, make([]byte, 64<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("the machine's disk is not full: %v", err)
+	}
+	out, _ := inShell(t, s, "", "dd if=/dev/urandom of=/root/lost bs=1M count=24 2>&1; sync; mkdir /root/d; sync; mkdir /root/e")
+	t.Logf("inside: %s", out)
+	scene.Must(t, os.Remove(filler))
+	scene.Must(t, s.Stop(t.Context()))
+	scene.Must(t, s.Start(t.Context()))
+	if out, _ := inShell(t, s, "", `cat /root/before; dd if=/dev/zero of=/root/new bs=1M count=4 2>/dev/null && sync && wc -c </root/new`); out != "before\n4194304" {
+		t.Errorf("it has %q", out)
 	}
 }

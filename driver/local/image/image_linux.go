@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -101,9 +102,18 @@ func Used(path string) int64 {
 }
 
 // Repair looks whether the disk in a file was left as it should be, and repairs it if not.
-// It reports whether it had to. One that is in use now was looked at when that began.
-func Repair(ctx context.Context, path string) (repaired bool, err error) {
+// It reports whether it had to. One that is mounted is waited for, for so long: the kernel may
+// be taking it away. After that it is left as it is, because it was looked at when that began.
+func Repair(ctx context.Context, path string, wait time.Duration) (repaired bool, err error) {
 	release, free, err := disk.Lock(path)
+	for begin, pause := time.Now(), time.Millisecond; err == nil && !free && time.Since(begin) < wait; pause = min(2*pause, 50*time.Millisecond) {
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-time.After(pause):
+		}
+		release, free, err = disk.Lock(path)
+	}
 	if err != nil || !free {
 		return false, err
 	}

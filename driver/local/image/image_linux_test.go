@@ -47,7 +47,7 @@ const rounded = 8192
 // should be, and one that is in use, are not touched.
 func TestADiskThatWasCutOffIsRepaired(t *testing.T) {
 	path := made(t, Least)
-	if repaired, err := Repair(t.Context(), path); repaired || err != nil {
+	if repaired, err := Repair(t.Context(), path, 0); repaired || err != nil {
 		t.Errorf("a new one is repaired: %v", err)
 	}
 	m := scene.Value(disk.Open(path))(t)
@@ -56,17 +56,17 @@ func TestADiskThatWasCutOffIsRepaired(t *testing.T) {
 	root := scene.Value(os.Open(m.Path()))(t)
 	scene.Must(t, unix.Syncfs(int(root.Fd())))
 	scene.Must(t, root.Close())
-	if repaired, err := Repair(t.Context(), path); repaired || err != nil {
+	if repaired, err := Repair(t.Context(), path, 0); repaired || err != nil {
 		t.Errorf("one in use is repaired: %v", err)
 	}
 	// What the machine's disk had at that moment.
 	cut := filepath.Join(t.TempDir(), "cut")
 	scene.Must(t, os.WriteFile(cut, scene.Value(os.ReadFile(path))(t), 0o600))
 	scene.Must(t, m.Close())
-	if repaired, err := Repair(t.Context(), cut); !repaired || err != nil {
+	if repaired, err := Repair(t.Context(), cut, 0); !repaired || err != nil {
 		t.Fatalf("it is repaired: %v, %v", repaired, err)
 	}
-	if repaired, err := Repair(t.Context(), cut); repaired || err != nil {
+	if repaired, err := Repair(t.Context(), cut, 0); repaired || err != nil {
 		t.Errorf("it is repaired again: %v", err)
 	}
 	again := scene.Value(disk.Open(cut))(t)
@@ -95,7 +95,7 @@ func TestADamagedDiskIsRepairedOrRefused(t *testing.T) {
 		}
 	}
 	scene.Must(t, os.WriteFile(torn, b, 0o600))
-	if repaired, err := Repair(t.Context(), torn); !repaired {
+	if repaired, err := Repair(t.Context(), torn, 0); !repaired {
 		t.Errorf("it is not looked at: %v", err)
 	} else if err == nil {
 		again := scene.Value(disk.Open(torn))(t)
@@ -103,7 +103,7 @@ func TestADamagedDiskIsRepairedOrRefused(t *testing.T) {
 		scene.Must(t, again.Close())
 	}
 	scene.Must(t, os.WriteFile(torn, make([]byte, 1<<20), 0o600))
-	if _, err := Repair(t.Context(), torn); err == nil {
+	if _, err := Repair(t.Context(), torn, 0); err == nil {
 		t.Error("a file of zeros is a disk")
 	}
 }
