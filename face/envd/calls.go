@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"syscall"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -114,8 +116,17 @@ func (f *Face) sendSignal(ctx context.Context, h http.Header, req *pb.SendSignal
 	if err := t.proc.Signal(ctx, sig, scope); err != nil {
 		return t.wireErr("error sending signal", err)
 	}
+	if sig == int(syscall.SIGKILL) {
+		// Callers look next whether it is gone. A kill that takes long is not waited for.
+		ctx, cancel := context.WithTimeout(ctx, killWait)
+		defer cancel()
+		_, _ = t.proc.Wait(ctx, process.Until{})
+	}
 	return nil
 }
+
+// killWait is how long the answer to a kill waits until the process has ended.
+const killWait = time.Second
 
 // closeStdin may be repeated, and is no error if stdin was never open.
 func (f *Face) closeStdin(ctx context.Context, req *pb.CloseStdinRequest) error {

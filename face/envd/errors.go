@@ -18,7 +18,7 @@ var errStopping = errors.New("the server is stopping; the process goes on: conne
 var errEnded = errors.New("the server is stopping; the process has ended: connect again for how it did")
 
 // errSandboxEnded takes the place of an end event where a process was killed with its
-// sandbox. Clients ask then what has become of the sandbox, and say so.
+// sandbox.
 var errSandboxEnded = errors.New("the sandbox was ended while the process ran")
 
 // errClientLeft is the cause of streams whose client has closed its side.

@@ -1,8 +1,11 @@
 package envd_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -77,12 +80,21 @@ func TestEachSandboxIsApart(t *testing.T) {
 	}
 	running := make(chan string)
 	go func() {
-		_, text := s.do("POST", "/process.Process/Start", string(envelope([]byte(`{"process":{"cmd":"sleep","args":["1000"]}}`))), host, "Content-Type: application/connect+json")
-		running <- text
+		req := scene.Value(http.NewRequest("POST", "http://"+s.addr+"/process.Process/Start", bytes.NewReader(envelope([]byte(`{"process":{"cmd":"sleep","args":["1000"]}}`)))))(t)
+		req.Host = strings.TrimPrefix(host, "Host: ")
+		req.Header.Set("Content-Type", "application/connect+json")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			running <- err.Error()
+			return
+		}
+		text, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		running <- fmt.Sprintf("%s %v", text, err)
 	}()
 	scene.Eventually(t, "it runs", func() bool { _, text := unary("List", "{}", host); return strings.Contains(text, "sleep") })
 	scene.Must(t, boxes[1].Destroy(t.Context()))
-	if text := <-running; !strings.Contains(text, `"unavailable"`) || strings.Contains(text, `"end"`) {
+	if text := <-running; !strings.Contains(text, `"start"`) || !strings.HasSuffix(text, io.ErrUnexpectedEOF.Error()) || strings.Contains(text, `"end"`) {
 		t.Errorf("what ran when the sandbox was ended was told %q", text)
 	}
 	for _, path := range []string{"/health", "/envs"} {

@@ -206,8 +206,22 @@ func (s *stream) runHere(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	ctx, stop := s.deadline(ctx)
 	defer stop()
-	// An error here means that the client has left.
-	_ = s.sink.finish(s.pump(ctx))
+	// Another error here means that the client has left.
+	if err := s.finish(s.pump(ctx)); errors.Is(err, errSandboxEnded) {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// finish ends the response. One whose sandbox has ended is not ended but cut, which the
+// caller does for errSandboxEnded: as with the original, SDKs look then for the sandbox.
+func (s *stream) finish(err *connect.Error) error {
+	if err == nil || s.sink.codec == codecLines || !errors.Is(err, errSandboxEnded) {
+		return s.sink.finish(err)
+	}
+	if err := s.sink.Flush(); err != nil {
+		return err
+	}
+	return errSandboxEnded
 }
 
 // pump moves the output and returns how the stream ends.

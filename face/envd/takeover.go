@@ -58,7 +58,7 @@ func (s *stream) runTaken() {
 	if errors.Is(context.Cause(t.out.ctx), errClientLeft) {
 		t.out.broken = errClientLeft
 	}
-	ended := s.sink.finish(err) // fails at once on a broken connection
+	ended := s.finish(err) // fails at once on a broken connection
 	s.face.hangups.remove(t.token)
 	conn := t.out.conn
 	if ended != nil || t.back == nil || conn.SetDeadline(time.Time{}) != nil || !t.back.Return(conn) {
