@@ -2,7 +2,9 @@ package work
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -108,5 +110,43 @@ func TestVerifyGoesOnWithTheProcessThatFollows(t *testing.T) {
 	scene.Must(t, w.client.StartServices(t.Context()))
 	if said, err := w.verify(t.Context()); err != nil || !strings.HasPrefix(said, "well for ") {
 		t.Errorf("%q, %v", said, err)
+	}
+}
+
+// A process that was adopted is verified as any other: by the probes, and as one process.
+func TestVerifyOfAnAdoptedProcess(t *testing.T) {
+	g := newGround(t, 0)
+	w := g.w
+	w.order.Service, w.order.At, w.order.Healer.Hold = "web", time.Now(), config.Duration(500*time.Millisecond)
+	dir := t.TempDir()
+	scene.Must(t, os.WriteFile(filepath.Join(dir, "well"), nil, 0o600))
+	w.order.Rules = &config.Service{Cwd: dir, Env: map[string]string{"PATH": os.Getenv("PATH")}, Readiness: &config.Probe{Exec: config.Command{Argv: []string{"test", "-e", filepath.Join(dir, "well")}}, Timeout: config.Duration(time.Minute)}}
+	text := "services:\n  web: {command: exec sleep 1000, readiness: {exec: [test, -e, well], interval: 100ms, timeout: 1m}, restart: never}\n"
+	scene.Must(t, w.client.ApplyServices(t.Context(), tend.ServiceFile{Dir: dir, Text: []byte(text), Env: map[string]string{"PATH": os.Getenv("PATH")}}))
+	cmd := exec.Command("sleep", "1000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	scene.Must(t, cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	scene.Must(t, w.client.AdoptService(t.Context(), "web", cmd.Process.Pid))
+	said, err := w.verify(t.Context())
+	if err != nil || !strings.HasPrefix(said, "well for ") || !strings.Contains(said, fmt.Sprintf("as pid %d,", cmd.Process.Pid)) {
+		t.Fatalf("%q, %v", said, err)
+	}
+	first := scene.Value(w.service(t.Context()))(t)
+	if !first.Adopted || first.Process != "" {
+		t.Errorf("it is %+v", first)
+	}
+	scene.Must(t, os.Remove(filepath.Join(dir, "well")))
+	if said, err := w.holds(t.Context(), first, time.Minute); !errors.As(err, new(*unwell)) || !strings.Contains(err.Error(), "it did not hold") {
+		t.Errorf("not ready: %q, %v", said, err)
+	}
+	scene.Must(t, os.WriteFile(filepath.Join(dir, "well"), nil, 0o600))
+	first = scene.Value(w.awaitReady(t.Context(), time.Minute))(t)
+	scene.Must(t, cmd.Process.Kill())
+	<-ended
+	if said, err := w.holds(t.Context(), first, time.Minute); !errors.As(err, new(*unwell)) {
+		t.Errorf("killed: %q, %v", said, err)
 	}
 }
