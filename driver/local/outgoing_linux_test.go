@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/driver/drivertest"
 	"github.com/tend-run/tend/driver/local/network"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/box"
 )
 
 // oneDoor returns what a driver is opened with whose sandboxes reach one port of this
@@ -66,7 +68,7 @@ func TestTheWayOutFollowsTheSandbox(t *testing.T) {
 		}
 	}
 	reaches("at first", s, true)
-	scene.Must(t, d.Pause(t.Context(), s.id, driver.PauseSpec{Memory: true}))
+	scene.Must(t, d.Pause(t.Context(), s.id, driver.PauseSpec{Memory: !drivertest.Lacks(t, d, box.LayerFreeze)}))
 	scene.Must(t, d.Resume(t.Context(), s.id))
 	reaches("after a pause", s, true)
 	scene.Must(t, s.Stop(t.Context()))

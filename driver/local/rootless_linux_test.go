@@ -8,5 +8,5 @@ import (
 
 // TestRootless runs what holds also where the daemon is an ordinary user, as one.
 func TestRootless(t *testing.T) {
-	testkeeper.Rootless(t, "^(TestDriver|TestAProgramInsideCannotGetOut|TestManySandboxesLeaveNothing|TestASandboxOutlivesKeeperAndServer)$")
+	testkeeper.Rootless(t, "^(TestDriver|TestAProgramInsideCannotGetOut|TestManySandboxesLeaveNothing|TestTheWayOutFollowsTheSandbox|TestASandboxOutlivesKeeperAndServer)$")
 }
