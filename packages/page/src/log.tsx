@@ -110,7 +110,7 @@ export function Output({ info, at }: { info: Info; at: Place }) {
           <input id="search" type="search" placeholder="Search (RE2)" aria-label="Search the output by a regular expression" defaultValue={query.get('q') ?? ''} spellcheck={false} />
           {query.get('q') && (
             <span class="hits" role="status">
-              {trouble ? '' : !hits ? 'searching…' : hits.length === 0 ? 'no hits' : `${hit + 1} of ${hits.length}${hits.length === mostHits ? '+' : ''}${search ? '…' : ''}`}
+              {trouble ? '' : !hits ? 'searching…' : hits.length === 0 ? 'no hits' : `${hit < 0 ? '' : `${hit + 1} of `}${hits.length}${hits.length === mostHits ? '+' : ''}${hit < 0 ? (hits.length === 1 ? ' hit' : ' hits') : ''}${search ? '…' : ''}`}
             </span>
           )}
           <button type="button" aria-label="Previous hit" disabled={!hits?.length} onClick={() => jump(-1)}>

@@ -1,13 +1,15 @@
 // A window on the output of a process, as it slides over absolute offsets: what is
 // near is there, what is far is not. Both ends and any middle cost the same.
 
-import { Omitted } from '../../client/src/gen/tend/v1/view_pb.js';
 import { Stream, type Info } from '../../client/src/gen/tend/v1/spec_pb.js';
-import { draw, plain } from './ansi.js';
-import { follow, repeat, words, type Place } from './api.js';
-import { grouped, instant, millis, size } from './format.js';
+import { Above } from './above.js';
+import { follow, words, type Place } from './api.js';
+import { millis } from './format.js';
 import { perFrame } from './frame.js';
-import { afterLine, Cutter, textOf, type Line } from './lines.js';
+import { afterLine, Cutter, type Line } from './lines.js';
+import { Pace } from './pace.js';
+import { cutFront, readBlock, readNewest, type Block, type Piece } from './pieces.js';
+import { lineOfRow, offsetAt, rowAt, rowOf, rowsOf, rowWith, unmark } from './rows.js';
 
 /** Bytes that are asked for at once, and lines that are in the document at most. */
 const block = 64 << 10;
@@ -33,14 +35,6 @@ export interface Bounds {
   end: number;
 }
 
-/** Bytes that follow each other, and when the first of them arrived. */
-interface Piece {
-  stream: Stream;
-  offset: number;
-  data: Uint8Array;
-  time: number;
-}
-
 export interface Status {
   following: boolean;
   atStart: boolean;
@@ -61,12 +55,8 @@ export class OutputView {
   #cutters = new Map<Stream, Cutter>();
   /** The lines that have not ended, by stream. */
   #open = new Map<Stream, HTMLElement>();
-  /** What comes right before the first line of the document, and its size in bytes. */
-  #above: Line[] = [];
-  #aboveSize = 0;
-  /** How many lines may be drawn now, as of a time. */
-  #credit = atOnce;
-  #credited = performance.now();
+  readonly #above = new Above(mostAbove, together);
+  readonly #pace = new Pace(atOnce, pace, mostFollowed);
   /** The window: of one stream, [from, to); of several, whether it reaches the end. */
   #from = 0;
   #to = 0;
@@ -85,7 +75,7 @@ export class OutputView {
   constructor(
     readonly box: HTMLElement,
     readonly place: Place,
-    info: Info,
+    readonly info: Info,
     readonly streams: Stream[],
     readonly changed: (s: Status) => void,
   ) {
@@ -95,6 +85,11 @@ export class OutputView {
     this.#content.className = 'lines';
     box.replaceChildren(this.#content);
     box.addEventListener('scroll', this.#scrolled, { passive: true, signal: this.#scope.signal });
+    // Lines are wrapped anew when the window, or what is shown of them, changes.
+    const watch = new ResizeObserver(() => this.#following && this.#stick());
+    watch.observe(box);
+    watch.observe(this.#content);
+    this.#scope.signal.addEventListener('abort', () => watch.disconnect());
   }
 
   get #one(): Stream | undefined {
@@ -141,24 +136,22 @@ export class OutputView {
     this.#marked = mark ? at : undefined;
     if (at < this.#from || at >= this.#to) await this.#load(Math.max(b.base, at - block), at + block, at);
     this.#mark();
-    const row = this.#rowAt(at);
+    const row = rowAt(this.#content, at);
     if (row) this.box.scrollTop = row.offsetTop - this.box.clientHeight / 3;
     this.#tell();
   }
 
   /** Reports whether the line of a stream with this byte is there, and shows it. */
   reveal(stream: Stream, at: number): boolean {
-    if (this.#above.some((l) => l.stream === stream && l.from <= at && l.to > at)) this.#drawAbove(this.#above.length);
-    for (const row of this.#content.children as HTMLCollectionOf<HTMLElement>) {
-      if (Number(row.dataset['stream']) !== stream || Number(row.dataset['from']) > at || Number(row.dataset['to']) <= at) continue;
-      this.#following = false;
-      for (const r of this.#content.querySelectorAll('.marked')) r.classList.remove('marked');
-      row.classList.add('marked');
-      this.box.scrollTop = row.offsetTop - this.box.clientHeight / 3;
-      this.#tell();
-      return true;
-    }
-    return false;
+    if (this.#above.has((l) => l.stream === stream && l.from <= at && l.to > at)) this.#drawAbove(this.#above.length);
+    const row = rowWith(this.#content, stream, at);
+    if (!row) return false;
+    this.#following = false;
+    unmark(this.#content);
+    row.classList.add('marked');
+    this.box.scrollTop = row.offsetTop - this.box.clientHeight / 3;
+    this.#tell();
+    return true;
   }
 
   setFollowing(on: boolean): void {
@@ -169,21 +162,8 @@ export class OutputView {
 
   // Loading
 
-  async #read(from: number, bytes: number): Promise<{ at: number; pieces: Piece[]; freed: boolean }> {
-    const stream = this.#one!;
-    return repeat(async () => {
-      const pieces: Piece[] = [];
-      let at = -1;
-      let freed = false;
-      const req = { process: this.#selector, streams: [stream], from: [{ stream, offset: BigInt(from) }], head: { bytes: BigInt(bytes) }, times: true };
-      for await (const m of this.place.views.view(req, { signal: this.#scope.signal })) {
-        if (m.omitted === Omitted.FREED) freed = true;
-        if (m.omitted !== Omitted.UNSPECIFIED) continue;
-        if (at < 0) at = Number(m.from);
-        pieces.push({ stream, offset: Number(m.from), data: m.text, time: millis(m.time) });
-      }
-      return { at: at < 0 ? from : at, pieces, freed };
-    }, this.#scope.signal);
+  #read(from: number, bytes: number): Promise<Block> {
+    return readBlock(this.place, this.info.id, this.#one!, from, bytes, this.#scope.signal);
   }
 
   async #task<T>(work: () => Promise<T>): Promise<T | undefined> {
@@ -233,9 +213,7 @@ export class OutputView {
     if (kept.length < lines.length) cutter = new Cutter(cutter.stream, kept[kept.length - 1]!.to);
     this.#open.get(cutter.stream)?.remove();
     this.#open.delete(cutter.stream);
-    const some = document.createDocumentFragment();
-    for (const l of kept) some.appendChild(row(l));
-    this.#content.appendChild(some);
+    this.#content.appendChild(rowsOf(kept));
     this.#cutters.set(cutter.stream, cutter);
     this.#to = cutter.end;
   }
@@ -243,15 +221,7 @@ export class OutputView {
   async #loadTogether(): Promise<void> {
     if (this.#whole) return;
     const turn = ++this.#turn;
-    const got = await this.#task(() =>
-      repeat(async () => {
-        const pieces: Piece[] = [];
-        for await (const m of this.place.views.view({ process: this.#selector, streams: this.streams, tail: { bytes: BigInt(together) }, times: true }, { signal: this.#scope.signal })) {
-          if (m.omitted === Omitted.UNSPECIFIED) pieces.push({ stream: m.stream, offset: Number(m.from), data: m.text, time: millis(m.time) });
-        }
-        return pieces;
-      }, this.#scope.signal),
-    );
+    const got = await this.#task(() => readNewest(this.place, this.info.id, this.streams, together, this.#scope.signal));
     if (!got || turn !== this.#turn) return;
     this.#reset();
     for (const [s, b] of this.#bounds) {
@@ -285,8 +255,7 @@ export class OutputView {
   #clear(): void {
     this.#open.clear();
     this.#content.replaceChildren();
-    this.#above = [];
-    this.#aboveSize = 0;
+    this.#above.clear();
   }
 
   /** The lines that end in what follows what there is of its stream. */
@@ -310,51 +279,32 @@ export class OutputView {
       this.#keepAbove(lines.slice(0, -kept.length));
       if (this.#one !== undefined) this.#from = kept[0]!.from;
     }
-    const some = document.createDocumentFragment();
-    for (const l of kept) some.appendChild(row(l));
     const first = this.#open.size ? [...this.#open.values()][0]! : null;
-    this.#content.insertBefore(some, first);
-    this.#credit -= kept.length;
+    this.#content.insertBefore(rowsOf(kept), first);
+    this.#pace.drawn(kept.length);
   }
 
   /** How many lines are drawn at most: what is due by now, and never less than a screen. */
   #room(): number {
-    const now = performance.now();
-    this.#credit = Math.min(mostFollowed, Math.max(0, this.#credit) + pace * (now - this.#credited));
-    this.#credited = now;
-    return Math.ceil(Math.max(this.#credit, this.box.clientHeight / 16, 50));
+    return this.#pace.room(Math.max(this.box.clientHeight / 16, 50));
   }
 
   /** Keeps lines that are above all that is drawn. */
   #keepAbove(lines: Line[]): void {
-    for (const l of lines) {
-      this.#above.push(l);
-      this.#aboveSize += l.to - l.from;
-    }
-    let gone = 0;
-    while (gone < this.#above.length && (this.#aboveSize > together || this.#above.length - gone > mostAbove)) {
-      const l = this.#above[gone++]!;
-      this.#aboveSize -= l.to - l.from;
-    }
-    if (gone === 0) return;
-    this.#above.splice(0, gone);
-    if (this.#one === undefined) this.#from = 1; // there is more before
+    if (this.#above.keep(lines) && this.#one === undefined) this.#from = 1; // there is more before
   }
 
   /** Draws the last lines of those above. */
   #drawAbove(most: number): void {
-    const lines = this.#above.splice(Math.max(0, this.#above.length - most));
-    for (const l of lines) this.#aboveSize -= l.to - l.from;
+    const lines = this.#above.take(most);
     this.#prepend(lines);
     if (this.#one !== undefined && lines[0]) this.#from = lines[0].from;
   }
 
   /** Adds lines at the top; what is seen stays where it is. */
   #prepend(lines: Line[]): void {
-    const some = document.createDocumentFragment();
-    for (const l of lines) some.appendChild(row(l));
     const before = this.box.scrollHeight;
-    this.#content.prepend(some);
+    this.#content.prepend(rowsOf(lines));
     this.box.scrollTop += this.box.scrollHeight - before;
   }
 
@@ -363,7 +313,7 @@ export class OutputView {
     for (const [s, c] of this.#cutters) {
       const rest = c.rest();
       if (!rest) continue;
-      const r = row(rest);
+      const r = rowOf(rest);
       const old = this.#open.get(s);
       if (old) old.replaceWith(r);
       else this.#content.appendChild(r);
@@ -380,7 +330,7 @@ export class OutputView {
     if (!got || turn !== this.#turn || this.#to !== from) return;
     if (got.at !== from) {
       this.#cutters.set(this.#one, new Cutter(this.#one, got.at));
-      this.#content.appendChild(row({ stream: this.#one, from, to: got.at, bytes: new Uint8Array(), time: 0, open: false, freed: true }));
+      this.#content.appendChild(rowOf({ stream: this.#one, from, to: got.at, bytes: new Uint8Array(), time: 0, open: false, freed: true }));
     }
     const cutter = this.#cutters.get(this.#one)!;
     this.#keep(cutter, got.pieces.flatMap((p) => cutter.add(p.data, p.time)), mostLines / 2);
@@ -429,7 +379,7 @@ export class OutputView {
     if (n <= 0) return;
     const before = this.#following ? 0 : this.box.scrollHeight;
     const gone = [...this.#content.children].slice(0, Math.min(n, this.#content.children.length - this.#open.size));
-    this.#keepAbove(gone.map((r) => lineOf.get(r)!));
+    this.#keepAbove(gone.map((r) => lineOfRow(r)));
     for (const r of gone) r.remove();
     const first = this.#content.firstElementChild as HTMLElement | null;
     if (this.#one !== undefined) this.#from = first ? Number(first.dataset['from']) : this.#to;
@@ -547,22 +497,10 @@ export class OutputView {
 
   // Lines
 
-  #rowAt(at: number): HTMLElement | undefined {
-    let low = 0;
-    const rows = this.#content.children as HTMLCollectionOf<HTMLElement>;
-    let high = rows.length;
-    while (low < high) {
-      const mid = (low + high) >> 1;
-      if (Number(rows[mid]!.dataset['to']) <= at) low = mid + 1;
-      else high = mid;
-    }
-    return rows[low] ?? rows[rows.length - 1];
-  }
-
   #mark(): void {
     if (this.#marked === undefined) return;
-    for (const r of this.#content.querySelectorAll('.marked')) r.classList.remove('marked');
-    const r = this.#rowAt(this.#marked);
+    unmark(this.#content);
+    const r = rowAt(this.#content, this.#marked);
     if (r && Number(r.dataset['from']) <= this.#marked) r.classList.add('marked');
   }
 
@@ -577,59 +515,8 @@ export class OutputView {
       const bounds = this.bounds;
       this.changed({
         following: this.#following, atStart: this.#one !== undefined ? this.#from <= bounds.base : this.#from === 0, loading: this.#busy > 0,
-        trouble: this.#trouble, error: this.#error, bounds: { ...bounds }, at: this.#topOffset(),
+        trouble: this.#trouble, error: this.#error, bounds: { ...bounds }, at: offsetAt(this.#content, this.box.scrollTop),
       });
     });
   }
-
-  #topOffset(): number {
-    const rows = this.#content.children as HTMLCollectionOf<HTMLElement>;
-    const top = this.box.scrollTop;
-    let low = 0;
-    let high = rows.length - 1;
-    while (low < high) {
-      const mid = (low + high) >> 1;
-      if (rows[mid]!.offsetTop + rows[mid]!.offsetHeight <= top) low = mid + 1;
-      else high = mid;
-    }
-    return Number(rows[low]?.dataset['from'] ?? 0);
-  }
-}
-
-/** Cuts off what comes before the first whole line, if there is one, and returns how many bytes that is. */
-function cutFront(pieces: Piece[]): number {
-  let gone = 0;
-  for (const [n, p] of pieces.entries()) {
-    const cut = afterLine(p.data);
-    gone += cut || p.data.length;
-    if (!cut) continue;
-    if (cut === p.data.length && n === pieces.length - 1) return 0;
-    for (const before of pieces.slice(0, n)) before.data = before.data.subarray(before.data.length);
-    p.data = p.data.subarray(cut);
-    p.offset += cut;
-    return gone;
-  }
-  return 0;
-}
-
-/** What rows of the document show. */
-const lineOf = new WeakMap<Element, Line>();
-
-function row(l: Line): HTMLElement {
-  const el = document.createElement('div');
-  lineOf.set(el, l);
-  el.className = l.freed ? 'line freed' : l.stream === Stream.STDERR ? 'line stderr' : 'line';
-  el.dataset['stream'] = String(l.stream);
-  el.dataset['from'] = String(l.from);
-  el.dataset['to'] = String(l.to);
-  if (l.time) el.dataset['when'] = instant(l.time);
-  const at = document.createElement('span');
-  at.className = 'at';
-  at.dataset['at'] = grouped(l.from);
-  const text = document.createElement('span');
-  text.className = 'text';
-  if (l.freed) text.textContent = `${size(l.to - l.from)} were freed to save room`;
-  else draw(text, textOf(l), plain());
-  el.append(at, text);
-  return el;
 }

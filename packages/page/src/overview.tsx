@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { age, percent, size, visible } from './format.js';
 import { boxName, choose, grouped, items, labelsOf, type Group, type Item } from './items.js';
-import { Notice, Plot, State, type Health } from './parts.js';
+import { Notice, Plot, State, type Health, Tabs } from './parts.js';
 import { amend, usePlace } from './router.js';
 import { SandboxHead } from './sandbox.js';
 import { useStore } from './store.js';
@@ -55,13 +55,13 @@ export function Overview() {
         })}
       </div>
       <div class="filters">
-        <nav class="tabs" aria-label="Kinds">
+        <Tabs label="Kinds">
           {tabs.map(([kind, title]) => (
             <button key={kind} aria-pressed={wish.kind === kind} onClick={() => amend({ kind })}>
               {title} <small>{count((i) => !kind || i.kind === kind)}</small>
             </button>
           ))}
-        </nav>
+        </Tabs>
         {(keys.length > 0 || by || (!wish.box && store.sandboxes.size > 0)) && (
           <select aria-label="Group by" value={by} onChange={(e) => amend({ group: e.currentTarget.value })}>
             <option value="">No groups</option>
@@ -113,9 +113,8 @@ function Empty({ filtered, box }: { filtered: boolean; box: string }) {
   if (box)
     return (
       <Notice title="Nothing has run in this sandbox">
-        <p>
-          Start something on the command line: <code>tend run --sandbox {visible(box)} -- npm start</code>
-        </p>
+        <p>Start something on the command line, or open a terminal:</p>
+        <pre>tend run --sandbox {visible(box)} -- npm start</pre>
       </Notice>
     );
   return (

@@ -48,6 +48,21 @@ export function Notice({ title, children, kind = '' }: { title: string; children
   );
 }
 
+/** Views to choose from. The one that is chosen is seen, on a screen that is too narrow for all. */
+export function Tabs({ label, children }: { label: string; children: ComponentChildren }) {
+  const ref = useRef<HTMLElement>(null);
+  useEffect(() => {
+    const nav = ref.current!;
+    const chosen = nav.querySelector<HTMLElement>('[aria-pressed="true"]');
+    if (chosen) nav.scrollLeft = Math.max(Math.min(nav.scrollLeft, chosen.offsetLeft - nav.offsetLeft), chosen.offsetLeft - nav.offsetLeft + chosen.offsetWidth - nav.clientWidth);
+  });
+  return (
+    <nav class="tabs" aria-label={label} ref={ref}>
+      {children}
+    </nav>
+  );
+}
+
 /** A dialog over the page; Escape and a click beside it close it. */
 export function Dialog({ title, close, children }: { title: string; close: () => void; children: ComponentChildren }) {
   const ref = useRef<HTMLDialogElement>(null);

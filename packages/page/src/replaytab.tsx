@@ -88,7 +88,6 @@ export function ReplayTab({ info, box }: { info: Info; box: string }) {
         <DownloadButton label="Export as asciinema" run={async (came, scope) => (await import('./replay.js')).exportCast(place(box), info, first, came, scope)} fail={(err) => fail(words(err))} />
       </div>
       <footer class="statusline">
-        <span role="status">{!state?.loaded ? 'loading\u2026' : empty ? 'it has written nothing' : ''}</span>
         {state?.loaded && (
           <span title="Columns and rows of the terminal at this moment">
             {state.size.cols}{'\u00d7'}{state.size.rows}
@@ -96,6 +95,7 @@ export function ReplayTab({ info, box }: { info: Info; box: string }) {
         )}
         {state?.loaded && !state.sized && !empty && <span class="faint">an older tend started it, and recorded no changes of its size: set it here</span>}
         <span class="grow" />
+        <span role="status">{!state?.loaded ? 'loading\u2026' : empty ? 'it has written nothing' : ''}</span>
         {info.streams.some((s) => s.base > 0n || s.end > 16n << 20n) && <span>only the newest part</span>}
       </footer>
     </section>

@@ -34,6 +34,7 @@ export function SandboxHead({ store, id }: { store: Store; id: string }) {
           <bdi>{visible(boxName(store, id))}</bdi>
         </h1>
         {b && <State health={boxState(b)[0]} word={boxState(b)[1]} />}
+        <span class="grow" />
         {b && !readOnly() && <a href={paths.files('', id)}>Files</a>}
         {b?.state === SandboxState.READY && <OpenTerminal box={id} />}
       </div>

@@ -24,6 +24,17 @@ export function nextTheme(): void {
   restoreTheme();
 }
 
+/** Calls f when the colours become others, until stop is called. */
+export function onColours(f: () => void): () => void {
+  const system = matchMedia('(prefers-color-scheme: dark)');
+  listeners.add(f);
+  system.addEventListener('change', f);
+  return () => {
+    listeners.delete(f);
+    system.removeEventListener('change', f);
+  };
+}
+
 export function useTheme(): Theme {
   const [t, set] = useState(kept);
   useEffect(() => {

@@ -2,13 +2,15 @@
 
 import { Terminal, type ITerminalInitOnlyOptions, type ITerminalOptions } from '@xterm/xterm';
 import { strictDocument } from './strict.js';
-import { isDark } from './theme.js';
+import { isDark, onColours } from './theme.js';
 
 export function terminal(options: ITerminalOptions & ITerminalInitOnlyOptions): Terminal {
-  return new Terminal({
+  const term = new Terminal({
     documentOverride: strictDocument(), fontFamily: getComputedStyle(document.documentElement).getPropertyValue('--mono'), fontSize: 13, scrollback: 5000,
     screenReaderMode: false, theme: colours(), minimumContrastRatio: 4.5, ...options,
   });
+  term.loadAddon({ activate: () => undefined, dispose: onColours(() => (term.options.theme = colours())) }); // it is disposed of with the terminal
+  return term;
 }
 
 function colours() {

@@ -171,9 +171,9 @@ test('output: a gigabyte at its end, its beginning, its middle, by search, by a 
   // The first hit has come, and the last one is a gigabyte away, when the server dies.
   await page.fill('#search', `^(${last(0)}|${last(size / 12 - 1)})$`);
   await page.keyboard.press('Enter');
-  await page.waitForFunction(() => /of [12]/.test(document.querySelector('.hits')?.textContent ?? ''));
+  await page.waitForFunction(() => /[12] hits?/.test(document.querySelector('.hits')?.textContent ?? ''));
   await killServer();
-  await page.waitForSelector('.hits:has-text("of 2")');
+  await page.waitForSelector('.hits:has-text("2 hits")');
   await leave(page);
 
   const long = await start('long', "head -c 3000000 /dev/zero | tr '\\0' x; echo; echo after");
@@ -189,13 +189,13 @@ test('output: the search of the server, hit by hit, and a wrong pattern in words
   await tend('wait', id);
   const page = await loggedIn();
   await page.goto(`${url}/ui/p/${id}?q=item%20(17|x|4999)$`);
-  await page.waitForSelector('.hits:has-text("of 3")');
+  await page.waitForSelector('.hits:has-text("3 hits")');
   await page.fill('#search', 'item (17|4999)$');
   await killServerDuring(async () => {
     await page.keyboard.press('Enter');
     await page.waitForSelector('.hits:has-text("searching")');
   });
-  await page.waitForSelector('.hits:has-text("of 2")');
+  await page.waitForSelector('.hits:has-text("2 hits")');
   await page.keyboard.press('Escape');
   await page.keyboard.press('n');
   await page.waitForSelector('.line.marked:has-text("item 17")');
@@ -334,10 +334,43 @@ test('a service that is a process which ran already: by what it was found, and t
 test('on a phone nothing is wider than the screen', async () => {
   const page = await loggedIn({ width: 360, height: 740 });
   const fits = () => page.evaluate(() => document.documentElement.scrollWidth <= innerWidth);
+  await page.waitForSelector('.row.item');
   assert.ok(await fits(), 'the overview');
   await page.click('.row.item:has-text("counter") a');
   await page.waitForSelector('.output .line');
   assert.ok(await fits(), 'a process');
+  // What follows the end goes on with it when the window, and so the lines, become others.
+  const id = await start('wide', `seq -f "line %g $(printf 'of many words %.0s' $(seq 30))" 300; exec sleep 1000`);
+  await page.setViewportSize({ width: 1280, height: 740 });
+  await page.goto(`${url}/ui/p/${id}?q=many`);
+  await page.waitForSelector('.line:has-text("line 300")');
+  const atEnd = () => page.waitForFunction(() => ((e) => e.scrollHeight - e.clientHeight - e.scrollTop < 4)(document.querySelector('.scroll')!));
+  await atEnd();
+  for (const width of [360, 820]) {
+    await page.setViewportSize({ width, height: 740 });
+    await page.waitForFunction((width) => document.documentElement.clientWidth === width, width);
+    await atEnd();
+  }
+  await page.setViewportSize({ width: 360, height: 740 });
+  await page.keyboard.press('t');
+  await page.waitForSelector('.output.times');
+  await atEnd();
+  await page.waitForSelector('.hits:has-text("300 hits")');
+  const seen = (selector: string) => page.$$eval(selector, (all) => all.every((e) => e.getBoundingClientRect().right <= innerWidth && e.getBoundingClientRect().left >= 0));
+  assert.ok(await seen('.search button'), 'the buttons of the search');
+  await page.goto(`${ui}?kind=process`);
+  await page.waitForSelector('.tabs [aria-pressed="true"]:has-text("Processes")');
+  assert.ok(await seen('.tabs [aria-pressed="true"]'), 'the tab that is chosen');
+  assert.ok(await page.$eval('.connection', (e) => e.scrollWidth <= e.clientWidth), 'that the connection is live');
+  await page.route('**/tend.v1.OverviewService/*', (r) => r.abort());
+  await killServer();
+  await page.reload();
+  await page.waitForSelector('.overview[aria-busy]');
+  assert.ok((await fits()) && (await seen('.bar button:visible')), 'the bar before there is a connection');
+  await page.waitForSelector('.connection.away');
+  assert.ok((await fits()) && (await seen('.bar button:visible')), 'the bar while the connection is lost');
+  await page.unroute('**/tend.v1.OverviewService/*');
+  await page.waitForSelector('.connection:has-text("live")');
   await leave(page);
 });
 

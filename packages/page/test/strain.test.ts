@@ -65,7 +65,8 @@ test('overview: of 5,000 processes only those that are seen are drawn; filter, s
     watch.disconnect();
     return n;
   });
-  assert.ok(made < 400, `${made} lines were made for ten screens`);
+  // About 154 lines came into view; with all that are there made anew each time it is more than twice as many.
+  assert.ok(made < 220, `${made} lines were made for ten screens`);
   await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
   await page.waitForSelector('.row.item a bdi:text-is("late")');
   assert.ok((await rows()).includes(name(4999)));
