@@ -130,6 +130,7 @@ func (h *Healing) SendChat(ctx context.Context, service, text, id string) (name 
 		}
 		t := h.talk
 		name = t.order.ID
+		h.catchEnd()
 		fresh := false
 		err = t.journal.Append(h.alive, func(s *chat.State) ([]chat.Entry, error) {
 			switch {
@@ -198,6 +199,7 @@ func (h *Healing) AnswerChat(ctx context.Context, service, id string, question i
 		if t, err = h.current(service, id); err != nil {
 			return
 		}
+		h.catchEnd()
 		fresh := false
 		err = t.journal.Append(h.alive, func(s *chat.State) ([]chat.Entry, error) {
 			switch {

@@ -42,6 +42,7 @@ func (h *Healing) ClearChat(ctx context.Context, service, id string) (err error)
 		if err = h.meant(service); err != nil || h.talk == nil || id != "" && h.talk.order.ID != id {
 			return // it is forgotten already
 		}
+		h.catchEnd()
 		// Its worker may be about to end: it needs nothing more.
 		if _, err = h.talk.journal.Read(); err == nil && h.talk.state().Phase != chat.Idle {
 			err = &refusedError{"the model is still working; stop it first"}

@@ -52,14 +52,19 @@ func (h *Healing) open(signal healer.Signal, asked, dry bool) (string, error) {
 	return id, nil
 }
 
-// occupied says why nothing new can be done for the service now; "": it can. An episode whose
-// journal is at its end is over, also if no news of it has come yet: others have read so.
-func (h *Healing) occupied() string {
+// catchEnd concludes an episode whose journal is at its end, also if no news of that has come
+// yet: others have read so.
+func (h *Healing) catchEnd() {
 	if f := h.episode; f != nil {
 		if f.read(h); f.state.Done() {
 			h.conclude(f)
 		}
 	}
+}
+
+// occupied says why nothing new can be done for the service now; "": it can.
+func (h *Healing) occupied() string {
+	h.catchEnd()
 	switch {
 	case h.episode != nil:
 		return "an episode of it is under way: " + h.episode.order.ID
