@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -52,6 +53,8 @@ func Rootless(t *testing.T, tests string, variants ...testbin.Variant) {
 	cmd.Dir = tmp
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + tmp, "TMPDIR=" + tmp, rootless + "=1", testbin.Made + "=" + bin}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: rootlessID, Gid: rootlessID}, Pdeathsig: syscall.SIGTERM}
+	runtime.LockOSThread() // the signal comes with the end of the thread
+	defer runtime.UnlockOSThread()
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
