@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/script"
@@ -54,7 +55,9 @@ func (r *rootless) close() {
 // changed reports whether something was mounted or unmounted on the machine: the kernel
 // lets no overlay be made over a new mount.
 func (r *rootless) changed() bool {
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(r.mounts), Events: unix.POLLPRI}}, 0)
+	n, err := eintr.Get(func() (int, error) {
+		return unix.Poll([]unix.PollFd{{Fd: int32(r.mounts), Events: unix.POLLPRI}}, 0)
+	})
 	return err == nil && n > 0
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/keeper/script"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/box"
@@ -97,7 +98,9 @@ func workDir(dir string, i int) string { return fmt.Sprintf("%s/wk/%d", dir, i) 
 // sources reports for each bind whether it is of a directory.
 func sources(s *box.Spec) (isDir []bool, err error) {
 	for i, b := range s.Binds {
-		fd, err := unix.Openat2(unix.AT_FDCWD, b.Source, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
+		fd, err := eintr.Get(func() (int, error) {
+			return unix.Openat2(unix.AT_FDCWD, b.Source, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
+		})
 		switch {
 		case err == unix.ELOOP:
 			return nil, &process.InvalidError{Field: fmt.Sprintf("binds[%d].source", i), Reason: "has a symbolic link; give the path where it leads"}

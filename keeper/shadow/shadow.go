@@ -209,7 +209,9 @@ func (s *Shadow) Changed(path string) (fd int, err error) {
 	if s.cell != nil {
 		return -1, fmt.Errorf("the shadow has not ended: %w", process.ErrUnavailable)
 	}
-	fd, err = unix.Openat2(s.memory, "up"+path, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS})
+	fd, err = eintr.Get(func() (int, error) {
+		return unix.Openat2(s.memory, "up"+path, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS})
+	})
 	if errors.Is(err, unix.ENOENT) {
 		return -1, nil
 	}
