@@ -164,7 +164,8 @@ func noService(name string, all []tend.Service) error {
 }
 
 // restartService restarts the service that a word for tend restart means: the name of
-// one, or a process that is the newest run of one. A service that was adopted has no process
+// one, or a process of one, be it the newest run or not. Beside a service no copy of a run is
+// started, also while another run takes its place. A service that was adopted has no process
 // of its name but of earlier runs. false: it means none.
 func (d *daemon) restartService(ctx context.Context, word string, p process.Process) (bool, error) {
 	all, err := d.Services(ctx)
@@ -174,8 +175,16 @@ func (d *daemon) restartService(ctx context.Context, word string, p process.Proc
 	if err != nil {
 		return false, err
 	}
+	of := ""
+	if p != nil {
+		in, err := p.Info(ctx)
+		if err != nil {
+			return false, err
+		}
+		of = in.Spec.Labels[labelService]
+	}
 	for _, s := range all {
-		if (p == nil || s.Adopted) && s.Name == word || p != nil && s.Process == p.ID() {
+		if (p == nil || s.Adopted) && s.Name == word || p != nil && s.Name == of {
 			return true, serviceError(d.RestartServices(ctx, s.Name))
 		}
 	}
