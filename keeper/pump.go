@@ -127,13 +127,13 @@ func (k *Keeper) move(p *proc, s *outStream) (int64, error) {
 		}
 		failpoint.Hit(failpoint.Staged)
 	}
+	k.sizeBefore(p) // a keeper that dies behind the splice leaves no byte before its size
 	n, err := k.splice(s, src, fd, room)
 	if n <= 0 || err != nil {
 		return 0, err
 	}
 	failpoint.Hit(failpoint.Spliced)
 	from := s.end
-	k.sizeBefore(p)
 	s.end += n
 	if err := k.index(p, spool.IndexRecord{Kind: spool.IndexData, Stream: s.stream, Offset: from, Len: uint32(n)}); err != nil {
 		// The bytes are safe; only their time and order are not. Recovery

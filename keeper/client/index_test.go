@@ -14,6 +14,7 @@ import (
 
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
+	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
 )
@@ -112,5 +113,31 @@ func TestAStormOfSizesIsBoundedInTheIndex(t *testing.T) {
 	}
 	if n := len(sizes); n > 300 || sizes[0] != "0:80" || !slices.Equal(sizes[n-4:], []string{"7:10999", "17:20", "17:21", "17:22"}) {
 		t.Errorf("%d sizes, %q", n, sizes)
+	}
+}
+
+// The keeper dies while it takes the first bytes of a terminal: they have a size even so.
+func TestTheFirstByteOfATerminalHasASize(t *testing.T) {
+	m, table, _ := pointsManager(t)
+	for _, at := range []failpoint.Point{failpoint.Staged, failpoint.Spliced, failpoint.Indexed} {
+		table.Arm(at, 1, false)
+		p := scene.Start(t, m, process.Spec{Shell: "echo one; read x", PTY: &process.Size{Cols: 90, Rows: 30}})
+		scene.Eventually(t, "the keeper dies", func() bool {
+			times, _ := table.Struck(at)
+			return times == 1
+		})
+		scene.Value(p.Write(t.Context(), process.Input{Data: []byte("\n")}))(t)
+		var sizes []string
+		for ev, err := range process.Events(t.Context(), p, process.ReadOptions{Sizes: true}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ev.Kind == process.EventResized {
+				sizes = append(sizes, fmt.Sprintf("%d:%dx%d", ev.Offset, ev.Size.Cols, ev.Size.Rows))
+			}
+		}
+		if !slices.Equal(sizes, []string{"0:90x30"}) {
+			t.Errorf("%s: the sizes are %q", at, sizes)
+		}
 	}
 }
