@@ -122,16 +122,17 @@ func Repair(ctx context.Context, path string, wait time.Duration) (repaired bool
 		return false, err
 	}
 	code, err := run(ctx, fsck, "-p", path)
-	if err != nil && code&uncorrected != 0 && code < serious {
+	if code > 0 && code&uncorrected != 0 && code < serious {
 		code, err = run(ctx, fsck, "-y", path) // what it would ask a person about
 	}
-	if err != nil && code < uncorrected {
+	if code >= 0 && code < uncorrected {
 		err = nil
 	}
 	return true, err
 }
 
-// Exit statuses of e2fsck are sums: 1 and 2 say that it has repaired.
+// Exit statuses of e2fsck are sums: 1 and 2 say that it has repaired. -1 is no status: it
+// could not be started, or was killed.
 const uncorrected, serious = 4, 8
 
 // The superblock (ext4: Disk Layout): where it is, its magic, and its state.

@@ -108,6 +108,18 @@ func TestADamagedDiskIsRepairedOrRefused(t *testing.T) {
 	}
 }
 
+// TestARepairThatIsCutShortIsNone: what e2fsck did not look at to the end is not mounted.
+func TestARepairThatIsCutShortIsNone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "disk.img")
+	scene.Must(t, os.WriteFile(path, make([]byte, 1<<20), 0o600)) // its superblock is not clean
+	bin := t.TempDir()
+	scene.Must(t, os.WriteFile(filepath.Join(bin, "e2fsck"), []byte("#!/bin/sh\nkill -9 $$\n"), 0o755))
+	t.Setenv("PATH", bin)
+	if _, err := Repair(t.Context(), path, 0); err == nil {
+		t.Error("a disk whose repair was killed counts as repaired")
+	}
+}
+
 // TestAMakingThatIsCutShortLeavesNoDisk: a file has its name when it is whole.
 func TestAMakingThatIsCutShortLeavesNoDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "disk.img")
