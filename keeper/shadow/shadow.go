@@ -4,10 +4,12 @@ package shadow
 
 import (
 	"crypto/rand"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -159,6 +161,9 @@ func (s *Shadow) Run(p Program) (status int, err error) {
 		return 0, err
 	}
 	defer self.Close()
+	if err := alone(self); err != nil {
+		return 0, err
+	}
 	pid, pidfd, err := starter.Start(&script.Program{
 		Path: "/proc/self/fd/4", Argv: p.Argv, Env: p.Env, Dir: p.Dir, Files: []int{0, 1, 2, int(p.File.Fd()), int(self.Fd())},
 		Group: -1, User: &script.User{}, Enter: &script.Enter{PID1: s.cell.PIDFD(), Flags: all, Caps: ^uint64(0)},
@@ -175,6 +180,19 @@ func (s *Shadow) Run(p Program) (status int, err error) {
 		return 128 + int(w.Signal()), nil
 	}
 	return w.ExitStatus(), nil
+}
+
+// alone refuses a program that the kernel starts by another one, its loader: that one, and
+// the libraries, would be the box's files, and have all rights of [Shadow.Run].
+func alone(program *os.File) error {
+	f, err := elf.NewFile(program)
+	if err != nil {
+		return fmt.Errorf("the program of tend: %w", err)
+	}
+	if slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+		return fmt.Errorf("this tend is linked with libraries of the machine, and in a sandbox those would be the sandbox's; use a released tend, or build it with CGO_ENABLED=0: %w", process.ErrUnsupported)
+	}
+	return nil
 }
 
 func explain(err error) error {

@@ -39,6 +39,18 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// TestAProgramWithALoaderIsRefused: that would be a file of the box, which its programs can
+// replace.
+func TestAProgramWithALoaderIsRefused(t *testing.T) {
+	for path, refused := range map[string]bool{"/bin/sh": true, "/proc/self/exe": false} {
+		f := scene.Value(os.Open(path))(t)
+		defer f.Close()
+		if err := alone(f); errors.Is(err, process.ErrUnsupported) != refused || !refused && err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
 // world is a box with files in each of its layers.
 type world struct {
 	state string
