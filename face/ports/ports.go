@@ -16,6 +16,7 @@
 package ports
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -56,7 +57,12 @@ type Config struct {
 	Token func() face.Token
 	Log   *slog.Logger     // nil: nothing is logged
 	Now   func() time.Time // nil: time.Now
+	// Handshake bounds how long a program in a sandbox may take to begin TLS, where it is
+	// said to speak that. 0: 30 seconds.
+	Handshake time.Duration
 }
+
+const defaultHandshake = 30 * time.Second
 
 // Ports is the part. Close it when the server stops.
 type Ports struct {
@@ -89,9 +95,12 @@ func New(c Config) *Ports {
 	// Certificates of programs in sandboxes are their own: nothing but the sandbox can
 	// answer a connection into it.
 	own := &tls.Config{InsecureSkipVerify: true}
-	kept := &http.Transport{DialContext: p.dial, TLSClientConfig: own, MaxIdleConns: 1000, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, DisableCompression: true}
+	// A dial goes on when the client has left: without a bound, a program that accepts and
+	// is silent would hold each such connection for ever.
+	wait := cmp.Or(c.Handshake, defaultHandshake)
+	kept := &http.Transport{DialContext: p.dial, TLSClientConfig: own, TLSHandshakeTimeout: wait, MaxIdleConns: 1000, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, DisableCompression: true}
 	p.kept, p.idle = kept, kept.CloseIdleConnections
-	p.once = &http.Transport{DialContext: p.dial, TLSClientConfig: own, DisableKeepAlives: true, DisableCompression: true}
+	p.once = &http.Transport{DialContext: p.dial, TLSClientConfig: own, TLSHandshakeTimeout: wait, DisableKeepAlives: true, DisableCompression: true}
 	return p
 }
 
@@ -228,6 +237,8 @@ func (p *Ports) proxy(t *route.Target) *httputil.ReverseProxy {
 			message := "The program in the sandbox ended the connection"
 			if _, closed := errors.AsType[closedError](err); closed {
 				message = closedPort
+			} else if noTLS(err) {
+				message = "The program in the sandbox did not begin TLS, which httpsPorts says of its port"
 			}
 			refuse(w, r, &refusal{SandboxID: string(t.ID), Message: message, Port: t.Port, Code: http.StatusBadGateway})
 		},
@@ -245,6 +256,12 @@ func schemeOf(notes map[string]string, port string) string {
 		}
 	}
 	return "http"
+}
+
+// noTLS reports whether a program did not answer a beginning of TLS, or with something else.
+func noTLS(err error) bool {
+	_, other := errors.AsType[tls.RecordHeaderError](err)
+	return other || strings.Contains(err.Error(), "TLS handshake timeout") // net/http exports none
 }
 
 // patience is how long a piece of an answer whose length is known may wait for the next

@@ -72,7 +72,7 @@ type server struct {
 	later                                 atomic.Int64 // by how many nanoseconds the clock is ahead
 }
 
-func serve(t *testing.T, program http.Handler) *server {
+func serve(t *testing.T, program http.Handler, change ...func(*ports.Config)) *server {
 	t.Helper()
 	s := &server{t: t, secret: face.NewSecret()}
 	d, err := host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: testkeeper.New(t)})
@@ -105,11 +105,15 @@ func serve(t *testing.T, program http.Handler) *server {
 	}
 	inside := httptest.NewServer(program)
 	s.port = inside.Listener.Addr().(*net.TCPAddr).Port
-	p := ports.New(ports.Config{
+	c := ports.Config{
 		Sandboxes: &route.Router{Driver: d, Default: host.NewMachine(testkeeper.New(t)), Domains: []string{"box.example"}},
 		Secret:    s.secret, Token: func() face.Token { return "the server's" },
 		Now: s.now,
-	})
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	p := ports.New(c)
 	outside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, only := p.Hosts(r)
 		switch {
@@ -247,6 +251,48 @@ func TestPortsAreServedAsTheSandboxHasIt(t *testing.T) {
 	}
 	if res, text := s.get("/", name(port, s.public)); res.StatusCode != 400 {
 		t.Errorf("TLS that was not asked for: %s %q", res.Status, text)
+	}
+}
+
+// A program that is said to speak TLS, and is silent, holds no connection for ever: the dial
+// goes on when its client has left.
+func TestAProgramThatBeginsNoTLSIsLeft(t *testing.T) {
+	s := serve(t, http.NotFoundHandler(), func(c *ports.Config) { c.Handshake = 100 * time.Millisecond })
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	port := l.Addr().(*net.TCPAddr).Port
+	box, err := s.driver.Create(t.Context(), driver.Spec{Network: driver.Network{Public: true}, Notes: map[string]string{face.NoteHTTPSPorts: strconv.Itoa(port)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := box.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			ended <- err
+			return
+		}
+		defer c.Close()
+		_, err = io.Copy(io.Discard, c) // it says nothing
+		ended <- err
+	}()
+	if res, text := s.get("/", name(port, string(info.ID))); res.StatusCode != 502 || !strings.Contains(text, "did not begin TLS") {
+		t.Errorf("it is %s %q", res.Status, text)
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("the connection to the program is there still")
 	}
 }
 
