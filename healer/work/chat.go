@@ -29,6 +29,7 @@ type talker struct {
 	hands *talkHands
 	cost  float64 // of the replies that are in the journal, of this worker
 	words *words
+	kept  int // the newest call, as chat.State.Made has it, that this worker has kept something of
 
 	mu     sync.Mutex // of unkept
 	unkept error      // why the journal, or what the turn can be taken back by, could not be written
@@ -218,6 +219,10 @@ func (t *talker) record(e agent.Event) {
 		if t.failed() != nil {
 			return // what the call has changed may not be kept: another worker does it
 		}
+		if err := t.keepUnmade(); err != nil {
+			t.fail(err)
+			return
+		}
 		t.put(chat.Entry{Kind: chat.Result, Tool: e.Tool, Call: e.Call, Text: e.Text, Error: e.Error, Diff: t.hands.diff})
 		t.hands.diff = ""
 	case "note":
@@ -322,7 +327,22 @@ func (t *talker) changed(ctx context.Context, n int) (diff string, err error) {
 
 // keep keeps what a call has changed.
 func (t *talker) keep(n int, u *checkpoint.Undo, why string) error {
-	return chat.KeepCall(t.order.Dir, t.project.Root(), t.chat.State().LastSaid, n, u, why)
+	err := chat.KeepCall(t.order.Dir, t.project.Root(), t.chat.State().LastSaid, n, u, why)
+	if err == nil {
+		t.kept = max(t.kept, n)
+	}
+	return err
+}
+
+// keepUnmade notes of a call that has a result without being made, for instance since the
+// reply was cut off within it or the turn was stopped, that it has changed nothing: else it
+// would look like one that was broken off, and the turn could not be taken back.
+func (t *talker) keepUnmade() error {
+	s := t.chat.State()
+	if n := s.Changing[s.LastSaid]; n > t.kept {
+		return t.keep(n, nil, "")
+	}
+	return nil
 }
 
 // tidy removes the checkpoints that workers before this one have left.

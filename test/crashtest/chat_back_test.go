@@ -54,6 +54,8 @@ func TestTakingATurnBackOutlivesDeaths(t *testing.T) {
 		m{"name": "its end", "expect": []string{"part.txt: changed"}, "reply": []any{m{"text": "It is later."}}},
 		m{"name": "looks", "expect": []string{"only look"}, "reply": []any{call("read", m{"path": "part.txt"})}},
 		m{"name": "looked", "expect": []string{"later"}, "reply": []any{m{"text": "I have looked."}}},
+		m{"name": "is cut off", "expect": []string{"write much"}, "stop_reason": "max_tokens", "reply": []any{call("edit", m{"path": "much.txt", "content": "much\n"}), call("edit", m{"path": "more.txt", "content": "more"})}},
+		m{"name": "its end, cut", "expect": []string{"was cut off within this call"}, "reply": []any{m{"text": "I leave it there."}}},
 		m{"name": "is killed", "expect": []string{"run long"}, "reply": []any{edit("good, long\n"), call("exec", m{"command": "echo ran > ran.txt; sleep 1000"})}},
 		m{"name": "waits", "expect": []string{"broken off"}, "faults": []any{m{"kind": "slow", "after": 1, "until": hold}}, "reply": []any{m{"text": "I leave it as it is, and say so at length. " + strings.Repeat("And on. ", 10)}}},
 	)
@@ -164,6 +166,12 @@ func TestTakingATurnBackOutlivesDeaths(t *testing.T) {
 		t.Errorf("a turn that only looked: %v", v.last("end"))
 	}
 	refused("a turn that only looked", fmt.Sprintf("%s/%d", v.chat.GetId(), v.last("end").GetTurn()), process.ErrUnsupported, "nothing to go back to")
+
+	// A call that was not made, since the reply was cut off within it, has changed nothing: what
+	// is known of the others stays.
+	if v.turn("write much"); p.read("much.txt") != "much\n" || !v.last("end").GetCanRollBack() {
+		t.Errorf("a turn with a call that was cut off: %v\n%s", v.last("end"), v.story())
+	}
 
 	// A worker dies in the middle of a turn: what it had done before is known, and of the call
 	// that was broken off, that it has done nothing.
