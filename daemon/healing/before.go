@@ -105,7 +105,7 @@ func isIn(o *healer.Order, sandbox []string) bool {
 	if len(sandbox) == 0 {
 		return o.Rules.Sandbox == ""
 	}
-	return slices.Contains(sandbox, o.Rules.Sandbox)
+	return o.Rules.Sandbox != "" && slices.Contains(sandbox, o.Rules.Sandbox) // a sandbox may have no name
 }
 
 // repairs are those that have changed a project for good, or are about to.

@@ -79,6 +79,7 @@ func TestWhatAFileWasBefore(t *testing.T) {
 		want(what, one.path, "", "", "")
 	}
 	want("a sandbox", a, "", "", "", "box-1", "dev")
+	want("a sandbox without a name", a, "", "", "", "box-1", "")
 
 	// A turn of a chat, and a repair that is under way.
 	dir := s.store.chat("20250101-000000-chat")
