@@ -164,7 +164,7 @@ func noService(name string, all []tend.Service) error {
 }
 
 // restartService restarts the service that a word for tend restart means: the name of
-// one, or a process of one, be it the newest run or not. Beside a service no copy of a run is
+// one, or a process of one, be it the newest run or not, but no hook. Beside a service no copy of a run is
 // started, also while another run takes its place. A service that was adopted has no process
 // of its name but of earlier runs. false: it means none.
 func (d *daemon) restartService(ctx context.Context, word string, p process.Process) (bool, error) {
@@ -181,7 +181,9 @@ func (d *daemon) restartService(ctx context.Context, word string, p process.Proc
 		if err != nil {
 			return false, err
 		}
-		of = in.Spec.Labels[labelService]
+		if in.Spec.Labels[labelHook] == "" {
+			of = in.Spec.Labels[labelService]
+		}
 	}
 	for _, s := range all {
 		if (p == nil || s.Adopted) && s.Name == word || p != nil && s.Name == of {
@@ -206,6 +208,9 @@ func (d *daemon) noneOf(ctx context.Context, word string, err error) error {
 
 // labelService is the label that the process of a service has, with its name.
 const labelService = "tend.service"
+
+// labelHook is the label that the process of a hook of a service has beside that.
+const labelHook = "tend.hook"
 
 // serviceOf returns the service whose newest run a process is, if somebody wants that to
 // run; "": none. What cannot be found out is none.
