@@ -311,6 +311,15 @@ func TestStepsBeginAsTheTemplateHasIt(t *testing.T) {
 	if got := inSandbox(t, s, "whoami; pwd"); got != "root\n/srv\n" {
 		t.Errorf("it has %q", got)
 	}
+	// Another user alone changes no directory.
+	b, log = built(t, d, driver.BuildSpec{Name: "roots", AsParent: true, Steps: []driver.Step{step("USER", "root"), step("RUN", "pwd > where")}})
+	if b.Status != driver.BuildReady {
+		t.Fatalf("%+v\n%s", b, log)
+	}
+	s = scene.Value(d.Create(t.Context(), driver.Spec{Template: "roots"}))(t)
+	if got := inSandbox(t, s, "whoami; pwd; cat where"); got != "root\n/home/user\n/home/user\n" {
+		t.Errorf("it has %q", got)
+	}
 }
 
 func TestAStartCommandThatFailsEndsTheBuild(t *testing.T) {

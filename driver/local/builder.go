@@ -53,7 +53,9 @@ func (r *builder) run(ctx context.Context) (*made, error) {
 	if !r.given {
 		m.Run.User = r.parent.User
 	}
-	if (m.Run.Dir == "/" || m.Run.Dir == r.home) && r.parent.Dir == "" {
+	// The home of the parent's user is no home of another one: steps ran there, and so does what follows.
+	sameHome := m.Run.Dir == r.home && m.Run.User == r.parent.User
+	if (m.Run.Dir == "/" || sameHome) && r.parent.Dir == "" {
 		m.Run.Dir = "" // the home
 	}
 	if m.Start == "" && m.Ready == "" {
