@@ -264,7 +264,7 @@ func TestAProgramThatBeginsNoTLSIsLeft(t *testing.T) {
 	}
 	t.Cleanup(func() { l.Close() })
 	port := l.Addr().(*net.TCPAddr).Port
-	box, err := s.driver.Create(t.Context(), driver.Spec{Network: driver.Network{Public: true}, Notes: map[string]string{face.NoteHTTPSPorts: strconv.Itoa(port)}})
+	box, err := s.driver.Create(t.Context(), driver.Spec{Network: driver.Network{Public: true}, Notes: map[string]string{face.NoteHTTPSPorts: fmt.Sprintf("%d,%d", port, s.port)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,8 +283,10 @@ func TestAProgramThatBeginsNoTLSIsLeft(t *testing.T) {
 		_, err = io.Copy(io.Discard, c) // it says nothing
 		ended <- err
 	}()
-	if res, text := s.get("/", name(port, string(info.ID))); res.StatusCode != 502 || !strings.Contains(text, "did not begin TLS") {
-		t.Errorf("it is %s %q", res.Status, text)
+	for what, p := range map[string]int{"one that is silent": port, "one that speaks HTTP": s.port} {
+		if res, text := s.get("/", name(p, string(info.ID))); res.StatusCode != 502 || !strings.Contains(text, "did not begin TLS") {
+			t.Errorf("%s: %s %q", what, res.Status, text)
+		}
 	}
 	select {
 	case err := <-ended:
