@@ -34,7 +34,7 @@ type change struct {
 	roots       []string // of the project
 	at          time.Time
 	file        string
-	read        func(path string) (*checkpoint.Undo, error)
+	read        func(path string) (u *checkpoint.Undo, lost bool, err error) // lost: u is not all of it
 }
 
 // FileBefore returns what a file was before the newest repair or turn of a chat that has
@@ -61,7 +61,7 @@ func (h *Healing) FileBefore(ctx context.Context, sandbox []string, name string)
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		u, err := c.read(c.file)
+		u, lost, err := c.read(c.file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -75,6 +75,8 @@ func (h *Healing) FileBefore(ctx context.Context, sandbox []string, name string)
 			}
 			m := &tendv1.FileBeforeResponse{ChangedBy: c.by, Service: c.service, At: stamp(c.at), Existed: kind == checkpoint.File}
 			switch {
+			case lost:
+				m.Why = "not all that the turn has changed is kept"
 			case kind == checkpoint.Link:
 				m.Why = "it was a symbolic link"
 			case len(content) > maxBefore:
@@ -150,12 +152,12 @@ func (h *Healing) turns(sandbox []string) (all []change) {
 				continue
 			}
 			c.at = info.ModTime()
-			c.read = func(path string) (*checkpoint.Undo, error) {
+			c.read = func(path string) (*checkpoint.Undo, bool, error) {
 				t, err := chat.ReadTurn(path)
 				if err != nil {
-					return nil, err
+					return nil, false, err
 				}
-				return t.Undo, nil
+				return t.Undo, t.Lost, nil
 			}
 			all = append(all, c)
 		}
@@ -164,11 +166,11 @@ func (h *Healing) turns(sandbox []string) (all []change) {
 }
 
 // readUndo reads what a repair can be taken back by.
-func readUndo(path string) (*checkpoint.Undo, error) {
+func readUndo(path string) (u *checkpoint.Undo, lost bool, err error) {
 	data, err := replace.Read(path, 2*checkpoint.MaxUndo)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	u := new(checkpoint.Undo)
-	return u, json.Unmarshal(data, u)
+	u = new(checkpoint.Undo)
+	return u, false, json.Unmarshal(data, u)
 }

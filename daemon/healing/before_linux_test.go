@@ -110,6 +110,9 @@ func TestWhatAFileWasBefore(t *testing.T) {
 		turn(said, one.kind, one.before)
 		want("a turn", a, fmt.Sprintf("20250101-000000-chat/%d", said), one.content, one.says)
 	}
+	scene.Must(t, chat.KeepCall(dir, root, 6, 5, nil, "what a call has changed is not known"))
+	turn(6, checkpoint.File, []byte("in the middle of the turn\n"))
+	want("a turn of which a call is not known", a, "20250101-000000-chat/6", "", "not all that the turn has changed is kept")
 	live := newID(time.Now())
 	o.ID, o.Dir = live, s.store.episode(live)
 	scene.Must(t, begin(o))

@@ -34,6 +34,9 @@ type Turn struct {
 	Undo *checkpoint.Undo `json:"undo,omitempty"` // nil: nothing is kept
 	// Why it cannot be taken back; "": it can, if there is an Undo.
 	Why string `json:"why,omitempty"`
+	// Lost: what one of its calls has changed is in no Undo, so that what a file was before a
+	// later call may not be what it was before the turn.
+	Lost bool `json:"lost,omitempty"`
 }
 
 // TurnFile is the path of what is kept of a turn.
@@ -70,7 +73,7 @@ func KeepCall(dir, root string, said int64, call int, u *checkpoint.Undo, why st
 		why = "the project was moved meanwhile"
 	}
 	joined, apart := t.Undo.Join(u)
-	t.Call, t.Undo = call, joined
+	t.Call, t.Undo, t.Lost = call, joined, t.Lost || u == nil && why != "" || joined == nil && apart != ""
 	for _, one := range []string{why, apart} {
 		if t.Why == "" {
 			t.Why = one
@@ -78,7 +81,7 @@ func KeepCall(dir, root string, said int64, call int, u *checkpoint.Undo, why st
 	}
 	data, err := json.Marshal(t)
 	if err == nil && len(data) > maxTurn {
-		t.Undo, t.Why = nil, "what it has changed is too much to be kept"
+		t.Undo, t.Why, t.Lost = nil, "what it has changed is too much to be kept", true
 		data, err = json.Marshal(t)
 	}
 	if err == nil {
