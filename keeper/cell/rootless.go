@@ -179,6 +179,9 @@ func (p *parts) newRootless(hide []string) (_ *rootless, err error) {
 		return nil, fmt.Errorf("mask (Linux 6.6): %w", err)
 	}
 	r.pieces, r.noBase = m.pieces(mountPoints(string(info)))
+	if r.noBase != nil && !errors.Is(r.noBase, process.ErrUnsupported) {
+		return nil, r.noBase // which may be otherwise the next time
+	}
 	return r, nil
 }
 

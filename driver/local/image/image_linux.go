@@ -20,7 +20,7 @@ import (
 // Least and Most bytes of a disk.
 const (
 	Least = 16 << 20
-	Most  = 64 << 40
+	Most  = 8 << 40 // a file of ext4 ends at 16 TiB, and has as much beside the bytes
 )
 
 // A file inside takes an inode, of which there is one for so many bytes, as on most

@@ -11,7 +11,7 @@ import (
 // Least and Most bytes of a disk.
 const (
 	Least = 16 << 20
-	Most  = 64 << 40
+	Most  = 8 << 40
 )
 
 // Able is errors.ErrUnsupported here, as are all.
