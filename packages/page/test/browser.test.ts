@@ -192,7 +192,7 @@ test('output: the search of the server, hit by hit, and a wrong pattern in words
   await page.waitForSelector('.hits:has-text("3 hits")');
   await page.fill('#search', 'item (17|4999)$');
   await killServerDuring(async () => {
-    await page.keyboard.press('Enter');
+    await page.press('#search', 'Enter');
     await page.waitForSelector('.hits:has-text("searching")');
   });
   await page.waitForSelector('.hits:has-text("2 hits")');

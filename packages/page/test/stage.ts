@@ -46,8 +46,11 @@ export async function killServer(): Promise<void> {
 export async function killServerDuring(act: () => Promise<unknown>): Promise<void> {
   const pid = (await until(() => daemon.roles()['server'], 'there is a server'))!;
   process.kill(pid, 'SIGSTOP');
-  await act();
-  process.kill(pid, 'SIGKILL');
+  try {
+    await act();
+  } finally {
+    process.kill(pid, 'SIGKILL'); // what fails leaves a server to the tests behind it
+  }
   await until(() => (daemon.roles()['server'] ?? pid) !== pid, 'there is another server');
 }
 
