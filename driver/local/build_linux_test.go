@@ -295,30 +295,22 @@ func TestABuildThatFailsSaysWhere(t *testing.T) {
 
 func TestStepsBeginAsTheTemplateHasIt(t *testing.T) {
 	d, _ := boxed(t)
-	b, log := built(t, d, driver.BuildSpec{Name: "plain", AsParent: true, Steps: []driver.Step{step("RUN", "whoami > who; pwd >> who")}})
-	if b.Status != driver.BuildReady {
-		t.Fatalf("%+v\n%s", b, log)
-	}
-	s := scene.Value(d.Create(t.Context(), driver.Spec{Template: "plain"}))(t)
-	if got := inSandbox(t, s, "stat -c %U who; cat who; whoami; pwd"); got != "user\nuser\n/home/user\nuser\n/home/user\n" {
-		t.Errorf("it has %q", got)
-	}
-	b, log = built(t, d, driver.BuildSpec{Name: "moved", AsParent: true, Steps: []driver.Step{step("USER", "root"), step("WORKDIR", "/srv")}})
-	if b.Status != driver.BuildReady {
-		t.Fatalf("%+v\n%s", b, log)
-	}
-	s = scene.Value(d.Create(t.Context(), driver.Spec{Template: "moved"}))(t)
-	if got := inSandbox(t, s, "whoami; pwd"); got != "root\n/srv\n" {
-		t.Errorf("it has %q", got)
-	}
-	// Another user alone changes no directory.
-	b, log = built(t, d, driver.BuildSpec{Name: "roots", AsParent: true, Steps: []driver.Step{step("USER", "root"), step("RUN", "pwd > where")}})
-	if b.Status != driver.BuildReady {
-		t.Fatalf("%+v\n%s", b, log)
-	}
-	s = scene.Value(d.Create(t.Context(), driver.Spec{Template: "roots"}))(t)
-	if got := inSandbox(t, s, "whoami; pwd; cat where"); got != "root\n/home/user\n/home/user\n" {
-		t.Errorf("it has %q", got)
+	for name, tt := range map[string]struct {
+		steps     []driver.Step
+		ask, want string
+	}{
+		"plain": {[]driver.Step{step("RUN", "whoami > who; pwd >> who")}, "stat -c %U who; cat who; whoami; pwd", "user\nuser\n/home/user\nuser\n/home/user\n"},
+		"moved": {[]driver.Step{step("USER", "root"), step("WORKDIR", "/srv")}, "whoami; pwd", "root\n/srv\n"},
+		// Another user alone changes no directory.
+		"roots": {[]driver.Step{step("USER", "root"), step("RUN", "pwd > where")}, "whoami; pwd; cat where", "root\n/home/user\n/home/user\n"},
+	} {
+		if b, log := built(t, d, driver.BuildSpec{Name: name, AsParent: true, Steps: tt.steps}); b.Status != driver.BuildReady {
+			t.Fatalf("%+v\n%s", b, log)
+		}
+		s := scene.Value(d.Create(t.Context(), driver.Spec{Template: name}))(t)
+		if got := inSandbox(t, s, tt.ask); got != tt.want {
+			t.Errorf("%s has %q", name, got)
+		}
 	}
 }
 

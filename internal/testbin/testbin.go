@@ -113,7 +113,7 @@ func Make(dir string, variants ...Variant) error {
 			if err != nil {
 				return err
 			}
-			if err := link(program, filepath.Join(dir, name)); err != nil {
+			if err := Link(program, filepath.Join(dir, name)); err != nil {
 				return err
 			}
 		}
@@ -218,8 +218,8 @@ func goBuild(root string, args ...string) error {
 	return nil
 }
 
-// link makes another name for a program, or a copy on another filesystem.
-func link(from, to string) error {
+// Link makes another name for a program, or a copy on another filesystem.
+func Link(from, to string) error {
 	if os.Link(from, to) == nil {
 		return nil
 	}

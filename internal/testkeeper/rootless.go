@@ -4,7 +4,6 @@ package testkeeper
 
 import (
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,7 +40,7 @@ func Rootless(t *testing.T, tests string, variants ...testbin.Variant) {
 	defer os.RemoveAll(dir)
 	tmp, bin, test := filepath.Join(dir, "tmp"), filepath.Join(dir, "bin"), filepath.Join(dir, "test")
 	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(tmp, 0o700), os.Chown(tmp, rootlessID, rootlessID),
-		testbin.Make(bin, append(variants, testbin.Roles)...), copyFile(test, "/proc/self/exe")); err != nil {
+		testbin.Make(bin, append(variants, testbin.Roles)...), testbin.Link("/proc/self/exe", test), os.Chmod(test, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	args := []string{"-test.run", tests, "-test.timeout", "20m"}
@@ -60,24 +59,4 @@ func Rootless(t *testing.T, tests string, variants ...testbin.Variant) {
 	if err != nil {
 		t.Errorf("as user %d: %v", rootlessID, err)
 	}
-}
-
-func copyFile(to, from string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	if cerr := out.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Chmod(to, 0o755) // whatever the umask is
-	}
-	return err
 }
