@@ -3,25 +3,20 @@
 package crashtest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 
 	"github.com/tend-run/tend"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
-	"github.com/tend-run/tend/internal/pace"
 	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/process"
 )
 
@@ -63,61 +58,16 @@ func TestTakingATurnBackOutlivesDeaths(t *testing.T) {
 	p := newProject(t, "true\n")
 	v := converse(t, d, p, model(t, script...), "")
 	c := d.Connect(t)
-	kill := func(pid int) {
-		if pid > 0 {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-	}
 	head := p.git("rev-parse", "HEAD")
 	before := p.git("status", "--porcelain")
 	var name string
-	for n, round := range []struct {
-		name string
-		die  func(worker int)
-	}{
-		{"nobody", func(int) {}},
-		{"the worker", func(worker int) { kill(worker) }},
-		{"the server", func(int) { kill(d.Roles()[testdaemon.Server]) }},
-		{"all of them", func(worker int) {
-			for role, pid := range d.Roles() {
-				if role != testdaemon.Launcher {
-					kill(pid)
-				}
-			}
-			kill(worker)
-		}},
-	} {
+	for n, round := range deathsOf(d) {
 		name = v.turn(fmt.Sprint("round ", n))
 		if end := v.last("end"); !end.GetCanRollBack() || p.read("part.txt") != "good, mended\n" || p.read("new/made.txt") != "made\n" {
 			t.Fatalf("before %s: %v, %q\n%s", round.name, end, p.read("part.txt"), v.story())
 		}
-		meanwhile, end := context.WithCancel(t.Context())
-		died := make(chan string, 1)
-		go func() {
-			at := "after its end" // then the round is as the first one
-			defer func() { died <- at }()
-			for round.name != "nobody" && pace.Wait(meanwhile, 10*time.Millisecond) {
-				if pid := workerOf(meanwhile, c); pid > 0 {
-					at = "while a worker lived"
-					round.die(pid)
-					return
-				}
-			}
-		}()
-		id, err := c.RollBack(t.Context(), name)
-		if err == nil {
-			over(t, c, id)
-		}
-		end()
-		t.Logf("the death of %s came %s", round.name, <-died)
-		if !d.Settle(t.Context()) {
-			t.Fatalf("not all roles came back: %v", d.Roles())
-		}
-		if err != nil { // the connection broke for longer than it is repeated
-			id, err = c.RollBack(t.Context(), name)
-		}
-		scene.Must(t, err)
-		back := over(t, c, id)
+		back := takenBack(t, d, c, name, round)
+		id := back.ID
 		if back.Status != tend.HealReady || back.TakesBack != name || back.Commit != "" || len(back.Left) > 0 || len(back.Tries) != 1 || strings.Join(back.Tries[0].Paths, " ") != "new/made.txt part.txt" {
 			t.Fatalf("after the death of %s it is %+v", round.name, back.Episode)
 		}

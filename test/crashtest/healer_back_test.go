@@ -35,28 +35,24 @@ func over(t *testing.T, c *tend.Client, id string) (e tend.EpisodeRecord) {
 	return e
 }
 
-// A repair that somebody takes back is taken back once, whoever dies meanwhile, with nothing
-// of the user's work touched; it is not made again by itself, and made again when it is
-// asked for.
-func TestTakingBackOutlivesDeaths(t *testing.T) {
-	t.Parallel()
-	d := serve(t)
-	c := d.Connect(t)
-	p := newProject(t, "echo good > part.txt; echo fixed > added.txt\n")
-	p.spoil()
-	kill := func(pid int) {
-		if pid > 0 {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
+// kill kills a process, if there is one.
+func kill(pid int) {
+	if pid > 0 {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	p.up(c, ", per_day: 1000")
-	e := repaired(t, c)
-	for _, round := range []struct {
-		name string
-		die  func(worker int)
-	}{
-		{"nobody", func(int) {}},
-		{"the worker", func(worker int) { kill(worker) }},
+}
+
+// death is who dies in a round of a test that takes something back, of which a worker is at work.
+type death struct {
+	name string
+	die  func(worker int) // nil: nobody dies
+}
+
+// deathsOf are those of a daemon and the worker.
+func deathsOf(d *daemon) []death {
+	return []death{
+		{"nobody", nil},
+		{"the worker", kill},
 		{"the server", func(int) { kill(d.Roles()[testdaemon.Server]) }},
 		{"all of them", func(worker int) {
 			for role, pid := range d.Roles() {
@@ -66,38 +62,59 @@ func TestTakingBackOutlivesDeaths(t *testing.T) {
 			}
 			kill(worker)
 		}},
-	} {
+	}
+}
+
+// takenBack takes back a repair or a turn, while somebody dies, and returns the episode that did.
+func takenBack(t *testing.T, d *daemon, c *tend.Client, name string, death death) (back tend.EpisodeRecord) {
+	t.Helper()
+	meanwhile, end := context.WithCancel(t.Context())
+	died := make(chan string, 1)
+	go func() {
+		at := "after its end" // then the round is as the first one
+		defer func() { died <- at }()
+		for death.die != nil && pace.Wait(meanwhile, 10*time.Millisecond) {
+			if pid := workerOf(meanwhile, c); pid > 0 {
+				at = "while a worker lived"
+				death.die(pid)
+				return
+			}
+		}
+	}()
+	id, err := c.RollBack(t.Context(), name)
+	if err == nil {
+		over(t, c, id)
+	}
+	end()
+	t.Logf("the death of %s came %s", death.name, <-died)
+	if !d.Settle(t.Context()) {
+		t.Fatalf("not all roles came back: %v", d.Roles())
+	}
+	if err != nil { // the connection broke for longer than it is repeated
+		id, err = c.RollBack(t.Context(), name)
+	}
+	scene.Must(t, err)
+	return over(t, c, id)
+}
+
+// A repair that somebody takes back is taken back once, whoever dies meanwhile, with nothing
+// of the user's work touched; it is not made again by itself, and made again when it is
+// asked for.
+func TestTakingBackOutlivesDeaths(t *testing.T) {
+	t.Parallel()
+	d := serve(t)
+	c := d.Connect(t)
+	p := newProject(t, "echo good > part.txt; echo fixed > added.txt\n")
+	p.spoil()
+	p.up(c, ", per_day: 1000")
+	e := repaired(t, c)
+	for _, round := range deathsOf(d) {
 		if e.Status != tend.HealReady || e.Commit == "" || !e.CanRollBack || e.TakenBack != "" {
 			t.Fatalf("before %s: it is %+v", round.name, e.Episode)
 		}
 		head := strings.TrimSpace(p.git("rev-parse", "HEAD"))
-		meanwhile, end := context.WithCancel(t.Context())
-		died := make(chan string, 1)
-		go func() {
-			at := "after its end" // then the round is as the first one
-			defer func() { died <- at }()
-			for round.name != "nobody" && pace.Wait(meanwhile, 10*time.Millisecond) {
-				if pid := workerOf(meanwhile, c); pid > 0 {
-					at = "while a worker lived"
-					round.die(pid)
-					return
-				}
-			}
-		}()
-		id, err := c.RollBack(t.Context(), e.ID)
-		if err == nil {
-			over(t, c, id)
-		}
-		end()
-		t.Logf("the death of %s came %s", round.name, <-died)
-		if !d.Settle(t.Context()) {
-			t.Fatalf("not all roles came back: %v", d.Roles())
-		}
-		if err != nil { // the connection broke for longer than it is repeated
-			id, err = c.RollBack(t.Context(), e.ID)
-		}
-		scene.Must(t, err)
-		back := over(t, c, id)
+		back := takenBack(t, d, c, e.ID, round)
+		id := back.ID
 		if back.Status != tend.HealReady || back.TakesBack != e.ID || len(back.Left) > 0 || len(back.Tries) != 1 || strings.Join(back.Tries[0].Paths, " ") != "added.txt part.txt" {
 			t.Fatalf("after the death of %s it is %+v", round.name, back.Episode)
 		}
