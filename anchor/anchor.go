@@ -133,7 +133,7 @@ func (a *anchor) logf(format string, v ...any) {
 
 // resume adopts a role that a former anchor started, or starts it.
 func (a *anchor) resume(r *role, known []byte) {
-	if r.adopt(parseRoles(known, r.name)) {
+	if r.adopt(rundir.ParseRole(known, r.name)) {
 		a.adopted(r)
 		return
 	}
@@ -154,7 +154,7 @@ func (a *anchor) adopted(r *role) {
 
 // note writes down which processes play the roles. a.mu is held.
 func (a *anchor) note() {
-	if err := a.run.WriteFile(rundir.Roles, formatRoles(&a.keeper, &a.server)); err != nil {
+	if err := a.run.WriteFile(rundir.Roles, rundir.FormatRoles(a.keeper.line(), a.server.line())); err != nil {
 		a.logf("%v", err)
 	}
 }
@@ -162,7 +162,7 @@ func (a *anchor) note() {
 // begin starts a role and watches it. A former anchor may have started the role and
 // died before it wrote that down: begin adopts that process. a.mu is held.
 func (a *anchor) begin(r *role) {
-	if pid := a.run.Holder(r.name); pid > 0 && r.adopt(pid, startTicks(pid)) {
+	if pid := a.run.Holder(r.name); pid > 0 && r.adopt(pid, rundir.StartTicks(pid)) {
 		a.adopted(r)
 		return
 	}
@@ -193,7 +193,7 @@ func (a *anchor) begin(r *role) {
 		})
 		return
 	}
-	r.set(pid, startTicks(pid), fd)
+	r.set(pid, rundir.StartTicks(pid), fd)
 	a.note()
 	a.works(r, pid)
 	go a.keep(r, fd, r.ended)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/unixsock"
+	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/wire"
 )
 
@@ -95,11 +96,11 @@ func FuzzFiles(f *testing.F) {
 	f.Add("keeper 99999999999999999999 -1\n", "keeper")
 	f.Add("tend\x00server\x00\x00", "server")
 	f.Fuzz(func(t *testing.T, text, name string) {
-		if _, ticks := parseRoles([]byte(text), name); ticks != 0 && !strings.Contains(text, name) {
+		if _, ticks := rundir.ParseRole([]byte(text), name); ticks != 0 && !strings.Contains(text, name) {
 			t.Errorf("%q names no %q", text, name)
 		}
 		if name != "" && !strings.ContainsAny(name, " \t\n\v\f\r\u0085\u00a0") {
-			if pid, ticks := parseRoles(formatRoles(&role{name: name, pid: 12, ticks: 34}), name); len(strings.Fields(name)) == 1 && strings.Fields(name)[0] == name && (pid != 12 || ticks != 34) {
+			if pid, ticks := rundir.ParseRole(rundir.FormatRoles(rundir.RolePID{Name: name, PID: 12, Ticks: 34}), name); len(strings.Fields(name)) == 1 && strings.Fields(name)[0] == name && (pid != 12 || ticks != 34) {
 				t.Errorf("role %q came back as %d %d", name, pid, ticks)
 			}
 		}

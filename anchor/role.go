@@ -3,17 +3,15 @@
 package anchor
 
 import (
-	"bytes"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/procfs"
+	"github.com/tend-run/tend/keeper/rundir"
 )
 
 // role is a process that is kept alive: started, or found alive, watched by
@@ -133,7 +131,7 @@ func (r *role) adopt(pid int, ticks uint64) bool {
 	if err != nil {
 		return false
 	}
-	if startTicks(pid) != ticks {
+	if rundir.StartTicks(pid) != ticks {
 		unix.Close(fd)
 		return false
 	}
@@ -181,32 +179,5 @@ func spawn(path string, argv, env []string, extra []int) (int, error) {
 	return pid, nil
 }
 
-// startTicks is the kernel's start time of a process; 0 if it is gone.
-func startTicks(pid int) uint64 {
-	s, ok := procfs.ReadStat(pid)
-	if !ok || s.Dead() {
-		return 0
-	}
-	return uint64(s.Start)
-}
-
-// formatRoles and parseRoles are the text of the roles file: a line "name pid
-// ticks" for each.
-func formatRoles(roles ...*role) []byte {
-	var b bytes.Buffer
-	for _, r := range roles {
-		fmt.Fprintf(&b, "%s %d %d\n", r.name, r.pid, r.ticks)
-	}
-	return b.Bytes()
-}
-
-func parseRoles(b []byte, name string) (pid int, ticks uint64) {
-	for line := range strings.Lines(string(b)) {
-		f := strings.Fields(line)
-		if len(f) == 3 && f[0] == name {
-			pid, _ = strconv.Atoi(f[1])
-			ticks, _ = strconv.ParseUint(f[2], 10, 64)
-		}
-	}
-	return pid, ticks
-}
+// line is the role's line of the roles file.
+func (r *role) line() rundir.RolePID { return rundir.RolePID{Name: r.name, PID: r.pid, Ticks: r.ticks} }

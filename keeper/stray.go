@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -93,7 +94,8 @@ type lineage struct {
 	of       int // our parent when it was looked up; 0: look again; guarded by mu
 	above    []subreaper
 	complete bool
-	buf      []byte // of read; guarded by mu
+	buf      []byte       // of read; guarded by mu
+	server   atomic.Int64 // the server that has the mark of roles; 0: none is known
 }
 
 // subreaper is one of them. The list of its children stays open: it is read at
@@ -103,6 +105,20 @@ type subreaper struct {
 	pid      int
 	pidfd    int
 	children int // -1: could not be opened
+}
+
+// server is the process of the server, which has the mark of roles from now on: its anchor
+// may have started it before the keeper gave that mark to the anchor. It is known by the
+// anchor's word, too, as long as it has not come to its lock.
+func (k *Keeper) server() int {
+	pid := k.run.Holder("server")
+	if pid == 0 {
+		pid = k.run.Started("server")
+	}
+	if pid != 0 && k.line.server.Swap(int64(pid)) != int64(pid) {
+		k.markRole(pid)
+	}
+	return pid
 }
 
 // seesAll reports whether the subreapers that are known are all there are.
@@ -264,7 +280,7 @@ func (k *Keeper) strays() (all []stray, complete bool) {
 	if len(roots) == 0 {
 		return nil, complete // as it is most often
 	}
-	server := k.run.Holder("server")
+	server := k.server()
 	if len(roots) == 1 && roots[0] == server {
 		return nil, complete // or this
 	}

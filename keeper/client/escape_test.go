@@ -178,3 +178,33 @@ func TestAKillReachesOrphansWithoutCgroups(t *testing.T) {
 		})
 	}
 }
+
+// The server may be started by an anchor that has no mark of roles yet, and be new: not at its
+// lock. It is no descendant of a process that runs at that time.
+func TestAServerWithoutMarkAndLockIsNobodys(t *testing.T) {
+	scene.Root(t)
+	state := testkeeper.Start(t)
+	m := testkeeper.Open(t, state)
+	p := scene.Start(t, m, process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
+	before := pids(t, state)
+	for _, pid := range []int{before.Anchor, parentOf(t, before.Anchor)} {
+		scene.Must(t, unix.Prlimit(pid, unix.RLIMIT_RTTIME, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}, nil))
+	}
+	unix.Kill(before.Server, unix.SIGKILL)
+	scene.Eventually(t, "there is another server", func() bool { s := pids(t, state).Server; return s > 0 && s != before.Server })
+	unix.Kill(before.Anchor, unix.SIGKILL) // whose children are the launcher's now, as an orphan of p would be
+	scene.Eventually(t, "there is another anchor", func() bool { return pids(t, state).Anchor != before.Anchor })
+	scene.WriteLast(t, p, "")
+	if r := scene.Wait(t, p, process.Until{TreeGone: true}); r.Exit.Code != 0 {
+		t.Errorf("%+v", r.Exit)
+	}
+}
+
+func parentOf(t *testing.T, pid int) int {
+	t.Helper()
+	stat, ok := procfs.ReadStat(pid)
+	if !ok {
+		t.Fatalf("process %d is gone", pid)
+	}
+	return stat.PPID
+}

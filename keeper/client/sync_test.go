@@ -189,10 +189,16 @@ func broken(t *testing.T, facts []string, name string) string {
 	return ""
 }
 
-func pids(t *testing.T, stateDir string) anchor.Pids {
+func pids(t *testing.T, stateDir string) (p anchor.Pids) {
 	t.Helper()
-	c := scene.Value(anchor.Dial(stateDir))(t)
-	defer c.Close()
-	p := scene.Value(c.Roles())(t)
+	scene.Eventually(t, "an anchor answers", func() bool {
+		c, err := anchor.Dial(stateDir)
+		if err != nil {
+			return false // the former one has just been killed
+		}
+		defer c.Close()
+		p, err = c.Roles()
+		return err == nil
+	})
 	return p
 }
