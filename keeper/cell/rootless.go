@@ -188,64 +188,37 @@ func (p *parts) newRootless(hide []string) (_ *rootless, err error) {
 // writeRootless appends what makes the stage. Its maker has memory of its own: /proc shows
 // to an ordinary user only the files of what is dumpable, and the keeper is not.
 func writeRootless(l *script.List, program int, dir string, pid *uint32) {
-	here := int64(unix.AT_FDCWD)
-	at := uintptr(here)
-	none, dot, root, empty := l.Text("none"), l.Text("."), l.Text("/"), l.Text("")
-	memory, options := l.Text("tmpfs"), l.Text("mode=755,size=64k")
-	mkdir := func(name string) {
-		l.Call("make "+name, unix.SYS_MKDIRAT, at, l.Text(name), 0o755)
-	}
-	readOnly := func() {
-		l.Call("close it", unix.SYS_MOUNT, none, dot, 0, unix.MS_REMOUNT|unix.MS_RDONLY, options)
-	}
-	l.Call("open the copy's files in /proc", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
-	l.Call(stepUsers, unix.SYS_UNSHARE, unix.CLONE_NEWUSER)
+	w := writeStage(l, "mode=755,size=64k")
+	w.Call("open the copy's files in /proc", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
+	w.Call(stepUsers, unix.SYS_UNSHARE, unix.CLONE_NEWUSER)
 	for _, f := range [][2]string{
 		{"setgroups", "deny"}, {"uid_map", fmt.Sprintf("0 %d 1", os.Geteuid())}, {"gid_map", fmt.Sprintf("0 %d 1", os.Getegid())},
 	} {
-		l.Call(stepMap+f[0], unix.SYS_OPENAT, at, l.Text("/proc/self/"+f[0]), unix.O_WRONLY|unix.O_CLOEXEC, 0)
-		l.Result(0)
-		l.Call(stepMap+f[0], unix.SYS_WRITE, 0, l.Text(f[1]), uintptr(len(f[1])))
+		w.Call(stepMap+f[0], unix.SYS_OPENAT, w.at, w.Text("/proc/self/"+f[0]), unix.O_WRONLY|unix.O_CLOEXEC, 0)
+		w.Result(0)
+		w.Call(stepMap+f[0], unix.SYS_WRITE, 0, w.Text(f[1]), uintptr(len(f[1])))
 	}
-	l.Fork("make namespaces", unix.CLONE_NEWNS|unix.CLONE_NEWNET, pid)
-	l.Call("end with the keeper", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
-	l.Call("mounts of its own", unix.SYS_MOUNT, none, root, 0, unix.MS_REC|unix.MS_PRIVATE, 0)
-	place := l.Text(dir)
-	l.Call("mount the stage", unix.SYS_MOUNT, none, place, memory, 0, options)
-	l.Call("go there", unix.SYS_CHDIR, place)
-	mkdir(stageMerge[1:])
-	mkdir(stageParts[1:])
-	readOnly()
-	parts := l.Text(stageParts[1:])
-	l.Call("mount the parts", unix.SYS_MOUNT, none, parts, memory, 0, options)
-	l.Call("go to the parts", unix.SYS_CHDIR, parts)
-	for _, name := range []string{stageBase, stageOwn, stageHost, stageDev} {
-		mkdir(name)
-	}
-	for i := range box.MaxLayers {
-		mkdir(stageLayer(i))
-	}
-	readOnly()
-	l.Call("bind the machine's root", unix.SYS_MOUNT, root, l.Text(stageHost), 0, unix.MS_BIND|unix.MS_REC, 0)
-	l.Call("uncover the directory of the stage", unix.SYS_UMOUNT2, l.Text(stageHost+dir), unix.MNT_DETACH)
-	l.Call("mount the mask", unix.SYS_MOUNT, none, l.Text(stageBase), memory, 0, l.Text("mode=755,size=64m"))
-	l.Call("mount /dev", unix.SYS_MOUNT, none, l.Text(stageDev), memory, unix.MS_NOSUID|unix.MS_NOEXEC, options)
-	l.Call("go to /dev", unix.SYS_CHDIR, l.Text(stageDev))
+	w.Fork("make namespaces", unix.CLONE_NEWNS|unix.CLONE_NEWNET, pid)
+	w.begin(dir)
+	w.places(stageBase, stageOwn, stageHost, stageDev)
+	w.readOnly()
+	w.Call("bind the machine's root", unix.SYS_MOUNT, w.root, w.Text(stageHost), 0, unix.MS_BIND|unix.MS_REC, 0)
+	w.Call("uncover the directory of the stage", unix.SYS_UMOUNT2, w.Text(stageHost+dir), unix.MNT_DETACH)
+	w.Call("mount the mask", unix.SYS_MOUNT, w.none, w.Text(stageBase), w.memory, 0, w.Text("mode=755,size=64m"))
+	w.Call("mount /dev", unix.SYS_MOUNT, w.none, w.Text(stageDev), w.memory, unix.MS_NOSUID|unix.MS_NOEXEC, w.options)
+	w.Call("go to /dev", unix.SYS_CHDIR, w.Text(stageDev))
 	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
-		l.Call("make "+name, unix.SYS_MKNODAT, at, l.Text(name), unix.S_IFREG|0o666, 0)
-		l.Call("bind /dev/"+name, unix.SYS_MOUNT, l.Text("/dev/"+name), l.Text(name), 0, unix.MS_BIND, 0)
+		w.Call("make "+name, unix.SYS_MKNODAT, w.at, w.Text(name), unix.S_IFREG|0o666, 0)
+		w.Call("bind /dev/"+name, unix.SYS_MOUNT, w.Text("/dev/"+name), w.Text(name), 0, unix.MS_BIND, 0)
 	}
 	for _, name := range []string{"pts", "shm"} {
-		mkdir(name)
+		w.mkdir(name)
 	}
 	for _, link := range deviceLinks {
-		l.Call("link "+link[0], unix.SYS_SYMLINKAT, l.Text(link[1]), at, l.Text(link[0]))
+		w.Call("link "+link[0], unix.SYS_SYMLINKAT, w.Text(link[1]), w.at, w.Text(link[0]))
 	}
-	readOnly()
-	l.Call("go back", unix.SYS_CHDIR, l.Text("../.."))
-	l.Call("pivot_root", unix.SYS_PIVOT_ROOT, dot, dot)
-	l.Call("leave the machine's root", unix.SYS_UMOUNT2, dot, unix.MNT_DETACH)
-	l.Call("wait", unix.SYS_EXECVEAT, uintptr(program), empty, l.Texts(firstName, firstNoNet), l.Texts(), unix.AT_EMPTY_PATH)
+	w.readOnly()
+	w.end("../..", program)
 }
 
 // Names of the steps that a machine's settings forbid.

@@ -34,6 +34,66 @@ const (
 
 func stageLayer(i int) string { return fmt.Sprint(i + 1) }
 
+// stageWriter appends to a script the steps by which a stage is made.
+type stageWriter struct {
+	*script.List
+	at              uintptr // the working directory
+	none, dot, root uintptr
+	memory, options uintptr // of each tmpfs
+}
+
+func writeStage(l *script.List, options string) stageWriter {
+	here := int64(unix.AT_FDCWD)
+	return stageWriter{List: l, at: uintptr(here), none: l.Text("none"), dot: l.Text("."), root: l.Text("/"), memory: l.Text("tmpfs"), options: l.Text(options)}
+}
+
+func (w *stageWriter) dieWithKeeper() {
+	w.Call("end with the keeper", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
+}
+
+func (w *stageWriter) mkdir(name string) {
+	w.Call("make "+name, unix.SYS_MKDIRAT, w.at, w.Text(name), 0o755)
+}
+
+// readOnly closes the tmpfs of the working directory.
+func (w *stageWriter) readOnly() {
+	w.Call("close it", unix.SYS_MOUNT, w.none, w.dot, 0, unix.MS_REMOUNT|unix.MS_RDONLY, w.options)
+}
+
+// begin goes to the root of the stage, which lies over dir in a namespace of its own.
+func (w *stageWriter) begin(dir string) {
+	w.dieWithKeeper()
+	w.Call("mounts of its own", unix.SYS_MOUNT, w.none, w.root, 0, unix.MS_REC|unix.MS_PRIVATE, 0)
+	place := w.Text(dir)
+	w.Call("mount the stage", unix.SYS_MOUNT, w.none, place, w.memory, 0, w.options)
+	w.Call("go there", unix.SYS_CHDIR, place)
+}
+
+// places makes the directories, and goes to that of the parts: those of these names and one
+// for each layer. That one is still to be closed.
+func (w *stageWriter) places(parts ...string) {
+	w.mkdir(stageMerge[1:])
+	w.mkdir(stageParts[1:])
+	w.readOnly()
+	dir := w.Text(stageParts[1:])
+	w.Call("mount the parts", unix.SYS_MOUNT, w.none, dir, w.memory, 0, w.options)
+	w.Call("go to the parts", unix.SYS_CHDIR, dir)
+	for _, name := range parts {
+		w.mkdir(name)
+	}
+	for i := range box.MaxLayers {
+		w.mkdir(stageLayer(i))
+	}
+}
+
+// end makes the stage the root, and waits. back leads to it.
+func (w *stageWriter) end(back string, program int) {
+	w.Call("go back", unix.SYS_CHDIR, w.Text(back))
+	w.Call("pivot_root", unix.SYS_PIVOT_ROOT, w.dot, w.dot)
+	w.Call("leave the machine's root", unix.SYS_UMOUNT2, w.dot, unix.MNT_DETACH)
+	w.Call("wait", unix.SYS_EXECVEAT, uintptr(program), w.Text(""), w.Texts(firstName, firstNoNet), w.Texts(), unix.AT_EMPTY_PATH)
+}
+
 // newStage makes the stage of a user namespace. Its maker is a child that lives until the
 // namespace is open. dir is a directory of the keeper's.
 func newStage(ns, program int, dir string) (int, error) {
@@ -48,44 +108,18 @@ func newStage(ns, program int, dir string) (int, error) {
 		return -1, err
 	}
 	defer l.Close()
-	here := int64(unix.AT_FDCWD)
-	none, dot, root, empty := l.Text("none"), l.Text("."), l.Text("/"), l.Text("")
-	memory, options := l.Text("tmpfs"), l.Text("mode=755,uid=0,gid=0,size=64k")
-	mkdir := func(name string) {
-		l.Call("make "+name, unix.SYS_MKDIRAT, uintptr(here), l.Text(name), 0o755)
-	}
-	readOnly := func() {
-		l.Call("close it", unix.SYS_MOUNT, none, dot, 0, unix.MS_REMOUNT|unix.MS_RDONLY, options)
-	}
-	l.Call("enter the user namespace", unix.SYS_SETNS, uintptr(ns), unix.CLONE_NEWUSER)
-	l.Fork("make a mount namespace", unix.CLONE_NEWNS, pid)
-	l.Call("end with the keeper", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
-	l.Call("mounts of its own", unix.SYS_MOUNT, none, root, 0, unix.MS_REC|unix.MS_PRIVATE, 0)
-	place := l.Text(dir)
-	l.Call("mount the stage", unix.SYS_MOUNT, none, place, memory, 0, options)
-	l.Call("go there", unix.SYS_CHDIR, place) // as the keeper's user: the way there is closed to others
-	l.Call("groups", unix.SYS_SETGROUPS, 0, 0)
-	l.Call("gid", unix.SYS_SETRESGID, 0, 0, 0)
-	l.Call("uid", unix.SYS_SETRESUID, 0, 0, 0)
-	l.Call("end with the keeper", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0) // another user has forgotten it
-	mkdir(stageMerge[1:])
-	mkdir(stageParts[1:])
-	readOnly()
-	parts := l.Text(stageParts[1:])
-	l.Call("mount the parts", unix.SYS_MOUNT, none, parts, memory, 0, options)
-	l.Call("go to the parts", unix.SYS_CHDIR, parts)
-	for _, name := range []string{stageBase, stageOwn, stageProc} {
-		mkdir(name)
-	}
-	for i := range box.MaxLayers {
-		mkdir(stageLayer(i))
-	}
-	l.Call("bind proc", unix.SYS_MOUNT, l.Text("/proc"), l.Text(stageProc), 0, unix.MS_BIND|unix.MS_REC, 0)
-	readOnly()
-	l.Call("go back", unix.SYS_CHDIR, l.Text(".."))
-	l.Call("pivot_root", unix.SYS_PIVOT_ROOT, dot, dot)
-	l.Call("leave the machine's root", unix.SYS_UMOUNT2, dot, unix.MNT_DETACH)
-	l.Call("wait", unix.SYS_EXECVEAT, uintptr(program), empty, l.Texts(firstName, firstNoNet), l.Texts(), unix.AT_EMPTY_PATH)
+	w := writeStage(l, "mode=755,uid=0,gid=0,size=64k")
+	w.Call("enter the user namespace", unix.SYS_SETNS, uintptr(ns), unix.CLONE_NEWUSER)
+	w.Fork("make a mount namespace", unix.CLONE_NEWNS, pid)
+	w.begin(dir) // as the keeper's user: the way there is closed to others
+	w.Call("groups", unix.SYS_SETGROUPS, 0, 0)
+	w.Call("gid", unix.SYS_SETRESGID, 0, 0, 0)
+	w.Call("uid", unix.SYS_SETRESUID, 0, 0, 0)
+	w.dieWithKeeper() // another user has forgotten it
+	w.places(stageBase, stageOwn, stageProc)
+	w.Call("bind proc", unix.SYS_MOUNT, w.Text("/proc"), w.Text(stageProc), 0, unix.MS_BIND|unix.MS_REC, 0)
+	w.readOnly()
+	w.end("..", program)
 
 	runtime.LockOSThread() // the child ends with the thread that made it
 	defer runtime.UnlockOSThread()
