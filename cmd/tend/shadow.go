@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/healer/confine"
 	"github.com/tend-run/tend/keeper/shadow"
 	"github.com/tend-run/tend/process/box"
@@ -16,5 +17,28 @@ func shadowOf(at confine.Sandbox) (confine.Shadow, error) {
 }
 
 type inShadow struct{ *shadow.Shadow }
+
+// User implements confine.Shadow.
+func (s inShadow) User(name string) (confine.User, error) {
+	dir, ids, err := s.Root()
+	if err != nil {
+		return confine.User{}, err
+	}
+	defer dir.Close()
+	root, err := files.OpenRoot(dir, ids)
+	if err != nil {
+		return confine.User{}, err
+	}
+	defer root.Close()
+	a, err := root.Account(name)
+	if err != nil {
+		return confine.User{}, err
+	}
+	u := confine.User{UID: uint32(a.UID), GID: uint32(a.GID)}
+	for _, g := range a.Groups {
+		u.Groups = append(u.Groups, uint32(g))
+	}
+	return u, nil
+}
 
 func (s inShadow) Run(p confine.Program) (int, error) { return s.Shadow.Run(shadow.Program(p)) }

@@ -25,8 +25,10 @@
 // laid. So there [ArgvInside] names a program for the machine, which makes a [Shadow] of the
 // sandbox and runs this program in it: root of namespaces in which nobody else is. That one
 // does what was said above, gives up all that programs of the sandbox have not, gets their
-// filter of system calls, and runs the command as its user. The directory that takes what is
-// changed is the shadow's, and is looked at on the machine, once nothing runs any more.
+// filter of system calls, and runs the command as its user, whom the machine looks up by name
+// ([Shadow].User): the rules may come from a process in the sandbox, and say nothing of
+// rights. The directory that takes what is changed is the shadow's, and is looked at on the
+// machine, once nothing runs any more.
 package confine
 
 import (
@@ -60,8 +62,6 @@ type Rules struct {
 	Hide []string `json:"hide,omitempty"`
 	// Drop are names of directories: what was changed in them is not collected.
 	Drop []string `json:"drop,omitempty"`
-	// User is for [ArgvInside].
-	User *User `json:"user,omitempty"`
 
 	inner *inner // set where the command runs in a shadow
 }

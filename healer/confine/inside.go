@@ -17,6 +17,8 @@ type Sandbox struct {
 	StateDir string // of its daemon
 	Scratch  string // a directory for the shadow alone, on the machine
 	ID       string
+	// User is who the command runs as, as process.Spec has it; "": root.
+	User string
 }
 
 // User is who a command in a sandbox runs as, by its ids there.
@@ -41,6 +43,8 @@ type Shadow interface {
 	// Harden is what programs of the sandbox are denied: they have these capabilities alone, a
 	// bit each, and a filter of system calls.
 	Harden() (caps uint64, filter bool)
+	// User finds an account of the sandbox, as a process that starts there would.
+	User(name string) (User, error)
 	// Run runs this program as root of the shadow, with all capabilities and no filter.
 	Run(p Program) (status int, err error)
 	// End ends all that runs there.
@@ -61,10 +65,10 @@ type inner struct {
 
 // ArgvInside is Argv for a command in a sandbox, on a machine with overlays. self is the path
 // of this program on the machine, where it runs as root; the paths of the rules are those of
-// the sandbox, but for Changes. Rules need a User.
+// the sandbox, but for Changes.
 func ArgvInside(self string, at Sandbox, r Rules, argv []string) []string {
 	line := Argv(self, r, argv)
-	return slices.Concat([]string{self, insideVerb, at.StateDir, at.Scratch, at.ID, r.User.text()}, line[2:])
+	return slices.Concat([]string{self, insideVerb, at.StateDir, at.Scratch, at.ID, at.User}, line[2:])
 }
 
 // CalledInside reports whether the arguments of this process are those of [ArgvInside].
@@ -74,16 +78,11 @@ func parseInside(args []string) (at Sandbox, r Rules, argv []string, err error) 
 	if len(args) < 4 {
 		return at, r, nil, fmt.Errorf("usage: tend %s STATE SCRATCH ID USER ROOT CHANGES [KIND/PATH...] -- COMMAND [ARG...]", insideVerb)
 	}
-	at = Sandbox{args[0], args[1], args[2]}
-	u, err := parseUser(args[3])
-	if err != nil {
-		return at, r, nil, err
-	}
+	at = Sandbox{args[0], args[1], args[2], args[3]}
 	r, argv, err = parse(args[4:])
 	if err == nil && r.inner != nil {
 		err = errors.New("an argument is for the inside alone")
 	}
-	r.User = &u
 	return at, r, argv, err
 }
 

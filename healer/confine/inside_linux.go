@@ -43,7 +43,10 @@ func runInside(args, env []string, open func(Sandbox) (Shadow, error)) (status i
 			fmt.Fprintln(os.Stderr, "tend: after the command:", cerr)
 		}
 	}()
-	rules.inner = &inner{bare: s.Covers(rules.Root), as: *rules.User}
+	rules.inner = &inner{bare: s.Covers(rules.Root)}
+	if rules.inner.as, err = s.User(at.User); err != nil {
+		return 0, err
+	}
 	rules.inner.caps, rules.inner.filter = s.Harden()
 	status, err = s.Run(Program{Argv: Argv("tend", rules, argv), Env: env, Dir: rules.Root, File: to})
 	if err != nil {

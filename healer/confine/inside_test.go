@@ -8,9 +8,9 @@ import (
 // TestRulesOfASandboxAreOnlyRules: they come from a process in there. What they name becomes no
 // right, no user and no command.
 func TestRulesOfASandboxAreOnlyRules(t *testing.T) {
-	at := Sandbox{StateDir: "/state", Scratch: "/scratch", ID: "id"}
+	at := Sandbox{StateDir: "/state", Scratch: "/scratch", ID: "id", User: "0:1i"}
 	argv := []string{"/bin/sh", "-c", "true"}
-	good := Rules{Root: "/app", Changes: "/changes", Show: []string{"/opt/a"}, Hide: []string{"/app/.env", "/app/i0/true/true/0:0:"}, Drop: []string{".git", "i"}, User: &User{1000, 1001, []uint32{4, 5}}}
+	good := Rules{Root: "/app", Changes: "/changes", Show: []string{"/opt/a"}, Hide: []string{"/app/.env", "/app/i0/true/true/0:0:"}, Drop: []string{".git", "i"}}
 	line := ArgvInside("tend", at, good, argv)
 	if !CalledInside(line) || Called(line) {
 		t.Fatalf("it is %q", line)
@@ -28,7 +28,7 @@ func TestRulesOfASandboxAreOnlyRules(t *testing.T) {
 		"what is hidden, with dots": {Root: "/app", Hide: []string{"/a/../b"}},
 		"a dropped path":            {Root: "/app", Drop: []string{"a/b"}},
 	} {
-		bad.Changes, bad.User = "/changes", &User{}
+		bad.Changes = "/changes"
 		if _, _, _, err := parseInside(ArgvInside("tend", at, bad, argv)[2:]); err == nil {
 			t.Errorf("%s is taken", name)
 		}
@@ -38,7 +38,7 @@ func TestRulesOfASandboxAreOnlyRules(t *testing.T) {
 		t.Error("rights are taken from outside")
 	}
 	r := good
-	r.inner = &inner{caps: 0x5fb, filter: true, bare: true, as: *good.User}
+	r.inner = &inner{caps: 0x5fb, filter: true, bare: true, as: User{1000, 1001, []uint32{4, 5}}}
 	if got, _, err := parse(Argv("tend", r, argv)[2:]); err != nil || !reflect.DeepEqual(got.inner, r.inner) {
 		t.Errorf("the inside is told %+v: %v", got.inner, err)
 	}

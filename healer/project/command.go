@@ -40,9 +40,6 @@ func (l *Local) Begin(ctx context.Context, line string) (c Command, err error) {
 		return c, err
 	}
 	if l.c.Inside {
-		if rules.User, err = ids(); err != nil {
-			return c, err
-		}
 		return Command{Rules: &rules}, nil
 	}
 	if err := os.RemoveAll(rules.Changes); err != nil {
@@ -53,16 +50,6 @@ func (l *Local) Begin(ctx context.Context, line string) (c Command, err error) {
 
 // CommandLine is the command that a line of a model is.
 func CommandLine(line string) []string { return []string{"/bin/sh", "-c", line} }
-
-// ids are those of this process.
-func ids() (*confine.User, error) {
-	u := &confine.User{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
-	groups, err := os.Getgroups()
-	for _, g := range groups {
-		u.Groups = append(u.Groups, uint32(g))
-	}
-	return u, err
-}
 
 // End implements Project. Each file is taken over under the rules of an edit and those of
 // taking, which never lose what nobody has committed.

@@ -2,7 +2,6 @@ package work
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -63,17 +62,15 @@ func (h *hands) Exec(ctx context.Context, line string) (out agent.Exec, err erro
 }
 
 // fromMachine is a command in a sandbox, as the machine starts it: in there nobody could
-// confine it. The rules are the sandbox's, and say what there is of it.
+// confine it. The rules are the sandbox's, and say what there is of it, but not who the
+// command runs as: that is the user of the process there, as it was started.
 func (w *worker) fromMachine(ctx context.Context, c command, rules confine.Rules, line string) (command, error) {
 	id, err := w.box.ID(ctx)
 	if err != nil {
 		return c, err
 	}
-	if rules.User == nil {
-		return c, errors.New("the process that works on the project does not say whom the command runs as")
-	}
 	rules.Changes = w.changes()
-	at := confine.Sandbox{StateDir: w.order.StateDir, Scratch: w.order.Path("shadow"), ID: id}
+	at := confine.Sandbox{StateDir: w.order.StateDir, Scratch: w.order.Path("shadow"), ID: id, User: w.inside}
 	c.argv = confine.ArgvInside(w.self, at, rules, project.CommandLine(line))
 	c.dir, c.machine = "/", true
 	return c, nil

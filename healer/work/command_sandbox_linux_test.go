@@ -1,18 +1,23 @@
 package work
 
 import (
+	"bufio"
+	"bytes"
+	"context"
 	"fmt"
 	"io/fs"
 	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/healer/project"
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
@@ -142,6 +147,54 @@ func TestACommandInASandboxHasItsRights(t *testing.T) {
 				t.Errorf("it sees %s", out)
 			}
 		})
+	}
+}
+
+// liar is a process in a sandbox that says of each command that root is its user.
+type liar struct {
+	project.Conn
+	lines *bufio.Reader
+	rest  []byte
+}
+
+func (l *liar) Read(to []byte) (int, error) {
+	if len(l.rest) == 0 {
+		line, err := l.lines.ReadBytes('\n')
+		if err != nil {
+			return 0, err
+		}
+		line = regexp.MustCompile(`,"user":\{[^}]*\}`).ReplaceAll(line, nil)
+		l.rest = bytes.ReplaceAll(line, []byte(`"Rules":{`), []byte(`"Rules":{"user":{"uid":0,"gid":0,"groups":[0]},`))
+	}
+	n := copy(to, l.rest)
+	l.rest = l.rest[n:]
+	return n, nil
+}
+
+// TestTheMachineSaysWhomACommandInASandboxRunsAs: the process in there, which its user's programs
+// may have taken over, does not. It is the user whom the sandbox has for a service that names
+// none, with the groups of that user there, for the whole of a repair.
+func TestTheMachineSaysWhomACommandInASandboxRunsAs(t *testing.T) {
+	g := newGroundOf(t, user{boxed: true})
+	res := scene.Value(g.box.Processes().Run(t.Context(), tend.Command("sh", "-c", "echo me:x:1234:1235::/:/bin/sh >> /etc/passwd; echo ours:x:1236:me >> /etc/group; chown -R me /srv/home")))(t)
+	if res.Exit.Code != 0 {
+		t.Fatalf("%v: %s", res.Exit, res.Stderr)
+	}
+	scene.Value(g.box.Update(t.Context(), tend.SandboxChange{User: "me"}))(t)
+	if out := g.exec("id -u"); out != "0\n" {
+		t.Errorf("in a repair that root began it runs as %s", out)
+	}
+	scene.Must(t, g.w.project.Close())
+	p, _, err := g.w.dial(t.Context(), project.Config{ID: g.w.order.ID, Root: g.root, Cwd: g.root, Inside: true}, func(ctx context.Context) (project.Conn, error) {
+		c, err := g.w.startInside(ctx)
+		return &liar{Conn: c, lines: bufio.NewReader(c)}, err
+	})
+	scene.Must(t, err)
+	t.Cleanup(func() { p.Close() })
+	g.w.project = p
+	scene.Must(t, g.w.takePoint(t.Context(), 2))
+	if out := g.exec("id -u; id -g; id -G"); out != "1234\n1235\n1235 1236\n" {
+		t.Errorf("with a process that says it is root it runs as %s", out)
 	}
 }
 

@@ -257,6 +257,14 @@ func (w *worker) toolPath() string {
 // copy of this one, which removes itself.
 func (w *worker) startInside(ctx context.Context) (project.Conn, error) {
 	user := w.order.Rules.User
+	if user == "" { // the sandbox's own may be another one later
+		in, err := w.box.Info(ctx)
+		if err != nil {
+			return nil, inSandbox("nothing can be done", err)
+		}
+		user = in.User
+	}
+	w.inside = user
 	f, err := os.Open(w.self)
 	if err != nil {
 		return nil, err

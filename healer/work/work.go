@@ -57,6 +57,7 @@ type worker struct {
 	box     *tend.Sandbox   // that it runs in; nil: it runs on the machine
 	gone    bool            // its sandbox is
 	ours    process.ID      // of the process that works on the project in a sandbox
+	inside  string          // user of that process, as process.Spec has it; "": root
 	endTurn func()          // ends what is being done
 	failed  string          // why there is no project
 	unasked string          // why there is no model

@@ -4,6 +4,7 @@ package shadow
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/box"
@@ -22,6 +23,9 @@ func (*Shadow) Covers(string) bool { return false }
 
 // Harden reports nothing.
 func (*Shadow) Harden() (caps uint64, filter bool) { return 0, true }
+
+// Root opens nothing.
+func (*Shadow) Root() (*os.File, uint32, error) { return nil, 0, process.ErrUnsupported }
 
 // Run runs nothing.
 func (*Shadow) Run(Program) (int, error) { return 0, process.ErrUnsupported }

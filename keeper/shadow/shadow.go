@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/eintr"
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/cell"
 	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/disk"
@@ -50,6 +51,9 @@ func Make(state, scratch string, id box.ID) (_ *Shadow, err error) {
 	of, err := cell.Live(state, id)
 	if err != nil {
 		return nil, err
+	}
+	if os.Geteuid() != 0 {
+		return nil, fmt.Errorf("over the files of a sandbox only root may mount memory; run tend as root: %w", process.ErrUnsupported)
 	}
 	s := &Shadow{of: of, scratch: scratch, memory: -1}
 	defer func() {
@@ -140,6 +144,17 @@ func (s *Shadow) Covers(path string) bool {
 // Harden is what programs of the box are denied: they have these capabilities alone, a bit
 // each, and a filter of system calls.
 func (s *Shadow) Harden() (caps uint64, filter bool) { return s.of.Harden.Caps, s.of.Harden.Seccomp }
+
+// Root opens the root of the shadow, a path only, which shows the files of the box. ids is the
+// id outside of root inside.
+func (s *Shadow) Root() (dir *os.File, ids uint32, err error) {
+	if s.cell == nil {
+		return nil, 0, fmt.Errorf("the shadow has ended: %w", process.ErrUnavailable)
+	}
+	// Its pid 1 is a child of this process, so the pid stays its own.
+	dir, err = os.OpenFile(procfs.Path(s.cell.PID, "root"), unix.O_PATH|unix.O_DIRECTORY, 0)
+	return dir, s.of.UIDBase, err
+}
 
 // all namespaces of a box.
 const all = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP

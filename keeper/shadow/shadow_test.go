@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,6 +28,9 @@ import (
 // line makes the test binary a shell in a shadow.
 const line = "shadow-line"
 
+// makes makes the test binary one that makes a shadow.
+const makes = "shadow-make"
+
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == line {
 		cmd := exec.Command("/bin/sh", "-c", os.Args[2])
@@ -35,6 +39,11 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(cmd.Stdout, err)
 		}
 		os.Exit(cmd.ProcessState.ExitCode())
+	}
+	if len(os.Args) > 2 && os.Args[1] == makes {
+		_, err := Make(os.Args[2], filepath.Join(os.Args[2], "scratch"), id)
+		fmt.Println(err, errors.Is(err, process.ErrUnsupported))
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
@@ -219,5 +228,19 @@ func TestThereIsNoShadowOfNothing(t *testing.T) {
 	scene.Must(t, w.cell.End(time.Now().Add(time.Minute)))
 	if _, err := Make(w.state, filepath.Join(t.TempDir(), "scratch"), id); !errors.Is(err, box.ErrNotFound) {
 		t.Errorf("a box that has ended: %v", err)
+	}
+}
+
+// TestWhoIsNotRootIsToldWhatToDo: an ordinary user's box has no shadow.
+func TestWhoIsNotRootIsToldWhatToDo(t *testing.T) {
+	w := newWorld(t, false)
+	scene.Must(t, filepath.Walk(w.state, func(path string, _ os.FileInfo, err error) error {
+		return errors.Join(err, os.Lchown(path, 65534, 65534))
+	}))
+	cmd := exec.Command("/proc/self/exe", makes, w.state)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	if text := string(out); err != nil || !strings.Contains(text, "run tend as root") || !strings.HasSuffix(text, "true\n") {
+		t.Errorf("it is told %q: %v", text, err)
 	}
 }
