@@ -6,7 +6,8 @@ import type { Info } from '../../client/src/gen/tend/v1/spec_pb.js';
 import type { Place } from './api.js';
 import { save } from './download.js';
 import { size as bytes } from './format.js';
-import { boundsOf, clockFrom, readRecording, type Size } from './recording.js';
+import { boundsOf, clockFrom, readRecording } from './recording.js';
+import type { Size } from './sizes.js';
 
 /** Characters that are handed to the browser at once, which may put them on the disk. */
 const part = 4 << 20;

@@ -3,49 +3,10 @@
 import { Stream, type Info } from '../../client/src/gen/tend/v1/spec_pb.js';
 import { follow, type Place } from './api.js';
 import { millis } from './format.js';
-
-/** The size of a terminal in character cells. */
-export interface Size {
-  cols: number;
-  rows: number;
-}
+import { drawable, SizesTaken, type Size } from './sizes.js';
 
 /** Something that happened, in ms since the beginning. */
 export type Moment = { at: number } & ({ kind: 'output'; data: Uint8Array } | { kind: 'resized'; size: Size } | { kind: 'freed'; bytes: number } | { kind: 'end' });
-
-/** Columns or rows that are drawn at most: a program may set 65,535. */
-const widest = 1000;
-
-/** A size that can be drawn; 0 means that it is not known. */
-export const drawable = (s: { cols: number; rows: number } | undefined): Size => ({ cols: Math.min(s?.cols || 80, widest), rows: Math.min(s?.rows || 24, widest) });
-
-/**
- * Tells changes of size that are new from those that a read repeats, which begins with those
- * at the offset that was reached. The first of a read may have no time: it holds where that begins.
- */
-export class SizesTaken {
-  #any = false;
-  #at = -1;
-  #count = 0;
-  #again = 0;
-
-  /** A read begins. */
-  again(): void {
-    this.#again = this.#count;
-  }
-
-  fresh(offset: number, timed: boolean): boolean {
-    if (!timed ? this.#any : offset < this.#at) return false;
-    if (timed && offset === this.#at && this.#again > 0) {
-      this.#again--;
-      return false;
-    }
-    if (timed && offset > this.#at) [this.#at, this.#count, this.#again] = [offset, 0, 0];
-    if (timed) this.#count++;
-    this.#any = true;
-    return true;
-  }
-}
 
 /**
  * Times of the index as ms since the beginning: since the start, if that is kept, else since

@@ -1,19 +1,20 @@
 // A terminal that shows what was written up to a moment, and plays on from there.
 
-import type { Terminal } from '@xterm/xterm';
 import type { Info } from '../../client/src/gen/tend/v1/spec_pb.js';
 import { words, type Place } from './api.js';
-import { boundsOf, clockFrom, drawable, readRecording, type Size } from './recording.js';
+import { Drawing } from './drawing.js';
+import { boundsOf, clockFrom, readRecording } from './recording.js';
+import { drawable, type Size } from './sizes.js';
 import { terminal } from './xterm.js';
 
 export { exportCast } from './cast.js';
 
 /** What of the output is replayed at most, its newest part, in bytes. */
 export const most = 16 << 20;
-/** Bytes that are drawn at once. */
-const piece = 64 << 10;
 /** The longest step in ms: who could not see a moment is not led past it. */
 const step = 250;
+/** What a terminal answers by being as new (RIS). */
+const reset = new TextEncoder().encode('\x1bc');
 
 export interface ReplayState {
   at: number;
@@ -29,11 +30,11 @@ export interface ReplayState {
 
 export class Replay {
   readonly #scope = new AbortController();
-  readonly #term: Terminal;
+  readonly #drawing: Drawing;
   /** What was written, and the sizes between. */
   readonly #written: { at: number; what: Uint8Array | Size }[] = [];
   #drawn = 0; // of #written
-  #drawing = false;
+  #busy = false;
   /** The size at the beginning, if the index does not say it. */
   #first: Size;
   #state: ReplayState;
@@ -48,15 +49,15 @@ export class Replay {
   ) {
     this.#first = drawable(info.spec?.pty);
     this.#state = { at: 0, length: 0, playing: false, loaded: false, size: this.#first, sized: false };
-    this.#term = terminal({ disableStdin: true, ...this.#first });
-    this.#term.open(box);
+    this.#drawing = new Drawing(terminal({ disableStdin: true, ...this.#first }));
+    this.#drawing.term.open(box);
     void this.#load(place, info);
   }
 
   close(): void {
     this.#scope.abort();
     cancelAnimationFrame(this.#frame);
-    this.#term.dispose();
+    this.#drawing.close();
   }
 
   async #load(place: Place, info: Info): Promise<void> {
@@ -79,7 +80,7 @@ export class Replay {
         this.#scope.signal,
       );
       this.#tell({ loaded: true });
-      this.#draw();
+      void this.#draw();
     } catch (err) {
       if (!this.#scope.signal.aborted) this.#tell({ error: words(err) });
     }
@@ -94,7 +95,7 @@ export class Replay {
     let before = performance.now();
     const next = (now: number) => {
       // What is seen stays behind the moment that is shown by what is being drawn, no more.
-      if (!this.#drawing) this.seek(this.#state.at + Math.max(0, Math.min(step, now - before)) * this.#speed);
+      if (!this.#busy) this.seek(this.#state.at + Math.max(0, Math.min(step, now - before)) * this.#speed);
       before = now;
       if (this.#state.at >= this.#state.length) this.#tell({ playing: false });
       else this.#frame = requestAnimationFrame(next);
@@ -105,7 +106,7 @@ export class Replay {
   /** Shows a moment, in ms since the beginning. */
   seek(at: number): void {
     this.#tell({ at: Math.max(0, Math.min(at, this.#state.length)) });
-    this.#draw();
+    void this.#draw();
   }
 
   speed(times: number): void {
@@ -116,13 +117,10 @@ export class Replay {
   resize(size: Size): void {
     this.#first = size;
     this.#drawn = Infinity;
-    this.#draw();
+    void this.#draw();
   }
 
-  #size(size: Size): void {
-    this.#term.resize(size.cols, size.rows);
-    this.#tell({ size });
-  }
+  readonly #sized = (size: Size) => this.#tell({ size });
 
   #tell(some: Partial<ReplayState>): void {
     if (this.#scope.signal.aborted) return;
@@ -130,30 +128,26 @@ export class Replay {
     this.changed(this.#state);
   }
 
-  /** Draws up to the moment; what is being drawn ends first. */
-  #draw(): void {
-    if (this.#drawing || this.#scope.signal.aborted) return;
-    const to = this.#until(this.#state.at);
-    if (to < this.#drawn) {
-      const first = this.#first;
-      this.#term.write('\x1bc', () => this.#size(first));
-      this.#drawn = 0;
-    } else if (to === this.#drawn) return;
-    const some = this.#written.slice(this.#drawn, to);
-    this.#drawn = to;
-    this.#drawing = true;
-    for (const { what } of some) {
-      // What was handed over before is drawn before a callback comes, and what is handed over after it is not.
-      if ('cols' in what) this.#term.write('', () => this.#size(what));
-      else for (let at = 0; at < what.length; at += piece) this.#term.write(what.subarray(at, at + piece));
+  /** Draws up to the moment, which may become another one meanwhile. */
+  async #draw(): Promise<void> {
+    if (this.#busy) return;
+    this.#busy = true;
+    while (!this.#scope.signal.aborted) {
+      const to = this.#until(this.#state.at);
+      if (to < this.#drawn) {
+        this.#drawing.output(reset);
+        this.#drawing.size(this.#first, this.#sized);
+        this.#drawn = 0;
+      } else if (to > this.#drawn) {
+        const { what } = this.#written[this.#drawn++]!;
+        if ('cols' in what) this.#drawing.size(what, this.#sized);
+        else this.#drawing.output(what);
+        await this.#drawing.room();
+      } else if (this.#drawing.waiting > 0) await this.#drawing.room(0);
+      else break;
     }
-    this.#term.write('', this.#done);
+    this.#busy = false;
   }
-
-  readonly #done = () => {
-    this.#drawing = false;
-    this.#draw();
-  };
 
   /** How many pieces were written up to a moment. */
   #until(at: number): number {

@@ -4,8 +4,8 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Info } from '../../client/src/gen/tend/v1/spec_pb.js';
 import { place, words } from './api.js';
 import { DownloadButton } from './parts.js';
-import { drawable, type Size } from './recording.js';
 import type { Replay, ReplayState } from './replay.js';
+import { drawable, type Size } from './sizes.js';
 
 const speeds = [0.5, 1, 2, 4, 16];
 
@@ -36,8 +36,9 @@ export function ReplayTab({ info, box }: { info: Info; box: string }) {
     };
   }, [info.id, box]);
   const resize = (some: Partial<Size>) => {
-    const size = { ...first, ...some };
-    if (![size.cols, size.rows].every((n) => Number.isInteger(n) && n >= 1 && n <= 1000)) return;
+    const wanted = { ...first, ...some };
+    if (![wanted.cols, wanted.rows].every((n) => Number.isInteger(n) && n >= 1)) return;
+    const size = drawable(wanted);
     setFirst(size);
     replay.current?.resize(size);
   };

@@ -6,14 +6,13 @@ import type { Terminal } from '@xterm/xterm';
 import { Stream, type Info } from '../../client/src/gen/tend/v1/spec_pb.js';
 import { randomHex } from '../../client/src/random.js';
 import { follow, repeat, words, type Place } from './api.js';
-import { drawable, SizesTaken } from './recording.js';
+import { Drawing } from './drawing.js';
 import { readOnly } from './session.js';
+import { drawable, SizesTaken } from './sizes.js';
 import { terminal } from './xterm.js';
 
 /** How much of what was written before is drawn, in bytes. */
 const replay = 1 << 20;
-/** Bytes that wait to be drawn before reading waits, too. */
-const ahead = 256 << 10;
 
 export interface ScreenState {
   size?: string;
@@ -24,6 +23,7 @@ export interface ScreenState {
 export class Screen {
   readonly #scope = new AbortController();
   readonly #term: Terminal;
+  readonly #drawing: Drawing;
   readonly #fit = new FitAddon();
   readonly #selector: { by: { case: 'id'; value: string } };
   #offset: number;
@@ -46,6 +46,7 @@ export class Screen {
     this.#offset = Math.max(base, end - replay);
     this.#replaying = end > this.#offset;
     this.#term = terminal({ disableStdin: !!info.exit || readOnly(), ...drawable(info.spec?.pty) });
+    this.#drawing = new Drawing(this.#term);
     this.#term.loadAddon(this.#fit);
     this.#term.open(box);
     // A program's answers to what was written long ago are not for it.
@@ -66,12 +67,11 @@ export class Screen {
 
   close(): void {
     this.#scope.abort();
-    this.#term.dispose();
+    this.#drawing.close();
   }
 
   async #read(end: number): Promise<void> {
-    let waiting = 0;
-    let room: (() => void) | undefined;
+    const drawing = this.#drawing;
     const place = this.place;
     const selector = this.#selector;
     const offset = () => this.#offset;
@@ -83,7 +83,7 @@ export class Screen {
       taken.again();
       for await (const m of place.processes.read({ process: selector, streams: [Stream.PTY], from: [{ stream: Stream.PTY, offset: BigInt(offset()) }], drain: { seconds: -1n, nanos: 0 }, sizes }, { signal })) {
         yield m;
-        if (waiting > ahead) await new Promise<void>((ok) => (room = ok));
+        await drawing.room();
       }
     }
     try {
@@ -97,21 +97,15 @@ export class Screen {
             this.changed({ over: true });
           }
           if (fact?.case === 'gap') this.#offset = Math.max(this.#offset, Number(fact.value.to));
-          if (fact?.case === 'resized' && taken.fresh(Number(fact.value.offset), !!event!.time)) {
-            const { cols, rows } = drawable(fact.value.size);
-            this.#term.write('', () => this.#term.resize(cols, rows)); // after what was written before
-          }
+          if (fact?.case === 'resized' && taken.fresh(Number(fact.value.offset), !!event!.time)) drawing.size(drawable(fact.value.size));
           if (fact?.case !== 'output') return true;
           const { data } = fact.value;
           const from = Number(fact.value.offset);
           const fresh = data.subarray(Math.max(0, this.#offset - from));
           this.#offset = Math.max(this.#offset, from + data.length);
-          waiting += fresh.length;
           const past = this.#offset >= end;
-          this.#term.write(fresh, () => {
-            waiting -= fresh.length;
+          drawing.output(fresh, () => {
             if (past) this.#replaying = false;
-            if (waiting <= ahead) room?.();
           });
           return true;
         },

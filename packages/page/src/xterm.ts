@@ -1,16 +1,24 @@
 // xterm.js as the page has it: its font, its colours, and nothing that its policy refuses.
 
 import { Terminal, type ITerminalInitOnlyOptions, type ITerminalOptions } from '@xterm/xterm';
+import { linesAbove, type Size } from './sizes.js';
 import { strictDocument } from './strict.js';
 import { isDark, onColours } from './theme.js';
 
-export function terminal(options: ITerminalOptions & ITerminalInitOnlyOptions): Terminal {
+export function terminal(options: ITerminalOptions & ITerminalInitOnlyOptions & Size): Terminal {
   const term = new Terminal({
-    documentOverride: strictDocument(), fontFamily: getComputedStyle(document.documentElement).getPropertyValue('--mono'), fontSize: 13, scrollback: 5000,
+    documentOverride: strictDocument(), fontFamily: getComputedStyle(document.documentElement).getPropertyValue('--mono'), fontSize: 13, scrollback: linesAbove(options),
     screenReaderMode: false, theme: colours(), minimumContrastRatio: 4.5, ...options,
   });
+  term.onResize((size) => (term.options.scrollback = linesAbove(size)));
   term.loadAddon({ activate: () => undefined, dispose: onColours(() => (term.options.theme = colours())) }); // it is disposed of with the terminal
   return term;
+}
+
+/** Gives a terminal a size. Lines that are too many for it go before, the oldest. */
+export function resize(term: Terminal, { cols, rows }: Size): void {
+  term.options.scrollback = Math.min(linesAbove(term), linesAbove({ cols, rows }));
+  term.resize(cols, rows);
 }
 
 function colours() {

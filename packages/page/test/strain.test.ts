@@ -1,11 +1,15 @@
-// What is much, late or changed under the page: 5,000 processes, a line without an end, a
-// clock that is set, a token that is another one.
+// What is much, late or changed under the page: 5,000 processes, a line without an end, any
+// sizes of terminals, a clock that is set, a token that is another one.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
+import { build } from 'esbuild';
 import { until } from '../../daemon.js';
-import { complaints, daemon, dir, killServer, leave, lines, loggedIn, open, start, tend, token, ui, url } from './stage.js';
+import type * as drawing from '../src/drawing.js';
+import type * as sizes from '../src/sizes.js';
+import type * as xterm from '../src/xterm.js';
+import { browser, complaints, daemon, dir, killServer, leave, lines, loggedIn, open, start, tend, token, ui, url } from './stage.js';
 
 /** CRC-32C, which the records of a journal end with (package spool). */
 function crc32c(data: Uint8Array): number {
@@ -89,6 +93,71 @@ test('output: a line of 100 MB is broken, and opens anywhere', async () => {
     assert.ok(all.length <= 300 && all.every((l) => /^x{1,16384}$/.test(l)), `lines of ${all.map((l) => (/^x*$/.test(l) ? l.length : l.slice(0, 50)))}`);
   }
   await leave(page);
+});
+
+declare const parts: typeof drawing & typeof sizes & typeof xterm; // in the browser
+
+test('terminal: of any sizes no more is laid out at once than its bound, and of a run of them the last alone', async () => {
+  const contents = ['drawing', 'sizes', 'xterm'].map((name) => `export * from './src/${name}.ts'`).join(';');
+  const bundle = await build({ stdin: { contents, resolveDir: process.cwd() }, bundle: true, write: false, platform: 'browser', format: 'iife', globalName: 'parts', logLevel: 'warning' });
+  const page = await browser.newPage();
+  await page.goto(`${url}/-/readyz`);
+  await page.evaluate(`${bundle.outputFiles[0]!.text}; globalThis.parts = parts`);
+  const [kept, runs, shown, handed] = await page.evaluate(async () => {
+    const term = parts.terminal(parts.drawable({ cols: 65535, rows: 65535 }));
+    term.open(document.body);
+    const all = new parts.Drawing(term);
+    const full = () => all.output(new Uint8Array(600_000).fill(120));
+    const kept: number[] = [];
+    const look = () => kept.push(Math.max(...[term.buffer.active.length, term.rows + term.options.scrollback!].map((lines) => lines * term.cols)));
+    for (const cols of [1000, 2, 80, 1000, 1, 65535]) {
+      full();
+      await all.room(0);
+      look();
+      // What is laid out is what is kept before, in the columns that there are then.
+      const sub = term.onResize(look);
+      all.size(parts.drawable({ cols, rows: 24 }));
+      await all.room(0);
+      sub.dispose();
+    }
+    const runs: string[] = [];
+    const shown: string[] = [];
+    term.onResize(({ cols, rows }) => runs.push(`${cols}x${rows}`));
+    for (const run of [0, 1, 2]) {
+      for (let n = 0; n < 10_000; n++) all.size({ cols: 2 + (n % 999), rows: 10 + run }, ({ cols, rows }) => shown.push(`${cols}x${rows}`));
+      all.output(new Uint8Array([120]));
+    }
+    await all.room(0);
+    // Of sizes with output between them few wait at a time: what is closed is soon at its end.
+    let handed = 0;
+    const before = runs.length;
+    for (let waits = false; !waits; handed++) {
+      all.size({ cols: 50 + (handed % 2), rows: 10 });
+      all.output(new Uint8Array([120]));
+      waits = all.waiting > 256 << 10;
+    }
+    all.close();
+    await new Promise((ok) => setTimeout(ok));
+    return [kept, runs.slice(0, before), shown, handed] as const;
+  });
+  assert.ok(kept.length > 10 && kept.every((cells) => cells <= 500_000), `cells: ${kept}`);
+  assert.deepEqual([runs, shown], [['11x10', '11x11', '11x12'], ['11x10', '11x11', '11x12']]);
+  assert.ok(handed < 10, `${handed} sizes waited`);
+  await page.close();
+
+  // The same from a process: what it had is drawn as far as can be.
+  const id = await start('giant', 'read x; exit 0', '-t');
+  const call = (method: string, body: object) => fetch(`${url}/tend.v1.ProcessService/${method}`, { method: 'POST', headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` }, body: JSON.stringify({ process: { id }, ...body }) });
+  assert.equal((await call('Resize', { size: { cols: 65535, rows: 65535 } })).status, 200);
+  assert.equal((await call('Write', { data: 'Cg==' })).status, 200);
+  await tend('wait', id);
+  const own = await loggedIn();
+  await own.goto(`${url}/ui/p/${id}?tab=replay`);
+  await own.waitForSelector('.player [type=range]:enabled');
+  await own.focus('.player [type=range]');
+  await own.keyboard.press('End');
+  await own.waitForSelector('.statusline :text-is("1000\u00d7250")');
+  await leave(own);
 });
 
 test('a clock that is set changes no age, and nothing else', async () => {
