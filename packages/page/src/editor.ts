@@ -69,6 +69,8 @@ const languages: [RegExp, () => Promise<Extension>][] = [
 /** A language is not for more than this, in bytes. */
 const coloured = 512 << 10;
 
+const byteOrderMark = '\ufeff';
+
 /** The line that is meant. */
 const mark = StateEffect.define<number>();
 const marked = StateField.define<DecorationSet>({
@@ -103,9 +105,12 @@ export interface Wishes {
 export class Editor {
   readonly #view: EditorView;
   readonly #compared = new Compartment();
+  /** The byte order mark of the text, which stays at its beginning and is not shown; or empty. */
+  readonly #mark: string;
   #turn = 0;
 
   constructor(host: HTMLElement, w: Wishes) {
+    this.#mark = w.text.startsWith(byteOrderMark) ? byteOrderMark : '';
     const root = host.shadowRoot ?? host.attachShadow({ mode: 'open' });
     root.replaceChildren();
     const language = new Compartment();
@@ -113,7 +118,7 @@ export class Editor {
       parent: root,
       root,
       state: EditorState.create({
-        doc: w.text,
+        doc: w.text.slice(this.#mark.length),
         extensions: [
           // Ends of lines stay what they are: CR LF alone is one kind, all else is not touched.
           EditorState.lineSeparator.of(/\r\n/.test(w.text) && !/(^|[^\r])\n|\r(?!\n)/.test(w.text) ? '\r\n' : '\n'),
@@ -132,7 +137,7 @@ export class Editor {
   }
 
   get text(): string {
-    return this.#view.state.sliceDoc();
+    return this.#mark + this.#view.state.sliceDoc();
   }
 
   /** Marks a line, and shows it. */
@@ -148,6 +153,7 @@ export class Editor {
     const turn = ++this.#turn;
     const view = this.#view;
     if (original === undefined) return view.dispatch({ effects: this.#compared.reconfigure([]) });
+    if (this.#mark && original.startsWith(this.#mark)) original = original.slice(this.#mark.length);
     const { unifiedMergeView } = await import('@codemirror/merge');
     if (turn !== this.#turn) return; // something else is wanted by now
     const shown = unifiedMergeView({ original: view.state.toText(original), mergeControls: false, syntaxHighlightDeletions: false, collapseUnchanged: { margin: 3, minSize: 8 } });

@@ -261,7 +261,7 @@ function TextEditor({ at, part, text, line, reload, toPicture }: { at: At; part:
   }, []);
   useEffect(() => editor.current?.show(line), [line]);
   useEffect(() => {
-    if (ready) editor.current?.compare(before?.changedBy && !before.why ? new TextDecoder().decode(before.content) : undefined).catch(() => set({ failed: true }));
+    if (ready) editor.current?.compare(before?.changedBy && !before.why ? new TextDecoder('utf-8', { ignoreBOM: true }).decode(before.content) : undefined).catch(() => set({ failed: true }));
   }, [before, ready]);
 
   return (

@@ -18,7 +18,7 @@ test('chat: words, a command, a diff and a question, over a reload of the page a
   const slow = { kind: 'slow', after: 8, until: heard };
   const usage = { input_tokens: 120_000, output_tokens: 5_000 };
   const address = await model([
-    { name: 'command', expect: ['please mend it'], usage, faults: [slow], reply: [{ text: `I look at <b>part.txt</b>. ${'Thinking aloud. '.repeat(12)}` }, tool('exec', { command: "echo 'good <script>alert(1)</script>' > part.txt; echo ran >> ran.txt; sleep 3; echo it is done" })] },
+    { name: 'command', expect: ['please mend it'], usage, faults: [slow], reply: [{ text: `I look at <b>part.txt</b>. ${'Thinking aloud. '.repeat(12)}` }, tool('exec', { command: "echo 'good <script>alert(1)</script>' > part.txt; echo ran >> ran.txt; echo more >> marked.txt; sleep 3; echo it is done" })] },
     { name: 'question', expect: ['it is done'], usage, reply: [{ text: 'Now the core.' }, tool('edit', { path: 'engine/core.js', old: 'old', new: 'new' })] },
     { name: 'end', expect: ['engine/core.js: changed'], usage, reply: [{ text: 'All is mended.' }] },
     { name: 'stopped', expect: ['once more'], faults: [{ ...slow, until: path.join(dir, 'never') }], reply: [{ text: `I go on and on. ${'And on. '.repeat(20)}` }] },
@@ -27,6 +27,7 @@ test('chat: words, a command, a diff and a question, over a reload of the page a
   fs.writeFileSync(path.join(repo, 'server.mjs'), "import http from 'node:http';\nhttp.createServer((q, r) => r.end('well')).listen(Number(process.env.PORT), '127.0.0.1');\n");
   fs.writeFileSync(path.join(repo, 'part.txt'), 'bad\n');
   fs.writeFileSync(path.join(repo, 'engine/core.js'), 'old\n');
+  fs.writeFileSync(path.join(repo, 'marked.txt'), '\ufeffas before\n'); // with a byte order mark
   git('init', '-q', '-b', 'main');
   git('add', '-A');
   git('commit', '-q', '-m', 'base');
@@ -81,6 +82,14 @@ test('chat: words, a command, a diff and a question, over a reload of the page a
   await files.keyboard.type('bad\n');
   await files.waitForSelector('.editor .cm-deletedChunk', { state: 'detached' });
   await files.close(); // what was typed goes with it
+  files = await page.context().newPage();
+  files.setDefaultTimeout(180_000);
+  await files.goto(`${url}/ui/files?path=${encodeURIComponent(path.join(repo, 'marked.txt'))}`);
+  await files.click('button:text-is("Changes")');
+  await says(files, '.editor .cm-changedLine', /more/);
+  const shown = (selector: string) => files.locator(`.editor ${selector}`).allTextContents();
+  assert.deepEqual([await shown('.cm-changedLine'), (await shown('.cm-deletedChunk')).join('')], [['more'], ''], 'a byte order mark is no change');
+  await files.close();
   files = await page.context().newPage();
   files.setDefaultTimeout(180_000);
   await files.goto(`${url}/ui/files?path=${encodeURIComponent(path.join(repo, 'ran.txt'))}`);

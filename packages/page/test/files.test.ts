@@ -17,6 +17,7 @@ const address = (name: string, more = '') => `${url}/ui/files?path=${encodeURICo
 
 put('src/main.py', 'def main():\r\n    print("hello")\r\n');
 put('notes.txt', Array.from({ length: 400 }, (_, n) => `line ${n + 1}\n`).join(''));
+put('marked.txt', '\ufeffone\n');
 put('data.bin', Buffer.from([0, 1, 2, 255]));
 put('latin.txt', Buffer.from('caf\xe9\n', 'latin1'));
 put('huge.log', 'x'.repeat(79).concat('\n').repeat(100_000));
@@ -75,6 +76,16 @@ test('files are read and changed, and nobody overwrites what another has written
   await page.click('text=Write mine over it');
   await page.waitForSelector('.said:text-is("Saved")');
   assert.equal(read('src/main.py'), 'and theirs\n');
+
+  // A byte order mark stays at the beginning, whatever is typed before the first letter.
+  await page.goto(address('marked.txt'));
+  await editorHas(page, 'one');
+  await page.click('.editor .cm-content');
+  await page.keyboard.press('Control+Home');
+  await page.keyboard.type('# ');
+  await page.keyboard.press('Control+s');
+  await page.waitForSelector('.said:text-is("Saved")');
+  assert.equal(read('marked.txt'), '\ufeff# one\n');
 
   // A line can be sent.
   await page.goto(address('notes.txt', '&line=300'));
