@@ -227,7 +227,7 @@ func (n *Network) Validate() error {
 		}
 		for _, r := range rules.list {
 			if r == "" || len(r) > 300 || hasControl(r) {
-				return &InvalidError{Field: rules.field, Reason: fmt.Sprintf("has %.80q; a host name, an address or a CIDR of at most 300 bytes is needed", r)}
+				return &InvalidError{Field: rules.field, Reason: fmt.Sprintf("has %.80q; a host name, an address, a CIDR or \"~\" and an expression, of at most 300 bytes, is needed", r)}
 			}
 		}
 		if len(rules.list) > 0 && n.Mode != NetworkDefault && n.Mode != NetworkOwn {

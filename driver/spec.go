@@ -119,8 +119,8 @@ func (m NetworkMode) String() string {
 type Network struct {
 	Mode NetworkMode
 	// Allow and Deny are for outgoing connections of NetworkOwn: a host name, "*."
-	// and a domain, an address or a CIDR, each with ":port" or without. Allow comes
-	// first; what neither names is allowed if Allow is empty. As E2B has it, a Deny
+	// and a domain, an address or a CIDR, each with ":port" or without, or "~" and an RE2
+	// expression that is found in host names. Allow comes first; what neither names is allowed if Allow is empty. As E2B has it, a Deny
 	// of everything ("0.0.0.0/0") leaves what Allow names.
 	Allow, Deny []string
 	// Public: ports inside are served to callers without a token of the sandbox.

@@ -136,8 +136,12 @@ func refuseNetwork(n *driver.Network) error {
 	if n.Mode > driver.NetworkDefault && n.Mode != driver.NetworkHost {
 		return &driver.UnsupportedError{Field: "network.mode", Reason: "a sandbox that is not isolated has the network of the machine"}
 	}
-	if len(n.Allow)+len(n.Deny) > 0 {
-		return &driver.UnsupportedError{Field: "network.allow", Reason: "a sandbox that is not isolated has the network of the machine, without rules"}
+	const reason = "a sandbox that is not isolated has the network of the machine, without rules"
+	switch {
+	case len(n.Allow) > 0:
+		return &driver.UnsupportedError{Field: "network.allow", Reason: reason}
+	case len(n.Deny) > 0:
+		return &driver.UnsupportedError{Field: "network.deny", Reason: reason}
 	}
 	return nil
 }

@@ -2,8 +2,6 @@ package langsmith
 
 import (
 	"encoding/json"
-	"slices"
-	"strings"
 
 	"github.com/tend-run/tend/driver"
 )
@@ -18,8 +16,8 @@ type proxyConfig struct {
 	// no_proxy, which the original ignores, and description change nothing.
 }
 
-// accessControl names hosts: domains, "*." and a domain, addresses and CIDRs. One of the
-// lists may have entries.
+// accessControl names hosts: domains, "*." and a domain, addresses, CIDRs, and "~" and an
+// expression. One of the lists may have entries.
 type accessControl struct {
 	AllowList []string `json:"allow_list,omitempty"`
 	DenyList  []string `json:"deny_list,omitempty"`
@@ -50,11 +48,6 @@ func (b *boxRequest) network() (*driver.Network, error) {
 	}
 	if len(a.AllowList) > 0 && len(a.DenyList) > 0 {
 		return nil, requestErrorf("proxy_config.access_control has an allow_list and a deny_list; give one")
-	}
-	for _, rule := range slices.Concat(a.AllowList, a.DenyList) {
-		if strings.HasPrefix(rule, "~") {
-			return nil, unsupported("the regular expression in proxy_config.access_control", "name domains, *.domains, addresses or CIDRs")
-		}
 	}
 	n := &driver.Network{Allow: a.AllowList, Deny: a.DenyList}
 	if len(n.Allow) > 0 {

@@ -288,7 +288,7 @@ func TestRulesByName(t *testing.T) {
 	w.listen(w.internet, evilAddr+":443", secure(t, "evil"))
 	w.listen(w.internet, sharedAddr+":443", secure(t, "shared"))
 	w.listen(w.internet, ":22", says("ssh"))
-	s := w.sandbox([]string{"Allowed.TEST.", "good.test", "bücher.test", "*.below.test"}, []string{"0.0.0.0/0"})
+	s := w.sandbox([]string{"Allowed.TEST.", `~^GO{2}D\.test$`, "bücher.test", "*.below.test"}, []string{"0.0.0.0/0"})
 	w.nameserve.set("a.below.test", goodAddr)
 	for name, want := range map[string]bool{
 		"allowed.test": true, "ALLOWED.test.": true, "good.test": true, "xn--bcher-kva.test": true, "a.below.test": true,
@@ -367,6 +367,37 @@ func TestNamesThatAreDenied(t *testing.T) {
 }
 
 // TestRulesThatChangeCutWhatIsNotAllowedAnyMore.
+func TestExpressionsOfRules(t *testing.T) {
+	for text, want := range map[string]map[string]bool{
+		`~evil`:          {"evil.test": true, "not-evil.test": true, "good.test": false},
+		`~^a|b$`:         {"a.test": true, "test.b": true, "test.a.test": false},
+		`~\.TEST$`:       {"good.test": true, "test": false},
+		`~^(a|b):?\.c$`:  {"a.c": true, "b.c": true, "a.cc": false},
+		`~\p{Lu}`:        {"good.test": true}, // there are no capitals, and it is asked without them
+		`~[[:digit:]]\z`: {"h1": true, "1h": false},
+	} {
+		r := scene.Value(ParseRule(text))(t)
+		if r.String() != text {
+			t.Errorf("%s is told as %s", text, r.String())
+		}
+		for name, want := range want {
+			if got := r.matchesName(name, 80); got != want {
+				t.Errorf("%s finds %s: %v", text, name, got)
+			}
+		}
+		if r.matchesAddr(netip.MustParseAddrPort("192.0.2.1:80")) || r.matchesName("", 80) {
+			t.Errorf("%s names what has no name", text)
+		}
+	}
+	for text, want := range map[string]string{
+		"~": "1 to 299", "~" + strings.Repeat("a", 300): "1 to 299", "~a)(b": "RE2", "~a)|(?:b": "RE2", "~(?=a)": "RE2", "~a{1000}{11}": "RE2", "~(a{1000}){11}": "RE2", "~\xff": "RE2",
+	} {
+		if _, err := ParseRule(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.20q: %v", text, err)
+		}
+	}
+}
+
 func TestRulesThatChangeCutWhatIsNotAllowedAnyMore(t *testing.T) {
 	w := newWorld(t, nil)
 	w.listen(w.internet, ":7", echo)

@@ -3,10 +3,13 @@ package network
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strconv"
 	"strings"
 
 	"golang.org/x/net/idna"
+
+	"github.com/tend-run/tend/internal/pattern"
 )
 
 // Rule names destinations. Its form in text:
@@ -15,16 +18,24 @@ import (
 //	address, address/bits    IPv4 or IPv6; an IPv6 address with a port stands in [ ]
 //	*, 0.0.0.0/0             everything, IPv6 too
 //	…:port                   each of these, for one port alone
+//	~expression              each host in whose name RE2 finds it, on every port
+//
+// As in nginx, whose mark the ~ is, an expression is found anywhere in the name if it does
+// not say otherwise by ^ and $. Names are compared in lower case.
 type Rule struct {
 	all    bool
-	prefix netip.Prefix // valid: addresses
-	name   string       // in lower case, ASCII, without a dot at its end
-	below  bool         // names below name
-	port   uint16       // 0: each
+	re     *regexp.Regexp // not nil: names by expression
+	prefix netip.Prefix   // valid: addresses
+	name   string         // in lower case, ASCII, without a dot at its end; of an expression, its text
+	below  bool           // names below name
+	port   uint16         // 0: each
 }
 
 // ParseRule reads the text of a rule. The error completes "rule …".
 func ParseRule(text string) (Rule, error) {
+	if expression, ok := strings.CutPrefix(text, "~"); ok {
+		return parseExpression(expression)
+	}
 	host, port, err := splitPort(text)
 	if err != nil {
 		return Rule{}, err
@@ -44,6 +55,20 @@ func ParseRule(text string) (Rule, error) {
 		return Rule{}, err
 	}
 	return r, nil
+}
+
+// maxExpression bounds an expression in bytes, so that with its mark it has the 300 of any rule.
+const maxExpression = 299
+
+func parseExpression(text string) (Rule, error) {
+	if len(text) == 0 || len(text) > maxExpression {
+		return Rule{}, fmt.Errorf("has an expression of %d bytes; 1 to %d are allowed", len(text), maxExpression)
+	}
+	re, err := pattern.Plain("(?i)" + text)
+	if err != nil {
+		return Rule{}, err
+	}
+	return Rule{re: re, name: text}, nil
 }
 
 // splitPort takes ":port" off.
@@ -139,6 +164,9 @@ func (r *Rule) matchesName(name string, port uint16) bool {
 	if r.all {
 		return true
 	}
+	if r.re != nil {
+		return r.re.MatchString(name)
+	}
 	if r.below {
 		return strings.HasSuffix(name, "."+r.name)
 	}
@@ -151,6 +179,8 @@ func (r *Rule) onPort(port uint16) bool { return r.port == 0 || r.port == port }
 func (r *Rule) String() string {
 	s := r.name
 	switch {
+	case r.re != nil:
+		return "~" + r.name
 	case r.all:
 		s = "*"
 	case r.prefix.IsValid() && r.prefix.IsSingleIP():

@@ -587,8 +587,9 @@ func (x *SandboxSize) GetTasks() int64 {
 type SandboxNetwork struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Mode  SandboxNetworkMode     `protobuf:"varint,1,opt,name=mode,proto3,enum=tend.v1.SandboxNetworkMode" json:"mode,omitempty"`
-	// Host names, "*." and a domain, addresses or CIDRs, each with ":port" or without;
-	// at most 256. What neither names is allowed if allow is empty.
+	// Host names, "*." and a domain, addresses or CIDRs, each with ":port" or without, and "~"
+	// and an RE2 expression that is found in host names; at most 256. What neither names is
+	// allowed if allow is empty.
 	Allow []string `protobuf:"bytes,2,rep,name=allow,proto3" json:"allow,omitempty"`
 	Deny  []string `protobuf:"bytes,3,rep,name=deny,proto3" json:"deny,omitempty"`
 	// Ports inside are served without a token of the sandbox.

@@ -40,11 +40,12 @@ def refuses(box, name):
 
 
 def test_a_box_reaches_what_its_rules_allow(client):
-    allow = {"access_control": {"allow_list": ["*.example.com", "203.0.113.9", "10.0.0.0/8"]}}
+    allow = {"access_control": {"allow_list": ["*.example.com", r"~^api[0-9]+\.example\.org$", "203.0.113.9", "10.0.0.0/8"]}}
     box = client.create_sandbox(proxy_config=allow)
     try:
         assert rules_of(client, box) == allow["access_control"]
-        assert refuses(box, "other.example") and not refuses(box, "www.example.com")
+        for name, refused in {"other.example": True, "www.example.com": False, "api1.example.org": False, "api.example.org": True}.items():
+            assert refuses(box, name) == refused, name
         client.update_sandbox(box.name, proxy_config={"access_control": {"deny_list": ["203.0.113.0/24"]}})
         assert rules_of(client, box) == {"deny_list": ["203.0.113.0/24"]}
         client.update_sandbox(box.name, proxy_config={"rules": []})

@@ -204,8 +204,9 @@ export type SandboxNetwork = Message<"tend.v1.SandboxNetwork"> & {
   mode: SandboxNetworkMode;
 
   /**
-   * Host names, "*." and a domain, addresses or CIDRs, each with ":port" or without;
-   * at most 256. What neither names is allowed if allow is empty.
+   * Host names, "*." and a domain, addresses or CIDRs, each with ":port" or without, and "~"
+   * and an RE2 expression that is found in host names; at most 256. What neither names is
+   * allowed if allow is empty.
    *
    * @generated from field: repeated string allow = 2;
    */
