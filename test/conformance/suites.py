@@ -22,12 +22,12 @@ def free_port():
             return port
 
 
-def eventually(what, ok):
-    """Waits until ok() is truthy, and returns what it gave."""
+def eventually(what, ok, every=0.1):
+    """Waits until ok() is truthy, and returns what it gave. An ok that runs a program is asked less often: each answer takes CPU of what is waited for."""
     end = time.monotonic() + LIMIT
     while time.monotonic() < end:
         found = ok()
         if found:
             return found
-        time.sleep(0.1)
+        time.sleep(every)
     raise Fail(f"not within {LIMIT} s: {what}")

@@ -29,6 +29,7 @@ TEND = os.environ["TEND_BIN"]
 FAKE = os.environ["FAKELLM_BIN"]
 JOBS = int(os.environ.get("JOBS", "8"))
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
+ASK = 0.5  # seconds between two questions that run a program
 KEY = "sk-suite-key-9f1d"  # of the model server; no command of a project may see it
 INSIDE = {"11-python-half-written-config": ["good@sandbox", "hostile@sandbox"]}
 DERIVED = {"node_modules", "__pycache__", ".cache", ".git", ".tend"}
@@ -266,7 +267,7 @@ class Run:
                 continue
             over = self.over()
             if self.model == "good" and not over:
-                time.sleep(0.2)
+                time.sleep(ASK)
                 continue
             self.leave()
             c = self.script("check.sh", CHECK_COMMIT="1", FAKELLM_LOG=str(self.log))
@@ -275,12 +276,12 @@ class Run:
             last = c.stderr.strip()
             if over and over["status"] == "broken":
                 raise Fail(f"given up: {last}")
-            time.sleep(0.3)
+            time.sleep(ASK)
         seconds = time.monotonic() - began
         n = len(self.requests())
         if n > s.get("max_llm_requests", 10):
             raise Fail(f"the model was asked {n} times")
-        found = eventually("each episode is over", lambda: [e for e in [self.episodes()] if all(self.is_over(x) for x in e)])[0]
+        found = eventually("each episode is over", lambda: [e for e in [self.episodes()] if all(self.is_over(x) for x in e)], ASK)[0]
         if s["class"] == "none" and found:
             raise Fail(f"a service that is well was healed: {found}")
         if self.model == "good" and (not found or found[0]["status"] != "ready"):
@@ -297,7 +298,7 @@ class Run:
         return all[-1] if all and all and self.is_over(all[-1]) else None
 
     def refused(self, began):
-        e = eventually("the episode is over", self.over)
+        e = eventually("the episode is over", self.over, ASK)
         if e["status"] != "broken":
             raise Fail(f"a change that is no repair was accepted: {e}")
         n = len(self.requests())
@@ -320,7 +321,7 @@ class Run:
             raise Fail("something was committed")
 
     def given_up(self, began):
-        e = eventually("the episode is over", self.over)
+        e = eventually("the episode is over", self.over, ASK)
         service = lambda: json.loads(self.tend("--json", "services", "web").stdout)[0]
         others = {pf.name: int(pf.read_text()) for pf in self.state.glob("*.pid")}
         says = re.sub(r"{(.*?)}", lambda m: str(others[m.group(1)]), self.spec["says"])
@@ -336,7 +337,7 @@ class Run:
             raise Fail(f"a model was asked {n} times, and none is declared")
         if self.script("release.sh").returncode:
             raise Fail("release.sh")
-        eventually("it is ready once the person has acted", lambda: service().get("ready"))
+        eventually("it is ready once the person has acted", lambda: service().get("ready"), ASK)
         c = self.script("check.sh")
         if c.returncode:
             raise Fail(c.stderr)
