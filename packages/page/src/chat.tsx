@@ -87,7 +87,7 @@ export function ChatPanel({ s }: { s: ServiceStatus }) {
           </button>
         )}
         {!readOnly() && idle && talk.entries.length > 0 && (
-          <button disabled={busy} onClick={() => void act(() => chats.clear(of))} title="Forgets what was said; what was changed stays">
+          <button disabled={busy} onClick={() => void act(() => chats.clear(of))} title="Forgets what was said, and what files were before its turns: what was changed stays, and can no longer be taken back">
             Clear
           </button>
         )}

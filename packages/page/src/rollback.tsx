@@ -83,7 +83,11 @@ function Sure({ id, what, diffs, commit, close }: Asked) {
     <Dialog title={what === 'repair' ? 'Take this repair back?' : 'Take back what this turn has changed?'} close={close}>
       <div class="sure">
         <p>
-          This goes{commit ? ', by a new commit' : ''}, and the service is restarted. Nothing else is touched. If one of these files has changed since, nothing is done.
+          {commit ? 'The files that the repair committed become what they were before it, by a new commit' : `The files that the ${what} changed become what they were before it; nothing is committed`}. The service is restarted. If one of
+          the files has changed since, nothing is done.
+        </p>
+        <p>
+          Not undone is what the {what} did besides: {commit && 'files that it changed and did not commit, '}packages that it installed, and what its commands did outside of the project.
         </p>
         {diffs.some(Boolean) ? (
           diffs.map((diff, n) => diff && <Diff key={n} text={diff} title={what === 'repair' ? 'What the repair changed' : diffs.length === 1 ? 'What the turn changed' : `What the turn changed, ${n + 1} of ${diffs.length}`} />)

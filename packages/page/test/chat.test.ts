@@ -106,6 +106,7 @@ test('chat: words, a command, a diff and a question, over a reload of the page a
   fs.writeFileSync(path.join(repo, 'part.txt'), 'mine\n');
   await back.click();
   await sure.locator('.added:has-text("+new")').waitFor();
+  await says(page, 'dialog .sure', /The files that the turn changed become what they were before it; nothing is committed\.[^]*Not undone is what the turn did besides: packages/);
   await accessible(page);
   await shots(page, 'chat-takeback');
   await sure.locator('button:text-is("Take it back")').click();
@@ -134,6 +135,7 @@ test('chat: words, a command, a diff and a question, over a reload of the page a
   assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'on a phone nothing is wider than the screen');
   await page.click('.chat .healbar button:text-is("Stop")');
   await page.waitForSelector('text=You stopped it.');
+  assert.match((await page.getAttribute('.chat .healbar button:text-is("Clear")', 'title'))!, /what was changed stays, and can no longer be taken back/);
   await page.click('.chat .healbar button:text-is("Clear")');
   await page.waitForSelector('text=Talk with the model about this service');
   assert.equal(git('log', '--format=%s'), 'base\n');

@@ -94,6 +94,7 @@ test('healing: a repair is taken back once one has seen what goes; what has chan
   fs.writeFileSync(path.join(repo, 'part.txt'), 'good, and better\n');
   await page.click('.healing button:has-text("Take it back")');
   await sure.locator('.added:has-text("+good again")').waitFor();
+  await says(page, 'dialog .sure', /The files that the repair committed become what they were before it, by a new commit\.[^]*Not undone is what the repair did besides: files that it changed and did not commit/);
   await accessible(page);
   await shots(page, 'takeback');
   await sure.locator('button:text-is("Keep it")').click();
