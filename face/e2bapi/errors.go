@@ -139,13 +139,10 @@ func decode(r *http.Request, v any) error {
 		}
 		return badRequest("the body could not be read: %v", err)
 	}
-	if err := face.CheckJSON(b); err != nil {
-		return badRequest("%v", err)
-	}
 	if len(b) == 0 {
 		return nil
 	}
-	if err := json.Unmarshal(b, v); err != nil {
+	if err := face.DecodeJSON(b, v); err != nil {
 		return badRequest("the body is not what this path takes: %v", err)
 	}
 	return nil

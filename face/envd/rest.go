@@ -57,16 +57,13 @@ func (f *Face) init(w http.ResponseWriter, r *http.Request) {
 		restError(w, http.StatusUnauthorized, "the body did not come; show the access token in X-Access-Token")
 		return
 	}
-	if err == nil {
-		err = face.CheckJSON(body)
-	}
 	if err != nil {
 		restError(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
 		return
 	}
 	var req initRequest
 	if len(body) > 0 {
-		if err := json.Unmarshal(body, &req); err != nil {
+		if err := face.DecodeJSON(body, &req); err != nil {
 			restError(w, http.StatusBadRequest, "the body is not a JSON object of the form {\"envVars\": {…}, \"accessToken\": …}: "+err.Error())
 			return
 		}

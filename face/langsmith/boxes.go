@@ -3,7 +3,6 @@ package langsmith
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -102,13 +101,10 @@ func decode(r *http.Request, v any) error {
 		}
 		return requestErrorf("the body could not be read: %v", err)
 	}
-	if err := face.CheckJSON(b); err != nil {
-		return requestErrorf("%v", err)
-	}
 	if len(b) == 0 {
 		return nil
 	}
-	if err := json.Unmarshal(b, v); err != nil {
+	if err := face.DecodeJSON(b, v); err != nil {
 		return requestErrorf("the body is not what this path takes: %v", err)
 	}
 	return nil

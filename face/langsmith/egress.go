@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/face"
 )
 
 // proxyConfig is proxy_config of a box. The original is a proxy in front of the box that
@@ -33,7 +34,7 @@ func (b *boxRequest) network() (*driver.Network, error) {
 		return nil, nil
 	}
 	var c proxyConfig
-	if err := json.Unmarshal(b.ProxyConfig, &c); err != nil {
+	if err := face.DecodeJSON(b.ProxyConfig, &c); err != nil {
 		return nil, requestErrorf("proxy_config is not what this path takes: %v", err)
 	}
 	if asks(c.Rules) {

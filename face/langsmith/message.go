@@ -2,7 +2,6 @@ package langsmith
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -12,6 +11,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/process"
 )
 
@@ -93,7 +93,7 @@ func parseMessage(b []byte) (*message, error) {
 		return nil, requestErrorf("the message is not valid UTF-8")
 	}
 	m := new(message)
-	if err := json.Unmarshal(b, m); err != nil {
+	if err := face.DecodeJSON(b, m); err != nil {
 		return nil, requestErrorf("the message is not what this protocol sends: %v", err)
 	}
 	return m, nil

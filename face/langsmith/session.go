@@ -221,9 +221,6 @@ func (s *session) next() (*message, error) {
 		_, _ = io.Copy(io.Discard, io.LimitReader(r, 4*maxMessage))
 		return nil, &requestError{text: fmt.Sprintf("the message is larger than %d bytes", maxMessage), code: websocket.StatusMessageTooBig}
 	}
-	if err := face.CheckJSON(b); err != nil {
-		return nil, requestErrorf("%v", err)
-	}
 	if kind != websocket.MessageText {
 		return nil, requestErrorf("the message is binary; this protocol sends text")
 	}

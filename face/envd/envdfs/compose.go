@@ -27,10 +27,7 @@ func (f *Face) compose(w http.ResponseWriter, r *http.Request) *failure {
 		return &failure{http.StatusTooManyRequests, busy.Error()}
 	}
 	if err == nil {
-		err = face.CheckJSON(body)
-	}
-	if err == nil {
-		err = json.Unmarshal(body, &req)
+		err = face.DecodeJSON(body, &req)
 	}
 	if err != nil {
 		return &failure{http.StatusBadRequest, "invalid request body: " + err.Error()}
