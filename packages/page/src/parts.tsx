@@ -2,7 +2,8 @@
 
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { size } from './format.js';
+import { size, visible } from './format.js';
+import { paths } from './router.js';
 
 export function Logo() {
   return (
@@ -24,6 +25,29 @@ export function State({ health, word }: { health: Health; word: string }) {
       <i aria-hidden="true">{marks[health]}</i>
       <span>{word}</span>
     </span>
+  );
+}
+
+/** The head of the page of one thing: the way back, its name and state, what can be done with it, and what is known of it. */
+export function Head({ way, name, state, actions, children }: { way: ComponentChildren; name: string; state: [Health, string] | undefined; actions: ComponentChildren; children: ComponentChildren }) {
+  return (
+    <header class="head">
+      <div class="crumbs">
+        <a class="back" href={paths.home}>
+          Overview
+        </a>
+        {way}
+      </div>
+      <div class="title">
+        <h1>
+          <bdi>{visible(name)}</bdi>
+        </h1>
+        {state && <State health={state[0]} word={state[1]} />}
+        <span class="grow" />
+        {actions}
+      </div>
+      {children}
+    </header>
   );
 }
 

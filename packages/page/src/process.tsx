@@ -9,7 +9,7 @@ import { Environment } from './environment.js';
 import { age, instant, millis, percent, size, visible } from './format.js';
 import { boxName, nameOf, processState } from './items.js';
 import { Output } from './log.js';
-import { Notice, Plot, State, Tabs } from './parts.js';
+import { Head, Notice, Plot, Tabs } from './parts.js';
 import { Ports } from './ports.js';
 import { ReplayTab } from './replaytab.js';
 import { amend, paths, usePlace } from './router.js';
@@ -36,7 +36,7 @@ export function ProcessPage({ id, box }: { id: string; box: string }) {
   if (!info) return <Waiting error={error} />;
   return (
     <main class="process">
-      <Head info={info} box={box} />
+      <ProcessHead info={info} box={box} />
       <Body info={info} box={box} />
     </main>
   );
@@ -67,36 +67,32 @@ export function useInfo(id: string, box: string): { info: Info | undefined; erro
   return { info: got.info, error: got.error, gone: !!got.gone };
 }
 
-function Head({ info, box }: { info: Info; box: string }) {
+function ProcessHead({ info, box }: { info: Info; box: string }) {
   const store = useStore(true);
   const live = store.processes.get(info.id);
   const exit = live?.exit ?? info.exit;
-  const [health, word] = processState({ exit } as Parameters<typeof processState>[0]);
   const spec = info.spec!;
   const command = spec.shell || spec.argv.join(' ');
   return (
-    <header class="head">
-      <div class="crumbs">
-        <a class="back" href={paths.home}>
-          Overview
-        </a>
-        {box && (
+    <Head
+      way={
+        box && (
           <a href={paths.sandbox(box)}>
             <bdi>{visible(boxName(store, box))}</bdi>
           </a>
-        )}
-      </div>
-      <div class="title">
-        <h1>
-          <bdi>{visible(nameOf({ id: info.id, name: spec.name, tag: spec.tag }))}</bdi>
-        </h1>
-        <State health={health} word={word} />
-        <span class="grow" />
-        <div class="actions">
-          <OpenTerminal box={box} of={info.id} />
-        </div>
-        <Actions info={info} box={box} over={!!exit} />
-      </div>
+        )
+      }
+      name={nameOf({ id: info.id, name: spec.name, tag: spec.tag })}
+      state={processState({ exit } as Parameters<typeof processState>[0])}
+      actions={
+        <>
+          <div class="actions">
+            <OpenTerminal box={box} of={info.id} />
+          </div>
+          <Actions info={info} box={box} over={!!exit} />
+        </>
+      }
+    >
       <p class="command mono" title={visible(command)}>
         <bdi>{visible(command.slice(0, 2000))}</bdi>
       </p>
@@ -136,7 +132,7 @@ function Head({ info, box }: { info: Info; box: string }) {
       <Labels all={spec.labels} />
       {!exit && <Ports box={box} process={info.id} open={store.sandboxes.get(box)?.sandbox?.network?.public !== false} />}
       {info.damaged && <p class="error">What is kept of it is damaged: {visible(info.damaged)}</p>}
-    </header>
+    </Head>
   );
 }
 

@@ -3,7 +3,7 @@
 import { millisOf } from './duration.js';
 import { age, millis, percent, size, visible } from './format.js';
 import { boxName, boxState, ending } from './items.js';
-import { State } from './parts.js';
+import { Head } from './parts.js';
 import { Ports } from './ports.js';
 import { paths } from './router.js';
 import { readOnly } from './session.js';
@@ -22,22 +22,17 @@ export function SandboxHead({ store, id }: { store: Store; id: string }) {
   const live = store.sandboxes.get(id);
   const b = live?.sandbox;
   return (
-    <header class="head">
-      <div class="crumbs">
-        <a class="back" href={paths.home}>
-          Overview
-        </a>
-        <a href={`${paths.home}?kind=sandbox`}>Sandboxes</a>
-      </div>
-      <div class="title">
-        <h1>
-          <bdi>{visible(boxName(store, id))}</bdi>
-        </h1>
-        {b && <State health={boxState(b)[0]} word={boxState(b)[1]} />}
-        <span class="grow" />
-        {b && !readOnly() && <a href={paths.files('', id)}>Files</a>}
-        {b?.state === SandboxState.READY && <OpenTerminal box={id} />}
-      </div>
+    <Head
+      way={<a href={`${paths.home}?kind=sandbox`}>Sandboxes</a>}
+      name={boxName(store, id)}
+      state={b && boxState(b)}
+      actions={
+        <>
+          {b && !readOnly() && <a href={paths.files('', id)}>Files</a>}
+          {b?.state === SandboxState.READY && <OpenTerminal box={id} />}
+        </>
+      }
+    >
       {!b && <p class="error">There is no such sandbox any more; what is shown below was in it.</p>}
       {b?.reason && <p class="error">{visible(b.reason)}</p>}
       <dl class="facts">
@@ -64,7 +59,7 @@ export function SandboxHead({ store, id }: { store: Store; id: string }) {
       </dl>
       {b && <Labels all={b.metadata} />}
       {b?.state === SandboxState.READY && <Ports box={id} open={b.network?.public !== false} />}
-    </header>
+    </Head>
   );
 }
 

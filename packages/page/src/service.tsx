@@ -7,7 +7,7 @@ import { ChatPanel } from './chat.js';
 import { age, percent, size, visible } from './format.js';
 import { Healing } from './healing.js';
 import { serviceState } from './items.js';
-import { Notice, Plot, State, Tabs } from './parts.js';
+import { Head, Notice, Plot, Tabs } from './parts.js';
 import { Ports } from './ports.js';
 import { Body, Fact, useInfo, Waiting } from './process.js';
 import { amend, paths, usePlace } from './router.js';
@@ -114,19 +114,11 @@ function ServiceHead({ s, since }: { s: ServiceStatus; since: number }) {
     }
   };
   return (
-    <header class="head">
-      <div class="crumbs">
-        <a class="back" href={paths.home}>
-          Overview
-        </a>
-        <a href={`${paths.home}?kind=service`}>Services</a>
-      </div>
-      <div class="title">
-        <h1>
-          <bdi>{visible(s.name)}</bdi>
-        </h1>
-        <State health={health} word={word} />
-        <span class="grow" />
+    <Head
+      way={<a href={`${paths.home}?kind=service`}>Services</a>}
+      name={s.name}
+      state={[health, word]}
+      actions={
         <div class="actions">
           <span class="said" role="status">
             {said}
@@ -145,7 +137,8 @@ function ServiceHead({ s, since }: { s: ServiceStatus; since: number }) {
             </button>
           )}
         </div>
-      </div>
+      }
+    >
       {s.why && <p class={health === 'broken' ? 'error' : 'command'}>{visible(s.why)}</p>}
       <HealLine s={s} />
       <dl class="facts">
@@ -174,7 +167,7 @@ function ServiceHead({ s, since }: { s: ServiceStatus; since: number }) {
         )}
       </dl>
       {s.pid > 0 && s.process && <Ports key={s.process} box={p?.sandbox ?? ''} process={s.process} open={store.sandboxes.get(p?.sandbox ?? '')?.sandbox?.network?.public !== false} />}
-    </header>
+    </Head>
   );
 }
 
