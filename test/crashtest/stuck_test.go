@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testdaemon"
 )
@@ -104,6 +105,11 @@ func TestCommandsEndWhenARoleStandsStill(t *testing.T) {
 			}
 			scene.Must(t, syscall.Kill(pid, syscall.SIGSTOP))
 			defer syscall.Kill(pid, syscall.SIGCONT)
+			// A signal is delivered when its process is next on a processor.
+			scene.Eventually(t, "the "+c.role+" stands still", func() bool {
+				s, ok := procfs.ReadStat(pid)
+				return ok && s.Stopped()
+			})
 			var wg sync.WaitGroup
 			for _, line := range c.fail {
 				wg.Go(func() {
