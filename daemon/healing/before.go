@@ -65,8 +65,9 @@ func (h *Healing) FileBefore(ctx context.Context, sandbox []string, name string)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err != nil {
-			return nil, err
+		if err != nil { // the others are as good as without it
+			h.c.Log.Warn("what a change of a project keeps cannot be read, and is left out", "change", c.by, "file", c.file, "err", err)
+			continue
 		}
 		for _, root := range c.roots {
 			content, kind, ok := u.Before(below(root, name))
