@@ -18,13 +18,14 @@ type collector struct {
 	root  *os.Root
 	at    string // path of the root
 	drop  []string
+	by    *User // whom the command ran as; nil: whom this process does
 	out   collected
 	bytes int64
 }
 
 // collect writes what was changed. Nobody changes anything any more.
-func collect(upper int, drop []string, to *os.File) error {
-	c := &collector{at: fdPath(upper), drop: drop, out: collected{Changes: []Change{}}}
+func collect(upper int, rules *Rules, by *User, to *os.File) error {
+	c := &collector{at: fdPath(upper), drop: rules.Drop, by: by, out: collected{Changes: []Change{}}}
 	root, err := os.OpenRoot(c.at)
 	if err != nil {
 		return err
@@ -124,7 +125,31 @@ func (c *collector) opaque(path string) bool {
 	return false
 }
 
+// closed is an error if whom the command ran as may not read a file: it has moved or linked
+// another's. What is collected is given to that user.
+func (c *collector) closed(path string, info fs.FileInfo) error {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if c.by == nil || !ok || c.by.reads(st) {
+		return nil
+	}
+	return fmt.Errorf("%q is another user's, and closed to the one that the command ran as; leave it where it is", path)
+}
+
+// reads reports whether the kernel lets a user read a file, or have that right: its own.
+func (u *User) reads(st *syscall.Stat_t) bool {
+	switch {
+	case u.UID == 0, u.UID == st.Uid:
+		return true
+	case u.GID == st.Gid, slices.Contains(u.Groups, st.Gid):
+		return st.Mode&0o040 != 0
+	}
+	return st.Mode&0o004 != 0
+}
+
 func (c *collector) file(path string, info fs.FileInfo) error {
+	if err := c.closed(path, info); err != nil {
+		return err
+	}
 	if c.bytes+info.Size() > MaxChangedBytes {
 		return &OverError{fmt.Sprintf("%d MiB", MaxChangedBytes>>20)}
 	}

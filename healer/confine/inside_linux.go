@@ -84,7 +84,7 @@ func collectInside(s Shadow, rules Rules, to *os.File) error {
 		return err
 	}
 	defer unix.Close(upper)
-	return collect(upper, rules.Drop, to)
+	return collect(upper, &rules, rules.user(), to)
 }
 
 // ended is what the inside writes of a command that came to its end, where the outside collects.
@@ -92,6 +92,14 @@ const ended = "\n"
 
 // closedProc is what in /proc is the machine's, as boxes close it; the rest is read-only.
 var closedProc = []string{"/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/latency_stats", "/proc/kallsyms", "/proc/sysrq-trigger"}
+
+// user is whom the command runs as; nil: whom this process does.
+func (r *Rules) user() *User {
+	if r.inner == nil {
+		return nil
+	}
+	return &r.inner.as
+}
 
 // attributes are whom a process of the command is.
 func (r *Rules) attributes() *syscall.SysProcAttr {

@@ -176,7 +176,7 @@ func (l *liar) Read(to []byte) (int, error) {
 // none, with the groups of that user there, for the whole of a repair.
 func TestTheMachineSaysWhomACommandInASandboxRunsAs(t *testing.T) {
 	g := newGroundOf(t, user{boxed: true})
-	res := scene.Value(g.box.Processes().Run(t.Context(), tend.Command("sh", "-c", "echo me:x:1234:1235::/:/bin/sh >> /etc/passwd; echo ours:x:1236:me >> /etc/group; chown -R me /srv/home")))(t)
+	res := scene.Value(g.box.Processes().Run(t.Context(), tend.Command("sh", "-c", "echo me:x:1234:1235::/:/bin/sh >> /etc/passwd; echo ours:x:1236:me >> /etc/group; chown -R me /srv/home; umask 077; echo roots > "+g.root+"/roots")))(t)
 	if res.Exit.Code != 0 {
 		t.Fatalf("%v: %s", res.Exit, res.Stderr)
 	}
@@ -195,6 +195,14 @@ func TestTheMachineSaysWhomACommandInASandboxRunsAs(t *testing.T) {
 	scene.Must(t, g.w.takePoint(t.Context(), 2))
 	if out := g.exec("id -u; id -g; id -G"); out != "1234\n1235\n1235 1236\n" {
 		t.Errorf("with a process that says it is root it runs as %s", out)
+	}
+	// What is collected is given to that user, so it is nothing of another's.
+	for _, move := range []string{"mv roots mine", "mkdir -p d && mv roots d/mine"} {
+		out := g.exec(move + " && echo moved; echo x > new-by-me")
+		res := scene.Value(g.box.Processes().Run(t.Context(), tend.Command("sh", "-c", "cd "+g.root+"; ls roots; find . -name mine -o -name new-by-me")))(t)
+		if string(res.Stdout) != "roots\n" || !strings.Contains(out, "moved") || !strings.Contains(out, "is another user's") {
+			t.Errorf("after %s there is %q\n%s", move, res.Stdout, out)
+		}
 	}
 }
 
