@@ -24,8 +24,8 @@ type collector struct {
 }
 
 // collect writes what was changed. Nobody changes anything any more.
-func collect(upper int, rules *Rules, by *User, to *os.File) error {
-	c := &collector{at: fdPath(upper), drop: rules.Drop, by: by, out: collected{Changes: []Change{}}}
+func collect(upper int, rules *Rules, to *os.File) error {
+	c := &collector{at: fdPath(upper), drop: rules.Drop, by: rules.user(), out: collected{Changes: []Change{}}}
 	root, err := os.OpenRoot(c.at)
 	if err != nil {
 		return err
@@ -135,7 +135,8 @@ func (c *collector) closed(path string, info fs.FileInfo) error {
 	return fmt.Errorf("%q is another user's, and closed to the one that the command ran as; leave it where it is", path)
 }
 
-// reads reports whether the kernel lets a user read a file, or have that right: its own.
+// reads reports whether the kernel lets a user read a file, or have that right: its own. The ids are
+// those of the sandbox, which its files have on the disk.
 func (u *User) reads(st *syscall.Stat_t) bool {
 	switch {
 	case u.UID == 0, u.UID == st.Uid:

@@ -23,9 +23,8 @@ type Sandbox struct {
 
 // User is who a command in a sandbox runs as, by its ids there.
 type User struct {
-	UID    uint32   `json:"uid"`
-	GID    uint32   `json:"gid"`
-	Groups []uint32 `json:"groups,omitempty"`
+	UID, GID uint32
+	Groups   []uint32
 }
 
 // Program is this one, in a shadow.

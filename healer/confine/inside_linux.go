@@ -84,7 +84,7 @@ func collectInside(s Shadow, rules Rules, to *os.File) error {
 		return err
 	}
 	defer unix.Close(upper)
-	return collect(upper, &rules, rules.user(), to)
+	return collect(upper, &rules, to)
 }
 
 // ended is what the inside writes of a command that came to its end, where the outside collects.

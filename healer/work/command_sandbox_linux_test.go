@@ -196,7 +196,11 @@ func TestTheMachineSaysWhomACommandInASandboxRunsAs(t *testing.T) {
 	if out := g.exec("id -u; id -g; id -G"); out != "1234\n1235\n1235 1236\n" {
 		t.Errorf("with a process that says it is root it runs as %s", out)
 	}
-	// What is collected is given to that user, so it is nothing of another's.
+	// What is collected is given to that user, so it is nothing of another's, and all of its own.
+	out := g.exec("umask 077; echo x > own; echo y >> clean.js; chmod 600 clean.js")
+	if res := scene.Value(g.box.Processes().Run(t.Context(), tend.Command("sh", "-c", "cd "+g.root+"; stat -c '%U %a' own; tail -n 1 clean.js")))(t); string(res.Stdout) != "me 600\ny\n" {
+		t.Errorf("what it has made for itself alone is %q, %s\n%s", res.Stdout, res.Stderr, out)
+	}
 	for _, move := range []string{"mv roots mine", "mkdir -p d && mv roots d/mine"} {
 		out := g.exec(move + " && echo moved; echo x > new-by-me")
 		res := scene.Value(g.box.Processes().Run(t.Context(), tend.Command("sh", "-c", "cd "+g.root+"; ls roots; find . -name mine -o -name new-by-me")))(t)
