@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"regexp/syntax"
 	"strconv"
 	"strings"
 
@@ -60,6 +61,9 @@ func ParseRule(text string) (Rule, error) {
 // maxExpression bounds an expression in bytes, so that with its mark it has the 300 of any rule.
 const maxExpression = 299
 
+// maxSteps bounds what an expression expands to: each name is compared with all of a sandbox's.
+const maxSteps = 500
+
 func parseExpression(text string) (Rule, error) {
 	if len(text) == 0 || len(text) > maxExpression {
 		return Rule{}, fmt.Errorf("has an expression of %d bytes; 1 to %d are allowed", len(text), maxExpression)
@@ -67,6 +71,11 @@ func parseExpression(text string) (Rule, error) {
 	re, err := pattern.Plain("(?i)" + text)
 	if err != nil {
 		return Rule{}, err
+	}
+	if tree, err := syntax.Parse(text, syntax.Perl|syntax.FoldCase); err != nil {
+		return Rule{}, err
+	} else if prog, err := syntax.Compile(tree.Simplify()); err != nil || len(prog.Inst) > maxSteps {
+		return Rule{}, fmt.Errorf("expands to more than %d steps, which is the limit; use smaller repetitions", maxSteps)
 	}
 	return Rule{re: re, name: text}, nil
 }
