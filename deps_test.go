@@ -89,7 +89,7 @@ func TestDeps(t *testing.T) {
 			}
 		}
 		for _, dep := range ours(p.Deps) {
-			if !within(dep, "cmd/internal/role", "anchor", "keeper", "spool", "process", "internal/cleansignals", "internal/eintr", "internal/procfs", "internal/seccomp", "internal/unixsock") || within(dep, "keeper/client") {
+			if !within(dep, "cmd/internal/role", "anchor", "keeper", "spool", "process", "internal/cleansignals", "internal/eintr", "internal/overlay", "internal/procfs", "internal/seccomp", "internal/unixsock") || within(dep, "keeper/client") {
 				t.Errorf("cmd/tend-keeper depends on %s", dep)
 			}
 		}
@@ -120,7 +120,7 @@ func TestDeps(t *testing.T) {
 		{"supervisor/adopt", []string{"process", "observe", "supervisor", "supervisor/config", "files", "internal/account", "internal/eintr", "internal/pace", "internal/procfs"}},
 		{"supervisor/watch", []string{"supervisor/config", "files"}},
 		{"healer/agent", []string{"internal/lazyregexp"}},
-		{"healer/confine", []string{"internal/replace", "internal/seccomp"}},
+		{"healer/confine", []string{"internal/overlay", "internal/replace", "internal/seccomp"}},
 		{"supervisor/foreign", []string{"supervisor/config", "internal/lazyregexp"}},
 		{"supervisor/probe", []string{"process", "observe", "supervisor/config"}},
 		{"supervisor", []string{"process", "supervisor/config"}},
@@ -133,7 +133,7 @@ func TestDeps(t *testing.T) {
 		{"healer", []string{"supervisor", "internal/replace"}},
 		{"keeper/failpoint", nil},
 		{"keeper/client", []string{"internal/eintr", "internal/procfs", "internal/unixsock", "process", "files", "internal/account", "spool", "observe", "keeper/failpoint", "keeper/board", "keeper/calm", "keeper/feed", "keeper/grace", "keeper/wire", "keeper/rundir"}},
-		{"keeper", []string{"internal/eintr", "internal/procfs", "internal/seccomp", "internal/unixsock", "process", "spool", "keeper"}},
+		{"keeper", []string{"internal/eintr", "internal/overlay", "internal/procfs", "internal/seccomp", "internal/unixsock", "process", "spool", "keeper"}},
 		{"anchor", []string{"internal/procfs", "internal/unixsock", "process", "keeper/failpoint", "keeper/wire", "keeper/rundir", "keeper/orphan"}},
 		{"launch", []string{"anchor", "keeper/rundir", "internal/eintr", "internal/payload"}},
 		{"face/mcp/relay", nil},
@@ -158,6 +158,7 @@ func TestDeps(t *testing.T) {
 		{"internal/pattern", nil},
 		{"internal/payload", []string{"keeper/memory"}},
 		{"internal/eintr", nil},
+		{"internal/overlay", nil},
 		{"internal/procfs", []string{"internal/eintr"}},
 		{"internal/typo", nil},
 		{"internal/seccomp", nil},

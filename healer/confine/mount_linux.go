@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/overlay"
 )
 
 // notice is what a hidden file says.
@@ -90,7 +92,7 @@ func arrange(r Rules) (upper int, err error) {
 	if bare >= 0 {
 		upper, err = -1, unix.MoveMount(bare, "", unix.AT_FDCWD, r.Root, unix.MOVE_MOUNT_F_EMPTY_PATH)
 	} else {
-		upper, err = overlay(root, r.Root, r.inner != nil)
+		upper, err = lay(root, r.Root, r.inner != nil)
 	}
 	if err != nil {
 		return -1, fmt.Errorf("%s: %w", r.Root, err)
@@ -234,9 +236,12 @@ func small(size string, use func(at string) error) error {
 	return errors.Join(err, unix.Unmount(at, unix.MNT_DETACH))
 }
 
-// overlay lays a directory of the command's own over the root, and returns it. alike: it
+// trusted is an attribute as only root of the machine may set.
+const trusted = "trusted.tend"
+
+// lay lays a directory of the command's own over the root, and returns it. alike: it
 // belongs to whom the root belongs, and not to this process.
-func overlay(root int, path string, alike bool) (upper int, err error) {
+func lay(root int, path string, alike bool) (upper int, err error) {
 	over, _, err := open(path) // before something is mounted on /tmp, where it may be
 	if err != nil {
 		return -1, err
@@ -259,11 +264,15 @@ func overlay(root int, path string, alike bool) (upper int, err error) {
 		if upper, _, err = open(top); err != nil {
 			return err
 		}
-		options := "lowerdir=" + fdPath(root) + ",upperdir=" + top + ",workdir=" + work
-		// As root; the other is for a user namespace. Both copy a directory that is renamed.
-		err := unix.Mount("tend-project", fdPath(over), "overlay", unix.MS_NOSUID|unix.MS_NODEV, options+",redirect_dir=off,metacopy=off,index=off")
-		if err != nil {
-			err = unix.Mount("tend-project", fdPath(over), "overlay", unix.MS_NOSUID|unix.MS_NODEV, options+",userxattr")
+		// In a user namespace the marks of overlays are others. The kernel mounts one without
+		// them there, too, in which no directory can be removed.
+		err := unix.Setxattr(top, trusted, nil, 0)
+		spec := overlay.Spec{Lower: []string{fdPath(root)}, Upper: top, Work: work, User: errors.Is(err, unix.EPERM)}
+		if err == nil {
+			err = unix.Removexattr(top, trusted)
+		}
+		if err == nil || spec.User {
+			err = unix.Mount("tend-project", fdPath(over), "overlay", unix.MS_NOSUID|unix.MS_NODEV, spec.Options())
 		}
 		if err != nil {
 			return fmt.Errorf("lay memory over %s: %w", path, err)

@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/eintr"
+	"github.com/tend-run/tend/internal/overlay"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/box"
 )
@@ -257,6 +257,9 @@ func overlayOf(layers ...int) (int, error) {
 			return -1, err
 		}
 	}
+	if err := overlay.Settings(func(name, value string) error { return unix.FsconfigSetString(fs, name, value) }); err != nil {
+		return -1, err
+	}
 	if err := unix.FsconfigCreate(fs); err != nil {
 		return -1, err
 	}
@@ -439,9 +442,6 @@ func overlayOptions(s *box.Spec) string {
 	if s.Base == box.BaseHost {
 		lower = append(lower, stageBase)
 	}
-	o := "lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + stageOwn + "/up,workdir=" + stageOwn + "/wk,userxattr"
-	if s.Volatile {
-		o += ",volatile"
-	}
-	return o
+	o := overlay.Spec{Lower: lower, Upper: stageOwn + "/up", Work: stageOwn + "/wk", User: true, Volatile: s.Volatile}
+	return o.Options()
 }

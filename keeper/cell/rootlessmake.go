@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/eintr"
+	"github.com/tend-run/tend/internal/overlay"
 	"github.com/tend-run/tend/keeper/script"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/box"
@@ -64,7 +65,7 @@ func (m *Maker) buildRootless(s *box.Spec, group int, pid *uint32) error {
 		text += len(l) + 64
 	}
 	for _, p := range pieces {
-		text += (len(s.Layers)+6)*(len(p.path)+8) + 128
+		text += (len(s.Layers)+6)*(len(p.path)+8) + 256
 	}
 	for _, b := range s.Binds {
 		calls += strings.Count(b.Target, "/") + 16
@@ -237,9 +238,6 @@ func pieceOptions(s *box.Spec, p piece, i int) string {
 }
 
 func ownOptions(s *box.Spec, lower []string, path string, work int) string {
-	o := "lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + stageOwn + "/up" + path + ",workdir=" + workDir(stageOwn, work) + ",userxattr"
-	if s.Volatile {
-		o += ",volatile"
-	}
-	return o
+	o := overlay.Spec{Lower: lower, Upper: stageOwn + "/up" + path, Work: workDir(stageOwn, work), User: true, Volatile: s.Volatile}
+	return o.Options()
 }
