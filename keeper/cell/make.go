@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -52,7 +53,19 @@ const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | un
 
 // Make makes a box. No other call is for the same ID meanwhile. After an error there is
 // nothing of it.
-func (m *Maker) Make(s *box.Spec) (_ *Cell, err error) {
+func (m *Maker) Make(s *box.Spec) (*Cell, error) { return m.make(s, s.Layers) }
+
+// MakeOver is Make, with one more directory over the layers. It may be what another box
+// writes to, and that one may have as many layers as there are. Errors: process.ErrUnsupported:
+// the keeper is not root.
+func (m *Maker) MakeOver(s *box.Spec, top string) (*Cell, error) {
+	if m.rootless {
+		return nil, fmt.Errorf("a directory over the layers, without root: %w", process.ErrUnsupported)
+	}
+	return m.make(s, slices.Concat([]string{top}, s.Layers))
+}
+
+func (m *Maker) make(s *box.Spec, layers []string) (_ *Cell, err error) {
 	if err := m.check(s); err != nil {
 		return nil, err
 	}
@@ -81,7 +94,7 @@ func (m *Maker) Make(s *box.Spec) (_ *Cell, err error) {
 		return nil, err
 	}
 	failpoint.Hit(failpoint.CellGrouped)
-	if err := m.build(s, group, f.pid()); err != nil {
+	if err := m.build(s, layers, group, f.pid()); err != nil {
 		return nil, err
 	}
 	failpoint.Hit(failpoint.CellForked)
@@ -167,7 +180,7 @@ func (h *handed) close() {
 }
 
 // gather opens all that a box is built from.
-func (m *Maker) gather(s *box.Spec) (_ *handed, err error) {
+func (m *Maker) gather(s *box.Spec, layers []string) (_ *handed, err error) {
 	k, err := m.parts.take(s)
 	if err != nil {
 		return nil, err
@@ -181,7 +194,7 @@ func (m *Maker) gather(s *box.Spec) (_ *handed, err error) {
 	if h.own, err = written(s, k.ns); err != nil {
 		return nil, err
 	}
-	for i, l := range s.Layers {
+	for i, l := range layers {
 		fd, err := tree(l, k.ns, unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_RDONLY)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, &process.InvalidError{Field: fmt.Sprintf("layers[%d]", i), Reason: "does not exist"}
@@ -266,7 +279,7 @@ const (
 )
 
 // build has a child build the root and become pid 1.
-func (m *Maker) build(s *box.Spec, group int, pid *uint32) error {
+func (m *Maker) build(s *box.Spec, layers []string, group int, pid *uint32) error {
 	if s.Disk == "" {
 		if err := ready(s, s.Dir); err != nil {
 			return err
@@ -275,7 +288,7 @@ func (m *Maker) build(s *box.Spec, group int, pid *uint32) error {
 	if s.UIDBase == 0 {
 		return m.buildRootless(s, group, pid)
 	}
-	h, err := m.gather(s)
+	h, err := m.gather(s, layers)
 	if err != nil {
 		return err
 	}
@@ -336,7 +349,7 @@ func (m *Maker) write(l *script.List, s *box.Spec, h *handed, pid *uint32) {
 	for i, fd := range h.layers {
 		move(fmt.Sprintf("layers[%d]", i), fd, stageLayer(i))
 	}
-	mount(stageMerge, "overlay", unix.MS_NODEV, overlayOptions(s))
+	mount(stageMerge, "overlay", unix.MS_NODEV, overlayOptions(s, len(h.layers)))
 	l.Call("go to the root", unix.SYS_CHDIR, l.Text(stageMerge))
 	mount("proc", "proc", plain|unix.MS_NOEXEC, "") // while the stage still has the machine's
 	l.Call("leave the parts", unix.SYS_UMOUNT2, parts, unix.MNT_DETACH)

@@ -434,9 +434,9 @@ func emptied(dir string) error {
 }
 
 // overlayOptions for a box with so many layers.
-func overlayOptions(s *box.Spec) string {
-	lower := make([]string, 0, len(s.Layers)+1)
-	for i := range s.Layers {
+func overlayOptions(s *box.Spec, layers int) string {
+	lower := make([]string, 0, layers+1)
+	for i := range layers {
 		lower = append(lower, stageLayer(i))
 	}
 	if s.Base == box.BaseHost {

@@ -142,7 +142,7 @@ func (p *parts) newRootless(hide []string) (_ *rootless, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := script.NewCopyList(80+box.MaxLayers, 8<<10+2*len(dir))
+	l, err := script.NewCopyList(80+stageLayers, 8<<10+2*len(dir))
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ import (
 //	/m         where the box's root is mounted first
 //	/s         what that is made from; taken away as a whole
 //	/s/b, u    base and own directory
-//	/s/1, 2 …  layers
+//	/s/1, 2 …  layers, the topmost first
 //	/s/proc    the machine's: a user namespace may mount proc only where there is one
 const (
 	stageMerge = "/m"
@@ -31,6 +31,9 @@ const (
 	stageOwn   = "u"
 	stageProc  = "proc"
 )
+
+// stageLayers is how many layers have a place: as many as a box may have, and one over them.
+const stageLayers = box.MaxLayers + 1
 
 func stageLayer(i int) string { return fmt.Sprint(i + 1) }
 
@@ -81,7 +84,7 @@ func (w *stageWriter) places(parts ...string) {
 	for _, name := range parts {
 		w.mkdir(name)
 	}
-	for i := range box.MaxLayers {
+	for i := range stageLayers {
 		w.mkdir(stageLayer(i))
 	}
 }
@@ -103,7 +106,7 @@ func newStage(ns, program int, dir string) (int, error) {
 	}
 	defer unix.Munmap(page)
 	pid := pidIn(page)
-	l, err := script.NewList(32+box.MaxLayers, 8<<10+len(dir))
+	l, err := script.NewList(32+stageLayers, 8<<10+len(dir))
 	if err != nil {
 		return -1, err
 	}

@@ -76,24 +76,24 @@ func Make(state, scratch string, id box.ID) (_ *Shadow, err error) {
 	if err != nil {
 		return nil, err
 	}
+	written := of.Dir
+	if s.disk != nil {
+		written = s.disk.Path()
+	}
 	spec := s.spec()
-	if s.cell, err = m.Make(&spec); err != nil {
+	if s.cell, err = m.MakeOver(&spec, filepath.Join(written, "up")); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// spec is that of the shadow's own box.
+// spec is that of the shadow's own box, without what the other one writes to.
 func (s *Shadow) spec() box.Spec {
 	var r [16]byte
 	_, _ = rand.Read(r[:]) // never fails
-	written := s.of.Dir
-	if s.disk != nil {
-		written = s.disk.Path()
-	}
 	spec := box.Spec{
 		ID: box.ID(fmt.Sprintf("%x-%x-%x-%x-%x", r[:4], r[4:6], r[6:8], r[8:10], r[10:])), Hostname: s.of.Hostname,
-		Dir: fmt.Sprintf("/proc/self/fd/%d", s.memory), Layers: append([]string{filepath.Join(written, "up")}, s.of.Layers...),
+		Dir: fmt.Sprintf("/proc/self/fd/%d", s.memory), Layers: s.of.Layers,
 		Base: s.of.Base, Hide: s.of.Hide, UIDBase: s.of.UIDBase, Net: box.NetNone, Volatile: true,
 	}
 	for _, b := range s.of.Binds {

@@ -71,6 +71,12 @@ const id = "00000000-0000-4000-8000-000000000001"
 
 func newWorld(t *testing.T, onDisk bool) *world {
 	t.Helper()
+	return newWorldOf(t, onDisk, 1)
+}
+
+// newWorldOf has so many layers; those below the first are empty.
+func newWorldOf(t *testing.T, onDisk bool, layers int) *world {
+	t.Helper()
 	scene.Root(t)
 	w := &world{state: scene.Value(os.MkdirTemp("", "tend-shadow-"))(t)}
 	t.Cleanup(func() { os.RemoveAll(w.state) })
@@ -79,6 +85,10 @@ func newWorld(t *testing.T, onDisk bool) *world {
 	w.spec = box.Spec{
 		ID: id, UIDBase: 100000, Volatile: true, Dir: filepath.Join(w.state, "box"), Layers: []string{filepath.Join(w.state, "layer")},
 		Binds: []box.Bind{{Source: share, Target: "/srv/share"}}, Harden: box.Harden{Caps: 5, Seccomp: true}, Net: box.NetNone,
+	}
+	for i := 1; i < layers; i++ {
+		w.spec.Layers = append(w.spec.Layers, filepath.Join(w.state, fmt.Sprint("layer", i)))
+		scene.Must(t, os.Mkdir(w.spec.Layers[i], 0o755))
 	}
 	for _, dir := range []string{"up/app/src", "up/app/made", "wk"} {
 		scene.Must(t, os.MkdirAll(filepath.Join(w.spec.Dir, dir), 0o755))
@@ -174,6 +184,14 @@ func TestAProgramInAShadowChangesNothingOfTheBox(t *testing.T) {
 	}
 	if got := slices.Concat(tree(t, w.spec.Dir), tree(t, w.spec.Layers[0])); !slices.Equal(got, before) {
 		t.Errorf("the box has now %q, and had %q", got, before)
+	}
+}
+
+// TestABoxWithAllLayersHasAShadow: and in it what the box has written is over them.
+func TestABoxWithAllLayersHasAShadow(t *testing.T) {
+	s := newWorldOf(t, false, box.MaxLayers).shadow(t)
+	if out, status := shell(t, s, "cat src/a b old/c"); out != "a\nupper\nc\n" || status != 0 {
+		t.Errorf("it sees, and ends with %d:\n%s", status, out)
 	}
 }
 
