@@ -1,10 +1,12 @@
 package disk
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -160,6 +162,14 @@ func TestMain(m *testing.M) {
 	case "device":
 		_, err := device(path)
 		stand(err)
+	case "open":
+		if m, err := Open(path); err != nil {
+			fmt.Print(err)
+		} else {
+			fmt.Print("opened")
+			_ = m.Close()
+		}
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
@@ -170,6 +180,27 @@ func stand(err error) {
 	}
 	_, _ = os.Stdout.WriteString("1")
 	time.Sleep(time.Hour)
+}
+
+// TestALoopDeviceThatHasNoNodeGetsOne: in a container /dev has none of those that came later.
+// Where none may be made, the error says what the container needs.
+func TestALoopDeviceThatHasNoNodeGetsOne(t *testing.T) {
+	for name, c := range map[string]struct{ with, want string }{
+		"as root":              {"", "opened"},
+		"without the right to": {"setpriv --bounding-set -mknod --", "--device-cgroup-rule='b 7:* rmw'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := file(t)
+			line := `mount -t tmpfs none /mnt; : > /mnt/loop-control; mount --bind /dev/loop-control /mnt/loop-control; mount --move /mnt /dev; exec ` + c.with + ` "$0"`
+			cmd := exec.Command("/bin/sh", "-ec", line, scene.Value(os.Executable())(t))
+			cmd.Env = append(os.Environ(), holds+"=open", "TEND_TEST_PATH="+path)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), c.want) {
+				t.Errorf("it says %q, %v; want %q", out, err, c.want)
+			}
+			gone(t, path)
+		})
+	}
 }
 
 // TestWhatIsNoDiskIsRefused: and keeps no device.

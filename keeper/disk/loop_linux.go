@@ -82,7 +82,7 @@ func attach(f *os.File) (*os.File, error) {
 		if err != nil {
 			return nil, os.NewSyscallError("loop_ctl_get_free", err)
 		}
-		dev, err := os.OpenFile(fmt.Sprintf("/dev/loop%d", n), os.O_RDWR, 0)
+		dev, err := node(n)
 		if err != nil {
 			return nil, err
 		}
@@ -97,6 +97,42 @@ func attach(f *os.File) (*os.File, error) {
 			return nil, os.NewSyscallError("loop_configure", err)
 		}
 	}
+}
+
+// node opens loop device n. In a container /dev has the devices that it was started with, and
+// none that came later: the node is made then. Programs of sandboxes have a /dev of their own.
+func node(n int) (*os.File, error) {
+	path := fmt.Sprintf("/dev/loop%d", n)
+	dev, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		if err := makeNode(n, path); err != nil {
+			return nil, fmt.Errorf("%s is not there, and cannot be made: %w (%s)", path, err, allowLoops)
+		}
+		dev, err = os.OpenFile(path, os.O_RDWR, 0)
+	}
+	if errors.Is(err, os.ErrPermission) {
+		err = fmt.Errorf("%w (%s)", err, allowLoops)
+	}
+	return dev, err
+}
+
+const allowLoops = "a container needs --device-cgroup-rule='b 7:* rmw' and the capability MKNOD, or the machine's own /dev"
+
+// makeNode makes the node of loop device n, whose numbers depend on how the module was loaded.
+func makeNode(n int, path string) error {
+	b, err := os.ReadFile(fmt.Sprintf("/sys/block/loop%d/dev", n))
+	if err != nil {
+		return err
+	}
+	var major, minor uint32
+	if _, err := fmt.Sscanf(string(b), "%d:%d", &major, &minor); err != nil {
+		return fmt.Errorf("its number is %.20q: %w", b, err)
+	}
+	err = unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(major, minor)))
+	if errors.Is(err, os.ErrExist) { // somebody else was faster
+		return nil
+	}
+	return os.NewSyscallError("mknod", err)
 }
 
 // attached finds the loop device of a file; nil: there is none.
