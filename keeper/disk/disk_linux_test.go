@@ -52,10 +52,10 @@ func gone(t *testing.T, path string) {
 	t.Helper()
 	scene.Eventually(t, "the loop device is cleared", func() bool { return loops(t, path) == 0 })
 	scene.Eventually(t, "the file is free", func() bool {
-		release, ok, err := Lock(path)
+		f, ok, err := Lock(path)
 		scene.Must(t, err)
 		if ok {
-			release()
+			f.Close()
 		}
 		return ok
 	})

@@ -20,18 +20,9 @@ const control = "/dev/loop-control"
 
 var errBusy = errors.New("it is locked, and no loop device has it: another program uses it")
 
-// Lock locks a file that holds a disk, so that nobody mounts it until release. false: it is
-// mounted, or locked.
-func Lock(path string) (release func(), ok bool, err error) {
-	f, ok, err := lock(path)
-	if err != nil || !ok {
-		return nil, false, err
-	}
-	return func() { f.Close() }, true, nil
-}
-
-// lock opens a file, and returns it locked or not.
-func lock(path string) (f *os.File, ok bool, err error) {
+// Lock opens and locks a file that holds a disk, so that nobody mounts it until the file is
+// closed, by all processes that were given it. false: it is mounted, or locked.
+func Lock(path string) (f *os.File, ok bool, err error) {
 	f, err = os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, false, err
@@ -50,7 +41,7 @@ func lock(path string) (f *os.File, ok bool, err error) {
 // device returns the loop device of a file, opened: as long as it is open, it stays.
 func device(path string) (*os.File, error) {
 	for begin, pause := time.Now(), time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		f, ok, err := lock(path)
+		f, ok, err := Lock(path)
 		if err != nil {
 			return nil, err
 		}

@@ -6,5 +6,7 @@
 // journal would be a thread of the kernel for each. After a machine has lost its power
 // e2fsck does what a journal would have done ([Repair]).
 //
-// mkfs.ext4 and e2fsck are programs of e2fsprogs, which nearly every Linux has.
+// mkfs.ext4 and e2fsck are programs of e2fsprogs, which nearly every Linux has. They end with
+// the process that runs them, after 10 minutes (e2fsck: and one for each GiB) at the latest.
+// While one runs it has the lock of its file, so that there is one at a time, whoever died.
 package image

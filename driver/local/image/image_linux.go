@@ -8,8 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -72,15 +74,35 @@ func FileSize(bytes int64) int64 {
 // size need. They are named one by one, because each machine has defaults of its own.
 const features = "none,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,huge_file,dir_nlink,extra_isize,metadata_csum"
 
+// A program of e2fsprogs that takes longer than this is killed: a hung one would hold a sandbox
+// for ever. mkfs.ext4 takes less than a second for any size, and e2fsck some seconds for
+// each GiB that a file takes of the machine's disk.
+const (
+	mostTime   = 10 * time.Minute
+	mostPerGiB = time.Minute
+)
+
+// makeWait is how long Make waits for the end of a mkfs.ext4 that another server has left.
+const makeWait = 10 * time.Second
+
 // Make makes a file with an empty disk of so many bytes. It gets its name when it is whole.
 func Make(ctx context.Context, path string, bytes int64) error {
 	half := path + ".new"
-	f, err := os.OpenFile(half, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := os.OpenFile(half, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
-	if err = errors.Join(f.Truncate(FileSize(bytes)), f.Close()); err == nil {
-		_, err = run(ctx, mkfs, "-q", "-F", "-b", "4096", "-m", "0", "-I", strconv.Itoa(inodeSize), "-N", strconv.FormatInt(Files(bytes), 10),
+	f.Close()
+	f, free, err := locked(ctx, half, makeWait)
+	if err == nil && !free {
+		err = fmt.Errorf("%s: the %s of a tend that was killed still writes to it; end it, or try again", half, mkfs)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err = errors.Join(f.Truncate(0), f.Truncate(FileSize(bytes))); err == nil {
+		_, err = run(ctx, f, mostTime, mkfs, "-q", "-F", "-b", "4096", "-m", "0", "-I", strconv.Itoa(inodeSize), "-N", strconv.FormatInt(Files(bytes), 10),
 			"-O", features, "-E", "lazy_itable_init=1,nodiscard,root_owner=0:0", half)
 	}
 	if err == nil {
@@ -90,6 +112,20 @@ func Make(ctx context.Context, path string, bytes int64) error {
 		return errors.Join(err, os.Remove(half))
 	}
 	return nil
+}
+
+// locked waits so long for the lock of a file.
+func locked(ctx context.Context, path string, wait time.Duration) (f *os.File, free bool, err error) {
+	f, free, err = disk.Lock(path)
+	for begin, pause := time.Now(), time.Millisecond; err == nil && !free && time.Since(begin) < wait; pause = min(2*pause, 50*time.Millisecond) {
+		select {
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		case <-time.After(pause):
+		}
+		f, free, err = disk.Lock(path)
+	}
+	return f, free, err
 }
 
 // Used is how many bytes a file takes of the machine's disk. There is none: 0.
@@ -105,25 +141,18 @@ func Used(path string) int64 {
 // It reports whether it had to. One that is mounted is waited for, for so long: the kernel may
 // be taking it away. After that it is left as it is, because it was looked at when that began.
 func Repair(ctx context.Context, path string, wait time.Duration) (repaired bool, err error) {
-	release, free, err := disk.Lock(path)
-	for begin, pause := time.Now(), time.Millisecond; err == nil && !free && time.Since(begin) < wait; pause = min(2*pause, 50*time.Millisecond) {
-		select {
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-time.After(pause):
-		}
-		release, free, err = disk.Lock(path)
-	}
+	f, free, err := locked(ctx, path, wait)
 	if err != nil || !free {
 		return false, err
 	}
-	defer release()
+	defer f.Close()
 	if clean, err := clean(path); err != nil || clean {
 		return false, err
 	}
-	code, err := run(ctx, fsck, "-p", path)
+	most := mostTime + time.Duration(Used(path)>>30)*mostPerGiB
+	code, err := run(ctx, f, most, fsck, "-p", path)
 	if code > 0 && code&uncorrected != 0 && code < serious {
-		code, err = run(ctx, fsck, "-y", path) // what it would ask a person about
+		code, err = run(ctx, f, most, fsck, "-y", path) // what it would ask a person about
 	}
 	if code >= 0 && code < uncorrected {
 		err = nil
@@ -157,16 +186,27 @@ func clean(path string) (bool, error) {
 	return binary.LittleEndian.Uint16(b[offMagic:]) == magic && binary.LittleEndian.Uint16(b[offState:]) == stateClean, nil
 }
 
-// run runs a program to its end, and returns its status. A call that is given up ends it.
-func run(ctx context.Context, name string, args ...string) (code int, err error) {
+// run runs a program to its end, and returns its status. A call that is given up ends it, as
+// does the end of this process, and the time. It has file, which is locked, as its descriptor 3:
+// should it live on nevertheless, nobody else has the file meanwhile.
+func run(ctx context.Context, file *os.File, most time.Duration, name string, args ...string) (code int, err error) {
 	path, err := program(name)
 	if err != nil {
 		return -1, err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("it has not ended in %v: does the machine's disk answer?", most))
+	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "MKE2FS_CONFIG=/dev/null", "E2FSCK_CONFIG=/dev/null"} // the machine's settings are for its own disks
+	cmd.ExtraFiles = []*os.File{file}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread() // the program ends with the thread that made it
 	out, err := cmd.CombinedOutput()
+	runtime.UnlockOSThread()
 	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
 		err = fmt.Errorf("%s: %w: %.500s", name, err, strings.TrimSpace(string(out)))
 	}
 	return cmd.ProcessState.ExitCode(), err

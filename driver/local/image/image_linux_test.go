@@ -1,9 +1,15 @@
 package image
 
 import (
+	"context"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -131,5 +137,91 @@ func TestAMakingThatIsCutShortLeavesNoDisk(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if err := Able(); err != nil {
 		t.Errorf("with a PATH that has no programs of root: %v", err)
+	}
+}
+
+// acts is how the test program makes or repairs a disk, and is killed at it.
+const acts = "TEND_TEST_ACTS"
+
+func TestMain(m *testing.M) {
+	path := os.Getenv("TEND_TEST_PATH")
+	switch os.Getenv(acts) {
+	case "":
+		os.Exit(m.Run())
+	case mkfs:
+		fmt.Println(Make(context.Background(), path, Least))
+	case fsck:
+		fmt.Println(Repair(context.Background(), path, 0))
+	}
+	os.Exit(1)
+}
+
+// hangs puts programs into PATH that write their pid to the file "pid" beside them and hang.
+// with is in front of what they become.
+func hangs(t *testing.T, with string) (pidFile string) {
+	t.Helper()
+	bin := t.TempDir()
+	pidFile = filepath.Join(bin, "pid")
+	for _, name := range []string{mkfs, fsck} {
+		text := "#!/bin/sh\necho $$ > " + pidFile + ".new; mv " + pidFile + ".new " + pidFile + "; exec " + with + " sleep 1000\n"
+		scene.Must(t, os.WriteFile(filepath.Join(bin, name), []byte(text), 0o755))
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	return pidFile
+}
+
+// TestAProgramEndsWithTheServer: if not, it would write into the file that the next server's
+// program looks at. As long as it does live nobody else has the file.
+func TestAProgramEndsWithTheServer(t *testing.T) {
+	for _, name := range []string{mkfs, fsck} {
+		for what, with := range map[string]string{"at once": "", "later": "setpriv --pdeathsig clear"} {
+			t.Run(name+" "+what, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "disk.img")
+				pidFile := hangs(t, with)
+				in := path
+				if name == mkfs {
+					in += ".new"
+				} else {
+					scene.Must(t, os.WriteFile(path, make([]byte, 1<<20), 0o600)) // its superblock is not clean
+				}
+				server := exec.Command(scene.Value(os.Executable())(t))
+				server.Env = append(os.Environ(), acts+"="+name, "TEND_TEST_PATH="+path)
+				scene.Must(t, server.Start())
+				var pid int
+				scene.Eventually(t, "the program runs", func() bool {
+					text, _ := os.ReadFile(pidFile)
+					pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+					comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+					return string(comm) == "sleep\n"
+				})
+				program := scene.Value(unix.PidfdOpen(pid, 0))(t)
+				defer unix.Close(program)
+				scene.Must(t, server.Process.Kill())
+				_ = server.Wait()
+				if what == "later" {
+					if _, free, err := disk.Lock(in); free || err != nil {
+						t.Errorf("the file that it writes to can be locked: %v, %v", free, err)
+					}
+					scene.Must(t, unix.PidfdSendSignal(program, unix.SIGKILL, nil, 0))
+				}
+				scene.Eventually(t, "the program ends", func() bool {
+					n, _ := unix.Poll([]unix.PollFd{{Fd: int32(program), Events: unix.POLLIN}}, 0)
+					return n == 1
+				})
+			})
+		}
+	}
+}
+
+// TestAProgramThatHangsIsKilled: and the error says what it was.
+func TestAProgramThatHangsIsKilled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "disk.img")
+	scene.Must(t, os.WriteFile(path, nil, 0o600))
+	f, _, err := disk.Lock(path)
+	scene.Must(t, err)
+	defer f.Close()
+	hangs(t, "")
+	if code, err := run(t.Context(), f, time.Millisecond, fsck, path); code != -1 || err == nil || !strings.Contains(err.Error(), "has not ended in 1ms") {
+		t.Errorf("it ends with %d, %v", code, err)
 	}
 }
