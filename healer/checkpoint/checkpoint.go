@@ -106,6 +106,7 @@ const (
 	version   = 1
 	pointFile = "checkpoint.json"
 	movesFile = "moves.json"
+	halfFile  = "copy" // that is being made
 	maxSaved  = 512 << 20
 )
 
@@ -168,7 +169,7 @@ func (p *Point) take(ctx context.Context) error {
 		return fmt.Errorf("%s holds a checkpoint already", p.opts.Dir)
 	}
 	unfinished, _ := os.Lstat(p.path(StoreDir))
-	if err := errors.Join(os.RemoveAll(p.path(StoreDir)), os.RemoveAll(p.path(movesFile)), os.MkdirAll(p.path("store"), 0o700)); err != nil {
+	if err := errors.Join(p.removeAll(), os.MkdirAll(p.path(StoreDir), 0o700)); err != nil {
 		return err
 	}
 	p.opts.step("cleared")
@@ -336,11 +337,36 @@ func (p *Point) Drop(ctx context.Context) error {
 		return err
 	}
 	p.opts.step("gone")
-	return errors.Join(os.RemoveAll(p.path(movesFile)), os.RemoveAll(p.path(StoreDir)), p.Close())
+	return errors.Join(p.removeAll(), p.Close())
+}
+
+// removeAll removes what is in the directory but for copies, the content last. Besides the
+// files of a checkpoint these are those that a process which was killed was writing.
+func (p *Point) removeAll() error {
+	all, err := os.ReadDir(p.opts.Dir)
+	for _, e := range all {
+		if e.Name() != KeptDir && e.Name() != StoreDir {
+			err = errors.Join(err, os.RemoveAll(p.path(e.Name())))
+		}
+	}
+	removeEmpty(p.path(KeptDir))
+	return errors.Join(err, os.RemoveAll(p.path(StoreDir)))
+}
+
+// removeEmpty removes the directories below one that lead to no file, and that one, too, if it
+// leads to none.
+func removeEmpty(dir string) {
+	all, _ := os.ReadDir(dir) // none, if there is no directory
+	for _, e := range all {
+		if e.IsDir() {
+			removeEmpty(filepath.Join(dir, e.Name()))
+		}
+	}
+	_ = os.Remove(dir) // unless something is in it
 }
 
 // Clear removes what a Take or a Drop that was killed has left where Open returns ErrNone, such
-// as the ref. Copies that Restore has kept stay. Where nothing is left it does nothing.
+// as the ref. Copies that Restore has kept stay. Where nothing is left it makes nothing.
 func Clear(ctx context.Context, o Options) error {
 	p, err := open(o)
 	if err != nil {
@@ -348,7 +374,7 @@ func Clear(ctx context.Context, o Options) error {
 	}
 	unfinished, err := os.Lstat(p.path(StoreDir)) // is made first, and removed last
 	if errors.Is(err, fs.ErrNotExist) {
-		return p.Close()
+		return errors.Join(p.removeAll(), p.Close())
 	}
 	if err != nil {
 		return errors.Join(err, p.Close())

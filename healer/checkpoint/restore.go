@@ -244,12 +244,17 @@ func (p *Point) keep(dir string, at name) (string, error) {
 		}
 		return to, nil
 	}
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	// A copy has its name once it is whole: people are told where it is.
+	half := p.path(halfFile)
+	out, err := os.OpenFile(half, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return "", err
 	}
 	_, err = io.Copy(out, io.LimitReader(f, maxFile))
-	return to, errors.Join(err, out.Close())
+	if err = errors.Join(err, out.Close()); err == nil {
+		err = os.Rename(half, to)
+	}
+	return to, err
 }
 
 // read returns the content that a file has now.

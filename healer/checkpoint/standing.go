@@ -109,7 +109,10 @@ func (p *Point) Keep(ctx context.Context, path string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return "", err
 	}
-	return to, replace.Synced(to, data, 0o600)
+	if err := replace.Synced(p.path(halfFile), data, 0o600); err != nil {
+		return "", err
+	}
+	return to, os.Rename(p.path(halfFile), to)
 }
 
 // Kept lists the copies that Keep and Restore have made.

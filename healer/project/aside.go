@@ -86,11 +86,11 @@ func (l *Local) dropAside(try int) {
 	}
 	defer root.Close()
 	aside := l.asideOf(try)
-	if _, err := root.Lstat(aside); err != nil {
+	if _, err := root.Lstat(filepath.Dir(aside)); err != nil {
 		return
 	}
 	_ = root.RemoveAll(aside)
-	_ = root.Remove(filepath.Dir(aside))
+	_ = root.Remove(filepath.Dir(aside)) // unless there is more
 	_ = root.Remove(filepath.Dir(filepath.Dir(aside)))
 }
 

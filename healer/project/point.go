@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,7 +50,7 @@ func (l *Local) pointOptions(try int) checkpoint.Options {
 }
 
 // makeDir makes the private directory. One in the project is not for git: what is kept in it
-// may be secret.
+// may be secret. The caller holds the lock.
 func (l *Local) makeDir() error {
 	if l.c.Dir != "" {
 		return nil // its owner makes it
@@ -60,33 +61,53 @@ func (l *Local) makeDir() error {
 	return replace.File(filepath.Join(filepath.Dir(l.dir()), ignoreFile), []byte("*\n"), 0o600)
 }
 
+// lock waits until no other process works on the project. One before this one may have removed
+// the directory meanwhile: then it is made again.
+func (l *Local) lock(ctx context.Context) (unlock func(), err error) {
+	up := filepath.Dir(l.dir())
+	for {
+		if err := os.MkdirAll(up, 0o700); err != nil {
+			return nil, err
+		}
+		unlock, err := replace.Lock(ctx, filepath.Join(up, lockFile))
+		if !errors.Is(err, fs.ErrNotExist) || ctx.Err() != nil {
+			return unlock, err
+		}
+	}
+}
+
 // dropDir removes the private directory if it is one in the project and nothing is kept
-// there.
+// there. What is not a checkpoint's is of no use any more, such as what a process was writing
+// that was killed. The caller holds the lock.
 func (l *Local) dropDir() {
 	if l.c.Dir != "" {
 		return
 	}
-	_ = os.Remove(filepath.Join(l.dir(), changesFile))
-	_ = os.Remove(filepath.Join(l.dir(), checkpoint.BackIndex)) // of one that was killed
+	all, _ := os.ReadDir(l.dir())
+	for _, e := range all {
+		if e.Name() != PointsDir {
+			_ = os.RemoveAll(filepath.Join(l.dir(), e.Name()))
+		}
+	}
 	points, _ := os.ReadDir(filepath.Join(l.dir(), PointsDir))
 	for _, p := range points {
-		at := filepath.Join(l.dir(), PointsDir, p.Name())
-		_ = os.Remove(filepath.Join(at, checkpoint.KeptDir)) // unless something is
-		_ = os.Remove(at)
+		_ = os.Remove(filepath.Join(l.dir(), PointsDir, p.Name())) // unless something is kept
 	}
-	up := filepath.Dir(l.dir())
 	_ = os.Remove(filepath.Join(l.dir(), PointsDir))
-	if os.Remove(l.dir()) != nil {
-		return
+	_ = os.Remove(l.dir())
+	up := filepath.Dir(l.dir())
+	all, err := os.ReadDir(up)
+	rest := slices.DeleteFunc(all, func(e os.DirEntry) bool {
+		half := strings.HasPrefix(e.Name(), "."+ignoreFile+"-") // makeDir was killed
+		return half && os.Remove(filepath.Join(up, e.Name())) == nil || e.Name() == ignoreFile || e.Name() == lockFile
+	})
+	if err != nil || len(rest) > 0 {
+		return // there are copies, or more episodes
 	}
-	left, err := os.ReadDir(up)
-	ours := func(e os.DirEntry) bool { return e.Name() == ignoreFile || e.Name() == lockFile }
-	if err == nil && !slices.ContainsFunc(left, func(e os.DirEntry) bool { return !ours(e) }) {
-		_ = os.Remove(filepath.Join(up, lockFile)) // git never sees it
-		_ = os.Remove(filepath.Join(up, ignoreFile))
-		_ = os.Remove(up)
-		_ = os.Remove(filepath.Dir(up)) // unless there is more
-	}
+	_ = os.Remove(filepath.Join(up, lockFile)) // git never sees it
+	_ = os.Remove(filepath.Join(up, ignoreFile))
+	_ = os.Remove(up)
+	_ = os.Remove(filepath.Dir(up)) // unless there is more
 }
 
 // Take implements Project.

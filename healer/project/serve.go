@@ -8,12 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"time"
-
-	"github.com/tend-run/tend/internal/replace"
 )
 
 // Serve works on a project for a [Remote], with the rights of this process, until the input
@@ -238,8 +235,8 @@ func (s *server) open(ctx context.Context, c Config) (opened Opened, err error) 
 	if err != nil {
 		return opened, err
 	}
-	if err = l.makeDir(); err == nil {
-		s.unlock, err = replace.Lock(ctx, filepath.Join(filepath.Dir(l.dir()), lockFile))
+	if s.unlock, err = l.lock(ctx); err == nil {
+		err = l.makeDir()
 	}
 	if err != nil {
 		return opened, errors.Join(err, l.Close())

@@ -93,8 +93,9 @@ func (c *conn) Read(to []byte) (n int, err error) {
 	return n, nil
 }
 
-// endTime is how long a process may take to end by itself.
-const endTime = 5 * time.Second
+// endTime is how long a process may take to end by itself: one that works on a project removes
+// what it has left there, on a machine that may stand still meanwhile.
+const endTime = 30 * time.Second
 
 // Close ends the process: by the end of its input, or else by force. One that does not take
 // what is being written would not see its end.

@@ -289,6 +289,7 @@ func (w *worker) startInside(ctx context.Context) (project.Conn, error) {
 	}
 	p, err := w.start(ctx, spec)
 	if err != nil {
+		_ = w.box.Files().As(user).Remove(ctx, at) // else it does so itself
 		return nil, inSandbox("no program can be started", err)
 	}
 	w.ours = p.ID()

@@ -69,8 +69,8 @@ type child struct {
 func (c *child) Read(to []byte) (int, error)    { return c.out.Read(to) }
 func (c *child) Write(data []byte) (int, error) { return c.in.Write(data) }
 
-// childTime is how long it may take to end by itself.
-const childTime = 5 * time.Second
+// childTime is how long it may take to end by itself, as endTime is.
+const childTime = endTime
 
 // Close ends the process.
 func (c *child) Close() error {

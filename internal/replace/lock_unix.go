@@ -10,7 +10,8 @@ import (
 )
 
 // Lock waits until no other process, and nobody else in this one, has locked the file at
-// path, which is made and stays. The lock ends with the process.
+// path, which is made and stays. The lock ends with the process. Only who has it may remove the
+// file: who waits for it then takes the one that is made next.
 func Lock(ctx context.Context, path string) (unlock func(), err error) {
 	f, err := Open(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
@@ -18,8 +19,15 @@ func Lock(ctx context.Context, path string) (unlock func(), err error) {
 	}
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
+		if err == nil && isAt(f, path) {
 			return func() { f.Close() }, nil
+		}
+		if err == nil {
+			f.Close()
+			if f, err = Open(path, os.O_RDWR|os.O_CREATE); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		if err != syscall.EWOULDBLOCK && err != syscall.EINTR {
 			f.Close()
@@ -32,4 +40,11 @@ func Lock(ctx context.Context, path string) (unlock func(), err error) {
 			return nil, &os.PathError{Op: "lock", Path: path, Err: ctx.Err()}
 		}
 	}
+}
+
+// isAt reports whether an open file is the one at a path.
+func isAt(f *os.File, path string) bool {
+	a, err := f.Stat()
+	b, lerr := os.Lstat(path)
+	return err == nil && lerr == nil && os.SameFile(a, b)
 }

@@ -156,6 +156,12 @@ func everywhere(t *testing.T, test func(t *testing.T, d *daemon, c *tend.Client,
 // noTrace fails if something of a repair is left in the project.
 func (p *project) noTrace() {
 	p.t.Helper()
+	defer func() {
+		if p.t.Failed() {
+			out, err := p.at.git(p.dir, []string{"-c", "alias.x=!find " + p.dir + "/.tend -ls; cat /proc/locks", "-c", "core.fsmonitor=false", "x"})
+			p.t.Logf("of the healer there are, with all locks:\n%s%v", out, err)
+		}
+	}()
 	scene.Eventually(p.t, "nothing of the repair is left in the project", func() bool {
 		_, err := p.at.read(filepath.Join(p.dir, ".tend/heal/lock"))
 		return err != nil
