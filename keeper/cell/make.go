@@ -53,19 +53,26 @@ const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | un
 
 // Make makes a box. No other call is for the same ID meanwhile. After an error there is
 // nothing of it.
-func (m *Maker) Make(s *box.Spec) (*Cell, error) { return m.make(s, s.Layers) }
+func (m *Maker) Make(s *box.Spec) (*Cell, error) { return m.make(s, how{layers: s.Layers}) }
 
-// MakeOver is Make, with one more directory over the layers. It may be what another box
-// writes to, and that one may have as many layers as there are. Errors: process.ErrUnsupported:
-// the keeper is not root.
-func (m *Maker) MakeOver(s *box.Spec, top string) (*Cell, error) {
+// MakeShadow is Make for a process that is no keeper. The box has one more directory over its
+// layers, which may be what another box writes to; that one may have as many layers as there
+// are. It ends with the thread that makes it: nobody else looks for it. Errors:
+// process.ErrUnsupported: this process is not root.
+func (m *Maker) MakeShadow(s *box.Spec, top string) (*Cell, error) {
 	if m.rootless {
 		return nil, fmt.Errorf("a directory over the layers, without root: %w", process.ErrUnsupported)
 	}
-	return m.make(s, slices.Concat([]string{top}, s.Layers))
+	return m.make(s, how{layers: slices.Concat([]string{top}, s.Layers), mortal: true})
 }
 
-func (m *Maker) make(s *box.Spec, layers []string) (_ *Cell, err error) {
+// how a box is made.
+type how struct {
+	layers []string
+	mortal bool // it ends with the thread that makes it
+}
+
+func (m *Maker) make(s *box.Spec, how how) (_ *Cell, err error) {
 	if err := m.check(s); err != nil {
 		return nil, err
 	}
@@ -94,7 +101,7 @@ func (m *Maker) make(s *box.Spec, layers []string) (_ *Cell, err error) {
 		return nil, err
 	}
 	failpoint.Hit(failpoint.CellGrouped)
-	if err := m.build(s, layers, group, f.pid()); err != nil {
+	if err := m.build(s, how, group, f.pid()); err != nil {
 		return nil, err
 	}
 	failpoint.Hit(failpoint.CellForked)
@@ -279,7 +286,7 @@ const (
 )
 
 // build has a child build the root and become pid 1.
-func (m *Maker) build(s *box.Spec, layers []string, group int, pid *uint32) error {
+func (m *Maker) build(s *box.Spec, how how, group int, pid *uint32) error {
 	if s.Disk == "" {
 		if err := ready(s, s.Dir); err != nil {
 			return err
@@ -288,7 +295,7 @@ func (m *Maker) build(s *box.Spec, layers []string, group int, pid *uint32) erro
 	if s.UIDBase == 0 {
 		return m.buildRootless(s, group, pid)
 	}
-	h, err := m.gather(s, layers)
+	h, err := m.gather(s, how.layers)
 	if err != nil {
 		return err
 	}
@@ -303,7 +310,7 @@ func (m *Maker) build(s *box.Spec, layers []string, group int, pid *uint32) erro
 		return err
 	}
 	defer l.Close()
-	m.write(l, s, h, pid)
+	m.write(l, s, h, how.mortal, pid)
 	if err := l.Run(group); err != nil {
 		return explain(err)
 	}
@@ -311,7 +318,7 @@ func (m *Maker) build(s *box.Spec, layers []string, group int, pid *uint32) erro
 }
 
 // write appends what the child does.
-func (m *Maker) write(l *script.List, s *box.Spec, h *handed, pid *uint32) {
+func (m *Maker) write(l *script.List, s *box.Spec, h *handed, mortal bool, pid *uint32) {
 	here := int64(unix.AT_FDCWD)
 	at, empty, none := uintptr(here), l.Text(""), l.Text("none")
 	move := func(what string, fd int, to string) {
@@ -334,6 +341,9 @@ func (m *Maker) write(l *script.List, s *box.Spec, h *handed, pid *uint32) {
 	l.Call("groups", unix.SYS_SETGROUPS, 0, 0)
 	l.Call("gid", unix.SYS_SETRESGID, 0, 0, 0)
 	l.Call("uid", unix.SYS_SETRESUID, 0, 0, 0)
+	if mortal { // after that: another user has forgotten it
+		l.Call("end with its maker", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
+	}
 	l.Call("session", unix.SYS_SETSID)
 	name := s.Hostname
 	if name == "" {

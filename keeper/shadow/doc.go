@@ -18,5 +18,6 @@
 // a shadow before, and nobody else can start anything in it.
 //
 // Nothing of a shadow is kept: its processes are of the tree and the groups of the process
-// that made it, and its memory goes with the last of them. It needs what boxes need.
+// that made it, and its memory goes with the last of them. Whoever is killed, and where there
+// are no groups, the kernel ends it with the thread that made it. It needs what boxes need.
 package shadow

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -41,10 +42,15 @@ type Shadow struct {
 	memory  int         // a detached filesystem that takes what is written
 	disk    *disk.Mount // of the box, if it has its own
 	cell    *cell.Cell
+	locked  bool // its goroutine is locked to its thread
 }
 
 // Make makes a shadow of the box of a keeper whose state directory is state. scratch is a
-// directory for this shadow alone, which is emptied, and removed by [Shadow.Close].
+// directory for this shadow alone, which is emptied, and removed by [Shadow.Close]. What the
+// directory has of a shadow whose maker was killed is ended first.
+//
+// The goroutine is locked to its thread until Close, which it has to call: the kernel ends a
+// shadow with the thread that made it.
 //
 // Errors: box.ErrNotFound: there is no such box, or it has ended; process.ErrUnsupported.
 func Make(state, scratch string, id box.ID) (_ *Shadow, err error) {
@@ -55,12 +61,16 @@ func Make(state, scratch string, id box.ID) (_ *Shadow, err error) {
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("over the files of a sandbox only root may mount memory; run tend as root: %w", process.ErrUnsupported)
 	}
-	s := &Shadow{of: of, scratch: scratch, memory: -1}
+	s := &Shadow{of: of, scratch: scratch, memory: -1, locked: true}
+	runtime.LockOSThread()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	if err := endLeft(scratch); err != nil {
+		return nil, fmt.Errorf("what a command before has left: %w", err)
+	}
 	if err := errors.Join(os.RemoveAll(scratch), os.MkdirAll(filepath.Join(scratch, "run"), 0o700)); err != nil {
 		return nil, err
 	}
@@ -81,10 +91,25 @@ func Make(state, scratch string, id box.ID) (_ *Shadow, err error) {
 		written = s.disk.Path()
 	}
 	spec := s.spec()
-	if s.cell, err = m.MakeOver(&spec, filepath.Join(written, "up")); err != nil {
+	if s.cell, err = m.MakeShadow(&spec, filepath.Join(written, "up")); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// endLeft ends the shadow that a killed maker has left: the kernel does, but for one that was
+// not whole, or that an older version made. Its file says which process it is, and since when.
+func endLeft(scratch string) error {
+	live, over := cell.Find(scratch, &cgroup.Tree{}, func(string, ...any) {})
+	for _, c := range append(live, over...) {
+		if err := c.Kill(); err != nil {
+			return err
+		}
+		if err := c.End(time.Now().Add(endWait)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // spec is that of the shadow's own box, without what the other one writes to.
@@ -254,6 +279,10 @@ func (s *Shadow) Changed(path string) (fd int, err error) {
 // Close ends what runs, and forgets what was written.
 func (s *Shadow) Close() error {
 	err := s.End()
+	if s.locked {
+		s.locked = false
+		runtime.UnlockOSThread()
+	}
 	if s.memory >= 0 {
 		unix.Close(s.memory)
 		s.memory = -1

@@ -3,6 +3,7 @@
 package shadow
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,9 @@ const line = "shadow-line"
 // makes makes the test binary one that makes a shadow.
 const makes = "shadow-make"
 
+// holds makes the test binary one that makes a shadow, and holds it until it is killed.
+const holds = "shadow-hold"
+
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == line {
 		cmd := exec.Command("/bin/sh", "-c", os.Args[2])
@@ -44,6 +48,15 @@ func TestMain(m *testing.M) {
 		_, err := Make(os.Args[2], filepath.Join(os.Args[2], "scratch"), id)
 		fmt.Println(err, errors.Is(err, process.ErrUnsupported))
 		os.Exit(0)
+	}
+	if len(os.Args) > 3 && os.Args[1] == holds {
+		s, err := Make(os.Args[2], os.Args[3], id)
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println(s.cell.PID)
+		select {}
 	}
 	os.Exit(m.Run())
 }
@@ -232,6 +245,58 @@ func TestAShadowIsAlone(t *testing.T) {
 	if err := unix.Kill(pid, 0); err != unix.ESRCH {
 		t.Errorf("its pid 1 is left: %v", err)
 	}
+}
+
+// ends waits for the end of a process, which it sees to itself if the test fails.
+func ends(t *testing.T, pidfd int, what string) {
+	t.Helper()
+	t.Cleanup(func() {
+		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
+		unix.Close(pidfd)
+	})
+	scene.Eventually(t, what, func() bool {
+		n, _ := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
+		return n == 1
+	})
+}
+
+// TestAShadowEndsWithItsMaker: also where there are no groups by which others could end it.
+func TestAShadowEndsWithItsMaker(t *testing.T) {
+	w := newWorld(t, false)
+	maker := exec.Command("/proc/self/exe", holds, w.state, filepath.Join(t.TempDir(), "scratch"))
+	out := scene.Value(maker.StdoutPipe())(t)
+	scene.Must(t, maker.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	pid, perr := strconv.Atoi(strings.TrimSpace(line))
+	if err == nil {
+		err = perr
+	}
+	var fd int
+	if err == nil {
+		fd, err = unix.PidfdOpen(pid, 0)
+	}
+	scene.Must(t, maker.Process.Kill())
+	_ = maker.Wait()
+	if err != nil {
+		t.Fatalf("it says %q: %v", line, err)
+	}
+	ends(t, fd, "pid 1 of the shadow ends")
+}
+
+// TestWhatAnOldShadowHasLeftIsEnded: of a version whose shadows did not end with their maker.
+func TestWhatAnOldShadowHasLeftIsEnded(t *testing.T) {
+	w := newWorld(t, false)
+	scratch := filepath.Join(t.TempDir(), "scratch")
+	old := w.spec
+	old.ID, old.Dir = "00000000-0000-4000-8000-000000000002", filepath.Join(w.state, "old")
+	for _, dir := range []string{"up", "wk"} {
+		scene.Must(t, os.MkdirAll(filepath.Join(old.Dir, dir), 0o755))
+	}
+	left := scene.Value(scene.Value(cell.NewMaker(scratch, &cgroup.Tree{}))(t).Make(&old))(t)
+	fd := scene.Value(unix.FcntlInt(uintptr(left.PIDFD()), unix.F_DUPFD_CLOEXEC, 0))(t)
+	s := scene.Value(Make(w.state, scratch, id))(t)
+	defer s.Close()
+	ends(t, fd, "what was left ends")
 }
 
 // TestThereIsNoShadowOfNothing: nor of a box that has ended.
