@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/healer/agent"
 	"github.com/tend-run/tend/healer/confine"
 	"github.com/tend-run/tend/healer/guard"
@@ -69,11 +70,36 @@ func (w *worker) fromMachine(ctx context.Context, c command, rules confine.Rules
 	if err != nil {
 		return c, err
 	}
+	in, err := w.box.Info(ctx)
+	if err != nil {
+		return c, err
+	}
+	c.memory, c.tasks = boundsBeside(in.Size)
 	rules.Changes = w.changes()
 	at := confine.Sandbox{StateDir: w.order.StateDir, Scratch: w.order.Path("shadow"), ID: id, User: w.inside}
 	c.argv = confine.ArgvInside(w.self, at, rules, project.CommandLine(line))
 	c.dir, c.machine = "/", true
 	return c, nil
+}
+
+// What the processes of tend around a command in a sandbox may take beside it: they make what
+// it runs in, and collect up to [confine.MaxChangedBytes] of what it has written.
+const (
+	aroundMemory = 256 << 20
+	aroundTasks  = 64
+)
+
+// boundsBeside are those of a command beside a sandbox of this size: the sandbox's own, and
+// what is around the command, or those of all commands, whichever is lower.
+func boundsBeside(size tend.SandboxSize) (memory, tasks int64) {
+	memory, tasks = commandMemory, commandPids
+	if size.Memory != 0 {
+		memory = min(memory, size.Memory+aroundMemory)
+	}
+	if size.Tasks != 0 {
+		tasks = min(tasks, size.Tasks+aroundTasks)
+	}
+	return memory, tasks
 }
 
 // changes is the file for what a command in a sandbox has changed.

@@ -40,13 +40,13 @@ type ground struct {
 }
 
 // enter makes a sandbox, and puts what is in base there, in /srv.
-func (g *ground) enter(d *testdaemon.Daemon, c *tend.Client, base string, shared bool) {
+func (g *ground) enter(d *testdaemon.Daemon, c *tend.Client, base string, who user) {
 	g.Helper()
 	share, line := tend.SandboxShare{Source: filepath.Join(base, "home"), Target: "/mnt/home", ReadOnly: true}, "cp -a /mnt/home /srv/"
-	if shared {
+	if who.shared {
 		share, line = tend.SandboxShare{Source: share.Source, Target: "/srv/home"}, "true"
 	}
-	g.box = scene.Value(c.CreateSandbox(g.Context(), tend.SandboxSpec{Name: "home", Isolation: tend.IsolationFull, Shares: []tend.SandboxShare{share}}))(g.T)
+	g.box = scene.Value(c.CreateSandbox(g.Context(), tend.SandboxSpec{Name: "home", Isolation: tend.IsolationFull, Size: who.size, Shares: []tend.SandboxShare{share}}))(g.T)
 	res := scene.Value(g.box.Processes().Run(g.Context(), tend.Command("sh", "-c", line)))(g.T)
 	if res.Exit.Code != 0 {
 		g.Fatalf("cp: %v: %s", res.Exit, res.Stderr)
@@ -142,7 +142,7 @@ func newGroundOf(t *testing.T, who user) *ground {
 		g.w.order.Rules.User = strconv.Itoa(who.uid)
 	}
 	if who.boxed {
-		g.enter(d, c, base, who.shared)
+		g.enter(d, c, base, who)
 	}
 	p, _, err := g.w.openProject(t.Context())
 	scene.Must(t, err)
@@ -242,6 +242,7 @@ type user struct {
 	served bool
 	boxed  bool // in a sandbox
 	shared bool // by which the project is shared with the machine
+	size   tend.SandboxSize
 }
 
 var users = map[string]user{

@@ -226,6 +226,21 @@ func TestACommandOfASharedProject(t *testing.T) {
 	}
 }
 
+// TestTheLimitsOfASandboxHoldForACommand: it runs beside the sandbox, and has no more of the
+// machine than programs there have.
+func TestTheLimitsOfASandboxHoldForACommand(t *testing.T) {
+	g := newGroundOf(t, user{boxed: true, size: tend.SandboxSize{Memory: 256 << 20, Tasks: 32}})
+	if out := g.exec("head -c 40M /dev/zero | tail | wc -c; echo made > made.js"); !strings.HasPrefix(out, "41943040\n") || g.read("made.js") != "made\n" {
+		t.Errorf("a small one does not run: %s", out)
+	}
+	if out := g.exec("head -c 700M /dev/zero | tail | wc -c"); strings.Contains(out, "734003200") {
+		t.Errorf("one has 700 MiB of memory: %s", out)
+	}
+	if out := g.exec("i=0; while [ $i -lt 200 ]; do sleep 1003 & i=$((i+1)); done; echo all 200"); strings.Contains(out, "all 200") {
+		t.Errorf("one has 200 tasks: %s", out)
+	}
+}
+
 // TestWhatTheDaemonRunsInASandboxIsNoOrphan: nor what that has started there, whatever pid it
 // has on the machine. What an earlier run has left is one.
 func TestWhatTheDaemonRunsInASandboxIsNoOrphan(t *testing.T) {

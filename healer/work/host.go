@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -197,6 +198,8 @@ type command struct {
 	env  map[string]string
 	time time.Duration
 	bare bool // it inherits no variable
+	// Bounds of its tree, in bytes and in tasks; 0: commandMemory, commandPids.
+	memory, tasks int64
 	// machine: it is started on the machine, by the daemon's user, wherever the service runs.
 	machine bool
 }
@@ -236,7 +239,7 @@ func (w *worker) run(ctx context.Context, c command) (result, error) {
 	spec := process.Spec{
 		Argv: c.argv, Dir: c.dir, Env: c.env, Timeout: c.time, TimeoutScope: process.ScopeTree,
 		Name: "heal-command", Labels: map[string]string{labelEpisode: w.order.ID, labelCommand: "1"},
-		Limits:    process.Limits{MemoryMax: commandMemory, PidsMax: commandPids, Nice: 5},
+		Limits:    process.Limits{MemoryMax: cmp.Or(c.memory, commandMemory), PidsMax: cmp.Or(c.tasks, commandPids), Nice: 5},
 		Retention: process.Retention{Limit: 1 << 20, TTL: time.Hour},
 	}
 	if c.bare {
